@@ -1,0 +1,3 @@
+module github.com/stint-go/stint
+
+go 1.25.0

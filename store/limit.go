@@ -1,0 +1,251 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+)
+
+// None, as a Burst or a Queue, means that there is none, where 0 asks for the
+// default.
+const None = -1
+
+// Spec says what a limit is. NewLimit checks it and fills in the defaults.
+type Spec struct {
+	// Name identifies the limit in keys, answers and fields: a letter, then up
+	// to 63 of A-Z a-z 0-9 _ . -
+	Name string
+	// Algorithm is how the limit counts; TokenBucket by default.
+	Algorithm Algorithm
+	// Units is how many pass per Period or Window; for Concurrency, the slots.
+	Units int64
+	// Period is the span Units belong to, a multiple of a microsecond. A limit
+	// has a Period or a Window; Concurrency has neither.
+	Period time.Duration
+	// Window is the calendar window Units belong to, for FixedWindow and
+	// IntervalBucket.
+	Window Window
+	// Burst is the capacity of the buckets; by default Units. For LeakyBucket
+	// it is what passes without delay beyond the rate, by default none. With
+	// Debt it may be None, and is by default one second's worth, as Guava's.
+	Burst int64
+	// Queue is how many units may wait for their turn: for LeakyBucket by
+	// default Units, for TokenBucket by default none.
+	Queue int64
+	// Debt lets a charge on a TokenBucket pass as soon as those before it are
+	// paid for; its own uncovered cost is paid by the next.
+	Debt bool
+	// WarmUp is the time a WarmUp limit takes from cold to the full rate.
+	WarmUp time.Duration
+	// Buckets is the number of sub-windows of a SlidingWindow; 10 by default.
+	Buckets int64
+}
+
+// Limit is a checked, immutable rule with its numbers worked out. Make one
+// with NewLimit; it may be shared by any number of goroutines and stores.
+type Limit struct {
+	spec Spec
+
+	scale    Scale // rates and SlidingWindow: the unit of instants
+	token    int64 // rates: units of one token; SlidingWindow: of one bucket
+	capacity int64 // buckets: units or tokens that pass at once
+	queue    int64 // buckets: units beyond capacity that may be reserved
+	largest  int64 // the largest cost that can ever pass
+	period   int64 // microseconds
+	warm     int64 // WarmUp: units of the whole warm-up
+}
+
+// Spec returns what the limit was made from, defaults filled in.
+func (l *Limit) Spec() Spec { return l.spec }
+
+// Name returns the limit's name.
+func (l *Limit) Name() string { return l.spec.Name }
+
+// Algorithm returns how the limit counts.
+func (l *Limit) Algorithm() Algorithm { return l.spec.Algorithm }
+
+var validName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
+
+// NewLimit checks a Spec, fills in its defaults and works out its numbers. It
+// reports everything that is wrong with it at once.
+func NewLimit(s Spec) (*Limit, error) {
+	l := &Limit{spec: s}
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	if !validName.MatchString(s.Name) {
+		bad("name %.80q: write a letter, then up to 63 of A-Z a-z 0-9 _ . -", s.Name)
+	}
+	if int(s.Algorithm) >= len(algorithmNames) {
+		bad("unknown algorithm %d: write one of the constants of Algorithm", s.Algorithm)
+		return nil, errors.Join(errs...)
+	}
+	if s.Units < 1 || s.Units > MaxCost {
+		bad("%d units: write a number from 1 to %d", s.Units, int64(MaxCost))
+	}
+	l.checkSpan(bad)
+	l.checkExtras(bad)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	l.fillDefaults()
+	l.workOut(bad)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return l, nil
+}
+
+// checkSpan holds the limit to the one kind of span its algorithm counts in.
+func (l *Limit) checkSpan(bad func(string, ...any)) {
+	s := &l.spec
+	calendar := s.Window != (Window{})
+	switch {
+	case s.Algorithm == Concurrency:
+		if s.Period != 0 || calendar {
+			bad("Concurrency counts what is held, not what comes in a time: leave Period and Window out")
+		}
+	case calendar && s.Period != 0:
+		bad("a limit has a Period or a Window: leave one out")
+	case calendar:
+		if s.Algorithm != FixedWindow && s.Algorithm != IntervalBucket {
+			bad("%v does not follow a calendar: write FixedWindow or IntervalBucket, or a Period", s.Algorithm)
+		}
+		if err := s.Window.check(); err != nil {
+			bad("%w", err)
+		}
+	case s.Period <= 0:
+		bad("period %v: write a positive duration, such as time.Second", s.Period)
+	case s.Period%time.Microsecond != 0:
+		bad("period %v: time is counted in microseconds; write a multiple of one", s.Period)
+	case float64(s.Period.Microseconds()) > horizon/10:
+		bad("period %v: write two years at the most, or a calendar window", s.Period)
+	}
+}
+
+// checkExtras refuses a number the algorithm would ignore: a limit that isn't
+// what it says is worse than an error.
+func (l *Limit) checkExtras(bad func(string, ...any)) {
+	s := &l.spec
+	if s.Burst != 0 {
+		switch {
+		case s.Algorithm != TokenBucket && s.Algorithm != IntervalBucket && s.Algorithm != LeakyBucket:
+			bad("%v has no burst: leave it out, or write TokenBucket", s.Algorithm)
+		case s.Burst < None || s.Burst > MaxCost:
+			bad("burst %d: write a number from 0 to %d", s.Burst, int64(MaxCost))
+		case s.Burst == None && s.Algorithm != LeakyBucket && !s.Debt:
+			bad("burst 0 lets nothing pass: write at least 1, or add debt")
+		}
+	}
+	if s.Queue != 0 {
+		switch {
+		case s.Algorithm != TokenBucket && s.Algorithm != LeakyBucket:
+			bad("%v has no queue: write LeakyBucket or TokenBucket, or a maximum wait", s.Algorithm)
+		case s.Queue < None || s.Queue > MaxCost:
+			bad("queue %d: write a number from 0 to %d", s.Queue, int64(MaxCost))
+		}
+	}
+	if s.Debt && s.Algorithm != TokenBucket {
+		bad("%v takes no debt: write TokenBucket (WarmUp prepays by itself)", s.Algorithm)
+	}
+	switch {
+	case s.Algorithm == WarmUp && s.WarmUp <= 0:
+		bad("WarmUp without a warm-up period: write how long it takes to get warm, such as 4*time.Second")
+	case s.Algorithm != WarmUp && s.WarmUp != 0:
+		bad("%v does not warm up: write the WarmUp algorithm, or leave the period out", s.Algorithm)
+	case s.WarmUp%time.Microsecond != 0:
+		bad("warm-up %v: time is counted in microseconds; write a multiple of one", s.WarmUp)
+	}
+	switch {
+	case s.Buckets == 0:
+	case s.Algorithm != SlidingWindow:
+		bad("%v has no buckets: write SlidingWindow", s.Algorithm)
+	case s.Buckets < 1 || s.Buckets > 1000:
+		bad("%d buckets: write a number from 1 to 1000, or SlidingLog", s.Buckets)
+	}
+}
+
+func (l *Limit) fillDefaults() {
+	s := &l.spec
+	switch s.Algorithm {
+	case TokenBucket:
+		if s.Burst == 0 && s.Debt {
+			s.Burst = oneSecond(s.Units, s.Period)
+		}
+	case LeakyBucket:
+		if s.Burst == 0 {
+			s.Burst = None
+		}
+		if s.Queue == 0 {
+			s.Queue = s.Units
+		}
+	case SlidingWindow:
+		if s.Buckets == 0 {
+			s.Buckets = 10
+		}
+	}
+	if s.Burst == 0 && (s.Algorithm == TokenBucket || s.Algorithm == IntervalBucket) {
+		s.Burst = s.Units
+	}
+}
+
+// oneSecond is the number of whole units a rate gives in a second, or None.
+func oneSecond(units int64, period time.Duration) int64 {
+	if n := int64(float64(units) / period.Seconds()); n > 0 {
+		return min(n, MaxCost)
+	}
+	return None
+}
+
+// workOut finds the integers the steps count in, or says that there are none.
+func (l *Limit) workOut(bad func(string, ...any)) {
+	s := &l.spec
+	l.period = s.Period.Microseconds()
+	l.largest = s.Units
+	burst, queue := max(s.Burst, 0), max(s.Queue, 0)
+	switch s.Algorithm {
+	case TokenBucket, LeakyBucket:
+		if s.Algorithm == LeakyBucket {
+			burst++ // the one whose turn it is
+		}
+		var ok bool
+		if l.scale, l.token, ok = fit(l.period, s.Units, burst+queue, nil); !ok {
+			bad("%d per %v with burst %d and queue %d can not be counted exactly: "+
+				"write numbers with a common factor, a smaller burst, or a period that is a multiple of 100ms",
+				s.Units, s.Period, burst, queue)
+			return
+		}
+		l.capacity, l.queue = burst*l.token, queue*l.token
+		l.largest = burst + queue
+		if s.Debt {
+			l.largest = min(MaxCost, (exact/4)/l.token)
+		} else if queue == 0 {
+			l.largest = burst
+		}
+	case IntervalBucket:
+		l.capacity, l.largest = burst, burst
+	case SlidingWindow:
+		var ok bool
+		if l.scale, l.token, ok = fit(l.period, s.Buckets, 2*s.Buckets, nil); !ok {
+			bad("%v in %d buckets can not be counted exactly: write a number of buckets that divides the period", s.Period, s.Buckets)
+		}
+	case WarmUp:
+		// The curve squares half the warm-up; that product has to be exact too.
+		var ok bool
+		l.scale, l.token, ok = fit(l.period, s.Units, 1, func(c Scale) bool {
+			w := s.WarmUp.Microseconds()
+			return w%c.tick() == 0 && w/c.tick() <= (1<<27)/c.PerTick
+		})
+		if !ok {
+			bad("%d per %v with a warm-up of %v can not be counted exactly: "+
+				"write a shorter warm-up, or durations that are multiples of 100ms", s.Units, s.Period, s.WarmUp)
+			return
+		}
+		l.warm = l.scale.within(s.WarmUp)
+		if l.warm < 2 {
+			bad("warm-up %v is shorter than the rate can show: leave it out", s.WarmUp)
+		}
+		l.largest = min(MaxCost, (exact/8)/l.token)
+	}
+}

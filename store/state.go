@@ -1,0 +1,40 @@
+package store
+
+// State is what a store keeps for one limit and one key. What the words mean
+// is the algorithm's business; a store copies them and, where it has to,
+// serializes them. The zero State means "never seen": a state that has become
+// equal to that (Result.ResetAfter after its last change) may be dropped
+// without anybody noticing.
+//
+// Instants are in ticks of Scale.Resolution, counted from the store's own
+// origin; a limit that follows the calendar counts microseconds since Epoch.
+type State struct {
+	// Live tells a state with all words 0 from one never seen.
+	Live bool
+	// Scale is the unit of A where A is an instant in fractions of a tick.
+	Scale   Scale
+	A, B, C int64
+	// Log holds entries in ascending order of At. A step only ever reslices
+	// it and appends to it.
+	Log []Entry
+}
+
+// Entry is one charge, bucket or lease that a State remembers.
+type Entry struct{ At, Units int64 }
+
+// Now is the instant of one decision.
+type Now struct {
+	// Steady is in microseconds since the store's own origin and never runs
+	// back.
+	Steady int64
+	// Wall is in microseconds since Epoch and follows the wall clock. Only
+	// limits with a calendar window read it.
+	Wall int64
+	// Lease is an id that no earlier decision was given. Only concurrency
+	// limits read it.
+	Lease LeaseID
+}
+
+// Epoch is 2026-01-01 00:00:00 UTC in seconds since 1970: instants count from
+// here, which buys the exact integers below 2^53 another 56 years.
+const Epoch = 1767225600
