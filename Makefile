@@ -1,0 +1,58 @@
+# The commands people and CI run. Every target works from a clean checkout.
+
+GO          ?= go
+STATICCHECK  = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# Modules beside the root one: they hold what must never reach a user's go.sum.
+MODULES      = $(dir $(wildcard benchmarks/go.mod docs/*/go.mod))
+
+PKG      ?= ./...
+BENCH    ?= .
+COUNT    ?= 1
+FUZZTIME ?= 30s
+SOAK     ?= 20m
+
+.PHONY: test run race test-32 lint build-all bench fuzz soak plots plots-check
+
+test: ## every test, as a reader of the README runs it
+	$(GO) test -count=1 $(PKG)
+
+run: ## the quickstart server of the README
+	$(GO) run ./examples/quickstart
+
+race: ## every test under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -count=1 -race $(PKG)
+
+test-32: ## the tests of what counts, where int has 32 bits
+	GOARCH=386 CGO_ENABLED=0 $(GO) vet $(PKG)
+	GOARCH=386 CGO_ENABLED=0 $(GO) test -count=1 -short . ./store/...
+
+lint: ## gofmt, go vet, staticcheck; rules and reasons in staticcheck.conf
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "gofmt -w these:"; echo "$$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(STATICCHECK) ./...
+	@set -e; for m in $(MODULES); do echo "lint $$m"; (cd $$m && $(GO) vet ./... && $(STATICCHECK) ./...); done
+
+build-all: ## every package and every module compiles, tests and examples too
+	$(GO) build ./...
+	$(GO) test -count=1 -run '^$$' ./... >/dev/null
+	@set -e; for m in $(MODULES); do echo "build $$m"; (cd $$m && $(GO) build ./... && $(GO) test ./...); done
+
+bench: ## benchmarks: make bench BENCH=HotKey PKG=./store/memstore COUNT=10
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
+
+fuzz: ## every fuzz target for FUZZTIME each
+	@set -e; $(GO) test -list '^Fuzz' $(PKG) | \
+	awk '/^Fuzz/ { names[++n] = $$1; next } /^ok/ { for (i = 1; i <= n; i++) print $$2, names[i]; n = 0 }' | \
+	while read -r pkg name; do \
+		echo "fuzz $$pkg $$name for $(FUZZTIME)"; \
+		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	done
+
+soak: ## the long forms of the property tests, for SOAK
+	STINT_SOAK=$(SOAK) $(GO) test -race -count 1 -timeout 0 $(PKG)
+
+plots: ## draw docs/img from the algorithms themselves
+	cd docs/plots && $(GO) run . -out ../img
+
+plots-check: plots ## the plots in the documents are those of this code
+	@git diff --exit-code --stat -- docs/img || { echo "docs/img was out of date: commit what 'make plots' drew"; exit 1; }

@@ -1,0 +1,152 @@
+package stint_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/stint-go/stint"
+
+// rule says what a package may import beside the standard library: packages
+// of this module, relative to its root, and other modules. A name that ends in
+// /... stands for everything below it.
+type rule struct {
+	own      []string
+	external []string
+	// notEven names packages of the standard library that must not be reached,
+	// however indirectly.
+	notEven []string
+}
+
+// imports is the picture in docs/architecture.md, as a test. Every package of
+// the module is matched by exactly one line, so a new package is put in its
+// place on purpose or the test fails.
+var imports = map[string]rule{
+	"store":           {notEven: []string{"net/http", "net"}},
+	"store/memstore":  {own: []string{"store"}, notEven: []string{"net/http"}},
+	"store/storetest": {own: []string{"store"}, notEven: []string{"net/http"}},
+	"store/failover":  {own: []string{"store"}, external: []string{"github.com/sony/gobreaker/v2"}},
+	".":               {own: []string{"store", "store/memstore"}},
+	"adapters/std":    {own: []string{".", "store"}},
+	"adapters/gin":    {own: []string{".", "store"}, external: []string{"github.com/gin-gonic/gin"}},
+	"adapters/echo":   {own: []string{".", "store"}, external: []string{"github.com/labstack/echo/v4"}},
+	"examples/...": {
+		own:      []string{".", "store/...", "adapters/..."},
+		external: []string{"github.com/gin-gonic/gin", "github.com/labstack/echo/v4"},
+	},
+}
+
+// listed is what `go list -json` says of a package. Imports leaves the tests'
+// own imports out: those may point the other way.
+type listed struct {
+	ImportPath string
+	Standard   bool
+	Imports    []string
+	Deps       []string
+}
+
+func TestImportDirections(t *testing.T) {
+	packages := goList(t, "-deps", "./...")
+	standard := map[string]bool{"C": true}
+	for _, p := range packages {
+		if p.Standard {
+			standard[p.ImportPath] = true
+		}
+	}
+	seen := 0
+	for _, p := range packages {
+		name, ours := relative(p.ImportPath)
+		if !ours {
+			continue
+		}
+		seen++
+		r, found := ruleOf(name)
+		if !found {
+			t.Errorf("%s has no line in the import rules: say there what it may import", name)
+			continue
+		}
+		for _, path := range p.Imports {
+			if standard[path] {
+				continue
+			}
+			if own, ours := relative(path); ours {
+				if !allowed(r.own, own) {
+					t.Errorf("%s imports %s: imports run examples, adapters, stint, memstore, store, one way only", name, own)
+				}
+			} else if !allowedBelow(r.external, path) {
+				t.Errorf("%s imports %s: the default answer to a new dependency is no", name, path)
+			}
+		}
+		for _, path := range r.notEven {
+			if slices.Contains(p.Deps, path) {
+				t.Errorf("%s reaches %s", name, path)
+			}
+		}
+	}
+	if seen < 2 {
+		t.Fatalf("go list showed %d packages of this module", seen)
+	}
+}
+
+// goList runs in the test's own directory, the module's root.
+func goList(t *testing.T, args ...string) []listed {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Standard,Imports,Deps"}, args...)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []listed
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		all = append(all, p)
+	}
+}
+
+// relative is path without the module's, and whether it belongs to the module.
+func relative(path string) (string, bool) {
+	if path == module {
+		return ".", true
+	}
+	return strings.CutPrefix(path, module+"/")
+}
+
+func ruleOf(name string) (rule, bool) {
+	if r, found := imports[name]; found {
+		return r, true
+	}
+	for pattern, r := range imports {
+		if strings.HasSuffix(pattern, "/...") && allowed([]string{pattern}, name) {
+			return r, true
+		}
+	}
+	return rule{}, false
+}
+
+func allowed(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		if prefix, wild := strings.CutSuffix(pattern, "/..."); wild {
+			return name == prefix || strings.HasPrefix(name, prefix+"/")
+		}
+		return name == pattern
+	})
+}
+
+// allowedBelow holds for a module's root package and everything inside it.
+func allowedBelow(modules []string, path string) bool {
+	return slices.ContainsFunc(modules, func(m string) bool {
+		return path == m || strings.HasPrefix(path, m+"/")
+	})
+}
