@@ -1,18 +1,155 @@
 package store
 
+import "time"
+
 // Decide answers charges[i] against states[i] at now, in two phases: every
-// limit is looked at first, and only if none refuses are the states changed.
-// It reports whether the decision is granted, and writes results either way.
+// limit is looked at first, and only if none refuses are the charges made. It
+// reports whether the decision is granted, and writes results either way.
 //
-// The caller holds the states exclusively, has called Check, and writes them
-// back when Decide returns true. After false no state has changed.
+// The caller holds the states exclusively, has called Check, and writes the
+// states back in both cases: a refusal charges nothing, but a state whose
+// limit has changed its numbers has been carried over to the new ones, and
+// what has expired has been dropped. A state that isn't Live need not be kept.
 func Decide(now Now, charges []Charge, states []State, results []Result) bool {
-	panic("TODO")
+	if len(charges) == 1 { // nothing to copy: a step changes nothing when it refuses
+		l := charges[0].Limit
+		l.rebase(now, &states[0])
+		l.step(now, &charges[0], &states[0], &results[0])
+		return results[0].OK || charges[0].DryRun
+	}
+	var few [8]State
+	next := few[:]
+	if len(charges) > len(few) {
+		next = make([]State, len(charges))
+	}
+	granted := true
+	for i := range charges {
+		l := charges[i].Limit
+		l.rebase(now, &states[i])
+		next[i] = states[i]
+		l.step(now, &charges[i], &next[i], &results[i])
+		if !results[i].OK && !charges[i].DryRun {
+			granted = false
+		}
+	}
+	for i := range charges {
+		switch {
+		case granted:
+			states[i] = next[i]
+		case results[i].OK: // had room, was not charged: say how things stand
+			peek := Charge{Limit: charges[i].Limit}
+			peek.Limit.step(now, &peek, &states[i], &results[i])
+		}
+	}
+	return granted
 }
 
 // Amend makes the earlier charge c, whose receipt it carries, cost c.Cost
 // after all; see Store.Settle. The caller holds the state exclusively and
-// writes it back.
+// writes it back. The receipt in r replaces the one in c: a caller who settles
+// again hands in the new one.
 func Amend(now Now, c *Charge, s *State, r *Result) {
-	panic("TODO")
+	l := c.Limit
+	l.rebase(now, s)
+	receipt := l.amend(now, c, s)
+	peek := Charge{Limit: l}
+	l.step(now, &peek, s, r)
+	receipt.Cost, receipt.Lease, receipt.Path = c.Cost, c.Receipt.Lease, c.Receipt.Path
+	r.Receipt = receipt
+}
+
+// rebase brings a state to the present without asking anything of it: carries
+// it over to the limit's numbers if they have changed, and drops what no
+// longer counts. It is idempotent at one instant and never gives anything back
+// that time has not.
+func (l *Limit) rebase(now Now, s *State) {
+	if !s.Live {
+		return
+	}
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		l.rebaseBucket(now, s)
+	case IntervalBucket:
+		l.rebaseInterval(now, s)
+	case FixedWindow:
+		l.rebaseFixed(now, s)
+	case SlidingWindow, SlidingLog:
+		l.rebaseSliding(now, s)
+	case WarmUp:
+		l.rebaseWarmUp(now, s)
+	}
+}
+
+// step answers c against a rebased state. Only a charge that passes changes
+// the state, and of the Log it only reslices and appends, so that a copy made
+// before the step still stands.
+func (l *Limit) step(now Now, c *Charge, s *State, r *Result) {
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		l.stepBucket(now, c, s, r)
+	case IntervalBucket:
+		l.stepInterval(now, c, s, r)
+	case FixedWindow:
+		l.stepFixed(now, c, s, r)
+	case SlidingWindow, SlidingLog:
+		l.stepSliding(now, c, s, r)
+	case WarmUp:
+		l.stepWarmUp(now, c, s, r)
+	case Concurrency:
+		l.stepConcurrency(now, c, s, r)
+	}
+}
+
+// amend changes what a rebased state holds for a charge, and returns the
+// receipt of the changed charge.
+func (l *Limit) amend(now Now, c *Charge, s *State) Receipt {
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		return l.amendBucket(now, c, s)
+	case IntervalBucket:
+		return l.amendInterval(now, c, s)
+	case FixedWindow:
+		return l.amendFixed(now, c, s)
+	case SlidingWindow, SlidingLog:
+		return l.amendSliding(now, c, s)
+	case WarmUp:
+		return l.amendWarmUp(now, c, s)
+	default:
+		return l.amendConcurrency(c, s)
+	}
+}
+
+// longest is the furthest into the future that anything is reserved or owed.
+const longest = 365 * 24 * time.Hour
+
+// instant is the present as the limit counts it, in microseconds: the calendar
+// follows the wall clock, everything else a clock that is never set.
+func (l *Limit) instant(now Now) int64 {
+	if l.calendar() {
+		return now.Wall
+	}
+	return now.Steady
+}
+
+func (l *Limit) calendar() bool { return l.spec.Window.kind != noWindow }
+
+// maxWait is the charge's, in microseconds.
+func (c *Charge) maxWait() int64 {
+	return int64(min(max(c.MaxWait, 0), longest) / time.Microsecond)
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// owed is how much of a refund may be given back. Two things bound it. What
+// time has given back already is not given again: standing is where the charge
+// would still stand now if it had been the last, counted from the present. And
+// while others hold turns in the future (waiting), their turns were worked out
+// behind this charge; what was reserved behind it stays behind it, or two of
+// them would run in one place.
+func owed(refund, standing, behind int64, waiting bool) int64 {
+	refund = min(refund, max(standing, 0))
+	if waiting {
+		refund -= max(behind, 0)
+	}
+	return max(refund, 0)
 }

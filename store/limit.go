@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"regexp"
 	"time"
 )
@@ -192,60 +193,33 @@ func (l *Limit) fillDefaults() {
 
 // oneSecond is the number of whole units a rate gives in a second, or None.
 func oneSecond(units int64, period time.Duration) int64 {
-	if n := int64(float64(units) / period.Seconds()); n > 0 {
-		return min(n, MaxCost)
+	hi, lo := bits.Mul64(uint64(units), uint64(time.Second))
+	if hi >= uint64(period) {
+		return MaxCost
+	}
+	if n, _ := bits.Div64(hi, lo, uint64(period)); n > 0 {
+		return int64(min(n, MaxCost))
 	}
 	return None
 }
 
 // workOut finds the integers the steps count in, or says that there are none.
 func (l *Limit) workOut(bad func(string, ...any)) {
-	s := &l.spec
-	l.period = s.Period.Microseconds()
-	l.largest = s.Units
-	burst, queue := max(s.Burst, 0), max(s.Queue, 0)
-	switch s.Algorithm {
+	l.period = l.spec.Period.Microseconds()
+	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
-		if s.Algorithm == LeakyBucket {
-			burst++ // the one whose turn it is
-		}
-		var ok bool
-		if l.scale, l.token, ok = fit(l.period, s.Units, burst+queue, nil); !ok {
-			bad("%d per %v with burst %d and queue %d can not be counted exactly: "+
-				"write numbers with a common factor, a smaller burst, or a period that is a multiple of 100ms",
-				s.Units, s.Period, burst, queue)
-			return
-		}
-		l.capacity, l.queue = burst*l.token, queue*l.token
-		l.largest = burst + queue
-		if s.Debt {
-			l.largest = min(MaxCost, (exact/4)/l.token)
-		} else if queue == 0 {
-			l.largest = burst
-		}
+		l.workOutBucket(bad)
 	case IntervalBucket:
-		l.capacity, l.largest = burst, burst
+		l.workOutInterval()
+	case FixedWindow:
+		l.workOutFixed()
 	case SlidingWindow:
-		var ok bool
-		if l.scale, l.token, ok = fit(l.period, s.Buckets, 2*s.Buckets, nil); !ok {
-			bad("%v in %d buckets can not be counted exactly: write a number of buckets that divides the period", s.Period, s.Buckets)
-		}
+		l.workOutSlidingWindow(bad)
+	case SlidingLog:
+		l.workOutSlidingLog()
 	case WarmUp:
-		// The curve squares half the warm-up; that product has to be exact too.
-		var ok bool
-		l.scale, l.token, ok = fit(l.period, s.Units, 1, func(c Scale) bool {
-			w := s.WarmUp.Microseconds()
-			return w%c.tick() == 0 && w/c.tick() <= (1<<27)/c.PerTick
-		})
-		if !ok {
-			bad("%d per %v with a warm-up of %v can not be counted exactly: "+
-				"write a shorter warm-up, or durations that are multiples of 100ms", s.Units, s.Period, s.WarmUp)
-			return
-		}
-		l.warm = l.scale.within(s.WarmUp)
-		if l.warm < 2 {
-			bad("warm-up %v is shorter than the rate can show: leave it out", s.WarmUp)
-		}
-		l.largest = min(MaxCost, (exact/8)/l.token)
+		l.workOutWarmUp(bad)
+	case Concurrency:
+		l.workOutConcurrency()
 	}
 }

@@ -1,5 +1,7 @@
 package store
 
+import "cmp"
+
 // State is what a store keeps for one limit and one key. What the words mean
 // is the algorithm's business; a store copies them and, where it has to,
 // serializes them. The zero State means "never seen": a state that has become
@@ -22,6 +24,8 @@ type State struct {
 // Entry is one charge, bucket or lease that a State remembers.
 type Entry struct{ At, Units int64 }
 
+func compareEntry(e Entry, at int64) int { return cmp.Compare(e.At, at) }
+
 // Now is the instant of one decision.
 type Now struct {
 	// Steady is in microseconds since the store's own origin and never runs
@@ -30,8 +34,8 @@ type Now struct {
 	// Wall is in microseconds since Epoch and follows the wall clock. Only
 	// limits with a calendar window read it.
 	Wall int64
-	// Lease is an id that no earlier decision was given. Only concurrency
-	// limits read it.
+	// Lease is an id greater than any that these states have been given: drawn
+	// while they are held. Only concurrency limits read it.
 	Lease LeaseID
 }
 

@@ -48,8 +48,10 @@ type Store interface {
 	// reports where its limit then stands. The charge carries the Receipt of
 	// its Result. Below what was charged it refunds, but only what time has
 	// not given back already; above, it adds debt; 0 cancels, and releases a
-	// concurrency lease. Settling twice, late, or with an unknown receipt is
-	// harmless: it frees nothing that isn't held.
+	// concurrency lease. The Receipt in the Result replaces the one settled,
+	// which is spent: settling again needs the new one. Settling late, or with
+	// the receipt of a charge that was not made, frees nothing; releasing a
+	// lease twice doesn't either.
 	Settle(ctx context.Context, charges []Charge, results []Result) error
 }
 

@@ -20,6 +20,13 @@ const (
 // made by Every. Its bounds are worked out at the moment of a decision, never
 // cached: a day has 23 or 25 hours when the clocks change, and months have
 // their real lengths. The zero Window is none.
+//
+// A window begins at the first instant at which the clocks of its location
+// show it, or something later. So a midnight that the clocks skip leaves the
+// day to begin an instant after it, a midnight they repeat begins one day only,
+// and a day that a zone leaves out (Samoa's 30 December 2011) is a window of no
+// length. An hour is an hour of time whatever the clocks are set to; where they
+// change by a part of one (Lord Howe), a longer and a shorter window take turns.
 type Window struct {
 	kind  windowKind
 	every time.Duration
@@ -65,4 +72,152 @@ func (w Window) String() string {
 		s += " in " + w.loc.String()
 	}
 	return s
+}
+
+// far is as long as a limit looks ahead, in microseconds: 200 years, which a
+// time.Duration can still say.
+const far = 200 * 365 * 24 * 3600 * 1_000_000
+
+// bounds returns the window that wall lies in: start <= wall < end. All
+// instants are in microseconds since Epoch.
+func (w Window) bounds(wall int64) (start, end int64) {
+	if w.kind == everyWindow {
+		d := w.every.Microseconds()
+		start = wall - floorMod(wall+Epoch*1_000_000, d)
+		return start, start + d
+	}
+	n, z := w.number(wall)
+	return w.opens(n, z), w.opens(n+1, z)
+}
+
+// ahead returns where the n-th window after the one that begins at start
+// begins, or where the last one within 200 years does.
+func (w Window) ahead(start, n int64) int64 {
+	if w.kind == everyWindow {
+		d := w.every.Microseconds()
+		return start + min(n, max(1, far/d))*d
+	}
+	k, z := w.number(start)
+	return w.opens(k+min(n, far/w.longest()), z)
+}
+
+// between returns how many windows begin after from and not after to.
+func (w Window) between(from, to int64) int64 {
+	if w.kind == everyWindow {
+		d := w.every.Microseconds()
+		return floorDiv(to+Epoch*1_000_000, d) - floorDiv(from+Epoch*1_000_000, d)
+	}
+	a, _ := w.number(from)
+	b, _ := w.number(to)
+	return b - a
+}
+
+// longest is the length of the longest window of w's kind, in microseconds.
+func (w Window) longest() int64 {
+	const hour = 3600 * 1_000_000
+	switch w.kind {
+	case hourlyWindow:
+		return hour
+	case dailyWindow:
+		return 24 * hour
+	case weeklyWindow:
+		return 7 * 24 * hour
+	default:
+		return 31 * 24 * hour
+	}
+}
+
+// zone is a time during which the clocks of a location are not changed, in
+// seconds since 1970, and how far they are ahead of UTC.
+type zone struct{ from, until, offset int64 }
+
+const always = 1 << 62
+
+// zone returns the zone of the instant t.
+func (w Window) zone(t int64) zone {
+	if w.loc == nil || w.loc == time.UTC {
+		return zone{from: -always, until: always}
+	}
+	at := time.Unix(t, 0).In(w.loc)
+	_, offset := at.Zone()
+	z := zone{from: -always, until: always, offset: int64(offset)}
+	from, until := at.ZoneBounds()
+	if !from.IsZero() {
+		z.from = from.Unix()
+	}
+	if !until.IsZero() {
+		z.until = until.Unix()
+	}
+	if w.kind == hourlyWindow {
+		// Whole hours make no difference to where an hour begins, and without
+		// them no hour is skipped or repeated.
+		z.offset = floorMod(z.offset, 3600)
+	}
+	return z
+}
+
+// reach is more than any zone has ever set its clocks by at once, in seconds:
+// countries have changed sides of the date line.
+const reach = 25 * 3600
+
+// number returns the number of the window that wall lies in, and the zone. It
+// is the highest number that the clocks have shown until then: clocks set back
+// do not take a window back.
+func (w Window) number(wall int64) (int64, zone) {
+	t := floorDiv(wall, 1_000_000) + Epoch
+	z := w.zone(t)
+	n := w.shown(t + z.offset)
+	for p := z; p.from > t-reach; {
+		last := p.from - 1
+		p = w.zone(last)
+		n = max(n, w.shown(last+p.offset))
+	}
+	return n, z
+}
+
+// opens returns the first instant at which the clocks show window n or a later
+// one. near is a zone not far from it, to save looking it up.
+func (w Window) opens(n int64, near zone) int64 {
+	shows := w.face(n)
+	t := shows - near.offset
+	if t-reach < near.from || t >= near.until {
+		t = shows - w.zone(t).offset - reach
+		z := w.zone(t)
+		for max(z.from, shows-z.offset) >= z.until {
+			z = w.zone(z.until)
+		}
+		t = max(z.from, shows-z.offset)
+	}
+	return (t - Epoch) * 1_000_000
+}
+
+// shown is the number of the window that clocks showing c, read as seconds
+// since 1970, are in.
+func (w Window) shown(c int64) int64 {
+	switch w.kind {
+	case hourlyWindow:
+		return floorDiv(c, 3600)
+	case dailyWindow:
+		return floorDiv(c, 86400)
+	case weeklyWindow:
+		return floorDiv(c+3*86400, 7*86400) // 1970 began on a Thursday
+	default:
+		y, m, _ := time.Unix(c, 0).UTC().Date()
+		return int64(y)*12 + int64(m) - 1
+	}
+}
+
+// face is what the clocks show where window n begins: the inverse of shown.
+func (w Window) face(n int64) int64 {
+	switch w.kind {
+	case hourlyWindow:
+		return n * 3600
+	case dailyWindow:
+		return n * 86400
+	case weeklyWindow:
+		return (n*7 - 3) * 86400
+	default:
+		y, m := floorDiv(n, 12), floorMod(n, 12)
+		return time.Date(int(y), time.Month(m+1), 1, 0, 0, 0, 0, time.UTC).Unix()
+	}
 }

@@ -1,0 +1,65 @@
+package store
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// Concurrency. State.A is the number of slots held; State.Log holds a lease an
+// entry, in the order in which they were given, with what it holds (0 once
+// released, until the log is next tidied). Releasing looks the lease up by id,
+// so that what was never held, or was released before, frees nothing.
+
+// order is the lease's place in the log: ids are drawn in ascending order.
+func (id LeaseID) order() int64 { return int64(binary.BigEndian.Uint64(id[:8])) }
+
+// Lease makes the id of the n-th lease of a store that numbers them.
+func Lease(n uint64) (id LeaseID) {
+	binary.BigEndian.PutUint64(id[:8], n)
+	return id
+}
+
+func (l *Limit) workOutConcurrency() { l.largest = l.spec.Units }
+
+func (l *Limit) stepConcurrency(now Now, c *Charge, s *State, r *Result) {
+	*r = Result{OK: true}
+	held := s.A
+	switch {
+	case c.Cost == 0:
+	case c.Cost > l.largest:
+		r.OK, r.RetryAfter = false, Never
+	case held+c.Cost > l.largest:
+		r.OK = false // until somebody releases: nobody knows when
+	default:
+		held += c.Cost
+		s.Live, s.A = true, held
+		s.Log = append(s.Log, Entry{At: now.Lease.order(), Units: c.Cost})
+		r.Receipt = Receipt{Cost: c.Cost, Lease: now.Lease}
+	}
+	r.Remaining = max(0, l.largest-held)
+}
+
+func (l *Limit) amendConcurrency(c *Charge, s *State) Receipt {
+	i, found := slices.BinarySearchFunc(s.Log, c.Receipt.Lease.order(), compareEntry)
+	if !found || s.Log[i].Units == 0 {
+		return Receipt{}
+	}
+	s.A += c.Cost - s.Log[i].Units
+	s.Log[i].Units = c.Cost
+	s.tidy()
+	if s.A == 0 {
+		*s = State{Log: s.Log[:0]}
+	}
+	return Receipt{}
+}
+
+// tidy drops released leases once they are half of the log: a long-held lease
+// must not keep all that came after it.
+func (s *State) tidy() {
+	for len(s.Log) > 0 && s.Log[len(s.Log)-1].Units == 0 {
+		s.Log = s.Log[:len(s.Log)-1]
+	}
+	if int64(len(s.Log)) > 2*s.A+8 {
+		s.Log = slices.DeleteFunc(s.Log, func(e Entry) bool { return e.Units == 0 })
+	}
+}

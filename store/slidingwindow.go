@@ -1,0 +1,26 @@
+package store
+
+// SlidingWindow cuts the period into buckets on a grid that is exact however
+// odd the division: a bucket is token units long and a tick has PerTick of
+// them (Scale). The current bucket and the Buckets-1 before it count; a bucket
+// exactly one window old doesn't.
+
+func (l *Limit) workOutSlidingWindow(bad func(string, ...any)) {
+	s := &l.spec
+	l.largest = s.Units
+	var ok bool
+	l.scale, l.token, ok = fit(l.period, s.Buckets, 2*s.Buckets, func(c Scale) bool {
+		return l.period/c.tick() >= s.Buckets // a bucket is at least a tick
+	})
+	if !ok {
+		bad("%v in %d buckets can not be counted exactly: write a number of buckets that divides the period", s.Period, s.Buckets)
+	}
+}
+
+// bucket is the number of the bucket that at is in.
+func (l *Limit) bucket(at int64) int64 { return floorDiv(l.scale.at(at), l.token) }
+
+// bucketStart is the first instant of the n-th bucket, a whole tick.
+func (l *Limit) bucketStart(n int64) int64 {
+	return -floorDiv(-n*l.token, l.scale.PerTick) * l.scale.tick()
+}

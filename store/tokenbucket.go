@@ -1,0 +1,127 @@
+package store
+
+// The token bucket and the leaky bucket are one step. State.A is the
+// theoretical arrival time (tat): the instant at which the bucket is full
+// again, or, seen as a queue, at which it has run dry. A charge moves it by
+// its cost; it may run ahead of the present by the capacity at once and by the
+// queue or the maximum wait if the charge waits for the difference.
+//
+// State.B is by how much the tat was ahead of the capacity when it was last
+// written: turns reserved and debts. A tat further ahead than capacity + B was
+// not written under these numbers (the limit was lowered, the server's clock
+// was set back) and is clamped, or a key would be refused for as long as the
+// difference.
+
+// workOutBucket: a LeakyBucket is a TokenBucket that passes its Burst and the
+// one whose turn it is at once, and queues by default.
+func (l *Limit) workOutBucket(bad func(string, ...any)) {
+	s := &l.spec
+	burst, queue := max(s.Burst, 0), max(s.Queue, 0)
+	if s.Algorithm == LeakyBucket {
+		burst++
+	}
+	var ok bool
+	if l.scale, l.token, ok = fit(l.period, s.Units, burst+queue, nil); !ok {
+		bad("%d per %v with burst %d and queue %d can not be counted exactly: "+
+			"write numbers with a common factor, a smaller burst, or a period that is a multiple of 100ms",
+			s.Units, s.Period, burst, queue)
+		return
+	}
+	l.capacity, l.queue = burst*l.token, queue*l.token
+	l.largest = burst + queue
+	if s.Debt {
+		l.largest = l.affordable()
+	}
+}
+
+// affordable is the largest cost that can be prepaid: a year's worth.
+func (l *Limit) affordable() int64 {
+	return min(MaxCost, l.scale.within(longest)/l.token)
+}
+
+func (l *Limit) rebaseBucket(now Now, s *State) {
+	if s.Scale != l.scale {
+		s.A = s.Scale.convert(s.A, l.scale)
+		s.B = s.Scale.convert(s.B, l.scale)
+		s.Scale = l.scale
+	}
+	if top := l.scale.at(now.Steady) + l.capacity + s.B; s.A > top {
+		s.A = top
+	}
+}
+
+func (l *Limit) stepBucket(now Now, c *Charge, s *State, r *Result) {
+	at := l.scale.at(now.Steady)
+	tat := at
+	if s.Live && s.A > at {
+		tat = s.A
+	}
+	*r = Result{OK: true}
+	if c.Cost > 0 {
+		if c.Cost > l.largest {
+			r.OK, r.RetryAfter = false, Never
+		} else {
+			l.chargeBucket(at, &tat, c, s, r)
+		}
+	}
+	if room := at + l.capacity + l.queue - tat; room > 0 {
+		r.Remaining = room / l.token
+	}
+	r.ResetAfter = l.scale.wait(tat - at)
+}
+
+// chargeBucket makes the charge if it passes.
+func (l *Limit) chargeBucket(at int64, tat *int64, c *Charge, s *State, r *Result) {
+	inc := c.Cost * l.token
+	// A charge with debt waits only for what stands before it; without, its
+	// own cost has to be there as well.
+	own := inc
+	if l.spec.Debt {
+		own = 0
+	}
+	short := *tat + own - at - l.capacity
+	if short > 0 {
+		allowed := l.queue
+		if c.MaxWait > 0 {
+			within := l.scale.within(micros(c.maxWait()))
+			if l.queue == 0 || within < allowed {
+				allowed = within
+			}
+		}
+		if short > allowed {
+			r.OK = false
+			r.RetryAfter = l.scale.wait(short - allowed)
+			if own-l.capacity > allowed { // not even with nobody before it
+				r.RetryAfter = Never
+			}
+			return
+		}
+		r.Delay = l.scale.wait(short)
+	}
+	*tat += inc
+	*s = State{Live: true, Scale: l.scale, A: *tat, B: max(0, *tat-at-l.capacity)}
+	r.Receipt = Receipt{Instant: at, Mark: *tat, Cost: c.Cost}
+}
+
+func (l *Limit) amendBucket(now Now, c *Charge, s *State) Receipt {
+	at := l.scale.at(now.Steady)
+	tat := at
+	if s.Live && s.A > at {
+		tat = s.A
+	}
+	mark := min(c.Receipt.Mark, tat)
+	switch diff := c.Cost - c.Receipt.Cost; {
+	case diff > 0:
+		tat += min(diff, l.affordable()) * l.token
+		tat = min(tat, at+l.capacity+l.scale.within(longest))
+		mark = tat
+	case diff < 0 && s.Live:
+		back := owed(-diff*l.token, mark-at, tat-mark, tat > at+l.capacity)
+		tat -= back
+		mark -= back
+	}
+	if s.Live || tat > at {
+		*s = State{Live: true, Scale: l.scale, A: tat, B: max(0, tat-at-l.capacity)}
+	}
+	return Receipt{Instant: c.Receipt.Instant, Mark: mark}
+}

@@ -1,0 +1,112 @@
+package store
+
+// WarmUp: Guava's SmoothWarmingUp (cold factor 3) in integers. With T the
+// interval of the full rate, W the warm-up and S, in [0, W], how cold the
+// limit is, a permit taken at S costs T up to the threshold W/2 and rises
+// linearly to 3T at W. Taking permits worth time t brings S down by t; their
+// price is t plus the area under the rising part, F(S) - F(S-t) with
+// F(S) = (2S - W)² / 2W above the threshold and 0 below. Rounding F, and not
+// the differences, keeps the error below one unit over any number of permits.
+//
+// State.A is the instant at which the next charge may go, State.B is S at that
+// instant, State.C the W they were written under. A key never seen is cold.
+
+func (l *Limit) workOutWarmUp(bad func(string, ...any)) {
+	s := &l.spec
+	w := s.WarmUp.Microseconds()
+	var ok bool
+	l.scale, l.token, ok = fit(l.period, s.Units, 1, func(c Scale) bool {
+		// The curve squares W; the square has to be exact too.
+		return w%c.tick() == 0 && w/c.tick() <= (1<<26)/c.PerTick
+	})
+	if !ok {
+		bad("%d per %v with a warm-up of %v can not be counted exactly: "+
+			"write a shorter warm-up, or durations that are multiples of 100ms", s.Units, s.Period, s.WarmUp)
+		return
+	}
+	l.warm = l.scale.within(s.WarmUp)
+	l.largest = l.affordable()
+}
+
+// slow is F.
+func (l *Limit) slow(s int64) int64 {
+	x := 2*s - l.warm
+	if x <= 0 {
+		return 0
+	}
+	return x * x / (2 * l.warm)
+}
+
+func (l *Limit) rebaseWarmUp(now Now, s *State) {
+	if s.Scale != l.scale || s.C != l.warm {
+		s.A = s.Scale.convert(s.A, l.scale)
+		s.B = (s.B*l.warm + s.C - 1) / s.C // as cold as it was, on the new scale
+		s.C, s.Scale = l.warm, l.scale
+	}
+	if at := l.scale.at(now.Steady); at > s.A {
+		s.B += at - s.A
+		s.A = at
+		if s.B >= l.warm {
+			*s = State{}
+		}
+	}
+}
+
+func (l *Limit) stepWarmUp(now Now, c *Charge, s *State, r *Result) {
+	at := l.scale.at(now.Steady)
+	next, cold := at, l.warm
+	if s.Live {
+		next, cold = s.A, s.B
+	}
+	*r = Result{OK: true}
+	switch {
+	case c.Cost == 0:
+	case c.Cost > l.largest:
+		r.OK, r.RetryAfter = false, Never
+	default:
+		if wait, within := next-at, l.scale.within(micros(c.maxWait())); wait > within {
+			r.OK, r.RetryAfter = false, l.scale.wait(wait-within)
+			break
+		}
+		r.Delay = l.scale.wait(next - at)
+		r.Receipt = Receipt{Instant: next, Cost: c.Cost}
+		warmer := max(0, cold-c.Cost*l.token)
+		next += c.Cost*l.token + l.slow(cold) - l.slow(warmer)
+		cold = warmer
+		r.Receipt.Mark = next
+		*s = State{Live: true, Scale: l.scale, A: next, B: cold, C: l.warm}
+	}
+	if next <= at {
+		r.Remaining = 1
+	}
+	r.ResetAfter = l.scale.wait(next - at + l.warm - cold)
+}
+
+func (l *Limit) amendWarmUp(now Now, c *Charge, s *State) Receipt {
+	at := l.scale.at(now.Steady)
+	receipt := Receipt{Instant: c.Receipt.Instant, Mark: c.Receipt.Mark}
+	diff := c.Cost - c.Receipt.Cost
+	if !s.Live {
+		if diff <= 0 {
+			return receipt
+		}
+		*s = State{Live: true, Scale: l.scale, A: at, B: l.warm, C: l.warm}
+	}
+	switch {
+	case diff > 0:
+		s.A += min(diff, l.affordable()) * l.token
+		s.A = min(s.A, at+l.scale.within(longest))
+		receipt.Mark = s.A
+	case diff < 0 && c.Cost == 0 && s.A == c.Receipt.Mark && s.A > at:
+		// Cancelled, and nobody came after it: as if it had not been.
+		s.A = max(at, c.Receipt.Instant)
+		s.B = min(l.warm, s.B+c.Receipt.Cost*l.token)
+		receipt.Mark = s.A
+	case diff < 0:
+		mark := min(c.Receipt.Mark, s.A)
+		back := owed(-diff*l.token, mark-at, s.A-mark, s.A > at)
+		s.A -= back
+		receipt.Mark = mark - back
+	}
+	return receipt
+}
