@@ -99,8 +99,10 @@ func (l *Limit) chargeBucket(at int64, tat *int64, c *Charge, s *State, r *Resul
 		r.Delay = l.scale.wait(short)
 	}
 	*tat += inc
-	*s = State{Live: true, Scale: l.scale, A: *tat, B: max(0, *tat-at-l.capacity)}
-	r.Receipt = Receipt{Instant: at, Mark: *tat, Cost: c.Cost}
+	// Field by field: writing the whole State, with the Log it never has, would
+	// be most of the cost of a decision.
+	s.Live, s.Scale, s.A, s.B = true, l.scale, *tat, max(0, *tat-at-l.capacity)
+	r.Receipt.Instant, r.Receipt.Mark, r.Receipt.Cost = at, *tat, c.Cost
 }
 
 func (l *Limit) amendBucket(now Now, c *Charge, s *State) Receipt {
