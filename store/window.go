@@ -148,6 +148,11 @@ func (w Window) zone(t int64) zone {
 	if !until.IsZero() {
 		z.until = until.Unix()
 	}
+	if z.until <= t {
+		// On the last day of a leap year that the zone's last rule covers,
+		// ZoneBounds ends the zone a day before the year: golang/go#81583.
+		z.until += 24 * 3600
+	}
 	if w.kind == hourlyWindow {
 		// Whole hours make no difference to where an hour begins, and without
 		// them no hour is skipped or repeated.
