@@ -1,0 +1,84 @@
+package stint
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+)
+
+const (
+	// maxRawKey bounds what a client can make us escape or hash. A header of a
+	// megabyte is no identity.
+	maxRawKey = 4 << 10
+	// maxKey bounds what a store is asked to keep for a key.
+	maxKey = 128
+	// hashMark starts a key that stands for a longer one. In an escaped key a
+	// percent sign is followed by two hexadecimal digits, so none can equal it.
+	hashMark = "%h"
+)
+
+// plain holds the bytes that stay as they are. Braces, which are Redis
+// Cluster's hash tags, and everything that could break out of a log line, a
+// label or a store's own syntax are not among them.
+var plain = func() (t [256]bool) {
+	for c := range t {
+		switch {
+		case c >= '0' && c <= '9', c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z':
+			t[c] = true
+		}
+	}
+	for _, c := range []byte("._~:/-") {
+		t[c] = true
+	}
+	return t
+}()
+
+// encodeKey turns what a KeyFunc returned into a key for a store: at most
+// maxKey bytes of A-Z a-z 0-9 . _ ~ : / - and %XX, and never empty. Different
+// raw keys give different ones, of the long ones as surely as SHA-256 does. A
+// short key that is plain already is returned as it is, without an allocation.
+func encodeKey(raw string) (string, error) {
+	if raw == "" {
+		return "", ErrEmptyKey
+	}
+	if len(raw) > maxRawKey {
+		return "", ErrKeyTooLong
+	}
+	if len(raw) <= maxKey {
+		escapes := 0
+		for i := 0; i < len(raw); i++ {
+			if !plain[raw[i]] {
+				escapes++
+			}
+		}
+		switch {
+		case escapes == 0:
+			return raw, nil
+		case raw == globalRaw:
+			return globalKey, nil
+		case len(raw)+2*escapes <= maxKey:
+			return escapeKey(raw), nil
+		}
+	}
+	// Cutting a long key short would put strangers who share a prefix into one
+	// bucket, so it is hashed, all of it.
+	sum := sha256.Sum256([]byte(raw))
+	var b [len(hashMark) + 43]byte
+	copy(b[:], hashMark)
+	base64.RawURLEncoding.Encode(b[len(hashMark):], sum[:])
+	return string(b[:]), nil
+}
+
+// escapeKey is raw, percent-escaped. The result fits in maxKey bytes.
+func escapeKey(raw string) string {
+	const hex = "0123456789ABCDEF"
+	var room [maxKey]byte
+	b := room[:0]
+	for i := 0; i < len(raw); i++ {
+		if c := raw[i]; plain[c] {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	return string(b)
+}

@@ -1,0 +1,290 @@
+package stint
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"hash"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// KeyFunc says who a request is charged to: requests with the same key share a
+// limit. It is called at most once a request, before the next handler, and has
+// to be safe for concurrent use. An empty key is answered as WithEmptyKey says;
+// an error goes to the error handler and never lets a request pass.
+//
+// Any text of up to 4 KiB is a key: it is escaped, and hashed if it is long,
+// before a store sees it. Write one inline for an identity that only the
+// application knows:
+//
+//	func(r *http.Request) (string, error) { return sessionOf(r).UserID, nil }
+//
+// New calls every key function once with a request without header fields, to
+// find out whether it was made with arguments that can't work.
+type KeyFunc func(*http.Request) (string, error)
+
+var (
+	// ErrEmptyKey refuses a request whose key is empty, unless WithEmptyKey
+	// says that such requests aren't limited.
+	ErrEmptyKey = errors.New("stint: the key is empty")
+	// ErrKeyTooLong refuses a request whose key is longer than 4 KiB.
+	ErrKeyTooLong = errors.New("stint: the key is longer than 4096 bytes")
+)
+
+// configError is what a KeyFunc made with arguments that can't work returns,
+// to New first of all, which reports it.
+type configError struct{ problems []string }
+
+func (e *configError) Error() string { return strings.Join(e.problems, "\n") }
+
+// misconfigured is the KeyFunc of arguments that can't work. It never gives a
+// key: a mistake that somehow gets past New limits nobody by accident.
+func misconfigured(problems ...string) KeyFunc {
+	err := &configError{problems}
+	return func(*http.Request) (string, error) { return "", err }
+}
+
+// Header keys on the value of a header field, such as an API key. It is empty
+// if the request doesn't have it.
+//
+// Of several lines of the field the first counts, the one that
+// http.Header.Get gives a handler, whatever others a client adds: whoever
+// authenticates with a key is charged for that key. Nobody has checked the
+// value when the limiter runs before authentication; a client that makes
+// values up then gets a bucket for each, so put a limit by address beside it.
+func Header(name string) KeyFunc {
+	canonical := http.CanonicalHeaderKey(name)
+	switch {
+	case !isToken(name):
+		return misconfigured(fmt.Sprintf("Header(%.80q): write the name of a header field, such as %q", name, "X-API-Key"))
+	case canonical == "Host":
+		return misconfigured(fmt.Sprintf("Header(%q): net/http moves this field to r.Host: "+
+			"write func(r *http.Request) (string, error) { return r.Host, nil }", name))
+	}
+	return func(r *http.Request) (string, error) {
+		if lines := r.Header[canonical]; len(lines) > 0 {
+			return lines[0], nil
+		}
+		return "", nil
+	}
+}
+
+// Cookie keys on the value of a cookie. It is empty if the request doesn't
+// have it; of several cookies of that name the first counts, as in
+// http.Request.Cookie. A session's cookie is as good as a password: put Hash
+// around it, so that it isn't kept in a store.
+func Cookie(name string) KeyFunc {
+	if !isToken(name) {
+		return misconfigured(fmt.Sprintf("Cookie(%.80q): write the name of a cookie, such as %q", name, "session"))
+	}
+	return func(r *http.Request) (string, error) {
+		c, err := r.Cookie(name)
+		if err != nil {
+			return "", nil
+		}
+		return c.Value, nil
+	}
+}
+
+// unmatched is the key of all requests that no pattern matches. Every pattern
+// has a slash in it, so none can equal it.
+const unmatched = "unmatched"
+
+// Pattern keys on the pattern that the http.ServeMux around the limiter has
+// matched, so it gives every route a limit of its own. Requests that match
+// none, or that reach the limiter before a ServeMux, share one key: the path
+// itself would let a client make up as many keys as it likes. For a limiter
+// around a ServeMux write MuxPattern.
+func Pattern() KeyFunc {
+	return func(r *http.Request) (string, error) {
+		if r.Pattern == "" {
+			return unmatched, nil
+		}
+		return r.Pattern, nil
+	}
+}
+
+// MuxPattern keys on the pattern that mux is going to match, for a limiter
+// that is wrapped around it. Requests that match none share one key.
+func MuxPattern(mux *http.ServeMux) KeyFunc {
+	if mux == nil {
+		return misconfigured("MuxPattern(nil): write the *http.ServeMux that the limiter is wrapped around")
+	}
+	return func(r *http.Request) (string, error) {
+		_, pattern := mux.Handler(r)
+		// For a path that is to be redirected to the one with a slash at its
+		// end, some methods and releases get that path instead of a pattern:
+		// "/users/7/" for "/users/{id}/", a key of the client's own making.
+		if n := len(pattern) - 1; n > 0 && pattern[n] == '/' && pattern[:n] == path.Clean(r.URL.Path) {
+			target := *r
+			target.URL = &url.URL{Host: r.URL.Host, Path: pattern}
+			_, pattern = mux.Handler(&target)
+		}
+		if pattern == "" {
+			return unmatched, nil
+		}
+		return pattern, nil
+	}
+}
+
+// Method keys on the request's method. Methods that RFC 9110 and RFC 5789
+// don't name share the key "other": a client may send any word as one.
+func Method() KeyFunc {
+	return func(r *http.Request) (string, error) {
+		switch r.Method {
+		case "":
+			return http.MethodGet, nil
+		case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+			http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
+			return r.Method, nil
+		}
+		return "other", nil
+	}
+}
+
+const (
+	// globalRaw is the key that everybody shares. No header field can carry
+	// its NUL.
+	globalRaw = "\x00global"
+	// globalKey is what encodeKey makes of globalRaw.
+	globalKey = "%00global"
+)
+
+// Global gives every request the same key: the limit is one of the service,
+// not of a client.
+func Global() KeyFunc {
+	return func(*http.Request) (string, error) { return globalRaw, nil }
+}
+
+// Join keys on several things at once, such as a tenant and a route. The parts
+// are joined with their lengths, so that no two lists of parts give the same
+// key, whatever is in them. If one part is empty the joined key is empty: half
+// an identity is none. Every part is asked, also after an empty one.
+func Join(keys ...KeyFunc) KeyFunc {
+	if len(keys) == 0 {
+		return misconfigured("Join(): write the key functions to join, such as stint.Header(\"X-Tenant\"), stint.Pattern()")
+	}
+	if i := slices.IndexFunc(keys, func(k KeyFunc) bool { return k == nil }); i >= 0 {
+		return misconfigured(fmt.Sprintf("Join: key function %d is nil: write one, or leave it out", i+1))
+	}
+	keys = slices.Clone(keys)
+	return func(r *http.Request) (string, error) {
+		var room [8]string
+		parts := room[:0]
+		size, empty := 0, false
+		var failed error
+		var wrong []string
+		for _, k := range keys {
+			part, err := k(r)
+			if err != nil {
+				// All mistakes are to be reported at once, and before anything
+				// that merely this request lacks.
+				if bad := (*configError)(nil); errors.As(err, &bad) {
+					wrong = append(wrong, bad.problems...)
+				} else if failed == nil {
+					failed = err
+				}
+			}
+			parts = append(parts, part)
+			size += len(part)
+			empty = empty || part == ""
+		}
+		switch {
+		case wrong != nil:
+			return "", &configError{wrong}
+		case failed != nil:
+			return "", failed
+		case empty:
+			return "", nil
+		case size > maxRawKey:
+			return "", ErrKeyTooLong
+		}
+		var b strings.Builder
+		b.Grow(size + len("4096:")*len(parts))
+		for _, part := range parts {
+			var digits [4]byte
+			b.Write(strconv.AppendInt(digits[:0], int64(len(part)), 10))
+			b.WriteByte(':')
+			b.WriteString(part)
+		}
+		return b.String(), nil
+	}
+}
+
+// minSecret is the least secret that can't be found by trying.
+const minSecret = 16
+
+// Hash keys on a keyed hash of another key, for identities that should not be
+// readable in a store: addresses, cookies, API keys. It is the first 16 bytes
+// of HMAC-SHA256 under secret, in base64url. Instances that share a store
+// share the secret; a new secret starts all counts anew. The secret has at
+// least 16 bytes, and better 32 random ones: without a secret every IPv4
+// address could be hashed and compared. An empty key stays empty.
+func Hash(secret []byte, k KeyFunc) KeyFunc {
+	var problems []string
+	if len(secret) < minSecret {
+		problems = append(problems, fmt.Sprintf("Hash: a secret of %d bytes can be guessed: "+
+			"write %d random ones or more, the same on every instance", len(secret), minSecret))
+	}
+	if k == nil {
+		problems = append(problems, "Hash: the key function is nil: write the one to hash, such as stint.RemoteIP()")
+	}
+	if problems != nil {
+		return misconfigured(problems...)
+	}
+	secret = bytes.Clone(secret)
+	pool := sync.Pool{New: func() any { return &keyedHash{mac: hmac.New(sha256.New, secret)} }}
+	return func(r *http.Request) (string, error) {
+		raw, err := k(r)
+		if err != nil || raw == "" {
+			return "", err
+		}
+		if len(raw) > maxRawKey {
+			return "", ErrKeyTooLong
+		}
+		h := pool.Get().(*keyedHash)
+		defer pool.Put(h)
+		return h.of(raw), nil
+	}
+}
+
+// keyedHash is a hash with its scratch room, reused because setting up an HMAC
+// costs more than hashing a key.
+type keyedHash struct {
+	mac hash.Hash
+	buf []byte
+}
+
+func (h *keyedHash) of(raw string) string {
+	h.mac.Reset()
+	h.buf = append(h.buf[:0], raw...)
+	h.mac.Write(h.buf)
+	h.buf = h.mac.Sum(h.buf[:0])
+	var text [22]byte
+	base64.RawURLEncoding.Encode(text[:], h.buf[:16])
+	return string(text[:])
+}
+
+// isToken reports whether s is a token of RFC 9110, which names of header
+// fields and of cookies are.
+func isToken(s string) bool {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c >= '0' && c <= '9', c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return s != ""
+}

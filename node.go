@@ -1,0 +1,221 @@
+package stint
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// node is one end of a connection as RemoteAddr or a header names it. The zero
+// node is one that could not be read.
+type node struct {
+	addr netip.Addr // unmapped, without a zone
+	// text is the address as it was written, where that is its one canonical
+	// form: IPv4's. It saves writing it again.
+	text string
+}
+
+// isHost reports whether n names a host: 0.0.0.0 and :: name none.
+func (n node) isHost() bool { return n.addr.IsValid() && !n.addr.IsUnspecified() }
+
+// maxNode is more than any address with zone and port takes. It keeps zones of
+// a megabyte out of netip, which remembers them.
+const maxNode = 128
+
+// parseNode reads ip, ip:port, [ip6] and [ip6]:port, and nothing else: what
+// isn't certainly an address is none.
+func parseNode(s string) node {
+	if s == "" || len(s) > maxNode {
+		return node{}
+	}
+	if s[0] == '[' {
+		end := strings.IndexByte(s, ']')
+		if end < 0 || end+1 < len(s) && (s[end+1] != ':' || !isPort(s[end+2:])) {
+			return node{}
+		}
+		n := parseAddr(s[1:end])
+		if n.text != "" || strings.IndexByte(s[1:end], '[') >= 0 {
+			return node{} // brackets are IPv6's, and none is inside
+		}
+		return n
+	}
+	if i := strings.IndexByte(s, ':'); i >= 0 && strings.IndexByte(s[i+1:], ':') < 0 {
+		if !isPort(s[i+1:]) {
+			return node{}
+		}
+		s = s[:i]
+	}
+	return parseAddr(s)
+}
+
+func parseAddr(s string) node {
+	a, err := netip.ParseAddr(s)
+	switch {
+	case err != nil:
+		return node{}
+	case a.Is4():
+		return node{addr: a, text: s}
+	}
+	return node{addr: a.WithZone("").Unmap()}
+}
+
+func isPort(s string) bool {
+	if s == "" || len(s) > 5 {
+		return false
+	}
+	n := 0
+	for i := 0; i < len(s); i++ {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+		n = 10*n + int(s[i]-'0')
+	}
+	return n < 1<<16
+}
+
+// trim is s without the white space that RFC 9110 lets stand around an element
+// of a list.
+func trim(s string) string {
+	for s != "" && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+// trimEmpty is list without empty elements at its end.
+func trimEmpty(list string) string {
+	n := len(list)
+	for n > 0 && (list[n-1] == ',' || list[n-1] == ' ' || list[n-1] == '\t') {
+		n--
+	}
+	return list[:n]
+}
+
+// cutLast splits off the last element of a list.
+func cutLast(list string) (rest, element string) {
+	i := strings.LastIndexByte(list, ',')
+	return list[:max(i, 0)], list[i+1:]
+}
+
+// cutLastQuoted is cutLast for a list whose elements hold quoted strings, in
+// which a comma separates nothing.
+//
+// It reads backwards. A proxy appends its element to whatever the client has
+// sent, and a client that sends a lone quote must not be able to swallow it:
+// read from the end, what the proxy wrote means the same whatever stands before.
+// On lists in which all quotes are paired both directions agree.
+func cutLastQuoted(list string) (rest, element string) {
+	for i := len(list) - 1; i >= 0; i-- {
+		switch list[i] {
+		case ',':
+			return list[:i], list[i+1:]
+		case '"':
+			i = openingQuote(list[:i])
+		}
+	}
+	return "", list
+}
+
+// openingQuote is the index of the last quote in s that no backslash escapes,
+// or -1.
+func openingQuote(s string) int {
+	for i := len(s) - 1; i >= 0; i-- {
+		if s[i] != '"' {
+			continue
+		}
+		run := i
+		for run > 0 && s[run-1] == '\\' {
+			run--
+		}
+		if (i-run)%2 == 0 {
+			return i
+		}
+		i = run
+	}
+	return -1
+}
+
+// parseForwarded reads the for parameter of one element of Forwarded. An
+// element without one, or one that isn't well formed, names nobody: skipping
+// it would believe what stands before it, which the client may have sent.
+func parseForwarded(element string) node {
+	value, found := "", false
+	for rest := element; rest != ""; {
+		if rest[0] == ';' || rest[0] == ' ' || rest[0] == '\t' {
+			rest = rest[1:]
+			continue
+		}
+		i := strings.IndexByte(rest, '=')
+		if i < 0 || !isToken(rest[:i]) {
+			return node{}
+		}
+		name := rest[:i]
+		v, after, ok := cutValue(rest[i+1:])
+		if !ok {
+			return node{}
+		}
+		if strings.EqualFold(name, "for") {
+			if found {
+				return node{}
+			}
+			value, found = v, true
+		}
+		rest = after
+	}
+	return parseNode(withoutHiddenPort(value))
+}
+
+// cutValue splits a parameter's value off, unquoted. The rest is empty or
+// starts with a semicolon. Unquoted values may hold the colons and brackets
+// of an address: RFC 7239 wants quotes around those, and not all proxies
+// write them.
+func cutValue(s string) (value, rest string, ok bool) {
+	if s == "" || s[0] != '"' {
+		i := strings.IndexByte(s, ';')
+		if i < 0 {
+			i = len(s)
+		}
+		value = trim(s[:i])
+		return value, s[i:], strings.IndexByte(value, '"') < 0
+	}
+	end := 1
+	for ; end < len(s) && s[end] != '"'; end++ {
+		if s[end] == '\\' {
+			end++
+		}
+	}
+	if end >= len(s) {
+		return "", "", false
+	}
+	value, rest = s[1:end], trim(s[end+1:])
+	if strings.IndexByte(value, '\\') >= 0 {
+		b := make([]byte, 0, len(value))
+		for i := 0; i < len(value); i++ {
+			if value[i] == '\\' {
+				i++ // there is a byte: the closing quote wasn't escaped
+			}
+			b = append(b, value[i])
+		}
+		value = string(b)
+	}
+	return value, rest, rest == "" || rest[0] == ';'
+}
+
+// withoutHiddenPort drops a port that a proxy doesn't want to tell ("_" and a
+// word of its own): the address beside it is as good as any.
+func withoutHiddenPort(s string) string {
+	i := strings.LastIndex(s, ":_")
+	if i < 0 || i+2 == len(s) {
+		return s
+	}
+	for _, c := range []byte(s[i+2:]) {
+		switch {
+		case c >= '0' && c <= '9', c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', c == '.', c == '_', c == '-':
+		default:
+			return s
+		}
+	}
+	return s[:i]
+}
