@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// keyed is a KeyFunc with a fixed answer.
-func keyed(key string, err error) KeyFunc {
+// fixedKey is a KeyFunc with a fixed answer.
+func fixedKey(key string, err error) KeyFunc {
 	return func(*http.Request) (string, error) { return key, err }
 }
 
@@ -144,7 +144,7 @@ func TestJoin(t *testing.T) {
 	} {
 		keys := make([]KeyFunc, len(parts))
 		for i, p := range parts {
-			keys[i] = keyed(p, nil)
+			keys[i] = fixedKey(p, nil)
 		}
 		got, err := Join(keys...)(r)
 		if err != nil || got == "" {
@@ -164,14 +164,14 @@ func TestJoin(t *testing.T) {
 		want string
 		err  error
 	}{
-		{"as it is written", Join(keyed("t1", nil), keyed("GET /", nil)), "2:t15:GET /", nil},
-		{"one part empty", Join(keyed("t1", nil), keyed("", nil)), "", nil},
-		{"all parts empty", Join(keyed("", nil), keyed("", nil)), "", nil},
-		{"a part fails", Join(keyed("t1", nil), keyed("", broken)), "", broken},
-		{"a part fails after an empty one", Join(keyed("", nil), keyed("x", broken)), "", broken},
-		{"too long together", Join(keyed(half, nil), keyed(half, nil)), "", ErrKeyTooLong},
-		{"ten parts", Join(keyed("0", nil), keyed("1", nil), keyed("2", nil), keyed("3", nil), keyed("4", nil),
-			keyed("5", nil), keyed("6", nil), keyed("7", nil), keyed("8", nil), keyed("9", nil)),
+		{"as it is written", Join(fixedKey("t1", nil), fixedKey("GET /", nil)), "2:t15:GET /", nil},
+		{"one part empty", Join(fixedKey("t1", nil), fixedKey("", nil)), "", nil},
+		{"all parts empty", Join(fixedKey("", nil), fixedKey("", nil)), "", nil},
+		{"a part fails", Join(fixedKey("t1", nil), fixedKey("", broken)), "", broken},
+		{"a part fails after an empty one", Join(fixedKey("", nil), fixedKey("x", broken)), "", broken},
+		{"too long together", Join(fixedKey(half, nil), fixedKey(half, nil)), "", ErrKeyTooLong},
+		{"ten parts", Join(fixedKey("0", nil), fixedKey("1", nil), fixedKey("2", nil), fixedKey("3", nil), fixedKey("4", nil),
+			fixedKey("5", nil), fixedKey("6", nil), fixedKey("7", nil), fixedKey("8", nil), fixedKey("9", nil)),
 			"1:01:11:21:31:41:51:61:71:81:9", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestJoin(t *testing.T) {
 
 // The list a caller spreads stays the caller's.
 func TestJoinCopiesItsList(t *testing.T) {
-	keys := []KeyFunc{keyed("a", nil), keyed("b", nil)}
+	keys := []KeyFunc{fixedKey("a", nil), fixedKey("b", nil)}
 	k := Join(keys...)
 	keys[1] = nil
 	if got, err := k(asked()); got != "1:a1:b" || err != nil {
@@ -221,7 +221,7 @@ func TestHash(t *testing.T) {
 		t.Errorf("long key: %q, %v", got, err)
 	}
 	broken := errors.New("no session")
-	if got, err := Hash([]byte("0123456789abcdef"), keyed("x", broken))(r); got != "" || !errors.Is(err, broken) {
+	if got, err := Hash([]byte("0123456789abcdef"), fixedKey("x", broken))(r); got != "" || !errors.Is(err, broken) {
 		t.Errorf("failing key: %q, %v", got, err)
 	}
 }
@@ -266,7 +266,7 @@ func TestConfigErrors(t *testing.T) {
 		{"all of hash", Hash(nil, nil), []string{"0 bytes", "is nil"}},
 		{"inside hash", Hash(secret, Cookie("")), []string{`Cookie("")`}},
 		{"inside join, after an empty part", Join(Header("X-None"), Header(""), Cookie("")), []string{`Header("")`, `Cookie("")`}},
-		{"inside join, after a failure", Join(keyed("", errors.New("no session")), ForwardedIP()), []string{"ForwardedIP"}},
+		{"inside join, after a failure", Join(fixedKey("", errors.New("no session")), ForwardedIP()), []string{"ForwardedIP"}},
 
 		{"no trust", ForwardedIP(), []string{"ForwardedIP", `MustParsePrefix("10.0.0.0/8")`, "RemoteIP()"}},
 		{"no trust", ForwardedHeaderIP(), []string{"ForwardedHeaderIP", "Forwarded would never be read"}},
@@ -357,8 +357,8 @@ func FuzzJoin(f *testing.F) {
 	f.Add("1:a", "b", "1", "a1:b")
 	f.Add("", "a", "a", "")
 	f.Fuzz(func(t *testing.T, a, b, c, d string) {
-		ab, errAB := Join(keyed(a, nil), keyed(b, nil))(nil)
-		cd, errCD := Join(keyed(c, nil), keyed(d, nil))(nil)
+		ab, errAB := Join(fixedKey(a, nil), fixedKey(b, nil))(nil)
+		cd, errCD := Join(fixedKey(c, nil), fixedKey(d, nil))(nil)
 		if errAB != nil || errCD != nil {
 			return
 		}
