@@ -1,0 +1,216 @@
+// Package failover makes one store out of two: a primary that may fail, and a
+// secondary that decides while it does.
+//
+//	failover.New(redisstore.New(rdb), memstore.New())
+//
+// A call goes to the primary while the breaker is closed. If the primary fails
+// it, the secondary decides it, and after a few failures in a row the breaker
+// opens: from then on calls go to the secondary at once and nobody waits for a
+// primary that is down. In the background the primary is asked for an answer
+// (a charge of cost 0) until it gives one; then the breaker closes. Without a
+// secondary a failed call returns the primary's error, and while the breaker
+// is open calls fail at once with [ErrOpen].
+//
+// # What counts as a failure
+//
+// Every error of the primary, but for those of a call that is not well formed
+// (store.ErrCost and its like) and for those that come once the caller's own
+// context has ended: these are returned as they are, the secondary is not
+// asked, and the breaker takes no notice. [WithFailure] leaves out more. The
+// primary therefore needs a deadline of its own: one that hangs until its
+// callers give up never fails.
+//
+// # What is charged where
+//
+// The two sides count apart: while the secondary decides, nobody sees what the
+// primary has counted, and the other way round. Over an outage a key may use
+// up its limit on each side once. A call that the primary failed without a
+// word (a timeout, a lost connection) may have been charged there as well; it
+// is never repeated there.
+//
+// A charge is settled on the side that made it. If that is the primary and it
+// can't be reached, Settle returns an error and what was charged stands: it is
+// not settled on the other side, where it would free what was never taken.
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// ErrOpen is the error of a call that needs the primary while the breaker is
+// open: every call if there is no secondary, else the Settle of a charge that
+// the primary made, and Reset. It comes wrapped together with the error that
+// the primary failed with last.
+var ErrOpen = errors.New("failover: the primary is failing and is not asked for now")
+
+// Option changes a default of New.
+type Option func(*Store)
+
+// WithThreshold opens the breaker after n failures in a row, with no success
+// between them. Below 1 it is the default, 5.
+func WithThreshold(n int) Option {
+	return func(s *Store) {
+		if n >= 1 {
+			s.threshold = uint32(min(n, 1<<30))
+		}
+	}
+}
+
+// WithProbe sets how long to wait before and between probes of a primary that
+// is failing, and how long a probe may take. A value not above 0 keeps its
+// default, 250 ms for either.
+func WithProbe(every, timeout time.Duration) Option {
+	return func(s *Store) {
+		if every > 0 {
+			s.every = every
+		}
+		if timeout > 0 {
+			s.timeout = timeout
+		}
+	}
+}
+
+// WithFailure asks isFailure which of the primary's errors are failures. What
+// is none is returned to the caller and neither opens the breaker nor sends the
+// call to the secondary: an error of configuration, say, that should not go
+// unseen. By default every error is a failure, with the exceptions listed in
+// the package comment, about which isFailure isn't asked.
+func WithFailure(isFailure func(error) bool) Option {
+	return func(s *Store) { s.isFailure = isFailure }
+}
+
+// WithObserver calls observe whenever the breaker opens or closes. The calls
+// come one at a time and in order, from the goroutine that probes: a slow
+// observer delays the next probe and never a caller of the store.
+func WithObserver(observe func(Event)) Option {
+	return func(s *Store) { s.observe = observe }
+}
+
+// New makes a store of two. The secondary may be nil: calls then fail while
+// the primary does, at once while the breaker is open. Either may itself be a
+// store made by New; a receipt has room for eight stores inside each other.
+//
+// Nothing runs in the background while the primary is well. It panics if
+// primary is nil.
+func New(primary, secondary store.Store, opts ...Option) *Store {
+	if primary == nil {
+		panic("failover: New without a primary store")
+	}
+	s := &Store{
+		primary:   primary,
+		secondary: secondary,
+		threshold: 5,
+		every:     250 * time.Millisecond,
+		timeout:   250 * time.Millisecond,
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	for _, opt := range opts {
+		opt(s)
+	}
+	s.newBreaker()
+	return s
+}
+
+var (
+	_ store.Store    = (*Store)(nil)
+	_ store.Resetter = (*Store)(nil)
+)
+
+// Take decides the charges on one side: on the primary while the breaker is
+// closed and it answers, else on the secondary.
+func (s *Store) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	err := s.ask(ctx, charges, func() error { return s.primary.Take(ctx, charges, results) })
+	if err == nil {
+		return issuedBy(primarySide, results)
+	}
+	if _, harmless := err.(notCounted); harmless || s.secondary == nil {
+		return s.failure(err)
+	}
+	s.fallbacks.Add(1)
+	clear(results) // of what the primary may have left there
+	if err := s.secondary.Take(ctx, charges, results); err != nil {
+		return err
+	}
+	return issuedBy(secondarySide, results)
+}
+
+// Settle settles each charge on the side that made it. Charges that both sides
+// made may be mixed; if one side fails, those of the other are settled all the
+// same. While the breaker is open, charges of the primary are not settled: the
+// error wraps [ErrOpen], and what was charged stands.
+func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if len(charges) != len(results) {
+		return store.ErrResults
+	}
+	side, mixed := s.sideOf(charges)
+	if !mixed {
+		return s.settle(ctx, side, charges, results)
+	}
+	var errs []error
+	for _, side := range []uint8{primarySide, secondarySide} {
+		var part []store.Charge
+		var at []int
+		for i := range charges {
+			if charges[i].Receipt.Path&1 == side {
+				part, at = append(part, charges[i]), append(at, i)
+			}
+		}
+		answers := make([]store.Result, len(part))
+		if err := s.settle(ctx, side, part, answers); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for k, i := range at {
+			results[i] = answers[k]
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// settle settles charges that one side made.
+func (s *Store) settle(ctx context.Context, side uint8, charges []store.Charge, results []store.Result) error {
+	charges = handBack(charges)
+	if side == secondarySide {
+		if s.secondary == nil {
+			return errors.New("failover: a receipt of a secondary, and there is none")
+		}
+		if err := s.secondary.Settle(ctx, charges, results); err != nil {
+			return err
+		}
+		return issuedBy(side, results)
+	}
+	err := s.ask(ctx, charges, func() error { return s.primary.Settle(ctx, charges, results) })
+	if err != nil {
+		return s.failure(err)
+	}
+	return issuedBy(side, results)
+}
+
+// Reset makes both sides forget key. It does what it can: an error says that
+// one of them has not, because it failed, because the breaker is open
+// ([ErrOpen]), or because it is no store.Resetter (errors.ErrUnsupported).
+func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
+	var first, second error
+	if r, ok := s.primary.(store.Resetter); ok {
+		var seen []store.Charge
+		if len(limits) > 0 {
+			seen = []store.Charge{{Key: key, Limit: limits[0]}}
+		}
+		if first = s.ask(ctx, seen, func() error { return r.Reset(ctx, key, limits...) }); first != nil {
+			first = s.failure(first)
+		}
+	} else {
+		first = fmt.Errorf("failover: the primary, %T, can't forget a key: %w", s.primary, errors.ErrUnsupported)
+	}
+	if r, ok := s.secondary.(store.Resetter); ok {
+		second = r.Reset(ctx, key, limits...)
+	} else if s.secondary != nil {
+		second = fmt.Errorf("failover: the secondary, %T, can't forget a key: %w", s.secondary, errors.ErrUnsupported)
+	}
+	return errors.Join(first, second)
+}

@@ -1,0 +1,377 @@
+package failover_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/failover"
+)
+
+var errDown = errors.New("connection refused")
+
+// side is a store that grants everything, with a receipt of its own, and fails
+// or hangs when told to.
+type side struct {
+	mu      sync.Mutex
+	err     error
+	path    uint8 // of its receipts
+	takes   []store.Charge
+	settles []store.Charge
+	resets  int
+	hang    time.Duration
+	panics  bool
+}
+
+func (s *side) set(f func(*side)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s)
+}
+
+func (s *side) fail(err error) { s.set(func(s *side) { s.err = err }) }
+
+func (s *side) answer(ctx context.Context, log *[]store.Charge, charges []store.Charge) (uint8, error) {
+	s.mu.Lock()
+	if log != nil {
+		*log = append(*log, charges...)
+	}
+	err, path, hang, panics := s.err, s.path, s.hang, s.panics
+	s.mu.Unlock()
+	if hang > 0 {
+		select {
+		case <-time.After(hang):
+		case <-ctx.Done():
+			return path, ctx.Err()
+		}
+	}
+	if panics {
+		panic("side")
+	}
+	return path, err
+}
+
+func (s *side) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	path, err := s.answer(ctx, &s.takes, charges)
+	for i := range results {
+		results[i] = store.Result{OK: true}
+		if charges[i].Cost > 0 {
+			results[i].Receipt = store.Receipt{Instant: 1, Cost: charges[i].Cost, Path: path}
+		}
+	}
+	return err
+}
+
+func (s *side) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	_, err := s.answer(ctx, &s.settles, charges)
+	for i := range results {
+		results[i] = store.Result{OK: true, Receipt: charges[i].Receipt}
+		results[i].Receipt.Cost = charges[i].Cost
+	}
+	return err
+}
+
+func (s *side) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
+	s.set(func(s *side) { s.resets++ })
+	_, err := s.answer(ctx, nil, nil)
+	return err
+}
+
+// counted returns how many charges above 0 and probes the side was asked for.
+func (s *side) counted() (charges, probes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.takes {
+		if c.Cost > 0 {
+			charges++
+		} else {
+			probes++
+		}
+	}
+	return charges, probes
+}
+
+// only hides Reset.
+type only struct{ store.Store }
+
+var limit = func() *store.Limit {
+	l, err := store.NewLimit(store.Spec{Name: "rate", Units: 10, Period: time.Second})
+	if err != nil {
+		panic(err)
+	}
+	return l
+}()
+
+func charge() []store.Charge { return []store.Charge{{Key: "k", Limit: limit, Cost: 1}} }
+
+func take(s store.Store) (store.Receipt, error) {
+	r := make([]store.Result, 1)
+	err := s.Take(context.Background(), charge(), r)
+	return r[0].Receipt, err
+}
+
+func settle(s store.Store, receipts ...store.Receipt) ([]store.Receipt, error) {
+	charges := make([]store.Charge, len(receipts))
+	for i, r := range receipts {
+		charges[i] = store.Charge{Key: "k", Limit: limit, Receipt: r}
+	}
+	before := slices.Clone(charges)
+	results := make([]store.Result, len(charges))
+	err := s.Settle(context.Background(), charges, results)
+	if !slices.Equal(before, charges) {
+		panic("the caller's charges were changed")
+	}
+	out := make([]store.Receipt, len(results))
+	for i := range results {
+		out[i] = results[i].Receipt
+	}
+	return out, err
+}
+
+func trip(t *testing.T, s *failover.Store, n int) {
+	t.Helper()
+	for range n {
+		take(s)
+	}
+	if s.State() != failover.Open {
+		t.Fatalf("closed after %d failures", n)
+	}
+}
+
+func TestPrimaryWhileClosed(t *testing.T) {
+	p, q := &side{}, &side{}
+	s := failover.New(p, q)
+	r, err := take(s)
+	if err != nil || r.Path != 0 || r.Cost != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if _, err := settle(s, r); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.takes) != 1 || len(p.settles) != 1 || len(q.takes)+len(q.settles) != 0 {
+		t.Errorf("primary %d %d, secondary %d %d", len(p.takes), len(p.settles), len(q.takes), len(q.settles))
+	}
+	if got := s.Stats(); got != (failover.Stats{}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestSecondaryDecidesWhatPrimaryFails(t *testing.T) {
+	p, q := &side{err: errDown}, &side{}
+	s := failover.New(p, q, failover.WithThreshold(3))
+	defer s.Close()
+	for range 2 {
+		if r, err := take(s); err != nil || r.Path != 1 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+	}
+	p.fail(nil) // a success in between: not in a row
+	take(s)
+	p.fail(errDown)
+	take(s)
+	take(s)
+	if s.State() != failover.Closed {
+		t.Fatal("open after two failures in a row")
+	}
+	take(s)
+	if s.State() != failover.Open {
+		t.Fatal("closed after three failures in a row")
+	}
+	for range 10 {
+		if r, err := take(s); err != nil || r.Path != 1 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+	}
+	if n, _ := p.counted(); n != 6 {
+		t.Errorf("primary was asked %d times, want 6", n)
+	}
+	got := s.Stats()
+	if want := (failover.Stats{State: failover.Open, Failures: 5, Fallbacks: 15, Opened: 1}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestWithoutSecondary(t *testing.T) {
+	p := &side{err: errDown}
+	s := failover.New(p, nil, failover.WithThreshold(2))
+	defer s.Close()
+	for range 2 {
+		if _, err := take(s); err != errDown {
+			t.Fatalf("%v, want the primary's error as it is", err)
+		}
+	}
+	for range 3 {
+		if _, err := take(s); !errors.Is(err, failover.ErrOpen) || !errors.Is(err, errDown) {
+			t.Fatalf("%v, want ErrOpen and the reason", err)
+		}
+	}
+	if got := s.Stats(); got.Refusals != 3 || got.Failures != 2 {
+		t.Errorf("%+v", got)
+	}
+	if n, _ := p.counted(); n != 2 {
+		t.Errorf("primary was asked %d times", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { take(s) }); n > 2 { // take's own slices
+		t.Errorf("failing fast allocates %v times", n)
+	}
+}
+
+func TestNotTheFaultOfPrimary(t *testing.T) {
+	errOwn := errors.New("no permission")
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	late, cancel := context.WithDeadline(context.Background(), time.Unix(1, 0))
+	defer cancel()
+	for _, tt := range []struct {
+		name string
+		ctx  context.Context
+		err  error
+	}{
+		{"caller gave up", ended, context.Canceled},
+		{"caller gave up, told by the network", ended, net.ErrClosed},
+		{"caller's deadline", late, context.DeadlineExceeded},
+		{"cost", context.Background(), fmt.Errorf("store: %w", store.ErrCost)},
+		{"limit", context.Background(), fmt.Errorf("store: %w", store.ErrLimit)},
+		{"results", context.Background(), fmt.Errorf("store: %w", store.ErrResults)},
+		{"duplicate", context.Background(), fmt.Errorf("store: %w", store.ErrDuplicate)},
+		{"WithFailure", context.Background(), errOwn},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, q := &side{err: tt.err}, &side{}
+			s := failover.New(p, q, failover.WithThreshold(1),
+				failover.WithFailure(func(err error) bool { return !errors.Is(err, errOwn) }))
+			for range 3 {
+				if err := s.Take(tt.ctx, charge(), make([]store.Result, 1)); err != tt.err {
+					t.Fatalf("%v, want the primary's %v", err, tt.err)
+				}
+			}
+			if len(q.takes) != 0 || s.Stats() != (failover.Stats{}) {
+				t.Errorf("secondary decided %d, %+v", len(q.takes), s.Stats())
+			}
+		})
+	}
+	t.Run("the primary's own deadline", func(t *testing.T) {
+		s := failover.New(&side{err: context.DeadlineExceeded}, &side{}, failover.WithThreshold(1))
+		defer s.Close()
+		if r, err := take(s); err != nil || r.Path != 1 || s.State() != failover.Open {
+			t.Errorf("%+v, %v, %v", r, err, s.State())
+		}
+	})
+}
+
+func TestReset(t *testing.T) {
+	p, q := &side{}, &side{}
+	s := failover.New(p, q, failover.WithThreshold(1))
+	defer s.Close()
+	if err := s.Reset(t.Context(), "k", limit); err != nil || p.resets != 1 || q.resets != 1 {
+		t.Fatalf("%v, primary %d, secondary %d", err, p.resets, q.resets)
+	}
+	p.fail(errDown)
+	if err := s.Reset(t.Context(), "k", limit); !errors.Is(err, errDown) || q.resets != 2 {
+		t.Errorf("%v, %d", err, q.resets)
+	}
+	if err := s.Reset(t.Context(), "k", limit); !errors.Is(err, failover.ErrOpen) || p.resets != 2 || q.resets != 3 {
+		t.Errorf("%v, %d, %d", err, p.resets, q.resets)
+	}
+	for _, s := range []*failover.Store{failover.New(only{p}, q), failover.New(&side{}, only{q})} {
+		if err := s.Reset(t.Context(), "k", limit); !errors.Is(err, errors.ErrUnsupported) {
+			t.Error(err)
+		}
+	}
+	if err := failover.New(&side{}, nil).Reset(t.Context(), "k"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHealthyPathDoesNotAllocate(t *testing.T) {
+	s := failover.New(nothing{}, nothing{})
+	charges, results := charge(), make([]store.Result, 1)
+	if n := testing.AllocsPerRun(100, func() {
+		s.Take(t.Context(), charges, results)
+		s.Settle(t.Context(), charges, results)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestNewWithoutPrimary(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	failover.New(nil, &side{})
+}
+
+// Callers, an outage now and then, and everything that reads: for -race.
+func TestConcurrently(t *testing.T) {
+	p, q := &side{}, &side{}
+	var last failover.State
+	s := failover.New(p, q, failover.WithThreshold(3), failover.WithProbe(time.Microsecond, 0),
+		failover.WithObserver(func(e failover.Event) {
+			if e.From != last || e.To == last {
+				t.Errorf("%+v after %v", e, last)
+			}
+			last = e.To
+		}))
+	var wg sync.WaitGroup
+	var primary, secondary atomic.Int64
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 2000 {
+				if g == 0 && i%50 == 0 {
+					p.fail([]error{errDown, nil}[i/50%2])
+				}
+				r, err := take(s)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if r.Path == 0 {
+					primary.Add(1)
+				} else {
+					secondary.Add(1)
+				}
+				settle(s, r)
+				s.Stats()
+			}
+		})
+	}
+	wg.Wait()
+	s.Close()
+	if primary.Load() == 0 || secondary.Load() == 0 {
+		t.Errorf("primary decided %d, secondary %d", primary.Load(), secondary.Load())
+	}
+}
+
+type nothing struct{}
+
+func (nothing) Take(context.Context, []store.Charge, []store.Result) error   { return nil }
+func (nothing) Settle(context.Context, []store.Charge, []store.Result) error { return nil }
+
+func BenchmarkTake(b *testing.B) {
+	ctx := context.Background()
+	p := &side{err: errDown}
+	open := failover.New(p, nothing{}, failover.WithThreshold(1), failover.WithProbe(time.Hour, 0))
+	defer open.Close()
+	take(open)
+	for _, bb := range []struct {
+		name string
+		s    *failover.Store
+	}{{"closed", failover.New(nothing{}, nothing{})}, {"open", open}} {
+		b.Run(bb.name, func(b *testing.B) {
+			charges, results := charge(), make([]store.Result, 1)
+			b.ReportAllocs()
+			for b.Loop() {
+				bb.s.Take(ctx, charges, results)
+			}
+		})
+	}
+}

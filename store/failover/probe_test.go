@@ -1,0 +1,255 @@
+package failover_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint/store/failover"
+)
+
+func TestProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, q := &side{}, &side{}
+		var events []failover.Event
+		s := failover.New(p, q, failover.WithThreshold(2), failover.WithObserver(func(e failover.Event) { events = append(events, e) }))
+		start := time.Now()
+		take(s)
+		p.fail(errDown)
+		trip(t, s, 2)
+		opened := time.Now()
+		time.Sleep(249 * time.Millisecond)
+		synctest.Wait()
+		if _, probes := p.counted(); probes != 0 {
+			t.Fatal("probed too early")
+		}
+		time.Sleep(600 * time.Millisecond) // 250, 500, 750
+		synctest.Wait()
+		if _, probes := p.counted(); probes != 3 || s.State() != failover.Open {
+			t.Fatalf("%d probes, %v", probes, s.State())
+		}
+		if probe := p.takes[len(p.takes)-1]; probe.Cost != 0 || probe.Key != "k" || probe.Limit != limit {
+			t.Errorf("probed with %+v", probe)
+		}
+		p.fail(nil)
+		time.Sleep(150 * time.Millisecond)
+		synctest.Wait()
+		if r, err := take(s); s.State() != failover.Open || err != nil || r.Path != 1 {
+			t.Fatal("closed without a probe")
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if r, err := take(s); s.State() != failover.Closed || err != nil || r.Path != 0 {
+			t.Fatal("open although the primary answers")
+		}
+		want := []failover.Event{
+			{From: failover.Closed, To: failover.Open, At: opened, Err: errDown},
+			{From: failover.Open, To: failover.Closed, At: start.Add(time.Second), Probes: 4},
+		}
+		if !slices.Equal(events, want) {
+			t.Errorf("events %+v, want %+v", events, want)
+		}
+		// The goroutine has ended: a bubble can't be left before. And nothing
+		// is asked of a primary that is well.
+		before, _ := p.counted()
+		time.Sleep(time.Hour)
+		if after, probes := p.counted(); after != before || probes != 4 {
+			t.Errorf("%d probes of a healthy primary", probes-4)
+		}
+	})
+}
+
+func TestProbeHasItsOwnDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &side{err: errDown}
+		s := failover.New(p, nil, failover.WithThreshold(1), failover.WithProbe(time.Second, 10*time.Millisecond))
+		trip(t, s, 1)
+		p.set(func(p *side) { p.err, p.hang = nil, time.Hour })
+		time.Sleep(2*time.Second + 21*time.Millisecond)
+		synctest.Wait()
+		if got := s.Stats(); got.Probes != 2 || got.State != failover.Open {
+			t.Errorf("%+v", got)
+		}
+		_, err := take(s)
+		if !errors.Is(err, failover.ErrOpen) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want the last failure, of the probe", err)
+		}
+		p.set(func(p *side) { p.hang = 0 })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if s.State() != failover.Closed {
+			t.Error("open")
+		}
+	})
+}
+
+func TestProbeSurvivesAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &side{err: errDown}
+		s := failover.New(p, nil, failover.WithThreshold(1))
+		trip(t, s, 1)
+		p.set(func(p *side) { p.err, p.panics = nil, true })
+		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
+		if s.State() != failover.Open {
+			t.Error("closed by a panic")
+		}
+		p.set(func(p *side) { p.panics = false })
+		time.Sleep(300 * time.Millisecond)
+	})
+}
+
+// A caller's panic goes through, and counts.
+func TestPanicOfACall(t *testing.T) {
+	p := &side{panics: true}
+	s := failover.New(p, &side{}, failover.WithThreshold(1))
+	defer s.Close()
+	func() {
+		defer func() {
+			if recover() != "side" {
+				t.Error("the panic was lost")
+			}
+		}()
+		take(s)
+	}()
+	if s.State() != failover.Open {
+		t.Error("closed")
+	}
+}
+
+// While the breaker is open nobody waits, however long the probes hang.
+func TestOpenNeverBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, q := &side{err: errDown, hang: 50 * time.Millisecond}, &side{}
+		s := failover.New(p, q, failover.WithThreshold(5), failover.WithProbe(100*time.Millisecond, time.Hour))
+		var calls, slow atomic.Int64
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				for i := range 1000 {
+					start := time.Now()
+					if _, err := take(s); err != nil {
+						t.Error(err)
+					}
+					calls.Add(1)
+					if time.Since(start) > 0 {
+						slow.Add(1)
+					}
+					if i == 0 {
+						p.set(func(p *side) { p.hang = time.Minute })
+					}
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		wg.Wait()
+		// Only those that were under way when it opened.
+		if slow.Load() > 20 {
+			t.Errorf("%d of %d calls waited", slow.Load(), calls.Load())
+		}
+		if n, probes := p.counted(); n > 20 || probes != 1 {
+			t.Errorf("primary: %d charges, %d probes", n, probes)
+		}
+		s.Close()
+	})
+}
+
+// A call that began before an outage and fails after it says nothing about now.
+func TestLateFailuresDoNotReopen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, q := &side{err: errDown}, &side{}
+		s := failover.New(p, q, failover.WithThreshold(3))
+		var wg sync.WaitGroup
+		p.set(func(p *side) { p.hang = time.Second })
+		for range 10 {
+			wg.Go(func() { take(s) })
+		}
+		synctest.Wait()
+		p.set(func(p *side) { p.hang = 0 })
+		trip(t, s, 3)
+		p.fail(nil)
+		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
+		if s.State() != failover.Closed {
+			t.Fatal("open")
+		}
+		wg.Wait()
+		if got := s.Stats(); got.Opened != 1 || got.State != failover.Closed {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestCloseEndsTheProber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events atomic.Int64
+		p := &side{err: errDown}
+		s := failover.New(p, &side{}, failover.WithThreshold(1), failover.WithObserver(func(failover.Event) { events.Add(1) }))
+		trip(t, s, 1)
+		p.set(func(p *side) { p.hang = time.Hour })
+		time.Sleep(300 * time.Millisecond) // a probe is under way
+		s.Close()
+		s.Close()
+		p.set(func(p *side) { p.hang, p.err = 0, nil })
+		time.Sleep(time.Minute)
+		if _, probes := p.counted(); probes != 1 || s.State() != failover.Open || events.Load() != 1 {
+			t.Errorf("%d probes, %v, %d events", probes, s.State(), events.Load())
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // closed before it opens
+		p := &side{err: errDown}
+		s := failover.New(p, &side{}, failover.WithThreshold(1))
+		s.Close()
+		trip(t, s, 1)
+		time.Sleep(time.Minute)
+		if _, probes := p.counted(); probes != 0 {
+			t.Error("probed after Close")
+		}
+	})
+}
+
+func TestEventsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, q := &side{}, &side{}
+		var events []failover.Event
+		var s *failover.Store
+		s = failover.New(p, q, failover.WithThreshold(1), failover.WithObserver(func(e failover.Event) {
+			events = append(events, e)
+			take(s) // may use the store, and be slow
+			time.Sleep(400 * time.Millisecond)
+		}))
+		for i := range 20 {
+			p.fail(fmt.Errorf("outage %d", i))
+			trip(t, s, 1)
+			time.Sleep(time.Duration(i*40) * time.Millisecond)
+			p.fail(nil)
+			for s.State() == failover.Open {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(events) != 40 {
+			t.Fatalf("%d events, want 40", len(events))
+		}
+		for i, e := range events {
+			opened := i%2 == 0
+			if (e.To == failover.Open) != opened || (e.From == failover.Closed) != opened || e.At.IsZero() ||
+				i > 0 && e.At.Before(events[i-1].At) {
+				t.Errorf("event %d: %+v", i, e)
+			}
+			if opened && e.Err.Error() != fmt.Sprintf("outage %d", i/2) {
+				t.Errorf("event %d: %v", i, e.Err)
+			}
+			if !opened && e.Probes < 1 {
+				t.Errorf("event %d: %+v", i, e)
+			}
+		}
+	})
+}
