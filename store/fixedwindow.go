@@ -85,5 +85,10 @@ func (l *Limit) amendFixed(now Now, c *Charge, s *State) Receipt {
 			s.C -= min(-diff, s.C-(last-1)*l.spec.Units)
 		}
 	}
+	if s.B == 0 && s.C == 0 {
+		// Nothing counts any more, so nothing has opened a window: ResetAfter
+		// is 0, and a store may have dropped the state or not.
+		*s = State{}
+	}
 	return receipt
 }
