@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"math/bits"
 	"regexp"
 	"time"
@@ -47,6 +48,7 @@ type Spec struct {
 // with NewLimit; it may be shared by any number of goroutines and stores.
 type Limit struct {
 	spec Spec
+	hash uint64 // of name and algorithm
 
 	scale    Scale // rates and SlidingWindow: the unit of instants
 	token    int64 // rates: units of one token; SlidingWindow: of one bucket
@@ -65,6 +67,20 @@ func (l *Limit) Name() string { return l.spec.Name }
 
 // Algorithm returns how the limit counts.
 func (l *Limit) Algorithm() Algorithm { return l.spec.Algorithm }
+
+// Hash tells limits of different name or algorithm apart, as a store in this
+// process has to: it is a random function of the two, drawn anew in every
+// process, and never 0 for a Limit made by NewLimit.
+func (l *Limit) Hash() uint64 { return l.hash }
+
+var hashSeed = maphash.MakeSeed()
+
+func (l *Limit) workOutHash() {
+	l.hash = maphash.String(hashSeed, l.spec.Algorithm.String()+" "+l.spec.Name)
+	if l.hash == 0 {
+		l.hash = 1
+	}
+}
 
 var validName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
 
@@ -91,6 +107,7 @@ func NewLimit(s Spec) (*Limit, error) {
 		return nil, errors.Join(errs...)
 	}
 	l.fillDefaults()
+	l.workOutHash()
 	l.workOut(bad)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)

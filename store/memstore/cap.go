@@ -1,0 +1,65 @@
+package memstore
+
+import "github.com/stint-go/stint/store"
+
+// reserve counts one more key, if there is room for it.
+func (s *Store) reserve() bool {
+	if s.keys.Add(1) <= s.max {
+		return true
+	}
+	s.keys.Add(-1)
+	return false
+}
+
+// When a new key finds the store full, expired ones are searched for in this
+// many slots of this many shards, which is all of a small store and a few
+// microseconds in a large one. If that is in vain the next search waits, so
+// that a flood does not cost much more than other calls.
+const (
+	searchSlots  = 4096
+	searchShards = 64
+	searchAgain  = 1000 // microseconds
+)
+
+// makeRoom drops expired keys if the charges bring more new ones than there is
+// room for. It comes before the states are looked up: what is found then must
+// stay where it is. The caller holds the visits' locks; other shards are only
+// entered if nobody is there, so that nobody waits for each other.
+func (s *Store) makeRoom(now int64, visits []visit, charges []store.Charge) {
+	if s.keys.Load()+int64(len(visits)) <= s.max {
+		return
+	}
+	fresh := int64(0)
+	for i := range visits {
+		if v := &visits[i]; charges[v.i].Cost > 0 && v.shard.find(v.hash) < 0 {
+			fresh++
+		}
+	}
+	full := func() bool { return s.keys.Load()+fresh > s.max }
+	if fresh == 0 || !full() || now < s.vain.Load() {
+		return
+	}
+	left := searchSlots
+	for i := range visits {
+		if sh := visits[i].shard; i == 0 || sh != visits[i-1].shard {
+			left -= s.search(sh, now, left/2)
+		}
+	}
+	for n := min(searchShards, len(s.shards)); n > 0 && left > 0 && full(); n-- {
+		if sh := &s.shards[s.next.Add(1)&s.mask]; sh.mu.TryLock() {
+			sh.newest = max(sh.newest, now)
+			left -= s.search(sh, sh.newest, left)
+			sh.mu.Unlock()
+		}
+	}
+	if full() {
+		s.vain.Store(now + searchAgain)
+	}
+}
+
+// search examines at most n of a shard's slots and returns how many.
+func (s *Store) search(sh *shard, now int64, n int) int {
+	n = min(n, len(sh.slots))
+	s.dropped(sh.expire(n, now))
+	return n
+}

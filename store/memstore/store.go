@@ -1,0 +1,216 @@
+// Package memstore is the store for one process: exact decisions in memory,
+// shared by any number of goroutines.
+//
+//	stint.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()),
+//		stint.WithStore(memstore.New(memstore.WithMaxKeys(100_000))))
+//
+// # Memory
+//
+// A key of a token or leaky bucket is 16 bytes in a table that is never less
+// than half full; one of any other algorithm, or with turns reserved beyond
+// the capacity, takes some 80 bytes more, and its log if it has one. What has
+// become as if never seen is dropped, a little with every call, and what it
+// took is handed back: there is no goroutine, no timer, and nothing to close.
+// Nothing is dropped earlier, so expiry can not be noticed.
+//
+// # The cap
+//
+// A store holds a bounded number of keys, see [WithMaxKeys]. One that is full
+// drops what has expired, and never a key that still holds anything: a flood
+// of made-up keys resets nobody. The new keys that find no place are decided
+// against one state they all share for each limit (one in each of the store's
+// shards, a thousandth of the keys), by the limit's own rules. So the keys of a
+// flood together get what a thousandth of as many keys would, and keys that
+// have a place get what they always got. [Stats] counts both.
+//
+// # Time
+//
+// Instants are microseconds of the monotonic clock since New. Calendar windows
+// follow the wall clock. A store works in a testing/synctest bubble if it was
+// made in the bubble.
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// DefaultMaxKeys is the number of keys a store holds unless WithMaxKeys says
+// otherwise. As token buckets they take 36 MB at the most.
+const DefaultMaxKeys = 1 << 20
+
+// Option changes what New makes.
+type Option interface{ apply(*config) }
+
+type config struct{ maxKeys int }
+
+type maxKeys int
+
+func (n maxKeys) apply(c *config) { c.maxKeys = int(n) }
+
+// WithMaxKeys bounds the number of keys the store holds at a time, counting
+// each pair of limit and key. Expect 36 bytes for each at the most if it is a
+// token bucket, and 150 for the other algorithms, logs not counted. By default
+// DefaultMaxKeys; below 1 is 1.
+func WithMaxKeys(n int) Option { return maxKeys(n) }
+
+// Store is a store.Store and a store.Resetter in memory. It is safe for
+// concurrent use.
+//
+// No context is looked at: a call never waits for anything but another call's
+// decision, and what it settles has to be settled.
+type Store struct {
+	// Read on every call, written by New only.
+	base   time.Time
+	seed   maphash.Seed
+	shards []shard
+	mask   uint32 // len(shards)-1
+	max    int64
+	every  int64 // microseconds between two visits of the sweep
+
+	_ [64]byte // what follows is written all the time
+
+	// due is the instant of the sweep's next visit. Every call looks at it.
+	due atomic.Int64
+
+	_ [64]byte
+
+	vain     atomic.Int64  // no search for room before this instant
+	keys     atomic.Int64  // in the tables, or about to be
+	next     atomic.Uint32 // the shard the sweep visits next
+	leases   atomic.Uint64
+	expired  atomic.Uint64
+	overflow atomic.Uint64
+	refused  atomic.Uint64
+}
+
+var (
+	_ store.Store    = (*Store)(nil)
+	_ store.Resetter = (*Store)(nil)
+)
+
+const (
+	// perShard is how many keys a shard holds when the store is full: so few
+	// that moving or looking at all of them takes a few tens of microseconds.
+	perShard   = 1024
+	mostShards = 1 << 20
+)
+
+// New makes an empty store. It needs no closing.
+func New(opts ...Option) *Store {
+	c := config{maxKeys: DefaultMaxKeys}
+	for _, o := range opts {
+		if o != nil {
+			o.apply(&c)
+		}
+	}
+	c.maxKeys = min(max(c.maxKeys, 1), math.MaxInt32)
+	n := shards(c.maxKeys)
+	s := &Store{
+		base:   time.Now(),
+		seed:   maphash.MakeSeed(),
+		shards: make([]shard, n),
+		mask:   uint32(n - 1),
+		max:    int64(c.maxKeys),
+		every:  max(rotation/int64(n), shortest),
+	}
+	for i := range s.shards {
+		s.shards[i].newest = math.MinInt64
+	}
+	s.due.Store(math.MinInt64)
+	s.vain.Store(math.MinInt64)
+	return s
+}
+
+// shards is a power of two. Small stores have fewer keys in a shard, so that
+// goroutines don't meet, but not so few that the states which the shards keep
+// for keys beyond the cap outnumber a sixteenth of the keys.
+func shards(maxKeys int) int {
+	n := (maxKeys-1)/perShard + 1
+	n = max(n, min(64, maxKeys/16), 1)
+	return min(1<<bits.Len(uint(n-1)), mostShards)
+}
+
+// Stats is what a store holds and what has become of the rest.
+type Stats struct {
+	// Keys is the number of keys held, MaxKeys the cap.
+	Keys, MaxKeys int
+	// Expired is the number of keys dropped since New because they had become
+	// as if never seen.
+	Expired uint64
+	// Overflow is the number of charges since New on keys that found the
+	// store full, decided against the state such keys share; Refused is how
+	// many of them were refused.
+	Overflow, Refused uint64
+}
+
+// Stats reports the store's counters. They are read one after the other, not
+// at one instant.
+func (s *Store) Stats() Stats {
+	return Stats{
+		Keys:     int(s.keys.Load()),
+		MaxKeys:  int(s.max),
+		Expired:  s.expired.Load(),
+		Overflow: s.overflow.Load(),
+		Refused:  s.refused.Load(),
+	}
+}
+
+// Reset makes the limits forget key. What the key was charged while the store
+// was full, together with others, stays charged.
+func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) error {
+	for _, l := range limits {
+		if l == nil || l.Hash() == 0 {
+			return fail(store.ErrLimit)
+		}
+	}
+	for _, l := range limits {
+		h := s.hash(key, l)
+		sh := s.shard(h)
+		sh.mu.Lock()
+		if i := sh.find(h); i >= 0 {
+			sh.remove(i)
+			s.keys.Add(-1)
+		}
+		sh.mu.Unlock()
+	}
+	return nil
+}
+
+func check(charges []store.Charge, results []store.Result) error {
+	if err := store.Check(charges, results); err != nil {
+		return fail(err)
+	}
+	for i := range charges {
+		// A Limit that NewLimit has not seen would divide by zero under a lock.
+		if charges[i].Limit.Hash() == 0 {
+			return fail(store.ErrLimit)
+		}
+	}
+	return nil
+}
+
+func fail(err error) error { return fmt.Errorf("memstore: %w", err) }
+
+// hash is the identity of a key under a limit. The key itself is not kept: two
+// of n keys share a hash with a probability of n²/2^65, one in thirty million
+// for a full store of the default size, and would then count together. Nobody
+// can aim at it, or at a shard or a place in its table, because the seed is
+// this store's own and never leaves it.
+func (s *Store) hash(key string, l *store.Limit) uint64 {
+	h := maphash.String(s.seed, key) ^ l.Hash()
+	if h == 0 { // marks a free slot
+		h = 1
+	}
+	return h
+}
+
+// shard picks by the upper half of the hash; the table uses the lower.
+func (s *Store) shard(h uint64) *shard { return &s.shards[uint32(h>>32)&s.mask] }

@@ -1,0 +1,92 @@
+package memstore
+
+import (
+	"math"
+)
+
+// Expired keys are looked for on the backs of calls: a few slots of a shard on
+// each insertion, so that tables hold what is live and little else, and one
+// shard after the other as time goes by, whichever keys are in use, so that
+// what is not touched any more goes too. Neither takes longer than a shard has
+// slots.
+const (
+	// rotation is the time in microseconds in which a store in steady use
+	// visits all of its shards, if it has no more than rotation/shortest.
+	rotation = 1_000_000
+	// shortest is the least time between two visits: a visit takes a few
+	// microseconds, so all of them cost a few hundredths.
+	shortest = 200
+	// catchUp is how many visits a call makes if it comes late.
+	catchUp = 4
+	// perInsert is how many slots an insertion examines.
+	perInsert = 4
+)
+
+// never is the until of a state that holds leases: only their release ends it.
+const never = math.MaxInt64
+
+// sweep makes the visits that are due at the instant now. The caller holds no
+// lock.
+func (s *Store) sweep(now int64) {
+	due := s.due.Load()
+	if now < due || !s.due.CompareAndSwap(due, now+s.every) {
+		return // somebody else's turn
+	}
+	visits := int64(1)
+	if due != math.MinInt64 {
+		visits = min(catchUp, int64(len(s.shards)), 1+(now-due)/s.every)
+	}
+	for ; visits > 0 && s.keys.Load() > 0; visits-- {
+		if sh := &s.shards[s.next.Add(1)&s.mask]; sh.mu.TryLock() {
+			s.sweepShard(sh, now)
+			sh.mu.Unlock()
+		}
+	}
+}
+
+// sweepShard drops all of a shard's expired keys, and memory that it has come
+// to need no more. The caller holds the lock.
+func (s *Store) sweepShard(sh *shard, now int64) {
+	sh.newest = max(sh.newest, now)
+	s.dropped(sh.expire(len(sh.slots), sh.newest))
+	sh.expireShared(sh.newest)
+	if sh.roomy() {
+		s.dropped(sh.rebuild(sh.newest, 0))
+	}
+}
+
+// roomy says whether the shard has much more memory than it needs.
+func (sh *shard) roomy() bool {
+	n := len(sh.slots)
+	return n > smallest && 20*int(sh.used) < minLoad*n ||
+		sh.slab != nil && 20*sh.slab.used < minLoad*len(sh.slab.states)
+}
+
+// expire examines n slots from where it stopped the last time, drops the keys
+// that have expired, and returns how many.
+func (sh *shard) expire(n int, now int64) (dropped int) {
+	if len(sh.slots) == 0 {
+		return 0
+	}
+	i := int(sh.cursor)
+	for ; n > 0; n-- {
+		if i >= len(sh.slots) {
+			i = 0
+		}
+		if sl := sh.slots[i]; sl.hash != 0 && sh.gone(sl.word, now) {
+			sh.remove(i) // and look at what has moved here
+			dropped++
+		} else {
+			i++
+		}
+	}
+	sh.cursor = int32(i)
+	return dropped
+}
+
+func (s *Store) dropped(n int) {
+	if n > 0 {
+		s.keys.Add(int64(-n))
+		s.expired.Add(uint64(n))
+	}
+}

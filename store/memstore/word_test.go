@@ -1,0 +1,89 @@
+package memstore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+func TestPack(t *testing.T) {
+	const most = 1<<53 - 1
+	bucket := func(a int64, exponent uint8, perTick int64) store.State {
+		return store.State{Live: true, Scale: store.Scale{Exponent: exponent, PerTick: perTick}, A: a}
+	}
+	for _, tc := range []struct {
+		name string
+		st   store.State
+		fits bool
+	}{
+		{"zero instant", bucket(0, 0, 1), true},
+		{"latest", bucket(most, 5, 127), true},
+		{"earliest", bucket(-most-1, 5, 127), true},
+		{"negative", bucket(-1, 3, 3), true},
+		{"too late", bucket(most+1, 0, 1), false},
+		{"too early", bucket(-most-2, 0, 1), false},
+		{"too fine", bucket(1, 2, 128), false},
+		{"unknown scale", bucket(1, 6, 1), false},
+		{"scale that marks the slab", bucket(1, 7, 1), false},
+		{"turns reserved", store.State{Live: true, Scale: store.Scale{PerTick: 1}, A: 1, B: 1}, false},
+		{"third word", store.State{Live: true, Scale: store.Scale{PerTick: 1}, A: 1, C: -1}, false},
+		{"log", store.State{Live: true, Scale: store.Scale{PerTick: 1}, A: 1, Log: make([]store.Entry, 1)}, false},
+		{"never seen", store.State{}, false},
+	} {
+		word, fits := pack(&tc.st)
+		if fits != tc.fits {
+			t.Errorf("%s: fits = %v", tc.name, fits)
+			continue
+		}
+		if !fits {
+			continue
+		}
+		var got store.State
+		unpack(word, &got)
+		if !packed(word) || got.A != tc.st.A || got.Scale != tc.st.Scale || !got.Live {
+			t.Errorf("%s: came back as %+v", tc.name, got)
+		}
+	}
+}
+
+// full has to say of a word what the step says of the state: a microsecond too
+// early and a bucket would be handed out full.
+func TestFullAgreesWithTheStep(t *testing.T) {
+	for _, spec := range []store.Spec{
+		{Units: 1, Period: time.Second},
+		{Units: 3, Period: time.Second},
+		{Units: 7, Period: time.Minute},
+		{Units: 13, Period: time.Second},
+		{Units: 97, Period: time.Second},
+		{Units: 111, Period: 300 * time.Millisecond},
+		{Algorithm: store.LeakyBucket, Units: 17, Period: time.Second, Burst: 3},
+		{Units: 365, Period: 24 * time.Hour},
+	} {
+		l := mustLimit(t, spec)
+		for _, start := range []int64{0, 1, 999_999, 123_456_789_012, -1, -99_999, -123_456_789_013} {
+			charges := []store.Charge{{Limit: l, Cost: 1}}
+			results := make([]store.Result, 1)
+			states := make([]store.State, 1)
+			if !store.Decide(store.Now{Steady: start}, charges, states, results) {
+				t.Fatalf("%+v refuses its first charge", spec)
+			}
+			word, fits := pack(&states[0])
+			if !fits {
+				t.Fatalf("%+v does not fit a word: %+v", spec, states[0])
+			}
+			at := start + results[0].ResetAfter.Microseconds()
+			charges[0].Cost = 0
+			for _, now := range []int64{start, at - 100_000, at - 2, at - 1, at, at + 1, at + 100_000} {
+				if now < start {
+					continue
+				}
+				store.Decide(store.Now{Steady: now}, charges, []store.State{states[0]}, results)
+				if got, want := full(word, now), results[0].ResetAfter == 0; got != want {
+					t.Errorf("%d per %v from %d: full at %d = %v, the step says %v",
+						spec.Units, spec.Period, start, now-at, got, want)
+				}
+			}
+		}
+	}
+}
