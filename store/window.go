@@ -112,6 +112,18 @@ func (w Window) between(from, to int64) int64 {
 	return b - a
 }
 
+// Length is the nominal length of a window: a day has 24 hours, a month 31
+// days. The zero Window has none.
+func (w Window) Length() time.Duration {
+	switch w.kind {
+	case noWindow:
+		return 0
+	case everyWindow:
+		return w.every
+	}
+	return micros(w.longest())
+}
+
 // longest is the length of the longest window of w's kind, in microseconds.
 func (w Window) longest() int64 {
 	const hour = 3600 * 1_000_000
