@@ -1,0 +1,293 @@
+package stint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// call is one decision on its way: scratch that is pooled, and copied into a
+// Permit or a DeniedError at the end.
+type call struct {
+	lim     *Limiter
+	r       *http.Request // nil outside HTTP
+	outer   *Permit
+	entries []*entry
+	charges []store.Charge
+	results []store.Result
+	policy  string // RateLimit-Policy if it is the whole plan's
+	waits   bool
+	waited  time.Duration
+	patient bool // Wait: every limit waits as long as the context lets it
+
+	keys  []knownKey
+	buf   []byte
+	slots []string // field values of requests without a permit, cut off one by one
+}
+
+// knownKey is the answer of a KeyFunc.
+type knownKey struct {
+	source *keySource
+	key    string
+	skip   bool
+}
+
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+func newCall(l *Limiter, r *http.Request) *call {
+	c := calls.Get().(*call)
+	c.lim, c.r = l, r
+	return c
+}
+
+// kept is the number of limits up to which a call's scratch is kept.
+const kept = 64
+
+func (c *call) free() {
+	if cap(c.charges) > kept || cap(c.buf) > keptBody {
+		return
+	}
+	clear(c.entries)
+	clear(c.charges)
+	clear(c.results)
+	clear(c.keys)
+	*c = call{
+		entries: c.entries[:0], charges: c.charges[:0], results: c.results[:0],
+		keys: c.keys[:0], buf: c.buf[:0], slots: c.slots,
+	}
+	calls.Put(c)
+}
+
+// cut returns n slots for field values. They come from a block, as those of
+// net/textproto do: a request's two slots are not worth an allocation.
+func (c *call) cut(n int) []string {
+	if len(c.slots) < n {
+		c.slots = make([]string, 64)
+	}
+	s := c.slots[:n:n]
+	c.slots = c.slots[n:]
+	return s
+}
+
+// gather makes the charges of a request.
+func (c *call) gather(p *plan) error {
+	c.waits, c.policy = p.waits, p.policy
+	for _, e := range p.entries {
+		if c.outer != nil && c.outer.charged(e) {
+			c.policy = "" // names limits that aren't charged here
+			continue
+		}
+		if err := c.charge(e); err != nil {
+			return err
+		}
+	}
+	for _, f := range p.funcs {
+		if c.outer != nil && c.outer.chargedBy(f) {
+			continue
+		}
+		c.policy = ""
+		if err := c.chargeAll(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chargeAll makes the charges of a WithLimitFunc.
+func (c *call) chargeAll(f *limitFunc) error {
+	limits, err := f.fn(c.r)
+	if err != nil {
+		return c.limitsError(err)
+	}
+	for _, l := range limits {
+		e, err := f.entry(l)
+		for _, other := range c.entries {
+			if err == nil && other.limit.Name() == e.limit.Name() {
+				err = fmt.Errorf("two limits named %q: write stint.WithName", e.limit.Name())
+			}
+		}
+		if err != nil {
+			return c.limitsError(err)
+		}
+		if err := c.charge(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *call) limitsError(err error) error {
+	err = &requestError{err: fmt.Errorf("stint: WithLimitFunc: %w", err), status: http.StatusInternalServerError}
+	c.lim.observe(Event{Kind: LimitsFailed, Request: c.r, Err: err})
+	return err
+}
+
+// charge adds the charge of one limit.
+func (c *call) charge(e *entry) error {
+	k, err := c.key(e)
+	if err != nil {
+		return err
+	}
+	if k.skip {
+		c.policy = ""
+		return nil
+	}
+	cost := int64(1)
+	if e.cost != nil {
+		if cost = e.cost(c.r); cost < 0 {
+			return &requestError{err: store.ErrCost, status: http.StatusInternalServerError, limit: e.limit.Name()}
+		}
+		// Above what any limit holds: refused by the limit, rather than a
+		// malformed call, which would be the store's failure and pass.
+		cost = min(cost, store.MaxCost)
+	}
+	c.add(e, k.key, cost)
+	return nil
+}
+
+func (c *call) add(e *entry, key string, cost int64) {
+	c.entries = append(c.entries, e)
+	c.charges = append(c.charges, store.Charge{Key: key, Limit: e.limit, Cost: cost, DryRun: e.dryRun})
+	c.results = append(c.results, store.Result{})
+}
+
+// key calls the entry's KeyFunc, once a request however many limits share it.
+func (c *call) key(e *entry) (knownKey, error) {
+	for i := range c.keys {
+		if c.keys[i].source == e.key {
+			return c.keys[i], nil
+		}
+	}
+	k := knownKey{source: e.key}
+	raw, err := e.key.fn(c.r)
+	if err == nil {
+		k.key, err = encodeKey(raw)
+	}
+	if err != nil {
+		if k.skip = errors.Is(err, ErrEmptyKey) && c.lim.emptyKey == SkipEmptyKey; !k.skip {
+			return k, c.keyError(e, err)
+		}
+	}
+	c.keys = append(c.keys, k)
+	return k, nil
+}
+
+func (c *call) keyError(e *entry, err error) error {
+	re := &requestError{err: err, status: http.StatusInternalServerError, limit: e.limit.Name()}
+	kind := KeyFailed
+	switch {
+	case errors.Is(err, ErrEmptyKey):
+		re.status, kind = http.StatusForbidden, EmptyKey
+	case errors.Is(err, ErrKeyTooLong):
+		re.status = http.StatusForbidden
+	}
+	c.lim.observe(Event{Kind: kind, Request: c.r, Err: re})
+	return re
+}
+
+// holds reports whether some charge may hold slots.
+func (c *call) holds() bool {
+	for _, e := range c.entries {
+		if e.slots {
+			return true
+		}
+	}
+	return false
+}
+
+// longWait is how long Wait waits for a turn when its context has no deadline.
+const longWait = time.Hour
+
+// bound sets how long each charge may wait.
+func (c *call) bound(ctx context.Context) error {
+	if !c.waits && !c.patient {
+		return nil
+	}
+	left := Never
+	if t, ok := ctx.Deadline(); ok {
+		if left = time.Until(t); left <= 0 {
+			return context.DeadlineExceeded
+		}
+	}
+	for i, e := range c.entries {
+		wait := e.maxWait
+		if c.patient {
+			wait = longWait
+			if left < Never {
+				wait = left
+			}
+		}
+		switch {
+		case e.slots:
+			wait = 0 // waits in the process, in slots.wait
+		case wait > 0:
+			wait = min(wait, left)
+		case e.queues && left < Never:
+			wait = left
+		}
+		c.charges[i].MaxWait = wait
+	}
+	return nil
+}
+
+// take asks the store once.
+func (c *call) take(ctx context.Context) error {
+	return c.lim.store.Take(ctx, c.charges, c.results)
+}
+
+// decide gets the call answered: after nil, either all of it is granted, and
+// its turn has come, or results say why not. Another error is a
+// *canceledError or the store's.
+func (c *call) decide(ctx context.Context) error {
+	if err := c.bound(ctx); err != nil {
+		return &canceledError{err}
+	}
+	if err := c.takeSlots(ctx); err != nil {
+		return err
+	}
+	if d := longest(c.charges, c.results); d > 0 && granted(c.charges, c.results) {
+		return c.sleep(ctx, d)
+	}
+	return nil
+}
+
+// Refusals come with room for their limits, as permits do.
+type (
+	denied1 struct {
+		DeniedError
+		limits [1]LimitStatus
+	}
+	denied4 struct {
+		DeniedError
+		limits [4]LimitStatus
+	}
+)
+
+// denied makes the error of a refused call.
+func (c *call) denied() *DeniedError {
+	var err *DeniedError
+	var limits []LimitStatus
+	switch n := len(c.results); {
+	case n == 1:
+		d := new(denied1)
+		err, limits = &d.DeniedError, d.limits[:]
+	case n <= 4:
+		d := new(denied4)
+		err, limits = &d.DeniedError, d.limits[:n:n]
+	default:
+		err, limits = new(DeniedError), make([]LimitStatus, n)
+	}
+	err.Decision.decide(c.charges, c.results, limits)
+	err.status = http.StatusTooManyRequests
+	for i, e := range c.entries {
+		if e.slots && !e.dryRun && !c.results[i].OK && c.charges[i].Key == globalKey {
+			err.status = http.StatusServiceUnavailable
+		}
+	}
+	return err
+}

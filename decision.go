@@ -1,0 +1,96 @@
+package stint
+
+import (
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// Decision is the answer of all limits of a request.
+type Decision struct {
+	// Allowed says that no enforced limit refused.
+	Allowed bool
+	// Limit names the limit that denied with the longest wait, else the
+	// enforced one with the least left.
+	Limit string
+	// Remaining is what is left of that limit, in whole units.
+	Remaining int64
+	// Delay is how long the request waits, or waited, for its turn.
+	Delay time.Duration
+	// RetryAfter is when the same cost would pass if nobody else came: 0 when
+	// allowed, or when it can't be told (a concurrency limit is full); Never
+	// when it can't pass at all.
+	RetryAfter time.Duration
+	// ResetAfter is when that limit is back at full.
+	ResetAfter time.Duration
+	// Limits is every limit's own answer, in order, dry runs included.
+	Limits []LimitStatus
+}
+
+// LimitStatus is one limit's own answer.
+type LimitStatus struct {
+	Name string
+	// Allowed is what this limit says; a request that it allows may still be
+	// refused by another.
+	Allowed bool
+	// DryRun says that the limit only reports.
+	DryRun bool
+	// Quota is how many units pass per period, or how many slots there are.
+	Quota int64
+	// Remaining is what is left after the decision.
+	Remaining                     int64
+	Delay, RetryAfter, ResetAfter time.Duration
+}
+
+// granted reports whether every enforced limit lets the charges pass.
+func granted(charges []store.Charge, results []store.Result) bool {
+	for i := range results {
+		if !results[i].OK && !charges[i].DryRun {
+			return false
+		}
+	}
+	return true
+}
+
+// longest is the largest delay of the enforced limits: what a request sleeps.
+func longest(charges []store.Charge, results []store.Result) (d time.Duration) {
+	for i := range results {
+		if results[i].OK && !charges[i].DryRun {
+			d = max(d, results[i].Delay)
+		}
+	}
+	return d
+}
+
+// decide fills d with what the results amount to. statuses, of the same
+// length, becomes d.Limits.
+func (d *Decision) decide(charges []store.Charge, results []store.Result, statuses []LimitStatus) {
+	*d = Decision{Allowed: granted(charges, results), Limits: statuses}
+	named := -1
+	for i := range results {
+		r, l := &results[i], charges[i].Limit
+		statuses[i] = LimitStatus{
+			Name: l.Name(), Allowed: r.OK, DryRun: charges[i].DryRun, Quota: l.Spec().Units,
+			Remaining: r.Remaining, Delay: r.Delay, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter,
+		}
+		if charges[i].DryRun || r.OK && !d.Allowed {
+			continue
+		}
+		if d.Allowed {
+			d.Delay = max(d.Delay, r.Delay)
+			if named < 0 || r.Remaining < results[named].Remaining {
+				named = i
+			}
+		} else {
+			d.RetryAfter = max(d.RetryAfter, r.RetryAfter)
+			if named < 0 || r.RetryAfter > results[named].RetryAfter {
+				named = i
+			}
+		}
+	}
+	if named >= 0 {
+		d.Limit = charges[named].Limit.Name()
+		d.Remaining = results[named].Remaining
+		d.ResetAfter = results[named].ResetAfter
+	}
+}

@@ -1,0 +1,312 @@
+package stint
+
+import (
+	"math/bits"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// The fields are those of draft-ietf-httpapi-ratelimit-headers-11. The draft
+// moves: this file is all that knows its spelling, and the spelling is not
+// part of this module's promise of compatibility.
+
+// HeaderStyle is a way to tell clients about their limits.
+type HeaderStyle uint8
+
+const (
+	// DraftHeaders sends RateLimit-Policy and RateLimit as in
+	// draft-ietf-httpapi-ratelimit-headers-11, one item for each limit.
+	// Nested limiters add theirs.
+	DraftHeaders HeaderStyle = iota
+	// LegacyHeaders sends X-RateLimit-Limit, -Remaining and -Reset (seconds)
+	// of the limit with the least left, also among nested limiters.
+	LegacyHeaders
+	// NoHeaders sends neither.
+	NoHeaders
+)
+
+// headerSet has a bit for each style sent. headersSet tells none from unset.
+type headerSet uint8
+
+const (
+	draftSet   = headerSet(1) << DraftHeaders
+	legacySet  = headerSet(1) << LegacyHeaders
+	headersSet = headerSet(1) << 7
+)
+
+// values is how many field values a granted request gets.
+func (s headerSet) values() (n int) {
+	if s&draftSet != 0 {
+		n += 2
+	}
+	if s&legacySet != 0 {
+		n += 3
+	}
+	return n
+}
+
+// The keys are in the form that http.Header stores them: Add with any other
+// spelling finds them.
+const (
+	fieldRateLimit  = "Ratelimit"
+	fieldPolicy     = "Ratelimit-Policy"
+	fieldRetryAfter = "Retry-After"
+	legacyLimit     = "X-Ratelimit-Limit"
+	legacyRemaining = "X-Ratelimit-Remaining"
+	legacyReset     = "X-Ratelimit-Reset"
+)
+
+// fieldSlots is how many field values a response gets at the most: the two
+// RateLimit fields, the three legacy ones, Retry-After, Cache-Control and
+// Content-Type.
+const fieldSlots = 8
+
+// policyItem is a limit's item of RateLimit-Policy.
+func policyItem(l *store.Limit) string {
+	spec := l.Spec()
+	b := append([]byte{'"'}, spec.Name...)
+	b = append(b, `";q=`...)
+	b = appendInt(b, spec.Units)
+	if spec.Algorithm == store.Concurrency {
+		return string(append(b, `;qu="concurrent-requests"`...))
+	}
+	b = append(b, `;w=`...)
+	return string(appendSeconds(b, span(spec)))
+}
+
+// span is the time that a limit's units belong to. For a calendar window it is
+// the nominal one: a promise of less than there is, never of more, except on
+// the day a year that has 25 hours.
+func span(s store.Spec) time.Duration {
+	if s.Period > 0 {
+		return s.Period
+	}
+	return s.Window.Length()
+}
+
+// appendRateLimit appends a limit's item of RateLimit.
+func appendRateLimit(b []byte, l *store.Limit, r *store.Result) []byte {
+	b = append(b, '"')
+	b = append(b, l.Name()...)
+	b = append(b, `";r=`...)
+	b = appendInt(b, r.Remaining)
+	if l.Algorithm() == store.Concurrency {
+		return b // nobody knows when a slot is released
+	}
+	b = append(b, `;t=`...)
+	return appendSeconds(b, moreAfter(l, r))
+}
+
+// moreAfter is the time until more than the remaining units are available.
+func moreAfter(l *store.Limit, r *store.Result) time.Duration {
+	spec := l.Spec()
+	after := r.ResetAfter
+	switch spec.Algorithm {
+	case store.TokenBucket, store.LeakyBucket:
+		capacity := max(spec.Burst, 0) + max(spec.Queue, 0)
+		if spec.Algorithm == store.LeakyBucket {
+			capacity++
+		}
+		after -= fill(capacity-r.Remaining-1, spec.Period, spec.Units)
+	case store.IntervalBucket:
+		if later := (spec.Burst - r.Remaining - 1) / spec.Units; later > 0 {
+			after -= time.Duration(later) * span(spec)
+		}
+	case store.WarmUp:
+		// The curve is the store's to know; nothing costs more than three
+		// times the full rate's interval.
+		after = min(after, 3*fill(1, spec.Period, spec.Units))
+	}
+	if !r.OK && r.RetryAfter > 0 {
+		after = min(after, r.RetryAfter) // Never is the largest there is
+	}
+	return max(after, 0)
+}
+
+// fill is the time, rounded down, in which n units flow in.
+func fill(n int64, per time.Duration, units int64) time.Duration {
+	if n < 0 {
+		return -fill(-n, per, units)
+	}
+	hi, lo := bits.Mul64(uint64(n), uint64(per))
+	if hi >= uint64(units) {
+		return 0 // longer than a Duration: no limit has room for it
+	}
+	d, _ := bits.Div64(hi, lo, uint64(units))
+	return time.Duration(d)
+}
+
+// maxInteger is the largest Integer of a structured field (RFC 9651).
+const maxInteger = 999_999_999_999_999
+
+func appendInt(b []byte, n int64) []byte {
+	return strconv.AppendInt(b, min(max(n, 0), maxInteger), 10)
+}
+
+func appendSeconds(b []byte, d time.Duration) []byte {
+	return appendInt(b, seconds(d))
+}
+
+// seconds rounds up: a client that comes back on time must not be early.
+func seconds(d time.Duration) int64 {
+	n := int64(d / time.Second)
+	if d%time.Second > 0 {
+		n++
+	}
+	return n
+}
+
+// writeFields sets the fields of a decision. The values are substrings of one
+// string: one allocation in all.
+func (c *call) writeFields(f *fieldWriter) {
+	set := c.lim.headers
+	b := c.buf[:0]
+
+	if set&draftSet != 0 {
+		for i := range c.results {
+			if c.charges[i].DryRun {
+				continue
+			}
+			if len(b) > 0 {
+				b = append(b, ", "...)
+			}
+			b = appendRateLimit(b, c.charges[i].Limit, &c.results[i])
+		}
+	}
+	rateLimit := len(b)
+	policy := c.policy
+	if set&draftSet != 0 && policy == "" {
+		for _, e := range c.entries {
+			if e.policy == "" {
+				continue
+			}
+			if len(b) > rateLimit {
+				b = append(b, ", "...)
+			}
+			b = append(b, e.policy...)
+		}
+	}
+	policyEnd := len(b)
+	var legacy [3]int
+	if set&legacySet != 0 {
+		if i := c.least(); i >= 0 {
+			b = appendInt(b, c.charges[i].Limit.Spec().Units)
+			legacy[0] = len(b)
+			b = appendInt(b, c.results[i].Remaining)
+			legacy[1] = len(b)
+			b = appendSeconds(b, c.results[i].ResetAfter)
+			legacy[2] = len(b)
+		}
+	}
+	numbers := len(b)
+	retry := c.retryAfter()
+	if retry > 0 {
+		b = strconv.AppendInt(b, retry, 10)
+	}
+	c.buf = b
+	s := string(b)
+
+	if rateLimit > 0 {
+		f.add(fieldRateLimit, s[:rateLimit])
+		if policy == "" {
+			policy = s[rateLimit:policyEnd]
+		}
+		f.add(fieldPolicy, policy)
+	}
+	if legacy[2] > 0 {
+		f.least(s[policyEnd:legacy[0]], s[legacy[0]:legacy[1]], s[legacy[1]:legacy[2]])
+	}
+	if retry > 0 {
+		f.latest(s[numbers:], retry)
+	}
+}
+
+// least is the enforced limit with the least left, or -1.
+func (c *call) least() int {
+	least := -1
+	for i := range c.results {
+		if !c.charges[i].DryRun && (least < 0 || c.results[i].Remaining < c.results[least].Remaining) {
+			least = i
+		}
+	}
+	return least
+}
+
+// retryAfter is the value of Retry-After: the latest of the limits that
+// refuse, at least 1; 0 for none, when nothing refuses or waiting doesn't help.
+func (c *call) retryAfter() int64 {
+	n := int64(0)
+	for i := range c.results {
+		r := &c.results[i]
+		if r.OK || c.charges[i].DryRun {
+			continue
+		}
+		if r.RetryAfter == Never {
+			return 0
+		}
+		n = max(n, seconds(r.RetryAfter), 1)
+	}
+	return min(n, maxInteger)
+}
+
+// fieldWriter puts values into a header without an allocation for each.
+type fieldWriter struct {
+	h     http.Header
+	slots []string
+}
+
+// set replaces the field.
+func (f *fieldWriter) set(key, value string) {
+	if len(f.slots) == 0 {
+		f.h[key] = []string{value}
+		return
+	}
+	f.slots[0] = value
+	f.h[key] = f.slots[:1:1]
+	f.slots = f.slots[1:]
+}
+
+// add adds a line to what an outer limiter has set.
+func (f *fieldWriter) add(key, value string) {
+	if had := f.h[key]; len(had) > 0 {
+		f.h[key] = append(had, value)
+		return
+	}
+	f.set(key, value)
+}
+
+// least sets the legacy fields unless those of an outer limiter say less.
+func (f *fieldWriter) least(limit, remaining, reset string) {
+	if had := f.h[legacyRemaining]; len(had) > 0 {
+		outer, err := strconv.ParseInt(had[0], 10, 64)
+		own, _ := strconv.ParseInt(remaining, 10, 64)
+		if err == nil && outer <= own {
+			return
+		}
+	}
+	f.set(legacyLimit, limit)
+	f.set(legacyRemaining, remaining)
+	f.set(legacyReset, reset)
+}
+
+// latest sets Retry-After unless it is later already.
+func (f *fieldWriter) latest(value string, n int64) {
+	if had := f.h[fieldRetryAfter]; len(had) > 0 {
+		if outer, err := strconv.ParseInt(had[0], 10, 64); err == nil && outer >= n {
+			return
+		}
+	}
+	f.set(fieldRetryAfter, value)
+}
+
+// notStored marks a response as one that is no copy of the resource: caches
+// must not keep it, and fields that describe the resource go.
+func (f *fieldWriter) notStored() {
+	f.set("Cache-Control", "no-store")
+	for _, key := range [...]string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified", "Expires"} {
+		delete(f.h, key)
+	}
+}

@@ -1,0 +1,93 @@
+package stint
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Event is what an observer is told. It never holds a key.
+type Event struct {
+	Kind EventKind
+	// Request is the request that was decided; nil outside HTTP and for what
+	// happens after the decision (SettleFailed).
+	Request *http.Request
+	// Decision is the decision of Admitted, Denied, Canceled and DryRunDenied.
+	Decision Decision
+	// Err is the reason of a refusal or a failure.
+	Err error
+	// Waited is how long the request has waited for its turn or a slot.
+	Waited time.Duration
+}
+
+// EventKind says what has happened.
+type EventKind uint8
+
+const (
+	// Admitted: all enforced limits let the request pass.
+	Admitted EventKind = iota
+	// Denied: an enforced limit refused.
+	Denied
+	// Canceled: the client left, or its deadline passed, during the decision
+	// or the wait. What had been charged is given back.
+	Canceled
+	// Blocked: a predicate of WithBlock refused.
+	Blocked
+	// EmptyKey: refused for an empty key.
+	EmptyKey
+	// KeyFailed: a KeyFunc failed or gave too long a key.
+	KeyFailed
+	// LimitsFailed: a WithLimitFunc failed or gave limits that can't be used.
+	LimitsFailed
+	// StoreFailed: the store failed. Err is a *StoreError under FailClosed;
+	// under FailOpen the request passed.
+	StoreFailed
+	// SettleFailed: a charge could not be given back, or a slot not released.
+	SettleFailed
+	// DryRunDenied: a limit that only reports would have refused. It comes
+	// besides the event of the decision itself.
+	DryRunDenied
+)
+
+var eventNames = [...]string{
+	"Admitted", "Denied", "Canceled", "Blocked", "EmptyKey", "KeyFailed",
+	"LimitsFailed", "StoreFailed", "SettleFailed", "DryRunDenied",
+}
+
+// String returns the constant's name.
+func (k EventKind) String() string {
+	if int(k) < len(eventNames) {
+		return eventNames[k]
+	}
+	return "EventKind(" + strconv.Itoa(int(k)) + ")"
+}
+
+func (l *Limiter) observe(e Event) {
+	for _, f := range l.observers {
+		f(e)
+	}
+}
+
+// observeCall tells the observers of a decision. Without observers it costs
+// one comparison.
+func (l *Limiter) observeCall(kind EventKind, c *call, err error) {
+	if len(l.observers) == 0 {
+		return
+	}
+	e := Event{Kind: kind, Request: c.r, Err: err, Waited: c.waited}
+	e.Decision.decide(c.charges, c.results, make([]LimitStatus, len(c.results)))
+	if kind == Canceled {
+		e.Decision.Allowed = false
+	}
+	l.observe(e)
+	if kind == Canceled {
+		return
+	}
+	for i := range c.results {
+		if c.charges[i].DryRun && !c.results[i].OK {
+			e.Kind = DryRunDenied
+			l.observe(e)
+			return
+		}
+	}
+}

@@ -1,0 +1,371 @@
+package stint
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// Option is what New and With take: a limit, a shared option, or an option of
+// the limiter as a whole.
+type Option interface {
+	applyLimiter(*config)
+}
+
+// LimitOption is what Rate, Quota and Concurrency take.
+type LimitOption interface {
+	applyLimit(*rule)
+}
+
+// RouteOption is what WithRoute takes: a limit, or a shared option that is the
+// default of that route's limits.
+type RouteOption interface {
+	Option
+	applyRoute(*routeConfig)
+}
+
+// SharedOption applies to one limit where a limit takes it, and is the default
+// of those that don't say otherwise where WithRoute, New or With takes it. A
+// limit's own option counts before its route's, and that before the limiter's.
+type SharedOption interface {
+	Option
+	LimitOption
+	RouteOption
+}
+
+// config is what the options of one New or With add up to.
+type config struct {
+	shared settings
+	limits []Limit
+	routes []routeConfig
+
+	store         store.Store
+	limitFuncs    []func(*http.Request) ([]Limit, error)
+	skip, block   []func(*http.Request) bool
+	denyHandler   http.Handler
+	errorHandler  func(http.ResponseWriter, *http.Request, error)
+	headers       headerSet
+	observers     []func(Event)
+	emptyKey      EmptyKeyPolicy
+	emptyKeySet   bool
+	withoutPermit bool
+
+	errs []error
+}
+
+func (c *config) bad(format string, args ...any) {
+	c.errs = append(c.errs, fmt.Errorf(format, args...))
+}
+
+func (c *config) apply(opts []Option) {
+	for i, o := range opts {
+		if o == nil {
+			c.bad("option %d is nil: leave it out", i+1)
+			continue
+		}
+		o.applyLimiter(c)
+	}
+}
+
+// routeConfig is one WithRoute.
+type routeConfig struct {
+	pattern string
+	shared  settings
+	limits  []Limit
+	errs    []error
+}
+
+// settings are the shared options; a nil or zero field is not set.
+type settings struct {
+	key     *keySource
+	cost    func(*http.Request) int64
+	maxWait time.Duration
+	dryRun  bool
+	policy  FailurePolicy
+	errs    []error
+}
+
+// keySource is one use of WithKey. Its address is its identity: limits that
+// get their key from the same WithKey share one call a request.
+type keySource struct{ fn KeyFunc }
+
+// or fills in what s leaves open from the defaults d.
+func (s settings) or(d settings) settings {
+	if s.key == nil {
+		s.key = d.key
+	}
+	if s.cost == nil {
+		s.cost = d.cost
+	}
+	if s.maxWait == 0 {
+		s.maxWait = d.maxWait
+	}
+	s.dryRun = s.dryRun || d.dryRun
+	if s.policy == 0 {
+		s.policy = d.policy
+	}
+	return s
+}
+
+// sharedOption is a change to settings, wherever they are.
+type sharedOption func(*settings)
+
+func (o sharedOption) applyLimiter(c *config)     { o(&c.shared) }
+func (o sharedOption) applyLimit(r *rule)         { o(&r.shared) }
+func (o sharedOption) applyRoute(rc *routeConfig) { o(&rc.shared) }
+
+func (s *settings) bad(text string) { s.errs = append(s.errs, errors.New(text)) }
+
+// WithKey says who is limited: requests for which k gives the same key share
+// a limit. There is no default, because none is right: behind a proxy every
+// request has the proxy's address.
+func WithKey(k KeyFunc) SharedOption {
+	if k == nil {
+		return sharedOption(func(s *settings) {
+			s.bad("WithKey(nil): write a KeyFunc, such as stint.RemoteIP()")
+		})
+	}
+	src := &keySource{fn: k}
+	return sharedOption(func(s *settings) { s.key = src })
+}
+
+// WithCost says how many units a request costs; by default 1. A cost of 0
+// charges nothing and is never refused, a negative cost is an error. A handler
+// that learns the true cost later gives it to Permit.Settle.
+func WithCost(cost func(*http.Request) int64) SharedOption {
+	if cost == nil {
+		return sharedOption(func(s *settings) {
+			s.bad("WithCost(nil): write a function, or leave it out where every request costs 1")
+		})
+	}
+	return sharedOption(func(s *settings) { s.cost = cost })
+}
+
+// WithMaxWait makes a request wait for its turn rather than be refused, if its
+// turn comes within d. The request's own deadline bounds the wait further. On
+// a limit that queues by itself (LeakyBucket, or one with WithQueue) d bounds
+// the wait in the queue. By default only those limits make a request wait.
+//
+// An HTTP/1.1 server does not notice that a client has left while the
+// request's body is unread: keep d to a few seconds.
+func WithMaxWait(d time.Duration) SharedOption {
+	if d <= 0 {
+		return sharedOption(func(s *settings) {
+			s.bad(fmt.Sprintf("WithMaxWait(%v): write a positive duration, or leave it out where nobody waits", d))
+		})
+	}
+	return sharedOption(func(s *settings) { s.maxWait = d })
+}
+
+// WithDryRun makes a limit report only: it is decided and counted as if it
+// were enforced, shows in Decision.Limits and to the observer, but refuses
+// nothing, delays nothing and adds no fields. Limits beside it that are
+// enforced don't notice it.
+func WithDryRun() SharedOption {
+	return sharedOption(func(s *settings) { s.dryRun = true })
+}
+
+// WithFailurePolicy says what happens to a request when the store fails. Of
+// the limits of one request the strictest counts. The default is FailOpen.
+func WithFailurePolicy(p FailurePolicy) SharedOption {
+	if p != FailOpen && p != FailClosed {
+		return sharedOption(func(s *settings) {
+			s.bad(fmt.Sprintf("WithFailurePolicy(%d): write stint.FailOpen or stint.FailClosed", p))
+		})
+	}
+	return sharedOption(func(s *settings) { s.policy = p })
+}
+
+// FailurePolicy is what happens to a request that the store can't decide.
+type FailurePolicy uint8
+
+const (
+	// FailOpen lets the request pass without RateLimit fields.
+	FailOpen FailurePolicy = iota + 1
+	// FailClosed answers 503 with a Retry-After.
+	FailClosed
+)
+
+// EmptyKeyPolicy is what happens to a request with an empty key.
+type EmptyKeyPolicy uint8
+
+const (
+	// DenyEmptyKey answers 403.
+	DenyEmptyKey EmptyKeyPolicy = iota
+	// SkipEmptyKey leaves out the limits whose key is empty.
+	SkipEmptyKey
+)
+
+// limiterOption is an option of the limiter as a whole.
+type limiterOption func(*config)
+
+func (o limiterOption) applyLimiter(c *config) { o(c) }
+
+// WithStore says where counts live. The default is a memstore of the
+// limiter's own, shared with all limiters derived from it.
+//
+// In a store that others share (Redis) a limit is found by its name and key:
+// give such limits a WithName, so that adding a limit doesn't rename others.
+func WithStore(s store.Store) Option {
+	return limiterOption(func(c *config) {
+		if s == nil {
+			c.bad("WithStore(nil): write a store, or leave it out for one in memory")
+		}
+		c.store = s
+	})
+}
+
+// WithRoute gives requests that match pattern limits of their own, in place
+// of the limiter's. Without a limit the route is exempt. Patterns are those of
+// http.ServeMux ("POST /login", "/files/", "api.example.com/"), the most
+// specific one counts, and they are matched on the cleaned path: //login is
+// limited like /login.
+//
+// In With, a route replaces the limits of the limiter extended as well; the
+// routes of that one are inherited, with the new limits added.
+func WithRoute(pattern string, opts ...RouteOption) Option {
+	return limiterOption(func(c *config) {
+		rc := routeConfig{pattern: pattern}
+		for i, o := range opts {
+			if o == nil {
+				rc.errs = append(rc.errs, fmt.Errorf("option %d is nil: leave it out", i+1))
+				continue
+			}
+			o.applyRoute(&rc)
+		}
+		c.routes = append(c.routes, rc)
+	})
+}
+
+// WithLimitFunc adds limits that depend on the request, such as those of a
+// tenant's plan. They are decided together with the limiter's other limits, or
+// its route's; a route that is exempt stays exempt. An error goes to the error
+// handler and never lets the request pass.
+//
+// A Limit is compiled once however often it is returned, so return the same
+// values where possible: package variables, or what a Plans keeps. Names have
+// to differ from each other and from those of the limiter's other limits;
+// limits of one name in different plans share what a key has consumed, so that
+// a tenant who changes plans keeps its count.
+func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
+	return limiterOption(func(c *config) {
+		if f == nil {
+			c.bad("WithLimitFunc(nil): write a function, or leave it out")
+			return
+		}
+		c.limitFuncs = append(c.limitFuncs, f)
+	})
+}
+
+// WithSkip exempts requests for which skip is true, before anything else is
+// looked at. Given several times, any of them exempts.
+func WithSkip(skip func(*http.Request) bool) Option {
+	return limiterOption(func(c *config) {
+		if skip == nil {
+			c.bad("WithSkip(nil): write a predicate, such as stint.Preflight")
+			return
+		}
+		c.skip = append(c.skip, skip)
+	})
+}
+
+// WithBlock refuses requests for which block is true with 403 (ErrBlocked),
+// without charging anything. Given several times, any of them refuses.
+func WithBlock(block func(*http.Request) bool) Option {
+	return limiterOption(func(c *config) {
+		if block == nil {
+			c.bad("WithBlock(nil): write a predicate, such as stint.FromCIDR(...)")
+			return
+		}
+		c.block = append(c.block, block)
+	})
+}
+
+// WithDenyHandler answers requests that a limit refuses: Redirect, PlainText,
+// or any handler that gives a lesser answer, with a status of its own. Fields
+// are set before it runs, and DeniedFromContext tells it why it runs. The
+// default answers 429 (503 for concurrency of the whole service) with an
+// application/problem+json body that names the violated policies.
+func WithDenyHandler(h http.Handler) Option {
+	return limiterOption(func(c *config) {
+		if h == nil {
+			c.bad("WithDenyHandler(nil): write a handler, or leave it out for a problem body")
+		}
+		c.denyHandler = h
+	})
+}
+
+// WithErrorHandler answers requests that are refused for another reason than a
+// limit: a key that can't be told (an error of a KeyFunc, ErrEmptyKey,
+// ErrKeyTooLong), ErrBlocked, an error of a WithLimitFunc, and a *StoreError
+// under FailClosed. The default answers the error's StatusCode, or 500, with a
+// problem body that doesn't show the error's text.
+func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option {
+	return limiterOption(func(c *config) {
+		if h == nil {
+			c.bad("WithErrorHandler(nil): write a function, or leave it out for a problem body")
+		}
+		c.errorHandler = h
+	})
+}
+
+// WithHeaders says which fields tell clients about their limits. The default
+// is DraftHeaders. Retry-After is part of every refusal, whatever the style.
+func WithHeaders(styles ...HeaderStyle) Option {
+	return limiterOption(func(c *config) {
+		var set headerSet
+		none := false
+		for _, s := range styles {
+			switch s {
+			case DraftHeaders, LegacyHeaders:
+				set |= headerSet(1) << s
+			case NoHeaders:
+				none = true
+			default:
+				c.bad("WithHeaders: unknown style %d: write stint.DraftHeaders, LegacyHeaders or NoHeaders", s)
+			}
+		}
+		switch {
+		case len(styles) == 0:
+			c.bad("WithHeaders(): write stint.DraftHeaders, LegacyHeaders or NoHeaders")
+		case none && set != 0:
+			c.bad("WithHeaders: NoHeaders beside another style: leave one of them out")
+		}
+		c.headers = set | headersSet
+	})
+}
+
+// WithObserver calls f for every decision and every failure, on the request's
+// own goroutine: f must be quick and safe for concurrent use. Given several
+// times, all are called in order.
+func WithObserver(f func(Event)) Option {
+	return limiterOption(func(c *config) {
+		if f == nil {
+			c.bad("WithObserver(nil): write a function, or leave it out")
+			return
+		}
+		c.observers = append(c.observers, f)
+	})
+}
+
+// WithEmptyKey says what happens to a request whose key is empty. The default
+// is DenyEmptyKey: an empty key never becomes a bucket that strangers share.
+func WithEmptyKey(p EmptyKeyPolicy) Option {
+	return limiterOption(func(c *config) {
+		if p > SkipEmptyKey {
+			c.bad("WithEmptyKey(%d): write stint.DenyEmptyKey or stint.SkipEmptyKey", p)
+		}
+		c.emptyKey, c.emptyKeySet = p, true
+	})
+}
+
+// WithoutPermit says that handlers don't ask for their Permit: FromContext
+// gives nil, Settle can't be called, and a limiter that is mounted twice
+// charges twice. It saves the request's context value, two allocations of
+// three.
+func WithoutPermit() Option {
+	return limiterOption(func(c *config) { c.withoutPermit = true })
+}

@@ -1,0 +1,304 @@
+package stint
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// settleTimeout bounds giving something back after the request's own context
+// has ended or been set aside.
+const settleTimeout = 2 * time.Second
+
+// Permit is a granted decision that is still open. All methods are safe for
+// concurrent use and on a nil Permit, which stands for a request that nothing
+// limited: it allows everything and holds nothing.
+type Permit struct {
+	ctx    context.Context // the request's, without the permit
+	lim    *Limiter
+	outer  *Permit // of a limiter further out
+	holds  bool    // some charge may hold slots
+	carry  bool    // Request puts it into the context
+	waited time.Duration
+
+	mu      sync.Mutex // guards done and what results and charges hold
+	done    bool
+	entries []*entry
+	charges []store.Charge
+	results []store.Result
+
+	// fields are the strings that the response's header holds, here to save
+	// an allocation each.
+	fields [2]string
+}
+
+// Permits come with room for their charges: one allocation for the request's
+// context value, the permit and its receipts.
+type (
+	permit1 struct {
+		Permit
+		entries [1]*entry
+		charges [1]store.Charge
+		results [1]store.Result
+	}
+	permit4 struct {
+		Permit
+		entries [4]*entry
+		charges [4]store.Charge
+		results [4]store.Result
+	}
+)
+
+// permit makes the permit of a granted call.
+func (c *call) permit(ctx context.Context) *Permit {
+	var p *Permit
+	switch n := len(c.charges); {
+	case n == 1:
+		p1 := new(permit1)
+		p = &p1.Permit
+		p.entries, p.charges, p.results = p1.entries[:], p1.charges[:], p1.results[:]
+	case n <= 4:
+		p4 := new(permit4)
+		p = &p4.Permit
+		p.entries, p.charges, p.results = p4.entries[:n:n], p4.charges[:n:n], p4.results[:n:n]
+	default:
+		p = &Permit{entries: make([]*entry, n), charges: make([]store.Charge, n), results: make([]store.Result, n)}
+	}
+	copy(p.entries, c.entries)
+	copy(p.charges, c.charges)
+	copy(p.results, c.results)
+	p.ctx, p.lim, p.outer, p.waited = ctx, c.lim, c.outer, c.waited
+	p.holds = c.holds()
+	return p
+}
+
+// permitContext is a Permit seen as the context that carries it.
+type permitContext Permit
+
+type permitKey struct{}
+
+func (c *permitContext) Deadline() (time.Time, bool) { return c.ctx.Deadline() }
+func (c *permitContext) Done() <-chan struct{}       { return c.ctx.Done() }
+func (c *permitContext) Err() error                  { return c.ctx.Err() }
+func (c *permitContext) Value(key any) any {
+	if key == (permitKey{}) {
+		return (*Permit)(c)
+	}
+	return c.ctx.Value(key)
+}
+
+// FromContext returns the permit of the innermost limiter that the request
+// passed, or nil.
+func FromContext(ctx context.Context) *Permit {
+	p, _ := ctx.Value(permitKey{}).(*Permit)
+	return p
+}
+
+// Request returns r with the permit in its context, for the next handler; r
+// itself when there is nothing to carry.
+func (p *Permit) Request(r *http.Request) *http.Request {
+	if p == nil || !p.carry {
+		return r
+	}
+	return r.WithContext((*permitContext)(p))
+}
+
+// charged reports whether the entry is charged by p or a permit further out.
+func (p *Permit) charged(e *entry) bool {
+	for ; p != nil; p = p.outer {
+		if slices.Contains(p.entries, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// chargedBy reports whether limits of f are charged by p or further out.
+func (p *Permit) chargedBy(f *limitFunc) bool {
+	for ; p != nil; p = p.outer {
+		if slices.ContainsFunc(p.entries, func(e *entry) bool { return e.from == f }) {
+			return true
+		}
+	}
+	return false
+}
+
+// Decision returns the decision, brought up to date by Settle.
+func (p *Permit) Decision() Decision {
+	d := Decision{Allowed: true}
+	if p == nil {
+		return d
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d.decide(p.charges, p.results, make([]LimitStatus, len(p.results)))
+	d.Allowed, d.Delay = true, p.waited
+	return d
+}
+
+// Settle makes the request cost cost after all: less than what was charged is
+// refunded as far as time has not given it back already, more is owed by the
+// next. It applies to the limits named; with none named, to those with a
+// WithCost, or, if none has, to all rates and quotas; never to concurrency.
+// Settling again replaces what was settled before. It may be called after the
+// handler has returned.
+func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error {
+	if p == nil {
+		return nil
+	}
+	if cost < 0 || cost > store.MaxCost {
+		return fmt.Errorf("stint: Settle with cost %d: %w", cost, store.ErrCost)
+	}
+	chosen, err := p.choose(limits)
+	if err != nil || len(chosen) == 0 {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.settle(ctx, chosen, cost)
+}
+
+// choose returns the indices of the charges that Settle is about.
+func (p *Permit) choose(limits []string) (chosen []int, err error) {
+	if len(limits) > 0 {
+		for _, name := range limits {
+			i := slices.IndexFunc(p.entries, func(e *entry) bool { return e.limit.Name() == name })
+			switch {
+			case i < 0:
+				return nil, fmt.Errorf("stint: Settle: the permit has no limit %q", name)
+			case p.entries[i].slots:
+				return nil, fmt.Errorf("stint: Settle: %q is a concurrency limit: its slots are released by Done", name)
+			case !slices.Contains(chosen, i):
+				chosen = append(chosen, i)
+			}
+		}
+		return chosen, nil
+	}
+	for _, costed := range [...]bool{true, false} {
+		for i, e := range p.entries {
+			if !e.slots && (e.cost != nil || !costed) {
+				chosen = append(chosen, i)
+			}
+		}
+		if len(chosen) > 0 {
+			break
+		}
+	}
+	return chosen, nil
+}
+
+// settle makes the chosen charges cost cost. The caller holds p.mu.
+func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
+	charges := make([]store.Charge, 0, len(chosen))
+	for _, i := range chosen {
+		if p.charges[i].DryRun && !p.results[i].OK {
+			continue // was not charged
+		}
+		c := p.charges[i]
+		c.Cost, c.Receipt = cost, p.results[i].Receipt
+		charges = append(charges, c)
+	}
+	if len(charges) == 0 {
+		return nil
+	}
+	results := make([]store.Result, len(charges))
+	if err := p.lim.store.Settle(ctx, charges, results); err != nil {
+		err = &StoreError{err}
+		p.lim.observe(Event{Kind: SettleFailed, Err: err})
+		return err
+	}
+	k := 0
+	for _, i := range chosen {
+		if p.charges[i].DryRun && !p.results[i].OK {
+			continue
+		}
+		delay := p.results[i].Delay
+		p.results[i] = results[k]
+		p.results[i].OK, p.results[i].Delay = true, delay
+		k++
+	}
+	return nil
+}
+
+// Done ends the permit: slots of concurrency limits are released, even if the
+// request's context has ended. What rates and quotas were charged stays
+// charged. Defer it, so that it runs when a handler panics; calling it again
+// does nothing.
+func (p *Permit) Done() {
+	if p == nil || !p.holds {
+		return
+	}
+	p.mu.Lock()
+	if p.done {
+		p.mu.Unlock()
+		return
+	}
+	p.done = true
+	p.mu.Unlock()
+	p.release()
+}
+
+// Detach hands the release of the permit's slots to the caller: Done no longer
+// does anything, and the function returned does what Done would have. It is
+// for handlers that return while their connection lives on, as after a Hijack:
+//
+//	release := stint.FromContext(r.Context()).Detach()
+//	go func() { defer release(); serve(conn) }()
+//
+// After Done, it returns a function that does nothing.
+func (p *Permit) Detach() (release func()) {
+	if p == nil || !p.holds {
+		return func() {}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done {
+		return func() {}
+	}
+	p.done = true
+	return sync.OnceFunc(p.release)
+}
+
+// release gives the slots back.
+func (p *Permit) release() {
+	p.mu.Lock() // Settle may be at the results
+	held := made(p.charges, p.results, func(r *store.Receipt) bool { return r.Lease != store.LeaseID{} })
+	p.mu.Unlock()
+	p.lim.cancel(p.ctx, held)
+}
+
+// made returns the charges whose receipts are to be settled, at cost 0.
+func made(charges []store.Charge, results []store.Result, which func(*store.Receipt) bool) []store.Charge {
+	all := make([]store.Charge, 0, len(charges))
+	for i := range charges {
+		if which(&results[i].Receipt) {
+			all = append(all, charges[i])
+			last := &all[len(all)-1]
+			last.Cost, last.Receipt = 0, results[i].Receipt
+		}
+	}
+	return all
+}
+
+// cancel settles charges to nothing, even if ctx has ended, and wakes who
+// waits for the slots among them.
+func (l *Limiter) cancel(ctx context.Context, charges []store.Charge) {
+	if len(charges) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	if err := l.store.Settle(ctx, charges, make([]store.Result, len(charges))); err != nil {
+		l.observe(Event{Kind: SettleFailed, Err: &StoreError{err}})
+	}
+	for i := range charges {
+		if charges[i].Receipt.Lease != (store.LeaseID{}) {
+			l.family.slots.wake(slotKey{charges[i].Limit.Name(), charges[i].Key})
+		}
+	}
+}

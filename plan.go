@@ -1,0 +1,237 @@
+package stint
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// entry is a limit as one limiter uses it: compiled, named, its open settings
+// filled in. Its address tells a nested limiter what is charged already.
+type entry struct {
+	limit   *store.Limit
+	key     *keySource
+	cost    func(*http.Request) int64 // nil: 1
+	maxWait time.Duration
+	dryRun  bool
+	closed  bool   // FailClosed
+	slots   bool   // a concurrency limit
+	queues  bool   // makes requests wait without a maxWait
+	policy  string // its item of RateLimit-Policy; "" for a dry run
+	from    *limitFunc
+}
+
+func newEntry(l *store.Limit, s settings) *entry {
+	e := &entry{
+		limit: l, key: s.key, cost: s.cost, maxWait: s.maxWait, dryRun: s.dryRun,
+		closed: s.policy == FailClosed,
+		slots:  l.Algorithm() == store.Concurrency,
+		queues: l.Spec().Queue > 0,
+	}
+	if !e.dryRun {
+		e.policy = policyItem(l)
+	}
+	return e
+}
+
+// plan is the limits of one route, or of the limiter where no route matches.
+type plan struct {
+	entries []*entry
+	funcs   []*limitFunc
+	policy  string // RateLimit-Policy of all entries
+	waits   bool   // some limit may make the request wait
+}
+
+func newPlan(entries []*entry, funcs []*limitFunc) *plan {
+	p := &plan{entries: entries, funcs: funcs, waits: len(funcs) > 0}
+	var items []string
+	for _, e := range entries {
+		p.waits = p.waits || e.maxWait > 0 || e.queues
+		if e.policy != "" {
+			items = append(items, e.policy)
+		}
+	}
+	p.policy = strings.Join(items, ", ")
+	return p
+}
+
+// exempt reports whether the plan limits nothing at all.
+func (p *plan) exempt() bool { return len(p.entries) == 0 && len(p.funcs) == 0 }
+
+// route is one WithRoute, compiled. Its entries don't include those that a
+// limiter derived later adds.
+type route struct {
+	pattern string
+	plan    *plan
+}
+
+// router finds the plan of a request. http.ServeMux does the matching, so that
+// patterns mean what they mean everywhere else.
+type router struct {
+	mux    *http.ServeMux
+	plans  map[string]*plan
+	routes []route
+}
+
+func newRouter(routes []route) (*router, error) {
+	if len(routes) == 0 {
+		return nil, nil
+	}
+	rt := &router{mux: http.NewServeMux(), plans: make(map[string]*plan, len(routes)), routes: routes}
+	var errs []error
+	for _, r := range routes {
+		if _, dup := rt.plans[r.pattern]; dup {
+			errs = append(errs, fmt.Errorf("WithRoute(%q) is given twice: put all its limits into one", r.pattern))
+			continue
+		}
+		rt.plans[r.pattern] = r.plan
+		if err := handle(rt.mux, r.pattern); err != nil {
+			errs = append(errs, fmt.Errorf("WithRoute(%q): %w", r.pattern, err))
+		}
+	}
+	if _, given := rt.plans[rest]; !given {
+		// Or the mux works out the methods allowed for everything else.
+		rt.mux.Handle(rest, http.NotFoundHandler())
+	}
+	return rt, errors.Join(errs...)
+}
+
+// rest matches what no other pattern does.
+const rest = "/"
+
+// handle registers a pattern; http.ServeMux panics on a bad one.
+func handle(mux *http.ServeMux, pattern string) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			// The text goes on with places in this package's source, which
+			// say nothing to who wrote the pattern.
+			text, _, _ := strings.Cut(fmt.Sprint(p), " (registered at")
+			err = fmt.Errorf("%s: write a pattern of http.ServeMux, such as \"POST /login\"", text)
+		}
+	}()
+	mux.Handle(pattern, http.NotFoundHandler())
+	return nil
+}
+
+// find returns the plan of the most specific pattern that matches, or nil.
+func (rt *router) find(r *http.Request) *plan {
+	_, pattern := rt.mux.Handler(r)
+	if pattern != rest && pattern != "" || r.URL.RawPath == "" {
+		return rt.plans[pattern]
+	}
+	// A path with escaped slashes or dots matches nothing as it stands, but a
+	// router that works on the decoded path may still clean it and find its
+	// way to a handler.
+	clean := &http.Request{Method: r.Method, Host: r.Host, URL: &url.URL{Path: path.Clean("/" + r.URL.Path)}}
+	_, pattern = rt.mux.Handler(clean)
+	return rt.plans[pattern]
+}
+
+// plan returns the plan of a request.
+func (l *Limiter) plan(r *http.Request) *plan {
+	if l.router != nil {
+		if p := l.router.find(r); p != nil {
+			return p
+		}
+	}
+	return l.base
+}
+
+// compile turns the options of one New (parent nil) or With into plans.
+func (l *Limiter) compile(c *config, parent *Limiter) []error {
+	errs := slices.Concat(c.errs, c.shared.errs)
+	names := l.family.compile(c, func(err error) { errs = append(errs, err) })
+
+	entries := func(limits []Limit, s settings) (all []*entry) {
+		seen := map[*rule]bool{}
+		for _, lim := range limits {
+			if seen[lim.rule] {
+				errs = append(errs, fmt.Errorf("limit %q is given twice: leave one out", lim.rule.spec.Name))
+				continue
+			}
+			seen[lim.rule] = true
+			compiled := names.limits[lim.rule]
+			if compiled == nil {
+				continue // reported by family.compile
+			}
+			e := newEntry(compiled, lim.rule.shared.or(s))
+			if e.key == nil {
+				errs = append(errs, fmt.Errorf("limit %q has no key, and no default is right: "+
+					"write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), "+
+					"or stint.Global() for all requests together", compiled.Name()))
+			}
+			all = append(all, e)
+		}
+		return all
+	}
+
+	own := entries(c.limits, l.shared)
+	base, funcs := own, l.funcs
+	var routes []route
+	if parent != nil {
+		for _, e := range own {
+			if slices.ContainsFunc(parent.base.entries, func(p *entry) bool { return p.limit == e.limit }) {
+				errs = append(errs, fmt.Errorf("limit %q is inherited already: leave it out", e.limit.Name()))
+			}
+		}
+		base = slices.Concat(parent.base.entries, own)
+		if parent.router != nil {
+			for _, r := range parent.router.routes {
+				if slices.ContainsFunc(c.routes, func(rc routeConfig) bool { return rc.pattern == r.pattern }) {
+					continue
+				}
+				// An exempt route is exempt from what the parent limits.
+				fs := slices.Concat(r.plan.funcs, l.funcs[len(parent.funcs):])
+				routes = append(routes, route{r.pattern, newPlan(slices.Concat(r.plan.entries, own), fs)})
+			}
+		}
+	}
+	l.base = newPlan(base, funcs)
+	for _, rc := range c.routes {
+		for _, err := range slices.Concat(rc.errs, rc.shared.errs) {
+			errs = append(errs, fmt.Errorf("WithRoute(%q): %w", rc.pattern, err))
+		}
+		p := newPlan(entries(rc.limits, rc.shared.or(l.shared)), nil)
+		if len(rc.limits) > 0 {
+			p = newPlan(p.entries, funcs)
+		}
+		routes = append(routes, route{rc.pattern, p})
+	}
+	var err error
+	if l.router, err = newRouter(routes); err != nil {
+		errs = append(errs, flatten(err)...)
+	}
+	if len(c.limitFuncs) > 0 && l.shared.key == nil {
+		errs = append(errs, errors.New("WithLimitFunc without a default key: write stint.WithKey beside it"))
+	}
+	if parent == nil && len(c.limits)+len(c.limitFuncs)+len(c.routes) == 0 {
+		errs = append(errs, errors.New("no limits: write at least one, such as stint.Rate(10, time.Second)"))
+	}
+	errs = append(errs, c.probe()...)
+	if len(errs) == 0 {
+		l.family.commit(names)
+	}
+	return errs
+}
+
+// flatten takes an error of errors.Join apart.
+func flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []error
+		for _, e := range j.Unwrap() {
+			all = append(all, flatten(e)...)
+		}
+		return all
+	}
+	return []error{err}
+}

@@ -1,0 +1,193 @@
+package stint
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Plans keeps limits that come from somewhere slow, such as tenants' plans in
+// a database, for WithLimitFunc:
+//
+//	plans := stint.NewPlans(loadPlan)
+//	stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
+//		return plans.Get(r.Context(), r.Header.Get("X-Tenant"))
+//	})
+//
+// It is safe for concurrent use and has no goroutine beyond one for each load
+// under way.
+type Plans struct {
+	load    func(ctx context.Context, key string) ([]Limit, error)
+	ttl     time.Duration
+	size    int
+	timeout time.Duration
+	err     error // of the options
+
+	mu     sync.Mutex
+	kept   map[string]*list.Element // of *keptPlan
+	recent list.List                // most recently used first
+	loads  map[string]*planLoad     // under way
+}
+
+// keptPlan is a value that has been loaded.
+type keptPlan struct {
+	key     string
+	limits  []Limit
+	loaded  time.Time
+	retryAt time.Time // not to be loaded before, after a load that failed
+}
+
+// planLoad is a load under way. The other fields are set when done is closed.
+type planLoad struct {
+	done   chan struct{}
+	limits []Limit
+	err    error
+}
+
+// PlansOption is what NewPlans takes.
+type PlansOption func(*Plans)
+
+// WithTTL says how long a plan counts as current; by default a minute.
+func WithTTL(d time.Duration) PlansOption { return func(p *Plans) { p.ttl = d } }
+
+// WithSize says how many plans are kept; by default 10,000. Beyond that the
+// one that was used least recently is forgotten.
+func WithSize(n int) PlansOption { return func(p *Plans) { p.size = n } }
+
+// WithLoadTimeout says how long a load may take; by default 5 seconds.
+func WithLoadTimeout(d time.Duration) PlansOption { return func(p *Plans) { p.timeout = d } }
+
+// planRetry is how long a plan that is kept isn't loaded again after a load
+// failed: a source that is down must not be asked by every request.
+const planRetry = time.Second
+
+// NewPlans makes a cache in front of load. A wrong option, or a nil load, is
+// reported by Get.
+func NewPlans(load func(ctx context.Context, key string) ([]Limit, error), opts ...PlansOption) *Plans {
+	p := &Plans{
+		load: load, ttl: time.Minute, size: 10_000, timeout: 5 * time.Second,
+		kept: map[string]*list.Element{}, loads: map[string]*planLoad{},
+	}
+	for _, o := range opts {
+		o(p)
+	}
+	if p.load == nil {
+		p.err = errors.New("stint: NewPlans(nil): write a function that loads a plan")
+	}
+	if p.ttl <= 0 || p.size < 1 || p.timeout <= 0 {
+		p.err = errors.Join(p.err, fmt.Errorf("stint: NewPlans with TTL %v, size %d, timeout %v: write positive values", p.ttl, p.size, p.timeout))
+	}
+	return p
+}
+
+// Get returns the plan of key. There is one load for a key at a time, however
+// many ask, and it goes on when the one who asked first leaves.
+//
+//   - Current plans are returned at once.
+//   - For up to a TTL after that the old plan is returned at once as well, and
+//     loaded again behind it.
+//   - Older ones, and those never loaded, are waited for, up to the load
+//     timeout or the end of ctx.
+//   - When a load fails, an old plan is kept and returned, however old; only
+//     without one the error is. Errors are not kept.
+//
+// Limits that don't compile count as a load that failed. The slice is shared:
+// don't change it.
+func (p *Plans) Get(ctx context.Context, key string) ([]Limit, error) {
+	if p.err != nil {
+		return nil, p.err
+	}
+	p.mu.Lock()
+	var old *keptPlan
+	if e := p.kept[key]; e != nil {
+		old = e.Value.(*keptPlan)
+		p.recent.MoveToFront(e)
+		now := time.Now()
+		age := now.Sub(old.loaded)
+		if age < p.ttl || now.Before(old.retryAt) {
+			p.mu.Unlock()
+			return old.limits, nil
+		}
+		if age < 2*p.ttl {
+			limits := old.limits
+			p.start(ctx, key)
+			p.mu.Unlock()
+			return limits, nil
+		}
+	}
+	l := p.start(ctx, key)
+	p.mu.Unlock()
+	select {
+	case <-l.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if l.err != nil && old != nil {
+		return old.limits, nil
+	}
+	return l.limits, l.err
+}
+
+// start starts a load, or joins the one under way. The caller holds p.mu.
+func (p *Plans) start(ctx context.Context, key string) *planLoad {
+	l := p.loads[key]
+	if l == nil {
+		l = &planLoad{done: make(chan struct{}), err: errors.New("stint: the plan's load did not return")}
+		p.loads[key] = l
+		go p.run(context.WithoutCancel(ctx), key, l)
+	}
+	return l
+}
+
+func (p *Plans) run(ctx context.Context, key string, l *planLoad) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	defer func() {
+		if v := recover(); v != nil { // on this goroutine it would end the process
+			l.err = fmt.Errorf("stint: the plan's load panicked: %v", v)
+		}
+		p.finish(key, l)
+	}()
+	limits, err := p.load(ctx, key)
+	for _, lim := range limits {
+		if err != nil {
+			break
+		}
+		if lim.rule == nil {
+			err = errors.New("stint: zero Limit: return stint.Rate, Quota or Concurrency")
+		} else if _, bad := lim.rule.compileOnce(); bad != nil {
+			err = fmt.Errorf("stint: limit %q: %w", lim.rule.spec.Name, bad)
+		}
+	}
+	if l.err = err; err == nil {
+		l.limits = limits
+	}
+}
+
+// finish keeps what a load brought and lets the waiting go on.
+func (p *Plans) finish(key string, l *planLoad) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer close(l.done)
+	delete(p.loads, key)
+	now := time.Now()
+	e := p.kept[key]
+	switch {
+	case l.err != nil && e != nil:
+		e.Value.(*keptPlan).retryAt = now.Add(planRetry)
+	case l.err != nil:
+	case e != nil:
+		// A new value: the old one is in the hands of callers.
+		e.Value = &keptPlan{key: key, limits: l.limits, loaded: now}
+	default:
+		p.kept[key] = p.recent.PushFront(&keptPlan{key: key, limits: l.limits, loaded: now})
+		if len(p.kept) > p.size {
+			last := p.recent.Back()
+			p.recent.Remove(last)
+			delete(p.kept, last.Value.(*keptPlan).key)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package stint
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// turns holds the waits whose end is known: a rate has reserved a turn in the
+// future. Charges of one kind (the same limits, keys and costs) are
+// interchangeable, so they stand in a line, and when one leaves everybody
+// behind it moves up a turn. What the store is given back is then the last
+// turn, behind which nothing is reserved: the next to come may have it, and no
+// two ever run in one place.
+type turns struct {
+	mu    sync.Mutex
+	lines map[turnKind][]*turn
+}
+
+// turnKind is what makes charges interchangeable. Calls with more limits than
+// fit stand in no line: when they leave, the store takes back what it can.
+type turnKind struct {
+	limits [turnLimits]*store.Limit
+	keys   [turnLimits]string
+	costs  [turnLimits]int64
+}
+
+const turnLimits = 4
+
+// turn is one call's reservation: the instant, and in c.results the receipts.
+type turn struct {
+	at    time.Time
+	c     *call
+	moved chan struct{} // has an element when at has changed
+}
+
+func (c *call) turnKind() (k turnKind, ok bool) {
+	if len(c.charges) > turnLimits {
+		return k, false
+	}
+	for i := range c.charges {
+		k.limits[i], k.keys[i], k.costs[i] = c.charges[i].Limit, c.charges[i].Key, c.charges[i].Cost
+	}
+	return k, true
+}
+
+// sleep waits for a granted call's turn, or gives all of it back.
+func (c *call) sleep(ctx context.Context, d time.Duration) error {
+	start := time.Now()
+	defer func() {
+		waited := time.Since(start)
+		c.waited += waited
+		for i := range c.results { // they were of the decision's instant
+			c.results[i].ResetAfter = max(0, c.results[i].ResetAfter-waited)
+		}
+	}()
+	ts := &c.lim.family.turns
+	kind, ok := c.turnKind()
+	t := &turn{at: start.Add(d), c: c}
+	if ok {
+		t.moved = make(chan struct{}, 1)
+		ts.join(kind, t)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			if ok {
+				ts.leave(kind, t, false)
+			}
+			return nil
+		case <-t.moved:
+			timer.Reset(ts.until(t))
+		case <-ctx.Done():
+			if ok {
+				ts.leave(kind, t, true)
+			}
+			c.lim.cancel(ctx, made(c.charges, c.results, func(r *store.Receipt) bool { return r.Cost > 0 }))
+			return &canceledError{ctx.Err()}
+		}
+	}
+}
+
+// join enters a turn where its instant belongs: calls decided at nearly the
+// same time may come here in another order.
+func (ts *turns) join(kind turnKind, t *turn) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	line := ts.lines[kind]
+	i := len(line)
+	for i > 0 && line[i-1].at.After(t.at) {
+		i--
+	}
+	if ts.lines == nil {
+		ts.lines = map[turnKind][]*turn{}
+	}
+	ts.lines[kind] = slices.Insert(line, i, t)
+}
+
+// leave takes a turn out of its line. If it is unused, those behind it move up
+// and t is left with the last one.
+func (ts *turns) leave(kind turnKind, t *turn, unused bool) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	line := ts.lines[kind]
+	i := slices.Index(line, t)
+	if unused {
+		for _, next := range line[i+1:] {
+			t.swap(next)
+			select {
+			case next.moved <- struct{}{}:
+			default: // it hasn't looked since the last move
+			}
+		}
+	}
+	if line = slices.Delete(line, i, i+1); len(line) == 0 {
+		delete(ts.lines, kind)
+	} else {
+		ts.lines[kind] = line
+	}
+}
+
+// swap exchanges two reservations.
+func (t *turn) swap(o *turn) {
+	t.at, o.at = o.at, t.at
+	for i := range t.c.results {
+		t.c.results[i], o.c.results[i] = o.c.results[i], t.c.results[i]
+	}
+}
+
+func (ts *turns) until(t *turn) time.Duration {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return time.Until(t.at)
+}

@@ -1,0 +1,132 @@
+package stint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/stint-go/stint/store"
+)
+
+// Take charges cost to all of the limiter's limits (not those of its routes)
+// for one key: jobs, queues, RPCs. The error is a *DeniedError when a limit
+// refuses, and nothing is charged then. Predicates, key functions and WithCost
+// are about requests and don't count here; WithMaxWait does. Call Done on the
+// permit when the work is over.
+//
+// When the store fails and no limit is FailClosed, the permit is an empty one.
+func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Permit, error) {
+	return l.takeKey(ctx, key, cost, false)
+}
+
+// Wait is Take, but blocks until it is key's turn, or until ctx ends; then
+// nothing is charged and the error wraps ctx's. A turn that comes after ctx's
+// deadline, or after an hour where ctx has none, is refused at once with a
+// *DeniedError, as is a cost that can never pass. Slots of a concurrency limit
+// are waited for that long.
+func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, error) {
+	return l.takeKey(ctx, key, cost, true)
+}
+
+func (l *Limiter) takeKey(ctx context.Context, key string, cost int64, patient bool) (*Permit, error) {
+	if cost < 1 || cost > store.MaxCost {
+		return nil, fmt.Errorf("stint: cost %d: write 1 to %d, or use Peek: %w", cost, int64(store.MaxCost), store.ErrCost)
+	}
+	c := newCall(l, nil)
+	defer c.free()
+	if err := c.gatherKey(key, cost); err != nil {
+		return nil, err
+	}
+	c.patient = patient
+	if err := c.decide(ctx); err != nil {
+		if err = c.failed(ctx, err); err != nil {
+			return nil, err
+		}
+		return &Permit{}, nil
+	}
+	if !granted(c.charges, c.results) {
+		err := c.denied()
+		l.observeCall(Denied, c, err)
+		return nil, err
+	}
+	p := c.permit(ctx)
+	l.observeCall(Admitted, c, nil)
+	return p, nil
+}
+
+// gatherKey makes the charges of one key.
+func (c *call) gatherKey(key string, cost int64) error {
+	encoded, err := encodeKey(key)
+	if err != nil {
+		return err
+	}
+	if len(c.lim.base.entries) == 0 {
+		return errNoLimits
+	}
+	c.waits = c.lim.base.waits
+	for _, e := range c.lim.base.entries {
+		c.add(e, encoded, cost)
+	}
+	return nil
+}
+
+// Peek returns where key stands with the limiter's limits, and charges
+// nothing. Decision.Allowed says whether each enforced limit has a unit left,
+// which for a limit in debt or without one at hand is no.
+func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
+	c := newCall(l, nil)
+	defer c.free()
+	if err := c.gatherKey(key, 0); err != nil {
+		return Decision{}, err
+	}
+	if err := c.take(ctx); err != nil {
+		return Decision{}, &StoreError{err}
+	}
+	for i := range c.results {
+		c.results[i].OK = c.results[i].Remaining > 0
+	}
+	var d Decision
+	d.decide(c.charges, c.results, make([]LimitStatus, len(c.results)))
+	return d, nil
+}
+
+// Reset forgets what key has consumed of the limiter's limits, those of its
+// routes included, and the slots it holds. It needs a store that can: a
+// store.Resetter, as the memory store is.
+func (l *Limiter) Reset(ctx context.Context, key string) error {
+	rs, ok := l.store.(store.Resetter)
+	if !ok {
+		return fmt.Errorf("stint: Reset: %T can't: its store has no Reset method (store.Resetter)", l.store)
+	}
+	encoded, err := encodeKey(key)
+	if err != nil {
+		return err
+	}
+	if err := rs.Reset(ctx, encoded, l.limits()...); err != nil {
+		return &StoreError{err}
+	}
+	return nil
+}
+
+// limits returns each limit of the limiter and its routes once.
+func (l *Limiter) limits() []*store.Limit {
+	plans := []*plan{l.base}
+	if l.router != nil {
+		for _, r := range l.router.routes {
+			plans = append(plans, r.plan)
+		}
+	}
+	var all []*store.Limit
+	seen := map[*store.Limit]bool{}
+	for _, p := range plans {
+		for _, e := range p.entries {
+			if !seen[e.limit] {
+				seen[e.limit] = true
+				all = append(all, e.limit)
+			}
+		}
+	}
+	return all
+}
+
+var errNoLimits = errors.New("stint: the limiter has limits on its routes only: Take, Wait and Peek use those of the limiter itself")
