@@ -1,0 +1,140 @@
+package stint_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// discard is a ResponseWriter that costs nothing, with a header that is kept
+// between requests as a server's is allocated anew: what is measured is ours.
+type discard struct {
+	h    http.Header
+	next *http.Request
+}
+
+func (d *discard) Header() http.Header         { return d.h }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discard) WriteHeader(int)             {}
+
+func (d *discard) reset() {
+	for k := range d.h {
+		delete(d.h, k)
+	}
+}
+
+// request runs one request as an adapter does.
+func (d *discard) request(l *stint.Limiter, r *http.Request) bool {
+	d.reset()
+	p, err := l.Admit(d, r)
+	if err != nil {
+		l.Deny(d, r, err)
+		return false
+	}
+	d.next = p.Request(r)
+	p.Done()
+	return true
+}
+
+// ample never refuses in a benchmark.
+func ample(opts ...stint.LimitOption) stint.Limit {
+	return stint.Rate(10, time.Microsecond, append(opts, stint.WithBurst(1_000_000))...)
+}
+
+// The paths of a request, and how many allocations they may take.
+var paths = []struct {
+	name    string
+	opts    []stint.Option
+	allowed bool
+	allocs  float64
+}{
+	{"Allowed", []stint.Option{ample()}, true, 3},
+	{"AllowedWithoutPermit", []stint.Option{ample(), stint.WithoutPermit()}, true, 1},
+	{"AllowedNoHeaders", []stint.Option{ample(), stint.WithoutPermit(), stint.WithHeaders(stint.NoHeaders)}, true, 0},
+	{"AllowedTwoLimits", []stint.Option{ample(), stint.Quota(1<<30, stint.Daily)}, true, 3},
+	{"AllowedLegacy", []stint.Option{ample(), stint.WithHeaders(stint.LegacyHeaders), stint.WithoutPermit()}, true, 1},
+	{"Denied", []stint.Option{stint.Rate(1, 700*24*time.Hour)}, false, 2},
+	{"DeniedTwoLimits", []stint.Option{stint.Rate(1, 700*24*time.Hour), ample()}, false, 2},
+}
+
+func BenchmarkHTTP(b *testing.B) {
+	for _, path := range paths {
+		b.Run(path.name, func(b *testing.B) {
+			l := limiter(b, append(path.opts, theKey)...)
+			w, r := &discard{h: http.Header{}}, get("/")
+			w.request(l, r)
+			b.ReportAllocs()
+			for b.Loop() {
+				if w.request(l, r) != path.allowed {
+					b.Fatal("the other path")
+				}
+			}
+		})
+	}
+	b.Run("AllowedConcurrency", func(b *testing.B) {
+		l := limiter(b, theKey, stint.Concurrency(4))
+		w, r := &discard{h: http.Header{}}, get("/")
+		b.ReportAllocs()
+		for b.Loop() {
+			w.request(l, r)
+		}
+	})
+	b.Run("Routed", func(b *testing.B) {
+		l := limiter(b, theKey, ample(), stint.WithoutPermit(), stint.WithRoute("POST /login", ample()), stint.WithRoute("GET /a/{id}", ample()))
+		w, r := &discard{h: http.Header{}}, get("/")
+		b.ReportAllocs()
+		for b.Loop() {
+			w.request(l, r)
+		}
+	})
+	b.Run("AllowedParallel", func(b *testing.B) {
+		l := limiter(b, theKey, ample())
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			w, r := &discard{h: http.Header{}}, get("/")
+			for pb.Next() {
+				w.request(l, r)
+			}
+		})
+	})
+}
+
+func BenchmarkTake(b *testing.B) {
+	l := limiter(b, theKey, ample())
+	ctx := context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		p, err := l.Take(ctx, "tenant-7", 1)
+		if err != nil {
+			b.Fatal(err)
+		}
+		p.Done()
+	}
+}
+
+func TestAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates, and pools lose things on purpose")
+	}
+	for _, path := range paths {
+		t.Run(path.name, func(t *testing.T) {
+			l := limiter(t, append(path.opts, theKey)...)
+			w, r := &discard{h: http.Header{}}, get("/")
+			for range 100 { // fill pools and maps
+				w.request(l, r)
+			}
+			if got := testing.AllocsPerRun(1000, func() { w.request(l, r) }); got > path.allocs {
+				t.Errorf("%v allocations, want %v at the most", got, path.allocs)
+			}
+		})
+	}
+	t.Run("Take", func(t *testing.T) {
+		l := limiter(t, theKey, ample())
+		if got := testing.AllocsPerRun(1000, func() { _, _ = l.Take(t.Context(), "k", 1) }); got > 1 {
+			t.Errorf("%v allocations, want 1 at the most", got)
+		}
+	})
+}

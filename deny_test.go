@@ -1,0 +1,227 @@
+package stint_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+func TestDenyHandlers(t *testing.T) {
+	degraded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, "cached, as %s is used up", stint.DeniedFromContext(r.Context()).Decision.Limit)
+	})
+	all := []string{"Content-Type", "RateLimit", "RateLimit-Policy", "Retry-After", "Cache-Control", "Location"}
+	tests := []struct {
+		name    string
+		handler http.Handler
+		status  int
+		body    string
+		fields  []string // those of all that are set
+	}{
+		{"default", nil, 429, `"violated-policies":["rate"]`, all[:5]},
+		{"plain text", stint.PlainText("slow down\n"), 429, "slow down\n", all[:5]},
+		{"redirect", stint.Redirect("/queue"), 302, "/queue", []string{"Content-Type", "RateLimit-Policy", "Cache-Control", "Location"}},
+		{"degrade", degraded, 200, "cached, as rate is used up", all[:5]},
+	}
+	for _, tt := range tests {
+		for _, method := range []string{"GET", "HEAD"} {
+			t.Run(tt.name+" "+method, func(t *testing.T) {
+				opts := []stint.Option{theKey, stint.Rate(1, time.Hour)}
+				if tt.handler != nil {
+					opts = append(opts, stint.WithDenyHandler(tt.handler))
+				}
+				l := limiter(t, opts...)
+				if l.HasDenyHandler() != (tt.handler != nil) {
+					t.Error("HasDenyHandler")
+				}
+				srv := httptest.NewServer(mount(l, nil))
+				defer srv.Close()
+				client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+				var resp *http.Response
+				for range 2 {
+					r, _ := http.NewRequest(method, srv.URL, nil)
+					var err error
+					if resp, err = client.Do(r); err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = resp.Body.Close() }()
+				}
+				body, _ := io.ReadAll(resp.Body)
+				if resp.StatusCode != tt.status {
+					t.Errorf("status %d, want %d", resp.StatusCode, tt.status)
+				}
+				if method == "HEAD" && len(body) > 0 || method == "GET" && !strings.Contains(string(body), tt.body) {
+					t.Errorf("body %q, want %q", body, tt.body)
+				}
+				for _, f := range all {
+					want := false
+					for _, g := range tt.fields {
+						want = want || f == g
+					}
+					if got := resp.Header.Get(f); (got != "") != want && f != "Content-Type" {
+						t.Errorf("%s: %q, want any: %v", f, got, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestProblemBody(t *testing.T) {
+	const types = "https://iana.org/assignments/http-problem-types#"
+	fails := errors.New("secret")
+	one := func(opts ...stint.LimitOption) stint.Limit { return stint.Rate(1, time.Hour, opts...) }
+	tests := []struct {
+		name     string
+		opts     []stint.Option
+		status   int
+		kind     string
+		violated string
+		retry    string
+	}{
+		{"rate", []stint.Option{theKey, one()}, 429, types + "quota-exceeded", "rate", "3600"},
+		{"two of three", []stint.Option{theKey, one(), stint.Rate(9, time.Hour), stint.Quota(1, stint.Every(1000*time.Hour)), one(stint.WithDryRun())},
+			429, types + "quota-exceeded", "rate quota", ""},
+		{"concurrency of a key", []stint.Option{theKey, stint.Concurrency(1)}, 429, types + "quota-exceeded", "concurrency", "1"},
+		{"concurrency of all", []stint.Option{everybody, stint.Concurrency(1)}, 503, types + "temporary-reduced-capacity", "concurrency", "1"},
+		{"blocked", []stint.Option{theKey, one(), stint.WithBlock(func(*http.Request) bool { return true })}, 403, "about:blank", "", ""},
+		{"empty key", []stint.Option{one(), stint.WithKey(stint.Header("X-None"))}, 403, "about:blank", "", ""},
+		{"key too long", []stint.Option{one(), stint.WithKey(func(*http.Request) (string, error) { return strings.Repeat("k", 1<<20), nil })},
+			403, "about:blank", "", ""},
+		{"key fails", []stint.Option{one(), stint.WithKey(func(*http.Request) (string, error) { return "", fails })}, 500, "about:blank", "", ""},
+		{"limits fail", []stint.Option{theKey, stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, fails })},
+			500, "about:blank", "", ""},
+		{"negative cost", []stint.Option{theKey, one(stint.WithCost(func(*http.Request) int64 { return -1 }))}, 500, "about:blank", "", ""},
+		{"store down", []stint.Option{theKey, one(), stint.WithFailurePolicy(stint.FailClosed), stint.WithStore(&spy{fail: fails})},
+			503, "about:blank", "", "1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := limiter(t, tt.opts...)
+			var w *httptest.ResponseRecorder
+			through(l, get("/"), func(http.ResponseWriter, *http.Request) { w = through(l, get("/"), nil) })
+			if w == nil {
+				w = through(l, get("/"), nil)
+			}
+			if w.Code != tt.status {
+				t.Errorf("status %d, want %d", w.Code, tt.status)
+			}
+			if ct := w.Header().Get("Content-Type"); ct != "application/problem+json" {
+				t.Errorf("Content-Type %q", ct)
+			}
+			if got := w.Header().Get("Cache-Control"); got != "no-store" {
+				t.Errorf("Cache-Control %q", got)
+			}
+			if got := w.Header().Get("Retry-After"); tt.retry != "" && got != tt.retry || tt.retry == "" && tt.status == 403 && got != "" {
+				t.Errorf("Retry-After %q, want %q", got, tt.retry)
+			}
+			if strings.Contains(w.Body.String(), "secret") {
+				t.Errorf("the error's text leaks: %s", w.Body)
+			}
+			var body struct {
+				Type, Title string
+				Status      int
+				Violated    []string `json:"violated-policies"`
+			}
+			d := json.NewDecoder(w.Body)
+			d.DisallowUnknownFields()
+			if err := d.Decode(&body); err != nil {
+				t.Fatal(err)
+			}
+			if body.Type != tt.kind || body.Title == "" || body.Status != tt.status || strings.Join(body.Violated, " ") != tt.violated {
+				t.Errorf("body %+v, want %s, violated %q", body, tt.kind, tt.violated)
+			}
+		})
+	}
+}
+
+// A refusal is not the resource: what describes the resource must not stay.
+func TestDenialDropsFields(t *testing.T) {
+	l := limiter(t, theKey, stint.Rate(1, time.Hour))
+	codes(l, "GET", "/", 1)
+	w := httptest.NewRecorder()
+	for _, f := range []string{"Content-Encoding", "Content-Length", "ETag", "Last-Modified", "Expires", "Cache-Control", "X-Kept"} {
+		w.Header().Set(f, "7")
+	}
+	mount(l, nil).ServeHTTP(w, get("/"))
+	for f, values := range w.Header() {
+		if values[0] == "7" && f != "X-Kept" {
+			t.Errorf("%s is still there", f)
+		}
+	}
+	if w.Header().Get("X-Kept") == "" {
+		t.Error("a field of somebody else is gone")
+	}
+}
+
+func TestErrorHandler(t *testing.T) {
+	var got error
+	l := limiter(t, stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-None")),
+		stint.WithErrorHandler(func(w http.ResponseWriter, r *http.Request, err error) { got = err; w.WriteHeader(418) }))
+	if w := through(l, get("/"), nil); w.Code != 418 || !errors.Is(got, stint.ErrEmptyKey) || !l.HasErrorHandler() {
+		t.Errorf("%d, %v", w.Code, got)
+	}
+	var status interface{ StatusCode() int }
+	if !errors.As(got, &status) || status.StatusCode() != 403 {
+		t.Errorf("%v has no status 403", got)
+	}
+	// Wrapped by an adapter or an application, refusals are still known.
+	w := httptest.NewRecorder()
+	l.Deny(w, get("/"), fmt.Errorf("wrapped: %w", &stint.DeniedError{}))
+	if w.Code != 429 {
+		t.Errorf("a wrapped refusal is answered %d", w.Code)
+	}
+}
+
+func TestDenyAfterTheClientHasLeft(t *testing.T) {
+	l := limiter(t, theKey, stint.Rate(1, time.Hour))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := httptest.NewRecorder()
+	l.Deny(w, get("/").WithContext(ctx), ctx.Err())
+	if w.Body.Len() > 0 || len(w.Header()) > 0 {
+		t.Errorf("wrote %d %v to nobody", w.Code, w.Header())
+	}
+	// A deadline of the server's own is no reason to leave a client alone.
+	ctx, cancel = context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	w = httptest.NewRecorder()
+	slow := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithMaxWait(time.Second)))
+	mount(slow, nil).ServeHTTP(w, get("/").WithContext(ctx))
+	if w.Code != 503 || w.Header().Get("Retry-After") != "1" {
+		t.Errorf("%d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
+	}
+}
+
+func TestDeniedError(t *testing.T) {
+	l := limiter(t, theKey, stint.Rate(2, time.Hour), stint.Quota(10, stint.Daily))
+	take(t, l, 2)
+	_, err := l.Take(t.Context(), "k", 1)
+	de := denied(t, err)
+	if got := de.Error(); !strings.HasPrefix(got, "stint: denied by limit rate, retry after ") || strings.Contains(got, `"k"`) {
+		t.Error(got)
+	}
+	d := de.Decision
+	if d.Allowed || d.Limit != "rate" || d.Remaining != 0 || d.RetryAfter <= 0 || len(d.Limits) != 2 {
+		t.Errorf("%+v", d)
+	}
+	if q := d.Limits[1]; q.Name != "daily" || !q.Allowed || q.Quota != 10 || q.Remaining != 8 {
+		t.Errorf("the limit with room: %+v, want 8 of 10 left", q)
+	}
+	_, err = l.Take(t.Context(), "k", 11)
+	if de := denied(t, err); de.Decision.RetryAfter != stint.Never || !strings.Contains(de.Error(), "more than it can ever hold") {
+		t.Errorf("%v: %+v", de, de.Decision)
+	}
+	if stint.DeniedFromContext(t.Context()) != nil {
+		t.Error("DeniedFromContext out of nowhere")
+	}
+}

@@ -1,0 +1,258 @@
+package stint_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+
+	"github.com/stint-go/stint"
+)
+
+// fields returns what a request left in the fields, and checks their grammar
+// against an implementation of RFC 9651 that is not ours.
+func fields(t *testing.T, h http.Header) (policy, limits string) {
+	t.Helper()
+	for _, f := range []struct{ field, required, known string }{{"RateLimit-Policy", "q", "q qu w"}, {"RateLimit", "r", "r t"}} {
+		if len(h.Values(f.field)) == 0 {
+			continue
+		}
+		list, err := httpsfv.UnmarshalList(h.Values(f.field))
+		if err != nil {
+			t.Fatalf("%s: %v: %q", f.field, err, h.Values(f.field))
+		}
+		for _, member := range list {
+			item := member.(httpsfv.Item)
+			if _, ok := item.Value.(string); !ok {
+				t.Errorf("%s: %T is not a String", f.field, item.Value)
+			}
+			if _, ok := item.Params.Get(f.required); !ok {
+				t.Errorf("%s lacks %q: %q", f.field, f.required, h.Values(f.field))
+			}
+			for _, name := range item.Params.Names() {
+				v, _ := item.Params.Get(name)
+				n, isInt := v.(int64)
+				switch {
+				case !strings.Contains(f.known, name):
+					t.Errorf("%s: parameter %q is not the draft's", f.field, name)
+				case name == "qu":
+				case !isInt || n < 0 || name == "w" && n < 1:
+					t.Errorf("%s: %s=%v", f.field, name, v)
+				}
+			}
+		}
+	}
+	return strings.Join(h.Values("RateLimit-Policy"), " | "), strings.Join(h.Values("RateLimit"), " | ")
+}
+
+func TestFields(t *testing.T) {
+	second := time.Second
+	tests := []struct {
+		limit  stint.Limit
+		policy string
+		// One for each request, made after the pause: RateLimit and Retry-After.
+		pause time.Duration
+		want  []string
+	}{
+		{stint.Rate(2, second), `"rate";q=2;w=1`, 0,
+			[]string{`r=1;t=1`, `r=0;t=1`, `r=0;t=1 !1`}},
+		{stint.Rate(1, 10*second, stint.WithBurst(3)), `"rate";q=1;w=10`, 4 * second,
+			// Full again at 10, 20, 30 s after the first, second, third.
+			[]string{`r=2;t=10`, `r=1;t=6`, `r=0;t=2`, `r=0;t=8`, `r=0;t=4 !4`, `r=0;t=10`, `r=0;t=6 !6`}},
+		{stint.Rate(10, second), `"rate";q=10;w=1`, 10 * time.Millisecond,
+			[]string{`r=9;t=1`}},
+		{stint.Rate(7, 1500*time.Millisecond), `"rate";q=7;w=2`, 0,
+			[]string{`r=6;t=1`}},
+		{stint.Rate(6, time.Minute, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(0), stint.WithBurst(1)), `"rate";q=6;w=60`, 0,
+			[]string{`r=1;t=10`, `r=0;t=10`, `r=0;t=10 !10`}},
+		{stint.Rate(2, 10*second, stint.WithAlgorithm(stint.IntervalBucket), stint.WithBurst(5)), `"rate";q=2;w=10`, 3 * second,
+			[]string{`r=4;t=10`, `r=3;t=7`, `r=2;t=4`, `r=1;t=1`, `r=2;t=8`}},
+		{stint.Rate(2, 10*second, stint.WithAlgorithm(stint.FixedWindow)), `"rate";q=2;w=10`, 3 * second,
+			[]string{`r=1;t=10`, `r=0;t=7`, `r=0;t=4 !4`, `r=0;t=1 !1`, `r=1;t=10`}},
+		{stint.Rate(2, 10*second, stint.WithAlgorithm(stint.SlidingLog)), `"rate";q=2;w=10`, 4 * second,
+			[]string{`r=1;t=10`, `r=0;t=10`, `r=0;t=2 !2`, `r=0;t=10`}},
+		{stint.Rate(5, second, stint.WithWarmUp(4*second)), `"rate";q=5;w=1`, 0,
+			[]string{`r=0;t=1`, `r=0;t=1 !1`}},
+		// The bubble begins at midnight of 2000-01-01, a Saturday.
+		{stint.Quota(1, stint.Hourly), `"hourly";q=1;w=3600`, 600 * second, []string{`r=0;t=3600`, `r=0;t=3000 !3000`}},
+		{stint.Quota(1, stint.Daily), `"daily";q=1;w=86400`, 0, []string{`r=0;t=86400`, `r=0;t=86400 !86400`}},
+		{stint.Quota(1, stint.Weekly), `"weekly";q=1;w=604800`, 0, []string{`r=0;t=172800`}},
+		{stint.Quota(1, stint.Monthly), `"monthly";q=1;w=2678400`, 0, []string{`r=0;t=2678400`}},
+		{stint.Quota(1, stint.Every(90*second)), `"quota";q=1;w=90`, 0, []string{`r=0;t=90`}},
+		{stint.Concurrency(2), `"concurrency";q=2;qu="concurrent-requests"`, 0, []string{`r=1`, `r=0`, `r=0 !1`}},
+		// A cost that can never fit: waiting doesn't help.
+		{stint.Rate(2, second, stint.WithCost(func(*http.Request) int64 { return 3 })), `"rate";q=2;w=1`, 0, []string{`r=2;t=1 !`}},
+		{stint.Rate(2, second, stint.WithCost(func(*http.Request) int64 { return 1 << 62 })), `"rate";q=2;w=1`, 0, []string{`r=2;t=1 !`}},
+		{stint.Rate(1<<40, second, stint.WithAlgorithm(stint.FixedWindow)), `"rate";q=1099511627776;w=1`, 0, []string{`r=1099511627775;t=1`}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.policy, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := limiter(t, everybody, tt.limit)
+				for i, want := range tt.want {
+					w := httptest.NewRecorder()
+					_, err := l.Admit(w, get("/")) // never Done: slots stay held
+					policy, got := fields(t, w.Header())
+					if policy != tt.policy {
+						t.Errorf("policy %s, want %s", policy, tt.policy)
+					}
+					_, got, _ = strings.Cut(got, ";")
+					if err != nil {
+						got += " !" + w.Header().Get("Retry-After")
+					}
+					if got != want {
+						t.Errorf("request %d: %s, want %s", i+1, got, want)
+					}
+					time.Sleep(tt.pause)
+				}
+			})
+		})
+	}
+}
+
+func TestFieldsOfSeveralLimits(t *testing.T) {
+	l := limiter(t, everybody, stint.Rate(2, time.Second), stint.Quota(1, stint.Daily, stint.WithDryRun()), stint.Concurrency(3))
+	w := through(l, get("/"), nil)
+	policy, got := fields(t, w.Header())
+	if want := `"rate";q=2;w=1, "concurrency";q=3;qu="concurrent-requests"`; policy != want {
+		t.Errorf("policy %s, want %s", policy, want)
+	}
+	if want := `"rate";r=1;t=1, "concurrency";r=2`; got != want {
+		t.Errorf("limits %s, want %s", got, want)
+	}
+	if _, ok := w.Header()["Ratelimit"]; !ok {
+		t.Errorf("keys are not canonical: %v", w.Header())
+	}
+}
+
+func TestFieldsOfDryRun(t *testing.T) {
+	l := limiter(t, everybody, stint.Rate(1, time.Hour, stint.WithDryRun()))
+	for range 2 {
+		if w := through(l, get("/"), nil); w.Code != 200 || len(w.Header()) > 0 {
+			t.Errorf("%d %v, want 200 without fields", w.Code, w.Header())
+		}
+	}
+}
+
+func TestNestedFields(t *testing.T) {
+	styles := stint.WithHeaders(stint.DraftHeaders, stint.LegacyHeaders)
+	for _, tt := range []struct {
+		inner  int64
+		legacy string
+	}{{9, "5 4 720"}, {2, "2 1 1800"}} {
+		outer := limiter(t, everybody, styles, stint.Rate(5, time.Hour, stint.WithName("outer")))
+		inner := limiter(t, everybody, styles, stint.Rate(tt.inner, time.Hour, stint.WithName("inner")))
+		w := httptest.NewRecorder()
+		mount(outer, mount(inner, nil).ServeHTTP).ServeHTTP(w, get("/"))
+		_, limits := fields(t, w.Header())
+		if strip(limits) != `"outer"` || len(w.Header().Values("RateLimit")) != 2 {
+			t.Errorf("RateLimit %q, want a line of each limiter", w.Header().Values("RateLimit"))
+		}
+		h := w.Header()
+		if got := strings.Join(append(append(h.Values("X-RateLimit-Limit"), h.Values("X-RateLimit-Remaining")...), h.Values("X-RateLimit-Reset")...), " "); got != tt.legacy {
+			t.Errorf("legacy fields %s, want those of the limit with the least left: %s", got, tt.legacy)
+		}
+	}
+}
+
+func TestRetryAfterIsTheLatest(t *testing.T) {
+	l := limiter(t, everybody, stint.Rate(1, time.Minute), stint.Rate(1, time.Hour), stint.Concurrency(9))
+	codes(l, "GET", "/", 1)
+	w := httptest.NewRecorder()
+	w.Header().Set("Retry-After", "7")
+	_, err := l.Admit(w, get("/"))
+	if got := w.Header().Get("Retry-After"); got != "3600" {
+		t.Errorf("Retry-After %s, want 3600", got)
+	}
+	if d := denied(t, err).Decision; d.Limit != "rate-2" || d.RetryAfter.Round(time.Minute) != time.Hour {
+		t.Errorf("denied by %s for %v, want rate-2 for an hour", d.Limit, d.RetryAfter)
+	}
+	w.Header().Set("Retry-After", "7200")
+	_, _ = l.Admit(w, get("/"))
+	if got := w.Header().Get("Retry-After"); got != "7200" {
+		t.Errorf("Retry-After %s, want the later one of the outer limiter", got)
+	}
+}
+
+func TestHeaderStyles(t *testing.T) {
+	tests := []struct {
+		styles []stint.HeaderStyle
+		want   string
+	}{
+		{[]stint.HeaderStyle{stint.DraftHeaders}, "Ratelimit Ratelimit-Policy"},
+		{[]stint.HeaderStyle{stint.LegacyHeaders}, "X-Ratelimit-Limit X-Ratelimit-Remaining X-Ratelimit-Reset"},
+		{[]stint.HeaderStyle{stint.DraftHeaders, stint.LegacyHeaders}, "Ratelimit Ratelimit-Policy X-Ratelimit-Limit X-Ratelimit-Remaining X-Ratelimit-Reset"},
+		{[]stint.HeaderStyle{stint.NoHeaders}, ""},
+	}
+	for _, tt := range tests {
+		l := limiter(t, everybody, stint.WithHeaders(tt.styles...), stint.Rate(1, time.Hour))
+		for i, extra := range []string{"", "Cache-Control Content-Type Retry-After"} {
+			w := through(l, get("/"), nil)
+			var got []string
+			for _, key := range []string{"Cache-Control", "Content-Type", "Ratelimit", "Ratelimit-Policy", "Retry-After",
+				"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"} {
+				if len(w.Header()[key]) > 0 && (i == 0 || !strings.Contains(extra, key)) {
+					got = append(got, key)
+				}
+			}
+			if g := strings.Join(got, " "); g != tt.want {
+				t.Errorf("%v, request %d: fields %q, want %q", tt.styles, i+1, g, tt.want)
+			}
+			if i == 1 && w.Header().Get("Retry-After") == "" {
+				t.Errorf("%v: no Retry-After in a refusal", tt.styles)
+			}
+		}
+	}
+}
+
+func TestFieldsOfSkippedKeys(t *testing.T) {
+	l := limiter(t, everybody, stint.WithEmptyKey(stint.SkipEmptyKey),
+		stint.Rate(9, time.Minute), stint.Quota(9, stint.Daily, stint.WithKey(stint.Header("X-API-Key"))))
+	policy, limits := fields(t, through(l, get("/"), nil).Header())
+	if policy != `"rate";q=9;w=60` || strip(limits) != `"rate"` {
+		t.Errorf("%s and %s, want those of the limits that apply", policy, limits)
+	}
+	r := get("/")
+	r.Header.Set("X-API-Key", "a")
+	policy, limits = fields(t, through(l, r, nil).Header())
+	if policy != `"rate";q=9;w=60, "daily";q=9;w=86400` || strip(limits) != `"rate" "daily"` {
+		t.Errorf("%s and %s", policy, limits)
+	}
+}
+
+// What t promises: no more than r units before it has passed, more after it.
+func TestEffectiveWindow(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		n, per := 1+rnd.Int64N(20), time.Duration(1+rnd.Int64N(90))*time.Second
+		burst := 1 + rnd.Int64N(2*n)
+		alg := []stint.Algorithm{stint.TokenBucket, stint.IntervalBucket}[rnd.IntN(2)]
+		synctest.Test(t, func(t *testing.T) {
+			l := limiter(t, theKey, stint.Rate(n, per, stint.WithBurst(burst), stint.WithAlgorithm(alg)))
+			for range 1 + rnd.IntN(20) {
+				_, _ = l.Admit(httptest.NewRecorder(), get("/"))
+				time.Sleep(time.Duration(rnd.Int64N(int64(per))) / 4)
+			}
+			w := httptest.NewRecorder()
+			_, err := l.Admit(w, get("/"))
+			var r, after int64
+			if _, err := fmt.Sscanf(w.Header().Get("RateLimit"), `"rate";r=%d;t=%d`, &r, &after); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Duration(after)*time.Second - time.Second)
+			if got := remaining(t, l); got > r && after > 1 {
+				t.Errorf("%d per %v, burst %d (%v), refused: %v: r=%d;t=%d, and %d a second before", n, per, burst, alg, err != nil, r, after, got)
+			}
+			time.Sleep(time.Second)
+			if got := remaining(t, l); got <= r {
+				t.Errorf("%d per %v, burst %d (%v), refused: %v: r=%d;t=%d, and %d then", n, per, burst, alg, err != nil, r, after, got)
+			}
+		})
+	}
+}

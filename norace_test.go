@@ -1,0 +1,5 @@
+//go:build !race
+
+package stint_test
+
+const raceEnabled = false

@@ -1,0 +1,182 @@
+package stint_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+func TestNewSaysWhatToWrite(t *testing.T) {
+	rate := stint.Rate(1, time.Second)
+	tests := []struct {
+		name string
+		opts []stint.Option
+		want []string // one for each error, in order; each a part of its text
+	}{
+		{"no key", []stint.Option{rate}, []string{`limit "rate" has no key, and no default is right: write stint.WithKey(stint.RemoteIP())`}},
+		{"no key on each", []stint.Option{rate, stint.Concurrency(1)}, []string{`"rate" has no key`, `"concurrency" has no key`}},
+		{"no key on a route", []stint.Option{stint.Rate(1, time.Second, everybody), stint.WithRoute("/a", stint.Rate(2, time.Second))},
+			[]string{`limit "rate-2" has no key`}},
+		{"nothing", nil, []string{"no limits: write at least one"}},
+		{"no limits", []stint.Option{everybody}, []string{"no limits"}},
+		{"nil option", []stint.Option{rate, nil, everybody}, []string{"option 2 is nil"}},
+		{"zero limit", []stint.Option{rate, stint.Limit{}, everybody}, []string{"zero Limit: write stint.Rate"}},
+		{"nil functions", []stint.Option{rate, everybody,
+			stint.WithKey(nil), stint.WithCost(nil), stint.WithStore(nil), stint.WithLimitFunc(nil), stint.WithSkip(nil),
+			stint.WithBlock(nil), stint.WithDenyHandler(nil), stint.WithErrorHandler(nil), stint.WithObserver(nil)},
+			[]string{"WithStore(nil)", "WithLimitFunc(nil)", "WithSkip(nil)", "WithBlock(nil)", "WithDenyHandler(nil)",
+				"WithErrorHandler(nil)", "WithObserver(nil)", "WithKey(nil)", "WithCost(nil)"}},
+		{"shared options", []stint.Option{rate, everybody, stint.WithMaxWait(-1), stint.WithFailurePolicy(7), stint.WithEmptyKey(9)},
+			[]string{"WithEmptyKey(9)", "WithMaxWait(-1ns)", "WithFailurePolicy(7)"}},
+		{"headers", []stint.Option{rate, everybody, stint.WithHeaders(), stint.WithHeaders(9), stint.WithHeaders(stint.NoHeaders, stint.LegacyHeaders)},
+			[]string{"WithHeaders()", "unknown style 9", "NoHeaders beside another"}},
+		{"numbers", []stint.Option{everybody, stint.Rate(0, time.Second), stint.Rate(1, 0), stint.Concurrency(-1), stint.Quota(1, stint.Window{})},
+			[]string{`limit "rate": 0 units`, `limit "rate-2": period 0s`, `limit "concurrency": -1 units`, `limit "quota": no window: write stint.Daily`}},
+		{"limit options", []stint.Option{everybody,
+			stint.Rate(1, time.Second, nil),
+			stint.Rate(1, time.Second, stint.WithBurst(-1), stint.WithQueue(-2), stint.WithBuckets(0)),
+			stint.Rate(1, time.Second, stint.WithWarmUp(time.Second), stint.WithAlgorithm(stint.SlidingLog)),
+			stint.Concurrency(1, stint.WithAlgorithm(stint.TokenBucket)),
+			stint.Rate(1, time.Second, stint.WithKey(nil)),
+			stint.Rate(1, time.Second, stint.WithName("a b"))},
+			[]string{`limit "rate": option 1 is nil`, `"rate-2": WithBurst(-1)`, `"rate-2": WithQueue(-2)`, `"rate-2": WithBuckets(0)`,
+				`"rate-3": WithWarmUp beside WithAlgorithm(SlidingLog)`, `"concurrency": WithAlgorithm doesn't go`, `"rate-4": WithKey(nil)`, `name "a b"`}},
+		{"names", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")), stint.Quota(1, stint.Daily, stint.WithName("x"))},
+			[]string{`two limits named "x"`}},
+		{"names across routes", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")),
+			stint.WithRoute("/a", stint.Rate(1, time.Second, stint.WithName("x")))},
+			[]string{`WithRoute("/a"): two limits named "x"`}},
+		{"one limit twice", []stint.Option{everybody, rate, rate}, []string{`limit "rate" is given twice`}},
+		{"bad pattern", []stint.Option{everybody, rate, stint.WithRoute("POST login", rate)}, []string{`WithRoute("POST login"): parsing`}},
+		{"pattern twice", []stint.Option{everybody, rate, stint.WithRoute("/a"), stint.WithRoute("/a")}, []string{`WithRoute("/a") is given twice`}},
+		{"patterns that conflict", []stint.Option{everybody, rate, stint.WithRoute("/a/{x}"), stint.WithRoute("/{y}/b")},
+			[]string{`write a pattern of http.ServeMux`}},
+		{"route options", []stint.Option{everybody, rate, stint.WithRoute("/a", nil, stint.Limit{}, stint.WithMaxWait(0))},
+			[]string{`WithRoute("/a"): option 1 is nil`, `WithRoute("/a"): zero Limit`, `WithRoute("/a"): WithMaxWait(0s)`}},
+		{"limit func without a key", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })},
+			[]string{"WithLimitFunc without a default key"}},
+		{"made wrongly", []stint.Option{rate, stint.WithKey(stint.Header("")), stint.WithSkip(stint.FromCIDR()), stint.WithBlock(stint.FromCIDR())},
+			[]string{"WithKey: ", "WithSkip: FromCIDR: no network", "WithBlock: FromCIDR"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l, err := stint.New(tt.opts...)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if l != nil {
+				t.Error("a limiter beside the error")
+			}
+			joined, ok := err.(interface{ Unwrap() []error })
+			if !ok {
+				t.Fatalf("%T is not joined", err)
+			}
+			got := joined.Unwrap()
+			for i, e := range got {
+				if !strings.HasPrefix(e.Error(), "stint: ") {
+					t.Errorf("%q does not say where it comes from", e)
+				}
+				if i < len(tt.want) && !strings.Contains(e.Error(), tt.want[i]) {
+					t.Errorf("error %d is %q, want %q in it", i, e, tt.want[i])
+				}
+			}
+			if len(got) != len(tt.want) {
+				t.Errorf("%d errors, want %d:\n%v", len(got), len(tt.want), err)
+			}
+		})
+	}
+}
+
+func TestMust(t *testing.T) {
+	defer func() {
+		if err, _ := recover().(error); err == nil || !strings.Contains(err.Error(), "no limits") {
+			t.Errorf("panic with %v", err)
+		}
+	}()
+	stint.Must(stint.New())
+}
+
+// names returns the names of a limiter's limits by a peek.
+func names(t *testing.T, l *stint.Limiter) string {
+	t.Helper()
+	d, err := l.Peek(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, s := range d.Limits {
+		all = append(all, s.Name)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestDefaultNames(t *testing.T) {
+	second := time.Second
+	tests := []struct {
+		opts []stint.Option
+		want string
+	}{
+		{[]stint.Option{stint.Rate(1, second), stint.Rate(2, second), stint.Rate(3, second)}, "rate rate-2 rate-3"},
+		{[]stint.Option{stint.Quota(1, stint.Hourly), stint.Quota(1, stint.Daily), stint.Quota(1, stint.Weekly), stint.Quota(1, stint.Monthly),
+			stint.Quota(1, stint.Every(time.Minute))}, "hourly daily weekly monthly quota"},
+		{[]stint.Option{stint.Quota(1, stint.Daily.In(time.Local)), stint.Concurrency(1), stint.Concurrency(2)}, "daily concurrency concurrency-2"},
+		// What somebody wrote stays as it is, wherever it stands.
+		{[]stint.Option{stint.Rate(1, second), stint.Rate(2, second, stint.WithName("rate"))}, "rate-2 rate"},
+		{[]stint.Option{stint.Rate(1, second), stint.Rate(1, second), stint.Rate(2, second, stint.WithName("rate-2"))}, "rate rate-3 rate-2"},
+	}
+	for _, tt := range tests {
+		l := limiter(t, append(tt.opts, everybody)...)
+		if got := names(t, l); got != tt.want {
+			t.Errorf("names %q, want %q", got, tt.want)
+		}
+	}
+}
+
+func TestWithNames(t *testing.T) {
+	base := limiter(t, everybody, stint.Rate(1, time.Second))
+	one, err := base.With(stint.Rate(2, time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := base.With(stint.Rate(0, time.Second)); err == nil {
+		t.Fatal("With takes a bad limit")
+	}
+	two, err := base.With(stint.Rate(3, time.Second)) // the one that failed left no name behind
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, one) + ", " + names(t, two); got != "rate rate-2, rate rate-3" {
+		t.Errorf("names %q", got)
+	}
+	if _, err := base.With(stint.Rate(2, time.Second, stint.WithName("rate-2"))); err == nil || !strings.Contains(err.Error(), `two limits named "rate-2"`) {
+		t.Errorf("error %v", err)
+	}
+	shared := stint.Rate(4, time.Second)
+	three, err := two.With(shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := three.With(shared); err == nil || !strings.Contains(err.Error(), "inherited already") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestProbe(t *testing.T) {
+	calls := 0
+	counting := stint.WithKey(func(r *http.Request) (string, error) {
+		calls++
+		if r.RemoteAddr != "192.0.2.1:1" || r.URL.Path != "/" || r.Method != "GET" {
+			t.Errorf("probed with %v %v from %v", r.Method, r.URL, r.RemoteAddr)
+		}
+		return "", errors.New("no session")
+	})
+	panicking := stint.WithKey(func(r *http.Request) (string, error) { return r.Context().Value("user").(string), nil })
+	limiter(t, counting, stint.Rate(1, time.Second), stint.Rate(1, time.Minute, counting), stint.Concurrency(1, panicking))
+	if calls != 1 {
+		t.Errorf("a key function was called %d times for one WithKey", calls)
+	}
+}

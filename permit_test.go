@@ -1,0 +1,334 @@
+package stint_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
+)
+
+func cost(n int64) stint.SharedOption {
+	return stint.WithCost(func(*http.Request) int64 { return n })
+}
+
+func TestSettle(t *testing.T) {
+	// The rate has 10, the quota 100 left at first; a request costs 1.
+	rate := func(o ...stint.LimitOption) stint.Limit { return stint.Rate(10, time.Hour, o...) }
+	quota := func(o ...stint.LimitOption) stint.Limit { return stint.Quota(100, stint.Monthly, o...) }
+	tests := []struct {
+		name   string
+		opts   []stint.Option
+		cost   int64
+		limits []string
+		want   [2]int64 // left of rate and quota
+		err    string
+	}{
+		{"all", []stint.Option{rate(), quota()}, 4, nil, [2]int64{6, 96}, ""},
+		{"all but concurrency", []stint.Option{rate(), quota(), stint.Concurrency(3)}, 4, nil, [2]int64{6, 96}, ""},
+		{"those with a cost", []stint.Option{rate(), quota(cost(7))}, 9, nil, [2]int64{9, 91}, ""},
+		{"named", []stint.Option{rate(), quota(cost(7))}, 3, []string{"rate"}, [2]int64{7, 93}, ""},
+		{"named twice", []stint.Option{rate(), quota()}, 3, []string{"rate", "rate"}, [2]int64{7, 99}, ""},
+		{"refund", []stint.Option{rate(cost(5)), quota(cost(7))}, 0, nil, [2]int64{10, 100}, ""},
+		{"into debt", []stint.Option{rate(), quota()}, 12, []string{"rate"}, [2]int64{0, 99}, ""},
+		{"from nothing", []stint.Option{rate(cost(0)), quota(cost(0))}, 3, nil, [2]int64{7, 97}, ""},
+		{"unknown", []stint.Option{rate(), quota()}, 4, []string{"nope"}, [2]int64{9, 99}, `no limit "nope"`},
+		{"concurrency", []stint.Option{rate(), quota(), stint.Concurrency(3)}, 4, []string{"rate", "concurrency"}, [2]int64{9, 99}, `"concurrency" is a concurrency limit`},
+		{"negative", []stint.Option{rate(), quota()}, -1, nil, [2]int64{9, 99}, "cost -1"},
+		{"too large", []stint.Option{rate(), quota()}, store.MaxCost + 1, nil, [2]int64{9, 99}, "cost"},
+		{"dry run", []stint.Option{rate(), quota(stint.WithDryRun())}, 4, nil, [2]int64{6, 96}, ""},
+		{"dry run that was not charged", []stint.Option{rate(), quota(stint.WithDryRun(), cost(1000))}, 4, nil, [2]int64{9, 100}, ""},
+		{"limits that are not this one's", []stint.Option{rate(), quota()}, 5, []string{"rate", "daily"}, [2]int64{9, 99}, `no limit "daily"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := limiter(t, append(tt.opts, theKey)...)
+			through(l, get("/"), func(w http.ResponseWriter, r *http.Request) {
+				p := stint.FromContext(r.Context())
+				err := p.Settle(r.Context(), tt.cost, tt.limits...)
+				if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("error %v, want %q", err, tt.err)
+				}
+				d := p.Decision()
+				if got := [2]int64{d.Limits[0].Remaining, d.Limits[1].Remaining}; got != tt.want {
+					t.Errorf("the permit says that %d are left, want %d", got, tt.want)
+				}
+			})
+			d, err := l.Peek(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := [2]int64{d.Limits[0].Remaining, d.Limits[1].Remaining}; got != tt.want {
+				t.Errorf("%d left, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestSettleAgainAndLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.Rate(10, 10*time.Second))
+		p := take(t, l, 4)
+		for _, step := range []struct{ cost, left int64 }{{8, 2}, {1, 9}, {3, 7}, {0, 10}} {
+			if err := p.Settle(t.Context(), step.cost); err != nil {
+				t.Fatal(err)
+			}
+			if got := remaining(t, l); got != step.left {
+				t.Errorf("settled to %d: %d left, want %d", step.cost, got, step.left)
+			}
+		}
+		p = take(t, l, 4)
+		p.Done()
+		time.Sleep(3 * time.Second)
+		take(t, l, 5) // 4 left
+		if err := p.Settle(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		if got := remaining(t, l); got != 5 { // time had given back 3 of the 4
+			t.Errorf("%d left after a late refund, want 5", got)
+		}
+	})
+}
+
+func TestSettleFails(t *testing.T) {
+	s, seen := newSpy(), &events{}
+	l := limiter(t, theKey, stint.Rate(10, time.Hour), stint.WithStore(s), seen.option())
+	p := take(t, l, 1)
+	s.failWith(errDown)
+	err := p.Settle(t.Context(), 3)
+	var se *stint.StoreError
+	if !errors.As(err, &se) || !errors.Is(err, errDown) {
+		t.Errorf("error %v", err)
+	}
+	if got := seen.last(); got.Kind != stint.SettleFailed || !errors.Is(got.Err, errDown) {
+		t.Errorf("event %v %v", got.Kind, got.Err)
+	}
+}
+
+func TestNilPermit(t *testing.T) {
+	var p *stint.Permit
+	r := get("/")
+	if p.Request(r) != r || p.Settle(t.Context(), 3) != nil || !p.Decision().Allowed || stint.FromContext(t.Context()) != nil {
+		t.Error("a nil Permit is not harmless")
+	}
+	p.Done()
+	p.Detach()()
+}
+
+func TestSlotsComeBack(t *testing.T) {
+	tests := []struct {
+		name string
+		next http.HandlerFunc
+	}{
+		{"return", func(http.ResponseWriter, *http.Request) {}},
+		{"panic", func(http.ResponseWriter, *http.Request) { panic("at the disco") }},
+		{"abort", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		{"done twice", func(_ http.ResponseWriter, r *http.Request) { stint.FromContext(r.Context()).Done() }},
+		{"released twice", func(_ http.ResponseWriter, r *http.Request) {
+			release := stint.FromContext(r.Context()).Detach()
+			release()
+			release()
+		}},
+		{"detached after done", func(_ http.ResponseWriter, r *http.Request) {
+			p := stint.FromContext(r.Context())
+			p.Done()
+			p.Detach()()
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSpy()
+			l := limiter(t, theKey, stint.Concurrency(2), stint.WithStore(s))
+			func() {
+				defer func() { _ = recover() }()
+				through(l, get("/"), func(w http.ResponseWriter, r *http.Request) {
+					if got := remaining(t, l); got != 1 {
+						t.Errorf("%d slots free within, want 1", got)
+					}
+					tt.next(w, r)
+				})
+			}()
+			if got := remaining(t, l); got != 2 {
+				t.Errorf("%d slots free, want 2", got)
+			}
+			if _, settles := s.counts(); settles != 1 {
+				t.Errorf("released in %d calls, want 1", settles)
+			}
+		})
+	}
+}
+
+func TestSlotsComeBackWhenTheClientLeaves(t *testing.T) {
+	s := newSpy() // its Settle fails under a context that has ended
+	l := limiter(t, theKey, stint.Concurrency(1), stint.WithStore(s))
+	ctx, cancel := context.WithCancel(t.Context())
+	through(l, get("/").WithContext(ctx), func(http.ResponseWriter, *http.Request) { cancel() })
+	if got := remaining(t, l); got != 1 {
+		t.Errorf("%d slots free, want 1", got)
+	}
+}
+
+func TestDetach(t *testing.T) {
+	l := limiter(t, theKey, stint.Concurrency(1))
+	var release func()
+	through(l, get("/"), func(_ http.ResponseWriter, r *http.Request) {
+		release = stint.FromContext(r.Context()).Detach()
+	})
+	if got := codes(l, "GET", "/", 1); got != "429" {
+		t.Errorf("%s while the slot is detached, want 429", got)
+	}
+	release()
+	if got := codes(l, "GET", "/", 1); got != "200" {
+		t.Errorf("%s after its release, want 200", got)
+	}
+}
+
+func TestDoneFromManyGoroutines(t *testing.T) {
+	s := newSpy()
+	l := limiter(t, theKey, stint.Concurrency(5), stint.WithStore(s))
+	p := take(t, l, 2)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(p.Done)
+		wg.Go(func() { p.Detach()() })
+		wg.Go(func() { p.Decision() })
+	}
+	wg.Wait()
+	if _, settles := s.counts(); settles != 1 || remaining(t, l) != 5 {
+		t.Errorf("%d releases, %d free", settles, remaining(t, l))
+	}
+}
+
+func TestDoneWithoutSlotsAsksNobody(t *testing.T) {
+	s := newSpy()
+	l := limiter(t, theKey, stint.Rate(5, time.Second), stint.Quota(5, stint.Daily), stint.WithStore(s))
+	codes(l, "GET", "/", 2)
+	if takes, settles := s.counts(); takes != 2 || settles != 0 {
+		t.Errorf("%d takes and %d settles for 2 requests", takes, settles)
+	}
+}
+
+func TestRefusalChargesNothing(t *testing.T) {
+	l := limiter(t, theKey, stint.Rate(10, time.Hour), stint.Concurrency(1), stint.Quota(2, stint.Monthly))
+	through(l, get("/"), func(http.ResponseWriter, *http.Request) {
+		if got := codes(l, "GET", "/", 3); got != "429 429 429" {
+			t.Error(got)
+		}
+	})
+	d, _ := l.Peek(t.Context(), "k")
+	if d.Limits[0].Remaining != 9 || d.Limits[1].Remaining != 1 || d.Limits[2].Remaining != 1 {
+		t.Errorf("%+v: refusals were charged", d.Limits)
+	}
+}
+
+func TestNesting(t *testing.T) {
+	base := limiter(t, theKey, stint.Rate(10, time.Hour))
+	child, err := base.With(stint.Rate(5, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := func(r *http.Request) *http.Request { return r }
+	run := func(outer, inner *stint.Limiter, wrap func(*http.Request) *http.Request) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		mount(outer, func(w http.ResponseWriter, r *http.Request) {
+			mount(inner, func(_ http.ResponseWriter, r *http.Request) {
+				if p := stint.FromContext(r.Context()); p == nil || !p.Decision().Allowed {
+					t.Errorf("no permit within: %v", p)
+				}
+			}).ServeHTTP(w, wrap(r))
+		}).ServeHTTP(w, get("/"))
+		return w
+	}
+	w := run(base, base, inside)
+	if got := remaining(t, base); got != 9 || len(w.Header().Values("RateLimit")) != 1 {
+		t.Errorf("mounted twice: %d left, want 9; fields %v", got, w.Header())
+	}
+	w = run(base, child, inside)
+	if got := remaining(t, base); got != 8 {
+		t.Errorf("a child within its parent: %d left, want 8", got)
+	}
+	if got := w.Header().Values("RateLimit"); len(got) != 2 || strip(got[1]) != `"rate-2"` {
+		t.Errorf("fields %q, want a line for what is added", got)
+	}
+	if got := w.Header().Values("RateLimit-Policy"); len(got) != 2 || got[1] != `"rate-2";q=5;w=3600` {
+		t.Errorf("policies %q", got)
+	}
+	run(child, base, inside)
+	if got := remaining(t, base); got != 7 {
+		t.Errorf("a parent within its child: %d left, want 7", got)
+	}
+	// Three deep, with a middleware's own context in between.
+	type key struct{}
+	run(base, limiter(t, theKey, stint.Concurrency(5)), func(r *http.Request) *http.Request {
+		r = r.WithContext(context.WithValue(r.Context(), key{}, 1))
+		run := httptest.NewRecorder()
+		mount(base, nil).ServeHTTP(run, r)
+		return r
+	})
+	if got := remaining(t, base); got != 6 {
+		t.Errorf("%d left, want 6", got)
+	}
+}
+
+func TestPermitContext(t *testing.T) {
+	type key struct{}
+	l := limiter(t, theKey, stint.Rate(10, time.Hour))
+	ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "v"), time.Hour)
+	through(l, get("/").WithContext(ctx), func(_ http.ResponseWriter, r *http.Request) {
+		in := r.Context()
+		if in.Value(key{}) != "v" {
+			t.Error("values of the request's context are gone")
+		}
+		if _, ok := in.Deadline(); !ok || in.Err() != nil {
+			t.Error("its deadline is gone")
+		}
+		derived, stop := context.WithCancel(in)
+		defer stop()
+		cancel()
+		<-derived.Done()
+		if in.Err() == nil {
+			t.Error("its cancellation is gone")
+		}
+	})
+}
+
+func TestWithoutPermit(t *testing.T) {
+	l := limiter(t, theKey, stint.Rate(10, time.Hour), stint.WithoutPermit())
+	r := get("/")
+	through(l, r, func(_ http.ResponseWriter, got *http.Request) {
+		if got != r || stint.FromContext(got.Context()) != nil {
+			t.Error("the request carries something")
+		}
+	})
+	// Slots have to be given back all the same.
+	l = limiter(t, theKey, stint.Concurrency(1), stint.WithoutPermit())
+	if got := codes(l, "GET", "/", 3); got != "200 200 200" {
+		t.Error(got)
+	}
+}
+
+func TestFieldsOfRequestsDontMix(t *testing.T) {
+	// Values share blocks and strings: none may show in another response.
+	l := limiter(t, theKey, stint.Rate(1000, time.Hour), stint.WithoutPermit())
+	var all []http.Header
+	for range 200 {
+		w := through(l, get("/"), nil)
+		w.Header().Add("RateLimit", "x") // by somebody further in
+		all = append(all, w.Header())
+	}
+	seen := map[string]bool{}
+	for _, h := range all {
+		v := h.Values("RateLimit")
+		if len(v) != 2 || v[1] != "x" || seen[v[0]] || h.Get("RateLimit-Policy") != `"rate";q=1000;w=3600` {
+			t.Fatalf("fields %v", h)
+		}
+		seen[v[0]] = true
+	}
+}

@@ -1,0 +1,187 @@
+package stint_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// source is a database of plans: slow, and down on demand.
+type source struct {
+	loads atomic.Int64
+	slow  time.Duration
+	down  atomic.Bool
+}
+
+func (s *source) load(ctx context.Context, key string) ([]stint.Limit, error) {
+	n := s.loads.Add(1)
+	select {
+	case <-time.After(s.slow):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	switch {
+	case s.down.Load():
+		return nil, errDown
+	case strings.HasPrefix(key, "bad"):
+		return []stint.Limit{stint.Rate(0, time.Second)}, nil
+	case strings.HasPrefix(key, "zero"):
+		return []stint.Limit{{}}, nil
+	case strings.HasPrefix(key, "panic"):
+		panic("in the database")
+	}
+	return []stint.Limit{stint.Rate(n, time.Second)}, nil
+}
+
+func TestPlansLoadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{slow: time.Second}
+		p := stint.NewPlans(s.load)
+		var wg sync.WaitGroup
+		for i := range 100 {
+			wg.Go(func() {
+				if limits, err := p.Get(t.Context(), fmt.Sprint("k", i%2)); err != nil || len(limits) != 1 {
+					t.Error(limits, err)
+				}
+			})
+		}
+		wg.Wait()
+		if got := s.loads.Load(); got != 2 {
+			t.Errorf("%d loads for 2 keys", got)
+		}
+	})
+}
+
+func TestPlansAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{slow: time.Second}
+		p := stint.NewPlans(s.load, stint.WithTTL(10*time.Second))
+		last := stint.Limit{}
+		get := func(wantLoads int64, wantNew bool, wantWait time.Duration) {
+			t.Helper()
+			start := time.Now()
+			limits, err := p.Get(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Since(start); got != wantWait {
+				t.Errorf("waited %v, want %v", got, wantWait)
+			}
+			synctest.Wait()
+			if got := s.loads.Load(); got != wantLoads {
+				t.Errorf("%d loads, want %d", got, wantLoads)
+			}
+			if got := limits[0] != last; got != wantNew {
+				t.Errorf("a new plan: %v, want %v", got, wantNew)
+			}
+			last = limits[0]
+		}
+		get(1, true, time.Second)
+		get(1, false, 0)
+		time.Sleep(9 * time.Second)
+		get(1, false, 0)
+		time.Sleep(2 * time.Second)
+		get(2, false, 0) // old, and loaded behind
+		get(2, false, 0)
+		time.Sleep(2 * time.Second)
+		get(2, true, 0)
+		time.Sleep(time.Hour)
+		get(3, true, time.Second) // too old to be served before it is known
+		s.down.Store(true)
+		time.Sleep(time.Hour)
+		get(4, false, time.Second) // the source is down: better old than none
+		get(4, false, 0)           // and it isn't asked by every request
+		time.Sleep(2 * time.Second)
+		get(5, false, time.Second)
+		s.down.Store(false)
+		time.Sleep(2 * time.Second)
+		get(6, true, time.Second)
+	})
+}
+
+func TestPlansErrorsAreNotKept(t *testing.T) {
+	s := &source{}
+	s.down.Store(true)
+	p := stint.NewPlans(s.load)
+	for i := range 3 {
+		if _, err := p.Get(t.Context(), "k"); !errors.Is(err, errDown) {
+			t.Errorf("error %v", err)
+		}
+		if got := s.loads.Load(); got != int64(i+1) {
+			t.Errorf("%d loads", got)
+		}
+	}
+	s.down.Store(false)
+	if _, err := p.Get(t.Context(), "k"); err != nil {
+		t.Error(err)
+	}
+	for key, want := range map[string]string{
+		"bad": "0 units: write a number", "zero": "zero Limit", "panic": "panicked: in the database",
+	} {
+		if _, err := p.Get(t.Context(), key); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %s", key, err, want)
+		}
+	}
+}
+
+func TestPlansSurviveTheFirstCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{slow: 2 * time.Second}
+		p := stint.NewPlans(s.load)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := p.Get(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v", err)
+		}
+		start := time.Now()
+		if _, err := p.Get(t.Context(), "k"); err != nil || time.Since(start) != time.Second {
+			t.Errorf("error %v after %v", err, time.Since(start))
+		}
+		if got := s.loads.Load(); got != 1 {
+			t.Errorf("%d loads", got)
+		}
+		slow := &source{slow: time.Hour}
+		p = stint.NewPlans(slow.load, stint.WithLoadTimeout(3*time.Second))
+		start = time.Now()
+		if _, err := p.Get(t.Context(), "k"); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 3*time.Second {
+			t.Errorf("error %v after %v", err, time.Since(start))
+		}
+	})
+}
+
+func TestPlansAreBounded(t *testing.T) {
+	s := &source{}
+	p := stint.NewPlans(s.load, stint.WithSize(3))
+	for _, step := range []struct {
+		key   string
+		loads int64
+	}{{"a", 1}, {"b", 2}, {"c", 3}, {"a", 3}, {"d", 4}, {"a", 4}, {"c", 4}, {"b", 5}, {"d", 6}} {
+		if _, err := p.Get(t.Context(), step.key); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.loads.Load(); got != step.loads {
+			t.Errorf("%s: %d loads, want %d", step.key, got, step.loads)
+		}
+	}
+}
+
+func TestPlansOptions(t *testing.T) {
+	for _, p := range []*stint.Plans{
+		stint.NewPlans(nil),
+		stint.NewPlans((&source{}).load, stint.WithTTL(0)),
+		stint.NewPlans((&source{}).load, stint.WithSize(0)),
+		stint.NewPlans((&source{}).load, stint.WithLoadTimeout(-1)),
+	} {
+		if _, err := p.Get(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "write") {
+			t.Errorf("error %v", err)
+		}
+	}
+}

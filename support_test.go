@@ -1,0 +1,179 @@
+package stint_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// The tests here drive a Limiter directly; what the adapters make of it is in
+// middleware_test.go.
+
+var everybody = stint.WithKey(stint.Global())
+
+func limiter(t testing.TB, opts ...stint.Option) *stint.Limiter {
+	t.Helper()
+	l, err := stint.New(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// through runs a request through a limiter as an adapter does, and returns the
+// response; 200 and an empty body when next is nil and was reached.
+func through(l *stint.Limiter, r *http.Request, next http.HandlerFunc) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	mount(l, next).ServeHTTP(w, r)
+	return w
+}
+
+func mount(l *stint.Limiter, next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, err := l.Admit(w, r)
+		if err != nil {
+			l.Deny(w, r, err)
+			return
+		}
+		defer p.Done()
+		if next != nil {
+			next(w, p.Request(r))
+		}
+	})
+}
+
+func get(path string) *http.Request { return httptest.NewRequest("GET", path, nil) }
+
+// codes runs n requests for path and returns the status codes, as "200 200 429".
+func codes(l *stint.Limiter, method, path string, n int) string {
+	var all []string
+	for range n {
+		w := through(l, httptest.NewRequest(method, path, nil), nil)
+		all = append(all, strings.Fields(w.Result().Status)[0])
+	}
+	return strings.Join(all, " ")
+}
+
+// spy is a store that counts calls, and fails on demand.
+type spy struct {
+	store.Store
+	mu             sync.Mutex
+	takes, settles int
+	fail           error
+}
+
+func newSpy() *spy { return &spy{Store: memstore.New()} }
+
+func (s *spy) failWith(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = err
+}
+
+func (s *spy) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	s.mu.Lock()
+	s.takes++
+	err := s.fail
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return s.Store.Take(ctx, charges, results)
+}
+
+func (s *spy) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	s.mu.Lock()
+	s.settles++
+	err := s.fail
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return s.Store.Settle(ctx, charges, results)
+}
+
+func (s *spy) counts() (takes, settles int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.takes, s.settles
+}
+
+var errDown = errors.New("store is down")
+
+// events collects what an observer is told.
+type events struct {
+	mu  sync.Mutex
+	all []stint.Event
+}
+
+func (e *events) option() stint.Option {
+	return stint.WithObserver(func(ev stint.Event) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.all = append(e.all, ev)
+	})
+}
+
+func (e *events) kinds() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var names []string
+	for _, ev := range e.all {
+		names = append(names, ev.Kind.String())
+	}
+	return strings.Join(names, " ")
+}
+
+func (e *events) last() stint.Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.all) == 0 {
+		return stint.Event{}
+	}
+	return e.all[len(e.all)-1]
+}
+
+// denied is err as a refusal.
+func denied(t testing.TB, err error) *stint.DeniedError {
+	t.Helper()
+	var de *stint.DeniedError
+	if !errors.As(err, &de) {
+		t.Fatalf("error %v, want a *DeniedError", err)
+	}
+	return de
+}
+
+// theKey gives every request the key that remaining and take use.
+var theKey = stint.WithKey(func(*http.Request) (string, error) { return "k", nil })
+
+func remaining(t testing.TB, l *stint.Limiter) int64 {
+	t.Helper()
+	d, err := l.Peek(context.Background(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Remaining
+}
+
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 7)) }
+
+func take(t testing.TB, l *stint.Limiter, cost int64) *stint.Permit {
+	t.Helper()
+	p, err := l.Take(context.Background(), "k", cost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
