@@ -71,8 +71,12 @@ func (s Scale) convert(units int64, to Scale) int64 {
 
 // fit finds the finest scale in which n per period is exact, and the units of
 // one token in it. All of the scale's instants up to the horizon, plus room
-// tokens on top, stay below 2^53.
+// tokens on top, stay below 2^53; and room tokens come in a time that can be
+// told, even as a debt on top of as much.
 func fit(period, n, room int64, ok func(Scale) bool) (s Scale, token int64, found bool) {
+	if float64(room)*float64(period)/float64(n) > far/2 {
+		return Scale{}, 0, false
+	}
 	for e := uint8(0); e <= coarsest; e++ {
 		r := ticks[e]
 		if period%r != 0 {
