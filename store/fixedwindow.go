@@ -38,7 +38,7 @@ func (l *Limit) stepFixed(now Now, c *Charge, s *State, r *Result) {
 	case count+c.Cost <= n:
 		count += c.Cost
 		*s = State{Live: true, A: start, B: count, C: later}
-		r.Receipt = Receipt{Instant: start, Mark: count, Cost: c.Cost}
+		r.Receipt = Receipt{Instant: start, Mark: c.Cost, Cost: c.Cost}
 	default:
 		if used := later % n; used+c.Cost > n {
 			later += n - used
@@ -51,7 +51,7 @@ func (l *Limit) stepFixed(now Now, c *Charge, s *State, r *Result) {
 		} else {
 			r.Delay = micros(wait)
 			*s = State{Live: true, A: start, B: count, C: later}
-			r.Receipt = Receipt{Instant: window, Mark: later, Cost: c.Cost}
+			r.Receipt = Receipt{Instant: window, Mark: c.Cost, Cost: c.Cost}
 		}
 	}
 	r.Remaining = max(0, n-count)
@@ -60,30 +60,45 @@ func (l *Limit) stepFixed(now Now, c *Charge, s *State, r *Result) {
 	}
 }
 
+// The receipt says which window a charge is in and, as its Mark, how much of
+// it: that much can be refunded, in that window.
 func (l *Limit) amendFixed(now Now, c *Charge, s *State) Receipt {
 	receipt := c.Receipt
 	diff := c.Cost - c.Receipt.Cost
+	refund := min(-diff, receipt.Mark)
 	switch {
 	case diff > 0:
+		// The debt counts in the window in which it becomes known. If the charge
+		// is in another one, or in none, it is the debt that the receipt stands
+		// for from here on.
 		if !s.Live {
 			*s = State{Live: true, A: l.opened(l.instant(now))}
 		}
-		s.B = min(s.B+diff, MaxCost)
-		if c.Receipt.Instant != s.A {
-			// The charge it adds to is in another window, or in none: from here
-			// on the receipt stands for the part that can still be refunded.
-			receipt.Instant = s.A
+		if receipt.Instant != s.A {
+			receipt.Instant, receipt.Mark = s.A, 0
 		}
-	case diff == 0 || !s.Live || receipt.Instant < s.A:
+		debt := min(diff, MaxCost-s.B)
+		s.B += debt
+		receipt.Mark += debt
+		return receipt
+	case refund <= 0 || !s.Live || receipt.Instant < s.A:
+		return receipt
 	case receipt.Instant == s.A:
-		s.B = max(0, s.B+diff)
+		refund = min(refund, s.B)
+		s.B -= refund
 	default:
 		// A window to come. Only from the last one reserved: a hole in an
 		// earlier one would be filled from behind, in the last.
 		last := l.steps(s.C)
-		if l.passed(s.A, receipt.Instant) == last && last > 0 {
-			s.C -= min(-diff, s.C-(last-1)*l.spec.Units)
+		if last == 0 || l.passed(s.A, receipt.Instant) != last {
+			return receipt
 		}
+		refund = min(refund, s.C-(last-1)*l.spec.Units)
+		s.C -= refund
+	}
+	receipt.Mark -= refund
+	if s.B == 0 && s.C == 0 { // nothing was ever there: the next charge opens a window
+		*s = State{}
 	}
 	if s.B == 0 && s.C == 0 {
 		// Nothing counts any more, so nothing has opened a window: ResetAfter

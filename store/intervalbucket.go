@@ -101,8 +101,9 @@ func (l *Limit) amendInterval(now Now, c *Charge, s *State) Receipt {
 	mark = min(mark, s.B)
 	switch diff := c.Cost - c.Receipt.Cost; {
 	case diff > 0:
-		s.B = min(s.B+diff, l.capacity+MaxCost)
-		mark = s.B
+		owing := max(s.B, min(s.B+diff, l.capacity+MaxCost))
+		mark += owing - s.B
+		s.B = owing
 	case diff < 0:
 		back := owed(-diff, mark, s.B-mark, s.B > l.capacity)
 		s.B -= back

@@ -78,7 +78,7 @@ func (l *Limit) enter(s *State, at, units int64) Receipt {
 	}
 	s.B += units
 	s.C += units
-	return Receipt{Instant: s.A, Mark: s.C, Cost: units}
+	return Receipt{Instant: s.A, Mark: units, Cost: units}
 }
 
 // frees is the instant at which the oldest entries with units in all have left.
@@ -91,21 +91,27 @@ func (l *Limit) frees(s *State, units int64) int64 {
 	return l.leaves(s.A)
 }
 
+// The receipt says where a charge is entered and, as its Mark, how much may be
+// taken out there.
 func (l *Limit) amendSliding(now Now, c *Charge, s *State) Receipt {
+	receipt := c.Receipt
 	diff := c.Cost - c.Receipt.Cost
 	if diff > 0 {
-		r := l.enter(s, l.entered(now.Steady), min(diff, MaxCost))
-		if c.Receipt.Cost > 0 && c.Receipt.Instant != r.Instant {
-			// Most of the charge still stands where it was; a refund finds
-			// that part, and the debt leaves with its own entry.
-			r.Instant = c.Receipt.Instant
+		debt := l.enter(s, l.entered(now.Steady), min(diff, MaxCost))
+		if receipt.Cost == 0 || l.leaves(receipt.Instant) <= now.Steady {
+			receipt.Instant, receipt.Mark = debt.Instant, 0
 		}
-		return r
+		// While the charge itself counts, a refund takes the debt out of its
+		// entry too, be it at the expense of others in it: what they lose there
+		// stands in the entry of the debt, which leaves later.
+		receipt.Mark += debt.Cost
+		return receipt
 	}
-	if diff < 0 && s.Live {
-		l.withdraw(s, c.Receipt.Instant, -diff)
+	if refund := min(-diff, receipt.Mark); refund > 0 && s.Live {
+		l.withdraw(s, receipt.Instant, refund)
+		receipt.Mark -= refund
 	}
-	return Receipt{Instant: c.Receipt.Instant}
+	return receipt
 }
 
 // withdraw takes units out of the entry at at, if it still counts.

@@ -30,13 +30,22 @@ func (l *Limit) workOutBucket(bad func(string, ...any)) {
 	l.capacity, l.queue = burst*l.token, queue*l.token
 	l.largest = burst + queue
 	if s.Debt {
-		l.largest = l.affordable()
+		l.largest = max(l.affordable(), l.largest)
 	}
 }
 
-// affordable is the largest cost that can be prepaid: a year's worth.
+// affordable is the largest cost that can be prepaid: a year's worth, or one.
 func (l *Limit) affordable() int64 {
-	return min(MaxCost, l.scale.within(longest)/l.token)
+	return min(MaxCost, max(1, l.scale.within(longest)/l.token))
+}
+
+// owe adds a debt to the instant until which a limit is taken, up to top. It
+// never takes anything back: a queue may be longer than a debt can get.
+func (l *Limit) owe(until, debt, top int64) int64 {
+	if until >= top {
+		return until
+	}
+	return min(until+min(debt, (top-until)/l.token+1)*l.token, top)
 }
 
 func (l *Limit) rebaseBucket(now Now, s *State) {
@@ -114,9 +123,11 @@ func (l *Limit) amendBucket(now Now, c *Charge, s *State) Receipt {
 	mark := min(c.Receipt.Mark, tat)
 	switch diff := c.Cost - c.Receipt.Cost; {
 	case diff > 0:
-		tat += min(diff, l.affordable()) * l.token
-		tat = min(tat, at+l.capacity+l.scale.within(longest))
-		mark = tat
+		// The mark moves by the debt and not to the end of the queue: what time
+		// has given back of the charge must not come to stand again.
+		owing := l.owe(tat, diff, at+l.capacity+l.scale.within(longest))
+		mark = max(mark, at) + owing - tat
+		tat = owing
 	case diff < 0 && s.Live:
 		back := owed(-diff*l.token, mark-at, tat-mark, tat > at+l.capacity)
 		tat -= back

@@ -94,13 +94,13 @@ func (l *Limit) amendWarmUp(now Now, c *Charge, s *State) Receipt {
 	}
 	switch {
 	case diff > 0:
-		s.A += min(diff, l.affordable()) * l.token
-		s.A = min(s.A, at+l.scale.within(longest))
-		receipt.Mark = s.A
+		owing := l.owe(s.A, diff, at+l.scale.within(longest))
+		receipt.Mark = max(min(receipt.Mark, s.A), at) + owing - s.A
+		s.A = owing
 	case diff < 0 && c.Cost == 0 && s.A == c.Receipt.Mark && s.A > at:
 		// Cancelled, and nobody came after it: as if it had not been.
 		s.A = max(at, c.Receipt.Instant)
-		s.B = min(l.warm, s.B+c.Receipt.Cost*l.token)
+		s.B = min(l.warm, s.B+c.Receipt.Cost*l.token+s.A-c.Receipt.Instant)
 		receipt.Mark = s.A
 	case diff < 0:
 		mark := min(c.Receipt.Mark, s.A)

@@ -1,0 +1,156 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// meter drives one limit on one key by hand.
+type meter struct {
+	t     *testing.T
+	limit *store.Limit
+	state store.State
+	now   store.Now
+}
+
+func newMeter(t *testing.T, s store.Spec) *meter {
+	t.Helper()
+	s.Name = "limit"
+	l, err := store.NewLimit(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &meter{t: t, limit: l}
+}
+
+func (m *meter) sleep(d time.Duration) {
+	m.now.Steady += d.Microseconds()
+	m.now.Wall += d.Microseconds()
+}
+
+func (m *meter) take(cost int64, maxWait time.Duration) store.Result {
+	m.now.Lease = store.Lease(uint64(m.now.Steady) + 1)
+	states, results := []store.State{m.state}, make([]store.Result, 1)
+	store.Decide(m.now, []store.Charge{{Key: "k", Limit: m.limit, Cost: cost, MaxWait: maxWait}}, states, results)
+	m.state = states[0]
+	return results[0]
+}
+
+// must takes what has to pass.
+func (m *meter) must(cost int64) store.Receipt {
+	m.t.Helper()
+	r := m.take(cost, 0)
+	if !r.OK {
+		m.t.Fatalf("%v at %d: cost %d refused: %+v", m.limit.Algorithm(), m.now.Steady, cost, r)
+	}
+	return r.Receipt
+}
+
+func (m *meter) settle(r store.Receipt, cost int64) store.Receipt {
+	var result store.Result
+	store.Amend(m.now, &store.Charge{Key: "k", Limit: m.limit, Cost: cost, Receipt: r}, &m.state, &result)
+	return result.Receipt
+}
+
+func (m *meter) left(want int64) {
+	m.t.Helper()
+	if r := m.take(0, 0); r.Remaining != want {
+		m.t.Fatalf("%v at %d: %d remain, want %d", m.limit.Algorithm(), m.now.Steady, r.Remaining, want)
+	}
+}
+
+// A charge that turned out dearer and was then cancelled gives back its debt
+// and what still stands of itself, never what others have been charged since.
+func TestSettleUpAndBackFreesNothingOfOthers(t *testing.T) {
+	for _, s := range []store.Spec{
+		{Algorithm: store.TokenBucket, Units: 1, Period: time.Second, Burst: 10},
+		{Algorithm: store.LeakyBucket, Units: 1, Period: time.Second, Burst: 9, Queue: store.None},
+		{Algorithm: store.IntervalBucket, Units: 5, Period: 5 * time.Second, Burst: 10},
+		{Algorithm: store.FixedWindow, Units: 10, Period: 5 * time.Second},
+		{Algorithm: store.FixedWindow, Units: 10, Window: store.Every(5 * time.Second)},
+		{Algorithm: store.SlidingWindow, Units: 10, Period: 5 * time.Second},
+		{Algorithm: store.SlidingLog, Units: 10, Period: 5 * time.Second},
+	} {
+		m := newMeter(t, s)
+		mine := m.must(5)
+		m.sleep(5 * time.Second) // time has given it back
+		m.must(4)
+		m.left(6)
+		mine = m.settle(mine, 7)
+		m.left(4)
+		m.settle(mine, 0)
+		m.left(6)
+	}
+}
+
+// A prepaid rate or a warm one: the next turn is where the others left it.
+func TestSettleUpAndBackKeepsTheTurnsOfOthers(t *testing.T) {
+	m := newMeter(t, store.Spec{Algorithm: store.WarmUp, Units: 1, Period: time.Second, WarmUp: 4 * time.Second})
+	mine := m.must(1)
+	m.take(1, time.Hour)
+	next := m.take(1, 0).RetryAfter
+	m.settle(m.settle(mine, 3), 0)
+	if got := m.take(1, 0).RetryAfter; got < next {
+		t.Fatalf("next turn in %v, was in %v", got, next)
+	}
+}
+
+// A window that a cancelled charge opened was never opened: the next charge
+// opens its own, and a store that has forgotten the key answers the same.
+func TestCancelledChargeOpensNoWindow(t *testing.T) {
+	m := newMeter(t, store.Spec{Algorithm: store.FixedWindow, Units: 2, Period: 10 * time.Second})
+	m.settle(m.must(2), 0)
+	if r := m.take(0, 0); r.Remaining != 2 || r.ResetAfter != 0 {
+		t.Fatalf("after a cancelled charge: %+v", r)
+	}
+	m.sleep(9 * time.Second)
+	m.must(2)
+	m.sleep(time.Second)
+	if r := m.take(1, 0); r.OK || r.RetryAfter != 9*time.Second {
+		t.Fatalf("a second in the window: %+v", r)
+	}
+}
+
+// A debt never takes anything back, neither on a limit that gives less than
+// one a year nor behind a queue of more than a year.
+func TestDebtOfSlowLimits(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	m := newMeter(t, store.Spec{Algorithm: store.TokenBucket, Units: 1, Period: 2 * year, Burst: 3})
+	m.settle(m.must(1), 3)
+	m.left(0)
+
+	m = newMeter(t, store.Spec{Algorithm: store.LeakyBucket, Units: 10, Period: 2 * year, Queue: 10})
+	first := m.must(1)
+	for range 10 {
+		m.must(1)
+	}
+	m.left(0)
+	m.settle(first, 2)
+	m.left(0)
+
+	for _, s := range []store.Spec{
+		{Algorithm: store.TokenBucket, Units: 1, Period: 2 * year, Burst: 3, Debt: true},
+		{Algorithm: store.WarmUp, Units: 1, Period: 2 * year, WarmUp: time.Minute},
+	} {
+		m = newMeter(t, s)
+		m.must(1)
+	}
+	newMeter(t, store.Spec{Algorithm: store.TokenBucket, Units: 1, Period: 2 * year, Burst: 3, Debt: true}).must(3)
+}
+
+// More than a time.Duration can say is refused at construction.
+func TestCapacityOfCenturies(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for _, s := range []store.Spec{
+		{Name: "x", Units: 1, Period: year, Burst: 300},
+		{Name: "x", Units: 10, Period: 2 * year, Burst: 10, Queue: 2000},
+	} {
+		if l, err := store.NewLimit(s); err == nil {
+			states, results := make([]store.State, 1), make([]store.Result, 1)
+			store.Decide(store.Now{}, []store.Charge{{Limit: l, Cost: s.Burst}}, states, results)
+			t.Errorf("burst %d of 1 a year: no error; %+v", s.Burst, results[0])
+		}
+	}
+}
