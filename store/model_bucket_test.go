@@ -1,0 +1,202 @@
+package store_test
+
+import (
+	"math"
+	"math/big"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// bucketModel holds tokens that flow in at rate. Tokens below zero are owed to
+// charges that have been promised a turn.
+type bucketModel struct {
+	rate     *big.Rat // tokens a microsecond
+	capacity int64
+	queue    int64 // tokens that may be owed; none: -1
+	debt     bool
+	largest  int64
+	tick     int64
+
+	tokens *big.Rat
+	last   int64
+}
+
+// yearsWorth bounds what can be prepaid at once.
+func yearsWorth(rate *big.Rat) int64 {
+	n := floor(times(rate, rat(365*24*3600*1_000_000)))
+	return min(max(n, 1), store.MaxCost)
+}
+
+func newBucketModel(s store.Spec) *bucketModel {
+	m := &bucketModel{
+		rate:     big.NewRat(s.Units, s.Period.Microseconds()),
+		capacity: max(s.Burst, 0),
+		queue:    s.Queue,
+		debt:     s.Debt,
+	}
+	if s.Algorithm == store.LeakyBucket {
+		m.capacity++
+	}
+	if m.queue == 0 {
+		m.queue = store.None
+	}
+	room := m.capacity + max(m.queue, 0)
+	m.tick = tickOf(s.Period, s.Units, room, nil)
+	m.largest = room
+	if m.debt {
+		m.largest = max(room, yearsWorth(m.rate))
+	}
+	m.tokens, m.last = rat(m.capacity), math.MinInt64
+	return m
+}
+
+// flow lets time pass. Time does not run back.
+func (m *bucketModel) flow(now store.Now) {
+	at := max(floorTo(now.Steady, m.tick), m.last)
+	if m.tokens.Cmp(rat(m.capacity)) >= 0 { // full: nothing flows, and nothing remembers when
+		m.last = at
+		return
+	}
+	m.tokens = least(rat(m.capacity), plus(m.tokens, times(m.rate, rat(at-m.last))))
+	m.last = at
+}
+
+// until is the time in which that many tokens flow in, up to the next tick.
+func (m *bucketModel) until(tokens *big.Rat) time.Duration {
+	if tokens.Sign() <= 0 {
+		return 0
+	}
+	return micros(ceilTo(over(tokens, m.rate), m.tick))
+}
+
+func (m *bucketModel) look(now store.Now, cost int64, maxWait time.Duration) verdict {
+	m.flow(now)
+	if cost == 0 {
+		return verdict{ok: true}
+	}
+	if cost > m.largest {
+		return verdict{retry: store.Never}
+	}
+	need := rat(cost)
+	if m.debt {
+		need = rat(0)
+	}
+	// beyond is how long one with that many tokens missing has to come later.
+	beyond := func(missing *big.Rat) (retry time.Duration) {
+		if m.queue >= 0 {
+			retry = m.until(minus(missing, rat(m.queue)))
+		}
+		if maxWait > 0 {
+			return max(retry, m.until(missing)-micros(floorTo(maxWait.Microseconds(), m.tick)))
+		}
+		return pick(m.queue >= 0, retry, m.until(missing))
+	}
+	if beyond(minus(need, rat(m.capacity))) > 0 { // not even when full
+		return verdict{retry: store.Never}
+	}
+	missing := minus(need, m.tokens)
+	if retry := beyond(missing); retry > 0 {
+		return verdict{retry: retry}
+	}
+	return verdict{ok: true, delay: m.until(missing)}
+}
+
+func (m *bucketModel) charge(now store.Now, cost int64, _ time.Duration) ticket {
+	m.flow(now)
+	m.tokens = minus(m.tokens, rat(cost))
+	return ticket{cost: cost, mark: m.full()}
+}
+
+// full is the instant at which the bucket is full if nobody else comes.
+func (m *bucketModel) full() *big.Rat {
+	return plus(rat(m.last), over(minus(rat(m.capacity), m.tokens), m.rate))
+}
+
+func (m *bucketModel) settle(now store.Now, t ticket, cost int64) ticket {
+	m.flow(now)
+	if cost >= t.cost {
+		// Nothing is owed for more than a year beyond the capacity, whatever
+		// is said to have been used.
+		limit := times(m.rate, rat(-365*24*3600*1_000_000))
+		m.tokens = least(m.tokens, most(limit, minus(m.tokens, rat(cost-t.cost))))
+		return ticket{}
+	}
+	// What has flowed in since is not given back a second time.
+	mark := least(t.mark, m.full()) // refunds to others have moved it up
+	back := least(rat(t.cost-cost), times(minus(mark, rat(m.last)), m.rate))
+	if m.tokens.Sign() < 0 {
+		// Others have been promised turns behind it.
+		back = minus(back, times(minus(m.full(), mark), m.rate))
+	}
+	if back.Sign() <= 0 {
+		back = rat(0)
+	}
+	m.tokens = least(plus(m.tokens, back), rat(m.capacity))
+	return ticket{cost: cost, mark: minus(mark, over(back, m.rate))}
+}
+
+func (m *bucketModel) left(now store.Now) (int64, time.Duration) {
+	m.flow(now)
+	free := plus(m.tokens, rat(max(m.queue, 0)))
+	return max(0, floor(free)), m.until(minus(rat(m.capacity), m.tokens))
+}
+
+// intervalModel holds tokens of which n arrive at each end of a period.
+type intervalModel struct {
+	n, capacity int64
+	windows
+
+	tokens int64
+	since  int64 // start of the period under way, unless full
+}
+
+func (m *intervalModel) flow(now store.Now) {
+	for m.tokens < m.capacity && m.end(m.since) <= m.at(now) {
+		m.since = m.end(m.since)
+		m.tokens = min(m.capacity, m.tokens+m.n)
+	}
+}
+
+// until is the time at whose end there are tokens.
+func (m *intervalModel) until(now store.Now, tokens int64) time.Duration {
+	if tokens <= m.tokens {
+		return 0
+	}
+	at := m.since
+	for have := m.tokens; have < tokens; have += m.n {
+		at = m.end(at)
+	}
+	return micros(at - m.at(now))
+}
+
+func (m *intervalModel) look(now store.Now, cost int64, maxWait time.Duration) verdict {
+	m.flow(now)
+	if cost == 0 {
+		return verdict{ok: true}
+	}
+	if cost > m.capacity {
+		return verdict{retry: store.Never}
+	}
+	delay := m.until(now, cost)
+	if wait := maxWait.Truncate(time.Microsecond); delay > wait {
+		return verdict{retry: delay - wait}
+	}
+	return verdict{ok: true, delay: delay}
+}
+
+func (m *intervalModel) charge(now store.Now, cost int64, _ time.Duration) ticket {
+	m.flow(now)
+	if m.tokens == m.capacity {
+		m.since = m.start(m.at(now))
+	}
+	m.tokens -= cost
+	return ticket{cost: cost}
+}
+
+func (m *intervalModel) settle(store.Now, ticket, int64) ticket { panic("see the properties") }
+
+func (m *intervalModel) left(now store.Now) (int64, time.Duration) {
+	m.flow(now)
+	return max(0, m.tokens), m.until(now, m.capacity)
+}

@@ -1,0 +1,155 @@
+package store_test
+
+import (
+	"fmt"
+	"math/big"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// The models say what the rules of the algorithms mean, in the plainest exact
+// way: fractions of tokens, whole lists of charges, a search where a step has a
+// formula. They share no code with the steps, so that agreement means something.
+
+// rule is a limit and what a model has to know of it that a Spec hides.
+type rule struct {
+	limit  *store.Limit
+	bounds func(wall int64) (start, end int64) // of a calendar window
+	window string                              // its name, for messages
+}
+
+func (r rule) String() string {
+	s := r.limit.Spec()
+	out := fmt.Sprintf("%v %d", s.Algorithm, s.Units)
+	if s.Period > 0 {
+		out += fmt.Sprintf(" per %v", s.Period)
+	}
+	if r.window != "" {
+		out += " " + r.window
+	}
+	if s.Burst != 0 {
+		out += fmt.Sprintf(" burst %d", s.Burst)
+	}
+	if s.Queue != 0 {
+		out += fmt.Sprintf(" queue %d", s.Queue)
+	}
+	if s.Debt {
+		out += " debt"
+	}
+	if s.WarmUp > 0 {
+		out += fmt.Sprintf(" warm-up %v", s.WarmUp)
+	}
+	if s.Buckets > 0 {
+		out += fmt.Sprintf(" buckets %d", s.Buckets)
+	}
+	return out
+}
+
+// verdict is a model's answer to one charge.
+type verdict struct {
+	ok           bool
+	delay, retry time.Duration
+	near         bool // a step that may round may see it the other way
+}
+
+// ticket is what a model remembers of a charge, for settling it.
+type ticket struct {
+	cost  int64
+	at    int64    // where it landed: an instant, a window, a bucket
+	mark  *big.Rat // buckets: when the charge alone would be worked off
+	lease store.LeaseID
+}
+
+// model is one limit applied to one key.
+type model interface {
+	// look answers a charge without making it.
+	look(now store.Now, cost int64, maxWait time.Duration) verdict
+	// charge makes a charge that look has just answered with ok.
+	charge(now store.Now, cost int64, delay time.Duration) ticket
+	// settle makes an earlier charge cost something else after all.
+	settle(now store.Now, t ticket, cost int64) ticket
+	// left is what remains and the time until the limit is as never used.
+	left(now store.Now) (remaining int64, reset time.Duration)
+}
+
+func newModel(r rule) model {
+	s := r.limit.Spec()
+	switch s.Algorithm {
+	case store.TokenBucket, store.LeakyBucket:
+		return newBucketModel(s)
+	case store.IntervalBucket:
+		return &intervalModel{n: s.Units, capacity: s.Burst, windows: windowsOf(r), tokens: s.Burst}
+	case store.FixedWindow:
+		return &fixedModel{n: s.Units, windows: windowsOf(r)}
+	case store.SlidingWindow:
+		return newSlidingModel(s)
+	case store.SlidingLog:
+		p := s.Period.Microseconds()
+		return &slidingModel{n: s.Units, leaves: func(at int64) int64 { return at + p }}
+	case store.WarmUp:
+		return newWarmUpModel(s)
+	case store.Concurrency:
+		return &leaseModel{n: s.Units, held: map[store.LeaseID]int64{}}
+	}
+	panic("no model")
+}
+
+// tickOf is the length in microseconds of the finest tick in which n per
+// period comes out exact: all instants of 20 years, and room tokens on top,
+// counted in the largest unit that divides both a tick and a token, stay below
+// 2^53. 0 if there is none.
+func tickOf(period time.Duration, n, room int64, also func(tick, perTick int64) bool) int64 {
+	if big.NewRat(period.Microseconds(), n).Cmp(big.NewRat(100*years, max(1, room))) > 0 {
+		return 0 // room tokens take longer than a time.Duration can say
+	}
+	instants := big.NewRat(20*365.25*24*3600*1e6, 1)
+	for _, r := range []int64{1, 10, 100, 1000, 10_000, 100_000} {
+		p := period.Microseconds()
+		if p%r != 0 {
+			return 0
+		}
+		// A token every p/r/n ticks, in lowest terms: a units a token, b a tick.
+		every := big.NewRat(p/r, n)
+		a, b := every.Num(), every.Denom()
+		sum := new(big.Rat).Mul(instants, big.NewRat(1, r))
+		sum.Mul(sum, new(big.Rat).SetInt(b))
+		sum.Add(sum, new(big.Rat).SetInt(new(big.Int).Mul(a, big.NewInt(room))))
+		if sum.Cmp(big.NewRat(1<<53, 1)) >= 0 {
+			continue
+		}
+		if also == nil || also(r, b.Int64()) {
+			return r
+		}
+	}
+	return 0
+}
+
+func rat(n int64) *big.Rat         { return new(big.Rat).SetInt64(n) }
+func plus(a, b *big.Rat) *big.Rat  { return new(big.Rat).Add(a, b) }
+func minus(a, b *big.Rat) *big.Rat { return new(big.Rat).Sub(a, b) }
+func times(a, b *big.Rat) *big.Rat { return new(big.Rat).Mul(a, b) }
+func over(a, b *big.Rat) *big.Rat  { return new(big.Rat).Quo(a, b) }
+func least(a, b *big.Rat) *big.Rat { return pick(a.Cmp(b) <= 0, a, b) }
+func most(a, b *big.Rat) *big.Rat  { return pick(a.Cmp(b) >= 0, a, b) }
+func pick[T any](first bool, a, b T) T {
+	if first {
+		return a
+	}
+	return b
+}
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// floor and ceil are the whole numbers next to x.
+func floor(x *big.Rat) int64 {
+	q := new(big.Int)
+	q.Div(x.Num(), x.Denom()) // Euclidean; the denominator is positive
+	return q.Int64()
+}
+
+func ceil(x *big.Rat) int64 { return -floor(new(big.Rat).Neg(x)) }
+
+// floorTo and ceilTo round an instant or a span to whole ticks.
+func floorTo(us, tick int64) int64 { return floor(big.NewRat(us, tick)) * tick }
+
+func ceilTo(us *big.Rat, tick int64) int64 { return ceil(over(us, rat(tick))) * tick }

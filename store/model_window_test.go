@@ -1,0 +1,278 @@
+package store_test
+
+import (
+	"slices"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// windows tells one window from the next, from a key's first charge or on the
+// calendar.
+type windows struct {
+	calendar bool
+	at       func(store.Now) int64
+	start    func(at int64) int64    // of a window opened at that instant
+	end      func(start int64) int64 // of the window that starts there
+}
+
+func windowsOf(r rule) windows {
+	if r.bounds == nil {
+		p := r.limit.Spec().Period.Microseconds()
+		return windows{
+			at:    func(now store.Now) int64 { return now.Steady },
+			start: func(at int64) int64 { return at },
+			end:   func(start int64) int64 { return start + p },
+		}
+	}
+	return windows{
+		calendar: true,
+		at:       func(now store.Now) int64 { return now.Wall },
+		start:    func(at int64) int64 { s, _ := r.bounds(at); return s },
+		end:      func(start int64) int64 { _, e := r.bounds(start); return e },
+	}
+}
+
+// every are the bounds of a window of length d aligned to the Unix epoch.
+func every(d time.Duration) func(int64) (int64, int64) {
+	p := d.Microseconds()
+	return func(wall int64) (int64, int64) {
+		unix := wall + store.Epoch*1_000_000
+		start := floorTo(unix, p) - store.Epoch*1_000_000
+		return start, start + p
+	}
+}
+
+// sameLabel are the bounds of the stretch of time around an instant in which
+// the calendar shows the same label. It walks in strides, then in quarters of
+// an hour: clocks in use change at no other times.
+func sameLabel(loc *time.Location, stride time.Duration, label func(time.Time) [4]int) func(int64) (int64, int64) {
+	const quarter = 15 * 60 * 1_000_000
+	long := stride.Microseconds()
+	of := func(wall int64) [4]int {
+		return label(time.Unix(store.Epoch, 0).Add(micros(wall)).In(loc))
+	}
+	var start, end int64 // of the last answer
+	return func(wall int64) (int64, int64) {
+		if start <= wall && wall < end {
+			return start, end
+		}
+		here := of(wall)
+		start = floorTo(wall, quarter)
+		end = start + quarter
+		for _, step := range []int64{long, quarter} {
+			for of(start-step) == here {
+				start -= step
+			}
+			for of(end-quarter+step) == here {
+				end += step
+			}
+		}
+		return start, end
+	}
+}
+
+func hourLabel(t time.Time) [4]int {
+	_, offset := t.Zone() // the hour that comes twice is two hours
+	return [4]int{t.YearDay(), t.Hour(), offset}
+}
+
+func dayLabel(t time.Time) [4]int { return [4]int{t.Year(), t.YearDay()} }
+
+func weekLabel(t time.Time) [4]int {
+	year, week := t.ISOWeek()
+	return [4]int{year, week}
+}
+
+func monthLabel(t time.Time) [4]int { return [4]int{t.Year(), int(t.Month())} }
+
+// fixedModel counts in windows that follow on one another for as long as
+// anything is counted or reserved; after that the next charge opens a new one.
+// Reserved windows fill up in order: what a charge that goes into the next one
+// leaves free behind it stays free.
+type fixedModel struct {
+	n int64
+	windows
+
+	spans []span
+}
+
+type span struct{ start, end, count int64 }
+
+// flow forgets what has ended.
+func (m *fixedModel) flow(now store.Now) {
+	for len(m.spans) > 0 && m.spans[0].end <= m.at(now) {
+		m.spans = m.spans[1:]
+	}
+}
+
+func (m *fixedModel) look(now store.Now, cost int64, maxWait time.Duration) verdict {
+	m.flow(now)
+	if cost == 0 {
+		return verdict{ok: true}
+	}
+	if cost > m.n {
+		return verdict{retry: store.Never}
+	}
+	if len(m.spans) == 0 || m.spans[0].count+cost <= m.n {
+		return verdict{ok: true}
+	}
+	turn := m.turn(cost) - m.at(now)
+	if wait := maxWait.Microseconds(); turn > wait {
+		return verdict{retry: micros(turn - wait)}
+	}
+	return verdict{ok: true, delay: micros(turn)}
+}
+
+// turn is the start of the later window that takes a cost the first has no
+// room for: the last one in use, else the one after it.
+func (m *fixedModel) turn(cost int64) int64 {
+	last := m.spans[len(m.spans)-1]
+	if len(m.spans) > 1 && last.count+cost <= m.n {
+		return last.start
+	}
+	return last.end
+}
+
+func (m *fixedModel) charge(now store.Now, cost int64, delay time.Duration) ticket {
+	m.flow(now)
+	at := m.at(now) + delay.Microseconds()
+	for i := range m.spans {
+		if w := &m.spans[i]; w.start <= at && at < w.end {
+			w.count += cost
+			return ticket{cost: cost, at: w.start}
+		}
+	}
+	start := m.start(at)
+	if i := len(m.spans) - 1; i > 0 {
+		m.spans[i].count = m.n // passed over
+	}
+	m.spans = append(m.spans, span{start, m.end(start), cost})
+	return ticket{cost: cost, at: start}
+}
+
+func (m *fixedModel) settle(now store.Now, t ticket, cost int64) ticket {
+	m.flow(now)
+	switch diff := cost - t.cost; {
+	case diff > 0: // counts where it becomes known
+		if len(m.spans) == 0 {
+			start := m.start(m.at(now))
+			m.spans = []span{{start, m.end(start), 0}}
+		}
+		m.spans[0].count += diff
+	case diff < 0:
+		for i := range m.spans {
+			// Out of the middle of the reserved windows nothing is taken: it
+			// would be filled from behind.
+			if w := &m.spans[i]; w.start == t.at && (i == 0 || i == len(m.spans)-1) {
+				w.count += diff
+			}
+		}
+	}
+	for i := len(m.spans) - 1; i >= 0 && m.spans[i].count == 0; i-- {
+		m.spans = m.spans[:i]
+	}
+	return ticket{cost: cost, at: t.at}
+}
+
+func (m *fixedModel) left(now store.Now) (int64, time.Duration) {
+	m.flow(now)
+	if len(m.spans) == 0 {
+		return m.n, 0
+	}
+	last := m.spans[len(m.spans)-1]
+	return max(0, m.n-m.spans[0].count), micros(last.end - m.at(now))
+}
+
+// slidingModel remembers every charge until it leaves the window: after a
+// Period in a log, and when its bucket is Buckets old in a window of buckets.
+type slidingModel struct {
+	n      int64
+	leaves func(at int64) int64 // the first tick at which a charge at at is out
+
+	charges []charged
+}
+
+type charged struct{ at, out, cost int64 }
+
+func newSlidingModel(s store.Spec) *slidingModel {
+	k, p := s.Buckets, s.Period.Microseconds()
+	tick := tickOf(s.Period, k, 2*k, func(tick, _ int64) bool { return p/tick >= k })
+	return &slidingModel{n: s.Units, leaves: func(at int64) int64 {
+		bucket := floor(times(rat(floorTo(at, tick)), over(rat(k), rat(p))))
+		return ceilTo(times(rat(bucket+k), over(rat(p), rat(k))), tick)
+	}}
+}
+
+// counted is what is in the window at an instant, turns to come included.
+func (m *slidingModel) counted(at int64) (sum int64) {
+	for _, c := range m.charges {
+		if c.out > at {
+			sum += c.cost
+		}
+	}
+	return sum
+}
+
+func (m *slidingModel) look(now store.Now, cost int64, maxWait time.Duration) verdict {
+	at := now.Steady
+	if cost == 0 {
+		return verdict{ok: true}
+	}
+	if cost > m.n {
+		return verdict{retry: store.Never}
+	}
+	turn := at
+	if m.counted(at)+cost > m.n {
+		turn = 1 << 62
+		for _, c := range m.charges {
+			if c.out > at && m.counted(c.out)+cost <= m.n {
+				turn = min(turn, c.out)
+			}
+		}
+	}
+	wait := maxWait.Microseconds()
+	if turn-at > wait {
+		return verdict{retry: micros(turn - at - wait)}
+	}
+	return verdict{ok: true, delay: micros(turn - at)}
+}
+
+func (m *slidingModel) charge(now store.Now, cost int64, delay time.Duration) ticket {
+	return m.enter(now.Steady+delay.Microseconds(), cost)
+}
+
+// enter remembers a charge as of at, but not before one that is still to come:
+// the list stays in order.
+func (m *slidingModel) enter(at, cost int64) ticket {
+	if n := len(m.charges); n > 0 {
+		at = max(at, m.charges[n-1].at)
+	}
+	m.charges = append(m.charges, charged{at, m.leaves(at), cost})
+	return ticket{cost: cost, at: at}
+}
+
+func (m *slidingModel) settle(now store.Now, t ticket, cost int64) ticket {
+	if cost > t.cost { // counts from when it becomes known
+		m.enter(now.Steady, cost-t.cost)
+		return ticket{}
+	}
+	for i := range m.charges {
+		if c := &m.charges[i]; c.at == t.at && c.cost == t.cost {
+			if c.cost = cost; cost == 0 {
+				m.charges = slices.Delete(m.charges, i, i+1)
+			}
+			break
+		}
+	}
+	return ticket{cost: cost, at: t.at}
+}
+
+func (m *slidingModel) left(now store.Now) (int64, time.Duration) {
+	at := now.Steady
+	out := at
+	for _, c := range m.charges {
+		out = max(out, c.out)
+	}
+	return max(0, m.n-m.counted(at)), micros(out - at)
+}
