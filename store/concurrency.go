@@ -21,7 +21,7 @@ func Lease(n uint64) (id LeaseID) {
 
 func (l *Limit) workOutConcurrency() { l.largest = l.spec.Units }
 
-func (l *Limit) stepConcurrency(now Now, c *Charge, s *State, r *Result) {
+func (l *Limit) stepConcurrency(now *Now, c *Charge, s *State, r *Result) {
 	*r = Result{OK: true}
 	held := s.A
 	switch {

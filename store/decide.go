@@ -13,8 +13,8 @@ import "time"
 func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 	if len(charges) == 1 { // nothing to copy: a step changes nothing when it refuses
 		l := charges[0].Limit
-		l.rebase(now, &states[0])
-		l.step(now, &charges[0], &states[0], &results[0])
+		l.rebase(&now, &states[0])
+		l.step(&now, &charges[0], &states[0], &results[0])
 		return results[0].OK || charges[0].DryRun
 	}
 	var few [8]State
@@ -25,9 +25,9 @@ func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 	granted := true
 	for i := range charges {
 		l := charges[i].Limit
-		l.rebase(now, &states[i])
+		l.rebase(&now, &states[i])
 		next[i] = states[i]
-		l.step(now, &charges[i], &next[i], &results[i])
+		l.step(&now, &charges[i], &next[i], &results[i])
 		if !results[i].OK && !charges[i].DryRun {
 			granted = false
 		}
@@ -38,7 +38,7 @@ func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 			states[i] = next[i]
 		case results[i].OK: // had room, was not charged: say how things stand
 			peek := Charge{Limit: charges[i].Limit}
-			peek.Limit.step(now, &peek, &states[i], &results[i])
+			peek.Limit.step(&now, &peek, &states[i], &results[i])
 		}
 	}
 	return granted
@@ -50,10 +50,10 @@ func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 // again hands in the new one.
 func Amend(now Now, c *Charge, s *State, r *Result) {
 	l := c.Limit
-	l.rebase(now, s)
-	receipt := l.amend(now, c, s)
+	l.rebase(&now, s)
+	receipt := l.amend(&now, c, s)
 	peek := Charge{Limit: l}
-	l.step(now, &peek, s, r)
+	l.step(&now, &peek, s, r)
 	receipt.Cost, receipt.Lease, receipt.Path = c.Cost, c.Receipt.Lease, c.Receipt.Path
 	r.Receipt = receipt
 }
@@ -62,7 +62,7 @@ func Amend(now Now, c *Charge, s *State, r *Result) {
 // it over to the limit's numbers if they have changed, and drops what no
 // longer counts. It is idempotent at one instant and never gives anything back
 // that time has not.
-func (l *Limit) rebase(now Now, s *State) {
+func (l *Limit) rebase(now *Now, s *State) {
 	if !s.Live {
 		return
 	}
@@ -83,7 +83,7 @@ func (l *Limit) rebase(now Now, s *State) {
 // step answers c against a rebased state. Only a charge that passes changes
 // the state, and of the Log it only reslices and appends, so that a copy made
 // before the step still stands.
-func (l *Limit) step(now Now, c *Charge, s *State, r *Result) {
+func (l *Limit) step(now *Now, c *Charge, s *State, r *Result) {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
 		l.stepBucket(now, c, s, r)
@@ -102,7 +102,7 @@ func (l *Limit) step(now Now, c *Charge, s *State, r *Result) {
 
 // amend changes what a rebased state holds for a charge, and returns the
 // receipt of the changed charge.
-func (l *Limit) amend(now Now, c *Charge, s *State) Receipt {
+func (l *Limit) amend(now *Now, c *Charge, s *State) Receipt {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
 		return l.amendBucket(now, c, s)
@@ -124,7 +124,7 @@ const longest = 365 * 24 * time.Hour
 
 // instant is the present as the limit counts it, in microseconds: the calendar
 // follows the wall clock, everything else a clock that is never set.
-func (l *Limit) instant(now Now) int64 {
+func (l *Limit) instant(now *Now) int64 {
 	if l.calendar() {
 		return now.Wall
 	}

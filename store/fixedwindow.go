@@ -7,7 +7,7 @@ package store
 
 func (l *Limit) workOutFixed() { l.largest = l.spec.Units }
 
-func (l *Limit) rebaseFixed(now Now, s *State) {
+func (l *Limit) rebaseFixed(now *Now, s *State) {
 	k := l.passed(s.A, l.instant(now))
 	if k == 0 {
 		return
@@ -23,7 +23,7 @@ func (l *Limit) rebaseFixed(now Now, s *State) {
 	s.C -= s.B
 }
 
-func (l *Limit) stepFixed(now Now, c *Charge, s *State, r *Result) {
+func (l *Limit) stepFixed(now *Now, c *Charge, s *State, r *Result) {
 	at, start, n := l.instant(now), s.A, l.spec.Units
 	if !s.Live {
 		start = l.opened(at)
@@ -62,7 +62,7 @@ func (l *Limit) stepFixed(now Now, c *Charge, s *State, r *Result) {
 
 // The receipt says which window a charge is in and, as its Mark, how much of
 // it: that much can be refunded, in that window.
-func (l *Limit) amendFixed(now Now, c *Charge, s *State) Receipt {
+func (l *Limit) amendFixed(now *Now, c *Charge, s *State) Receipt {
 	receipt := c.Receipt
 	diff := c.Cost - c.Receipt.Cost
 	refund := min(-diff, receipt.Mark)

@@ -43,7 +43,7 @@ func (l *Limit) opened(at int64) int64 {
 // steps is the number of intervals that bring n tokens.
 func (l *Limit) steps(n int64) int64 { return (n + l.spec.Units - 1) / l.spec.Units }
 
-func (l *Limit) rebaseInterval(now Now, s *State) {
+func (l *Limit) rebaseInterval(now *Now, s *State) {
 	at := l.instant(now)
 	if k := l.passed(s.A, at); k > 0 {
 		if k >= l.steps(s.B) {
@@ -56,7 +56,7 @@ func (l *Limit) rebaseInterval(now Now, s *State) {
 	s.B = min(s.B, l.capacity+s.C)
 }
 
-func (l *Limit) stepInterval(now Now, c *Charge, s *State, r *Result) {
+func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
 	at, start := l.instant(now), s.A
 	if !s.Live {
 		start = l.opened(at)
@@ -87,7 +87,7 @@ func (l *Limit) stepInterval(now Now, c *Charge, s *State, r *Result) {
 	}
 }
 
-func (l *Limit) amendInterval(now Now, c *Charge, s *State) Receipt {
+func (l *Limit) amendInterval(now *Now, c *Charge, s *State) Receipt {
 	if !s.Live {
 		*s = State{Live: c.Cost > c.Receipt.Cost, A: l.opened(l.instant(now))}
 	}

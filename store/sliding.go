@@ -29,7 +29,7 @@ func (l *Limit) entered(at int64) int64 {
 	return l.bucketStart(l.bucket(at))
 }
 
-func (l *Limit) rebaseSliding(now Now, s *State) {
+func (l *Limit) rebaseSliding(now *Now, s *State) {
 	at := now.Steady
 	if l.leaves(s.A) <= at {
 		*s = State{}
@@ -43,7 +43,7 @@ func (l *Limit) rebaseSliding(now Now, s *State) {
 	s.Log = s.Log[gone:]
 }
 
-func (l *Limit) stepSliding(now Now, c *Charge, s *State, r *Result) {
+func (l *Limit) stepSliding(now *Now, c *Charge, s *State, r *Result) {
 	at, n := now.Steady, l.spec.Units
 	*r = Result{OK: true}
 	switch {
@@ -93,7 +93,7 @@ func (l *Limit) frees(s *State, units int64) int64 {
 
 // The receipt says where a charge is entered and, as its Mark, how much may be
 // taken out there.
-func (l *Limit) amendSliding(now Now, c *Charge, s *State) Receipt {
+func (l *Limit) amendSliding(now *Now, c *Charge, s *State) Receipt {
 	receipt := c.Receipt
 	diff := c.Cost - c.Receipt.Cost
 	if diff > 0 {

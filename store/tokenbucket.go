@@ -48,7 +48,7 @@ func (l *Limit) owe(until, debt, top int64) int64 {
 	return min(until+min(debt, (top-until)/l.token+1)*l.token, top)
 }
 
-func (l *Limit) rebaseBucket(now Now, s *State) {
+func (l *Limit) rebaseBucket(now *Now, s *State) {
 	if s.Scale != l.scale {
 		s.A = s.Scale.convert(s.A, l.scale)
 		s.B = s.Scale.convert(s.B, l.scale)
@@ -59,7 +59,7 @@ func (l *Limit) rebaseBucket(now Now, s *State) {
 	}
 }
 
-func (l *Limit) stepBucket(now Now, c *Charge, s *State, r *Result) {
+func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
 	at := l.scale.at(now.Steady)
 	tat := at
 	if s.Live && s.A > at {
@@ -114,7 +114,7 @@ func (l *Limit) chargeBucket(at int64, tat *int64, c *Charge, s *State, r *Resul
 	r.Receipt.Instant, r.Receipt.Mark, r.Receipt.Cost = at, *tat, c.Cost
 }
 
-func (l *Limit) amendBucket(now Now, c *Charge, s *State) Receipt {
+func (l *Limit) amendBucket(now *Now, c *Charge, s *State) Receipt {
 	at := l.scale.at(now.Steady)
 	tat := at
 	if s.Live && s.A > at {

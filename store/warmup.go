@@ -37,7 +37,7 @@ func (l *Limit) slow(s int64) int64 {
 	return x * x / (2 * l.warm)
 }
 
-func (l *Limit) rebaseWarmUp(now Now, s *State) {
+func (l *Limit) rebaseWarmUp(now *Now, s *State) {
 	if s.Scale != l.scale || s.C != l.warm {
 		s.A = s.Scale.convert(s.A, l.scale)
 		s.B = (s.B*l.warm + s.C - 1) / s.C // as cold as it was, on the new scale
@@ -52,7 +52,7 @@ func (l *Limit) rebaseWarmUp(now Now, s *State) {
 	}
 }
 
-func (l *Limit) stepWarmUp(now Now, c *Charge, s *State, r *Result) {
+func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
 	at := l.scale.at(now.Steady)
 	next, cold := at, l.warm
 	if s.Live {
@@ -82,7 +82,7 @@ func (l *Limit) stepWarmUp(now Now, c *Charge, s *State, r *Result) {
 	r.ResetAfter = l.scale.wait(next - at + l.warm - cold)
 }
 
-func (l *Limit) amendWarmUp(now Now, c *Charge, s *State) Receipt {
+func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 	at := l.scale.at(now.Steady)
 	receipt := Receipt{Instant: c.Receipt.Instant, Mark: c.Receipt.Mark}
 	diff := c.Cost - c.Receipt.Cost
