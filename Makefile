@@ -9,7 +9,6 @@ PKG      ?= ./...
 BENCH    ?= .
 COUNT    ?= 1
 FUZZTIME ?= 30s
-SOAK     ?= 20m
 
 .PHONY: test run race test-32 lint build-all bench fuzz soak plots plots-check
 
@@ -48,8 +47,8 @@ fuzz: ## every fuzz target for FUZZTIME each
 		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 	done
 
-soak: ## the long forms of the property tests, for SOAK
-	STINT_SOAK=$(SOAK) $(GO) test -race -count 1 -timeout 0 $(PKG)
+soak: ## the long form of the random traces; STINT_SEED=n runs one of them
+	STINT_LONG=1 $(GO) test -count=1 -timeout 0 $(PKG)
 
 plots: ## draw docs/img from the algorithms themselves
 	cd docs/plots && $(GO) run . -out ../img
