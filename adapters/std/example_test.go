@@ -1,0 +1,107 @@
+package stinthttp_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/stint-go/stint"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+)
+
+func ExampleNew() {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {})
+
+	limit := stinthttp.New(
+		stint.Rate(2, time.Hour),
+		stint.WithKey(stint.RemoteIP()),
+	)
+	srv := httptest.NewServer(limit(mux))
+	defer srv.Close()
+
+	for range 3 {
+		resp, err := http.Get(srv.URL)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		_ = resp.Body.Close()
+		fmt.Printf("%s %s %q\n", resp.Status, resp.Header.Get("RateLimit"), resp.Header.Get("Retry-After"))
+	}
+	// Output:
+	// 200 OK "rate";r=1;t=1800 ""
+	// 200 OK "rate";r=0;t=1800 ""
+	// 429 Too Many Requests "rate";r=0;t=1800 "1800"
+}
+
+// One limiter in front of everything, and one route with a limit more.
+func ExampleMiddleware() {
+	lim := stint.Must(stint.New(
+		stint.Rate(100, time.Minute),
+		stint.WithKey(stint.Header("X-API-Key")),
+	))
+	search := stint.Must(lim.With(stint.Rate(1, time.Minute, stint.WithName("search"))))
+
+	mux := http.NewServeMux()
+	mux.Handle("GET /search", stinthttp.Middleware(search)(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			fmt.Println(stint.FromContext(r.Context()).Decision().Limit)
+		})))
+	h := stinthttp.Middleware(lim)(mux)
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", "/search", nil)
+		r.Header.Set("X-API-Key", "k")
+		h.ServeHTTP(w, r)
+		fmt.Println(w.Code, w.Header().Values("RateLimit"))
+	}
+	// Output:
+	// search
+	// 200 ["rate";r=99;t=1 "search";r=0;t=60]
+	// 429 ["rate";r=98;t=1 "search";r=0;t=60]
+}
+
+func ExampleTransport() {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))
+	defer api.Close()
+
+	// At most one request an hour to each host; who can't wait is told.
+	lim := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.Global())))
+	client := &http.Client{
+		Transport: stinthttp.Transport(lim, http.DefaultTransport),
+		Timeout:   time.Minute,
+	}
+	for range 2 {
+		resp, err := client.Get(api.URL)
+		if denied := (*stint.DeniedError)(nil); errors.As(err, &denied) {
+			fmt.Println("not sent:", denied.Decision.Limit, denied.Decision.RetryAfter.Round(time.Hour))
+			continue
+		} else if err != nil {
+			fmt.Println(err)
+			return
+		}
+		_ = resp.Body.Close()
+		fmt.Println(resp.Status)
+	}
+	// Output:
+	// 200 OK
+	// not sent: rate 1h0m0s
+}
+
+// An API that limits each account: what one account is told to wait is not
+// waited for by the others.
+func ExampleWithDestination() {
+	secret := []byte("of this process")
+	lim := stint.Must(stint.New(stint.Rate(10, time.Second), stint.WithKey(stint.Global())))
+	client := &http.Client{Transport: stinthttp.Transport(lim, nil,
+		stinthttp.WithDestination(stint.Hash(secret, stint.Header("Authorization"))),
+		stinthttp.WithMaxWait(10*time.Second),
+		stinthttp.WithRetries(1),
+	)}
+	_ = client
+	// Output:
+}

@@ -1,0 +1,328 @@
+package stinthttp
+
+import "strings"
+
+// maxField bounds the text of a field that is looked at. An honest server's
+// is some dozens of bytes for each of its policies.
+const maxField = 8 << 10
+
+// policyLeft is one item of a RateLimit field: what is left of a policy, and
+// for how many seconds no more than that may be used.
+type policyLeft struct {
+	left, seconds int64
+	hasSeconds    bool
+}
+
+// parseRateLimit reads a RateLimit field of
+// draft-ietf-httpapi-ratelimit-headers: the list of revisions 08 and later,
+// with its parameters under the names of revision 11 (r, t) or those proposed
+// since (a, w), or the dictionary of revision 07 (limit, remaining, reset).
+//
+// A field that is not well formed is ignored as a whole, as RFC 9651 §4.2
+// asks; an item whose parameters mean nothing, alone.
+func parseRateLimit(lines []string) []policyLeft {
+	text := strings.Join(lines, ",")
+	if len(text) > maxField {
+		return nil
+	}
+	if items, ok := parseList(text); ok {
+		return items
+	}
+	if item, ok := parseDictionary(text); ok {
+		return []policyLeft{item}
+	}
+	return nil
+}
+
+// parseList reads a list whose members are strings or tokens with parameters.
+// Inner lists have no place in this field and make it malformed.
+func parseList(text string) (items []policyLeft, ok bool) {
+	s := scanner{rest: text}
+	s.skip(" ")
+	for s.rest != "" {
+		name, ok := s.bareItem()
+		if !ok {
+			return nil, false
+		}
+		var left, seconds spelled
+		ok = s.parameters(func(key string, v value) {
+			switch key {
+			case "r":
+				left.first = v
+			case "a":
+				left.second = v
+			case "t":
+				seconds.first = v
+			case "w":
+				seconds.second = v
+			}
+		})
+		if !ok {
+			return nil, false
+		}
+		if name.kind == kindString || name.kind == kindToken {
+			if item, ok := newPolicyLeft(left.value(), seconds.value()); ok {
+				items = append(items, item)
+			}
+		}
+		if !s.nextMember() {
+			return nil, false
+		}
+	}
+	return items, true
+}
+
+// parseDictionary reads limit=100, remaining=0, reset=30.
+func parseDictionary(text string) (item policyLeft, ok bool) {
+	var left, seconds value
+	s := scanner{rest: text}
+	s.skip(" ")
+	for s.rest != "" {
+		key, ok := s.key()
+		if !ok {
+			return item, false
+		}
+		v := value{kind: kindBoolean}
+		if s.accept('=') {
+			if v, ok = s.bareItem(); !ok {
+				return item, false
+			}
+		}
+		if !s.parameters(func(string, value) {}) {
+			return item, false
+		}
+		switch key {
+		case "remaining":
+			left = v
+		case "reset":
+			seconds = v
+		}
+		if !s.nextMember() {
+			return item, false
+		}
+	}
+	return newPolicyLeft(left, seconds)
+}
+
+// spelled is a parameter that goes by two names. The published one counts
+// where an answer carries both.
+type spelled struct{ first, second value }
+
+func (s spelled) value() value {
+	if s.first.kind != kindNone {
+		return s.first
+	}
+	return s.second
+}
+
+// newPolicyLeft holds the numbers to what the draft allows: integers, not
+// decimals, and none below 0.
+func newPolicyLeft(left, seconds value) (policyLeft, bool) {
+	if left.kind != kindInteger || left.integer < 0 {
+		return policyLeft{}, false
+	}
+	item := policyLeft{left: left.integer}
+	switch seconds.kind {
+	case kindNone:
+	case kindInteger:
+		if seconds.integer < 0 {
+			return policyLeft{}, false
+		}
+		item.seconds, item.hasSeconds = seconds.integer, true
+	default:
+		return policyLeft{}, false
+	}
+	return item, true
+}
+
+type kind uint8
+
+const (
+	kindNone kind = iota
+	kindInteger
+	kindDecimal
+	kindString
+	kindToken
+	kindBytes
+	kindBoolean
+	kindDate
+	kindDisplay
+)
+
+// value is a bare item of RFC 9651. Only integers are ever looked into; the
+// other kinds are parsed to know where they end.
+type value struct {
+	kind    kind
+	integer int64
+}
+
+// scanner reads structured field values (RFC 9651 §4.2) from the front of
+// rest. Its methods report whether what they found was well formed.
+type scanner struct{ rest string }
+
+func (s *scanner) skip(set string) { s.rest = strings.TrimLeft(s.rest, set) }
+
+func (s *scanner) accept(c byte) bool {
+	if s.rest == "" || s.rest[0] != c {
+		return false
+	}
+	s.rest = s.rest[1:]
+	return true
+}
+
+// nextMember goes over what stands between two members, or at the end.
+func (s *scanner) nextMember() bool {
+	s.skip(" \t")
+	if s.rest == "" {
+		return true
+	}
+	if !s.accept(',') {
+		return false
+	}
+	s.skip(" \t")
+	return s.rest != "" // no trailing comma
+}
+
+func (s *scanner) parameters(each func(key string, v value)) bool {
+	for s.accept(';') {
+		s.skip(" ")
+		key, ok := s.key()
+		if !ok {
+			return false
+		}
+		v := value{kind: kindBoolean}
+		if s.accept('=') {
+			if v, ok = s.bareItem(); !ok {
+				return false
+			}
+		}
+		each(key, v)
+	}
+	return true
+}
+
+// take cuts off the longest prefix whose bytes all satisfy in.
+func (s *scanner) take(in func(byte) bool) string {
+	n := 0
+	for n < len(s.rest) && in(s.rest[n]) {
+		n++
+	}
+	taken := s.rest[:n]
+	s.rest = s.rest[n:]
+	return taken
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
+func isAlpha(c byte) bool { return isLower(c) || 'A' <= c && c <= 'Z' }
+
+func (s *scanner) key() (string, bool) {
+	if s.rest == "" || !isLower(s.rest[0]) && s.rest[0] != '*' {
+		return "", false
+	}
+	return s.take(func(c byte) bool {
+		return isLower(c) || isDigit(c) || strings.IndexByte("_-.*", c) >= 0
+	}), true
+}
+
+func (s *scanner) bareItem() (value, bool) {
+	if s.rest == "" {
+		return value{}, false
+	}
+	switch c := s.rest[0]; {
+	case c == '-' || isDigit(c):
+		return s.number()
+	case c == '"':
+		s.accept('"')
+		return value{kind: kindString}, s.quoted()
+	case c == '*' || isAlpha(c):
+		s.take(isTokenByte)
+		return value{kind: kindToken}, true
+	case c == ':':
+		s.accept(':')
+		s.take(func(c byte) bool {
+			return isAlpha(c) || isDigit(c) || strings.IndexByte("+/=", c) >= 0
+		})
+		return value{kind: kindBytes}, s.accept(':')
+	case c == '?':
+		s.accept('?')
+		return value{kind: kindBoolean}, s.accept('0') || s.accept('1')
+	case c == '@':
+		s.accept('@')
+		v, ok := s.number()
+		return value{kind: kindDate}, ok && v.kind == kindInteger
+	case c == '%':
+		s.accept('%')
+		return value{kind: kindDisplay}, s.accept('"') && s.display()
+	}
+	return value{}, false
+}
+
+// isTokenByte is what may follow in a token: tchar of RFC 9110, ":" and "/".
+func isTokenByte(c byte) bool {
+	return isAlpha(c) || isDigit(c) || strings.IndexByte("!#$%&'*+-.^_`|~:/", c) >= 0
+}
+
+// number reads an integer of up to 15 digits, or a decimal of up to 12 and 3.
+func (s *scanner) number() (value, bool) {
+	negative := s.accept('-')
+	digits := s.take(isDigit)
+	if digits == "" {
+		return value{}, false
+	}
+	if s.accept('.') {
+		fraction := s.take(isDigit)
+		return value{kind: kindDecimal}, len(digits) <= 12 && 1 <= len(fraction) && len(fraction) <= 3
+	}
+	if len(digits) > 15 {
+		return value{}, false
+	}
+	v := value{kind: kindInteger}
+	for i := range len(digits) {
+		v.integer = v.integer*10 + int64(digits[i]-'0')
+	}
+	if negative {
+		v.integer = -v.integer
+	}
+	return v, true
+}
+
+// quoted goes over a string whose opening quote has been read.
+func (s *scanner) quoted() bool {
+	for i := 0; i < len(s.rest); i++ {
+		switch c := s.rest[i]; {
+		case c == '"':
+			s.rest = s.rest[i+1:]
+			return true
+		case c == '\\':
+			i++
+			if i == len(s.rest) || s.rest[i] != '"' && s.rest[i] != '\\' {
+				return false
+			}
+		case c < 0x20 || c > 0x7e:
+			return false
+		}
+	}
+	return false
+}
+
+// display goes over a display string whose opening quote has been read. That
+// its bytes are UTF-8 is left unchecked: nobody is shown them.
+func (s *scanner) display() bool {
+	isHex := func(c byte) bool { return isDigit(c) || 'a' <= c && c <= 'f' }
+	for i := 0; i < len(s.rest); i++ {
+		switch c := s.rest[i]; {
+		case c == '"':
+			s.rest = s.rest[i+1:]
+			return true
+		case c == '%':
+			if i+2 >= len(s.rest) || !isHex(s.rest[i+1]) || !isHex(s.rest[i+2]) {
+				return false
+			}
+			i += 2
+		case c < 0x20 || c > 0x7e:
+			return false
+		}
+	}
+	return false
+}

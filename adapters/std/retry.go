@@ -1,0 +1,82 @@
+package stinthttp
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"time"
+)
+
+// mayRetry reports whether an answer says to come again, and the request is
+// one that may be sent twice.
+func mayRetry(r *http.Request, status int) bool {
+	switch {
+	case r.Body != nil && r.Body != http.NoBody && r.GetBody == nil:
+		return false
+	case status == http.StatusTooManyRequests:
+		return true // refused before anything was done
+	case status == http.StatusServiceUnavailable:
+		return idempotent(r)
+	}
+	return false
+}
+
+// idempotent follows RFC 9110 §9.2.2, and net/http in taking an
+// Idempotency-Key for the caller's word.
+func idempotent(r *http.Request) bool {
+	switch r.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	return len(r.Header["Idempotency-Key"]) > 0 || len(r.Header["X-Idempotency-Key"]) > 0
+}
+
+// resend returns the request to be sent once more: r itself has been base's.
+func resend(r *http.Request) (*http.Request, error) {
+	again := r.Clone(r.Context())
+	if r.GetBody != nil && r.Body != nil && r.Body != http.NoBody {
+		body, err := r.GetBody()
+		if err != nil {
+			return nil, err
+		}
+		again.Body = body
+	}
+	return again, nil
+}
+
+// drain gives up an answer, keeping its connection usable where that takes
+// little reading.
+func drain(body io.ReadCloser) {
+	if body == nil {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, body, maxDrain)
+	_ = body.Close()
+}
+
+// closeBody does for a request that is not sent what base would have done.
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+}
+
+// jittered adds up to a tenth.
+func jittered(d time.Duration) time.Duration { return d + rand.N(d/10) }
+
+// sleep waits for d, or until ctx ends. A context that has ended already is
+// reported even where there is nothing to wait for.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

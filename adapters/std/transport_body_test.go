@@ -1,0 +1,227 @@
+package stinthttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// slotsFree is the number of free slots of a Concurrency(2) for a.test.
+func slotsFree(t *testing.T, lim *stint.Limiter) int64 {
+	t.Helper()
+	d, err := lim.Peek(context.Background(), "http://a.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Remaining
+}
+
+// A slot is held until the body is at its end or closed, and not longer.
+func TestTransportHoldsSlot(t *testing.T) {
+	tests := []struct {
+		name   string
+		answer func() *http.Response
+		held   int64 // free slots once the answer is there
+		end    func(*http.Response)
+	}{
+		{"read to the end", func() *http.Response { return answer("200") }, 1,
+			func(r *http.Response) { _, _ = io.ReadAll(r.Body) }},
+		{"closed", func() *http.Response { return answer("200") }, 1,
+			func(r *http.Response) { _ = r.Body.Close() }},
+		{"closed twice", func() *http.Response { return answer("200") }, 1,
+			func(r *http.Response) { _ = r.Body.Close(); _ = r.Body.Close() }},
+		{"read and closed", func() *http.Response { return answer("200") }, 1,
+			func(r *http.Response) { _, _ = io.ReadAll(r.Body); _ = r.Body.Close() }},
+		{"broken off", func() *http.Response {
+			resp := answer("200")
+			resp.Body = &body{Reader: io.MultiReader(strings.NewReader("x"), failingReader{})}
+			return resp
+		}, 1, func(r *http.Response) { _, _ = io.ReadAll(r.Body) }},
+		{"no body", func() *http.Response {
+			resp := answer("200")
+			resp.Body = http.NoBody
+			return resp
+		}, 2, func(*http.Response) {}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lim := limiter(t, stint.Concurrency(2))
+				rt := Transport(lim, newServer(func(int, *http.Request) *http.Response { return test.answer() }))
+				resp, err := rt.RoundTrip(get("http://a.test/"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if free := slotsFree(t, lim); free != test.held {
+					t.Errorf("%d slots free with the answer open, want %d", free, test.held)
+				}
+				test.end(resp)
+				if free := slotsFree(t, lim); free != 2 {
+					t.Errorf("%d slots free in the end, want 2", free)
+				}
+			})
+		})
+	}
+}
+
+type failingReader struct{}
+
+func (failingReader) Read([]byte) (int, error) { return 0, errors.New("reset by peer") }
+
+func TestTransportReleasesSlotOnErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := limiter(t, stint.Concurrency(2))
+		rt := Transport(lim, newServer(func(int, *http.Request) *http.Response { return nil }))
+		if _, err := rt.RoundTrip(get("http://a.test/")); err == nil {
+			t.Error("want base's error")
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = Transport(lim, newServer(func(int, *http.Request) *http.Response { panic("base") })).RoundTrip(get("http://a.test/"))
+		}()
+		if free := slotsFree(t, lim); free != 2 {
+			t.Errorf("%d slots free, want 2", free)
+		}
+	})
+}
+
+// During a pause the slot is somebody else's.
+func TestTransportReleasesSlotInPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := limiter(t, stint.Concurrency(2))
+		rt := Transport(lim, script("429 Retry-After: 5"))
+		var caller sync.WaitGroup
+		caller.Go(func() {
+			resp, err := rt.RoundTrip(get("http://a.test/"))
+			_ = mustRead(t, resp, err)
+		})
+		time.Sleep(time.Second)
+		if free := slotsFree(t, lim); free != 2 {
+			t.Errorf("%d slots free, want 2", free)
+		}
+		caller.Wait()
+	})
+}
+
+func TestTransportDrainsLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		long := &body{Reader: strings.NewReader(strings.Repeat("x", 1<<20))}
+		srv := newServer(func(n int, _ *http.Request) *http.Response {
+			if n > 0 {
+				return answer("200")
+			}
+			resp := answer("429 Retry-After: 1")
+			resp.Body = long
+			return resp
+		})
+		resp, err := Transport(nil, srv).RoundTrip(get("http://a.test/"))
+		_ = mustRead(t, resp, err)
+		if long.read > maxDrain || long.closed == 0 {
+			t.Errorf("read %d bytes, closed %d times", long.read, long.closed)
+		}
+	})
+}
+
+// The body of a 101 stays one that can be written to.
+func TestTransportKeepsWriter(t *testing.T) {
+	conn := &struct {
+		body
+		io.Writer
+	}{body{Reader: strings.NewReader("")}, io.Discard}
+	rt := Transport(limiter(t, stint.Concurrency(1)), newServer(func(int, *http.Request) *http.Response {
+		resp := answer("200")
+		resp.Body = conn
+		return resp
+	}))
+	resp, err := rt.RoundTrip(get("http://a.test/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := resp.Body.(io.ReadWriteCloser); !ok {
+		t.Errorf("%T is no io.ReadWriteCloser", resp.Body)
+	}
+	_ = resp.Body.Close()
+	if conn.closed == 0 {
+		t.Error("not closed")
+	}
+}
+
+func TestGatesAreBounded(t *testing.T) {
+	var gs gates
+	now := noon
+	for i := range 3 * maxGates {
+		gs.close(gateKey{host: fmt.Sprint(i)}, now, time.Duration(1+i)*time.Second)
+		if n := len(gs.closed); n > maxGates {
+			t.Fatalf("%d gates", n)
+		}
+	}
+	// The last one gave way each time; those that open soon are kept.
+	if opens, _ := gs.place(gateKey{host: "0"}, now); opens.IsZero() {
+		t.Error("a gate that opens soon was forgotten")
+	}
+	gs.close(gateKey{host: strings.Repeat("x", 1+maxName)}, now, time.Second)
+	if opens := gs.opening(gateKey{host: strings.Repeat("x", 1+maxName)}); !opens.IsZero() {
+		t.Error("a name beyond bounds was kept")
+	}
+	// Those that are over make room first.
+	later := now.Add(24 * time.Hour)
+	gs.close(gateKey{host: "new"}, later, time.Second)
+	if n := len(gs.closed); n != 1 {
+		t.Errorf("%d gates, want the new one", n)
+	}
+	if opens, turn := gs.place(gateKey{host: "new"}, later.Add(time.Hour)); !opens.IsZero() || !turn.IsZero() || len(gs.closed) != 0 {
+		t.Error("a gate that is over was not forgotten")
+	}
+}
+
+func TestGateCloses(t *testing.T) {
+	var gs gates
+	key := gateKey{host: "a"}
+	gs.close(key, noon, 10*time.Second)
+	gs.close(key, noon.Add(time.Second), 2*time.Second) // asks for less
+	if got := gs.opening(key); !got.Equal(noon.Add(10 * time.Second)) {
+		t.Errorf("opens at %v", got)
+	}
+	gs.close(key, noon.Add(time.Second), 20*time.Second)
+	if got := gs.opening(key); !got.Equal(noon.Add(21 * time.Second)) {
+		t.Errorf("opens at %v", got)
+	}
+	for n := range 1000 {
+		if opens, turn := gs.place(key, noon); turn.Before(opens) {
+			t.Fatalf("turn %d is %v early", n, opens.Sub(turn))
+		}
+	}
+}
+
+// Through a real client and server: connections are used again, idle ones can
+// be closed, and a server that limits with stint is understood.
+func TestTransportWithServer(t *testing.T) {
+	addrs := make(chan string, 10)
+	srv := httptest.NewServer(New(
+		stint.Rate(1, time.Hour, stint.WithBurst(2)), stint.WithKey(stint.Global()),
+	)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { addrs <- r.RemoteAddr })))
+	defer srv.Close()
+	base := srv.Client().Transport
+	client := &http.Client{Transport: Transport(nil, base)}
+	for i, want := range []int{200, 200, 429} {
+		resp, err := client.Post(srv.URL, "text/plain", strings.NewReader("x"))
+		if err != nil || resp.StatusCode != want {
+			t.Fatalf("request %d: %v, %v, want %d at once", i, resp, err, want)
+		}
+		_ = mustRead(t, resp, err)
+	}
+	if a, b := <-addrs, <-addrs; a != b {
+		t.Errorf("connections %s and %s, want one", a, b)
+	}
+	client.CloseIdleConnections()
+}

@@ -1,0 +1,597 @@
+package stinthttp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// server is a RoundTripper that answers by itself and remembers what it was
+// sent, when, counted from its first look at the clock.
+type server struct {
+	answer func(n int, r *http.Request) *http.Response // n counts from 0
+
+	mu     sync.Mutex
+	start  time.Time
+	at     []time.Duration
+	bodies []string
+	opened []*body // bodies of the answers
+}
+
+func newServer(answer func(n int, r *http.Request) *http.Response) *server {
+	return &server{answer: answer, start: time.Now()}
+}
+
+// script answers with one status and its fields after another, "429
+// Retry-After: 2" for example, and with 200 when they are over.
+func script(lines ...string) *server {
+	return newServer(func(n int, _ *http.Request) *http.Response {
+		if n < len(lines) {
+			return answer(lines[n])
+		}
+		return answer("200")
+	})
+}
+
+// answer makes a response of "STATUS Name: value|Name: value".
+func answer(line string) *http.Response {
+	status, fields, _ := strings.Cut(line, " ")
+	code := map[string]int{"200": 200, "403": 403, "429": 429, "500": 500, "503": 503}[status]
+	resp := &http.Response{StatusCode: code, Header: http.Header{}}
+	if fields != "" {
+		resp.Header = header(strings.Split(fields, "|")...)
+	}
+	return resp
+}
+
+func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
+	var sent []byte
+	if r.Body != nil {
+		sent, _ = io.ReadAll(r.Body)
+		_ = r.Body.Close()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.at)
+	s.at = append(s.at, time.Since(s.start))
+	s.bodies = append(s.bodies, string(sent))
+	resp := s.answer(n, r)
+	if resp == nil {
+		return nil, errors.New("connection refused")
+	}
+	resp.Request = r
+	if resp.Body == nil {
+		b := &body{Reader: strings.NewReader("answer " + string(rune('0'+n)))}
+		s.opened = append(s.opened, b)
+		resp.Body = b
+	}
+	return resp, nil
+}
+
+// times returns when requests have come.
+func (s *server) times() []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.at)
+}
+
+// body is a response's or a request's body that knows how it was treated.
+type body struct {
+	io.Reader
+	read   int
+	closed int
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	b.read += n
+	return n, err
+}
+
+func (b *body) Close() error { b.closed++; return nil }
+
+// within reports whether got is want plus jitter: never less, and at most a
+// tenth (50 ms for short waits) more.
+func within(got, want time.Duration) bool {
+	return got >= want && got <= want+max(want/10, minStep)
+}
+
+func get(url string) *http.Request {
+	r, err := http.NewRequest("GET", url, nil)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+func mustRead(t *testing.T, resp *http.Response, err error) string {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	return string(text)
+}
+
+func limiter(t *testing.T, opts ...stint.Option) *stint.Limiter {
+	t.Helper()
+	l, err := stint.New(append(opts, stint.WithKey(stint.Global()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestTransportRetries(t *testing.T) {
+	const s = time.Second
+	nobody := func() *http.Request { return get("http://a.test/") }
+	with := func(method string, body io.Reader, change func(*http.Request)) func() *http.Request {
+		return func() *http.Request {
+			r, _ := http.NewRequest(method, "http://a.test/", body)
+			if change != nil {
+				change(r)
+			}
+			return r
+		}
+	}
+	tests := []struct {
+		name   string
+		script []string
+		r      func() *http.Request
+		opts   []TransportOption
+		status int
+		waits  []time.Duration // between the requests the server sees
+	}{
+		{"no limit", nil, nobody, nil, 200, nil},
+		{"once", []string{"429 Retry-After: 2"}, nobody, nil, 200, []time.Duration{2 * s}},
+		{"twice", []string{"429 Retry-After: 2", "429 Retry-After: 5"}, nobody, nil, 200, []time.Duration{2 * s, 5 * s}},
+		{"by the RateLimit field", []string{`429 RateLimit: "p";r=0;t=4`}, nobody, nil, 200, []time.Duration{4 * s}},
+		{"at once", []string{"429 Retry-After: 0"}, nobody, nil, 200, []time.Duration{0}},
+		{"unsaid", []string{"429", "429", "429"}, nobody, nil, 200, []time.Duration{s, 2 * s, 4 * s}},
+		{"at most three times", []string{"429", "429", "429", "429"}, nobody, nil, 429, []time.Duration{s, 2 * s, 4 * s}},
+		{"never", []string{"429 Retry-After: 1"}, nobody, []TransportOption{WithRetries(0)}, 429, nil},
+		{"negative is never", []string{"429 Retry-After: 1"}, nobody, []TransportOption{WithRetries(-1)}, 429, nil},
+		{"once, by option", []string{"429", "429"}, nobody, []TransportOption{WithRetries(1)}, 429, []time.Duration{s}},
+
+		{"POST without a body", []string{"429"}, with("POST", nil, nil), nil, 200, []time.Duration{s}},
+		{"POST with NoBody", []string{"429"}, with("POST", http.NoBody, nil), nil, 200, []time.Duration{s}},
+		{"POST with GetBody", []string{"429"}, with("POST", strings.NewReader("x"), nil), nil, 200, []time.Duration{s}},
+		{"POST that can't be sent twice", []string{"429"}, with("POST", io.MultiReader(strings.NewReader("x")), nil), nil, 429, nil},
+		{"GetBody fails", []string{"429"}, with("POST", strings.NewReader("x"), func(r *http.Request) {
+			r.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("gone") }
+		}), nil, 429, nil},
+
+		{"unavailable", []string{"503 Retry-After: 2"}, nobody, nil, 200, []time.Duration{2 * s}},
+		{"unavailable, method unsaid", []string{"503 Retry-After: 2"}, with("GET", nil, func(r *http.Request) { r.Method = "" }), nil, 200, []time.Duration{2 * s}},
+		{"unavailable PUT", []string{"503 Retry-After: 2"}, with("PUT", strings.NewReader("x"), nil), nil, 200, []time.Duration{2 * s}},
+		{"unavailable POST", []string{"503 Retry-After: 2"}, with("POST", nil, nil), nil, 503, nil},
+		{"unavailable PATCH", []string{"503 Retry-After: 2"}, with("PATCH", nil, nil), nil, 503, nil},
+		{"unavailable POST with a key", []string{"503 Retry-After: 2"}, with("POST", nil, func(r *http.Request) {
+			r.Header.Set("Idempotency-Key", "1")
+		}), nil, 200, []time.Duration{2 * s}},
+		{"forbidden", []string{"403 Retry-After: 2"}, nobody, nil, 403, nil},
+		{"broken", []string{"500 Retry-After: 2"}, nobody, nil, 500, nil},
+
+		{"a minute", []string{"429 Retry-After: 60"}, nobody, nil, 200, []time.Duration{60 * s}},
+		{"longer", []string{"429 Retry-After: 61"}, nobody, nil, 429, nil},
+		{"longer, by option", []string{"429 Retry-After: 61"}, nobody, []TransportOption{WithMaxWait(2 * time.Minute)}, 200, []time.Duration{61 * s}},
+		{"no patience", []string{"429 Retry-After: 1"}, nobody, []TransportOption{WithMaxWait(0)}, 429, nil},
+		{"the overflow of others", []string{"429 Retry-After: 9223372037"}, nobody, nil, 429, nil},
+		{"the overflow of others, patiently", []string{"429 Retry-After: 9223372037"}, nobody, []TransportOption{WithMaxWait(1 << 62)}, 200, []time.Duration{farthest}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := script(test.script...)
+				resp, err := Transport(nil, srv, test.opts...).RoundTrip(test.r())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if resp.StatusCode != test.status {
+					t.Errorf("got status %d, want %d", resp.StatusCode, test.status)
+				}
+				var waits []time.Duration
+				for i := 1; i < len(srv.at); i++ {
+					waits = append(waits, srv.at[i]-srv.at[i-1])
+				}
+				if !slices.EqualFunc(waits, test.waits, within) {
+					t.Errorf("got waits %v, want %v and jitter", waits, test.waits)
+				}
+				for i, b := range srv.opened {
+					if last := i == len(srv.opened)-1; last && (b.read != 0 || b.closed != 0) {
+						t.Errorf("the answer returned had been read (%d bytes) or closed", b.read)
+					} else if !last && b.closed == 0 {
+						t.Errorf("answer %d was not closed", i)
+					}
+				}
+				if got := mustRead(t, resp, err); got != "answer "+string(rune('0'+len(test.waits))) {
+					t.Errorf("got the body of another answer: %q", got)
+				}
+			})
+		})
+	}
+}
+
+// The body is sent in full each time, the request is left as it was, and every
+// body that was opened is closed.
+func TestTransportBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := script("429 Retry-After: 1", "429 Retry-After: 1")
+		var opened []*body
+		open := func() (io.ReadCloser, error) {
+			b := &body{Reader: strings.NewReader("payload")}
+			opened = append(opened, b)
+			return b, nil
+		}
+		r := get("http://a.test/")
+		r.Method = "POST"
+		r.Header.Set("X-Test", "1")
+		r.Body, _ = open()
+		r.GetBody = open
+		before, was := r.Body, *r
+		resp, err := Transport(nil, srv).RoundTrip(r)
+		_ = mustRead(t, resp, err)
+		if got := srv.bodies; !slices.Equal(got, []string{"payload", "payload", "payload"}) {
+			t.Errorf("sent %q", got)
+		}
+		if r.Body != before || r.Method != was.Method || r.URL != was.URL || len(r.Header) != 1 {
+			t.Error("the request was changed")
+		}
+		for i, b := range opened {
+			if b.closed == 0 {
+				t.Errorf("request body %d was not closed", i)
+			}
+		}
+	})
+}
+
+// RoundTrip closes the body also where nothing is sent.
+func TestTransportClosesBodyOnErrors(t *testing.T) {
+	failing := func(*http.Request) (string, error) { return "", errors.New("who?") }
+	tests := []struct {
+		name string
+		opts []TransportOption
+		ctx  func() (context.Context, context.CancelFunc)
+		want error
+	}{
+		{"no destination", []TransportOption{WithDestination(failing)}, nil, nil},
+		{"canceled", nil, func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			return ctx, cancel
+		}, context.Canceled},
+		{"canceled in the queue", nil, func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(context.Background())
+			stop := time.AfterFunc(time.Minute, cancel)
+			return ctx, func() { stop.Stop(); cancel() }
+		}, context.Canceled},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := script()
+				lim := limiter(t, stint.Rate(1, time.Hour))
+				rt := Transport(lim, srv, test.opts...)
+				if _, err := lim.Take(context.Background(), "http://a.test", 1); err != nil {
+					t.Fatal(err)
+				}
+				b := &body{Reader: strings.NewReader("payload")}
+				r, _ := http.NewRequest("POST", "http://a.test/", b)
+				if test.ctx != nil {
+					ctx, cancel := test.ctx()
+					defer cancel()
+					r = r.WithContext(ctx)
+				}
+				resp, err := rt.RoundTrip(r)
+				if err == nil || resp != nil || test.want != nil && !errors.Is(err, test.want) {
+					t.Errorf("got %v, %v", resp, err)
+				}
+				if b.closed == 0 {
+					t.Error("the request's body was not closed")
+				}
+				if len(srv.times()) != 0 {
+					t.Error("the request was sent")
+				}
+			})
+		})
+	}
+}
+
+func TestTransportDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := script("429 Retry-After: 10")
+		client := &http.Client{Transport: Transport(nil, srv), Timeout: 5 * time.Second}
+		start := time.Now()
+		resp, err := client.Get("http://a.test/")
+		if err != nil || resp.StatusCode != 429 {
+			t.Fatalf("got %v, %v", resp, err)
+		}
+		if d := time.Since(start); d != 0 {
+			t.Errorf("came back after %v, want at once: the pause is longer than the timeout", d)
+		}
+		if got := mustRead(t, resp, err); got != "answer 0" {
+			t.Errorf("got body %q", got)
+		}
+		// Who can wait, does; who can't is sent on for the server's own answer.
+		if resp, err = client.Get("http://a.test/"); err != nil || time.Since(start) != 0 {
+			t.Errorf("impatient: %v after %v", err, time.Since(start))
+		}
+		_ = mustRead(t, resp, err)
+		client.Timeout = 0
+		resp, err = client.Get("http://a.test/")
+		_ = mustRead(t, resp, err)
+		if d := time.Since(start); d < 10*time.Second {
+			t.Errorf("patient: sent after %v, want 10s", d)
+		}
+	})
+}
+
+func TestTransportWaitEndsWithContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := script("429 Retry-After: 30")
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(3*time.Second, cancel)
+		start := time.Now()
+		resp, err := Transport(nil, srv).RoundTrip(get("http://a.test/").WithContext(ctx))
+		if resp != nil || !errors.Is(err, context.Canceled) || time.Since(start) != 3*time.Second {
+			t.Errorf("got %v, %v after %v", resp, err, time.Since(start))
+		}
+		if srv.opened[0].closed == 0 {
+			t.Error("the answer given up was not closed")
+		}
+	})
+}
+
+// All requests to a host keep the pause that one of them was asked for, those
+// to other hosts do not, and they do not go on together.
+func TestTransportGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers = 64
+		srv := newServer(func(n int, r *http.Request) *http.Response {
+			if n == 0 {
+				return answer("429 Retry-After: 20")
+			}
+			return answer("200")
+		})
+		rt := Transport(nil, srv)
+		call := func(url string) {
+			resp, err := rt.RoundTrip(get(url))
+			_ = mustRead(t, resp, err)
+		}
+		var all sync.WaitGroup
+		all.Go(func() { call("http://a.test/") })
+		synctest.Wait() // the first is in its pause
+		for range callers {
+			all.Go(func() { call("http://A.test:80/elsewhere") })
+		}
+		synctest.Wait()
+		if n := len(srv.times()); n != 1 {
+			t.Fatalf("%d requests did not keep the pause", n-1)
+		}
+		call("https://a.test/") // other hosts
+		call("http://b.test/")
+		if at := srv.times(); at[1] != 0 || at[2] != 0 {
+			t.Error("other hosts had to wait")
+		}
+		all.Wait()
+		late := srv.times()[3:]
+		if len(late) != 1+callers {
+			t.Fatalf("%d requests, want %d", len(late), 1+callers)
+		}
+		step := maxStep // a tenth of the pause would be more
+		for i := range late {
+			since := late[i] - 20*time.Second
+			if since < 0 {
+				t.Fatalf("request %d came %v early", i, -since)
+			}
+			if i > 0 && late[i] == late[i-1] {
+				t.Errorf("requests %d and %d came together", i-1, i)
+			}
+		}
+		// Doubling by the step: few within the first one, all within eight.
+		first := 0
+		for _, at := range late {
+			if at-20*time.Second < step {
+				first++
+			}
+		}
+		if last := late[len(late)-1] - 20*time.Second; first > 3 || last > 8*step {
+			t.Errorf("%d in the first step, the last after %v", first, last)
+		}
+	})
+}
+
+// A server that stays overloaded stops those who are still in line.
+func TestTransportGateCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers = 64
+		srv := newServer(func(n int, r *http.Request) *http.Response {
+			if n < 3 {
+				return answer("429 Retry-After: 10")
+			}
+			return answer("200")
+		})
+		rt := Transport(nil, srv)
+		var all sync.WaitGroup
+		for i := range callers {
+			all.Go(func() {
+				if i > 0 {
+					time.Sleep(time.Millisecond)
+				}
+				resp, err := rt.RoundTrip(get("http://a.test/"))
+				_ = mustRead(t, resp, err)
+			})
+		}
+		all.Wait()
+		if n := len(srv.times()); n != callers+3 {
+			t.Errorf("%d requests for %d callers, want only the three refused to be sent again", n, callers)
+		}
+		if srv.at[1] < 10*time.Second || srv.at[2] < 20*time.Second || srv.at[3] < 30*time.Second {
+			t.Errorf("the pauses were not kept: %v", srv.at[:4])
+		}
+	})
+}
+
+// An answer that was granted may say that it was the last for now.
+func TestTransportHint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := script(`200 RateLimit: "p";r=0;t=5`)
+		rt := Transport(nil, srv, WithRetries(0))
+		for range 2 {
+			resp, err := rt.RoundTrip(get("http://a.test/"))
+			_ = mustRead(t, resp, err)
+		}
+		if !within(srv.at[1], 5*time.Second) {
+			t.Errorf("the second came after %v, want 5s", srv.at[1])
+		}
+	})
+}
+
+// What a retry waits for is the longest pause in force, not its own.
+func TestTransportRetryKeepsLongerPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := script("429 Retry-After: 300", "429 Retry-After: 2")
+		rt := Transport(nil, srv)
+		for i := range 2 {
+			resp, err := rt.RoundTrip(get("http://a.test/"))
+			if err != nil || resp.StatusCode != 429 {
+				t.Fatalf("request %d: %v, %v", i, resp, err)
+			}
+		}
+		if n := len(srv.times()); n != 2 {
+			t.Errorf("%d requests, want 2: neither is to be sent again", n)
+		}
+	})
+}
+
+func TestTransportPaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := script()
+		rt := Transport(limiter(t, stint.Rate(2, time.Second, stint.WithBurst(1))), srv)
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				resp, err := rt.RoundTrip(get("http://a.test/"))
+				_ = mustRead(t, resp, err)
+			})
+		}
+		all.Go(func() {
+			resp, err := rt.RoundTrip(get("http://b.test/"))
+			_ = mustRead(t, resp, err)
+		})
+		all.Wait()
+		want := []time.Duration{0, 0, 500 * time.Millisecond, time.Second, 1500 * time.Millisecond, 2 * time.Second}
+		if !slices.Equal(srv.at, want) {
+			t.Errorf("sent at %v, want %v", srv.at, want)
+		}
+	})
+}
+
+// A turn that comes after the deadline is refused without waiting for it.
+func TestTransportDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := script()
+		lim := limiter(t, stint.Rate(1, time.Minute))
+		client := &http.Client{Transport: Transport(lim, srv), Timeout: time.Second}
+		resp, err := client.Get("http://a.test/")
+		_ = mustRead(t, resp, err)
+		start := time.Now()
+		_, err = client.Get("http://a.test/")
+		if denied := (*stint.DeniedError)(nil); !errors.As(err, &denied) || denied.Decision.RetryAfter == 0 {
+			t.Errorf("got %v, want a *stint.DeniedError with a wait", err)
+		}
+		if time.Since(start) != 0 || len(srv.times()) != 1 {
+			t.Errorf("%d sent, after %v", len(srv.times()), time.Since(start))
+		}
+	})
+}
+
+// Requests that lim let go while the gate closed do not pile up behind it.
+func TestTransportPacesAfterPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := script("429 Retry-After: 10")
+		rt := Transport(limiter(t, stint.Rate(1, time.Second, stint.WithBurst(1))), srv)
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				resp, err := rt.RoundTrip(get("http://a.test/"))
+				_ = mustRead(t, resp, err)
+			})
+		}
+		all.Wait()
+		if srv.at[1] < 10*time.Second {
+			t.Errorf("the pause was not kept: %v", srv.at)
+		}
+		for i := 2; i < len(srv.at); i++ {
+			// Turns are counted in microseconds.
+			if d := srv.at[i] - srv.at[i-1]; d < time.Second-time.Microsecond {
+				t.Errorf("requests %d and %d are %v apart, want the limiter's 1s: %v", i-1, i, d, srv.at)
+			}
+		}
+	})
+}
+
+func TestTransportDestination(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(func(n int, r *http.Request) *http.Response {
+			if n == 0 {
+				return answer("429 Retry-After: 5")
+			}
+			return answer("200")
+		})
+		account := func(r *http.Request) (string, error) { return r.Header.Get("X-Account"), nil }
+		lim := limiter(t, stint.Rate(100, time.Second))
+		rt := Transport(lim, srv, WithDestination(account), WithRetries(0))
+		call := func(url, account string) time.Duration {
+			start := time.Now()
+			r := get(url)
+			r.Header.Set("X-Account", account)
+			resp, err := rt.RoundTrip(r)
+			_ = mustRead(t, resp, err)
+			return time.Since(start)
+		}
+		call("http://a.test/", "one")
+		if d := call("http://a.test/", "two"); d != 0 {
+			t.Errorf("another account waited %v", d)
+		}
+		if d, err := lim.Peek(context.Background(), "two"); err != nil || d.Remaining != 99 {
+			t.Errorf("the account was not charged: %+v, %v", d, err)
+		}
+		if d := call("http://b.test/", "one"); d != 0 {
+			t.Errorf("another host waited %v", d)
+		}
+		if d := call("http://a.test/", "one"); !within(d, 5*time.Second) {
+			t.Errorf("the account waited %v, want 5s", d)
+		}
+	})
+}
+
+func TestSchemeAndHost(t *testing.T) {
+	tests := map[string]string{
+		"http://a.test/x?y":      "http://a.test",
+		"http://A.Test:80/":      "http://a.test",
+		"https://a.test:443/":    "https://a.test",
+		"https://a.test:80/":     "https://a.test:80",
+		"http://a.test:8080/":    "http://a.test:8080",
+		"http://[::1]:80/":       "http://[::1]",
+		"http://user:pw@a.test/": "http://a.test",
+	}
+	for url, want := range tests {
+		if got, err := schemeAndHost(get(url)); got != want || err != nil {
+			t.Errorf("%s: got %q, %v, want %q", url, got, err, want)
+		}
+	}
+}
