@@ -1,0 +1,101 @@
+// Package stintecho puts stint's limits in front of echo (v4) handlers.
+//
+//	e := echo.New()
+//	e.Use(stintecho.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP())))
+//
+// Addresses come from stint's own key functions, not from echo's RealIP, which
+// believes any header unless an IPExtractor is set.
+package stintecho
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/stint-go/stint"
+)
+
+// New is Middleware of a new limiter. It panics on a bad option; use stint.New
+// and Middleware where the options come from a configuration.
+func New(opts ...stint.Option) echo.MiddlewareFunc {
+	return Middleware(stint.Must(stint.New(opts...)))
+}
+
+// Middleware admits requests through l. When l has admitted a request the next
+// handler runs, with the stint.Permit in the request's context. Slots of
+// concurrency limits are released when it returns or panics.
+//
+// A refusal is returned as an *echo.HTTPError that wraps l's error, with its
+// status and the fields already set on the response: the application's
+// HTTPErrorHandler writes the body, as it does for every other error. One that
+// wants problem+json instead hands the error to l:
+//
+//	if denied := (*stint.DeniedError)(nil); errors.As(err, &denied) {
+//		l.Deny(c.Response(), c.Request(), err)
+//		return
+//	}
+//
+// Where l has a handler for it, given to stint.WithDenyHandler or
+// stint.WithErrorHandler, that one answers, and nil is returned. To a client
+// that has left nothing is written; the error returned wraps
+// context.Canceled.
+//
+// Where nothing further out has set it, Request.Pattern is the route, such as
+// "GET /users/:id", for stint.Pattern and for loggers; it stays empty where no
+// route matches, and under Echo.Pre.
+func Middleware(l *stint.Limiter) echo.MiddlewareFunc {
+	var known patterns
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			r := c.Request()
+			if r.Pattern == "" {
+				r.Pattern = known.of(r.Method, c.Path())
+			}
+			p, err := l.Admit(c.Response(), r)
+			if err != nil {
+				return refuse(l, c, err)
+			}
+			defer p.Done()
+			if req := p.Request(r); req != r {
+				c.SetRequest(req)
+				// The server removes the files of the request it knows.
+				// c.Request stays: handlers may have put values for others
+				// into its context.
+				defer func() { r.MultipartForm = c.Request().MultipartForm }()
+			}
+			return next(c)
+		}
+	}
+}
+
+// refuse answers a request that was not admitted, or leaves that to the
+// application's HTTPErrorHandler.
+func refuse(l *stint.Limiter, c echo.Context, err error) error {
+	if denied := (*stint.DeniedError)(nil); errors.As(err, &denied) {
+		if l.HasDenyHandler() {
+			l.Deny(c.Response(), c.Request(), err)
+			return nil
+		}
+		status := denied.StatusCode()
+		return echo.NewHTTPError(status, http.StatusText(status)+": limit "+denied.Decision.Limit).SetInternal(err)
+	}
+	if c.Request().Context().Err() != nil && errors.Is(err, context.Canceled) {
+		// Nobody is there to read an answer, and a 500 in the log would be
+		// wrong: middleware gets the error, error handlers see it as answered.
+		c.Response().Committed = true
+		return err
+	}
+	if l.HasErrorHandler() {
+		l.Deny(c.Response(), c.Request(), err)
+		return nil
+	}
+	status := http.StatusInternalServerError
+	if s := (interface{ StatusCode() int })(nil); errors.As(err, &s) {
+		status = s.StatusCode()
+	} else if errors.Is(err, context.DeadlineExceeded) {
+		status = http.StatusServiceUnavailable
+	}
+	return echo.NewHTTPError(status).SetInternal(err)
+}

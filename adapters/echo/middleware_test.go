@@ -1,0 +1,201 @@
+package stintecho
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
+)
+
+// What requests and answers look like through this adapter is in the table of
+// the root's middleware_test.go, which runs through all adapters. Here is what
+// only echo has: errors that travel outwards.
+
+var byAll = stint.WithKey(stint.Global())
+
+func ask(h http.Handler, method, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	return w
+}
+
+func TestNewPanics(t *testing.T) {
+	defer func() {
+		err, ok := recover().(error)
+		if !ok || !strings.Contains(err.Error(), "stint.WithKey") {
+			t.Errorf("recovered %v, want an error that says what to write", err)
+		}
+	}()
+	New(stint.Rate(1, time.Second))
+}
+
+type down struct{}
+
+func (down) Take(context.Context, []store.Charge, []store.Result) error   { return errors.New("down") }
+func (down) Settle(context.Context, []store.Charge, []store.Result) error { return errors.New("down") }
+
+// What the middleware further out and the HTTPErrorHandler are given.
+func TestErrors(t *testing.T) {
+	text := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	closed := stint.WithFailurePolicy(stint.FailClosed)
+	tests := []struct {
+		name   string
+		opts   []stint.Option
+		status int
+		err    func(error) bool // nil: no error comes back
+		body   string
+	}{
+		{"denied", []stint.Option{stint.Rate(1, time.Hour), stint.WithCost(func(*http.Request) int64 { return 2 }), byAll}, 429,
+			func(err error) bool {
+				d := (*stint.DeniedError)(nil)
+				return errors.As(err, &d) && d.Decision.Limit == "rate"
+			}, `{"message":"Too Many Requests: limit rate"}`},
+		{"denied with a handler", []stint.Option{stint.Rate(1, time.Hour), stint.WithCost(func(*http.Request) int64 { return 2 }), byAll, stint.WithDenyHandler(text)}, 418, nil, ""},
+		{"empty key", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-Key"))}, 403,
+			func(err error) bool { return errors.Is(err, stint.ErrEmptyKey) }, `{"message":"Forbidden"}`},
+		{"empty key with a handler", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-Key")),
+			stint.WithErrorHandler(func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusTeapot) })}, 418, nil, ""},
+		{"blocked", []stint.Option{stint.Rate(1, time.Hour), byAll, stint.WithBlock(func(*http.Request) bool { return true })}, 403,
+			func(err error) bool { return errors.Is(err, stint.ErrBlocked) }, `{"message":"Forbidden"}`},
+		{"store down", []stint.Option{stint.Rate(1, time.Hour), byAll, stint.WithStore(down{}), closed}, 503,
+			func(err error) bool { return errors.As(err, new(*stint.StoreError)) }, `{"message":"Service Unavailable"}`},
+		{"key function fails", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(func(*http.Request) (string, error) { return "", errors.New("secret") })}, 500,
+			func(err error) bool { return strings.Contains(err.Error(), "secret") }, `{"message":"Internal Server Error"}`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			e := echo.New()
+			var got error
+			e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(c echo.Context) error {
+					got = next(c)
+					return got
+				}
+			}, New(test.opts...))
+			e.GET("/", func(echo.Context) error { t.Error("the handler ran"); return nil })
+			w := ask(e, "GET", "/")
+			if w.Code != test.status || strings.TrimSpace(w.Body.String()) != test.body {
+				t.Errorf("got %d %q, want %d %q", w.Code, w.Body, test.status, test.body)
+			}
+			if (got == nil) != (test.err == nil) {
+				t.Fatalf("got error %v", got)
+			}
+			if got == nil {
+				return
+			}
+			if he := (*echo.HTTPError)(nil); !errors.As(got, &he) || he.Code != test.status {
+				t.Errorf("got %v, want an *echo.HTTPError with status %d", got, test.status)
+			}
+			if !test.err(got) {
+				t.Errorf("got %v, which does not wrap the cause", got)
+			}
+		})
+	}
+}
+
+// The error of a client that has left is there for logs, but nothing answers.
+func TestClientHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := echo.New()
+		handled := false
+		e.HTTPErrorHandler = func(err error, c echo.Context) {
+			handled = true
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			e.DefaultHTTPErrorHandler(err, c)
+		}
+		e.Use(New(stint.Rate(1, time.Minute), byAll, stint.WithMaxWait(time.Hour)))
+		e.GET("/", func(c echo.Context) error { return c.String(200, "served") })
+		ask(e, "GET", "/")
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(time.Second, cancel)
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+		if !handled || w.Body.Len() > 0 || w.Code != 200 {
+			t.Errorf("handled %v, wrote %d %q", handled, w.Code, w.Body)
+		}
+	})
+}
+
+// The pattern is echo's route, with the method only where that is one of a
+// known few; without a route it is empty.
+func TestPattern(t *testing.T) {
+	var seen string
+	limit := New(stint.Rate(100, time.Hour), stint.WithKey(func(req *http.Request) (string, error) {
+		seen = req.Pattern
+		return "k", nil
+	}))
+	e := echo.New()
+	e.Use(limit)
+	ok := func(echo.Context) error { return nil }
+	e.GET("/users/:id", ok)
+	e.Group("/api", func(next echo.HandlerFunc) echo.HandlerFunc { return next }).GET("/x", ok)
+	for do, want := range map[string]string{
+		"GET /users/1":   "GET /users/:id",
+		"POST /users/1":  "POST /users/:id",
+		"BREW1 /users/1": "/users/:id",
+		"BREW2 /users/1": "/users/:id",
+		"BREW /api/y":    "/api/*",
+		"GET /nowhere":   "",
+	} {
+		method, path, _ := strings.Cut(do, " ")
+		if ask(e, method, path); seen != want {
+			t.Errorf("%s: got pattern %q, want %q", do, seen, want)
+		}
+	}
+	pre := echo.New()
+	pre.Pre(limit)
+	pre.GET("/users/:id", ok)
+	if ask(pre, "GET", "/users/1"); seen != "" {
+		t.Errorf("under Pre: got pattern %q", seen)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/users/{id}", e)
+	if ask(mux, "GET", "/users/1"); seen != "/users/{id}" {
+		t.Errorf("below a mux: got pattern %q", seen)
+	}
+}
+
+// discard is a ResponseWriter that costs next to nothing.
+type discard struct{ h http.Header }
+
+func (d *discard) Header() http.Header         { return d.h }
+func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
+func (d *discard) WriteHeader(int)             {}
+
+func BenchmarkAllowed(b *testing.B) {
+	run(b, 200, stint.Rate(10_000_000, time.Second))
+}
+
+// BenchmarkDenied is for the most part echo's: an error, and its JSON.
+func BenchmarkDenied(b *testing.B) {
+	run(b, 429, stint.Rate(1, 1000*time.Hour))
+}
+
+func run(b *testing.B, want int, limit stint.Option) {
+	h := echo.New()
+	h.Use(New(limit, stint.WithKey(stint.RemoteIP())))
+	h.GET("/", func(echo.Context) error { return nil })
+	ask(h, "GET", "/")
+	if got := ask(h, "GET", "/").Code; got != want {
+		b.Fatalf("got status %d, want %d", got, want)
+	}
+	r := httptest.NewRequest("GET", "/", nil)
+	w := &discard{make(http.Header)}
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(w.h)
+		r.Pattern = ""
+		h.ServeHTTP(w, r)
+	}
+}

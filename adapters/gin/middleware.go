@@ -1,0 +1,55 @@
+// Package stintgin puts stint's limits in front of gin handlers.
+//
+//	r := gin.New()
+//	r.Use(stintgin.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP())))
+//
+// Addresses come from stint's own key functions, not from gin's ClientIP,
+// which trusts every proxy unless told otherwise.
+package stintgin
+
+import (
+	"github.com/gin-gonic/gin"
+
+	"github.com/stint-go/stint"
+)
+
+// New is Middleware of a new limiter. It panics on a bad option, as gin does
+// on a bad route; use stint.New and Middleware where the options come from a
+// configuration.
+func New(opts ...stint.Option) gin.HandlerFunc {
+	return Middleware(stint.Must(stint.New(opts...)))
+}
+
+// Middleware admits requests through l. When l has admitted a request the next
+// handlers run, with the stint.Permit in c.Request's context; otherwise l.Deny
+// answers and the chain is aborted. c.Error is left alone: a middleware that
+// turns errors into bodies would add a second one. Slots of concurrency limits
+// are released when the next handlers return or panic.
+//
+// Where nothing further out has set it, Request.Pattern is the route, such as
+// "GET /users/:id", for stint.Pattern and for loggers; it stays empty where no
+// route matches. A request that is handled again by Engine.HandleContext is
+// not charged again, unless the limiter is WithoutPermit.
+func Middleware(l *stint.Limiter) gin.HandlerFunc {
+	var known patterns
+	return func(c *gin.Context) {
+		r := c.Request
+		if route := c.FullPath(); route != "" && r.Pattern == "" {
+			r.Pattern = known.of(r.Method, route)
+		}
+		p, err := l.Admit(c.Writer, r)
+		if err != nil {
+			l.Deny(c.Writer, r, err)
+			c.Abort()
+			return
+		}
+		defer p.Done()
+		if req := p.Request(r); req != r {
+			c.Request = req
+			// The server removes the files of the request it knows. c.Request
+			// stays: handlers may have put values for others into its context.
+			defer func() { r.MultipartForm = c.Request.MultipartForm }()
+		}
+		c.Next()
+	}
+}
