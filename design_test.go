@@ -1,0 +1,127 @@
+package stint_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/labstack/echo/v4"
+
+	stintecho "github.com/stint-go/stint/adapters/echo"
+	stintgin "github.com/stint-go/stint/adapters/gin"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/failover"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// The call sites of the design, as it writes them: they are promises. Where a
+// name below looks odd, it is the design's.
+
+func designServer(addr string, mux http.Handler) {
+	http.ListenAndServe(addr, stinthttp.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()))(mux))
+}
+
+func designRouters(r *gin.Engine, e *echo.Echo) {
+	r.Use(stintgin.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP())))
+	e.Use(stintecho.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP())))
+}
+
+func designLimiter(primary store.Store, cached http.Handler) (*stint.Limiter, error) {
+	lim, err := stint.New(
+		stint.Rate(100, time.Minute, stint.WithBurst(20), stint.WithAlgorithm(stint.TokenBucket)),
+		stint.Quota(10_000, stint.Daily, stint.WithKey(stint.Header("X-API-Key")), stint.WithName("daily")),
+		stint.Concurrency(8),
+		stint.WithKey(stint.ForwardedIP(netip.MustParsePrefix("10.0.0.0/8"))),
+		stint.WithRoute("POST /login", stint.Rate(5, time.Minute)), // replaces the limits for that pattern
+		stint.WithStore(failover.New(primary, memstore.New())),
+		stint.WithDenyHandler(cached), // any http.Handler: reject, redirect, degrade
+	)
+	return lim, err
+}
+
+func designRoute(r *gin.Engine, lim *stint.Limiter, search gin.HandlerFunc) {
+	r.POST("/search", stintgin.Middleware(stint.Must(lim.With(stint.Rate(2, time.Second)))), search)
+}
+
+func designHandler(ctx context.Context, r *http.Request, tokensUsed int64) (left int64, err error) {
+	p := stint.FromContext(r.Context())
+	left = p.Decision().Remaining
+	err = p.Settle(ctx, tokensUsed)
+	return left, err
+}
+
+func designJobs(ctx context.Context, lim *stint.Limiter) error {
+	{
+		p, err := lim.Take(ctx, "tenant-7", 1) // *stint.DeniedError when refused
+		if err != nil {
+			return err
+		}
+		p.Done()
+	}
+	{
+		p, err := lim.Wait(ctx, "tenant-7", 1) // blocks for its turn, or until ctx ends
+		if err != nil {
+			return err
+		}
+		p.Done()
+	}
+	return nil
+}
+
+func designClient(lim *stint.Limiter) *http.Client {
+	client := &http.Client{Transport: stinthttp.Transport(lim, http.DefaultTransport)}
+	return client
+}
+
+var _ = []any{designServer, designClient}
+
+// They also run.
+func TestDesignCallSites(t *testing.T) { synctest.Test(t, testDesignCallSites) }
+
+func testDesignCallSites(t *testing.T) {
+	cached := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("cached")) })
+	lim, err := designLimiter(memstore.New(), cached)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	if err := designJobs(ctx, lim); err != nil {
+		t.Error(err)
+	}
+
+	r, e := gin.New(), echo.New()
+	designRouters(r, e)
+	designRoute(r, lim, func(c *gin.Context) {
+		left, err := designHandler(ctx, c.Request, 3)
+		if err != nil || left != 1 { // of the inner limit, which has the least left
+			t.Errorf("%d left, %v", left, err)
+		}
+	})
+	for i, want := range []string{"", "cached"} {
+		w := httptest.NewRecorder()
+		req := httptest.NewRequest("POST", "/search", nil)
+		req.Header.Set("X-API-Key", "k")
+		r.ServeHTTP(w, req)
+		if w.Code != 200 || w.Body.String() != want {
+			t.Errorf("request %d: %d %q", i, w.Code, w.Body)
+		}
+	}
+
+	for range 5 {
+		if _, err = lim.Take(ctx, "tenant-8", 20); err != nil {
+			break
+		}
+	}
+	if denied := (*stint.DeniedError)(nil); !errors.As(err, &denied) || denied.StatusCode() != 429 {
+		t.Errorf("got %v, want a *stint.DeniedError", err)
+	}
+}

@@ -1,0 +1,470 @@
+package stint_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// flows are the behaviours that are more than a request and its answer. They
+// too are the same through every adapter.
+var flows = []struct {
+	name string
+	run  func(*testing.T, routing)
+}{
+	{"panics let go of the slot", flowPanics},
+	{"slots are held while a handler runs", flowSlots},
+	{"the pattern and the form come back", flowComesBack},
+	{"the ResponseWriter is not wrapped", flowNotWrapped},
+	{"hijacking", flowHijack},
+	{"server-sent events", flowEvents},
+	{"early hints", flowEarlyHints},
+	{"leaving the queue", flowLeavesQueue},
+	{"hanging up in the queue", flowHangsUp},
+	{"waiting for the turn", flowWaits},
+}
+
+func TestMiddlewareFlows(t *testing.T) {
+	for _, a := range routings {
+		t.Run(a.name, func(t *testing.T) {
+			for _, f := range flows {
+				t.Run(f.name, func(t *testing.T) { f.run(t, a) })
+			}
+		})
+	}
+}
+
+// one is a site of one route behind a limiter.
+func one(l *stint.Limiter, do http.HandlerFunc) site {
+	return site{limits: []*stint.Limiter{l}, routes: []siteRoute{{path: "/", do: do}}}
+}
+
+// serve runs a site on a real server.
+func serve(t *testing.T, h http.Handler) *httptest.Server {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+// free is what is left of the limiter's limit with the fewest left.
+func free(t *testing.T, l *stint.Limiter) int64 {
+	t.Helper()
+	key, err := stint.Global()(httptest.NewRequest("GET", "/", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := l.Peek(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Remaining
+}
+
+func flowPanics(t *testing.T, a routing) {
+	for _, value := range []any{"boom", http.ErrAbortHandler} {
+		synctest.Test(t, func(t *testing.T) {
+			l := compiled(t, stint.Concurrency(1), byAll)
+			h := a.build(one(l, func(http.ResponseWriter, *http.Request) {
+				if free(t, l) != 0 {
+					t.Error("the handler runs without a slot")
+				}
+				panic(value)
+			}))
+			for range 3 {
+				func() {
+					defer func() {
+						if got := recover(); got != value {
+							t.Errorf("recovered %v, want %v", got, value)
+						}
+					}()
+					h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+				}()
+			}
+			if n := free(t, l); n != 1 {
+				t.Errorf("%d slots free, want 1", n)
+			}
+		})
+	}
+}
+
+func flowSlots(t *testing.T, a routing) {
+	synctest.Test(t, func(t *testing.T) {
+		l := compiled(t, stint.Concurrency(2), stint.WithKey(stint.Header("X-Key")))
+		h := a.build(one(l, func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(time.Second)
+			_, _ = io.WriteString(w, "served")
+		}))
+		var mu sync.Mutex
+		codes := map[int]int{}
+		ask := func() {
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("X-Key", "a")
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			mu.Lock()
+			defer mu.Unlock()
+			codes[w.Code]++
+			if got, want := w.Header().Get("RateLimit-Policy"), `"concurrency";q=2;qu="concurrent-requests"`; got != want {
+				t.Errorf("got RateLimit-Policy %s, want %s", got, want)
+			}
+			if w.Code == 429 && w.Header().Get("Retry-After") != "1" {
+				t.Errorf("got Retry-After %q, want 1", w.Header().Get("Retry-After"))
+			}
+		}
+		for range 2 {
+			var all sync.WaitGroup
+			for range 5 {
+				all.Go(ask)
+			}
+			all.Wait()
+		}
+		if codes[200] != 4 || codes[429] != 6 {
+			t.Errorf("got %v, want twice 2 of 5 served", codes)
+		}
+	})
+	// The slots of the whole service are nobody's fault.
+	synctest.Test(t, func(t *testing.T) {
+		l := compiled(t, stint.Concurrency(1), byAll)
+		var h http.Handler
+		h = a.build(one(l, func(w http.ResponseWriter, r *http.Request) {
+			inner := httptest.NewRecorder()
+			h.ServeHTTP(inner, httptest.NewRequest("GET", "/", nil))
+			_, _ = fmt.Fprintln(w, inner.Code, inner.Header().Get("Retry-After"))
+		}))
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		if got := w.Body.String(); got != "503 1\n" {
+			t.Errorf("a request inside the only slot got %q, want 503 and Retry-After 1", got)
+		}
+	})
+}
+
+// A logger further out sees the route, and the server the form whose files it
+// has to remove, though the handler ran with another *http.Request.
+func flowComesBack(t *testing.T, a routing) {
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	part, _ := form.CreateFormFile("file", "big")
+	_, _ = part.Write(bytes.Repeat([]byte("x"), 1<<16))
+	_ = form.Close()
+
+	var name, seen string
+	l := compiled(t, stint.Rate(100, time.Minute), byAll)
+	h := a.build(site{limits: []*stint.Limiter{l}, routes: []siteRoute{{path: "/users/{id}", do: func(w http.ResponseWriter, r *http.Request) {
+		if stint.FromContext(r.Context()) == nil {
+			t.Error("no permit")
+		}
+		if err := r.ParseMultipartForm(1); err != nil {
+			t.Error(err)
+			return
+		}
+		f, err := r.MultipartForm.File["file"][0].Open()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer f.Close()
+		if f, ok := f.(*os.File); ok {
+			name = f.Name()
+		}
+	}}}})
+	logged := make(chan struct{})
+	srv := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(logged)
+		h.ServeHTTP(w, r)
+		seen = r.Pattern
+		if r.MultipartForm == nil {
+			t.Error("the server does not see the form")
+		}
+	}))
+	resp, err := srv.Client().Post(srv.URL+"/users/7", form.FormDataContentType(), &body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	<-logged
+	route := map[string]string{"std": "/users/{id}"}[a.name]
+	if route == "" {
+		route = "POST /users/:id"
+	}
+	if seen != route {
+		t.Errorf("the logger sees the pattern %q, want %q", seen, route)
+	}
+	srv.Close() // waits for the server's own end of the request
+	if _, err := os.Stat(name); name == "" || !os.IsNotExist(err) {
+		t.Errorf("the uploaded file %q was left behind: %v", name, err)
+	}
+}
+
+func flowNotWrapped(t *testing.T, a routing) {
+	var with, without string
+	tell := func(s *string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			_, flusher := w.(http.Flusher)
+			_, hijacker := w.(http.Hijacker)
+			_, readerFrom := w.(io.ReaderFrom)
+			*s = fmt.Sprintf("%T flusher=%v hijacker=%v readerFrom=%v", w, flusher, hijacker, readerFrom)
+		}
+	}
+	l := compiled(t, stint.Rate(100, time.Minute), stint.Concurrency(5), byAll)
+	for _, s := range []site{one(l, tell(&with)), {routes: []siteRoute{{path: "/", do: tell(&without)}}}} {
+		srv := serve(t, a.build(s))
+		resp, err := srv.Client().Get(srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+	}
+	if with != without {
+		t.Errorf("behind a limiter handlers get a %s, else a %s", with, without)
+	}
+}
+
+func flowHijack(t *testing.T, a routing) {
+	l := compiled(t, stint.Concurrency(1), byAll)
+	srv := serve(t, a.build(one(l, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: test\r\nConnection: Upgrade\r\n\r\nraw")
+	})))
+	for range 3 { // the slot comes back each time
+		conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: test\r\nConnection: Upgrade\r\n\r\n")
+		answer, _ := io.ReadAll(conn)
+		_ = conn.Close()
+		if !strings.HasPrefix(string(answer), "HTTP/1.1 101 ") || !strings.HasSuffix(string(answer), "raw") {
+			t.Fatalf("got %q", answer)
+		}
+		eventually(t, func() bool { return free(t, l) == 1 })
+	}
+}
+
+// eventually waits for what a server does after its client has its answer.
+func eventually(t *testing.T, done func() bool) {
+	t.Helper()
+	for range 1000 {
+		if done() {
+			return
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	t.Fatal("it did not happen")
+}
+
+func flowEvents(t *testing.T, a routing) {
+	seen := make(chan bool)
+	l := compiled(t, stint.Rate(100, time.Minute), byAll)
+	srv := serve(t, a.build(one(l, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: 1\n\n")
+		w.(http.Flusher).Flush()
+		<-seen // the client has the first event before the second is written
+		_, _ = io.WriteString(w, "data: 2\n\n")
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		<-seen
+	})))
+	resp, err := srv.Client().Get(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.Header.Get("RateLimit") == "" {
+		t.Error("no RateLimit field")
+	}
+	lines := bufio.NewScanner(resp.Body)
+	for _, want := range []string{"data: 1", "data: 2"} {
+		if !lines.Scan() || lines.Text() != want {
+			t.Errorf("got %q, want %q", lines.Text(), want)
+		}
+		lines.Scan()
+		seen <- true
+	}
+}
+
+func flowEarlyHints(t *testing.T, a routing) {
+	l := compiled(t, stint.Rate(100, time.Minute), byAll)
+	srv := serve(t, a.build(one(l, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", "</a.css>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		_, _ = io.WriteString(w, "served")
+	})))
+	hints := 0
+	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{
+		Got1xxResponse: func(int, textproto.MIMEHeader) error { hints++; return nil },
+	})
+	r, _ := http.NewRequestWithContext(ctx, "GET", srv.URL, nil)
+	resp, err := srv.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if hints != 1 || resp.StatusCode != 200 || string(text) != "served" || len(resp.Header.Values("RateLimit")) != 1 {
+		t.Errorf("%d hints, then %d %q with RateLimit %q", hints, resp.StatusCode, text, resp.Header.Values("RateLimit"))
+	}
+}
+
+// A client that leaves while its request waits gives its turn to the next, and
+// nothing is written.
+func flowLeavesQueue(t *testing.T, a routing) {
+	synctest.Test(t, func(t *testing.T) {
+		const s = time.Second
+		start := time.Now()
+		l := compiled(t, stint.Rate(1, s, stint.WithBurst(1)), stint.WithMaxWait(time.Minute), byAll)
+		var mu sync.Mutex
+		served := map[string]time.Duration{}
+		h := a.build(one(l, func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			served[r.Header.Get("X-Name")] = time.Since(start)
+		}))
+		ask := func(ctx context.Context, name string) *httptest.ResponseRecorder {
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest("GET", "/", nil).WithContext(ctx)
+			r.Header.Set("X-Name", name)
+			h.ServeHTTP(w, r)
+			return w
+		}
+		var all sync.WaitGroup
+		ask(context.Background(), "a")
+		ctx, cancel := context.WithCancel(context.Background())
+		all.Go(func() {
+			if w := ask(ctx, "b"); w.Body.Len() > 0 || w.Header().Get("Content-Type") != "" || w.Code != 200 && w.Code != 499 {
+				t.Errorf("%d %v %q was written", w.Code, w.Header(), w.Body)
+			}
+		})
+		time.Sleep(s / 4)
+		all.Go(func() { ask(context.Background(), "c") })
+		time.Sleep(s / 4)
+		cancel()
+		time.Sleep(s / 4)
+		all.Go(func() { ask(context.Background(), "d") })
+		all.Wait()
+		if _, ok := served["b"]; ok {
+			t.Error("who had left was served")
+		}
+		if served["c"] != s || served["d"] != 2*s {
+			t.Errorf("served %v, want c after 1s, in b's place, and d after 2s", served)
+		}
+	})
+}
+
+// The same with a real connection that is closed.
+func flowHangsUp(t *testing.T, a routing) {
+	decided := make(chan string, 3)
+	canceled := make(chan struct{}, 1)
+	l := compiled(t, stint.Concurrency(1), stint.WithMaxWait(time.Minute),
+		stint.WithKey(func(r *http.Request) (string, error) {
+			if r.URL.RawQuery != "" { // New calls it too
+				decided <- r.URL.RawQuery
+			}
+			return "everybody", nil
+		}),
+		stint.WithObserver(func(e stint.Event) {
+			if e.Kind == stint.Canceled {
+				canceled <- struct{}{}
+			}
+		}))
+	inside, leave := make(chan struct{}), make(chan struct{})
+	var served sync.Map
+	srv := serve(t, a.build(one(l, func(w http.ResponseWriter, r *http.Request) {
+		served.Store(r.URL.RawQuery, true)
+		if r.URL.RawQuery == "first" {
+			close(inside)
+			<-leave
+		}
+	})))
+	ask := func(ctx context.Context, name string) error {
+		r, _ := http.NewRequestWithContext(ctx, "GET", srv.URL+"/?"+name, nil)
+		resp, err := srv.Client().Do(r)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		return err
+	}
+	var all sync.WaitGroup
+	all.Go(func() { _ = ask(context.Background(), "first") })
+	<-decided
+	<-inside
+	ctx, cancel := context.WithCancel(context.Background())
+	all.Go(func() {
+		if ask(ctx, "second") == nil {
+			t.Error("who had hung up got an answer")
+		}
+	})
+	<-decided
+	cancel()
+	<-canceled
+	close(leave)
+	if err := ask(context.Background(), "third"); err != nil {
+		t.Error(err)
+	}
+	all.Wait()
+	if _, ok := served.Load("second"); ok {
+		t.Error("who had hung up was served")
+	}
+}
+
+func flowWaits(t *testing.T, a routing) {
+	synctest.Test(t, func(t *testing.T) {
+		l := compiled(t, stint.Rate(1, time.Second, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(2)), byAll)
+		start := time.Now()
+		var mu sync.Mutex
+		var served []time.Duration
+		h := a.build(one(l, func(_ http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			served = append(served, time.Since(start))
+			if got := stint.FromContext(r.Context()).Decision().Delay; got != time.Since(start) {
+				t.Errorf("Delay %v after %v", got, time.Since(start))
+			}
+		}))
+		codes := make(chan int, 5)
+		for range 5 {
+			go func() {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+				codes <- w.Code
+			}()
+		}
+		refused := 0
+		for range 5 {
+			if <-codes == 429 {
+				refused++
+				if time.Since(start) != 0 {
+					t.Error("a refusal has waited")
+				}
+			}
+		}
+		if refused != 2 || fmt.Sprint(served) != "[0s 1s 2s]" {
+			t.Errorf("%d refused, served at %v", refused, served)
+		}
+	})
+}

@@ -1,0 +1,503 @@
+package stint_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/labstack/echo/v4"
+
+	stintecho "github.com/stint-go/stint/adapters/echo"
+	stintgin "github.com/stint-go/stint/adapters/gin"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
+)
+
+// site is an application with limits, to be built on each of the routers.
+type site struct {
+	limits []*stint.Limiter // in front of all routes, outermost first
+	routes []siteRoute
+}
+
+// siteRoute answers every method on a path. Parameters are written {name}.
+type siteRoute struct {
+	path   string
+	limits []*stint.Limiter // in front of this route alone
+	do     http.HandlerFunc // nil: 200 and "served"
+}
+
+func (r siteRoute) handler() http.HandlerFunc {
+	if r.do != nil {
+		return r.do
+	}
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") }
+}
+
+// colons writes {name} as :name.
+func (r siteRoute) colons() string {
+	return strings.NewReplacer("{", ":", "}", "").Replace(r.path)
+}
+
+// A routing is a router, through its adapter.
+type routing struct {
+	name  string
+	build func(site) http.Handler
+	// problems: refusals are application/problem+json; else they are what the
+	// router's own error handler writes.
+	problems bool
+}
+
+func init() { gin.SetMode(gin.ReleaseMode) }
+
+var routings = []routing{
+	{"std", func(s site) http.Handler {
+		mux := http.NewServeMux()
+		for _, r := range s.routes {
+			h := http.Handler(r.handler())
+			for _, l := range slices.Backward(r.limits) {
+				h = stinthttp.Middleware(l)(h)
+			}
+			if r.path == "/" {
+				r.path = "/{$}" // the others have no catch-all
+			}
+			mux.Handle(r.path, h)
+		}
+		h := http.Handler(mux)
+		for _, l := range slices.Backward(s.limits) {
+			h = stinthttp.Middleware(l)(h)
+		}
+		return h
+	}, true},
+	{"gin", func(s site) http.Handler {
+		e := gin.New()
+		for _, l := range s.limits {
+			e.Use(stintgin.Middleware(l))
+		}
+		for _, r := range s.routes {
+			var chain []gin.HandlerFunc
+			for _, l := range r.limits {
+				chain = append(chain, stintgin.Middleware(l))
+			}
+			e.Any(r.colons(), append(chain, func(c *gin.Context) { r.handler()(c.Writer, c.Request) })...)
+		}
+		return e
+	}, true},
+	{"echo", func(s site) http.Handler {
+		e := echo.New()
+		for _, l := range s.limits {
+			e.Use(stintecho.Middleware(l))
+		}
+		for _, r := range s.routes {
+			var chain []echo.MiddlewareFunc
+			for _, l := range r.limits {
+				chain = append(chain, stintecho.Middleware(l))
+			}
+			e.Any(r.colons(), func(c echo.Context) error {
+				r.handler()(c.Response(), c.Request())
+				return nil
+			}, chain...)
+		}
+		return e
+	}, false},
+}
+
+// behaviour is a conversation with a site, which is the same through every
+// adapter. It runs in a synctest bubble, so that waits are exact.
+type behaviour struct {
+	name  string
+	site  func(*testing.T) site
+	steps []step
+}
+
+// step is a request and what has to come back.
+type step struct {
+	after time.Duration // the time since the last answer
+	do    string        // "GET /path"
+	with  []string      // the request's fields, "Name: value"; From is the peer's address
+	want  int
+	// fields the answer has to have, "Name: value", several lines joined by
+	// ", ". An empty value: it must not have the field.
+	fields []string
+	// body is what the body has to contain, through adapters that write it
+	// themselves; "-" for an empty one, through all.
+	body string
+	// never must not be anywhere in the answer.
+	never string
+}
+
+func (s step) run(t *testing.T, n int, h http.Handler, problems bool) {
+	t.Helper()
+	time.Sleep(s.after)
+	method, path, _ := strings.Cut(s.do, " ")
+	r := httptest.NewRequest(method, "http://site.test"+path, nil)
+	for _, line := range s.with {
+		if name, value, _ := strings.Cut(line, ": "); name == "From" {
+			r.RemoteAddr = value
+		} else {
+			r.Header.Add(name, value)
+		}
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	errorf := func(format string, args ...any) {
+		t.Helper()
+		t.Errorf("step %d, %s: %s", n+1, s.do, fmt.Sprintf(format, args...))
+	}
+	if w.Code != s.want {
+		errorf("got status %d, want %d", w.Code, s.want)
+	}
+	for _, line := range s.fields {
+		name, want, _ := strings.Cut(line, ":")
+		want = strings.TrimSpace(want)
+		if got := strings.Join(w.Header().Values(name), ", "); got != want {
+			errorf("got %s %q, want %q", name, got, want)
+		}
+	}
+	body := w.Body.String()
+	switch {
+	case s.body == "-":
+		if body != "" {
+			errorf("got a body: %q", body)
+		}
+	case problems || s.want < 400:
+		if !strings.Contains(body, s.body) {
+			errorf("got body %q, want it to have %q", body, s.body)
+		}
+	}
+	if s.want == 429 && problems && s.body != "" && s.body[0] == '{' {
+		if got := w.Header().Get("Content-Type"); got != "application/problem+json" {
+			errorf("got Content-Type %q", got)
+		}
+	}
+	if s.want >= 400 && !problems && s.body != "-" && !strings.HasPrefix(body, `{"message":`) && strings.HasPrefix(s.body, "{") {
+		errorf("got body %q, want the error handler's", body)
+	}
+	if s.never != "" && strings.Contains(fmt.Sprint(w.Header(), body), s.never) {
+		errorf("the answer shows %q: %v %s", s.never, w.Header(), body)
+	}
+}
+
+func TestMiddleware(t *testing.T) {
+	for _, a := range routings {
+		t.Run(a.name, func(t *testing.T) {
+			for _, b := range behaviours {
+				t.Run(b.name, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						h := a.build(b.site(t))
+						for i, s := range b.steps {
+							s.run(t, i, h, a.problems)
+						}
+					})
+				})
+			}
+		})
+	}
+}
+
+// compiled is stint.New for limits that are known to be right.
+func compiled(t testing.TB, opts ...stint.Option) *stint.Limiter {
+	t.Helper()
+	l, err := stint.New(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// front is a site with limits in front of everything.
+func front(opts ...stint.Option) func(*testing.T) site {
+	return func(t *testing.T) site {
+		return site{limits: []*stint.Limiter{compiled(t, opts...)}, routes: []siteRoute{{path: "/"}, {path: "/login"}, {path: "/users/{id}"}}}
+	}
+}
+
+// problem is how a problem body begins, up to the policies violated.
+func problem(violated ...string) string {
+	return `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,` +
+		`"violated-policies":["` + strings.Join(violated, `","`) + `"]}`
+}
+
+// down is a store that answers nothing.
+type down struct{}
+
+var errDialing = errors.New("dial tcp 10.1.2.3: refused")
+
+func (down) Take(context.Context, []store.Charge, []store.Result) error   { return errDialing }
+func (down) Settle(context.Context, []store.Charge, []store.Result) error { return errDialing }
+
+var (
+	byAll = stint.WithKey(stint.Global())
+	byKey = stint.WithKey(stint.Header("X-Key"))
+)
+
+var behaviours = []behaviour{
+	{"granted, then refused, then granted", front(stint.Rate(2, time.Minute), byAll), []step{
+		{do: "GET /", want: 200, body: "served", fields: []string{
+			`RateLimit-Policy: "rate";q=2;w=60`, `RateLimit: "rate";r=1;t=30`, "Retry-After:", "Cache-Control:",
+		}},
+		{do: "GET /", want: 200, fields: []string{`RateLimit: "rate";r=0;t=30`}},
+		{do: "GET /", want: 429, body: problem("rate"), fields: []string{
+			`RateLimit-Policy: "rate";q=2;w=60`, `RateLimit: "rate";r=0;t=30`, "Retry-After: 30", "Cache-Control: no-store",
+		}},
+		{do: "GET /", after: 30*time.Second - time.Microsecond, want: 429, fields: []string{"Retry-After: 1"}},
+		{do: "GET /", after: time.Microsecond, want: 200},
+	}},
+	{"the limit that refuses is named, and none is charged", front(
+		stint.Rate(3, time.Minute, stint.WithName("minute")), stint.Rate(2, time.Hour, stint.WithName("hour")), byAll,
+	), []step{
+		{do: "GET /", want: 200, fields: []string{
+			`RateLimit-Policy: "minute";q=3;w=60, "hour";q=2;w=3600`, `RateLimit: "minute";r=2;t=20, "hour";r=1;t=1800`,
+		}},
+		{do: "GET /", want: 200},
+		{do: "GET /", want: 429, body: problem("hour"), fields: []string{`RateLimit: "minute";r=1;t=20, "hour";r=0;t=1800`, "Retry-After: 1800"}},
+		{do: "GET /", want: 429, body: problem("hour"), fields: []string{`RateLimit: "minute";r=1;t=20, "hour";r=0;t=1800`}},
+	}},
+	{"both refuse", front(
+		stint.Rate(1, time.Minute, stint.WithName("minute")), stint.Rate(1, time.Hour, stint.WithName("hour")), byAll,
+	), []step{
+		{do: "GET /", want: 200},
+		{do: "GET /", want: 429, body: problem("minute", "hour"), fields: []string{"Retry-After: 3600"}},
+	}},
+	{"keys are apart, and never shown", front(stint.Rate(1, time.Minute), byKey), []step{
+		{do: "GET /", with: []string{"X-Key: hidden-1"}, want: 200, never: "hidden-1"},
+		{do: "GET /", with: []string{"X-Key: hidden-2"}, want: 200},
+		{do: "GET /", with: []string{"X-Key: hidden-1"}, want: 429, body: problem("rate"), never: "hidden-1"},
+	}},
+	{"routes", front(stint.Rate(9, time.Minute), stint.WithRoute("POST /login", stint.Rate(1, time.Minute, stint.WithName("login"))), byAll), []step{
+		{do: "POST /login", want: 200, fields: []string{`RateLimit: "login";r=0;t=60`}},
+		{do: "POST //login", want: 429, body: problem("login")},
+		{do: "POST /./login", want: 429, body: problem("login")},
+		{do: "POST /x/../login", want: 429, body: problem("login")},
+		{do: "POST /%6Cogin", want: 429, body: problem("login")},
+		{do: "GET /login", want: 200, fields: []string{`RateLimit: "rate";r=8;t=7`}},
+	}},
+	{"a route that is exempt", front(stint.Rate(1, time.Minute), stint.WithRoute("GET /login"), byAll), []step{
+		{do: "GET /login", want: 200, fields: []string{"RateLimit:", "RateLimit-Policy:"}},
+		{do: "GET /", want: 200},
+		{do: "GET /", want: 429},
+		{do: "GET /login", want: 200},
+	}},
+	{"HEAD", front(stint.Rate(9, time.Minute), stint.WithRoute("GET /login", stint.Rate(1, time.Minute, stint.WithName("login"))), byAll), []step{
+		{do: "HEAD /login", want: 200, fields: []string{`RateLimit: "login";r=0;t=60`}},
+		{do: "HEAD /login", want: 429, body: "-", fields: []string{`RateLimit: "login";r=0;t=60`, "Retry-After: 60"}},
+		{do: "GET /login", want: 429},
+	}},
+	{"OPTIONS counts", front(stint.Rate(1, time.Minute), byAll), []step{
+		{do: "OPTIONS /", want: 200},
+		{do: "OPTIONS /", with: []string{"Origin: http://a.test", "Access-Control-Request-Method: PUT"}, want: 429},
+	}},
+	{"preflights don't, if asked not to", front(stint.Rate(1, time.Minute), stint.WithSkip(stint.Preflight), byAll), []step{
+		{do: "OPTIONS /", with: []string{"Origin: http://a.test", "Access-Control-Request-Method: PUT"}, want: 200, fields: []string{"RateLimit:"}},
+		{do: "OPTIONS /", want: 200, fields: []string{`RateLimit: "rate";r=0;t=60`}},
+		{do: "OPTIONS /", with: []string{"Origin: http://a.test"}, want: 429},
+	}},
+	{"no route", front(stint.Rate(1, time.Minute), byAll, stint.WithRoute("/login", stint.Rate(5, time.Minute, stint.WithName("login")))), []step{
+		{do: "GET /login/nowhere", want: 404, fields: []string{`RateLimit: "rate";r=0;t=60`}},
+		{do: "GET /login/nowhere", want: 429},
+	}},
+	{"an exhausted bucket of another peer", front(stint.Rate(1, time.Minute), stint.WithKey(stint.RemoteIP())), []step{
+		{do: "GET /", with: []string{"From: 192.0.2.7:1000"}, want: 200},
+		{do: "GET /", with: []string{"From: 192.0.2.7:1001", "X-Forwarded-For: 198.51.100.9"}, want: 429, never: "198.51.100.9"},
+		{do: "GET /", with: []string{"From: 192.0.2.7:1002", "X-Real-IP: 198.51.100.9", "Forwarded: for=198.51.100.9"}, want: 429, never: "192.0.2.7"},
+		{do: "GET /", with: []string{"From: [::ffff:192.0.2.7]:1003"}, want: 429},
+		{do: "GET /", with: []string{"From: 192.0.2.8:1000", "X-Forwarded-For: 192.0.2.7"}, want: 200},
+	}},
+	{"behind a proxy", front(stint.Rate(1, time.Minute), stint.WithKey(stint.ForwardedIP(netip.MustParsePrefix("10.0.0.0/8")))), []step{
+		{do: "GET /", with: []string{"From: 10.0.0.1:1000", "X-Forwarded-For: 192.0.2.7"}, want: 200},
+		{do: "GET /", with: []string{"From: 10.0.0.2:1000", "X-Forwarded-For: 1.1.1.1, 192.0.2.7"}, want: 429},
+		{do: "GET /", with: []string{"From: 10.0.0.1:1000", "X-Forwarded-For: 192.0.2.8"}, want: 200},
+	}},
+	{"skipped", front(stint.Rate(1, time.Minute), byAll, stint.WithSkip(func(r *http.Request) bool { return r.URL.Path == "/login" })), []step{
+		{do: "GET /login", want: 200, fields: []string{"RateLimit:", "RateLimit-Policy:"}},
+		{do: "GET /login", want: 200},
+		{do: "GET /", want: 200},
+		{do: "GET /", want: 429},
+	}},
+	{"blocked", front(stint.Rate(1, time.Minute), byAll, stint.WithBlock(stint.FromCIDR(netip.MustParsePrefix("192.0.2.0/24")))), []step{
+		{do: "GET /", with: []string{"From: 192.0.2.7:1000"}, want: 403, body: "{", never: "192.0.2"},
+		{do: "GET /", with: []string{"From: 198.51.100.7:1000"}, want: 200},
+	}},
+	{"an empty key", front(stint.Rate(1, time.Minute), byKey), []step{
+		{do: "GET /", want: 403, body: "{", fields: []string{"RateLimit:"}},
+		{do: "GET /", want: 403},
+	}},
+	{"an empty key, skipped", front(stint.Rate(1, time.Minute), byKey, stint.WithEmptyKey(stint.SkipEmptyKey)), []step{
+		{do: "GET /", want: 200, fields: []string{"RateLimit:"}},
+		{do: "GET /", want: 200},
+		{do: "GET /", with: []string{"X-Key: a"}, want: 200},
+		{do: "GET /", with: []string{"X-Key: a"}, want: 429},
+	}},
+	{"a key too long", front(stint.Rate(1, time.Minute), byKey), []step{
+		{do: "GET /", with: []string{"X-Key: " + strings.Repeat("x", 1<<20)}, want: 403, never: "xxxx"},
+	}},
+	{"a key that can't be told", front(stint.Rate(1, time.Minute), stint.WithKey(func(*http.Request) (string, error) {
+		return "", errors.New("no session for mallory")
+	})), []step{
+		{do: "GET /", want: 500, body: "{", never: "mallory"},
+	}},
+	{"redirected", front(stint.Rate(1, time.Minute), byAll, stint.WithDenyHandler(stint.Redirect("/queue"))), []step{
+		{do: "GET /", want: 200},
+		{do: "GET /", want: 302, fields: []string{"Location: /queue"}},
+	}},
+	{"degraded", front(stint.Rate(1, time.Minute), byAll, stint.WithDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "from the cache, for "+stint.DeniedFromContext(r.Context()).Decision.Limit)
+	}))), []step{
+		{do: "GET /", want: 200, body: "served"},
+		{do: "GET /", want: 200, body: "from the cache, for rate", fields: []string{`RateLimit: "rate";r=0;t=60`, "Retry-After: 60"}},
+	}},
+	{"plain text", front(stint.Rate(1, time.Minute), byAll, stint.WithDenyHandler(stint.PlainText("slow down\n"))), []step{
+		{do: "GET /", want: 200},
+		{do: "GET /", want: 429, body: "slow down\n", fields: []string{"Content-Type: text/plain; charset=utf-8", "Retry-After: 60"}},
+	}},
+	{"an error handler", front(stint.Rate(1, time.Minute), byKey, stint.WithErrorHandler(func(w http.ResponseWriter, _ *http.Request, err error) {
+		w.WriteHeader(http.StatusTeapot)
+	})), []step{
+		{do: "GET /", want: 418, body: "-"},
+		{do: "GET /", with: []string{"X-Key: a"}, want: 200},
+		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: problem("rate")},
+	}},
+	{"a dry run reports only", front(stint.Rate(1, time.Minute, stint.WithDryRun()), stint.Rate(3, time.Minute, stint.WithName("real")), byAll), []step{
+		{do: "GET /", want: 200, fields: []string{`RateLimit-Policy: "real";q=3;w=60`, `RateLimit: "real";r=2;t=20`}},
+		{do: "GET /", want: 200},
+		{do: "GET /", want: 200},
+		{do: "GET /", want: 429, body: problem("real")},
+	}},
+	{"fail open", front(stint.Rate(1, time.Minute), byAll, stint.WithStore(down{})), []step{
+		{do: "GET /", want: 200, fields: []string{"RateLimit:", "RateLimit-Policy:", "Retry-After:"}},
+		{do: "GET /", want: 200},
+	}},
+	{"fail closed", front(stint.Rate(1, time.Minute), byAll, stint.WithStore(down{}), stint.WithFailurePolicy(stint.FailClosed)), []step{
+		{do: "GET /", want: 503, body: `{"type":"about:blank"`, never: "10.1.2.3", fields: []string{"RateLimit:", "Retry-After: 1", "Cache-Control: no-store"}},
+	}},
+	{"a cost that never fits", front(stint.Rate(5, time.Minute), stint.WithCost(func(*http.Request) int64 { return 6 }), byAll), []step{
+		{do: "GET /", want: 429, body: problem("rate"), fields: []string{"Retry-After:", `RateLimit: "rate";r=5;t=12`}},
+	}},
+	{"legacy fields", front(stint.Rate(2, time.Minute), byAll, stint.WithHeaders(stint.LegacyHeaders)), []step{
+		{do: "GET /", want: 200, fields: []string{"X-RateLimit-Limit: 2", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 30", "RateLimit:"}},
+		{do: "GET /", want: 200},
+		{do: "GET /", want: 429, fields: []string{"X-RateLimit-Remaining: 0", "Retry-After: 30"}},
+	}},
+	{"no fields", front(stint.Rate(1, time.Minute), byAll, stint.WithHeaders(stint.NoHeaders)), []step{
+		{do: "GET /", want: 200, fields: []string{"RateLimit:", "X-RateLimit-Limit:"}},
+		{do: "GET /", want: 429, fields: []string{"RateLimit:", "Retry-After: 60"}},
+	}},
+	{"without permits", front(stint.Rate(1, time.Minute), byAll, stint.WithoutPermit()), []step{
+		{do: "GET /", want: 200, fields: []string{`RateLimit: "rate";r=0;t=60`}},
+		{do: "GET /", want: 429},
+	}},
+	{"nested limiters", func(t *testing.T) site {
+		outer := compiled(t, stint.Rate(5, time.Minute, stint.WithName("outer")), byAll)
+		inner := compiled(t, stint.Rate(1, time.Minute, stint.WithName("inner")), byAll)
+		return site{limits: []*stint.Limiter{outer}, routes: []siteRoute{{path: "/", limits: []*stint.Limiter{inner}}}}
+	}, []step{
+		{do: "GET /", want: 200, fields: []string{
+			`RateLimit-Policy: "outer";q=5;w=60, "inner";q=1;w=60`, `RateLimit: "outer";r=4;t=12, "inner";r=0;t=60`,
+		}},
+		{do: "GET /", want: 429, body: problem("inner"), fields: []string{
+			`RateLimit: "outer";r=3;t=12, "inner";r=0;t=60`, "Retry-After: 60",
+		}},
+	}},
+	{"nested legacy limiters", func(t *testing.T) site {
+		outer := compiled(t, stint.Rate(2, time.Minute), byAll, stint.WithHeaders(stint.LegacyHeaders))
+		inner := compiled(t, stint.Rate(5, time.Minute), byAll, stint.WithHeaders(stint.LegacyHeaders))
+		return site{limits: []*stint.Limiter{outer}, routes: []siteRoute{{path: "/", limits: []*stint.Limiter{inner}}}}
+	}, []step{
+		{do: "GET /", want: 200, fields: []string{"X-RateLimit-Limit: 2", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 30"}},
+	}},
+	{"the same limiter twice", func(t *testing.T) site {
+		l := compiled(t, stint.Rate(3, time.Minute), byAll)
+		return site{limits: []*stint.Limiter{l, l}, routes: []siteRoute{{path: "/", limits: []*stint.Limiter{l}}}}
+	}, []step{
+		{do: "GET /", want: 200, fields: []string{`RateLimit: "rate";r=2;t=20`, `RateLimit-Policy: "rate";q=3;w=60`}},
+		{do: "GET /", want: 200, fields: []string{`RateLimit: "rate";r=1;t=20`}},
+	}},
+	{"one derived from another, inside it", func(t *testing.T) site {
+		l := compiled(t, stint.Rate(9, time.Minute), byAll)
+		search, err := l.With(stint.Rate(1, time.Minute, stint.WithName("search")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return site{limits: []*stint.Limiter{l}, routes: []siteRoute{{path: "/"}, {path: "/search", limits: []*stint.Limiter{search}}}}
+	}, []step{
+		{do: "GET /search", want: 200, fields: []string{`RateLimit: "rate";r=8;t=7, "search";r=0;t=60`}},
+		{do: "GET /search", want: 429, body: problem("search"), fields: []string{`RateLimit: "rate";r=7;t=7, "search";r=0;t=60`}},
+		{do: "GET /", want: 200, fields: []string{`RateLimit: "rate";r=6;t=7`}},
+	}},
+	{"one derived from another, beside it", func(t *testing.T) site {
+		l := compiled(t, stint.Rate(2, time.Minute), byAll)
+		search, err := l.With(stint.Rate(1, time.Minute, stint.WithName("search")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return site{routes: []siteRoute{{path: "/", limits: []*stint.Limiter{l}}, {path: "/search", limits: []*stint.Limiter{search}}}}
+	}, []step{
+		{do: "GET /search", want: 200, fields: []string{`RateLimit: "rate";r=1;t=30, "search";r=0;t=60`}},
+		{do: "GET /search", want: 429, body: problem("search"), fields: []string{`RateLimit: "rate";r=1;t=30, "search";r=0;t=60`}},
+		{do: "GET /", want: 200, fields: []string{`RateLimit: "rate";r=0;t=30`}},
+		{do: "GET /", want: 429},
+	}},
+	{"the permit in the handler", func(t *testing.T) site {
+		return site{
+			limits: []*stint.Limiter{compiled(t, stint.Rate(10, time.Minute, stint.WithBurst(20), stint.WithDebt()), byAll)},
+			routes: []siteRoute{{path: "/", do: func(w http.ResponseWriter, r *http.Request) {
+				p := stint.FromContext(r.Context())
+				before := p.Decision()
+				err := p.Settle(r.Context(), 5)
+				fmt.Fprintln(w, before.Allowed, before.Limit, before.Remaining, err, p.Decision().Remaining)
+			}}},
+		}
+	}, []step{
+		{do: "GET /", want: 200, body: "true rate 19 <nil> 15"},
+		{do: "GET /", want: 200, body: "true rate 14 <nil> 10"},
+	}},
+	{"no permit where nothing is limited", func(t *testing.T) site {
+		return site{
+			limits: []*stint.Limiter{compiled(t, stint.Rate(1, time.Minute), byAll, stint.WithRoute("/"))},
+			routes: []siteRoute{{path: "/", do: func(w http.ResponseWriter, r *http.Request) {
+				p := stint.FromContext(r.Context())
+				fmt.Fprintln(w, p == nil, p.Settle(r.Context(), 5), p.Decision().Allowed)
+			}}},
+		}
+	}, []step{{do: "GET /", want: 200, body: "true <nil> true"}}},
+	{"by the pattern", func(t *testing.T) site {
+		l := compiled(t, stint.Rate(1, time.Minute), stint.WithKey(stint.Pattern()))
+		ls := []*stint.Limiter{l}
+		return site{routes: []siteRoute{{path: "/users/{id}", limits: ls}, {path: "/orders/{id}", limits: ls}}}
+	}, []step{
+		{do: "GET /users/1", want: 200},
+		{do: "GET /users/2", want: 429},
+		{do: "GET /orders/1", want: 200},
+		{do: "GET /orders/2", want: 429},
+	}},
+	{"limits by request", front(stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
+		switch r.Header.Get("X-Plan") {
+		case "paid":
+			return []stint.Limit{paidPlan}, nil
+		case "":
+			return nil, errors.New("no plan for mallory")
+		}
+		return []stint.Limit{freePlan}, nil
+	}), byKey), []step{
+		{do: "GET /", with: []string{"X-Key: a", "X-Plan: free"}, want: 200, fields: []string{`RateLimit: "free";r=0;t=60`, `RateLimit-Policy: "free";q=1;w=60`}},
+		{do: "GET /", with: []string{"X-Key: a", "X-Plan: free"}, want: 429, body: problem("free")},
+		{do: "GET /", with: []string{"X-Key: a", "X-Plan: paid"}, want: 200, fields: []string{`RateLimit: "paid";r=99;t=1`}},
+		{do: "GET /", with: []string{"X-Key: a"}, want: 500, never: "mallory"},
+	}},
+}
+
+var (
+	freePlan = stint.Rate(1, time.Minute, stint.WithName("free"))
+	paidPlan = stint.Rate(100, time.Minute, stint.WithName("paid"))
+)
