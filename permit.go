@@ -92,8 +92,9 @@ func (c *permitContext) Value(key any) any {
 	return c.ctx.Value(key)
 }
 
-// FromContext returns the permit of the innermost limiter that the request
-// passed, or nil.
+// FromContext returns the permit of the request, or nil. Where it has passed
+// several limiters it is the innermost one's, whose Decision and Settle see the
+// limits of those further out as well.
 func FromContext(ctx context.Context) *Permit {
 	p, _ := ctx.Value(permitKey{}).(*Permit)
 	return p
@@ -128,16 +129,22 @@ func (p *Permit) chargedBy(f *limitFunc) bool {
 	return false
 }
 
-// Decision returns the decision, brought up to date by Settle.
+// Decision returns the decision of all limiters that the request has passed,
+// brought up to date by Settle. Limits has those of the outermost first.
 func (p *Permit) Decision() Decision {
-	d := Decision{Allowed: true}
-	if p == nil {
-		return d
+	var charges []store.Charge
+	var results []store.Result
+	var waited time.Duration
+	for q := p; q != nil; q = q.outer {
+		q.mu.Lock()
+		charges = slices.Concat(q.charges, charges)
+		results = slices.Concat(q.results, results)
+		q.mu.Unlock()
+		waited += q.waited
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	d.decide(p.charges, p.results, make([]LimitStatus, len(p.results)))
-	d.Allowed, d.Delay = true, p.waited
+	var d Decision
+	d.decide(charges, results, make([]LimitStatus, len(results)))
+	d.Delay = waited
 	return d
 }
 
@@ -147,6 +154,10 @@ func (p *Permit) Decision() Decision {
 // WithCost, or, if none has, to all rates and quotas; never to concurrency.
 // Settling again replaces what was settled before. It may be called after the
 // handler has returned.
+//
+// Of several limiters that the request has passed, the innermost one with a
+// limit of that name counts, or with a WithCost; "all" are those of the
+// innermost.
 func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error {
 	if p == nil {
 		return nil
@@ -154,73 +165,83 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 	if cost < 0 || cost > store.MaxCost {
 		return fmt.Errorf("stint: Settle with cost %d: %w", cost, store.ErrCost)
 	}
-	chosen, err := p.choose(limits)
-	if err != nil || len(chosen) == 0 {
-		return err
+	if len(limits) == 0 {
+		q, chosen := p.costed()
+		return q.settle(ctx, chosen, cost)
 	}
+	named := map[*Permit][]int{}
+	for _, name := range limits {
+		q, i := p.named(name)
+		switch {
+		case q == nil:
+			return fmt.Errorf("stint: Settle: the permit has no limit %q", name)
+		case q.entries[i].slots:
+			return fmt.Errorf("stint: Settle: %q is a concurrency limit: its slots are released by Done", name)
+		case !slices.Contains(named[q], i):
+			named[q] = append(named[q], i)
+		}
+	}
+	for q := p; q != nil; q = q.outer {
+		if err := q.settle(ctx, named[q], cost); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// named finds the limit of a name, from p outwards.
+func (p *Permit) named(name string) (*Permit, int) {
+	for q := p; q != nil; q = q.outer {
+		if i := slices.IndexFunc(q.entries, func(e *entry) bool { return e.limit.Name() == name }); i >= 0 {
+			return q, i
+		}
+	}
+	return nil, 0
+}
+
+// costed finds the limits that Settle applies to without a name.
+func (p *Permit) costed() (*Permit, []int) {
+	for q := p; q != nil; q = q.outer {
+		if chosen := q.where(func(e *entry) bool { return !e.slots && e.cost != nil }); len(chosen) > 0 {
+			return q, chosen
+		}
+	}
+	return p, p.where(func(e *entry) bool { return !e.slots })
+}
+
+func (p *Permit) where(is func(*entry) bool) (chosen []int) {
+	for i, e := range p.entries {
+		if is(e) {
+			chosen = append(chosen, i)
+		}
+	}
+	return chosen
+}
+
+// settle makes the chosen charges cost cost.
+func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.settle(ctx, chosen, cost)
-}
-
-// choose returns the indices of the charges that Settle is about.
-func (p *Permit) choose(limits []string) (chosen []int, err error) {
-	if len(limits) > 0 {
-		for _, name := range limits {
-			i := slices.IndexFunc(p.entries, func(e *entry) bool { return e.limit.Name() == name })
-			switch {
-			case i < 0:
-				return nil, fmt.Errorf("stint: Settle: the permit has no limit %q", name)
-			case p.entries[i].slots:
-				return nil, fmt.Errorf("stint: Settle: %q is a concurrency limit: its slots are released by Done", name)
-			case !slices.Contains(chosen, i):
-				chosen = append(chosen, i)
-			}
-		}
-		return chosen, nil
-	}
-	for _, costed := range [...]bool{true, false} {
-		for i, e := range p.entries {
-			if !e.slots && (e.cost != nil || !costed) {
-				chosen = append(chosen, i)
-			}
-		}
-		if len(chosen) > 0 {
-			break
-		}
-	}
-	return chosen, nil
-}
-
-// settle makes the chosen charges cost cost. The caller holds p.mu.
-func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
-	charges := make([]store.Charge, 0, len(chosen))
-	for _, i := range chosen {
-		if p.charges[i].DryRun && !p.results[i].OK {
-			continue // was not charged
-		}
-		c := p.charges[i]
-		c.Cost, c.Receipt = cost, p.results[i].Receipt
-		charges = append(charges, c)
-	}
-	if len(charges) == 0 {
+	chosen = slices.DeleteFunc(chosen, func(i int) bool {
+		return p.charges[i].DryRun && !p.results[i].OK // was not charged
+	})
+	if len(chosen) == 0 {
 		return nil
 	}
-	results := make([]store.Result, len(charges))
+	charges, results := make([]store.Charge, len(chosen)), make([]store.Result, len(chosen))
+	for k, i := range chosen {
+		charges[k] = p.charges[i]
+		charges[k].Cost, charges[k].Receipt = cost, p.results[i].Receipt
+	}
 	if err := p.lim.store.Settle(ctx, charges, results); err != nil {
 		err = &StoreError{err}
 		p.lim.observe(Event{Kind: SettleFailed, Err: err})
 		return err
 	}
-	k := 0
-	for _, i := range chosen {
-		if p.charges[i].DryRun && !p.results[i].OK {
-			continue
-		}
+	for k, i := range chosen {
 		delay := p.results[i].Delay
 		p.results[i] = results[k]
 		p.results[i].OK, p.results[i].Delay = true, delay
-		k++
 	}
 	return nil
 }

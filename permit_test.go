@@ -3,6 +3,7 @@ package stint_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -275,6 +276,42 @@ func TestNesting(t *testing.T) {
 	if got := remaining(t, base); got != 6 {
 		t.Errorf("%d left, want 6", got)
 	}
+}
+
+// A handler sees all limits that its request has passed, wherever they were
+// mounted.
+func TestPermitOfNestedLimiters(t *testing.T) {
+	tokens := limiter(t, theKey, stint.Rate(1000, time.Hour, stint.WithName("tokens"), cost(100)), stint.Rate(50, time.Hour))
+	child, err := tokens.With(stint.Rate(20, time.Hour, stint.WithName("search")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots := limiter(t, theKey, stint.Concurrency(3))
+	h := mount(tokens, mount(slots, mount(child, func(_ http.ResponseWriter, r *http.Request) {
+		p := stint.FromContext(r.Context())
+		left := func() (s string) {
+			for _, l := range p.Decision().Limits {
+				s += fmt.Sprint(l.Name, " ", l.Remaining, " ")
+			}
+			return s
+		}
+		check := func(step, want string, err error) {
+			t.Helper()
+			if got := left(); got != want || err != nil {
+				t.Errorf("%s: %s(%v), want %s", step, got, err, want)
+			}
+		}
+		check("admitted", "tokens 900 rate 49 concurrency 2 search 19 ", nil)
+		check("those with a cost", "tokens 670 rate 49 concurrency 2 search 19 ", p.Settle(r.Context(), 330))
+		check("named", "tokens 670 rate 45 concurrency 2 search 15 ", p.Settle(r.Context(), 5, "search", "rate"))
+		if d := p.Decision(); d.Limit != "concurrency" || d.Remaining != 2 {
+			t.Errorf("%+v", d)
+		}
+		if err := p.Settle(r.Context(), 5, "concurrency"); err == nil {
+			t.Error("slots are settled")
+		}
+	}).ServeHTTP).ServeHTTP)
+	h.ServeHTTP(httptest.NewRecorder(), get("/"))
 }
 
 func TestPermitContext(t *testing.T) {

@@ -72,7 +72,7 @@ func (c *call) gatherKey(key string, cost int64) error {
 
 // Peek returns where key stands with the limiter's limits, and charges
 // nothing. Decision.Allowed says whether each enforced limit has a unit left,
-// which for a limit in debt or without one at hand is no.
+// and RetryAfter when the last of those that don't will.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	c := newCall(l, nil)
 	defer c.free()
@@ -83,7 +83,11 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 		return Decision{}, &StoreError{err}
 	}
 	for i := range c.results {
-		c.results[i].OK = c.results[i].Remaining > 0
+		// A limit with debt may let a charge pass without having a whole unit.
+		r := &c.results[i]
+		if r.OK = r.Remaining > 0 || r.ResetAfter == 0 && !c.entries[i].slots; !r.OK && !c.entries[i].slots {
+			r.RetryAfter = moreAfter(c.charges[i].Limit, r)
+		}
 	}
 	var d Decision
 	d.decide(c.charges, c.results, make([]LimitStatus, len(c.results)))

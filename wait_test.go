@@ -572,6 +572,9 @@ func TestPeekAndReset(t *testing.T) {
 		if err != nil || d.Allowed || d.Limit != "rate" || d.Limits[1].Remaining != 1 || d.ResetAfter != time.Hour {
 			t.Errorf("%+v, %v", d, err)
 		}
+		if d.RetryAfter != 30*time.Minute {
+			t.Errorf("one unit in %v, want 30m", d.RetryAfter)
+		}
 		if other, _ := l.Peek(t.Context(), "other"); !other.Allowed || other.Remaining != 2 {
 			t.Errorf("another key: %+v", other)
 		}
