@@ -1,0 +1,90 @@
+// Command endpoints gives each endpoint limits of its own, and each tenant
+// those of the plan it has paid for. Plans come from a database and are kept
+// in memory: one query per tenant a minute, and the last known plan while the
+// database is down.
+//
+//	go run ./examples/endpoints
+//	for i in $(seq 4); do curl -si -H 'X-Tenant: small' http://127.0.0.1:8080/reports | grep -iE '^(HTTP|ratelimit)'; done
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/stint-go/stint"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
+	flag.Parse()
+	log.Printf("listening on http://%s", *addr)
+	log.Fatal(http.ListenAndServe(*addr, api(planOf)))
+}
+
+// The plans. A Limit is worked out once, however many tenants have it; the
+// name they share keeps a tenant's count when it changes plans.
+var (
+	free = []stint.Limit{stint.Rate(3, time.Minute, stint.WithName("plan"))}
+	paid = []stint.Limit{stint.Rate(600, time.Minute, stint.WithName("plan"), stint.WithBurst(50))}
+)
+
+// planOf stands for a query of a database.
+func planOf(_ context.Context, tenant string) ([]stint.Limit, error) {
+	switch tenant {
+	case "small":
+		return free, nil
+	case "large":
+		return paid, nil
+	}
+	return nil, fmt.Errorf("%w: %q", errNoTenant, tenant)
+}
+
+var errNoTenant = errors.New("no such tenant")
+
+// undecided answers requests that no limit could be found for.
+func undecided(w http.ResponseWriter, _ *http.Request, err error) {
+	status := http.StatusInternalServerError
+	if errors.Is(err, stint.ErrEmptyKey) || errors.Is(err, errNoTenant) {
+		status = http.StatusForbidden
+	}
+	http.Error(w, http.StatusText(status), status)
+}
+
+func api(load func(ctx context.Context, tenant string) ([]stint.Limit, error)) http.Handler {
+	plans := stint.NewPlans(load, stint.WithTTL(time.Minute), stint.WithSize(10_000))
+
+	limits := stint.Must(stint.New(
+		// Everything not named below: eight at a time for each tenant, and
+		// what its plan says. Without a tenant there is no key.
+		stint.Concurrency(8),
+		stint.WithKey(stint.Header("X-Tenant")),
+		stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
+			tenant := r.Header.Get("X-Tenant")
+			if tenant == "" {
+				return nil, nil
+			}
+			return plans.Get(r.Context(), tenant)
+		}),
+		// Reports are dear: two at a time, and the plan.
+		stint.WithRoute("GET /reports", stint.Concurrency(2, stint.WithName("reports"))),
+		// Whoever signs up is not a tenant yet, so the address counts.
+		stint.WithRoute("POST /signup",
+			stint.Rate(3, time.Hour, stint.WithName("signup")), stint.WithKey(stint.RemoteIP())),
+		// A route without limits is exempt.
+		stint.WithRoute("GET /healthz"),
+		stint.WithErrorHandler(undecided),
+	))
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /reports", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "a report") })
+	mux.HandleFunc("GET /items", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "items") })
+	mux.HandleFunc("POST /signup", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "welcome") })
+	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+	return stinthttp.Middleware(limits)(mux)
+}

@@ -1,0 +1,50 @@
+// Command gin limits a gin application: a rate for every client, and a
+// tighter one for an endpoint that is expensive to serve.
+//
+//	go run ./examples/gin
+//	for i in 1 2 3 4; do curl -si -X POST http://127.0.0.1:8080/search | head -1; done
+package main
+
+import (
+	"flag"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/stint-go/stint"
+	stintgin "github.com/stint-go/stint/adapters/gin"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
+	flag.Parse()
+	log.Printf("listening on http://%s", *addr)
+	log.Fatal(http.ListenAndServe(*addr, app()))
+}
+
+func app() http.Handler {
+	everyone := stint.Must(stint.New(
+		stint.Rate(100, time.Minute, stint.WithBurst(20)),
+		// Whose address it is: gin's own ClientIP trusts every proxy unless it
+		// is told otherwise, RemoteIP trusts none.
+		stint.WithKey(stint.RemoteIP()),
+	))
+	// The search has the limit of everyone and one of its own, decided
+	// together: a search refused by either is charged by neither.
+	searching := stint.Must(everyone.With(
+		stint.Rate(2, time.Second, stint.WithName("search")),
+	))
+
+	r := gin.New()
+	r.Use(gin.Recovery())
+	r.GET("/items", stintgin.Middleware(everyone), func(c *gin.Context) {
+		left := stint.FromContext(c.Request.Context()).Decision().Remaining
+		c.JSON(http.StatusOK, gin.H{"items": []string{"a", "b"}, "requests left": left})
+	})
+	r.POST("/search", stintgin.Middleware(searching), func(c *gin.Context) {
+		c.JSON(http.StatusOK, gin.H{"found": 2})
+	})
+	return r
+}

@@ -1,0 +1,69 @@
+// Command login protects a login form against guessing, from two sides: one
+// address may try 20 times a minute whatever the accounts, and one account may
+// be tried 5 times in 15 minutes whatever the addresses. A login that succeeds
+// gives its try on the account back, so only failures count.
+//
+//	go run ./examples/login
+//	for i in $(seq 6); do curl -si -d 'account=ada&password=guess' http://127.0.0.1:8080/login | head -1; done
+package main
+
+import (
+	"crypto/rand"
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
+	flag.Parse()
+	log.Printf("listening on http://%s, the password of ada is lovelace", *addr)
+	log.Fatal(http.ListenAndServe(*addr, site(map[string]string{"ada": "lovelace"})))
+}
+
+func site(passwords map[string]string) http.Handler {
+	secret := make([]byte, 32)
+	rand.Read(secret)
+
+	limits := stint.Must(stint.New(
+		stint.Rate(100, time.Minute),
+		stint.WithKey(stint.RemoteIP()),
+		// The pattern is matched on the cleaned path: //login does not slip by.
+		stint.WithRoute("POST /login",
+			stint.Rate(20, time.Minute, stint.WithName("login-address")),
+			stint.Rate(5, 15*time.Minute, stint.WithName("login-account"),
+				// Who is tried is nobody's business who reads the store.
+				stint.WithKey(stint.Hash(secret, account))),
+		),
+	))
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /login", func(w http.ResponseWriter, r *http.Request) {
+		name, _ := account(r)
+		if want, known := passwords[name]; !known || r.PostFormValue("password") != want {
+			http.Error(w, "wrong account or password", http.StatusUnauthorized)
+			return
+		}
+		if err := stint.FromContext(r.Context()).Settle(r.Context(), 0, "login-account"); err != nil {
+			log.Print(err) // the try stays counted, the login still succeeds
+		}
+		fmt.Fprintln(w, "welcome")
+	})
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
+
+	// A form is read before it is known whether the request is welcome, so the
+	// bound on its size comes first.
+	return http.MaxBytesHandler(stinthttp.Middleware(limits)(mux), 64<<10)
+}
+
+// account is who the form is about, written as the user table writes it:
+// "Ada " must not be a second set of tries.
+func account(r *http.Request) (string, error) {
+	return strings.ToLower(strings.TrimSpace(r.PostFormValue("account"))), nil
+}

@@ -1,0 +1,40 @@
+// Command queueing smooths instead of refusing: what stands behind it gets one
+// request every 200 ms, however they arrive. Ten may wait for their turn, none
+// longer than two seconds; whoever would have to is refused at once.
+//
+//	go run ./examples/queueing
+//	time (for i in $(seq 5); do curl -s http://127.0.0.1:8080/ & done; wait)
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/stint-go/stint"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
+	flag.Parse()
+	log.Printf("listening on http://%s", *addr)
+	log.Fatal(http.ListenAndServe(*addr, paced()))
+}
+
+func paced() http.Handler {
+	queue := stinthttp.New(
+		stint.Rate(5, time.Second,
+			stint.WithAlgorithm(stint.LeakyBucket),
+			stint.WithQueue(10),
+			// Over HTTP/1.1 a server does not notice a client leaving while
+			// the request's body is unread: a wait needs a bound.
+			stint.WithMaxWait(2*time.Second)),
+		stint.WithKey(stint.Global()), // one queue for everybody
+	)
+	return queue(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "served after %v in the queue\n", stint.FromContext(r.Context()).Decision().Delay)
+	}))
+}

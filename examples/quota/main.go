@@ -1,0 +1,56 @@
+// Command quota sells an API by the day: each API key has a short rate, so
+// that nobody spends the day in a second, and a quota that starts again at
+// midnight where the customers are. Both are decided at once: a request
+// refused by one costs nothing of the other.
+//
+//	go run ./examples/quota
+//	curl -i -H 'X-API-Key: k1' http://127.0.0.1:8080/
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"time"
+	_ "time/tzdata" // the zone is known on machines without a zone database too
+
+	"github.com/stint-go/stint"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
+	zone := flag.String("zone", "Europe/Berlin", "time zone of the day")
+	daily := flag.Int64("daily", 1000, "requests per key and day")
+	flag.Parse()
+
+	loc, err := time.LoadLocation(*zone)
+	if err != nil {
+		log.Fatal(err)
+	}
+	handler, err := api(*daily, loc)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Printf("listening on http://%s", *addr)
+	log.Fatal(http.ListenAndServe(*addr, handler))
+}
+
+func api(daily int64, loc *time.Location) (http.Handler, error) {
+	limits, err := stint.New(
+		stint.Rate(10, time.Second),
+		stint.Quota(daily, stint.Daily.In(loc)), // named "daily"
+		// A request without a key is refused with 403: an empty key is never
+		// a bucket that all anonymous callers share.
+		stint.WithKey(stint.Header("X-API-Key")),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return stinthttp.Middleware(limits)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, limit := range stint.FromContext(r.Context()).Decision().Limits {
+			fmt.Fprintf(w, "%s: %d of %d left\n", limit.Name, limit.Remaining, limit.Quota)
+		}
+	})), nil
+}
