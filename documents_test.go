@@ -1,0 +1,77 @@
+package stint_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// documents are what readers are sent to. Their links have to lead somewhere
+// and their whole programs have to build.
+func documents(t *testing.T) []string {
+	t.Helper()
+	docs, err := filepath.Glob("docs/*.md")
+	if err != nil || len(docs) == 0 {
+		t.Fatalf("docs/*.md: %v, %v", docs, err)
+	}
+	return append(docs, "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#]+)`)
+	for _, doc := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(read(t, doc), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(doc), m[1])); err != nil {
+				t.Errorf("%s: %v", doc, err)
+			}
+		}
+	}
+}
+
+func TestProgramsBuild(t *testing.T) {
+	program := regexp.MustCompile("(?s)```go\n(package main\n.*?)```")
+	built := 0
+	for _, doc := range documents(t) {
+		for _, m := range program.FindAllStringSubmatch(read(t, doc), -1) {
+			dir := t.TempDir()
+			file := filepath.Join(dir, "main.go")
+			if err := os.WriteFile(file, []byte(m[1]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "program"), file).CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", doc, err, out)
+			}
+			built++
+		}
+	}
+	if built == 0 {
+		t.Error("no whole program in any document")
+	}
+}
+
+// TestREADMEIsShort: whoever has to decide reads this far and no further.
+func TestREADMEIsShort(t *testing.T) {
+	text := read(t, "README.md")
+	if n := len(strings.Fields(text)); n >= 900 {
+		t.Errorf("README.md has %d words, want fewer than 900", n)
+	}
+	last := strings.LastIndex(text, "\n## ")
+	if !strings.HasPrefix(text[last+1:], "## When not to use this") {
+		t.Error("README.md doesn't end with when not to use this")
+	}
+}
