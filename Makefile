@@ -10,7 +10,7 @@ BENCH    ?= .
 COUNT    ?= 1
 FUZZTIME ?= 30s
 
-.PHONY: test run race test-32 lint build-all bench fuzz soak plots plots-check
+.PHONY: test run race test-32 lint tidy build-all bench fuzz soak plots plots-check
 
 test: ## every test, as a reader of the README runs it
 	$(GO) test -count=1 $(PKG)
@@ -28,12 +28,16 @@ test-32: ## the tests of what counts, where int has 32 bits
 lint: ## gofmt, go vet, staticcheck; rules and reasons in staticcheck.conf
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "gofmt -w these:"; echo "$$unformatted"; exit 1; }
 	$(GO) vet ./...
+	$(GO) mod tidy -diff
 	$(STATICCHECK) ./...
-	@set -e; for m in $(MODULES); do echo "lint $$m"; (cd $$m && $(GO) vet ./... && $(STATICCHECK) ./...); done
+	@set -e; for m in $(MODULES); do echo "lint $$m"; \
+		(cd $$m && $(GO) mod tidy -diff && $(GO) vet ./... && $(STATICCHECK) ./...); done
+
+tidy: ## go.mod and go.sum of every module: those beside the root follow it
+	@set -e; for m in . $(MODULES); do (cd $$m && $(GO) mod tidy); done
 
 build-all: ## every package and every module compiles, tests and examples too
 	$(GO) build ./...
-	$(GO) test -count=1 -run '^$$' ./... >/dev/null
 	@set -e; for m in $(MODULES); do echo "build $$m"; (cd $$m && $(GO) build ./... && $(GO) test ./...); done
 
 bench: ## benchmarks: make bench BENCH=HotKey PKG=./store/memstore COUNT=10
