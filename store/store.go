@@ -28,7 +28,8 @@ const Never = time.Duration(math.MaxInt64)
 const MaxCost = 1 << 40
 
 // Store decides charges and remembers them. Implementations are safe for
-// concurrent use.
+// concurrent use. They touch the slices they are given only until they return:
+// callers use them again.
 type Store interface {
 	// Take decides all charges at one instant: every one is made, or none is.
 	// It writes the answer to charges[i] into results[i]; the decision is
