@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 // settleTimeout bounds giving something back after the request's own context
@@ -312,8 +313,12 @@ func (l *Limiter) cancel(ctx context.Context, charges []store.Charge) {
 	if len(charges) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
+	if _, local := l.store.(*memstore.Store); !local { // which never blocks: a timer would cost more than it
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, settleTimeout)
+		defer stop()
+	}
 	if err := l.store.Settle(ctx, charges, make([]store.Result, len(charges))); err != nil {
 		l.observe(Event{Kind: SettleFailed, Err: &StoreError{err}})
 	}
