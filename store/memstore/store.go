@@ -6,28 +6,30 @@
 //
 // # Memory
 //
-// A key of a token or leaky bucket is 16 bytes in a table that is never less
-// than half full; one of any other algorithm, or with turns reserved beyond
-// the capacity, takes some 80 bytes more, and its log if it has one. What has
-// become as if never seen is dropped, a little with every call, and what it
-// took is handed back: there is no goroutine, no timer, and nothing to close.
-// Nothing is dropped earlier, so expiry can not be noticed.
+// A key of a token or leaky bucket is 16 bytes in a table that is more than half
+// full while it grows: 30 bytes at the most. One of any other algorithm, or with turns
+// reserved beyond the capacity, or of a rate whose scale is fine (997 per
+// second), takes 80 bytes more, 120 to 170 in all, and its log if it has one.
+// What has become as if never seen is dropped, a little with every call, and
+// the memory handed back: there is no goroutine, no timer, and nothing to
+// close. Nothing is dropped earlier, so nobody can tell.
 //
 // # The cap
 //
-// A store holds a bounded number of keys, see [WithMaxKeys]. One that is full
-// drops what has expired, and never a key that still holds anything: a flood
-// of made-up keys resets nobody. The new keys that find no place are decided
-// against one state they all share for each limit (one in each of the store's
-// shards, a thousandth of the keys), by the limit's own rules. So the keys of a
-// flood together get what a thousandth of as many keys would, and keys that
-// have a place get what they always got. [Stats] counts both.
+// A store holds a bounded number of keys, see [WithMaxKeys]. A full one drops
+// what has expired, and never a key that still holds anything: a flood of
+// made-up keys resets nobody. New keys that find no place are decided by their
+// limit's own rules against a state that they share: one for each limit in
+// each of the store's shards. Of these there is one for every 512 to 1024 keys
+// of the cap, in stores of less than 64,000 keys up to 64, but never more than
+// one for 8 keys. So all the keys of a flood together get what that many keys
+// would, and keys that have a place get what they always got. [Stats] counts
+// what was decided so.
 //
 // # Time
 //
-// Instants are microseconds of the monotonic clock since New. Calendar windows
-// follow the wall clock. A store works in a testing/synctest bubble if it was
-// made in the bubble.
+// Instants are microseconds of the monotonic clock since New; calendar windows
+// follow the wall clock. In a testing/synctest bubble, make the store inside.
 package memstore
 
 import (
@@ -43,7 +45,7 @@ import (
 )
 
 // DefaultMaxKeys is the number of keys a store holds unless WithMaxKeys says
-// otherwise. As token buckets they take 36 MB at the most.
+// otherwise: 30 MB of token buckets, 170 MB at the most of other algorithms.
 const DefaultMaxKeys = 1 << 20
 
 // Option changes what New makes.
@@ -56,9 +58,9 @@ type maxKeys int
 func (n maxKeys) apply(c *config) { c.maxKeys = int(n) }
 
 // WithMaxKeys bounds the number of keys the store holds at a time, counting
-// each pair of limit and key. Expect 36 bytes for each at the most if it is a
-// token bucket, and 150 for the other algorithms, logs not counted. By default
-// DefaultMaxKeys; below 1 is 1.
+// each pair of limit and key: 30 bytes each for token buckets, 170 at the most
+// for the other algorithms, logs not counted. DefaultMaxKeys by default; less
+// than 1 is 1, and 2^31-1 is the most.
 func WithMaxKeys(n int) Option { return maxKeys(n) }
 
 // Store is a store.Store and a store.Resetter in memory. It is safe for

@@ -34,7 +34,7 @@ type slot struct {
 const (
 	maxLoad   = 15
 	sizedLoad = 11
-	minLoad   = 4
+	minLoad   = 8
 	smallest  = 8 // slots
 )
 
