@@ -28,14 +28,15 @@ type rule struct {
 // the module is matched by exactly one line, so a new package is put in its
 // place on purpose or the test fails.
 var imports = map[string]rule{
-	"store":           {notEven: []string{"net/http", "net"}},
-	"store/memstore":  {own: []string{"store"}, notEven: []string{"net/http"}},
-	"store/storetest": {own: []string{"store"}, notEven: []string{"net/http"}},
-	"store/failover":  {own: []string{"store"}, external: []string{"github.com/sony/gobreaker/v2"}},
-	".":               {own: []string{"store", "store/memstore"}},
-	"adapters/std":    {own: []string{".", "store"}},
-	"adapters/gin":    {own: []string{".", "store"}, external: []string{"github.com/gin-gonic/gin"}},
-	"adapters/echo":   {own: []string{".", "store"}, external: []string{"github.com/labstack/echo/v4"}},
+	"store":                     {notEven: []string{"net/http", "net"}},
+	"store/memstore":            {own: []string{"store"}, notEven: []string{"net/http"}},
+	"store/storetest":           {own: []string{"store"}, notEven: []string{"net/http"}},
+	"store/failover":            {own: []string{"store"}, external: []string{"github.com/sony/gobreaker/v2"}},
+	".":                         {own: []string{"store", "store/memstore"}},
+	"adapters/internal/pattern": {},
+	"adapters/std":              {own: []string{".", "store"}},
+	"adapters/gin":              {own: []string{".", "store", "adapters/internal/pattern"}, external: []string{"github.com/gin-gonic/gin"}},
+	"adapters/echo":             {own: []string{".", "store", "adapters/internal/pattern"}, external: []string{"github.com/labstack/echo/v4"}},
 	"examples/...": {
 		own:      []string{".", "store/...", "adapters/..."},
 		external: []string{"github.com/gin-gonic/gin", "github.com/labstack/echo/v4"},

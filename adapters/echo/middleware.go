@@ -15,6 +15,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/adapters/internal/pattern"
 )
 
 // New is Middleware of a new limiter. It panics on a bad option; use stint.New
@@ -46,12 +47,12 @@ func New(opts ...stint.Option) echo.MiddlewareFunc {
 // "GET /users/:id", for stint.Pattern and for loggers; it stays empty where no
 // route matches, and under Echo.Pre.
 func Middleware(l *stint.Limiter) echo.MiddlewareFunc {
-	var known patterns
+	var known pattern.Cache
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			r := c.Request()
 			if r.Pattern == "" {
-				r.Pattern = known.of(r.Method, c.Path())
+				r.Pattern = patternOf(&known, r.Method, c.Path())
 			}
 			p, err := l.Admit(c.Response(), r)
 			if err != nil {

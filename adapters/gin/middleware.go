@@ -11,6 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/adapters/internal/pattern"
 )
 
 // New is Middleware of a new limiter. It panics on a bad option, as gin does
@@ -31,11 +32,13 @@ func New(opts ...stint.Option) gin.HandlerFunc {
 // route matches. A request that is handled again by Engine.HandleContext is
 // not charged again, unless the limiter is WithoutPermit.
 func Middleware(l *stint.Limiter) gin.HandlerFunc {
-	var known patterns
+	var known pattern.Cache
 	return func(c *gin.Context) {
 		r := c.Request
 		if route := c.FullPath(); route != "" && r.Pattern == "" {
-			r.Pattern = known.of(r.Method, route)
+			// gin knows a route only together with its method, so neither is the
+			// client's to choose.
+			r.Pattern = known.Of(r.Method, route)
 		}
 		p, err := l.Admit(c.Writer, r)
 		if err != nil {
