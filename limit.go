@@ -166,7 +166,8 @@ func WithBurst(n int64) LimitOption {
 }
 
 // WithQueue says how many units may wait for their turn: by default n for
-// LeakyBucket, and none for TokenBucket.
+// LeakyBucket, and none for TokenBucket. The last in a full queue waits for as
+// long as the rate takes for all of it: a WithMaxWait beside it bounds that.
 func WithQueue(n int64) LimitOption {
 	return limitOption(func(r *rule) { r.spec.Queue = orNone(n, &r.errs, "WithQueue") })
 }
@@ -207,12 +208,15 @@ func WithName(name string) LimitOption {
 
 // WithWarmUp makes a rate start at a third and rise to n per period while it
 // is used for d; idle, it cools down again. It implies the WarmUp algorithm.
+// Requests are spaced out, not saved up: without a WithMaxWait (or
+// Limiter.Wait) one that comes before its turn is refused.
 func WithWarmUp(d time.Duration) LimitOption {
 	return limitOption(func(r *rule) { r.spec.WarmUp, r.warms = d, true })
 }
 
 // WithDebt lets a request pass as soon as those before it are paid for; its
-// own cost is paid by the next. Without it a request waits for its own cost.
+// own cost is paid by the next. Without it a request needs its own cost to be
+// there. What isn't paid for yet is waited for within WithMaxWait, or refused.
 func WithDebt() LimitOption {
 	return limitOption(func(r *rule) { r.spec.Debt = true })
 }

@@ -1,0 +1,235 @@
+package stint_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+func TestSlotsFirstComeFirstServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.Concurrency(2, stint.WithMaxWait(10*time.Second)), stint.Rate(100, time.Second))
+		start := time.Now()
+		var mu sync.Mutex
+		var log []string
+		note := func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			log = append(log, fmt.Sprintf("%v ", time.Since(start))+fmt.Sprintf(format, args...))
+		}
+		var wg sync.WaitGroup
+		enter := func(name string, leave time.Duration, work time.Duration) {
+			ctx, cancel := context.WithCancel(t.Context())
+			if leave > 0 {
+				time.AfterFunc(leave, cancel)
+			}
+			wg.Go(func() {
+				defer cancel()
+				through(l, get("/").WithContext(ctx), func(http.ResponseWriter, *http.Request) {
+					note("%s", name)
+					time.Sleep(work)
+				})
+			})
+			synctest.Wait()
+		}
+		enter("a", 0, 2*time.Second)
+		enter("b", 0, 3*time.Second)
+		enter("c", 0, 4*time.Second)
+		enter("d", time.Second, time.Second) // gives up as the second in line
+		enter("e", 0, time.Second)
+		enter("f", 0, time.Second)
+		wg.Wait()
+		want := "0s a|0s b|2s c|3s e|4s f"
+		if got := strings.Join(log, "|"); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if got := remaining(t, l); got != 2 {
+			t.Errorf("%d slots free at the end, want 2", got)
+		}
+	})
+}
+
+func TestWaitForSlotEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &events{}
+		l := limiter(t, theKey, stint.Concurrency(1, stint.WithMaxWait(time.Second)), seen.option())
+		p := take(t, l, 1)
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				_, err := l.Take(t.Context(), "k", 1)
+				if d := denied(t, err).Decision; d.Limit != "concurrency" || d.RetryAfter != 0 {
+					t.Errorf("%+v", d)
+				}
+				if got := time.Since(start); got != time.Second {
+					t.Errorf("refused after %v, want 1s", got)
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		if got := seen.last(); got.Kind != stint.Denied || got.Waited != time.Second {
+			t.Errorf("%v after %v", got.Kind, got.Waited)
+		}
+		// Who waited in vain left nothing behind.
+		p.Done()
+		for range 2 {
+			take(t, l, 1).Done()
+		}
+	})
+}
+
+func TestNobodyOvertakesWhoWaitsForASlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.Concurrency(1))
+		p := take(t, l, 1)
+		var order []string
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			q, err := l.Wait(t.Context(), "k", 1)
+			if err != nil {
+				t.Error(err)
+			}
+			order = append(order, "waiter")
+			time.Sleep(time.Second)
+			q.Done()
+		})
+		synctest.Wait()
+		// Before the waiter's goroutine runs, the slot looks free.
+		p.Done()
+		_, err := l.Take(t.Context(), "k", 1)
+		if d := denied(t, err).Decision; d.Limit != "concurrency" || d.Allowed {
+			t.Errorf("%+v", d)
+		}
+		if q, err := l.Take(t.Context(), "other", 1); err != nil {
+			t.Errorf("another key is refused: %v", err)
+		} else {
+			q.Done()
+		}
+		wg.Wait()
+		if !slices.Equal(order, []string{"waiter"}) {
+			t.Error(order)
+		}
+	})
+}
+
+// A slot is waited for only where nothing else refuses, and what else there is
+// is asked again once there is a slot.
+func TestSlotAndRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.Concurrency(1, stint.WithMaxWait(time.Minute)), stint.Rate(2, time.Hour))
+		p := take(t, l, 1)
+		time.AfterFunc(3*time.Second, p.Done)
+		start := time.Now()
+		at, refused := passed(l, 2)
+		if !slices.Equal(at, millis(3000)) || refused != 1 || time.Since(start) != 3*time.Second {
+			t.Errorf("passed at %v, %d refused after %v", at, refused, time.Since(start))
+		}
+		p2, err := l.Take(t.Context(), "k", 1) // the rate refuses: no wait
+		if denied(t, err).Decision.Limit != "rate" || p2 != nil || time.Since(start) != 3*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
+
+// Slots of two limits: who waits for one must not block those who don't.
+func TestTwoConcurrencyLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wait := stint.WithMaxWait(time.Minute)
+		l := limiter(t, wait,
+			stint.Concurrency(2, stint.WithName("all"), everybody),
+			stint.Concurrency(1, stint.WithName("each"), stint.WithKey(stint.Header("X-User"))))
+		start := time.Now()
+		var mu sync.Mutex
+		var log []string
+		var wg sync.WaitGroup
+		enter := func(user string, work time.Duration) {
+			r := get("/")
+			r.Header.Set("X-User", user)
+			wg.Go(func() {
+				through(l, r, func(http.ResponseWriter, *http.Request) {
+					mu.Lock()
+					log = append(log, fmt.Sprint(time.Since(start), " ", user))
+					mu.Unlock()
+					time.Sleep(work)
+				})
+			})
+			synctest.Wait()
+		}
+		enter("a", 3*time.Second)
+		enter("a", time.Second) // waits for a's slot
+		enter("b", time.Second) // goes on at once
+		enter("b", time.Second)
+		enter("c", time.Second) // waits for a slot of all
+		wg.Wait()
+		if got, want := strings.Join(log, ", "), "0s a, 0s b, 1s b, 2s c, 3s a"; got != want && got != "0s a, 0s b, 1s c, 2s b, 3s a" {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
+}
+
+// Slots are released elsewhere, too: the store has other users.
+func TestSlotReleasedElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy()
+		here := limiter(t, theKey, stint.WithStore(s), stint.Concurrency(1, stint.WithMaxWait(time.Minute)))
+		there := limiter(t, theKey, stint.WithStore(s), stint.Concurrency(1))
+		p := take(t, there, 1)
+		time.AfterFunc(1050*time.Millisecond, p.Done)
+		start := time.Now()
+		q := take(t, here, 1)
+		if got := time.Since(start); got < 1050*time.Millisecond || got > 1200*time.Millisecond {
+			t.Errorf("got the slot after %v", got)
+		}
+		q.Done()
+	})
+}
+
+func TestManyWaitForSlots(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := newRand(seed)
+			l := limiter(t, theKey, stint.Concurrency(3, stint.WithMaxWait(20*time.Second)))
+			var mu sync.Mutex
+			inside, most := 0, 0
+			var wg sync.WaitGroup
+			for range 100 {
+				ctx, cancel := context.WithCancel(t.Context())
+				if rnd.IntN(3) == 0 {
+					time.AfterFunc(time.Duration(rnd.IntN(3000))*time.Millisecond, cancel)
+				}
+				cost, work := 1+rnd.Int64N(3), time.Duration(rnd.IntN(300))*time.Millisecond
+				wg.Go(func() {
+					defer cancel()
+					p, err := l.Take(ctx, "k", cost)
+					if err != nil {
+						return
+					}
+					defer p.Done()
+					mu.Lock()
+					inside += int(cost)
+					most = max(most, inside)
+					mu.Unlock()
+					time.Sleep(work)
+					mu.Lock()
+					inside -= int(cost)
+					mu.Unlock()
+				})
+				time.Sleep(time.Duration(rnd.IntN(100)) * time.Millisecond)
+			}
+			wg.Wait()
+			if got := remaining(t, l); most > 3 || got != 3 {
+				t.Errorf("seed %d: %d slots taken at once, %d free at the end", seed, most, got)
+			}
+		})
+	}
+}
