@@ -1,117 +1,19 @@
 package stint_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/gin-gonic/gin"
-	"github.com/labstack/echo/v4"
-
-	stintecho "github.com/stint-go/stint/adapters/echo"
-	stintgin "github.com/stint-go/stint/adapters/gin"
-	stinthttp "github.com/stint-go/stint/adapters/std"
-
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/store"
 )
-
-// site is an application with limits, to be built on each of the routers.
-type site struct {
-	limits []*stint.Limiter // in front of all routes, outermost first
-	routes []siteRoute
-}
-
-// siteRoute answers every method on a path. Parameters are written {name}.
-type siteRoute struct {
-	path   string
-	limits []*stint.Limiter // in front of this route alone
-	do     http.HandlerFunc // nil: 200 and "served"
-}
-
-func (r siteRoute) handler() http.HandlerFunc {
-	if r.do != nil {
-		return r.do
-	}
-	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") }
-}
-
-// colons writes {name} as :name.
-func (r siteRoute) colons() string {
-	return strings.NewReplacer("{", ":", "}", "").Replace(r.path)
-}
-
-// A routing is a router, through its adapter.
-type routing struct {
-	name  string
-	build func(site) http.Handler
-	// problems: refusals are application/problem+json; else they are what the
-	// router's own error handler writes.
-	problems bool
-}
-
-func init() { gin.SetMode(gin.ReleaseMode) }
-
-var routings = []routing{
-	{"std", func(s site) http.Handler {
-		mux := http.NewServeMux()
-		for _, r := range s.routes {
-			h := http.Handler(r.handler())
-			for _, l := range slices.Backward(r.limits) {
-				h = stinthttp.Middleware(l)(h)
-			}
-			if r.path == "/" {
-				r.path = "/{$}" // the others have no catch-all
-			}
-			mux.Handle(r.path, h)
-		}
-		h := http.Handler(mux)
-		for _, l := range slices.Backward(s.limits) {
-			h = stinthttp.Middleware(l)(h)
-		}
-		return h
-	}, true},
-	{"gin", func(s site) http.Handler {
-		e := gin.New()
-		for _, l := range s.limits {
-			e.Use(stintgin.Middleware(l))
-		}
-		for _, r := range s.routes {
-			var chain []gin.HandlerFunc
-			for _, l := range r.limits {
-				chain = append(chain, stintgin.Middleware(l))
-			}
-			e.Any(r.colons(), append(chain, func(c *gin.Context) { r.handler()(c.Writer, c.Request) })...)
-		}
-		return e
-	}, true},
-	{"echo", func(s site) http.Handler {
-		e := echo.New()
-		for _, l := range s.limits {
-			e.Use(stintecho.Middleware(l))
-		}
-		for _, r := range s.routes {
-			var chain []echo.MiddlewareFunc
-			for _, l := range r.limits {
-				chain = append(chain, stintecho.Middleware(l))
-			}
-			e.Any(r.colons(), func(c echo.Context) error {
-				r.handler()(c.Response(), c.Request())
-				return nil
-			}, chain...)
-		}
-		return e
-	}, false},
-}
 
 // behaviour is a conversation with a site, which is the same through every
 // adapter. It runs in a synctest bubble, so that waits are exact.
@@ -206,41 +108,11 @@ func TestMiddleware(t *testing.T) {
 	}
 }
 
-// compiled is stint.New for limits that are known to be right.
-func compiled(t testing.TB, opts ...stint.Option) *stint.Limiter {
-	t.Helper()
-	l, err := stint.New(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-// front is a site with limits in front of everything.
-func front(opts ...stint.Option) func(*testing.T) site {
-	return func(t *testing.T) site {
-		return site{limits: []*stint.Limiter{compiled(t, opts...)}, routes: []siteRoute{{path: "/"}, {path: "/login"}, {path: "/users/{id}"}}}
-	}
-}
-
 // problem is how a problem body begins, up to the policies violated.
 func problem(violated ...string) string {
 	return `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,` +
 		`"violated-policies":["` + strings.Join(violated, `","`) + `"]}`
 }
-
-// down is a store that answers nothing.
-type down struct{}
-
-var errDialing = errors.New("dial tcp 10.1.2.3: refused")
-
-func (down) Take(context.Context, []store.Charge, []store.Result) error   { return errDialing }
-func (down) Settle(context.Context, []store.Charge, []store.Result) error { return errDialing }
-
-var (
-	byAll = stint.WithKey(stint.Global())
-	byKey = stint.WithKey(stint.Header("X-Key"))
-)
 
 var behaviours = []behaviour{
 	{"granted, then refused, then granted", front(stint.Rate(2, time.Minute), byAll), []step{

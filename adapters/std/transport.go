@@ -21,14 +21,13 @@ type TransportOption func(*transport)
 //
 // The key is what lim is charged for; a pause that a server asks for also
 // never goes beyond its host. The default key is the request's scheme and
-// host, such as "https://api.example.com". An error is returned from
-// RoundTrip, and nothing is sent.
+// host, such as "https://api.example.com". An error of k is returned from
+// RoundTrip, and nothing is sent. WithDestination panics on nil.
 func WithDestination(k stint.KeyFunc) TransportOption {
-	return func(t *transport) {
-		if k != nil {
-			t.key = k
-		}
+	if k == nil {
+		panic("stinthttp: WithDestination(nil): write a key function, or leave it out for the scheme and host")
 	}
+	return func(t *transport) { t.key = k }
 }
 
 // WithMaxWait bounds how long a request waits, at a time, because its server
@@ -64,10 +63,10 @@ const (
 //
 // A request first waits until no pause of its destination is in force, then
 // for its turn by lim (stint.Limiter.Wait, at cost 1 under the destination's
-// key). What lim refuses, because its turn would come after the context's
-// deadline, is not sent; the error is a *stint.DeniedError. A slot of a
-// concurrency limit is held until the response's body is read to its end or
-// closed.
+// key; lim's own key functions are not asked). What lim refuses, because its
+// turn would come after the context's deadline, is not sent; the error is a
+// *stint.DeniedError. A slot of a concurrency limit is held until the
+// response's body is read to its end or closed.
 //
 // A server asks for a pause with Retry-After in a 403, 429 or 503, or, in any
 // answer, with a RateLimit field (draft-ietf-httpapi-ratelimit-headers,

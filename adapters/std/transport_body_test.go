@@ -3,7 +3,6 @@ package stinthttp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -153,53 +152,6 @@ func TestTransportKeepsWriter(t *testing.T) {
 	_ = resp.Body.Close()
 	if conn.closed == 0 {
 		t.Error("not closed")
-	}
-}
-
-func TestGatesAreBounded(t *testing.T) {
-	var gs gates
-	now := noon
-	for i := range 3 * maxGates {
-		gs.close(gateKey{host: fmt.Sprint(i)}, now, time.Duration(1+i)*time.Second)
-		if n := len(gs.closed); n > maxGates {
-			t.Fatalf("%d gates", n)
-		}
-	}
-	// The last one gave way each time; those that open soon are kept.
-	if opens, _ := gs.place(gateKey{host: "0"}, now); opens.IsZero() {
-		t.Error("a gate that opens soon was forgotten")
-	}
-	gs.close(gateKey{host: strings.Repeat("x", 1+maxName)}, now, time.Second)
-	if opens := gs.opening(gateKey{host: strings.Repeat("x", 1+maxName)}); !opens.IsZero() {
-		t.Error("a name beyond bounds was kept")
-	}
-	// Those that are over make room first.
-	later := now.Add(24 * time.Hour)
-	gs.close(gateKey{host: "new"}, later, time.Second)
-	if n := len(gs.closed); n != 1 {
-		t.Errorf("%d gates, want the new one", n)
-	}
-	if opens, turn := gs.place(gateKey{host: "new"}, later.Add(time.Hour)); !opens.IsZero() || !turn.IsZero() || len(gs.closed) != 0 {
-		t.Error("a gate that is over was not forgotten")
-	}
-}
-
-func TestGateCloses(t *testing.T) {
-	var gs gates
-	key := gateKey{host: "a"}
-	gs.close(key, noon, 10*time.Second)
-	gs.close(key, noon.Add(time.Second), 2*time.Second) // asks for less
-	if got := gs.opening(key); !got.Equal(noon.Add(10 * time.Second)) {
-		t.Errorf("opens at %v", got)
-	}
-	gs.close(key, noon.Add(time.Second), 20*time.Second)
-	if got := gs.opening(key); !got.Equal(noon.Add(21 * time.Second)) {
-		t.Errorf("opens at %v", got)
-	}
-	for n := range 1000 {
-		if opens, turn := gs.place(key, noon); turn.Before(opens) {
-			t.Fatalf("turn %d is %v early", n, opens.Sub(turn))
-		}
 	}
 }
 

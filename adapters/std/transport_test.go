@@ -15,126 +15,6 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// server is a RoundTripper that answers by itself and remembers what it was
-// sent, when, counted from its first look at the clock.
-type server struct {
-	answer func(n int, r *http.Request) *http.Response // n counts from 0
-
-	mu     sync.Mutex
-	start  time.Time
-	at     []time.Duration
-	bodies []string
-	opened []*body // bodies of the answers
-}
-
-func newServer(answer func(n int, r *http.Request) *http.Response) *server {
-	return &server{answer: answer, start: time.Now()}
-}
-
-// script answers with one status and its fields after another, "429
-// Retry-After: 2" for example, and with 200 when they are over.
-func script(lines ...string) *server {
-	return newServer(func(n int, _ *http.Request) *http.Response {
-		if n < len(lines) {
-			return answer(lines[n])
-		}
-		return answer("200")
-	})
-}
-
-// answer makes a response of "STATUS Name: value|Name: value".
-func answer(line string) *http.Response {
-	status, fields, _ := strings.Cut(line, " ")
-	code := map[string]int{"200": 200, "403": 403, "429": 429, "500": 500, "503": 503}[status]
-	resp := &http.Response{StatusCode: code, Header: http.Header{}}
-	if fields != "" {
-		resp.Header = header(strings.Split(fields, "|")...)
-	}
-	return resp
-}
-
-func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
-	var sent []byte
-	if r.Body != nil {
-		sent, _ = io.ReadAll(r.Body)
-		_ = r.Body.Close()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := len(s.at)
-	s.at = append(s.at, time.Since(s.start))
-	s.bodies = append(s.bodies, string(sent))
-	resp := s.answer(n, r)
-	if resp == nil {
-		return nil, errors.New("connection refused")
-	}
-	resp.Request = r
-	if resp.Body == nil {
-		b := &body{Reader: strings.NewReader("answer " + string(rune('0'+n)))}
-		s.opened = append(s.opened, b)
-		resp.Body = b
-	}
-	return resp, nil
-}
-
-// times returns when requests have come.
-func (s *server) times() []time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.at)
-}
-
-// body is a response's or a request's body that knows how it was treated.
-type body struct {
-	io.Reader
-	read   int
-	closed int
-}
-
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
-	b.read += n
-	return n, err
-}
-
-func (b *body) Close() error { b.closed++; return nil }
-
-// within reports whether got is want plus jitter: never less, and at most a
-// tenth (50 ms for short waits) more.
-func within(got, want time.Duration) bool {
-	return got >= want && got <= want+max(want/10, minStep)
-}
-
-func get(url string) *http.Request {
-	r, err := http.NewRequest("GET", url, nil)
-	if err != nil {
-		panic(err)
-	}
-	return r
-}
-
-func mustRead(t *testing.T, resp *http.Response, err error) string {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	return string(text)
-}
-
-func limiter(t *testing.T, opts ...stint.Option) *stint.Limiter {
-	t.Helper()
-	l, err := stint.New(append(opts, stint.WithKey(stint.Global()))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
 func TestTransportRetries(t *testing.T) {
 	const s = time.Second
 	nobody := func() *http.Request { return get("http://a.test/") }
@@ -339,6 +219,31 @@ func TestTransportDeadline(t *testing.T) {
 	})
 }
 
+// Whose deadline leaves no room for a place in the line still keeps the pause.
+func TestTransportDeadlineInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := script("429 Retry-After: 10")
+		rt := Transport(nil, srv, WithRetries(0))
+		resp, err := rt.RoundTrip(get("http://a.test/"))
+		_ = mustRead(t, resp, err)
+		var all sync.WaitGroup
+		for range 16 {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second+100*time.Millisecond)
+				defer cancel()
+				resp, err := rt.RoundTrip(get("http://a.test/").WithContext(ctx))
+				_ = mustRead(t, resp, err)
+			})
+		}
+		all.Wait()
+		for _, at := range srv.at[1:] {
+			if at < 10*time.Second {
+				t.Fatalf("sent %v early", 10*time.Second-at)
+			}
+		}
+	})
+}
+
 func TestTransportWaitEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := script("429 Retry-After: 30")
@@ -351,128 +256,6 @@ func TestTransportWaitEndsWithContext(t *testing.T) {
 		}
 		if srv.opened[0].closed == 0 {
 			t.Error("the answer given up was not closed")
-		}
-	})
-}
-
-// All requests to a host keep the pause that one of them was asked for, those
-// to other hosts do not, and they do not go on together.
-func TestTransportGate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const callers = 64
-		srv := newServer(func(n int, r *http.Request) *http.Response {
-			if n == 0 {
-				return answer("429 Retry-After: 20")
-			}
-			return answer("200")
-		})
-		rt := Transport(nil, srv)
-		call := func(url string) {
-			resp, err := rt.RoundTrip(get(url))
-			_ = mustRead(t, resp, err)
-		}
-		var all sync.WaitGroup
-		all.Go(func() { call("http://a.test/") })
-		synctest.Wait() // the first is in its pause
-		for range callers {
-			all.Go(func() { call("http://A.test:80/elsewhere") })
-		}
-		synctest.Wait()
-		if n := len(srv.times()); n != 1 {
-			t.Fatalf("%d requests did not keep the pause", n-1)
-		}
-		call("https://a.test/") // other hosts
-		call("http://b.test/")
-		if at := srv.times(); at[1] != 0 || at[2] != 0 {
-			t.Error("other hosts had to wait")
-		}
-		all.Wait()
-		late := srv.times()[3:]
-		if len(late) != 1+callers {
-			t.Fatalf("%d requests, want %d", len(late), 1+callers)
-		}
-		step := maxStep // a tenth of the pause would be more
-		for i := range late {
-			since := late[i] - 20*time.Second
-			if since < 0 {
-				t.Fatalf("request %d came %v early", i, -since)
-			}
-			if i > 0 && late[i] == late[i-1] {
-				t.Errorf("requests %d and %d came together", i-1, i)
-			}
-		}
-		// Doubling by the step: few within the first one, all within eight.
-		first := 0
-		for _, at := range late {
-			if at-20*time.Second < step {
-				first++
-			}
-		}
-		if last := late[len(late)-1] - 20*time.Second; first > 3 || last > 8*step {
-			t.Errorf("%d in the first step, the last after %v", first, last)
-		}
-	})
-}
-
-// A server that stays overloaded stops those who are still in line.
-func TestTransportGateCloses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const callers = 64
-		srv := newServer(func(n int, r *http.Request) *http.Response {
-			if n < 3 {
-				return answer("429 Retry-After: 10")
-			}
-			return answer("200")
-		})
-		rt := Transport(nil, srv)
-		var all sync.WaitGroup
-		for i := range callers {
-			all.Go(func() {
-				if i > 0 {
-					time.Sleep(time.Millisecond)
-				}
-				resp, err := rt.RoundTrip(get("http://a.test/"))
-				_ = mustRead(t, resp, err)
-			})
-		}
-		all.Wait()
-		if n := len(srv.times()); n != callers+3 {
-			t.Errorf("%d requests for %d callers, want only the three refused to be sent again", n, callers)
-		}
-		if srv.at[1] < 10*time.Second || srv.at[2] < 20*time.Second || srv.at[3] < 30*time.Second {
-			t.Errorf("the pauses were not kept: %v", srv.at[:4])
-		}
-	})
-}
-
-// An answer that was granted may say that it was the last for now.
-func TestTransportHint(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := script(`200 RateLimit: "p";r=0;t=5`)
-		rt := Transport(nil, srv, WithRetries(0))
-		for range 2 {
-			resp, err := rt.RoundTrip(get("http://a.test/"))
-			_ = mustRead(t, resp, err)
-		}
-		if !within(srv.at[1], 5*time.Second) {
-			t.Errorf("the second came after %v, want 5s", srv.at[1])
-		}
-	})
-}
-
-// What a retry waits for is the longest pause in force, not its own.
-func TestTransportRetryKeepsLongerPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := script("429 Retry-After: 300", "429 Retry-After: 2")
-		rt := Transport(nil, srv)
-		for i := range 2 {
-			resp, err := rt.RoundTrip(get("http://a.test/"))
-			if err != nil || resp.StatusCode != 429 {
-				t.Fatalf("request %d: %v, %v", i, resp, err)
-			}
-		}
-		if n := len(srv.times()); n != 2 {
-			t.Errorf("%d requests, want 2: neither is to be sent again", n)
 		}
 	})
 }
@@ -519,10 +302,17 @@ func TestTransportDenied(t *testing.T) {
 	})
 }
 
-// Requests that lim let go while the gate closed do not pile up behind it.
+// Requests that lim lets go while the gate is closed keep the pause, and do
+// not pile up behind it.
 func TestTransportPacesAfterPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := script("429 Retry-After: 10")
+		srv := newServer(func(n int, _ *http.Request) *http.Response {
+			if n > 0 {
+				return answer("200")
+			}
+			time.Sleep(time.Second / 2) // the others wait for lim meanwhile
+			return answer("429 Retry-After: 10")
+		})
 		rt := Transport(limiter(t, stint.Rate(1, time.Second, stint.WithBurst(1))), srv)
 		var all sync.WaitGroup
 		for range 8 {
@@ -532,7 +322,7 @@ func TestTransportPacesAfterPause(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if srv.at[1] < 10*time.Second {
+		if srv.at[1] < 10*time.Second+time.Second/2 {
 			t.Errorf("the pause was not kept: %v", srv.at)
 		}
 		for i := 2; i < len(srv.at); i++ {
