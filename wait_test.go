@@ -1,6 +1,7 @@
 package stint_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -197,52 +198,75 @@ func TestWhoLeavesLetsTheNextIn(t *testing.T) {
 
 // However many leave and whenever, what passes stays within the rate.
 func TestLeavingNeverOverAdmits(t *testing.T) {
-	for seed := range uint64(30) {
-		synctest.Test(t, func(t *testing.T) {
-			rnd := newRand(seed)
-			l := limiter(t, theKey, stint.Rate(10, time.Second, stint.WithBurst(2), stint.WithMaxWait(5*time.Second)))
-			var mu sync.Mutex
-			var at []time.Duration
-			var wg sync.WaitGroup
-			start := time.Now()
-			stayed, passedOn := 0, 0
-			for range 60 {
-				ctx, cancel := context.WithCancel(t.Context())
-				leaves := rnd.IntN(2) == 0
-				if leaves {
-					time.AfterFunc(time.Duration(rnd.IntN(4000))*time.Millisecond, cancel)
-				} else {
-					stayed++
-				}
-				wg.Go(func() {
-					defer cancel()
-					if _, err := l.Take(ctx, "k", 1); err == nil {
-						mu.Lock()
-						defer mu.Unlock()
-						at = append(at, time.Since(start))
-						if !leaves {
-							passedOn++
+	wait := stint.WithMaxWait(5 * time.Second)
+	type pass struct {
+		at   time.Duration
+		cost int64
+	}
+	tests := []struct {
+		name  string
+		limit stint.Limit
+		most  func(time.Duration) int64 // what may pass within a time, its ends included
+	}{
+		{"token bucket", stint.Rate(10, time.Second, stint.WithBurst(3), wait),
+			func(d time.Duration) int64 { return 3 + int64(d/(100*time.Millisecond)) }},
+		{"leaky bucket", stint.Rate(10, time.Second, stint.WithAlgorithm(stint.LeakyBucket), stint.WithBurst(2), stint.WithQueue(50)),
+			func(d time.Duration) int64 { return 3 + int64(d/(100*time.Millisecond)) }},
+		{"log", stint.Rate(10, time.Second, stint.WithAlgorithm(stint.SlidingLog), wait),
+			func(d time.Duration) int64 { return 10 * (1 + int64(d/time.Second)) }},
+		{"window", stint.Rate(10, time.Second, stint.WithAlgorithm(stint.FixedWindow), wait),
+			func(d time.Duration) int64 { return 10 * (2 + int64(d/time.Second)) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for seed := range uint64(20) {
+				synctest.Test(t, func(t *testing.T) {
+					rnd := newRand(seed)
+					l := limiter(t, theKey, tt.limit)
+					costs := 1 + rnd.Int64N(3) // of one kind, or mixed
+					var mu sync.Mutex
+					var passed []pass
+					var wg sync.WaitGroup
+					start := time.Now()
+					stayed, answered := 0, 0
+					for range 60 {
+						ctx, cancel := context.WithCancel(t.Context())
+						leaves := rnd.IntN(2) == 0
+						if leaves {
+							time.AfterFunc(time.Duration(rnd.IntN(4000))*time.Millisecond, cancel)
+						} else {
+							stayed++
 						}
-					} else if de := (*stint.DeniedError)(nil); errors.As(err, &de) && !leaves {
-						mu.Lock()
-						defer mu.Unlock()
-						passedOn++ // its answer, too
+						cost := 1 + rnd.Int64N(costs)
+						wg.Go(func() {
+							defer cancel()
+							_, err := l.Take(ctx, "k", cost)
+							mu.Lock()
+							defer mu.Unlock()
+							if err == nil {
+								passed = append(passed, pass{time.Since(start), cost})
+							}
+							if !leaves && (err == nil || errors.As(err, new(*stint.DeniedError))) {
+								answered++
+							}
+						})
+						time.Sleep(time.Duration(rnd.IntN(60)) * time.Millisecond)
+					}
+					wg.Wait()
+					slices.SortFunc(passed, func(a, b pass) int { return cmp.Compare(a.at, b.at) })
+					for i := range passed {
+						sum := int64(0)
+						for _, p := range passed[i:] {
+							sum += p.cost
+							if d := p.at - passed[i].at; sum > tt.most(d) {
+								t.Fatalf("seed %d: %d units passed within %v, want %d at the most", seed, sum, d, tt.most(d))
+							}
+						}
+					}
+					if stayed != answered {
+						t.Errorf("seed %d: %d of %d who stayed were answered", seed, answered, stayed)
 					}
 				})
-				time.Sleep(time.Duration(rnd.IntN(60)) * time.Millisecond)
-			}
-			wg.Wait()
-			slices.Sort(at)
-			for i := range at {
-				for j := i + 2; j < len(at); j++ {
-					// j-i+1 within at[j]-at[i]: at most the burst and what flows in.
-					if most := 2 + int((at[j]-at[i])/(100*time.Millisecond)); j-i+1 > most {
-						t.Fatalf("seed %d: %d passed within %v", seed, j-i+1, at[j]-at[i])
-					}
-				}
-			}
-			if stayed != passedOn {
-				t.Errorf("seed %d: %d of %d who stayed were answered", seed, passedOn, stayed)
 			}
 		})
 	}
