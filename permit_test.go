@@ -369,3 +369,44 @@ func TestFieldsOfRequestsDontMix(t *testing.T) {
 		seen[v[0]] = true
 	}
 }
+
+// More limits than permits and refusals have room for.
+func TestManyLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var limits []stint.Option
+		for range 6 {
+			limits = append(limits, stint.Rate(2, time.Minute, stint.WithMaxWait(time.Minute)))
+		}
+		l := limiter(t, append(limits, theKey)...)
+		through(l, get("/"), func(_ http.ResponseWriter, r *http.Request) {
+			if d := stint.FromContext(r.Context()).Decision(); len(d.Limits) != 6 || d.Limits[5].Remaining != 1 {
+				t.Errorf("%+v", d)
+			}
+		})
+		take(t, l, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+		time.AfterFunc(10*time.Second, cancel)
+		if _, err := l.Wait(ctx, "k", 1); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		d, err := l.Peek(t.Context(), "k")
+		if err != nil || d.Limits[5].ResetAfter != 50*time.Second {
+			t.Errorf("%+v, %v: a canceled wait left a trace", d, err)
+		}
+		if _, err := l.Take(t.Context(), "k", 7); len(denied(t, err).Decision.Limits) != 6 {
+			t.Error(err)
+		}
+	})
+}
+
+func TestReleaseFails(t *testing.T) {
+	s, seen := newSpy(), &events{}
+	l := limiter(t, theKey, stint.Concurrency(1, stint.WithMaxWait(time.Minute)), stint.WithStore(s), seen.option())
+	p := take(t, l, 1)
+	s.failWith(errDown)
+	p.Done()
+	e := seen.last()
+	if e.Kind != stint.SettleFailed || !errors.Is(e.Err, errDown) || !strings.Contains(e.Err.Error(), errDown.Error()) {
+		t.Errorf("event %v %v", e.Kind, e.Err)
+	}
+}
