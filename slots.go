@@ -92,7 +92,7 @@ func (c *call) refuse(ctx context.Context, i int) error {
 	for j := range c.charges {
 		c.charges[j].Cost = costs[j]
 	}
-	c.results[i].OK = false
+	c.results[i].OK, c.results[i].Remaining = false, 0 // what is free is not theirs
 	return err
 }
 

@@ -107,7 +107,7 @@ func TestNobodyOvertakesWhoWaitsForASlot(t *testing.T) {
 		// Before the waiter's goroutine runs, the slot looks free.
 		p.Done()
 		_, err := l.Take(t.Context(), "k", 1)
-		if d := denied(t, err).Decision; d.Limit != "concurrency" || d.Allowed {
+		if d := denied(t, err).Decision; d.Limit != "concurrency" || d.Allowed || d.Remaining != 0 {
 			t.Errorf("%+v", d)
 		}
 		if q, err := l.Take(t.Context(), "other", 1); err != nil {
