@@ -10,6 +10,10 @@ package store
 //
 // State.A is the instant at which the next charge may go, State.B is S at that
 // instant, State.C the W they were written under. A key never seen is cold.
+//
+// Receipt.Mark is State.A after the charge, Receipt.Instant S before it: S stops
+// at 0, so what it was can not be told from what it is. It is -1 once the charge
+// has been settled, and its price is no longer that of its cost.
 
 func (l *Limit) workOutWarmUp(bad func(string, ...any)) {
 	s := &l.spec
@@ -69,7 +73,7 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
 			break
 		}
 		r.Delay = l.scale.wait(next - at)
-		r.Receipt = Receipt{Instant: next, Cost: c.Cost}
+		r.Receipt = Receipt{Instant: cold, Cost: c.Cost}
 		warmer := max(0, cold-c.Cost*l.token)
 		next += c.Cost*l.token + l.slow(cold) - l.slow(warmer)
 		cold = warmer
@@ -84,8 +88,11 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
 
 func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 	at := l.scale.at(now.Steady)
-	receipt := Receipt{Instant: c.Receipt.Instant, Mark: c.Receipt.Mark}
+	receipt := Receipt{Instant: -1, Mark: c.Receipt.Mark}
 	diff := c.Cost - c.Receipt.Cost
+	if diff == 0 {
+		receipt.Instant = c.Receipt.Instant
+	}
 	if !s.Live {
 		if diff <= 0 {
 			return receipt
@@ -97,11 +104,13 @@ func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 		owing := l.owe(s.A, diff, at+l.scale.within(longest))
 		receipt.Mark = max(min(receipt.Mark, s.A), at) + owing - s.A
 		s.A = owing
-	case diff < 0 && c.Cost == 0 && s.A == c.Receipt.Mark && s.A > at:
+	case diff < 0 && c.Cost == 0 && c.Receipt.Instant >= 0 && s.A == c.Receipt.Mark && s.A > at:
 		// Cancelled, and nobody came after it: as if it had not been.
-		s.A = max(at, c.Receipt.Instant)
-		s.B = min(l.warm, s.B+c.Receipt.Cost*l.token+s.A-c.Receipt.Instant)
-		receipt.Mark = s.A
+		cold, t := min(c.Receipt.Instant, l.warm), c.Receipt.Cost*l.token
+		s.A -= t + l.slow(cold) - l.slow(max(0, cold-t))
+		s.B = cold
+		l.rebaseWarmUp(now, s)
+		receipt.Mark = max(at, s.A)
 	case diff < 0:
 		mark := min(c.Receipt.Mark, s.A)
 		back := owed(-diff*l.token, mark-at, s.A-mark, s.A > at)
