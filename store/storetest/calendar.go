@@ -1,0 +1,100 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+var calendarRows = []row{
+	{"a day of 23 hours", func(s *suite) { changeOfClocks(s, time.March) }},
+	{"a day of 25 hours", func(s *suite) { changeOfClocks(s, time.October) }},
+	{"months", func(s *suite) {
+		l := s.limit(store.Spec{Algorithm: store.FixedWindow, Units: 2, Window: store.Monthly})
+		for range 14 {
+			at := s.now().UTC()
+			end := time.Date(at.Year(), at.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+			s.ends(l, end)
+		}
+	}},
+	{"weeks", func(s *suite) {
+		l := s.limit(store.Spec{Algorithm: store.FixedWindow, Units: 2, Window: store.Weekly})
+		for range 3 {
+			at := s.now().UTC()
+			days := (int(time.Monday)-int(at.Weekday())+6)%7 + 1
+			s.ends(l, time.Date(at.Year(), at.Month(), at.Day()+days, 0, 0, 0, 0, time.UTC))
+		}
+	}},
+	{"hours where they are half", func(s *suite) {
+		l := s.limit(store.Spec{Algorithm: store.FixedWindow, Units: 2, Window: store.Hourly.In(time.FixedZone("+5:30", 19800))})
+		for range 3 {
+			s.ends(l, s.now().Add(30*time.Minute).Truncate(time.Hour).Add(30*time.Minute))
+		}
+	}},
+	{"zones apart", func(s *suite) {
+		// One limit, two locations: each key's day is its own limit's.
+		east := s.limit(store.Spec{Name: "st-east", Algorithm: store.FixedWindow, Units: 2, Window: store.Daily.In(time.FixedZone("+10", 36000))})
+		west := s.limit(store.Spec{Name: "st-west", Algorithm: store.FixedWindow, Units: 2, Window: store.Daily.In(time.FixedZone("-8", -28800))})
+		s.must(s.take("k", east, 2))
+		s.must(s.take("k", west, 2))
+		apart := s.peek("k", west).ResetAfter - s.peek("k", east).ResetAfter
+		if apart != 18*time.Hour && apart != -6*time.Hour {
+			s.Errorf("the days end %v apart", apart)
+		}
+	}},
+}
+
+// ends charges a window that ends at end: it refuses until then and is then
+// another one.
+func (s *suite) ends(l *store.Limit, end time.Time) {
+	s.Helper()
+	left := end.Sub(s.now())
+	s.must(s.take("k", l, 2))
+	if r := s.peek("k", l); r.ResetAfter != left {
+		s.Fatalf("%v at %v: ends in %v, want %v", l.Spec().Window, s.now().UTC(), r.ResetAfter, left)
+	}
+	s.refused(s.take("k", l, 1), left)
+	s.sleep(left - time.Microsecond)
+	s.refused(s.take("k", l, 1), time.Microsecond)
+	s.sleep(time.Microsecond)
+	s.left("k", l, 2)
+	s.sleep(10 * time.Minute)
+}
+
+// changeOfClocks takes a daily quota through a change of the clocks, in a zone
+// that knows them, from two days before to two days after.
+func changeOfClocks(s *suite, month time.Month) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		s.Skipf("no time zones on this machine: %v", err)
+	}
+	fixed := s.limit(store.Spec{Name: "st-fixed", Algorithm: store.FixedWindow, Units: 2, Window: store.Daily.In(berlin)})
+	interval := s.limit(store.Spec{Name: "st-interval", Algorithm: store.IntervalBucket, Units: 3, Burst: 7, Window: store.Daily.In(berlin)})
+	at := s.now().In(berlin)
+	year := at.Year()
+	last := func() time.Time { // the last Sunday of the month
+		d := time.Date(year, month+1, 0, 12, 0, 0, 0, berlin)
+		return d.AddDate(0, 0, -int(d.Weekday()))
+	}
+	if last().AddDate(0, 0, -3).Before(at) {
+		year++
+	}
+	sunday := last()
+	s.sleep(sunday.AddDate(0, 0, -2).Sub(at))
+	s.must(s.take("i", interval, 7))
+	lengths := map[time.Duration]int{}
+	for day := -2; day < 2; day++ {
+		noon := sunday.AddDate(0, 0, day)
+		start := time.Date(noon.Year(), noon.Month(), noon.Day(), 0, 0, 0, 0, berlin)
+		end := time.Date(noon.Year(), noon.Month(), noon.Day()+1, 0, 0, 0, 0, berlin)
+		lengths[end.Sub(start)]++
+		s.ends(fixed, end)
+		if want := []int64{3, 6, 7, 7}[day+2]; day < 1 {
+			s.left("i", interval, want)
+		}
+		// Ten minutes into the next day, where the next one starts counting.
+	}
+	if lengths[24*time.Hour] != 3 || len(lengths) != 2 {
+		s.Errorf("days of %v: the suite is at fault", lengths)
+	}
+}

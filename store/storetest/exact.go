@@ -1,0 +1,149 @@
+package storetest
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+var exactRows = append(days(), row{"a long wait", longWait})
+
+// days is a day of a caller who takes all there is whenever it looks: it gets
+// the burst, and from then on exactly what the rate gives, to the last unit.
+func days() []row {
+	var rows []row
+	for _, r := range []struct {
+		units  int64
+		period time.Duration
+		tick   time.Duration
+	}{
+		{3, time.Second, time.Microsecond},
+		{7, time.Minute, time.Microsecond},
+		{999, time.Second, 100 * time.Microsecond},
+		{1_000_000, 24 * time.Hour, time.Microsecond},
+		{7, 24 * time.Hour, time.Microsecond},
+		{365, 24 * time.Hour, 10 * time.Microsecond},
+	} {
+		rows = append(rows, row{fmt.Sprintf("TokenBucket %d per %v", r.units, r.period), func(s *suite) {
+			// As large a burst as the rate gives in an hour, and looks that are
+			// closer: nothing is lost to a full bucket.
+			burst := max(r.units*int64(time.Hour/time.Second)/int64(r.period/time.Second), 3)
+			l := s.limit(store.Spec{Units: r.units, Period: r.period, Burst: burst})
+			day(s, l, burst, r.tick, func(elapsed time.Duration) int64 { return product(elapsed, r.units, r.period) })
+		}})
+	}
+	return append(rows,
+		row{"TokenBucket with debt", func(s *suite) {
+			// It takes one more than is there, and pays for it.
+			l := s.limit(store.Spec{Units: 7, Period: time.Minute, Burst: 500, Debt: true})
+			r := s.must(s.take("k", l, 501))
+			if r.ResetAfter != 501*time.Minute/7+1*time.Microsecond-(501*time.Minute/7)%time.Microsecond {
+				s.Errorf("501 at 7 a minute are paid for in %v", r.ResetAfter)
+			}
+		}},
+		row{"IntervalBucket", func(s *suite) {
+			l := s.limit(store.Spec{Algorithm: store.IntervalBucket, Units: 7, Period: time.Minute, Burst: 500})
+			day(s, l, 500, time.Microsecond, func(elapsed time.Duration) int64 { return int64(elapsed/time.Minute) * 7 })
+		}},
+		row{"SlidingLog", func(s *suite) { windows(s, store.SlidingLog) }},
+		row{"SlidingWindow", func(s *suite) { windows(s, store.SlidingWindow) }},
+		row{"FixedWindow", func(s *suite) { windows(s, store.FixedWindow) }},
+		row{"LeakyBucket", func(s *suite) {
+			// Always full: every turn is told to the microsecond.
+			l := s.limit(store.Spec{Algorithm: store.LeakyBucket, Units: 7, Period: time.Minute, Queue: 3})
+			start := s.elapse()
+			turns := int64(0)
+			for start() < 3*time.Hour {
+				r := s.take("k", l, 1)
+				if !r.OK {
+					s.sleep(r.RetryAfter)
+					continue
+				}
+				if want := ceil(turns, time.Minute, 7) - start(); r.Delay != want && !(want < 0 && r.Delay == 0) {
+					s.Fatalf("turn %d at %v: delay %v, want %v", turns, start(), r.Delay, want)
+				}
+				turns++
+			}
+			if turns < 7*180 {
+				s.Errorf("%d turns in three hours at 7 a minute", turns)
+			}
+		}},
+	)
+}
+
+// elapse returns a clock that counts what the suite has slept from here.
+func (s *suite) elapse() func() time.Duration {
+	var at time.Duration
+	sleep := s.sleep
+	s.sleep = func(d time.Duration) { sleep(d); at += d }
+	return func() time.Duration { return at }
+}
+
+// product is floor(elapsed * n / period).
+func product(elapsed time.Duration, n int64, period time.Duration) int64 {
+	hi, lo := bits.Mul64(uint64(elapsed), uint64(n))
+	q, _ := bits.Div64(hi, lo, uint64(period))
+	return int64(q)
+}
+
+// ceil is the first microsecond at which n units have come.
+func ceil(n int64, period time.Duration, units int64) time.Duration {
+	us := (n*int64(period/time.Microsecond) + units - 1) / units
+	return time.Duration(us) * time.Microsecond
+}
+
+// day lets a greedy caller look about 300 times, at random. given is how much
+// has come since the first charge.
+func day(s *suite, l *store.Limit, burst int64, tick time.Duration, given func(time.Duration) int64) {
+	rnd := rand.New(rand.NewPCG(3, 3))
+	s.must(s.take("k", l, burst))
+	taken, at := burst, time.Duration(0)
+	for at < 24*time.Hour {
+		d := time.Duration(rnd.Int64N(int64(10*time.Minute))) >> (rnd.IntN(4) * rnd.IntN(4)) / tick * tick
+		s.sleep(d)
+		at += d
+		want := burst + given(at) - taken
+		if got := s.peek("k", l).Remaining; got != want {
+			s.Fatalf("after %v, %d taken: %d left, want %d", at, taken, got, want)
+		}
+		if r := s.take("k", l, want+1); want < burst && r.OK {
+			s.Fatalf("after %v: %d passed with %d left", at, want+1, want)
+		}
+		if want > 0 {
+			s.must(s.take("k", l, want))
+			taken += want
+		}
+	}
+}
+
+// windows lets a greedy caller of a window come at its RetryAfter all day long:
+// 7 a minute are 7 times the minutes of a day, and the 7 of the first.
+func windows(s *suite, a store.Algorithm) {
+	l := s.limit(store.Spec{Algorithm: a, Units: 7, Period: time.Minute})
+	align := s.take("align", l, 1) // a SlidingWindow's buckets begin with the clock
+	s.sleep(align.ResetAfter)
+	for i := range 24 * 60 {
+		s.must(s.take("k", l, 7))
+		r := s.take("k", l, 1)
+		s.refused(r, time.Minute)
+		if s.Failed() {
+			s.Fatalf("in minute %d", i)
+		}
+		s.sleep(r.RetryAfter)
+	}
+}
+
+// longWait: a slow limit that is far ahead stays exact.
+func longWait(s *suite) {
+	l := s.limit(store.Spec{Units: 1, Period: 24 * time.Hour, Burst: 300})
+	s.must(s.take("k", l, 300))
+	s.refused(s.take("k", l, 300), 300*24*time.Hour)
+	s.sleep(100*24*time.Hour - time.Microsecond)
+	s.left("k", l, 99)
+	s.sleep(time.Microsecond)
+	s.left("k", l, 100)
+	s.refused(s.take("k", l, 300), 200*24*time.Hour)
+}

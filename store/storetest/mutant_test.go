@@ -1,0 +1,154 @@
+//go:build !race
+
+package storetest_test
+
+import (
+	"context"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/storetest"
+)
+
+// mutant is a store with a mistake in it, of the sort that stores have had. The
+// suite has to find every one.
+type mutant struct {
+	*plain
+	one    *sync.Mutex // one call at a time
+	take   func(p *plain, charges []store.Charge, results []store.Result) error
+	settle func(p *plain, charges []store.Charge, results []store.Result) error
+	reset  func(p *plain, key string, limits []*store.Limit)
+}
+
+func (m *mutant) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if m.take != nil {
+		if m.one != nil {
+			m.one.Lock()
+			defer m.one.Unlock()
+		}
+		return m.take(m.plain, charges, results)
+	}
+	return m.plain.Take(ctx, charges, results)
+}
+
+func (m *mutant) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if m.settle != nil {
+		if m.one != nil {
+			m.one.Lock()
+			defer m.one.Unlock()
+		}
+		return m.settle(m.plain, charges, results)
+	}
+	return m.plain.Settle(ctx, charges, results)
+}
+
+func (m *mutant) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
+	if m.reset != nil {
+		m.reset(m.plain, key, limits)
+		return nil
+	}
+	return m.plain.Reset(ctx, key, limits...)
+}
+
+// keyed stores everything under another key.
+func keyed(rename func(limit, key string) (string, string)) mutant {
+	calls := func(call func(*plain, []store.Charge, []store.Result) error) func(*plain, []store.Charge, []store.Result) error {
+		return func(p *plain, charges []store.Charge, results []store.Result) error {
+			charges = slices.Clone(charges)
+			for i, c := range charges {
+				if c.Limit == nil {
+					continue
+				}
+				spec := c.Limit.Spec()
+				spec.Name, charges[i].Key = rename(spec.Name, c.Key)
+				if l, err := store.NewLimit(spec); err == nil {
+					charges[i].Limit = l
+				}
+			}
+			return call(p, charges, results)
+		}
+	}
+	return mutant{take: calls(take), settle: calls(settle)}
+}
+
+func take(p *plain, c []store.Charge, r []store.Result) error {
+	return p.Take(context.Background(), c, r)
+}
+
+func settle(p *plain, c []store.Charge, r []store.Result) error {
+	return p.Settle(context.Background(), c, r)
+}
+
+// charged changes the charges that Take sees.
+func charged(change func(*store.Charge)) mutant {
+	return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
+		charges = slices.Clone(charges)
+		for i := range charges {
+			change(&charges[i])
+		}
+		return take(p, charges, results)
+	}}
+}
+
+// answered changes what Take answers.
+func answered(change func(*store.Charge, *store.Result)) mutant {
+	return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
+		err := take(p, charges, results)
+		if err == nil {
+			for i := range results {
+				change(&charges[i], &results[i])
+			}
+		}
+		return err
+	}}
+}
+
+// The suite runs on a mutant in a process of its own, which has to fail.
+func TestMutants(t *testing.T) {
+	const variable = "STINT_MUTANT"
+	name := os.Getenv(variable)
+	if m := mutants[name]; m != nil {
+		storetest.Run(t, func(*testing.T) store.Store {
+			s := m()
+			if name != racy {
+				s.one = new(sync.Mutex)
+			}
+			if s.plain == nil {
+				s.plain = newPlain()
+			}
+			return &s
+		})
+		return
+	}
+	if testing.Short() {
+		t.Skip("a process for each of many mutants")
+	}
+	for _, m := range slices.Sorted(maps.Keys(mutants)) {
+		t.Run(m, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(os.Args[0], "-test.run=^TestMutants$", "-test.timeout=60s")
+			cmd.Env = append(os.Environ(), variable+"="+m)
+			out, err := cmd.CombinedOutput()
+			failed := 0
+			first := ""
+			for line := range strings.Lines(string(out)) {
+				if rule, ok := strings.CutPrefix(strings.TrimSpace(line), "--- FAIL: TestMutants/"); ok {
+					failed++
+					if first == "" {
+						first = rule
+					}
+				}
+			}
+			if err == nil || failed == 0 {
+				t.Fatalf("passes the suite: %v\n%s", err, out)
+			}
+			t.Logf("found by %d rules, such as %s", failed, first)
+		})
+	}
+}

@@ -1,0 +1,319 @@
+//go:build !race
+
+package storetest_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+const racy = "reads and then writes"
+
+var mutants = map[string]func() mutant{
+	"one after the other": func() mutant { // and what was charged stays charged
+		return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
+			if err := check(charges, results); err != nil {
+				return err
+			}
+			for i := range charges {
+				if err := take(p, charges[i:i+1], results[i:i+1]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+	},
+	"one after the other, given back": func() mutant { // what a limit remembers is not what it had
+		return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
+			if err := check(charges, results); err != nil {
+				return err
+			}
+			for i := range charges {
+				if err := take(p, charges[i:i+1], results[i:i+1]); err != nil {
+					return err
+				}
+				if results[i].OK || charges[i].DryRun {
+					continue
+				}
+				for k := range i {
+					c := charges[k]
+					c.Cost, c.Receipt = 0, results[k].Receipt
+					settle(p, []store.Charge{c}, results[k:k+1])
+					results[k].Receipt = store.Receipt{}
+				}
+				for k := i + 1; k < len(charges); k++ {
+					c := charges[k]
+					c.Cost = 0
+					take(p, []store.Charge{c}, results[k:k+1])
+				}
+				return nil
+			}
+			return nil
+		}}
+	},
+	"no look at duplicates": func() mutant {
+		return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
+			err := take(p, charges, results)
+			if err == store.ErrDuplicate {
+				return take(p, charges[:1], results[:1])
+			}
+			return err
+		}}
+	},
+	"no check":             func() mutant { return mutant{take: lenient(take)} },
+	"no check of Settle":   func() mutant { return mutant{settle: lenient(settle)} },
+	"results of bad calls": func() mutant { return mutant{take: touching(take), settle: touching(settle)} },
+	"peeks charge":         func() mutant { return charged(func(c *store.Charge) { c.Cost = max(c.Cost, min(1, c.Cost+1)) }) },
+	"no dry runs":          func() mutant { return charged(func(c *store.Charge) { c.DryRun = false }) },
+	"dry runs only":        func() mutant { return charged(func(c *store.Charge) { c.DryRun = true }) },
+	"no waiting":           func() mutant { return charged(func(c *store.Charge) { c.MaxWait = 0 }) },
+	"waiting rounded": func() mutant {
+		return charged(func(c *store.Charge) { c.MaxWait = c.MaxWait.Truncate(time.Millisecond) })
+	},
+	"retry rounded": func() mutant { return answered(rounded) },
+	"no Never": func() mutant {
+		return answered(func(_ *store.Charge, r *store.Result) { r.RetryAfter = min(r.RetryAfter, time.Hour*24*365) })
+	},
+	"never says Never": func() mutant { return answered(never) },
+	"delay forgotten":  func() mutant { return answered(func(_ *store.Charge, r *store.Result) { r.Delay = 0 }) },
+	"reset in seconds": func() mutant {
+		return answered(func(_ *store.Charge, r *store.Result) { r.ResetAfter = r.ResetAfter.Truncate(time.Second) })
+	},
+	"key and limit joined": func() mutant { return keyed(func(l, k string) (string, string) { return "x", l + ":" + k }) },
+	"joined by a dash":     func() mutant { return keyed(func(l, k string) (string, string) { return "x", l + "-" + k }) },
+	"keys cut":             func() mutant { return keyed(func(l, k string) (string, string) { return l, k[:min(len(k), 250)] }) },
+	"keys trimmed":         func() mutant { return keyed(func(l, k string) (string, string) { return l, strings.TrimSpace(k) }) },
+	"keys in lower case":   func() mutant { return keyed(func(l, k string) (string, string) { return l, strings.ToLower(k) }) },
+	"keys until a zero": func() mutant {
+		return keyed(func(l, k string) (string, string) { k, _, _ = strings.Cut(k, "\x00"); return l, k })
+	},
+	"keys by their tag":     func() mutant { return keyed(func(l, k string) (string, string) { return l, tag(k) }) },
+	"limits don't matter":   func() mutant { return keyed(func(l, k string) (string, string) { return "x", k }) },
+	"limits in lower case":  func() mutant { return keyed(func(l, k string) (string, string) { return strings.ToLower(l), k }) },
+	"limits are registered": func() mutant { return registered() },
+	"a clock of milliseconds": func() mutant {
+		return ticking(func(n store.Now) store.Now { n.Steady -= n.Steady % 1000; return n })
+	},
+	"a clock that drifts": func() mutant {
+		return ticking(func(n store.Now) store.Now { n.Steady += n.Steady / 1_000_000; return n })
+	},
+	"a wall clock off by a minute": func() mutant {
+		return ticking(func(n store.Now) store.Now { n.Wall += 60_000_000; return n })
+	},
+	"one lease for all": func() mutant {
+		return ticking(func(n store.Now) store.Now { n.Lease = store.Lease(1); return n })
+	},
+	"forgets in half the time": func() mutant { return forgetful(2) },
+	"forgets a little early":   func() mutant { return forgetful(1.000001) },
+	"forgets the oldest": func() mutant {
+		var order []place
+		return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
+			for _, c := range charges {
+				if c.Limit == nil {
+					continue
+				}
+				if at := (place{c.Limit.Name(), c.Key}); !slices.Contains(order, at) {
+					order = append(order, at)
+				}
+			}
+			for ; len(order) > 1000; order = order[1:] {
+				delete(p.states, order[0])
+			}
+			return take(p, charges, results)
+		}}
+	},
+	"settles nothing": func() mutant {
+		return mutant{settle: func(p *plain, charges []store.Charge, results []store.Result) error {
+			charges = slices.Clone(charges)
+			for i := range charges {
+				charges[i].Cost = charges[i].Receipt.Cost
+			}
+			return settle(p, charges, results)
+		}}
+	},
+	"settles the first": func() mutant {
+		return mutant{settle: func(p *plain, charges []store.Charge, results []store.Result) error {
+			if err := store.Check(charges, results); err != nil || len(charges) == 0 {
+				return err
+			}
+			return settle(p, charges[:1], results[:1])
+		}}
+	},
+	"refunds by cost": func() mutant { // whatever time has given back meanwhile
+		return mutant{settle: func(p *plain, charges []store.Charge, results []store.Result) error {
+			charges = slices.Clone(charges)
+			for i := range charges {
+				charges[i].Receipt.Mark = 1 << 50
+				charges[i].Receipt.Instant = 0
+			}
+			return settle(p, charges, results)
+		}}
+	},
+	"no debt": func() mutant {
+		return mutant{settle: func(p *plain, charges []store.Charge, results []store.Result) error {
+			charges = slices.Clone(charges)
+			for i := range charges {
+				if charges[i].Cost <= store.MaxCost {
+					charges[i].Cost = min(charges[i].Cost, charges[i].Receipt.Cost)
+				}
+			}
+			return settle(p, charges, results)
+		}}
+	},
+	"releases by count": func() mutant {
+		return mutant{settle: func(p *plain, charges []store.Charge, results []store.Result) error {
+			for _, c := range charges {
+				at := place{}
+				if c.Limit != nil && c.Limit.Algorithm() == store.Concurrency {
+					at = place{c.Limit.Name(), c.Key}
+				}
+				if s := p.states[at]; at != (place{}) && len(s.Log) > 0 && c.Receipt.Cost > 0 {
+					s.A = max(0, s.A-c.Receipt.Cost)
+					p.states[at] = s
+				}
+			}
+			return settle(p, charges, results)
+		}}
+	},
+	"resets the key": func() mutant {
+		return mutant{reset: func(p *plain, key string, _ []*store.Limit) {
+			maps.DeleteFunc(p.states, func(at place, _ store.State) bool { return at.key == key })
+		}}
+	},
+	"resets the limit": func() mutant {
+		return mutant{reset: func(p *plain, _ string, limits []*store.Limit) {
+			maps.DeleteFunc(p.states, func(at place, _ store.State) bool {
+				return slices.ContainsFunc(limits, func(l *store.Limit) bool { return l.Name() == at.limit })
+			})
+		}}
+	},
+	"resets nothing": func() mutant { return mutant{reset: func(*plain, string, []*store.Limit) {}} },
+	racy: func() mutant { // two callers can see the same state
+		return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
+			if err := check(charges, results); err != nil {
+				return err
+			}
+			p.mu.Lock()
+			now := p.now()
+			states := make([]store.State, len(charges))
+			for i, c := range charges {
+				states[i] = p.states[place{c.Limit.Name(), c.Key}]
+				states[i].Log = slices.Clone(states[i].Log)
+			}
+			p.mu.Unlock()
+			store.Decide(now, charges, states, results)
+			time.Sleep(time.Nanosecond) // others run
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			for i, c := range charges {
+				p.keep(place{c.Limit.Name(), c.Key}, states[i])
+			}
+			return nil
+		}}
+	},
+}
+
+// check also finds what is named twice.
+func check(charges []store.Charge, results []store.Result) error {
+	if err := store.Check(charges, results); err != nil {
+		return err
+	}
+	for i := range charges {
+		for k := range i {
+			if charges[i].Key == charges[k].Key && charges[i].Limit.Name() == charges[k].Limit.Name() {
+				return store.ErrDuplicate
+			}
+		}
+	}
+	return nil
+}
+
+// lenient makes something of what is malformed.
+func lenient(call func(*plain, []store.Charge, []store.Result) error) func(*plain, []store.Charge, []store.Result) error {
+	return func(p *plain, charges []store.Charge, results []store.Result) error {
+		n := min(len(charges), len(results))
+		good := slices.Clone(charges[:n])
+		for i := range good {
+			good[i].Cost = min(max(good[i].Cost, 0), store.MaxCost)
+			if good[i].Limit == nil {
+				return nil
+			}
+		}
+		return call(p, good, results[:n])
+	}
+}
+
+func touching(call func(*plain, []store.Charge, []store.Result) error) func(*plain, []store.Charge, []store.Result) error {
+	return func(p *plain, charges []store.Charge, results []store.Result) error {
+		clear(results)
+		return call(p, charges, results)
+	}
+}
+
+func rounded(_ *store.Charge, r *store.Result) {
+	if r.RetryAfter != store.Never {
+		r.RetryAfter = (r.RetryAfter + time.Millisecond - 1).Truncate(time.Millisecond)
+	}
+}
+
+func never(_ *store.Charge, r *store.Result) {
+	if r.RetryAfter == store.Never {
+		r.RetryAfter = time.Hour
+	}
+}
+
+func tag(key string) string {
+	if i := strings.IndexByte(key, '{'); i >= 0 {
+		if j := strings.IndexByte(key[i:], '}'); j > 1 {
+			return key[i+1 : i+j]
+		}
+	}
+	return key
+}
+
+// registered keeps the first numbers it has seen of a limit.
+func registered() mutant {
+	limits := map[string]*store.Limit{}
+	return charged(func(c *store.Charge) {
+		if c.Limit == nil {
+			return
+		}
+		if l, found := limits[c.Limit.Name()]; found && l.Algorithm() == c.Limit.Algorithm() {
+			c.Limit = l
+		}
+		limits[c.Limit.Name()] = c.Limit
+	})
+}
+
+// ticking reads another clock.
+func ticking(change func(store.Now) store.Now) mutant {
+	p := newPlain()
+	p.change = change
+	return mutant{plain: p}
+}
+
+// forgetful drops a key before its time.
+func forgetful(by float64) mutant {
+	until := map[place]time.Time{}
+	return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
+		for at, t := range until {
+			if !time.Now().Before(t) {
+				delete(p.states, at)
+				delete(until, at)
+			}
+		}
+		err := take(p, charges, results)
+		if err == nil {
+			for i, c := range charges {
+				if c.Limit.Algorithm() != store.Concurrency {
+					until[place{c.Limit.Name(), c.Key}] = time.Now().Add(time.Duration(float64(results[i].ResetAfter) / by))
+				}
+			}
+		}
+		return err
+	}}
+}

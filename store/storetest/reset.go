@@ -1,0 +1,79 @@
+package storetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// A store that can forget, forgets what it is told to.
+var resetRows = append(each("", func(s *suite, k kind) {
+	forget := s.resetter()
+	l := s.limit(k.spec)
+	full := s.peek("k", l)
+	for range 4 {
+		s.reserve("k", l, 1, k.span())
+		s.reserve("l", l, 1, k.span())
+	}
+	charged := s.peek("l", l)
+	forget("k", l)
+	if r := s.peek("k", l); r != full {
+		s.Errorf("%s, want %s", show(r), show(full))
+	}
+	if r := s.peek("l", l); r != charged {
+		s.Errorf("another key: %s, was %s", show(r), show(charged))
+	}
+	forget("k", l)
+	forget("never seen", l)
+}), []row{
+	{"the limits named", func(s *suite) {
+		forget := s.resetter()
+		a := s.limit(store.Spec{Name: "st-a", Units: 9, Period: time.Hour})
+		b := s.limit(store.Spec{Name: "st-b", Units: 9, Period: time.Hour})
+		c := s.limit(store.Spec{Name: "st-c", Units: 9, Period: time.Hour})
+		for _, l := range []*store.Limit{a, b, c} {
+			s.must(s.take("k", l, 4))
+		}
+		forget("k", a, c)
+		s.left("k", a, 9)
+		s.left("k", b, 5)
+		s.left("k", c, 9)
+		forget("k")
+		s.left("k", b, 5)
+	}},
+	{"leases", func(s *suite) {
+		forget := s.resetter()
+		l := s.limit(store.Spec{Algorithm: store.Concurrency, Units: 3})
+		before := s.must(s.take("k", l, 3))
+		forget("k", l)
+		s.left("k", l, 3)
+		s.must(s.take("k", l, 2))
+		s.settle("k", l, before.Receipt, 0) // late: frees nothing that isn't held
+		s.left("k", l, 1)
+	}},
+	{"receipts from before", func(s *suite) {
+		forget := s.resetter()
+		l := s.limit(store.Spec{Units: 9, Period: time.Hour})
+		before := s.must(s.take("k", l, 5))
+		forget("k", l)
+		s.settle("k", l, before.Receipt, 0)
+		if r := s.peek("k", l); r.Remaining != 9 || r.ResetAfter != 0 {
+			s.Error(show(r))
+		}
+	}},
+}...)
+
+// resetter skips the test if the store can't forget.
+func (s *suite) resetter() func(key string, limits ...*store.Limit) {
+	r, ok := s.store.(store.Resetter)
+	if !ok {
+		s.Skip("the store is no store.Resetter")
+	}
+	return func(key string, limits ...*store.Limit) {
+		s.Helper()
+		if err := r.Reset(context.Background(), key, limits...); err != nil {
+			s.Fatalf("Reset: %v", err)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package storetest
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+var settleRows = append(each("mints nothing/", mintsNothing), []row{
+	{"several at once", func(s *suite) {
+		a := s.limit(store.Spec{Name: "st-a", Units: 9, Period: time.Hour})
+		b := s.limit(store.Spec{Name: "st-b", Algorithm: store.FixedWindow, Units: 9, Period: time.Hour})
+		c := s.limit(store.Spec{Name: "st-c", Algorithm: store.Concurrency, Units: 9})
+		charges := []store.Charge{{Key: "k", Limit: a, Cost: 5}, {Key: "l", Limit: b, Cost: 5}, {Key: "m", Limit: c, Cost: 5}}
+		r, _ := s.decide(charges...)
+		for i := range charges {
+			charges[i].Receipt = r[i].Receipt
+		}
+		charges[0].Cost, charges[1].Cost, charges[2].Cost = 2, 7, 0
+		if err := s.store.Settle(context.Background(), charges, r); err != nil {
+			s.Fatal(err)
+		}
+		if r[0].Remaining != 7 || r[1].Remaining != 2 || r[2].Remaining != 9 {
+			s.Errorf("left %d %d %d, want 7 2 9", r[0].Remaining, r[1].Remaining, r[2].Remaining)
+		}
+		s.left("k", a, 7)
+		s.left("l", b, 2)
+		s.left("m", c, 9)
+	}},
+	{"a charge that was not made", func(s *suite) {
+		for _, k := range kinds {
+			l := s.limit(k.spec)
+			s.must(s.take("k"+k.name, l, 1))
+			before := s.peek("k"+k.name, l)
+			s.settle("k"+k.name, l, store.Receipt{}, 0)
+			if after := s.peek("k"+k.name, l); after != before {
+				s.Errorf("%s: %s, was %s", k.name, show(after), show(before))
+			}
+			s.settle("never seen"+k.name, l, store.Receipt{}, 0)
+			if r := s.peek("never seen"+k.name, l); r.ResetAfter != 0 {
+				s.Errorf("%s: a key never seen became %s", k.name, show(r))
+			}
+		}
+	}},
+	{"to what it cost already", func(s *suite) {
+		for _, k := range kinds {
+			l := s.limit(k.spec)
+			r := s.must(s.take(k.name, l, 1))
+			before := s.peek(k.name, l)
+			s.settle(k.name, l, r.Receipt, 1)
+			if after := s.peek(k.name, l); after != before {
+				s.Errorf("%s: %s, was %s", k.name, show(after), show(before))
+			}
+		}
+	}},
+	{"up and down again", func(s *suite) {
+		for _, k := range kinds {
+			if k.spec.Algorithm == store.WarmUp {
+				continue // its prices depend on the order
+			}
+			l := s.limit(k.spec)
+			r := s.must(s.take(k.name, l, 1))
+			before := s.peek(k.name, l)
+			receipt := s.settle(k.name, l, r.Receipt, 4).Receipt
+			s.settle(k.name, l, receipt, 1)
+			if after := s.peek(k.name, l); after != before {
+				s.Errorf("%s: %s, was %s", k.name, show(after), show(before))
+			}
+		}
+	}},
+	{"other keys and limits", func(s *suite) {
+		a := s.limit(store.Spec{Name: "st-a", Units: 9, Period: time.Hour})
+		b := s.limit(store.Spec{Name: "st-b", Units: 9, Period: time.Hour})
+		for _, l := range []*store.Limit{a, b} {
+			s.must(s.take("l", l, 4))
+		}
+		r := s.must(s.take("k", a, 4))
+		s.must(s.take("k", b, 4))
+		s.settle("k", a, r.Receipt, 0)
+		s.left("k", a, 9)
+		s.left("k", b, 5)
+		s.left("l", a, 5)
+		s.left("l", b, 5)
+	}},
+}...)
+
+// mintsNothing: a caller who settles what it has been charged, in any order,
+// late, twice, never gets more through than one that lets everything stand
+// would leave room for, counting what it gave back.
+func mintsNothing(s *suite, k kind) {
+	rnd := rand.New(rand.NewPCG(5, 5))
+	l := s.limit(k.spec)
+	full := s.peek("other", l).Remaining
+	type open struct {
+		receipt store.Receipt
+		cost    int64
+	}
+	var charged []open
+	for range 200 {
+		switch rnd.IntN(4) {
+		case 0, 1:
+			cost := 1 + rnd.Int64N(3)
+			if r := s.reserve("k", l, cost, time.Duration(rnd.IntN(2))*k.span()/4); r.OK {
+				charged = append(charged, open{r.Receipt, cost})
+			}
+		case 2:
+			if len(charged) == 0 {
+				continue
+			}
+			i := rnd.IntN(len(charged))
+			before := s.peek("k", l).Remaining
+			c := charged[i]
+			cost := rnd.Int64N(c.cost + 1)
+			r := s.settle("k", l, c.receipt, cost)
+			if gain := r.Remaining - before; gain > c.cost-cost {
+				s.Fatalf("a refund of %d gave %d back", c.cost-cost, gain)
+			}
+			charged[i] = open{r.Receipt, cost}
+			if again := s.settle("k", l, r.Receipt, cost); again.Remaining != r.Remaining || again.ResetAfter != r.ResetAfter {
+				s.Fatalf("settled twice: %s, then %s", show(r), show(again))
+			}
+		case 3:
+			s.sleep(k.pause(rnd))
+		}
+		if r := s.peek("k", l); r.Remaining > full {
+			s.Fatalf("%d left of %d", r.Remaining, full)
+		}
+	}
+	// However late, and however often with a receipt already spent.
+	s.sleep(s.peek("k", l).ResetAfter)
+	for _, c := range charged {
+		s.settle("k", l, c.receipt, 0)
+	}
+	if r := s.peek("k", l); r.Remaining != full || r.ResetAfter != 0 {
+		s.Errorf("settled after everything was over: %s", show(r))
+	}
+}

@@ -1,0 +1,129 @@
+package storetest_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+	_ "time/tzdata"
+
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/storetest"
+)
+
+// plain is the least a store can be: a map, a lock around it, and the steps.
+// It forgets nothing by itself.
+type plain struct {
+	mu     sync.Mutex
+	states map[place]store.State
+	clock  func() time.Time
+	origin time.Time
+	leases uint64
+	change func(store.Now) store.Now // of a mutant
+}
+
+type place struct{ limit, key string }
+
+func newPlain() *plain { return newPlainAt(time.Now) }
+
+func newPlainAt(clock func() time.Time) *plain {
+	return &plain{states: map[place]store.State{}, clock: clock, origin: clock()}
+}
+
+func (p *plain) now() store.Now {
+	now := p.clock()
+	p.leases++
+	n := store.Now{
+		Steady: now.Sub(p.origin).Microseconds(),
+		Wall:   now.UnixMicro() - store.Epoch*1_000_000,
+		Lease:  store.Lease(p.leases),
+	}
+	if p.change != nil {
+		n = p.change(n)
+	}
+	return n
+}
+
+func (p *plain) Take(_ context.Context, charges []store.Charge, results []store.Result) error {
+	if err := store.Check(charges, results); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	states := make([]store.State, len(charges))
+	seen := map[place]bool{}
+	for i, c := range charges {
+		at := place{c.Limit.Name(), c.Key}
+		if seen[at] {
+			return store.ErrDuplicate
+		}
+		seen[at] = true
+		states[i] = p.states[at]
+	}
+	store.Decide(p.now(), charges, states, results)
+	for i, c := range charges {
+		p.keep(place{c.Limit.Name(), c.Key}, states[i])
+	}
+	return nil
+}
+
+func (p *plain) Settle(_ context.Context, charges []store.Charge, results []store.Result) error {
+	if err := store.Check(charges, results); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, c := range charges {
+		at := place{c.Limit.Name(), c.Key}
+		state := p.states[at]
+		store.Amend(p.now(), &c, &state, &results[i])
+		p.keep(at, state)
+	}
+	return nil
+}
+
+func (p *plain) keep(at place, s store.State) {
+	if s.Live {
+		p.states[at] = s
+	} else {
+		delete(p.states, at)
+	}
+}
+
+func (p *plain) Reset(_ context.Context, key string, limits ...*store.Limit) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range limits {
+		delete(p.states, place{l.Name(), key})
+	}
+	return nil
+}
+
+func TestRun(t *testing.T) {
+	storetest.Run(t, func(*testing.T) store.Store { return newPlain() })
+}
+
+// A store with a clock that is set from outside, and not at a round time.
+func TestRunWithSleep(t *testing.T) {
+	var mu sync.Mutex
+	at := time.Date(2026, 2, 27, 21, 43, 17, 123_457_000, time.UTC)
+	now := func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return at
+	}
+	sleep := func(d time.Duration) {
+		if d%time.Microsecond != 0 || d < 0 {
+			t.Errorf("sleep(%v)", d)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		at = at.Add(d)
+	}
+	newStore := func(*testing.T) store.Store {
+		p := newPlainAt(now)
+		p.origin = p.origin.Add(-12_345_678_901 * time.Microsecond) // as a server's clock has it
+		return p
+	}
+	storetest.Run(t, newStore, storetest.WithSleep(sleep), storetest.WithNow(now))
+}

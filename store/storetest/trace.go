@@ -1,0 +1,378 @@
+package storetest
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// A trace is a text of calls and answers, one to a line; what follows # is a
+// comment. Words are separated by spaces.
+//
+//	limit NAME ALGORITHM UNITS/PERIOD option…
+//	    declares a limit, or changes its numbers from here on. PERIOD is a
+//	    duration, or hourly, daily, weekly, monthly, every:DURATION; Concurrency
+//	    has none. Options are burst=N, queue=N, debt, warmup=DURATION,
+//	    buckets=N; none stands for store.None.
+//	align NAME
+//	    sleeps until a window or bucket of the limit begins, and counts the
+//	    times below from there.
+//	TIME take NAME:KEY COST option… = ANSWER
+//	    makes a charge. TIME counts from the start, or, after a +, from the
+//	    last call. Options are wait DURATION and dry. Several charges of one
+//	    call are joined by &, and so are their answers.
+//	TIME LABEL: take …
+//	    also keeps the first charge's receipt.
+//	TIME settle LABEL COST = ANSWER
+//	    settles it, and keeps the new receipt.
+//	TIME run N*M every DURATION take … = COUNT pass
+//	    makes the same call M times at each of N instants, and counts the
+//	    granted ones.
+//
+// An ANSWER is ok or no, followed by left N, reset DURATION, delay DURATION and
+// retry DURATION (or never). Delay and retry are 0 if they aren't there; left
+// and reset are then not looked at.
+
+//go:embed testdata/*.trace
+var traces embed.FS
+
+func traceRows() []row {
+	names, err := fs.Glob(traces, "testdata/*.trace")
+	if err != nil {
+		panic(err)
+	}
+	var rows []row
+	for _, name := range names {
+		text, err := traces.ReadFile(name)
+		if err != nil {
+			panic(err)
+		}
+		short := strings.TrimSuffix(strings.TrimPrefix(name, "testdata/"), ".trace")
+		rows = append(rows, row{short, func(s *suite) { replay(s, short, string(text)) }})
+	}
+	return rows
+}
+
+// player is a trace being replayed.
+type player struct {
+	*suite
+	limits map[string]*store.Limit
+	kept   map[string]store.Charge
+	at     time.Duration // since the start, or since align
+	words  []string
+}
+
+func replay(s *suite, name, text string) {
+	p := &player{suite: s, limits: map[string]*store.Limit{}, kept: map[string]store.Charge{}}
+	for i, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		if p.words = strings.Fields(line); len(p.words) == 0 {
+			continue
+		}
+		if err := p.line(); err != nil {
+			s.Errorf("%s.trace:%d: %s\n\t%v", name, i+1, strings.TrimSpace(line), err)
+		}
+		if s.Failed() { // what follows depends on it
+			return
+		}
+	}
+}
+
+// next returns the next word, or "" at the end.
+func (p *player) next() string {
+	if len(p.words) == 0 {
+		return ""
+	}
+	w := p.words[0]
+	p.words = p.words[1:]
+	return w
+}
+
+func (p *player) line() error {
+	switch w := p.next(); w {
+	case "limit":
+		return p.declare()
+	case "align":
+		l := p.limits[p.next()]
+		if l == nil {
+			return fmt.Errorf("no such limit")
+		}
+		p.sleep(p.take("align", l, 1).ResetAfter)
+		p.at = 0
+		return nil
+	default:
+		if err := p.advance(w); err != nil {
+			return err
+		}
+		return p.call()
+	}
+}
+
+func (p *player) advance(word string) error {
+	from := time.Duration(0)
+	word, relative := strings.CutPrefix(word, "+")
+	if relative {
+		from = p.at
+	}
+	d, err := time.ParseDuration(word)
+	if err != nil {
+		return err
+	}
+	if from+d < p.at {
+		return fmt.Errorf("%v is in the past: it is %v", d, p.at)
+	}
+	p.sleep(from + d - p.at)
+	p.at = from + d
+	return nil
+}
+
+func (p *player) declare() error {
+	s := store.Spec{Name: p.next()}
+	name := s.Name
+	s.Name = "st" + s.Name
+	var err error
+	if s.Algorithm, err = algorithm(p.next()); err != nil {
+		return err
+	}
+	units, span, _ := strings.Cut(p.next(), "/")
+	if s.Units, err = strconv.ParseInt(units, 10, 64); err != nil {
+		return err
+	}
+	every, isEvery := strings.CutPrefix(span, "every:")
+	switch {
+	case span == "hourly":
+		s.Window = store.Hourly
+	case span == "daily":
+		s.Window = store.Daily
+	case span == "weekly":
+		s.Window = store.Weekly
+	case span == "monthly":
+		s.Window = store.Monthly
+	case span != "":
+		d, err := time.ParseDuration(every)
+		if err != nil {
+			return err
+		}
+		if isEvery {
+			s.Window = store.Every(d)
+		} else {
+			s.Period = d
+		}
+	}
+	for w := p.next(); w != ""; w = p.next() {
+		key, value, _ := strings.Cut(w, "=")
+		n, err := int64(store.None), error(nil)
+		if value != "none" && key != "debt" && key != "warmup" {
+			n, err = strconv.ParseInt(value, 10, 64)
+		}
+		switch key {
+		case "burst":
+			s.Burst = n
+		case "queue":
+			s.Queue = n
+		case "buckets":
+			s.Buckets = n
+		case "debt":
+			s.Debt = true
+		case "warmup":
+			s.WarmUp, err = time.ParseDuration(value)
+		default:
+			err = fmt.Errorf("unknown option %q", w)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	p.limits[name], err = store.NewLimit(s)
+	return err
+}
+
+func algorithm(name string) (store.Algorithm, error) {
+	for a := store.TokenBucket; a <= store.Concurrency; a++ {
+		if a.String() == name {
+			return a, nil
+		}
+	}
+	return 0, fmt.Errorf("no algorithm %q", name)
+}
+
+func (p *player) call() error {
+	verb := p.next()
+	label, labelled := strings.CutSuffix(verb, ":")
+	if labelled {
+		verb = p.next()
+	}
+	switch verb {
+	case "take":
+		charges, err := p.charges()
+		if err != nil {
+			return err
+		}
+		results, _ := p.decide(charges...)
+		if labelled {
+			p.kept[label] = charges[0]
+			p.keep(label, results[0].Receipt)
+		}
+		return p.compare(results)
+	case "settle":
+		label := p.next()
+		c, found := p.kept[label]
+		if !found {
+			return fmt.Errorf("nothing was kept as %q", label)
+		}
+		cost, err := strconv.ParseInt(p.next(), 10, 64)
+		if err != nil {
+			return err
+		}
+		if p.next() != "=" {
+			return fmt.Errorf("no =")
+		}
+		for _, l := range p.limits {
+			if l.Name() == c.Limit.Name() {
+				c.Limit = l // with its numbers as they are now
+			}
+		}
+		r := p.suite.settle(c.Key, c.Limit, c.Receipt, cost)
+		p.keep(label, r.Receipt)
+		return p.compare([]store.Result{r})
+	case "run":
+		return p.repeat()
+	default:
+		return fmt.Errorf("unknown verb %q", verb)
+	}
+}
+
+func (p *player) keep(label string, r store.Receipt) {
+	c := p.kept[label]
+	c.Receipt = r
+	p.kept[label] = c
+}
+
+// charges reads what a call charges, up to the =.
+func (p *player) charges() ([]store.Charge, error) {
+	var charges []store.Charge
+	for {
+		name, key, _ := strings.Cut(p.next(), ":")
+		c := store.Charge{Key: key, Limit: p.limits[name]}
+		if c.Limit == nil {
+			return nil, fmt.Errorf("no limit %q", name)
+		}
+		var err error
+		if c.Cost, err = strconv.ParseInt(p.next(), 10, 64); err != nil {
+			return nil, err
+		}
+		w := p.next()
+		for ; w != "&" && w != "="; w = p.next() {
+			switch w {
+			case "wait":
+				if c.MaxWait, err = time.ParseDuration(p.next()); err != nil {
+					return nil, err
+				}
+			case "dry":
+				c.DryRun = true
+			default:
+				return nil, fmt.Errorf("unknown option %q of a charge", w)
+			}
+		}
+		charges = append(charges, c)
+		if w == "=" {
+			return charges, nil
+		}
+	}
+}
+
+func (p *player) repeat() error {
+	var n, m int
+	if _, err := fmt.Sscanf(p.next(), "%d*%d", &n, &m); err != nil {
+		return err
+	}
+	if p.next() != "every" {
+		return fmt.Errorf("no every")
+	}
+	every, err := time.ParseDuration(p.next())
+	if err != nil {
+		return err
+	}
+	if p.next() != "take" {
+		return fmt.Errorf("only take can be run")
+	}
+	charges, err := p.charges()
+	if err != nil {
+		return err
+	}
+	passed := 0
+	for i := range n {
+		if i > 0 {
+			p.sleep(every)
+			p.at += every
+		}
+		for range m {
+			if _, granted := p.decide(charges...); granted {
+				passed++
+			}
+		}
+	}
+	if want := p.next(); strconv.Itoa(passed) != want || p.next() != "pass" {
+		return fmt.Errorf("%d passed, want %s", passed, want)
+	}
+	return nil
+}
+
+// compare reads the answers and compares them with what came.
+func (p *player) compare(results []store.Result) error {
+	for i, got := range results {
+		want := got
+		want.Delay, want.RetryAfter = 0, 0
+		for w := p.next(); w != "" && w != "&"; w = p.next() {
+			var err error
+			switch w {
+			case "ok":
+				want.OK = true
+			case "no":
+				want.OK = false
+			case "left":
+				want.Remaining, err = strconv.ParseInt(p.next(), 10, 64)
+			case "reset":
+				want.ResetAfter, err = time.ParseDuration(p.next())
+			case "delay":
+				want.Delay, err = time.ParseDuration(p.next())
+			case "retry":
+				if w := p.next(); w == "never" {
+					want.RetryAfter = store.Never
+				} else {
+					want.RetryAfter, err = time.ParseDuration(w)
+				}
+			default:
+				err = fmt.Errorf("unknown answer %q", w)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if got != want {
+			return fmt.Errorf("answer %d at %v: %s, want %s", i+1, p.at, show(got), show(want))
+		}
+	}
+	return nil
+}
+
+// show writes a result as a trace does.
+func show(r store.Result) string {
+	ok := "no"
+	if r.OK {
+		ok = "ok"
+	}
+	return fmt.Sprintf("%s left %d reset %v delay %v retry %s", ok, r.Remaining, r.ResetAfter, r.Delay, wait(r.RetryAfter))
+}
+
+func wait(d time.Duration) string {
+	if d == store.Never {
+		return "never"
+	}
+	return d.String()
+}
