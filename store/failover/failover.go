@@ -124,6 +124,9 @@ var (
 // Take decides the charges on one side: on the primary while the breaker is
 // closed and it answers, else on the secondary.
 func (s *Store) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if err := store.Check(charges, results); err != nil {
+		return err
+	}
 	err := s.ask(ctx, charges, func() error { return s.primary.Take(ctx, charges, results) })
 	if err == nil {
 		return issuedBy(primarySide, results)
@@ -132,7 +135,6 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 		return s.failure(err)
 	}
 	s.fallbacks.Add(1)
-	clear(results) // of what the primary may have left there
 	if err := s.secondary.Take(ctx, charges, results); err != nil {
 		return err
 	}
@@ -144,15 +146,26 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 // same. While the breaker is open, charges of the primary are not settled: the
 // error wraps [ErrOpen], and what was charged stands.
 func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	if len(charges) != len(results) {
-		return store.ErrResults
+	if err := store.Check(charges, results); err != nil {
+		return err
 	}
-	side, mixed := s.sideOf(charges)
-	if !mixed {
-		return s.settle(ctx, side, charges, results)
+	switch madeBy(charges) {
+	case primaryOnly:
+		return s.settle(ctx, primarySide, charges, results)
+	case secondaryOnly:
+		return s.settle(ctx, secondarySide, charges, results)
+	case nobody: // there may be a debt to write down; who decides, does
+		err := s.ask(ctx, charges, func() error { return s.primary.Settle(ctx, charges, results) })
+		if err == nil {
+			return issuedBy(primarySide, results)
+		}
+		if _, harmless := err.(notCounted); harmless || s.secondary == nil {
+			return s.failure(err)
+		}
+		return s.settle(ctx, secondarySide, charges, results)
 	}
 	var errs []error
-	for _, side := range []uint8{primarySide, secondarySide} {
+	for side := range uint8(2) {
 		var part []store.Charge
 		var at []int
 		for i := range charges {
@@ -161,6 +174,9 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 			}
 		}
 		answers := make([]store.Result, len(part))
+		if len(part) == 0 {
+			continue
+		}
 		if err := s.settle(ctx, side, part, answers); err != nil {
 			errs = append(errs, err)
 			continue

@@ -60,22 +60,28 @@ func (s *side) answer(ctx context.Context, log *[]store.Charge, charges []store.
 
 func (s *side) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	path, err := s.answer(ctx, &s.takes, charges)
+	if err != nil {
+		return err
+	}
 	for i := range results {
 		results[i] = store.Result{OK: true}
 		if charges[i].Cost > 0 {
 			results[i].Receipt = store.Receipt{Instant: 1, Cost: charges[i].Cost, Path: path}
 		}
 	}
-	return err
+	return nil
 }
 
 func (s *side) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	_, err := s.answer(ctx, &s.settles, charges)
+	if err != nil {
+		return err
+	}
 	for i := range results {
 		results[i] = store.Result{OK: true, Receipt: charges[i].Receipt}
 		results[i].Receipt.Cost = charges[i].Cost
 	}
-	return err
+	return nil
 }
 
 func (s *side) Reset(ctx context.Context, key string, limits ...*store.Limit) error {

@@ -20,7 +20,7 @@ var errDeep = errors.New("failover: more than eight stores inside each other: a 
 func issuedBy(side uint8, results []store.Result) error {
 	for i := range results {
 		r := &results[i].Receipt
-		if r.Path == 0 && (side == 0 || *r == (store.Receipt{})) {
+		if *r == (store.Receipt{}) {
 			continue
 		}
 		if r.Path >= 1<<7 {
@@ -48,24 +48,21 @@ func handBack(charges []store.Charge) []store.Charge {
 	return charges
 }
 
-// sideOf returns the side that made the charges, or that both did. A charge
-// that was not made has no side: it goes with the others, or to the side that
-// decides at present.
-func (s *Store) sideOf(charges []store.Charge) (side uint8, mixed bool) {
-	var made [2]bool
+// makers are the sides that made the charges of a call. One that was not made
+// has no side, and goes with the others.
+type makers uint8
+
+const (
+	nobody        makers = 0
+	primaryOnly   makers = 1 << primarySide
+	secondaryOnly makers = 1 << secondarySide
+)
+
+func madeBy(charges []store.Charge) (m makers) {
 	for i := range charges {
 		if r := &charges[i].Receipt; *r != (store.Receipt{}) {
-			made[r.Path&1] = true
+			m |= 1 << (r.Path & 1)
 		}
 	}
-	switch {
-	case made[0] && made[1]:
-		return 0, true
-	case made[1]:
-		return secondarySide, false
-	case made[0], s.secondary == nil, !s.open.Load():
-		return primarySide, false
-	default:
-		return secondarySide, false
-	}
+	return m
 }
