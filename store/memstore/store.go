@@ -7,12 +7,13 @@
 // # Memory
 //
 // A key of a token or leaky bucket is 16 bytes in a table that is more than half
-// full while it grows: 30 bytes at the most. One of any other algorithm, or with turns
-// reserved beyond the capacity, or of a rate whose scale is fine (997 per
+// full while it grows: 30 bytes at the most. One of any other algorithm, or with
+// turns reserved beyond the capacity, or of a rate whose scale is fine (997 per
 // second), takes 80 bytes more, 120 to 170 in all, and its log if it has one.
-// What has become as if never seen is dropped, a little with every call, and
-// the memory handed back: there is no goroutine, no timer, and nothing to
-// close. Nothing is dropped earlier, so nobody can tell.
+// An empty store of the default size is 64 KB. What has become as if never seen
+// is dropped, a little with every call, and its memory handed back: there is no
+// goroutine, no timer, and nothing to close. Nothing is dropped earlier, so
+// nobody can tell.
 //
 // # The cap
 //
