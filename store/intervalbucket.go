@@ -70,12 +70,17 @@ func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
 		r.OK, r.RetryAfter = false, Never
 	default:
 		if short := used + c.Cost - l.capacity; short > 0 {
-			wait := l.boundary(start, l.steps(short)) - at
+			k := l.steps(short)
+			wait := l.boundary(start, k) - at
 			if wait > c.maxWait() {
 				r.OK, r.RetryAfter = false, micros(wait-c.maxWait())
 				break
 			}
 			r.Delay = micros(wait)
+			// The turn comes with the tokens of k intervals, of which the bucket
+			// then holds no more than it can: the rest must not be there for the
+			// next charge.
+			used = max(used, k*l.spec.Units)
 		}
 		used += c.Cost
 		*s = State{Live: true, A: start, B: used, C: max(0, used-l.capacity)}
