@@ -146,6 +146,10 @@ func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond 
 // while others hold turns in the future (waiting), their turns were worked out
 // behind this charge; what was reserved behind it stays behind it, or two of
 // them would run in one place.
+//
+// The first bound looks at the charge as it stood when it was made. If one
+// before it has been refunded since, time gives it back sooner than that says,
+// and a refund in between gives back too much: never more than was charged.
 func owed(refund, standing, behind int64, waiting bool) int64 {
 	refund = min(refund, max(standing, 0))
 	if waiting {

@@ -129,7 +129,13 @@ func (l *Limit) amendBucket(now *Now, c *Charge, s *State) Receipt {
 		mark = max(mark, at) + owing - tat
 		tat = owing
 	case diff < 0 && s.Live:
-		back := owed(-diff*l.token, mark-at, tat-mark, tat > at+l.capacity)
+		behind := tat - mark
+		if l.spec.Debt && behind > 0 {
+			// However much it is, one that comes now would go before those that
+			// wait if there were any room: they wait for what is before them only.
+			behind = exact
+		}
+		back := owed(-diff*l.token, mark-at, behind, tat > at+l.capacity)
 		tat -= back
 		mark -= back
 	}
