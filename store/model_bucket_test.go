@@ -127,7 +127,10 @@ func (m *bucketModel) settle(now store.Now, t ticket, cost int64) ticket {
 	back := least(rat(t.cost-cost), times(minus(mark, rat(m.last)), m.rate))
 	if m.tokens.Sign() < 0 {
 		// Others have been promised turns behind it.
-		back = minus(back, times(minus(m.full(), mark), m.rate))
+		behind := times(minus(m.full(), mark), m.rate)
+		if back = minus(back, behind); m.debt && behind.Sign() > 0 {
+			back = rat(0) // nor does anybody go before them
+		}
 	}
 	if back.Sign() <= 0 {
 		back = rat(0)
@@ -185,12 +188,18 @@ func (m *intervalModel) look(now store.Now, cost int64, maxWait time.Duration) v
 	return verdict{ok: true, delay: delay}
 }
 
-func (m *intervalModel) charge(now store.Now, cost int64, _ time.Duration) ticket {
+func (m *intervalModel) charge(now store.Now, cost int64, delay time.Duration) ticket {
 	m.flow(now)
 	if m.tokens == m.capacity {
 		m.since = m.start(m.at(now))
 	}
-	m.tokens -= cost
+	// What it finds when its turn comes, and leaves behind, up to the capacity;
+	// from there back to the present.
+	arrive := int64(0)
+	for at := m.since; at < m.at(now)+delay.Microseconds() && delay > 0; at = m.end(at) {
+		arrive += m.n
+	}
+	m.tokens = min(m.capacity, m.tokens+arrive) - cost - arrive
 	return ticket{cost: cost}
 }
 

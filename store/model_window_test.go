@@ -195,9 +195,16 @@ type slidingModel struct {
 
 type charged struct{ at, out, cost int64 }
 
+// bucketTick is the tick in which the buckets of a sliding window begin.
+func bucketTick(s store.Spec) int64 {
+	return tickOf(s.Period, s.Buckets, 2*s.Buckets, func(tick, _ int64) bool {
+		return s.Period.Microseconds()/tick >= s.Buckets
+	})
+}
+
 func newSlidingModel(s store.Spec) *slidingModel {
 	k, p := s.Buckets, s.Period.Microseconds()
-	tick := tickOf(s.Period, k, 2*k, func(tick, _ int64) bool { return p/tick >= k })
+	tick := bucketTick(s)
 	return &slidingModel{n: s.Units, leaves: func(at int64) int64 {
 		bucket := floor(times(rat(floorTo(at, tick)), over(rat(k), rat(p))))
 		return ceilTo(times(rat(bucket+k), over(rat(p), rat(k))), tick)

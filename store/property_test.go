@@ -1,0 +1,354 @@
+package store_test
+
+import (
+	"fmt"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// What holds of every limit at every moment of every trace, said without a
+// model: each property asks the steps alone.
+
+// walk runs random traces over limits of every algorithm, and at every step
+// hands the bench to look before it goes on.
+func walk(t *testing.T, n uint64, look func(d dice, b *bench) error) {
+	t.Helper()
+	for s := range traces(t, n) {
+		d := seed(s)
+		a := oneOf(d, algorithms...)
+		b := newBench([]rule{drawRule(d, a)}, d.roll(years), d.roll(20*years))
+		for id := range int(1 + d.roll(40)) {
+			if b.now.Steady > 15*years {
+				break
+			}
+			if err := b.run(drawOp(d, b, id)); err != nil {
+				t.Fatalf("seed %d: %v", s, err)
+			}
+			if err := look(d, b); err != nil {
+				t.Fatalf("seed %d: %v at %d, state %+v: %v", s, b.rules[0], b.now.Steady, b.states[0], err)
+			}
+		}
+	}
+}
+
+// try answers a charge after a time, and changes nothing.
+func (b *bench) try(after int64, cost int64, maxWait time.Duration) store.Result {
+	return b.attempts(after).take(cost, maxWait)
+}
+
+// attempts is a meter on a copy of the first limit's state.
+func (b *bench) attempts(after int64) *meter {
+	m := &meter{limit: b.rules[0].limit, state: clone(b.states[:1])[0], now: b.now}
+	m.sleep(micros(after))
+	return m
+}
+
+// resolution is the tick in which the first limit answers.
+func (b *bench) resolution() int64 { return b.tick(0) }
+
+func TestRetryAfterIsExact(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	walk(t, 3000, func(d dice, b *bench) error {
+		c := drawCharge(d, b, 0, 1_000_000, b.resolution())
+		r := b.try(0, c.cost, c.maxWait)
+		switch {
+		case r.OK && (r.RetryAfter != 0 || r.Delay > c.maxWait && b.rules[0].limit.Spec().Queue <= 0):
+			return fmt.Errorf("cost %d, wait %v: %s", c.cost, c.maxWait, show(r))
+		case r.OK:
+			return nil
+		case r.RetryAfter == store.Never:
+			// Not however long one waits: not when nobody has ever come.
+			fresh := &meter{limit: b.rules[0].limit, now: b.now}
+			if r := fresh.take(c.cost, c.maxWait); r.OK {
+				return fmt.Errorf("cost %d never passes, but does: %s", c.cost, show(r))
+			}
+			return nil
+		case b.rules[0].limit.Algorithm() == store.Concurrency:
+			return nil // nobody knows
+		}
+		seen++
+		after := r.RetryAfter.Microseconds()
+		if after <= 0 {
+			return fmt.Errorf("cost %d: refused, %s", c.cost, show(r))
+		}
+		if then := b.try(after, c.cost, c.maxWait); !then.OK {
+			return fmt.Errorf("cost %d, wait %v: %s; then: %s", c.cost, c.maxWait, show(r), show(then))
+		}
+		if before := b.try(after-b.resolution(), c.cost, c.maxWait); before.OK {
+			return fmt.Errorf("cost %d, wait %v: %s; passes a tick earlier", c.cost, c.maxWait, show(r))
+		}
+		return nil
+	})
+	enough(t, seen)
+}
+
+// enough says that a property has not been tested by accident only.
+func enough(t *testing.T, seen int) {
+	t.Helper()
+	if seen < 300 {
+		t.Errorf("only %d cases", seen)
+	}
+}
+
+// A turn is when the charge would pass without waiting, and not a tick later.
+func TestDelayIsTheTurn(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	walk(t, 3000, func(d dice, b *bench) error {
+		c := drawCharge(d, b, 0, 1_000_000, b.resolution())
+		r := b.try(0, c.cost, time.Hour)
+		if !r.OK || r.Delay == 0 {
+			return nil
+		}
+		seen++
+		s := b.rules[0].limit.Spec()
+		capacity := max(s.Burst, 0)
+		if s.Algorithm == store.LeakyBucket {
+			capacity++
+		}
+		if s.Queue > 0 && c.cost > capacity {
+			return nil // passes only by queueing
+		}
+		at := r.Delay.Microseconds()
+		if then := b.try(at, c.cost, 1); !then.OK || then.Delay != 0 {
+			return fmt.Errorf("cost %d: %s; then: %s", c.cost, show(r), show(then))
+		}
+		if before := b.try(at-b.resolution(), c.cost, 1); before.OK {
+			return fmt.Errorf("cost %d: %s; passes a tick earlier", c.cost, show(r))
+		}
+		return nil
+	})
+	enough(t, seen)
+}
+
+// What remains passes, at once and one by one, and not one more.
+func TestRemainingPasses(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	walk(t, 3000, func(d dice, b *bench) error {
+		s := b.rules[0].limit.Spec()
+		left := b.try(0, 0, 0).Remaining
+		if s.Debt {
+			if left == 0 {
+				return nil
+			}
+			left++ // one more passes on credit
+		}
+		if left > 0 && s.Algorithm != store.WarmUp && !s.Debt {
+			if r := b.try(0, left, 0); !r.OK {
+				return fmt.Errorf("%d remain: %s", left, show(r))
+			}
+			if r := b.try(0, left+1, 0); r.OK {
+				return fmt.Errorf("%d remain: one more passes: %s", left, show(r))
+			}
+		}
+		if left > 50 {
+			return nil
+		}
+		seen++
+		m := b.attempts(0)
+		for i := range left {
+			m.now.Steady += 0
+			m.now.Lease = store.Lease(b.leases + 1 + uint64(i))
+			states, results := []store.State{m.state}, make([]store.Result, 1)
+			store.Decide(m.now, []store.Charge{{Limit: m.limit, Cost: 1}}, states, results)
+			m.state = states[0]
+			if !results[0].OK {
+				return fmt.Errorf("%d of %d remaining: %s", i+1, left, show(results[0]))
+			}
+		}
+		if r := m.take(1, 0); r.OK {
+			return fmt.Errorf("%d remained, one more passes: %s", left, show(r))
+		}
+		return nil
+	})
+	enough(t, seen)
+}
+
+// A state may be forgotten ResetAfter after its last change: whatever comes
+// then gets the same answers. A tick earlier something is still missing.
+func TestForgettingIsLossless(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	walk(t, 2000, func(d dice, b *bench) error {
+		if b.rules[0].limit.Algorithm() == store.Concurrency {
+			return nil
+		}
+		r := b.try(0, 0, 0)
+		after := r.ResetAfter.Microseconds()
+		fresh := &meter{limit: b.rules[0].limit, now: b.now}
+		if after > 0 {
+			seen++
+			m := b.attempts(after - b.resolution())
+			f := *fresh
+			f.sleep(micros(after - b.resolution()))
+			if was := m.take(0, 0); was.ResetAfter <= 0 || was.ResetAfter > micros(b.resolution()) {
+				return fmt.Errorf("a tick before %v: %s", r.ResetAfter, show(was))
+			}
+		}
+		m := b.attempts(after)
+		fresh.sleep(r.ResetAfter)
+		for range 4 {
+			c := drawCharge(d, b, 0, 1_000_000, b.resolution())
+			got, want := m.take(c.cost, c.maxWait), fresh.take(c.cost, c.maxWait)
+			if got != want {
+				return fmt.Errorf("after %v: %s; a new key: %s", r.ResetAfter, show(got), show(want))
+			}
+			by := oneOf(d, 0, 1, got.RetryAfter, got.Delay, got.ResetAfter, got.ResetAfter/2)
+			if by > 365*24*time.Hour {
+				by = 0
+			}
+			m.sleep(by.Truncate(time.Microsecond))
+			fresh.sleep(by.Truncate(time.Microsecond))
+		}
+		return nil
+	})
+	enough(t, seen)
+}
+
+// A refusal, a peek and a late or empty settlement leave everything as it was.
+func TestNothingChangesWithoutACharge(t *testing.T) {
+	t.Parallel()
+	walk(t, 2000, func(d dice, b *bench) error {
+		l := b.rules[0].limit
+		want := b.try(0, 0, 0)
+		states := clone(b.states[:1])
+		for range 3 {
+			var r store.Result
+			c := drawCharge(d, b, 0, 1_000_000, b.resolution())
+			store.Decide(b.now, []store.Charge{{Limit: l, Cost: 1 << 40}, {Limit: l, Cost: c.cost, MaxWait: c.maxWait}},
+				[]store.State{states[0], states[0]}, make([]store.Result, 2))
+			store.Decide(b.now, []store.Charge{{Limit: l, MaxWait: c.maxWait}}, states, make([]store.Result, 1))
+			store.Amend(b.now, &store.Charge{Limit: l}, &states[0], &r)
+			if r.Receipt.Cost != 0 || !r.OK || r.Remaining != want.Remaining || r.ResetAfter != want.ResetAfter {
+				return fmt.Errorf("settling nothing: %s; was %s", show(r), show(want))
+			}
+		}
+		for _, k := range b.open(0) {
+			// Everything a charge did is over once the limit is as never used.
+			late, m := clone(b.states[:1]), b.made[k]
+			now := b.now
+			reset := want.ResetAfter.Microseconds()
+			now.Steady, now.Wall = now.Steady+reset, now.Wall+reset
+			if l.Algorithm() == store.Concurrency {
+				continue
+			}
+			var r store.Result
+			store.Amend(now, &store.Charge{Limit: l, Receipt: m.receipt}, &late[0], &r)
+			if full := (&meter{limit: l, now: now}).take(0, 0); r.Remaining != full.Remaining || r.ResetAfter != 0 {
+				return fmt.Errorf("late refund: %s; a new key: %s", show(r), show(full))
+			}
+		}
+		if got := store.Decide(b.now, []store.Charge{{Limit: l}}, states, make([]store.Result, 1)); !got {
+			return fmt.Errorf("peek refused")
+		}
+		if got := (&meter{limit: l, now: b.now, state: states[0]}).take(0, 0); got != want {
+			return fmt.Errorf("%s; was %s", show(got), show(want))
+		}
+		return nil
+	})
+}
+
+// A dry run is charged beside the others and never shows in their answers.
+func TestDryRunIsAlone(t *testing.T) {
+	t.Parallel()
+	for s := range traces(t, 1500) {
+		d := seed(s)
+		rules := []rule{drawRule(d, oneOf(d, algorithms...)), drawRule(d, oneOf(d, algorithms...))}
+		with, without := newBench(rules, 0, 0), newBench(rules[:1], 0, 0)
+		for id := range 30 {
+			o := drawOp(d, without, id)
+			if o.settle != nil || without.now.Steady > 15*years {
+				continue
+			}
+			o.charges[0].dry = false
+			dry := drawCharge(d, with, 1, 1_000_000, 1)
+			dry.dry = true
+			both := o
+			both.charges = append([]opCharge{o.charges[0]}, dry)
+			if d.roll(2) == 0 {
+				both.charges[0], both.charges[1] = both.charges[1], both.charges[0]
+			}
+			if err := without.run(o); err != nil {
+				t.Fatalf("seed %d: %v", s, err)
+			}
+			if err := with.run(both); err != nil {
+				t.Fatalf("seed %d: %v", s, err)
+			}
+			if got, want := with.last[0], without.last[0]; got != want {
+				t.Fatalf("seed %d: %v beside a dry run of %v: %s, alone %s", s, rules[0], rules[1], show(got), show(want))
+			}
+		}
+	}
+}
+
+// Changing a limit's numbers keeps what has been consumed: a bucket stays
+// taken until the instant until which it was, or as a whole; a window keeps its
+// count. Nothing is given back, and nobody is refused for longer than it takes
+// to fill what there now is.
+func TestChangedNumbersKeepWhatWasConsumed(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	walk(t, 4000, func(d dice, b *bench) error {
+		old := b.rules[0]
+		a := old.limit.Algorithm()
+		next := drawRule(d, a)
+		if (old.bounds == nil) != (next.bounds == nil) || old.window != next.window {
+			return nil
+		}
+		before := b.try(0, 0, 0)
+		changed := &meter{limit: next.limit, state: clone(b.states[:1])[0], now: b.now}
+		fresh := (&meter{limit: next.limit, now: b.now}).take(0, 0)
+		after := changed.take(0, 0)
+		if after.Remaining > fresh.Remaining {
+			return fmt.Errorf("now %v: %s; a new key %s", next, show(after), show(fresh))
+		}
+		seen++
+		spec, was := next.limit.Spec(), old.limit.Spec()
+		switch a {
+		case store.TokenBucket, store.LeakyBucket:
+			capacity := big.NewRat(spec.Period.Microseconds(), spec.Units)
+			full := max(spec.Burst, 0)
+			if a == store.LeakyBucket {
+				full++
+			}
+			all := micros(ceilTo(times(capacity, rat(full)), 1))
+			if short := min(before.ResetAfter-2*micros(b.resolution()), all) - micros(1); after.ResetAfter < short {
+				return fmt.Errorf("%s; now %v: %s", show(before), next, show(after))
+			}
+			if before.ResetAfter > 0 && after.ResetAfter > before.ResetAfter+200*ms {
+				return fmt.Errorf("later: %s; now %v: %s", show(before), next, show(after))
+			}
+		case store.FixedWindow:
+			if was.Period == spec.Period && after.Remaining != max(0, spec.Units-(was.Units-before.Remaining)) && before.Remaining > 0 {
+				return fmt.Errorf("%s; now %v: %s", show(before), next, show(after))
+			}
+		case store.Concurrency:
+			if after.Remaining != max(0, spec.Units-(was.Units-before.Remaining)) {
+				return fmt.Errorf("%s; now %v: %s", show(before), next, show(after))
+			}
+		case store.WarmUp:
+			if b.try(0, 1, 0).RetryAfter > 2*micros(b.resolution()) && after.Remaining > 0 {
+				return fmt.Errorf("%s; now %v: %s", show(before), next, show(after))
+			}
+		}
+		// And it goes on: the changed state obeys the rules of the new limit.
+		again := changed.take(0, 0)
+		if again != after {
+			return fmt.Errorf("now %v: %s, then %s", next, show(after), show(again))
+		}
+		if after.ResetAfter < 10*365*24*time.Hour {
+			changed.sleep(after.ResetAfter)
+			fresh := (&meter{limit: next.limit, now: changed.now}).take(0, 0)
+			if r := changed.take(0, 0); a != store.Concurrency && r != fresh {
+				return fmt.Errorf("now %v: %s; then %s", next, show(after), show(r))
+			}
+		}
+		return nil
+	})
+	enough(t, seen)
+}

@@ -1,0 +1,351 @@
+package store_test
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// The one property that all the others serve: over no span does more pass than
+// the rule allows, whatever is reserved, cancelled, refunded or turns out
+// dearer. All pairs of charges are looked at, by what they truly cost.
+
+// spent is what was admitted, and when it runs. What a charge turned out to
+// cost more is spent of its own, when it becomes known.
+type spent struct {
+	op    int
+	run   int64 // microseconds
+	cost  int64
+	extra bool
+	late  bool // its turn was rounded up to a tick
+}
+
+// allowed is how much a rule lets pass in [from, to], both included.
+func allowed(r rule, tick, from, to int64) int64 {
+	s := r.limit.Spec()
+	burst := max(s.Burst, 0)
+	switch s.Algorithm {
+	case store.LeakyBucket:
+		burst++
+		fallthrough
+	case store.TokenBucket:
+		span := floorTo(to, tick) - floorTo(from, tick)
+		return burst + floor(times(big.NewRat(s.Units, s.Period.Microseconds()), rat(span)))
+	case store.IntervalBucket, store.FixedWindow:
+		// As many ends of periods as fit in, wherever the first one is.
+		ends := int64(0)
+		if r.bounds == nil {
+			ends = (to-from)/s.Period.Microseconds() + 1
+		} else {
+			for _, end := r.bounds(from); end <= to; _, end = r.bounds(end) {
+				if ends++; ends > 1000 {
+					return 1 << 62
+				}
+			}
+		}
+		if s.Algorithm == store.FixedWindow {
+			burst = s.Units
+		}
+		if times(rat(ends), rat(s.Units)).Cmp(rat(1<<61)) > 0 {
+			return 1 << 62
+		}
+		return burst + ends*s.Units
+	case store.SlidingLog:
+		if to-from < s.Period.Microseconds() {
+			return s.Units
+		}
+	case store.SlidingWindow:
+		bucket := func(at int64) int64 {
+			return floor(times(rat(floorTo(at, bucketTick(s))), big.NewRat(s.Buckets, s.Period.Microseconds())))
+		}
+		if bucket(to)-bucket(from) < s.Buckets {
+			return s.Units
+		}
+	}
+	return 1 << 62
+}
+
+// over reports a span that contains at and has more in it than is allowed.
+// prepaid limits admit a charge before it is paid for: the last one of a span
+// does not count.
+func overspent(r rule, tick int64, all []spent, at int) error {
+	prepaid := r.limit.Spec().Debt
+	gone := r.limit.Algorithm() == store.FixedWindow // a debt is gone with its window
+	for i := range all {
+		if all[i].run > all[at].run {
+			continue
+		}
+		for j := range all {
+			to := all[j]
+			if to.run < all[at].run || to.extra || to.cost == 0 {
+				continue
+			}
+			var sum, slack int64
+			for k, s := range all {
+				if s.run < all[i].run || s.run > to.run || s.run == to.run && k > j {
+					continue
+				}
+				if prepaid && k == j || s.extra && gone {
+					continue
+				}
+				sum += s.cost
+				if s.late {
+					slack = tick // by less than which it came too late
+				}
+			}
+			if most := allowed(r, tick, all[i].run, to.run+slack); sum > most {
+				return fmt.Errorf("%d pass in [%d, %d], where %d may", sum, all[i].run, to.run, most)
+			}
+		}
+	}
+	return nil
+}
+
+// TestNoSpanAdmitsMore draws, charges, reserves and settles at random. Debts
+// (settling up) are drawn in traces in which nobody waits: a turn that has been
+// promised is kept, whatever the others turn out to cost.
+func TestNoSpanAdmitsMore(t *testing.T) {
+	t.Parallel()
+	kinds := []store.Algorithm{
+		store.TokenBucket, store.LeakyBucket, store.IntervalBucket,
+		store.FixedWindow, store.SlidingWindow, store.SlidingLog,
+	}
+	checked := 0
+	for s := range traces(t, 3000) {
+		d := seed(s)
+		r := drawRule(d, oneOf(d, kinds...))
+		debts := d.roll(2) == 0
+		sp := r.limit.Spec()
+		if debts && (sp.Queue > 0 || sp.Debt || sp.Period/time.Duration(sp.Units) > 24*time.Hour) {
+			continue // nothing is owed for longer than a year
+		}
+		if err := spendAll(d, r, debts, &checked); err != nil {
+			t.Fatalf("seed %d: %v, debts %v: %v", s, r, debts, err)
+		}
+	}
+	enough(t, checked)
+}
+
+func spendAll(d dice, r rule, debts bool, checked *int) error {
+	b := newBench([]rule{r}, d.roll(years), d.roll(20*years))
+	tick := b.tick(0)
+	m := b.attempts(0)
+	shift := m.now.Wall - m.now.Steady
+	var all []spent
+	receipts := map[int]store.Receipt{}
+	var open []int
+	trail := ""
+	for id := range int(5 + d.roll(25)) {
+		o := drawOp(d, b, id)
+		if m.now.Steady+o.step > 15*years || o.settle != nil {
+			continue
+		}
+		m.sleep(micros(o.step))
+		m.now.Wall = m.now.Steady + shift
+		b.now = m.now
+		b.states[0] = m.state
+		if len(open) > 0 && d.roll(3) == 0 {
+			op := oneOf(d, open...)
+			cost := oneOf(d, 0, 0, d.roll(receipts[op].Cost+1))
+			if debts && d.roll(2) == 0 {
+				cost = receipts[op].Cost + 1 + d.roll(5)
+			}
+			for _, s := range all {
+				if s.op == op && s.run > m.instant(r) {
+					cost = 0 // one that waits can only give up
+				}
+			}
+			trail += fmt.Sprintf("\n  at %d settle #%d (%+v) to %d", m.now.Steady, op, receipts[op], cost)
+			all = settleSpent(all, op, cost, m.instant(r))
+			if cost < receipts[op].Cost && isBucket(r) {
+				// The receipts of those behind it don't know that they are now
+				// given back by time sooner, and would give back too much.
+				open = slices.DeleteFunc(open, func(later int) bool { return later > op })
+			}
+			receipts[op] = m.settle(receipts[op], cost)
+			continue
+		}
+		c := o.charges[0]
+		if debts {
+			c.maxWait = 0
+		}
+		if sp := r.limit.Spec(); sp.Queue > 0 {
+			// More than passes at once has its turn when the last of it may go.
+			c.cost = min(c.cost, max(sp.Burst, 0)+map[bool]int64{true: 1}[sp.Algorithm == store.LeakyBucket])
+		}
+		res := m.take(c.cost, c.maxWait)
+		b.last[0] = res
+		if !res.OK || c.cost == 0 {
+			continue
+		}
+		trail += fmt.Sprintf("\n  at %d #%d cost %d delay %v", m.now.Steady, id, c.cost, res.Delay)
+		all = append(all, spent{op: id, run: m.instant(r) + res.Delay.Microseconds(), cost: c.cost, late: res.Delay > 0})
+		receipts[id] = res.Receipt
+		open = append(open, id)
+		*checked++
+		if err := overspent(r, tick, all, len(all)-1); err != nil {
+			return fmt.Errorf("%w%s", err, trail)
+		}
+	}
+	return nil
+}
+
+func isBucket(r rule) bool {
+	switch r.limit.Algorithm() {
+	case store.TokenBucket, store.LeakyBucket, store.IntervalBucket:
+		return true
+	}
+	return false
+}
+
+func (m *meter) instant(r rule) int64 {
+	if r.bounds != nil {
+		return m.now.Wall
+	}
+	return m.now.Steady
+}
+
+// settleSpent makes a charge cost something else: what is less is taken off
+// the debt first.
+func settleSpent(all []spent, op int, cost, now int64) []spent {
+	sum := int64(0)
+	for _, s := range all {
+		if s.op == op {
+			sum += s.cost
+		}
+	}
+	if cost > sum {
+		return append(all, spent{op: op, run: now, cost: cost - sum, extra: true})
+	}
+	for i := len(all) - 1; i >= 0 && sum > cost; i-- {
+		if all[i].op == op {
+			less := min(all[i].cost, sum-cost)
+			all[i].cost -= less
+			sum -= less
+		}
+	}
+	return all
+}
+
+// A warming rate never gives more than the full one: between two turns lies
+// what the first and all between them cost.
+func TestWarmUpNeverExceedsTheRate(t *testing.T) {
+	t.Parallel()
+	for s := range traces(t, 500) {
+		d := seed(s)
+		r := drawRule(d, store.WarmUp)
+		b := newBench([]rule{r}, 0, 0)
+		m := b.attempts(0)
+		sp := r.limit.Spec()
+		interval := big.NewRat(sp.Period.Microseconds(), sp.Units)
+		var all []spent
+		for id := range 40 {
+			o := drawOp(d, b, id)
+			if o.settle != nil || m.now.Steady > 15*years {
+				continue
+			}
+			m.sleep(micros(o.step))
+			b.now, b.states[0] = m.now, m.state
+			res := m.take(o.charges[0].cost, o.charges[0].maxWait)
+			b.last[0] = res
+			if !res.OK || o.charges[0].cost == 0 {
+				continue
+			}
+			run := floorTo(m.now.Steady, b.tick(0)) + res.Delay.Microseconds()
+			cost := rat(0)
+			for i := len(all) - 1; i >= 0; i-- {
+				cost = plus(cost, rat(all[i].cost))
+				// A turn may be told a tick late, the one before it was too.
+				if minus(rat(run-all[i].run+b.tick(0)), times(cost, interval)).Sign() < 0 {
+					t.Fatalf("seed %d: %v: %s pass within %d µs", s, r, cost.FloatString(0), run-all[i].run)
+				}
+			}
+			all = append(all, spent{run: run, cost: o.charges[0].cost})
+		}
+	}
+}
+
+// Slots are held by as many as there are, whoever releases what and how often.
+func TestSlotsHeld(t *testing.T) {
+	t.Parallel()
+	for s := range traces(t, 500) {
+		d := seed(s)
+		n := 1 + d.roll(10)
+		m := newMeter(t, store.Spec{Algorithm: store.Concurrency, Units: n})
+		held := map[int]store.Receipt{}
+		var spentReceipts []store.Receipt
+		for id := range 100 {
+			m.sleep(time.Microsecond)
+			switch d.roll(3) {
+			case 0:
+				var sum int64
+				for _, r := range held {
+					sum += r.Cost
+				}
+				cost := 1 + d.roll(3)
+				r := m.take(cost, 0)
+				if r.OK != (sum+cost <= n) {
+					t.Fatalf("seed %d: %d of %d held, %d more: %s", s, sum, n, cost, show(r))
+				}
+				if r.OK {
+					held[id] = r.Receipt
+				}
+			case 1:
+				for k, r := range held {
+					m.settle(r, 0)
+					spentReceipts = append(spentReceipts, r)
+					delete(held, k)
+					break
+				}
+			default:
+				if len(spentReceipts) > 0 {
+					m.settle(oneOf(d, spentReceipts...), 0)
+				}
+			}
+		}
+	}
+}
+
+// A calendar limit whose wall clock is set back stays in the newest window it
+// has seen: nothing is counted twice, and nothing is handed out again.
+func TestWallClockSetBack(t *testing.T) {
+	t.Parallel()
+	for s := range traces(t, 1000) {
+		d := seed(s)
+		var r rule
+		for r.bounds == nil {
+			r = drawRule(d, store.FixedWindow)
+		}
+		n := r.limit.Spec().Units
+		m := &meter{t: t, limit: r.limit}
+		m.now.Wall = d.roll(10 * years)
+		newest := m.now.Wall
+		var start, passed int64
+		trail := ""
+		for range 60 {
+			_, end := r.bounds(newest)
+			length := end - newest
+			m.now.Steady++
+			m.now.Wall = newest + oneOf(d, 0, -d.roll(length+1), -d.roll(10*length+1), d.roll(length+1), length, -1)
+			if newest = max(newest, m.now.Wall); trail == "" {
+				newest = m.now.Wall
+			}
+			cost := 1 + d.roll(min(n, 5))
+			res := m.take(cost, 0)
+			if first, _ := r.bounds(newest); first != start {
+				start, passed = first, 0
+			}
+			if res.OK {
+				passed += cost
+			}
+			trail += fmt.Sprintf("\n  at %d (newest %d, window %d) cost %d: %s", m.now.Wall, newest, start, cost, show(res))
+			if passed > n {
+				t.Fatalf("seed %d: %v: %d pass in a window%s", s, r, passed, trail)
+			}
+		}
+	}
+}
