@@ -119,18 +119,24 @@ func TestNoSpanAdmitsMore(t *testing.T) {
 		d := seed(s)
 		r := drawRule(d, oneOf(d, kinds...))
 		debts := d.roll(2) == 0
-		sp := r.limit.Spec()
-		if debts && (sp.Queue > 0 || sp.Debt || sp.Period/time.Duration(sp.Units) > 24*time.Hour) {
-			continue // nothing is owed for longer than a year
+		if !spendable(r, debts) {
+			continue
 		}
-		if err := spendAll(d, r, debts, &checked); err != nil {
+		if err := spendAll(d, r, debts, &checked, drawOp); err != nil {
 			t.Fatalf("seed %d: %v, debts %v: %v", s, r, debts, err)
 		}
 	}
 	enough(t, checked)
 }
 
-func spendAll(d dice, r rule, debts bool, checked *int) error {
+// spendable tells whether a limit can be drawn for the traces with or without
+// debts: nothing is owed for longer than a year.
+func spendable(r rule, debts bool) bool {
+	s := r.limit.Spec()
+	return !debts || s.Queue <= 0 && !s.Debt && s.Period/time.Duration(s.Units) <= 24*time.Hour
+}
+
+func spendAll(d dice, r rule, debts bool, checked *int, draw func(dice, *bench, int) op) error {
 	b := newBench([]rule{r}, d.roll(years), d.roll(20*years))
 	tick := b.tick(0)
 	m := b.attempts(0)
@@ -140,7 +146,7 @@ func spendAll(d dice, r rule, debts bool, checked *int) error {
 	var open []int
 	trail := ""
 	for id := range int(5 + d.roll(25)) {
-		o := drawOp(d, b, id)
+		o := draw(d, b, id)
 		if m.now.Steady+o.step > 15*years || o.settle != nil {
 			continue
 		}
