@@ -97,9 +97,6 @@ func (l *Limit) amendFixed(now *Now, c *Charge, s *State) Receipt {
 		s.C -= refund
 	}
 	receipt.Mark -= refund
-	if s.B == 0 && s.C == 0 { // nothing was ever there: the next charge opens a window
-		*s = State{}
-	}
 	if s.B == 0 && s.C == 0 {
 		// Nothing counts any more, so nothing has opened a window: ResetAfter
 		// is 0, and a store may have dropped the state or not.

@@ -113,7 +113,13 @@ func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 		receipt.Mark = max(at, s.A)
 	case diff < 0:
 		mark := min(c.Receipt.Mark, s.A)
-		back := owed(-diff*l.token, mark-at, s.A-mark, s.A > at)
+		behind := s.A - mark
+		if behind > 0 {
+			// They wait for what is before them only, so nothing could keep one
+			// that comes now from going with them.
+			behind = exact
+		}
+		back := owed(-diff*l.token, mark-at, behind, s.A > at)
 		s.A -= back
 		receipt.Mark = mark - back
 	}

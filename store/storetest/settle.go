@@ -2,13 +2,14 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/stint-go/stint/store"
 )
 
-var settleRows = append(each("mints nothing/", mintsNothing), []row{
+var settleRows = append(append(each("mints nothing/", mintsNothing), each("in parts/", inParts)...), []row{
 	{"several at once", func(s *suite) {
 		a := s.limit(store.Spec{Name: "st-a", Units: 9, Period: time.Hour})
 		b := s.limit(store.Spec{Name: "st-b", Algorithm: store.FixedWindow, Units: 9, Period: time.Hour})
@@ -135,5 +136,59 @@ func mintsNothing(s *suite, k kind) {
 	}
 	if r := s.peek("k", l); r.Remaining != full || r.ResetAfter != 0 {
 		s.Errorf("settled after everything was over: %s", show(r))
+	}
+}
+
+// inParts: a charge that is made dearer and then cheaper, step by step, ends
+// where it would have ended at once. (While others wait behind it that can't
+// be: what they need of a refund is taken from each part. And in a sliding
+// window a debt leaves later than the charge.)
+func inParts(s *suite, k kind) {
+	rnd := rand.New(rand.NewPCG(8, 8))
+	l := s.limit(k.spec)
+	sliding := l.Algorithm() == store.SlidingLog || l.Algorithm() == store.SlidingWindow
+	if l.Algorithm() == store.WarmUp {
+		return // others always wait behind it
+	}
+	settled := 0
+	for round := range 100 {
+		keys := []string{fmt.Sprint("at once", round), fmt.Sprint("in parts", round)}
+		var receipts [2]store.Receipt
+		delayed := false
+		others := rnd.IntN(3)
+		for charge := range 1 + others {
+			for i, key := range keys {
+				r := s.take(key, l, int64(2-min(charge, 1)))
+				if charge == 0 {
+					receipts[i] = r.Receipt
+				}
+				delayed = delayed || r.Delay > 0
+			}
+			s.sleep(k.pause(rnd) / 4 / k.tick * k.tick)
+		}
+		down, up := rnd.Int64N(3), 2+rnd.Int64N(3)
+		if sliding {
+			up = 2
+		}
+		if delayed || s.peek(keys[0], l).Remaining-max(l.Spec().Queue, 0) < up-2 {
+			continue
+		}
+		settled++
+		s.settle(keys[0], l, receipts[0], down)
+		for _, cost := range []int64{up, up, max(up-1, down), max(1, down), down, down} {
+			receipts[1] = s.settle(keys[1], l, receipts[1], cost).Receipt
+			if receipts[1].Cost != cost {
+				s.Fatalf("settled to %d, receipt %+v", cost, receipts[1])
+			}
+		}
+		for range 3 {
+			if a, b := s.peek(keys[0], l), s.peek(keys[1], l); a != b {
+				s.Fatalf("round %d: 2 settled to %d at once, %s; by way of %d, %s", round, down, show(a), up, show(b))
+			}
+			s.sleep(k.pause(rnd))
+		}
+	}
+	if settled < 5 && l.Algorithm() != store.LeakyBucket {
+		s.Fatalf("settled only %d: the suite is at fault", settled)
 	}
 }
