@@ -38,7 +38,7 @@ tidy: ## go.mod and go.sum of every module: those beside the root follow it
 
 build-all: ## every package and every module compiles, tests and examples too
 	$(GO) build ./...
-	@set -e; for m in $(MODULES); do echo "build $$m"; (cd $$m && $(GO) build ./... && $(GO) test ./...); done
+	@set -e; for m in $(MODULES); do echo "build $$m"; (cd $$m && $(GO) build -o /dev/null ./... && $(GO) test ./...); done
 
 bench: ## benchmarks: make bench BENCH=HotKey PKG=./store/memstore COUNT=10
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
