@@ -122,7 +122,7 @@ func (c *call) chargeAll(f *limitFunc) error {
 }
 
 func (c *call) limitsError(err error) error {
-	err = &requestError{err: fmt.Errorf("stint: WithLimitFunc: %w", err), status: http.StatusInternalServerError}
+	err = &requestError{err: fmt.Errorf("stint: WithLimitFunc: %w", err), status: statusOf(err)}
 	c.lim.observe(Event{Kind: LimitsFailed, Request: c.r, Err: err})
 	return err
 }
@@ -178,7 +178,7 @@ func (c *call) key(e *entry) (knownKey, error) {
 }
 
 func (c *call) keyError(e *entry, err error) error {
-	re := &requestError{err: err, status: http.StatusInternalServerError, limit: e.limit.Name()}
+	re := &requestError{err: err, status: statusOf(err), limit: e.limit.Name()}
 	kind := KeyFailed
 	switch {
 	case errors.Is(err, ErrEmptyKey):

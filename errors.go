@@ -69,8 +69,21 @@ func (e *requestError) Error() string {
 func (e *requestError) Unwrap() error { return e.err }
 
 // StatusCode is 403 where the request is at fault, and 500 where a function of
-// the application is.
+// the application is, unless that function's error has a StatusCode of its own.
 func (e *requestError) StatusCode() int { return e.status }
+
+// statusOf is the status that an application's function asks for by its error,
+// such as 401 of a KeyFunc that finds no session; 500 where it doesn't say, or
+// asks for one that would not refuse.
+func statusOf(err error) int {
+	var s interface{ StatusCode() int }
+	if errors.As(err, &s) {
+		if status := s.StatusCode(); status >= 400 && status <= 599 {
+			return status
+		}
+	}
+	return http.StatusInternalServerError
+}
 
 // canceledError is a wait that ended because the caller left or ran out of
 // time. What had been charged is given back.

@@ -3,6 +3,7 @@ package stint_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -263,5 +264,40 @@ func TestOneLimitInSeveralPlaces(t *testing.T) {
 	got := codes(l, "GET", "/", 1) + " " + codes(l, "GET", "/a", 1) + " " + codes(l, "GET", "/b", 2)
 	if got != "200 200 200 429" {
 		t.Errorf("%s, want 3 of 4", got)
+	}
+}
+
+// asked is an application's error that asks for a status.
+type asked int
+
+func (a asked) Error() string   { return "secret" }
+func (a asked) StatusCode() int { return int(a) }
+
+func TestFunctionsAskForTheirStatus(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want int
+	}{
+		{asked(401), 401},
+		{fmt.Errorf("no session: %w", asked(401)), 401},
+		{asked(503), 503},
+		{asked(200), 500}, // would not refuse
+		{asked(302), 500},
+		{errors.New("secret"), 500},
+	} {
+		key := stint.WithKey(func(r *http.Request) (string, error) {
+			if r.URL.Path == "/key" {
+				return "", tt.err
+			}
+			return "k", nil
+		})
+		plan := stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) { return nil, tt.err })
+		l := limiter(t, stint.Rate(9, time.Second), key, plan)
+		for _, path := range []string{"/key", "/plan"} {
+			w := through(l, get(path), nil)
+			if w.Code != tt.want || strings.Contains(w.Body.String(), "secret") {
+				t.Errorf("%s failing with %#v: %d %s, want %d", path, tt.err, w.Code, w.Body, tt.want)
+			}
+		}
 	}
 }

@@ -20,7 +20,8 @@ import (
 // KeyFunc says who a request is charged to: requests with the same key share a
 // limit. It is called at most once a request, before the next handler, and has
 // to be safe for concurrent use. An empty key is answered as WithEmptyKey says;
-// an error goes to the error handler and never lets a request pass.
+// an error goes to the error handler and never lets a request pass. It is
+// answered with 500, or with the status of its StatusCode() int method.
 //
 // Any text of up to 4 KiB is a key: it is escaped, and hashed if it is long,
 // before a store sees it. Write one inline for an identity that only the

@@ -243,7 +243,8 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 // WithLimitFunc adds limits that depend on the request, such as those of a
 // tenant's plan. They are decided together with the limiter's other limits, or
 // its route's; a route that is exempt stays exempt. An error goes to the error
-// handler and never lets the request pass.
+// handler and never lets the request pass; its StatusCode() int method, if it
+// has one, says the status, by default 500.
 //
 // A Limit is compiled once however often it is returned, so return the same
 // values where possible: package variables, or what a Plans keeps. Names have
