@@ -1,5 +1,5 @@
 // Package stint limits how much of an HTTP service each caller may use:
-// request rates, quotas and concurrency, in one process or across a fleet.
+// request rates, quotas and concurrency.
 //
 //	limit := stinthttp.New(
 //		stint.Rate(10, time.Second),
@@ -22,7 +22,7 @@
 // # Stores
 //
 // Counts live in a [store.Store]: by default in memory, exact under any
-// concurrency; in package redisstore for limits that hold across processes.
+// concurrency, in one process.
 //
 // # Failure
 //

@@ -10,7 +10,7 @@ import (
 )
 
 func Example() {
-	remote, local := &side{}, &side{} // such as redisstore.New(rdb), memstore.New()
+	remote, local := &side{}, &side{} // such as a store on the network, and memstore.New()
 	s := failover.New(remote, local, failover.WithThreshold(3))
 	defer s.Close()
 

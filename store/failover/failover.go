@@ -1,7 +1,7 @@
 // Package failover makes one store out of two: a primary that may fail, and a
 // secondary that decides while it does.
 //
-//	failover.New(redisstore.New(rdb), memstore.New())
+//	failover.New(shared, memstore.New())
 //
 // A call goes to the primary while the breaker is closed. If the primary fails
 // it, the secondary decides it, and after a few failures in a row the breaker
