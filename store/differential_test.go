@@ -52,6 +52,8 @@ func traces(t *testing.T, n uint64) func(func(uint64) bool) {
 		n = 1
 	} else if os.Getenv("STINT_LONG") != "" {
 		n *= 50
+	} else if testing.Short() || underRace {
+		n /= 8
 	}
 	return func(yield func(uint64) bool) {
 		for i := range n {
@@ -246,7 +248,7 @@ func drawCharge(d dice, b *bench, i int, period, tick int64) opCharge {
 // settles tells which models know what settling does to the integer.
 func settles(a store.Algorithm) bool {
 	switch a {
-	case store.IntervalBucket, store.WarmUp:
+	case store.WarmUp:
 		return false
 	}
 	return true

@@ -48,7 +48,7 @@ func FuzzSettle(f *testing.F) {
 		}
 		d := &bytesDice{b}
 		debts := d.roll(2) == 0
-		r, ok := readRule(d, algorithms[:6])
+		r, ok := readRule(d, algorithms[:7])
 		if !ok || !spendable(r, debts) {
 			return
 		}

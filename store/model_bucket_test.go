@@ -200,10 +200,33 @@ func (m *intervalModel) charge(now store.Now, cost int64, delay time.Duration) t
 		arrive += m.n
 	}
 	m.tokens = min(m.capacity, m.tokens+arrive) - cost - arrive
-	return ticket{cost: cost}
+	return ticket{cost: cost, at: m.since, mark: rat(m.capacity - m.tokens)}
 }
 
-func (m *intervalModel) settle(store.Now, ticket, int64) ticket { panic("see the properties") }
+func (m *intervalModel) settle(now store.Now, t ticket, cost int64) ticket {
+	m.flow(now)
+	used := m.capacity - m.tokens
+	if cost >= t.cost {
+		if m.tokens == m.capacity {
+			m.since = m.start(m.at(now))
+		}
+		m.tokens = min(m.tokens, max(m.tokens-(cost-t.cost), -store.MaxCost))
+		return ticket{}
+	}
+	// What the intervals since then have brought is given back already.
+	stands := t.mark
+	for at := m.end(t.at); at <= m.since && stands.Sign() > 0; at = m.end(at) {
+		stands = minus(stands, rat(m.n))
+	}
+	stands = most(rat(0), least(stands, rat(used)))
+	back := least(rat(t.cost-cost), stands)
+	if m.tokens < 0 { // others have been promised turns behind it
+		back = minus(back, minus(rat(used), stands))
+	}
+	back = most(rat(0), back)
+	m.tokens += floor(back)
+	return ticket{cost: cost, at: m.since, mark: minus(stands, back)}
+}
 
 func (m *intervalModel) left(now store.Now) (int64, time.Duration) {
 	m.flow(now)

@@ -368,6 +368,7 @@ func TestReleaseWhatIsNotHeld(t *testing.T) {
 	m.settle(first, 0)
 	m.settle(store.Receipt{Cost: 1, Lease: store.Lease(99)}, 0)
 	m.settle(store.Receipt{}, 0)
+	m.settle(first, 2) // nor does what is released come back
 	m.left(1)
 	m.settle(second, 0)
 	m.left(2)

@@ -54,6 +54,9 @@ func allowed(r rule, tick, from, to int64) int64 {
 			return 1 << 62
 		}
 		return burst + ends*s.Units
+	case store.WarmUp:
+		span := floorTo(to, tick) - floorTo(from, tick)
+		return floor(times(big.NewRat(s.Units, s.Period.Microseconds()), rat(span)))
 	case store.SlidingLog:
 		if to-from < s.Period.Microseconds() {
 			return s.Units
@@ -73,7 +76,7 @@ func allowed(r rule, tick, from, to int64) int64 {
 // prepaid limits admit a charge before it is paid for: the last one of a span
 // does not count.
 func overspent(r rule, tick int64, all []spent, at int) error {
-	prepaid := r.limit.Spec().Debt
+	prepaid := r.limit.Spec().Debt || r.limit.Algorithm() == store.WarmUp
 	gone := r.limit.Algorithm() == store.FixedWindow // a debt is gone with its window
 	for i := range all {
 		if all[i].run > all[at].run {
@@ -112,7 +115,7 @@ func TestNoSpanAdmitsMore(t *testing.T) {
 	t.Parallel()
 	kinds := []store.Algorithm{
 		store.TokenBucket, store.LeakyBucket, store.IntervalBucket,
-		store.FixedWindow, store.SlidingWindow, store.SlidingLog,
+		store.FixedWindow, store.SlidingWindow, store.SlidingLog, store.WarmUp,
 	}
 	checked := 0
 	for s := range traces(t, 3000) {
@@ -178,6 +181,9 @@ func spendAll(d dice, r rule, debts bool, checked *int, draw func(dice, *bench, 
 		c := o.charges[0]
 		if debts {
 			c.maxWait = 0
+			if r.limit.Algorithm() == store.WarmUp {
+				c.cost = min(c.cost, 100) // what is prepaid is owed as well
+			}
 		}
 		if sp := r.limit.Spec(); sp.Queue > 0 {
 			// More than passes at once has its turn when the last of it may go.
@@ -200,9 +206,10 @@ func spendAll(d dice, r rule, debts bool, checked *int, draw func(dice, *bench, 
 	return nil
 }
 
+// isBucket tells whether a charge on a limit is given back by time.
 func isBucket(r rule) bool {
 	switch r.limit.Algorithm() {
-	case store.TokenBucket, store.LeakyBucket, store.IntervalBucket:
+	case store.TokenBucket, store.LeakyBucket, store.IntervalBucket, store.WarmUp:
 		return true
 	}
 	return false
@@ -235,44 +242,6 @@ func settleSpent(all []spent, op int, cost, now int64) []spent {
 		}
 	}
 	return all
-}
-
-// A warming rate never gives more than the full one: between two turns lies
-// what the first and all between them cost.
-func TestWarmUpNeverExceedsTheRate(t *testing.T) {
-	t.Parallel()
-	for s := range traces(t, 500) {
-		d := seed(s)
-		r := drawRule(d, store.WarmUp)
-		b := newBench([]rule{r}, 0, 0)
-		m := b.attempts(0)
-		sp := r.limit.Spec()
-		interval := big.NewRat(sp.Period.Microseconds(), sp.Units)
-		var all []spent
-		for id := range 40 {
-			o := drawOp(d, b, id)
-			if o.settle != nil || m.now.Steady > 15*years {
-				continue
-			}
-			m.sleep(micros(o.step))
-			b.now, b.states[0] = m.now, m.state
-			res := m.take(o.charges[0].cost, o.charges[0].maxWait)
-			b.last[0] = res
-			if !res.OK || o.charges[0].cost == 0 {
-				continue
-			}
-			run := floorTo(m.now.Steady, b.tick(0)) + res.Delay.Microseconds()
-			cost := rat(0)
-			for i := len(all) - 1; i >= 0; i-- {
-				cost = plus(cost, rat(all[i].cost))
-				// A turn may be told a tick late, the one before it was too.
-				if minus(rat(run-all[i].run+b.tick(0)), times(cost, interval)).Sign() < 0 {
-					t.Fatalf("seed %d: %v: %s pass within %d µs", s, r, cost.FloatString(0), run-all[i].run)
-				}
-			}
-			all = append(all, spent{run: run, cost: o.charges[0].cost})
-		}
-	}
 }
 
 // Slots are held by as many as there are, whoever releases what and how often.
@@ -349,6 +318,10 @@ func TestWallClockSetBack(t *testing.T) {
 				passed += cost
 			}
 			trail += fmt.Sprintf("\n  at %d (newest %d, window %d) cost %d: %s", m.now.Wall, newest, start, cost, show(res))
+			_, end = r.bounds(newest)
+			if first, _ := r.bounds(newest); max(res.RetryAfter, res.ResetAfter) > micros(end-first) && res.RetryAfter != store.Never {
+				t.Fatalf("seed %d: %v: longer than a window:%s", s, r, trail)
+			}
 			if passed > n {
 				t.Fatalf("seed %d: %v: %d pass in a window%s", s, r, passed, trail)
 			}
