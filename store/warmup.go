@@ -111,17 +111,12 @@ func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 		s.B = cold
 		l.rebaseWarmUp(now, s)
 		receipt.Mark = max(at, s.A)
-	case diff < 0:
-		mark := min(c.Receipt.Mark, s.A)
-		behind := s.A - mark
-		if behind > 0 {
-			// They wait for what is before them only, so nothing could keep one
-			// that comes now from going with them.
-			behind = exact
-		}
-		back := owed(-diff*l.token, mark-at, behind, s.A > at)
-		s.A -= back
-		receipt.Mark = mark - back
+	case diff < 0 && c.Receipt.Mark >= s.A:
+		// One that came after it waits for exactly what is before it, and goes
+		// when it was told whatever becomes of that: then nothing is given back,
+		// or one that comes now could go with it.
+		s.A -= min(-diff*l.token, s.A-at)
+		receipt.Mark = s.A
 	}
 	return receipt
 }
