@@ -46,7 +46,7 @@ type Event struct {
 // Stats are counts since New.
 type Stats struct {
 	State     State
-	Failures  uint64 // calls that the primary failed, probes not included
+	Failures  uint64 // calls that count as failures of the primary, probes not included
 	Fallbacks uint64 // calls that the secondary decided instead
 	Refusals  uint64 // calls that failed with ErrOpen
 	Opened    uint64 // times the breaker opened
@@ -59,6 +59,8 @@ type Store struct {
 
 	threshold      uint32
 	every, timeout time.Duration
+	patience       time.Duration
+	born           time.Time // what the length of a call is measured from
 	isFailure      func(error) bool
 	observe        func(Event)
 
@@ -73,7 +75,7 @@ type Store struct {
 	mu      sync.Mutex
 	last    error          // the primary's last failure
 	cause   error          // and ErrOpen with it, once somebody asked
-	seen    []store.Charge // what to probe with
+	probed  []store.Charge // what the primary is probed with
 	events  []Event        // not yet observed
 	probing bool           // the goroutine runs
 	before  uint64         // probes made before the breaker opened
@@ -87,16 +89,24 @@ func (s *Store) newBreaker() {
 		// The prober keeps the time. As soon as it asks, it may.
 		Timeout:       1,
 		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= s.threshold },
-		IsExcluded:    func(err error) bool { _, ok := err.(notCounted); return ok || err == errNotAsked },
+		IsExcluded:    excluded,
 		OnStateChange: s.changed,
 	})
 }
 
-// notCounted wraps an error that is no failure of the primary.
-type notCounted struct{ error }
+// final wraps an error that is the caller's to have: the secondary is not asked.
+type final struct {
+	error
+	counted bool // as a failure of the primary
+}
 
 // errNotAsked is the outcome of a call that found the breaker open.
 var errNotAsked = errors.New("not asked")
+
+func excluded(err error) bool {
+	f, ok := err.(final)
+	return ok && !f.counted || err == errNotAsked
+}
 
 // ask makes a call on the primary if the breaker is closed. Of what it returns,
 // failure makes the caller's error.
@@ -108,16 +118,17 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, call func() err
 		if s.open.Load() { // opened just now: this would be a probe
 			return struct{}{}, errNotAsked
 		}
+		// How long the call took is asked only if the caller's deadline ends
+		// it: without one the clock is not read.
+		var began time.Duration
+		if _, bounded := ctx.Deadline(); bounded {
+			began = time.Since(s.born)
+		}
 		err := call()
 		if err == nil {
 			return struct{}{}, nil
 		}
-		if !s.counts(ctx, err) {
-			return struct{}{}, notCounted{err}
-		}
-		s.failures.Add(1)
-		s.remember(err, charges)
-		return struct{}{}, err
+		return struct{}{}, s.judge(ctx, began, err, charges)
 	})
 	if err == gobreaker.ErrOpenState || err == gobreaker.ErrTooManyRequests {
 		return errNotAsked
@@ -128,8 +139,8 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, call func() err
 // failure is the error that a caller gets for a call that only the primary
 // could have answered and for which ask returned err.
 func (s *Store) failure(err error) error {
-	if n, ok := err.(notCounted); ok {
-		return n.error
+	if f, ok := err.(final); ok {
+		return f.error
 	}
 	if err == errNotAsked {
 		s.refusals.Add(1)
@@ -138,31 +149,50 @@ func (s *Store) failure(err error) error {
 	return err
 }
 
-// counts reports whether err is the primary's fault.
-func (s *Store) counts(ctx context.Context, err error) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	// A connection that was given the context's deadline can notice it before
-	// the context does.
-	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		return false
-	}
+// judge says what an error of the primary means, and keeps it if it counts.
+func (s *Store) judge(ctx context.Context, began time.Duration, err error, charges []store.Charge) error {
 	for _, malformed := range []error{store.ErrCost, store.ErrLimit, store.ErrResults, store.ErrDuplicate} {
 		if errors.Is(err, malformed) {
-			return false
+			return final{error: err}
 		}
 	}
-	return s.isFailure == nil || s.isFailure(err)
+	ended := ctx.Err()
+	deadline, bounded := ctx.Deadline()
+	if ended == nil && bounded && !time.Now().Before(deadline) {
+		// A connection that was given the context's deadline can notice it
+		// before the context does.
+		ended = context.DeadlineExceeded
+	}
+	cause := err
+	if ended != nil {
+		// The caller has no time left to ask the secondary in. Who is to blame
+		// depends on how long the primary had.
+		took := time.Since(s.born) - began
+		if !bounded || !errors.Is(ended, context.DeadlineExceeded) || took < s.patience {
+			return final{error: err}
+		}
+		cause = fmt.Errorf("failover: no answer in %v, until the caller's deadline: %w", took.Round(time.Millisecond), err)
+	}
+	if s.isFailure != nil && !s.isFailure(err) {
+		return final{error: err}
+	}
+	s.failures.Add(1)
+	s.remember(cause, charges)
+	if ended != nil {
+		return final{error: err, counted: true}
+	}
+	return err
 }
 
-// remember keeps a failure, and a charge to probe with.
+// remember keeps a failure, and what to probe with.
 func (s *Store) remember(err error, charges []store.Charge) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.cause = err, nil
-	if len(charges) > 0 {
-		s.seen = []store.Charge{{Key: charges[0].Key, Limit: charges[0].Limit}}
+	// Calls that were under way when the breaker opened fail for what they met
+	// before; the probe stays with what opened it.
+	if len(charges) > 0 && !s.open.Load() {
+		s.probed = probesFor(charges)
 	}
 }
 

@@ -6,19 +6,50 @@
 // A call goes to the primary while the breaker is closed. If the primary fails
 // it, the secondary decides it, and after a few failures in a row the breaker
 // opens: from then on calls go to the secondary at once and nobody waits for a
-// primary that is down. In the background the primary is asked for an answer
-// (a charge of cost 0) until it gives one; then the breaker closes. Without a
-// secondary a failed call returns the primary's error, and while the breaker
-// is open calls fail at once with [ErrOpen].
+// primary that is down. In the background the primary is probed until it
+// answers; then the breaker closes. Without a secondary a failed call returns
+// the primary's error, and while the breaker is open calls fail at once with
+// [ErrOpen].
 //
 // # What counts as a failure
 //
-// Every error of the primary, but for those of a call that is not well formed
-// (store.ErrCost and its like) and for those that come once the caller's own
-// context has ended: these are returned as they are, the secondary is not
-// asked, and the breaker takes no notice. [WithFailure] leaves out more. The
-// primary therefore needs a deadline of its own: one that hangs until its
-// callers give up never fails.
+// Every error of the primary, with these exceptions, which are returned as they
+// are and not taken to the secondary:
+//
+//   - The call is not well formed (store.ErrCost and its like): never counts.
+//   - [WithFailure] says that it is no failure: never counts.
+//   - The caller's context was cancelled: never counts, since callers leave
+//     for reasons of their own.
+//   - The caller's deadline has passed: counts if the primary had been asked
+//     for as long as [WithPatience] says, else not.
+//
+// The last one opens the breaker for a primary that hangs until its callers'
+// deadlines. It can't help callers that have none: give the primary a deadline
+// of its own, shorter than theirs, and the secondary still has time to decide.
+//
+// # How the primary is probed
+//
+// A probe charges 1 to the token bucket [ProbeLimit], for each key (the first 8)
+// of the last call that failed before the breaker opened. It is a charge and
+// not a look, because a primary that can be read may still take no writes: a
+// replica, or a server out of memory. It touches no limit of yours and leaves a
+// key that expires at once. Until every one of these charges is made, the
+// primary is down, whatever else it answers. And the probe goes where the failed call went: a primary
+// that spreads its keys over several servers is not well because another one
+// of them is.
+//
+// # A primary that is down in part
+//
+// There is one breaker for all keys, and it counts failures in a row. With a
+// part of the keys' servers down, calls for the others succeed in between, and
+// until a run of failures comes about by chance, every call for the part that
+// is down waits for the primary's timeout before the secondary decides it. If a
+// third of the calls fail, five in a row take 360 calls on average; the busier
+// the primary, the sooner. Then the breaker opens for all keys, also for those
+// whose servers are well, and stays open until the part that failed answers the
+// probe: one change there, one back, whatever the others answer. Whoever would
+// rather have those calls wait than the others counted apart sets a higher
+// [WithThreshold]: 20 in a row of a third take billions.
 //
 // # What is charged where
 //
@@ -61,8 +92,26 @@ func WithThreshold(n int) Option {
 	}
 }
 
+// ProbeLimit is the name of the limit that probes are charged to, a token
+// bucket: see the package comment. Don't give it to a limit of your own.
+const ProbeLimit = "failover-probe"
+
+// WithPatience sets how long a call must have been with the primary for the
+// caller's deadline, when it ends the call, to count as the primary's failure.
+// Set it well above what the primary takes when it is well, and below the
+// deadlines that callers have; a caller with a shorter one never counts. It
+// holds nobody up. A value not above 0 keeps the default, 100 ms.
+func WithPatience(d time.Duration) Option {
+	return func(s *Store) {
+		if d > 0 {
+			s.patience = d
+		}
+	}
+}
+
 // WithProbe sets how long to wait before and between probes of a primary that
-// is failing, and how long a probe may take. A value not above 0 keeps its
+// is failing, and how long a probe may take: its context then ends, and a
+// primary that doesn't heed it delays the next. A value not above 0 keeps its
 // default, 250 ms for either.
 func WithProbe(every, timeout time.Duration) Option {
 	return func(s *Store) {
@@ -79,7 +128,7 @@ func WithProbe(every, timeout time.Duration) Option {
 // is none is returned to the caller and neither opens the breaker nor sends the
 // call to the secondary: an error of configuration, say, that should not go
 // unseen. By default every error is a failure, with the exceptions listed in
-// the package comment, about which isFailure isn't asked.
+// the package comment.
 func WithFailure(isFailure func(error) bool) Option {
 	return func(s *Store) { s.isFailure = isFailure }
 }
@@ -107,6 +156,9 @@ func New(primary, secondary store.Store, opts ...Option) *Store {
 		threshold: 5,
 		every:     250 * time.Millisecond,
 		timeout:   250 * time.Millisecond,
+		patience:  100 * time.Millisecond,
+		born:      time.Now(),
+		probed:    []store.Charge{{Key: ProbeLimit, Limit: probeLimit, Cost: 1}},
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	for _, opt := range opts {
@@ -131,7 +183,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 	if err == nil {
 		return issuedBy(primarySide, results)
 	}
-	if _, harmless := err.(notCounted); harmless || s.secondary == nil {
+	if _, own := err.(final); own || s.secondary == nil {
 		return s.failure(err)
 	}
 	s.fallbacks.Add(1)
@@ -159,7 +211,7 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 		if err == nil {
 			return issuedBy(primarySide, results)
 		}
-		if _, harmless := err.(notCounted); harmless || s.secondary == nil {
+		if _, own := err.(final); own || s.secondary == nil {
 			return s.failure(err)
 		}
 		return s.settle(ctx, secondarySide, charges, results)
@@ -213,11 +265,7 @@ func (s *Store) settle(ctx context.Context, side uint8, charges []store.Charge, 
 func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
 	var first, second error
 	if r, ok := s.primary.(store.Resetter); ok {
-		var seen []store.Charge
-		if len(limits) > 0 {
-			seen = []store.Charge{{Key: key, Limit: limits[0]}}
-		}
-		if first = s.ask(ctx, seen, func() error { return r.Reset(ctx, key, limits...) }); first != nil {
+		if first = s.ask(ctx, []store.Charge{{Key: key}}, func() error { return r.Reset(ctx, key, limits...) }); first != nil {
 			first = s.failure(first)
 		}
 	} else {

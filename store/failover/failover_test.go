@@ -22,12 +22,18 @@ var errDown = errors.New("connection refused")
 type side struct {
 	mu      sync.Mutex
 	err     error
-	path    uint8 // of its receipts
+	lost    map[string]error // by key: of the part of the store that is down
+	written error            // of calls that charge: what is read is answered
+	path    uint8            // of its receipts
 	takes   []store.Charge
 	settles []store.Charge
 	resets  int
 	hang    time.Duration
+	deaf    bool // hangs on when the context has ended
 	panics  bool
+	refuses bool
+
+	probing, most int // probes at a time
 }
 
 func (s *side) set(f func(*side)) {
@@ -40,17 +46,32 @@ func (s *side) fail(err error) { s.set(func(s *side) { s.err = err }) }
 
 func (s *side) answer(ctx context.Context, log *[]store.Charge, charges []store.Charge) (uint8, error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if log != nil {
 		*log = append(*log, charges...)
 	}
-	err, path, hang, panics := s.err, s.path, s.hang, s.panics
-	s.mu.Unlock()
+	err := s.err
+	for _, c := range charges {
+		if err == nil {
+			err = s.lost[c.Key]
+		}
+		if err == nil && c.Cost > 0 {
+			err = s.written
+		}
+	}
+	path, hang, deaf, panics := s.path, s.hang, s.deaf, s.panics
 	if hang > 0 {
+		done := ctx.Done()
+		if deaf {
+			done = nil
+		}
+		s.mu.Unlock()
 		select {
 		case <-time.After(hang):
-		case <-ctx.Done():
-			return path, ctx.Err()
+		case <-done:
+			err = ctx.Err()
 		}
+		s.mu.Lock()
 	}
 	if panics {
 		panic("side")
@@ -59,13 +80,17 @@ func (s *side) answer(ctx context.Context, log *[]store.Charge, charges []store.
 }
 
 func (s *side) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if isProbe(charges) {
+		s.set(func(s *side) { s.probing++; s.most = max(s.most, s.probing) })
+		defer s.set(func(s *side) { s.probing-- })
+	}
 	path, err := s.answer(ctx, &s.takes, charges)
 	if err != nil {
 		return err
 	}
 	for i := range results {
-		results[i] = store.Result{OK: true}
-		if charges[i].Cost > 0 {
+		results[i] = store.Result{OK: !s.refuses}
+		if charges[i].Cost > 0 && !s.refuses {
 			results[i].Receipt = store.Receipt{Instant: 1, Cost: charges[i].Cost, Path: path}
 		}
 	}
@@ -90,15 +115,19 @@ func (s *side) Reset(ctx context.Context, key string, limits ...*store.Limit) er
 	return err
 }
 
-// counted returns how many charges above 0 and probes the side was asked for.
+func isProbe(charges []store.Charge) bool {
+	return len(charges) > 0 && charges[0].Limit.Name() == failover.ProbeLimit
+}
+
+// counted returns how many charges callers made and how many probes did.
 func (s *side) counted() (charges, probes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range s.takes {
-		if c.Cost > 0 {
-			charges++
-		} else {
+	for i := range s.takes {
+		if isProbe(s.takes[i:]) {
 			probes++
+		} else {
+			charges++
 		}
 	}
 	return charges, probes
@@ -117,9 +146,11 @@ var limit = func() *store.Limit {
 
 func charge() []store.Charge { return []store.Charge{{Key: "k", Limit: limit, Cost: 1}} }
 
-func take(s store.Store) (store.Receipt, error) {
+func take(s store.Store) (store.Receipt, error) { return takeFor(context.Background(), s, "k") }
+
+func takeFor(ctx context.Context, s store.Store, key string) (store.Receipt, error) {
 	r := make([]store.Result, 1)
-	err := s.Take(context.Background(), charge(), r)
+	err := s.Take(ctx, []store.Charge{{Key: key, Limit: limit, Cost: 1}}, r)
 	return r[0].Receipt, err
 }
 
@@ -286,24 +317,31 @@ func TestReset(t *testing.T) {
 	if err := s.Reset(t.Context(), "k", limit); !errors.Is(err, failover.ErrOpen) || p.resets != 2 || q.resets != 3 {
 		t.Errorf("%v, %d, %d", err, p.resets, q.resets)
 	}
-	for _, s := range []*failover.Store{failover.New(only{p}, q), failover.New(&side{}, only{q})} {
-		if err := s.Reset(t.Context(), "k", limit); !errors.Is(err, errors.ErrUnsupported) {
-			t.Error(err)
+	// The one that can, does.
+	for i, able := range []*side{{}, {}} {
+		of := []store.Store{able, only{&side{}}}
+		if err := failover.New(of[i], of[1-i]).Reset(t.Context(), "k", limit); !errors.Is(err, errors.ErrUnsupported) || able.resets != 1 {
+			t.Errorf("%v, %d", err, able.resets)
 		}
 	}
-	if err := failover.New(&side{}, nil).Reset(t.Context(), "k"); err != nil {
-		t.Error(err)
+	alone := &side{}
+	if err := failover.New(alone, nil).Reset(t.Context(), "k"); err != nil || alone.resets != 1 {
+		t.Errorf("%v, %d", err, alone.resets)
 	}
 }
 
 func TestHealthyPathDoesNotAllocate(t *testing.T) {
 	s := failover.New(nothing{}, nothing{})
 	charges, results := charge(), make([]store.Result, 1)
-	if n := testing.AllocsPerRun(100, func() {
-		s.Take(t.Context(), charges, results)
-		s.Settle(t.Context(), charges, results)
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
+	late, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	for _, ctx := range []context.Context{t.Context(), late} {
+		if n := testing.AllocsPerRun(100, func() {
+			s.Take(ctx, charges, results)
+			s.Settle(ctx, charges, results)
+		}); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
 	}
 }
 
@@ -320,15 +358,19 @@ func TestNewWithoutPrimary(t *testing.T) {
 func TestConcurrently(t *testing.T) {
 	p, q := &side{}, &side{}
 	var last failover.State
+	var events, opened atomic.Uint64
 	s := failover.New(p, q, failover.WithThreshold(3), failover.WithProbe(time.Microsecond, 0),
 		failover.WithObserver(func(e failover.Event) {
 			if e.From != last || e.To == last {
 				t.Errorf("%+v after %v", e, last)
 			}
-			last = e.To
+			if last = e.To; last == failover.Open {
+				opened.Add(1)
+			}
+			events.Add(1)
 		}))
 	var wg sync.WaitGroup
-	var primary, secondary atomic.Int64
+	var primary, secondary, refused atomic.Uint64
 	for g := range 8 {
 		wg.Go(func() {
 			for i := range 2000 {
@@ -345,15 +387,38 @@ func TestConcurrently(t *testing.T) {
 				} else {
 					secondary.Add(1)
 				}
-				settle(s, r)
+				switch _, err := settle(s, r); {
+				case errors.Is(err, failover.ErrOpen):
+					refused.Add(1)
+					fallthrough
+				case err == errDown:
+					if r.Path != 0 {
+						t.Error("the secondary's charge was taken to the primary")
+					}
+				case err != nil:
+					t.Error(err)
+				}
 				s.Stats()
 			}
 		})
 	}
 	wg.Wait()
+	p.fail(nil)
+	got := s.Stats()
+	for deadline := time.Now().Add(10 * time.Second); events.Load() < 2*got.Opened; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d events, opened %d times", events.Load(), got.Opened)
+		}
+	}
 	s.Close()
-	if primary.Load() == 0 || secondary.Load() == 0 {
+	if primary.Load() == 0 || secondary.Load() == 0 || primary.Load()+secondary.Load() != 8*2000 {
 		t.Errorf("primary decided %d, secondary %d", primary.Load(), secondary.Load())
+	}
+	if got.Fallbacks != secondary.Load() || got.Refusals != refused.Load() || got.Opened == 0 || got.Opened != opened.Load() {
+		t.Errorf("%+v; the secondary decided %d, %d were refused, opened %d times", got, secondary.Load(), refused.Load(), opened.Load())
+	}
+	if p.most != 1 {
+		t.Errorf("%d probes at a time", p.most)
 	}
 }
 
@@ -363,20 +428,31 @@ func (nothing) Take(context.Context, []store.Charge, []store.Result) error   { r
 func (nothing) Settle(context.Context, []store.Charge, []store.Result) error { return nil }
 
 func BenchmarkTake(b *testing.B) {
-	ctx := context.Background()
 	p := &side{err: errDown}
 	open := failover.New(p, nothing{}, failover.WithThreshold(1), failover.WithProbe(time.Hour, 0))
 	defer open.Close()
 	take(open)
+	closed := failover.New(nothing{}, nothing{})
+	bounded, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
 	for _, bb := range []struct {
 		name string
 		s    *failover.Store
-	}{{"closed", failover.New(nothing{}, nothing{})}, {"open", open}} {
+		ctx  context.Context
+		want failover.State
+	}{
+		{"closed", closed, context.Background(), failover.Closed},
+		{"closed/deadline", closed, bounded, failover.Closed},
+		{"open", open, context.Background(), failover.Open},
+	} {
 		b.Run(bb.name, func(b *testing.B) {
 			charges, results := charge(), make([]store.Result, 1)
 			b.ReportAllocs()
 			for b.Loop() {
-				bb.s.Take(ctx, charges, results)
+				bb.s.Take(bb.ctx, charges, results)
+			}
+			if bb.s.State() != bb.want {
+				b.Fatal(bb.s.State())
 			}
 		})
 	}

@@ -2,7 +2,9 @@ package failover
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
@@ -79,13 +81,37 @@ func (s *Store) report() (done bool) {
 	}
 }
 
-// try is one probe: a charge of cost 0, which changes nothing.
+// probeLimit is what probes are charged to. It is full again a microsecond
+// after a probe, so that a fleet may probe one key; and it holds one unit, so
+// that a store which takes units ahead of their use can't have any left over
+// and answer a probe by itself.
+var probeLimit, _ = store.NewLimit(store.Spec{Name: ProbeLimit, Units: 1_000_000, Period: time.Second, Burst: 1})
+
+// probeKeys is how many keys of a call are probed at the most.
+const probeKeys = 8
+
+// probesFor makes the probe of a call that failed: a charge for each of its
+// keys, because any of them may be the one whose part of the primary is down.
+func probesFor(charges []store.Charge) []store.Charge {
+	probes := make([]store.Charge, 0, min(len(charges), probeKeys))
+	for i := range charges {
+		same := func(p store.Charge) bool { return p.Key == charges[i].Key }
+		if len(probes) < probeKeys && !slices.ContainsFunc(probes, same) {
+			probes = append(probes, store.Charge{Key: charges[i].Key, Limit: probeLimit, Cost: 1})
+		}
+	}
+	return probes
+}
+
+// errRefused is the outcome of a probe that was answered and not charged.
+var errRefused = errors.New("failover: the probe was answered, but its charge was refused")
+
+// try is one probe.
 func (s *Store) try() {
 	ctx, cancel := context.WithTimeout(s.life, s.timeout)
 	defer cancel()
-	s.probes.Add(1)
 	s.mu.Lock()
-	seen := s.seen
+	probed := s.probed
 	s.mu.Unlock()
 	_, err := s.breaker.Execute(func() (_ struct{}, err error) {
 		// A panic that a caller's own recover would have stopped must not end
@@ -95,9 +121,24 @@ func (s *Store) try() {
 				err = fmt.Errorf("panic: %v", p)
 			}
 		}()
-		return struct{}{}, s.primary.Take(ctx, seen, make([]store.Result, len(seen)))
+		s.probes.Add(1)
+		results := make([]store.Result, len(probed))
+		if err := s.primary.Take(ctx, probed, results); err != nil {
+			return struct{}{}, err
+		}
+		for i := range results {
+			if !results[i].OK { // nothing was written
+				return struct{}{}, errRefused
+			}
+		}
+		return struct{}{}, nil
 	})
-	if err != nil && s.life.Err() == nil {
+	switch {
+	case err == nil, s.life.Err() != nil:
+	case err == gobreaker.ErrOpenState, err == gobreaker.ErrTooManyRequests:
+		// A caller that came as the breaker opened stood in the probe's place
+		// for a moment. The primary was not asked; the next probe asks it.
+	default:
 		s.remember(err, nil)
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
 )
 
@@ -34,7 +36,8 @@ func TestProbe(t *testing.T) {
 		if _, probes := p.counted(); probes != 3 || s.State() != failover.Open {
 			t.Fatalf("%d probes, %v", probes, s.State())
 		}
-		if probe := p.takes[len(p.takes)-1]; probe.Cost != 0 || probe.Key != "k" || probe.Limit != limit {
+		probe := p.takes[len(p.takes)-1]
+		if want := (store.Charge{Key: "k", Limit: probe.Limit, Cost: 1}); probe != want || probe.Limit.Algorithm() != store.TokenBucket {
 			t.Errorf("probed with %+v", probe)
 		}
 		p.fail(nil)
@@ -97,30 +100,46 @@ func TestProbeSurvivesAPanic(t *testing.T) {
 		p.set(func(p *side) { p.err, p.panics = nil, true })
 		time.Sleep(300 * time.Millisecond)
 		synctest.Wait()
-		if s.State() != failover.Open {
-			t.Error("closed by a panic")
+		if got := s.Stats(); got.State != failover.Open || got.Probes != 1 {
+			t.Errorf("%+v after a panic", got)
+		}
+		if _, err := take(s); !errors.Is(err, failover.ErrOpen) || !strings.Contains(err.Error(), "panic: side") {
+			t.Error(err)
 		}
 		p.set(func(p *side) { p.panics = false })
 		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
+		if got := s.Stats(); got.State != failover.Closed || got.Probes != 2 {
+			t.Errorf("%+v", got)
+		}
 	})
 }
 
-// A caller's panic goes through, and counts.
+// A caller's panic goes through, and counts. Nobody knows then what to probe
+// with, but a charge it is.
 func TestPanicOfACall(t *testing.T) {
-	p := &side{panics: true}
-	s := failover.New(p, &side{}, failover.WithThreshold(1))
-	defer s.Close()
-	func() {
-		defer func() {
-			if recover() != "side" {
-				t.Error("the panic was lost")
-			}
+	synctest.Test(t, func(t *testing.T) {
+		p := &side{panics: true}
+		s := failover.New(p, &side{}, failover.WithThreshold(1))
+		defer s.Close()
+		func() {
+			defer func() {
+				if recover() != "side" {
+					t.Error("the panic was lost")
+				}
+			}()
+			take(s)
 		}()
-		take(s)
-	}()
-	if s.State() != failover.Open {
-		t.Error("closed")
-	}
+		if s.State() != failover.Open {
+			t.Error("closed")
+		}
+		p.set(func(p *side) { p.panics, p.written = false, errReadOnly })
+		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
+		if _, probes := p.counted(); probes != 1 || s.State() != failover.Open {
+			t.Errorf("%d probes, %v", probes, s.State())
+		}
+	})
 }
 
 // While the breaker is open nobody waits, however long the probes hang.
@@ -128,7 +147,7 @@ func TestOpenNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, q := &side{err: errDown, hang: 50 * time.Millisecond}, &side{}
 		s := failover.New(p, q, failover.WithThreshold(5), failover.WithProbe(100*time.Millisecond, time.Hour))
-		var calls, slow atomic.Int64
+		var slow atomic.Int64
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
@@ -137,9 +156,12 @@ func TestOpenNeverBlocks(t *testing.T) {
 					if _, err := take(s); err != nil {
 						t.Error(err)
 					}
-					calls.Add(1)
-					if time.Since(start) > 0 {
+					switch time.Since(start) {
+					case 0:
+					case 50 * time.Millisecond:
 						slow.Add(1)
+					default:
+						t.Errorf("waited %v", time.Since(start))
 					}
 					if i == 0 {
 						p.set(func(p *side) { p.hang = time.Minute })
@@ -150,11 +172,15 @@ func TestOpenNeverBlocks(t *testing.T) {
 		}
 		wg.Wait()
 		// Only those that were under way when it opened.
-		if slow.Load() > 20 {
-			t.Errorf("%d of %d calls waited", slow.Load(), calls.Load())
+		if slow.Load() != 20 {
+			t.Errorf("%d calls waited", slow.Load())
 		}
-		if n, probes := p.counted(); n > 20 || probes != 1 {
+		if n, probes := p.counted(); n != 20 || probes != 1 {
 			t.Errorf("primary: %d charges, %d probes", n, probes)
+		}
+		want := failover.Stats{State: failover.Open, Failures: 20, Fallbacks: 20_000, Opened: 1, Probes: 1}
+		if got := s.Stats(); got != want {
+			t.Errorf("%+v, want %+v", got, want)
 		}
 		s.Close()
 	})
@@ -180,8 +206,8 @@ func TestLateFailuresDoNotReopen(t *testing.T) {
 			t.Fatal("open")
 		}
 		wg.Wait()
-		if got := s.Stats(); got.Opened != 1 || got.State != failover.Closed {
-			t.Errorf("%+v", got)
+		if got, want := s.Stats(), (failover.Stats{Failures: 13, Fallbacks: 13, Opened: 1, Probes: 1}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
 		}
 	})
 }
@@ -204,7 +230,7 @@ func TestCloseEndsTheProber(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) { // closed before it opens
 		p := &side{err: errDown}
-		s := failover.New(p, &side{}, failover.WithThreshold(1))
+		s := failover.New(p, &side{}, failover.WithThreshold(1), failover.WithObserver(func(e failover.Event) { t.Error(e) }))
 		s.Close()
 		trip(t, s, 1)
 		time.Sleep(time.Minute)
