@@ -73,12 +73,13 @@ type Store struct {
 	failures, fallbacks, refusals, opened, probes atomic.Uint64
 
 	mu      sync.Mutex
-	last    error          // the primary's last failure
-	cause   error          // and ErrOpen with it, once somebody asked
-	probed  []store.Charge // what the primary is probed with
-	events  []Event        // not yet observed
-	probing bool           // the goroutine runs
-	before  uint64         // probes made before the breaker opened
+	last    error                 // the primary's last failure
+	cause   error                 // and ErrOpen with it, once somebody asked
+	probed  []store.Charge        // what the primary is probed with
+	events  []Event               // not yet observed
+	probing bool                  // the goroutine runs
+	before  uint64                // probes made before the breaker opened
+	kept    map[slot]store.Charge // releases for when the breaker has closed
 
 	life context.Context // until Close
 	end  context.CancelFunc

@@ -33,10 +33,10 @@
 // of the last call that failed before the breaker opened. It is a charge and
 // not a look, because a primary that can be read may still take no writes: a
 // replica, or a server out of memory. It touches no limit of yours and leaves a
-// key that expires at once. Until every one of these charges is made, the
-// primary is down, whatever else it answers. And the probe goes where the failed call went: a primary
-// that spreads its keys over several servers is not well because another one
-// of them is.
+// key that expires at once. Until every one of these charges is made the
+// primary is down, whatever else it answers. And the probe goes where the
+// failed call went: a primary that spreads its keys over several servers is not
+// well because another one of them is.
 //
 // # A primary that is down in part
 //
@@ -62,6 +62,18 @@
 // A charge is settled on the side that made it. If that is the primary and it
 // can't be reached, Settle returns an error and what was charged stands: it is
 // not settled on the other side, where it would free what was never taken.
+// A refund refused with [ErrOpen] is lost, or the caller's to try again.
+//
+// The slots of a concurrency limit are different: a primary may go on renewing
+// a lease until it hears that the slot is free. A release refused with ErrOpen
+// is therefore kept, and made in the background once the breaker has closed.
+// Until then the slot is taken on the primary, unless the lease expires there.
+// There is no need to try again, and no harm in it. A release that the primary
+// was asked for and failed is not kept: the primary has heard of it.
+//
+// In package stint, Permit.Settle returns such an error in a stint.StoreError,
+// and Permit.Done, which returns nothing, hands it to the observer as a
+// SettleFailed event. Done doesn't try again, and needn't.
 package failover
 
 import (
@@ -196,7 +208,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 // Settle settles each charge on the side that made it. Charges that both sides
 // made may be mixed; if one side fails, those of the other are settled all the
 // same. While the breaker is open, charges of the primary are not settled: the
-// error wraps [ErrOpen], and what was charged stands.
+// error wraps [ErrOpen], and what was charged stands. Slots are released later.
 func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	if err := store.Check(charges, results); err != nil {
 		return err
@@ -253,6 +265,9 @@ func (s *Store) settle(ctx context.Context, side uint8, charges []store.Charge, 
 		return issuedBy(side, results)
 	}
 	err := s.ask(ctx, charges, func() error { return s.primary.Settle(ctx, charges, results) })
+	if err == errNotAsked {
+		s.keep(charges)
+	}
 	if err != nil {
 		return s.failure(err)
 	}

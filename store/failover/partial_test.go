@@ -208,10 +208,13 @@ func TestPrimaryDownInPart(t *testing.T) {
 	})
 }
 
-// gate is a store that can be shut.
+// gate is a store that can be shut: it then fails what it is asked for, but lets
+// in a Settle, so that what was made is known.
 type gate struct {
 	store.Store
-	shut atomic.Bool
+	shut    atomic.Bool
+	settled atomic.Int64
+	meet    func(context.Context) error // what a Settle meets first, or nil
 }
 
 func (g *gate) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
@@ -219,4 +222,14 @@ func (g *gate) Take(ctx context.Context, charges []store.Charge, results []store
 		return errDown
 	}
 	return g.Store.Take(ctx, charges, results)
+}
+
+func (g *gate) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if g.meet != nil {
+		if err := g.meet(ctx); err != nil {
+			return err
+		}
+	}
+	g.settled.Add(int64(len(charges)))
+	return g.Store.Settle(ctx, charges, results)
 }

@@ -32,6 +32,11 @@ func (s *Store) changed(_ string, _, to gobreaker.State) {
 		return
 	}
 	s.events = append(s.events, e)
+	s.work()
+}
+
+// work sees to it that the goroutine runs. The caller holds mu.
+func (s *Store) work() {
 	if !s.probing {
 		s.probing = true
 		go s.probe()
@@ -39,13 +44,13 @@ func (s *Store) changed(_ string, _, to gobreaker.State) {
 }
 
 // probe reports the events and asks the primary now and then, until it answers
-// and there is nothing more to report. One such goroutine runs at a time, and
-// only while the breaker is open.
+// and nothing more is to be done. One such goroutine runs at a time, and only
+// as long as the breaker is open or something was left to do when it closed.
 func (s *Store) probe() {
 	timer := time.NewTimer(s.every)
 	defer timer.Stop()
 	for {
-		if s.report() {
+		if s.catchUp() {
 			return
 		}
 		select {
@@ -58,27 +63,33 @@ func (s *Store) probe() {
 	}
 }
 
-// report hands the events to the observer. It returns true if the breaker is
-// closed: the goroutine has then ended, and the next change starts another.
-func (s *Store) report() (done bool) {
-	for {
+// catchUp hands the events to the observer, and what was kept to a primary that
+// is back. It returns true if the breaker is closed: the goroutine has then
+// ended, and the next change starts another.
+func (s *Store) catchUp() (done bool) {
+	for s.life.Err() == nil {
 		s.mu.Lock()
-		if len(s.events) == 0 {
-			open := s.open.Load()
+		open := s.open.Load()
+		switch {
+		case len(s.events) > 0:
+			e := s.events[0]
+			s.events = s.events[1:]
+			s.mu.Unlock()
+			if s.observe != nil {
+				s.observe(e)
+			}
+		case !open && len(s.kept) > 0:
+			kept := s.kept
+			s.kept = nil
+			s.mu.Unlock()
+			s.release(kept)
+		default:
 			s.probing = open
 			s.mu.Unlock()
 			return !open
 		}
-		e := s.events[0]
-		s.events = s.events[1:]
-		s.mu.Unlock()
-		if s.observe != nil {
-			s.observe(e)
-		}
-		if s.life.Err() != nil {
-			return true
-		}
 	}
+	return true
 }
 
 // probeLimit is what probes are charged to. It is full again a microsecond
@@ -113,17 +124,10 @@ func (s *Store) try() {
 	s.mu.Lock()
 	probed := s.probed
 	s.mu.Unlock()
-	_, err := s.breaker.Execute(func() (_ struct{}, err error) {
-		// A panic that a caller's own recover would have stopped must not end
-		// the program from here.
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("panic: %v", p)
-			}
-		}()
+	_, err := s.breaker.Execute(func() (struct{}, error) {
 		s.probes.Add(1)
 		results := make([]store.Result, len(probed))
-		if err := s.primary.Take(ctx, probed, results); err != nil {
+		if err := caught(func() error { return s.primary.Take(ctx, probed, results) }); err != nil {
 			return struct{}{}, err
 		}
 		for i := range results {
@@ -143,10 +147,22 @@ func (s *Store) try() {
 	}
 }
 
+// caught makes an error of a panic: one that a caller's own recover would have
+// stopped must not end the program from the goroutine that probes.
+func caught(call func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return call()
+}
+
 // Close ends the probing, now and for good: a breaker that is open stays open,
-// and one that opens later does too. The observer is not called any more,
-// unless it is being called right now. The two stores are not closed. Close may
-// be called more than once, from anywhere.
+// and one that opens later does too. Slots kept to be
+// released when it closes are not released. The observer is not called any
+// more, unless it is being called right now. The two stores are not closed.
+// Close may be called more than once, from anywhere.
 func (s *Store) Close() error {
 	s.end()
 	return nil

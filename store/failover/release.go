@@ -1,0 +1,55 @@
+package failover
+
+import (
+	"context"
+
+	"github.com/stint-go/stint/store"
+)
+
+// slot is what a release frees. Keeping each once bounds what a caller who
+// tries again and again can pile up by what the primary gave before the breaker
+// opened: it gives nothing after that.
+type slot struct {
+	key, limit string
+	receipt    store.Receipt
+}
+
+// keep remembers the releases among charges, which the open breaker has kept
+// from the primary.
+func (s *Store) keep(charges []store.Charge) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life.Err() != nil {
+		return
+	}
+	for i := range charges {
+		c := &charges[i]
+		if c.Cost != 0 || c.Receipt.Lease == (store.LeaseID{}) {
+			continue
+		}
+		if s.kept == nil {
+			s.kept = map[slot]store.Charge{}
+		}
+		s.kept[slot{c.Key, c.Limit.Name(), c.Receipt}] = *c
+	}
+	if len(s.kept) > 0 { // the breaker may have closed since
+		s.work()
+	}
+}
+
+// release makes kept releases on the primary, one in a call: a call for all of
+// them would fail for the sake of one. Those that the breaker does not let
+// through are kept again.
+func (s *Store) release(kept map[slot]store.Charge) {
+	for _, c := range kept {
+		charges := []store.Charge{c}
+		ctx, cancel := context.WithTimeout(s.life, s.timeout)
+		err := s.ask(ctx, charges, func() error {
+			return caught(func() error { return s.primary.Settle(ctx, charges, make([]store.Result, 1)) })
+		})
+		cancel()
+		if err == errNotAsked {
+			s.keep(charges)
+		}
+	}
+}
