@@ -221,7 +221,9 @@ func TestLimitFunc(t *testing.T) {
 		{"/login", "c", "bronze", 200, `"login" "plan"`},
 		{"/free", "b", "bronze", 200, ``},
 		{"/", "d", "none", 200, `"rate"`},
-		// Who changes plans keeps what has been consumed.
+		// Who changes plans keeps what has been consumed: one of three.
+		{"/", "b", "gold", 200, `"rate" "plan" "concurrency"`},
+		{"/", "b", "gold", 200, `"rate" "plan" "concurrency"`},
 		{"/", "b", "gold", 429, `"rate" "plan" "concurrency"`},
 		{"/", "e", "clash", 500, ``},
 		{"/", "e", "twice", 500, ``},

@@ -217,6 +217,8 @@ func WithWarmUp(d time.Duration) LimitOption {
 // WithDebt lets a request pass as soon as those before it are paid for; its
 // own cost is paid by the next. Without it a request needs its own cost to be
 // there. What isn't paid for yet is waited for within WithMaxWait, or refused.
+// Remaining, and the fields, count what has been saved up and not the one more
+// that passes on credit: 11 pass at once where they say 10.
 func WithDebt() LimitOption {
 	return limitOption(func(r *rule) { r.spec.Debt = true })
 }

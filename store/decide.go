@@ -119,6 +119,20 @@ func (l *Limit) amend(now *Now, c *Charge, s *State) Receipt {
 	}
 }
 
+// Lifetime is how long after the decision that left it, and answered r, a state
+// differs from one never seen: ResetAfter, or more if the limit has been lowered
+// (a version of it that has not may still be in use). A state that holds leases
+// lasts until they are released.
+func (l *Limit) Lifetime(s *State, r *Result) time.Duration {
+	if s.D == 0 {
+		return r.ResetAfter
+	}
+	if l.spec.Algorithm == IntervalBucket {
+		return r.ResetAfter + micros(l.boundary(s.A, l.steps(s.B+s.D))-l.boundary(s.A, l.steps(s.B)))
+	}
+	return r.ResetAfter + l.scale.wait(s.D)
+}
+
 // longest is the furthest into the future that anything is reserved or owed.
 const longest = 365 * 24 * time.Hour
 

@@ -2,13 +2,19 @@ package store
 
 // IntervalBucket. State.A is the start of the current interval in
 // microseconds, State.B the tokens used and not yet given back, which turns
-// reserved and debts may take beyond the capacity; State.C is by how much they
-// did when last written. Counting what is used, not what is left, makes a full
-// bucket the zero state: the next interval then starts at the next charge, as
-// it would for a key never seen.
+// reserved and debts may take beyond the capacity; State.C is the capacity it
+// was written under and State.D what has been clamped off when that was lowered
+// (see changeBucket). No refund takes State.B below State.E while turns are
+// reserved. Counting what is used, not what is left, makes a full bucket the
+// zero state: the next interval then starts at the next charge, as it would for
+// a key never seen.
 
 func (l *Limit) workOutInterval() {
 	l.capacity, l.largest = l.spec.Burst, l.spec.Burst
+	l.numbers = Numbers{Token: l.spec.Units, Unit: l.period}
+	if l.calendar() {
+		l.numbers.Unit = l.spec.Window.code()
+	}
 }
 
 // boundary is the start of the n-th interval after the one starting at start.
@@ -45,15 +51,55 @@ func (l *Limit) steps(n int64) int64 { return (n + l.spec.Units - 1) / l.spec.Un
 
 func (l *Limit) rebaseInterval(now *Now, s *State) {
 	at := l.instant(now)
+	if s.Numbers != l.numbers {
+		l.changeInterval(at, s)
+	}
 	if k := l.passed(s.A, at); k > 0 {
-		if k >= l.steps(s.B) {
-			*s = State{}
-			return
-		}
-		s.B -= k * l.spec.Units
+		s.refill(k, l.spec.Units)
 		s.A = l.boundary(s.A, k)
 	}
-	s.B = min(s.B, l.capacity+s.C)
+	if s.B|s.D == 0 {
+		*s = State{}
+		return
+	}
+	if s.C != l.capacity {
+		ahead := max(s.B-s.C, 0)
+		s.B, s.D = resize(s.B-ahead, s.D, s.C, l.capacity)
+		s.B, s.C = s.B+ahead, l.capacity
+	}
+}
+
+// changeInterval carries over a state that was written under other numbers.
+// What they had brought until now is there, and of a new interval the same part
+// has gone by as had of the old. Of the calendar's windows only the present one
+// is known, and it begins where the calendar says.
+func (l *Limit) changeInterval(at int64, s *State) {
+	was, units := s.Numbers.Unit, s.Numbers.Token
+	s.Numbers = l.numbers
+	switch {
+	case was == l.numbers.Unit:
+		if k := l.passed(s.A, at); k > 0 {
+			s.refill(k, units)
+			s.A = l.boundary(s.A, k)
+		}
+	case was < 0 || l.calendar():
+		s.A = l.opened(at)
+	default:
+		gone := max(at-s.A, 0)
+		s.refill(gone/was, units)
+		s.A = at - l.period + share(was-gone%was, l.period, was, l.period)
+	}
+}
+
+// refill gives back what k intervals have brought.
+func (s *State) refill(k, units int64) {
+	tokens := s.B + s.D
+	if k < ceilDiv(tokens, units) {
+		tokens = k * units
+	}
+	s.D -= max(tokens-s.B, 0)
+	s.B = max(s.B-tokens, 0)
+	s.E = max(s.E-tokens, 0)
 }
 
 func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
@@ -83,7 +129,10 @@ func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
 			used = max(used, k*l.spec.Units)
 		}
 		used += c.Cost
-		*s = State{Live: true, A: start, B: used, C: max(0, used-l.capacity)}
+		s.Live, s.Numbers, s.A, s.B, s.C = true, l.numbers, start, used, l.capacity
+		if used <= l.capacity {
+			s.E = 0
+		}
 		r.Receipt = Receipt{Instant: start, Mark: used, Cost: c.Cost}
 	}
 	r.Remaining = max(0, l.capacity-used)
@@ -94,7 +143,7 @@ func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
 
 func (l *Limit) amendInterval(now *Now, c *Charge, s *State) Receipt {
 	if !s.Live {
-		*s = State{Live: c.Cost > c.Receipt.Cost, A: l.opened(l.instant(now))}
+		*s = State{Live: c.Cost > c.Receipt.Cost, Numbers: l.numbers, A: l.opened(l.instant(now)), C: l.capacity}
 	}
 	// Where the charge stands today: less what the intervals since then gave.
 	mark := c.Receipt.Mark
@@ -104,18 +153,28 @@ func (l *Limit) amendInterval(now *Now, c *Charge, s *State) Receipt {
 		mark -= k * l.spec.Units
 	}
 	mark = min(mark, s.B)
+	waiting := s.B > l.capacity
 	switch diff := c.Cost - c.Receipt.Cost; {
 	case diff > 0:
 		owing := max(s.B, min(s.B+diff, l.capacity+MaxCost))
 		mark += owing - s.B
 		s.B = owing
 	case diff < 0:
-		back := owed(-diff, mark, s.B-mark, s.B > l.capacity)
+		back := owed(-diff, mark, s.B-mark, waiting)
+		own := mark == s.E // see amendBucket
+		if waiting && !own {
+			back = max(min(back, s.B-s.E), 0)
+		}
 		s.B -= back
 		mark -= back
+		if waiting && (own || c.Cost > 0 && s.E < mark) {
+			s.E = mark
+		}
 	}
-	s.C = max(0, s.B-l.capacity)
-	if s.B == 0 {
+	if s.B <= l.capacity {
+		s.E = 0
+	}
+	if s.B|s.D == 0 {
 		*s = State{}
 	}
 	return Receipt{Instant: s.A, Mark: mark}

@@ -50,6 +50,7 @@ type Limit struct {
 	spec Spec
 	hash uint64 // of name and algorithm
 
+	numbers  Numbers
 	scale    Scale // rates and SlidingWindow: the unit of instants
 	token    int64 // rates: units of one token; SlidingWindow: of one bucket
 	capacity int64 // buckets: units or tokens that pass at once

@@ -20,6 +20,7 @@ type bucketModel struct {
 
 	tokens *big.Rat
 	last   int64
+	floor  *big.Rat // no refund of others brings full() below, if not nil
 }
 
 // yearsWorth bounds what can be prepaid at once.
@@ -105,7 +106,18 @@ func (m *bucketModel) look(now store.Now, cost int64, maxWait time.Duration) ver
 func (m *bucketModel) charge(now store.Now, cost int64, _ time.Duration) ticket {
 	m.flow(now)
 	m.tokens = minus(m.tokens, rat(cost))
+	m.raise(nil)
 	return ticket{cost: cost, mark: m.full()}
+}
+
+// raise keeps a floor while somebody waits, and moves it up to mark.
+func (m *bucketModel) raise(mark *big.Rat) {
+	switch {
+	case m.tokens.Sign() >= 0:
+		m.floor = nil
+	case mark != nil && (m.floor == nil || m.floor.Cmp(mark) < 0):
+		m.floor = mark
+	}
 }
 
 // full is the instant at which the bucket is full if nobody else comes.
@@ -120,23 +132,37 @@ func (m *bucketModel) settle(now store.Now, t ticket, cost int64) ticket {
 		// is said to have been used.
 		limit := times(m.rate, rat(-365*24*3600*1_000_000))
 		m.tokens = least(m.tokens, most(limit, minus(m.tokens, rat(cost-t.cost))))
+		m.raise(nil)
 		return ticket{}
 	}
 	// What has flowed in since is not given back a second time.
 	mark := least(t.mark, m.full()) // refunds to others have moved it up
 	back := least(rat(t.cost-cost), times(minus(mark, rat(m.last)), m.rate))
-	if m.tokens.Sign() < 0 {
+	waiting := m.tokens.Sign() < 0
+	own := m.floor != nil && m.floor.Cmp(mark) == 0
+	if waiting {
 		// Others have been promised turns behind it.
 		behind := times(minus(m.full(), mark), m.rate)
 		if back = minus(back, behind); m.debt && behind.Sign() > 0 {
 			back = rat(0) // nor does anybody go before them
 		}
+		if m.floor != nil && !own {
+			back = least(back, times(minus(m.full(), m.floor), m.rate))
+		}
 	}
-	if back.Sign() <= 0 {
-		back = rat(0)
-	}
+	back = most(back, rat(0))
 	m.tokens = least(plus(m.tokens, back), rat(m.capacity))
-	return ticket{cost: cost, mark: minus(mark, over(back, m.rate))}
+	mark = minus(mark, over(back, m.rate))
+	switch {
+	case waiting && own:
+		m.floor = nil // its own moves down with it
+		m.raise(mark)
+	case waiting && cost > 0:
+		m.raise(mark)
+	default:
+		m.raise(nil)
+	}
+	return ticket{cost: cost, mark: mark}
 }
 
 func (m *bucketModel) left(now store.Now) (int64, time.Duration) {
@@ -152,12 +178,14 @@ type intervalModel struct {
 
 	tokens int64
 	since  int64 // start of the period under way, unless full
+	floor  int64 // what no refund of others takes the tokens used below
 }
 
 func (m *intervalModel) flow(now store.Now) {
 	for m.tokens < m.capacity && m.end(m.since) <= m.at(now) {
 		m.since = m.end(m.since)
 		m.tokens = min(m.capacity, m.tokens+m.n)
+		m.floor = max(0, m.floor-m.n)
 	}
 }
 
@@ -200,6 +228,9 @@ func (m *intervalModel) charge(now store.Now, cost int64, delay time.Duration) t
 		arrive += m.n
 	}
 	m.tokens = min(m.capacity, m.tokens+arrive) - cost - arrive
+	if m.tokens >= 0 {
+		m.floor = 0
+	}
 	return ticket{cost: cost, at: m.since, mark: rat(m.capacity - m.tokens)}
 }
 
@@ -211,6 +242,9 @@ func (m *intervalModel) settle(now store.Now, t ticket, cost int64) ticket {
 			m.since = m.start(m.at(now))
 		}
 		m.tokens = min(m.tokens, max(m.tokens-(cost-t.cost), -store.MaxCost))
+		if m.tokens >= 0 {
+			m.floor = 0
+		}
 		return ticket{}
 	}
 	// What the intervals since then have brought is given back already.
@@ -220,12 +254,25 @@ func (m *intervalModel) settle(now store.Now, t ticket, cost int64) ticket {
 	}
 	stands = most(rat(0), least(stands, rat(used)))
 	back := least(rat(t.cost-cost), stands)
-	if m.tokens < 0 { // others have been promised turns behind it
+	waiting, own := m.tokens < 0, stands.Cmp(rat(m.floor)) == 0
+	if waiting { // others have been promised turns behind it
 		back = minus(back, minus(rat(used), stands))
+		if !own {
+			back = least(back, rat(used-m.floor))
+		}
 	}
 	back = most(rat(0), back)
 	m.tokens += floor(back)
-	return ticket{cost: cost, at: m.since, mark: minus(stands, back)}
+	stands = minus(stands, back)
+	switch {
+	case m.tokens >= 0:
+		m.floor = 0
+	case waiting && own:
+		m.floor = floor(stands)
+	case waiting && cost > 0:
+		m.floor = max(m.floor, floor(stands))
+	}
+	return ticket{cost: cost, at: m.since, mark: stands}
 }
 
 func (m *intervalModel) left(now store.Now) (int64, time.Duration) {

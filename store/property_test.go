@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"os"
 	"testing"
@@ -312,17 +313,11 @@ func TestChangedNumbersKeepWhatWasConsumed(t *testing.T) {
 		spec, was := next.limit.Spec(), old.limit.Spec()
 		switch a {
 		case store.TokenBucket, store.LeakyBucket:
-			capacity := big.NewRat(spec.Period.Microseconds(), spec.Units)
-			full := max(spec.Burst, 0)
-			if a == store.LeakyBucket {
-				full++
-			}
-			all := micros(ceilTo(times(capacity, rat(full)), 1))
-			if short := min(before.ResetAfter-2*micros(b.resolution()), all) - micros(1); after.ResetAfter < short {
-				return fmt.Errorf("%s; now %v: %s", show(before), next, show(after))
-			}
-			if before.ResetAfter > 0 && after.ResetAfter > before.ResetAfter+200*ms {
-				return fmt.Errorf("later: %s; now %v: %s", show(before), next, show(after))
+			// What was consumed is so many tokens; what was promised is so much time.
+			atLeast := carried(was, spec, before.ResetAfter-2*micros(b.resolution()))
+			atMost := carried(was, spec, before.ResetAfter)
+			if after.ResetAfter < atLeast-micros(1) || after.ResetAfter > atMost+200*ms {
+				return fmt.Errorf("%s; now %v: %s, want reset from %v to %v", show(before), next, show(after), atLeast, atMost)
 			}
 		case store.FixedWindow:
 			if was.Period == spec.Period && after.Remaining != max(0, spec.Units-(was.Units-before.Remaining)) && before.Remaining > 0 {
@@ -352,6 +347,85 @@ func TestChangedNumbersKeepWhatWasConsumed(t *testing.T) {
 		return nil
 	})
 	enough(t, seen)
+}
+
+// carried is the ResetAfter of a bucket whose numbers have changed.
+func carried(was, is store.Spec, reset time.Duration) time.Duration {
+	left := rat(max(reset.Microseconds(), 0))
+	used := least(left, filling(was))
+	ahead := minus(left, used)
+	used = least(times(over(used, token(was)), token(is)), filling(is))
+	return micros(ceil(plus(used, ahead)))
+}
+
+// token is the time, in microseconds, in which one comes.
+func token(s store.Spec) *big.Rat { return big.NewRat(s.Period.Microseconds(), s.Units) }
+
+// filling is the time in which an empty bucket gets full.
+func filling(s store.Spec) *big.Rat {
+	full := max(s.Burst, 0)
+	if s.Algorithm == store.LeakyBucket {
+		full++
+	}
+	return times(token(s), rat(full))
+}
+
+// However versions of a limit that are in use at a time take turns, they let no
+// more pass than the most generous of each of their numbers would; and what one
+// of them may forget, none misses.
+func TestVersionsTakeTurns(t *testing.T) {
+	t.Parallel()
+	for seedOf := range traces(t, 2000) {
+		d := seed(seedOf)
+		a := oneOf(d, store.TokenBucket, store.IntervalBucket)
+		var (
+			limits    []*store.Limit
+			burst     int64
+			rate      = new(big.Rat) // units a microsecond
+			now       = d.roll(years)
+			start     = now
+			state     store.State
+			passed    int64
+			forgotten = int64(math.MaxInt64)
+		)
+		for range 2 + d.roll(2) {
+			spec := store.Spec{Name: "x", Algorithm: a, Units: 1 + d.roll(20), Burst: 1 + d.roll(30),
+				Period: oneOf(d, time.Millisecond, 7*time.Millisecond, time.Second, time.Minute)}
+			l, err := store.NewLimit(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			limits = append(limits, l)
+			burst = max(burst, spec.Burst)
+			rate = most(rate, over(rat(1), token(spec)))
+		}
+		units := int64(0)
+		for _, l := range limits {
+			units = max(units, l.Spec().Units)
+		}
+		for range 300 {
+			now += oneOf(d, 0, d.roll(2000), d.roll(200_000), d.roll(30_000_000))
+			if now >= forgotten {
+				state = store.State{}
+			}
+			l := oneOf(d, limits...)
+			charges := []store.Charge{{Limit: l, Cost: d.roll(4)}}
+			results := make([]store.Result, 1)
+			states := []store.State{state}
+			store.Decide(store.Now{Steady: now}, charges, states, results)
+			state = states[0]
+			passed += results[0].Receipt.Cost
+			forgotten = now + l.Lifetime(&state, &results[0]).Microseconds()
+			allowed := burst + ceil(times(rate, rat(now-start)))
+			if a == store.IntervalBucket { // an interval's tokens come at once
+				allowed += units
+			}
+			if passed > allowed {
+				t.Fatalf("seed %d: %v of %v and %v: %d passed in %v, want %d at the most",
+					seedOf, a, limits[0].Spec(), limits[1].Spec(), passed, micros(now-start), allowed)
+			}
+		}
+	}
 }
 
 // Reserving without end comes to one: nothing is promised for later than a

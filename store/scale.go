@@ -1,6 +1,9 @@
 package store
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 // Scale is the unit in which a rate's instants are counted: a tick is
 // 10^Exponent microseconds and is cut into PerTick units. It is chosen so that
@@ -37,6 +40,23 @@ func (s Scale) at(us int64) int64 {
 	return floorDiv(us, s.tick()) * s.PerTick
 }
 
+// exactly is the instant us in units, to the unit and not to the tick.
+func (s Scale) exactly(us int64) int64 {
+	t := s.tick()
+	return floorDiv(us, t)*s.PerTick + floorMod(us, t)*s.PerTick/t
+}
+
+// Code is the scale as one number.
+func (s Scale) Code() int64 { return s.PerTick*8 + int64(s.Exponent) }
+
+// ScaleOf is the scale with a Code.
+func ScaleOf(code int64) Scale { return Scale{Exponent: uint8(code & 7), PerTick: code >> 3} }
+
+// At is the instant us, in microseconds, in the units of a rate's state with
+// these numbers: a state whose word A (and D on top of it) isn't later is as if
+// never seen.
+func (n Numbers) At(us int64) int64 { return ScaleOf(n.Unit).at(us) }
+
 // wait is the time until units have gone by, rounded up to a tick: at that
 // instant, and not a tick earlier, the units are there.
 func (s Scale) wait(units int64) time.Duration {
@@ -55,18 +75,33 @@ func (s Scale) within(d time.Duration) int64 {
 	return int64(d/time.Microsecond) / s.tick() * s.PerTick
 }
 
-// convert carries an instant from one scale to another, rounded up: a limit
-// that changes its numbers must not gain by it.
+// convert carries a length of time from one scale to another, rounded up: a
+// limit that changes its numbers must not gain by it.
 func (s Scale) convert(units int64, to Scale) int64 {
-	if s == to || s.PerTick == 0 {
-		return units
+	if s == to || units <= 0 || s.PerTick <= 0 {
+		return max(units, 0)
 	}
-	whole, rest := floorDiv(units, s.PerTick), floorMod(units, s.PerTick)
-	us := whole * s.tick() // exact: units are below 2^53
-	if rest > 0 {
-		us += (rest*s.tick() + s.PerTick - 1) / s.PerTick
+	// In microseconds first, whose fractions both scales are.
+	us := units/s.PerTick*s.tick() + ceilDiv(units%s.PerTick*s.tick(), s.PerTick)
+	return us/to.tick()*to.PerTick + ceilDiv(us%to.tick()*to.PerTick, to.tick())
+}
+
+// share is ceil(n * to / from) for n of 0 or more, or most if it is more than
+// that.
+func share(n, to, from, most int64) int64 {
+	if n == 0 || to == from || from <= 0 {
+		return min(n, most)
 	}
-	return -floorDiv(-us, to.tick()) * to.PerTick
+	whole, rest := n/from, n%from
+	if whole > most/to {
+		return most
+	}
+	hi, lo := bits.Mul64(uint64(rest), uint64(to))
+	part, left := bits.Div64(hi, lo, uint64(from))
+	if left > 0 {
+		part++
+	}
+	return min(whole*to+int64(part), most)
 }
 
 // fit finds the finest scale in which n per period is exact, and the units of
@@ -111,6 +146,8 @@ func floorDiv(a, b int64) int64 {
 	}
 	return q
 }
+
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
 func floorMod(a, b int64) int64 {
 	m := a % b

@@ -5,20 +5,35 @@ import "cmp"
 // State is what a store keeps for one limit and one key. What the words mean
 // is the algorithm's business; a store copies them and, where it has to,
 // serializes them. The zero State means "never seen": a state that has become
-// equal to that (Result.ResetAfter after its last change) may be dropped
+// equal to that (Limit.Lifetime after its last change) may be dropped
 // without anybody noticing.
 //
-// Instants are in ticks of Scale.Resolution, counted from the store's own
-// origin; a limit that follows the calendar counts microseconds since Epoch.
+// Instants count from the store's own origin: those of rates in the fractions
+// of a tick that Numbers tell, others in microseconds. A limit that follows the
+// calendar counts microseconds since Epoch.
 type State struct {
 	// Live tells a state with all words 0 from one never seen.
 	Live bool
-	// Scale is the unit of A where A is an instant in fractions of a tick.
-	Scale   Scale
-	A, B, C int64
+	// Numbers are those of the limit that the words were written under, where
+	// the words can't be read without them.
+	Numbers       Numbers
+	A, B, C, D, E int64
 	// Log holds entries in ascending order of At. A step only ever reslices
 	// it and appends to it.
 	Log []Entry
+}
+
+// Numbers are what a state has to keep of the limit it was written under, so
+// that a limit that has come to say something else can tell what it means. They
+// are 0 where that doesn't matter.
+type Numbers struct {
+	// Token is, of rates, the units that one token takes; of an IntervalBucket
+	// the tokens of an interval; of a WarmUp the units of the warm-up.
+	Token int64
+	// Unit is the unit that instants are counted in: a Scale's Code. Of an
+	// IntervalBucket it is the interval in microseconds, or below 0 where that
+	// is a window of the calendar.
+	Unit int64
 }
 
 // Entry is one charge, bucket or lease that a State remembers.

@@ -4,13 +4,16 @@ package store
 // theoretical arrival time (tat): the instant at which the bucket is full
 // again, or, seen as a queue, at which it has run dry. A charge moves it by
 // its cost; it may run ahead of the present by the capacity at once and by the
-// queue or the maximum wait if the charge waits for the difference.
+// queue or the maximum wait if the charge waits for the difference. That is all
+// there is to most states; the other words are 0 then.
 //
 // State.B is by how much the tat was ahead of the capacity when it was last
 // written: turns reserved and debts. A tat further ahead than capacity + B was
 // not written under these numbers (the limit was lowered, the server's clock
 // was set back) and is clamped, or a key would be refused for as long as the
-// difference.
+// difference. State.D is what has been clamped off (see changeBucket), State.C
+// the capacity that B and D go with, and State.E a tat below which no refund may
+// go while turns are reserved (see amendBucket).
 
 // workOutBucket: a LeakyBucket is a TokenBucket that passes its Burst and the
 // one whose turn it is at once, and queues by default.
@@ -28,6 +31,7 @@ func (l *Limit) workOutBucket(bad func(string, ...any)) {
 		return
 	}
 	l.capacity, l.queue = burst*l.token, queue*l.token
+	l.numbers = Numbers{Token: l.token, Unit: l.scale.Code()}
 	l.largest = burst + queue
 	if s.Debt {
 		l.largest = max(l.affordable(), l.largest)
@@ -49,14 +53,85 @@ func (l *Limit) owe(until, debt, top int64) int64 {
 }
 
 func (l *Limit) rebaseBucket(now *Now, s *State) {
-	if s.Scale != l.scale {
-		s.A = s.Scale.convert(s.A, l.scale)
-		s.B = s.Scale.convert(s.B, l.scale)
-		s.Scale = l.scale
+	as := s.Numbers == l.numbers && s.D == 0 && (s.B == 0 || s.C == l.capacity)
+	if as && s.A <= l.scale.at(now.Steady)+l.capacity+s.B {
+		return
 	}
-	if top := l.scale.at(now.Steady) + l.capacity + s.B; s.A > top {
-		s.A = top
+	l.changeBucket(now, s)
+}
+
+// changeBucket carries over a state that was written under other numbers. What
+// has been consumed stays consumed, counted in tokens; turns that have been
+// told, and debts, stay where they are in time; and what is more than the
+// capacity is clamped off.
+//
+// Two versions of a limit may be in use at a time, while a program is being
+// replaced or plans disagree. If the one with less capacity threw away what it
+// clamps off, the other would find as much room again at each of its looks. So
+// that is kept, out of the smaller one's sight: it counts again for a limit with
+// more capacity, and time takes it back after the rest.
+func (l *Limit) changeBucket(now *Now, s *State) {
+	from, at := ScaleOf(s.Numbers.Unit), l.scale.at(now.Steady)
+	was, is := at, at
+	if s.Numbers != l.numbers {
+		was, is = from.exactly(now.Steady), l.scale.exactly(now.Steady)
 	}
+	used, ahead, hidden, before, floor := s.A-was, int64(0), s.D, s.C, int64(0)
+	if used < 0 {
+		used, hidden = 0, max(0, hidden+used)
+	}
+	if s.B > 0 {
+		ahead = min(max(used-before, 0), s.B)
+		used = min(used-ahead, before)
+	}
+	if s.E != 0 {
+		floor = max(s.E-was, 0)
+	}
+	most := l.scale.within(longest)
+	if s.Numbers != l.numbers {
+		token := s.Numbers.Token
+		used = share(used, l.token, token, l.capacity+most)
+		hidden = share(hidden, l.token, token, most)
+		before = share(before, l.token, token, l.capacity+most)
+		ahead, floor = from.convert(ahead, l.scale), from.convert(floor, l.scale)
+	}
+	if s.B|s.D == 0 {
+		before = l.capacity // it has not been kept, but nothing was hidden below it
+	}
+	used, hidden = resize(used, hidden, before, l.capacity)
+	tat := is + used + ahead
+	if ahead == 0 {
+		tat = min(tat, at+l.capacity)
+	}
+	s.Numbers, s.A, s.D, s.E = l.numbers, tat, min(hidden, most), 0
+	if floor > 0 {
+		s.E = is + floor
+	}
+	l.mark(s, tat-at-l.capacity)
+}
+
+// mark notes how far the tat is ahead of the capacity.
+func (l *Limit) mark(s *State, ahead int64) {
+	s.B, s.C = max(ahead, 0), 0
+	if s.B|s.D != 0 {
+		s.C = l.capacity
+	}
+	if s.B == 0 {
+		s.E = 0
+	}
+}
+
+// resize moves what is used, at most was, into a capacity that is larger or
+// smaller, and what does not fit or has not fitted before out of sight or back.
+func resize(used, hidden, was, is int64) (int64, int64) {
+	if is > was {
+		back := min(hidden, is-was)
+		return used + back, hidden - back
+	}
+	if used > is {
+		return is, hidden + used - is
+	}
+	return used, hidden
 }
 
 func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
@@ -110,7 +185,8 @@ func (l *Limit) chargeBucket(at int64, tat *int64, c *Charge, s *State, r *Resul
 	*tat += inc
 	// Field by field: writing the whole State, with the Log it never has, would
 	// be most of the cost of a decision.
-	s.Live, s.Scale, s.A, s.B = true, l.scale, *tat, max(0, *tat-at-l.capacity)
+	s.Live, s.Numbers, s.A = true, l.numbers, *tat
+	l.mark(s, *tat-at-l.capacity)
 	r.Receipt.Instant, r.Receipt.Mark, r.Receipt.Cost = at, *tat, c.Cost
 }
 
@@ -121,6 +197,7 @@ func (l *Limit) amendBucket(now *Now, c *Charge, s *State) Receipt {
 		tat = s.A
 	}
 	mark := min(c.Receipt.Mark, tat)
+	waiting := tat > at+l.capacity
 	switch diff := c.Cost - c.Receipt.Cost; {
 	case diff > 0:
 		// The mark moves by the debt and not to the end of the queue: what time
@@ -135,12 +212,22 @@ func (l *Limit) amendBucket(now *Now, c *Charge, s *State) Receipt {
 			// wait if there were any room: they wait for what is before them only.
 			behind = exact
 		}
-		back := owed(-diff*l.token, mark-at, behind, tat > at+l.capacity)
+		back := owed(-diff*l.token, mark-at, behind, waiting)
+		own := mark == s.E
+		if waiting && s.E != 0 && !own {
+			back = max(min(back, tat-s.E), 0)
+		}
 		tat -= back
 		mark -= back
+		if waiting && (own || c.Cost > 0 && (s.E == 0 || s.E < mark)) {
+			// It may be waiting itself, and goes when it was told. The refund of
+			// one before it can no longer see that from what stands behind.
+			s.E = mark
+		}
 	}
 	if s.Live || tat > at {
-		*s = State{Live: true, Scale: l.scale, A: tat, B: max(0, tat-at-l.capacity)}
+		s.Live, s.Numbers, s.A = true, l.numbers, tat
+		l.mark(s, tat-at-l.capacity)
 	}
 	return Receipt{Instant: c.Receipt.Instant, Mark: mark}
 }

@@ -9,7 +9,7 @@ package store
 // the differences, keeps the error below one unit over any number of permits.
 //
 // State.A is the instant at which the next charge may go, State.B is S at that
-// instant, State.C the W they were written under. A key never seen is cold.
+// instant. A key never seen is cold.
 //
 // Receipt.Mark is State.A after the charge, Receipt.Instant S before it: S stops
 // at 0, so what it was can not be told from what it is. It is -1 once the charge
@@ -29,6 +29,7 @@ func (l *Limit) workOutWarmUp(bad func(string, ...any)) {
 		return
 	}
 	l.warm = l.scale.within(s.WarmUp)
+	l.numbers = Numbers{Token: l.warm, Unit: l.scale.Code()}
 	l.largest = l.affordable()
 }
 
@@ -42,12 +43,19 @@ func (l *Limit) slow(s int64) int64 {
 }
 
 func (l *Limit) rebaseWarmUp(now *Now, s *State) {
-	if s.Scale != l.scale || s.C != l.warm {
-		s.A = s.Scale.convert(s.A, l.scale)
-		s.B = (s.B*l.warm + s.C - 1) / s.C // as cold as it was, on the new scale
-		s.C, s.Scale = l.warm, l.scale
+	at := l.scale.at(now.Steady)
+	if s.Numbers != l.numbers {
+		// The wait stays as long as it was told, and the limit as cold.
+		from, warm := ScaleOf(s.Numbers.Unit), s.Numbers.Token
+		wait, cold := s.A-from.exactly(now.Steady), s.B
+		s.A = l.scale.exactly(now.Steady) + from.convert(wait, l.scale)
+		if wait <= 0 {
+			s.A, cold = at, min(cold-wait, warm)
+		}
+		s.B = share(cold, l.warm, warm, l.warm)
+		s.Numbers = l.numbers
 	}
-	if at := l.scale.at(now.Steady); at > s.A {
+	if at > s.A {
 		s.B += at - s.A
 		s.A = at
 		if s.B >= l.warm {
@@ -78,7 +86,7 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
 		next += c.Cost*l.token + l.slow(cold) - l.slow(warmer)
 		cold = warmer
 		r.Receipt.Mark = next
-		*s = State{Live: true, Scale: l.scale, A: next, B: cold, C: l.warm}
+		*s = State{Live: true, Numbers: l.numbers, A: next, B: cold}
 	}
 	if next <= at {
 		r.Remaining = 1
@@ -97,7 +105,7 @@ func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 		if diff <= 0 {
 			return receipt
 		}
-		*s = State{Live: true, Scale: l.scale, A: at, B: l.warm, C: l.warm}
+		*s = State{Live: true, Numbers: l.numbers, A: at, B: l.warm}
 	}
 	switch {
 	case diff > 0:

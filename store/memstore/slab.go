@@ -22,7 +22,7 @@ func newSlab(room int) *slab {
 }
 
 // at returns the state a word refers to, until the next add.
-func (b *slab) at(word int64) *wide { return &b.states[word>>exponentBits] }
+func (b *slab) at(word int64) *wide { return &b.states[word>>rateBits] }
 
 // add keeps a state and returns the word that refers to it.
 func (b *slab) add(w wide) int64 {
@@ -35,12 +35,12 @@ func (b *slab) add(w wide) int64 {
 		b.free = b.states[i].until
 		b.states[i] = w
 	}
-	return i<<exponentBits | inSlab
+	return i << rateBits
 }
 
 // release frees the state a word refers to.
 func (b *slab) release(word int64) {
-	i := word >> exponentBits
+	i := word >> rateBits
 	b.states[i] = wide{until: b.free} // and lets go of its log
 	b.free = i
 	b.used--

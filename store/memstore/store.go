@@ -8,8 +8,9 @@
 //
 // A key of a token or leaky bucket is 16 bytes in a table that is more than half
 // full while it grows: 30 bytes at the most. One of any other algorithm, or with
-// turns reserved beyond the capacity, or of a rate whose scale is fine (997 per
-// second), takes 80 bytes more, 120 to 170 in all, and its log if it has one.
+// turns reserved beyond the capacity, takes 112 bytes more, 150 to 200 in all,
+// and its log if it has one; so do buckets of rates beyond the first thousand
+// different ones that the process makes up.
 // An empty store of the default size is 64 KB. What has become as if never seen
 // is dropped, a little with every call, and its memory handed back: there is no
 // goroutine, no timer, and nothing to close. Nothing is dropped earlier, so
@@ -46,7 +47,7 @@ import (
 )
 
 // DefaultMaxKeys is the number of keys a store holds unless WithMaxKeys says
-// otherwise: 30 MB of token buckets, 170 MB at the most of other algorithms.
+// otherwise: 30 MB of token buckets, 200 MB at the most of other algorithms.
 const DefaultMaxKeys = 1 << 20
 
 // Option changes what New makes.
@@ -59,7 +60,7 @@ type maxKeys int
 func (n maxKeys) apply(c *config) { c.maxKeys = int(n) }
 
 // WithMaxKeys bounds the number of keys the store holds at a time, counting
-// each pair of limit and key: 30 bytes each for token buckets, 170 at the most
+// each pair of limit and key: 30 bytes each for token buckets, 200 at the most
 // for the other algorithms, logs not counted. DefaultMaxKeys by default; less
 // than 1 is 1, and 2^31-1 is the most.
 func WithMaxKeys(n int) Option { return maxKeys(n) }

@@ -176,8 +176,15 @@ func (sh *shard) load(i int, s *store.State) {
 // when it becomes as if never seen.
 func (sh *shard) save(h uint64, l *store.Limit, s *store.State, until, now int64) (dropped int) {
 	i := sh.find(h)
-	word, fits := pack(s)
-	if fits && isBucket(l) {
+	word, fits := int64(0), false
+	if isBucket(l) {
+		rate := int64(0)
+		if i >= 0 {
+			rate = sh.slots[i].word & rateMask
+		}
+		word, fits = pack(s, rate)
+	}
+	if fits {
 		if i >= 0 {
 			if w := sh.slots[i].word; !packed(w) {
 				sh.slab.release(w)

@@ -42,7 +42,7 @@ func newModel(tb testing.TB) *model {
 
 // save keeps a state for ever: one that fits a word, or one that doesn't.
 func (m *model) save(h uint64, n int64, packed bool) {
-	st := store.State{Live: true, Scale: store.Scale{PerTick: 1}, A: 1 << 50}
+	st := store.State{Live: true, Numbers: store.Numbers{Token: 1_000_000, Unit: store.Scale{PerTick: 1}.Code()}, A: 1 << 50}
 	l := m.bucket
 	if packed {
 		st.A += n
@@ -74,7 +74,7 @@ func (m *model) check() {
 		}
 		var got store.State
 		m.shard.load(i, &got)
-		if got.A != want.A || got.B != want.B || got.Scale != want.Scale || !got.Live {
+		if got.A != want.A || got.B != want.B || got.Numbers != want.Numbers || !got.Live {
 			m.tb.Fatalf("hash %x holds %+v, want %+v", h, got, want)
 		}
 		if !packed(m.shard.slots[i].word) {

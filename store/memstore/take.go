@@ -44,7 +44,7 @@ func (s *Store) takeOne(charges []store.Charge, results []store.Result) (steady 
 	if i := sh.find(h); i >= 0 && packed(sh.slots[i].word) {
 		unpack(sh.slots[i].word, &states[0])
 		store.Decide(now, charges, states[:], results)
-		if word, fits := pack(&states[0]); fits {
+		if word, fits := pack(&states[0], sh.slots[i].word&rateMask); fits {
 			sh.slots[i].word = word
 		} else {
 			s.keep(sh, h, c.Limit, &states[0], &results[0], now.Steady)
@@ -230,12 +230,13 @@ func outlook(l *store.Limit, st *store.State, r *store.Result, now int64) (until
 	case l.Algorithm() == store.Concurrency:
 		return never, true
 	}
-	until = now + r.ResetAfter.Microseconds()
+	lifetime := l.Lifetime(st, r)
+	until = now + lifetime.Microseconds()
 	if followsCalendar(l) {
 		// ResetAfter is by the wall clock, which may be set back a little.
 		until += setBack
 	}
-	return until, r.ResetAfter > 0
+	return until, lifetime > 0
 }
 
 // setBack is how far, in microseconds, the wall clock may be set back in a

@@ -9,29 +9,28 @@ import (
 
 func TestPack(t *testing.T) {
 	const most = 1<<53 - 1
-	bucket := func(a int64, exponent uint8, perTick int64) store.State {
-		return store.State{Live: true, Scale: store.Scale{Exponent: exponent, PerTick: perTick}, A: a}
-	}
+	second := store.Numbers{Token: 1_000_000, Unit: store.Scale{PerTick: 1}.Code()}
+	bucket := func(a int64, n store.Numbers) store.State { return store.State{Live: true, Numbers: n, A: a} }
 	for _, tc := range []struct {
 		name string
 		st   store.State
 		fits bool
 	}{
-		{"zero instant", bucket(0, 0, 1), true},
-		{"latest", bucket(most, 5, 127), true},
-		{"earliest", bucket(-most-1, 5, 127), true},
-		{"negative", bucket(-1, 3, 3), true},
-		{"too late", bucket(most+1, 0, 1), false},
-		{"too early", bucket(-most-2, 0, 1), false},
-		{"too fine", bucket(1, 2, 128), false},
-		{"unknown scale", bucket(1, 6, 1), false},
-		{"scale that marks the slab", bucket(1, 7, 1), false},
-		{"turns reserved", store.State{Live: true, Scale: store.Scale{PerTick: 1}, A: 1, B: 1}, false},
-		{"third word", store.State{Live: true, Scale: store.Scale{PerTick: 1}, A: 1, C: -1}, false},
-		{"log", store.State{Live: true, Scale: store.Scale{PerTick: 1}, A: 1, Log: make([]store.Entry, 1)}, false},
+		{"zero instant", bucket(0, second), true},
+		{"latest", bucket(most, second), true},
+		{"earliest", bucket(-most-1, second), true},
+		{"negative", bucket(-1, store.Numbers{Token: 7, Unit: store.Scale{Exponent: 3, PerTick: 3}.Code()}), true},
+		{"fine scale", bucket(1, store.Numbers{Token: 7, Unit: store.Scale{Exponent: 2, PerTick: 997}.Code()}), true},
+		{"too late", bucket(most+1, second), false},
+		{"too early", bucket(-most-2, second), false},
+		{"turns reserved", store.State{Live: true, Numbers: second, A: 1, B: 1}, false},
+		{"third word", store.State{Live: true, Numbers: second, A: 1, C: -1}, false},
+		{"fourth word", store.State{Live: true, Numbers: second, A: 1, D: 1}, false},
+		{"fifth word", store.State{Live: true, Numbers: second, A: 1, E: 1}, false},
+		{"log", store.State{Live: true, Numbers: second, A: 1, Log: make([]store.Entry, 1)}, false},
 		{"never seen", store.State{}, false},
 	} {
-		word, fits := pack(&tc.st)
+		word, fits := pack(&tc.st, 0)
 		if fits != tc.fits {
 			t.Errorf("%s: fits = %v", tc.name, fits)
 			continue
@@ -41,7 +40,7 @@ func TestPack(t *testing.T) {
 		}
 		var got store.State
 		unpack(word, &got)
-		if !packed(word) || got.A != tc.st.A || got.Scale != tc.st.Scale || !got.Live {
+		if !packed(word) || got.A != tc.st.A || got.Numbers != tc.st.Numbers || !got.Live {
 			t.Errorf("%s: came back as %+v", tc.name, got)
 		}
 	}
@@ -68,7 +67,7 @@ func TestFullAgreesWithTheStep(t *testing.T) {
 			if !store.Decide(store.Now{Steady: start}, charges, states, results) {
 				t.Fatalf("%+v refuses its first charge", spec)
 			}
-			word, fits := pack(&states[0])
+			word, fits := pack(&states[0], 0)
 			if !fits {
 				t.Fatalf("%+v does not fit a word: %+v", spec, states[0])
 			}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/stint-go/stint/store"
@@ -33,21 +34,18 @@ var changeRows = append(each("same numbers, another limit/", sameNumbers), []row
 		}
 	}},
 	{"back and forth", func(s *suite) {
-		// Two versions of a program with different numbers for one limit. (Each
-		// full in the same time: a bucket that is full earlier clamps.)
-		a := s.limit(store.Spec{Units: 10, Period: time.Minute})
-		b := s.limit(store.Spec{Units: 7, Period: time.Minute})
-		passed := 0
-		for range 600 { // ten minutes
-			for _, l := range []*store.Limit{a, b} {
-				if s.take("k", l, 1).OK {
-					passed++
-				}
+		// Two versions of a program, with different numbers for one limit, at
+		// work together: neither mints for the other, and neither is starved.
+		for _, pair := range [][2]store.Spec{
+			{{Units: 10, Burst: 10}, {Units: 7, Burst: 10}},
+			{{Units: 10, Burst: 10}, {Units: 7, Burst: 7}},
+			{{Units: 10, Burst: 10}, {Units: 10, Burst: 3}},
+			{{Units: 30, Burst: 10}, {Units: 1, Burst: 10}},
+			{{Units: 30, Burst: 3}, {Units: 1, Burst: 10}},
+		} {
+			for _, a := range []store.Algorithm{store.TokenBucket, store.IntervalBucket} {
+				alternate(s, a, pair)
 			}
-			s.sleep(time.Second)
-		}
-		if passed > 10+100 || passed < 7+69 {
-			s.Errorf("%d passed in ten minutes of 7 or 10 a minute", passed)
 		}
 	}},
 	{"odd numbers to odd numbers", func(s *suite) {
@@ -57,11 +55,11 @@ var changeRows = append(each("same numbers, another limit/", sameNumbers), []row
 		b := s.limit(store.Spec{Units: 7, Period: time.Second, Burst: 7})
 		s.must(s.take("k", a, 7)) // full in 2333333.33 µs
 		if r := s.peek("k", b); r.ResetAfter != time.Second || r.Remaining != 0 {
-			s.Errorf("%s, want it clamped to a second", show(r))
+			s.Errorf("%s, want reset 1s and none left", show(r))
 		}
 		s.must(s.take("l", a, 1)) // full in 333333.33 µs
-		if r := s.peek("l", b); r.ResetAfter != 333334*time.Microsecond || r.Remaining != 4 {
-			s.Errorf("%s, want reset 333.334ms and 4 left", show(r))
+		if r := s.peek("l", b); r.ResetAfter != 142858*time.Microsecond || r.Remaining != 6 {
+			s.Errorf("%s, want reset 142.858ms and 6 left", show(r))
 		}
 	}},
 }...)
@@ -75,5 +73,31 @@ func sameNumbers(s *suite, k kind) {
 	}
 	if r := s.peek("k", b); r.ResetAfter == 0 {
 		s.Errorf("nothing was charged: %s", show(r))
+	}
+}
+
+// alternate asks one limit in two versions in turns, for ten minutes.
+func alternate(s *suite, a store.Algorithm, pair [2]store.Spec) {
+	const minutes = 10
+	name := a.String()
+	var limits [2]*store.Limit
+	for i, spec := range pair {
+		spec.Name, spec.Algorithm, spec.Period = "st-"+a.String(), a, time.Minute
+		limits[i] = s.limit(spec)
+		name += fmt.Sprint(" ", spec.Units, "/", spec.Burst)
+	}
+	passed := int64(0)
+	for range minutes * 60 {
+		for _, l := range limits {
+			if s.take(name, l, 1).OK {
+				passed++
+			}
+		}
+		s.sleep(time.Second)
+	}
+	x, y := pair[0], pair[1]
+	most := max(x.Burst, y.Burst) + minutes*max(x.Units, y.Units)
+	if least := minutes*min(x.Units, y.Units) - 1; passed < least || passed > most {
+		s.Errorf("%s a minute, in turns: %d passed in %d minutes, want %d to %d", name, passed, minutes, least, most)
 	}
 }
