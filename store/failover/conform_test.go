@@ -21,23 +21,44 @@ func down() store.Store { return &broken{side{err: errDown}} }
 // Whichever of the two decides, it is a store.
 func TestConformance(t *testing.T) {
 	const never = time.Hour * 24 * 365 * 50
-	for name, newStore := range map[string]func() *failover.Store{
-		"primary":   func() *failover.Store { return failover.New(memstore.New(), down()) },
-		"open":      func() *failover.Store { return failover.New(down(), memstore.New(), failover.WithProbe(never, 0)) },
-		"secondary": func() *failover.Store { return failover.New(down(), memstore.New(), failover.WithThreshold(1<<30)) },
-		"of two": func() *failover.Store {
-			return failover.New(failover.New(down(), memstore.New(), failover.WithThreshold(1<<30)), nil)
-		},
+	const threshold = 1 << 30
+	for _, tt := range []struct {
+		name     string
+		newStore func() *failover.Store
+		decided  func(failover.Stats) bool // whether it was decided where it was meant to be
+	}{
+		{"primary", func() *failover.Store { return failover.New(memstore.New(), down()) },
+			func(got failover.Stats) bool { return got == failover.Stats{} }},
+		{"open", func() *failover.Store { return failover.New(down(), memstore.New(), failover.WithProbe(never, 0)) },
+			func(got failover.Stats) bool {
+				return got.Probes == 0 && (got.State == failover.Open || got.Failures < 5)
+			}},
+		{"secondary", func() *failover.Store { return failover.New(down(), memstore.New(), failover.WithThreshold(threshold)) },
+			func(got failover.Stats) bool { return got.State == failover.Closed && got.Fallbacks <= got.Failures }},
+		{"of two", func() *failover.Store {
+			return failover.New(failover.New(down(), memstore.New(), failover.WithThreshold(threshold)), nil)
+		}, func(got failover.Stats) bool { return got == failover.Stats{} }},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
+			var opened, fallbacks uint64
 			storetest.Run(t, func(t *testing.T) store.Store {
-				s := newStore()
-				t.Cleanup(func() { s.Close() })
-				if name == "open" { // an open breaker lets no Reset through
+				s := tt.newStore()
+				t.Cleanup(func() {
+					s.Close()
+					got := s.Stats()
+					if !tt.decided(got) {
+						t.Errorf("%+v", got)
+					}
+					opened, fallbacks = opened+got.Opened, fallbacks+got.Fallbacks
+				})
+				if tt.name == "open" { // an open breaker lets no Reset through
 					return only{s}
 				}
 				return s
 			})
+			if (opened > 0) != (tt.name == "open") || (fallbacks > 0) != (tt.name == "open" || tt.name == "secondary") {
+				t.Errorf("opened %d times, %d fallbacks", opened, fallbacks)
+			}
 		})
 	}
 }

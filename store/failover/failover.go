@@ -238,9 +238,6 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 			}
 		}
 		answers := make([]store.Result, len(part))
-		if len(part) == 0 {
-			continue
-		}
 		if err := s.settle(ctx, side, part, answers); err != nil {
 			errs = append(errs, err)
 			continue

@@ -1,11 +1,9 @@
 package failover_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,8 +12,6 @@ import (
 	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
 )
-
-var errReadOnly = errors.New("READONLY you can't write against a read only replica")
 
 // A primary that can be read and not written is down, and stays so.
 func TestReadOnlyPrimary(t *testing.T) {
@@ -206,30 +202,4 @@ func TestPrimaryDownInPart(t *testing.T) {
 			t.Errorf("%+v", events)
 		}
 	})
-}
-
-// gate is a store that can be shut: it then fails what it is asked for, but lets
-// in a Settle, so that what was made is known.
-type gate struct {
-	store.Store
-	shut    atomic.Bool
-	settled atomic.Int64
-	meet    func(context.Context) error // what a Settle meets first, or nil
-}
-
-func (g *gate) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	if g.shut.Load() {
-		return errDown
-	}
-	return g.Store.Take(ctx, charges, results)
-}
-
-func (g *gate) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	if g.meet != nil {
-		if err := g.meet(ctx); err != nil {
-			return err
-		}
-	}
-	g.settled.Add(int64(len(charges)))
-	return g.Store.Settle(ctx, charges, results)
 }

@@ -74,6 +74,9 @@ func TestProbeHasItsOwnDeadline(t *testing.T) {
 		s := failover.New(p, nil, failover.WithThreshold(1), failover.WithProbe(time.Second, 10*time.Millisecond))
 		trip(t, s, 1)
 		p.set(func(p *side) { p.err, p.hang = nil, time.Hour })
+		if _, err := take(s); !errors.Is(err, failover.ErrOpen) || !errors.Is(err, errDown) {
+			t.Errorf("%v, want the last failure, of a call", err)
+		}
 		time.Sleep(2*time.Second + 21*time.Millisecond)
 		synctest.Wait()
 		if got := s.Stats(); got.Probes != 2 || got.State != failover.Open {
@@ -240,6 +243,61 @@ func TestCloseEndsTheProber(t *testing.T) {
 	})
 }
 
+// An event that comes while another is observed is not handed on after Close.
+func TestCloseEndsTheEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &side{err: errDown}
+		var events []failover.Event
+		var s *failover.Store
+		s = failover.New(p, &side{}, failover.WithThreshold(1), failover.WithObserver(func(e failover.Event) {
+			if events = append(events, e); e.To == failover.Closed {
+				p.fail(errDown)
+				trip(t, s, 1)
+				s.Close()
+			}
+		}))
+		trip(t, s, 1)
+		p.fail(nil)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(events) != 2 || s.Stats().Opened != 2 {
+			t.Errorf("%+v, %+v", events, s.Stats())
+		}
+	})
+}
+
+// Numbers that make no sense leave the defaults: 5 failures, 250 ms, 250 ms.
+func TestDefaults(t *testing.T) {
+	for _, opts := range [][]failover.Option{
+		nil,
+		{failover.WithThreshold(0), failover.WithProbe(0, 0), failover.WithPatience(0)},
+		{failover.WithThreshold(-1), failover.WithProbe(-1, -1), failover.WithPatience(-1)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &side{err: errDown}
+			s := failover.New(p, nil, opts...)
+			defer s.Close()
+			for range 4 {
+				take(s)
+			}
+			if s.State() != failover.Closed {
+				t.Fatal("open after 4 failures")
+			}
+			trip(t, s, 1)
+			p.set(func(p *side) { p.err, p.hang = nil, 249*time.Millisecond })
+			time.Sleep(498 * time.Millisecond)
+			if _, probes := p.counted(); probes != 1 || s.State() != failover.Open {
+				t.Fatalf("%d probes, %v", probes, s.State())
+			}
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			if s.State() != failover.Closed {
+				t.Error("a probe that took 249 ms was not waited for")
+			}
+		})
+	}
+}
+
 func TestEventsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, q := &side{}, &side{}
@@ -263,6 +321,13 @@ func TestEventsInOrder(t *testing.T) {
 		synctest.Wait()
 		if len(events) != 40 {
 			t.Fatalf("%d events, want 40", len(events))
+		}
+		var probes uint64
+		for _, e := range events {
+			probes += e.Probes
+		}
+		if got := s.Stats(); probes != got.Probes || got.Opened != 20 {
+			t.Errorf("events of %d probes, %+v", probes, got)
 		}
 		for i, e := range events {
 			opened := i%2 == 0

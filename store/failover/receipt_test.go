@@ -131,4 +131,18 @@ func TestFailoverOfFailovers(t *testing.T) {
 	if _, err := take(failover.New(&side{err: errDown}, deep)); err == nil {
 		t.Error("nine stores inside each other: no error")
 	}
+	for path, fits := range map[uint8]bool{0x7f: true, 0x80: false} {
+		if r, err := take(failover.New(&side{path: path}, nil)); (err == nil) != fits || fits && r.Path != path<<1 {
+			t.Errorf("path %#x: %+v, %v", path, r, err)
+		}
+	}
+}
+
+// What was not charged has no receipt, whoever has not charged it.
+func TestNoReceiptOfARefusal(t *testing.T) {
+	for _, p := range []*side{{refuses: true}, {err: errDown}} {
+		if r, err := take(failover.New(p, &side{refuses: true})); err != nil || r != (store.Receipt{}) {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
 }

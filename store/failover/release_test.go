@@ -62,6 +62,7 @@ func TestReleaseAfterAnOutage(t *testing.T) {
 		for range 4 {
 			held = append(held, hold(t, s, slots, limit))
 		}
+		stays := hold(t, s, slots)
 		p.shut.Store(true)
 		second := hold(t, s, slots, limit)
 		for _, h := range held[:3] {
@@ -76,24 +77,28 @@ func TestReleaseAfterAnOutage(t *testing.T) {
 		if err := s.Settle(t.Context(), mixed, make([]store.Result, 3)); !errors.Is(err, failover.ErrOpen) {
 			t.Fatal(err)
 		}
+		stays[0].Cost = 1
+		if err := s.Settle(t.Context(), stays, make([]store.Result, 1)); !errors.Is(err, failover.ErrOpen) {
+			t.Fatal(err)
+		}
 		if got := p.settled.Load(); got != 0 {
 			t.Fatalf("an open breaker let %d calls through", got)
 		}
 		p.shut.Store(false)
 		time.Sleep(200 * time.Millisecond)
-		if slots, _ := left(t, m); slots != 6 {
+		if slots, _ := left(t, m); slots != 5 {
 			t.Fatalf("%d slots left during the outage", slots)
 		}
 		time.Sleep(50 * time.Millisecond)
 		synctest.Wait()
 		// In 250 ms time has given back 2 of 4 units at 10 per second.
-		if slots, units := left(t, m); slots != 10 || units != 8 {
-			t.Errorf("%d slots and %d units left, want 10 and 8", slots, units)
+		if slots, units := left(t, m); slots != 9 || units != 8 {
+			t.Errorf("%d slots and %d units left, want 9 and 8", slots, units)
 		}
 		if got := p.settled.Load(); got != 4 {
 			t.Errorf("%d settled, want each slot once", got)
 		}
-		if got, want := s.Stats(), (failover.Stats{Failures: 1, Fallbacks: 1, Refusals: 10, Opened: 1, Probes: 1}); got != want {
+		if got, want := s.Stats(), (failover.Stats{Failures: 1, Fallbacks: 1, Refusals: 11, Opened: 1, Probes: 1}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	})
