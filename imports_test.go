@@ -32,6 +32,7 @@ var imports = map[string]rule{
 	"store/memstore":            {own: []string{"store"}, notEven: []string{"net/http"}},
 	"store/storetest":           {own: []string{"store"}, notEven: []string{"net/http"}},
 	"store/failover":            {own: []string{"store"}, external: []string{"github.com/sony/gobreaker/v2"}},
+	"internal/redistest":        {external: []string{"github.com/redis/go-redis/v9"}}, // for tests only
 	".":                         {own: []string{"store", "store/memstore"}},
 	"adapters/internal/pattern": {},
 	"adapters/std":              {own: []string{".", "store"}},

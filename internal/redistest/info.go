@@ -1,0 +1,67 @@
+package redistest
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Do sends one command and returns its reply as RESP2 has it, nil for none. An
+// error reply ends the test. The connection is not one that Client gave out.
+func (s *Server) Do(args ...any) any {
+	s.t.Helper()
+	v, err := s.p.do(args...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return v
+}
+
+// Info is a field of a section of INFO, "" if there is none.
+func (s *Server) Info(section, name string) string {
+	s.t.Helper()
+	info, _ := s.Do("INFO", section).(string)
+	return field(info, name)
+}
+
+// CommandStats says how often a command has run and how many microseconds the
+// server has spent in it. Commands that a script called count too. A command
+// that never ran has zeros; CONFIG RESETSTAT starts again.
+func (s *Server) CommandStats(name string) (calls int64, usec float64) {
+	s.t.Helper()
+	for pair := range strings.SplitSeq(s.Info("commandstats", "cmdstat_"+strings.ToLower(name)), ",") {
+		switch k, v, _ := strings.Cut(pair, "="); k {
+		case "calls":
+			calls = int64(s.number(v))
+		case "usec":
+			usec = s.number(v)
+		}
+	}
+	return calls, usec
+}
+
+// CPU is the time in seconds that the server's main thread has computed, in
+// user mode and in the system, since it was started (Redis 6.2 and newer).
+func (s *Server) CPU() float64 {
+	s.t.Helper()
+	info, _ := s.Do("INFO", "cpu").(string)
+	return s.number(field(info, "used_cpu_user_main_thread")) + s.number(field(info, "used_cpu_sys_main_thread"))
+}
+
+func (s *Server) number(text string) float64 {
+	s.t.Helper()
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		s.t.Fatalf("a number of INFO: %v", err)
+	}
+	return n
+}
+
+// field finds "name:value" among lines.
+func field(info, name string) string {
+	for line := range strings.Lines(info) {
+		if v, found := strings.CutPrefix(line, name+":"); found {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
