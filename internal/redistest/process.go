@@ -201,6 +201,18 @@ func (p *process) resume() error {
 	return resume(p.cmd.Process)
 }
 
+// answers holds unless the process is dead or paused.
+func (p *process) answers() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return !p.paused
+	}
+}
+
 // end kills the process for good and leaves nothing of it.
 func (p *process) end() {
 	p.kill()

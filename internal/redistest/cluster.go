@@ -1,0 +1,278 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const slots = 16384
+
+// Cluster is a Redis Cluster whose nodes run on loopback. Its methods are for
+// the test's own goroutine.
+type Cluster struct {
+	// Nodes holds the masters in the order of their slots, then their replicas.
+	// After a failover it still says who was born what.
+	Nodes []*Server
+
+	t testing.TB
+}
+
+// StartCluster starts a cluster and ends it with the test. It returns when
+// every node agrees that all slots are served and all replicas follow. That
+// takes two to three seconds, most of it Redis's own: a master doesn't call a
+// cluster sound before it has run for two.
+//
+// A node counts as failed after two seconds without an answer, and then a
+// replica, if there is one, takes over. args are further arguments of each
+// node.
+func StartCluster(t testing.TB, masters, replicasPerMaster int, args ...string) *Cluster {
+	t.Helper()
+	args = slices.Concat([]string{
+		"--cluster-enabled", "yes",
+		"--cluster-node-timeout", "2000",
+		// A replica that was cut off for a while may still be promoted: on a
+		// busy machine, it is cut off now and then.
+		"--cluster-replica-validity-factor", "0",
+	}, args)
+	c := &Cluster{t: t, Nodes: startAll(t, masters*(1+replicasPerMaster), args)}
+	ids := make([]string, len(c.Nodes))
+	for i, s := range c.Nodes {
+		ids[i] = c.id(s)
+		// Distinct from the start: masters that find themselves with one epoch
+		// settle it by raising it, a while later.
+		s.Do("CLUSTER", "SET-CONFIG-EPOCH", i+1)
+	}
+	for i, s := range c.Nodes[:masters] {
+		add := []any{"CLUSTER", "ADDSLOTS"} // ADDSLOTSRANGE is of Redis 7
+		for slot := i * slots / masters; slot < (i+1)*slots/masters; slot++ {
+			add = append(add, slot)
+		}
+		s.Do(add...)
+	}
+	// Every pair is introduced. Gossip would do it as well, later.
+	for i, s := range c.Nodes {
+		for _, o := range c.Nodes[i+1:] {
+			s.Do("CLUSTER", "MEET", "127.0.0.1", o.Port())
+		}
+	}
+	for i, s := range c.Nodes[masters:] {
+		await(t, "a node to know its master", func() error {
+			_, err := s.p.do("CLUSTER", "REPLICATE", ids[i%masters])
+			return err
+		})
+	}
+	c.AwaitOK()
+	return c
+}
+
+// AwaitOK returns when every node that runs says that the cluster is sound, and
+// knows as many nodes and masters as the others do; replicas follow theirs.
+// Call it after a failover or a restart. A cluster that has lost slots never is.
+func (c *Cluster) AwaitOK() {
+	c.t.Helper()
+	await(c.t, "the cluster to be sound", func() error {
+		view := ""
+		for _, s := range c.Nodes {
+			if !s.p.answers() {
+				continue
+			}
+			v, err := sound(s)
+			if err != nil {
+				return err
+			}
+			if view != "" && v != view {
+				return fmt.Errorf("%s sees %s, another node %s", s.Addr(), v, view)
+			}
+			view = v
+		}
+		return nil
+	})
+}
+
+// sound is what a node thinks of the cluster, in words that compare, or why it
+// isn't sound.
+func sound(s *Server) (view string, err error) {
+	info, err := s.text("CLUSTER", "INFO")
+	if err != nil {
+		return "", err
+	}
+	if state := field(info, "cluster_state"); state != "ok" {
+		return "", fmt.Errorf("%s: cluster_state:%s", s.Addr(), state)
+	}
+	if n := field(info, "cluster_slots_ok"); n != strconv.Itoa(slots) {
+		return "", fmt.Errorf("%s: %s slots", s.Addr(), n)
+	}
+	nodes, err := s.text("CLUSTER", "NODES")
+	if err != nil {
+		return "", err
+	}
+	var lines []string
+	for line := range strings.Lines(nodes) {
+		// id, address, flags, master, ping, pong, epoch, link, slots
+		f := strings.Fields(line)
+		if strings.Contains(f[2], "handshake") {
+			return "", fmt.Errorf("%s: still greeting %s", s.Addr(), f[1])
+		}
+		role := "master"
+		if strings.Contains(f[2], "slave") {
+			role = "replica of " + f[3]
+		}
+		lines = append(lines, fmt.Sprintln(f[0], role, f[8:]))
+	}
+	slices.Sort(lines)
+	replication, err := s.text("INFO", "replication")
+	if err != nil {
+		return "", err
+	}
+	if field(replication, "role") == "slave" && field(replication, "master_link_status") != "up" {
+		return "", fmt.Errorf("%s: doesn't follow its master yet", s.Addr())
+	}
+	return strings.Join(lines, ""), nil
+}
+
+// Addrs are the addresses of all nodes.
+func (c *Cluster) Addrs() []string {
+	addrs := make([]string, len(c.Nodes))
+	for i, s := range c.Nodes {
+		addrs[i] = s.Addr()
+	}
+	return addrs
+}
+
+// Client is a new client of the cluster with go-redis's defaults, changed by
+// opts and closed when the test ends. By those defaults a master that is dead or
+// hangs is asked for up to a minute after its replica has taken over: an error
+// of the network makes go-redis (v9.22) look for nobody else. ReloadState, or a
+// short ClusterStateReloadInterval, does.
+func (c *Cluster) Client(opts ...func(*redis.ClusterOptions)) *redis.ClusterClient {
+	o := &redis.ClusterOptions{Addrs: c.Addrs(), Password: c.Nodes[0].p.password}
+	for _, opt := range opts {
+		opt(o)
+	}
+	client := redis.NewClusterClient(o)
+	c.t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// SlotOf is the slot of a key.
+func (c *Cluster) SlotOf(key string) int {
+	c.t.Helper()
+	n, _ := c.running().Do("CLUSTER", "KEYSLOT", key).(int64)
+	return int(n)
+}
+
+// NodeOf is the master that serves a key's slot, as the first node sees it that
+// runs. Right after a failure, that is still the node that failed.
+func (c *Cluster) NodeOf(key string) *Server {
+	c.t.Helper()
+	owner, err := c.owner(c.running(), c.SlotOf(key))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return owner
+}
+
+// owner is the master of a slot in the eyes of s.
+func (c *Cluster) owner(s *Server, slot int) (*Server, error) {
+	v, err := s.p.do("CLUSTER", "SLOTS")
+	if err != nil {
+		return nil, err
+	}
+	ranges, _ := v.([]any)
+	for _, r := range ranges {
+		r := r.([]any) // first, last, [host, port, id, ...] of the master, of replicas
+		if first, last := int(r[0].(int64)), int(r[1].(int64)); slot < first || slot > last {
+			continue
+		}
+		port := fmt.Sprint(r[2].([]any)[1])
+		for _, o := range c.Nodes {
+			if o.Port() == port {
+				return o, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("%s knows nobody who serves slot %d", s.Addr(), slot)
+}
+
+// running is a node that can be asked.
+func (c *Cluster) running() *Server {
+	c.t.Helper()
+	for _, s := range c.Nodes {
+		if s.p.answers() {
+			return s
+		}
+	}
+	c.t.Fatal("no node of the cluster runs")
+	return nil
+}
+
+func (c *Cluster) id(s *Server) string {
+	c.t.Helper()
+	id, _ := s.Do("CLUSTER", "MYID").(string)
+	return id
+}
+
+// startAll starts n servers at once and ends them with the test.
+func startAll(t testing.TB, n int, args []string) []*Server {
+	t.Helper()
+	path := binary(t)
+	type result struct {
+		p   *process
+		err error
+	}
+	results := make(chan result, n)
+	for range n {
+		go func() {
+			p, err := spawn(path, "", args)
+			results <- result{p, err}
+		}()
+	}
+	servers := make([]*Server, 0, n)
+	var failed error
+	for range n {
+		r := <-results
+		if r.err != nil {
+			failed = errors.Join(failed, r.err)
+			continue
+		}
+		servers = append(servers, own(t, r.p, nil))
+	}
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	return servers
+}
+
+// await asks until there is no error any more. What servers agree on among
+// themselves can only be polled.
+func await(t testing.TB, what string, ask func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		err := ask()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waiting for %s: %v", what, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// text is a reply that has to be text.
+func (s *Server) text(args ...any) (string, error) {
+	v, err := s.p.do(args...)
+	text, _ := v.(string)
+	return text, err
+}
