@@ -354,6 +354,9 @@ func carried(was, is store.Spec, reset time.Duration) time.Duration {
 	left := rat(max(reset.Microseconds(), 0))
 	used := least(left, filling(was))
 	ahead := minus(left, used)
+	if token(was).Cmp(token(is)) != 0 { // carried over, for no more than a year
+		ahead = least(ahead, rat(365*24*3600*1_000_000))
+	}
 	used = least(times(over(used, token(was)), token(is)), filling(is))
 	return micros(ceil(plus(used, ahead)))
 }

@@ -93,14 +93,17 @@ func (l *Limit) changeBucket(now *Now, s *State) {
 		used = share(used, l.token, token, l.capacity+most)
 		hidden = share(hidden, l.token, token, most)
 		before = share(before, l.token, token, l.capacity+most)
-		ahead, floor = from.convert(ahead, l.scale), from.convert(floor, l.scale)
+		ahead, floor = min(from.convert(ahead, l.scale), most), from.convert(floor, l.scale)
 	}
 	if s.B|s.D == 0 {
 		before = l.capacity // it has not been kept, but nothing was hidden below it
 	}
 	used, hidden = resize(used, hidden, before, l.capacity)
 	tat := is + used + ahead
-	if ahead == 0 {
+	switch {
+	case used+ahead == 0:
+		tat = at // between two ticks nothing is used yet
+	case ahead == 0:
 		tat = min(tat, at+l.capacity)
 	}
 	s.Numbers, s.A, s.D, s.E = l.numbers, tat, min(hidden, most), 0

@@ -1,0 +1,55 @@
+-- The limits' records, read when they are needed, and the states at the keys:
+-- each is read once, changed in place and written at the end. The modules that
+-- are `open` keep theirs in something else than a string, read and write it by
+-- themselves, and say what it is with `raw`.
+local limits = {}
+states = {}
+
+local function limit(a)
+  local l = limits[a]
+  if not l then
+    local n = #fields + 1
+    for x in string.gmatch(ARGV[a], '[^,]+') do fields[#fields + 1] = x end
+    local module = modules[fields[n]]
+    if type(module) == 'function' then
+      module = module()
+      modules[fields[n]] = module
+    end
+    l = module.read(n + 1)
+    l.module = module
+    limits[a] = l
+  end
+  return l
+end
+
+-- The state at a key, brought to the present; its raw is what was stored, or
+-- would be by now, as the answer tells it.
+local function fetch(l, i)
+  local m = l.module
+  if m.open then return m.rebase(l, KEYS[i]) end
+  local s = states[i]
+  if not s then
+    s = m.load(vals[i])
+    s.raw = vals[i] or ''
+    states[i] = s
+  elseif s.dirty then
+    s.raw = s.live and s.limit.module.save(s.limit, s) or ''
+  end
+  s.limit = l
+  m.rebase(l, s)
+  return s
+end
+
+local function write()
+  for i, s in pairs(states) do
+    if s.dirty then
+      local m = s.limit.module
+      local ttl = s.live and m.ttl(s.limit, s) or 0
+      if ttl > 0 then
+        call('SET', KEYS[i], m.save(s.limit, s), 'PX', format('%.0f', ttl))
+      elseif vals[i] then
+        call('DEL', KEYS[i])
+      end
+    end
+  end
+end

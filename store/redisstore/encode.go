@@ -1,0 +1,169 @@
+package redisstore
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/store"
+)
+
+// request is a call of a script in the making; the scripts say how it is laid
+// out. Arguments are strings: the client would make strings of them anyway.
+type request struct {
+	set     lua.Set
+	args    []any
+	records []*record
+	places  []place
+}
+
+// place is an argument that is to say where a record is.
+type place struct{ arg, record int }
+
+func (q *request) add(args ...any)  { q.args = append(q.args, args...) }
+func (q *request) number(n int64)   { q.args = append(q.args, strconv.FormatInt(n, 10)) }
+func (q *request) numbers(n []byte) { q.args = append(q.args, n) }
+
+// refer adds an argument that says where a record is.
+func (q *request) refer(r *record) {
+	i := slices.Index(q.records, r)
+	if i < 0 {
+		i = len(q.records)
+		q.records = append(q.records, r)
+		q.set |= r.set
+	}
+	q.places = append(q.places, place{len(q.args), i})
+	q.args = append(q.args, nil)
+}
+
+// close adds the records. wall is about the server's instant.
+func (q *request) close(wall, lease int64) {
+	first := len(q.args) + 1 // Lua counts from 1
+	for _, p := range q.places {
+		q.args[p.arg] = strconv.Itoa(first + p.record)
+	}
+	for _, r := range q.records {
+		q.args = append(q.args, r.text(wall, lease))
+	}
+}
+
+// takeArgs are the script and its arguments that decide p. clock is empty for
+// the server's own.
+func takeArgs(p *plan, clock string, wall, lease int64) (*lua.Script, []any) {
+	q := request{args: make([]any, 0, 16)}
+	q.add(clock)
+	q.number(int64(len(p.shapes)))
+	for i := range p.shapes {
+		q.shape(&p.shapes[i], p.shared)
+	}
+	q.close(wall, lease)
+	return lua.Take(q.set), q.args
+}
+
+func (q *request) shape(s *shape, shared bool) {
+	more := shared || s.times || s.leases
+	kind := "g"
+	switch {
+	case s.fast && more:
+		kind = "F"
+	case s.fast:
+		kind = "f"
+	case more:
+		kind = "G"
+	}
+	q.add(kind)
+	q.number(int64(len(s.records)))
+	charges := s.model().charges
+	for i, r := range s.records {
+		c := &charges[i]
+		q.refer(r)
+		q.number(c.Cost)
+		if s.fast {
+			inc := strconv.FormatInt(c.Cost*r.terms.Token, 10)
+			q.add(r.capacity, r.tag, r.lifetime, inc, inc+"0000")
+			continue
+		}
+		q.add(maxWait(c))
+		q.add(flag(c.DryRun))
+	}
+	q.number(int64(len(s.entries)))
+	if more {
+		q.more(s, shared)
+	}
+}
+
+// more adds what only some shapes have.
+func (q *request) more(s *shape, shared bool) {
+	var keys, times, leases []byte
+	for i := range s.entries {
+		e := &s.entries[i]
+		if shared {
+			for _, n := range e.keys {
+				keys = append(strconv.AppendInt(keys, int64(n), 10), ',')
+			}
+		}
+		if s.times {
+			times = append(strconv.AppendInt(times, int64(len(e.decisions)), 10), ',')
+		}
+		if s.leases {
+			for _, d := range e.decisions {
+				for j := range d.charges {
+					if d.charges[j].Limit.Algorithm() == store.Concurrency {
+						leases = append(leases, d.leases[j][:]...)
+					}
+				}
+			}
+		}
+	}
+	q.numbers(keys)
+	q.numbers(times)
+	q.numbers(leases)
+}
+
+// settlement is an earlier charge, its result to be, and its key.
+type settlement struct {
+	charge *store.Charge
+	result *store.Result
+	key    string
+}
+
+// settleArgs are the script, its keys and its arguments that settle.
+func settleArgs(ss []*settlement, clock string, wall, lease int64) (script *lua.Script, keys []string, args []any) {
+	q := request{args: make([]any, 0, 16)}
+	q.add(clock)
+	q.number(int64(len(ss)))
+	for _, s := range ss {
+		i := slices.Index(keys, s.key)
+		if i < 0 {
+			i = len(keys)
+			keys = append(keys, s.key)
+		}
+		c := s.charge
+		q.refer(recordOf(c.Limit))
+		q.number(int64(i + 1))
+		q.number(c.Cost)
+		q.number(c.Receipt.Cost)
+		q.number(c.Receipt.Instant)
+		q.number(c.Receipt.Mark)
+		q.numbers(c.Receipt.Lease[:])
+	}
+	q.close(wall, lease)
+	return lua.Settle(q.set), keys, q.args
+}
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// maxWait is the longest a charge may wait, in microseconds, as store counts it:
+// less than one is no time, but it is not nothing, which leaves a queue its own.
+func maxWait(c *store.Charge) string {
+	const year = 365 * 24 * 3600 * 1_000_000
+	if us := c.MaxWait.Microseconds(); us > 0 || c.MaxWait <= 0 {
+		return strconv.FormatInt(min(max(us, 0), year), 10)
+	}
+	return "0.5"
+}

@@ -1,0 +1,9 @@
+package redisstore
+
+import (
+	"testing"
+
+	"github.com/stint-go/stint/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }

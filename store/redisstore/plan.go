@@ -1,0 +1,132 @@
+package redisstore
+
+import (
+	"slices"
+
+	"github.com/stint-go/stint/store"
+)
+
+// decision is what is decided together: the charges of a call, or those of them
+// that live in one place.
+type decision struct {
+	charges []store.Charge
+	results []store.Result
+	keys    []string        // of the charges, in the server
+	leases  []store.LeaseID // of the charges; zero but on Concurrency
+	granted bool            // the answer
+}
+
+// plan is how decisions are put into one call of the script: by shape, and the
+// same ones as one that is asked so many times. The decisions of a call come from
+// different callers at one time, so nothing but the order of the same ones means
+// anything.
+type plan struct {
+	shapes []shape
+	keys   []string
+	// shared: a key is in more than one entry, so they name keys by number.
+	shared bool
+}
+
+// shape is what decisions have in common: all but their keys.
+type shape struct {
+	records []*record // of the charges' limits
+	fast    bool
+	leases  bool // some charges are on Concurrency
+	times   bool // some entries are asked more than once
+	entries []entry
+}
+
+// entry is one set of keys in a shape.
+type entry struct {
+	keys      []int // numbers in the call, from 1; only if the plan is shared
+	decisions []*decision
+}
+
+func (s *shape) model() *decision { return s.entries[0].decisions[0] }
+
+// has reports whether a decision is of this shape.
+func (s *shape) has(d *decision) bool {
+	m := s.model()
+	if len(m.charges) != len(d.charges) {
+		return false
+	}
+	for i := range d.charges {
+		a, b := &m.charges[i], &d.charges[i]
+		if a.Limit != b.Limit || a.Cost != b.Cost || a.MaxWait != b.MaxWait || a.DryRun != b.DryRun {
+			return false
+		}
+	}
+	return true
+}
+
+func newShape(d *decision) shape {
+	s := shape{fast: true, records: make([]*record, len(d.charges))}
+	for i := range d.charges {
+		c := &d.charges[i]
+		r := recordOf(c.Limit)
+		s.records[i] = r
+		s.leases = s.leases || c.Limit.Algorithm() == store.Concurrency
+		s.fast = s.fast && r.plain(c)
+	}
+	return s
+}
+
+func newPlan(ds []*decision) plan {
+	if len(ds) == 1 {
+		s := newShape(ds[0])
+		s.entries = []entry{{decisions: ds}}
+		return plan{shapes: []shape{s}, keys: ds[0].keys}
+	}
+	type place struct {
+		shape int
+		key   string // the first
+	}
+	var p plan
+	known := make(map[place]int, len(ds)) // entries
+	for i, d := range ds {
+		n := slices.IndexFunc(p.shapes, func(s shape) bool { return s.has(d) })
+		if n < 0 {
+			n = len(p.shapes)
+			p.shapes = append(p.shapes, newShape(d))
+		}
+		s := &p.shapes[n]
+		at := place{n, d.keys[0]}
+		if e, ok := known[at]; ok && slices.Equal(s.entries[e].decisions[0].keys, d.keys) {
+			s.entries[e].decisions = append(s.entries[e].decisions, d)
+			s.times = true
+			continue
+		}
+		known[at] = len(s.entries)
+		s.entries = append(s.entries, entry{decisions: ds[i : i+1 : i+1]})
+	}
+	p.number()
+	return p
+}
+
+// number lists the keys, in the order of the entries if that says all.
+func (p *plan) number() {
+	numbers := make(map[string]int)
+	for i := range p.shapes {
+		for j := range p.shapes[i].entries {
+			for _, key := range p.shapes[i].entries[j].decisions[0].keys {
+				if _, ok := numbers[key]; ok {
+					p.shared = true
+					continue
+				}
+				p.keys = append(p.keys, key)
+				numbers[key] = len(p.keys)
+			}
+		}
+	}
+	if !p.shared {
+		return
+	}
+	for i := range p.shapes {
+		for j := range p.shapes[i].entries {
+			e := &p.shapes[i].entries[j]
+			for _, key := range e.decisions[0].keys {
+				e.keys = append(e.keys, numbers[key])
+			}
+		}
+	}
+}
