@@ -1,0 +1,157 @@
+-- Twin of store/intervalbucket.go. Needs window.lua.
+--
+-- Record: units, period, unit (store.Numbers.Unit), burst, aligned, bounds
+-- (window.lua).
+-- State: A:token:unit:B:C:D:E, cut after C if D and E are 0.
+local function intervalbucket()
+  local function read(a)
+    local l = {units = fields[a] + 0, period = fields[a + 1] + 0, unit = fields[a + 2] + 0, burst = fields[a + 3] + 0}
+    l.window = window(l.period, fields[a + 4] == '1', a + 5)
+    return l
+  end
+
+  local function load(v)
+    local s = {live = false, A = 0, token = 0, unit = 0, B = 0, C = 0, D = 0, E = 0}
+    local w = words(v or '')
+    if w[4] and w[2] > 0 and w[3] ~= 0 then -- else somebody else's
+      s.live, s.A, s.token, s.unit = true, w[1], w[2], w[3]
+      s.B, s.C, s.D, s.E = w[4], w[5] or 0, w[6] or 0, w[7] or 0
+    end
+    return s
+  end
+
+  local function save(l, s)
+    if s.D == 0 and s.E == 0 then
+      return format('%.0f:%.0f:%.0f:%.0f:%.0f', s.A, s.token, s.unit, s.B, s.C)
+    end
+    return format('%.0f:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f', s.A, s.token, s.unit, s.B, s.C, s.D, s.E)
+  end
+
+  local function forget(s)
+    s.live, s.A, s.token, s.unit, s.B, s.C, s.D, s.E = false, 0, 0, 0, 0, 0, 0, 0
+  end
+
+  -- One more than rounded up: the server counts from the millisecond that the
+  -- present is in.
+  local function ttl(l, s)
+    return ceilDiv(max(l.window.latest(s.A, ceilDiv(s.B + s.D, l.units)) - now, 0), 1000) + 1
+  end
+
+  local function refill(s, k, units)
+    local tokens = s.B + s.D
+    if k < ceilDiv(tokens, units) then tokens = k * units end
+    s.D = s.D - max(tokens - s.B, 0)
+    s.B = max(s.B - tokens, 0)
+    s.E = max(s.E - tokens, 0)
+  end
+
+  -- what the intervals until now have brought
+  local function advance(l, s, units)
+    local w = l.window
+    local k, known = w.passed(s.A, now)
+    if k == 0 then return end
+    refill(s, k, units)
+    if known then
+      s.A = w.boundary(s.A, k)
+    else
+      -- It began before the bounds: k is too small, unless that is enough.
+      s.A = w.opened(now)
+      if s.B > 0 or s.D > 0 then stale = true end
+    end
+  end
+
+  local function change(l, s)
+    local was, units = s.unit, s.token
+    s.token, s.unit, s.dirty = l.units, l.unit, true
+    if was == l.unit then
+      advance(l, s, units)
+    elseif was < 0 or l.unit < 0 then
+      s.A = l.window.opened(now)
+    else
+      local gone = max(now - s.A, 0)
+      refill(s, floor(gone / was), units)
+      s.A = now - l.period + share(was - gone % was, l.period, was, l.period)
+    end
+  end
+
+  local function rebase(l, s)
+    if l.window.lost then
+      stale = true
+      return
+    end
+    if not s.live then return end
+    if s.token ~= l.units or s.unit ~= l.unit then change(l, s) end
+    advance(l, s, l.units)
+    if s.B == 0 and s.D == 0 then return forget(s) end
+    if s.C ~= l.burst then
+      local ahead = max(s.B - s.C, 0)
+      s.B, s.D = resize(s.B - ahead, s.D, s.C, l.burst)
+      s.B, s.C, s.dirty = s.B + ahead, l.burst, true
+    end
+  end
+
+  -- ok, the start of the interval, and what is used with the charge
+  local function look(l, s, cost, maxwait)
+    local w = l.window
+    if cost == 0 then return true end
+    if cost > l.burst or w.lost then return false end
+    local start, used = s.A, s.B
+    if not s.live then start = w.opened(now) end
+    local short = used + cost - l.burst
+    if short > 0 then
+      if maxwait == 0 then return false end
+      local k, at = ceilDiv(short, l.units), max(now, start)
+      local opens = w.boundary(start, k)
+      if not opens then
+        if max(start, w.last) - at <= maxwait then stale = true end
+        return false
+      end
+      if opens - at > maxwait then return false end
+      used = max(used, k * l.units)
+    end
+    return true, start, used + cost
+  end
+
+  local function commit(l, s, cost, start, used)
+    s.live, s.dirty, s.token, s.unit = true, true, l.units, l.unit
+    s.A, s.B, s.C = start, used, l.burst
+    if used <= l.burst then s.E = 0 end
+  end
+
+  local function amend(l, s, cost, rcost, instant, mark)
+    local w = l.window
+    if w.lost then return end
+    local diff = cost - rcost
+    if diff == 0 then return end
+    if not s.live then
+      if diff < 0 then return end
+      s.live, s.token, s.unit = true, l.units, l.unit
+      s.A, s.C = w.opened(now), l.burst
+    end
+    if diff > 0 then
+      s.B = max(s.B, min(s.B + diff, l.burst + 1099511627776))
+    else
+      local k, known = w.passed(instant, s.A)
+      if k >= ceilDiv(mark, l.units) then
+        mark = 0
+      elseif known then
+        mark = mark - k * l.units
+      else
+        stale = true
+        return
+      end
+      mark = min(mark, s.B)
+      local waiting, own = s.B > l.burst, mark == s.E
+      local back = owed(-diff, mark, s.B - mark, waiting)
+      if waiting and not own then back = max(min(back, s.B - s.E), 0) end
+      s.B = s.B - back
+      mark = mark - back
+      if waiting and (own or cost > 0 and s.E < mark) then s.E = mark end
+    end
+    s.dirty = true
+    if s.B <= l.burst then s.E = 0 end
+    if s.B == 0 and s.D == 0 then forget(s) end
+  end
+
+  return {read = read, load = load, save = save, ttl = ttl, rebase = rebase, look = look, commit = commit, amend = amend}
+end

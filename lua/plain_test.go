@@ -1,0 +1,120 @@
+package lua_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stint-go/stint/store"
+)
+
+// plain is the text of a state that is one value, and the state of a text.
+var plain = map[store.Algorithm]struct {
+	text  func(*store.State) string
+	state func(words []int64) store.State
+}{
+	store.IntervalBucket: {
+		func(s *store.State) string {
+			if s.D|s.E == 0 {
+				return fmt.Sprintf("%d:%d:%d:%d:%d", s.A, s.Numbers.Token, s.Numbers.Unit, s.B, s.C)
+			}
+			return fmt.Sprintf("%d:%d:%d:%d:%d:%d:%d", s.A, s.Numbers.Token, s.Numbers.Unit, s.B, s.C, s.D, s.E)
+		},
+		func(w []int64) store.State {
+			w = append(w, 0, 0)
+			return store.State{Live: true, A: w[0], Numbers: store.Numbers{Token: w[1], Unit: w[2]}, B: w[3], C: w[4], D: w[5], E: w[6]}
+		},
+	},
+	store.FixedWindow: {
+		func(s *store.State) string { return fmt.Sprintf("%d:%d:%d", s.A, s.B, s.C) },
+		func(w []int64) store.State { return store.State{Live: true, A: w[0], B: w[1], C: w[2]} },
+	},
+	store.WarmUp: {
+		func(s *store.State) string {
+			return fmt.Sprintf("%d:%d:%d:%d", s.A, s.Numbers.Token, s.Numbers.Unit, s.B)
+		},
+		func(w []int64) store.State {
+			return store.State{Live: true, A: w[0], Numbers: store.Numbers{Token: w[1], Unit: w[2]}, B: w[3]}
+		},
+	},
+}
+
+// TestPlainTwins compares the algorithms whose state is one value with their
+// steps, word by word.
+func TestPlainTwins(t *testing.T) {
+	for a := range plain {
+		t.Run(a.String(), func(t *testing.T) {
+			ran := map[string]int{}
+			for seed := range traces(600) {
+				tracePlain(t, a, uint64(seed), ran)
+				if t.Failed() {
+					t.Fatalf("seed %d", seed)
+				}
+			}
+			t.Log(ran)
+		})
+	}
+}
+
+func tracePlain(t *testing.T, a store.Algorithm, seed uint64, ran map[string]int) {
+	p := newPair(t, a, seed)
+	r := p.rnd
+	p.now = oneOf(r, 0, r.Int64N(1e15), r.Int64N(3e14), -r.Int64N(8e14))
+	limits := drawLimits(r, a)
+	var last store.Result
+	var made []store.Receipt
+	for range 4 + r.IntN(50) {
+		l := limits[0]
+		if r.IntN(4) == 0 {
+			l = oneOf(r, limits...)
+		}
+		p.step(l, last)
+		c := p.draw(l, last, made)
+
+		var before store.State
+		stored := p.dump()
+		if stored != "" {
+			before = plain[a].state(numbers(t, stored))
+		}
+		after, result := p.oracle(l, c, before)
+		want := ""
+		if after.Live {
+			want = plain[a].text(&after)
+		}
+		from, until := p.now, p.now
+		if before.Live {
+			from, until = min(from, before.A), max(until, before.A)
+		}
+		if c.op == "settle" {
+			from, until = min(from, c.receipt.Instant), max(until, c.receipt.Instant)
+		}
+		got := p.ask(l, c, from, until+c.maxWait)
+		if got.after != want || c.op == "take" && got.ok != result.OK {
+			t.Errorf("%+v at %d: %v\nstate %s\ngot  %v %s\nwant %v %s", l.Spec(), p.now, c, stored, got.ok, got.after, result.OK, want)
+			return
+		}
+		ran[fmt.Sprintf("%s %v", c.op, result.OK)]++
+		if p.dump() != want && c.op == "take" && c.cost > 0 && result.OK {
+			t.Errorf("%v: stored %s, want %s", c, p.dump(), want)
+		}
+		if got.ttl >= 0 && want != "" && got.ttl < 100*365*24*3600*1000 {
+			lives := func(ms int64) bool {
+				later := *p
+				later.now += ms * 1000
+				if a == store.WarmUp {
+					later.now += 100_000 // a tick at most
+				}
+				s, _ := later.oracle(l, call{op: "take"}, after)
+				return s.Live
+			}
+			tight := len(limits) == 1 && !zoned(l) && a != store.WarmUp
+			if lives(got.ttl) || tight && got.ttl > 2 && !lives(got.ttl-2) {
+				t.Errorf("%+v at %d: %v\nstate %s\nexpires after %d ms", l.Spec(), p.now, c, want, got.ttl)
+				return
+			}
+		}
+		last = result
+		if result.Receipt.Cost > 0 || c.op == "settle" {
+			made = append(made, result.Receipt)
+		}
+	}
+}

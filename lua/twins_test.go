@@ -1,0 +1,405 @@
+package lua_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	_ "time/tzdata"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// fixed stands in for the prelude: the test's clock is the script's, and what
+// expires in it does not expire in the server's time.
+const fixed = `
+local ttl, leases = '', ''
+local function call(c, ...)
+  if c == 'PEXPIRE' then
+    ttl = select(2, ...)
+    return 1
+  elseif c == 'PTTL' then
+    return -1
+  end
+  return redis.call(c, ...)
+end
+local floor, min, max = math.floor, math.min, math.max
+local sub, format = string.sub, string.format
+local unpack = unpack or table.unpack
+local now, stale = ARGV[1] + 0, false
+`
+
+// once is one charge taken or settled as take.lua and settle.lua do it.
+const once = `
+local op, cost, maxwait = ARGV[2], ARGV[3] + 0, ARGV[4] + 0
+local rcost, instant, mark, id = ARGV[5] + 0, ARGV[6] + 0, ARGV[7] + 0, ARGV[8]
+for i = 9, #ARGV do fields[i - 8] = ARGV[i] end
+local l = m.read(1)
+local key, s, v = KEYS[1], nil, nil
+if m.open then
+  s = m.rebase(l, key)
+else
+  v = redis.call('GET', key)
+  s = m.load(v)
+  m.rebase(l, s)
+end
+local ok, x, y = true, nil, nil
+if op == 'take' then
+  ok, x, y = m.look(l, s, cost, maxwait)
+else
+  m.amend(l, s, cost, rcost, instant, mark, id)
+end
+local raw = ''
+if m.open then raw = m.raw(s) end
+if op == 'take' and ok and cost > 0 and not stale then m.commit(l, s, cost, x, y, id) end
+local after = ''
+if not m.open then
+  if s.live then after = m.save(l, s) end
+  if s.dirty and not stale then
+    if s.live then
+      ttl = m.ttl(l, s)
+      redis.call('SET', key, after)
+    else
+      redis.call('DEL', key)
+    end
+  end
+end
+return {stale and 1 or 0, ok and 1 or 0, raw, after, ttl == '' and '' or format('%.0f', ttl)}
+`
+
+func source(t testing.TB, a store.Algorithm) string {
+	t.Helper()
+	name := strings.ToLower(a.String())
+	files := map[store.Algorithm][]string{
+		store.IntervalBucket: {"window"}, store.FixedWindow: {"window"},
+		store.SlidingWindow: {"sliding"}, store.SlidingLog: {"sliding"},
+	}[a]
+	src := fixed
+	for _, f := range slices.Concat([]string{"general"}, files, []string{name}) {
+		b, err := os.ReadFile(f + ".lua")
+		if err != nil {
+			t.Fatal(err)
+		}
+		src += string(b)
+	}
+	return src + "local m = " + name + "()\n" + once
+}
+
+// record is the limit as the algorithm's file reads it.
+func record(l *store.Limit, bounds []int64) []any {
+	t, s := l.Terms(), l.Spec()
+	aligned := 0
+	if length, ok := s.Window.Fixed(); ok {
+		t.Period, aligned = length, 1
+	}
+	window := func(r ...any) []any {
+		r = append(r, aligned, len(bounds))
+		for _, b := range bounds {
+			r = append(r, b)
+		}
+		return r
+	}
+	tick := int64(1)
+	for range t.Scale.Exponent {
+		tick *= 10
+	}
+	switch s.Algorithm {
+	case store.IntervalBucket:
+		return window(s.Units, t.Period, t.Numbers.Unit, s.Burst)
+	case store.FixedWindow:
+		return window(s.Units, t.Period)
+	case store.SlidingWindow:
+		return []any{s.Units, t.Period, t.Token, t.Scale.PerTick, tick, s.Buckets}
+	case store.SlidingLog:
+		return []any{s.Units, t.Period}
+	case store.WarmUp:
+		return []any{t.Token, t.Scale.PerTick, tick, t.Scale.Code(), t.Warm, t.Largest, t.Longest}
+	default:
+		return []any{s.Units, leaseTime}
+	}
+}
+
+const leaseTime = 15_000_000
+
+// pair is a key in the server, and the step that its script must equal.
+type pair struct {
+	t      *testing.T
+	rdb    *redis.Client
+	script *redis.Script
+	key    string
+	rnd    *rand.Rand
+	now    int64
+}
+
+type call struct {
+	op      string
+	cost    int64
+	maxWait int64
+	receipt store.Receipt
+	lease   store.LeaseID
+}
+
+type answer struct {
+	stale, ok  bool
+	raw, after string
+	ttl        int64 // -1: none was set
+}
+
+func (p *pair) send(l *store.Limit, c call, bounds []int64) answer {
+	p.t.Helper()
+	r := record(l, bounds)
+	args := append([]any{p.now, c.op, c.cost, c.maxWait, c.receipt.Cost, c.receipt.Instant, c.receipt.Mark, string(c.lease[:])}, r...)
+	reply, err := p.script.Run(context.Background(), p.rdb, []string{p.key}, args...).Slice()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	a := answer{stale: reply[0] == int64(1), ok: reply[1] == int64(1), raw: reply[2].(string), after: reply[3].(string), ttl: -1}
+	if s := reply[4].(string); s != "" {
+		a.ttl = number(p.t, s)
+	}
+	return a
+}
+
+func number(t testing.TB, s string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func numbers(t testing.TB, s string) []int64 {
+	t.Helper()
+	if s == "" {
+		return nil
+	}
+	var ns []int64
+	for w := range strings.SplitSeq(s, ":") {
+		ns = append(ns, number(t, w))
+	}
+	return ns
+}
+
+// zoned tells windows whose bounds have to be sent.
+func zoned(l *store.Limit) bool {
+	w := l.Spec().Window
+	_, fixed := w.Fixed()
+	return w != (store.Window{}) && !fixed
+}
+
+// ask sends few bounds of the calendar first, and enough of them if they were
+// not: a script that has told so has changed nothing.
+func (p *pair) ask(l *store.Limit, c call, from, until int64) answer {
+	p.t.Helper()
+	if !zoned(l) {
+		a := p.send(l, c, nil)
+		if a.stale {
+			p.t.Fatal("stale without a calendar")
+		}
+		return a
+	}
+	w := l.Spec().Window
+	at := p.now
+	if p.rnd.IntN(4) == 0 {
+		at += p.rnd.Int64N(1e12) - 5e11
+	}
+	before := p.dump()
+	a := p.send(l, c, w.Around(at, p.rnd.IntN(4), p.rnd.IntN(4)))
+	if !a.stale {
+		return a
+	}
+	if now := p.dump(); now != before {
+		p.t.Fatalf("stale, and changed %q to %q", before, now)
+	}
+	for n := 1; ; n *= 2 {
+		bounds := w.Around(p.now, n, n)
+		if bounds[0] > from || bounds[len(bounds)-1] <= until {
+			continue
+		}
+		a := p.send(l, c, bounds)
+		if a.stale {
+			p.t.Fatalf("stale at %d with bounds from %d (%d) until %d (%d), state %s", p.now, bounds[0], from, bounds[len(bounds)-1], until, before)
+		}
+		return a
+	}
+}
+
+func (p *pair) dump() string { return p.rdb.Get(context.Background(), p.key).Val() }
+
+func newPair(t *testing.T, a store.Algorithm, seed uint64) *pair {
+	return &pair{
+		t: t, rdb: client(t), script: redis.NewScript(source(t, a)),
+		key: redistest.Prefix(t) + "k", rnd: rand.New(rand.NewPCG(seed, 0x5717)),
+	}
+}
+
+func client(t *testing.T) *redis.Client { return redistest.Shared(t).Client() }
+
+func traces(n int) int {
+	if os.Getenv("STINT_LONG") != "" {
+		return 50 * n
+	}
+	if testing.Short() {
+		return n / 8
+	}
+	return n
+}
+
+func oneOf[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+var zones = []string{"UTC", "Europe/Berlin", "America/New_York", "Pacific/Apia", "Africa/Cairo"}
+
+func drawLimit(r *rand.Rand, a store.Algorithm) *store.Limit {
+	for {
+		s := store.Spec{Name: "limit", Algorithm: a}
+		s.Units = oneOf(r, 1, 2, 3, 5, 10, 60, 100, 365, 999, 1000, 7000, 1_000_000, 1+r.Int64N(20), 1+r.Int64N(2000), 1+r.Int64N(store.MaxCost))
+		s.Period = oneOf(r, time.Second, time.Minute, time.Hour, 24*time.Hour, 100*time.Millisecond, 7*time.Second,
+			time.Microsecond, 13*time.Microsecond, 365*24*time.Hour, micros(1+r.Int64N(10_000_000)))
+		calendar := func() {
+			s.Period = 0
+			loc, err := time.LoadLocation(oneOf(r, zones...))
+			if err != nil {
+				panic(err)
+			}
+			s.Window = oneOf(r, store.Every(oneOf(r, time.Second, time.Hour, 7*time.Microsecond, micros(1+r.Int64N(100_000_000)))),
+				store.Hourly.In(loc), store.Daily.In(loc), store.Weekly.In(loc), store.Monthly.In(loc))
+		}
+		switch a {
+		case store.IntervalBucket:
+			s.Burst = oneOf(r, 0, 1, 2, 3, 10, 2*s.Units, 1+r.Int64N(5000))
+			if s.Burst/s.Units > 100 {
+				continue
+			}
+			if r.IntN(2) == 0 {
+				calendar()
+			}
+		case store.FixedWindow:
+			if r.IntN(2) == 0 {
+				calendar()
+			}
+		case store.SlidingWindow:
+			s.Buckets = oneOf(r, 0, 1, 2, 3, 7, 10, 60, 1+r.Int64N(100))
+		case store.WarmUp:
+			s.WarmUp = oneOf(r, s.Period, 4*s.Period, 10*time.Second, time.Minute, micros(1+r.Int64N(10_000_000)))
+		case store.Concurrency:
+			s.Period = 0
+			s.Units = min(s.Units, 50)
+		}
+		if l, err := store.NewLimit(s); err == nil {
+			return l
+		}
+	}
+}
+
+// drawLimits draws a limit and what it was or becomes.
+func drawLimits(r *rand.Rand, a store.Algorithm) []*store.Limit {
+	ls := []*store.Limit{drawLimit(r, a)}
+	for r.IntN(3) == 0 {
+		if r.IntN(2) == 0 {
+			ls = append(ls, drawLimit(r, a))
+			continue
+		}
+		s := ls[0].Spec()
+		switch r.IntN(3) {
+		case 0:
+			s.Units = max(1, s.Units+r.Int64N(11)-5)
+		case 1:
+			if s.Burst > 0 {
+				s.Burst = max(1, s.Burst+r.Int64N(11)-5)
+			}
+		case 2:
+			if s.Period > 0 {
+				s.Period *= 2
+			}
+		}
+		if s.Burst/s.Units > 100 {
+			continue
+		}
+		if l, err := store.NewLimit(s); err == nil {
+			ls = append(ls, l)
+		}
+	}
+	return ls
+}
+
+// length is about how long the limit's window is.
+func length(l *store.Limit) int64 {
+	s := l.Spec()
+	return max(1, s.Period.Microseconds(), s.Window.Length().Microseconds())
+}
+
+func (p *pair) step(l *store.Limit, last store.Result) {
+	n, r := length(l), p.rnd
+	d := oneOf(r, 0, 0, 0, 0, 1, r.Int64N(n), r.Int64N(n), r.Int64N(n/max(1, l.Spec().Units)+2), n, n-1, n+1,
+		last.ResetAfter.Microseconds(), last.ResetAfter.Microseconds()-1, last.ResetAfter.Microseconds()+1,
+		last.Delay.Microseconds(), r.Int64N(5)*n)
+	if last.RetryAfter != store.Never && r.IntN(4) == 0 {
+		d = last.RetryAfter.Microseconds() - r.Int64N(2)
+	}
+	if r.IntN(40) == 0 {
+		d = -r.Int64N(2 * n) // the server's clock has been set back
+	}
+	if p.now+d < 15*365*24*3600*1e6 {
+		p.now += max(d, -1e12)
+	}
+}
+
+func (p *pair) draw(l *store.Limit, last store.Result, made []store.Receipt) call {
+	r, n := p.rnd, length(l)
+	if len(made) > 0 && r.IntN(4) == 0 {
+		c := call{op: "settle", receipt: oneOf(r, made...)}
+		if r.IntN(2) == 0 {
+			c.receipt = made[len(made)-1]
+		}
+		c.cost = oneOf(r, 0, 0, r.Int64N(c.receipt.Cost+1), c.receipt.Cost, c.receipt.Cost+r.Int64N(4))
+		c.lease = c.receipt.Lease
+		return c
+	}
+	c := call{op: "take"}
+	all := max(l.Spec().Units, l.Spec().Burst)
+	c.cost = oneOf(r, 0, 1, 1, 1, 2, 3, last.Remaining, last.Remaining+1, all, all+1, r.Int64N(all+3), r.Int64N(all/3+2))
+	if l.Spec().Algorithm == store.WarmUp {
+		c.cost = min(c.cost, 1<<20)
+	}
+	if r.IntN(3) == 0 {
+		c.maxWait = oneOf(r, 1, r.Int64N(n), n, 3*n, r.Int64N(n/max(1, all)+2), 365*24*3600*1e6)
+		if last.RetryAfter != store.Never && last.RetryAfter > 0 {
+			c.maxWait = oneOf(r, c.maxWait, last.RetryAfter.Microseconds(), last.RetryAfter.Microseconds()-1)
+		}
+		c.maxWait = max(0, min(c.maxWait, 365*24*3600*1e6))
+		if zoned(l) { // or the bounds become very many
+			c.maxWait = min(c.maxWait, 40*n)
+		}
+	}
+	return c
+}
+
+// oracle runs the step on s.
+func (p *pair) oracle(l *store.Limit, c call, s store.State) (store.State, store.Result) {
+	s.Log = slices.Clone(s.Log)
+	now := store.Now{Steady: p.now, Wall: p.now, Lease: c.lease}
+	states, results := []store.State{s}, make([]store.Result, 1)
+	charge := store.Charge{Limit: l, Cost: c.cost, MaxWait: micros(c.maxWait), Receipt: c.receipt}
+	if c.op == "take" {
+		store.Decide(now, []store.Charge{charge}, states, results)
+	} else {
+		store.Amend(now, &charge, &states[0], &results[0])
+	}
+	return states[0], results[0]
+}
+
+func (c call) String() string {
+	return fmt.Sprintf("%s cost %d, wait %d, %+v", c.op, c.cost, c.maxWait, c.receipt)
+}
