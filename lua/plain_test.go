@@ -44,7 +44,7 @@ func TestPlainTwins(t *testing.T) {
 	for a := range plain {
 		t.Run(a.String(), func(t *testing.T) {
 			ran := map[string]int{}
-			for seed := range traces(600) {
+			for seed := range traces(300) {
 				tracePlain(t, a, uint64(seed), ran)
 				if t.Failed() {
 					t.Fatalf("seed %d", seed)

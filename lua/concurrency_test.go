@@ -1,0 +1,209 @@
+package lua_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/store"
+)
+
+// leases is what a sorted set stands for.
+type leases map[store.LeaseID]*lease
+
+type lease struct{ until, slots int64 }
+
+func (ls leases) held() (n int64) {
+	for _, x := range ls {
+		n += x.slots
+	}
+	return n
+}
+
+func (ls leases) purge(now int64) {
+	for id, x := range ls {
+		if x.until <= now {
+			delete(ls, id)
+		}
+	}
+}
+
+// TestConcurrencyTwin compares the script with the step, and its leases with a
+// map of them.
+func TestConcurrencyTwin(t *testing.T) {
+	ran := map[string]int{}
+	for seed := range traces(300) {
+		p := newPair(t, store.Concurrency, uint64(seed))
+		p.now = oneOf(p.rnd, 0, p.rnd.Int64N(1e15), -p.rnd.Int64N(8e14))
+		p.traceLeases(ran)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	t.Log(ran)
+}
+
+func (p *pair) traceLeases(ran map[string]int) {
+	r := p.rnd
+	limits := drawLimits(r, store.Concurrency)
+	weights := r.IntN(2) == 0
+	held := leases{}
+	var made []store.Receipt
+	for n := range 10 + r.IntN(120) {
+		l := limits[0]
+		if r.IntN(6) == 0 {
+			l = oneOf(r, limits...)
+		}
+		p.now += oneOf(r, 0, 0, 1, r.Int64N(leaseTime/4), r.Int64N(leaseTime/4), r.Int64N(2*leaseTime))
+		c := call{op: "take", cost: oneOf[int64](r, 0, 1, 1, 1, 1)}
+		if weights && r.IntN(2) == 0 {
+			c.cost = oneOf(r, 2, 3, 1+r.Int64N(l.Spec().Units+1))
+		}
+		c.lease[0], c.lease[5], c.lease[15] = byte(n), byte(r.IntN(256)), 'w'
+		if len(made) > 0 && r.IntN(3) == 0 {
+			c = call{op: "settle", receipt: oneOf(r, made...)}
+			if weights {
+				c.cost = oneOf[int64](r, 0, 0, 1, 2, 5)
+			}
+			c.lease = c.receipt.Lease
+		}
+		if !p.leases(l, c, held, &made) {
+			return
+		}
+		ran[c.op+" "+strconv.FormatInt(min(c.cost, 2), 10)]++
+	}
+}
+
+// leases makes one call of the script, of the step and of the model.
+func (p *pair) leases(l *store.Limit, c call, held leases, made *[]store.Receipt) bool {
+	p.t.Helper()
+	got := p.send(l, c, nil)
+	fail := func(format string, args ...any) bool {
+		p.t.Errorf("%+v at %d: %v\n%s", l.Spec(), p.now, c, fmt.Sprintf(format, args...))
+		return false
+	}
+	if c.op == "settle" {
+		switch x := held[c.lease]; {
+		case x == nil:
+		case c.cost == 0 || x.until <= p.now:
+			delete(held, c.lease)
+		default:
+			x.slots = c.cost
+		}
+		if want := strconv.FormatInt(held.held(), 10); got.raw != want {
+			return fail("%s held, want %s", got.raw, want)
+		}
+		return p.agrees(held)
+	}
+	if held.held()+max(c.cost, 1) > l.Spec().Units {
+		held.purge(p.now)
+	}
+	if want := strconv.FormatInt(held.held(), 10); got.raw != want {
+		return fail("%s held, want %s", got.raw, want)
+	}
+	_, result := p.oracle(l, c, store.State{Live: held.held() > 0, A: held.held()})
+	if got.ok != result.OK {
+		return fail("got %v, want %v", got.ok, result.OK)
+	}
+	if result.Receipt.Cost > 0 {
+		held[c.lease] = &lease{p.now + leaseTime, c.cost}
+		*made = append(*made, result.Receipt)
+		if got.ttl*1000 < leaseTime || got.ttl*1000 > leaseTime+2000 {
+			return fail("expires after %d ms", got.ttl)
+		}
+	}
+	return p.agrees(held)
+}
+
+// agrees compares the members of the sorted set with the leases.
+func (p *pair) agrees(held leases) bool {
+	p.t.Helper()
+	var want, got []string
+	more := int64(0)
+	for id, x := range held {
+		want = append(want, fmt.Sprintf("%q %d", id[:], x.until+store.Epoch*1_000_000))
+		if x.slots > 1 {
+			want = append(want, fmt.Sprintf("%q %d", string(id[:])+"w", 1-x.slots))
+			more += x.slots - 1
+		}
+	}
+	if more > 0 {
+		want = append(want, fmt.Sprintf("%q %d", "#", -more))
+	}
+	for _, z := range p.rdb.ZRangeWithScores(context.Background(), p.key, 0, -1).Val() {
+		got = append(got, fmt.Sprintf("%q %.0f", z.Member, z.Score))
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(want, got) {
+		p.t.Errorf("members\n%s\nwant\n%s", got, want)
+		return false
+	}
+	return true
+}
+
+// TestRenew prolongs what stands, more than one chunk of it, and tells what is
+// lost.
+func TestRenew(t *testing.T) {
+	ctx, rdb := context.Background(), client(t)
+	prefix := redistest.Prefix(t)
+	keys := []string{prefix + "a", prefix + "b", prefix + "none", prefix + "string"}
+	const epoch = store.Epoch * 1_000_000
+	rdb.Set(ctx, keys[3], "something else", 0)
+	args := []any{"5000000,0", leaseTime}
+	var want []any
+	for k, key := range keys {
+		n := 1200
+		if k > 1 {
+			n = 2
+		}
+		args = append(args, n)
+		for i := range n {
+			id := fmt.Sprintf("%08d%08d", k, i)
+			args = append(args, id)
+			lost := k > 1 || k == 1 && i%500 == 7
+			if lost {
+				want = append(want, int64(k+1), id)
+				continue
+			}
+			until := float64(epoch + 1000 + i)
+			if i == 3 {
+				until = epoch + 5_000_000 + leaseTime // renewed in this very microsecond
+			}
+			rdb.ZAdd(ctx, key, redis.Z{Score: until, Member: id})
+		}
+	}
+	rdb.ZAdd(ctx, keys[0], redis.Z{Score: epoch + 9, Member: "not among them"})
+	rdb.PExpire(ctx, keys[1], 1e12)
+
+	reply, err := rdb.Eval(ctx, lua.Renew().Source, keys, args...).Slice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(reply, want) {
+		t.Errorf("lost %v, want %v", reply, want)
+	}
+	for _, z := range rdb.ZRangeWithScores(ctx, keys[0], 0, -1).Val() {
+		until := float64(epoch + 5_000_000 + leaseTime)
+		if z.Member == "not among them" {
+			until = epoch + 9
+		}
+		if z.Score != until {
+			t.Errorf("%v until %.0f, want %.0f", z.Member, z.Score, until)
+		}
+	}
+	if ttl := rdb.PTTL(ctx, keys[0]).Val().Microseconds(); ttl <= 0 || ttl > leaseTime+2000 {
+		t.Errorf("the key expires after %d us", ttl)
+	}
+	if ttl := rdb.PTTL(ctx, keys[1]).Val().Microseconds(); ttl < leaseTime+2000 {
+		t.Errorf("the key expires after %d us: sooner than it was to", ttl)
+	}
+	if rdb.Exists(ctx, keys[2]).Val() != 0 || rdb.Get(ctx, keys[3]).Val() != "something else" {
+		t.Error("keys without leases have changed")
+	}
+}

@@ -1,0 +1,162 @@
+package lua_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stint-go/stint/store"
+)
+
+// entries is the state in a list of entries.
+func (p *pair) entries() (s store.State) {
+	p.t.Helper()
+	var sum, total int64
+	for i, e := range p.rdb.LRange(context.Background(), p.key, 0, -1).Val() {
+		w := numbers(p.t, e)
+		if i > 0 {
+			s.Log = append(s.Log, store.Entry{At: s.A, Units: s.B})
+		}
+		s.Live, s.A, s.B, total = true, w[0], w[1], w[2]
+		sum += s.B
+	}
+	if s.C = sum; sum != total {
+		p.t.Fatalf("the newest entry says %d in all, they are %d", total, sum)
+	}
+	return s
+}
+
+// answered is the state that an answer tells of.
+func (a answer) answered(t *testing.T) (s store.State) {
+	if w := numbers(t, a.raw); w != nil {
+		s = store.State{Live: true, A: w[0], B: w[1], C: w[2]}
+		if len(w) > 3 {
+			s.Log = []store.Entry{{At: w[3], Units: math.MaxInt64 / 2}}
+		}
+	}
+	return s
+}
+
+// TestSlidingTwins compares the algorithms whose state is a list with their
+// step, entry by entry.
+func TestSlidingTwins(t *testing.T) {
+	for _, a := range []store.Algorithm{store.SlidingWindow, store.SlidingLog} {
+		t.Run(a.String(), func(t *testing.T) {
+			ran := map[string]int{}
+			for seed := range traces(200) {
+				traceSliding(t, a, uint64(seed), ran)
+				if t.Failed() {
+					t.Fatalf("seed %d", seed)
+				}
+			}
+			t.Log(ran)
+		})
+	}
+}
+
+func traceSliding(t *testing.T, a store.Algorithm, seed uint64, ran map[string]int) {
+	p := newPair(t, a, seed)
+	r := p.rnd
+	p.now = oneOf(r, 0, r.Int64N(1e15), r.Int64N(3e14), -r.Int64N(8e14))
+	limits := drawLimits(r, a)
+	small := r.IntN(2) == 0 // many entries
+	var last store.Result
+	var made []store.Receipt
+	for range 4 + r.IntN(50+250*pick(small, 1, 0)) {
+		l := limits[0]
+		if r.IntN(4) == 0 {
+			l = oneOf(r, limits...)
+		}
+		c := p.draw(l, last, made)
+		if small {
+			p.now += r.Int64N(length(l)/50 + 2)
+			if c.op == "take" && r.IntN(8) > 0 {
+				c.cost = min(c.cost, 1+r.Int64N(3))
+			}
+		} else {
+			p.step(l, last)
+		}
+		if !p.sliding(l, c, &last) {
+			return
+		}
+		ran[fmt.Sprintf("%s %v", c.op, last.OK)]++
+		if last.Receipt.Cost > 0 || c.op == "settle" {
+			made = append(made, last.Receipt)
+		}
+	}
+}
+
+func pick[T any](first bool, a, b T) T {
+	if first {
+		return a
+	}
+	return b
+}
+
+// sliding makes one call of the script and of the step.
+func (p *pair) sliding(l *store.Limit, c call, last *store.Result) bool {
+	p.t.Helper()
+	before := p.entries()
+	want, result := p.oracle(l, c, before)
+	got := p.send(l, c, nil)
+	after := p.entries()
+	present, stands := p.oracle(l, call{op: "take"}, after)
+	fail := func(format string, args ...any) bool {
+		p.t.Errorf("%+v at %d: %v\nstate %+v\n%s", l.Spec(), p.now, c, before, fmt.Sprintf(format, args...))
+		return false
+	}
+	if want.Live != present.Live || want.A != present.A || want.B != present.B || want.C != present.C || !slices.Equal(want.Log, present.Log) {
+		return fail("got  %+v\nwant %+v", present, want)
+	}
+	if c.op == "take" {
+		if _, again := p.oracle(l, c, got.answered(p.t)); again != result || got.ok != result.OK {
+			return fail("%v, answer %s\ngot  %+v\nwant %+v", got.ok, got.raw, again, result)
+		}
+	} else if _, peek := p.oracle(l, call{op: "take"}, got.answered(p.t)); peek != stands {
+		return fail("answer %s\ngot  %+v\nwant %+v", got.raw, peek, stands)
+	}
+	if c.op == "take" && result.OK && c.cost > 0 {
+		_, peek := p.oracle(l, call{op: "take"}, want)
+		if lasts := peek.ResetAfter.Microseconds(); got.ttl*1000 < lasts || got.ttl*1000 > lasts+2000 {
+			return fail("expires after %d ms, lasts %d us", got.ttl, lasts)
+		}
+	}
+	*last = result
+	return true
+}
+
+// TestSlidingLongLists goes through lists that are read in several parts.
+func TestSlidingLongLists(t *testing.T) {
+	p := newPair(t, store.SlidingLog, 1)
+	l, err := store.NewLimit(store.Spec{Name: "limit", Algorithm: store.SlidingLog, Units: 2500, Period: 1e9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last store.Result
+	var made []store.Receipt
+	for range 2500 {
+		p.now += 100
+		c := call{op: "take", cost: 1}
+		got := p.send(l, c, nil)
+		_, last = p.oracle(l, c, got.answered(t))
+		if !last.OK {
+			t.Fatal("refused")
+		}
+		made = append(made, last.Receipt)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	p.now = 1_000_050 // entries leave from here on, 100 every 10 ms
+	for range 250 {
+		p.now += oneOf[int64](r, 0, 1, 100, 3000, 10_000)
+		c := call{op: "settle", receipt: oneOf(r, oneOf(r, made...), made[len(made)-1-r.IntN(20)])}
+		if r.IntN(2) == 0 {
+			c = call{op: "take", cost: oneOf[int64](r, 0, 1, 500, 1000, 2500), maxWait: oneOf[int64](r, 0, 0, 0, 1000)}
+		}
+		if !p.sliding(l, c, &last) {
+			return
+		}
+	}
+}
