@@ -45,26 +45,27 @@ local function intervalbucket()
     s.E = max(s.E - tokens, 0)
   end
 
-  -- what the intervals until now have brought
+  -- what the intervals until now have brought; false if that is not known
   local function advance(l, s, units)
     local w = l.window
     local k, known = w.passed(s.A, now)
-    if k == 0 then return end
-    refill(s, k, units)
+    if k == 0 then return true end
     if known then
+      refill(s, k, units)
       s.A = w.boundary(s.A, k)
-    else
-      -- It began before the bounds: k is too small, unless that is enough.
-      s.A = w.opened(now)
-      if s.B > 0 or s.D > 0 then stale = true end
+      return true
     end
+    -- It began before the bounds: so many intervals and more.
+    if k < ceilDiv(s.B + s.D, units) then return false end
+    refill(s, k, units)
+    s.A = w.opened(now)
+    return true
   end
 
   local function change(l, s)
     local was, units = s.unit, s.token
-    s.token, s.unit, s.dirty = l.units, l.unit, true
     if was == l.unit then
-      advance(l, s, units)
+      if not advance(l, s, units) then return false end
     elseif was < 0 or l.unit < 0 then
       s.A = l.window.opened(now)
     else
@@ -72,6 +73,8 @@ local function intervalbucket()
       refill(s, floor(gone / was), units)
       s.A = now - l.period + share(was - gone % was, l.period, was, l.period)
     end
+    s.token, s.unit, s.dirty = l.units, l.unit, true
+    return true
   end
 
   local function rebase(l, s)
@@ -80,8 +83,11 @@ local function intervalbucket()
       return
     end
     if not s.live then return end
-    if s.token ~= l.units or s.unit ~= l.unit then change(l, s) end
-    advance(l, s, l.units)
+    local same = s.token == l.units and s.unit == l.unit
+    if not (same or change(l, s)) or not advance(l, s, l.units) then
+      stale = true
+      return
+    end
     if s.B == 0 and s.D == 0 then return forget(s) end
     if s.C ~= l.burst then
       local ahead = max(s.B - s.C, 0)
@@ -122,15 +128,14 @@ local function intervalbucket()
     local w = l.window
     if w.lost then return end
     local diff = cost - rcost
-    if diff == 0 then return end
     if not s.live then
-      if diff < 0 then return end
+      if diff <= 0 then return end
       s.live, s.token, s.unit = true, l.units, l.unit
       s.A, s.C = w.opened(now), l.burst
     end
     if diff > 0 then
       s.B = max(s.B, min(s.B + diff, l.burst + 1099511627776))
-    else
+    elseif diff < 0 then
       local k, known = w.passed(instant, s.A)
       if k >= ceilDiv(mark, l.units) then
         mark = 0

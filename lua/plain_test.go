@@ -58,7 +58,7 @@ func TestPlainTwins(t *testing.T) {
 func tracePlain(t *testing.T, a store.Algorithm, seed uint64, ran map[string]int) {
 	p := newPair(t, a, seed)
 	r := p.rnd
-	p.now = oneOf(r, 0, r.Int64N(1e15), r.Int64N(3e14), -r.Int64N(8e14))
+	p.now = oneOf(r, 0, r.Int64N(4e14), r.Int64N(3e13), -r.Int64N(5e14))
 	limits := drawLimits(r, a)
 	var last store.Result
 	var made []store.Receipt
