@@ -37,9 +37,9 @@ func (ls leases) purge(now int64) {
 // map of them.
 func TestConcurrencyTwin(t *testing.T) {
 	ran := map[string]int{}
+	p := newPair(t, store.Concurrency)
 	for seed := range traces(300) {
-		p := newPair(t, store.Concurrency, uint64(seed))
-		p.now = oneOf(p.rnd, 0, p.rnd.Int64N(1e15), -p.rnd.Int64N(8e14))
+		p.begin(uint64(seed))
 		p.traceLeases(ran)
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)

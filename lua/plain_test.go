@@ -44,8 +44,10 @@ func TestPlainTwins(t *testing.T) {
 	for a := range plain {
 		t.Run(a.String(), func(t *testing.T) {
 			ran := map[string]int{}
+			p := newPair(t, a)
 			for seed := range traces(300) {
-				tracePlain(t, a, uint64(seed), ran)
+				p.begin(uint64(seed))
+				p.tracePlain(a, ran)
 				if t.Failed() {
 					t.Fatalf("seed %d", seed)
 				}
@@ -55,10 +57,8 @@ func TestPlainTwins(t *testing.T) {
 	}
 }
 
-func tracePlain(t *testing.T, a store.Algorithm, seed uint64, ran map[string]int) {
-	p := newPair(t, a, seed)
-	r := p.rnd
-	p.now = oneOf(r, 0, r.Int64N(4e14), r.Int64N(3e13), -r.Int64N(5e14))
+func (p *pair) tracePlain(a store.Algorithm, ran map[string]int) {
+	t, r := p.t, p.rnd
 	limits := drawLimits(r, a)
 	var last store.Result
 	var made []store.Receipt

@@ -46,8 +46,10 @@ func TestSlidingTwins(t *testing.T) {
 	for _, a := range []store.Algorithm{store.SlidingWindow, store.SlidingLog} {
 		t.Run(a.String(), func(t *testing.T) {
 			ran := map[string]int{}
+			p := newPair(t, a)
 			for seed := range traces(200) {
-				traceSliding(t, a, uint64(seed), ran)
+				p.begin(uint64(seed))
+				p.traceSliding(a, ran)
 				if t.Failed() {
 					t.Fatalf("seed %d", seed)
 				}
@@ -57,10 +59,8 @@ func TestSlidingTwins(t *testing.T) {
 	}
 }
 
-func traceSliding(t *testing.T, a store.Algorithm, seed uint64, ran map[string]int) {
-	p := newPair(t, a, seed)
+func (p *pair) traceSliding(a store.Algorithm, ran map[string]int) {
 	r := p.rnd
-	p.now = oneOf(r, 0, r.Int64N(4e14), r.Int64N(3e13), -r.Int64N(5e14))
 	limits := drawLimits(r, a)
 	small := r.IntN(2) == 0 // many entries
 	var last store.Result
@@ -71,7 +71,7 @@ func traceSliding(t *testing.T, a store.Algorithm, seed uint64, ran map[string]i
 			l = oneOf(r, limits...)
 		}
 		c := p.draw(l, last, made)
-		if small {
+		if small && p.now < latest {
 			p.now += r.Int64N(length(l)/50 + 2)
 			if c.op == "take" && r.IntN(8) > 0 {
 				c.cost = min(c.cost, 1+r.Int64N(3))
@@ -130,7 +130,9 @@ func (p *pair) sliding(l *store.Limit, c call, last *store.Result) bool {
 
 // TestSlidingLongLists goes through lists that are read in several parts.
 func TestSlidingLongLists(t *testing.T) {
-	p := newPair(t, store.SlidingLog, 1)
+	p := newPair(t, store.SlidingLog)
+	p.begin(1)
+	p.now = 0
 	l, err := store.NewLimit(store.Spec{Name: "limit", Algorithm: store.SlidingLog, Units: 2500, Period: 1e9})
 	if err != nil {
 		t.Fatal(err)

@@ -241,12 +241,19 @@ func (p *pair) ask(l *store.Limit, c call, from, until int64) answer {
 
 func (p *pair) dump() string { return p.rdb.Get(context.Background(), p.key).Val() }
 
-func newPair(t *testing.T, a store.Algorithm, seed uint64) *pair {
-	return &pair{
-		t: t, rdb: client(t), script: redis.NewScript(source(t, a)),
-		key: redistest.Prefix(t) + "k", rnd: rand.New(rand.NewPCG(seed, 0x5717)),
-	}
+func newPair(t *testing.T, a store.Algorithm) *pair {
+	return &pair{t: t, rdb: client(t), script: redis.NewScript(source(t, a))}
 }
+
+// begin begins a trace on a fresh key.
+func (p *pair) begin(seed uint64) {
+	p.key, p.rnd = redistest.Prefix(p.t)+"k", rand.New(rand.NewPCG(seed, 0x5717))
+	p.now = oneOf(p.rnd, 0, p.rnd.Int64N(4e14), p.rnd.Int64N(3e13), -p.rnd.Int64N(5e14))
+}
+
+// latest is how far a trace may go: what is exact in a double ends after 20
+// years.
+const latest = 15 * 365 * 24 * 3600 * 1e6
 
 func client(t *testing.T) *redis.Client { return redistest.Shared(t).Client() }
 
@@ -356,7 +363,7 @@ func (p *pair) step(l *store.Limit, last store.Result) {
 	if r.IntN(40) == 0 {
 		d = -r.Int64N(2 * n) // the server's clock has been set back
 	}
-	if p.now+d < 15*365*24*3600*1e6 {
+	if p.now+d < latest {
 		p.now += max(d, -1e12)
 	}
 }
