@@ -1,5 +1,10 @@
 -- What every algorithm but the plain token bucket needs. Twins of the functions
 -- of the same names in store.
+local min, max = math.min, math.max
+
+-- Set where an answer needs a bound of the calendar that was not sent.
+local stale = false
+
 local function text(n) return format('%.0f', n) end
 
 local function words(v)
@@ -77,5 +82,5 @@ local function owed(refund, standing, behind, waiting)
   return max(refund, 0)
 end
 
--- The limits' records, taken apart; modules read theirs from here.
+-- The limits, taken apart: modules read theirs from here.
 local fields = {}

@@ -1,8 +1,6 @@
 -- What all scripts share. Numbers are doubles: exact below 2^53, which is all
--- that store counts in. No function here is called for a decision that only
--- has token buckets; each one costs something to make, so they are few.
-local call, floor, min, max = redis.call, math.floor, math.min, math.max
-local sub, format = string.sub, string.format
+-- that store counts in.
+local call, floor, sub, format, tonumber = redis.call, math.floor, string.sub, string.format, tonumber
 local unpack = unpack or table.unpack
 
 -- The script's one instant, in microseconds since 2026. ARGV[1] is empty; or,
@@ -24,6 +22,3 @@ else
     call('SET', KEYS[i], format('%.0f', now), 'PX', '86400000')
   end
 end
-
--- Set where an answer needs a bound of the calendar that was not sent.
-local stale = false

@@ -1,19 +1,19 @@
 -- Makes earlier charges cost something else after all, one after the other.
 --
 -- KEYS: the keys charged, each once. ARGV, after the clock: the number of
--- settlements, and per settlement: record, number of its key, cost, and of the
--- receipt cost, instant, mark and lease. Then the limits' records, as in take.
+-- settlements, and per settlement: limit, as in take, number of its key, cost,
+-- and of the receipt cost, instant, mark and lease.
 --
 -- Answers: now, then per settlement the state found (of open modules that, '|',
 -- and the state left), or -1: a bound of the calendar is missing, nothing was
 -- done.
-local vals = nkeys > 0 and call('MGET', unpack(KEYS, 1, nkeys)) or {}
+local vals = call('MGET', unpack(KEYS, 1, nkeys))
 local states
 --GENERAL--
 
 local out, a = {now}, 3
 for n = 1, ARGV[2] + 0 do
-  local l, i = limit(ARGV[a] + 0), ARGV[a + 1] + 0
+  local l, i = limit(ARGV[a]), ARGV[a + 1] + 0
   local m = l.module
   stale = false
   local s = fetch(l, i)
@@ -24,7 +24,6 @@ for n = 1, ARGV[2] + 0 do
   end
   if stale then
     raw = -1
-    if states[i] and not states[i].dirty then states[i] = nil end
   end
   out[n + 1] = raw
   a = a + 7

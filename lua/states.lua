@@ -1,15 +1,15 @@
--- The limits' records, read when they are needed, and the states at the keys:
+-- The limits, read when they are needed, and the states at the keys:
 -- each is read once, changed in place and written at the end. The modules that
 -- are `open` keep theirs in something else than a string, read and write it by
 -- themselves, and say what it is with `raw`.
 local limits = {}
 states = {}
 
-local function limit(a)
-  local l = limits[a]
+local function limit(text)
+  local l = limits[text]
   if not l then
     local n = #fields + 1
-    for x in string.gmatch(ARGV[a], '[^,]+') do fields[#fields + 1] = x end
+    for x in string.gmatch(text, '[^,]+') do fields[#fields + 1] = x end
     local module = modules[fields[n]]
     if type(module) == 'function' then
       module = module()
@@ -17,7 +17,7 @@ local function limit(a)
     end
     l = module.read(n + 1)
     l.module = module
-    limits[a] = l
+    limits[text] = l
   end
   return l
 end
@@ -28,12 +28,12 @@ local function fetch(l, i)
   local m = l.module
   if m.open then return m.rebase(l, KEYS[i]) end
   local s = states[i]
-  if not s then
+  if s and s.dirty then
+    s.raw = s.live and s.limit.module.save(s.limit, s) or ''
+  else -- again, if nothing but time has changed it: it is told as it is stored
     s = m.load(vals[i])
     s.raw = vals[i] or ''
     states[i] = s
-  elseif s.dirty then
-    s.raw = s.live and s.limit.module.save(s.limit, s) or ''
   end
   s.limit = l
   m.rebase(l, s)

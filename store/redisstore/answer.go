@@ -78,9 +78,6 @@ func (d *decision) answer(now int64, states []store.State) {
 // concurrency is answer for decisions that may hold leases: each has an id of
 // its own, where the steps number the leases of a process.
 func (d *decision) concurrency(now store.Now, states []store.State) {
-	for i := range states { // the ids count on, and nobody looks them up here
-		states[i].Log = states[i].Log[:0:0]
-	}
 	now.Lease = store.Lease(1)
 	d.granted = store.Decide(now, d.charges, states, d.results)
 	for i := range d.charges {

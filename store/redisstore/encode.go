@@ -9,54 +9,41 @@ import (
 )
 
 // request is a call of a script in the making; the scripts say how it is laid
-// out. Arguments are strings: the client would make strings of them anyway.
+// out. Arguments are text: the client would make text of numbers anyway.
 type request struct {
-	set     lua.Set
-	args    []any
-	records []*record
-	places  []place
+	set  lua.Set
+	args []any
+	told
 }
 
-// place is an argument that is to say where a record is.
-type place struct{ arg, record int }
-
-func (q *request) add(args ...any)  { q.args = append(q.args, args...) }
-func (q *request) number(n int64)   { q.args = append(q.args, strconv.FormatInt(n, 10)) }
-func (q *request) numbers(n []byte) { q.args = append(q.args, n) }
-
-// refer adds an argument that says where a record is.
-func (q *request) refer(r *record) {
-	i := slices.Index(q.records, r)
-	if i < 0 {
-		i = len(q.records)
-		q.records = append(q.records, r)
-		q.set |= r.set
-	}
-	q.places = append(q.places, place{len(q.args), i})
-	q.args = append(q.args, nil)
+// told is what a script has to be told beside the charges.
+type told struct {
+	// clock is empty, or the caller's instant and how many keys guard it.
+	clock string
+	// wall is about the server's instant in microseconds since store.Epoch,
+	// and many that the script has asked for more bounds of the calendar.
+	wall int64
+	many bool
+	// lease is how long leases last, in microseconds.
+	lease int64
 }
 
-// close adds the records. wall is about the server's instant.
-func (q *request) close(wall, lease int64) {
-	first := len(q.args) + 1 // Lua counts from 1
-	for _, p := range q.places {
-		q.args[p.arg] = strconv.Itoa(first + p.record)
-	}
-	for _, r := range q.records {
-		q.args = append(q.args, r.text(wall, lease))
-	}
+func (q *request) add(args ...any) { q.args = append(q.args, args...) }
+func (q *request) number(n int64)  { q.args = append(q.args, strconv.FormatInt(n, 10)) }
+
+func (q *request) limit(r *record) {
+	q.set |= r.set
+	q.args = append(q.args, r.text(&q.told))
 }
 
-// takeArgs are the script and its arguments that decide p. clock is empty for
-// the server's own.
-func takeArgs(p *plan, clock string, wall, lease int64) (*lua.Script, []any) {
-	q := request{args: make([]any, 0, 16)}
-	q.add(clock)
+// takeArgs are the script and its arguments that decide p.
+func takeArgs(p *plan, t told) (*lua.Script, []any) {
+	q := request{args: make([]any, 0, 16), told: t}
+	q.add(t.clock)
 	q.number(int64(len(p.shapes)))
 	for i := range p.shapes {
 		q.shape(&p.shapes[i], p.shared)
 	}
-	q.close(wall, lease)
 	return lua.Take(q.set), q.args
 }
 
@@ -76,13 +63,13 @@ func (q *request) shape(s *shape, shared bool) {
 	charges := s.model().charges
 	for i, r := range s.records {
 		c := &charges[i]
-		q.refer(r)
-		q.number(c.Cost)
+		q.limit(r)
 		if s.fast {
 			inc := strconv.FormatInt(c.Cost*r.terms.Token, 10)
 			q.add(r.capacity, r.tag, r.lifetime, inc, inc+"0000")
 			continue
 		}
+		q.number(c.Cost)
 		q.add(maxWait(c))
 		q.add(flag(c.DryRun))
 	}
@@ -115,9 +102,9 @@ func (q *request) more(s *shape, shared bool) {
 			}
 		}
 	}
-	q.numbers(keys)
-	q.numbers(times)
-	q.numbers(leases)
+	q.add(keys)
+	q.add(times)
+	q.add(leases)
 }
 
 // settlement is an earlier charge, its result to be, and its key.
@@ -128,9 +115,9 @@ type settlement struct {
 }
 
 // settleArgs are the script, its keys and its arguments that settle.
-func settleArgs(ss []*settlement, clock string, wall, lease int64) (script *lua.Script, keys []string, args []any) {
-	q := request{args: make([]any, 0, 16)}
-	q.add(clock)
+func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, args []any) {
+	q := request{args: make([]any, 0, 16), told: t}
+	q.add(t.clock)
 	q.number(int64(len(ss)))
 	for _, s := range ss {
 		i := slices.Index(keys, s.key)
@@ -139,15 +126,14 @@ func settleArgs(ss []*settlement, clock string, wall, lease int64) (script *lua.
 			keys = append(keys, s.key)
 		}
 		c := s.charge
-		q.refer(recordOf(c.Limit))
+		q.limit(recordOf(c.Limit))
 		q.number(int64(i + 1))
 		q.number(c.Cost)
 		q.number(c.Receipt.Cost)
 		q.number(c.Receipt.Instant)
 		q.number(c.Receipt.Mark)
-		q.numbers(c.Receipt.Lease[:])
+		q.add(c.Receipt.Lease[:])
 	}
-	q.close(wall, lease)
 	return lua.Settle(q.set), keys, q.args
 }
 

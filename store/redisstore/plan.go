@@ -32,6 +32,7 @@ type shape struct {
 	records []*record // of the charges' limits
 	fast    bool
 	leases  bool // some charges are on Concurrency
+	alone   bool // each is asked by itself
 	times   bool // some entries are asked more than once
 	entries []entry
 }
@@ -65,7 +66,15 @@ func newShape(d *decision) shape {
 		c := &d.charges[i]
 		r := recordOf(c.Limit)
 		s.records[i] = r
-		s.leases = s.leases || c.Limit.Algorithm() == store.Concurrency
+		// The server tells what one charge has to know: of a list of entries,
+		// of leases some of which turn out to have run out, of the calendar.
+		switch c.Limit.Algorithm() {
+		case store.Concurrency:
+			s.leases, s.alone = true, true
+		case store.SlidingWindow, store.SlidingLog:
+			s.alone = true
+		}
+		s.alone = s.alone || r.zoned
 		s.fast = s.fast && r.plain(c)
 	}
 	return s
@@ -91,7 +100,7 @@ func newPlan(ds []*decision) plan {
 		}
 		s := &p.shapes[n]
 		at := place{n, d.keys[0]}
-		if e, ok := known[at]; ok && slices.Equal(s.entries[e].decisions[0].keys, d.keys) {
+		if e, ok := known[at]; ok && !s.alone && slices.Equal(s.entries[e].decisions[0].keys, d.keys) {
 			s.entries[e].decisions = append(s.entries[e].decisions, d)
 			s.times = true
 			continue

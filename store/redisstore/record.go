@@ -85,11 +85,11 @@ func newRecord(l *store.Limit) *record {
 	return r
 }
 
-// text is the record at about the instant wall.
-func (r *record) text(wall, lease int64) string {
+// text is the record, as the scripts read it.
+func (r *record) text(t *told) string {
 	switch {
 	case r.spec.Algorithm == store.Concurrency:
-		return r.fixed + "," + strconv.FormatInt(lease, 10)
+		return r.fixed + "," + strconv.FormatInt(t.lease, 10)
 	case r.spec.Algorithm != store.FixedWindow && r.spec.Algorithm != store.IntervalBucket:
 		return r.fixed
 	case !r.zoned:
@@ -97,7 +97,11 @@ func (r *record) text(wall, lease int64) string {
 	}
 	var b strings.Builder
 	b.WriteString(r.fixed)
-	bounds := r.spec.Window.Around(wall, boundsBefore, boundsAfter)
+	before, after := boundsBefore, boundsAfter
+	if t.many {
+		before, after = boundsMany, boundsMany
+	}
+	bounds := r.spec.Window.Around(t.wall, before, after)
 	b.WriteString("," + strconv.Itoa(len(bounds)))
 	for _, at := range bounds {
 		b.WriteString("," + strconv.FormatInt(at, 10))
@@ -105,10 +109,13 @@ func (r *record) text(wall, lease int64) string {
 	return b.String()
 }
 
-// How many windows of the calendar the script is told of.
+// How many windows of the calendar a script is told of, before the present one
+// and after. It says so if it needs others, and is told of many: as far as
+// anything may be reserved in days.
 const (
 	boundsBefore = 2
-	boundsAfter  = 40
+	boundsAfter  = 4
+	boundsMany   = 400
 )
 
 // plain reports whether the charge can go the shortest way.
