@@ -1,0 +1,233 @@
+package redisstore
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// line is where calls wait to be sent to the server. It never waits for more of
+// them to come: while a way to the server is free, a call goes at once and
+// alone. When all are taken, calls gather, and whoever comes back takes along
+// all that stand there. So batches are as large as the load makes them, and an
+// idle line is empty: no goroutine, no timer.
+//
+// No call takes longer than timeout from when it was submitted, whatever the
+// client does: a batch ends with the timeout of the oldest in it. All ways that
+// were taken when a call came are free or overdue by then, so that it is in a
+// batch, or it fails when the last way is overdue.
+type line[T any] struct {
+	ways    int // batches under way at a time
+	most    int // calls in a batch
+	timeout time.Duration
+	// direct: the client keeps to a context's deadline. The caller that finds a
+	// way free then calls by itself.
+	direct bool
+	// send asks the server, and sets failed of each call that has no answer.
+	send func(ctx context.Context, batch []*ticket[T])
+	// gone is called for a call with an answer that nobody waits for any more.
+	gone func(*ticket[T])
+
+	mu      sync.Mutex
+	pending []*ticket[T]
+	busy    int // ways taken
+	stuck   int // of these, overdue
+	trips   sync.Pool
+}
+
+// ticket is one call.
+type ticket[T any] struct {
+	what   T
+	failed error // set by send
+	since  time.Time
+	state  atomic.Int32
+	ready  chan struct{} // holds one
+	// For the caller, once ready:
+	err error
+	// late: the batch is still under way, and the ticket is not to be used again.
+	late bool
+}
+
+const (
+	waiting int32 = iota
+	answered
+	abandoned // the caller has gone
+)
+
+func newTicket[T any]() *ticket[T] { return &ticket[T]{ready: make(chan struct{}, 1)} }
+
+// answer tells the caller, and reports whether it was there to be told.
+func (t *ticket[T]) answer(err error, late bool) bool {
+	if !t.state.CompareAndSwap(waiting, answered) {
+		return false
+	}
+	t.err, t.late = err, late
+	t.ready <- struct{}{}
+	return true
+}
+
+// trip is a batch on its way.
+type trip[T any] struct {
+	deadline
+	batch   []*ticket[T]
+	expired func()
+	over    bool // under line.mu: there is an answer
+	late    bool // under line.mu: it expired before that
+}
+
+func (l *line[T]) newTrip() *trip[T] {
+	if r, ok := l.trips.Get().(*trip[T]); ok {
+		return r
+	}
+	r := &trip[T]{}
+	r.expired = func() { l.expire(r) }
+	return r
+}
+
+// do makes the call t, which ends with the context too. A ticket that reports
+// reusable may be used again.
+func (l *line[T]) do(ctx context.Context, t *ticket[T]) (reusable bool, err error) {
+	own := l.direct
+	if own {
+		if end, ok := ctx.Deadline(); ok {
+			own = time.Until(end) >= l.timeout
+		}
+	}
+	l.submit(t, own)
+	return t.wait(ctx)
+}
+
+// submit sends t, or has it sent. own lets it be the caller that does.
+func (l *line[T]) submit(t *ticket[T], own bool) {
+	t.since = time.Now()
+	l.mu.Lock()
+	switch {
+	case l.busy < l.ways: // then nothing is pending
+		l.busy++
+		l.mu.Unlock()
+		r := l.newTrip()
+		r.batch = append(r.batch, t)
+		if !own {
+			go l.work(r)
+			return
+		}
+		l.run(r)
+		if r := l.next(); r != nil {
+			go l.work(r)
+		}
+	case l.stuck == l.ways:
+		l.mu.Unlock()
+		t.answer(errUnsent, false)
+	default:
+		l.pending = append(l.pending, t)
+		l.mu.Unlock()
+	}
+}
+
+// wait returns the answer to a ticket submitted, or an error when ctx ends.
+func (t *ticket[T]) wait(ctx context.Context) (reusable bool, err error) {
+	select {
+	case <-t.ready:
+		return !t.late, t.err
+	default:
+	}
+	select {
+	case <-t.ready:
+		return !t.late, t.err
+	case <-ctx.Done():
+		if t.state.CompareAndSwap(waiting, abandoned) {
+			return false, left(ctx)
+		}
+		<-t.ready
+		return !t.late, t.err
+	}
+}
+
+// work goes on until nothing is pending.
+func (l *line[T]) work(r *trip[T]) {
+	for r != nil {
+		l.run(r)
+		r = l.next()
+	}
+}
+
+// next takes what is pending, or gives the way back.
+func (l *line[T]) next() *trip[T] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := min(len(l.pending), l.most)
+	if n == 0 {
+		l.busy--
+		return nil
+	}
+	r := l.newTrip()
+	r.batch = append(r.batch, l.pending[:n]...)
+	l.pending = slices.Delete(l.pending, 0, n)
+	return r
+}
+
+// run makes one batch's way.
+func (l *line[T]) run(r *trip[T]) {
+	now := time.Now()
+	r.batch = slices.DeleteFunc(r.batch, func(t *ticket[T]) bool {
+		if now.Sub(t.since) >= l.timeout {
+			t.answer(errUnsent, false)
+			return true
+		}
+		return t.state.Load() == abandoned // before it was sent: nothing to undo
+	})
+	if len(r.batch) == 0 {
+		l.trips.Put(r)
+		return
+	}
+	r.start(r.batch[0].since.Add(l.timeout), r.expired)
+	l.send(r, r.batch)
+	inTime := r.timer.Stop()
+	if !inTime {
+		l.mu.Lock()
+		r.over = true
+		if r.late {
+			l.stuck--
+		}
+		l.mu.Unlock()
+	}
+	for _, t := range r.batch {
+		// Once answered, a ticket may be somebody else's: expire must not be
+		// going through them then.
+		if failed := t.failed; !t.answer(failed, !inTime) && failed == nil {
+			l.gone(t)
+		}
+	}
+	if inTime {
+		clear(r.batch)
+		r.batch = r.batch[:0]
+		l.trips.Put(r)
+	}
+}
+
+// expire tells a batch's callers that there is no answer. The way stays taken
+// until the client comes back: one that ignores deadlines would otherwise be
+// asked more and more. While no way is left, nobody waits for one.
+func (l *line[T]) expire(r *trip[T]) {
+	l.mu.Lock()
+	if r.over {
+		l.mu.Unlock()
+		return
+	}
+	r.late = true
+	l.stuck++
+	var unsent []*ticket[T]
+	if l.stuck == l.ways {
+		unsent, l.pending = l.pending, nil
+	}
+	l.mu.Unlock()
+	close(r.done)
+	for _, t := range r.batch {
+		t.answer(errLate, true)
+	}
+	for _, t := range unsent {
+		t.answer(errUnsent, false)
+	}
+}

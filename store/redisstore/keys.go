@@ -1,0 +1,131 @@
+package redisstore
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/stint-go/stint/store"
+)
+
+// A key is
+//
+//	prefix {tag}:name
+//	prefix {tag}:name/x
+//
+// without the space. The tag says the identity, so that all limits of one live
+// in one slot of a cluster; x is a letter that says the algorithm, and is left
+// out for TokenBucket, which most limits are. The user's text stands in the tag
+// only, where it can neither end the tag nor be empty: a brace in it could
+// choose a slot, or make one key out of two.
+
+// longestTag is the length of the longest identity that is in its key as it is.
+// A longer one would cost the server more than its counts do.
+const longestTag = 512
+
+const (
+	escaped  = "{}%"
+	emptyTag = "%"  // escaping leaves no % without two digits after it,
+	hashTag  = "%h" // and h is none
+)
+
+// letters are those of the algorithms.
+var letters = [...]byte{
+	store.IntervalBucket: 'i',
+	store.LeakyBucket:    'l',
+	store.FixedWindow:    'f',
+	store.SlidingWindow:  's',
+	store.SlidingLog:     'g',
+	store.WarmUp:         'w',
+	store.Concurrency:    'c',
+}
+
+// storageKey is where the limit keeps what it knows of identity.
+func storageKey(prefix, identity string, l *store.Limit) string {
+	var few [192]byte
+	key := append(few[:0], prefix...)
+	key = append(key, '{')
+	key = appendTag(key, identity)
+	key = append(key, '}', ':')
+	key = append(key, l.Name()...)
+	if x := letters[l.Algorithm()]; x != 0 {
+		key = append(key, '/', x)
+	}
+	return string(key)
+}
+
+func appendTag(key []byte, identity string) []byte {
+	switch {
+	case identity == "":
+		return append(key, emptyTag...)
+	case len(identity) > longestTag:
+		sum := sha256.Sum256([]byte(identity))
+		return hex.AppendEncode(append(key, hashTag...), sum[:])
+	case !strings.ContainsAny(identity, escaped):
+		return append(key, identity...)
+	}
+	for i := range len(identity) {
+		switch c := identity[i]; c {
+		case '{':
+			key = append(key, "%7B"...)
+		case '}':
+			key = append(key, "%7D"...)
+		case '%':
+			key = append(key, "%25"...)
+		default:
+			key = append(key, c)
+		}
+	}
+	return key
+}
+
+// tagIn is the tag in a key. The prefix has no braces.
+func tagIn(key string) string {
+	_, rest, _ := strings.Cut(key, "{")
+	tag, _, _ := strings.Cut(rest, "}")
+	return tag
+}
+
+const slots = 16384
+
+// slotOf is the cluster's slot of keys with this tag: its CRC16 (XMODEM).
+func slotOf(tag string) uint16 {
+	var crc uint16
+	for i := range len(tag) {
+		crc = crc<<8 ^ crcTable[byte(crc>>8)^tag[i]]
+	}
+	return crc % slots
+}
+
+var crcTable = func() (table [256]uint16) {
+	for i := range table {
+		crc := uint16(i) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+		table[i] = crc
+	}
+	return table
+}()
+
+// slotTag is a tag of a slot, the same each time: where something is kept for a
+// slot and not for an identity.
+func slotTag(slot uint16) string {
+	if tag, ok := slotTags.Load(slot); ok {
+		return tag.(string)
+	}
+	for i := 0; ; i++ { // 16384 tries or so
+		if tag := strconv.Itoa(i); slotOf(tag) == slot {
+			slotTags.Store(slot, tag)
+			return tag
+		}
+	}
+}
+
+var slotTags sync.Map // uint16 to string
