@@ -48,7 +48,13 @@ local function tokenbucket()
   local function ttl(l, s)
     local left = s.A + s.D - l.at
     if left <= 0 then return 0 end
-    return ceilDiv(ceilDiv(left, l.perTick) * l.tick, 1000) + 1
+    local ms = ceilDiv(ceilDiv(left, l.perTick) * l.tick, 1000) + 1
+    -- The shortest way (take.lua) goes on from a plain state, and lets it expire
+    -- later only when it passes a multiple of the capacity.
+    if l.tag ~= '-' and s.B == 0 and s.C == 0 and s.D == 0 and s.E == 0 then
+      ms = max(ms, floor(l.capacity / 500) + 2)
+    end
+    return ms
   end
 
   local function mark(l, s, ahead)
