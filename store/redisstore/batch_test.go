@@ -299,7 +299,7 @@ func TestLineLateAnswer(t *testing.T) {
 		if err := n.call(t.Context(), 7); !errors.Is(err, ErrIndeterminate) {
 			t.Error(err)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if !slices.Equal(n.gone, []int{7}) || n.busy != 0 || n.stuck != 0 {
 			t.Errorf("undone %v, %d ways taken, %d stuck", n.gone, n.busy, n.stuck)

@@ -1,0 +1,137 @@
+package redisstore_test
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	_ "time/tzdata"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore"
+	"github.com/stint-go/stint/store/storetest"
+)
+
+// clock is a clock that is set by hand.
+type clock struct{ us atomic.Int64 }
+
+func newClock() *clock {
+	c := &clock{}
+	c.us.Store(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).UnixMicro())
+	return c
+}
+
+func (c *clock) now() time.Time        { return time.UnixMicro(c.us.Load()) }
+func (c *clock) sleep(d time.Duration) { c.us.Add(d.Microseconds()) }
+
+// expiring is a hook under which the server's keys expire by the suite's time.
+// They expire by the server's own, in real milliseconds, while the suite's
+// stands still or goes by in months; so the commands that set an expiry, and the
+// one that asks for it, note it in another key, and what has expired is deleted
+// before a script begins. It changes nothing else of the scripts.
+type expiring struct {
+	mu      sync.Mutex
+	scripts map[string]string // SHA-1 of a script to that of the one run instead
+}
+
+const shim = `
+local told, call_ = string.match(ARGV[1], '(-?%d+),') + 0, redis.call
+local function note(key) return key .. '!expiry' end
+for i = 1, #KEYS do
+  local at = call_('GET', note(KEYS[i]))
+  if at and (told >= at + 0 or call_('EXISTS', KEYS[i]) == 0) then call_('DEL', KEYS[i], note(KEYS[i])) end
+end
+local redis = {pcall = redis.pcall, call = function(...)
+  local a = {...}
+  local function set(ms) call_('SET', note(a[2]), string.format('%.0f', told + ms * 1000)) end
+  if a[1] == 'PEXPIRE' then
+    set(a[3])
+    return 1
+  elseif a[1] == 'PTTL' then
+    if call_('EXISTS', a[2]) == 0 then return -2 end
+    local at = call_('GET', note(a[2]))
+    return at and math.floor((at - told) / 1000) or -1
+  elseif a[1] == 'SET' then
+    call_('DEL', note(a[2]))
+    if a[4] == 'PX' then
+      set(a[5])
+      a[4], a[5] = nil, nil
+    end
+  elseif a[1] == 'DEL' then
+    call_('DEL', note(a[2]))
+  end
+  return call_((unpack or table.unpack)(a))
+end}
+`
+
+func (h *expiring) change(cmd redis.Cmder) error {
+	args := cmd.Args()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch args[0] {
+	case "evalsha":
+		instead, known := h.scripts[args[1].(string)]
+		if !known {
+			cmd.SetErr(redis.ErrNoScript)
+			return redis.ErrNoScript
+		}
+		args[1] = instead
+	case "eval":
+		sum := sha1.Sum([]byte(args[1].(string)))
+		args[1] = shim + args[1].(string)
+		instead := sha1.Sum([]byte(args[1].(string)))
+		h.scripts[hex.EncodeToString(sum[:])] = hex.EncodeToString(instead[:])
+	}
+	return nil
+}
+
+func (h *expiring) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *expiring) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := h.change(cmd); err != nil {
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *expiring) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		var pass []redis.Cmder
+		for _, cmd := range cmds {
+			if h.change(cmd) == nil {
+				pass = append(pass, cmd)
+			}
+		}
+		if len(pass) == 0 {
+			return redis.ErrNoScript
+		}
+		return next(ctx, pass)
+	}
+}
+
+func conform(t *testing.T, rdb redis.UniversalClient, opts ...redisstore.Option) {
+	t.Helper()
+	rdb.AddHook(&expiring{scripts: map[string]string{}})
+	c := newClock()
+	storetest.Run(t, func(t *testing.T) store.Store {
+		s := redisstore.New(rdb, append([]redisstore.Option{
+			redisstore.WithClock(c.now), redisstore.WithPrefix(redistest.Prefix(t)), redisstore.WithTimeout(10 * time.Second),
+			// Nor are leases renewed while the suite's time goes by.
+			redisstore.WithLeaseTTL(20 * 365 * 24 * time.Hour),
+		}, opts...)...)
+		t.Cleanup(func() { s.Close() })
+		return s
+	}, storetest.WithSleep(c.sleep), storetest.WithNow(c.now))
+}
+
+func TestConformance(t *testing.T) {
+	conform(t, redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true }))
+}

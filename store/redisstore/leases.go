@@ -1,0 +1,211 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/store"
+)
+
+// leases are those that this store holds, and has to renew.
+type leases struct {
+	mu     sync.Mutex
+	held   map[string]*holding // by key in the server
+	stop   chan struct{}       // of the renewal, nil while there is none
+	closed bool
+}
+
+// holding are the leases on one key.
+type holding struct {
+	identity string
+	limit    *store.Limit
+	renewed  map[store.LeaseID]time.Time
+}
+
+// keep has a lease renewed that was asked for at since.
+func (s *Store) keep(key string, c *store.Charge, id store.LeaseID, since time.Time) {
+	l := &s.leases
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held == nil {
+		l.held = make(map[string]*holding)
+	}
+	h := l.held[key]
+	if h == nil {
+		h = &holding{identity: c.Key, renewed: make(map[store.LeaseID]time.Time)}
+		l.held[key] = h
+	}
+	h.limit = c.Limit
+	h.renewed[id] = since
+	if l.stop == nil && !l.closed {
+		l.stop = make(chan struct{})
+		go s.renewal(l.stop)
+	}
+}
+
+// drop reports whether the lease was held.
+func (l *leases) drop(key string, id store.LeaseID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.held[key]
+	if h == nil {
+		return false
+	}
+	_, held := h.renewed[id]
+	delete(h.renewed, id)
+	if len(h.renewed) == 0 {
+		delete(l.held, key)
+	}
+	return held
+}
+
+func (l *leases) forget(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.held, key)
+}
+
+func (l *leases) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	if l.stop != nil {
+		close(l.stop)
+		l.stop = nil
+	}
+}
+
+// renewal renews until nothing is held. It comes every third of a lease's time,
+// and passes over leases younger than a sixth: a short request's is never
+// renewed, and any other's has to fail twice to be lost.
+func (s *Store) renewal(stop chan struct{}) {
+	timer := time.NewTimer(s.lease / 3)
+	defer timer.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-timer.C:
+		}
+		next := s.lease / 3
+		if !s.renew(s.lease / 6) {
+			next = s.lease / 12
+		}
+		l := &s.leases
+		l.mu.Lock()
+		if len(l.held) == 0 && l.stop == stop {
+			l.stop = nil
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
+		timer.Reset(next)
+	}
+}
+
+// renewing is the call for the leases of a place.
+type renewing struct {
+	keys []string
+	args []any
+	ids  [][]store.LeaseID // by key
+}
+
+// renew renews what was last renewed longer than age ago, in one call for each
+// place, and reports whether all of them were answered.
+func (s *Store) renew(age time.Duration) bool {
+	asked := time.Now()
+	rs := s.leases.due(asked, age, s.siteOf)
+	if len(rs) == 0 {
+		return true
+	}
+	told := s.told(false)
+	calls := make([]call, 0, len(rs))
+	order := make([]*renewing, 0, len(rs))
+	for p, r := range rs {
+		args := append([]any{told.clock, told.lease}, r.args...)
+		calls = append(calls, s.call(lua.Renew(), p, r.keys, args))
+		order = append(order, r)
+	}
+	// Longer than a call's timeout: nobody waits, and there may be thousands.
+	ctx, end := context.WithTimeout(context.Background(), max(s.timeout, s.lease/6))
+	defer end()
+	s.exec(ctx, calls)
+	well := true
+	for i, r := range order {
+		gone, err := calls[i].cmd.Slice()
+		if err != nil {
+			well = false
+			continue
+		}
+		s.leases.renewed(r, asked)
+		for j := 0; j+1 < len(gone); j += 2 {
+			n, _ := gone[j].(int64)
+			id, _ := gone[j+1].(string)
+			if n < 1 || int(n) > len(r.keys) || len(id) != len(store.LeaseID{}) {
+				continue
+			}
+			s.lose(r.keys[n-1], store.LeaseID([]byte(id)))
+		}
+	}
+	return well
+}
+
+// due are the leases to renew, by place.
+func (l *leases) due(now time.Time, age time.Duration, siteOf func(string) site) map[site]*renewing {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rs := make(map[site]*renewing)
+	for key, h := range l.held {
+		var ids []store.LeaseID
+		for id, renewed := range h.renewed {
+			if now.Sub(renewed) >= age {
+				ids = append(ids, id)
+			}
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		p := siteOf(key)
+		r := rs[p]
+		if r == nil {
+			r = &renewing{}
+			rs[p] = r
+		}
+		r.keys = append(r.keys, key)
+		r.ids = append(r.ids, ids)
+		r.args = append(r.args, len(ids))
+		for i := range ids {
+			r.args = append(r.args, ids[i][:])
+		}
+	}
+	return rs
+}
+
+// renewed notes that r was renewed, but for what has been released since.
+func (l *leases) renewed(r *renewing, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, key := range r.keys {
+		h := l.held[key]
+		if h == nil {
+			continue
+		}
+		for _, id := range r.ids[i] {
+			if _, held := h.renewed[id]; held {
+				h.renewed[id] = at
+			}
+		}
+	}
+}
+
+// lose reports a lease that is gone, unless it has been released meanwhile.
+func (s *Store) lose(key string, id store.LeaseID) {
+	s.leases.mu.Lock()
+	h := s.leases.held[key]
+	s.leases.mu.Unlock()
+	if h != nil && s.leases.drop(key, id) && s.lost != nil {
+		s.lost(h.identity, h.limit)
+	}
+}

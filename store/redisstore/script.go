@@ -1,0 +1,159 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/store"
+)
+
+// once is a command that the client sends once. By default go-redis sends again
+// what has had no answer, and charges four times. Redirections within a cluster
+// are followed: what is redirected was not executed.
+type once struct{ *redis.Cmd }
+
+func (once) NoRetry() bool { return true }
+
+// call is one call of a script.
+type call struct {
+	script *lua.Script
+	keys   []string
+	args   []any
+	cmd    *redis.Cmd
+}
+
+// command makes the call's command anew, since a command holds its answer.
+func (c *call) command(ctx context.Context, name, script string) once {
+	args := make([]any, 0, 3+len(c.keys)+len(c.args))
+	args = append(args, name, script, len(c.keys))
+	for _, key := range c.keys {
+		args = append(args, key)
+	}
+	c.cmd = redis.NewCmd(ctx, append(args, c.args...)...)
+	return once{c.cmd}
+}
+
+// exec makes the calls. Their errors are in their commands.
+func (s *Store) exec(ctx context.Context, calls []call) {
+	s.try(ctx, calls, "evalsha")
+	// A server that doesn't know a script has not run it, so it is sent again,
+	// with its text: once, since that makes it known.
+	var unknown []call
+	var at []int
+	for i := range calls {
+		if err := calls[i].cmd.Err(); err != nil && isNoScript(err) {
+			unknown, at = append(unknown, calls[i]), append(at, i)
+		}
+	}
+	if len(unknown) == 0 {
+		return
+	}
+	s.try(ctx, unknown, "eval")
+	for i, c := range unknown {
+		calls[at[i]].cmd = c.cmd
+	}
+}
+
+func (s *Store) try(ctx context.Context, calls []call, name string) {
+	next := func(i int) once {
+		c := &calls[i]
+		if name == "eval" {
+			return c.command(ctx, name, c.script.Source)
+		}
+		return c.command(ctx, name, c.script.SHA)
+	}
+	if len(calls) == 1 || s.alone {
+		for i := range calls {
+			_ = s.client.Process(ctx, next(i)) // the command has the error
+		}
+		return
+	}
+	pipe := s.client.Pipeline()
+	for i := range calls {
+		_ = pipe.Process(ctx, next(i))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		for i := range calls { // those that were never given to a server
+			if c := calls[i].cmd; c.Err() == nil && c.Val() == nil {
+				c.SetErr(err)
+			}
+		}
+	}
+}
+
+// guardKey remembers, for a store with a clock of its own, the newest instant
+// that the scripts of a place have been told.
+func (s *Store) guardKey(p site) string {
+	switch s.layout {
+	case bySlot:
+		return s.prefix + "{" + slotTag(p.slot) + "}%clock"
+	case byTag:
+		return s.prefix + "{" + p.tag + "}%clock"
+	}
+	return s.prefix + "%clock"
+}
+
+// here is the client's instant, in microseconds since store.Epoch.
+func (s *Store) here() int64 {
+	now := time.Now
+	if s.clock != nil {
+		now = s.clock
+	}
+	return now().UnixMicro() - store.Epoch*1_000_000
+}
+
+// told is what a script is told of the time, and of leases.
+func (s *Store) told(many bool) told {
+	now := s.here()
+	t := told{wall: now + s.ahead.Load(), many: many, lease: s.lease.Microseconds()}
+	if s.clock != nil {
+		t.clock = strconv.FormatInt(now, 10) + ",1"
+	}
+	return t
+}
+
+// learn takes the server's instant from an answer.
+func (s *Store) learn(now int64) { s.ahead.Store(now - s.here()) }
+
+// call is a call at a place.
+func (s *Store) call(script *lua.Script, p site, keys []string, args []any) call {
+	if s.clock != nil {
+		keys = append(keys[:len(keys):len(keys)], s.guardKey(p))
+	}
+	return call{script: script, keys: keys, args: args}
+}
+
+// unread is the error of an answer that makes no sense.
+func unread(err error) error {
+	return fmt.Errorf("redisstore: %w: %w", ErrConfiguration, err)
+}
+
+// grouped puts together what goes in one call, in order.
+func grouped[T any](batch []*ticket[T], siteOf func(*T) site) [][]*ticket[T] {
+	first := siteOf(&batch[0].what)
+	same := true
+	for _, t := range batch[1:] {
+		same = same && siteOf(&t.what) == first
+	}
+	if same {
+		return [][]*ticket[T]{batch}
+	}
+	at := make(map[site]int)
+	var groups [][]*ticket[T]
+	for _, t := range batch {
+		p := siteOf(&t.what)
+		i, known := at[p]
+		if !known {
+			i = len(groups)
+			at[p] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], t)
+	}
+	return groups
+}

@@ -1,0 +1,286 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/stint-go/stint/store"
+)
+
+// taking is a decision on its way. Its slices are its own: a caller that leaves
+// takes the caller's along.
+type taking struct {
+	decision
+	site site
+}
+
+func siteOfTaking(w *taking) site { return w.site }
+
+// Take implements store.Store: see the package comment for calls whose charges
+// are in several slots of a cluster.
+func (s *Store) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if err := s.check(ctx, charges, results); err != nil || len(charges) == 0 {
+		return err
+	}
+	t := s.ticket()
+	if err := s.fill(t, charges); err != nil {
+		return err
+	}
+	if s.layout != oneServer {
+		t.what.site = s.siteOf(t.what.keys[0])
+		for _, key := range t.what.keys[1:] {
+			if s.siteOf(key) != t.what.site {
+				return s.takeApart(ctx, &t.what.decision, results)
+			}
+		}
+	}
+	reusable, err := s.takes.do(ctx, t)
+	if err == nil {
+		copy(results, t.what.results)
+		s.hold(t)
+	}
+	if reusable {
+		s.tickets.Put(t)
+	}
+	return err
+}
+
+// check is what all calls begin with.
+func (s *Store) check(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if s.wrong != nil {
+		return s.wrong
+	}
+	if err := store.Check(charges, results); err != nil {
+		return fmt.Errorf("redisstore: %w", err)
+	}
+	for i := range charges {
+		if charges[i].Limit.Hash() == 0 {
+			return fmt.Errorf("redisstore: %w", store.ErrLimit)
+		}
+	}
+	if ctx.Err() != nil {
+		return left(ctx)
+	}
+	return nil
+}
+
+func (s *Store) ticket() *ticket[taking] {
+	t, ok := s.tickets.Get().(*ticket[taking])
+	if !ok {
+		return newTicket[taking]()
+	}
+	t.state.Store(waiting)
+	t.failed, t.err = nil, nil
+	return t
+}
+
+// fill puts the charges into t.
+func (s *Store) fill(t *ticket[taking], charges []store.Charge) error {
+	d := &t.what.decision
+	d.charges = append(d.charges[:0], charges...)
+	d.results = append(d.results[:0], make([]store.Result, len(charges))...)
+	d.keys, d.leases = d.keys[:0], d.leases[:0]
+	d.granted = false
+	for i := range charges {
+		c := &charges[i]
+		key := storageKey(s.prefix, c.Key, c.Limit)
+		if slices.Contains(d.keys, key) {
+			return fmt.Errorf("redisstore: %w", store.ErrDuplicate)
+		}
+		d.keys = append(d.keys, key)
+		var lease store.LeaseID
+		if c.Limit.Algorithm() == store.Concurrency && c.Cost > 0 {
+			id, err := uuid.NewRandom()
+			if err != nil {
+				return fmt.Errorf("redisstore: %w", err)
+			}
+			lease = store.LeaseID(id)
+		}
+		d.leases = append(d.leases, lease)
+	}
+	return nil
+}
+
+// hold has the leases of a granted decision renewed.
+func (s *Store) hold(t *ticket[taking]) {
+	d := &t.what.decision
+	if !d.granted {
+		return
+	}
+	for i := range d.charges {
+		if r := &d.results[i]; r.Receipt.Lease != (store.LeaseID{}) {
+			s.keep(d.keys[i], &d.charges[i], r.Receipt.Lease, t.since)
+		}
+	}
+}
+
+// sendTakes asks the server for a batch.
+func (s *Store) sendTakes(ctx context.Context, batch []*ticket[taking]) {
+	// Those left over needed bounds of the calendar that were not sent: others,
+	// since the server's clock, now known, is not where it was thought to be, or
+	// more of them.
+	for _, many := range []bool{false, true} {
+		if batch = s.takeOnce(ctx, batch, many); len(batch) == 0 {
+			return
+		}
+	}
+	for _, t := range batch {
+		t.failed = fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errStale)
+	}
+}
+
+// takeOnce returns those that were not decided for want of the calendar.
+func (s *Store) takeOnce(ctx context.Context, batch []*ticket[taking], many bool) (again []*ticket[taking]) {
+	groups := grouped(batch, siteOfTaking)
+	plans := make([]plan, len(groups))
+	calls := make([]call, len(groups))
+	told := s.told(many)
+	for i, group := range groups {
+		ds := make([]*decision, len(group))
+		for j, t := range group {
+			ds[j] = &t.what.decision
+		}
+		plans[i] = newPlan(ds)
+		script, args := takeArgs(&plans[i], told)
+		calls[i] = s.call(script, group[0].what.site, plans[i].keys, args)
+	}
+	s.exec(ctx, calls)
+	for i, group := range groups {
+		reply, err := calls[i].cmd.Result()
+		err = classified(err)
+		var stale []*decision
+		if err == nil {
+			var now int64
+			if now, stale, err = takeAnswer(&plans[i], reply); err != nil {
+				err = unread(err)
+			} else {
+				s.learn(now)
+			}
+		}
+		for _, t := range group {
+			t.failed = err
+			if slices.Contains(stale, &t.what.decision) {
+				again = append(again, t)
+			}
+		}
+	}
+	return again
+}
+
+// undo settles back what was granted to a caller that has gone. Nobody waits for
+// it, and if it fails the charges stand.
+func (s *Store) undo(t *ticket[taking]) {
+	if back := s.back(&t.what.decision, t.what.site); back != nil {
+		s.settles.submit(back, false)
+	}
+}
+
+// back is what settles a decision back, nil if it has charged nothing.
+func (s *Store) back(d *decision, p site) *ticket[settling] {
+	if !d.granted {
+		return nil
+	}
+	t := newTicket[settling]()
+	t.what.site = p
+	for i := range d.charges {
+		if r := &d.results[i]; r.Receipt.Cost > 0 {
+			c := d.charges[i]
+			c.Cost, c.Receipt = 0, r.Receipt
+			t.what.add(c, d.keys[i], i)
+		}
+	}
+	if len(t.what.charges) == 0 {
+		return nil
+	}
+	return t
+}
+
+// takeApart takes the charges of a call that are in several places: all places
+// are asked at once, which takes no longer than one, and if one refuses, the
+// others are settled back.
+func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.Result) error {
+	var parts []*ticket[taking]
+	var indexes [][]int
+	at := make(map[site]int)
+	for i, key := range whole.keys {
+		p := s.siteOf(key)
+		n, known := at[p]
+		if !known {
+			n = len(parts)
+			at[p] = n
+			t := newTicket[taking]()
+			t.what.site = p
+			parts, indexes = append(parts, t), append(indexes, nil)
+		}
+		indexes[n] = append(indexes[n], i)
+		d := &parts[n].what.decision
+		d.charges = append(d.charges, whole.charges[i])
+		d.keys = append(d.keys, key)
+		d.leases = append(d.leases, whole.leases[i])
+	}
+	for _, t := range parts {
+		t.what.results = make([]store.Result, len(t.what.charges))
+		s.takes.submit(t, false)
+	}
+	var failed error
+	answered := make([]*ticket[taking], 0, len(parts))
+	granted := true
+	for _, t := range parts {
+		if _, err := t.wait(ctx); err != nil {
+			if failed == nil {
+				failed = err
+			}
+			continue
+		}
+		answered = append(answered, t)
+		granted = granted && t.what.granted
+	}
+	if failed != nil {
+		for _, t := range answered {
+			s.undo(t)
+		}
+		return failed
+	}
+	if !granted {
+		if err := s.undoAll(ctx, parts); err != nil {
+			return err
+		}
+	}
+	for n, t := range parts {
+		for j, i := range indexes[n] {
+			results[i] = t.what.results[j]
+		}
+		if granted {
+			s.hold(t)
+		}
+	}
+	return nil
+}
+
+// undoAll settles the granted parts of a refused call back, and makes their
+// results say how their limits then stand.
+func (s *Store) undoAll(ctx context.Context, parts []*ticket[taking]) error {
+	backs := make([]*ticket[settling], len(parts))
+	for n, t := range parts {
+		if backs[n] = s.back(&t.what.decision, t.what.site); backs[n] != nil {
+			s.settles.submit(backs[n], false)
+		}
+	}
+	for n, t := range parts {
+		if backs[n] == nil {
+			continue
+		}
+		if _, err := backs[n].wait(ctx); err != nil {
+			return err
+		}
+		for j, i := range backs[n].what.indexes {
+			r := backs[n].what.results[j]
+			r.OK, r.RetryAfter, r.Receipt = true, 0, store.Receipt{}
+			t.what.results[i] = r
+		}
+	}
+	return nil
+}
