@@ -135,3 +135,28 @@ func conform(t *testing.T, rdb redis.UniversalClient, opts ...redisstore.Option)
 func TestConformance(t *testing.T) {
 	conform(t, redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true }))
 }
+
+// A client that ignores deadlines, and calls that go alone.
+func TestConformanceAlone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite once more")
+	}
+	conform(t, redistest.Shared(t).Client(), redisstore.WithoutBatching())
+}
+
+func TestConformanceCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite once more")
+	}
+	conform(t, redistest.StartCluster(t, 3, 0).Client())
+}
+
+func TestConformanceRing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite once more")
+	}
+	a, b := redistest.Start(t), redistest.Start(t)
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr(), "b": b.Addr()}})
+	t.Cleanup(func() { ring.Close() })
+	conform(t, ring)
+}

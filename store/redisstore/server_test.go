@@ -1,0 +1,303 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore"
+)
+
+func limit(t testing.TB, spec store.Spec) *store.Limit {
+	t.Helper()
+	if spec.Name == "" {
+		spec.Name = "n"
+	}
+	l, err := store.NewLimit(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func take(s *redisstore.Store, key string, l *store.Limit, cost int64) (store.Result, error) {
+	var r [1]store.Result
+	err := s.Take(context.Background(), []store.Charge{{Key: key, Limit: l, Cost: cost}}, r[:])
+	return r[0], err
+}
+
+func settle(s *redisstore.Store, key string, l *store.Limit, receipt store.Receipt, cost int64) (store.Result, error) {
+	var r [1]store.Result
+	err := s.Settle(context.Background(), []store.Charge{{Key: key, Limit: l, Cost: cost, Receipt: receipt}}, r[:])
+	return r[0], err
+}
+
+// eventually asks until it is so.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not yet: %s", what)
+		}
+	}
+}
+
+var patient = redisstore.WithTimeout(10 * time.Second)
+
+// What the server gives is what the limit has, whoever asks at once.
+func TestHammer(t *testing.T) {
+	for _, heeds := range []bool{false, true} {
+		t.Run(fmt.Sprint("heeds deadlines ", heeds), func(t *testing.T) {
+			rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = heeds })
+			s := redisstore.New(rdb, redisstore.WithPrefix(redistest.Prefix(t)), patient)
+			bucket := limit(t, store.Spec{Name: "b", Units: 1000, Period: 24 * time.Hour})
+			window := limit(t, store.Spec{Name: "w", Units: 700, Period: 24 * time.Hour, Algorithm: store.FixedWindow})
+			var granted atomic.Int64
+			var wg sync.WaitGroup
+			for range 50 {
+				wg.Go(func() {
+					for range 40 {
+						var r [2]store.Result
+						if err := s.Take(context.Background(), []store.Charge{{Key: "k", Limit: bucket, Cost: 1}, {Key: "k", Limit: window, Cost: 1}}, r[:]); err != nil {
+							t.Error(err)
+						}
+						if r[0].OK && r[1].OK {
+							granted.Add(1)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if n := granted.Load(); n != 700 {
+				t.Errorf("%d of 700 granted", n)
+			}
+			if r, err := take(s, "k", bucket, 0); err != nil || r.Remaining != 300 {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+}
+
+// Charges of callers that have left are given back.
+func TestLeaversAreRefunded(t *testing.T) {
+	server := redistest.Start(t)
+	s := redisstore.New(server.Client(), redisstore.WithTimeout(5*time.Second))
+	l := limit(t, store.Spec{Units: 100, Period: 24 * time.Hour})
+	slots := limit(t, store.Spec{Name: "c", Units: 100, Algorithm: store.Concurrency})
+	if _, err := take(s, "k", l, 1); err != nil {
+		t.Fatal(err)
+	}
+	server.Pause()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			var r [2]store.Result
+			if err := s.Take(ctx, []store.Charge{{Key: "k", Limit: l, Cost: 1}, {Key: "k", Limit: slots, Cost: 1}}, r[:]); !errors.Is(err, context.Canceled) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	time.AfterFunc(50*time.Millisecond, cancel)
+	wg.Wait()
+	server.Resume()
+	eventually(t, "all but the first given back", func() bool {
+		r, err := take(s, "k", l, 0)
+		c, err2 := take(s, "k", slots, 0)
+		return err == nil && err2 == nil && r.Remaining == 99 && c.Remaining == 100
+	})
+}
+
+// Nobody is held beyond the timeout by a client with the defaults of go-redis,
+// which would wait for three seconds, and service resumes by itself.
+func TestPausedServer(t *testing.T) {
+	server := redistest.Start(t)
+	const timeout = 200 * time.Millisecond
+	s := redisstore.New(server.Client(), redisstore.WithTimeout(timeout))
+	l := limit(t, store.Spec{Units: 1_000_000, Period: time.Second})
+	eventually(t, "a first call", func() bool { _, err := take(s, "k", l, 1); return err == nil })
+	server.Pause()
+	var wg sync.WaitGroup
+	for i := range 100 {
+		wg.Go(func() {
+			start := time.Now()
+			_, err := take(s, fmt.Sprint(i), l, 1)
+			if held := time.Since(start); err == nil || !redisstore.IsFailure(err) || held > 5*timeout {
+				t.Errorf("held for %v, %v", held, err)
+			}
+		})
+	}
+	wg.Wait()
+	server.Resume()
+	eventually(t, "service", func() bool { _, err := take(s, "k", l, 1); return err == nil })
+}
+
+// A script that the server has forgotten is sent again, in a pipeline as well.
+func TestForgottenScripts(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3, 0)
+	one := redistest.Shared(t).Client()
+	for name, rdb := range map[string]redis.UniversalClient{"one": one, "cluster": cluster.Client()} {
+		t.Run(name, func(t *testing.T) {
+			s := redisstore.New(rdb, redisstore.WithPrefix(redistest.Prefix(t)), patient)
+			l := limit(t, store.Spec{Units: 1000, Period: 24 * time.Hour})
+			for round := range 5 {
+				flush := rdb.ScriptFlush
+				if err := flush(context.Background()).Err(); err != nil {
+					t.Fatal(err)
+				}
+				var wg sync.WaitGroup
+				for i := range 100 {
+					wg.Go(func() {
+						if r, err := take(s, fmt.Sprint(i), l, 1); err != nil || r.Remaining != int64(999-round) {
+							t.Errorf("%+v, %v", r, err)
+						}
+					})
+				}
+				wg.Wait()
+			}
+		})
+	}
+}
+
+// Several keys of a cluster are all charged or none.
+func TestAcrossSlots(t *testing.T) {
+	s := redisstore.New(redistest.StartCluster(t, 3, 0).Client(), patient)
+	l := limit(t, store.Spec{Units: 10, Period: 24 * time.Hour})
+	slots := limit(t, store.Spec{Name: "c", Units: 10, Algorithm: store.Concurrency})
+	var charges []store.Charge
+	for i := range 6 {
+		charges = append(charges, store.Charge{Key: fmt.Sprint("key", i), Limit: l, Cost: 2}, store.Charge{Key: fmt.Sprint("key", i), Limit: slots, Cost: 1})
+	}
+	r := make([]store.Result, len(charges))
+	if err := s.Take(context.Background(), charges, r); err != nil {
+		t.Fatal(err)
+	}
+	charges[6].Cost = 9 // key3: 8 left
+	if err := s.Take(context.Background(), charges, r); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range charges {
+		ok, left := i != 6, int64(8+i%2)
+		if r[i].OK != ok || r[i].Remaining != left || r[i].Receipt != (store.Receipt{}) || r[i].Delay != 0 {
+			t.Errorf("charge %d: %+v", i, r[i])
+		}
+		if p, err := take(s, c.Key, c.Limit, 0); err != nil || p.Remaining != left {
+			t.Errorf("%s %s: %+v, %v", c.Key, c.Limit.Name(), p, err)
+		}
+	}
+}
+
+// A lease that is held is renewed, one that is released isn't, and one whose
+// holder has died comes free.
+func TestLeases(t *testing.T) {
+	rdb := redistest.Shared(t).Client()
+	prefix := redisstore.WithPrefix(redistest.Prefix(t))
+	const ttl = 300 * time.Millisecond
+	var lost atomic.Int64
+	mine := redisstore.New(rdb, prefix, patient, redisstore.WithLeaseTTL(ttl),
+		redisstore.WithLost(func(key string, l *store.Limit) {
+			if key != "k" || l.Name() != "n" {
+				t.Errorf("lost %q of %q", l.Name(), key)
+			}
+			lost.Add(1)
+		}))
+	dead := redisstore.New(rdb, prefix, patient, redisstore.WithLeaseTTL(ttl))
+	l := limit(t, store.Spec{Units: 4, Algorithm: store.Concurrency})
+	held, err := take(mine, "k", l, 2)
+	if err != nil || !held.OK {
+		t.Fatal(held, err)
+	}
+	if r, err := take(dead, "k", l, 2); err != nil || !r.OK {
+		t.Fatal(r, err)
+	}
+	dead.Close()
+	eventually(t, "the dead one's slots", func() bool {
+		r, err := take(mine, "k", l, 1)
+		if err == nil && r.OK {
+			_, err = settle(mine, "k", l, r.Receipt, 0)
+			return err == nil
+		}
+		return false
+	})
+	for end := time.Now().Add(3 * ttl); time.Now().Before(end); time.Sleep(ttl / 10) {
+		if r, err := take(mine, "k", l, 3); err != nil || r.OK {
+			t.Fatalf("a slot that is held was given away: %+v, %v", r, err)
+		}
+	}
+	if n := lost.Load(); n != 0 {
+		t.Errorf("%d leases reported lost", n)
+	}
+	// Somebody else takes the key away.
+	if err := dead.Reset(context.Background(), "k", l); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the loss reported", func() bool { return lost.Load() == 1 })
+	if r, err := settle(mine, "k", l, held.Receipt, 0); err != nil || r.Remaining != 4 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	mine.Close()
+}
+
+func TestErrors(t *testing.T) {
+	l := limit(t, store.Spec{Units: 10, Period: time.Hour})
+	class := func(t *testing.T, s *redisstore.Store, want error) {
+		t.Helper()
+		_, err := take(s, "k", l, 1)
+		if !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+		if redisstore.IsFailure(err) != (want != redisstore.ErrConfiguration) {
+			t.Errorf("%v: failure %v", err, redisstore.IsFailure(err))
+		}
+	}
+	t.Run("killed", func(t *testing.T) {
+		server := redistest.Start(t)
+		rdb := server.Client()
+		server.Kill()
+		class(t, redisstore.New(rdb, patient), redisstore.ErrUnavailable)
+	})
+	t.Run("replica", func(t *testing.T) {
+		server := redistest.Start(t, "--replicaof", "127.0.0.1", redistest.Shared(t).Port())
+		class(t, redisstore.New(server.Client(), patient), redisstore.ErrUnavailable)
+	})
+	t.Run("out of memory", func(t *testing.T) {
+		server := redistest.Start(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
+		class(t, redisstore.New(server.Client(), patient), redisstore.ErrServer)
+	})
+	t.Run("no password", func(t *testing.T) {
+		server := redistest.Start(t)
+		server.Do("ACL", "SETUSER", "poor", "on", ">pw", "+hello", "+ping", "~*")
+		rdb := server.Client(func(o *redis.Options) { o.Username, o.Password = "poor", "pw" })
+		class(t, redisstore.New(rdb, patient), redisstore.ErrConfiguration)
+		rdb = server.Client(func(o *redis.Options) { o.Username, o.Password = "poor", "wrong" })
+		class(t, redisstore.New(rdb, patient), redisstore.ErrConfiguration)
+		// Rights for the script, and none for what it does.
+		server.Do("ACL", "SETUSER", "half", "on", ">pw", "+hello", "+ping", "+eval", "+evalsha", "~*")
+		rdb = server.Client(func(o *redis.Options) { o.Username, o.Password = "half", "pw" })
+		class(t, redisstore.New(rdb, patient), redisstore.ErrConfiguration)
+	})
+	t.Run("options", func(t *testing.T) {
+		class(t, redisstore.New(nil), redisstore.ErrConfiguration)
+		class(t, redisstore.New(redistest.Shared(t).Client(), redisstore.WithPrefix("{x}")), redisstore.ErrConfiguration)
+	})
+	t.Run("charges", func(t *testing.T) {
+		s := redisstore.New(redistest.Shared(t).Client(), patient)
+		_, err := take(s, "k", &store.Limit{}, 1)
+		if !errors.Is(err, store.ErrLimit) || redisstore.IsFailure(err) {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := s.Take(ctx, []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)); !errors.Is(err, context.Canceled) || redisstore.IsFailure(err) {
+			t.Error(err)
+		}
+	})
+}
