@@ -72,6 +72,7 @@ type Store struct {
 	clock   func() time.Time
 	lost    func(key string, limit *store.Limit)
 	alone   bool // no batches
+	denies  *denyCache
 
 	ahead   atomic.Int64 // of the server's clock, in microseconds
 	takes   line[taking]

@@ -28,6 +28,7 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	if len(limits) == 0 {
 		return nil
 	}
+	defer s.denies.forget(key)
 	if ctx.Err() != nil {
 		return left(ctx)
 	}

@@ -37,6 +37,7 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 	s.release(charges)
 	var tickets []*ticket[settling]
 	for i := range charges {
+		defer s.denies.forget(charges[i].Key)
 		key := storageKey(s.prefix, charges[i].Key, charges[i].Limit)
 		p := s.siteOf(key)
 		n := slices.IndexFunc(tickets, func(t *ticket[settling]) bool { return t.what.site == p })

@@ -25,6 +25,9 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 	if err := s.check(ctx, charges, results); err != nil || len(charges) == 0 {
 		return err
 	}
+	if s.denies.refuse(charges, results) {
+		return nil
+	}
 	t := s.ticket()
 	if err := s.fill(t, charges); err != nil {
 		return err
@@ -40,7 +43,11 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 	reusable, err := s.takes.do(ctx, t)
 	if err == nil {
 		copy(results, t.what.results)
-		s.hold(t)
+		if t.what.granted {
+			s.hold(t)
+		} else {
+			s.denies.remember(charges, results, t.since)
+		}
 	}
 	if reusable {
 		s.tickets.Put(t)
