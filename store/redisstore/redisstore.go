@@ -73,6 +73,7 @@ type Store struct {
 	lost    func(key string, limit *store.Limit)
 	alone   bool // no batches
 	denies  *denyCache
+	stocks  *stocks
 
 	ahead   atomic.Int64 // of the server's clock, in microseconds
 	takes   line[taking]
@@ -170,6 +171,9 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	for _, opt := range opts {
 		opt(s)
 	}
+	if s.stocks != nil {
+		s.stocks.sweep = func() { s.giveBack(false) }
+	}
 	direct := false
 	switch c := client.(type) {
 	case nil:
@@ -198,11 +202,14 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	return s
 }
 
-// Close ends the renewal of leases. Slots that are still held come free within
+// Close ends the renewal of leases, and gives back what WithLeasing holds. Slots that are still held come free within
 // the lease's time, or when they are released, which the store still does; a
 // lease taken later is not renewed. The client stays open.
 func (s *Store) Close() error {
 	s.leases.close()
+	if s.stocks != nil {
+		s.giveBack(true)
+	}
 	return nil
 }
 

@@ -29,6 +29,7 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 		return nil
 	}
 	defer s.denies.forget(key)
+	defer s.stocks.forget(key, limits)
 	if ctx.Err() != nil {
 		return left(ctx)
 	}

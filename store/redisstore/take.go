@@ -28,6 +28,14 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 	if s.denies.refuse(charges, results) {
 		return nil
 	}
+	if s.stocks != nil && len(charges) == 1 {
+		return s.takeStock(ctx, charges, results)
+	}
+	return s.ask(ctx, charges, results)
+}
+
+// ask has the server decide.
+func (s *Store) ask(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	t := s.ticket()
 	if err := s.fill(t, charges); err != nil {
 		return err

@@ -1,0 +1,220 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// WithLeasing lets this store take up to n tokens of a bucket at once and give
+// them out by itself for up to maxAge; what is left then goes back. A hot key
+// costs the server a call for n tokens instead of one for each.
+//
+// It never lets more through in all: what is given out here has been taken
+// there. But it moves in time. What each store has taken and not given out, n for
+// each key, may come on top of the burst in any span, and others may be refused
+// meanwhile; a process that crashes takes it along until time gives it back.
+// Remaining is as of when the tokens were taken, less what has gone since.
+//
+// It is for TokenBucket without a queue, debt or maximum wait, and calls with
+// one limit; others are asked as always. n is bounded by a tenth of the limit's
+// burst, maxAge by a second and by the time in which n tokens come. A key that is
+// asked for once is not leased: only the second call within maxAge is.
+// WithLeasing with n below 2 or maxAge not above 0 does nothing.
+func WithLeasing(n int64, maxAge time.Duration) Option {
+	return func(s *Store) {
+		if n > 1 && maxAge > 0 {
+			s.stocks = &stocks{n: n, maxAge: min(maxAge, time.Second), held: make(map[stockOf]*stock)}
+		}
+	}
+}
+
+// stocks are tokens that have been taken and not given out.
+type stocks struct {
+	n      int64
+	maxAge time.Duration
+
+	sweep func() // gives back what has expired
+
+	mu     sync.Mutex
+	held   map[stockOf]*stock
+	timer  *time.Timer // of the sweep, while anything is held
+	closed bool
+}
+
+// mostStocks bounds the keys that are kept track of; beyond, calls are asked as
+// always.
+const mostStocks = 1 << 16
+
+type stockOf struct {
+	key   string
+	limit *store.Limit
+}
+
+type stock struct {
+	left     int64
+	charged  store.Result // of the call that took them
+	at       time.Time    // of that
+	until    time.Time
+	fetching bool
+}
+
+// share is how many tokens of the limit are taken at once, 0 for none.
+func (s *stocks) share(c *store.Charge) int64 {
+	spec := c.Limit.Spec()
+	if c.Cost < 1 || c.MaxWait > 0 || c.DryRun || spec.Algorithm != store.TokenBucket || spec.Debt || spec.Queue > 0 ||
+		len(c.Key) > longestKey {
+		return 0
+	}
+	if n := min(s.n, spec.Burst/10); n > 1 && c.Cost <= n/2 {
+		return n
+	}
+	return 0
+}
+
+// age is how long n tokens of the limit are held at most.
+func (s *stocks) age(l *store.Limit, n int64) time.Duration {
+	spec := l.Spec()
+	if span := spec.Period / time.Duration(spec.Units); span < s.maxAge/time.Duration(n) {
+		return max(span*time.Duration(n), time.Millisecond)
+	}
+	return s.maxAge
+}
+
+// give answers c from what is held. If it can't and fetch is not 0, the caller is
+// the one to take that many tokens, and has to say what became of it to fetched.
+func (s *stocks) give(c *store.Charge, r *store.Result) (ok bool, fetch int64) {
+	n := s.share(c)
+	if n == 0 {
+		return false, 0
+	}
+	now, of := time.Now(), stockOf{c.Key, c.Limit}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.held[of]
+	if k == nil {
+		if len(s.held) < mostStocks && !s.closed {
+			s.held[of] = &stock{until: now.Add(s.age(c.Limit, n))}
+			s.watch()
+		}
+		return false, 0
+	}
+	if k.left >= c.Cost && now.Before(k.until) {
+		k.left -= c.Cost
+		*r = k.answer(c.Cost, now)
+		return true, 0
+	}
+	if k.fetching || k.left > 0 || s.closed {
+		return false, 0
+	}
+	k.fetching = true
+	return false, n
+}
+
+// answer is the result of a charge of cost that has been given out.
+func (k *stock) answer(cost int64, now time.Time) store.Result {
+	r := k.charged
+	r.Remaining += k.left
+	r.ResetAfter = upToMicrosecond(r.ResetAfter - now.Sub(k.at))
+	r.Receipt.Cost = cost
+	return r
+}
+
+// fetched puts in what was taken for c, and gives c its part.
+func (s *stocks) fetched(c *store.Charge, taken store.Result, n int64, r *store.Result) (ok bool) {
+	now, of := time.Now(), stockOf{c.Key, c.Limit}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.held[of]
+	if k == nil { // reset in the meantime
+		k = &stock{}
+		s.held[of] = k
+	}
+	k.fetching = false
+	if !taken.OK || taken.Receipt.Cost != n {
+		return false
+	}
+	k.left, k.at, k.until, k.charged = n-c.Cost, now, now.Add(s.age(c.Limit, n)), taken
+	*r = k.answer(c.Cost, now)
+	s.watch()
+	return true
+}
+
+// watch has the sweep come. The caller holds the lock.
+func (s *stocks) watch() {
+	if s.timer == nil && s.sweep != nil && !s.closed {
+		s.timer = time.AfterFunc(s.maxAge, s.sweep)
+	}
+}
+
+// expired takes out what is no longer to be given out, or all of it, as charges
+// that settle the rest back.
+func (s *stocks) expired(all bool) (back []store.Charge) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timer = nil
+	s.closed = s.closed || all
+	for of, k := range s.held {
+		if !all && (k.fetching || now.Before(k.until)) {
+			continue
+		}
+		if k.left > 0 {
+			c := store.Charge{Key: of.key, Limit: of.limit, Receipt: k.charged.Receipt}
+			c.Cost = c.Receipt.Cost - k.left
+			back = append(back, c)
+		}
+		delete(s.held, of)
+	}
+	if len(s.held) > 0 {
+		s.watch()
+	}
+	return back
+}
+
+// forget drops what is held of a key's limits: they have been reset.
+func (s *stocks) forget(key string, limits []*store.Limit) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range limits {
+		delete(s.held, stockOf{key, l})
+	}
+}
+
+// takeStock is Take where tokens may be given out here.
+func (s *Store) takeStock(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	ok, n := s.stocks.give(&charges[0], &results[0])
+	switch {
+	case ok:
+		return nil
+	case n == 0:
+		return s.ask(ctx, charges, results)
+	}
+	bulk, taken := []store.Charge{charges[0]}, make([]store.Result, 1)
+	bulk[0].Cost = n
+	err := s.ask(ctx, bulk, taken)
+	if err != nil {
+		taken[0] = store.Result{}
+	}
+	if s.stocks.fetched(&charges[0], taken[0], n, &results[0]) || err != nil {
+		return err
+	}
+	return s.ask(ctx, charges, results)
+}
+
+// giveBack settles back what is held too long, without waiting for it: if that
+// fails, time gives it back.
+func (s *Store) giveBack(all bool) {
+	for _, c := range s.stocks.expired(all) {
+		key := storageKey(s.prefix, c.Key, c.Limit)
+		t := newTicket[settling]()
+		t.what.site = s.siteOf(key)
+		t.what.add(c, key, 0)
+		s.settles.submit(t, false)
+	}
+}

@@ -1,0 +1,156 @@
+package redisstore
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+)
+
+// Who gets tokens from what is held, and who is to take more.
+func TestStocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := denyLimit(t, store.Spec{Name: "rate", Units: 100, Period: time.Second, Burst: 100})
+		s := &stocks{n: 10, maxAge: 50 * time.Millisecond, held: make(map[stockOf]*stock)}
+		c := store.Charge{Key: "k", Limit: l, Cost: 1}
+		var r store.Result
+		ask := func(cost int64, ok bool, fetch int64) {
+			t.Helper()
+			c.Cost = cost
+			if gotOK, gotFetch := s.give(&c, &r); gotOK != ok || gotFetch != fetch {
+				t.Fatalf("cost %d: %v, to take %d; want %v, %d", cost, gotOK, gotFetch, ok, fetch)
+			}
+		}
+		ask(1, false, 0)  // the first asks the server
+		ask(1, false, 10) // the second is to take ten
+		ask(1, false, 0)  // and the third doesn't wait for it
+		taken := store.Result{OK: true, Remaining: 50, ResetAfter: time.Second, Receipt: store.Receipt{Mark: 77, Cost: 10}}
+		if c.Cost = 1; !s.fetched(&c, taken, 10, &r) || r.Remaining != 59 || r.Receipt.Cost != 1 || r.Receipt.Mark != 77 {
+			t.Fatalf("%+v", r)
+		}
+		time.Sleep(10 * time.Millisecond)
+		ask(5, true, 0)
+		if r.Remaining != 54 || r.ResetAfter != 990*time.Millisecond {
+			t.Errorf("%+v", r)
+		}
+		ask(5, false, 0)  // four are left
+		ask(6, false, 0)  // more than half of what is taken at once
+		ask(0, false, 0)  // to look
+		ask(4, true, 0)   // all of it
+		ask(1, false, 10) // more
+		if s.fetched(&c, store.Result{}, 10, &r) {
+			t.Error("gave out what the server refused")
+		}
+		ask(1, false, 10)
+		s.fetched(&c, taken, 10, &r)
+		time.Sleep(50 * time.Millisecond)
+		ask(1, false, 0) // too old
+		back := s.expired(false)
+		if len(back) != 1 || back[0].Cost != 1 || back[0].Receipt.Cost != 10 {
+			t.Errorf("settled back: %+v", back)
+		}
+		ask(1, false, 0)
+		ask(1, false, 10)
+	})
+}
+
+// Nothing is leased of what can't be given out piece by piece.
+func TestStocksLeaveAlone(t *testing.T) {
+	s := &stocks{n: 10, maxAge: time.Second, held: make(map[stockOf]*stock)}
+	rate := denyLimit(t, store.Spec{Name: "a", Units: 100, Period: time.Second})
+	for name, c := range map[string]store.Charge{
+		"waits":      {Limit: rate, Cost: 1, MaxWait: time.Second},
+		"dry run":    {Limit: rate, Cost: 1, DryRun: true},
+		"a look":     {Limit: rate},
+		"small":      {Limit: denyLimit(t, store.Spec{Name: "a", Units: 10, Period: time.Second}), Cost: 1},
+		"queue":      {Limit: denyLimit(t, store.Spec{Name: "a", Units: 100, Period: time.Second, Queue: 3}), Cost: 1},
+		"debt":       {Limit: denyLimit(t, store.Spec{Name: "a", Units: 100, Period: time.Second, Debt: true}), Cost: 1},
+		"other kind": {Limit: denyLimit(t, store.Spec{Name: "a", Algorithm: store.FixedWindow, Units: 100, Period: time.Second}), Cost: 1},
+	} {
+		if n := s.share(&c); n != 0 {
+			t.Errorf("%s: takes %d", name, n)
+		}
+	}
+	if n := s.share(&store.Charge{Limit: rate, Cost: 1}); n != 10 {
+		t.Errorf("takes %d, want 10", n)
+	}
+}
+
+// Two stores that lease let no more through than one limit; and ask little,
+// while there is enough.
+func TestLeasingNeverAdmitsMore(t *testing.T) {
+	for _, burst := range []int64{2000, 100_000} {
+		server := redistest.Start(t)
+		l := denyLimit(t, store.Spec{Name: "rate", Units: 1, Period: time.Hour, Burst: burst})
+		var asked, passed atomic.Int64
+		var wg sync.WaitGroup
+		for range 2 {
+			rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+			s := New(rdb, WithLeasing(100, time.Second), WithTimeout(5*time.Second))
+			defer s.Close()
+			for g := range 8 {
+				wg.Go(func() {
+					rnd := rand.New(rand.NewPCG(uint64(g), 1))
+					charges, results := []store.Charge{{Key: "k", Limit: l}}, make([]store.Result, 1)
+					for range 400 {
+						charges[0].Cost = 1 + rnd.Int64N(3)
+						asked.Add(charges[0].Cost)
+						if err := s.Take(context.Background(), charges, results); err != nil {
+							t.Error(err)
+							return
+						}
+						if results[0].OK {
+							passed.Add(charges[0].Cost)
+						}
+					}
+				})
+			}
+		}
+		wg.Wait()
+		calls, _ := server.CommandStats("evalsha")
+		n := passed.Load()
+		if most := min(burst, asked.Load()); n > most || n < most-2*100 {
+			t.Errorf("%d of %d passed, want %d, or less by what is held", n, asked.Load(), most)
+		}
+		if burst > asked.Load() && calls > 3200 {
+			t.Errorf("%d calls for 6400", calls)
+		}
+	}
+}
+
+// What is left goes back: after Close the server knows what was used.
+func TestLeasingGivesBack(t *testing.T) {
+	rdb := redistest.Start(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+	l := denyLimit(t, store.Spec{Name: "rate", Units: 1, Period: time.Hour, Burst: 1000})
+	charges, results := []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)
+	ctx := context.Background()
+	s := New(rdb, WithLeasing(100, time.Second), WithTimeout(5*time.Second))
+	for range 7 {
+		if err := s.Take(ctx, charges, results); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if results[0].Remaining != 993 {
+		t.Errorf("%d remain here, want 993", results[0].Remaining)
+	}
+	s.Close()
+	other := New(rdb, WithTimeout(5*time.Second))
+	defer other.Close()
+	charges[0].Cost = 0
+	for left := int64(0); left != 993; time.Sleep(time.Millisecond) { // a real server
+		if err := other.Take(ctx, charges, results); err != nil {
+			t.Fatal(err)
+		}
+		if left = results[0].Remaining; left > 993 {
+			t.Fatalf("%d remain, want 993", left)
+		}
+	}
+}
