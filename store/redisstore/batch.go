@@ -19,7 +19,8 @@ import (
 // were taken when a call came are free or overdue by then, so that it is in a
 // batch, or it fails when the last way is overdue.
 type line[T any] struct {
-	ways    int // batches under way at a time
+	ways    int // batches under way at a time, at the most
+	few     int // while the way is short; 0: as many
 	most    int // calls in a batch
 	timeout time.Duration
 	// direct: the client keeps to a context's deadline. The caller that finds a
@@ -30,6 +31,7 @@ type line[T any] struct {
 	// gone is called for a call with an answer that nobody waits for any more.
 	gone func(*ticket[T])
 
+	usual   atomic.Int64 // what a batch takes, in nanoseconds
 	mu      sync.Mutex
 	pending []*ticket[T]
 	busy    int // ways taken
@@ -104,7 +106,7 @@ func (l *line[T]) submit(t *ticket[T], own bool) {
 	t.since = time.Now()
 	l.mu.Lock()
 	switch {
-	case l.busy < l.ways: // then nothing is pending
+	case l.free(): // then nothing is pending
 		l.busy++
 		l.mu.Unlock()
 		r := l.newTrip()
@@ -124,6 +126,20 @@ func (l *line[T]) submit(t *ticket[T], own bool) {
 		l.pending = append(l.pending, t)
 		l.mu.Unlock()
 	}
+}
+
+// far is how long a batch takes where the way is long. There, calls that wait for
+// another batch to come back would wait for as long again, and a way each is
+// better; where it is short, what takes time is the server, and fewer ways make
+// larger batches.
+const far = time.Millisecond
+
+// free says whether another batch may set out. The caller holds the lock.
+func (l *line[T]) free() bool {
+	if l.few > 0 && l.usual.Load() < int64(far) && l.busy-l.stuck >= l.few {
+		return false
+	}
+	return l.busy < l.ways
 }
 
 // wait returns the answer to a ticket submitted, or an error when ctx ends.
@@ -184,6 +200,9 @@ func (l *line[T]) run(r *trip[T]) {
 	}
 	r.start(r.batch[0].since.Add(l.timeout), r.expired)
 	l.send(r, r.batch)
+	// Lost updates don't matter.
+	usual := l.usual.Load()
+	l.usual.Store(usual + (int64(time.Since(now))-usual)/8)
 	inTime := r.timer.Stop()
 	if !inTime {
 		l.mu.Lock()
@@ -222,7 +241,14 @@ func (l *line[T]) expire(r *trip[T]) {
 	if l.stuck == l.ways {
 		unsent, l.pending = l.pending, nil
 	}
+	instead := len(l.pending) > 0 && l.free()
+	if instead {
+		l.busy++
+	}
 	l.mu.Unlock()
+	if instead {
+		go l.work(l.next())
+	}
 	close(r.done)
 	for _, t := range r.batch {
 		t.answer(errLate, true)

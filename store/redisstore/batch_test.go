@@ -115,6 +115,59 @@ func TestLineTakesFreeWays(t *testing.T) {
 	})
 }
 
+// Where batches take no time, few ways are taken and the batches are larger;
+// where they take long, all are; and ways that hang count for nothing.
+func TestLineTakesAsManyWaysAsItIsFar(t *testing.T) {
+	for _, tt := range []struct {
+		trip  time.Duration
+		taken int
+	}{{100 * time.Microsecond, 2}, {3 * time.Millisecond, 8}} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNumbers(8, 128, func(context.Context) { time.Sleep(tt.trip) })
+			n.few = 2
+			for i := range 20 { // until it is known what is usual
+				n.call(t.Context(), i)
+			}
+			for i := range 20 {
+				go n.call(t.Context(), i)
+				synctest.Wait()
+			}
+			if n.most != tt.taken {
+				t.Errorf("%v: %d ways taken, want %d", tt.trip, n.most, tt.taken)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if n.busy != 0 || len(n.pending) != 0 {
+				t.Errorf("%d ways still taken, %d calls pending", n.busy, len(n.pending))
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var hung atomic.Int32
+		n := newNumbers(8, 128, func(context.Context) {
+			if hung.Add(1) <= 2 {
+				time.Sleep(time.Minute)
+			}
+		})
+		n.few = 2
+		var failed atomic.Int32
+		var wg sync.WaitGroup
+		for i := range 5 {
+			wg.Go(func() {
+				if n.call(t.Context(), i) != nil {
+					failed.Add(1)
+				}
+			})
+			time.Sleep(patience / 10)
+		}
+		wg.Wait()
+		if n := failed.Load(); n != 2 {
+			t.Errorf("%d of 5 calls failed with two ways that hang, want those two", n)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
 // Nothing is lost, nothing sent twice, and no goroutine stays: a bubble doesn't
 // end before its goroutines have.
 func TestLineLosesNothing(t *testing.T) {

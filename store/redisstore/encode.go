@@ -29,7 +29,7 @@ type told struct {
 }
 
 func (q *request) add(args ...any) { q.args = append(q.args, args...) }
-func (q *request) number(n int64)  { q.args = append(q.args, strconv.FormatInt(n, 10)) }
+func (q *request) number(n int64)  { q.args = append(q.args, text(n)) }
 
 func (q *request) limit(r *record) {
 	q.set |= r.set
@@ -65,8 +65,13 @@ func (q *request) shape(s *shape, shared bool) {
 		c := &charges[i]
 		q.limit(r)
 		if s.fast {
-			inc := strconv.FormatInt(c.Cost*r.terms.Token, 10)
-			q.add(r.capacity, r.tag, r.lifetime, inc, inc+"0000")
+			q.add(r.capacity, r.tagged, r.lifetime)
+			if c.Cost == 1 {
+				q.add(r.inc, r.add)
+			} else {
+				inc := strconv.FormatInt(c.Cost*r.terms.Token, 10)
+				q.add(inc, inc+"0000")
+			}
 			continue
 		}
 		q.number(c.Cost)
@@ -135,6 +140,22 @@ func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, ar
 		q.add(c.Receipt.Lease[:])
 	}
 	return lua.Settle(q.set), keys, q.args
+}
+
+// small are the numbers that most calls have, as text: what is put into an
+// argument anew is allocated.
+var small = func() (a [256]any) {
+	for i := range a {
+		a[i] = strconv.Itoa(i)
+	}
+	return a
+}()
+
+func text(n int64) any {
+	if n >= 0 && n < int64(len(small)) {
+		return small[n]
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 func flag(b bool) string {

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/stint-go/stint/store"
 )
@@ -86,12 +87,14 @@ func newPlan(ds []*decision) plan {
 		s.entries = []entry{{decisions: ds}}
 		return plan{shapes: []shape{s}, keys: ds[0].keys}
 	}
-	type place struct {
-		shape int
-		key   string // the first
-	}
+	// Where each key was seen first. Most batches have each key once, so this
+	// is most of what a batch costs: one map, used again.
+	seen := places.Get().(map[string][2]int)
+	defer func() {
+		clear(seen)
+		places.Put(seen)
+	}()
 	var p plan
-	known := make(map[place]int, len(ds)) // entries
 	for i, d := range ds {
 		n := slices.IndexFunc(p.shapes, func(s shape) bool { return s.has(d) })
 		if n < 0 {
@@ -99,42 +102,56 @@ func newPlan(ds []*decision) plan {
 			p.shapes = append(p.shapes, newShape(d))
 		}
 		s := &p.shapes[n]
-		at := place{n, d.keys[0]}
-		if e, ok := known[at]; ok && !s.alone && slices.Equal(s.entries[e].decisions[0].keys, d.keys) {
-			s.entries[e].decisions = append(s.entries[e].decisions, d)
-			s.times = true
-			continue
+		if at, ok := seen[d.keys[0]]; ok {
+			if at[0] == n && !s.alone && slices.Equal(s.entries[at[1]].decisions[0].keys, d.keys) {
+				e := &s.entries[at[1]]
+				e.decisions = append(e.decisions, d)
+				s.times = true
+				continue
+			}
 		}
-		known[at] = len(s.entries)
+		for _, key := range d.keys {
+			if _, ok := seen[key]; ok {
+				p.shared = true
+			} else {
+				seen[key] = [2]int{n, len(s.entries)}
+			}
+		}
 		s.entries = append(s.entries, entry{decisions: ds[i : i+1 : i+1]})
 	}
 	p.number()
 	return p
 }
 
+var places = sync.Pool{New: func() any { return make(map[string][2]int) }}
+
 // number lists the keys, in the order of the entries if that says all.
 func (p *plan) number() {
-	numbers := make(map[string]int)
-	for i := range p.shapes {
-		for j := range p.shapes[i].entries {
-			for _, key := range p.shapes[i].entries[j].decisions[0].keys {
-				if _, ok := numbers[key]; ok {
-					p.shared = true
-					continue
-				}
-				p.keys = append(p.keys, key)
-				numbers[key] = len(p.keys)
+	if !p.shared {
+		n := 0
+		for i := range p.shapes {
+			n += len(p.shapes[i].entries) * len(p.shapes[i].records)
+		}
+		p.keys = make([]string, 0, n)
+		for i := range p.shapes {
+			for j := range p.shapes[i].entries {
+				p.keys = append(p.keys, p.shapes[i].entries[j].decisions[0].keys...)
 			}
 		}
-	}
-	if !p.shared {
 		return
 	}
+	numbers := make(map[string]int)
 	for i := range p.shapes {
 		for j := range p.shapes[i].entries {
 			e := &p.shapes[i].entries[j]
 			for _, key := range e.decisions[0].keys {
-				e.keys = append(e.keys, numbers[key])
+				n, ok := numbers[key]
+				if !ok {
+					p.keys = append(p.keys, key)
+					n = len(p.keys)
+					numbers[key] = n
+				}
+				e.keys = append(e.keys, n)
 			}
 		}
 	}

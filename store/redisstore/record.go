@@ -19,9 +19,12 @@ type record struct {
 	fixed string // all of it, but the calendar's bounds
 	zoned bool   // it ends in those
 
-	// A plain token bucket's, as text.
-	tag, capacity, lifetime string
-	fast                    bool
+	always any // fixed, if that is the whole text always
+
+	// A plain token bucket's, as arguments.
+	tag                                  string
+	capacity, tagged, lifetime, inc, add any
+	fast                                 bool
 }
 
 // recordOf returns the limit's record. They are kept, but no more than a few
@@ -59,6 +62,8 @@ func newRecord(l *store.Limit) *record {
 		r.fixed = join("b", t.Token, t.Scale.PerTick, tick(t.Scale), t.Numbers.Unit,
 			t.Capacity, t.Queue, t.Largest, boolean(s.Debt), t.Longest) + "," + orDash(r.tag)
 		r.fast = r.tag != "" && t.Queue == 0 && !s.Debt
+		inc := strconv.FormatInt(t.Token, 10)
+		r.inc, r.add, r.tagged = inc, inc+"0000", r.tag
 		r.capacity = strconv.FormatInt(t.Capacity, 10)
 		// Twice the time to full: the script sets it anew once that much has
 		// been charged, so it is never shorter than the time to full.
@@ -82,16 +87,19 @@ func newRecord(l *store.Limit) *record {
 		r.set = lua.Concurrency
 		r.fixed = join("c", s.Units)
 	}
+	if r.set&(lua.FixedWindow|lua.IntervalBucket|lua.Concurrency) == 0 {
+		r.always = r.fixed
+	}
 	return r
 }
 
 // text is the record, as the scripts read it.
-func (r *record) text(t *told) string {
+func (r *record) text(t *told) any {
 	switch {
+	case r.always != nil:
+		return r.always
 	case r.spec.Algorithm == store.Concurrency:
 		return r.fixed + "," + strconv.FormatInt(t.lease, 10)
-	case r.spec.Algorithm != store.FixedWindow && r.spec.Algorithm != store.IntervalBucket:
-		return r.fixed
 	case !r.zoned:
 		return r.fixed + ",0"
 	}

@@ -105,6 +105,7 @@ const (
 	shortestLease  = 100 * time.Millisecond
 
 	batchWays = 8
+	batchFew  = 2
 	batchMost = 128
 )
 
@@ -193,12 +194,12 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	if s.wrong != nil {
 		s.wrong = fmt.Errorf("redisstore: %w: %w", ErrConfiguration, s.wrong)
 	}
-	ways, most := batchWays, batchMost
+	ways, few, most := batchWays, batchFew, batchMost
 	if s.alone {
-		ways, most = 1<<30, 1
+		ways, few, most = 1<<30, 0, 1
 	}
-	s.takes = line[taking]{ways: ways, most: most, timeout: s.timeout, direct: direct, send: s.sendTakes, gone: s.undo}
-	s.settles = line[settling]{ways: ways, most: most, timeout: s.timeout, direct: direct, send: s.sendSettles, gone: func(*ticket[settling]) {}}
+	s.takes = line[taking]{ways: ways, few: few, most: most, timeout: s.timeout, direct: direct, send: s.sendTakes, gone: s.undo}
+	s.settles = line[settling]{ways: ways, few: few, most: most, timeout: s.timeout, direct: direct, send: s.sendSettles, gone: func(*ticket[settling]) {}}
 	return s
 }
 
