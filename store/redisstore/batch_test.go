@@ -132,9 +132,11 @@ func TestLineTakesAsManyWaysAsItIsFar(t *testing.T) {
 				go n.call(t.Context(), i)
 				synctest.Wait()
 			}
+			n.mu.Lock()
 			if n.most != tt.taken {
 				t.Errorf("%v: %d ways taken, want %d", tt.trip, n.most, tt.taken)
 			}
+			n.mu.Unlock()
 			time.Sleep(time.Second)
 			synctest.Wait()
 			if n.busy != 0 || len(n.pending) != 0 {
