@@ -42,7 +42,7 @@ var imports = map[string]rule{
 	"adapters/echo":             {own: []string{".", "store", "adapters/internal/pattern"}, external: []string{"github.com/labstack/echo/v4"}},
 	"examples/...": {
 		own:      []string{".", "store/...", "adapters/..."},
-		external: []string{"github.com/gin-gonic/gin", "github.com/labstack/echo/v4"},
+		external: []string{"github.com/gin-gonic/gin", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9"},
 	},
 }
 

@@ -79,11 +79,7 @@ func cached(name string, set Set) *Script {
 }
 
 func compose(key id) string {
-	body := read(key.name)
-	if strings.Contains(body, "--GENERAL--") {
-		body = strings.Replace(body, "--GENERAL--", general(key.set), 1)
-	}
-	return read("prelude") + body
+	return read("prelude") + strings.Replace(read(key.name), "--GENERAL--", general(key.set), 1)
 }
 
 // general is what decisions need that don't only have the plainest buckets.

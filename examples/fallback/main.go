@@ -1,0 +1,64 @@
+// Command fallback keeps limiting while its Redis is away: each process by
+// itself then, in memory, and together again when it is back. Start a Redis,
+// this program, and stop the Redis while you ask:
+//
+//	go run ./examples/fallback
+//	while sleep 0.5; do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:8080/; done
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/failover"
+	"github.com/stint-go/stint/store/memstore"
+	"github.com/stint-go/stint/store/redisstore"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
+	server := flag.String("redis", "127.0.0.1:6379", "address of the Redis")
+	flag.Parse()
+
+	rdb := redis.NewClient(&redis.Options{Addr: *server, ContextTimeoutEnabled: true})
+	limits := degrading(rdb, func(e failover.Event) { log.Printf("%v -> %v: %v", e.From, e.To, e.Err) })
+	defer limits.Close()
+
+	log.Printf("listening on http://%s", *addr)
+	log.Fatal(http.ListenAndServe(*addr, limited(limits, http.HandlerFunc(hello))))
+}
+
+// degrading asks the Redis, and memory while it can't be asked. Nobody waits for
+// a Redis that is known to be away: it is asked in the background whether it is
+// back. A mistake in its configuration is no outage and should not go unseen, so
+// such errors do not count.
+func degrading(rdb redis.UniversalClient, observe func(failover.Event)) *failover.Store {
+	return failover.New(
+		redisstore.New(rdb),
+		memstore.New(memstore.WithMaxKeys(100_000)),
+		failover.WithFailure(redisstore.IsFailure),
+		failover.WithObserver(observe),
+	)
+}
+
+// limited has a login beside the rest: where guessing is what the limit is
+// against, no answer is better than one that was not counted.
+func limited(limits store.Store, next http.Handler) http.Handler {
+	return stinthttp.New(
+		stint.Rate(100, time.Second),
+		stint.WithRoute("POST /login",
+			stint.Rate(5, time.Minute, stint.WithName("login"), stint.WithFailurePolicy(stint.FailClosed))),
+		stint.WithKey(stint.RemoteIP()),
+		stint.WithStore(limits),
+	)(next)
+}
+
+func hello(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }
