@@ -9,19 +9,33 @@ PKG      ?= ./...
 BENCH    ?= .
 COUNT    ?= 1
 FUZZTIME ?= 30s
+# What the tests start; STINT_REDIS_SERVER in the environment names another.
+REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 
-.PHONY: test run race test-32 lint tidy build-all bench fuzz soak plots plots-check
+.PHONY: test redis run race test-32 lint tidy build-all bench fuzz soak plots plots-check
 
-test: ## every test, as a reader of the README runs it
+test: redis ## every test, as a reader of the README runs it
 	$(GO) test -count=1 $(PKG)
+
+# A server that Debian starts along with the package is of no use to the tests.
+redis: ## redis-server: found, installed where that may be, or one line on how
+	@command -v $(REDIS) >/dev/null && exit; \
+	if [ $(REDIS) = redis-server ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing redis-server, which the tests start"; \
+		{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends redis-server && \
+		{ systemctl disable --now redis-server || service redis-server stop || :; }; } >/dev/null 2>&1; \
+	fi; \
+	command -v $(REDIS) >/dev/null && exit; \
+	echo "no $(REDIS), so no tests on Redis: apt-get install redis-server, or brew install redis, changes that" >&2; \
+	[ -z "$$STINT_REQUIRE_REDIS$$STINT_REDIS_SERVER" ]
 
 run: ## the quickstart server of the README
 	$(GO) run ./examples/quickstart
 
-race: ## every test under the race detector (needs a C compiler)
+race: redis ## every test under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -count=1 -race $(PKG)
 
-test-32: ## the tests of what counts, where int has 32 bits
+test-32: redis ## the tests of what counts, where int has 32 bits
 	GOARCH=386 CGO_ENABLED=0 $(GO) vet $(PKG)
 	GOARCH=386 CGO_ENABLED=0 $(GO) test -count=1 -short . ./store/...
 
@@ -51,7 +65,7 @@ fuzz: ## every fuzz target for FUZZTIME each
 		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 	done
 
-soak: ## the long form of the random traces; STINT_SEED=n runs one of them
+soak: redis ## the long form of the random traces; STINT_SEED=n runs one of them
 	STINT_LONG=1 $(GO) test -count=1 -timeout 0 $(PKG)
 
 plots: ## draw docs/img from the algorithms themselves

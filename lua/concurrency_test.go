@@ -171,7 +171,7 @@ func TestRenew(t *testing.T) {
 				want = append(want, int64(k+1), id)
 				continue
 			}
-			until := float64(epoch + 1000 + i)
+			until := float64(epoch+1000) + float64(i)
 			if i == 3 {
 				until = epoch + 5_000_000 + leaseTime // renewed in this very microsecond
 			}

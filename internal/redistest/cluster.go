@@ -1,14 +1,11 @@
 package redistest
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -42,7 +39,7 @@ func StartCluster(t testing.TB, masters, replicasPerMaster int, args ...string) 
 		// busy machine, it is cut off now and then.
 		"--cluster-replica-validity-factor", "0",
 	}, args)
-	c := &Cluster{t: t, Nodes: startAll(t, masters*(1+replicasPerMaster), args)}
+	c := &Cluster{t: t, Nodes: startAll(t, binary(t), masters*(1+replicasPerMaster), "", args)}
 	ids := make([]string, len(c.Nodes))
 	for i, s := range c.Nodes {
 		ids[i] = c.id(s)
@@ -218,61 +215,4 @@ func (c *Cluster) id(s *Server) string {
 	c.t.Helper()
 	id, _ := s.Do("CLUSTER", "MYID").(string)
 	return id
-}
-
-// startAll starts n servers at once and ends them with the test.
-func startAll(t testing.TB, n int, args []string) []*Server {
-	t.Helper()
-	path := binary(t)
-	type result struct {
-		p   *process
-		err error
-	}
-	results := make(chan result, n)
-	for range n {
-		go func() {
-			p, err := spawn(path, "", args)
-			results <- result{p, err}
-		}()
-	}
-	servers := make([]*Server, 0, n)
-	var failed error
-	for range n {
-		r := <-results
-		if r.err != nil {
-			failed = errors.Join(failed, r.err)
-			continue
-		}
-		servers = append(servers, own(t, r.p, nil))
-	}
-	if failed != nil {
-		t.Fatal(failed)
-	}
-	return servers
-}
-
-// await asks until there is no error any more. What servers agree on among
-// themselves can only be polled.
-func await(t testing.TB, what string, ask func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	for {
-		err := ask()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waiting for %s: %v", what, err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
-// text is a reply that has to be text.
-func (s *Server) text(args ...any) (string, error) {
-	v, err := s.p.do(args...)
-	text, _ := v.(string)
-	return text, err
 }
