@@ -138,7 +138,7 @@ func keyBytes(s *server, what subject) (float64, error) {
 	}
 	before := used()
 	for _, key := range names(n) {
-		if err := what.call(ctx, key); err != nil {
+		if err := what.call(ctx, key+what.pad); err != nil {
 			return 0, err
 		}
 	}

@@ -72,9 +72,9 @@ func mixtures(ctx context.Context, w io.Writer, s *server, rounds int, each time
 	mine := redisstore.New(client, redisstore.WithTimeout(5*time.Second))
 	defer mine.Close()
 	bucket := func(name string, per time.Duration) *store.Limit {
-		return limit(store.Spec{Name: name, Units: 10, Period: per, Burst: 10_000_000})
+		return limit(store.Spec{Name: name, Units: 100, Period: per, Burst: 10_000_000})
 	}
-	rate, minute, hour := bucket("rate", time.Second), bucket("minute", time.Minute), bucket("hour", 10*time.Minute)
+	rate, minute, hour := bucket("rate", time.Second), bucket("minute", time.Minute), bucket("hour", 5*time.Minute)
 	quota := limit(store.Spec{Name: "daily", Algorithm: store.FixedWindow, Units: burst, Window: store.Daily})
 	sliding := limit(store.Spec{Name: "sliding", Algorithm: store.SlidingWindow, Units: burst, Period: time.Minute})
 

@@ -18,7 +18,9 @@ import (
 type subject struct {
 	name   string
 	limits bool // it decides; the others only show what a call costs
-	call   func(ctx context.Context, key string) error
+	// pad makes the keys in the server as long as the longest of them.
+	pad  string
+	call func(ctx context.Context, key string) error
 }
 
 // The limit of all of them: 10 a second, and so large a burst that nothing is
@@ -39,20 +41,20 @@ func newSubjects(s *server) (subjects []subject, end func()) {
 	allow := redis_rate.Limit{Rate: perSecond, Period: time.Second, Burst: burst}
 
 	subjects = []subject{
-		{"stint", true, func(ctx context.Context, key string) error {
+		{"stint", true, "", func(ctx context.Context, key string) error {
 			charges := [1]store.Charge{{Key: key, Limit: rate, Cost: 1}}
 			var results [1]store.Result
 			return mine.Take(ctx, charges[:], results[:])
 		}},
-		{"PING", false, func(ctx context.Context, _ string) error { return plain.Ping(ctx).Err() }},
-		{"INCR", false, func(ctx context.Context, key string) error { return plain.Incr(ctx, "incr:"+key).Err() }},
+		{"PING", false, "", func(ctx context.Context, _ string) error { return plain.Ping(ctx).Err() }},
+		{"INCR", false, "", func(ctx context.Context, key string) error { return plain.Incr(ctx, "incr:"+key).Err() }},
 	}
 	for _, client := range []struct {
 		name string
 		redis.UniversalClient
 	}{{"", plain}, {", AutoPipeline", piped}} {
 		theirs := redis_rate.NewLimiter(client)
-		subjects = append(subjects, subject{"redis_rate" + client.name, true, func(ctx context.Context, key string) error {
+		subjects = append(subjects, subject{"redis_rate" + client.name, true, "........", func(ctx context.Context, key string) error {
 			_, err := theirs.Allow(ctx, key, allow)
 			return err
 		}})
@@ -61,7 +63,7 @@ func newSubjects(s *server) (subjects []subject, end func()) {
 			panic(err)
 		}
 		window := limiter.New(db, limiter.Rate{Period: time.Hour, Limit: burst})
-		subjects = append(subjects, subject{"ulule/limiter" + client.name, true, func(ctx context.Context, key string) error {
+		subjects = append(subjects, subject{"ulule/limiter" + client.name, true, ".....", func(ctx context.Context, key string) error {
 			_, err := window.Get(ctx, key)
 			return err
 		}})
