@@ -1,0 +1,228 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore"
+)
+
+// The test binary is also the processes of a fleet, each told what to do by its
+// environment.
+const fleetRole = "STINT_TEST_FLEET"
+
+func init() {
+	role := os.Getenv(fleetRole)
+	if role == "" {
+		return
+	}
+	var w worker
+	err := json.Unmarshal([]byte(role), &w)
+	if err == nil {
+		err = w.work()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// worker is a process that asks one limit as often as it can.
+type worker struct {
+	Addr    string
+	Spec    store.Spec
+	For     time.Duration
+	Ahead   time.Duration // of its clock
+	ByClock bool          // by its clock, and not by the server's
+	Hold    bool          // take one, say so, and wait to be killed
+}
+
+func (w *worker) store() (*redisstore.Store, *store.Limit, error) {
+	l, err := store.NewLimit(w.Spec)
+	opts := []redisstore.Option{redisstore.WithTimeout(10 * time.Second), redisstore.WithLeaseTTL(500 * time.Millisecond)}
+	if w.ByClock {
+		opts = append(opts, redisstore.WithClock(func() time.Time { return time.Now().Add(w.Ahead) }))
+	}
+	return redisstore.New(redis.NewClient(&redis.Options{Addr: w.Addr, ContextTimeoutEnabled: true}), opts...), l, err
+}
+
+// work prints the instants of what was granted.
+func (w *worker) work() error {
+	s, l, err := w.store()
+	if err != nil {
+		return err
+	}
+	instants := []int64{}
+	for end := time.Now().Add(w.For); time.Now().Before(end); {
+		r, err := take(s, "k", l, 1)
+		if err != nil {
+			return err
+		}
+		if r.OK {
+			instants = append(instants, r.Receipt.Instant)
+		}
+		if w.Hold {
+			fmt.Println("held", r.OK)
+			select {}
+		}
+	}
+	return json.NewEncoder(os.Stdout).Encode(instants)
+}
+
+func (w worker) command(t *testing.T) *exec.Cmd {
+	t.Helper()
+	role, err := json.Marshal(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), fleetRole+"="+string(role))
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// Four processes hammer one limit: what they are granted together is what the
+// rule lets pass, to the unit, by the server's clock; or, where they bring their
+// own clocks, an hour apart, by the one that is ahead.
+func TestFourProcessesAreOneLimit(t *testing.T) {
+	span := 2 * time.Second
+	if os.Getenv("STINT_LONG") != "" {
+		span = 10 * time.Second
+	}
+	second := int64(1_000_000)
+	for _, spec := range []store.Spec{
+		{Units: 50, Period: time.Second, Burst: 20},
+		{Algorithm: store.IntervalBucket, Units: 20, Period: 500 * time.Millisecond},
+		{Algorithm: store.FixedWindow, Units: 30, Period: 700 * time.Millisecond},
+		{Algorithm: store.SlidingWindow, Units: 30, Period: 500 * time.Millisecond, Buckets: 5},
+		{Algorithm: store.SlidingLog, Units: 30, Period: 500 * time.Millisecond},
+	} {
+		for _, byClock := range []bool{false, true} {
+			spec.Name = "n"
+			t.Run(fmt.Sprintf("%v/clocks of their own %v", spec.Algorithm, byClock), func(t *testing.T) {
+				server := redistest.Start(t)
+				w := worker{Addr: server.Addr(), Spec: spec, For: span, ByClock: byClock, Ahead: 3 * time.Hour}
+				// The first of all, by the clock that is ahead.
+				s, l, err := w.store()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				r, err := take(s, "k", l, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				granted := []int64{r.Receipt.Instant}
+
+				var outs [4]bytes.Buffer
+				var cmds [4]*exec.Cmd
+				for i := range cmds {
+					w.Ahead = time.Duration(i) * time.Hour
+					cmds[i] = w.command(t)
+					cmds[i].Stdout = &outs[i]
+					if err := cmds[i].Start(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for i := range cmds {
+					var instants []int64
+					if err := cmds[i].Wait(); err != nil {
+						t.Fatal(err)
+					}
+					if err := json.Unmarshal(outs[i].Bytes(), &instants); err != nil {
+						t.Fatal(err)
+					}
+					granted = append(granted, instants...)
+				}
+				slices.Sort(granted)
+				elapsed, n := granted[len(granted)-1]-granted[0], int64(len(granted))
+				// They ask all the time, so that nothing is left when the last
+				// is granted but what the rule keeps.
+				at := func(i int) int64 { return granted[i] - granted[0] }
+				switch period := spec.Period.Microseconds(); spec.Algorithm {
+				case store.TokenBucket:
+					// Never one more; of what comes while a slow machine holds all
+					// of them up at the end, a token or two may be left.
+					if want := spec.Burst + elapsed*spec.Units/second; n > want || n < want-2 {
+						t.Errorf("%d granted in %v, want %d", n, time.Duration(elapsed)*time.Microsecond, want)
+					}
+				case store.IntervalBucket, store.FixedWindow:
+					// An instant is the start of an interval or a window: each has
+					// its share and no more, and all but the last all of it.
+					share := map[int64]int64{}
+					for _, at := range granted {
+						share[at]++
+					}
+					for at, got := range share {
+						if got != spec.Units && (at != granted[len(granted)-1] || got > spec.Units) {
+							t.Errorf("%d granted in the window at %d, want %d", got, at-granted[0], spec.Units)
+						}
+					}
+					if len(share) < 2 {
+						t.Errorf("%d windows", len(share))
+					}
+				default:
+					for i := int(spec.Units); i < len(granted); i++ {
+						if at(i)-at(i-int(spec.Units)) < period {
+							t.Fatalf("%d granted within %d us from %d", spec.Units+1, at(i)-at(i-int(spec.Units)), at(i-int(spec.Units)))
+						}
+					}
+					if n < 2*spec.Units {
+						t.Errorf("%d granted", n)
+					}
+				}
+			})
+		}
+	}
+}
+
+// The slot of a process that is killed comes free within a lease's time.
+func TestKilledProcessFreesItsSlot(t *testing.T) {
+	server := redistest.Start(t)
+	w := worker{Addr: server.Addr(), Spec: store.Spec{Name: "c", Algorithm: store.Concurrency, Units: 1}, For: time.Hour, Hold: true}
+	cmd := w.command(t)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line := make([]byte, 16)
+	if n, err := out.Read(line); err != nil || string(line[:n]) != "held true\n" {
+		t.Fatalf("%q, %v", line[:n], err)
+	}
+	s, l, err := w.store()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 1200*time.Millisecond)
+	defer cancel()
+	for ctx.Err() == nil { // more than two leases long: it is renewed
+		if r, err := take(s, "k", l, 1); err != nil || r.OK {
+			t.Fatalf("a slot that is held was given: %+v, %v", r, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	eventually(t, "the slot is free", func() bool {
+		r, err := take(s, "k", l, 1)
+		return err == nil && r.OK
+	})
+}
