@@ -127,21 +127,21 @@ func measure(s *server, what subject, l load, d time.Duration) (sample, error) {
 	}, nil
 }
 
-// keyBytes is what a key takes, by the server's memory with many of them.
+// keyBytes is what the server says a key takes, by the median of some.
 func keyBytes(s *server, what subject) (float64, error) {
-	const n = 20_000
 	ctx := context.Background()
-	s.admin.FlushAll(ctx)
-	used := func() float64 {
-		v, _ := strconv.ParseFloat(s.info("memory", "used_memory"), 64)
-		return v
-	}
-	before := used()
-	for _, key := range names(n) {
+	var all []float64
+	for _, key := range names(50) {
+		s.admin.FlushAll(ctx)
 		if err := what.call(ctx, key+what.pad); err != nil {
 			return 0, err
 		}
+		stored, err := s.admin.RandomKey(ctx).Result()
+		if err != nil {
+			return 0, err
+		}
+		all = append(all, float64(s.admin.MemoryUsage(ctx, stored).Val()))
 	}
-	defer s.admin.FlushAll(ctx)
-	return (used() - before) / n, nil
+	slices.Sort(all)
+	return all[len(all)/2], nil
 }
