@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -40,6 +41,7 @@ func (c *call) command(ctx context.Context, name, script string) once {
 
 // exec makes the calls. Their errors are in their commands.
 func (s *Store) exec(ctx context.Context, calls []call) {
+	defer s.look(ctx, calls)
 	s.try(ctx, calls, "evalsha")
 	// A server that doesn't know a script has not run it, so it is sent again,
 	// with its text: once, since that makes it known.
@@ -56,6 +58,24 @@ func (s *Store) exec(ctx context.Context, calls []call) {
 	s.try(ctx, unknown, "eval")
 	for i, c := range unknown {
 		calls[at[i]].cmd = c.cmd
+	}
+}
+
+// look has a cluster's client find out who serves what, after an error of the
+// network. By itself go-redis (v9.22) goes on asking a master that is dead for up
+// to a minute after its replica has taken over. ReloadState waits for nothing and
+// puts calls that come together into one.
+func (s *Store) look(ctx context.Context, calls []call) {
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		return
+	}
+	for i := range calls {
+		reply := redis.Error(nil)
+		if err := calls[i].cmd.Err(); err != nil && !errors.As(err, &reply) {
+			cluster.ReloadState(ctx)
+			return
+		}
 	}
 }
 
