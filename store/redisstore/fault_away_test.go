@@ -1,0 +1,125 @@
+package redisstore_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/failover"
+	"github.com/stint-go/stint/store/memstore"
+	"github.com/stint-go/stint/store/redisstore"
+)
+
+// A server that can't save its dumps refuses to write.
+func TestServerThatCannotSave(t *testing.T) {
+	server := redistest.Start(t, "--save", "3600 1000000", "--stop-writes-on-bgsave-error", "yes")
+	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
+	f.passes(t)
+	// A directory in the dump's place can't be replaced by it.
+	dump, _ := server.Do("CONFIG", "GET", "dbfilename").([]any)
+	if err := os.MkdirAll(filepath.Join(server.Dir(), dump[1].(string), "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	server.Do("BGSAVE")
+	f.fails(t, redisstore.ErrServer)
+	server.Do("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
+	f.passes(t)
+	f.end(t, true)
+}
+
+// A master of a cluster dies, and its replica takes over.
+func TestClusterMasterDies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	cluster := redistest.StartCluster(t, 3, 1)
+	rdb := cluster.Client(func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled = true })
+	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
+	f.passes(t)
+	cluster.NodeOf("{k}").Kill()
+	f.fails(t, redisstore.ErrUnavailable)
+	start := time.Now()
+	cluster.AwaitOK()
+	t.Logf("sound after %v", time.Since(start))
+	f.passes(t)
+	t.Logf("passes after %v", time.Since(start))
+	f.end(t, false)
+}
+
+// Without a replica, the cluster is down until the master is back.
+func TestClusterDown(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	cluster := redistest.StartCluster(t, 3, 0)
+	rdb := cluster.Client(func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled = true })
+	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
+	f.passes(t)
+	node := cluster.NodeOf("{k}")
+	for _, other := range cluster.Nodes {
+		if other != node {
+			other.Kill()
+		}
+	}
+	f.fails(t, redisstore.ErrUnavailable)
+	for _, other := range cluster.Nodes {
+		if other != node {
+			other.Restart()
+		}
+	}
+	cluster.AwaitOK()
+	f.passes(t)
+	f.end(t, true) // the node of the key has kept its counts
+}
+
+// The master dies, and sentinels promote its replica.
+func TestSentinelMasterDies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	group := redistest.StartSentinel(t, 1)
+	rdb := group.Client(func(o *redis.FailoverOptions) { o.ContextTimeoutEnabled = true })
+	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
+	f.passes(t)
+	group.Failover()
+	f.passes(t)
+	f.end(t, false)
+}
+
+// With memory beside it, nobody sees that the server is gone, nor waits for it
+// while the breaker is open, and the breaker closes by itself.
+func TestMemoryWhileTheServerIsGone(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+	s := failover.New(redisstore.New(rdb, redisstore.WithTimeout(callTimeout)), memstore.New(), failover.WithFailure(redisstore.IsFailure))
+	defer s.Close()
+	l := limit(t, store.Spec{Name: "a", Units: 1, Period: time.Minute, Burst: burst})
+	pass := func() time.Duration {
+		start := time.Now()
+		results := make([]store.Result, 1)
+		if err := s.Take(context.Background(), []store.Charge{{Key: "k", Limit: l, Cost: 1}}, results); err != nil || !results[0].OK {
+			t.Fatalf("%+v %v", results[0], err)
+		}
+		return time.Since(start)
+	}
+	pass()
+	server.Pause()
+	eventually(t, "the breaker opens", func() bool { pass(); return s.Stats().State == failover.Open })
+	var longest time.Duration
+	for range 1000 {
+		longest = max(longest, pass())
+	}
+	if longest > callTimeout {
+		t.Errorf("held for %v while open", longest)
+	}
+	server.Resume()
+	eventually(t, "the breaker closes", func() bool { pass(); return s.Stats().State == failover.Closed })
+	t.Logf("longest while open: %v, %+v", longest, s.Stats())
+}
