@@ -213,7 +213,7 @@ func TestSlotMoves(t *testing.T) {
 	f.end(t, true)
 }
 
-// Sentinels promote a replica, first in order and then because the master died.
+// Sentinels promote a replica, in order.
 func TestSentinelFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
