@@ -14,16 +14,17 @@ import (
 // call is one decision on its way: scratch that is pooled, and copied into a
 // Permit or a DeniedError at the end.
 type call struct {
-	lim     *Limiter
-	r       *http.Request // nil outside HTTP
-	outer   *Permit
-	entries []*entry
-	charges []store.Charge
-	results []store.Result
-	policy  string // RateLimit-Policy if it is the whole plan's
-	waits   bool
-	waited  time.Duration
-	patient bool // Wait: every limit waits as long as the context lets it
+	lim        *version
+	generation *generation   // whose limits the charges name
+	r          *http.Request // nil outside HTTP
+	outer      *Permit
+	entries    []*entry
+	charges    []store.Charge
+	results    []store.Result
+	policy     string // RateLimit-Policy if it is the whole plan's
+	waits      bool
+	waited     time.Duration
+	patient    bool // Wait: every limit waits as long as the context lets it
 
 	keys  []knownKey
 	buf   []byte
@@ -39,9 +40,9 @@ type knownKey struct {
 
 var calls = sync.Pool{New: func() any { return new(call) }}
 
-func newCall(l *Limiter, r *http.Request) *call {
+func newCall(v *version, r *http.Request) *call {
 	c := calls.Get().(*call)
-	c.lim, c.r = l, r
+	c.lim, c.generation, c.r = v, v.generation, r
 	return c
 }
 
@@ -283,7 +284,7 @@ func (c *call) denied() *DeniedError {
 		err, limits = new(DeniedError), make([]LimitStatus, n)
 	}
 	err.Decision.decide(c.charges, c.results, limits)
-	err.status = http.StatusTooManyRequests
+	err.by, err.status = c.lim, http.StatusTooManyRequests
 	for i, e := range c.entries {
 		if e.slots && !e.dryRun && !c.results[i].OK && c.charges[i].Key == globalKey {
 			err.status = http.StatusServiceUnavailable

@@ -50,9 +50,9 @@ func writeProblem(w http.ResponseWriter, r *http.Request, f *fieldWriter, status
 }
 
 // deny answers a request that a limit refused.
-func (l *Limiter) deny(w http.ResponseWriter, r *http.Request, err *DeniedError) {
-	if l.denyHandler != nil {
-		l.denyHandler.ServeHTTP(w, r.WithContext(&deniedContext{r.Context(), err}))
+func (v *version) deny(w http.ResponseWriter, r *http.Request, err *DeniedError) {
+	if v.denyHandler != nil {
+		v.denyHandler.ServeHTTP(w, r.WithContext(&deniedContext{r.Context(), err}))
 		return
 	}
 	kind, title := problemTypes+"quota-exceeded", "Quota exceeded"
@@ -65,9 +65,9 @@ func (l *Limiter) deny(w http.ResponseWriter, r *http.Request, err *DeniedError)
 }
 
 // fail answers a request that was refused for another reason.
-func (l *Limiter) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if l.errorHandler != nil {
-		l.errorHandler(w, r, err)
+func (v *version) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if v.errorHandler != nil {
+		v.errorHandler(w, r, err)
 		return
 	}
 	status := http.StatusInternalServerError

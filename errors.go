@@ -14,6 +14,7 @@ var ErrBlocked = errors.New("stint: blocked")
 type DeniedError struct {
 	Decision Decision
 
+	by     *version // that refused
 	status int
 	// fields are the strings that the response's header holds, here to save
 	// an allocation each.

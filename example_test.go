@@ -378,3 +378,29 @@ func ExamplePlainText() {
 	// GET / → 200 hello
 	// GET / → 429 slow down
 }
+
+// A limit that is changed while the program runs keeps what has been consumed.
+func ExampleLimiter_Update() {
+	options := func(n int64) []stint.Option {
+		return []stint.Option{
+			stint.Rate(n, time.Hour, stint.WithName("hourly-calls")),
+			stint.WithKey(stint.Header("X-API-Key")),
+		}
+	}
+	lim := stint.Must(stint.New(options(10)...))
+	ctx := context.Background()
+	if _, err := lim.Take(ctx, "tenant-7", 4); err != nil {
+		fmt.Println(err)
+	}
+	if err := lim.Update(options(15)...); err != nil {
+		fmt.Println(err)
+	}
+	d, _ := lim.Peek(ctx, "tenant-7")
+	fmt.Println("left of 15:", d.Remaining)
+
+	err := lim.Update(options(0)...) // wrong: what was there stays
+	fmt.Println(err)
+	// Output:
+	// left of 15: 11
+	// stint: limit "hourly-calls": 0 units: write a number from 1 to 1099511627776
+}

@@ -8,37 +8,62 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/stint-go/stint/store"
 )
 
-// family is what a limiter and all derived from it share: the names of their
-// limits, and who waits for a turn or a slot.
-type family struct {
-	mu    sync.Mutex
-	names names
-
-	turns turns
-	slots slots
-}
-
-// names holds which limit has which name.
+// names holds which limit has which name among a limiter and all derived from
+// it.
 type names struct {
 	rules  map[string]*rule
 	limits map[*rule]*store.Limit
+	// before are the limits of the generation before, by name. One that still
+	// says the same stays the same one, so that who waits for a turn stands in
+	// one line with who comes after an Update.
+	before map[string]*store.Limit
 }
 
-func newFamily() *family {
-	return &family{names: names{rules: map[string]*rule{}, limits: map[*rule]*store.Limit{}}}
+func newNames() *names {
+	return &names{rules: map[string]*rule{}, limits: map[*rule]*store.Limit{}}
 }
 
-// compile names and compiles the limits of c that the family does not know
-// yet. Nothing is registered before commit, so that a With that fails leaves
-// no names behind. The caller holds f.mu throughout.
-func (f *family) compile(c *config, report func(error)) names {
-	n := names{rules: maps.Clone(f.names.rules), limits: maps.Clone(f.names.limits)}
+// clone is a copy to work on: a New, With or Update that fails leaves no names
+// behind.
+func (n *names) clone() *names {
+	return &names{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits)}
+}
 
+// named returns the limit of a name, or nil.
+func (n *names) named(name string) *store.Limit { return n.limits[n.rules[name]] }
+
+// without is a copy that keeps only the rules that are still used.
+func (n *names) without(used func(*rule) bool) *names {
+	next := newNames()
+	next.before = make(map[string]*store.Limit, len(n.rules))
+	for name, r := range n.rules {
+		l := n.limits[r]
+		next.before[name] = l
+		if used(r) {
+			next.rules[name], next.limits[r] = r, l
+		}
+	}
+	return next
+}
+
+// rules calls f for every limit that the options hold.
+func (c *config) rules(f func(*rule)) {
+	for _, l := range c.limits {
+		f(l.rule)
+	}
+	for _, rc := range c.routes {
+		for _, l := range rc.limits {
+			f(l.rule)
+		}
+	}
+}
+
+// compile names and compiles the limits of c that n does not know yet.
+func (n *names) compile(c *config, report func(error)) {
 	type use struct {
 		rule  *rule
 		where string
@@ -85,24 +110,11 @@ func (f *family) compile(c *config, report func(error)) names {
 		for _, e := range flatten(err) {
 			report(fmt.Errorf("%slimit %.80q: %w", u.where, final[i], e))
 		}
+		if b := n.before[final[i]]; b != nil && l != nil && b.Spec() == l.Spec() {
+			l = b
+		}
 		n.limits[u.rule] = l
 	}
-	return n
-}
-
-func (f *family) commit(n names) { f.names = n }
-
-// limit returns the family's limit of a rule that a WithLimitFunc gave.
-func (f *family) limit(r *rule) (*store.Limit, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if l := f.names.limits[r]; l != nil {
-		return l, nil
-	}
-	if f.names.rules[r.spec.Name] != nil {
-		return nil, fmt.Errorf("limit name %q is taken by another limit: write stint.WithName", r.spec.Name)
-	}
-	return r.compileOnce()
 }
 
 // probe calls each new KeyFunc and predicate once, for the mistakes that those
@@ -162,9 +174,9 @@ func probeRequest() *http.Request {
 // limitFunc is one WithLimitFunc and the settings that its limits leave open.
 // Its address tells a nested limiter that its limits are charged already.
 type limitFunc struct {
-	fn     func(*http.Request) ([]Limit, error)
-	shared settings
-	family *family
+	fn         func(*http.Request) ([]Limit, error)
+	shared     settings
+	generation *generation
 }
 
 // dynamicEntry is an entry made for a limit that came from a limitFunc.
@@ -182,7 +194,7 @@ func (f *limitFunc) entry(l Limit) (*entry, error) {
 	if d := l.rule.resolved.Load(); d != nil && d.from == f {
 		return d.entry, nil
 	}
-	compiled, err := f.family.limit(l.rule)
+	compiled, err := f.generation.limit(l.rule)
 	if err != nil {
 		return nil, err
 	}

@@ -179,14 +179,18 @@ func (c *call) writeFields(f *fieldWriter) {
 	rateLimit := len(b)
 	policy := c.policy
 	if set&draftSet != 0 && policy == "" {
-		for _, e := range c.entries {
-			if e.policy == "" {
+		for i, e := range c.entries {
+			item := e.policy
+			if item == "" {
 				continue
+			}
+			if l := c.charges[i].Limit; l != e.limit { // renewed
+				item = policyItem(l)
 			}
 			if len(b) > rateLimit {
 				b = append(b, ", "...)
 			}
-			b = append(b, e.policy...)
+			b = append(b, item...)
 		}
 	}
 	policyEnd := len(b)

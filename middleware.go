@@ -34,30 +34,17 @@ package stint
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-
-	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
+	"sync/atomic"
 )
 
-// Limiter decides requests by its limits. Make one with New; it is immutable
-// and safe for concurrent use.
+// Limiter decides requests by its limits. Make one with New; it is safe for
+// concurrent use, and only Update changes it.
 type Limiter struct {
+	now    atomic.Pointer[version]
 	family *family
-	store  store.Store
-	base   *plan
-	router *router // nil without routes
-	funcs  []*limitFunc
-
-	shared        settings // defaults of the limits that are added by With
-	skip, block   []func(*http.Request) bool
-	denyHandler   http.Handler
-	errorHandler  func(http.ResponseWriter, *http.Request, error)
-	headers       headerSet
-	observers     []func(Event)
-	emptyKey      EmptyKeyPolicy
-	withoutPermit bool
+	parent *Limiter // that With has extended, or nil
+	opts   []Option // of New, With or the last Update; guarded by family.mu
 }
 
 // New makes a limiter. It reports everything that is wrong with the options at
@@ -67,8 +54,8 @@ type Limiter struct {
 // /, to find those of this package that were made wrongly; errors and panics
 // of others are ignored.
 func New(opts ...Option) (*Limiter, error) {
-	l := &Limiter{family: newFamily(), headers: draftSet}
-	return l.build(nil, opts)
+	l := &Limiter{family: newFamily()}
+	return l.begin(opts)
 }
 
 // Must returns l, or panics with err. It is for limiters in package variables
@@ -84,61 +71,22 @@ func Must(l *Limiter, err error) *Limiter {
 // It shares l's store, handlers, predicates and defaults where opts don't say
 // otherwise. The limits inherited are l's own, with what has been consumed:
 // mounted inside l it charges only what it adds.
+//
+// The limiter follows l: after an Update of l it is what With(opts...) would
+// make of it then. It is remembered for that as long as l is, so derive
+// limiters when a program starts, and not for each request.
 func (l *Limiter) With(opts ...Option) (*Limiter, error) {
-	d := *l
-	return d.build(l, opts)
-}
-
-func (l *Limiter) build(parent *Limiter, opts []Option) (*Limiter, error) {
-	var c config
-	c.apply(opts)
-
-	if c.store != nil {
-		l.store = c.store
-	}
-	if l.store == nil {
-		l.store = memstore.New()
-	}
-	l.shared = c.shared.or(l.shared)
-	l.shared.errs = nil
-	for _, fn := range c.limitFuncs {
-		l.funcs = append(l.funcs[:len(l.funcs):len(l.funcs)], &limitFunc{fn: fn, shared: l.shared, family: l.family})
-	}
-	l.skip = append(l.skip[:len(l.skip):len(l.skip)], c.skip...)
-	l.block = append(l.block[:len(l.block):len(l.block)], c.block...)
-	l.observers = append(l.observers[:len(l.observers):len(l.observers)], c.observers...)
-	if c.denyHandler != nil {
-		l.denyHandler = c.denyHandler
-	}
-	if c.errorHandler != nil {
-		l.errorHandler = c.errorHandler
-	}
-	if c.headers != 0 {
-		l.headers = c.headers
-	}
-	if c.emptyKeySet {
-		l.emptyKey = c.emptyKey
-	}
-	l.withoutPermit = l.withoutPermit || c.withoutPermit
-
-	l.family.mu.Lock()
-	defer l.family.mu.Unlock()
-	if errs := l.compile(&c, parent); len(errs) > 0 {
-		for i, err := range errs {
-			errs[i] = fmt.Errorf("stint: %w", err)
-		}
-		return nil, errors.Join(errs...)
-	}
-	return l, nil
+	d := &Limiter{family: l.family, parent: l}
+	return d.begin(opts)
 }
 
 // HasDenyHandler reports whether refusals are answered by a handler given to
 // WithDenyHandler. Adapters of routers with an error handler of their own
 // leave other refusals to that.
-func (l *Limiter) HasDenyHandler() bool { return l.denyHandler != nil }
+func (l *Limiter) HasDenyHandler() bool { return l.now.Load().denyHandler != nil }
 
 // HasErrorHandler reports the same of WithErrorHandler.
-func (l *Limiter) HasErrorHandler() bool { return l.errorHandler != nil }
+func (l *Limiter) HasErrorHandler() bool { return l.now.Load().errorHandler != nil }
 
 // Admit decides a request. When it returns nil the request may go on, after
 // having waited for its turn if it had to; the permit is nil where nothing was
@@ -152,26 +100,36 @@ func (l *Limiter) HasErrorHandler() bool { return l.errorHandler != nil }
 // Limits that a permit in the request's context has charged already are not
 // charged again.
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request) (*Permit, error) {
-	for _, skip := range l.skip {
+	return l.now.Load().admit(w, r)
+}
+
+func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error) {
+	for _, skip := range v.skip {
 		if skip(r) {
 			return nil, nil
 		}
 	}
-	for _, block := range l.block {
+	for _, block := range v.block {
 		if block(r) {
 			err := &requestError{err: ErrBlocked, status: http.StatusForbidden}
-			l.observe(Event{Kind: Blocked, Request: r, Err: err})
+			v.observe(Event{Kind: Blocked, Request: r, Err: err})
 			return nil, err
 		}
 	}
-	p := l.plan(r)
+	p := v.plan(r)
 	if p.exempt() {
 		return nil, nil
 	}
-	c := newCall(l, r)
-	defer c.free()
 	ctx := r.Context()
-	c.outer = FromContext(ctx)
+	outer := FromContext(ctx)
+	if outer != nil {
+		if o := v.beside(outer); o != v {
+			return o.admit(w, r)
+		}
+	}
+	c := newCall(v, r)
+	defer c.free()
+	c.outer = outer
 	if err := c.gather(p); err != nil {
 		return nil, err
 	}
@@ -192,7 +150,7 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 		f := fieldWriter{h: w.Header(), slots: err.fields[:fieldSlots-1]}
 		c.writeFields(&f)
 		f.notStored()
-		l.observeCall(Denied, c, err)
+		v.observeCall(Denied, c, err)
 		return nil, err
 	}
 	return c.admit(ctx, w.Header()), nil
@@ -244,15 +202,25 @@ func (c *call) failed(ctx context.Context, err error) error {
 // wrapped. A client that has left is not answered.
 func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	if de, ok := err.(*DeniedError); ok { // errors.As allocates
-		l.deny(w, r, de)
+		l.deniedBy(de).deny(w, r, de)
 		return
 	}
 	if de := (*DeniedError)(nil); errors.As(err, &de) {
-		l.deny(w, r, de)
+		l.deniedBy(de).deny(w, r, de)
 		return
 	}
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		return
 	}
-	l.fail(w, r, err)
+	l.now.Load().fail(w, r, err)
+}
+
+// deniedBy is the version of l to answer a refusal: the one that refused. A
+// refusal of another limiter (stintecho hands errors to the application, which
+// may hand them to any) is answered as l would now.
+func (l *Limiter) deniedBy(err *DeniedError) *version {
+	if err.by != nil && err.by.of == l {
+		return err.by
+	}
+	return l.now.Load()
 }

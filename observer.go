@@ -10,7 +10,7 @@ import (
 type Event struct {
 	Kind EventKind
 	// Request is the request that was decided; nil outside HTTP and for what
-	// happens after the decision (SettleFailed).
+	// happens beside decisions (SettleFailed, Updated).
 	Request *http.Request
 	// Decision is the decision of Admitted, Denied, Canceled and DryRunDenied.
 	Decision Decision
@@ -47,11 +47,14 @@ const (
 	// DryRunDenied: a limit that only reports would have refused. It comes
 	// besides the event of the decision itself.
 	DryRunDenied
+	// Updated: Limiter.Update has put another configuration in place. It is
+	// told to the observers of that one.
+	Updated
 )
 
 var eventNames = [...]string{
 	"Admitted", "Denied", "Canceled", "Blocked", "EmptyKey", "KeyFailed",
-	"LimitsFailed", "StoreFailed", "SettleFailed", "DryRunDenied",
+	"LimitsFailed", "StoreFailed", "SettleFailed", "DryRunDenied", "Updated",
 }
 
 // String returns the constant's name.
@@ -62,16 +65,16 @@ func (k EventKind) String() string {
 	return "EventKind(" + strconv.Itoa(int(k)) + ")"
 }
 
-func (l *Limiter) observe(e Event) {
-	for _, f := range l.observers {
+func (v *version) observe(e Event) {
+	for _, f := range v.observers {
 		f(e)
 	}
 }
 
 // observeCall tells the observers of a decision. Without observers it costs
 // one comparison.
-func (l *Limiter) observeCall(kind EventKind, c *call, err error) {
-	if len(l.observers) == 0 {
+func (v *version) observeCall(kind EventKind, c *call, err error) {
+	if len(v.observers) == 0 {
 		return
 	}
 	e := Event{Kind: kind, Request: c.r, Err: err, Waited: c.waited}
@@ -79,14 +82,14 @@ func (l *Limiter) observeCall(kind EventKind, c *call, err error) {
 	if kind == Canceled {
 		e.Decision.Allowed = false
 	}
-	l.observe(e)
+	v.observe(e)
 	if kind == Canceled {
 		return
 	}
 	for i := range c.results {
 		if c.charges[i].DryRun && !c.results[i].OK {
 			e.Kind = DryRunDenied
-			l.observe(e)
+			v.observe(e)
 			return
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint/store"
@@ -53,6 +54,7 @@ type config struct {
 	emptyKeySet   bool
 	withoutPermit bool
 
+	opts []Option // that it was collected from
 	errs []error
 }
 
@@ -60,7 +62,9 @@ func (c *config) bad(format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf(format, args...))
 }
 
-func (c *config) apply(opts []Option) {
+// collect adds options up.
+func collect(opts []Option) *config {
+	c := &config{opts: slices.Clone(opts)} // an Update applies them again
 	for i, o := range opts {
 		if o == nil {
 			c.bad("option %d is nil: leave it out", i+1)
@@ -68,6 +72,7 @@ func (c *config) apply(opts []Option) {
 		}
 		o.applyLimiter(c)
 	}
+	return c
 }
 
 // routeConfig is one WithRoute.

@@ -21,7 +21,7 @@ const settleTimeout = 2 * time.Second
 // limited: it allows everything and holds nothing.
 type Permit struct {
 	ctx    context.Context // the request's, without the permit
-	lim    *Limiter
+	lim    *version
 	outer  *Permit // of a limiter further out
 	holds  bool    // some charge may hold slots
 	carry  bool    // Request puts it into the context
@@ -309,22 +309,22 @@ func made(charges []store.Charge, results []store.Result, which func(*store.Rece
 
 // cancel settles charges to nothing, even if ctx has ended, and wakes who
 // waits for the slots among them.
-func (l *Limiter) cancel(ctx context.Context, charges []store.Charge) {
+func (v *version) cancel(ctx context.Context, charges []store.Charge) {
 	if len(charges) == 0 {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	if _, local := l.store.(*memstore.Store); !local { // which never blocks: a timer would cost more than it
+	if _, local := v.store.(*memstore.Store); !local { // which never blocks: a timer would cost more than it
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, settleTimeout)
 		defer stop()
 	}
-	if err := l.store.Settle(ctx, charges, make([]store.Result, len(charges))); err != nil {
-		l.observe(Event{Kind: SettleFailed, Err: &StoreError{err}})
+	if err := v.store.Settle(ctx, charges, make([]store.Result, len(charges))); err != nil {
+		v.observe(Event{Kind: SettleFailed, Err: &StoreError{err}})
 	}
 	for i := range charges {
 		if charges[i].Receipt.Lease != (store.LeaseID{}) {
-			l.family.slots.wake(slotKey{charges[i].Limit.Name(), charges[i].Key})
+			v.family.slots.wake(slotKey{charges[i].Limit.Name(), charges[i].Key})
 		}
 	}
 }

@@ -135,19 +135,20 @@ func (rt *router) find(r *http.Request) *plan {
 }
 
 // plan returns the plan of a request.
-func (l *Limiter) plan(r *http.Request) *plan {
-	if l.router != nil {
-		if p := l.router.find(r); p != nil {
+func (v *version) plan(r *http.Request) *plan {
+	if v.router != nil {
+		if p := v.router.find(r); p != nil {
 			return p
 		}
 	}
-	return l.base
+	return v.base
 }
 
-// compile turns the options of one New (parent nil) or With into plans.
-func (l *Limiter) compile(c *config, parent *Limiter) []error {
+// compile turns the options of a limiter into plans; parent is the version it
+// extends, or nil.
+func (v *version) compile(c *config, parent *version, names *names) []error {
 	errs := slices.Concat(c.errs, c.shared.errs)
-	names := l.family.compile(c, func(err error) { errs = append(errs, err) })
+	names.compile(c, func(err error) { errs = append(errs, err) })
 
 	entries := func(limits []Limit, s settings) (all []*entry) {
 		seen := map[*rule]bool{}
@@ -159,7 +160,7 @@ func (l *Limiter) compile(c *config, parent *Limiter) []error {
 			seen[lim.rule] = true
 			compiled := names.limits[lim.rule]
 			if compiled == nil {
-				continue // reported by family.compile
+				continue // reported by names.compile
 			}
 			e := newEntry(compiled, lim.rule.shared.or(s))
 			if e.key == nil {
@@ -172,8 +173,8 @@ func (l *Limiter) compile(c *config, parent *Limiter) []error {
 		return all
 	}
 
-	own := entries(c.limits, l.shared)
-	base, funcs := own, l.funcs
+	own := entries(c.limits, v.shared)
+	base, funcs := own, v.funcs
 	var routes []route
 	if parent != nil {
 		for _, e := range own {
@@ -188,35 +189,31 @@ func (l *Limiter) compile(c *config, parent *Limiter) []error {
 					continue
 				}
 				// An exempt route is exempt from what the parent limits.
-				fs := slices.Concat(r.plan.funcs, l.funcs[len(parent.funcs):])
+				fs := slices.Concat(r.plan.funcs, v.funcs[len(parent.funcs):])
 				routes = append(routes, route{r.pattern, newPlan(slices.Concat(r.plan.entries, own), fs)})
 			}
 		}
 	}
-	l.base = newPlan(base, funcs)
+	v.base = newPlan(base, funcs)
 	for _, rc := range c.routes {
 		for _, err := range slices.Concat(rc.errs, rc.shared.errs) {
 			errs = append(errs, fmt.Errorf("WithRoute(%q): %w", rc.pattern, err))
 		}
-		p := newPlan(entries(rc.limits, rc.shared.or(l.shared)), nil)
+		p := newPlan(entries(rc.limits, rc.shared.or(v.shared)), nil)
 		if len(rc.limits) > 0 {
 			p = newPlan(p.entries, funcs)
 		}
 		routes = append(routes, route{rc.pattern, p})
 	}
 	var err error
-	if l.router, err = newRouter(routes); err != nil {
+	if v.router, err = newRouter(routes); err != nil {
 		errs = append(errs, flatten(err)...)
 	}
-	if len(c.limitFuncs) > 0 && l.shared.key == nil {
+	if len(c.limitFuncs) > 0 && v.shared.key == nil {
 		errs = append(errs, errors.New("WithLimitFunc without a default key: write stint.WithKey beside it"))
 	}
 	if parent == nil && len(c.limits)+len(c.limitFuncs)+len(c.routes) == 0 {
 		errs = append(errs, errors.New("no limits: write at least one, such as stint.Rate(10, time.Second)"))
-	}
-	errs = append(errs, c.probe()...)
-	if len(errs) == 0 {
-		l.family.commit(names)
 	}
 	return errs
 }

@@ -126,6 +126,7 @@ func (c *call) waitSlot(ctx context.Context, i int) error {
 			clear(c.results)
 			return &canceledError{ctx.Err()}
 		}
+		c.renew()
 		if err := c.take(ctx); err != nil {
 			return err
 		}
@@ -141,6 +142,34 @@ func (c *call) waitSlot(ctx context.Context, i int) error {
 			woken, place = s.join(key)
 		}
 		timer.Reset(min(slotPoll, time.Until(until)))
+	}
+}
+
+// renew has a call that waits for slots ask for them by the limits as they now
+// are: an Update that came after the call may have made more slots, or fewer,
+// and there is one line for old and new. Who the call is, what it costs and what
+// limits it has stay as they were when it came; what its limits say is taken from
+// one generation, and shows in its fields and its decision.
+func (c *call) renew() {
+	g := c.lim.family.now.Load()
+	if g == c.generation {
+		return
+	}
+	c.generation = g
+	for i, e := range c.entries {
+		if e.from == nil { // limits of a WithLimitFunc are not the family's
+			c.charges[i].Limit = g.successor(e.limit)
+		}
+	}
+	c.policy = ""
+}
+
+// wakeAll tells the head of every line that there may be more slots.
+func (s *slots) wakeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, line := range s.lines {
+		s.wakeHead(line)
 	}
 }
 

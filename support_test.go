@@ -11,12 +11,15 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
 
 // The tests here drive a Limiter directly; what the adapters make of it is in
 // middleware_test.go.
+
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 var everybody = stint.WithKey(stint.Global())
 

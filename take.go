@@ -32,7 +32,7 @@ func (l *Limiter) takeKey(ctx context.Context, key string, cost int64, patient b
 	if cost < 1 || cost > store.MaxCost {
 		return nil, fmt.Errorf("stint: cost %d: write 1 to %d, or use Peek: %w", cost, int64(store.MaxCost), store.ErrCost)
 	}
-	c := newCall(l, nil)
+	c := newCall(l.now.Load(), nil)
 	defer c.free()
 	if err := c.gatherKey(key, cost); err != nil {
 		return nil, err
@@ -46,11 +46,11 @@ func (l *Limiter) takeKey(ctx context.Context, key string, cost int64, patient b
 	}
 	if !granted(c.charges, c.results) {
 		err := c.denied()
-		l.observeCall(Denied, c, err)
+		c.lim.observeCall(Denied, c, err)
 		return nil, err
 	}
 	p := c.permit(ctx)
-	l.observeCall(Admitted, c, nil)
+	c.lim.observeCall(Admitted, c, nil)
 	return p, nil
 }
 
@@ -74,7 +74,7 @@ func (c *call) gatherKey(key string, cost int64) error {
 // nothing. Decision.Allowed says whether each enforced limit has a unit left,
 // and RetryAfter when the last of those that don't will.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
-	c := newCall(l, nil)
+	c := newCall(l.now.Load(), nil)
 	defer c.free()
 	if err := c.gatherKey(key, 0); err != nil {
 		return Decision{}, err
@@ -98,25 +98,26 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 // routes included, and the slots it holds. It needs a store that can: a
 // store.Resetter, as the memory store is.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	rs, ok := l.store.(store.Resetter)
+	v := l.now.Load()
+	rs, ok := v.store.(store.Resetter)
 	if !ok {
-		return fmt.Errorf("stint: Reset: %T can't: its store has no Reset method (store.Resetter)", l.store)
+		return fmt.Errorf("stint: Reset: %T can't: its store has no Reset method (store.Resetter)", v.store)
 	}
 	encoded, err := encodeKey(key)
 	if err != nil {
 		return err
 	}
-	if err := rs.Reset(ctx, encoded, l.limits()...); err != nil {
+	if err := rs.Reset(ctx, encoded, v.limits()...); err != nil {
 		return &StoreError{err}
 	}
 	return nil
 }
 
 // limits returns each limit of the limiter and its routes once.
-func (l *Limiter) limits() []*store.Limit {
-	plans := []*plan{l.base}
-	if l.router != nil {
-		for _, r := range l.router.routes {
+func (v *version) limits() []*store.Limit {
+	plans := []*plan{v.base}
+	if v.router != nil {
+		for _, r := range v.router.routes {
 			plans = append(plans, r.plan)
 		}
 	}

@@ -1,0 +1,103 @@
+package stint
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/stint-go/stint/store"
+)
+
+// Update replaces what New was given by opts, while requests run: limits,
+// routes, limit functions, keys, handlers, fields and observers. Nothing of the
+// old options is left, so opts are all of the new ones, as New takes them. The
+// store stays; see below. An error reports everything that is wrong at once, as
+// New's does, and then nothing has changed.
+//
+// A request is decided by one configuration whole: requests under way go on with
+// the one they began with, and their permits settle and release what they were
+// charged. A limit keeps what has been consumed under its name and algorithm,
+// clamped to its new numbers: a larger one lets more through as time passes, and
+// never hands out a fresh burst. Limits that are to be told apart across updates
+// need a WithName, as default names change with the limits before them. A limit
+// with another algorithm is another limit, and starts anew.
+//
+// Who waits for a turn keeps the turn it was told; the next to come wait by the
+// new numbers. Who waits for a slot goes on waiting in line, for the limit of
+// that name as it now is: a larger one lets the line in at once, a smaller one
+// lets nobody in before as many slots are free.
+//
+// On a limiter made by With, Update replaces what With was given. All limiters
+// derived from l change with it, each being what With would make of it now; a
+// conflict with their names is an error. A request between a limiter and one
+// derived from it that is mounted inside is in neither's way: the inner one
+// decides it as it was when the outer one did.
+//
+// Another WithStore than the limiter's own is an error: counts are in the store,
+// and to begin with an empty one would give everybody a fresh burst behind a
+// word that promises not to. Make a new Limiter for that.
+//
+// Observers of the new configuration are told (Updated). Update is safe for
+// concurrent use; the last one counts.
+func (l *Limiter) Update(opts ...Option) error {
+	v, err := l.update(collect(opts))
+	if err != nil {
+		return err
+	}
+	v.observe(Event{Kind: Updated})
+	return nil
+}
+
+// update makes a generation in which l has the options c, and puts it in place.
+func (l *Limiter) update(c *config) (*version, error) {
+	f := l.family
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	options := make(map[*Limiter]*config, len(f.members))
+	used := map[*rule]bool{}
+	for _, m := range f.members {
+		options[m] = c
+		if m != l {
+			options[m] = collect(m.opts)
+		}
+		options[m].rules(func(r *rule) { used[r] = true })
+	}
+	names := f.now.Load().names.without(func(r *rule) bool { return used[r] })
+	g := newGeneration(names)
+
+	var errs []error
+	for _, m := range f.members {
+		v, wrong := m.build(options[m], g, names)
+		g.versions[m] = v
+		switch {
+		case m == l:
+			errs = append(wrong, c.probe()...)
+			if c.store != nil && !same(c.store, v.store) {
+				errs = append(errs, errors.New("WithStore names another store than the limiter's, which has the counts: "+
+					"leave it out, or make a new Limiter"))
+			}
+		case len(errs) == 0: // or they are l's once more
+			for _, err := range wrong {
+				errs = append(errs, fmt.Errorf("in a limiter derived by With: %w", err))
+			}
+		}
+	}
+	if err := joined(errs); err != nil {
+		return nil, err
+	}
+	names.before = nil
+	l.opts = c.opts
+	f.now.Store(g)
+	for _, m := range f.members {
+		m.now.Store(g.versions[m])
+	}
+	f.slots.wakeAll()
+	return g.versions[l], nil
+}
+
+// same reports whether two stores are one. Those that can't be compared, as
+// values with a slice in them, are taken for two.
+func same(a, b store.Store) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+}

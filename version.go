@@ -1,0 +1,185 @@
+package stint
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// version is what a limiter does from one Update to the next. It is immutable,
+// and a call and its permit hold on to the one they began with: a request sees
+// one configuration from its plan to its fields, whatever is updated meanwhile.
+type version struct {
+	of         *Limiter
+	family     *family
+	generation *generation
+
+	store  store.Store
+	base   *plan
+	router *router // nil without routes
+	funcs  []*limitFunc
+
+	shared        settings // defaults of the limits that are added by With
+	skip, block   []func(*http.Request) bool
+	denyHandler   http.Handler
+	errorHandler  func(http.ResponseWriter, *http.Request, error)
+	headers       headerSet
+	observers     []func(Event)
+	emptyKey      EmptyKeyPolicy
+	withoutPermit bool
+}
+
+// family is what a limiter and all derived from it share. They are updated
+// together, since With extends what its limiter is at the time.
+type family struct {
+	mu      sync.Mutex // held by one New, With or Update at a time
+	members []*Limiter // a limiter stands before those derived from it
+	now     atomic.Pointer[generation]
+
+	// Who waits for a turn or a slot: lines outlive an Update.
+	turns turns
+	slots slots
+}
+
+func newFamily() *family {
+	f := new(family)
+	f.now.Store(newGeneration(newNames()))
+	return f
+}
+
+// generation is the versions of a family that belong together.
+type generation struct {
+	mu       sync.Mutex // guards what With adds to
+	names    *names
+	versions map[*Limiter]*version
+}
+
+func newGeneration(n *names) *generation {
+	return &generation{names: n, versions: map[*Limiter]*version{}}
+}
+
+// beside returns the version of v's limiter to decide a request that outer's
+// limiters have admitted. An Update may come between two limiters that a request
+// passes; the inner one must know the limits that the outer one has charged, so
+// it stays in the generation that the request began with.
+func (v *version) beside(outer *Permit) *version {
+	for p := outer; p != nil; p = p.outer {
+		if p.lim.family != v.family {
+			continue
+		}
+		if p.lim.generation != v.generation {
+			if o := p.lim.generation.version(v.of); o != nil { // nil: derived after that
+				return o
+			}
+		}
+		break
+	}
+	return v
+}
+
+func (g *generation) version(l *Limiter) *version {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.versions[l]
+}
+
+// limit returns the family's limit of a rule that a WithLimitFunc gave.
+func (g *generation) limit(r *rule) (*store.Limit, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if l := g.names.limits[r]; l != nil {
+		return l, nil
+	}
+	if g.names.rules[r.spec.Name] != nil {
+		return nil, fmt.Errorf("limit name %q is taken by another limit: write stint.WithName", r.spec.Name)
+	}
+	return r.compileOnce()
+}
+
+// successor returns what the limit has become in g: that of its name, or the
+// limit itself where there is none of that kind any more.
+func (g *generation) successor(l *store.Limit) *store.Limit {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s := g.names.named(l.Name()); s != nil && s.Algorithm() == l.Algorithm() {
+		return s
+	}
+	return l
+}
+
+// begin gives a new limiter its first version, in the generation there is.
+func (l *Limiter) begin(opts []Option) (*Limiter, error) {
+	f := l.family
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	g := f.now.Load()
+	names := g.names.clone()
+	c := collect(opts)
+	v, errs := l.build(c, g, names)
+	if err := joined(append(errs, c.probe()...)); err != nil {
+		return nil, err
+	}
+	l.opts = c.opts
+	g.mu.Lock()
+	g.names, g.versions[l] = names, v
+	g.mu.Unlock()
+	f.members = append(f.members, l)
+	l.now.Store(v)
+	return l, nil
+}
+
+// build makes the version of l in generation g from its options. The limits
+// are named in names, which are to become g's. The caller holds family.mu.
+func (l *Limiter) build(c *config, g *generation, names *names) (*version, []error) {
+	v := &version{headers: draftSet}
+	var parent *version
+	if l.parent != nil {
+		parent = g.versions[l.parent]
+		*v = *parent
+	}
+	v.of, v.family, v.generation = l, l.family, g
+
+	switch before := l.now.Load(); {
+	case before != nil:
+		v.store = before.store
+	case c.store != nil:
+		v.store = c.store
+	case v.store == nil:
+		v.store = memstore.New()
+	}
+	v.shared = c.shared.or(v.shared)
+	v.shared.errs = nil
+	for _, fn := range c.limitFuncs {
+		v.funcs = append(v.funcs[:len(v.funcs):len(v.funcs)], &limitFunc{fn: fn, shared: v.shared, generation: g})
+	}
+	v.skip = append(v.skip[:len(v.skip):len(v.skip)], c.skip...)
+	v.block = append(v.block[:len(v.block):len(v.block)], c.block...)
+	v.observers = append(v.observers[:len(v.observers):len(v.observers)], c.observers...)
+	if c.denyHandler != nil {
+		v.denyHandler = c.denyHandler
+	}
+	if c.errorHandler != nil {
+		v.errorHandler = c.errorHandler
+	}
+	if c.headers != 0 {
+		v.headers = c.headers
+	}
+	if c.emptyKeySet {
+		v.emptyKey = c.emptyKey
+	}
+	v.withoutPermit = v.withoutPermit || c.withoutPermit
+	return v, v.compile(c, parent, names)
+}
+
+// joined makes one error of all that is wrong, or nil.
+func joined(errs []error) error {
+	for i, err := range errs {
+		errs[i] = fmt.Errorf("stint: %w", err)
+	}
+	return errors.Join(errs...)
+}
