@@ -157,9 +157,7 @@ func (c *call) renew() {
 	}
 	c.generation = g
 	for i, e := range c.entries {
-		if e.from == nil { // limits of a WithLimitFunc are not the family's
-			c.charges[i].Limit = g.successor(e.limit)
-		}
+		c.charges[i].Limit = g.successor(e.limit)
 	}
 	c.policy = ""
 }
