@@ -1,7 +1,7 @@
 -- Twin of store/fixedwindow.go. Needs window.lua.
 --
 -- Record: units, period, aligned, bounds (window.lua).
--- State: A:B:C.
+-- State: A:B:C, cut after B if C is 0.
 local function fixedwindow()
   local function read(a)
     return {units = fields[a] + 0, window = window(fields[a + 1] + 0, fields[a + 2] == '1', a + 3)}
@@ -10,11 +10,14 @@ local function fixedwindow()
   local function load(v)
     local s = {live = false, A = 0, B = 0, C = 0}
     local w = words(v or '')
-    if w[3] then s.live, s.A, s.B, s.C = true, w[1], w[2], w[3] end
+    if w[2] then s.live, s.A, s.B, s.C = true, w[1], w[2], w[3] or 0 end
     return s
   end
 
-  local function save(l, s) return format('%.0f:%.0f:%.0f', s.A, s.B, s.C) end
+  local function save(l, s)
+    if s.C == 0 then return format('%.0f:%.0f', s.A, s.B) end
+    return format('%.0f:%.0f:%.0f', s.A, s.B, s.C)
+  end
 
   local function forget(s) s.live, s.A, s.B, s.C = false, 0, 0, 0 end
 

@@ -1,6 +1,6 @@
 -- What every algorithm but the plain token bucket needs. Twins of the functions
 -- of the same names in store.
-local min, max = math.min, math.max
+local min = math.min
 
 -- Set where an answer needs a bound of the calendar that was not sent.
 local stale = false

@@ -25,8 +25,16 @@ var plain = map[store.Algorithm]struct {
 		},
 	},
 	store.FixedWindow: {
-		func(s *store.State) string { return fmt.Sprintf("%d:%d:%d", s.A, s.B, s.C) },
-		func(w []int64) store.State { return store.State{Live: true, A: w[0], B: w[1], C: w[2]} },
+		func(s *store.State) string {
+			if s.C == 0 {
+				return fmt.Sprintf("%d:%d", s.A, s.B)
+			}
+			return fmt.Sprintf("%d:%d:%d", s.A, s.B, s.C)
+		},
+		func(w []int64) store.State {
+			w = append(w, 0)
+			return store.State{Live: true, A: w[0], B: w[1], C: w[2]}
+		},
 	},
 	store.WarmUp: {
 		func(s *store.State) string {

@@ -8,11 +8,29 @@
 -- and the state left), or -1: a bound of the calendar is missing, nothing was
 -- done.
 local vals = call('MGET', unpack(KEYS, 1, nkeys))
+local out, many, a = {now}, ARGV[2] + 0, 3
+
+-- A lease that is given back, of a limit with none of more slots than one, needs
+-- nothing made: see take.lua.
+local short = true
+for n = 1, many do
+  short = false
+  if byte(ARGV[a]) ~= 99 or ARGV[a + 2] ~= '0' then break end -- c
+  local key = KEYS[ARGV[a + 1] + 0]
+  local held = redis.pcall('ZCARD', key)
+  if type(held) ~= 'number' or held > 0 and call('ZSCORE', key, '#') then break end
+  local left = held
+  if held > 0 then left = held - call('ZREM', key, ARGV[a + 6]) end
+  out[n + 1] = format('%.0f|%.0f', held, left)
+  short = true
+  a = a + 7
+end
+if short then return out end
+
 local states
 --GENERAL--
 
-local out, a = {now}, 3
-for n = 1, ARGV[2] + 0 do
+for n = #out, many do
   local l, i = limit(ARGV[a]), ARGV[a + 1] + 0
   local m = l.module
   stale = false

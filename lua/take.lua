@@ -2,11 +2,10 @@
 --
 -- KEYS: the keys charged, each once. ARGV, after the clock: the number of
 -- shapes. A shape is what many decisions have in common:
---   kind, and the number of charges in each of its decisions
+--   kind: g or G, and a letter for each charge of a decision; or f or F, if all of
+--     them go the short way (below), with the letters that say which
 --   per charge, kinds g and G: limit, cost, maximum wait in us, 1 for a dry run
---   per charge, kinds f and F: limit, capacity, tag, lifetime in ms, increment,
---     and the increment as it is added to a value: token buckets of which every
---     state is one integer, with no wait, queue, debt or dry run
+--   per charge, kinds f and F: limit, cost, and four that the letter tells
 --   the number of decisions, whose keys are the next ones in turn, unless
 --   kinds F and G: the numbers of the decisions' keys, comma separated; empty:
 --     the next ones, which nothing else in the call names
@@ -14,24 +13,38 @@
 --   kinds F and G: ids of leases, 16 bytes each, for charges on Concurrency
 -- A limit is a letter and what its algorithm reads, comma separated.
 --
--- Answers: now, then per decision how often it was granted (-1: a bound of the
--- calendar is missing, nothing was done), and per charge the state found.
+-- The short way is for charges that neither wait nor are dry runs, on
+--   b: a token bucket of which every state is one integer (tokenbucket.lua), with
+--     no queue or debt: capacity, tag, lifetime in ms, increment
+--   w: a fixed window of the calendar: units, where the present window begins, the
+--     next one, and the one after that
+--   p: a fixed window that the first request opens: units, period in us
+--   c: concurrency, of which one slot is taken: units, length of a lease in us,
+--     lifetime in ms
+--
+-- Answers: now, then per shape how often its decisions were granted, and per
+-- charge the state found. A first state of -1: a bound of the calendar is missing,
+-- nothing was done.
 -- MGET, also of one: it answers nil for what is no string, where GET fails.
 local vals = call('MGET', unpack(KEYS, 1, nkeys))
 local out, o, key = {now}, 1, 0
-local later -- what the shortest way is not for
+local later -- what the short way is not for
+-- The keys of those, where others name them too: what is asked of a key is decided
+-- in the order in which it was asked.
+local behind = {}
 
 -- Nothing here makes a function: to make one costs as much as to decide.
 local a = 3
 for _ = 1, ARGV[2] + 0 do
-  local kind, k = ARGV[a], ARGV[a + 1] + 0
-  local fast = kind == 'f' or kind == 'F'
-  local c, per = a + 2, fast and 6 or 4
+  local kind = ARGV[a]
+  local way, k = byte(kind), #kind - 1
+  local per = (way == 102 or way == 70) and 6 or 4 -- f, F
+  local c = a + 1
   a = c + per * k
   local count = ARGV[a] + 0
   a = a + 1
   local index, times, leases
-  if kind == 'F' or kind == 'G' then
+  if way < 97 then
     if ARGV[a] ~= '' then
       index = {}
       for x in string.gmatch(ARGV[a], '%d+') do index[#index + 1] = x + 0 end
@@ -43,94 +56,167 @@ for _ = 1, ARGV[2] + 0 do
     leases = ARGV[a + 2]
     a = a + 3
   end
+  o = o + 1
+  local sum, total = o, 0
 
-  if not fast or now < 0 then
+  if per == 4 or now < 0 then
     later = later or {}
-    later[#later + 1] = {c, per, k, count, index, times, leases, o, key}
-    o = o + count * (k + 1)
-  elseif k == 1 then
-    local capacity, tag, px, inc, add = ARGV[c + 1] + 0, ARGV[c + 2], ARGV[c + 3], ARGV[c + 4] + 0, ARGV[c + 5]
-    local top = now + capacity
-    for n = 1, count do
-      local i, t = key + n, 1
-      if index then i = index[n] end
-      if times then t = times[n] end
-      local v, tat = vals[i], 0
-      if v then tat = sub(v, -4) == tag and tonumber(sub(v, 1, -5)) or top + 1 end
-      if tat > top then
+    later[#later + 1] = {kind, c, per, count, index, times, leases, sum, o, key}
+    for i = 1, index and #index or 0 do behind[index[i]] = true end
+    o = o + count * k
+  elseif kind == 'fb' and count > 3 then
+    -- Digits of one length are in order as texts as they are as numbers, and to
+    -- make numbers of so many values would be half of what this takes.
+    local inc, tag, px = ARGV[c + 5], ARGV[c + 3], ARGV[c + 4]
+    local top = now + ARGV[c + 2]
+    local first, last = tag .. format('%015.0f', now), tag .. format('%015.0f', top - inc)
+    local renew = top - top % ARGV[c + 2]
+    local from, till = tag .. format('%015.0f', max(renew - inc, 0)), tag .. format('%015.0f', renew)
+    local new = tag .. format('%015.0f', now + inc)
+    local full = tag .. format('%015.0f', top)
+    if top >= 1e15 then last, full = '', '' end -- no room for it
+    for i = key + 1, key + count do
+      local v = vals[i]
+      o = o + 1
+      out[o] = v
+      if v and v >= first and v <= last and #v == 19 then
+        call('INCRBY', KEYS[i], inc)
+        if v < till and v >= from then call('PEXPIRE', KEYS[i], px) end
+        total = total + 1
+      elseif (not v or v < first and #v == 19 and sub(v, 1, 4) == tag) and last ~= '' then
+        call('SET', KEYS[i], new, 'PX', px)
+        total = total + 1
+      elseif not v or v < last or v > full or #v ~= 19 then
         later = later or {}
-        later[#later + 1] = {c, per, k, 1, {i}, {t}, '', o}
-      else
-        local base, g = now, 1
-        if tat > now then base = tat end
-        if base + t * inc > top then
-          g = floor((top - base) / inc)
-        else
-          g = t
-        end
-        out[o + 1], out[o + 2] = g, tat
-        if g > 0 then
-          local new = base + g * inc
-          if v and base == tat then
-            call('INCRBY', KEYS[i], g == 1 and add or format('%.0f0000', g * inc))
-            if new % capacity < g * inc then call('PEXPIRE', KEYS[i], px) end
-          else
-            call('SET', KEYS[i], format('%.0f', new) .. tag, 'PX', px)
-          end
-          if index then vals[i] = format('%.0f', new) .. tag end
-        end
+        later[#later + 1] = {kind, c, per, 1, {i}, nil, nil, sum, o - 1}
       end
-      o = o + 2
     end
   else
-    local F = ARGV -- numbers as text, which is read each time
+    local number = ARGV -- as text, which is read each time
     if count > 3 then
-      F = {}
-      for p = c, a do F[p] = tonumber(ARGV[p]) or ARGV[p] end
-      for p = c + 2, a, 6 do F[p], F[p + 1], F[p + 3] = ARGV[p], ARGV[p + 1], ARGV[p + 3] end
+      number = {}
+      for p = c, a do number[p] = tonumber(ARGV[p]) end
     end
-    local last = c + per * k - 1
+    local letters = {byte(kind, 2, -1)}
+    -- of each charge: what is used, and where its window begins and ends
+    local used, starts, ends = {}, {}, {}
+    local lease = 0
     for n = 1, count do
-      local at = key + (n - 1) * k
-      local g, i = times and times[n] or 1, at
-      o = o + 1
-      for p = c, last, 6 do
-        i = i + 1
-        local v, tat, top = vals[index and index[i - key] or i], 0, now + F[p + 1]
-        if v then tat = sub(v, -4) == F[p + 2] and tonumber(sub(v, 1, -5)) or top + 1 end
-        if tat > top then
-          g = -1
+      local before, g, aside, p = (n - 1) * k, times and times[n] or 1, false, c
+      for j = 1, k do
+        local i, letter, room = index and index[before + j] or key + before + j, letters[j], nil
+        local v = vals[i]
+        out[o + j] = v
+        if behind[i] then
+          aside = true
           break
-        end
-        out[o + i - at] = tat
-        if tat < now then tat = now end
-        if tat + g * F[p + 4] > top then g = floor((top - tat) / F[p + 4]) end
-      end
-      out[o] = g
-      if g < 0 then
-        local keys = {}
-        for j = 1, k do keys[j] = index and index[at - key + j] or at + j end
-        later = later or {}
-        later[#later + 1] = {c, per, k, 1, keys, {times and times[n] or 1}, '', o - 1}
-      elseif g > 0 then
-        i = at
-        for p = c, last, 6 do
-          i = i + 1
-          local x, tat, inc = index and index[i - key] or i, out[o + i - at], g * F[p + 4]
-          if tat >= now and vals[x] then
-            call('INCRBY', KEYS[x], g == 1 and F[p + 5] or format('%.0f0000', inc))
-            tat = tat + inc
-            if tat % F[p + 1] < inc then call('PEXPIRE', KEYS[x], F[p + 3]) end
-          else
-            tat = now + inc
-            call('SET', KEYS[x], format('%.0f', tat) .. F[p + 2], 'PX', F[p + 3])
+        elseif letter == 98 then -- b
+          local top, tat = now + number[p + 2], now
+          if v then
+            if #v ~= 19 or sub(v, 1, 4) ~= ARGV[p + 3] then
+              aside = true
+              break
+            end
+            tat = sub(v, 5) + 0
           end
-          if index then vals[x] = format('%.0f', tat) .. F[p + 2] end
+          if tat > top or top >= 1e15 then
+            aside = true
+            break
+          end
+          used[j] = tat
+          if tat < now then tat = now end
+          if tat + g * number[p + 5] > top then g = floor((top - tat) / number[p + 5]) end
+        elseif letter == 99 then -- c
+          local held = redis.pcall('ZCARD', KEYS[i])
+          if type(held) ~= 'number' or held > 0 and (held >= number[p + 2] + 0 or call('ZSCORE', KEYS[i], '#')) then
+            aside = true
+            break
+          end
+          out[o + j], used[j] = held, held
+        else
+          local start, fin, text
+          if letter == 119 then -- w
+            text, fin = ARGV[p + 3], number[p + 4] + 0
+            if now >= fin then text, fin = ARGV[p + 4], number[p + 5] + 0 end
+            start = text + 0
+            if now < start or now >= fin then
+              aside = true
+              break
+            end
+          else
+            start, text = now, nil
+          end
+          local count = 0
+          if v then
+            local at, b = string.match(v, '^(%d+):(%d+)$')
+            if not at or text and at + 0 > start then
+              aside = true
+              break
+            end
+            if text then
+              if at == text then count = b + 0 end
+            elseif now < at + number[p + 3] then
+              start, text, count = at + 0, at, b + 0
+            end
+          end
+          used[j], starts[j], ends[j] = count, text or format('%.0f', start), fin or start + number[p + 3]
+          if count + g * number[p + 1] > number[p + 2] + 0 then g = floor((number[p + 2] - count) / number[p + 1]) end
+        end
+        p = p + 6
+      end
+      if aside then
+        local keys, held = {}, 0
+        for j = 1, k do
+          keys[j] = index and index[before + j] or key + before + j
+          behind[keys[j]] = true
+          if letters[j] == 99 then held = held + 16 end
+        end
+        later = later or {}
+        later[#later + 1] = {kind, c, per, 1, keys, times and {times[n]}, leases and sub(leases, lease + 1, lease + held), sum, o}
+        lease = lease + held
+      else
+        if g > 0 then total = total + g end
+        p = c
+        for j = 1, k do
+          local letter, i = letters[j], index and index[before + j] or key + before + j
+          if letter == 99 then lease = lease + 16 end
+          if g > 0 then
+            local v = vals[i]
+            if letter == 98 then
+              local inc, tat = g * number[p + 5], used[j]
+              if v and tat >= now then
+                tat = tat + inc
+                call('INCRBY', KEYS[i], g == 1 and ARGV[p + 5] or format('%.0f', inc))
+                -- A key alone is asked whether it has lost its lifetime; of many,
+                -- each is given a new one when it passes a multiple of the
+                -- capacity.
+                if tat % number[p + 2] < inc or nkeys == k and call('PTTL', KEYS[i]) < 0 then
+                  call('PEXPIRE', KEYS[i], ARGV[p + 4])
+                end
+              else
+                tat = now + inc
+                call('SET', KEYS[i], ARGV[p + 3] .. format('%015.0f', tat), 'PX', ARGV[p + 4])
+              end
+              if index then vals[i] = ARGV[p + 3] .. format('%015.0f', tat) end
+            elseif letter == 99 then
+              call('ZADD', KEYS[i], format('%.0f', now + number[p + 3] + 1767225600000000), sub(leases, lease - 15, lease))
+              -- For twice as long as a lease, and when half of it has gone.
+              if used[j] == 0 or call('PTTL', KEYS[i]) * 2 < ARGV[p + 4] + 0 then
+                call('PEXPIRE', KEYS[i], ARGV[p + 4])
+              end
+            else
+              local new = starts[j] .. ':' .. format('%.0f', used[j] + g * number[p + 1])
+              call('SET', KEYS[i], new, 'PX', format('%.0f', floor((ends[j] - now + 999) / 1000) + 1))
+              if index then vals[i] = new end
+            end
+          end
+          p = p + 6
         end
       end
       o = o + k
     end
   end
+  out[sum] = total
   if not index then key = key + count * k end
 end
 if not later then return out end
@@ -139,15 +225,14 @@ local states
 --GENERAL--
 local oks, x, y, found = {}, {}, {}, {}
 for _, shape in ipairs(later) do
-  local c, per, k, count, index, times, leases, o, key = unpack(shape, 1, 9)
-  local charges, held = {}, 0
+  local kind, c, per, count, index, times, leases, sum, o, key = unpack(shape, 1, 10)
+  local charges, held, k = {}, 0, #kind - 1
   for j = 1, k do
     local p = c + per * (j - 1)
     local l = limit(ARGV[p])
+    charges[j] = {limit = l, cost = ARGV[p + 1] + 0, maxwait = 0}
     if per == 4 then
-      charges[j] = {limit = l, cost = ARGV[p + 1] + 0, maxwait = ARGV[p + 2] + 0, dry = ARGV[p + 3] == '1'}
-    else
-      charges[j] = {limit = l, cost = ARGV[p + 4] / l.token, maxwait = 0}
+      charges[j].maxwait, charges[j].dry = ARGV[p + 2] + 0, ARGV[p + 3] == '1'
     end
     if l.leases then held = held + 1 end
   end
@@ -164,11 +249,11 @@ for _, shape in ipairs(later) do
         local s = fetch(l, index and index[at + j] or key + at + j)
         found[j] = s
         oks[j], x[j], y[j] = m.look(l, s, charge.cost, charge.maxwait)
-        if time == 1 then out[o + 1 + j] = m.open and m.raw(s) or s.raw end
+        if time == 1 then out[o + j] = m.open and m.raw(s) or s.raw end
         if not oks[j] and not charge.dry then pass = false end
       end
       if stale then
-        granted = -1
+        granted, out[o + 1] = 0, -1
       end
       if stale or not pass then break end
       granted = granted + 1
@@ -183,10 +268,10 @@ for _, shape in ipairs(later) do
       end
     end
     if held > 0 then
-      lease = lease + 16 * held * ((times and times[n] or 1) - max(granted, 0))
+      lease = lease + 16 * held * ((times and times[n] or 1) - granted)
     end
-    out[o + 1] = granted
-    o = o + 1 + k
+    out[sum] = out[sum] + granted
+    o = o + k
   end
 end
 write()

@@ -5,10 +5,11 @@
 -- longest, tag (- if it has none).
 --
 -- A state that is nothing but an instant, of a rate whose token is m * 10^k
--- whole microseconds (m of three digits, k of one), is one integer: the instant,
--- not before 2026, and the four digits mk, which are the rate's tag. That is the
--- shortest there is, and one INCRBY charges it. Any other is the words in
--- decimal, A:token:unit:B:C:D:E, cut after the unit if the others are 0.
+-- whole microseconds (m below 1000), is one integer of 19 digits: k + 1 and m in
+-- four, which are the rate's tag, and the instant, not before 2026, in fifteen.
+-- That is the shortest there is, one INCRBY charges it, and such texts are in the
+-- order of their instants. Any other is the words in decimal, A:token:unit:B:C:D:E,
+-- cut after the unit if the others are 0.
 local function tokenbucket()
   local within = 9007199254740992
 
@@ -29,9 +30,10 @@ local function tokenbucket()
       local w = words(v)
       s.A, s.token, s.unit = w[1] or 0, w[2] or 0, w[3] or 0
       s.B, s.C, s.D, s.E = w[4] or 0, w[5] or 0, w[6] or 0, w[7] or 0
-    else
-      s.A = tonumber(sub(v, 1, -5)) or 0
-      s.token = (tonumber(sub(v, -4, -2)) or 0) * 10 ^ (tonumber(sub(v, -1)) or 0)
+    elseif #v == 19 then
+      local k = tonumber(sub(v, 1, 1)) or 0
+      s.A = tonumber(sub(v, 5)) or 0
+      if k > 0 then s.token = (tonumber(sub(v, 2, 4)) or 0) * 10 ^ (k - 1) end
     end
     s.live = s.token > 0 and s.unit >= 8 -- else somebody else's
     return s
@@ -39,7 +41,7 @@ local function tokenbucket()
 
   local function save(l, s)
     if s.B == 0 and s.C == 0 and s.D == 0 and s.E == 0 then
-      if l.tag ~= '-' and s.A >= 0 then return text(s.A) .. l.tag end
+      if l.tag ~= '-' and s.A >= 0 and s.A < 1e15 then return l.tag .. format('%015.0f', s.A) end
       return text(s.A) .. ':' .. text(s.token) .. ':' .. text(s.unit)
     end
     return format('%.0f:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f', s.A, s.token, s.unit, s.B, s.C, s.D, s.E)

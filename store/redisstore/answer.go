@@ -36,15 +36,16 @@ func takeAnswer(p *plan, reply any) (now int64, stale []*decision, err error) {
 			states = make([]store.State, k)
 		}
 		states = states[:k]
+		if len(words) < 1+k*len(s.entries) {
+			return now, stale, fmt.Errorf("redisstore: the script's answer is %d words short", 1+k*len(s.entries)-len(words))
+		}
+		granted, _ := words[0].(int64)
+		words = words[1:]
 		for j := range s.entries {
 			e := &s.entries[j]
-			if len(words) < k+1 {
-				return now, stale, fmt.Errorf("redisstore: the script's answer is %d words short", k+1-len(words))
-			}
-			granted, _ := words[0].(int64)
-			found := words[1 : k+1]
-			words = words[k+1:]
-			if granted < 0 {
+			found := words[:k]
+			words = words[k:]
+			if n, ok := found[0].(int64); ok && n < 0 {
 				stale = append(stale, e.decisions...)
 				continue
 			}
@@ -53,11 +54,14 @@ func takeAnswer(p *plan, reply any) (now int64, stale []*decision, err error) {
 					return now, stale, err
 				}
 			}
-			for n, d := range e.decisions {
-				if d.answer(now, states); d.granted != (int64(n) < granted) {
-					return now, stale, errTwins
+			for _, d := range e.decisions {
+				if d.answer(now, states); d.granted {
+					granted--
 				}
 			}
+		}
+		if granted != 0 {
+			return now, stale, errTwins
 		}
 	}
 	return now, stale, nil

@@ -201,9 +201,11 @@ func (w *twins) note(format string, args ...any) {
 	w.log = append(w.log, fmt.Sprintf("%d: ", w.now)+fmt.Sprintf(format, args...))
 }
 
-// told has leases last longer than traces.
+// told has leases last longer than traces, and the client often wrong about the
+// server's clock.
 func (w *twins) told(many bool) told {
-	return told{clock: strconv.FormatInt(w.now, 10) + ",0", wall: w.now, many: many, lease: 1e15}
+	wall := w.now + pick(w, 0, 0, 0, -1, 1, 3600_000_000, -3600_000_000, w.roll(3*24*3600_000_000), -w.roll(24*3600_000_000))
+	return told{clock: strconv.FormatInt(w.now, 10) + ",0", wall: wall, many: many, lease: 1e15}
 }
 
 // The clock of the trace stands still while the server's goes on, so that a key
@@ -295,28 +297,16 @@ func (w *twins) take() error {
 	if err != nil {
 		return fmt.Errorf("%w: %v", err, reply)
 	}
-	// The decisions that go the shortest way, and answer with integers only, are
-	// made before the others.
-	var short, long [][]*decision
-	words := reply.([]any)[1:]
+	if len(stale) > 0 {
+		return fmt.Errorf("stale: %v", reply)
+	}
+	// In the order of the call: of several ways through the script, a key has one.
 	for i := range p.shapes {
 		for _, e := range p.shapes[i].entries {
-			if slices.Contains(stale, e.decisions[0]) {
-				return fmt.Errorf("stale: %v", reply)
-			}
-			k := 1 + len(e.decisions[0].charges)
-			if slices.ContainsFunc(words[:k], func(v any) bool { _, text := v.(string); return text }) {
-				long = append(long, e.decisions)
-			} else {
-				short = append(short, e.decisions)
-			}
-			words = words[k:]
-		}
-	}
-	for _, same := range append(short, long...) {
-		for _, d := range same {
-			if err := w.decide(d); err != nil {
-				return fmt.Errorf("%w\nanswer %v", err, reply)
+			for _, d := range e.decisions {
+				if err := w.decide(d); err != nil {
+					return fmt.Errorf("%w\nanswer %v", err, reply)
+				}
 			}
 		}
 	}

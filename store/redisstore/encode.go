@@ -49,32 +49,17 @@ func takeArgs(p *plan, t told) (*lua.Script, []any) {
 
 func (q *request) shape(s *shape, shared bool) {
 	more := shared || s.times || s.leases
-	kind := "g"
-	switch {
-	case s.fast && more:
-		kind = "F"
-	case s.fast:
-		kind = "f"
-	case more:
-		kind = "G"
-	}
-	q.add(kind)
-	q.number(int64(len(s.records)))
 	charges := s.model().charges
+	q.add(s.kind(more))
 	for i, r := range s.records {
 		c := &charges[i]
 		q.limit(r)
-		if s.fast {
-			q.add(r.capacity, r.tagged, r.lifetime)
-			if c.Cost == 1 {
-				q.add(r.inc, r.add)
-			} else {
-				inc := strconv.FormatInt(c.Cost*r.terms.Token, 10)
-				q.add(inc, inc+"0000")
-			}
+		q.number(c.Cost)
+		if s.short {
+			short := r.shortArgs(c, &q.told)
+			q.args = append(q.args, short[:]...)
 			continue
 		}
-		q.number(c.Cost)
 		q.add(maxWait(c))
 		q.add(flag(c.DryRun))
 	}
@@ -82,6 +67,29 @@ func (q *request) shape(s *shape, shared bool) {
 	if more {
 		q.more(s, shared)
 	}
+}
+
+// kind is the way that the shape goes through the script, and a letter for each
+// charge.
+func (s *shape) kind(more bool) any {
+	if s.short && !more && len(s.records) == 1 && s.records[0].letter == 'b' {
+		return "fb"
+	}
+	kind := make([]byte, 1, 8)
+	switch {
+	case s.short && more:
+		kind[0] = 'F'
+	case s.short:
+		kind[0] = 'f'
+	case more:
+		kind[0] = 'G'
+	default:
+		kind[0] = 'g'
+	}
+	for _, r := range s.records {
+		kind = append(kind, max(r.letter, '-'))
+	}
+	return string(kind)
 }
 
 // more adds what only some shapes have.

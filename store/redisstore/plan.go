@@ -31,10 +31,10 @@ type plan struct {
 // shape is what decisions have in common: all but their keys.
 type shape struct {
 	records []*record // of the charges' limits
-	fast    bool
-	leases  bool // some charges are on Concurrency
-	alone   bool // each is asked by itself
-	times   bool // some entries are asked more than once
+	short   bool      // all charges go the short way through the script
+	leases  bool      // some charges are on Concurrency
+	alone   bool      // each is asked by itself
+	times   bool      // some entries are asked more than once
 	entries []entry
 }
 
@@ -62,21 +62,23 @@ func (s *shape) has(d *decision) bool {
 }
 
 func newShape(d *decision) shape {
-	s := shape{fast: true, records: make([]*record, len(d.charges))}
+	s := shape{short: true, records: make([]*record, len(d.charges))}
 	for i := range d.charges {
 		c := &d.charges[i]
 		r := recordOf(c.Limit)
 		s.records[i] = r
 		// The server tells what one charge has to know: of a list of entries,
-		// of leases some of which turn out to have run out, of the calendar.
+		// of leases some of which turn out to have run out, of the calendar as
+		// far as somebody waits.
 		switch c.Limit.Algorithm() {
 		case store.Concurrency:
 			s.leases, s.alone = true, true
 		case store.SlidingWindow, store.SlidingLog:
 			s.alone = true
 		}
-		s.alone = s.alone || r.zoned
-		s.fast = s.fast && r.plain(c)
+		short := r.goesShort(c)
+		s.alone = s.alone || r.zoned && !short
+		s.short = s.short && short
 	}
 	return s
 }

@@ -21,10 +21,19 @@ type record struct {
 
 	always any // fixed, if that is the whole text always
 
-	// A plain token bucket's, as arguments.
-	tag                                  string
-	capacity, tagged, lifetime, inc, add any
-	fast                                 bool
+	// The letter by which the script knows charges that go the short way, and
+	// the arguments that don't change; 0 if no charge does.
+	letter byte
+	short  [4]any
+
+	calendar atomic.Pointer[calendar] // what was told last
+}
+
+// calendar is what the script is told of the windows around one of them.
+type calendar struct {
+	start, end int64 // of the one
+	text       any   // the record
+	short      [4]any
 }
 
 // recordOf returns the limit's record. They are kept, but no more than a few
@@ -51,6 +60,7 @@ var (
 func newRecord(l *store.Limit) *record {
 	r := &record{terms: l.Terms(), spec: l.Spec()}
 	t, s := &r.terms, &r.spec
+	units := strconv.FormatInt(s.Units, 10)
 	aligned := int64(0)
 	if length, ok := s.Window.Fixed(); ok {
 		t.Period, aligned = length, 1
@@ -58,22 +68,27 @@ func newRecord(l *store.Limit) *record {
 	r.zoned = aligned == 0 && s.Window != store.Window{}
 	switch s.Algorithm {
 	case store.TokenBucket, store.LeakyBucket:
-		r.set, r.tag = lua.TokenBucket, tagOf(t)
+		tag := tagOf(t)
+		r.set = lua.TokenBucket
 		r.fixed = join("b", t.Token, t.Scale.PerTick, tick(t.Scale), t.Numbers.Unit,
-			t.Capacity, t.Queue, t.Largest, boolean(s.Debt), t.Longest) + "," + orDash(r.tag)
-		r.fast = r.tag != "" && t.Queue == 0 && !s.Debt
-		inc := strconv.FormatInt(t.Token, 10)
-		r.inc, r.add, r.tagged = inc, inc+"0000", r.tag
-		r.capacity = strconv.FormatInt(t.Capacity, 10)
-		// Twice the time to full: the script sets it anew once that much has
-		// been charged, so it is never shorter than the time to full.
-		r.lifetime = strconv.FormatInt(2*t.Capacity/1000+2, 10)
+			t.Capacity, t.Queue, t.Largest, boolean(s.Debt), t.Longest) + "," + orDash(tag)
+		if tag != "" && t.Queue == 0 && !s.Debt {
+			r.letter = 'b'
+			// Twice the time to full: the script sets it anew once that much has
+			// been charged, so it is never shorter than the time to full.
+			lifetime := strconv.FormatInt(2*t.Capacity/1000+2, 10)
+			r.short = [4]any{strconv.FormatInt(t.Capacity, 10), tag, lifetime, strconv.FormatInt(t.Token, 10)}
+		}
 	case store.IntervalBucket:
 		r.set = lua.IntervalBucket
 		r.fixed = join("i", s.Units, t.Period, t.Numbers.Unit, s.Burst, aligned)
 	case store.FixedWindow:
 		r.set = lua.FixedWindow
 		r.fixed = join("f", s.Units, t.Period, aligned)
+		if r.letter = 'p'; s.Window != (store.Window{}) {
+			r.letter = 'w'
+		}
+		r.short = [4]any{units, strconv.FormatInt(t.Period, 10), "", ""}
 	case store.SlidingWindow:
 		r.set = lua.SlidingWindow
 		r.fixed = join("s", s.Units, t.Period, t.Token, t.Scale.PerTick, tick(t.Scale), s.Buckets)
@@ -86,6 +101,8 @@ func newRecord(l *store.Limit) *record {
 	case store.Concurrency:
 		r.set = lua.Concurrency
 		r.fixed = join("c", s.Units)
+		r.letter = 'c'
+		r.short = [4]any{units, "", "", ""}
 	}
 	if r.set&(lua.FixedWindow|lua.IntervalBucket|lua.Concurrency) == 0 {
 		r.always = r.fixed
@@ -103,13 +120,35 @@ func (r *record) text(t *told) any {
 	case !r.zoned:
 		return r.fixed + ",0"
 	}
+	if t.many {
+		return r.bounds(r.spec.Window.Around(t.wall, boundsMany, boundsMany))
+	}
+	return r.around(t.wall).text
+}
+
+// around returns what the script is told of the windows around wall, which is the
+// same for as long as one of them lasts: to work a time zone out takes as long as
+// the rest of a call.
+func (r *record) around(wall int64) *calendar {
+	if c := r.calendar.Load(); c != nil && c.start <= wall && wall < c.end {
+		return c
+	}
+	bounds := r.spec.Window.Around(wall, boundsBefore, boundsAfter)
+	near := bounds[boundsBefore:]
+	c := &calendar{start: near[0], end: near[1], text: any(r.fixed + ",0"), short: [4]any{r.short[0]}}
+	for i := range 3 {
+		c.short[i+1] = strconv.FormatInt(near[i], 10)
+	}
+	if r.zoned {
+		c.text = r.bounds(bounds)
+	}
+	r.calendar.Store(c)
+	return c
+}
+
+func (r *record) bounds(bounds []int64) string {
 	var b strings.Builder
 	b.WriteString(r.fixed)
-	before, after := boundsBefore, boundsAfter
-	if t.many {
-		before, after = boundsMany, boundsMany
-	}
-	bounds := r.spec.Window.Around(t.wall, before, after)
 	b.WriteString("," + strconv.Itoa(len(bounds)))
 	for _, at := range bounds {
 		b.WriteString("," + strconv.FormatInt(at, 10))
@@ -126,32 +165,57 @@ const (
 	boundsMany   = 400
 )
 
-// plain reports whether the charge can go the shortest way.
-func (r *record) plain(c *store.Charge) bool {
-	return r.fast && c.Cost > 0 && c.Cost <= r.terms.Largest && c.MaxWait <= 0 && !c.DryRun
+// goesShort reports whether the charge can go the short way through the script.
+func (r *record) goesShort(c *store.Charge) bool {
+	if r.letter == 0 || c.Cost <= 0 || c.MaxWait > 0 || c.DryRun {
+		return false
+	}
+	switch r.letter {
+	case 'b':
+		return c.Cost <= r.terms.Largest
+	case 'c':
+		return c.Cost == 1
+	}
+	return true
 }
 
-// tagOf is the four digits that stand for a rate behind the instant that is its
-// whole state, or nothing: see tokenbucket.lua. The instant has to leave room
-// for them below 2^63.
+// shortArgs are the four arguments of a charge that goes the short way.
+func (r *record) shortArgs(c *store.Charge, t *told) [4]any {
+	args := r.short
+	switch r.letter {
+	case 'b':
+		if c.Cost > 1 {
+			args[3] = strconv.FormatInt(c.Cost*r.terms.Token, 10)
+		}
+	case 'c':
+		args[1] = strconv.FormatInt(t.lease, 10)
+		args[2] = strconv.FormatInt(2*(t.lease/1000+1), 10)
+	case 'w':
+		return r.around(t.wall).short
+	}
+	return args
+}
+
+// tagOf is the four digits that name a rate before the instant that is its whole
+// state, or nothing: see tokenbucket.lua. Both have to stay below 2^63.
 func tagOf(t *store.Terms) string {
 	const twoYears = 2 * 366 * 24 * 3600 * 1_000_000
 	if t.Scale != (store.Scale{PerTick: 1}) || t.Capacity > twoYears {
 		return ""
 	}
 	m, k := t.Token, 0
-	for m%10 == 0 && k < 9 {
+	for m%10 == 0 && k < 8 {
 		m /= 10
 		k++
-	}
-	if m > 999 {
-		return ""
 	}
 	for m < 100 && k > 0 {
 		m *= 10
 		k--
 	}
-	return string([]byte{byte('0' + m/100), byte('0' + m/10%10), byte('0' + m%10), byte('0' + k)})
+	if m > 999 || k == 8 && m > 222 {
+		return ""
+	}
+	return strconv.FormatInt(int64(k+1)*1000+m, 10)
 }
 
 func tick(s store.Scale) int64 {

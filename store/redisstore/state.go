@@ -13,10 +13,10 @@ import (
 // described at the top of each algorithm's file in package lua.
 func decode(c *store.Charge, v any) (s store.State, err error) {
 	switch v := v.(type) {
-	case int64: // the instant of a plain token bucket, or none
-		if v > 0 {
-			s.Live, s.Numbers, s.A = true, recordOf(c.Limit).terms.Numbers, v
-		}
+	case nil:
+		return s, nil
+	case int64: // slots held
+		s.Live, s.A = v > 0, v
 		return s, nil
 	case string:
 		if v == "" {
@@ -43,9 +43,13 @@ func fill(a store.Algorithm, v string, w []int64, s *store.State) {
 	}
 	switch a {
 	case store.TokenBucket, store.LeakyBucket, store.IntervalBucket, store.WarmUp:
-		if len(w) == 1 { // an integer with a tag
-			s.A = w[0] / 10_000
-			s.Numbers = store.Numbers{Token: untag(v[len(v)-4:]), Unit: store.Scale{PerTick: 1}.Code()}
+		if len(w) == 1 { // an integer that begins with a tag
+			if len(v) != 19 || v[0] < '1' || v[0] > '9' { // somebody else's
+				s.Live = false
+				return
+			}
+			s.A = w[0] % 1_000_000_000_000_000
+			s.Numbers = store.Numbers{Token: untag(v[:4]), Unit: store.Scale{PerTick: 1}.Code()}
 			return
 		}
 		s.A, s.Numbers = get(0), store.Numbers{Token: get(1), Unit: get(2)}
@@ -66,8 +70,8 @@ func fill(a store.Algorithm, v string, w []int64, s *store.State) {
 }
 
 func untag(tag string) int64 {
-	m, _ := strconv.ParseInt(tag[:3], 10, 64)
-	for range tag[3] - '0' {
+	m, _ := strconv.ParseInt(tag[1:], 10, 64)
+	for range tag[0] - '1' {
 		m *= 10
 	}
 	return m
