@@ -80,13 +80,20 @@ func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 	return d.begin(opts)
 }
 
-// HasDenyHandler reports whether refusals are answered by a handler given to
-// WithDenyHandler. Adapters of routers with an error handler of their own
-// leave other refusals to that.
-func (l *Limiter) HasDenyHandler() bool { return l.now.Load().denyHandler != nil }
+// HasDenyHandler reports whether the limiter has been told how to answer what its
+// limits refuse: by WithDenyHandler or WithProblem. Adapters of routers with an
+// error handler of their own leave other refusals to that.
+func (l *Limiter) HasDenyHandler() bool {
+	v := l.now.Load()
+	return v.denyHandler != nil || v.problem
+}
 
-// HasErrorHandler reports the same of WithErrorHandler.
-func (l *Limiter) HasErrorHandler() bool { return l.now.Load().errorHandler != nil }
+// HasErrorHandler reports the same of other refusals: WithErrorHandler or
+// WithProblem.
+func (l *Limiter) HasErrorHandler() bool {
+	v := l.now.Load()
+	return v.errorHandler != nil || v.problem
+}
 
 // Admit decides a request. When it returns nil the request may go on, after
 // having waited for its turn if it had to; the permit is nil where nothing was

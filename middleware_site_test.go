@@ -24,6 +24,9 @@ import (
 type site struct {
 	limits []*stint.Limiter // in front of all routes, outermost first
 	routes []siteRoute
+	// refuse answers what the outermost limits refuse in the router's own way,
+	// where that isn't nil: by a handler of its own kind.
+	refuse func(w http.ResponseWriter, limit string)
 }
 
 // siteRoute answers every method on a path. Parameters are written {name}.
@@ -71,6 +74,11 @@ var routings = []routing{
 		}
 		h := http.Handler(mux)
 		for _, l := range slices.Backward(s.limits) {
+			if s.refuse != nil {
+				l = stint.Must(l.With(stint.WithDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					s.refuse(w, stint.DeniedFromContext(r.Context()).Decision.Limit)
+				}))))
+			}
 			h = stinthttp.Middleware(l)(h)
 		}
 		return h
@@ -78,7 +86,13 @@ var routings = []routing{
 	{"gin", func(s site) http.Handler {
 		e := gin.New()
 		for _, l := range s.limits {
-			e.Use(stintgin.Middleware(l))
+			var opts []stint.Option
+			if s.refuse != nil {
+				opts = append(opts, stintgin.WithDeny(func(c *gin.Context) {
+					s.refuse(c.Writer, stint.DeniedFromContext(c.Request.Context()).Decision.Limit)
+				}))
+			}
+			e.Use(stintgin.Middleware(l, opts...))
 		}
 		for _, r := range s.routes {
 			var chain []gin.HandlerFunc
@@ -89,23 +103,36 @@ var routings = []routing{
 		}
 		return e
 	}, true},
-	{"echo", func(s site) http.Handler {
-		e := echo.New()
-		for _, l := range s.limits {
-			e.Use(stintecho.Middleware(l))
-		}
-		for _, r := range s.routes {
-			var chain []echo.MiddlewareFunc
-			for _, l := range r.limits {
-				chain = append(chain, stintecho.Middleware(l))
+	{"echo", func(s site) http.Handler { return onEcho(s) }, false},
+	{"echo that writes problems", func(s site) http.Handler { return onEcho(s, stint.WithProblem()) }, true},
+}
+
+func onEcho(s site, opts ...stint.Option) http.Handler {
+	e := echo.New()
+	if s.refuse != nil {
+		opts = nil // or there is nothing left to refuse
+		e.HTTPErrorHandler = func(err error, c echo.Context) {
+			if denied := (*stint.DeniedError)(nil); errors.As(err, &denied) {
+				s.refuse(c.Response(), denied.Decision.Limit)
+				return
 			}
-			e.Any(r.colons(), func(c echo.Context) error {
-				r.handler()(c.Response(), c.Request())
-				return nil
-			}, chain...)
+			e.DefaultHTTPErrorHandler(err, c)
 		}
-		return e
-	}, false},
+	}
+	for _, l := range s.limits {
+		e.Use(stintecho.Middleware(l, opts...))
+	}
+	for _, r := range s.routes {
+		var chain []echo.MiddlewareFunc
+		for _, l := range r.limits {
+			chain = append(chain, stintecho.Middleware(l, opts...))
+		}
+		e.Any(r.colons(), func(c echo.Context) error {
+			r.handler()(c.Response(), c.Request())
+			return nil
+		}, chain...)
+	}
+	return e
 }
 
 // compiled is stint.New for limits that are known to be right.

@@ -48,6 +48,7 @@ type config struct {
 	skip, block   []func(*http.Request) bool
 	denyHandler   http.Handler
 	errorHandler  func(http.ResponseWriter, *http.Request, error)
+	problem       bool
 	headers       headerSet
 	observers     []func(Event)
 	emptyKey      EmptyKeyPolicy
@@ -316,6 +317,14 @@ func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option 
 		}
 		c.errorHandler = h
 	})
+}
+
+// WithProblem has refusals answered by the limiter's own problem body (RFC 9457)
+// where no WithDenyHandler or WithErrorHandler answers them, through every
+// adapter. By default stintecho leaves them to the application's
+// HTTPErrorHandler; the others answer so anyway.
+func WithProblem() Option {
+	return limiterOption(func(c *config) { c.problem = true })
 }
 
 // WithHeaders says which fields tell clients about their limits. The default

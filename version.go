@@ -28,6 +28,7 @@ type version struct {
 	skip, block   []func(*http.Request) bool
 	denyHandler   http.Handler
 	errorHandler  func(http.ResponseWriter, *http.Request, error)
+	problem       bool
 	headers       headerSet
 	observers     []func(Event)
 	emptyKey      EmptyKeyPolicy
@@ -166,6 +167,7 @@ func (l *Limiter) build(c *config, g *generation, names *names) (*version, []err
 	if c.errorHandler != nil {
 		v.errorHandler = c.errorHandler
 	}
+	v.problem = v.problem || c.problem
 	if c.headers != 0 {
 		v.headers = c.headers
 	}

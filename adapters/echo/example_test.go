@@ -31,8 +31,29 @@ func ExampleNew() {
 	// 429 {"message":"Too Many Requests: limit rate"}
 }
 
-// An application whose refusals are to be problem+json hands them to the
-// limiter.
+// An application that answers errors in its own way, but whose refusals are to be
+// problem+json.
+func ExampleMiddleware_problem() {
+	lim := stint.Must(stint.New(stint.Rate(1, time.Minute), stint.WithKey(stint.RemoteIP())))
+
+	e := echo.New()
+	e.HTTPErrorHandler = func(err error, c echo.Context) {
+		_ = c.String(http.StatusTeapot, "the application's own")
+	}
+	e.Use(stintecho.Middleware(lim, stint.WithProblem()))
+	e.GET("/", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		fmt.Println(strings.TrimSpace(fmt.Sprint(w.Code, " ", w.Header().Get("Content-Type"), " ", w.Body)))
+	}
+	// Output:
+	// 204
+	// 429 application/problem+json {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"violated-policies":["rate"]}
+}
+
+// An application's HTTPErrorHandler may hand refusals to the limiter.
 func ExampleMiddleware() {
 	lim := stint.Must(stint.New(stint.Rate(1, time.Minute), stint.WithKey(stint.RemoteIP())))
 

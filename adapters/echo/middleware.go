@@ -30,23 +30,27 @@ func New(opts ...stint.Option) echo.MiddlewareFunc {
 //
 // A refusal is returned as an *echo.HTTPError that wraps l's error, with its
 // status and the fields already set on the response: the application's
-// HTTPErrorHandler writes the body, as it does for every other error. One that
-// wants problem+json instead hands the error to l:
+// HTTPErrorHandler writes the body, as it does for every other error. It may hand
+// the error to l.Deny, for those it has no answer to.
 //
-//	if denied := (*stint.DeniedError)(nil); errors.As(err, &denied) {
-//		l.Deny(c.Response(), c.Request(), err)
-//		return
-//	}
+// Where l answers by itself, and nil is returned:
 //
-// Where l has a handler for it, given to stint.WithDenyHandler or
-// stint.WithErrorHandler, that one answers, and nil is returned. To a client
-// that has left nothing is written; the error returned wraps
+//   - with stint.WithProblem, by an application/problem+json body;
+//   - with stint.WithDenyHandler or stint.WithErrorHandler, by that handler.
+//
+// With options it is Middleware of l.With(opts...), such as a WithProblem where
+// only some routes are to answer so; like New, it then panics on a bad one.
+//
+// To a client that has left nothing is written; the error returned wraps
 // context.Canceled.
 //
 // Where nothing further out has set it, Request.Pattern is the route, such as
 // "GET /users/:id", for stint.Pattern and for loggers; it stays empty where no
 // route matches, and under Echo.Pre.
-func Middleware(l *stint.Limiter) echo.MiddlewareFunc {
+func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
+	if len(opts) > 0 {
+		l = stint.Must(l.With(opts...))
+	}
 	var known pattern.Cache
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {

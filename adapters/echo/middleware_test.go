@@ -60,6 +60,12 @@ func TestErrors(t *testing.T) {
 				return errors.As(err, &d) && d.Decision.Limit == "rate"
 			}, `{"message":"Too Many Requests: limit rate"}`},
 		{"denied with a handler", []stint.Option{stint.Rate(1, time.Hour), stint.WithCost(func(*http.Request) int64 { return 2 }), byAll, stint.WithDenyHandler(text)}, 418, nil, ""},
+		{"denied with a problem", []stint.Option{stint.Rate(1, time.Hour), stint.WithCost(func(*http.Request) int64 { return 2 }), byAll, stint.WithProblem()}, 429, nil,
+			`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"violated-policies":["rate"]}`},
+		{"store down, with a problem", []stint.Option{stint.Rate(1, time.Hour), byAll, stint.WithStore(down{}), closed, stint.WithProblem()}, 503, nil,
+			`{"type":"about:blank","title":"Service Unavailable","status":503}`},
+		{"blocked, with a problem", []stint.Option{stint.Rate(1, time.Hour), byAll, stint.WithBlock(func(*http.Request) bool { return true }), stint.WithProblem()}, 403, nil,
+			`{"type":"about:blank","title":"Forbidden","status":403}`},
 		{"empty key", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-Key"))}, 403,
 			func(err error) bool { return errors.Is(err, stint.ErrEmptyKey) }, `{"message":"Forbidden"}`},
 		{"empty key with a handler", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-Key")),

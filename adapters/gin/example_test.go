@@ -42,3 +42,46 @@ func ExampleMiddleware() {
 	// Output:
 	// 200 ["rate";q=100;w=60 "rate-2";q=2;w=1]
 }
+
+// Refusals in the application's own words.
+func ExampleWithDeny() {
+	slowDown := func(c *gin.Context) {
+		denied := stint.DeniedFromContext(c.Request.Context())
+		c.JSON(denied.StatusCode(), gin.H{"error": "slow down", "limit": denied.Decision.Limit})
+	}
+	r := gin.New()
+	r.Use(stintgin.New(
+		stint.Rate(1, time.Minute),
+		stint.WithKey(stint.RemoteIP()),
+		stintgin.WithDeny(slowDown),
+	))
+	r.GET("/", func(c *gin.Context) { c.Status(http.StatusNoContent) })
+	for range 2 {
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		fmt.Println(strings.TrimSpace(fmt.Sprint(w.Code, " ", w.Header().Get("Retry-After"), " ", w.Body)))
+	}
+	// Output:
+	// 204
+	// 429 60 {"error":"slow down","limit":"rate"}
+}
+
+// One route answers with a page of its own, and shares its limits with the rest.
+func ExampleWithDeny_route() {
+	lim := stint.Must(stint.New(stint.Rate(1, time.Minute), stint.WithKey(stint.RemoteIP())))
+	page := stintgin.WithDeny(func(c *gin.Context) {
+		c.Redirect(http.StatusFound, "/busy")
+	})
+	r := gin.New()
+	r.GET("/api", stintgin.Middleware(lim), func(c *gin.Context) {})
+	r.GET("/shop", stintgin.Middleware(lim, page), func(c *gin.Context) {})
+	for _, path := range []string{"/api", "/api", "/shop"} {
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		fmt.Println(strings.TrimSpace(fmt.Sprint(path, " → ", w.Code, " ", w.Header().Get("Location"))))
+	}
+	// Output:
+	// /api → 200
+	// /api → 429
+	// /shop → 302 /busy
+}

@@ -31,7 +31,13 @@ func New(opts ...stint.Option) gin.HandlerFunc {
 // "GET /users/:id", for stint.Pattern and for loggers; it stays empty where no
 // route matches. A request that is handled again by Engine.HandleContext is
 // not charged again, unless the limiter is WithoutPermit.
-func Middleware(l *stint.Limiter) gin.HandlerFunc {
+//
+// With options it is Middleware of l.With(opts...), such as a WithDeny of the
+// route's own; like New, it then panics on a bad one.
+func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
+	if len(opts) > 0 {
+		l = stint.Must(l.With(opts...))
+	}
 	var known pattern.Cache
 	return func(c *gin.Context) {
 		r := c.Request
@@ -42,8 +48,11 @@ func Middleware(l *stint.Limiter) gin.HandlerFunc {
 		}
 		p, err := l.Admit(c.Writer, r)
 		if err != nil {
-			l.Deny(c.Writer, r, err)
 			c.Abort()
+			if l.HasDenyHandler() {
+				r = r.WithContext(&denyContext{r.Context(), c})
+			}
+			l.Deny(c.Writer, r, err)
 			return
 		}
 		defer p.Done()

@@ -1,0 +1,132 @@
+package stintgin
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/stint-go/stint"
+)
+
+// Wherever WithDeny is given, it answers, and the fields are set.
+func TestWithDeny(t *testing.T) {
+	limit, byAll := stint.Rate(1, time.Hour), stint.WithKey(stint.Global())
+	own := WithDeny(func(c *gin.Context) { c.String(http.StatusTeapot, "own") })
+	other := WithDeny(func(c *gin.Context) { c.String(http.StatusTeapot, "other") })
+	updated := func() *stint.Limiter {
+		l := limiter(t, limit)
+		if err := l.Update(limit, byAll, own); err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	tests := []struct {
+		name string
+		h    gin.HandlerFunc
+	}{
+		{"New", New(limit, byAll, own)},
+		{"stint.New", Middleware(limiter(t, limit, own))},
+		{"Middleware", Middleware(limiter(t, limit), own)},
+		{"Middleware, instead of the limiter's", Middleware(limiter(t, limit, other), own)},
+		{"Middleware, instead of a http.Handler", Middleware(limiter(t, limit, stint.WithDenyHandler(http.NotFoundHandler())), own)},
+		{"the last counts", New(limit, byAll, other, own)},
+		{"With", Middleware(stint.Must(limiter(t, limit).With(own)))},
+		{"Update", Middleware(updated())},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := gin.New()
+			served := 0
+			r.GET("/", tt.h, func(*gin.Context) { served++ })
+			ask(r, "GET", "/")
+			w := ask(r, "GET", "/")
+			if w.Code != http.StatusTeapot || w.Body.String() != "own" || served != 1 {
+				t.Errorf("got %d %q, and %d served", w.Code, w.Body, served)
+			}
+			if w.Header().Get("Retry-After") != "3600" || w.Header().Get("RateLimit") == "" {
+				t.Errorf("got fields %v", w.Header())
+			}
+		})
+	}
+}
+
+// What the handler finds, and what it can't undo.
+func TestWithDenyInTheChain(t *testing.T) {
+	type key struct{}
+	served := 0
+	tests := []struct {
+		name   string
+		limit  stint.Limit
+		deny   gin.HandlerFunc
+		status int
+		body   string
+	}{
+		{"writes nothing", stint.Rate(1, time.Hour), func(*gin.Context) {}, 429, ""},
+		{"writes nothing for a service that is full", stint.Concurrency(1), func(*gin.Context) {}, 503, ""},
+		{"writes a body alone", stint.Rate(1, time.Hour), func(c *gin.Context) { _, _ = c.Writer.WriteString("no") }, 429, "no"},
+		{"goes on", stint.Rate(1, time.Hour), func(c *gin.Context) { c.Next() }, 429, ""},
+		{"aborts", stint.Rate(1, time.Hour), func(c *gin.Context) { c.AbortWithStatusJSON(420, gin.H{"a": 1}) }, 420, `{"a":1}`},
+		{"asks", stint.Rate(1, time.Hour), func(c *gin.Context) {
+			ctx := c.Request.Context()
+			c.String(200, "%v %v %v %v", c.IsAborted(), c.FullPath(), ctx.Value(key{}), stint.DeniedFromContext(ctx).Decision.Limit)
+		}, 200, "true /a/:id user rate"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			served = 0
+			l := limiter(t, tt.limit, WithDeny(tt.deny))
+			r := gin.New()
+			r.Use(func(c *gin.Context) {
+				c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), key{}, "user"))
+				c.Next()
+				if c.Request.Context().Value(denyKey{}) != nil || stint.DeniedFromContext(c.Request.Context()) != nil {
+					t.Error("the refusal is still in the request when it has been answered")
+				}
+			})
+			r.GET("/a/:id", Middleware(l), func(c *gin.Context) {
+				if served++; served == 1 { // and while it is open, the second
+					w := ask(r, "GET", "/a/1")
+					if w.Code != tt.status || w.Body.String() != tt.body {
+						t.Errorf("got %d %q, want %d %q", w.Code, w.Body, tt.status, tt.body)
+					}
+				}
+			})
+			if ask(r, "GET", "/a/1"); served != 1 {
+				t.Errorf("%d served, want 1", served)
+			}
+		})
+	}
+}
+
+// Without a gin.Context there still is an answer.
+func TestWithDenyElsewhere(t *testing.T) {
+	l := limiter(t, stint.Rate(1, time.Hour), WithDeny(func(*gin.Context) { t.Error("ran") }))
+	var w *httptest.ResponseRecorder
+	for range 2 {
+		w = httptest.NewRecorder()
+		r := httptest.NewRequest("GET", "/", nil)
+		if _, err := l.Admit(w, r); err != nil {
+			l.Deny(w, r, err)
+		}
+	}
+	if w.Code != 429 || w.Body.String() != "Too Many Requests" {
+		t.Errorf("got %d %q", w.Code, w.Body)
+	}
+}
+
+func TestWithDenyNil(t *testing.T) {
+	if _, err := stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.Global()), WithDeny(nil)); err == nil {
+		t.Error("no error")
+	}
+	defer func() {
+		if err, ok := recover().(error); !ok || !strings.Contains(err.Error(), "nil") {
+			t.Errorf("recovered %v", err)
+		}
+	}()
+	Middleware(limiter(t, stint.Rate(1, time.Hour)), WithDeny(nil))
+}
