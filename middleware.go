@@ -10,7 +10,8 @@
 // limits of a request at once, or none of them, and [Limiter.Deny] answers the
 // ones that are refused. The adapters (stinthttp, stintgin, stintecho) are
 // those two calls in the shape of a router. Outside HTTP there are
-// [Limiter.Take] and [Limiter.Wait].
+// [Limiter.Take] and [Limiter.Wait]. [Limiter.Update] changes the limits while
+// requests run.
 //
 // # Keys
 //

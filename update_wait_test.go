@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
 )
 
 // What Guava promises of a rate that is set anew: who has been told to wait
@@ -230,6 +231,54 @@ func TestUpdateOfSlots(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The same on real stores: slots that are held count against the new number.
+func TestUpdateOfSlotsInStores(t *testing.T) {
+	slots := func(n int64, wait ...stint.LimitOption) stint.Option { return stint.Concurrency(n, wait...) }
+	overStores(t, func(t *testing.T, s store.Store) {
+		l := limiter(t, slots(2), theKey, stint.WithStore(s))
+		held := []*stint.Permit{take(t, l, 1), take(t, l, 1)}
+		full := func(when string) {
+			t.Helper()
+			if p, err := l.Take(t.Context(), "k", 1); err == nil {
+				p.Done()
+				t.Errorf("%s: admitted", when)
+			}
+		}
+		full("2 of 2")
+		update(t, l, slots(1), theKey)
+		full("2 of 1")
+		held[0].Done()
+		full("1 of 1")
+		held[1].Done()
+		held = []*stint.Permit{take(t, l, 1)}
+
+		// Three wait for the one slot; with four, all get in while it is held.
+		update(t, l, slots(1, stint.WithMaxWait(time.Minute)), theKey)
+		in := make(chan *stint.Permit, 3)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				p, err := l.Take(t.Context(), "k", 1)
+				if err != nil {
+					t.Error(err)
+				}
+				in <- p
+			})
+		}
+		update(t, l, slots(4, stint.WithMaxWait(time.Minute)), theKey)
+		wg.Wait()
+		for range 3 {
+			held = append(held, <-in)
+		}
+		update(t, l, slots(4), theKey)
+		full("4 of 4")
+		for _, p := range held {
+			p.Done()
+		}
+		check(t, l, "all released", "concurrency 4/4")
+	})
 }
 
 // Updates that say the same in other words, under load: never more than allowed,
