@@ -35,7 +35,8 @@ var imports = map[string]rule{
 	"internal/redistest":        {external: []string{"github.com/redis/go-redis/v9"}}, // for tests only
 	"lua":                       {},
 	"store/redisstore":          {own: []string{"store", "lua"}, external: []string{"github.com/redis/go-redis/v9", "github.com/google/uuid"}},
-	".":                         {own: []string{"store", "store/memstore"}},
+	"internal/adaptive":         {notEven: []string{"net/http", "net"}},
+	".":                         {own: []string{"store", "store/memstore", "internal/adaptive"}},
 	"adapters/internal/pattern": {},
 	"adapters/std":              {own: []string{".", "store"}},
 	"adapters/gin":              {own: []string{".", "store", "adapters/internal/pattern"}, external: []string{"github.com/gin-gonic/gin"}},

@@ -1,0 +1,202 @@
+// Package adaptive holds the algorithms of stint.AdaptiveConcurrency: a limit
+// on requests in flight that follows how long they take. They are those of
+// Netflix's concurrency-limits (https://github.com/Netflix/concurrency-limits,
+// its Gradient2Limit, VegasLimit and WindowedLimit), with its default numbers
+// and these differences:
+//
+//   - A window in which requests were dropped halves the limit. There,
+//     Gradient2 doesn't look at drops and Vegas takes off a little.
+//   - How long a dropped request took says nothing about the work, so it isn't
+//     part of a window's average.
+//   - A window goes on until it has samples enough. There, one with too few is
+//     thrown away, and a limit on slow requests never moves.
+//   - Vegas too learns from a window's average. There, each request counts by
+//     itself unless one asks for windows.
+//
+// Nothing here reads a clock or draws a number that the caller hasn't seeded:
+// the same samples give the same limits.
+package adaptive
+
+import "time"
+
+// Algorithm is how a limit follows the latency.
+type Algorithm uint8
+
+const (
+	// Gradient2 compares a window's latency with a long-term average.
+	Gradient2 Algorithm = iota
+	// Vegas works out the queue from the smallest latency seen.
+	Vegas
+)
+
+// The published defaults.
+const (
+	DefaultStart     = 20
+	DefaultTolerance = 1.5
+	DefaultWindow    = time.Second
+)
+
+const (
+	// minSamples is how many samples a window needs.
+	minSamples = 10
+	// minRTT is the duration below which a request has done nothing that
+	// concurrency could slow down: what a cache or a check has answered.
+	minRTT = 100 * time.Microsecond
+	// dropShare: one dropped request in so many makes a window one of drops.
+	// A service that fails one request in a thousand is not overloaded.
+	dropShare = 20
+)
+
+// Config is what a Limit goes by. All of it is set.
+type Config struct {
+	Algorithm       Algorithm
+	Min, Max, Start int64
+	Tolerance       float64       // of Gradient2: latency may grow by this factor
+	Window          time.Duration // the shortest time from one change to the next
+}
+
+// Sample is what is known of a request that has ended.
+type Sample struct {
+	// RTT is how long it took.
+	RTT time.Duration
+	// InFlight is how many were in flight when it began, itself included.
+	InFlight int64
+	// Dropped says that it failed for want of capacity.
+	Dropped bool
+	// Cut says that it was given up on, and would have taken longer.
+	Cut bool
+}
+
+// Reason is why a limit is where it is.
+type Reason uint8
+
+const (
+	None     Reason = iota // not a limit of this package
+	Start                  // no window has ended
+	Growing                // requests take as long as usual
+	Queueing               // they take longer: the limit falls
+	Drops                  // requests were dropped: it was halved
+	Steady                 // neither more nor less is called for
+	Unused                 // less than half of it is in use, so it doesn't grow
+)
+
+// algorithm turns a window into the next estimate.
+type algorithm interface {
+	update(estimate float64, w mean) (float64, Reason)
+	baseline() time.Duration
+}
+
+// mean is what a window's samples amount to.
+type mean struct {
+	rtt      time.Duration // average
+	inFlight int64         // largest
+}
+
+// Limit is one key's limit. It is not safe for concurrent use.
+type Limit struct {
+	cfg       Config
+	algorithm algorithm
+	estimate  float64
+	reason    Reason
+	latency   time.Duration // of the last window
+
+	window window
+	open   bool
+	until  time.Duration // when the open window may end
+}
+
+// window adds samples up.
+type window struct {
+	sum          time.Duration
+	timed        int64 // samples in sum
+	count, drops int64
+	inFlight     int64
+}
+
+// New makes a limit at cfg.Start. The seed is for Vegas, which looks for a new
+// smallest latency at irregular intervals.
+func New(cfg Config, seed uint64) *Limit {
+	l := &Limit{cfg: cfg, estimate: float64(cfg.Start), reason: Start}
+	switch cfg.Algorithm {
+	case Vegas:
+		l.algorithm = newVegas(seed)
+	default:
+		l.algorithm = &gradient2{tolerance: cfg.Tolerance}
+	}
+	return l
+}
+
+// Current is the limit, in whole requests.
+func (l *Limit) Current() int64 { return int64(l.estimate) }
+
+// Reason is why the limit is what it is.
+func (l *Limit) Reason() Reason { return l.reason }
+
+// Latency is the average of the last window that had one, and Baseline what
+// the algorithm compares it with; both 0 before that.
+func (l *Limit) Latency() time.Duration  { return l.latency }
+func (l *Limit) Baseline() time.Duration { return l.algorithm.baseline() }
+
+// Add takes a sample at an instant of the caller's clock, which never runs
+// back, and reports whether Current has changed.
+func (l *Limit) Add(at time.Duration, s Sample) bool {
+	switch {
+	case s.Dropped:
+	case s.RTT < minRTT:
+		return false
+	case s.Cut && s.RTT < l.latency:
+		return false // all it says is that it took no less than that
+	}
+	if !l.open {
+		l.open, l.until = true, at+l.cfg.Window
+	}
+	w := &l.window
+	w.count++
+	w.inFlight = max(w.inFlight, s.InFlight)
+	if s.Dropped {
+		w.drops++
+	} else {
+		w.timed++
+		w.sum += s.RTT
+	}
+	if at < l.until || w.count < minSamples {
+		return false
+	}
+	before := l.Current()
+	l.close()
+	*w, l.until = window{}, at+l.cfg.Window
+	return l.Current() != before
+}
+
+// close lets the open window say what it has to say.
+func (l *Limit) close() {
+	w := &l.window
+	next := l.estimate
+	if w.drops*dropShare >= w.count {
+		next, l.reason = next/2, Drops
+	} else {
+		l.latency = w.sum / time.Duration(w.timed)
+		next, l.reason = l.algorithm.update(next, mean{l.latency, w.inFlight})
+	}
+	before := l.estimate
+	l.set(next)
+	if l.estimate == before && l.reason != Unused {
+		l.reason = Steady // it would go on, but for Min or Max
+	}
+}
+
+// set bounds the estimate.
+func (l *Limit) set(next float64) {
+	l.estimate = min(max(next, float64(l.cfg.Min)), float64(l.cfg.Max))
+}
+
+// Config is what the limit goes by.
+func (l *Limit) Config() Config { return l.cfg }
+
+// Follow makes a limit that goes by another configuration from where l stands.
+func (l *Limit) Follow(cfg Config, seed uint64) *Limit {
+	n := New(cfg, seed)
+	n.set(l.estimate)
+	n.reason = l.reason
+	return n
+}

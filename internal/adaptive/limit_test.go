@@ -1,0 +1,233 @@
+package adaptive
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+const ms = time.Millisecond
+
+// windows feeds a limit windows of ten equal samples each, a window apart.
+type windows struct {
+	*Limit
+	at time.Duration
+}
+
+func (w *windows) add(n int, s Sample) {
+	for range n {
+		w.Add(w.at, s)
+	}
+}
+
+// pass lets a window's time pass.
+func (w *windows) pass() { w.at += w.cfg.Window }
+
+func (w *windows) window(rtt time.Duration, inFlight int64) {
+	w.add(9, Sample{RTT: rtt, InFlight: inFlight})
+	w.pass()
+	w.add(1, Sample{RTT: rtt, InFlight: inFlight})
+}
+
+func limitOf(cfg Config) *windows {
+	if cfg.Max == 0 {
+		cfg.Min, cfg.Max, cfg.Start = 1, 200, DefaultStart
+	}
+	if cfg.Tolerance == 0 {
+		cfg.Tolerance = DefaultTolerance
+	}
+	cfg.Window = DefaultWindow
+	return &windows{Limit: New(cfg, 1)}
+}
+
+// The estimates below are worked out by hand from the published formulas.
+func TestPublishedSteps(t *testing.T) {
+	type step struct {
+		rtt      time.Duration
+		inFlight int64
+		want     string
+		reason   Reason
+	}
+	for _, tt := range []struct {
+		name  string
+		cfg   Config
+		steps []step
+	}{
+		{"gradient: usual latency gives a fifth of the queue's four", Config{}, []step{
+			{100 * ms, 20, "20.8000", Growing},
+			{100 * ms, 20, "21.6000", Growing},
+		}},
+		{"gradient: half of it in use is enough, less is not", Config{}, []step{
+			{100 * ms, 10, "20.8000", Growing},
+			{100 * ms, 10, "20.8000", Unused},
+			{500 * ms, 10, "20.8000", Unused},
+		}},
+		// long = (100+300)/2 = 200; 200/300 of 20.8, and 4: 17.867
+		{"gradient: slower than usual", Config{Tolerance: 1}, []step{
+			{100 * ms, 20, "20.8000", Growing},
+			{300 * ms, 20, "20.2133", Queueing},
+		}},
+		{"gradient: within the tolerance", Config{}, []step{
+			{100 * ms, 20, "20.8000", Growing},
+			{300 * ms, 20, "21.6000", Growing},
+		}},
+		// long = 1002/3 = 334: the gradient is held at a half, so 21.6/2 + 4 = 14.8
+		{"gradient: never less than half at once", Config{Tolerance: 1}, []step{
+			{1 * ms, 20, "20.8000", Growing},
+			{1 * ms, 20, "21.6000", Growing},
+			{1000 * ms, 20, "20.2400", Queueing},
+		}},
+		{"gradient: no further than its bounds", Config{Min: 19, Max: 21, Start: 20, Tolerance: 1}, []step{
+			{100 * ms, 20, "20.8000", Growing},
+			{100 * ms, 20, "21.0000", Growing},
+			{100 * ms, 20, "21.0000", Steady},
+		}},
+		{"vegas: no queue gives six, a short one one, a long one takes one", Config{Algorithm: Vegas}, []step{
+			{100 * ms, 20, "20.0000", Steady}, // the smallest so far
+			{100 * ms, 20, "26.0000", Growing},
+			{105 * ms, 26, "27.0000", Growing},  // ceil(26*(1-100/105)) = 2
+			{115 * ms, 27, "27.0000", Steady},   // 4
+			{150 * ms, 27, "26.0000", Queueing}, // 9
+			{90 * ms, 26, "26.0000", Steady},    // a new smallest
+			{100 * ms, 26, "26.0000", Steady},   // 3 is neither
+			{100 * ms, 12, "26.0000", Unused},
+		}},
+		// of the order of a hundred all numbers are twice as large
+		{"vegas: by the order of magnitude", Config{Algorithm: Vegas, Min: 1, Max: 1000, Start: 100}, []step{
+			{100 * ms, 100, "100.0000", Steady},
+			{102 * ms, 100, "112.0000", Growing},  // 2
+			{104 * ms, 112, "114.0000", Growing},  // 5
+			{108 * ms, 114, "114.0000", Steady},   // 9
+			{115 * ms, 114, "112.0000", Queueing}, // 15
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := limitOf(tt.cfg)
+			for i, s := range tt.steps {
+				l.window(s.rtt, s.inFlight)
+				if got := fmt.Sprintf("%.4f", l.estimate); got != s.want || l.Reason() != s.reason {
+					t.Errorf("window %d: %s for reason %d, want %s for %d", i+1, got, l.Reason(), s.want, s.reason)
+				}
+			}
+		})
+	}
+}
+
+func TestWindows(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		feed func(*windows)
+		want int64
+		why  Reason
+	}{
+		{"nothing happens before a window ends", func(l *windows) {
+			l.add(1000, Sample{RTT: 100 * ms, InFlight: 100})
+		}, 100, Start},
+		{"a window waits for ten samples", func(l *windows) {
+			for range 9 {
+				l.add(1, Sample{Dropped: true, InFlight: 100})
+				l.pass()
+			}
+		}, 100, Start},
+		{"and keeps those it has", func(l *windows) {
+			for range 10 {
+				l.add(1, Sample{Dropped: true, InFlight: 100})
+				l.pass()
+			}
+		}, 50, Drops},
+		{"many drops in a window halve it once", func(l *windows) {
+			l.add(500, Sample{Dropped: true, InFlight: 100})
+			l.pass()
+			l.add(1, Sample{Dropped: true, InFlight: 100})
+		}, 50, Drops},
+		{"one drop in twenty does too", func(l *windows) {
+			l.add(18, Sample{RTT: 100 * ms, InFlight: 100})
+			l.add(1, Sample{Dropped: true, InFlight: 100})
+			l.pass()
+			l.add(1, Sample{RTT: 100 * ms, InFlight: 100})
+		}, 50, Drops},
+		{"one in twenty-one does not", func(l *windows) {
+			l.add(19, Sample{RTT: 100 * ms, InFlight: 100})
+			l.add(1, Sample{Dropped: true, InFlight: 100})
+			l.pass()
+			l.add(1, Sample{RTT: 100 * ms, InFlight: 100})
+		}, 100, Growing},
+		{"halving ends at the smallest limit", func(l *windows) {
+			for range 10 {
+				l.add(10, Sample{Dropped: true})
+				l.pass()
+				l.add(1, Sample{Dropped: true})
+			}
+		}, 10, Steady},
+		{"what takes no time says nothing", func(l *windows) {
+			l.add(1000, Sample{RTT: 99 * time.Microsecond, InFlight: 100})
+			l.pass()
+			l.add(1000, Sample{RTT: 0, InFlight: 100})
+		}, 100, Start},
+		{"the most in flight of a window counts", func(l *windows) {
+			l.add(1, Sample{RTT: 100 * ms, InFlight: 90})
+			l.add(8, Sample{RTT: 100 * ms, InFlight: 1})
+			l.pass()
+			l.add(1, Sample{RTT: 100 * ms, InFlight: 1})
+		}, 100, Growing},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := limitOf(Config{Min: 10, Max: 200, Start: 100})
+			tt.feed(l)
+			if l.Current() != tt.want || l.Reason() != tt.why {
+				t.Errorf("%d for reason %d, want %d for %d", l.Current(), l.Reason(), tt.want, tt.why)
+			}
+		})
+	}
+}
+
+// A drop's duration is not part of the latency, and one that was given up on
+// counts only as long as it says something.
+func TestWhatLatencyIsMadeOf(t *testing.T) {
+	l := limitOf(Config{})
+	l.window(100*ms, 20)
+	l.add(380, Sample{RTT: 200 * ms, InFlight: 20})
+	l.add(10, Sample{RTT: time.Hour, Dropped: true, InFlight: 20})
+	l.add(50, Sample{RTT: 99 * ms, Cut: true, InFlight: 20})
+	l.pass()
+	l.add(1, Sample{RTT: 200 * ms, InFlight: 20})
+	if l.Latency() != 200*ms {
+		t.Errorf("latency %v, want 200ms", l.Latency())
+	}
+	l.pass()
+	l.add(10, Sample{RTT: 300 * ms, Cut: true, InFlight: 20})
+	if l.Latency() != 300*ms {
+		t.Errorf("latency %v: those that gave up after longer count", l.Latency())
+	}
+}
+
+// A service that has become slower for good is not throttled for ever.
+func TestVegasForgets(t *testing.T) {
+	l := limitOf(Config{Algorithm: Vegas, Min: 4, Max: 200, Start: 20})
+	l.window(10*ms, 20)
+	lowest := l.Current()
+	for range 2000 {
+		l.window(100*ms, l.Current())
+		lowest = min(lowest, l.Current())
+	}
+	if lowest > 6 || l.Current() != 200 {
+		t.Errorf("lowest %d, then %d: want what holds a queue of 6, then 200", lowest, l.Current())
+	}
+}
+
+func TestFollow(t *testing.T) {
+	l := limitOf(Config{Min: 1, Max: 100, Start: 50})
+	l.window(100*ms, 50)
+	for _, tt := range []struct {
+		cfg  Config
+		want int64
+	}{
+		{Config{Min: 1, Max: 100, Start: 10, Window: time.Second}, 50},
+		{Config{Min: 1, Max: 30, Start: 10, Window: time.Second}, 30},
+		{Config{Min: 80, Max: 90, Start: 85, Window: time.Second}, 80},
+	} {
+		if got := l.Follow(tt.cfg, 1).Current(); got != tt.want {
+			t.Errorf("%+v: %d, want %d", tt.cfg, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package adaptive
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// vegas is Netflix's VegasLimit, after TCP Vegas. Of the requests in flight
+// the share that latency has grown by above its smallest must be queueing; the
+// limit is kept where that queue is neither short nor long, both measured in
+// the limit's order of magnitude.
+//
+// The smallest latency is forgotten now and then, or a service that has become
+// slower for good would be throttled for ever. What is taken in its place may
+// hold a queue, which the next quiet window undoes.
+type vegas struct {
+	rand     *rand.Rand
+	smallest time.Duration
+	windows  float64 // since smallest was last forgotten
+	jitter   float64 // of the next time
+}
+
+// probeEvery: the smallest latency is forgotten after about so many windows
+// for each request of the limit.
+const probeEvery = 30
+
+func newVegas(seed uint64) *vegas {
+	v := &vegas{rand: rand.New(rand.NewPCG(seed, 0))}
+	v.draw()
+	return v
+}
+
+// draw says how irregular the next interval is: keys must not probe together.
+func (v *vegas) draw() { v.jitter = 0.5 + v.rand.Float64()/2 }
+
+func (v *vegas) update(estimate float64, w mean) (float64, Reason) {
+	v.windows++
+	switch {
+	case v.windows >= v.jitter*probeEvery*estimate:
+		v.draw()
+		v.windows, v.smallest = 0, w.rtt
+		return estimate, Steady
+	case v.smallest == 0 || w.rtt < v.smallest:
+		v.smallest = w.rtt
+		return estimate, Steady
+	case float64(w.inFlight) < estimate/2:
+		return estimate, Unused
+	}
+	queue := math.Ceil(estimate * (1 - float64(v.smallest)/float64(w.rtt)))
+	magnitude := max(1, math.Floor(math.Log10(math.Floor(estimate))))
+	short, long := 3*magnitude, 6*magnitude
+	switch {
+	case queue <= magnitude: // none to speak of
+		return estimate + long, Growing
+	case queue < short:
+		return estimate + magnitude, Growing
+	case queue > long:
+		return estimate - magnitude, Queueing
+	}
+	return estimate, Steady
+}
+
+func (v *vegas) baseline() time.Duration { return v.smallest }
