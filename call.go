@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,8 @@ type call struct {
 	waits      bool
 	waited     time.Duration
 	patient    bool // Wait: every limit waits as long as the context lets it
+
+	local []adaptiveSlot // of the last charges
 
 	keys  []knownKey
 	buf   []byte
@@ -57,9 +60,10 @@ func (c *call) free() {
 	clear(c.charges)
 	clear(c.results)
 	clear(c.keys)
+	clear(c.local)
 	*c = call{
 		entries: c.entries[:0], charges: c.charges[:0], results: c.results[:0],
-		keys: c.keys[:0], buf: c.buf[:0], slots: c.slots,
+		keys: c.keys[:0], buf: c.buf[:0], slots: c.slots, local: c.local[:0],
 	}
 	calls.Put(c)
 }
@@ -152,9 +156,18 @@ func (c *call) charge(e *entry) error {
 }
 
 func (c *call) add(e *entry, key string, cost int64) {
-	c.entries = append(c.entries, e)
-	c.charges = append(c.charges, store.Charge{Key: key, Limit: e.limit, Cost: cost, DryRun: e.dryRun})
+	if e.adaptive != nil {
+		c.addLocal(e, key, cost)
+		return
+	}
+	ch := store.Charge{Key: key, Limit: e.limit, Cost: cost, DryRun: e.dryRun}
 	c.results = append(c.results, store.Result{})
+	if len(c.local) > 0 {
+		n := c.stored()
+		c.entries, c.charges = slices.Insert(c.entries, n, e), slices.Insert(c.charges, n, ch)
+		return
+	}
+	c.entries, c.charges = append(c.entries, e), append(c.charges, ch)
 }
 
 // key calls the entry's KeyFunc, once a request however many limits share it.
@@ -238,6 +251,9 @@ func (c *call) bound(ctx context.Context) error {
 
 // take asks the store once.
 func (c *call) take(ctx context.Context) error {
+	if len(c.local) > 0 {
+		return c.takeLocal(ctx)
+	}
 	return c.lim.store.Take(ctx, c.charges, c.results)
 }
 
@@ -249,6 +265,9 @@ func (c *call) decide(ctx context.Context) error {
 		return &canceledError{err}
 	}
 	if err := c.takeSlots(ctx); err != nil {
+		if c.goOn(ctx, err) {
+			return c.takeSlots(ctx)
+		}
 		return err
 	}
 	if d := longest(c.charges, c.results); d > 0 && granted(c.charges, c.results) {
@@ -284,6 +303,7 @@ func (c *call) denied() *DeniedError {
 		err, limits = new(DeniedError), make([]LimitStatus, n)
 	}
 	err.Decision.decide(c.charges, c.results, limits)
+	describe(c.local, limits)
 	err.by, err.status = c.lim, http.StatusTooManyRequests
 	for i, e := range c.entries {
 		if e.slots && !e.dryRun && !c.results[i].OK && c.charges[i].Key == globalKey {

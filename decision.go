@@ -23,7 +23,8 @@ type Decision struct {
 	RetryAfter time.Duration
 	// ResetAfter is when that limit is back at full.
 	ResetAfter time.Duration
-	// Limits is every limit's own answer, in order, dry runs included.
+	// Limits is every limit's own answer, in order, dry runs included. Those of
+	// AdaptiveConcurrency come after those of the store.
 	Limits []LimitStatus
 }
 
@@ -35,8 +36,14 @@ type LimitStatus struct {
 	Allowed bool
 	// DryRun says that the limit only reports.
 	DryRun bool
-	// Quota is how many units pass per period, or how many slots there are.
+	// Reason is why an AdaptiveConcurrency's limit is what it is; NotAdaptive
+	// of any other.
+	Reason Reason
+	// Quota is how many units pass per period, or how many slots there are: of
+	// an AdaptiveConcurrency, at the moment.
 	Quota int64
+	// InFlight is how many slots of a concurrency limit are held.
+	InFlight int64
 	// Remaining is what is left after the decision.
 	Remaining                     int64
 	Delay, RetryAfter, ResetAfter time.Duration
@@ -72,6 +79,9 @@ func (d *Decision) decide(charges []store.Charge, results []store.Result, status
 		statuses[i] = LimitStatus{
 			Name: l.Name(), Allowed: r.OK, DryRun: charges[i].DryRun, Quota: l.Spec().Units,
 			Remaining: r.Remaining, Delay: r.Delay, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter,
+		}
+		if l.Algorithm() == store.Concurrency {
+			statuses[i].InFlight = l.Spec().Units - r.Remaining
 		}
 		if charges[i].DryRun || r.OK && !d.Allowed {
 			continue

@@ -176,6 +176,7 @@ func probeRequest() *http.Request {
 type limitFunc struct {
 	fn         func(*http.Request) ([]Limit, error)
 	shared     settings
+	family     *family
 	generation *generation
 }
 
@@ -198,7 +199,7 @@ func (f *limitFunc) entry(l Limit) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := newEntry(compiled, l.rule.shared.or(f.shared))
+	e := f.family.newEntry(l.rule, compiled, l.rule.shared.or(f.shared))
 	e.from = f
 	l.rule.resolved.Store(&dynamicEntry{f, e})
 	return e, nil

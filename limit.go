@@ -7,11 +7,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/store"
 )
 
 // Limit is a rule: an algorithm, its numbers, and who it applies to. Make one
-// with Rate, Quota or Concurrency; mistakes are reported by the New, With or
+// with Rate, Quota, Concurrency or AdaptiveConcurrency; mistakes are reported by the New, With or
 // WithLimitFunc that uses it. A Limit may be used by several limiters and
 // routes at once. Within one limiter and those derived from it it is one and
 // the same limit wherever it is used.
@@ -24,6 +25,7 @@ type rule struct {
 	warms    bool // by WithWarmUp
 	algSet   bool // by WithAlgorithm
 	shared   settings
+	adaptive *adaptive.Config // of AdaptiveConcurrency
 	errs     []error
 	once     sync.Once
 	compiled *store.Limit // under spec.Name, for WithLimitFunc
@@ -100,6 +102,11 @@ func Concurrency(n int64, opts ...LimitOption) Limit {
 
 func newLimit(spec store.Spec, opts []LimitOption) Limit {
 	r := &rule{spec: spec}
+	r.apply(opts)
+	return Limit{r}
+}
+
+func (r *rule) apply(opts []LimitOption) {
 	for i, o := range opts {
 		if o == nil {
 			r.errs = append(r.errs, fmt.Errorf("option %d is nil: leave it out", i+1))
@@ -115,7 +122,6 @@ func newLimit(spec store.Spec, opts []LimitOption) Limit {
 			r.spec.WarmUp = 0
 		}
 	}
-	return Limit{r}
 }
 
 func (l Limit) applyLimiter(c *config) {

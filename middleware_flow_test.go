@@ -25,6 +25,7 @@ var flows = []struct {
 }{
 	{"panics let go of the slot", flowPanics},
 	{"slots are held while a handler runs", flowSlots},
+	{"adaptive slots", flowAdaptive},
 	{"the pattern and the form come back", flowComesBack},
 	{"the ResponseWriter is not wrapped", flowNotWrapped},
 	{"hijacking", flowHijack},
@@ -65,9 +66,13 @@ func free(t *testing.T, l *stint.Limiter) int64 {
 }
 
 func flowPanics(t *testing.T, a routing) {
-	for _, value := range []any{"boom", http.ErrAbortHandler} {
+	values := []any{"boom", http.ErrAbortHandler, "boom", http.ErrAbortHandler}
+	for i, value := range values {
 		synctest.Test(t, func(t *testing.T) {
 			l := compiled(t, stint.Concurrency(1), byAll)
+			if i > 1 {
+				l = compiled(t, stint.AdaptiveConcurrency(1, 1), byAll)
+			}
 			h := a.build(one(l, func(http.ResponseWriter, *http.Request) {
 				if free(t, l) != 0 {
 					t.Error("the handler runs without a slot")
@@ -139,6 +144,66 @@ func flowSlots(t *testing.T, a routing) {
 		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 		if got := w.Body.String(); got != "503 1\n" {
 			t.Errorf("a request inside the only slot got %q, want 503 and Retry-After 1", got)
+		}
+	})
+}
+
+// An adaptive limit is full like any other, learns from the handlers, and from
+// their panics.
+func flowAdaptive(t *testing.T, a routing) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var changes []stint.LimitChange
+		l := compiled(t, stint.AdaptiveConcurrency(1, 50), byAll, stint.WithObserver(func(e stint.Event) {
+			if e.Kind == stint.LimitChanged {
+				mu.Lock()
+				defer mu.Unlock()
+				changes = append(changes, *e.Change)
+			}
+		}))
+		h := a.build(one(l, func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(100 * time.Millisecond)
+			if r.Header.Get("X-Panic") != "" {
+				panic("boom")
+			}
+		}))
+		codes := map[int]int{}
+		ask := func(panics string) {
+			defer func() { _ = recover() }()
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("X-Panic", panics)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			mu.Lock()
+			defer mu.Unlock()
+			codes[w.Code]++
+			if w.Code == 503 && w.Header().Get("Retry-After") != "1" {
+				t.Errorf("got Retry-After %q, want 1", w.Header().Get("Retry-After"))
+			}
+		}
+		burst := func(panics string) {
+			var all sync.WaitGroup
+			for range 30 {
+				all.Go(func() { ask(panics) })
+			}
+			all.Wait()
+			time.Sleep(time.Second)
+		}
+		burst("")
+		burst("")
+		burst("")
+		if codes[200] != 60 || codes[503] != 30 {
+			t.Errorf("got %v, want thrice 20 served of 30", codes)
+		}
+		burst("yes")
+		burst("yes")
+		if n := free(t, l); n >= 20 {
+			t.Errorf("%d slots free after handlers have panicked", n)
+		}
+		want := stint.LimitChange{Limit: "adaptive", From: 20, To: 21, Reason: stint.ReasonGrowing, InFlight: 19,
+			Latency: 100 * time.Millisecond, Baseline: 100 * time.Millisecond}
+		if len(changes) < 2 || changes[0] != want && changes[1] != want || changes[len(changes)-1].Reason != stint.ReasonDrops {
+			t.Errorf("told of %+v", changes)
 		}
 	})
 }

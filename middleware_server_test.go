@@ -52,7 +52,13 @@ func flowNotWrapped(t *testing.T, a routing) {
 }
 
 func flowHijack(t *testing.T, a routing) {
-	l := compiled(t, stint.Concurrency(1), byAll)
+	for _, limit := range []stint.Limit{stint.Concurrency(1), stint.AdaptiveConcurrency(1, 1)} {
+		hijack(t, a, limit)
+	}
+}
+
+func hijack(t *testing.T, a routing, limit stint.Limit) {
+	l := compiled(t, limit, byAll)
 	srv := serve(t, a.build(one(l, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {

@@ -388,6 +388,27 @@ var behaviours = []behaviour{
 		{do: "GET /orders/1", want: 200},
 		{do: "GET /orders/2", want: 429},
 	}},
+	{"an adaptive limit beside a rate", front(
+		stint.AdaptiveConcurrency(1, 50, stint.WithInitialLimit(3)), stint.Rate(1, time.Minute), byAll,
+	), []step{
+		{do: "GET /", want: 200, body: "served", fields: []string{
+			`RateLimit-Policy: "rate";q=1;w=60, "adaptive";q=3;qu="concurrent-requests"`, `RateLimit: "rate";r=0;t=60, "adaptive";r=2`,
+		}},
+		{do: "GET /", want: 429, body: problem("rate"), fields: []string{`RateLimit: "rate";r=0;t=60, "adaptive";r=3`, "Retry-After: 60"}},
+		{do: "GET /", after: time.Minute, want: 200},
+	}},
+	{"an adaptive limit goes on without the store", front(
+		stint.AdaptiveConcurrency(1, 50, stint.WithInitialLimit(3)), stint.Rate(1, time.Minute), byAll, stint.WithStore(down{}),
+	), []step{
+		{do: "GET /", want: 200, fields: []string{`RateLimit: "adaptive";r=2`, `RateLimit-Policy: "adaptive";q=3;qu="concurrent-requests"`}},
+		{do: "GET /", want: 200},
+	}},
+	{"a cost above an adaptive limit's most", front(
+		stint.AdaptiveConcurrency(1, 50), stint.Rate(100, time.Minute, stint.WithCost(func(*http.Request) int64 { return 1 })), byAll,
+		stint.WithCost(func(*http.Request) int64 { return 51 }),
+	), []step{
+		{do: "GET /", want: 503, fields: []string{"Retry-After:", `RateLimit: "rate";r=100;t=1, "adaptive";r=20`}},
+	}},
 	{"limits by request", front(stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
 		switch r.Header.Get("X-Plan") {
 		case "paid":

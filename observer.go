@@ -10,7 +10,7 @@ import (
 type Event struct {
 	Kind EventKind
 	// Request is the request that was decided; nil outside HTTP and for what
-	// happens beside decisions (SettleFailed, Updated).
+	// happens beside decisions (SettleFailed, Updated, LimitChanged).
 	Request *http.Request
 	// Decision is the decision of Admitted, Denied, Canceled and DryRunDenied.
 	Decision Decision
@@ -18,6 +18,8 @@ type Event struct {
 	Err error
 	// Waited is how long the request has waited for its turn or a slot.
 	Waited time.Duration
+	// Change is the change of LimitChanged.
+	Change *LimitChange
 }
 
 // EventKind says what has happened.
@@ -50,11 +52,15 @@ const (
 	// Updated: Limiter.Update has put another configuration in place. It is
 	// told to the observers of that one.
 	Updated
+	// LimitChanged: an AdaptiveConcurrency has another limit for some key. It
+	// comes when a request ends, at most once in a sample window for each key.
+	LimitChanged
 )
 
 var eventNames = [...]string{
 	"Admitted", "Denied", "Canceled", "Blocked", "EmptyKey", "KeyFailed",
 	"LimitsFailed", "StoreFailed", "SettleFailed", "DryRunDenied", "Updated",
+	"LimitChanged",
 }
 
 // String returns the constant's name.
@@ -79,6 +85,7 @@ func (v *version) observeCall(kind EventKind, c *call, err error) {
 	}
 	e := Event{Kind: kind, Request: c.r, Err: err, Waited: c.waited}
 	e.Decision.decide(c.charges, c.results, make([]LimitStatus, len(c.results)))
+	describe(c.local, e.Decision.Limits)
 	if kind == Canceled {
 		e.Decision.Allowed = false
 	}

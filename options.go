@@ -16,7 +16,7 @@ type Option interface {
 	applyLimiter(*config)
 }
 
-// LimitOption is what Rate, Quota and Concurrency take.
+// LimitOption is what Rate, Quota, Concurrency and AdaptiveConcurrency take.
 type LimitOption interface {
 	applyLimit(*rule)
 }

@@ -25,10 +25,11 @@ type Permit struct {
 	outer  *Permit // of a limiter further out
 	holds  bool    // some charge may hold slots
 	carry  bool    // Request puts it into the context
+	done   bool    // guarded by mu
 	waited time.Duration
+	local  *localPermit // nil without a limit of this process
 
 	mu      sync.Mutex // guards done and what results and charges hold
-	done    bool
 	entries []*entry
 	charges []store.Charge
 	results []store.Result
@@ -74,7 +75,7 @@ func (c *call) permit(ctx context.Context) *Permit {
 	copy(p.charges, c.charges)
 	copy(p.results, c.results)
 	p.ctx, p.lim, p.outer, p.waited = ctx, c.lim, c.outer, c.waited
-	p.holds = c.holds()
+	p.holds, p.local = c.holds(), c.localPermit()
 	return p
 }
 
@@ -145,6 +146,11 @@ func (p *Permit) Decision() Decision {
 	}
 	var d Decision
 	d.decide(charges, results, make([]LimitStatus, len(results)))
+	rest := d.Limits
+	for q := p; q != nil; q = q.outer {
+		describe(q.local.statuses(), rest)
+		rest = rest[:len(rest)-len(q.charges)]
+	}
 	d.Delay = waited
 	return d
 }
@@ -262,6 +268,17 @@ func (p *Permit) Done() {
 	}
 	p.done = true
 	p.mu.Unlock()
+	if p.local != nil {
+		// Deferred, it sees a panic, which goes on from here.
+		if v := recover(); v != nil {
+			outcome := dropped
+			if v == http.ErrAbortHandler {
+				outcome = ignored
+			}
+			p.local.end(outcome)
+			defer panic(v)
+		}
+	}
 	p.release()
 }
 
@@ -283,6 +300,9 @@ func (p *Permit) Detach() (release func()) {
 		return func() {}
 	}
 	p.done = true
+	if p.local != nil {
+		p.local.end(ignored) // how long a connection lives says nothing
+	}
 	return sync.OnceFunc(p.release)
 }
 
@@ -291,6 +311,9 @@ func (p *Permit) release() {
 	p.mu.Lock() // Settle may be at the results
 	held := made(p.charges, p.results, func(r *store.Receipt) bool { return r.Lease != store.LeaseID{} })
 	p.mu.Unlock()
+	if p.local != nil {
+		p.releaseLocal()
+	}
 	p.lim.cancel(p.ctx, held)
 }
 

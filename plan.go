@@ -26,9 +26,12 @@ type entry struct {
 	queues  bool   // makes requests wait without a maxWait
 	policy  string // its item of RateLimit-Policy; "" for a dry run
 	from    *limitFunc
+	// adaptive is what decides an AdaptiveConcurrency, in this process; limit
+	// is its name and the most it can be, and never goes to a store.
+	adaptive *adaptiveRule
 }
 
-func newEntry(l *store.Limit, s settings) *entry {
+func (f *family) newEntry(r *rule, l *store.Limit, s settings) *entry {
 	e := &entry{
 		limit: l, key: s.key, cost: s.cost, maxWait: s.maxWait, dryRun: s.dryRun,
 		closed: s.policy == FailClosed,
@@ -37,6 +40,9 @@ func newEntry(l *store.Limit, s settings) *entry {
 	}
 	if !e.dryRun {
 		e.policy = policyItem(l)
+	}
+	if r.adaptive != nil {
+		e.adaptive = f.adaptive.rule(l, *r.adaptive)
 	}
 	return e
 }
@@ -162,7 +168,7 @@ func (v *version) compile(c *config, parent *version, names *names) []error {
 			if compiled == nil {
 				continue // reported by names.compile
 			}
-			e := newEntry(compiled, lim.rule.shared.or(s))
+			e := v.family.newEntry(lim.rule, compiled, lim.rule.shared.or(s))
 			if e.key == nil {
 				errs = append(errs, fmt.Errorf("limit %q has no key, and no default is right: "+
 					"write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), "+

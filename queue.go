@@ -42,7 +42,7 @@ func (c *call) turnKind() (k turnKind, ok bool) {
 		return k, false
 	}
 	for i := range c.charges {
-		k.limits[i], k.keys[i], k.costs[i] = c.charges[i].Limit, c.charges[i].Key, c.charges[i].Cost
+		k.limits[i], k.keys[i], k.costs[i] = c.entries[i].limit, c.charges[i].Key, c.charges[i].Cost
 	}
 	return k, true
 }
@@ -80,6 +80,7 @@ func (c *call) sleep(ctx context.Context, d time.Duration) error {
 				ts.leave(kind, t, true)
 			}
 			c.lim.cancel(ctx, made(c.charges, c.results, func(r *store.Receipt) bool { return r.Cost > 0 }))
+			c.freeLocal()
 			return &canceledError{ctx.Err()}
 		}
 	}

@@ -91,47 +91,59 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	}
 	var d Decision
 	d.decide(c.charges, c.results, make([]LimitStatus, len(c.results)))
+	describe(c.local, d.Limits)
 	return d, nil
 }
 
 // Reset forgets what key has consumed of the limiter's limits, those of its
 // routes included, and the slots it holds. It needs a store that can: a
-// store.Resetter, as the memory store is.
+// store.Resetter, as the memory store is. An
+// AdaptiveConcurrency starts anew for key.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	v := l.now.Load()
+	limits, local := v.limits()
 	rs, ok := v.store.(store.Resetter)
-	if !ok {
+	if !ok && len(limits) > 0 {
 		return fmt.Errorf("stint: Reset: %T can't: its store has no Reset method (store.Resetter)", v.store)
 	}
 	encoded, err := encodeKey(key)
 	if err != nil {
 		return err
 	}
-	if err := rs.Reset(ctx, encoded, v.limits()...); err != nil {
-		return &StoreError{err}
+	if len(limits) > 0 {
+		if err := rs.Reset(ctx, encoded, limits...); err != nil {
+			return &StoreError{err}
+		}
+	}
+	for _, keys := range local {
+		keys.reset(encoded)
 	}
 	return nil
 }
 
-// limits returns each limit of the limiter and its routes once.
-func (v *version) limits() []*store.Limit {
+// limits returns each limit of the limiter and its routes once: those of the
+// store, and those of this process.
+func (v *version) limits() (all []*store.Limit, local []*adaptiveKeys) {
 	plans := []*plan{v.base}
 	if v.router != nil {
 		for _, r := range v.router.routes {
 			plans = append(plans, r.plan)
 		}
 	}
-	var all []*store.Limit
 	seen := map[*store.Limit]bool{}
 	for _, p := range plans {
 		for _, e := range p.entries {
-			if !seen[e.limit] {
-				seen[e.limit] = true
+			switch {
+			case seen[e.limit]:
+			case e.adaptive != nil:
+				local = append(local, e.adaptive.keys)
+			default:
 				all = append(all, e.limit)
 			}
+			seen[e.limit] = true
 		}
 	}
-	return all
+	return all, local
 }
 
 var errNoLimits = errors.New("stint: the limiter has limits on its routes only: Take, Wait and Peek use those of the limiter itself")

@@ -45,6 +45,8 @@ type family struct {
 	// Who waits for a turn or a slot: lines outlive an Update.
 	turns turns
 	slots slots
+
+	adaptive adaptives // what has been learnt outlives it too
 }
 
 func newFamily() *family {
@@ -156,7 +158,7 @@ func (l *Limiter) build(c *config, g *generation, names *names) (*version, []err
 	v.shared = c.shared.or(v.shared)
 	v.shared.errs = nil
 	for _, fn := range c.limitFuncs {
-		v.funcs = append(v.funcs[:len(v.funcs):len(v.funcs)], &limitFunc{fn: fn, shared: v.shared, generation: g})
+		v.funcs = append(v.funcs[:len(v.funcs):len(v.funcs)], &limitFunc{fn: fn, shared: v.shared, family: l.family, generation: g})
 	}
 	v.skip = append(v.skip[:len(v.skip):len(v.skip)], c.skip...)
 	v.block = append(v.block[:len(v.block):len(v.block)], c.block...)

@@ -1,0 +1,190 @@
+package stint
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stint-go/stint/internal/adaptive"
+	"github.com/stint-go/stint/store"
+)
+
+// AdaptiveConcurrency limits a key (commonly Global) to a number of requests
+// in flight that follows how long they take: it rises while they take as long
+// as usual and at least half of it is in use, falls when they take longer, and
+// is halved when they fail. It starts at 20 and stays between min and max, at
+// least 1 and at most 1,000,000. Its default name is "adaptive".
+//
+// The algorithms are those of Netflix's concurrency-limits
+// (https://github.com/Netflix/concurrency-limits), with its numbers; see
+// WithAdaptation. They learn from how long a request takes from when it is let
+// in to Permit.Done, waits excluded:
+//
+//   - A handler's panic is a drop, and so is a request whose deadline passed.
+//   - A request whose client left counts only if it has already taken longer
+//     than others do.
+//   - One detached (Permit.Detach), or panicking with http.ErrAbortHandler,
+//     isn't looked at; nor is one under 100 µs, which has waited for nothing.
+//   - Permit.Drop and Permit.Ignore say so for what only the handler knows.
+//
+// The limit and its slots live in this process, whatever the store: what a
+// process can bear is its own. A slot is taken before the store decides the
+// limits beside it and given back if one refuses, so all or none holds here
+// too; while the store is down it goes on limiting. In Decision.Limits it comes
+// after those of the store, with the limit of the moment as Quota.
+//
+// The limits of up to 10,000 keys that have nothing in flight are remembered;
+// beyond that those used least recently start anew. A request that costs more
+// than the limit of the moment, but no more than max, passes alone.
+func AdaptiveConcurrency(min, max int64, opts ...LimitOption) Limit {
+	r := &rule{
+		spec:     store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max},
+		adaptive: &adaptive.Config{Min: min, Max: max, Tolerance: adaptive.DefaultTolerance, Window: adaptive.DefaultWindow},
+	}
+	if min < 1 || max < min || max > mostAdaptive {
+		r.bad("AdaptiveConcurrency(%d, %d): write a min of 1 or more, and a max of no less, up to %d", min, max, mostAdaptive)
+		r.spec.Units = 1 // or the store's limit would be reported too
+	}
+	r.apply(opts)
+	c := r.adaptive
+	switch {
+	case c.Start == 0:
+		c.Start = adaptive.DefaultStart
+		c.Start = clamp(c.Start, min, max)
+	case c.Start < min || c.Start > max:
+		r.bad("WithInitialLimit(%d): write %d to %d, what AdaptiveConcurrency stays between", c.Start, min, max)
+	}
+	return Limit{r}
+}
+
+// mostAdaptive is the largest max: far above what a process has in flight.
+const mostAdaptive = 1_000_000
+
+func clamp(n, low, high int64) int64 { return max(low, min(n, high)) }
+
+// Adaptation is how an AdaptiveConcurrency follows the latency.
+type Adaptation uint8
+
+const (
+	// Gradient2 compares latency with its long-term average. It is lenient
+	// with work of mixed durations, and lets latency grow by the tolerance
+	// before it shrinks the limit. It does not go below 8 for latency's sake.
+	Gradient2 Adaptation = iota
+	// Vegas estimates the queue from the smallest latency seen and keeps it
+	// to a few requests. It stays closer to what a service can do at once, and
+	// wants work whose durations differ little.
+	Vegas
+)
+
+// WithAdaptation says how an AdaptiveConcurrency follows the latency. The
+// default is Gradient2.
+func WithAdaptation(a Adaptation) LimitOption {
+	return adaptiveOption("WithAdaptation", func(r *rule) {
+		switch a {
+		case Gradient2:
+			r.adaptive.Algorithm = adaptive.Gradient2
+		case Vegas:
+			r.adaptive.Algorithm = adaptive.Vegas
+		default:
+			r.bad("WithAdaptation(%d): write stint.Gradient2 or stint.Vegas", a)
+		}
+	})
+}
+
+// WithTolerance says by what factor latency may exceed its long-term average
+// before Gradient2 shrinks an AdaptiveConcurrency: 1 or more, by default 1.5.
+// With 1 the limit stays within some requests of what the service can do at
+// once, where requests are many and alike; with 1.5 it is half above that, and
+// mixed work isn't mistaken for overload.
+func WithTolerance(factor float64) LimitOption {
+	return adaptiveOption("WithTolerance", func(r *rule) {
+		if !(factor >= 1 && factor <= 100) { // NaN is neither
+			r.bad("WithTolerance(%v): write 1 or more, up to 100", factor)
+			return
+		}
+		r.adaptive.Tolerance = factor
+	})
+}
+
+// WithInitialLimit says where an AdaptiveConcurrency starts; by default 20, or
+// what of min and max is nearer to it.
+func WithInitialLimit(n int64) LimitOption {
+	return adaptiveOption("WithInitialLimit", func(r *rule) {
+		if n < 1 {
+			r.bad("WithInitialLimit(%d): write 1 or more", n)
+			return
+		}
+		r.adaptive.Start = n
+	})
+}
+
+// WithSampleWindow says over what time an AdaptiveConcurrency averages latency
+// before it changes; by default a second, and at least 100 ms. A window goes on
+// until it has ten requests. Shorter ones follow faster, and mistake chance for
+// change sooner.
+func WithSampleWindow(d time.Duration) LimitOption {
+	return adaptiveOption("WithSampleWindow", func(r *rule) {
+		if d < 100*time.Millisecond {
+			r.bad("WithSampleWindow(%v): write 100ms or more", d)
+			return
+		}
+		r.adaptive.Window = d
+	})
+}
+
+func adaptiveOption(name string, set func(*rule)) LimitOption {
+	return limitOption(func(r *rule) {
+		if r.adaptive == nil {
+			r.bad("%s goes with AdaptiveConcurrency only: leave it out", name)
+			return
+		}
+		set(r)
+	})
+}
+
+func (r *rule) bad(format string, args ...any) { r.errs = append(r.errs, fmt.Errorf(format, args...)) }
+
+// Reason is why the limit of an AdaptiveConcurrency is what it is.
+type Reason uint8
+
+const (
+	// NotAdaptive: it is another limit.
+	NotAdaptive = Reason(adaptive.None)
+	// ReasonStart: too few requests have been seen to move it.
+	ReasonStart = Reason(adaptive.Start)
+	// ReasonGrowing: it has risen, as requests take as long as usual.
+	ReasonGrowing = Reason(adaptive.Growing)
+	// ReasonQueueing: it has fallen, as they take longer.
+	ReasonQueueing = Reason(adaptive.Queueing)
+	// ReasonDrops: it has been halved, as they fail.
+	ReasonDrops = Reason(adaptive.Drops)
+	// ReasonSteady: nothing calls for another, or it is at min or max.
+	ReasonSteady = Reason(adaptive.Steady)
+	// ReasonUnused: less than half of it is in use, so it can't be told
+	// whether more would be too much.
+	ReasonUnused = Reason(adaptive.Unused)
+)
+
+var reasonNames = [...]string{"not adaptive", "start", "growing", "queueing", "drops", "steady", "unused"}
+
+// String returns the reason in a word.
+func (r Reason) String() string {
+	if int(r) < len(reasonNames) {
+		return reasonNames[r]
+	}
+	return fmt.Sprintf("Reason(%d)", uint8(r))
+}
+
+// LimitChange is a change of an AdaptiveConcurrency, as the observer is told.
+type LimitChange struct {
+	// Limit is its name. Several keys of one limit change apart.
+	Limit string
+	// From and To are the limits before and after.
+	From, To int64
+	// Reason is why.
+	Reason Reason
+	// InFlight is how many units are in flight.
+	InFlight int64
+	// Latency is the average of the requests that have led to it, and
+	// Baseline what it has been compared with; 0 where there was none.
+	Latency, Baseline time.Duration
+}

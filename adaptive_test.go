@@ -1,0 +1,568 @@
+package stint_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
+)
+
+func TestAdaptiveMisuse(t *testing.T) {
+	for _, tt := range []struct {
+		limit stint.Limit
+		want  string
+	}{
+		{stint.AdaptiveConcurrency(0, 10), "AdaptiveConcurrency(0, 10): write a min of 1"},
+		{stint.AdaptiveConcurrency(5, 4), "AdaptiveConcurrency(5, 4): write"},
+		{stint.AdaptiveConcurrency(1, 1_000_001), "up to 1000000"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(11)), "WithInitialLimit(11): write 1 to 10"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(-1)), "WithInitialLimit(-1): write 1 or more"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithTolerance(0.9)), "WithTolerance(0.9): write 1"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithSampleWindow(time.Millisecond)), "WithSampleWindow(1ms): write 100ms"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(9)), "WithAdaptation(9): write stint.Gradient2"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithBurst(9)), "has no burst"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithAlgorithm(stint.TokenBucket)), "WithAlgorithm doesn't go with"},
+		{stint.AdaptiveConcurrency(1, 10, nil), "option 1 is nil"},
+		{stint.Rate(1, time.Second, stint.WithAdaptation(stint.Vegas)), "WithAdaptation goes with AdaptiveConcurrency only"},
+		{stint.Concurrency(1, stint.WithTolerance(2)), "WithTolerance goes with AdaptiveConcurrency only"},
+		{stint.Concurrency(1, stint.WithInitialLimit(2)), "WithInitialLimit goes with"},
+		{stint.Concurrency(1, stint.WithSampleWindow(time.Second)), "WithSampleWindow goes with"},
+	} {
+		_, err := stint.New(tt.limit, theKey)
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("got %v, want one error with %q", err, tt.want)
+		}
+	}
+}
+
+// status is where the limiter's adaptive limit stands.
+func status(t testing.TB, l *stint.Limiter) stint.LimitStatus {
+	t.Helper()
+	d, err := l.Peek(context.Background(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Limits[len(d.Limits)-1]
+}
+
+// window lets n requests pass at once, each doing what it is told, and then
+// what is needed for their window to end.
+func window(t testing.TB, l *stint.Limiter, n int, do func(*stint.Permit)) {
+	t.Helper()
+	for range 2 {
+		var wg sync.WaitGroup
+		for range n {
+			wg.Go(func() {
+				p, err := l.Take(context.Background(), "k", 1)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer func() { _ = recover() }()
+				defer p.Done()
+				do(p)
+			})
+		}
+		wg.Wait()
+		time.Sleep(time.Second)
+	}
+}
+
+func lasts(d time.Duration) func(*stint.Permit) {
+	return func(*stint.Permit) { time.Sleep(d) }
+}
+
+// What a request shows of itself, and what the limit, 20 at first and 20 in
+// use, makes of it.
+func TestAdaptiveSamples(t *testing.T) {
+	slow := func(l *stint.Limiter, t *testing.T) {
+		window(t, l, 20, lasts(100*time.Millisecond))
+		window(t, l, 20, lasts(100*time.Millisecond))
+	}
+	for _, tt := range []struct {
+		name string
+		do   func(*stint.Limiter, *testing.T)
+		want int64
+		why  stint.Reason
+	}{
+		{"as usual", slow, 22, stint.ReasonGrowing}, // three windows of a fifth of four
+		{"slower", func(l *stint.Limiter, t *testing.T) {
+			slow(l, t)
+			window(t, l, 20, lasts(time.Second))
+			window(t, l, 18, lasts(2*time.Second))
+		}, 19, stint.ReasonQueueing},
+		{"less than half in use", func(l *stint.Limiter, t *testing.T) {
+			slow(l, t)
+			window(t, l, 10, lasts(100*time.Millisecond))
+		}, 23, stint.ReasonUnused},
+		{"dropped", func(l *stint.Limiter, t *testing.T) {
+			window(t, l, 20, func(p *stint.Permit) { p.Drop(); time.Sleep(time.Millisecond) })
+		}, 10, stint.ReasonDrops},
+		{"panicking", func(l *stint.Limiter, t *testing.T) {
+			window(t, l, 20, func(*stint.Permit) { panic("boom") })
+		}, 10, stint.ReasonDrops},
+		{"panicking, which the handler says is nothing", func(l *stint.Limiter, t *testing.T) {
+			window(t, l, 20, func(p *stint.Permit) { p.Ignore(); panic("boom") })
+		}, 20, stint.ReasonStart},
+		{"aborting", func(l *stint.Limiter, t *testing.T) {
+			window(t, l, 20, func(*stint.Permit) { panic(http.ErrAbortHandler) })
+		}, 20, stint.ReasonStart},
+		{"ignored", func(l *stint.Limiter, t *testing.T) {
+			window(t, l, 20, func(p *stint.Permit) { p.Ignore(); time.Sleep(time.Second) })
+		}, 20, stint.ReasonStart},
+		{"detached", func(l *stint.Limiter, t *testing.T) {
+			window(t, l, 20, func(p *stint.Permit) {
+				release := p.Detach()
+				time.Sleep(time.Second)
+				release()
+			})
+		}, 20, stint.ReasonStart},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				seen := &events{}
+				l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 100), seen.option())
+				tt.do(l, t)
+				s := status(t, l)
+				if s.Quota != tt.want || s.Reason != tt.why || s.InFlight != 0 || s.Remaining != s.Quota {
+					t.Errorf("%+v, want %d for %v", s, tt.want, tt.why)
+				}
+				last := int64(20)
+				for _, e := range seen.all {
+					if e.Kind != stint.LimitChanged {
+						continue
+					}
+					if e.Change.Limit != "adaptive" || e.Change.From != last || e.Change.To == last {
+						t.Errorf("told of %+v after %d", e.Change, last)
+					}
+					last = e.Change.To
+				}
+				if last != tt.want {
+					t.Errorf("told of a limit of %d last, want %d", last, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// What the request's context says of its end.
+func TestAdaptiveContexts(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		ctx  func() (context.Context, context.CancelFunc)
+		want stint.Reason
+	}{
+		{"in time", func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(context.Background(), time.Minute)
+		}, stint.ReasonGrowing},
+		{"past its deadline", func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(context.Background(), time.Millisecond)
+		}, stint.ReasonDrops},
+		{"left early", func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(context.Background())
+			time.AfterFunc(time.Millisecond, cancel)
+			return ctx, cancel
+		}, stint.ReasonGrowing},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				seen := &events{}
+				l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 100), seen.option())
+				window(t, l, 20, lasts(100*time.Millisecond))
+				for range 60 {
+					ctx, cancel := tt.ctx()
+					p, err := l.Take(ctx, "k", 1)
+					if err != nil {
+						t.Fatal(err)
+					}
+					select {
+					case <-ctx.Done():
+					case <-time.After(100 * time.Millisecond):
+					}
+					p.Done()
+					cancel()
+				}
+				dropped := false
+				for _, e := range seen.all {
+					if e.Kind == stint.LimitChanged {
+						dropped = dropped || e.Change.Reason == stint.ReasonDrops
+						if c := e.Change; c.Reason == stint.ReasonGrowing && c.Latency != 100*time.Millisecond {
+							t.Errorf("latency %v: what was cut short is in it", c.Latency)
+						}
+					}
+				}
+				if dropped != (tt.want == stint.ReasonDrops) {
+					t.Errorf("dropped %v: %v", dropped, seen.kinds())
+				}
+			})
+		})
+	}
+}
+
+// Decided together: all or none.
+func TestAdaptiveBesideOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey,
+			stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(2)), stint.Rate(4, time.Hour))
+		a, b := take(t, l, 1), take(t, l, 1)
+		d := b.Decision()
+		if got := fmt.Sprintf("%s %d, %s %d of %d, %d in flight, %v", d.Limits[0].Name, d.Limits[0].Remaining,
+			d.Limits[1].Name, d.Limits[1].Remaining, d.Limits[1].Quota, d.Limits[1].InFlight, d.Limits[1].Reason); got !=
+			"rate 2, adaptive 0 of 2, 2 in flight, start" {
+			t.Error(got)
+		}
+		// The adaptive limit refuses: the rate keeps its two.
+		_, err := l.Take(t.Context(), "k", 1)
+		if d := denied(t, err).Decision; d.Limit != "adaptive" || d.Limits[1].Allowed || !d.Limits[0].Allowed || d.Limits[0].Remaining != 2 || d.RetryAfter != 0 {
+			t.Errorf("%+v", d)
+		}
+		// Both refuse, and both say so.
+		_, err = l.Take(t.Context(), "k", 3)
+		if d := denied(t, err).Decision; d.Limits[0].Allowed || d.Limits[1].Allowed || d.Limit != "rate" || d.RetryAfter != 15*time.Minute {
+			t.Errorf("%+v", d)
+		}
+		a.Done()
+		b.Done()
+		// The rate refuses: no slot stays.
+		if _, err = l.Take(t.Context(), "k", 2); err != nil {
+			t.Fatal("more than the limit of the moment, but alone: ", err)
+		}
+		if err := l.Reset(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		take(t, l, 4).Done()
+		for range 5 {
+			_, err = l.Take(t.Context(), "k", 1)
+			if d := denied(t, err).Decision; d.Limit != "rate" || !d.Limits[1].Allowed {
+				t.Errorf("%+v", d)
+			}
+		}
+		if s := status(t, l); s.InFlight != 0 || s.Remaining != 2 {
+			t.Errorf("%+v: a request that was refused holds a slot", s)
+		}
+	})
+}
+
+func TestAdaptiveAloneAsksNoStore(t *testing.T) {
+	sp := newSpy()
+	sp.failWith(errDown)
+	l := limiter(t, theKey, stint.WithStore(sp), stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1)))
+	p := take(t, l, 1)
+	_, err := l.Take(t.Context(), "k", 1)
+	denied(t, err)
+	_, err = l.Take(t.Context(), "k", 11)
+	if d := denied(t, err).Decision; d.RetryAfter != stint.Never {
+		t.Errorf("%+v: more than max can never pass", d)
+	}
+	p.Done()
+	p.Done()
+	if err := l.Reset(t.Context(), "k"); err != nil {
+		t.Error(err)
+	}
+	if s := status(t, l); s.Remaining != 1 {
+		t.Errorf("%+v", s)
+	}
+	if takes, settles := sp.counts(); takes+settles != 0 {
+		t.Errorf("the store was asked %d times, settled %d times", takes, settles)
+	}
+}
+
+// While the store is down, what this process decides by itself goes on.
+func TestAdaptiveWithoutItsStore(t *testing.T) {
+	sp := newSpy()
+	sp.failWith(errDown)
+	seen := &events{}
+	l := limiter(t, theKey, stint.WithStore(sp), stint.Rate(1, time.Hour), stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1)), seen.option())
+	p := take(t, l, 1)
+	if d := p.Decision(); len(d.Limits) != 1 || d.Limits[0].InFlight != 1 {
+		t.Errorf("%+v", d)
+	}
+	_, err := l.Take(t.Context(), "k", 1)
+	if d := denied(t, err).Decision; len(d.Limits) != 1 || d.Limit != "adaptive" {
+		t.Errorf("%+v", d)
+	}
+	p.Done()
+	if got := codes(l, "GET", "/", 2); got != "200 200" {
+		t.Error(got)
+	}
+	if got := seen.kinds(); got != "StoreFailed Admitted StoreFailed Denied StoreFailed Admitted StoreFailed Admitted" {
+		t.Error(got)
+	}
+	closed := limiter(t, theKey, stint.WithStore(sp), stint.Rate(1, time.Hour), stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1)), stint.WithFailurePolicy(stint.FailClosed))
+	if got := codes(closed, "GET", "/", 2); got != "503 503" {
+		t.Error(got)
+	}
+	sp.failWith(nil)
+	if got := codes(closed, "GET", "/", 1); got != "200" {
+		t.Errorf("%s: the store's failure has kept the slot", got)
+	}
+}
+
+func TestAdaptiveWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.Rate(100, time.Second),
+			stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(2), stint.WithMaxWait(3*time.Second)))
+		start := time.Now()
+		var mu sync.Mutex
+		var log []string
+		var wg sync.WaitGroup
+		for i := range 7 {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if i == 3 {
+				time.AfterFunc(time.Second, cancel)
+			}
+			wg.Go(func() {
+				p, err := l.Take(ctx, "k", 1)
+				mu.Lock()
+				log = append(log, fmt.Sprintf("%d %v %v", i, time.Since(start), err == nil))
+				mu.Unlock()
+				if err == nil {
+					time.Sleep(2 * time.Second)
+					p.Done()
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		want := "0 0s true|1 0s true|3 1s false|2 2s true|4 2s true|5 3s false|6 3s false"
+		got := strings.Join(log, "|")
+		if other := strings.Replace(want, "5 3s false|6", "6 3s false|5", 1); got != want && got != other {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if s := status(t, l); s.InFlight != 0 {
+			t.Errorf("%+v: who waited in vain holds a slot", s)
+		}
+	})
+}
+
+// A slot is given back when the wait for a rate's turn is given up.
+func TestAdaptiveGivesUpItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.Rate(1, time.Minute, stint.WithMaxWait(time.Hour)), stint.AdaptiveConcurrency(1, 10))
+		take(t, l, 1).Done()
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if _, err := l.Take(ctx, "k", 1); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		if s := status(t, l); s.InFlight != 0 || s.Reason != stint.ReasonStart {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// What is waited for is not part of the latency.
+func TestAdaptiveLatencyIsTheHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &events{}
+		l := limiter(t, theKey, seen.option(),
+			stint.Rate(10, time.Second, stint.WithBurst(1), stint.WithMaxWait(time.Hour)), stint.AdaptiveConcurrency(1, 100))
+		window(t, l, 20, lasts(time.Millisecond))
+		if !strings.Contains(seen.kinds(), "LimitChanged") {
+			t.Error(seen.kinds())
+		}
+		for _, e := range seen.all {
+			if e.Kind == stint.LimitChanged && e.Change.Latency != time.Millisecond {
+				t.Errorf("%+v", e.Change)
+			}
+		}
+	})
+}
+
+func TestAdaptiveKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(8)))
+		window(t, l, 8, func(p *stint.Permit) { p.Drop() })
+		held := take(t, l, 1)
+		learnt := status(t, l).Quota
+		if learnt != 4 {
+			t.Fatalf("%d after drops, want 4", learnt)
+		}
+		others := func() {
+			for i := range 10_001 {
+				p, err := l.Take(t.Context(), fmt.Sprint("other ", i), 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.Done()
+			}
+		}
+		if others(); status(t, l).Quota != learnt || status(t, l).InFlight != 1 {
+			t.Errorf("%+v: a key in use was forgotten", status(t, l))
+		}
+		held.Done()
+		if s := status(t, l); s.Quota != learnt {
+			t.Errorf("%+v: the key used last was forgotten", s)
+		}
+		if others(); status(t, l).Quota != 8 {
+			t.Errorf("%+v: more keys are kept than said", status(t, l))
+		}
+	})
+}
+
+func TestAdaptiveReset(t *testing.T) {
+	l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(2)))
+	old := take(t, l, 2)
+	if err := l.Reset(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	now := take(t, l, 1)
+	old.Done()
+	if s := status(t, l); s.InFlight != 1 {
+		t.Errorf("%+v: what was forgotten has freed something", s)
+	}
+	now.Done()
+}
+
+// The limits of a plan that is loaded again go on from where they stood, under
+// the numbers it has now.
+func TestAdaptiveByRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		max := int64(16)
+		l := limiter(t, theKey, stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
+			return []stint.Limit{
+				stint.AdaptiveConcurrency(1, max, stint.WithInitialLimit(min(max, 12)), stint.WithName("mine")),
+				stint.Rate(1000, time.Second),
+			}, nil
+		}))
+		var d stint.Decision
+		ask := func(n int) {
+			for range n {
+				through(l, get("/"), func(_ http.ResponseWriter, r *http.Request) {
+					d = stint.FromContext(r.Context()).Decision()
+					stint.FromContext(r.Context()).Drop()
+				})
+			}
+		}
+		ask(20)
+		time.Sleep(time.Second)
+		ask(2)
+		if s := d.Limits[1]; s.Name != "mine" || s.Quota != 6 || s.Reason != stint.ReasonDrops {
+			t.Errorf("%+v, want 6: half of 12", s)
+		}
+		max = 4
+		ask(1)
+		if s := d.Limits[1]; s.Quota != 4 || s.InFlight != 1 {
+			t.Errorf("%+v, want the 4 of the plan now", s)
+		}
+	})
+}
+
+// An Update keeps what has been learnt, within the new numbers, and who began
+// before it doesn't turn them back.
+func TestAdaptiveUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 100, stint.WithInitialLimit(40)))
+		window(t, l, 40, func(p *stint.Permit) { p.Drop() })
+		if s := status(t, l); s.Quota != 20 {
+			t.Fatalf("%+v, want 20", s)
+		}
+		held := take(t, l, 1)
+		for _, tt := range []struct{ min, max, want int64 }{{1, 100, 20}, {1, 60, 20}, {1, 12, 12}, {16, 100, 16}} {
+			if err := l.Update(theKey, stint.AdaptiveConcurrency(tt.min, tt.max)); err != nil {
+				t.Fatal(err)
+			}
+			p := take(t, l, 1)
+			if s := status(t, l); s.Quota != tt.want || s.InFlight != 2 {
+				t.Errorf("%+v after an Update to %d..%d, want %d", s, tt.min, tt.max, tt.want)
+			}
+			p.Done()
+		}
+		held.Done()
+		if s := status(t, l); s.Quota != 16 || s.InFlight != 0 {
+			t.Errorf("%+v: who began before the Update turned it back", s)
+		}
+	})
+}
+
+func TestAdaptiveDryRun(t *testing.T) {
+	l := limiter(t, theKey, stint.Rate(9, time.Hour), stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1), stint.WithDryRun()))
+	p := take(t, l, 1)
+	q := take(t, l, 1)
+	if s := q.Decision().Limits[1]; s.Allowed || !s.DryRun || s.InFlight != 1 {
+		t.Errorf("%+v", s)
+	}
+	w := through(l, get("/"), nil)
+	if got := w.Header().Get("RateLimit-Policy"); got != `"rate";q=9;w=3600` {
+		t.Error(got)
+	}
+	p.Done()
+	q.Done()
+	if s := status(t, l); s.InFlight != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Nested limiters: a handler that sees the inner permit speaks to both.
+func TestAdaptiveNested(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		outer := limiter(t, theKey, stint.AdaptiveConcurrency(1, 10, stint.WithName("outer")))
+		inner := limiter(t, theKey, stint.Rate(1000, time.Second), stint.AdaptiveConcurrency(1, 10, stint.WithName("inner")))
+		var d stint.Decision
+		h := mount(outer, func(w http.ResponseWriter, r *http.Request) {
+			mount(inner, func(_ http.ResponseWriter, r *http.Request) {
+				p := stint.FromContext(r.Context())
+				d = p.Decision()
+				p.Drop()
+			}).ServeHTTP(w, r)
+		})
+		ask := func(n int) {
+			for range n {
+				h.ServeHTTP(&discard{h: http.Header{}}, get("/"))
+			}
+		}
+		ask(20)
+		time.Sleep(time.Second)
+		ask(2)
+		if got := fmt.Sprintln(d.Limits[0].Name, d.Limits[0].Quota, d.Limits[1].Name, d.Limits[2].Name, d.Limits[2].Quota, d.Limits[2].InFlight); got !=
+			"outer 5 rate inner 5 1\n" {
+			t.Error(got)
+		}
+	})
+}
+
+// However requests end, the slots come back.
+func TestAdaptiveConcurrentUse(t *testing.T) {
+	l := limiter(t, theKey, stint.Rate(1_000_000, time.Second, stint.WithBurst(300)),
+		stint.AdaptiveConcurrency(1, 4, stint.WithMaxWait(time.Minute), stint.WithSampleWindow(100*time.Millisecond)))
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for n := range 200 {
+				ctx, cancel := context.WithCancel(context.Background())
+				if n%7 == i%7 {
+					cancel()
+				}
+				if p, err := l.Take(ctx, "k", 1+int64(n%3)); err == nil {
+					if n%5 == 0 {
+						p.Drop()
+					}
+					p.Decision()
+					p.Done()
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	if s := status(t, l); s.InFlight != 0 || s.Quota < 1 || s.Quota > 4 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Reset without a store that can.
+func TestAdaptiveResetNeedsTheOthersStore(t *testing.T) {
+	l := limiter(t, theKey, stint.WithStore(struct{ store.Store }{newSpy()}), stint.Rate(1, time.Hour), stint.AdaptiveConcurrency(1, 10))
+	if err := l.Reset(t.Context(), "k"); err == nil {
+		t.Error("half a reset was made")
+	}
+}
