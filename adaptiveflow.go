@@ -103,7 +103,8 @@ func (c *call) goOn(ctx context.Context, err error) bool {
 func describe(local []adaptiveSlot, statuses []LimitStatus) {
 	statuses = statuses[len(statuses)-len(local):]
 	for i := range local {
-		statuses[i].InFlight, statuses[i].Reason = local[i].inFlight, local[i].reason
+		statuses[i].Reason = local[i].reason
+		statuses[i].hold(local[i].inFlight)
 	}
 }
 

@@ -1,6 +1,7 @@
 package stint
 
 import (
+	"math"
 	"time"
 
 	"github.com/stint-go/stint/store"
@@ -39,15 +40,22 @@ type LimitStatus struct {
 	// Reason is why an AdaptiveConcurrency's limit is what it is; NotAdaptive
 	// of any other.
 	Reason Reason
+	// inFlight stands here because there is room: a refusal is allocated with
+	// the statuses it shows.
+	inFlight int32
 	// Quota is how many units pass per period, or how many slots there are: of
 	// an AdaptiveConcurrency, at the moment.
 	Quota int64
-	// InFlight is how many slots of a concurrency limit are held.
-	InFlight int64
 	// Remaining is what is left after the decision.
 	Remaining                     int64
 	Delay, RetryAfter, ResetAfter time.Duration
 }
+
+// InFlight is how many slots of a concurrency limit are held, this request's
+// included; 0 of another limit. From 2^31-1 on it says that.
+func (s LimitStatus) InFlight() int64 { return int64(s.inFlight) }
+
+func (s *LimitStatus) hold(n int64) { s.inFlight = int32(min(n, math.MaxInt32)) }
 
 // granted reports whether every enforced limit lets the charges pass.
 func granted(charges []store.Charge, results []store.Result) bool {
@@ -81,7 +89,7 @@ func (d *Decision) decide(charges []store.Charge, results []store.Result, status
 			Remaining: r.Remaining, Delay: r.Delay, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter,
 		}
 		if l.Algorithm() == store.Concurrency {
-			statuses[i].InFlight = l.Spec().Units - r.Remaining
+			statuses[i].hold(l.Spec().Units - r.Remaining)
 		}
 		if charges[i].DryRun || r.OK && !d.Allowed {
 			continue
