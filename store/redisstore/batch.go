@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -144,6 +145,11 @@ func (l *line[T]) free() bool {
 
 // wait returns the answer to a ticket submitted, or an error when ctx ends.
 func (t *ticket[T]) wait(ctx context.Context) (reusable bool, err error) {
+	gone := ctx.Done()
+	if gone == nil {
+		<-t.ready
+		return !t.late, t.err
+	}
 	select {
 	case <-t.ready:
 		return !t.late, t.err
@@ -152,7 +158,7 @@ func (t *ticket[T]) wait(ctx context.Context) (reusable bool, err error) {
 	select {
 	case <-t.ready:
 		return !t.late, t.err
-	case <-ctx.Done():
+	case <-gone:
 		if t.state.CompareAndSwap(waiting, abandoned) {
 			return false, left(ctx)
 		}
@@ -161,10 +167,19 @@ func (t *ticket[T]) wait(ctx context.Context) (reusable bool, err error) {
 	}
 }
 
+// crowd is how many callers that have their answers are let run before the next
+// batch sets out. Some of them are about to call again, and would have to wait for
+// that one to come back.
+const crowd = 8
+
 // work goes on until nothing is pending.
 func (l *line[T]) work(r *trip[T]) {
 	for r != nil {
+		answered := len(r.batch)
 		l.run(r)
+		if answered >= crowd {
+			runtime.Gosched()
+		}
 		r = l.next()
 	}
 }

@@ -26,7 +26,6 @@ import (
 const longestTag = 512
 
 const (
-	escaped  = "{}%"
 	emptyTag = "%"  // escaping leaves no % without two digits after it,
 	hashTag  = "%h" // and h is none
 )
@@ -44,6 +43,11 @@ var letters = [...]byte{
 
 // storageKey is where the limit keeps what it knows of identity.
 func storageKey(prefix, identity string, l *store.Limit) string {
+	if identity != "" && len(identity) <= longestTag && plain(identity) {
+		if letters[l.Algorithm()] == 0 {
+			return prefix + "{" + identity + "}:" + l.Name()
+		}
+	}
 	var few [192]byte
 	key := append(few[:0], prefix...)
 	key = append(key, '{')
@@ -56,6 +60,17 @@ func storageKey(prefix, identity string, l *store.Limit) string {
 	return string(key)
 }
 
+// plain reports whether nothing in the text has to be escaped.
+func plain(text string) bool {
+	for i := range len(text) {
+		switch text[i] {
+		case '{', '}', '%':
+			return false
+		}
+	}
+	return true
+}
+
 func appendTag(key []byte, identity string) []byte {
 	switch {
 	case identity == "":
@@ -63,7 +78,7 @@ func appendTag(key []byte, identity string) []byte {
 	case len(identity) > longestTag:
 		sum := sha256.Sum256([]byte(identity))
 		return hex.AppendEncode(append(key, hashTag...), sum[:])
-	case !strings.ContainsAny(identity, escaped):
+	case plain(identity):
 		return append(key, identity...)
 	}
 	for i := range len(identity) {

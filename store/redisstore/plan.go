@@ -46,9 +46,8 @@ type entry struct {
 
 func (s *shape) model() *decision { return s.entries[0].decisions[0] }
 
-// has reports whether a decision is of this shape.
-func (s *shape) has(d *decision) bool {
-	m := s.model()
+// sameShape reports whether decisions have all but their keys in common.
+func sameShape(m, d *decision) bool {
 	if len(m.charges) != len(d.charges) {
 		return false
 	}
@@ -97,8 +96,22 @@ func newPlan(ds []*decision) plan {
 		places.Put(seen)
 	}()
 	var p plan
+	// What the decision before is in: on a hot key, so is this one.
+	var last *entry
+	of := 0   // which shape that is in
+	from := 0 // where its decisions begin, if they are a run in ds
 	for i, d := range ds {
-		n := slices.IndexFunc(p.shapes, func(s shape) bool { return s.has(d) })
+		if last != nil && slices.Equal(ds[i-1].keys, d.keys) && sameShape(ds[i-1], d) {
+			if i-from == len(last.decisions) {
+				last.decisions = ds[from : i+1 : i+1]
+			} else {
+				last.decisions = append(last.decisions, d)
+			}
+			p.shapes[of].times = true
+			continue
+		}
+		last, from = nil, i
+		n := slices.IndexFunc(p.shapes, func(s shape) bool { return sameShape(s.model(), d) })
 		if n < 0 {
 			n = len(p.shapes)
 			p.shapes = append(p.shapes, newShape(d))
@@ -109,6 +122,7 @@ func newPlan(ds []*decision) plan {
 				e := &s.entries[at[1]]
 				e.decisions = append(e.decisions, d)
 				s.times = true
+				last, of, from = e, n, len(ds)
 				continue
 			}
 		}
@@ -120,6 +134,9 @@ func newPlan(ds []*decision) plan {
 			}
 		}
 		s.entries = append(s.entries, entry{decisions: ds[i : i+1 : i+1]})
+		if !s.alone {
+			last, of = &s.entries[len(s.entries)-1], n
+		}
 	}
 	p.number()
 	return p
