@@ -96,6 +96,9 @@ func (c *call) goOn(ctx context.Context, err error) bool {
 	c.entries = append(c.entries[:0], c.entries[n:]...)
 	c.charges = append(c.charges[:0], c.charges[n:]...)
 	c.results = c.results[:len(c.local)]
+	if len(c.lines) > 0 {
+		c.lines = c.lines[n:]
+	}
 	return true
 }
 

@@ -25,7 +25,10 @@ type call struct {
 	policy     string // RateLimit-Policy if it is the whole plan's
 	waits      bool
 	waited     time.Duration
-	patient    bool // Wait: every limit waits as long as the context lets it
+	came       time.Time    // when it first began to wait
+	lines      []lineStatus // of each charge, if it has seen a line
+	began      bool         // to wait: an observer has been told
+	patient    bool         // Wait: every limit waits as long as the context lets it
 
 	local []adaptiveSlot // of the last charges
 
@@ -270,7 +273,11 @@ func (c *call) decide(ctx context.Context) error {
 		}
 		return err
 	}
-	if d := longest(c.charges, c.results); d > 0 && granted(c.charges, c.results) {
+	if !granted(c.charges, c.results) {
+		c.noteTurns()
+		return nil
+	}
+	if d := longest(c.charges, c.results); d > 0 {
 		return c.sleep(ctx, d)
 	}
 	return nil
@@ -302,8 +309,7 @@ func (c *call) denied() *DeniedError {
 	default:
 		err, limits = new(DeniedError), make([]LimitStatus, n)
 	}
-	err.Decision.decide(c.charges, c.results, limits)
-	describe(c.local, limits)
+	c.decided(&err.Decision, limits)
 	err.by, err.status = c.lim, http.StatusTooManyRequests
 	for i, e := range c.entries {
 		if e.slots && !e.dryRun && !c.results[i].OK && c.charges[i].Key == globalKey {

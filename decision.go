@@ -11,12 +11,19 @@ import (
 type Decision struct {
 	// Allowed says that no enforced limit refused.
 	Allowed bool
+	// Queued is how many requests waited in this process for what this one
+	// waited for, itself included, when it began to; or when it was refused
+	// without; 0 where nobody waited. Who waits for a slot is counted by limit
+	// and key, who waits for the turn of a rate by all its limits, keys and
+	// costs. Of several waits it is the longest line. It stands here, and has
+	// this size, because there is room: see LimitStatus.inFlight.
+	Queued int32
 	// Limit names the limit that denied with the longest wait, else the
 	// enforced one with the least left.
 	Limit string
 	// Remaining is what is left of that limit, in whole units.
 	Remaining int64
-	// Delay is how long the request waits, or waited, for its turn.
+	// Delay is how long the request waits, or waited, for its turn or a slot.
 	Delay time.Duration
 	// RetryAfter is when the same cost would pass if nobody else came: 0 when
 	// allowed, or when it can't be told (a concurrency limit is full); Never

@@ -129,17 +129,20 @@ func TestObserver(t *testing.T) {
 		l := limiter(t, theKey, stint.Rate(1, time.Minute, stint.WithMaxWait(time.Minute)), stint.Quota(2, stint.Monthly),
 			stint.Rate(1, time.Hour, stint.WithDryRun()), seen.option(), second.option())
 		codes(l, "GET", "/", 3)
-		if got, want := seen.kinds(), "Admitted Admitted DryRunDenied Denied DryRunDenied"; got != want {
+		if got, want := seen.kinds(), "Admitted Waiting Admitted DryRunDenied Denied DryRunDenied"; got != want {
 			t.Fatalf("events %s, want %s", got, want)
 		}
 		if second.kinds() != seen.kinds() {
 			t.Error("the second observer sees something else")
 		}
-		e := seen.all[1]
+		e := seen.all[2]
 		if e.Waited != time.Minute || e.Request == nil || !e.Decision.Allowed || e.Decision.Delay != time.Minute || len(e.Decision.Limits) != 3 {
 			t.Errorf("%+v", e)
 		}
-		if e := seen.all[3]; e.Decision.Allowed || e.Decision.Limit != "monthly" || denied(t, e.Err) == nil {
+		if e := seen.all[3]; e.EndsWait {
+			t.Error("a dry run's event ends the wait once more")
+		}
+		if e := seen.all[4]; e.Decision.Allowed || e.Decision.Limit != "monthly" || denied(t, e.Err) == nil {
 			t.Errorf("%+v", e)
 		}
 		if got, want := stint.DryRunDenied.String()+stint.EventKind(99).String(), "DryRunDeniedEventKind(99)"; got != want {

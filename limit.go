@@ -21,9 +21,11 @@ type Limit struct{ rule *rule }
 // rule is what a Limit points to. Its address is the limit's identity.
 type rule struct {
 	spec     store.Spec
-	named    bool // by WithName
-	warms    bool // by WithWarmUp
-	algSet   bool // by WithAlgorithm
+	named    bool  // by WithName
+	warms    bool  // by WithWarmUp
+	algSet   bool  // by WithAlgorithm
+	queue    int64 // of a Concurrency
+	queueSet bool
 	shared   settings
 	adaptive *adaptive.Config // of AdaptiveConcurrency
 	errs     []error
@@ -171,11 +173,26 @@ func WithBurst(n int64) LimitOption {
 	return limitOption(func(r *rule) { r.spec.Burst = orNone(n, &r.errs, "WithBurst") })
 }
 
-// WithQueue says how many units may wait for their turn: by default n for
+// WithQueue says how many may wait. Whoever finds the queue full is refused at
+// once.
+//
+// Of a rate they are units that wait for their turn: by default n for
 // LeakyBucket, and none for TokenBucket. The last in a full queue waits for as
 // long as the rate takes for all of it: a WithMaxWait beside it bounds that.
+//
+// Of a Concurrency they are requests that wait for a slot, for each key in this
+// process, and each waits for 5 seconds at the most, or WithMaxWait. Without
+// WithQueue, as many may wait as come, but only where there is a WithMaxWait;
+// with WithQueue(0), nobody does, not even in Limiter.Wait.
 func WithQueue(n int64) LimitOption {
-	return limitOption(func(r *rule) { r.spec.Queue = orNone(n, &r.errs, "WithQueue") })
+	return limitOption(func(r *rule) {
+		if r.spec.Algorithm != store.Concurrency {
+			r.spec.Queue = orNone(n, &r.errs, "WithQueue")
+			return
+		}
+		orNone(n, &r.errs, "WithQueue")
+		r.queue, r.queueSet = n, true
+	})
 }
 
 // orNone turns a number somebody wrote into the store's spelling, in which 0

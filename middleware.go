@@ -198,11 +198,11 @@ func (c *call) failed(ctx context.Context, err error) error {
 	for _, e := range c.entries {
 		if e.closed {
 			err := &StoreError{err}
-			c.lim.observe(Event{Kind: StoreFailed, Request: c.r, Err: err})
+			c.lim.observe(Event{Kind: StoreFailed, Request: c.r, Err: err, Waited: c.waited, EndsWait: c.began})
 			return err
 		}
 	}
-	c.lim.observe(Event{Kind: StoreFailed, Request: c.r, Err: err})
+	c.lim.observe(Event{Kind: StoreFailed, Request: c.r, Err: err, Waited: c.waited, EndsWait: c.began})
 	return nil
 }
 

@@ -20,6 +20,10 @@ type Event struct {
 	Waited time.Duration
 	// Change is the change of LimitChanged.
 	Change *LimitChange
+	// EndsWait says that the request waits no longer: a Waiting event came
+	// before, and Kind (Admitted, Denied, Canceled or StoreFailed) is what came
+	// of it. Each Waiting is followed by one such event.
+	EndsWait bool
 }
 
 // EventKind says what has happened.
@@ -55,12 +59,16 @@ const (
 	// LimitChanged: an AdaptiveConcurrency has another limit for some key. It
 	// comes when a request ends, at most once in a sample window for each key.
 	LimitChanged
+	// Waiting: the request begins to wait, for a slot or for its turn. Of
+	// Decision there are Limit, which it waits for, Queued, and Delay, how long
+	// its turn is away; 0 for a slot, as nobody knows.
+	Waiting
 )
 
 var eventNames = [...]string{
 	"Admitted", "Denied", "Canceled", "Blocked", "EmptyKey", "KeyFailed",
 	"LimitsFailed", "StoreFailed", "SettleFailed", "DryRunDenied", "Updated",
-	"LimitChanged",
+	"LimitChanged", "Waiting",
 }
 
 // String returns the constant's name.
@@ -83,9 +91,8 @@ func (v *version) observeCall(kind EventKind, c *call, err error) {
 	if len(v.observers) == 0 {
 		return
 	}
-	e := Event{Kind: kind, Request: c.r, Err: err, Waited: c.waited}
-	e.Decision.decide(c.charges, c.results, make([]LimitStatus, len(c.results)))
-	describe(c.local, e.Decision.Limits)
+	e := Event{Kind: kind, Request: c.r, Err: err, Waited: c.waited, EndsWait: c.began}
+	c.decided(&e.Decision, make([]LimitStatus, len(c.results)))
 	if kind == Canceled {
 		e.Decision.Allowed = false
 	}
@@ -95,7 +102,7 @@ func (v *version) observeCall(kind EventKind, c *call, err error) {
 	}
 	for i := range c.results {
 		if c.charges[i].DryRun && !c.results[i].OK {
-			e.Kind = DryRunDenied
+			e.Kind, e.EndsWait = DryRunDenied, false
 			v.observe(e)
 			return
 		}

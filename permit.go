@@ -20,14 +20,14 @@ const settleTimeout = 2 * time.Second
 // concurrent use and on a nil Permit, which stands for a request that nothing
 // limited: it allows everything and holds nothing.
 type Permit struct {
-	ctx    context.Context // the request's, without the permit
-	lim    *version
-	outer  *Permit // of a limiter further out
-	holds  bool    // some charge may hold slots
-	carry  bool    // Request puts it into the context
-	done   bool    // guarded by mu
-	waited time.Duration
-	local  *localPermit // nil without a limit of this process
+	ctx   context.Context // the request's, without the permit
+	lim   *version
+	outer *Permit      // of a limiter further out
+	holds bool         // some charge may hold slots
+	carry bool         // Request puts it into the context
+	done  bool         // guarded by mu
+	wait  *permitWait  // nil unless it has waited
+	local *localPermit // nil without a limit of this process
 
 	mu      sync.Mutex // guards done and what results and charges hold
 	entries []*entry
@@ -74,7 +74,10 @@ func (c *call) permit(ctx context.Context) *Permit {
 	copy(p.entries, c.entries)
 	copy(p.charges, c.charges)
 	copy(p.results, c.results)
-	p.ctx, p.lim, p.outer, p.waited = ctx, c.lim, c.outer, c.waited
+	p.ctx, p.lim, p.outer = ctx, c.lim, c.outer
+	if c.waited > 0 || len(c.lines) > 0 {
+		p.wait = &permitWait{c.waited, c.lines}
+	}
 	p.holds, p.local = c.holds(), c.localPermit()
 	return p
 }
@@ -136,22 +139,25 @@ func (p *Permit) chargedBy(f *limitFunc) bool {
 func (p *Permit) Decision() Decision {
 	var charges []store.Charge
 	var results []store.Result
-	var waited time.Duration
 	for q := p; q != nil; q = q.outer {
 		q.mu.Lock()
 		charges = slices.Concat(q.charges, charges)
 		results = slices.Concat(q.results, results)
 		q.mu.Unlock()
-		waited += q.waited
 	}
 	var d Decision
 	d.decide(charges, results, make([]LimitStatus, len(results)))
-	rest := d.Limits
+	d.Delay = 0
+	rest, waited := d.Limits, time.Duration(0)
 	for q := p; q != nil; q = q.outer {
 		describe(q.local.statuses(), rest)
+		own := rest[len(rest)-len(q.charges):]
 		rest = rest[:len(rest)-len(q.charges)]
+		if q.wait != nil {
+			waited += q.wait.waited
+			d.wait(waited, q.wait.lines, own)
+		}
 	}
-	d.Delay = waited
 	return d
 }
 

@@ -3,6 +3,7 @@ package stint
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"path"
@@ -24,6 +25,7 @@ type entry struct {
 	closed  bool   // FailClosed
 	slots   bool   // a concurrency limit
 	queues  bool   // makes requests wait without a maxWait
+	queue   int64  // how many may wait for slots
 	policy  string // its item of RateLimit-Policy; "" for a dry run
 	from    *limitFunc
 	// adaptive is what decides an AdaptiveConcurrency, in this process; limit
@@ -37,6 +39,18 @@ func (f *family) newEntry(r *rule, l *store.Limit, s settings) *entry {
 		closed: s.policy == FailClosed,
 		slots:  l.Algorithm() == store.Concurrency,
 		queues: l.Spec().Queue > 0,
+	}
+	if e.slots {
+		e.queue = math.MaxInt64
+		if r.queueSet {
+			e.queue = r.queue
+		}
+		switch {
+		case e.queue == 0:
+			e.maxWait = 0
+		case r.queueSet && e.maxWait == 0:
+			e.maxWait = slotWait
+		}
 	}
 	if !e.dryRun {
 		e.policy = policyItem(l)

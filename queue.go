@@ -60,10 +60,14 @@ func (c *call) sleep(ctx context.Context, d time.Duration) error {
 	ts := &c.lim.family.turns
 	kind, ok := c.turnKind()
 	t := &turn{at: start.Add(d), c: c}
+	waiting := int64(1)
 	if ok {
 		t.moved = make(chan struct{}, 1)
-		ts.join(kind, t)
+		waiting = ts.join(kind, t)
 	}
+	i := c.slowest()
+	c.note(i, waiting)
+	c.begin(i, d)
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
@@ -86,9 +90,44 @@ func (c *call) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// slowest is the charge whose limit makes the call wait for the longest.
+func (c *call) slowest() (slowest int) {
+	for i := range c.results {
+		if !c.charges[i].DryRun && c.results[i].Delay > c.results[slowest].Delay {
+			slowest = i
+		}
+	}
+	return slowest
+}
+
+// noteTurns keeps for the decision of a refused call how many wait for the turn
+// that it doesn't get.
+func (c *call) noteTurns() {
+	if !c.waits && !c.patient {
+		return
+	}
+	for i, e := range c.entries {
+		if c.results[i].OK || e.dryRun || e.slots || e.maxWait == 0 && !e.queues && !c.patient {
+			continue
+		}
+		if kind, ok := c.turnKind(); ok {
+			if n := c.lim.family.turns.queued(kind); n > 0 {
+				c.note(i, n)
+			}
+		}
+		return
+	}
+}
+
+func (ts *turns) queued(kind turnKind) int64 {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return int64(len(ts.lines[kind]))
+}
+
 // join enters a turn where its instant belongs: calls decided at nearly the
-// same time may come here in another order.
-func (ts *turns) join(kind turnKind, t *turn) {
+// same time may come here in another order. It returns how many wait now.
+func (ts *turns) join(kind turnKind, t *turn) int64 {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	line := ts.lines[kind]
@@ -100,6 +139,7 @@ func (ts *turns) join(kind turnKind, t *turn) {
 		ts.lines = map[turnKind][]*turn{}
 	}
 	ts.lines[kind] = slices.Insert(line, i, t)
+	return int64(len(line)) + 1
 }
 
 // leave takes a turn out of its line. If it is unused, those behind it move up

@@ -1,27 +1,15 @@
 package stint
 
 import (
-	"container/list"
 	"context"
-	"sync"
-	"sync/atomic"
+	"errors"
 	"time"
 )
 
-// slots holds the waits whose end nobody knows: a concurrency limit is full.
-// Who waits for slots of one limit and key stands in a line. Only the head
-// asks the store, when it is woken: by becoming the head, by a permit that has
-// released a slot, or every slotPoll, as slots may be released elsewhere too.
-type slots struct {
-	waiting atomic.Int64 // in all lines: lets others pass without the lock
-	mu      sync.Mutex
-	lines   map[slotKey]*list.List // of chan struct{}
-}
-
-type slotKey struct{ limit, key string }
-
-// slotPoll is how often the head of a line asks without being woken.
-const slotPoll = 100 * time.Millisecond
+// slotWait bounds the wait for a slot where WithQueue is given and WithMaxWait
+// isn't: an HTTP/1.1 server doesn't notice that a client has left while the
+// request's body is unread, so a wait without a bound would never end.
+const slotWait = 5 * time.Second
 
 // takeSlots asks the store, in turn where the call waits for slots.
 func (c *call) takeSlots(ctx context.Context) error {
@@ -29,11 +17,15 @@ func (c *call) takeSlots(ctx context.Context) error {
 	if s.waiting.Load() > 0 {
 		// Somebody waits: a slot that is free now is theirs.
 		for i, e := range c.entries {
-			if e.slots && !e.dryRun && s.busy(c.slotKey(i)) {
+			if !e.slots || e.dryRun {
+				continue
+			}
+			if n := s.queued(c.slotKey(i)); n > 0 {
 				if c.patience(ctx, i) <= 0 {
+					c.note(i, n)
 					return c.refuse(ctx, i)
 				}
-				return c.waitSlot(ctx, i)
+				return c.waitSlot(ctx, i, false)
 			}
 		}
 	}
@@ -41,7 +33,7 @@ func (c *call) takeSlots(ctx context.Context) error {
 		return err
 	}
 	if i := c.full(ctx); i >= 0 {
-		return c.waitSlot(ctx, i)
+		return c.waitSlot(ctx, i, true)
 	}
 	return nil
 }
@@ -54,7 +46,7 @@ func (c *call) patience(ctx context.Context, i int) time.Duration {
 	if c.patient {
 		wait = longWait
 	}
-	if wait == 0 {
+	if wait == 0 || c.entries[i].queue == 0 {
 		return 0
 	}
 	wait -= c.waited
@@ -97,34 +89,58 @@ func (c *call) refuse(ctx context.Context, i int) error {
 }
 
 // waitSlot stands in line for charge i's slots until the call is granted,
-// refused by something else, or out of patience.
-func (c *call) waitSlot(ctx context.Context, i int) error {
+// refused by something else, or out of patience. asked says that results hold
+// the refusal that brought it here.
+func (c *call) waitSlot(ctx context.Context, i int, asked bool) error {
 	s := &c.lim.family.slots
 	start, before := time.Now(), c.waited
-	defer func() { c.waited = before + time.Since(start) }()
 	until := start.Add(c.patience(ctx, i))
-	key := c.slotKey(i)
-	woken, place := s.join(key)
-	defer func() { s.leave(key, place) }()
+	var p *place
+	var joined time.Time
+	join := func() bool {
+		var n int64
+		joined = time.Now()
+		p, n = s.join(c.slotKey(i), c.rank(ctx, joined), c.charges[i].Cost, c.entries[i].queue)
+		c.note(i, n)
+		return p != nil
+	}
+	leave := func() {
+		if p != nil {
+			s.leave(p)
+			c.lines[i].waited += time.Since(joined)
+		}
+		c.waited = before + time.Since(start)
+	}
+	if !join() {
+		if asked {
+			return nil
+		}
+		return c.refuse(ctx, i)
+	}
+	defer func() { leave() }()
+	c.begin(i, 0)
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
-	asked := false
 	for {
 		select {
-		case <-woken:
+		case <-p.woken:
 		case <-timer.C:
-			if !time.Now().Before(until) {
-				if asked {
-					return nil
-				}
-				return c.refuse(ctx, i)
-			}
 		case <-ctx.Done():
-			if asked && ctx.Err() == context.DeadlineExceeded {
-				return nil // no slot in time: the limit's answer stands
+			return c.timedOut(ctx, i, ctx.Err(), asked)
+		}
+		if !s.first(p) {
+			if time.Now().Before(until) {
+				timer.Reset(time.Until(until))
+				continue
 			}
-			clear(c.results)
-			return &canceledError{ctx.Err()}
+			if asked {
+				return nil
+			}
+			return c.refuse(ctx, i)
+		}
+		// The head asks, also when its time is up: its poll was a while ago.
+		if err := c.bound(ctx); err != nil {
+			return c.timedOut(ctx, i, err, asked)
 		}
 		c.renew()
 		if err := c.take(ctx); err != nil {
@@ -137,12 +153,28 @@ func (c *call) waitSlot(ctx context.Context, i int) error {
 			return nil
 		}
 		if j != i { // free here, full there: the next here may go
-			s.leave(key, place)
-			i, key = j, c.slotKey(j)
-			woken, place = s.join(key)
+			leave()
+			if i = j; !join() {
+				return nil
+			}
 		}
-		timer.Reset(min(slotPoll, time.Until(until)))
+		timer.Reset(min(s.poll(), time.Until(until)))
 	}
+}
+
+// timedOut ends a wait for charge i's slots whose context has ended with err. Where
+// that is the deadline, no slot has come in time, which is the limit's answer.
+func (c *call) timedOut(ctx context.Context, i int, err error, asked bool) error {
+	switch {
+	case !errors.Is(err, context.DeadlineExceeded):
+		clear(c.results)
+		return &canceledError{err}
+	case asked:
+		return nil
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer stop()
+	return c.refuse(ctx, i)
 }
 
 // renew has a call that waits for slots ask for them by the limits as they now
@@ -160,75 +192,4 @@ func (c *call) renew() {
 		c.charges[i].Limit = g.successor(e.limit)
 	}
 	c.policy = ""
-}
-
-// wakeAll tells the head of every line that there may be more slots.
-func (s *slots) wakeAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, line := range s.lines {
-		s.wakeHead(line)
-	}
-}
-
-// join enters the line of key. The head is woken at once: a slot may have come
-// free since it asked.
-func (s *slots) join(key slotKey) (woken chan struct{}, place *list.Element) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.waiting.Add(1)
-	line := s.lines[key]
-	if line == nil {
-		if s.lines == nil {
-			s.lines = map[slotKey]*list.List{}
-		}
-		line = list.New()
-		s.lines[key] = line
-	}
-	woken = make(chan struct{}, 1)
-	if line.Len() == 0 {
-		woken <- struct{}{}
-	}
-	return woken, line.PushBack(woken)
-}
-
-// leave takes a place out of the line and wakes the head: there may be another
-// slot, and who left the head's place may have used up its wake-up.
-func (s *slots) leave(key slotKey, place *list.Element) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.waiting.Add(-1)
-	line := s.lines[key]
-	line.Remove(place)
-	if line.Len() == 0 {
-		delete(s.lines, key)
-		return
-	}
-	s.wakeHead(line)
-}
-
-// wake tells the head of key's line that a slot has been released.
-func (s *slots) wake(key slotKey) {
-	if s.waiting.Load() == 0 {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if line := s.lines[key]; line != nil {
-		s.wakeHead(line)
-	}
-}
-
-func (s *slots) wakeHead(line *list.List) {
-	select {
-	case line.Front().Value.(chan struct{}) <- struct{}{}:
-	default:
-	}
-}
-
-// busy reports whether anybody waits in key's line.
-func (s *slots) busy(key slotKey) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lines[key] != nil
 }
