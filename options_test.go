@@ -54,7 +54,7 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 		{"bad pattern", []stint.Option{everybody, rate, stint.WithRoute("POST login", rate)}, []string{`WithRoute("POST login"): parsing`}},
 		{"pattern twice", []stint.Option{everybody, rate, stint.WithRoute("/a"), stint.WithRoute("/a")}, []string{`WithRoute("/a") is given twice`}},
 		{"patterns that conflict", []stint.Option{everybody, rate, stint.WithRoute("/a/{x}"), stint.WithRoute("/{y}/b")},
-			[]string{`write a pattern of http.ServeMux`}},
+			[]string{`WithRoute("/{y}/b"): pattern "/{y}/b" conflicts with pattern "/a/{x}": write one that is more specific or less`}},
 		{"route options", []stint.Option{everybody, rate, stint.WithRoute("/a", nil, stint.Limit{}, stint.WithMaxWait(0))},
 			[]string{`WithRoute("/a"): option 1 is nil`, `WithRoute("/a"): zero Limit`, `WithRoute("/a"): WithMaxWait(0s)`}},
 		{"limit func without a key", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })},

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -126,13 +127,19 @@ func newRouter(routes []route) (*router, error) {
 // rest matches what no other pattern does.
 const rest = "/"
 
+// registeredAt are places in this package's source, which say nothing to who
+// wrote a pattern.
+var registeredAt = regexp.MustCompile(` \(registered at [^)]*\)`)
+
 // handle registers a pattern; http.ServeMux panics on a bad one.
 func handle(mux *http.ServeMux, pattern string) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			// The text goes on with places in this package's source, which
-			// say nothing to who wrote the pattern.
-			text, _, _ := strings.Cut(fmt.Sprint(p), " (registered at")
+			text, _, conflict := strings.Cut(fmt.Sprint(p), ":\n")
+			if conflict {
+				err = fmt.Errorf("%s: write one that is more specific or less", registeredAt.ReplaceAllString(text, ""))
+				return
+			}
 			err = fmt.Errorf("%s: write a pattern of http.ServeMux, such as \"POST /login\"", text)
 		}
 	}()
