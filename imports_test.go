@@ -37,12 +37,13 @@ var imports = map[string]rule{
 	"store/redisstore":          {own: []string{"store", "lua"}, external: []string{"github.com/redis/go-redis/v9", "github.com/google/uuid"}},
 	"internal/adaptive":         {notEven: []string{"net/http", "net"}},
 	".":                         {own: []string{"store", "store/memstore", "internal/adaptive"}},
+	"policy":                    {own: []string{"."}, external: []string{"go.yaml.in/yaml/v4", "github.com/fsnotify/fsnotify"}},
 	"adapters/internal/pattern": {},
 	"adapters/std":              {own: []string{".", "store"}},
 	"adapters/gin":              {own: []string{".", "store", "adapters/internal/pattern"}, external: []string{"github.com/gin-gonic/gin"}},
 	"adapters/echo":             {own: []string{".", "store", "adapters/internal/pattern"}, external: []string{"github.com/labstack/echo/v4"}},
 	"examples/...": {
-		own:      []string{".", "store/...", "adapters/..."},
+		own:      []string{".", "store/...", "adapters/...", "policy"},
 		external: []string{"github.com/gin-gonic/gin", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9"},
 	},
 }

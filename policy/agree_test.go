@@ -1,0 +1,139 @@
+package policy
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"testing"
+)
+
+// node is a schema, or a part of it.
+type node map[string]any
+
+func (n node) at(t *testing.T, path ...any) node {
+	t.Helper()
+	var v any = map[string]any(n)
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			v = v.(map[string]any)[step]
+		case int:
+			v = v.([]any)[step]
+		}
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		t.Fatalf("no schema at %v", path)
+	}
+	return m
+}
+
+func texts(v any) (all []string) {
+	for _, e := range v.([]any) {
+		all = append(all, e.(string))
+	}
+	return all
+}
+
+// TestSchemaAndDecoderAgree walks both: each mapping has the same fields, and
+// each word the same choices.
+func TestSchemaAndDecoderAgree(t *testing.T) {
+	var root node
+	if err := json.Unmarshal(Schema(), &root); err != nil {
+		t.Fatal(err)
+	}
+	same := func(what string, schema, decoder []string) {
+		t.Helper()
+		slices.Sort(schema)
+		slices.Sort(decoder)
+		if !slices.Equal(schema, decoder) {
+			t.Errorf("%s: the schema has %q, the decoder %q", what, schema, decoder)
+		}
+	}
+	objects := 0
+	object := func(what string, decoder []string, path ...any) {
+		t.Helper()
+		n := root.at(t, path...)
+		if n["additionalProperties"] != false {
+			t.Errorf("%s: the schema takes any field", what)
+		}
+		same(what, slices.Collect(maps.Keys(n.at(t, "properties"))), decoder)
+		objects++
+	}
+	routeFields := append(settingsFields(func(r *route) *settings { return &r.settings }), routeLimits(nil))
+	object("a policy", names(documentFields()))
+	object("a limit", names(limitFields()), "$defs", "limit", "anyOf", 1)
+	object("a route", names(routeFields), "$defs", "route")
+	object("a plan", names(planFields(nil)), "$defs", "plan")
+	object("a key", names(keyForms()), "$defs", "key", "anyOf", 2)
+	object("remote-ip", names(addressFieldsOf("", false)), "$defs", "key", "anyOf", 2, "properties", "remote-ip")
+	object("forwarded-ip", names(addressFieldsOf("X", false)), "$defs", "forwarded")
+	object("single-ip-header", names(addressFieldsOf("", true)), "$defs", "key", "anyOf", 2, "properties", "single-ip-header")
+	object("a predicate", names(predicateForms), "$defs", "predicate", "anyOf", 2)
+
+	// And there is no mapping of fixed fields that has been left out.
+	var count func(v any) int
+	count = func(v any) (n int) {
+		switch v := v.(type) {
+		case map[string]any:
+			if v["additionalProperties"] == false {
+				n++
+			}
+			for _, e := range v {
+				n += count(e)
+			}
+		case []any:
+			for _, e := range v {
+				n += count(e)
+			}
+		}
+		return n
+	}
+	if n := count(map[string]any(root)); n != objects {
+		t.Errorf("the schema has %d mappings of fixed fields, %d were compared", n, objects)
+	}
+
+	// What goes with which kind.
+	limit := root.at(t, "$defs", "limit", "anyOf", 1)
+	var kindNames, extras []string
+	for _, k := range kinds {
+		kindNames = append(kindNames, k.name)
+		for _, f := range k.fields {
+			if !slices.Contains(extras, f) {
+				extras = append(extras, f)
+			}
+		}
+	}
+	if branches := limit["oneOf"].([]any); len(branches) != len(kinds) {
+		t.Fatalf("the schema has %d kinds, the decoder %d", len(branches), len(kinds))
+	}
+	for i, k := range kinds {
+		branch := limit.at(t, "oneOf", i)
+		same("kind", texts(branch["required"]), []string{k.name})
+		var not []string
+		for _, f := range append(slices.Clone(kindNames), extras...) {
+			if f != k.name && !slices.Contains(k.fields, f) {
+				not = append(not, f)
+			}
+		}
+		same("fields that don't go with "+k.name, slices.Collect(maps.Keys(branch.at(t, "properties"))), not)
+	}
+
+	// Words.
+	var algorithmNames, words []string
+	for _, a := range algorithms {
+		algorithmNames = append(algorithmNames, a.name)
+	}
+	for w := range keyWords {
+		words = append(words, w)
+	}
+	same("algorithm", texts(limit.at(t, "properties", "algorithm")["enum"]), algorithmNames)
+	same("keys", texts(root.at(t, "$defs", "key", "anyOf", 0)["enum"]), slices.Clone(words))
+	reserved := append([]string{""}, words...)
+	for _, name := range names(keyForms()) {
+		if !slices.Contains(reserved, name) {
+			reserved = append(reserved, name)
+		}
+	}
+	same("names that a key can't have", texts(root.at(t, "properties", "keys", "propertyNames", "not")["enum"]), reserved)
+}

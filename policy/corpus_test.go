@@ -1,0 +1,216 @@
+package policy_test
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"net/netip"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/policy"
+)
+
+// secret is long enough for stint.Hash.
+var secret = []byte("0123456789abcdef0123456789abcdef")
+
+func tenant(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil }
+
+func rows(r *http.Request) int64 {
+	if r.URL.Path == "/export" {
+		return 5
+	}
+	return 1
+}
+
+func internal(r *http.Request) bool { return r.Header.Get("X-Internal") != "" }
+
+var errNoSession = errors.New("no session")
+
+func planOf(r *http.Request) (string, error) {
+	if p := r.Header.Get("X-Plan"); p != "broken" {
+		return p, nil
+	}
+	return "", errNoSession
+}
+
+// registered is what the documents of the tests may name.
+var registered = []policy.Option{
+	policy.WithKeyFunc("tenant", tenant),
+	policy.WithCostFunc("rows", rows),
+	policy.WithPredicate("internal", internal),
+	policy.WithPlanFunc(planOf),
+	policy.WithSecret(secret),
+}
+
+// document is a file without mistakes, and the same in Go.
+type document struct {
+	name string
+	text string
+	same []stint.Option
+}
+
+var remote = stint.WithKey(stint.RemoteIP())
+
+var berlin = func() *time.Location {
+	loc, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		panic(err)
+	}
+	return loc
+}()
+
+// plansOf is the limit function of a file with plans, in Go.
+func plansOf(plans map[string][]stint.Limit, otherwise string) stint.Option {
+	return stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
+		name, err := planOf(r)
+		if err != nil {
+			return nil, err
+		}
+		if _, found := plans[name]; !found {
+			if otherwise == "" {
+				return nil, errors.New("unknown plan")
+			}
+			name = otherwise
+		}
+		return plans[name], nil
+	})
+}
+
+func limits(list string) string { return "version: 1\nkey: remote-ip\nlimits: " + list + "\n" }
+
+// perTenant is one limit of tenants, shared by two routes.
+var perTenant = stint.Rate(2, time.Minute, stint.WithName("t"), stint.WithKey(tenant))
+
+var documents = []document{
+	{"one rate", limits("[{rate: 3/1m}]"), []stint.Option{remote, stint.Rate(3, time.Minute)}},
+	{"a unit alone is one of it", limits("[{rate: 3/m}]"), []stint.Option{remote, stint.Rate(3, time.Minute)}},
+	{"grouped digits, a long period", limits("[{rate: 1_0/1w2d1h1m1s1.5ms, burst: 2}]"),
+		[]stint.Option{remote, stint.Rate(10, 9*24*time.Hour+time.Hour+time.Minute+time.Second+1500*time.Microsecond, stint.WithBurst(2))}},
+	{"a name and a burst", limits("[{name: per-client, rate: 60/1m, burst: 2}]"),
+		[]stint.Option{remote, stint.Rate(60, time.Minute, stint.WithName("per-client"), stint.WithBurst(2))}},
+	{"interval bucket", limits("[{rate: 3/1m, algorithm: interval-bucket}]"),
+		[]stint.Option{remote, stint.Rate(3, time.Minute, stint.WithAlgorithm(stint.IntervalBucket))}},
+	{"leaky bucket", limits("[{rate: 60/1m, algorithm: leaky-bucket, burst: 0, queue: 2}]"),
+		[]stint.Option{remote, stint.Rate(60, time.Minute, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(2))}},
+	{"fixed window", limits("[{rate: 3/1m, algorithm: fixed-window}]"),
+		[]stint.Option{remote, stint.Rate(3, time.Minute, stint.WithAlgorithm(stint.FixedWindow))}},
+	{"sliding window", limits("[{rate: 3/1m, algorithm: sliding-window, buckets: 6}]"),
+		[]stint.Option{remote, stint.Rate(3, time.Minute, stint.WithAlgorithm(stint.SlidingWindow), stint.WithBuckets(6))}},
+	{"sliding log", limits("[{rate: 3/1m, algorithm: sliding-log}]"),
+		[]stint.Option{remote, stint.Rate(3, time.Minute, stint.WithAlgorithm(stint.SlidingLog))}},
+	{"warm-up implies its algorithm", limits("[{rate: 5/1s, warm-up: 4s, max-wait: 300ms}]"),
+		[]stint.Option{remote, stint.Rate(5, time.Second, stint.WithWarmUp(4*time.Second), stint.WithMaxWait(300*time.Millisecond))}},
+	{"token bucket with a queue and debt", limits("[{rate: 1/1s, algorithm: token-bucket, queue: 2, debt: true}]"),
+		[]stint.Option{remote, stint.Rate(1, time.Second, stint.WithQueue(2), stint.WithDebt())}},
+	{"no debt said", limits("[{rate: 3/1s, debt: false}]"), []stint.Option{remote, stint.Rate(3, time.Second)}},
+	{"quotas of the calendar", limits("[{quota: 5/daily, in: Europe/Berlin}, {quota: 4/hourly}, {quota: 6/weekly}, {quota: 7/monthly}, {quota: 3/30m}]"),
+		[]stint.Option{remote, stint.Quota(5, stint.Daily.In(berlin)), stint.Quota(4, stint.Hourly), stint.Quota(6, stint.Weekly), stint.Quota(7, stint.Monthly), stint.Quota(3, stint.Every(30*time.Minute))}},
+	{"quota that saves up", limits("[{quota: 3/hourly, algorithm: interval-bucket, burst: 5}]"),
+		[]stint.Option{remote, stint.Quota(3, stint.Hourly, stint.WithAlgorithm(stint.IntervalBucket), stint.WithBurst(5))}},
+	{"concurrency", limits("[{concurrency: 8}]"), []stint.Option{remote, stint.Concurrency(8)}},
+	{"concurrency with a line", limits("[{concurrency: 8, queue: 16, max-wait: 2s}]"), []stint.Option{remote, stint.Concurrency(8, stint.WithQueue(16), stint.WithMaxWait(2*time.Second))}},
+	{"several limits, dry runs among them", limits("[{rate: 5/1m, dry-run: true}, {quota: 3/hourly, dry-run: false}]"),
+		[]stint.Option{remote, stint.Rate(5, time.Minute, stint.WithDryRun()), stint.Quota(3, stint.Hourly)}},
+	{"everything is a dry run but one", "version: 1\nkey: remote-ip\nlimits: [{rate: 1/1m}, {quota: 3/hourly, dry-run: false}]\ndry-run: true\n",
+		[]stint.Option{remote, stint.Rate(1, time.Minute, stint.WithDryRun()), stint.Quota(3, stint.Hourly)}},
+	{"keys of every form", `
+version: 1
+keys:
+  client: {forwarded-ip: {trusted: [10.0.0.0/8, 192.0.2.1], trust-unix: true, ipv6-bits: 56}}
+  both: {join: [tenant, client, {header: X-API-Key}]}
+limits:
+  - {name: a, rate: 3/1m, key: global}
+  - {name: b, rate: 3/1m, key: method}
+  - {name: c, rate: 3/1m, key: pattern}
+  - {name: d, rate: 3/1m, key: {remote-ip: {ipv6-bits: 48}}}
+  - {name: e, rate: 3/1m, key: client}
+  - {name: f, rate: 3/1m, key: {forwarded-header-ip: {trusted: [192.0.2.0/24]}}}
+  - {name: g, rate: 3/1m, key: {single-ip-header: {name: X-Real-IP, trusted: ["192.0.2.0/24", "2001:db8::1"]}}}
+  - {name: h, rate: 3/1m, key: {header: X-API-Key}}
+  - {name: i, rate: 3/1m, key: {cookie: session}}
+  - {name: j, rate: 3/1m, key: both}
+  - {name: k, rate: 3/1m, key: {hash: both}}
+  - {name: l, rate: 3/1m, key: tenant}
+`, func() (all []stint.Option) {
+		client := stint.IP{Header: "X-Forwarded-For", TrustUnix: true, IPv6Bits: 56,
+			Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.1/32")}}.Key()
+		both := stint.Join(tenant, client, stint.Header("X-API-Key"))
+		doc := netip.MustParsePrefix("192.0.2.0/24")
+		for i, k := range []stint.KeyFunc{
+			stint.Global(), stint.Method(), stint.Pattern(), stint.IP{IPv6Bits: 48}.Key(), client,
+			stint.ForwardedHeaderIP(doc), stint.SingleIPHeader("X-Real-IP", doc, netip.MustParsePrefix("2001:db8::1/128")),
+			stint.Header("X-API-Key"), stint.Cookie("session"), both, stint.Hash(secret, both), tenant,
+		} {
+			all = append(all, stint.Rate(3, time.Minute, stint.WithName(string(rune('a'+i))), stint.WithKey(k)))
+		}
+		return all
+	}()},
+	{"routes, and limits by name", `
+version: 1
+key: remote-ip
+limits:
+  - {name: client, rate: 9/1m}
+routes:
+  POST /login: {limits: [client, {name: login, rate: 2/1m}]}
+  POST /reset: {limits: [login, t], max-wait: 1s}
+  GET /healthz: {limits: []}
+  /export:
+    key: tenant
+    cost: 2
+    failure: closed
+    limits: [client, {name: t, rate: 2/1m, key: tenant}, {name: exports, rate: 5/1m}]
+`, func() []stint.Option {
+		client, login := stint.Rate(9, time.Minute, stint.WithName("client")), stint.Rate(2, time.Minute, stint.WithName("login"))
+		return []stint.Option{remote, client,
+			stint.WithRoute("POST /login", client, login),
+			stint.WithRoute("POST /reset", login, perTenant, stint.WithMaxWait(time.Second)),
+			stint.WithRoute("GET /healthz"),
+			stint.WithRoute("/export", stint.WithKey(tenant), stint.WithCost(func(*http.Request) int64 { return 2 }),
+				stint.WithFailurePolicy(stint.FailClosed), client, perTenant, stint.Rate(5, time.Minute, stint.WithName("exports"))),
+		}
+	}()},
+	{"settings for all", `
+version: 1
+key: tenant
+cost: rows
+max-wait: 2s
+failure: closed
+empty-key: skip
+headers: [draft, legacy]
+skip: [preflight, internal]
+block: [{cidr: [203.0.113.0/24, "2001:db8::/32"]}]
+limits: [{rate: 60/1m, burst: 4, failure: open}, {name: once, rate: 30/1m, cost: 1}]
+`, []stint.Option{stint.WithKey(tenant), stint.WithCost(rows), stint.WithMaxWait(2 * time.Second), stint.WithFailurePolicy(stint.FailClosed),
+		stint.WithEmptyKey(stint.SkipEmptyKey), stint.WithHeaders(stint.DraftHeaders, stint.LegacyHeaders),
+		stint.WithSkip(stint.Preflight), stint.WithSkip(internal),
+		stint.WithBlock(stint.FromCIDR(netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32"))),
+		stint.Rate(60, time.Minute, stint.WithBurst(4), stint.WithFailurePolicy(stint.FailOpen)),
+		stint.Rate(30, time.Minute, stint.WithName("once"), stint.WithCost(func(*http.Request) int64 { return 1 }))}},
+	{"older fields", "version: 1\nkey: remote-ip\nheaders: legacy\nempty-key: deny\nlimits: [{rate: 3/1m}]\n",
+		[]stint.Option{remote, stint.Rate(3, time.Minute), stint.WithHeaders(stint.LegacyHeaders)}},
+	{"no fields", "version: 1\nkey: {header: X-API-Key}\nheaders: [none]\nlimits: [{rate: 3/1m}]\n",
+		[]stint.Option{stint.WithKey(stint.Header("X-API-Key")), stint.Rate(3, time.Minute), stint.WithHeaders(stint.NoHeaders)}},
+	{"plans", `
+version: 1
+key: tenant
+limits: [{name: tenant, rate: 20/1m}]
+plans:
+  free: {limits: [{name: requests, quota: 2/hourly}]}
+  pro: {limits: [{name: requests, quota: 4/hourly}, {name: flow, rate: 2/1s}]}
+default-plan: free
+routes: {GET /healthz: {limits: []}}
+`, []stint.Option{stint.WithKey(tenant), stint.Rate(20, time.Minute, stint.WithName("tenant")), stint.WithRoute("GET /healthz"),
+		plansOf(map[string][]stint.Limit{
+			"free": {stint.Quota(2, stint.Hourly, stint.WithName("requests"))},
+			"pro":  {stint.Quota(4, stint.Hourly, stint.WithName("requests")), stint.Rate(2, time.Second, stint.WithName("flow"))},
+		}, "free")}},
+	{"plans without a default", "version: 1\nkey: tenant\nplans: {pro: {limits: [{rate: 2/1m}]}, free: {limits: []}}\n",
+		[]stint.Option{stint.WithKey(tenant), plansOf(map[string][]stint.Limit{"pro": {stint.Rate(2, time.Minute)}, "free": {}}, "")}},
+	{"JSON, with tabs, and escapes that YAML has too", "{\n\t\"version\": 1,\n\t\"key\": \"remote-ip\",\n\t\"limits\": [\n\t\t{\"rate\": \"1_000\\/1h\", \"burst\": \"1_0\", \"name\": \"\\u0061\"},\r\n\t\t{\"concurrency\":8}\n\t]\n}",
+		[]stint.Option{remote, stint.Rate(1000, time.Hour, stint.WithBurst(10), stint.WithName("a")), stint.Concurrency(8)}},
+	{"JSON in one line", `{"version":1,"key":{"header":"X-API-Key"},"limits":[{"quota":"5/daily"}],"routes":{"GET /{$}":{"limits":[]}}}`,
+		[]stint.Option{stint.WithKey(stint.Header("X-API-Key")), stint.Quota(5, stint.Daily), stint.WithRoute("GET /{$}")}},
+	{"comments, a mark of byte order, a start of document, and other line ends", "\ufeff# limits\r\n---\r\nversion: 1 # the first\r\nkey: remote-ip\r\nlimits:\r\n- rate: 3/1m\r\n...\r\n",
+		[]stint.Option{remote, stint.Rate(3, time.Minute)}},
+}

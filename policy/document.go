@@ -1,0 +1,385 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/stint-go/stint"
+)
+
+// document is a whole file.
+type document struct {
+	node        *yaml.Node
+	version     bool
+	limited     bool // something stands in limits, routes or plans
+	settings    settings
+	dryRun      bool
+	limits      []entry
+	routes      []*route
+	plans       []*plan
+	plansNode   *yaml.Node
+	defaultPlan *yaml.Node
+	options     []stint.Option // headers, empty-key, skip, block
+}
+
+// entry is an item of limits: a limit, or the name of one.
+type entry struct {
+	node  *yaml.Node
+	limit *limit // nil for a name, until it is resolved
+}
+
+type route struct {
+	node     *yaml.Node
+	pattern  string
+	settings settings
+	limits   []entry
+	given    bool
+}
+
+type plan struct {
+	node   *yaml.Node
+	name   string
+	limits []entry
+	given  bool
+}
+
+const documentExample = "version: 1, key and limits"
+
+// documentFields come in the order in which they are read: what others refer
+// to comes first. It is a function because keys hold keys.
+func documentFields() []field[document] {
+	fields := []field[document]{
+		{"version", func(d *decoder, n *yaml.Node, doc *document) {
+			doc.version = true
+			if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || n.Value != "1" {
+				d.bad(n, "unknown version: write version: 1")
+			}
+		}},
+		{"keys", func(d *decoder, n *yaml.Node, _ *document) { d.keys(n) }},
+		{"dry-run", func(d *decoder, n *yaml.Node, doc *document) { doc.dryRun, _ = d.boolean(n, "dry-run") }},
+	}
+	fields = append(fields, settingsFields(func(doc *document) *settings { return &doc.settings })...)
+	return append(fields, []field[document]{
+		{"limits", func(d *decoder, n *yaml.Node, doc *document) {
+			doc.limits = d.entries(n, doc)
+			doc.limited = doc.limited || len(n.Content) > 0
+		}},
+		{"routes", func(d *decoder, n *yaml.Node, doc *document) {
+			doc.limited = true
+			values, _ := d.mapping(n, "routes", `{"POST /login": {limits: [...]}}`)
+			for _, v := range values {
+				r := &route{node: v.key, pattern: v.key.Value}
+				fields := append(settingsFields(func(r *route) *settings { return &r.settings }), routeLimits(doc))
+				if object(d, v.value, "a route", "{limits: [{name: login, rate: 5/1m}]}, or {limits: []} to exempt it", fields, r) && !r.given {
+					d.bad(v.key, "a route without limits: write them, or limits: [] to exempt it")
+				}
+				doc.routes = append(doc.routes, r)
+			}
+		}},
+		{"plans", func(d *decoder, n *yaml.Node, doc *document) {
+			doc.plansNode, doc.limited = n, true
+			values, _ := d.mapping(n, "plans", "{free: {limits: [...]}, pro: {limits: [...]}}")
+			for _, v := range values {
+				p := &plan{node: v.key, name: v.key.Value}
+				if object(d, v.value, "a plan", "{limits: [{name: requests, quota: 1000/daily}]}", planFields(doc), p) && !p.given {
+					d.bad(v.key, "a plan without limits: write them, or limits: [] for none")
+				}
+				doc.plans = append(doc.plans, p)
+			}
+		}},
+		{"default-plan", func(d *decoder, n *yaml.Node, doc *document) {
+			if _, ok := d.text(n, "default-plan", "the name of a plan"); ok {
+				doc.defaultPlan = n
+			}
+		}},
+		{"headers", func(d *decoder, n *yaml.Node, doc *document) { d.headers(n, doc) }},
+		{"empty-key", func(d *decoder, n *yaml.Node, doc *document) {
+			switch word, _ := d.word(n, "empty-key", "deny", "skip"); word {
+			case "deny":
+				doc.options = append(doc.options, stint.WithEmptyKey(stint.DenyEmptyKey))
+			case "skip":
+				doc.options = append(doc.options, stint.WithEmptyKey(stint.SkipEmptyKey))
+			}
+		}},
+		{"skip", func(d *decoder, n *yaml.Node, doc *document) {
+			for _, p := range d.predicates(n, "skip") {
+				doc.options = append(doc.options, stint.WithSkip(p))
+			}
+		}},
+		{"block", func(d *decoder, n *yaml.Node, doc *document) {
+			for _, p := range d.predicates(n, "block") {
+				doc.options = append(doc.options, stint.WithBlock(p))
+			}
+		}},
+	}...)
+}
+
+func routeLimits(doc *document) field[route] {
+	return field[route]{"limits", func(d *decoder, n *yaml.Node, r *route) {
+		r.limits, r.given = d.entries(n, doc), true
+	}}
+}
+
+func planFields(doc *document) []field[plan] {
+	return []field[plan]{{"limits", func(d *decoder, n *yaml.Node, p *plan) {
+		p.limits, p.given = d.entries(n, doc), true
+	}}}
+}
+
+func (d *decoder) headers(n *yaml.Node, doc *document) {
+	items := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		items = n.Content
+	}
+	styles := map[string]stint.HeaderStyle{"draft": stint.DraftHeaders, "legacy": stint.LegacyHeaders, "none": stint.NoHeaders}
+	var set []stint.HeaderStyle
+	for _, item := range items {
+		if word, ok := d.word(item, "header style", "draft", "legacy", "none"); ok {
+			set = append(set, styles[word])
+		}
+	}
+	switch {
+	case len(set) < len(items):
+	case len(items) == 0:
+		d.bad(n, "headers names no style: write draft, legacy or none")
+	case len(set) > 1 && slices.Contains(set, stint.NoHeaders):
+		d.bad(n, "none beside another style: leave one of them out")
+	default:
+		doc.options = append(doc.options, stint.WithHeaders(set...))
+	}
+}
+
+// entries reads a list of limits and names of limits.
+func (d *decoder) entries(n *yaml.Node, doc *document) (all []entry) {
+	items, _ := d.list(n, "limits", "[{name: per-client, rate: 100/1m}]")
+	for _, item := range items {
+		e := entry{node: item}
+		if item.Kind != yaml.ScalarNode {
+			e.limit = d.limit(item, doc.dryRun)
+		} else if item.ShortTag() != "!!str" {
+			d.bad(item, "a limit is a mapping, or the name of one: write %s", limitExample)
+			continue
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// static are the limits of the document and its routes, each once.
+func (doc *document) static() (all []*limit) {
+	lists := [][]entry{doc.limits}
+	for _, r := range doc.routes {
+		lists = append(lists, r.limits)
+	}
+	for _, list := range lists {
+		for _, e := range list {
+			if e.limit != nil && !slices.Contains(all, e.limit) {
+				all = append(all, e.limit)
+			}
+		}
+	}
+	return all
+}
+
+// document reads the root of a file, and checks how its parts fit together. It
+// returns the options that the file stands for.
+func (d *decoder) document(root *yaml.Node) []stint.Option {
+	doc := &document{node: root}
+	if !object(d, root, "a policy", documentExample, documentFields(), doc) {
+		return nil
+	}
+	if !doc.version {
+		d.bad(root, "no version: write version: 1")
+	}
+	d.resolve(doc)
+	d.checkKeys(doc)
+	d.checkRoutes(doc)
+	d.checkPlans(doc)
+	if !doc.limited {
+		d.bad(root, "nothing is limited: write limits, such as [{name: per-client, rate: 100/1m}]")
+	}
+	if len(d.errs) > 0 {
+		return nil
+	}
+	options := doc.assemble(d.with)
+	d.attribute(doc, problems(options...))
+	return options
+}
+
+// resolve holds names to be unique and finds the limits that are named.
+//
+// A name that stint would make up ("rate-2") changes when a limit is added
+// before it, and what has been counted with it. So a file that is to change
+// while counts are kept needs names as soon as two would be the same.
+func (d *decoder) resolve(doc *document) {
+	byName := map[string]*limit{}
+	for _, l := range doc.static() {
+		d.unique(byName, l)
+	}
+	for i := range doc.limits {
+		if e := &doc.limits[i]; e.limit == nil {
+			d.bad(e.node, "the name of a limit stands in a route: write the limit here, %s", limitExample)
+		}
+	}
+	for _, r := range doc.routes {
+		d.refer(r.limits, byName)
+	}
+	for _, p := range doc.plans {
+		own := maps.Clone(byName)
+		for _, e := range p.limits {
+			if e.limit == nil {
+				d.bad(e.node, "a plan has limits of its own: write the limit here, %s", limitExample)
+				continue
+			}
+			d.unique(own, e.limit)
+		}
+	}
+}
+
+func (d *decoder) unique(byName map[string]*limit, l *limit) {
+	switch first := byName[l.name]; {
+	case l.kind == nil:
+	case first == nil:
+		byName[l.name] = l
+	case l.named:
+		d.bad(l.node, "the name %q is taken in line %d: write another", l.name, first.node.Line)
+	default:
+		d.bad(l.node, "a limit without a name is called %q, as the one in line %d is: write a name", l.name, first.node.Line)
+	}
+}
+
+func (d *decoder) refer(list []entry, byName map[string]*limit) {
+	for i := range list {
+		e := &list[i]
+		if e.limit == nil {
+			name := e.node.Value
+			if e.limit = byName[name]; e.limit == nil {
+				d.bad(e.node, "no limit is called %q: %s", name, choose(name, slices.Sorted(maps.Keys(byName))))
+				continue
+			}
+		}
+		for _, other := range list[:i] {
+			if other.limit == e.limit {
+				d.bad(e.node, "the limit %q is there already: leave one out", e.limit.name)
+			}
+		}
+	}
+}
+
+// checkKeys reports limits without a key.
+func (d *decoder) checkKeys(doc *document) {
+	if doc.settings.keyed || d.with.keyed {
+		return
+	}
+	need := func(e entry, route bool) {
+		if e.limit != nil && e.limit.kind != nil && !e.limit.settings.keyed && !route {
+			d.bad(e.node, "a limit without a key, and no default is right: write a key here or at the top, "+
+				"such as remote-ip, behind a proxy {forwarded-ip: {trusted: [...]}}, or global for all requests together")
+		}
+	}
+	for _, e := range doc.limits {
+		need(e, false)
+	}
+	for _, r := range doc.routes {
+		for _, e := range r.limits {
+			need(e, r.settings.keyed)
+		}
+	}
+	if doc.plansNode != nil {
+		d.bad(doc.plansNode, "plans without a default key: write a key at the top")
+	}
+}
+
+// checkRoutes asks stint.New about the patterns, also when other parts of the
+// file are wrong.
+func (d *decoder) checkRoutes(doc *document) {
+	opts := []stint.Option{probe}
+	for _, r := range doc.routes {
+		opts = append(opts, stint.WithRoute(r.pattern))
+	}
+	d.attribute(&document{node: doc.node, routes: doc.routes}, problems(opts...))
+}
+
+func (d *decoder) checkPlans(doc *document) {
+	if doc.plansNode == nil {
+		if doc.defaultPlan != nil {
+			d.bad(doc.defaultPlan, "default-plan without plans: write plans, or leave it out")
+		}
+		return
+	}
+	if d.with.plan == nil {
+		d.bad(doc.plansNode, "plans need a function that tells a request's plan: give one by policy.WithPlanFunc")
+	}
+	if len(doc.plans) == 0 {
+		d.bad(doc.plansNode, "plans names no plan: write some, or leave it out")
+	}
+	if doc.defaultPlan == nil {
+		return
+	}
+	var known []string
+	for _, p := range doc.plans {
+		if known = append(known, p.name); p.name == doc.defaultPlan.Value {
+			return
+		}
+	}
+	d.bad(doc.defaultPlan, "no plan is called %q: %s", doc.defaultPlan.Value, choose(doc.defaultPlan.Value, known))
+}
+
+// assemble makes the options of a document without mistakes.
+func (doc *document) assemble(with *config) []stint.Option {
+	options := slices.Clone(with.options)
+	for _, s := range doc.settings.options {
+		options = append(options, s.option)
+	}
+	for _, e := range doc.limits {
+		options = append(options, e.limit.built)
+	}
+	for _, r := range doc.routes {
+		var opts []stint.RouteOption
+		for _, s := range r.settings.options {
+			opts = append(opts, s.option)
+		}
+		for _, e := range r.limits {
+			opts = append(opts, e.limit.built)
+		}
+		options = append(options, stint.WithRoute(r.pattern, opts...))
+	}
+	if len(doc.plans) > 0 {
+		options = append(options, stint.WithLimitFunc(doc.limitFunc(with.plan)))
+	}
+	return append(options, doc.options...)
+}
+
+// limitFunc looks a request's plan up.
+func (doc *document) limitFunc(planOf func(*http.Request) (string, error)) func(*http.Request) ([]stint.Limit, error) {
+	plans := make(map[string][]stint.Limit, len(doc.plans))
+	for _, p := range doc.plans {
+		limits := make([]stint.Limit, len(p.limits))
+		for i, e := range p.limits {
+			limits[i] = e.limit.built
+		}
+		plans[p.name] = limits
+	}
+	var otherwise []stint.Limit
+	fallBack := doc.defaultPlan != nil
+	if fallBack {
+		otherwise = plans[doc.defaultPlan.Value]
+	}
+	return func(r *http.Request) ([]stint.Limit, error) {
+		name, err := planOf(r)
+		if err != nil {
+			return nil, err
+		}
+		if limits, found := plans[name]; found {
+			return limits, nil
+		}
+		if fallBack {
+			return otherwise, nil
+		}
+		return nil, fmt.Errorf("policy: unknown plan %q, and the file has no default-plan", name)
+	}
+}

@@ -1,0 +1,293 @@
+package policy
+
+import (
+	"maps"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/stint-go/stint"
+)
+
+// key is a key that has been read. Its option is made once, however often it
+// is named: limits with the same option share one call of fn a request.
+type key struct {
+	fn     stint.KeyFunc
+	option stint.SharedOption
+}
+
+func newKey(fn stint.KeyFunc) *key { return &key{fn, stint.WithKey(fn)} }
+
+// namedKey is an entry of keys. It is read when it is first needed, since
+// keys may name each other.
+type namedKey struct {
+	value   *yaml.Node
+	reading bool
+	done    bool
+	key     *key
+}
+
+// keyWords are the keys that need no more than their name.
+var keyWords = map[string]func() stint.KeyFunc{
+	"global":    stint.Global,
+	"method":    stint.Method,
+	"pattern":   stint.Pattern,
+	"remote-ip": stint.RemoteIP,
+}
+
+const keyExample = `remote-ip, {forwarded-ip: {trusted: [10.0.0.0/8]}} or {header: X-API-Key}`
+
+// keyForms are the keys that have something to say beside their name. It is a
+// function because some hold keys again.
+func keyForms() []field[stint.KeyFunc] {
+	return []field[stint.KeyFunc]{
+		{"remote-ip", address("", false)},
+		{"forwarded-ip", address("X-Forwarded-For", false)},
+		{"forwarded-header-ip", address("Forwarded", false)},
+		{"single-ip-header", address("", true)},
+		{"header", func(d *decoder, n *yaml.Node, to *stint.KeyFunc) {
+			name, ok := d.text(n, "a header field", "its name, such as X-API-Key")
+			switch {
+			case !ok:
+			case strings.EqualFold(name, "Host"):
+				d.bad(n, "a request's host is no header field in Go: register a key with policy.WithKeyFunc, and write its name")
+			default:
+				*to = d.checkedKey(n, stint.Header(name))
+			}
+		}},
+		{"cookie", func(d *decoder, n *yaml.Node, to *stint.KeyFunc) {
+			if name, ok := d.text(n, "a cookie", "its name, such as session"); ok {
+				*to = d.checkedKey(n, stint.Cookie(name))
+			}
+		}},
+		{"join", func(d *decoder, n *yaml.Node, to *stint.KeyFunc) {
+			parts, ok := d.list(n, "join", "[{header: X-Tenant}, pattern]")
+			if ok && len(parts) == 0 {
+				d.bad(n, "join joins nothing: write keys, such as [{header: X-Tenant}, pattern]")
+				ok = false
+			}
+			var fns []stint.KeyFunc
+			for _, part := range parts {
+				k := d.key(part)
+				if k == nil {
+					ok = false
+					continue
+				}
+				fns = append(fns, k.fn)
+			}
+			if ok {
+				*to = stint.Join(fns...)
+			}
+		}},
+		{"hash", func(d *decoder, n *yaml.Node, to *stint.KeyFunc) {
+			k := d.key(n)
+			switch {
+			case d.with.secret == nil:
+				d.bad(n, "hash needs a secret, which has no place in a file: give it by policy.WithSecret")
+			case k != nil:
+				*to = stint.Hash(d.with.secret, k.fn)
+			}
+		}},
+	}
+}
+
+// key reads a key: a word, a name, or a mapping with the one form it has. It
+// returns nil after an error.
+func (d *decoder) key(n *yaml.Node) *key {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
+		return d.keyCalled(n)
+	}
+	values, ok := d.mapping(n, "a key", keyExample)
+	if !ok {
+		return nil
+	}
+	if len(values) != 1 {
+		d.bad(n, "a key has one form, and this has %d: write one, such as %s; to key on several things at once, {join: [...]}", len(values), keyExample)
+		return nil
+	}
+	var fn stint.KeyFunc
+	if !object(d, n, "a key", keyExample, keyForms(), &fn) || fn == nil {
+		return nil
+	}
+	return newKey(fn)
+}
+
+// keyCalled returns the key of a name: one of keyWords, of the file's keys, or
+// of those registered in Go.
+func (d *decoder) keyCalled(n *yaml.Node) *key {
+	name := n.Value
+	if named := d.named[name]; named != nil {
+		switch {
+		case named.reading:
+			d.bad(n, "the key %q is made of itself: write another", name)
+		case !named.done:
+			named.reading = true
+			named.key = d.key(named.value)
+			named.reading, named.done = false, true
+		}
+		return named.key
+	}
+	if k := d.builtin[name]; k != nil {
+		return k
+	}
+	fn := d.with.keys[name]
+	if word := keyWords[name]; word != nil {
+		fn = word()
+	}
+	if fn == nil {
+		known := slices.Concat(slices.Collect(maps.Keys(keyWords)), slices.Collect(maps.Keys(d.named)), slices.Collect(maps.Keys(d.with.keys)))
+		slices.Sort(known)
+		what := choose(name, known)
+		if forms := names(keyForms()); slices.Contains(forms, name) {
+			what = "it needs a value, write {" + name + ": ...}"
+		}
+		d.bad(n, "unknown key %q: %s; keys of the application are registered with policy.WithKeyFunc", name, what)
+		return nil
+	}
+	k := newKey(fn)
+	d.builtin[name] = k
+	return k
+}
+
+// keys reads the names that the file gives to keys.
+func (d *decoder) keys(n *yaml.Node) {
+	values, _ := d.mapping(n, "keys", "{client: {header: X-API-Key}}")
+	for _, v := range values {
+		name := v.key.Value
+		switch {
+		case name == "":
+			d.bad(v.key, "a key without a name: write one, such as client")
+		case keyWords[name] != nil || slices.Contains(names(keyForms()), name):
+			d.bad(v.key, "%q is a key already: write another name", name)
+		case d.with.keys[name] != nil:
+			d.bad(v.key, "%q is registered with policy.WithKeyFunc: write another name", name)
+		default:
+			d.named[name] = &namedKey{value: v.value}
+		}
+	}
+	// All are read, used or not: a mistake must not lie in wait for its use.
+	for _, v := range values {
+		if named := d.named[v.key.Value]; named != nil && !named.done {
+			d.keyCalled(v.key)
+		}
+	}
+}
+
+// checkedKey returns fn unless New has something against it.
+func (d *decoder) checkedKey(n *yaml.Node, fn stint.KeyFunc) stint.KeyFunc {
+	if d.reports(n, probe, stint.WithKey(fn)) {
+		return nil
+	}
+	return fn
+}
+
+// addressFields are those of the forms that tell a client by its address.
+var addressFields = []field[addressKey]{
+	{"name", func(d *decoder, n *yaml.Node, to *addressKey) {
+		to.name = n
+		if name, ok := d.text(n, "a header field", "its name, such as CF-Connecting-IP"); ok {
+			to.ip.Header = name
+		} else {
+			to.failed = true
+		}
+	}},
+	{"trusted", func(d *decoder, n *yaml.Node, to *addressKey) {
+		to.ip.Trusted = d.networks(n, "trusted")
+		to.failed = to.failed || to.ip.Trusted == nil
+	}},
+	{"trust-unix", func(d *decoder, n *yaml.Node, to *addressKey) {
+		var ok bool
+		to.ip.TrustUnix, ok = d.boolean(n, "trust-unix")
+		to.failed = to.failed || !ok
+	}},
+	{"ipv6-bits", func(d *decoder, n *yaml.Node, to *addressKey) {
+		bits, ok := d.integer(n, "ipv6-bits", 48)
+		if ok && bits > 128 {
+			d.bad(n, "%d bits of an IPv6 address: write 48 to 128", bits)
+			ok = false
+		}
+		to.ip.IPv6Bits = int(bits)
+		to.failed = to.failed || !ok
+	}},
+}
+
+type addressKey struct {
+	ip     stint.IP
+	name   *yaml.Node
+	failed bool
+}
+
+// addressFieldsOf is the part of addressFields that a form has.
+func addressFieldsOf(header string, single bool) []field[addressKey] {
+	switch {
+	case single:
+		return addressFields
+	case header == "":
+		return addressFields[3:]
+	}
+	return addressFields[1:]
+}
+
+// address reads the value of a form that tells a client by its address: in
+// the field header, or the one that the file names, or the connection's.
+func address(header string, single bool) func(*decoder, *yaml.Node, *stint.KeyFunc) {
+	example := "{trusted: [10.0.0.0/8]}"
+	switch {
+	case single:
+		example = "{name: CF-Connecting-IP, trusted: [10.0.0.0/8]}"
+	case header == "":
+		example = "{ipv6-bits: 56}"
+	}
+	return func(d *decoder, n *yaml.Node, to *stint.KeyFunc) {
+		k := addressKey{ip: stint.IP{Header: header}}
+		if !object(d, n, "a key by address", example, addressFieldsOf(header, single), &k) || k.failed {
+			return
+		}
+		if single {
+			switch {
+			case k.name == nil:
+				d.bad(n, "no header field: write its name, such as %s", example)
+				return
+			case http.CanonicalHeaderKey(k.ip.Header) == "X-Forwarded-For":
+				d.bad(k.name, "%s is a list: write {forwarded-ip: {trusted: [...]}}", k.ip.Header)
+				return
+			case http.CanonicalHeaderKey(k.ip.Header) == "Forwarded":
+				d.bad(k.name, "%s is a list: write {forwarded-header-ip: {trusted: [...]}}", k.ip.Header)
+				return
+			}
+		}
+		*to = d.checkedKey(n, k.ip.Key())
+	}
+}
+
+// networks reads networks in CIDR notation, and single addresses as networks
+// of one. It returns nil after an error.
+func (d *decoder) networks(n *yaml.Node, what string) []netip.Prefix {
+	items, ok := d.list(n, what, "[10.0.0.0/8, 2001:db8::/32]")
+	if !ok {
+		return nil
+	}
+	if len(items) == 0 {
+		d.bad(n, "%s names no network: write some, such as [10.0.0.0/8]", what)
+	}
+	var all []netip.Prefix
+	for _, item := range items {
+		p, err := netip.ParsePrefix(item.Value)
+		if addr, single := netip.ParseAddr(item.Value); err != nil && single == nil && addr.Zone() == "" {
+			p, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		if err != nil || item.Kind != yaml.ScalarNode {
+			d.bad(item, "%.80q is no network: write one such as 10.0.0.0/8, or an address", item.Value)
+			ok = false
+			continue
+		}
+		all = append(all, p)
+	}
+	if !ok {
+		return nil
+	}
+	return all
+}

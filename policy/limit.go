@@ -1,0 +1,347 @@
+package policy
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/stint-go/stint"
+)
+
+// kind is a kind of limit: the field that makes a mapping one, and the fields
+// that go with it. A limit that stint gains is one more line in kinds, fields
+// of its own in limitFields, and both in schema.json.
+type kind struct {
+	name    string
+	example string
+	fields  []string
+	read    func(d *decoder, n *yaml.Node, l *limit)
+}
+
+var kinds = []kind{
+	{"rate", "100/1m", []string{"algorithm", "burst", "queue", "warm-up", "debt", "buckets"}, readRate},
+	{"quota", "10_000/daily", []string{"in", "algorithm", "burst"}, readQuota},
+	{"concurrency", "8", []string{"queue"}, readConcurrency},
+}
+
+const limitExample = "{name: per-client, rate: 100/1m}, or with quota: 10_000/daily or concurrency: 8"
+
+// limit is a limit of the file on its way to a stint.Limit.
+type limit struct {
+	node     *yaml.Node
+	kind     *kind
+	kindNode *yaml.Node
+	make     func(opts ...stint.LimitOption) stint.Limit // nil after an error
+	name     string                                      // given, or the default of the kind
+	named    bool
+	zone     *time.Location // of in
+	dryRun   *bool
+	options  []placedOption
+	settings settings
+
+	built stint.Limit
+	ok    bool // built
+}
+
+// placedOption is an option and the place that it comes from.
+type placedOption struct {
+	field  string
+	node   *yaml.Node
+	option stint.LimitOption
+}
+
+// settings are the fields that may stand in a limit, its route and at the top,
+// where the inner ones count: those that stint's SharedOptions are for.
+type settings struct {
+	options []placedShared
+	keyed   bool
+}
+
+type placedShared struct {
+	field  string
+	node   *yaml.Node
+	option stint.SharedOption
+}
+
+func (s *settings) add(field string, n *yaml.Node, o stint.SharedOption) {
+	s.options = append(s.options, placedShared{field, n, o})
+}
+
+func settingsFields[T any](of func(*T) *settings) []field[T] {
+	return []field[T]{
+		{"key", func(d *decoder, n *yaml.Node, to *T) {
+			// A wrong key is a key: that there is none would be no help.
+			of(to).keyed = true
+			if k := d.key(n); k != nil {
+				of(to).add("key", n, k.option)
+			}
+		}},
+		{"cost", func(d *decoder, n *yaml.Node, to *T) {
+			if cost := d.cost(n); cost != nil {
+				of(to).add("cost", n, stint.WithCost(cost))
+			}
+		}},
+		{"max-wait", func(d *decoder, n *yaml.Node, to *T) {
+			if v, ok := d.duration(n, "max-wait"); ok {
+				of(to).add("max-wait", n, stint.WithMaxWait(v))
+			}
+		}},
+		{"failure", func(d *decoder, n *yaml.Node, to *T) {
+			switch word, _ := d.word(n, "failure policy", "open", "closed"); word {
+			case "open":
+				of(to).add("failure", n, stint.WithFailurePolicy(stint.FailOpen))
+			case "closed":
+				of(to).add("failure", n, stint.WithFailurePolicy(stint.FailClosed))
+			}
+		}},
+	}
+}
+
+// cost reads a number, or the name of a function registered in Go.
+func (d *decoder) cost(n *yaml.Node) func(*http.Request) int64 {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
+		if f := d.with.costs[n.Value]; f != nil {
+			return f
+		}
+		if _, err := parseInt(n.Value); err != nil {
+			d.bad(n, "unknown cost %q: %s; functions are registered with policy.WithCostFunc", n.Value, choose(n.Value, append(slices.Sorted(maps.Keys(d.with.costs)), "a number")))
+			return nil
+		}
+	}
+	v, ok := d.integer(n, "cost", 1)
+	if !ok {
+		return nil
+	}
+	return func(*http.Request) int64 { return v }
+}
+
+// limitFields is a function because keys hold keys.
+func limitFields() []field[limit] {
+	fields := []field[limit]{
+		{"name", func(d *decoder, n *yaml.Node, l *limit) {
+			if name, ok := d.text(n, "name", "a letter, then up to 63 of A-Z a-z 0-9 _ . -"); ok {
+				l.name, l.named = name, true
+				l.add("name", n, stint.WithName(name))
+			}
+		}},
+	}
+	for i := range kinds {
+		k := &kinds[i]
+		fields = append(fields, field[limit]{k.name, func(d *decoder, n *yaml.Node, l *limit) {
+			if l.kind != nil {
+				d.bad(n, "%s beside %s: make it a limit of its own", k.name, l.kind.name)
+				return
+			}
+			l.kind, l.kindNode = k, n
+			k.read(d, n, l)
+		}})
+	}
+	fields = append(fields, settingsFields(func(l *limit) *settings { return &l.settings })...)
+	return append(fields, []field[limit]{
+		{"dry-run", func(d *decoder, n *yaml.Node, l *limit) {
+			if v, ok := d.boolean(n, "dry-run"); ok {
+				l.dryRun = &v
+			}
+		}},
+		{"algorithm", func(d *decoder, n *yaml.Node, l *limit) {
+			var words []string
+			for _, a := range algorithms {
+				words = append(words, a.name)
+			}
+			if word, ok := d.word(n, "algorithm", words...); ok {
+				l.add("algorithm", n, stint.WithAlgorithm(algorithms[slices.Index(words, word)].alg))
+			}
+		}},
+		{"burst", number("burst", 0, stint.WithBurst)},
+		{"queue", number("queue", 0, stint.WithQueue)},
+		{"buckets", number("buckets", 1, stint.WithBuckets)},
+		{"warm-up", func(d *decoder, n *yaml.Node, l *limit) {
+			if v, ok := d.duration(n, "warm-up"); ok {
+				l.add("warm-up", n, stint.WithWarmUp(v))
+			}
+		}},
+		{"debt", func(d *decoder, n *yaml.Node, l *limit) {
+			if v, ok := d.boolean(n, "debt"); ok && v {
+				l.add("debt", n, stint.WithDebt())
+			}
+		}},
+		{"in", func(d *decoder, n *yaml.Node, l *limit) {
+			name, ok := d.text(n, "in", "a time zone, such as Europe/Berlin")
+			if !ok {
+				return
+			}
+			loc, err := time.LoadLocation(name)
+			if err != nil || name == "Local" {
+				d.bad(n, "unknown time zone %q: write UTC or a name such as Europe/Berlin; a program without a zone database imports time/tzdata", name)
+				return
+			}
+			l.zone = loc
+			l.add("in", n, nil)
+		}},
+	}...)
+}
+
+func number(name string, least int64, option func(int64) stint.LimitOption) func(*decoder, *yaml.Node, *limit) {
+	return func(d *decoder, n *yaml.Node, l *limit) {
+		if v, ok := d.integer(n, name, least); ok {
+			l.add(name, n, option(v))
+		}
+	}
+}
+
+func (l *limit) add(field string, n *yaml.Node, o stint.LimitOption) {
+	l.options = append(l.options, placedOption{field, n, o})
+}
+
+func readRate(d *decoder, n *yaml.Node, l *limit) {
+	l.defaultName("rate")
+	units, rest, ok := d.per(n, "a rate", "100/1m or 10/s")
+	if !ok {
+		return
+	}
+	if strings.Trim(rest, "0123456789.") == rest { // 10/s is 10/1s
+		rest = "1" + rest
+	}
+	per, err := parseDuration(rest)
+	if err != nil {
+		d.bad(n, "%v", err)
+		return
+	}
+	l.make = func(opts ...stint.LimitOption) stint.Limit { return stint.Rate(units, per, opts...) }
+}
+
+// windows are the words for windows of the calendar.
+var windows = []struct {
+	name   string
+	window stint.Window
+}{
+	{"hourly", stint.Hourly}, {"daily", stint.Daily}, {"weekly", stint.Weekly}, {"monthly", stint.Monthly},
+}
+
+func readQuota(d *decoder, n *yaml.Node, l *limit) {
+	l.defaultName("quota")
+	units, rest, ok := d.per(n, "a quota", "10_000/daily or 500/6h")
+	if !ok {
+		return
+	}
+	var words []string
+	var window stint.Window
+	for _, w := range windows {
+		if words = append(words, w.name); w.name == rest {
+			window = w.window
+			l.defaultName(rest)
+		}
+	}
+	if window == (stint.Window{}) {
+		every, err := parseDuration(rest)
+		if err != nil {
+			d.bad(n, "unknown window %q: %s, or a duration such as 6h", rest, choose(rest, words))
+			return
+		}
+		window = stint.Every(every)
+	}
+	l.make = func(opts ...stint.LimitOption) stint.Limit {
+		w := window
+		if l.zone != nil {
+			w = w.In(l.zone)
+		}
+		return stint.Quota(units, w, opts...)
+	}
+}
+
+func readConcurrency(d *decoder, n *yaml.Node, l *limit) {
+	l.defaultName("concurrency")
+	if slots, ok := d.integer(n, "concurrency", 1); ok {
+		l.make = func(opts ...stint.LimitOption) stint.Limit { return stint.Concurrency(slots, opts...) }
+	}
+}
+
+func (l *limit) defaultName(name string) {
+	if !l.named {
+		l.name = name
+	}
+}
+
+// limit reads a limit, and asks stint.New about it alone, so that what New says
+// is said where it belongs.
+func (d *decoder) limit(n *yaml.Node, dryRun bool) *limit {
+	l := &limit{node: n}
+	before := len(d.errs)
+	if !object(d, n, "a limit", limitExample, limitFields(), l) {
+		return l
+	}
+	if l.kind == nil {
+		if len(d.errs) == before { // or the kind may be what is misspelt
+			d.bad(n, "a limit of no kind: write one, such as %s", limitExample)
+		}
+		return l
+	}
+	for _, o := range l.options {
+		if o.field != "name" && !slices.Contains(l.kind.fields, o.field) {
+			d.bad(o.node, "%s doesn't go with %s: leave it out%s", o.field, l.kind.name, elsewhere(o.field))
+		}
+	}
+	if l.dryRun != nil && *l.dryRun || l.dryRun == nil && dryRun {
+		l.settings.add("dry-run", n, stint.WithDryRun())
+	}
+	if len(d.errs) > before || l.make == nil {
+		return l
+	}
+	all := slices.Clone(l.options)
+	for _, s := range l.settings.options {
+		all = append(all, placedOption{s.field, s.node, s.option})
+	}
+	l.built = l.build(all)
+	texts := problems(l.built, stint.WithKey(stint.Global()))
+	for _, text := range texts {
+		d.bad(l.blame(all, text), "%s", inFile(text))
+	}
+	l.ok = len(texts) == 0
+	return l
+}
+
+// elsewhere says which kinds have a field.
+func elsewhere(field string) string {
+	var with []string
+	for _, k := range kinds {
+		if slices.Contains(k.fields, field) {
+			with = append(with, k.name)
+		}
+	}
+	if with == nil {
+		return ""
+	}
+	return ", or make it a limit with " + strings.Join(with, " or ")
+}
+
+// build makes the limit with the options given.
+func (l *limit) build(options []placedOption) stint.Limit {
+	opts := make([]stint.LimitOption, 0, len(options))
+	zone := l.zone
+	l.zone = nil
+	for _, o := range options {
+		if o.field == "in" {
+			l.zone = zone
+		} else {
+			opts = append(opts, o.option)
+		}
+	}
+	defer func() { l.zone = zone }()
+	return l.make(opts...)
+}
+
+// blame returns the place of the field without which stint.New would not say
+// text: the last such, as an earlier one was there first; or that of the kind.
+func (l *limit) blame(options []placedOption, text string) *yaml.Node {
+	for i, o := range slices.Backward(options) {
+		without := slices.Delete(slices.Clone(options), i, i+1)
+		if !slices.Contains(problems(l.build(without), stint.WithKey(stint.Global())), text) {
+			return o.node
+		}
+	}
+	return l.kindNode
+}

@@ -1,0 +1,288 @@
+package policy_test
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint/policy"
+)
+
+// mistake is a file that can't be used, and everything that is to be said
+// about it.
+type mistake struct {
+	name string
+	text string
+	// schema is whether the schema sees it too, in what is YAML at all.
+	schema bool
+	want   []string // without the file's name
+}
+
+// one is the place and text of a mistake in the only limit of a file.
+func one(limit string, schema bool, want ...string) mistake {
+	return mistake{limit, "version: 1\nkey: remote-ip\nlimits:\n- " + limit + "\n", schema, want}
+}
+
+// top is a mistake in a field at the top, in line 4.
+func top(text string, schema bool, want ...string) mistake {
+	return mistake{text, "version: 1\nkey: remote-ip\nlimits: [{rate: 1/s}]\n" + text + "\n", schema, want}
+}
+
+// keyed is a mistake in a key, in line 2.
+func keyed(text string, schema bool, want ...string) mistake {
+	return mistake{text, "version: 1\nkey: " + text + "\nlimits: [{rate: 1/s}]\n", schema, want}
+}
+
+var mistakes = []mistake{
+	// The document.
+	{"nothing", "", false, []string{`1:1: the file is empty: write "version: 1" and limits`}},
+	{"only a comment", "# later\n", false, []string{`1:1: the file is empty: write "version: 1" and limits`}},
+	{"an empty document", "---\n", true, []string{`2:1: a policy is a mapping: write version: 1, key and limits`}},
+	{"a list", "- version: 1\n", true, []string{`1:1: a policy is a mapping: write version: 1, key and limits`}},
+	{"no version", "key: global\nlimits: [{rate: 1/s}]\n", true, []string{`1:1: no version: write version: 1`}},
+	{"another version", "version: 2\nkey: global\nlimits: [{rate: 1/s}]\n", true, []string{`1:10: unknown version: write version: 1`}},
+	{"version in quotes", "version: \"1\"\nkey: global\nlimits: [{rate: 1/s}]\n", true, []string{`1:10: unknown version: write version: 1`}},
+	{"nothing limited", "version: 1\nkey: global\n", true, []string{`1:1: nothing is limited: write limits, such as [{name: per-client, rate: 100/1m}]`}},
+	{"two documents", "version: 1\nkey: global\nlimits: [{rate: 1/s}]\n---\nversion: 1\n", false, []string{`4:1: a second document: a policy is one, leave out what follows ---`}},
+	{"a tab", "version: 1\nkey: global\nlimits:\n\t- {rate: 1/s}\n", false, []string{`4:1: found character that cannot start any token: indent with spaces, not with tabs`}},
+	{"an open bracket", "version: 1\nlimits: [{rate: 1/s}\nkey: global\n", false, []string{`3:1: did not find expected ',' or ']'`}},
+	{"bytes that are no text", "version: 1\nkey: \"\xff\"\n", false, []string{`2:7: a byte that is no text: save the file as UTF-8`}},
+	{"a zero byte", "version: 1\nkey: a\x00b\n", false, []string{`2:7: a byte that is no text: save the file as UTF-8`}},
+	{"UTF-16", "\xff\xfev\x00", true, []string{`1:1: a byte that is no text: save the file as UTF-8`}},
+	{"halves of a character, as JSON escapes it", `{"version": 1, "key": "\ud83d\ude00"}`, false, []string{`1:26: found invalid Unicode character escape code`}},
+	{"an anchor, an alias, a merge and a tag", "version: 1\nkey: &k remote-ip\nlimits: [{rate: 1/s, key: *k}, {<<: {rate: 2/s}}, {rate: !!str 3/s}]\n", false, []string{
+		`2:6: anchors and aliases are not used in a policy: name the limit or the key, and write its name where it is used again`,
+		`3:27: anchors and aliases are not used in a policy: name the limit or the key, and write its name where it is used again`,
+		`3:33: << is not used in a policy: write the fields out`,
+		`3:58: the tag !!str is not used in a policy: leave it out`,
+	}},
+	{"fields that are unknown, double, empty or no text", "verison: 1\nversion: 1\nkey: global\nkey: global\nlimits: [{rate: 1/s}]\nroutes:\n1: x\nfallback: x\n", false, []string{
+		`1:1: unknown field "verison" of a policy: write version`,
+		`4:1: "key" is there already, in line 3: leave one of them out`,
+		`6:1: "routes" has no value: write one, or leave it out`,
+		`7:1: a name is text: put it in quotes`,
+		`8:1: unknown field "fallback" of a policy: write version, keys, dry-run, key, cost, max-wait, failure, limits, routes, plans, default-plan, headers, empty-key, skip or block`,
+	}},
+	{"a double key in JSON", `{"version": 1, "key": "global", "limits": [{"rate": "1/s", "rate": "2/s"}]}`, false, []string{`1:60: "rate" is there already, in line 1: leave one of them out`}},
+
+	// Fields of a limit.
+	one("{rate: 100/1m, burts: 20}", true, `4:18: unknown field "burts" of a limit: write burst`),
+	one("{rate: 100/1m, max_wait: 2s}", true, `4:18: unknown field "max_wait" of a limit: write max-wait`),
+	one("{rate: 100/1m, MaxWait: 2s}", true, `4:18: unknown field "MaxWait" of a limit: write max-wait`),
+	one("{rtae: 100/1m}", true, `4:4: unknown field "rtae" of a limit: write rate`),
+	one("{name: a}", true, `4:3: a limit of no kind: write one, such as {name: per-client, rate: 100/1m}, or with quota: 10_000/daily or concurrency: 8`),
+	one("{rate: 1/s, quota: 1/daily}", true, `4:22: quota beside rate: make it a limit of its own`),
+	one("per-client", false, `4:3: the name of a limit stands in a route: write the limit here, {name: per-client, rate: 100/1m}, or with quota: 10_000/daily or concurrency: 8`),
+	one("12", true, `4:3: a limit is a mapping, or the name of one: write {name: per-client, rate: 100/1m}, or with quota: 10_000/daily or concurrency: 8`),
+	one("[{rate: 1/s}]", true, `4:3: a limit is a mapping: write {name: per-client, rate: 100/1m}, or with quota: 10_000/daily or concurrency: 8`),
+	one("{rate: 1/s, name: 1st}", true, `4:21: name "1st": write a letter, then up to 63 of A-Z a-z 0-9 _ . -`),
+	one("{rate: 1/s, name: 1}", true, `4:21: name is text: write a letter, then up to 63 of A-Z a-z 0-9 _ . -`),
+	one("{rate: 1/s, dry-run: yes}", true, `4:24: dry-run is true or false: write one of them`),
+	one("{rate: 1/s, failure: opne}", true, `4:24: unknown failure policy "opne": write open`),
+	one("{rate: 1/s, failure: [open]}", true, `4:24: failure policy is a word: write open or closed`),
+	one("{rate: 1/s, cost: rosw}", false, `4:21: unknown cost "rosw": write rows; functions are registered with policy.WithCostFunc`),
+	one("{rate: 1/s, cost: 0}", true, `4:21: cost is a whole number of at least 1: write one, such as 100 or 10_000`),
+	one("{rate: 1/s, max-wait: 2}", true, `4:25: max-wait is a duration: write one such as 30s, 5m, 1h30m or 1d`),
+	one("{rate: 1/s, max-wait: 0s}", false, `4:25: max-wait of 0: write a positive duration, or leave it out`),
+	one("{rate: 1/s, max-wait: -2s}", true, `4:25: duration "-2s": write one such as 30s, 5m, 1h30m or 1d`),
+
+	// Numbers and times.
+	one("{rate: 100}", true, `4:10: a rate is a number, a slash and a time: write it like 100/1m or 10/s`),
+	one("{rate: 100 per minute}", true, `4:10: a rate is a number, a slash and a time: write it like 100/1m or 10/s`),
+	one("{rate: 1.5/s}", true, `4:10: a rate is a number, a slash and a time: write it like 100/1m or 10/s`),
+	one("{rate: -1/s}", true, `4:10: a rate is a number, a slash and a time: write it like 100/1m or 10/s`),
+	one("{rate: 99999999999999999999/s}", false, `4:10: a rate is a number, a slash and a time: write it like 100/1m or 10/s`),
+	one("{rate: 1__0/s}", true, `4:10: a rate is a number, a slash and a time: write it like 100/1m or 10/s`),
+	one("{rate: 010/s}", true, `4:10: a rate is a number, a slash and a time: write it like 100/1m or 10/s`),
+	one("{rate: 100/1M}", true, `4:10: duration "1M": write numbers with the units ns, us, ms, s, m, h, d or w, such as 1h30m`),
+	one("{rate: 100/min}", true, `4:10: duration "1min": write numbers with the units ns, us, ms, s, m, h, d or w, such as 1h30m`),
+	one("{rate: 100/60}", true, `4:10: duration "60": write numbers with the units ns, us, ms, s, m, h, d or w, such as 1h30m`),
+	one("{rate: 100/1.s}", true, `4:10: duration "1.s": write digits after the point, or leave it out`),
+	one("{rate: 10/0.0000000001s}", false, `4:10: duration "0.0000000001s": write a whole number of nanoseconds`),
+	one("{rate: 10/1.05ns}", false, `4:10: duration "1.05ns": write a whole number of nanoseconds`),
+	one("{rate: 10/20000w}", false, `4:10: duration "20000w": write less than 292 years`),
+	one("{rate: 10/99999999999999999999s}", false, `4:10: duration "99999999999999999999s": write less than 292 years`),
+	one("{rate: 10/15000w15000w}", false, `4:10: duration "15000w15000w": write less than 292 years`),
+	one("{rate: 10/1500ns}", false, `4:10: period 1.5µs: time is counted in microseconds; write a multiple of one`),
+	one("{rate: 10/0s}", false, `4:10: period 0s: write a positive duration, such as 1s`),
+	one("{rate: 10/3000d}", false, `4:10: period 72000h0m0s: write two years at the most, or a quota`),
+	one("{rate: 0/s}", false, `4:10: 0 units: write a number from 1 to 1099511627776`),
+	one("{rate: 2_000_000_000_000/s}", false, `4:10: 2000000000000 units: write a number from 1 to 1099511627776`),
+	one("{rate: 1/s, burst: 1.5}", true, `4:22: burst is a whole number of at least 0: write one, such as 100 or 10_000`),
+	one("{rate: 1/s, burst: 0x10}", false, `4:22: burst is a whole number of at least 0: write one, such as 100 or 10_000`),
+	one("{rate: 1/s, burst: 010}", false, `4:22: burst is a whole number of at least 0: write one, such as 100 or 10_000`),
+	one("{rate: 1/s, burst: {}}", true, `4:22: burst is a whole number of at least 0: write one, such as 100 or 10_000`),
+
+	// Numbers that don't go together: what stint.New says, where it belongs.
+	one("{rate: 1/s, burst: 0}", false, `4:22: burst 0 lets nothing pass: write at least 1, or add debt`),
+	one("{rate: 1/s, algorithm: fixed-window, burst: 3, queue: 4}", false,
+		`4:47: fixed-window has no burst: leave it out, or write token-bucket`,
+		`4:57: fixed-window has no queue: write leaky-bucket or token-bucket, or a maximum wait`),
+	one("{rate: 1/s, algorithm: sliding-log, debt: true, buckets: 5}", false,
+		`4:45: sliding-log takes no debt: write token-bucket (warm-up prepays by itself)`,
+		`4:60: sliding-log has no buckets: write sliding-window`),
+	one("{rate: 1/s, algorithm: warm-up}", false, `4:26: algorithm: warm-up without the field warm-up: write how long it takes to get warm, such as 4s`),
+	one("{rate: 1/s, warm-up: 1s, algorithm: leaky-bucket}", false, `4:24: warm-up beside algorithm: leaky-bucket: leave one out`),
+	one("{rate: 1/s, warm-up: 1500ns}", false, `4:24: warm-up 1.5µs: time is counted in microseconds; write a multiple of one`),
+	one("{rate: 1/s, algorithm: sliding-window, buckets: 7000}", false, `4:51: 7000 buckets: write a number from 1 to 1000, or sliding-log`),
+	one("{rate: 1/s, queue: 10000000000000}", false, `4:22: queue 10000000000000: write a number from 0 to 1099511627776`),
+	one("{rate: 1/s, algorithm: sliding}", true, `4:26: unknown algorithm "sliding": write sliding-log`),
+	one("{rate: 1/s, algorithm: TokenBuket}", true, `4:26: unknown algorithm "TokenBuket": write token-bucket`),
+	one("{rate: 1/s, in: UTC}", true, `4:19: in doesn't go with rate: leave it out, or make it a limit with quota`),
+	one("{quota: 1/daily, queue: 3, debt: true}", true,
+		`4:27: queue doesn't go with quota: leave it out, or make it a limit with rate or concurrency`,
+		`4:36: debt doesn't go with quota: leave it out, or make it a limit with rate`),
+	one("{quota: 1/daily, algorithm: token-bucket}", false, `4:31: token-bucket does not follow a calendar: write fixed-window or interval-bucket, or a rate`),
+	one("{quota: 1/day}", true, `4:11: unknown window "day": write hourly, daily, weekly or monthly, or a duration such as 6h`),
+	one("{quota: 1/dayly}", true, `4:11: unknown window "dayly": write daily, or a duration such as 6h`),
+	one("{quota: 1000}", true, `4:11: a quota is a number, a slash and a time: write it like 10_000/daily or 500/6h`),
+	one("{quota: 1/daily, in: Europe/Berlni}", false, `4:24: unknown time zone "Europe/Berlni": write UTC or a name such as Europe/Berlin; a program without a zone database imports time/tzdata`),
+	one("{quota: 1/daily, in: Local}", false, `4:24: unknown time zone "Local": write UTC or a name such as Europe/Berlin; a program without a zone database imports time/tzdata`),
+	one("{quota: 1/daily, in: 1}", true, `4:24: in is text: write a time zone, such as Europe/Berlin`),
+	one("{quota: 1/6h, in: UTC}", false, `4:21: a window of that length is aligned to the Unix epoch and knows no time zone: write hourly, daily, weekly or monthly`),
+	one("{concurrency: 0}", true, `4:17: concurrency is a whole number of at least 1: write one, such as 100 or 10_000`),
+	one("{concurrency: 8, burst: 3}", true, `4:27: burst doesn't go with concurrency: leave it out, or make it a limit with rate or quota`),
+
+	// Names.
+	{"limits of one name", "version: 1\nkey: global\nlimits:\n- {rate: 1/s}\n- {rate: 2/s}\n- {name: a, rate: 2/s}\nroutes:\n  /: {limits: [{name: a, rate: 1/s}, {quota: 1/daily}]}\n  /a: {limits: [{quota: 2/daily}]}\n", false, []string{
+		`5:3: a limit without a name is called "rate", as the one in line 4 is: write a name`,
+		`8:16: the name "a" is taken in line 6: write another`,
+		`9:17: a limit without a name is called "daily", as the one in line 8 is: write a name`,
+	}},
+	{"names of limits", "version: 1\nkey: global\nroutes:\n  /: {limits: [{name: login, rate: 1/s}]}\n  /a: {limits: [logn, login, login]}\n", false, []string{
+		`5:17: no limit is called "logn": write login`,
+		`5:30: the limit "login" is there already: leave one out`,
+	}},
+
+	// Keys.
+	{"no key", "version: 1\nlimits: [{rate: 1/s}]\nroutes:\n  /a: {key: global, limits: [{name: a, rate: 1/s}]}\n  /b: {limits: [{name: b, rate: 1/s, key: global}, {name: c, rate: 1/s}]}\nplans: {free: {limits: []}}\n", false, []string{
+		`2:10: a limit without a key, and no default is right: write a key here or at the top, such as remote-ip, behind a proxy {forwarded-ip: {trusted: [...]}}, or global for all requests together`,
+		`5:52: a limit without a key, and no default is right: write a key here or at the top, such as remote-ip, behind a proxy {forwarded-ip: {trusted: [...]}}, or global for all requests together`,
+		`6:8: plans without a default key: write a key at the top`,
+	}},
+	keyed("remoteip", false, `2:6: unknown key "remoteip": write remote-ip; keys of the application are registered with policy.WithKeyFunc`),
+	keyed("session", false, `2:6: unknown key "session": write global, method, pattern, remote-ip or tenant; keys of the application are registered with policy.WithKeyFunc`),
+	keyed("header", false, `2:6: unknown key "header": it needs a value, write {header: ...}; keys of the application are registered with policy.WithKeyFunc`),
+	keyed("[remote-ip]", true, `2:6: a key is a mapping: write remote-ip, {forwarded-ip: {trusted: [10.0.0.0/8]}} or {header: X-API-Key}`),
+	keyed("{}", true, `2:6: a key has one form, and this has 0: write one, such as remote-ip, {forwarded-ip: {trusted: [10.0.0.0/8]}} or {header: X-API-Key}; to key on several things at once, {join: [...]}`),
+	keyed("{header: A, cookie: b}", true, `2:6: a key has one form, and this has 2: write one, such as remote-ip, {forwarded-ip: {trusted: [10.0.0.0/8]}} or {header: X-API-Key}; to key on several things at once, {join: [...]}`),
+	keyed("{haeder: A}", true, `2:7: unknown field "haeder" of a key: write header`),
+	keyed("{header: Host}", false, `2:15: a request's host is no header field in Go: register a key with policy.WithKeyFunc, and write its name`),
+	keyed("{header: x y}", false, `2:15: write the name of a header field, such as "X-API-Key"`),
+	keyed("{cookie: 'a;'}", false, `2:15: write the name of a cookie, such as "session"`),
+	keyed("{join: []}", true, `2:13: join joins nothing: write keys, such as [{header: X-Tenant}, pattern]`),
+	keyed("{join: [patern, {header: ''}]}", true,
+		`2:14: unknown key "patern": write pattern; keys of the application are registered with policy.WithKeyFunc`,
+		`2:31: a header field is text: write its name, such as X-API-Key`),
+	keyed("{forwarded-ip: [10.0.0.0/8]}", true, `2:21: a key by address is a mapping: write {trusted: [10.0.0.0/8]}`),
+	keyed("{forwarded-ip: {trusted: 10.0.0.0/8}}", true, `2:31: trusted is a list: write [10.0.0.0/8, 2001:db8::/32]`),
+	keyed("{forwarded-ip: {trusted: []}}", true, `2:31: trusted names no network: write some, such as [10.0.0.0/8]`),
+	keyed("{forwarded-ip: {trusted: [10.0.0.0/33, lo, 'fe80::1%eth0']}}", true,
+		`2:32: "10.0.0.0/33" is no network: write one such as 10.0.0.0/8, or an address`,
+		`2:45: "lo" is no network: write one such as 10.0.0.0/8, or an address`,
+		`2:49: "fe80::1%eth0" is no network: write one such as 10.0.0.0/8, or an address`),
+	keyed("{forwarded-ip: {trusted: [0.0.0.0/0]}}", false, `2:21: trusting 0.0.0.0/0 lets every client name the address it is limited by: write the addresses that your proxies connect from`),
+	keyed("{forwarded-ip: {ipv6-bits: 64}}", true, `2:21: no proxy is trusted, so X-Forwarded-For would never be read: write the addresses that your proxies connect from, such as 10.0.0.0/8, or remote-ip if there are none`),
+	keyed("{remote-ip: {ipv6-bits: 32}}", true, `2:30: ipv6-bits is a whole number of at least 48: write one, such as 100 or 10_000`),
+	keyed("{remote-ip: {ipv6-bits: 129}}", true, `2:30: 129 bits of an IPv6 address: write 48 to 128`),
+	keyed("{remote-ip: {trusted: [10.0.0.0/8]}}", true, `2:19: unknown field "trusted" of a key by address: write ipv6-bits`),
+	keyed("{single-ip-header: {trusted: [10.0.0.0/8]}}", true, `2:25: no header field: write its name, such as {name: CF-Connecting-IP, trusted: [10.0.0.0/8]}`),
+	keyed("{single-ip-header: {name: x-forwarded-for, trusted: [10.0.0.0/8]}}", false, `2:32: x-forwarded-for is a list: write {forwarded-ip: {trusted: [...]}}`),
+	keyed("{single-ip-header: {name: Forwarded, trust-unix: true}}", false, `2:32: Forwarded is a list: write {forwarded-header-ip: {trusted: [...]}}`),
+	{"names of keys", "version: 1\nkey: b\nkeys:\n  a: {join: [b, remote-ip]}\n  b: a\n  global: remote-ip\n  tenant: remote-ip\n  unused: {header: 'a b'}\nlimits: [{rate: 1/s}]\n", true, []string{
+		`5:6: the key "a" is made of itself: write another`,
+		`6:3: "global" is a key already: write another name`,
+		`7:3: "tenant" is registered with policy.WithKeyFunc: write another name`,
+		`8:20: write the name of a header field, such as "X-API-Key"`,
+	}},
+
+	// Routes.
+	{"patterns", "version: 1\nkey: global\nroutes:\n  POST login: {limits: []}\n  GET /{a}/x: {limits: []}\n  GET /x/{a}: {limits: []}\n  /a: {}\n  /b:\n  /a: {limits: []}\n  /c: []\n  /d: {limits: [], limit: 1}\n", false, []string{
+		`4:3: parsing "POST login": at offset 5: host/path missing /: write a pattern of http.ServeMux, such as "POST /login"`,
+		`6:3: pattern "GET /x/{a}" conflicts with pattern "GET /{a}/x": write one that is more specific or less`,
+		`7:3: a route without limits: write them, or limits: [] to exempt it`,
+		`8:3: "/b" has no value: write one, or leave it out`,
+		`9:3: "/a" is there already, in line 7: leave one of them out`,
+		`10:7: a route is a mapping: write {limits: [{name: login, rate: 5/1m}]}, or {limits: []} to exempt it`,
+		`11:20: unknown field "limit" of a route: write limits`,
+	}},
+	top("routes: {/: {limits: {rate: 1/s}}}", true, `4:22: limits is a list: write [{name: per-client, rate: 100/1m}]`),
+
+	// Plans.
+	top("plans: {}", true, `4:8: plans names no plan: write some, or leave it out`),
+	top("default-plan: free", true, `4:15: default-plan without plans: write plans, or leave it out`),
+	top("default-plan: fre\nplans: {free: {limits: []}}", false, `4:15: no plan is called "fre": write free`),
+	top("plans: {free: [{rate: 1/s}], pro: {}, team: {limits: [rate]}, x: {limits: [{rate: 2/s}, {name: y, rate: 3/s}, {name: y, rate: 4/s}]}}", true,
+		`4:15: a plan is a mapping: write {limits: [{name: requests, quota: 1000/daily}]}`,
+		`4:30: a plan without limits: write them, or limits: [] for none`,
+		`4:55: a plan has limits of its own: write the limit here, {name: per-client, rate: 100/1m}, or with quota: 10_000/daily or concurrency: 8`,
+		`4:76: a limit without a name is called "rate", as the one in line 3 is: write a name`,
+		`4:111: the name "y" is taken in line 4: write another`),
+
+	// The rest.
+	top("headers: drafts", true, `4:10: unknown header style "drafts": write draft`),
+	top("headers: []", true, `4:10: headers names no style: write draft, legacy or none`),
+	top("headers: [draft, none]", true, `4:10: none beside another style: leave one of them out`),
+	top("empty-key: allow", true, `4:12: unknown empty-key "allow": write deny or skip`),
+	top("skip: preflight", true, `4:7: skip is a list: write [preflight, {cidr: [10.0.0.0/8]}]`),
+	top("skip: [prefligt, {cdir: [10.0.0.0/8]}, {}, {cidr: ['::ffff:0:0/80']}]", true,
+		`4:8: unknown entry "prefligt" of skip: write preflight; predicates of the application are registered with policy.WithPredicate`,
+		`4:19: unknown field "cdir" of an entry of skip: write cidr`,
+		`4:40: an entry of skip that says nothing: write some of [preflight, {cidr: [10.0.0.0/8]}]`,
+		`4:51: ::ffff:0.0.0.0/80 is wider than all of IPv4: write an IPv4 prefix, such as 10.0.0.0/8`),
+	top("block: [intrenal]", false, `4:9: unknown entry "intrenal" of block: write internal; predicates of the application are registered with policy.WithPredicate`),
+}
+
+// goWords are what somebody who writes a file shouldn't have to understand.
+var goWords = regexp.MustCompile(`\bstint\.|\bnetip\.|\btime\.[A-Z]|\bWith[A-Z]|[A-Z][a-z]+(Bucket|Window|Log|Up)\b|\(registered at`)
+
+func TestMistakes(t *testing.T) {
+	for _, tt := range mistakes {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := policy.Parse("policy.yaml", []byte(tt.text), registered...)
+			var all policy.Errors
+			if !errors.As(err, &all) {
+				t.Fatalf("%v, want Errors", err)
+			}
+			for i, e := range all {
+				if i >= len(tt.want) || e.Error() != "policy.yaml:"+tt.want[i] {
+					t.Errorf("not wanted: %v", e)
+				}
+				if word := goWords.FindString(strings.ReplaceAll(e.Text, "policy.With", "")); word != "" {
+					t.Errorf("%q is not a word of files: %v", word, e)
+				}
+			}
+			if len(all) != len(tt.want) || t.Failed() {
+				t.Errorf("%d mistakes, want %d:\n%s", len(all), len(tt.want), strings.Join(tt.want, "\n"))
+			}
+		})
+	}
+}
+
+// TestNotGiven: what a file names has to be given in Go.
+func TestNotGiven(t *testing.T) {
+	_, err := policy.Parse("p.yaml", []byte("version: 1\nkey: {hash: remote-ip}\nlimits: [{rate: 1/s, key: tenant}]\nplans: {free: {limits: []}}\n"))
+	want := `p.yaml:2:13: hash needs a secret, which has no place in a file: give it by policy.WithSecret
+p.yaml:3:27: unknown key "tenant": write global, method, pattern or remote-ip; keys of the application are registered with policy.WithKeyFunc
+p.yaml:4:8: plans need a function that tells a request's plan: give one by policy.WithPlanFunc`
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+func TestSize(t *testing.T) {
+	_, err := policy.Parse("p.yaml", make([]byte, 1<<20+1))
+	if want := "p.yaml:1:1: the file has 1048577 bytes: write at most 1048576"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	// As deep as a file can be.
+	for _, text := range []string{
+		"version: 1\nlimits: [{rate: 1/s}]\nkey: " + strings.Repeat("{hash: ", 9000) + "global" + strings.Repeat("}", 9000),
+		strings.Repeat("[", 1<<19), strings.Repeat("{a: ", 1<<17), strings.Repeat("- ", 1<<19),
+	} {
+		if _, err := policy.Parse("p.yaml", []byte(text), registered...); err == nil && !strings.HasPrefix(text, "version") {
+			t.Errorf("%.20q was taken", text)
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package policy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+	"github.com/stint-go/stint/policy"
+	"github.com/stint-go/stint/store"
+)
+
+func parse(t testing.TB, text string, opts ...policy.Option) *policy.Policy {
+	t.Helper()
+	p, err := policy.Parse("policy.yaml", []byte(text), append(opts, registered...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestSameAsGo sends the same requests through a limiter made from a file and
+// one made in Go: every answer has to be the same, field for field.
+func TestSameAsGo(t *testing.T) {
+	for _, doc := range documents {
+		t.Run(doc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				serve := func(opts []stint.Option) http.Handler {
+					lim, err := stint.New(opts...)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return stinthttp.Middleware(lim)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						fmt.Fprintf(w, "%+v", stint.FromContext(r.Context()).Decision())
+					}))
+				}
+				file, code := serve(parse(t, doc.text).Options()), serve(doc.same)
+				random := rand.New(rand.NewPCG(1, 2))
+				statuses := map[int]int{}
+				for i := range 300 {
+					r := anyRequest(random)
+					answers := [2]chan string{make(chan string), make(chan string)}
+					for j, h := range []http.Handler{file, code} {
+						go func() { // at one instant, however long each waits
+							w := httptest.NewRecorder()
+							h.ServeHTTP(w, r.Clone(context.Background()))
+							if j == 0 {
+								statuses[w.Code]++
+							}
+							answers[j] <- fmt.Sprint(w.Code, w.Header(), w.Body)
+						}()
+					}
+					got, want := <-answers[0], <-answers[1]
+					if got != want {
+						t.Fatalf("request %d, %s %s %v:\nfile %s\ncode %s", i, r.Method, r.URL, r.Header, got, want)
+					}
+					if random.IntN(3) == 0 {
+						time.Sleep(time.Duration(random.Int64N(int64(20 * time.Second))))
+					}
+				}
+				if statuses[http.StatusOK] == 0 {
+					t.Errorf("nothing passed: %v", statuses)
+				}
+			})
+		})
+	}
+}
+
+// anyRequest is one of few clients, so that limits are met.
+func anyRequest(random *rand.Rand) *http.Request {
+	pick := func(of ...string) string { return of[random.IntN(len(of))] }
+	target := pick("/", "POST /login", "POST /reset", "/healthz", "/export", "POST /", "OPTIONS /")
+	method, path, found := strings.Cut(target, " ")
+	if !found {
+		method, path = "GET", target
+	}
+	r := httptest.NewRequest(method, path, nil)
+	r.RemoteAddr = pick("192.0.2.1:1", "192.0.2.1:2", "198.51.100.7:1", "203.0.113.9:1", "[2001:db8::1]:1", "[2001:db9:1:2::1]:1", "[2001:db9:1:3::1]:1")
+	set := func(name string, values ...string) {
+		if v := pick(values...); v != "" {
+			r.Header.Set(name, v)
+		}
+	}
+	set("X-Tenant", "t1", "t1", "t2", "")
+	set("X-Plan", "free", "pro", "pro", "none", "broken", "")
+	set("X-Internal", "", "", "", "yes")
+	set("X-Api-Key", "k1", "k1", "k2")
+	set("X-Forwarded-For", "198.51.100.1", "198.51.100.2, 10.1.2.3")
+	set("Forwarded", "for=198.51.100.1", "")
+	set("X-Real-Ip", "198.51.100.5", "")
+	set("Cookie", "session=s1", "session=s2")
+	set("Origin", "", "https://example.com")
+	set("Access-Control-Request-Method", "", "GET")
+	return r
+}
+
+// brokenStore decides nothing.
+type brokenStore struct{}
+
+func (brokenStore) Take(context.Context, []store.Charge, []store.Result) error {
+	return errors.New("down")
+}
+func (brokenStore) Settle(context.Context, []store.Charge, []store.Result) error { return nil }
+
+func TestFailurePolicy(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		want int
+	}{
+		{limits("[{rate: 3/1m}]"), http.StatusOK},
+		{limits("[{rate: 3/1m}]") + "failure: open\n", http.StatusOK},
+		{limits("[{rate: 3/1m}]") + "failure: closed\n", http.StatusServiceUnavailable},
+		{limits("[{rate: 3/1m, failure: closed}]"), http.StatusServiceUnavailable},
+		{limits("[{rate: 3/1m, failure: open}]") + "failure: closed\n", http.StatusOK},
+		{limits("[]") + "routes: {/: {limits: [{rate: 3/1m}], failure: closed}}\n", http.StatusServiceUnavailable},
+	} {
+		p := parse(t, tt.text, policy.WithOptions(stint.WithStore(brokenStore{})))
+		lim, err := stint.New(p.Options()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		stinthttp.Middleware(lim)(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		if passed := w.Code == http.StatusNotFound; passed != (tt.want == http.StatusOK) || !passed && w.Code != tt.want {
+			t.Errorf("%s: status %d, want %d", tt.text, w.Code, tt.want)
+		}
+	}
+}
+
+// TestKeysAreAskedOnce: a key that is named twice is one, asked once a request.
+func TestKeysAreAskedOnce(t *testing.T) {
+	asked := 0
+	p, err := policy.Parse("p.yaml", []byte(`
+version: 1
+keys: {who: session}
+key: who
+limits: [{name: a, rate: 1/s}, {name: b, rate: 2/s, key: who}, {name: c, rate: 3/s, key: session}, {name: d, rate: 4/s, key: session}]
+`), policy.WithKeyFunc("session", func(*http.Request) (string, error) { asked++; return "s", nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lim, err := stint.New(p.Options()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked = 0
+	if _, err := lim.Admit(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)); err != nil {
+		t.Fatal(err)
+	}
+	if asked != 1 {
+		t.Errorf("the key was asked for %d times, want once", asked)
+	}
+}
+
+// TestOptionsOfGo: a key given in Go counts, and what is wrong is said without
+// a place in the file.
+func TestOptionsOfGo(t *testing.T) {
+	text := []byte("version: 1\nlimits: [{rate: 3/1m}]\nplans: {free: {limits: []}}\n")
+	key := policy.WithOptions(stint.WithKey(stint.Global()))
+	p, err := policy.Parse("p.yaml", text, key, policy.WithPlanFunc(planOf))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lim, err := stint.New(p.Options()...); err != nil {
+		t.Error(err)
+	} else if d, err := lim.Peek(t.Context(), "k"); err != nil || d.Limits[0].Quota != 3 {
+		t.Errorf("limits %+v, %v", d.Limits, err)
+	}
+
+	short := []byte("short")
+	f := func(*http.Request) (string, error) { return "", nil }
+	for _, tt := range []struct {
+		want string
+		opts []policy.Option
+	}{
+		{"policy: option 1 is nil: leave it out", []policy.Option{nil}},
+		{"policy: WithOptions: WithStore(nil): write a store, or leave it out for one in memory", []policy.Option{policy.WithOptions(stint.WithStore(nil))}},
+		{"policy: WithOptions: WithMaxWait(0s): write a positive duration, or leave it out where nobody waits", []policy.Option{key, policy.WithOptions(stint.WithMaxWait(0))}},
+		{`policy: WithKeyFunc("global"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithKeyFunc("global", f)}},
+		{`policy: WithKeyFunc("join"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithKeyFunc("join", f)}},
+		{`policy: WithKeyFunc("t") is given twice: leave one out`, []policy.Option{policy.WithKeyFunc("t", f), policy.WithKeyFunc("t", f)}},
+		{`policy: WithKeyFunc("t", nil): write a function`, []policy.Option{policy.WithKeyFunc("t", nil)}},
+		{`policy: WithKeyFunc(""): write a name that a file can call it by, such as "tenant"`, []policy.Option{policy.WithKeyFunc("", f)}},
+		{`policy: WithCostFunc("10"): write a name that a file can call it by, such as "tenant"`, []policy.Option{policy.WithCostFunc("10", rows)}},
+		{`policy: WithPredicate("preflight"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithPredicate("preflight", internal)}},
+		{"policy: WithPlanFunc(nil): write a function, or leave it out", []policy.Option{policy.WithPlanFunc(nil)}},
+		{"policy: WithPlanFunc is given twice: leave one out", []policy.Option{policy.WithPlanFunc(f), policy.WithPlanFunc(f)}},
+		{"policy: WithSecret: Hash: a secret of 5 bytes can be guessed: write 16 random ones or more, the same on every instance\n" +
+			"policy: WithCostFunc(\"c\", nil): write a function", []policy.Option{policy.WithSecret(short), policy.WithCostFunc("c", nil)}},
+	} {
+		if _, err := policy.Parse("p.yaml", text, tt.opts...); err == nil || err.Error() != tt.want {
+			t.Errorf("got  %v\nwant %s", err, tt.want)
+		}
+		if _, err := policy.Load("no-such-file", tt.opts...); err == nil || err.Error() != tt.want {
+			t.Errorf("Load: got  %v\nwant %s", err, tt.want)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.json")
+	if _, err := policy.Load(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	if err := os.WriteFile(path, []byte(`{"version":1,"key":"global","limits":[{"rate":"1/s"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := policy.Load(path)
+	if err != nil || len(p.Options()) != 2 {
+		t.Errorf("%d options, %v", len(p.Options()), err)
+	}
+	clear(p.Options()) // a copy
+	if slices.Contains(p.Options(), nil) {
+		t.Error("Options gave its own slice away")
+	}
+	if err := os.WriteFile(path, []byte(`{"version":2}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var first *policy.Error
+	if _, err := policy.Load(path); !errors.As(err, &first) || first.File != path || first.Line != 1 || first.Column != 1 {
+		t.Errorf("a mistake: %v", err)
+	}
+}

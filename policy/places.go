@@ -1,0 +1,86 @@
+package policy
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// places are the names in the file system that a path depends on: each
+// symbolic link on its way, and what it leads to in the end, or the first that
+// is missing. A path means something else only after one of these has changed.
+// All are absolute and go through no link themselves.
+type places []string
+
+// maxLinks is more than any path leads through, but a circle.
+const maxLinks = 40
+
+// placesOf follows a path as the system does. A Kubernetes volume leads
+// through policy.yaml, a link to ..data/policy.yaml, ..data, a link to
+// ..2026_01_02, and that directory's policy.yaml.
+func placesOf(path string) (places, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	volume := filepath.VolumeName(absolute) + string(filepath.Separator)
+	var found places
+	at := volume
+	todo := components(absolute[len(volume):])
+	for links := 0; len(todo) > 0; {
+		name := todo[0]
+		todo = todo[1:]
+		if name == ".." {
+			at = filepath.Dir(at)
+			continue
+		}
+		next := filepath.Join(at, name)
+		info, err := os.Lstat(next)
+		if err != nil {
+			// Who waits for it to come has to watch where it would.
+			if errors.Is(err, os.ErrNotExist) {
+				return append(found, next), nil
+			}
+			return nil, err
+		}
+		if info.Mode()&os.ModeSymlink == 0 {
+			at = next
+			continue
+		}
+		if links++; links > maxLinks {
+			return nil, errors.New("too many symbolic links")
+		}
+		target, err := os.Readlink(next)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, next)
+		if filepath.IsAbs(target) {
+			at = filepath.VolumeName(target) + string(filepath.Separator)
+			target = target[len(at):]
+		}
+		todo = append(components(target), todo...)
+	}
+	return append(found, at), nil
+}
+
+// components keeps ".." in its place: after a link it is not the name before.
+func components(path string) []string {
+	parts := strings.Split(filepath.ToSlash(path), "/")
+	return slices.DeleteFunc(parts, func(p string) bool { return p == "" || p == "." })
+}
+
+func (p places) have(name string) bool { return slices.Contains(p, filepath.Clean(name)) }
+
+// directories are those in which the places are.
+func (p places) directories() []string {
+	var all []string
+	for _, name := range p {
+		if dir := filepath.Dir(name); !slices.Contains(all, dir) {
+			all = append(all, dir)
+		}
+	}
+	return all
+}

@@ -1,0 +1,56 @@
+package policy
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/stint-go/stint"
+)
+
+const predicateExample = "[preflight, {cidr: [10.0.0.0/8]}]"
+
+// predicateForms are the predicates that have something to say.
+var predicateForms = []field[func(*http.Request) bool]{
+	{"cidr", func(d *decoder, n *yaml.Node, to *func(*http.Request) bool) {
+		networks := d.networks(n, "cidr")
+		if networks == nil {
+			return
+		}
+		in := stint.FromCIDR(networks...)
+		if !d.reports(n, probe, stint.WithSkip(in)) {
+			*to = in
+		}
+	}},
+}
+
+// predicates reads the requests that skip or block are about.
+func (d *decoder) predicates(n *yaml.Node, what string) (all []func(*http.Request) bool) {
+	items, _ := d.list(n, what, predicateExample)
+	for _, item := range items {
+		if p := d.predicate(item, what); p != nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+func (d *decoder) predicate(n *yaml.Node, what string) (p func(*http.Request) bool) {
+	if n.Kind != yaml.ScalarNode {
+		object(d, n, "an entry of "+what, predicateExample, predicateForms, &p)
+		if p == nil && len(n.Content) == 0 {
+			d.bad(n, "an entry of %s that says nothing: write some of %s", what, predicateExample)
+		}
+		return p
+	}
+	if n.Value == "preflight" {
+		return stint.Preflight
+	}
+	if p = d.with.predicates[n.Value]; p == nil {
+		known := append(slices.Sorted(maps.Keys(d.with.predicates)), "preflight", "{cidr: [...]}")
+		d.bad(n, "unknown entry %q of %s: %s; predicates of the application are registered with policy.WithPredicate", n.Value, what, choose(n.Value, known))
+	}
+	return p
+}

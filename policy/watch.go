@@ -1,0 +1,293 @@
+package policy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/stint-go/stint"
+)
+
+// Updater is what Watch keeps up to date: a *stint.Limiter.
+type Updater interface {
+	Update(opts ...stint.Option) error
+}
+
+// Change is what a function given to WithObserver is told.
+type Change struct {
+	Path string
+	// Policy is what is in force from now on; nil if Err says why the file
+	// can't be used and the last good policy stays in force.
+	Policy *Policy
+	// Err is Errors for mistakes in the file, or why it can't be read, or what
+	// Update has against it.
+	Err error
+}
+
+// WatchOption is what Watch takes: those of Parse, and its own.
+type WatchOption interface {
+	applyWatch(*watchConfig)
+}
+
+type watchConfig struct {
+	config
+	logger    *slog.Logger
+	observers []func(Change)
+	debounce  time.Duration
+}
+
+type watchOption func(*watchConfig)
+
+func (o watchOption) applyWatch(w *watchConfig) { o(w) }
+
+// WithLogger says where changes are logged: those in force at level Info,
+// those refused at Error. The default is slog.Default().
+func WithLogger(l *slog.Logger) WatchOption {
+	return watchOption(func(w *watchConfig) {
+		if l == nil {
+			w.bad("WithLogger(nil): write slog.New(slog.DiscardHandler) for none, or leave it out")
+			return
+		}
+		w.logger = l
+	})
+}
+
+// WithObserver calls f for every change, whether it came into force or not,
+// one after the other and after the fact. Given several times, all are called
+// in order.
+func WithObserver(f func(Change)) WatchOption {
+	return watchOption(func(w *watchConfig) {
+		if f == nil {
+			w.bad("WithObserver(nil): write a function, or leave it out")
+			return
+		}
+		w.observers = append(w.observers, f)
+	})
+}
+
+// WithDebounce says for how long a file has to stay as it is before it is
+// read, so that one that is being written isn't read half. The default is
+// 100 ms. A file that changes all the time is read after ten times that.
+func WithDebounce(d time.Duration) WatchOption {
+	return watchOption(func(w *watchConfig) {
+		if d <= 0 {
+			w.bad("WithDebounce(%v): write a positive duration, or leave it out", d)
+			return
+		}
+		w.debounce = d
+	})
+}
+
+// Watcher follows a file. It is safe for concurrent use.
+type Watcher struct {
+	path    string
+	to      Updater
+	with    watchConfig
+	notify  *fsnotify.Watcher
+	places  places
+	watched []string // directories
+	content []byte   // that was looked at last
+	seen    bool     // there is a content
+	done    chan struct{}
+
+	mu  sync.Mutex
+	err error
+}
+
+// Watch updates a limiter from a file: at once, and whenever the file changes,
+// until ctx ends. A file that can't be used changes nothing: it is logged and
+// observed, the last good policy stays in force, and the next good one takes
+// over.
+//
+// The first reading has to succeed: its error is returned, and nothing is
+// watched. The limiter is updated even if it was made from the same file just
+// before, so no change in between is lost; what it has counted stays.
+//
+// Watched are the directories of the file and of the symbolic links on the way
+// to it, so a file that is renamed into place, edited, deleted and made again,
+// or swapped as Kubernetes swaps those of a ConfigMap, is noticed. Replace a
+// file by renaming: one that is written in parts with pauses in between may be
+// valid, and come into force, half. File systems that don't report changes of
+// other machines (NFS), and single files mounted into a container, are not
+// followed.
+func Watch(ctx context.Context, path string, limiter Updater, opts ...WatchOption) (*Watcher, error) {
+	w := &Watcher{
+		path: path, to: limiter, done: make(chan struct{}),
+		with: watchConfig{config: emptyConfig(), logger: slog.Default(), debounce: 100 * time.Millisecond},
+	}
+	for i, o := range opts {
+		if o == nil {
+			w.with.bad("option %d is nil: leave it out", i+1)
+			continue
+		}
+		o.applyWatch(&w.with)
+	}
+	if limiter == nil {
+		w.with.bad("Watch without a limiter: write the one to update")
+	}
+	if err := w.with.check(); err != nil {
+		return nil, err
+	}
+	var err error
+	if w.notify, err = fsnotify.NewWatcher(); err != nil {
+		return nil, fmt.Errorf("policy: watch %s: %w", path, err)
+	}
+	if _, err = w.read(); err != nil {
+		_ = w.notify.Close()
+		return nil, err
+	}
+	go w.run(ctx)
+	return w, nil
+}
+
+// Err returns why the file as it is now can't be used, or nil if it is in
+// force: for a health page.
+func (w *Watcher) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// Done is closed when ctx has ended and the last change has been dealt with.
+func (w *Watcher) Done() <-chan struct{} { return w.done }
+
+func (w *Watcher) run(ctx context.Context) {
+	defer close(w.done)
+	defer w.notify.Close()
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	var since time.Time // of the first change that has not been looked at
+	changed := func() {
+		now := time.Now()
+		if since.IsZero() {
+			since = now
+		}
+		timer.Reset(max(0, min(w.with.debounce, since.Add(10*w.with.debounce).Sub(now))))
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e, open := <-w.notify.Events:
+			if !open {
+				return
+			}
+			if i := slices.Index(w.watched, e.Name); i >= 0 && e.Op&(fsnotify.Rename|fsnotify.Remove) != 0 {
+				// A directory has gone, and the watch with it: whatever has
+				// its name next needs a watch of its own.
+				_ = w.notify.Remove(e.Name)
+				w.watched = slices.Delete(w.watched, i, i+1)
+				changed()
+			} else if w.places.have(e.Name) {
+				changed()
+			}
+		case err, open := <-w.notify.Errors:
+			if !open {
+				return
+			}
+			// An overflow has swallowed events: look. Others say little.
+			if !errors.Is(err, fsnotify.ErrEventOverflow) {
+				w.with.logger.LogAttrs(ctx, slog.LevelWarn, "watching the policy", slog.String("path", w.path), slog.Any("error", err))
+			}
+			changed()
+		case <-timer.C:
+			since = time.Time{}
+			w.look(ctx)
+		}
+	}
+}
+
+// look reads the file, and tells what has come of it if it has changed.
+func (w *Watcher) look(ctx context.Context) {
+	p, err := w.read()
+	if p == nil && err == nil {
+		return
+	}
+	w.mu.Lock()
+	before := w.err
+	w.err = err
+	w.mu.Unlock()
+	if err != nil && before != nil && err.Error() == before.Error() {
+		return // as when a file that is missing is still missing
+	}
+	if err != nil {
+		w.with.logger.LogAttrs(ctx, slog.LevelError, "policy refused, the last good one stays in force",
+			slog.String("path", w.path), slog.Any("error", err))
+	} else {
+		w.with.logger.LogAttrs(ctx, slog.LevelInfo, "policy in force", slog.String("path", w.path))
+	}
+	for _, observe := range w.with.observers {
+		observe(Change{w.path, p, err})
+	}
+}
+
+// read brings the file into force, if it isn't the one looked at last. It
+// returns nil and no error if it is.
+func (w *Watcher) read() (*Policy, error) {
+	// Watching comes before reading, so that no change falls between the two.
+	var data []byte
+	err := w.follow()
+	if err == nil {
+		data, err = os.ReadFile(w.path)
+	}
+	if err != nil {
+		w.seen = false
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	if w.seen && bytes.Equal(data, w.content) {
+		return nil, nil
+	}
+	w.content, w.seen = data, true
+	p, err := parse(w.path, data, &w.with.config)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.to.Update(p.Options()...); err != nil {
+		return nil, fmt.Errorf("policy: %s: %w", w.path, err)
+	}
+	return p, nil
+}
+
+// follow watches the directories that the file's path leads through now.
+func (w *Watcher) follow() error {
+	var now []string
+	for again := 0; ; again++ {
+		var err error
+		if w.places, err = placesOf(w.path); err != nil {
+			return err
+		}
+		now = w.places.directories()
+		if err = w.watch(now); err == nil {
+			break
+		} else if again == 10 || !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("watch: %w", err)
+		}
+		// A directory went in the meantime, so that the way is another now.
+	}
+	for _, dir := range w.watched {
+		if !slices.Contains(now, dir) {
+			_ = w.notify.Remove(dir) // it may have gone by itself
+		}
+	}
+	w.watched = now
+	return nil
+}
+
+// watch watches directories. One that is watched already may be another of the
+// same name by now, whose predecessor took its watch with it.
+func (w *Watcher) watch(directories []string) error {
+	for _, dir := range directories {
+		if err := w.notify.Add(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,433 @@
+package policy_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/policy"
+)
+
+// units is a policy that lets n units pass an hour.
+func units(n int) string { return fmt.Sprintf("version: 1\nkey: global\nlimits: [{rate: %d/1h}]\n", n) }
+
+// watched is a limiter that a file keeps up to date.
+type watched struct {
+	t       *testing.T
+	lim     *stint.Limiter
+	watcher *policy.Watcher
+
+	mu      sync.Mutex
+	changes []policy.Change
+	log     bytes.Buffer
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.Write(p)
+}
+
+func watch(t *testing.T, path string, opts ...policy.WatchOption) *watched {
+	t.Helper()
+	w := &watched{t: t, lim: stint.Must(stint.New(stint.Rate(99, time.Hour), stint.WithKey(stint.Global())))}
+	ctx, stop := context.WithCancel(context.Background())
+	var err error
+	w.watcher, err = policy.Watch(ctx, path, w.lim, append([]policy.WatchOption{
+		policy.WithDebounce(20 * time.Millisecond),
+		policy.WithLogger(slog.New(slog.NewJSONHandler(w, nil))),
+		policy.WithObserver(func(c policy.Change) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.changes = append(w.changes, c)
+		}),
+	}, opts...)...)
+	if err != nil {
+		stop()
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		<-w.watcher.Done()
+	})
+	return w
+}
+
+// inForce is how many units pass an hour.
+func (w *watched) inForce() int {
+	w.t.Helper()
+	d, err := w.lim.Peek(context.Background(), "k")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return int(d.Limits[0].Quota)
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("still not: %s", what)
+		}
+	}
+}
+
+func (w *watched) becomes(n int) {
+	w.t.Helper()
+	eventually(w.t, fmt.Sprintf("%d units in force", n), func() bool { return w.inForce() == n })
+	eventually(w.t, "no error", func() bool { return w.watcher.Err() == nil })
+}
+
+// refuses waits until the file is refused.
+func (w *watched) refuses() {
+	w.t.Helper()
+	eventually(w.t, "refused", func() bool { return w.watcher.Err() != nil })
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func do(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestChanges: however a file changes, the new one comes into force, and
+// nothing but the old one and the new one ever is.
+func TestChanges(t *testing.T) {
+	// Every case starts with 1 in dir/policy.yaml, or what prepare makes of it.
+	tests := []struct {
+		name    string
+		prepare func(t *testing.T, dir string)
+		change  func(t *testing.T, dir string, w *watched)
+	}{
+		{"written in place", nil, func(t *testing.T, dir string, _ *watched) { write(t, dir+"/policy.yaml", units(2)) }},
+		{"renamed into place", nil, func(t *testing.T, dir string, _ *watched) {
+			write(t, dir+"/.policy.yaml.swp", units(2))
+			do(t, os.Rename(dir+"/.policy.yaml.swp", dir+"/policy.yaml"))
+		}},
+		{"moved away and written anew", nil, func(t *testing.T, dir string, _ *watched) {
+			do(t, os.Rename(dir+"/policy.yaml", dir+"/policy.yaml~"))
+			write(t, dir+"/policy.yaml", units(2))
+		}},
+		{"deleted, missed, and made again", nil, func(t *testing.T, dir string, w *watched) {
+			do(t, os.Remove(dir+"/policy.yaml"))
+			w.refuses()
+			if !errors.Is(w.watcher.Err(), os.ErrNotExist) || w.inForce() != 1 {
+				t.Errorf("%v, %d in force", w.watcher.Err(), w.inForce())
+			}
+			write(t, dir+"/policy.yaml", units(2))
+		}},
+		{"deleted and made again at once", nil, func(t *testing.T, dir string, _ *watched) {
+			do(t, os.Remove(dir+"/policy.yaml"))
+			write(t, dir+"/policy.yaml", units(2))
+		}},
+		{"emptied and written in two writes", nil, func(t *testing.T, dir string, w *watched) {
+			f, err := os.OpenFile(dir+"/policy.yaml", os.O_WRONLY|os.O_TRUNC, 0)
+			do(t, err)
+			defer f.Close()
+			text := units(2)
+			_, err = f.WriteString(text[:20])
+			do(t, err)
+			w.refuses() // the first half has been read
+			_, err = f.WriteString(text[20:])
+			do(t, err)
+		}},
+		{"emptied and written in two writes at once", nil, func(t *testing.T, dir string, _ *watched) {
+			f, err := os.OpenFile(dir+"/policy.yaml", os.O_WRONLY|os.O_TRUNC, 0)
+			do(t, err)
+			defer f.Close()
+			text := units(2)
+			_, err = f.WriteString(text[:20])
+			do(t, err)
+			_, err = f.WriteString(text[20:])
+			do(t, err)
+		}},
+		{"a ConfigMap", func(t *testing.T, dir string) {
+			do(t, os.Remove(dir+"/policy.yaml"), os.Mkdir(dir+"/..2026_1", 0o700),
+				os.Symlink("..2026_1", dir+"/..data"), os.Symlink("..data/policy.yaml", dir+"/policy.yaml"))
+			write(t, dir+"/..2026_1/policy.yaml", units(1))
+		}, func(t *testing.T, dir string, _ *watched) {
+			do(t, os.Mkdir(dir+"/..2026_2", 0o700))
+			write(t, dir+"/..2026_2/policy.yaml", units(2))
+			do(t, os.Symlink("..2026_2", dir+"/..data_tmp"), os.Rename(dir+"/..data_tmp", dir+"/..data"), os.RemoveAll(dir+"/..2026_1"))
+		}},
+		{"a link to a file elsewhere, written in place", linked, func(t *testing.T, dir string, _ *watched) {
+			write(t, dir+"/elsewhere/real.yaml", units(2))
+		}},
+		{"a link to a file elsewhere, replaced", linked, func(t *testing.T, dir string, _ *watched) {
+			write(t, dir+"/elsewhere/new", units(2))
+			do(t, os.Rename(dir+"/elsewhere/new", dir+"/elsewhere/real.yaml"))
+		}},
+		{"a link that is pointed elsewhere", linked, func(t *testing.T, dir string, _ *watched) {
+			do(t, os.Mkdir(dir+"/third", 0o700))
+			write(t, dir+"/third/real.yaml", units(2))
+			do(t, os.Symlink(filepath.Join(dir, "third", "real.yaml"), dir+"/new"), os.Rename(dir+"/new", dir+"/policy.yaml"))
+		}},
+		{"a link whose target comes back", linked, func(t *testing.T, dir string, w *watched) {
+			do(t, os.RemoveAll(dir+"/elsewhere"))
+			w.refuses()
+			do(t, os.Mkdir(dir+"/elsewhere", 0o700))
+			write(t, dir+"/elsewhere/real.yaml", units(2))
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			write(t, dir+"/policy.yaml", units(1))
+			if tt.prepare != nil {
+				tt.prepare(t, dir)
+			}
+			w := watch(t, dir+"/policy.yaml")
+			if w.inForce() != 1 {
+				t.Fatalf("%d in force at first", w.inForce())
+			}
+			tt.change(t, dir, w)
+			w.becomes(2)
+			w.mu.Lock()
+			for _, c := range w.changes {
+				if (c.Policy == nil) != (c.Err != nil) || c.Path != dir+"/policy.yaml" {
+					t.Errorf("change %+v", c)
+				}
+			}
+			w.mu.Unlock()
+			// And it is still watched.
+			write(t, dir+"/policy.yaml", units(3))
+			w.becomes(3)
+		})
+	}
+}
+
+func linked(t *testing.T, dir string) {
+	do(t, os.Mkdir(dir+"/elsewhere", 0o700), os.Rename(dir+"/policy.yaml", dir+"/elsewhere/real.yaml"),
+		os.Symlink("elsewhere/real.yaml", dir+"/policy.yaml"))
+}
+
+// TestDirectoriesChange: what is on the way to a file changes too.
+func TestDirectoriesChange(t *testing.T) {
+	t.Run("a release is switched", func(t *testing.T) {
+		root := t.TempDir()
+		do(t, os.MkdirAll(root+"/releases/1/etc", 0o700), os.MkdirAll(root+"/releases/2/etc", 0o700), os.Symlink("releases/1", root+"/current"))
+		write(t, root+"/releases/1/etc/policy.yaml", units(1))
+		write(t, root+"/releases/2/etc/policy.yaml", units(2))
+		w := watch(t, root+"/current/etc/../etc/policy.yaml")
+		do(t, os.Symlink(root+"/releases/2", root+"/next"), os.Rename(root+"/next", root+"/current"))
+		w.becomes(2)
+		write(t, root+"/releases/1/etc/policy.yaml", "nonsense") // nobody's any more
+		write(t, root+"/releases/2/etc/policy.yaml", units(3))
+		w.becomes(3)
+	})
+	t.Run("a directory is deleted and made again", func(t *testing.T) {
+		root := t.TempDir()
+		do(t, os.MkdirAll(root+"/a/b", 0o700))
+		write(t, root+"/a/b/policy.yaml", units(1))
+		w := watch(t, root+"/a/b/policy.yaml")
+		do(t, os.RemoveAll(root+"/a"))
+		w.refuses()
+		do(t, os.MkdirAll(root+"/a/b", 0o700))
+		write(t, root+"/a/b/policy.yaml", units(2))
+		w.becomes(2)
+		write(t, root+"/a/b/policy.yaml", units(3))
+		w.becomes(3)
+	})
+	t.Run("a directory is replaced at once", func(t *testing.T) {
+		root := t.TempDir()
+		do(t, os.Mkdir(root+"/a", 0o700), os.Mkdir(root+"/new", 0o700))
+		write(t, root+"/a/policy.yaml", units(1))
+		write(t, root+"/new/policy.yaml", units(2))
+		w := watch(t, root+"/a/policy.yaml")
+		do(t, os.Rename(root+"/a", root+"/old"), os.Rename(root+"/new", root+"/a"))
+		w.becomes(2)
+		write(t, root+"/a/policy.yaml", units(3))
+		w.becomes(3)
+	})
+	t.Run("a relative path, after the program has moved", func(t *testing.T) {
+		dir := t.TempDir()
+		t.Chdir(dir)
+		write(t, "policy.yaml", units(1))
+		w := watch(t, "policy.yaml")
+		write(t, "policy.yaml", units(2))
+		w.becomes(2)
+	})
+}
+
+// TestBadFile: the last good policy stays in force, and everybody is told.
+func TestBadFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	write(t, path, units(1))
+	w := watch(t, path)
+	if w.watcher.Err() != nil {
+		t.Fatal(w.watcher.Err())
+	}
+	write(t, path, "version: 1\nkey: global\nlimits: [{rate: 5/1h, brust: 5}]\n")
+	w.refuses()
+	want := path + ":3:23: unknown field \"brust\" of a limit: write burst"
+	if err := w.watcher.Err(); err.Error() != want || !errors.As(err, new(policy.Errors)) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if w.inForce() != 1 {
+		t.Errorf("%d in force, want the last good 1", w.inForce())
+	}
+	// Whatever else happens there, it is said once.
+	write(t, filepath.Join(filepath.Dir(path), "other"), "x")
+	do(t, os.Chmod(path, 0o644))
+	write(t, path, units(2))
+	w.becomes(2)
+
+	eventually(t, "two changes observed", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.changes) == 2
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.changes[0]; c.Policy != nil || c.Err == nil || c.Err.Error() != want {
+		t.Errorf("observed %+v", c)
+	}
+	if c := w.changes[1]; c.Policy == nil || c.Err != nil {
+		t.Errorf("observed %+v", c)
+	}
+	var levels []string
+	for line := range strings.Lines(w.log.String()) {
+		var record struct{ Level, Msg, Path, Error string }
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
+			t.Fatal(err)
+		}
+		if record.Path != path || record.Level == "ERROR" && record.Error != want {
+			t.Errorf("logged %s", line)
+		}
+		levels = append(levels, record.Level)
+	}
+	if !slices.Equal(levels, []string{"ERROR", "INFO"}) {
+		t.Errorf("logged %q", levels)
+	}
+}
+
+// TestCountsStay: a change of the file hands out nothing.
+func TestCountsStay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	write(t, path, units(5))
+	w := watch(t, path)
+	for range 5 {
+		if _, err := w.lim.Take(t.Context(), "k", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, path, units(6))
+	w.becomes(6)
+	var passed int
+	for range 6 {
+		if _, err := w.lim.Take(t.Context(), "k", 1); err == nil {
+			passed++
+		} else if !errors.As(err, new(*stint.DeniedError)) {
+			t.Fatal(err)
+		}
+	}
+	if passed > 1 {
+		t.Errorf("%d passed after the change from 5 to 6, want one at most", passed)
+	}
+}
+
+// refusing takes no update after the first.
+type refusing struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (r *refusing) Update(...stint.Option) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.n++; r.n > 1 {
+		return errors.New("conflict")
+	}
+	return nil
+}
+
+func TestUpdateRefuses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	write(t, path, units(1))
+	changes := make(chan policy.Change, 10)
+	ctx, stop := context.WithCancel(t.Context())
+	w, err := policy.Watch(ctx, path, &refusing{}, policy.WithLogger(slog.New(slog.DiscardHandler)),
+		policy.WithDebounce(time.Millisecond), policy.WithObserver(func(c policy.Change) { changes <- c }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path+".new", units(2))
+	do(t, os.Rename(path+".new", path))
+	if c := <-changes; c.Err == nil || c.Err.Error() != "policy: "+path+": conflict" || w.Err() == nil {
+		t.Errorf("observed %+v, Err %v", c, w.Err())
+	}
+	stop()
+	<-w.Done()
+	write(t, path, units(3))
+	time.Sleep(20 * time.Millisecond) // in which nothing can happen
+	if len(changes) > 0 {
+		t.Errorf("after the end: %+v", <-changes)
+	}
+}
+
+// TestBusyFile: one that never comes to rest is read all the same.
+func TestBusyFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	write(t, path, units(1))
+	w := watch(t, path)
+	i := 2
+	eventually(t, "a change in force while the file changes", func() bool {
+		write(t, path+".new", units(i))
+		do(t, os.Rename(path+".new", path))
+		i++
+		return w.inForce() > 1
+	})
+}
+
+func TestWatchSaysWhatIsWrong(t *testing.T) {
+	dir := t.TempDir()
+	good, bad := filepath.Join(dir, "good.yaml"), filepath.Join(dir, "bad.yaml")
+	write(t, good, units(1))
+	write(t, bad, "version: 1\n")
+	circle := filepath.Join(dir, "circle")
+	do(t, os.Symlink(circle, circle))
+	lim := stint.Must(stint.New(stint.Rate(1, time.Second), stint.WithKey(stint.Global())))
+	for _, tt := range []struct {
+		path string
+		to   policy.Updater
+		opts []policy.WatchOption
+		want string
+	}{
+		{filepath.Join(dir, "none"), lim, nil, "no such file"},
+		{filepath.Join(dir, "no", "way", "none"), lim, nil, "no such file"},
+		{filepath.Join(good, "none"), lim, nil, "not a directory"},
+		{circle, lim, nil, "too many symbolic links"},
+		{bad, lim, nil, bad + ":1:1: nothing is limited"},
+		{good, nil, nil, "policy: Watch without a limiter: write the one to update"},
+		{good, lim, []policy.WatchOption{nil}, "policy: option 1 is nil: leave it out"},
+		{good, lim, []policy.WatchOption{policy.WithDebounce(0)}, "policy: WithDebounce(0s): write a positive duration, or leave it out"},
+		{good, lim, []policy.WatchOption{policy.WithLogger(nil)}, "policy: WithLogger(nil): write slog.New(slog.DiscardHandler) for none, or leave it out"},
+		{good, lim, []policy.WatchOption{policy.WithObserver(nil)}, "policy: WithObserver(nil): write a function, or leave it out"},
+		{good, lim, []policy.WatchOption{policy.WithKeyFunc("global", tenant)}, `policy: WithKeyFunc("global")`},
+	} {
+		w, err := policy.Watch(t.Context(), tt.path, tt.to, tt.opts...)
+		if w != nil || err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %s", tt.path, err, tt.want)
+		}
+	}
+}
