@@ -1,6 +1,5 @@
 -- What every algorithm but the plain token bucket needs. Twins of the functions
 -- of the same names in store.
-local min = math.min
 
 -- Set where an answer needs a bound of the calendar that was not sent.
 local stale = false

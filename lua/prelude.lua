@@ -1,7 +1,7 @@
 -- What all scripts share. Numbers are doubles: exact below 2^53, which is all
 -- that store counts in.
-local call, floor, max, byte, sub, format = redis.call, math.floor, math.max, string.byte, string.sub, string.format
-local type, tonumber = type, tonumber
+local call, floor, min, max = redis.call, math.floor, math.min, math.max
+local byte, sub, format, type, tonumber = string.byte, string.sub, string.format, type, tonumber
 local unpack = unpack or table.unpack
 
 -- The script's one instant, in microseconds since 2026. ARGV[1] is empty; or,

@@ -139,13 +139,26 @@ func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, ar
 			keys = append(keys, s.key)
 		}
 		c := s.charge
-		q.limit(recordOf(c.Limit))
+		r := recordOf(c.Limit)
+		short := [4]any{"", "", "", ""}
+		switch {
+		case r.letter == 0 || r.letter == 'c' && c.Cost > 0:
+			q.add("-")
+		case r.letter == 'w':
+			q.add("w")
+			short = r.around(t.wall).short
+		default:
+			q.add(string(r.letter))
+			short = r.short
+		}
+		q.limit(r)
 		q.number(int64(i + 1))
 		q.number(c.Cost)
 		q.number(c.Receipt.Cost)
 		q.number(c.Receipt.Instant)
 		q.number(c.Receipt.Mark)
 		q.add(c.Receipt.Lease[:])
+		q.args = append(q.args, short[:]...)
 	}
 	return lua.Settle(q.set), keys, q.args
 }
