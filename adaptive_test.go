@@ -132,7 +132,7 @@ func TestAdaptiveSamples(t *testing.T) {
 				l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 100), seen.option())
 				tt.do(l, t)
 				s := status(t, l)
-				if s.Quota != tt.want || s.Reason != tt.why || s.InFlight() != 0 || s.Remaining != s.Quota {
+				if s.Quota != tt.want || s.Reason != tt.why || s.InFlight != 0 || s.Remaining != s.Quota {
 					t.Errorf("%+v, want %d for %v", s, tt.want, tt.why)
 				}
 				last := int64(20)
@@ -215,7 +215,7 @@ func TestAdaptiveBesideOthers(t *testing.T) {
 		a, b := take(t, l, 1), take(t, l, 1)
 		d := b.Decision()
 		if got := fmt.Sprintf("%s %d, %s %d of %d, %d in flight, %v", d.Limits[0].Name, d.Limits[0].Remaining,
-			d.Limits[1].Name, d.Limits[1].Remaining, d.Limits[1].Quota, d.Limits[1].InFlight(), d.Limits[1].Reason); got !=
+			d.Limits[1].Name, d.Limits[1].Remaining, d.Limits[1].Quota, d.Limits[1].InFlight, d.Limits[1].Reason); got !=
 			"rate 2, adaptive 0 of 2, 2 in flight, start" {
 			t.Error(got)
 		}
@@ -245,7 +245,7 @@ func TestAdaptiveBesideOthers(t *testing.T) {
 				t.Errorf("%+v", d)
 			}
 		}
-		if s := status(t, l); s.InFlight() != 0 || s.Remaining != 2 {
+		if s := status(t, l); s.InFlight != 0 || s.Remaining != 2 {
 			t.Errorf("%+v: a request that was refused holds a slot", s)
 		}
 	})
@@ -282,7 +282,7 @@ func TestAdaptiveWithoutItsStore(t *testing.T) {
 	seen := &events{}
 	l := limiter(t, theKey, stint.WithStore(sp), stint.Rate(1, time.Hour), stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1)), seen.option())
 	p := take(t, l, 1)
-	if d := p.Decision(); len(d.Limits) != 1 || d.Limits[0].InFlight() != 1 {
+	if d := p.Decision(); len(d.Limits) != 1 || d.Limits[0].InFlight != 1 {
 		t.Errorf("%+v", d)
 	}
 	_, err := l.Take(t.Context(), "k", 1)
@@ -338,8 +338,36 @@ func TestAdaptiveWaits(t *testing.T) {
 		if other := strings.Replace(want, "5 3s false|6", "6 3s false|5", 1); got != want && got != other {
 			t.Errorf("%s, want %s", got, want)
 		}
-		if s := status(t, l); s.InFlight() != 0 {
+		if s := status(t, l); s.InFlight != 0 {
 			t.Errorf("%+v: who waited in vain holds a slot", s)
+		}
+	})
+}
+
+// Who stands in line while the store goes down gets its slot all the same, and
+// keeps what its wait has been.
+func TestAdaptiveWaitsWhileTheStoreGoesDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sp := newSpy()
+		l := limiter(t, theKey, stint.WithStore(sp), stint.Rate(100, time.Second),
+			stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1), stint.WithMaxWait(time.Minute)))
+		p := take(t, l, 1)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			p := take(t, l, 1)
+			defer p.Done()
+			if d := p.Decision(); len(d.Limits) != 1 || d.Limits[0].Name != "adaptive" || d.Delay != time.Second || d.Queued != 1 {
+				t.Errorf("%+v", d)
+			}
+		})
+		synctest.Wait()
+		time.Sleep(time.Second)
+		sp.failWith(errDown)
+		p.Done()
+		wg.Wait()
+		sp.failWith(nil)
+		if s := status(t, l); s.InFlight != 0 {
+			t.Errorf("%+v", s)
 		}
 	})
 }
@@ -354,7 +382,7 @@ func TestAdaptiveGivesUpItsTurn(t *testing.T) {
 		if _, err := l.Take(ctx, "k", 1); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
-		if s := status(t, l); s.InFlight() != 0 || s.Reason != stint.ReasonStart {
+		if s := status(t, l); s.InFlight != 0 || s.Reason != stint.ReasonStart {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -396,7 +424,7 @@ func TestAdaptiveKeys(t *testing.T) {
 				p.Done()
 			}
 		}
-		if others(); status(t, l).Quota != learnt || status(t, l).InFlight() != 1 {
+		if others(); status(t, l).Quota != learnt || status(t, l).InFlight != 1 {
 			t.Errorf("%+v: a key in use was forgotten", status(t, l))
 		}
 		held.Done()
@@ -417,7 +445,7 @@ func TestAdaptiveReset(t *testing.T) {
 	}
 	now := take(t, l, 1)
 	old.Done()
-	if s := status(t, l); s.InFlight() != 1 {
+	if s := status(t, l); s.InFlight != 1 {
 		t.Errorf("%+v: what was forgotten has freed something", s)
 	}
 	now.Done()
@@ -451,7 +479,7 @@ func TestAdaptiveByRequest(t *testing.T) {
 		}
 		max = 4
 		ask(1)
-		if s := d.Limits[1]; s.Quota != 4 || s.InFlight() != 1 {
+		if s := d.Limits[1]; s.Quota != 4 || s.InFlight != 1 {
 			t.Errorf("%+v, want the 4 of the plan now", s)
 		}
 	})
@@ -472,13 +500,13 @@ func TestAdaptiveUpdate(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := take(t, l, 1)
-			if s := status(t, l); s.Quota != tt.want || s.InFlight() != 2 {
+			if s := status(t, l); s.Quota != tt.want || s.InFlight != 2 {
 				t.Errorf("%+v after an Update to %d..%d, want %d", s, tt.min, tt.max, tt.want)
 			}
 			p.Done()
 		}
 		held.Done()
-		if s := status(t, l); s.Quota != 16 || s.InFlight() != 0 {
+		if s := status(t, l); s.Quota != 16 || s.InFlight != 0 {
 			t.Errorf("%+v: who began before the Update turned it back", s)
 		}
 	})
@@ -488,7 +516,7 @@ func TestAdaptiveDryRun(t *testing.T) {
 	l := limiter(t, theKey, stint.Rate(9, time.Hour), stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1), stint.WithDryRun()))
 	p := take(t, l, 1)
 	q := take(t, l, 1)
-	if s := q.Decision().Limits[1]; s.Allowed || !s.DryRun || s.InFlight() != 1 {
+	if s := q.Decision().Limits[1]; s.Allowed || !s.DryRun || s.InFlight != 1 {
 		t.Errorf("%+v", s)
 	}
 	w := through(l, get("/"), nil)
@@ -497,7 +525,7 @@ func TestAdaptiveDryRun(t *testing.T) {
 	}
 	p.Done()
 	q.Done()
-	if s := status(t, l); s.InFlight() != 0 {
+	if s := status(t, l); s.InFlight != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -523,7 +551,7 @@ func TestAdaptiveNested(t *testing.T) {
 		ask(20)
 		time.Sleep(time.Second)
 		ask(2)
-		if got := fmt.Sprintln(d.Limits[0].Name, d.Limits[0].Quota, d.Limits[1].Name, d.Limits[2].Name, d.Limits[2].Quota, d.Limits[2].InFlight()); got !=
+		if got := fmt.Sprintln(d.Limits[0].Name, d.Limits[0].Quota, d.Limits[1].Name, d.Limits[2].Name, d.Limits[2].Quota, d.Limits[2].InFlight); got !=
 			"outer 5 rate inner 5 1\n" {
 			t.Error(got)
 		}
@@ -554,7 +582,7 @@ func TestAdaptiveConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if s := status(t, l); s.InFlight() != 0 || s.Quota < 1 || s.Quota > 4 {
+	if s := status(t, l); s.InFlight != 0 || s.Quota < 1 || s.Quota > 4 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -47,9 +47,9 @@ type LimitStatus struct {
 	// Reason is why an AdaptiveConcurrency's limit is what it is; NotAdaptive
 	// of any other.
 	Reason Reason
-	// inFlight stands here because there is room: a refusal is allocated with
-	// the statuses it shows.
-	inFlight int32
+	// InFlight is how many slots of a concurrency limit are held, this
+	// request's included; 0 of another limit. From 2^31-1 on it says that.
+	InFlight int32
 	// Quota is how many units pass per period, or how many slots there are: of
 	// an AdaptiveConcurrency, at the moment.
 	Quota int64
@@ -58,11 +58,7 @@ type LimitStatus struct {
 	Delay, RetryAfter, ResetAfter time.Duration
 }
 
-// InFlight is how many slots of a concurrency limit are held, this request's
-// included; 0 of another limit. From 2^31-1 on it says that.
-func (s LimitStatus) InFlight() int64 { return int64(s.inFlight) }
-
-func (s *LimitStatus) hold(n int64) { s.inFlight = int32(min(n, math.MaxInt32)) }
+func (s *LimitStatus) hold(n int64) { s.InFlight = int32(min(n, math.MaxInt32)) }
 
 // granted reports whether every enforced limit lets the charges pass.
 func granted(charges []store.Charge, results []store.Result) bool {

@@ -31,7 +31,7 @@ func ExampleAdaptiveConcurrency() {
 	defer p.Done()
 	fmt.Println(w.Header().Get("RateLimit-Policy"))
 	status := p.Decision().Limits[1]
-	fmt.Println(status.InFlight(), "of", status.Quota, "in flight:", status.Reason)
+	fmt.Println(status.InFlight, "of", status.Quota, "in flight:", status.Reason)
 	// Output:
 	// "rate";q=100;w=60, "adaptive";q=20;qu="concurrent-requests"
 	// 1 of 20 in flight: start

@@ -1,7 +1,8 @@
 // Command plots draws the pictures of docs/algorithms.md from the algorithms
 // themselves: traffic with instants of its own goes through store.Decide, and
 // what passes is drawn. It reads no clock, so the same code draws the same
-// files. It is a module of its own: what draws never reaches a user's go.sum.
+// files. What AdaptiveConcurrency did under real load is drawn from the table
+// that examples/adaptive wrote of one run. It is a module of its own: what draws never reaches a user's go.sum.
 package main
 
 import (
@@ -24,6 +25,9 @@ func main() {
 		log.Fatal(err)
 	}
 	if err := drawConcurrency(*out); err != nil {
+		log.Fatal(err)
+	}
+	if err := drawAdaptive(*out); err != nil {
 		log.Fatal(err)
 	}
 }

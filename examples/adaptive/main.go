@@ -1,0 +1,127 @@
+// Command adaptive puts a real HTTP server under half more load than it can
+// bear, while what it can bear changes: behind it is a backend with 40 workers,
+// then 20, then 60, who take 100 ms for a request. Nobody tells the limiter. It
+// writes what the limit was, and what came of it, as CSV:
+//
+//	go run ./examples/adaptive -algorithm vegas
+//
+// Both algorithms one after the other, two minutes each, are what
+// docs/plots draws:
+//
+//	go run ./examples/adaptive > docs/plots/adaptive.csv && make plots
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/stint-go/stint"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+)
+
+func main() {
+	algorithm := flag.String("algorithm", "both", "gradient2, vegas, or both in turn")
+	phase := flag.Duration("phase", 40*time.Second, "how long the workers stay as many")
+	flag.Parse()
+	fmt.Println(header)
+	for _, a := range algorithms {
+		if *algorithm == "both" || *algorithm == a.name {
+			if err := serve(os.Stdout, a, *phase); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+}
+
+type algorithm struct {
+	name string
+	opts []stint.LimitOption
+}
+
+// algorithms: the work is alike, so latency is followed closely.
+var algorithms = []algorithm{
+	{"gradient2", []stint.LimitOption{stint.WithAdaptation(stint.Gradient2), stint.WithTolerance(1)}},
+	{"vegas", []stint.LimitOption{stint.WithAdaptation(stint.Vegas)}},
+}
+
+// limiter has one limit for the whole service, whoever asks. It looks twice a
+// second, as there are requests enough.
+func limiter(a algorithm) *stint.Limiter {
+	opts := append([]stint.LimitOption{stint.WithSampleWindow(500 * time.Millisecond)}, a.opts...)
+	return stint.Must(stint.New(
+		stint.AdaptiveConcurrency(4, 200, opts...),
+		stint.WithKey(stint.Global()),
+	))
+}
+
+// service is the server's handler: all it does is wait for the backend.
+func service(l *stint.Limiter, b *backend) http.Handler {
+	return stinthttp.Middleware(l)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := b.work(r.Context()); err != nil {
+			return // the client has gone
+		}
+		fmt.Fprintln(w, "done")
+	}))
+}
+
+// serve runs the server and its clients on this machine.
+func serve(out io.Writer, a algorithm, phase time.Duration) error {
+	l, b := limiter(a), newBackend()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: service(l, b), ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(listener) }()
+	defer server.Close()
+
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
+	defer client.CloseIdleConnections()
+	url := "http://" + listener.Addr().String()
+	return simulate(out, a.name, l, b, phase, func() int {
+		resp, err := client.Get(url)
+		if err != nil {
+			return 0
+		}
+		defer resp.Body.Close()
+		_, _ = io.Copy(io.Discard, resp.Body)
+		return resp.StatusCode
+	})
+}
+
+// backend is a pool of workers. Who finds none free stands in line: latency is
+// what the work takes while there are no more requests than workers, and rises
+// from there.
+type backend struct{ free chan struct{} }
+
+const workTime = 100 * time.Millisecond
+
+func newBackend() *backend { return &backend{free: make(chan struct{}, 1000)} }
+
+func (b *backend) work(ctx context.Context) error {
+	select {
+	case <-b.free:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	time.Sleep(workTime)
+	b.free <- struct{}{}
+	return nil
+}
+
+// hire changes the number of workers; those who leave finish what they do.
+func (b *backend) hire(from, to int) {
+	for ; from < to; from++ {
+		b.free <- struct{}{}
+	}
+	for ; from > to; from-- {
+		<-b.free
+	}
+}
