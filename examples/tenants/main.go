@@ -1,0 +1,108 @@
+// Command tenants gives each tenant what its plan allows, across all processes
+// that share a Redis. Who has which plan stands in the Redis too, as it might in
+// any database: each process asks for a tenant's plan once in a while, and a
+// tenant that changes plans keeps what it has used. Start a Redis, and this
+// program twice:
+//
+//	redis-cli hset plans acme free globex scale
+//	go run ./examples/tenants -addr 127.0.0.1:8081 &
+//	go run ./examples/tenants -addr 127.0.0.1:8082 &
+//	for i in $(seq 6); do curl -s -H 'X-Tenant: acme' http://127.0.0.1:8081/ http://127.0.0.1:8082/; done
+//	redis-cli hset plans acme scale
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
+	server := flag.String("redis", "127.0.0.1:6379", "address of the Redis")
+	ttl := flag.Duration("ttl", 10*time.Second, "how long a tenant's plan is current")
+	flag.Parse()
+
+	rdb := redis.NewClient(&redis.Options{Addr: *server, ContextTimeoutEnabled: true})
+	shared := redisstore.New(rdb)
+	defer shared.Close()
+
+	log.Printf("listening on http://%s", *addr)
+	log.Fatal(http.ListenAndServe(*addr, api(shared, plansIn(rdb), *ttl)))
+}
+
+// The plans differ in their numbers and not in their names: what a tenant has
+// used is counted under the name, whatever its plan is by then.
+var offers = map[string][]stint.Limit{
+	"free": {
+		stint.Rate(10, time.Minute, stint.WithName("calls")),
+		stint.Quota(100, stint.Daily),
+	},
+	"scale": {
+		stint.Rate(600, time.Minute, stint.WithName("calls"), stint.WithBurst(50)),
+		stint.Quota(100_000, stint.Daily),
+	},
+}
+
+// unknown is a tenant without a plan. What an error of a limit function is
+// answered with, its StatusCode says.
+type unknown string
+
+func (t unknown) Error() string   { return fmt.Sprintf("tenant %q has no plan", string(t)) }
+func (t unknown) StatusCode() int { return http.StatusForbidden }
+
+// plansIn loads plans from the hash "plans", of a plan's name by tenant.
+func plansIn(rdb redis.UniversalClient) func(context.Context, string) ([]stint.Limit, error) {
+	return func(ctx context.Context, tenant string) ([]stint.Limit, error) {
+		name, err := rdb.HGet(ctx, "plans", tenant).Result()
+		if errors.Is(err, redis.Nil) {
+			return nil, unknown(tenant)
+		}
+		if err != nil {
+			return nil, err
+		}
+		limits, offered := offers[name]
+		if !offered { // somebody's mistake, and not the tenant's
+			return nil, fmt.Errorf("tenant %q has the plan %q, which isn't offered", tenant, name)
+		}
+		return limits, nil
+	}
+}
+
+func api(shared store.Store, load func(context.Context, string) ([]stint.Limit, error), ttl time.Duration) http.Handler {
+	// While plans can't be loaded, those that are known hold.
+	plans := stint.NewPlans(load, stint.WithTTL(ttl))
+	return stinthttp.New(
+		// Behind whatever has authenticated the tenant and set the field: who may
+		// write it himself, chooses whose limits he uses up. Without one there
+		// is no key, and the answer is 403.
+		stint.WithKey(stint.Header("X-Tenant")),
+		stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
+			tenant := r.Header.Get("X-Tenant")
+			if tenant == "" {
+				return nil, nil
+			}
+			return plans.Get(r.Context(), tenant)
+		}),
+		stint.Concurrency(8), // of any plan
+		stint.WithStore(shared),
+	)(http.HandlerFunc(left))
+}
+
+// left tells what is left of the plan.
+func left(w http.ResponseWriter, r *http.Request) {
+	for _, l := range stint.FromContext(r.Context()).Decision().Limits {
+		fmt.Fprintf(w, "%s: %d of %d left\n", l.Name, l.Remaining, l.Quota)
+	}
+}
