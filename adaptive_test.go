@@ -344,6 +344,34 @@ func TestAdaptiveWaits(t *testing.T) {
 	})
 }
 
+// WithQueue bounds its line as that of Concurrency.
+func TestAdaptiveQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1), stint.WithQueue(2)))
+		var mu sync.Mutex
+		var log []string
+		var wg sync.WaitGroup
+		for range 4 {
+			start := time.Now()
+			wg.Go(func() {
+				p, err := l.Take(t.Context(), "k", 1)
+				mu.Lock()
+				log = append(log, fmt.Sprint(time.Since(start), err == nil))
+				mu.Unlock()
+				if err == nil {
+					time.Sleep(time.Second)
+					p.Done()
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		if got, want := strings.Join(log, "|"), "0s true|0s false|1s true|2s true"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
+}
+
 // Who stands in line while the store goes down gets its slot all the same, and
 // keeps what its wait has been.
 func TestAdaptiveWaitsWhileTheStoreGoesDown(t *testing.T) {

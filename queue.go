@@ -60,12 +60,11 @@ func (c *call) sleep(ctx context.Context, d time.Duration) error {
 	ts := &c.lim.family.turns
 	kind, ok := c.turnKind()
 	t := &turn{at: start.Add(d), c: c}
-	waiting := int64(1)
+	waiting, i := int64(1), c.slowest() // in line, results may be exchanged
 	if ok {
 		t.moved = make(chan struct{}, 1)
 		waiting = ts.join(kind, t)
 	}
-	i := c.slowest()
 	c.note(i, waiting)
 	c.begin(i, d)
 	timer := time.NewTimer(d)
