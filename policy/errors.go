@@ -84,17 +84,22 @@ func choose(word string, names []string) string {
 	if near := nearest(word, names); near != "" {
 		return "write " + near
 	}
-	switch len(names) {
-	case 0:
+	switch {
+	case len(names) == 0:
 		return "leave it out"
-	case 1:
-		return "write " + names[0]
-	}
-	last := len(names) - 1
-	if last > 30 { // a policy's own names: too many to help
+	case len(names) > 40: // a policy's own names: too many to help
 		return "write one of the names given, such as " + names[0]
 	}
-	return "write " + strings.Join(names[:last], ", ") + " or " + names[last]
+	return "write " + either(names)
+}
+
+// either is "a, b or c".
+func either(names []string) string {
+	last := len(names) - 1
+	if last < 1 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // nearest returns the name that word is most likely a slip of, or "".

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,23 +13,7 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// kind is a kind of limit: the field that makes a mapping one, and the fields
-// that go with it. A limit that stint gains is one more line in kinds, fields
-// of its own in limitFields, and both in schema.json.
-type kind struct {
-	name    string
-	example string
-	fields  []string
-	read    func(d *decoder, n *yaml.Node, l *limit)
-}
-
-var kinds = []kind{
-	{"rate", "100/1m", []string{"algorithm", "burst", "queue", "warm-up", "debt", "buckets"}, readRate},
-	{"quota", "10_000/daily", []string{"in", "algorithm", "burst"}, readQuota},
-	{"concurrency", "8", []string{"queue"}, readConcurrency},
-}
-
-const limitExample = "{name: per-client, rate: 100/1m}, or with quota: 10_000/daily or concurrency: 8"
+const limitExample = "{name: per-client, rate: 100/1m}, or with quota: 10_000/daily, or concurrency: 8"
 
 // limit is a limit of the file on its way to a stint.Limit.
 type limit struct {
@@ -169,6 +154,28 @@ func limitFields() []field[limit] {
 				l.add("debt", n, stint.WithDebt())
 			}
 		}},
+		{"adaptation", func(d *decoder, n *yaml.Node, l *limit) {
+			switch word, _ := d.word(n, "adaptation", "gradient2", "vegas"); word {
+			case "gradient2":
+				l.add("adaptation", n, stint.WithAdaptation(stint.Gradient2))
+			case "vegas":
+				l.add("adaptation", n, stint.WithAdaptation(stint.Vegas))
+			}
+		}},
+		{"tolerance", func(d *decoder, n *yaml.Node, l *limit) {
+			factor, err := strconv.ParseFloat(n.Value, 64)
+			if n.Kind != yaml.ScalarNode || strings.Trim(n.Value, "0123456789.") != "" || err != nil {
+				d.bad(n, "tolerance is a factor of 1 or more: write one such as 1.5")
+				return
+			}
+			l.add("tolerance", n, stint.WithTolerance(factor))
+		}},
+		{"initial-limit", number("initial-limit", 1, stint.WithInitialLimit)},
+		{"sample-window", func(d *decoder, n *yaml.Node, l *limit) {
+			if v, ok := d.duration(n, "sample-window"); ok {
+				l.add("sample-window", n, stint.WithSampleWindow(v))
+			}
+		}},
 		{"in", func(d *decoder, n *yaml.Node, l *limit) {
 			name, ok := d.text(n, "in", "a time zone, such as Europe/Berlin")
 			if !ok {
@@ -195,69 +202,6 @@ func number(name string, least int64, option func(int64) stint.LimitOption) func
 
 func (l *limit) add(field string, n *yaml.Node, o stint.LimitOption) {
 	l.options = append(l.options, placedOption{field, n, o})
-}
-
-func readRate(d *decoder, n *yaml.Node, l *limit) {
-	l.defaultName("rate")
-	units, rest, ok := d.per(n, "a rate", "100/1m or 10/s")
-	if !ok {
-		return
-	}
-	if strings.Trim(rest, "0123456789.") == rest { // 10/s is 10/1s
-		rest = "1" + rest
-	}
-	per, err := parseDuration(rest)
-	if err != nil {
-		d.bad(n, "%v", err)
-		return
-	}
-	l.make = func(opts ...stint.LimitOption) stint.Limit { return stint.Rate(units, per, opts...) }
-}
-
-// windows are the words for windows of the calendar.
-var windows = []struct {
-	name   string
-	window stint.Window
-}{
-	{"hourly", stint.Hourly}, {"daily", stint.Daily}, {"weekly", stint.Weekly}, {"monthly", stint.Monthly},
-}
-
-func readQuota(d *decoder, n *yaml.Node, l *limit) {
-	l.defaultName("quota")
-	units, rest, ok := d.per(n, "a quota", "10_000/daily or 500/6h")
-	if !ok {
-		return
-	}
-	var words []string
-	var window stint.Window
-	for _, w := range windows {
-		if words = append(words, w.name); w.name == rest {
-			window = w.window
-			l.defaultName(rest)
-		}
-	}
-	if window == (stint.Window{}) {
-		every, err := parseDuration(rest)
-		if err != nil {
-			d.bad(n, "unknown window %q: %s, or a duration such as 6h", rest, choose(rest, words))
-			return
-		}
-		window = stint.Every(every)
-	}
-	l.make = func(opts ...stint.LimitOption) stint.Limit {
-		w := window
-		if l.zone != nil {
-			w = w.In(l.zone)
-		}
-		return stint.Quota(units, w, opts...)
-	}
-}
-
-func readConcurrency(d *decoder, n *yaml.Node, l *limit) {
-	l.defaultName("concurrency")
-	if slots, ok := d.integer(n, "concurrency", 1); ok {
-		l.make = func(opts ...stint.LimitOption) stint.Limit { return stint.Concurrency(slots, opts...) }
-	}
 }
 
 func (l *limit) defaultName(name string) {
@@ -315,7 +259,7 @@ func elsewhere(field string) string {
 	if with == nil {
 		return ""
 	}
-	return ", or make it a limit with " + strings.Join(with, " or ")
+	return ", or make it a limit with " + either(with)
 }
 
 // build makes the limit with the options given.

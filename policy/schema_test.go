@@ -136,7 +136,7 @@ func TestMutations(t *testing.T) {
 		return v
 	}
 	taken, refused, both := 0, 0, 0
-	for i := range 6000 {
+	for i := range 1500 {
 		v, err := value(documents[i%len(documents)].text)
 		if err != nil {
 			t.Fatal(err)

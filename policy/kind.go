@@ -1,0 +1,103 @@
+package policy
+
+import (
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/stint-go/stint"
+)
+
+// kind is a kind of limit: the field that makes a mapping one, and the fields
+// that go with it. A limit that stint gains is one more line in kinds, fields
+// of its own in limitFields, and both in schema.json.
+type kind struct {
+	name   string
+	fields []string
+	read   func(d *decoder, n *yaml.Node, l *limit)
+}
+
+var kinds = []kind{
+	{"rate", []string{"algorithm", "burst", "queue", "warm-up", "debt", "buckets"}, readRate},
+	{"quota", []string{"in", "algorithm", "burst"}, readQuota},
+	{"concurrency", []string{"queue"}, readConcurrency},
+	{"adaptive-concurrency", []string{"queue", "adaptation", "tolerance", "initial-limit", "sample-window"}, readAdaptive},
+}
+
+func readRate(d *decoder, n *yaml.Node, l *limit) {
+	l.defaultName("rate")
+	units, rest, ok := d.per(n, "a rate", "100/1m or 10/s")
+	if !ok {
+		return
+	}
+	if strings.Trim(rest, "0123456789.") == rest { // 10/s is 10/1s
+		rest = "1" + rest
+	}
+	per, err := parseDuration(rest)
+	if err != nil {
+		d.bad(n, "%v", err)
+		return
+	}
+	l.make = func(opts ...stint.LimitOption) stint.Limit { return stint.Rate(units, per, opts...) }
+}
+
+// windows are the words for windows of the calendar.
+var windows = []struct {
+	name   string
+	window stint.Window
+}{
+	{"hourly", stint.Hourly}, {"daily", stint.Daily}, {"weekly", stint.Weekly}, {"monthly", stint.Monthly},
+}
+
+func readQuota(d *decoder, n *yaml.Node, l *limit) {
+	l.defaultName("quota")
+	units, rest, ok := d.per(n, "a quota", "10_000/daily or 500/6h")
+	if !ok {
+		return
+	}
+	var words []string
+	var window stint.Window
+	for _, w := range windows {
+		if words = append(words, w.name); w.name == rest {
+			window = w.window
+			l.defaultName(rest)
+		}
+	}
+	if window == (stint.Window{}) {
+		every, err := parseDuration(rest)
+		if err != nil {
+			d.bad(n, "unknown window %q: %s, or a duration such as 6h", rest, choose(rest, words))
+			return
+		}
+		window = stint.Every(every)
+	}
+	l.make = func(opts ...stint.LimitOption) stint.Limit {
+		w := window
+		if l.zone != nil {
+			w = w.In(l.zone)
+		}
+		return stint.Quota(units, w, opts...)
+	}
+}
+
+func readConcurrency(d *decoder, n *yaml.Node, l *limit) {
+	l.defaultName("concurrency")
+	if slots, ok := d.integer(n, "concurrency", 1); ok {
+		l.make = func(opts ...stint.LimitOption) stint.Limit { return stint.Concurrency(slots, opts...) }
+	}
+}
+
+func readAdaptive(d *decoder, n *yaml.Node, l *limit) {
+	l.defaultName("adaptive")
+	low, high, _ := strings.Cut(n.Value, "-")
+	least, err := parseInt(low)
+	most, err2 := parseInt(high)
+	switch {
+	case n.Kind != yaml.ScalarNode || err != nil || err2 != nil:
+		d.bad(n, "adaptive-concurrency is what it stays between: write it like 10-200")
+	case least < 1 || most < least:
+		d.bad(n, "adaptive-concurrency %d-%d: write 1 or more first, and then no less", least, most)
+	default:
+		l.make = func(opts ...stint.LimitOption) stint.Limit { return stint.AdaptiveConcurrency(least, most, opts...) }
+	}
+}
