@@ -151,6 +151,13 @@ func TestConformanceCluster(t *testing.T) {
 	conform(t, redistest.StartCluster(t, 3, 0).Client())
 }
 
+func TestConformanceSentinel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite once more")
+	}
+	conform(t, redistest.StartSentinel(t, 1).Client())
+}
+
 func TestConformanceRing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the suite once more")

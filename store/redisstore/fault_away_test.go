@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,6 +16,49 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 	"github.com/stint-go/stint/store/redisstore"
 )
+
+// away are the classes of a server that is gone: it could not be asked, or it
+// left with the question.
+var away = []error{redisstore.ErrUnavailable, redisstore.ErrIndeterminate}
+
+// A server that is killed and started again has lost its counts, and serves.
+func TestKilledServer(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
+	f.passes(t)
+	server.Kill()
+	f.fails(t, redisstore.ErrUnavailable, "connection refused")
+	server.Restart()
+	f.passes(t)
+	f.end(t, someLost, away...)
+}
+
+// A server that starts again with what it had, and takes its time to read it.
+func TestLoadingServer(t *testing.T) {
+	server := redistest.Start(t, "--appendonly", "yes")
+	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+	pipe := rdb.Pipeline()
+	for i := range 5000 {
+		pipe.Set(context.Background(), "ballast"+strconv.Itoa(i), "v", 0)
+	}
+	if _, err := pipe.Exec(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	// While a dump is read, callers are told so; while commands are, they wait.
+	server.Do("BGREWRITEAOF")
+	eventually(t, "the file is a dump", func() bool {
+		return server.Info("persistence", "aof_rewrite_in_progress") == "0" && server.Info("persistence", "aof_rewrite_scheduled") == "0"
+	})
+	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
+	f.passes(t)
+	// 100 us for each entry, and a look at the callers every few.
+	server.Launch("--key-load-delay", "100", "--loading-process-events-interval-bytes", "1024")
+	f.fails(t, redisstore.ErrUnavailable, "LOADING")
+	server.Await()
+	f.passes(t)
+	f.end(t, allKept, away...)
+}
 
 // A server that can't save its dumps refuses to write.
 func TestServerThatCannotSave(t *testing.T) {
@@ -28,10 +72,10 @@ func TestServerThatCannotSave(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Do("BGSAVE")
-	f.fails(t, redisstore.ErrServer)
+	f.fails(t, redisstore.ErrServer, "MISCONF")
 	server.Do("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
 	f.passes(t)
-	f.end(t, true)
+	f.end(t, allKept, redisstore.ErrServer)
 }
 
 // A master of a cluster dies, and its replica takes over.
@@ -44,13 +88,13 @@ func TestClusterMasterDies(t *testing.T) {
 	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
 	f.passes(t)
 	cluster.NodeOf("{k}").Kill()
-	f.fails(t, redisstore.ErrUnavailable)
+	f.fails(t, redisstore.ErrUnavailable, "")
 	start := time.Now()
 	cluster.AwaitOK()
 	t.Logf("sound after %v", time.Since(start))
 	f.passes(t)
 	t.Logf("passes after %v", time.Since(start))
-	f.end(t, false)
+	f.end(t, someLost, away...)
 }
 
 // Without a replica, the cluster is down until the master is back.
@@ -68,7 +112,7 @@ func TestClusterDown(t *testing.T) {
 			other.Kill()
 		}
 	}
-	f.fails(t, redisstore.ErrUnavailable)
+	f.fails(t, redisstore.ErrUnavailable, "CLUSTERDOWN")
 	for _, other := range cluster.Nodes {
 		if other != node {
 			other.Restart()
@@ -76,7 +120,26 @@ func TestClusterDown(t *testing.T) {
 	}
 	cluster.AwaitOK()
 	f.passes(t)
-	f.end(t, true) // the node of the key has kept its counts
+	f.end(t, allKept, away...) // the node of the key has kept its counts
+}
+
+// Sentinels promote a replica, in order. Clients are told before the old master
+// becomes a replica, so that at the most the calls under way fail.
+func TestSentinelFailover(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	group := redistest.StartSentinel(t, 1)
+	rdb := group.Client(func(o *redis.FailoverOptions) { o.ContextTimeoutEnabled = true })
+	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
+	f.passes(t)
+	master := group.Switch()
+	from, _ := master.CommandStats("evalsha")
+	f.passes(t)
+	if calls, _ := master.CommandStats("evalsha"); calls == from {
+		t.Error("somebody else than the new master decides")
+	}
+	f.end(t, someLost, away...) // what was not replicated may pass again
 }
 
 // The master dies, and sentinels promote its replica.
@@ -89,8 +152,9 @@ func TestSentinelMasterDies(t *testing.T) {
 	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
 	f.passes(t)
 	group.Failover()
+	f.fails(t, redisstore.ErrUnavailable, "")
 	f.passes(t)
-	f.end(t, false)
+	f.end(t, someLost, away...)
 }
 
 // With memory beside it, nobody sees that the server is gone, nor waits for it
