@@ -9,10 +9,12 @@ PKG      ?= ./...
 BENCH    ?= .
 COUNT    ?= 1
 FUZZTIME ?= 30s
+ROUNDS   ?= 5
+TIME     ?= 1s
 # What the tests start; STINT_REDIS_SERVER in the environment names another.
 REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 
-.PHONY: test redis run race test-32 lint tidy build-all bench fuzz soak plots plots-check
+.PHONY: test redis run race test-32 lint tidy build-all bench bench-redis fuzz soak plots plots-check
 
 test: redis ## every test, as a reader of the README runs it
 	$(GO) test -count=1 $(PKG)
@@ -56,6 +58,9 @@ build-all: ## every package and every module compiles, tests and examples too
 
 bench: ## benchmarks: make bench BENCH=HotKey PKG=./store/memstore COUNT=10
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
+
+bench-redis: redis ## redisstore beside its peers: make bench-redis ROUNDS=15 TIME=300ms
+	cd benchmarks && $(GO) run . -rounds $(ROUNDS) -time $(TIME) -redis-server $(REDIS)
 
 fuzz: ## every fuzz target for FUZZTIME each
 	@set -e; $(GO) test -list '^Fuzz' $(PKG) | \

@@ -1,6 +1,7 @@
 // Command benchmarks compares store/redisstore with other limiters on Redis, and
 // with what Redis and its client do without any: on one server that it starts
 // itself, in turns, so that what the machine does besides hits all of them alike.
+// It prints the section "On Redis" of docs/benchmarks.md.
 //
 //	cd benchmarks && go run . -rounds 5 -time 1s
 //
@@ -9,56 +10,57 @@
 package main
 
 import (
-	"context"
 	"flag"
-	"fmt"
+	"io"
 	"log"
 	"os"
 	"time"
 )
 
+// config says how much is measured.
+type config struct {
+	rounds  int
+	each    time.Duration
+	program string
+	keys    int // "many keys"
+	stored  int // keys in the server when its memory is measured
+}
+
 func main() {
-	rounds := flag.Int("rounds", 5, "how often each is measured; medians are shown")
-	each := flag.Duration("time", time.Second, "how long each takes in a round")
-	program := flag.String("redis-server", "redis-server", "the server to start")
+	c := config{keys: 10_000, stored: 50_000}
+	flag.IntVar(&c.rounds, "rounds", 5, "how often each is measured; medians are shown")
+	flag.DurationVar(&c.each, "time", time.Second, "how long each takes in a round")
+	flag.StringVar(&c.program, "redis-server", "redis-server", "the server to start")
 	flag.Parse()
-	if err := run(*rounds, *each, *program); err != nil {
+	if c.rounds < 1 {
+		log.Fatal("benchmarks: -rounds must be 1 or more")
+	}
+	if err := run(os.Stdout, c); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(rounds int, each time.Duration, program string) error {
-	server, err := startServer(program)
+func run(w io.Writer, c config) error {
+	server, err := startServer(c.program)
 	if err != nil {
 		return err
 	}
 	defer server.stop()
-	subjects, end := newSubjects(server)
+	subjects, end, err := newSubjects(server)
+	if err != nil {
+		return err
+	}
 	defer end()
+	mixtures, endMixtures := newMixtures(server)
+	defer endMixtures()
 
-	results := map[load]map[string][]sample{}
-	for range rounds {
-		for _, l := range loads {
-			if results[l] == nil {
-				results[l] = map[string][]sample{}
-			}
-			for _, s := range subjects {
-				one, err := measure(server, s, l, each)
-				if err != nil {
-					return fmt.Errorf("%s, %v: %w", s.name, l, err)
-				}
-				results[l][s.name] = append(results[l][s.name], one)
-			}
-		}
+	all := plan(c, subjects, mixtures)
+	if err := all.measure(server, c); err != nil {
+		return err
 	}
-	bytes := map[string]float64{}
-	for _, s := range subjects {
-		if s.limits {
-			if bytes[s.name], err = keyBytes(server, s); err != nil {
-				return err
-			}
-		}
+	memory, err := measureMemory(server, subjects, c.stored)
+	if err != nil {
+		return err
 	}
-	report(os.Stdout, subjects, results, bytes)
-	return mixtures(context.Background(), os.Stdout, server, rounds, each)
+	return report(w, c, server, all, memory)
 }

@@ -1,17 +1,111 @@
 package main
 
 import (
+	"context"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore"
 )
 
-// It runs: every subject answers at every load.
-func TestRun(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err != nil {
+const program = "redis-server"
+
+func needServer(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
 		t.Skip("no redis-server on the PATH")
 	}
-	if err := run(1, 10*time.Millisecond, "redis-server"); err != nil {
+}
+
+// It runs: every subject answers at every load, and the report has all of them.
+func TestRun(t *testing.T) {
+	needServer(t)
+	var out strings.Builder
+	c := config{rounds: 2, each: 10 * time.Millisecond, program: program, keys: 100, stored: 500}
+	if err := run(&out, c); err != nil {
 		t.Fatal(err)
+	}
+	t.Log(out.String())
+	for _, want := range []string{
+		"| 16 callers, 1 key |", "| 128 callers, 100 keys |", "| stint, 128 callers, 100 keys |",
+		"| stint |", "| " + evalshaName + " |", "| redis_rate, AutoPipeline |", "| ulule/limiter |",
+		"| five rates |", "| a rate, a daily quota and a slot |", "of its parts |",
+		"| p50, 1 caller, 100 keys, against a plain EVALSHA of the same script |",
+		"| an added limit, in batches: a rate and a daily quota |",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the report has no %q", want)
+		}
+	}
+	for _, no := range []string{"NaN", "Inf", "unknown version", "0.00 µs"} {
+		if strings.Contains(out.String(), no) {
+			t.Errorf("the report has a %q", no)
+		}
+	}
+}
+
+// The plain EVALSHA is the script of package lua that stint uses, and charges the
+// very bucket that stint does.
+func TestPlainCall(t *testing.T) {
+	needServer(t)
+	s, err := startServer(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.stop()
+	ctx := context.Background()
+	// So slow that nothing comes back meanwhile.
+	rate := limit(store.Spec{Name: "rate", Units: 1, Period: time.Hour, Burst: 10})
+	client := s.client()
+	defer client.Close()
+	plain, err := plainCall(s, client, rate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if known := client.ScriptExists(ctx, lua.Take(lua.TokenBucket).SHA).Val(); len(known) != 1 || !known[0] {
+		t.Errorf("the server doesn't know the script of a token bucket: %v", known)
+	}
+	mine := redisstore.New(client)
+	defer mine.Close()
+	for calls, want := range []int64{9, 7, 5} { // a Take, then one of each
+		if calls > 0 {
+			if err := plain(ctx, "user-00001"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var results [1]store.Result
+		if err := mine.Take(ctx, []store.Charge{{Key: "user-00001", Limit: rate, Cost: 1}}, results[:]); err != nil {
+			t.Fatal(err)
+		}
+		if got := results[0].Remaining; got != want {
+			t.Errorf("after %d plain calls: %d remain, want %d", calls, got, want)
+		}
+	}
+}
+
+func TestSpread(t *testing.T) {
+	g := &group{subjects: []subject{{name: "a"}}, samples: map[string][]sample{
+		"a": {{perSecond: 10}, {perSecond: 90}, {perSecond: 40}},
+		"b": {{perSecond: 5}, {perSecond: 30}, {perSecond: 10}},
+	}}
+	if got, want := g.ratio("a", "b", callsOf), (spread{3, 2, 4}); got != want {
+		t.Errorf("ratio %v, want %v", got, want)
+	}
+	g = &group{subjects: []subject{{name: oneRate}}, samples: map[string][]sample{
+		oneRate: {{script: 100}},
+		"three": {{script: 180}},
+	}}
+	if got, want := g.added(&subject{name: "three", charges: 3}, scriptOf), (spread{.4, .4, .4}); got != want {
+		t.Errorf("added %v, want %v", got, want)
+	}
+	if got := (spread{.25, .2, .5}).part(); got != "1/4.0 (1/2.0–1/5.0)" {
+		t.Error(got)
+	}
+	if got := thousands(1234056); got != "1,234,056" {
+		t.Error(got)
 	}
 }

@@ -4,144 +4,203 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
+	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
-
-// server is a redis-server on a free port of the loopback interface.
-type server struct {
-	addr  string
-	cmd   *exec.Cmd
-	dir   string
-	admin *redis.Client
-}
-
-func startServer(program string) (*server, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	addr := l.Addr().String()
-	l.Close()
-	dir, err := os.MkdirTemp("", "stint-benchmarks-")
-	if err != nil {
-		return nil, err
-	}
-	_, port, _ := net.SplitHostPort(addr)
-	s := &server{addr: addr, dir: dir}
-	s.cmd = exec.Command(program, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", dir)
-	if err := s.cmd.Start(); err != nil {
-		return nil, err
-	}
-	s.admin = redis.NewClient(&redis.Options{Addr: addr})
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if err = s.admin.Ping(context.Background()).Err(); err == nil {
-			return s, nil
-		}
-		if time.Now().After(end) {
-			s.stop()
-			return nil, err
-		}
-	}
-}
-
-func (s *server) stop() {
-	s.admin.Close()
-	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait()
-	_ = os.RemoveAll(s.dir)
-}
-
-func (s *server) info(section, name string) string {
-	for line := range strings.Lines(s.admin.Info(context.Background(), section).Val()) {
-		if v, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
-			return v
-		}
-	}
-	return ""
-}
-
-// cpu is what the server's main thread has computed, in seconds.
-func (s *server) cpu() float64 {
-	user, _ := strconv.ParseFloat(s.info("cpu", "used_cpu_user_main_thread"), 64)
-	system, _ := strconv.ParseFloat(s.info("cpu", "used_cpu_sys_main_thread"), 64)
-	return user + system
-}
 
 // load is how a subject is called.
 type load struct{ callers, keys int }
 
-func (l load) String() string { return fmt.Sprintf("%d callers, %d keys", l.callers, l.keys) }
-
-var loads = []load{{1, 1}, {1, 10_000}, {16, 1}, {16, 10_000}, {128, 1}, {128, 10_000}}
-
-// sample is what came of it in one round.
-type sample struct {
-	perSecond float64
-	p99       time.Duration
-	cpu       time.Duration // of the server, a call
+func (l load) String() string {
+	return fmt.Sprintf("%s, %s", many(l.callers, "caller"), many(l.keys, "key"))
 }
 
-func measure(s *server, what subject, l load, d time.Duration) (sample, error) {
-	keys := names(l.keys)
-	took := make([][]time.Duration, l.callers)
-	errs := make([]error, l.callers)
+// group is a load and what is measured under it.
+type group struct {
+	load
+	// stretch is how long calls are made without a pause, for rest and for a look
+	// at the server; 0: as long as a sample takes.
+	stretch  time.Duration
+	subjects []subject
+	samples  map[string][]sample // by the subject's name, a sample a round
+}
+
+type groups []*group
+
+// measure goes through everything once a round. Each round begins with another
+// subject, so that none always follows the same.
+func (gs groups) measure(s *server, c config) error {
+	h := newHarness(s)
+	for round := range c.rounds {
+		for _, g := range gs {
+			for i := range g.subjects {
+				what := &g.subjects[(i+round)%len(g.subjects)]
+				one, err := h.measure(what, g, c.each)
+				if err != nil {
+					return fmt.Errorf("%s, %v: %w", what.name, g.load, err)
+				}
+				g.samples[what.name] = append(g.samples[what.name], one)
+			}
+		}
+	}
+	return nil
+}
+
+// sample is what came of a subject in one round.
+type sample struct {
+	perSecond float64
+	p50, p99  time.Duration
+	cpu       time.Duration // of the server's main thread, a call
+	// script is how long scripts ran, a call. The server counts it by the clock on
+	// the wall, also while the machine does something else, so this is the median
+	// of the stretches.
+	script time.Duration
+}
+
+// harness calls subjects. It keeps what it measures with: on a machine that the
+// server shares, what the harness does is taken from what is measured.
+type harness struct {
+	server *server
+	keys   []string
+	took   [][]time.Duration // by caller
+	all    []time.Duration
+}
+
+func newHarness(s *server) *harness {
+	h := &harness{server: s, took: make([][]time.Duration, 128)}
+	for c := range h.took {
+		h.took[c] = make([]time.Duration, 0, 1<<14)
+	}
+	return h
+}
+
+// measure calls what for d, after a warm-up that doesn't count: in it connections
+// are made, the server learns scripts, and every key comes to be.
+func (h *harness) measure(what *subject, g *group, d time.Duration) (sample, error) {
+	if len(h.keys) < g.keys {
+		h.keys = names(g.keys)
+	}
 	ctx := context.Background()
-	before, began := s.cpu(), time.Now()
-	end := began.Add(d)
+	if err := h.server.admin.FlushAll(ctx).Err(); err != nil {
+		return sample{}, err
+	}
+	if err := h.touch(ctx, what, g.load); err != nil {
+		return sample{}, err
+	}
+	if _, err := h.stretch(ctx, what, g.load, d/5); err != nil {
+		return sample{}, err
+	}
+	h.all = h.all[:0]
+	// What the others left behind is not for this one to sweep up.
+	runtime.GC()
+
+	var elapsed, cpu time.Duration
+	var scripts []float64
+	for elapsed < d {
+		length := d - elapsed
+		if g.stretch > 0 {
+			length = min(length, g.stretch)
+		}
+		one, err := h.stretch(ctx, what, g.load, length)
+		if err != nil {
+			return sample{}, err
+		}
+		elapsed += one.elapsed
+		cpu += one.cpu
+		if one.calls > 0 {
+			scripts = append(scripts, float64(one.script)/float64(one.calls))
+		}
+	}
+	n := len(h.all)
+	if n == 0 {
+		return sample{}, errors.New("no calls")
+	}
+	slices.Sort(h.all)
+	return sample{
+		perSecond: float64(n) / elapsed.Seconds(),
+		p50:       h.all[n/2],
+		p99:       h.all[n*99/100],
+		cpu:       cpu / time.Duration(n),
+		script:    time.Duration(spreadOf(scripts).median),
+	}, nil
+}
+
+// touch calls for each key once.
+func (h *harness) touch(ctx context.Context, what *subject, l load) error {
+	errs := make([]error, l.callers)
 	var callers sync.WaitGroup
 	for c := range l.callers {
 		callers.Go(func() {
-			for i := c * 7919; ; i += 104729 {
-				start := time.Now()
-				if start.After(end) {
-					return
-				}
-				if err := what.call(ctx, keys[i%len(keys)]); err != nil {
-					errs[c] = err
-					return
-				}
-				took[c] = append(took[c], time.Since(start))
+			for i := c; i < l.keys && errs[c] == nil; i += l.callers {
+				errs[c] = what.call(ctx, h.keys[i])
 			}
 		})
 	}
 	callers.Wait()
-	elapsed, used := time.Since(began), s.cpu()-before
-	all := slices.Concat(took...)
-	if err := errors.Join(errs...); err != nil || len(all) == 0 {
-		return sample{}, fmt.Errorf("%d calls: %w", len(all), err)
+	if err := errors.Join(errs...); err != nil || what.rest == nil {
+		return err
 	}
-	slices.Sort(all)
-	return sample{
-		perSecond: float64(len(all)) / elapsed.Seconds(),
-		p99:       all[len(all)*99/100],
-		cpu:       time.Duration(used / float64(len(all)) * 1e9),
-	}, nil
+	return what.rest(ctx)
 }
 
-// keyBytes is what the server says a key takes, by the median of some.
-func keyBytes(s *server, what subject) (float64, error) {
-	ctx := context.Background()
-	var all []float64
-	for _, key := range names(50) {
-		s.admin.FlushAll(ctx)
-		if err := what.call(ctx, key+what.pad); err != nil {
-			return 0, err
-		}
-		stored, err := s.admin.RandomKey(ctx).Result()
-		if err != nil {
-			return 0, err
-		}
-		all = append(all, float64(s.admin.MemoryUsage(ctx, stored).Val()))
+// stretch is a time in which nothing but calls is done.
+type stretch struct {
+	elapsed, cpu, script time.Duration
+	calls                int
+}
+
+// stretch calls what for d and appends what each call took to h.all. A caller
+// calls again as soon as it is answered, so the end of a call is the beginning of
+// the next and the clock is read once for both.
+func (h *harness) stretch(ctx context.Context, what *subject, l load, d time.Duration) (stretch, error) {
+	errs := make([]error, l.callers)
+	before, err := h.server.info()
+	if err != nil {
+		return stretch{}, err
 	}
-	slices.Sort(all)
-	return all[len(all)/2], nil
+	var callers sync.WaitGroup
+	began := time.Now()
+	for c := range l.callers {
+		callers.Go(func() {
+			took := h.took[c][:0]
+			at := time.Since(began)
+			for i := c * 7919 % l.keys; at < d; {
+				if err := what.call(ctx, h.keys[i]); err != nil {
+					errs[c] = err
+					break
+				}
+				now := time.Since(began)
+				took = append(took, now-at)
+				at = now
+				i = (i + 104729) % l.keys
+			}
+			h.took[c] = took
+		})
+	}
+	callers.Wait()
+	elapsed := time.Since(began)
+	after, err := h.server.info()
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return stretch{}, err
+	}
+	one := stretch{elapsed: elapsed, cpu: after.cpu - before.cpu, script: after.scripts - before.scripts}
+	for c := range l.callers {
+		h.all = append(h.all, h.took[c]...)
+		one.calls += len(h.took[c])
+	}
+	if what.rest != nil {
+		err = what.rest(ctx)
+	}
+	return one, err
+}
+
+// names are keys of one length.
+func names(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("user-%05d", i)
+	}
+	return keys
 }

@@ -1,125 +1,131 @@
 package main
 
 import (
-	"context"
+	"bytes"
 	"fmt"
 	"io"
-	"slices"
+	"runtime"
+	"runtime/debug"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/redisstore"
 )
 
-func median[T any](all []sample, of func(sample) T, less func(a, b T) int) T {
-	values := make([]T, len(all))
-	for i, s := range all {
-		values[i] = of(s)
+// report writes the section of docs/benchmarks.md. What it says between the tables
+// holds whatever the figures are.
+func report(w io.Writer, c config, s *server, all groups, memory map[string]keyMemory) error {
+	now, err := s.info()
+	if err != nil {
+		return err
 	}
-	slices.SortFunc(values, less)
-	return values[len(values)/2]
-}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `## On Redis
 
-func compare[T float64 | time.Duration](a, b T) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
+    make bench-redis ROUNDS=%d TIME=%v
+
+%s on the same %d cores as its callers, loopback, %s, go-redis
+%s, %s; medians of %s, in which everything takes its turn. Client
+and server share the cores, so calls a second say what both cost together; the
+server's CPU, its main thread's, is what a fleet shares. Ratios are made within a
+round; shown are their median and, in brackets, the least and the most.
+"%s" is the call that stint makes, by go-redis alone.
+
+`, c.rounds, c.each, "Redis "+now.version, runtime.NumCPU(), runtime.Version(),
+		module("github.com/redis/go-redis/v9"), time.Now().Format(time.DateOnly), many(c.rounds, "round"), evalshaName)
+
+	for _, g := range all.compared() {
+		g.write(&b)
 	}
-	return 0
-}
-
-func middle(all []sample) sample {
-	return sample{
-		perSecond: median(all, func(s sample) float64 { return s.perSecond }, compare),
-		p99:       median(all, func(s sample) time.Duration { return s.p99 }, compare),
-		cpu:       median(all, func(s sample) time.Duration { return s.cpu }, compare),
+	fmt.Fprintf(&b, "| stint against %s | calls/s | server CPU | p50 | p99 |\n| --- | --- | --- | --- | --- |\n", peerName)
+	for _, g := range all.compared() {
+		fmt.Fprintf(&b, "| %v | %s | %s | %s | %s |\n", g.load,
+			g.ratio(stintName, peerName, callsOf).times(), g.ratio(stintName, peerName, cpuOf).times(),
+			g.ratio(stintName, peerName, p50Of).times(), g.ratio(stintName, peerName, p99Of).times())
 	}
-}
+	fmt.Fprintf(&b, `
+Bytes a key, of keys of one length: as the server says of one, and what %s
+of them add to what it uses, its tables of keys included.
 
-func report(w io.Writer, subjects []subject, results map[load]map[string][]sample, bytes map[string]float64) {
-	for _, l := range loads {
-		fmt.Fprintf(w, "| %v | calls/s | p99 | server CPU a call |\n| --- | --- | --- | --- |\n", l)
-		for _, s := range subjects {
-			m := middle(results[l][s.name])
-			fmt.Fprintf(w, "| %s | %.0f | %v | %.2f µs |\n", s.name, m.perSecond, m.p99.Round(10*time.Microsecond), float64(m.cpu)/1000)
+| | MEMORY USAGE | used_memory |
+| --- | --- | --- |
+`, thousands(int64(c.stored)))
+	for _, s := range all[0].subjects {
+		if m, ok := memory[s.name]; ok {
+			fmt.Fprintf(&b, "| %s | %.0f | %.0f |\n", s.name, m.usage, m.used)
 		}
-		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "| bytes a key | |\n| --- | --- |\n")
-	for _, s := range subjects {
-		if s.limits {
-			fmt.Fprintf(w, "| %s | %.0f |\n", s.name, bytes[s.name])
-		}
+	fmt.Fprintf(&b, `
+Decisions of several limits, each alone and in batches. "In scripts" is what INFO
+commandstats says of the server's time, "beside one rate" is that as a multiple,
+"an added limit" what each after the first costs as a part of the first. Slots
+are given back while nothing is measured, if it doesn't say otherwise. Where
+kinds of decisions are side by side, the multiple is of what the same decisions
+take among their like. Calls pause every 50 ms, so fewer are made in a second than
+above.
+
+`)
+	for _, g := range all.mixed() {
+		g.writeMixtures(&b)
 	}
-	fmt.Fprintf(w, "\n| against redis_rate | calls/s | server CPU | p99 |\n| --- | --- | --- | --- |\n")
-	for _, l := range loads {
-		mine, theirs := middle(results[l]["stint"]), middle(results[l]["redis_rate"])
-		fmt.Fprintf(w, "| %v | %.1f × | 1/%.1f | 1/%.1f |\n", l, mine.perSecond/theirs.perSecond,
-			float64(theirs.cpu)/float64(mine.cpu), float64(theirs.p99)/float64(mine.p99))
-	}
-	fmt.Fprintf(w, "| bytes a key | %.2f × | | |\n\n", bytes["stint"]/bytes["redis_rate"])
+	fmt.Fprintf(&b, `The aims. Noise is how far the same EVALSHA, measured twice in a round, is from
+itself in half the rounds.
+
+`)
+	writeAims(&b, aims(all, memory))
+	_, err = b.WriteTo(w)
+	return err
 }
 
-// mixtures measures decisions of several limits, alone and in batches, and
-// batches in which decisions differ.
-func mixtures(ctx context.Context, w io.Writer, s *server, rounds int, each time.Duration) error {
-	client := redis.NewClient(&redis.Options{Addr: s.addr, ContextTimeoutEnabled: true, PoolSize: 128})
-	defer client.Close()
-	mine := redisstore.New(client, redisstore.WithTimeout(5*time.Second))
-	defer mine.Close()
-	bucket := func(name string, per time.Duration) *store.Limit {
-		return limit(store.Spec{Name: name, Units: 100, Period: per, Burst: 10_000_000})
+func (g *group) write(w io.Writer) {
+	fmt.Fprintf(w, "| %v | calls/s | p50 | p99 | server CPU a call | in scripts |\n| --- | --- | --- | --- | --- | --- |\n", g.load)
+	for _, s := range g.subjects {
+		m := middle(g.samples[s.name])
+		script := "–"
+		if m.script > 0 {
+			script = micros(m.script)
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", s.name, thousands(int64(m.perSecond)),
+			micros(m.p50), micros(m.p99), micros(m.cpu), script)
 	}
-	rate, minute, hour := bucket("rate", time.Second), bucket("minute", time.Minute), bucket("hour", 5*time.Minute)
-	quota := limit(store.Spec{Name: "daily", Algorithm: store.FixedWindow, Units: burst, Window: store.Daily})
-	sliding := limit(store.Spec{Name: "sliding", Algorithm: store.SlidingWindow, Units: burst, Period: time.Minute})
+	fmt.Fprintln(w)
+}
 
-	take := func(limits ...*store.Limit) func(context.Context, string) error {
-		return func(ctx context.Context, key string) error {
-			charges := make([]store.Charge, len(limits))
-			for i, l := range limits {
-				charges[i] = store.Charge{Key: key, Limit: l, Cost: 1}
+func (g *group) writeMixtures(w io.Writer) {
+	fmt.Fprintf(w, "| stint, %v | calls/s | p50 | p99 | server CPU a call | in scripts | beside one rate | an added limit |\n", g.load)
+	fmt.Fprintf(w, "| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	for i := range g.subjects {
+		s := &g.subjects[i]
+		m := middle(g.samples[s.name])
+		multiple, added := g.ratio(s.name, oneRate, scriptOf).times(), ""
+		if s.charges > 1 {
+			added = g.added(s, scriptOf).percent()
+		}
+		if s.parts != nil {
+			multiple = g.apart(s).times() + " of its parts"
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", s.name, thousands(int64(m.perSecond)),
+			micros(m.p50), micros(m.p99), micros(m.cpu), micros(m.script), multiple, added)
+	}
+	fmt.Fprintln(w)
+}
+
+// apart is what a mixture takes beside what its parts take apart, of each alike.
+func (g *group) apart(s *subject) spread {
+	return g.each(func(by func(string) sample) float64 {
+		sum := 0.0
+		for _, part := range s.parts {
+			sum += scriptOf(by(part))
+		}
+		return scriptOf(by(s.name)) * float64(len(s.parts)) / sum
+	})
+}
+
+// module is the version of a module that is in this program.
+func module(path string) string {
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range build.Deps {
+			if m.Path == path {
+				return m.Version
 			}
-			return mine.Take(ctx, charges, make([]store.Result, len(limits)))
 		}
 	}
-	one, two := take(rate), take(rate, quota)
-	mixed := func(ctx context.Context, key string) error {
-		if key[len(key)-1]%2 == 0 {
-			return one(ctx, key)
-		}
-		return two(ctx, key)
-	}
-	subjects := []subject{
-		{name: "one rate", call: one},
-		{name: "two rates", call: take(rate, minute)},
-		{name: "three rates", call: take(rate, minute, hour)},
-		{name: "a daily quota", call: take(quota)},
-		{name: "a rate and a daily quota", call: two},
-		{name: "a rate, a quota and a sliding window", call: take(rate, quota, sliding)},
-		{name: "one rate or a rate and a quota", call: mixed},
-	}
-	for _, l := range []load{{1, 1000}, {128, 1000}} {
-		results := map[string][]sample{}
-		for range rounds {
-			for _, what := range subjects {
-				m, err := measure(s, what, l, each)
-				if err != nil {
-					return fmt.Errorf("%s: %w", what.name, err)
-				}
-				results[what.name] = append(results[what.name], m)
-			}
-		}
-		fmt.Fprintf(w, "| stint, %v | calls/s | p99 | server CPU a call |\n| --- | --- | --- | --- |\n", l)
-		for _, what := range subjects {
-			m := middle(results[what.name])
-			fmt.Fprintf(w, "| %s | %.0f | %v | %.2f µs |\n", what.name, m.perSecond, m.p99.Round(10*time.Microsecond), float64(m.cpu)/1000)
-		}
-		fmt.Fprintln(w)
-	}
-	return ctx.Err()
+	return "of an unknown version"
 }

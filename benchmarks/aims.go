@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"io"
+)
+
+// aim is a figure that was to be reached.
+type aim struct {
+	what, want, got string
+	holds           bool
+	untold          bool // the machine was too noisy to say
+}
+
+// tooNoisy is how much noise leaves nothing to say of two that should be equal.
+const tooNoisy = 0.1
+
+func besideNoise(r spread, noise float64) string {
+	return fmt.Sprintf("%s; noise %.1f %%", r.times(), 100*noise)
+}
+
+func aims(all groups, memory map[string]keyMemory) []aim {
+	var out []aim
+	hot, spreadOut, mixed := all.at(128, true), all.at(128, false), all.mixed()
+	keys := fmt.Sprintf("128 callers, %s keys", thousands(int64(spreadOut.keys)))
+	const one = "128 callers, one hot key"
+	against := func(g *group, where, what string, figure func(sample) float64, want float64) {
+		r := g.ratio(stintName, peerName, figure)
+		a := aim{what: where + ": " + what + ", against " + peerName}
+		if want > 1 {
+			a.want, a.got, a.holds = fmt.Sprintf("≥ %g ×", want), r.times(), r.median >= want
+		} else {
+			a.want, a.got, a.holds = fmt.Sprintf("≤ 1/%g", 1/want), r.part(), r.median <= want
+		}
+		out = append(out, a)
+	}
+	against(spreadOut, keys, "calls a second", callsOf, 4.5)
+	against(hot, one, "calls a second", callsOf, 12)
+	against(spreadOut, keys, "server CPU a call", cpuOf, 1./5)
+	against(hot, one, "server CPU a call", cpuOf, 1./15)
+	against(spreadOut, keys, "p99", p99Of, 1./4)
+	against(hot, one, "p99", p99Of, 1./4)
+
+	for _, b := range []struct {
+		what string
+		of   func(keyMemory) float64
+	}{
+		{"MEMORY USAGE", func(b keyMemory) float64 { return b.usage }},
+		{"used_memory", func(b keyMemory) float64 { return b.used }},
+	} {
+		r := b.of(memory[stintName]) / b.of(memory[peerName])
+		out = append(out, aim{"bytes a key, " + b.what + ", against " + peerName, "≤ 0.8 ×", fmt.Sprintf("%.3f ×", r), r <= 0.8, false})
+	}
+	for _, isHot := range []bool{true, false} {
+		g := all.at(1, isHot)
+		against := fmt.Sprintf(", %v, against a plain EVALSHA of the same script", g.load)
+		r, noise := g.ratio(stintName, evalshaName, callsOf), g.noise(callsOf)
+		out = append(out, aim{"calls a second" + against, "≥ 1 ×, but for noise", besideNoise(r, noise), r.median >= 1-noise, noise > tooNoisy})
+		r, noise = g.ratio(stintName, evalshaName, p50Of), g.noise(p50Of)
+		out = append(out, aim{"p50" + against, "≤ 1 ×, but for noise", besideNoise(r, noise), r.median <= 1+noise, noise > tooNoisy})
+	}
+	for i, where := range []string{"alone", "in batches"} {
+		for j := range mixed[i].subjects {
+			what := &mixed[i].subjects[j]
+			if what.charges < 2 {
+				continue
+			}
+			r := mixed[i].added(what, scriptOf)
+			out = append(out, aim{"an added limit, " + where + ": " + what.name, "≤ 45 % of the first", r.percent(), r.median <= 0.45, false})
+		}
+	}
+	return out
+}
+
+func writeAims(w io.Writer, all []aim) {
+	fmt.Fprintf(w, "| aim | wanted | median of the rounds (least–most) | |\n| --- | --- | --- | --- |\n")
+	for _, a := range all {
+		verdict := "missed"
+		if a.holds {
+			verdict = "holds"
+		}
+		if a.untold {
+			verdict = "too noisy to say"
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", a.what, a.want, a.got, verdict)
+	}
+}
