@@ -70,8 +70,9 @@ const (
 	// before it shrinks the limit. It does not go below 8 for latency's sake.
 	Gradient2 Adaptation = iota
 	// Vegas estimates the queue from the smallest latency seen and keeps it
-	// to a few requests. It stays closer to what a service can do at once, and
-	// wants work whose durations differ little.
+	// to a few requests. It stays close to what a service can do at once where
+	// requests are many and alike; where durations differ by chance, it takes
+	// that for a queue and refuses what is healthy.
 	Vegas
 )
 
@@ -93,8 +94,9 @@ func WithAdaptation(a Adaptation) LimitOption {
 // WithTolerance says by what factor latency may exceed its long-term average
 // before Gradient2 shrinks an AdaptiveConcurrency: 1 or more, by default 1.5.
 // With 1 the limit stays within some requests of what the service can do at
-// once, where requests are many and alike; with 1.5 it is half above that, and
-// mixed work isn't mistaken for overload.
+// once, where requests are many and alike; with 1.5 it is half above that and
+// rises further while an overload doesn't let up, but mixed work isn't mistaken
+// for overload.
 func WithTolerance(factor float64) LimitOption {
 	return adaptiveOption("WithTolerance", func(r *rule) {
 		if !(factor >= 1 && factor <= 100) { // NaN is neither

@@ -146,6 +146,42 @@ func TestToleranceIsRoom(t *testing.T) {
 	}
 }
 
+// TestMixedWorkIsNotAQueue: without any bottleneck, durations that differ by
+// chance (exponentially, about half a second) are no reason to refuse, once the
+// limit has grown to what is asked for. That is what the tolerance is for: with
+// 1, or by Vegas, it is one.
+func TestMixedWorkIsNotAQueue(t *testing.T) {
+	const perSecond = 100
+	for seed := range uint64(2) {
+		l := New(Config{Tolerance: DefaultTolerance, Min: 5, Max: 5000, Start: DefaultStart, Window: DefaultWindow}, seed)
+		random := rand.New(rand.NewPCG(seed, 2))
+		var busy working
+		var inFlight int64
+		asked, refused := 0, 0
+		for now := time.Duration(0); now < time.Hour; now += time.Duration(random.ExpFloat64() / perSecond * float64(time.Second)) {
+			for len(busy) > 0 && busy[0].end <= now {
+				r := heap.Pop(&busy).(request)
+				inFlight--
+				l.Add(r.end, Sample{RTT: r.end - r.start, InFlight: r.inFlight})
+			}
+			if now < 10*time.Minute {
+				asked, refused = 0, 0
+			}
+			asked++
+			if inFlight >= l.Current() {
+				refused++
+				continue
+			}
+			inFlight++
+			took := time.Duration(random.ExpFloat64() * float64(time.Second) / 2)
+			heap.Push(&busy, request{start: now, inFlight: inFlight, end: now + took})
+		}
+		if refused*1000 > asked {
+			t.Errorf("seed %d: %d of %d refused by a limit of %d", seed, refused, asked, l.Current())
+		}
+	}
+}
+
 // The same seed gives the same limits.
 func TestDeterministic(t *testing.T) {
 	for _, a := range []Algorithm{Gradient2, Vegas} {
