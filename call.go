@@ -207,10 +207,11 @@ func (c *call) keyError(e *entry, err error) error {
 	return re
 }
 
-// holds reports whether some charge may hold slots.
+// holds reports whether some charge may hold slots, or is settled when the
+// request ends.
 func (c *call) holds() bool {
 	for _, e := range c.entries {
-		if e.slots {
+		if e.slots || e.settle != nil {
 			return true
 		}
 	}

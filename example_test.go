@@ -22,7 +22,7 @@ func limit(l *stint.Limiter, next http.HandlerFunc) http.Handler {
 			return
 		}
 		defer p.Done()
-		next(w, p.Request(r))
+		next.ServeHTTP(p.ResponseWriter(w), p.Request(r))
 	})
 }
 
@@ -81,7 +81,7 @@ func ExampleLimiter_Admit() {
 			return
 		}
 		defer p.Done()
-		hello(w, p.Request(r))
+		hello(p.ResponseWriter(w), p.Request(r))
 	})
 
 	w := httptest.NewRecorder()
@@ -195,6 +195,63 @@ func ExamplePermit_Settle() {
 	})
 	visit(h, "POST", "/complete", "X-API-Key", "a1")
 	// Output: POST /complete → 200 650 tokens left
+}
+
+// Only failed logins count: here the one with the wrong password.
+func ExampleWithSettle() {
+	lim := stint.Must(stint.New(
+		stint.Rate(1, time.Hour, stint.WithSettle(stint.FailedOnly)),
+		stint.WithKey(stint.RemoteIP())))
+	h := limit(lim, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Password") != "opensesame" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	})
+	visit(h, "POST", "/login", "X-Password", "opensesame")
+	visit(h, "POST", "/login", "X-Password", "opensesame")
+	visit(h, "POST", "/login", "X-Password", "guess")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("POST", "/login", nil))
+	fmt.Println(w.Code)
+	// Output:
+	// POST /login → 200
+	// POST /login → 200
+	// POST /login → 401
+	// 429
+}
+
+// What a request has cost is known by its answer: the service's own failures
+// cost nothing, others what they have sent.
+func ExampleWithSettle_bytes() {
+	lim := stint.Must(stint.New(
+		stint.Quota(1000, stint.Daily, stint.WithName("bytes"),
+			stint.WithCost(func(*http.Request) int64 { return 100 }), // an estimate
+			stint.WithSettle(func(r *http.Request, status int, written int64) int64 {
+				if status == http.StatusNotModified || status >= 500 {
+					return 0
+				}
+				return written
+			})),
+		stint.WithKey(stint.Global())))
+	h := limit(lim, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "twelve bytes") })
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	global, _ := stint.Global()(nil)
+	d, err := lim.Peek(context.Background(), global)
+	fmt.Println(d.Remaining, err)
+	// Output: 988 <nil>
+}
+
+// Answers from the client's own cache cost nothing.
+func ExampleRefundOn() {
+	lim := stint.Must(stint.New(
+		stint.Rate(1, time.Hour, stint.WithSettle(stint.RefundOn(http.StatusNotModified))),
+		stint.WithKey(stint.RemoteIP())))
+	h := limit(lim, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNotModified) })
+	visit(h, "GET", "/a.css")
+	visit(h, "GET", "/a.css")
+	// Output:
+	// GET /a.css → 304
+	// GET /a.css → 304
 }
 
 func ExamplePermit_Detach() {

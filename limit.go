@@ -116,6 +116,9 @@ func (r *rule) apply(opts []LimitOption) {
 		}
 		o.applyLimit(r)
 	}
+	if r.shared.settle != nil && r.spec.Algorithm == store.Concurrency {
+		r.errs = append(r.errs, errors.New("WithSettle doesn't go with a concurrency limit, whose slots are released: leave it out"))
+	}
 	if r.warms {
 		if !r.algSet {
 			r.spec.Algorithm = WarmUp

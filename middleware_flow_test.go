@@ -34,6 +34,10 @@ var flows = []struct {
 	{"leaving the queue", flowLeavesQueue},
 	{"hanging up in the queue", flowHangsUp},
 	{"waiting for the turn", flowWaits},
+	{"settling by the response", flowSettles},
+	{"settling a stream", flowSettlesStream},
+	{"settling after a hijack", flowSettlesHijack},
+	{"looking at the response hides nothing", flowHidesNothing},
 }
 
 func TestMiddlewareFlows(t *testing.T) {

@@ -63,12 +63,15 @@ const (
 	// Decision there are Limit, which it waits for, Queued, and Delay, how long
 	// its turn is away; 0 for a slot, as nobody knows.
 	Waiting
+	// Settled: a WithSettle has changed what a request has cost. Decision is
+	// where its limits stand then.
+	Settled
 )
 
 var eventNames = [...]string{
 	"Admitted", "Denied", "Canceled", "Blocked", "EmptyKey", "KeyFailed",
 	"LimitsFailed", "StoreFailed", "SettleFailed", "DryRunDenied", "Updated",
-	"LimitChanged", "Waiting",
+	"LimitChanged", "Waiting", "Settled",
 }
 
 // String returns the constant's name.

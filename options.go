@@ -88,6 +88,7 @@ type routeConfig struct {
 type settings struct {
 	key     *keySource
 	cost    func(*http.Request) int64
+	settle  *settleSource
 	maxWait time.Duration
 	dryRun  bool
 	policy  FailurePolicy
@@ -105,6 +106,9 @@ func (s settings) or(d settings) settings {
 	}
 	if s.cost == nil {
 		s.cost = d.cost
+	}
+	if s.settle == nil {
+		s.settle = d.settle
 	}
 	if s.maxWait == 0 {
 		s.maxWait = d.maxWait

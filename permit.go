@@ -23,11 +23,13 @@ type Permit struct {
 	ctx   context.Context // the request's, without the permit
 	lim   *version
 	outer *Permit      // of a limiter further out
-	holds bool         // some charge may hold slots
+	holds bool         // Done has something to do
 	carry bool         // Request puts it into the context
 	done  bool         // guarded by mu
 	wait  *permitWait  // nil unless it has waited
 	local *localPermit // nil without a limit of this process
+	// response is nil unless a limit looks at it.
+	response *response
 
 	mu      sync.Mutex // guards done and what results and charges hold
 	entries []*entry
@@ -78,7 +80,7 @@ func (c *call) permit(ctx context.Context) *Permit {
 	if c.waited > 0 || len(c.lines) > 0 {
 		p.wait = &permitWait{c.waited, c.lines}
 	}
-	p.holds, p.local = c.holds(), c.localPermit()
+	p.holds, p.local, p.response = c.holds(), c.localPermit(), c.responded()
 	return p
 }
 
@@ -111,7 +113,11 @@ func (p *Permit) Request(r *http.Request) *http.Request {
 	if p == nil || !p.carry {
 		return r
 	}
-	return r.WithContext((*permitContext)(p))
+	r = r.WithContext((*permitContext)(p))
+	if p.response != nil {
+		p.response.r = r
+	}
+	return r
 }
 
 // charged reports whether the entry is charged by p or a permit further out.
@@ -252,16 +258,15 @@ func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
 		return err
 	}
 	for k, i := range chosen {
-		delay := p.results[i].Delay
-		p.results[i] = results[k]
-		p.results[i].OK, p.results[i].Delay = true, delay
+		p.settled(i, results[k])
 	}
+	p.settledByHand(chosen)
 	return nil
 }
 
 // Done ends the permit: slots of concurrency limits are released, even if the
 // request's context has ended. What rates and quotas were charged stays
-// charged. Defer it, so that it runs when a handler panics; calling it again
+// charged, unless a WithSettle says otherwise. Defer it, so that it runs when a handler panics; calling it again
 // does nothing.
 func (p *Permit) Done() {
 	if p == nil || !p.holds {
@@ -274,14 +279,10 @@ func (p *Permit) Done() {
 	}
 	p.done = true
 	p.mu.Unlock()
-	if p.local != nil {
+	if p.local != nil || p.response != nil {
 		// Deferred, it sees a panic, which goes on from here.
 		if v := recover(); v != nil {
-			outcome := dropped
-			if v == http.ErrAbortHandler {
-				outcome = ignored
-			}
-			p.local.end(outcome)
+			p.panicked(v)
 			defer panic(v)
 		}
 	}
@@ -312,15 +313,32 @@ func (p *Permit) Detach() (release func()) {
 	return sync.OnceFunc(p.release)
 }
 
-// release gives the slots back.
-func (p *Permit) release() {
-	p.mu.Lock() // Settle may be at the results
-	held := made(p.charges, p.results, func(r *store.Receipt) bool { return r.Lease != store.LeaseID{} })
-	p.mu.Unlock()
+// panicked notes a handler's panic for what comes of it.
+func (p *Permit) panicked(v any) {
+	aborted := v == http.ErrAbortHandler
 	if p.local != nil {
-		p.releaseLocal()
+		outcome := dropped
+		if aborted {
+			outcome = ignored
+		}
+		p.local.end(outcome)
 	}
-	p.lim.cancel(p.ctx, held)
+	if p.response != nil {
+		p.response.panicked, p.response.aborted = true, aborted
+	}
+}
+
+// release gives the slots back, and settles what is settled at the end. Slots
+// come back also when a function of the application panics there.
+func (p *Permit) release() {
+	var amends []amend
+	defer func() {
+		if p.local != nil {
+			p.releaseLocal()
+		}
+		p.finish(amends)
+	}()
+	amends = p.amends()
 }
 
 // made returns the charges whose receipts are to be settled, at cost 0.
@@ -336,11 +354,11 @@ func made(charges []store.Charge, results []store.Result, which func(*store.Rece
 	return all
 }
 
-// cancel settles charges to nothing, even if ctx has ended, and wakes who
-// waits for the slots among them.
-func (v *version) cancel(ctx context.Context, charges []store.Charge) {
+// cancel settles charges, even if ctx has ended, and wakes who waits for the
+// slots among them. It returns the results, or nil if it failed.
+func (v *version) cancel(ctx context.Context, charges []store.Charge) (results []store.Result) {
 	if len(charges) == 0 {
-		return
+		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
 	if _, local := v.store.(*memstore.Store); !local { // which never blocks: a timer would cost more than it
@@ -348,12 +366,15 @@ func (v *version) cancel(ctx context.Context, charges []store.Charge) {
 		ctx, stop = context.WithTimeout(ctx, settleTimeout)
 		defer stop()
 	}
-	if err := v.store.Settle(ctx, charges, make([]store.Result, len(charges))); err != nil {
+	results = make([]store.Result, len(charges))
+	if err := v.store.Settle(ctx, charges, results); err != nil {
 		v.observe(Event{Kind: SettleFailed, Err: &StoreError{err}})
+		results = nil
 	}
 	for i := range charges {
 		if charges[i].Receipt.Lease != (store.LeaseID{}) {
 			v.family.slots.wake(slotKey{charges[i].Limit.Name(), charges[i].Key})
 		}
 	}
+	return results
 }

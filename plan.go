@@ -21,6 +21,7 @@ type entry struct {
 	limit   *store.Limit
 	key     *keySource
 	cost    func(*http.Request) int64 // nil: 1
+	settle  *settleSource             // nil: the charge stays
 	maxWait time.Duration
 	dryRun  bool
 	closed  bool   // FailClosed
@@ -36,12 +37,13 @@ type entry struct {
 
 func (f *family) newEntry(r *rule, l *store.Limit, s settings) *entry {
 	e := &entry{
-		limit: l, key: s.key, cost: s.cost, maxWait: s.maxWait, dryRun: s.dryRun,
+		limit: l, key: s.key, cost: s.cost, settle: s.settle, maxWait: s.maxWait, dryRun: s.dryRun,
 		closed: s.policy == FailClosed,
 		slots:  l.Algorithm() == store.Concurrency,
 		queues: l.Spec().Queue > 0,
 	}
 	if e.slots {
+		e.settle = nil // of the limiter: slots are released
 		e.queue = math.MaxInt64
 		if r.queueSet {
 			e.queue = r.queue

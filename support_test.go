@@ -49,7 +49,7 @@ func mount(l *stint.Limiter, next http.HandlerFunc) http.Handler {
 		}
 		defer p.Done()
 		if next != nil {
-			next(w, p.Request(r))
+			next(p.ResponseWriter(w), p.Request(r))
 		}
 	})
 }

@@ -38,6 +38,11 @@ func New(opts ...stint.Option) echo.MiddlewareFunc {
 //   - with stint.WithProblem, by an application/problem+json body;
 //   - with stint.WithDenyHandler or stint.WithErrorHandler, by that handler.
 //
+// Where a limit looks at the response (stint.WithSettle) and the next handler
+// returns an error, the application's HTTPErrorHandler answers it here, so that
+// there is a response to look at; the error is returned all the same, as echo's
+// own loggers do.
+//
 // With options it is Middleware of l.With(opts...), such as a WithProblem where
 // only some routes are to answer so; like New, it then panics on a bad one.
 //
@@ -69,6 +74,17 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 				// c.Request stays: handlers may have put values for others
 				// into its context.
 				defer func() { r.MultipartForm = c.Request().MultipartForm }()
+			}
+			if p.NeedsResponse() {
+				res := c.Response()
+				outer := res.Writer
+				res.Writer = p.ResponseWriter(outer)
+				defer func() { res.Writer = outer }()
+				if err := next(c); err != nil {
+					c.Error(err) // or there is no response yet to look at
+					return err
+				}
+				return nil
 			}
 			return next(c)
 		}

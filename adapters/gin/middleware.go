@@ -32,6 +32,10 @@ func New(opts ...stint.Option) gin.HandlerFunc {
 // route matches. A request that is handled again by Engine.HandleContext is
 // not charged again, unless the limiter is WithoutPermit.
 //
+// Where a limit looks at the response (stint.WithSettle), it is what the next
+// handlers have made of it when they return: a middleware that turns errors into
+// answers belongs after this one.
+//
 // With options it is Middleware of l.With(opts...), such as a WithDeny of the
 // route's own; like New, it then panics on a bad one.
 func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
@@ -61,6 +65,11 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 			// The server removes the files of the request it knows. c.Request
 			// stays: handlers may have put values for others into its context.
 			defer func() { r.MultipartForm = c.Request.MultipartForm }()
+		}
+		if p.NeedsResponse() {
+			outer := c.Writer
+			c.Writer = &writer{outer, p.ResponseWriter(outer)}
+			defer func() { c.Writer = outer }()
 		}
 		c.Next()
 	}

@@ -25,7 +25,8 @@ func New(opts ...stint.Option) func(http.Handler) http.Handler {
 
 // Middleware admits requests through l: a request goes on to the next handler
 // when l has admitted it, and l.Deny answers it otherwise. The ResponseWriter
-// is handed on as it is. Slots of concurrency limits are released when the
+// is handed on as it is, unless a limit looks at the response (stint.WithSettle):
+// then it is one that can do the same. Slots of concurrency limits are released when the
 // next handler returns or panics.
 func Middleware(l *stint.Limiter) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
@@ -42,7 +43,7 @@ func Middleware(l *stint.Limiter) func(http.Handler) http.Handler {
 				// its Pattern, the server the files it has to remove.
 				defer func() { r.Pattern, r.MultipartForm = req.Pattern, req.MultipartForm }()
 			}
-			next.ServeHTTP(w, req)
+			next.ServeHTTP(p.ResponseWriter(w), req)
 		})
 	}
 }

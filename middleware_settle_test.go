@@ -1,0 +1,193 @@
+package stint_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// What limits that look at the response see, and what their handlers notice of
+// it, through every adapter.
+
+// seen is what a WithSettle has been asked with.
+type seenEnd struct {
+	status  int
+	written int64
+	path    string
+}
+
+func watched(t *testing.T) (*stint.Limiter, chan seenEnd) {
+	ends := make(chan seenEnd, 10)
+	return compiled(t, stint.Rate(100, time.Hour), byAll, stint.WithSettle(func(r *http.Request, status int, written int64) int64 {
+		ends <- seenEnd{status, written, r.URL.Path}
+		return 0
+	})), ends
+}
+
+func flowSettles(t *testing.T, a routing) {
+	tests := []struct {
+		name    string
+		method  string
+		do      http.HandlerFunc
+		status  int
+		written int64
+	}{
+		{"bytes", "GET", answer(200, "served"), 200, 6},
+		{"text", "GET", func(w http.ResponseWriter, _ *http.Request) {
+			if s, ok := w.(io.StringWriter); ok {
+				_, _ = s.WriteString("served")
+			} else {
+				_, _ = io.WriteString(w, "served")
+			}
+		}, 200, 6},
+		{"a failure", "GET", answer(503, "later"), 503, 5},
+		{"not modified", "GET", answer(304, ""), 304, 0},
+		{"nothing", "GET", func(http.ResponseWriter, *http.Request) {}, 200, 0},
+		{"no body", "HEAD", answer(200, "served"), 200, 0},
+		{"a panic", "GET", panicking(http.ErrAbortHandler, nil), 500, 0},
+		{"a panic in the middle", "GET", panicking(http.ErrAbortHandler, answer(200, "part")), 200, 4},
+		{"another panic in the middle", "GET", panicking("boom", answer(200, "part")), 500, 4},
+	}
+	for _, tt := range tests {
+		l, ends := watched(t)
+		h := a.build(one(l, tt.do))
+		func() {
+			defer func() { _ = recover() }()
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(tt.method, "/", nil))
+		}()
+		select {
+		case got := <-ends:
+			if want := (seenEnd{tt.status, tt.written, "/"}); got != want {
+				t.Errorf("%s: settled by %+v, want %+v", tt.name, got, want)
+			}
+		default:
+			t.Errorf("%s: not settled", tt.name)
+		}
+		if got := free(t, l); got != 100 {
+			t.Errorf("%s: %d left, want 100", tt.name, got)
+		}
+	}
+}
+
+func flowSettlesStream(t *testing.T, a routing) {
+	l, ends := watched(t)
+	next := make(chan bool)
+	srv := serve(t, a.build(one(l, func(w http.ResponseWriter, _ *http.Request) {
+		for range 2 {
+			_, _ = io.WriteString(w, "data: 1\n\n")
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				t.Error(err)
+			}
+			<-next
+		}
+	})))
+	resp, err := srv.Client().Get(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for range 2 {
+		if !lines.Scan() || lines.Text() != "data: 1" {
+			t.Fatalf("got %q", lines.Text())
+		}
+		lines.Scan()
+		next <- true
+	}
+	if got := <-ends; got != (seenEnd{200, 18, "/"}) {
+		t.Errorf("settled by %+v", got)
+	}
+}
+
+func flowSettlesHijack(t *testing.T, a routing) {
+	l, ends := watched(t)
+	srv := serve(t, a.build(one(l, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\n\r\nraw")
+		_ = conn.Close()
+	})))
+	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if text, _ := io.ReadAll(conn); !strings.HasSuffix(string(text), "raw") {
+		t.Errorf("got %q", text)
+	}
+	if got := <-ends; got != (seenEnd{101, 0, "/"}) {
+		t.Errorf("settled by %+v", got)
+	}
+}
+
+// able says what a ResponseWriter can do.
+func able(w http.ResponseWriter) string {
+	_, flusher := w.(http.Flusher)
+	_, hijacker := w.(http.Hijacker)
+	_, readerFrom := w.(io.ReaderFrom)
+	_, stringWriter := w.(io.StringWriter)
+	//lint:ignore SA1019 handlers may still ask for it
+	_, closeNotifier := w.(http.CloseNotifier)
+	_, pusher := w.(http.Pusher)
+	rc := http.NewResponseController(w)
+	return fmt.Sprintf("flusher=%v hijacker=%v readerFrom=%v stringWriter=%v closeNotifier=%v pusher=%v deadlines=%v,%v duplex=%v",
+		flusher, hijacker, readerFrom, stringWriter, closeNotifier, pusher,
+		rc.SetReadDeadline(time.Time{}) == nil, rc.SetWriteDeadline(time.Time{}) == nil, rc.EnableFullDuplex() == nil)
+}
+
+// flowHidesNothing: handlers can do over HTTP/1.1 and HTTP/2 what they could
+// without a limit.
+func flowHidesNothing(t *testing.T, a routing) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte(strings.Repeat("0123456789", 10_000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, http2 := range []bool{false, true} {
+		var got [2]string
+		l, ends := watched(t)
+		for i := range got {
+			s := site{routes: []siteRoute{{path: "/", do: func(w http.ResponseWriter, r *http.Request) {
+				got[i] = able(w)
+				http.ServeFile(w, r, file)
+			}}}}
+			if i == 1 {
+				s.limits = []*stint.Limiter{l}
+			}
+			srv := httptest.NewUnstartedServer(a.build(s))
+			srv.EnableHTTP2 = http2
+			srv.StartTLS()
+			t.Cleanup(srv.Close)
+			r, _ := http.NewRequestWithContext(t.Context(), "GET", srv.URL, nil)
+			r.Header.Set("Range", "bytes=5-50004")
+			resp, err := srv.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if err != nil || resp.StatusCode != 206 || len(body) != 50_000 || !strings.HasPrefix(string(body), "56789") || resp.ProtoMajor == 2 != http2 {
+				t.Errorf("got %s %d, %d bytes, %v", resp.Proto, resp.StatusCode, len(body), err)
+			}
+		}
+		if got[0] != got[1] {
+			t.Errorf("without a limit %s\nbehind one %s", got[0], got[1])
+		}
+		if end := <-ends; end != (seenEnd{206, 50_000, "/"}) {
+			t.Errorf("settled by %+v", end)
+		}
+	}
+}

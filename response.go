@@ -1,0 +1,147 @@
+package stint
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+
+	"github.com/felixge/httpsnoop"
+
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// response is what a permit knows of the response to its request. Only permits
+// of limits that ask for it have one: no other ResponseWriter is wrapped.
+type response struct {
+	r        *http.Request       // as the next handler was given it
+	w        http.ResponseWriter // that ResponseWriter was given; nil before
+	status   int                 // that was written; 0 before
+	written  int64               // bytes of the body
+	hijacked bool
+	panicked bool
+	aborted  bool   // panicked with http.ErrAbortHandler
+	byHand   []bool // of each charge: the handler has settled it
+}
+
+// responded makes the permit's part of the response, if some limit asks for it.
+func (c *call) responded() *response {
+	if c.r == nil {
+		return nil
+	}
+	for _, e := range c.entries {
+		if e.settle != nil {
+			return &response{r: c.r}
+		}
+	}
+	return nil
+}
+
+// NeedsResponse reports whether a limit of the permit looks at the response:
+// ResponseWriter then returns another writer than it is given.
+func (p *Permit) NeedsResponse() bool { return p != nil && p.response != nil }
+
+// ResponseWriter returns the writer for the next handler: w itself, unless a
+// limit looks at the response. Then it is one around w that can do exactly
+// what w can: it is an http.Flusher, http.Hijacker, http.Pusher or io.ReaderFrom
+// if w is one, and Unwrap gives w, as http.ResponseController wants it. Call it
+// once.
+func (p *Permit) ResponseWriter(w http.ResponseWriter) http.ResponseWriter {
+	if !p.NeedsResponse() {
+		return w
+	}
+	return p.response.watch(w)
+}
+
+// watch is a writer around w that notes what is written.
+//
+// Which of the optional interfaces w has, nobody can say at compile time, and a
+// wrapper that has others breaks handlers: there are as many wrappers as
+// combinations, and httpsnoop has them all.
+func (s *response) watch(w http.ResponseWriter) http.ResponseWriter {
+	s.w = w
+	return httpsnoop.Wrap(w, httpsnoop.Hooks{
+		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
+			return func(status int) {
+				// Informational answers come before the one that counts.
+				if s.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
+					s.status = status
+				}
+				next(status)
+			}
+		},
+		Write: func(next httpsnoop.WriteFunc) httpsnoop.WriteFunc {
+			return func(b []byte) (int, error) {
+				n, err := next(b)
+				s.wrote(int64(n))
+				return n, err
+			}
+		},
+		WriteString: func(next httpsnoop.WriteStringFunc) httpsnoop.WriteStringFunc {
+			return func(text string) (int, error) {
+				n, err := next(text)
+				s.wrote(int64(n))
+				return n, err
+			}
+		},
+		ReadFrom: func(next httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
+			return func(src io.Reader) (int64, error) {
+				n, err := next(src)
+				s.wrote(n)
+				return n, err
+			}
+		},
+		Hijack: func(next httpsnoop.HijackFunc) httpsnoop.HijackFunc {
+			return func() (net.Conn, *bufio.ReadWriter, error) {
+				conn, buf, err := next()
+				s.hijacked = s.hijacked || err == nil
+				return conn, buf, err
+			}
+		},
+	})
+}
+
+// wrote notes n bytes of the body. To HEAD a server sends none of them.
+func (s *response) wrote(n int64) {
+	if s.status == 0 {
+		s.status = http.StatusOK
+	}
+	if s.r.Method != http.MethodHead {
+		s.written += n
+	}
+}
+
+// end is what the response has come to when the handler has returned or
+// panicked. A panic is a failure whatever has been written, but
+// http.ErrAbortHandler is how a proxy ends a response whose client has left.
+func (s *response) end() (status int, written int64) {
+	switch {
+	case s.hijacked:
+		return http.StatusSwitchingProtocols, s.written
+	case s.panicked && !(s.aborted && s.status != 0):
+		return http.StatusInternalServerError, s.written
+	}
+	// gin's writer takes another status for as long as nothing is written.
+	if asked, ok := s.w.(interface{ Status() int }); ok && asked.Status() != 0 {
+		return asked.Status(), s.written
+	}
+	if s.status == 0 {
+		return http.StatusOK, s.written // what a server sends for a handler that wrote nothing
+	}
+	return s.status, s.written
+}
+
+// push sends what is complete to the client, so that it doesn't wait for what
+// is told to a store behind it. What has no declared length is left alone: to
+// flush it would change how it is framed.
+func (s *response) push(v *version) {
+	if _, local := v.store.(*memstore.Store); local || s.hijacked || s.panicked || s.written == 0 {
+		return
+	}
+	if n, err := strconv.ParseInt(s.w.Header().Get("Content-Length"), 10, 64); err == nil && n == s.written {
+		if f, ok := s.w.(http.Flusher); ok {
+			f.Flush()
+		}
+	}
+}

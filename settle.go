@@ -1,0 +1,179 @@
+package stint
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/stint-go/stint/store"
+)
+
+// settleSource is one use of WithSettle. Limits that get it from the same one
+// share one call a request.
+type settleSource struct {
+	fn func(r *http.Request, status int, written int64) int64
+}
+
+// AsCharged, returned by the function of a WithSettle, leaves the charge as it
+// is.
+const AsCharged int64 = -1
+
+// WithSettle gives a request its true cost once its response is known: when
+// the handler has returned, cost is asked with the status and the number of
+// body bytes written, and what was charged becomes that. Below the charge the
+// difference is refunded, above it is owed by the next; AsCharged leaves it.
+// The request is the one the next handler was given, with its permit and, where
+// the router sets them, its pattern and path values.
+//
+//	// Only failed logins count.
+//	stint.WithRoute("POST /login", stint.Rate(5, time.Minute), stint.WithSettle(stint.FailedOnly))
+//
+// The charge made before the handler runs is what holds at once, so that many
+// requests at a time can't pass on credit: a WithCost beside it says what to
+// reserve. It stays where cost is not asked: outside HTTP (Take, Wait), and in
+// an adapter that doesn't use Permit.ResponseWriter. Slots of a concurrency
+// limit are released, not settled.
+//
+//   - It is asked once a request, for all limits that share the option, on the
+//     request's goroutine. It is asked also if the client has left.
+//   - A limit that the handler has settled itself, by Permit.Settle, is left at
+//     that: the handler knows better.
+//   - A handler's panic is 500, whatever it has written before. One with
+//     http.ErrAbortHandler is what has been written, 500 only if nothing has.
+//   - After a Hijack the status is 101, and written what was written before.
+//     After Permit.Detach cost is asked when the release is called.
+//   - To HEAD nothing is written, whatever the handler writes.
+//
+// A charge that can't be settled stays as it is; observers are told
+// (SettleFailed), as they are of what has been settled (Settled). With a store
+// in memory that takes no time. Another one is told when the handler has
+// returned, in one call with the release of slots, for up to 2 seconds: behind a
+// response that declares its Content-Length, but before the end of one that
+// doesn't.
+func WithSettle(cost func(r *http.Request, status int, written int64) int64) SharedOption {
+	if cost == nil {
+		return sharedOption(func(s *settings) {
+			s.bad("WithSettle(nil): write a function, such as stint.FailedOnly, or leave it out")
+		})
+	}
+	src := &settleSource{cost}
+	return sharedOption(func(s *settings) { s.settle = src })
+}
+
+// FailedOnly is for WithSettle: requests that are answered with a status below
+// 400 cost nothing, as logins that succeed.
+func FailedOnly(_ *http.Request, status int, _ int64) int64 {
+	if status < 400 {
+		return 0
+	}
+	return AsCharged
+}
+
+// RefundOn is for WithSettle: requests that are answered with one of these
+// statuses cost nothing, such as 304 and 503.
+func RefundOn(statuses ...int) func(r *http.Request, status int, written int64) int64 {
+	statuses = slices.Clone(statuses)
+	return func(_ *http.Request, status int, _ int64) int64 {
+		if slices.Contains(statuses, status) {
+			return 0
+		}
+		return AsCharged
+	}
+}
+
+// amend is what one charge shall have cost.
+type amend struct {
+	i    int // of the charge
+	cost int64
+}
+
+// amends asks the permit's WithSettle functions what the request has cost.
+func (p *Permit) amends() (all []amend) {
+	s := p.response
+	if s == nil || s.w == nil {
+		return nil
+	}
+	status, written := s.end()
+	costs := map[*settleSource]int64{}
+	for i, e := range p.entries {
+		if e.settle == nil {
+			continue
+		}
+		cost, asked := costs[e.settle]
+		if !asked {
+			cost = e.settle.fn(s.r, status, written)
+			costs[e.settle] = cost
+			if cost != AsCharged && (cost < 0 || cost > store.MaxCost) {
+				p.lim.observe(Event{Kind: SettleFailed, Request: s.r,
+					Err: fmt.Errorf("stint: WithSettle: cost %d for %q: %w", cost, e.limit.Name(), store.ErrCost)})
+			}
+		}
+		if cost >= 0 && cost <= store.MaxCost {
+			all = append(all, amend{i, cost})
+		}
+	}
+	return all
+}
+
+// due leaves of amends those that still have to be made. The caller holds p.mu.
+func (p *Permit) due(amends []amend) []amend {
+	return slices.DeleteFunc(amends, func(a amend) bool {
+		return p.byHand(a.i) ||
+			p.charges[a.i].DryRun && !p.results[a.i].OK || // was not charged
+			p.results[a.i].Receipt.Cost == a.cost
+	})
+}
+
+func (p *Permit) byHand(i int) bool { return p.response.byHand != nil && p.response.byHand[i] }
+
+// settledByHand notes that the handler has settled the chosen charges. The
+// caller holds p.mu.
+func (p *Permit) settledByHand(chosen []int) {
+	if p.response == nil {
+		return
+	}
+	if p.response.byHand == nil {
+		p.response.byHand = make([]bool, len(p.charges))
+	}
+	for _, i := range chosen {
+		p.response.byHand[i] = true
+	}
+}
+
+// finish releases the permit's slots and makes the amends, in one call.
+func (p *Permit) finish(amends []amend) {
+	p.mu.Lock() // Settle may be at the results
+	charges := made(p.charges, p.results, func(r *store.Receipt) bool { return r.Lease != store.LeaseID{} })
+	held := len(charges)
+	if len(amends) > 0 {
+		amends = p.due(amends)
+	}
+	for _, a := range amends {
+		ch := p.charges[a.i]
+		ch.Cost, ch.Receipt = a.cost, p.results[a.i].Receipt
+		charges = append(charges, ch)
+	}
+	if len(amends) == 0 {
+		p.mu.Unlock()
+		p.lim.cancel(p.ctx, charges)
+		return
+	}
+	p.response.push(p.lim)
+	results := p.lim.cancel(p.ctx, charges)
+	for k, a := range amends {
+		if results != nil {
+			p.settled(a.i, results[held+k])
+		}
+	}
+	p.mu.Unlock()
+	if results != nil && len(p.lim.observers) > 0 {
+		p.lim.observe(Event{Kind: Settled, Request: p.response.r, Decision: p.Decision()})
+	}
+}
+
+// settled takes over the result of settling charge i. The caller holds p.mu.
+func (p *Permit) settled(i int, r store.Result) {
+	delay := p.results[i].Delay
+	p.results[i] = r
+	p.results[i].OK, p.results[i].Delay = true, delay
+}

@@ -1,0 +1,363 @@
+package stint_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
+)
+
+func settleTo(n int64) stint.SharedOption {
+	return stint.WithSettle(func(*http.Request, int, int64) int64 { return n })
+}
+
+func answer(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+func panicking(v any, first http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if first != nil {
+			first(w, r)
+		}
+		panic(v)
+	}
+}
+
+// The rate has 10; a request costs 3 at first.
+func TestWithSettle(t *testing.T) {
+	byBytes := stint.WithSettle(func(_ *http.Request, _ int, written int64) int64 { return written })
+	byStatus := stint.WithSettle(func(_ *http.Request, status int, _ int64) int64 {
+		return map[int]int64{101: 1, 200: 2, 204: 4, 500: 5, 503: 6}[status]
+	})
+	served := answer(200, "served")
+	tests := []struct {
+		name string
+		with stint.SharedOption
+		do   http.HandlerFunc
+		want int64 // left
+	}{
+		{"below", settleTo(1), served, 9},
+		{"to nothing", settleTo(0), served, 10},
+		{"the same", settleTo(3), served, 7},
+		{"above", settleTo(8), served, 2},
+		{"far above", settleTo(1000), served, 0},
+		{"as charged", settleTo(stint.AsCharged), served, 7},
+		{"negative", settleTo(-2), served, 7},
+		{"too much", settleTo(store.MaxCost + 1), served, 7},
+		{"failed only, and it succeeds", stint.WithSettle(stint.FailedOnly), served, 10},
+		{"failed only, and it redirects", stint.WithSettle(stint.FailedOnly), answer(303, ""), 10},
+		{"failed only, and it fails", stint.WithSettle(stint.FailedOnly), answer(401, "no"), 7},
+		{"refund on", stint.WithSettle(stint.RefundOn(304, 503)), answer(503, ""), 10},
+		{"refund on another", stint.WithSettle(stint.RefundOn(304, 503)), served, 7},
+		{"not modified", stint.WithSettle(stint.RefundOn(304, 503)), answer(304, ""), 10},
+		{"bytes", byBytes, served, 4},
+		{"bytes in pieces", byBytes, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte("a"))
+			_, _ = io.WriteString(w, "b")
+			_, _ = io.Copy(w, strings.NewReader("cde"))
+		}, 5},
+		{"nothing written", byStatus, func(http.ResponseWriter, *http.Request) {}, 8},
+		{"early hints", byStatus, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusNoContent)
+		}, 6},
+		{"the first status", byStatus, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "x")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}, 8},
+		{"panic", byStatus, panicking("boom", nil), 5},
+		{"panic after an answer", byStatus, panicking("boom", answer(200, "")), 5},
+		{"abort", byStatus, panicking(http.ErrAbortHandler, nil), 5},
+		{"abort of an answer", byStatus, panicking(http.ErrAbortHandler, answer(200, "part")), 8},
+		{"the handler settles", settleTo(0), func(w http.ResponseWriter, r *http.Request) {
+			if err := stint.FromContext(r.Context()).Settle(r.Context(), 6); err != nil {
+				t.Error(err)
+			}
+		}, 4},
+		{"the handler settles to the same", settleTo(0), func(w http.ResponseWriter, r *http.Request) {
+			_ = stint.FromContext(r.Context()).Settle(r.Context(), 3)
+		}, 7},
+		{"the handler fails to settle", settleTo(0), func(w http.ResponseWriter, r *http.Request) {
+			_ = stint.FromContext(r.Context()).Settle(r.Context(), -3)
+		}, 10},
+		{"done twice", settleTo(1), func(_ http.ResponseWriter, r *http.Request) {
+			stint.FromContext(r.Context()).Done()
+			stint.FromContext(r.Context()).Done()
+		}, 9},
+		{"detached, and released twice", settleTo(1), func(_ http.ResponseWriter, r *http.Request) {
+			release := stint.FromContext(r.Context()).Detach()
+			release()
+			release()
+		}, 9},
+		{"detached, and not released", settleTo(1), func(_ http.ResponseWriter, r *http.Request) {
+			stint.FromContext(r.Context()).Detach()
+		}, 7},
+		{"settled again afterwards", settleTo(1), func(_ http.ResponseWriter, r *http.Request) {
+			p := stint.FromContext(r.Context())
+			p.Done()
+			_ = p.Settle(r.Context(), 4)
+		}, 6},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			overStores(t, func(t *testing.T, s store.Store) {
+				l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 100*time.Hour, cost(3), tt.with))
+				func() {
+					defer func() { _ = recover() }()
+					through(l, get("/"), tt.do)
+				}()
+				if got := remaining(t, l); got != tt.want {
+					t.Errorf("%d left, want %d", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestSettleWithoutAPermitInTheContext(t *testing.T) {
+	l := limiter(t, theKey, stint.Rate(10, time.Hour), settleTo(4), stint.WithoutPermit())
+	through(l, get("/"), answer(200, ""))
+	if got := remaining(t, l); got != 6 {
+		t.Errorf("%d left, want 6", got)
+	}
+}
+
+func TestSettleOutsideHTTP(t *testing.T) {
+	l := limiter(t, theKey, stint.Rate(10, time.Hour), settleTo(4))
+	take(t, l, 2).Done()
+	if got := remaining(t, l); got != 8 {
+		t.Errorf("%d left, want 8: there is no response to settle by", got)
+	}
+}
+
+// To HEAD a server sends nothing of what the handler writes.
+func TestSettleHEAD(t *testing.T) {
+	l := limiter(t, theKey, stint.Rate(10, time.Hour), stint.WithSettle(func(_ *http.Request, status int, written int64) int64 {
+		return int64(status)/100 + written
+	}))
+	through(l, httptest.NewRequest("HEAD", "/", nil), answer(200, "served"))
+	if got := remaining(t, l); got != 8 {
+		t.Errorf("%d left, want 8", got)
+	}
+}
+
+// What isn't paid delays the next by as long as it takes to be paid.
+func TestDebtDelaysTheNext(t *testing.T) {
+	overStores(t, func(t *testing.T, s store.Store) {
+		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 10*time.Hour), settleTo(14))
+		through(l, get("/"), answer(200, ""))
+		w := through(l, get("/"), answer(200, ""))
+		if got := w.Header().Get("Retry-After"); w.Code != 429 || got != "18000" && got != "17999" {
+			t.Errorf("got %d, Retry-After %s, want 429 and 5 hours: 4 owed and 1 asked for", w.Code, got)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.Rate(10, 10*time.Second), stint.WithMaxWait(time.Minute), settleTo(14))
+		through(l, get("/"), answer(200, ""))
+		start := time.Now()
+		through(l, get("/"), answer(200, ""))
+		if got := time.Since(start); got != 5*time.Second {
+			t.Errorf("the next waited %v, want 5s", got)
+		}
+	})
+}
+
+// A refund goes where the charge was made, and not into a later window.
+func TestRefundStaysInItsWindow(t *testing.T) {
+	const span = 400 * time.Millisecond
+	overStores(t, func(t *testing.T, s store.Store) {
+		l := limiter(t, theKey, stint.WithStore(s), stint.Quota(10, stint.Every(span)))
+		for range 20 {
+			old := take(t, l, 6)
+			eventually(t, func() bool { return remaining(t, l) == 10 }) // the next window
+			now := take(t, l, 5)
+			for range 2 { // twice does nothing either
+				if err := old.Settle(t.Context(), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			left := remaining(t, l)
+			if d := now.Decision(); d.ResetAfter < span/2 && left == 10 {
+				continue // on a slow machine that was already another window
+			}
+			if left != 5 {
+				t.Errorf("%d left, want 5: the refund belongs to the window before", left)
+			}
+			return
+		}
+		t.Skip("no window was long enough for this machine")
+	})
+}
+
+// Nothing is known of a charge any more: nothing comes back, nothing breaks.
+func TestSettleAfterExpiry(t *testing.T) {
+	overStores(t, func(t *testing.T, s store.Store) {
+		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 10*time.Millisecond))
+		p := take(t, l, 10)
+		eventually(t, func() bool { return remaining(t, l) == 10 })
+		for _, cost := range []int64{0, 4, 0} {
+			if err := p.Settle(t.Context(), cost); err != nil {
+				t.Error(err)
+			}
+			if got := remaining(t, l); got > 10 {
+				t.Errorf("%d left of 10", got)
+			}
+		}
+	})
+}
+
+// One call for the slot and the cost, also when the client has left.
+func TestSettleIsOneCall(t *testing.T) {
+	s, seen := newSpy(), &events{} // its Settle fails under a context that has ended
+	asked := 0
+	l := limiter(t, theKey, stint.Concurrency(1), stint.Rate(10, time.Hour), stint.Quota(100, stint.Monthly), stint.WithStore(s), seen.option(),
+		stint.WithSettle(func(r *http.Request, status int, written int64) int64 {
+			if asked++; r.Context().Err() == nil || stint.FromContext(r.Context()) == nil || status != 202 || written != 4 {
+				t.Errorf("asked of %v: %d, %d bytes", r.Context().Err(), status, written)
+			}
+			return 4
+		}))
+	ctx, cancel := context.WithCancel(t.Context())
+	through(l, get("/").WithContext(ctx), func(w http.ResponseWriter, r *http.Request) {
+		cancel()
+		answer(202, "part")(w, r)
+	})
+	if _, settles := s.counts(); settles != 1 || asked != 1 {
+		t.Errorf("%d calls to settle, asked %d times, want one of each", settles, asked)
+	}
+	e := seen.last()
+	if e.Kind != stint.Settled || e.Request == nil || len(e.Decision.Limits) != 3 ||
+		e.Decision.Limits[1].Remaining != 6 || e.Decision.Limits[2].Remaining != 96 {
+		t.Errorf("got event %v with %+v", e.Kind, e.Decision)
+	}
+	if got := remaining(t, l); got != 1 {
+		t.Errorf("%d slots free, want 1", got)
+	}
+}
+
+func TestSettleFailsAtTheEnd(t *testing.T) {
+	tests := []struct {
+		name string
+		cost int64
+		fail error
+		want error
+	}{
+		{"the store", 4, errDown, errDown},
+		{"the cost", -2, nil, store.ErrCost},
+	}
+	for _, tt := range tests {
+		s, seen := newSpy(), &events{}
+		l := limiter(t, theKey, stint.Rate(10, time.Hour), stint.WithStore(s), seen.option(), settleTo(tt.cost))
+		w := through(l, get("/"), func(w http.ResponseWriter, r *http.Request) {
+			s.failWith(tt.fail)
+			answer(200, "served")(w, r)
+		})
+		s.failWith(nil)
+		if e := seen.last(); e.Kind != stint.SettleFailed || !errors.Is(e.Err, tt.want) || w.Body.String() != "served" || remaining(t, l) != 9 {
+			t.Errorf("%s: event %v %v, %d left", tt.name, e.Kind, e.Err, remaining(t, l))
+		}
+	}
+}
+
+// A function of the application that panics takes no slot with it.
+func TestSettlePanics(t *testing.T) {
+	l := limiter(t, theKey, stint.Concurrency(1), stint.Rate(10, time.Hour),
+		stint.WithSettle(func(*http.Request, int, int64) int64 { panic("at the end") }))
+	defer func() {
+		if v := recover(); v != "at the end" {
+			t.Errorf("recovered %v", v)
+		}
+		if got := remaining(t, l); got != 1 {
+			t.Errorf("%d slots free, want 1", got)
+		}
+	}()
+	through(l, get("/"), answer(200, ""))
+}
+
+// slowSettle blocks its Settle until it is told.
+type slowSettle struct {
+	store.Store
+	until chan struct{}
+}
+
+func (s *slowSettle) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	<-s.until
+	return s.Store.Settle(ctx, charges, results)
+}
+
+// A response that is known to be complete doesn't wait for the store.
+func TestSettleComesBehindTheResponse(t *testing.T) {
+	s := &slowSettle{newSpy(), make(chan struct{})}
+	l := limiter(t, theKey, stint.Rate(10, time.Hour), settleTo(4), stint.WithStore(s))
+	srv := serve(t, mount(l, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "6")
+		_, _ = io.WriteString(w, "served")
+	}))
+	resp, err := srv.Client().Get(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	close(s.until)
+	if err != nil || string(body) != "served" {
+		t.Errorf("got %q, %v", body, err)
+	}
+	eventually(t, func() bool { return remaining(t, l) == 6 })
+}
+
+// Two limiters on one way, each with a WithSettle of its own.
+func TestSettleNested(t *testing.T) {
+	outer := limiter(t, theKey, stint.Rate(100, time.Hour), settleTo(7))
+	inner, err := outer.With(stint.Rate(10, time.Hour, stint.WithName("inner"), settleTo(4)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mount(outer, mount(inner, answer(200, "x")).ServeHTTP).ServeHTTP(httptest.NewRecorder(), get("/"))
+	d, err := inner.Peek(t.Context(), "k")
+	if err != nil || d.Limits[0].Remaining != 93 || d.Limits[1].Remaining != 6 {
+		t.Errorf("%+v, %v, want 93 and 6 left", d.Limits, err)
+	}
+}
+
+func TestSettleAfterHijack(t *testing.T) {
+	type end struct {
+		status  int
+		written int64
+	}
+	ends := make(chan end, 1)
+	l := limiter(t, theKey, stint.Rate(10, time.Hour), stint.WithSettle(func(_ *http.Request, status int, written int64) int64 {
+		ends <- end{status, written}
+		return 0
+	}))
+	srv := serve(t, mount(l, func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\n\r\n")
+		_ = conn.Close()
+	}))
+	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if got := <-ends; got != (end{101, 0}) {
+		t.Errorf("settled by %+v, want 101 and nothing", got)
+	}
+}
