@@ -42,7 +42,7 @@ func flowSettles(t *testing.T, a routing) {
 		status  int
 		written int64
 	}{
-		{"bytes", "GET", answer(200, "served"), 200, 6},
+		{"bytes", "GET", answering(200, "served"), 200, 6},
 		{"text", "GET", func(w http.ResponseWriter, _ *http.Request) {
 			if s, ok := w.(io.StringWriter); ok {
 				_, _ = s.WriteString("served")
@@ -50,13 +50,13 @@ func flowSettles(t *testing.T, a routing) {
 				_, _ = io.WriteString(w, "served")
 			}
 		}, 200, 6},
-		{"a failure", "GET", answer(503, "later"), 503, 5},
-		{"not modified", "GET", answer(304, ""), 304, 0},
+		{"a failure", "GET", answering(503, "later"), 503, 5},
+		{"not modified", "GET", answering(304, ""), 304, 0},
 		{"nothing", "GET", func(http.ResponseWriter, *http.Request) {}, 200, 0},
-		{"no body", "HEAD", answer(200, "served"), 200, 0},
+		{"no body", "HEAD", answering(200, "served"), 200, 0},
 		{"a panic", "GET", panicking(http.ErrAbortHandler, nil), 500, 0},
-		{"a panic in the middle", "GET", panicking(http.ErrAbortHandler, answer(200, "part")), 200, 4},
-		{"another panic in the middle", "GET", panicking("boom", answer(200, "part")), 500, 4},
+		{"a panic in the middle", "GET", panicking(http.ErrAbortHandler, answering(200, "part")), 200, 4},
+		{"another panic in the middle", "GET", panicking("boom", answering(200, "part")), 500, 4},
 	}
 	for _, tt := range tests {
 		l, ends := watched(t)

@@ -20,7 +20,7 @@ func settleTo(n int64) stint.SharedOption {
 	return stint.WithSettle(func(*http.Request, int, int64) int64 { return n })
 }
 
-func answer(status int, body string) http.HandlerFunc {
+func answering(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
@@ -42,7 +42,7 @@ func TestWithSettle(t *testing.T) {
 	byStatus := stint.WithSettle(func(_ *http.Request, status int, _ int64) int64 {
 		return map[int]int64{101: 1, 200: 2, 204: 4, 500: 5, 503: 6}[status]
 	})
-	served := answer(200, "served")
+	served := answering(200, "served")
 	tests := []struct {
 		name string
 		with stint.SharedOption
@@ -58,11 +58,11 @@ func TestWithSettle(t *testing.T) {
 		{"negative", settleTo(-2), served, 7},
 		{"too much", settleTo(store.MaxCost + 1), served, 7},
 		{"failed only, and it succeeds", stint.WithSettle(stint.FailedOnly), served, 10},
-		{"failed only, and it redirects", stint.WithSettle(stint.FailedOnly), answer(303, ""), 10},
-		{"failed only, and it fails", stint.WithSettle(stint.FailedOnly), answer(401, "no"), 7},
-		{"refund on", stint.WithSettle(stint.RefundOn(304, 503)), answer(503, ""), 10},
+		{"failed only, and it redirects", stint.WithSettle(stint.FailedOnly), answering(303, ""), 10},
+		{"failed only, and it fails", stint.WithSettle(stint.FailedOnly), answering(401, "no"), 7},
+		{"refund on", stint.WithSettle(stint.RefundOn(304, 503)), answering(503, ""), 10},
 		{"refund on another", stint.WithSettle(stint.RefundOn(304, 503)), served, 7},
-		{"not modified", stint.WithSettle(stint.RefundOn(304, 503)), answer(304, ""), 10},
+		{"not modified", stint.WithSettle(stint.RefundOn(304, 503)), answering(304, ""), 10},
 		{"bytes", byBytes, served, 4},
 		{"bytes in pieces", byBytes, func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte("a"))
@@ -79,9 +79,9 @@ func TestWithSettle(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}, 8},
 		{"panic", byStatus, panicking("boom", nil), 5},
-		{"panic after an answer", byStatus, panicking("boom", answer(200, "")), 5},
+		{"panic after an answer", byStatus, panicking("boom", answering(200, "")), 5},
 		{"abort", byStatus, panicking(http.ErrAbortHandler, nil), 5},
-		{"abort of an answer", byStatus, panicking(http.ErrAbortHandler, answer(200, "part")), 8},
+		{"abort of an answer", byStatus, panicking(http.ErrAbortHandler, answering(200, "part")), 8},
 		{"the handler settles", settleTo(0), func(w http.ResponseWriter, r *http.Request) {
 			if err := stint.FromContext(r.Context()).Settle(r.Context(), 6); err != nil {
 				t.Error(err)
@@ -129,7 +129,7 @@ func TestWithSettle(t *testing.T) {
 
 func TestSettleWithoutAPermitInTheContext(t *testing.T) {
 	l := limiter(t, theKey, stint.Rate(10, time.Hour), settleTo(4), stint.WithoutPermit())
-	through(l, get("/"), answer(200, ""))
+	through(l, get("/"), answering(200, ""))
 	if got := remaining(t, l); got != 6 {
 		t.Errorf("%d left, want 6", got)
 	}
@@ -148,7 +148,7 @@ func TestSettleHEAD(t *testing.T) {
 	l := limiter(t, theKey, stint.Rate(10, time.Hour), stint.WithSettle(func(_ *http.Request, status int, written int64) int64 {
 		return int64(status)/100 + written
 	}))
-	through(l, httptest.NewRequest("HEAD", "/", nil), answer(200, "served"))
+	through(l, httptest.NewRequest("HEAD", "/", nil), answering(200, "served"))
 	if got := remaining(t, l); got != 8 {
 		t.Errorf("%d left, want 8", got)
 	}
@@ -158,17 +158,17 @@ func TestSettleHEAD(t *testing.T) {
 func TestDebtDelaysTheNext(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 10*time.Hour), settleTo(14))
-		through(l, get("/"), answer(200, ""))
-		w := through(l, get("/"), answer(200, ""))
+		through(l, get("/"), answering(200, ""))
+		w := through(l, get("/"), answering(200, ""))
 		if got := w.Header().Get("Retry-After"); w.Code != 429 || got != "18000" && got != "17999" {
 			t.Errorf("got %d, Retry-After %s, want 429 and 5 hours: 4 owed and 1 asked for", w.Code, got)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.Rate(10, 10*time.Second), stint.WithMaxWait(time.Minute), settleTo(14))
-		through(l, get("/"), answer(200, ""))
+		through(l, get("/"), answering(200, ""))
 		start := time.Now()
-		through(l, get("/"), answer(200, ""))
+		through(l, get("/"), answering(200, ""))
 		if got := time.Since(start); got != 5*time.Second {
 			t.Errorf("the next waited %v, want 5s", got)
 		}
@@ -233,7 +233,7 @@ func TestSettleIsOneCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	through(l, get("/").WithContext(ctx), func(w http.ResponseWriter, r *http.Request) {
 		cancel()
-		answer(202, "part")(w, r)
+		answering(202, "part")(w, r)
 	})
 	if _, settles := s.counts(); settles != 1 || asked != 1 {
 		t.Errorf("%d calls to settle, asked %d times, want one of each", settles, asked)
@@ -263,7 +263,7 @@ func TestSettleFailsAtTheEnd(t *testing.T) {
 		l := limiter(t, theKey, stint.Rate(10, time.Hour), stint.WithStore(s), seen.option(), settleTo(tt.cost))
 		w := through(l, get("/"), func(w http.ResponseWriter, r *http.Request) {
 			s.failWith(tt.fail)
-			answer(200, "served")(w, r)
+			answering(200, "served")(w, r)
 		})
 		s.failWith(nil)
 		if e := seen.last(); e.Kind != stint.SettleFailed || !errors.Is(e.Err, tt.want) || w.Body.String() != "served" || remaining(t, l) != 9 {
@@ -284,7 +284,7 @@ func TestSettlePanics(t *testing.T) {
 			t.Errorf("%d slots free, want 1", got)
 		}
 	}()
-	through(l, get("/"), answer(200, ""))
+	through(l, get("/"), answering(200, ""))
 }
 
 // slowSettle blocks its Settle until it is told.
@@ -325,7 +325,7 @@ func TestSettleNested(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mount(outer, mount(inner, answer(200, "x")).ServeHTTP).ServeHTTP(httptest.NewRecorder(), get("/"))
+	mount(outer, mount(inner, answering(200, "x")).ServeHTTP).ServeHTTP(httptest.NewRecorder(), get("/"))
 	d, err := inner.Peek(t.Context(), "k")
 	if err != nil || d.Limits[0].Remaining != 93 || d.Limits[1].Remaining != 6 {
 		t.Errorf("%+v, %v, want 93 and 6 left", d.Limits, err)
