@@ -19,12 +19,16 @@ import (
 // WithAdaptation. They learn from how long a request takes from when it is let
 // in to Permit.Done, waits excluded:
 //
-//   - A handler's panic is a drop, and so is a request whose deadline passed.
+//   - A status of 500 or above is a drop, and so are a handler's panic and a
+//     request whose deadline passed. The status is known in adapters and where
+//     Permit.ResponseWriter is used.
 //   - A request whose client left counts only if it has already taken longer
 //     than others do.
-//   - One detached (Permit.Detach), or panicking with http.ErrAbortHandler,
+//   - One whose connection was hijacked or detached (Permit.Detach), that a
+//     limiter further in refused, or that panics with http.ErrAbortHandler,
 //     isn't looked at; nor is one under 100 µs, which has waited for nothing.
-//   - Permit.Drop and Permit.Ignore say so for what only the handler knows.
+//   - Permit.Drop and Permit.Ignore count before all of that, for what only the
+//     handler knows.
 //
 // The limit and its slots live in this process, whatever the store: what a
 // process can bear is its own. A slot is taken before the store decides the

@@ -3,6 +3,7 @@ package stint
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -164,10 +165,28 @@ func (p *Permit) tell(outcome uint32) {
 	}
 }
 
+// turnedAway says that a limiter further in has refused: what the response then
+// is says nothing about the work.
+func (p *Permit) turnedAway() {
+	for ; p != nil; p = p.outer {
+		if p.local != nil {
+			p.local.end(ignored)
+		}
+	}
+}
+
 // releaseLocal gives the permit's local slots back with what the request has
 // shown, and tells the observers of what has changed by it.
 func (p *Permit) releaseLocal() {
 	l := p.local
+	if s := p.response; s != nil && s.w != nil {
+		switch status, _ := s.end(); {
+		case s.hijacked:
+			l.end(ignored) // a connection's life, not a request's
+		case status >= http.StatusInternalServerError:
+			l.end(dropped)
+		}
+	}
 	sample := &adaptive.Sample{RTT: time.Since(l.since), Dropped: l.outcome.Load() == dropped}
 	switch err := p.ctx.Err(); {
 	case l.outcome.Load() == ignored:

@@ -82,6 +82,14 @@ func BenchmarkHTTP(b *testing.B) {
 			w.request(l, r)
 		}
 	})
+	b.Run("AllowedAdaptive", func(b *testing.B) {
+		l := limiter(b, theKey, stint.AdaptiveConcurrency(1, 100))
+		w, r := &discard{h: http.Header{}}, get("/")
+		b.ReportAllocs()
+		for b.Loop() {
+			w.request(l, r)
+		}
+	})
 	b.Run("Routed", func(b *testing.B) {
 		l := limiter(b, theKey, ample(), stint.WithoutPermit(), stint.WithRoute("POST /login", ample()), stint.WithRoute("GET /a/{id}", ample()))
 		w, r := &discard{h: http.Header{}}, get("/")

@@ -154,6 +154,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 		return nil, err
 	}
 	if !granted(c.charges, c.results) {
+		c.outer.turnedAway()
 		err := c.denied()
 		f := fieldWriter{h: w.Header(), slots: err.fields[:fieldSlots-1]}
 		c.writeFields(&f)

@@ -26,6 +26,7 @@ var flows = []struct {
 	{"panics let go of the slot", flowPanics},
 	{"slots are held while a handler runs", flowSlots},
 	{"adaptive slots", flowAdaptive},
+	{"what an adaptive limit makes of responses", flowAdaptiveStatus},
 	{"the pattern and the form come back", flowComesBack},
 	{"the ResponseWriter is not wrapped", flowNotWrapped},
 	{"hijacking", flowHijack},
@@ -208,6 +209,65 @@ func flowAdaptive(t *testing.T, a routing) {
 			Latency: 100 * time.Millisecond, Baseline: 100 * time.Millisecond}
 		if len(changes) < 2 || changes[0] != want && changes[1] != want || changes[len(changes)-1].Reason != stint.ReasonDrops {
 			t.Errorf("told of %+v", changes)
+		}
+	})
+}
+
+// What the response says, the adaptive limit learns, unless the handler says
+// otherwise.
+func flowAdaptiveStatus(t *testing.T, a routing) {
+	for _, tt := range []struct {
+		name string
+		do   http.HandlerFunc
+		want int64
+	}{
+		{"503", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, 10},
+		{"500", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 500) }, 10},
+		{"404", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, 20},
+		{"429", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(429) }, 20},
+		{"nothing written", func(http.ResponseWriter, *http.Request) {}, 20},
+		{"503, ignored", func(w http.ResponseWriter, r *http.Request) {
+			stint.FromContext(r.Context()).Ignore()
+			w.WriteHeader(503)
+		}, 20},
+		{"200, dropped", func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, "from the cache, as the backend is full")
+			stint.FromContext(r.Context()).Drop()
+		}, 10},
+		{"200, then a panic", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(200)
+			panic("boom")
+		}, 10},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := compiled(t, stint.AdaptiveConcurrency(1, 20), byAll)
+			h := a.build(one(l, tt.do))
+			for range 20 {
+				func() {
+					defer func() { _ = recover() }()
+					h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+				}()
+				time.Sleep(100 * time.Millisecond)
+			}
+			if n := free(t, l); n != tt.want {
+				t.Errorf("%s: the limit is %d, want %d", tt.name, n, tt.want)
+			}
+		})
+	}
+	// A refusal further in is not the service's failure.
+	synctest.Test(t, func(t *testing.T) {
+		outer := compiled(t, stint.AdaptiveConcurrency(1, 20), byAll)
+		inner := compiled(t, stint.Concurrency(5), byAll, stint.WithCost(func(*http.Request) int64 { return 6 }))
+		h := a.build(site{limits: []*stint.Limiter{outer}, routes: []siteRoute{{path: "/", limits: []*stint.Limiter{inner}}}})
+		for range 20 {
+			w := httptest.NewRecorder()
+			if h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil)); w.Code != 503 {
+				t.Fatalf("got %d, want 503", w.Code)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := free(t, outer); n != 20 {
+			t.Errorf("the limit further out is %d, want 20", n)
 		}
 	})
 }

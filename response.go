@@ -31,7 +31,7 @@ func (c *call) responded() *response {
 		return nil
 	}
 	for _, e := range c.entries {
-		if e.settle != nil {
+		if e.settle != nil || e.adaptive != nil {
 			return &response{r: c.r}
 		}
 	}

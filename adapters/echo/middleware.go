@@ -38,10 +38,10 @@ func New(opts ...stint.Option) echo.MiddlewareFunc {
 //   - with stint.WithProblem, by an application/problem+json body;
 //   - with stint.WithDenyHandler or stint.WithErrorHandler, by that handler.
 //
-// Where a limit looks at the response (stint.WithSettle) and the next handler
-// returns an error, the application's HTTPErrorHandler answers it here, so that
-// there is a response to look at; the error is returned all the same, as echo's
-// own loggers do.
+// Where a limit looks at the response (stint.WithSettle,
+// stint.AdaptiveConcurrency) and the next handler returns an error, the
+// application's HTTPErrorHandler answers it here, so that there is a response
+// to look at; the error is returned all the same, as echo's own loggers do.
 //
 // With options it is Middleware of l.With(opts...), such as a WithProblem where
 // only some routes are to answer so; like New, it then panics on a bad one.

@@ -32,9 +32,10 @@ func New(opts ...stint.Option) gin.HandlerFunc {
 // route matches. A request that is handled again by Engine.HandleContext is
 // not charged again, unless the limiter is WithoutPermit.
 //
-// Where a limit looks at the response (stint.WithSettle), it is what the next
-// handlers have made of it when they return: a middleware that turns errors into
-// answers belongs after this one.
+// Where a limit looks at the response (stint.WithSettle,
+// stint.AdaptiveConcurrency), it is what the next handlers have made of it when
+// they return: a middleware that turns errors into answers belongs after this
+// one.
 //
 // With options it is Middleware of l.With(opts...), such as a WithDeny of the
 // route's own; like New, it then panics on a bad one.

@@ -25,9 +25,9 @@ func New(opts ...stint.Option) func(http.Handler) http.Handler {
 
 // Middleware admits requests through l: a request goes on to the next handler
 // when l has admitted it, and l.Deny answers it otherwise. The ResponseWriter
-// is handed on as it is, unless a limit looks at the response (stint.WithSettle):
-// then it is one that can do the same. Slots of concurrency limits are released when the
-// next handler returns or panics.
+// is handed on as it is, unless a limit looks at the response (stint.WithSettle,
+// stint.AdaptiveConcurrency): then it is one that can do the same. Slots of
+// concurrency limits are released when the next handler returns or panics.
 func Middleware(l *stint.Limiter) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
