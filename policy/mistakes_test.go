@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -157,6 +158,9 @@ var mistakes = []mistake{
 		`4:61: unknown adaptation "gradient": write gradient2`),
 	one("{concurrency: 10, tolerance: 2}", true, `4:32: tolerance doesn't go with concurrency: leave it out, or make it a limit with adaptive-concurrency`),
 
+	// Columns are of characters.
+	{"beside other letters", "version: 1\nkeys: {ключ: {haeder: a}}\nkey: ключ\nlimits: [{rate: 1/s}]\n", true, []string{`2:15: unknown field "haeder" of a key: write header`}},
+
 	// Names.
 	{"limits of one name", "version: 1\nkey: global\nlimits:\n- {rate: 1/s}\n- {rate: 2/s}\n- {name: a, rate: 2/s}\nroutes:\n  /: {limits: [{name: a, rate: 1/s}, {quota: 1/daily}]}\n  /a: {limits: [{quota: 2/daily}]}\n", false, []string{
 		`5:3: a limit without a name is called "rate", as the one in line 4 is: write a name`,
@@ -288,6 +292,13 @@ func TestSize(t *testing.T) {
 	_, err := policy.Parse("p.yaml", make([]byte, 1<<20+1))
 	if want := "p.yaml:1:1: the file has 1048577 bytes: write at most 1048576"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
+	}
+	var long strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&long, `,"GET /%d": {"limits": []}`, i)
+	}
+	if _, err := policy.Parse("p.json", []byte(`{"version": 1, "key": "global", "routes": {`+long.String()[1:]+`}}`)); err != nil {
+		t.Errorf("a long line: %v", err)
 	}
 	// As deep as a file can be.
 	for _, text := range []string{

@@ -15,6 +15,8 @@
 //	limits, err := stint.New(append(p.Options(), stint.WithStore(shared))...)
 //	watcher, err := policy.Watch(ctx, "policy.yaml", limits)
 //
+// Load and Watch take the same options.
+//
 // # What a file says
 //
 // Limits, keys, routes, plans, and what happens on a failure, in the words of
@@ -34,6 +36,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"slices"
@@ -91,13 +94,12 @@ func Load(path string, opts ...Option) (*Policy, error) {
 	return parse(path, data, c)
 }
 
-// Option is what Parse, Load and Watch take.
-type Option interface {
-	WatchOption
-	apply(*config)
-}
+// Option is what Parse, Load and Watch take: the same for all of them, so that
+// a file means the same wherever it is read. Those about watching (WithLogger,
+// WithObserver, WithDebounce) only do something in Watch.
+type Option func(*config)
 
-// config is what the options of Parse say.
+// config is what options say.
 type config struct {
 	keys       map[string]stint.KeyFunc
 	costs      map[string]func(*http.Request) int64
@@ -106,32 +108,29 @@ type config struct {
 	secret     []byte
 	options    []stint.Option
 	keyed      bool // options have a default key
-	errs       []error
-}
 
-type option func(*config)
+	logger    *slog.Logger
+	observers []func(Change)
+	debounce  time.Duration
 
-func (o option) apply(c *config)           { o(c) }
-func (o option) applyWatch(w *watchConfig) { o(&w.config) }
-
-func emptyConfig() config {
-	return config{
-		keys:       map[string]stint.KeyFunc{},
-		costs:      map[string]func(*http.Request) int64{},
-		predicates: map[string]func(*http.Request) bool{},
-	}
+	errs []error
 }
 
 func newConfig(opts []Option) (*config, error) {
-	c := emptyConfig()
+	c := &config{
+		keys:       map[string]stint.KeyFunc{},
+		costs:      map[string]func(*http.Request) int64{},
+		predicates: map[string]func(*http.Request) bool{},
+		debounce:   100 * time.Millisecond,
+	}
 	for i, o := range opts {
 		if o == nil {
 			c.bad("option %d is nil: leave it out", i+1)
 			continue
 		}
-		o.apply(&c)
+		o(c)
 	}
-	return &c, c.check()
+	return c, c.check()
 }
 
 // check finds out whether the options given for the limiter are right, and
@@ -173,24 +172,24 @@ func register[F any](c *config, all map[string]F, option, name string, f F, isNi
 
 // WithKeyFunc lets a file name a key of the application: key: tenant.
 func WithKeyFunc(name string, f stint.KeyFunc) Option {
-	return option(func(c *config) {
+	return func(c *config) {
 		taken := names(keyForms())
 		for word := range keyWords {
 			taken = append(taken, word)
 		}
 		register(c, c.keys, "WithKeyFunc", name, f, f == nil, taken...)
-	})
+	}
 }
 
 // WithCostFunc lets a file name a cost of the application: cost: rows.
 func WithCostFunc(name string, f func(*http.Request) int64) Option {
-	return option(func(c *config) { register(c, c.costs, "WithCostFunc", name, f, f == nil) })
+	return func(c *config) { register(c, c.costs, "WithCostFunc", name, f, f == nil) }
 }
 
 // WithPredicate lets a file name a predicate of the application in skip and
 // block: skip: [internal].
 func WithPredicate(name string, f func(*http.Request) bool) Option {
-	return option(func(c *config) { register(c, c.predicates, "WithPredicate", name, f, f == nil, "preflight") })
+	return func(c *config) { register(c, c.predicates, "WithPredicate", name, f, f == nil, "preflight") }
 }
 
 // WithPlanFunc says which of a file's plans a request has. A file with plans
@@ -198,7 +197,7 @@ func WithPredicate(name string, f func(*http.Request) bool) Option {
 // is an error where it has none; an error is answered as that of a function
 // given to stint.WithLimitFunc, and never lets a request pass.
 func WithPlanFunc(f func(*http.Request) (string, error)) Option {
-	return option(func(c *config) {
+	return func(c *config) {
 		switch {
 		case f == nil:
 			c.bad("WithPlanFunc(nil): write a function, or leave it out")
@@ -206,18 +205,18 @@ func WithPlanFunc(f func(*http.Request) (string, error)) Option {
 			c.bad("WithPlanFunc is given twice: leave one out")
 		}
 		c.plan = f
-	})
+	}
 }
 
 // WithSecret is the secret of the keys that a file wants hashed; see
 // stint.Hash. It has no place in a file.
 func WithSecret(secret []byte) Option {
-	return option(func(c *config) {
+	return func(c *config) {
 		for _, text := range problems(probe, stint.WithKey(stint.Hash(secret, stint.Global()))) {
 			c.bad("WithSecret: %s", strings.TrimPrefix(text, "WithKey: "))
 		}
 		c.secret = slices.Clone(secret)
-	})
+	}
 }
 
 // WithOptions adds options that a file has no words for: a store, handlers,
@@ -225,5 +224,5 @@ func WithSecret(secret []byte) Option {
 // that Watch makes, so write them here and not beside Policy.Options where a
 // limiter is watched.
 func WithOptions(opts ...stint.Option) Option {
-	return option(func(c *config) { c.options = append(c.options, opts...) })
+	return func(c *config) { c.options = append(c.options, opts...) }
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -32,65 +33,50 @@ type Change struct {
 	Err error
 }
 
-// WatchOption is what Watch takes: those of Parse, and its own.
-type WatchOption interface {
-	applyWatch(*watchConfig)
-}
-
-type watchConfig struct {
-	config
-	logger    *slog.Logger
-	observers []func(Change)
-	debounce  time.Duration
-}
-
-type watchOption func(*watchConfig)
-
-func (o watchOption) applyWatch(w *watchConfig) { o(w) }
-
 // WithLogger says where changes are logged: those in force at level Info,
 // those refused at Error. The default is slog.Default().
-func WithLogger(l *slog.Logger) WatchOption {
-	return watchOption(func(w *watchConfig) {
+func WithLogger(l *slog.Logger) Option {
+	return func(c *config) {
 		if l == nil {
-			w.bad("WithLogger(nil): write slog.New(slog.DiscardHandler) for none, or leave it out")
+			c.bad("WithLogger(nil): write slog.New(slog.DiscardHandler) for none, or leave it out")
 			return
 		}
-		w.logger = l
-	})
+		c.logger = l
+	}
 }
 
 // WithObserver calls f for every change, whether it came into force or not,
 // one after the other and after the fact. Given several times, all are called
 // in order.
-func WithObserver(f func(Change)) WatchOption {
-	return watchOption(func(w *watchConfig) {
+func WithObserver(f func(Change)) Option {
+	return func(c *config) {
 		if f == nil {
-			w.bad("WithObserver(nil): write a function, or leave it out")
+			c.bad("WithObserver(nil): write a function, or leave it out")
 			return
 		}
-		w.observers = append(w.observers, f)
-	})
+		c.observers = append(c.observers, f)
+	}
 }
 
 // WithDebounce says for how long a file has to stay as it is before it is
 // read, so that one that is being written isn't read half. The default is
 // 100 ms. A file that changes all the time is read after ten times that.
-func WithDebounce(d time.Duration) WatchOption {
-	return watchOption(func(w *watchConfig) {
+func WithDebounce(d time.Duration) Option {
+	return func(c *config) {
 		if d <= 0 {
-			w.bad("WithDebounce(%v): write a positive duration, or leave it out", d)
+			c.bad("WithDebounce(%v): write a positive duration, or leave it out", d)
 			return
 		}
-		w.debounce = d
-	})
+		c.debounce = d
+	}
 }
 
 // Watcher follows a file. It is safe for concurrent use.
 type Watcher struct {
-	path    string
+	path    string // as it was given
+	file    string // the same, wherever the program moves
 	to      Updater
-	with    watchConfig
+	with    *config
 	notify  *fsnotify.Watcher
 	places  places
 	watched []string // directories
@@ -118,25 +104,21 @@ type Watcher struct {
 // valid, and come into force, half. File systems that don't report changes of
 // other machines (NFS), and single files mounted into a container, are not
 // followed.
-func Watch(ctx context.Context, path string, limiter Updater, opts ...WatchOption) (*Watcher, error) {
-	w := &Watcher{
-		path: path, to: limiter, done: make(chan struct{}),
-		with: watchConfig{config: emptyConfig(), logger: slog.Default(), debounce: 100 * time.Millisecond},
-	}
-	for i, o := range opts {
-		if o == nil {
-			w.with.bad("option %d is nil: leave it out", i+1)
-			continue
-		}
-		o.applyWatch(&w.with)
-	}
+func Watch(ctx context.Context, path string, limiter Updater, opts ...Option) (*Watcher, error) {
+	c, err := newConfig(opts)
 	if limiter == nil {
-		w.with.bad("Watch without a limiter: write the one to update")
+		err = errors.Join(err, errors.New("policy: Watch without a limiter: write the one to update"))
 	}
-	if err := w.with.check(); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	var err error
+	w := &Watcher{path: path, to: limiter, with: c, done: make(chan struct{})}
+	if c.logger == nil {
+		c.logger = slog.Default()
+	}
+	if w.file, err = filepath.Abs(path); err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
 	if w.notify, err = fsnotify.NewWatcher(); err != nil {
 		return nil, fmt.Errorf("policy: watch %s: %w", path, err)
 	}
@@ -236,7 +218,7 @@ func (w *Watcher) read() (*Policy, error) {
 	var data []byte
 	err := w.follow()
 	if err == nil {
-		data, err = os.ReadFile(w.path)
+		data, err = os.ReadFile(w.file)
 	}
 	if err != nil {
 		w.seen = false
@@ -246,7 +228,7 @@ func (w *Watcher) read() (*Policy, error) {
 		return nil, nil
 	}
 	w.content, w.seen = data, true
-	p, err := parse(w.path, data, &w.with.config)
+	p, err := parse(w.path, data, w.with)
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +243,7 @@ func (w *Watcher) follow() error {
 	var now []string
 	for again := 0; ; again++ {
 		var err error
-		if w.places, err = placesOf(w.path); err != nil {
+		if w.places, err = placesOf(w.file); err != nil {
 			return err
 		}
 		now = w.places.directories()

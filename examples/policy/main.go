@@ -45,17 +45,15 @@ var registered = []policy.Option{
 var planOf = map[string]string{"small": "free", "large": "pro", "": "none"}
 
 // api serves until ctx ends, with the limits of a file.
-func api(ctx context.Context, file string, opts ...policy.WatchOption) (http.Handler, *policy.Watcher, error) {
-	p, err := policy.Load(file, registered...)
+func api(ctx context.Context, file string, opts ...policy.Option) (http.Handler, *policy.Watcher, error) {
+	opts = append(opts, registered...)
+	p, err := policy.Load(file, opts...)
 	if err != nil {
 		return nil, nil, err
 	}
 	limits, err := stint.New(p.Options()...)
 	if err != nil {
 		return nil, nil, err
-	}
-	for _, o := range registered {
-		opts = append(opts, o)
 	}
 	watcher, err := policy.Watch(ctx, file, limits, opts...)
 	if err != nil {

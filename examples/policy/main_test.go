@@ -18,7 +18,7 @@ import (
 )
 
 // start serves with the limits of a file until the test ends.
-func start(t *testing.T, file string, opts ...policy.WatchOption) (http.Handler, *policy.Watcher) {
+func start(t *testing.T, file string, opts ...policy.Option) (http.Handler, *policy.Watcher) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	server, watcher, err := api(ctx, file, append(opts,
