@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -119,17 +120,30 @@ func (h *expiring) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 
 func conform(t *testing.T, rdb redis.UniversalClient, opts ...redisstore.Option) {
 	t.Helper()
+	conformBut(t, rdb, func(string) string { return "" }, opts...)
+}
+
+// conformBut leaves out the rules for whose names it has a reason.
+func conformBut(t *testing.T, rdb redis.UniversalClient, why func(name string) string, opts ...redisstore.Option) {
+	t.Helper()
 	rdb.AddHook(&expiring{scripts: map[string]string{}})
 	c := newClock()
+	var s *redisstore.Store
 	storetest.Run(t, func(t *testing.T) store.Store {
-		s := redisstore.New(rdb, append([]redisstore.Option{
+		if reason := why(t.Name()); reason != "" {
+			t.Skip(reason)
+		}
+		s = redisstore.New(rdb, append(append([]redisstore.Option{
 			redisstore.WithClock(c.now), redisstore.WithPrefix(redistest.Prefix(t)), redisstore.WithTimeout(10 * time.Second),
 			// Nor are leases renewed while the suite's time goes by.
 			redisstore.WithLeaseTTL(20 * 365 * 24 * time.Hour),
-		}, opts...)...)
+		}, opts...), redisstore.WithHelpClock(c.now))...)
 		t.Cleanup(func() { s.Close() })
 		return s
-	}, storetest.WithSleep(c.sleep), storetest.WithNow(c.now))
+	}, storetest.WithNow(c.now), storetest.WithSleep(func(d time.Duration) {
+		c.sleep(d)
+		s.Sweep()
+	}))
 }
 
 func TestConformance(t *testing.T) {
@@ -166,4 +180,27 @@ func TestConformanceRing(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr(), "b": b.Addr()}})
 	t.Cleanup(func() { ring.Close() })
 	conform(t, ring)
+}
+
+// Refusals from memory are those that the server would give, to the microsecond.
+func TestConformanceDenyCache(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite once more")
+	}
+	conform(t, redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true }), redisstore.WithDenyCache(10_000))
+}
+
+// Few of the suite's limits are large enough to be leased: TestHelpAdmitsNoMore
+// is about those that are.
+func TestConformanceLeasing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite once more")
+	}
+	rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+	conformBut(t, rdb, func(name string) string {
+		if strings.HasSuffix(name, "/Concurrent/exactly_the_burst/TokenBucket_1000000_per_day") {
+			return "while the last tokens are on their way to one caller, all others may be refused: see WithLeasing"
+		}
+		return ""
+	}, redisstore.WithLeasing(100, time.Second))
 }

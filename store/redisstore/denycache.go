@@ -40,17 +40,23 @@ const longestDenial = time.Second
 type denyCache struct {
 	seed   maphash.Seed
 	shards [denyShards]denyShard
-	room   int // of a shard
+	room   int              // of a shard
+	now    func() time.Time // time.Now, but where a test sets the clock
 }
 
 const (
 	denyShards = 16
+	denyMarks  = 64  // of a shard
 	longestKey = 512 // that is remembered
 )
 
 type denyShard struct {
 	mu    sync.Mutex
 	calls map[string]denial
+	// forgot is when a key was last forgotten, of those with one mark. The answer
+	// to a call that was sent before may be from before there was room, and come
+	// in afterwards.
+	forgot [denyMarks]time.Time
 }
 
 // denial is a refused call. since is before it was sent: the server decided
@@ -62,11 +68,12 @@ type denial struct {
 }
 
 func newDenyCache(keys int) *denyCache {
-	return &denyCache{seed: maphash.MakeSeed(), room: (keys + denyShards - 1) / denyShards}
+	return &denyCache{seed: maphash.MakeSeed(), room: (keys + denyShards - 1) / denyShards, now: time.Now}
 }
 
-func (c *denyCache) shard(key string) *denyShard {
-	return &c.shards[maphash.String(c.seed, key)%denyShards]
+func (c *denyCache) shard(key string) (sh *denyShard, mark uint64) {
+	h := maphash.String(c.seed, key)
+	return &c.shards[h%denyShards], h / denyShards % denyMarks
 }
 
 // refuse answers a call if it is known to be refused still.
@@ -75,14 +82,14 @@ func (c *denyCache) refuse(charges []store.Charge, results []store.Result) bool 
 		return false
 	}
 	key := charges[0].Key
-	sh := c.shard(key)
+	sh, _ := c.shard(key)
 	sh.mu.Lock()
 	d, ok := sh.calls[key]
 	sh.mu.Unlock()
 	if !ok || !slices.EqualFunc(d.charges, charges, sameCharge) {
 		return false
 	}
-	now := time.Now()
+	now := c.now()
 	if !now.Before(d.until) {
 		return false
 	}
@@ -105,6 +112,14 @@ func sameCharge(a, b store.Charge) bool {
 // upToMicrosecond rounds up, as the server does, from 0.
 func upToMicrosecond(d time.Duration) time.Duration {
 	return (max(d, 0) + time.Microsecond - 1).Truncate(time.Microsecond)
+}
+
+// instant is taken before a call is sent, for remember.
+func (c *denyCache) instant() time.Time {
+	if c == nil {
+		return time.Time{}
+	}
+	return c.now()
 }
 
 // remember keeps a refused call that was sent after since.
@@ -130,9 +145,12 @@ func (c *denyCache) remember(charges []store.Charge, results []store.Result, sin
 	for i := range d.charges {
 		d.charges[i].Receipt = store.Receipt{}
 	}
-	sh := c.shard(charges[0].Key)
+	sh, mark := c.shard(charges[0].Key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	if forgot := sh.forgot[mark]; !forgot.IsZero() && !since.After(forgot) {
+		return
+	}
 	if sh.calls == nil {
 		sh.calls = make(map[string]denial)
 	}
@@ -145,13 +163,14 @@ func (c *denyCache) remember(charges []store.Charge, results []store.Result, sin
 	sh.calls[charges[0].Key] = d
 }
 
-// forget is called for a key that may have got room.
+// forget is called for a key that may have got room, after it has.
 func (c *denyCache) forget(key string) {
 	if c == nil {
 		return
 	}
-	sh := c.shard(key)
+	sh, mark := c.shard(key)
 	sh.mu.Lock()
 	delete(sh.calls, key)
+	sh.forgot[mark] = c.now()
 	sh.mu.Unlock()
 }

@@ -93,6 +93,28 @@ func TestDenyCache(t *testing.T) {
 	}
 }
 
+// A refusal that was under way when its key got room is not remembered, whichever
+// comes in first.
+func TestDenyCacheForgetsWhatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := denyLimit(t, store.Spec{Name: "rate", Units: 10, Period: time.Second})
+		charges, results := []store.Charge{{Key: "k", Limit: l, Cost: 1}}, []store.Result{{RetryAfter: time.Second}}
+		c := newDenyCache(100)
+		sent := c.instant()
+		time.Sleep(time.Millisecond)
+		c.forget("k")
+		time.Sleep(time.Millisecond)
+		c.remember(charges, results, sent)
+		if c.refuse(charges, make([]store.Result, 1)) {
+			t.Error("refused by an answer from before there was room")
+		}
+		c.remember(charges, results, c.instant())
+		if !c.refuse(charges, make([]store.Result, 1)) {
+			t.Error("an answer from after it is not remembered")
+		}
+	})
+}
+
 // It holds no more than it was told, and no keys of a megabyte.
 func TestDenyCacheIsBounded(t *testing.T) {
 	c := newDenyCache(100)

@@ -19,26 +19,39 @@ import (
 func TestStocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := denyLimit(t, store.Spec{Name: "rate", Units: 100, Period: time.Second, Burst: 100})
-		s := &stocks{n: 10, maxAge: 50 * time.Millisecond, held: make(map[stockOf]*stock)}
+		s := newStocks(10, 50*time.Millisecond)
 		c := store.Charge{Key: "k", Limit: l, Cost: 1}
 		var r store.Result
+		var k *stock
 		ask := func(cost int64, ok bool, fetch int64) {
 			t.Helper()
 			c.Cost = cost
-			if gotOK, gotFetch := s.give(&c, &r); gotOK != ok || gotFetch != fetch {
+			gotOK, of, gotFetch := s.give(&c, &r)
+			if of != nil {
+				k = of
+			}
+			if gotOK != ok || gotFetch != fetch {
 				t.Fatalf("cost %d: %v, to take %d; want %v, %d", cost, gotOK, gotFetch, ok, fetch)
 			}
 		}
 		ask(1, false, 0)  // the first asks the server
 		ask(1, false, 10) // the second is to take ten
 		ask(1, false, 0)  // and the third doesn't wait for it
-		taken := store.Result{OK: true, Remaining: 50, ResetAfter: time.Second, Receipt: store.Receipt{Mark: 77, Cost: 10}}
-		if c.Cost = 1; !s.fetched(&c, taken, 10, &r) || r.Remaining != 59 || r.Receipt.Cost != 1 || r.Receipt.Mark != 77 {
+		taken := store.Result{OK: true, Remaining: 50, ResetAfter: time.Second, Receipt: store.Receipt{Mark: 900_000, Cost: 10}}
+		fetched := func(taken store.Result) bool {
+			ok, over := s.fetched(&c, k, taken, 10, &r)
+			if over != 0 {
+				t.Errorf("%d are left over", over)
+			}
+			return ok
+		}
+		// Of ten tokens, each 10,000 units long, this is the first.
+		if c.Cost = 1; !fetched(taken) || r.Remaining != 59 || r.Receipt.Cost != 1 || r.Receipt.Mark != 900_000-9*10_000 {
 			t.Fatalf("%+v", r)
 		}
 		time.Sleep(10 * time.Millisecond)
 		ask(5, true, 0)
-		if r.Remaining != 54 || r.ResetAfter != 990*time.Millisecond {
+		if r.Remaining != 54 || r.ResetAfter != 990*time.Millisecond || r.Receipt.Mark != 900_000-4*10_000 {
 			t.Errorf("%+v", r)
 		}
 		ask(5, false, 0)  // four are left
@@ -46,11 +59,11 @@ func TestStocks(t *testing.T) {
 		ask(0, false, 0)  // to look
 		ask(4, true, 0)   // all of it
 		ask(1, false, 10) // more
-		if s.fetched(&c, store.Result{}, 10, &r) {
+		if fetched(store.Result{}) {
 			t.Error("gave out what the server refused")
 		}
 		ask(1, false, 10)
-		s.fetched(&c, taken, 10, &r)
+		fetched(taken)
 		time.Sleep(50 * time.Millisecond)
 		ask(1, false, 0) // too old
 		back := s.expired(false)
@@ -62,9 +75,47 @@ func TestStocks(t *testing.T) {
 	})
 }
 
+// While tokens are being taken, the key is reset, or the store closed.
+func TestStocksMeanwhile(t *testing.T) {
+	l := denyLimit(t, store.Spec{Name: "rate", Units: 100, Period: time.Second, Burst: 100})
+	c := store.Charge{Key: "k", Limit: l, Cost: 1}
+	taken := store.Result{OK: true, Remaining: 50, Receipt: store.Receipt{Mark: 900_000, Cost: 10}}
+	for _, tt := range []struct {
+		name      string
+		meanwhile func(*stocks)
+		over      int64
+	}{
+		{"reset", func(s *stocks) { s.forget("k", []*store.Limit{l}) }, 0},
+		{"reset, and another is about to take", func(s *stocks) {
+			s.forget("k", []*store.Limit{l})
+			for range 2 {
+				s.give(&c, new(store.Result))
+			}
+		}, 0},
+		{"closed", func(s *stocks) { s.expired(true) }, 9},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStocks(10, time.Second)
+			var r store.Result
+			s.give(&c, &r)
+			_, k, n := s.give(&c, &r)
+			if n != 10 {
+				t.Fatalf("takes %d", n)
+			}
+			tt.meanwhile(s)
+			if ok, over := s.fetched(&c, k, taken, n, &r); !ok || over != tt.over {
+				t.Errorf("%v, %d left over, want %d", ok, over, tt.over)
+			}
+			if ok, _, _ := s.give(&c, &r); ok {
+				t.Error("given out from what was taken before")
+			}
+		})
+	}
+}
+
 // Nothing is leased of what can't be given out piece by piece.
 func TestStocksLeaveAlone(t *testing.T) {
-	s := &stocks{n: 10, maxAge: time.Second, held: make(map[stockOf]*stock)}
+	s := newStocks(10, time.Second)
 	rate := denyLimit(t, store.Spec{Name: "a", Units: 100, Period: time.Second})
 	for name, c := range map[string]store.Charge{
 		"waits":      {Limit: rate, Cost: 1, MaxWait: time.Second},

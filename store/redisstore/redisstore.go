@@ -203,14 +203,13 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	return s
 }
 
-// Close ends the renewal of leases, and gives back what WithLeasing holds. Slots that are still held come free within
-// the lease's time, or when they are released, which the store still does; a
-// lease taken later is not renewed. The client stays open.
+// Close ends the renewal of leases, and gives back what WithLeasing holds. Slots
+// that are still held come free within the lease's time, or when they are
+// released, which the store still does; a lease taken later is not renewed. The
+// client stays open.
 func (s *Store) Close() error {
 	s.leases.close()
-	if s.stocks != nil {
-		s.giveBack(true)
-	}
+	s.giveBack(true)
 	return nil
 }
 

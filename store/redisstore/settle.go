@@ -37,7 +37,6 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 	s.release(charges)
 	var tickets []*ticket[settling]
 	for i := range charges {
-		defer s.denies.forget(charges[i].Key)
 		key := storageKey(s.prefix, charges[i].Key, charges[i].Limit)
 		p := s.siteOf(key)
 		n := slices.IndexFunc(tickets, func(t *ticket[settling]) bool { return t.what.site == p })
@@ -134,6 +133,9 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], many 
 		}
 		for _, t := range group {
 			t.failed = err
+			for j := range t.what.charges { // made, for all that is known
+				s.denies.forget(t.what.charges[j].Key)
+			}
 			if len(stale) == 0 {
 				continue
 			}

@@ -48,13 +48,14 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, results []store
 			}
 		}
 	}
+	since := s.denies.instant()
 	reusable, err := s.takes.do(ctx, t)
 	if err == nil {
 		copy(results, t.what.results)
 		if t.what.granted {
 			s.hold(t)
 		} else {
-			s.denies.remember(charges, results, t.since)
+			s.denies.remember(charges, results, since)
 		}
 	}
 	if reusable {

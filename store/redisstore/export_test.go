@@ -1,0 +1,26 @@
+package redisstore
+
+import (
+	"context"
+	"time"
+)
+
+// WithHelpClock has the deny cache and leasing count time by now. It stands after
+// the options that turn them on.
+func WithHelpClock(now func() time.Time) Option {
+	return func(s *Store) {
+		if s.denies != nil {
+			s.denies.now = now
+		}
+		if s.stocks != nil {
+			s.stocks.now = now
+		}
+	}
+}
+
+// Sweep gives back what WithLeasing holds too long, and waits for it.
+func (s *Store) Sweep() {
+	for _, t := range s.giveBack(false) {
+		_, _ = t.wait(context.Background())
+	}
+}
