@@ -23,6 +23,8 @@ func rows(r *http.Request) int64 {
 	return 1
 }
 
+func tokens(_ *http.Request, _ int, written int64) int64 { return written / 100 }
+
 func internal(r *http.Request) bool { return r.Header.Get("X-Internal") != "" }
 
 var errNoSession = errors.New("no session")
@@ -38,6 +40,7 @@ func planOf(r *http.Request) (string, error) {
 var registered = []policy.Option{
 	policy.WithKeyFunc("tenant", tenant),
 	policy.WithCostFunc("rows", rows),
+	policy.WithSettleFunc("tokens", tokens),
 	policy.WithPredicate("internal", internal),
 	policy.WithPlanFunc(planOf),
 	policy.WithSecret(secret),
@@ -193,6 +196,17 @@ limits: [{rate: 60/1m, burst: 4, failure: open}, {name: once, rate: 30/1m, cost:
 		stint.WithBlock(stint.FromCIDR(netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32"))),
 		stint.Rate(60, time.Minute, stint.WithBurst(4), stint.WithFailurePolicy(stint.FailOpen)),
 		stint.Rate(30, time.Minute, stint.WithName("once"), stint.WithCost(func(*http.Request) int64 { return 1 }))}},
+	{"settled by the response", `
+version: 1
+key: remote-ip
+settle: tokens
+limits: [{name: bytes, rate: 60/1m}, {name: bytes-too, rate: 90/1m, settle: tokens}, {name: shown, rate: 20/1m, settle: {refund-on: [503, "401"]}}]
+routes:
+  POST /login: {settle: failed-only, limits: [{name: login, rate: 2/1m}]}
+`, []stint.Option{remote, stint.WithSettle(tokens),
+		stint.Rate(60, time.Minute, stint.WithName("bytes")), stint.Rate(90, time.Minute, stint.WithName("bytes-too")),
+		stint.Rate(20, time.Minute, stint.WithName("shown"), stint.WithSettle(stint.RefundOn(503, 401))),
+		stint.WithRoute("POST /login", stint.WithSettle(stint.FailedOnly), stint.Rate(2, time.Minute, stint.WithName("login")))}},
 	{"older fields", "version: 1\nkey: remote-ip\nheaders: legacy\nempty-key: deny\nlimits: [{rate: 3/1m}]\n",
 		[]stint.Option{remote, stint.Rate(3, time.Minute), stint.WithHeaders(stint.LegacyHeaders)}},
 	{"no fields", "version: 1\nkey: {header: X-API-Key}\nheaders: [none]\nlimits: [{rate: 3/1m}]\n",

@@ -222,7 +222,11 @@ func (d *decoder) integer(n *yaml.Node, what string, least int64) (int64, bool) 
 			return v, true
 		}
 	}
-	d.bad(n, "%s is a whole number of at least %d: write one, such as 100 or 10_000", what, least)
+	example := ""
+	if least <= 1 {
+		example = ", such as 100 or 10_000"
+	}
+	d.bad(n, "%s is a whole number of at least %d: write one%s", what, least, example)
 	return 0, false
 }
 

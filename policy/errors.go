@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/stint-go/stint"
 )
 
 // Error is one mistake in a file: where it is, and what to write instead.
@@ -53,6 +55,7 @@ type decoder struct {
 
 	named   map[string]*namedKey
 	builtin map[string]*key
+	settles map[string]stint.SharedOption
 }
 
 func (d *decoder) bad(n *yaml.Node, format string, args ...any) {

@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,6 +68,11 @@ func settingsFields[T any](of func(*T) *settings) []field[T] {
 				of(to).add("cost", n, stint.WithCost(cost))
 			}
 		}},
+		{"settle", func(d *decoder, n *yaml.Node, to *T) {
+			if o := d.settle(n); o != nil {
+				of(to).add("settle", n, o)
+			}
+		}},
 		{"max-wait", func(d *decoder, n *yaml.Node, to *T) {
 			if v, ok := d.duration(n, "max-wait"); ok {
 				of(to).add("max-wait", n, stint.WithMaxWait(v))
@@ -84,24 +87,6 @@ func settingsFields[T any](of func(*T) *settings) []field[T] {
 			}
 		}},
 	}
-}
-
-// cost reads a number, or the name of a function registered in Go.
-func (d *decoder) cost(n *yaml.Node) func(*http.Request) int64 {
-	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
-		if f := d.with.costs[n.Value]; f != nil {
-			return f
-		}
-		if _, err := parseInt(n.Value); err != nil {
-			d.bad(n, "unknown cost %q: %s; functions are registered with policy.WithCostFunc", n.Value, choose(n.Value, append(slices.Sorted(maps.Keys(d.with.costs)), "a number")))
-			return nil
-		}
-	}
-	v, ok := d.integer(n, "cost", 1)
-	if !ok {
-		return nil
-	}
-	return func(*http.Request) int64 { return v }
 }
 
 // limitFields is a function because keys hold keys.

@@ -63,7 +63,7 @@ var mistakes = []mistake{
 		`4:1: "key" is there already, in line 3: leave one of them out`,
 		`6:1: "routes" has no value: write one, or leave it out`,
 		`7:1: a name is text: put it in quotes`,
-		`8:1: unknown field "fallback" of a policy: write version, keys, dry-run, key, cost, max-wait, failure, limits, routes, plans, default-plan, headers, empty-key, skip or block`,
+		`8:1: unknown field "fallback" of a policy: write version, keys, dry-run, key, cost, settle, max-wait, failure, limits, routes, plans, default-plan, headers, empty-key, skip or block`,
 	}},
 	{"a double key in JSON", `{"version": 1, "key": "global", "limits": [{"rate": "1/s", "rate": "2/s"}]}`, false, []string{`1:60: "rate" is there already, in line 1: leave one of them out`}},
 
@@ -87,6 +87,14 @@ var mistakes = []mistake{
 	one("{rate: 1/s, max-wait: 2}", true, `4:25: max-wait is a duration: write one such as 30s, 5m, 1h30m or 1d`),
 	one("{rate: 1/s, max-wait: 0s}", false, `4:25: max-wait of 0: write a positive duration, or leave it out`),
 	one("{rate: 1/s, max-wait: -2s}", true, `4:25: duration "-2s": write one such as 30s, 5m, 1h30m or 1d`),
+
+	one("{rate: 1/s, settle: failed}", false, `4:23: unknown settle "failed": write tokens, failed-only or {refund-on: [...]}; functions are registered with policy.WithSettleFunc`),
+	one("{rate: 1/s, settle: {}}", true, `4:23: settle says nothing: write failed-only or {refund-on: [304, 503]}`),
+	one("{rate: 1/s, settle: {refund: [304]}}", true, `4:24: unknown field "refund" of settle: write refund-on`),
+	one("{rate: 1/s, settle: {refund-on: []}}", true, `4:35: refund-on names no status: write some, such as [304, 503]`),
+	one("{rate: 1/s, settle: {refund-on: [3xx, 600]}}", true,
+		`4:36: a status is a whole number of at least 200: write one`,
+		`4:41: 600 is no status of a response: write 200 to 599`),
 
 	// Numbers and times.
 	one("{rate: 100}", true, `4:10: a rate is a number, a slash and a time: write it like 100/1m or 10/s`),
@@ -201,7 +209,7 @@ var mistakes = []mistake{
 		`2:49: "fe80::1%eth0" is no network: write one such as 10.0.0.0/8, or an address`),
 	keyed("{forwarded-ip: {trusted: [0.0.0.0/0]}}", false, `2:21: trusting 0.0.0.0/0 lets every client name the address it is limited by: write the addresses that your proxies connect from`),
 	keyed("{forwarded-ip: {ipv6-bits: 64}}", true, `2:21: no proxy is trusted, so X-Forwarded-For would never be read: write the addresses that your proxies connect from, such as 10.0.0.0/8, or remote-ip if there are none`),
-	keyed("{remote-ip: {ipv6-bits: 32}}", true, `2:30: ipv6-bits is a whole number of at least 48: write one, such as 100 or 10_000`),
+	keyed("{remote-ip: {ipv6-bits: 32}}", true, `2:30: ipv6-bits is a whole number of at least 48: write one`),
 	keyed("{remote-ip: {ipv6-bits: 129}}", true, `2:30: 129 bits of an IPv6 address: write 48 to 128`),
 	keyed("{remote-ip: {trusted: [10.0.0.0/8]}}", true, `2:19: unknown field "trusted" of a key by address: write ipv6-bits`),
 	keyed("{single-ip-header: {trusted: [10.0.0.0/8]}}", true, `2:25: no header field: write its name, such as {name: CF-Connecting-IP, trusted: [10.0.0.0/8]}`),

@@ -62,6 +62,12 @@ func TestSameAsGo(t *testing.T) {
 					}
 					sites[i] = stinthttp.Middleware(lim)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						time.Sleep(took)
+						switch { // for costs that are settled by it
+						case r.URL.Path == "/export":
+							w.WriteHeader(http.StatusServiceUnavailable)
+						case r.Header.Get("Cookie") == "session=s2":
+							w.WriteHeader(http.StatusUnauthorized)
+						}
 						fmt.Fprintf(w, "%+v", stint.FromContext(r.Context()).Decision())
 					}))
 				}
@@ -158,28 +164,26 @@ func TestFailurePolicy(t *testing.T) {
 	}
 }
 
-// TestKeysAreAskedOnce: a key that is named twice is one, asked once a request.
-func TestKeysAreAskedOnce(t *testing.T) {
-	asked := 0
+// TestAskedOnce: a function that is named twice is asked once a request.
+func TestAskedOnce(t *testing.T) {
+	keys, settles := 0, 0
 	p, err := policy.Parse("p.yaml", []byte(`
 version: 1
 keys: {who: session}
 key: who
-limits: [{name: a, rate: 1/s}, {name: b, rate: 2/s, key: who}, {name: c, rate: 3/s, key: session}, {name: d, rate: 4/s, key: session}]
-`), policy.WithKeyFunc("session", func(*http.Request) (string, error) { asked++; return "s", nil }))
+settle: count
+limits: [{name: a, rate: 1/s}, {name: b, rate: 2/s, key: who}, {name: c, rate: 3/s, key: session, settle: count}, {name: d, rate: 4/s, key: session}]
+`),
+		policy.WithKeyFunc("session", func(*http.Request) (string, error) { keys++; return "s", nil }),
+		policy.WithSettleFunc("count", func(*http.Request, int, int64) int64 { settles++; return 1 }))
 	if err != nil {
 		t.Fatal(err)
 	}
-	lim, err := stint.New(p.Options()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked = 0
-	if _, err := lim.Admit(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)); err != nil {
-		t.Fatal(err)
-	}
-	if asked != 1 {
-		t.Errorf("the key was asked for %d times, want once", asked)
+	site := stinthttp.New(p.Options()...)(http.NotFoundHandler())
+	keys, settles = 0, 0
+	site.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	if keys != 1 || settles != 1 {
+		t.Errorf("the key was asked for %d times and the cost %d times, want once each", keys, settles)
 	}
 }
 
@@ -213,6 +217,7 @@ func TestOptionsOfGo(t *testing.T) {
 		{`policy: WithKeyFunc("t", nil): write a function`, []policy.Option{policy.WithKeyFunc("t", nil)}},
 		{`policy: WithKeyFunc(""): write a name that a file can call it by, such as "tenant"`, []policy.Option{policy.WithKeyFunc("", f)}},
 		{`policy: WithCostFunc("10"): write a name that a file can call it by, such as "tenant"`, []policy.Option{policy.WithCostFunc("10", rows)}},
+		{`policy: WithSettleFunc("failed-only"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithSettleFunc("failed-only", tokens)}},
 		{`policy: WithPredicate("preflight"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithPredicate("preflight", internal)}},
 		{"policy: WithPlanFunc(nil): write a function, or leave it out", []policy.Option{policy.WithPlanFunc(nil)}},
 		{"policy: WithPlanFunc is given twice: leave one out", []policy.Option{policy.WithPlanFunc(f), policy.WithPlanFunc(f)}},

@@ -23,7 +23,7 @@
 // package stint; Schema describes every field, also to an editor. What has to
 // be Go is given in Go: the store, handlers, secrets, and functions that a
 // file calls by the names they are registered under (WithKeyFunc, WithCostFunc,
-// WithPredicate, WithPlanFunc).
+// WithSettleFunc, WithPredicate, WithPlanFunc).
 //
 // # Mistakes
 //
@@ -70,7 +70,7 @@ func Parse(name string, data []byte, opts ...Option) (*Policy, error) {
 }
 
 func parse(name string, data []byte, c *config) (*Policy, error) {
-	d := &decoder{file: name, with: c, named: map[string]*namedKey{}, builtin: map[string]*key{}}
+	d := &decoder{file: name, with: c, named: map[string]*namedKey{}, builtin: map[string]*key{}, settles: map[string]stint.SharedOption{}}
 	var options []stint.Option
 	if root := d.load(data); root != nil {
 		options = d.document(root)
@@ -103,6 +103,7 @@ type Option func(*config)
 type config struct {
 	keys       map[string]stint.KeyFunc
 	costs      map[string]func(*http.Request) int64
+	settles    map[string]func(*http.Request, int, int64) int64
 	predicates map[string]func(*http.Request) bool
 	plan       func(*http.Request) (string, error)
 	secret     []byte
@@ -120,6 +121,7 @@ func newConfig(opts []Option) (*config, error) {
 	c := &config{
 		keys:       map[string]stint.KeyFunc{},
 		costs:      map[string]func(*http.Request) int64{},
+		settles:    map[string]func(*http.Request, int, int64) int64{},
 		predicates: map[string]func(*http.Request) bool{},
 		debounce:   100 * time.Millisecond,
 	}
@@ -184,6 +186,12 @@ func WithKeyFunc(name string, f stint.KeyFunc) Option {
 // WithCostFunc lets a file name a cost of the application: cost: rows.
 func WithCostFunc(name string, f func(*http.Request) int64) Option {
 	return func(c *config) { register(c, c.costs, "WithCostFunc", name, f, f == nil) }
+}
+
+// WithSettleFunc lets a file name what a request has cost by its response, as
+// stint.WithSettle has it: settle: tokens.
+func WithSettleFunc(name string, f func(r *http.Request, status int, written int64) int64) Option {
+	return func(c *config) { register(c, c.settles, "WithSettleFunc", name, f, f == nil, "failed-only") }
 }
 
 // WithPredicate lets a file name a predicate of the application in skip and

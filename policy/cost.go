@@ -1,0 +1,87 @@
+package policy
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/stint-go/stint"
+)
+
+// cost reads a number, or the name of a function registered in Go.
+func (d *decoder) cost(n *yaml.Node) func(*http.Request) int64 {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
+		if f := d.with.costs[n.Value]; f != nil {
+			return f
+		}
+		if _, err := parseInt(n.Value); err != nil {
+			d.bad(n, "unknown cost %q: %s; functions are registered with policy.WithCostFunc", n.Value, choose(n.Value, append(slices.Sorted(maps.Keys(d.with.costs)), "a number")))
+			return nil
+		}
+	}
+	v, ok := d.integer(n, "cost", 1)
+	if !ok {
+		return nil
+	}
+	return func(*http.Request) int64 { return v }
+}
+
+const settleExample = "failed-only or {refund-on: [304, 503]}"
+
+// settleForms are what a request has cost by its response, where that needs
+// more than a word.
+var settleForms = []field[func(*http.Request, int, int64) int64]{
+	{"refund-on", func(d *decoder, n *yaml.Node, to *func(*http.Request, int, int64) int64) {
+		items, ok := d.list(n, "refund-on", "[304, 503]")
+		if ok && len(items) == 0 {
+			d.bad(n, "refund-on names no status: write some, such as [304, 503]")
+			return
+		}
+		var statuses []int
+		for _, item := range items {
+			status, good := d.integer(item, "a status", 200)
+			if good && status > 599 {
+				d.bad(item, "%d is no status of a response: write 200 to 599", status)
+				good = false
+			}
+			statuses = append(statuses, int(status))
+			ok = ok && good
+		}
+		if ok {
+			*to = stint.RefundOn(statuses...)
+		}
+	}},
+}
+
+// settle reads what a request has cost by its response. A name stands for one
+// option wherever it is written: limits with the same one share a call of the
+// function a request.
+func (d *decoder) settle(n *yaml.Node) stint.SharedOption {
+	var cost func(*http.Request, int, int64) int64
+	if n.Kind != yaml.ScalarNode {
+		if object(d, n, "settle", settleExample, settleForms, &cost) && len(n.Content) == 0 {
+			d.bad(n, "settle says nothing: write %s", settleExample)
+		}
+		if cost == nil {
+			return nil
+		}
+		return stint.WithSettle(cost)
+	}
+	if o := d.settles[n.Value]; o != nil {
+		return o
+	}
+	cost = d.with.settles[n.Value]
+	if n.Value == "failed-only" {
+		cost = stint.FailedOnly
+	}
+	if cost == nil {
+		known := append(slices.Sorted(maps.Keys(d.with.settles)), "failed-only", "{refund-on: [...]}")
+		d.bad(n, "unknown settle %q: %s; functions are registered with policy.WithSettleFunc", n.Value, choose(n.Value, known))
+		return nil
+	}
+	o := stint.WithSettle(cost)
+	d.settles[n.Value] = o
+	return o
+}
