@@ -90,6 +90,38 @@ func BenchmarkHTTP(b *testing.B) {
 			w.request(l, r)
 		}
 	})
+	b.Run("AllowedConcurrencyShares", func(b *testing.B) {
+		l := limiter(b, theKey, stint.Concurrency(4, stint.WithQueue(10), stint.WithShare(1, 25)))
+		w, r := &discard{h: http.Header{}}, get("/")
+		b.ReportAllocs()
+		for b.Loop() {
+			w.request(l, r)
+		}
+	})
+	b.Run("AllowedWhileOthersWait", func(b *testing.B) {
+		l := limiter(b, theKey, stint.Concurrency(4, stint.WithMaxWait(time.Hour)))
+		ctx, cancel := context.WithCancel(b.Context())
+		for range 8 {
+			go func() {
+				if p, err := l.Take(ctx, "others", 1); err == nil {
+					<-ctx.Done()
+					p.Done()
+				}
+			}()
+		}
+		for waiting := int64(0); waiting < 4; waiting, _, _ = l.Lines() {
+			time.Sleep(time.Millisecond)
+		}
+		w, r := &discard{h: http.Header{}}, get("/")
+		b.ReportAllocs()
+		for b.Loop() {
+			w.request(l, r)
+		}
+		cancel()
+		for waiting := int64(1); waiting > 0; waiting, _, _ = l.Lines() {
+			time.Sleep(time.Millisecond)
+		}
+	})
 	b.Run("Routed", func(b *testing.B) {
 		l := limiter(b, theKey, ample(), stint.WithoutPermit(), stint.WithRoute("POST /login", ample()), stint.WithRoute("GET /a/{id}", ample()))
 		w, r := &discard{h: http.Header{}}, get("/")

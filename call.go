@@ -28,7 +28,10 @@ type call struct {
 	came       time.Time    // when it first began to wait
 	lines      []lineStatus // of each charge, if it has seen a line
 	began      bool         // to wait: an observer has been told
-	patient    bool         // Wait: every limit waits as long as the context lets it
+	shared     bool         // some limit has shares
+	classed    bool         // ofClass is known
+	ofClass    uint8
+	patient    bool // Wait: every limit waits as long as the context lets it
 
 	local []adaptiveSlot // of the last charges
 
@@ -159,6 +162,7 @@ func (c *call) charge(e *entry) error {
 }
 
 func (c *call) add(e *entry, key string, cost int64) {
+	c.shared = c.shared || e.shares != nil
 	if e.adaptive != nil {
 		c.addLocal(e, key, cost)
 		return

@@ -373,24 +373,6 @@ func ExampleWithMaxWait() {
 	// GET / → 200 waited: true
 }
 
-func ExampleWithQueue() {
-	// One at a time; another may wait for it, for up to 20 ms.
-	printer := stint.Must(stint.New(
-		stint.Concurrency(1, stint.WithQueue(1), stint.WithMaxWait(20*time.Millisecond)),
-		stint.WithKey(stint.Global())))
-	ctx := context.Background()
-	p, _ := printer.Take(ctx, "first floor", 1)
-	_, err := printer.Take(ctx, "first floor", 1)
-
-	var denied *stint.DeniedError
-	if errors.As(err, &denied) {
-		d := denied.Decision
-		fmt.Println("waited in place", d.Queued, d.Delay >= 20*time.Millisecond)
-	}
-	p.Done()
-	// Output: waited in place 1 true
-}
-
 func ExampleWithDryRun() {
 	lim := stint.Must(stint.New(
 		stint.Rate(1, time.Hour, stint.WithName("planned"), stint.WithDryRun()),

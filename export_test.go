@@ -9,3 +9,10 @@ func (l *Limiter) Lines() (waiting int64, slots, turns int) {
 	defer f.turns.mu.Unlock()
 	return f.slots.waiting.Load(), len(f.slots.lines), len(f.turns.lines)
 }
+
+// Held is of how many keys the shares are counted.
+func (l *Limiter) Held() int {
+	l.family.slots.mu.Lock()
+	defer l.family.slots.mu.Unlock()
+	return len(l.family.slots.held)
+}

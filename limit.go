@@ -26,6 +26,7 @@ type rule struct {
 	algSet   bool  // by WithAlgorithm
 	queue    int64 // of a Concurrency
 	queueSet bool
+	shares   *shares // of a Concurrency
 	shared   settings
 	adaptive *adaptive.Config // of AdaptiveConcurrency
 	errs     []error

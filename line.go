@@ -21,6 +21,7 @@ type slots struct {
 	waiting atomic.Int64 // in all lines: lets others pass without the lock
 	mu      sync.Mutex
 	lines   map[slotKey]*line
+	held    map[slotKey]*holdings // of limits with shares
 }
 
 type slotKey struct{ limit, key string }
@@ -35,10 +36,11 @@ type line struct {
 // place is one waiter's.
 type place struct {
 	rank
-	key   slotKey
-	cost  int64
-	woken chan struct{}
-	at    *list.Element
+	key    slotKey
+	cost   int64
+	shares *shares // of its limit, or nil
+	woken  chan struct{}
+	at     *list.Element
 }
 
 // poll bounds what asking without being woken costs: the heads of all lines
@@ -50,16 +52,16 @@ const (
 	pollShare = 10 * time.Millisecond // for each line
 )
 
-// join enters the line of key, unless most wait in it already: then place is
-// nil. It also returns how many wait, with the one that has joined. The head is
-// woken at once: a slot may have come free since it asked.
-func (s *slots) join(key slotKey, r rank, cost, most int64) (p *place, waiting int64) {
+// join enters the line of key with p, unless most wait in it already. It also
+// returns how many wait, with the one that has joined. The head is woken at
+// once: a slot may have come free since it asked.
+func (s *slots) join(key slotKey, p *place, most int64) (joined bool, waiting int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.lines[key]
 	switch {
 	case l == nil && most <= 0:
-		return nil, 0
+		return false, 0
 	case l == nil:
 		if s.lines == nil {
 			s.lines = map[slotKey]*line{}
@@ -67,16 +69,16 @@ func (s *slots) join(key slotKey, r rank, cost, most int64) (p *place, waiting i
 		l = new(line)
 		s.lines[key] = l
 	case l.n >= most:
-		return nil, l.n
+		return false, l.n
 	}
 	s.waiting.Add(1)
 	l.n++
-	p = &place{rank: r, key: key, cost: cost, woken: make(chan struct{}, 1)}
+	p.key, p.woken = key, make(chan struct{}, 1)
 	l.insert(p)
 	if s.head(l) == p {
 		p.wake()
 	}
-	return p, l.n
+	return true, l.n
 }
 
 // insert puts a place where it belongs in its class. Who comes over from
@@ -94,15 +96,19 @@ func (l *line) insert(p *place) {
 	}
 }
 
-// head is the place that is to ask next.
+// head is the place that is to ask next: of those whose class is owed a share,
+// or else of all, the first in the order of ranks.
 func (s *slots) head(l *line) (head *place) {
+	owed := false
 	for i := range l.classes {
 		e := l.classes[i].Front()
 		if e == nil {
 			continue
 		}
-		if p := e.Value.(*place); head == nil || p.before(head.rank) {
-			head = p
+		p := e.Value.(*place)
+		owes := s.owes(p)
+		if head == nil || owes && !owed || owes == owed && p.before(head.rank) {
+			head, owed = p, owes
 		}
 	}
 	return head

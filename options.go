@@ -54,6 +54,8 @@ type config struct {
 	emptyKey      EmptyKeyPolicy
 	emptyKeySet   bool
 	withoutPermit bool
+	priority      func(*http.Request) int
+	aging         time.Duration
 
 	opts []Option // that it was collected from
 	errs []error

@@ -26,6 +26,7 @@ type Permit struct {
 	holds bool         // Done has something to do
 	carry bool         // Request puts it into the context
 	done  bool         // guarded by mu
+	class uint8        // of priority, where some limit has shares
 	wait  *permitWait  // nil unless it has waited
 	local *localPermit // nil without a limit of this process
 	// response is nil unless a limit looks at it.
@@ -80,7 +81,7 @@ func (c *call) permit(ctx context.Context) *Permit {
 	if c.waited > 0 || len(c.lines) > 0 {
 		p.wait = &permitWait{c.waited, c.lines}
 	}
-	p.holds, p.local, p.response = c.holds(), c.localPermit(), c.responded()
+	p.holds, p.local, p.response, p.class = c.holds(), c.localPermit(), c.responded(), c.ofClass
 	return p
 }
 
@@ -333,6 +334,7 @@ func (p *Permit) panicked(v any) {
 func (p *Permit) release() {
 	var amends []amend
 	defer func() {
+		p.lim.family.hold(p.entries, p.charges, p.class, -1)
 		if p.local != nil {
 			p.releaseLocal()
 		}

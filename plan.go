@@ -24,10 +24,11 @@ type entry struct {
 	settle  *settleSource             // nil: the charge stays
 	maxWait time.Duration
 	dryRun  bool
-	closed  bool   // FailClosed
-	slots   bool   // a concurrency limit
-	queues  bool   // makes requests wait without a maxWait
-	queue   int64  // how many may wait for slots
+	closed  bool  // FailClosed
+	slots   bool  // a concurrency limit
+	queues  bool  // makes requests wait without a maxWait
+	queue   int64 // how many may wait for slots
+	shares  *shares
 	policy  string // its item of RateLimit-Policy; "" for a dry run
 	from    *limitFunc
 	// adaptive is what decides an AdaptiveConcurrency, in this process; limit
@@ -44,7 +45,7 @@ func (f *family) newEntry(r *rule, l *store.Limit, s settings) *entry {
 	}
 	if e.slots {
 		e.settle = nil // of the limiter: slots are released
-		e.queue = math.MaxInt64
+		e.queue, e.shares = math.MaxInt64, r.shares
 		if r.queueSet {
 			e.queue = r.queue
 		}

@@ -32,7 +32,9 @@ const turnLimits = 4
 
 // turn is one call's reservation: the instant, and in c.results the receipts.
 type turn struct {
+	rank
 	at    time.Time
+	until time.Time // the latest that it may become; zero for any
 	c     *call
 	moved chan struct{} // has an element when at has changed
 }
@@ -59,11 +61,11 @@ func (c *call) sleep(ctx context.Context, d time.Duration) error {
 	}()
 	ts := &c.lim.family.turns
 	kind, ok := c.turnKind()
-	t := &turn{at: start.Add(d), c: c}
+	t := &turn{rank: c.rank(ctx, start), at: start.Add(d), until: c.latest(start), c: c}
 	waiting, i := int64(1), c.slowest() // in line, results may be exchanged
 	if ok {
 		t.moved = make(chan struct{}, 1)
-		waiting = ts.join(kind, t)
+		waiting, d = ts.join(kind, t)
 	}
 	c.note(i, waiting)
 	c.begin(i, d)
@@ -73,20 +75,37 @@ func (c *call) sleep(ctx context.Context, d time.Duration) error {
 		select {
 		case <-timer.C:
 			if ok {
-				ts.leave(kind, t, false)
+				if d := ts.use(kind, t); d > 0 {
+					timer.Reset(d)
+					continue
+				}
 			}
 			return nil
 		case <-t.moved:
 			timer.Reset(ts.until(t))
 		case <-ctx.Done():
 			if ok {
-				ts.leave(kind, t, true)
+				ts.giveUp(kind, t)
 			}
+			c.lim.family.hold(c.entries, c.charges, c.ofClass, -1)
 			c.lim.cancel(ctx, made(c.charges, c.results, func(r *store.Receipt) bool { return r.Cost > 0 }))
 			c.freeLocal()
 			return &canceledError{ctx.Err()}
 		}
 	}
+}
+
+// latest is the latest turn that the call may wait for: what the store was told
+// of each limit. A queue without a WithMaxWait bounds the wait by its length.
+func (c *call) latest(start time.Time) (t time.Time) {
+	for i := range c.charges {
+		if ch := &c.charges[i]; ch.MaxWait > 0 && !ch.DryRun {
+			if u := start.Add(ch.MaxWait); t.IsZero() || u.Before(t) {
+				t = u
+			}
+		}
+	}
+	return t
 }
 
 // slowest is the charge whose limit makes the call wait for the longest.
@@ -125,8 +144,10 @@ func (ts *turns) queued(kind turnKind) int64 {
 }
 
 // join enters a turn where its instant belongs: calls decided at nearly the
-// same time may come here in another order. It returns how many wait now.
-func (ts *turns) join(kind turnKind, t *turn) int64 {
+// same time may come here in another order. Then it overtakes those that rank
+// behind it, as far as they may wait for the turn of the next. It returns how
+// many wait now, and for how long t has to.
+func (ts *turns) join(kind turnKind, t *turn) (waiting int64, d time.Duration) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	line := ts.lines[kind]
@@ -137,27 +158,58 @@ func (ts *turns) join(kind turnKind, t *turn) int64 {
 	if ts.lines == nil {
 		ts.lines = map[turnKind][]*turn{}
 	}
-	ts.lines[kind] = slices.Insert(line, i, t)
-	return int64(len(line)) + 1
+	line = slices.Insert(line, i, t)
+	ts.lines[kind] = line
+	for ; i > 0 && line[i-1].yields(t); i-- {
+		o := line[i-1]
+		t.swap(o)
+		o.move()
+		line[i-1], line[i] = t, o
+	}
+	return int64(len(line)), time.Until(t.at)
 }
 
-// leave takes a turn out of its line. If it is unused, those behind it move up
-// and t is left with the last one.
-func (ts *turns) leave(kind turnKind, t *turn, unused bool) {
+// yields reports whether t, next before o, lets it go first.
+func (t *turn) yields(o *turn) bool {
+	return o.class > t.class && o.before(t.rank) && (t.until.IsZero() || !o.at.After(t.until))
+}
+
+// move tells who waits for t that its instant is another.
+func (t *turn) move() {
+	select {
+	case t.moved <- struct{}{}:
+	default: // it hasn't looked since the last move
+	}
+}
+
+// use takes a turn that has come out of its line. It may have been moved back
+// at the last moment: then it is to be waited for, for as long as use says.
+func (ts *turns) use(kind turnKind, t *turn) time.Duration {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if d := time.Until(t.at); d > 0 {
+		return d
+	}
+	ts.remove(kind, slices.Index(ts.lines[kind], t))
+	return 0
+}
+
+// giveUp takes a turn that will not be used out of its line. Those behind it
+// move up, and t is left with the last one.
+func (ts *turns) giveUp(kind turnKind, t *turn) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	line := ts.lines[kind]
 	i := slices.Index(line, t)
-	if unused {
-		for _, next := range line[i+1:] {
-			t.swap(next)
-			select {
-			case next.moved <- struct{}{}:
-			default: // it hasn't looked since the last move
-			}
-		}
+	for _, next := range line[i+1:] {
+		t.swap(next)
+		next.move()
 	}
-	if line = slices.Delete(line, i, i+1); len(line) == 0 {
+	ts.remove(kind, i)
+}
+
+func (ts *turns) remove(kind turnKind, i int) {
+	if line := slices.Delete(ts.lines[kind], i, i+1); len(line) == 0 {
 		delete(ts.lines, kind)
 	} else {
 		ts.lines[kind] = line

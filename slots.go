@@ -14,6 +14,9 @@ const slotWait = 5 * time.Second
 // takeSlots asks the store, in turn where the call waits for slots.
 func (c *call) takeSlots(ctx context.Context) error {
 	s := &c.lim.family.slots
+	if c.shared {
+		c.class(ctx)
+	}
 	if s.waiting.Load() > 0 {
 		// Somebody waits: a slot that is free now is theirs.
 		for i, e := range c.entries {
@@ -32,6 +35,7 @@ func (c *call) takeSlots(ctx context.Context) error {
 	if err := c.take(ctx); err != nil {
 		return err
 	}
+	c.hold()
 	if i := c.full(ctx); i >= 0 {
 		return c.waitSlot(ctx, i, true)
 	}
@@ -98,11 +102,14 @@ func (c *call) waitSlot(ctx context.Context, i int, asked bool) error {
 	var p *place
 	var joined time.Time
 	join := func() bool {
-		var n int64
 		joined = time.Now()
-		p, n = s.join(c.slotKey(i), c.rank(ctx, joined), c.charges[i].Cost, c.entries[i].queue)
+		p = &place{rank: c.rank(ctx, joined), cost: c.charges[i].Cost, shares: c.entries[i].shares}
+		ok, n := s.join(c.slotKey(i), p, c.entries[i].queue)
+		if !ok {
+			p = nil
+		}
 		c.note(i, n)
-		return p != nil
+		return ok
 	}
 	leave := func() {
 		if p != nil {
@@ -147,6 +154,7 @@ func (c *call) waitSlot(ctx context.Context, i int, asked bool) error {
 			return err
 		}
 		asked = true
+		c.hold() // before leaving: it bears on who is next
 		c.waited = before + time.Since(start)
 		j := c.full(ctx)
 		if j < 0 {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -33,6 +34,8 @@ type version struct {
 	observers     []func(Event)
 	emptyKey      EmptyKeyPolicy
 	withoutPermit bool
+	priority      func(*http.Request) int // or nil
+	aging         time.Duration
 }
 
 // family is what a limiter and all derived from it share. They are updated
@@ -139,7 +142,7 @@ func (l *Limiter) begin(opts []Option) (*Limiter, error) {
 // build makes the version of l in generation g from its options. The limits
 // are named in names, which are to become g's. The caller holds family.mu.
 func (l *Limiter) build(c *config, g *generation, names *names) (*version, []error) {
-	v := &version{headers: draftSet}
+	v := &version{headers: draftSet, aging: defaultAging}
 	var parent *version
 	if l.parent != nil {
 		parent = g.versions[l.parent]
@@ -177,6 +180,12 @@ func (l *Limiter) build(c *config, g *generation, names *names) (*version, []err
 		v.emptyKey = c.emptyKey
 	}
 	v.withoutPermit = v.withoutPermit || c.withoutPermit
+	if c.priority != nil {
+		v.priority = c.priority
+	}
+	if c.aging != 0 {
+		v.aging = c.aging
+	}
 	return v, v.compile(c, parent, names)
 }
 

@@ -1,0 +1,117 @@
+package stint
+
+import (
+	"fmt"
+
+	"github.com/stint-go/stint/store"
+)
+
+// WithShare promises a class of WithPriority a share of a concurrency limit's
+// slots, in percent. Others may use what of it is idle; when the class needs it,
+// it gets it back as slots are released, before all others and whatever their
+// class: nobody is interrupted.
+//
+// Exactly: of the slots that this process holds for a key, counting the one to
+// be given, a class that would hold no more than its percentage with it is woken
+// before any that would, and so is a class that holds none. Among those, as
+// among all others, WithPriority's order counts. A class may hold more than its
+// share, in that order.
+//
+// In a fleet each process keeps to the share of what it holds itself, so the
+// whole does, give or take the part of a slot that each rounds: where a process
+// holds but a few slots for a key, a small share is one of them.
+//
+// The shares of a limit's classes are 100 at the most. A class without a share
+// gets what those leave; where they add up to 100 and are all used, nothing.
+func WithShare(class, percent int) LimitOption {
+	return limitOption(func(r *rule) {
+		bad := func(why string) {
+			r.errs = append(r.errs, fmt.Errorf("WithShare(%d, %d): %s", class, percent, why))
+		}
+		switch {
+		case r.spec.Algorithm != store.Concurrency:
+			bad("only a concurrency limit has slots to share: leave it out")
+			return
+		case class < 0 || class >= classes:
+			bad("write a class from 0 to 9")
+			return
+		case percent < 1 || percent > 100:
+			bad("write a share of 1 to 100 percent")
+			return
+		}
+		if r.shares == nil {
+			r.shares = new(shares)
+		}
+		sum := percent
+		for _, p := range r.shares {
+			sum += int(p)
+		}
+		switch {
+		case r.shares[class] != 0:
+			bad("the class has a share already: leave one out")
+		case sum > 100:
+			bad(fmt.Sprintf("the shares add up to %d percent: write 100 at the most in all", sum))
+		default:
+			r.shares[class] = uint8(percent)
+		}
+	})
+}
+
+// shares are the percentages that are promised to classes; 0 for none.
+type shares [classes]uint8
+
+// holdings is what the permits of this process hold of one limit and key that
+// has shares.
+type holdings struct {
+	total int64
+	class [classes]int64
+}
+
+// owes reports whether p's class is to be served before those that hold their
+// share: it holds nothing yet, or no more than its share with what p asks for.
+func (s *slots) owes(p *place) bool {
+	if p.shares == nil || p.shares[p.class] == 0 {
+		return false
+	}
+	h := s.held[p.key]
+	if h == nil || h.class[p.class] == 0 {
+		return true
+	}
+	return (h.class[p.class]+p.cost)*100 <= int64(p.shares[p.class])*(h.total+p.cost)
+}
+
+// hold counts n slots as held by a class, or no longer with a negative n.
+func (s *slots) hold(key slotKey, class uint8, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.held[key]
+	if h == nil {
+		if s.held == nil {
+			s.held = map[slotKey]*holdings{}
+		}
+		h = new(holdings)
+		s.held[key] = h
+	}
+	h.class[class] += n
+	if h.total += n; h.total == 0 {
+		delete(s.held, key)
+	}
+}
+
+// hold counts sign times what charges cost as held by a class, of the limits
+// that have shares.
+func (f *family) hold(entries []*entry, charges []store.Charge, class uint8, sign int64) {
+	for i, e := range entries {
+		if ch := &charges[i]; e.shares != nil && !e.dryRun && ch.Cost > 0 {
+			f.slots.hold(slotKey{ch.Limit.Name(), ch.Key}, class, sign*ch.Cost)
+		}
+	}
+}
+
+// hold counts what the call has been granted. Its class is known: takeSlots has
+// asked before there was anything to lose by a function that panics.
+func (c *call) hold() {
+	if c.shared && granted(c.charges, c.results) {
+		c.lim.family.hold(c.entries, c.charges, c.ofClass, 1)
+	}
+}
