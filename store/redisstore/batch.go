@@ -12,8 +12,9 @@ import (
 // line is where calls wait to be sent to the server. It never waits for more of
 // them to come: while a way to the server is free, a call goes at once and
 // alone. When all are taken, calls gather, and whoever comes back takes along
-// all that stand there. So batches are as large as the load makes them, and an
-// idle line is empty: no goroutine, no timer.
+// all that stand there. So batches are as large as the load makes them, and no
+// goroutine stands by. One timer, while calls are made, ends those that take too
+// long; it stops by itself when a timeout has passed without a call.
 //
 // No call takes longer than timeout from when it was submitted, whatever the
 // client does: a batch ends with the timeout of the oldest in it. All ways that
@@ -35,8 +36,11 @@ type line[T any] struct {
 	usual   atomic.Int64 // what a batch takes, in nanoseconds
 	mu      sync.Mutex
 	pending []*ticket[T]
-	busy    int // ways taken
-	stuck   int // of these, overdue
+	busy    int         // ways taken
+	stuck   int         // of these, overdue
+	first   *trip[T]    // of those under way and not overdue, in no order
+	watch   *time.Timer // calls overdue
+	watched time.Time   // when it will; zero: it won't
 	trips   sync.Pool
 }
 
@@ -74,19 +78,93 @@ func (t *ticket[T]) answer(err error, late bool) bool {
 // trip is a batch on its way.
 type trip[T any] struct {
 	deadline
-	batch   []*ticket[T]
-	expired func()
-	over    bool // under line.mu: there is an answer
-	late    bool // under line.mu: it expired before that
+	batch      []*ticket[T]
+	prev, next *trip[T] // under line.mu: among those not overdue
+	late       bool     // under line.mu: it is overdue
 }
 
 func (l *line[T]) newTrip() *trip[T] {
 	if r, ok := l.trips.Get().(*trip[T]); ok {
 		return r
 	}
-	r := &trip[T]{}
-	r.expired = func() { l.expire(r) }
-	return r
+	return &trip[T]{}
+}
+
+// depart enters a trip among those that are watched.
+func (l *line[T]) depart(r *trip[T]) {
+	r.until(r.batch[0].since.Add(l.timeout))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.next = l.first; r.next != nil {
+		r.next.prev = r
+	}
+	l.first = r
+	if end := r.end(); l.watched.IsZero() || end.Before(l.watched) {
+		l.look(end)
+	}
+}
+
+// look has overdue called. The caller holds the lock.
+func (l *line[T]) look(at time.Time) {
+	l.watched = at
+	if l.watch == nil {
+		l.watch = time.AfterFunc(time.Until(at), l.overdue)
+	} else {
+		l.watch.Reset(time.Until(at))
+	}
+}
+
+// arrive takes it out again, and reports whether it is in time.
+func (l *line[T]) arrive(r *trip[T]) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.late {
+		l.stuck--
+		return false
+	}
+	l.forget(r)
+	return true
+}
+
+// forget takes a trip off the list. The caller holds the lock.
+func (l *line[T]) forget(r *trip[T]) {
+	if r.prev == nil {
+		l.first = r.next
+	} else {
+		r.prev.next = r.next
+	}
+	if r.next != nil {
+		r.next.prev = r.prev
+	}
+	r.prev, r.next = nil, nil
+}
+
+// overdue ends the trips whose time has come.
+func (l *line[T]) overdue() {
+	now := time.Now()
+	var late []*trip[T]
+	var soonest time.Time
+	l.mu.Lock()
+	for r := l.first; r != nil; {
+		next := r.next
+		switch end := r.end(); {
+		case !end.After(now):
+			l.forget(r)
+			r.late = true
+			l.stuck++
+			late = append(late, r)
+		case soonest.IsZero() || end.Before(soonest):
+			soonest = end
+		}
+		r = next
+	}
+	if l.watched = soonest; !soonest.IsZero() {
+		l.look(soonest)
+	}
+	l.mu.Unlock()
+	for _, r := range late {
+		l.expire(r)
+	}
 }
 
 // do makes the call t, which ends with the context too. A ticket that reports
@@ -213,20 +291,12 @@ func (l *line[T]) run(r *trip[T]) {
 		l.trips.Put(r)
 		return
 	}
-	r.start(r.batch[0].since.Add(l.timeout), r.expired)
+	l.depart(r)
 	l.send(r, r.batch)
 	// Lost updates don't matter.
 	usual := l.usual.Load()
 	l.usual.Store(usual + (int64(time.Since(now))-usual)/8)
-	inTime := r.timer.Stop()
-	if !inTime {
-		l.mu.Lock()
-		r.over = true
-		if r.late {
-			l.stuck--
-		}
-		l.mu.Unlock()
-	}
+	inTime := l.arrive(r)
 	for _, t := range r.batch {
 		// Once answered, a ticket may be somebody else's: expire must not be
 		// going through them then.
@@ -246,12 +316,6 @@ func (l *line[T]) run(r *trip[T]) {
 // asked more and more. While no way is left, nobody waits for one.
 func (l *line[T]) expire(r *trip[T]) {
 	l.mu.Lock()
-	if r.over {
-		l.mu.Unlock()
-		return
-	}
-	r.late = true
-	l.stuck++
 	var unsent []*ticket[T]
 	if l.stuck == l.ways {
 		unsent, l.pending = l.pending, nil

@@ -288,7 +288,7 @@ func (w *twins) take() error {
 		}
 	}
 	p := newPlan(ds)
-	script, args := takeArgs(&p, w.told(true))
+	script, args := takeArgs(&p, w.told(true), 0)
 	reply, err := w.run(script, p.keys, args)
 	if err != nil {
 		return err

@@ -36,10 +36,15 @@ func (q *request) limit(r *record) {
 	q.args = append(q.args, r.text(&q.told))
 }
 
-// takeArgs are the script and its arguments that decide p.
-func takeArgs(p *plan, t told) (*lua.Script, []any) {
-	q := request{args: make([]any, 0, 16), told: t}
-	q.add(t.clock)
+// takeArgs are the script and its arguments that decide p, behind room for what
+// the command begins with.
+func takeArgs(p *plan, t told, room int) (*lua.Script, []any) {
+	n := room + 2
+	for i := range p.shapes {
+		n += 5 + 6*len(p.shapes[i].records)
+	}
+	q := request{args: make([]any, room, n), told: t}
+	q.args = append(q.args, t.clock)
 	q.number(int64(len(p.shapes)))
 	for i := range p.shapes {
 		q.shape(&p.shapes[i], p.shared)
@@ -129,7 +134,7 @@ type settlement struct {
 
 // settleArgs are the script, its keys and its arguments that settle.
 func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, args []any) {
-	q := request{args: make([]any, 0, 16), told: t}
+	q := request{args: make([]any, 0, 2+12*len(ss)), told: t}
 	q.add(t.clock)
 	q.number(int64(len(ss)))
 	for _, s := range ss {

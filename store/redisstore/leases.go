@@ -124,7 +124,8 @@ func (s *Store) renew(age time.Duration) bool {
 	calls := make([]call, 0, len(rs))
 	order := make([]*renewing, 0, len(rs))
 	for p, r := range rs {
-		args := append([]any{told.clock, told.lease}, r.args...)
+		args := append(make([]any, s.head(r.keys)), told.clock, told.lease)
+		args = append(args, r.args...)
 		calls = append(calls, s.call(lua.Renew(), p, r.keys, args))
 		order = append(order, r)
 	}

@@ -60,12 +60,13 @@ func sameShape(m, d *decision) bool {
 	return true
 }
 
-func newShape(d *decision) shape {
-	s := shape{short: true, records: make([]*record, len(d.charges))}
+// newShape is that of d, without an entry. The records go behind those given.
+func newShape(d *decision, records []*record) shape {
+	s := shape{short: true, records: records}
 	for i := range d.charges {
 		c := &d.charges[i]
 		r := recordOf(c.Limit)
-		s.records[i] = r
+		s.records = append(s.records, r)
 		// The server tells what one charge has to know: of a list of entries,
 		// of leases some of which turn out to have run out, of the calendar as
 		// far as somebody waits.
@@ -83,11 +84,6 @@ func newShape(d *decision) shape {
 }
 
 func newPlan(ds []*decision) plan {
-	if len(ds) == 1 {
-		s := newShape(ds[0])
-		s.entries = []entry{{decisions: ds}}
-		return plan{shapes: []shape{s}, keys: ds[0].keys}
-	}
 	// Where each key was seen first. Most batches have each key once, so this
 	// is most of what a batch costs: one map, used again.
 	seen := places.Get().(map[string][2]int)
@@ -114,7 +110,7 @@ func newPlan(ds []*decision) plan {
 		n := slices.IndexFunc(p.shapes, func(s shape) bool { return sameShape(s.model(), d) })
 		if n < 0 {
 			n = len(p.shapes)
-			p.shapes = append(p.shapes, newShape(d))
+			p.shapes = append(p.shapes, newShape(d, nil))
 		}
 		s := &p.shapes[n]
 		if at, ok := seen[d.keys[0]]; ok {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,19 +24,41 @@ func (once) NoRetry() bool { return true }
 // call is one call of a script.
 type call struct {
 	script *lua.Script
-	keys   []string
-	args   []any
+	args   []any // of the command; its name and the script come at the beginning
 	cmd    *redis.Cmd
 }
 
-// command makes the call's command anew, since a command holds its answer.
-func (c *call) command(ctx context.Context, name, script string) once {
-	args := make([]any, 0, 3+len(c.keys)+len(c.args))
-	args = append(args, name, script, len(c.keys))
-	for _, key := range c.keys {
-		args = append(args, key)
+// head is how many arguments the command has before the script's: its name, the
+// script and the number of keys, and the keys.
+func (s *Store) head(keys []string) int {
+	if s.clock != nil {
+		return 4 + len(keys)
 	}
-	c.cmd = redis.NewCmd(ctx, append(args, c.args...)...)
+	return 3 + len(keys)
+}
+
+// call is a call at a place. The first head(keys) of args are filled in here.
+func (s *Store) call(script *lua.Script, p site, keys []string, args []any) call {
+	n := s.head(keys)
+	args[2] = n - 3
+	for i, key := range keys {
+		args[3+i] = key
+	}
+	if s.clock != nil {
+		args[n-1] = s.guardKey(p)
+	}
+	return call{script: script, args: args}
+}
+
+// command makes the call's command, anew if it is made again: a command holds its
+// answer.
+func (c *call) command(ctx context.Context, name, script string) once {
+	args := c.args
+	if c.cmd != nil {
+		args = slices.Clone(args)
+	}
+	args[0], args[1] = name, script
+	c.cmd = redis.NewCmd(ctx, args...)
 	return once{c.cmd}
 }
 
@@ -139,14 +162,6 @@ func (s *Store) told(many bool) told {
 
 // learn takes the server's instant from an answer.
 func (s *Store) learn(now int64) { s.ahead.Store(now - s.here()) }
-
-// call is a call at a place.
-func (s *Store) call(script *lua.Script, p site, keys []string, args []any) call {
-	if s.clock != nil {
-		keys = append(keys[:len(keys):len(keys)], s.guardKey(p))
-	}
-	return call{script: script, keys: keys, args: args}
-}
 
 // unread is the error of an answer that makes no sense.
 func unread(err error) error {

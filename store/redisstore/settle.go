@@ -116,7 +116,7 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], many 
 			}
 		}
 		script, keys, args := settleArgs(made[i], told)
-		calls[i] = s.call(script, group[0].what.site, keys, args)
+		calls[i] = s.call(script, group[0].what.site, keys, append(make([]any, s.head(keys)), args...))
 	}
 	s.exec(ctx, calls)
 	for i, group := range groups {

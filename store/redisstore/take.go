@@ -15,6 +15,26 @@ import (
 type taking struct {
 	decision
 	site site
+	one  lone
+}
+
+// lone is what a call that goes alone needs on its way, to be used again.
+type lone struct {
+	decisions [1]*decision
+	calls     [1]call
+	shapes    [1]shape
+	entries   [1]entry
+	records   [4]*record
+}
+
+// plan is that of the decision alone.
+func (w *taking) plan() plan {
+	one := &w.one
+	one.decisions[0] = &w.decision
+	one.entries[0] = entry{decisions: one.decisions[:]}
+	one.shapes[0] = newShape(&w.decision, one.records[:0])
+	one.shapes[0].entries = one.entries[:]
+	return plan{shapes: one.shapes[:], keys: w.keys}
 }
 
 func siteOfTaking(w *taking) site { return w.site }
@@ -150,37 +170,57 @@ func (s *Store) sendTakes(ctx context.Context, batch []*ticket[taking]) {
 
 // takeOnce returns those that were not decided for want of the calendar.
 func (s *Store) takeOnce(ctx context.Context, batch []*ticket[taking], many bool) (again []*ticket[taking]) {
+	told := s.told(many)
+	if len(batch) == 1 {
+		w := &batch[0].what
+		p, calls := w.plan(), w.one.calls[:]
+		calls[0] = s.taking(&p, w.site, told)
+		s.exec(ctx, calls)
+		again = s.taken(&p, &calls[0], batch)
+		calls[0] = call{}
+		return again
+	}
 	groups := grouped(batch, siteOfTaking)
 	plans := make([]plan, len(groups))
 	calls := make([]call, len(groups))
-	told := s.told(many)
 	for i, group := range groups {
 		ds := make([]*decision, len(group))
 		for j, t := range group {
 			ds[j] = &t.what.decision
 		}
 		plans[i] = newPlan(ds)
-		script, args := takeArgs(&plans[i], told)
-		calls[i] = s.call(script, group[0].what.site, plans[i].keys, args)
+		calls[i] = s.taking(&plans[i], group[0].what.site, told)
 	}
 	s.exec(ctx, calls)
 	for i, group := range groups {
-		reply, err := calls[i].cmd.Result()
-		err = classified(err)
-		var stale []*decision
-		if err == nil {
-			var now int64
-			if now, stale, err = takeAnswer(&plans[i], reply); err != nil {
-				err = unread(err)
-			} else {
-				s.learn(now)
-			}
+		again = append(again, s.taken(&plans[i], &calls[i], group)...)
+	}
+	return again
+}
+
+// taking is the call that decides p.
+func (s *Store) taking(p *plan, at site, t told) call {
+	script, args := takeArgs(p, t, s.head(p.keys))
+	return s.call(script, at, p.keys, args)
+}
+
+// taken reads the answer to a plan, and returns the calls not decided.
+func (s *Store) taken(p *plan, c *call, group []*ticket[taking]) (again []*ticket[taking]) {
+	reply, err := c.cmd.Result()
+	err = classified(err)
+	var stale []*decision
+	if err == nil {
+		var now int64
+		if now, stale, err = takeAnswer(p, reply); err != nil {
+			err = unread(err)
+		} else {
+			s.learn(now)
 		}
-		for _, t := range group {
-			t.failed = err
-			if slices.Contains(stale, &t.what.decision) {
-				again = append(again, t)
-			}
+	}
+	for _, t := range group {
+		t.failed = err
+		if slices.Contains(stale, &t.what.decision) {
+			again = append(again, t)
 		}
 	}
 	return again
