@@ -105,15 +105,21 @@ func (s *Store) renewal(stop chan struct{}) {
 	}
 }
 
-// renewing is the call for the leases of a place.
+// renewing is a call for leases of one place.
 type renewing struct {
+	site site
 	keys []string
 	args []any
 	ids  [][]store.LeaseID // by key
+	many int               // of all keys
 }
 
-// renew renews what was last renewed longer than age ago, in one call for each
-// place, and reports whether all of them were answered.
+// mostRenewed is how many leases go into one call. It takes the server half a
+// millisecond, for which all others wait.
+const mostRenewed = 500
+
+// renew renews what was last renewed longer than age ago, at once, and reports
+// whether all of it was answered.
 func (s *Store) renew(age time.Duration) bool {
 	asked := time.Now()
 	rs := s.leases.due(asked, age, s.siteOf)
@@ -121,20 +127,18 @@ func (s *Store) renew(age time.Duration) bool {
 		return true
 	}
 	told := s.told(false)
-	calls := make([]call, 0, len(rs))
-	order := make([]*renewing, 0, len(rs))
-	for p, r := range rs {
+	calls := make([]call, len(rs))
+	for i, r := range rs {
 		args := append(make([]any, s.head(r.keys)), told.clock, told.lease)
 		args = append(args, r.args...)
-		calls = append(calls, s.call(lua.Renew(), p, r.keys, args))
-		order = append(order, r)
+		calls[i] = s.call(lua.Renew(), r.site, r.keys, args)
 	}
 	// Longer than a call's timeout: nobody waits, and there may be thousands.
 	ctx, end := context.WithTimeout(context.Background(), max(s.timeout, s.lease/6))
 	defer end()
 	s.exec(ctx, calls)
 	well := true
-	for i, r := range order {
+	for i, r := range rs {
 		gone, err := calls[i].cmd.Slice()
 		if err != nil {
 			well = false
@@ -153,11 +157,11 @@ func (s *Store) renew(age time.Duration) bool {
 	return well
 }
 
-// due are the leases to renew, by place.
-func (l *leases) due(now time.Time, age time.Duration, siteOf func(string) site) map[site]*renewing {
+// due are the leases to renew, as calls.
+func (l *leases) due(now time.Time, age time.Duration, siteOf func(string) site) (rs []*renewing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	rs := make(map[site]*renewing)
+	last := make(map[site]*renewing) // call of a place
 	for key, h := range l.held {
 		var ids []store.LeaseID
 		for id, renewed := range h.renewed {
@@ -165,23 +169,30 @@ func (l *leases) due(now time.Time, age time.Duration, siteOf func(string) site)
 				ids = append(ids, id)
 			}
 		}
-		if len(ids) == 0 {
-			continue
-		}
 		p := siteOf(key)
-		r := rs[p]
-		if r == nil {
-			r = &renewing{}
-			rs[p] = r
-		}
-		r.keys = append(r.keys, key)
-		r.ids = append(r.ids, ids)
-		r.args = append(r.args, len(ids))
-		for i := range ids {
-			r.args = append(r.args, ids[i][:])
+		for len(ids) > 0 {
+			r := last[p]
+			if r == nil || r.many == mostRenewed {
+				r = &renewing{site: p}
+				last[p] = r
+				rs = append(rs, r)
+			}
+			n := min(len(ids), mostRenewed-r.many)
+			r.add(key, ids[:n:n])
+			ids = ids[n:]
 		}
 	}
 	return rs
+}
+
+func (r *renewing) add(key string, ids []store.LeaseID) {
+	r.keys = append(r.keys, key)
+	r.ids = append(r.ids, ids)
+	r.many += len(ids)
+	r.args = append(r.args, len(ids))
+	for i := range ids {
+		r.args = append(r.args, ids[i][:])
+	}
 }
 
 // renewed notes that r was renewed, but for what has been released since.

@@ -14,6 +14,9 @@
 // script call on a single server, in one pipeline to a cluster or a ring. No
 // call waits for others to come. [WithoutBatching] sends each by itself.
 //
+// A Take has room for 7000 charges on one server, or in one slot; more are refused
+// as ErrConfiguration. A Settle may have any number.
+//
 // # Clusters
 //
 // All limits of one key share a slot: the key, escaped, is the hash tag. A Take
@@ -41,8 +44,8 @@
 // # Leases
 //
 // The slots of a concurrency limit are leased, by default for 15 seconds, and
-// renewed in the background for as long as they are held: one call every third
-// of that, however many there are. The slots of a process that dies come free
+// renewed in the background for as long as they are held: all at once every third
+// of that, 500 in a call. The slots of a process that dies come free
 // within the lease's time. Settling a lease to 0 ends its renewal even if the
 // server can't be reached.
 package redisstore
@@ -213,7 +216,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// place is what must be in one call together with nothing else.
+// site is what must be in one call together with nothing else.
 type site struct {
 	slot uint16
 	tag  string

@@ -36,14 +36,21 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 	}
 	s.release(charges)
 	var tickets []*ticket[settling]
+	var at map[site]int // of tickets, if there may be many
+	if s.layout != oneServer && len(charges) > 1 {
+		at = make(map[site]int)
+	}
 	for i := range charges {
 		key := storageKey(s.prefix, charges[i].Key, charges[i].Limit)
 		p := s.siteOf(key)
-		n := slices.IndexFunc(tickets, func(t *ticket[settling]) bool { return t.what.site == p })
-		if n < 0 {
+		n, known := at[p]
+		if !known && (at != nil || len(tickets) == 0) {
 			n = len(tickets)
 			tickets = append(tickets, newTicket[settling]())
 			tickets[n].what.site = p
+			if at != nil {
+				at[p] = n
+			}
 		}
 		tickets[n].what.add(charges[i], key, i)
 	}
@@ -106,48 +113,62 @@ func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 // calendar.
 func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], many bool) (again []*ticket[settling]) {
 	groups := grouped(batch, siteOfSettling)
-	made := make([][]*settlement, len(groups))
-	calls := make([]call, len(groups))
+	var pieces [][]*settlement // of the groups, in their order
+	var calls []call
 	told := s.told(many)
-	for i, group := range groups {
+	for _, group := range groups {
+		var made []*settlement
 		for _, t := range group {
 			for j := range t.what.made {
-				made[i] = append(made[i], &t.what.made[j])
+				made = append(made, &t.what.made[j])
 			}
 		}
-		script, keys, args := settleArgs(made[i], told)
-		calls[i] = s.call(script, group[0].what.site, keys, append(make([]any, s.head(keys)), args...))
+		for piece := range slices.Chunk(made, mostKeys) {
+			script, keys, args := settleArgs(piece, told)
+			args = append(make([]any, s.head(keys)), args...)
+			calls = append(calls, s.call(script, group[0].what.site, keys, args))
+			pieces = append(pieces, piece)
+		}
 	}
 	s.exec(ctx, calls)
-	for i, group := range groups {
+	stale := make(map[*settlement]bool)
+	failed := make(map[*settlement]error)
+	for i, piece := range pieces {
 		reply, err := calls[i].cmd.Result()
 		err = classified(err)
-		var stale []*settlement
 		if err == nil {
 			var now int64
-			if now, stale, err = settleAnswer(made[i], reply); err != nil {
+			var left []*settlement
+			if now, left, err = settleAnswer(piece, reply); err != nil {
 				err = unread(err)
 			} else {
 				s.learn(now)
 			}
+			for _, m := range left {
+				stale[m] = true
+			}
 		}
-		for _, t := range group {
-			t.failed = err
-			for j := range t.what.charges { // made, for all that is known
-				s.denies.forget(t.what.charges[j].Key)
+		if err != nil {
+			for _, m := range piece {
+				failed[m] = err
 			}
-			if len(stale) == 0 {
-				continue
+		}
+	}
+	for _, t := range batch {
+		var left []settlement
+		for j := range t.what.made {
+			m := &t.what.made[j]
+			s.denies.forget(m.charge.Key) // made, for all that is known
+			if err := failed[m]; err != nil && t.failed == nil {
+				t.failed = err
 			}
-			var left []settlement
-			for j := range t.what.made {
-				if slices.Contains(stale, &t.what.made[j]) {
-					left = append(left, t.what.made[j])
-				}
+			if stale[m] {
+				left = append(left, *m)
 			}
-			if t.what.made = left; len(left) > 0 {
-				again = append(again, t)
-			}
+		}
+		if len(left) > 0 {
+			t.what.made = left
+			again = append(again, t)
 		}
 	}
 	return again

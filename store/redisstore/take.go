@@ -68,6 +68,9 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, results []store
 			}
 		}
 	}
+	if err := tooMany(len(charges)); err != nil {
+		return err
+	}
 	since := s.denies.instant()
 	reusable, err := s.takes.do(ctx, t)
 	if err == nil {
@@ -82,6 +85,37 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, results []store
 		s.tickets.Put(t)
 	}
 	return err
+}
+
+// mostCharges is how many charges are decided together. A script looks at all of
+// them before it charges any, and Lua has room for 8000 values in a call.
+const mostCharges = 7000
+
+func tooMany(charges int) error {
+	if charges <= mostCharges {
+		return nil
+	}
+	return fmt.Errorf("redisstore: %w: a Take of %d charges: write calls of %d at the most", ErrConfiguration, charges, mostCharges)
+}
+
+// mostKeys is how many charges of different decisions, or settlements, go into
+// one call of a script: more are as many calls in a pipeline, since whatever runs
+// in the server keeps all others waiting.
+const mostKeys = 1000
+
+// parted cuts groups whose decisions have more charges than that together.
+func parted(groups [][]*ticket[taking]) [][]*ticket[taking] {
+	for i := 0; i < len(groups); i++ {
+		keys := 0
+		for j, t := range groups[i] {
+			if keys += len(t.what.keys); keys > mostKeys && j > 0 {
+				groups = slices.Insert(groups, i+1, groups[i][j:])
+				groups[i] = groups[i][:j]
+				break
+			}
+		}
+	}
+	return groups
 }
 
 // check is what all calls begin with.
@@ -120,11 +154,18 @@ func (s *Store) fill(t *ticket[taking], charges []store.Charge) error {
 	d.results = append(d.results[:0], make([]store.Result, len(charges))...)
 	d.keys, d.leases = d.keys[:0], d.leases[:0]
 	d.granted = false
+	var seen map[string]bool
+	if len(charges) > 100 { // else to look is cheaper
+		seen = make(map[string]bool, len(charges))
+	}
 	for i := range charges {
 		c := &charges[i]
 		key := storageKey(s.prefix, c.Key, c.Limit)
-		if slices.Contains(d.keys, key) {
+		if seen == nil && slices.Contains(d.keys, key) || seen[key] {
 			return fmt.Errorf("redisstore: %w", store.ErrDuplicate)
+		}
+		if seen != nil {
+			seen[key] = true
 		}
 		d.keys = append(d.keys, key)
 		var lease store.LeaseID
@@ -180,7 +221,7 @@ func (s *Store) takeOnce(ctx context.Context, batch []*ticket[taking], many bool
 		calls[0] = call{}
 		return again
 	}
-	groups := grouped(batch, siteOfTaking)
+	groups := parted(grouped(batch, siteOfTaking))
 	plans := make([]plan, len(groups))
 	calls := make([]call, len(groups))
 	for i, group := range groups {
@@ -276,6 +317,11 @@ func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.
 		d.charges = append(d.charges, whole.charges[i])
 		d.keys = append(d.keys, key)
 		d.leases = append(d.leases, whole.leases[i])
+	}
+	for _, t := range parts {
+		if err := tooMany(len(t.what.charges)); err != nil {
+			return err
+		}
 	}
 	for _, t := range parts {
 		t.what.results = make([]store.Result, len(t.what.charges))
