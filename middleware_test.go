@@ -1,12 +1,14 @@
 package stint_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -355,6 +357,25 @@ var behaviours = []behaviour{
 		{do: "GET /", want: 200, fields: []string{`RateLimit: "rate";r=0;t=30`}},
 		{do: "GET /", want: 429},
 	}},
+	{"a slot is waited for", waitedFor(stint.WithQueue(1)), []step{
+		{do: "GET /", with: []string{"X-Class: 0"}, want: 429, body: problem("concurrency"), fields: []string{
+			`RateLimit-Policy: "concurrency";q=1;qu="concurrent-requests"`, `RateLimit: "concurrency";r=0`, "Retry-After: 1",
+		}}, // after five seconds
+		{do: "GET /", with: []string{"X-Class: 0"}, want: 200, body: "waited 2s, queued 1"},
+		{do: "GET /", with: []string{"X-Class: 0"}, want: 200, body: "waited 0s, queued 0"},
+	}},
+	{"a queue that is full", waitedFor(stint.WithQueue(0)), []step{
+		{do: "GET /", with: []string{"X-Class: 0"}, want: 429, body: problem("concurrency")},
+		{do: "GET /", after: 8 * time.Second, with: []string{"X-Class: 0"}, want: 200, body: "waited 0s, queued 0"},
+	}},
+	{"who ranks higher goes first", waitedFor(stint.WithQueue(2), stint.WithMaxWait(time.Minute)), []step{
+		{do: "GET /", with: []string{"X-Class: 5", "X-Behind: 3s"}, want: 200, body: "waited 7s, queued 2"},
+		{do: "GET /", after: time.Second, with: []string{"X-Class: 0"}, want: 200, body: "waited 2s, queued 1"},
+	}},
+	{"a share comes first", waitedFor(stint.WithQueue(2), stint.WithMaxWait(time.Minute), stint.WithShare(1, 50)), []step{
+		{do: "GET /", with: []string{"X-Class: 1", "X-Behind: 3s"}, want: 200, body: "waited 7s, queued 2"},
+		{do: "GET /", after: 4 * time.Second, with: []string{"X-Class: 1"}, want: 200, body: "waited 0s, queued 0"},
+	}},
 	{"the permit in the handler", func(t *testing.T) site {
 		return site{
 			limits: []*stint.Limiter{compiled(t, stint.Rate(10, time.Minute, stint.WithBurst(20), stint.WithDebt()), byAll)},
@@ -423,6 +444,43 @@ var behaviours = []behaviour{
 		{do: "GET /", with: []string{"X-Key: a", "X-Plan: paid"}, want: 200, fields: []string{`RateLimit: "paid";r=99;t=1`}},
 		{do: "GET /", with: []string{"X-Key: a"}, want: 500, never: "mallory"},
 	}},
+}
+
+// waitedFor is a site whose only slot is taken for seven seconds. A request
+// with X-Behind finds another of class 2 in line, which will hold the slot for
+// that long.
+func waitedFor(opts ...stint.LimitOption) func(*testing.T) site {
+	return func(t *testing.T) site {
+		var l *stint.Limiter
+		ahead := func(r *http.Request) bool {
+			if hold, err := time.ParseDuration(r.Header.Get("X-Behind")); err == nil {
+				go func() {
+					if p, err := l.Take(stint.ContextWithPriority(context.Background(), 2), "k", 1); err == nil {
+						time.Sleep(hold)
+						p.Done()
+					}
+				}()
+				synctest.Wait()
+			}
+			return false
+		}
+		l = compiled(t, stint.Concurrency(1, opts...), theKey, stint.WithSkip(ahead), stint.WithPriority(func(r *http.Request) int {
+			n, _ := strconv.Atoi(r.Header.Get("X-Class"))
+			return n
+		}))
+		p, err := l.Take(t.Context(), "k", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(7*time.Second, p.Done)
+		return site{
+			limits: []*stint.Limiter{l},
+			routes: []siteRoute{{path: "/", do: func(w http.ResponseWriter, r *http.Request) {
+				d := stint.FromContext(r.Context()).Decision()
+				fmt.Fprintf(w, "waited %v, queued %d", d.Delay, d.Queued)
+			}}},
+		}
+	}
 }
 
 var (

@@ -1,0 +1,67 @@
+// Command priority lets checkouts go before reports. Four requests are served
+// at a time, and twenty may wait for up to three seconds. Who waits goes by
+// class: checkouts before pages before reports, except that each second of
+// waiting is worth a class, so that nobody starves. Half of the places are
+// promised to checkouts: others use them while there are none, and give them
+// back as they finish.
+//
+//	go run ./examples/priority
+//	for i in $(seq 8); do curl -s http://127.0.0.1:8080/reports & done; sleep 0.1
+//	curl -s http://127.0.0.1:8080/checkout; wait
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+)
+
+// The classes of requests, from 0 to 9.
+const (
+	reports = iota
+	pages
+	checkouts
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
+	flag.Parse()
+	log.Printf("listening on http://%s", *addr)
+	log.Fatal(http.ListenAndServe(*addr, shop(time.Second)))
+}
+
+// shop answers every request after some work.
+func shop(work time.Duration) http.Handler {
+	limit := stinthttp.New(
+		stint.Concurrency(4,
+			stint.WithQueue(20),
+			stint.WithMaxWait(3*time.Second),
+			stint.WithShare(checkouts, 50)),
+		stint.WithKey(stint.Global()), // the places are everybody's
+		stint.WithPriority(class),
+		stint.WithObserver(func(e stint.Event) {
+			if e.EndsWait {
+				log.Printf("%s: %v after %v, of %d who waited", e.Request.URL.Path, e.Kind, e.Waited, e.Decision.Queued)
+			}
+		}))
+	return limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(work)
+		fmt.Fprintf(w, "%s: waited %v\n", r.URL.Path, stint.FromContext(r.Context()).Decision().Delay)
+	}))
+}
+
+func class(r *http.Request) int {
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/checkout"):
+		return checkouts
+	case strings.HasPrefix(r.URL.Path, "/reports"):
+		return reports
+	}
+	return pages
+}

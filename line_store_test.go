@@ -1,0 +1,139 @@
+package stint_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
+)
+
+// lined is a limiter that tells when a wait has begun.
+func lined(t *testing.T, s store.Store, opts ...stint.LimitOption) (l *stint.Limiter, begun chan struct{}) {
+	begun = make(chan struct{}, 1000)
+	return limiter(t, theKey, stint.WithStore(s), stint.WithAging(time.Hour), stint.Concurrency(3, opts...),
+		stint.WithObserver(func(e stint.Event) {
+			if e.Kind == stint.Waiting {
+				begun <- struct{}{}
+			}
+		})), begun
+}
+
+// underWay counts the calls under way.
+type underWay struct {
+	store.Store
+	n atomic.Int64
+}
+
+func (a *underWay) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	a.n.Add(1)
+	defer a.n.Add(-1)
+	return a.Store.Take(ctx, charges, results)
+}
+
+// The order is the process's affair, so it is one on every store.
+func TestLineOverStores(t *testing.T) {
+	overStores(t, func(t *testing.T, s store.Store) {
+		asks := &underWay{Store: s}
+		l, begun := lined(t, asks, stint.WithQueue(4), stint.WithMaxWait(time.Minute), stint.WithShare(1, 30))
+		var held []*stint.Permit
+		for range 3 {
+			held = append(held, take(t, l, 1))
+		}
+		served := make(chan string, 4)
+		var wg sync.WaitGroup
+		for _, class := range []int{0, 5, 1, 5} {
+			wg.Go(func() {
+				p, err := l.Take(stint.ContextWithPriority(context.Background(), class), "k", 1)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				served <- fmt.Sprint(class, " of ", p.Decision().Queued)
+				p.Done()
+			})
+			<-begun
+		}
+		_, err := l.Take(context.Background(), "k", 1)
+		if d := denied(t, err).Decision; d.Queued != 4 || d.Delay > 10*time.Second {
+			t.Errorf("%+v, want to be refused at once", d)
+		}
+		// Who has asked before it was overtaken is not called back.
+		for end := time.Now().Add(10 * time.Second); asks.n.Load() > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		}
+		held[0].Done()
+		wg.Wait()
+		close(served)
+		got := ""
+		for s := range served {
+			got += s + ", "
+		}
+		if want := "1 of 3, 5 of 2, 5 of 4, 0 of 1, "; got != want {
+			t.Errorf("%s want %s", got, want)
+		}
+		held[1].Done()
+		held[2].Done()
+		noLines(t, l)
+	})
+}
+
+// Two processes have one store, and a line each. Whoever leaves whenever: the
+// limit holds, all others are served, nothing is left.
+func TestLinesOfTwoProcesses(t *testing.T) {
+	overStores(t, func(t *testing.T, s store.Store) {
+		opts := []stint.LimitOption{stint.WithMaxWait(time.Minute), stint.WithShare(1, 30)}
+		here, _ := lined(t, s, opts...)
+		there, _ := lined(t, s, opts...)
+		var mu sync.Mutex
+		inside, most, served := 0, 0, 0
+		var wg sync.WaitGroup
+		for i := range 120 {
+			l := []*stint.Limiter{here, there}[i%2]
+			ctx, cancel := context.WithCancel(stint.ContextWithPriority(context.Background(), rand.IntN(3)))
+			leaves := rand.IntN(3) == 0
+			if leaves {
+				time.AfterFunc(time.Duration(rand.IntN(50))*time.Millisecond, cancel)
+			}
+			work := time.Duration(rand.IntN(4000)) * time.Microsecond
+			wg.Go(func() {
+				defer cancel()
+				p, err := l.Take(ctx, "k", 1)
+				if err != nil {
+					if !leaves || !errors.Is(err, context.Canceled) {
+						t.Error(err)
+					}
+					return
+				}
+				mu.Lock()
+				inside++
+				served++
+				most = max(most, inside)
+				mu.Unlock()
+				time.Sleep(work)
+				mu.Lock()
+				inside--
+				mu.Unlock()
+				p.Done()
+			})
+		}
+		wg.Wait()
+		if most > 3 || served == 0 {
+			t.Errorf("%d at once, want 3 at the most; %d served", most, served)
+		}
+		for _, l := range []*stint.Limiter{here, there} {
+			noLines(t, l)
+			if n := l.Held(); n != 0 {
+				t.Errorf("shares of %d keys are still counted", n)
+			}
+			if got := remaining(t, l); got != 3 {
+				t.Errorf("%d slots free at the end", got)
+			}
+		}
+	})
+}
