@@ -157,6 +157,29 @@ func TestSentinelMasterDies(t *testing.T) {
 	f.end(t, someLost, away...)
 }
 
+// A server of a ring dies: after a while the client asks another for its keys,
+// which has not counted them.
+func TestRingServerDies(t *testing.T) {
+	servers := map[string]*redistest.Server{"a": redistest.Start(t), "b": redistest.Start(t)}
+	ring := redis.NewRing(&redis.RingOptions{
+		Addrs:                 map[string]string{"a": servers["a"].Addr(), "b": servers["b"].Addr()},
+		HeartbeatFrequency:    50 * time.Millisecond,
+		ContextTimeoutEnabled: true,
+	})
+	t.Cleanup(func() { ring.Close() })
+	f := drive(t, redisstore.New(ring, redisstore.WithTimeout(callTimeout)))
+	f.passes(t)
+	for _, s := range servers {
+		if s.Do("DBSIZE") != int64(0) {
+			s.Kill()
+			break
+		}
+	}
+	eventually(t, "calls fail", func() bool { return f.failed.Load() > 0 })
+	f.passes(t)
+	f.end(t, someLost, away...)
+}
+
 // With memory beside it, nobody sees that the server is gone, nor waits for it
 // while the breaker is open, and the breaker closes by itself.
 func TestMemoryWhileTheServerIsGone(t *testing.T) {

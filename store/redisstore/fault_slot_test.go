@@ -1,12 +1,17 @@
 package redisstore_test
 
 import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore"
 )
 
@@ -30,6 +35,34 @@ func TestSlotMoves(t *testing.T) {
 		f.passes(t)
 		move := cluster.BeginMigration("{" + key + "}")
 		f.passes(t)
+		// Keys that nobody has seen yet are the new node's, also those of calls
+		// that travel with others; of two it thinks that the old node has some.
+		var new sync.WaitGroup
+		for i := range 8 {
+			new.Go(func() {
+				l := limit(t, store.Spec{Name: fmt.Sprint("new", i), Units: 1, Period: time.Hour})
+				for range 10 {
+					r, err := take(s, key, l, 1)
+					if err != nil || !r.OK {
+						t.Errorf("a new key: %+v, %v", r, err)
+						return
+					}
+					if r, err = settle(s, key, l, r.Receipt, 0); err != nil || r.Remaining != 1 {
+						t.Errorf("a new key, settled: %+v, %v", r, err)
+					}
+				}
+			})
+		}
+		new.Wait()
+		if n := f.failed.Load(); n > 0 {
+			t.Errorf("%d calls failed for others with new keys", n)
+		}
+		d := limit(t, store.Spec{Name: "d", Units: 1, Period: time.Hour})
+		e, results := limit(t, store.Spec{Name: "e", Units: 1, Period: time.Hour}), make([]store.Result, 2)
+		pair := []store.Charge{{Key: key, Limit: d, Cost: 1}, {Key: key, Limit: e, Cost: 1}}
+		if err := s.Take(t.Context(), pair, results); !errors.Is(err, redisstore.ErrUnavailable) || !strings.Contains(err.Error(), "TRYAGAIN") {
+			t.Errorf("two new keys: %v", err)
+		}
 		move.MoveKeys("stint:{" + key + "}:a")
 		f.fails(t, redisstore.ErrUnavailable, "TRYAGAIN")
 		move.MoveKeys()
@@ -39,11 +72,45 @@ func TestSlotMoves(t *testing.T) {
 		}
 		move.Finish()
 		f.passes(t)
+		if err := s.Take(t.Context(), pair, results); err != nil || !results[0].OK || !results[1].OK {
+			t.Errorf("two new keys, once the slot has moved: %+v, %v", results, err)
+		}
 		if move.From.Info("errorstats", "errorstat_MOVED") == "" {
 			t.Error("no client was told that the slot has MOVED")
 		}
 	}
 	for _, f := range loads {
 		f.end(t, allKept, redisstore.ErrUnavailable)
+	}
+}
+
+// Leases whose keys are on either side of a slot half-way are renewed, and both
+// can be released.
+func TestLeasesInSlotHalfWay(t *testing.T) {
+	cluster := redistest.StartCluster(t, 2, 0)
+	const ttl = 600 * time.Millisecond
+	s := redisstore.New(cluster.Client(), patient, redisstore.WithLeaseTTL(ttl),
+		redisstore.WithLost(func(_ string, l *store.Limit) { t.Errorf("lost %s", l.Name()) }))
+	defer s.Close()
+	charges, results := make([]store.Charge, 2), make([]store.Result, 2)
+	for i := range charges {
+		charges[i] = store.Charge{Key: "k", Cost: 1, Limit: limit(t, store.Spec{Name: fmt.Sprint("l", i), Units: 1, Algorithm: store.Concurrency})}
+	}
+	if err := s.Take(t.Context(), charges, results); err != nil || !results[0].OK || !results[1].OK {
+		t.Fatal(results, err)
+	}
+	move := cluster.BeginMigration("{k}")
+	move.MoveKeys("stint:{k}:l0/c")
+	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(ttl / 10) {
+		for _, c := range charges {
+			if r, err := take(s, c.Key, c.Limit, 0); err != nil || r.Remaining != 0 {
+				t.Fatalf("%s is free: %+v, %v", c.Limit.Name(), r, err)
+			}
+		}
+	}
+	for i, c := range charges {
+		if r, err := settle(s, c.Key, c.Limit, results[i].Receipt, 0); err != nil || r.Remaining != 1 {
+			t.Errorf("%s released: %+v, %v", c.Limit.Name(), r, err)
+		}
 	}
 }

@@ -118,6 +118,11 @@ type renewing struct {
 // millisecond, for which all others wait.
 const mostRenewed = 500
 
+func (s *Store) renewCall(told told, r *renewing) call {
+	args := append(make([]any, s.head(r.keys)), told.clock, told.lease)
+	return s.call(lua.Renew(), r.site, r.keys, append(args, r.args...))
+}
+
 // renew renews what was last renewed longer than age ago, at once, and reports
 // whether all of it was answered.
 func (s *Store) renew(age time.Duration) bool {
@@ -129,14 +134,13 @@ func (s *Store) renew(age time.Duration) bool {
 	told := s.told(false)
 	calls := make([]call, len(rs))
 	for i, r := range rs {
-		args := append(make([]any, s.head(r.keys)), told.clock, told.lease)
-		args = append(args, r.args...)
-		calls[i] = s.call(lua.Renew(), r.site, r.keys, args)
+		calls[i] = s.renewCall(told, r)
 	}
 	// Longer than a call's timeout: nobody waits, and there may be thousands.
 	ctx, end := context.WithTimeout(context.Background(), max(s.timeout, s.lease/6))
 	defer end()
 	s.exec(ctx, calls)
+	rs, calls = s.separate(ctx, told, rs, calls)
 	well := true
 	for i, r := range rs {
 		gone, err := calls[i].cmd.Slice()

@@ -203,6 +203,10 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	}
 	s.takes = line[taking]{ways: ways, few: few, most: most, timeout: s.timeout, direct: direct, send: s.sendTakes, gone: s.undo}
 	s.settles = line[settling]{ways: ways, few: few, most: most, timeout: s.timeout, direct: direct, send: s.sendSettles, gone: func(*ticket[settling]) {}}
+	if s.layout == bySlot {
+		s.takes.send = separating(s.sendTakes, partsOfTaking)
+		s.settles.send = separating(s.sendSettles, partsOfSettling)
+	}
 	return s
 }
 

@@ -1,0 +1,71 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+)
+
+type replied string
+
+func (r replied) Error() string { return string(r) }
+func (replied) RedisError()     {}
+
+// What travels with keys that are elsewhere goes again, once, and only if
+// nothing has been done for it.
+func TestSeparating(t *testing.T) {
+	type parcel struct {
+		site    site
+		keys    []string
+		touched bool
+	}
+	sent := func(slot uint16, touched bool, keys ...string) parcel {
+		return parcel{site{slot: slot}, keys, touched}
+	}
+	a, b, both := sent(1, false, "a"), sent(1, false, "b"), sent(1, false, "a", "b")
+	for _, tt := range []struct {
+		name   string
+		fails  string
+		batch  []parcel
+		rounds []int // calls in each command
+	}{
+		{"one", "TRYAGAIN", []parcel{a}, []int{1}},
+		{"two keys", "TRYAGAIN", []parcel{a, b}, []int{2, 1, 1}},
+		{"by their keys", "TRYAGAIN", []parcel{a, b, both, a, both}, []int{5, 2, 1, 2}},
+		{"no other keys", "TRYAGAIN", []parcel{both, both}, []int{2}},
+		{"well in another slot", "TRYAGAIN", []parcel{a, sent(2, false, "z"), b}, []int{2, 1, 1, 1}},
+		{"settled in part", "TRYAGAIN", []parcel{a, sent(1, true, "b"), b}, []int{3, 1, 1}},
+		{"another error", "LOADING", []parcel{a, b}, []int{2}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var rounds []int
+			send := separating(func(_ context.Context, batch []*ticket[parcel]) {
+				for _, group := range grouped(batch, func(p *parcel) site { return p.site }) {
+					rounds = append(rounds, len(group))
+					for _, one := range group {
+						one.failed = nil
+						if one.what.site.slot == 1 && one.what.site.tag == "" {
+							one.failed = fmt.Errorf("wrapped: %w", replied(tt.fails+" words"))
+						}
+					}
+				}
+			}, func(p *parcel) (*site, []string, bool) { return &p.site, p.keys, !p.touched })
+			var batch []*ticket[parcel]
+			for _, p := range tt.batch {
+				one := newTicket[parcel]()
+				one.what = p
+				batch = append(batch, one)
+			}
+			send(t.Context(), batch)
+			if !slices.Equal(rounds, tt.rounds) {
+				t.Errorf("commands of %v calls, want %v", rounds, tt.rounds)
+			}
+			for i, one := range batch {
+				if failed := len(rounds) < 2 || one.what.touched; one.what.site.slot == 1 && (one.failed != nil) != failed {
+					t.Errorf("call %d: %v", i, one.failed)
+				}
+			}
+		})
+	}
+}
