@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -136,4 +139,38 @@ func TestLinesOfTwoProcesses(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A server doesn't notice that the client of an unread body has left: its place
+// is free when the wait's bound is over.
+func TestWaitEndsThoughNobodyNotices(t *testing.T) {
+	var noticed atomic.Bool
+	ended := make(chan stint.Event, 1)
+	l := limiter(t, theKey, stint.Concurrency(1, stint.WithQueue(1), stint.WithMaxWait(300*time.Millisecond)),
+		stint.WithObserver(func(e stint.Event) {
+			if e.EndsWait {
+				noticed.Store(e.Request.Context().Err() != nil)
+				ended <- e
+			}
+		}))
+	defer take(t, l, 1).Done()
+	server := httptest.NewServer(mount(l, nil))
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: site.test\r\nContent-Length: 10\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	for waiting := int64(0); waiting == 0; waiting, _, _ = l.Lines() {
+		time.Sleep(time.Millisecond)
+	}
+	conn.Close()
+	if e := <-ended; noticed.Load() || e.Kind != stint.Denied || e.Waited < 300*time.Millisecond {
+		t.Errorf("%v after %v, noticed %v; want it to be refused", e.Kind, e.Waited, noticed.Load())
+	}
+	for waiting := int64(1); waiting > 0; waiting, _, _ = l.Lines() {
+		time.Sleep(time.Millisecond)
+	}
 }

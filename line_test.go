@@ -47,6 +47,8 @@ func TestQueueOfSlots(t *testing.T) {
 			want: millis(0, 0, 0, 0), queued: []int32{0, 0, 0, 0}},
 		{name: "until the deadline", opts: []stint.Option{stint.Concurrency(1, stint.WithQueue(2))}, within: 700 * time.Millisecond,
 			want: millis(700, 700, 0, 0), queued: []int32{1, 2, 2, 2}},
+		{name: "a limit that adapts", opts: []stint.Option{stint.AdaptiveConcurrency(1, 1, stint.WithQueue(2))},
+			want: millis(5000, 5000, 0, 0), queued: []int32{1, 2, 2, 2}},
 		{name: "Wait, in the queue", opts: []stint.Option{stint.Concurrency(1, stint.WithQueue(2), stint.WithMaxWait(second))}, wait: true,
 			want: millis(3600_000, 3600_000, 0, 0), queued: []int32{1, 2, 2, 2}},
 		{name: "Wait, until the deadline", opts: []stint.Option{stint.Concurrency(1)}, wait: true, within: 7 * second,

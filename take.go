@@ -23,7 +23,8 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Permit, er
 // nothing is charged and the error wraps ctx's. A turn that comes after ctx's
 // deadline, or after an hour where ctx has none, is refused at once with a
 // *DeniedError, as is a cost that can never pass. Slots of a concurrency limit
-// are waited for that long.
+// are waited for that long, if their WithQueue has room; by the deadline that is
+// a *DeniedError as well.
 func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, error) {
 	return l.takeKey(ctx, key, cost, true)
 }
