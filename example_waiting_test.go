@@ -102,3 +102,33 @@ func ExampleWithShare() {
 	// interactive
 	// batch
 }
+
+func ExampleContextWithPriority() {
+	waiting := make(chan struct{}, 1)
+	lim := stint.Must(stint.New(
+		stint.Concurrency(1),
+		stint.WithKey(stint.Global()),
+		stint.WithAging(10*time.Second), // a class is worth ten seconds
+		stint.WithObserver(func(e stint.Event) {
+			if e.Kind == stint.Waiting {
+				waiting <- struct{}{}
+			}
+		})))
+	ctx := context.Background()
+	busy, _ := lim.Take(ctx, "mailer", 1)
+	var jobs sync.WaitGroup
+	for class, name := range []string{"newsletter", "receipt", "password reset"} {
+		jobs.Go(func() {
+			p, _ := lim.Wait(stint.ContextWithPriority(ctx, class), "mailer", 1)
+			fmt.Println(name)
+			p.Done()
+		})
+		<-waiting
+	}
+	busy.Done()
+	jobs.Wait()
+	// Output:
+	// password reset
+	// receipt
+	// newsletter
+}
