@@ -23,6 +23,15 @@ func (s *Server) Info(section, name string) string {
 	return field(info, name)
 }
 
+// Needs skips the test on a server that doesn't know a setting: one older than
+// the setting.
+func (s *Server) Needs(setting string) {
+	s.t.Helper()
+	if pair, _ := s.Do("CONFIG", "GET", setting).([]any); len(pair) == 0 {
+		s.t.Skipf("version %s has no setting %s", s.Info("server", "redis_version"), setting)
+	}
+}
+
 // CommandStats says how often a command has run and how many microseconds the
 // server has spent in it. Commands that a script called count too. A command
 // that never ran has zeros; CONFIG RESETSTAT starts again.

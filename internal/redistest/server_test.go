@@ -126,6 +126,7 @@ func TestPauseKeepsWhatWasSent(t *testing.T) {
 func TestLaunchShowsLoading(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
+	s.Needs("loading-process-events-interval-bytes")
 	pipe := s.Client().Pipeline()
 	for range 5000 {
 		pipe.RPush(t.Context(), Prefix(t), "v")

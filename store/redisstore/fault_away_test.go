@@ -37,6 +37,7 @@ func TestKilledServer(t *testing.T) {
 // A server that starts again with what it had, and takes its time to read it.
 func TestLoadingServer(t *testing.T) {
 	server := redistest.Start(t, "--appendonly", "yes")
+	server.Needs("loading-process-events-interval-bytes")
 	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 	pipe := rdb.Pipeline()
 	for i := range 5000 {
@@ -62,7 +63,8 @@ func TestLoadingServer(t *testing.T) {
 
 // A server that can't save its dumps refuses to write.
 func TestServerThatCannotSave(t *testing.T) {
-	server := redistest.Start(t, "--save", "3600 1000000", "--stop-writes-on-bgsave-error", "yes")
+	server := redistest.Start(t, "--stop-writes-on-bgsave-error", "yes")
+	server.Do("CONFIG", "SET", "save", "3600 1000000") // no release before 7 takes this as one argument
 	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
 	f.passes(t)
@@ -151,9 +153,12 @@ func TestSentinelMasterDies(t *testing.T) {
 	rdb := group.Client(func(o *redis.FailoverOptions) { o.ContextTimeoutEnabled = true })
 	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
 	f.passes(t)
-	group.Failover()
-	f.fails(t, redisstore.ErrUnavailable, "")
+	from := f.failed.Load()
+	group.Failover() // when it returns, callers may have followed already
 	f.passes(t)
+	if f.failed.Load() == from {
+		t.Error("no call has failed")
+	}
 	f.end(t, someLost, away...)
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -125,6 +126,22 @@ func TestFourProcessesAreOneLimit(t *testing.T) {
 					t.Fatal(err)
 				}
 				granted := []int64{r.Receipt.Instant}
+				// And it goes on: while nobody brings a newer instant, the limit's
+				// time stands still and its keys' lifetimes don't, which lets pass
+				// what the instants of those granted don't tell of.
+				ctx, stop := context.WithCancel(context.Background())
+				var looks sync.WaitGroup
+				defer looks.Wait()
+				defer stop()
+				looks.Go(func() {
+					for ctx.Err() == nil {
+						if _, err := take(s, "k", l, 0); err != nil {
+							t.Error(err)
+							return
+						}
+						time.Sleep(time.Millisecond)
+					}
+				})
 
 				var outs [4]bytes.Buffer
 				var cmds [4]*exec.Cmd
