@@ -187,7 +187,7 @@ func (p *Permit) releaseLocal() {
 			l.end(dropped)
 		}
 	}
-	sample := &adaptive.Sample{RTT: time.Since(l.since), Dropped: l.outcome.Load() == dropped}
+	sample := &adaptive.Sample{RTT: time.Since(l.since) - p.response.heldUp(), Dropped: l.outcome.Load() == dropped}
 	switch err := p.ctx.Err(); {
 	case l.outcome.Load() == ignored:
 		sample = nil

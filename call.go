@@ -34,6 +34,7 @@ type call struct {
 	patient    bool // Wait: every limit waits as long as the context lets it
 
 	local []adaptiveSlot // of the last charges
+	paced []paced        // that wait for bytes, and charge nothing here
 
 	keys  []knownKey
 	buf   []byte
@@ -67,9 +68,10 @@ func (c *call) free() {
 	clear(c.results)
 	clear(c.keys)
 	clear(c.local)
+	clear(c.paced)
 	*c = call{
 		entries: c.entries[:0], charges: c.charges[:0], results: c.results[:0],
-		keys: c.keys[:0], buf: c.buf[:0], slots: c.slots, local: c.local[:0],
+		keys: c.keys[:0], buf: c.buf[:0], slots: c.slots, local: c.local[:0], paced: c.paced[:0],
 	}
 	calls.Put(c)
 }
@@ -117,10 +119,8 @@ func (c *call) chargeAll(f *limitFunc) error {
 	}
 	for _, l := range limits {
 		e, err := f.entry(l)
-		for _, other := range c.entries {
-			if err == nil && other.limit.Name() == e.limit.Name() {
-				err = fmt.Errorf("two limits named %q: write stint.WithName", e.limit.Name())
-			}
+		if err == nil && c.has(e.limit.Name()) {
+			err = fmt.Errorf("two limits named %q: write stint.WithName", e.limit.Name())
 		}
 		if err != nil {
 			return c.limitsError(err)
@@ -130,6 +130,12 @@ func (c *call) chargeAll(f *limitFunc) error {
 		}
 	}
 	return nil
+}
+
+// has reports whether a limit of that name is among the call's.
+func (c *call) has(name string) bool {
+	return slices.ContainsFunc(c.entries, func(e *entry) bool { return e.limit.Name() == name }) ||
+		slices.ContainsFunc(c.paced, func(p paced) bool { return p.entry.limit.Name() == name })
 }
 
 func (c *call) limitsError(err error) error {
@@ -146,6 +152,10 @@ func (c *call) charge(e *entry) error {
 	}
 	if k.skip {
 		c.policy = ""
+		return nil
+	}
+	if e.bandwidth != nil {
+		c.paced = append(c.paced, paced{e, k.key})
 		return nil
 	}
 	cost := int64(1)
@@ -219,7 +229,7 @@ func (c *call) holds() bool {
 			return true
 		}
 	}
-	return false
+	return len(c.paced) > 0
 }
 
 // longWait is how long Wait waits for a turn when its context has no deadline.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -252,6 +253,34 @@ func ExampleRefundOn() {
 	// Output:
 	// GET /a.css → 304
 	// GET /a.css → 304
+}
+
+func ExampleBandwidth() {
+	lim := stint.Must(stint.New(
+		stint.Bandwidth(100_000, stint.WithBurst(20_000)), // 20 kB at once, then 100 kB a second
+		stint.WithKey(stint.RemoteIP()),
+		stint.WithObserver(func(e stint.Event) {
+			if e.Kind == stint.Paced {
+				fmt.Println(e.Pacing.Bytes, "bytes, held up:", e.Pacing.Waited > 0) // by 50 ms
+			}
+		})))
+	h := limit(lim, func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(make([]byte, 25_000)) })
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	// Output: 25000 bytes, held up: true
+}
+
+func ExampleWithRequestBytes() {
+	lim := stint.Must(stint.New(
+		stint.Bandwidth(1_000_000, stint.WithRequestBytes()),
+		stint.WithKey(stint.RemoteIP())))
+	h := limit(lim, func(w http.ResponseWriter, r *http.Request) {
+		n, err := io.Copy(io.Discard, r.Body) // as fast as its client's bandwidth lets it
+		fmt.Fprintln(w, n, err)
+	})
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("POST", "/upload", strings.NewReader("picture")))
+	fmt.Print(w.Body)
+	// Output: 7 <nil>
 }
 
 func ExamplePermit_Detach() {

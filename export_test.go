@@ -1,5 +1,11 @@
 package stint
 
+import (
+	"context"
+
+	"github.com/stint-go/stint/store"
+)
+
 // Lines says what is in the limiter's lines, for tests that want them empty.
 func (l *Limiter) Lines() (waiting int64, slots, turns int) {
 	f := l.family
@@ -15,4 +21,21 @@ func (l *Limiter) Held() int {
 	l.family.slots.mu.Lock()
 	defer l.family.slots.mu.Unlock()
 	return len(l.family.slots.held)
+}
+
+// Exactly is how a Bandwidth of n counts.
+var Exactly = exactly
+
+// BandwidthLeft is how many bytes of the limiter's Bandwidth key may pass now.
+func (l *Limiter) BandwidthLeft(ctx context.Context, key string) (int64, error) {
+	v := l.now.Load()
+	encoded, err := encodeKey(key)
+	for _, e := range v.base.entries {
+		if e.bandwidth != nil && err == nil {
+			results := make([]store.Result, 1)
+			err = v.store.Take(ctx, []store.Charge{{Key: encoded, Limit: e.limit}}, results)
+			return results[0].Remaining * e.bandwidth.block, err
+		}
+	}
+	return 0, err
 }

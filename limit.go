@@ -12,7 +12,7 @@ import (
 )
 
 // Limit is a rule: an algorithm, its numbers, and who it applies to. Make one
-// with Rate, Quota, Concurrency or AdaptiveConcurrency; mistakes are reported by the New, With or
+// with Rate, Quota, Concurrency, AdaptiveConcurrency or Bandwidth; mistakes are reported by the New, With or
 // WithLimitFunc that uses it. A Limit may be used by several limiters and
 // routes at once. Within one limiter and those derived from it it is one and
 // the same limit wherever it is used.
@@ -20,19 +20,20 @@ type Limit struct{ rule *rule }
 
 // rule is what a Limit points to. Its address is the limit's identity.
 type rule struct {
-	spec     store.Spec
-	named    bool  // by WithName
-	warms    bool  // by WithWarmUp
-	algSet   bool  // by WithAlgorithm
-	queue    int64 // of a Concurrency
-	queueSet bool
-	shares   *shares // of a Concurrency
-	shared   settings
-	adaptive *adaptive.Config // of AdaptiveConcurrency
-	errs     []error
-	once     sync.Once
-	compiled *store.Limit // under spec.Name, for WithLimitFunc
-	err      error
+	spec      store.Spec
+	named     bool  // by WithName
+	warms     bool  // by WithWarmUp
+	algSet    bool  // by WithAlgorithm
+	queue     int64 // of a Concurrency
+	queueSet  bool
+	shares    *shares // of a Concurrency
+	shared    settings
+	adaptive  *adaptive.Config // of AdaptiveConcurrency
+	bandwidth *bandwidth       // of Bandwidth
+	errs      []error
+	once      sync.Once
+	compiled  *store.Limit // under spec.Name, for WithLimitFunc
+	err       error
 	// resolved is the entry this rule had in the WithLimitFunc that used it
 	// last, as nearly always there is but one.
 	resolved atomic.Pointer[dynamicEntry]

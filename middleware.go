@@ -1,5 +1,5 @@
 // Package stint limits how much of an HTTP service each caller may use:
-// request rates, quotas and concurrency.
+// request rates, quotas, concurrency and bandwidth.
 //
 //	limit := stinthttp.New(
 //		stint.Rate(10, time.Second),
@@ -142,7 +142,10 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 		return nil, err
 	}
 	if len(c.charges) == 0 {
-		return nil, nil
+		if len(c.paced) == 0 {
+			return nil, nil
+		}
+		return c.admit(ctx, w.Header()), nil
 	}
 	if err := c.decide(ctx); err != nil {
 		err = c.failed(ctx, err)

@@ -39,6 +39,11 @@ var flows = []struct {
 	{"settling a stream", flowSettlesStream},
 	{"settling after a hijack", flowSettlesHijack},
 	{"looking at the response hides nothing", flowHidesNothing},
+	{"bandwidth", flowBandwidth},
+	{"bandwidth of an upload", flowUpload},
+	{"bandwidth, hung up on", flowBandwidthLeft},
+	{"bandwidth, cut off", flowBandwidthCut},
+	{"bandwidth of a hijacked connection", flowBandwidthHijack},
 }
 
 func TestMiddlewareFlows(t *testing.T) {

@@ -157,15 +157,19 @@ func flowHidesNothing(t *testing.T, a routing) {
 		t.Fatal(err)
 	}
 	for _, http2 := range []bool{false, true} {
-		var got [2]string
+		var got [3]string
 		l, ends := watched(t)
+		paced := compiled(t, stint.Bandwidth(2_000_000, stint.WithBurst(10_000), stint.WithRequestBytes()), byAll)
 		for i := range got {
 			s := site{routes: []siteRoute{{path: "/", do: func(w http.ResponseWriter, r *http.Request) {
 				got[i] = able(w)
 				http.ServeFile(w, r, file)
 			}}}}
-			if i == 1 {
+			switch i {
+			case 1:
 				s.limits = []*stint.Limiter{l}
+			case 2:
+				s.limits = []*stint.Limiter{paced}
 			}
 			srv := httptest.NewUnstartedServer(a.build(s))
 			srv.EnableHTTP2 = http2
@@ -183,8 +187,8 @@ func flowHidesNothing(t *testing.T, a routing) {
 				t.Errorf("got %s %d, %d bytes, %v", resp.Proto, resp.StatusCode, len(body), err)
 			}
 		}
-		if got[0] != got[1] {
-			t.Errorf("without a limit %s\nbehind one %s", got[0], got[1])
+		if got[0] != got[1] || got[0] != got[2] {
+			t.Errorf("without a limit %s\nthat settles    %s\nthat paces      %s", got[0], got[1], got[2])
 		}
 		if end := <-ends; end != (seenEnd{206, 50_000, "/"}) {
 			t.Errorf("settled by %+v", end)

@@ -20,6 +20,8 @@ type Event struct {
 	Waited time.Duration
 	// Change is the change of LimitChanged.
 	Change *LimitChange
+	// Pacing is what a Bandwidth has made of the request of Paced.
+	Pacing *Pacing
 	// EndsWait says that the request waits no longer: a Waiting event came
 	// before, and Kind (Admitted, Denied, Canceled or StoreFailed) is what came
 	// of it. Each Waiting is followed by one such event.
@@ -66,12 +68,15 @@ const (
 	// Settled: a WithSettle has changed what a request has cost. Decision is
 	// where its limits stand then.
 	Settled
+	// Paced: the response to a request that a Bandwidth paces has ended. It
+	// comes once for each of them.
+	Paced
 )
 
 var eventNames = [...]string{
 	"Admitted", "Denied", "Canceled", "Blocked", "EmptyKey", "KeyFailed",
 	"LimitsFailed", "StoreFailed", "SettleFailed", "DryRunDenied", "Updated",
-	"LimitChanged", "Waiting", "Settled",
+	"LimitChanged", "Waiting", "Settled", "Paced",
 }
 
 // String returns the constant's name.

@@ -16,7 +16,8 @@ type Option interface {
 	applyLimiter(*config)
 }
 
-// LimitOption is what Rate, Quota, Concurrency and AdaptiveConcurrency take.
+// LimitOption is what Rate, Quota, Concurrency, AdaptiveConcurrency and
+// Bandwidth take.
 type LimitOption interface {
 	applyLimit(*rule)
 }

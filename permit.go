@@ -63,6 +63,8 @@ type (
 func (c *call) permit(ctx context.Context) *Permit {
 	var p *Permit
 	switch n := len(c.charges); {
+	case n == 0:
+		p = new(Permit)
 	case n == 1:
 		p1 := new(permit1)
 		p = &p1.Permit
@@ -111,12 +113,14 @@ func FromContext(ctx context.Context) *Permit {
 // Request returns r with the permit in its context, for the next handler; r
 // itself when there is nothing to carry.
 func (p *Permit) Request(r *http.Request) *http.Request {
-	if p == nil || !p.carry {
+	if p == nil {
 		return r
 	}
-	r = r.WithContext((*permitContext)(p))
+	if p.carry {
+		r = r.WithContext((*permitContext)(p))
+	}
 	if p.response != nil {
-		p.response.r = r
+		r = p.response.request(r, p.carry)
 	}
 	return r
 }
@@ -124,7 +128,7 @@ func (p *Permit) Request(r *http.Request) *http.Request {
 // charged reports whether the entry is charged by p or a permit further out.
 func (p *Permit) charged(e *entry) bool {
 	for ; p != nil; p = p.outer {
-		if slices.Contains(p.entries, e) {
+		if slices.Contains(p.entries, e) || p.response.has(func(o *entry) bool { return o == e }) {
 			return true
 		}
 	}
@@ -134,7 +138,7 @@ func (p *Permit) charged(e *entry) bool {
 // chargedBy reports whether limits of f are charged by p or further out.
 func (p *Permit) chargedBy(f *limitFunc) bool {
 	for ; p != nil; p = p.outer {
-		if slices.ContainsFunc(p.entries, func(e *entry) bool { return e.from == f }) {
+		if slices.ContainsFunc(p.entries, func(e *entry) bool { return e.from == f }) || p.response.has(func(e *entry) bool { return e.from == f }) {
 			return true
 		}
 	}

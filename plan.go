@@ -34,6 +34,8 @@ type entry struct {
 	// adaptive is what decides an AdaptiveConcurrency, in this process; limit
 	// is its name and the most it can be, and never goes to a store.
 	adaptive *adaptiveRule
+	// bandwidth paces the request's bytes, after it has been admitted.
+	bandwidth *bandwidth
 }
 
 func (f *family) newEntry(r *rule, l *store.Limit, s settings) *entry {
@@ -55,6 +57,10 @@ func (f *family) newEntry(r *rule, l *store.Limit, s settings) *entry {
 		case r.queueSet && e.maxWait == 0:
 			e.maxWait = slotWait
 		}
+	}
+	if r.bandwidth != nil {
+		e.bandwidth, e.cost, e.settle, e.maxWait = r.bandwidth, nil, nil, 0 // of the limiter
+		return e
 	}
 	if !e.dryRun {
 		e.policy = policyItem(l)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/felixge/httpsnoop"
@@ -23,12 +24,19 @@ type response struct {
 	panicked bool
 	aborted  bool   // panicked with http.ErrAbortHandler
 	byHand   []bool // of each charge: the handler has settled it
+	// down and up pace the response's body and the request's; nil where nothing does.
+	down, up *lane
 }
 
 // responded makes the permit's part of the response, if some limit asks for it.
 func (c *call) responded() *response {
 	if c.r == nil {
 		return nil
+	}
+	if len(c.paced) > 0 {
+		s := &response{r: c.r}
+		s.pace(c.r.Context(), c.lim, slices.Clone(c.paced))
+		return s
 	}
 	for _, e := range c.entries {
 		if e.settle != nil || e.adaptive != nil {
@@ -38,12 +46,32 @@ func (c *call) responded() *response {
 	return nil
 }
 
-// NeedsResponse reports whether a limit of the permit looks at the response:
+// request is r for the next handler. own: it is a copy already.
+func (s *response) request(r *http.Request, own bool) *http.Request {
+	if s.up != nil {
+		if !own {
+			shallow := *r
+			r = &shallow
+		}
+		r.Body = &pacedBody{r.Body, s.up}
+	}
+	s.r = r
+	return r
+}
+
+// has reports whether a Bandwidth that paces the response is such a one. It is
+// called on a nil response too.
+func (s *response) has(which func(*entry) bool) bool {
+	return s != nil && s.down != nil && slices.ContainsFunc(s.down.of, func(p paced) bool { return which(p.entry) })
+}
+
+// NeedsResponse reports whether a limit of the permit looks at the response or
+// paces it:
 // ResponseWriter then returns another writer than it is given.
 func (p *Permit) NeedsResponse() bool { return p != nil && p.response != nil }
 
 // ResponseWriter returns the writer for the next handler: w itself, unless a
-// limit looks at the response. Then it is one around w that can do exactly
+// limit looks at the response or paces it. Then it is one around w that can do exactly
 // what w can: it is an http.Flusher, http.Hijacker, http.Pusher or io.ReaderFrom
 // if w is one, and Unwrap gives w, as http.ResponseController wants it. Call it
 // once.
@@ -61,6 +89,7 @@ func (p *Permit) ResponseWriter(w http.ResponseWriter) http.ResponseWriter {
 // combinations, and httpsnoop has them all.
 func (s *response) watch(w http.ResponseWriter) http.ResponseWriter {
 	s.w = w
+	var write func([]byte) (int, error)
 	return httpsnoop.Wrap(w, httpsnoop.Hooks{
 		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
 			return func(status int) {
@@ -72,25 +101,21 @@ func (s *response) watch(w http.ResponseWriter) http.ResponseWriter {
 			}
 		},
 		Write: func(next httpsnoop.WriteFunc) httpsnoop.WriteFunc {
-			return func(b []byte) (int, error) {
-				n, err := next(b)
-				s.wrote(int64(n))
-				return n, err
-			}
+			write = func(b []byte) (int, error) { return s.write(next, b) }
+			return write
 		},
 		WriteString: func(next httpsnoop.WriteStringFunc) httpsnoop.WriteStringFunc {
 			return func(text string) (int, error) {
+				if s.paces() {
+					return write([]byte(text))
+				}
 				n, err := next(text)
 				s.wrote(int64(n))
 				return n, err
 			}
 		},
 		ReadFrom: func(next httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
-			return func(src io.Reader) (int64, error) {
-				n, err := next(src)
-				s.wrote(n)
-				return n, err
-			}
+			return func(src io.Reader) (int64, error) { return s.readFrom(next, src, write) }
 		},
 		Hijack: func(next httpsnoop.HijackFunc) httpsnoop.HijackFunc {
 			return func() (net.Conn, *bufio.ReadWriter, error) {

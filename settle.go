@@ -140,7 +140,8 @@ func (p *Permit) settledByHand(chosen []int) {
 	}
 }
 
-// finish releases the permit's slots and makes the amends, in one call.
+// finish releases the permit's slots, makes the amends and gives back the bytes
+// that were paid for and not sent, in one call.
 func (p *Permit) finish(amends []amend) {
 	p.mu.Lock() // Settle may be at the results
 	charges := made(p.charges, p.results, func(r *store.Receipt) bool { return r.Lease != store.LeaseID{} })
@@ -153,12 +154,18 @@ func (p *Permit) finish(amends []amend) {
 		ch.Cost, ch.Receipt = a.cost, p.results[a.i].Receipt
 		charges = append(charges, ch)
 	}
+	if s := p.response; s != nil {
+		charges = append(append(charges, s.down.end()...), s.up.end()...)
+		defer s.paced(p.lim)
+		if s.w != nil && len(charges) > held {
+			s.push(p.lim)
+		}
+	}
 	if len(amends) == 0 {
 		p.mu.Unlock()
 		p.lim.cancel(p.ctx, charges)
 		return
 	}
-	p.response.push(p.lim)
 	results := p.lim.cancel(p.ctx, charges)
 	for k, a := range amends {
 		if results != nil {

@@ -66,7 +66,12 @@ func (c *call) gatherKey(key string, cost int64) error {
 	}
 	c.waits = c.lim.base.waits
 	for _, e := range c.lim.base.entries {
-		c.add(e, encoded, cost)
+		if e.bandwidth == nil {
+			c.add(e, encoded, cost)
+		}
+	}
+	if len(c.charges) == 0 {
+		return errPaces
 	}
 	return nil
 }
@@ -146,5 +151,7 @@ func (v *version) limits() (all []*store.Limit, local []*adaptiveKeys) {
 	}
 	return all, local
 }
+
+var errPaces = errors.New("stint: the limiter has nothing but a Bandwidth, which is about responses: Take, Wait and Peek use other limits")
 
 var errNoLimits = errors.New("stint: the limiter has limits on its routes only: Take, Wait and Peek use those of the limiter itself")

@@ -1,0 +1,171 @@
+package stint
+
+import (
+	"errors"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// Bandwidth paces the responses of a key (and, with WithRequestBytes, its
+// requests) to so many bytes per second, over all its connections and, with a
+// store that is shared, all processes. At least 1024. Its default name is
+// "bandwidth".
+//
+//	stint.Bandwidth(1_000_000, stint.WithKey(stint.Header("X-API-Key"))) // 8 Mbit/s for each customer
+//
+// The first WithBurst bytes pass freely, so that pages and small answers are as
+// fast as ever: by default a quarter of a second's worth, but at least 16 KiB;
+// 4096 at the least. Beyond that bytes are paid for before they are written, in
+// pieces of a sixteenth of a second's worth (at least 4 KiB, at most the burst):
+// a stream asks the store about 16 times a second, however small its writes.
+// Streams of one key take turns, each a piece at a time.
+//
+// Bandwidth never refuses a request: it makes the handler's writes, and reads of
+// the body, take longer. What that comes to:
+//
+//   - What has been paid for is flushed before a pause. A pause ends early when
+//     the request's context does; the write then returns its error, and a
+//     response that isn't complete is cut off, so that nobody takes a part for
+//     the whole.
+//   - http.Server's WriteTimeout and ReadTimeout count pauses too. Leave them 0
+//     where responses are long, or set deadlines by http.ResponseController,
+//     which works, as Flush, Hijack, io.ReaderFrom and HTTP/2 do: a file is
+//     still sent by the kernel, piece by piece, where its Content-Length is set.
+//   - What was paid for and not sent (the client left) is given back when the
+//     handler returns. Where other streams have reserved turns behind it, that
+//     is up to a piece less.
+//   - Only bodies count, and for HEAD nothing does. Nor does what is written to a
+//     connection after a Hijack.
+//   - If the store fails, the response goes on unpaced, and the store is asked
+//     again after a second; under FailClosed it is cut off, as is one that has
+//     not begun.
+//   - After a Limiter.Update a stream goes on under the limit it began with.
+//
+// Handlers hold what they hold (memory, a slot of a Concurrency) for as long as
+// their client's bandwidth makes them: put a Concurrency beside it.
+//
+// It adds no fields, is in no Decision, and Take, Wait and Peek don't know it.
+// When a response has ended observers are told (Paced). Of the shared options it
+// takes WithKey, WithDryRun and WithFailurePolicy; those of the limiter for cost
+// and waiting are no concern of its.
+//
+// Numbers that can't be counted exactly, such as 1_000_003, are rounded by less
+// than one in ten thousand. After an Update that changes them, up to a burst may
+// be counted twice or not at all.
+func Bandwidth(bytesPerSecond int64, opts ...LimitOption) Limit {
+	b := &bandwidth{}
+	r := &rule{spec: store.Spec{Name: "bandwidth", Units: 1, Period: time.Second}, bandwidth: b}
+	r.apply(opts)
+	s := &r.spec
+	for _, o := range []struct {
+		name string
+		set  bool
+	}{
+		{"WithAlgorithm", r.algSet}, {"WithWarmUp", r.warms}, {"WithDebt", s.Debt}, {"WithQueue", s.Queue != 0},
+		{"WithBuckets", s.Buckets != 0}, {"WithCost", r.shared.cost != nil}, {"WithSettle", r.shared.settle != nil},
+		{"WithMaxWait", r.shared.maxWait != 0},
+	} {
+		if o.set {
+			r.bad("%s doesn't go with Bandwidth, which paces: leave it out", o.name)
+		}
+	}
+	burst := s.Burst
+	*s = store.Spec{Name: s.Name, Units: 1, Period: time.Second}
+	switch {
+	case bytesPerSecond < slowest || bytesPerSecond > fastest:
+		r.bad("Bandwidth(%d): write bytes per second, %d to %d", bytesPerSecond, slowest, fastest)
+		return Limit{r}
+	case burst == 0:
+		burst = max(bytesPerSecond/4, 16<<10)
+	case burst < leastPiece || burst > store.MaxCost:
+		r.bad("WithBurst(%d): write %d or more, up to %d: bytes are paid for in pieces, and smaller ones would each be a call to the store",
+			max(burst, 0), leastPiece, int64(store.MaxCost))
+		return Limit{r}
+	}
+	s.Units, s.Period, b.block = exactly(bytesPerSecond)
+	s.Burst = max(burst/b.block, 1)
+	b.piece = min(max(bytesPerSecond/16, leastPiece), burst)
+	b.piece = max(b.piece/b.block, 1) * b.block
+	return Limit{r}
+}
+
+// WithRequestBytes makes a Bandwidth count the bytes of request bodies too,
+// as the handler reads them.
+func WithRequestBytes() LimitOption {
+	return limitOption(func(r *rule) {
+		if r.bandwidth == nil {
+			r.errs = append(r.errs, errors.New("WithRequestBytes goes with Bandwidth only: leave it out"))
+			return
+		}
+		r.bandwidth.requests = true
+	})
+}
+
+// bandwidth is what a Bandwidth is beside its bucket.
+type bandwidth struct {
+	block    int64 // bytes of one of the bucket's units: a power of two
+	piece    int64 // bytes that are paid for at once: a multiple of block
+	requests bool
+}
+
+const (
+	slowest    int64 = 1 << 10
+	fastest    int64 = 1 << 36
+	leastPiece int64 = 4 << 10
+	// finestUnits is how many units a millisecond may have: a store's instants
+	// stay exact for 20 years then, with room for the burst (store.Scale).
+	finestUnits int64 = 14_000
+)
+
+// exactly says n bytes per second as units per period of a bucket that counts in
+// milliseconds at the coarsest, with units of so many bytes. Rates that are told
+// in decimal or binary round numbers are exact, in blocks of less than half a
+// millisecond's worth; for others there is a fraction within 1/14,000.
+func exactly(n int64) (units int64, period time.Duration, block int64) {
+	block = 1
+	for n/(1000*block) >= finestUnits {
+		block *= 2
+	}
+	for b := block; b == block || b <= n/2000; b *= 2 {
+		g := gcd(n, 1000*b)
+		if n/g <= finestUnits {
+			return n / g, time.Duration(1000*b/g) * time.Millisecond, b
+		}
+	}
+	q := max(finestUnits*1000*block/n, 1)
+	units = (n*q + 500*block) / (1000 * block)
+	return units, time.Duration(q) * time.Millisecond, block
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// paced is a Bandwidth and the key of one request.
+type paced struct {
+	entry *entry
+	key   string
+}
+
+// Pacing is what a Bandwidth has made of a request, as the observer is told.
+type Pacing struct {
+	// Limit is its name.
+	Limit string
+	// Bytes is how many bytes of the response's body have been written, and
+	// RequestBytes how many of the request's have been read: 0 without
+	// WithRequestBytes.
+	Bytes, RequestBytes int64
+	// Waited is how long writes and reads were held up, by all limits together.
+	// In a dry run nothing is held up: there it is roughly by how much this one
+	// would have been.
+	Waited time.Duration
+	// DryRun says that the limit only reports.
+	DryRun bool
+	// Err is why the response was cut off: the store's failure or the end of the
+	// request's context; nil if it wasn't.
+	Err error
+}

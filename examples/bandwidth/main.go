@@ -1,0 +1,82 @@
+// Command bandwidth serves files at so many bytes per second for each API key,
+// however many connections it opens; the first quarter of a second's worth is
+// free, so that small files are as fast as ever. Uploads count too.
+//
+//	go run ./examples/bandwidth -rate 1000000 &
+//	curl -o /dev/null -w '%{time_total} s\n' -H 'X-API-Key: k1' 'http://127.0.0.1:8080/zeros?bytes=10000000'
+//
+// takes 10 seconds; two at once with one key take 20, with two keys 10.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"strconv"
+
+	"github.com/stint-go/stint"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
+	rate := flag.Int64("rate", 1_000_000, "bytes per second for each key")
+	dir := flag.String("dir", ".", "files to serve")
+	flag.Parse()
+
+	limits, err := limits(*rate)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// A WriteTimeout would count the pauses: what bounds a response here is that
+	// a client has to keep reading.
+	log.Printf("listening on http://%s", *addr)
+	log.Fatal(http.ListenAndServe(*addr, stinthttp.Middleware(limits)(files(*dir))))
+}
+
+func limits(rate int64) (*stint.Limiter, error) {
+	return stint.New(
+		stint.Bandwidth(rate, stint.WithRequestBytes()),
+		// Slow responses are many responses: each key may have so many at a time.
+		stint.Concurrency(16),
+		stint.WithKey(stint.Header("X-API-Key")),
+		stint.WithObserver(func(e stint.Event) {
+			if e.Kind == stint.Paced {
+				log.Printf("%s: %d bytes, held up for %v", e.Request.URL.Path, e.Pacing.Bytes+e.Pacing.RequestBytes, e.Pacing.Waited)
+			}
+		}),
+	)
+}
+
+func files(dir string) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /", http.FileServer(http.Dir(dir)))
+	mux.HandleFunc("GET /zeros", func(w http.ResponseWriter, r *http.Request) {
+		n, err := strconv.ParseInt(r.FormValue("bytes"), 10, 64)
+		if err != nil || n < 0 {
+			http.Error(w, "write ?bytes=1000000", http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
+		_, _ = io.CopyN(w, zeros{}, n)
+	})
+	mux.HandleFunc("POST /count", func(w http.ResponseWriter, r *http.Request) {
+		n, err := io.Copy(io.Discard, r.Body)
+		if err != nil {
+			http.Error(w, "the body broke off", http.StatusBadRequest)
+			return
+		}
+		fmt.Fprintln(w, n)
+	})
+	return mux
+}
+
+// zeros never ends.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}

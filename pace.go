@@ -1,0 +1,175 @@
+package stint
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// pacedBody is a request's body, paced.
+type pacedBody struct {
+	io.ReadCloser
+	lane *lane
+}
+
+func (b *pacedBody) Read(p []byte) (int, error) {
+	if len(p) == 0 || b.lane.left() == 0 { // only the end is still to be read
+		return b.ReadCloser.Read(p)
+	}
+	k, err := b.lane.pay(int64(len(p)))
+	if err != nil {
+		return 0, err
+	}
+	n, err := b.ReadCloser.Read(p[:k])
+	b.lane.move(int64(n))
+	return n, err
+}
+
+// pace gives a response its lanes.
+func (s *response) pace(ctx context.Context, v *version, all []paced) {
+	var up []paced
+	for _, p := range all {
+		if p.entry.bandwidth.requests {
+			up = append(up, p)
+		}
+	}
+	s.down = newLane(ctx, v, all)
+	s.down.flush = func() { _ = http.NewResponseController(s.w).Flush() }
+	if len(up) > 0 && s.r.Body != nil && s.r.Body != http.NoBody {
+		s.up = newLane(ctx, v, up)
+		s.up.total = s.r.ContentLength
+	}
+}
+
+// paces reports whether what is written now is held back.
+func (s *response) paces() bool {
+	return s.down != nil && !s.hijacked && s.r.Method != http.MethodHead &&
+		s.status != http.StatusNoContent && s.status != http.StatusNotModified
+}
+
+// declared tells the lane how much there is to come, once that is known.
+func (s *response) declared() {
+	if s.down.total >= 0 || s.down.moved > 0 {
+		return
+	}
+	if n, err := strconv.ParseInt(s.w.Header().Get("Content-Length"), 10, 64); err == nil && n >= 0 {
+		s.down.total = n
+	}
+}
+
+// write writes b a piece at a time.
+func (s *response) write(next func([]byte) (int, error), b []byte) (written int, err error) {
+	if !s.paces() || len(b) == 0 {
+		n, err := next(b)
+		s.wrote(int64(n))
+		return n, err
+	}
+	s.declared()
+	for len(b) > written && err == nil {
+		var k int64
+		var n int
+		if k, err = s.down.pay(int64(len(b) - written)); err != nil {
+			s.cutOff()
+			break
+		}
+		n, err = next(b[written : written+int(k)])
+		s.wrote(int64(n))
+		s.down.move(int64(n))
+		written += n
+	}
+	return written, err
+}
+
+// writeOnly hides that a response can read from others.
+type writeOnly func([]byte) (int, error)
+
+func (w writeOnly) Write(b []byte) (int, error) { return w(b) }
+
+// readFrom copies src. Where the length is declared net/http can have the kernel
+// copy a file, if it is handed on as one: as a file with a limit around it, and
+// no other reader between. Elsewhere it copies through memory itself.
+func (s *response) readFrom(next func(io.Reader) (int64, error), src io.Reader, write func([]byte) (int, error)) (written int64, err error) {
+	if !s.paces() {
+		n, err := next(src)
+		s.wrote(n)
+		return n, err
+	}
+	if s.declared(); s.down.left() < 0 {
+		return io.Copy(writeOnly(write), src)
+	}
+	limited, _ := src.(*io.LimitedReader)
+	for {
+		want := s.down.left()
+		piece := io.LimitedReader{R: src, N: want}
+		if limited != nil {
+			piece.R, piece.N = limited.R, min(want, limited.N)
+		}
+		if piece.N > 0 {
+			if piece.N, err = s.down.pay(piece.N); err != nil {
+				s.cutOff()
+				return written, err
+			}
+		} else if want == 0 {
+			piece.N = 1 // whether there is more than was declared is for the server to say
+			if limited != nil {
+				piece.N = min(1, limited.N)
+			}
+		}
+		asked := piece.N
+		if asked == 0 {
+			return written, nil
+		}
+		n, err := next(&piece)
+		if limited != nil {
+			limited.N -= asked - piece.N
+		}
+		s.wrote(n)
+		s.down.move(n)
+		written += n
+		if err != nil || n < asked {
+			return written, err
+		}
+	}
+}
+
+// cutOff makes sure that a response that isn't complete doesn't look as if it
+// were: the server can't end it properly any more.
+func (s *response) cutOff() {
+	_ = http.NewResponseController(s.w).SetWriteDeadline(time.Unix(1, 0))
+}
+
+// heldUp is how long writing has been held up: time that says nothing about how
+// fast a handler is.
+func (s *response) heldUp() time.Duration {
+	if s == nil || s.down == nil {
+		return 0
+	}
+	return s.down.waited
+}
+
+// paced tells the observers what has come of the pacing.
+func (s *response) paced(v *version) {
+	if s.down == nil || s.w == nil || len(v.observers) == 0 {
+		return
+	}
+	for i, p := range s.down.of {
+		e := &Pacing{Limit: p.entry.limit.Name(), Bytes: s.down.moved, Waited: s.down.waited, DryRun: p.entry.dryRun, Err: s.down.cut()}
+		if e.DryRun {
+			e.Waited = s.down.would[i]
+		}
+		if s.up != nil && p.entry.bandwidth.requests {
+			s.up.mu.Lock()
+			e.RequestBytes = s.up.moved
+			if e.Err == nil {
+				e.Err = s.up.cut()
+			}
+			if !e.DryRun {
+				e.Waited += s.up.waited
+			}
+			s.up.mu.Unlock()
+		}
+		v.observe(Event{Kind: Paced, Request: s.r, Pacing: e})
+	}
+}
