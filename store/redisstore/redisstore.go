@@ -133,7 +133,10 @@ func WithPrefix(prefix string) Option {
 // WithClock takes the time from now instead of from the server, for servers that
 // refuse TIME to scripts. The clocks of all processes should agree. What one of
 // them is ahead, is time for all: the newest instant the server has been told
-// counts, so that time never runs back. That takes another key in each call.
+// counts, so that time never runs back. That takes another key in each call. While
+// the one that is ahead is silent time stands still, and keys' lifetimes, which go
+// by the server's clock, don't: then a key has its burst again after as long as it
+// takes to fill.
 func WithClock(now func() time.Time) Option {
 	return func(s *Store) { s.clock = now }
 }
