@@ -18,7 +18,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore"
 )
 
 const megabyte = 1_000_000
@@ -148,6 +150,22 @@ func TestBandwidthIsShared(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Processes of a fleet are one bandwidth: each has a store of its own, on one Redis.
+func TestBandwidthOfAFleet(t *testing.T) {
+	server, prefix := redistest.Shared(t), redistest.Prefix(t)
+	var all sync.WaitGroup
+	start := time.Now()
+	for range 3 {
+		s := redisstore.New(server.Client(), redisstore.WithPrefix(prefix))
+		l := limiter(t, theKey, stint.Bandwidth(500_000, stint.WithBurst(20_000)), stint.WithStore(s))
+		all.Go(func() { through(l, get("/"), send(70_000, 1000)) })
+	}
+	all.Wait()
+	if took := time.Since(start); took < 370*time.Millisecond || took > 20*time.Second {
+		t.Errorf("210 kB took %v, want 380ms", took)
+	}
 }
 
 // What a stream costs the store.
@@ -583,4 +601,31 @@ func TestBandwidthReadsFromAnything(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Both directions pay into one bucket, and both give back to it, in one call
+// with the slot.
+func TestBandwidthBothWaysGiveBack(t *testing.T) {
+	overStores(t, func(t *testing.T, s store.Store) {
+		calls := &spy{Store: s}
+		l := limiter(t, theKey, stint.WithStore(calls), stint.Concurrency(1),
+			stint.Bandwidth(1024, stint.WithBurst(100_000), stint.WithRequestBytes()))
+		r := httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat("x", 30_000)))
+		through(l, r, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.ReadFull(r.Body, make([]byte, 10))
+			for range 5 {
+				_, _ = w.Write(make([]byte, 10))
+			}
+		})
+		// A body of known length is paid for by the piece: 4096, and 10 were read.
+		if got := left(t, l, "k"); got < 99_940 || got > 100_000 {
+			t.Errorf("%d free after 60 of 100000", got)
+		}
+		if got := remaining(t, l); got != 1 {
+			t.Errorf("%d slots free", got)
+		}
+		if _, settles := calls.counts(); settles != 1 {
+			t.Errorf("%d calls to settle, want 1", settles)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package stint
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 type lane struct {
 	ctx   context.Context
 	lim   *version
+	r     *http.Request // for the observers
 	of    []paced
 	piece int64  // bytes paid for at once, at the most
 	block int64  // what is paid for is a multiple of it
@@ -43,8 +45,8 @@ const reopen = time.Second
 
 var errEnded = errors.New("stint: the request has ended")
 
-func newLane(ctx context.Context, v *version, of []paced) *lane {
-	l := &lane{ctx: ctx, lim: v, of: of, total: -1}
+func newLane(v *version, r *http.Request, of []paced) *lane {
+	l := &lane{ctx: r.Context(), lim: v, r: r, of: of, total: -1}
 	l.charges, l.results = make([]store.Charge, len(of)), make([]store.Result, len(of))
 	l.would = make([]time.Duration, len(of))
 	for i, p := range of {
@@ -187,11 +189,11 @@ func (l *lane) failed(err error) error {
 	se := &StoreError{err}
 	for _, p := range l.of {
 		if p.entry.closed {
-			l.lim.observe(Event{Kind: StoreFailed, Err: se})
+			l.lim.observe(Event{Kind: StoreFailed, Request: l.r, Err: se})
 			return se
 		}
 	}
-	l.lim.observe(Event{Kind: StoreFailed, Err: err})
+	l.lim.observe(Event{Kind: StoreFailed, Request: l.r, Err: err})
 	clear(l.results)
 	l.credit, l.open = 0, time.Now().Add(reopen)
 	return nil

@@ -165,6 +165,44 @@ func flowBandwidthCut(t *testing.T, a routing) {
 	})
 }
 
+// The same over real connections and HTTP/2, whose streams end in other ways.
+func TestBandwidthHTTP2(t *testing.T) {
+	for _, a := range routings {
+		s := newSpy()
+		l := compiled(t, stint.Bandwidth(500_000, stint.WithBurst(20_000), stint.WithFailurePolicy(stint.FailClosed)), byAll, stint.WithStore(s))
+		cut := false
+		srv := httptest.NewUnstartedServer(a.build(one(l, func(w http.ResponseWriter, r *http.Request) {
+			send(70_000, 70_000)(w, r)
+			if cut {
+				s.failWith(errDown)
+				send(70_000, 70_000)(w, r)
+			}
+		})))
+		srv.EnableHTTP2 = true
+		srv.StartTLS()
+		ask := func() (n int64, err error) {
+			resp, err := srv.Client().Get(srv.URL)
+			if err != nil {
+				return 0, err
+			}
+			defer resp.Body.Close()
+			if resp.ProtoMajor != 2 {
+				t.Errorf("%s: over %s", a.name, resp.Proto)
+			}
+			return io.Copy(io.Discard, resp.Body)
+		}
+		start := time.Now()
+		if n, err := ask(); n != 70_000 || err != nil || time.Since(start) < 90*time.Millisecond {
+			t.Errorf("%s: %d bytes, %v after %v", a.name, n, err, time.Since(start))
+		}
+		cut = true
+		if n, err := ask(); n >= 140_000 || err == nil {
+			t.Errorf("%s: %d bytes and a proper end", a.name, n)
+		}
+		srv.Close()
+	}
+}
+
 func flowBandwidthHijack(t *testing.T, a routing) {
 	synctest.Test(t, func(t *testing.T) {
 		l := compiled(t, stint.Bandwidth(10_000), byAll)

@@ -1,7 +1,6 @@
 package stint
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"strconv"
@@ -28,17 +27,17 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 }
 
 // pace gives a response its lanes.
-func (s *response) pace(ctx context.Context, v *version, all []paced) {
+func (s *response) pace(v *version, all []paced) {
 	var up []paced
 	for _, p := range all {
 		if p.entry.bandwidth.requests {
 			up = append(up, p)
 		}
 	}
-	s.down = newLane(ctx, v, all)
+	s.down = newLane(v, s.r, all)
 	s.down.flush = func() { _ = http.NewResponseController(s.w).Flush() }
 	if len(up) > 0 && s.r.Body != nil && s.r.Body != http.NoBody {
-		s.up = newLane(ctx, v, up)
+		s.up = newLane(v, s.r, up)
 		s.up.total = s.r.ContentLength
 	}
 }

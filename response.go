@@ -35,7 +35,7 @@ func (c *call) responded() *response {
 	}
 	if len(c.paced) > 0 {
 		s := &response{r: c.r}
-		s.pace(c.r.Context(), c.lim, slices.Clone(c.paced))
+		s.pace(c.lim, slices.Clone(c.paced))
 		return s
 	}
 	for _, e := range c.entries {
