@@ -16,7 +16,7 @@ func TestEveryScriptCompiles(t *testing.T) {
 			t.Fatalf("%s %v, want %s:\n%s", sha, err, s.SHA, s.Source)
 		}
 	}
-	for set := range lua.Concurrency << 1 {
+	for set := range lua.Ban << 1 {
 		load(lua.Take(set))
 		load(lua.Settle(set))
 	}

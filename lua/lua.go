@@ -22,7 +22,7 @@ var files embed.FS
 type Script struct{ Source, SHA string }
 
 // Set is a set of algorithms.
-type Set uint8
+type Set uint16
 
 // The algorithms, by the letter that a limit's record begins with.
 const (
@@ -33,8 +33,9 @@ const (
 	SlidingLog                     // g
 	WarmUp                         // w
 	Concurrency                    // c
+	Ban                            // n
 
-	all = Concurrency<<1 - 1
+	all = Ban<<1 - 1
 )
 
 var modules = []struct {
@@ -49,6 +50,7 @@ var modules = []struct {
 	{SlidingLog, "g", "slidinglog", []string{"sliding", "slidinglog"}},
 	{WarmUp, "w", "warmup", []string{"warmup"}},
 	{Concurrency, "c", "concurrency", []string{"concurrency"}},
+	{Ban, "n", "ban", []string{"ban"}},
 }
 
 // Take returns the script that decides charges on limits of these algorithms.

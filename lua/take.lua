@@ -4,7 +4,9 @@
 -- shapes. A shape is what many decisions have in common:
 --   kind: g or G, and a letter for each charge of a decision; or f or F, if all of
 --     them go the short way (below), with the letters that say which
---   per charge, kinds g and G: limit, cost, maximum wait in us, 1 for a dry run
+--   per charge, kinds g and G: limit, cost, maximum wait in us, 1 for a dry run;
+--     a ban has instead of the wait the numbers of the charges whose refusal it
+--     counts, comma separated
 --   per charge, kinds f and F: limit, cost, and four that the letter tells
 --   the number of decisions, whose keys are the next ones in turn, unless
 --   kinds F and G: the numbers of the decisions' keys, comma separated; empty:
@@ -21,6 +23,7 @@
 --   p: a fixed window that the first request opens: units, period in us
 --   c: concurrency, of which one slot is taken: units, length of a lease in us,
 --     lifetime in ms
+--   n: a ban of a key that has not been refused lately: the numbers of charges
 --
 -- Answers: now, then per shape how often its decisions were granted, and per
 -- charge the state found. A first state of -1: a bound of the calendar is missing,
@@ -97,7 +100,7 @@ for _ = 1, ARGV[2] + 0 do
       number = {}
       for p = c, a do number[p] = tonumber(ARGV[p]) end
     end
-    local letters = {byte(kind, 2, -1)}
+    local letters, bans = {byte(kind, 2, -1)}, string.find(kind, 'n', 2, true)
     -- of each charge: what is used, and where its window begins and ends
     local used, starts, ends = {}, {}, {}
     local lease = 0
@@ -126,6 +129,11 @@ for _ = 1, ARGV[2] + 0 do
           used[j] = tat
           if tat < now then tat = now end
           if tat + g * number[p + 5] > top then g = floor((top - tat) / number[p + 5]) end
+        elseif letter == 110 then -- n
+          if v then
+            aside = true
+            break
+          end
         elseif letter == 99 then -- c
           local held = redis.pcall('ZCARD', KEYS[i])
           if type(held) ~= 'number' or held > 0 and (held >= number[p + 2] + 0 or call('ZSCORE', KEYS[i], '#')) then
@@ -164,6 +172,7 @@ for _ = 1, ARGV[2] + 0 do
         end
         p = p + 6
       end
+      if bans and g < 1 then aside = true end -- which is to be counted
       if aside then
         local keys, held = {}, 0
         for j = 1, k do
@@ -180,7 +189,7 @@ for _ = 1, ARGV[2] + 0 do
         for j = 1, k do
           local letter, i = letters[j], index and index[before + j] or key + before + j
           if letter == 99 then lease = lease + 16 end
-          if g > 0 then
+          if g > 0 and letter ~= 110 then
             local v = vals[i]
             if letter == 98 then
               local inc, tat = g * number[p + 5], used[j]
@@ -226,13 +235,17 @@ local states
 local oks, x, y, found = {}, {}, {}, {}
 for _, shape in ipairs(later) do
   local kind, c, per, count, index, times, leases, sum, o, key = unpack(shape, 1, 10)
-  local charges, held, k = {}, 0, #kind - 1
+  local charges, held, k, bans = {}, 0, #kind - 1, false
   for j = 1, k do
     local p = c + per * (j - 1)
     local l = limit(ARGV[p])
     charges[j] = {limit = l, cost = ARGV[p + 1] + 0, maxwait = 0}
     if per == 4 then
-      charges[j].maxwait, charges[j].dry = ARGV[p + 2] + 0, ARGV[p + 3] == '1'
+      charges[j].maxwait, charges[j].dry = tonumber(ARGV[p + 2]), ARGV[p + 3] == '1'
+    end
+    if l.bans then
+      bans = true
+      charges[j].counts = ',' .. ARGV[p + 2]
     end
     if l.leases then held = held + 1 end
   end
@@ -254,6 +267,23 @@ for _, shape in ipairs(later) do
       end
       if stale then
         granted, out[o + 1] = 0, -1
+      end
+      if bans and not pass and not stale then
+        for j = 1, k do -- as strike in store/ban.go
+          if charges[j].counts and not oks[j] and not charges[j].dry then bans = false end
+        end
+        for j = 1, bans and k or 0 do
+          local charge = charges[j]
+          if charge.counts and charge.cost > 0 and oks[j] then
+            for x in string.gmatch(charge.counts, '%d+') do
+              if not oks[x + 0] and not charges[x + 0].dry then
+                charge.limit.module.strike(charge.limit, found[j])
+                break
+              end
+            end
+          end
+        end
+        bans = true
       end
       if stale or not pass then break end
       granted = granted + 1

@@ -38,11 +38,16 @@ const (
 	// Concurrency allows Units slots to be held at a time. A charge holds a
 	// lease until Settle gives it cost 0.
 	Concurrency
+	// Ban refuses everything for the Ban period once a key has been refused
+	// Units times within Period. A charge on it costs nothing; what it counts
+	// are the decisions it is part of that another limit refuses, of the same
+	// key: see Decide.
+	Ban
 )
 
 var algorithmNames = [...]string{
 	"TokenBucket", "IntervalBucket", "LeakyBucket", "FixedWindow",
-	"SlidingWindow", "SlidingLog", "WarmUp", "Concurrency",
+	"SlidingWindow", "SlidingLog", "WarmUp", "Concurrency", "Ban",
 }
 
 // String returns the constant's name.

@@ -8,8 +8,9 @@ import "time"
 //
 // The caller holds the states exclusively, has called Check, and writes the
 // states back in both cases: a refusal charges nothing, but a state whose
-// limit has changed its numbers has been carried over to the new ones, and
-// what has expired has been dropped. A state that isn't Live need not be kept.
+// limit has changed its numbers has been carried over to the new ones, what has
+// expired has been dropped, and bans count it. A state that isn't Live need not be
+// kept.
 func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 	if len(charges) == 1 { // nothing to copy: a step changes nothing when it refuses
 		l := charges[0].Limit
@@ -31,6 +32,9 @@ func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 		if !results[i].OK && !charges[i].DryRun {
 			granted = false
 		}
+	}
+	if !granted {
+		strike(&now, charges, states, results)
 	}
 	for i := range charges {
 		switch {
@@ -77,6 +81,8 @@ func (l *Limit) rebase(now *Now, s *State) {
 		l.rebaseSliding(now, s)
 	case WarmUp:
 		l.rebaseWarmUp(now, s)
+	case Ban:
+		l.rebaseBan(now, s)
 	}
 }
 
@@ -97,6 +103,8 @@ func (l *Limit) step(now *Now, c *Charge, s *State, r *Result) {
 		l.stepWarmUp(now, c, s, r)
 	case Concurrency:
 		l.stepConcurrency(now, c, s, r)
+	case Ban:
+		l.stepBan(now, c, s, r)
 	}
 }
 
@@ -114,6 +122,8 @@ func (l *Limit) amend(now *Now, c *Charge, s *State) Receipt {
 		return l.amendSliding(now, c, s)
 	case WarmUp:
 		return l.amendWarmUp(now, c, s)
+	case Ban: // nothing was charged
+		return Receipt{}
 	default:
 		return l.amendConcurrency(c, s)
 	}

@@ -20,7 +20,8 @@ type Spec struct {
 	Name string
 	// Algorithm is how the limit counts; TokenBucket by default.
 	Algorithm Algorithm
-	// Units is how many pass per Period or Window; for Concurrency, the slots.
+	// Units is how many pass per Period or Window; for Concurrency, the slots;
+	// for Ban, the refusals that begin one, 1000 at the most.
 	Units int64
 	// Period is the span Units belong to, a multiple of a microsecond. A limit
 	// has a Period or a Window; Concurrency has neither.
@@ -40,6 +41,8 @@ type Spec struct {
 	Debt bool
 	// WarmUp is the time a WarmUp limit takes from cold to the full rate.
 	WarmUp time.Duration
+	// Ban is for how long a Ban refuses, a multiple of a microsecond.
+	Ban time.Duration
 	// Buckets is the number of sub-windows of a SlidingWindow; 10 by default.
 	Buckets int64
 }
@@ -169,6 +172,14 @@ func (l *Limit) checkExtras(bad func(string, ...any)) {
 		bad("%v takes no debt: write TokenBucket (WarmUp prepays by itself)", s.Algorithm)
 	}
 	switch {
+	case s.Algorithm != Ban && s.Ban != 0:
+		bad("%v bans nobody: write the Ban algorithm, or leave the period out", s.Algorithm)
+	case s.Algorithm == Ban && (s.Ban <= 0 || s.Ban%time.Microsecond != 0 || s.Ban > longest):
+		bad("a ban of %v: write a positive multiple of a microsecond, a year at the most", s.Ban)
+	case s.Algorithm == Ban && s.Units > mostStrikes:
+		bad("a ban after %d refusals: write %d at the most, since the instant of each is kept", s.Units, mostStrikes)
+	}
+	switch {
 	case s.Algorithm == WarmUp && s.WarmUp <= 0:
 		bad("WarmUp without a warm-up period: write how long it takes to get warm, such as 4*time.Second")
 	case s.Algorithm != WarmUp && s.WarmUp != 0:
@@ -239,5 +250,7 @@ func (l *Limit) workOut(bad func(string, ...any)) {
 		l.workOutWarmUp(bad)
 	case Concurrency:
 		l.workOutConcurrency()
+	case Ban:
+		l.largest = MaxCost
 	}
 }

@@ -188,6 +188,10 @@ func (s *Store) find(v *visit, c *store.Charge, st *store.State, now int64) {
 		}
 	case s.reserve():
 		v.where = reserved
+	case c.Limit.Algorithm() == store.Ban:
+		// Nobody is refused for want of room to count refusals, nor banned for
+		// those of others.
+		v.where = absent
 	default:
 		v.share(c.Limit, st, now, true)
 	}

@@ -132,6 +132,9 @@ func (c *denyCache) remember(charges []store.Charge, results []store.Result, sin
 		if charges[i].Key != charges[0].Key || charges[i].Limit.Algorithm() == store.Concurrency {
 			return
 		}
+		if charges[i].Limit.Algorithm() == store.Ban && (results[i].OK || charges[i].DryRun) {
+			return // it has to count the next refusal as well
+		}
 		if !results[i].OK {
 			// Until the first of them would be granted the answers stay as they
 			// are; one of a dry run too.

@@ -39,10 +39,12 @@ func TestTwins(t *testing.T) {
 	}
 	for _, a := range []store.Algorithm{
 		store.TokenBucket, store.LeakyBucket, store.IntervalBucket, store.FixedWindow,
-		store.SlidingWindow, store.SlidingLog, store.WarmUp, store.Concurrency, mixed,
+		store.SlidingWindow, store.SlidingLog, store.WarmUp, store.Concurrency, mixed, banned,
 	} {
 		name := "several limits"
-		if a != mixed {
+		if a == banned {
+			name = "several limits and a ban"
+		} else if a != mixed {
 			name = a.String()
 		}
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +64,10 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-const mixed = store.Algorithm(255)
+const (
+	mixed  = store.Algorithm(255)
+	banned = store.Algorithm(254)
+)
 
 // twins plays one trace through both.
 type twins struct {
@@ -91,19 +96,25 @@ func newTwins(rdb *redis.Client, seed uint64, a store.Algorithm) *twins {
 	w.now = w.roll(8 * 365 * 24 * 3600 * 1_000_000)
 	w.keys = []string{"a", "b", "c"}[:1+w.roll(3)]
 	n := 1
-	if a == mixed {
+	if a == mixed || a == banned {
 		n = 2 + int(w.roll(3))
 	}
 	for i := range n {
 		of := a
 		if a == mixed {
-			of = store.Algorithm(w.roll(8))
+			of = store.Algorithm(w.roll(9))
+		}
+		if a == banned {
+			of = pick(w, store.TokenBucket, store.TokenBucket, store.FixedWindow, store.SlidingLog, store.Concurrency, store.Ban)
+			if i == n-1 {
+				of = store.Ban
+			}
 		}
 		versions := 1 + int(w.roll(2))*int(w.roll(3))
 		var limits []*store.Limit
 		for len(limits) < versions {
 			s := w.spec(fmt.Sprintf("l%d", i), of)
-			if sliding := of == store.SlidingWindow || of == store.SlidingLog; sliding && len(limits) > 0 {
+			if logs := of == store.SlidingWindow || of == store.SlidingLog || of == store.Ban; logs && len(limits) > 0 {
 				// What has left the window of one version is dropped by the next
 				// write there, and by the next look here.
 				first := limits[0].Spec()
@@ -150,6 +161,9 @@ func (w *twins) spec(name string, a store.Algorithm) store.Spec {
 		s.Period, s.WarmUp = period, pick(w, time.Second, 4*time.Second, 100*time.Millisecond, time.Minute)
 	case store.Concurrency:
 		s.Units = min(s.Units, 50)
+	case store.Ban:
+		s.Period, s.Units = period, pick(w, 1, 2, 3, 5, 1+w.roll(20))
+		s.Ban = pick(w, time.Microsecond, time.Millisecond, period, 2*period, time.Hour)
 	}
 	return s
 }
@@ -355,7 +369,7 @@ func (w *twins) decide(d *decision) error {
 func (w *twins) keep(key string, l *store.Limit, s *store.State, charged bool) {
 	was := w.state(key)
 	switch l.Algorithm() {
-	case store.SlidingWindow, store.SlidingLog, store.Concurrency:
+	case store.SlidingWindow, store.SlidingLog, store.Concurrency, store.Ban:
 		charged = true
 	case store.TokenBucket, store.LeakyBucket, store.IntervalBucket:
 		charged = charged || s.Live && s.C != was.C
@@ -511,8 +525,9 @@ func (w *twins) present(s store.State, l *store.Limit) string {
 	charges := []store.Charge{{Limit: l}}
 	states, results := []store.State{s}, make([]store.Result, 1)
 	store.Decide(store.Now{Steady: w.now, Wall: w.now}, charges, states, results)
-	s = states[0]
-	s.Log = nil
+	if s = states[0]; l.Algorithm() != store.Ban {
+		s.Log = nil
+	}
 	if l.Lifetime(&s, &results[0]) == 0 || reflect.DeepEqual(s, store.State{}) {
 		return "none"
 	}

@@ -60,6 +60,15 @@ func (q *request) shape(s *shape, shared bool) {
 		c := &charges[i]
 		q.limit(r)
 		q.number(c.Cost)
+		if r.spec.Algorithm == store.Ban {
+			counted := countedBy(charges, i)
+			if q.args = append(q.args, counted); s.short {
+				q.args = append(q.args, "", "", "")
+			} else {
+				q.args = append(q.args, flag(c.DryRun))
+			}
+			continue
+		}
 		if s.short {
 			short := r.shortArgs(c, &q.told)
 			q.args = append(q.args, short[:]...)
@@ -72,6 +81,18 @@ func (q *request) shape(s *shape, shared bool) {
 	if more {
 		q.more(s, shared)
 	}
+}
+
+// countedBy are the numbers of the charges whose refusal counts for the ban of
+// charge i: those of the same key.
+func countedBy(charges []store.Charge, i int) string {
+	var b []byte
+	for j := range charges {
+		if charges[j].Key == charges[i].Key && charges[j].Limit.Algorithm() != store.Ban {
+			b = append(strconv.AppendInt(b, int64(j+1), 10), ',')
+		}
+	}
+	return string(b)
 }
 
 // kind is the way that the shape goes through the script, and a letter for each
@@ -147,7 +168,7 @@ func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, ar
 		r := recordOf(c.Limit)
 		short := [4]any{"", "", "", ""}
 		switch {
-		case r.letter == 0 || r.letter == 'c' && c.Cost > 0:
+		case r.letter == 0 || r.letter == 'n' || r.letter == 'c' && c.Cost > 0:
 			q.add("-")
 		case r.letter == 'w':
 			q.add("w")

@@ -39,6 +39,7 @@ var letters = [...]byte{
 	store.SlidingLog:     'g',
 	store.WarmUp:         'w',
 	store.Concurrency:    'c',
+	store.Ban:            'n',
 }
 
 // storageKey is where the limit keeps what it knows of identity.

@@ -56,6 +56,9 @@ func sameShape(m, d *decision) bool {
 		if a.Limit != b.Limit || a.Cost != b.Cost || a.MaxWait != b.MaxWait || a.DryRun != b.DryRun {
 			return false
 		}
+		if a.Limit.Algorithm() == store.Ban && countedBy(m.charges, i) != countedBy(d.charges, i) {
+			return false
+		}
 	}
 	return true
 }
@@ -73,7 +76,7 @@ func newShape(d *decision, records []*record) shape {
 		switch c.Limit.Algorithm() {
 		case store.Concurrency:
 			s.leases, s.alone = true, true
-		case store.SlidingWindow, store.SlidingLog:
+		case store.SlidingWindow, store.SlidingLog, store.Ban:
 			s.alone = true
 		}
 		short := r.goesShort(c)

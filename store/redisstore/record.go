@@ -98,6 +98,10 @@ func newRecord(l *store.Limit) *record {
 	case store.WarmUp:
 		r.set = lua.WarmUp
 		r.fixed = join("w", t.Token, t.Scale.PerTick, tick(t.Scale), t.Numbers.Unit, t.Warm, t.Largest, t.Longest)
+	case store.Ban:
+		r.set, r.letter = lua.Ban, 'n'
+		r.fixed = join("n", s.Units, t.Period, s.Ban.Microseconds())
+		r.short = [4]any{"", "", "", ""}
 	case store.Concurrency:
 		r.set = lua.Concurrency
 		r.fixed = join("c", s.Units)

@@ -22,6 +22,9 @@ func decode(c *store.Charge, v any) (s store.State, err error) {
 		if v == "" {
 			return s, nil
 		}
+		if c.Limit.Algorithm() == store.Ban {
+			return decodeBan(v)
+		}
 		var w [8]int64
 		n, ok := words(v, &w)
 		if !ok {
@@ -66,6 +69,27 @@ func fill(a store.Algorithm, v string, w []int64, s *store.State) {
 	case store.Concurrency:
 		s.A = get(0)
 		s.Live = s.A > 0
+	}
+}
+
+// decodeBan reads a ban's state, which may be long.
+func decodeBan(v string) (store.State, error) {
+	s := store.State{Live: true}
+	for i := 0; ; i++ {
+		word, rest, more := strings.Cut(v, ":")
+		at, err := strconv.ParseInt(word, 10, 64)
+		switch {
+		case err != nil:
+			return s, fmt.Errorf("redisstore: a state that nobody here wrote: %.80q", v)
+		case i == 0:
+			s.A = at
+		default:
+			s.Log = append(s.Log, store.Entry{At: at, Units: 1})
+		}
+		if !more {
+			return s, nil
+		}
+		v = rest
 	}
 }
 

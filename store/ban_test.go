@@ -1,0 +1,100 @@
+package store
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestBanModel holds bans to a model that keeps every refusal for ever and counts
+// anew each time.
+func TestBanModel(t *testing.T) {
+	begun, refused, granted := 0, 0, 0
+	for seed := range uint64(2000) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		n, within, d := 1+rnd.Int64N(6), 1+rnd.Int64N(50), 1+rnd.Int64N(80)
+		us := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+		ban, err := NewLimit(Spec{Name: "ban", Algorithm: Ban, Units: n, Period: us(within), Ban: us(d)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rate, err := NewLimit(Spec{Name: "rate", Units: 1, Period: us(1 + rnd.Int64N(20))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refusals []int64
+		var since, until int64 // of the last ban
+		states, results := make([]State, 2), make([]Result, 2)
+		for now := rnd.Int64N(1000); len(refusals) < 40; now += rnd.Int64N(12) {
+			charges := []Charge{{Key: "k", Limit: rate, Cost: rnd.Int64N(3)}, {Key: "k", Limit: ban, Cost: 1}}
+			passes := Decide(Now{Steady: now}, charges, states, results)
+			counted := func() (count int64) {
+				for i, at := range refusals {
+					if int64(i) >= since && at > now-within {
+						count++
+					}
+				}
+				return count
+			}
+			want := Result{OK: true}
+			switch {
+			case now < until:
+				want.OK, want.RetryAfter = false, us(until-now)
+				refused++
+			case !passes:
+				if refusals = append(refusals, now); counted() >= n {
+					since, until = int64(len(refusals)), now+d
+					want.OK, want.RetryAfter = false, us(d)
+					begun++
+				}
+			default:
+				granted++
+			}
+			if now >= until {
+				want.Remaining = n - counted()
+			}
+			if r := results[1]; r.OK != want.OK || r.RetryAfter != want.RetryAfter || r.Remaining != want.Remaining || passes && now < until || r.Receipt != (Receipt{}) {
+				t.Fatalf("seed %d, %d refusals in %d, for %d: at %d, refused at %v: got %+v, want %+v", seed, n, within, d, now, refusals, r, want)
+			}
+			if s := &states[1]; int64(len(s.Log)) >= n && n > 1 || !s.Live && results[1].ResetAfter != 0 {
+				t.Fatalf("seed %d at %d: %+v", seed, now, s)
+			}
+			if now > 1_000_000 {
+				break // costs of 0 and 1 may never be refused
+			}
+		}
+	}
+	if begun < 1000 || refused < 1000 || granted < 1000 {
+		t.Errorf("%d bans, %d refused by them, %d granted", begun, refused, granted)
+	}
+}
+
+func TestBanSpec(t *testing.T) {
+	good := Spec{Name: "ban", Algorithm: Ban, Units: 3, Period: time.Minute, Ban: time.Hour}
+	if _, err := NewLimit(good); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*Spec){
+		"a ban of 0s":                  func(s *Spec) { s.Ban = 0 },
+		"a ban of 1ns":                 func(s *Spec) { s.Ban = 1 },
+		"a year at the most":           func(s *Spec) { s.Ban = 366 * 24 * time.Hour },
+		"1000 at the most":             func(s *Spec) { s.Units = 1001 },
+		"0 units":                      func(s *Spec) { s.Units = 0 },
+		"period 0s":                    func(s *Spec) { s.Period = 0 },
+		"Ban has no burst":             func(s *Spec) { s.Burst = 3 },
+		"Ban has no queue":             func(s *Spec) { s.Queue = 3 },
+		"Ban does not follow":          func(s *Spec) { s.Period, s.Window = 0, Daily },
+		"TokenBucket bans nobody":      func(s *Spec) { s.Algorithm = TokenBucket },
+		"Ban has no buckets":           func(s *Spec) { s.Buckets = 3 },
+		"Ban takes no debt":            func(s *Spec) { s.Debt = true },
+		"Ban does not warm up":         func(s *Spec) { s.WarmUp = time.Second },
+		"time is counted in microseco": func(s *Spec) { s.Period = time.Second + 1 },
+	} {
+		s := good
+		change(&s)
+		if _, err := NewLimit(s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", s, err, want)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package memstore_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// A flood of new keys is refused by what they share, but nobody is banned for the
+// refusals of others, and a ban that runs goes on.
+func TestBansAtTheCap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New(memstore.WithMaxKeys(64))
+		rate := newLimit(t, store.Spec{Name: "rate", Units: 1, Period: time.Hour})
+		ban := newLimit(t, store.Spec{Name: "ban", Algorithm: store.Ban, Units: 2, Period: time.Hour, Ban: time.Hour})
+		ask := func(key string) (store.Result, bool) {
+			charges := []store.Charge{{Key: key, Limit: rate, Cost: 1}, {Key: key, Limit: ban, Cost: 1}}
+			results := make([]store.Result, 2)
+			if err := s.Take(context.Background(), charges, results); err != nil {
+				t.Fatal(err)
+			}
+			return results[1], results[0].OK && results[1].OK
+		}
+		for range 3 {
+			ask("banned")
+		}
+		refused := 0
+		for i := range 1000 {
+			r, granted := ask(fmt.Sprint("flood", i))
+			if !r.OK || r.Remaining < 1 {
+				t.Fatalf("key %d is banned, or nearly, for what others did: %+v", i, r)
+			}
+			if !granted {
+				refused++
+			}
+		}
+		if refused < 500 {
+			t.Errorf("%d of a flood refused", refused)
+		}
+		if r, _ := ask("banned"); r.OK {
+			t.Error("the flood has lifted a ban")
+		}
+	})
+}

@@ -1,0 +1,248 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// Bans count what other limits of the decision refuse to their key.
+var banRows = []row{
+	{"begins with the n-th refusal", func(s *suite) {
+		b := s.banned(store.Spec{Units: 3, Period: 10 * time.Second, Ban: time.Minute})
+		b.pass(3)
+		b.strike(2)
+		s.sleep(400 * time.Millisecond)
+		b.strike(1)
+		s.sleep(400 * time.Millisecond)
+		b.begin(time.Minute)
+		s.sleep(time.Minute - time.Microsecond)
+		b.refuse(time.Microsecond)
+		s.sleep(time.Microsecond)
+		b.pass(3)
+	}},
+	{"a refusal as old as the span is out", func(s *suite) {
+		b := s.banned(store.Spec{Units: 3, Period: 900 * time.Millisecond, Ban: time.Minute})
+		b.pass(3)
+		b.strike(2)
+		s.sleep(300 * time.Millisecond)
+		b.strike(1)
+		s.sleep(600*time.Millisecond - time.Microsecond)
+		b.left(1)
+		s.sleep(time.Microsecond)
+		b.left(2)
+		b.strike(1)
+		s.sleep(299 * time.Millisecond)
+		b.pass(1)
+		b.begin(time.Minute)
+	}},
+	{"any span, not only one that a refusal opened", func(s *suite) {
+		b := s.banned(store.Spec{Units: 3, Period: 500 * time.Millisecond, Ban: time.Second})
+		b.pass(3)
+		b.strike(2)
+		s.sleep(400 * time.Millisecond)
+		b.strike(1)
+		s.sleep(200 * time.Millisecond)
+		b.strike(1)
+		s.sleep(200 * time.Millisecond)
+		b.begin(time.Second)
+	}},
+	{"touches no other limit", func(s *suite) {
+		b := s.banned(store.Spec{Units: 1, Period: time.Second, Ban: 10 * time.Second})
+		b.pass(0)
+		b.begin(10 * time.Second)
+		s.sleep(3 * time.Second)
+		for range 5 {
+			b.refuse(7 * time.Second)
+		}
+		if r := s.peek("k", b.rate); r.Remaining != 1 || r.ResetAfter != 0 {
+			s.Errorf("a banned key was charged: %s", show(r))
+		}
+	}},
+	{"refuses without counting", func(s *suite) {
+		b := s.banned(store.Spec{Units: 2, Period: time.Hour, Ban: 300 * time.Millisecond})
+		b.pass(2)
+		b.strike(1)
+		b.begin(300 * time.Millisecond)
+		for range 3 {
+			b.refuse(300 * time.Millisecond)
+		}
+		s.sleep(300 * time.Millisecond)
+		b.left(2)
+		b.strike(1)
+		b.begin(300 * time.Millisecond)
+	}},
+	{"counts what is refused to its key", func(s *suite) {
+		b := s.banned(store.Spec{Units: 2, Period: time.Hour, Ban: time.Hour})
+		shared := s.limit(store.Spec{Name: "st-shared", Units: 1, Period: time.Hour})
+		charges := []store.Charge{{Key: "k", Limit: b.ban, Cost: 1}, {Key: "everybody", Limit: shared, Cost: 1}}
+		s.decide(charges...)
+		for range 3 {
+			if r, granted := s.decide(charges...); granted || !r[0].OK || r[0].Remaining != 2 {
+				s.Fatalf("what another key's limit refuses counts: %s", show(r[0]))
+			}
+		}
+		b.left(2)
+	}},
+	{"each of several", func(s *suite) {
+		short := s.limit(store.Spec{Name: "st-short", Algorithm: store.Ban, Units: 1, Period: time.Hour, Ban: time.Second})
+		long := s.limit(store.Spec{Name: "st-long", Algorithm: store.Ban, Units: 2, Period: time.Hour, Ban: time.Hour})
+		rate := s.limit(store.Spec{Name: "st-rate", Units: 1, Period: 24 * time.Hour})
+		charges := []store.Charge{{Key: "k", Limit: short, Cost: 1}, {Key: "k", Limit: rate, Cost: 1}, {Key: "k", Limit: long, Cost: 1}}
+		s.decide(charges...)
+		r, _ := s.decide(charges...)
+		s.refused(r[0], time.Second)
+		if !r[2].OK || r[2].Remaining != 1 {
+			s.Errorf("the long ban after one refusal: %s", show(r[2]))
+		}
+		r, _ = s.decide(charges...) // by the short one: not counted
+		if !r[2].OK || r[2].Remaining != 1 {
+			s.Errorf("the long ban counts what the short one refuses: %s", show(r[2]))
+		}
+		s.sleep(time.Second)
+		r, _ = s.decide(charges...)
+		s.refused(r[0], time.Second)
+		s.refused(r[2], time.Hour)
+	}},
+	{"dry runs", func(s *suite) {
+		b := s.banned(store.Spec{Units: 2, Period: time.Hour, Ban: time.Hour})
+		charges := []store.Charge{{Key: "k", Limit: b.rate, Cost: 1, DryRun: true}, {Key: "k", Limit: b.ban, Cost: 1}}
+		for range 5 {
+			if _, granted := s.decide(charges...); !granted {
+				s.Fatal("a dry run counts")
+			}
+		}
+		charges[0].DryRun, charges[1].DryRun = false, true
+		s.decide(charges...)
+		r, _ := s.decide(charges...)
+		s.refused(r[1], time.Hour)
+		s.sleep(time.Second)
+		if r, granted := s.decide(charges...); !granted || r[1].OK {
+			s.Errorf("a ban that only reports: granted %v, %s", granted, show(r[1]))
+		}
+	}},
+	{"peeks", func(s *suite) {
+		b := s.banned(store.Spec{Units: 1, Period: time.Hour, Ban: time.Hour})
+		b.pass(0)
+		charges := []store.Charge{{Key: "k", Limit: b.rate, Cost: 1}, {Key: "k", Limit: b.ban}}
+		for range 3 {
+			if r, granted := s.decide(charges...); granted || !r[1].OK || r[1].Remaining != 1 {
+				s.Fatalf("a peek counts: %s", show(r[1]))
+			}
+		}
+		b.begin(time.Hour)
+		if r := s.peek("k", b.ban); r.Remaining != 0 || r.ResetAfter != time.Hour {
+			s.Errorf("a peek at a ban: %s", show(r))
+		}
+	}},
+	{"a slot refused counts, and none is held", func(s *suite) {
+		b := s.banned(store.Spec{Units: 2, Period: time.Hour, Ban: time.Hour})
+		slots := s.limit(store.Spec{Name: "st-slots", Algorithm: store.Concurrency, Units: 1})
+		charges := []store.Charge{{Key: "k", Limit: slots, Cost: 1}, {Key: "k", Limit: b.ban, Cost: 1}}
+		held, _ := s.decide(charges...)
+		s.decide(charges...)
+		r, _ := s.decide(charges...)
+		s.refused(r[1], time.Hour)
+		s.settle("k", slots, held[0].Receipt, 0)
+		if _, granted := s.decide(charges...); granted {
+			s.Error("a banned key got a slot")
+		}
+		s.left("k", slots, 1)
+	}},
+	{"settling does nothing", func(s *suite) {
+		b := s.banned(store.Spec{Units: 2, Period: time.Hour, Ban: time.Hour})
+		b.pass(2)
+		b.strike(1)
+		s.settle("k", b.ban, store.Receipt{Cost: 1}, 0)
+		s.settle("k", b.ban, store.Receipt{}, 5)
+		b.left(1)
+		b.begin(time.Hour)
+		s.settle("k", b.ban, store.Receipt{Cost: 1}, 0)
+		b.refuse(time.Hour)
+	}},
+	{"forgotten", func(s *suite) {
+		forget := s.resetter()
+		b := s.banned(store.Spec{Units: 2, Period: time.Hour, Ban: time.Hour})
+		b.pass(2)
+		b.strike(1)
+		b.begin(time.Hour)
+		s.sleep(time.Second)
+		forget("k", b.ban)
+		b.left(2)
+		b.pass(2)
+		b.strike(1)
+	}},
+	{"changed", func(s *suite) {
+		b := s.banned(store.Spec{Units: 5, Period: time.Hour, Ban: time.Hour})
+		b.pass(5)
+		for left := int64(4); left > 1; left-- {
+			b.strike(left)
+		}
+		b.ban = s.limit(store.Spec{Name: "st-ban", Algorithm: store.Ban, Units: 2, Period: time.Hour, Ban: time.Minute})
+		b.left(0) // and no ban before the next refusal
+		s.sleep(time.Second)
+		b.pass(0)
+		b.begin(time.Minute)
+		b.ban = s.limit(store.Spec{Name: "st-ban", Algorithm: store.Ban, Units: 100, Period: time.Second, Ban: time.Second})
+		b.refuse(time.Minute) // the one told
+	}},
+}
+
+// banned is a key with a ban, and a rate of one a second, full after 0.
+type banned struct {
+	*suite
+	ban, rate *store.Limit
+}
+
+func (s *suite) banned(spec store.Spec) *banned {
+	spec.Name, spec.Algorithm = "st-ban", store.Ban
+	return &banned{s, s.limit(spec), s.limit(store.Spec{Name: "st-rate", Units: 1, Period: time.Second})}
+}
+
+func (b *banned) decide() (ban store.Result, granted bool) {
+	b.Helper()
+	r, granted := b.suite.decide(store.Charge{Key: "k", Limit: b.rate, Cost: 1}, store.Charge{Key: "k", Limit: b.ban, Cost: 1})
+	return r[1], granted
+}
+
+// pass checks that a decision is granted, with as many refusals left or, below 1,
+// whatever is left.
+func (b *banned) pass(left int64) {
+	b.Helper()
+	if r, granted := b.decide(); !granted || left > 0 && r.Remaining != left {
+		b.Fatalf("granted %v: %s, want %d left", granted, show(r), left)
+	}
+}
+
+// strike checks that the rate refuses, and how many more refusals begin a ban.
+func (b *banned) strike(left int64) {
+	b.Helper()
+	if r, granted := b.decide(); granted || !r.OK || r.Remaining != left {
+		b.Fatalf("granted %v: %s, want %d left", granted, show(r), left)
+	}
+}
+
+// begin checks that the rate's refusal begins a ban.
+func (b *banned) begin(d time.Duration) {
+	b.Helper()
+	r, granted := b.decide()
+	if granted || r.Remaining != 0 || r.ResetAfter != d {
+		b.Fatalf("granted %v: %s, want a ban for %v", granted, show(r), d)
+	}
+	b.refused(r, d)
+}
+
+// refuse checks that the ban refuses.
+func (b *banned) refuse(d time.Duration) {
+	b.Helper()
+	r, granted := b.decide()
+	if granted {
+		b.Fatal("a banned key passes")
+	}
+	b.refused(r, d)
+}
+
+func (b *banned) left(n int64) {
+	b.Helper()
+	b.suite.left("k", b.ban, n)
+}
