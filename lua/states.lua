@@ -50,6 +50,9 @@ local function write()
       elseif vals[i] then
         call('DEL', KEYS[i])
       end
+    elseif s.live and vals[i] and call('PTTL', KEYS[i]) < 0 then
+      local ttl = s.limit.module.ttl(s.limit, s)
+      if ttl > 0 then call('PEXPIRE', KEYS[i], format('%.0f', ttl)) end
     end
   end
 end

@@ -31,6 +31,10 @@
 -- MGET, also of one: it answers nil for what is no string, where GET fails.
 local vals = call('MGET', unpack(KEYS, 1, nkeys))
 local out, o, key = {now}, 1, 0
+-- A key that somebody has taken the lifetime from is given one. To ask each would
+-- be a third of what a batch takes, so one key of a batch is asked, in turn as the
+-- clock has it, and each key of a decision alone.
+local probe = now % max(nkeys, 1) + 1
 local later -- what the short way is not for
 -- The keys of those, where others name them too: what is asked of a key is decided
 -- in the order in which it was asked.
@@ -84,7 +88,9 @@ for _ = 1, ARGV[2] + 0 do
       out[o] = v
       if v and v >= first and v <= last and #v == 19 then
         call('INCRBY', KEYS[i], inc)
-        if v < till and v >= from then call('PEXPIRE', KEYS[i], px) end
+        if v < till and v >= from or i == probe and call('PTTL', KEYS[i]) < 0 then
+          call('PEXPIRE', KEYS[i], px)
+        end
         total = total + 1
       elseif (not v or v < first and #v == 19 and sub(v, 1, 4) == tag) and last ~= '' then
         call('SET', KEYS[i], new, 'PX', px)
@@ -186,6 +192,16 @@ for _ = 1, ARGV[2] + 0 do
       else
         if g > 0 then total = total + g end
         p = c
+        if g < 1 and nkeys == k then
+          for j = 1, k do
+            local i = index and index[before + j] or key + before + j
+            if vals[i] and call('PTTL', KEYS[i]) < 0 then
+              local px = ARGV[c + 6 * j - 2] -- b
+              if letters[j] ~= 98 then px = format('%.0f', floor((ends[j] - now + 999) / 1000) + 1) end
+              call('PEXPIRE', KEYS[i], px)
+            end
+          end
+        end
         for j = 1, k do
           local letter, i = letters[j], index and index[before + j] or key + before + j
           if letter == 99 then lease = lease + 16 end
@@ -196,10 +212,7 @@ for _ = 1, ARGV[2] + 0 do
               if v and tat >= now then
                 tat = tat + inc
                 call('INCRBY', KEYS[i], g == 1 and ARGV[p + 5] or format('%.0f', inc))
-                -- A key alone is asked whether it has lost its lifetime; of many,
-                -- each is given a new one when it passes a multiple of the
-                -- capacity.
-                if tat % number[p + 2] < inc or nkeys == k and call('PTTL', KEYS[i]) < 0 then
+                if tat % number[p + 2] < inc or (nkeys == k or i == probe) and call('PTTL', KEYS[i]) < 0 then
                   call('PEXPIRE', KEYS[i], ARGV[p + 4])
                 end
               else

@@ -301,3 +301,74 @@ func TestErrors(t *testing.T) {
 		}
 	})
 }
+
+// A key that has lost its lifetime (PERSIST, a restored dump) is given one by
+// whatever looks at it next, alone; in batches one after the other is.
+func TestLostLifetimeIsRepaired(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+	s := redisstore.New(rdb, patient)
+	ctx := context.Background()
+	l := limit(t, store.Spec{Units: 1000, Period: time.Hour})
+	other := limit(t, store.Spec{Name: "other", Units: 1000, Period: time.Hour})
+	charges := func(cost int64, keys ...string) (cs []store.Charge) {
+		for _, k := range keys {
+			cs = append(cs, store.Charge{Key: k, Limit: l, Cost: cost})
+		}
+		return cs
+	}
+	ask := func(cs []store.Charge) {
+		t.Helper()
+		if err := s.Take(ctx, cs, make([]store.Result, len(cs))); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, next := range map[string]func(key string, r store.Receipt){
+		"granted": func(k string, _ store.Receipt) { ask(charges(1, k)) },
+		"refused": func(k string, _ store.Receipt) { ask(charges(1000, k)) },
+		"a look":  func(k string, _ store.Receipt) { ask(charges(0, k)) },
+		"two limits": func(k string, _ store.Receipt) {
+			ask(append(charges(1, k), store.Charge{Key: k, Limit: other, Cost: 1}))
+		},
+		"with another": func(k string, _ store.Receipt) {
+			ask(append(charges(1, k), store.Charge{Key: k + "2", Limit: l, Cost: 1}))
+		},
+		"a dry run": func(k string, _ store.Receipt) { c := charges(1, k); c[0].DryRun = true; ask(c) },
+		"partly settled": func(k string, r store.Receipt) {
+			if _, err := settle(s, k, l, r, 2); err != nil {
+				t.Error(err)
+			}
+		},
+		// Of a batch one key is asked, so it takes some.
+		"in batches": func(k string, _ store.Receipt) {
+			for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+				var wg sync.WaitGroup
+				for i := range 40 {
+					wg.Go(func() { ask(charges(1, fmt.Sprint(k, " ", i%10))) })
+				}
+				for range 3 {
+					wg.Go(func() { ask(charges(1, k)) })
+				}
+				wg.Wait()
+				if left, err := rdb.PTTL(ctx, "stint:{"+k+"}:n").Result(); err != nil || left > 0 {
+					return
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := take(s, name, l, 5)
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := "stint:{" + name + "}:n"
+			if kept, err := rdb.Persist(ctx, key).Result(); err != nil || !kept {
+				t.Fatal(kept, err)
+			}
+			next(name, r.Receipt)
+			if left, err := rdb.PTTL(ctx, key).Result(); err != nil || left <= 0 {
+				t.Errorf("the key stays for ever: %v, %v", left, err)
+			}
+		})
+	}
+}
