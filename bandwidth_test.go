@@ -357,6 +357,38 @@ func TestBandwidthWithoutItsStore(t *testing.T) {
 	}
 }
 
+// The store fails when the request is let in, and not only then: the bytes are
+// their own limit's affair.
+func TestBandwidthOfAnUndecidedRequest(t *testing.T) {
+	for _, policy := range []stint.FailurePolicy{stint.FailOpen, stint.FailClosed} {
+		for _, back := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSpy()
+				s.failWith(errDown)
+				l := limiter(t, theKey, stint.WithStore(s), stint.Rate(9, time.Minute), stint.Bandwidth(megabyte, stint.WithFailurePolicy(policy)))
+				start, reached := time.Now(), false
+				w := through(l, get("/"), func(w http.ResponseWriter, _ *http.Request) {
+					reached = true
+					if back {
+						s.failWith(nil)
+					}
+					n, err := w.Write(make([]byte, megabyte))
+					if cut := !back && policy == stint.FailClosed; cut != (err != nil) || cut && n > 0 {
+						t.Errorf("%v, store back %v: wrote %d, %v", policy, back, n, err)
+					}
+				})
+				want := 750 * time.Millisecond
+				if !back {
+					want = 0
+				}
+				if took := time.Since(start); !reached || w.Code != 200 || took < want || took > want+63*time.Millisecond {
+					t.Errorf("%v, store back %v: %d after %v, want %v", policy, back, w.Code, took, want)
+				}
+			})
+		}
+	}
+}
+
 func TestBandwidthDryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &events{}

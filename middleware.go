@@ -154,6 +154,9 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 			f.latest("1", 1)
 			f.notStored()
 		}
+		if err == nil && len(c.paced) > 0 {
+			return c.uncharged(ctx), nil
+		}
 		return nil, err
 	}
 	if !granted(c.charges, c.results) {
@@ -183,6 +186,16 @@ func (c *call) admit(ctx context.Context, h http.Header) *Permit {
 	}
 	c.writeFields(&f)
 	c.lim.observeCall(Admitted, c, nil)
+	return p
+}
+
+// uncharged makes the permit of a request that passes since the store has failed,
+// and whose bytes are paced all the same: they ask the store themselves, which
+// may be back by then, and have a FailurePolicy of their own.
+func (c *call) uncharged(ctx context.Context) *Permit {
+	c.entries, c.charges, c.results = c.entries[:0], c.charges[:0], c.results[:0]
+	p := c.permit(ctx)
+	p.carry = !c.lim.withoutPermit
 	return p
 }
 

@@ -5,7 +5,8 @@
 //	go run ./examples/bandwidth -rate 1000000 &
 //	curl -o /dev/null -w '%{time_total} s\n' -H 'X-API-Key: k1' 'http://127.0.0.1:8080/zeros?bytes=10000000'
 //
-// takes 10 seconds; two at once with one key take 20, with two keys 10.
+// takes 10 seconds; two at once with one key take 20, with two keys 10. With
+// -redis, several of these servers share each key's bandwidth.
 package main
 
 import (
@@ -16,32 +17,46 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
+	"github.com/stint-go/stint/store/redisstore"
 )
 
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
 	rate := flag.Int64("rate", 1_000_000, "bytes per second for each key")
 	dir := flag.String("dir", ".", "files to serve")
+	server := flag.String("redis", "", "address of a Redis; by default each server counts for itself")
 	flag.Parse()
 
-	limits, err := limits(*rate)
+	var counts store.Store = memstore.New()
+	if *server != "" {
+		shared := redisstore.New(redis.NewClient(&redis.Options{Addr: *server, ContextTimeoutEnabled: true}))
+		defer shared.Close()
+		counts = shared
+	}
+	limits, err := limits(*rate, counts)
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	// A WriteTimeout would count the pauses: what bounds a response here is that
 	// a client has to keep reading.
 	log.Printf("listening on http://%s", *addr)
-	log.Fatal(http.ListenAndServe(*addr, stinthttp.Middleware(limits)(files(*dir))))
+	log.Print(http.ListenAndServe(*addr, stinthttp.Middleware(limits)(files(*dir))))
 }
 
-func limits(rate int64) (*stint.Limiter, error) {
+func limits(rate int64, counts store.Store) (*stint.Limiter, error) {
 	return stint.New(
 		stint.Bandwidth(rate, stint.WithRequestBytes()),
 		// Slow responses are many responses: each key may have so many at a time.
 		stint.Concurrency(16),
 		stint.WithKey(stint.Header("X-API-Key")),
+		stint.WithStore(counts),
 		stint.WithObserver(func(e stint.Event) {
 			if e.Kind == stint.Paced {
 				log.Printf("%s: %d bytes, held up for %v", e.Request.URL.Path, e.Pacing.Bytes+e.Pacing.RequestBytes, e.Pacing.Waited)

@@ -14,11 +14,12 @@ import (
 	"time"
 
 	stinthttp "github.com/stint-go/stint/adapters/std"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 func app(t *testing.T, rate int64, dir string) http.Handler {
 	t.Helper()
-	l, err := limits(rate)
+	l, err := limits(rate, memstore.New())
 	if err != nil {
 		t.Fatal(err)
 	}
