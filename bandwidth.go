@@ -39,7 +39,8 @@ import (
 //     connection after a Hijack.
 //   - If the store fails, the response goes on unpaced, and the store is asked
 //     again after a second; under FailClosed it is cut off, as is one that has
-//     not begun. So it is where other limits could not be decided either.
+//     not begun. A request that other limits had to let pass undecided is paced
+//     all the same.
 //   - After a Limiter.Update a stream goes on under the limit it began with.
 //
 // Handlers hold what they hold (memory, a slot of a Concurrency) for as long as

@@ -74,7 +74,9 @@ func (p *Permit) NeedsResponse() bool { return p != nil && p.response != nil }
 // limit looks at the response or paces it. Then it is one around w that can do exactly
 // what w can: it is an http.Flusher, http.Hijacker, http.Pusher or io.ReaderFrom
 // if w is one, and Unwrap gives w, as http.ResponseController wants it. Call it
-// once.
+// once. What net/http keeps to itself doesn't get through: http.MaxBytesReader
+// can't have the server close the connection, so mount http.MaxBytesHandler
+// further out.
 func (p *Permit) ResponseWriter(w http.ResponseWriter) http.ResponseWriter {
 	if !p.NeedsResponse() {
 		return w

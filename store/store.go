@@ -52,7 +52,8 @@ type Store interface {
 	// concurrency lease. The Receipt in the Result replaces the one settled,
 	// which is spent: settling again needs the new one. Settling late, or with
 	// the receipt of a charge that was not made, frees nothing; releasing a
-	// lease twice doesn't either.
+	// lease twice doesn't either. Unlike in Take, several charges of one key and
+	// limit may be settled in a call.
 	Settle(ctx context.Context, charges []Charge, results []Result) error
 }
 

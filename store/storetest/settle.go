@@ -30,6 +30,21 @@ var settleRows = append(append(each("mints nothing/", mintsNothing), each("in pa
 		s.left("l", b, 2)
 		s.left("m", c, 9)
 	}},
+	{"two charges of one key in a call", func(s *suite) {
+		a := s.limit(store.Spec{Name: "st-a", Units: 20, Period: time.Hour})
+		w := s.limit(store.Spec{Name: "st-w", Algorithm: store.FixedWindow, Units: 20, Period: time.Hour})
+		for _, l := range []*store.Limit{a, w} {
+			var charges [3]store.Charge
+			for i, cost := range []int64{5, 3, 6} {
+				r := s.must(s.take("k", l, cost))
+				charges[i] = store.Charge{Key: "k", Limit: l, Cost: int64(i), Receipt: r.Receipt}
+			}
+			if err := s.store.Settle(context.Background(), charges[:], make([]store.Result, len(charges))); err != nil {
+				s.Fatal(err)
+			}
+			s.left("k", l, 17)
+		}
+	}},
 	{"a charge that was not made", func(s *suite) {
 		for _, k := range kinds {
 			l := s.limit(k.spec)
