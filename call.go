@@ -24,6 +24,7 @@ type call struct {
 	results    []store.Result
 	policy     string // RateLimit-Policy if it is the whole plan's
 	waits      bool
+	bans       bool // one of the limits is a Ban
 	waited     time.Duration
 	came       time.Time    // when it first began to wait
 	lines      []lineStatus // of each charge, if it has seen a line
@@ -91,7 +92,7 @@ func (c *call) cut(n int) []string {
 func (c *call) gather(p *plan) error {
 	c.waits, c.policy = p.waits, p.policy
 	for _, e := range p.entries {
-		if c.outer != nil && c.outer.charged(e) {
+		if c.outer != nil && !e.bans && c.outer.charged(e) { // a ban counts what is refused here too
 			c.policy = "" // names limits that aren't charged here
 			continue
 		}
@@ -173,6 +174,7 @@ func (c *call) charge(e *entry) error {
 
 func (c *call) add(e *entry, key string, cost int64) {
 	c.shared = c.shared || e.shares != nil
+	c.bans = c.bans || e.bans
 	if e.adaptive != nil {
 		c.addLocal(e, key, cost)
 		return
@@ -255,8 +257,12 @@ func (c *call) bound(ctx context.Context) error {
 			}
 		}
 		switch {
-		case e.slots:
+		case e.slots && !c.bans:
 			wait = 0 // waits in the process, in slots.wait
+		case e.slots: // and isn't counted while it does
+			wait = min(max(wait, 0), left)
+		case e.bans:
+			wait = 0
 		case wait > 0:
 			wait = min(wait, left)
 		case e.queues && left < Never:
@@ -329,6 +335,11 @@ func (c *call) denied() *DeniedError {
 	for i, e := range c.entries {
 		if e.slots && !e.dryRun && !c.results[i].OK && c.charges[i].Key == globalKey {
 			err.status = http.StatusServiceUnavailable
+		}
+	}
+	if c.bans {
+		if err.banned, _ = c.banned(); err.banned {
+			err.status = http.StatusTooManyRequests
 		}
 	}
 	return err

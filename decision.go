@@ -94,8 +94,8 @@ func (d *Decision) decide(charges []store.Charge, results []store.Result, status
 		if l.Algorithm() == store.Concurrency {
 			statuses[i].hold(l.Spec().Units - r.Remaining)
 		}
-		if charges[i].DryRun || r.OK && !d.Allowed {
-			continue
+		if charges[i].DryRun || r.OK && (!d.Allowed || l.Algorithm() == store.Ban) {
+			continue // how many refusals are left isn't how many requests are
 		}
 		if d.Allowed {
 			d.Delay = max(d.Delay, r.Delay)

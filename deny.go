@@ -56,7 +56,10 @@ func (v *version) deny(w http.ResponseWriter, r *http.Request, err *DeniedError)
 		return
 	}
 	kind, title := problemTypes+"quota-exceeded", "Quota exceeded"
-	if err.StatusCode() == http.StatusServiceUnavailable {
+	switch {
+	case err.banned:
+		kind, title = problemTypes+"abnormal-usage-detected", "Abnormal usage detected"
+	case err.StatusCode() == http.StatusServiceUnavailable:
 		kind, title = problemTypes+"temporary-reduced-capacity", "Capacity temporarily reduced"
 	}
 	// The last slot is kept free for this.

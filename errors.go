@@ -16,6 +16,7 @@ type DeniedError struct {
 
 	by     *version // that refused
 	status int
+	banned bool // a ban refused
 	// fields are the strings that the response's header holds, here to save
 	// an allocation each.
 	fields [fieldSlots]string

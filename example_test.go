@@ -39,6 +39,30 @@ func visit(h http.Handler, method, path string, fields ...string) {
 
 func hello(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }
 
+// An address that goes on when it is refused is banned for a day.
+func ExampleBan() {
+	limiter := stint.Must(stint.New(
+		stint.Rate(1, time.Minute),
+		stint.Ban(3, time.Minute, 24*time.Hour),
+		stint.WithKey(stint.RemoteIP())))
+
+	for range 5 {
+		_, err := limiter.Take(context.Background(), "192.0.2.1", 1)
+		var denied *stint.DeniedError
+		if errors.As(err, &denied) {
+			fmt.Println("refused by", denied.Decision.Limit)
+		} else {
+			fmt.Println("passes")
+		}
+	}
+	// Output:
+	// passes
+	// refused by rate
+	// refused by rate
+	// refused by ban
+	// refused by ban
+}
+
 func ExampleNew() {
 	lim, err := stint.New(
 		stint.Rate(100, time.Minute, stint.WithBurst(2)),

@@ -167,7 +167,7 @@ func (c *call) writeFields(f *fieldWriter) {
 
 	if set&draftSet != 0 {
 		for i := range c.results {
-			if c.charges[i].DryRun {
+			if c.charges[i].DryRun || c.entries[i].bans {
 				continue
 			}
 			if len(b) > 0 {
@@ -232,7 +232,7 @@ func (c *call) writeFields(f *fieldWriter) {
 func (c *call) least() int {
 	least := -1
 	for i := range c.results {
-		if !c.charges[i].DryRun && (least < 0 || c.results[i].Remaining < c.results[least].Remaining) {
+		if !c.charges[i].DryRun && !c.entries[i].bans && (least < 0 || c.results[i].Remaining < c.results[least].Remaining) {
 			least = i
 		}
 	}

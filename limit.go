@@ -121,6 +121,12 @@ func (r *rule) apply(opts []LimitOption) {
 	if r.shared.settle != nil && r.spec.Algorithm == store.Concurrency {
 		r.errs = append(r.errs, errors.New("WithSettle doesn't go with a concurrency limit, whose slots are released: leave it out"))
 	}
+	if r.shared.settle != nil && r.spec.Algorithm == store.Ban {
+		r.errs = append(r.errs, errors.New("WithSettle doesn't go with a ban, which charges nothing: leave it out"))
+	}
+	if r.shared.cost != nil && r.spec.Algorithm == store.Ban {
+		r.errs = append(r.errs, errors.New("WithCost doesn't go with a ban, which counts refusals: leave it out"))
+	}
 	if r.warms {
 		if !r.algSet {
 			r.spec.Algorithm = WarmUp
@@ -217,6 +223,10 @@ func orNone(n int64, errs *[]error, option string) int64 {
 // Rate, and FixedWindow for a Quota.
 func WithAlgorithm(a Algorithm) LimitOption {
 	return limitOption(func(r *rule) {
+		if a == store.Ban || r.spec.Algorithm == store.Ban {
+			r.errs = append(r.errs, errors.New("WithAlgorithm doesn't go with Ban: leave it out"))
+			return
+		}
 		if (a == store.Concurrency) != (r.spec.Algorithm == store.Concurrency) {
 			r.errs = append(r.errs, errors.New("WithAlgorithm doesn't go with Concurrency: leave it out, or write a Rate"))
 			return

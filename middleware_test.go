@@ -130,6 +130,17 @@ var behaviours = []behaviour{
 		{do: "GET /", after: 30*time.Second - time.Microsecond, want: 429, fields: []string{"Retry-After: 1"}},
 		{do: "GET /", after: time.Microsecond, want: 200},
 	}},
+	{"a key refused too often is banned", front(
+		stint.Rate(1, time.Minute), stint.Ban(2, time.Hour, 10*time.Minute), byAll,
+	), []step{
+		{do: "GET /", want: 200, body: "served", fields: []string{`RateLimit-Policy: "rate";q=1;w=60`, `RateLimit: "rate";r=0;t=60`}},
+		{do: "GET /", want: 429, body: problem("rate"), fields: []string{"Retry-After: 60"}},
+		{do: "GET /", want: 429, fields: []string{"Retry-After: 600", "Cache-Control: no-store"},
+			body: `{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","title":"Abnormal usage detected","status":429,"violated-policies":["rate","ban"]}`},
+		{do: "GET /", after: 5 * time.Minute, want: 429, body: `"violated-policies":["ban"]}`, fields: []string{"Retry-After: 300"}},
+		{do: "GET /", after: 5*time.Minute - time.Microsecond, want: 429, fields: []string{"Retry-After: 1"}},
+		{do: "GET /", after: time.Microsecond, want: 200},
+	}},
 	{"the limit that refuses is named, and none is charged", front(
 		stint.Rate(3, time.Minute, stint.WithName("minute")), stint.Rate(2, time.Hour, stint.WithName("hour")), byAll,
 	), []step{

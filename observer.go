@@ -71,12 +71,15 @@ const (
 	// Paced: the response to a request that a Bandwidth paces has ended. It
 	// comes once for each of them.
 	Paced
+	// Banned: a refusal has begun a Ban, or a ban that only reports has. It comes
+	// besides the event of the decision itself.
+	Banned
 )
 
 var eventNames = [...]string{
 	"Admitted", "Denied", "Canceled", "Blocked", "EmptyKey", "KeyFailed",
 	"LimitsFailed", "StoreFailed", "SettleFailed", "DryRunDenied", "Updated",
-	"LimitChanged", "Waiting", "Settled", "Paced",
+	"LimitChanged", "Waiting", "Settled", "Paced", "Banned",
 }
 
 // String returns the constant's name.
@@ -107,6 +110,10 @@ func (v *version) observeCall(kind EventKind, c *call, err error) {
 	v.observe(e)
 	if kind == Canceled {
 		return
+	}
+	if _, begun := c.banned(); begun {
+		e.Kind, e.EndsWait = Banned, false
+		v.observe(e)
 	}
 	for i := range c.results {
 		if c.charges[i].DryRun && !c.results[i].OK {

@@ -199,6 +199,8 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 		switch {
 		case q == nil:
 			return fmt.Errorf("stint: Settle: the permit has no limit %q", name)
+		case q.entries[i].bans:
+			return fmt.Errorf("stint: Settle: %q is a ban, which charges nothing", name)
 		case q.entries[i].slots:
 			return fmt.Errorf("stint: Settle: %q is a concurrency limit: its slots are released by Done", name)
 		case !slices.Contains(named[q], i):
@@ -226,11 +228,11 @@ func (p *Permit) named(name string) (*Permit, int) {
 // costed finds the limits that Settle applies to without a name.
 func (p *Permit) costed() (*Permit, []int) {
 	for q := p; q != nil; q = q.outer {
-		if chosen := q.where(func(e *entry) bool { return !e.slots && e.cost != nil }); len(chosen) > 0 {
+		if chosen := q.where(func(e *entry) bool { return !e.slots && !e.bans && e.cost != nil }); len(chosen) > 0 {
 			return q, chosen
 		}
 	}
-	return p, p.where(func(e *entry) bool { return !e.slots })
+	return p, p.where(func(e *entry) bool { return !e.slots && !e.bans })
 }
 
 func (p *Permit) where(is func(*entry) bool) (chosen []int) {

@@ -26,6 +26,7 @@ type entry struct {
 	dryRun  bool
 	closed  bool  // FailClosed
 	slots   bool  // a concurrency limit
+	bans    bool  // a Ban
 	queues  bool  // makes requests wait without a maxWait
 	queue   int64 // how many may wait for slots
 	shares  *shares
@@ -43,6 +44,7 @@ func (f *family) newEntry(r *rule, l *store.Limit, s settings) *entry {
 		limit: l, key: s.key, cost: s.cost, settle: s.settle, maxWait: s.maxWait, dryRun: s.dryRun,
 		closed: s.policy == FailClosed,
 		slots:  l.Algorithm() == store.Concurrency,
+		bans:   l.Algorithm() == store.Ban,
 		queues: l.Spec().Queue > 0,
 	}
 	if e.slots {
@@ -60,6 +62,10 @@ func (f *family) newEntry(r *rule, l *store.Limit, s settings) *entry {
 	}
 	if r.bandwidth != nil {
 		e.bandwidth, e.cost, e.settle, e.maxWait = r.bandwidth, nil, nil, 0 // of the limiter
+		return e
+	}
+	if e.bans {
+		e.cost, e.settle, e.maxWait = nil, nil, 0 // of the limiter
 		return e
 	}
 	if !e.dryRun {
@@ -231,6 +237,12 @@ func (v *version) compile(c *config, parent *version, names *names) []error {
 		}
 	}
 	v.base = newPlan(base, funcs)
+	lonely := func(p *plan) {
+		if e := p.lonelyBan(); e != nil {
+			errs = append(errs, fmt.Errorf("limit %q has nothing to count: write a Rate, a Quota or a Concurrency beside the Ban", e.limit.Name()))
+		}
+	}
+	lonely(v.base)
 	for _, rc := range c.routes {
 		for _, err := range slices.Concat(rc.errs, rc.shared.errs) {
 			errs = append(errs, fmt.Errorf("WithRoute(%q): %w", rc.pattern, err))
@@ -238,6 +250,7 @@ func (v *version) compile(c *config, parent *version, names *names) []error {
 		p := newPlan(entries(rc.limits, rc.shared.or(v.shared)), nil)
 		if len(rc.limits) > 0 {
 			p = newPlan(p.entries, funcs)
+			lonely(p)
 		}
 		routes = append(routes, route{rc.pattern, p})
 	}

@@ -53,13 +53,22 @@ func strike(now *Now, charges []Charge, states []State, results []Result) {
 			continue
 		}
 		for j := range charges {
-			if o := &charges[j]; !results[j].OK && !o.DryRun && !o.bans() && o.Key == c.Key {
+			if o := &charges[j]; !results[j].OK && !o.DryRun && o.CountsFor(c) {
 				c.Limit.strike(now, &states[i])
 				c.Limit.step(now, c, &states[i], &results[i])
 				break
 			}
 		}
 	}
+}
+
+// CountsFor reports whether a refusal of c counts for ban, a charge on a Ban of
+// the same decision: it has the same key, and isn't a Ban's. A slot that is refused
+// to somebody who may wait for it (MaxWait) doesn't count: they ask again and again,
+// and mean no harm.
+func (c *Charge) CountsFor(ban *Charge) bool {
+	waits := c.Limit.spec.Algorithm == Concurrency && c.MaxWait > 0
+	return !c.bans() && !waits && c.Key == ban.Key
 }
 
 func (c *Charge) bans() bool { return c.Limit.spec.Algorithm == Ban }

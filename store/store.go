@@ -79,7 +79,9 @@ type Charge struct {
 	// MaxWait, when positive, lets the charge reserve a turn in the future:
 	// where a refusal would be lifted within MaxWait the charge is made now
 	// and Result.Delay says how long to wait. On a limit that queues by
-	// itself (LeakyBucket, or one with a Queue) it bounds the wait as well.
+	// itself (LeakyBucket, or one with a Queue) it bounds the wait as well. A
+	// Concurrency can't tell when a slot comes free and refuses at once; see
+	// CountsFor.
 	MaxWait time.Duration
 	// DryRun decides the charge, and makes it if it fits and the others are
 	// granted, but never lets it refuse them.

@@ -1,7 +1,8 @@
 // Command login protects a login form against guessing, from two sides: one
 // address may try 20 times a minute whatever the accounts, and one account may
 // be tried 5 times in 15 minutes whatever the addresses. A login that succeeds
-// gives its try on the account back, so only failures count.
+// gives its try on the account back, so only failures count. An address that is
+// refused 50 times in ten minutes is banned for an hour.
 //
 //	go run ./examples/login
 //	for i in $(seq 6); do curl -si -d 'account=ada&password=guess' http://127.0.0.1:8080/login | head -1; done
@@ -40,6 +41,8 @@ func site(passwords map[string]string) http.Handler {
 			stint.Rate(5, 15*time.Minute, stint.WithName("login-account"),
 				// Who is tried is nobody's business who reads the store.
 				stint.WithKey(stint.Hash(secret, account))),
+			// Who goes on for all that is not listened to for an hour.
+			stint.Ban(50, 10*time.Minute, time.Hour, stint.WithName("login-ban")),
 		),
 	))
 

@@ -76,3 +76,28 @@ func TestEmptyAccountIsRefused(t *testing.T) {
 		t.Fatalf("empty account: %d %s", w.Code, w.Body)
 	}
 }
+
+// An address that doesn't stop is banned, and nobody else.
+func TestPersistenceIsBanned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := site(map[string]string{"ada": "lovelace"})
+		var w *httptest.ResponseRecorder
+		for i := range 20 + 50 {
+			w = try(server, "/login", "192.0.2.1", fmt.Sprint("account", i), "guess")
+		}
+		if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "abnormal-usage-detected") {
+			t.Fatalf("the fiftieth refusal: %d %s", w.Code, w.Body)
+		}
+		time.Sleep(59 * time.Minute)
+		if w := try(server, "/login", "192.0.2.1", "grace", "x"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "60" {
+			t.Fatalf("after 59 minutes: %d %v", w.Code, w.Header())
+		}
+		if w := try(server, "/login", "192.0.2.2", "ada", "lovelace"); w.Code != http.StatusOK {
+			t.Fatalf("another address: %d %s", w.Code, w.Body)
+		}
+		time.Sleep(time.Minute)
+		if w := try(server, "/login", "192.0.2.1", "ada", "lovelace"); w.Code != http.StatusOK {
+			t.Fatalf("after an hour: %d %s", w.Code, w.Body)
+		}
+	})
+}

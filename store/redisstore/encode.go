@@ -84,11 +84,11 @@ func (q *request) shape(s *shape, shared bool) {
 }
 
 // countedBy are the numbers of the charges whose refusal counts for the ban of
-// charge i: those of the same key.
+// charge i.
 func countedBy(charges []store.Charge, i int) string {
 	var b []byte
 	for j := range charges {
-		if charges[j].Key == charges[i].Key && charges[j].Limit.Algorithm() != store.Ban {
+		if charges[j].CountsFor(&charges[i]) {
 			b = append(strconv.AppendInt(b, int64(j+1), 10), ',')
 		}
 	}

@@ -171,16 +171,18 @@ const (
 
 // goesShort reports whether the charge can go the short way through the script.
 func (r *record) goesShort(c *store.Charge) bool {
-	if r.letter == 0 || c.Cost <= 0 || c.MaxWait > 0 || c.DryRun {
+	if r.letter == 0 || c.Cost <= 0 || c.DryRun {
 		return false
 	}
 	switch r.letter {
+	case 'n':
+		return true
 	case 'b':
-		return c.Cost <= r.terms.Largest
+		return c.Cost <= r.terms.Largest && c.MaxWait <= 0
 	case 'c':
 		return c.Cost == 1
 	}
-	return true
+	return c.MaxWait <= 0
 }
 
 // shortArgs are the four arguments of a charge that goes the short way.

@@ -149,6 +149,18 @@ var banRows = []row{
 		}
 		s.left("k", slots, 1)
 	}},
+	{"a slot that is waited for doesn't count", func(s *suite) {
+		b := s.banned(store.Spec{Units: 1, Period: time.Hour, Ban: time.Hour})
+		slots := s.limit(store.Spec{Name: "st-slots", Algorithm: store.Concurrency, Units: 1})
+		charges := []store.Charge{{Key: "k", Limit: slots, Cost: 1, MaxWait: time.Second}, {Key: "k", Limit: b.ban, Cost: 1}}
+		s.decide(charges...)
+		for range 3 {
+			if r, granted := s.decide(charges...); granted || !r[1].OK || r[1].Remaining != 1 {
+				s.Fatalf("who waits is banned: %s", show(r[1]))
+			}
+		}
+		b.left(1)
+	}},
 	{"settling does nothing", func(s *suite) {
 		b := s.banned(store.Spec{Units: 2, Period: time.Hour, Ban: time.Hour})
 		b.pass(2)
