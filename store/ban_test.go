@@ -70,6 +70,25 @@ func TestBanModel(t *testing.T) {
 	}
 }
 
+// A ban charges nothing, so there is nothing to settle.
+func TestBanAmend(t *testing.T) {
+	ban, err := NewLimit(Spec{Name: "ban", Algorithm: Ban, Units: 3, Period: time.Minute, Ban: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := Now{Steady: 1000}
+	for _, s := range []State{{}, {Live: true, Log: []Entry{{At: 900, Units: 1}}}, {Live: true, A: 2000}} {
+		for _, cost := range []int64{0, 1, 5} {
+			after, r := s, Result{}
+			c := Charge{Key: "k", Limit: ban, Cost: cost, Receipt: Receipt{Cost: 1, Instant: 900, Mark: 1}}
+			Amend(now, &c, &after, &r)
+			if after.A != s.A || len(after.Log) != len(s.Log) || after.Live != s.Live {
+				t.Errorf("%+v settled to %d: %+v", s, cost, after)
+			}
+		}
+	}
+}
+
 func TestBanSpec(t *testing.T) {
 	good := Spec{Name: "ban", Algorithm: Ban, Units: 3, Period: time.Minute, Ban: time.Hour}
 	if _, err := NewLimit(good); err != nil {

@@ -161,17 +161,6 @@ var banRows = []row{
 		}
 		b.left(1)
 	}},
-	{"settling does nothing", func(s *suite) {
-		b := s.banned(store.Spec{Units: 2, Period: time.Hour, Ban: time.Hour})
-		b.pass(2)
-		b.strike(1)
-		s.settle("k", b.ban, store.Receipt{Cost: 1}, 0)
-		s.settle("k", b.ban, store.Receipt{}, 5)
-		b.left(1)
-		b.begin(time.Hour)
-		s.settle("k", b.ban, store.Receipt{Cost: 1}, 0)
-		b.refuse(time.Hour)
-	}},
 	{"forgotten", func(s *suite) {
 		forget := s.resetter()
 		b := s.banned(store.Spec{Units: 2, Period: time.Hour, Ban: time.Hour})
