@@ -27,7 +27,7 @@ type config struct {
 }
 
 func main() {
-	c := config{keys: 10_000, stored: 50_000}
+	c := config{keys: 10_000, stored: 65_000}
 	flag.IntVar(&c.rounds, "rounds", 5, "how often each is measured; medians are shown")
 	flag.DurationVar(&c.each, "time", time.Second, "how long each takes in a round")
 	flag.StringVar(&c.program, "redis-server", "redis-server", "the server to start")

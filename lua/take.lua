@@ -161,15 +161,19 @@ for _ = 1, ARGV[2] + 0 do
             start, text = now, nil
           end
           local count = 0
-          if v then
+          if v and text and byte(v, #text + 1) == 58 and sub(v, 1, #text) == text then -- :
+            count = tonumber(sub(v, #text + 2))
+            if not count then
+              aside = true
+              break
+            end
+          elseif v then
             local at, b = string.match(v, '^(%d+):(%d+)$')
             if not at or text and at + 0 > start then
               aside = true
               break
             end
-            if text then
-              if at == text then count = b + 0 end
-            elseif now < at + number[p + 3] then
+            if not text and now < at + number[p + 3] then
               start, text, count = at + 0, at, b + 0
             end
           end
@@ -228,7 +232,11 @@ for _ = 1, ARGV[2] + 0 do
               end
             else
               local new = starts[j] .. ':' .. format('%.0f', used[j] + g * number[p + 1])
-              call('SET', KEYS[i], new, 'PX', format('%.0f', floor((ends[j] - now + 999) / 1000) + 1))
+              if used[j] > 0 and nkeys ~= k and i ~= probe then
+                call('SET', KEYS[i], new, 'KEEPTTL')
+              else
+                call('SET', KEYS[i], new, 'PX', format('%.0f', floor((ends[j] - now + 999) / 1000) + 1))
+              end
               if index then vals[i] = new end
             end
           end
