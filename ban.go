@@ -16,8 +16,10 @@ import (
 //		stint.WithKey(stint.RemoteIP()))
 //
 // Refusals count of all limits decided together with the ban and of the same key:
-// nobody is banned because the whole service is full, nor for having waited for a
-// slot in vain. A request that is banned touches no other limit, and does not
+// nobody is banned because the whole service is full (Global, AdaptiveConcurrency),
+// nor for having waited for a slot in vain. A limit with another key than the ban's
+// counts for nothing. To count what several routes refuse, give the same Limit to
+// each. A request that is banned touches no other limit, and does not
 // prolong the ban; RetryAfter says when it ends, Limiter.Reset ends it, and the
 // problem body says abnormal-usage-detected. Limits that only report don't count;
 // WithDryRun on the ban has it report only.
@@ -30,14 +32,16 @@ func Ban(n int64, within, d time.Duration, opts ...LimitOption) Limit {
 	return newLimit(store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within, Ban: d}, opts)
 }
 
-// lonelyBan reports a ban that has nothing to count.
+// lonelyBan reports a ban that has nothing to count: a bandwidth refuses nobody,
+// an adaptive limit is the service's state and none of the store's, and who waits
+// for a slot is not counted. A limit that only reports may come to refuse.
 func (p *plan) lonelyBan() *entry {
 	var ban *entry
 	for _, e := range p.entries {
 		switch {
 		case e.bans:
 			ban = e
-		case e.bandwidth == nil:
+		case e.bandwidth == nil && e.adaptive == nil && (!e.slots || e.maxWait == 0):
 			return nil
 		}
 	}
@@ -53,7 +57,7 @@ func (c *call) banned() (refused, begun bool) {
 	for i, e := range c.entries {
 		if r := &c.results[i]; e.bans && !r.OK {
 			refused = refused || !e.dryRun
-			begun = begun || r.RetryAfter == c.charges[i].Limit.Spec().Ban
+			begun = begun || r.Begun
 		}
 	}
 	return refused, begun

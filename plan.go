@@ -239,7 +239,7 @@ func (v *version) compile(c *config, parent *version, names *names) []error {
 	v.base = newPlan(base, funcs)
 	lonely := func(p *plan) {
 		if e := p.lonelyBan(); e != nil {
-			errs = append(errs, fmt.Errorf("limit %q has nothing to count: write a Rate, a Quota or a Concurrency beside the Ban", e.limit.Name()))
+			errs = append(errs, fmt.Errorf("limit %q has nothing to count: write a Rate, a Quota or a Concurrency that nobody waits for beside the Ban", e.limit.Name()))
 		}
 	}
 	lonely(v.base)

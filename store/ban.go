@@ -26,7 +26,8 @@ func (l *Limit) rebaseBan(now *Now, s *State) {
 
 func (l *Limit) stepBan(now *Now, c *Charge, s *State, r *Result) {
 	at := now.Steady
-	*r = Result{OK: true, Remaining: max(0, l.spec.Units-int64(len(s.Log)))}
+	// Where the limit has been lowered since, one more refusal is still left.
+	*r = Result{OK: true, Remaining: max(1, l.spec.Units-int64(len(s.Log)))}
 	if len(s.Log) > 0 {
 		r.ResetAfter = micros(s.Log[len(s.Log)-1].At + l.period - at)
 	}
@@ -54,8 +55,9 @@ func strike(now *Now, charges []Charge, states []State, results []Result) {
 		}
 		for j := range charges {
 			if o := &charges[j]; !results[j].OK && !o.DryRun && o.CountsFor(c) {
-				c.Limit.strike(now, &states[i])
+				begun := c.Limit.strike(now, &states[i])
 				c.Limit.step(now, c, &states[i], &results[i])
+				results[i].Begun = begun
 				break
 			}
 		}
@@ -73,12 +75,13 @@ func (c *Charge) CountsFor(ban *Charge) bool {
 
 func (c *Charge) bans() bool { return c.Limit.spec.Algorithm == Ban }
 
-// strike counts one refusal.
-func (l *Limit) strike(now *Now, s *State) {
+// strike counts one refusal, and reports whether it has begun a ban.
+func (l *Limit) strike(now *Now, s *State) (begun bool) {
 	s.Live = true
 	if int64(len(s.Log))+1 >= l.spec.Units {
 		s.A, s.Log = now.Steady+l.spec.Ban.Microseconds(), nil
-		return
+		return true
 	}
 	s.Log = append(s.Log, Entry{At: now.Steady, Units: 1})
+	return false
 }

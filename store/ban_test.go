@@ -45,7 +45,7 @@ func TestBanModel(t *testing.T) {
 			case !passes:
 				if refusals = append(refusals, now); counted() >= n {
 					since, until = int64(len(refusals)), now+d
-					want.OK, want.RetryAfter = false, us(d)
+					want.OK, want.RetryAfter, want.Begun = false, us(d), true
 					begun++
 				}
 			default:
@@ -54,7 +54,7 @@ func TestBanModel(t *testing.T) {
 			if now >= until {
 				want.Remaining = n - counted()
 			}
-			if r := results[1]; r.OK != want.OK || r.RetryAfter != want.RetryAfter || r.Remaining != want.Remaining || passes && now < until || r.Receipt != (Receipt{}) {
+			if r := results[1]; r.OK != want.OK || r.RetryAfter != want.RetryAfter || r.Begun != want.Begun || r.Remaining != want.Remaining || passes && now < until || r.Receipt != (Receipt{}) {
 				t.Fatalf("seed %d, %d refusals in %d, for %d: at %d, refused at %v: got %+v, want %+v", seed, n, within, d, now, refusals, r, want)
 			}
 			if s := &states[1]; int64(len(s.Log)) >= n && n > 1 || !s.Live && results[1].ResetAfter != 0 {

@@ -96,6 +96,8 @@ type Charge struct {
 type Result struct {
 	// OK says that this limit lets the charge pass, after Delay.
 	OK bool
+	// Begun says of a Ban that it has begun with this decision.
+	Begun bool
 	// Remaining is the number of whole units left, never below 0.
 	Remaining int64
 	// Delay is how long the charge has to wait for the turn it has reserved.

@@ -147,6 +147,7 @@ func (c *denyCache) remember(charges []store.Charge, results []store.Result, sin
 	d := denial{slices.Clone(charges), slices.Clone(results), since, since.Add(wait)}
 	for i := range d.charges {
 		d.charges[i].Receipt = store.Receipt{}
+		d.results[i].Begun = false // with that call
 	}
 	sh, mark := c.shard(charges[0].Key)
 	sh.mu.Lock()

@@ -180,7 +180,7 @@ var banRows = []row{
 			b.strike(left)
 		}
 		b.ban = s.limit(store.Spec{Name: "st-ban", Algorithm: store.Ban, Units: 2, Period: time.Hour, Ban: time.Minute})
-		b.left(0) // and no ban before the next refusal
+		b.left(1) // and no ban before the next refusal
 		s.sleep(time.Second)
 		b.pass(0)
 		b.begin(time.Minute)
@@ -218,8 +218,8 @@ func (b *banned) pass(left int64) {
 // strike checks that the rate refuses, and how many more refusals begin a ban.
 func (b *banned) strike(left int64) {
 	b.Helper()
-	if r, granted := b.decide(); granted || !r.OK || r.Remaining != left {
-		b.Fatalf("granted %v: %s, want %d left", granted, show(r), left)
+	if r, granted := b.decide(); granted || !r.OK || r.Remaining != left || r.Begun {
+		b.Fatalf("granted %v, begun %v: %s, want %d left", granted, r.Begun, show(r), left)
 	}
 }
 
@@ -227,8 +227,8 @@ func (b *banned) strike(left int64) {
 func (b *banned) begin(d time.Duration) {
 	b.Helper()
 	r, granted := b.decide()
-	if granted || r.Remaining != 0 || r.ResetAfter != d {
-		b.Fatalf("granted %v: %s, want a ban for %v", granted, show(r), d)
+	if granted || r.Remaining != 0 || r.ResetAfter != d || !r.Begun {
+		b.Fatalf("granted %v, begun %v: %s, want a ban for %v", granted, r.Begun, show(r), d)
 	}
 	b.refused(r, d)
 }
@@ -237,8 +237,8 @@ func (b *banned) begin(d time.Duration) {
 func (b *banned) refuse(d time.Duration) {
 	b.Helper()
 	r, granted := b.decide()
-	if granted {
-		b.Fatal("a banned key passes")
+	if granted || r.Begun {
+		b.Fatalf("a banned key passes (%v), or is banned anew (%v)", granted, r.Begun)
 	}
 	b.refused(r, d)
 }
