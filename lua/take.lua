@@ -32,8 +32,8 @@
 local vals = call('MGET', unpack(KEYS, 1, nkeys))
 local out, o, key = {now}, 1, 0
 -- A key that somebody has taken the lifetime from is given one. To ask each would
--- be a third of what a batch takes, so one key of a batch is asked, in turn as the
--- clock has it, and each key of a decision alone.
+-- be a third of what a batch takes, so one key of a call is asked, in turn as the
+-- clock has it.
 local probe = now % max(nkeys, 1) + 1
 local later -- what the short way is not for
 -- The keys of those, where others name them too: what is asked of a key is decided
@@ -199,7 +199,7 @@ for _ = 1, ARGV[2] + 0 do
         if g < 1 and nkeys == k then
           for j = 1, k do
             local i = index and index[before + j] or key + before + j
-            if vals[i] and call('PTTL', KEYS[i]) < 0 then
+            if i == probe and vals[i] and call('PTTL', KEYS[i]) < 0 then
               local px = ARGV[c + 6 * j - 2] -- b
               if letters[j] ~= 98 then px = format('%.0f', floor((ends[j] - now + 999) / 1000) + 1) end
               call('PEXPIRE', KEYS[i], px)
@@ -216,7 +216,7 @@ for _ = 1, ARGV[2] + 0 do
               if v and tat >= now then
                 tat = tat + inc
                 call('INCRBY', KEYS[i], g == 1 and ARGV[p + 5] or format('%.0f', inc))
-                if tat % number[p + 2] < inc or (nkeys == k or i == probe) and call('PTTL', KEYS[i]) < 0 then
+                if tat % number[p + 2] < inc or i == probe and call('PTTL', KEYS[i]) < 0 then
                   call('PEXPIRE', KEYS[i], ARGV[p + 4])
                 end
               else
@@ -232,7 +232,7 @@ for _ = 1, ARGV[2] + 0 do
               end
             else
               local new = starts[j] .. ':' .. format('%.0f', used[j] + g * number[p + 1])
-              if used[j] > 0 and nkeys ~= k and i ~= probe then
+              if used[j] > 0 and i ~= probe then
                 call('SET', KEYS[i], new, 'KEEPTTL')
               else
                 call('SET', KEYS[i], new, 'PX', format('%.0f', floor((ends[j] - now + 999) / 1000) + 1))
