@@ -26,6 +26,7 @@ func TestBanOptions(t *testing.T) {
 		"WithCost doesn't go with a ban":    {rate, stint.Ban(1, time.Minute, time.Hour, stint.WithCost(func(*http.Request) int64 { return 1 }))},
 		"Ban has no burst":                  {rate, stint.Ban(1, time.Minute, time.Hour, stint.WithBurst(3))},
 		"WithSettle doesn't go with a ban":  {rate, stint.Ban(1, time.Minute, time.Hour, stint.WithSettle(func(*http.Request, int, int64) int64 { return 0 }))},
+		"WithMaxWait doesn't go with a ban": {rate, stint.Ban(1, time.Minute, time.Hour, stint.WithMaxWait(time.Second))},
 		`two limits named "ban"`:            {rate, stint.Ban(1, time.Minute, time.Hour, stint.WithName("ban")), stint.Ban(2, time.Minute, time.Hour, stint.WithName("ban"))},
 	} {
 		if _, err := stint.New(append(opts, theKey)...); err == nil || !strings.Contains(err.Error(), want) {

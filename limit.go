@@ -121,11 +121,19 @@ func (r *rule) apply(opts []LimitOption) {
 	if r.shared.settle != nil && r.spec.Algorithm == store.Concurrency {
 		r.errs = append(r.errs, errors.New("WithSettle doesn't go with a concurrency limit, whose slots are released: leave it out"))
 	}
-	if r.shared.settle != nil && r.spec.Algorithm == store.Ban {
-		r.errs = append(r.errs, errors.New("WithSettle doesn't go with a ban, which charges nothing: leave it out"))
-	}
-	if r.shared.cost != nil && r.spec.Algorithm == store.Ban {
-		r.errs = append(r.errs, errors.New("WithCost doesn't go with a ban, which counts refusals: leave it out"))
+	if r.spec.Algorithm == store.Ban {
+		for _, o := range []struct {
+			option, which string
+			given         bool
+		}{
+			{"WithCost", "counts refusals", r.shared.cost != nil},
+			{"WithSettle", "charges nothing", r.shared.settle != nil},
+			{"WithMaxWait", "nobody waits for", r.shared.maxWait != 0},
+		} {
+			if o.given {
+				r.errs = append(r.errs, fmt.Errorf("%s doesn't go with a ban, which %s: leave it out", o.option, o.which))
+			}
+		}
 	}
 	if r.warms {
 		if !r.algSet {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -110,7 +111,12 @@ func TestSchemaAndDecoderAgree(t *testing.T) {
 	}
 	for i, k := range kinds {
 		branch := limit.at(t, "oneOf", i)
-		same("kind", texts(branch["required"]), []string{k.name})
+		required := []string{k.name}
+		if k.needs != "" {
+			needed, _, _ := strings.Cut(k.needs, ":")
+			required = append(required, needed)
+		}
+		same("kind", texts(branch["required"]), required)
 		var not []string
 		for _, f := range append(slices.Clone(kindNames), extras...) {
 			if f != k.name && !slices.Contains(k.fields, f) {

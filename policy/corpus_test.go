@@ -119,6 +119,11 @@ var documents = []document{
 			stint.AdaptiveConcurrency(1, 20, stint.WithAdaptation(stint.Vegas), stint.WithTolerance(2), stint.WithInitialLimit(3),
 				stint.WithSampleWindow(200*time.Millisecond), stint.WithQueue(4), stint.WithKey(stint.Global())),
 			stint.AdaptiveConcurrency(2, 20, stint.WithName("other"), stint.WithTolerance(1.25))}},
+	{"a ban", "version: 1\nkey: remote-ip\ncost: 1\nlimits: [{rate: 1/1m}, {ban: 2/h, for: 90m}]\nroutes: {/login: {limits: [{name: probe, rate: 1/1m}, ban]}}\n",
+		func() []stint.Option {
+			ban := stint.Ban(2, time.Hour, 90*time.Minute)
+			return []stint.Option{remote, stint.Rate(1, time.Minute), ban, stint.WithRoute("/login", stint.Rate(1, time.Minute, stint.WithName("probe")), ban)}
+		}()},
 	{"several limits, dry runs among them", limits("[{rate: 5/1m, dry-run: true}, {quota: 3/hourly, dry-run: false}]"),
 		[]stint.Option{remote, stint.Rate(5, time.Minute, stint.WithDryRun()), stint.Quota(3, stint.Hourly)}},
 	{"everything is a dry run but one", "version: 1\nkey: remote-ip\nlimits: [{rate: 1/1m}, {quota: 3/hourly, dry-run: false}]\ndry-run: true\n",

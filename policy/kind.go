@@ -2,33 +2,50 @@ package policy
 
 import (
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/stint-go/stint"
 )
 
-// kind is a kind of limit: the field that makes a mapping one, and the fields
-// that go with it. A limit that stint gains is one more line in kinds, fields
+// kind is a kind of limit: the field that makes a mapping one, one that it can't do
+// without, and the others that go with it. A limit that stint gains is one more line in kinds, fields
 // of its own in limitFields, and both in schema.json.
 type kind struct {
 	name   string
+	needs  string // and an example, or empty
 	fields []string
 	read   func(d *decoder, n *yaml.Node, l *limit)
 }
 
 var kinds = []kind{
-	{"rate", []string{"algorithm", "burst", "queue", "warm-up", "debt", "buckets"}, readRate},
-	{"quota", []string{"in", "algorithm", "burst"}, readQuota},
-	{"concurrency", []string{"queue"}, readConcurrency},
-	{"adaptive-concurrency", []string{"queue", "adaptation", "tolerance", "initial-limit", "sample-window"}, readAdaptive},
+	{"rate", "", []string{"algorithm", "burst", "queue", "warm-up", "debt", "buckets"}, readRate},
+	{"quota", "", []string{"in", "algorithm", "burst"}, readQuota},
+	{"concurrency", "", []string{"queue"}, readConcurrency},
+	{"adaptive-concurrency", "", []string{"queue", "adaptation", "tolerance", "initial-limit", "sample-window"}, readAdaptive},
+	{"ban", "for: 1h", []string{"for"}, readBan},
 }
 
 func readRate(d *decoder, n *yaml.Node, l *limit) {
 	l.defaultName("rate")
-	units, rest, ok := d.per(n, "a rate", "100/1m or 10/s")
+	if units, per, ok := d.rate(n, "a rate", "100/1m or 10/s"); ok {
+		l.make = func(opts ...stint.LimitOption) stint.Limit { return stint.Rate(units, per, opts...) }
+	}
+}
+
+func readBan(d *decoder, n *yaml.Node, l *limit) {
+	l.defaultName("ban")
+	if refusals, within, ok := d.rate(n, "a ban", "20/1m"); ok {
+		l.make = func(opts ...stint.LimitOption) stint.Limit { return stint.Ban(refusals, within, l.lasts, opts...) }
+	}
+}
+
+// rate reads a number of something in a time.
+func (d *decoder) rate(n *yaml.Node, what, example string) (units int64, per time.Duration, ok bool) {
+	units, rest, ok := d.per(n, what, example)
 	if !ok {
-		return
+		return 0, 0, false
 	}
 	if strings.Trim(rest, "0123456789.") == rest { // 10/s is 10/1s
 		rest = "1" + rest
@@ -36,9 +53,8 @@ func readRate(d *decoder, n *yaml.Node, l *limit) {
 	per, err := parseDuration(rest)
 	if err != nil {
 		d.bad(n, "%v", err)
-		return
 	}
-	l.make = func(opts ...stint.LimitOption) stint.Limit { return stint.Rate(units, per, opts...) }
+	return units, per, err == nil
 }
 
 // windows are the words for windows of the calendar.

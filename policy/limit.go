@@ -22,6 +22,7 @@ type limit struct {
 	name     string                                      // given, or the default of the kind
 	named    bool
 	zone     *time.Location // of in
+	lasts    time.Duration  // of for
 	dryRun   *bool
 	options  []placedOption
 	settings settings
@@ -174,6 +175,12 @@ func limitFields() []field[limit] {
 			l.zone = loc
 			l.add("in", n, nil)
 		}},
+		{"for", func(d *decoder, n *yaml.Node, l *limit) {
+			if v, ok := d.duration(n, "for"); ok {
+				l.lasts = v
+			}
+			l.add("for", n, nil) // said, if wrongly
+		}},
 	}...)
 }
 
@@ -214,6 +221,12 @@ func (d *decoder) limit(n *yaml.Node, dryRun bool) *limit {
 			d.bad(o.node, "%s doesn't go with %s: leave it out%s", o.field, l.kind.name, elsewhere(o.field))
 		}
 	}
+	if k := l.kind; k.needs != "" {
+		needed, _, _ := strings.Cut(k.needs, ":")
+		if !slices.ContainsFunc(l.options, func(o placedOption) bool { return o.field == needed }) {
+			d.bad(l.kindNode, "a %s without %s: write it beside it, such as %s", k.name, needed, k.needs)
+		}
+	}
 	if l.dryRun != nil && *l.dryRun || l.dryRun == nil && dryRun {
 		l.settings.add("dry-run", n, stint.WithDryRun())
 	}
@@ -225,7 +238,7 @@ func (d *decoder) limit(n *yaml.Node, dryRun bool) *limit {
 		all = append(all, placedOption{s.field, s.node, s.option})
 	}
 	l.built = l.build(all)
-	texts := problems(l.built, stint.WithKey(stint.Global()))
+	texts := alone(l.built)
 	for _, text := range texts {
 		d.bad(l.blame(all, text), "%s", inFile(text))
 	}
@@ -247,19 +260,29 @@ func elsewhere(field string) string {
 	return ", or make it a limit with " + either(with)
 }
 
+// alone is what stint.New has against a limit by itself: what else it should stand
+// beside is the whole policy's affair. The other one is without a name, so that it
+// takes none that the limit may have.
+func alone(l stint.Limit) []string {
+	return problems(l, stint.Rate(1, time.Second), stint.WithKey(stint.Global()))
+}
+
 // build makes the limit with the options given.
 func (l *limit) build(options []placedOption) stint.Limit {
 	opts := make([]stint.LimitOption, 0, len(options))
-	zone := l.zone
-	l.zone = nil
+	zone, lasts := l.zone, l.lasts
+	l.zone, l.lasts = nil, 0
 	for _, o := range options {
-		if o.field == "in" {
+		switch o.field {
+		case "in":
 			l.zone = zone
-		} else {
+		case "for":
+			l.lasts = lasts
+		default:
 			opts = append(opts, o.option)
 		}
 	}
-	defer func() { l.zone = zone }()
+	defer func() { l.zone, l.lasts = zone, lasts }()
 	return l.make(opts...)
 }
 
@@ -268,7 +291,7 @@ func (l *limit) build(options []placedOption) stint.Limit {
 func (l *limit) blame(options []placedOption, text string) *yaml.Node {
 	for i, o := range slices.Backward(options) {
 		without := slices.Delete(slices.Clone(options), i, i+1)
-		if !slices.Contains(problems(l.build(without), stint.WithKey(stint.Global())), text) {
+		if !slices.Contains(alone(l.build(without)), text) {
 			return o.node
 		}
 	}

@@ -166,6 +166,22 @@ var mistakes = []mistake{
 		`4:61: unknown adaptation "gradient": write gradient2`),
 	one("{concurrency: 10, tolerance: 2}", true, `4:32: tolerance doesn't go with concurrency: leave it out, or make it a limit with adaptive-concurrency`),
 
+	one("{ban: 20/1m, for: 1h}", false, `4:3: has nothing to count: write a rate, a quota or a concurrency that nobody waits for beside it`),
+	one("{ban: 20/1m}", true, `4:9: a ban without for: write it beside it, such as for: 1h`),
+	one("{ban: 20, for: 1h}", true, `4:9: a ban is a number, a slash and a time: write it like 20/1m`),
+	one("{ban: 0/m, for: 1h}", false, `4:9: 0 units: write a number from 1 to 1099511627776`),
+	one("{ban: 1001/m, for: 9000h}", false,
+		`4:9: a ban after 1001 refusals: write 1000 at the most, since the instant of each is kept`,
+		`4:22: a ban of 9000h0m0s: write a positive multiple of a microsecond, a year at the most`),
+	one("{ban: 3/m, for: 0s}", false, `4:19: for of 0: write a positive duration, or leave it out`),
+	one("{ban: 3/m, for: 1h, cost: 2, max-wait: 1s, settle: failed-only}", false,
+		`4:29: cost doesn't go with a ban, which counts refusals: leave it out`,
+		`4:42: max-wait doesn't go with a ban, which nobody waits for: leave it out`,
+		`4:54: settle doesn't go with a ban, which charges nothing: leave it out`),
+	one("{ban: 3/m, for: 1h, queue: 2}", true,
+		`4:30: queue doesn't go with ban: leave it out, or make it a limit with rate, concurrency or adaptive-concurrency`),
+	one("{rate: 1/s, for: 1h}", true, `4:20: for doesn't go with rate: leave it out, or make it a limit with ban`),
+
 	// Columns are of characters.
 	{"beside other letters", "version: 1\nkeys: {ключ: {haeder: a}}\nkey: ключ\nlimits: [{rate: 1/s}]\n", true, []string{`2:15: unknown field "haeder" of a key: write header`}},
 

@@ -176,7 +176,8 @@ func (l *Limit) checkExtras(bad func(string, ...any)) {
 		bad("%v bans nobody: write the Ban algorithm, or leave the period out", s.Algorithm)
 	case s.Algorithm == Ban && (s.Ban <= 0 || s.Ban%time.Microsecond != 0 || s.Ban > longest):
 		bad("a ban of %v: write a positive multiple of a microsecond, a year at the most", s.Ban)
-	case s.Algorithm == Ban && s.Units > mostStrikes:
+	}
+	if s.Algorithm == Ban && s.Units > mostStrikes {
 		bad("a ban after %d refusals: write %d at the most, since the instant of each is kept", s.Units, mostStrikes)
 	}
 	switch {
