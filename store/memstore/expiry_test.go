@@ -3,6 +3,7 @@ package memstore_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,6 +72,7 @@ func TestExpiryIsLossless(t *testing.T) {
 		{Name: "log", Algorithm: store.SlidingLog, Units: 5, Period: time.Second},
 		{Name: "warm", Algorithm: store.WarmUp, Units: 5, Period: time.Second, WarmUp: time.Second},
 		{Name: "slots", Algorithm: store.Concurrency, Units: 5},
+		{Name: "ban", Algorithm: store.Ban, Units: 3, Period: 5 * time.Second, Ban: 3 * time.Second},
 	}
 	calls := 20_000
 	if testing.Short() {
@@ -88,6 +90,7 @@ func TestExpiryIsLossless(t *testing.T) {
 				s := memstore.New(memstore.WithMaxKeys(len(limits) * 60))
 				ref := &reference{base: time.Now(), states: make(map[string]*store.State)}
 				var made []store.Charge
+				begun := 0
 				for call := range calls {
 					if r.IntN(3) == 0 {
 						pause := time.Duration(r.IntN(100)) * time.Millisecond
@@ -108,6 +111,11 @@ func TestExpiryIsLossless(t *testing.T) {
 							charges[i].MaxWait = time.Duration(r.IntN(2000)) * time.Millisecond
 						}
 					}
+					if slices.ContainsFunc(charges, func(c store.Charge) bool { return c.Limit.Algorithm() == store.Ban }) {
+						for i := range charges { // of whose limits it counts refusals
+							charges[i].Key = fmt.Sprint("key", call/10%5)
+						}
+					}
 					got, want := make([]store.Result, len(charges)), make([]store.Result, len(charges))
 					if err := s.Take(ctx, charges, got); err != nil {
 						t.Fatal(err)
@@ -116,6 +124,9 @@ func TestExpiryIsLossless(t *testing.T) {
 					for i := range got {
 						if got[i] != want[i] {
 							t.Fatalf("call %d, %s %s:\n got %+v\nwant %+v", call, charges[i].Limit.Name(), charges[i].Key, got[i], want[i])
+						}
+						if got[i].Begun {
+							begun++
 						}
 						if got[i].Receipt.Cost > 0 {
 							charges[i].Receipt = got[i].Receipt
@@ -143,8 +154,8 @@ func TestExpiryIsLossless(t *testing.T) {
 				}
 				st := s.Stats()
 				t.Logf("%+v; the reference holds %d", st, len(ref.states))
-				if st.Expired < uint64(calls/10) || st.Overflow > 0 {
-					t.Errorf("nothing was put to the test: %+v", st)
+				if st.Expired < uint64(calls/10) || st.Overflow > 0 || begun < calls/2000 {
+					t.Errorf("nothing was put to the test: %+v, %d bans", st, begun)
 				}
 			})
 		})

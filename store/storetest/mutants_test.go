@@ -143,6 +143,48 @@ var mutants = map[string]func() mutant{
 			return settle(p, charges[:1], results[:1])
 		}}
 	},
+	"a refusal writes nothing": func() mutant { // as was true before there were bans
+		return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
+			before := make([]store.State, len(charges))
+			p.mu.Lock()
+			for i, c := range charges {
+				if c.Limit != nil {
+					before[i] = p.states[place{c.Limit.Name(), c.Key}]
+				}
+			}
+			p.mu.Unlock()
+			err := take(p, charges, results)
+			if err == nil && slices.ContainsFunc(results, func(r store.Result) bool { return !r.OK }) {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				for i, c := range charges {
+					p.keep(place{c.Limit.Name(), c.Key}, before[i])
+				}
+			}
+			return err
+		}}
+	},
+	"a ban counts by itself": func() mutant { // one of each instant, and not with the others
+		return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
+			others, ban := slices.Clone(charges), -1
+			for i := range others {
+				if others[i].Limit != nil && others[i].Limit.Algorithm() == store.Ban && len(others) > 1 {
+					ban, others[i].DryRun = i, true // looked at, and too late
+				}
+			}
+			err := take(p, others, results)
+			if err == nil && ban >= 0 && !results[ban].OK && !charges[ban].DryRun {
+				for i := range results {
+					if results[i].Receipt.Cost > 0 {
+						others[i].Cost, others[i].Receipt = 0, results[i].Receipt
+						settle(p, others[i:i+1], results[i:i+1])
+						results[i].Receipt = store.Receipt{}
+					}
+				}
+			}
+			return err
+		}}
+	},
 	"refunds by cost": func() mutant { // whatever time has given back meanwhile
 		return mutant{settle: func(p *plain, charges []store.Charge, results []store.Result) error {
 			charges = slices.Clone(charges)
