@@ -30,7 +30,7 @@ func TestTwins(t *testing.T) {
 	if os.Getenv("STINT_LONG") != "" {
 		perAlgorithm *= 50
 	}
-	if testing.Short() {
+	if testing.Short() || underRace {
 		perAlgorithm /= 10
 	}
 	first := uint64(1)

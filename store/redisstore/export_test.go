@@ -24,3 +24,6 @@ func (s *Store) Sweep() {
 		_, _ = t.wait(context.Background())
 	}
 }
+
+// UnderRace says that the race detector is at work.
+const UnderRace = underRace
