@@ -133,6 +133,21 @@ func TestBanInAFleet(t *testing.T) {
 	take(t, a, 1).Done()
 }
 
+// Granted, refused or banned, a request costs one call of the store, and its end
+// none: the ban is looked up beside what is charged.
+func TestBanCostsNoCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy()
+		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(2, time.Hour), stint.Ban(2, time.Hour, time.Hour))
+		if got := codes(l, "GET", "/", 6); got != "200 200 429 429 429 429" {
+			t.Fatal(got)
+		}
+		if takes, settles := s.counts(); takes != 6 || settles != 0 {
+			t.Errorf("6 requests made %d calls to decide and %d to settle", takes, settles)
+		}
+	})
+}
+
 // The side that decides counts, and a Reset reaches both.
 func TestBanOverAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -56,6 +56,8 @@ var paths = []struct {
 	{"AllowedNoHeaders", []stint.Option{ample(), stint.WithoutPermit(), stint.WithHeaders(stint.NoHeaders)}, true, 0},
 	{"AllowedTwoLimits", []stint.Option{ample(), stint.Quota(1<<30, stint.Daily)}, true, 3},
 	{"AllowedLegacy", []stint.Option{ample(), stint.WithHeaders(stint.LegacyHeaders), stint.WithoutPermit()}, true, 1},
+	{"AllowedBan", []stint.Option{ample(), stint.Ban(10, time.Minute, time.Hour)}, true, 3},
+	{"Banned", []stint.Option{stint.Rate(1, 700*24*time.Hour), stint.Ban(1, time.Hour, 365*24*time.Hour)}, false, 2},
 	{"Denied", []stint.Option{stint.Rate(1, 700*24*time.Hour)}, false, 2},
 	{"DeniedTwoLimits", []stint.Option{stint.Rate(1, 700*24*time.Hour), ample()}, false, 2},
 }

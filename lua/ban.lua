@@ -47,11 +47,13 @@ local function ban()
   local function commit() end
 
   local function strike(l, s)
+    local n = #s.log
+    local at = max(now, s.log[n] or 0)
     s.live, s.dirty = true, true
-    if #s.log + 1 >= l.units then
-      s.A, s.log = now + l.ban, {}
+    if n + 1 >= l.units then
+      s.A, s.log = at + l.ban, {}
     else
-      s.log[#s.log + 1] = now
+      s.log[n + 1] = at
     end
   end
 

@@ -76,12 +76,18 @@ func (c *Charge) CountsFor(ban *Charge) bool {
 func (c *Charge) bans() bool { return c.Limit.spec.Algorithm == Ban }
 
 // strike counts one refusal, and reports whether it has begun a ban.
+// An instant before the newest is taken for that one, or what is kept would not be
+// in order.
 func (l *Limit) strike(now *Now, s *State) (begun bool) {
+	at, n := now.Steady, len(s.Log)
+	if n > 0 {
+		at = max(at, s.Log[n-1].At)
+	}
 	s.Live = true
-	if int64(len(s.Log))+1 >= l.spec.Units {
-		s.A, s.Log = now.Steady+l.spec.Ban.Microseconds(), nil
+	if int64(n)+1 >= l.spec.Units {
+		s.A, s.Log = at+l.spec.Ban.Microseconds(), nil
 		return true
 	}
-	s.Log = append(s.Log, Entry{At: now.Steady, Units: 1})
+	s.Log = append(s.Log, Entry{At: at, Units: 1})
 	return false
 }

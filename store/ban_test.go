@@ -89,6 +89,36 @@ func TestBanAmend(t *testing.T) {
 	}
 }
 
+// A clock that is set back forgets no refusal before its time, and makes none older.
+func TestBanClockSetBack(t *testing.T) {
+	newLimit := func(s Spec) *Limit {
+		l, err := NewLimit(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	ban := newLimit(Spec{Name: "ban", Algorithm: Ban, Units: 3, Period: 100 * time.Microsecond, Ban: time.Millisecond})
+	rate := newLimit(Spec{Name: "rate", Units: 1, Period: time.Hour})
+	states, results := make([]State, 2), make([]Result, 2)
+	charges := []Charge{{Key: "k", Limit: rate, Cost: 1}, {Key: "k", Limit: ban, Cost: 1}}
+	for i, step := range []struct {
+		at    int64
+		left  int64
+		reset int64 // us
+	}{
+		{1000, 3, 0}, {1000, 2, 100}, {950, 1, 150}, // as if at 1000
+		{1099, 0, 1000},              // with both
+		{1100, 0, 999}, {2098, 0, 1}, // banned
+		{2099, 2, 100}, {1000, 1, 1199}, {2198, 0, 1000},
+	} {
+		Decide(Now{Steady: step.at}, charges, states, results)
+		if r := results[1]; r.Remaining != step.left || r.ResetAfter != micros(step.reset) {
+			t.Fatalf("%d, at %d: %+v, want %d left, reset after %d us", i, step.at, r, step.left, step.reset)
+		}
+	}
+}
+
 func TestBanSpec(t *testing.T) {
 	good := Spec{Name: "ban", Algorithm: Ban, Units: 3, Period: time.Minute, Ban: time.Hour}
 	if _, err := NewLimit(good); err != nil {

@@ -27,6 +27,7 @@ func TestDenyCache(t *testing.T) {
 	rate := denyLimit(t, store.Spec{Name: "rate", Units: 10, Period: time.Second})
 	quota := denyLimit(t, store.Spec{Name: "quota", Algorithm: store.FixedWindow, Units: 10, Period: time.Hour})
 	slots := denyLimit(t, store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 1})
+	ban := denyLimit(t, store.Spec{Name: "ban", Algorithm: store.Ban, Units: 5, Period: time.Minute, Ban: time.Hour})
 	one := []store.Charge{{Key: "k", Limit: rate, Cost: 1}}
 	no := func(retry, reset time.Duration) []store.Result {
 		return []store.Result{{RetryAfter: retry, ResetAfter: reset}}
@@ -64,6 +65,30 @@ func TestDenyCache(t *testing.T) {
 			[]store.Charge{one[0], {Key: "k", Limit: quota, Cost: 1}},
 			[]store.Result{{OK: true, Remaining: 7}, {RetryAfter: 50 * ms}}, 49 * ms,
 			[]store.Charge{one[0], {Key: "k", Limit: quota, Cost: 1}}, "[{true 7 0s 0s 0s} {false 0 0s 1ms 0s}]",
+		},
+		{
+			"a ban that counts the next refusal",
+			[]store.Charge{one[0], {Key: "k", Limit: ban, Cost: 1}},
+			[]store.Result{{RetryAfter: 100 * ms}, {OK: true, Remaining: 4}}, 0,
+			[]store.Charge{one[0], {Key: "k", Limit: ban, Cost: 1}}, "",
+		},
+		{
+			"a ban that only reports and has begun",
+			[]store.Charge{one[0], {Key: "k", Limit: ban, Cost: 1, DryRun: true}},
+			[]store.Result{{RetryAfter: 100 * ms}, {RetryAfter: time.Hour}}, 0,
+			[]store.Charge{one[0], {Key: "k", Limit: ban, Cost: 1, DryRun: true}}, "",
+		},
+		{
+			"a ban that has begun, for a second",
+			[]store.Charge{one[0], {Key: "k", Limit: ban, Cost: 1}},
+			[]store.Result{{OK: true, Remaining: 7}, {RetryAfter: time.Hour, Begun: true}}, 999 * ms,
+			[]store.Charge{one[0], {Key: "k", Limit: ban, Cost: 1}}, "[{true 7 0s 0s 0s} {false 0 0s 59m59.001s 0s}]",
+		},
+		{
+			"a ban, a second later",
+			[]store.Charge{one[0], {Key: "k", Limit: ban, Cost: 1}},
+			[]store.Result{{OK: true, Remaining: 7}, {RetryAfter: time.Hour}}, time.Second,
+			[]store.Charge{one[0], {Key: "k", Limit: ban, Cost: 1}}, "",
 		},
 		{
 			"two keys",
