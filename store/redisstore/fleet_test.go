@@ -54,7 +54,8 @@ func (w *worker) store() (*redisstore.Store, *store.Limit, error) {
 	l, err := store.NewLimit(w.Spec)
 	opts := []redisstore.Option{redisstore.WithTimeout(10 * time.Second), redisstore.WithLeaseTTL(500 * time.Millisecond)}
 	if w.ByClock {
-		opts = append(opts, redisstore.WithClock(func() time.Time { return time.Now().Add(w.Ahead) }))
+		ahead := w.Ahead // of others it is changed later
+		opts = append(opts, redisstore.WithClock(func() time.Time { return time.Now().Add(ahead) }))
 	}
 	return redisstore.New(redis.NewClient(&redis.Options{Addr: w.Addr, ContextTimeoutEnabled: true}), opts...), l, err
 }
