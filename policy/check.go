@@ -68,6 +68,8 @@ var fileWords = strings.NewReplacer(append([]string{
 	"WithInitialLimit", "initial-limit",
 	"WithSampleWindow", "sample-window",
 	"AdaptiveConcurrency", "adaptive-concurrency",
+	"WithBurst", "burst",
+	"Bandwidth", "bandwidth",
 	"WithCost", "cost",
 	"WithSettle", "settle",
 	"a Rate, a Quota or a Concurrency that nobody waits for beside the Ban", "a rate, a quota or a concurrency that nobody waits for beside it",

@@ -124,6 +124,11 @@ var documents = []document{
 			ban := stint.Ban(2, time.Hour, 90*time.Minute)
 			return []stint.Option{remote, stint.Rate(1, time.Minute), ban, stint.WithRoute("/login", stint.Rate(1, time.Minute, stint.WithName("probe")), ban)}
 		}()},
+	{"bandwidths", "version: 1\nkey: remote-ip\ncost: 2\nmax-wait: 1s\nlimits: [{bandwidth: 1_0KiB/s, burst: 4KiB}, {name: both, bandwidth: 20kB/s, burst: 4096B, request-bytes: true, key: global}, {name: shown, bandwidth: 1GB/s, dry-run: true, request-bytes: false}]\n",
+		[]stint.Option{remote,
+			stint.Bandwidth(10240, stint.WithBurst(4096)),
+			stint.Bandwidth(20_000, stint.WithName("both"), stint.WithBurst(4096), stint.WithRequestBytes(), stint.WithKey(stint.Global())),
+			stint.Bandwidth(1_000_000_000, stint.WithName("shown"), stint.WithDryRun())}},
 	{"several limits, dry runs among them", limits("[{rate: 5/1m, dry-run: true}, {quota: 3/hourly, dry-run: false}]"),
 		[]stint.Option{remote, stint.Rate(5, time.Minute, stint.WithDryRun()), stint.Quota(3, stint.Hourly)}},
 	{"everything is a dry run but one", "version: 1\nkey: remote-ip\nlimits: [{rate: 1/1m}, {quota: 3/hourly, dry-run: false}]\ndry-run: true\n",

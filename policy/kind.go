@@ -25,6 +25,7 @@ var kinds = []kind{
 	{"concurrency", "", []string{"queue"}, readConcurrency},
 	{"adaptive-concurrency", "", []string{"queue", "adaptation", "tolerance", "initial-limit", "sample-window"}, readAdaptive},
 	{"ban", "for: 1h", []string{"for"}, readBan},
+	{"bandwidth", "", []string{"burst", "request-bytes"}, readBandwidth},
 }
 
 func readRate(d *decoder, n *yaml.Node, l *limit) {
@@ -116,4 +117,15 @@ func readAdaptive(d *decoder, n *yaml.Node, l *limit) {
 	default:
 		l.make = func(opts ...stint.LimitOption) stint.Limit { return stint.AdaptiveConcurrency(least, most, opts...) }
 	}
+}
+
+func readBandwidth(d *decoder, n *yaml.Node, l *limit) {
+	l.defaultName("bandwidth")
+	amount, perSecond := strings.CutSuffix(n.Value, "/s")
+	bytes, err := parseSize(amount)
+	if n.Kind != yaml.ScalarNode || !perSecond || err != nil {
+		d.bad(n, "a bandwidth is a number of bytes a second, with its unit: write it like 1MB/s or 512KiB/s, in %s", sizeWords)
+		return
+	}
+	l.make = func(opts ...stint.LimitOption) stint.Limit { return stint.Bandwidth(bytes, opts...) }
 }

@@ -127,7 +127,18 @@ func limitFields() []field[limit] {
 				l.add("algorithm", n, stint.WithAlgorithm(algorithms[slices.Index(words, word)].alg))
 			}
 		}},
-		{"burst", number("burst", 0, stint.WithBurst)},
+		{"burst", func(d *decoder, n *yaml.Node, l *limit) {
+			read := number("burst", 0, stint.WithBurst)
+			if l.kind != nil && l.kind.name == "bandwidth" { // whose units are bytes
+				read = size("burst", stint.WithBurst)
+			}
+			read(d, n, l)
+		}},
+		{"request-bytes", func(d *decoder, n *yaml.Node, l *limit) {
+			if v, ok := d.boolean(n, "request-bytes"); ok && v {
+				l.add("request-bytes", n, stint.WithRequestBytes())
+			}
+		}},
 		{"queue", number("queue", 0, stint.WithQueue)},
 		{"buckets", number("buckets", 1, stint.WithBuckets)},
 		{"warm-up", func(d *decoder, n *yaml.Node, l *limit) {
@@ -187,6 +198,14 @@ func limitFields() []field[limit] {
 func number(name string, least int64, option func(int64) stint.LimitOption) func(*decoder, *yaml.Node, *limit) {
 	return func(d *decoder, n *yaml.Node, l *limit) {
 		if v, ok := d.integer(n, name, least); ok {
+			l.add(name, n, option(v))
+		}
+	}
+}
+
+func size(name string, option func(int64) stint.LimitOption) func(*decoder, *yaml.Node, *limit) {
+	return func(d *decoder, n *yaml.Node, l *limit) {
+		if v, ok := d.size(n, name); ok {
 			l.add(name, n, option(v))
 		}
 	}

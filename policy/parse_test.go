@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -62,6 +63,7 @@ func TestSameAsGo(t *testing.T) {
 					}
 					sites[i] = stinthttp.Middleware(lim)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						time.Sleep(took)
+						_, _ = io.Copy(io.Discard, r.Body)
 						switch { // for costs that are settled by it
 						case r.URL.Path == "/export":
 							w.WriteHeader(http.StatusServiceUnavailable)
@@ -80,8 +82,11 @@ func TestSameAsGo(t *testing.T) {
 					for j := range sites {
 						answers[j] = make(chan string)
 						go func() { // at one instant, however long each waits
-							w := httptest.NewRecorder()
-							sites[j].ServeHTTP(w, r.Clone(context.Background()))
+							w, r := httptest.NewRecorder(), r.Clone(context.Background())
+							if r.Method == "POST" { // for bandwidths
+								r.Body, r.ContentLength = io.NopCloser(strings.NewReader(strings.Repeat("x", 9000))), 9000
+							}
+							sites[j].ServeHTTP(w, r)
 							answers[j] <- fmt.Sprint(w.Code, w.Header(), w.Body, stores[j].asked)
 						}()
 					}
