@@ -70,6 +70,7 @@ func TestSchemaAndDecoderAgree(t *testing.T) {
 	object("remote-ip", names(addressFieldsOf("", false)), "$defs", "key", "anyOf", 2, "properties", "remote-ip")
 	object("forwarded-ip", names(addressFieldsOf("X", false)), "$defs", "forwarded")
 	object("single-ip-header", names(addressFieldsOf("", true)), "$defs", "key", "anyOf", 2, "properties", "single-ip-header")
+	object("a share", names(shareFields), "$defs", "limit", "anyOf", 1, "properties", "shares", "items")
 	object("settle", names(settleForms), "$defs", "settle", "anyOf", 2)
 	object("a predicate", names(predicateForms), "$defs", "predicate", "anyOf", 2)
 

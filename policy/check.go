@@ -43,7 +43,7 @@ func (d *decoder) reports(n *yaml.Node, opts ...stint.Option) bool {
 
 // origin is where an error says that it comes from. In a file that is its
 // place.
-var origin = regexp.MustCompile(`^(limit|WithRoute|WithKey|WithSkip|WithBlock|IP|FromCIDR|Header|Cookie)(\(| |:)("(\\.|[^"\\])*"\)?:?|) ?(\)?: )?`)
+var origin = regexp.MustCompile(`^(WithShare\(\d+, \d+\): |(limit|WithRoute|WithKey|WithSkip|WithBlock|IP|FromCIDR|Header|Cookie)(\(| |:)("(\\.|[^"\\])*"\)?:?|) ?(\)?: )?)`)
 
 // inFile is text as it is said to somebody who writes a file and not Go.
 func inFile(text string) string {
@@ -64,6 +64,7 @@ var fileWords = strings.NewReplacer(append([]string{
 	"WithWarmUp", "warm-up",
 	"WithBuckets", "buckets",
 	"WithMaxWait", "max-wait",
+	"WithAging", "aging",
 	"WithTolerance", "tolerance",
 	"WithInitialLimit", "initial-limit",
 	"WithSampleWindow", "sample-window",

@@ -25,6 +25,8 @@ func rows(r *http.Request) int64 {
 
 func tokens(_ *http.Request, _ int, written int64) int64 { return written / 100 }
 
+func class(r *http.Request) int { return len(r.Header.Get("X-Class")) }
+
 func internal(r *http.Request) bool { return r.Header.Get("X-Internal") != "" }
 
 var errNoSession = errors.New("no session")
@@ -41,6 +43,7 @@ var registered = []policy.Option{
 	policy.WithKeyFunc("tenant", tenant),
 	policy.WithCostFunc("rows", rows),
 	policy.WithSettleFunc("tokens", tokens),
+	policy.WithPriorityFunc("class", class),
 	policy.WithPredicate("internal", internal),
 	policy.WithPlanFunc(planOf),
 	policy.WithSecret(secret),
@@ -113,6 +116,10 @@ var documents = []document{
 		[]stint.Option{remote, stint.Quota(3, stint.Hourly, stint.WithAlgorithm(stint.IntervalBucket), stint.WithBurst(5))}},
 	{"concurrency", limits("[{concurrency: 8}]"), []stint.Option{remote, stint.Concurrency(8)}},
 	{"concurrency with a line", limits("[{concurrency: 8, queue: 16, max-wait: 2s}]"), []stint.Option{remote, stint.Concurrency(8, stint.WithQueue(16), stint.WithMaxWait(2*time.Second))}},
+	{"classes, and their shares", limits("[{concurrency: 8, queue: 4, shares: [{class: 9, percent: 30}, {class: '0', percent: \"7_0\"}]}, {adaptive-concurrency: 2-20, max-wait: 1s, shares: [{class: 5, percent: 100}]}]") + "priority: class\naging: 1h\n",
+		[]stint.Option{remote, stint.WithPriority(class), stint.WithAging(time.Hour),
+			stint.Concurrency(8, stint.WithQueue(4), stint.WithShare(9, 30), stint.WithShare(0, 70)),
+			stint.AdaptiveConcurrency(2, 20, stint.WithMaxWait(time.Second), stint.WithShare(5, 100))}},
 	{"adaptive concurrency", limits("[{adaptive-concurrency: 1_0-200}]"), []stint.Option{remote, stint.AdaptiveConcurrency(10, 200)}},
 	{"adaptive concurrency with all there is", limits("[{adaptive-concurrency: 1-20, adaptation: vegas, tolerance: 2, initial-limit: 3, sample-window: 200ms, queue: 4, key: global}, {name: other, adaptive-concurrency: 2-20, adaptation: gradient2, tolerance: 1.25}]"),
 		[]stint.Option{remote,

@@ -23,7 +23,7 @@ type document struct {
 	plans       []*plan
 	plansNode   *yaml.Node
 	defaultPlan *yaml.Node
-	options     []stint.Option // headers, empty-key, skip, block
+	options     []stint.Option // priority, aging, headers, empty-key, skip, block
 }
 
 // entry is an item of limits: a limit, or the name of one.
@@ -63,6 +63,7 @@ func documentFields() []field[document] {
 		{"dry-run", func(d *decoder, n *yaml.Node, doc *document) { doc.dryRun, _ = d.boolean(n, "dry-run") }},
 	}
 	fields = append(fields, settingsFields(func(doc *document) *settings { return &doc.settings })...)
+	fields = append(fields, priorityFields...)
 	return append(fields, []field[document]{
 		{"limits", func(d *decoder, n *yaml.Node, doc *document) {
 			doc.limits = d.entries(n, doc)

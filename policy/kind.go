@@ -22,8 +22,8 @@ type kind struct {
 var kinds = []kind{
 	{"rate", "", []string{"algorithm", "burst", "queue", "warm-up", "debt", "buckets"}, readRate},
 	{"quota", "", []string{"in", "algorithm", "burst"}, readQuota},
-	{"concurrency", "", []string{"queue"}, readConcurrency},
-	{"adaptive-concurrency", "", []string{"queue", "adaptation", "tolerance", "initial-limit", "sample-window"}, readAdaptive},
+	{"concurrency", "", []string{"queue", "shares"}, readConcurrency},
+	{"adaptive-concurrency", "", []string{"queue", "shares", "adaptation", "tolerance", "initial-limit", "sample-window"}, readAdaptive},
 	{"ban", "for: 1h", []string{"for"}, readBan},
 	{"bandwidth", "", []string{"burst", "request-bytes"}, readBandwidth},
 }

@@ -140,6 +140,7 @@ func limitFields() []field[limit] {
 			}
 		}},
 		{"queue", number("queue", 0, stint.WithQueue)},
+		{"shares", func(d *decoder, n *yaml.Node, l *limit) { d.shares(n, l) }},
 		{"buckets", number("buckets", 1, stint.WithBuckets)},
 		{"warm-up", func(d *decoder, n *yaml.Node, l *limit) {
 			if v, ok := d.duration(n, "warm-up"); ok {

@@ -63,7 +63,7 @@ var mistakes = []mistake{
 		`4:1: "key" is there already, in line 3: leave one of them out`,
 		`6:1: "routes" has no value: write one, or leave it out`,
 		`7:1: a name is text: put it in quotes`,
-		`8:1: unknown field "fallback" of a policy: write version, keys, dry-run, key, cost, settle, max-wait, failure, limits, routes, plans, default-plan, headers, empty-key, skip or block`,
+		`8:1: unknown field "fallback" of a policy: write version, keys, dry-run, key, cost, settle, max-wait, failure, priority, aging, limits, routes, plans, default-plan, headers, empty-key, skip or block`,
 	}},
 	{"a double key in JSON", `{"version": 1, "key": "global", "limits": [{"rate": "1/s", "rate": "2/s"}]}`, false, []string{`1:60: "rate" is there already, in line 1: leave one of them out`}},
 
@@ -209,6 +209,27 @@ var mistakes = []mistake{
 		`4:62: max-wait doesn't go with bandwidth, which paces: leave it out`),
 	one("{rate: 1/s, request-bytes: true}", true, `4:30: request-bytes doesn't go with rate: leave it out, or make it a limit with bandwidth`),
 
+	one("{concurrency: 8, shares: {9: 30}}", true, `4:28: shares is a list: write [{class: 9, percent: 30}]`),
+	one("{concurrency: 8, shares: []}", true, `4:28: shares promises nothing: write some, such as [{class: 9, percent: 30}]`),
+	one("{concurrency: 8, shares: [9, {class: 9}, {percent: 9}, {clas: 1, percent: 3}]}", true,
+		`4:29: a share is a mapping: write {class: 9, percent: 30}`,
+		`4:32: a share is a class and a percentage: write both, such as {class: 9, percent: 30}`,
+		`4:44: a share is a class and a percentage: write both, such as {class: 9, percent: 30}`,
+		`4:59: unknown field "clas" of a share: write class`),
+	one("{concurrency: 8, shares: [{class: 10, percent: 0}, {class: -1, percent: 101}, {class: high, percent: 30%}]}", true,
+		`4:37: class is a whole number from 0 to 9: write one`,
+		`4:50: percent is a whole number from 1 to 100: write one`,
+		`4:62: class is a whole number from 0 to 9: write one`,
+		`4:75: percent is a whole number from 1 to 100: write one`,
+		`4:89: class is a whole number from 0 to 9: write one`,
+		`4:104: percent is a whole number from 1 to 100: write one`),
+	one("{concurrency: 8, shares: [{class: 1, percent: 60}, {class: 2, percent: 41}]}", false,
+		`4:54: the shares add up to 101 percent: write 100 at the most in all`),
+	one("{concurrency: 8, shares: [{class: 1, percent: 10}, {class: 2, percent: 10}, {class: 1, percent: 20}]}", false,
+		`4:79: the class has a share already: leave one out`),
+	one("{rate: 1/s, shares: [{class: 1, percent: 10}]}", true,
+		`4:24: shares doesn't go with rate: leave it out, or make it a limit with concurrency or adaptive-concurrency`),
+
 	// Columns are of characters.
 	{"beside other letters", "version: 1\nkeys: {ключ: {haeder: a}}\nkey: ключ\nlimits: [{rate: 1/s}]\n", true, []string{`2:15: unknown field "haeder" of a key: write header`}},
 
@@ -289,6 +310,12 @@ var mistakes = []mistake{
 		`4:111: the name "y" is taken in line 4: write another`),
 
 	// The rest.
+	top("priority: clas\naging: 2h", false,
+		`4:11: unknown priority "clas": write class; functions are registered with policy.WithPriorityFunc`,
+		`5:8: aging(2h0m0s): write a duration of up to 1h0m0s`),
+	top("priority: 9\naging: 1", true,
+		`4:11: priority is text: write the name of a function given to policy.WithPriorityFunc`,
+		`5:8: aging is a duration: write one such as 30s, 5m, 1h30m or 1d`),
 	top("headers: drafts", true, `4:10: unknown header style "drafts": write draft`),
 	top("headers: []", true, `4:10: headers names no style: write draft, legacy or none`),
 	top("headers: [draft, none]", true, `4:10: none beside another style: leave one of them out`),

@@ -23,7 +23,7 @@
 // package stint; Schema describes every field, also to an editor. What has to
 // be Go is given in Go: the store, handlers, secrets, and functions that a
 // file calls by the names they are registered under (WithKeyFunc, WithCostFunc,
-// WithSettleFunc, WithPredicate, WithPlanFunc).
+// WithSettleFunc, WithPriorityFunc, WithPredicate, WithPlanFunc).
 //
 // # Mistakes
 //
@@ -104,6 +104,7 @@ type config struct {
 	keys       map[string]stint.KeyFunc
 	costs      map[string]func(*http.Request) int64
 	settles    map[string]func(*http.Request, int, int64) int64
+	priorities map[string]func(*http.Request) int
 	predicates map[string]func(*http.Request) bool
 	plan       func(*http.Request) (string, error)
 	secret     []byte
@@ -122,6 +123,7 @@ func newConfig(opts []Option) (*config, error) {
 		keys:       map[string]stint.KeyFunc{},
 		costs:      map[string]func(*http.Request) int64{},
 		settles:    map[string]func(*http.Request, int, int64) int64{},
+		priorities: map[string]func(*http.Request) int{},
 		predicates: map[string]func(*http.Request) bool{},
 		debounce:   100 * time.Millisecond,
 	}
@@ -192,6 +194,12 @@ func WithCostFunc(name string, f func(*http.Request) int64) Option {
 // stint.WithSettle has it: settle: tokens.
 func WithSettleFunc(name string, f func(r *http.Request, status int, written int64) int64) Option {
 	return func(c *config) { register(c, c.settles, "WithSettleFunc", name, f, f == nil, "failed-only") }
+}
+
+// WithPriorityFunc lets a file name what tells a request's class, as
+// stint.WithPriority has it: priority: class.
+func WithPriorityFunc(name string, f func(*http.Request) int) Option {
+	return func(c *config) { register(c, c.priorities, "WithPriorityFunc", name, f, f == nil) }
 }
 
 // WithPredicate lets a file name a predicate of the application in skip and
