@@ -15,31 +15,35 @@ import (
 // call is one decision on its way: scratch that is pooled, and copied into a
 // Permit or a DeniedError at the end.
 type call struct {
+	callState
+
+	entries []*entry
+	charges []store.Charge
+	results []store.Result
+	local   []adaptiveSlot // of the last charges
+	paced   []paced        // that wait for bytes, and charge nothing here
+	keys    []knownKey
+	buf     []byte
+	slots   []string // field values of requests without a permit, cut off one by one
+}
+
+// callState is what a call knows that isn't scratch: it begins anew with each.
+type callState struct {
 	lim        *version
 	generation *generation   // whose limits the charges name
 	r          *http.Request // nil outside HTTP
 	outer      *Permit
-	entries    []*entry
-	charges    []store.Charge
-	results    []store.Result
 	policy     string // RateLimit-Policy if it is the whole plan's
 	waits      bool
 	bans       bool // one of the limits is a Ban
+	began      bool // to wait: an observer has been told
+	shared     bool // some limit has shares
+	classed    bool // ofClass is known
+	ofClass    uint8
+	patient    bool // Wait: every limit waits as long as the context lets it
 	waited     time.Duration
 	came       time.Time    // when it first began to wait
 	lines      []lineStatus // of each charge, if it has seen a line
-	began      bool         // to wait: an observer has been told
-	shared     bool         // some limit has shares
-	classed    bool         // ofClass is known
-	ofClass    uint8
-	patient    bool // Wait: every limit waits as long as the context lets it
-
-	local []adaptiveSlot // of the last charges
-	paced []paced        // that wait for bytes, and charge nothing here
-
-	keys  []knownKey
-	buf   []byte
-	slots []string // field values of requests without a permit, cut off one by one
 }
 
 // knownKey is the answer of a KeyFunc.
@@ -70,10 +74,9 @@ func (c *call) free() {
 	clear(c.keys)
 	clear(c.local)
 	clear(c.paced)
-	*c = call{
-		entries: c.entries[:0], charges: c.charges[:0], results: c.results[:0],
-		keys: c.keys[:0], buf: c.buf[:0], slots: c.slots, local: c.local[:0], paced: c.paced[:0],
-	}
+	c.callState = callState{}
+	c.entries, c.charges, c.results = c.entries[:0], c.charges[:0], c.results[:0]
+	c.keys, c.buf, c.local, c.paced = c.keys[:0], c.buf[:0], c.local[:0], c.paced[:0]
 	calls.Put(c)
 }
 
