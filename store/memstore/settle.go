@@ -13,12 +13,14 @@ func (s *Store) Settle(_ context.Context, charges []store.Charge, results []stor
 		return err
 	}
 	for i := range charges {
-		s.settle(&charges[i], &results[i])
+		s.settle(charges[i:i+1], results[i:i+1])
 	}
 	return nil
 }
 
-func (s *Store) settle(c *store.Charge, r *store.Result) {
+// settle settles one charge.
+func (s *Store) settle(charges []store.Charge, results []store.Result) {
+	c, r := &charges[0], &results[0]
 	now := s.instant(c.Limit)
 	h := s.hash(c.Key, c.Limit)
 	visits := [1]visit{{hash: h, shard: s.shard(h)}}
@@ -27,10 +29,10 @@ func (s *Store) settle(c *store.Charge, r *store.Result) {
 	defer v.shard.mu.Unlock()
 	v.shard.advance(&now)
 
-	var st store.State
-	s.trace(visits[:], c, &st, now.Steady)
-	store.Amend(now, c, &st, r)
-	s.put(v, c.Limit, &st, r, now)
+	var states [1]store.State
+	s.trace(visits[:], charges, &states[0], now.Steady)
+	store.Amend(now, c, &states[0], r)
+	s.writeBack(visits[:], charges, states[:], results, now.Steady)
 	if v.where == shared {
 		r.Receipt.Lease[len(r.Receipt.Lease)-1] = overflowed
 	}
@@ -39,8 +41,8 @@ func (s *Store) settle(c *store.Charge, r *store.Result) {
 // trace finds the state that an earlier charge was made against. It may have
 // expired: then there is nothing to give back, but what is added is still owed,
 // as it would be had the state been kept.
-func (s *Store) trace(visits []visit, c *store.Charge, st *store.State, now int64) {
-	v := &visits[0]
+func (s *Store) trace(visits []visit, charges []store.Charge, st *store.State, now int64) {
+	v, c := &visits[0], &charges[0]
 	v.where = absent
 	if c.Receipt.Lease[len(c.Receipt.Lease)-1] == overflowed {
 		v.share(c.Limit, st, now, true)
@@ -54,7 +56,7 @@ func (s *Store) trace(visits []visit, c *store.Charge, st *store.State, now int6
 	if c.Cost <= c.Receipt.Cost || c.Limit.Algorithm() == store.Concurrency {
 		return
 	}
-	s.makeRoom(now, visits, []store.Charge{*c})
+	s.makeRoom(now, visits, charges)
 	if s.reserve() {
 		v.where = reserved
 	} else {

@@ -167,9 +167,9 @@ func (s *Store) decide(now store.Now, visits []visit, charges []store.Charge, st
 	} else {
 		store.Decide(now, charges, states, results)
 	}
+	s.writeBack(visits, charges, states, results, now.Steady)
 	for i := range visits {
 		v := &visits[i]
-		s.put(v, charges[v.i].Limit, &states[v.i], &results[v.i], now)
 		s.count(v, &charges[v.i], &results[v.i], now.Steady)
 	}
 }
@@ -197,21 +197,43 @@ func (s *Store) find(v *visit, c *store.Charge, st *store.State, now int64) {
 	}
 }
 
-// put is the way back.
-func (s *Store) put(v *visit, l *store.Limit, st *store.State, r *store.Result, now store.Now) {
-	until, alive := outlook(l, st, r, now.Steady)
-	switch v.where {
-	case held:
-		s.keep(v.shard, v.hash, l, st, r, now.Steady)
-	case reserved:
-		if !alive {
-			s.keys.Add(-1)
-			return
+// writeBack is the way back. New keys come last: to insert them drops keys of
+// their shards that have expired, and until its state is back, a key that the call
+// itself has brought to life again may look like one of those.
+func (s *Store) writeBack(visits []visit, charges []store.Charge, states []store.State, results []store.Result, now int64) {
+	fresh := false
+	for i := range visits {
+		v := &visits[i]
+		l, st, r := charges[v.i].Limit, &states[v.i], &results[v.i]
+		switch v.where {
+		case held:
+			s.keep(v.shard, v.hash, l, st, r, now)
+		case shared:
+			until, alive := outlook(l, st, r, now)
+			v.shard.spill.put(v.spill, st, until, alive)
+		case reserved:
+			fresh = true
 		}
-		s.dropped(v.shard.save(v.hash, l, st, until, now.Steady) + v.shard.expire(perInsert, now.Steady))
-	case shared:
-		v.shard.spill.put(v.spill, st, until, alive)
 	}
+	if !fresh {
+		return
+	}
+	for i := range visits {
+		if v := &visits[i]; v.where == reserved {
+			s.add(v, charges[v.i].Limit, &states[v.i], &results[v.i], now)
+		}
+	}
+}
+
+// add puts a new key into the table, or gives its place back if nothing is to be
+// kept.
+func (s *Store) add(v *visit, l *store.Limit, st *store.State, r *store.Result, now int64) {
+	until, alive := outlook(l, st, r, now)
+	if !alive {
+		s.keys.Add(-1)
+		return
+	}
+	s.dropped(v.shard.save(v.hash, l, st, until, now) + v.shard.expire(perInsert, now))
 }
 
 // keep writes a state back to the table, or drops it if it has come to be as
