@@ -1,7 +1,6 @@
 package stint
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 	"sync"
@@ -73,15 +72,8 @@ func (v *version) fail(w http.ResponseWriter, r *http.Request, err error) {
 		v.errorHandler(w, r, err)
 		return
 	}
-	status := http.StatusInternalServerError
-	if s := (interface{ StatusCode() int })(nil); errors.As(err, &s) {
-		status = s.StatusCode()
-	}
 	f := fieldWriter{h: w.Header()}
-	f.notStored()
-	if status == http.StatusServiceUnavailable {
-		f.latest("1", 1)
-	}
+	status := statusOf(err)
 	writeProblem(w, r, &f, status, "about:blank", http.StatusText(status), nil)
 }
 

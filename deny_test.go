@@ -182,23 +182,34 @@ func TestErrorHandler(t *testing.T) {
 	}
 }
 
-func TestDenyAfterTheClientHasLeft(t *testing.T) {
-	l := limiter(t, theKey, stint.Rate(1, time.Hour))
-	ctx, cancel := context.WithCancel(t.Context())
+// Whoever ended a request's context, and whoever finds out: the answer is 503.
+func TestDenyWhenTheContextHasEnded(t *testing.T) {
+	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	w := httptest.NewRecorder()
-	l.Deny(w, get("/").WithContext(ctx), ctx.Err())
-	if w.Body.Len() > 0 || len(w.Header()) > 0 {
-		t.Errorf("wrote %d %v to nobody", w.Code, w.Header())
-	}
-	// A deadline of the server's own is no reason to leave a client alone.
-	ctx, cancel = context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
-	w = httptest.NewRecorder()
-	slow := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithMaxWait(time.Second)))
-	mount(slow, nil).ServeHTTP(w, get("/").WithContext(ctx))
-	if w.Code != 503 || w.Header().Get("Retry-After") != "1" {
-		t.Errorf("%d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
+	session := stint.WithKey(func(r *http.Request) (string, error) {
+		return "k", r.Context().Err() // as a lookup does
+	})
+	for name, opts := range map[string][]stint.Option{
+		"wait": {theKey, stint.Rate(1, time.Hour, stint.WithMaxWait(time.Second)), stint.WithStore(&spy{fail: errDown})},
+		"key":  {session, stint.Rate(1, time.Hour)},
+		"limits": {theKey, stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
+			return nil, r.Context().Err()
+		})},
+	} {
+		for _, ctx := range []context.Context{cancelled, late} {
+			w := through(limiter(t, opts...), get("/").WithContext(ctx), nil)
+			if w.Code != 503 || w.Header().Get("Retry-After") != "1" || w.Header().Get("Cache-Control") != "no-store" {
+				t.Errorf("%s, %v: %d %v", name, ctx.Err(), w.Code, w.Header())
+			}
+		}
+	}
+	// The context's own error, from an application that has met it first.
+	w := httptest.NewRecorder()
+	limiter(t, theKey, stint.Rate(1, time.Hour)).Deny(w, get("/").WithContext(cancelled), cancelled.Err())
+	if w.Code != 503 {
+		t.Errorf("got %d", w.Code)
 	}
 }
 

@@ -70,13 +70,13 @@ func (e *requestError) Error() string {
 
 func (e *requestError) Unwrap() error { return e.err }
 
-// StatusCode is 403 where the request is at fault, and 500 where a function of
-// the application is, unless that function's error has a StatusCode of its own.
+// StatusCode is 403 where the request is at fault, and what statusOf says where a
+// function of the application has failed.
 func (e *requestError) StatusCode() int { return e.status }
 
-// statusOf is the status that an application's function asks for by its error,
-// such as 401 of a KeyFunc that finds no session; 500 where it doesn't say, or
-// asks for one that would not refuse.
+// statusOf is the status that an error asks for, such as 401 of a KeyFunc that
+// finds no session. Without one, or with one that would not refuse, it is 503
+// where a context has ended and 500 otherwise.
 func statusOf(err error) int {
 	var s interface{ StatusCode() int }
 	if errors.As(err, &s) {
@@ -84,24 +84,23 @@ func statusOf(err error) int {
 			return status
 		}
 	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return http.StatusServiceUnavailable
+	}
 	return http.StatusInternalServerError
 }
 
-// canceledError is a wait that ended because the caller left or ran out of
-// time. What had been charged is given back.
+// canceledError is a decision or a wait that ended because its context did: the
+// client left, or the server gave the request up. What had been charged is given
+// back.
 type canceledError struct{ err error }
 
 func (e *canceledError) Error() string { return "stint: canceled while waiting: " + e.err.Error() }
 func (e *canceledError) Unwrap() error { return e.err }
 
-// StatusCode is 503 where the service set the deadline that passed. Nobody
-// reads the other one but logs: 499, as nginx calls it, is a client that left.
-func (e *canceledError) StatusCode() int {
-	if errors.Is(e.err, context.DeadlineExceeded) {
-		return http.StatusServiceUnavailable
-	}
-	return 499
-}
+// StatusCode is 503, whoever ended the context: a server that shuts down and a
+// client that has left look alike, and only one of them reads the answer.
+func (e *canceledError) StatusCode() int { return http.StatusServiceUnavailable }
 
 type deniedKey struct{}
 

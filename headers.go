@@ -306,6 +306,14 @@ func (f *fieldWriter) latest(value string, n int64) {
 	f.set(fieldRetryAfter, value)
 }
 
+// failed sets the fields of a refusal that isn't a limit's.
+func (f *fieldWriter) failed(status int) {
+	f.notStored()
+	if status == http.StatusServiceUnavailable {
+		f.latest("1", 1)
+	}
+}
+
 // notStored marks a response as one that is no copy of the resource: caches
 // must not keep it, and fields that describe the resource go.
 func (f *fieldWriter) notStored() {

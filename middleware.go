@@ -108,7 +108,14 @@ func (l *Limiter) HasErrorHandler() bool {
 // Limits that a permit in the request's context has charged already are not
 // charged again.
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request) (*Permit, error) {
-	return l.now.Load().admit(w, r)
+	p, err := l.now.Load().admit(w, r)
+	if err != nil {
+		if _, ok := err.(*DeniedError); !ok {
+			f := fieldWriter{h: w.Header()}
+			f.failed(statusOf(err))
+		}
+	}
+	return p, err
 }
 
 func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error) {
@@ -148,16 +155,14 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 		return c.admit(ctx, w.Header()), nil
 	}
 	if err := c.decide(ctx); err != nil {
-		err = c.failed(ctx, err)
-		if err != nil && errors.As(err, new(*StoreError)) {
-			f := fieldWriter{h: w.Header()}
-			f.latest("1", 1)
-			f.notStored()
+		if err = c.failed(ctx, err); err != nil {
+			c.outer.turnedAway()
+			return nil, err
 		}
-		if err == nil && len(c.paced) > 0 {
+		if len(c.paced) > 0 {
 			return c.uncharged(ctx), nil
 		}
-		return nil, err
+		return nil, nil
 	}
 	if !granted(c.charges, c.results) {
 		c.outer.turnedAway()
@@ -224,7 +229,8 @@ func (c *call) failed(ctx context.Context, err error) error {
 }
 
 // Deny answers a request that Admit has refused with err, which may be
-// wrapped. A client that has left is not answered.
+// wrapped. A request whose context ended while it waited is answered 503: the
+// server may have ended it. If the client has left, nobody reads the answer.
 func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	if de, ok := err.(*DeniedError); ok { // errors.As allocates
 		l.deniedBy(de).deny(w, r, de)
@@ -232,9 +238,6 @@ func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if de := (*DeniedError)(nil); errors.As(err, &de) {
 		l.deniedBy(de).deny(w, r, de)
-		return
-	}
-	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		return
 	}
 	l.now.Load().fail(w, r, err)

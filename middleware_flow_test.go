@@ -64,11 +64,7 @@ func one(l *stint.Limiter, do http.HandlerFunc) site {
 // free is what is left of the limiter's limit with the fewest left.
 func free(t *testing.T, l *stint.Limiter) int64 {
 	t.Helper()
-	key, err := stint.Global()(httptest.NewRequest("GET", "/", nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := l.Peek(context.Background(), key)
+	d, err := l.Peek(context.Background(), globalKey(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,8 +331,7 @@ func flowComesBack(t *testing.T, a routing) {
 	}
 }
 
-// A client that leaves while its request waits gives its turn to the next, and
-// nothing is written.
+// A client that leaves while its request waits gives its turn to the next.
 func flowLeavesQueue(t *testing.T, a routing) {
 	synctest.Test(t, func(t *testing.T) {
 		const s = time.Second
@@ -360,8 +355,8 @@ func flowLeavesQueue(t *testing.T, a routing) {
 		ask(context.Background(), "a")
 		ctx, cancel := context.WithCancel(context.Background())
 		all.Go(func() {
-			if w := ask(ctx, "b"); w.Body.Len() > 0 || w.Header().Get("Content-Type") != "" || w.Code != 200 {
-				t.Errorf("%d %v %q was written", w.Code, w.Header(), w.Body)
+			if w := ask(ctx, "b"); w.Code != 503 {
+				t.Errorf("got %d %q, want 503", w.Code, w.Body)
 			}
 		})
 		time.Sleep(s / 4)

@@ -36,8 +36,9 @@ const (
 	Admitted EventKind = iota
 	// Denied: an enforced limit refused.
 	Denied
-	// Canceled: the client left, or its deadline passed, during the decision
-	// or the wait. What had been charged is given back.
+	// Canceled: the request's context ended during the decision or the wait:
+	// the client left, the server shut down, or a deadline passed. What had
+	// been charged is given back.
 	Canceled
 	// Blocked: a predicate of WithBlock refused.
 	Blocked

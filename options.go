@@ -314,10 +314,12 @@ func WithDenyHandler(h http.Handler) Option {
 }
 
 // WithErrorHandler answers requests that are refused for another reason than a
-// limit: a key that can't be told (an error of a KeyFunc, ErrEmptyKey,
-// ErrKeyTooLong), ErrBlocked, an error of a WithLimitFunc, and a *StoreError
-// under FailClosed. The default answers the error's StatusCode, or 500, with a
-// problem body that doesn't show the error's text.
+// limit: the key can't be determined (an error of a KeyFunc, ErrEmptyKey,
+// ErrKeyTooLong), ErrBlocked, an error of a WithLimitFunc, a *StoreError under
+// FailClosed, and a wait that ended with the request's context: the error then
+// wraps context.Canceled or context.DeadlineExceeded. The default answers the
+// error's StatusCode, 503 where a context has ended, or 500, with a problem body
+// that doesn't show the error's text.
 func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option {
 	return limiterOption(func(c *config) {
 		if h == nil {

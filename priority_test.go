@@ -110,9 +110,9 @@ func TestPriority(t *testing.T) {
 			[]arrival{{"a", 0, 0, 0, 0}, {"nine", 100 * ms, 9, 0, 0}, {"more", 200 * ms, 99, 0, 0}, {"none", 300 * ms, -99, 0, 0}, {"zero", 400 * ms, 0, 0, 0}},
 			"a 0s, nine 1s, more 2s, none 3s, zero 4s"},
 		{"who leaves holds up nobody", []stint.Option{slot, byHeader},
-			[]arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"high", 200 * ms, 5, 0, 500 * ms}, {"low2", 300 * ms, 0, 0, 0}}, "a 0s, low 1s, low2 2s"},
+			[]arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"high", 200 * ms, 5, 0, 500 * ms}, {"low2", 300 * ms, 0, 0, 0}}, "a 0s, high refused 700ms, low 1s, low2 2s"},
 		{"whose turn is given up moves all up", []stint.Option{turn, byHeader},
-			[]arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"high", 200 * ms, 5, 0, 500 * ms}, {"low2", 300 * ms, 0, 0, 0}}, "a 0s, low 1s, low2 2s"},
+			[]arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"high", 200 * ms, 5, 0, 500 * ms}, {"low2", 300 * ms, 0, 0, 0}}, "a 0s, high refused 700ms, low 1s, low2 2s"},
 		// Nobody is told to wait for longer than it may.
 		{"a turn that can't be later", []stint.Option{turn, byHeader},
 			[]arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"due", 200 * ms, 0, 2500 * ms, 0}, {"high", 300 * ms, 5, 0, 0}}, "a 0s, low 1s, due 2s, high 3s"},

@@ -8,7 +8,6 @@
 package stintecho
 
 import (
-	"context"
 	"errors"
 	"net/http"
 
@@ -46,8 +45,9 @@ func New(opts ...stint.Option) echo.MiddlewareFunc {
 // With options it is Middleware of l.With(opts...), such as a WithProblem where
 // only some routes are to answer so; like New, it then panics on a bad one.
 //
-// To a client that has left nothing is written; the error returned wraps
-// context.Canceled.
+// If the request's context ends while the request waits, the error's status is 503
+// and it wraps the context's error, such as context.Canceled: of a client that has
+// left, or of a server that shuts down.
 //
 // Where nothing further out has set it, Request.Pattern is the route, such as
 // "GET /users/:id", for stint.Pattern and for loggers; it stays empty where no
@@ -102,12 +102,6 @@ func refuse(l *stint.Limiter, c echo.Context, err error) error {
 		status := denied.StatusCode()
 		return echo.NewHTTPError(status, http.StatusText(status)+": limit "+denied.Decision.Limit).SetInternal(err)
 	}
-	if c.Request().Context().Err() != nil && errors.Is(err, context.Canceled) {
-		// Nobody is there to read an answer, and a 500 in the log would be
-		// wrong: middleware gets the error, error handlers see it as answered.
-		c.Response().Committed = true
-		return err
-	}
 	if l.HasErrorHandler() {
 		l.Deny(c.Response(), c.Request(), err)
 		return nil
@@ -115,8 +109,6 @@ func refuse(l *stint.Limiter, c echo.Context, err error) error {
 	status := http.StatusInternalServerError
 	if s := (interface{ StatusCode() int })(nil); errors.As(err, &s) {
 		status = s.StatusCode()
-	} else if errors.Is(err, context.DeadlineExceeded) {
-		status = http.StatusServiceUnavailable
 	}
 	return echo.NewHTTPError(status).SetInternal(err)
 }
