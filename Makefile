@@ -14,10 +14,21 @@ TIME     ?= 1s
 # What the tests start; STINT_REDIS_SERVER in the environment names another.
 REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 
-.PHONY: test redis run race test-32 lint tidy build-all bench bench-redis fuzz soak plots plots-check
+.PHONY: test test-faults test-servers redis run race test-32 lint tidy build-all bench bench-redis fuzz soak plots plots-check
 
-test: redis ## every test, as a reader of the README runs it
+test: redis ## the tests, as a reader of the README runs them: 2 minutes on 2 cores
+	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 2 minutes on 2 cores"
+	@echo "(longer suites: make test-faults, make test-servers)"
 	$(GO) test -count=1 $(PKG)
+
+# Longer suites. redistest.Suite says which tests are whose; their names begin with the suite's.
+test-faults: redis ## servers killed, paused and split under load, in 2 minutes: RACE=-race
+	@echo "killing, pausing and splitting servers under load: about 2 minutes"
+	STINT_SUITE=faults $(GO) test -count=1 $(RACE) -run '^TestFaults' ./store/redisstore ./internal/redistest
+
+test-servers: redis ## the store's suite on each kind of server and client, in 3 minutes
+	@echo "the store's suite on a cluster, a sentinel, a ring, and with every option: about 3 minutes"
+	STINT_SUITE=servers $(GO) test -count=1 $(RACE) -run '^TestServers' ./store/redisstore
 
 # A server that Debian starts along with the package is of no use to the tests.
 redis: ## redis-server: found, installed where that may be, or one line on how

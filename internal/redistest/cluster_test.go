@@ -108,7 +108,8 @@ func TestClusterMigration(t *testing.T) {
 	incr("{u}a", 5)
 }
 
-func TestClusterReplicaTakesOver(t *testing.T) {
+func TestFaultsClusterReplicaTakesOver(t *testing.T) {
+	Suite(t, "faults")
 	t.Parallel()
 	c := StartCluster(t, 3, 1)
 	rdb := c.Client(func(o *redis.ClusterOptions) { o.ClusterStateReloadInterval = 100 * time.Millisecond })

@@ -7,7 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-func TestSentinelFailover(t *testing.T) {
+func TestFaultsSentinelFailover(t *testing.T) {
+	Suite(t, "faults")
 	t.Parallel()
 	s := StartSentinel(t, 1)
 	rdb := s.Client()
@@ -33,7 +34,8 @@ func TestSentinelFailover(t *testing.T) {
 	}
 }
 
-func TestSentinelSwitch(t *testing.T) {
+func TestFaultsSentinelSwitch(t *testing.T) {
+	Suite(t, "faults")
 	t.Parallel()
 	s := StartSentinel(t, 2, "--requirepass", "secret")
 	old := s.Master()

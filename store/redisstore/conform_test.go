@@ -150,33 +150,24 @@ func TestConformance(t *testing.T) {
 	conform(t, redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true }))
 }
 
-// again skips the suite on yet another kind of server where one has to do: the
-// race detector makes each take a minute, and finds what it finds on the first.
-func again(t *testing.T) {
-	t.Helper()
-	if testing.Short() || redisstore.UnderRace {
-		t.Skip("the suite once more")
-	}
-}
-
 // A client that ignores deadlines, and calls that go alone.
-func TestConformanceAlone(t *testing.T) {
-	again(t)
+func TestServersConformanceAlone(t *testing.T) {
+	redistest.Suite(t, "servers")
 	conform(t, redistest.Shared(t).Client(), redisstore.WithoutBatching())
 }
 
-func TestConformanceCluster(t *testing.T) {
-	again(t)
+func TestServersConformanceCluster(t *testing.T) {
+	redistest.Suite(t, "servers")
 	conform(t, redistest.StartCluster(t, 3, 0).Client())
 }
 
-func TestConformanceSentinel(t *testing.T) {
-	again(t)
+func TestServersConformanceSentinel(t *testing.T) {
+	redistest.Suite(t, "servers")
 	conform(t, redistest.StartSentinel(t, 1).Client())
 }
 
-func TestConformanceRing(t *testing.T) {
-	again(t)
+func TestServersConformanceRing(t *testing.T) {
+	redistest.Suite(t, "servers")
 	a, b := redistest.Start(t), redistest.Start(t)
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr(), "b": b.Addr()}})
 	t.Cleanup(func() { ring.Close() })
@@ -184,15 +175,15 @@ func TestConformanceRing(t *testing.T) {
 }
 
 // Refusals from memory are those that the server would give, to the microsecond.
-func TestConformanceDenyCache(t *testing.T) {
-	again(t)
+func TestServersConformanceDenyCache(t *testing.T) {
+	redistest.Suite(t, "servers")
 	conform(t, redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true }), redisstore.WithDenyCache(10_000))
 }
 
 // Few of the suite's limits are large enough to be leased: TestHelpAdmitsNoMore
 // is about those that are.
-func TestConformanceLeasing(t *testing.T) {
-	again(t)
+func TestServersConformanceLeasing(t *testing.T) {
+	redistest.Suite(t, "servers")
 	rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 	conformBut(t, rdb, func(name string) string {
 		if strings.HasSuffix(name, "/Concurrent/exactly_the_burst/TokenBucket_1000000_per_day") {

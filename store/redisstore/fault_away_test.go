@@ -35,7 +35,8 @@ func TestKilledServer(t *testing.T) {
 }
 
 // A server that starts again with what it had, and takes its time to read it.
-func TestLoadingServer(t *testing.T) {
+func TestFaultsLoadingServer(t *testing.T) {
+	redistest.Suite(t, "faults")
 	server := redistest.Start(t, "--appendonly", "yes")
 	server.Needs("loading-process-events-interval-bytes")
 	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
@@ -81,10 +82,8 @@ func TestServerThatCannotSave(t *testing.T) {
 }
 
 // A master of a cluster dies, and its replica takes over.
-func TestClusterMasterDies(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
+func TestFaultsClusterMasterDies(t *testing.T) {
+	redistest.Suite(t, "faults")
 	cluster := redistest.StartCluster(t, 3, 1)
 	rdb := cluster.Client(func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled = true })
 	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
@@ -100,10 +99,8 @@ func TestClusterMasterDies(t *testing.T) {
 }
 
 // Without a replica, the cluster is down until the master is back.
-func TestClusterDown(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
+func TestFaultsClusterDown(t *testing.T) {
+	redistest.Suite(t, "faults")
 	cluster := redistest.StartCluster(t, 3, 0)
 	rdb := cluster.Client(func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled = true })
 	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
@@ -127,10 +124,8 @@ func TestClusterDown(t *testing.T) {
 
 // Sentinels promote a replica, in order. Clients are told before the old master
 // becomes a replica, so that at the most the calls under way fail.
-func TestSentinelFailover(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
+func TestFaultsSentinelFailover(t *testing.T) {
+	redistest.Suite(t, "faults")
 	group := redistest.StartSentinel(t, 1)
 	rdb := group.Client(func(o *redis.FailoverOptions) { o.ContextTimeoutEnabled = true })
 	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
@@ -145,10 +140,8 @@ func TestSentinelFailover(t *testing.T) {
 }
 
 // The master dies, and sentinels promote its replica.
-func TestSentinelMasterDies(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
+func TestFaultsSentinelMasterDies(t *testing.T) {
+	redistest.Suite(t, "faults")
 	group := redistest.StartSentinel(t, 1)
 	rdb := group.Client(func(o *redis.FailoverOptions) { o.ContextTimeoutEnabled = true })
 	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
@@ -164,7 +157,8 @@ func TestSentinelMasterDies(t *testing.T) {
 
 // A server of a ring dies: after a while the client asks another for its keys,
 // which has not counted them.
-func TestRingServerDies(t *testing.T) {
+func TestFaultsRingServerDies(t *testing.T) {
+	redistest.Suite(t, "faults")
 	servers := map[string]*redistest.Server{"a": redistest.Start(t), "b": redistest.Start(t)}
 	ring := redis.NewRing(&redis.RingOptions{
 		Addrs:                 map[string]string{"a": servers["a"].Addr(), "b": servers["b"].Addr()},

@@ -19,7 +19,8 @@ import (
 // of one Take are on either side, and no node can decide it. As soon as they are
 // together again, wherever that is, clients find them. A Take that has charges
 // in another slot as well gets those back.
-func TestSlotMoves(t *testing.T) {
+func TestFaultsSlotMoves(t *testing.T) {
+	redistest.Suite(t, "faults")
 	cluster := redistest.StartCluster(t, 3, 0)
 	rdb := cluster.Client(func(o *redis.ClusterOptions) {
 		o.ContextTimeoutEnabled = true
@@ -86,7 +87,8 @@ func TestSlotMoves(t *testing.T) {
 
 // Leases whose keys are on either side of a slot half-way are renewed, and both
 // can be released.
-func TestLeasesInSlotHalfWay(t *testing.T) {
+func TestFaultsLeasesInSlotHalfWay(t *testing.T) {
+	redistest.Suite(t, "faults")
 	cluster := redistest.StartCluster(t, 2, 0)
 	const ttl = 600 * time.Millisecond
 	s := redisstore.New(cluster.Client(), patient, redisstore.WithLeaseTTL(ttl),

@@ -14,7 +14,8 @@ import (
 
 // What goes wrong in a server that stays: the class of the errors, how long
 // callers are held, nothing charged twice, and service resumes by itself.
-func TestFaults(t *testing.T) {
+func TestFaultsOfServer(t *testing.T) {
+	redistest.Suite(t, "faults")
 	do := func(commands ...string) func(*redistest.Server) {
 		return func(s *redistest.Server) {
 			for _, command := range commands {

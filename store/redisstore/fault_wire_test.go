@@ -70,7 +70,8 @@ func (w *wire) carry(to, from net.Conn, answers bool) {
 
 // Answers that come late, or never though the server has decided: they are not
 // asked for again, whether the client heeds the deadline or goes on waiting.
-func TestWire(t *testing.T) {
+func TestFaultsWire(t *testing.T) {
+	redistest.Suite(t, "faults")
 	for _, tt := range []struct {
 		name        string
 		wrong, well func(*wire)

@@ -98,7 +98,8 @@ func (w worker) command(t *testing.T) *exec.Cmd {
 // Four processes hammer one limit: what they are granted together is what the
 // rule lets pass, to the unit, by the server's clock; or, where they bring their
 // own clocks, an hour apart, by the one that is ahead.
-func TestFourProcessesAreOneLimit(t *testing.T) {
+func TestServersFourProcessesAreOneLimit(t *testing.T) {
+	redistest.Suite(t, "servers")
 	span := 2 * time.Second
 	if os.Getenv("STINT_LONG") != "" {
 		span = 10 * time.Second
