@@ -29,7 +29,7 @@ type Plans struct {
 	mu     sync.Mutex
 	kept   map[string]*list.Element // of *keptPlan
 	recent list.List                // most recently used first
-	loads  map[string]*planLoad     // under way
+	loads  map[string]*planLoad     // under way: of each key the latest
 }
 
 // keptPlan is a value that has been loaded.
@@ -40,11 +40,14 @@ type keptPlan struct {
 	retryAt time.Time // not to be loaded before, after a load that failed
 }
 
-// planLoad is a load under way. The other fields are set when done is closed.
+// planLoad is a load under way. Its limits and err are set when done is closed.
 type planLoad struct {
-	done   chan struct{}
-	limits []Limit
-	err    error
+	began   time.Time
+	alone   time.Duration   // after which another may be started beside it
+	overdue <-chan struct{} // closed at the load timeout, or after done
+	done    chan struct{}
+	limits  []Limit
+	err     error
 }
 
 // PlansOption is what NewPlans takes.
@@ -57,7 +60,9 @@ func WithTTL(d time.Duration) PlansOption { return func(p *Plans) { p.ttl = d } 
 // one that was used least recently is forgotten.
 func WithSize(n int) PlansOption { return func(p *Plans) { p.size = n } }
 
-// WithLoadTimeout says how long a load may take; by default 5 seconds.
+// WithLoadTimeout says how long a load may take; by default 5 seconds. The
+// context that it is given ends then, and Get doesn't wait for it any longer,
+// whether or not the load heeds its context.
 func WithLoadTimeout(d time.Duration) PlansOption { return func(p *Plans) { p.timeout = d } }
 
 // planRetry is how long a plan that is kept isn't loaded again after a load
@@ -91,8 +96,13 @@ func NewPlans(load func(ctx context.Context, key string) ([]Limit, error), opts 
 //     loaded again behind it.
 //   - Older ones, and those never loaded, are waited for, up to the load
 //     timeout or the end of ctx.
-//   - When a load fails, an old plan is kept and returned, however old; only
-//     without one the error is. Errors are not kept.
+//   - When a load fails or exceeds the load timeout, an old plan is kept and
+//     returned, however old; only without one Get returns the error, which wraps
+//     context.DeadlineExceeded after a timeout. Errors are not kept.
+//   - While a load that ignores its context hangs, Get returns the old plan, or
+//     the error, at once. Another load is started beside it when the key is next
+//     asked for, at the earliest after the load timeout, then after twice that,
+//     and so on; a plan that comes late is kept.
 //
 // Limits that don't compile count as a load that failed. The slice is shared:
 // don't change it.
@@ -101,50 +111,77 @@ func (p *Plans) Get(ctx context.Context, key string) ([]Limit, error) {
 		return nil, p.err
 	}
 	p.mu.Lock()
+	now := time.Now()
 	var old *keptPlan
 	if e := p.kept[key]; e != nil {
 		old = e.Value.(*keptPlan)
 		p.recent.MoveToFront(e)
-		now := time.Now()
-		age := now.Sub(old.loaded)
-		if age < p.ttl || now.Before(old.retryAt) {
+		if now.Sub(old.loaded) < p.ttl || now.Before(old.retryAt) {
 			p.mu.Unlock()
 			return old.limits, nil
 		}
-		if age < 2*p.ttl {
-			limits := old.limits
-			p.start(ctx, key)
-			p.mu.Unlock()
-			return limits, nil
-		}
 	}
-	l := p.start(ctx, key)
+	l := p.start(ctx, key, now)
 	p.mu.Unlock()
-	select {
-	case <-l.done:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if l.err != nil && old != nil {
+	if old != nil && (now.Sub(old.loaded) < 2*p.ttl || l.alone > p.timeout) { // or the last load hangs
 		return old.limits, nil
 	}
-	return l.limits, l.err
+	err := l.wait(ctx)
+	switch {
+	case err == nil:
+		return l.limits, nil
+	case old == nil || ctx.Err() != nil:
+		return nil, err
+	}
+	return old.limits, nil
 }
 
-// start starts a load, or joins the one under way. The caller holds p.mu.
-func (p *Plans) start(ctx context.Context, key string) *planLoad {
-	l := p.loads[key]
-	if l == nil {
-		l = &planLoad{done: make(chan struct{}), err: errors.New("stint: the plan's load did not return")}
-		p.loads[key] = l
-		go p.run(context.WithoutCancel(ctx), key, l)
+// wait waits for a load until it is overdue, or ctx ends.
+func (l *planLoad) wait(ctx context.Context) error {
+	select {
+	case <-l.done:
+	case <-l.overdue:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
+	select {
+	case <-l.done:
+		return l.err
+	default:
+		return errOverdue
+	}
+}
+
+var errOverdue = fmt.Errorf("stint: the plan's load takes longer than its timeout: %w", context.DeadlineExceeded)
+
+// start starts a load, or joins the one under way. The caller holds p.mu.
+//
+// A load that never returns can't be ended. Were it joined for ever, its key
+// would never get another plan; were another started at each timeout, they would
+// pile up while a source is down. Waiting for twice as long each time, there are
+// a dozen or so after a day.
+func (p *Plans) start(ctx context.Context, key string, now time.Time) *planLoad {
+	alone := p.timeout
+	if l := p.loads[key]; l != nil {
+		if now.Sub(l.began) < l.alone {
+			return l
+		}
+		alone = 2 * l.alone
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout)
+	l := &planLoad{
+		began: now, alone: alone, overdue: ctx.Done(),
+		done: make(chan struct{}), err: errors.New("stint: the plan's load did not return"),
+	}
+	p.loads[key] = l
+	go func() {
+		defer cancel()
+		p.run(ctx, key, l)
+	}()
 	return l
 }
 
 func (p *Plans) run(ctx context.Context, key string, l *planLoad) {
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
-	defer cancel()
 	defer func() {
 		if v := recover(); v != nil { // on this goroutine it would end the process
 			l.err = fmt.Errorf("stint: the plan's load panicked: %v", v)
@@ -172,10 +209,13 @@ func (p *Plans) finish(key string, l *planLoad) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer close(l.done)
-	delete(p.loads, key)
+	if p.loads[key] == l {
+		delete(p.loads, key)
+	}
 	now := time.Now()
 	e := p.kept[key]
 	switch {
+	case e != nil && e.Value.(*keptPlan).loaded.After(l.began): // by one that began later
 	case l.err != nil && e != nil:
 		e.Value.(*keptPlan).retryAt = now.Add(planRetry)
 	case l.err != nil:
