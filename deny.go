@@ -50,8 +50,9 @@ func writeProblem(w http.ResponseWriter, r *http.Request, f *fieldWriter, status
 
 // deny answers a request that a limit refused.
 func (v *version) deny(w http.ResponseWriter, r *http.Request, err *DeniedError) {
-	if v.denyHandler != nil {
+	if v.denyHandler != nil && answers(w, r, func(w http.ResponseWriter) {
 		v.denyHandler.ServeHTTP(w, r.WithContext(&deniedContext{r.Context(), err}))
+	}) {
 		return
 	}
 	kind, title := problemTypes+"quota-exceeded", "Quota exceeded"
@@ -68,13 +69,30 @@ func (v *version) deny(w http.ResponseWriter, r *http.Request, err *DeniedError)
 
 // fail answers a request that was refused for another reason.
 func (v *version) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if v.errorHandler != nil {
-		v.errorHandler(w, r, err)
+	if v.errorHandler != nil && answers(w, r, func(w http.ResponseWriter) { v.errorHandler(w, r, err) }) {
 		return
 	}
 	f := fieldWriter{h: w.Header()}
 	status := statusOf(err)
 	writeProblem(w, r, &f, status, "about:blank", http.StatusText(status), nil)
+}
+
+// answers runs a handler for a request that was refused, and reports whether it
+// has answered: by a status, a body or a flush, or by taking the connection over.
+// Otherwise w is ready for another answer.
+func answers(w http.ResponseWriter, r *http.Request, handler func(http.ResponseWriter)) bool {
+	s := &response{r: r}
+	handler(s.watch(w))
+	if s.status != 0 || s.hijacked {
+		return true
+	}
+	// gin's writer has ways to write that net/http doesn't know.
+	if asked, ok := w.(interface{ Written() bool }); ok && asked.Written() {
+		return true
+	}
+	f := fieldWriter{h: w.Header()}
+	f.notStored() // whatever the handler has set for an answer of its own
+	return false
 }
 
 // Redirect is a deny handler that sends the client elsewhere with 302, such as

@@ -467,6 +467,22 @@ func ExampleWithDenyHandler() {
 	// GET / → 200 an answer from the cache; fresh ones after rate
 }
 
+// A handler that writes nothing leaves the answer as it is.
+func ExampleWithDenyHandler_note() {
+	note := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Println("refused by", stint.DeniedFromContext(r.Context()).Decision.Limit)
+		w.Header().Set("Link", `</docs/limits>; rel="help"`)
+	})
+	lim := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.RemoteIP()), stint.WithDenyHandler(note)))
+	h := limit(lim, hello)
+	visit(h, "GET", "/")
+	visit(h, "GET", "/")
+	// Output:
+	// GET / → 200 hello
+	// refused by rate
+	// GET / → 429 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"violated-policies":["rate"]}
+}
+
 func ExampleRedirect() {
 	lim := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.RemoteIP()),
 		stint.WithDenyHandler(stint.Redirect("/waiting-room"))))

@@ -299,11 +299,19 @@ func WithBlock(block func(*http.Request) bool) Option {
 	})
 }
 
-// WithDenyHandler answers requests that a limit refuses: Redirect, PlainText,
-// or any handler that gives a lesser answer, with a status of its own. Fields
-// are set before it runs, and DeniedFromContext tells it why it runs. The
-// default answers 429 (503 for concurrency of the whole service) with an
-// application/problem+json body that names the violated policies.
+// WithDenyHandler has h answer requests that a limit refuses: Redirect,
+// PlainText, or any handler. The fields are set before it runs, and
+// DeniedFromContext tells it which limit refused. It may
+//
+//   - write a lesser answer, such as a page from a cache. As everywhere in
+//     net/http, a body without a status is 200; write
+//     DeniedFromContext(ctx).StatusCode() first to refuse in other words.
+//   - write nothing, and only log or set fields. Then the request is answered
+//     as without h.
+//
+// The default answers 429 (503 if the concurrency of the whole service is
+// exhausted) with an application/problem+json body that names the violated
+// policies.
 func WithDenyHandler(h http.Handler) Option {
 	return limiterOption(func(c *config) {
 		if h == nil {
@@ -319,7 +327,7 @@ func WithDenyHandler(h http.Handler) Option {
 // FailClosed, and a wait that ended with the request's context: the error then
 // wraps context.Canceled or context.DeadlineExceeded. The default answers the
 // error's StatusCode, 503 where a context has ended, or 500, with a problem body
-// that doesn't show the error's text.
+// that doesn't show the error's text. If h writes nothing, so does the limiter.
 func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option {
 	return limiterOption(func(c *config) {
 		if h == nil {

@@ -92,7 +92,9 @@ func (w writeOnly) Write(b []byte) (int, error) { return w(b) }
 func (s *response) readFrom(next func(io.Reader) (int64, error), src io.Reader, write func([]byte) (int, error)) (written int64, err error) {
 	if !s.paces() {
 		n, err := next(src)
-		s.wrote(n)
+		if n > 0 {
+			s.wrote(n)
+		}
 		return n, err
 	}
 	if s.declared(); s.down.left() < 0 {

@@ -18,13 +18,14 @@ import (
 //			c.JSON(http.StatusTooManyRequests, gin.H{"error": "slow down"})
 //		})))
 //
-// When h runs, the chain is aborted, the fields and the refusal's status (429 or
-// 503) are set, and stint.DeniedFromContext(c.Request.Context()) says what
-// refused. What it doesn't write stays as set: a handler that writes nothing
-// still refuses. The default is a problem body.
+// When h runs, the chain is aborted, the fields are set, and
+// stint.DeniedFromContext(c.Request.Context()) says what refused and with which
+// StatusCode. The rule is that of stint.WithDenyHandler: a body without a status
+// is 200, for lesser answers, and a handler that writes nothing and sets no
+// status leaves the answer to the limiter, which writes a problem body.
 //
-// A limiter that is mounted by another adapter, which has no gin.Context, answers
-// in plain text.
+// If another adapter mounts the limiter, there is no gin.Context: h doesn't run,
+// and the answer is the limiter's.
 func WithDeny(h gin.HandlerFunc) stint.Option {
 	if h == nil {
 		return stint.WithDenyHandler(nil) // which New reports
@@ -38,15 +39,11 @@ type denier gin.HandlerFunc
 func (h denier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c, _ := r.Context().Value(denyKey{}).(*gin.Context)
 	if c == nil {
-		stint.PlainText(http.StatusText(http.StatusTooManyRequests)).ServeHTTP(w, r)
 		return
 	}
-	if err := stint.DeniedFromContext(r.Context()); err != nil {
-		c.Status(err.StatusCode())
-	}
-	outer := c.Request
-	c.Request = r
-	defer func() { c.Request = outer }()
+	request, response := c.Request, c.Writer
+	c.Request, c.Writer = r, &writer{response, w}
+	defer func() { c.Request, c.Writer = request, response }()
 	h(c)
 }
 

@@ -2,6 +2,7 @@ package stintgin
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -57,6 +58,11 @@ func TestWithDeny(t *testing.T) {
 
 // What the handler finds, and what it can't undo.
 func TestWithDenyInTheChain(t *testing.T) {
+	const (
+		types   = `{"type":"https://iana.org/assignments/http-problem-types#`
+		tooMany = types + `quota-exceeded","title":"Quota exceeded","status":429,"violated-policies":["rate"]}` + "\n"
+		full    = types + `temporary-reduced-capacity","title":"Capacity temporarily reduced","status":503,"violated-policies":["concurrency"]}` + "\n"
+	)
 	type key struct{}
 	served := 0
 	tests := []struct {
@@ -66,10 +72,17 @@ func TestWithDenyInTheChain(t *testing.T) {
 		status int
 		body   string
 	}{
-		{"writes nothing", stint.Rate(1, time.Hour), func(*gin.Context) {}, 429, ""},
-		{"writes nothing for a service that is full", stint.Concurrency(1), func(*gin.Context) {}, 503, ""},
-		{"writes a body alone", stint.Rate(1, time.Hour), func(c *gin.Context) { _, _ = c.Writer.WriteString("no") }, 429, "no"},
-		{"goes on", stint.Rate(1, time.Hour), func(c *gin.Context) { c.Next() }, 429, ""},
+		{"writes nothing", stint.Rate(1, time.Hour), func(*gin.Context) {}, 429, tooMany},
+		{"writes nothing for a service that is full", stint.Concurrency(1), func(*gin.Context) {}, 503, full},
+		{"writes a body alone", stint.Rate(1, time.Hour), func(c *gin.Context) { _, _ = c.Writer.WriteString("cached") }, 200, "cached"},
+		{"writes bytes alone", stint.Rate(1, time.Hour), func(c *gin.Context) { _, _ = c.Writer.Write([]byte("cached")) }, 200, "cached"},
+		{"sets a status alone", stint.Rate(1, time.Hour), func(c *gin.Context) { c.Status(204) }, 204, ""},
+		{"sets 200 alone", stint.Rate(1, time.Hour), func(c *gin.Context) { c.Status(200) }, 200, ""},
+		{"writes the header alone", stint.Rate(1, time.Hour), func(c *gin.Context) { c.Writer.WriteHeaderNow() }, 200, ""},
+		{"aborts alone", stint.Rate(1, time.Hour), func(c *gin.Context) { c.AbortWithStatus(420) }, 420, ""},
+		{"flushes", stint.Rate(1, time.Hour), func(c *gin.Context) { c.Writer.Flush() }, 200, ""},
+		{"notes it", stint.Rate(1, time.Hour), func(c *gin.Context) { c.Header("X-Note", "1"); _ = c.Error(errors.New("slow")) }, 429, tooMany},
+		{"goes on", stint.Rate(1, time.Hour), func(c *gin.Context) { c.Next() }, 429, tooMany},
 		{"aborts", stint.Rate(1, time.Hour), func(c *gin.Context) { c.AbortWithStatusJSON(420, gin.H{"a": 1}) }, 420, `{"a":1}`},
 		{"asks", stint.Rate(1, time.Hour), func(c *gin.Context) {
 			ctx := c.Request.Context()
@@ -103,7 +116,20 @@ func TestWithDenyInTheChain(t *testing.T) {
 	}
 }
 
-// Without a gin.Context there still is an answer.
+// gin takes a route that isn't there for 404: no reason to answer a refusal so.
+func TestWithDenyWithoutARoute(t *testing.T) {
+	r := gin.New()
+	r.Use(Middleware(limiter(t, stint.Rate(1, time.Hour), WithDeny(func(c *gin.Context) {
+		_, _ = c.Writer.WriteString("cached")
+	}))))
+	for _, want := range []int{404, 200} {
+		if w := ask(r, "GET", "/nowhere"); w.Code != want {
+			t.Errorf("got %d %q, want %d", w.Code, w.Body, want)
+		}
+	}
+}
+
+// Without a gin.Context there still is an answer: the limiter's.
 func TestWithDenyElsewhere(t *testing.T) {
 	l := limiter(t, stint.Rate(1, time.Hour), WithDeny(func(*gin.Context) { t.Error("ran") }))
 	var w *httptest.ResponseRecorder
@@ -114,7 +140,7 @@ func TestWithDenyElsewhere(t *testing.T) {
 			l.Deny(w, r, err)
 		}
 	}
-	if w.Code != 429 || w.Body.String() != "Too Many Requests" {
+	if w.Code != 429 || w.Header().Get("Content-Type") != "application/problem+json" {
 		t.Errorf("got %d %q", w.Code, w.Body)
 	}
 }

@@ -8,6 +8,8 @@
 package stintgin
 
 import (
+	"net/http"
+
 	"github.com/gin-gonic/gin"
 
 	"github.com/stint-go/stint"
@@ -54,6 +56,7 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 		p, err := l.Admit(c.Writer, r)
 		if err != nil {
 			c.Abort()
+			c.Status(http.StatusOK) // gin presets 404 where no route matches
 			if l.HasDenyHandler() {
 				r = r.WithContext(&denyContext{r.Context(), c})
 			}
