@@ -37,6 +37,7 @@ type callState struct {
 	waits      bool
 	bans       bool // one of the limits is a Ban
 	began      bool // to wait: an observer has been told
+	granted    bool // it has what it was granted: see giveBack
 	shared     bool // some limit has shares
 	classed    bool // ofClass is known
 	ofClass    uint8
@@ -44,6 +45,7 @@ type callState struct {
 	waited     time.Duration
 	came       time.Time    // when it first began to wait
 	lines      []lineStatus // of each charge, if it has seen a line
+	stand      *stand       // its place in a line for slots
 }
 
 // knownKey is the answer of a KeyFunc.
@@ -276,12 +278,52 @@ func (c *call) bound(ctx context.Context) error {
 	return nil
 }
 
-// take asks the store once.
-func (c *call) take(ctx context.Context) error {
+// ask has the charges decided once, by the store and by the limits of this
+// process.
+func (c *call) ask(ctx context.Context) error {
 	if len(c.local) > 0 {
 		return c.takeLocal(ctx)
 	}
 	return c.lim.store.Take(ctx, c.charges, c.results)
+}
+
+// take asks, and notes what the call has then.
+func (c *call) take(ctx context.Context) error {
+	if err := c.ask(ctx); err != nil {
+		return err
+	}
+	if c.granted = granted(c.charges, c.results); c.granted && c.shared {
+		c.lim.family.hold(c.entries, c.charges, c.ofClass, 1)
+	}
+	return nil
+}
+
+// handOver leaves what the call was granted to its permit.
+func (c *call) handOver() {
+	c.granted = false
+	clear(c.local)
+}
+
+// giveBack gives back what the call was granted and hasn't handed over.
+func (c *call) giveBack(ctx context.Context) {
+	c.freeLocal()
+	if !c.granted {
+		return
+	}
+	c.granted = false
+	if c.shared {
+		c.lim.family.hold(c.entries, c.charges, c.ofClass, -1)
+	}
+	c.lim.cancel(ctx, made(c.charges, c.results, func(r *store.Receipt) bool { return r.Cost > 0 }))
+}
+
+// end ends the call, deferred by whoever has begun it: whatever it still has is
+// given back. On any way out but a panic it has nothing: its permit has, or it
+// was refused, or has given back itself. Functions of the application are called
+// at many moments, and none of these has to know what there is to lose.
+func (c *call) end(ctx context.Context) {
+	c.giveBack(ctx)
+	c.free()
 }
 
 // decide gets the call answered: after nil, either all of it is granted, and
@@ -297,7 +339,7 @@ func (c *call) decide(ctx context.Context) error {
 		}
 		return err
 	}
-	if !granted(c.charges, c.results) {
+	if !c.granted {
 		c.noteTurns()
 		return nil
 	}

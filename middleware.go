@@ -143,7 +143,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 		}
 	}
 	c := newCall(v, r)
-	defer c.free()
+	defer c.end(ctx)
 	c.outer = outer
 	if err := c.gather(p); err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 		}
 		return nil, nil
 	}
-	if !granted(c.charges, c.results) {
+	if !c.granted {
 		c.outer.turnedAway()
 		err := c.denied()
 		f := fieldWriter{h: w.Header(), slots: err.fields[:fieldSlots-1]}
@@ -191,6 +191,7 @@ func (c *call) admit(ctx context.Context, h http.Header) *Permit {
 	}
 	c.writeFields(&f)
 	c.lim.observeCall(Admitted, c, nil)
+	c.handOver()
 	return p
 }
 

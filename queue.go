@@ -66,6 +66,7 @@ func (c *call) sleep(ctx context.Context, d time.Duration) error {
 	if ok {
 		t.moved = make(chan struct{}, 1)
 		waiting, d = ts.join(kind, t)
+		defer ts.giveUp(kind, t) // what it hasn't used: an observer may panic
 	}
 	c.note(i, waiting)
 	c.begin(i, d)
@@ -87,9 +88,7 @@ func (c *call) sleep(ctx context.Context, d time.Duration) error {
 			if ok {
 				ts.giveUp(kind, t)
 			}
-			c.lim.family.hold(c.entries, c.charges, c.ofClass, -1)
-			c.lim.cancel(ctx, made(c.charges, c.results, func(r *store.Receipt) bool { return r.Cost > 0 }))
-			c.freeLocal()
+			c.giveBack(ctx)
 			return &canceledError{ctx.Err()}
 		}
 	}
@@ -194,13 +193,16 @@ func (ts *turns) use(kind turnKind, t *turn) time.Duration {
 	return 0
 }
 
-// giveUp takes a turn that will not be used out of its line. Those behind it
-// move up, and t is left with the last one.
+// giveUp takes a turn that will not be used out of its line, if it still stands
+// there. Those behind it move up, and t is left with the last one.
 func (ts *turns) giveUp(kind turnKind, t *turn) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	line := ts.lines[kind]
 	i := slices.Index(line, t)
+	if i < 0 {
+		return
+	}
 	for _, next := range line[i+1:] {
 		t.swap(next)
 		next.move()

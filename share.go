@@ -107,11 +107,3 @@ func (f *family) hold(entries []*entry, charges []store.Charge, class uint8, sig
 		}
 	}
 }
-
-// hold counts what the call has been granted. Its class is known: takeSlots has
-// asked before there was anything to lose by a function that panics.
-func (c *call) hold() {
-	if c.shared && granted(c.charges, c.results) {
-		c.lim.family.hold(c.entries, c.charges, c.ofClass, 1)
-	}
-}

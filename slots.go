@@ -32,10 +32,9 @@ func (c *call) takeSlots(ctx context.Context) error {
 			}
 		}
 	}
-	if err := c.take(ctx); err != nil {
+	if err := c.take(ctx); err != nil || c.granted {
 		return err
 	}
-	c.hold()
 	if i := c.full(ctx); i >= 0 {
 		return c.waitSlot(ctx, i, true)
 	}
@@ -44,16 +43,19 @@ func (c *call) takeSlots(ctx context.Context) error {
 
 func (c *call) slotKey(i int) slotKey { return slotKey{c.charges[i].Limit.Name(), c.charges[i].Key} }
 
-// patience is how long a charge may go on waiting for a slot.
+// patience is how long a charge may go on waiting for a slot: as long as its own
+// limit says, however long the call has stood in the lines of others. Wait has
+// one patience for all of them.
 func (c *call) patience(ctx context.Context, i int) time.Duration {
 	wait := c.entries[i].maxWait
-	if c.patient {
-		wait = longWait
-	}
-	if wait == 0 || c.entries[i].queue == 0 {
+	switch {
+	case c.entries[i].queue == 0:
 		return 0
+	case c.patient:
+		wait = longWait - c.waited
+	case len(c.lines) > 0:
+		wait -= c.lines[i].waited
 	}
-	wait -= c.waited
 	if t, ok := ctx.Deadline(); ok {
 		if left := time.Until(t); left < wait || c.patient {
 			wait = left
@@ -84,7 +86,7 @@ func (c *call) refuse(ctx context.Context, i int) error {
 	for j := range c.charges {
 		costs[j], c.charges[j].Cost = c.charges[j].Cost, 0
 	}
-	err := c.take(ctx)
+	err := c.ask(ctx)
 	for j := range c.charges {
 		c.charges[j].Cost = costs[j]
 	}
@@ -92,52 +94,71 @@ func (c *call) refuse(ctx context.Context, i int) error {
 	return err
 }
 
+// stand is a call's place in the line of one of its charges.
+type stand struct {
+	place
+	charge int
+	until  time.Time // when the patience for this line ends
+	booked time.Time // up to when the wait is counted
+}
+
+// join has the call stand in line for charge i's slots, and reports whether there
+// is room.
+func (c *call) join(ctx context.Context, i int) bool {
+	now := time.Now()
+	s := &stand{charge: i, until: now.Add(c.patience(ctx, i)), booked: now}
+	s.rank, s.cost, s.shares = c.rank(ctx, now), c.charges[i].Cost, c.entries[i].shares
+	joined, n := c.lim.family.slots.join(c.slotKey(i), &s.place, c.entries[i].queue)
+	if joined {
+		c.stand = s
+	}
+	c.note(i, n)
+	return joined
+}
+
+// leave ends the call's stand, if it has one.
+func (c *call) leave() {
+	if c.stand != nil {
+		c.book()
+		c.lim.family.slots.leave(&c.stand.place)
+		c.stand = nil
+	}
+}
+
+// book counts how long the call has stood in its line.
+func (c *call) book() {
+	now := time.Now()
+	d := now.Sub(c.stand.booked)
+	c.stand.booked = now
+	c.waited += d
+	c.lines[c.stand.charge].waited += d
+}
+
 // waitSlot stands in line for charge i's slots until the call is granted,
 // refused by something else, or out of patience. asked says that results hold
 // the refusal that brought it here.
 func (c *call) waitSlot(ctx context.Context, i int, asked bool) error {
-	s := &c.lim.family.slots
-	start, before := time.Now(), c.waited
-	until := start.Add(c.patience(ctx, i))
-	var p *place
-	var joined time.Time
-	join := func() bool {
-		joined = time.Now()
-		p = &place{rank: c.rank(ctx, joined), cost: c.charges[i].Cost, shares: c.entries[i].shares}
-		ok, n := s.join(c.slotKey(i), p, c.entries[i].queue)
-		if !ok {
-			p = nil
-		}
-		c.note(i, n)
-		return ok
-	}
-	leave := func() {
-		if p != nil {
-			s.leave(p)
-			c.lines[i].waited += time.Since(joined)
-		}
-		c.waited = before + time.Since(start)
-	}
-	if !join() {
+	if !c.join(ctx, i) {
 		if asked {
 			return nil
 		}
 		return c.refuse(ctx, i)
 	}
-	defer func() { leave() }()
+	defer c.leave()
 	c.begin(i, 0)
-	timer := time.NewTimer(time.Until(until))
+	s := &c.lim.family.slots
+	timer := time.NewTimer(time.Until(c.stand.until))
 	defer timer.Stop()
 	for {
 		select {
-		case <-p.woken:
+		case <-c.stand.woken:
 		case <-timer.C:
 		case <-ctx.Done():
 			return c.timedOut(ctx, i, ctx.Err(), asked)
 		}
-		if !s.first(p) {
-			if time.Now().Before(until) {
-				timer.Reset(time.Until(until))
+		if !s.first(&c.stand.place) {
+			if left := time.Until(c.stand.until); left > 0 {
+				timer.Reset(left)
 				continue
 			}
 			if asked {
@@ -154,19 +175,18 @@ func (c *call) waitSlot(ctx context.Context, i int, asked bool) error {
 			return err
 		}
 		asked = true
-		c.hold() // before leaving: it bears on who is next
-		c.waited = before + time.Since(start)
+		c.book()
 		j := c.full(ctx)
 		if j < 0 {
 			return nil
 		}
-		if j != i { // free here, full there: the next here may go
-			leave()
-			if i = j; !join() {
+		if c.results[i].OK { // free here, full there: the next here may go
+			c.leave()
+			if i = j; !c.join(ctx, i) {
 				return nil
 			}
 		}
-		timer.Reset(min(s.poll(), time.Until(until)))
+		timer.Reset(min(s.poll(), time.Until(c.stand.until)))
 	}
 }
 

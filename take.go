@@ -34,7 +34,7 @@ func (l *Limiter) takeKey(ctx context.Context, key string, cost int64, patient b
 		return nil, fmt.Errorf("stint: cost %d: write 1 to %d, or use Peek: %w", cost, int64(store.MaxCost), store.ErrCost)
 	}
 	c := newCall(l.now.Load(), nil)
-	defer c.free()
+	defer c.end(ctx)
 	if err := c.gatherKey(key, cost); err != nil {
 		return nil, err
 	}
@@ -45,13 +45,14 @@ func (l *Limiter) takeKey(ctx context.Context, key string, cost int64, patient b
 		}
 		return &Permit{}, nil
 	}
-	if !granted(c.charges, c.results) {
+	if !c.granted {
 		err := c.denied()
 		c.lim.observeCall(Denied, c, err)
 		return nil, err
 	}
 	p := c.permit(ctx)
 	c.lim.observeCall(Admitted, c, nil)
+	c.handOver()
 	return p, nil
 }
 
@@ -85,7 +86,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	if err := c.gatherKey(key, 0); err != nil {
 		return Decision{}, err
 	}
-	if err := c.take(ctx); err != nil {
+	if err := c.ask(ctx); err != nil {
 		return Decision{}, &StoreError{err}
 	}
 	for i := range c.results {
