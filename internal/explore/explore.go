@@ -1,0 +1,264 @@
+// Package explore runs concurrent code in every order that its steps can take,
+// and shows the first that breaks a promise. It is for tests.
+//
+// A scenario starts actors with [Scheduler.Go]. They run the code under test,
+// as it is shipped, and call [Scheduler.Step] where another actor may come in
+// between: in a store or a handler that the test hands to that code. One actor
+// at a time goes on from its step to its next, and Run repeats the scenario
+// until every choice of who goes on has been made. A scenario must do the same
+// each time it is given the same choices.
+//
+// Each run is a bubble of [testing/synctest]: its time is fake. Time passes
+// where all actors are blocked, or in [Scheduler.Pass].
+package explore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Run explores the scenario and fails t with the trace of the first run that
+// breaks a promise.
+func Run(t *testing.T, scenario func(*Scheduler)) {
+	t.Helper()
+	runs, trace := Find(t, scenario)
+	if trace != "" {
+		t.Fatalf("run %d breaks a promise:\n%s", runs, trace)
+	}
+	t.Logf("%d runs", runs)
+}
+
+// Find explores the scenario until a run breaks a promise. It returns how many
+// runs there were and the trace of the last, or "" if none has.
+func Find(t *testing.T, scenario func(*Scheduler)) (runs int, trace string) {
+	t.Helper()
+	x := &search{seen: map[string]bool{}}
+	for {
+		runs++
+		var s *Scheduler
+		synctest.Test(t, func(t *testing.T) {
+			s = newScheduler(x)
+			scenario(s)
+			s.run()
+		})
+		if len(s.broken) > 0 {
+			return runs, s.String()
+		}
+		if !x.next() {
+			return runs, ""
+		}
+	}
+}
+
+// search is a depth-first walk over the choices of a scenario, by replay.
+type search struct {
+	path []choice
+	seen map[string]bool // states that have been gone on from
+}
+
+type choice struct {
+	taken, most int
+	of          []string // what there was to choose from
+}
+
+// choose returns which of the steps is taken at a depth: as before where the
+// path leads, and then the first. In a state that is known there is no choice.
+func (x *search) choose(depth int, steps []string, state string) int {
+	if depth < len(x.path) {
+		c := &x.path[depth]
+		if !slices.Equal(c.of, steps) {
+			panic(fmt.Sprintf("explore: the scenario isn't deterministic: at step %d it has %q, had %q", depth, steps, c.of))
+		}
+		return c.taken
+	}
+	most := len(steps) - 1
+	if state != "" {
+		if x.seen[state] {
+			most = 0
+		}
+		x.seen[state] = true
+	}
+	x.path = append(x.path, choice{most: most, of: slices.Clone(steps)})
+	return 0
+}
+
+// next turns to the next path, if there is one.
+func (x *search) next() bool {
+	for n := len(x.path); n > 0; n-- {
+		if c := &x.path[n-1]; c.taken < c.most {
+			c.taken++
+			x.path = x.path[:n]
+			return true
+		}
+	}
+	return false
+}
+
+// Scheduler runs the actors of one run. Its methods may be called by any of
+// them.
+type Scheduler struct {
+	search *search
+	start  time.Time
+
+	mu     sync.Mutex
+	parked []*parked
+	saw    map[string]string // what each actor has seen and where it stands
+	trace  []string
+	broken []string
+	state  func() string
+	ends   []func()
+	came   chan struct{} // has an element when somebody has come to a step
+	actors sync.WaitGroup
+}
+
+// parked is an actor at a step.
+type parked struct {
+	actor, label string
+	pass         time.Duration // to let pass before it goes on
+	on           chan struct{}
+}
+
+func newScheduler(x *search) *Scheduler {
+	return &Scheduler{search: x, start: time.Now(), saw: map[string]string{}, came: make(chan struct{}, 1)}
+}
+
+type actorKey struct{}
+
+// Go starts an actor. The context is how Step knows it.
+func (s *Scheduler) Go(actor string, f func(context.Context)) {
+	ctx := context.WithValue(context.Background(), actorKey{}, actor)
+	s.actors.Go(func() { f(ctx) })
+}
+
+// Step stops the actor of ctx until it is chosen to go on. What has no actor,
+// as a timer's goroutine, is one itself by the name "timer".
+func (s *Scheduler) Step(ctx context.Context, label string) { s.park(ctx, label, 0) }
+
+// Pass is a step that lets time pass while all other actors stand still, or are
+// woken by it.
+func (s *Scheduler) Pass(ctx context.Context, d time.Duration) {
+	s.park(ctx, d.String()+" pass", d)
+}
+
+func (s *Scheduler) park(ctx context.Context, label string, pass time.Duration) {
+	p := &parked{actorOf(ctx), label, pass, make(chan struct{})}
+	s.mu.Lock()
+	s.parked = append(s.parked, p)
+	s.mu.Unlock()
+	select {
+	case s.came <- struct{}{}:
+	default:
+	}
+	<-p.on
+}
+
+func actorOf(ctx context.Context) string {
+	if actor, ok := ctx.Value(actorKey{}).(string); ok {
+		return actor
+	}
+	return "timer"
+}
+
+// Note adds to the trace what an actor has come to know, such as the answer of
+// a store. It counts for what distinguishes two states: see State.
+func (s *Scheduler) Note(ctx context.Context, format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note(actorOf(ctx), fmt.Sprintf(format, args...))
+}
+
+func (s *Scheduler) note(actor, what string) {
+	s.saw[actor] += what + "\n"
+	s.trace = append(s.trace, fmt.Sprintf("%8v  %-10s %s", time.Since(s.start), actor, what))
+}
+
+// State gives the part of a run's state that actors share. With it, runs that
+// come to one state in different ways are gone on with once: two states are one
+// if the shared part, the time, and what each actor has stepped over and noted
+// are equal. Without it every order is run to its end.
+func (s *Scheduler) State(f func() string) { s.state = f }
+
+// Broken says that a promise is broken. The run goes on to its end.
+func (s *Scheduler) Broken(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken = append(s.broken, fmt.Sprintf(format, args...))
+}
+
+// End has f called when all actors have returned.
+func (s *Scheduler) End(f func()) { s.ends = append(s.ends, f) }
+
+// run lets one actor at a time take a step until all have returned.
+func (s *Scheduler) run() {
+	done := make(chan struct{})
+	go func() {
+		s.actors.Wait()
+		close(done)
+	}()
+	for depth := 0; ; {
+		synctest.Wait()
+		p := s.pick(&depth)
+		if p == nil {
+			select {
+			case <-done:
+				for _, f := range s.ends {
+					f()
+				}
+				return
+			case <-s.came: // as time has passed, to what somebody waits for
+			}
+			continue
+		}
+		if p.pass > 0 {
+			time.Sleep(p.pass)
+			synctest.Wait()
+		}
+		close(p.on)
+	}
+}
+
+// pick takes one of those that stand at a step.
+func (s *Scheduler) pick(depth *int) *parked {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.parked) == 0 {
+		return nil
+	}
+	slices.SortFunc(s.parked, func(a, b *parked) int { return strings.Compare(a.actor+a.label, b.actor+b.label) })
+	steps := make([]string, len(s.parked))
+	for i, p := range s.parked {
+		steps[i] = p.actor + ": " + p.label
+	}
+	i := s.search.choose(*depth, steps, s.fingerprint(steps))
+	*depth++
+	p := s.parked[i]
+	s.parked = slices.Delete(s.parked, i, i+1)
+	s.note(p.actor, p.label)
+	return p
+}
+
+func (s *Scheduler) fingerprint(steps []string) string {
+	if s.state == nil {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintln(&b, time.Since(s.start), steps, s.state(), s.broken)
+	actors := make([]string, 0, len(s.saw))
+	for actor, saw := range s.saw {
+		actors = append(actors, actor+": "+saw)
+	}
+	slices.Sort(actors)
+	fmt.Fprintln(&b, actors)
+	return b.String()
+}
+
+// String is the run's trace, and what it has broken.
+func (s *Scheduler) String() string {
+	return strings.Join(s.trace, "\n") + "\n=> " + strings.Join(s.broken, "\n=> ")
+}
