@@ -254,7 +254,7 @@ func TestAdaptiveBesideOthers(t *testing.T) {
 func TestAdaptiveAloneAsksNoStore(t *testing.T) {
 	sp := newSpy()
 	sp.failWith(errDown)
-	l := limiter(t, theKey, stint.WithStore(sp), stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1)))
+	l := limiter(t, theKey, stint.WithStore(sp), stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1), stint.WithName("adaptive")))
 	p := take(t, l, 1)
 	_, err := l.Take(t.Context(), "k", 1)
 	denied(t, err)
@@ -280,7 +280,7 @@ func TestAdaptiveWithoutItsStore(t *testing.T) {
 	sp := newSpy()
 	sp.failWith(errDown)
 	seen := &events{}
-	l := limiter(t, theKey, stint.WithStore(sp), stint.Rate(1, time.Hour), stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1)), seen.option())
+	l := limiter(t, theKey, stint.WithStore(sp), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1), stint.WithName("adaptive")), seen.option())
 	p := take(t, l, 1)
 	if d := p.Decision(); len(d.Limits) != 1 || d.Limits[0].InFlight != 1 {
 		t.Errorf("%+v", d)
@@ -296,7 +296,7 @@ func TestAdaptiveWithoutItsStore(t *testing.T) {
 	if got := seen.kinds(); got != "StoreFailed Admitted StoreFailed Denied StoreFailed Admitted StoreFailed Admitted" {
 		t.Error(got)
 	}
-	closed := limiter(t, theKey, stint.WithStore(sp), stint.Rate(1, time.Hour), stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1)), stint.WithFailurePolicy(stint.FailClosed))
+	closed := limiter(t, theKey, stint.WithStore(sp), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1), stint.WithName("adaptive")), stint.WithFailurePolicy(stint.FailClosed))
 	if got := codes(closed, "GET", "/", 2); got != "503 503" {
 		t.Error(got)
 	}
@@ -377,8 +377,8 @@ func TestAdaptiveQueue(t *testing.T) {
 func TestAdaptiveWaitsWhileTheStoreGoesDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sp := newSpy()
-		l := limiter(t, theKey, stint.WithStore(sp), stint.Rate(100, time.Second),
-			stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1), stint.WithMaxWait(time.Minute)))
+		l := limiter(t, theKey, stint.WithStore(sp), stint.Rate(100, time.Second, stint.WithName("rate")),
+			stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1), stint.WithMaxWait(time.Minute), stint.WithName("adaptive")))
 		p := take(t, l, 1)
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -617,7 +617,7 @@ func TestAdaptiveConcurrentUse(t *testing.T) {
 
 // Reset without a store that can.
 func TestAdaptiveResetNeedsTheOthersStore(t *testing.T) {
-	l := limiter(t, theKey, stint.WithStore(struct{ store.Store }{newSpy()}), stint.Rate(1, time.Hour), stint.AdaptiveConcurrency(1, 10))
+	l := limiter(t, theKey, stint.WithStore(struct{ store.Store }{newSpy()}), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.AdaptiveConcurrency(1, 10, stint.WithName("adaptive")))
 	if err := l.Reset(t.Context(), "k"); err == nil {
 		t.Error("half a reset was made")
 	}

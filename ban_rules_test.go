@@ -52,7 +52,7 @@ func TestBanBeginsOnce(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		var seen events
 		// Two processes would be no different: they share the store.
-		opts := []stint.Option{theKey, stint.WithStore(s), seen.option(), stint.Rate(1, time.Hour), stint.Ban(20, time.Hour, time.Hour)}
+		opts := []stint.Option{theKey, stint.WithStore(s), seen.option(), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(20, time.Hour, time.Hour, stint.WithName("ban"))}
 		limiters := []*stint.Limiter{limiter(t, opts...), limiter(t, opts...)}
 		var wg sync.WaitGroup
 		for i := range 200 {
@@ -82,7 +82,7 @@ func TestBanBeginsOnce(t *testing.T) {
 func TestBanBeginsOnceFromMemory(t *testing.T) {
 	s := redisstore.New(redistest.Shared(t).Client(), redisstore.WithPrefix(redistest.Prefix(t)), redisstore.WithDenyCache(100))
 	var seen events
-	l := limiter(t, theKey, stint.WithStore(s), seen.option(), stint.Rate(1, time.Hour), stint.Ban(2, time.Hour, time.Hour))
+	l := limiter(t, theKey, stint.WithStore(s), seen.option(), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, time.Hour, stint.WithName("ban")))
 	take(t, l, 1).Done()
 	for range 4 {
 		if _, err := l.Take(context.Background(), "k", 1); err == nil {
@@ -103,7 +103,7 @@ func TestBanInAFleet(t *testing.T) {
 	server, prefix := redistest.Shared(t), redistest.Prefix(t)
 	process := func() *stint.Limiter {
 		s := redisstore.New(server.Client(), redisstore.WithPrefix(prefix))
-		return limiter(t, theKey, stint.WithStore(s), stint.Rate(2, time.Hour), stint.Ban(4, time.Hour, time.Hour))
+		return limiter(t, theKey, stint.WithStore(s), stint.Rate(2, time.Hour, stint.WithName("rate")), stint.Ban(4, time.Hour, time.Hour, stint.WithName("ban")))
 	}
 	a, b := process(), process()
 	for i, l := range []*stint.Limiter{a, b, a, b, a, b, a} {
@@ -138,7 +138,7 @@ func TestBanInAFleet(t *testing.T) {
 func TestBanCostsNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy()
-		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(2, time.Hour), stint.Ban(2, time.Hour, time.Hour))
+		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(2, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, time.Hour, stint.WithName("ban")))
 		if got := codes(l, "GET", "/", 6); got != "200 200 429 429 429 429" {
 			t.Fatal(got)
 		}
@@ -154,7 +154,7 @@ func TestBanOverAnOutage(t *testing.T) {
 		primary := newSpy()
 		s := failover.New(resettable{primary}, memstore.New(), failover.WithProbe(time.Second, 0))
 		defer s.Close()
-		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(1, time.Hour), stint.Ban(2, time.Hour, 2*time.Hour))
+		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, 2*time.Hour, stint.WithName("ban")))
 		ban := func() string {
 			_, err := l.Take(t.Context(), "k", 1)
 			if err == nil {
@@ -195,9 +195,9 @@ func (r resettable) Reset(ctx context.Context, key string, limits ...*store.Limi
 func TestBanUpdate(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		with := func(limits ...stint.Option) []stint.Option {
-			return append(limits, theKey, stint.Rate(1, time.Hour))
+			return append(limits, theKey, stint.Rate(1, time.Hour, stint.WithName("rate")))
 		}
-		l := limiter(t, append(with(stint.Ban(5, time.Hour, 10*time.Hour)), stint.WithStore(s))...)
+		l := limiter(t, append(with(stint.Ban(5, time.Hour, 10*time.Hour, stint.WithName("ban"))), stint.WithStore(s))...)
 		refused := func(by string) stint.Decision {
 			t.Helper()
 			_, err := l.Take(context.Background(), "k", 1)
@@ -211,18 +211,18 @@ func TestBanUpdate(t *testing.T) {
 		for range 3 {
 			refused("rate")
 		}
-		update(t, l, with(stint.Ban(2, time.Hour, 2*time.Hour))...)
+		update(t, l, with(stint.Ban(2, time.Hour, 2*time.Hour, stint.WithName("ban")))...)
 		if d, err := l.Peek(context.Background(), "k"); err != nil || !d.Limits[0].Allowed || d.Limits[0].Remaining != 1 {
 			t.Fatalf("lowered below what it has counted: %+v, %v", d, err)
 		}
 		begun := refused("ban").RetryAfter
-		update(t, l, with(stint.Ban(100, time.Second, time.Second))...)
+		update(t, l, with(stint.Ban(100, time.Second, time.Second, stint.WithName("ban")))...)
 		if d := refused("ban"); begun > 2*time.Hour || d.RetryAfter > begun || d.RetryAfter < begun-time.Minute {
 			t.Errorf("told %v, then %v", begun, d.RetryAfter)
 		}
 		update(t, l, with()...)
 		refused("rate")
-		update(t, l, with(stint.Ban(3, time.Hour, time.Hour))...)
+		update(t, l, with(stint.Ban(3, time.Hour, time.Hour, stint.WithName("ban")))...)
 		refused("ban")
 	})
 }

@@ -159,7 +159,7 @@ func TestBandwidthOfAFleet(t *testing.T) {
 	start := time.Now()
 	for range 3 {
 		s := redisstore.New(server.Client(), redisstore.WithPrefix(prefix))
-		l := limiter(t, theKey, stint.Bandwidth(500_000, stint.WithBurst(20_000)), stint.WithStore(s))
+		l := limiter(t, theKey, stint.Bandwidth(500_000, stint.WithBurst(20_000), stint.WithName("bandwidth")), stint.WithStore(s))
 		all.Go(func() { through(l, get("/"), send(70_000, 1000)) })
 	}
 	all.Wait()
@@ -187,7 +187,7 @@ func TestBandwidthCalls(t *testing.T) {
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSpy()
-			l := limiter(t, theKey, stint.Bandwidth(megabyte), stint.WithStore(s))
+			l := limiter(t, theKey, stint.Bandwidth(megabyte, stint.WithName("bandwidth")), stint.WithStore(s))
 			through(l, get("/"), tt.do)
 			if takes, settles := s.counts(); takes > tt.takes || settles != tt.settles {
 				t.Errorf("%s: %d takes and %d settlements, want %d and %d", tt.name, takes, settles, tt.takes, tt.settles)
@@ -321,7 +321,7 @@ func TestBandwidthWithoutItsStore(t *testing.T) {
 	for _, policy := range []stint.FailurePolicy{stint.FailOpen, stint.FailClosed} {
 		synctest.Test(t, func(t *testing.T) {
 			s, seen := newSpy(), &events{}
-			l := limiter(t, theKey, stint.Bandwidth(megabyte, stint.WithFailurePolicy(policy)), stint.WithStore(s), seen.option())
+			l := limiter(t, theKey, stint.Bandwidth(megabyte, stint.WithFailurePolicy(policy), stint.WithName("bandwidth")), stint.WithStore(s), seen.option())
 			start := time.Now()
 			through(l, get("/"), func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = w.Write(make([]byte, 500_000))
@@ -365,7 +365,7 @@ func TestBandwidthOfAnUndecidedRequest(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSpy()
 				s.failWith(errDown)
-				l := limiter(t, theKey, stint.WithStore(s), stint.Rate(9, time.Minute), stint.Bandwidth(megabyte, stint.WithFailurePolicy(policy)))
+				l := limiter(t, theKey, stint.WithStore(s), stint.Rate(9, time.Minute, stint.WithName("rate")), stint.Bandwidth(megabyte, stint.WithFailurePolicy(policy), stint.WithName("bandwidth")))
 				start, reached := time.Now(), false
 				w := through(l, get("/"), func(w http.ResponseWriter, _ *http.Request) {
 					reached = true
@@ -534,7 +534,7 @@ func TestBandwidthOverStores(t *testing.T) {
 		var all sync.WaitGroup
 		start := time.Now()
 		for range 2 {
-			l := limiter(t, theKey, stint.Bandwidth(500_000, stint.WithBurst(20_000)), stint.WithStore(s))
+			l := limiter(t, theKey, stint.Bandwidth(500_000, stint.WithBurst(20_000), stint.WithName("bandwidth")), stint.WithStore(s))
 			all.Go(func() { through(l, get("/"), send(110_000, 1000)) })
 		}
 		all.Wait()
@@ -543,7 +543,7 @@ func TestBandwidthOverStores(t *testing.T) {
 		if took := time.Since(start); took < 390*time.Millisecond || took > 20*time.Second {
 			t.Errorf("took %v, want 400ms", took)
 		}
-		l := limiter(t, theKey, stint.Bandwidth(500_000, stint.WithBurst(20_000)), stint.WithStore(s))
+		l := limiter(t, theKey, stint.Bandwidth(500_000, stint.WithBurst(20_000), stint.WithName("bandwidth")), stint.WithStore(s))
 		eventually(t, func() bool { return left(t, l, "k") == 20_000 })
 		through(l, get("/"), send(10_100, 101)) // what it pays for and doesn't send comes back
 		if got := left(t, l, "k"); got < 9_900 {
@@ -640,8 +640,8 @@ func TestBandwidthReadsFromAnything(t *testing.T) {
 func TestBandwidthBothWaysGiveBack(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		calls := &spy{Store: s}
-		l := limiter(t, theKey, stint.WithStore(calls), stint.Concurrency(1),
-			stint.Bandwidth(1024, stint.WithBurst(100_000), stint.WithRequestBytes()))
+		l := limiter(t, theKey, stint.WithStore(calls), stint.Concurrency(1, stint.WithName("concurrency")),
+			stint.Bandwidth(1024, stint.WithBurst(100_000), stint.WithRequestBytes(), stint.WithName("bandwidth")))
 		r := httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat("x", 30_000)))
 		through(l, r, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.ReadFull(r.Body, make([]byte, 10))

@@ -79,7 +79,9 @@ func TestDenyHandlers(t *testing.T) {
 func TestProblemBody(t *testing.T) {
 	const types = "https://iana.org/assignments/http-problem-types#"
 	fails := errors.New("secret")
-	one := func(opts ...stint.LimitOption) stint.Limit { return stint.Rate(1, time.Hour, opts...) }
+	one := func(opts ...stint.LimitOption) stint.Limit {
+		return stint.Rate(1, time.Hour, append([]stint.LimitOption{stint.WithName("rate")}, opts...)...)
+	}
 	tests := []struct {
 		name     string
 		opts     []stint.Option
@@ -89,7 +91,7 @@ func TestProblemBody(t *testing.T) {
 		retry    string
 	}{
 		{"rate", []stint.Option{theKey, one()}, 429, types + "quota-exceeded", "rate", "3600"},
-		{"two of three", []stint.Option{theKey, one(), stint.Rate(9, time.Hour), stint.Quota(1, stint.Every(1000*time.Hour)), one(stint.WithDryRun())},
+		{"two of three", []stint.Option{theKey, one(), stint.Rate(9, time.Hour), stint.Quota(1, stint.Every(1000*time.Hour)), one(stint.WithName("report"), stint.WithDryRun())},
 			429, types + "quota-exceeded", "rate quota", ""},
 		{"concurrency of a key", []stint.Option{theKey, stint.Concurrency(1)}, 429, types + "quota-exceeded", "concurrency", "1"},
 		{"concurrency of all", []stint.Option{everybody, stint.Concurrency(1)}, 503, types + "temporary-reduced-capacity", "concurrency", "1"},

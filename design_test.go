@@ -37,11 +37,11 @@ func designRouters(r *gin.Engine, e *echo.Echo) {
 
 func designLimiter(rdb redis.UniversalClient, cached http.Handler) (*stint.Limiter, error) {
 	lim, err := stint.New(
-		stint.Rate(100, time.Minute, stint.WithBurst(20), stint.WithAlgorithm(stint.TokenBucket)),
+		stint.Rate(100, time.Minute, stint.WithBurst(20), stint.WithAlgorithm(stint.TokenBucket), stint.WithName("calls")),
 		stint.Quota(10_000, stint.Daily, stint.WithKey(stint.Header("X-API-Key")), stint.WithName("daily")),
-		stint.Concurrency(8),
+		stint.Concurrency(8, stint.WithName("slots")),
 		stint.WithKey(stint.ForwardedIP(netip.MustParsePrefix("10.0.0.0/8"))),
-		stint.WithRoute("POST /login", stint.Rate(5, time.Minute)), // replaces the limits for that pattern
+		stint.WithRoute("POST /login", stint.Rate(5, time.Minute, stint.WithName("login"))), // replaces the limits for that pattern
 		stint.WithStore(failover.New(redisstore.New(rdb), memstore.New())),
 		stint.WithDenyHandler(cached), // any http.Handler: reject, redirect, degrade
 	)
@@ -49,7 +49,7 @@ func designLimiter(rdb redis.UniversalClient, cached http.Handler) (*stint.Limit
 }
 
 func designRoute(r *gin.Engine, lim *stint.Limiter, search gin.HandlerFunc) {
-	r.POST("/search", stintgin.Middleware(stint.Must(lim.With(stint.Rate(2, time.Second)))), search)
+	r.POST("/search", stintgin.Middleware(stint.Must(lim.With(stint.Rate(2, time.Second, stint.WithName("search"))))), search)
 }
 
 func designHandler(ctx context.Context, r *http.Request, tokensUsed int64) (left int64, err error) {

@@ -15,7 +15,10 @@ import (
 )
 
 func TestStoreFailure(t *testing.T) {
-	rate, daily := func(o ...stint.LimitOption) stint.Limit { return stint.Rate(9, time.Second, o...) }, stint.Quota(9, stint.Daily)
+	rate := func(o ...stint.LimitOption) stint.Limit {
+		return stint.Rate(9, time.Second, append(o, stint.WithName("rate"))...)
+	}
+	daily := stint.Quota(9, stint.Daily, stint.WithName("daily"))
 	closed, open := stint.WithFailurePolicy(stint.FailClosed), stint.WithFailurePolicy(stint.FailOpen)
 	tests := []struct {
 		name string
@@ -70,7 +73,7 @@ func TestStoreFailure(t *testing.T) {
 // What a client asks for must never become the store's failure, which passes.
 func TestBadCallsFailBeforeTheStore(t *testing.T) {
 	s := newSpy()
-	l := limiter(t, theKey, stint.WithStore(s), stint.Rate(9, time.Second), stint.WithCost(func(r *http.Request) int64 { return r.ContentLength }))
+	l := limiter(t, theKey, stint.WithStore(s), stint.Rate(9, time.Second, stint.WithName("rate")), stint.WithCost(func(r *http.Request) int64 { return r.ContentLength }))
 	for _, n := range []int64{-1, 1 << 62} {
 		r := get("/")
 		r.ContentLength = n
@@ -82,7 +85,7 @@ func TestBadCallsFailBeforeTheStore(t *testing.T) {
 
 func TestCanceledStoreCall(t *testing.T) {
 	seen := &events{}
-	l := limiter(t, theKey, stint.Rate(9, time.Second), stint.WithStore(&spy{fail: context.Canceled}), seen.option())
+	l := limiter(t, theKey, stint.Rate(9, time.Second, stint.WithName("rate")), stint.WithStore(&spy{fail: context.Canceled}), seen.option())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	reached := false
@@ -97,7 +100,7 @@ func TestSkipAndBlock(t *testing.T) {
 	header := func(name string) func(*http.Request) bool {
 		return func(r *http.Request) bool { return r.Header.Get(name) != "" }
 	}
-	l := limiter(t, theKey, stint.Rate(1, time.Hour), stint.WithStore(s), seen.option(),
+	l := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithName("rate")), stint.WithStore(s), seen.option(),
 		stint.WithSkip(header("S1")), stint.WithSkip(header("S2")), stint.WithBlock(header("B1")), stint.WithBlock(header("B2")))
 	for _, tt := range []struct {
 		headers string

@@ -50,30 +50,21 @@ func (n *names) without(used func(*rule) bool) *names {
 	return next
 }
 
-// rules calls f for every limit that the options hold.
-func (c *config) rules(f func(*rule)) {
-	for _, l := range c.limits {
-		f(l.rule)
-	}
-	for _, rc := range c.routes {
-		for _, l := range rc.limits {
-			f(l.rule)
-		}
-	}
+// use is a limit and the place in the options where it first stands, as a
+// message has it.
+type use struct {
+	rule  *rule
+	where string
 }
 
-// compile names and compiles the limits of c that n does not know yet.
-func (n *names) compile(c *config, report func(error)) {
-	type use struct {
-		rule  *rule
-		where string
-	}
-	var fresh []use
+// uses returns the limits that the options hold, each once.
+func (c *config) uses() (all []use) {
+	seen := map[*rule]bool{}
 	add := func(limits []Limit, where string) {
-		for _, lim := range limits {
-			known := slices.ContainsFunc(fresh, func(u use) bool { return u.rule == lim.rule })
-			if _, ok := n.limits[lim.rule]; !ok && !known {
-				fresh = append(fresh, use{lim.rule, where})
+		for _, l := range limits {
+			if !seen[l.rule] {
+				seen[l.rule] = true
+				all = append(all, use{l.rule, where})
 			}
 		}
 	}
@@ -81,6 +72,44 @@ func (n *names) compile(c *config, report func(error)) {
 	for _, rc := range c.routes {
 		add(rc.limits, fmt.Sprintf("WithRoute(%q): ", rc.pattern))
 	}
+	return all
+}
+
+// errUnnamed refuses a limit without a WithName where others may use its store.
+func errUnnamed(r *rule) error {
+	return fmt.Errorf("limit %q has a default name, which other limits in the store may have too: write stint.WithName", r.spec.Name)
+}
+
+// unnamed reports the limits of a version that need a name: its own, and those
+// it inherits from a version whose store was nobody else's.
+func (v *version) unnamed(c *config, parent *version, names *names) (errs []error) {
+	if !v.lent {
+		return nil
+	}
+	for _, u := range c.uses() {
+		if !u.rule.named {
+			errs = append(errs, fmt.Errorf("%s%w", u.where, errUnnamed(u.rule)))
+		}
+	}
+	if parent == nil || parent.lent {
+		return errs
+	}
+	seen := map[*rule]bool{}
+	for e := range parent.entries() {
+		if r := names.rules[e.limit.Name()]; !r.named && !seen[r] {
+			seen[r] = true
+			errs = append(errs, fmt.Errorf("inherited: %w", errUnnamed(r)))
+		}
+	}
+	return errs
+}
+
+// compile names and compiles the limits of c that n does not know yet.
+func (n *names) compile(c *config, report func(error)) {
+	fresh := slices.DeleteFunc(c.uses(), func(u use) bool {
+		_, known := n.limits[u.rule]
+		return known
+	})
 
 	// Names that somebody wrote come before defaults that can give way.
 	final := make([]string, len(fresh))

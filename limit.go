@@ -245,9 +245,10 @@ func WithAlgorithm(a Algorithm) LimitOption {
 
 // WithName names a limit in answers, fields, problem bodies and the store: a
 // letter, then up to 63 of A-Z a-z 0-9 _ . - Names are unique within a limiter
-// and all derived from it; a default name that is taken gets a number
-// ("rate-2"). Name limits whose counts outlive the process: default names
-// change when limits are added before them.
+// and all derived from it. Without WithName a limit has a default name, and a
+// number if that is taken ("rate-2"), which changes when limits are added before
+// it. With WithStore every limit needs a WithName, and so do those that a
+// Limiter.Update is to find again.
 func WithName(name string) LimitOption {
 	return limitOption(func(r *rule) { r.spec.Name, r.named = name, true })
 }

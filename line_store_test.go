@@ -20,7 +20,7 @@ import (
 // lined is a limiter that tells when a wait has begun.
 func lined(t *testing.T, s store.Store, opts ...stint.LimitOption) (l *stint.Limiter, begun chan struct{}) {
 	begun = make(chan struct{}, 1000)
-	return limiter(t, theKey, stint.WithStore(s), stint.WithAging(time.Hour), stint.Concurrency(3, opts...),
+	return limiter(t, theKey, stint.WithStore(s), stint.WithAging(time.Hour), stint.Concurrency(3, append(opts, stint.WithName("concurrency"))...),
 		stint.WithObserver(func(e stint.Event) {
 			if e.Kind == stint.Waiting {
 				begun <- struct{}{}

@@ -277,7 +277,7 @@ func TestStoreFailsUnderAWait(t *testing.T) {
 	for _, policy := range []stint.FailurePolicy{stint.FailOpen, stint.FailClosed} {
 		synctest.Test(t, func(t *testing.T) {
 			s, seen := newSpy(), &events{}
-			l := limiter(t, theKey, stint.WithStore(s), stint.WithFailurePolicy(policy), seen.option(), stint.Concurrency(1, stint.WithQueue(3)))
+			l := limiter(t, theKey, stint.WithStore(s), stint.WithFailurePolicy(policy), seen.option(), stint.Concurrency(1, stint.WithQueue(3), stint.WithName("concurrency")))
 			p := take(t, l, 1)
 			var wg sync.WaitGroup
 			for range 3 {
@@ -310,7 +310,7 @@ func TestPollsAreBounded(t *testing.T) {
 	for lines, most := range map[int]int{1: 12, 5: 60, 10: 120, 50: 120, 100: 120, 300: 350} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSpy()
-			l := limiter(t, theKey, stint.WithStore(s), stint.Concurrency(1, stint.WithMaxWait(time.Minute)))
+			l := limiter(t, theKey, stint.WithStore(s), stint.Concurrency(1, stint.WithMaxWait(time.Minute), stint.WithName("concurrency")))
 			ctx, cancel := context.WithCancel(t.Context())
 			var held []*stint.Permit
 			for i := range lines {
@@ -347,8 +347,8 @@ func TestPollsAreBounded(t *testing.T) {
 func TestHeadAsksAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy()
-		here := limiter(t, theKey, stint.WithStore(s), stint.Concurrency(1, stint.WithMaxWait(80*time.Millisecond)))
-		there := limiter(t, theKey, stint.WithStore(s), stint.Concurrency(1))
+		here := limiter(t, theKey, stint.WithStore(s), stint.Concurrency(1, stint.WithMaxWait(80*time.Millisecond), stint.WithName("concurrency")))
+		there := limiter(t, theKey, stint.WithStore(s), stint.Concurrency(1, stint.WithName("concurrency")))
 		p := take(t, there, 1)
 		time.AfterFunc(79*time.Millisecond, p.Done)
 		start := time.Now()

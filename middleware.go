@@ -59,6 +59,14 @@ func New(opts ...Option) (*Limiter, error) {
 	return l.begin(opts)
 }
 
+// Check returns the error that New would, for tools that look at options
+// without using them. It makes no limiter and asks no store.
+func Check(opts ...Option) error {
+	l := &Limiter{family: newFamily()}
+	_, _, err := l.try(collect(opts))
+	return err
+}
+
 // Must returns l, or panics with err. It is for limiters in package variables
 // and at start-up.
 func Must(l *Limiter, err error) *Limiter {

@@ -148,7 +148,7 @@ func flowBandwidthLeft(t *testing.T, a routing) {
 func flowBandwidthCut(t *testing.T, a routing) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy()
-		l := compiled(t, stint.Bandwidth(10_000, stint.WithBurst(10_000), stint.WithFailurePolicy(stint.FailClosed)), byAll, stint.WithStore(s))
+		l := compiled(t, stint.Bandwidth(10_000, stint.WithBurst(10_000), stint.WithFailurePolicy(stint.FailClosed), stint.WithName("bandwidth")), byAll, stint.WithStore(s))
 		client := inMemory(t, a.build(one(l, func(w http.ResponseWriter, r *http.Request) {
 			send(9_000, 9_000)(w, r)
 			s.failWith(errDown)
@@ -169,7 +169,7 @@ func flowBandwidthCut(t *testing.T, a routing) {
 func TestBandwidthHTTP2(t *testing.T) {
 	for _, a := range routings {
 		s := newSpy()
-		l := compiled(t, stint.Bandwidth(500_000, stint.WithBurst(20_000), stint.WithFailurePolicy(stint.FailClosed)), byAll, stint.WithStore(s))
+		l := compiled(t, stint.Bandwidth(500_000, stint.WithBurst(20_000), stint.WithFailurePolicy(stint.FailClosed), stint.WithName("bandwidth")), byAll, stint.WithStore(s))
 		cut := false
 		srv := httptest.NewUnstartedServer(a.build(one(l, func(w http.ResponseWriter, r *http.Request) {
 			send(70_000, 70_000)(w, r)

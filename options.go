@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 // Option is what New and With take: a limit, a shared option, or an option of
@@ -45,6 +46,8 @@ type config struct {
 	routes []routeConfig
 
 	store         store.Store
+	memory        []memstore.Option
+	memorySet     bool
 	limitFuncs    []func(*http.Request) ([]Limit, error)
 	skip, block   []func(*http.Request) bool
 	denyHandler   http.Handler
@@ -218,17 +221,35 @@ type limiterOption func(*config)
 
 func (o limiterOption) applyLimiter(c *config) { o(c) }
 
-// WithStore says where counts live. The default is a memstore of the
-// limiter's own, shared with all limiters derived from it.
+// WithStore keeps the counts in s, such as a redisstore. The default is a store
+// in memory that the limiter shares only with limiters derived from it; see
+// WithMemory.
 //
-// In a store that others share (Redis) a limit is found by its name and key:
-// give such limits a WithName, so that adding a limit doesn't rename others.
+// Other limiters may use s too, in this process or, on Redis, in others. Limits
+// with one name share what a key has consumed there, so every limit needs a
+// WithName: a default name such as "rate" would be many limits' name. New, With
+// and Update refuse limits without one; those of a WithLimitFunc refuse the
+// request.
 func WithStore(s store.Store) Option {
 	return limiterOption(func(c *config) {
 		if s == nil {
 			c.bad("WithStore(nil): write a store, or leave it out for one in memory")
 		}
 		c.store = s
+	})
+}
+
+// WithMemory changes the limiter's own store in memory, which it has unless
+// WithStore names another:
+//
+//	stint.WithMemory(memstore.WithMaxKeys(100_000))
+//
+// No other limiter uses that store, so names are optional. In Limiter.Update it
+// has to say what it said in New: the store stays.
+func WithMemory(opts ...memstore.Option) Option {
+	return limiterOption(func(c *config) {
+		c.memory = append(c.memory, opts...)
+		c.memorySet = true
 	})
 }
 

@@ -98,7 +98,9 @@ func TestPoliciesOnBrokenRedis(t *testing.T) {
 	server := redistest.Start(t)
 	s := outageStore(server)
 	open, closed := stint.WithFailurePolicy(stint.FailOpen), stint.WithFailurePolicy(stint.FailClosed)
-	rate := func(o ...stint.LimitOption) stint.Limit { return stint.Rate(1_000_000, time.Hour, o...) }
+	rate := func(o ...stint.LimitOption) stint.Limit {
+		return stint.Rate(1_000_000, time.Hour, append(o, stint.WithName("rate"))...)
+	}
 	policies := []struct {
 		name string
 		opts []stint.Option
@@ -108,7 +110,7 @@ func TestPoliciesOnBrokenRedis(t *testing.T) {
 	}{
 		{name: "default", opts: []stint.Option{rate()}, want: 200},
 		{name: "closed", opts: []stint.Option{rate(), closed}, want: 503},
-		{name: "strictest", opts: []stint.Option{rate(open), stint.Quota(1_000_000, stint.Daily, closed)}, want: 503},
+		{name: "strictest", opts: []stint.Option{rate(open), stint.Quota(1_000_000, stint.Daily, stint.WithName("daily"), closed)}, want: 503},
 		{name: "own", opts: []stint.Option{rate(open), closed}, want: 200},
 	}
 	for i := range policies {
@@ -221,7 +223,7 @@ func TestMemoryBesideStoppedRedis(t *testing.T) {
 	s := failover.New(outageStore(server), memstore.New(), failover.WithFailure(redisstore.IsFailure),
 		failover.WithObserver(func(e failover.Event) { changes <- e }))
 	defer s.Close()
-	apps := onAll(limiter(t, stint.Rate(5, time.Hour), byUser, stint.WithStore(s), seen.option()))
+	apps := onAll(limiter(t, stint.Rate(5, time.Hour, stint.WithName("rate")), byUser, stint.WithStore(s), seen.option()))
 	// passed says how many of n requests passed that came at once; the others
 	// were refused by the limit.
 	passed := func(user string, n int) (passed int, longest time.Duration) {
@@ -295,7 +297,7 @@ func TestBreakerWithoutMemory(t *testing.T) {
 	s := failover.New(outageStore(server), nobody, failover.WithFailure(redisstore.IsFailure),
 		failover.WithObserver(func(e failover.Event) { changes <- e }))
 	defer s.Close()
-	apps := onAll(limiter(t, stint.Rate(5, time.Hour), byUser, stint.WithStore(s), seen.option(), stint.WithFailurePolicy(stint.FailClosed)))
+	apps := onAll(limiter(t, stint.Rate(5, time.Hour, stint.WithName("rate")), byUser, stint.WithStore(s), seen.option(), stint.WithFailurePolicy(stint.FailClosed)))
 	server.Pause()
 	asAtOnce(20, apps, "u")
 	changes.await(t, failover.Open)

@@ -100,7 +100,7 @@ func TestSettleAgainAndLate(t *testing.T) {
 
 func TestSettleFails(t *testing.T) {
 	s, seen := newSpy(), &events{}
-	l := limiter(t, theKey, stint.Rate(10, time.Hour), stint.WithStore(s), seen.option())
+	l := limiter(t, theKey, stint.Rate(10, time.Hour, stint.WithName("rate")), stint.WithStore(s), seen.option())
 	p := take(t, l, 1)
 	s.failWith(errDown)
 	err := p.Settle(t.Context(), 3)
@@ -146,7 +146,7 @@ func TestSlotsComeBack(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSpy()
-			l := limiter(t, theKey, stint.Concurrency(2), stint.WithStore(s))
+			l := limiter(t, theKey, stint.Concurrency(2, stint.WithName("concurrency")), stint.WithStore(s))
 			func() {
 				defer func() { _ = recover() }()
 				through(l, get("/"), func(w http.ResponseWriter, r *http.Request) {
@@ -168,7 +168,7 @@ func TestSlotsComeBack(t *testing.T) {
 
 func TestSlotsComeBackWhenTheClientLeaves(t *testing.T) {
 	s := newSpy() // its Settle fails under a context that has ended
-	l := limiter(t, theKey, stint.Concurrency(1), stint.WithStore(s))
+	l := limiter(t, theKey, stint.Concurrency(1, stint.WithName("concurrency")), stint.WithStore(s))
 	ctx, cancel := context.WithCancel(t.Context())
 	through(l, get("/").WithContext(ctx), func(http.ResponseWriter, *http.Request) { cancel() })
 	if got := remaining(t, l); got != 1 {
@@ -193,7 +193,7 @@ func TestDetach(t *testing.T) {
 
 func TestDoneFromManyGoroutines(t *testing.T) {
 	s := newSpy()
-	l := limiter(t, theKey, stint.Concurrency(5), stint.WithStore(s))
+	l := limiter(t, theKey, stint.Concurrency(5, stint.WithName("concurrency")), stint.WithStore(s))
 	p := take(t, l, 2)
 	var wg sync.WaitGroup
 	for range 8 {
@@ -209,7 +209,7 @@ func TestDoneFromManyGoroutines(t *testing.T) {
 
 func TestDoneWithoutSlotsAsksNobody(t *testing.T) {
 	s := newSpy()
-	l := limiter(t, theKey, stint.Rate(5, time.Second), stint.Quota(5, stint.Daily), stint.WithStore(s))
+	l := limiter(t, theKey, stint.Rate(5, time.Second, stint.WithName("rate")), stint.Quota(5, stint.Daily, stint.WithName("daily")), stint.WithStore(s))
 	codes(l, "GET", "/", 2)
 	if takes, settles := s.counts(); takes != 2 || settles != 0 {
 		t.Errorf("%d takes and %d settles for 2 requests", takes, settles)
@@ -401,7 +401,7 @@ func TestManyLimits(t *testing.T) {
 
 func TestReleaseFails(t *testing.T) {
 	s, seen := newSpy(), &events{}
-	l := limiter(t, theKey, stint.Concurrency(1, stint.WithMaxWait(time.Minute)), stint.WithStore(s), seen.option())
+	l := limiter(t, theKey, stint.Concurrency(1, stint.WithMaxWait(time.Minute), stint.WithName("concurrency")), stint.WithStore(s), seen.option())
 	p := take(t, l, 1)
 	s.failWith(errDown)
 	p.Done()

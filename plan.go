@@ -3,6 +3,7 @@ package stint
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"net/http"
 	"net/url"
@@ -186,11 +187,35 @@ func (v *version) plan(r *http.Request) *plan {
 	return v.base
 }
 
+// entries are those of all the version's plans. One that is in several comes as
+// often.
+func (v *version) entries() iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		plans := []*plan{v.base}
+		if v.router != nil {
+			for _, r := range v.router.routes {
+				plans = append(plans, r.plan)
+			}
+		}
+		for _, p := range plans {
+			for _, e := range p.entries {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // compile turns the options of a limiter into plans; parent is the version it
 // extends, or nil.
 func (v *version) compile(c *config, parent *version, names *names) []error {
 	errs := slices.Concat(c.errs, c.shared.errs)
 	names.compile(c, func(err error) { errs = append(errs, err) })
+	errs = append(errs, v.unnamed(c, parent, names)...)
+	if c.store != nil && c.memorySet {
+		errs = append(errs, errors.New("WithMemory beside WithStore: leave one out"))
+	}
 
 	entries := func(limits []Limit, s settings) (all []*entry) {
 		seen := map[*rule]bool{}

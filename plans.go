@@ -104,8 +104,8 @@ func NewPlans(load func(ctx context.Context, key string) ([]Limit, error), opts 
 //     asked for, at the earliest after the load timeout, then after twice that,
 //     and so on; a plan that comes late is kept.
 //
-// Limits that don't compile count as a load that failed. The slice is shared:
-// don't change it.
+// A load that returns a wrong limit, or one without a WithName, has failed. The
+// slice is shared: don't change it.
 func (p *Plans) Get(ctx context.Context, key string) ([]Limit, error) {
 	if p.err != nil {
 		return nil, p.err
@@ -197,6 +197,8 @@ func (p *Plans) run(ctx context.Context, key string, l *planLoad) {
 			err = errors.New("stint: zero Limit: return stint.Rate, Quota or Concurrency")
 		} else if _, bad := lim.rule.compileOnce(); bad != nil {
 			err = fmt.Errorf("stint: limit %q: %w", lim.rule.spec.Name, bad)
+		} else if !lim.rule.named {
+			err = fmt.Errorf("stint: limit %q of a plan has a default name, and what a key has consumed goes by the name: write stint.WithName", lim.rule.spec.Name)
 		}
 	}
 	if l.err = err; err == nil {

@@ -33,12 +33,14 @@ func (s *source) load(ctx context.Context, key string) ([]stint.Limit, error) {
 		return nil, errDown
 	case strings.HasPrefix(key, "bad"):
 		return []stint.Limit{stint.Rate(0, time.Second)}, nil
+	case strings.HasPrefix(key, "unnamed"):
+		return []stint.Limit{stint.Rate(n, time.Second)}, nil
 	case strings.HasPrefix(key, "zero"):
 		return []stint.Limit{{}}, nil
 	case strings.HasPrefix(key, "panic"):
 		panic("in the database")
 	}
-	return []stint.Limit{stint.Rate(n, time.Second)}, nil
+	return []stint.Limit{stint.Rate(n, time.Second, stint.WithName("plan"))}, nil
 }
 
 func TestPlansLoadOnce(t *testing.T) {
@@ -124,7 +126,7 @@ func TestPlansErrorsAreNotKept(t *testing.T) {
 		t.Error(err)
 	}
 	for key, want := range map[string]string{
-		"bad": "0 units: write a number", "zero": "zero Limit", "panic": "panicked: in the database",
+		"bad": "0 units: write a number", "unnamed": "write stint.WithName", "zero": "zero Limit", "panic": "panicked: in the database",
 	} {
 		if _, err := p.Get(t.Context(), key); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %s", key, err, want)

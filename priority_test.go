@@ -320,8 +320,8 @@ func TestOvertakenHeadDoesNotAsk(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSpy()
-			there := limiter(t, theKey, stint.WithStore(s), stint.Concurrency(1))
-			l := limiter(t, theKey, stint.WithStore(s), byHeader, stint.Concurrency(1, stint.WithMaxWait(time.Minute)))
+			there := limiter(t, theKey, stint.WithStore(s), stint.Concurrency(1, stint.WithName("concurrency")))
+			l := limiter(t, theKey, stint.WithStore(s), byHeader, stint.Concurrency(1, stint.WithMaxWait(time.Minute), stint.WithName("concurrency")))
 			time.AfterFunc(85*time.Millisecond, take(t, there, 1).Done)
 			got := visits(t, l, time.Second, []arrival{{"low", 0, 0, 0, 0}, {"high", 50 * time.Millisecond, 5, 0, 0}})
 			if !strings.HasPrefix(got, "high") {

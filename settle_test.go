@@ -114,7 +114,7 @@ func TestWithSettle(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			overStores(t, func(t *testing.T, s store.Store) {
-				l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 100*time.Hour, cost(3), tt.with))
+				l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 100*time.Hour, cost(3), tt.with, stint.WithName("rate")))
 				func() {
 					defer func() { _ = recover() }()
 					through(l, get("/"), tt.do)
@@ -157,7 +157,7 @@ func TestSettleHEAD(t *testing.T) {
 // What isn't paid delays the next by as long as it takes to be paid.
 func TestDebtDelaysTheNext(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
-		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 10*time.Hour), settleTo(14))
+		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 10*time.Hour, stint.WithName("rate")), settleTo(14))
 		through(l, get("/"), answering(200, ""))
 		w := through(l, get("/"), answering(200, ""))
 		if got := w.Header().Get("Retry-After"); w.Code != 429 || got != "18000" && got != "17999" {
@@ -179,7 +179,7 @@ func TestDebtDelaysTheNext(t *testing.T) {
 func TestRefundStaysInItsWindow(t *testing.T) {
 	const span = 400 * time.Millisecond
 	overStores(t, func(t *testing.T, s store.Store) {
-		l := limiter(t, theKey, stint.WithStore(s), stint.Quota(10, stint.Every(span)))
+		l := limiter(t, theKey, stint.WithStore(s), stint.Quota(10, stint.Every(span), stint.WithName("quota")))
 		for range 20 {
 			old := take(t, l, 6)
 			eventually(t, func() bool { return remaining(t, l) == 10 }) // the next window
@@ -205,7 +205,7 @@ func TestRefundStaysInItsWindow(t *testing.T) {
 // Nothing is known of a charge any more: nothing comes back, nothing breaks.
 func TestSettleAfterExpiry(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
-		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 10*time.Millisecond))
+		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 10*time.Millisecond, stint.WithName("rate")))
 		p := take(t, l, 10)
 		eventually(t, func() bool { return remaining(t, l) == 10 })
 		for _, cost := range []int64{0, 4, 0} {
@@ -223,7 +223,7 @@ func TestSettleAfterExpiry(t *testing.T) {
 func TestSettleIsOneCall(t *testing.T) {
 	s, seen := newSpy(), &events{} // its Settle fails under a context that has ended
 	asked := 0
-	l := limiter(t, theKey, stint.Concurrency(1), stint.Rate(10, time.Hour), stint.Quota(100, stint.Monthly), stint.WithStore(s), seen.option(),
+	l := limiter(t, theKey, stint.Concurrency(1, stint.WithName("concurrency")), stint.Rate(10, time.Hour, stint.WithName("rate")), stint.Quota(100, stint.Monthly, stint.WithName("monthly")), stint.WithStore(s), seen.option(),
 		stint.WithSettle(func(r *http.Request, status int, written int64) int64 {
 			if asked++; r.Context().Err() == nil || stint.FromContext(r.Context()) == nil || status != 202 || written != 4 {
 				t.Errorf("asked of %v: %d, %d bytes", r.Context().Err(), status, written)
@@ -260,7 +260,7 @@ func TestSettleFailsAtTheEnd(t *testing.T) {
 	}
 	for _, tt := range tests {
 		s, seen := newSpy(), &events{}
-		l := limiter(t, theKey, stint.Rate(10, time.Hour), stint.WithStore(s), seen.option(), settleTo(tt.cost))
+		l := limiter(t, theKey, stint.Rate(10, time.Hour, stint.WithName("rate")), stint.WithStore(s), seen.option(), settleTo(tt.cost))
 		w := through(l, get("/"), func(w http.ResponseWriter, r *http.Request) {
 			s.failWith(tt.fail)
 			answering(200, "served")(w, r)
@@ -301,7 +301,7 @@ func (s *slowSettle) Settle(ctx context.Context, charges []store.Charge, results
 // A response that is known to be complete doesn't wait for the store.
 func TestSettleComesBehindTheResponse(t *testing.T) {
 	s := &slowSettle{newSpy(), make(chan struct{})}
-	l := limiter(t, theKey, stint.Rate(10, time.Hour), settleTo(4), stint.WithStore(s))
+	l := limiter(t, theKey, stint.Rate(10, time.Hour, stint.WithName("rate")), settleTo(4), stint.WithStore(s))
 	srv := serve(t, mount(l, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "6")
 		_, _ = io.WriteString(w, "served")

@@ -181,8 +181,8 @@ func TestTwoConcurrencyLimits(t *testing.T) {
 func TestSlotReleasedElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy()
-		here := limiter(t, theKey, stint.WithStore(s), stint.Concurrency(1, stint.WithMaxWait(time.Minute)))
-		there := limiter(t, theKey, stint.WithStore(s), stint.Concurrency(1))
+		here := limiter(t, theKey, stint.WithStore(s), stint.Concurrency(1, stint.WithMaxWait(time.Minute), stint.WithName("concurrency")))
+		there := limiter(t, theKey, stint.WithStore(s), stint.Concurrency(1, stint.WithName("concurrency")))
 		p := take(t, there, 1)
 		time.AfterFunc(1050*time.Millisecond, p.Done)
 		start := time.Now()

@@ -131,24 +131,16 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 // limits returns each limit of the limiter and its routes once: those of the
 // store, and those of this process.
 func (v *version) limits() (all []*store.Limit, local []*adaptiveKeys) {
-	plans := []*plan{v.base}
-	if v.router != nil {
-		for _, r := range v.router.routes {
-			plans = append(plans, r.plan)
-		}
-	}
 	seen := map[*store.Limit]bool{}
-	for _, p := range plans {
-		for _, e := range p.entries {
-			switch {
-			case seen[e.limit]:
-			case e.adaptive != nil:
-				local = append(local, e.adaptive.keys)
-			default:
-				all = append(all, e.limit)
-			}
-			seen[e.limit] = true
+	for e := range v.entries() {
+		switch {
+		case seen[e.limit]:
+		case e.adaptive != nil:
+			local = append(local, e.adaptive.keys)
+		default:
+			all = append(all, e.limit)
 		}
+		seen[e.limit] = true
 	}
 	return all, local
 }

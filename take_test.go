@@ -136,7 +136,7 @@ func TestPeekAndReset(t *testing.T) {
 		if err := l.Reset(t.Context(), ""); !errors.Is(err, stint.ErrEmptyKey) {
 			t.Error(err)
 		}
-		plain := limiter(t, theKey, stint.Rate(1, time.Hour), stint.WithStore(newSpy()))
+		plain := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithName("rate")), stint.WithStore(newSpy()))
 		if err := plain.Reset(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "store.Resetter") {
 			t.Errorf("a store without Reset: %v", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 // Update replaces what New was given by opts, while requests run: limits,
@@ -61,7 +62,9 @@ func (l *Limiter) update(c *config) (*version, error) {
 		if m != l {
 			options[m] = collect(m.opts)
 		}
-		options[m].rules(func(r *rule) { used[r] = true })
+		for _, u := range options[m].uses() {
+			used[u.rule] = true
+		}
 	}
 	names := f.now.Load().names.without(func(r *rule) bool { return used[r] })
 	g := newGeneration(names)
@@ -73,10 +76,7 @@ func (l *Limiter) update(c *config) (*version, error) {
 		switch {
 		case m == l:
 			errs = append(wrong, c.probe()...)
-			if c.store != nil && !same(c.store, v.store) {
-				errs = append(errs, errors.New("WithStore names another store than the limiter's, which has the counts: "+
-					"leave it out, or make a new Limiter"))
-			}
+			errs = append(errs, v.moved(c)...)
 		case len(errs) == 0: // or they are l's once more
 			for _, err := range wrong {
 				errs = append(errs, fmt.Errorf("in a limiter derived by With: %w", err))
@@ -94,6 +94,25 @@ func (l *Limiter) update(c *config) (*version, error) {
 	}
 	f.slots.wakeAll()
 	return g.versions[l], nil
+}
+
+// moved reports options that ask for another store than the limiter has.
+func (v *version) moved(c *config) (errs []error) {
+	if c.store != nil && !same(c.store, v.store) {
+		errs = append(errs, errors.New("WithStore names another store than the limiter's, which has the counts: "+
+			"leave it out, or make a new Limiter"))
+	}
+	if c.memorySet && !v.sized(c.memory) {
+		errs = append(errs, errors.New("WithMemory describes another store than the limiter's, which has the counts: "+
+			"write what New was given, or make a new Limiter"))
+	}
+	return errs
+}
+
+// sized reports whether the limiter has a store of its own such as opts make.
+func (v *version) sized(opts []memstore.Option) bool {
+	own, memory := v.store.(*memstore.Store)
+	return memory && !v.lent && own.Stats().MaxKeys == memstore.New(opts...).Stats().MaxKeys
 }
 
 // same reports whether two stores are one. Those that can't be compared, as

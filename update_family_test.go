@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 func derive(t testing.TB, l *stint.Limiter, opts ...stint.Option) *stint.Limiter {
@@ -50,7 +49,7 @@ func TestUpdateIsFollowed(t *testing.T) {
 	parent := limiter(t, stint.Rate(10, time.Hour), theKey)
 	child := derive(t, parent, own, stint.WithDenyHandler(stint.PlainText("child")))
 	grandchild := derive(t, child, stint.Quota(50, stint.Monthly))
-	sibling := derive(t, parent, stint.Quota(9, stint.Weekly), stint.WithStore(memstore.New()))
+	sibling := derive(t, parent, stint.Quota(9, stint.Weekly), stint.WithMemory())
 	take(t, grandchild, 4)
 	take(t, sibling, 1)
 

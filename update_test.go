@@ -84,7 +84,7 @@ func TestUpdateReplacesEverything(t *testing.T) {
 // An update that is wrong says all that is, and nothing changes.
 func TestUpdateThatIsWrong(t *testing.T) {
 	mem := memstore.New()
-	base := []stint.Option{stint.Rate(5, time.Hour), theKey, stint.WithStore(mem)}
+	base := []stint.Option{stint.Rate(5, time.Hour, stint.WithName("rate")), theKey, stint.WithStore(mem)}
 	tests := []struct {
 		name string
 		opts []stint.Option
@@ -96,10 +96,10 @@ func TestUpdateThatIsWrong(t *testing.T) {
 			[]string{"0 units", "option 2 is nil", `name "a b"`}},
 		{"a bad route", []stint.Option{stint.WithRoute("POST", stint.Rate(1, time.Second)), theKey}, []string{`WithRoute("POST")`}},
 		{"a predicate made wrongly", []stint.Option{stint.Rate(9, time.Second), theKey, stint.WithSkip(stint.FromCIDR())}, []string{"WithSkip"}},
-		{"another store", []stint.Option{stint.Rate(1, time.Second), theKey, stint.WithStore(memstore.New())}, []string{"another store"}},
-		{"a store that can't be compared", []stint.Option{stint.Rate(1, time.Second), theKey, stint.WithStore(layers{mem})}, []string{"another store"}},
+		{"another store", []stint.Option{stint.Rate(1, time.Second, stint.WithName("rate")), theKey, stint.WithStore(memstore.New())}, []string{"another store"}},
+		{"a store that can't be compared", []stint.Option{stint.Rate(1, time.Second, stint.WithName("rate")), theKey, stint.WithStore(layers{mem})}, []string{"another store"}},
 		{"a derived limiter's name", []stint.Option{stint.Rate(1, time.Second, stint.WithName("derived")), theKey}, []string{`two limits named "derived"`}},
-		{"an option that is for nobody", []stint.Option{stint.Rate(1, time.Second), theKey, stint.WithStore(nil)}, []string{"WithStore(nil)"}},
+		{"an option that is for nobody", []stint.Option{stint.Rate(1, time.Second, stint.WithName("rate")), theKey, stint.WithStore(nil)}, []string{"WithStore(nil)"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestUpdateThatIsWrong(t *testing.T) {
 				t.Errorf("observed %s, want Admitted alone", got)
 			}
 			// Nor are names left behind that a later one would find taken.
-			update(t, l, stint.Rate(6, time.Hour), stint.Quota(9, stint.Daily), theKey, stint.WithStore(mem))
+			update(t, l, stint.Rate(6, time.Hour, stint.WithName("rate")), stint.Quota(9, stint.Daily, stint.WithName("daily")), theKey, stint.WithStore(mem))
 			if d, _ := l.Peek(t.Context(), "k"); d.Limits[0].Name != "rate" || d.Limits[1].Name != "daily" {
 				t.Errorf("a later update: %+v", d.Limits)
 			}
@@ -162,7 +162,11 @@ func limitOf(t *testing.T, name string, n int64) *store.Limit {
 // Under one name and algorithm what has been consumed stays consumed.
 func TestUpdateKeepsState(t *testing.T) {
 	const year = 365 * 24 * time.Hour
-	rate := func(n int64, opts ...stint.LimitOption) stint.Limit { return stint.Rate(n, year, opts...) }
+	rate := func(n int64, opts ...stint.LimitOption) stint.Limit {
+		return stint.Rate(n, year, append([]stint.LimitOption{stint.WithName("rate")}, opts...)...)
+	}
+	quota := func(n int64) stint.Limit { return stint.Quota(n, stint.Every(2*year), stint.WithName("quota")) }
+	slots := func(n int64) stint.Limit { return stint.Concurrency(n, stint.WithName("slots")) }
 	window := stint.WithAlgorithm(stint.FixedWindow)
 	log := stint.WithAlgorithm(stint.SlidingLog)
 	tests := []struct {
@@ -178,11 +182,11 @@ func TestUpdateKeepsState(t *testing.T) {
 		{"bucket, unused", rate(10), rate(20), 0, 20},
 		{"window, larger", rate(10, window), rate(15, window), 10, 5},
 		{"window, smaller", rate(10, window), rate(6, window), 9, 0},
-		{"quota, larger", stint.Quota(10, stint.Every(2*year)), stint.Quota(12, stint.Every(2*year)), 4, 8},
+		{"quota, larger", quota(10), quota(12), 4, 8},
 		{"log, larger", rate(10, log), rate(15, log), 10, 5},
 		{"log, smaller", rate(10, log), rate(6, log), 5, 1},
-		{"slots, larger", stint.Concurrency(4), stint.Concurrency(6), 4, 2},
-		{"slots, smaller", stint.Concurrency(4), stint.Concurrency(2), 3, 0},
+		{"slots, larger", slots(4), slots(6), 4, 2},
+		{"slots, smaller", slots(4), slots(2), 3, 0},
 		{"another name", rate(10), rate(10, stint.WithName("new")), 10, 10},
 		{"another algorithm", rate(10), rate(10, log), 10, 10},
 	}
@@ -218,7 +222,7 @@ func TestUpdateKeepsState(t *testing.T) {
 // releases what it was charged.
 func TestUpdateUnderOpenPermits(t *testing.T) {
 	both := func(n int64, opts ...stint.Option) []stint.Option {
-		return append(opts, theKey, stint.Rate(n, 1000*time.Hour), stint.Concurrency(n))
+		return append(opts, theKey, stint.Rate(n, 1000*time.Hour, stint.WithName("rate")), stint.Concurrency(n, stint.WithName("concurrency")))
 	}
 	overStores(t, func(t *testing.T, s store.Store) {
 		l := limiter(t, both(10, stint.WithStore(s))...)
@@ -238,7 +242,7 @@ func TestUpdateUnderOpenPermits(t *testing.T) {
 			t.Errorf("settled to 2 and released, left %+v, want 5 and 7", d.Limits)
 		}
 		p = take(t, l, 3)
-		update(t, l, stint.Quota(1, stint.Daily), theKey)
+		update(t, l, stint.Quota(1, stint.Daily, stint.WithName("daily")), theKey)
 		if err := p.Settle(t.Context(), 1, "rate"); err != nil {
 			t.Fatal(err)
 		}

@@ -246,7 +246,9 @@ func TestUpdateOfSlots(t *testing.T) {
 
 // The same on real stores: slots that are held count against the new number.
 func TestUpdateOfSlotsInStores(t *testing.T) {
-	slots := func(n int64, wait ...stint.LimitOption) stint.Option { return stint.Concurrency(n, wait...) }
+	slots := func(n int64, wait ...stint.LimitOption) stint.Option {
+		return stint.Concurrency(n, append(wait, stint.WithName("concurrency"))...)
+	}
 	overStores(t, func(t *testing.T, s store.Store) {
 		l := limiter(t, slots(2), theKey, stint.WithStore(s))
 		held := []*stint.Permit{take(t, l, 1), take(t, l, 1)}

@@ -21,6 +21,7 @@ type version struct {
 	generation *generation
 
 	store  store.Store
+	lent   bool // the store is of WithStore: others may use it
 	base   *plan
 	router *router // nil without routes
 	funcs  []*limitFunc
@@ -118,19 +119,27 @@ func (g *generation) successor(l *store.Limit) *store.Limit {
 	return l
 }
 
-// begin gives a new limiter its first version, in the generation there is.
+// try makes what would be the first version of a new limiter, in the generation
+// there is, and names to go with it. The caller holds family.mu.
+func (l *Limiter) try(c *config) (*version, *names, error) {
+	g := l.family.now.Load()
+	names := g.names.clone()
+	v, errs := l.build(c, g, names)
+	return v, names, joined(append(errs, c.probe()...))
+}
+
+// begin gives a new limiter its first version.
 func (l *Limiter) begin(opts []Option) (*Limiter, error) {
 	f := l.family
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	g := f.now.Load()
-	names := g.names.clone()
 	c := collect(opts)
-	v, errs := l.build(c, g, names)
-	if err := joined(append(errs, c.probe()...)); err != nil {
+	v, names, err := l.try(c)
+	if err != nil {
 		return nil, err
 	}
 	l.opts = c.opts
+	g := v.generation
 	g.mu.Lock()
 	g.names, g.versions[l] = names, v
 	g.mu.Unlock()
@@ -152,11 +161,11 @@ func (l *Limiter) build(c *config, g *generation, names *names) (*version, []err
 
 	switch before := l.now.Load(); {
 	case before != nil:
-		v.store = before.store
+		v.store, v.lent = before.store, before.lent
 	case c.store != nil:
-		v.store = c.store
-	case v.store == nil:
-		v.store = memstore.New()
+		v.store, v.lent = c.store, true
+	case c.memorySet || v.store == nil:
+		v.store, v.lent = memstore.New(c.memory...), false
 	}
 	v.shared = c.shared.or(v.shared)
 	v.shared.errs = nil

@@ -12,12 +12,12 @@ import (
 )
 
 // probe is a limit nobody can object to: with it one other option can be shown
-// to stint.New alone, so that what New says is about that option.
+// to stint.Check alone, so that what New says is about that option.
 var probe = stint.Rate(1, time.Second, stint.WithName("probe"), stint.WithKey(stint.Global()))
 
-// problems is what stint.New has against options.
+// problems is what stint.Check has against options.
 func problems(opts ...stint.Option) []string {
-	_, err := stint.New(opts...)
+	err := stint.Check(opts...)
 	if err == nil {
 		return nil
 	}
@@ -32,7 +32,7 @@ func problems(opts ...stint.Option) []string {
 	return texts
 }
 
-// reports reports at n what stint.New has against options, if anything.
+// reports reports at n what stint.Check has against options, if anything.
 func (d *decoder) reports(n *yaml.Node, opts ...stint.Option) bool {
 	texts := problems(opts...)
 	for _, text := range texts {
@@ -107,7 +107,7 @@ func algorithmPairs() (pairs []string) {
 	return pairs
 }
 
-// attribute reports what stint.New has against a whole policy, each problem at
+// attribute reports what stint.Check has against a whole policy, each problem at
 // the route or the limit that it names, or else at the document.
 func (d *decoder) attribute(doc *document, texts []string) {
 	for _, text := range texts {

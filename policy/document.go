@@ -219,6 +219,10 @@ func (d *decoder) document(root *yaml.Node) []stint.Option {
 func (d *decoder) resolve(doc *document) {
 	byName := map[string]*limit{}
 	for _, l := range doc.static() {
+		if d.with.lent && l.kind != nil && !l.named {
+			d.bad(l.node, "a limit without a name is called %q, which other limits in the store may be called too: write a name", l.name)
+			continue
+		}
 		d.unique(byName, l)
 	}
 	for i := range doc.limits {
@@ -234,6 +238,10 @@ func (d *decoder) resolve(doc *document) {
 		for _, e := range p.limits {
 			if e.limit == nil {
 				d.bad(e.node, "a plan has limits of its own: write the limit here, %s", limitExample)
+				continue
+			}
+			if e.limit.kind != nil && !e.limit.named {
+				d.bad(e.node, "a plan's limit without a name: write one, which what is counted goes by")
 				continue
 			}
 			d.unique(own, e.limit)
@@ -295,7 +303,7 @@ func (d *decoder) checkKeys(doc *document) {
 	}
 }
 
-// checkRoutes asks stint.New about the patterns, also when other parts of the
+// checkRoutes asks stint.Check about the patterns, also when other parts of the
 // file are wrong.
 func (d *decoder) checkRoutes(doc *document) {
 	opts := []stint.Option{probe}

@@ -222,7 +222,7 @@ func (l *limit) defaultName(name string) {
 	}
 }
 
-// limit reads a limit, and asks stint.New about it alone, so that what New says
+// limit reads a limit, and asks stint.Check about it alone, so that what New says
 // is said where it belongs.
 func (d *decoder) limit(n *yaml.Node, dryRun bool) *limit {
 	l := &limit{node: n}
@@ -280,7 +280,7 @@ func elsewhere(field string) string {
 	return ", or make it a limit with " + either(with)
 }
 
-// alone is what stint.New has against a limit by itself: what else it should stand
+// alone is what stint.Check has against a limit by itself: what else it should stand
 // beside is the whole policy's affair. The other one is without a name, so that it
 // takes none that the limit may have.
 func alone(l stint.Limit) []string {
@@ -306,7 +306,7 @@ func (l *limit) build(options []placedOption) stint.Limit {
 	return l.make(opts...)
 }
 
-// blame returns the place of the field without which stint.New would not say
+// blame returns the place of the field without which stint.Check would not say
 // text: the last such, as an earlier one was there first; or that of the kind.
 func (l *limit) blame(options []placedOption, text string) *yaml.Node {
 	for i, o := range slices.Backward(options) {

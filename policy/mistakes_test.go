@@ -306,7 +306,7 @@ var mistakes = []mistake{
 		`4:15: a plan is a mapping: write {limits: [{name: requests, quota: 1000/daily}]}`,
 		`4:30: a plan without limits: write them, or limits: [] for none`,
 		`4:55: a plan has limits of its own: write the limit here, {name: per-client, rate: 100/1m}, or with quota: 10_000/daily, or concurrency: 8`,
-		`4:76: a limit without a name is called "rate", as the one in line 3 is: write a name`,
+		`4:76: a plan's limit without a name: write one, which what is counted goes by`,
 		`4:111: the name "y" is taken in line 4: write another`),
 
 	// The rest.

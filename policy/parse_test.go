@@ -57,7 +57,10 @@ func TestSameAsGo(t *testing.T) {
 				var sites [2]http.Handler
 				for i, opts := range [2][]stint.Option{parse(t, doc.text).Options(), doc.same} {
 					stores[i].Store = memstore.New()
-					lim, err := stint.New(append(opts, stint.WithStore(&stores[i]))...)
+					if doc.name != unnamed.name {
+						opts = append(opts, stint.WithStore(&stores[i]))
+					}
+					lim, err := stint.New(opts...)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -149,12 +152,12 @@ func TestFailurePolicy(t *testing.T) {
 		text string
 		want int
 	}{
-		{limits("[{rate: 3/1m}]"), http.StatusOK},
-		{limits("[{rate: 3/1m}]") + "failure: open\n", http.StatusOK},
-		{limits("[{rate: 3/1m}]") + "failure: closed\n", http.StatusServiceUnavailable},
-		{limits("[{rate: 3/1m, failure: closed}]"), http.StatusServiceUnavailable},
-		{limits("[{rate: 3/1m, failure: open}]") + "failure: closed\n", http.StatusOK},
-		{limits("[]") + "routes: {/: {limits: [{rate: 3/1m}], failure: closed}}\n", http.StatusServiceUnavailable},
+		{limits("[{name: a, rate: 3/1m}]"), http.StatusOK},
+		{limits("[{name: a, rate: 3/1m}]") + "failure: open\n", http.StatusOK},
+		{limits("[{name: a, rate: 3/1m}]") + "failure: closed\n", http.StatusServiceUnavailable},
+		{limits("[{name: a, rate: 3/1m, failure: closed}]"), http.StatusServiceUnavailable},
+		{limits("[{name: a, rate: 3/1m, failure: open}]") + "failure: closed\n", http.StatusOK},
+		{limits("[]") + "routes: {/: {limits: [{name: a, rate: 3/1m}], failure: closed}}\n", http.StatusServiceUnavailable},
 	} {
 		p := parse(t, tt.text, policy.WithOptions(stint.WithStore(brokenStore{})))
 		lim, err := stint.New(p.Options()...)
@@ -166,6 +169,39 @@ func TestFailurePolicy(t *testing.T) {
 		if passed := w.Code == http.StatusNotFound; passed != (tt.want == http.StatusOK) || !passed && w.Code != tt.want {
 			t.Errorf("%s: status %d, want %d", tt.text, w.Code, tt.want)
 		}
+	}
+}
+
+// TestNamesInAFile: where the options of Go have a store that others may use,
+// every limit needs a name, and so does a plan's anywhere. Each is reported with
+// its place, also beside other mistakes.
+func TestNamesInAFile(t *testing.T) {
+	text := "version: 1\nkey: global\nlimits: [{rate: 3/1m}, {name: a, quota: 4/daily}]\nroutes: {/r: {limits: [{quota: 5/daily}]}}\n"
+	const unnamed = "a limit without a name is called %q, which other limits in the store may be called too: write a name"
+	shared := policy.WithOptions(stint.WithStore(memstore.New()))
+	rate, daily := "p.yaml:3:10: "+fmt.Sprintf(unnamed, "rate"), "p.yaml:4:24: "+fmt.Sprintf(unnamed, "daily")
+	plan := "p.yaml:5:25: a plan's limit without a name: write one, which what is counted goes by"
+	for _, tt := range []struct {
+		name, text string
+		opts       []policy.Option
+		want       string
+	}{
+		{"a shared store", text, []policy.Option{shared}, rate + "\n" + daily},
+		{"and a mistake", text + "cost: -1\n", []policy.Option{shared}, rate + "\n" + daily + "\np.yaml:5:7: cost"},
+		{"a store of its own", text, nil, ""},
+		{"which is small", text, []policy.Option{policy.WithOptions(stint.WithMemory(memstore.WithMaxKeys(9)))}, ""},
+		{"a plan", text + "plans: {free: {limits: [{rate: 1/1m}]}}\n", []policy.Option{policy.WithPlanFunc(planOf)}, plan},
+		{"a plan in a shared store", text + "plans: {free: {limits: [{rate: 1/1m}]}}\n", []policy.Option{policy.WithPlanFunc(planOf), shared}, rate + "\n" + daily + "\n" + plan},
+	} {
+		_, err := policy.Parse("p.yaml", []byte(tt.text), tt.opts...)
+		if got := fmt.Sprint(err); tt.want == "" && err != nil || !strings.HasPrefix(got, tt.want) || strings.Count(got, "\n") != strings.Count(tt.want, "\n") {
+			t.Errorf("%s:\n%v\nwant\n%s", tt.name, err, tt.want)
+		}
+	}
+	// A store that New is given beside the file's options is New's to object to.
+	p := parse(t, text)
+	if _, err := stint.New(append(p.Options(), stint.WithStore(memstore.New()))...); err == nil || !strings.Contains(err.Error(), "write stint.WithName") {
+		t.Errorf("beside the file: %v", err)
 	}
 }
 

@@ -11,9 +11,10 @@
 //
 // Load reads it once, Watch again whenever it changes:
 //
-//	p, err := policy.Load("policy.yaml")
-//	limits, err := stint.New(append(p.Options(), stint.WithStore(shared))...)
-//	watcher, err := policy.Watch(ctx, "policy.yaml", limits)
+//	opts := []policy.Option{policy.WithOptions(stint.WithStore(shared))}
+//	p, err := policy.Load("policy.yaml", opts...)
+//	limits, err := stint.New(p.Options()...)
+//	watcher, err := policy.Watch(ctx, "policy.yaml", limits, opts...)
 //
 // Load and Watch take the same options.
 //
@@ -110,6 +111,7 @@ type config struct {
 	secret     []byte
 	options    []stint.Option
 	keyed      bool // options have a default key
+	lent       bool // options have a store that others may use, where limits need names
 
 	logger    *slog.Logger
 	observers []func(Change)
@@ -138,16 +140,17 @@ func newConfig(opts []Option) (*config, error) {
 }
 
 // check finds out whether the options given for the limiter are right, and
-// whether they have a key, which can't be seen from outside.
+// whether they have a key and a store, which can't be seen from outside.
 func (c *config) check() error {
 	if c.options != nil {
-		unkeyed := stint.Rate(1, time.Second, stint.WithName("policy-probe"))
-		c.keyed = problems(append(slices.Clone(c.options), unkeyed)...) == nil
-		if !c.keyed {
-			for _, text := range problems(append(slices.Clone(c.options), unkeyed, stint.WithKey(stint.Global()))...) {
-				c.bad("WithOptions: %s", text)
-			}
+		with := func(opts ...stint.Option) []string { return problems(slices.Concat(c.options, opts)...) }
+		named, unnamed := stint.Rate(1, time.Second, stint.WithName("policy-probe")), stint.Rate(1, time.Second)
+		key := stint.WithKey(stint.Global())
+		for _, text := range with(named, key) {
+			c.bad("WithOptions: %s", text)
 		}
+		c.keyed = with(named) == nil
+		c.lent = with(unnamed, key) != nil
 	}
 	return errors.Join(c.errs...)
 }

@@ -22,7 +22,9 @@ import (
 )
 
 // units is a policy that lets n units pass an hour.
-func units(n int) string { return fmt.Sprintf("version: 1\nkey: global\nlimits: [{rate: %d/1h}]\n", n) }
+func units(n int) string {
+	return fmt.Sprintf("version: 1\nkey: global\nlimits: [{name: calls, rate: %d/1h}]\n", n)
+}
 
 // watched is a limiter that a file keeps up to date.
 type watched struct {

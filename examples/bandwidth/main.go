@@ -52,9 +52,9 @@ func main() {
 
 func limits(rate int64, counts store.Store) (*stint.Limiter, error) {
 	return stint.New(
-		stint.Bandwidth(rate, stint.WithRequestBytes()),
+		stint.Bandwidth(rate, stint.WithName("bytes"), stint.WithRequestBytes()),
 		// Slow responses are many responses: each key may have so many at a time.
-		stint.Concurrency(16),
+		stint.Concurrency(16, stint.WithName("open")),
 		stint.WithKey(stint.Header("X-API-Key")),
 		stint.WithStore(counts),
 		stint.WithObserver(func(e stint.Event) {

@@ -53,7 +53,7 @@ func degrading(rdb redis.UniversalClient, observe func(failover.Event)) *failove
 // against, no answer is better than one that was not counted.
 func limited(limits store.Store, next http.Handler) http.Handler {
 	return stinthttp.New(
-		stint.Rate(100, time.Second),
+		stint.Rate(100, time.Second, stint.WithName("requests")),
 		stint.WithRoute("POST /login",
 			stint.Rate(5, time.Minute, stint.WithName("login"), stint.WithFailurePolicy(stint.FailClosed))),
 		stint.WithKey(stint.RemoteIP()),

@@ -39,9 +39,9 @@ func main() {
 
 func limited(shared store.Store, next http.Handler) http.Handler {
 	return stinthttp.New(
-		stint.Rate(10, 10*time.Second),
-		stint.Quota(1000, stint.Daily),
-		stint.Concurrency(4),
+		stint.Rate(10, 10*time.Second, stint.WithName("calls")),
+		stint.Quota(1000, stint.Daily, stint.WithName("daily")),
+		stint.Concurrency(4, stint.WithName("slots")),
 		stint.WithKey(stint.RemoteIP()),
 		stint.WithStore(shared),
 	)(next)

@@ -49,7 +49,7 @@ func main() {
 // limits: two jobs at a time. Those that find no slot wait, up to a minute.
 func limits(shared store.Store) (*stint.Limiter, error) {
 	return stint.New(
-		stint.Concurrency(2, stint.WithMaxWait(time.Minute)),
+		stint.Concurrency(2, stint.WithName("jobs"), stint.WithMaxWait(time.Minute)),
 		stint.WithKey(stint.Global()), // Wait names the key itself
 		stint.WithStore(shared),
 	)

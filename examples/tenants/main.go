@@ -47,11 +47,11 @@ func main() {
 var offers = map[string][]stint.Limit{
 	"free": {
 		stint.Rate(10, time.Minute, stint.WithName("calls")),
-		stint.Quota(100, stint.Daily),
+		stint.Quota(100, stint.Daily, stint.WithName("daily")),
 	},
 	"scale": {
 		stint.Rate(600, time.Minute, stint.WithName("calls"), stint.WithBurst(50)),
-		stint.Quota(100_000, stint.Daily),
+		stint.Quota(100_000, stint.Daily, stint.WithName("daily")),
 	},
 }
 
@@ -95,7 +95,7 @@ func api(shared store.Store, load func(context.Context, string) ([]stint.Limit, 
 			}
 			return plans.Get(r.Context(), tenant)
 		}),
-		stint.Concurrency(8), // of any plan
+		stint.Concurrency(8, stint.WithName("in-flight")), // of any plan
 		stint.WithStore(shared),
 	)(http.HandlerFunc(left))
 }

@@ -2,7 +2,10 @@
 // shared by any number of goroutines.
 //
 //	stint.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()),
-//		stint.WithStore(memstore.New(memstore.WithMaxKeys(100_000))))
+//		stint.WithMemory(memstore.WithMaxKeys(100_000)))
+//
+// That is a limiter's own store. One that several limiters share, or whose
+// [Store.Stats] are to be read, is made by [New] and given to stint.WithStore.
 //
 // # Memory
 //
