@@ -19,7 +19,11 @@ type HeaderStyle uint8
 const (
 	// DraftHeaders sends RateLimit-Policy and RateLimit as in
 	// draft-ietf-httpapi-ratelimit-headers-11, one item for each limit.
-	// Nested limiters add theirs.
+	// Nested limiters add theirs. RateLimit-Policy has q units in w seconds,
+	// RateLimit has r, the units left, and t, the seconds until there are more.
+	// r of a limit with a burst may be above q, and w of a calendar window is
+	// the longest that the window can be: 31 days for Monthly, 25 hours for
+	// Daily where the clocks are set back by one.
 	DraftHeaders HeaderStyle = iota
 	// LegacyHeaders sends X-RateLimit-Limit, -Remaining and -Reset (seconds)
 	// of the limit with the least left, also among nested limiters.
@@ -78,13 +82,12 @@ func policyItem(l *store.Limit) string {
 }
 
 // span is the time that a limit's units belong to. For a calendar window it is
-// the nominal one: a promise of less than there is, never of more, except on
-// the day a year that has 25 hours.
+// the longest that there will be: a promise of less than there is, never of more.
 func span(s store.Spec) time.Duration {
 	if s.Period > 0 {
 		return s.Period
 	}
-	return s.Window.Length()
+	return s.Window.Length(time.Now())
 }
 
 // appendRateLimit appends a limit's item of RateLimit.
@@ -113,7 +116,7 @@ func moreAfter(l *store.Limit, r *store.Result) time.Duration {
 		after -= fill(capacity-r.Remaining-1, spec.Period, spec.Units)
 	case store.IntervalBucket:
 		if later := (spec.Burst - r.Remaining - 1) / spec.Units; later > 0 {
-			after -= time.Duration(later) * span(spec)
+			after -= time.Duration(later) * spec.Period
 		}
 	case store.WarmUp:
 		// The curve is the store's to know; nothing costs more than three

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	_ "time/tzdata"
 
 	"github.com/dunglas/httpsfv"
 
@@ -51,8 +52,18 @@ func fields(t *testing.T, h http.Header) (policy, limits string) {
 	return strings.Join(h.Values("RateLimit-Policy"), " | "), strings.Join(h.Values("RateLimit"), " | ")
 }
 
+func location(t *testing.T, name string) *time.Location {
+	t.Helper()
+	loc, err := time.LoadLocation(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loc
+}
+
 func TestFields(t *testing.T) {
 	second := time.Second
+	berlin, lordHowe := location(t, "Europe/Berlin"), location(t, "Australia/Lord_Howe")
 	tests := []struct {
 		limit  stint.Limit
 		policy string
@@ -84,6 +95,12 @@ func TestFields(t *testing.T) {
 		{stint.Quota(1, stint.Daily), `"daily";q=1;w=86400`, 0, []string{`r=0;t=86400`, `r=0;t=86400 !86400`}},
 		{stint.Quota(1, stint.Weekly), `"weekly";q=1;w=604800`, 0, []string{`r=0;t=172800`}},
 		{stint.Quota(1, stint.Monthly), `"monthly";q=1;w=2678400`, 0, []string{`r=0;t=2678400`}},
+		// w is the longest that a window can be: where the clocks are set back
+		// by an hour, or by half of one.
+		{stint.Quota(1, stint.Hourly.In(lordHowe)), `"hourly";q=1;w=5400`, 0, []string{`r=0;t=3600`}},
+		{stint.Quota(1, stint.Daily.In(berlin)), `"daily";q=1;w=90000`, 0, []string{`r=0;t=82800`}},
+		{stint.Quota(1, stint.Weekly.In(berlin)), `"weekly";q=1;w=608400`, 0, []string{`r=0;t=169200`}},
+		{stint.Quota(1, stint.Monthly.In(berlin)), `"monthly";q=1;w=2682000`, 0, []string{`r=0;t=2674800`}},
 		{stint.Quota(1, stint.Every(90*second)), `"quota";q=1;w=90`, 0, []string{`r=0;t=90`}},
 		{stint.Concurrency(2), `"concurrency";q=2;qu="concurrent-requests"`, 0, []string{`r=1`, `r=0`, `r=0 !1`}},
 		// A cost that can never fit: waiting doesn't help.

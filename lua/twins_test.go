@@ -349,7 +349,7 @@ func drawLimits(r *rand.Rand, a store.Algorithm) []*store.Limit {
 // length is about how long the limit's window is.
 func length(l *store.Limit) int64 {
 	s := l.Spec()
-	return max(1, s.Period.Microseconds(), s.Window.Length().Microseconds())
+	return max(1, s.Period.Microseconds(), s.Window.Length(time.Unix(0, 0)).Microseconds())
 }
 
 func (p *pair) step(l *store.Limit, last store.Result) {

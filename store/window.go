@@ -98,7 +98,7 @@ func (w Window) ahead(start, n int64) int64 {
 		return start + min(n, max(1, far/d))*d
 	}
 	k, z := w.number(start)
-	return w.opens(k+min(n, far/w.longest()), z)
+	return w.opens(k+min(n, far/w.nominal()), z)
 }
 
 // between returns how many windows begin after from and not after to.
@@ -115,20 +115,40 @@ func (w Window) between(from, to int64) int64 {
 // code tells windows of different length apart: a number below 0.
 func (w Window) code() int64 { return -8*w.every.Microseconds() - int64(w.kind) }
 
-// Length is the nominal length of a window: a day has 24 hours, a month 31
-// days. The zero Window has none.
-func (w Window) Length() time.Duration {
+// Length is the length of the longest window from the one that from lies in until
+// ten years later: a month has 31 days, and a day 25 hours where the clocks are set
+// back by one. The zero Window has none.
+func (w Window) Length(from time.Time) time.Duration {
 	switch w.kind {
 	case noWindow:
 		return 0
 	case everyWindow:
 		return w.every
 	}
-	return micros(w.longest())
+	longest := w.nominal()
+	start, _ := w.bounds(from.UnixMicro() - Epoch*1_000_000)
+	t := start/1_000_000 + Epoch
+	for z, until := w.zone(t), t+tenYears; z.until < until; {
+		next := w.zone(z.until)
+		back := z.offset - next.offset
+		if w.kind == hourlyWindow {
+			back = floorMod(back, 3600) // whole hours are left out of offsets
+		}
+		// The window that the clocks are set back in is the one before.
+		if w.nominal()+back*1_000_000 > longest {
+			start, end := w.bounds((z.until - 1 - Epoch) * 1_000_000)
+			longest = max(longest, end-start)
+		}
+		z = next
+	}
+	return micros(longest)
 }
 
-// longest is the length of the longest window of w's kind, in microseconds.
-func (w Window) longest() int64 {
+const tenYears = 10 * 366 * 24 * 3600
+
+// nominal is the length of the longest window of w's kind where the clocks are
+// never changed, in microseconds.
+func (w Window) nominal() int64 {
 	const hour = 3600 * 1_000_000
 	switch w.kind {
 	case hourlyWindow:

@@ -239,6 +239,63 @@ func TestWindowsTile(t *testing.T) {
 	}
 }
 
+// A length is that of the longest window there is: each is looked at.
+func TestWindowLength(t *testing.T) {
+	const h = time.Hour
+	from := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		w    Window
+		zone string
+		want time.Duration
+	}{
+		{Hourly, "", h},
+		{Hourly, "Europe/Berlin", h},
+		{Hourly, "Asia/Kathmandu", h},
+		{Hourly, "Australia/Lord_Howe", h + h/2},
+		{Daily, "", 24 * h},
+		{Daily, "Asia/Tokyo", 24 * h},
+		{Daily, "Europe/Berlin", 25 * h},
+		{Daily, "America/New_York", 25 * h},
+		{Daily, "America/Havana", 25 * h},
+		{Daily, "Africa/Casablanca", 25 * h},
+		{Daily, "Australia/Lord_Howe", 24*h + h/2},
+		{Daily, "Antarctica/Troll", 26 * h},
+		{Weekly, "", 168 * h},
+		{Weekly, "Europe/Berlin", 169 * h},
+		{Monthly, "", 31 * 24 * h},
+		{Monthly, "Asia/Tokyo", 31 * 24 * h},
+		{Monthly, "Europe/Berlin", 31*24*h + h},    // October
+		{Monthly, "America/New_York", 31 * 24 * h}, // November has 30 days
+		{Every(90 * time.Second), "", 90 * time.Second},
+		{Window{}, "", 0},
+	} {
+		if tt.zone != "" {
+			tt.w = tt.w.In(location(t, tt.zone))
+		}
+		if got := tt.w.Length(from); got != tt.want {
+			t.Errorf("%v: %v, want %v", tt.w, got, tt.want)
+		}
+		if tt.w.kind < hourlyWindow {
+			continue
+		}
+		var longest int64
+		for at := wall(from); at < wall(from.AddDate(10, 0, 0)); {
+			start, end := tt.w.bounds(at)
+			longest, at = max(longest, end-start), end
+		}
+		if micros(longest) != tt.want {
+			t.Errorf("%v: the longest is %v, want %v", tt.w, micros(longest), tt.want)
+		}
+	}
+	// Mexico's clocks were set back for the last time at 07:00Z on 30 October
+	// 2022: that day counts to its end, and later none is as long.
+	mexico := Daily.In(location(t, "America/Mexico_City"))
+	midnight := time.Date(2022, 10, 31, 6, 0, 0, 0, time.UTC)
+	if before, after := mexico.Length(midnight.Add(-1)), mexico.Length(midnight); before != 25*h || after != 24*h {
+		t.Errorf("%v until %v, then %v", before, midnight, after)
+	}
+}
+
 func TestWindowAheadSaturates(t *testing.T) {
 	for _, w := range []Window{Hourly, Daily, Weekly, Monthly, Daily.In(location(t, "Europe/Berlin")), Every(time.Microsecond), Every(time.Hour), Every(250 * 365 * 24 * time.Hour)} {
 		start, _ := w.bounds(0)
@@ -268,6 +325,17 @@ func TestWindowsDoNotAllocate(t *testing.T) {
 		w.between(s, e)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkWindowLength(b *testing.B) {
+	from := time.Date(2026, 6, 15, 1, 0, 0, 0, time.UTC)
+	for _, w := range []Window{Daily, Daily.In(location(b, "Europe/Berlin")), Monthly.In(location(b, "America/New_York"))} {
+		b.Run(w.String(), func(b *testing.B) {
+			for b.Loop() {
+				w.Length(from)
+			}
+		})
 	}
 }
 

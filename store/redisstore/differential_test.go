@@ -187,7 +187,7 @@ func (w *twins) scale(l *store.Limit) int64 {
 	case s.Algorithm == store.Concurrency:
 		return 1000
 	}
-	return s.Window.Length().Microseconds()
+	return s.Window.Length(time.Unix(0, 0)).Microseconds()
 }
 
 func (w *twins) play() error {
