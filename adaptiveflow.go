@@ -176,8 +176,8 @@ func (p *Permit) turnedAway() {
 }
 
 // releaseLocal gives the permit's local slots back with what the request has
-// shown, and tells the observers of what has changed by it.
-func (p *Permit) releaseLocal() {
+// shown, and returns what has changed by it.
+func (p *Permit) releaseLocal() (changes []*LimitChange) {
 	l := p.local
 	if s := p.response; s != nil && s.w != nil {
 		switch status, _ := s.end(); {
@@ -198,11 +198,11 @@ func (p *Permit) releaseLocal() {
 	}
 	first := len(p.charges) - len(l.slots)
 	for i := range l.slots {
-		change := l.slots[i].free(sample)
-		if change != nil {
-			p.lim.observe(Event{Kind: LimitChanged, Change: change})
+		if change := l.slots[i].free(sample); change != nil {
+			changes = append(changes, change)
 		}
 		ch := &p.charges[first+i]
 		p.lim.family.slots.wake(slotKey{ch.Limit.Name(), ch.Key})
 	}
+	return changes
 }

@@ -246,6 +246,15 @@ func (p *Permit) where(is func(*entry) bool) (chosen []int) {
 
 // settle makes the chosen charges cost cost.
 func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
+	err := p.amend(ctx, chosen, cost)
+	if err != nil {
+		err = &StoreError{err}
+		p.lim.observe(Event{Kind: SettleFailed, Err: err})
+	}
+	return err
+}
+
+func (p *Permit) amend(ctx context.Context, chosen []int, cost int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	chosen = slices.DeleteFunc(chosen, func(i int) bool {
@@ -260,8 +269,6 @@ func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
 		charges[k].Cost, charges[k].Receipt = cost, p.results[i].Receipt
 	}
 	if err := p.lim.store.Settle(ctx, charges, results); err != nil {
-		err = &StoreError{err}
-		p.lim.observe(Event{Kind: SettleFailed, Err: err})
 		return err
 	}
 	for k, i := range chosen {
@@ -335,18 +342,41 @@ func (p *Permit) panicked(v any) {
 	}
 }
 
-// release gives the slots back, and settles what is settled at the end. Slots
-// come back also when a function of the application panics there.
+// release gives the slots back, and settles what is settled at the end. What may
+// panic stands before that or after it, never between: the functions that say
+// what the request has cost and the client's connection before, and observers,
+// who are told when everything is done and no lock is held, after.
 func (p *Permit) release() {
 	var amends []amend
 	defer func() {
-		p.lim.family.hold(p.entries, p.charges, p.class, -1)
-		if p.local != nil {
-			p.releaseLocal()
+		for _, e := range p.giveBack(amends) {
+			p.lim.observe(e)
 		}
-		p.finish(amends)
+		if p.response != nil {
+			p.response.paced(p.lim)
+		}
 	}()
 	amends = p.amends()
+	p.push(amends)
+}
+
+// giveBack gives back what the permit holds and makes the amends. It returns what
+// observers are to be told.
+func (p *Permit) giveBack(amends []amend) (events []Event) {
+	p.lim.family.hold(p.entries, p.charges, p.class, -1)
+	if p.local != nil {
+		for _, change := range p.releaseLocal() {
+			events = append(events, Event{Kind: LimitChanged, Change: change})
+		}
+	}
+	settled, err := p.finish(amends)
+	if err != nil {
+		events = append(events, Event{Kind: SettleFailed, Err: err})
+	}
+	if settled && len(p.lim.observers) > 0 {
+		events = append(events, Event{Kind: Settled, Request: p.response.r, Decision: p.Decision()})
+	}
+	return events
 }
 
 // made returns the charges whose receipts are to be settled, at cost 0.
@@ -363,10 +393,18 @@ func made(charges []store.Charge, results []store.Result, which func(*store.Rece
 }
 
 // cancel settles charges, even if ctx has ended, and wakes who waits for the
-// slots among them. It returns the results, or nil if it failed.
-func (v *version) cancel(ctx context.Context, charges []store.Charge) (results []store.Result) {
+// slots among them. Observers are told if it failed.
+func (v *version) cancel(ctx context.Context, charges []store.Charge) {
+	if _, err := v.settle(ctx, charges); err != nil {
+		v.observe(Event{Kind: SettleFailed, Err: err})
+	}
+}
+
+// settle is cancel without a word to the observers, for callers with more to do
+// before anything may panic. It returns the results, or a *StoreError.
+func (v *version) settle(ctx context.Context, charges []store.Charge) ([]store.Result, error) {
 	if len(charges) == 0 {
-		return nil
+		return nil, nil
 	}
 	ctx = context.WithoutCancel(ctx)
 	if _, local := v.store.(*memstore.Store); !local { // which never blocks: a timer would cost more than it
@@ -374,15 +412,15 @@ func (v *version) cancel(ctx context.Context, charges []store.Charge) (results [
 		ctx, stop = context.WithTimeout(ctx, settleTimeout)
 		defer stop()
 	}
-	results = make([]store.Result, len(charges))
-	if err := v.store.Settle(ctx, charges, results); err != nil {
-		v.observe(Event{Kind: SettleFailed, Err: &StoreError{err}})
-		results = nil
-	}
+	results := make([]store.Result, len(charges))
+	err := v.store.Settle(ctx, charges, results)
 	for i := range charges {
 		if charges[i].Receipt.Lease != (store.LeaseID{}) {
 			v.family.slots.wake(slotKey{charges[i].Limit.Name(), charges[i].Key})
 		}
 	}
-	return results
+	if err != nil {
+		return nil, &StoreError{err}
+	}
+	return results, nil
 }

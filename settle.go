@@ -140,10 +140,20 @@ func (p *Permit) settledByHand(chosen []int) {
 	}
 }
 
+// push sends what is complete to the client before a store is told of the amends,
+// or of bytes that were paid for and not sent.
+func (p *Permit) push(amends []amend) {
+	if s := p.response; s != nil && s.w != nil && (len(amends) > 0 || s.down != nil) {
+		s.push(p.lim)
+	}
+}
+
 // finish releases the permit's slots, makes the amends and gives back the bytes
-// that were paid for and not sent, in one call.
-func (p *Permit) finish(amends []amend) {
+// that were paid for and not sent, in one call. It reports whether amends have
+// been made; the error is a *StoreError.
+func (p *Permit) finish(amends []amend) (settled bool, err error) {
 	p.mu.Lock() // Settle may be at the results
+	defer p.mu.Unlock()
 	charges := made(p.charges, p.results, func(r *store.Receipt) bool { return r.Lease != store.LeaseID{} })
 	held := len(charges)
 	if len(amends) > 0 {
@@ -156,26 +166,15 @@ func (p *Permit) finish(amends []amend) {
 	}
 	if s := p.response; s != nil {
 		charges = append(append(charges, s.down.end()...), s.up.end()...)
-		defer s.paced(p.lim)
-		if s.w != nil && len(charges) > held {
-			s.push(p.lim)
-		}
 	}
-	if len(amends) == 0 {
-		p.mu.Unlock()
-		p.lim.cancel(p.ctx, charges)
-		return
+	results, err := p.lim.settle(p.ctx, charges)
+	if err != nil {
+		return false, err
 	}
-	results := p.lim.cancel(p.ctx, charges)
 	for k, a := range amends {
-		if results != nil {
-			p.settled(a.i, results[held+k])
-		}
+		p.settled(a.i, results[held+k])
 	}
-	p.mu.Unlock()
-	if results != nil && len(p.lim.observers) > 0 {
-		p.lim.observe(Event{Kind: Settled, Request: p.response.r, Decision: p.Decision()})
-	}
+	return len(amends) > 0, nil
 }
 
 // settled takes over the result of settling charge i. The caller holds p.mu.
