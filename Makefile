@@ -14,7 +14,7 @@ TIME     ?= 1s
 # What the tests start; STINT_REDIS_SERVER in the environment names another.
 REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 
-.PHONY: test test-faults test-servers redis run race test-32 lint tidy build-all bench bench-redis fuzz soak plots plots-check
+.PHONY: test test-faults test-servers redis run race test-32 lint tidy build-all bench bench-redis bench-peers fuzz soak plots plots-check
 
 test: redis ## the tests, as a reader of the README runs them: 2 minutes on 2 cores
 	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 2 minutes on 2 cores"
@@ -71,7 +71,10 @@ bench: ## benchmarks: make bench BENCH=HotKey PKG=./store/memstore COUNT=10
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
 
 bench-redis: redis ## redisstore beside its peers: make bench-redis ROUNDS=15 TIME=300ms
-	cd benchmarks && $(GO) run . -rounds $(ROUNDS) -time $(TIME) -redis-server $(REDIS)
+	cd benchmarks && $(GO) run ./redis -rounds $(ROUNDS) -time $(TIME) -redis-server $(REDIS)
+
+bench-peers: ## stint beside its peers in memory: make bench-peers ROUNDS=9 TIME=50ms
+	cd benchmarks && $(GO) run ./peers -rounds $(ROUNDS) -time $(TIME)
 
 fuzz: ## every fuzz target for FUZZTIME each
 	@set -e; $(GO) test -list '^Fuzz' $(PKG) | \
