@@ -88,6 +88,7 @@ local function concurrency()
         release(s, id)
       else
         local was = s.weighed and call('ZSCORE', s.key, id .. 'w') or 0
+        cost = min(cost, 1 - was + max(0, maxCost - s.held))
         if cost > 1 then
           call('ZADD', s.key, text(1 - cost), id .. 'w')
         elseif was ~= 0 then

@@ -80,7 +80,7 @@ local function fixedwindow()
     local refund = min(-diff, mark)
     if diff > 0 then
       if not s.live then s.live, s.A = true, w.opened(now) end
-      s.B, s.dirty = s.B + min(diff, 1099511627776 - s.B), true
+      s.B, s.dirty = s.B + min(diff, maxCost - s.B), true
       return
     end
     if refund <= 0 or not s.live or instant < s.A then return end

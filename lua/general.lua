@@ -4,6 +4,8 @@
 -- Set where an answer needs a bound of the calendar that was not sent.
 local stale = false
 
+local maxCost = 1099511627776 -- store.MaxCost
+
 local function text(n) return format('%.0f', n) end
 
 local function words(v)
@@ -75,7 +77,19 @@ local function resize(used, hidden, was, is)
   return used, hidden
 end
 
-local function owed(refund, standing, behind, waiting)
+-- how many tokens of a debt are added
+local function owed(debt, till, top, token)
+  if till >= top then return 0 end
+  return min(debt, ceilDiv(top - till, token))
+end
+
+-- the units of so many tokens, or most: the product may be beyond 2^53
+local function worth(tokens, token, most)
+  if tokens > floor(most / token) then return most end
+  return tokens * token
+end
+
+local function refunded(refund, standing, behind, waiting)
   refund = min(refund, max(standing, 0))
   if waiting then refund = refund - max(behind, 0) end
   return max(refund, 0)

@@ -134,7 +134,7 @@ local function intervalbucket()
       s.A, s.C = w.opened(now), l.burst
     end
     if diff > 0 then
-      s.B = max(s.B, min(s.B + diff, l.burst + 1099511627776))
+      s.B = s.B + max(0, min(diff, l.burst + maxCost - s.B))
     elseif diff < 0 then
       local k, known = w.passed(instant, s.A)
       if k >= ceilDiv(mark, l.units) then
@@ -147,7 +147,7 @@ local function intervalbucket()
       end
       mark = min(mark, s.B)
       local waiting, own = s.B > l.burst, mark == s.E
-      local back = owed(-diff, mark, s.B - mark, waiting)
+      local back = refunded(-diff, mark, s.B - mark, waiting)
       if waiting and not own then back = max(min(back, s.B - s.E), 0) end
       s.B = s.B - back
       mark = mark - back

@@ -148,7 +148,11 @@ local function sliding(read, entered, leaves)
 
   local function amend(l, s, cost, rcost, instant, mark)
     local diff = cost - rcost
-    if diff > 0 then return enter(l, s, min(diff, 1099511627776), entered(l, now)) end
+    if diff > 0 then
+      local debt = min(diff, max(0, maxCost - s.C))
+      if debt > 0 then enter(l, s, debt, entered(l, now)) end
+      return
+    end
     local refund = min(-diff, mark)
     if refund <= 0 or not s.live then return end
     if instant == s.A then

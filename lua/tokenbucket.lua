@@ -136,12 +136,11 @@ local function tokenbucket()
     local waiting = tat > at + l.capacity
     local diff = cost - rcost
     if diff > 0 then
-      local top = at + l.capacity + l.longest
-      if tat < top then tat = min(tat + min(diff, floor((top - tat) / l.token) + 1) * l.token, top) end
+      tat = tat + owed(diff, tat, at + l.capacity + l.longest, l.token) * l.token
     elseif diff < 0 and s.live then
       local behind = tat - m
       if l.debt and behind > 0 then behind = within end
-      local back = owed(-diff * l.token, m - at, behind, waiting)
+      local back = refunded(worth(-diff, l.token, max(m - at, 0)), m - at, behind, waiting)
       local own = m == s.E
       if waiting and s.E ~= 0 and not own then back = max(min(back, tat - s.E), 0) end
       tat = tat - back

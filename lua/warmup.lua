@@ -72,18 +72,17 @@ local function warmup()
     local diff = cost - rcost
     if diff > 0 then
       if not s.live then commit(l, s, 0, l.at, l.warm) end
-      local top = l.at + l.longest
-      if s.A < top then s.A = min(s.A + min(diff, floor((top - s.A) / l.token) + 1) * l.token, top) end
+      s.A = s.A + owed(diff, s.A, l.at + l.longest, l.token) * l.token
       s.dirty = true
     elseif diff == 0 or not s.live then
       return
     elseif cost == 0 and instant >= 0 and s.A == mark and s.A > l.at then
-      local cold, t = min(instant, l.warm), rcost * l.token
+      local cold, t = min(instant, l.warm), worth(rcost, l.token, l.largest * l.token)
       s.A = s.A - (t + slow(l, cold) - slow(l, max(0, cold - t)))
       s.B, s.dirty = cold, true
       rebase(l, s)
     elseif mark >= s.A then
-      s.A, s.dirty = s.A - min(-diff * l.token, s.A - l.at), true
+      s.A, s.dirty = s.A - worth(-diff, l.token, s.A - l.at), true
     end
   end
 

@@ -45,8 +45,8 @@ func (l *Limit) stepFixed(now *Now, c *Charge, s *State, r *Result) {
 		}
 		window := l.boundary(start, later/n+1)
 		later += c.Cost
-		if wait := window - at; wait > c.maxWait() {
-			r.OK, r.RetryAfter = false, micros(wait-c.maxWait())
+		if wait := window - at; wait > l.maxWait(c) {
+			r.OK, r.RetryAfter = false, micros(wait-l.maxWait(c))
 			later = s.C
 		} else {
 			r.Delay = micros(wait)
@@ -65,6 +65,7 @@ func (l *Limit) stepFixed(now *Now, c *Charge, s *State, r *Result) {
 func (l *Limit) amendFixed(now *Now, c *Charge, s *State) Receipt {
 	receipt := c.Receipt
 	diff := c.Cost - c.Receipt.Cost
+	receipt.Cost = c.Cost
 	refund := min(-diff, receipt.Mark)
 	switch {
 	case diff > 0:
@@ -80,6 +81,7 @@ func (l *Limit) amendFixed(now *Now, c *Charge, s *State) Receipt {
 		debt := min(diff, MaxCost-s.B)
 		s.B += debt
 		receipt.Mark += debt
+		receipt.Cost -= diff - debt
 		return receipt
 	case refund <= 0 || !s.Live || receipt.Instant < s.A:
 		return receipt

@@ -118,8 +118,8 @@ func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
 		if short := used + c.Cost - l.capacity; short > 0 {
 			k := l.steps(short)
 			wait := l.boundary(start, k) - at
-			if wait > c.maxWait() {
-				r.OK, r.RetryAfter = false, micros(wait-c.maxWait())
+			if wait > l.maxWait(c) {
+				r.OK, r.RetryAfter = false, micros(wait-l.maxWait(c))
 				break
 			}
 			r.Delay = micros(wait)
@@ -152,15 +152,16 @@ func (l *Limit) amendInterval(now *Now, c *Charge, s *State) Receipt {
 	} else {
 		mark -= k * l.spec.Units
 	}
-	mark = min(mark, s.B)
+	mark, cost := min(mark, s.B), c.Cost
 	waiting := s.B > l.capacity
 	switch diff := c.Cost - c.Receipt.Cost; {
 	case diff > 0:
-		owing := max(s.B, min(s.B+diff, l.capacity+MaxCost))
-		mark += owing - s.B
-		s.B = owing
+		debt := max(0, min(diff, l.capacity+MaxCost-s.B))
+		mark += debt
+		s.B += debt
+		cost -= diff - debt
 	case diff < 0:
-		back := owed(-diff, mark, s.B-mark, waiting)
+		back := refunded(-diff, mark, s.B-mark, waiting)
 		own := mark == s.E // see amendBucket
 		if waiting && !own {
 			back = max(min(back, s.B-s.E), 0)
@@ -177,5 +178,5 @@ func (l *Limit) amendInterval(now *Now, c *Charge, s *State) Receipt {
 	if s.B|s.D == 0 {
 		*s = State{}
 	}
-	return Receipt{Instant: s.A, Mark: mark}
+	return Receipt{Instant: s.A, Mark: mark, Cost: cost}
 }

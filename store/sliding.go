@@ -54,8 +54,8 @@ func (l *Limit) stepSliding(now *Now, c *Charge, s *State, r *Result) {
 		r.Receipt = l.enter(s, l.entered(at), c.Cost)
 	default:
 		free := l.frees(s, s.C+c.Cost-n)
-		if wait := free - at; wait > c.maxWait() {
-			r.OK, r.RetryAfter = false, micros(wait-c.maxWait())
+		if wait := free - at; wait > l.maxWait(c) {
+			r.OK, r.RetryAfter = false, micros(wait-l.maxWait(c))
 		} else {
 			r.Delay = micros(wait)
 			r.Receipt = l.enter(s, l.entered(free), c.Cost)
@@ -96,9 +96,15 @@ func (l *Limit) frees(s *State, units int64) int64 {
 func (l *Limit) amendSliding(now *Now, c *Charge, s *State) Receipt {
 	receipt := c.Receipt
 	diff := c.Cost - c.Receipt.Cost
+	receipt.Cost = c.Cost
 	if diff > 0 {
-		debt := l.enter(s, l.entered(now.Steady), min(diff, MaxCost))
-		if receipt.Cost == 0 || l.leaves(receipt.Instant) <= now.Steady {
+		debt := Receipt{Cost: min(diff, max(0, MaxCost-s.C))}
+		receipt.Cost -= diff - debt.Cost
+		if debt.Cost == 0 {
+			return receipt
+		}
+		debt = l.enter(s, l.entered(now.Steady), debt.Cost)
+		if c.Receipt.Cost == 0 || l.leaves(receipt.Instant) <= now.Steady {
 			receipt.Instant, receipt.Mark = debt.Instant, 0
 		}
 		// While the charge itself counts, a refund takes the debt out of its

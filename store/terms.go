@@ -22,6 +22,8 @@ type Terms struct {
 	// Longest is the furthest that anything is reserved or owed, in units of
 	// Scale.
 	Longest int64
+	// Patience is the longest MaxWait that counts, in microseconds.
+	Patience int64
 }
 
 // Terms returns the limit's numbers worked out.
@@ -29,7 +31,7 @@ func (l *Limit) Terms() Terms {
 	t := Terms{
 		Numbers: l.numbers, Scale: l.scale, Token: l.token,
 		Capacity: l.capacity, Queue: l.queue, Largest: l.largest,
-		Period: l.period, Warm: l.warm,
+		Period: l.period, Warm: l.warm, Patience: l.patience,
 	}
 	if l.scale.PerTick > 0 {
 		t.Longest = l.scale.within(longest)

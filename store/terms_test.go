@@ -44,6 +44,7 @@ func TestTerms(t *testing.T) {
 	want := store.Terms{
 		Numbers: store.Numbers{Token: 1_000_000, Unit: 24}, Scale: store.Scale{PerTick: 3}, Token: 1_000_000,
 		Capacity: 3_000_000, Queue: 4_000_000, Largest: 7, Period: 1_000_000, Longest: 3 * 365 * 24 * 3600 * 1_000_000,
+		Patience: 365 * 24 * 3600 * 1_000_000,
 	}
 	if got := l.Terms(); got != want {
 		t.Errorf("%+v, want %+v", got, want)

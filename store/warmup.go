@@ -76,7 +76,7 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
 	case c.Cost > l.largest:
 		r.OK, r.RetryAfter = false, Never
 	default:
-		if wait, within := next-at, l.scale.within(micros(c.maxWait())); wait > within {
+		if wait, within := next-at, l.scale.within(micros(l.maxWait(c))); wait > within {
 			r.OK, r.RetryAfter = false, l.scale.wait(wait-within)
 			break
 		}
@@ -96,7 +96,7 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
 
 func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 	at := l.scale.at(now.Steady)
-	receipt := Receipt{Instant: -1, Mark: c.Receipt.Mark}
+	receipt := Receipt{Instant: -1, Mark: c.Receipt.Mark, Cost: c.Cost}
 	diff := c.Cost - c.Receipt.Cost
 	if diff == 0 {
 		receipt.Instant = c.Receipt.Instant
@@ -109,12 +109,13 @@ func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 	}
 	switch {
 	case diff > 0:
-		owing := l.owe(s.A, diff, at+l.scale.within(longest))
-		receipt.Mark = max(min(receipt.Mark, s.A), at) + owing - s.A
-		s.A = owing
+		debt := l.owed(diff, s.A, at+l.scale.within(longest))
+		receipt.Mark = max(min(receipt.Mark, s.A), at) + debt*l.token
+		receipt.Cost -= diff - debt
+		s.A += debt * l.token
 	case diff < 0 && c.Cost == 0 && c.Receipt.Instant >= 0 && s.A == c.Receipt.Mark && s.A > at:
 		// Cancelled, and nobody came after it: as if it had not been.
-		cold, t := min(c.Receipt.Instant, l.warm), c.Receipt.Cost*l.token
+		cold, t := min(c.Receipt.Instant, l.warm), l.worth(c.Receipt.Cost, l.largest*l.token)
 		s.A -= t + l.slow(cold) - l.slow(max(0, cold-t))
 		s.B = cold
 		l.rebaseWarmUp(now, s)
@@ -123,7 +124,7 @@ func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 		// One that came after it waits for exactly what is before it, and goes
 		// when it was told whatever becomes of that: then nothing is given back,
 		// or one that comes now could go with it.
-		s.A -= min(-diff*l.token, s.A-at)
+		s.A -= l.worth(-diff, s.A-at)
 		receipt.Mark = s.A
 	}
 	return receipt

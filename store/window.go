@@ -42,8 +42,8 @@ var (
 	Monthly = Window{kind: monthlyWindow}
 )
 
-// Every is the window of length d, a multiple of a microsecond, aligned to the
-// Unix epoch.
+// Every is the window of length d, a multiple of a microsecond and two years at
+// the most, aligned to the Unix epoch.
 func Every(d time.Duration) Window { return Window{kind: everyWindow, every: d} }
 
 // In is the window in the time zone loc.
@@ -58,6 +58,8 @@ func (w Window) check() error {
 		return nil
 	case w.every <= 0 || w.every%time.Microsecond != 0:
 		return errors.New("Every(" + w.every.String() + "): write a positive multiple of a microsecond")
+	case float64(w.every.Microseconds()) > horizon/10:
+		return errors.New("Every(" + w.every.String() + "): write two years at the most")
 	case w.loc != nil:
 		return errors.New("Every is aligned to the Unix epoch and knows no time zone: write Hourly, Daily, Weekly or Monthly.In(location)")
 	}

@@ -74,7 +74,7 @@ func (q *request) shape(s *shape, shared bool) {
 			q.args = append(q.args, short[:]...)
 			continue
 		}
-		q.add(maxWait(c))
+		q.add(maxWait(c, r.terms.Patience))
 		q.add(flag(c.DryRun))
 	}
 	q.number(int64(len(s.entries)))
@@ -214,10 +214,9 @@ func flag(b bool) string {
 
 // maxWait is the longest a charge may wait, in microseconds, as store counts it:
 // less than one is no time, but it is not nothing, which leaves a queue its own.
-func maxWait(c *store.Charge) string {
-	const year = 365 * 24 * 3600 * 1_000_000
+func maxWait(c *store.Charge, patience int64) string {
 	if us := c.MaxWait.Microseconds(); us > 0 || c.MaxWait <= 0 {
-		return strconv.FormatInt(min(max(us, 0), year), 10)
+		return strconv.FormatInt(min(max(us, 0), patience), 10)
 	}
 	return "0.5"
 }
