@@ -333,6 +333,13 @@ func (c *call) end(ctx context.Context) {
 // its turn has come, or results say why not. Another error is a
 // *canceledError or the store's.
 func (c *call) decide(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return &canceledError{err} // a store may not look: it would charge who has left
+	}
+	if len(c.charges) == 0 { // nothing but bytes, which are paid for later
+		c.granted = true
+		return nil
+	}
 	if err := c.bound(ctx); err != nil {
 		return &canceledError{err}
 	}

@@ -156,11 +156,8 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 	if err := c.gather(p); err != nil {
 		return nil, err
 	}
-	if len(c.charges) == 0 {
-		if len(c.paced) == 0 {
-			return nil, nil
-		}
-		return c.admit(ctx, w.Header()), nil
+	if len(c.charges) == 0 && len(c.paced) == 0 {
+		return nil, nil
 	}
 	if err := c.decide(ctx); err != nil {
 		if err = c.failed(ctx, err); err != nil {

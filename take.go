@@ -12,7 +12,8 @@ import (
 // for one key: jobs, queues, RPCs. The error is a *DeniedError when a limit
 // refuses, and nothing is charged then. Predicates, key functions and WithCost
 // are about requests and don't count here; WithMaxWait does. Call Done on the
-// permit when the work is over.
+// permit when the work is over. If ctx has already ended, nothing is charged, and
+// the error wraps ctx's.
 //
 // When the store fails and no limit is FailClosed, the permit is an empty one.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Permit, error) {
