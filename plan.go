@@ -43,7 +43,7 @@ type entry struct {
 func (f *family) newEntry(r *rule, l *store.Limit, s settings) *entry {
 	e := &entry{
 		limit: l, key: s.key, cost: s.cost, settle: s.settle, maxWait: s.maxWait, dryRun: s.dryRun,
-		closed: s.policy == FailClosed,
+		closed: s.policy == FailClosed && !s.dryRun,
 		slots:  l.Algorithm() == store.Concurrency,
 		bans:   l.Algorithm() == store.Ban,
 		queues: l.Spec().Queue > 0,
