@@ -6,12 +6,12 @@
 //		stint.WithKey(stint.RemoteIP()))
 //	http.ListenAndServe(addr, limit(mux))
 //
-// A [Limiter] holds limits and decides requests: [Limiter.Admit] charges all
-// limits of a request at once, or none of them, and [Limiter.Deny] answers the
-// ones that are refused. The adapters (stinthttp, stintgin, stintecho) are
-// those two calls in the shape of a router. Outside HTTP there are
-// [Limiter.Take] and [Limiter.Wait]. [Limiter.Update] changes the limits while
-// requests run.
+// A [Limiter] holds limits and decides requests: [Limiter.Admit] charges all of
+// the limiter's limits for a request at once, or none of them, and [Limiter.Deny]
+// answers the requests that are refused. Limiters mounted one inside another
+// decide apart. The adapters (stinthttp, stintgin, stintecho) are those two calls
+// in the shape of a router. Outside HTTP there are [Limiter.Take] and
+// [Limiter.Wait]. [Limiter.Update] changes the limits while requests run.
 //
 // # Keys
 //
@@ -79,7 +79,8 @@ func Must(l *Limiter, err error) *Limiter {
 // With makes a limiter that has l's limits and those in opts, decided together.
 // It shares l's store, handlers, predicates and defaults where opts don't say
 // otherwise. The limits inherited are l's own, with what has been consumed:
-// mounted inside l it charges only what it adds.
+// mounted inside l it charges only what it adds, in a decision apart: if it
+// refuses, what l has charged stays charged. Mounted alone it decides all.
 //
 // The limiter follows l: after an Update of l it is what With(opts...) would
 // make of it then. It is remembered for that as long as l is, so derive
