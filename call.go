@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/store"
 )
 
@@ -207,7 +208,7 @@ func (c *call) key(e *entry) (knownKey, error) {
 	k := knownKey{source: e.key}
 	raw, err := e.key.fn(c.r)
 	if err == nil {
-		k.key, err = encodeKey(raw)
+		k.key, err = keytext.Encode(raw)
 	}
 	if err != nil {
 		if k.skip = errors.Is(err, ErrEmptyKey) && c.lim.emptyKey == SkipEmptyKey; !k.skip {
@@ -388,7 +389,7 @@ func (c *call) denied() *DeniedError {
 	c.decided(&err.Decision, limits)
 	err.by, err.status = c.lim, http.StatusTooManyRequests
 	for i, e := range c.entries {
-		if e.slots && !e.dryRun && !c.results[i].OK && c.charges[i].Key == globalKey {
+		if e.slots && !e.dryRun && !c.results[i].OK && c.charges[i].Key == keytext.GlobalText {
 			err.status = http.StatusServiceUnavailable
 		}
 	}

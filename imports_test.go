@@ -37,7 +37,9 @@ var imports = map[string]rule{
 	"store/redisstore":          {own: []string{"store", "lua"}, external: []string{"github.com/redis/go-redis/v9", "github.com/google/uuid"}},
 	"internal/adaptive":         {notEven: []string{"net/http", "net"}},
 	"internal/explore":          {}, // for tests only
-	".":                         {own: []string{"store", "store/memstore", "internal/adaptive"}, external: []string{"github.com/felixge/httpsnoop"}},
+	"internal/clientip":         {},
+	"internal/keytext":          {notEven: []string{"net/http", "net"}},
+	".":                         {own: []string{"store", "store/memstore", "internal/adaptive", "internal/clientip", "internal/keytext"}, external: []string{"github.com/felixge/httpsnoop"}},
 	"policy":                    {own: []string{"."}, external: []string{"go.yaml.in/yaml/v4", "github.com/fsnotify/fsnotify"}},
 	"adapters/internal/pattern": {},
 	"adapters/std":              {own: []string{".", "store"}},

@@ -15,6 +15,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/stint-go/stint/internal/clientip"
+	"github.com/stint-go/stint/internal/keytext"
 )
 
 // KeyFunc says who a request is charged to: requests with the same key share a
@@ -36,9 +39,9 @@ type KeyFunc func(*http.Request) (string, error)
 var (
 	// ErrEmptyKey refuses a request whose key is empty, unless WithEmptyKey
 	// says that such requests aren't limited.
-	ErrEmptyKey = errors.New("stint: the key is empty")
+	ErrEmptyKey = keytext.ErrEmpty
 	// ErrKeyTooLong refuses a request whose key is longer than 4 KiB.
-	ErrKeyTooLong = errors.New("stint: the key is longer than 4096 bytes")
+	ErrKeyTooLong = keytext.ErrTooLong
 )
 
 // configError is what a KeyFunc made with arguments that can't work returns,
@@ -65,7 +68,7 @@ func misconfigured(problems ...string) KeyFunc {
 func Header(name string) KeyFunc {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {
-	case !isToken(name):
+	case !clientip.IsFieldName(name):
 		return misconfigured(fmt.Sprintf("Header(%.80q): write the name of a header field, such as %q", name, "X-API-Key"))
 	case canonical == "Host":
 		return misconfigured(fmt.Sprintf("Header(%q): net/http moves this field to r.Host: "+
@@ -84,7 +87,7 @@ func Header(name string) KeyFunc {
 // http.Request.Cookie. A session's cookie is as good as a password: put Hash
 // around it, so that it isn't kept in a store.
 func Cookie(name string) KeyFunc {
-	if !isToken(name) {
+	if !clientip.IsFieldName(name) {
 		return misconfigured(fmt.Sprintf("Cookie(%.80q): write the name of a cookie, such as %q", name, "session"))
 	}
 	return func(r *http.Request) (string, error) {
@@ -152,18 +155,10 @@ func Method() KeyFunc {
 	}
 }
 
-const (
-	// globalRaw is the key that everybody shares. No header field can carry
-	// its NUL.
-	globalRaw = "\x00global"
-	// globalKey is what encodeKey makes of globalRaw.
-	globalKey = "%00global"
-)
-
 // Global gives every request the same key: the limit is one of the service,
 // not of a client.
 func Global() KeyFunc {
-	return func(*http.Request) (string, error) { return globalRaw, nil }
+	return func(*http.Request) (string, error) { return keytext.Global, nil }
 }
 
 // Join keys on several things at once, such as a tenant and a route. The parts
@@ -206,7 +201,7 @@ func Join(keys ...KeyFunc) KeyFunc {
 			return "", failed
 		case empty:
 			return "", nil
-		case size > maxRawKey:
+		case size > keytext.MaxRaw:
 			return "", ErrKeyTooLong
 		}
 		var b strings.Builder
@@ -249,7 +244,7 @@ func Hash(secret []byte, k KeyFunc) KeyFunc {
 		if err != nil || raw == "" {
 			return "", err
 		}
-		if len(raw) > maxRawKey {
+		if len(raw) > keytext.MaxRaw {
 			return "", ErrKeyTooLong
 		}
 		h := pool.Get().(*keyedHash)
@@ -273,19 +268,4 @@ func (h *keyedHash) of(raw string) string {
 	var text [22]byte
 	base64.RawURLEncoding.Encode(text[:], h.buf[:16])
 	return string(text[:])
-}
-
-// isToken reports whether s is a token of RFC 9110, which names of header
-// fields and of cookies are.
-func isToken(s string) bool {
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case c >= '0' && c <= '9', c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z':
-		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
-		default:
-			return false
-		}
-	}
-	return s != ""
 }

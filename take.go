@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/store"
 )
 
@@ -59,7 +60,7 @@ func (l *Limiter) takeKey(ctx context.Context, key string, cost int64, patient b
 
 // gatherKey makes the charges of one key.
 func (c *call) gatherKey(key string, cost int64) error {
-	encoded, err := encodeKey(key)
+	encoded, err := keytext.Encode(key)
 	if err != nil {
 		return err
 	}
@@ -114,7 +115,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if !ok && len(limits) > 0 {
 		return fmt.Errorf("stint: Reset: %T can't: its store has no Reset method (store.Resetter)", v.store)
 	}
-	encoded, err := encodeKey(key)
+	encoded, err := keytext.Encode(key)
 	if err != nil {
 		return err
 	}
