@@ -185,7 +185,7 @@ func ExampleLimiter_Wait() {
 
 func ExampleLimiter_Peek() {
 	ctx := context.Background()
-	lim := stint.Must(stint.New(stint.Quota(10, stint.Every(10*365*24*time.Hour)), stint.WithKey(stint.Global())))
+	lim := stint.Must(stint.New(stint.Quota(10, stint.Every(2*365*24*time.Hour)), stint.WithKey(stint.Global())))
 	_, _ = lim.Take(ctx, "tenant-7", 3)
 	d, err := lim.Peek(ctx, "tenant-7")
 	fmt.Println(d.Remaining, "left of", d.Limits[0].Quota, err)
