@@ -22,7 +22,8 @@
 // All limits of one key share a slot: the key, escaped, is the hash tag. A Take
 // with several keys may need several slots. Then each is decided by itself, at
 // the same time as the others; if one refuses, what the others have granted is
-// settled back. Such a call never lets more through, but for a moment between
+// settled back; if that fails, or isn't known in time, the error is
+// [ErrIndeterminate]. Such a call never lets more through, but for a moment between
 // the two another caller may be refused who would have passed. It is the same
 // for a ring's servers, and for clients this package doesn't know, such as
 // go-redis's AutoPipeliner, which it takes for a cluster's and sends each call

@@ -65,16 +65,19 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 		s.settles.submit(t, false)
 	}
 	var failed error
+	made := false
 	for _, t := range tickets {
 		if _, err := t.wait(ctx); err != nil {
-			if failed == nil {
-				failed = err
-			}
+			failed = graver(failed, err)
 			continue
 		}
+		made = true
 		for j, i := range t.what.indexes {
 			results[i] = t.what.results[j]
 		}
+	}
+	if made {
+		return uncertain(failed)
 	}
 	return failed
 }
@@ -156,15 +159,21 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], many 
 	}
 	for _, t := range batch {
 		var left []settlement
+		made := false
 		for j := range t.what.made {
 			m := &t.what.made[j]
 			s.denies.forget(m.charge.Key) // made, for all that is known
-			if err := failed[m]; err != nil && t.failed == nil {
-				t.failed = err
-			}
-			if stale[m] {
+			switch err := failed[m]; {
+			case err != nil:
+				t.failed = graver(t.failed, err)
+			case stale[m]:
 				left = append(left, *m)
+			default:
+				made = true
 			}
+		}
+		if made {
+			t.failed = uncertain(t.failed)
 		}
 		if len(left) > 0 {
 			t.what.made = left

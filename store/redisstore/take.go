@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -332,24 +333,19 @@ func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.
 	granted := true
 	for _, t := range parts {
 		if _, err := t.wait(ctx); err != nil {
-			if failed == nil {
-				failed = err
-			}
+			failed = graver(failed, err)
 			continue
 		}
 		answered = append(answered, t)
 		granted = granted && t.what.granted
 	}
-	if failed != nil {
-		for _, t := range answered {
-			s.undo(t)
+	if failed != nil || !granted {
+		if err := s.undoAll(ctx, answered, parts[0].since.Add(s.timeout)); err != nil {
+			return uncertain(err)
 		}
-		return failed
 	}
-	if !granted {
-		if err := s.undoAll(ctx, parts); err != nil {
-			return err
-		}
+	if failed != nil {
+		return failed
 	}
 	for n, t := range parts {
 		for j, i := range indexes[n] {
@@ -362,9 +358,12 @@ func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.
 	return nil
 }
 
-// undoAll settles the granted parts of a refused call back, and makes their
-// results say how their limits then stand.
-func (s *Store) undoAll(ctx context.Context, parts []*ticket[taking]) error {
+// undoAll settles the granted parts of a call back that was refused or has failed,
+// and makes their results say how their limits then stand. What is not known by
+// until is an error; it is settled back all the same.
+func (s *Store) undoAll(ctx context.Context, parts []*ticket[taking], until time.Time) error {
+	due, end := context.WithDeadline(ctx, until)
+	defer end()
 	backs := make([]*ticket[settling], len(parts))
 	for n, t := range parts {
 		if backs[n] = s.back(&t.what.decision, t.what.site); backs[n] != nil {
@@ -375,7 +374,14 @@ func (s *Store) undoAll(ctx context.Context, parts []*ticket[taking]) error {
 		if backs[n] == nil {
 			continue
 		}
-		if _, err := backs[n].wait(ctx); err != nil {
+		switch {
+		case backs[n].follow(due):
+		case ctx.Err() != nil:
+			return left(ctx)
+		default:
+			return errLate
+		}
+		if err := backs[n].err; err != nil {
 			return err
 		}
 		for j, i := range backs[n].what.indexes {
