@@ -309,7 +309,7 @@ func TestAdaptiveWithoutItsStore(t *testing.T) {
 func TestAdaptiveWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.Rate(100, time.Second),
-			stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(2), stint.WithMaxWait(3*time.Second)))
+			stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(2), stint.WithQueue(5), stint.WithMaxWait(3*time.Second)))
 		start := time.Now()
 		var mu sync.Mutex
 		var log []string
@@ -589,7 +589,7 @@ func TestAdaptiveNested(t *testing.T) {
 // However requests end, the slots come back.
 func TestAdaptiveConcurrentUse(t *testing.T) {
 	l := limiter(t, theKey, stint.Rate(1_000_000, time.Second, stint.WithBurst(300)),
-		stint.AdaptiveConcurrency(1, 4, stint.WithMaxWait(time.Minute), stint.WithSampleWindow(100*time.Millisecond)))
+		stint.AdaptiveConcurrency(1, 4, stint.WithQueue(1000), stint.WithMaxWait(time.Minute), stint.WithSampleWindow(100*time.Millisecond)))
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {

@@ -101,7 +101,7 @@ func BenchmarkHTTP(b *testing.B) {
 		}
 	})
 	b.Run("AllowedWhileOthersWait", func(b *testing.B) {
-		l := limiter(b, theKey, stint.Concurrency(4, stint.WithMaxWait(time.Hour)))
+		l := limiter(b, theKey, stint.Concurrency(4, stint.WithQueue(1000), stint.WithMaxWait(time.Hour)))
 		ctx, cancel := context.WithCancel(b.Context())
 		for range 8 {
 			go func() {

@@ -163,8 +163,10 @@ func WithCost(cost func(*http.Request) int64) SharedOption {
 // WithMaxWait makes a request wait for its turn rather than be refused, if its
 // turn comes within d. The request's own deadline bounds the wait further. On
 // a limit that queues by itself (LeakyBucket, or one with WithQueue) d bounds
-// the wait in the queue. By default only those limits make a request wait, and a
-// Concurrency with WithQueue, for 5 seconds. docs/waiting.md says who is next.
+// the wait in the queue. On a Concurrency as many requests wait for each key as
+// it has slots, unless WithQueue says otherwise. By default only limits that queue
+// by themselves make a request wait, and a Concurrency with WithQueue, for 5
+// seconds. docs/waiting.md says who is next.
 //
 // An HTTP/1.1 server does not notice that a client has left while the
 // request's body is unread: keep d to a few seconds.

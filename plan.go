@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"net/http"
 	"net/url"
 	"path"
@@ -29,7 +28,7 @@ type entry struct {
 	slots   bool  // a concurrency limit
 	bans    bool  // a Ban
 	queues  bool  // makes requests wait without a maxWait
-	queue   int64 // how many may wait for slots
+	queue   int64 // how many may wait for slots; negative by default: see call.room
 	shares  *shares
 	policy  string // its item of RateLimit-Policy; "" for a dry run
 	from    *limitFunc
@@ -50,7 +49,7 @@ func (f *family) newEntry(r *rule, l *store.Limit, s settings) *entry {
 	}
 	if e.slots {
 		e.settle = nil // of the limiter: slots are released
-		e.queue, e.shares = math.MaxInt64, r.shares
+		e.queue, e.shares = -1, r.shares
 		if r.queueSet {
 			e.queue = r.queue
 		}

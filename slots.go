@@ -3,6 +3,7 @@ package stint
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 )
 
@@ -102,13 +103,30 @@ type stand struct {
 	booked time.Time // up to when the wait is counted
 }
 
+// room is how many may stand in line for charge i's slots. By default it is as many
+// as there are slots, so that a crowd finds a full line and not an endless one;
+// Wait's callers are the application's own, and it knows how many there are.
+func (c *call) room(i int) int64 {
+	e, ch := c.entries[i], &c.charges[i]
+	switch {
+	case e.queue >= 0:
+		return e.queue
+	case c.patient:
+		return math.MaxInt64
+	case e.adaptive != nil:
+		_, _, now := e.adaptive.take(ch.Key, 0)
+		return now.Spec().Units
+	}
+	return ch.Limit.Spec().Units
+}
+
 // join has the call stand in line for charge i's slots, and reports whether there
 // is room.
 func (c *call) join(ctx context.Context, i int) bool {
 	now := time.Now()
 	s := &stand{charge: i, until: now.Add(c.patience(ctx, i)), booked: now}
 	s.rank, s.cost, s.shares = c.rank(ctx, now), c.charges[i].Cost, c.entries[i].shares
-	joined, n := c.lim.family.slots.join(c.slotKey(i), &s.place, c.entries[i].queue)
+	joined, n := c.lim.family.slots.join(c.slotKey(i), &s.place, c.room(i))
 	if joined {
 		c.stand = s
 	}
