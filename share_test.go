@@ -80,7 +80,9 @@ func (w *workers) held() string {
 func TestShare(t *testing.T) {
 	share := stint.WithShare
 	wait, queue := stint.WithMaxWait(50*time.Second), stint.WithQueue(100)
-	ten := func(opts ...stint.LimitOption) stint.Limit { return stint.Concurrency(10, append(opts, wait, queue)...) }
+	ten := func(opts ...stint.LimitOption) stint.Limit {
+		return stint.Concurrency(10, append(opts, wait, queue)...)
+	}
 	tests := []struct {
 		name  string
 		limit stint.Limit
