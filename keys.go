@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,10 +157,49 @@ func Method() KeyFunc {
 }
 
 // Global gives every request the same key: the limit is one of the service,
-// not of a client.
-func Global() KeyFunc {
-	return func(*http.Request) (string, error) { return keytext.Global, nil }
+// not of a client. Take, Wait and Peek charge it under that key too, whatever
+// key they are given, so that requests and jobs share it.
+func Global() KeyFunc { return constant(keytext.Global) }
+
+// constant is the key function of limits that have one key. Its functions have
+// one body, by which isConstant knows them; inlined, each caller's would be
+// another.
+//
+//go:noinline
+func constant(raw string) KeyFunc {
+	return func(*http.Request) (string, error) { return raw, nil }
 }
+
+func isConstant(k KeyFunc) bool { return sameBody(k, constant("")) }
+
+func sameBody(k, l KeyFunc) bool { return reflect.ValueOf(k).Pointer() == reflect.ValueOf(l).Pointer() }
+
+// folded is k, made of parts: constant if all of them are.
+func folded(k KeyFunc, parts ...KeyFunc) KeyFunc {
+	for _, p := range parts {
+		if !isConstant(p) {
+			return k
+		}
+	}
+	raw, err := k(nil)
+	if err != nil || raw == "" {
+		return k
+	}
+	return constant(raw)
+}
+
+// errGivenKey refuses a request where only Take has a key.
+var errGivenKey = errors.New("stint: the limit's key is GivenKey, which a request doesn't have")
+
+// GivenKey is the key that Take, Wait and Peek are given: for limiters of jobs,
+// queues and outgoing calls. Requests don't have one. Adapters panic when they
+// are mounted with such a limiter, and Admit refuses its requests. It can't be a
+// part of Join or Hash: give Take a key that is joined or hashed already.
+func GivenKey() KeyFunc { return givenKey }
+
+func givenKey(*http.Request) (string, error) { return "", errGivenKey }
+
+func isGiven(k KeyFunc) bool { return sameBody(k, givenKey) }
 
 // Join keys on several things at once, such as a tenant and a route. The parts
 // are joined with their lengths, so that no two lists of parts give the same
@@ -172,8 +212,11 @@ func Join(keys ...KeyFunc) KeyFunc {
 	if i := slices.IndexFunc(keys, func(k KeyFunc) bool { return k == nil }); i >= 0 {
 		return misconfigured(fmt.Sprintf("Join: key function %d is nil: write one, or leave it out", i+1))
 	}
+	if slices.ContainsFunc(keys, isGiven) {
+		return misconfigured("Join: GivenKey() can't be a part of a key: give Take one that is joined")
+	}
 	keys = slices.Clone(keys)
-	return func(r *http.Request) (string, error) {
+	return folded(func(r *http.Request) (string, error) {
 		var room [8]string
 		parts := room[:0]
 		size, empty := 0, false
@@ -213,7 +256,7 @@ func Join(keys ...KeyFunc) KeyFunc {
 			b.WriteString(part)
 		}
 		return b.String(), nil
-	}
+	}, keys...)
 }
 
 // minSecret is the least secret that can't be found by trying.
@@ -234,12 +277,15 @@ func Hash(secret []byte, k KeyFunc) KeyFunc {
 	if k == nil {
 		problems = append(problems, "Hash: the key function is nil: write the one to hash, such as stint.RemoteIP()")
 	}
+	if k != nil && isGiven(k) {
+		problems = append(problems, "Hash: GivenKey() can't be hashed: give Take a key that is")
+	}
 	if problems != nil {
 		return misconfigured(problems...)
 	}
 	secret = bytes.Clone(secret)
 	pool := sync.Pool{New: func() any { return &keyedHash{mac: hmac.New(sha256.New, secret)} }}
-	return func(r *http.Request) (string, error) {
+	return folded(func(r *http.Request) (string, error) {
 		raw, err := k(r)
 		if err != nil || raw == "" {
 			return "", err
@@ -250,7 +296,7 @@ func Hash(secret []byte, k KeyFunc) KeyFunc {
 		h := pool.Get().(*keyedHash)
 		defer pool.Put(h)
 		return h.of(raw), nil
-	}
+	}, k)
 }
 
 // keyedHash is a hash with its scratch room, reused because setting up an HMAC

@@ -35,6 +35,7 @@ package stint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 )
@@ -103,6 +104,23 @@ func (l *Limiter) HasDenyHandler() bool {
 func (l *Limiter) HasErrorHandler() bool {
 	v := l.now.Load()
 	return v.errorHandler != nil || v.problem
+}
+
+// ForRequests returns an error if requests can't have the key of some limit:
+// one with GivenKey. An adapter that is mounted calls it, and panics.
+func (l *Limiter) ForRequests() error {
+	v := l.now.Load()
+	for e := range v.entries() {
+		if e.key.given {
+			return fmt.Errorf("stint: limit %q has GivenKey, which requests don't have: write another WithKey, or use the limiter with Take", e.limit.Name())
+		}
+	}
+	for _, f := range v.funcs {
+		if f.shared.key.given {
+			return errors.New("stint: limits of a WithLimitFunc have GivenKey, which requests don't have: write another WithKey")
+		}
+	}
+	return nil
 }
 
 // Admit decides a request. When it returns nil the request may go on, after

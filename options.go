@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -103,7 +104,30 @@ type settings struct {
 
 // keySource is one use of WithKey. Its address is its identity: limits that
 // get their key from the same WithKey share one call a request.
-type keySource struct{ fn KeyFunc }
+type keySource struct {
+	fn KeyFunc
+	// constant is the encoded key of a KeyFunc that has but one, or "".
+	constant string
+	given    bool // GivenKey
+}
+
+func newKeySource(k KeyFunc) *keySource {
+	s := &keySource{fn: k, given: isGiven(k)}
+	if isConstant(k) {
+		if raw, err := k(nil); err == nil {
+			s.constant, _ = keytext.Encode(raw)
+		}
+	}
+	return s
+}
+
+// under is the key to charge where Take is given key.
+func (s *keySource) under(key string) string {
+	if s.constant != "" {
+		return s.constant
+	}
+	return key
+}
 
 // or fills in what s leaves open from the defaults d.
 func (s settings) or(d settings) settings {
@@ -144,7 +168,7 @@ func WithKey(k KeyFunc) SharedOption {
 			s.bad("WithKey(nil): write a KeyFunc, such as stint.RemoteIP()")
 		})
 	}
-	src := &keySource{fn: k}
+	src := newKeySource(k)
 	return sharedOption(func(s *settings) { s.key = src })
 }
 

@@ -232,7 +232,7 @@ func (v *version) compile(c *config, parent *version, names *names) []error {
 			if e.key == nil {
 				errs = append(errs, fmt.Errorf("limit %q has no key, and no default is right: "+
 					"write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), "+
-					"or stint.Global() for all requests together", compiled.Name()))
+					"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given", compiled.Name()))
 			}
 			all = append(all, e)
 		}

@@ -36,7 +36,7 @@ func main() {
 func polite(next http.RoundTripper) http.RoundTripper {
 	return stinthttp.Transport(stint.Must(stint.New(
 		stint.Rate(2, time.Second, stint.WithBurst(1)),
-		stint.WithKey(func(r *http.Request) (string, error) { return r.URL.Host, nil }),
+		stint.WithKey(stint.GivenKey()), // the destination
 	)), next)
 }
 

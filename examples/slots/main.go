@@ -50,7 +50,7 @@ func main() {
 func limits(shared store.Store) (*stint.Limiter, error) {
 	return stint.New(
 		stint.Concurrency(2, stint.WithName("jobs"), stint.WithMaxWait(time.Minute)),
-		stint.WithKey(stint.Global()), // Wait names the key itself
+		stint.WithKey(stint.GivenKey()), // the customer that Wait is given
 		stint.WithStore(shared),
 	)
 }
