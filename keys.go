@@ -126,12 +126,9 @@ func MuxPattern(mux *http.ServeMux) KeyFunc {
 	}
 	return func(r *http.Request) (string, error) {
 		_, pattern := mux.Handler(r)
-		// For a path that is to be redirected to the one with a slash at its
-		// end, some methods and releases get that path instead of a pattern:
-		// "/users/7/" for "/users/{id}/", a key of the client's own making.
-		if n := len(pattern) - 1; n > 0 && pattern[n] == '/' && pattern[:n] == path.Clean(r.URL.Path) {
+		if redirects(pattern, r.URL.Path) {
 			target := *r
-			target.URL = &url.URL{Host: r.URL.Host, Path: pattern}
+			target.URL = &url.URL{Host: r.URL.Host, RawPath: r.URL.EscapedPath() + "/", Path: r.URL.Path + "/"}
 			_, pattern = mux.Handler(&target)
 		}
 		if pattern == "" {
@@ -139,6 +136,19 @@ func MuxPattern(mux *http.ServeMux) KeyFunc {
 		}
 		return pattern, nil
 	}
+}
+
+// redirects reports whether what a mux calls its pattern may be a path instead: it
+// is the target where a path is redirected to the one with a slash at its end,
+// for CONNECT and in some releases for every method. "/users/7/" for
+// "/users/{id}/" would be a key of the client's own making. The path may end in
+// decoded slashes already.
+func redirects(pattern, requested string) bool {
+	if !strings.HasSuffix(pattern, "/") {
+		return false
+	}
+	more, ok := strings.CutPrefix(pattern, path.Clean("/"+requested))
+	return ok && more != "" && strings.Trim(more, "/") == ""
 }
 
 // Method keys on the request's method. Methods that RFC 9110 and RFC 5789
