@@ -5,6 +5,10 @@
 -- cost, and of the receipt cost, instant, mark and lease; and what the letter
 -- tells. It says that the charge may go the short way, which take.lua describes
 -- (b, w, p, with its four arguments; c is for a lease given back), else it is -.
+-- Then the first of the four may be the number of another key, and the second the
+-- instant of the charge, or up to a tick before it: nothing is changed if the key
+-- says that the limit has been reset since (reset.lua), or if that was so long ago
+-- that it may say so no more.
 --
 -- Answers: now, then per settlement the state found (of open modules that, '|',
 -- and the state left), or -1: a bound of the calendar is missing, nothing was
@@ -86,7 +90,12 @@ for n = #out, many do
   local s = fetch(l, i)
   local raw = m.open and m.raw(s) or s.raw
   if not stale then
-    m.amend(l, s, ARGV[a + 3] + 0, ARGV[a + 4] + 0, ARGV[a + 5] + 0, ARGV[a + 6] + 0, ARGV[a + 7])
+    local cost, charged = ARGV[a + 3] + 0, ARGV[a + 4] + 0
+    if ARGV[a] == '-' and ARGV[a + 8] ~= '' then
+      local reset = tonumber(vals[ARGV[a + 8] + 0] or nil)
+      if reset and reset >= ARGV[a + 9] + 0 or now > ARGV[a + 9] + 30000000 then cost = charged end
+    end
+    m.amend(l, s, cost, charged, ARGV[a + 5] + 0, ARGV[a + 6] + 0, ARGV[a + 7])
     if m.open then raw = raw .. '|' .. m.raw(s) end
   end
   if stale then

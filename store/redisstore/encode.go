@@ -151,6 +151,15 @@ type settlement struct {
 	charge *store.Charge
 	result *store.Result
 	key    string
+	// unlessReset: only if the key has not been reset since it was charged.
+	unlessReset bool
+}
+
+// chargedAt is the server's instant, in microseconds, of a charge on a rate, or up to a
+// tick before it.
+func chargedAt(c *store.Charge) int64 {
+	s := c.Limit.Terms().Scale
+	return c.Receipt.Instant / s.PerTick * tick(s)
 }
 
 // settleArgs are the script, its keys and its arguments that settle.
@@ -168,6 +177,10 @@ func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, ar
 		r := recordOf(c.Limit)
 		short := [4]any{"", "", "", ""}
 		switch {
+		case s.unlessReset:
+			q.add("-")
+			keys = append(keys, resetKey(s.key))
+			short[0], short[1] = len(keys), chargedAt(c)
 		case r.letter == 0 || r.letter == 'n' || r.letter == 'c' && c.Cost > 0:
 			q.add("-")
 		case r.letter == 'w':

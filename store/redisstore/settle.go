@@ -16,6 +16,8 @@ type settling struct {
 	keys    []string
 	indexes []int // in the caller's slices
 	made    []settlement
+	// unlessReset: only if the keys have not been reset since they were charged.
+	unlessReset bool
 }
 
 func siteOfSettling(w *settling) site { return w.site }
@@ -99,7 +101,7 @@ func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 		w := &t.what
 		w.made = make([]settlement, len(w.charges))
 		for i := range w.made {
-			w.made[i] = settlement{charge: &w.charges[i], result: &w.results[i], key: w.keys[i]}
+			w.made[i] = settlement{charge: &w.charges[i], result: &w.results[i], key: w.keys[i], unlessReset: w.unlessReset}
 		}
 	}
 	for _, many := range []bool{false, true} {

@@ -46,11 +46,11 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 	if err := s.check(ctx, charges, results); err != nil || len(charges) == 0 {
 		return err
 	}
-	if s.denies.refuse(charges, results) {
-		return nil
-	}
 	if s.stocks != nil && len(charges) == 1 {
 		return s.takeStock(ctx, charges, results)
+	}
+	if s.denies.refuse(charges, results) {
+		return nil
 	}
 	return s.ask(ctx, charges, results)
 }
