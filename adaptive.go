@@ -26,7 +26,10 @@ import (
 //     than others do.
 //   - One whose connection was hijacked or detached (Permit.Detach), that a
 //     limiter further in refused, or that panics with http.ErrAbortHandler,
-//     isn't looked at; nor is one under 100 µs, which has waited for nothing.
+//     isn't looked at; nor is one under 100 µs, which has waited for nothing, not
+//     even if it fails.
+//   - Outside HTTP (Take, Wait) the context isn't looked at: it may only have
+//     bounded the wait.
 //   - Permit.Drop and Permit.Ignore count before all of that, for what only the
 //     handler knows.
 //

@@ -122,7 +122,8 @@ type localPermit struct {
 // outcomes of a request, as its handler or its end has told.
 const (
 	finished uint32 = iota
-	dropped
+	dropped         // the handler says so, whatever else there is to see
+	failed
 	ignored
 )
 
@@ -175,6 +176,26 @@ func (p *Permit) turnedAway() {
 	}
 }
 
+// sample is what the request has shown; nil if nothing. Outside HTTP its context
+// says nothing: it may have bounded the wait, and ended before the work.
+func (p *Permit) sample() *adaptive.Sample {
+	outcome := p.local.outcome.Load()
+	s := &adaptive.Sample{RTT: time.Since(p.local.since) - p.response.heldUp(), Dropped: outcome == dropped}
+	if outcome == ignored {
+		return nil
+	}
+	err := p.ctx.Err()
+	switch late := errors.Is(err, context.DeadlineExceeded); {
+	case p.response == nil:
+		s.Failed = outcome == failed
+	case outcome == failed || late:
+		s.Failed = true
+	case err != nil:
+		s.Cut = true
+	}
+	return s
+}
+
 // releaseLocal gives the permit's local slots back with what the request has
 // shown, and returns what has changed by it.
 func (p *Permit) releaseLocal() (changes []*LimitChange) {
@@ -184,18 +205,10 @@ func (p *Permit) releaseLocal() (changes []*LimitChange) {
 		case s.hijacked:
 			l.end(ignored) // a connection's life, not a request's
 		case status >= http.StatusInternalServerError:
-			l.end(dropped)
+			l.end(failed)
 		}
 	}
-	sample := &adaptive.Sample{RTT: time.Since(l.since) - p.response.heldUp(), Dropped: l.outcome.Load() == dropped}
-	switch err := p.ctx.Err(); {
-	case l.outcome.Load() == ignored:
-		sample = nil
-	case errors.Is(err, context.DeadlineExceeded):
-		sample.Dropped = true
-	case err != nil:
-		sample.Cut = true
-	}
+	sample := p.sample()
 	first := len(p.charges) - len(l.slots)
 	for i := range l.slots {
 		if change := l.slots[i].free(sample); change != nil {

@@ -331,7 +331,7 @@ func (p *Permit) Detach() (release func()) {
 func (p *Permit) panicked(v any) {
 	aborted := v == http.ErrAbortHandler
 	if p.local != nil {
-		outcome := dropped
+		outcome := failed
 		if aborted {
 			outcome = ignored
 		}
