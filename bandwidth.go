@@ -76,15 +76,16 @@ func Bandwidth(bytesPerSecond int64, opts ...LimitOption) Limit {
 	}
 	burst := s.Burst
 	*s = store.Spec{Name: s.Name, Units: 1, Period: time.Second}
-	switch {
-	case bytesPerSecond < slowest || bytesPerSecond > fastest:
+	if bytesPerSecond < slowest || bytesPerSecond > fastest {
 		r.bad("Bandwidth(%d): write bytes per second, %d to %d", bytesPerSecond, slowest, fastest)
-		return Limit{r}
-	case burst == 0:
+	}
+	if burst == 0 {
 		burst = max(bytesPerSecond/4, 16<<10)
-	case burst < leastPiece || burst > store.MaxCost:
+	} else if burst < leastPiece || burst > store.MaxCost {
 		r.bad("WithBurst(%d): write %d or more, up to %d: bytes are paid for in pieces, and smaller ones would each be a call to the store",
 			max(burst, 0), leastPiece, int64(store.MaxCost))
+	}
+	if len(r.errs) > 0 {
 		return Limit{r}
 	}
 	// Turns are told to the millisecond at the coarsest: with less saved up than

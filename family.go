@@ -33,6 +33,16 @@ func (n *names) clone() *names {
 	return &names{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits)}
 }
 
+// of returns the name of a rule, also of one that doesn't compile.
+func (n *names) of(r *rule) string {
+	for name, other := range n.rules {
+		if other == r {
+			return name
+		}
+	}
+	return r.spec.Name
+}
+
 // named returns the limit of a name, or nil.
 func (n *names) named(name string) *store.Limit { return n.limits[n.rules[name]] }
 

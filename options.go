@@ -166,6 +166,7 @@ func WithKey(k KeyFunc) SharedOption {
 	if k == nil {
 		return sharedOption(func(s *settings) {
 			s.bad("WithKey(nil): write a KeyFunc, such as stint.RemoteIP()")
+			s.key = newKeySource(misconfigured()) // a wrong key is a key: that there is none would be no help
 		})
 	}
 	src := newKeySource(k)

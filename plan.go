@@ -224,17 +224,15 @@ func (v *version) compile(c *config, parent *version, names *names) []error {
 				continue
 			}
 			seen[lim.rule] = true
-			compiled := names.limits[lim.rule]
-			if compiled == nil {
-				continue // reported by names.compile
-			}
-			e := v.family.newEntry(lim.rule, compiled, lim.rule.shared.or(s))
-			if e.key == nil {
+			settled := lim.rule.shared.or(s)
+			if settled.key == nil {
 				errs = append(errs, fmt.Errorf("limit %q has no key, and no default is right: "+
 					"write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), "+
-					"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given", compiled.Name()))
+					"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given", names.of(lim.rule)))
 			}
-			all = append(all, e)
+			if compiled := names.limits[lim.rule]; compiled != nil { // or names.compile has reported it
+				all = append(all, v.family.newEntry(lim.rule, compiled, settled))
+			}
 		}
 		return all
 	}
@@ -261,12 +259,15 @@ func (v *version) compile(c *config, parent *version, names *names) []error {
 		}
 	}
 	v.base = newPlan(base, funcs)
-	lonely := func(p *plan) {
+	lonely := func(p *plan, limits []Limit) {
+		if slices.ContainsFunc(limits, func(l Limit) bool { return names.limits[l.rule] == nil }) {
+			return // a limit that is wrong may be what the ban counts
+		}
 		if e := p.lonelyBan(); e != nil {
 			errs = append(errs, fmt.Errorf("limit %q has nothing to count: write a Rate, a Quota or a Concurrency that nobody waits for beside the Ban", e.limit.Name()))
 		}
 	}
-	lonely(v.base)
+	lonely(v.base, c.limits)
 	for _, rc := range c.routes {
 		for _, err := range slices.Concat(rc.errs, rc.shared.errs) {
 			errs = append(errs, fmt.Errorf("WithRoute(%q): %w", rc.pattern, err))
@@ -274,7 +275,7 @@ func (v *version) compile(c *config, parent *version, names *names) []error {
 		p := newPlan(entries(rc.limits, rc.shared.or(v.shared)), nil)
 		if len(rc.limits) > 0 {
 			p = newPlan(p.entries, funcs)
-			lonely(p)
+			lonely(p, rc.limits)
 		}
 		routes = append(routes, route{rc.pattern, p})
 	}

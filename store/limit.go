@@ -99,21 +99,21 @@ func NewLimit(s Spec) (*Limit, error) {
 	if !validName.MatchString(s.Name) {
 		bad("name %.80q: write a letter, then up to 63 of A-Z a-z 0-9 _ . -", s.Name)
 	}
-	if int(s.Algorithm) >= len(algorithmNames) {
-		bad("unknown algorithm %d: write one of the constants of Algorithm", s.Algorithm)
-		return nil, errors.Join(errs...)
-	}
+	named := len(errs)
 	if s.Units < 1 || s.Units > MaxCost {
 		bad("%d units: write a number from 1 to %d", s.Units, int64(MaxCost))
 	}
-	l.checkSpan(bad)
-	l.checkExtras(bad)
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if int(s.Algorithm) >= len(algorithmNames) { // what it would take can't be told
+		bad("unknown algorithm %d: write one of the constants of Algorithm", s.Algorithm)
+	} else {
+		l.checkSpan(bad)
+		l.checkExtras(bad)
 	}
-	l.fillDefaults()
-	l.workOutHash()
-	l.workOut(bad)
+	if len(errs) == named { // whatever the name is
+		l.fillDefaults()
+		l.workOutHash()
+		l.workOut(bad)
+	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
