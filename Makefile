@@ -3,7 +3,7 @@
 GO          ?= go
 STATICCHECK  = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Modules beside the root one: they hold what must never reach a user's go.sum.
-MODULES      = $(dir $(wildcard benchmarks/go.mod docs/*/go.mod))
+MODULES      = $(dir $(wildcard benchmarks/go.mod docs/*/go.mod tests/*/go.mod))
 
 PKG      ?= ./...
 BENCH    ?= .

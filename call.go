@@ -106,6 +106,11 @@ func (c *call) gather(p *plan) error {
 			return err
 		}
 	}
+	for _, e := range p.again {
+		if err := c.chargeAgain(e); err != nil {
+			return err
+		}
+	}
 	for _, f := range p.funcs {
 		if c.outer != nil && c.outer.chargedBy(f) {
 			continue
@@ -168,17 +173,26 @@ func (c *call) charge(e *entry) error {
 		c.paced = append(c.paced, paced{e, k.key})
 		return nil
 	}
-	cost := int64(1)
-	if e.cost != nil {
-		if cost = e.cost(c.r); cost < 0 {
-			return &requestError{err: store.ErrCost, status: http.StatusInternalServerError, limit: e.limit.Name()}
-		}
-		// Above what any limit holds: refused by the limit, rather than a
-		// malformed call, which would be the store's failure and pass.
-		cost = min(cost, store.MaxCost)
+	cost, err := c.cost(e)
+	if err != nil {
+		return err
 	}
 	c.add(e, k.key, cost)
 	return nil
+}
+
+// cost is what the request costs a limit.
+func (c *call) cost(e *entry) (int64, error) {
+	if e.cost == nil {
+		return 1, nil
+	}
+	cost := e.cost(c.r)
+	if cost < 0 {
+		return 0, &requestError{err: store.ErrCost, status: http.StatusInternalServerError, limit: e.limit.Name()}
+	}
+	// Above what any limit holds: refused by the limit, rather than a
+	// malformed call, which would be the store's failure and pass.
+	return min(cost, store.MaxCost), nil
 }
 
 func (c *call) add(e *entry, key string, cost int64) {

@@ -33,6 +33,7 @@ var imports = map[string]rule{
 	"store/storetest":           {own: []string{"store"}, notEven: []string{"net/http"}},
 	"store/failover":            {own: []string{"store"}, external: []string{"github.com/sony/gobreaker/v2"}},
 	"internal/redistest":        {external: []string{"github.com/redis/go-redis/v9"}}, // for tests only
+	"internal/routetest":        {own: []string{"."}},                                 // for tests only
 	"lua":                       {},
 	"store/redisstore":          {own: []string{"store", "lua"}, external: []string{"github.com/redis/go-redis/v9", "github.com/google/uuid"}},
 	"internal/adaptive":         {notEven: []string{"net/http", "net"}},

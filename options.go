@@ -282,9 +282,14 @@ func WithMemory(opts ...memstore.Option) Option {
 
 // WithRoute gives requests that match pattern limits of their own, in place
 // of the limiter's. Without a limit the route is exempt. Patterns are those of
-// http.ServeMux ("POST /login", "/files/", "api.example.com/"), the most
-// specific one counts, and they are matched on the cleaned path: //login is
-// limited like /login.
+// http.ServeMux ("POST /login", "/files/", "api.example.com/"); the most
+// specific one counts, and a host matches in any case.
+//
+// A request that routers can read in several ways has the limits of every
+// reading, each once, and is exempt only if all readings are: the path as sent,
+// decoded, cleaned and without a trailing slash, the host as sent and in lower
+// case without a trailing dot. So no spelling slips past a route. A path with
+// %2F in an id may be charged for two routes; docs/routes.md has the rules.
 //
 // In With, a route replaces the limits of the limiter extended as well; the
 // routes of that one are inherited, with the new limits added.

@@ -135,6 +135,21 @@ func (p *Permit) charged(e *entry) bool {
 	return false
 }
 
+// chargedFor reports whether the limit is charged for key by p or further out.
+func (p *Permit) chargedFor(l *store.Limit, key string) bool {
+	for ; p != nil; p = p.outer {
+		for i, e := range p.entries {
+			if e.limit == l && p.charges[i].Key == key {
+				return true
+			}
+		}
+		if p.response.has(func(e *entry) bool { return e.bandwidth != nil && e.limit == l }) {
+			return true
+		}
+	}
+	return false
+}
+
 // chargedBy reports whether limits of f are charged by p or further out.
 func (p *Permit) chargedBy(f *limitFunc) bool {
 	for ; p != nil; p = p.outer {

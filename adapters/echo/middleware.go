@@ -5,6 +5,9 @@
 //
 // Addresses come from stint's own key functions, not from echo's RealIP, which
 // believes any header unless an IPExtractor is set.
+//
+// An echo route that ends in a parameter, such as /users/:id, matches all the
+// rest of a path: its pattern for stint.WithRoute is /users/{id...}.
 package stintecho
 
 import (
