@@ -20,6 +20,7 @@ func main() {
 	upstream := httptest.NewServer(strict())
 	defer upstream.Close()
 
+	fmt.Println("outgoing asks twice a second, and waits for longer where the other side's fields say so: from request 4 on")
 	client := &http.Client{Transport: polite(http.DefaultTransport), Timeout: 10 * time.Second}
 	start := time.Now()
 	for i := range 6 {
