@@ -116,8 +116,8 @@ func (v visit) run(t *testing.T, bin, name string) {
 	}
 	p := start(t, bin, name, append(args, "-addr", freeAddr(t)))
 	commands := p.commands(t)
-	if n := len(commands); n < 1 || n > 6 {
-		t.Fatalf("%d commands to try, want 1 to 6", n)
+	if n := strings.Count(strings.ReplaceAll(p.String(), "\n\n", "\n"), "\n"); n > 6 {
+		t.Errorf("%d lines to read before there is anything to see:\n%s", n, p)
 	}
 	inOrder(t, try(t, bin, commands, args), v.sees)
 	inOrder(t, p.String(), v.says)

@@ -21,13 +21,13 @@ import (
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
 	flag.Parse()
-	handler := app() // gin lists its routes
+	gin.SetMode(gin.ReleaseMode)
 	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Printf(usage, listener.Addr())
-	log.Fatal(http.Serve(listener, handler))
+	log.Fatal(http.Serve(listener, app()))
 }
 
 const usage = `gin listens on http://%[1]v: 100 requests a minute for each address, 2 searches a second.

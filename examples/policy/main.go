@@ -52,10 +52,8 @@ const usage = `policy listens on http://%[1]v with the limits of %[2]s.
 Try, in another terminal: a change takes effect, and one with a mistake is refused.
 
   curl -si -H 'X-Tenant: small' http://%[1]v/items | grep -i ratelimit
-  sed -i.old 's/10\/1s/5\/1s/' %[2]s; sleep 1
-  curl -si -H 'X-Tenant: small' http://%[1]v/items | grep -i ratelimit
-  sed -i.old 's/burst/brust/' %[2]s; sleep 1
-  curl -s http://%[1]v/healthz
+  sed -i.old 's/10\/1s/5\/1s/' %[2]s; sleep 1; curl -si -H 'X-Tenant: small' http://%[1]v/items | grep -i ratelimit
+  sed -i.old 's/burst/brust/' %[2]s; sleep 1; curl -s http://%[1]v/healthz
 
 `
 

@@ -42,7 +42,7 @@ func main() {
 const usage = `priority listens on http://%[1]v, serves four requests at a time and takes a second for each.
 Try, in another terminal: the checkout comes last and is served before the reports that wait.
 
-  (for i in $(seq 9); do curl -s http://%[1]v/reports & done; sleep 0.1; curl -s http://%[1]v/checkout & wait)
+  (for i in $(seq 9); do curl -s http://%[1]v/reports & done; sleep 0.5; curl -s http://%[1]v/checkout & wait)
 
 `
 
