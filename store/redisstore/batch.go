@@ -245,16 +245,6 @@ func (t *ticket[T]) wait(ctx context.Context) (reusable bool, err error) {
 	}
 }
 
-// follow waits for the answer until ctx ends, and leaves the call under way then.
-func (t *ticket[T]) follow(ctx context.Context) (is bool) {
-	select {
-	case <-t.ready:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // crowd is how many callers that have their answers are let run before the next
 // batch sets out. Some of them are about to call again, and would have to wait for
 // that one to come back.

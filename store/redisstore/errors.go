@@ -113,6 +113,12 @@ func left(ctx context.Context) error {
 	return fmt.Errorf("redisstore: %w", ctx.Err())
 }
 
+// notMade reports whether a call is known not to have been executed, and may be by
+// and by.
+func notMade(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrServer)
+}
+
 // graver is the error of a call that has failed in two places: that with less of a
 // promise about what was charged.
 func graver(a, b error) error {

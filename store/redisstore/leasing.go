@@ -262,24 +262,22 @@ func (s *Store) takeStock(ctx context.Context, charges []store.Charge, results [
 }
 
 // giveBack settles back what is held too long, or all of it.
-func (s *Store) giveBack(all bool) (sent []*ticket[settling]) {
+func (s *Store) giveBack(all bool) (ended []<-chan error) {
 	if s.stocks == nil {
 		return nil
 	}
 	for _, c := range s.stocks.expired(all) {
-		sent = append(sent, s.putBack(c))
+		ended = append(ended, s.putBack(c))
 	}
-	return sent
+	return ended
 }
 
-// putBack settles c without waiting for it, unless its key has been reset since: if
-// that fails, time gives it back.
-func (s *Store) putBack(c store.Charge) *ticket[settling] {
+// putBack settles c without waiting for it, unless its key has been reset since.
+func (s *Store) putBack(c store.Charge) (ended <-chan error) {
 	key := storageKey(s.prefix, c.Key, c.Limit)
 	t := newTicket[settling]()
 	t.what.site = s.siteOf(key)
 	t.what.unlessReset = true
 	t.what.add(c, key, 0)
-	s.settles.submit(t, false)
-	return t
+	return s.handBack(t)
 }

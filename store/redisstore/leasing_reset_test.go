@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,10 +17,10 @@ import (
 // own; another that leases nothing has the same server.
 func lessor(t *testing.T, rdb redis.UniversalClient, spec store.Spec, opts ...Option) (s, other *Store, l *store.Limit, sleep func(time.Duration)) {
 	t.Helper()
-	now := time.Now()
+	began, gone := time.Now(), new(atomic.Int64)
 	opts = append(opts[:len(opts):len(opts)], WithPrefix(redistest.Prefix(t)), WithTimeout(10*time.Second))
 	other = New(rdb, opts...)
-	s = New(rdb, append(opts, WithLeasing(10, time.Second), WithHelpClock(func() time.Time { return now }))...)
+	s = New(rdb, append(opts, WithLeasing(10, time.Second), WithHelpClock(func() time.Time { return began.Add(time.Duration(gone.Load())) }))...)
 	t.Cleanup(func() { s.Close() })
 	t.Cleanup(func() { other.Close() })
 	l = denyLimit(t, spec)
@@ -31,7 +32,7 @@ func lessor(t *testing.T, rdb redis.UniversalClient, spec store.Spec, opts ...Op
 	if left := mustTake(t, other, "k", l, 0).Remaining; left != 89 {
 		t.Fatalf("%d left, want 89: nothing was leased", left)
 	}
-	return s, other, l, func(d time.Duration) { now = now.Add(d) }
+	return s, other, l, func(d time.Duration) { gone.Add(int64(d)) }
 }
 
 var leased = store.Spec{Name: "rate", Units: 1, Period: time.Hour, Burst: 100}
@@ -100,7 +101,7 @@ func TestResetElsewhereKeepsLeftoversOut(t *testing.T) {
 	rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 	coarse := store.Spec{Name: "rate", Units: 7, Period: 70 * time.Hour, Burst: 100}
 	odd := store.Spec{Name: "rate", Units: 7, Period: 10_000_001 * time.Microsecond * 360, Burst: 100}
-	told := time.Now()
+	began, told := time.Now(), new(atomic.Int64)
 	for name, tt := range map[string]struct {
 		spec store.Spec
 		opts []Option
@@ -108,7 +109,7 @@ func TestResetElsewhereKeepsLeftoversOut(t *testing.T) {
 		"plain":                {spec: leased},
 		"a tenth of an hour":   {spec: coarse},
 		"odd numbers":          {spec: odd},
-		"a clock of their own": {spec: leased, opts: []Option{WithClock(func() time.Time { told = told.Add(time.Millisecond); return told })}},
+		"a clock of their own": {spec: leased, opts: []Option{WithClock(func() time.Time { return began.Add(time.Duration(told.Add(1)) * time.Millisecond) })}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, reset := range []bool{true, false} {

@@ -40,7 +40,10 @@
 // [ErrConfiguration].
 //
 // A decision granted to a caller that has gone, or has been told of the timeout,
-// is settled back when its answer comes.
+// is settled back when its answer comes, and again for two minutes while the server
+// is known not to have done it. So the server has charged what callers were granted,
+// less what they settled back, and what was lost on the way: the grants of answers
+// that never came, and requests to give back.
 //
 // # Leases
 //
@@ -84,6 +87,9 @@ type Store struct {
 	settles line[settling]
 	tickets sync.Pool // of *ticket[taking]
 	leases  leases
+
+	closing sync.Once
+	closed  chan struct{}
 }
 
 var (
@@ -175,7 +181,7 @@ func WithLost(lost func(key string, limit *store.Limit)) Option {
 // What New can't use (no client, a prefix with braces) is reported by every call
 // as ErrConfiguration.
 func New(client redis.UniversalClient, opts ...Option) *Store {
-	s := &Store{client: client, prefix: "stint:", timeout: defaultTimeout, lease: defaultLease}
+	s := &Store{client: client, prefix: "stint:", timeout: defaultTimeout, lease: defaultLease, closed: make(chan struct{})}
 	for _, opt := range opts {
 		opt(s)
 	}
@@ -219,6 +225,7 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 // released, which the store still does; a lease taken later is not renewed. The
 // client stays open.
 func (s *Store) Close() error {
+	s.closing.Do(func() { close(s.closed) })
 	s.leases.close()
 	s.giveBack(true)
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -268,34 +267,6 @@ func (s *Store) taken(p *plan, c *call, group []*ticket[taking]) (again []*ticke
 	return again
 }
 
-// undo settles back what was granted to a caller that has gone. Nobody waits for
-// it, and if it fails the charges stand.
-func (s *Store) undo(t *ticket[taking]) {
-	if back := s.back(&t.what.decision, t.what.site); back != nil {
-		s.settles.submit(back, false)
-	}
-}
-
-// back is what settles a decision back, nil if it has charged nothing.
-func (s *Store) back(d *decision, p site) *ticket[settling] {
-	if !d.granted {
-		return nil
-	}
-	t := newTicket[settling]()
-	t.what.site = p
-	for i := range d.charges {
-		if r := &d.results[i]; r.Receipt.Cost > 0 {
-			c := d.charges[i]
-			c.Cost, c.Receipt = 0, r.Receipt
-			t.what.add(c, d.keys[i], i)
-		}
-	}
-	if len(t.what.charges) == 0 {
-		return nil
-	}
-	return t
-}
-
 // takeApart takes the charges of a call that are in several places: all places
 // are asked at once, which takes no longer than one, and if one refuses, the
 // others are settled back.
@@ -353,41 +324,6 @@ func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.
 		}
 		if granted {
 			s.hold(t)
-		}
-	}
-	return nil
-}
-
-// undoAll settles the granted parts of a call back that was refused or has failed,
-// and makes their results say how their limits then stand. What is not known by
-// until is an error; it is settled back all the same.
-func (s *Store) undoAll(ctx context.Context, parts []*ticket[taking], until time.Time) error {
-	due, end := context.WithDeadline(ctx, until)
-	defer end()
-	backs := make([]*ticket[settling], len(parts))
-	for n, t := range parts {
-		if backs[n] = s.back(&t.what.decision, t.what.site); backs[n] != nil {
-			s.settles.submit(backs[n], false)
-		}
-	}
-	for n, t := range parts {
-		if backs[n] == nil {
-			continue
-		}
-		switch {
-		case backs[n].follow(due):
-		case ctx.Err() != nil:
-			return left(ctx)
-		default:
-			return errLate
-		}
-		if err := backs[n].err; err != nil {
-			return err
-		}
-		for j, i := range backs[n].what.indexes {
-			r := backs[n].what.results[j]
-			r.OK, r.RetryAfter, r.Receipt = true, 0, store.Receipt{}
-			t.what.results[i] = r
 		}
 	}
 	return nil
