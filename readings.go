@@ -191,7 +191,7 @@ func union(plans []*plan) *plan {
 // key it is the same one, at the higher cost, and a dry run only if both are.
 func (c *call) chargeAgain(e *entry) error {
 	k, err := c.key(e)
-	if err != nil || k.skip || c.outer.chargedFor(e.limit, k.key) {
+	if err != nil || k.skip || !e.bans && c.outer.chargedFor(e.limit, k.key) {
 		return err
 	}
 	if slices.ContainsFunc(c.paced, func(p paced) bool { return p.entry.limit == e.limit && p.key == k.key }) {

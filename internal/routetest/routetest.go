@@ -24,6 +24,9 @@ import (
 // into another router's.
 type Route struct{ Method, Path, Limit string }
 
+// OnHost is another site's login, for routers that know hosts.
+var OnHost = Route{"POST", "api.example.com/login", "host"}
+
 // Exempt is the Limit of a handler that nothing limits.
 const Exempt = ""
 
@@ -67,7 +70,6 @@ var Routes = []Route{
 // tunnel's wildcard has three dots since echo's :to, which nothing follows,
 // matches all the rest of a path.
 func Limits() []stint.Option {
-	limit := func(name string) stint.Limit { return stint.Rate(1e6, time.Second, stint.WithName(name)) }
 	return []stint.Option{
 		stint.WithKey(stint.Global()),
 		limit("base"),
@@ -84,6 +86,13 @@ func Limits() []stint.Option {
 }
 
 var wildcard = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
+
+// HostLimits are Limits and that of OnHost.
+func HostLimits() []stint.Option {
+	return append(Limits(), stint.WithRoute("POST api.example.com/login", limit("host")))
+}
+
+func limit(name string) stint.Limit { return stint.Rate(1e6, time.Second, stint.WithName(name)) }
 
 // Syntax writes r's path with other wildcards: one is the format of a segment's,
 // rest that of the rest of a path, as ":%s" and "*%s".
@@ -130,7 +139,8 @@ func slipped(h http.Header) string {
 	if name == "" {
 		return ""
 	}
-	i := slices.IndexFunc(Routes, func(r Route) bool { return r.Method+" "+r.Path == name })
+	all := append(Routes[:len(Routes):len(Routes)], OnHost)
+	i := slices.IndexFunc(all, func(r Route) bool { return r.Method+" "+r.Path == name })
 	if i < 0 {
 		return "an unknown handler ran: " + name
 	}
@@ -138,7 +148,7 @@ func slipped(h http.Header) string {
 	for _, m := range item.FindAllStringSubmatch(strings.Join(h.Values("RateLimit"), ", "), -1) {
 		charged = append(charged, m[1])
 	}
-	if want := Routes[i].Limit; want != Exempt && !slices.Contains(charged, want) {
+	if want := all[i].Limit; want != Exempt && !slices.Contains(charged, want) {
 		return fmt.Sprintf("%s ran, charged %q, want %q among them", name, charged, want)
 	}
 	return ""
