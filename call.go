@@ -127,7 +127,7 @@ func (c *call) gather(p *plan) error {
 func (c *call) chargeAll(f *limitFunc) error {
 	limits, err := f.fn(c.r)
 	if err != nil {
-		return c.limitsError(err)
+		return c.limitsError(err, f.shared.dryRun)
 	}
 	for _, l := range limits {
 		e, err := f.entry(l)
@@ -138,9 +138,11 @@ func (c *call) chargeAll(f *limitFunc) error {
 			err = fmt.Errorf("two limits named %q: write stint.WithName", e.limit.Name())
 		}
 		if err != nil {
-			return c.limitsError(err)
+			err = c.limitsError(err, f.reports(l))
+		} else {
+			err = c.charge(e)
 		}
-		if err := c.charge(e); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -153,9 +155,14 @@ func (c *call) has(name string) bool {
 		slices.ContainsFunc(c.paced, func(p paced) bool { return p.entry.limit.Name() == name })
 }
 
-func (c *call) limitsError(err error) error {
+// limitsError is what becomes of a request whose limits a function can't tell. It
+// goes on without those that would only report.
+func (c *call) limitsError(err error, dryRun bool) error {
 	err = &requestError{err: fmt.Errorf("stint: WithLimitFunc: %w", err), status: statusOf(err)}
 	c.lim.observe(Event{Kind: LimitsFailed, Request: c.r, Err: err})
+	if dryRun {
+		return nil
+	}
 	return err
 }
 
@@ -181,14 +188,20 @@ func (c *call) charge(e *entry) error {
 	return nil
 }
 
-// cost is what the request costs a limit.
+// cost is what the request costs a limit. A limit that only reports is not charged
+// what can't be.
 func (c *call) cost(e *entry) (int64, error) {
 	if e.cost == nil {
 		return 1, nil
 	}
 	cost := e.cost(c.r)
 	if cost < 0 {
-		return 0, &requestError{err: store.ErrCost, status: http.StatusInternalServerError, limit: e.limit.Name()}
+		err := &requestError{err: store.ErrCost, status: http.StatusInternalServerError, limit: e.limit.Name()}
+		if !e.dryRun {
+			return 0, err
+		}
+		c.lim.observe(Event{Kind: DryRunDenied, Request: c.r, Err: err, Decision: Decision{Limit: e.limit.Name()}})
+		return 0, nil
 	}
 	// Above what any limit holds: refused by the limit, rather than a
 	// malformed call, which would be the store's failure and pass.
@@ -196,7 +209,7 @@ func (c *call) cost(e *entry) (int64, error) {
 }
 
 func (c *call) add(e *entry, key string, cost int64) {
-	c.shared = c.shared || e.shares != nil
+	c.shared = c.shared || e.shares != nil && !e.dryRun
 	c.bans = c.bans || e.bans
 	if e.adaptive != nil {
 		c.addLocal(e, key, cost)
@@ -360,7 +373,7 @@ func (c *call) decide(ctx context.Context) error {
 	}
 	if err := c.takeSlots(ctx); err != nil {
 		if c.goOn(ctx, err) {
-			return c.takeSlots(ctx)
+			return c.decide(ctx)
 		}
 		return err
 	}

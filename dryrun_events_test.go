@@ -2,7 +2,9 @@ package stint_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -64,5 +66,44 @@ func TestDryRunDeniedNamesTheLimit(t *testing.T) {
 				p.Done()
 			}
 		})
+	}
+}
+
+// Of what may go wrong with a dry run only a key that can't be determined refuses
+// the request.
+func TestDryRunRefusesForItsKeyOnly(t *testing.T) {
+	dry, closed := stint.WithDryRun(), stint.WithFailurePolicy(stint.FailClosed)
+	rate := func(opts ...stint.LimitOption) stint.Limit {
+		return stint.Rate(9, time.Hour, append(opts, dry, closed, stint.WithName("dry"))...)
+	}
+	from := func(err error, limits ...stint.Limit) stint.Option {
+		return stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return limits, err })
+	}
+	noKey := stint.WithKey(func(*http.Request) (string, error) { return "", errors.New("no session") })
+	noClass := stint.WithPriority(func(*http.Request) int { panic("nobody waits") })
+	tests := []struct {
+		name   string
+		opts   []stint.Option
+		status int
+		events string
+	}{
+		{"a key", []stint.Option{rate(noKey)}, 500, "KeyFailed"},
+		{"an empty key", []stint.Option{rate(stint.WithKey(stint.Header("X-Nobody")))}, 403, "EmptyKey"},
+		{"an empty key that is skipped", []stint.Option{rate(stint.WithKey(stint.Header("X-Nobody"))), stint.WithEmptyKey(stint.SkipEmptyKey)}, 200, ""},
+		{"the store", []stint.Option{rate()}, 200, "StoreFailed Admitted"},
+		{"a cost", []stint.Option{rate(cost(-1))}, 200, "DryRunDenied StoreFailed Admitted"},
+		{"a cost that nothing holds", []stint.Option{stint.AdaptiveConcurrency(1, 1, dry, cost(9), stint.WithName("dry"))}, 200, "Admitted DryRunDenied"},
+		{"the class of a request", []stint.Option{stint.Concurrency(1, dry, stint.WithName("dry"), stint.WithShare(1, 50)), noClass}, 200, "StoreFailed Admitted"},
+		{"a function for dry runs", []stint.Option{from(errDown), dry}, 200, "LimitsFailed"},
+		{"a limit of a function", []stint.Option{from(nil, stint.Rate(0, time.Hour, dry, stint.WithName("bad")), rate())}, 200, "LimitsFailed StoreFailed Admitted"},
+		{"an enforced limit of a function", []stint.Option{from(nil, stint.Rate(0, time.Hour, stint.WithName("bad")))}, 500, "LimitsFailed"},
+	}
+	for _, tt := range tests {
+		s, seen := newSpy(), &events{}
+		s.failWith(errDown)
+		l := limiter(t, append(tt.opts, theKey, stint.WithStore(s), seen.option())...)
+		if w := through(l, get("/"), nil); w.Code != tt.status || seen.kinds() != tt.events {
+			t.Errorf("%s: %d and %s, want %d and %s", tt.name, w.Code, seen.kinds(), tt.status, tt.events)
+		}
 	}
 }

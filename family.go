@@ -219,6 +219,11 @@ type limitFunc struct {
 	generation *generation
 }
 
+// reports reports whether a limit that the function returned is a dry run.
+func (f *limitFunc) reports(l Limit) bool {
+	return f.shared.dryRun || l.rule != nil && l.rule.shared.dryRun
+}
+
 // dynamicEntry is an entry made for a limit that came from a limitFunc.
 type dynamicEntry struct {
 	from  *limitFunc

@@ -223,7 +223,8 @@ func (c *call) admit(ctx context.Context, h http.Header) *Permit {
 // and whose bytes are paced all the same: they ask the store themselves, which
 // may be back by then, and have a FailurePolicy of their own.
 func (c *call) uncharged(ctx context.Context) *Permit {
-	c.entries, c.charges, c.results = c.entries[:0], c.charges[:0], c.results[:0]
+	c.drop(len(c.charges))
+	c.waited = 0 // for nothing
 	p := c.permit(ctx)
 	p.carry = !c.lim.withoutPermit
 	return p

@@ -205,9 +205,11 @@ func WithMaxWait(d time.Duration) SharedOption {
 }
 
 // WithDryRun makes a limit report only: it is decided and counted as if it
-// were enforced, shows in Decision.Limits and to the observer, but refuses
-// nothing, delays nothing and adds no fields. Limits beside it that are
-// enforced don't notice it.
+// were enforced, and shows in Decision.Limits and to the observer, which gets a
+// DryRunDenied for each request that it would have refused. It refuses nothing,
+// delays nothing, adds no fields and ignores FailClosed: the limits beside it that
+// are enforced answer as they would without it. If its key can't be determined,
+// the request is still refused.
 func WithDryRun() SharedOption {
 	return sharedOption(func(s *settings) { s.dryRun = true })
 }
