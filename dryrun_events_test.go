@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -104,6 +105,31 @@ func TestDryRunRefusesForItsKeyOnly(t *testing.T) {
 		l := limiter(t, append(tt.opts, theKey, stint.WithStore(s), seen.option())...)
 		if w := through(l, get("/"), nil); w.Code != tt.status || seen.kinds() != tt.events {
 			t.Errorf("%s: %d and %s, want %d and %s", tt.name, w.Code, seen.kinds(), tt.status, tt.events)
+		}
+	}
+}
+
+// One limit on two routes, on one of them as a dry run: a request that may be
+// either's is charged what the other says.
+func TestDryRunOfAnotherReading(t *testing.T) {
+	dry := stint.WithDryRun()
+	for _, tt := range []struct {
+		name         string
+		files, login []stint.RouteOption
+		left         int64
+	}{
+		{"enforced first", []stint.RouteOption{cost(1)}, []stint.RouteOption{cost(5), dry}, 9},
+		{"a dry run first", []stint.RouteOption{cost(5), dry}, []stint.RouteOption{cost(1)}, 9},
+		{"both enforced", []stint.RouteOption{cost(1)}, []stint.RouteOption{cost(5)}, 5},
+		{"both dry runs", []stint.RouteOption{cost(5), dry}, []stint.RouteOption{cost(1), dry}, 5},
+	} {
+		limit := stint.Rate(10, time.Hour)
+		seen := &events{}
+		l := limiter(t, theKey, seen.option(), limit,
+			stint.WithRoute("/api/", append(tt.files, limit)...), stint.WithRoute("POST /api/auth/login", append(tt.login, limit)...))
+		through(l, httptest.NewRequest("POST", "/api/auth%2flogin", nil), nil)
+		if s := seen.last().Decision.Limits; len(s) != 1 || s[0].DryRun != (tt.name == "both dry runs") || remaining(t, l) != tt.left {
+			t.Errorf("%s: %+v, %d left, want %d", tt.name, s, remaining(t, l), tt.left)
 		}
 	}
 }

@@ -187,31 +187,47 @@ func union(plans []*plan) *plan {
 }
 
 // chargeAgain adds the charge of an entry whose limit the plan has already, by
-// another route's settings. For another key that is another charge; for the same
-// key it is the same one, at the higher cost, and a dry run only if both are.
+// another route's settings. For another key that is another charge.
 func (c *call) chargeAgain(e *entry) error {
 	k, err := c.key(e)
 	if err != nil || k.skip || !e.bans && c.outer.chargedFor(e.limit, k.key) {
 		return err
 	}
-	if slices.ContainsFunc(c.paced, func(p paced) bool { return p.entry.limit == e.limit && p.key == k.key }) {
-		return nil
+	for i := range c.paced {
+		if p := &c.paced[i]; p.entry.limit == e.limit && p.key == k.key {
+			if p.entry.dryRun {
+				p.entry = e
+			}
+			return nil
+		}
 	}
 	c.policy = ""
 	for i, o := range c.entries {
-		if o.limit != e.limit || c.charges[i].Key != k.key {
-			continue
+		if o.limit == e.limit && c.charges[i].Key == k.key {
+			return c.merge(i, e)
 		}
-		cost, err := c.cost(e)
-		if err != nil {
-			return err
-		}
-		ch := &c.charges[i]
-		ch.Cost = max(ch.Cost, cost)
-		if e.dryRun == o.dryRun && e.closed || o.dryRun && !e.dryRun {
-			c.entries[i], ch.DryRun = e, e.dryRun
-		}
-		return nil
 	}
 	return c.charge(e)
+}
+
+// merge makes one charge of charge i and that of e, for the same limit and key: at
+// the higher cost, but a dry run takes no part in one that is enforced.
+func (c *call) merge(i int, e *entry) error {
+	o, ch := c.entries[i], &c.charges[i]
+	if e.dryRun && !o.dryRun {
+		return nil
+	}
+	cost, err := c.cost(e)
+	if err != nil {
+		return err
+	}
+	if o.dryRun == e.dryRun {
+		cost = max(cost, ch.Cost)
+	}
+	if o.dryRun != e.dryRun || e.closed {
+		c.entries[i] = e
+	}
+	ch.Cost, ch.DryRun = cost, e.dryRun
+	c.shared = c.shared || e.shares != nil && !e.dryRun
+	return nil
 }
