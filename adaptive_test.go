@@ -515,6 +515,42 @@ func TestAdaptiveKeys(t *testing.T) {
 	})
 }
 
+// Limits that are gone are forgotten: those of tenants that come no more, by and
+// by, and those that an Update leaves out, at once.
+func TestAdaptiveForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const kept, tenants = 10_000, 15_000
+		opts := func(limits ...stint.Option) []stint.Option {
+			return append(limits, theKey, stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
+				return []stint.Limit{stint.AdaptiveConcurrency(1, 10, stint.WithName(r.URL.Path[1:]))}, nil
+			}))
+		}
+		own := stint.AdaptiveConcurrency(1, 100, stint.WithInitialLimit(40))
+		l := limiter(t, opts(own)...)
+		window(t, l, 40, func(p *stint.Permit) { p.Drop() })
+		held := take(t, l, 1)
+		for i := range tenants {
+			through(l, get(fmt.Sprint("/t", i)), nil)
+		}
+		if n := l.Adaptive(); n > kept+1 {
+			t.Errorf("%d limits of %d tenants are remembered, want %d", n, tenants, kept)
+		}
+		if s := status(t, l); s.Quota != 20 || s.InFlight != 1 {
+			t.Errorf("%+v: the limit in use is forgotten, too", s)
+		}
+		before := l.Adaptive()
+		update(t, l, opts(stint.Rate(1, time.Second))...)
+		held.Done()
+		if n := l.Adaptive(); n != before-1 {
+			t.Errorf("%d are remembered after an Update without one of %d", n, before)
+		}
+		update(t, l, opts(own)...)
+		if s := status(t, l); s.Quota != 40 || s.InFlight != 0 || s.Reason != stint.ReasonStart {
+			t.Errorf("%+v: want what is new again to start anew", s)
+		}
+	})
+}
+
 func TestAdaptiveReset(t *testing.T) {
 	l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(2)))
 	old := take(t, l, 2)

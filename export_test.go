@@ -40,3 +40,11 @@ func (l *Limiter) BandwidthLeft(ctx context.Context, key string) (int64, error) 
 	}
 	return 0, err
 }
+
+// Adaptive is how many keys of limits of this process are remembered.
+func (l *Limiter) Adaptive() int {
+	a := &l.family.adaptive
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.keys)
+}

@@ -128,7 +128,7 @@ func (p *Permit) Request(r *http.Request) *http.Request {
 // charged reports whether the entry is charged by p or a permit further out.
 func (p *Permit) charged(e *entry) bool {
 	for ; p != nil; p = p.outer {
-		if slices.Contains(p.entries, e) || p.response.has(func(o *entry) bool { return o == e }) {
+		if slices.ContainsFunc(p.entries, func(o *entry) bool { return o == e || o.origin == e }) || p.response.has(func(o *entry) bool { return o == e }) {
 			return true
 		}
 	}

@@ -29,6 +29,7 @@ type entry struct {
 	shares  *shares
 	policy  string // its item of RateLimit-Policy; "" for a dry run
 	from    *limitFunc
+	origin  *entry // that it stands for since an Update; nil: it is its own
 	// adaptive is what decides an AdaptiveConcurrency, in this process; limit
 	// is its name and the most it can be, and never goes to a store.
 	adaptive *adaptiveRule
@@ -36,7 +37,8 @@ type entry struct {
 	bandwidth *bandwidth
 }
 
-func (f *family) newEntry(r *rule, l *store.Limit, s settings) *entry {
+// newEntry makes the entry of a rule, by its compiled limit and with its settings.
+func (n *names) newEntry(r *rule, l *store.Limit, s settings) *entry {
 	e := &entry{
 		limit: l, key: s.key, cost: s.cost, settle: s.settle, maxWait: s.maxWait, dryRun: s.dryRun,
 		closed: s.policy == FailClosed && !s.dryRun,
@@ -69,7 +71,9 @@ func (f *family) newEntry(r *rule, l *store.Limit, s settings) *entry {
 		e.policy = policyItem(l)
 	}
 	if r.adaptive != nil {
-		e.adaptive = f.adaptive.rule(l, *r.adaptive)
+		if e.adaptive = n.adaptive[r]; e.adaptive == nil { // of a WithLimitFunc
+			e.adaptive = n.adaptives.rule(l, *r.adaptive)
+		}
 	}
 	return e
 }
@@ -144,7 +148,7 @@ func (v *version) compile(c *config, parent *version, names *names) []error {
 					"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given", names.of(lim.rule)))
 			}
 			if compiled := names.limits[lim.rule]; compiled != nil { // or names.compile has reported it
-				all = append(all, v.family.newEntry(lim.rule, compiled, settled))
+				all = append(all, names.newEntry(lim.rule, compiled, settled))
 			}
 		}
 		return all

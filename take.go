@@ -155,12 +155,12 @@ func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
 
 // reset makes the version's limits forget a key each: keyOf's, unless it is "".
 func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
-	stored, local := map[string][]*store.Limit{}, map[string][]*adaptiveKeys{}
+	stored, local := map[string][]*store.Limit{}, map[string][]*adaptiveRule{}
 	for e := range v.entries() {
 		switch key := keyOf(e); {
 		case key == "":
 		case e.adaptive != nil:
-			local[key] = append(local[key], e.adaptive.keys)
+			local[key] = append(local[key], e.adaptive)
 		case !slices.Contains(stored[key], e.limit):
 			stored[key] = append(stored[key], e.limit)
 		}
@@ -174,9 +174,9 @@ func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
 			return &StoreError{err}
 		}
 	}
-	for key, all := range local {
-		for _, keys := range all {
-			keys.reset(key)
+	for key, rules := range local {
+		for _, rule := range rules {
+			rule.reset(key)
 		}
 	}
 	return nil
