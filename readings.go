@@ -26,12 +26,17 @@ import (
 // plan returns the plan of a request.
 //
 // The usual request has one reading, and the mux says so: what needs cleaning it
-// redirects. But it doesn't clean for CONNECT, nor take the port off its host.
+// redirects, as it does what lacks a slash at its end. But it doesn't clean for
+// CONNECT, nor take the port off its host.
 func (rt *router) plan(r *http.Request) *plan {
 	if p := r.URL.Path; r.Method != http.MethodConnect &&
 		(r.URL.RawPath == "" || r.URL.RawPath == p) && (!rt.hosts || usualHost(r.Host)) {
 		h, _ := rt.mux.Handler(r)
-		if found, ok := h.(*route); ok && (p == "/" || p[len(p)-1] != '/' || found.names(p)) {
+		found, ok := h.(*route)
+		if !ok && path.Clean("/"+p) == p {
+			found, ok = rt.find(r.Method, r.Host, r.URL.EscapedPath()+"/"), true
+		}
+		if ok && (p == "/" || p[len(p)-1] != '/' || found.names(p)) {
 			return found.plan
 		}
 	}
