@@ -156,6 +156,11 @@ func TestServersConformanceAlone(t *testing.T) {
 	conform(t, redistest.Shared(t).Client(), redisstore.WithoutBatching())
 }
 
+func TestServersConformanceRESP2(t *testing.T) {
+	redistest.Suite(t, "servers")
+	conform(t, redistest.Shared(t).Client(func(o *redis.Options) { o.Protocol, o.ContextTimeoutEnabled = 2, true }))
+}
+
 func TestServersConformanceCluster(t *testing.T) {
 	redistest.Suite(t, "servers")
 	conform(t, redistest.StartCluster(t, 3, 0).Client())
