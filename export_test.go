@@ -3,7 +3,6 @@ package stint
 import (
 	"context"
 
-	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/store"
 )
 
@@ -30,7 +29,7 @@ var Exactly = exactly
 // BandwidthLeft is how many bytes of the limiter's Bandwidth key may pass now.
 func (l *Limiter) BandwidthLeft(ctx context.Context, key string) (int64, error) {
 	v := l.now.Load()
-	encoded, err := keytext.Encode(key)
+	encoded, err := encodeKey(key)
 	for _, e := range v.base.entries {
 		if e.bandwidth != nil && err == nil {
 			results := make([]store.Result, 1)
@@ -39,12 +38,4 @@ func (l *Limiter) BandwidthLeft(ctx context.Context, key string) (int64, error) 
 		}
 	}
 	return 0, err
-}
-
-// Adaptive is how many keys of limits of this process are remembered.
-func (l *Limiter) Adaptive() int {
-	a := &l.family.adaptive
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.keys)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
-
-	"github.com/stint-go/stint/internal/clientip"
 )
 
 // FromCIDR is true for requests whose peer has an address in one of the
@@ -17,7 +15,7 @@ import (
 // network. The time a call takes hardly grows with the number of networks. A
 // prefix that is invalid is reported by New.
 func FromCIDR(prefixes ...netip.Prefix) func(*http.Request) bool {
-	set, problems := clientip.NewPrefixes(prefixes)
+	set, problems := newPrefixSet(prefixes)
 	if len(prefixes) == 0 {
 		problems = []string{"no network: write some, such as netip.MustParsePrefix(\"10.0.0.0/8\"), or leave the predicate out"}
 	}
@@ -32,7 +30,10 @@ func FromCIDR(prefixes ...netip.Prefix) func(*http.Request) bool {
 			return false
 		}
 	}
-	return func(r *http.Request) bool { return set.HasPeer(r.RemoteAddr) }
+	return func(r *http.Request) bool {
+		a := parseNode(r.RemoteAddr).addr
+		return a.IsValid() && (set.contains(a) || nat64.Contains(a) && set.contains(embedded(a)))
+	}
 }
 
 // Preflight is true for the request that a browser sends by itself before a

@@ -20,9 +20,8 @@ type turns struct {
 	lines map[turnKind][]*turn
 }
 
-// turnKind is what makes charges interchangeable, of limits that are enforced:
-// nobody waits for the others. Calls with more limits than fit stand in no line:
-// when they leave, the store takes back what it can.
+// turnKind is what makes charges interchangeable. Calls with more limits than
+// fit stand in no line: when they leave, the store takes back what it can.
 type turnKind struct {
 	limits [turnLimits]*store.Limit
 	keys   [turnLimits]string
@@ -41,16 +40,11 @@ type turn struct {
 }
 
 func (c *call) turnKind() (k turnKind, ok bool) {
-	n := 0
+	if len(c.charges) > turnLimits {
+		return k, false
+	}
 	for i := range c.charges {
-		if c.charges[i].DryRun {
-			continue
-		}
-		if n == turnLimits {
-			return turnKind{}, false
-		}
-		k.limits[n], k.keys[n], k.costs[n] = c.entries[i].limit, c.charges[i].Key, c.charges[i].Cost
-		n++
+		k.limits[i], k.keys[i], k.costs[i] = c.entries[i].limit, c.charges[i].Key, c.charges[i].Cost
 	}
 	return k, true
 }
@@ -114,10 +108,9 @@ func (c *call) latest(start time.Time) (t time.Time) {
 }
 
 // slowest is the charge whose limit makes the call wait for the longest.
-func (c *call) slowest() int {
-	slowest := -1
+func (c *call) slowest() (slowest int) {
 	for i := range c.results {
-		if !c.charges[i].DryRun && (slowest < 0 || c.results[i].Delay > c.results[slowest].Delay) {
+		if !c.charges[i].DryRun && c.results[i].Delay > c.results[slowest].Delay {
 			slowest = i
 		}
 	}
@@ -225,20 +218,11 @@ func (ts *turns) remove(kind turnKind, i int) {
 	}
 }
 
-// swap exchanges two reservations: those of the limits that make their kind, which
-// are the same, in one order, with others between them.
+// swap exchanges two reservations.
 func (t *turn) swap(o *turn) {
 	t.at, o.at = o.at, t.at
-	j := 0
 	for i := range t.c.results {
-		if t.c.charges[i].DryRun {
-			continue
-		}
-		for o.c.charges[j].DryRun {
-			j++
-		}
-		t.c.results[i], o.c.results[j] = o.c.results[j], t.c.results[i]
-		j++
+		t.c.results[i], o.c.results[i] = o.c.results[i], t.c.results[i]
 	}
 }
 

@@ -32,7 +32,6 @@ type namedKey struct {
 
 // keyWords are the keys that need no more than their name.
 var keyWords = map[string]func() stint.KeyFunc{
-	"given":     stint.GivenKey,
 	"global":    stint.Global,
 	"method":    stint.Method,
 	"pattern":   stint.Pattern,
@@ -80,7 +79,7 @@ func keyForms() []field[stint.KeyFunc] {
 				fns = append(fns, k.fn)
 			}
 			if ok {
-				*to = d.checkedKey(n, stint.Join(fns...))
+				*to = stint.Join(fns...)
 			}
 		}},
 		{"hash", func(d *decoder, n *yaml.Node, to *stint.KeyFunc) {
@@ -89,7 +88,7 @@ func keyForms() []field[stint.KeyFunc] {
 			case d.with.secret == nil:
 				d.bad(n, "hash needs a secret, which has no place in a file: give it by policy.WithSecret")
 			case k != nil:
-				*to = d.checkedKey(n, stint.Hash(d.with.secret, k.fn))
+				*to = stint.Hash(d.with.secret, k.fn)
 			}
 		}},
 	}

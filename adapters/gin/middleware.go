@@ -40,14 +40,10 @@ func New(opts ...stint.Option) gin.HandlerFunc {
 // one.
 //
 // With options it is Middleware of l.With(opts...), such as a WithDeny of the
-// route's own. Like New, it panics on a bad one, and if a limit has
-// stint.GivenKey.
+// route's own; like New, it then panics on a bad one.
 func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 	if len(opts) > 0 {
 		l = stint.Must(l.With(opts...))
-	}
-	if err := l.ForRequests(); err != nil {
-		panic(err)
 	}
 	var known pattern.Cache
 	return func(c *gin.Context) {

@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/stint-go/stint/lua"
+	"github.com/redis/go-redis/v9"
+
 	"github.com/stint-go/stint/store"
 )
 
@@ -14,41 +15,32 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	if s.wrong != nil {
 		return s.wrong
 	}
-	keys := make([]string, 0, 2*len(limits)) // all in one slot: they have one tag
+	args := make([]any, 0, 1+len(limits))
+	args = append(args, "unlink")
 	for _, l := range limits {
 		if l == nil || l.Hash() == 0 {
 			return fmt.Errorf("redisstore: %w", store.ErrLimit)
 		}
 		at := storageKey(s.prefix, key, l)
 		s.leases.forget(at)
-		keys = append(keys, at)
+		args = append(args, at) // all in one slot: they have one tag
 	}
 	if len(limits) == 0 {
 		return nil
-	}
-	for i, l := range limits {
-		if l.Algorithm() == store.TokenBucket { // somebody may have leased it
-			keys = append(keys, resetKey(keys[i]))
-		}
 	}
 	defer s.denies.forget(key)
 	defer s.stocks.forget(key, limits)
 	if ctx.Err() != nil {
 		return left(ctx)
 	}
-	due, end := context.WithTimeout(ctx, s.timeout)
+	call, end := context.WithTimeout(ctx, s.timeout)
 	defer end()
-	args := append(make([]any, s.head(keys)), s.told(false).clock, len(limits))
-	calls := []call{s.call(lua.Reset(), s.siteOf(keys[0]), keys, args)}
 	done := make(chan error, 1)
-	go func() {
-		s.exec(due, calls)
-		done <- calls[0].cmd.Err()
-	}()
+	go func() { done <- s.client.Process(call, once{redis.NewCmd(call, args...)}) }()
 	var err error
 	select {
 	case err = <-done:
-	case <-due.Done(): // the client may not have noticed
+	case <-call.Done(): // the client may not have noticed
 		err = errLate
 	}
 	if err != nil && ctx.Err() != nil {

@@ -16,8 +16,6 @@ type settling struct {
 	keys    []string
 	indexes []int // in the caller's slices
 	made    []settlement
-	// unlessReset: only if the keys have not been reset since they were charged.
-	unlessReset bool
 }
 
 func siteOfSettling(w *settling) site { return w.site }
@@ -67,19 +65,16 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 		s.settles.submit(t, false)
 	}
 	var failed error
-	made := false
 	for _, t := range tickets {
 		if _, err := t.wait(ctx); err != nil {
-			failed = graver(failed, err)
+			if failed == nil {
+				failed = err
+			}
 			continue
 		}
-		made = true
 		for j, i := range t.what.indexes {
 			results[i] = t.what.results[j]
 		}
-	}
-	if made {
-		return uncertain(failed)
 	}
 	return failed
 }
@@ -101,26 +96,29 @@ func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 		w := &t.what
 		w.made = make([]settlement, len(w.charges))
 		for i := range w.made {
-			w.made[i] = settlement{charge: &w.charges[i], result: &w.results[i], key: w.keys[i], unlessReset: w.unlessReset}
+			w.made[i] = settlement{charge: &w.charges[i], result: &w.results[i], key: w.keys[i]}
 		}
 	}
-	for _, many := range []bool{false, true} {
-		if batch = s.settleOnce(ctx, batch, many); len(batch) == 0 {
+	var asked []int64
+	for range tries {
+		var more []int64
+		if batch, more = s.settleOnce(ctx, batch, asked); len(batch) == 0 {
 			return
 		}
+		asked = append(asked, more...)
 	}
 	for _, t := range batch {
-		t.failed = fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errStale)
+		t.failed = fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errAsks)
 	}
 }
 
 // settleOnce returns those of which something was not settled for want of the
-// calendar.
-func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], many bool) (again []*ticket[settling]) {
+// calendar, and what is asked.
+func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked []int64) (again []*ticket[settling], more []int64) {
 	groups := grouped(batch, siteOfSettling)
 	var pieces [][]*settlement // of the groups, in their order
 	var calls []call
-	told := s.told(many)
+	told := s.told(asked)
 	for _, group := range groups {
 		var made []*settlement
 		for _, t := range group {
@@ -143,15 +141,16 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], many 
 		err = classified(err)
 		if err == nil {
 			var now int64
-			var left []*settlement
+			var left unanswered[*settlement]
 			if now, left, err = settleAnswer(piece, reply); err != nil {
 				err = unread(err)
 			} else {
 				s.learn(now)
 			}
-			for _, m := range left {
+			for _, m := range left.what {
 				stale[m] = true
 			}
+			more = append(more, left.asked...)
 		}
 		if err != nil {
 			for _, m := range piece {
@@ -161,26 +160,20 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], many 
 	}
 	for _, t := range batch {
 		var left []settlement
-		made := false
 		for j := range t.what.made {
 			m := &t.what.made[j]
 			s.denies.forget(m.charge.Key) // made, for all that is known
-			switch err := failed[m]; {
-			case err != nil:
-				t.failed = graver(t.failed, err)
-			case stale[m]:
-				left = append(left, *m)
-			default:
-				made = true
+			if err := failed[m]; err != nil && t.failed == nil {
+				t.failed = err
 			}
-		}
-		if made {
-			t.failed = uncertain(t.failed)
+			if stale[m] {
+				left = append(left, *m)
+			}
 		}
 		if len(left) > 0 {
 			t.what.made = left
 			again = append(again, t)
 		}
 	}
-	return again
+	return again, more
 }

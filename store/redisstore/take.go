@@ -45,11 +45,11 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 	if err := s.check(ctx, charges, results); err != nil || len(charges) == 0 {
 		return err
 	}
-	if s.stocks != nil && len(charges) == 1 {
-		return s.takeStock(ctx, charges, results)
-	}
 	if s.denies.refuse(charges, results) {
 		return nil
+	}
+	if s.stocks != nil && len(charges) == 1 {
+		return s.takeStock(ctx, charges, results)
 	}
 	return s.ask(ctx, charges, results)
 }
@@ -196,30 +196,31 @@ func (s *Store) hold(t *ticket[taking]) {
 
 // sendTakes asks the server for a batch.
 func (s *Store) sendTakes(ctx context.Context, batch []*ticket[taking]) {
-	// Those left over needed bounds of the calendar that were not sent: others,
-	// since the server's clock, now known, is not where it was thought to be, or
-	// more of them.
-	for _, many := range []bool{false, true} {
-		if batch = s.takeOnce(ctx, batch, many); len(batch) == 0 {
+	var asked []int64
+	for range tries {
+		var more []int64
+		if batch, more = s.takeOnce(ctx, batch, asked); len(batch) == 0 {
 			return
 		}
+		asked = append(asked, more...)
 	}
 	for _, t := range batch {
-		t.failed = fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errStale)
+		t.failed = fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errAsks)
 	}
 }
 
-// takeOnce returns those that were not decided for want of the calendar.
-func (s *Store) takeOnce(ctx context.Context, batch []*ticket[taking], many bool) (again []*ticket[taking]) {
-	told := s.told(many)
+// takeOnce returns those that were not decided for want of the calendar, and what is
+// asked.
+func (s *Store) takeOnce(ctx context.Context, batch []*ticket[taking], asked []int64) (again []*ticket[taking], more []int64) {
+	told := s.told(asked)
 	if len(batch) == 1 {
 		w := &batch[0].what
 		p, calls := w.plan(), w.one.calls[:]
 		calls[0] = s.taking(&p, w.site, told)
 		s.exec(ctx, calls)
-		again = s.taken(&p, &calls[0], batch)
+		again, more = s.taken(&p, &calls[0], batch)
 		calls[0] = call{}
-		return again
+		return again, more
 	}
 	groups := parted(grouped(batch, siteOfTaking))
 	plans := make([]plan, len(groups))
@@ -234,9 +235,10 @@ func (s *Store) takeOnce(ctx context.Context, batch []*ticket[taking], many bool
 	}
 	s.exec(ctx, calls)
 	for i, group := range groups {
-		again = append(again, s.taken(&plans[i], &calls[i], group)...)
+		left, asks := s.taken(&plans[i], &calls[i], group)
+		again, more = append(again, left...), append(more, asks...)
 	}
-	return again
+	return again, more
 }
 
 // taking is the call that decides p.
@@ -245,14 +247,15 @@ func (s *Store) taking(p *plan, at site, t told) call {
 	return s.call(script, at, p.keys, args)
 }
 
-// taken reads the answer to a plan, and returns the calls not decided.
-func (s *Store) taken(p *plan, c *call, group []*ticket[taking]) (again []*ticket[taking]) {
+// taken reads the answer to a plan, and returns the calls not decided, and what is
+// asked.
+func (s *Store) taken(p *plan, c *call, group []*ticket[taking]) (again []*ticket[taking], more []int64) {
 	reply, err := c.cmd.Result()
 	err = classified(err)
-	var stale []*decision
+	var left unanswered[*decision]
 	if err == nil {
 		var now int64
-		if now, stale, err = takeAnswer(p, reply); err != nil {
+		if now, left, err = takeAnswer(p, reply); err != nil {
 			err = unread(err)
 		} else {
 			s.learn(now)
@@ -260,11 +263,39 @@ func (s *Store) taken(p *plan, c *call, group []*ticket[taking]) (again []*ticke
 	}
 	for _, t := range group {
 		t.failed = err
-		if slices.Contains(stale, &t.what.decision) {
+		if slices.Contains(left.what, &t.what.decision) {
 			again = append(again, t)
 		}
 	}
-	return again
+	return again, left.asked
+}
+
+// undo settles back what was granted to a caller that has gone. Nobody waits for
+// it, and if it fails the charges stand.
+func (s *Store) undo(t *ticket[taking]) {
+	if back := s.back(&t.what.decision, t.what.site); back != nil {
+		s.settles.submit(back, false)
+	}
+}
+
+// back is what settles a decision back, nil if it has charged nothing.
+func (s *Store) back(d *decision, p site) *ticket[settling] {
+	if !d.granted {
+		return nil
+	}
+	t := newTicket[settling]()
+	t.what.site = p
+	for i := range d.charges {
+		if r := &d.results[i]; r.Receipt.Cost > 0 {
+			c := d.charges[i]
+			c.Cost, c.Receipt = 0, r.Receipt
+			t.what.add(c, d.keys[i], i)
+		}
+	}
+	if len(t.what.charges) == 0 {
+		return nil
+	}
+	return t
 }
 
 // takeApart takes the charges of a call that are in several places: all places
@@ -304,19 +335,24 @@ func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.
 	granted := true
 	for _, t := range parts {
 		if _, err := t.wait(ctx); err != nil {
-			failed = graver(failed, err)
+			if failed == nil {
+				failed = err
+			}
 			continue
 		}
 		answered = append(answered, t)
 		granted = granted && t.what.granted
 	}
-	if failed != nil || !granted {
-		if err := s.undoAll(ctx, answered, parts[0].since.Add(s.timeout)); err != nil {
-			return uncertain(err)
-		}
-	}
 	if failed != nil {
+		for _, t := range answered {
+			s.undo(t)
+		}
 		return failed
+	}
+	if !granted {
+		if err := s.undoAll(ctx, parts); err != nil {
+			return err
+		}
 	}
 	for n, t := range parts {
 		for j, i := range indexes[n] {
@@ -324,6 +360,31 @@ func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.
 		}
 		if granted {
 			s.hold(t)
+		}
+	}
+	return nil
+}
+
+// undoAll settles the granted parts of a refused call back, and makes their
+// results say how their limits then stand.
+func (s *Store) undoAll(ctx context.Context, parts []*ticket[taking]) error {
+	backs := make([]*ticket[settling], len(parts))
+	for n, t := range parts {
+		if backs[n] = s.back(&t.what.decision, t.what.site); backs[n] != nil {
+			s.settles.submit(backs[n], false)
+		}
+	}
+	for n, t := range parts {
+		if backs[n] == nil {
+			continue
+		}
+		if _, err := backs[n].wait(ctx); err != nil {
+			return err
+		}
+		for j, i := range backs[n].what.indexes {
+			r := backs[n].what.results[j]
+			r.OK, r.RetryAfter, r.Receipt = true, 0, store.Receipt{}
+			t.what.results[i] = r
 		}
 	}
 	return nil
