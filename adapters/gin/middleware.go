@@ -37,7 +37,8 @@ func New(opts ...stint.Option) gin.HandlerFunc {
 // Where a limit looks at the response (stint.WithSettle,
 // stint.AdaptiveConcurrency), it is what the next handlers have made of it when
 // they return: a middleware that turns errors into answers belongs after this
-// one.
+// one. What Engine.HandleContext makes of the request counts too, and is paced by
+// a stint.Bandwidth, unless a middleware before this one has replaced c.Writer.
 //
 // With options it is Middleware of l.With(opts...), such as a WithDeny of the
 // route's own; like New, it then panics on a bad one.
@@ -71,9 +72,7 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 			defer func() { r.MultipartForm = c.Request.MultipartForm }()
 		}
 		if p.NeedsResponse() {
-			outer := c.Writer
-			c.Writer = &writer{outer, p.ResponseWriter(outer)}
-			defer func() { c.Writer = outer }()
+			defer watch(c, p)()
 		}
 		c.Next()
 	}

@@ -5,13 +5,83 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"reflect"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/stint-go/stint"
 )
 
+// watch has a permit look at what is written to c until restore is called.
+//
+// Engine.HandleContext puts gin's own writer back into the context. The permit's
+// writer therefore takes the server's place below that one, where everything
+// passes. Where a middleware further out has replaced gin's writer, what is written
+// here need not be what is sent (it may be compressed), so the permit's writer
+// goes on top; HandleContext then bypasses both.
+func watch(c *gin.Context, p *stint.Permit) (restore func()) {
+	outer := c.Writer
+	if place := below(outer); place != nil {
+		server := *place
+		*place = p.ResponseWriter(under(server, outer))
+		return func() { *place = server }
+	}
+	c.Writer = &writer{outer, p.ResponseWriter(outer)}
+	return func() { c.Writer = outer }
+}
+
+// below is where gin's own writer keeps the one that it writes to, nil for another
+// writer. gin has it in an exported field, but of a type that isn't.
+func below(w gin.ResponseWriter) *http.ResponseWriter {
+	v := reflect.ValueOf(w)
+	if v.Kind() != reflect.Pointer || v.Type().Elem().PkgPath() != reflect.TypeFor[gin.Context]().PkgPath() {
+		return nil
+	}
+	field := v.Elem().FieldByName("ResponseWriter")
+	if !field.CanAddr() {
+		return nil
+	}
+	place, _ := field.Addr().Interface().(*http.ResponseWriter)
+	return place
+}
+
+// beneath is a server's writer below gin's. It has what gin looks for there, and
+// knows the status before it is written, which in gin may change until then.
+type beneath struct {
+	http.ResponseWriter
+	gin gin.ResponseWriter
+}
+
+// under is a beneath, one that pushes if the server's writer does.
+func under(server http.ResponseWriter, above gin.ResponseWriter) http.ResponseWriter {
+	b := &beneath{server, above}
+	if p, ok := server.(http.Pusher); ok {
+		return struct {
+			*beneath
+			http.Pusher
+		}{b, p}
+	}
+	return b
+}
+
+func (b *beneath) Status() int                 { return b.gin.Status() }
+func (b *beneath) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+func (b *beneath) WriteString(s string) (n int, err error) {
+	return io.WriteString(b.ResponseWriter, s)
+}
+func (b *beneath) Flush() { _ = http.NewResponseController(b.ResponseWriter).Flush() }
+func (b *beneath) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(b.ResponseWriter).Hijack()
+}
+
+// CloseNotify panics, as gin does, where the server's writer hasn't got it.
+func (b *beneath) CloseNotify() <-chan bool {
+	return b.ResponseWriter.(interface{ CloseNotify() <-chan bool }).CloseNotify()
+}
+
 // writer is a gin.ResponseWriter whose limits look at what is written: it asks
-// gin's own for what net/http doesn't know (Status, Size, Written), and writes
-// through theirs, which ends in gin's as well.
+// the one below for what net/http doesn't know (Status, Size, Written), and writes
+// through theirs, which ends in that one as well.
 type writer struct {
 	gin.ResponseWriter
 	limited http.ResponseWriter
