@@ -31,6 +31,35 @@ var calendarRows = []row{
 			s.ends(l, s.now().Add(30*time.Minute).Truncate(time.Hour).Add(30*time.Minute))
 		}
 	}},
+	{"a thousand windows", func(s *suite) {
+		// Any number of windows is counted: of those that have gone by, those that a
+		// debt takes, and those until a turn.
+		bucket := s.limit(store.Spec{Name: "st-bucket", Algorithm: store.IntervalBucket, Units: 1, Burst: 1000, Window: store.Hourly})
+		s.must(s.take("k", bucket, 1000))
+		s.sleep(450 * time.Hour)
+		s.left("k", bucket, 450)
+		r := s.must(s.take("k", bucket, 1))
+		s.settle("k", bucket, r.Receipt, 451)
+		s.left("k", bucket, 0)
+		s.sleep(550 * time.Hour)
+		s.left("k", bucket, 549)
+		s.sleep(3 * 365 * 24 * time.Hour)
+		s.left("k", bucket, 1000)
+
+		window := s.limit(store.Spec{Name: "st-window", Algorithm: store.FixedWindow, Units: 1, Window: store.Hourly})
+		hour := s.now().Truncate(time.Hour)
+		for n := range 500 {
+			r := s.reserve("k", window, 1, 365*24*time.Hour)
+			if at := hour.Add(time.Duration(n) * time.Hour); !r.OK || n > 0 && r.Delay != at.Sub(s.now()) {
+				s.Fatalf("turn %d: %s, want a delay of %v", n, show(r), at.Sub(s.now()))
+			}
+		}
+		s.refused(s.take("k", window, 1), hour.Add(500*time.Hour).Sub(s.now()))
+		s.sleep(hour.Add(499*time.Hour + time.Minute).Sub(s.now()))
+		s.left("k", window, 0)
+		s.sleep(time.Hour)
+		s.left("k", window, 1)
+	}},
 	{"zones apart", func(s *suite) {
 		// One limit, two locations: each key's day is its own limit's.
 		east := s.limit(store.Spec{Name: "st-east", Algorithm: store.FixedWindow, Units: 2, Window: store.Daily.In(time.FixedZone("+10", 36000))})

@@ -34,6 +34,23 @@ var callRows = []row{
 			}
 		}
 	}},
+	{"a queue's largest cost", func(s *suite) {
+		// One at its turn, the burst, and the queue: more never fit, however long
+		// one waits.
+		for i, spec := range []store.Spec{
+			{Queue: 3}, {Burst: 2, Queue: 3}, {Burst: 2, Queue: store.None}, {Queue: store.None}, {},
+		} {
+			spec.Name, spec.Algorithm, spec.Units, spec.Period = fmt.Sprintf("st-%d", i), store.LeakyBucket, 7, time.Minute
+			l := s.limit(spec)
+			most := 1 + max(l.Spec().Burst, 0) + max(l.Spec().Queue, 0)
+			s.refused(s.take("k", l, most+1), store.Never)
+			s.refused(s.reserve("k", l, most+1, 24*time.Hour), store.Never)
+			if r := s.take("k", l, most); !r.OK {
+				s.Errorf("%+v, %d: %s", spec, most, show(r))
+			}
+			s.refused(s.take("k", l, most+1), store.Never)
+		}
+	}},
 	{"a wait of any length", func(s *suite) {
 		l := s.limit(store.Spec{Units: 1, Period: time.Hour})
 		s.must(s.take("k", l, 1))

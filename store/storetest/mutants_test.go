@@ -116,7 +116,7 @@ var mutants = map[string]func() mutant{
 				if c.Limit == nil {
 					continue
 				}
-				if at := (place{c.Limit.Name(), c.Key}); !slices.Contains(order, at) {
+				if at := (place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}); !slices.Contains(order, at) {
 					order = append(order, at)
 				}
 			}
@@ -149,7 +149,7 @@ var mutants = map[string]func() mutant{
 			p.mu.Lock()
 			for i, c := range charges {
 				if c.Limit != nil {
-					before[i] = p.states[place{c.Limit.Name(), c.Key}]
+					before[i] = p.states[place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}]
 				}
 			}
 			p.mu.Unlock()
@@ -158,7 +158,7 @@ var mutants = map[string]func() mutant{
 				p.mu.Lock()
 				defer p.mu.Unlock()
 				for i, c := range charges {
-					p.keep(place{c.Limit.Name(), c.Key}, before[i])
+					p.keep(place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}, before[i])
 				}
 			}
 			return err
@@ -211,7 +211,7 @@ var mutants = map[string]func() mutant{
 			for _, c := range charges {
 				at := place{}
 				if c.Limit != nil && c.Limit.Algorithm() == store.Concurrency {
-					at = place{c.Limit.Name(), c.Key}
+					at = place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}
 				}
 				if s := p.states[at]; at != (place{}) && len(s.Log) > 0 && c.Receipt.Cost > 0 {
 					s.A = max(0, s.A-c.Receipt.Cost)
@@ -243,7 +243,7 @@ var mutants = map[string]func() mutant{
 			now := p.now()
 			states := make([]store.State, len(charges))
 			for i, c := range charges {
-				states[i] = p.states[place{c.Limit.Name(), c.Key}]
+				states[i] = p.states[place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}]
 				states[i].Log = slices.Clone(states[i].Log)
 			}
 			p.mu.Unlock()
@@ -252,7 +252,7 @@ var mutants = map[string]func() mutant{
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			for i, c := range charges {
-				p.keep(place{c.Limit.Name(), c.Key}, states[i])
+				p.keep(place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}, states[i])
 			}
 			return nil
 		}}
@@ -352,7 +352,7 @@ func forgetful(by float64) mutant {
 		if err == nil {
 			for i, c := range charges {
 				if c.Limit.Algorithm() != store.Concurrency {
-					until[place{c.Limit.Name(), c.Key}] = time.Now().Add(time.Duration(float64(results[i].ResetAfter) / by))
+					until[place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}] = time.Now().Add(time.Duration(float64(results[i].ResetAfter) / by))
 				}
 			}
 		}

@@ -86,6 +86,31 @@ var settleRows = append(append(each("mints nothing/", mintsNothing), each("in pa
 			}
 		}
 	}},
+	{"into a window long past", func(s *suite) {
+		for _, spec := range []store.Spec{
+			{Algorithm: store.FixedWindow, Units: 9, Period: time.Minute},
+			{Algorithm: store.FixedWindow, Units: 9, Window: store.Hourly},
+			{Algorithm: store.FixedWindow, Units: 9, Window: store.Every(time.Minute)},
+			{Algorithm: store.IntervalBucket, Units: 9, Window: store.Hourly},
+			{Algorithm: store.IntervalBucket, Units: 9, Period: time.Minute},
+			{Algorithm: store.SlidingWindow, Units: 9, Period: time.Minute},
+			{Algorithm: store.SlidingLog, Units: 9, Period: time.Minute},
+			{Units: 9, Period: time.Minute},
+		} {
+			spec.Name = fmt.Sprintf("st-%v-%d", spec.Algorithm, spec.Window.Length(s.now()))
+			l := s.limit(spec)
+			r := s.must(s.take("k", l, 5))
+			s.sleep(1000 * time.Hour)
+			if after := s.settle("k", l, r.Receipt, 0); after.Remaining != 9 || after.ResetAfter != 0 {
+				s.Errorf("%v %v, nobody since: %s", spec.Algorithm, spec.Window, show(after))
+			}
+			s.must(s.take("k", l, 4))
+			before := s.peek("k", l)
+			if after := s.settle("k", l, r.Receipt, 0); after.Remaining != 5 || after.ResetAfter != before.ResetAfter {
+				s.Errorf("%v %v: %s, was %s", spec.Algorithm, spec.Window, show(after), show(before))
+			}
+		}
+	}},
 	{"other keys and limits", func(s *suite) {
 		a := s.limit(store.Spec{Name: "st-a", Units: 9, Period: time.Hour})
 		b := s.limit(store.Spec{Name: "st-b", Units: 9, Period: time.Hour})

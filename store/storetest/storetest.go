@@ -70,6 +70,7 @@ func Run(t *testing.T, newStore func(*testing.T) store.Store, opts ...Option) {
 		{"Several", severalRows},
 		{"Settle", settleRows},
 		{"Change", changeRows},
+		{"Raise", raiseRows},
 		{"Expiry", expiryRows()},
 		{"Calendar", calendarRows},
 		{"Concurrency", leaseRows},

@@ -22,7 +22,11 @@ type plain struct {
 	change func(store.Now) store.Now // of a mutant
 }
 
-type place struct{ limit, key string }
+type place struct {
+	limit     string
+	algorithm store.Algorithm
+	key       string
+}
 
 func newPlain() *plain { return newPlainAt(time.Now) }
 
@@ -53,7 +57,7 @@ func (p *plain) Take(_ context.Context, charges []store.Charge, results []store.
 	states := make([]store.State, len(charges))
 	seen := map[place]bool{}
 	for i, c := range charges {
-		at := place{c.Limit.Name(), c.Key}
+		at := place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}
 		if seen[at] {
 			return store.ErrDuplicate
 		}
@@ -62,7 +66,7 @@ func (p *plain) Take(_ context.Context, charges []store.Charge, results []store.
 	}
 	store.Decide(p.now(), charges, states, results)
 	for i, c := range charges {
-		p.keep(place{c.Limit.Name(), c.Key}, states[i])
+		p.keep(place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}, states[i])
 	}
 	return nil
 }
@@ -74,7 +78,7 @@ func (p *plain) Settle(_ context.Context, charges []store.Charge, results []stor
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, c := range charges {
-		at := place{c.Limit.Name(), c.Key}
+		at := place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}
 		state := p.states[at]
 		store.Amend(p.now(), &c, &state, &results[i])
 		p.keep(at, state)
@@ -94,7 +98,7 @@ func (p *plain) Reset(_ context.Context, key string, limits ...*store.Limit) err
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range limits {
-		delete(p.states, place{l.Name(), key})
+		delete(p.states, place{l.Name(), l.Algorithm(), key})
 	}
 	return nil
 }

@@ -1,0 +1,68 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// A clock that is set back by hours bans nobody for hours: what is used up is free
+// again when the limit says, by the clock as it is now, and not before; and what
+// passes then is no more than the limit.
+func TestClockSetBack(t *testing.T) {
+	for _, s := range []store.Spec{
+		{Algorithm: store.TokenBucket, Units: 10, Period: time.Minute},
+		{Algorithm: store.LeakyBucket, Units: 10, Period: time.Minute, Burst: 9, Queue: store.None},
+		{Algorithm: store.IntervalBucket, Units: 10, Period: time.Minute},
+		{Algorithm: store.IntervalBucket, Units: 10, Window: store.Every(time.Minute)},
+		{Algorithm: store.IntervalBucket, Units: 10, Window: store.Hourly},
+		{Algorithm: store.FixedWindow, Units: 10, Period: time.Minute},
+		{Algorithm: store.FixedWindow, Units: 10, Window: store.Every(time.Minute)},
+		{Algorithm: store.FixedWindow, Units: 10, Window: store.Daily},
+		{Algorithm: store.SlidingWindow, Units: 10, Period: time.Minute},
+		{Algorithm: store.SlidingLog, Units: 10, Period: time.Minute},
+		{Algorithm: store.WarmUp, Units: 10, Period: time.Minute, WarmUp: time.Minute},
+	} {
+		for _, back := range []time.Duration{time.Microsecond, 20 * time.Second, time.Hour, 50 * time.Hour} {
+			for _, reserved := range []int64{0, 3} {
+				setBack(t, s, back, reserved)
+			}
+		}
+	}
+}
+
+// setBack uses a limit up and sets the clock back, with reserved turns waiting.
+func setBack(t *testing.T, s store.Spec, back time.Duration, reserved int64) {
+	t.Helper()
+	m := newMeter(t, s)
+	m.sleep(72*time.Hour + 30*time.Minute)
+	for range 10 {
+		m.take(1, 0)
+	}
+	if reserved > 0 {
+		m.take(reserved, 24*time.Hour)
+	}
+	before := m.take(1, 0).RetryAfter
+	m.sleep(-back)
+	r := m.take(1, 0)
+	// By what is left of a window, the clock may be anywhere in one.
+	if most := before + s.Period + s.Window.Length(time.Now()); r.OK || r.RetryAfter > most {
+		t.Errorf("%v %v, %d waiting, set back by %v: %s, before %v", s.Algorithm, s.Window, reserved, back, show(r), before)
+		return
+	}
+	m.sleep(r.RetryAfter - time.Microsecond)
+	if r := m.take(1, 0); r.OK {
+		t.Errorf("%v %v, %d waiting, set back by %v: passes early: %s", s.Algorithm, s.Window, reserved, back, show(r))
+	}
+	m.sleep(time.Microsecond)
+	passed := 0
+	for range 30 {
+		if m.take(1, 0).OK {
+			passed++
+		}
+	}
+	if passed == 0 || passed > 10 {
+		t.Errorf("%v %v, %d waiting, set back by %v: %d pass", s.Algorithm, s.Window, reserved, back, passed)
+	}
+}

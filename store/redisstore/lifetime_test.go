@@ -1,0 +1,49 @@
+package redisstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore"
+)
+
+// A key that is used up lives until its limit is full again, and hardly longer: ten
+// seconds for buckets, and twice the time for windows far ahead.
+func TestLifetimes(t *testing.T) {
+	rdb := redistest.Shared(t).Client()
+	for _, spec := range []store.Spec{
+		{Units: 10, Period: time.Second},
+		{Units: 1, Period: time.Hour},
+		{Units: 7, Period: time.Second, Burst: 100},
+		{Algorithm: store.IntervalBucket, Units: 1, Burst: 6, Window: store.Hourly},
+		{Algorithm: store.IntervalBucket, Units: 1, Burst: 24, Window: store.Hourly},
+		{Algorithm: store.IntervalBucket, Units: 1, Burst: 1000, Window: store.Hourly},
+		{Algorithm: store.IntervalBucket, Units: 1, Burst: 30, Window: store.Monthly},
+		{Algorithm: store.IntervalBucket, Units: 1, Burst: 24, Period: time.Hour},
+		{Algorithm: store.FixedWindow, Units: 10, Window: store.Daily},
+		{Algorithm: store.SlidingLog, Units: 10, Period: time.Minute},
+		{Algorithm: store.WarmUp, Units: 10, Period: time.Second, WarmUp: time.Minute},
+	} {
+		prefix := redistest.Prefix(t)
+		s := redisstore.New(rdb, redisstore.WithPrefix(prefix), patient)
+		l := limit(t, spec)
+		if r, err := take(s, "k", l, max(spec.Burst, spec.Units)); err != nil || !r.OK {
+			t.Fatal(r, err)
+		}
+		r, err := take(s, "k", l, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys := rdb.Keys(context.Background(), prefix+"*").Val()
+		if len(keys) != 1 {
+			t.Fatal(keys)
+		}
+		left := rdb.PTTL(context.Background(), keys[0]).Val()
+		if most := r.ResetAfter + 10*time.Second; left < r.ResetAfter-time.Second || left > most && left > 2*r.ResetAfter {
+			t.Errorf("%+v lives for %v, and is full in %v", spec, left, r.ResetAfter)
+		}
+	}
+}
