@@ -3,7 +3,7 @@
 GO          ?= go
 STATICCHECK  = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Modules beside the root one: they hold what must never reach a user's go.sum.
-MODULES      = $(dir $(wildcard benchmarks/go.mod docs/*/go.mod))
+MODULES      = $(dir $(wildcard benchmarks/go.mod docs/*/go.mod tests/*/go.mod))
 
 PKG      ?= ./...
 BENCH    ?= .
@@ -14,11 +14,11 @@ TIME     ?= 1s
 # What the tests start; STINT_REDIS_SERVER in the environment names another.
 REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 
-.PHONY: test test-faults test-servers redis run race test-32 lint tidy build-all bench bench-redis fuzz soak plots plots-check
+.PHONY: test test-faults test-servers test-examples redis run race test-32 lint tidy build-all bench bench-redis bench-peers fuzz soak plots plots-check
 
 test: redis ## the tests, as a reader of the README runs them: 2 minutes on 2 cores
 	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 2 minutes on 2 cores"
-	@echo "(longer suites: make test-faults, make test-servers)"
+	@echo "(longer suites: make test-faults, make test-servers, make test-examples)"
 	$(GO) test -count=1 $(PKG)
 
 # Longer suites. redistest.Suite says which tests are whose; their names begin with the suite's.
@@ -29,6 +29,10 @@ test-faults: redis ## servers killed, paused and split under load, in 2 minutes:
 test-servers: redis ## the store's suite on each kind of server and client, in 3 minutes
 	@echo "the store's suite on a cluster, a sentinel, a ring, and with every option: about 3 minutes"
 	STINT_SUITE=servers $(GO) test -count=1 $(RACE) -run '^TestServers' ./store/redisstore
+
+test-examples: redis ## each example, and the commands that it prints, in a minute
+	@echo "running each example and what it tells its user to try: about a minute"
+	STINT_SUITE=examples $(GO) test -count=1 -parallel 8 -run '^TestExamples' ./examples
 
 # A server that Debian starts along with the package is of no use to the tests.
 redis: ## redis-server: found, installed where that may be, or one line on how
@@ -71,7 +75,10 @@ bench: ## benchmarks: make bench BENCH=HotKey PKG=./store/memstore COUNT=10
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
 
 bench-redis: redis ## redisstore beside its peers: make bench-redis ROUNDS=15 TIME=300ms
-	cd benchmarks && $(GO) run . -rounds $(ROUNDS) -time $(TIME) -redis-server $(REDIS)
+	cd benchmarks && $(GO) run ./redis -rounds $(ROUNDS) -time $(TIME) -redis-server $(REDIS)
+
+bench-peers: ## stint beside its peers in memory: make bench-peers ROUNDS=9 TIME=50ms
+	cd benchmarks && $(GO) run ./peers -rounds $(ROUNDS) -time $(TIME)
 
 fuzz: ## every fuzz target for FUZZTIME each
 	@set -e; $(GO) test -list '^Fuzz' $(PKG) | \

@@ -26,7 +26,10 @@ import (
 //     than others do.
 //   - One whose connection was hijacked or detached (Permit.Detach), that a
 //     limiter further in refused, or that panics with http.ErrAbortHandler,
-//     isn't looked at; nor is one under 100 µs, which has waited for nothing.
+//     isn't looked at; nor is one under 100 µs, which has waited for nothing, not
+//     even if it fails.
+//   - Outside HTTP (Take, Wait) the context isn't looked at: it may only have
+//     bounded the wait.
 //   - Permit.Drop and Permit.Ignore count before all of that, for what only the
 //     handler knows.
 //
@@ -36,8 +39,9 @@ import (
 // too; while the store is down it goes on limiting. In Decision.Limits it comes
 // after those of the store, with the limit of the moment as Quota.
 //
-// The limits of up to 10,000 keys that have nothing in flight are remembered;
-// beyond that those used least recently start anew. A request that costs more
+// A limiter and those derived from it remember 10,000 keys that have nothing in
+// flight, of all their adaptive limits together; beyond that those used least
+// recently start anew, as do those of a limit that an Update has left out. A request that costs more
 // than the limit of the moment, but no more than max, passes alone.
 func AdaptiveConcurrency(min, max int64, opts ...LimitOption) Limit {
 	r := &rule{

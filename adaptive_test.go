@@ -107,7 +107,13 @@ func TestAdaptiveSamples(t *testing.T) {
 			window(t, l, 20, func(p *stint.Permit) { p.Drop(); time.Sleep(time.Millisecond) })
 		}, 10, stint.ReasonDrops},
 		{"panicking", func(l *stint.Limiter, t *testing.T) {
+			window(t, l, 20, func(*stint.Permit) { time.Sleep(time.Millisecond); panic("boom") })
+		}, 10, stint.ReasonDrops},
+		{"panicking at once", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(*stint.Permit) { panic("boom") })
+		}, 20, stint.ReasonStart},
+		{"dropped at once, as the handler says", func(l *stint.Limiter, t *testing.T) {
+			window(t, l, 20, func(p *stint.Permit) { p.Drop() })
 		}, 10, stint.ReasonDrops},
 		{"panicking, which the handler says is nothing", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(p *stint.Permit) { p.Ignore(); panic("boom") })
@@ -153,24 +159,62 @@ func TestAdaptiveSamples(t *testing.T) {
 	}
 }
 
-// What the request's context says of its end.
-func TestAdaptiveContexts(t *testing.T) {
+// What a response says of its request, if it took long enough to have waited for
+// anything.
+func TestAdaptiveResponses(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		ctx  func() (context.Context, context.CancelFunc)
-		want stint.Reason
+		status int
+		took   time.Duration
+		why    stint.Reason
 	}{
-		{"in time", func() (context.Context, context.CancelFunc) {
-			return context.WithTimeout(context.Background(), time.Minute)
-		}, stint.ReasonGrowing},
-		{"past its deadline", func() (context.Context, context.CancelFunc) {
-			return context.WithTimeout(context.Background(), time.Millisecond)
-		}, stint.ReasonDrops},
-		{"left early", func() (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(context.Background())
-			time.AfterFunc(time.Millisecond, cancel)
-			return ctx, cancel
-		}, stint.ReasonGrowing},
+		{500, time.Millisecond, stint.ReasonDrops},
+		{503, 100 * time.Microsecond, stint.ReasonDrops},
+		{500, 99 * time.Microsecond, stint.ReasonStart},
+		{500, 0, stint.ReasonStart},
+		{499, time.Millisecond, stint.ReasonUnused},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 100))
+			for range 30 {
+				through(l, get("/"), func(w http.ResponseWriter, _ *http.Request) {
+					time.Sleep(tt.took)
+					w.WriteHeader(tt.status)
+				})
+				time.Sleep(time.Second / 10)
+			}
+			if s := status(t, l); s.Reason != tt.why {
+				t.Errorf("%d after %v: %v, want %v", tt.status, tt.took, s.Reason, tt.why)
+			}
+		})
+	}
+}
+
+// What the request's context says of its end. Outside HTTP it says nothing: it
+// may only have bounded the wait.
+func TestAdaptiveContexts(t *testing.T) {
+	inTime := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(context.Background(), time.Minute)
+	}
+	late := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(context.Background(), time.Millisecond)
+	}
+	left := func() (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(time.Millisecond, cancel)
+		return ctx, cancel
+	}
+	for _, tt := range []struct {
+		name    string
+		ctx     func() (context.Context, context.CancelFunc)
+		job     bool
+		dropped bool
+	}{
+		{"in time", inTime, false, false},
+		{"past its deadline", late, false, true},
+		{"left early", left, false, false},
+		{"a job in time", inTime, true, false},
+		{"a job whose wait was bounded", late, true, false},
+		{"a job whose wait was cut short", left, true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -179,15 +223,21 @@ func TestAdaptiveContexts(t *testing.T) {
 				window(t, l, 20, lasts(100*time.Millisecond))
 				for range 60 {
 					ctx, cancel := tt.ctx()
-					p, err := l.Take(ctx, "k", 1)
-					if err != nil {
-						t.Fatal(err)
+					if tt.job {
+						p, err := l.Take(ctx, "k", 1)
+						if err != nil {
+							t.Fatal(err)
+						}
+						time.Sleep(100 * time.Millisecond)
+						p.Done()
+					} else {
+						through(l, get("/").WithContext(ctx), func(_ http.ResponseWriter, r *http.Request) {
+							select {
+							case <-r.Context().Done():
+							case <-time.After(100 * time.Millisecond):
+							}
+						})
 					}
-					select {
-					case <-ctx.Done():
-					case <-time.After(100 * time.Millisecond):
-					}
-					p.Done()
 					cancel()
 				}
 				dropped := false
@@ -199,7 +249,7 @@ func TestAdaptiveContexts(t *testing.T) {
 						}
 					}
 				}
-				if dropped != (tt.want == stint.ReasonDrops) {
+				if dropped != tt.dropped {
 					t.Errorf("dropped %v: %v", dropped, seen.kinds())
 				}
 			})
@@ -309,7 +359,7 @@ func TestAdaptiveWithoutItsStore(t *testing.T) {
 func TestAdaptiveWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.Rate(100, time.Second),
-			stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(2), stint.WithMaxWait(3*time.Second)))
+			stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(2), stint.WithQueue(5), stint.WithMaxWait(3*time.Second)))
 		start := time.Now()
 		var mu sync.Mutex
 		var log []string
@@ -465,6 +515,42 @@ func TestAdaptiveKeys(t *testing.T) {
 	})
 }
 
+// Limits that are gone are forgotten: those of tenants that come no more, by and
+// by, and those that an Update leaves out, at once.
+func TestAdaptiveForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const kept, tenants = 10_000, 15_000
+		opts := func(limits ...stint.Option) []stint.Option {
+			return append(limits, theKey, stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
+				return []stint.Limit{stint.AdaptiveConcurrency(1, 10, stint.WithName(r.URL.Path[1:]))}, nil
+			}))
+		}
+		own := stint.AdaptiveConcurrency(1, 100, stint.WithInitialLimit(40))
+		l := limiter(t, opts(own)...)
+		window(t, l, 40, func(p *stint.Permit) { p.Drop() })
+		held := take(t, l, 1)
+		for i := range tenants {
+			through(l, get(fmt.Sprint("/t", i)), nil)
+		}
+		if n := l.Adaptive(); n > kept+1 {
+			t.Errorf("%d limits of %d tenants are remembered, want %d", n, tenants, kept)
+		}
+		if s := status(t, l); s.Quota != 20 || s.InFlight != 1 {
+			t.Errorf("%+v: the limit in use is forgotten, too", s)
+		}
+		before := l.Adaptive()
+		update(t, l, opts(stint.Rate(1, time.Second))...)
+		held.Done()
+		if n := l.Adaptive(); n != before-1 {
+			t.Errorf("%d are remembered after an Update without one of %d", n, before)
+		}
+		update(t, l, opts(own)...)
+		if s := status(t, l); s.Quota != 40 || s.InFlight != 0 || s.Reason != stint.ReasonStart {
+			t.Errorf("%+v: want what is new again to start anew", s)
+		}
+	})
+}
+
 func TestAdaptiveReset(t *testing.T) {
 	l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(2)))
 	old := take(t, l, 2)
@@ -589,7 +675,7 @@ func TestAdaptiveNested(t *testing.T) {
 // However requests end, the slots come back.
 func TestAdaptiveConcurrentUse(t *testing.T) {
 	l := limiter(t, theKey, stint.Rate(1_000_000, time.Second, stint.WithBurst(300)),
-		stint.AdaptiveConcurrency(1, 4, stint.WithMaxWait(time.Minute), stint.WithSampleWindow(100*time.Millisecond)))
+		stint.AdaptiveConcurrency(1, 4, stint.WithQueue(1000), stint.WithMaxWait(time.Minute), stint.WithSampleWindow(100*time.Millisecond)))
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {

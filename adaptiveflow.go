@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -81,26 +82,37 @@ func (c *call) freeLocal() {
 	}
 }
 
-// goOn leaves a call with its local charges when the store has failed and may
-// be done without: they need no store. It reports whether there are any.
+// goOn has a call go on without its charges on the store, which has failed, and
+// reports whether it does: where its enforced limits were none of the store's,
+// or the limits of this process, which need no store, still hold.
 func (c *call) goOn(ctx context.Context, err error) bool {
-	if len(c.local) == 0 || ctx.Err() != nil || errors.As(err, new(*canceledError)) {
+	if ctx.Err() != nil || errors.As(err, new(*canceledError)) {
 		return false
 	}
-	for _, e := range c.entries {
-		if e.closed {
-			return false
-		}
+	n := c.stored()
+	stored, local, closed := false, false, false
+	for i, e := range c.entries {
+		stored = stored || i < n && !e.dryRun
+		local = local || i >= n && !e.dryRun
+		closed = closed || e.closed
+	}
+	if stored && (closed || !local) {
+		return false
 	}
 	c.lim.observe(Event{Kind: StoreFailed, Request: c.r, Err: err})
-	n := c.stored()
-	c.entries = append(c.entries[:0], c.entries[n:]...)
-	c.charges = append(c.charges[:0], c.charges[n:]...)
-	c.results = c.results[:len(c.local)]
+	c.drop(n)
+	return true
+}
+
+// drop leaves out the call's first n charges, which have not been made.
+func (c *call) drop(n int) {
+	c.local = slices.Delete(c.local, 0, max(0, n-c.stored()))
+	c.entries = slices.Delete(c.entries, 0, n)
+	c.charges = slices.Delete(c.charges, 0, n)
+	c.results = slices.Delete(c.results, 0, n)
 	if len(c.lines) > 0 {
 		c.lines = c.lines[n:]
 	}
-	return true
 }
 
 // describe adds to statuses, those of a decision, what only local limits say.
@@ -122,7 +134,8 @@ type localPermit struct {
 // outcomes of a request, as its handler or its end has told.
 const (
 	finished uint32 = iota
-	dropped
+	dropped         // the handler says so, whatever else there is to see
+	failed
 	ignored
 )
 
@@ -175,6 +188,26 @@ func (p *Permit) turnedAway() {
 	}
 }
 
+// sample is what the request has shown; nil if nothing. Outside HTTP its context
+// says nothing: it may have bounded the wait, and ended before the work.
+func (p *Permit) sample() *adaptive.Sample {
+	outcome := p.local.outcome.Load()
+	s := &adaptive.Sample{RTT: time.Since(p.local.since) - p.response.heldUp(), Dropped: outcome == dropped}
+	if outcome == ignored {
+		return nil
+	}
+	err := p.ctx.Err()
+	switch late := errors.Is(err, context.DeadlineExceeded); {
+	case p.response == nil:
+		s.Failed = outcome == failed
+	case outcome == failed || late:
+		s.Failed = true
+	case err != nil:
+		s.Cut = true
+	}
+	return s
+}
+
 // releaseLocal gives the permit's local slots back with what the request has
 // shown, and returns what has changed by it.
 func (p *Permit) releaseLocal() (changes []*LimitChange) {
@@ -184,18 +217,10 @@ func (p *Permit) releaseLocal() (changes []*LimitChange) {
 		case s.hijacked:
 			l.end(ignored) // a connection's life, not a request's
 		case status >= http.StatusInternalServerError:
-			l.end(dropped)
+			l.end(failed)
 		}
 	}
-	sample := &adaptive.Sample{RTT: time.Since(l.since) - p.response.heldUp(), Dropped: l.outcome.Load() == dropped}
-	switch err := p.ctx.Err(); {
-	case l.outcome.Load() == ignored:
-		sample = nil
-	case errors.Is(err, context.DeadlineExceeded):
-		sample.Dropped = true
-	case err != nil:
-		sample.Cut = true
-	}
+	sample := p.sample()
 	first := len(p.charges) - len(l.slots)
 	for i := range l.slots {
 		if change := l.slots[i].free(sample); change != nil {

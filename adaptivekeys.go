@@ -10,26 +10,21 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// adaptives holds a family's limits of this process by name, as a store would,
-// so that what Update or a plan's next load makes of a limit goes on where the
-// old one stood.
-type adaptives struct {
-	mu    sync.Mutex
-	names map[string]*adaptiveKeys
-	made  uint64 // rules
-}
-
-// adaptiveKeys holds an AdaptiveConcurrency's limit for each key.
+// adaptives holds a family's limits of this process by name and key, as a store
+// would, so that what Update or a plan's next load makes of a limit goes on where
+// the old one stood.
 //
 // Keys with requests in flight are kept, and of the idle ones up to
-// adaptiveIdle: what is kept is bounded by that and by the requests in flight.
-// An idle key carries only what it has learnt, so forgetting it can't let more
-// than the start value pass.
-type adaptiveKeys struct {
+// adaptiveIdle, whatever their limits: what is kept is bounded by that and by the
+// requests in flight, also where every tenant has limits of its own. An idle key
+// carries only what it has learnt, so forgetting it can't let more than the start
+// value pass.
+type adaptives struct {
 	mu   sync.Mutex
-	keys map[string]*adaptiveKey
+	keys map[slotKey]*adaptiveKey
 	idle list.List // of *adaptiveKey, used last first
-	born time.Time
+	born time.Time // of the first rule: samples are timed by it
+	made uint64    // rules
 }
 
 // adaptiveIdle is how many keys without a request in flight are remembered.
@@ -37,12 +32,13 @@ const adaptiveIdle = 10_000
 
 // adaptiveKey is one key's limit.
 type adaptiveKey struct {
-	key      string
+	id       slotKey
 	rule     *adaptiveRule
 	limit    *adaptive.Limit
 	shown    *store.Limit // says Current as its units
 	inFlight int64
 	place    *list.Element // in idle
+	gone     bool          // nothing is to be remembered of it
 }
 
 // adaptiveRule is what an entry knows of its AdaptiveConcurrency. A key goes by
@@ -50,7 +46,7 @@ type adaptiveKey struct {
 // by what is in force, and don't turn it back.
 type adaptiveRule struct {
 	made  uint64
-	keys  *adaptiveKeys
+	keys  *adaptives
 	cfg   adaptive.Config
 	start *store.Limit // says cfg.Start as its units
 }
@@ -59,17 +55,15 @@ type adaptiveRule struct {
 func (a *adaptives) rule(l *store.Limit, cfg adaptive.Config) *adaptiveRule {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	k := a.names[l.Name()]
-	if k == nil {
-		k = &adaptiveKeys{keys: map[string]*adaptiveKey{}, born: time.Now()}
-		if a.names == nil {
-			a.names = map[string]*adaptiveKeys{}
-		}
-		a.names[l.Name()] = k
+	if a.keys == nil {
+		a.keys, a.born = map[slotKey]*adaptiveKey{}, time.Now()
 	}
 	a.made++
-	return &adaptiveRule{made: a.made, keys: k, cfg: cfg, start: showing(l, cfg.Start)}
+	return &adaptiveRule{made: a.made, keys: a, cfg: cfg, start: showing(l, cfg.Start)}
 }
+
+// id is where a key's limit is kept.
+func (r *adaptiveRule) id(key string) slotKey { return slotKey{r.start.Name(), key} }
 
 // showing is a limit with n units under l's name. Decisions and fields read a
 // limit's number from the store's kind of limit.
@@ -88,17 +82,15 @@ func (r *adaptiveRule) take(key string, cost int64) (res store.Result, s adaptiv
 	a := r.keys
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	k := a.keys[key]
+	id := r.id(key)
+	k := a.keys[id]
 	if k == nil {
 		if cost == 0 {
 			return store.Result{OK: true, Remaining: r.cfg.Start}, adaptiveSlot{reason: ReasonStart}, r.start
 		}
-		k = &adaptiveKey{key: key, rule: r, limit: adaptive.New(r.cfg, rand.Uint64()), shown: r.start}
-	} else if r.made > k.rule.made {
-		if k.rule = r; k.limit.Config() != r.cfg {
-			k.limit = k.limit.Follow(r.cfg, rand.Uint64())
-			k.show()
-		}
+		k = &adaptiveKey{id: id, rule: r, limit: adaptive.New(r.cfg, rand.Uint64()), shown: r.start}
+	} else {
+		k.meet(r)
 	}
 	limit := k.limit.Current()
 	res.OK = true
@@ -109,7 +101,7 @@ func (r *adaptiveRule) take(key string, cost int64) (res store.Result, s adaptiv
 	case k.inFlight > 0 && k.inFlight+cost > limit:
 		res.OK = false
 	default:
-		a.keys[key] = k
+		a.keys[id] = k
 		if k.place != nil {
 			a.idle.Remove(k.place)
 			k.place = nil
@@ -122,6 +114,33 @@ func (r *adaptiveRule) take(key string, cost int64) (res store.Result, s adaptiv
 	return res, s, k.shown
 }
 
+// meet has the key go by r if that is newer, and reports whether it is.
+func (k *adaptiveKey) meet(r *adaptiveRule) bool {
+	if r.made <= k.rule.made {
+		return false
+	}
+	k.rule, k.gone = r, false
+	if k.limit.Config() != r.cfg {
+		k.limit = k.limit.Follow(r.cfg, rand.Uint64())
+		k.show()
+	}
+	return true
+}
+
+// meet is for a call that stands behind others, and doesn't take: the key may go
+// by a newer rule for it, and its line then has to ask. It returns the limit of
+// the moment.
+func (r *adaptiveRule) meet(key string) (limit int64, newer bool) {
+	r.keys.mu.Lock()
+	defer r.keys.mu.Unlock()
+	k := r.keys.keys[r.id(key)]
+	if k == nil {
+		return r.cfg.Start, false
+	}
+	newer = k.meet(r)
+	return k.limit.Current(), newer
+}
+
 // show brings shown up to date.
 func (k *adaptiveKey) show() {
 	if n := k.limit.Current(); n != k.shown.Spec().Units {
@@ -132,7 +151,7 @@ func (k *adaptiveKey) show() {
 // adaptiveSlot is what a charge holds of a limit, and where the limit stood
 // when it was decided.
 type adaptiveSlot struct {
-	keys     *adaptiveKeys
+	keys     *adaptives
 	key      *adaptiveKey
 	held     int64 // units
 	inFlight int64
@@ -162,25 +181,56 @@ func (s *adaptiveSlot) free(sample *adaptive.Sample) *LimitChange {
 			}
 		}
 	}
-	if k.inFlight == 0 && a.keys[k.key] == k { // else Reset has forgotten it
-		k.place = a.idle.PushFront(k)
-		if a.idle.Len() > adaptiveIdle {
-			last := a.idle.Remove(a.idle.Back()).(*adaptiveKey)
-			delete(a.keys, last.key)
-		}
+	if k.inFlight == 0 && a.keys[k.id] == k { // else Reset has forgotten it
+		a.rest(k)
 	}
 	return change
 }
 
+// rest has a key with nothing in flight remembered for a while.
+func (a *adaptives) rest(k *adaptiveKey) {
+	if k.gone {
+		delete(a.keys, k.id)
+		return
+	}
+	k.place = a.idle.PushFront(k)
+	if a.idle.Len() > adaptiveIdle {
+		a.forget(a.idle.Back().Value.(*adaptiveKey))
+	}
+}
+
+func (a *adaptives) forget(k *adaptiveKey) {
+	delete(a.keys, k.id)
+	if k.place != nil {
+		a.idle.Remove(k.place)
+	}
+}
+
 // reset forgets a key. What is in flight is counted no longer, and its release
 // frees nothing.
-func (a *adaptiveKeys) reset(key string) {
+func (r *adaptiveRule) reset(key string) {
+	a := r.keys
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if k := a.keys[key]; k != nil {
-		delete(a.keys, key)
-		if k.place != nil {
-			a.idle.Remove(k.place)
+	if k := a.keys[r.id(key)]; k != nil {
+		a.forget(k)
+	}
+}
+
+// retire forgets the keys of limits that are gone: those in use when they no
+// longer are.
+func (a *adaptives) retire(gone map[string]bool) {
+	if len(gone) == 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, k := range a.keys {
+		if !gone[k.id.limit] {
+			continue
+		}
+		if k.gone = true; k.place != nil {
+			a.forget(k)
 		}
 	}
 }

@@ -16,7 +16,8 @@ import (
 //
 // The first WithBurst bytes pass freely, so that pages and small answers are as
 // fast as ever: by default a quarter of a second's worth, but at least 16 KiB;
-// 4096 at the least. Beyond that bytes are paid for before they are written, in
+// 4096 at the least, and a burst below a millisecond's worth counts as that.
+// Beyond that bytes are paid for before they are written, in
 // pieces of a sixteenth of a second's worth (at least 4 KiB, at most the burst):
 // a stream asks the store about 16 times a second, however small its writes.
 // Streams of one key take turns, each a piece at a time.
@@ -42,6 +43,8 @@ import (
 //     not begun. A request that other limits had to let pass undecided is paced
 //     all the same.
 //   - After a Limiter.Update a stream goes on under the limit it began with.
+//   - Under several Bandwidths a response takes as long as the slowest makes it.
+//     Those in a dry run neither hold it up nor change the size of its writes.
 //
 // Handlers hold what they hold (memory, a slot of a Concurrency) for as long as
 // their client's bandwidth makes them: put a Concurrency beside it.
@@ -73,17 +76,21 @@ func Bandwidth(bytesPerSecond int64, opts ...LimitOption) Limit {
 	}
 	burst := s.Burst
 	*s = store.Spec{Name: s.Name, Units: 1, Period: time.Second}
-	switch {
-	case bytesPerSecond < slowest || bytesPerSecond > fastest:
+	if bytesPerSecond < slowest || bytesPerSecond > fastest {
 		r.bad("Bandwidth(%d): write bytes per second, %d to %d", bytesPerSecond, slowest, fastest)
-		return Limit{r}
-	case burst == 0:
+	}
+	if burst == 0 {
 		burst = max(bytesPerSecond/4, 16<<10)
-	case burst < leastPiece || burst > store.MaxCost:
+	} else if burst < leastPiece || burst > store.MaxCost {
 		r.bad("WithBurst(%d): write %d or more, up to %d: bytes are paid for in pieces, and smaller ones would each be a call to the store",
 			max(burst, 0), leastPiece, int64(store.MaxCost))
+	}
+	if len(r.errs) > 0 {
 		return Limit{r}
 	}
+	// Turns are told to the millisecond at the coarsest: with less saved up than
+	// passes meanwhile, the rate would never be reached.
+	burst = max(burst, bytesPerSecond/1000)
 	s.Units, s.Period, b.block = exactly(bytesPerSecond)
 	s.Burst = max(burst/b.block, 1)
 	b.piece = min(max(bytesPerSecond/16, leastPiece), burst)
@@ -161,12 +168,13 @@ type Pacing struct {
 	// WithRequestBytes.
 	Bytes, RequestBytes int64
 	// Waited is how long writes and reads were held up, by all limits together.
-	// In a dry run nothing is held up: there it is roughly by how much this one
-	// would have been.
+	// For a dry run, which holds nothing up, it is roughly how long that limit
+	// would have made them wait.
 	Waited time.Duration
 	// DryRun says that the limit only reports.
 	DryRun bool
-	// Err is why the response was cut off: the store's failure or the end of the
-	// request's context; nil if it wasn't.
+	// Err is why the response was cut off: the store's failure, the end of the
+	// request's context, or an answer of the store that a piece can never pass;
+	// nil if it wasn't.
 	Err error
 }

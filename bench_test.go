@@ -53,6 +53,9 @@ var paths = []struct {
 }{
 	{"Allowed", []stint.Option{ample()}, true, 3},
 	{"AllowedWithoutPermit", []stint.Option{ample(), stint.WithoutPermit()}, true, 1},
+	{"AllowedRouted", []stint.Option{
+		ample(), stint.WithoutPermit(), stint.WithRoute("POST /login", ample()), stint.WithRoute("api.example.com/", ample()),
+	}, true, 1},
 	{"AllowedNoHeaders", []stint.Option{ample(), stint.WithoutPermit(), stint.WithHeaders(stint.NoHeaders)}, true, 0},
 	{"AllowedTwoLimits", []stint.Option{ample(), stint.Quota(1<<30, stint.Daily)}, true, 3},
 	{"AllowedLegacy", []stint.Option{ample(), stint.WithHeaders(stint.LegacyHeaders), stint.WithoutPermit()}, true, 1},
@@ -101,7 +104,7 @@ func BenchmarkHTTP(b *testing.B) {
 		}
 	})
 	b.Run("AllowedWhileOthersWait", func(b *testing.B) {
-		l := limiter(b, theKey, stint.Concurrency(4, stint.WithMaxWait(time.Hour)))
+		l := limiter(b, theKey, stint.Concurrency(4, stint.WithQueue(1000), stint.WithMaxWait(time.Hour)))
 		ctx, cancel := context.WithCancel(b.Context())
 		for range 8 {
 			go func() {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/store"
 )
 
@@ -105,6 +106,11 @@ func (c *call) gather(p *plan) error {
 			return err
 		}
 	}
+	for _, e := range p.again {
+		if err := c.chargeAgain(e); err != nil {
+			return err
+		}
+	}
 	for _, f := range p.funcs {
 		if c.outer != nil && c.outer.chargedBy(f) {
 			continue
@@ -121,7 +127,7 @@ func (c *call) gather(p *plan) error {
 func (c *call) chargeAll(f *limitFunc) error {
 	limits, err := f.fn(c.r)
 	if err != nil {
-		return c.limitsError(err)
+		return c.limitsError(err, f.shared.dryRun)
 	}
 	for _, l := range limits {
 		e, err := f.entry(l)
@@ -132,24 +138,36 @@ func (c *call) chargeAll(f *limitFunc) error {
 			err = fmt.Errorf("two limits named %q: write stint.WithName", e.limit.Name())
 		}
 		if err != nil {
-			return c.limitsError(err)
+			err = c.limitsError(err, f.reports(l))
+		} else {
+			err = c.charge(e)
 		}
-		if err := c.charge(e); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// index is where the charge of a limit of that name stands, or -1.
+func (c *call) index(name string) int {
+	return slices.IndexFunc(c.entries, func(e *entry) bool { return e.limit.Name() == name })
+}
+
 // has reports whether a limit of that name is among the call's.
 func (c *call) has(name string) bool {
-	return slices.ContainsFunc(c.entries, func(e *entry) bool { return e.limit.Name() == name }) ||
+	return c.index(name) >= 0 ||
 		slices.ContainsFunc(c.paced, func(p paced) bool { return p.entry.limit.Name() == name })
 }
 
-func (c *call) limitsError(err error) error {
+// limitsError is what becomes of a request whose limits a function can't tell. It
+// goes on without those that would only report.
+func (c *call) limitsError(err error, dryRun bool) error {
 	err = &requestError{err: fmt.Errorf("stint: WithLimitFunc: %w", err), status: statusOf(err)}
 	c.lim.observe(Event{Kind: LimitsFailed, Request: c.r, Err: err})
+	if dryRun {
+		return nil
+	}
 	return err
 }
 
@@ -167,21 +185,36 @@ func (c *call) charge(e *entry) error {
 		c.paced = append(c.paced, paced{e, k.key})
 		return nil
 	}
-	cost := int64(1)
-	if e.cost != nil {
-		if cost = e.cost(c.r); cost < 0 {
-			return &requestError{err: store.ErrCost, status: http.StatusInternalServerError, limit: e.limit.Name()}
-		}
-		// Above what any limit holds: refused by the limit, rather than a
-		// malformed call, which would be the store's failure and pass.
-		cost = min(cost, store.MaxCost)
+	cost, err := c.cost(e)
+	if err != nil {
+		return err
 	}
 	c.add(e, k.key, cost)
 	return nil
 }
 
+// cost is what the request costs a limit. A limit that only reports is not charged
+// what can't be.
+func (c *call) cost(e *entry) (int64, error) {
+	if e.cost == nil {
+		return 1, nil
+	}
+	cost := e.cost(c.r)
+	if cost < 0 {
+		err := &requestError{err: store.ErrCost, status: http.StatusInternalServerError, limit: e.limit.Name()}
+		if !e.dryRun {
+			return 0, err
+		}
+		c.lim.observe(Event{Kind: DryRunDenied, Request: c.r, Err: err, Decision: Decision{Limit: e.limit.Name()}})
+		return 0, nil
+	}
+	// Above what any limit holds: refused by the limit, rather than a
+	// malformed call, which would be the store's failure and pass.
+	return min(cost, store.MaxCost), nil
+}
+
 func (c *call) add(e *entry, key string, cost int64) {
-	c.shared = c.shared || e.shares != nil
+	c.shared = c.shared || e.shares != nil && !e.dryRun
 	c.bans = c.bans || e.bans
 	if e.adaptive != nil {
 		c.addLocal(e, key, cost)
@@ -207,7 +240,7 @@ func (c *call) key(e *entry) (knownKey, error) {
 	k := knownKey{source: e.key}
 	raw, err := e.key.fn(c.r)
 	if err == nil {
-		k.key, err = encodeKey(raw)
+		k.key, err = keytext.Encode(raw)
 	}
 	if err != nil {
 		if k.skip = errors.Is(err, ErrEmptyKey) && c.lim.emptyKey == SkipEmptyKey; !k.skip {
@@ -333,12 +366,19 @@ func (c *call) end(ctx context.Context) {
 // its turn has come, or results say why not. Another error is a
 // *canceledError or the store's.
 func (c *call) decide(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return &canceledError{err} // a store may not look: it would charge who has left
+	}
+	if len(c.charges) == 0 { // nothing but bytes, which are paid for later
+		c.granted = true
+		return nil
+	}
 	if err := c.bound(ctx); err != nil {
 		return &canceledError{err}
 	}
 	if err := c.takeSlots(ctx); err != nil {
 		if c.goOn(ctx, err) {
-			return c.takeSlots(ctx)
+			return c.decide(ctx)
 		}
 		return err
 	}
@@ -381,7 +421,7 @@ func (c *call) denied() *DeniedError {
 	c.decided(&err.Decision, limits)
 	err.by, err.status = c.lim, http.StatusTooManyRequests
 	for i, e := range c.entries {
-		if e.slots && !e.dryRun && !c.results[i].OK && c.charges[i].Key == globalKey {
+		if e.slots && !e.dryRun && !c.results[i].OK && c.charges[i].Key == keytext.GlobalText {
 			err.status = http.StatusServiceUnavailable
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Decision is the answer of all limits of a request.
+// Decision is the answer of all limits that a limiter has for a request.
 type Decision struct {
 	// Allowed says that no enforced limit refused.
 	Allowed bool

@@ -194,7 +194,7 @@ func TestDenyWhenTheContextHasEnded(t *testing.T) {
 		return "k", r.Context().Err() // as a lookup does
 	})
 	for name, opts := range map[string][]stint.Option{
-		"wait": {theKey, stint.Rate(1, time.Hour, stint.WithMaxWait(time.Second)), stint.WithStore(&spy{fail: errDown})},
+		"wait": {theKey, stint.Rate(1, time.Hour, stint.WithMaxWait(time.Second), stint.WithName("rate")), stint.WithStore(&spy{fail: errDown})},
 		"key":  {session, stint.Rate(1, time.Hour)},
 		"limits": {theKey, stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
 			return nil, r.Context().Err()

@@ -1,6 +1,8 @@
 package stint_test
 
 import (
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,6 +63,49 @@ func TestProgramsBuild(t *testing.T) {
 	}
 	if built == 0 {
 		t.Error("no whole program in any document")
+	}
+}
+
+// The README's program answers who tries it without more ado, and says what is
+// left.
+func TestREADMEProgramAnswers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	_ = l.Close()
+	_, text, _ := strings.Cut(read(t, "README.md"), "```go\npackage main\n")
+	text, _, _ = strings.Cut(text, "```")
+	dir := t.TempDir()
+	program, file := filepath.Join(dir, "program"), filepath.Join(dir, "main.go")
+	if err := os.WriteFile(file, []byte("package main\n"+strings.ReplaceAll(text, "127.0.0.1:8080", addr)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "build", "-o", program, file).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.Command(program)
+	var said strings.Builder
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if !strings.Contains(said.String(), "curl -i http://"+addr) {
+			t.Errorf("it says %q, want the command to try", said.String())
+		}
+	}()
+	var resp *http.Response
+	eventually(t, func() bool {
+		resp, err = http.Get("http://" + addr)
+		return err == nil
+	})
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("RateLimit") == "" || resp.Header.Get("RateLimit-Policy") == "" {
+		t.Errorf("a plain request gets %s %v, want 200 and what is left", resp.Status, resp.Header)
 	}
 }
 

@@ -95,7 +95,7 @@ func statusOf(err error) int {
 // back.
 type canceledError struct{ err error }
 
-func (e *canceledError) Error() string { return "stint: canceled while waiting: " + e.err.Error() }
+func (e *canceledError) Error() string { return "stint: not admitted: " + e.err.Error() }
 func (e *canceledError) Unwrap() error { return e.err }
 
 // StatusCode is 503, whoever ended the context: a server that shuts down and a

@@ -92,7 +92,8 @@ func ExampleNew_errors() {
 	// Output:
 	// stint: limit "rate": period 0s: write a positive duration, such as time.Second
 	// stint: limit "rate": WithBurst(-1): write 0 or more
-	// stint: limit "concurrency" has no key, and no default is right: write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), or stint.Global() for all requests together
+	// stint: limit "rate" has no key, and no default is right: write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given
+	// stint: limit "concurrency" has no key, and no default is right: write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given
 }
 
 func ExampleLimiter_Admit() {
@@ -137,7 +138,7 @@ func ExampleLimiter_With() {
 }
 
 func ExampleLimiter_Take() {
-	lim := stint.Must(stint.New(stint.Rate(2, time.Hour), stint.WithKey(stint.Global())))
+	lim := stint.Must(stint.New(stint.Rate(2, time.Hour), stint.WithKey(stint.GivenKey())))
 	for range 3 {
 		p, err := lim.Take(context.Background(), "tenant-7", 1)
 		var denied *stint.DeniedError
@@ -160,7 +161,7 @@ func ExampleLimiter_Take() {
 func ExampleLimiter_Wait() {
 	lim := stint.Must(stint.New(
 		stint.Rate(20, time.Second, stint.WithBurst(1)),
-		stint.WithKey(stint.Global())))
+		stint.WithKey(stint.GivenKey())))
 	start := time.Now()
 	for range 3 {
 		p, err := lim.Wait(context.Background(), "jobs", 1)
@@ -174,7 +175,7 @@ func ExampleLimiter_Wait() {
 	// A turn that comes after the deadline is refused at once.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	hourly := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.Global())))
+	hourly := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.GivenKey())))
 	_, _ = hourly.Wait(ctx, "jobs", 1)
 	_, err := hourly.Wait(ctx, "jobs", 1)
 	fmt.Println(errors.As(err, new(*stint.DeniedError)))
@@ -185,7 +186,7 @@ func ExampleLimiter_Wait() {
 
 func ExampleLimiter_Peek() {
 	ctx := context.Background()
-	lim := stint.Must(stint.New(stint.Quota(10, stint.Every(10*365*24*time.Hour)), stint.WithKey(stint.Global())))
+	lim := stint.Must(stint.New(stint.Quota(10, stint.Every(2*365*24*time.Hour)), stint.WithKey(stint.GivenKey())))
 	_, _ = lim.Take(ctx, "tenant-7", 3)
 	d, err := lim.Peek(ctx, "tenant-7")
 	fmt.Println(d.Remaining, "left of", d.Limits[0].Quota, err)
@@ -194,7 +195,7 @@ func ExampleLimiter_Peek() {
 
 func ExampleLimiter_Reset() {
 	ctx := context.Background()
-	lim := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.Global())))
+	lim := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.GivenKey())))
 	_, _ = lim.Take(ctx, "tenant-7", 1)
 	fmt.Println(lim.Reset(ctx, "tenant-7"))
 	_, err := lim.Take(ctx, "tenant-7", 1)
@@ -260,8 +261,7 @@ func ExampleWithSettle_bytes() {
 		stint.WithKey(stint.Global())))
 	h := limit(lim, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "twelve bytes") })
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
-	global, _ := stint.Global()(nil)
-	d, err := lim.Peek(context.Background(), global)
+	d, err := lim.Peek(context.Background(), "anybody")
 	fmt.Println(d.Remaining, err)
 	// Output: 988 <nil>
 }

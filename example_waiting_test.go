@@ -16,7 +16,7 @@ func ExampleWithQueue() {
 	// One at a time; another may wait for it, for up to 20 ms.
 	printer := stint.Must(stint.New(
 		stint.Concurrency(1, stint.WithQueue(1), stint.WithMaxWait(20*time.Millisecond)),
-		stint.WithKey(stint.Global())))
+		stint.WithKey(stint.GivenKey())))
 	ctx := context.Background()
 	p, _ := printer.Take(ctx, "first floor", 1)
 	_, err := printer.Take(ctx, "first floor", 1)

@@ -3,6 +3,7 @@ package stint
 import (
 	"context"
 
+	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/store"
 )
 
@@ -29,7 +30,7 @@ var Exactly = exactly
 // BandwidthLeft is how many bytes of the limiter's Bandwidth key may pass now.
 func (l *Limiter) BandwidthLeft(ctx context.Context, key string) (int64, error) {
 	v := l.now.Load()
-	encoded, err := encodeKey(key)
+	encoded, err := keytext.Encode(key)
 	for _, e := range v.base.entries {
 		if e.bandwidth != nil && err == nil {
 			results := make([]store.Result, 1)
@@ -38,4 +39,12 @@ func (l *Limiter) BandwidthLeft(ctx context.Context, key string) (int64, error) 
 		}
 	}
 	return 0, err
+}
+
+// Adaptive is how many keys of limits of this process are remembered.
+func (l *Limiter) Adaptive() int {
+	a := &l.family.adaptive
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.keys)
 }

@@ -17,37 +17,62 @@ import (
 type names struct {
 	rules  map[string]*rule
 	limits map[*rule]*store.Limit
+	// adaptive are the limits of this process among them. Each is made once, so
+	// that the newest is known however many routes and calls use it.
+	adaptive  map[*rule]*adaptiveRule
+	adaptives *adaptives
 	// before are the limits of the generation before, by name. One that still
 	// says the same stays the same one, so that who waits for a turn stands in
 	// one line with who comes after an Update.
 	before map[string]*store.Limit
 }
 
-func newNames() *names {
-	return &names{rules: map[string]*rule{}, limits: map[*rule]*store.Limit{}}
+func newNames(a *adaptives) *names {
+	return &names{rules: map[string]*rule{}, limits: map[*rule]*store.Limit{}, adaptive: map[*rule]*adaptiveRule{}, adaptives: a}
 }
 
 // clone is a copy to work on: a New, With or Update that fails leaves no names
 // behind.
 func (n *names) clone() *names {
-	return &names{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits)}
+	return &names{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits), adaptive: maps.Clone(n.adaptive), adaptives: n.adaptives}
 }
 
-// named returns the limit of a name, or nil.
-func (n *names) named(name string) *store.Limit { return n.limits[n.rules[name]] }
+// of returns the name of a rule, also of one that doesn't compile.
+func (n *names) of(r *rule) string {
+	for name, other := range n.rules {
+		if other == r {
+			return name
+		}
+	}
+	return r.spec.Name
+}
 
 // without is a copy that keeps only the rules that are still used.
 func (n *names) without(used func(*rule) bool) *names {
-	next := newNames()
+	next := newNames(n.adaptives)
 	next.before = make(map[string]*store.Limit, len(n.rules))
 	for name, r := range n.rules {
 		l := n.limits[r]
 		next.before[name] = l
 		if used(r) {
 			next.rules[name], next.limits[r] = r, l
+			if a := n.adaptive[r]; a != nil {
+				next.adaptive[r] = a
+			}
 		}
 	}
 	return next
+}
+
+// gone are the names of limits of this process that next doesn't have.
+func (n *names) gone(next *names) map[string]bool {
+	gone := map[string]bool{}
+	for name, r := range n.rules {
+		if n.adaptive[r] != nil && next.adaptive[next.rules[name]] == nil {
+			gone[name] = true
+		}
+	}
+	return gone
 }
 
 // use is a limit and the place in the options where it first stands, as a
@@ -143,6 +168,9 @@ func (n *names) compile(c *config, report func(error)) {
 			l = b
 		}
 		n.limits[u.rule] = l
+		if l != nil && u.rule.adaptive != nil {
+			n.adaptive[u.rule] = n.adaptives.rule(l, *u.rule.adaptive)
+		}
 	}
 }
 
@@ -205,8 +233,12 @@ func probeRequest() *http.Request {
 type limitFunc struct {
 	fn         func(*http.Request) ([]Limit, error)
 	shared     settings
-	family     *family
 	generation *generation
+}
+
+// reports reports whether a limit that the function returned is a dry run.
+func (f *limitFunc) reports(l Limit) bool {
+	return f.shared.dryRun || l.rule != nil && l.rule.shared.dryRun
 }
 
 // dynamicEntry is an entry made for a limit that came from a limitFunc.
@@ -224,11 +256,11 @@ func (f *limitFunc) entry(l Limit) (*entry, error) {
 	if d := l.rule.resolved.Load(); d != nil && d.from == f {
 		return d.entry, nil
 	}
-	compiled, err := f.generation.limit(l.rule)
+	compiled, names, err := f.generation.limit(l.rule)
 	if err != nil {
 		return nil, err
 	}
-	e := f.family.newEntry(l.rule, compiled, l.rule.shared.or(f.shared))
+	e := names.newEntry(l.rule, compiled, l.rule.shared.or(f.shared))
 	e.from = f
 	l.rule.resolved.Store(&dynamicEntry{f, e})
 	return e, nil

@@ -19,7 +19,8 @@ type HeaderStyle uint8
 const (
 	// DraftHeaders sends RateLimit-Policy and RateLimit as in
 	// draft-ietf-httpapi-ratelimit-headers-11, one item for each limit.
-	// Nested limiters add theirs. RateLimit-Policy has q units in w seconds,
+	// Nested limiters add theirs; of two limits with one name the one with less
+	// left is shown. RateLimit-Policy has q units in w seconds,
 	// RateLimit has r, the units left, and t, the seconds until there are more.
 	// r of a limit with a burst may be above q, and w of a calendar window is
 	// the longest that the window can be: 31 days for Monthly, 25 hours for
@@ -168,9 +169,11 @@ func (c *call) writeFields(f *fieldWriter) {
 	set := c.lim.headers
 	b := c.buf[:0]
 
+	var outdone []bool
 	if set&draftSet != 0 {
+		outdone = c.outdone(f)
 		for i := range c.results {
-			if c.charges[i].DryRun || c.entries[i].bans {
+			if c.charges[i].DryRun || c.entries[i].bans || outdone != nil && outdone[i] {
 				continue
 			}
 			if len(b) > 0 {
@@ -181,10 +184,13 @@ func (c *call) writeFields(f *fieldWriter) {
 	}
 	rateLimit := len(b)
 	policy := c.policy
+	if outdone != nil {
+		policy = "" // names limits that aren't shown
+	}
 	if set&draftSet != 0 && policy == "" {
 		for i, e := range c.entries {
 			item := e.policy
-			if item == "" {
+			if item == "" || outdone != nil && outdone[i] {
 				continue
 			}
 			if l := c.charges[i].Limit; l != e.limit { // renewed

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -175,6 +176,57 @@ func TestNestedFields(t *testing.T) {
 		if got := strings.Join(append(append(h.Values("X-RateLimit-Limit"), h.Values("X-RateLimit-Remaining")...), h.Values("X-RateLimit-Reset")...), " "); got != tt.legacy {
 			t.Errorf("legacy fields %s, want those of the limit with the least left: %s", got, tt.legacy)
 		}
+	}
+}
+
+// A name stands once in each field, with the limit that has less left, whichever
+// limiter of the chain has it.
+func TestNestedNames(t *testing.T) {
+	limit := func(n int64, name string, opts ...stint.LimitOption) stint.Limit {
+		return stint.Rate(n, time.Hour, append(opts, stint.WithName(name))...)
+	}
+	for _, tt := range []struct {
+		name           string
+		chain          [][]stint.Option // from the outermost
+		status         int
+		limits, policy string // all lines
+	}{
+		{"the outer has less", [][]stint.Option{{limit(5, "a")}, {limit(9, "a")}}, 200, `"a";r=4`, `"a";q=5`},
+		{"the inner has less", [][]stint.Option{{limit(9, "a")}, {limit(5, "a")}}, 200, `"a";r=4`, `"a";q=5`},
+		{"the same is left", [][]stint.Option{{limit(5, "a")}, {stint.Rate(6, time.Hour, stint.WithBurst(5), stint.WithName("a"))}}, 200, `"a";r=4`, `"a";q=5`},
+		{"the outer among others", [][]stint.Option{{limit(3, "x"), limit(9, "a"), limit(4, "ab")}, {limit(6, "b"), limit(5, "a")}}, 200,
+			`"x";r=2 "ab";r=3 "b";r=5 "a";r=4`, `"x";q=3 "ab";q=4 "b";q=6 "a";q=5`},
+		{"the inner among others", [][]stint.Option{{limit(5, "a"), limit(4, "b")}, {limit(9, "a"), limit(3, "c"), limit(9, "b")}}, 200,
+			`"a";r=4 "b";r=3 "c";r=2`, `"a";q=5 "b";q=4 "c";q=3`},
+		{"one of each", [][]stint.Option{{limit(5, "a"), limit(9, "b")}, {limit(9, "a"), limit(4, "b")}}, 200, `"a";r=4 "b";r=3`, `"a";q=5 "b";q=4`},
+		{"three limiters", [][]stint.Option{{limit(9, "a")}, {limit(5, "a")}, {limit(7, "a"), limit(7, "b")}}, 200, `"a";r=4 "b";r=6`, `"a";q=5 "b";q=7`},
+		{"slots", [][]stint.Option{{stint.Concurrency(3, stint.WithName("a"))}, {limit(9, "a")}}, 200, `"a";r=2`, `"a";q=3`},
+		{"a dry run has no item", [][]stint.Option{{limit(5, "a")}, {limit(2, "a", stint.WithDryRun())}}, 200, `"a";r=4`, `"a";q=5`},
+		{"a refusal", [][]stint.Option{{limit(5, "a"), limit(2, "b")}, {limit(1, "a")}}, 429, `"b";r=0 "a";r=0`, `"b";q=2 "a";q=1`},
+		{"default names", [][]stint.Option{{stint.Rate(5, time.Hour)}, {stint.Rate(9, time.Hour)}}, 200, `"rate";r=4`, `"rate";q=5`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var h http.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+			for _, opts := range slices.Backward(tt.chain) {
+				h = mount(limiter(t, append(opts, everybody)...), h.ServeHTTP)
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, get("/"))
+			if tt.status == 429 {
+				w = httptest.NewRecorder()
+				h.ServeHTTP(w, get("/"))
+			}
+			all := func(field string) string {
+				items := strings.Split(strings.Join(w.Header().Values(field), ", "), ", ")
+				for i, item := range items {
+					items[i] = strings.Join(strings.Split(item, ";")[:2], ";")
+				}
+				return strings.Join(items, " ")
+			}
+			if w.Code != tt.status || all("RateLimit") != tt.limits || all("RateLimit-Policy") != tt.policy {
+				t.Errorf("%d, %s, %s\nwant %d, %s, %s", w.Code, all("RateLimit"), all("RateLimit-Policy"), tt.status, tt.limits, tt.policy)
+			}
+		})
 	}
 }
 

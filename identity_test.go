@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/keytext"
 )
 
 // from is asked from a peer.
@@ -85,7 +87,7 @@ func TestRemoteIP(t *testing.T) {
 func TestIPKeysArePlain(t *testing.T) {
 	for _, peer := range []string{"192.0.2.7:1", "[2001:db8::1%a]:1", "@"} {
 		raw, _ := RemoteIP()(from(peer))
-		if key, err := encodeKey(raw); key != raw || err != nil {
+		if key, err := keytext.Encode(raw); key != raw || err != nil {
 			t.Errorf("%q became %q, %v", raw, key, err)
 		}
 	}
@@ -204,39 +206,6 @@ func TestTrustIsCopied(t *testing.T) {
 	list[0] = netip.MustParsePrefix("198.51.100.0/24")
 	if got, _ := k(from("198.51.100.9:1", "X-Forwarded-For: 203.0.113.9")); got != "198.51.100.9" {
 		t.Errorf("%q", got)
-	}
-}
-
-func TestPrefixSet(t *testing.T) {
-	var list []netip.Prefix
-	for i := range 256 {
-		list = append(list, netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(i * 37), byte(i * 101), byte(i), 0}), 8+i%25))
-		list = append(list, netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, byte(i * 37), byte(i)}), 9+i%50))
-	}
-	set, problems := newPrefixSet(list)
-	if problems != nil || len(set) >= len(list) {
-		t.Fatalf("%d of %d, %v", len(set), len(list), problems)
-	}
-	in := 0
-	for i := range 1 << 16 {
-		for _, a := range []netip.Addr{
-			netip.AddrFrom4([4]byte{byte(i >> 8), byte(i), byte(i * 7), byte(i * 13)}),
-			netip.AddrFrom16([16]byte{0x20, byte(i >> 8), byte(i), byte(i * 7), byte(i * 13)}),
-		} {
-			want := false
-			for _, p := range list {
-				want = want || p.Masked().Contains(a)
-			}
-			if got := set.contains(a); got != want {
-				t.Fatalf("%v: %v, want %v", a, got, want)
-			}
-			if want {
-				in++
-			}
-		}
-	}
-	if in == 0 || in == 2<<16 {
-		t.Errorf("%d addresses are in the set: nothing was compared", in)
 	}
 }
 
@@ -370,4 +339,77 @@ func BenchmarkIP(b *testing.B) {
 			}
 		})
 	}
+}
+
+func TestForwardedHeaderIP(t *testing.T) {
+	k := ForwardedHeaderIP(proxies...)
+	const proxy = "10.0.0.1:1234"
+	fwd := func(name, want string, lines ...string) keyCase {
+		for i := range lines {
+			lines[i] = "Forwarded: " + lines[i]
+		}
+		return keyCase{name, k, from(proxy, lines...), want}
+	}
+	runKeyCases(t, []keyCase{
+		{"untrusted peer", k, from("198.51.100.9:1", "Forwarded: for=203.0.113.9"), "198.51.100.9"},
+		{"X-Forwarded-For", k, from(proxy, "X-Forwarded-For: 203.0.113.9"), "10.0.0.1"},
+
+		fwd("no field", "10.0.0.1"),
+		fwd("IPv4", "203.0.113.9", "for=203.0.113.9"),
+		fwd("IPv4 quoted", "203.0.113.9", `for="203.0.113.9"`),
+		fwd("port", "203.0.113.9", `for="203.0.113.9:4711"`),
+		fwd("port without quotes", "203.0.113.9", `for=203.0.113.9:4711`),
+		fwd("hidden port", "203.0.113.9", `for="203.0.113.9:_gazonk"`),
+		fwd("IPv6", "2001:db8:cafe::/64", `for="[2001:db8:cafe::17]"`),
+		fwd("IPv6 with a port", "2001:db8:cafe::/64", `for="[2001:db8:cafe::17]:4711"`),
+		fwd("IPv6 with a hidden port", "2001:db8:cafe::/64", `for="[2001:db8:cafe::17]:_x"`),
+		fwd("IPv6 without quotes", "2001:db8:cafe::/64", `for=[2001:db8:cafe::17]:4711`),
+		fwd("mapped", "203.0.113.9", `for="[::ffff:203.0.113.9]"`),
+		fwd("case of the name", "203.0.113.9", `FOR=203.0.113.9`, `For=10.1.1.1`),
+		fwd("other parameters", "203.0.113.9", `by=203.0.113.43;proto=http;for=203.0.113.9;host="example.com"`),
+		fwd("spaces around semicolons", "203.0.113.9", `proto=http ; for=203.0.113.9 ; by="_x" `),
+		fwd("empty parameters", "203.0.113.9", `;for=203.0.113.9;;proto=http;`),
+		fwd("escapes", "2001:db8::/64", `for="\[2001:db8\:\:1\]"`),
+		fwd("forged on the left", "203.0.113.9", "for=1.1.1.1, for=203.0.113.9"),
+		fwd("proxies behind the proxy", "203.0.113.9", `for=1.1.1.1, for=203.0.113.9, for="[fd00::1]", for=10.1.1.1`),
+		fwd("several lines", "203.0.113.9", "for=1.1.1.1", "for=2.2.2.2, for=203.0.113.9", "for=10.1.1.1"),
+		fwd("empty elements", "203.0.113.9", ", for=203.0.113.9,, for=10.1.1.1, ,"),
+		fwd("all trusted", "10.2.2.2", "for=10.2.2.2, for=10.1.1.1"),
+		fwd("32 proxies", "10.9.9.9", "for=203.0.113.9"+strings.Repeat(", for=10.9.9.9", 32)),
+
+		// realclientip finds 8.8.8.8 inside the quotes.
+		fwd("a comma in quotes", "203.0.113.9", `for=203.0.113.9;x="a, for=8.8.8.8"`),
+		fwd("a comma in quotes, on the left", "203.0.113.9", `x="a, for=8.8.8.8";for=203.0.113.9`),
+		fwd("quotes in quotes", "203.0.113.9", `for=203.0.113.9;x="\", for=8.8.8.8, \""`),
+		fwd("backslashes in quotes", "203.0.113.9", `for=203.0.113.9;x="\\", for=10.1.1.1;y="\\\", for=8.8.8.8"`),
+		fwd("a semicolon in quotes", "203.0.113.9", `x="a;for=8.8.8.8";for=203.0.113.9`),
+
+		// What a client sends before the proxy's element can't swallow it.
+		fwd("a lone quote on the left", "203.0.113.9", `for="1.1.1.1, for=203.0.113.9`),
+		fwd("a lone quote on the left of quotes", "2001:db8::/64", `for=1.1.1.1;x=", for="[2001:db8::9]:80"`),
+		fwd("a backslash on the left", "2001:db8::/64", `for="\, for="[2001:db8::9]"`),
+		fwd("junk on the left", "203.0.113.9", `;;==,",\", for=203.0.113.9`),
+		fwd("a lone quote on another line", "203.0.113.9", `for="`, `for=203.0.113.9`),
+
+		fwd("unknown", "10.1.1.1", "for=203.0.113.9, for=unknown, for=10.1.1.1"),
+		fwd("obfuscated", "10.1.1.1", "for=203.0.113.9, for=_obf, for=10.1.1.1"),
+		fwd("obfuscated with a port", "10.1.1.1", `for=203.0.113.9, for="_obf:80", for=10.1.1.1`),
+		fwd("0.0.0.0", "10.1.1.1", `for=203.0.113.9, for=0.0.0.0, for=10.1.1.1`),
+		// Skipping these would believe the element before them.
+		fwd("no for", "10.1.1.1", "for=203.0.113.9, proto=https, for=10.1.1.1"),
+		fwd("only a semicolon", "10.1.1.1", "for=203.0.113.9, ;, for=10.1.1.1"),
+		fwd("two fors", "10.1.1.1", "for=203.0.113.9, for=8.8.8.8;for=9.9.9.9, for=10.1.1.1"),
+		fwd("no equals sign", "10.0.0.1", "203.0.113.9"),
+		fwd("spaces around the equals sign", "10.0.0.1", "for = 203.0.113.9"),
+		fwd("empty for", "10.0.0.1", "for="),
+		fwd("empty quotes", "10.0.0.1", `for=""`),
+		fwd("quote left open", "10.0.0.1", `for="203.0.113.9`),
+		fwd("quote left open by a backslash", "10.0.0.1", `for="203.0.113.9\"`),
+		fwd("quote not opened", "10.0.0.1", `for=203.0.113.9"`),
+		fwd("text after the quotes", "10.0.0.1", `for="203.0.113.9"x`),
+		fwd("another name that ends in for", "10.0.0.1", `xfor=203.0.113.9`),
+		fwd("port too large", "10.0.0.1", `for="203.0.113.9:99999"`),
+		fwd("hidden port without a name", "10.0.0.1", `for="203.0.113.9:_"`),
+		fwd("hidden port with other bytes", "10.0.0.1", `for="203.0.113.9:_a b"`),
+	})
 }

@@ -33,11 +33,14 @@ var imports = map[string]rule{
 	"store/storetest":           {own: []string{"store"}, notEven: []string{"net/http"}},
 	"store/failover":            {own: []string{"store"}, external: []string{"github.com/sony/gobreaker/v2"}},
 	"internal/redistest":        {external: []string{"github.com/redis/go-redis/v9"}}, // for tests only
+	"internal/routetest":        {own: []string{"."}},                                 // for tests only
 	"lua":                       {},
 	"store/redisstore":          {own: []string{"store", "lua"}, external: []string{"github.com/redis/go-redis/v9", "github.com/google/uuid"}},
 	"internal/adaptive":         {notEven: []string{"net/http", "net"}},
 	"internal/explore":          {}, // for tests only
-	".":                         {own: []string{"store", "store/memstore", "internal/adaptive"}, external: []string{"github.com/felixge/httpsnoop"}},
+	"internal/clientip":         {},
+	"internal/keytext":          {notEven: []string{"net/http", "net"}},
+	".":                         {own: []string{"store", "store/memstore", "internal/adaptive", "internal/clientip", "internal/keytext"}, external: []string{"github.com/felixge/httpsnoop"}},
 	"policy":                    {own: []string{"."}, external: []string{"go.yaml.in/yaml/v4", "github.com/fsnotify/fsnotify"}},
 	"adapters/internal/pattern": {},
 	"adapters/std":              {own: []string{".", "store"}},

@@ -11,10 +11,14 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/stint-go/stint/internal/clientip"
+	"github.com/stint-go/stint/internal/keytext"
 )
 
 // KeyFunc says who a request is charged to: requests with the same key share a
@@ -36,9 +40,9 @@ type KeyFunc func(*http.Request) (string, error)
 var (
 	// ErrEmptyKey refuses a request whose key is empty, unless WithEmptyKey
 	// says that such requests aren't limited.
-	ErrEmptyKey = errors.New("stint: the key is empty")
+	ErrEmptyKey = keytext.ErrEmpty
 	// ErrKeyTooLong refuses a request whose key is longer than 4 KiB.
-	ErrKeyTooLong = errors.New("stint: the key is longer than 4096 bytes")
+	ErrKeyTooLong = keytext.ErrTooLong
 )
 
 // configError is what a KeyFunc made with arguments that can't work returns,
@@ -65,7 +69,7 @@ func misconfigured(problems ...string) KeyFunc {
 func Header(name string) KeyFunc {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {
-	case !isToken(name):
+	case !clientip.IsFieldName(name):
 		return misconfigured(fmt.Sprintf("Header(%.80q): write the name of a header field, such as %q", name, "X-API-Key"))
 	case canonical == "Host":
 		return misconfigured(fmt.Sprintf("Header(%q): net/http moves this field to r.Host: "+
@@ -84,7 +88,7 @@ func Header(name string) KeyFunc {
 // http.Request.Cookie. A session's cookie is as good as a password: put Hash
 // around it, so that it isn't kept in a store.
 func Cookie(name string) KeyFunc {
-	if !isToken(name) {
+	if !clientip.IsFieldName(name) {
 		return misconfigured(fmt.Sprintf("Cookie(%.80q): write the name of a cookie, such as %q", name, "session"))
 	}
 	return func(r *http.Request) (string, error) {
@@ -122,12 +126,9 @@ func MuxPattern(mux *http.ServeMux) KeyFunc {
 	}
 	return func(r *http.Request) (string, error) {
 		_, pattern := mux.Handler(r)
-		// For a path that is to be redirected to the one with a slash at its
-		// end, some methods and releases get that path instead of a pattern:
-		// "/users/7/" for "/users/{id}/", a key of the client's own making.
-		if n := len(pattern) - 1; n > 0 && pattern[n] == '/' && pattern[:n] == path.Clean(r.URL.Path) {
+		if redirects(pattern, r.URL.Path) {
 			target := *r
-			target.URL = &url.URL{Host: r.URL.Host, Path: pattern}
+			target.URL = &url.URL{Host: r.URL.Host, RawPath: r.URL.EscapedPath() + "/", Path: r.URL.Path + "/"}
 			_, pattern = mux.Handler(&target)
 		}
 		if pattern == "" {
@@ -135,6 +136,19 @@ func MuxPattern(mux *http.ServeMux) KeyFunc {
 		}
 		return pattern, nil
 	}
+}
+
+// redirects reports whether what a mux calls its pattern may be a path instead: it
+// is the target where a path is redirected to the one with a slash at its end,
+// for CONNECT and in some releases for every method. "/users/7/" for
+// "/users/{id}/" would be a key of the client's own making. The path may end in
+// decoded slashes already.
+func redirects(pattern, requested string) bool {
+	if !strings.HasSuffix(pattern, "/") {
+		return false
+	}
+	more, ok := strings.CutPrefix(pattern, path.Clean("/"+requested))
+	return ok && more != "" && strings.Trim(more, "/") == ""
 }
 
 // Method keys on the request's method. Methods that RFC 9110 and RFC 5789
@@ -152,19 +166,50 @@ func Method() KeyFunc {
 	}
 }
 
-const (
-	// globalRaw is the key that everybody shares. No header field can carry
-	// its NUL.
-	globalRaw = "\x00global"
-	// globalKey is what encodeKey makes of globalRaw.
-	globalKey = "%00global"
-)
-
 // Global gives every request the same key: the limit is one of the service,
-// not of a client.
-func Global() KeyFunc {
-	return func(*http.Request) (string, error) { return globalRaw, nil }
+// not of a client. Take, Wait and Peek charge it under that key too, whatever
+// key they are given, so that requests and jobs share it.
+func Global() KeyFunc { return constant(keytext.Global) }
+
+// constant is the key function of limits that have one key. Its functions have
+// one body, by which isConstant knows them; inlined, each caller's would be
+// another.
+//
+//go:noinline
+func constant(raw string) KeyFunc {
+	return func(*http.Request) (string, error) { return raw, nil }
 }
+
+func isConstant(k KeyFunc) bool { return sameBody(k, constant("")) }
+
+func sameBody(k, l KeyFunc) bool { return reflect.ValueOf(k).Pointer() == reflect.ValueOf(l).Pointer() }
+
+// folded is k, made of parts: constant if all of them are.
+func folded(k KeyFunc, parts ...KeyFunc) KeyFunc {
+	for _, p := range parts {
+		if !isConstant(p) {
+			return k
+		}
+	}
+	raw, err := k(nil)
+	if err != nil || raw == "" {
+		return k
+	}
+	return constant(raw)
+}
+
+// errGivenKey refuses a request where only Take has a key.
+var errGivenKey = errors.New("stint: the limit's key is GivenKey, which a request doesn't have")
+
+// GivenKey is the key that Take, Wait and Peek are given: for limiters of jobs,
+// queues and outgoing calls. Requests don't have one. Adapters panic when they
+// are mounted with such a limiter, and Admit refuses its requests. It can't be a
+// part of Join or Hash: give Take a key that is joined or hashed already.
+func GivenKey() KeyFunc { return givenKey }
+
+func givenKey(*http.Request) (string, error) { return "", errGivenKey }
+
+func isGiven(k KeyFunc) bool { return sameBody(k, givenKey) }
 
 // Join keys on several things at once, such as a tenant and a route. The parts
 // are joined with their lengths, so that no two lists of parts give the same
@@ -177,8 +222,11 @@ func Join(keys ...KeyFunc) KeyFunc {
 	if i := slices.IndexFunc(keys, func(k KeyFunc) bool { return k == nil }); i >= 0 {
 		return misconfigured(fmt.Sprintf("Join: key function %d is nil: write one, or leave it out", i+1))
 	}
+	if slices.ContainsFunc(keys, isGiven) {
+		return misconfigured("Join: GivenKey() can't be a part of a key: give Take one that is joined")
+	}
 	keys = slices.Clone(keys)
-	return func(r *http.Request) (string, error) {
+	return folded(func(r *http.Request) (string, error) {
 		var room [8]string
 		parts := room[:0]
 		size, empty := 0, false
@@ -206,7 +254,7 @@ func Join(keys ...KeyFunc) KeyFunc {
 			return "", failed
 		case empty:
 			return "", nil
-		case size > maxRawKey:
+		case size > keytext.MaxRaw:
 			return "", ErrKeyTooLong
 		}
 		var b strings.Builder
@@ -218,7 +266,7 @@ func Join(keys ...KeyFunc) KeyFunc {
 			b.WriteString(part)
 		}
 		return b.String(), nil
-	}
+	}, keys...)
 }
 
 // minSecret is the least secret that can't be found by trying.
@@ -239,23 +287,26 @@ func Hash(secret []byte, k KeyFunc) KeyFunc {
 	if k == nil {
 		problems = append(problems, "Hash: the key function is nil: write the one to hash, such as stint.RemoteIP()")
 	}
+	if k != nil && isGiven(k) {
+		problems = append(problems, "Hash: GivenKey() can't be hashed: give Take a key that is")
+	}
 	if problems != nil {
 		return misconfigured(problems...)
 	}
 	secret = bytes.Clone(secret)
 	pool := sync.Pool{New: func() any { return &keyedHash{mac: hmac.New(sha256.New, secret)} }}
-	return func(r *http.Request) (string, error) {
+	return folded(func(r *http.Request) (string, error) {
 		raw, err := k(r)
 		if err != nil || raw == "" {
 			return "", err
 		}
-		if len(raw) > maxRawKey {
+		if len(raw) > keytext.MaxRaw {
 			return "", ErrKeyTooLong
 		}
 		h := pool.Get().(*keyedHash)
 		defer pool.Put(h)
 		return h.of(raw), nil
-	}
+	}, k)
 }
 
 // keyedHash is a hash with its scratch room, reused because setting up an HMAC
@@ -273,19 +324,4 @@ func (h *keyedHash) of(raw string) string {
 	var text [22]byte
 	base64.RawURLEncoding.Encode(text[:], h.buf[:16])
 	return string(text[:])
-}
-
-// isToken reports whether s is a token of RFC 9110, which names of header
-// fields and of cookies are.
-func isToken(s string) bool {
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case c >= '0' && c <= '9', c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z':
-		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
-		default:
-			return false
-		}
-	}
-	return s != ""
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/stint-go/stint/internal/keytext"
 )
 
 // fixedKey is a KeyFunc with a fixed answer.
@@ -126,11 +128,8 @@ func TestMethod(t *testing.T) {
 
 func TestGlobal(t *testing.T) {
 	raw, err := Global()(asked("Anything: x"))
-	if raw != globalRaw || err != nil {
+	if raw != keytext.Global || err != nil {
 		t.Fatalf("%q, %v", raw, err)
-	}
-	if escaped := escapeKey(raw); escaped != globalKey {
-		t.Errorf("globalKey is %q, but the key escapes to %q", globalKey, escaped)
 	}
 }
 
@@ -157,7 +156,7 @@ func TestJoin(t *testing.T) {
 	}
 
 	broken := errors.New("no session")
-	half := strings.Repeat("x", maxRawKey/2+1)
+	half := strings.Repeat("x", keytext.MaxRaw/2+1)
 	for _, tc := range []struct {
 		name string
 		k    KeyFunc
@@ -205,7 +204,7 @@ func TestHash(t *testing.T) {
 			t.Fatalf("%q, %v; want %q", got, err, want)
 		}
 	}
-	if key, err := encodeKey(want); key != want || err != nil {
+	if key, err := keytext.Encode(want); key != want || err != nil {
 		t.Errorf("a hash is not plain: %q became %q, %v", want, key, err)
 	}
 	if got, _ := k(asked("X-API-Key: k2")); got == want || len(got) != len(want) {
@@ -217,7 +216,7 @@ func TestHash(t *testing.T) {
 	if got, err := k(asked()); got != "" || err != nil {
 		t.Errorf("empty key: %q, %v", got, err)
 	}
-	if got, err := k(asked("X-API-Key: " + strings.Repeat("x", maxRawKey+1))); got != "" || !errors.Is(err, ErrKeyTooLong) {
+	if got, err := k(asked("X-API-Key: " + strings.Repeat("x", keytext.MaxRaw+1))); got != "" || !errors.Is(err, ErrKeyTooLong) {
 		t.Errorf("long key: %q, %v", got, err)
 	}
 	broken := errors.New("no session")

@@ -3,6 +3,7 @@ package stint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -11,29 +12,31 @@ import (
 )
 
 // lane is one direction of a request whose bytes are paced: its response's
-// body, or its own. Bytes are paid for before they move, by a charge in the
-// store for each piece; what is left of the last one is given back at the end.
+// body, or its own. Bytes are paid for before they move, in one call to the store
+// for each piece; what is left of the last one is given back at the end.
+//
+// A limit that only reports is charged in the calls that the others need, and
+// shapes neither those nor the pieces. Where all of them only report, the lane
+// holds nothing back: bytes are charged when they have moved.
 type lane struct {
 	ctx   context.Context
 	lim   *version
 	r     *http.Request // for the observers
-	of    []paced
-	piece int64  // bytes paid for at once, at the most
-	block int64  // what is paid for is a multiple of it
-	flush func() // sends what has been paid for, before a pause; may be nil
+	holds bool          // some limit is enforced
+	piece int64         // bytes paid for at once, at the most
+	flush func()        // sends what has been paid for, before a pause; may be nil
 
 	mu      sync.Mutex // a request's body may be read while the handler returns
-	charges []store.Charge
-	results []store.Result // of the last piece
-	credit  int64          // bytes of it that have not moved
-	next    int64          // bytes to pay for next: it grows up to a piece
-	room    int64          // bytes that the last answer had left
+	tolls   []toll
+	charges []store.Charge // of the call under way, one a toll
+	results []store.Result
+	next    int64 // bytes to pay for next: it grows up to a piece
+	room    int64 // bytes that the last answer had left
 	moved   int64
 	total   int64 // bytes that will move, or -1
 	waited  time.Duration
-	would   []time.Duration // of each limit: had it not been a dry run
-	open    time.Time       // the store has failed: unpaced until then
-	err     error           // nothing moves any more
+	open    time.Time // the store has failed: unpaced until then
+	err     error     // nothing moves any more
 }
 
 // maxPause is how far away a turn may be; a store's reservations end somewhere.
@@ -46,22 +49,33 @@ const reopen = time.Second
 var errEnded = errors.New("stint: the request has ended")
 
 func newLane(v *version, r *http.Request, of []paced) *lane {
-	l := &lane{ctx: r.Context(), lim: v, r: r, of: of, total: -1}
+	l := &lane{ctx: r.Context(), lim: v, r: r, total: -1, holds: enforced(of)}
+	l.tolls = make([]toll, len(of))
 	l.charges, l.results = make([]store.Charge, len(of)), make([]store.Result, len(of))
-	l.would = make([]time.Duration, len(of))
 	for i, p := range of {
+		l.tolls[i].paced = p
 		l.charges[i] = store.Charge{Key: p.key, Limit: p.entry.limit, DryRun: p.entry.dryRun}
 		if !p.entry.dryRun {
 			l.charges[i].MaxWait = maxPause
 		}
-		b := p.entry.bandwidth
-		if i == 0 || b.piece < l.piece {
-			l.piece = b.piece
+		if piece := p.entry.bandwidth.piece; l.heeds(p.entry) && (l.piece == 0 || piece < l.piece) {
+			l.piece = piece
 		}
-		l.block = max(l.block, b.block)
 	}
-	l.piece = max(l.piece/l.block, 1) * l.block
 	return l
+}
+
+// heeds reports whether a limit has a say in what is paid for, and when.
+func (l *lane) heeds(e *entry) bool { return e.dryRun != l.holds }
+
+// enforced reports whether some limit is.
+func enforced(of []paced) bool {
+	for _, p := range of {
+		if !p.entry.dryRun {
+			return true
+		}
+	}
+	return false
 }
 
 // pay returns how many of want bytes may move now, at least one: when they have
@@ -69,8 +83,8 @@ func newLane(v *version, r *http.Request, of []paced) *lane {
 func (l *lane) pay(want int64) (int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.err == nil && l.credit == 0 {
-		if !l.open.IsZero() && time.Now().Before(l.open) {
+	for l.err == nil && l.credit() == 0 {
+		if time.Now().Before(l.open) {
 			return want, nil
 		}
 		l.err = l.take(l.size(want))
@@ -78,7 +92,19 @@ func (l *lane) pay(want int64) (int64, error) {
 	if l.err != nil {
 		return 0, l.err
 	}
-	return min(want, l.credit), nil
+	return min(want, l.credit()), nil
+}
+
+// credit is how many bytes all limits have been paid for that have not moved;
+// below 0, how many have moved that some have not been paid for.
+func (l *lane) credit() int64 {
+	credit := int64(store.MaxCost)
+	for i := range l.tolls {
+		if t := &l.tolls[i]; l.heeds(t.entry) {
+			credit = min(credit, t.credit)
+		}
+	}
+	return credit
 }
 
 // size is how many bytes to pay for. The first payment is for what is there, as
@@ -86,8 +112,7 @@ func (l *lane) pay(want int64) (int64, error) {
 // that neither a small response nor a long one costs calls it doesn't need. While
 // there is room for what is there, it doesn't wait for more.
 func (l *lane) size(want int64) int64 {
-	n := max(want, l.next)
-	l.next = min(max(2*l.next, leastPiece), l.piece)
+	n := l.ahead(want)
 	if l.total >= 0 {
 		n = l.piece
 		if left := l.total - l.moved; left > 0 {
@@ -95,28 +120,35 @@ func (l *lane) size(want int64) int64 {
 		}
 	}
 	if l.room >= want {
-		n = min(n, l.room/l.block*l.block)
+		n = min(n, l.room)
 	}
-	n = max(n, 1)
-	return (min(n, l.piece) + l.block - 1) / l.block * l.block
+	return min(max(n, 1), l.piece)
 }
 
-// take pays for n bytes and waits for their turn. The caller holds l.mu, which
-// is let go meanwhile.
-func (l *lane) take(n int64) error {
-	for i := range l.charges {
-		l.charges[i].Cost = n / l.of[i].entry.bandwidth.block
+func (l *lane) ahead(want int64) int64 {
+	n := max(want, l.next)
+	l.next = min(max(2*l.next, leastPiece), l.piece)
+	return n
+}
+
+// ask asks the store for each limit's part of n bytes. The caller holds l.mu,
+// which is let go meanwhile.
+func (l *lane) ask(n int64) error {
+	for i := range l.tolls {
+		l.charges[i].Cost = l.tolls[i].cost(n)
 	}
-	results := make([]store.Result, len(l.charges))
 	l.mu.Unlock()
-	err := l.lim.store.Take(l.ctx, l.charges, results)
-	l.mu.Lock()
-	if err == nil {
-		l.results = results
-	}
+	defer l.mu.Lock()
+	return l.lim.store.Take(l.ctx, l.charges, l.results)
+}
+
+// take pays for n bytes and waits for their turn.
+func (l *lane) take(n int64) error {
+	err := l.ask(n)
+	passes := err == nil && granted(l.charges, l.results)
 	switch {
 	case l.err != nil: // it has ended meanwhile
-		if err == nil {
+		if passes {
 			l.cancel()
 		}
 		return l.err
@@ -125,34 +157,52 @@ func (l *lane) take(n int64) error {
 	case err != nil:
 		return l.failed(err)
 	}
-	l.room = store.MaxCost
-	pause, granted := longest(l.charges, l.results), true
-	for i := range l.results {
-		if !l.charges[i].DryRun {
-			l.room = min(l.room, l.results[i].Remaining*l.of[i].entry.bandwidth.block)
-		}
-		switch r := &l.results[i]; {
-		case r.OK:
-		case l.charges[i].DryRun:
-			spec := l.charges[i].Limit.Spec() // what it can't have now it would wait for
-			l.would[i] += time.Duration(float64(l.charges[i].Cost) / float64(spec.Units) * float64(spec.Period))
-		default:
-			pause, granted = max(pause, min(r.RetryAfter, maxPause)), false
-		}
+	pause, err := l.wait(n)
+	if err != nil {
+		return err
 	}
 	if pause > 0 {
 		l.next = l.piece // streams that take turns have turns of one size
 	}
 	if err := l.pause(pause); err != nil {
-		if granted {
+		if passes {
 			l.cancel()
 		}
 		return err
 	}
-	if granted {
-		l.credit = n
+	if passes {
+		l.paid(n, 0)
 	}
 	return nil
+}
+
+// wait is how long n bytes wait by the store's answer: for the turns that are
+// reserved, or until there are any to reserve.
+func (l *lane) wait(n int64) (time.Duration, error) {
+	pause := longest(l.charges, l.results)
+	for i := range l.results {
+		switch r := &l.results[i]; {
+		case r.OK || l.charges[i].DryRun:
+		case r.RetryAfter == Never:
+			return 0, fmt.Errorf("stint: limit %q: %d bytes can never pass", l.charges[i].Limit.Name(), n)
+		default:
+			pause = max(pause, min(r.RetryAfter, maxPause))
+		}
+	}
+	return pause, nil
+}
+
+// paid notes that each limit has been paid for n bytes, which have taken so long
+// to move if they have moved.
+func (l *lane) paid(n int64, took time.Duration) {
+	l.room = store.MaxCost
+	for i := range l.tolls {
+		t := &l.tolls[i]
+		t.pay(n, l.charges[i].Cost, &l.results[i], took)
+		if !t.entry.dryRun {
+			l.room = min(l.room, t.credit-n+l.results[i].Remaining*t.entry.bandwidth.block)
+		}
+	}
 }
 
 // pause waits until a turn has come, and sends what was paid for before. It
@@ -186,31 +236,76 @@ func (l *lane) pause(d time.Duration) error {
 
 // failed is what becomes of a lane whose store has failed.
 func (l *lane) failed(err error) error {
-	se := &StoreError{err}
-	for _, p := range l.of {
-		if p.entry.closed {
+	for i := range l.tolls {
+		if l.tolls[i].entry.closed {
+			se := &StoreError{err}
 			l.lim.observe(Event{Kind: StoreFailed, Request: l.r, Err: se})
 			return se
 		}
 	}
 	l.lim.observe(Event{Kind: StoreFailed, Request: l.r, Err: err})
-	clear(l.results)
-	l.credit, l.open = 0, time.Now().Add(reopen)
+	l.forget()
+	l.open = time.Now().Add(reopen)
 	return nil
+}
+
+// forget has no limit count what has moved and what was paid for it.
+func (l *lane) forget() {
+	for i := range l.tolls {
+		l.tolls[i].credit, l.tolls[i].receipt = 0, store.Receipt{}
+	}
 }
 
 // cancel gives the last piece back, none of which has moved.
 func (l *lane) cancel() {
 	l.lim.cancel(l.ctx, made(l.charges, l.results, func(r *store.Receipt) bool { return r.Cost > 0 }))
-	clear(l.results)
 }
 
-// move notes that n bytes have moved.
+// move notes that n bytes have moved that were paid for.
 func (l *lane) move(n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.moved += n
-	l.credit = max(l.credit-n, 0)
+	for i := range l.tolls {
+		t := &l.tolls[i]
+		t.credit = max(t.credit-n, 0) // unpaced, more moves than was paid for
+	}
+}
+
+// report notes that n bytes have moved in a lane that holds nothing back, and has
+// its limits count them.
+func (l *lane) report(n int64, took time.Duration) {
+	if n <= 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.moved += n
+	for i := range l.tolls {
+		l.tolls[i].credit -= n
+	}
+	short := -l.credit()
+	if short <= 0 || l.err != nil {
+		return
+	}
+	if time.Now().Before(l.open) {
+		l.forget()
+		return
+	}
+	ahead := l.ahead(short) - short
+	if l.total >= 0 {
+		ahead = min(ahead, max(l.total-l.moved, 0))
+	}
+	switch err := l.ask(ahead); {
+	case err == nil && l.err != nil: // it has ended meanwhile
+		l.cancel()
+	case err == nil:
+		l.paid(ahead, took)
+	case l.ctx.Err() != nil:
+		l.forget()
+	default:
+		_ = l.failed(err) // a dry run is never FailClosed
+	}
 }
 
 // left is how many bytes are still to move, or -1 if nobody knows.
@@ -233,16 +328,21 @@ func (l *lane) end() (back []store.Charge) {
 	if l.err == nil {
 		l.err = errEnded
 	}
-	for i := range l.results {
-		unused := l.credit / l.of[i].entry.bandwidth.block
-		if receipt := l.results[i].Receipt; receipt.Cost > 0 && unused > 0 {
-			ch := l.charges[i]
-			ch.Cost, ch.Receipt = max(receipt.Cost-unused, 0), receipt
+	for i := range l.tolls {
+		if ch, ok := l.tolls[i].change(); ok {
 			back = append(back, ch)
 		}
 	}
-	l.credit = 0
 	return back
+}
+
+// held is how long the bytes were held up, or would have been by a limit that
+// only reports.
+func (l *lane) held(t *toll) time.Duration {
+	if t.entry.dryRun {
+		return t.would
+	}
+	return l.waited
 }
 
 // cut is why the lane was cut off, or nil.

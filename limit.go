@@ -201,8 +201,9 @@ func WithBurst(n int64) LimitOption {
 //
 // Of a Concurrency they are requests that wait for a slot, for each key in this
 // process, and each waits for 5 seconds at the most, or WithMaxWait. Without
-// WithQueue, as many may wait as come, but only where there is a WithMaxWait;
-// with WithQueue(0), nobody does, not even in Limiter.Wait.
+// WithQueue nobody waits, or, with a WithMaxWait, as many requests and Takes as
+// the limit has slots. Limiter.Wait always waits, however many do, unless
+// WithQueue says otherwise; with WithQueue(0) nobody waits.
 func WithQueue(n int64) LimitOption {
 	return limitOption(func(r *rule) {
 		if r.spec.Algorithm != store.Concurrency {

@@ -46,7 +46,7 @@ func TestPatienceIsTheLinesOwn(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := stint.Concurrency(1, stint.WithName("a"), stint.WithMaxWait(ms(200)))
-				b := stint.Concurrency(1, stint.WithName("b"), stint.WithMaxWait(ms(5000)))
+				b := stint.Concurrency(1, stint.WithName("b"), stint.WithQueue(2), stint.WithMaxWait(ms(5000)))
 				s := newSpy()
 				root := limiter(t, theKey, stint.WithStore(faraway{s}), stint.Rate(1000, time.Second, stint.WithName("rate")))
 				with := func(limits ...stint.Option) *stint.Limiter {

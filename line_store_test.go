@@ -90,7 +90,7 @@ func TestLineOverStores(t *testing.T) {
 // limit holds, all others are served, nothing is left.
 func TestLinesOfTwoProcesses(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
-		opts := []stint.LimitOption{stint.WithMaxWait(time.Minute), stint.WithShare(1, 30)}
+		opts := []stint.LimitOption{stint.WithQueue(1000), stint.WithMaxWait(time.Minute), stint.WithShare(1, 30)}
 		here, _ := lined(t, s, opts...)
 		there, _ := lined(t, s, opts...)
 		var mu sync.Mutex

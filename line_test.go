@@ -28,6 +28,7 @@ func TestQueueOfSlots(t *testing.T) {
 	tests := []struct {
 		name   string
 		opts   []stint.Option
+		slots  int64           // what the holder has; 1 if 0
 		wait   bool            // by Limiter.Wait
 		within time.Duration   // the context's deadline, if any
 		want   []time.Duration // when each of four that come after the holder is refused
@@ -41,8 +42,16 @@ func TestQueueOfSlots(t *testing.T) {
 			want: millis(1000, 1000, 0, 0), queued: []int32{1, 2, 2, 2}},
 		{name: "the limiter's bound", opts: []stint.Option{stint.Concurrency(1, stint.WithQueue(2)), stint.WithMaxWait(second)},
 			want: millis(1000, 1000, 0, 0), queued: []int32{1, 2, 2, 2}},
-		{name: "all, for a second", opts: []stint.Option{stint.Concurrency(1, stint.WithMaxWait(second))},
-			want: millis(1000, 1000, 1000, 1000), queued: []int32{1, 2, 3, 4}},
+		{name: "as many as there are slots, for a second", opts: []stint.Option{stint.Concurrency(1, stint.WithMaxWait(second))},
+			want: millis(1000, 0, 0, 0), queued: []int32{1, 1, 1, 1}},
+		{name: "three of three", opts: []stint.Option{stint.Concurrency(3, stint.WithMaxWait(second))}, slots: 3,
+			want: millis(1000, 1000, 1000, 0), queued: []int32{1, 2, 3, 3}},
+		{name: "by the limiter's bound", opts: []stint.Option{stint.Concurrency(2), stint.WithMaxWait(second)}, slots: 2,
+			want: millis(1000, 1000, 0, 0), queued: []int32{1, 2, 2, 2}},
+		{name: "by the limit of the moment", opts: []stint.Option{stint.AdaptiveConcurrency(1, 9, stint.WithInitialLimit(2), stint.WithMaxWait(second))}, slots: 2,
+			want: millis(1000, 1000, 0, 0), queued: []int32{1, 2, 2, 2}},
+		{name: "Wait, all of them", opts: []stint.Option{stint.AdaptiveConcurrency(1, 1)}, wait: true, within: 7 * second,
+			want: millis(7000, 7000, 7000, 7000), queued: []int32{1, 2, 3, 4}},
 		{name: "nobody, whatever the others may", opts: []stint.Option{stint.Concurrency(1, stint.WithQueue(0)), stint.WithMaxWait(second)},
 			want: millis(0, 0, 0, 0), queued: []int32{0, 0, 0, 0}},
 		{name: "until the deadline", opts: []stint.Option{stint.Concurrency(1, stint.WithQueue(2))}, within: 700 * time.Millisecond,
@@ -60,7 +69,7 @@ func TestQueueOfSlots(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := limiter(t, append(tt.opts, theKey)...)
-				holder := take(t, l, 1)
+				holder := take(t, l, max(tt.slots, 1))
 				start := time.Now()
 				enter := l.Take
 				if tt.wait {

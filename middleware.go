@@ -6,12 +6,12 @@
 //		stint.WithKey(stint.RemoteIP()))
 //	http.ListenAndServe(addr, limit(mux))
 //
-// A [Limiter] holds limits and decides requests: [Limiter.Admit] charges all
-// limits of a request at once, or none of them, and [Limiter.Deny] answers the
-// ones that are refused. The adapters (stinthttp, stintgin, stintecho) are
-// those two calls in the shape of a router. Outside HTTP there are
-// [Limiter.Take] and [Limiter.Wait]. [Limiter.Update] changes the limits while
-// requests run.
+// A [Limiter] holds limits and decides requests: [Limiter.Admit] charges all of
+// the limiter's limits for a request at once, or none of them, and [Limiter.Deny]
+// answers the requests that are refused. Limiters mounted one inside another
+// decide apart. The adapters (stinthttp, stintgin, stintecho) are those two calls
+// in the shape of a router. Outside HTTP there are [Limiter.Take] and
+// [Limiter.Wait]. [Limiter.Update] changes the limits while requests run.
 //
 // # Keys
 //
@@ -35,6 +35,7 @@ package stint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 )
@@ -79,7 +80,8 @@ func Must(l *Limiter, err error) *Limiter {
 // With makes a limiter that has l's limits and those in opts, decided together.
 // It shares l's store, handlers, predicates and defaults where opts don't say
 // otherwise. The limits inherited are l's own, with what has been consumed:
-// mounted inside l it charges only what it adds.
+// mounted inside l it charges only what it adds, in a decision apart: if it
+// refuses, what l has charged stays charged. Mounted alone it decides all.
 //
 // The limiter follows l: after an Update of l it is what With(opts...) would
 // make of it then. It is remembered for that as long as l is, so derive
@@ -102,6 +104,23 @@ func (l *Limiter) HasDenyHandler() bool {
 func (l *Limiter) HasErrorHandler() bool {
 	v := l.now.Load()
 	return v.errorHandler != nil || v.problem
+}
+
+// ForRequests returns an error if requests can't have the key of some limit:
+// one with GivenKey. An adapter that is mounted calls it, and panics.
+func (l *Limiter) ForRequests() error {
+	v := l.now.Load()
+	for e := range v.entries() {
+		if e.key.given {
+			return fmt.Errorf("stint: limit %q has GivenKey, which requests don't have: write another WithKey, or use the limiter with Take", e.limit.Name())
+		}
+	}
+	for _, f := range v.funcs {
+		if f.shared.key.given {
+			return errors.New("stint: limits of a WithLimitFunc have GivenKey, which requests don't have: write another WithKey")
+		}
+	}
+	return nil
 }
 
 // Admit decides a request. When it returns nil the request may go on, after
@@ -156,11 +175,8 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 	if err := c.gather(p); err != nil {
 		return nil, err
 	}
-	if len(c.charges) == 0 {
-		if len(c.paced) == 0 {
-			return nil, nil
-		}
-		return c.admit(ctx, w.Header()), nil
+	if len(c.charges) == 0 && len(c.paced) == 0 {
+		return nil, nil
 	}
 	if err := c.decide(ctx); err != nil {
 		if err = c.failed(ctx, err); err != nil {
@@ -207,7 +223,8 @@ func (c *call) admit(ctx context.Context, h http.Header) *Permit {
 // and whose bytes are paced all the same: they ask the store themselves, which
 // may be back by then, and have a FailurePolicy of their own.
 func (c *call) uncharged(ctx context.Context) *Permit {
-	c.entries, c.charges, c.results = c.entries[:0], c.charges[:0], c.results[:0]
+	c.drop(len(c.charges))
+	c.waited = 0 // for nothing
 	p := c.permit(ctx)
 	p.carry = !c.lim.withoutPermit
 	return p

@@ -69,7 +69,7 @@ func TestDenyHandlersAnswer(t *testing.T) {
 				stint.WithBlock(func(*http.Request) bool { return true })}
 		}, "/", 403, `{"type":"about:blank","title":"Forbidden","status":403}`},
 		{"store down", func(h http.HandlerFunc) []stint.Option {
-			return []stint.Option{stint.Rate(1, time.Minute), errorHandler(h),
+			return []stint.Option{stint.Rate(1, time.Minute, stint.WithName("rate")), errorHandler(h),
 				stint.WithStore(down{}), stint.WithFailurePolicy(stint.FailClosed)}
 		}, "/", 503, `{"type":"about:blank","title":"Service Unavailable","status":503}`},
 	}

@@ -242,7 +242,10 @@ func flowAdaptiveStatus(t *testing.T, a routing) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := compiled(t, stint.AdaptiveConcurrency(1, 20), byAll)
-			h := a.build(one(l, tt.do))
+			h := a.build(one(l, func(w http.ResponseWriter, r *http.Request) {
+				time.Sleep(time.Millisecond)
+				tt.do(w, r)
+			}))
 			for range 20 {
 				func() {
 					defer func() { _ = recover() }()

@@ -53,8 +53,9 @@ const (
 	StoreFailed
 	// SettleFailed: a charge could not be given back, or a slot not released.
 	SettleFailed
-	// DryRunDenied: a limit that only reports would have refused. It comes
-	// besides the event of the decision itself.
+	// DryRunDenied: a limit that only reports would have refused. Decision is
+	// what it would have been then, and Limit names that limit. It comes after
+	// the event of the decision itself, once for each such limit.
 	DryRunDenied
 	// Updated: Limiter.Update has put another configuration in place. It is
 	// told to the observers of that one.
@@ -118,9 +119,16 @@ func (v *version) observeCall(kind EventKind, c *call, err error) {
 	}
 	for i := range c.results {
 		if c.charges[i].DryRun && !c.results[i].OK {
-			e.Kind, e.EndsWait = DryRunDenied, false
-			v.observe(e)
-			return
+			v.observe(Event{Kind: DryRunDenied, Request: c.r, Waited: c.waited, Decision: e.Decision.refusedBy(i)})
 		}
 	}
+}
+
+// refusedBy is the decision that d would have been had limit i, which has only
+// reported, refused.
+func (d Decision) refusedBy(i int) Decision {
+	l := &d.Limits[i]
+	d.Allowed, d.Limit = false, l.Name
+	d.Remaining, d.RetryAfter, d.ResetAfter = l.Remaining, l.RetryAfter, l.ResetAfter
+	return d
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -103,7 +104,30 @@ type settings struct {
 
 // keySource is one use of WithKey. Its address is its identity: limits that
 // get their key from the same WithKey share one call a request.
-type keySource struct{ fn KeyFunc }
+type keySource struct {
+	fn KeyFunc
+	// constant is the encoded key of a KeyFunc that has but one, or "".
+	constant string
+	given    bool // GivenKey
+}
+
+func newKeySource(k KeyFunc) *keySource {
+	s := &keySource{fn: k, given: isGiven(k)}
+	if isConstant(k) {
+		if raw, err := k(nil); err == nil {
+			s.constant, _ = keytext.Encode(raw)
+		}
+	}
+	return s
+}
+
+// under is the key to charge where Take is given key.
+func (s *keySource) under(key string) string {
+	if s.constant != "" {
+		return s.constant
+	}
+	return key
+}
 
 // or fills in what s leaves open from the defaults d.
 func (s settings) or(d settings) settings {
@@ -142,9 +166,10 @@ func WithKey(k KeyFunc) SharedOption {
 	if k == nil {
 		return sharedOption(func(s *settings) {
 			s.bad("WithKey(nil): write a KeyFunc, such as stint.RemoteIP()")
+			s.key = newKeySource(misconfigured()) // a wrong key is a key: that there is none would be no help
 		})
 	}
-	src := &keySource{fn: k}
+	src := newKeySource(k)
 	return sharedOption(func(s *settings) { s.key = src })
 }
 
@@ -163,8 +188,10 @@ func WithCost(cost func(*http.Request) int64) SharedOption {
 // WithMaxWait makes a request wait for its turn rather than be refused, if its
 // turn comes within d. The request's own deadline bounds the wait further. On
 // a limit that queues by itself (LeakyBucket, or one with WithQueue) d bounds
-// the wait in the queue. By default only those limits make a request wait, and a
-// Concurrency with WithQueue, for 5 seconds. docs/waiting.md says who is next.
+// the wait in the queue. On a Concurrency as many requests wait for each key as
+// it has slots, unless WithQueue says otherwise. By default only limits that queue
+// by themselves make a request wait, and a Concurrency with WithQueue, for 5
+// seconds. docs/waiting.md says who is next.
 //
 // An HTTP/1.1 server does not notice that a client has left while the
 // request's body is unread: keep d to a few seconds.
@@ -178,9 +205,11 @@ func WithMaxWait(d time.Duration) SharedOption {
 }
 
 // WithDryRun makes a limit report only: it is decided and counted as if it
-// were enforced, shows in Decision.Limits and to the observer, but refuses
-// nothing, delays nothing and adds no fields. Limits beside it that are
-// enforced don't notice it.
+// were enforced, and shows in Decision.Limits and to the observer, which gets a
+// DryRunDenied for each request that it would have refused. It refuses nothing,
+// delays nothing, adds no fields and ignores FailClosed: the limits beside it that
+// are enforced answer as they would without it. If its key can't be determined,
+// the request is still refused.
 func WithDryRun() SharedOption {
 	return sharedOption(func(s *settings) { s.dryRun = true })
 }
@@ -255,9 +284,14 @@ func WithMemory(opts ...memstore.Option) Option {
 
 // WithRoute gives requests that match pattern limits of their own, in place
 // of the limiter's. Without a limit the route is exempt. Patterns are those of
-// http.ServeMux ("POST /login", "/files/", "api.example.com/"), the most
-// specific one counts, and they are matched on the cleaned path: //login is
-// limited like /login.
+// http.ServeMux ("POST /login", "/files/", "api.example.com/"); the most
+// specific one counts, and a host matches in any case.
+//
+// A request that routers can read in several ways has the limits of every
+// reading, each once, and is exempt only if all readings are: the path as sent,
+// decoded, cleaned and without a trailing slash, the host as sent and in lower
+// case without a trailing dot. So no spelling slips past a route. A path with
+// %2F in an id may be charged for two routes; docs/routes.md has the rules.
 //
 // In With, a route replaces the limits of the limiter extended as well; the
 // routes of that one are inherited, with the new limits added.

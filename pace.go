@@ -3,6 +3,7 @@ package stint
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -14,6 +15,12 @@ type pacedBody struct {
 }
 
 func (b *pacedBody) Read(p []byte) (int, error) {
+	if !b.lane.holds {
+		start := time.Now()
+		n, err := b.ReadCloser.Read(p)
+		b.lane.report(int64(n), time.Since(start))
+		return n, err
+	}
 	if len(p) == 0 || b.lane.left() == 0 { // only the end is still to be read
 		return b.ReadCloser.Read(p)
 	}
@@ -42,11 +49,14 @@ func (s *response) pace(v *version, all []paced) {
 	}
 }
 
-// paces reports whether what is written now is held back.
-func (s *response) paces() bool {
+// counts reports whether what is written now are bytes of a body that is paced.
+func (s *response) counts() bool {
 	return s.down != nil && !s.hijacked && s.r.Method != http.MethodHead &&
 		s.status != http.StatusNoContent && s.status != http.StatusNotModified
 }
+
+// paces reports whether what is written now is held back.
+func (s *response) paces() bool { return s.counts() && s.down.holds }
 
 // declared tells the lane how much there is to come, once that is known.
 func (s *response) declared() {
@@ -58,11 +68,30 @@ func (s *response) declared() {
 	}
 }
 
+// begin is when a write begins that isn't held back, if a Bandwidth that only
+// reports asks for it.
+func (s *response) begin() (start time.Time) {
+	if s.counts() {
+		s.declared()
+		start = time.Now()
+	}
+	return start
+}
+
+// passed notes n bytes of the body that were not held back.
+func (s *response) passed(n int64, start time.Time) {
+	s.wrote(n)
+	if !start.IsZero() {
+		s.down.report(n, time.Since(start))
+	}
+}
+
 // write writes b a piece at a time.
 func (s *response) write(next func([]byte) (int, error), b []byte) (written int, err error) {
 	if !s.paces() || len(b) == 0 {
+		start := s.begin()
 		n, err := next(b)
-		s.wrote(int64(n))
+		s.passed(int64(n), start)
 		return n, err
 	}
 	s.declared()
@@ -91,9 +120,10 @@ func (w writeOnly) Write(b []byte) (int, error) { return w(b) }
 // no other reader between. Elsewhere it copies through memory itself.
 func (s *response) readFrom(next func(io.Reader) (int64, error), src io.Reader, write func([]byte) (int, error)) (written int64, err error) {
 	if !s.paces() {
+		start := s.begin()
 		n, err := next(src)
 		if n > 0 {
-			s.wrote(n)
+			s.passed(n, start)
 		}
 		return n, err
 	}
@@ -102,26 +132,22 @@ func (s *response) readFrom(next func(io.Reader) (int64, error), src io.Reader, 
 	}
 	limited, _ := src.(*io.LimitedReader)
 	for {
-		want := s.down.left()
+		// Whether there is more than was declared is for the server to say.
+		want := max(s.down.left(), 1)
 		piece := io.LimitedReader{R: src, N: want}
 		if limited != nil {
 			piece.R, piece.N = limited.R, min(want, limited.N)
 		}
-		if piece.N > 0 {
+		if piece.N <= 0 {
+			return written, nil
+		}
+		if s.down.left() > 0 {
 			if piece.N, err = s.down.pay(piece.N); err != nil {
 				s.cutOff()
 				return written, err
 			}
-		} else if want == 0 {
-			piece.N = 1 // whether there is more than was declared is for the server to say
-			if limited != nil {
-				piece.N = min(1, limited.N)
-			}
 		}
 		asked := piece.N
-		if asked == 0 {
-			return written, nil
-		}
 		n, err := next(&piece)
 		if limited != nil {
 			limited.N -= asked - piece.N
@@ -155,20 +181,17 @@ func (s *response) paced(v *version) {
 	if s.down == nil || s.w == nil || len(v.observers) == 0 {
 		return
 	}
-	for i, p := range s.down.of {
-		e := &Pacing{Limit: p.entry.limit.Name(), Bytes: s.down.moved, Waited: s.down.waited, DryRun: p.entry.dryRun, Err: s.down.cut()}
-		if e.DryRun {
-			e.Waited = s.down.would[i]
-		}
-		if s.up != nil && p.entry.bandwidth.requests {
+	for i := range s.down.tolls {
+		t := &s.down.tolls[i]
+		e := &Pacing{Limit: t.entry.limit.Name(), Bytes: s.down.moved, Waited: s.down.held(t), DryRun: t.entry.dryRun, Err: s.down.cut()}
+		if s.up != nil && t.entry.bandwidth.requests {
 			s.up.mu.Lock()
 			e.RequestBytes = s.up.moved
 			if e.Err == nil {
 				e.Err = s.up.cut()
 			}
-			if !e.DryRun {
-				e.Waited += s.up.waited
-			}
+			i := slices.IndexFunc(s.up.tolls, func(u toll) bool { return u.entry == t.entry })
+			e.Waited += s.up.held(&s.up.tolls[i])
 			s.up.mu.Unlock()
 		}
 		v.observe(Event{Kind: Paced, Request: s.r, Pacing: e})

@@ -117,7 +117,7 @@ func TestPanicsLeaveNothingBehind(t *testing.T) {
 			return []stint.Option{stint.Concurrency(1, stint.WithName("in"), stint.WithQueue(1), wait), stint.Rate(1, second, wait)}
 		}},
 		{name: "without a store", down: true, limits: func(f *fuse) []stint.Option {
-			return []stint.Option{stint.AdaptiveConcurrency(1, 1, stint.WithQueue(2), wait), stint.Rate(100, second, stint.WithName("rate"))}
+			return []stint.Option{stint.AdaptiveConcurrency(1, 1, stint.WithName("adaptive"), stint.WithQueue(2), wait), stint.Rate(100, second, stint.WithName("rate"))}
 		}},
 	}
 	for _, sc := range scenarios {

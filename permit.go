@@ -128,7 +128,22 @@ func (p *Permit) Request(r *http.Request) *http.Request {
 // charged reports whether the entry is charged by p or a permit further out.
 func (p *Permit) charged(e *entry) bool {
 	for ; p != nil; p = p.outer {
-		if slices.Contains(p.entries, e) || p.response.has(func(o *entry) bool { return o == e }) {
+		if slices.ContainsFunc(p.entries, func(o *entry) bool { return o == e || o.origin == e }) || p.response.has(func(o *entry) bool { return o == e }) {
+			return true
+		}
+	}
+	return false
+}
+
+// chargedFor reports whether the limit is charged for key by p or further out.
+func (p *Permit) chargedFor(l *store.Limit, key string) bool {
+	for ; p != nil; p = p.outer {
+		for i, e := range p.entries {
+			if e.limit == l && p.charges[i].Key == key {
+				return true
+			}
+		}
+		if p.response.has(func(e *entry) bool { return e.bandwidth != nil && e.limit == l }) {
 			return true
 		}
 	}
@@ -331,7 +346,7 @@ func (p *Permit) Detach() (release func()) {
 func (p *Permit) panicked(v any) {
 	aborted := v == http.ErrAbortHandler
 	if p.local != nil {
-		outcome := dropped
+		outcome := failed
 		if aborted {
 			outcome = ignored
 		}

@@ -4,11 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"net/http"
-	"net/url"
-	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -29,10 +25,11 @@ type entry struct {
 	slots   bool  // a concurrency limit
 	bans    bool  // a Ban
 	queues  bool  // makes requests wait without a maxWait
-	queue   int64 // how many may wait for slots
+	queue   int64 // how many may wait for slots; negative by default: see call.room
 	shares  *shares
 	policy  string // its item of RateLimit-Policy; "" for a dry run
 	from    *limitFunc
+	origin  *entry // that it stands for since an Update; nil: it is its own
 	// adaptive is what decides an AdaptiveConcurrency, in this process; limit
 	// is its name and the most it can be, and never goes to a store.
 	adaptive *adaptiveRule
@@ -40,17 +37,18 @@ type entry struct {
 	bandwidth *bandwidth
 }
 
-func (f *family) newEntry(r *rule, l *store.Limit, s settings) *entry {
+// newEntry makes the entry of a rule, by its compiled limit and with its settings.
+func (n *names) newEntry(r *rule, l *store.Limit, s settings) *entry {
 	e := &entry{
 		limit: l, key: s.key, cost: s.cost, settle: s.settle, maxWait: s.maxWait, dryRun: s.dryRun,
-		closed: s.policy == FailClosed,
+		closed: s.policy == FailClosed && !s.dryRun,
 		slots:  l.Algorithm() == store.Concurrency,
 		bans:   l.Algorithm() == store.Ban,
 		queues: l.Spec().Queue > 0,
 	}
 	if e.slots {
 		e.settle = nil // of the limiter: slots are released
-		e.queue, e.shares = math.MaxInt64, r.shares
+		e.queue, e.shares = -1, r.shares
 		if r.queueSet {
 			e.queue = r.queue
 		}
@@ -73,7 +71,9 @@ func (f *family) newEntry(r *rule, l *store.Limit, s settings) *entry {
 		e.policy = policyItem(l)
 	}
 	if r.adaptive != nil {
-		e.adaptive = f.adaptive.rule(l, *r.adaptive)
+		if e.adaptive = n.adaptive[r]; e.adaptive == nil { // of a WithLimitFunc
+			e.adaptive = n.adaptives.rule(l, *r.adaptive)
+		}
 	}
 	return e
 }
@@ -82,8 +82,9 @@ func (f *family) newEntry(r *rule, l *store.Limit, s settings) *entry {
 type plan struct {
 	entries []*entry
 	funcs   []*limitFunc
-	policy  string // RateLimit-Policy of all entries
-	waits   bool   // some limit may make the request wait
+	policy  string   // RateLimit-Policy of all entries
+	waits   bool     // some limit may make the request wait
+	again   []*entry // of limits that entries have already, by another route's settings
 }
 
 func newPlan(entries []*entry, funcs []*limitFunc) *plan {
@@ -101,91 +102,6 @@ func newPlan(entries []*entry, funcs []*limitFunc) *plan {
 
 // exempt reports whether the plan limits nothing at all.
 func (p *plan) exempt() bool { return len(p.entries) == 0 && len(p.funcs) == 0 }
-
-// route is one WithRoute, compiled. Its entries don't include those that a
-// limiter derived later adds.
-type route struct {
-	pattern string
-	plan    *plan
-}
-
-// router finds the plan of a request. http.ServeMux does the matching, so that
-// patterns mean what they mean everywhere else.
-type router struct {
-	mux    *http.ServeMux
-	plans  map[string]*plan
-	routes []route
-}
-
-func newRouter(routes []route) (*router, error) {
-	if len(routes) == 0 {
-		return nil, nil
-	}
-	rt := &router{mux: http.NewServeMux(), plans: make(map[string]*plan, len(routes)), routes: routes}
-	var errs []error
-	for _, r := range routes {
-		if _, dup := rt.plans[r.pattern]; dup {
-			errs = append(errs, fmt.Errorf("WithRoute(%q) is given twice: put all its limits into one", r.pattern))
-			continue
-		}
-		rt.plans[r.pattern] = r.plan
-		if err := handle(rt.mux, r.pattern); err != nil {
-			errs = append(errs, fmt.Errorf("WithRoute(%q): %w", r.pattern, err))
-		}
-	}
-	if _, given := rt.plans[rest]; !given {
-		// Or the mux works out the methods allowed for everything else.
-		rt.mux.Handle(rest, http.NotFoundHandler())
-	}
-	return rt, errors.Join(errs...)
-}
-
-// rest matches what no other pattern does.
-const rest = "/"
-
-// registeredAt are places in this package's source, which say nothing to who
-// wrote a pattern.
-var registeredAt = regexp.MustCompile(` \(registered at [^)]*\)`)
-
-// handle registers a pattern; http.ServeMux panics on a bad one.
-func handle(mux *http.ServeMux, pattern string) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			text, _, conflict := strings.Cut(fmt.Sprint(p), ":\n")
-			if conflict {
-				err = fmt.Errorf("%s: write one that is more specific or less", registeredAt.ReplaceAllString(text, ""))
-				return
-			}
-			err = fmt.Errorf("%s: write a pattern of http.ServeMux, such as \"POST /login\"", text)
-		}
-	}()
-	mux.Handle(pattern, http.NotFoundHandler())
-	return nil
-}
-
-// find returns the plan of the most specific pattern that matches, or nil.
-func (rt *router) find(r *http.Request) *plan {
-	_, pattern := rt.mux.Handler(r)
-	if pattern != rest && pattern != "" || r.URL.RawPath == "" {
-		return rt.plans[pattern]
-	}
-	// A path with escaped slashes or dots matches nothing as it stands, but a
-	// router that works on the decoded path may still clean it and find its
-	// way to a handler.
-	clean := &http.Request{Method: r.Method, Host: r.Host, URL: &url.URL{Path: path.Clean("/" + r.URL.Path)}}
-	_, pattern = rt.mux.Handler(clean)
-	return rt.plans[pattern]
-}
-
-// plan returns the plan of a request.
-func (v *version) plan(r *http.Request) *plan {
-	if v.router != nil {
-		if p := v.router.find(r); p != nil {
-			return p
-		}
-	}
-	return v.base
-}
 
 // entries are those of all the version's plans. One that is in several comes as
 // often.
@@ -225,24 +141,22 @@ func (v *version) compile(c *config, parent *version, names *names) []error {
 				continue
 			}
 			seen[lim.rule] = true
-			compiled := names.limits[lim.rule]
-			if compiled == nil {
-				continue // reported by names.compile
-			}
-			e := v.family.newEntry(lim.rule, compiled, lim.rule.shared.or(s))
-			if e.key == nil {
+			settled := lim.rule.shared.or(s)
+			if settled.key == nil {
 				errs = append(errs, fmt.Errorf("limit %q has no key, and no default is right: "+
 					"write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), "+
-					"or stint.Global() for all requests together", compiled.Name()))
+					"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given", names.of(lim.rule)))
 			}
-			all = append(all, e)
+			if compiled := names.limits[lim.rule]; compiled != nil { // or names.compile has reported it
+				all = append(all, names.newEntry(lim.rule, compiled, settled))
+			}
 		}
 		return all
 	}
 
 	own := entries(c.limits, v.shared)
 	base, funcs := own, v.funcs
-	var routes []route
+	var routes []*route
 	if parent != nil {
 		for _, e := range own {
 			if slices.ContainsFunc(parent.base.entries, func(p *entry) bool { return p.limit == e.limit }) {
@@ -257,17 +171,20 @@ func (v *version) compile(c *config, parent *version, names *names) []error {
 				}
 				// An exempt route is exempt from what the parent limits.
 				fs := slices.Concat(r.plan.funcs, v.funcs[len(parent.funcs):])
-				routes = append(routes, route{r.pattern, newPlan(slices.Concat(r.plan.entries, own), fs)})
+				routes = append(routes, &route{pattern: r.pattern, plan: newPlan(slices.Concat(r.plan.entries, own), fs)})
 			}
 		}
 	}
 	v.base = newPlan(base, funcs)
-	lonely := func(p *plan) {
+	lonely := func(p *plan, limits []Limit) {
+		if slices.ContainsFunc(limits, func(l Limit) bool { return names.limits[l.rule] == nil }) {
+			return // a limit that is wrong may be what the ban counts
+		}
 		if e := p.lonelyBan(); e != nil {
 			errs = append(errs, fmt.Errorf("limit %q has nothing to count: write a Rate, a Quota or a Concurrency that nobody waits for beside the Ban", e.limit.Name()))
 		}
 	}
-	lonely(v.base)
+	lonely(v.base, c.limits)
 	for _, rc := range c.routes {
 		for _, err := range slices.Concat(rc.errs, rc.shared.errs) {
 			errs = append(errs, fmt.Errorf("WithRoute(%q): %w", rc.pattern, err))
@@ -275,12 +192,12 @@ func (v *version) compile(c *config, parent *version, names *names) []error {
 		p := newPlan(entries(rc.limits, rc.shared.or(v.shared)), nil)
 		if len(rc.limits) > 0 {
 			p = newPlan(p.entries, funcs)
-			lonely(p)
+			lonely(p, rc.limits)
 		}
-		routes = append(routes, route{rc.pattern, p})
+		routes = append(routes, &route{pattern: rc.pattern, plan: p})
 	}
 	var err error
-	if v.router, err = newRouter(routes); err != nil {
+	if v.router, err = newRouter(routes, v.base); err != nil {
 		errs = append(errs, flatten(err)...)
 	}
 	if len(c.limitFuncs) > 0 && v.shared.key == nil {

@@ -72,7 +72,7 @@ func TestPlansLoadThatHangs(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				old, fresh := stint.Rate(1, time.Second), stint.Rate(2, time.Second)
+				old, fresh := stint.Rate(1, time.Second, stint.WithName("plan")), stint.Rate(2, time.Second, stint.WithName("plan"))
 				s := &stuck{hang: make(chan struct{})}
 				p := stint.NewPlans(s.load, stint.WithTTL(time.Hour), stint.WithLoadTimeout(timeout))
 				if s.works.Store(tt.old); tt.old {
@@ -122,7 +122,7 @@ func TestPlansLateLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var loads atomic.Int64
 		takes := []time.Duration{7 * time.Second, 40 * time.Second, 2 * time.Second, time.Hour}
-		plans := []stint.Limit{stint.Rate(1, time.Second), stint.Rate(2, time.Second), stint.Rate(3, time.Second), stint.Rate(4, time.Second)}
+		plans := []stint.Limit{stint.Rate(1, time.Second, stint.WithName("plan")), stint.Rate(2, time.Second, stint.WithName("plan")), stint.Rate(3, time.Second, stint.WithName("plan")), stint.Rate(4, time.Second, stint.WithName("plan"))}
 		p := stint.NewPlans(func(context.Context, string) ([]stint.Limit, error) {
 			n := loads.Add(1)
 			time.Sleep(takes[n-1])

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+
+	"github.com/stint-go/stint/internal/clientip"
 )
 
 // FromCIDR is true for requests whose peer has an address in one of the
@@ -15,7 +17,7 @@ import (
 // network. The time a call takes hardly grows with the number of networks. A
 // prefix that is invalid is reported by New.
 func FromCIDR(prefixes ...netip.Prefix) func(*http.Request) bool {
-	set, problems := newPrefixSet(prefixes)
+	set, problems := clientip.NewPrefixes(prefixes)
 	if len(prefixes) == 0 {
 		problems = []string{"no network: write some, such as netip.MustParsePrefix(\"10.0.0.0/8\"), or leave the predicate out"}
 	}
@@ -30,10 +32,7 @@ func FromCIDR(prefixes ...netip.Prefix) func(*http.Request) bool {
 			return false
 		}
 	}
-	return func(r *http.Request) bool {
-		a := parseNode(r.RemoteAddr).addr
-		return a.IsValid() && (set.contains(a) || nat64.Contains(a) && set.contains(embedded(a)))
-	}
+	return func(r *http.Request) bool { return set.HasPeer(r.RemoteAddr) }
 }
 
 // Preflight is true for the request that a browser sends by itself before a

@@ -84,7 +84,7 @@ func visits(t *testing.T, l *stint.Limiter, work time.Duration, all []arrival) s
 
 func TestPriority(t *testing.T) {
 	ms := time.Millisecond
-	slot := stint.Concurrency(1, stint.WithMaxWait(time.Minute))
+	slot := stint.Concurrency(1, stint.WithQueue(1000), stint.WithMaxWait(time.Minute))
 	turn := stint.Rate(1, time.Second, stint.WithMaxWait(time.Minute))
 	queue := stint.Rate(1, time.Second, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(9))
 	three := []arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"mid", 200 * ms, 2, 0, 0}, {"mid2", 300 * ms, 2, 0, 0}, {"high", 400 * ms, 5, 0, 0}}
@@ -134,7 +134,7 @@ func TestPriority(t *testing.T) {
 // Outside HTTP, and in it without WithPriority, the context says the class.
 func TestPriorityOfContext(t *testing.T) {
 	for _, limit := range []stint.Limit{
-		stint.Concurrency(1, stint.WithMaxWait(time.Minute)), stint.Rate(1, time.Second, stint.WithMaxWait(time.Minute)),
+		stint.Concurrency(1, stint.WithQueue(1000), stint.WithMaxWait(time.Minute)), stint.Rate(1, time.Second, stint.WithMaxWait(time.Minute)),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := limiter(t, theKey, limit)
@@ -179,7 +179,7 @@ func discardResponse() http.ResponseWriter { return &discard{h: http.Header{}} }
 func TestPriorityIsAskedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		l := limiter(t, theKey, stint.Concurrency(1, stint.WithMaxWait(time.Minute)), stint.Rate(9, time.Second),
+		l := limiter(t, theKey, stint.Concurrency(1, stint.WithQueue(1000), stint.WithMaxWait(time.Minute)), stint.Rate(9, time.Second),
 			stint.WithPriority(func(*http.Request) int { asked++; return 1 }))
 		for range 3 {
 			through(l, get("/"), nil)
@@ -196,7 +196,7 @@ func TestPriorityIsAskedLate(t *testing.T) {
 	})
 	// A function that panics takes nothing with it.
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, theKey, stint.Concurrency(2, stint.WithMaxWait(time.Minute), stint.WithShare(1, 50)),
+		l := limiter(t, theKey, stint.Concurrency(2, stint.WithQueue(1000), stint.WithMaxWait(time.Minute), stint.WithShare(1, 50)),
 			stint.WithPriority(func(*http.Request) int { panic("no class") }))
 		func() {
 			defer func() { _ = recover() }()
@@ -215,7 +215,7 @@ func TestPriorityIsInherited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		comes := []arrival{{"a", 0, 0, 0, 0}, {"low", 1, 0, 0, 0}, {"high", 2, 5, 0, 0}}
 		root := limiter(t, theKey, byHeader, stint.Rate(1000, time.Second))
-		slot := stint.Concurrency(1, stint.WithMaxWait(time.Minute))
+		slot := stint.Concurrency(1, stint.WithQueue(1000), stint.WithMaxWait(time.Minute))
 		l, err := root.With(slot)
 		if err != nil {
 			t.Fatal(err)
@@ -238,8 +238,8 @@ func TestPriorityIsInherited(t *testing.T) {
 func TestPriorityUnderStress(t *testing.T) {
 	aging := 500 * time.Millisecond
 	limits := map[string]stint.Limit{
-		"slots":    stint.Concurrency(3, stint.WithMaxWait(20*time.Second)),
-		"adaptive": stint.AdaptiveConcurrency(3, 3, stint.WithMaxWait(20*time.Second)),
+		"slots":    stint.Concurrency(3, stint.WithQueue(1000), stint.WithMaxWait(20*time.Second)),
+		"adaptive": stint.AdaptiveConcurrency(3, 3, stint.WithQueue(1000), stint.WithMaxWait(20*time.Second)),
 		"turns":    stint.Rate(20, time.Second, stint.WithBurst(1), stint.WithMaxWait(20*time.Second)),
 	}
 	for name, limit := range limits {
@@ -321,7 +321,7 @@ func TestOvertakenHeadDoesNotAsk(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSpy()
 			there := limiter(t, theKey, stint.WithStore(s), stint.Concurrency(1, stint.WithName("concurrency")))
-			l := limiter(t, theKey, stint.WithStore(s), byHeader, stint.Concurrency(1, stint.WithMaxWait(time.Minute), stint.WithName("concurrency")))
+			l := limiter(t, theKey, stint.WithStore(s), byHeader, stint.Concurrency(1, stint.WithQueue(1000), stint.WithMaxWait(time.Minute), stint.WithName("concurrency")))
 			time.AfterFunc(85*time.Millisecond, take(t, there, 1).Done)
 			got := visits(t, l, time.Second, []arrival{{"low", 0, 0, 0, 0}, {"high", 50 * time.Millisecond, 5, 0, 0}})
 			if !strings.HasPrefix(got, "high") {

@@ -20,8 +20,9 @@ type turns struct {
 	lines map[turnKind][]*turn
 }
 
-// turnKind is what makes charges interchangeable. Calls with more limits than
-// fit stand in no line: when they leave, the store takes back what it can.
+// turnKind is what makes charges interchangeable, of limits that are enforced:
+// nobody waits for the others. Calls with more limits than fit stand in no line:
+// when they leave, the store takes back what it can.
 type turnKind struct {
 	limits [turnLimits]*store.Limit
 	keys   [turnLimits]string
@@ -40,11 +41,16 @@ type turn struct {
 }
 
 func (c *call) turnKind() (k turnKind, ok bool) {
-	if len(c.charges) > turnLimits {
-		return k, false
-	}
+	n := 0
 	for i := range c.charges {
-		k.limits[i], k.keys[i], k.costs[i] = c.entries[i].limit, c.charges[i].Key, c.charges[i].Cost
+		if c.charges[i].DryRun {
+			continue
+		}
+		if n == turnLimits {
+			return turnKind{}, false
+		}
+		k.limits[n], k.keys[n], k.costs[n] = c.entries[i].limit, c.charges[i].Key, c.charges[i].Cost
+		n++
 	}
 	return k, true
 }
@@ -108,9 +114,10 @@ func (c *call) latest(start time.Time) (t time.Time) {
 }
 
 // slowest is the charge whose limit makes the call wait for the longest.
-func (c *call) slowest() (slowest int) {
+func (c *call) slowest() int {
+	slowest := -1
 	for i := range c.results {
-		if !c.charges[i].DryRun && c.results[i].Delay > c.results[slowest].Delay {
+		if !c.charges[i].DryRun && (slowest < 0 || c.results[i].Delay > c.results[slowest].Delay) {
 			slowest = i
 		}
 	}
@@ -218,11 +225,20 @@ func (ts *turns) remove(kind turnKind, i int) {
 	}
 }
 
-// swap exchanges two reservations.
+// swap exchanges two reservations: those of the limits that make their kind, which
+// are the same, in one order, with others between them.
 func (t *turn) swap(o *turn) {
 	t.at, o.at = o.at, t.at
+	j := 0
 	for i := range t.c.results {
-		t.c.results[i], o.c.results[i] = o.c.results[i], t.c.results[i]
+		if t.c.charges[i].DryRun {
+			continue
+		}
+		for o.c.charges[j].DryRun {
+			j++
+		}
+		t.c.results[i], o.c.results[j] = o.c.results[j], t.c.results[i]
+		j++
 	}
 }
 

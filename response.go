@@ -62,7 +62,7 @@ func (s *response) request(r *http.Request, own bool) *http.Request {
 // has reports whether a Bandwidth that paces the response is such a one. It is
 // called on a nil response too.
 func (s *response) has(which func(*entry) bool) bool {
-	return s != nil && s.down != nil && slices.ContainsFunc(s.down.of, func(p paced) bool { return which(p.entry) })
+	return s != nil && s.down != nil && slices.ContainsFunc(s.down.tolls, func(t toll) bool { return which(t.entry) })
 }
 
 // NeedsResponse reports whether a limit of the permit looks at the response or
@@ -111,8 +111,9 @@ func (s *response) watch(w http.ResponseWriter) http.ResponseWriter {
 				if s.paces() {
 					return write([]byte(text))
 				}
+				start := s.begin()
 				n, err := next(text)
-				s.wrote(int64(n))
+				s.passed(int64(n), start)
 				return n, err
 			}
 		},

@@ -79,8 +79,10 @@ func (w *workers) held() string {
 // "-0x3" are three of class 0 that leave, "=" is followed by who holds slots.
 func TestShare(t *testing.T) {
 	share := stint.WithShare
-	wait := stint.WithMaxWait(50 * time.Second)
-	ten := func(opts ...stint.LimitOption) stint.Limit { return stint.Concurrency(10, append(opts, wait)...) }
+	wait, queue := stint.WithMaxWait(50*time.Second), stint.WithQueue(100)
+	ten := func(opts ...stint.LimitOption) stint.Limit {
+		return stint.Concurrency(10, append(opts, wait, queue)...)
+	}
 	tests := []struct {
 		name  string
 		limit stint.Limit
@@ -98,9 +100,9 @@ func TestShare(t *testing.T) {
 		{"an idle limit is anybody's", ten(share(1, 30)), "+1x20 =1:10 +0x20 -1x2 =1:10", false},
 		{"two shares", ten(share(0, 40), share(1, 30)), "+5x20 +0x20 +1x20 -5x3 =0:3|5:7 -5x7 =0:4|1:3|5:3", false},
 		{"all of it shared", ten(share(0, 40), share(1, 60)), "+1x12 +0x12 -1x5 =0:4|1:6 -0x2 =0:4|1:6 -1x2 =0:5|1:5", false},
-		{"a small share is one slot", stint.Concurrency(3, wait, share(1, 10)), "+0x9 +1x9 -0x1 =0:2|1:1 -0x1 =0:2|1:1 -1x1 =0:2|1:1", false},
+		{"a small share is one slot", stint.Concurrency(3, wait, queue, share(1, 10)), "+0x9 +1x9 -0x1 =0:2|1:1 -0x1 =0:2|1:1 -1x1 =0:2|1:1", false},
 		{"who leaves the line leaves the share idle", ten(share(1, 50)), "+0x12 +1x1 -0x1 =0:9|1:1 -0x1 =0:9|1:1", false},
-		{"of a limit that adapts", stint.AdaptiveConcurrency(10, 10, wait, share(1, 30)), "+0x20 +1x20 -0x3 =0:7|1:3 -0x3 =0:7|1:3", false},
+		{"of a limit that adapts", stint.AdaptiveConcurrency(10, 10, wait, queue, share(1, 30)), "+0x20 +1x20 -0x3 =0:7|1:3 -0x3 =0:7|1:3", false},
 		{"a dry run", stint.Concurrency(1, wait, share(1, 50), stint.WithDryRun()), "+0x3 +1x3 =0:3|1:3", false},
 	}
 	for _, tt := range tests {
@@ -148,7 +150,7 @@ func TestShareUnderStress(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := newRand(seed)
 			slots := 2 + rnd.IntN(12)
-			l := limiter(t, theKey, stint.Concurrency(int64(slots), stint.WithMaxWait(30*time.Second), stint.WithShare(0, shares[0]), stint.WithShare(1, shares[1])))
+			l := limiter(t, theKey, stint.Concurrency(int64(slots), stint.WithQueue(1000), stint.WithMaxWait(30*time.Second), stint.WithShare(0, shares[0]), stint.WithShare(1, shares[1])))
 			var mu sync.Mutex
 			var total int
 			held, waiting := map[int]int{}, map[int]int{}

@@ -3,6 +3,8 @@ package stint
 import (
 	"context"
 	"errors"
+	"math"
+	"slices"
 	"time"
 )
 
@@ -18,18 +20,12 @@ func (c *call) takeSlots(ctx context.Context) error {
 		c.class(ctx)
 	}
 	if s.waiting.Load() > 0 {
-		// Somebody waits: a slot that is free now is theirs.
-		for i, e := range c.entries {
-			if !e.slots || e.dryRun {
-				continue
-			}
-			if n := s.queued(c.slotKey(i)); n > 0 {
-				if c.patience(ctx, i) <= 0 {
-					c.note(i, n)
-					return c.refuse(ctx, i)
-				}
+		if i, n := c.behind(); n > 0 {
+			if c.patience(ctx, i) > 0 {
 				return c.waitSlot(ctx, i, false)
 			}
+			c.note(i, n)
+			return c.refuse(ctx, i)
 		}
 	}
 	if err := c.take(ctx); err != nil || c.granted {
@@ -39,6 +35,28 @@ func (c *call) takeSlots(ctx context.Context) error {
 		return c.waitSlot(ctx, i, true)
 	}
 	return nil
+}
+
+// behind is the first charge whose slots others wait for, and how many do: a slot
+// that is free now is theirs.
+func (c *call) behind() (i int, waiting int64) {
+	s := &c.lim.family.slots
+	for i, e := range c.entries {
+		if !e.slots || e.dryRun {
+			continue
+		}
+		n := s.queued(c.slotKey(i))
+		if n == 0 {
+			continue
+		}
+		if e.adaptive != nil {
+			if _, newer := e.adaptive.meet(c.charges[i].Key); newer {
+				s.wake(c.slotKey(i))
+			}
+		}
+		return i, n
+	}
+	return 0, 0
 }
 
 func (c *call) slotKey(i int) slotKey { return slotKey{c.charges[i].Limit.Name(), c.charges[i].Key} }
@@ -102,13 +120,30 @@ type stand struct {
 	booked time.Time // up to when the wait is counted
 }
 
+// room is how many may stand in line for charge i's slots. By default it is as many
+// as there are slots, so that a crowd finds a full line and not an endless one;
+// Wait's callers are the application's own, and it knows how many there are.
+func (c *call) room(i int) int64 {
+	e, ch := c.entries[i], &c.charges[i]
+	switch {
+	case e.queue >= 0:
+		return e.queue
+	case c.patient:
+		return math.MaxInt64
+	case e.adaptive != nil:
+		limit, _ := e.adaptive.meet(ch.Key)
+		return limit
+	}
+	return ch.Limit.Spec().Units
+}
+
 // join has the call stand in line for charge i's slots, and reports whether there
 // is room.
 func (c *call) join(ctx context.Context, i int) bool {
 	now := time.Now()
 	s := &stand{charge: i, until: now.Add(c.patience(ctx, i)), booked: now}
 	s.rank, s.cost, s.shares = c.rank(ctx, now), c.charges[i].Cost, c.entries[i].shares
-	joined, n := c.lim.family.slots.join(c.slotKey(i), &s.place, c.entries[i].queue)
+	joined, n := c.lim.family.slots.join(c.slotKey(i), &s.place, c.room(i))
 	if joined {
 		c.stand = s
 	}
@@ -167,10 +202,12 @@ func (c *call) waitSlot(ctx context.Context, i int, asked bool) error {
 			return c.refuse(ctx, i)
 		}
 		// The head asks, also when its time is up: its poll was a while ago.
+		if c.renew() {
+			i, asked = c.stand.charge, false
+		}
 		if err := c.bound(ctx); err != nil {
 			return c.timedOut(ctx, i, err, asked)
 		}
-		c.renew()
 		if err := c.take(ctx); err != nil {
 			return err
 		}
@@ -205,19 +242,34 @@ func (c *call) timedOut(ctx context.Context, i int, err error, asked bool) error
 	return c.refuse(ctx, i)
 }
 
-// renew has a call that waits for slots ask for them by the limits as they now
-// are: an Update that came after the call may have made more slots, or fewer,
-// and there is one line for old and new. Who the call is, what it costs and what
-// limits it has stay as they were when it came; what its limits say is taken from
-// one generation, and shows in its fields and its decision.
-func (c *call) renew() {
+// renew has a call that waits for slots ask by the limits as they now are: an
+// Update that came after the call may have made more slots, or fewer, or another
+// kind of limit, and there is one line for old and new. Who the call is, what it
+// costs and what limits it has stay as they were when it came; what its limits say
+// is taken from one generation, and shows in its fields and its decision. It
+// reports whether there are others: there is no answer to go by then.
+func (c *call) renew() bool {
 	g := c.lim.family.now.Load()
 	if g == c.generation {
-		return
+		return false
 	}
 	c.generation = g
-	for i, e := range c.entries {
-		c.charges[i].Limit = g.successor(e.limit)
+	entries, charges, lines := slices.Clone(c.entries), slices.Clone(c.charges), c.lines
+	place := entries[c.stand.charge]
+	c.entries, c.charges, c.results, c.local = c.entries[:0], c.charges[:0], c.results[:0], c.local[:0]
+	c.shared, c.bans, c.policy, c.lines = false, false, "", nil
+	for i, e := range entries {
+		c.add(g.successor(e), charges[i].Key, charges[i].Cost)
 	}
-	c.policy = ""
+	// Limits of this process stand last: one that has become one, or is one no
+	// longer, has another place now.
+	c.lines = make([]lineStatus, len(lines))
+	for i, e := range entries {
+		at := c.index(e.limit.Name())
+		c.lines[at] = lines[i]
+		if e == place {
+			c.stand.charge = at
+		}
+	}
+	return true
 }

@@ -16,7 +16,7 @@ import (
 
 func TestSlotsFirstComeFirstServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, theKey, stint.Concurrency(2, stint.WithMaxWait(10*time.Second)), stint.Rate(100, time.Second))
+		l := limiter(t, theKey, stint.Concurrency(2, stint.WithQueue(1000), stint.WithMaxWait(10*time.Second)), stint.Rate(100, time.Second))
 		start := time.Now()
 		var mu sync.Mutex
 		var log []string
@@ -60,7 +60,7 @@ func TestSlotsFirstComeFirstServed(t *testing.T) {
 func TestWaitForSlotEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &events{}
-		l := limiter(t, theKey, stint.Concurrency(1, stint.WithMaxWait(time.Second)), seen.option())
+		l := limiter(t, theKey, stint.Concurrency(1, stint.WithQueue(1000), stint.WithMaxWait(time.Second)), seen.option())
 		p := take(t, l, 1)
 		start := time.Now()
 		var wg sync.WaitGroup
@@ -198,7 +198,7 @@ func TestManyWaitForSlots(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := newRand(seed)
-			l := limiter(t, theKey, stint.Concurrency(3, stint.WithMaxWait(20*time.Second)))
+			l := limiter(t, theKey, stint.Concurrency(3, stint.WithQueue(1000), stint.WithMaxWait(20*time.Second)))
 			var mu sync.Mutex
 			inside, most := 0, 0
 			var wg sync.WaitGroup

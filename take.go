@@ -4,15 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/store"
 )
 
 // Take charges cost to all of the limiter's limits (not those of its routes)
 // for one key: jobs, queues, RPCs. The error is a *DeniedError when a limit
-// refuses, and nothing is charged then. Predicates, key functions and WithCost
-// are about requests and don't count here; WithMaxWait does. Call Done on the
-// permit when the work is over.
+// refuses, and nothing is charged then; nor if ctx has already ended, when the
+// error wraps ctx's. Call Done on the permit when the work is over.
+//
+// Limits with a constant key (Global, and Join or Hash of such keys) are charged
+// under that key, as for requests; all others under the key given. Predicates,
+// other key functions and WithCost are about requests and are ignored;
+// WithMaxWait counts. A limiter that is only for Take has WithKey(GivenKey()).
 //
 // When the store fails and no limit is FailClosed, the permit is an empty one.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Permit, error) {
@@ -58,7 +64,7 @@ func (l *Limiter) takeKey(ctx context.Context, key string, cost int64, patient b
 
 // gatherKey makes the charges of one key.
 func (c *call) gatherKey(key string, cost int64) error {
-	encoded, err := encodeKey(key)
+	encoded, err := keytext.Encode(key)
 	if err != nil {
 		return err
 	}
@@ -68,7 +74,7 @@ func (c *call) gatherKey(key string, cost int64) error {
 	c.waits = c.lim.base.waits
 	for _, e := range c.lim.base.entries {
 		if e.bandwidth == nil {
-			c.add(e, encoded, cost)
+			c.add(e, e.key.under(encoded), cost)
 		}
 	}
 	if len(c.charges) == 0 {
@@ -103,46 +109,77 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 }
 
 // Reset forgets what key has consumed of the limiter's limits, those of its
-// routes included, and the slots it holds. It needs a store that can: a
-// store.Resetter, as the memory store is. An
-// AdaptiveConcurrency starts anew for key.
+// routes included, and the slots it holds. Limits with a constant key are left
+// alone; see ResetLimit. An AdaptiveConcurrency starts anew for key.
+//
+// The store has to be a store.Resetter: those of memstore and redisstore are, and
+// one of failover if both of its sides are. With any other store Reset returns an
+// error.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	v := l.now.Load()
-	limits, local := v.limits()
-	rs, ok := v.store.(store.Resetter)
-	if !ok && len(limits) > 0 {
-		return fmt.Errorf("stint: Reset: %T can't: its store has no Reset method (store.Resetter)", v.store)
-	}
-	encoded, err := encodeKey(key)
+	encoded, err := keytext.Encode(key)
 	if err != nil {
 		return err
 	}
-	if len(limits) > 0 {
-		if err := rs.Reset(ctx, encoded, limits...); err != nil {
+	return l.now.Load().reset(ctx, func(e *entry) string {
+		if e.key.constant != "" {
+			return ""
+		}
+		return encoded
+	})
+}
+
+// ResetLimit is Reset of one limit that has a constant key, such as Global: what
+// everybody has consumed of it together is forgotten. The name of another limit
+// is an error.
+func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
+	v := l.now.Load()
+	known, constant := false, false
+	for e := range v.entries() {
+		if e.limit.Name() == name {
+			known, constant = true, constant || e.key.constant != ""
+		}
+	}
+	switch {
+	case !known:
+		return fmt.Errorf("stint: ResetLimit: the limiter has no limit %q", name)
+	case !constant:
+		return fmt.Errorf("stint: ResetLimit: the key of %q isn't constant: write Reset with the key to forget", name)
+	}
+	return v.reset(ctx, func(e *entry) string {
+		if e.limit.Name() != name {
+			return ""
+		}
+		return e.key.constant
+	})
+}
+
+// reset makes the version's limits forget a key each: keyOf's, unless it is "".
+func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
+	stored, local := map[string][]*store.Limit{}, map[string][]*adaptiveRule{}
+	for e := range v.entries() {
+		switch key := keyOf(e); {
+		case key == "":
+		case e.adaptive != nil:
+			local[key] = append(local[key], e.adaptive)
+		case !slices.Contains(stored[key], e.limit):
+			stored[key] = append(stored[key], e.limit)
+		}
+	}
+	rs, ok := v.store.(store.Resetter)
+	if !ok && len(stored) > 0 {
+		return fmt.Errorf("stint: Reset: %T can't: its store has no Reset method (store.Resetter)", v.store)
+	}
+	for key, limits := range stored {
+		if err := rs.Reset(ctx, key, limits...); err != nil {
 			return &StoreError{err}
 		}
 	}
-	for _, keys := range local {
-		keys.reset(encoded)
+	for key, rules := range local {
+		for _, rule := range rules {
+			rule.reset(key)
+		}
 	}
 	return nil
-}
-
-// limits returns each limit of the limiter and its routes once: those of the
-// store, and those of this process.
-func (v *version) limits() (all []*store.Limit, local []*adaptiveKeys) {
-	seen := map[*store.Limit]bool{}
-	for e := range v.entries() {
-		switch {
-		case seen[e.limit]:
-		case e.adaptive != nil:
-			local = append(local, e.adaptive.keys)
-		default:
-			all = append(all, e.limit)
-		}
-		seen[e.limit] = true
-	}
-	return all, local
 }
 
 var errPaces = errors.New("stint: the limiter has nothing but a Bandwidth, which is about responses: Take, Wait and Peek use other limits")

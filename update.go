@@ -26,7 +26,9 @@ import (
 // Who waits for a turn keeps the turn it was told; the next to come wait by the
 // new numbers. Who waits for a slot goes on waiting in line, for the limit of
 // that name as it now is: a larger one lets the line in at once, a smaller one
-// lets nobody in before as many slots are free.
+// lets nobody in before as many slots are free. Where it has become a limit of
+// another kind, that one decides, also if it refuses; where there is none of that
+// name any more, the old one does.
 //
 // On a limiter made by With, Update replaces what With was given. All limiters
 // derived from l change with it, each being what With would make of it now; a
@@ -66,7 +68,8 @@ func (l *Limiter) update(c *config) (*version, error) {
 			used[u.rule] = true
 		}
 	}
-	names := f.now.Load().names.without(func(r *rule) bool { return used[r] })
+	before := f.now.Load().named()
+	names := before.without(func(r *rule) bool { return used[r] })
 	g := newGeneration(names)
 
 	var errs []error
@@ -92,6 +95,7 @@ func (l *Limiter) update(c *config) (*version, error) {
 	for _, m := range f.members {
 		m.now.Store(g.versions[m])
 	}
+	f.adaptive.retire(before.gone(names))
 	f.slots.wakeAll()
 	return g.versions[l], nil
 }

@@ -174,7 +174,7 @@ func TestUpdateWhileTheyWait(t *testing.T) {
 // as many are free, whoever came before the update.
 func TestUpdateOfSlots(t *testing.T) {
 	slots := func(n int64, more ...stint.Option) []stint.Option {
-		return append(more, theKey, stint.Concurrency(n, stint.WithMaxWait(time.Minute)), stint.Rate(1000, time.Second))
+		return append(more, theKey, stint.Concurrency(n, stint.WithQueue(10), stint.WithMaxWait(time.Minute)), stint.Rate(1000, time.Second))
 	}
 	tests := []struct {
 		name     string
@@ -189,7 +189,7 @@ func TestUpdateOfSlots(t *testing.T) {
 		{"smaller", 3, slots(1), "0:0s 1:0s 2:0s 3:10s 4:20s 5:30s 6:40s", `"concurrency";q=1`, false},
 		{"the same", 2, slots(2), "0:0s 1:0s 2:10s 3:10s 4:20s 5:20s 6:30s", `"concurrency";q=2`, false},
 		{"gone", 2, []stint.Option{theKey, stint.Rate(1000, time.Second)}, "0:0s 1:0s 6:1s 2:10s 3:10s 4:20s 5:20s", `"concurrency";q=2`, true},
-		{"with less of the other", 2, []stint.Option{theKey, stint.Concurrency(4, stint.WithMaxWait(time.Minute)), stint.Rate(7, 1000*time.Hour)},
+		{"with less of the other", 2, []stint.Option{theKey, stint.Concurrency(4, stint.WithQueue(10), stint.WithMaxWait(time.Minute)), stint.Rate(7, 1000*time.Hour)},
 			"0:0s 1:0s 2:1s 3:1s 4:10s 5:10s 6:11s", `"concurrency";q=4`, false},
 	}
 	for _, tt := range tests {
@@ -268,7 +268,7 @@ func TestUpdateOfSlotsInStores(t *testing.T) {
 		held = []*stint.Permit{take(t, l, 1)}
 
 		// Three wait for the one slot; with four, all get in while it is held.
-		update(t, l, slots(1, stint.WithMaxWait(time.Minute)), theKey)
+		update(t, l, slots(1, stint.WithQueue(3), stint.WithMaxWait(time.Minute)), theKey)
 		in := make(chan *stint.Permit, 3)
 		var wg sync.WaitGroup
 		for range 3 {

@@ -55,7 +55,7 @@ type family struct {
 
 func newFamily() *family {
 	f := new(family)
-	f.now.Store(newGeneration(newNames()))
+	f.now.Store(newGeneration(newNames(&f.adaptive)))
 	return f
 }
 
@@ -95,28 +95,47 @@ func (g *generation) version(l *Limiter) *version {
 	return g.versions[l]
 }
 
-// limit returns the family's limit of a rule that a WithLimitFunc gave.
-func (g *generation) limit(r *rule) (*store.Limit, error) {
+// named returns the names there are. They are never changed, but With puts others
+// in their place.
+func (g *generation) named() *names {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if l := g.names.limits[r]; l != nil {
-		return l, nil
-	}
-	if g.names.rules[r.spec.Name] != nil {
-		return nil, fmt.Errorf("limit name %q is taken by another limit: write stint.WithName", r.spec.Name)
-	}
-	return r.compileOnce()
+	return g.names
 }
 
-// successor returns what the limit has become in g: that of its name, or the
-// limit itself where there is none of that kind any more.
-func (g *generation) successor(l *store.Limit) *store.Limit {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if s := g.names.named(l.Name()); s != nil && s.Algorithm() == l.Algorithm() {
-		return s
+// limit returns the family's limit of a rule that a WithLimitFunc gave, and the
+// names there are.
+func (g *generation) limit(r *rule) (*store.Limit, *names, error) {
+	n := g.named()
+	if l := n.limits[r]; l != nil {
+		return l, n, nil
 	}
-	return l
+	if n.rules[r.spec.Name] != nil {
+		return nil, nil, fmt.Errorf("limit name %q is taken by another limit: write stint.WithName", r.spec.Name)
+	}
+	l, err := r.compileOnce()
+	return l, n, err
+}
+
+// successor returns what an entry has become in g: what the limit of its name now
+// says, whatever its kind, with the entry's own key, cost and patience. It is the
+// entry itself where that says the same, where there is no limit of that name, or
+// only one that charges nobody.
+func (g *generation) successor(e *entry) *entry {
+	n := g.named()
+	r := n.rules[e.limit.Name()]
+	if r == nil || r.bandwidth != nil || r.spec.Algorithm == store.Ban {
+		return e
+	}
+	next := n.newEntry(r, n.limits[r], settings{key: e.key, cost: e.cost, settle: e.settle, dryRun: e.dryRun})
+	if next.limit == e.limit && next.adaptive == e.adaptive && next.shares == e.shares {
+		return e
+	}
+	next.closed, next.maxWait, next.from, next.queue = e.closed, e.maxWait, e.from, e.queue
+	if next.origin = e.origin; e.origin == nil {
+		next.origin = e
+	}
+	return next
 }
 
 // try makes what would be the first version of a new limiter, in the generation
@@ -170,7 +189,7 @@ func (l *Limiter) build(c *config, g *generation, names *names) (*version, []err
 	v.shared = c.shared.or(v.shared)
 	v.shared.errs = nil
 	for _, fn := range c.limitFuncs {
-		v.funcs = append(v.funcs[:len(v.funcs):len(v.funcs)], &limitFunc{fn: fn, shared: v.shared, family: l.family, generation: g})
+		v.funcs = append(v.funcs[:len(v.funcs):len(v.funcs)], &limitFunc{fn: fn, shared: v.shared, generation: g})
 	}
 	v.skip = append(v.skip[:len(v.skip):len(v.skip)], c.skip...)
 	v.block = append(v.block[:len(v.block):len(v.block)], c.block...)

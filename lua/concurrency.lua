@@ -88,6 +88,7 @@ local function concurrency()
         release(s, id)
       else
         local was = s.weighed and call('ZSCORE', s.key, id .. 'w') or 0
+        cost = min(cost, 1 - was + max(0, maxCost - s.held))
         if cost > 1 then
           call('ZADD', s.key, text(1 - cost), id .. 'w')
         elseif was ~= 0 then
@@ -99,7 +100,7 @@ local function concurrency()
     count(s)
   end
 
-  local function raw(l, s) return text(s.held) end
+  local function raw(s) return text(s.held) end
 
   return {open = true, read = read, rebase = rebase, look = look, commit = commit, amend = amend, raw = raw}
 end

@@ -1,16 +1,12 @@
 -- What every algorithm but the plain token bucket needs. Twins of the functions
 -- of the same names in store.
 
+-- Set where an answer needs a bound of the calendar that was not sent.
+local stale = false
+
+local maxCost = 1099511627776 -- store.MaxCost
+
 local function text(n) return format('%.0f', n) end
-
--- The instants around which the windows of the calendar are needed and were not
--- sent, if there are any: then nothing is decided.
-local asked
-
-local function ask(at)
-  asked = asked or {}
-  asked[#asked + 1] = text(floor(at))
-end
 
 local function words(v)
   local w, n = {}, 0
@@ -81,7 +77,19 @@ local function resize(used, hidden, was, is)
   return used, hidden
 end
 
-local function owed(refund, standing, behind, waiting)
+-- how many tokens of a debt are added
+local function owed(debt, till, top, token)
+  if till >= top then return 0 end
+  return min(debt, ceilDiv(top - till, token))
+end
+
+-- the units of so many tokens, or most: the product may be beyond 2^53
+local function worth(tokens, token, most)
+  if tokens > floor(most / token) then return most end
+  return tokens * token
+end
+
+local function refunded(refund, standing, behind, waiting)
   refund = min(refund, max(standing, 0))
   if waiting then refund = refund - max(behind, 0) end
   return max(refund, 0)

@@ -62,6 +62,9 @@ func Settle(set Set) *Script { return cached("settle", set) }
 // Renew returns the script that prolongs leases.
 func Renew() *Script { return cached("renew", 0) }
 
+// Reset returns the script that forgets keys.
+func Reset() *Script { return cached("reset", 0) }
+
 var cache sync.Map // of name and set, to *Script
 
 type id struct {

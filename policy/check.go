@@ -77,6 +77,8 @@ var fileWords = strings.NewReplacer(append([]string{
 	"another stint.WithName", "another name",
 	`netip.MustParsePrefix("10.0.0.0/8")`, "10.0.0.0/8",
 	"stint.RemoteIP()", "remote-ip",
+	"Join: GivenKey()", "given",
+	"Hash: GivenKey()", "given",
 	"4*time.Second", "4s",
 	"time.Second", "1s",
 	"Hourly, Daily, Weekly or Monthly.In(location)", "hourly, daily, weekly or monthly",

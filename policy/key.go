@@ -32,6 +32,7 @@ type namedKey struct {
 
 // keyWords are the keys that need no more than their name.
 var keyWords = map[string]func() stint.KeyFunc{
+	"given":     stint.GivenKey,
 	"global":    stint.Global,
 	"method":    stint.Method,
 	"pattern":   stint.Pattern,
@@ -79,7 +80,7 @@ func keyForms() []field[stint.KeyFunc] {
 				fns = append(fns, k.fn)
 			}
 			if ok {
-				*to = stint.Join(fns...)
+				*to = d.checkedKey(n, stint.Join(fns...))
 			}
 		}},
 		{"hash", func(d *decoder, n *yaml.Node, to *stint.KeyFunc) {
@@ -88,7 +89,7 @@ func keyForms() []field[stint.KeyFunc] {
 			case d.with.secret == nil:
 				d.bad(n, "hash needs a secret, which has no place in a file: give it by policy.WithSecret")
 			case k != nil:
-				*to = stint.Hash(d.with.secret, k.fn)
+				*to = d.checkedKey(n, stint.Hash(d.with.secret, k.fn))
 			}
 		}},
 	}

@@ -251,7 +251,7 @@ var mistakes = []mistake{
 		`6:8: plans without a default key: write a key at the top`,
 	}},
 	keyed("remoteip", false, `2:6: unknown key "remoteip": write remote-ip; keys of the application are registered with policy.WithKeyFunc`),
-	keyed("session", false, `2:6: unknown key "session": write global, method, pattern, remote-ip or tenant; keys of the application are registered with policy.WithKeyFunc`),
+	keyed("session", false, `2:6: unknown key "session": write given, global, method, pattern, remote-ip or tenant; keys of the application are registered with policy.WithKeyFunc`),
 	keyed("header", false, `2:6: unknown key "header": it needs a value, write {header: ...}; keys of the application are registered with policy.WithKeyFunc`),
 	keyed("[remote-ip]", true, `2:6: a key is a mapping: write remote-ip, {forwarded-ip: {trusted: [10.0.0.0/8]}} or {header: X-API-Key}`),
 	keyed("{}", true, `2:6: a key has one form, and this has 0: write one, such as remote-ip, {forwarded-ip: {trusted: [10.0.0.0/8]}} or {header: X-API-Key}; to key on several things at once, {join: [...]}`),
@@ -264,6 +264,8 @@ var mistakes = []mistake{
 	keyed("{join: [patern, {header: ''}]}", true,
 		`2:14: unknown key "patern": write pattern; keys of the application are registered with policy.WithKeyFunc`,
 		`2:31: a header field is text: write its name, such as X-API-Key`),
+	keyed("{join: [given, pattern]}", false, `2:13: given can't be a part of a key: give Take one that is joined`),
+	keyed("{hash: given}", false, `2:13: given can't be hashed: give Take a key that is`),
 	keyed("{forwarded-ip: [10.0.0.0/8]}", true, `2:21: a key by address is a mapping: write {trusted: [10.0.0.0/8]}`),
 	keyed("{forwarded-ip: {trusted: 10.0.0.0/8}}", true, `2:31: trusted is a list: write [10.0.0.0/8, 2001:db8::/32]`),
 	keyed("{forwarded-ip: {trusted: []}}", true, `2:31: trusted names no network: write some, such as [10.0.0.0/8]`),
@@ -359,7 +361,7 @@ func TestMistakes(t *testing.T) {
 func TestNotGiven(t *testing.T) {
 	_, err := policy.Parse("p.yaml", []byte("version: 1\nkey: {hash: remote-ip}\nlimits: [{rate: 1/s, key: tenant}]\nplans: {free: {limits: []}}\n"))
 	want := `p.yaml:2:13: hash needs a secret, which has no place in a file: give it by policy.WithSecret
-p.yaml:3:27: unknown key "tenant": write global, method, pattern or remote-ip; keys of the application are registered with policy.WithKeyFunc
+p.yaml:3:27: unknown key "tenant": write given, global, method, pattern or remote-ip; keys of the application are registered with policy.WithKeyFunc
 p.yaml:4:8: plans need a function that tells a request's plan: give one by policy.WithPlanFunc`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)

@@ -42,15 +42,16 @@ func (l *Limit) stepConcurrency(now *Now, c *Charge, s *State, r *Result) {
 func (l *Limit) amendConcurrency(c *Charge, s *State) Receipt {
 	i, found := slices.BinarySearchFunc(s.Log, c.Receipt.Lease.order(), compareEntry)
 	if !found || s.Log[i].Units == 0 {
-		return Receipt{}
+		return Receipt{Cost: c.Cost}
 	}
-	s.A += c.Cost - s.Log[i].Units
-	s.Log[i].Units = c.Cost
+	holds := min(c.Cost, s.Log[i].Units+max(0, MaxCost-s.A))
+	s.A += holds - s.Log[i].Units
+	s.Log[i].Units = holds
 	s.tidy()
 	if s.A == 0 {
 		*s = State{Log: s.Log[:0]}
 	}
-	return Receipt{}
+	return Receipt{Cost: c.Cost}
 }
 
 // tidy drops released leases once they are half of the log: a long-held lease

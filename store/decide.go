@@ -58,7 +58,7 @@ func Amend(now Now, c *Charge, s *State, r *Result) {
 	receipt := l.amend(&now, c, s)
 	peek := Charge{Limit: l}
 	l.step(&now, &peek, s, r)
-	receipt.Cost, receipt.Lease, receipt.Path = c.Cost, c.Receipt.Lease, c.Receipt.Path
+	receipt.Lease, receipt.Path = c.Receipt.Lease, c.Receipt.Path
 	r.Receipt = receipt
 }
 
@@ -109,7 +109,8 @@ func (l *Limit) step(now *Now, c *Charge, s *State, r *Result) {
 }
 
 // amend changes what a rebased state holds for a charge, and returns the
-// receipt of the changed charge.
+// receipt of the changed charge. Its Cost is less than was asked for where a debt
+// is more than the limit counts.
 func (l *Limit) amend(now *Now, c *Charge, s *State) Receipt {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
@@ -123,7 +124,7 @@ func (l *Limit) amend(now *Now, c *Charge, s *State) Receipt {
 	case WarmUp:
 		return l.amendWarmUp(now, c, s)
 	case Ban: // nothing was charged
-		return Receipt{}
+		return Receipt{Cost: c.Cost}
 	default:
 		return l.amendConcurrency(c, s)
 	}
@@ -158,13 +159,13 @@ func (l *Limit) instant(now *Now) int64 {
 func (l *Limit) calendar() bool { return l.spec.Window.kind != noWindow }
 
 // maxWait is the charge's, in microseconds.
-func (c *Charge) maxWait() int64 {
-	return int64(min(max(c.MaxWait, 0), longest) / time.Microsecond)
+func (l *Limit) maxWait(c *Charge) int64 {
+	return min(int64(max(c.MaxWait, 0)/time.Microsecond), l.patience)
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// owed is how much of a refund may be given back. Two things bound it. What
+// refunded is how much of a refund may be given back. Two things bound it. What
 // time has given back already is not given again: standing is where the charge
 // would still stand now if it had been the last, counted from the present. And
 // while others hold turns in the future (waiting), their turns were worked out
@@ -174,7 +175,7 @@ func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond 
 // The first bound looks at the charge as it stood when it was made. If one
 // before it has been refunded since, time gives it back sooner than that says,
 // and a refund in between gives back too much: never more than was charged.
-func owed(refund, standing, behind int64, waiting bool) int64 {
+func refunded(refund, standing, behind int64, waiting bool) int64 {
 	refund = min(refund, max(standing, 0))
 	if waiting {
 		refund -= max(behind, 0)

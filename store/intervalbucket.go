@@ -11,25 +11,10 @@ package store
 
 func (l *Limit) workOutInterval() {
 	l.capacity, l.largest = l.spec.Burst, l.spec.Burst
-	l.numbers = Numbers{Token: l.spec.Units, Unit: l.interval()}
-}
-
-// interval is the Numbers.Unit of a limit that counts in windows.
-func (l *Limit) interval() int64 {
+	l.numbers = Numbers{Token: l.spec.Units, Unit: l.period}
 	if l.calendar() {
-		return l.spec.Window.code()
+		l.numbers.Unit = l.spec.Window.code()
 	}
-	return l.period
-}
-
-// begun is the start of an interval or window as of at. One that begins later was
-// written before the clock was set back: it begins now, or a key would be refused
-// for as long as the difference.
-func (l *Limit) begun(start, at int64) int64 {
-	if start > at {
-		return l.opened(at)
-	}
-	return start
 }
 
 // boundary is the start of the n-th interval after the one starting at start.
@@ -52,14 +37,6 @@ func (l *Limit) passed(start, at int64) int64 {
 	return (at - start) / l.period
 }
 
-// moved is the start of the interval that at is in, k after the one from start.
-func (l *Limit) moved(start, k, at int64) int64 {
-	if l.calendar() {
-		return l.opened(at)
-	}
-	return start + k*l.period
-}
-
 // opened is the start of the interval or window of a key never seen.
 func (l *Limit) opened(at int64) int64 {
 	if l.calendar() {
@@ -74,13 +51,12 @@ func (l *Limit) steps(n int64) int64 { return (n + l.spec.Units - 1) / l.spec.Un
 
 func (l *Limit) rebaseInterval(now *Now, s *State) {
 	at := l.instant(now)
-	s.A = l.begun(s.A, at)
 	if s.Numbers != l.numbers {
 		l.changeInterval(at, s)
 	}
 	if k := l.passed(s.A, at); k > 0 {
 		s.refill(k, l.spec.Units)
-		s.A = l.moved(s.A, k, at)
+		s.A = l.boundary(s.A, k)
 	}
 	if s.B|s.D == 0 {
 		*s = State{}
@@ -95,36 +71,24 @@ func (l *Limit) rebaseInterval(now *Now, s *State) {
 
 // changeInterval carries over a state that was written under other numbers.
 // What they had brought until now is there, and of a new interval the same part
-// has gone by as had of the old. Windows of the calendar begin where it says; those
-// of another zone or kind, but for the present one, aren't known.
+// has gone by as had of the old. Of the calendar's windows only the present one
+// is known, and it begins where the calendar says.
 func (l *Limit) changeInterval(at int64, s *State) {
 	was, units := s.Numbers.Unit, s.Numbers.Token
 	s.Numbers = l.numbers
-	if was == l.numbers.Unit {
+	switch {
+	case was == l.numbers.Unit:
 		if k := l.passed(s.A, at); k > 0 {
 			s.refill(k, units)
-			s.A = l.moved(s.A, k, at)
+			s.A = l.boundary(s.A, k)
 		}
-		return
-	}
-	gone, length := at-s.A, intervalLength(was)
-	if length > 0 {
-		s.refill(gone/length, units)
-	}
-	if was < 0 || l.calendar() {
+	case was < 0 || l.calendar():
 		s.A = l.opened(at)
-	} else {
+	default:
+		gone := max(at-s.A, 0)
+		s.refill(gone/was, units)
 		s.A = at - l.period + share(was-gone%was, l.period, was, l.period)
 	}
-}
-
-// intervalLength is the length of the intervals with this Numbers.Unit, 0 if that
-// depends on where they are.
-func intervalLength(unit int64) int64 {
-	if unit < 0 {
-		return everyOf(unit)
-	}
-	return unit
 }
 
 // refill gives back what k intervals have brought.
@@ -143,6 +107,7 @@ func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
 	if !s.Live {
 		start = l.opened(at)
 	}
+	at = max(at, start)
 	used := s.B
 	*r = Result{OK: true}
 	switch {
@@ -153,8 +118,8 @@ func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
 		if short := used + c.Cost - l.capacity; short > 0 {
 			k := l.steps(short)
 			wait := l.boundary(start, k) - at
-			if wait > c.maxWait() {
-				r.OK, r.RetryAfter = false, micros(wait-c.maxWait())
+			if wait > l.maxWait(c) {
+				r.OK, r.RetryAfter = false, micros(wait-l.maxWait(c))
 				break
 			}
 			r.Delay = micros(wait)
@@ -187,15 +152,16 @@ func (l *Limit) amendInterval(now *Now, c *Charge, s *State) Receipt {
 	} else {
 		mark -= k * l.spec.Units
 	}
-	mark = min(mark, s.B)
+	mark, cost := min(mark, s.B), c.Cost
 	waiting := s.B > l.capacity
 	switch diff := c.Cost - c.Receipt.Cost; {
 	case diff > 0:
-		owing := max(s.B, min(s.B+diff, l.capacity+MaxCost))
-		mark += owing - s.B
-		s.B = owing
+		debt := max(0, min(diff, l.capacity+MaxCost-s.B))
+		mark += debt
+		s.B += debt
+		cost -= diff - debt
 	case diff < 0:
-		back := owed(-diff, mark, s.B-mark, waiting)
+		back := refunded(-diff, mark, s.B-mark, waiting)
 		own := mark == s.E // see amendBucket
 		if waiting && !own {
 			back = max(min(back, s.B-s.E), 0)
@@ -212,5 +178,5 @@ func (l *Limit) amendInterval(now *Now, c *Charge, s *State) Receipt {
 	if s.B|s.D == 0 {
 		*s = State{}
 	}
-	return Receipt{Instant: s.A, Mark: mark}
+	return Receipt{Instant: s.A, Mark: mark, Cost: cost}
 }

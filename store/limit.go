@@ -61,7 +61,7 @@ type Limit struct {
 	largest  int64 // the largest cost that can ever pass
 	period   int64 // microseconds
 	warm     int64 // WarmUp: units of the whole warm-up
-	slide    slide // SlidingWindow, SlidingLog
+	patience int64 // the longest wait that counts, in microseconds
 }
 
 // Spec returns what the limit was made from, defaults filled in.
@@ -99,21 +99,21 @@ func NewLimit(s Spec) (*Limit, error) {
 	if !validName.MatchString(s.Name) {
 		bad("name %.80q: write a letter, then up to 63 of A-Z a-z 0-9 _ . -", s.Name)
 	}
-	if int(s.Algorithm) >= len(algorithmNames) {
-		bad("unknown algorithm %d: write one of the constants of Algorithm", s.Algorithm)
-		return nil, errors.Join(errs...)
-	}
+	named := len(errs)
 	if s.Units < 1 || s.Units > MaxCost {
 		bad("%d units: write a number from 1 to %d", s.Units, int64(MaxCost))
 	}
-	l.checkSpan(bad)
-	l.checkExtras(bad)
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if int(s.Algorithm) >= len(algorithmNames) { // what it would take can't be told
+		bad("unknown algorithm %d: write one of the constants of Algorithm", s.Algorithm)
+	} else {
+		l.checkSpan(bad)
+		l.checkExtras(bad)
 	}
-	l.fillDefaults()
-	l.workOutHash()
-	l.workOut(bad)
+	if len(errs) == named { // whatever the name is
+		l.fillDefaults()
+		l.workOutHash()
+		l.workOut(bad)
+	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -237,6 +237,7 @@ func oneSecond(units int64, period time.Duration) int64 {
 // workOut finds the integers the steps count in, or says that there are none.
 func (l *Limit) workOut(bad func(string, ...any)) {
 	l.period = l.spec.Period.Microseconds()
+	l.patience = l.longestWait()
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
 		l.workOutBucket(bad)
@@ -253,6 +254,30 @@ func (l *Limit) workOut(bad func(string, ...any)) {
 	case Concurrency:
 		l.workOutConcurrency()
 	case Ban:
-		l.workOutBan()
+		l.largest = MaxCost
 	}
+}
+
+// longestWait is how far ahead a charge may have its turn, in microseconds: a
+// year. What counts turns in tokens and not in time has a shorter one if its
+// windows are so many and hold so much that they could not be added up.
+func (l *Limit) longestWait() int64 {
+	const year = int64(longest / time.Microsecond)
+	span := l.period
+	switch l.spec.Algorithm {
+	case IntervalBucket, FixedWindow:
+		if w := l.spec.Window; w.kind == everyWindow {
+			span = w.every.Microseconds()
+		} else if l.calendar() {
+			span = w.nominal()
+		}
+	case SlidingWindow, SlidingLog:
+	default:
+		return year
+	}
+	// Half, since windows of the calendar may be shorter.
+	if windows := exact/4/l.spec.Units - 2; windows < year/span {
+		return windows * span
+	}
+	return year
 }

@@ -128,12 +128,14 @@ func (m *bucketModel) full() *big.Rat {
 func (m *bucketModel) settle(now store.Now, t ticket, cost int64) ticket {
 	m.flow(now)
 	if cost >= t.cost {
-		// Nothing is owed for more than a year beyond the capacity, whatever
-		// is said to have been used.
-		limit := times(m.rate, rat(-365*24*3600*1_000_000))
-		m.tokens = least(m.tokens, most(limit, minus(m.tokens, rat(cost-t.cost))))
+		// The last token that is owed is the one with which it is a year's worth
+		// beyond the capacity, whatever is said to have been used.
+		owed := int64(0)
+		for limit := times(m.rate, rat(-365*24*3600*1_000_000)); owed < cost-t.cost && m.tokens.Cmp(limit) > 0; owed++ {
+			m.tokens = minus(m.tokens, rat(1))
+		}
 		m.raise(nil)
-		return ticket{}
+		return ticket{cost: t.cost + owed}
 	}
 	// What has flowed in since is not given back a second time.
 	mark := least(t.mark, m.full()) // refunds to others have moved it up
@@ -245,7 +247,7 @@ func (m *intervalModel) settle(now store.Now, t ticket, cost int64) ticket {
 		if m.tokens >= 0 {
 			m.floor = 0
 		}
-		return ticket{}
+		return ticket{cost: cost}
 	}
 	// What the intervals since then have brought is given back already.
 	stands := t.mark

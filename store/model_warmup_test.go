@@ -171,7 +171,7 @@ func (m *leaseModel) settle(_ store.Now, t ticket, cost int64) ticket {
 	if _, ok := m.held[t.lease]; ok && cost == 0 {
 		delete(m.held, t.lease)
 	}
-	return ticket{}
+	return ticket{cost: cost}
 }
 
 func (m *leaseModel) left(store.Now) (int64, time.Duration) { return max(0, m.n-m.sum()), 0 }

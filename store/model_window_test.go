@@ -262,7 +262,7 @@ func (m *slidingModel) enter(at, cost int64) ticket {
 func (m *slidingModel) settle(now store.Now, t ticket, cost int64) ticket {
 	if cost > t.cost { // counts from when it becomes known
 		m.enter(now.Steady, cost-t.cost)
-		return ticket{}
+		return ticket{cost: cost}
 	}
 	for i := range m.charges {
 		if c := &m.charges[i]; c.at == t.at && c.cost == t.cost {

@@ -48,8 +48,9 @@ type Store interface {
 	// Settle makes each earlier charge cost charges[i].Cost after all, and
 	// reports where its limit then stands. The charge carries the Receipt of
 	// its Result. Below what was charged it refunds, but only what time has
-	// not given back already; above, it adds debt; 0 cancels, and releases a
-	// concurrency lease. The Receipt in the Result replaces the one settled,
+	// not given back already; above, it adds debt, as far as the limit counts
+	// (a year's worth of a rate, MaxCost units of a window); 0 cancels, and
+	// releases a concurrency lease. The Receipt in the Result replaces the one settled,
 	// which is spent: settling again needs the new one. Settling late, or with
 	// the receipt of a charge that was not made, frees nothing; releasing a
 	// lease twice doesn't either. Unlike in Take, several charges of one key and
@@ -79,7 +80,9 @@ type Charge struct {
 	// MaxWait, when positive, lets the charge reserve a turn in the future:
 	// where a refusal would be lifted within MaxWait the charge is made now
 	// and Result.Delay says how long to wait. On a limit that queues by
-	// itself (LeakyBucket, or one with a Queue) it bounds the wait as well. A
+	// itself (LeakyBucket, or one with a Queue) it bounds the wait as well.
+	// More than a year counts as a year, and less than that where a year of
+	// windows of so many units could not be counted. A
 	// Concurrency can't tell when a slot comes free and refuses at once; see
 	// CountsFor.
 	MaxWait time.Duration

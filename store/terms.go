@@ -22,6 +22,8 @@ type Terms struct {
 	// Longest is the furthest that anything is reserved or owed, in units of
 	// Scale.
 	Longest int64
+	// Patience is the longest MaxWait that counts, in microseconds.
+	Patience int64
 }
 
 // Terms returns the limit's numbers worked out.
@@ -29,7 +31,7 @@ func (l *Limit) Terms() Terms {
 	t := Terms{
 		Numbers: l.numbers, Scale: l.scale, Token: l.token,
 		Capacity: l.capacity, Queue: l.queue, Largest: l.largest,
-		Period: l.period, Warm: l.warm,
+		Period: l.period, Warm: l.warm, Patience: l.patience,
 	}
 	if l.scale.PerTick > 0 {
 		t.Longest = l.scale.within(longest)
@@ -37,26 +39,20 @@ func (l *Limit) Terms() Terms {
 	return t
 }
 
-// Span is one window of the calendar: it begins at Start and is over at End, in
-// microseconds since Epoch. The windows of a calendar are numbered in their order;
-// some number may be left out, where a zone has left out a day.
-type Span struct{ Number, Start, End int64 }
-
-// Around returns the calendar window that wall is in, in microseconds since Epoch,
-// and windows before and after it.
-func (w Window) Around(wall int64, before, after int) []Span {
+// Around returns the bounds of the calendar window that wall is in, in
+// microseconds since Epoch, and those of windows before and after it: where
+// each begins, ascending, and where the last one ends.
+func (w Window) Around(wall int64, before, after int) []int64 {
 	at, _ := w.bounds(wall)
 	for range before {
 		at, _ = w.bounds(at - 1)
 	}
-	spans := make([]Span, before+after+1)
-	for i := range spans {
-		n, _ := w.number(at)
-		_, end := w.bounds(at)
-		spans[i] = Span{Number: n, Start: at, End: end}
-		at = end
+	bounds := make([]int64, 0, before+after+2)
+	for range before + after + 2 {
+		bounds = append(bounds, at)
+		_, at = w.bounds(at)
 	}
-	return spans
+	return bounds
 }
 
 // Fixed reports the length of a window made by Every, in microseconds; others
@@ -64,7 +60,3 @@ func (w Window) Around(wall int64, before, after int) []Span {
 func (w Window) Fixed() (length int64, ok bool) {
 	return w.every.Microseconds(), w.kind == everyWindow
 }
-
-// Nominal is about the length of a window, in microseconds: that of the longest where
-// the clocks are never changed.
-func (w Window) Nominal() int64 { return w.nominal() }

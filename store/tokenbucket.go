@@ -43,13 +43,24 @@ func (l *Limit) affordable() int64 {
 	return min(MaxCost, max(1, l.scale.within(longest)/l.token))
 }
 
-// owe adds a debt to the instant until which a limit is taken, up to top. It
-// never takes anything back: a queue may be longer than a debt can get.
-func (l *Limit) owe(until, debt, top int64) int64 {
+// owed returns how many tokens of a debt are added to the instant until which a
+// limit is taken: the one that reaches top is the last. They are whole ones, so
+// that refunding them leaves no trace. A queue may be longer than a debt can get.
+func (l *Limit) owed(debt, until, top int64) int64 {
 	if until >= top {
-		return until
+		return 0
 	}
-	return min(until+min(debt, (top-until)/l.token+1)*l.token, top)
+	return min(debt, ceilDiv(top-until, l.token))
+}
+
+// worth is the units of so many tokens, or most if they are more: of what is
+// given back no more is looked at than there is, and the product of the largest
+// cost and the longest token is far beyond 2^53.
+func (l *Limit) worth(tokens, most int64) int64 {
+	if tokens > most/l.token {
+		return most
+	}
+	return tokens * l.token
 }
 
 func (l *Limit) rebaseBucket(now *Now, s *State) {
@@ -170,7 +181,7 @@ func (l *Limit) chargeBucket(at int64, tat *int64, c *Charge, s *State, r *Resul
 	if short > 0 {
 		allowed := l.queue
 		if c.MaxWait > 0 {
-			within := l.scale.within(micros(c.maxWait()))
+			within := l.scale.within(micros(l.maxWait(c)))
 			if l.queue == 0 || within < allowed {
 				allowed = within
 			}
@@ -199,15 +210,16 @@ func (l *Limit) amendBucket(now *Now, c *Charge, s *State) Receipt {
 	if s.Live && s.A > at {
 		tat = s.A
 	}
-	mark := min(c.Receipt.Mark, tat)
+	mark, cost := min(c.Receipt.Mark, tat), c.Cost
 	waiting := tat > at+l.capacity
 	switch diff := c.Cost - c.Receipt.Cost; {
 	case diff > 0:
 		// The mark moves by the debt and not to the end of the queue: what time
 		// has given back of the charge must not come to stand again.
-		owing := l.owe(tat, diff, at+l.capacity+l.scale.within(longest))
-		mark = max(mark, at) + owing - tat
-		tat = owing
+		debt := l.owed(diff, tat, at+l.capacity+l.scale.within(longest))
+		mark = max(mark, at) + debt*l.token
+		tat += debt * l.token
+		cost -= diff - debt
 	case diff < 0 && s.Live:
 		behind := tat - mark
 		if l.spec.Debt && behind > 0 {
@@ -215,7 +227,7 @@ func (l *Limit) amendBucket(now *Now, c *Charge, s *State) Receipt {
 			// wait if there were any room: they wait for what is before them only.
 			behind = exact
 		}
-		back := owed(-diff*l.token, mark-at, behind, waiting)
+		back := refunded(l.worth(-diff, max(mark-at, 0)), mark-at, behind, waiting)
 		own := mark == s.E
 		if waiting && s.E != 0 && !own {
 			back = max(min(back, tat-s.E), 0)
@@ -232,5 +244,5 @@ func (l *Limit) amendBucket(now *Now, c *Charge, s *State) Receipt {
 		s.Live, s.Numbers, s.A = true, l.numbers, tat
 		l.mark(s, tat-at-l.capacity)
 	}
-	return Receipt{Instant: c.Receipt.Instant, Mark: mark}
+	return Receipt{Instant: c.Receipt.Instant, Mark: mark, Cost: cost}
 }

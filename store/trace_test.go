@@ -253,7 +253,7 @@ func (b *bench) doSettle(o op) error {
 	c := store.Charge{Key: "k", Limit: b.rules[s.limit].limit, Cost: s.cost, Receipt: m.receipt}
 	store.Amend(b.now, &c, &b.states[s.limit], &r)
 	t := b.models[s.limit].settle(b.now, m.ticket, s.cost)
-	if want := (store.Receipt{Cost: s.cost, Lease: m.receipt.Lease}); r.Receipt.Cost != want.Cost || r.Receipt.Lease != want.Lease {
+	if want := (store.Receipt{Cost: t.cost, Lease: m.receipt.Lease}); r.Receipt.Cost != want.Cost || r.Receipt.Lease != want.Lease {
 		return fmt.Errorf("receipt %+v after settling at %d", r.Receipt, s.cost)
 	}
 	if s.cost > 0 && s.cost < m.cost {

@@ -9,9 +9,7 @@ package store
 // the differences, keeps the error below one unit over any number of permits.
 //
 // State.A is the instant at which the next charge may go, State.B is S at that
-// instant. A key never seen is cold. State.C is by how much A was ahead of the
-// present when it was last written: if it is further, the clock has been set back
-// since, and the wait is no longer than it was then.
+// instant. A key never seen is cold.
 //
 // Receipt.Mark is State.A after the charge, Receipt.Instant S before it: S stops
 // at 0, so what it was can not be told from what it is. It is -1 once the charge
@@ -49,21 +47,20 @@ func (l *Limit) rebaseWarmUp(now *Now, s *State) {
 	if s.Numbers != l.numbers {
 		// The wait stays as long as it was told, and the limit as cold.
 		from, warm := ScaleOf(s.Numbers.Unit), s.Numbers.Token
-		wait, cold := min(s.A, from.at(now.Steady)+s.C)-from.exactly(now.Steady), s.B
+		wait, cold := s.A-from.exactly(now.Steady), s.B
 		s.A = l.scale.exactly(now.Steady) + from.convert(wait, l.scale)
 		if wait <= 0 {
 			s.A, cold = at, min(cold-wait, warm)
 		}
 		s.B = share(cold, l.warm, warm, l.warm)
-		s.Numbers, s.C = l.numbers, max(s.A-at, 0)
+		s.Numbers = l.numbers
 	}
-	s.A = min(s.A, at+s.C)
 	if at > s.A {
 		s.B += at - s.A
-		s.A, s.C = at, 0
-	}
-	if s.A <= at && s.B >= l.warm {
-		*s = State{}
+		s.A = at
+		if s.B >= l.warm {
+			*s = State{}
+		}
 	}
 }
 
@@ -79,7 +76,7 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
 	case c.Cost > l.largest:
 		r.OK, r.RetryAfter = false, Never
 	default:
-		if wait, within := next-at, l.scale.within(micros(c.maxWait())); wait > within {
+		if wait, within := next-at, l.scale.within(micros(l.maxWait(c))); wait > within {
 			r.OK, r.RetryAfter = false, l.scale.wait(wait-within)
 			break
 		}
@@ -89,7 +86,7 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
 		next += c.Cost*l.token + l.slow(cold) - l.slow(warmer)
 		cold = warmer
 		r.Receipt.Mark = next
-		*s = State{Live: true, Numbers: l.numbers, A: next, B: cold, C: next - at}
+		*s = State{Live: true, Numbers: l.numbers, A: next, B: cold}
 	}
 	if next <= at {
 		r.Remaining = 1
@@ -99,7 +96,7 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
 
 func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 	at := l.scale.at(now.Steady)
-	receipt := Receipt{Instant: -1, Mark: c.Receipt.Mark}
+	receipt := Receipt{Instant: -1, Mark: c.Receipt.Mark, Cost: c.Cost}
 	diff := c.Cost - c.Receipt.Cost
 	if diff == 0 {
 		receipt.Instant = c.Receipt.Instant
@@ -112,12 +109,13 @@ func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 	}
 	switch {
 	case diff > 0:
-		owing := l.owe(s.A, diff, at+l.scale.within(longest))
-		receipt.Mark = max(min(receipt.Mark, s.A), at) + owing - s.A
-		s.A = owing
+		debt := l.owed(diff, s.A, at+l.scale.within(longest))
+		receipt.Mark = max(min(receipt.Mark, s.A), at) + debt*l.token
+		receipt.Cost -= diff - debt
+		s.A += debt * l.token
 	case diff < 0 && c.Cost == 0 && c.Receipt.Instant >= 0 && s.A == c.Receipt.Mark && s.A > at:
 		// Cancelled, and nobody came after it: as if it had not been.
-		cold, t := min(c.Receipt.Instant, l.warm), c.Receipt.Cost*l.token
+		cold, t := min(c.Receipt.Instant, l.warm), l.worth(c.Receipt.Cost, l.largest*l.token)
 		s.A -= t + l.slow(cold) - l.slow(max(0, cold-t))
 		s.B = cold
 		l.rebaseWarmUp(now, s)
@@ -126,11 +124,8 @@ func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 		// One that came after it waits for exactly what is before it, and goes
 		// when it was told whatever becomes of that: then nothing is given back,
 		// or one that comes now could go with it.
-		s.A -= min(-diff*l.token, s.A-at)
+		s.A -= l.worth(-diff, s.A-at)
 		receipt.Mark = s.A
-	}
-	if s.Live {
-		s.C = max(s.A-at, 0)
 	}
 	return receipt
 }

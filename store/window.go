@@ -42,8 +42,8 @@ var (
 	Monthly = Window{kind: monthlyWindow}
 )
 
-// Every is the window of length d, a multiple of a microsecond, aligned to the
-// Unix epoch.
+// Every is the window of length d, a multiple of a microsecond and two years at
+// the most, aligned to the Unix epoch.
 func Every(d time.Duration) Window { return Window{kind: everyWindow, every: d} }
 
 // In is the window in the time zone loc.
@@ -58,6 +58,8 @@ func (w Window) check() error {
 		return nil
 	case w.every <= 0 || w.every%time.Microsecond != 0:
 		return errors.New("Every(" + w.every.String() + "): write a positive multiple of a microsecond")
+	case float64(w.every.Microseconds()) > horizon/10:
+		return errors.New("Every(" + w.every.String() + "): write two years at the most")
 	case w.loc != nil:
 		return errors.New("Every is aligned to the Unix epoch and knows no time zone: write Hourly, Daily, Weekly or Monthly.In(location)")
 	}
@@ -103,6 +105,10 @@ func (w Window) ahead(start, n int64) int64 {
 
 // between returns how many windows begin after from and not after to.
 func (w Window) between(from, to int64) int64 {
+	if w.kind == everyWindow {
+		d := w.every.Microseconds()
+		return floorDiv(to+Epoch*1_000_000, d) - floorDiv(from+Epoch*1_000_000, d)
+	}
 	a, _ := w.number(from)
 	b, _ := w.number(to)
 	return b - a
@@ -110,10 +116,6 @@ func (w Window) between(from, to int64) int64 {
 
 // code tells windows of different length apart: a number below 0.
 func (w Window) code() int64 { return -8*w.every.Microseconds() - int64(w.kind) }
-
-// everyOf is the length of the windows made by Every that have this code, 0 if it is
-// that of others.
-func everyOf(code int64) int64 { return -code / 8 } // the kind is below 8
 
 // Length is the length of the longest window from the one that from lies in until
 // ten years later: a month has 31 days, and a day 25 hours where the clocks are set
@@ -204,9 +206,6 @@ const reach = 25 * 3600
 // is the highest number that the clocks have shown until then: clocks set back
 // do not take a window back.
 func (w Window) number(wall int64) (int64, zone) {
-	if w.kind == everyWindow {
-		return floorDiv(wall+Epoch*1_000_000, w.every.Microseconds()), zone{}
-	}
 	t := floorDiv(wall, 1_000_000) + Epoch
 	z := w.zone(t)
 	n := w.shown(t + z.offset)

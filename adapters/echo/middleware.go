@@ -5,6 +5,9 @@
 //
 // Addresses come from stint's own key functions, not from echo's RealIP, which
 // believes any header unless an IPExtractor is set.
+//
+// An echo route that ends in a parameter, such as /users/:id, matches all the
+// rest of a path: its pattern for stint.WithRoute is /users/{id...}.
 package stintecho
 
 import (
@@ -43,7 +46,8 @@ func New(opts ...stint.Option) echo.MiddlewareFunc {
 // to look at; the error is returned all the same, as echo's own loggers do.
 //
 // With options it is Middleware of l.With(opts...), such as a WithProblem where
-// only some routes are to answer so; like New, it then panics on a bad one.
+// only some routes are to answer so. Like New, it panics on a bad one, and if a
+// limit has stint.GivenKey.
 //
 // If the request's context ends while the request waits, the error's status is 503
 // and it wraps the context's error, such as context.Canceled: of a client that has
@@ -55,6 +59,9 @@ func New(opts ...stint.Option) echo.MiddlewareFunc {
 func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 	if len(opts) > 0 {
 		l = stint.Must(l.With(opts...))
+	}
+	if err := l.ForRequests(); err != nil {
+		panic(err)
 	}
 	var known pattern.Cache
 	return func(next echo.HandlerFunc) echo.HandlerFunc {

@@ -41,10 +41,14 @@ func New(opts ...stint.Option) gin.HandlerFunc {
 // a stint.Bandwidth, unless a middleware before this one has replaced c.Writer.
 //
 // With options it is Middleware of l.With(opts...), such as a WithDeny of the
-// route's own; like New, it then panics on a bad one.
+// route's own. Like New, it panics on a bad one, and if a limit has
+// stint.GivenKey.
 func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 	if len(opts) > 0 {
 		l = stint.Must(l.With(opts...))
+	}
+	if err := l.ForRequests(); err != nil {
+		panic(err)
 	}
 	var known pattern.Cache
 	return func(c *gin.Context) {

@@ -70,7 +70,7 @@ func ExampleTransport() {
 	defer api.Close()
 
 	// At most one request an hour to each host; who can't wait is told.
-	lim := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.Global())))
+	lim := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.GivenKey())))
 	client := &http.Client{
 		Transport: stinthttp.Transport(lim, http.DefaultTransport),
 		Timeout:   time.Minute,
@@ -96,7 +96,7 @@ func ExampleTransport() {
 // waited for by the others.
 func ExampleWithDestination() {
 	secret := []byte("of this process")
-	lim := stint.Must(stint.New(stint.Rate(10, time.Second), stint.WithKey(stint.Global())))
+	lim := stint.Must(stint.New(stint.Rate(10, time.Second), stint.WithKey(stint.GivenKey())))
 	client := &http.Client{Transport: stinthttp.Transport(lim, nil,
 		stinthttp.WithDestination(stint.Hash(secret, stint.Header("Authorization"))),
 		stinthttp.WithMaxWait(10*time.Second),

@@ -28,7 +28,12 @@ func New(opts ...stint.Option) func(http.Handler) http.Handler {
 // is handed on as it is, unless a limit looks at the response (stint.WithSettle,
 // stint.AdaptiveConcurrency): then it is one that can do the same. Slots of
 // concurrency limits are released when the next handler returns or panics.
+//
+// It panics if a limit of l has stint.GivenKey.
 func Middleware(l *stint.Limiter) func(http.Handler) http.Handler {
+	if err := l.ForRequests(); err != nil {
+		panic(err)
+	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			p, err := l.Admit(w, r)

@@ -126,7 +126,7 @@ func mustRead(t *testing.T, resp *http.Response, err error) string {
 
 func limiter(t *testing.T, opts ...stint.Option) *stint.Limiter {
 	t.Helper()
-	l, err := stint.New(append(opts, stint.WithKey(stint.Global()))...)
+	l, err := stint.New(append(opts, stint.WithKey(stint.GivenKey()))...)
 	if err != nil {
 		t.Fatal(err)
 	}

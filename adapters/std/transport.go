@@ -62,8 +62,9 @@ const (
 // everything, and leaves the pace to the servers.
 //
 // A request first waits until no pause of its destination is in force, then
-// for its turn by lim (stint.Limiter.Wait, at cost 1 under the destination's
-// key; lim's own key functions are not asked). What lim refuses, because its
+// for its turn by lim (stint.Limiter.Wait, at cost 1). Limits with
+// stint.GivenKey count each destination by itself, those with stint.Global all
+// together; other key functions are not called. What lim refuses, because its
 // turn would come after the context's deadline, is not sent; the error is a
 // *stint.DeniedError. A slot of a concurrency limit is held until the
 // response's body is read to its end or closed.

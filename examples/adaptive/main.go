@@ -30,6 +30,7 @@ func main() {
 	algorithm := flag.String("algorithm", "both", "gradient2, vegas, or both in turn")
 	phase := flag.Duration("phase", 40*time.Second, "how long the workers stay as many")
 	flag.Parse()
+	fmt.Fprintf(os.Stderr, usage, *phase)
 	fmt.Println(header)
 	for _, a := range algorithms {
 		if *algorithm == "both" || *algorithm == a.name {
@@ -39,6 +40,12 @@ func main() {
 		}
 	}
 }
+
+// usage goes beside the rows, which may go to a file.
+const usage = `adaptive runs by itself: half more load than a backend with 40 workers, then 20, then 60 can bear, for %v each.
+Watch the limit follow the workers, and latency_ms stay near the 100 that the work takes. Two rows a second:
+
+`
 
 type algorithm struct {
 	name string

@@ -2,11 +2,9 @@
 // however many connections it opens; the first quarter of a second's worth is
 // free, so that small files are as fast as ever. Uploads count too.
 //
-//	go run ./examples/bandwidth -rate 1000000 &
-//	curl -o /dev/null -w '%{time_total} s\n' -H 'X-API-Key: k1' 'http://127.0.0.1:8080/zeros?bytes=10000000'
+//	go run ./examples/bandwidth
 //
-// takes 10 seconds; two at once with one key take 20, with two keys 10. With
-// -redis, several of these servers share each key's bandwidth.
+// With -redis, several of these servers share each key's bandwidth.
 package main
 
 import (
@@ -14,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"strconv"
 
@@ -44,11 +43,24 @@ func main() {
 		log.Print(err)
 		return
 	}
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	fmt.Printf(usage, listener.Addr(), *rate, 2**rate)
 	// A WriteTimeout would count the pauses: what bounds a response here is that
 	// a client has to keep reading.
-	log.Printf("listening on http://%s", *addr)
-	log.Print(http.ListenAndServe(*addr, stinthttp.Middleware(limits)(files(*dir))))
+	log.Print(http.Serve(listener, stinthttp.Middleware(limits)(files(*dir))))
 }
+
+const usage = `bandwidth listens on http://%[1]v and sends each API key %[2]d bytes a second.
+Try, in another terminal: 2 s worth of bytes takes nearly 2 s, and 4 s if the key asks for it twice at once.
+
+  curl -s -o /dev/null -w '%%{http_code} %%{time_total} s\n' -H 'X-API-Key: k1' 'http://%[1]v/zeros?bytes=%[3]d'
+  for i in 1 2; do curl -s -o /dev/null -w '%%{http_code} %%{time_total} s\n' -H 'X-API-Key: k1' 'http://%[1]v/zeros?bytes=%[3]d' & done; wait
+
+`
 
 func limits(rate int64, counts store.Store) (*stint.Limiter, error) {
 	return stint.New(

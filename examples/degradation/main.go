@@ -3,14 +3,13 @@
 // the expensive export sends its overflow elsewhere.
 //
 //	go run ./examples/degradation
-//	for i in $(seq 7); do curl -s http://127.0.0.1:8080/; done
-//	for i in 1 2; do curl -si http://127.0.0.1:8080/export | grep -iE '^(HTTP|location)'; done
 package main
 
 import (
 	"flag"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -22,9 +21,21 @@ import (
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
 	flag.Parse()
-	log.Printf("listening on http://%s", *addr)
-	log.Fatal(http.ListenAndServe(*addr, site()))
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf(usage, listener.Addr())
+	log.Fatal(http.Serve(listener, site()))
 }
+
+const usage = `degradation listens on http://%[1]v: a page 5 times in 10 s, an export once a minute.
+Try, in another terminal: a refused page comes from a cache, a refused export is mailed.
+
+  for i in $(seq 7); do curl -s http://%[1]v/; done
+  for i in 1 2; do curl -si http://%[1]v/export | grep -iE '^(HTTP|location)'; done
+
+`
 
 func site() http.Handler {
 	var last page

@@ -3,13 +3,14 @@
 // looks like every other error of the API; the fields are already set.
 //
 //	go run ./examples/echo
-//	for i in $(seq 7); do curl -si http://127.0.0.1:8080/items | head -1; done
 package main
 
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"time"
 
@@ -22,9 +23,21 @@ import (
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
 	flag.Parse()
-	log.Printf("listening on http://%s", *addr)
-	log.Fatal(http.ListenAndServe(*addr, app()))
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf(usage, listener.Addr())
+	log.Fatal(http.Serve(listener, app()))
 }
+
+const usage = `echo listens on http://%[1]v and allows each address 5 requests in 10 s.
+Try, in another terminal: the last two are refused, and the HTTPErrorHandler says so.
+
+  for i in $(seq 7); do curl -s -o /dev/null -w '%%{http_code} %%header{ratelimit}\n' http://%[1]v/items; done
+  curl -i http://%[1]v/items
+
+`
 
 func app() http.Handler {
 	e := echo.New()

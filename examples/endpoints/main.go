@@ -4,7 +4,6 @@
 // database is down.
 //
 //	go run ./examples/endpoints
-//	for i in $(seq 4); do curl -si -H 'X-Tenant: small' http://127.0.0.1:8080/reports | grep -iE '^(HTTP|ratelimit)'; done
 package main
 
 import (
@@ -13,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"time"
 
@@ -23,9 +23,23 @@ import (
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
 	flag.Parse()
-	log.Printf("listening on http://%s", *addr)
-	log.Fatal(http.ListenAndServe(*addr, api(planOf)))
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf(usage, listener.Addr())
+	log.Fatal(http.Serve(listener, api(planOf)))
 }
+
+const usage = `endpoints listens on http://%[1]v; the tenant "small" has 3 requests a minute, "large" 600.
+Try, in another terminal: small's plan is used up by its items, sign-ups count by address.
+
+  for i in $(seq 4); do curl -s -o /dev/null -w '/items %%{http_code} %%header{ratelimit}\n' -H 'X-Tenant: small' http://%[1]v/items; done
+  curl -s -o /dev/null -w '/reports %%{http_code} %%header{ratelimit}\n' -H 'X-Tenant: large' http://%[1]v/reports
+  for i in $(seq 4); do curl -s -o /dev/null -w '/signup %%{http_code} %%header{ratelimit}\n' -X POST http://%[1]v/signup; done
+  curl -s -o /dev/null -w '/healthz %%{http_code}, exempt\n' http://%[1]v/healthz
+
+`
 
 // The plans. A Limit is worked out once, however many tenants have it; the
 // name they share keeps a tenant's count when it changes plans.

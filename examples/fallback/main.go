@@ -1,15 +1,15 @@
 // Command fallback keeps limiting while its Redis is away: each process by
-// itself then, in memory, and together again when it is back. Start a Redis,
+// itself then, in memory, and together again when it is back. Start a Redis and
 // this program, and stop the Redis while you ask:
 //
 //	go run ./examples/fallback
-//	while sleep 0.5; do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:8080/; done
 package main
 
 import (
 	"flag"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"time"
 
@@ -32,9 +32,23 @@ func main() {
 	limits := degrading(rdb, func(e failover.Event) { log.Printf("%v -> %v: %v", e.From, e.To, e.Err) })
 	defer limits.Close()
 
-	log.Printf("listening on http://%s", *addr)
-	log.Fatal(http.ListenAndServe(*addr, limited(limits, http.HandlerFunc(hello))))
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	host, port, _ := net.SplitHostPort(*server)
+	fmt.Printf(usage, listener.Addr(), host, port)
+	log.Fatal(http.Serve(listener, limited(limits, http.HandlerFunc(hello))))
 }
+
+const usage = `fallback listens on http://%[1]v and allows each address 5 requests in 10 s, counted in the Redis at %[2]s:%[3]s.
+Try, in another terminal: the sixth is refused. Stop the Redis while you ask again (redis-cli -h %[2]s -p %[3]s shutdown):
+memory starts with a count of its own, goes on refusing, and says here when it has taken over.
+
+  for i in $(seq 7); do curl -s -o /dev/null -w '%%{http_code} ' http://%[1]v/; done; echo
+  for i in $(seq 20); do curl -s -o /dev/null -w '%%{http_code} ' http://%[1]v/; sleep 0.5; done; echo
+
+`
 
 // degrading asks the Redis, and memory while it can't be asked. Nobody waits for
 // a Redis that is known to be away: it is asked in the background whether it is
@@ -53,7 +67,7 @@ func degrading(rdb redis.UniversalClient, observe func(failover.Event)) *failove
 // against, no answer is better than one that was not counted.
 func limited(limits store.Store, next http.Handler) http.Handler {
 	return stinthttp.New(
-		stint.Rate(100, time.Second, stint.WithName("requests")),
+		stint.Rate(5, 10*time.Second, stint.WithName("requests")),
 		stint.WithRoute("POST /login",
 			stint.Rate(5, time.Minute, stint.WithName("login"), stint.WithFailurePolicy(stint.FailClosed))),
 		stint.WithKey(stint.RemoteIP()),

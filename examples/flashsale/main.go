@@ -5,13 +5,13 @@
 // hurry.
 //
 //	go run ./examples/flashsale
-//	time (for i in $(seq 100); do curl -s -o /dev/null -w '%{http_code}\n' -X POST -H "X-User: u$i" http://127.0.0.1:8080/buy & done; wait) | sort | uniq -c
 package main
 
 import (
 	"flag"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"time"
 
@@ -22,9 +22,21 @@ import (
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
 	flag.Parse()
-	log.Printf("listening on http://%s", *addr)
-	log.Fatal(http.ListenAndServe(*addr, shop()))
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf(usage, listener.Addr())
+	log.Fatal(http.Serve(listener, shop()))
 }
+
+const usage = `flashsale listens on http://%[1]v and sells a third of 20 a second at first.
+Try, in another terminal: a second click is refused, and in a rush whoever would wait for more than 3 s.
+
+  for i in 1 2; do curl -s -o /dev/null -w '%%{http_code} ' -X POST -H 'X-User: ada' http://%[1]v/buy; done; echo
+  (for i in $(seq 60); do curl -s -o /dev/null -w '%%{http_code}\n' -X POST -H "X-User: u$i" http://%[1]v/buy & done; wait) | sort | uniq -c
+
+`
 
 func shop() http.Handler {
 	gate := stinthttp.New(

@@ -2,15 +2,15 @@
 // rate, a quota for the day and a number of requests in flight for each address,
 // decided together in one call. Start a Redis, and this program twice:
 //
-//	go run ./examples/fleet -addr 127.0.0.1:8081 &
-//	go run ./examples/fleet -addr 127.0.0.1:8082 &
-//	for i in $(seq 6); do curl -si http://127.0.0.1:8081/ http://127.0.0.1:8082/ | grep -iE '^(HTTP|ratelimit:)'; done
+//	go run ./examples/fleet
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"time"
 
@@ -32,9 +32,32 @@ func main() {
 	rdb := redis.NewClient(&redis.Options{Addr: *server, ContextTimeoutEnabled: true})
 	shared := redisstore.New(rdb)
 	defer shared.Close()
+	for rdb.Ping(context.Background()).Err() != nil {
+		log.Printf("waiting for the Redis at %s: start one with redis-server", *server)
+		time.Sleep(time.Second)
+	}
 
-	log.Printf("listening on http://%s", *addr)
-	log.Fatal(http.ListenAndServe(*addr, limited(shared, http.HandlerFunc(hello))))
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf(usage, listener.Addr(), next(listener), *server)
+	log.Fatal(http.Serve(listener, limited(shared, http.HandlerFunc(hello))))
+}
+
+const usage = `fleet listens on http://%[1]v and counts in the Redis at %[3]s: 10 requests in 10 s for each address.
+Start another process in a second terminal, and ask both in a third: of twelve requests ten pass.
+
+  go run ./examples/fleet -addr %[2]v -redis %[3]s
+  for i in $(seq 6); do curl -s -o /dev/null -o /dev/null -w '%%{http_code} ' http://%[1]v/ http://%[2]v/; done; echo
+
+`
+
+// next is the address for another process: the next port.
+func next(l net.Listener) net.Addr {
+	addr := *l.Addr().(*net.TCPAddr)
+	addr.Port++
+	return &addr
 }
 
 func limited(shared store.Store, next http.Handler) http.Handler {

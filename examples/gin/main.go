@@ -2,12 +2,13 @@
 // tighter one for an endpoint that is expensive to serve.
 //
 //	go run ./examples/gin
-//	for i in 1 2 3 4; do curl -si -X POST http://127.0.0.1:8080/search | head -1; done
 package main
 
 import (
 	"flag"
+	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"time"
 
@@ -20,9 +21,22 @@ import (
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
 	flag.Parse()
-	log.Printf("listening on http://%s", *addr)
-	log.Fatal(http.ListenAndServe(*addr, app()))
+	gin.SetMode(gin.ReleaseMode)
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf(usage, listener.Addr())
+	log.Fatal(http.Serve(listener, app()))
 }
+
+const usage = `gin listens on http://%[1]v: 100 requests a minute for each address, 2 searches a second.
+Try, in another terminal: the third search is refused, and the items go on.
+
+  for i in 1 2 3; do curl -s -o /dev/null -w '%%{http_code} %%header{ratelimit}\n' -X POST http://%[1]v/search; done
+  curl -i http://%[1]v/items
+
+`
 
 func app() http.Handler {
 	everyone := stint.Must(stint.New(

@@ -6,11 +6,11 @@
 // it was sent.
 //
 //	go run ./examples/llm
-//	curl -N -H 'X-API-Key: k1' -d '{"prompt":"tell me a story","max_tokens":50}' http://127.0.0.1:8080/v1/completions
 package main
 
 import (
 	"flag"
+	"fmt"
 	"log"
 	"net"
 	"net/http"
@@ -38,9 +38,22 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Printf("listening on http://%s", *addr)
-	log.Fatal(http.ListenAndServe(*addr, gateway(to, http.DefaultTransport)))
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf(toTry, listener.Addr())
+	log.Fatal(http.Serve(listener, gateway(to, http.DefaultTransport)))
 }
+
+const toTry = `llm listens on http://%[1]v: 60 requests, 10,000 tokens and 2 streams at a time for each key.
+Try, in another terminal: 4000 tokens are reserved; after a second curl hangs up, and only what it
+was sent is charged. Of three streams at once the third is refused.
+
+  curl -siN -m 1 -H 'X-API-Key: k1' -d '{"prompt":"tell me a story","max_tokens":4000}' http://%[1]v/v1/completions | grep -iE '^(HTTP|ratelimit:|data)'
+  for i in 1 2 3; do curl -s -o /dev/null -w '%%{http_code} %%header{ratelimit}\n' -H 'X-API-Key: k1' -d '{"prompt":"hello","max_tokens":20}' http://%[1]v/v1/completions & done; wait
+
+`
 
 // gateway is the model at to, with limits.
 func gateway(to *url.URL, transport http.RoundTripper) http.Handler {

@@ -5,7 +5,6 @@
 // refused 50 times in ten minutes is banned for an hour.
 //
 //	go run ./examples/login
-//	for i in $(seq 6); do curl -si -d 'account=ada&password=guess' http://127.0.0.1:8080/login | head -1; done
 package main
 
 import (
@@ -13,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -24,9 +24,21 @@ import (
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
 	flag.Parse()
-	log.Printf("listening on http://%s, the password of ada is lovelace", *addr)
-	log.Fatal(http.ListenAndServe(*addr, site(map[string]string{"ada": "lovelace"})))
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf(usage, listener.Addr())
+	log.Fatal(http.Serve(listener, site(map[string]string{"ada": "lovelace"})))
 }
+
+const usage = `login listens on http://%[1]v; the password of ada is lovelace.
+Try, in another terminal: logins that succeed don't count, of guesses the sixth is refused.
+
+  for i in $(seq 6); do curl -s -d 'account=ada&password=lovelace' http://%[1]v/login; done
+  for i in $(seq 6); do curl -s -d 'account=ada&password=guess' http://%[1]v/login; done
+
+`
 
 func site(passwords map[string]string) http.Handler {
 	secret := make([]byte, 32)

@@ -20,6 +20,7 @@ func main() {
 	upstream := httptest.NewServer(strict())
 	defer upstream.Close()
 
+	fmt.Println("outgoing asks twice a second, and waits for longer where the other side's fields say so: from request 4 on")
 	client := &http.Client{Transport: polite(http.DefaultTransport), Timeout: 10 * time.Second}
 	start := time.Now()
 	for i := range 6 {
@@ -36,7 +37,7 @@ func main() {
 func polite(next http.RoundTripper) http.RoundTripper {
 	return stinthttp.Transport(stint.Must(stint.New(
 		stint.Rate(2, time.Second, stint.WithBurst(1)),
-		stint.WithKey(func(r *http.Request) (string, error) { return r.URL.Host, nil }),
+		stint.WithKey(stint.GivenKey()), // the destination
 	)), next)
 }
 

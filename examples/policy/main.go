@@ -3,18 +3,18 @@
 // write instead in the log and on /healthz, and the last good limits stay.
 //
 //	go run ./examples/policy
-//	curl -si -H 'X-Tenant: small' http://127.0.0.1:8080/items | grep -i ratelimit
-//	sed -i 's/10\/1s/5\/1s/' examples/policy/policy.yaml    # takes effect
-//	sed -i 's/burst/brust/' examples/policy/policy.yaml     # is refused
-//	curl -s http://127.0.0.1:8080/healthz
 package main
 
 import (
 	"context"
+	_ "embed"
 	"flag"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	_ "time/tzdata" // zones are known on machines without a zone database too
 
 	"github.com/stint-go/stint"
@@ -24,16 +24,38 @@ import (
 
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
-	file := flag.String("policy", "examples/policy/policy.yaml", "file with the limits")
+	file := flag.String("policy", "", "file with the limits; by default a copy of policy.yaml to try things with")
 	flag.Parse()
 
+	if *file == "" {
+		*file = filepath.Join(os.TempDir(), "policy.yaml")
+		if err := os.WriteFile(*file, shipped, 0o600); err != nil {
+			log.Fatal(err)
+		}
+	}
 	server, _, err := api(context.Background(), *file)
 	if err != nil {
 		log.Fatal(err) // every mistake in the file, a line for each
 	}
-	log.Printf("listening on http://%s", *addr)
-	log.Fatal(http.ListenAndServe(*addr, server))
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf(usage, listener.Addr(), *file)
+	log.Fatal(http.Serve(listener, server))
 }
+
+//go:embed policy.yaml
+var shipped []byte
+
+const usage = `policy listens on http://%[1]v with the limits of %[2]s.
+Try, in another terminal: a change takes effect, and one with a mistake is refused.
+
+  curl -si -H 'X-Tenant: small' http://%[1]v/items | grep -i ratelimit
+  sed -i.old 's/10\/1s/5\/1s/' %[2]s; sleep 1; curl -si -H 'X-Tenant: small' http://%[1]v/items | grep -i ratelimit
+  sed -i.old 's/burst/brust/' %[2]s; sleep 1; curl -s http://%[1]v/healthz
+
+`
 
 // What the file calls by its name.
 var registered = []policy.Option{

@@ -6,14 +6,13 @@
 // back as they finish.
 //
 //	go run ./examples/priority
-//	for i in $(seq 8); do curl -s http://127.0.0.1:8080/reports & done; sleep 0.1
-//	curl -s http://127.0.0.1:8080/checkout; wait
 package main
 
 import (
 	"flag"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -32,9 +31,20 @@ const (
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
 	flag.Parse()
-	log.Printf("listening on http://%s", *addr)
-	log.Fatal(http.ListenAndServe(*addr, shop(time.Second)))
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf(usage, listener.Addr())
+	log.Fatal(http.Serve(listener, shop(time.Second)))
 }
+
+const usage = `priority listens on http://%[1]v, serves four requests at a time and takes a second for each.
+Try, in another terminal: the checkout comes last and is served before the reports that wait.
+
+  (for i in $(seq 9); do curl -s http://%[1]v/reports & done; sleep 0.5; curl -s http://%[1]v/checkout & wait)
+
+`
 
 // shop answers every request after some work.
 func shop(work time.Duration) http.Handler {

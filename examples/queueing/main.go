@@ -3,13 +3,13 @@
 // longer than two seconds; whoever would have to is refused at once.
 //
 //	go run ./examples/queueing
-//	time (for i in $(seq 5); do curl -s http://127.0.0.1:8080/ & done; wait)
 package main
 
 import (
 	"flag"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"time"
 
@@ -20,9 +20,21 @@ import (
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
 	flag.Parse()
-	log.Printf("listening on http://%s", *addr)
-	log.Fatal(http.ListenAndServe(*addr, paced()))
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf(usage, listener.Addr())
+	log.Fatal(http.Serve(listener, paced()))
 }
+
+const usage = `queueing listens on http://%[1]v and passes a request each 200 ms, however they come.
+Try, in another terminal: five at once are served in a second; of twenty the queue takes ten or eleven.
+
+  (for i in $(seq 5); do curl -s http://%[1]v/ & done; wait)
+  (for i in $(seq 20); do curl -s -o /dev/null -w '%%{http_code}\n' http://%[1]v/ & done; wait) | sort | uniq -c
+
+`
 
 func paced() http.Handler {
 	queue := stinthttp.New(

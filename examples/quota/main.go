@@ -4,13 +4,13 @@
 // refused by one costs nothing of the other.
 //
 //	go run ./examples/quota
-//	curl -i -H 'X-API-Key: k1' http://127.0.0.1:8080/
 package main
 
 import (
 	"flag"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"time"
 	_ "time/tzdata" // the zone is known on machines without a zone database too
@@ -33,9 +33,22 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Printf("listening on http://%s", *addr)
-	log.Fatal(http.ListenAndServe(*addr, handler))
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf(usage, listener.Addr(), *daily)
+	log.Fatal(http.Serve(listener, handler))
 }
+
+const usage = `quota listens on http://%[1]v: %[2]d requests a day for each API key, 10 in a second.
+Try, in another terminal: without a key a request is refused, and a rush by the rate, at no cost to the quota.
+
+  curl -si -H 'X-API-Key: k1' http://%[1]v/
+  curl -si http://%[1]v/
+  for i in $(seq 25); do curl -s -o /dev/null -w '%%{http_code} %%header{ratelimit}\n' -H 'X-API-Key: k2' http://%[1]v/; done
+
+`
 
 func api(daily int64, loc *time.Location) (http.Handler, error) {
 	limits, err := stint.New(

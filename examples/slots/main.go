@@ -27,31 +27,40 @@ func main() {
 	flag.Parse()
 
 	rdb := redis.NewClient(&redis.Options{Addr: *server, ContextTimeoutEnabled: true})
+	if err := rdb.Ping(context.Background()).Err(); err != nil {
+		log.Fatalf("no Redis at %s, so nothing to count the fleet's jobs in: start one with redis-server (%v)", *server, err)
+	}
 	shared := redisstore.New(rdb)
 	defer shared.Close()
 	slots := stint.Must(limits(shared))
 
+	fmt.Printf("slots runs %d jobs of %s, two at a time in all processes on the Redis at %s: start another meanwhile\n", *jobs, *customer, *server)
 	var all sync.WaitGroup
 	for i := range *jobs {
 		all.Go(func() {
+			fmt.Println("job", i, "waits for a slot")
 			err := run(context.Background(), slots, *customer, func() {
 				fmt.Println("job", i, "runs")
 				time.Sleep(time.Second)
 			})
 			if err != nil {
 				log.Print("job ", i, ": ", err)
+				return
 			}
+			fmt.Println("job", i, "has ended")
 		})
 	}
 	all.Wait()
 }
 
 // limits: two jobs at a time. Those that find no slot wait, up to a minute.
+// While the Redis is away no job begins: nobody could say how many run.
 func limits(shared store.Store) (*stint.Limiter, error) {
 	return stint.New(
 		stint.Concurrency(2, stint.WithName("jobs"), stint.WithMaxWait(time.Minute)),
-		stint.WithKey(stint.Global()), // Wait names the key itself
+		stint.WithKey(stint.GivenKey()), // the customer that Wait is given
 		stint.WithStore(shared),
+		stint.WithFailurePolicy(stint.FailClosed),
 	)
 }
 

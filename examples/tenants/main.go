@@ -2,13 +2,9 @@
 // that share a Redis. Who has which plan stands in the Redis too, as it might in
 // any database: each process asks for a tenant's plan once in a while, and a
 // tenant that changes plans keeps what it has used. Start a Redis, and this
-// program twice:
+// program, as often as you like with another -addr:
 //
-//	redis-cli hset plans acme free globex scale
-//	go run ./examples/tenants -addr 127.0.0.1:8081 &
-//	go run ./examples/tenants -addr 127.0.0.1:8082 &
-//	for i in $(seq 6); do curl -s -H 'X-Tenant: acme' http://127.0.0.1:8081/ http://127.0.0.1:8082/; done
-//	redis-cli hset plans acme scale
+//	go run ./examples/tenants
 package main
 
 import (
@@ -17,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"time"
 
@@ -31,16 +28,35 @@ import (
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
 	server := flag.String("redis", "127.0.0.1:6379", "address of the Redis")
-	ttl := flag.Duration("ttl", 10*time.Second, "how long a tenant's plan is current")
+	ttl := flag.Duration("ttl", 2*time.Second, "how long a tenant's plan is current")
 	flag.Parse()
 
 	rdb := redis.NewClient(&redis.Options{Addr: *server, ContextTimeoutEnabled: true})
 	shared := redisstore.New(rdb)
 	defer shared.Close()
+	for rdb.Ping(context.Background()).Err() != nil {
+		log.Printf("waiting for the Redis at %s: start one with redis-server", *server)
+		time.Sleep(time.Second)
+	}
 
-	log.Printf("listening on http://%s", *addr)
-	log.Fatal(http.ListenAndServe(*addr, api(shared, plansIn(rdb), *ttl)))
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	host, port, _ := net.SplitHostPort(*server)
+	fmt.Printf(usage, listener.Addr(), host, port, *ttl, ttl.Seconds())
+	log.Fatal(http.Serve(listener, api(shared, plansIn(rdb), *ttl)))
 }
+
+const usage = `tenants listens on http://%[1]v. The hash "plans" of the Redis at %[2]s:%[3]s says who has which plan.
+Try, in another terminal: 403 without a plan, 10 calls with "free", and more with "scale", at most %[4]v later.
+
+  curl -s -H 'X-Tenant: acme' http://%[1]v/; echo
+  redis-cli -h %[2]s -p %[3]s hset plans acme free
+  for i in $(seq 11); do curl -s -w '%%{http_code}\n' -H 'X-Tenant: acme' http://%[1]v/; done
+  redis-cli -h %[2]s -p %[3]s hset plans acme scale; for i in 1 2; do sleep %[5]v; curl -s -H 'X-Tenant: acme' http://%[1]v/; done
+
+`
 
 // The plans differ in their numbers and not in their names: what a tenant has
 // used is counted under the name, whatever its plan is by then.

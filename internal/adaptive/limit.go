@@ -61,8 +61,12 @@ type Sample struct {
 	RTT time.Duration
 	// InFlight is how many were in flight when it began, itself included.
 	InFlight int64
-	// Dropped says that it failed for want of capacity.
+	// Dropped says that it was turned away for want of capacity, which is known
+	// however short it was.
 	Dropped bool
+	// Failed says that it failed, for want of capacity if it took long enough to
+	// have wanted any.
+	Failed bool
 	// Cut says that it was given up on, and would have taken longer.
 	Cut bool
 }
@@ -153,7 +157,7 @@ func (l *Limit) Add(at time.Duration, s Sample) bool {
 	w := &l.window
 	w.count++
 	w.inFlight = max(w.inFlight, s.InFlight)
-	if s.Dropped {
+	if s.Dropped || s.Failed {
 		w.drops++
 	} else {
 		w.timed++

@@ -164,6 +164,17 @@ func TestWindows(t *testing.T) {
 			l.pass()
 			l.add(1000, Sample{RTT: 0, InFlight: 100})
 		}, 100, Start},
+		{"nor does what fails in no time", func(l *windows) {
+			l.add(1000, Sample{RTT: 99 * time.Microsecond, Failed: true, InFlight: 100})
+			l.pass()
+			l.add(1000, Sample{Failed: true, InFlight: 100})
+		}, 100, Start},
+		{"what fails later is a drop", func(l *windows) {
+			l.add(18, Sample{RTT: 100 * ms, InFlight: 100})
+			l.add(1, Sample{RTT: 100 * time.Microsecond, Failed: true, InFlight: 100})
+			l.pass()
+			l.add(1, Sample{RTT: 100 * ms, InFlight: 100})
+		}, 50, Drops},
 		{"the most in flight of a window counts", func(l *windows) {
 			l.add(1, Sample{RTT: 100 * ms, InFlight: 90})
 			l.add(8, Sample{RTT: 100 * ms, InFlight: 1})

@@ -20,11 +20,10 @@ type request struct {
 type told struct {
 	// clock is empty, or the caller's instant and how many keys guard it.
 	clock string
-	// wall is about the server's instant in microseconds since store.Epoch;
-	// asked are those around which the script has asked for windows of the
-	// calendar.
-	wall  int64
-	asked []int64
+	// wall is about the server's instant in microseconds since store.Epoch,
+	// and many that the script has asked for more bounds of the calendar.
+	wall int64
+	many bool
 	// lease is how long leases last, in microseconds.
 	lease int64
 }
@@ -42,7 +41,7 @@ func (q *request) limit(r *record) {
 func takeArgs(p *plan, t told, room int) (*lua.Script, []any) {
 	n := room + 2
 	for i := range p.shapes {
-		n += 5 + 7*len(p.shapes[i].records)
+		n += 5 + 6*len(p.shapes[i].records)
 	}
 	q := request{args: make([]any, room, n), told: t}
 	q.args = append(q.args, t.clock)
@@ -64,7 +63,7 @@ func (q *request) shape(s *shape, shared bool) {
 		if r.spec.Algorithm == store.Ban {
 			counted := countedBy(charges, i)
 			if q.args = append(q.args, counted); s.short {
-				q.args = append(q.args, "", "", "", "")
+				q.args = append(q.args, "", "", "")
 			} else {
 				q.args = append(q.args, flag(c.DryRun))
 			}
@@ -75,7 +74,7 @@ func (q *request) shape(s *shape, shared bool) {
 			q.args = append(q.args, short[:]...)
 			continue
 		}
-		q.add(maxWait(c))
+		q.add(maxWait(c, r.terms.Patience))
 		q.add(flag(c.DryRun))
 	}
 	q.number(int64(len(s.entries)))
@@ -152,11 +151,20 @@ type settlement struct {
 	charge *store.Charge
 	result *store.Result
 	key    string
+	// unlessReset: only if the key has not been reset since it was charged.
+	unlessReset bool
+}
+
+// chargedAt is the server's instant, in microseconds, of a charge on a rate, or up to a
+// tick before it.
+func chargedAt(c *store.Charge) int64 {
+	s := c.Limit.Terms().Scale
+	return c.Receipt.Instant / s.PerTick * tick(s)
 }
 
 // settleArgs are the script, its keys and its arguments that settle.
 func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, args []any) {
-	q := request{args: make([]any, 0, 2+13*len(ss)), told: t}
+	q := request{args: make([]any, 0, 2+12*len(ss)), told: t}
 	q.add(t.clock)
 	q.number(int64(len(ss)))
 	for _, s := range ss {
@@ -167,8 +175,12 @@ func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, ar
 		}
 		c := s.charge
 		r := recordOf(c.Limit)
-		short := [5]any{"", "", "", "", ""}
+		short := [4]any{"", "", "", ""}
 		switch {
+		case s.unlessReset:
+			q.add("-")
+			keys = append(keys, resetKey(s.key))
+			short[0], short[1] = len(keys), chargedAt(c)
 		case r.letter == 0 || r.letter == 'n' || r.letter == 'c' && c.Cost > 0:
 			q.add("-")
 		case r.letter == 'w':
@@ -215,10 +227,9 @@ func flag(b bool) string {
 
 // maxWait is the longest a charge may wait, in microseconds, as store counts it:
 // less than one is no time, but it is not nothing, which leaves a queue its own.
-func maxWait(c *store.Charge) string {
-	const year = 365 * 24 * 3600 * 1_000_000
+func maxWait(c *store.Charge, patience int64) string {
 	if us := c.MaxWait.Microseconds(); us > 0 || c.MaxWait <= 0 {
-		return strconv.FormatInt(min(max(us, 0), year), 10)
+		return strconv.FormatInt(min(max(us, 0), patience), 10)
 	}
 	return "0.5"
 }

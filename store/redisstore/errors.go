@@ -22,7 +22,8 @@ var (
 	// a replica, or without a quorum.
 	ErrUnavailable = errors.New("the server is not available")
 	// ErrIndeterminate: the call was sent and no answer came in time, or the
-	// connection was lost. The charges may stand.
+	// connection was lost; or a call with several keys was made in one place of a
+	// cluster and not in another. The charges may stand.
 	ErrIndeterminate = errors.New("no answer from the server: the charges may stand")
 	// ErrServer: the server answers and won't write. It is out of memory, can't
 	// save (MISCONF) or is held up by a script (BUSY). Nothing was charged, and
@@ -110,4 +111,28 @@ var errUnsent = fmt.Errorf("redisstore: %w: earlier calls have not been answered
 // left is the error of a call whose caller doesn't wait for the answer.
 func left(ctx context.Context) error {
 	return fmt.Errorf("redisstore: %w", ctx.Err())
+}
+
+// notMade reports whether a call is known not to have been executed, and may be by
+// and by.
+func notMade(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrServer)
+}
+
+// graver is the error of a call that has failed in two places: that with less of a
+// promise about what was charged.
+func graver(a, b error) error {
+	if a == nil || !errors.Is(a, ErrIndeterminate) && errors.Is(b, ErrIndeterminate) {
+		return b
+	}
+	return a
+}
+
+// uncertain is the error of a call of which a part failed after another was made.
+// The part's own class is left out: it promises what doesn't hold of the whole.
+func uncertain(err error) error {
+	if !IsFailure(err) && !errors.Is(err, ErrConfiguration) || errors.Is(err, ErrIndeterminate) {
+		return err
+	}
+	return fmt.Errorf("redisstore: %w: %v", ErrIndeterminate, err)
 }

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"time"
 )
 
@@ -20,8 +19,8 @@ func WithHelpClock(now func() time.Time) Option {
 
 // Sweep gives back what WithLeasing holds too long, and waits for it.
 func (s *Store) Sweep() {
-	for _, t := range s.giveBack(false) {
-		_, _ = t.wait(context.Background())
+	for _, ended := range s.giveBack(false) {
+		<-ended
 	}
 }
 

@@ -104,6 +104,10 @@ func tagIn(key string) string {
 	return tag
 }
 
+// resetKey says for a while when the rate at key was last reset. No limit's name has
+// a % in it.
+func resetKey(key string) string { return key + "%reset" }
+
 const slots = 16384
 
 // slotOf is the cluster's slot of keys with this tag: its CRC16 (XMODEM).

@@ -19,7 +19,8 @@ import (
 // their way to it; a process that crashes takes it along until time gives it back.
 // Remaining is as of when the tokens were taken, less what has gone since, and a
 // cost of 0 asks the server, for which what is held is taken. Reset drops what this
-// store holds of a key; what others hold they still give out.
+// store holds of a key; what others hold they still give out, and what they have
+// left over of it doesn't go back.
 //
 // So of package storetest's rules, which ask for what one caller after the other
 // would get, one can't be held to: that of callers at one instant exactly the
@@ -60,12 +61,15 @@ func newStocks(n int64, maxAge time.Duration) *stocks {
 // always.
 const mostStocks = 1 << 16
 
+// stockOf is a key under the name of a limit, as Reset knows it: a program may make
+// its limits anew at any time.
 type stockOf struct {
 	key   string
-	limit *store.Limit
+	limit uint64 // store.Limit.Hash
 }
 
 type stock struct {
+	limit    *store.Limit // whose tokens they are
 	left     int64
 	token    int64        // in units of the limit's instants
 	charged  store.Result // of the call that took them
@@ -96,35 +100,58 @@ func (s *stocks) age(l *store.Limit, n int64) time.Duration {
 	return s.maxAge
 }
 
-// give answers c from what is held. If it can't and fetch is not 0, the caller is
+// give answers c from what is held.
+func (s *stocks) give(c *store.Charge, r *store.Result) bool {
+	if s.share(c) == 0 {
+		return false
+	}
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.held[stockOf{c.Key, c.Limit.Hash()}]
+	if k == nil || !k.of(c.Limit) || k.left < c.Cost || !now.Before(k.until) {
+		return false
+	}
+	k.left -= c.Cost
+	*r = k.answer(c, now)
+	return true
+}
+
+// of reports whether the tokens are those of l: of one that says the same, if not
+// of l itself.
+func (k *stock) of(l *store.Limit) bool {
+	if k.limit != l && k.limit.Spec() != l.Spec() {
+		return false
+	}
+	k.limit = l
+	return true
+}
+
+// fetch is for a charge that was not given anything. If n is not 0, the caller is
 // the one to take that many tokens for k, and has to say what became of it to
 // fetched.
-func (s *stocks) give(c *store.Charge, r *store.Result) (ok bool, k *stock, fetch int64) {
-	n := s.share(c)
-	if n == 0 {
-		return false, nil, 0
+func (s *stocks) fetch(c *store.Charge) (k *stock, n int64) {
+	if n = s.share(c); n == 0 {
+		return nil, 0
 	}
-	now, of := s.now(), stockOf{c.Key, c.Limit}
+	of := stockOf{c.Key, c.Limit.Hash()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k = s.held[of]
-	if k == nil {
-		if len(s.held) < mostStocks && !s.closed {
-			s.held[of] = &stock{until: now.Add(s.age(c.Limit, n))}
+	switch {
+	case s.closed:
+		return nil, 0
+	case k == nil:
+		if len(s.held) < mostStocks {
+			s.held[of] = &stock{limit: c.Limit, until: s.now().Add(s.age(c.Limit, n))}
 			s.watch()
 		}
-		return false, nil, 0
-	}
-	if k.left >= c.Cost && now.Before(k.until) {
-		k.left -= c.Cost
-		*r = k.answer(c, now)
-		return true, nil, 0
-	}
-	if k.fetching || k.left > 0 || s.closed {
-		return false, nil, 0
+		return nil, 0
+	case k.fetching || k.left > 0 || !k.of(c.Limit):
+		return nil, 0
 	}
 	k.fetching = true
-	return false, k, n
+	return k, n
 }
 
 // answer is the result of a charge of c that has been given out. What is held is
@@ -144,7 +171,7 @@ func (k *stock) answer(c *store.Charge, now time.Time) store.Result {
 // reset it is dropped: the server may have forgotten that it was taken, and would
 // take a refund off what others have taken since.
 func (s *stocks) fetched(c *store.Charge, k *stock, taken store.Result, n int64, r *store.Result) (ok bool, over int64) {
-	now, of := s.now(), stockOf{c.Key, c.Limit}
+	now, of := s.now(), stockOf{c.Key, c.Limit.Hash()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k.fetching = false
@@ -183,7 +210,7 @@ func (s *stocks) expired(all bool) (back []store.Charge) {
 			continue
 		}
 		if k.left > 0 {
-			c := store.Charge{Key: of.key, Limit: of.limit, Receipt: k.charged.Receipt}
+			c := store.Charge{Key: of.key, Limit: k.limit, Receipt: k.charged.Receipt}
 			c.Cost = c.Receipt.Cost - k.left
 			back = append(back, c)
 		}
@@ -203,18 +230,19 @@ func (s *stocks) forget(key string, limits []*store.Limit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range limits {
-		delete(s.held, stockOf{key, l})
+		delete(s.held, stockOf{key, l.Hash()})
 	}
 }
 
-// takeStock is Take where tokens may be given out here.
+// takeStock is Take where tokens may be given out here. What is held comes before
+// what is remembered of refusals: the server had none left because they are here.
 func (s *Store) takeStock(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	c := &charges[0]
-	ok, k, n := s.stocks.give(c, &results[0])
-	switch {
-	case ok:
+	if s.stocks.give(c, &results[0]) || s.denies.refuse(charges, results) {
 		return nil
-	case n == 0:
+	}
+	k, n := s.stocks.fetch(c)
+	if n == 0 {
 		return s.ask(ctx, charges, results)
 	}
 	bulk, taken := []store.Charge{*c}, make([]store.Result, 1)
@@ -234,22 +262,22 @@ func (s *Store) takeStock(ctx context.Context, charges []store.Charge, results [
 }
 
 // giveBack settles back what is held too long, or all of it.
-func (s *Store) giveBack(all bool) (sent []*ticket[settling]) {
+func (s *Store) giveBack(all bool) (ended []<-chan error) {
 	if s.stocks == nil {
 		return nil
 	}
 	for _, c := range s.stocks.expired(all) {
-		sent = append(sent, s.putBack(c))
+		ended = append(ended, s.putBack(c))
 	}
-	return sent
+	return ended
 }
 
-// putBack settles c without waiting for it: if that fails, time gives it back.
-func (s *Store) putBack(c store.Charge) *ticket[settling] {
+// putBack settles c without waiting for it, unless its key has been reset since.
+func (s *Store) putBack(c store.Charge) (ended <-chan error) {
 	key := storageKey(s.prefix, c.Key, c.Limit)
 	t := newTicket[settling]()
 	t.what.site = s.siteOf(key)
+	t.what.unlessReset = true
 	t.what.add(c, key, 0)
-	s.settles.submit(t, false)
-	return t
+	return s.handBack(t)
 }

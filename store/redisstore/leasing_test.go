@@ -26,9 +26,12 @@ func TestStocks(t *testing.T) {
 		ask := func(cost int64, ok bool, fetch int64) {
 			t.Helper()
 			c.Cost = cost
-			gotOK, of, gotFetch := s.give(&c, &r)
-			if of != nil {
-				k = of
+			gotOK, gotFetch := s.give(&c, &r), int64(0)
+			if !gotOK {
+				var of *stock
+				if of, gotFetch = s.fetch(&c); of != nil {
+					k = of
+				}
 			}
 			if gotOK != ok || gotFetch != fetch {
 				t.Fatalf("cost %d: %v, to take %d; want %v, %d", cost, gotOK, gotFetch, ok, fetch)
@@ -89,7 +92,7 @@ func TestStocksMeanwhile(t *testing.T) {
 		{"reset, and another is about to take", func(s *stocks) {
 			s.forget("k", []*store.Limit{l})
 			for range 2 {
-				s.give(&c, new(store.Result))
+				s.fetch(&c)
 			}
 		}, 0},
 		{"closed", func(s *stocks) { s.expired(true) }, 9},
@@ -97,8 +100,8 @@ func TestStocksMeanwhile(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStocks(10, time.Second)
 			var r store.Result
-			s.give(&c, &r)
-			_, k, n := s.give(&c, &r)
+			s.fetch(&c)
+			k, n := s.fetch(&c)
 			if n != 10 {
 				t.Fatalf("takes %d", n)
 			}
@@ -106,7 +109,7 @@ func TestStocksMeanwhile(t *testing.T) {
 			if ok, over := s.fetched(&c, k, taken, n, &r); !ok || over != tt.over {
 				t.Errorf("%v, %d left over, want %d", ok, over, tt.over)
 			}
-			if ok, _, _ := s.give(&c, &r); ok {
+			if s.give(&c, &r) {
 				t.Error("given out from what was taken before")
 			}
 		})

@@ -22,7 +22,8 @@
 // All limits of one key share a slot: the key, escaped, is the hash tag. A Take
 // with several keys may need several slots. Then each is decided by itself, at
 // the same time as the others; if one refuses, what the others have granted is
-// settled back. Such a call never lets more through, but for a moment between
+// settled back; if that fails, or isn't known in time, the error is
+// [ErrIndeterminate]. Such a call never lets more through, but for a moment between
 // the two another caller may be refused who would have passed. It is the same
 // for a ring's servers, and for clients this package doesn't know, such as
 // go-redis's AutoPipeliner, which it takes for a cluster's and sends each call
@@ -39,7 +40,10 @@
 // [ErrConfiguration].
 //
 // A decision granted to a caller that has gone, or has been told of the timeout,
-// is settled back when its answer comes.
+// is settled back when its answer comes, and again for two minutes while the server
+// is known not to have done it. So the server has charged what callers were granted,
+// less what they settled back, and what was lost on the way: the grants of answers
+// that never came, and requests to give back.
 //
 // # Leases
 //
@@ -83,6 +87,9 @@ type Store struct {
 	settles line[settling]
 	tickets sync.Pool // of *ticket[taking]
 	leases  leases
+
+	closing sync.Once
+	closed  chan struct{}
 }
 
 var (
@@ -174,7 +181,7 @@ func WithLost(lost func(key string, limit *store.Limit)) Option {
 // What New can't use (no client, a prefix with braces) is reported by every call
 // as ErrConfiguration.
 func New(client redis.UniversalClient, opts ...Option) *Store {
-	s := &Store{client: client, prefix: "stint:", timeout: defaultTimeout, lease: defaultLease}
+	s := &Store{client: client, prefix: "stint:", timeout: defaultTimeout, lease: defaultLease, closed: make(chan struct{})}
 	for _, opt := range opts {
 		opt(s)
 	}
@@ -218,6 +225,7 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 // released, which the store still does; a lease taken later is not renewed. The
 // client stays open.
 func (s *Store) Close() error {
+	s.closing.Do(func() { close(s.closed) })
 	s.leases.close()
 	s.giveBack(true)
 	return nil

@@ -4,8 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/stint-go/stint/lua"
 	"github.com/stint-go/stint/store"
 )
 
@@ -15,32 +14,41 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	if s.wrong != nil {
 		return s.wrong
 	}
-	args := make([]any, 0, 1+len(limits))
-	args = append(args, "unlink")
+	keys := make([]string, 0, 2*len(limits)) // all in one slot: they have one tag
 	for _, l := range limits {
 		if l == nil || l.Hash() == 0 {
 			return fmt.Errorf("redisstore: %w", store.ErrLimit)
 		}
 		at := storageKey(s.prefix, key, l)
 		s.leases.forget(at)
-		args = append(args, at) // all in one slot: they have one tag
+		keys = append(keys, at)
 	}
 	if len(limits) == 0 {
 		return nil
+	}
+	for i, l := range limits {
+		if l.Algorithm() == store.TokenBucket { // somebody may have leased it
+			keys = append(keys, resetKey(keys[i]))
+		}
 	}
 	defer s.denies.forget(key)
 	defer s.stocks.forget(key, limits)
 	if ctx.Err() != nil {
 		return left(ctx)
 	}
-	call, end := context.WithTimeout(ctx, s.timeout)
+	due, end := context.WithTimeout(ctx, s.timeout)
 	defer end()
+	args := append(make([]any, s.head(keys)), s.told(false).clock, len(limits))
+	calls := []call{s.call(lua.Reset(), s.siteOf(keys[0]), keys, args)}
 	done := make(chan error, 1)
-	go func() { done <- s.client.Process(call, once{redis.NewCmd(call, args...)}) }()
+	go func() {
+		s.exec(due, calls)
+		done <- calls[0].cmd.Err()
+	}()
 	var err error
 	select {
 	case err = <-done:
-	case <-call.Done(): // the client may not have noticed
+	case <-due.Done(): // the client may not have noticed
 		err = errLate
 	}
 	if err != nil && ctx.Err() != nil {

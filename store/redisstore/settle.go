@@ -16,6 +16,8 @@ type settling struct {
 	keys    []string
 	indexes []int // in the caller's slices
 	made    []settlement
+	// unlessReset: only if the keys have not been reset since they were charged.
+	unlessReset bool
 }
 
 func siteOfSettling(w *settling) site { return w.site }
@@ -65,16 +67,19 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 		s.settles.submit(t, false)
 	}
 	var failed error
+	made := false
 	for _, t := range tickets {
 		if _, err := t.wait(ctx); err != nil {
-			if failed == nil {
-				failed = err
-			}
+			failed = graver(failed, err)
 			continue
 		}
+		made = true
 		for j, i := range t.what.indexes {
 			results[i] = t.what.results[j]
 		}
+	}
+	if made {
+		return uncertain(failed)
 	}
 	return failed
 }
@@ -96,29 +101,26 @@ func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 		w := &t.what
 		w.made = make([]settlement, len(w.charges))
 		for i := range w.made {
-			w.made[i] = settlement{charge: &w.charges[i], result: &w.results[i], key: w.keys[i]}
+			w.made[i] = settlement{charge: &w.charges[i], result: &w.results[i], key: w.keys[i], unlessReset: w.unlessReset}
 		}
 	}
-	var asked []int64
-	for range tries {
-		var more []int64
-		if batch, more = s.settleOnce(ctx, batch, asked); len(batch) == 0 {
+	for _, many := range []bool{false, true} {
+		if batch = s.settleOnce(ctx, batch, many); len(batch) == 0 {
 			return
 		}
-		asked = append(asked, more...)
 	}
 	for _, t := range batch {
-		t.failed = fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errAsks)
+		t.failed = fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errStale)
 	}
 }
 
 // settleOnce returns those of which something was not settled for want of the
-// calendar, and what is asked.
-func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked []int64) (again []*ticket[settling], more []int64) {
+// calendar.
+func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], many bool) (again []*ticket[settling]) {
 	groups := grouped(batch, siteOfSettling)
 	var pieces [][]*settlement // of the groups, in their order
 	var calls []call
-	told := s.told(asked)
+	told := s.told(many)
 	for _, group := range groups {
 		var made []*settlement
 		for _, t := range group {
@@ -141,16 +143,15 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked
 		err = classified(err)
 		if err == nil {
 			var now int64
-			var left unanswered[*settlement]
+			var left []*settlement
 			if now, left, err = settleAnswer(piece, reply); err != nil {
 				err = unread(err)
 			} else {
 				s.learn(now)
 			}
-			for _, m := range left.what {
+			for _, m := range left {
 				stale[m] = true
 			}
-			more = append(more, left.asked...)
 		}
 		if err != nil {
 			for _, m := range piece {
@@ -160,20 +161,26 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked
 	}
 	for _, t := range batch {
 		var left []settlement
+		made := false
 		for j := range t.what.made {
 			m := &t.what.made[j]
 			s.denies.forget(m.charge.Key) // made, for all that is known
-			if err := failed[m]; err != nil && t.failed == nil {
-				t.failed = err
-			}
-			if stale[m] {
+			switch err := failed[m]; {
+			case err != nil:
+				t.failed = graver(t.failed, err)
+			case stale[m]:
 				left = append(left, *m)
+			default:
+				made = true
 			}
+		}
+		if made {
+			t.failed = uncertain(t.failed)
 		}
 		if len(left) > 0 {
 			t.what.made = left
 			again = append(again, t)
 		}
 	}
-	return again, more
+	return again
 }

@@ -45,11 +45,11 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 	if err := s.check(ctx, charges, results); err != nil || len(charges) == 0 {
 		return err
 	}
-	if s.denies.refuse(charges, results) {
-		return nil
-	}
 	if s.stocks != nil && len(charges) == 1 {
 		return s.takeStock(ctx, charges, results)
+	}
+	if s.denies.refuse(charges, results) {
+		return nil
 	}
 	return s.ask(ctx, charges, results)
 }
@@ -196,31 +196,30 @@ func (s *Store) hold(t *ticket[taking]) {
 
 // sendTakes asks the server for a batch.
 func (s *Store) sendTakes(ctx context.Context, batch []*ticket[taking]) {
-	var asked []int64
-	for range tries {
-		var more []int64
-		if batch, more = s.takeOnce(ctx, batch, asked); len(batch) == 0 {
+	// Those left over needed bounds of the calendar that were not sent: others,
+	// since the server's clock, now known, is not where it was thought to be, or
+	// more of them.
+	for _, many := range []bool{false, true} {
+		if batch = s.takeOnce(ctx, batch, many); len(batch) == 0 {
 			return
 		}
-		asked = append(asked, more...)
 	}
 	for _, t := range batch {
-		t.failed = fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errAsks)
+		t.failed = fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errStale)
 	}
 }
 
-// takeOnce returns those that were not decided for want of the calendar, and what is
-// asked.
-func (s *Store) takeOnce(ctx context.Context, batch []*ticket[taking], asked []int64) (again []*ticket[taking], more []int64) {
-	told := s.told(asked)
+// takeOnce returns those that were not decided for want of the calendar.
+func (s *Store) takeOnce(ctx context.Context, batch []*ticket[taking], many bool) (again []*ticket[taking]) {
+	told := s.told(many)
 	if len(batch) == 1 {
 		w := &batch[0].what
 		p, calls := w.plan(), w.one.calls[:]
 		calls[0] = s.taking(&p, w.site, told)
 		s.exec(ctx, calls)
-		again, more = s.taken(&p, &calls[0], batch)
+		again = s.taken(&p, &calls[0], batch)
 		calls[0] = call{}
-		return again, more
+		return again
 	}
 	groups := parted(grouped(batch, siteOfTaking))
 	plans := make([]plan, len(groups))
@@ -235,10 +234,9 @@ func (s *Store) takeOnce(ctx context.Context, batch []*ticket[taking], asked []i
 	}
 	s.exec(ctx, calls)
 	for i, group := range groups {
-		left, asks := s.taken(&plans[i], &calls[i], group)
-		again, more = append(again, left...), append(more, asks...)
+		again = append(again, s.taken(&plans[i], &calls[i], group)...)
 	}
-	return again, more
+	return again
 }
 
 // taking is the call that decides p.
@@ -247,15 +245,14 @@ func (s *Store) taking(p *plan, at site, t told) call {
 	return s.call(script, at, p.keys, args)
 }
 
-// taken reads the answer to a plan, and returns the calls not decided, and what is
-// asked.
-func (s *Store) taken(p *plan, c *call, group []*ticket[taking]) (again []*ticket[taking], more []int64) {
+// taken reads the answer to a plan, and returns the calls not decided.
+func (s *Store) taken(p *plan, c *call, group []*ticket[taking]) (again []*ticket[taking]) {
 	reply, err := c.cmd.Result()
 	err = classified(err)
-	var left unanswered[*decision]
+	var stale []*decision
 	if err == nil {
 		var now int64
-		if now, left, err = takeAnswer(p, reply); err != nil {
+		if now, stale, err = takeAnswer(p, reply); err != nil {
 			err = unread(err)
 		} else {
 			s.learn(now)
@@ -263,39 +260,11 @@ func (s *Store) taken(p *plan, c *call, group []*ticket[taking]) (again []*ticke
 	}
 	for _, t := range group {
 		t.failed = err
-		if slices.Contains(left.what, &t.what.decision) {
+		if slices.Contains(stale, &t.what.decision) {
 			again = append(again, t)
 		}
 	}
-	return again, left.asked
-}
-
-// undo settles back what was granted to a caller that has gone. Nobody waits for
-// it, and if it fails the charges stand.
-func (s *Store) undo(t *ticket[taking]) {
-	if back := s.back(&t.what.decision, t.what.site); back != nil {
-		s.settles.submit(back, false)
-	}
-}
-
-// back is what settles a decision back, nil if it has charged nothing.
-func (s *Store) back(d *decision, p site) *ticket[settling] {
-	if !d.granted {
-		return nil
-	}
-	t := newTicket[settling]()
-	t.what.site = p
-	for i := range d.charges {
-		if r := &d.results[i]; r.Receipt.Cost > 0 {
-			c := d.charges[i]
-			c.Cost, c.Receipt = 0, r.Receipt
-			t.what.add(c, d.keys[i], i)
-		}
-	}
-	if len(t.what.charges) == 0 {
-		return nil
-	}
-	return t
+	return again
 }
 
 // takeApart takes the charges of a call that are in several places: all places
@@ -335,24 +304,19 @@ func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.
 	granted := true
 	for _, t := range parts {
 		if _, err := t.wait(ctx); err != nil {
-			if failed == nil {
-				failed = err
-			}
+			failed = graver(failed, err)
 			continue
 		}
 		answered = append(answered, t)
 		granted = granted && t.what.granted
 	}
-	if failed != nil {
-		for _, t := range answered {
-			s.undo(t)
+	if failed != nil || !granted {
+		if err := s.undoAll(ctx, answered, parts[0].since.Add(s.timeout)); err != nil {
+			return uncertain(err)
 		}
-		return failed
 	}
-	if !granted {
-		if err := s.undoAll(ctx, parts); err != nil {
-			return err
-		}
+	if failed != nil {
+		return failed
 	}
 	for n, t := range parts {
 		for j, i := range indexes[n] {
@@ -360,31 +324,6 @@ func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.
 		}
 		if granted {
 			s.hold(t)
-		}
-	}
-	return nil
-}
-
-// undoAll settles the granted parts of a refused call back, and makes their
-// results say how their limits then stand.
-func (s *Store) undoAll(ctx context.Context, parts []*ticket[taking]) error {
-	backs := make([]*ticket[settling], len(parts))
-	for n, t := range parts {
-		if backs[n] = s.back(&t.what.decision, t.what.site); backs[n] != nil {
-			s.settles.submit(backs[n], false)
-		}
-	}
-	for n, t := range parts {
-		if backs[n] == nil {
-			continue
-		}
-		if _, err := backs[n].wait(ctx); err != nil {
-			return err
-		}
-		for j, i := range backs[n].what.indexes {
-			r := backs[n].what.results[j]
-			r.OK, r.RetryAfter, r.Receipt = true, 0, store.Receipt{}
-			t.what.results[i] = r
 		}
 	}
 	return nil

@@ -1,16 +1,33 @@
-package stint
+// Package keytext writes keys as the text that stores, logs and labels may hold:
+// whatever a client sends, its key stays short, printable and its own.
+package keytext
 
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
+)
+
+var (
+	// ErrEmpty refuses an empty key.
+	ErrEmpty = errors.New("stint: the key is empty")
+	// ErrTooLong refuses a key of more than MaxRaw bytes.
+	ErrTooLong = errors.New("stint: the key is longer than 4096 bytes")
 )
 
 const (
-	// maxRawKey bounds what a client can make us escape or hash. A header of a
+	// MaxRaw bounds what a client can make us escape or hash. A header of a
 	// megabyte is no identity.
-	maxRawKey = 4 << 10
-	// maxKey bounds what a store is asked to keep for a key.
-	maxKey = 128
+	MaxRaw = 4 << 10
+
+	// Global is the key that everybody shares. No header field can carry it, so
+	// it meets no client's.
+	Global = "\x00global"
+	// GlobalText is what Encode makes of Global.
+	GlobalText = "%00global"
+
+	// maxText bounds what a store is asked to keep for a key.
+	maxText = 128
 	// hashMark starts a key that stands for a longer one. In an escaped key a
 	// percent sign is followed by two hexadecimal digits, so none can equal it.
 	hashMark = "%h"
@@ -32,18 +49,18 @@ var plain = func() (t [256]bool) {
 	return t
 }()
 
-// encodeKey turns what a KeyFunc returned into a key for a store: at most
-// maxKey bytes of A-Z a-z 0-9 . _ ~ : / - and %XX, and never empty. Different
+// Encode turns what a key function returned into a key for a store: at most
+// maxText bytes of A-Z a-z 0-9 . _ ~ : / - and %XX, and never empty. Different
 // raw keys give different ones, of the long ones as surely as SHA-256 does. A
 // short key that is plain already is returned as it is, without an allocation.
-func encodeKey(raw string) (string, error) {
+func Encode(raw string) (string, error) {
 	if raw == "" {
-		return "", ErrEmptyKey
+		return "", ErrEmpty
 	}
-	if len(raw) > maxRawKey {
-		return "", ErrKeyTooLong
+	if len(raw) > MaxRaw {
+		return "", ErrTooLong
 	}
-	if len(raw) <= maxKey {
+	if len(raw) <= maxText {
 		escapes := 0
 		for i := 0; i < len(raw); i++ {
 			if !plain[raw[i]] {
@@ -53,10 +70,10 @@ func encodeKey(raw string) (string, error) {
 		switch {
 		case escapes == 0:
 			return raw, nil
-		case raw == globalRaw:
-			return globalKey, nil
-		case len(raw)+2*escapes <= maxKey:
-			return escapeKey(raw), nil
+		case raw == Global:
+			return GlobalText, nil
+		case len(raw)+2*escapes <= maxText:
+			return escape(raw), nil
 		}
 	}
 	// Cutting a long key short would put strangers who share a prefix into one
@@ -68,10 +85,10 @@ func encodeKey(raw string) (string, error) {
 	return string(b[:]), nil
 }
 
-// escapeKey is raw, percent-escaped. The result fits in maxKey bytes.
-func escapeKey(raw string) string {
+// escape is raw, percent-escaped. The result fits in maxText bytes.
+func escape(raw string) string {
 	const hex = "0123456789ABCDEF"
-	var room [maxKey]byte
+	var room [maxText]byte
 	b := room[:0]
 	for i := 0; i < len(raw); i++ {
 		if c := raw[i]; plain[c] {

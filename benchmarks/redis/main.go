@@ -1,9 +1,9 @@
-// Command benchmarks compares store/redisstore with other limiters on Redis, and
+// Command redis compares store/redisstore with other limiters on Redis, and
 // with what Redis and its client do without any: on one server that it starts
 // itself, in turns, so that what the machine does besides hits all of them alike.
 // It prints the section "On Redis" of docs/benchmarks.md.
 //
-//	cd benchmarks && go run . -rounds 5 -time 1s
+//	cd benchmarks && go run ./redis -rounds 5 -time 1s
 //
 // It is a module of its own, so that what it compares with never reaches the
 // go.sum of a user.

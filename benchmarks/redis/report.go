@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"time"
+
+	"github.com/stint-go/stint/benchmarks/internal/figures"
 )
 
 // report writes the section of docs/benchmarks.md. What it says between the tables
@@ -29,7 +31,7 @@ round; shown are their median and, in brackets, the least and the most.
 "%s" is the call that stint makes, by go-redis alone.
 
 `, c.rounds, c.each, "Redis "+now.version, runtime.NumCPU(), runtime.Version(),
-		module("github.com/redis/go-redis/v9"), time.Now().Format(time.DateOnly), many(c.rounds, "round"), evalshaName)
+		module("github.com/redis/go-redis/v9"), time.Now().Format(time.DateOnly), figures.Many(c.rounds, "round"), evalshaName)
 
 	for _, g := range all.compared() {
 		g.write(&b)
@@ -37,8 +39,8 @@ round; shown are their median and, in brackets, the least and the most.
 	fmt.Fprintf(&b, "| stint against %s | calls/s | server CPU | p50 | p99 |\n| --- | --- | --- | --- | --- |\n", peerName)
 	for _, g := range all.compared() {
 		fmt.Fprintf(&b, "| %v | %s | %s | %s | %s |\n", g.load,
-			g.ratio(stintName, peerName, callsOf).times(), g.ratio(stintName, peerName, cpuOf).times(),
-			g.ratio(stintName, peerName, p50Of).times(), g.ratio(stintName, peerName, p99Of).times())
+			g.ratio(stintName, peerName, callsOf).Times(), g.ratio(stintName, peerName, cpuOf).Times(),
+			g.ratio(stintName, peerName, p50Of).Times(), g.ratio(stintName, peerName, p99Of).Times())
 	}
 	fmt.Fprintf(&b, `
 Bytes a key, of keys of one length: as the server says of one, and what %s
@@ -46,7 +48,7 @@ of them add to what it uses, its tables of keys included.
 
 | | MEMORY USAGE | used_memory |
 | --- | --- | --- |
-`, thousands(int64(c.stored)))
+`, figures.Thousands(int64(c.stored)))
 	for _, s := range all[0].subjects {
 		if m, ok := memory[s.name]; ok {
 			fmt.Fprintf(&b, "| %s | %.0f | %.0f |\n", s.name, m.usage, m.used)
@@ -80,10 +82,10 @@ func (g *group) write(w io.Writer) {
 		m := middle(g.samples[s.name])
 		script := "–"
 		if m.script > 0 {
-			script = micros(m.script)
+			script = figures.Micros(m.script)
 		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", s.name, thousands(int64(m.perSecond)),
-			micros(m.p50), micros(m.p99), micros(m.cpu), script)
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", s.name, figures.Thousands(int64(m.perSecond)),
+			figures.Micros(m.p50), figures.Micros(m.p99), figures.Micros(m.cpu), script)
 	}
 	fmt.Fprintln(w)
 }
@@ -94,21 +96,21 @@ func (g *group) writeMixtures(w io.Writer) {
 	for i := range g.subjects {
 		s := &g.subjects[i]
 		m := middle(g.samples[s.name])
-		multiple, added := g.ratio(s.name, oneRate, scriptOf).times(), ""
+		multiple, added := g.ratio(s.name, oneRate, scriptOf).Times(), ""
 		if s.charges > 1 {
-			added = g.added(s, scriptOf).percent()
+			added = g.added(s, scriptOf).Percent()
 		}
 		if s.parts != nil {
-			multiple = g.apart(s).times() + " of its parts"
+			multiple = g.apart(s).Times() + " of its parts"
 		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", s.name, thousands(int64(m.perSecond)),
-			micros(m.p50), micros(m.p99), micros(m.cpu), micros(m.script), multiple, added)
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", s.name, figures.Thousands(int64(m.perSecond)),
+			figures.Micros(m.p50), figures.Micros(m.p99), figures.Micros(m.cpu), figures.Micros(m.script), multiple, added)
 	}
 	fmt.Fprintln(w)
 }
 
 // apart is what a mixture takes beside what its parts take apart, of each alike.
-func (g *group) apart(s *subject) spread {
+func (g *group) apart(s *subject) figures.Spread {
 	return g.each(func(by func(string) sample) float64 {
 		sum := 0.0
 		for _, part := range s.parts {

@@ -1,4 +1,4 @@
-package stint
+package clientip
 
 import (
 	"net/netip"
@@ -148,7 +148,7 @@ func parseForwarded(element string) node {
 			continue
 		}
 		i := strings.IndexByte(rest, '=')
-		if i < 0 || !isToken(rest[:i]) {
+		if i < 0 || !IsFieldName(rest[:i]) {
 			return node{}
 		}
 		name := rest[:i]
@@ -218,4 +218,19 @@ func withoutHiddenPort(s string) string {
 		}
 	}
 	return s[:i]
+}
+
+// IsFieldName reports whether s is a token of RFC 9110, which names of header
+// fields and of cookies are.
+func IsFieldName(s string) bool {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c >= '0' && c <= '9', c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return s != ""
 }

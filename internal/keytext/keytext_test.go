@@ -1,4 +1,4 @@
-package stint
+package keytext
 
 import (
 	"errors"
@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-func TestEncodeKey(t *testing.T) {
-	long := strings.Repeat("a", maxKey)
+func TestEncode(t *testing.T) {
+	long := strings.Repeat("a", maxText)
 	for _, tc := range []struct{ name, raw, want string }{
 		{"IPv4", "192.0.2.7", "192.0.2.7"},
 		{"IPv6 network", "2001:db8:1:2::/64", "2001:db8:1:2::/64"},
@@ -24,28 +24,35 @@ func TestEncodeKey(t *testing.T) {
 		{"glob", "*?[a]", "%2A%3F%5Ba%5D"},
 		{"longest plain", long, long},
 		{"longest escaped", strings.Repeat(" ", 42) + "ab", strings.Repeat("%20", 42) + "ab"},
-		{"global", globalRaw, globalKey},
+		{"global", Global, GlobalText},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := encodeKey(tc.raw)
+			got, err := Encode(tc.raw)
 			if got != tc.want || err != nil {
-				t.Errorf("encodeKey(%q) = %q, %v; want %q", tc.raw, got, err, tc.want)
+				t.Errorf("Encode(%q) = %q, %v; want %q", tc.raw, got, err, tc.want)
 			}
 		})
 	}
 }
 
-func TestEncodeKeyHashes(t *testing.T) {
-	a := strings.Repeat("a", maxKey)
+// Encode knows what Global becomes, to save making it.
+func TestGlobal(t *testing.T) {
+	if escaped := escape(Global); escaped != GlobalText {
+		t.Errorf("GlobalText is %q, but the key escapes to %q", GlobalText, escaped)
+	}
+}
+
+func TestEncodeHashes(t *testing.T) {
+	a := strings.Repeat("a", maxText)
 	keys := map[string]string{}
 	for _, raw := range []string{
 		a + "a", a + "b", a + "aa", // plain, too long by one
 		strings.Repeat(" ", 43), strings.Repeat(" ", 42) + "abc", // too long once escaped
-		strings.Repeat("a", maxRawKey), strings.Repeat("\x00", maxRawKey),
+		strings.Repeat("a", MaxRaw), strings.Repeat("\x00", MaxRaw),
 	} {
-		key, err := encodeKey(raw)
+		key, err := Encode(raw)
 		if err != nil || len(key) != 45 || !strings.HasPrefix(key, hashMark) {
-			t.Errorf("encodeKey(%d bytes) = %q, %v", len(raw), key, err)
+			t.Errorf("Encode(%d bytes) = %q, %v", len(raw), key, err)
 		}
 		if other, taken := keys[key]; taken {
 			t.Errorf("%q and %q have one key", raw, other)
@@ -53,64 +60,64 @@ func TestEncodeKeyHashes(t *testing.T) {
 		keys[key] = raw
 	}
 	// SHA-256 of 129 times "a", by sha256sum.
-	if got, _ := encodeKey(a + "a"); got != "%hwSywJKLlVRzKDgj86PHF4xRVXMP-9jKe6ZSj23UhZq4" {
+	if got, _ := Encode(a + "a"); got != "%hwSywJKLlVRzKDgj86PHF4xRVXMP-9jKe6ZSj23UhZq4" {
 		t.Errorf("the hash of a key has changed to %q: stores keep keys, so no release may do that", got)
 	}
 }
 
-func TestEncodeKeyRefuses(t *testing.T) {
-	if key, err := encodeKey(""); key != "" || !errors.Is(err, ErrEmptyKey) {
+func TestEncodeRefuses(t *testing.T) {
+	if key, err := Encode(""); key != "" || !errors.Is(err, ErrEmpty) {
 		t.Errorf("empty: %q, %v", key, err)
 	}
-	for _, n := range []int{maxRawKey + 1, 1 << 20} {
-		if key, err := encodeKey(strings.Repeat("a", n)); key != "" || !errors.Is(err, ErrKeyTooLong) {
+	for _, n := range []int{MaxRaw + 1, 1 << 20} {
+		if key, err := Encode(strings.Repeat("a", n)); key != "" || !errors.Is(err, ErrTooLong) {
 			t.Errorf("%d bytes: %q, %v", n, key, err)
 		}
 	}
 	huge := strings.Repeat(" ", 1<<20)
-	if n := testing.AllocsPerRun(100, func() { _, _ = encodeKey(huge) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { _, _ = Encode(huge) }); n != 0 {
 		t.Errorf("a key of 1 MB costs %v allocations before it is refused", n)
 	}
 }
 
-func TestEncodeKeyAllocs(t *testing.T) {
+func TestEncodeAllocs(t *testing.T) {
 	for _, tc := range []struct {
 		raw  string
 		most float64
 	}{
 		{"192.0.2.7", 0},
-		{strings.Repeat("a", maxKey), 0},
-		{globalRaw, 0},
+		{strings.Repeat("a", maxText), 0},
+		{Global, 0},
 		{"GET /users/{id}", 1},
 	} {
-		if n := testing.AllocsPerRun(100, func() { _, _ = encodeKey(tc.raw) }); n > tc.most {
-			t.Errorf("encodeKey(%q): %v allocations, want %v", tc.raw, n, tc.most)
+		if n := testing.AllocsPerRun(100, func() { _, _ = Encode(tc.raw) }); n > tc.most {
+			t.Errorf("Encode(%q): %v allocations, want %v", tc.raw, n, tc.most)
 		}
 	}
 }
 
 var encodedKey = regexp.MustCompile(`^(?:([A-Za-z0-9._~:/-]|%[0-9A-F]{2})+|%h[A-Za-z0-9_-]{43})$`)
 
-func FuzzEncodeKey(f *testing.F) {
+func FuzzEncode(f *testing.F) {
 	f.Add("192.0.2.7", "192.0.2.7 ")
 	f.Add("%h", "%25h")
 	f.Add("a%20b", "a b")
 	f.Add(strings.Repeat("a", 128), strings.Repeat("a", 129))
 	f.Add("\x00global", "%00global")
 	f.Fuzz(func(t *testing.T, a, b string) {
-		keyA, errA := encodeKey(a)
-		keyB, errB := encodeKey(b)
+		keyA, errA := Encode(a)
+		keyB, errB := Encode(b)
 		for _, x := range []struct {
 			raw, key string
 			err      error
 		}{{a, keyA, errA}, {b, keyB, errB}} {
 			if x.err != nil {
-				if x.key != "" || x.raw != "" && len(x.raw) <= maxRawKey {
+				if x.key != "" || x.raw != "" && len(x.raw) <= MaxRaw {
 					t.Fatalf("%q: %q, %v", x.raw, x.key, x.err)
 				}
 				continue
 			}
-			if len(x.key) > maxKey || !encodedKey.MatchString(x.key) {
+			if len(x.key) > maxText || !encodedKey.MatchString(x.key) {
 				t.Fatalf("%q became %q", x.raw, x.key)
 			}
 			if strings.HasPrefix(x.key, hashMark) {
@@ -127,19 +134,19 @@ func FuzzEncodeKey(f *testing.F) {
 	})
 }
 
-func BenchmarkEncodeKey(b *testing.B) {
+func BenchmarkEncode(b *testing.B) {
 	for _, bench := range []struct{ name, raw string }{
 		{"IPv4", "203.0.113.7"},
 		{"IPv6", "2001:db8:1:2::/64"},
 		{"escaped", "GET /users/{id}"},
 		{"hashed", strings.Repeat("a", 200)},
-		{"hashed 4K", strings.Repeat("a", maxRawKey)},
-		{"global", globalRaw},
+		{"hashed 4K", strings.Repeat("a", MaxRaw)},
+		{"global", Global},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				_, _ = encodeKey(bench.raw)
+				_, _ = Encode(bench.raw)
 			}
 		})
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+
+	"github.com/stint-go/stint/benchmarks/internal/figures"
 )
 
 // aim is a figure that was to be reached.
@@ -15,22 +17,22 @@ type aim struct {
 // tooNoisy is how much noise leaves nothing to say of two that should be equal.
 const tooNoisy = 0.1
 
-func besideNoise(r spread, noise float64) string {
-	return fmt.Sprintf("%s; noise %.1f %%", r.times(), 100*noise)
+func besideNoise(r figures.Spread, noise float64) string {
+	return fmt.Sprintf("%s; noise %.1f %%", r.Times(), 100*noise)
 }
 
 func aims(all groups, memory map[string]keyMemory) []aim {
 	var out []aim
 	hot, spreadOut, mixed := all.at(128, true), all.at(128, false), all.mixed()
-	keys := fmt.Sprintf("128 callers, %s keys", thousands(int64(spreadOut.keys)))
+	keys := fmt.Sprintf("128 callers, %s keys", figures.Thousands(int64(spreadOut.keys)))
 	const one = "128 callers, one hot key"
 	against := func(g *group, where, what string, figure func(sample) float64, want float64) {
 		r := g.ratio(stintName, peerName, figure)
 		a := aim{what: where + ": " + what + ", against " + peerName}
 		if want > 1 {
-			a.want, a.got, a.holds = fmt.Sprintf("≥ %g ×", want), r.times(), r.median >= want
+			a.want, a.got, a.holds = fmt.Sprintf("≥ %g ×", want), r.Times(), r.Median >= want
 		} else {
-			a.want, a.got, a.holds = fmt.Sprintf("≤ 1/%g", 1/want), r.part(), r.median <= want
+			a.want, a.got, a.holds = fmt.Sprintf("≤ 1/%g", 1/want), r.Part(), r.Median <= want
 		}
 		out = append(out, a)
 	}
@@ -55,9 +57,9 @@ func aims(all groups, memory map[string]keyMemory) []aim {
 		g := all.at(1, isHot)
 		against := fmt.Sprintf(", %v, against a plain EVALSHA of the same script", g.load)
 		r, noise := g.ratio(stintName, evalshaName, callsOf), g.noise(callsOf)
-		out = append(out, aim{"calls a second" + against, "≥ 1 ×, but for noise", besideNoise(r, noise), r.median >= 1-noise, noise > tooNoisy})
+		out = append(out, aim{"calls a second" + against, "≥ 1 ×, but for noise", besideNoise(r, noise), r.Median >= 1-noise, noise > tooNoisy})
 		r, noise = g.ratio(stintName, evalshaName, p50Of), g.noise(p50Of)
-		out = append(out, aim{"p50" + against, "≤ 1 ×, but for noise", besideNoise(r, noise), r.median <= 1+noise, noise > tooNoisy})
+		out = append(out, aim{"p50" + against, "≤ 1 ×, but for noise", besideNoise(r, noise), r.Median <= 1+noise, noise > tooNoisy})
 	}
 	for i, where := range []string{"alone", "in batches"} {
 		for j := range mixed[i].subjects {
@@ -66,7 +68,7 @@ func aims(all groups, memory map[string]keyMemory) []aim {
 				continue
 			}
 			r := mixed[i].added(what, scriptOf)
-			out = append(out, aim{"an added limit, " + where + ": " + what.name, "≤ 45 % of the first", r.percent(), r.median <= 0.45, false})
+			out = append(out, aim{"an added limit, " + where + ": " + what.name, "≤ 45 % of the first", r.Percent(), r.Median <= 0.45, false})
 		}
 	}
 	return out

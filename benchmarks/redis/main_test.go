@@ -10,6 +10,8 @@ import (
 	"github.com/stint-go/stint/lua"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore"
+
+	"github.com/stint-go/stint/benchmarks/internal/figures"
 )
 
 const program = "redis-server"
@@ -92,20 +94,20 @@ func TestSpread(t *testing.T) {
 		"a": {{perSecond: 10}, {perSecond: 90}, {perSecond: 40}},
 		"b": {{perSecond: 5}, {perSecond: 30}, {perSecond: 10}},
 	}}
-	if got, want := g.ratio("a", "b", callsOf), (spread{3, 2, 4}); got != want {
+	if got, want := g.ratio("a", "b", callsOf), (figures.Spread{Median: 3, Least: 2, Most: 4}); got != want {
 		t.Errorf("ratio %v, want %v", got, want)
 	}
 	g = &group{subjects: []subject{{name: oneRate}}, samples: map[string][]sample{
 		oneRate: {{script: 100}},
 		"three": {{script: 180}},
 	}}
-	if got, want := g.added(&subject{name: "three", charges: 3}, scriptOf), (spread{.4, .4, .4}); got != want {
+	if got, want := g.added(&subject{name: "three", charges: 3}, scriptOf), (figures.Spread{Median: .4, Least: .4, Most: .4}); got != want {
 		t.Errorf("added %v, want %v", got, want)
 	}
-	if got := (spread{.25, .2, .5}).part(); got != "1/4.0 (1/2.0–1/5.0)" {
+	if got := (figures.Spread{Median: .25, Least: .2, Most: .5}).Part(); got != "1/4.0 (1/2.0–1/5.0)" {
 		t.Error(got)
 	}
-	if got := thousands(1234056); got != "1,234,056" {
+	if got := figures.Thousands(1234056); got != "1,234,056" {
 		t.Error(got)
 	}
 }

@@ -8,13 +8,15 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/stint-go/stint/benchmarks/internal/figures"
 )
 
 // load is how a subject is called.
 type load struct{ callers, keys int }
 
 func (l load) String() string {
-	return fmt.Sprintf("%s, %s", many(l.callers, "caller"), many(l.keys, "key"))
+	return fmt.Sprintf("%s, %s", figures.Many(l.callers, "caller"), figures.Many(l.keys, "key"))
 }
 
 // group is a load and what is measured under it.
@@ -123,7 +125,7 @@ func (h *harness) measure(what *subject, g *group, d time.Duration) (sample, err
 		p50:       h.all[n/2],
 		p99:       h.all[n*99/100],
 		cpu:       cpu / time.Duration(n),
-		script:    time.Duration(spreadOf(scripts).median),
+		script:    time.Duration(figures.Of(scripts).Median),
 	}, nil
 }
 

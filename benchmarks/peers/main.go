@@ -1,0 +1,68 @@
+// Command peers compares stint in memory with other limiters in Go: decisions,
+// middleware, and a server under load. Everything takes its turn in each round, so
+// that what the machine does besides hits all of them alike. It prints the section
+// "Beside others, in memory" of docs/benchmarks.md.
+//
+//	cd benchmarks && go run ./peers -rounds 9 -time 50ms
+package main
+
+import (
+	"flag"
+	"io"
+	"log"
+	"os"
+	"time"
+)
+
+// config says how much is measured.
+type config struct {
+	rounds int
+	each   time.Duration
+	keys   int // "many keys"
+}
+
+func main() {
+	if name := os.Getenv(serveVariable); name != "" {
+		if err := serve(name, os.Stdin, os.Stdout); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	c := config{keys: 100_000}
+	flag.IntVar(&c.rounds, "rounds", 9, "how often each is measured; medians are shown")
+	flag.DurationVar(&c.each, "time", 50*time.Millisecond, "how long each takes in a round")
+	flag.Parse()
+	if c.rounds < 1 {
+		log.Fatal("benchmarks: -rounds must be 1 or more")
+	}
+	if err := run(os.Stdout, c); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(w io.Writer, c config) error {
+	groups, err := decisions(c)
+	if err != nil {
+		return err
+	}
+	web, err := requests()
+	if err != nil {
+		return err
+	}
+	groups = append(groups, web...)
+	for range c.rounds {
+		for _, g := range groups {
+			g.round(c.each)
+		}
+	}
+	e, err := startEndToEnd()
+	if err != nil {
+		return err
+	}
+	defer e.stop()
+	// A server's CPU time is counted in larger pieces than a loop's.
+	if err := e.measure(c.rounds, 6*c.each); err != nil {
+		return err
+	}
+	return report(w, c, groups, e)
+}

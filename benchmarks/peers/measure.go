@@ -1,0 +1,132 @@
+package main
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint/benchmarks/internal/figures"
+)
+
+// subject is one limiter at one job. start makes what one goroutine repeats; i
+// counts its calls.
+type subject struct {
+	name  string
+	start func(worker int) func(i int)
+}
+
+// group is subjects that do the same job.
+type group struct {
+	name       string
+	goroutines int
+	aims       []aim
+	// unlike is said of subjects whose job is not quite the others'.
+	unlike   map[string]string
+	subjects []subject
+	samples  map[string][]sample
+}
+
+// aim is a multiple of the fastest peer that one of stint's subjects may take.
+type aim struct {
+	of   string
+	most float64
+}
+
+// sample is what came of a subject in a round, for each call.
+type sample struct {
+	time          float64 // ns
+	allocs, bytes float64
+}
+
+func (g *group) round(each time.Duration) {
+	if g.samples == nil {
+		g.samples = map[string][]sample{}
+	}
+	for _, s := range g.subjects {
+		g.samples[s.name] = append(g.samples[s.name], g.measure(s, each))
+	}
+}
+
+// measure calls a subject for about as long as each says.
+func (g *group) measure(s subject, each time.Duration) sample {
+	calls := make([]func(int), g.goroutines)
+	for w := range calls {
+		calls[w] = s.start(w)
+	}
+	const trial = 2000
+	repeat(calls, trial)
+	n := trial
+	if took := repeat(calls, trial); took < each {
+		n = int(float64(trial) * float64(each) / float64(took))
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	took := repeat(calls, n)
+	runtime.ReadMemStats(&after)
+	all := float64(n * g.goroutines)
+	return sample{
+		time:   float64(took.Nanoseconds()) / all,
+		allocs: float64(after.Mallocs-before.Mallocs) / all,
+		bytes:  float64(after.TotalAlloc-before.TotalAlloc) / all,
+	}
+}
+
+// repeat runs each of calls n times, side by side.
+func repeat(calls []func(int), n int) time.Duration {
+	if len(calls) == 1 {
+		call, start := calls[0], time.Now()
+		for i := range n {
+			call(i)
+		}
+		return time.Since(start)
+	}
+	var wg sync.WaitGroup
+	gate := make(chan struct{})
+	for _, call := range calls {
+		wg.Go(func() {
+			<-gate
+			for i := range n {
+				call(i)
+			}
+		})
+	}
+	start := time.Now()
+	close(gate)
+	wg.Wait()
+	return time.Since(start)
+}
+
+func (g *group) median(name string, of func(sample) float64) float64 {
+	values := make([]float64, len(g.samples[name]))
+	for i, s := range g.samples[name] {
+		values[i] = of(s)
+	}
+	return figures.Of(values).Median
+}
+
+// fastest is the peer with the least median time.
+func (g *group) fastest() (name string) {
+	for _, s := range g.subjects {
+		if isStint(s.name) {
+			continue
+		}
+		if name == "" || g.median(s.name, timeOf) < g.median(name, timeOf) {
+			name = s.name
+		}
+	}
+	return name
+}
+
+// ratio is made within each round.
+func (g *group) ratio(of, to string) figures.Spread {
+	values := make([]float64, len(g.samples[of]))
+	for i, s := range g.samples[of] {
+		values[i] = s.time / g.samples[to][i].time
+	}
+	return figures.Of(values)
+}
+
+func timeOf(s sample) float64   { return s.time }
+func allocsOf(s sample) float64 { return s.allocs }
+func bytesOf(s sample) float64  { return s.bytes }

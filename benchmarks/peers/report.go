@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint/benchmarks/internal/figures"
+)
+
+var peers = []string{
+	"github.com/sethvargo/go-limiter", "github.com/throttled/throttled/v2", "github.com/go-chi/httprate",
+	"github.com/ulule/limiter/v3", "github.com/didip/tollbooth/v7", "github.com/failsafe-go/failsafe-go",
+	"golang.org/x/time", "github.com/labstack/echo/v4",
+}
+
+// report writes the section of docs/benchmarks.md.
+func report(w io.Writer, c config, groups []*group, e *endToEnd) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `## Beside others, in memory
+
+    make bench-peers ROUNDS=%d TIME=%v
+
+%s, %d cores, %s; medians of %s, in which everything takes its turn.
+A ratio is made within a round: its median, and in brackets the least and the most.
+%s.
+
+Every limiter decides one limit by one key: a token bucket, or what it has. The
+middleware is called without a server; all read the key from the connection's
+address, and send their fields where the table says so.
+
+`, c.rounds, c.each, runtime.Version(), runtime.NumCPU(), time.Now().Format(time.DateOnly), figures.Many(c.rounds, "round"), versions())
+	for _, g := range groups {
+		g.write(&b)
+	}
+	e.write(&b)
+	fmt.Fprint(&b, "The aims, as multiples of the fastest of the others in the same run:\n\n| figure | wanted | median of the rounds (least–most) | |\n| --- | --- | --- | --- |\n")
+	for _, g := range groups {
+		for _, a := range g.aims {
+			r := g.ratio(a.of, g.fastest())
+			fmt.Fprintf(&b, "| %s: %s against %s | ≤ %g × | %s | %s |\n", g.name, a.of, g.fastest(), a.most, r.Times(), verdict(r.Median <= a.most))
+		}
+	}
+	mine, other := e.above(withPermit), e.above(e.lightest())
+	fmt.Fprintf(&b, "| a server's CPU a request: %s against %s | ≤ 1 × | %.2f × | %s |\n", withPermit, e.lightest(),
+		mine.Median/other.Median, verdict(mine.Median <= other.Median))
+	_, err := b.WriteTo(w)
+	return err
+}
+
+func verdict(holds bool) string {
+	if holds {
+		return "holds"
+	}
+	return "missed"
+}
+
+func (g *group) write(w io.Writer) {
+	fmt.Fprintf(w, "| %s | ns | against %s | allocations | bytes |\n| --- | --- | --- | --- | --- |\n", g.name, g.fastest())
+	order := slices.Clone(g.subjects)
+	slices.SortStableFunc(order, func(a, b subject) int {
+		return int(g.median(a.name, timeOf)*10) - int(g.median(b.name, timeOf)*10)
+	})
+	for _, s := range order {
+		fmt.Fprintf(w, "| %s | %.0f | %s | %.0f | %.0f |\n", s.name, g.median(s.name, timeOf), g.ratio(s.name, g.fastest()).Times(),
+			g.median(s.name, allocsOf), g.median(s.name, bytesOf))
+	}
+	fmt.Fprintln(w)
+}
+
+func (e *endToEnd) write(w io.Writer) {
+	fmt.Fprintf(w, `A server of net/http in a process of its own, under %d connections that send one
+request after the other: what it takes of CPU time for a request, and what of that
+the limiter adds to a server without one.
+
+| server | CPU a request | added by the limiter |
+| --- | --- | --- |
+`, connections)
+	for _, name := range e.order {
+		added := "–"
+		if name != bareServer {
+			a := e.above(name)
+			added = fmt.Sprintf("%.2f µs (%.2f–%.2f)", a.Median/1000, a.Least/1000, a.Most/1000)
+		}
+		fmt.Fprintf(w, "| %s | %.2f µs | %s |\n", name, figures.Of(slices.Clone(e.perCall[name])).Median/1000, added)
+	}
+	fmt.Fprintln(w)
+}
+
+// versions are those of the peers in this program.
+func versions() string {
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	var all []string
+	for _, m := range build.Deps {
+		if slices.Contains(peers, m.Path) {
+			all = append(all, strings.TrimPrefix(m.Path, "github.com/")+" "+m.Version)
+		}
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,271 @@
+// Package examples holds programs, one in each directory. Its test is a new
+// user: it starts each of them and runs the commands that it prints.
+package examples
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// A visit is what a new user sees of an example.
+type visit struct {
+	args  string // besides -addr
+	redis bool   // needs one
+	alone bool   // runs by itself: there is nothing to try, and it ends
+	// sees is what the commands' output has to look like, from its beginning to
+	// its end, and says that of the program itself.
+	sees, says []string
+}
+
+const (
+	ok      = `(?m)^200\b`
+	refused = `(?m)^429\b`
+)
+
+var visits = map[string]visit{
+	"adaptive":    {alone: true, args: "-algorithm vegas -phase 600ms", says: []string{"40 workers", "(?m)^algorithm,seconds", "(?m)^vegas,0.5,40,"}},
+	"bandwidth":   {args: "-rate 10000000", sees: []string{`(?m)^200 [1-9]`, `(?m)^200 [2-9]`, `(?m)^200 [2-9]`}, says: []string{`/zeros: 20000000 bytes, held up for`}},
+	"degradation": {sees: []string{"(?m)^page, version 1", "(?m)^page, version 5", "stale page, version 5", "HTTP/1.1 200", "HTTP/1.1 302", "Location: /export/queued"}},
+	"echo":        {sees: []string{ok, ok, ok, ok, ok, refused + ` "api";r=0`, `"error":"slow down"`}},
+	"endpoints":   {sees: []string{"(?m)^/items 200", "(?m)^/items 429", "(?m)^/reports 200", "(?m)^/signup 200", "(?m)^/signup 429", "(?m)^/healthz 200"}},
+	"fallback":    {redis: true, sees: []string{"200 200 200 200 200 429"}, says: []string{"redis-cli .* shutdown"}},
+	"flashsale":   {sees: []string{`200 429`, `\d+ 200`, `\d+ 503`}},
+	"fleet":       {redis: true, sees: []string{strings.Repeat("200 ", 10) + "429 429"}},
+	"gin":         {sees: []string{ok, ok, refused, `"search";r=0`}},
+	"llm":         {sees: []string{"HTTP/1.1 200", `"tokens";r=5996`, `data: .*"text"`, `429 .*"tokens";r=99\d\d`, `200 .*"tokens";r=99\d\d`}},
+	"login":       {sees: []string{"welcome\nwelcome\nwelcome\nwelcome\nwelcome\nwelcome\n", "(wrong.*\n){5}", `"login-account"`}},
+	"outgoing":    {alone: true, says: []string{`0\.0s  request 1: 200`, `(?m)^([6-9]|\d\d+)\.\ds  request 6: 200`}},
+	"policy":      {sees: []string{`"flow";q=10;w=1`, `"flow";q=5;w=1`, "earlier limits", "write burst"}},
+	"priority":    {sees: []string{"/reports: waited 0s", "/checkout: waited", "/reports: waited [1-9]"}},
+	"queueing":    {sees: []string{"served after 0s", "served after [1-9]", `\d+ 200`, `\d+ 429`}},
+	"quickstart":  {sees: []string{ok, `(?m)^200 "rate";r=0`, refused, refused, "Retry-After: "}},
+	"quota":       {sees: []string{"daily: 999 of 1000 left", "HTTP/1.1 403", ok, refused + ` "rate";r=0`}},
+	"slots":       {redis: true, alone: true, says: []string{"job . waits for a slot", "job . runs", "job . has ended", "job . runs", "job . has ended"}},
+	"tenants":     {redis: true, sees: []string{"403", "calls: 9 of 10 left", refused, "calls: .* of 600 left"}},
+}
+
+func TestExamples(t *testing.T) {
+	redistest.Suite(t, "examples")
+	bin := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", bin, "./...").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, file := range glob(t, "*/main.go") {
+		name := filepath.Dir(file)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v, known := visits[name]
+			if !known {
+				t.Fatal("what does it show?")
+			}
+			v.run(t, bin, name)
+		})
+	}
+	t.Run("slots without a Redis", func(t *testing.T) {
+		t.Parallel()
+		p := start(t, bin, "slots", []string{"-redis", freeAddr(t)})
+		if code := p.end(t); code == 0 {
+			t.Error("it succeeds")
+		}
+		if said := p.String(); !strings.Contains(said, "redis-server") || strings.Contains(said, "runs") {
+			t.Errorf("it says %q", said)
+		}
+	})
+	for _, name := range []string{"fleet", "tenants"} {
+		t.Run(name+" without a Redis", func(t *testing.T) {
+			t.Parallel()
+			nobody, addr := freeAddr(t), freeAddr(t)
+			p := start(t, bin, name, []string{"-redis", nobody, "-addr", addr})
+			p.until(t, func(said string) bool { return strings.Contains(said, "waiting for the Redis at "+nobody) })
+			if conn, err := net.Dial("tcp", addr); err == nil {
+				_ = conn.Close()
+				t.Error("it serves without its limits")
+			}
+		})
+	}
+}
+
+func (v visit) run(t *testing.T, bin, name string) {
+	args := strings.Fields(v.args)
+	if v.redis {
+		args = append(args, "-redis", redistest.Start(t).Addr())
+	}
+	if v.alone {
+		p := start(t, bin, name, args)
+		p.end(t)
+		inOrder(t, p.String(), v.says)
+		return
+	}
+	for _, tool := range []string{"bash", "curl"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("a user without %s", tool)
+		}
+	}
+	p := start(t, bin, name, append(args, "-addr", freeAddr(t)))
+	commands := p.commands(t)
+	if n := strings.Count(strings.ReplaceAll(p.String(), "\n\n", "\n"), "\n"); n > 6 {
+		t.Errorf("%d lines to read before there is anything to see:\n%s", n, p)
+	}
+	inOrder(t, try(t, bin, commands, args), v.sees)
+	inOrder(t, p.String(), v.says)
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	return files
+}
+
+// freeAddr is an address that nobody listens on, and nobody on the next port.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.Addr().(*net.TCPAddr)
+		next, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", addr.Port+1))
+		_ = l.Close()
+		if err == nil {
+			_ = next.Close()
+			return addr.String()
+		}
+	}
+	t.Fatal("no two free ports in a row")
+	return ""
+}
+
+// program is an example that runs, and what it has said so far.
+type program struct {
+	name   string
+	cmd    *exec.Cmd
+	mu     sync.Mutex
+	said   bytes.Buffer
+	exited chan struct{}
+}
+
+func start(t *testing.T, bin, name string, args []string) *program {
+	t.Helper()
+	p := &program{name: name, exited: make(chan struct{})}
+	p.cmd = exec.Command(filepath.Join(bin, name), args...)
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.exited)
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+	})
+	return p
+}
+
+func (p *program) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.said.Write(b)
+}
+
+func (p *program) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.said.String()
+}
+
+const patience = 30 * time.Second
+
+// until waits for the program to have said something.
+func (p *program) until(t *testing.T, said func(string) bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !said(p.String()); <-time.After(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it says\n%s", p)
+		}
+	}
+}
+
+// end waits for the program to exit and returns its status.
+func (p *program) end(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		t.Fatalf("it goes on:\n%s", p)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+var indented = regexp.MustCompile(`(?m)^  (.+)\n`)
+
+// commands are the lines that the program indents, up to an empty line.
+func (p *program) commands(t *testing.T) (all []string) {
+	t.Helper()
+	p.until(t, func(said string) bool {
+		_, said, ok := strings.Cut(said, "\n\n  ")
+		return ok && strings.Contains(said, "\n\n")
+	})
+	text := p.String()
+	if i := strings.LastIndex(text, "\n\n"); i > 0 {
+		text = text[:i+1]
+	}
+	for _, m := range indented.FindAllStringSubmatch(text, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+// try runs commands one after the other, as in a terminal. One that starts an
+// example is run in the background, as in a terminal of its own.
+func try(t *testing.T, bin string, commands, args []string) string {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	var out bytes.Buffer
+	for _, c := range commands {
+		if other, ok := strings.CutPrefix(c, "go run ./examples/"); ok {
+			name, more, _ := strings.Cut(other, " ")
+			start(t, bin, name, append(strings.Fields(more), args...)).commands(t)
+			continue
+		}
+		cmd := exec.CommandContext(ctx, "bash", "-c", c)
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := cmd.Run(); err != nil && ctx.Err() != nil {
+			t.Fatalf("%s: %v\n%s", c, err, &out)
+		}
+	}
+	return out.String()
+}
+
+// inOrder reports whether text has a match of each pattern, one behind the other.
+func inOrder(t *testing.T, text string, patterns []string) {
+	t.Helper()
+	rest := text
+	for _, p := range patterns {
+		at := regexp.MustCompile(p).FindStringIndex(rest)
+		if at == nil {
+			t.Errorf("no %s where it should be in\n%s", p, text)
+			return
+		}
+		rest = rest[at[1]:]
+	}
+}

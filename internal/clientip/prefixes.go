@@ -1,0 +1,78 @@
+package clientip
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// Prefixes is a set of networks, in ascending order and none within another,
+// so that the only one that can hold an address is the last at or below it.
+type Prefixes []netip.Prefix
+
+// NewPrefixes normalises prefixes: netip takes 10.1.2.3/8 and ::ffff:10.0.0.0/104
+// as they are, and then Contains is not what one would think. It returns what
+// has to be written instead of those that can't be.
+func NewPrefixes(prefixes []netip.Prefix) (s Prefixes, problems []string) {
+	for i, p := range prefixes {
+		switch {
+		case !p.IsValid():
+			problems = append(problems, fmt.Sprintf("prefix %d is invalid: write one such as netip.MustParsePrefix(%q), "+
+				"and check the error of netip.ParsePrefix", i+1, "10.0.0.0/8"))
+			continue
+		case p.Addr().Is4In6() && p.Bits() < 96:
+			problems = append(problems, fmt.Sprintf("%v is wider than all of IPv4: write an IPv4 prefix, such as 10.0.0.0/8", p))
+			continue
+		case p.Addr().Is4In6():
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
+		s = append(s, p.Masked())
+	}
+	slices.SortFunc(s, func(a, b netip.Prefix) int {
+		if c := a.Addr().Compare(b.Addr()); c != 0 {
+			return c
+		}
+		return a.Bits() - b.Bits()
+	})
+	n := 0
+	for _, p := range s {
+		if n == 0 || !s[n-1].Overlaps(p) {
+			s[n] = p
+			n++
+		}
+	}
+	return s[:n], problems
+}
+
+// contains takes addresses as parseNode gives them: unmapped, without a zone.
+func (s Prefixes) contains(a netip.Addr) bool {
+	low, high := 0, len(s)
+	for low < high {
+		if mid := int(uint(low+high) >> 1); s[mid].Addr().Compare(a) <= 0 {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low > 0 && s[low-1].Contains(a)
+}
+
+// HasPeer reports whether the peer of a connection, as RemoteAddr names it, is in
+// one of the networks: by its address or, behind NAT64, by the one embedded in it.
+func (s Prefixes) HasPeer(remoteAddr string) bool {
+	a := parseNode(remoteAddr).addr
+	return a.IsValid() && (s.contains(a) || nat64.Contains(a) && s.contains(embedded(a)))
+}
+
+// nat64 is where gateways put the IPv4 addresses of their clients (RFC 6052).
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// embedded is the IPv4 address in a NAT64 one; other addresses are returned as
+// they are. Without it all IPv4 clients of a gateway would share one /64.
+func embedded(a netip.Addr) netip.Addr {
+	if !nat64.Contains(a) {
+		return a
+	}
+	b := a.As16()
+	return netip.AddrFrom4([4]byte(b[12:]))
+}

@@ -1,0 +1,160 @@
+// Package clientip tells a client by its address: the connection's, or what
+// trusted proxies say of the one they were connected from. Whatever a client
+// writes into a header, it never picks the address that it is known by.
+package clientip
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+const (
+	// XForwardedFor and Forwarded are the fields that are lists.
+	XForwardedFor = "X-Forwarded-For"
+	Forwarded     = "Forwarded"
+)
+
+// Source is where the address is read from; see stint.IP for its fields.
+type Source struct {
+	Header    string
+	Trusted   []netip.Prefix
+	TrustUnix bool
+	IPv6Bits  int
+}
+
+// Resolver is a Source that has been checked. It is never changed, and safe for
+// concurrent use.
+type Resolver struct {
+	header  string // canonical, or empty
+	trusted Prefixes
+	unix    bool
+	bits    int
+}
+
+// New checks a source. Where there are problems the Resolver is of no use, and
+// each of them says what to write instead.
+func New(s Source) (*Resolver, []string) {
+	c := &Resolver{
+		header: http.CanonicalHeaderKey(s.Header),
+		unix:   s.TrustUnix,
+		bits:   s.IPv6Bits,
+	}
+	if c.bits == 0 {
+		c.bits = 64
+	}
+	var problems []string
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	var invalid []string
+	c.trusted, invalid = NewPrefixes(s.Trusted)
+	for _, text := range invalid {
+		bad("%s", text)
+	}
+	for _, p := range c.trusted {
+		if p.Bits() == 0 {
+			bad("trusting %v lets every client name the address it is limited by: "+
+				"write the addresses that your proxies connect from", p)
+		}
+	}
+	trusts := len(s.Trusted) > 0 || s.TrustUnix
+	switch {
+	case s.Header != "" && !IsFieldName(s.Header):
+		bad("%.80q is not a header field: write its name, such as %q", s.Header, XForwardedFor)
+	case s.Header != "" && !trusts:
+		bad("no proxy is trusted, so %s would never be read: write the addresses that your proxies connect from, "+
+			"such as netip.MustParsePrefix(%q), or stint.RemoteIP() if there are none", c.header, "10.0.0.0/8")
+	case s.Header == "" && trusts:
+		bad("proxies are trusted, but no header field is to be read: write the Header that they set, such as %q", XForwardedFor)
+	}
+	if c.bits < 48 || c.bits > 128 {
+		bad("%d bits of an IPv6 address: write 48 to 128, or 0 for 64", s.IPv6Bits)
+	}
+	return c, problems
+}
+
+// unknownPeer is the key of all peers without an address. It is a key and not
+// an error or an empty one: whatever a client does to its address, it is
+// limited.
+const unknownPeer = "unknown"
+
+// Key is the key of the client that sent r; see stint.IP for what it looks like.
+func (c *Resolver) Key(r *http.Request) string {
+	peer := parseNode(r.RemoteAddr)
+	if c.header == "" || !c.trusts(r, peer) {
+		return c.name(peer)
+	}
+	lines := r.Header[c.header]
+	switch c.header {
+	case XForwardedFor:
+		return c.name(c.walk(lines, peer, cutLast, parseNode))
+	case Forwarded:
+		return c.name(c.walk(lines, peer, cutLastQuoted, parseForwarded))
+	}
+	if len(lines) == 1 {
+		if n := parseNode(trim(lines[0])); n.isHost() {
+			return c.name(n)
+		}
+	}
+	return c.name(peer)
+}
+
+// trusts reports whether the peer may say for whom it asks. That it is a Unix
+// socket's is taken from the listener: RemoteAddr is text that a middleware may
+// have overwritten.
+func (c *Resolver) trusts(r *http.Request, peer node) bool {
+	if peer.addr.IsValid() {
+		return c.trusted.contains(peer.addr)
+	}
+	if !c.unix {
+		return false
+	}
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return local != nil && strings.HasPrefix(local.Network(), "unix")
+}
+
+// maxHops bounds the work a header can cause. Nobody runs 32 proxies in a row.
+const maxHops = 32
+
+// walk reads a list that proxies append to from its end: as long as the last
+// node is a trusted proxy, the one before it is what that proxy was connected
+// from. It returns the first that isn't trusted, or else the last that could
+// be read.
+func (c *Resolver) walk(lines []string, last node, cut func(string) (rest, element string), parse func(string) node) node {
+	hops := 0
+	for i := len(lines) - 1; i >= 0; i-- {
+		for rest := trimEmpty(lines[i]); rest != ""; rest = trimEmpty(rest) {
+			var element string
+			rest, element = cut(rest)
+			n := parse(trim(element))
+			if !n.isHost() {
+				return last
+			}
+			last = n
+			hops++
+			if hops == maxHops || !c.trusted.contains(n.addr) {
+				return last
+			}
+		}
+	}
+	return last
+}
+
+// name is the key of a node.
+func (c *Resolver) name(n node) string {
+	a := n.addr
+	switch {
+	case !a.IsValid():
+		return unknownPeer
+	case n.text != "":
+		return n.text
+	}
+	a = embedded(a)
+	var room [64]byte
+	if a.Is4() {
+		return string(a.AppendTo(room[:0]))
+	}
+	p, _ := a.Prefix(c.bits) // an error is of bits that New refuses
+	return string(p.AppendTo(room[:0]))
+}

@@ -1,0 +1,238 @@
+package stint
+
+import (
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+)
+
+// A request has readings: what routers and the middleware before them may take
+// its path and host for. A client chooses the spelling and the application the
+// router, so each reading selects a plan, and the request is held to all of
+// them. Over-charging a spelling that nobody needs is cheap; leaving one out is
+// a way past a limit.
+//
+// A reading is written here as an escaped path, which http.ServeMux matches
+// segment by segment. It stands for one of these texts:
+//
+//	as sent, %2F and all      chi, echo, gin with UseRawPath
+//	decoded by segments       http.ServeMux
+//	decoded                   gin, chi's StripSlashes
+//
+// either as it is or cleaned, and with the slash at its end or without.
+
+// plan returns the plan of a request.
+//
+// The usual request has one reading, and the mux says so: what needs cleaning it
+// redirects, as it does what lacks a slash at its end. But it doesn't clean for
+// CONNECT, nor take the port off its host.
+func (rt *router) plan(r *http.Request) *plan {
+	if p := r.URL.Path; r.Method != http.MethodConnect &&
+		(r.URL.RawPath == "" || r.URL.RawPath == p) && (!rt.hosts || usualHost(r.Host)) {
+		h, _ := rt.mux.Handler(r)
+		found, ok := h.(*route)
+		if !ok && path.Clean("/"+p) == p {
+			found, ok = rt.find(r.Method, r.Host, r.URL.EscapedPath()+"/"), true
+		}
+		if ok && (p == "/" || p[len(p)-1] != '/' || found.names(p)) {
+			return found.plan
+		}
+	}
+	rs := readings{router: rt, method: r.Method}
+	texts := textsOf(r.URL)
+	for _, rs.host = range rt.hostsOf(r) {
+		for _, text := range texts {
+			rs.text(text)
+		}
+	}
+	return union(rs.plans)
+}
+
+// usualHost reports whether a host is in the spelling of plainHost, but for a
+// port.
+func usualHost(host string) bool {
+	for i := 0; i < len(host); i++ {
+		if c := host[i]; c-'A' <= 'Z'-'A' || c >= 0x80 || c == '[' {
+			return false
+		}
+	}
+	return !strings.HasSuffix(host, ".") && !strings.Contains(host, ".:")
+}
+
+// readings gathers the plans that the readings of a request select.
+type readings struct {
+	*router
+	method, host string
+	plans        []*plan
+}
+
+// textsOf is a path decoded, decoded by segments and as sent, escaped.
+func textsOf(u *url.URL) []string {
+	decoded := (&url.URL{Path: u.Path}).EscapedPath()
+	if u.RawPath == "" || u.RawPath == u.Path {
+		return []string{decoded}
+	}
+	return []string{decoded, u.EscapedPath(), (&url.URL{Path: u.RawPath}).EscapedPath()}
+}
+
+// hostsOf is a host as a mux takes it, and as patterns are written.
+func (rt *router) hostsOf(r *http.Request) []string {
+	host := withoutPort(r.Host)
+	plain := plainHost(host)
+	if r.Method == http.MethodConnect {
+		host = r.Host
+	}
+	if !rt.hosts || host == plain {
+		return []string{host}
+	}
+	return []string{host, plain}
+}
+
+// text reads a text as it is and cleaned. To some who clean, a path that ends in
+// a dot segment has a slash at its end, to others not.
+func (rs *readings) text(text string) {
+	if text == "" || text[0] != '/' {
+		text = "/" + text
+	}
+	rs.path(text)
+	clean := path.Clean(text)
+	if clean == text {
+		return
+	}
+	dotted := strings.HasSuffix(text, "/.") || strings.HasSuffix(text, "/..")
+	if dotted {
+		rs.path(clean)
+	}
+	if dotted || strings.HasSuffix(text, "/") {
+		clean = strings.TrimSuffix(clean, "/") + "/"
+	}
+	if clean != text {
+		rs.path(clean)
+	}
+}
+
+// path reads a path with the slash at its end, and without unless the pattern
+// selected names it: then the path without is another's.
+func (rs *readings) path(p string) {
+	found := rs.find(rs.method, rs.host, rs.literally(p))
+	rs.add(found.plan)
+	if short, ok := strings.CutSuffix(p, "/"); ok && short != "" && !found.names(p) {
+		rs.add(rs.find(rs.method, rs.host, rs.literally(short)).plan)
+	}
+}
+
+func (rs *readings) add(p *plan) {
+	if !slices.Contains(rs.plans, p) {
+		rs.plans = append(rs.plans, p)
+	}
+}
+
+// literally writes a path so that a mux has nothing to clean: "." and ".." are
+// escaped, and an empty segment is a NUL, which no pattern spells out. So is one
+// that is too long to be in a pattern, and what is deeper than every pattern is
+// left out: neither makes a difference, and a long path would be copied often.
+func (rs *readings) literally(p string) string {
+	var b strings.Builder
+	for depth := 0; p != "" && depth <= rs.depth; depth++ {
+		segment, rest := p[1:], "" // p begins with a slash
+		if i := strings.IndexByte(segment, '/'); i >= 0 {
+			segment, rest = segment[:i], segment[i:]
+		}
+		switch {
+		case segment == "" && rest != "", len(segment) > rs.longest:
+			segment = "%00"
+		case segment == ".":
+			segment = "%2E"
+		case segment == "..":
+			segment = "%2E%2E"
+		}
+		b.WriteByte('/')
+		b.WriteString(segment)
+		p = rest
+	}
+	return b.String()
+}
+
+// union is the plan of a request that is held to several: what all of them have,
+// each limit once.
+func union(plans []*plan) *plan {
+	plans = slices.DeleteFunc(plans, (*plan).exempt)
+	switch len(plans) {
+	case 0:
+		return &plan{}
+	case 1:
+		return plans[0]
+	}
+	var entries, again []*entry
+	var funcs []*limitFunc
+	for _, p := range plans {
+		for _, e := range p.entries {
+			switch {
+			case slices.Contains(entries, e):
+			case slices.ContainsFunc(entries, func(o *entry) bool { return o.limit == e.limit }):
+				again = append(again, e)
+			default:
+				entries = append(entries, e)
+			}
+		}
+		for _, f := range p.funcs {
+			if !slices.Contains(funcs, f) {
+				funcs = append(funcs, f)
+			}
+		}
+	}
+	u := newPlan(entries, funcs)
+	for _, e := range again {
+		u.waits = u.waits || e.maxWait > 0 || e.queues
+	}
+	u.again = again
+	return u
+}
+
+// chargeAgain adds the charge of an entry whose limit the plan has already, by
+// another route's settings. For another key that is another charge.
+func (c *call) chargeAgain(e *entry) error {
+	k, err := c.key(e)
+	if err != nil || k.skip || !e.bans && c.outer.chargedFor(e.limit, k.key) {
+		return err
+	}
+	for i := range c.paced {
+		if p := &c.paced[i]; p.entry.limit == e.limit && p.key == k.key {
+			if p.entry.dryRun {
+				p.entry = e
+			}
+			return nil
+		}
+	}
+	c.policy = ""
+	for i, o := range c.entries {
+		if o.limit == e.limit && c.charges[i].Key == k.key {
+			return c.merge(i, e)
+		}
+	}
+	return c.charge(e)
+}
+
+// merge makes one charge of charge i and that of e, for the same limit and key: at
+// the higher cost, but a dry run takes no part in one that is enforced.
+func (c *call) merge(i int, e *entry) error {
+	o, ch := c.entries[i], &c.charges[i]
+	if e.dryRun && !o.dryRun {
+		return nil
+	}
+	cost, err := c.cost(e)
+	if err != nil {
+		return err
+	}
+	if o.dryRun == e.dryRun {
+		cost = max(cost, ch.Cost)
+	}
+	if o.dryRun != e.dryRun || e.closed {
+		c.entries[i] = e
+	}
+	ch.Cost, ch.DryRun = cost, e.dryRun
+	c.shared = c.shared || e.shares != nil && !e.dryRun
+	return nil
+}

@@ -1,0 +1,188 @@
+package stint_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// A request of several readings is held to all of their limits, each once.
+func TestUnionOfRoutes(t *testing.T) {
+	rate := func(name string) stint.Limit { return stint.Rate(100, time.Minute, stint.WithName(name)) }
+	key := func(k string) stint.SharedOption {
+		return stint.WithKey(func(*http.Request) (string, error) { return k, nil })
+	}
+	cost := func(n int64) stint.SharedOption {
+		return stint.WithCost(func(*http.Request) int64 { return n })
+	}
+	shared := rate("shared")
+	slots := stint.Concurrency(3, stint.WithName("slots"))
+	tests := []struct {
+		name    string
+		opts    []stint.Option
+		request string
+		policy  string // names
+		left    string
+	}{
+		{"two routes", []stint.Option{rate("base"), stint.WithRoute("/a", rate("a"))},
+			"GET //a x", "base a", `"base";r=99, "a";r=99`},
+		{"one that is exempt", []stint.Option{rate("base"), stint.WithRoute("/a")},
+			"GET //a x", "base", `"base";r=99`},
+		{"both exempt", []stint.Option{rate("base"), stint.WithRoute("/a"), stint.WithRoute("/")},
+			"GET //a x", "", ""},
+		{"a limit of both", []stint.Option{shared, rate("base"), stint.WithRoute("/a", shared, rate("a"))},
+			"GET //a x", "shared base a", `"shared";r=99, "base";r=99, "a";r=99`},
+		{"a limit of both, by equal keys", []stint.Option{shared, stint.WithRoute("/a", shared, key("default"))},
+			"GET //a x", "shared", `"shared";r=99`},
+		{"a limit of both, at the higher cost", []stint.Option{shared, cost(7), stint.WithRoute("/a", shared, cost(3))},
+			"GET //a x", "shared", `"shared";r=93`},
+		{"the other way round", []stint.Option{shared, cost(3), stint.WithRoute("/a", shared, cost(7))},
+			"GET //a x", "shared", `"shared";r=93`},
+		{"slots of both", []stint.Option{slots, stint.WithRoute("/a", slots)},
+			"GET //a x", "slots", `"slots";r=2`},
+		{"three", []stint.Option{rate("base"), stint.WithRoute("GET /a%2Fb", rate("one")), stint.WithRoute("GET /a/b", rate("two"))},
+			"GET /x/../a%2fb x", "base two one", `"base";r=99, "two";r=99, "one";r=99`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := limiter(t, append([]stint.Option{key("default")}, tt.opts...)...)
+			h := through(l, requested(t, tt.request), nil).Header()
+			if got := strings.ReplaceAll(strip(h.Get("RateLimit-Policy")), `"`, ""); got != tt.policy {
+				t.Errorf("policies %q, want %q", got, tt.policy)
+			}
+			left := []string{}
+			for item := range strings.SplitSeq(h.Get("RateLimit"), ", ") {
+				item, _, _ = strings.Cut(item, ";t=")
+				left = append(left, item)
+			}
+			if got := strings.Join(left, ", "); got != tt.left {
+				t.Errorf("left %s, want %s", got, tt.left)
+			}
+		})
+	}
+}
+
+// Two routes that have one limit for different keys make two charges of it.
+func TestUnionOfKeys(t *testing.T) {
+	shared := stint.Rate(9, time.Minute, stint.WithName("shared"))
+	key := func(k string) stint.SharedOption {
+		return stint.WithKey(func(*http.Request) (string, error) { return k, nil })
+	}
+	l := limiter(t, shared, key("base"), stint.WithRoute("/a", shared, key("a")))
+	through(l, requested(t, "GET //a x"), nil)
+	for _, k := range []string{"base", "a"} {
+		if d, err := l.Peek(t.Context(), k); err != nil || d.Remaining != 8 {
+			t.Errorf("%s: %d left, %v, want 8", k, d.Remaining, err)
+		}
+	}
+}
+
+// A limiter inside another charges nothing again, whatever the readings.
+func TestUnionNested(t *testing.T) {
+	shared := stint.Rate(9, time.Minute, stint.WithName("shared"))
+	page := stint.Bandwidth(1<<30, stint.WithName("page"))
+	outer := limiter(t, everybody, shared, page, stint.WithRoute("/a", shared, page, everybody),
+		stint.WithRoute("/free"), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
+			return []stint.Limit{tenantLimit}, nil
+		}))
+	inner, err := outer.With(stint.Rate(9, time.Minute, stint.WithName("more")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct{ request, want string }{
+		{"GET //a x", `"shared";r=8 "tenant";r=8 "more";r=8`},
+		{"GET //free x", `"shared";r=7 "tenant";r=7 "more";r=7`},
+		{"GET /free x", `"more";r=6`},
+	} {
+		w := httptest.NewRecorder()
+		mount(outer, mount(inner, nil).ServeHTTP).ServeHTTP(w, requested(t, step.request))
+		var got []string
+		for item := range strings.SplitSeq(strings.Join(w.Header().Values("RateLimit"), ", "), ", ") {
+			item, _, _ = strings.Cut(item, ";t=")
+			got = append(got, item)
+		}
+		if got := strings.Join(got, " "); got != step.want {
+			t.Errorf("%s: %s, want %s", step.request, got, step.want)
+		}
+	}
+}
+
+var tenantLimit = stint.Rate(9, time.Minute, stint.WithName("tenant"))
+
+// A limit that one route enforces is enforced, though another only reports it.
+func TestUnionEnforces(t *testing.T) {
+	shared := stint.Rate(1, time.Minute, stint.WithName("shared"))
+	for name, opts := range map[string][]stint.Option{
+		"the route reports":  {shared, stint.WithRoute("/a", shared, stint.WithDryRun())},
+		"the route enforces": {stint.WithRoute("/", shared, stint.WithDryRun()), stint.WithRoute("/a", shared)},
+	} {
+		l := limiter(t, append(opts, everybody)...)
+		if got := codes(l, "GET", "//a", 2); got != "200 429" {
+			t.Errorf("%s: got %s, want 200 429", name, got)
+		}
+	}
+}
+
+// Bytes are paced once by a Bandwidth that several readings have.
+func TestUnionPacesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		page := stint.Bandwidth(1<<20, stint.WithName("page"))
+		l := limiter(t, everybody, page, stint.WithRoute("/a", page))
+		start := time.Now()
+		through(l, requested(t, "GET //a x"), func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, strings.Repeat("x", 3<<20))
+		})
+		once := time.Since(start)
+		time.Sleep(time.Hour)
+		start = time.Now()
+		through(l, requested(t, "GET /a x"), func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, strings.Repeat("x", 3<<20))
+		})
+		if usual := time.Since(start); once != usual {
+			t.Errorf("took %v, and %v by the usual spelling", once, usual)
+		}
+	})
+}
+
+// A pattern may match everything by another name than "/".
+func TestRouteOfEverything(t *testing.T) {
+	l := limiter(t, everybody, stint.WithRoute("/{all...}", stint.Rate(9, time.Minute, stint.WithName("all"))))
+	for _, request := range []string{"GET / x", "GET /a/b x", "CONNECT x:1 x"} {
+		if got := charged(t, l, request); got != "all" {
+			t.Errorf("%s: limited by %q, want all", request, got)
+		}
+	}
+}
+
+// Patterns of hosts that only differ in their spelling are one.
+func TestRouteHostsConflict(t *testing.T) {
+	_, err := stint.New(everybody, stint.WithRoute("api.example.com/"), stint.WithRoute("API.example.com./"))
+	if err == nil || !strings.Contains(err.Error(), "conflicts") {
+		t.Errorf("got %v, want a conflict", err)
+	}
+}
+
+// The longest path that a server reads is copied a few times, and not for every
+// segment and reading.
+func TestReadingsOfLongPaths(t *testing.T) {
+	l := limiter(t, everybody, stint.WithoutPermit(), ample(), stint.WithRoute("POST /api/auth/login", ample()),
+		stint.WithRoute("api.example.com/{x...}", ample()))
+	for _, unit := range []string{"/", "/..", "/a%2f", "%2e%2f", "a", "%41"} {
+		r := requested(t, "POST /"+strings.Repeat(unit, 1<<20/len(unit))+" API.example.com")
+		w := httptest.NewRecorder()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _ = l.Admit(w, r)
+		runtime.ReadMemStats(&after)
+		if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 20 {
+			t.Errorf("a path of 1 MB of %q took %d MB", unit, mb)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/store"
+)
+
+// ledger goes wrong at random between a store and its server, and writes down what
+// came of it: the server's side of the books. Every charge costs 2; callers settle
+// theirs to 1, and what is given back is settled to 0.
+type ledger struct {
+	tap
+	rnd *rand.Rand
+	mu  sync.Mutex
+
+	open    atomic.Bool  // things go wrong
+	answers atomic.Int64 // charges granted whose answers were lost
+	backs   atomic.Int64 // of what was to be given back, requests that were lost
+	settled atomic.Int64 // by callers, whatever they were told
+	undone  atomic.Int64 // given back
+}
+
+func (g *ledger) roll(n int) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.rnd.IntN(n)
+}
+
+func (g *ledger) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		takes, settles, backs := read(cmd)
+		if !takes && settles+backs == 0 || !g.open.Load() {
+			return next(context.Background(), cmd)
+		}
+		fail := func(err error) error {
+			cmd.SetErr(err)
+			return err
+		}
+		fate := g.roll(12)
+		switch fate {
+		case 0: // the server is gone
+			return fail(&net.OpError{Op: "dial", Err: errors.New("connection refused")})
+		case 1: // the request is lost
+			g.backs.Add(backs)
+			return fail(&net.OpError{Op: "write", Err: errors.New("broken pipe")})
+		case 2: // late
+			time.Sleep(2 * ledgerTimeout)
+		}
+		if err := next(context.Background(), cmd); err != nil {
+			return err // NOSCRIPT: not executed
+		}
+		g.undone.Add(backs)
+		g.settled.Add(settles)
+		if fate == 3 { // the answer is lost
+			if takes {
+				reply, _ := cmd.(once).Slice()
+				granted, _ := reply[1].(int64)
+				g.answers.Add(granted)
+			}
+			return fail(&net.OpError{Op: "read", Err: errors.New("connection reset")})
+		}
+		return nil
+	}
+}
+
+const ledgerTimeout = 20 * time.Millisecond
+
+// read tells a call that takes from one that settles, and of that how many are
+// callers' and how many give back.
+func read(cmd redis.Cmder) (takes bool, settles, backs int64) {
+	args := cmd.Args()
+	if len(args) < 4 {
+		return false, 0, 0
+	}
+	take, settle := lua.Take(lua.TokenBucket), lua.Settle(lua.TokenBucket)
+	switch args[1] {
+	case take.SHA, take.Source:
+		return true, 0, 0
+	case settle.SHA, settle.Source:
+	default:
+		return false, 0, 0
+	}
+	script := args[3+args[2].(int):]
+	n, _ := strconv.Atoi(fmt.Sprint(script[1]))
+	for i := range n {
+		if fmt.Sprint(script[2+12*i+3]) == "0" {
+			backs++
+		} else {
+			settles++
+		}
+	}
+	return false, settles, backs
+}
+
+// Every unit is somewhere: what the server has charged is what callers were
+// granted, less what they settled back, and what was lost on the way: answers, and
+// requests to give back what an answer that came too late had brought. A give-back
+// that is known not to have been made is not lost: it is made again.
+func TestEveryUnitIsAccountedFor(t *testing.T) {
+	for _, heeds := range []bool{true, false} {
+		for seed := range uint64(3) {
+			t.Run(fmt.Sprint("heeds deadlines ", heeds, ", ", seed), func(t *testing.T) { account(t, heeds, seed) })
+		}
+	}
+}
+
+func account(t *testing.T, heeds bool, seed uint64) {
+	const burst = 10_000
+	rdb := redistest.Shared(t).Client(func(o *redis.Options) {
+		o.ContextTimeoutEnabled, o.PoolSize = heeds, 50
+		o.ReadTimeout, o.WriteTimeout, o.DialTimeout = 20*time.Second, 20*time.Second, 20*time.Second
+	})
+	g := &ledger{rnd: rand.New(rand.NewPCG(seed, 3))}
+	rdb.AddHook(g)
+	s := New(rdb, WithPrefix(redistest.Prefix(t)), WithTimeout(ledgerTimeout))
+	defer s.Close()
+	l := denyLimit(t, store.Spec{Name: "l", Units: 1, Period: 24 * time.Hour, Burst: burst})
+	g.open.Store(true)
+
+	var granted, settled, told, left atomic.Int64
+	var callers sync.WaitGroup
+	for c := range 24 {
+		callers.Go(func() {
+			rnd := rand.New(rand.NewPCG(seed, uint64(c)))
+			for range 40 {
+				ctx, leave := context.WithCancel(context.Background())
+				if rnd.IntN(4) == 0 {
+					time.AfterFunc(time.Duration(rnd.IntN(2000))*time.Microsecond, leave)
+				}
+				charges, results := []store.Charge{{Key: "k", Limit: l, Cost: 2}}, make([]store.Result, 1)
+				err := s.Take(ctx, charges, results)
+				leave()
+				switch {
+				case errors.Is(err, context.Canceled):
+					left.Add(1)
+				case err == nil && !results[0].OK:
+					t.Error("refused")
+				case err == nil:
+					granted.Add(1)
+					if rnd.IntN(3) > 0 {
+						continue
+					}
+					charges[0].Cost, charges[0].Receipt = 1, results[0].Receipt
+					switch err := s.Settle(context.Background(), charges, results); {
+					case err == nil:
+						settled.Add(1)
+					case errors.Is(err, ErrIndeterminate):
+						told.Add(1)
+					}
+				}
+			}
+		})
+	}
+	callers.Wait()
+	g.open.Store(false)
+	other := New(rdb, WithTimeout(10*time.Second))
+	other.prefix = s.prefix
+	defer other.Close()
+	var charged, want int64
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) { // late ones
+		charged = burst - mustTake(t, other, "k", l, 0).Remaining
+		want = 2*granted.Load() - g.settled.Load() + 2*g.answers.Load() + 2*g.backs.Load()
+		if charged == want {
+			break
+		}
+	}
+	t.Logf("%d granted, %d settled and %d of %d of unknown end, %d callers left, %d given back; lost: %d answers, %d requests to give back",
+		granted.Load(), settled.Load(), g.settled.Load()-settled.Load(), told.Load(), left.Load(), g.undone.Load(), g.answers.Load(), g.backs.Load())
+	if n := g.settled.Load() - settled.Load(); n < 0 || n > told.Load() {
+		t.Errorf("%d settlements were made of which callers were told otherwise", n)
+	}
+	if charged != want {
+		t.Errorf("%d charged, %d are accounted for", charged, want)
+	}
+	if granted.Load() < 100 || left.Load() < 20 || g.undone.Load() < 20 || g.answers.Load() < 10 {
+		t.Error("too little has gone wrong: the test is at fault")
+	}
+}

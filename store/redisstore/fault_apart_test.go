@@ -1,0 +1,275 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/store"
+)
+
+// tap goes wrong where it is told to, between the store and its client.
+type tap struct{ with atomic.Pointer[fault] }
+
+// fault is what becomes of commands that call one script for one tag.
+type fault struct {
+	script *lua.Script
+	tag    string
+	become func(context.Context, *redis.Cmd, redis.ProcessHook) error
+}
+
+func (h *tap) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *tap) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if f := h.with.Load(); f != nil && f.hits(cmd) {
+			return f.become(ctx, cmd.(once).Cmd, next)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *tap) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		one := func(ctx context.Context, cmd redis.Cmder) error {
+			err := next(ctx, []redis.Cmder{cmd})
+			return errors.Join(err, cmd.Err())
+		}
+		var failed error
+		rest := slices.DeleteFunc(slices.Clone(cmds), func(cmd redis.Cmder) bool {
+			f := h.with.Load()
+			hit := f != nil && f.hits(cmd)
+			if hit {
+				failed = f.become(ctx, cmd.(once).Cmd, one)
+				cmd.SetErr(failed)
+			}
+			return hit
+		})
+		if len(rest) > 0 {
+			failed = errors.Join(failed, next(ctx, rest))
+		}
+		return failed
+	}
+}
+
+func (f *fault) hits(cmd redis.Cmder) bool {
+	args := cmd.Args()
+	if len(args) < 4 || args[1] != f.script.SHA && args[1] != f.script.Source {
+		return false
+	}
+	key, _ := args[3].(string)
+	return tagIn(key) == f.tag
+}
+
+// What may become of a command.
+var (
+	errGone = &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	errCut  = &net.OpError{Op: "read", Err: errors.New("connection reset")}
+)
+
+func notSent(_ context.Context, cmd *redis.Cmd, _ redis.ProcessHook) error {
+	cmd.SetErr(errGone)
+	return errGone
+}
+
+func outOfMemory(_ context.Context, cmd *redis.Cmd, _ redis.ProcessHook) error {
+	err := redis.Error(redisError("OOM command not allowed when used memory > 'maxmemory'"))
+	cmd.SetErr(err)
+	return err
+}
+
+func answerLost(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
+	_ = next(ctx, once{cmd})
+	cmd.SetErr(errCut)
+	return errCut
+}
+
+func tooLate(_ context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
+	time.Sleep(2 * apartTimeout)
+	return next(context.Background(), once{cmd})
+}
+
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
+const apartTimeout = 150 * time.Millisecond
+
+// A call whose keys are in several places, of which one refuses or fails: the
+// error says that nothing was charged only if all of what the others had granted
+// is known to have been given back. In the end it is, once the fault is over.
+func TestApartGivesBack(t *testing.T) {
+	server := redistest.Start(t)
+	ring := func() *redis.Ring { // of one: keys are apart by what is in their braces
+		r := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": server.Addr()}, ContextTimeoutEnabled: true})
+		t.Cleanup(func() { r.Close() })
+		return r
+	}
+	apartGivesBack(t, ring(), ring(), func(string) any { return 0 })
+}
+
+func TestFaultsApartInCluster(t *testing.T) {
+	redistest.Suite(t, "faults")
+	cluster := redistest.StartCluster(t, 3, 0)
+	heeds := func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled = true }
+	apartGivesBack(t, cluster.Client(heeds), cluster.Client(), func(key string) any { return cluster.NodeOf("{" + key + "}") })
+}
+
+// apartGivesBack has rdb go wrong, and looks at what comes of it through well. Keys
+// whose nodes differ are on different ones.
+func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key string) any) {
+	h := new(tap)
+	rdb.AddHook(h)
+	s := New(rdb, WithTimeout(apartTimeout))
+	defer s.Close()
+	other := New(well, WithTimeout(10*time.Second))
+	defer other.Close()
+	elsewhere := func(key, than string) string {
+		for range 30 {
+			if node(key) != node(than) {
+				break
+			}
+			key += key[:1]
+		}
+		return key
+	}
+
+	take, back := lua.Take(lua.TokenBucket), lua.Settle(lua.TokenBucket)
+	ctx := t.Context()
+	for n, tt := range []struct {
+		name    string
+		refuses bool // the second key's limit
+		faults  func(granted, second string) *fault
+		leave   bool // the caller does, while it is given back
+		class   error
+		never   error
+	}{
+		{name: "refused", refuses: true},
+		{
+			name: "refused, and the server of what is to be given back is gone", refuses: true,
+			faults: func(granted, _ string) *fault { return &fault{back, granted, notSent} },
+			class:  ErrIndeterminate, never: ErrUnavailable,
+		},
+		{
+			name: "refused, and it can't write", refuses: true,
+			faults: func(granted, _ string) *fault { return &fault{back, granted, outOfMemory} },
+			class:  ErrIndeterminate, never: ErrServer,
+		},
+		{
+			name: "refused, and the answer is lost", refuses: true,
+			faults: func(granted, _ string) *fault { return &fault{back, granted, answerLost} },
+			class:  ErrIndeterminate,
+		},
+		{
+			name: "refused, and it takes too long", refuses: true,
+			faults: func(granted, _ string) *fault { return &fault{back, granted, tooLate} },
+			class:  ErrIndeterminate,
+		},
+		{
+			name: "refused, and the caller leaves", refuses: true, leave: true,
+			faults: func(granted, _ string) *fault { return &fault{back, granted, tooLate} },
+			class:  context.Canceled,
+		},
+		{
+			name:   "one was not asked",
+			faults: func(_, second string) *fault { return &fault{take, second, notSent} },
+			class:  ErrUnavailable, never: ErrIndeterminate,
+		},
+		{
+			name: "one was not asked, and the server of what is to be given back is gone",
+			faults: func(granted, second string) *fault {
+				return &fault{take, second, func(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
+					time.Sleep(apartTimeout / 4) // the other has been granted
+					h.with.Store(&fault{back, granted, notSent})
+					return notSent(ctx, cmd, next)
+				}}
+			},
+			class: ErrIndeterminate, never: ErrUnavailable,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			granted := fmt.Sprint("a", n)
+			second := elsewhere(fmt.Sprint("b", n), granted)
+			l := denyLimit(t, store.Spec{Name: "l", Units: 5, Period: time.Hour})
+			if tt.refuses {
+				if r := mustTake(t, other, second, l, 5); !r.OK {
+					t.Fatal(r)
+				}
+			}
+			// Its node knows both scripts.
+			first := store.Charge{Key: granted, Limit: l, Receipt: mustTake(t, other, granted, l, 1).Receipt}
+			if err := other.Settle(ctx, []store.Charge{first}, make([]store.Result, 1)); err != nil {
+				t.Fatal(err)
+			}
+
+			caller, leave := context.WithCancel(ctx)
+			defer leave()
+			if tt.faults != nil {
+				h.with.Store(tt.faults(granted, second))
+				defer h.with.Store(nil)
+			}
+			if tt.leave {
+				time.AfterFunc(apartTimeout/2, leave)
+			}
+			charges := []store.Charge{{Key: granted, Limit: l, Cost: 1}, {Key: second, Limit: l, Cost: 1}}
+			results := make([]store.Result, 2)
+			start := time.Now()
+			err := s.Take(caller, charges, results)
+			if held := time.Since(start); held > 3*apartTimeout {
+				t.Errorf("held for %v", held)
+			}
+			if !errors.Is(err, tt.class) || tt.never != nil && errors.Is(err, tt.never) {
+				t.Errorf("error %v, want %v and not %v", err, tt.class, tt.never)
+			}
+			if err == nil && (results[1].OK || !results[0].OK || results[0].Remaining != 5) {
+				t.Errorf("%+v", results)
+			}
+			h.with.Store(nil)
+			for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) { // late ones
+				got := mustTake(t, other, granted, l, 0).Remaining
+				if got == 5 {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatalf("%d left of 5 where it was granted", got)
+				}
+			}
+		})
+	}
+
+	t.Run("settled in one place and not in the other", func(t *testing.T) {
+		l := denyLimit(t, store.Spec{Name: "l", Units: 5, Period: time.Hour})
+		charges := []store.Charge{{Key: "s", Limit: l, Cost: 2}, {Key: elsewhere("t", "s"), Limit: l, Cost: 2}}
+		for i, c := range charges {
+			charges[i].Cost, charges[i].Receipt = 1, mustTake(t, s, c.Key, l, 2).Receipt
+		}
+		h.with.Store(&fault{back, charges[1].Key, notSent})
+		defer h.with.Store(nil)
+		if err := s.Settle(ctx, charges, make([]store.Result, 2)); !errors.Is(err, ErrIndeterminate) || errors.Is(err, ErrUnavailable) {
+			t.Errorf("%v", err)
+		}
+		h.with.Store(&fault{back, charges[0].Key, notSent})
+		if err := s.Settle(ctx, charges[:1], make([]store.Result, 1)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("one alone: %v", err)
+		}
+	})
+}
+
+func mustTake(t *testing.T, s *Store, key string, l *store.Limit, cost int64) store.Result {
+	t.Helper()
+	var r [1]store.Result
+	if err := s.Take(t.Context(), []store.Charge{{Key: key, Limit: l, Cost: cost}}, r[:]); err != nil {
+		t.Fatal(err)
+	}
+	return r[0]
+}

@@ -1,0 +1,102 @@
+package redisstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// What the server has granted to nobody, since who asked had gone, or another part
+// of the call was refused, or what was leased was not used, is settled back. Nobody
+// would do it if this store didn't.
+
+// longestPause bounds for how long it is tried: two minutes in all.
+const longestPause = time.Minute
+
+// handBack settles t without waiting for it, and again while it is known not to have
+// been made. Where that isn't known, the charge may stand: made twice it would free
+// what others have been charged. ended tells how the first try ended.
+func (s *Store) handBack(t *ticket[settling]) (ended <-chan error) {
+	first := make(chan error, 1)
+	go func() {
+		_, err := s.settles.do(context.Background(), t)
+		first <- err
+		for pause := s.timeout; notMade(err) && pause <= longestPause; pause *= 2 {
+			select {
+			case <-s.closed: // now or never
+				pause = longestPause
+			case <-time.After(pause):
+			}
+			again := newTicket[settling]()
+			again.what = t.what
+			again.what.site = s.siteOf(t.what.keys[0])
+			_, err = s.settles.do(context.Background(), again)
+		}
+	}()
+	return first
+}
+
+// undo settles back what was granted to a caller that has gone. Nobody waits for
+// it.
+func (s *Store) undo(t *ticket[taking]) {
+	if back := s.back(&t.what.decision, t.what.site); back != nil {
+		s.handBack(back)
+	}
+}
+
+// back is what settles a decision back, nil if it has charged nothing.
+func (s *Store) back(d *decision, p site) *ticket[settling] {
+	if !d.granted {
+		return nil
+	}
+	t := newTicket[settling]()
+	t.what.site = p
+	for i := range d.charges {
+		if r := &d.results[i]; r.Receipt.Cost > 0 {
+			c := d.charges[i]
+			c.Cost, c.Receipt = 0, r.Receipt
+			t.what.add(c, d.keys[i], i)
+		}
+	}
+	if len(t.what.charges) == 0 {
+		return nil
+	}
+	return t
+}
+
+// undoAll settles the granted parts of a call back that was refused or has failed,
+// and makes their results say how their limits then stand. What is not known by
+// until is an error; it is settled back all the same.
+func (s *Store) undoAll(ctx context.Context, parts []*ticket[taking], until time.Time) error {
+	due, end := context.WithDeadline(ctx, until)
+	defer end()
+	backs, ended := make([]*ticket[settling], len(parts)), make([]<-chan error, len(parts))
+	for n, t := range parts {
+		if backs[n] = s.back(&t.what.decision, t.what.site); backs[n] != nil {
+			ended[n] = s.handBack(backs[n])
+		}
+	}
+	for n, t := range parts {
+		if backs[n] == nil {
+			continue
+		}
+		select {
+		case err := <-ended[n]:
+			if err != nil {
+				return err
+			}
+		case <-due.Done():
+			if ctx.Err() != nil {
+				return left(ctx)
+			}
+			return errLate
+		}
+		for j, i := range backs[n].what.indexes {
+			r := backs[n].what.results[j]
+			r.OK, r.RetryAfter, r.Receipt = true, 0, store.Receipt{}
+			t.what.results[i] = r
+		}
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+)
+
+// The scripts and the steps agree where numbers are the largest that a limit, a
+// charge, a debt and a refund may have: what is a product of two of them in the
+// steps is more than a double can tell.
+func TestTwinsAtTheLargest(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	rdb := redistest.Start(t).Client()
+	for _, spec := range []store.Spec{
+		{Units: 1, Period: time.Minute},
+		{Units: 1, Period: 2 * year},
+		{Units: 1, Period: 2 * year, Debt: true},
+		{Units: 1, Period: time.Microsecond, Debt: true},
+		{Units: 14, Period: time.Microsecond, Burst: 1 << 35},
+		{Units: 1, Period: time.Hour, Burst: 10, Queue: 500_000},
+		{Algorithm: store.LeakyBucket, Units: 1, Period: time.Minute, Queue: 1 << 20},
+		{Algorithm: store.IntervalBucket, Units: 1, Period: time.Minute},
+		{Algorithm: store.IntervalBucket, Units: store.MaxCost, Period: time.Microsecond, Burst: store.MaxCost},
+		{Algorithm: store.IntervalBucket, Units: store.MaxCost, Window: store.Every(2 * year)},
+		{Algorithm: store.FixedWindow, Units: store.MaxCost, Period: time.Microsecond},
+		{Algorithm: store.FixedWindow, Units: store.MaxCost, Window: store.Every(2 * year)},
+		{Algorithm: store.SlidingLog, Units: store.MaxCost, Period: time.Microsecond},
+		{Algorithm: store.SlidingLog, Units: store.MaxCost, Period: 2 * year},
+		{Algorithm: store.SlidingWindow, Units: store.MaxCost, Period: 2 * year, Buckets: 1000},
+		{Algorithm: store.WarmUp, Units: 1, Period: time.Minute, WarmUp: time.Minute},
+		{Algorithm: store.WarmUp, Units: 1, Period: 2 * year, WarmUp: time.Second},
+		{Algorithm: store.Concurrency, Units: store.MaxCost},
+	} {
+		spec.Name = "l"
+		for seed := range uint64(4) {
+			w := &twins{rdb: rdb, rnd: rand.New(rand.NewPCG(seed, 11)), states: map[string]*store.State{},
+				limits: [][]*store.Limit{{denyLimit(t, spec)}}, keys: []string{"k"}, now: 1_000_000_000}
+			if err := w.playLargest(); err != nil {
+				t.Fatalf("%+v, seed %d: %v\n%s", spec, seed, err, strings.Join(w.log, "\n"))
+			}
+		}
+	}
+}
+
+func (w *twins) playLargest() error {
+	w.rdb.FlushDB(context.Background())
+	l := w.limits[0][0]
+	key := "k:" + l.Name() + l.Algorithm().String()
+	span := time.Duration(w.scale(l)) * time.Microsecond
+	for range 60 {
+		var err error
+		if w.now += pick(w, 0, 0, 0, 1, span.Microseconds()); len(w.taken) > 0 && w.roll(2) == 0 {
+			t := &w.taken[w.roll(int64(len(w.taken)))]
+			err = w.settleOne(t, pick(w, 0, 1, t.charge.Cost, t.charge.Receipt.Cost, store.MaxCost, store.MaxCost, store.MaxCost-1))
+		} else {
+			w.leases++
+			d := &decision{keys: []string{key}, leases: []store.LeaseID{store.Lease(w.leases)}, results: make([]store.Result, 1)}
+			d.charges = []store.Charge{{Key: "k", Limit: l,
+				Cost:    pick(w, 1, 2, min(l.Terms().Largest, store.MaxCost), store.MaxCost),
+				MaxWait: pick(w, 0, 1, span, math.MaxInt64)}}
+			err = w.takeOne(d)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *twins) takeOne(d *decision) error {
+	w.note("take %d, wait %v", d.charges[0].Cost, d.charges[0].MaxWait)
+	p := newPlan([]*decision{d})
+	script, args := takeArgs(&p, w.told(true), 0)
+	reply, err := w.run(script, p.keys, args)
+	if err == nil {
+		_, _, err = takeAnswer(&p, reply)
+	}
+	if err == nil {
+		err = w.decide(d)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: answer %v", err, reply)
+	}
+	return w.compare()
+}
+
+func (w *twins) settleOne(t *taken, cost int64) error {
+	c := t.charge
+	c.Cost = cost
+	w.note("settle %+v to %d", c.Receipt, cost)
+	s := &settlement{charge: &c, result: new(store.Result), key: t.key}
+	script, keys, args := settleArgs([]*settlement{s}, w.told(true))
+	reply, err := w.run(script, keys, args)
+	if err == nil {
+		_, _, err = settleAnswer([]*settlement{s}, reply)
+	}
+	if err != nil {
+		return err
+	}
+	mine := c
+	mine.Receipt.Lease = t.mine.Lease
+	var want store.Result
+	state := w.state(t.key)
+	state.Log = slices.Clone(state.Log)
+	store.Amend(store.Now{Steady: w.now, Wall: w.now}, &mine, state, &want)
+	t.mine = want.Receipt
+	want.Receipt.Lease = c.Receipt.Lease
+	if *s.result != want {
+		return fmt.Errorf("settled to %d: got %+v, want %+v, answer %v", cost, *s.result, want, reply)
+	}
+	t.charge.Receipt = want.Receipt
+	return w.compare()
+}
