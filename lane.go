@@ -142,6 +142,14 @@ func (l *lane) ask(n int64) error {
 	return l.lim.store.Take(l.ctx, l.charges, l.results)
 }
 
+// observe tells the observers of e. The caller holds l.mu, which is let go
+// meanwhile: they may end the request.
+func (l *lane) observe(e Event) {
+	l.mu.Unlock()
+	defer l.mu.Lock()
+	l.lim.observe(e)
+}
+
 // take pays for n bytes and waits for their turn.
 func (l *lane) take(n int64) error {
 	err := l.ask(n)
@@ -214,19 +222,8 @@ func (l *lane) pause(d time.Duration) error {
 	if t, ok := l.ctx.Deadline(); ok && time.Until(t) < d {
 		return context.DeadlineExceeded
 	}
-	l.mu.Unlock()
-	if l.flush != nil && l.moved > 0 {
-		l.flush()
-	}
-	start, timer := time.Now(), time.NewTimer(d)
-	var err error
-	select {
-	case <-timer.C:
-	case <-l.ctx.Done():
-		timer.Stop()
-		err = l.ctx.Err()
-	}
-	l.mu.Lock()
+	start := time.Now()
+	err := l.sleep(d)
 	l.waited += time.Since(start)
 	if l.err != nil {
 		err = l.err
@@ -234,19 +231,37 @@ func (l *lane) pause(d time.Duration) error {
 	return err
 }
 
+// sleep is pause without l.mu, also where flush panics.
+func (l *lane) sleep(d time.Duration) error {
+	flushes := l.flush != nil && l.moved > 0
+	l.mu.Unlock()
+	defer l.mu.Lock()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	if flushes {
+		l.flush()
+	}
+	select {
+	case <-timer.C:
+		return nil
+	case <-l.ctx.Done():
+		return l.ctx.Err()
+	}
+}
+
 // failed is what becomes of a lane whose store has failed.
 func (l *lane) failed(err error) error {
 	for i := range l.tolls {
 		if l.tolls[i].entry.closed {
 			se := &StoreError{err}
-			l.lim.observe(Event{Kind: StoreFailed, Request: l.r, Err: se})
+			l.observe(Event{Kind: StoreFailed, Request: l.r, Err: se})
 			return se
 		}
 	}
-	l.lim.observe(Event{Kind: StoreFailed, Request: l.r, Err: err})
 	l.forget()
 	l.open = time.Now().Add(reopen)
-	return nil
+	l.observe(Event{Kind: StoreFailed, Request: l.r, Err: err})
+	return l.err // it may have ended meanwhile
 }
 
 // forget has no limit count what has moved and what was paid for it.
@@ -258,7 +273,10 @@ func (l *lane) forget() {
 
 // cancel gives the last piece back, none of which has moved.
 func (l *lane) cancel() {
-	l.lim.cancel(l.ctx, made(l.charges, l.results, func(r *store.Receipt) bool { return r.Cost > 0 }))
+	back := made(l.charges, l.results, func(r *store.Receipt) bool { return r.Cost > 0 })
+	if _, err := l.lim.settle(l.ctx, back); err != nil {
+		l.observe(Event{Kind: SettleFailed, Err: err})
+	}
 }
 
 // move notes that n bytes have moved that were paid for.
