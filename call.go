@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -44,9 +45,10 @@ type callState struct {
 	ofClass    uint8
 	patient    bool // Wait: every limit waits as long as the context lets it
 	waited     time.Duration
-	came       time.Time    // when it first began to wait
-	lines      []lineStatus // of each charge, if it has seen a line
-	stand      *stand       // its place in a line for slots
+	came       time.Time      // when it first began to wait
+	lines      []lineStatus   // of each charge, if it has seen a line
+	claim      *waiting.Claim // of turns that others have left
+	stand      *stand         // its place in a line for slots
 }
 
 // knownKey is the answer of a KeyFunc.
@@ -317,6 +319,13 @@ func (c *call) bound(ctx context.Context) error {
 // ask has the charges decided once, by the store and by the limits of this
 // process.
 func (c *call) ask(ctx context.Context) error {
+	if c.lim.family.turns.Vacant() {
+		return c.askVacant(ctx)
+	}
+	return c.askStores(ctx)
+}
+
+func (c *call) askStores(ctx context.Context) error {
 	if len(c.local) > 0 {
 		return c.takeLocal(ctx)
 	}
@@ -343,6 +352,7 @@ func (c *call) handOver() {
 // giveBack gives back what the call was granted and hasn't handed over.
 func (c *call) giveBack(ctx context.Context) {
 	c.freeLocal()
+	c.dropClaim(ctx)
 	if !c.granted {
 		return
 	}
@@ -386,8 +396,8 @@ func (c *call) decide(ctx context.Context) error {
 		c.noteTurns()
 		return nil
 	}
-	if d := longest(c.charges, c.results); d > 0 {
-		return c.sleep(ctx, d)
+	if c.claim != nil || longest(c.charges, c.results) > 0 {
+		return c.sleep(ctx)
 	}
 	return nil
 }

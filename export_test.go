@@ -12,9 +12,7 @@ func (l *Limiter) Lines() (waiting int64, slots, turns int) {
 	f := l.family
 	f.slots.mu.Lock()
 	defer f.slots.mu.Unlock()
-	f.turns.mu.Lock()
-	defer f.turns.mu.Unlock()
-	return f.slots.waiting.Load(), len(f.slots.lines), len(f.turns.lines)
+	return f.slots.waiting.Load(), len(f.slots.lines), f.turns.Lines()
 }
 
 // Held is of how many keys the shares are counted.
@@ -48,3 +46,6 @@ func (l *Limiter) Adaptive() int {
 	defer a.mu.Unlock()
 	return len(a.keys)
 }
+
+// Turns says what is in the lines for turns.
+func (l *Limiter) Turns() string { return l.family.turns.String() }

@@ -40,7 +40,8 @@ var imports = map[string]rule{
 	"internal/explore":          {}, // for tests only
 	"internal/clientip":         {},
 	"internal/keytext":          {notEven: []string{"net/http", "net"}},
-	".":                         {own: []string{"store", "store/memstore", "internal/adaptive", "internal/clientip", "internal/keytext"}, external: []string{"github.com/felixge/httpsnoop"}},
+	"internal/waiting":          {own: []string{"store"}, notEven: []string{"net/http"}},
+	".":                         {own: []string{"store", "store/memstore", "internal/adaptive", "internal/clientip", "internal/keytext", "internal/waiting"}, external: []string{"github.com/felixge/httpsnoop"}},
 	"policy":                    {own: []string{"."}, external: []string{"go.yaml.in/yaml/v4", "github.com/fsnotify/fsnotify"}},
 	"adapters/internal/pattern": {},
 	"adapters/std":              {own: []string{".", "store"}},

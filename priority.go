@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"github.com/stint-go/stint/internal/waiting"
 )
 
 // classes is how many classes of priority there are.
@@ -89,11 +91,9 @@ func (c *call) rank(ctx context.Context, now time.Time) rank {
 	return rank{class, c.came, c.came.Add(-time.Duration(class) * c.lim.aging)}
 }
 
-// before reports whether r goes before o. Of equals, who came first; what is
-// equal in that too is of one class, whose queue is in order.
-func (r rank) before(o rank) bool {
-	if !r.since.Equal(o.since) {
-		return r.since.Before(o.since)
-	}
-	return r.came.Before(o.came)
+// before reports whether r goes before o.
+func (r rank) before(o rank) bool { return r.waiting().Before(o.waiting()) }
+
+func (r rank) waiting() waiting.Rank {
+	return waiting.Rank{Class: r.class, Came: r.came, Since: r.since}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -47,7 +48,7 @@ type family struct {
 	now     atomic.Pointer[generation]
 
 	// Who waits for a turn or a slot: lines outlive an Update.
-	turns turns
+	turns waiting.Turns
 	slots slots
 
 	adaptive adaptives // what has been learnt outlives it too

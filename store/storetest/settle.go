@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint/store"
 )
 
-var settleRows = append(append(each("mints nothing/", mintsNothing), each("in parts/", inParts)...), []row{
+var settleRows = append(slices.Concat(each("mints nothing/", mintsNothing), each("in parts/", inParts), each("turns given up/", turnsGivenUp)), []row{
 	{"several at once", func(s *suite) {
 		a := s.limit(store.Spec{Name: "st-a", Units: 9, Period: time.Hour})
 		b := s.limit(store.Spec{Name: "st-b", Algorithm: store.FixedWindow, Units: 9, Period: time.Hour})

@@ -1,0 +1,74 @@
+package waiting
+
+import (
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// bucket is what a store counts together, one limit and key, whatever the cost
+// and the other limits of a call: lines of several kinds may reserve in it.
+type bucket struct {
+	key     bucketKey
+	lines   int           // that have a column in it
+	parts   list[*part]   // of all lines, in the order in which the store has made them
+	settled chan struct{} // closed when the settlement under way has ended; nil without one
+	retry   time.Time     // after a failure, when the next may begin
+}
+
+type bucketKey struct {
+	name, key string
+	algorithm store.Algorithm
+}
+
+func keyOf(c *store.Charge) bucketKey {
+	return bucketKey{c.Limit.Name(), c.Key, c.Limit.Algorithm()}
+}
+
+func (ts *Turns) bucket(c *store.Charge) *bucket {
+	key := keyOf(c)
+	b := ts.buckets[key]
+	if b == nil {
+		if ts.buckets == nil {
+			ts.buckets = map[bucketKey]*bucket{}
+		}
+		b = &bucket{key: key}
+		ts.buckets[key] = b
+	}
+	b.lines++
+	return b
+}
+
+// forgetBucket drops a bucket that no line uses.
+func (ts *Turns) forgetBucket(b *bucket) {
+	if b.lines--; b.lines == 0 && b.settled == nil {
+		delete(ts.buckets, b.key)
+	}
+}
+
+// insert puts a part where the store has made it. Receipts under other numbers,
+// from before an update, can't be compared: what comes later stands behind.
+func (b *bucket) insert(p *part) {
+	limit := p.column.charge.Limit
+	e := b.parts.back
+	for e != nil && says(e.value.column.charge.Limit, limit) && limit.Behind(e.value.receipt, p.receipt) {
+		e = e.prev
+	}
+	p.inBucket = b.parts.insertAfter(e, p)
+}
+
+func says(a, b *store.Limit) bool { return a == b || a.Spec() == b.Spec() }
+
+// last is the part behind which nothing stands, if it is vacant and may go back
+// to the store, or else nil. forced, it needn't be ripe.
+func (b *bucket) last(now time.Time, forced bool) *part {
+	if b.parts.n == 0 {
+		return nil
+	}
+	p := b.parts.back.value
+	c := p.column
+	if p.stuck || c.vacancies() == 0 || c.parts.back.value != p || !forced && !c.line.ripe(now) {
+		return nil
+	}
+	return p
+}

@@ -1,0 +1,218 @@
+package waiting
+
+import (
+	"context"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// A store gives nothing back for a reservation behind which another stands: that
+// one's turn was worked out behind it. So a bucket has one settlement under way
+// at a time, which returns what was reserved last, latest first, as many as
+// there are in one call; whoever leaves meanwhile adds to the next.
+//
+// A newcomer's Take may have landed in between, from this process (it was under
+// way when the others left) or another. The receipts tell: what still stands is
+// put back into its column, where the newcomer moves up into it, and what the
+// newcomer has reserved is what goes back. Nobody else knows what has become of
+// a settlement that fails, so what it was to return is written off: returned
+// twice it would be handed out twice.
+
+const (
+	// linger is for how long a turn is kept for a newcomer while others wait in
+	// its line. In a crowd newcomers take over what the impatient leave, and the
+	// store needn't hear of either.
+	linger = 10 * time.Millisecond
+	// retry is how long nothing is settled in a bucket after a failure.
+	retry = time.Second
+	// most is how many charges are settled in one call.
+	most = 500
+)
+
+// round is what is given back by one call of the store.
+type round struct {
+	spent   []*part // in any order
+	turns   []*part // latest first in their buckets
+	buckets []*bucket
+	settle  Settle
+}
+
+// take takes a part out of the lines that is to be given back whatever stands
+// behind it.
+func (r *round) take(p *part) {
+	p.column.remove(p)
+	r.spent = append(r.spent, p)
+}
+
+// collect begins a settlement in a bucket that has none, if there is something
+// that can go back.
+func (r *round) collect(b *bucket, now time.Time, forced bool) {
+	if b.settled != nil || b.retry.After(now) || len(r.turns) >= most {
+		return
+	}
+	first := len(r.turns)
+	for p := b.last(now, forced); p != nil && len(r.turns) < most; p = b.last(now, forced) {
+		p.column.remove(p)
+		r.turns = append(r.turns, p)
+	}
+	if len(r.turns) > first {
+		b.settled = make(chan struct{})
+		r.buckets = append(r.buckets, b)
+	}
+}
+
+func (r *round) add(o *round) {
+	r.spent = append(r.spent, o.spent...)
+	r.turns = append(r.turns, o.turns...)
+	r.buckets = append(r.buckets, o.buckets...)
+}
+
+func (r *round) empty() bool { return len(r.spent)+len(r.turns) == 0 }
+
+// run settles a round. What has become vacant meanwhile is settled behind the
+// caller's back, who has somewhere to go.
+func (ts *Turns) run(ctx context.Context, r *round) {
+	if r.empty() {
+		return
+	}
+	if next := ts.once(ctx, r); !next.empty() {
+		go ts.runAll(context.WithoutCancel(ctx), next)
+	}
+}
+
+func (ts *Turns) runAll(ctx context.Context, r *round) {
+	for !r.empty() {
+		r = ts.once(ctx, r)
+	}
+}
+
+// once settles a round and returns the next.
+func (ts *Turns) once(ctx context.Context, r *round) (next *round) {
+	charges := make([]store.Charge, 0, len(r.turns)+len(r.spent))
+	for _, parts := range [][]*part{r.turns, r.spent} {
+		for _, p := range parts {
+			charge := p.column.charge
+			charge.Receipt = p.receipt
+			charges = append(charges, charge)
+		}
+	}
+	var results []store.Result
+	defer func() { next = ts.ended(r, results) }() // also if it panics
+	results = r.settle(ctx, charges)
+	return nil
+}
+
+// ended puts back what could not be returned, and begins the next round.
+func (ts *Turns) ended(r *round, results []store.Result) *round {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	now := time.Now()
+	ts.vacant.Add(int64(-len(r.spent)))
+	again := map[*line]bool{}
+	for _, p := range r.spent {
+		again[p.column.line] = true
+	}
+	for i, p := range r.turns {
+		again[p.column.line] = true
+		if results != nil {
+			left := p.column.charge.Limit.Standing(p.receipt, results[i].Receipt)
+			if last := p.column.bucket.parts.back; last != nil && left != p.receipt {
+				last.value.stuck = false // something has come back: nothing stands behind it
+			}
+			if left.Cost > 0 && !p.at.Before(now) {
+				again[ts.putBack(p, left, r.settle)] = true
+				continue
+			}
+		}
+		ts.vacant.Add(-1)
+	}
+	for _, b := range r.buckets {
+		close(b.settled)
+		b.settled = nil
+		if results == nil {
+			b.retry = now.Add(retry)
+		}
+		if b.parts.n > 0 {
+			again[b.parts.back.value.column.line] = true
+		}
+	}
+	next := &round{settle: r.settle}
+	for l := range again {
+		next.add(ts.tend(l, now))
+	}
+	for _, b := range r.buckets {
+		if b.lines == 0 && b.settled == nil {
+			delete(ts.buckets, b.key)
+		}
+	}
+	return next
+}
+
+// putBack puts what is left of a part where calls of its cost find it.
+func (ts *Turns) putBack(p *part, left store.Receipt, settle Settle) *line {
+	l, index := p.column.line, p.column.index
+	if left.Cost == p.receipt.Cost {
+		l = ts.keep(l)
+	} else {
+		charge := p.column.charge
+		charge.Cost = left.Cost
+		parts := []Part{{Charge: charge}}
+		l, index = ts.line(kindOf(parts), parts), 0
+		l.settle = settle
+	}
+	p.receipt, p.stuck = left, true
+	l.columns[index].insert(p)
+	return l
+}
+
+// Flush waits until what has been left in the buckets of charges has gone back,
+// for a call that is about to ask the store, and for bound at the most. It returns how long it has waited.
+func (ts *Turns) Flush(ctx context.Context, charges []store.Charge, bound time.Duration) time.Duration {
+	start := time.Now()
+	var timer *time.Timer
+	for range 2 { // of what is vacant now, a part may have to wait for the settlement under way
+		under := ts.flush(ctx, charges)
+		if len(under) == 0 {
+			break
+		}
+		if timer == nil {
+			timer = time.NewTimer(bound)
+			defer timer.Stop()
+		}
+		for _, settled := range under {
+			select {
+			case <-settled:
+			case <-timer.C:
+				return time.Since(start)
+			case <-ctx.Done():
+				return time.Since(start)
+			}
+		}
+	}
+	return time.Since(start)
+}
+
+// flush begins to settle what is vacant in the buckets, and returns the
+// settlements under way.
+func (ts *Turns) flush(ctx context.Context, charges []store.Charge) (under []chan struct{}) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	now := time.Now()
+	r := new(round)
+	for i := range charges {
+		b := ts.buckets[keyOf(&charges[i])]
+		if b == nil {
+			continue
+		}
+		r.collect(b, now, true)
+		if b.settled != nil {
+			under = append(under, b.settled)
+		}
+	}
+	if !r.empty() {
+		r.settle = r.turns[0].column.line.settle
+		go ts.runAll(context.WithoutCancel(ctx), r)
+	}
+	return under
+}
