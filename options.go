@@ -174,8 +174,8 @@ func WithKey(k KeyFunc) SharedOption {
 }
 
 // WithCost says how many units a request costs; by default 1. A cost of 0
-// charges nothing and is never refused, a negative cost is an error. A handler
-// that learns the true cost later gives it to Permit.Settle.
+// charges nothing, is never refused and never waits; a negative cost is an error.
+// A handler that learns the true cost later gives it to Permit.Settle.
 func WithCost(cost func(*http.Request) int64) SharedOption {
 	if cost == nil {
 		return sharedOption(func(s *settings) {

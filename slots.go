@@ -38,11 +38,11 @@ func (c *call) takeSlots(ctx context.Context) error {
 }
 
 // behind is the first charge whose slots others wait for, and how many do: a slot
-// that is free now is theirs.
+// that is free now is theirs. A charge that takes none is behind nobody.
 func (c *call) behind() (i int, waiting int64) {
 	s := &c.lim.family.slots
 	for i, e := range c.entries {
-		if !e.slots || e.dryRun {
+		if !e.slots || e.dryRun || c.charges[i].Cost == 0 {
 			continue
 		}
 		n := s.queued(c.slotKey(i))
