@@ -38,6 +38,7 @@ type callState struct {
 	policy     string // RateLimit-Policy if it is the whole plan's
 	waits      bool
 	bans       bool // one of the limits is a Ban
+	twice      bool // one of the limits is charged for several keys
 	began      bool // to wait: an observer has been told
 	granted    bool // it has what it was granted: see giveBack
 	shared     bool // some limit has shares

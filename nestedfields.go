@@ -11,11 +11,14 @@ import (
 // less left stays: outdone takes theirs out of the fields, or says which of the
 // call's own to leave out; nil is none.
 func (c *call) outdone(f *fieldWriter) (own []bool) {
+	if c.twice {
+		own = c.outdoneByOwn()
+	}
 	if len(f.h[fieldRateLimit]) == 0 {
-		return nil
+		return own
 	}
 	for i := range c.results {
-		if c.charges[i].DryRun || c.entries[i].bans {
+		if c.charges[i].DryRun || c.entries[i].bans || own != nil && own[i] {
 			continue
 		}
 		name := c.charges[i].Limit.Name()
@@ -29,6 +32,25 @@ func (c *call) outdone(f *fieldWriter) (own []bool) {
 				own = make([]bool, len(c.results))
 			}
 			own[i] = true
+		}
+	}
+	return own
+}
+
+// outdoneByOwn says which of the call's charges are of a limit that another key
+// has less left of.
+func (c *call) outdoneByOwn() []bool {
+	own := make([]bool, len(c.results))
+	for i, e := range c.entries {
+		for j, o := range c.entries[:i] {
+			if o.limit != e.limit || c.charges[i].DryRun || c.charges[j].DryRun {
+				continue
+			}
+			if c.results[j].Remaining > c.results[i].Remaining {
+				own[j] = true
+			} else {
+				own[i] = true
+			}
 		}
 	}
 	return own

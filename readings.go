@@ -212,6 +212,7 @@ func (c *call) chargeAgain(e *entry) error {
 			return c.merge(i, e)
 		}
 	}
+	c.twice = true
 	return c.charge(e)
 }
 

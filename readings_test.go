@@ -69,17 +69,30 @@ func TestUnionOfRoutes(t *testing.T) {
 	}
 }
 
-// Two routes that have one limit for different keys make two charges of it.
+// Two routes that have one limit for different keys make two charges of it. The
+// fields show the one with less left.
 func TestUnionOfKeys(t *testing.T) {
 	shared := stint.Rate(9, time.Minute, stint.WithName("shared"))
 	key := func(k string) stint.SharedOption {
 		return stint.WithKey(func(*http.Request) (string, error) { return k, nil })
 	}
 	l := limiter(t, shared, key("base"), stint.WithRoute("/a", shared, key("a")))
-	through(l, requested(t, "GET //a x"), nil)
-	for _, k := range []string{"base", "a"} {
-		if d, err := l.Peek(t.Context(), k); err != nil || d.Remaining != 8 {
-			t.Errorf("%s: %d left, %v, want 8", k, d.Remaining, err)
+	for _, step := range []struct{ request, left string }{
+		{"GET /a x", `"shared";r=8`},
+		{"GET //a x", `"shared";r=7`},
+		{"GET / x", `"shared";r=7`},
+		{"GET / x", `"shared";r=6`},
+		{"GET //a x", `"shared";r=5`},
+	} {
+		h := through(l, requested(t, step.request), nil).Header()
+		left, more, _ := strings.Cut(h.Get("RateLimit"), ";t=")
+		if left != step.left || strings.Contains(more, "shared") || h.Get("RateLimit-Policy") != `"shared";q=9;w=60` {
+			t.Errorf("%s: %s by %s, want %s once", step.request, h.Get("RateLimit"), h.Get("RateLimit-Policy"), step.left)
+		}
+	}
+	for k, want := range map[string]int64{"base": 5, "a": 6} {
+		if d, err := l.Peek(t.Context(), k); err != nil || d.Remaining != want {
+			t.Errorf("%s: %d left, %v, want %d", k, d.Remaining, err, want)
 		}
 	}
 }
