@@ -152,14 +152,9 @@ func (c *call) chargeAll(f *limitFunc) error {
 	return nil
 }
 
-// index is where the charge of a limit of that name stands, or -1.
-func (c *call) index(name string) int {
-	return slices.IndexFunc(c.entries, func(e *entry) bool { return e.limit.Name() == name })
-}
-
 // has reports whether a limit of that name is among the call's.
 func (c *call) has(name string) bool {
-	return c.index(name) >= 0 ||
+	return slices.ContainsFunc(c.entries, func(e *entry) bool { return e.limit.Name() == name }) ||
 		slices.ContainsFunc(c.paced, func(p paced) bool { return p.entry.limit.Name() == name })
 }
 

@@ -128,7 +128,7 @@ func (p *Permit) Request(r *http.Request) *http.Request {
 // charged reports whether the entry is charged by p or a permit further out.
 func (p *Permit) charged(e *entry) bool {
 	for ; p != nil; p = p.outer {
-		if slices.ContainsFunc(p.entries, func(o *entry) bool { return o == e || o.origin == e }) || p.response.has(func(o *entry) bool { return o == e }) {
+		if slices.ContainsFunc(p.entries, func(o *entry) bool { return o.first() == e }) || p.response.has(func(o *entry) bool { return o == e }) {
 			return true
 		}
 	}
@@ -139,7 +139,7 @@ func (p *Permit) charged(e *entry) bool {
 func (p *Permit) chargedFor(l *store.Limit, key string) bool {
 	for ; p != nil; p = p.outer {
 		for i, e := range p.entries {
-			if e.limit == l && p.charges[i].Key == key {
+			if e.first().limit == l && p.charges[i].Key == key {
 				return true
 			}
 		}

@@ -37,6 +37,14 @@ type entry struct {
 	bandwidth *bandwidth
 }
 
+// first is the entry that the call began with.
+func (e *entry) first() *entry {
+	if e.origin != nil {
+		return e.origin
+	}
+	return e
+}
+
 // newEntry makes the entry of a rule, by its compiled limit and with its settings.
 func (n *names) newEntry(r *rule, l *store.Limit, s settings) *entry {
 	e := &entry{

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/stint-go/stint/store"
 )
 
 // slotWait bounds the wait for a slot where WithQueue is given and WithMaxWait
@@ -265,7 +267,9 @@ func (c *call) renew() bool {
 	// longer, has another place now.
 	c.lines = make([]lineStatus, len(lines))
 	for i, e := range entries {
-		at := c.index(e.limit.Name())
+		at := slices.IndexFunc(c.charges, func(ch store.Charge) bool {
+			return ch.Key == charges[i].Key && ch.Limit.Name() == e.limit.Name()
+		})
 		c.lines[at] = lines[i]
 		if e == place {
 			c.stand.charge = at

@@ -129,6 +129,44 @@ func TestPlanChangesWhatTheLineWaitsFor(t *testing.T) {
 	})
 }
 
+// A request may be charged for a limit twice, for two keys.
+func TestUpdateOfALineOfTwoKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		name, wait := stint.WithName("x"), stint.WithMaxWait(time.Minute)
+		key := func(k string) stint.SharedOption {
+			return stint.WithKey(func(*http.Request) (string, error) { return k, nil })
+		}
+		both := func(x stint.Limit) []stint.Option {
+			return []stint.Option{x, key("base"), stint.WithRoute("/a", x, key("a"))}
+		}
+		l := limiter(t, both(stint.Concurrency(1, name, wait))...)
+		for _, held := range []string{"base", "a"} {
+			p, err := l.Take(t.Context(), held, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				through(l, requested(t, "GET //a x"), func(_ http.ResponseWriter, r *http.Request) {
+					for i, s := range stint.FromContext(r.Context()).Decision().Limits {
+						waited := []string{"base", "a"}[i] == held
+						if s.Name != "x" || s.InFlight != 1 || (s.Delay == time.Second) != waited {
+							t.Errorf("%s was held: %+v of %d", held, s, i)
+						}
+					}
+				})
+			})
+			synctest.Wait()
+			time.Sleep(time.Second)
+			update(t, l, both(stint.AdaptiveConcurrency(1, 1, name, wait))...)
+			wg.Wait()
+			p.Done()
+			update(t, l, both(stint.Concurrency(1, name, wait))...)
+		}
+		noLines(t, l)
+	})
+}
+
 // A limiter mounted inside knows what was charged outside, also where the limit
 // has become another while the request waited for it.
 func TestUpdateOfALineOutside(t *testing.T) {

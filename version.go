@@ -133,9 +133,7 @@ func (g *generation) successor(e *entry) *entry {
 		return e
 	}
 	next.closed, next.maxWait, next.from, next.queue = e.closed, e.maxWait, e.from, e.queue
-	if next.origin = e.origin; e.origin == nil {
-		next.origin = e
-	}
+	next.origin = e.first()
 	return next
 }
 
