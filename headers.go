@@ -1,7 +1,6 @@
 package stint
 
 import (
-	"math/bits"
 	"net/http"
 	"strconv"
 	"time"
@@ -97,50 +96,10 @@ func appendRateLimit(b []byte, l *store.Limit, r *store.Result) []byte {
 	b = append(b, l.Name()...)
 	b = append(b, `";r=`...)
 	b = appendInt(b, r.Remaining)
-	if l.Algorithm() == store.Concurrency {
-		return b // nobody knows when a slot is released
+	if after, known := l.MoreAfter(r); known {
+		b = appendSeconds(append(b, `;t=`...), after)
 	}
-	b = append(b, `;t=`...)
-	return appendSeconds(b, moreAfter(l, r))
-}
-
-// moreAfter is the time until more than the remaining units are available.
-func moreAfter(l *store.Limit, r *store.Result) time.Duration {
-	spec := l.Spec()
-	after := r.ResetAfter
-	switch spec.Algorithm {
-	case store.TokenBucket, store.LeakyBucket:
-		capacity := max(spec.Burst, 0) + max(spec.Queue, 0)
-		if spec.Algorithm == store.LeakyBucket {
-			capacity++
-		}
-		after -= fill(capacity-r.Remaining-1, spec.Period, spec.Units)
-	case store.IntervalBucket:
-		if later := (spec.Burst - r.Remaining - 1) / spec.Units; later > 0 {
-			after -= time.Duration(later) * spec.Period
-		}
-	case store.WarmUp:
-		// The curve is the store's to know; nothing costs more than three
-		// times the full rate's interval.
-		after = min(after, 3*fill(1, spec.Period, spec.Units))
-	}
-	if !r.OK && r.RetryAfter > 0 {
-		after = min(after, r.RetryAfter) // Never is the largest there is
-	}
-	return max(after, 0)
-}
-
-// fill is the time, rounded down, in which n units flow in.
-func fill(n int64, per time.Duration, units int64) time.Duration {
-	if n < 0 {
-		return -fill(-n, per, units)
-	}
-	hi, lo := bits.Mul64(uint64(n), uint64(per))
-	if hi >= uint64(units) {
-		return 0 // longer than a Duration: no limit has room for it
-	}
-	d, _ := bits.Div64(hi, lo, uint64(units))
-	return time.Duration(d)
+	return b
 }
 
 // maxInteger is the largest Integer of a structured field (RFC 9651).

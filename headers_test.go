@@ -91,6 +91,9 @@ func TestFields(t *testing.T) {
 			[]string{`r=1;t=10`, `r=0;t=10`, `r=0;t=2 !2`, `r=0;t=10`}},
 		{stint.Rate(5, second, stint.WithWarmUp(4*second)), `"rate";q=5;w=1`, 0,
 			[]string{`r=0;t=1`, `r=0;t=1 !1`}},
+		// A second's worth at the cold end of the curve takes 2.5.
+		{stint.Rate(5, second, stint.WithWarmUp(4*second), stint.WithCost(func(*http.Request) int64 { return 5 })), `"rate";q=5;w=1`, 0,
+			[]string{`r=0;t=3`, `r=0;t=3 !3`}},
 		// The bubble begins at midnight of 2000-01-01, a Saturday.
 		{stint.Quota(1, stint.Hourly), `"hourly";q=1;w=3600`, 600 * second, []string{`r=0;t=3600`, `r=0;t=3000 !3000`}},
 		{stint.Quota(1, stint.Daily), `"daily";q=1;w=86400`, 0, []string{`r=0;t=86400`, `r=0;t=86400 !86400`}},

@@ -98,8 +98,8 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	for i := range c.results {
 		// A limit with debt may let a charge pass without having a whole unit.
 		r := &c.results[i]
-		if r.OK = r.Remaining > 0 || r.ResetAfter == 0 && !c.entries[i].slots; !r.OK && !c.entries[i].slots {
-			r.RetryAfter = moreAfter(c.charges[i].Limit, r)
+		if r.OK = r.Remaining > 0 || r.ResetAfter == 0 && !c.entries[i].slots; !r.OK {
+			r.RetryAfter, _ = c.charges[i].Limit.MoreAfter(r)
 		}
 	}
 	var d Decision

@@ -144,6 +144,28 @@ func (l *Limit) Lifetime(s *State, r *Result) time.Duration {
 	return r.ResetAfter + l.scale.wait(s.D)
 }
 
+// MoreAfter returns the time after which more units are left than r says, or the
+// charge that r refuses passes, whichever is sooner; it isn't rounded up to a tick as
+// the times in r are. known is false for Concurrency: slots come free when they are
+// released.
+func (l *Limit) MoreAfter(r *Result) (after time.Duration, known bool) {
+	after = r.ResetAfter
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		after = l.moreBucket(r)
+	case IntervalBucket:
+		after = l.moreInterval(r)
+	case WarmUp:
+		after = min(after, l.moreWarmUp(r))
+	case Concurrency:
+		return 0, false
+	}
+	if !r.OK && r.RetryAfter > 0 {
+		after = min(after, r.RetryAfter) // Never is the largest there is
+	}
+	return max(after, 0), true
+}
+
 // longest is the furthest into the future that anything is reserved or owed.
 const longest = 365 * 24 * time.Hour
 

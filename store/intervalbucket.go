@@ -1,5 +1,7 @@
 package store
 
+import "time"
+
 // IntervalBucket. State.A is the start of the current interval in
 // microseconds, State.B the tokens used and not yet given back, which turns
 // reserved and debts may take beyond the capacity; State.C is the capacity it
@@ -139,6 +141,13 @@ func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
 	if used > 0 {
 		r.ResetAfter = micros(l.boundary(start, l.steps(used)) - at)
 	}
+}
+
+// moreInterval is when the next interval with tokens ends; of the calendar's, which
+// differ in length, when the last one does.
+func (l *Limit) moreInterval(r *Result) time.Duration {
+	later := (l.spec.Burst - r.Remaining - 1) / l.spec.Units
+	return r.ResetAfter - time.Duration(max(later, 0))*l.spec.Period
 }
 
 func (l *Limit) amendInterval(now *Now, c *Charge, s *State) Receipt {

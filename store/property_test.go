@@ -88,6 +88,54 @@ func TestRetryAfterIsExact(t *testing.T) {
 	enough(t, seen)
 }
 
+// Until MoreAfter there is no more than r says, in the algorithms that can tell to
+// the tick, which an empty IntervalBucket with a debt can't; from then on there is,
+// unless no more fits.
+func TestMoreAfter(t *testing.T) {
+	t.Parallel()
+	seen := map[store.Algorithm]int{}
+	walk(t, 3000, func(d dice, b *bench) error {
+		l := b.rules[0].limit
+		c := drawCharge(d, b, 0, 1_000_000, b.resolution())
+		m := b.attempts(0)
+		r := m.take(c.cost, c.maxWait)
+		after, known := l.MoreAfter(&r)
+		switch a := l.Algorithm(); {
+		case a == store.Concurrency || !known:
+			if known || a != store.Concurrency {
+				return fmt.Errorf("%s: %v, %v", show(r), after, known)
+			}
+			return nil
+		case !r.OK:
+			if after < 0 || after > r.RetryAfter {
+				return fmt.Errorf("%s: more after %v", show(r), after)
+			}
+			return nil
+		case a == store.WarmUp && c.cost == 0:
+			return nil // a guess
+		case r.Remaining >= (&meter{limit: l, now: m.now}).take(0, 0).Remaining:
+			return nil // full
+		case a == store.TokenBucket, a == store.LeakyBucket, a == store.WarmUp, a == store.IntervalBucket && r.Remaining > 0 && l.Spec().Period > 0:
+			early := *m
+			early.state = clone([]store.State{m.state})[0]
+			if early.sleep(after - 2*micros(b.resolution())); early.now.Steady > m.now.Steady && early.take(0, 0).Remaining > r.Remaining {
+				return fmt.Errorf("cost %d: %s, more after %v, and two ticks before", c.cost, show(r), after)
+			}
+		}
+		seen[l.Algorithm()]++
+		tick := micros(b.resolution())
+		if m.sleep((after + tick - 1).Truncate(tick)); m.take(0, 0).Remaining <= r.Remaining {
+			return fmt.Errorf("cost %d: %s, no more after %v", c.cost, show(r), after)
+		}
+		return nil
+	})
+	for _, a := range algorithms {
+		if a != store.Concurrency && a != store.Ban {
+			enough(t, seen[a]*10)
+		}
+	}
+}
+
 // enough says that a property has not been tested by accident only.
 func enough(t *testing.T, seen int) {
 	t.Helper()

@@ -1,5 +1,10 @@
 package store
 
+import (
+	"math/bits"
+	"time"
+)
+
 // The token bucket and the leaky bucket are one step. State.A is the
 // theoretical arrival time (tat): the instant at which the bucket is full
 // again, or, seen as a queue, at which it has run dry. A charge moves it by
@@ -166,6 +171,24 @@ func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
 		r.Remaining = room / l.token
 	}
 	r.ResetAfter = l.scale.wait(tat - at)
+}
+
+// moreBucket is when one token more than r leaves is there: the bucket is full at
+// ResetAfter, and the tokens that come after that one, rounded down, come before.
+func (l *Limit) moreBucket(r *Result) time.Duration {
+	later := max(l.spec.Burst, 0) + max(l.spec.Queue, 0) - r.Remaining - 1
+	if l.spec.Algorithm == LeakyBucket {
+		later++
+	}
+	if later < 0 { // full: the time of the token that doesn't fit
+		return r.ResetAfter + l.spec.Period/time.Duration(l.spec.Units)
+	}
+	hi, lo := bits.Mul64(uint64(later), uint64(l.spec.Period))
+	if hi >= uint64(l.spec.Units) {
+		return r.ResetAfter // longer than a Duration: no limit has room for it
+	}
+	d, _ := bits.Div64(hi, lo, uint64(l.spec.Units))
+	return r.ResetAfter - time.Duration(d)
 }
 
 // chargeBucket makes the charge if it passes.

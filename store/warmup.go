@@ -1,5 +1,7 @@
 package store
 
+import "time"
+
 // WarmUp: Guava's SmoothWarmingUp (cold factor 3) in integers. With T the
 // interval of the full rate, W the warm-up and S, in [0, W], how cold the
 // limit is, a permit taken at S costs T up to the threshold W/2 and rises
@@ -92,6 +94,23 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
 		r.Remaining = 1
 	}
 	r.ResetAfter = l.scale.wait(next - at + l.warm - cold)
+}
+
+// moreWarmUp is when the next charge may go: when the one that r refuses may, or when
+// the one it makes has been paid for, since the rest of ResetAfter is what the limit
+// then cools down. After a peek it can't tell the two apart, and says how long a unit
+// takes at the most, three times the full rate's interval, or what there is in any
+// case.
+func (l *Limit) moreWarmUp(r *Result) time.Duration {
+	switch {
+	case r.RetryAfter > 0 && r.RetryAfter < Never:
+		return r.RetryAfter
+	case r.Receipt.Cost > 0 && r.Receipt.Instant >= 0:
+		cold := max(0, r.Receipt.Instant-r.Receipt.Cost*l.token)
+		return r.ResetAfter - micros((l.warm-cold)/l.scale.PerTick*l.scale.tick())
+	default:
+		return max(r.ResetAfter-l.spec.WarmUp, 3*(l.spec.Period/time.Duration(l.spec.Units)))
+	}
 }
 
 func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
