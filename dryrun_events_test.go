@@ -133,3 +133,43 @@ func TestDryRunOfAnotherReading(t *testing.T) {
 		}
 	}
 }
+
+// Settle without a name means the limits that it means without the dry run.
+func TestDryRunChoosesNothingToSettle(t *testing.T) {
+	dry, costs := stint.WithDryRun(), cost(1)
+	tests := []struct {
+		name         string
+		outer, inner []stint.Option
+		want         string // what is left of 9
+	}{
+		{"beside one without a cost", nil, []stint.Option{rateOf("a"), rateOf("b", dry, costs)}, "a:4 b:4"},
+		{"beside one with a cost", nil, []stint.Option{rateOf("a", costs), rateOf("b", dry), rateOf("c")}, "a:4 b:8 c:8"},
+		{"beside another dry run", nil, []stint.Option{rateOf("a", dry), rateOf("b", dry, costs)}, "a:8 b:4"},
+		{"inside one with a cost", []stint.Option{rateOf("a", costs)}, []stint.Option{rateOf("b", dry, costs)}, "a:4 b:8"},
+		{"inside one without", []stint.Option{rateOf("a")}, []stint.Option{rateOf("b", dry, costs)}, "a:4 b:8"},
+	}
+	for _, tt := range tests {
+		var got []string
+		settle := func(_ http.ResponseWriter, r *http.Request) {
+			p := stint.FromContext(r.Context())
+			if err := p.Settle(r.Context(), 5); err != nil {
+				t.Error(err)
+			}
+			for _, s := range p.Decision().Limits {
+				got = append(got, fmt.Sprintf("%s:%d", s.Name, s.Remaining))
+			}
+		}
+		h := mount(limiter(t, append(tt.inner, theKey)...), settle)
+		if tt.outer != nil {
+			h = mount(limiter(t, append(tt.outer, theKey)...), h.ServeHTTP)
+		}
+		h.ServeHTTP(httptest.NewRecorder(), get("/"))
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%s: %s left, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func rateOf(name string, opts ...stint.LimitOption) stint.Limit {
+	return stint.Rate(9, time.Hour, append(opts, stint.WithName(name))...)
+}

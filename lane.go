@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,7 +50,8 @@ const reopen = time.Second
 var errEnded = errors.New("stint: the request has ended")
 
 func newLane(v *version, r *http.Request, of []paced) *lane {
-	l := &lane{ctx: r.Context(), lim: v, r: r, total: -1, holds: enforced(of)}
+	l := &lane{ctx: r.Context(), lim: v, r: r, total: -1}
+	l.holds = slices.ContainsFunc(of, func(p paced) bool { return !p.entry.dryRun })
 	l.tolls = make([]toll, len(of))
 	l.charges, l.results = make([]store.Charge, len(of)), make([]store.Result, len(of))
 	for i, p := range of {
@@ -67,16 +69,6 @@ func newLane(v *version, r *http.Request, of []paced) *lane {
 
 // heeds reports whether a limit has a say in what is paid for, and when.
 func (l *lane) heeds(e *entry) bool { return e.dryRun != l.holds }
-
-// enforced reports whether some limit is.
-func enforced(of []paced) bool {
-	for _, p := range of {
-		if !p.entry.dryRun {
-			return true
-		}
-	}
-	return false
-}
 
 // pay returns how many of want bytes may move now, at least one: when they have
 // been paid for, and their turn has come.
@@ -125,6 +117,8 @@ func (l *lane) size(want int64) int64 {
 	return min(max(n, 1), l.piece)
 }
 
+// ahead is how many bytes to pay for where so many are there, and it isn't known
+// how many will come.
 func (l *lane) ahead(want int64) int64 {
 	n := max(want, l.next)
 	l.next = min(max(2*l.next, leastPiece), l.piece)

@@ -196,7 +196,7 @@ func (p *Permit) Decision() Decision {
 //
 // Of several limiters that the request has passed, the innermost one with a
 // limit of that name counts, or with a WithCost; "all" are those of the
-// innermost.
+// innermost. Dry runs don't change which limits these are.
 func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error {
 	if p == nil {
 		return nil
@@ -240,14 +240,21 @@ func (p *Permit) named(name string) (*Permit, int) {
 	return nil, 0
 }
 
-// costed finds the limits that Settle applies to without a name.
+// costed finds the limits that Settle applies to without a name. Which they are is
+// for those that are enforced to say, where there are any.
 func (p *Permit) costed() (*Permit, []int) {
-	for q := p; q != nil; q = q.outer {
-		if chosen := q.where(func(e *entry) bool { return !e.slots && !e.bans && e.cost != nil }); len(chosen) > 0 {
-			return q, chosen
+	rates := func(e *entry) bool { return !e.slots && !e.bans }
+	costs := func(e *entry) bool { return rates(e) && e.cost != nil }
+	for _, dryRun := range [...]bool{false, true} {
+		for _, which := range [...]func(*entry) bool{costs, rates} {
+			for q := p; q != nil; q = q.outer {
+				if slices.ContainsFunc(q.entries, func(e *entry) bool { return which(e) && e.dryRun == dryRun }) {
+					return q, q.where(which)
+				}
+			}
 		}
 	}
-	return p, p.where(func(e *entry) bool { return !e.slots && !e.bans })
+	return p, nil
 }
 
 func (p *Permit) where(is func(*entry) bool) (chosen []int) {
