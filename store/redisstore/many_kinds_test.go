@@ -1,0 +1,116 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// As many charges as a call has room for, on limits of every algorithm together and
+// on each alone: granted, refused by the last of them, settled and looked at, they
+// are answered as memory answers them.
+func TestManyChargesOfEveryKind(t *testing.T) { manyCharges(t, manyKinds(t)...) }
+
+func TestServersManyChargesOfOneKind(t *testing.T) {
+	redistest.Suite(t, "servers")
+	for i, spec := range manyKinds(t) {
+		t.Run(fmt.Sprint(spec.Algorithm, i), func(t *testing.T) { manyCharges(t, spec) })
+	}
+}
+
+func manyKinds(t *testing.T) []store.Spec {
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []store.Spec{
+		{Units: 9, Period: 24 * time.Hour},
+		{Units: 7, Period: 24 * time.Hour, Queue: 2},
+		{Algorithm: store.LeakyBucket, Units: 9, Period: 24 * time.Hour, Burst: 8},
+		{Algorithm: store.WarmUp, Units: 9, Period: 24 * time.Hour, WarmUp: time.Hour},
+		{Algorithm: store.IntervalBucket, Units: 9, Period: 24 * time.Hour},
+		{Algorithm: store.FixedWindow, Units: 9, Period: 24 * time.Hour},
+		{Algorithm: store.FixedWindow, Units: 9, Window: store.Monthly.In(zone)},
+		{Algorithm: store.SlidingWindow, Units: 9, Period: 24 * time.Hour},
+		{Algorithm: store.SlidingLog, Units: 9, Period: 24 * time.Hour},
+		{Algorithm: store.Concurrency, Units: 9},
+		{Algorithm: store.Ban, Units: 2, Period: 24 * time.Hour, Ban: time.Hour},
+	}
+}
+
+func manyCharges(t *testing.T, specs ...store.Spec) {
+	var limits []*store.Limit
+	for i, spec := range specs {
+		spec.Name = fmt.Sprint("l", i)
+		limits = append(limits, denyLimit(t, spec))
+	}
+	p := &manyPair{t: t, stores: [2]store.Store{manyStore(t, redistest.Shared(t).Client()), memstore.New()}}
+	for i := range mostCharges {
+		l := limits[i%len(limits)]
+		cost := int64(1 + i%2)
+		if l.Algorithm() == store.Concurrency {
+			cost = 1 // of which more are kept in another way: they are many enough
+		}
+		p.charges = append(p.charges, store.Charge{Key: fmt.Sprint(i / len(limits)), Limit: l, Cost: cost})
+	}
+	p.both("granted", p.take)
+	p.both("settled", p.settle)
+	p.charges[mostCharges-1].Cost = 100
+	p.both("refused", p.take)
+	for i := range p.charges {
+		p.charges[i].Cost = 0
+	}
+	p.both("looked at", p.take)
+}
+
+// manyPair asks two stores the same.
+type manyPair struct {
+	t        *testing.T
+	stores   [2]store.Store
+	charges  []store.Charge
+	receipts [2][]store.Receipt
+}
+
+func (p *manyPair) both(what string, call func(i int) []store.Result) {
+	p.t.Helper()
+	a, b := call(0), call(1)
+	for i := range a {
+		if a[i].OK != b[i].OK || a[i].Remaining != b[i].Remaining || a[i].Receipt.Cost != b[i].Receipt.Cost ||
+			(a[i].RetryAfter == store.Never) != (b[i].RetryAfter == store.Never) {
+			p.t.Fatalf("%s: charge %d on %v: %+v, memory %+v", what, i, p.charges[i].Limit.Algorithm(), a[i], b[i])
+		}
+	}
+}
+
+func (p *manyPair) take(i int) []store.Result {
+	results := make([]store.Result, len(p.charges))
+	if err := p.stores[i].Take(context.Background(), p.charges, results); err != nil {
+		p.t.Fatal(err)
+	}
+	p.receipts[i] = p.receipts[i][:0]
+	for _, r := range results {
+		p.receipts[i] = append(p.receipts[i], r.Receipt)
+	}
+	return results
+}
+
+func (p *manyPair) settle(i int) []store.Result {
+	results := make([]store.Result, len(p.charges))
+	back := make([]store.Charge, len(p.charges))
+	for j, c := range p.charges {
+		if c.Limit.Algorithm() == store.Concurrency {
+			c.Cost = 1
+		}
+		c.Receipt, c.Cost = p.receipts[i][j], c.Cost-1
+		back[j] = c
+	}
+	if err := p.stores[i].Settle(context.Background(), back, results); err != nil {
+		p.t.Fatal(err)
+	}
+	return results
+}
