@@ -41,7 +41,7 @@ type callState struct {
 	twice      bool // one of the limits is charged for several keys
 	began      bool // to wait: an observer has been told
 	granted    bool // it has what it was granted: see giveBack
-	shared     bool // some limit has shares
+	slotted    bool // some limit has slots
 	classed    bool // ofClass is known
 	ofClass    uint8
 	patient    bool // Wait: every limit waits as long as the context lets it
@@ -212,7 +212,7 @@ func (c *call) cost(e *entry) (int64, error) {
 }
 
 func (c *call) add(e *entry, key string, cost int64) {
-	c.shared = c.shared || e.shares != nil && !e.dryRun
+	c.slotted = c.slotted || e.slots && !e.dryRun
 	c.bans = c.bans || e.bans
 	if e.adaptive != nil {
 		c.addLocal(e, key, cost)
@@ -333,7 +333,7 @@ func (c *call) take(ctx context.Context) error {
 	if err := c.ask(ctx); err != nil {
 		return err
 	}
-	if c.granted = granted(c.charges, c.results); c.granted && c.shared {
+	if c.granted = granted(c.charges, c.results); c.granted && c.slotted {
 		c.lim.family.hold(c.entries, c.charges, c.ofClass, 1)
 	}
 	return nil
@@ -353,7 +353,7 @@ func (c *call) giveBack(ctx context.Context) {
 		return
 	}
 	c.granted = false
-	if c.shared {
+	if c.slotted {
 		c.lim.family.hold(c.entries, c.charges, c.ofClass, -1)
 	}
 	c.lim.cancel(ctx, made(c.charges, c.results, func(r *store.Receipt) bool { return r.Cost > 0 }))

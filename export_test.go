@@ -15,11 +15,15 @@ func (l *Limiter) Lines() (waiting int64, slots, turns int) {
 	return f.slots.waiting.Load(), len(f.slots.lines), f.turns.Lines()
 }
 
-// Held is of how many keys the shares are counted.
-func (l *Limiter) Held() int {
-	l.family.slots.mu.Lock()
-	defer l.family.slots.mu.Unlock()
-	return len(l.family.slots.held)
+// Held is of how many limits and keys slots are counted as held.
+func (l *Limiter) Held() (n int) {
+	h := &l.family.slots.held
+	for i := range h {
+		h[i].mu.Lock()
+		n += len(h[i].keys)
+		h[i].mu.Unlock()
+	}
+	return n
 }
 
 // Exactly is how a Bandwidth of n counts.

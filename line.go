@@ -21,7 +21,7 @@ type slots struct {
 	waiting atomic.Int64 // in all lines: lets others pass without the lock
 	mu      sync.Mutex
 	lines   map[slotKey]*line
-	held    map[slotKey]*holdings // of limits with shares
+	held    held
 }
 
 type slotKey struct{ limit, key string }
@@ -38,7 +38,7 @@ type place struct {
 	rank
 	key    slotKey
 	cost   int64
-	shares *shares // of its limit, or nil
+	shares func() *shares // of its limit; nil for none
 	woken  chan struct{}
 	at     *list.Element
 }

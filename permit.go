@@ -26,7 +26,7 @@ type Permit struct {
 	holds bool         // Done has something to do
 	carry bool         // Request puts it into the context
 	done  bool         // guarded by mu
-	class uint8        // of priority, where some limit has shares
+	class uint8        // of priority, where some limit has slots
 	wait  *permitWait  // nil unless it has waited
 	local *localPermit // nil without a limit of this process
 	// response is nil unless a limit looks at it.

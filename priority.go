@@ -28,8 +28,8 @@ const defaultAging = time.Second
 // Priorities are about waiting for the same: the slots of one concurrency limit
 // for one key, and in this process, or the turns of a rate. Whoever waits for a
 // turn, and is overtaken, gets the next one's, unless that is later than it may
-// wait; then it is not overtaken. Whoever needn't wait is not looked at, and
-// class is not called.
+// wait; then it is not overtaken. class is called once for a request that takes
+// a slot or waits, and for no other.
 func WithPriority(class func(*http.Request) int) Option {
 	return limiterOption(func(c *config) {
 		if class == nil {

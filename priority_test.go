@@ -175,23 +175,29 @@ func TestPriorityOfContext(t *testing.T) {
 
 func discardResponse() http.ResponseWriter { return &discard{h: http.Header{}} }
 
-// Nobody is asked for the class of who needn't wait, and once of who must.
+// Nobody is asked for the class of who needs no slot and needn't wait, and once of
+// all others.
 func TestPriorityIsAskedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		l := limiter(t, theKey, stint.Concurrency(1, stint.WithQueue(1000), stint.WithMaxWait(time.Minute)), stint.Rate(9, time.Second),
+		l := limiter(t, theKey, stint.Rate(2, time.Second, stint.WithMaxWait(time.Minute)),
+			stint.WithRoute("/slots", stint.Concurrency(1, stint.WithQueue(1000), stint.WithMaxWait(time.Minute))),
 			stint.WithPriority(func(*http.Request) int { asked++; return 1 }))
-		for range 3 {
-			through(l, get("/"), nil)
-		}
-		if asked != 0 {
-			t.Errorf("asked %d times for requests that didn't wait", asked)
-		}
-		p := take(t, l, 1)
-		time.AfterFunc(time.Second, p.Done)
-		through(l, get("/"), nil)
-		if asked != 1 {
-			t.Errorf("asked %d times, want once", asked)
+		for i, tt := range []struct {
+			path string
+			want int
+		}{{"/", 0}, {"/", 0}, {"/", 1}, {"/slots", 1}, {"/slots", 1}} {
+			if asked = 0; i == 4 {
+				p, err := l.Admit(discardResponse(), get("/slots"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.AfterFunc(time.Second, p.Done)
+				asked = 0
+			}
+			if through(l, get(tt.path), nil); asked != tt.want {
+				t.Errorf("%d: asked %d times, want %d", i, asked, tt.want)
+			}
 		}
 	})
 	// A function that panics takes nothing with it.

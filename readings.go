@@ -234,6 +234,6 @@ func (c *call) merge(i int, e *entry) error {
 		c.entries[i] = e
 	}
 	ch.Cost, ch.DryRun = cost, e.dryRun
-	c.shared = c.shared || e.shares != nil && !e.dryRun
+	c.slotted = c.slotted || e.slots && !e.dryRun
 	return nil
 }

@@ -242,6 +242,61 @@ func TestShareIsCountedOnce(t *testing.T) {
 	})
 }
 
+// An Update that adds a share finds who holds slots already, and who waits for them
+// already, as if the share had always been there.
+func TestSharesOfThoseWhoCameBefore(t *testing.T) {
+	tests := []struct {
+		name  string
+		limit func(...stint.LimitOption) stint.Limit
+		share stint.LimitOption
+		play  string // as in TestShare; "update" adds the share
+	}{
+		{"who has its share is owed nothing", nil, stint.WithShare(1, 50), "+0x2 +1x2 update +0x1 +1x1 -0x1 =0:2|1:2"},
+		{"who has less than its share is", nil, stint.WithShare(1, 50), "+0x3 +1x1 update +0x1 +1x1 -0x1 =0:2|1:2"},
+		{"others count in the whole", nil, stint.WithShare(1, 40), "+0x2 +1x1 +2x1 update +2x1 +1x1 -0x1 =0:1|1:1|2:2"},
+		{"who waits is owed it", nil, stint.WithShare(1, 50), "+0x4 +0x1 +1x2 update -0x1 =0:3|1:1 -0x1 =0:2|1:2"},
+		{"of a limit that adapts", func(opts ...stint.LimitOption) stint.Limit { return stint.AdaptiveConcurrency(4, 4, opts...) },
+			stint.WithShare(1, 50), "+0x2 +1x2 update +0x1 +1x1 -0x1 =0:2|1:2"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limit := tt.limit
+				if limit == nil {
+					limit = func(opts ...stint.LimitOption) stint.Limit { return stint.Concurrency(4, opts...) }
+				}
+				wait, queue := stint.WithMaxWait(50*time.Second), stint.WithQueue(100)
+				l := limiter(t, theKey, limit(wait, queue), stint.WithAging(time.Nanosecond))
+				w := crew(l)
+				for step := range strings.FieldsSeq(tt.play) {
+					var class, n int
+					_, _ = fmt.Sscanf(step[1:], "%dx%d", &class, &n)
+					switch step[0] {
+					case '+':
+						w.come(t, class, n)
+					case '-':
+						w.leave(class, n)
+					case 'u':
+						update(t, l, theKey, limit(wait, queue, tt.share), stint.WithAging(time.Nanosecond))
+					case '=':
+						if got, want := w.held(), strings.ReplaceAll(step[1:], "|", " "); got != want {
+							t.Errorf("%s, want %s", got, want)
+						}
+					}
+				}
+				for w.held() != "" {
+					w.leave(w.in[0], 1)
+				}
+				w.wg.Wait()
+				noLines(t, l)
+				if n := l.Held(); n != 0 {
+					t.Errorf("what is held of %d keys is still counted", n)
+				}
+			})
+		})
+	}
+}
+
 func TestShareOptions(t *testing.T) {
 	tests := []struct {
 		name string

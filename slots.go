@@ -18,8 +18,8 @@ const slotWait = 5 * time.Second
 // takeSlots asks the store, in turn where the call waits for slots.
 func (c *call) takeSlots(ctx context.Context) error {
 	s := &c.lim.family.slots
-	if c.shared {
-		c.class(ctx)
+	if c.slotted {
+		c.class(ctx) // who holds slots is counted by class
 	}
 	if s.waiting.Load() > 0 {
 		if i, n := c.behind(); n > 0 {
@@ -144,8 +144,10 @@ func (c *call) room(i int) int64 {
 func (c *call) join(ctx context.Context, i int) bool {
 	now := time.Now()
 	s := &stand{charge: i, until: now.Add(c.patience(ctx, i)), booked: now}
-	s.rank, s.cost, s.shares = c.rank(ctx, now), c.charges[i].Cost, c.entries[i].shares
-	joined, n := c.lim.family.slots.join(c.slotKey(i), &s.place, c.room(i))
+	s.rank, s.cost = c.rank(ctx, now), c.charges[i].Cost
+	f, e := c.lim.family, c.entries[i]
+	s.shares = func() *shares { return f.shares(e) }
+	joined, n := f.slots.join(c.slotKey(i), &s.place, c.room(i))
 	if joined {
 		c.stand = s
 	}
@@ -259,7 +261,7 @@ func (c *call) renew() bool {
 	entries, charges, lines := slices.Clone(c.entries), slices.Clone(c.charges), c.lines
 	place := entries[c.stand.charge]
 	c.entries, c.charges, c.results, c.local = c.entries[:0], c.charges[:0], c.results[:0], c.local[:0]
-	c.shared, c.bans, c.policy, c.lines = false, false, "", nil
+	c.slotted, c.bans, c.policy, c.lines = false, false, "", nil
 	for i, e := range entries {
 		c.add(g.successor(e), charges[i].Key, charges[i].Cost)
 	}

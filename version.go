@@ -129,7 +129,7 @@ func (g *generation) successor(e *entry) *entry {
 		return e
 	}
 	next := n.newEntry(r, n.limits[r], settings{key: e.key, cost: e.cost, settle: e.settle, dryRun: e.dryRun})
-	if next.limit == e.limit && next.adaptive == e.adaptive && next.shares == e.shares {
+	if next.limit == e.limit && next.adaptive == e.adaptive {
 		return e
 	}
 	next.closed, next.maxWait, next.from, next.queue = e.closed, e.maxWait, e.from, e.queue
