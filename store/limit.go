@@ -275,7 +275,7 @@ func (l *Limit) longestWait() int64 {
 	default:
 		return year
 	}
-	// Half, since windows of the calendar may be shorter.
+	// In half of the room, since windows of the calendar may be shorter.
 	if windows := exact/4/l.spec.Units - 2; windows < year/span {
 		return windows * span
 	}
