@@ -372,26 +372,6 @@ func ExampleWithLimitFunc() {
 	// GET / → 429 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"violated-policies":["plan"]}
 }
 
-func ExampleNewPlans() {
-	fromDatabase := func(ctx context.Context, tenant string) ([]stint.Limit, error) {
-		fmt.Println("loading the plan of", tenant)
-		return []stint.Limit{stint.Rate(100, time.Minute, stint.WithName("plan"))}, nil
-	}
-	plans := stint.NewPlans(fromDatabase, stint.WithTTL(5*time.Minute))
-	lim := stint.Must(stint.New(
-		stint.WithKey(stint.Header("X-Tenant")),
-		stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
-			return plans.Get(r.Context(), r.Header.Get("X-Tenant"))
-		})))
-	h := limit(lim, hello)
-	visit(h, "GET", "/", "X-Tenant", "t7")
-	visit(h, "GET", "/", "X-Tenant", "t7")
-	// Output:
-	// loading the plan of t7
-	// GET / → 200 hello
-	// GET / → 200 hello
-}
-
 func ExampleWithKey() {
 	session := func(r *http.Request) (string, error) {
 		user, _, ok := r.BasicAuth()

@@ -42,13 +42,14 @@ var imports = map[string]rule{
 	"internal/keytext":          {notEven: []string{"net/http", "net"}},
 	"internal/waiting":          {own: []string{"store"}, notEven: []string{"net/http"}},
 	".":                         {own: []string{"store", "store/memstore", "internal/adaptive", "internal/clientip", "internal/keytext", "internal/waiting"}, external: []string{"github.com/felixge/httpsnoop"}},
+	"plans":                     {own: []string{"."}},
 	"policy":                    {own: []string{"."}, external: []string{"go.yaml.in/yaml/v4", "github.com/fsnotify/fsnotify"}},
 	"adapters/internal/pattern": {},
 	"adapters/std":              {own: []string{".", "store"}},
 	"adapters/gin":              {own: []string{".", "store", "adapters/internal/pattern"}, external: []string{"github.com/gin-gonic/gin"}},
 	"adapters/echo":             {own: []string{".", "store", "adapters/internal/pattern"}, external: []string{"github.com/labstack/echo/v4"}},
 	"examples/...": {
-		own:      []string{".", "store/...", "adapters/...", "policy"},
+		own:      []string{".", "store/...", "adapters/...", "plans", "policy"},
 		external: []string{"github.com/gin-gonic/gin", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9"},
 	},
 }

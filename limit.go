@@ -172,6 +172,25 @@ func (r *rule) compile(name string) (*store.Limit, error) {
 	return l, nil
 }
 
+// Check reports what is wrong with a limit that shall come from a WithLimitFunc, so
+// that who reads limits from elsewhere can refuse them when they are read: the zero
+// Limit, wrong numbers or options, and a limit without a WithName, as what a key has
+// consumed goes by the name.
+func (l Limit) Check() error {
+	if l.rule == nil {
+		return errZeroLimit
+	}
+	if _, err := l.rule.compileOnce(); err != nil {
+		return fmt.Errorf("stint: limit %q: %w", l.rule.spec.Name, err)
+	}
+	if !l.rule.named {
+		return fmt.Errorf("stint: limit %q has a default name, and what a key has consumed goes by the name: write stint.WithName", l.rule.spec.Name)
+	}
+	return nil
+}
+
+var errZeroLimit = errors.New("stint: zero Limit: return stint.Rate, Quota or Concurrency")
+
 // compileOnce is compile under the limit's own name, for limits that come
 // from a WithLimitFunc.
 func (r *rule) compileOnce() (*store.Limit, error) {

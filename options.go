@@ -316,7 +316,7 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 // has one, says the status, by default 500.
 //
 // A Limit is compiled once however often it is returned, so return the same
-// values where possible: package variables, or what a Plans keeps. Names have
+// values where possible: package variables, or what package plans keeps. Names have
 // to differ from each other and from those of the limiter's other limits;
 // limits of one name in different plans share what a key has consumed, so that
 // a tenant who changes plans keeps its count.

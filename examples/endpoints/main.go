@@ -18,6 +18,7 @@ import (
 
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
+	"github.com/stint-go/stint/plans"
 )
 
 func main() {
@@ -71,7 +72,7 @@ func undecided(w http.ResponseWriter, _ *http.Request, err error) {
 }
 
 func api(load func(ctx context.Context, tenant string) ([]stint.Limit, error)) http.Handler {
-	plans := stint.NewPlans(load, stint.WithTTL(time.Minute), stint.WithSize(10_000))
+	tenants := plans.Must(plans.New(load, plans.WithTTL(time.Minute), plans.WithSize(10_000)))
 
 	limits := stint.Must(stint.New(
 		// Everything not named below: eight at a time for each tenant, and
@@ -83,7 +84,7 @@ func api(load func(ctx context.Context, tenant string) ([]stint.Limit, error)) h
 			if tenant == "" {
 				return nil, nil
 			}
-			return plans.Get(r.Context(), tenant)
+			return tenants.Get(r.Context(), tenant)
 		}),
 		// Reports are dear: two at a time, and the plan.
 		stint.WithRoute("GET /reports", stint.Concurrency(2, stint.WithName("reports"))),

@@ -21,6 +21,7 @@ import (
 
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
+	"github.com/stint-go/stint/plans"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore"
 )
@@ -98,7 +99,7 @@ func plansIn(rdb redis.UniversalClient) func(context.Context, string) ([]stint.L
 
 func api(shared store.Store, load func(context.Context, string) ([]stint.Limit, error), ttl time.Duration) http.Handler {
 	// While plans can't be loaded, those that are known hold.
-	plans := stint.NewPlans(load, stint.WithTTL(ttl))
+	tenants := plans.Must(plans.New(load, plans.WithTTL(ttl)))
 	return stinthttp.New(
 		// Behind whatever has authenticated the tenant and set the field: who may
 		// write it himself, chooses whose limits he uses up. Without one there
@@ -109,7 +110,7 @@ func api(shared store.Store, load func(context.Context, string) ([]stint.Limit, 
 			if tenant == "" {
 				return nil, nil
 			}
-			return plans.Get(r.Context(), tenant)
+			return tenants.Get(r.Context(), tenant)
 		}),
 		stint.Concurrency(8, stint.WithName("in-flight")), // of any plan
 		stint.WithStore(shared),

@@ -1,4 +1,4 @@
-package stint_test
+package plans_test
 
 import (
 	"context"
@@ -12,7 +12,10 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/plans"
 )
+
+var errDown = errors.New("source is down")
 
 // source is a database of plans: slow, and down on demand.
 type source struct {
@@ -43,10 +46,10 @@ func (s *source) load(ctx context.Context, key string) ([]stint.Limit, error) {
 	return []stint.Limit{stint.Rate(n, time.Second, stint.WithName("plan"))}, nil
 }
 
-func TestPlansLoadOnce(t *testing.T) {
+func TestLoadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{slow: time.Second}
-		p := stint.NewPlans(s.load)
+		p := plans.Must(plans.New(s.load))
 		var wg sync.WaitGroup
 		for i := range 100 {
 			wg.Go(func() {
@@ -62,10 +65,10 @@ func TestPlansLoadOnce(t *testing.T) {
 	})
 }
 
-func TestPlansAge(t *testing.T) {
+func TestAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{slow: time.Second}
-		p := stint.NewPlans(s.load, stint.WithTTL(10*time.Second))
+		p := plans.Must(plans.New(s.load, plans.WithTTL(10*time.Second)))
 		last := stint.Limit{}
 		get := func(wantLoads int64, wantNew bool, wantWait time.Duration) {
 			t.Helper()
@@ -109,10 +112,10 @@ func TestPlansAge(t *testing.T) {
 	})
 }
 
-func TestPlansErrorsAreNotKept(t *testing.T) {
+func TestErrorsAreNotKept(t *testing.T) {
 	s := &source{}
 	s.down.Store(true)
-	p := stint.NewPlans(s.load)
+	p := plans.Must(plans.New(s.load))
 	for i := range 3 {
 		if _, err := p.Get(t.Context(), "k"); !errors.Is(err, errDown) {
 			t.Errorf("error %v", err)
@@ -134,10 +137,10 @@ func TestPlansErrorsAreNotKept(t *testing.T) {
 	}
 }
 
-func TestPlansSurviveTheFirstCaller(t *testing.T) {
+func TestSurviveTheFirstCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{slow: 2 * time.Second}
-		p := stint.NewPlans(s.load)
+		p := plans.Must(plans.New(s.load))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := p.Get(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
@@ -151,7 +154,7 @@ func TestPlansSurviveTheFirstCaller(t *testing.T) {
 			t.Errorf("%d loads", got)
 		}
 		slow := &source{slow: time.Hour}
-		p = stint.NewPlans(slow.load, stint.WithLoadTimeout(3*time.Second))
+		p = plans.Must(plans.New(slow.load, plans.WithLoadTimeout(3*time.Second)))
 		start = time.Now()
 		if _, err := p.Get(t.Context(), "k"); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 3*time.Second {
 			t.Errorf("error %v after %v", err, time.Since(start))
@@ -159,9 +162,9 @@ func TestPlansSurviveTheFirstCaller(t *testing.T) {
 	})
 }
 
-func TestPlansAreBounded(t *testing.T) {
+func TestAreBounded(t *testing.T) {
 	s := &source{}
-	p := stint.NewPlans(s.load, stint.WithSize(3))
+	p := plans.Must(plans.New(s.load, plans.WithSize(3)))
 	for _, step := range []struct {
 		key   string
 		loads int64
@@ -175,15 +178,20 @@ func TestPlansAreBounded(t *testing.T) {
 	}
 }
 
-func TestPlansOptions(t *testing.T) {
-	for _, p := range []*stint.Plans{
-		stint.NewPlans(nil),
-		stint.NewPlans((&source{}).load, stint.WithTTL(0)),
-		stint.NewPlans((&source{}).load, stint.WithSize(0)),
-		stint.NewPlans((&source{}).load, stint.WithLoadTimeout(-1)),
+func TestOptions(t *testing.T) {
+	load := (&source{}).load
+	for _, tc := range []struct {
+		load func(context.Context, string) ([]stint.Limit, error)
+		opt  plans.Option
+		want string
+	}{
+		{nil, plans.WithTTL(time.Minute), "New(nil): write a function"},
+		{load, plans.WithTTL(0), "TTL 0s"},
+		{load, plans.WithSize(0), "size 0"},
+		{load, plans.WithLoadTimeout(-1), "timeout -1ns"},
 	} {
-		if _, err := p.Get(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "write") {
-			t.Errorf("error %v", err)
+		if c, err := plans.New(tc.load, tc.opt); c != nil || err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%v, %v, want an error with %q", c, err, tc.want)
 		}
 	}
 }

@@ -1,4 +1,11 @@
-package stint
+// Package plans keeps limits that come from somewhere slow, such as tenants' plans
+// in a database, for stint.WithLimitFunc:
+//
+//	tenants := plans.Must(plans.New(load))
+//	stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
+//		return tenants.Get(r.Context(), r.Header.Get("X-Tenant"))
+//	})
+package plans
 
 import (
 	"container/list"
@@ -7,83 +14,88 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/stint-go/stint"
 )
 
-// Plans keeps limits that come from somewhere slow, such as tenants' plans in
-// a database, for WithLimitFunc:
-//
-//	plans := stint.NewPlans(loadPlan)
-//	stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
-//		return plans.Get(r.Context(), r.Header.Get("X-Tenant"))
-//	})
-//
-// It is safe for concurrent use and has no goroutine beyond one for each load
-// under way.
-type Plans struct {
-	load    func(ctx context.Context, key string) ([]Limit, error)
+// Cache keeps what a source has said of each key. It is safe for concurrent use
+// and has no goroutine beyond one for each load under way.
+type Cache struct {
+	load    func(ctx context.Context, key string) ([]stint.Limit, error)
 	ttl     time.Duration
 	size    int
 	timeout time.Duration
-	err     error // of the options
 
 	mu     sync.Mutex
-	kept   map[string]*list.Element // of *keptPlan
+	plans  map[string]*list.Element // of *kept
 	recent list.List                // most recently used first
-	loads  map[string]*planLoad     // under way: of each key the latest
+	loads  map[string]*pending      // under way: of each key the latest
 }
 
-// keptPlan is a value that has been loaded.
-type keptPlan struct {
+// kept is a plan that has been loaded.
+type kept struct {
 	key     string
-	limits  []Limit
+	limits  []stint.Limit
 	loaded  time.Time
 	retryAt time.Time // not to be loaded before, after a load that failed
 }
 
-// planLoad is a load under way. Its limits and err are set when done is closed.
-type planLoad struct {
+// pending is a load under way. Its limits and err are set when done is closed.
+type pending struct {
 	began   time.Time
 	alone   time.Duration   // after which another may be started beside it
 	overdue <-chan struct{} // closed at the load timeout, or after done
 	done    chan struct{}
-	limits  []Limit
+	limits  []stint.Limit
 	err     error
 }
 
-// PlansOption is what NewPlans takes.
-type PlansOption func(*Plans)
+// Option changes what New makes.
+type Option func(*Cache)
 
 // WithTTL says how long a plan counts as current; by default a minute.
-func WithTTL(d time.Duration) PlansOption { return func(p *Plans) { p.ttl = d } }
+func WithTTL(d time.Duration) Option { return func(p *Cache) { p.ttl = d } }
 
 // WithSize says how many plans are kept; by default 10,000. Beyond that the
 // one that was used least recently is forgotten.
-func WithSize(n int) PlansOption { return func(p *Plans) { p.size = n } }
+func WithSize(n int) Option { return func(p *Cache) { p.size = n } }
 
 // WithLoadTimeout says how long a load may take; by default 5 seconds. The
 // context that it is given ends then, and Get doesn't wait for it any longer,
 // whether or not the load heeds its context.
-func WithLoadTimeout(d time.Duration) PlansOption { return func(p *Plans) { p.timeout = d } }
+func WithLoadTimeout(d time.Duration) Option { return func(p *Cache) { p.timeout = d } }
 
-// planRetry is how long a plan that is kept isn't loaded again after a load
+// retry is how long a plan that is kept isn't loaded again after a load
 // failed: a source that is down must not be asked by every request.
-const planRetry = time.Second
+const retry = time.Second
 
-// NewPlans makes a cache in front of load. A wrong option, or a nil load, is
-// reported by Get.
-func NewPlans(load func(ctx context.Context, key string) ([]Limit, error), opts ...PlansOption) *Plans {
-	p := &Plans{
+// New makes a cache in front of load, which returns the limits of a key; each needs
+// a WithName. The error says what is wrong with the options, or that load is nil.
+func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts ...Option) (*Cache, error) {
+	p := &Cache{
 		load: load, ttl: time.Minute, size: 10_000, timeout: 5 * time.Second,
-		kept: map[string]*list.Element{}, loads: map[string]*planLoad{},
+		plans: map[string]*list.Element{}, loads: map[string]*pending{},
 	}
 	for _, o := range opts {
 		o(p)
 	}
+	var errs []error
 	if p.load == nil {
-		p.err = errors.New("stint: NewPlans(nil): write a function that loads a plan")
+		errs = append(errs, errors.New("plans: New(nil): write a function that loads a plan"))
 	}
 	if p.ttl <= 0 || p.size < 1 || p.timeout <= 0 {
-		p.err = errors.Join(p.err, fmt.Errorf("stint: NewPlans with TTL %v, size %d, timeout %v: write positive values", p.ttl, p.size, p.timeout))
+		errs = append(errs, fmt.Errorf("plans: TTL %v, size %d, timeout %v: write positive values", p.ttl, p.size, p.timeout))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Must returns p, or panics with err. It is for variables and at start-up.
+func Must(p *Cache, err error) *Cache {
+	if err != nil {
+		panic(err)
 	}
 	return p
 }
@@ -106,15 +118,12 @@ func NewPlans(load func(ctx context.Context, key string) ([]Limit, error), opts 
 //
 // A load that returns a wrong limit, or one without a WithName, has failed. The
 // slice is shared: don't change it.
-func (p *Plans) Get(ctx context.Context, key string) ([]Limit, error) {
-	if p.err != nil {
-		return nil, p.err
-	}
+func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
 	p.mu.Lock()
 	now := time.Now()
-	var old *keptPlan
-	if e := p.kept[key]; e != nil {
-		old = e.Value.(*keptPlan)
+	var old *kept
+	if e := p.plans[key]; e != nil {
+		old = e.Value.(*kept)
 		p.recent.MoveToFront(e)
 		if now.Sub(old.loaded) < p.ttl || now.Before(old.retryAt) {
 			p.mu.Unlock()
@@ -137,7 +146,7 @@ func (p *Plans) Get(ctx context.Context, key string) ([]Limit, error) {
 }
 
 // wait waits for a load until it is overdue, or ctx ends.
-func (l *planLoad) wait(ctx context.Context) error {
+func (l *pending) wait(ctx context.Context) error {
 	select {
 	case <-l.done:
 	case <-l.overdue:
@@ -152,7 +161,7 @@ func (l *planLoad) wait(ctx context.Context) error {
 	}
 }
 
-var errOverdue = fmt.Errorf("stint: the plan's load takes longer than its timeout: %w", context.DeadlineExceeded)
+var errOverdue = fmt.Errorf("plans: the load takes longer than its timeout: %w", context.DeadlineExceeded)
 
 // start starts a load, or joins the one under way. The caller holds p.mu.
 //
@@ -160,7 +169,7 @@ var errOverdue = fmt.Errorf("stint: the plan's load takes longer than its timeou
 // would never get another plan; were another started at each timeout, they would
 // pile up while a source is down. Waiting for twice as long each time, there are
 // a dozen or so after a day.
-func (p *Plans) start(ctx context.Context, key string, now time.Time) *planLoad {
+func (p *Cache) start(ctx context.Context, key string, now time.Time) *pending {
 	alone := p.timeout
 	if l := p.loads[key]; l != nil {
 		if now.Sub(l.began) < l.alone {
@@ -169,9 +178,9 @@ func (p *Plans) start(ctx context.Context, key string, now time.Time) *planLoad 
 		alone = 2 * l.alone
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout)
-	l := &planLoad{
+	l := &pending{
 		began: now, alone: alone, overdue: ctx.Done(),
-		done: make(chan struct{}), err: errors.New("stint: the plan's load did not return"),
+		done: make(chan struct{}), err: errors.New("plans: the load did not return"),
 	}
 	p.loads[key] = l
 	go func() {
@@ -181,24 +190,17 @@ func (p *Plans) start(ctx context.Context, key string, now time.Time) *planLoad 
 	return l
 }
 
-func (p *Plans) run(ctx context.Context, key string, l *planLoad) {
+func (p *Cache) run(ctx context.Context, key string, l *pending) {
 	defer func() {
 		if v := recover(); v != nil { // on this goroutine it would end the process
-			l.err = fmt.Errorf("stint: the plan's load panicked: %v", v)
+			l.err = fmt.Errorf("plans: the load panicked: %v", v)
 		}
 		p.finish(key, l)
 	}()
 	limits, err := p.load(ctx, key)
 	for _, lim := range limits {
-		if err != nil {
-			break
-		}
-		if lim.rule == nil {
-			err = errors.New("stint: zero Limit: return stint.Rate, Quota or Concurrency")
-		} else if _, bad := lim.rule.compileOnce(); bad != nil {
-			err = fmt.Errorf("stint: limit %q: %w", lim.rule.spec.Name, bad)
-		} else if !lim.rule.named {
-			err = fmt.Errorf("stint: limit %q of a plan has a default name, and what a key has consumed goes by the name: write stint.WithName", lim.rule.spec.Name)
+		if err == nil {
+			err = lim.Check()
 		}
 	}
 	if l.err = err; err == nil {
@@ -207,7 +209,7 @@ func (p *Plans) run(ctx context.Context, key string, l *planLoad) {
 }
 
 // finish keeps what a load brought and lets the waiting go on.
-func (p *Plans) finish(key string, l *planLoad) {
+func (p *Cache) finish(key string, l *pending) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer close(l.done)
@@ -215,21 +217,21 @@ func (p *Plans) finish(key string, l *planLoad) {
 		delete(p.loads, key)
 	}
 	now := time.Now()
-	e := p.kept[key]
+	e := p.plans[key]
 	switch {
-	case e != nil && e.Value.(*keptPlan).loaded.After(l.began): // by one that began later
+	case e != nil && e.Value.(*kept).loaded.After(l.began): // by one that began later
 	case l.err != nil && e != nil:
-		e.Value.(*keptPlan).retryAt = now.Add(planRetry)
+		e.Value.(*kept).retryAt = now.Add(retry)
 	case l.err != nil:
 	case e != nil:
 		// A new value: the old one is in the hands of callers.
-		e.Value = &keptPlan{key: key, limits: l.limits, loaded: now}
+		e.Value = &kept{key: key, limits: l.limits, loaded: now}
 	default:
-		p.kept[key] = p.recent.PushFront(&keptPlan{key: key, limits: l.limits, loaded: now})
-		if len(p.kept) > p.size {
+		p.plans[key] = p.recent.PushFront(&kept{key: key, limits: l.limits, loaded: now})
+		if len(p.plans) > p.size {
 			last := p.recent.Back()
 			p.recent.Remove(last)
-			delete(p.kept, last.Value.(*keptPlan).key)
+			delete(p.plans, last.Value.(*kept).key)
 		}
 	}
 }

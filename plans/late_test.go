@@ -1,4 +1,4 @@
-package stint_test
+package plans_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/plans"
 )
 
 // stuck is a source of plans that ignores the context.
@@ -30,7 +31,7 @@ func (s *stuck) load(context.Context, string) ([]stint.Limit, error) {
 
 // A load that ignores its context holds nobody up beyond the load timeout, and
 // another is tried beside it, each time after twice as long.
-func TestPlansLoadThatHangs(t *testing.T) {
+func TestLoadThatHangs(t *testing.T) {
 	const timeout = 5 * time.Second
 	type get struct {
 		at    time.Duration
@@ -74,7 +75,7 @@ func TestPlansLoadThatHangs(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				old, fresh := stint.Rate(1, time.Second, stint.WithName("plan")), stint.Rate(2, time.Second, stint.WithName("plan"))
 				s := &stuck{hang: make(chan struct{})}
-				p := stint.NewPlans(s.load, stint.WithTTL(time.Hour), stint.WithLoadTimeout(timeout))
+				p := plans.Must(plans.New(s.load, plans.WithTTL(time.Hour), plans.WithLoadTimeout(timeout)))
 				if s.works.Store(tt.old); tt.old {
 					s.current.Store(&old)
 					if _, err := p.Get(t.Context(), "k"); err != nil {
@@ -118,16 +119,16 @@ func TestPlansLoadThatHangs(t *testing.T) {
 
 // What comes too late for those who waited is kept for those who come, unless a
 // load that began after it has brought something already.
-func TestPlansLateLoad(t *testing.T) {
+func TestLateLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var loads atomic.Int64
 		takes := []time.Duration{7 * time.Second, 40 * time.Second, 2 * time.Second, time.Hour}
-		plans := []stint.Limit{stint.Rate(1, time.Second, stint.WithName("plan")), stint.Rate(2, time.Second, stint.WithName("plan")), stint.Rate(3, time.Second, stint.WithName("plan")), stint.Rate(4, time.Second, stint.WithName("plan"))}
-		p := stint.NewPlans(func(context.Context, string) ([]stint.Limit, error) {
+		versions := []stint.Limit{stint.Rate(1, time.Second, stint.WithName("plan")), stint.Rate(2, time.Second, stint.WithName("plan")), stint.Rate(3, time.Second, stint.WithName("plan")), stint.Rate(4, time.Second, stint.WithName("plan"))}
+		p := plans.Must(plans.New(func(context.Context, string) ([]stint.Limit, error) {
 			n := loads.Add(1)
 			time.Sleep(takes[n-1])
-			return plans[n-1 : n], nil
-		}, stint.WithTTL(20*time.Second), stint.WithLoadTimeout(5*time.Second))
+			return versions[n-1 : n], nil
+		}, plans.WithTTL(20*time.Second), plans.WithLoadTimeout(5*time.Second)))
 		began := time.Now()
 		for _, g := range []struct {
 			at, want int // seconds; which plan, 0 for none
@@ -142,7 +143,7 @@ func TestPlansLateLoad(t *testing.T) {
 			switch {
 			case g.want == 0 && !errors.Is(err, context.DeadlineExceeded):
 				t.Errorf("at %d: %v, %v", g.at, got, err)
-			case g.want > 0 && (err != nil || got[0] != plans[g.want-1]):
+			case g.want > 0 && (err != nil || got[0] != versions[g.want-1]):
 				t.Errorf("at %d: %v, %v; want plan %d", g.at, got, err, g.want)
 			}
 		}
