@@ -22,8 +22,7 @@ type names struct {
 	adaptive  map[*rule]*adaptiveRule
 	adaptives *adaptives
 	// before are the limits of the generation before, by name. One that still
-	// says the same stays the same one, so that who waits for a turn stands in
-	// one line with who comes after an Update.
+	// says the same stays the same one, for whatever a store remembers of it.
 	before map[string]*store.Limit
 }
 

@@ -17,7 +17,9 @@ func TestKindsOfLines(t *testing.T) {
 	rate := func() stint.Limit {
 		return stint.Rate(1, time.Second, stint.WithName("r"), stint.WithMaxWait(time.Minute))
 	}
-	quota := func() stint.Limit { return stint.Quota(100, stint.Daily.In(time.FixedZone("z", 3600)), stint.WithName("q")) }
+	quota := func() stint.Limit {
+		return stint.Quota(100, stint.Daily.In(time.FixedZone("z", 3600)), stint.WithName("q"))
+	}
 	fresh := func(limits ...func() stint.Limit) []stint.Option {
 		return []stint.Option{theKey, stint.WithLimitFunc(func(*http.Request) (all []stint.Limit, err error) {
 			for _, l := range limits {

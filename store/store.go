@@ -54,7 +54,10 @@ type Store interface {
 	// which is spent: settling again needs the new one. Settling late, or with
 	// the receipt of a charge that was not made, frees nothing; releasing a
 	// lease twice doesn't either. Unlike in Take, several charges of one key and
-	// limit may be settled in a call.
+	// limit may be settled in a call; they are settled one after the other. Turns
+	// are given up latest first (Limit.Behind): for one behind which others are
+	// reserved little or nothing comes back, and what is left of it stays good
+	// (Limit.Standing).
 	Settle(ctx context.Context, charges []Charge, results []Result) error
 }
 

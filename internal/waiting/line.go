@@ -226,8 +226,7 @@ func (l *line) vacant() bool {
 func (l *line) ripe(now time.Time) bool { return l.waiters.n == 0 || !l.linger.After(now) }
 
 // tend does what there is to do in a line, begins to give back what is to go
-// back, and sets the timer to when there is something next. A line that has
-// nothing any more is dropped.
+// back, and sets the timer. A line that has nothing any more is dropped.
 func (ts *Turns) tend(l *line, now time.Time) *round {
 	r := &round{settle: l.settle}
 	l.grant(ts, now)
@@ -241,6 +240,7 @@ func (ts *Turns) tend(l *line, now time.Time) *round {
 	return r
 }
 
+// arm sets the timer to when there is something to do.
 func (l *line) arm(ts *Turns, now time.Time) {
 	var next time.Time
 	if l.waiters.n > 0 {

@@ -167,7 +167,8 @@ func (ts *Turns) putBack(p *part, left store.Receipt, settle Settle) *line {
 }
 
 // Flush waits until what has been left in the buckets of charges has gone back,
-// for a call that is about to ask the store, and for bound at the most. It returns how long it has waited.
+// for a call that is about to ask the store, and for bound at the most. It
+// returns how long it has waited.
 func (ts *Turns) Flush(ctx context.Context, charges []store.Charge, bound time.Duration) time.Duration {
 	start := time.Now()
 	var timer *time.Timer

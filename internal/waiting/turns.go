@@ -15,10 +15,7 @@ package waiting
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -164,13 +161,12 @@ func (t *Turn) Leave(ctx context.Context) {
 	t.over = true
 	ts := t.turns
 	ts.mu.Lock()
-	l := t.line
+	l := ts.keep(t.line)
 	vacant := l.vacant()
 	if t.at != nil {
 		l.waiters.remove(t.at)
 		ts.waiting.Add(-1)
 	} else { // it came at the same moment: the next may have it
-		l = ts.keep(l)
 		for i, p := range t.parts {
 			p.column = &l.columns[i]
 			p.inColumn = p.column.parts.insertAfter(nil, p)
@@ -193,97 +189,4 @@ func (ts *Turns) vacated(l *line, n int, some bool) *round {
 		l.linger = now.Add(linger)
 	}
 	return ts.tend(l, now)
-}
-
-// Claim is a vacancy that is kept for a call while the store decides the rest of it.
-type Claim struct {
-	line  *line
-	parts []bool
-	wait  []time.Duration
-}
-
-// Claim looks for vacancies that the call can have in place of charges of its
-// own, and returns nil if there are none. The caller hands it to Join, or drops it.
-func (ts *Turns) Claim(parts []Part) *Claim {
-	if len(parts) == 0 {
-		return nil
-	}
-	kind := kindOf(parts)
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	l := ts.lines[kind]
-	if l == nil {
-		return nil
-	}
-	now := time.Now()
-	c := &Claim{line: l, parts: make([]bool, len(parts)), wait: make([]time.Duration, len(parts))}
-	n := 0
-	for i := range parts {
-		col := &l.columns[i]
-		if col.vacancies() == 0 {
-			continue
-		}
-		wait := col.parts.at(l.waiters.n + col.claimed).value.at.Sub(now)
-		switch {
-		case wait > parts[i].Most:
-			return nil
-		case wait > 0:
-			c.parts[i], c.wait[i] = true, wait
-			n++
-		}
-	}
-	if n == 0 {
-		return nil
-	}
-	for i, claimed := range c.parts {
-		if claimed {
-			l.columns[i].claimed++
-		}
-	}
-	ts.vacant.Add(int64(-n))
-	return c
-}
-
-func (c *Claim) has(i int) bool { return c != nil && c.parts[i] }
-
-// Wait is how long the i-th part has to wait, and whether it is claimed.
-func (c *Claim) Wait(i int) (time.Duration, bool) { return c.wait[i], c.parts[i] }
-
-// Drop gives the claim up: the call has been refused by something else.
-func (ts *Turns) Drop(ctx context.Context, c *Claim) {
-	ts.mu.Lock()
-	n, vacant := 0, c.line.vacant()
-	for i, claimed := range c.parts {
-		if claimed {
-			c.line.columns[i].claimed--
-			n++
-		}
-	}
-	r := ts.vacated(c.line, n, vacant)
-	ts.mu.Unlock()
-	if !r.empty() {
-		go ts.runAll(context.WithoutCancel(ctx), r)
-	}
-}
-
-// String says who waits and what is reserved, for the trace of a test.
-func (ts *Turns) String() string {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	var all []string
-	for _, l := range ts.lines {
-		s := fmt.Sprintf("%q: %d wait, kept until %v", l.kind, l.waiters.n, l.linger.UnixMicro())
-		for i := range l.columns {
-			c := &l.columns[i]
-			s += fmt.Sprintf("; %d claimed of", c.claimed)
-			for e := c.parts.front; e != nil; e = e.next {
-				p := e.value
-				s += fmt.Sprintf(" %d at %v stuck %v", p.receipt.Mark, p.at.UnixMicro(), p.stuck)
-			}
-			s += fmt.Sprintf(", settling %v, not before %v", c.bucket.settled != nil, c.bucket.retry.UnixMicro())
-		}
-		all = append(all, s)
-	}
-	slices.Sort(all)
-	return strings.Join(all, "\n")
 }

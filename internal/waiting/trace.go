@@ -1,0 +1,29 @@
+package waiting
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// String says who waits and what is reserved, for the trace of a test.
+func (ts *Turns) String() string {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	var all []string
+	for _, l := range ts.lines {
+		s := fmt.Sprintf("%q: %d wait, kept until %v", l.kind, l.waiters.n, l.linger.UnixMicro())
+		for i := range l.columns {
+			c := &l.columns[i]
+			s += fmt.Sprintf("; %d claimed of", c.claimed)
+			for e := c.parts.front; e != nil; e = e.next {
+				p := e.value
+				s += fmt.Sprintf(" %d at %v stuck %v", p.receipt.Mark, p.at.UnixMicro(), p.stuck)
+			}
+			s += fmt.Sprintf(", settling %v, not before %v", c.bucket.settled != nil, c.bucket.retry.UnixMicro())
+		}
+		all = append(all, s)
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
