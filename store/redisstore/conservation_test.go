@@ -186,7 +186,7 @@ func account(t *testing.T, heeds bool, seed uint64) {
 	if charged != want {
 		t.Errorf("%d charged, %d are accounted for", charged, want)
 	}
-	if granted.Load() < 100 || left.Load() < 20 || g.undone.Load() < 20 || g.answers.Load() < 10 {
+	if granted.Load() < 50 || left.Load() < 5 || g.undone.Load() < 5 || g.answers.Load() == 0 {
 		t.Error("too little has gone wrong: the test is at fault")
 	}
 }
