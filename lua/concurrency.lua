@@ -100,7 +100,7 @@ local function concurrency()
     count(s)
   end
 
-  local function raw(s) return text(s.held) end
+  local function raw(l, s) return text(s.held) end
 
   return {open = true, read = read, rebase = rebase, look = look, commit = commit, amend = amend, raw = raw}
 end

@@ -1,25 +1,31 @@
 -- Twin of store/fixedwindow.go. Needs window.lua.
 --
--- Record: units, period, aligned, bounds (window.lua).
--- State: A:B:C, cut after B if C is 0.
+-- Record: units, unit (store.Numbers.Unit), window (window.lua).
+-- State: A:B:unit, and :C:token if C isn't 0.
 local function fixedwindow()
   local function read(a)
-    return {units = fields[a] + 0, window = window(fields[a + 1] + 0, fields[a + 2] == '1', a + 3)}
+    return {units = fields[a] + 0, unit = fields[a + 1] + 0, window = window(a + 2), calendar = fields[a + 3] ~= '0'}
   end
 
   local function load(v)
-    local s = {live = false, A = 0, B = 0, C = 0}
+    local s = {live = false, A = 0, B = 0, C = 0, unit = 0, token = 0}
     local w = words(v or '')
-    if w[2] then s.live, s.A, s.B, s.C = true, w[1], w[2], w[3] or 0 end
+    if w[3] and w[3] ~= 0 then -- else somebody else's
+      s.live, s.A, s.B, s.unit, s.C, s.token = true, w[1], w[2], w[3], w[4] or 0, w[5] or 0
+    end
     return s
   end
 
   local function save(l, s)
-    if s.C == 0 then return format('%.0f:%.0f', s.A, s.B) end
-    return format('%.0f:%.0f:%.0f', s.A, s.B, s.C)
+    if s.C == 0 then return format('%.0f:%.0f:%.0f', s.A, s.B, s.unit) end
+    return format('%.0f:%.0f:%.0f:%.0f:%.0f', s.A, s.B, s.unit, s.C, s.token)
   end
 
-  local function forget(s) s.live, s.A, s.B, s.C = false, 0, 0, 0 end
+  local function forget(s) s.live, s.A, s.B, s.C, s.dirty = false, 0, 0, 0, true end
+
+  local function open(l, s, start)
+    s.live, s.dirty, s.A, s.unit, s.token = true, true, start, l.unit, l.units
+  end
 
   -- One more than rounded up: the server counts from the millisecond that the
   -- present is in.
@@ -27,24 +33,40 @@ local function fixedwindow()
     return ceilDiv(max(l.window.latest(s.A, 1 + ceilDiv(s.C, l.units)) - now, 0), 1000) + 1
   end
 
-  local function rebase(l, s)
-    local w, n = l.window, l.units
-    if w.lost then
-      stale = true
-      return
-    end
-    if not s.live then return end
-    local k, known = w.passed(s.A, now)
-    if k == 0 then return end
+  local function nextWindow(s, k, n, start)
     if s.C == 0 or k - 1 >= ceilDiv(s.C, n) then return forget(s) end
-    if not known then
-      stale = true
-      return
-    end
-    s.A = w.boundary(s.A, k)
+    s.A, s.dirty = start, true
     s.C = s.C - (k - 1) * n
     s.B = min(s.C, n)
     s.C = s.C - s.B
+  end
+
+  local function change(l, s)
+    local length, units = intervalLength(s.unit), s.token
+    if length > 0 then
+      local k = floor((now - s.A) / length)
+      if k > 0 then nextWindow(s, k, units, s.A + k * length) end
+    end
+    if l.calendar and s.live then
+      local start = l.window.opened(now)
+      if s.A < start then nextWindow(s, 1, units, start) end
+      if s.live then s.A = start end
+    end
+    if s.live then open(l, s, s.A) end
+  end
+
+  local function rebase(l, s)
+    local w = l.window
+    if w.lost then return ask(now) end
+    if not s.live then return end
+    local start = w.begun(s.A)
+    if start ~= s.A then s.A, s.dirty = start, true end
+    if s.unit ~= l.unit or s.C > 0 and s.token ~= l.units then
+      change(l, s)
+      if not s.live then return end
+    end
+    local k = w.passed(s.A, now)
+    if k and k > 0 then nextWindow(s, k, l.units, w.moved(s.A, k)) end
   end
 
   -- ok, the start of the window that is open, and what is reserved behind it if
@@ -59,17 +81,12 @@ local function fixedwindow()
     if maxwait == 0 then return false end
     local later = s.C
     if later % n + cost > n then later = later + n - later % n end
-    local at, opens = max(now, start), w.boundary(start, floor(later / n) + 1)
-    if not opens then
-      if max(start, w.last) - at <= maxwait then stale = true end
-      return false
-    end
-    if opens - at > maxwait then return false end
+    if not w.by(start, floor(later / n) + 1, now + maxwait) then return false end
     return true, start, later + cost
   end
 
   local function commit(l, s, cost, start, later)
-    s.live, s.dirty, s.A = true, true, start
+    open(l, s, start)
     if later then s.C = later else s.B = s.B + cost end
   end
 
@@ -79,7 +96,7 @@ local function fixedwindow()
     local diff = cost - rcost
     local refund = min(-diff, mark)
     if diff > 0 then
-      if not s.live then s.live, s.A = true, w.opened(now) end
+      if not s.live then open(l, s, w.opened(now)) end
       s.B, s.dirty = s.B + min(diff, maxCost - s.B), true
       return
     end
@@ -88,13 +105,7 @@ local function fixedwindow()
       s.B = s.B - min(refund, s.B)
     else
       local last = ceilDiv(s.C, n)
-      if last == 0 then return end
-      local k, known = w.passed(s.A, instant)
-      if not known and k <= last then
-        stale = true
-        return
-      end
-      if k ~= last then return end
+      if last == 0 or w.passed(s.A, instant) ~= last then return end
       s.C = s.C - min(refund, s.C - (last - 1) * n)
     end
     s.dirty = true

@@ -1,12 +1,18 @@
 -- What every algorithm but the plain token bucket needs. Twins of the functions
 -- of the same names in store.
 
--- Set where an answer needs a bound of the calendar that was not sent.
-local stale = false
-
 local maxCost = 1099511627776 -- store.MaxCost
 
 local function text(n) return format('%.0f', n) end
+
+-- The instants around which the windows of the calendar are needed and were not
+-- sent, if there are any: then nothing is decided.
+local asked
+
+local function ask(at)
+  asked = asked or {}
+  asked[#asked + 1] = text(floor(at))
+end
 
 local function words(v)
   local w, n = {}, 0

@@ -1,13 +1,10 @@
 -- Twin of store/intervalbucket.go. Needs window.lua.
 --
--- Record: units, period, unit (store.Numbers.Unit), burst, aligned, bounds
--- (window.lua).
+-- Record: units, unit (store.Numbers.Unit), burst, window (window.lua).
 -- State: A:token:unit:B:C:D:E, cut after C if D and E are 0.
 local function intervalbucket()
   local function read(a)
-    local l = {units = fields[a] + 0, period = fields[a + 1] + 0, unit = fields[a + 2] + 0, burst = fields[a + 3] + 0}
-    l.window = window(l.period, fields[a + 4] == '1', a + 5)
-    return l
+    return {units = fields[a] + 0, unit = fields[a + 1] + 0, burst = fields[a + 2] + 0, window = window(a + 3)}
   end
 
   local function load(v)
@@ -28,7 +25,7 @@ local function intervalbucket()
   end
 
   local function forget(s)
-    s.live, s.A, s.token, s.unit, s.B, s.C, s.D, s.E = false, 0, 0, 0, 0, 0, 0, 0
+    s.live, s.dirty, s.A, s.token, s.unit, s.B, s.C, s.D, s.E = false, true, 0, 0, 0, 0, 0, 0, 0
   end
 
   -- One more than rounded up: the server counts from the millisecond that the
@@ -43,51 +40,43 @@ local function intervalbucket()
     s.D = s.D - max(tokens - s.B, 0)
     s.B = max(s.B - tokens, 0)
     s.E = max(s.E - tokens, 0)
+    s.dirty = true
   end
 
-  -- what the intervals until now have brought; false if that is not known
+  -- what the intervals until now have brought
   local function advance(l, s, units)
     local w = l.window
-    local k, known = w.passed(s.A, now)
-    if k == 0 then return true end
-    if known then
+    local k = w.passed(s.A, now)
+    if k and k > 0 then
       refill(s, k, units)
-      s.A = w.boundary(s.A, k)
-      return true
+      s.A = w.moved(s.A, k)
     end
-    -- It began before the bounds: so many intervals and more.
-    if k < ceilDiv(s.B + s.D, units) then return false end
-    refill(s, k, units)
-    s.A = w.opened(now)
-    return true
+    return k
   end
 
   local function change(l, s)
-    local was, units = s.unit, s.token
+    local was, units, length = s.unit, s.token, intervalLength(s.unit)
     if was == l.unit then
-      if not advance(l, s, units) then return false end
-    elseif was < 0 or l.unit < 0 then
-      s.A = l.window.opened(now)
+      if not advance(l, s, units) then return end
     else
-      local gone = max(now - s.A, 0)
-      refill(s, floor(gone / was), units)
-      s.A = now - l.period + share(was - gone % was, l.period, was, l.period)
+      local gone = now - s.A
+      if length > 0 then refill(s, floor(gone / length), units) end
+      if was < 0 or l.unit < 0 then
+        s.A = l.window.opened(now)
+      else
+        s.A = now - l.unit + share(was - gone % was, l.unit, was, l.unit)
+      end
     end
     s.token, s.unit, s.dirty = l.units, l.unit, true
-    return true
   end
 
   local function rebase(l, s)
-    if l.window.lost then
-      stale = true
-      return
-    end
+    if l.window.lost then return ask(now) end
     if not s.live then return end
-    local same = s.token == l.units and s.unit == l.unit
-    if not (same or change(l, s)) or not advance(l, s, l.units) then
-      stale = true
-      return
-    end
+    local start = l.window.begun(s.A)
+    if start ~= s.A then s.A, s.dirty = start, true end
+    if s.token ~= l.units or s.unit ~= l.unit then change(l, s) end
+    if not advance(l, s, l.units) then return end
     if s.B == 0 and s.D == 0 then return forget(s) end
     if s.C ~= l.burst then
       local ahead = max(s.B - s.C, 0)
@@ -105,14 +94,8 @@ local function intervalbucket()
     if not s.live then start = w.opened(now) end
     local short = used + cost - l.burst
     if short > 0 then
-      if maxwait == 0 then return false end
-      local k, at = ceilDiv(short, l.units), max(now, start)
-      local opens = w.boundary(start, k)
-      if not opens then
-        if max(start, w.last) - at <= maxwait then stale = true end
-        return false
-      end
-      if opens - at > maxwait then return false end
+      local k = ceilDiv(short, l.units)
+      if maxwait == 0 or not w.by(start, k, now + maxwait) then return false end
       used = max(used, k * l.units)
     end
     return true, start, used + cost
@@ -136,15 +119,9 @@ local function intervalbucket()
     if diff > 0 then
       s.B = s.B + max(0, min(diff, l.burst + maxCost - s.B))
     elseif diff < 0 then
-      local k, known = w.passed(instant, s.A)
-      if k >= ceilDiv(mark, l.units) then
-        mark = 0
-      elseif known then
-        mark = mark - k * l.units
-      else
-        stale = true
-        return
-      end
+      local k = w.passed(instant, s.A)
+      if not k then return end
+      if k >= ceilDiv(mark, l.units) then mark = 0 else mark = mark - k * l.units end
       mark = min(mark, s.B)
       local waiting, own = s.B > l.burst, mark == s.E
       local back = refunded(-diff, mark, s.B - mark, waiting)

@@ -27,21 +27,25 @@ var plain = map[store.Algorithm]struct {
 	store.FixedWindow: {
 		func(s *store.State) string {
 			if s.C == 0 {
-				return fmt.Sprintf("%d:%d", s.A, s.B)
+				return fmt.Sprintf("%d:%d:%d", s.A, s.B, s.Numbers.Unit)
 			}
-			return fmt.Sprintf("%d:%d:%d", s.A, s.B, s.C)
+			return fmt.Sprintf("%d:%d:%d:%d:%d", s.A, s.B, s.Numbers.Unit, s.C, s.Numbers.Token)
 		},
 		func(w []int64) store.State {
-			w = append(w, 0)
-			return store.State{Live: true, A: w[0], B: w[1], C: w[2]}
+			w = append(w, 0, 0)
+			return store.State{Live: true, A: w[0], B: w[1], C: w[3], Numbers: store.Numbers{Token: w[4], Unit: w[2]}}
 		},
 	},
 	store.WarmUp: {
 		func(s *store.State) string {
-			return fmt.Sprintf("%d:%d:%d:%d", s.A, s.Numbers.Token, s.Numbers.Unit, s.B)
+			if s.C == 0 {
+				return fmt.Sprintf("%d:%d:%d:%d", s.A, s.Numbers.Token, s.Numbers.Unit, s.B)
+			}
+			return fmt.Sprintf("%d:%d:%d:%d:%d", s.A, s.Numbers.Token, s.Numbers.Unit, s.B, s.C)
 		},
 		func(w []int64) store.State {
-			return store.State{Live: true, A: w[0], Numbers: store.Numbers{Token: w[1], Unit: w[2]}, B: w[3]}
+			w = append(w, 0)
+			return store.State{Live: true, A: w[0], Numbers: store.Numbers{Token: w[1], Unit: w[2]}, B: w[3], C: w[4]}
 		},
 	},
 }
@@ -88,14 +92,7 @@ func (p *pair) tracePlain(a store.Algorithm, ran map[string]int) {
 		if after.Live {
 			want = plain[a].text(&after)
 		}
-		from, until := p.now, p.now
-		if before.Live {
-			from, until = min(from, before.A), max(until, before.A)
-		}
-		if c.op == "settle" {
-			from, until = min(from, c.receipt.Instant), max(until, c.receipt.Instant)
-		}
-		got := p.ask(l, c, from, until+c.maxWait)
+		got := p.ask(l, c)
 		if got.after != want || c.op == "take" && got.ok != result.OK {
 			t.Errorf("%+v at %d: %v\nstate %s\ngot  %v %s\nwant %v %s", l.Spec(), p.now, c, stored, got.ok, got.after, result.OK, want)
 			return

@@ -4,15 +4,14 @@
 -- settlements, and per settlement: letter, limit, as in take, number of its key,
 -- cost, and of the receipt cost, instant, mark and lease; and what the letter
 -- tells. It says that the charge may go the short way, which take.lua describes
--- (b, w, p, with its four arguments; c is for a lease given back), else it is -.
--- Then the first of the four may be the number of another key, and the second the
+-- (b, w, p, with its five arguments; c is for a lease given back), else it is -.
+-- Then the first of the five may be the number of another key, and the second the
 -- instant of the charge, or up to a tick before it: nothing is changed if the key
 -- says that the limit has been reset since (reset.lua), or if that was so long ago
 -- that it may say so no more.
 --
 -- Answers: now, then per settlement the state found (of open modules that, '|',
--- and the state left), or -1: a bound of the calendar is missing, nothing was
--- done.
+-- and the state left), or, as in take, what is asked.
 local vals = call('MGET', unpack(KEYS, 1, nkeys))
 local out, many, a = {now}, ARGV[2] + 0, 3
 
@@ -55,10 +54,10 @@ for n = 1, many do
       if now < start or now >= fin then break end
     end
     if v then
-      local at, b = string.match(v, '^(%d+):(%d+)$')
-      if not at or text and at + 0 > start then break end
+      local at, b, unit = string.match(v, '^(%d+):(%d+):(-?%d+)$')
+      if not at or unit ~= ARGV[a + 12] or at + 0 > start then break end
       live = at == text or letter == 'p' and now < at + ARGV[a + 9]
-      if live then start, count = at + 0, b + 0 end
+      if live then start, count = at + 0, b + 0 else new = false end
     end
     local was = count
     if diff > 0 then
@@ -67,7 +66,7 @@ for n = 1, many do
       count = max(count - min(-diff, ARGV[a + 6] + 0), 0)
     end
     if count ~= was then
-      new = count > 0 and format('%.0f:%.0f', start, count)
+      new = count > 0 and format('%.0f:%.0f:', start, count) .. ARGV[a + 12]
       px = format('%.0f', floor(((fin or start + ARGV[a + 9]) - now + 999) / 1000) + 1)
     end
   end
@@ -76,7 +75,7 @@ for n = 1, many do
     if new then call('SET', key, new, 'PX', px) else call('DEL', key) end
   end
   out[n + 1] = raw
-  a = a + 12
+  a = a + 13
 end
 if #out > many then return out end
 
@@ -86,23 +85,23 @@ local states
 for n = #out, many do
   local l, i = limit(ARGV[a + 1]), ARGV[a + 2] + 0
   local m = l.module
-  stale = false
+  asked = nil
   local s = fetch(l, i)
-  local raw = m.open and m.raw(s) or s.raw
-  if not stale then
+  local raw = m.open and m.raw(l, s) or s.raw
+  if not asked then
     local cost, charged = ARGV[a + 3] + 0, ARGV[a + 4] + 0
     if ARGV[a] == '-' and ARGV[a + 8] ~= '' then
       local reset = tonumber(vals[ARGV[a + 8] + 0] or nil)
       if reset and reset >= ARGV[a + 9] + 0 or now > ARGV[a + 9] + 30000000 then cost = charged end
     end
     m.amend(l, s, cost, charged, ARGV[a + 5] + 0, ARGV[a + 6] + 0, ARGV[a + 7])
-    if m.open then raw = raw .. '|' .. m.raw(s) end
+    if m.open then raw = raw .. '|' .. m.raw(l, s) end
   end
-  if stale then
-    raw = -1
+  if asked then
+    raw = '?' .. table.concat(asked, ',')
   end
   out[n + 1] = raw
-  a = a + 12
+  a = a + 13
 end
 write()
 return out

@@ -1,27 +1,27 @@
 -- Twin of store/sliding.go: SlidingWindow and SlidingLog are one step, in which
 -- charges are entered and leave at different instants.
 --
--- State: a list of the entries, oldest first, each at:units:total. The newest
--- one's total is the sum of all in the list; older ones' mean nothing, and to
--- take them off would cost as much again as the charge. Entries that have left
--- stay until the next write, unless they are many: then they are dropped at
--- once, so that each is read a few times only. No call reads the whole list but
--- to drop it or to refuse a charge as large.
+-- A limit has the token and unit of store.Numbers, and entered and leaves make the
+-- instants of any with those out of an instant.
 --
--- raw says A:B:C and, after a look that found no room at once, the instant of
--- the entry with whose leaving there is, unless that is the newest. The step on
--- a state with that entry alone gives the same result as on all of them.
+-- State: a list of the entries, oldest first, each at:units:total:numbers and, if it
+-- isn't 0, :E; numbers are the limit's token and unit, as its record has them. The
+-- newest one's total is the sum of all in the list; what older ones say beside
+-- at:units means nothing, and to take it off would cost as much again as the charge.
+-- No call reads the whole list but to drop it or to refuse a charge as large.
+--
+-- raw says A:B:C:token:unit:E and, after a look that found no room at once, the
+-- instant of the entry with whose leaving there is, unless that is the newest. The
+-- step on a state with that entry alone gives the same result as on all of them.
 local function sliding(read, entered, leaves)
-  local few = 32
-
   local function parse(v)
-    local at, units, total = string.match(v, '^(-?%d+):(%d+):(%d+)$')
-    if not at then return nil end
-    return at + 0, units + 0, total + 0
+    local at, units = string.match(v, '^(-?%d+):(%d+):')
+    return at + 0, units + 0
   end
 
   local function write(l, s, push)
-    local v = format('%.0f:%.0f:%.0f', s.A, s.B, s.C)
+    local v = format('%.0f:%.0f:%.0f:%s', s.A, s.B, s.C, l.numbers)
+    if s.E > 0 then v = v .. ':' .. text(s.E) end
     if s.gone > 0 then
       call('LTRIM', s.key, s.gone, -1)
       s.gone = 0
@@ -35,42 +35,77 @@ local function sliding(read, entered, leaves)
     call('PEXPIRE', s.key, text(ceilDiv(leaves(l, s.A) - now, 1000) + 1))
   end
 
-  local function rebase(l, key)
-    local s = {key = key, live = false, A = 0, B = 0, C = 0, gone = 0}
-    local v = redis.pcall('LINDEX', key, -1)
-    if not v then return s end
-    local a, b, c
-    if type(v) == 'string' then a, b, c = parse(v) end
-    if not a then -- somebody else's
-      s.foreign = true
-      return s
-    end
-    if leaves(l, a) <= now then
-      call('DEL', key)
-      return s
-    end
-    s.live, s.A, s.B, s.C = true, a, b, c
+  local function forget(s) s.live, s.A, s.B, s.C, s.E, s.gone = false, 0, 0, 0, 0, 0 end
 
-    local size, from = 2, 0
+  -- Enters what was made before the clock was set back now, or for the turn that was
+  -- reserved, in one entry.
+  local function clamp(l, s, of)
+    if s.A <= now + s.E then return end
+    s.A = entered(of, now + s.E)
     while true do
-      local es = call('LRANGE', key, from, from + size - 1)
+      call('RPOP', s.key)
+      local v = call('LINDEX', s.key, -1)
+      local at, units = s.A - 1, 0
+      if v then at, units = parse(v) end
+      if at < s.A then break end
+      s.B = s.B + units
+    end
+    write(l, s, true)
+    expire(l, s)
+  end
+
+  -- Finds what no longer counts.
+  local function drop(s, of)
+    if leaves(of, s.A) <= now then
+      call('DEL', s.key)
+      return forget(s)
+    end
+    local size, from = 2, s.gone
+    while true do
+      local es = call('LRANGE', s.key, from, from + size - 1)
       for i = 1, #es do
         local at, units = parse(es[i])
-        if leaves(l, at) > now then
+        if leaves(of, at) > now then
           s.gone = from + i - 1
           s.es, s.first, s.from = es, i, from -- where the walk goes on
-          if s.gone > few then
-            local gone = s.gone
-            write(l, s, false)
-            s.from = from - gone
-          end
-          return s
+          return
         end
         s.C = s.C - units
       end
       from = from + #es
       size = min(size * 8, 512)
     end
+  end
+
+  local function rebase(l, key)
+    local s = {key = key, live = false, A = 0, B = 0, C = 0, E = 0, gone = 0}
+    local v = redis.pcall('LINDEX', key, -1)
+    if not v then return s end
+    local a, b, c, token, unit, ahead
+    if type(v) == 'string' then
+      a, b, c, token, unit, ahead = string.match(v, '^(-?%d+):(%d+):(%d+):([%de]+):(%d+):?(%d*)$')
+    end
+    if not a then -- somebody else's
+      s.foreign = true
+      return s
+    end
+    s.live, s.A, s.B, s.C, s.E = true, a + 0, b + 0, c + 0, tonumber(ahead) or 0
+    if token .. ':' .. unit ~= l.numbers then -- what no longer counted then doesn't come back
+      local was = read.numbers(token + 0, unit + 0)
+      clamp(l, s, was)
+      drop(s, was)
+      if not s.live then return s end
+      write(l, s, false)
+      expire(l, s)
+    end
+    clamp(l, s, l)
+    drop(s, l)
+    return s
+  end
+
+  -- Writes down that what no longer counts is gone, where no charge does.
+  local function rest(l, s)
+    if s.gone > 0 then write(l, s, false) end
   end
 
   -- the newest of the oldest entries with units in all
@@ -104,7 +139,7 @@ local function sliding(read, entered, leaves)
     local push = not s.live or at > s.A
     if s.foreign then call('DEL', s.key) end
     if push then s.live, s.A, s.B = true, at, 0 end
-    s.B, s.C = s.B + units, s.C + units
+    s.B, s.C, s.E = s.B + units, s.C + units, max(s.A - now, 0)
     write(l, s, push)
     expire(l, s)
   end
@@ -137,11 +172,11 @@ local function sliding(read, entered, leaves)
       call('RPOP', s.key)
       local v = call('LINDEX', s.key, -1)
       if not v then
-        s.live, s.A, s.B, s.C = false, 0, 0, 0
-        return
+        return forget(s)
       end
       s.A, s.B = parse(v)
     until s.B > 0
+    s.E = max(s.A - now, 0)
     write(l, s, false)
     expire(l, s)
   end
@@ -150,11 +185,11 @@ local function sliding(read, entered, leaves)
     local diff = cost - rcost
     if diff > 0 then
       local debt = min(diff, max(0, maxCost - s.C))
-      if debt > 0 then enter(l, s, debt, entered(l, now)) end
-      return
+      if debt > 0 then return enter(l, s, debt, entered(l, now)) end
+      return rest(l, s)
     end
     local refund = min(-diff, mark)
-    if refund <= 0 or not s.live then return end
+    if refund <= 0 or not s.live then return rest(l, s) end
     if instant == s.A then
       refund = min(refund, s.B)
       s.B, s.C = s.B - refund, s.C - refund
@@ -162,18 +197,19 @@ local function sliding(read, entered, leaves)
       return
     end
     local i, units = find(s, instant)
-    if not i or i < s.gone then return end
+    if not i or i < s.gone then return rest(l, s) end
     refund = min(refund, units)
     s.C = s.C - refund
-    call('LSET', s.key, i, format('%.0f:%.0f:0', instant, units - refund))
+    call('LSET', s.key, i, format('%.0f:%.0f:', instant, units - refund))
     write(l, s, false)
   end
 
-  local function raw(s)
+  local function raw(l, s)
     if not s.live then return '' end
-    if s.free and s.free < s.A then return format('%.0f:%.0f:%.0f:%.0f', s.A, s.B, s.C, s.free) end
-    return format('%.0f:%.0f:%.0f', s.A, s.B, s.C)
+    local v = format('%.0f:%.0f:%.0f:%.0f:%.0f:%.0f', s.A, s.B, s.C, l.token, l.unit, s.E)
+    if s.free and s.free < s.A then v = v .. ':' .. text(s.free) end
+    return v
   end
 
-  return {open = true, read = read, rebase = rebase, look = look, commit = commit, amend = amend, raw = raw}
+  return {open = true, read = read.record, rest = rest, rebase = rebase, look = look, commit = commit, amend = amend, raw = raw}
 end

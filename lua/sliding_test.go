@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stint-go/stint/store"
@@ -16,11 +17,12 @@ func (p *pair) entries() (s store.State) {
 	p.t.Helper()
 	var sum, total int64
 	for i, e := range p.rdb.LRange(context.Background(), p.key, 0, -1).Val() {
-		w := numbers(p.t, e)
+		w := numbers(p.t, strings.TrimSuffix(e, ":")+":0:0:0:0")
 		if i > 0 {
 			s.Log = append(s.Log, store.Entry{At: s.A, Units: s.B})
 		}
 		s.Live, s.A, s.B, total = true, w[0], w[1], w[2]
+		s.Numbers, s.E = store.Numbers{Token: w[3], Unit: w[4]}, w[5]
 		sum += s.B
 	}
 	if s.C = sum; sum != total {
@@ -32,9 +34,9 @@ func (p *pair) entries() (s store.State) {
 // answered is the state that an answer tells of.
 func (a answer) answered(t *testing.T) (s store.State) {
 	if w := numbers(t, a.raw); w != nil {
-		s = store.State{Live: true, A: w[0], B: w[1], C: w[2]}
-		if len(w) > 3 {
-			s.Log = []store.Entry{{At: w[3], Units: math.MaxInt64 / 2}}
+		s = store.State{Live: true, A: w[0], B: w[1], C: w[2], Numbers: store.Numbers{Token: w[3], Unit: w[4]}, E: w[5]}
+		if len(w) > 6 {
+			s.Log = []store.Entry{{At: w[6], Units: math.MaxInt64 / 2}}
 		}
 	}
 	return s

@@ -1,13 +1,20 @@
 -- Twin of store/slidingwindow.go: charges are entered at the start of their
 -- bucket. Needs sliding.lua.
 --
--- Record: units, period in us, token, perTick, tick in us, buckets.
+-- Record: units, token, unit.
 local function slidingwindow()
-  local function read(a)
-    return {
-      units = fields[a] + 0, token = fields[a + 2] + 0, perTick = fields[a + 3] + 0,
-      tick = fields[a + 4] + 0, buckets = fields[a + 5] + 0,
-    }
+  local read = {}
+
+  function read.numbers(token, unit)
+    local l = {token = token, unit = unit, buckets = unit % 1024}
+    l.perTick, l.tick = scale((unit - l.buckets) / 1024)
+    return l
+  end
+
+  function read.record(a)
+    local l = read.numbers(fields[a + 1] + 0, fields[a + 2] + 0)
+    l.units, l.numbers = fields[a] + 0, fields[a + 1] .. ':' .. fields[a + 2]
+    return l
   end
 
   local function start(l, us, buckets)

@@ -26,7 +26,7 @@ end
 -- would be by now, as the answer tells it.
 local function fetch(l, i)
   local m = l.module
-  if m.open then return m.rebase(l, KEYS[i]) end
+  if m.open then return m.rebase(l, KEYS[i]) end -- and writes what that changes
   local s = states[i]
   if s and s.dirty then
     s.raw = s.live and s.limit.module.save(s.limit, s) or ''
@@ -35,8 +35,10 @@ local function fetch(l, i)
     s.raw = vals[i] or ''
     states[i] = s
   end
+  local was = s.limit
   s.limit = l
   m.rebase(l, s)
+  if asked and was then s.limit = was end -- whose lifetime it has
   return s
 end
 

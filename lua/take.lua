@@ -7,7 +7,7 @@
 --   per charge, kinds g and G: limit, cost, maximum wait in us, 1 for a dry run;
 --     a ban has instead of the wait the numbers of the charges whose refusal it
 --     counts, comma separated
---   per charge, kinds f and F: limit, cost, and four that the letter tells
+--   per charge, kinds f and F: limit, cost, and five that the letter tells
 --   the number of decisions, whose keys are the next ones in turn, unless
 --   kinds F and G: the numbers of the decisions' keys, comma separated; empty:
 --     the next ones, which nothing else in the call names
@@ -17,17 +17,18 @@
 --
 -- The short way is for charges that neither wait nor are dry runs, on
 --   b: a token bucket of which every state is one integer (tokenbucket.lua), with
---     no queue or debt: capacity, tag, lifetime in ms, increment
+--     no queue or debt: capacity, tag, lifetime in ms, increment, grid
 --   w: a fixed window of the calendar: units, where the present window begins, the
---     next one, and the one after that
---   p: a fixed window that the first request opens: units, period in us
+--     next one, and the one after that, unit
+--   p: a fixed window that the first request opens: units, period in us, nothing,
+--     nothing, unit
 --   c: concurrency, of which one slot is taken: units, length of a lease in us,
 --     lifetime in ms
 --   n: a ban of a key that has not been refused lately: the numbers of charges
 --
 -- Answers: now, then per shape how often its decisions were granted, and per
--- charge the state found. A first state of -1: a bound of the calendar is missing,
--- nothing was done.
+-- charge the state found. If the first is ? and instants, comma separated, windows of
+-- the calendar are missing around those, and nothing was done.
 -- MGET, also of one: it answers nil for what is no string, where GET fails.
 local vals = call('MGET', unpack(KEYS, 1, nkeys))
 local out, o, key = {now}, 1, 0
@@ -45,7 +46,7 @@ local a = 3
 for _ = 1, ARGV[2] + 0 do
   local kind = ARGV[a]
   local way, k = byte(kind), #kind - 1
-  local per = (way == 102 or way == 70) and 6 or 4 -- f, F
+  local per = (way == 102 or way == 70) and 7 or 4 -- f, F
   local c = a + 1
   a = c + per * k
   local count = ARGV[a] + 0
@@ -75,10 +76,11 @@ for _ = 1, ARGV[2] + 0 do
     -- Digits of one length are in order as texts as they are as numbers, and to
     -- make numbers of so many values would be half of what this takes.
     local inc, tag, px = ARGV[c + 5], ARGV[c + 3], ARGV[c + 4]
-    local top = now + ARGV[c + 2]
+    local top, grid = now + ARGV[c + 2], ARGV[c + 6]
     local first, last = tag .. format('%015.0f', now), tag .. format('%015.0f', top - inc)
-    local renew = top - top % ARGV[c + 2]
-    local from, till = tag .. format('%015.0f', max(renew - inc, 0)), tag .. format('%015.0f', renew)
+    -- Whether a charge passes a multiple of the grid, which is a power of ten, is
+    -- seen from the first two digits of what is less than that.
+    local digit, passes = 21 - #grid, 528 + floor((grid - inc) * 100 / grid)
     local new = tag .. format('%015.0f', now + inc)
     local full = tag .. format('%015.0f', top)
     if top >= 1e15 then last, full = '', '' end -- no room for it
@@ -88,7 +90,8 @@ for _ = 1, ARGV[2] + 0 do
       out[o] = v
       if v and v >= first and v <= last and #v == 19 then
         call('INCRBY', KEYS[i], inc)
-        if v < till and v >= from or i == probe and call('PTTL', KEYS[i]) < 0 then
+        local x, y = byte(v, digit, digit + 1)
+        if x * 10 + y >= passes or i == probe and call('PTTL', KEYS[i]) < 0 then
           call('PEXPIRE', KEYS[i], px)
         end
         total = total + 1
@@ -161,18 +164,13 @@ for _ = 1, ARGV[2] + 0 do
             start, text = now, nil
           end
           local count = 0
-          if v and text and byte(v, #text + 1) == 58 and sub(v, 1, #text) == text then -- :
-            count = tonumber(sub(v, #text + 2))
-            if not count then
+          if v then
+            local at, b, unit = string.match(v, '^(%d+):(%d+):(-?%d+)$')
+            if not at or unit ~= ARGV[p + 6] or at + 0 > start then
               aside = true
               break
             end
-          elseif v then
-            local at, b = string.match(v, '^(%d+):(%d+)$')
-            if not at or text and at + 0 > start then
-              aside = true
-              break
-            end
+            if at == text then count = b + 0 end
             if not text and now < at + number[p + 3] then
               start, text, count = at + 0, at, b + 0
             end
@@ -180,7 +178,7 @@ for _ = 1, ARGV[2] + 0 do
           used[j], starts[j], ends[j] = count, text or format('%.0f', start), fin or start + number[p + 3]
           if count + g * number[p + 1] > number[p + 2] + 0 then g = floor((number[p + 2] - count) / number[p + 1]) end
         end
-        p = p + 6
+        p = p + 7
       end
       if bans and g < 1 then aside = true end -- which is to be counted
       if aside then
@@ -200,7 +198,7 @@ for _ = 1, ARGV[2] + 0 do
           for j = 1, k do
             local i = index and index[before + j] or key + before + j
             if i == probe and vals[i] and call('PTTL', KEYS[i]) < 0 then
-              local px = ARGV[c + 6 * j - 2] -- b
+              local px = ARGV[c + 7 * j - 3] -- b
               if letters[j] ~= 98 then px = format('%.0f', floor((ends[j] - now + 999) / 1000) + 1) end
               call('PEXPIRE', KEYS[i], px)
             end
@@ -216,7 +214,7 @@ for _ = 1, ARGV[2] + 0 do
               if v and tat >= now then
                 tat = tat + inc
                 call('INCRBY', KEYS[i], g == 1 and ARGV[p + 5] or format('%.0f', inc))
-                if tat % number[p + 2] < inc or i == probe and call('PTTL', KEYS[i]) < 0 then
+                if tat % number[p + 6] < inc or i == probe and call('PTTL', KEYS[i]) < 0 then
                   call('PEXPIRE', KEYS[i], ARGV[p + 4])
                 end
               else
@@ -231,7 +229,7 @@ for _ = 1, ARGV[2] + 0 do
                 call('PEXPIRE', KEYS[i], ARGV[p + 4])
               end
             else
-              local new = starts[j] .. ':' .. format('%.0f', used[j] + g * number[p + 1])
+              local new = starts[j] .. ':' .. format('%.0f', used[j] + g * number[p + 1]) .. ':' .. ARGV[p + 6]
               if used[j] > 0 and i ~= probe then
                 call('SET', KEYS[i], new, 'KEEPTTL')
               else
@@ -240,7 +238,7 @@ for _ = 1, ARGV[2] + 0 do
               if index then vals[i] = new end
             end
           end
-          p = p + 6
+          p = p + 7
         end
       end
       o = o + k
@@ -274,7 +272,7 @@ for _, shape in ipairs(later) do
   for n = 1, count do
     local at, granted = (n - 1) * k, 0
     for time = 1, times and times[n] or 1 do
-      stale = false
+      asked = nil
       local pass = true
       for j = 1, k do
         local charge = charges[j]
@@ -283,13 +281,13 @@ for _, shape in ipairs(later) do
         local s = fetch(l, index and index[at + j] or key + at + j)
         found[j] = s
         oks[j], x[j], y[j] = m.look(l, s, charge.cost, charge.maxwait)
-        if time == 1 then out[o + j] = m.open and m.raw(s) or s.raw end
+        if time == 1 then out[o + j] = m.open and m.raw(l, s) or s.raw end
         if not oks[j] and not charge.dry then pass = false end
       end
-      if stale then
-        granted, out[o + 1] = 0, -1
+      if asked then
+        granted, out[o + 1] = 0, '?' .. table.concat(asked, ',')
       end
-      if bans and not pass and not stale then
+      if bans and not pass and not asked then
         for j = 1, k do -- as strike in store/ban.go
           if charges[j].counts and not oks[j] and not charges[j].dry then bans = false end
         end
@@ -306,17 +304,22 @@ for _, shape in ipairs(later) do
         end
         bans = true
       end
-      if stale or not pass then break end
-      granted = granted + 1
+      if asked then break end
+      if pass then granted = granted + 1 end
       for j = 1, k do
         local charge = charges[j]
         local l, id = charge.limit, nil
-        if l.leases then
+        if l.leases and pass then
           lease = lease + 16
           id = sub(leases, lease - 15, lease)
         end
-        if oks[j] and charge.cost > 0 then l.module.commit(l, found[j], charge.cost, x[j], y[j], id) end
+        if pass and oks[j] and charge.cost > 0 then
+          l.module.commit(l, found[j], charge.cost, x[j], y[j], id)
+        elseif l.module.rest then
+          l.module.rest(l, found[j])
+        end
       end
+      if not pass then break end
     end
     if held > 0 then
       lease = lease + 16 * held * ((times and times[n] or 1) - granted)

@@ -2,13 +2,16 @@
 -- the words mean.
 --
 -- Limit: token, perTick, tick, unit, capacity, queue, largest, debt (1 or 0),
--- longest, tag (- if it has none).
+-- longest, tag (- if it has none), grid.
 --
 -- A state that is nothing but an instant, of a rate whose token is m * 10^k
 -- whole microseconds (m below 1000), is one integer of 19 digits: k + 1 and m in
 -- four, which are the rate's tag, and the instant, not before 2026, in fifteen.
 -- That is the shortest there is, one INCRBY charges it, and such texts are in the
--- order of their instants. Any other is the words in decimal, A:token:unit:B:C:D:E,
+-- order of their instants. It lives for as long as the limit takes to be full, and a
+-- grid, which is the same for all limits of a rate, and whoever charges it past a
+-- multiple of the grid renews that: so it outlives its instant whatever the capacity
+-- of those that charged it. Any other is the words in decimal, A:token:unit:B:C:D:E,
 -- cut after the unit if the others are 0.
 local function tokenbucket()
   local within = 9007199254740992
@@ -17,7 +20,7 @@ local function tokenbucket()
     local l = {
       token = fields[a] + 0, perTick = fields[a + 1] + 0, tick = fields[a + 2] + 0, unit = fields[a + 3] + 0,
       capacity = fields[a + 4] + 0, queue = fields[a + 5] + 0, largest = fields[a + 6] + 0,
-      debt = fields[a + 7] == '1', longest = fields[a + 8] + 0, tag = fields[a + 9],
+      debt = fields[a + 7] == '1', longest = fields[a + 8] + 0, tag = fields[a + 9], grid = fields[a + 10] + 0,
     }
     l.at = at(now, l.perTick, l.tick)
     return l
@@ -50,13 +53,10 @@ local function tokenbucket()
   local function ttl(l, s)
     local left = s.A + s.D - l.at
     if left <= 0 then return 0 end
-    local ms = ceilDiv(ceilDiv(left, l.perTick) * l.tick, 1000) + 1
-    -- The shortest way (take.lua) goes on from a plain state, and lets it expire
-    -- later only when it passes a multiple of the capacity.
     if l.tag ~= '-' and s.B == 0 and s.C == 0 and s.D == 0 and s.E == 0 then
-      ms = max(ms, floor(l.capacity / 500) + 2)
+      return floor((l.capacity + l.grid) / 1000) + 2
     end
-    return ms
+    return ceilDiv(ceilDiv(left, l.perTick) * l.tick, 1000) + 1
   end
 
   local function mark(l, s, ahead)

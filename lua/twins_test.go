@@ -1,6 +1,7 @@
 package lua_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -35,7 +36,7 @@ end
 local floor, min, max = math.floor, math.min, math.max
 local sub, format = string.sub, string.format
 local unpack = unpack or table.unpack
-local now, stale = ARGV[1] + 0, false
+local now = ARGV[1] + 0
 `
 
 // once is one charge taken or settled as take.lua and settle.lua do it.
@@ -55,12 +56,16 @@ end
 local ok, x, y = true, nil, nil
 if op == 'take' then
   ok, x, y = m.look(l, s, cost, maxwait)
-elseif not stale then
+elseif not asked then
   m.amend(l, s, cost, rcost, instant, mark, id)
 end
 local raw = ''
-if m.open then raw = m.raw(s) end
-if op == 'take' and ok and cost > 0 and not stale then m.commit(l, s, cost, x, y, id) end
+if m.open then raw = m.raw(l, s) end
+if op == 'take' and ok and cost > 0 and not asked then
+  m.commit(l, s, cost, x, y, id)
+elseif m.rest then
+  m.rest(l, s)
+end
 local after = ''
 if not m.open then
   if s.live then after = m.save(l, s) end
@@ -73,7 +78,7 @@ if not m.open then
     end
   end
 end
-return {stale and 1 or 0, ok and 1 or 0, raw, after, ttl == '' and '' or format('%.0f', ttl)}
+return {asked and table.concat(asked, ',') or '', ok and 1 or 0, raw, after, ttl == '' and '' or format('%.0f', ttl)}
 `
 
 func source(t testing.TB, a store.Algorithm) string {
@@ -95,18 +100,22 @@ func source(t testing.TB, a store.Algorithm) string {
 }
 
 // record is the limit as the algorithm's file reads it.
-func record(l *store.Limit, bounds []int64) []any {
+func record(l *store.Limit, spans []store.Span) []any {
 	t, s := l.Terms(), l.Spec()
-	aligned := 0
-	if length, ok := s.Window.Fixed(); ok {
-		t.Period, aligned = length, 1
-	}
 	window := func(r ...any) []any {
-		r = append(r, aligned, len(bounds))
-		for _, b := range bounds {
-			r = append(r, b)
+		if length, ok := s.Window.Fixed(); ok {
+			return append(r, length, 1)
+		} else if s.Period > 0 {
+			return append(r, t.Period, 0)
 		}
-		return r
+		var pairs []any
+		for i, w := range spans {
+			pairs = append(pairs, w.Number, w.Start)
+			if i == len(spans)-1 || spans[i+1].Start != w.End {
+				pairs = append(pairs, "-", w.End)
+			}
+		}
+		return append(append(r, s.Window.Nominal(), 2, len(pairs)/2), pairs...)
 	}
 	tick := int64(1)
 	for range t.Scale.Exponent {
@@ -114,13 +123,11 @@ func record(l *store.Limit, bounds []int64) []any {
 	}
 	switch s.Algorithm {
 	case store.IntervalBucket:
-		return window(s.Units, t.Period, t.Numbers.Unit, s.Burst)
+		return window(s.Units, t.Numbers.Unit, s.Burst)
 	case store.FixedWindow:
-		return window(s.Units, t.Period)
-	case store.SlidingWindow:
-		return []any{s.Units, t.Period, t.Token, t.Scale.PerTick, tick, s.Buckets}
-	case store.SlidingLog:
-		return []any{s.Units, t.Period}
+		return window(s.Units, t.Numbers.Unit)
+	case store.SlidingWindow, store.SlidingLog:
+		return []any{s.Units, t.Numbers.Token, t.Numbers.Unit}
 	case store.WarmUp:
 		return []any{t.Token, t.Scale.PerTick, tick, t.Scale.Code(), t.Warm, t.Largest, t.Longest}
 	default:
@@ -149,20 +156,24 @@ type call struct {
 }
 
 type answer struct {
-	stale, ok  bool
+	asked      []int64
+	ok         bool
 	raw, after string
 	ttl        int64 // -1: none was set
 }
 
-func (p *pair) send(l *store.Limit, c call, bounds []int64) answer {
+func (p *pair) send(l *store.Limit, c call, spans []store.Span) answer {
 	p.t.Helper()
-	r := record(l, bounds)
+	r := record(l, spans)
 	args := append([]any{p.now, c.op, c.cost, c.maxWait, c.receipt.Cost, c.receipt.Instant, c.receipt.Mark, string(c.lease[:])}, r...)
 	reply, err := p.script.Run(context.Background(), p.rdb, []string{p.key}, args...).Slice()
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	a := answer{stale: reply[0] == int64(1), ok: reply[1] == int64(1), raw: reply[2].(string), after: reply[3].(string), ttl: -1}
+	a := answer{ok: reply[1] == int64(1), raw: reply[2].(string), after: reply[3].(string), ttl: -1}
+	for word := range strings.FieldsFuncSeq(reply[0].(string), func(r rune) bool { return r == ',' }) {
+		a.asked = append(a.asked, number(p.t, word))
+	}
 	if s := reply[4].(string); s != "" {
 		a.ttl = number(p.t, s)
 	}
@@ -190,53 +201,38 @@ func numbers(t testing.TB, s string) []int64 {
 	return ns
 }
 
-// zoned tells windows whose bounds have to be sent.
+// zoned tells windows that the script has to be told of.
 func zoned(l *store.Limit) bool {
 	w := l.Spec().Window
 	_, fixed := w.Fixed()
 	return w != (store.Window{}) && !fixed
 }
 
-// ask sends few bounds of the calendar first, and enough of them if they were
-// not: a script that has told so has changed nothing.
-func (p *pair) ask(l *store.Limit, c call, from, until int64) answer {
+// ask sends few windows of the calendar first, and those that the script asks for.
+func (p *pair) ask(l *store.Limit, c call) answer {
 	p.t.Helper()
-	if !zoned(l) {
-		a := p.send(l, c, nil)
-		if a.stale {
-			p.t.Fatal("stale without a calendar")
-		}
-		return a
-	}
+	var spans []store.Span
 	w := l.Spec().Window
-	at := p.now
-	if p.rnd.IntN(4) == 0 {
-		at += p.rnd.Int64N(1e12) - 5e11
-	}
-	before := p.dump()
-	a := p.send(l, c, w.Around(at, p.rnd.IntN(4), p.rnd.IntN(4)))
-	if !a.stale {
-		return a
-	}
-	if now := p.dump(); now != before {
-		// It may have been carried over to the limit's numbers, no more.
-		state := plain[l.Spec().Algorithm]
-		s, _ := p.oracle(l, call{op: "take"}, state.state(numbers(p.t, before)))
-		if now != state.text(&s) {
-			p.t.Fatalf("stale, and changed %q to %q", before, now)
+	if zoned(l) {
+		at := p.now
+		if p.rnd.IntN(4) == 0 {
+			at += p.rnd.Int64N(1e12) - 5e11
 		}
+		spans = w.Around(at, p.rnd.IntN(4), p.rnd.IntN(4))
 	}
-	for n := 1; ; n *= 2 {
-		bounds := w.Around(p.now, n, n)
-		if bounds[0] > from || bounds[len(bounds)-1] <= until {
-			continue
+	for range 8 {
+		a := p.send(l, c, spans)
+		if len(a.asked) == 0 {
+			return a
 		}
-		a := p.send(l, c, bounds)
-		if a.stale {
-			p.t.Fatalf("stale at %d with bounds from %d (%d) until %d (%d), state %s", p.now, bounds[0], from, bounds[len(bounds)-1], until, before)
+		for _, at := range a.asked {
+			spans = append(spans, w.Around(at, p.rnd.IntN(2), p.rnd.IntN(2))...)
 		}
-		return a
+		slices.SortFunc(spans, func(a, b store.Span) int { return cmp.Compare(a.Start, b.Start) })
+		spans = slices.Compact(spans)
 	}
+	p.t.Fatal("the script asks for ever more of the calendar")
+	return answer{}
 }
 
 func (p *pair) dump() string { return p.rdb.Get(context.Background(), p.key).Val() }
@@ -391,9 +387,6 @@ func (p *pair) draw(l *store.Limit, last store.Result, made []store.Receipt) cal
 			c.maxWait = oneOf(r, c.maxWait, last.RetryAfter.Microseconds(), last.RetryAfter.Microseconds()-1)
 		}
 		c.maxWait = max(0, min(c.maxWait, 365*24*3600*1e6))
-		if zoned(l) { // or the bounds become very many
-			c.maxWait = min(c.maxWait, 40*n)
-		}
 	}
 	return c
 }

@@ -1,7 +1,7 @@
 -- Twin of store/warmup.go.
 --
 -- Record: token, perTick, tick in us, unit, warm, largest, longest.
--- State: A:token:unit:B, where token is the warm-up's units.
+-- State: A:token:unit:B, where token is the warm-up's units, and :C if that isn't 0.
 local function warmup()
   local function read(a)
     local l = {
@@ -13,15 +13,18 @@ local function warmup()
   end
 
   local function load(v)
-    local s = {live = false, A = 0, token = 0, unit = 0, B = 0}
+    local s = {live = false, A = 0, token = 0, unit = 0, B = 0, C = 0}
     local w = words(v or '')
     if w[4] and w[2] > 0 and w[3] >= 8 then -- else somebody else's
-      s.live, s.A, s.token, s.unit, s.B = true, w[1], w[2], w[3], w[4]
+      s.live, s.A, s.token, s.unit, s.B, s.C = true, w[1], w[2], w[3], w[4], w[5] or 0
     end
     return s
   end
 
-  local function save(l, s) return format('%.0f:%.0f:%.0f:%.0f', s.A, s.token, s.unit, s.B) end
+  local function save(l, s)
+    if s.C == 0 then return format('%.0f:%.0f:%.0f:%.0f', s.A, s.token, s.unit, s.B) end
+    return format('%.0f:%.0f:%.0f:%.0f:%.0f', s.A, s.token, s.unit, s.B, s.C)
+  end
 
   -- One more than rounded up: the server counts from the millisecond that the
   -- present is in.
@@ -40,16 +43,19 @@ local function warmup()
     if not s.live then return end
     if s.token ~= l.warm or s.unit ~= l.unit then
       local perTick, tick = scale(s.unit)
-      local wait, cold = s.A - exactly(now, perTick, tick), s.B
+      local wait, cold = min(s.A, at(now, perTick, tick) + s.C) - exactly(now, perTick, tick), s.B
       s.A = exactly(now, l.perTick, l.tick) + convert(wait, perTick, tick, l.perTick, l.tick)
       if wait <= 0 then s.A, cold = l.at, min(cold - wait, s.token) end
       s.B = share(cold, l.warm, s.token, l.warm)
-      s.token, s.unit, s.dirty = l.warm, l.unit, true
+      s.token, s.unit, s.C, s.dirty = l.warm, l.unit, max(s.A - l.at, 0), true
     end
+    if s.A > l.at + s.C then s.A, s.dirty = l.at + s.C, true end
     if l.at > s.A then
       s.B = s.B + l.at - s.A
-      s.A = l.at
-      if s.B >= l.warm then s.live, s.A, s.token, s.unit, s.B = false, 0, 0, 0, 0 end
+      s.A, s.C, s.dirty = l.at, 0, true
+    end
+    if s.A <= l.at and s.B >= l.warm then
+      s.live, s.A, s.token, s.unit, s.B, s.C, s.dirty = false, 0, 0, 0, 0, 0, true
     end
   end
 
@@ -65,7 +71,7 @@ local function warmup()
   end
 
   local function commit(l, s, cost, next, cold)
-    s.live, s.dirty, s.token, s.unit, s.A, s.B = true, true, l.warm, l.unit, next, cold
+    s.live, s.dirty, s.token, s.unit, s.A, s.B, s.C = true, true, l.warm, l.unit, next, cold, next - l.at
   end
 
   local function amend(l, s, cost, rcost, instant, mark)
@@ -74,8 +80,9 @@ local function warmup()
       if not s.live then commit(l, s, 0, l.at, l.warm) end
       s.A = s.A + owed(diff, s.A, l.at + l.longest, l.token) * l.token
       s.dirty = true
-    elseif diff == 0 or not s.live then
+    elseif not s.live then
       return
+    elseif diff == 0 then -- as it was
     elseif cost == 0 and instant >= 0 and s.A == mark and s.A > l.at then
       local cold, t = min(instant, l.warm), worth(rcost, l.token, l.largest * l.token)
       s.A = s.A - (t + slow(l, cold) - slow(l, max(0, cold - t)))
@@ -84,6 +91,8 @@ local function warmup()
     elseif mark >= s.A then
       s.A, s.dirty = s.A - worth(-diff, l.token, s.A - l.at), true
     end
+    local ahead = s.live and max(s.A - l.at, 0) or 0
+    if ahead ~= s.C then s.C, s.dirty = ahead, true end
   end
 
   return {read = read, load = load, save = save, ttl = ttl, rebase = rebase, look = look, commit = commit, amend = amend}

@@ -1,76 +1,105 @@
 -- The span that IntervalBucket and FixedWindow count in: twin of store/window.go
--- and of the limit's boundary, passed and opened. A script knows no time zones,
--- so that it is told where the windows of the calendar begin.
+-- and of the limit's boundary, passed, opened and begun. A script knows no time
+-- zones, so that it is told of windows of the calendar.
 --
--- Both have in their records the period in us (0 if the bounds say it), whether
--- the windows are aligned to the Unix epoch (1 or 0), the number of bounds, and
--- the bounds: ascending, where the windows around the present begin, and where
--- the last of them ends. That number is at a.
+-- Both have in their records the length in us, at a; what kind it is: 0 begins with
+-- the first charge, 1 is aligned to the Unix epoch, 2 is of the calendar (and about
+-- as long); and of the last the number of pairs and the pairs, ascending: a window's
+-- number, and where it begins. Between where one begins and the next all is known,
+-- unless the number is -.
 --
--- What lies outside of the bounds is not guessed: nothing is decided then, and
--- the caller sends others. It takes those of the windows that have begun since
--- the state was written, or of as many as bring all that a bucket holds; and
--- those until the longest wait is over.
-local function window(period, aligned, a)
-  local n = fields[a] + 0
-  local w = {}
+-- What isn't known is not guessed but asked: nothing is decided then, and the caller
+-- sends the windows around those instants too.
+-- The length in us of the intervals with this store.Numbers.Unit, 0 if that depends
+-- on where they are.
+local function intervalLength(unit)
+  if unit < 0 then return floor(-unit / 8) end
+  return unit
+end
 
-  if period > 0 then
-    local epoch, furthest = 1767225600000000, floor(4503599627370496 / period)
-    if aligned then furthest = max(1, floor(6307200000000000 / period)) end
+local function window(a)
+  local length, kind, w = fields[a] + 0, fields[a + 1], {}
+  local epoch = 1767225600000000
+
+  if kind ~= '2' then
+    local aligned, furthest = kind == '1', floor(4503599627370496 / length)
+    if aligned then furthest = max(1, floor(6307200000000000 / length)) end
 
     function w.opened(at)
-      if aligned then return at - (at + epoch) % period end
+      if aligned then return at - (at + epoch) % length end
       return at
     end
 
-    -- how many windows begin after start and not after at, and whether that is
-    -- known: else it is what is known of them
+    -- how many windows begin after start and not after at
     function w.passed(start, at)
-      if at <= start then return 0, true end
-      if aligned then return floor((at + epoch) / period) - floor((start + epoch) / period), true end
-      return floor((at - start) / period), true
+      if at <= start then return 0 end
+      if aligned then return floor((at + epoch) / length) - floor((start + epoch) / length) end
+      return floor((at - start) / length)
     end
 
-    -- where the k-th window after the one with start begins, nil if not known
-    function w.boundary(start, k) return start + min(k, furthest) * period end
+    -- where the k-th window after the one with start begins, or a little later
+    function w.latest(start, k) return start + min(k, furthest) * length end
 
-    -- the same, or later if it is not known
-    w.latest = w.boundary
-    return w
-  end
-
-  local bounds = {}
-  for i = 1, n do bounds[i] = fields[a + i] + 0 end
-  w.last = bounds[n]
-  -- whether not even the present is in one of the windows
-  w.lost = n == 0 or now < bounds[1] or now >= w.last
-
-  local function number(at)
-    local low, high = 0, n
-    while low < high do
-      local mid = floor((low + high + 1) / 2)
-      if bounds[mid] <= at then low = mid else high = mid - 1 end
+    -- whether that is by at
+    function w.by(start, k, at) return w.latest(start, k) <= at end
+  else
+    local n, numbers, starts = fields[a + 2] + 0, {}, {}
+    for i = 1, n do
+      numbers[i], starts[i] = tonumber(fields[a + 2 * i + 1]) or false, fields[a + 2 * i + 2] + 0
     end
-    return low
+
+    local function known(at)
+      local low, high = 0, n
+      while low < high do
+        local mid = floor((low + high + 1) / 2)
+        if starts[mid] <= at then low = mid else high = mid - 1 end
+      end
+      return low > 0 and numbers[low] and low
+    end
+
+    -- whether not even the present is known
+    w.lost = not known(now)
+
+    -- the pair that at is in, nil if that is asked
+    local function find(at) return known(at) or ask(at) end
+
+    function w.opened(at) return starts[find(at)] end
+
+    function w.passed(start, at)
+      if at <= start then return 0 end
+      local i, j = find(start), find(at)
+      return i and j and numbers[j] - numbers[i]
+    end
+
+    -- clocks are never set by more than 25 hours in all, nor those of hours by one
+    local slack = min(length, 90000000000)
+
+    -- start is in the present window, if that is known
+    function w.latest(start, k)
+      if w.lost then return start + (k + 1) * length + slack end
+      local i, number = n, numbers[find(now)] + k
+      while (numbers[i] or numbers[i - 1] + 1) > number do i = i - 1 end
+      local more = number - (numbers[i] or numbers[i - 1] + 1)
+      if more == 0 then return starts[i] end
+      return starts[i] + min(more * length + slack, 6307200000000000)
+    end
+
+    function w.by(start, k, at)
+      local i = find(at)
+      return i and numbers[i] >= numbers[find(now)] + k
+    end
   end
 
-  function w.opened(at) return bounds[number(at)] end
-
-  function w.passed(start, at)
-    if at <= start then return 0, true end
-    return number(at) - number(start), start >= bounds[1] and at < w.last
+  -- where a window begins as of now: not after the present
+  function w.begun(start)
+    if start > now then return w.opened(now) end
+    return start
   end
 
-  function w.boundary(start, k)
-    if start < bounds[1] or start >= w.last then return nil end
-    return bounds[number(start) + k]
-  end
-
-  function w.latest(start, k)
-    local i = number(start) + k
-    -- no window is as long as 32 days, and nothing is looked for beyond 200 years
-    return bounds[i] or max(start, w.last) + min((i - n) * 2764800000000, 6307200000000000)
+  -- where the present window begins, k after the one with start
+  function w.moved(start, k)
+    if kind == '0' then return start + k * length end
+    return w.opened(now)
   end
 
   return w

@@ -1,26 +1,45 @@
 package store
 
-// Ban. State.A is the instant until which the key is banned, 0 if it isn't;
-// State.Log holds an entry for each refusal of the last Period that has not begun
-// a ban, in its order. Instants are in microseconds, which any numbers can read:
-// a limit that has changed goes on with the refusals it has, and a ban that runs
-// ends when it was told to.
+import "slices"
+
+// Ban. State.A is the instant until which the key is banned, 0 if it isn't, and
+// State.B how long that ban is in all; State.Log holds an entry for each refusal of
+// the last Period that has not begun a ban, in its order. A limit that has changed
+// goes on with the refusals that counted until now, and a ban that runs ends when it
+// was told to.
 
 // mostStrikes bounds the instants that are kept for a key.
 const mostStrikes = 1000
 
+func (l *Limit) workOutBan() {
+	l.largest = MaxCost
+	l.numbers = Numbers{Unit: l.period}
+}
+
 func (l *Limit) rebaseBan(now *Now, s *State) {
 	at := now.Steady
+	// What is later than the present was written before the clock was set back.
+	if last := len(s.Log) - 1; last >= 0 && s.Log[last].At > at {
+		s.Log = slices.Clone(s.Log)
+		for i := last; i >= 0 && s.Log[i].At > at; i-- {
+			s.Log[i].At = at
+		}
+	}
+	if s.A = min(s.A, at+s.B); s.A <= at {
+		s.A, s.B = 0, 0
+	}
+	period := l.period
+	if s.Numbers != l.numbers { // what no longer counted then doesn't come back
+		period = min(period, s.Numbers.Unit)
+		s.Numbers = l.numbers
+	}
 	gone := 0
-	for gone < len(s.Log) && s.Log[gone].At+l.period <= at {
+	for gone < len(s.Log) && s.Log[gone].At+period <= at {
 		gone++
 	}
 	s.Log = s.Log[gone:]
-	if s.A <= at {
-		s.A = 0
-		if len(s.Log) == 0 {
-			*s = State{}
-		}
+	if s.A == 0 && len(s.Log) == 0 {
+		*s = State{}
 	}
 }
 
@@ -76,16 +95,12 @@ func (c *Charge) CountsFor(ban *Charge) bool {
 func (c *Charge) bans() bool { return c.Limit.spec.Algorithm == Ban }
 
 // strike counts one refusal, and reports whether it has begun a ban.
-// An instant before the newest is taken for that one, or what is kept would not be
-// in order.
 func (l *Limit) strike(now *Now, s *State) (begun bool) {
-	at, n := now.Steady, len(s.Log)
-	if n > 0 {
-		at = max(at, s.Log[n-1].At)
-	}
-	s.Live = true
-	if int64(n)+1 >= l.spec.Units {
-		s.A, s.Log = at+l.spec.Ban.Microseconds(), nil
+	at := now.Steady
+	s.Live, s.Numbers = true, l.numbers
+	if int64(len(s.Log))+1 >= l.spec.Units {
+		s.B, s.Log = l.spec.Ban.Microseconds(), nil
+		s.A = at + s.B
 		return true
 	}
 	s.Log = append(s.Log, Entry{At: at, Units: 1})

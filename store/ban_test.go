@@ -77,7 +77,7 @@ func TestBanAmend(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := Now{Steady: 1000}
-	for _, s := range []State{{}, {Live: true, Log: []Entry{{At: 900, Units: 1}}}, {Live: true, A: 2000}} {
+	for _, s := range []State{{}, {Live: true, Numbers: ban.numbers, Log: []Entry{{At: 900, Units: 1}}}, {Live: true, Numbers: ban.numbers, A: 2000, B: 1500}} {
 		for _, cost := range []int64{0, 1, 5} {
 			after, r := s, Result{}
 			c := Charge{Key: "k", Limit: ban, Cost: cost, Receipt: Receipt{Cost: 1, Instant: 900, Mark: 1}}
@@ -89,7 +89,7 @@ func TestBanAmend(t *testing.T) {
 	}
 }
 
-// A clock that is set back forgets no refusal before its time, and makes none older.
+// A clock that is set back forgets no refusal before its time, and prolongs no ban.
 func TestBanClockSetBack(t *testing.T) {
 	newLimit := func(s Spec) *Limit {
 		l, err := NewLimit(s)
@@ -107,10 +107,11 @@ func TestBanClockSetBack(t *testing.T) {
 		left  int64
 		reset int64 // us
 	}{
-		{1000, 3, 0}, {1000, 2, 100}, {950, 1, 150}, // as if at 1000
-		{1099, 0, 1000},              // with both
-		{1100, 0, 999}, {2098, 0, 1}, // banned
-		{2099, 2, 100}, {1000, 1, 1199}, {2198, 0, 1000},
+		{1000, 3, 0}, {1000, 2, 100}, {950, 1, 100}, // both as if at 950
+		{1049, 0, 1000},              // with both
+		{1050, 0, 999}, {2048, 0, 1}, // banned
+		{1000, 0, 1000}, {1999, 0, 1}, // and for no longer than it was to be
+		{2000, 2, 100},
 	} {
 		Decide(Now{Steady: step.at}, charges, states, results)
 		if r := results[1]; r.Remaining != step.left || r.ResetAfter != micros(step.reset) {

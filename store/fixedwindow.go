@@ -5,22 +5,68 @@ package store
 // windows after it: they fill up in order, each to the limit, and no charge is
 // split over two. A debt counts in its own window and is gone with it.
 
-func (l *Limit) workOutFixed() { l.largest = l.spec.Units }
+func (l *Limit) workOutFixed() {
+	l.largest = l.spec.Units
+	l.numbers = Numbers{Token: l.spec.Units, Unit: l.interval()}
+}
 
 func (l *Limit) rebaseFixed(now *Now, s *State) {
-	k := l.passed(s.A, l.instant(now))
-	if k == 0 {
-		return
+	at := l.instant(now)
+	s.A = l.begun(s.A, at)
+	if s.Numbers.Unit != l.numbers.Unit || s.C > 0 && s.Numbers != l.numbers {
+		if l.changeFixed(at, s); !s.Live {
+			return
+		}
 	}
-	n := l.spec.Units
-	if s.C == 0 || k-1 >= l.steps(s.C) { // nobody reserved as far as today
+	if k := l.passed(s.A, at); k > 0 {
+		s.next(k, l.spec.Units, l.moved(s.A, k, at))
+	}
+}
+
+// open is the state of a limit with count in the window from start, and later in
+// those after it.
+func (l *Limit) open(start, count, later int64) State {
+	s := State{Live: true, Numbers: l.numbers, A: start, B: count, C: later}
+	if later == 0 {
+		s.Numbers.Token = 0
+	}
+	return s
+}
+
+// changeFixed carries over a state that was written under other numbers. A window
+// that is over by those is over; one that isn't goes on, for as long as windows are
+// now. Of the calendar's windows only the present one is known: one that began
+// before it is the one before.
+func (l *Limit) changeFixed(at int64, s *State) {
+	was := s.Numbers
+	if length := intervalLength(was.Unit); length > 0 {
+		if k := (at - s.A) / length; k > 0 {
+			s.next(k, was.Token, s.A+k*length)
+		}
+	}
+	if start := l.opened(at); l.calendar() && s.Live {
+		if s.A < start {
+			s.next(1, was.Token, start)
+		}
+		s.A = start
+	}
+	if s.Live {
+		*s = l.open(s.A, s.B, s.C)
+	}
+}
+
+// next moves on by k windows of n units each, to the one from start.
+func (s *State) next(k, n, start int64) {
+	if s.C == 0 || k-1 >= ceilDiv(s.C, n) { // nobody reserved as far as today
 		*s = State{}
 		return
 	}
-	s.A = l.boundary(s.A, k)
+	s.A = start
 	s.C -= (k - 1) * n
 	s.B = min(s.C, n)
-	s.C -= s.B
+	if s.C -= s.B; s.C == 0 {
+		s.Numbers.Token = 0
+	}
 }
 
 func (l *Limit) stepFixed(now *Now, c *Charge, s *State, r *Result) {
@@ -28,7 +74,6 @@ func (l *Limit) stepFixed(now *Now, c *Charge, s *State, r *Result) {
 	if !s.Live {
 		start = l.opened(at)
 	}
-	at = max(at, start)
 	count, later := s.B, s.C
 	*r = Result{OK: true}
 	switch {
@@ -37,7 +82,7 @@ func (l *Limit) stepFixed(now *Now, c *Charge, s *State, r *Result) {
 		r.OK, r.RetryAfter = false, Never
 	case count+c.Cost <= n:
 		count += c.Cost
-		*s = State{Live: true, A: start, B: count, C: later}
+		*s = l.open(start, count, later)
 		r.Receipt = Receipt{Instant: start, Mark: c.Cost, Cost: c.Cost}
 	default:
 		if used := later % n; used+c.Cost > n {
@@ -50,7 +95,7 @@ func (l *Limit) stepFixed(now *Now, c *Charge, s *State, r *Result) {
 			later = s.C
 		} else {
 			r.Delay = micros(wait)
-			*s = State{Live: true, A: start, B: count, C: later}
+			*s = l.open(start, count, later)
 			r.Receipt = Receipt{Instant: window, Mark: c.Cost, Cost: c.Cost}
 		}
 	}
@@ -73,7 +118,7 @@ func (l *Limit) amendFixed(now *Now, c *Charge, s *State) Receipt {
 		// is in another one, or in none, it is the debt that the receipt stands
 		// for from here on.
 		if !s.Live {
-			*s = State{Live: true, A: l.opened(l.instant(now))}
+			*s = l.open(l.opened(l.instant(now)), 0, 0)
 		}
 		if receipt.Instant != s.A {
 			receipt.Instant, receipt.Mark = s.A, 0
@@ -96,7 +141,9 @@ func (l *Limit) amendFixed(now *Now, c *Charge, s *State) Receipt {
 			return receipt
 		}
 		refund = min(refund, s.C-(last-1)*l.spec.Units)
-		s.C -= refund
+		if s.C -= refund; s.C == 0 {
+			s.Numbers.Token = 0
+		}
 	}
 	receipt.Mark -= refund
 	if s.B == 0 && s.C == 0 {

@@ -13,10 +13,25 @@ import "time"
 
 func (l *Limit) workOutInterval() {
 	l.capacity, l.largest = l.spec.Burst, l.spec.Burst
-	l.numbers = Numbers{Token: l.spec.Units, Unit: l.period}
+	l.numbers = Numbers{Token: l.spec.Units, Unit: l.interval()}
+}
+
+// interval is the Numbers.Unit of a limit that counts in windows.
+func (l *Limit) interval() int64 {
 	if l.calendar() {
-		l.numbers.Unit = l.spec.Window.code()
+		return l.spec.Window.code()
 	}
+	return l.period
+}
+
+// begun is the start of an interval or window as of at. One that begins later was
+// written before the clock was set back: it begins now, or a key would be refused
+// for as long as the difference.
+func (l *Limit) begun(start, at int64) int64 {
+	if start > at {
+		return l.opened(at)
+	}
+	return start
 }
 
 // boundary is the start of the n-th interval after the one starting at start.
@@ -39,6 +54,14 @@ func (l *Limit) passed(start, at int64) int64 {
 	return (at - start) / l.period
 }
 
+// moved is the start of the interval that at is in, k after the one from start.
+func (l *Limit) moved(start, k, at int64) int64 {
+	if l.calendar() {
+		return l.opened(at)
+	}
+	return start + k*l.period
+}
+
 // opened is the start of the interval or window of a key never seen.
 func (l *Limit) opened(at int64) int64 {
 	if l.calendar() {
@@ -53,12 +76,13 @@ func (l *Limit) steps(n int64) int64 { return (n + l.spec.Units - 1) / l.spec.Un
 
 func (l *Limit) rebaseInterval(now *Now, s *State) {
 	at := l.instant(now)
+	s.A = l.begun(s.A, at)
 	if s.Numbers != l.numbers {
 		l.changeInterval(at, s)
 	}
 	if k := l.passed(s.A, at); k > 0 {
 		s.refill(k, l.spec.Units)
-		s.A = l.boundary(s.A, k)
+		s.A = l.moved(s.A, k, at)
 	}
 	if s.B|s.D == 0 {
 		*s = State{}
@@ -73,24 +97,36 @@ func (l *Limit) rebaseInterval(now *Now, s *State) {
 
 // changeInterval carries over a state that was written under other numbers.
 // What they had brought until now is there, and of a new interval the same part
-// has gone by as had of the old. Of the calendar's windows only the present one
-// is known, and it begins where the calendar says.
+// has gone by as had of the old. Windows of the calendar begin where it says; those
+// of another zone or kind, but for the present one, aren't known.
 func (l *Limit) changeInterval(at int64, s *State) {
 	was, units := s.Numbers.Unit, s.Numbers.Token
 	s.Numbers = l.numbers
-	switch {
-	case was == l.numbers.Unit:
+	if was == l.numbers.Unit {
 		if k := l.passed(s.A, at); k > 0 {
 			s.refill(k, units)
-			s.A = l.boundary(s.A, k)
+			s.A = l.moved(s.A, k, at)
 		}
-	case was < 0 || l.calendar():
+		return
+	}
+	gone, length := at-s.A, intervalLength(was)
+	if length > 0 {
+		s.refill(gone/length, units)
+	}
+	if was < 0 || l.calendar() {
 		s.A = l.opened(at)
-	default:
-		gone := max(at-s.A, 0)
-		s.refill(gone/was, units)
+	} else {
 		s.A = at - l.period + share(was-gone%was, l.period, was, l.period)
 	}
+}
+
+// intervalLength is the length of the intervals with this Numbers.Unit, 0 if that
+// depends on where they are.
+func intervalLength(unit int64) int64 {
+	if unit < 0 {
+		return everyOf(unit)
+	}
+	return unit
 }
 
 // refill gives back what k intervals have brought.
@@ -109,7 +145,6 @@ func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
 	if !s.Live {
 		start = l.opened(at)
 	}
-	at = max(at, start)
 	used := s.B
 	*r = Result{OK: true}
 	switch {

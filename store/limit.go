@@ -62,6 +62,7 @@ type Limit struct {
 	period   int64 // microseconds
 	warm     int64 // WarmUp: units of the whole warm-up
 	patience int64 // the longest wait that counts, in microseconds
+	slide    slide // SlidingWindow, SlidingLog
 }
 
 // Spec returns what the limit was made from, defaults filled in.
@@ -254,7 +255,7 @@ func (l *Limit) workOut(bad func(string, ...any)) {
 	case Concurrency:
 		l.workOutConcurrency()
 	case Ban:
-		l.largest = MaxCost
+		l.workOutBan()
 	}
 }
 

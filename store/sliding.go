@@ -11,36 +11,56 @@ import "slices"
 // which keeps a state readable when the limit changes its numbers. A charge
 // that waits is entered at the instant at which it runs and counts from now
 // on, so nobody overtakes it; everything later is entered there or after.
+//
+// State.E is by how much the newest entry was ahead of the present when it was
+// entered: nothing, unless its turn was reserved. An entry that is further ahead was
+// made before the clock was set back.
+
+// slide is the span that a SlidingWindow or SlidingLog looks back on: of a log,
+// Token microseconds; of a window so many buckets of Token units.
+type slide struct {
+	scale          Scale // of a window
+	token, buckets int64
+}
+
+// slideOf reads the Numbers of a state.
+func slideOf(n Numbers) slide {
+	return slide{scale: ScaleOf(n.Unit >> 10), token: n.Token, buckets: n.Unit & 1023}
+}
+
+func (d slide) numbers() Numbers {
+	return Numbers{Token: d.token, Unit: d.scale.Code()<<10 | d.buckets}
+}
 
 // leaves is the instant at which what was entered at at no longer counts.
 // Exactly one window old is out.
-func (l *Limit) leaves(at int64) int64 {
-	if l.spec.Algorithm == SlidingLog {
-		return at + l.period
+func (d slide) leaves(at int64) int64 {
+	if d.buckets == 0 {
+		return at + d.token
 	}
-	return l.bucketStart(l.bucket(at) + l.spec.Buckets)
+	return d.bucketStart(d.bucket(at) + d.buckets)
 }
 
 // entered is the instant at which a charge made at at is entered.
-func (l *Limit) entered(at int64) int64 {
-	if l.spec.Algorithm == SlidingLog {
+func (d slide) entered(at int64) int64 {
+	if d.buckets == 0 {
 		return at
 	}
-	return l.bucketStart(l.bucket(at))
+	return d.bucketStart(d.bucket(at))
 }
 
 func (l *Limit) rebaseSliding(now *Now, s *State) {
 	at := now.Steady
-	if l.leaves(s.A) <= at {
-		*s = State{}
-		return
+	if s.Numbers != l.numbers { // what no longer counted then doesn't come back
+		was := slideOf(s.Numbers)
+		was.clamp(at, s)
+		was.drop(at, s)
+		s.Numbers = l.numbers
 	}
-	gone := 0
-	for gone < len(s.Log) && l.leaves(s.Log[gone].At) <= at {
-		s.C -= s.Log[gone].Units
-		gone++
+	if s.Live {
+		l.slide.clamp(at, s)
+		l.slide.drop(at, s)
 	}
-	s.Log = s.Log[gone:]
 }
 
 func (l *Limit) stepSliding(now *Now, c *Charge, s *State, r *Result) {
@@ -51,33 +71,64 @@ func (l *Limit) stepSliding(now *Now, c *Charge, s *State, r *Result) {
 	case c.Cost > l.largest:
 		r.OK, r.RetryAfter = false, Never
 	case s.C+c.Cost <= n:
-		r.Receipt = l.enter(s, l.entered(at), c.Cost)
+		r.Receipt = l.enter(now, s, l.slide.entered(at), c.Cost)
 	default:
 		free := l.frees(s, s.C+c.Cost-n)
 		if wait := free - at; wait > l.maxWait(c) {
 			r.OK, r.RetryAfter = false, micros(wait-l.maxWait(c))
 		} else {
 			r.Delay = micros(wait)
-			r.Receipt = l.enter(s, l.entered(free), c.Cost)
+			r.Receipt = l.enter(now, s, l.slide.entered(free), c.Cost)
 		}
 	}
 	r.Remaining = max(0, n-s.C)
 	if s.Live {
-		r.ResetAfter = micros(l.leaves(s.A) - at)
+		r.ResetAfter = micros(l.slide.leaves(s.A) - at)
 	}
 }
 
+// clamp enters what was made before the clock was set back now, or for the turn that
+// was reserved, in one entry: or a key would be refused for as long as the
+// difference.
+func (d slide) clamp(at int64, s *State) {
+	if s.A <= at+s.E {
+		return
+	}
+	s.A = d.entered(at + s.E)
+	n := len(s.Log)
+	for n > 0 && s.Log[n-1].At >= s.A {
+		n--
+		s.B += s.Log[n].Units
+	}
+	s.Log = s.Log[:n:n]
+}
+
+// drop takes out what no longer counts.
+func (d slide) drop(at int64, s *State) {
+	if d.leaves(s.A) <= at {
+		*s = State{}
+		return
+	}
+	gone := 0
+	for gone < len(s.Log) && d.leaves(s.Log[gone].At) <= at {
+		s.C -= s.Log[gone].Units
+		gone++
+	}
+	s.Log = s.Log[gone:]
+}
+
 // enter adds an entry at at, or at the newest instant seen if that is later.
-func (l *Limit) enter(s *State, at, units int64) Receipt {
+func (l *Limit) enter(now *Now, s *State, at, units int64) Receipt {
 	switch {
 	case !s.Live:
-		s.Live, s.A = true, at
+		s.Live, s.Numbers, s.A = true, l.numbers, at
 	case at > s.A:
 		s.Log = append(s.Log, Entry{At: s.A, Units: s.B})
 		s.A, s.B = at, 0
 	}
 	s.B += units
 	s.C += units
+	s.E = max(s.A-now.Steady, 0)
 	return Receipt{Instant: s.A, Mark: units, Cost: units}
 }
 
@@ -85,10 +136,10 @@ func (l *Limit) enter(s *State, at, units int64) Receipt {
 func (l *Limit) frees(s *State, units int64) int64 {
 	for _, e := range s.Log {
 		if units -= e.Units; units <= 0 {
-			return l.leaves(e.At)
+			return l.slide.leaves(e.At)
 		}
 	}
-	return l.leaves(s.A)
+	return l.slide.leaves(s.A)
 }
 
 // The receipt says where a charge is entered and, as its Mark, how much may be
@@ -103,8 +154,8 @@ func (l *Limit) amendSliding(now *Now, c *Charge, s *State) Receipt {
 		if debt.Cost == 0 {
 			return receipt
 		}
-		debt = l.enter(s, l.entered(now.Steady), debt.Cost)
-		if c.Receipt.Cost == 0 || l.leaves(receipt.Instant) <= now.Steady {
+		debt = l.enter(now, s, l.slide.entered(now.Steady), debt.Cost)
+		if c.Receipt.Cost == 0 || l.slide.leaves(receipt.Instant) <= now.Steady {
 			receipt.Instant, receipt.Mark = debt.Instant, 0
 		}
 		// While the charge itself counts, a refund takes the debt out of its
@@ -114,14 +165,14 @@ func (l *Limit) amendSliding(now *Now, c *Charge, s *State) Receipt {
 		return receipt
 	}
 	if refund := min(-diff, receipt.Mark); refund > 0 && s.Live {
-		l.withdraw(s, receipt.Instant, refund)
+		s.withdraw(now, receipt.Instant, refund)
 		receipt.Mark -= refund
 	}
 	return receipt
 }
 
 // withdraw takes units out of the entry at at, if it still counts.
-func (l *Limit) withdraw(s *State, at, units int64) {
+func (s *State) withdraw(now *Now, at, units int64) {
 	if at == s.A {
 		units = min(units, s.B)
 		s.B -= units
@@ -141,6 +192,7 @@ func (l *Limit) withdraw(s *State, at, units int64) {
 			return
 		}
 		s.A, s.B = s.Log[last].At, s.Log[last].Units
+		s.E = max(s.A-now.Steady, 0)
 		s.Log = s.Log[:last]
 	}
 }

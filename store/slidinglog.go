@@ -6,4 +6,8 @@ package store
 // retrying gets back in. A state takes 16 bytes for each microsecond with a
 // charge in the window, at most twice that while it grows.
 
-func (l *Limit) workOutSlidingLog() { l.largest = l.spec.Units }
+func (l *Limit) workOutSlidingLog() {
+	l.largest = l.spec.Units
+	l.slide = slide{token: l.period}
+	l.numbers = l.slide.numbers()
+}

@@ -15,12 +15,14 @@ func (l *Limit) workOutSlidingWindow(bad func(string, ...any)) {
 	if !ok {
 		bad("%v in %d buckets can not be counted exactly: write a number of buckets that divides the period", s.Period, s.Buckets)
 	}
+	l.slide = slide{l.scale, l.token, s.Buckets}
+	l.numbers = l.slide.numbers()
 }
 
 // bucket is the number of the bucket that at is in.
-func (l *Limit) bucket(at int64) int64 { return floorDiv(l.scale.at(at), l.token) }
+func (d slide) bucket(at int64) int64 { return floorDiv(d.scale.at(at), d.token) }
 
 // bucketStart is the first instant of the n-th bucket, a whole tick.
-func (l *Limit) bucketStart(n int64) int64 {
-	return -floorDiv(-n*l.token, l.scale.PerTick) * l.scale.tick()
+func (d slide) bucketStart(n int64) int64 {
+	return -floorDiv(-n*d.token, d.scale.PerTick) * d.scale.tick()
 }

@@ -24,15 +24,19 @@ type State struct {
 }
 
 // Numbers are what a state has to keep of the limit it was written under, so
-// that a limit that has come to say something else can tell what it means. They
-// are 0 where that doesn't matter.
+// that a limit that has come to say something else can tell what it means: what
+// they have given back until then is given back, and no more. They are 0 where that
+// doesn't matter.
 type Numbers struct {
 	// Token is, of rates, the units that one token takes; of an IntervalBucket
-	// the tokens of an interval; of a WarmUp the units of the warm-up.
+	// the tokens of an interval, and of a FixedWindow those of a window, if any to
+	// come are reserved; of a WarmUp the units of the warm-up; of a SlidingLog its
+	// period in microseconds, and of a SlidingWindow the units of a bucket.
 	Token int64
 	// Unit is the unit that instants are counted in: a Scale's Code. Of an
-	// IntervalBucket it is the interval in microseconds, or below 0 where that
-	// is a window of the calendar.
+	// IntervalBucket or a FixedWindow it is the interval in microseconds, or below
+	// 0 where that is a window of the calendar. Of a SlidingWindow it is the Code
+	// times 1024, and the number of buckets. Of a Ban it is the period.
 	Unit int64
 }
 

@@ -39,20 +39,26 @@ func (l *Limit) Terms() Terms {
 	return t
 }
 
-// Around returns the bounds of the calendar window that wall is in, in
-// microseconds since Epoch, and those of windows before and after it: where
-// each begins, ascending, and where the last one ends.
-func (w Window) Around(wall int64, before, after int) []int64 {
+// Span is one window of the calendar: it begins at Start and is over at End, in
+// microseconds since Epoch. The windows of a calendar are numbered in their order;
+// some number may be left out, where a zone has left out a day.
+type Span struct{ Number, Start, End int64 }
+
+// Around returns the calendar window that wall is in, in microseconds since Epoch,
+// and windows before and after it.
+func (w Window) Around(wall int64, before, after int) []Span {
 	at, _ := w.bounds(wall)
 	for range before {
 		at, _ = w.bounds(at - 1)
 	}
-	bounds := make([]int64, 0, before+after+2)
-	for range before + after + 2 {
-		bounds = append(bounds, at)
-		_, at = w.bounds(at)
+	spans := make([]Span, before+after+1)
+	for i := range spans {
+		n, _ := w.number(at)
+		_, end := w.bounds(at)
+		spans[i] = Span{Number: n, Start: at, End: end}
+		at = end
 	}
-	return bounds
+	return spans
 }
 
 // Fixed reports the length of a window made by Every, in microseconds; others
@@ -60,3 +66,7 @@ func (w Window) Around(wall int64, before, after int) []int64 {
 func (w Window) Fixed() (length int64, ok bool) {
 	return w.every.Microseconds(), w.kind == everyWindow
 }
+
+// Nominal is about the length of a window, in microseconds: that of the longest where
+// the clocks are never changed.
+func (w Window) Nominal() int64 { return w.nominal() }

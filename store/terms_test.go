@@ -8,8 +8,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// The bounds around an instant are the windows one after the other, without a
-// gap, also where the clocks change.
+// The windows around an instant follow each other without a gap, also where the
+// clocks change.
 func TestAround(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -23,15 +23,20 @@ func TestAround(t *testing.T) {
 		return when.UnixMicro() - store.Epoch*1_000_000
 	}
 	got := store.Daily.In(berlin).Around(at("2026-03-29 12:00"), 1, 1)
-	want := []int64{at("2026-03-28 00:00"), at("2026-03-29 00:00"), at("2026-03-30 00:00"), at("2026-03-31 00:00")}
+	n := got[0].Number
+	want := []store.Span{
+		{n, at("2026-03-28 00:00"), at("2026-03-29 00:00")},
+		{n + 1, at("2026-03-29 00:00"), at("2026-03-30 00:00")},
+		{n + 2, at("2026-03-30 00:00"), at("2026-03-31 00:00")},
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("days around %v, want %v", got, want)
 	}
-	if day := time.Duration(got[2]-got[1]) * time.Microsecond; day != 23*time.Hour {
+	if day := time.Duration(got[1].End-got[1].Start) * time.Microsecond; day != 23*time.Hour {
 		t.Errorf("the day on which summer time begins has %v", day)
 	}
 	got = store.Every(7*time.Second).Around(0, 2, 0)
-	if len(got) != 4 || got[2] > 0 || got[3] <= 0 || got[3]-got[2] != 7_000_000 {
+	if len(got) != 3 || got[2].Start > 0 || got[2].End <= 0 || got[2].End-got[2].Start != 7_000_000 {
 		t.Errorf("seven seconds around the epoch: %v", got)
 	}
 }

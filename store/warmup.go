@@ -11,7 +11,9 @@ import "time"
 // the differences, keeps the error below one unit over any number of permits.
 //
 // State.A is the instant at which the next charge may go, State.B is S at that
-// instant. A key never seen is cold.
+// instant. A key never seen is cold. State.C is by how much A was ahead of the
+// present when it was last written: if it is further, the clock has been set back
+// since, and the wait is no longer than it was then.
 //
 // Receipt.Mark is State.A after the charge, Receipt.Instant S before it: S stops
 // at 0, so what it was can not be told from what it is. It is -1 once the charge
@@ -49,20 +51,21 @@ func (l *Limit) rebaseWarmUp(now *Now, s *State) {
 	if s.Numbers != l.numbers {
 		// The wait stays as long as it was told, and the limit as cold.
 		from, warm := ScaleOf(s.Numbers.Unit), s.Numbers.Token
-		wait, cold := s.A-from.exactly(now.Steady), s.B
+		wait, cold := min(s.A, from.at(now.Steady)+s.C)-from.exactly(now.Steady), s.B
 		s.A = l.scale.exactly(now.Steady) + from.convert(wait, l.scale)
 		if wait <= 0 {
 			s.A, cold = at, min(cold-wait, warm)
 		}
 		s.B = share(cold, l.warm, warm, l.warm)
-		s.Numbers = l.numbers
+		s.Numbers, s.C = l.numbers, max(s.A-at, 0)
 	}
+	s.A = min(s.A, at+s.C)
 	if at > s.A {
 		s.B += at - s.A
-		s.A = at
-		if s.B >= l.warm {
-			*s = State{}
-		}
+		s.A, s.C = at, 0
+	}
+	if s.A <= at && s.B >= l.warm {
+		*s = State{}
 	}
 }
 
@@ -88,7 +91,7 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
 		next += c.Cost*l.token + l.slow(cold) - l.slow(warmer)
 		cold = warmer
 		r.Receipt.Mark = next
-		*s = State{Live: true, Numbers: l.numbers, A: next, B: cold}
+		*s = State{Live: true, Numbers: l.numbers, A: next, B: cold, C: next - at}
 	}
 	if next <= at {
 		r.Remaining = 1
@@ -145,6 +148,9 @@ func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 		// or one that comes now could go with it.
 		s.A -= l.worth(-diff, s.A-at)
 		receipt.Mark = s.A
+	}
+	if s.Live {
+		s.C = max(s.A-at, 0)
 	}
 	return receipt
 }

@@ -105,10 +105,6 @@ func (w Window) ahead(start, n int64) int64 {
 
 // between returns how many windows begin after from and not after to.
 func (w Window) between(from, to int64) int64 {
-	if w.kind == everyWindow {
-		d := w.every.Microseconds()
-		return floorDiv(to+Epoch*1_000_000, d) - floorDiv(from+Epoch*1_000_000, d)
-	}
 	a, _ := w.number(from)
 	b, _ := w.number(to)
 	return b - a
@@ -116,6 +112,10 @@ func (w Window) between(from, to int64) int64 {
 
 // code tells windows of different length apart: a number below 0.
 func (w Window) code() int64 { return -8*w.every.Microseconds() - int64(w.kind) }
+
+// everyOf is the length of the windows made by Every that have this code, 0 if it is
+// that of others.
+func everyOf(code int64) int64 { return -code / 8 } // the kind is below 8
 
 // Length is the length of the longest window from the one that from lies in until
 // ten years later: a month has 31 days, and a day 25 hours where the clocks are set
@@ -206,6 +206,9 @@ const reach = 25 * 3600
 // is the highest number that the clocks have shown until then: clocks set back
 // do not take a window back.
 func (w Window) number(wall int64) (int64, zone) {
+	if w.kind == everyWindow {
+		return floorDiv(wall+Epoch*1_000_000, w.every.Microseconds()), zone{}
+	}
 	t := floorDiv(wall, 1_000_000) + Epoch
 	z := w.zone(t)
 	n := w.shown(t + z.offset)

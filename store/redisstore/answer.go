@@ -3,6 +3,8 @@ package redisstore
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/stint-go/stint/store"
@@ -12,20 +14,41 @@ import (
 // is worked out here, by the same steps on the states that the script found. So
 // the scripts' answers are short, and no figure is worked out in two ways.
 
-// errStale is the error of a decision that needed a bound of the calendar which
-// the script was not told: nothing was done.
-var errStale = errors.New("redisstore: the server's calendar is not where its clock was thought to be")
-
 // errTwins says that the script and the steps disagree. It would be a fault of
 // this module.
 var errTwins = errors.New("redisstore: the script and the steps disagree")
 
-// takeAnswer makes results of a script's answer to p. stale are the decisions
-// that were not made.
-func takeAnswer(p *plan, reply any) (now int64, stale []*decision, err error) {
+// unanswered is what was not decided, or settled, for want of windows of the
+// calendar: those around the instants asked.
+type unanswered[T any] struct {
+	what  []T
+	asked []int64
+}
+
+// wants reports whether an answer is a question, and notes it.
+func (u *unanswered[T]) wants(answer any, what ...T) (bool, error) {
+	text, ok := answer.(string)
+	if !ok || !strings.HasPrefix(text, "?") {
+		return false, nil
+	}
+	u.what = append(u.what, what...)
+	for word := range strings.SplitSeq(text[1:], ",") {
+		at, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return true, fmt.Errorf("redisstore: the script asks for %.80q", text)
+		}
+		if !slices.Contains(u.asked, at) {
+			u.asked = append(u.asked, at)
+		}
+	}
+	return true, nil
+}
+
+// takeAnswer makes results of a script's answer to p.
+func takeAnswer(p *plan, reply any) (now int64, left unanswered[*decision], err error) {
 	words, now, err := open(reply)
 	if err != nil {
-		return 0, nil, err
+		return 0, left, err
 	}
 	var few [8]store.State
 	for i := range p.shapes {
@@ -37,7 +60,7 @@ func takeAnswer(p *plan, reply any) (now int64, stale []*decision, err error) {
 		}
 		states = states[:k]
 		if len(words) < 1+k*len(s.entries) {
-			return now, stale, fmt.Errorf("redisstore: the script's answer is %d words short", 1+k*len(s.entries)-len(words))
+			return now, left, fmt.Errorf("redisstore: the script's answer is %d words short", 1+k*len(s.entries)-len(words))
 		}
 		granted, _ := words[0].(int64)
 		words = words[1:]
@@ -45,13 +68,15 @@ func takeAnswer(p *plan, reply any) (now int64, stale []*decision, err error) {
 			e := &s.entries[j]
 			found := words[:k]
 			words = words[k:]
-			if n, ok := found[0].(int64); ok && n < 0 {
-				stale = append(stale, e.decisions...)
+			if wants, err := left.wants(found[0], e.decisions...); wants {
+				if err != nil {
+					return now, left, err
+				}
 				continue
 			}
 			for c := range states {
 				if states[c], err = decode(&e.decisions[0].charges[c], found[c]); err != nil {
-					return now, stale, err
+					return now, left, err
 				}
 			}
 			for _, d := range e.decisions {
@@ -61,10 +86,10 @@ func takeAnswer(p *plan, reply any) (now int64, stale []*decision, err error) {
 			}
 		}
 		if granted != 0 {
-			return now, stale, errTwins
+			return now, left, errTwins
 		}
 	}
-	return now, stale, nil
+	return now, left, nil
 }
 
 // answer decides d against the states, and leaves them as they are then.
@@ -91,26 +116,25 @@ func (d *decision) concurrency(now store.Now, states []store.State) {
 	}
 }
 
-// settleAnswer makes results of a script's answer. stale are the settlements
-// that were not made.
-func settleAnswer(ss []*settlement, reply any) (now int64, stale []*settlement, err error) {
+// settleAnswer makes results of a script's answer.
+func settleAnswer(ss []*settlement, reply any) (now int64, left unanswered[*settlement], err error) {
 	words, now, err := open(reply)
 	if err != nil {
-		return 0, nil, err
+		return 0, left, err
 	}
 	if len(words) != len(ss) {
-		return now, nil, fmt.Errorf("redisstore: the script answered %d of %d settlements", len(words), len(ss))
+		return now, left, fmt.Errorf("redisstore: the script answered %d of %d settlements", len(words), len(ss))
 	}
 	for i, s := range ss {
-		if v, ok := words[i].(int64); ok && v < 0 {
-			stale = append(stale, s)
-			continue
+		wants, err := left.wants(words[i], s)
+		if err == nil && !wants {
+			err = s.answer(now, words[i])
 		}
-		if err := s.answer(now, words[i]); err != nil {
-			return now, stale, err
+		if err != nil {
+			return now, left, err
 		}
 	}
-	return now, stale, nil
+	return now, left, nil
 }
 
 func (s *settlement) answer(now int64, found any) error {

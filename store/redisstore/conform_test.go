@@ -33,42 +33,18 @@ func (c *clock) sleep(d time.Duration) { c.us.Add(d.Microseconds()) }
 
 // expiring is a hook under which the server's keys expire by the suite's time.
 // They expire by the server's own, in real milliseconds, while the suite's
-// stands still or goes by in months; so the commands that set an expiry, and the
-// one that asks for it, note it in another key, and what has expired is deleted
-// before a script begins. It changes nothing else of the scripts.
+// stands still or goes by in months; so what has expired by Expiring is deleted
+// before a script begins.
 type expiring struct {
 	mu      sync.Mutex
 	scripts map[string]string // SHA-1 of a script to that of the one run instead
 }
 
-const shim = `
-local told, call_ = string.match(ARGV[1], '(-?%d+),') + 0, redis.call
-local function note(key) return key .. '!expiry' end
+const shim = redisstore.Expiring + `
 for i = 1, #KEYS do
   local at = call_('GET', note(KEYS[i]))
-  if at and (told >= at + 0 or call_('EXISTS', KEYS[i]) == 0) then call_('DEL', KEYS[i], note(KEYS[i])) end
+  if at and (told_ >= at + 0 or call_('EXISTS', KEYS[i]) == 0) then call_('DEL', KEYS[i], note(KEYS[i])) end
 end
-local redis = {pcall = redis.pcall, call = function(...)
-  local a = {...}
-  local function set(ms) call_('SET', note(a[2]), string.format('%.0f', told + ms * 1000)) end
-  if a[1] == 'PEXPIRE' then
-    set(a[3])
-    return 1
-  elseif a[1] == 'PTTL' then
-    if call_('EXISTS', a[2]) == 0 then return -2 end
-    local at = call_('GET', note(a[2]))
-    return at and math.floor((at - told) / 1000) or -1
-  elseif a[1] == 'SET' then
-    call_('DEL', note(a[2]))
-    if a[4] == 'PX' then
-      set(a[5])
-      a[4], a[5] = nil, nil
-    end
-  elseif a[1] == 'DEL' then
-    call_('DEL', note(a[2]))
-  end
-  return call_((unpack or table.unpack)(a))
-end}
 `
 
 func (h *expiring) change(cmd redis.Cmder) error {

@@ -6,10 +6,10 @@ import (
 	"iter"
 	"math/rand/v2"
 	"os"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,20 +20,22 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Random traces through the scripts on a real server and through the steps:
-// every field of every answer is the same, and so are the states that are kept.
-// STINT_LONG=1 makes it 50 times as many, STINT_SEED=n one trace of them.
+// Random traces through the scripts on a real server and through the steps, others
+// in every run: every field of every answer is the same, and so are the states that
+// are kept. Limits have several versions, which take turns; clocks are set; keys are
+// left alone for years, and expire when the scripts have said. STINT_LONG=1 makes it
+// 50 times as many, STINT_SEED=n plays one trace again.
 func TestTwins(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()
-	perAlgorithm := 600
+	perAlgorithm := 100
 	if os.Getenv("STINT_LONG") != "" {
 		perAlgorithm *= 50
 	}
 	if testing.Short() || underRace {
 		perAlgorithm /= 10
 	}
-	first := uint64(1)
+	first := rand.Uint64() >> 1
 	if s, err := strconv.ParseUint(os.Getenv("STINT_SEED"), 10, 64); err == nil {
 		first, perAlgorithm = s, 1
 	}
@@ -50,7 +52,7 @@ func TestTwins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			decisions := 0
 			for seed := first; seed < first+uint64(perAlgorithm); seed++ {
-				w := newTwins(rdb, seed, a)
+				w := drawTwins(rdb, seed, a)
 				if err := w.play(); err != nil {
 					t.Fatalf("STINT_SEED=%d: %v\n%s", seed, err, strings.Join(w.log, "\n"))
 				}
@@ -71,14 +73,16 @@ const (
 
 // twins plays one trace through both.
 type twins struct {
-	rdb    *redis.Client
-	rnd    *rand.Rand
-	limits [][]*store.Limit // versions of each limit
-	keys   []string
-	now    int64
-	states map[string]*store.State // by key in the server
-	taken  []taken
-	leases uint64
+	rdb     *redis.Client
+	rnd     *rand.Rand
+	limits  [][]*store.Limit // versions of each limit
+	keys    []string
+	now     int64
+	states  map[string]*store.State // by key in the server
+	touched map[string]*store.Limit // who looked at it last
+	untils  map[string]int64        // its lifetime's end when that was last looked at
+	taken   []taken
+	leases  uint64
 
 	decisions int
 	log       []string
@@ -91,8 +95,16 @@ type taken struct {
 	mine   store.Receipt // of the steps; the ids of leases differ
 }
 
-func newTwins(rdb *redis.Client, seed uint64, a store.Algorithm) *twins {
-	w := &twins{rdb: rdb, rnd: rand.New(rand.NewPCG(seed, 7)), states: map[string]*store.State{}}
+func newTwins(rdb *redis.Client, seed uint64) *twins {
+	return &twins{
+		rdb: rdb, rnd: rand.New(rand.NewPCG(seed, 7)), states: map[string]*store.State{},
+		touched: map[string]*store.Limit{}, untils: map[string]int64{},
+	}
+}
+
+// drawTwins draws the limits of a trace.
+func drawTwins(rdb *redis.Client, seed uint64, a store.Algorithm) *twins {
+	w := newTwins(rdb, seed)
 	w.now = w.roll(8 * 365 * 24 * 3600 * 1_000_000)
 	w.keys = []string{"a", "b", "c"}[:1+w.roll(3)]
 	n := 1
@@ -114,11 +126,8 @@ func newTwins(rdb *redis.Client, seed uint64, a store.Algorithm) *twins {
 		var limits []*store.Limit
 		for len(limits) < versions {
 			s := w.spec(fmt.Sprintf("l%d", i), of)
-			if logs := of == store.SlidingWindow || of == store.SlidingLog || of == store.Ban; logs && len(limits) > 0 {
-				// What has left the window of one version is dropped by the next
-				// write there, and by the next look here.
-				first := limits[0].Spec()
-				s.Period, s.Buckets = first.Period, first.Buckets
+			if len(limits) > 0 && w.roll(3) > 0 {
+				s = w.another(limits[0].Spec(), s)
 			}
 			if l, err := store.NewLimit(s); err == nil {
 				limits = append(limits, l)
@@ -127,6 +136,29 @@ func newTwins(rdb *redis.Client, seed uint64, a store.Algorithm) *twins {
 		w.limits = append(w.limits, limits)
 	}
 	return w
+}
+
+// another is a version of s that has some of its numbers from t.
+func (w *twins) another(s, t store.Spec) store.Spec {
+	for range 1 + w.roll(2) {
+		switch w.roll(5) {
+		case 0:
+			s.Units = t.Units
+		case 1:
+			if s.Period > 0 && t.Period > 0 {
+				s.Period = t.Period
+			}
+		case 2:
+			if s.Burst > 0 {
+				s.Burst = 1 + w.roll(4*s.Burst)
+			}
+		case 3:
+			s.Period *= time.Duration(pick[int64](w, 2, 10, 60))
+		case 4:
+			s.Buckets, s.Queue, s.Debt, s.WarmUp, s.Ban = t.Buckets, t.Queue, t.Debt, t.WarmUp, t.Ban
+		}
+	}
+	return s
 }
 
 func (w *twins) roll(n int64) int64 { return w.rnd.Int64N(n) }
@@ -196,7 +228,14 @@ func (w *twins) play() error {
 		l := w.limits[0][0]
 		span := w.scale(l)
 		w.now += pick(w, 0, 0, 1, w.roll(1+span/max(1, l.Spec().Units)), w.roll(1+span), w.roll(1+2*span), w.roll(1+span/10))
-		err := w.adopt()
+		switch w.roll(12) {
+		case 0: // the clock is set
+			w.now += pick[int64](w, -1, 1) * w.roll(1+pick(w, span/10, span, 3*span, 1_000_000))
+		case 1: // nobody comes for long
+			w.now += w.roll(1 + pick(w, span*w.roll(1000), 2*365*24*3600*1_000_000))
+		}
+		w.now = min(max(w.now, 0), 15*365*24*3600*1_000_000)
+		err := w.expire()
 		switch {
 		case err != nil:
 		case len(w.taken) > 0 && w.roll(3) == 0:
@@ -217,24 +256,21 @@ func (w *twins) note(format string, args ...any) {
 
 // told has leases last longer than traces, and the client often wrong about the
 // server's clock.
-func (w *twins) told(many bool) told {
+func (w *twins) told(asked []int64) told {
 	wall := w.now + pick(w, 0, 0, 0, -1, 1, 3600_000_000, -3600_000_000, w.roll(3*24*3600_000_000), -w.roll(24*3600_000_000))
-	return told{clock: strconv.FormatInt(w.now, 10) + ",0", wall: wall, many: many, lease: 1e15}
+	return told{clock: strconv.FormatInt(w.now, 10) + ",0", wall: wall, asked: asked, lease: 1e15}
 }
 
-// The clock of the trace stands still while the server's goes on, so that a key
-// would be gone too early: here they all live for a while longer.
-const longer = `local redis = {call = function(c, ...)
-	local a = {...}
-	if c == 'SET' and a[3] == 'PX' then a[4] = a[4] + 3600000 end
-	if c == 'PEXPIRE' then a[2] = a[2] + 3600000 end
-	return redis.call(c, unpack(a))
-end, pcall = redis.pcall}
-`
-
+// run runs a script, whose lifetimes are counted by the trace's clock.
 func (w *twins) run(s *lua.Script, keys []string, args []any) (any, error) {
-	return w.rdb.Eval(context.Background(), longer+s.Source, keys, args...).Result()
+	expiring, ok := expirings.Load(s.SHA)
+	if !ok {
+		expiring, _ = expirings.LoadOrStore(s.SHA, redis.NewScript(Expiring+s.Source))
+	}
+	return expiring.(*redis.Script).Run(context.Background(), w.rdb, keys, args...).Result()
 }
+
+var expirings sync.Map // of the SHA of a script, to the *redis.Script run instead
 
 // cost is about what the limit can take.
 func (w *twins) cost(l *store.Limit) int64 {
@@ -277,13 +313,8 @@ func (w *twins) decision() *decision {
 
 func (w *twins) take() error {
 	var ds []*decision
-	calls, times := pick(w, 1, 1, 2, 5), pick(w, 1, 1, 1, 4)
-	for _, limits := range w.limits {
-		if a := limits[0].Algorithm(); len(limits) > 1 && (a == store.IntervalBucket || a == store.FixedWindow) {
-			calls, times = 1, 1 // see adopt
-		}
-	}
-	for range calls {
+	times := pick(w, 1, 1, 1, 4)
+	for range pick(w, 1, 1, 2, 5) {
 		d := w.decision()
 		for range times {
 			again := *d
@@ -301,30 +332,54 @@ func (w *twins) take() error {
 			w.note("take %s %v cost %d wait %v dry %v", d.keys[i], c.Limit.Spec(), c.Cost, c.MaxWait, c.DryRun)
 		}
 	}
-	p := newPlan(ds)
-	script, args := takeArgs(&p, w.told(true), 0)
-	reply, err := w.run(script, p.keys, args)
-	if err != nil {
-		return err
-	}
-	_, stale, err := takeAnswer(&p, reply)
-	if err != nil {
-		return fmt.Errorf("%w: %v", err, reply)
-	}
-	if len(stale) > 0 {
-		return fmt.Errorf("stale: %v", reply)
-	}
-	// In the order of the call: of several ways through the script, a key has one.
-	for i := range p.shapes {
-		for _, e := range p.shapes[i].entries {
-			for _, d := range e.decisions {
-				if err := w.decide(d); err != nil {
-					return fmt.Errorf("%w\nanswer %v", err, reply)
+	asked := w.foreseen(ds)
+	for range tries {
+		p := newPlan(ds)
+		script, args := takeArgs(&p, w.told(asked), 0)
+		reply, err := w.run(script, p.keys, args)
+		if err != nil {
+			return err
+		}
+		_, left, err := takeAnswer(&p, reply)
+		if err != nil {
+			return fmt.Errorf("%w: %v", err, reply)
+		}
+		// In the order of the call: of several ways through the script, a key has one.
+		for i := range p.shapes {
+			for _, e := range p.shapes[i].entries {
+				for _, d := range e.decisions {
+					if slices.Contains(left.what, d) {
+						continue
+					}
+					if err := w.decide(d); err != nil {
+						return fmt.Errorf("%w\nanswer %v", err, reply)
+					}
 				}
 			}
 		}
+		if ds = left.what; len(ds) == 0 {
+			return w.compare()
+		}
+		asked = append(asked, left.asked...)
 	}
-	return w.compare()
+	return errAsks
+}
+
+// foreseen is what the script would ask in a call of several charges: it would look
+// at those that it can before it asks, and again after, which rounds twice.
+func (w *twins) foreseen(ds []*decision) (asked []int64) {
+	if len(ds) == 1 && len(ds[0].charges) == 1 {
+		return nil
+	}
+	asked = append(asked, w.now)
+	for _, d := range ds {
+		for i, c := range d.charges {
+			if recordOf(c.Limit).zoned {
+				asked = append(asked, w.state(d.keys[i]).A, w.now+whole(maxWait(&c, c.Limit.Terms().Patience)))
+			}
+		}
+	}
+	return asked
 }
 
 func (w *twins) state(key string) *store.State {
@@ -347,7 +402,8 @@ func (w *twins) decide(d *decision) error {
 	now := store.Now{Steady: w.now, Wall: w.now, Lease: store.Lease(w.leases)}
 	granted := store.Decide(now, d.charges, states, results)
 	for i, key := range d.keys {
-		w.keep(key, d.charges[i].Limit, &states[i], results[i].Receipt.Cost > 0)
+		*w.state(key) = states[i]
+		w.touched[key] = d.charges[i].Limit
 		mine := results[i].Receipt
 		if d.charges[i].Limit.Algorithm() == store.Concurrency && mine.Cost > 0 {
 			results[i].Receipt.Lease = d.leases[i]
@@ -364,32 +420,12 @@ func (w *twins) decide(d *decision) error {
 	return nil
 }
 
-// keep keeps a state. The steps write down that time has passed; the server
-// keeps what has been charged, or changed its numbers.
-func (w *twins) keep(key string, l *store.Limit, s *store.State, charged bool) {
-	was := w.state(key)
-	switch l.Algorithm() {
-	case store.SlidingWindow, store.SlidingLog, store.Concurrency, store.Ban:
-		charged = true
-	case store.TokenBucket, store.LeakyBucket, store.IntervalBucket:
-		charged = charged || s.Live && s.C != was.C
-	}
-	if charged || s.Live && s.Numbers != was.Numbers {
-		*was = *s
-	}
-}
-
 func (w *twins) settle() error {
 	var ss []*settlement
 	var which []int
-	seen := map[string]bool{}
 	for range pick(w, 1, 1, 3) {
 		i := int(w.roll(int64(len(w.taken))))
 		t := &w.taken[i]
-		if seen[t.key] && w.versions(t.key) > 1 {
-			continue
-		}
-		seen[t.key] = true
 		c := t.charge
 		c.Cost = pick(w, 0, 0, c.Receipt.Cost, w.roll(c.Receipt.Cost+1), c.Receipt.Cost+1, w.roll(2*c.Receipt.Cost+2), c.Cost)
 		if c.Limit.Algorithm() == store.Concurrency {
@@ -399,17 +435,36 @@ func (w *twins) settle() error {
 		ss = append(ss, &settlement{charge: &c, result: new(store.Result), key: t.key})
 		which = append(which, i)
 	}
-	script, keys, args := settleArgs(ss, w.told(true))
-	reply, err := w.run(script, keys, args)
-	if err != nil {
-		return err
+	var asked []int64
+	for range tries {
+		script, keys, args := settleArgs(ss, w.told(asked))
+		reply, err := w.run(script, keys, args)
+		if err != nil {
+			return err
+		}
+		_, left, err := settleAnswer(ss, reply)
+		if err != nil {
+			return fmt.Errorf("settling: %w", err)
+		}
+		if err := w.amend(ss, which, left.what, reply); err != nil {
+			return err
+		}
+		again := make([]int, len(left.what))
+		for i, s := range left.what {
+			again[i] = which[slices.Index(ss, s)]
+		}
+		if ss, which = left.what, again; len(ss) == 0 {
+			return w.compare()
+		}
+		asked = append(asked, left.asked...)
 	}
-	_, stale, err := settleAnswer(ss, reply)
-	if err != nil {
-		return fmt.Errorf("settling: %w", err)
-	}
+	return errAsks
+}
+
+// amend settles what the script has settled by the steps.
+func (w *twins) amend(ss []*settlement, which []int, left []*settlement, reply any) error {
 	for i, s := range ss {
-		if slices.Contains(stale, s) { // of a window longer ago than any bound told
+		if slices.Contains(left, s) {
 			continue
 		}
 		w.decisions++
@@ -422,9 +477,8 @@ func (w *twins) settle() error {
 		settled := *w.state(t.key)
 		settled.Log = slices.Clone(settled.Log)
 		store.Amend(now, &c, &settled, &want)
-		states := []store.State{*w.state(t.key)}
-		store.Decide(now, []store.Charge{{Limit: c.Limit}}, states, make([]store.Result, 1))
-		w.keep(t.key, c.Limit, &settled, !reflect.DeepEqual(states[0], settled))
+		*w.state(t.key) = settled
+		w.touched[t.key] = c.Limit
 		t.mine = want.Receipt
 		want.Receipt.Lease = theirs
 		if *s.result != want {
@@ -437,16 +491,16 @@ func (w *twins) settle() error {
 			t.mine.Lease = c.Receipt.Lease
 		}
 	}
-	return w.compare()
+	return nil
 }
 
-// strings are the limits whose states are strings in the server.
-func (w *twins) strings() iter.Seq2[string, []*store.Limit] {
+// kept are the keys, with the versions of their limits, whose states the server
+// keeps as the steps do: leases have other ids.
+func (w *twins) kept() iter.Seq2[string, []*store.Limit] {
 	return func(yield func(string, []*store.Limit) bool) {
 		for _, limits := range w.limits {
-			switch limits[0].Algorithm() {
-			case store.SlidingWindow, store.SlidingLog, store.Concurrency:
-				continue // kept in other ways: their answers have to do
+			if limits[0].Algorithm() == store.Concurrency {
+				continue
 			}
 			for _, k := range w.keys {
 				if !yield(k+":"+limits[0].Name()+limits[0].Algorithm().String(), limits) {
@@ -459,7 +513,34 @@ func (w *twins) strings() iter.Seq2[string, []*store.Limit] {
 
 // stored is what the server keeps for a key.
 func (w *twins) stored(key string, l *store.Limit) (s store.State, raw string, err error) {
-	raw, err = w.rdb.Get(context.Background(), key).Result()
+	ctx := context.Background()
+	switch l.Algorithm() {
+	case store.SlidingWindow, store.SlidingLog:
+		entries, err := w.rdb.LRange(ctx, key, 0, -1).Result()
+		if err != nil || len(entries) == 0 {
+			return s, "", err
+		}
+		var sum int64
+		for i, e := range entries {
+			if i > 0 {
+				s.Log = append(s.Log, store.Entry{At: s.A, Units: s.B})
+			}
+			w := strings.Split(e, ":")
+			s.Live, s.A, s.B, s.C, s.E = true, whole(w[0]), whole(w[1]), 0, 0
+			if sum += s.B; i < len(entries)-1 {
+				continue
+			}
+			s.C, s.Numbers = whole(w[2]), store.Numbers{Token: whole(w[3]), Unit: whole(w[4])}
+			if len(w) > 5 {
+				s.E = whole(w[5])
+			}
+		}
+		if sum != s.C {
+			err = fmt.Errorf("%s: the newest entry says %d in all, they are %d", key, s.C, sum)
+		}
+		return s, strings.Join(entries, " "), err
+	}
+	raw, err = w.rdb.Get(ctx, key).Result()
 	if err != nil && err != redis.Nil {
 		return s, raw, err
 	}
@@ -467,68 +548,116 @@ func (w *twins) stored(key string, l *store.Limit) (s store.State, raw string, e
 	return s, raw, err
 }
 
-func (w *twins) versions(key string) int {
-	for k, limits := range w.strings() {
-		if k == key {
-			return len(limits)
-		}
+// whole is a number as the scripts write it.
+func whole(text string) int64 {
+	digits, zeros, _ := strings.Cut(text, "e")
+	n, _ := strconv.ParseInt(digits, 10, 64)
+	for e, _ := strconv.Atoi(zeros); e > 0; e-- {
+		n *= 10
 	}
-	return 1
+	return n
 }
 
-// adopt takes over the server's states of limits with several versions: what a
-// look by one of them has written down, but not changed, the next may value
-// otherwise, and the steps write down more.
-func (w *twins) adopt() error {
-	for key, limits := range w.strings() {
-		if len(limits) == 1 {
+// until is when the server lets a key expire, by the trace's clock.
+func (w *twins) until(key string) (int64, error) {
+	return w.rdb.Get(context.Background(), ExpiryOf(key)).Int64()
+}
+
+// expire lets keys expire. What has expired is as if never seen: to whoever
+// touched it last, and to all other versions of its limit. Windows of zones are not
+// known to others.
+func (w *twins) expire() error {
+	for key, limits := range w.kept() {
+		until, err := w.until(key)
+		if err != nil {
 			continue
 		}
-		s, _, err := w.stored(key, limits[0])
-		if err != nil {
-			return err
+		if until > w.now {
+			continue
 		}
-		*w.state(key) = s
+		for _, l := range limits {
+			if l != w.touched[key] && (recordOf(l).zoned || recordOf(w.touched[key]).zoned) {
+				continue
+			}
+			if got := w.present(*w.state(key), l); got != "none" {
+				_, raw, _ := w.stored(key, limits[0])
+				return fmt.Errorf("%s has expired at %d: %q, to %+v it is %s", key, until, raw, l.Spec(), got)
+			}
+		}
+		w.forget(key)
 	}
 	return nil
 }
 
+func (w *twins) forget(key string) {
+	w.note("%s has expired", key)
+	w.rdb.Del(context.Background(), key, ExpiryOf(key))
+	*w.state(key) = store.State{}
+}
+
 // compare holds what the server keeps to the states of the steps.
 func (w *twins) compare() error {
-	for key, limits := range w.strings() {
+	for key, limits := range w.kept() {
 		got, raw, err := w.stored(key, limits[0])
 		if err != nil {
 			return err
 		}
-		if raw == "" && len(limits) > 1 {
-			continue // as if never seen to the version that wrote last
-		}
-		// A state that says no more than none does may be kept or not.
-		l := limits[0]
-		if i := slices.IndexFunc(limits, func(l *store.Limit) bool { return l.Terms().Numbers == got.Numbers }); i >= 0 {
-			l = limits[i]
-		}
-		if want := *w.state(key); w.present(got, l) != w.present(want, l) {
-			return fmt.Errorf("%s: the server keeps %q, %+v, the steps %+v", key, raw, got, want)
-		}
-		if raw != "" {
-			if ttl := w.rdb.PTTL(context.Background(), key).Val(); ttl <= 0 {
-				return fmt.Errorf("%s: %q lives for %v", key, raw, ttl)
+		for _, l := range limits {
+			if want := *w.state(key); w.present(got, l) != w.present(want, l) {
+				return fmt.Errorf("%s: the server keeps %q, %s, the steps %s, to %+v", key, raw, w.present(got, l), w.present(want, l), l.Spec())
 			}
 		}
+		if !slices.ContainsFunc(limits, func(l *store.Limit) bool { return w.present(*w.state(key), l) != "none" }) {
+			w.forget(key) // as a store may, or may not
+			continue
+		}
+		if err := w.lives(key, raw, w.touched[key]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lives holds a key's lifetime, where it has just been set, to what is left of its
+// state: no shorter, and no longer than twice the time to full and ten seconds.
+func (w *twins) lives(key, raw string, l *store.Limit) error {
+	until, err := w.until(key)
+	if err != nil {
+		return fmt.Errorf("%s: %q has no lifetime: %w", key, raw, err)
+	}
+	was := w.untils[key]
+	w.untils[key] = until
+	charges := []store.Charge{{Limit: l}}
+	states, results := []store.State{*w.state(key)}, make([]store.Result, 1)
+	store.Decide(store.Now{Steady: w.now, Wall: w.now}, charges, states, results)
+	left := l.Lifetime(&states[0], &results[0]).Microseconds()
+	if until-w.now > 100*365*24*3600*1_000_000 {
+		return nil // nothing is looked for beyond 200 years
+	}
+	if got := w.presentAt(until, *w.state(key), l); got != "none" {
+		return fmt.Errorf("%s: %q expires in %d us, and is %s then", key, raw, until-w.now, got)
+	}
+	t := l.Terms()
+	full := left
+	if t.Scale.PerTick > 0 && t.Capacity > 0 {
+		full = max(full, t.Capacity/t.Scale.PerTick*tick(t.Scale))
+	}
+	if until != was && until-w.now > 2*full+10_002_000 {
+		return fmt.Errorf("%s: %q expires in %d us and is full in %d", key, raw, until-w.now, full)
 	}
 	return nil
 }
 
 // present is a state's words as of now, under one of the limit's versions.
-func (w *twins) present(s store.State, l *store.Limit) string {
+func (w *twins) present(s store.State, l *store.Limit) string { return w.presentAt(w.now, s, l) }
+
+func (w *twins) presentAt(at int64, s store.State, l *store.Limit) string {
+	s.Log = slices.Clone(s.Log)
 	charges := []store.Charge{{Limit: l}}
 	states, results := []store.State{s}, make([]store.Result, 1)
-	store.Decide(store.Now{Steady: w.now, Wall: w.now}, charges, states, results)
-	if s = states[0]; l.Algorithm() != store.Ban {
-		s.Log = nil
-	}
-	if l.Lifetime(&s, &results[0]) == 0 || reflect.DeepEqual(s, store.State{}) {
+	store.Decide(store.Now{Steady: at, Wall: at}, charges, states, results)
+	s = states[0]
+	if l.Lifetime(&s, &results[0]) == 0 || !s.Live {
 		return "none"
 	}
 	return fmt.Sprintf("%+v", s)

@@ -20,10 +20,11 @@ type request struct {
 type told struct {
 	// clock is empty, or the caller's instant and how many keys guard it.
 	clock string
-	// wall is about the server's instant in microseconds since store.Epoch,
-	// and many that the script has asked for more bounds of the calendar.
-	wall int64
-	many bool
+	// wall is about the server's instant in microseconds since store.Epoch;
+	// asked are those around which the script has asked for windows of the
+	// calendar.
+	wall  int64
+	asked []int64
 	// lease is how long leases last, in microseconds.
 	lease int64
 }
@@ -41,7 +42,7 @@ func (q *request) limit(r *record) {
 func takeArgs(p *plan, t told, room int) (*lua.Script, []any) {
 	n := room + 2
 	for i := range p.shapes {
-		n += 5 + 6*len(p.shapes[i].records)
+		n += 5 + 7*len(p.shapes[i].records)
 	}
 	q := request{args: make([]any, room, n), told: t}
 	q.args = append(q.args, t.clock)
@@ -63,7 +64,7 @@ func (q *request) shape(s *shape, shared bool) {
 		if r.spec.Algorithm == store.Ban {
 			counted := countedBy(charges, i)
 			if q.args = append(q.args, counted); s.short {
-				q.args = append(q.args, "", "", "")
+				q.args = append(q.args, "", "", "", "")
 			} else {
 				q.args = append(q.args, flag(c.DryRun))
 			}
@@ -164,7 +165,7 @@ func chargedAt(c *store.Charge) int64 {
 
 // settleArgs are the script, its keys and its arguments that settle.
 func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, args []any) {
-	q := request{args: make([]any, 0, 2+12*len(ss)), told: t}
+	q := request{args: make([]any, 0, 2+13*len(ss)), told: t}
 	q.add(t.clock)
 	q.number(int64(len(ss)))
 	for _, s := range ss {
@@ -175,7 +176,7 @@ func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, ar
 		}
 		c := s.charge
 		r := recordOf(c.Limit)
-		short := [4]any{"", "", "", ""}
+		short := [5]any{"", "", "", "", ""}
 		switch {
 		case s.unlessReset:
 			q.add("-")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -42,8 +41,8 @@ func TestTwinsAtTheLargest(t *testing.T) {
 	} {
 		spec.Name = "l"
 		for seed := range uint64(4) {
-			w := &twins{rdb: rdb, rnd: rand.New(rand.NewPCG(seed, 11)), states: map[string]*store.State{},
-				limits: [][]*store.Limit{{denyLimit(t, spec)}}, keys: []string{"k"}, now: 1_000_000_000}
+			w := newTwins(rdb, seed)
+			w.limits, w.keys, w.now = [][]*store.Limit{{denyLimit(t, spec)}}, []string{"k"}, 1_000_000_000
 			if err := w.playLargest(); err != nil {
 				t.Fatalf("%+v, seed %d: %v\n%s", spec, seed, err, strings.Join(w.log, "\n"))
 			}
@@ -79,7 +78,7 @@ func (w *twins) playLargest() error {
 func (w *twins) takeOne(d *decision) error {
 	w.note("take %d, wait %v", d.charges[0].Cost, d.charges[0].MaxWait)
 	p := newPlan([]*decision{d})
-	script, args := takeArgs(&p, w.told(true), 0)
+	script, args := takeArgs(&p, w.told(nil), 0)
 	reply, err := w.run(script, p.keys, args)
 	if err == nil {
 		_, _, err = takeAnswer(&p, reply)
@@ -98,7 +97,7 @@ func (w *twins) settleOne(t *taken, cost int64) error {
 	c.Cost = cost
 	w.note("settle %+v to %d", c.Receipt, cost)
 	s := &settlement{charge: &c, result: new(store.Result), key: t.key}
-	script, keys, args := settleArgs([]*settlement{s}, w.told(true))
+	script, keys, args := settleArgs([]*settlement{s}, w.told(nil))
 	reply, err := w.run(script, keys, args)
 	if err == nil {
 		_, _, err = settleAnswer([]*settlement{s}, reply)
@@ -112,6 +111,7 @@ func (w *twins) settleOne(t *taken, cost int64) error {
 	state := w.state(t.key)
 	state.Log = slices.Clone(state.Log)
 	store.Amend(store.Now{Steady: w.now, Wall: w.now}, &mine, state, &want)
+	w.touched[t.key] = c.Limit
 	t.mine = want.Receipt
 	want.Receipt.Lease = c.Receipt.Lease
 	if *s.result != want {

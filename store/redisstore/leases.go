@@ -131,7 +131,7 @@ func (s *Store) renew(age time.Duration) bool {
 	if len(rs) == 0 {
 		return true
 	}
-	told := s.told(false)
+	told := s.told(nil)
 	calls := make([]call, len(rs))
 	for i, r := range rs {
 		calls[i] = s.renewCall(told, r)

@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,7 +18,7 @@ type record struct {
 	terms store.Terms
 	spec  store.Spec
 
-	fixed string // all of it, but the calendar's bounds
+	fixed string // all of it, but the calendar's windows
 	zoned bool   // it ends in those
 
 	always any // fixed, if that is the whole text always
@@ -24,7 +26,7 @@ type record struct {
 	// The letter by which the script knows charges that go the short way, and
 	// the arguments that don't change; 0 if no charge does.
 	letter byte
-	short  [4]any
+	short  [5]any
 
 	calendar atomic.Pointer[calendar] // what was told last
 }
@@ -33,7 +35,7 @@ type record struct {
 type calendar struct {
 	start, end int64 // of the one
 	text       any   // the record
-	short      [4]any
+	short      [5]any
 }
 
 // recordOf returns the limit's record. They are kept, but no more than a few
@@ -60,53 +62,54 @@ var (
 func newRecord(l *store.Limit) *record {
 	r := &record{terms: l.Terms(), spec: l.Spec()}
 	t, s := &r.terms, &r.spec
-	units := strconv.FormatInt(s.Units, 10)
-	aligned := int64(0)
+	units, unit := strconv.FormatInt(s.Units, 10), strconv.FormatInt(t.Numbers.Unit, 10)
+	period, kind := t.Period, int64(0)
 	if length, ok := s.Window.Fixed(); ok {
-		t.Period, aligned = length, 1
+		period, kind = length, 1
+	} else if s.Window != (store.Window{}) {
+		period, kind, r.zoned = s.Window.Nominal(), 2, true
 	}
-	r.zoned = aligned == 0 && s.Window != store.Window{}
 	switch s.Algorithm {
 	case store.TokenBucket, store.LeakyBucket:
 		tag := tagOf(t)
 		r.set = lua.TokenBucket
 		r.fixed = join("b", t.Token, t.Scale.PerTick, tick(t.Scale), t.Numbers.Unit,
-			t.Capacity, t.Queue, t.Largest, boolean(s.Debt), t.Longest) + "," + orDash(tag)
+			t.Capacity, t.Queue, t.Largest, boolean(s.Debt), t.Longest) + "," + orDash(tag) + "," + gridOf(t)
 		if tag != "" && t.Queue == 0 && !s.Debt {
 			r.letter = 'b'
-			// Twice the time to full: the script sets it anew once that much has
-			// been charged, so it is never shorter than the time to full.
-			lifetime := strconv.FormatInt(2*t.Capacity/1000+2, 10)
-			r.short = [4]any{strconv.FormatInt(t.Capacity, 10), tag, lifetime, strconv.FormatInt(t.Token, 10)}
+			grid := gridOf(t)
+			us, _ := strconv.ParseInt(grid, 10, 64)
+			lifetime := strconv.FormatInt((t.Capacity+us)/1000+2, 10)
+			r.short = [5]any{strconv.FormatInt(t.Capacity, 10), tag, lifetime, strconv.FormatInt(t.Token, 10), grid}
 		}
 	case store.IntervalBucket:
 		r.set = lua.IntervalBucket
-		r.fixed = join("i", s.Units, t.Period, t.Numbers.Unit, s.Burst, aligned)
+		r.fixed = join("i", s.Units, t.Numbers.Unit, s.Burst, period, kind)
 	case store.FixedWindow:
 		r.set = lua.FixedWindow
-		r.fixed = join("f", s.Units, t.Period, aligned)
+		r.fixed = join("f", s.Units, t.Numbers.Unit, period, kind)
 		if r.letter = 'p'; s.Window != (store.Window{}) {
 			r.letter = 'w'
 		}
-		r.short = [4]any{units, strconv.FormatInt(t.Period, 10), "", ""}
+		r.short = [5]any{units, strconv.FormatInt(t.Period, 10), "", "", unit}
 	case store.SlidingWindow:
 		r.set = lua.SlidingWindow
-		r.fixed = join("s", s.Units, t.Period, t.Token, t.Scale.PerTick, tick(t.Scale), s.Buckets)
+		r.fixed = join("s", s.Units) + "," + brief(t.Numbers.Token) + "," + unit
 	case store.SlidingLog:
 		r.set = lua.SlidingLog
-		r.fixed = join("g", s.Units, t.Period)
+		r.fixed = join("g", s.Units) + "," + brief(t.Numbers.Token) + "," + unit
 	case store.WarmUp:
 		r.set = lua.WarmUp
 		r.fixed = join("w", t.Token, t.Scale.PerTick, tick(t.Scale), t.Numbers.Unit, t.Warm, t.Largest, t.Longest)
 	case store.Ban:
 		r.set, r.letter = lua.Ban, 'n'
 		r.fixed = join("n", s.Units, t.Period, s.Ban.Microseconds())
-		r.short = [4]any{"", "", "", ""}
+		r.short = [5]any{"", "", "", "", ""}
 	case store.Concurrency:
 		r.set = lua.Concurrency
 		r.fixed = join("c", s.Units)
 		r.letter = 'c'
-		r.short = [4]any{units, "", "", ""}
+		r.short = [5]any{units, "", "", "", ""}
 	}
 	if r.set&(lua.FixedWindow|lua.IntervalBucket|lua.Concurrency) == 0 {
 		r.always = r.fixed
@@ -122,12 +125,17 @@ func (r *record) text(t *told) any {
 	case r.spec.Algorithm == store.Concurrency:
 		return r.fixed + "," + strconv.FormatInt(t.lease, 10)
 	case !r.zoned:
-		return r.fixed + ",0"
+		return r.fixed
 	}
-	if t.many {
-		return r.bounds(r.spec.Window.Around(t.wall, boundsMany, boundsMany))
+	near := r.around(t.wall)
+	if len(t.asked) == 0 {
+		return near.text
 	}
-	return r.around(t.wall).text
+	spans := r.spec.Window.Around(t.wall, spansBefore, spansAfter)
+	for _, at := range t.asked {
+		spans = append(spans, r.spec.Window.Around(at, 1, 1)...)
+	}
+	return r.windows(spans)
 }
 
 // around returns what the script is told of the windows around wall, which is the
@@ -137,36 +145,42 @@ func (r *record) around(wall int64) *calendar {
 	if c := r.calendar.Load(); c != nil && c.start <= wall && wall < c.end {
 		return c
 	}
-	bounds := r.spec.Window.Around(wall, boundsBefore, boundsAfter)
-	near := bounds[boundsBefore:]
-	c := &calendar{start: near[0], end: near[1], text: any(r.fixed + ",0"), short: [4]any{r.short[0]}}
+	spans := r.spec.Window.Around(wall, spansBefore, spansAfter)
+	near := spans[spansBefore:]
+	c := &calendar{start: near[0].Start, end: near[0].End, text: any(r.fixed), short: r.short}
 	for i := range 3 {
-		c.short[i+1] = strconv.FormatInt(near[i], 10)
+		c.short[i+1] = strconv.FormatInt(near[i].Start, 10)
 	}
 	if r.zoned {
-		c.text = r.bounds(bounds)
+		c.text = r.windows(spans)
 	}
 	r.calendar.Store(c)
 	return c
 }
 
-func (r *record) bounds(bounds []int64) string {
-	var b strings.Builder
-	b.WriteString(r.fixed)
-	b.WriteString("," + strconv.Itoa(len(bounds)))
-	for _, at := range bounds {
-		b.WriteString("," + strconv.FormatInt(at, 10))
+// windows is the record with windows of the calendar.
+func (r *record) windows(spans []store.Span) string {
+	slices.SortFunc(spans, func(a, b store.Span) int { return cmp.Compare(a.Start, b.Start) })
+	spans = slices.Compact(spans)
+	var b []byte
+	pairs := 0
+	for i, s := range spans {
+		b = strconv.AppendInt(append(b, ','), s.Number, 10)
+		b = strconv.AppendInt(append(b, ','), s.Start, 10)
+		pairs++
+		if i == len(spans)-1 || spans[i+1].Start != s.End { // what comes then is not told
+			b = strconv.AppendInt(append(b, ",-,"...), s.End, 10)
+			pairs++
+		}
 	}
-	return b.String()
+	return r.fixed + "," + strconv.Itoa(pairs) + string(b)
 }
 
 // How many windows of the calendar a script is told of, before the present one
-// and after. It says so if it needs others, and is told of many: as far as
-// anything may be reserved in days.
+// and after. It asks if it needs others.
 const (
-	boundsBefore = 2
-	boundsAfter  = 4
-	boundsMany   = 400
+	spansBefore = 2
+	spansAfter  = 4
 )
 
 // goesShort reports whether the charge can go the short way through the script.
@@ -177,16 +191,14 @@ func (r *record) goesShort(c *store.Charge) bool {
 	switch r.letter {
 	case 'n':
 		return true
-	case 'b':
-		return c.Cost <= r.terms.Largest && c.MaxWait <= 0
 	case 'c':
 		return c.Cost == 1
 	}
-	return c.MaxWait <= 0
+	return c.Cost <= r.terms.Largest && c.MaxWait <= 0
 }
 
-// shortArgs are the four arguments of a charge that goes the short way.
-func (r *record) shortArgs(c *store.Charge, t *told) [4]any {
+// shortArgs are the five arguments of a charge that goes the short way.
+func (r *record) shortArgs(c *store.Charge, t *told) [5]any {
 	args := r.short
 	switch r.letter {
 	case 'b':
@@ -222,6 +234,28 @@ func tagOf(t *store.Terms) string {
 		return ""
 	}
 	return strconv.FormatInt(int64(k+1)*1000+m, 10)
+}
+
+// gridOf is the grid of plain states (tokenbucket.lua), in microseconds: about ten
+// tokens, so that one charge in ten renews a lifetime, and ten seconds at the most,
+// which is how much longer than it has to a key may live.
+func gridOf(t *store.Terms) string {
+	us := int64(10_000)
+	for us < 10*t.Token && us < 10_000_000 {
+		us *= 10
+	}
+	return strconv.FormatInt(us, 10)
+}
+
+// brief is a number as few characters tell it, to whoever reads 6e7 too: it stands
+// in each entry of a log.
+func brief(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	digits := strings.TrimRight(s, "0")
+	if zeros := len(s) - len(digits); zeros > 2 {
+		return digits + "e" + strconv.Itoa(zeros)
+	}
+	return s
 }
 
 func tick(s store.Scale) int64 {

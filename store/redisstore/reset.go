@@ -38,7 +38,7 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	}
 	due, end := context.WithTimeout(ctx, s.timeout)
 	defer end()
-	args := append(make([]any, s.head(keys)), s.told(false).clock, len(limits))
+	args := append(make([]any, s.head(keys)), s.told(nil).clock, len(limits))
 	calls := []call{s.call(lua.Reset(), s.siteOf(keys[0]), keys, args)}
 	done := make(chan error, 1)
 	go func() {

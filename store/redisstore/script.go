@@ -151,9 +151,9 @@ func (s *Store) here() int64 {
 }
 
 // told is what a script is told of the time, and of leases.
-func (s *Store) told(many bool) told {
+func (s *Store) told(asked []int64) told {
 	now := s.here()
-	t := told{wall: now + s.ahead.Load(), many: many, lease: s.lease.Microseconds()}
+	t := told{wall: now + s.ahead.Load(), asked: asked, lease: s.lease.Microseconds()}
 	if s.clock != nil {
 		t.clock = strconv.FormatInt(now, 10) + ",1"
 	}
@@ -162,6 +162,15 @@ func (s *Store) told(many bool) told {
 
 // learn takes the server's instant from an answer.
 func (s *Store) learn(now int64) { s.ahead.Store(now - s.here()) }
+
+// tries is how often a call is made until the script knows of all windows of the
+// calendar that it needs: the present, if the server's clock is elsewhere; when a
+// state was written; when the longest wait would end. Others may have changed the
+// state in the meantime.
+const tries = 8
+
+// errAsks is the error of a call that never came to an end.
+var errAsks = errors.New("redisstore: the script asks for ever more of the calendar")
 
 // unread is the error of an answer that makes no sense.
 func unread(err error) error {

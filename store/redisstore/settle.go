@@ -104,23 +104,26 @@ func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 			w.made[i] = settlement{charge: &w.charges[i], result: &w.results[i], key: w.keys[i], unlessReset: w.unlessReset}
 		}
 	}
-	for _, many := range []bool{false, true} {
-		if batch = s.settleOnce(ctx, batch, many); len(batch) == 0 {
+	var asked []int64
+	for range tries {
+		var more []int64
+		if batch, more = s.settleOnce(ctx, batch, asked); len(batch) == 0 {
 			return
 		}
+		asked = append(asked, more...)
 	}
 	for _, t := range batch {
-		t.failed = fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errStale)
+		t.failed = fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errAsks)
 	}
 }
 
 // settleOnce returns those of which something was not settled for want of the
-// calendar.
-func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], many bool) (again []*ticket[settling]) {
+// calendar, and what is asked.
+func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked []int64) (again []*ticket[settling], more []int64) {
 	groups := grouped(batch, siteOfSettling)
 	var pieces [][]*settlement // of the groups, in their order
 	var calls []call
-	told := s.told(many)
+	told := s.told(asked)
 	for _, group := range groups {
 		var made []*settlement
 		for _, t := range group {
@@ -143,15 +146,16 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], many 
 		err = classified(err)
 		if err == nil {
 			var now int64
-			var left []*settlement
+			var left unanswered[*settlement]
 			if now, left, err = settleAnswer(piece, reply); err != nil {
 				err = unread(err)
 			} else {
 				s.learn(now)
 			}
-			for _, m := range left {
+			for _, m := range left.what {
 				stale[m] = true
 			}
+			more = append(more, left.asked...)
 		}
 		if err != nil {
 			for _, m := range piece {
@@ -182,5 +186,5 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], many 
 			again = append(again, t)
 		}
 	}
-	return again
+	return again, more
 }

@@ -58,12 +58,13 @@ func fill(a store.Algorithm, v string, w []int64, s *store.State) {
 		s.A, s.Numbers = get(0), store.Numbers{Token: get(1), Unit: get(2)}
 		s.B, s.C, s.D, s.E = get(3), get(4), get(5), get(6)
 	case store.FixedWindow:
-		s.A, s.B, s.C = get(0), get(1), get(2)
+		s.A, s.B, s.C, s.Numbers = get(0), get(1), get(3), store.Numbers{Token: get(4), Unit: get(2)}
 	case store.SlidingWindow, store.SlidingLog:
 		// Newest entry, sum, and the entry with whose leaving there is room.
 		s.A, s.B, s.C = get(0), get(1), get(2)
-		if len(w) > 3 {
-			s.Log = []store.Entry{{At: w[3], Units: math.MaxInt64 / 2}}
+		s.Numbers, s.E = store.Numbers{Token: get(3), Unit: get(4)}, get(5)
+		if len(w) > 6 {
+			s.Log = []store.Entry{{At: w[6], Units: math.MaxInt64 / 2}}
 		}
 		s.Live = s.C > 0
 	case store.Concurrency:
@@ -83,6 +84,10 @@ func decodeBan(v string) (store.State, error) {
 			return s, fmt.Errorf("redisstore: a state that nobody here wrote: %.80q", v)
 		case i == 0:
 			s.A = at
+		case i == 1:
+			s.B = at
+		case i == 2:
+			s.Numbers.Unit = at
 		default:
 			s.Log = append(s.Log, store.Entry{At: at, Units: 1})
 		}

@@ -196,30 +196,31 @@ func (s *Store) hold(t *ticket[taking]) {
 
 // sendTakes asks the server for a batch.
 func (s *Store) sendTakes(ctx context.Context, batch []*ticket[taking]) {
-	// Those left over needed bounds of the calendar that were not sent: others,
-	// since the server's clock, now known, is not where it was thought to be, or
-	// more of them.
-	for _, many := range []bool{false, true} {
-		if batch = s.takeOnce(ctx, batch, many); len(batch) == 0 {
+	var asked []int64
+	for range tries {
+		var more []int64
+		if batch, more = s.takeOnce(ctx, batch, asked); len(batch) == 0 {
 			return
 		}
+		asked = append(asked, more...)
 	}
 	for _, t := range batch {
-		t.failed = fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errStale)
+		t.failed = fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errAsks)
 	}
 }
 
-// takeOnce returns those that were not decided for want of the calendar.
-func (s *Store) takeOnce(ctx context.Context, batch []*ticket[taking], many bool) (again []*ticket[taking]) {
-	told := s.told(many)
+// takeOnce returns those that were not decided for want of the calendar, and what is
+// asked.
+func (s *Store) takeOnce(ctx context.Context, batch []*ticket[taking], asked []int64) (again []*ticket[taking], more []int64) {
+	told := s.told(asked)
 	if len(batch) == 1 {
 		w := &batch[0].what
 		p, calls := w.plan(), w.one.calls[:]
 		calls[0] = s.taking(&p, w.site, told)
 		s.exec(ctx, calls)
-		again = s.taken(&p, &calls[0], batch)
+		again, more = s.taken(&p, &calls[0], batch)
 		calls[0] = call{}
-		return again
+		return again, more
 	}
 	groups := parted(grouped(batch, siteOfTaking))
 	plans := make([]plan, len(groups))
@@ -234,9 +235,10 @@ func (s *Store) takeOnce(ctx context.Context, batch []*ticket[taking], many bool
 	}
 	s.exec(ctx, calls)
 	for i, group := range groups {
-		again = append(again, s.taken(&plans[i], &calls[i], group)...)
+		left, asks := s.taken(&plans[i], &calls[i], group)
+		again, more = append(again, left...), append(more, asks...)
 	}
-	return again
+	return again, more
 }
 
 // taking is the call that decides p.
@@ -245,14 +247,15 @@ func (s *Store) taking(p *plan, at site, t told) call {
 	return s.call(script, at, p.keys, args)
 }
 
-// taken reads the answer to a plan, and returns the calls not decided.
-func (s *Store) taken(p *plan, c *call, group []*ticket[taking]) (again []*ticket[taking]) {
+// taken reads the answer to a plan, and returns the calls not decided, and what is
+// asked.
+func (s *Store) taken(p *plan, c *call, group []*ticket[taking]) (again []*ticket[taking], more []int64) {
 	reply, err := c.cmd.Result()
 	err = classified(err)
-	var stale []*decision
+	var left unanswered[*decision]
 	if err == nil {
 		var now int64
-		if now, stale, err = takeAnswer(p, reply); err != nil {
+		if now, left, err = takeAnswer(p, reply); err != nil {
 			err = unread(err)
 		} else {
 			s.learn(now)
@@ -260,11 +263,11 @@ func (s *Store) taken(p *plan, c *call, group []*ticket[taking]) (again []*ticke
 	}
 	for _, t := range group {
 		t.failed = err
-		if slices.Contains(stale, &t.what.decision) {
+		if slices.Contains(left.what, &t.what.decision) {
 			again = append(again, t)
 		}
 	}
-	return again
+	return again, left.asked
 }
 
 // takeApart takes the charges of a call that are in several places: all places
