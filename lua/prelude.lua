@@ -5,21 +5,29 @@ local byte, sub, format, type, tonumber = string.byte, string.sub, string.format
 local unpack = unpack or table.unpack
 
 -- The script's one instant, in microseconds since 2026. ARGV[1] is empty; or,
--- from a caller whose server refuses TIME to scripts, "instant,n", where the last
--- n KEYS remember the newest instant seen: a slow clock must not take time back.
+-- from a caller whose server refuses TIME to scripts, "instant,n". If n is 1, the last
+-- of KEYS remembers the latest instant that was told, and since when, by its own
+-- lifetime: time goes on from there, whoever falls silent. Clocks that are slow can't
+-- take it back, and the lifetimes of keys, which go by the server's clock, fit. What
+-- is rounded to milliseconds is taken off: time is not to be ahead of all clocks.
 local nkeys, now = #KEYS, ARGV[1]
 if now == '' then
   local t = call('TIME')
   now = (t[1] - 1767225600) * 1000000 + t[2]
 else
-  local told, guards = string.match(now, '(-?%d+),(%d+)')
+  local told, guarded = string.match(now, '(-?%d+),(%d+)')
   now = told + 0
-  nkeys = nkeys - guards
-  for i = nkeys + 1, #KEYS do
-    local seen = tonumber(call('GET', KEYS[i]) or nil)
-    if seen and seen > now then now = seen end
-  end
-  for i = nkeys + 1, #KEYS do
-    call('SET', KEYS[i], format('%.0f', now), 'PX', '86400000')
+  if guarded == '1' then
+    local guard, day = KEYS[nkeys], 86400000
+    nkeys = nkeys - 1
+    local seen, left = tonumber(call('GET', guard) or nil), call('PTTL', guard)
+    local gone = day - left
+    local on = seen and left >= 0 and seen + max(gone - 1, 0) * 1000
+    if not on or on < now then
+      call('SET', guard, format('%.0f', now), 'PX', day)
+    else
+      now = on
+      if left < day / 2 then call('SET', guard, format('%.0f', seen + gone * 1000), 'PX', day) end
+    end
   end
 end

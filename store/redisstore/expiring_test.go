@@ -1,11 +1,13 @@
 package redisstore
 
-// Expiring, before a script, has its keys expire by the clock that it is told: the
-// server's own goes on while a test's stands still or jumps. Lifetimes are noted in
+// Expiring, before a script, has its keys expire by the clock that it is told, or by
+// the one at ServerClockOf its last key where that is another: the server's own goes on while a
+// test's stands still or jumps. Lifetimes are noted in
 // another key, ExpiryOf, at which whoever lets keys expire has to look. It changes
 // nothing else of a script.
 const Expiring = `
-local told_, call_, pcall_ = string.match(ARGV[1], '(-?%d+),') + 0, redis.call, redis.pcall
+local call_, pcall_ = redis.call, redis.pcall
+local told_ = (call_('GET', KEYS[#KEYS] .. '!server') or string.match(ARGV[1], '(-?%d+),')) + 0
 local function note(key) return key .. '!expiry' end
 local redis = {pcall = pcall_, call = function(...)
   local a = {...}
@@ -32,6 +34,10 @@ local redis = {pcall = pcall_, call = function(...)
   return call_((unpack or table.unpack)(a))
 end}
 `
+
+// ServerClockOf is the key that says what the server's clock shows to scripts with this
+// last key, in microseconds since store.Epoch.
+func ServerClockOf(key string) string { return key + "!server" }
 
 // ExpiryOf is the key that says when key expires.
 func ExpiryOf(key string) string { return key + "!expiry" }

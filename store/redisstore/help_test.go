@@ -21,6 +21,7 @@ import (
 // held has gone back, nothing is missing either.
 func TestHelpAdmitsNoMore(t *testing.T) {
 	rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+	rdb.AddHook(&expiring{scripts: map[string]string{}})
 	for name, help := range map[string][]redisstore.Option{
 		"none":       nil,
 		"deny cache": {redisstore.WithDenyCache(100)},
@@ -34,8 +35,6 @@ func TestHelpAdmitsNoMore(t *testing.T) {
 }
 
 func admitsNoMore(t *testing.T, rdb redis.UniversalClient, help []redisstore.Option, seed uint64) {
-	// The keys' lifetimes are the server's: a minute of its time is more than
-	// this takes, so that none is forgotten while the test's clock stands.
 	const units, burst = 7, 500
 	l := limit(t, store.Spec{Units: units, Period: time.Second, Burst: burst})
 	c := newClock()

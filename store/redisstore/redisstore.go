@@ -138,12 +138,15 @@ func WithPrefix(prefix string) Option {
 }
 
 // WithClock takes the time from now instead of from the server, for servers that
-// refuse TIME to scripts. The clocks of all processes should agree. What one of
-// them is ahead, is time for all: the newest instant the server has been told
-// counts, so that time never runs back. That takes another key in each call. While
-// the one that is ahead is silent time stands still, and keys' lifetimes, which go
-// by the server's clock, don't: then a key has its burst again after as long as it
-// takes to fill.
+// refuse TIME to scripts. The clocks of all processes should agree. If they don't,
+// the latest time seen wins, and goes on at the server's pace, also while the process
+// that is ahead is silent: another key in each call remembers it. So over any span t
+// of real time, a limit lets through at most what it allows in t + s, where s is the
+// largest lead of one clock over another, and one more quota for each calendar
+// boundary within s.
+//
+// A lead lasts until no process has called for a day. To forget it, as after a clock
+// that was wrong by hours, delete the keys that end in "%clock".
 func WithClock(now func() time.Time) Option {
 	return func(s *Store) { s.clock = now }
 }
