@@ -13,8 +13,8 @@
 -- The length in us of the intervals with this store.Numbers.Unit, 0 if that depends
 -- on where they are.
 local function intervalLength(unit)
-  if unit < 0 then return floor(-unit / 8) end
-  return unit
+  if unit > 0 then return unit end
+  return -unit % 8 == 1 and floor(-unit / 8) or 0
 end
 
 local function window(a)

@@ -2,6 +2,8 @@ package store
 
 import (
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"time"
 )
 
@@ -110,12 +112,27 @@ func (w Window) between(from, to int64) int64 {
 	return b - a
 }
 
-// code tells windows of different length apart: a number below 0.
-func (w Window) code() int64 { return -8*w.every.Microseconds() - int64(w.kind) }
+// code tells windows of different length or place apart: a number below 0. Below 8 it
+// is the kind; above, the length of those made by Every, and the zone of others.
+func (w Window) code() int64 {
+	more := w.every.Microseconds()
+	if w.loc != nil && w.loc != time.UTC {
+		_, offset := time.Unix(Epoch, 0).In(w.loc).Zone()
+		zone := fnv.New32a()
+		fmt.Fprint(zone, w.loc, offset) // two fixed zones may have one name
+		more = int64(zone.Sum32())
+	}
+	return -8*more - int64(w.kind)
+}
 
 // everyOf is the length of the windows made by Every that have this code, 0 if it is
 // that of others.
-func everyOf(code int64) int64 { return -code / 8 } // the kind is below 8
+func everyOf(code int64) int64 {
+	if windowKind(-code&7) != everyWindow {
+		return 0
+	}
+	return -code / 8
+}
 
 // Length is the length of the longest window from the one that from lies in until
 // ten years later: a month has 31 days, and a day 25 hours where the clocks are set
