@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // settleTimeout bounds giving something back after the request's own context
@@ -429,7 +428,7 @@ func (v *version) settle(ctx context.Context, charges []store.Charge) ([]store.R
 		return nil, nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	if _, local := v.store.(*memstore.Store); !local { // which never blocks: a timer would cost more than it
+	if !store.AnswersAtOnce(v.store) { // else a timer would cost more than the call
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, settleTimeout)
 		defer stop()

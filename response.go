@@ -10,7 +10,7 @@ import (
 
 	"github.com/felixge/httpsnoop"
 
-	"github.com/stint-go/stint/store/memstore"
+	"github.com/stint-go/stint/store"
 )
 
 // response is what a permit knows of the response to its request. Only permits
@@ -170,7 +170,7 @@ func (s *response) end() (status int, written int64) {
 // is told to a store behind it. What has no declared length is left alone: to
 // flush it would change how it is framed.
 func (s *response) push(v *version) {
-	if _, local := v.store.(*memstore.Store); local || s.hijacked || s.panicked || s.written == 0 {
+	if store.AnswersAtOnce(v.store) || s.hijacked || s.panicked || s.written == 0 {
 		return
 	}
 	if n, err := strconv.ParseInt(s.w.Header().Get("Content-Length"), 10, 64); err == nil && n == s.written {

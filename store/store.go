@@ -69,6 +69,20 @@ type Resetter interface {
 	Reset(ctx context.Context, key string, limits ...*Limit) error
 }
 
+// Immediate is implemented by stores whose calls may never wait for anything
+// outside the process. A store made of stores implements it by asking them.
+type Immediate interface {
+	// AnswersAtOnce reports whether Take and Settle never wait. Callers then
+	// need no deadline for them.
+	AnswersAtOnce() bool
+}
+
+// AnswersAtOnce reports whether s is an Immediate that answers at once.
+func AnswersAtOnce(s Store) bool {
+	i, ok := s.(Immediate)
+	return ok && i.AnswersAtOnce()
+}
+
 // Charge is one limit applied to one key at a cost.
 type Charge struct {
 	// Key says who is charged. It is an identity, not a storage key: the

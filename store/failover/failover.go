@@ -181,8 +181,9 @@ func New(primary, secondary store.Store, opts ...Option) *Store {
 }
 
 var (
-	_ store.Store    = (*Store)(nil)
-	_ store.Resetter = (*Store)(nil)
+	_ store.Store     = (*Store)(nil)
+	_ store.Resetter  = (*Store)(nil)
+	_ store.Immediate = (*Store)(nil)
 )
 
 // Take decides the charges on one side: on the primary while the breaker is
@@ -269,6 +270,12 @@ func (s *Store) settle(ctx context.Context, side uint8, charges []store.Charge, 
 		return s.failure(err)
 	}
 	return issuedBy(side, results)
+}
+
+// AnswersAtOnce implements store.Immediate: it reports whether both sides answer
+// at once.
+func (s *Store) AnswersAtOnce() bool {
+	return store.AnswersAtOnce(s.primary) && (s.secondary == nil || store.AnswersAtOnce(s.secondary))
 }
 
 // Reset makes both sides forget key. It does what it can: an error says that

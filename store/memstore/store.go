@@ -99,8 +99,9 @@ type Store struct {
 }
 
 var (
-	_ store.Store    = (*Store)(nil)
-	_ store.Resetter = (*Store)(nil)
+	_ store.Store     = (*Store)(nil)
+	_ store.Resetter  = (*Store)(nil)
+	_ store.Immediate = (*Store)(nil)
 )
 
 const (
@@ -169,6 +170,9 @@ func (s *Store) Stats() Stats {
 		Refused:  s.refused.Load(),
 	}
 }
+
+// AnswersAtOnce implements store.Immediate: it is true.
+func (s *Store) AnswersAtOnce() bool { return true }
 
 // Reset makes the limits forget key. What the key was charged while the store
 // was full, together with others, stays charged.
