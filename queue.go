@@ -1,7 +1,10 @@
 package stint
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/stint-go/stint/internal/waiting"
@@ -9,8 +12,8 @@ import (
 )
 
 // turnParts are the charges that a call waits with, where it waits for turns:
-// those of its rates and quotas. Dry runs take no part, slots and bans reserve
-// nothing.
+// those of its rates and quotas, in an order that is the same for all of their
+// kind. Dry runs take no part, slots and bans reserve nothing.
 func (c *call) turnParts() []waiting.Part {
 	parts := make([]waiting.Part, 0, len(c.charges))
 	for i, e := range c.entries {
@@ -24,6 +27,9 @@ func (c *call) turnParts() []waiting.Part {
 		}
 		parts = append(parts, waiting.Part{Charge: *ch, Most: most, Index: i})
 	}
+	slices.SortFunc(parts, func(a, b waiting.Part) int {
+		return cmp.Or(strings.Compare(a.Charge.Limit.Name(), b.Charge.Limit.Name()), strings.Compare(a.Charge.Key, b.Charge.Key))
+	})
 	return parts
 }
 
@@ -147,14 +153,15 @@ func (c *call) slowest() int {
 // noteTurns keeps for the decision of a refused call how many wait for the turn
 // that it doesn't get.
 func (c *call) noteTurns() {
-	if !c.waits && !c.patient {
+	turns := &c.lim.family.turns
+	if !c.waits && !c.patient || !turns.Waiting() {
 		return
 	}
 	for i, e := range c.entries {
 		if c.results[i].OK || e.dryRun || e.slots || e.maxWait == 0 && !e.queues && !c.patient {
 			continue
 		}
-		if n := c.lim.family.turns.Queued(c.turnParts()); n > 0 {
+		if n := turns.Queued(c.turnParts()); n > 0 {
 			c.note(i, int64(n))
 		}
 		return

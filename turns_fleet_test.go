@@ -96,6 +96,33 @@ func TestImpatientFleet(t *testing.T) {
 	}
 }
 
+// On a real server nothing is owed for those who have left together.
+func TestAllLeaveOnRedis(t *testing.T) {
+	s := redisstore.New(redistest.Shared(t).Client(), redisstore.WithPrefix(redistest.Prefix(t)))
+	defer s.Close()
+	waits := make(chan struct{}, 20)
+	l := limiter(t, theKey, stint.WithStore(s), stint.WithObserver(func(e stint.Event) {
+		if e.Kind == stint.Waiting {
+			waits <- struct{}{}
+		}
+	}), stint.Rate(10, time.Second, stint.WithName("r"), stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(100)))
+	take(t, l, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() { _, _ = l.Take(ctx, "k", 1) })
+	}
+	for range 20 {
+		<-waits
+	}
+	cancel()
+	wg.Wait()
+	d, err := l.Peek(t.Context(), "k")
+	if err != nil || d.ResetAfter > 100*time.Millisecond { // of one that has passed
+		t.Errorf("%v is owed with nobody waiting, %v", d.ResetAfter, err)
+	}
+}
+
 // On a real server, by its own clock: of the time that the bucket has been
 // taken for, 99 % has been used.
 func TestImpatientCrowdOnRedis(t *testing.T) {

@@ -3,6 +3,7 @@ package stint_test
 import (
 	"context"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +29,15 @@ func TestKindsOfLines(t *testing.T) {
 			return all, nil
 		})}
 	}
+	turned := func() []stint.Option {
+		n := 0
+		return []stint.Option{theKey, stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
+			if n++; n%2 == 0 {
+				return []stint.Limit{rate(), quota()}, nil
+			}
+			return []stint.Limit{quota(), rate()}, nil
+		})}
+	}
 	tests := []struct {
 		name   string
 		opts   []stint.Option
@@ -37,6 +47,7 @@ func TestKindsOfLines(t *testing.T) {
 		{"one limit", []stint.Option{theKey, rate()}, nil, 3},
 		{"a limit function's, fresh for each", fresh(rate), nil, 3},
 		{"two of a limit function", fresh(rate, quota), nil, 3},
+		{"two, in either order", turned(), nil, 3},
 		{"updates that say the same", []stint.Option{theKey, rate()}, []stint.Option{theKey, rate()}, 3},
 		{"updates between a limit and a function's", []stint.Option{theKey, rate()}, fresh(rate), 3},
 		{"updates to another rate", []stint.Option{theKey, rate()},
@@ -47,6 +58,7 @@ func TestKindsOfLines(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := limiter(t, tt.opts...)
 				through(l, get("/"), nil)
+				var mu sync.Mutex
 				var queued int32
 				var waited time.Duration
 				first, leave := context.WithCancel(t.Context())
@@ -59,6 +71,8 @@ func TestKindsOfLines(t *testing.T) {
 					}
 					start := time.Now()
 					go through(l, get("/").WithContext(ctx), func(_ http.ResponseWriter, r *http.Request) {
+						mu.Lock()
+						defer mu.Unlock()
 						queued = max(queued, stint.FromContext(r.Context()).Decision().Queued)
 						waited = time.Since(start)
 					})
@@ -66,6 +80,7 @@ func TestKindsOfLines(t *testing.T) {
 				}
 				leave()
 				time.Sleep(time.Minute)
+				synctest.Wait()
 				if queued != tt.queued {
 					t.Errorf("the last was %d. in line, want %d", queued, tt.queued)
 				}

@@ -49,11 +49,11 @@ type Part struct {
 // is one atomic load; without, no call has to look at lines.
 func (ts *Turns) Vacant() bool { return ts.vacant.Load() > 0 }
 
+// Waiting reports whether anybody waits for a turn. It is one atomic load.
+func (ts *Turns) Waiting() bool { return ts.waiting.Load() > 0 }
+
 // Queued is how many wait in the line of a kind.
 func (ts *Turns) Queued(parts []Part) int {
-	if ts.waiting.Load() == 0 {
-		return 0
-	}
 	kind := kindOf(parts)
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
