@@ -193,7 +193,9 @@ func (c *call) waitSlot(ctx context.Context, i int, asked bool) error {
 		case <-c.stand.woken:
 		case <-timer.C:
 		case <-ctx.Done():
-			return c.timedOut(ctx, i, ctx.Err(), asked)
+		}
+		if err := ctx.Err(); err != nil { // who has left doesn't ask, also if just woken
+			return c.timedOut(ctx, i, err, asked)
 		}
 		if !s.first(&c.stand.place) {
 			if left := time.Until(c.stand.until); left > 0 {
