@@ -111,14 +111,22 @@ func read(cmd redis.Cmder) (takes bool, settles, backs int64) {
 // requests to give back what an answer that came too late had brought. A give-back
 // that is known not to have been made is not lost: it is made again.
 func TestEveryUnitIsAccountedFor(t *testing.T) {
+	var all misfortune
 	for _, heeds := range []bool{true, false} {
 		for seed := range uint64(3) {
-			t.Run(fmt.Sprint("heeds deadlines ", heeds, ", ", seed), func(t *testing.T) { account(t, heeds, seed) })
+			t.Run(fmt.Sprint("heeds deadlines ", heeds, ", ", seed), func(t *testing.T) { account(t, heeds, seed, &all) })
 		}
+	}
+	// How much of it there is depends on what else the machine does.
+	if all.granted < 300 || all.left < 5 || all.undone < 5 || all.answers == 0 {
+		t.Errorf("%+v: too little has gone wrong: the test is at fault", all)
 	}
 }
 
-func account(t *testing.T, heeds bool, seed uint64) {
+// misfortune counts what has gone wrong, and what hasn't.
+type misfortune struct{ granted, left, undone, answers int64 }
+
+func account(t *testing.T, heeds bool, seed uint64, all *misfortune) {
 	const burst = 10_000
 	rdb := redistest.Shared(t).Client(func(o *redis.Options) {
 		o.ContextTimeoutEnabled, o.PoolSize = heeds, 50
@@ -186,7 +194,8 @@ func account(t *testing.T, heeds bool, seed uint64) {
 	if charged != want {
 		t.Errorf("%d charged, %d are accounted for", charged, want)
 	}
-	if granted.Load() < 50 || left.Load() < 5 || g.undone.Load() < 5 || g.answers.Load() == 0 {
-		t.Error("too little has gone wrong: the test is at fault")
-	}
+	all.granted += granted.Load()
+	all.left += left.Load()
+	all.undone += g.undone.Load()
+	all.answers += g.answers.Load()
 }
