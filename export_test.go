@@ -26,6 +26,14 @@ func (l *Limiter) Held() (n int) {
 	return n
 }
 
+// NamesIn is how many names limiters have in a store.
+func NamesIn(s store.Store) int {
+	n := namesakesIn(s)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.named)
+}
+
 // Exactly is how a Bandwidth of n counts.
 var Exactly = exactly
 

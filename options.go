@@ -259,6 +259,9 @@ func (o limiterOption) applyLimiter(c *config) { o(c) }
 // WithName: a default name such as "rate" would be many limits' name. New, With
 // and Update refuse limits without one; those of a WithLimitFunc refuse the
 // request.
+//
+// Limiters of this process that aren't derived from each other may give one name
+// different numbers in s. That is logged by package slog, once for the name.
 func WithStore(s store.Store) Option {
 	return limiterOption(func(c *config) {
 		if s == nil {

@@ -43,16 +43,17 @@ import (
 // Observers of the new configuration are told (Updated). Update is safe for
 // concurrent use; the last one counts.
 func (l *Limiter) Update(opts ...Option) error {
-	v, err := l.update(collect(opts))
+	v, conflicts, err := l.update(collect(opts))
 	if err != nil {
 		return err
 	}
+	logAll(conflicts)
 	v.observe(Event{Kind: Updated})
 	return nil
 }
 
 // update makes a generation in which l has the options c, and puts it in place.
-func (l *Limiter) update(c *config) (*version, error) {
+func (l *Limiter) update(c *config) (*version, []conflict, error) {
 	f := l.family
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,7 +88,7 @@ func (l *Limiter) update(c *config) (*version, error) {
 		}
 	}
 	if err := joined(errs); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	names.before = nil
 	l.opts = c.opts
@@ -97,7 +98,7 @@ func (l *Limiter) update(c *config) (*version, error) {
 	}
 	f.adaptive.retire(before.gone(names))
 	f.slots.wakeAll()
-	return g.versions[l], nil
+	return g.versions[l], f.announce(), nil
 }
 
 // moved reports options that ask for another store than the limiter has.

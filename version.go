@@ -52,6 +52,10 @@ type family struct {
 	slots slots
 
 	adaptive adaptives // what has been learnt outlives it too
+
+	// What others are to know of it, guarded by mu: see namesakes.go.
+	namesakes []*namesakes
+	givens    *givens
 }
 
 func newFamily() *family {
@@ -148,10 +152,19 @@ func (l *Limiter) try(c *config) (*version, *names, error) {
 
 // begin gives a new limiter its first version.
 func (l *Limiter) begin(opts []Option) (*Limiter, error) {
+	conflicts, err := l.first(collect(opts))
+	if err != nil {
+		return nil, err
+	}
+	logAll(conflicts)
+	return l, nil
+}
+
+// first puts the first version of a new limiter in place.
+func (l *Limiter) first(c *config) ([]conflict, error) {
 	f := l.family
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := collect(opts)
 	v, names, err := l.try(c)
 	if err != nil {
 		return nil, err
@@ -163,7 +176,7 @@ func (l *Limiter) begin(opts []Option) (*Limiter, error) {
 	g.mu.Unlock()
 	f.members = append(f.members, l)
 	l.now.Store(v)
-	return l, nil
+	return f.announce(), nil
 }
 
 // build makes the version of l in generation g from its options. The limits
