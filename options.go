@@ -430,8 +430,9 @@ func WithHeaders(styles ...HeaderStyle) Option {
 }
 
 // WithObserver calls f for every decision and every failure, on the request's
-// own goroutine: f must be quick and safe for concurrent use. Given several
-// times, all are called in order.
+// own goroutine: f must be quick and safe for concurrent use. No lock is held
+// while it runs, so it may use the request's permit. Given several times, all are
+// called in order.
 func WithObserver(f func(Event)) Option {
 	return limiterOption(func(c *config) {
 		if f == nil {
