@@ -131,17 +131,61 @@ func TestAllLeave(t *testing.T) {
 	}
 }
 
+// As many as there may be, of one kind or of many: the next waits for nobody.
 func TestManyLeave(t *testing.T) {
+	for name, cost := range map[string]func(int) int64{
+		"of one cost": func(int) int64 { return 1 },
+		"of many":     func(i int) int64 { return 1 + int64(i%1000) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := limiter(t, theKey, stint.Rate(100, time.Second, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(10_000_000)))
+				take(t, l, 1)
+				waitAndLeave(t, l, 10_000, cost)
+				start := time.Now()
+				take(t, l, 1)
+				if waited := time.Since(start); waited != 10*time.Millisecond {
+					t.Errorf("the next waited %v, want 10ms", waited)
+				}
+				synctest.Wait()
+				noLines(t, l)
+			})
+		})
+	}
+}
+
+// Who stays in another line goes when it was told: what was left before it is
+// had by the next of its own line, and what nobody has passes.
+func TestLeavingBeforeAnotherLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, theKey, stint.Rate(100, time.Second, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(20_000)))
+		l := limiter(t, theKey, stint.Rate(10, time.Second, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(20)))
 		take(t, l, 1)
-		waitAndLeave(t, l, 10_000, func(int) int64 { return 1 })
 		start := time.Now()
-		take(t, l, 1)
-		if waited := time.Since(start); waited != 10*time.Millisecond {
-			t.Errorf("the next waited %v, want 10ms", waited)
+		var mu sync.Mutex
+		var at []time.Duration
+		enter := func(ctx context.Context, cost int64) {
+			go func() {
+				if _, err := l.Take(ctx, "k", cost); err == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					at = append(at, time.Since(start))
+				}
+			}()
+			synctest.Wait()
 		}
+		ctx, leave := context.WithCancel(t.Context())
+		enter(ctx, 1)
+		enter(ctx, 1)
+		enter(t.Context(), 2) // 400 ms
+		leave()
 		synctest.Wait()
+		enter(t.Context(), 1) // has the first turn
+		enter(t.Context(), 2)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if want := millis(100, 400, 600); !slices.Equal(at, want) {
+			t.Errorf("passed at %v, want %v", at, want)
+		}
 		noLines(t, l)
 	})
 }

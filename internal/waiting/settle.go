@@ -170,17 +170,14 @@ func (ts *Turns) putBack(p *part, left store.Receipt, settle Settle) *line {
 // for a call that is about to ask the store, and for bound at the most. It
 // returns how long it has waited.
 func (ts *Turns) Flush(ctx context.Context, charges []store.Charge, bound time.Duration) time.Duration {
+	under, rounds := ts.flush(ctx, charges)
+	if len(under) == 0 {
+		return 0
+	}
 	start := time.Now()
-	var timer *time.Timer
-	for range 2 { // of what is vacant now, a part may have to wait for the settlement under way
-		under := ts.flush(ctx, charges)
-		if len(under) == 0 {
-			break
-		}
-		if timer == nil {
-			timer = time.NewTimer(bound)
-			defer timer.Stop()
-		}
+	timer := time.NewTimer(bound)
+	defer timer.Stop()
+	for ; len(under) > 0 && rounds > 0; rounds-- {
 		for _, settled := range under {
 			select {
 			case <-settled:
@@ -190,13 +187,15 @@ func (ts *Turns) Flush(ctx context.Context, charges []store.Charge, bound time.D
 				return time.Since(start)
 			}
 		}
+		under, _ = ts.flush(ctx, charges)
 	}
 	return time.Since(start)
 }
 
 // flush begins to settle what is vacant in the buckets, and returns the
-// settlements under way.
-func (ts *Turns) flush(ctx context.Context, charges []store.Charge) (under []chan struct{}) {
+// settlements under way, and how many there are at the most until what is vacant
+// now has gone back: the one under way, and those that it takes for the rest.
+func (ts *Turns) flush(ctx context.Context, charges []store.Charge) (under []chan struct{}, rounds int) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	now := time.Now()
@@ -206,6 +205,7 @@ func (ts *Turns) flush(ctx context.Context, charges []store.Charge) (under []cha
 		if b == nil {
 			continue
 		}
+		rounds = max(rounds, 2+b.parts.n/most)
 		r.collect(b, now, true)
 		if b.settled != nil {
 			under = append(under, b.settled)
@@ -215,5 +215,5 @@ func (ts *Turns) flush(ctx context.Context, charges []store.Charge) (under []cha
 		r.settle = r.turns[0].column.line.settle
 		go ts.runAll(context.WithoutCancel(ctx), r)
 	}
-	return under
+	return under, rounds
 }
