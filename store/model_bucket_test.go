@@ -43,7 +43,7 @@ func newBucketModel(s store.Spec) *bucketModel {
 		m.queue = store.None
 	}
 	room := m.capacity + max(m.queue, 0)
-	m.tick = tickOf(s.Period, s.Units, room, nil)
+	m.tick = tickOf(s.Period, s.Units, pick(m.debt, 2*room, room), nil)
 	m.largest = room
 	if m.debt {
 		m.largest = max(room, yearsWorth(m.rate))

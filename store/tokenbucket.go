@@ -28,8 +28,12 @@ func (l *Limit) workOutBucket(bad func(string, ...any)) {
 	if s.Algorithm == LeakyBucket {
 		burst++
 	}
+	room := burst + queue
+	if s.Debt {
+		room *= 2 // all of it, and a charge as large upon it
+	}
 	var ok bool
-	if l.scale, l.token, ok = fit(l.period, s.Units, burst+queue, nil); !ok {
+	if l.scale, l.token, ok = fit(l.period, s.Units, room, nil); !ok {
 		bad("%d per %v with burst %d and queue %d can not be counted exactly: "+
 			"write numbers with a common factor, a smaller burst, or a period that is a multiple of 100ms",
 			s.Units, s.Period, burst, queue)
