@@ -54,13 +54,13 @@ func (l *Limit) rebaseSliding(now *Now, s *State) {
 	if s.Numbers != l.numbers { // what no longer counted then doesn't come back
 		was := slideOf(s.Numbers)
 		was.clamp(at, s)
-		was.drop(at, s)
+		if was.drop(at, s); !s.Live {
+			return
+		}
 		s.Numbers = l.numbers
 	}
-	if s.Live {
-		l.slide.clamp(at, s)
-		l.slide.drop(at, s)
-	}
+	l.slide.clamp(at, s)
+	l.slide.drop(at, s)
 }
 
 func (l *Limit) stepSliding(now *Now, c *Charge, s *State, r *Result) {

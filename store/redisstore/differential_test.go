@@ -611,7 +611,7 @@ func (w *twins) compare() error {
 			w.forget(key) // as a store may, or may not
 			continue
 		}
-		if err := w.lives(key, raw, w.touched[key]); err != nil {
+		if err := w.lives(key, raw, limits); err != nil {
 			return err
 		}
 	}
@@ -620,7 +620,8 @@ func (w *twins) compare() error {
 
 // lives holds a key's lifetime, where it has just been set, to what is left of its
 // state: no shorter, and no longer than twice the time to full and ten seconds.
-func (w *twins) lives(key, raw string, l *store.Limit) error {
+func (w *twins) lives(key, raw string, limits []*store.Limit) error {
+	l := w.touched[key]
 	until, err := w.until(key)
 	if err != nil {
 		return fmt.Errorf("%s: %q has no lifetime: %w", key, raw, err)
@@ -637,10 +638,11 @@ func (w *twins) lives(key, raw string, l *store.Limit) error {
 	if got := w.presentAt(until, *w.state(key), l); got != "none" {
 		return fmt.Errorf("%s: %q expires in %d us, and is %s then", key, raw, until-w.now, got)
 	}
-	t := l.Terms()
 	full := left
-	if t.Scale.PerTick > 0 && t.Capacity > 0 {
-		full = max(full, t.Capacity/t.Scale.PerTick*tick(t.Scale))
+	for _, l := range limits { // in a call of several, another may have set it
+		if t := l.Terms(); t.Scale.PerTick > 0 && t.Capacity > 0 {
+			full = max(full, t.Capacity/t.Scale.PerTick*tick(t.Scale))
+		}
 	}
 	if until != was && until-w.now > 2*full+10_002_000 {
 		return fmt.Errorf("%s: %q expires in %d us and is full in %d", key, raw, until-w.now, full)
