@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -25,8 +26,8 @@ type call struct {
 	local   []adaptiveSlot // of the last charges
 	paced   []paced        // that wait for bytes, and charge nothing here
 	keys    []knownKey
-	buf     []byte
-	slots   []string // field values of requests without a permit, cut off one by one
+	fields  field.Writer
+	said    []field.Limit // of limits whose number is the moment's
 }
 
 // callState is what a call knows that isn't scratch: it begins anew with each.
@@ -38,7 +39,6 @@ type callState struct {
 	policy     string // RateLimit-Policy if it is the whole plan's
 	waits      bool
 	bans       bool // one of the limits is a Ban
-	twice      bool // one of the limits is charged for several keys
 	began      bool // to wait: an observer has been told
 	granted    bool // it has what it was granted: see giveBack
 	slotted    bool // some limit has slots
@@ -71,7 +71,7 @@ func newCall(v *version, r *http.Request) *call {
 const kept = 64
 
 func (c *call) free() {
-	if cap(c.charges) > kept || cap(c.buf) > keptBody {
+	if cap(c.charges) > kept {
 		return
 	}
 	clear(c.entries)
@@ -82,19 +82,8 @@ func (c *call) free() {
 	clear(c.paced)
 	c.callState = callState{}
 	c.entries, c.charges, c.results = c.entries[:0], c.charges[:0], c.results[:0]
-	c.keys, c.buf, c.local, c.paced = c.keys[:0], c.buf[:0], c.local[:0], c.paced[:0]
+	c.keys, c.said, c.local, c.paced = c.keys[:0], c.said[:0], c.local[:0], c.paced[:0]
 	calls.Put(c)
-}
-
-// cut returns n slots for field values. They come from a block, as those of
-// net/textproto do: a request's two slots are not worth an allocation.
-func (c *call) cut(n int) []string {
-	if len(c.slots) < n {
-		c.slots = make([]string, 64)
-	}
-	s := c.slots[:n:n]
-	c.slots = c.slots[n:]
-	return s
 }
 
 // gather makes the charges of a request.

@@ -2,51 +2,9 @@ package stint
 
 import (
 	"net/http"
-	"strconv"
-	"sync"
+
+	"github.com/stint-go/stint/internal/field"
 )
-
-const problemTypes = "https://iana.org/assignments/http-problem-types#"
-
-var bodies = sync.Pool{New: func() any { return new([]byte) }}
-
-// keptBody is the size above which a buffer isn't kept.
-const keptBody = 4 << 10
-
-// writeProblem answers with an application/problem+json body (RFC 9457). All
-// strings in it are constants or limit names, which need no escaping.
-func writeProblem(w http.ResponseWriter, r *http.Request, f *fieldWriter, status int, kind, title string, violated []LimitStatus) {
-	f.set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	if r.Method == http.MethodHead {
-		return
-	}
-	buf := bodies.Get().(*[]byte)
-	b := append((*buf)[:0], `{"type":"`...)
-	b = append(b, kind...)
-	b = append(b, `","title":"`...)
-	b = append(b, title...)
-	b = append(b, `","status":`...)
-	b = strconv.AppendInt(b, int64(status), 10)
-	sep := `,"violated-policies":["`
-	for i := range violated {
-		if violated[i].Allowed || violated[i].DryRun {
-			continue
-		}
-		b = append(b, sep...)
-		b = append(b, violated[i].Name...)
-		sep = `","`
-	}
-	if sep == `","` {
-		b = append(b, `"]`...)
-	}
-	b = append(b, "}\n"...)
-	_, _ = w.Write(b) // a client that has gone is nobody's problem
-	if cap(b) <= keptBody {
-		*buf = b
-		bodies.Put(buf)
-	}
-}
 
 // deny answers a request that a limit refused.
 func (v *version) deny(w http.ResponseWriter, r *http.Request, err *DeniedError) {
@@ -55,16 +13,21 @@ func (v *version) deny(w http.ResponseWriter, r *http.Request, err *DeniedError)
 	}) {
 		return
 	}
-	kind, title := problemTypes+"quota-exceeded", "Quota exceeded"
+	problem := field.Problem{Type: field.QuotaExceeded, Title: "Quota exceeded", Status: err.StatusCode()}
 	switch {
 	case err.banned:
-		kind, title = problemTypes+"abnormal-usage-detected", "Abnormal usage detected"
-	case err.StatusCode() == http.StatusServiceUnavailable:
-		kind, title = problemTypes+"temporary-reduced-capacity", "Capacity temporarily reduced"
+		problem.Type, problem.Title = field.AbnormalUsage, "Abnormal usage detected"
+	case problem.Status == http.StatusServiceUnavailable:
+		problem.Type, problem.Title = field.ReducedCapacity, "Capacity temporarily reduced"
 	}
-	// The last slot is kept free for this.
-	f := fieldWriter{h: w.Header(), slots: err.fields[fieldSlots-1:]}
-	writeProblem(w, r, &f, err.StatusCode(), kind, title, err.Decision.Limits)
+	var few [4]string
+	problem.Violated = few[:0]
+	for i := range err.Decision.Limits {
+		if l := &err.Decision.Limits[i]; !l.Allowed && !l.DryRun {
+			problem.Violated = append(problem.Violated, l.Name)
+		}
+	}
+	problem.Write(w, r)
 }
 
 // fail answers a request that was refused for another reason.
@@ -72,9 +35,9 @@ func (v *version) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if v.errorHandler != nil && answers(w, r, func(w http.ResponseWriter) { v.errorHandler(w, r, err) }) {
 		return
 	}
-	f := fieldWriter{h: w.Header()}
 	status := statusOf(err)
-	writeProblem(w, r, &f, status, "about:blank", http.StatusText(status), nil)
+	problem := field.Problem{Type: field.Blank, Title: http.StatusText(status), Status: status}
+	problem.Write(w, r)
 }
 
 // answers runs a handler for a request that was refused, and reports whether it
@@ -90,8 +53,7 @@ func answers(w http.ResponseWriter, r *http.Request, handler func(http.ResponseW
 	if asked, ok := w.(interface{ Written() bool }); ok && asked.Written() {
 		return true
 	}
-	f := fieldWriter{h: w.Header()}
-	f.notStored() // whatever the handler has set for an answer of its own
+	field.NotStored(w.Header()) // whatever the handler has set for an answer of its own
 	return false
 }
 
@@ -101,8 +63,8 @@ func answers(w http.ResponseWriter, r *http.Request, handler func(http.ResponseW
 func Redirect(url string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		delete(h, fieldRateLimit)
-		delete(h, fieldRetryAfter)
+		h.Del("RateLimit")
+		h.Del("Retry-After")
 		h.Set("Cache-Control", "no-store")
 		http.Redirect(w, r, url, http.StatusFound)
 	})

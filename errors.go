@@ -19,7 +19,7 @@ type DeniedError struct {
 	banned bool // a ban refused
 	// fields are the strings that the response's header holds, here to save
 	// an allocation each.
-	fields [fieldSlots]string
+	fields [4]string
 }
 
 // Error names the limit that refused, never the key.

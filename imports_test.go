@@ -39,9 +39,10 @@ var imports = map[string]rule{
 	"internal/adaptive":         {notEven: []string{"net/http", "net"}},
 	"internal/explore":          {}, // for tests only
 	"internal/clientip":         {},
+	"internal/field":            {},
 	"internal/keytext":          {notEven: []string{"net/http", "net"}},
 	"internal/waiting":          {own: []string{"store"}, notEven: []string{"net/http"}},
-	".":                         {own: []string{"store", "store/memstore", "internal/adaptive", "internal/clientip", "internal/keytext", "internal/waiting"}, external: []string{"github.com/felixge/httpsnoop"}},
+	".":                         {own: []string{"store", "store/memstore", "internal/adaptive", "internal/clientip", "internal/field", "internal/keytext", "internal/waiting"}, external: []string{"github.com/felixge/httpsnoop"}},
 	"plans":                     {own: []string{"."}},
 	"policy":                    {own: []string{"."}, external: []string{"go.yaml.in/yaml/v4", "github.com/fsnotify/fsnotify"}},
 	"adapters/internal/pattern": {},

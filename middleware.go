@@ -38,6 +38,8 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
+
+	"github.com/stint-go/stint/internal/field"
 )
 
 // Limiter decides requests by its limits. Make one with New; it is safe for
@@ -138,8 +140,7 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 	p, err := l.now.Load().admit(w, r)
 	if err != nil {
 		if _, ok := err.(*DeniedError); !ok {
-			f := fieldWriter{h: w.Header()}
-			f.failed(statusOf(err))
+			field.Failed(w.Header(), statusOf(err))
 		}
 	}
 	return p, err
@@ -191,9 +192,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 	if !c.granted {
 		c.outer.turnedAway()
 		err := c.denied()
-		f := fieldWriter{h: w.Header(), slots: err.fields[:fieldSlots-1]}
-		c.writeFields(&f)
-		f.notStored()
+		c.setFields(w.Header(), err.fields[:])
 		v.observeCall(Denied, c, err)
 		return nil, err
 	}
@@ -204,16 +203,15 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 // can ask for one.
 func (c *call) admit(ctx context.Context, h http.Header) *Permit {
 	var p *Permit
-	f := fieldWriter{h: h}
+	var slots []string
 	if !c.lim.withoutPermit || c.holds() {
 		p = c.permit(ctx)
 		p.carry = !c.lim.withoutPermit
-		f.slots = p.fields[:]
+		slots = p.fields[:]
 	}
-	if n := c.lim.headers.values(); n > len(f.slots) {
-		f.slots = c.cut(n)
+	if c.lim.styles != 0 {
+		c.setFields(h, slots)
 	}
-	c.writeFields(&f)
 	c.lim.observeCall(Admitted, c, nil)
 	c.handOver()
 	return p

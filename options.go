@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -54,7 +55,8 @@ type config struct {
 	denyHandler   http.Handler
 	errorHandler  func(http.ResponseWriter, *http.Request, error)
 	problem       bool
-	headers       headerSet
+	styles        field.Styles
+	stylesSet     bool
 	observers     []func(Event)
 	emptyKey      EmptyKeyPolicy
 	emptyKeySet   bool
@@ -401,32 +403,6 @@ func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option 
 // HTTPErrorHandler; the others answer so anyway.
 func WithProblem() Option {
 	return limiterOption(func(c *config) { c.problem = true })
-}
-
-// WithHeaders says which fields tell clients about their limits. The default
-// is DraftHeaders. Retry-After is part of every refusal, whatever the style.
-func WithHeaders(styles ...HeaderStyle) Option {
-	return limiterOption(func(c *config) {
-		var set headerSet
-		none := false
-		for _, s := range styles {
-			switch s {
-			case DraftHeaders, LegacyHeaders:
-				set |= headerSet(1) << s
-			case NoHeaders:
-				none = true
-			default:
-				c.bad("WithHeaders: unknown style %d: write stint.DraftHeaders, LegacyHeaders or NoHeaders", s)
-			}
-		}
-		switch {
-		case len(styles) == 0:
-			c.bad("WithHeaders(): write stint.DraftHeaders, LegacyHeaders or NoHeaders")
-		case none && set != 0:
-			c.bad("WithHeaders: NoHeaders beside another style: leave one of them out")
-		}
-		c.headers = set | headersSet
-	})
 }
 
 // WithObserver calls f for every decision and every failure, on the request's

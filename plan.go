@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/store"
 )
 
@@ -27,7 +28,7 @@ type entry struct {
 	queues  bool  // makes requests wait without a maxWait
 	queue   int64 // how many may wait for slots; negative by default: see call.room
 	shares  *shares
-	policy  string // its item of RateLimit-Policy; "" for a dry run
+	said    field.Limit // in fields; a dry run says nothing
 	from    *limitFunc
 	origin  *entry // that it stands for since an Update; nil: it is its own
 	// adaptive is what decides an AdaptiveConcurrency, in this process; limit
@@ -76,7 +77,7 @@ func (n *names) newEntry(r *rule, l *store.Limit, s settings) *entry {
 		return e
 	}
 	if !e.dryRun {
-		e.policy = policyItem(l)
+		e.said = said(l)
 	}
 	if r.adaptive != nil {
 		if e.adaptive = n.adaptive[r]; e.adaptive == nil { // of a WithLimitFunc
@@ -100,8 +101,8 @@ func newPlan(entries []*entry, funcs []*limitFunc) *plan {
 	var items []string
 	for _, e := range entries {
 		p.waits = p.waits || e.maxWait > 0 || e.queues
-		if e.policy != "" {
-			items = append(items, e.policy)
+		if e.said.Policy != "" {
+			items = append(items, e.said.Policy)
 		}
 	}
 	p.policy = strings.Join(items, ", ")

@@ -212,7 +212,6 @@ func (c *call) chargeAgain(e *entry) error {
 			return c.merge(i, e)
 		}
 	}
-	c.twice = true
 	return c.charge(e)
 }
 

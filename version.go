@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -32,7 +33,7 @@ type version struct {
 	denyHandler   http.Handler
 	errorHandler  func(http.ResponseWriter, *http.Request, error)
 	problem       bool
-	headers       headerSet
+	styles        field.Styles
 	observers     []func(Event)
 	emptyKey      EmptyKeyPolicy
 	withoutPermit bool
@@ -182,7 +183,7 @@ func (l *Limiter) first(c *config) ([]conflict, error) {
 // build makes the version of l in generation g from its options. The limits
 // are named in names, which are to become g's. The caller holds family.mu.
 func (l *Limiter) build(c *config, g *generation, names *names) (*version, []error) {
-	v := &version{headers: draftSet, aging: defaultAging}
+	v := &version{styles: field.Draft, aging: defaultAging}
 	var parent *version
 	if l.parent != nil {
 		parent = g.versions[l.parent]
@@ -213,8 +214,8 @@ func (l *Limiter) build(c *config, g *generation, names *names) (*version, []err
 		v.errorHandler = c.errorHandler
 	}
 	v.problem = v.problem || c.problem
-	if c.headers != 0 {
-		v.headers = c.headers
+	if c.stylesSet {
+		v.styles = c.styles
 	}
 	if c.emptyKeySet {
 		v.emptyKey = c.emptyKey

@@ -1,0 +1,95 @@
+package stint
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/store"
+)
+
+// HeaderStyle is a way to tell clients about their limits.
+type HeaderStyle uint8
+
+const (
+	// DraftHeaders sends RateLimit-Policy and RateLimit as in
+	// draft-ietf-httpapi-ratelimit-headers-11, one item for each limit.
+	// Nested limiters add theirs; of two limits with one name the one with less
+	// left is shown. RateLimit-Policy has q units in w seconds,
+	// RateLimit has r, the units left, and t, the seconds until there are more.
+	// r of a limit with a burst may be above q, and w of a calendar window is
+	// the longest that the window can be: 31 days for Monthly, 25 hours for
+	// Daily where the clocks are set back by one.
+	DraftHeaders HeaderStyle = iota
+	// LegacyHeaders sends X-RateLimit-Limit, -Remaining and -Reset (seconds)
+	// of the limit with the least left, also among nested limiters.
+	LegacyHeaders
+	// NoHeaders sends neither.
+	NoHeaders
+)
+
+// WithHeaders says which fields tell clients about their limits. The default
+// is DraftHeaders. Retry-After is part of every refusal, whatever the style.
+func WithHeaders(styles ...HeaderStyle) Option {
+	return limiterOption(func(c *config) {
+		c.styles, c.stylesSet = 0, true
+		none := false
+		for _, s := range styles {
+			switch s {
+			case DraftHeaders:
+				c.styles |= field.Draft
+			case LegacyHeaders:
+				c.styles |= field.Legacy
+			case NoHeaders:
+				none = true
+			default:
+				c.bad("WithHeaders: unknown style %d: write stint.DraftHeaders, LegacyHeaders or NoHeaders", s)
+			}
+		}
+		switch {
+		case len(styles) == 0:
+			c.bad("WithHeaders(): write stint.DraftHeaders, LegacyHeaders or NoHeaders")
+		case none && c.styles != 0:
+			c.bad("WithHeaders: NoHeaders beside another style: leave one of them out")
+		}
+	})
+}
+
+// said is what a limit says in fields whatever is decided.
+func said(l *store.Limit) field.Limit {
+	spec := l.Spec()
+	return field.Limit{Name: spec.Name, Units: spec.Units, Policy: field.Policy(spec.Name, spec.Units, span(spec))}
+}
+
+// span is the time that a limit's units belong to; 0 for a concurrency limit. For a
+// calendar window it is the longest that there will be: a promise of less than there
+// is, never of more.
+func span(s store.Spec) time.Duration {
+	if s.Period > 0 {
+		return s.Period
+	}
+	return s.Window.Length(time.Now())
+}
+
+// setFields sets the fields of the call's decision in h. Those that only report say
+// nothing. The slots live as long as the response.
+func (c *call) setFields(h http.Header, slots []string) {
+	items := c.fields.Items[:0] // with names of limits, which may be kept
+	for i, e := range c.entries {
+		ch, r := &c.charges[i], &c.results[i]
+		if ch.DryRun {
+			continue
+		}
+		it := field.Item{Limit: &e.said, Remaining: r.Remaining, Reset: r.ResetAfter, Refused: !r.OK, Retry: r.RetryAfter, More: -1}
+		if ch.Limit != e.limit && it.Policy != "" { // an AdaptiveConcurrency, whose number changes
+			c.said = append(c.said, said(ch.Limit))
+			it.Limit = &c.said[len(c.said)-1]
+		}
+		if after, known := ch.Limit.MoreAfter(r); known {
+			it.More = after
+		}
+		items = append(items, it)
+	}
+	c.fields.Items = items
+	c.fields.Write(h, c.lim.styles, c.policy, slots)
+}

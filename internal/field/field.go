@@ -1,0 +1,224 @@
+// Package field writes what a response says of its limits: RateLimit and
+// RateLimit-Policy, the older X-RateLimit fields, Retry-After, and problem bodies.
+// It is told by Items, and knows neither stores nor algorithms.
+//
+// The RateLimit fields are those of draft-ietf-httpapi-ratelimit-headers-11. The
+// draft moves: this package is all that knows its spelling, and the spelling is not
+// part of the module's promise of compatibility.
+package field
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Styles is a set of ways to tell clients about their limits.
+type Styles uint8
+
+const (
+	// Draft is RateLimit-Policy and RateLimit, an item for each limit.
+	Draft Styles = 1 << iota
+	// Legacy is X-RateLimit-Limit, -Remaining and -Reset of the limit with the least
+	// left.
+	Legacy
+)
+
+// Limit is what a limit says whatever is decided.
+type Limit struct {
+	Name string
+	// Policy is its item of RateLimit-Policy, made by Policy. A limit without is
+	// shown in no field, and counts in Retry-After only.
+	Policy string
+	// Units is how many pass in the limit's time.
+	Units int64
+}
+
+// Item is what a limit says in a decision.
+type Item struct {
+	*Limit
+	// Remaining is how many units are left.
+	Remaining int64
+	// More is the time until there are more; negative if it can't be told.
+	More time.Duration
+	// Reset is the time until all are there.
+	Reset time.Duration
+	// Refused says that the limit refused the request, and Retry when it wouldn't:
+	// Never if it always would.
+	Refused bool
+	Retry   time.Duration
+
+	outdone bool // another of the name has less left
+}
+
+// Never is the Retry of a request that no waiting helps.
+const Never = time.Duration(math.MaxInt64)
+
+// Policy returns a limit's item of RateLimit-Policy: units in a time, rounded up to a
+// second, or at once if that is 0. The name needs no escaping.
+func Policy(name string, units int64, in time.Duration) string {
+	b := append([]byte{'"'}, name...)
+	b = appendInt(append(b, `";q=`...), units)
+	if in == 0 {
+		return string(append(b, `;qu="concurrent-requests"`...))
+	}
+	return string(appendInt(append(b, `;w=`...), seconds(in)))
+}
+
+// Writer writes the fields of one response after another. Its zero value is ready to
+// use, by one goroutine at a time.
+type Writer struct {
+	// Items is what Write writes.
+	Items []Item
+
+	text   []byte
+	values []value
+	block  []string
+}
+
+// value is the value of one of composed, which ends in the text where the next begins.
+type value struct {
+	field uint8
+	line  bool // beside those there are, and not in their place
+	end   int
+}
+
+// The fields that are composed in the text of a Writer.
+const (
+	limitLine uint8 = iota
+	policyLine
+	legacyLimit
+	legacyRemaining
+	legacyReset
+	retryAfter
+)
+
+// The keys are in the form that http.Header stores them: Add with any other
+// spelling finds them.
+var composed = [...]string{"Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Retry-After"}
+
+// keptText is the size above which text isn't kept.
+const keptText = 4 << 10
+
+// Write sets the fields of the items in h. What limiters further out have set stays,
+// but of two limits with one name the one with less left is shown. policy is the
+// RateLimit-Policy of all items, if it is known and no two have one name.
+//
+// Slots are for the values: strings that live as long as the response, so that a
+// value needn't be allocated. Write allocates what is missing, in blocks.
+//
+// If an item refuses, the response is marked as no copy of the resource, and has a
+// Retry-After if waiting helps.
+func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []string) {
+	w.text, w.values = w.text[:0], w.values[:0]
+	to := target{h, slots, &w.block}
+	if styles&Draft != 0 {
+		w.draft(&to, policy)
+	}
+	if styles&Legacy != 0 {
+		w.legacy(h)
+	}
+	for i := range w.Items {
+		if w.Items[i].Refused {
+			w.refusal(&to)
+			break
+		}
+	}
+	// The values are substrings of one string: one allocation in all.
+	text, start := string(w.text), 0
+	for _, v := range w.values {
+		to.set(composed[v.field], text[start:v.end], v.line)
+		start = v.end
+	}
+	if cap(w.text) > keptText {
+		w.text = nil
+	}
+}
+
+// draft composes RateLimit, and RateLimit-Policy unless it is known.
+func (w *Writer) draft(to *target, policy string) {
+	nested := len(to.h[composed[limitLine]]) > 0
+	if (nested || policy == "") && w.outdo(to.h) {
+		policy = "" // names limits that aren't shown
+	}
+	b := w.text
+	for i := range w.Items {
+		it := &w.Items[i]
+		if it.Policy == "" || it.outdone {
+			continue
+		}
+		if len(b) > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(b, '"')
+		b = append(b, it.Name...)
+		b = appendInt(append(b, `";r=`...), it.Remaining)
+		if it.More >= 0 {
+			b = appendInt(append(b, `;t=`...), seconds(it.More))
+		}
+	}
+	end := len(b)
+	if end == 0 {
+		return
+	}
+	if w.values = append(w.values, value{limitLine, nested, end}); policy != "" {
+		w.text = b
+		to.set(composed[policyLine], policy, true)
+		return
+	}
+	for i := range w.Items {
+		it := &w.Items[i]
+		if it.Policy == "" || it.outdone {
+			continue
+		}
+		if len(b) > end {
+			b = append(b, ", "...)
+		}
+		b = append(b, it.Policy...)
+	}
+	w.text, w.values = b, append(w.values, value{policyLine, true, len(b)})
+}
+
+// target is a header, with room for values: a request's two are not worth an
+// allocation each.
+type target struct {
+	h     http.Header
+	slots []string  // of the response
+	block *[]string // slots cut off one by one, as net/textproto does
+}
+
+// set sets a field, or adds a line to what there is of it.
+func (t *target) set(key, value string, line bool) {
+	if line {
+		if had := t.h[key]; len(had) > 0 {
+			t.h[key] = append(had, value)
+			return
+		}
+	}
+	if len(t.slots) == 0 {
+		if len(*t.block) == 0 {
+			*t.block = make([]string, 64)
+		}
+		t.slots, *t.block = (*t.block)[:1], (*t.block)[1:]
+	}
+	t.slots[0] = value
+	t.h[key] = t.slots[:1:1]
+	t.slots = t.slots[1:]
+}
+
+// maxInteger is the largest Integer of a structured field (RFC 9651).
+const maxInteger = 999_999_999_999_999
+
+func appendInt(b []byte, n int64) []byte {
+	return strconv.AppendInt(b, min(max(n, 0), maxInteger), 10)
+}
+
+// seconds rounds up: a client that comes back on time must not be early.
+func seconds(d time.Duration) int64 {
+	n := int64(d / time.Second)
+	if d%time.Second > 0 {
+		n++
+	}
+	return n
+}

@@ -1,0 +1,42 @@
+package field
+
+import (
+	"net/http"
+	"strconv"
+)
+
+// legacy composes the fields of the limit with the least left, unless those that h
+// has say as little.
+func (w *Writer) legacy(h http.Header) {
+	var least *Item
+	for i := range w.Items {
+		if it := &w.Items[i]; it.Policy != "" && (least == nil || it.Remaining < least.Remaining) {
+			least = it
+		}
+	}
+	if least == nil {
+		return
+	}
+	if n, there := outerNumber(h, legacyRemaining); there && n <= least.Remaining {
+		return
+	}
+	w.number(legacyLimit, least.Units)
+	w.number(legacyRemaining, least.Remaining)
+	w.number(legacyReset, seconds(least.Reset))
+}
+
+// number composes a field of one number, in place of what h has.
+func (w *Writer) number(field uint8, n int64) {
+	w.text = appendInt(w.text, n)
+	w.values = append(w.values, value{field, false, len(w.text)})
+}
+
+// outerNumber is what a limiter further out has written in a field of one number.
+func outerNumber(h http.Header, field uint8) (n int64, there bool) {
+	had := h[composed[field]]
+	if len(had) == 0 {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(had[0], 10, 64)
+	return n, err == nil
+}

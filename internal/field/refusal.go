@@ -1,0 +1,104 @@
+package field
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// refusal sets or composes what only a refusal has. Retry-After is the latest of the
+// items that refuse, those of limiters further out included.
+func (w *Writer) refusal(to *target) {
+	to.notStored()
+	latest := time.Duration(0)
+	for i := range w.Items {
+		if it := &w.Items[i]; it.Refused {
+			latest = max(latest, it.Retry, 1)
+		}
+	}
+	if latest < Never {
+		w.retryAfter(to.h, seconds(latest))
+	}
+}
+
+// retryAfter composes Retry-After unless it is as late already.
+func (w *Writer) retryAfter(h http.Header, n int64) {
+	if had, there := outerNumber(h, retryAfter); !there || had < n {
+		w.number(retryAfter, n)
+	}
+}
+
+// notStored marks a response as one that is no copy of the resource: caches must not
+// keep it, and fields that describe the resource go.
+func (t *target) notStored() {
+	for _, key := range [...]string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified", "Expires"} {
+		delete(t.h, key)
+	}
+	t.set("Cache-Control", "no-store", false)
+}
+
+// NotStored marks a response as one that is no copy of the resource.
+func NotStored(h http.Header) {
+	t := target{h: h, slots: make([]string, 1)}
+	t.notStored()
+}
+
+// Failed sets the fields of a refusal that isn't a limit's. One for want of a service
+// may be tried again in a second.
+func Failed(h http.Header, status int) {
+	NotStored(h)
+	if n, there := outerNumber(h, retryAfter); status == http.StatusServiceUnavailable && (!there || n < 1) {
+		h[composed[retryAfter]] = []string{"1"}
+	}
+}
+
+const problemTypes = "https://iana.org/assignments/http-problem-types#"
+
+// The Types of problems that limits are. Others are about:blank.
+const (
+	QuotaExceeded   = problemTypes + "quota-exceeded"
+	ReducedCapacity = problemTypes + "temporary-reduced-capacity"
+	AbnormalUsage   = problemTypes + "abnormal-usage-detected"
+	Blank           = "about:blank"
+)
+
+// Problem is a body that says why a request was refused (RFC 9457). All strings in it
+// are constants or names of limits, which need no escaping.
+type Problem struct {
+	Type, Title string
+	Status      int
+	Violated    []string // names of the limits that refuse
+}
+
+// bodies are Writers for their text and their slots.
+var bodies = sync.Pool{New: func() any { return new(Writer) }}
+
+// Write answers r with the problem.
+func (p *Problem) Write(w http.ResponseWriter, r *http.Request) {
+	body := bodies.Get().(*Writer)
+	defer bodies.Put(body)
+	to := target{h: w.Header(), block: &body.block}
+	to.set("Content-Type", "application/problem+json", false)
+	w.WriteHeader(p.Status)
+	if r.Method == http.MethodHead {
+		return
+	}
+	b := append(body.text[:0], `{"type":"`...)
+	b = append(append(b, p.Type...), `","title":"`...)
+	b = append(append(b, p.Title...), `","status":`...)
+	b = strconv.AppendInt(b, int64(p.Status), 10)
+	sep := `,"violated-policies":["`
+	for _, name := range p.Violated {
+		b = append(append(b, sep...), name...)
+		sep = `","`
+	}
+	if len(p.Violated) > 0 {
+		b = append(b, `"]`...)
+	}
+	b = append(b, "}\n"...)
+	_, _ = w.Write(b) // a client that has gone is nobody's problem
+	if body.text = b; cap(b) > keptText {
+		body.text = nil
+	}
+}
