@@ -20,10 +20,8 @@ type group struct {
 	name       string
 	goroutines int
 	aims       []aim
-	// unlike is said of subjects whose job is not quite the others'.
-	unlike   map[string]string
-	subjects []subject
-	samples  map[string][]sample
+	subjects   []subject
+	samples    map[string][]sample
 }
 
 // aim is a multiple of the fastest peer that one of stint's subjects may take.
