@@ -48,7 +48,8 @@ type LimitStatus struct {
 	// of any other.
 	Reason Reason
 	// InFlight is how many slots of a concurrency limit are held, this
-	// request's included; 0 of another limit. From 2^31-1 on it says that.
+	// request's included, and above Quota where Update has lowered that; 0 of
+	// another limit. From 2^31-1 on it says that.
 	InFlight int32
 	// Quota is how many units pass per period, or how many slots there are: of
 	// an AdaptiveConcurrency, at the moment.
@@ -88,11 +89,8 @@ func (d *Decision) decide(charges []store.Charge, results []store.Result, status
 	for i := range results {
 		r, l := &results[i], charges[i].Limit
 		statuses[i] = LimitStatus{
-			Name: l.Name(), Allowed: r.OK, DryRun: charges[i].DryRun, Quota: l.Spec().Units,
+			Name: l.Name(), Allowed: r.OK, DryRun: charges[i].DryRun, Quota: l.Spec().Units, InFlight: r.Held,
 			Remaining: r.Remaining, Delay: r.Delay, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter,
-		}
-		if l.Algorithm() == store.Concurrency {
-			statuses[i].hold(l.Spec().Units - r.Remaining)
 		}
 		if charges[i].DryRun || r.OK && (!d.Allowed || l.Algorithm() == store.Ban) {
 			continue // how many refusals are left isn't how many requests are

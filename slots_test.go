@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
 )
 
 func TestSlotsFirstComeFirstServed(t *testing.T) {
@@ -232,4 +233,40 @@ func TestManyWaitForSlots(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A limit that is lowered below what is held says what is held, until it is
+// released.
+func TestInFlightOfALoweredLimit(t *testing.T) {
+	overStores(t, func(t *testing.T, s store.Store) {
+		slots := func(n int64) stint.Limit { return stint.Concurrency(n, stint.WithName("lowered")) }
+		l := limiter(t, theKey, stint.WithStore(s), slots(10))
+		var held []*stint.Permit
+		for range 5 {
+			held = append(held, take(t, l, 1))
+		}
+		status := func(when string, want int32) {
+			t.Helper()
+			d, err := l.Peek(t.Context(), "k")
+			if err != nil || d.Limits[0].InFlight != want || d.Limits[0].Remaining != max(0, d.Limits[0].Quota-int64(want)) {
+				t.Errorf("%s: %+v, %v; want %d in flight", when, d.Limits[0], err, want)
+			}
+		}
+		status("5 of 10", 5)
+		update(t, l, slots(2), theKey)
+		status("5 of 2", 5)
+		_, err := l.Take(t.Context(), "k", 1)
+		if got := denied(t, err).Decision.Limits[0].InFlight; got != 5 {
+			t.Errorf("a refusal says %d in flight, want 5", got)
+		}
+		for i, p := range held {
+			p.Done()
+			status("released", int32(4-i))
+		}
+		p := take(t, l, 2)
+		if got := p.Decision().Limits[0].InFlight; got != 2 {
+			t.Errorf("a permit says %d in flight, want its own 2", got)
+		}
+		p.Done()
+	})
 }

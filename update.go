@@ -18,10 +18,12 @@ import (
 // A request is decided by one configuration whole: requests under way go on with
 // the one they began with, and their permits settle and release what they were
 // charged. A limit keeps what has been consumed under its name and algorithm,
-// clamped to its new numbers: a larger one lets more through as time passes, and
-// never hands out a fresh burst. Limits that are to be told apart across updates
-// need a WithName, as default names change with the limits before them. A limit
-// with another algorithm is another limit, and starts anew.
+// clamped to its new numbers. A larger burst, window, quota or number of slots
+// has the difference left at once: with 10 of 10 used, 15 leaves 5, not 15. A
+// faster rate with the same burst lets nothing more through at once, and refills
+// faster. Limits that are to be told apart across updates need a WithName, as
+// default names change with the limits before them. A limit with another algorithm
+// is another limit, and starts anew.
 //
 // Who waits for a turn keeps the turn it was told; the next to come wait by the
 // new numbers. Who waits for a slot goes on waiting in line, for the limit of

@@ -169,6 +169,7 @@ func TestUpdateKeepsState(t *testing.T) {
 	slots := func(n int64) stint.Limit { return stint.Concurrency(n, stint.WithName("slots")) }
 	window := stint.WithAlgorithm(stint.FixedWindow)
 	log := stint.WithAlgorithm(stint.SlidingLog)
+	interval, sliding := stint.WithAlgorithm(stint.IntervalBucket), stint.WithAlgorithm(stint.SlidingWindow)
 	tests := []struct {
 		name     string
 		from, to stint.Limit
@@ -179,6 +180,9 @@ func TestUpdateKeepsState(t *testing.T) {
 		{"bucket, smaller", rate(10), rate(6), 2, 4},
 		{"bucket, clamped", rate(10), rate(6), 9, 0},
 		{"bucket, another burst", rate(10), rate(10, stint.WithBurst(4)), 3, 1},
+		{"bucket, faster", rate(10), rate(20, stint.WithBurst(10)), 10, 0},
+		{"interval bucket, larger", rate(10, interval), rate(15, interval), 10, 5},
+		{"sliding window, larger", rate(10, sliding), rate(15, sliding), 10, 5},
 		{"bucket, unused", rate(10), rate(20), 0, 20},
 		{"window, larger", rate(10, window), rate(15, window), 10, 5},
 		{"window, smaller", rate(10, window), rate(6, window), 9, 0},

@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 )
 
@@ -36,7 +37,7 @@ func (l *Limit) stepConcurrency(now *Now, c *Charge, s *State, r *Result) {
 		s.Log = append(s.Log, Entry{At: now.Lease.order(), Units: c.Cost})
 		r.Receipt = Receipt{Cost: c.Cost, Lease: now.Lease}
 	}
-	r.Remaining = max(0, l.largest-held)
+	r.Remaining, r.Held = max(0, l.largest-held), int32(min(held, math.MaxInt32))
 }
 
 func (l *Limit) amendConcurrency(c *Charge, s *State) Receipt {

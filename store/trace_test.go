@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"runtime/debug"
@@ -215,6 +216,9 @@ func (b *bench) do(o op) error {
 }
 
 func (b *bench) compare(limit int, want, got store.Result) error {
+	if m, ok := b.models[limit].(*leaseModel); ok {
+		want.Held = int32(min(m.sum(), math.MaxInt32))
+	}
 	near := got
 	if m, ok := b.models[limit].(*warmUpModel); ok {
 		off := micros(ceilTo(m.unit(m.off), m.tick))
@@ -240,7 +244,7 @@ func show(r store.Result) string {
 	if r.RetryAfter == store.Never {
 		retry = "never"
 	}
-	return fmt.Sprintf("ok %v, %d remaining, delay %v, retry %s, reset %v", r.OK, r.Remaining, r.Delay, retry, r.ResetAfter)
+	return fmt.Sprintf("ok %v, %d remaining, %d held, delay %v, retry %s, reset %v", r.OK, r.Remaining, r.Held, r.Delay, retry, r.ResetAfter)
 }
 
 func (b *bench) doSettle(o op) error {
