@@ -371,15 +371,21 @@ func (w *twins) foreseen(ds []*decision) (asked []int64) {
 	if len(ds) == 1 && len(ds[0].charges) == 1 {
 		return nil
 	}
-	asked = append(asked, w.now)
 	for _, d := range ds {
-		for i, c := range d.charges {
-			if recordOf(c.Limit).zoned {
-				asked = append(asked, w.state(d.keys[i]).A, w.now+whole(maxWait(&c, c.Limit.Terms().Patience)))
-			}
+		for i := range d.charges {
+			asked = append(asked, w.needs(&d.charges[i], d.keys[i])...)
 		}
 	}
 	return asked
+}
+
+// needs are the instants around which the script needs windows for a charge.
+func (w *twins) needs(c *store.Charge, key string) []int64 {
+	if !recordOf(c.Limit).zoned {
+		return nil
+	}
+	until := w.now + whole(maxWait(c, c.Limit.Terms().Patience))
+	return []int64{w.now, w.state(key).A, c.Receipt.Instant, until}
 }
 
 func (w *twins) state(key string) *store.State {
@@ -436,6 +442,11 @@ func (w *twins) settle() error {
 		which = append(which, i)
 	}
 	var asked []int64
+	for _, s := range ss {
+		if len(ss) > 1 { // see foreseen
+			asked = append(asked, w.needs(s.charge, s.key)...)
+		}
+	}
 	for range tries {
 		script, keys, args := settleArgs(ss, w.told(asked))
 		reply, err := w.run(script, keys, args)
