@@ -2,6 +2,7 @@ package stint
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -56,6 +57,26 @@ func (e *configError) Error() string { return strings.Join(e.problems, "\n") }
 func misconfigured(problems ...string) KeyFunc {
 	err := &configError{problems}
 	return func(*http.Request) (string, error) { return "", err }
+}
+
+// predicateProbe is the context key under which a probe carries the
+// *configError that predicates write their mistakes to. A predicate has only a
+// bool to answer with.
+type predicateProbe struct{}
+
+// predicateProblem asks a predicate whether it was made with arguments that
+// can't work, by calling it with a copy of probe. What a user's own predicate
+// makes of a request that never happened, a panic included, doesn't matter.
+func predicateProblem(p func(*http.Request) bool, probe *http.Request) (err error) {
+	report := new(configError)
+	defer func() {
+		_ = recover()
+		if report.problems != nil {
+			err = report
+		}
+	}()
+	p(probe.WithContext(context.WithValue(probe.Context(), predicateProbe{}, report)))
+	return nil
 }
 
 // Header keys on the value of a header field, such as an API key. It is empty
