@@ -43,7 +43,7 @@ import (
 // flight, of all their adaptive limits together; beyond that those used least
 // recently start anew, as do those of a limit that an Update has left out. A request that costs more
 // than the limit of the moment, but no more than max, passes alone.
-func AdaptiveConcurrency(min, max int64, opts ...LimitOption) Limit {
+func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 	r := &rule{
 		spec:     store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max},
 		adaptive: &adaptive.Config{Min: min, Max: max, Tolerance: adaptive.DefaultTolerance, Window: adaptive.DefaultWindow},
@@ -52,7 +52,7 @@ func AdaptiveConcurrency(min, max int64, opts ...LimitOption) Limit {
 		r.bad("AdaptiveConcurrency(%d, %d): write a min of 1 or more, and a max of no less, up to %d", min, max, mostAdaptive)
 		r.spec.Units = 1 // or the store's limit would be reported too
 	}
-	r.apply(opts)
+	apply(r, opts)
 	c := r.adaptive
 	switch {
 	case c.Start == 0:
@@ -86,8 +86,8 @@ const (
 
 // WithAdaptation says how an AdaptiveConcurrency follows the latency. The
 // default is Gradient2.
-func WithAdaptation(a Adaptation) LimitOption {
-	return adaptiveOption("WithAdaptation", func(r *rule) {
+func WithAdaptation(a Adaptation) AdaptiveOption {
+	return adaptiveOption{change: func(r *rule) {
 		switch a {
 		case Gradient2:
 			r.adaptive.Algorithm = adaptive.Gradient2
@@ -96,7 +96,7 @@ func WithAdaptation(a Adaptation) LimitOption {
 		default:
 			r.bad("WithAdaptation(%d): write stint.Gradient2 or stint.Vegas", a)
 		}
-	})
+	}}
 }
 
 // WithTolerance says by what factor latency may exceed its long-term average
@@ -105,50 +105,40 @@ func WithAdaptation(a Adaptation) LimitOption {
 // once, where requests are many and alike; with 1.5 it is half above that and
 // rises further while an overload doesn't let up, but mixed work isn't mistaken
 // for overload.
-func WithTolerance(factor float64) LimitOption {
-	return adaptiveOption("WithTolerance", func(r *rule) {
+func WithTolerance(factor float64) AdaptiveOption {
+	return adaptiveOption{change: func(r *rule) {
 		if !(factor >= 1 && factor <= 100) { // NaN is neither
 			r.bad("WithTolerance(%v): write 1 or more, up to 100", factor)
 			return
 		}
 		r.adaptive.Tolerance = factor
-	})
+	}}
 }
 
 // WithInitialLimit says where an AdaptiveConcurrency starts; by default 20, or
 // what of min and max is nearer to it.
-func WithInitialLimit(n int64) LimitOption {
-	return adaptiveOption("WithInitialLimit", func(r *rule) {
+func WithInitialLimit(n int64) AdaptiveOption {
+	return adaptiveOption{change: func(r *rule) {
 		if n < 1 {
 			r.bad("WithInitialLimit(%d): write 1 or more", n)
 			return
 		}
 		r.adaptive.Start = n
-	})
+	}}
 }
 
 // WithSampleWindow says over what time an AdaptiveConcurrency averages latency
 // before it changes; by default a second, and at least 100 ms. A window goes on
 // until it has ten requests. Shorter ones follow faster, and mistake chance for
 // change sooner.
-func WithSampleWindow(d time.Duration) LimitOption {
-	return adaptiveOption("WithSampleWindow", func(r *rule) {
+func WithSampleWindow(d time.Duration) AdaptiveOption {
+	return adaptiveOption{change: func(r *rule) {
 		if d < 100*time.Millisecond {
 			r.bad("WithSampleWindow(%v): write 100ms or more", d)
 			return
 		}
 		r.adaptive.Window = d
-	})
-}
-
-func adaptiveOption(name string, set func(*rule)) LimitOption {
-	return limitOption(func(r *rule) {
-		if r.adaptive == nil {
-			r.bad("%s goes with AdaptiveConcurrency only: leave it out", name)
-			return
-		}
-		set(r)
-	})
+	}}
 }
 
 func (r *rule) bad(format string, args ...any) { r.errs = append(r.errs, fmt.Errorf(format, args...)) }

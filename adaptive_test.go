@@ -28,13 +28,7 @@ func TestAdaptiveMisuse(t *testing.T) {
 		{stint.AdaptiveConcurrency(1, 10, stint.WithTolerance(0.9)), "WithTolerance(0.9): write 1"},
 		{stint.AdaptiveConcurrency(1, 10, stint.WithSampleWindow(time.Millisecond)), "WithSampleWindow(1ms): write 100ms"},
 		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(9)), "WithAdaptation(9): write stint.Gradient2"},
-		{stint.AdaptiveConcurrency(1, 10, stint.WithBurst(9)), "has no burst"},
-		{stint.AdaptiveConcurrency(1, 10, stint.WithAlgorithm(stint.TokenBucket)), "WithAlgorithm doesn't go with"},
 		{stint.AdaptiveConcurrency(1, 10, nil), "option 1 is nil"},
-		{stint.Rate(1, time.Second, stint.WithAdaptation(stint.Vegas)), "WithAdaptation goes with AdaptiveConcurrency only"},
-		{stint.Concurrency(1, stint.WithTolerance(2)), "WithTolerance goes with AdaptiveConcurrency only"},
-		{stint.Concurrency(1, stint.WithInitialLimit(2)), "WithInitialLimit goes with"},
-		{stint.Concurrency(1, stint.WithSampleWindow(time.Second)), "WithSampleWindow goes with"},
 	} {
 		_, err := stint.New(tt.limit, theKey)
 		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {

@@ -28,7 +28,7 @@ import (
 // the same call. The ban has no cost and no RateLimit fields. In a memory store
 // that is full, refusals of keys without a place aren't counted. Its default name
 // is "ban".
-func Ban(n int64, within, d time.Duration, opts ...LimitOption) Limit {
+func Ban(n int64, within, d time.Duration, opts ...BanOption) Limit {
 	return newLimit(store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within, Ban: d}, opts)
 }
 

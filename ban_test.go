@@ -16,18 +16,13 @@ import (
 func TestBanOptions(t *testing.T) {
 	rate := stint.Rate(1, time.Minute)
 	for want, opts := range map[string][]stint.Option{
-		"has nothing to count":              {stint.Ban(1, time.Minute, time.Hour)},
-		`"b" has nothing to count`:          {rate, stint.WithRoute("/x", stint.Ban(1, time.Minute, time.Hour, stint.WithName("b")))},
-		"1000 at the most":                  {rate, stint.Ban(1001, time.Minute, time.Hour)},
-		"0 units":                           {rate, stint.Ban(0, time.Minute, time.Hour)},
-		"period 0s":                         {rate, stint.Ban(1, 0, time.Hour)},
-		"a ban of -1s":                      {rate, stint.Ban(1, time.Minute, -time.Second)},
-		"WithAlgorithm doesn't go with Ban": {rate, stint.Ban(1, time.Minute, time.Hour, stint.WithAlgorithm(stint.SlidingLog))},
-		"WithCost doesn't go with a ban":    {rate, stint.Ban(1, time.Minute, time.Hour, stint.WithCost(func(*http.Request) int64 { return 1 }))},
-		"Ban has no burst":                  {rate, stint.Ban(1, time.Minute, time.Hour, stint.WithBurst(3))},
-		"WithSettle doesn't go with a ban":  {rate, stint.Ban(1, time.Minute, time.Hour, stint.WithSettle(func(*http.Request, int, int64) int64 { return 0 }))},
-		"WithMaxWait doesn't go with a ban": {rate, stint.Ban(1, time.Minute, time.Hour, stint.WithMaxWait(time.Second))},
-		`two limits named "ban"`:            {rate, stint.Ban(1, time.Minute, time.Hour, stint.WithName("ban")), stint.Ban(2, time.Minute, time.Hour, stint.WithName("ban"))},
+		"has nothing to count":     {stint.Ban(1, time.Minute, time.Hour)},
+		`"b" has nothing to count`: {rate, stint.WithRoute("/x", stint.Ban(1, time.Minute, time.Hour, stint.WithName("b")))},
+		"1000 at the most":         {rate, stint.Ban(1001, time.Minute, time.Hour)},
+		"0 units":                  {rate, stint.Ban(0, time.Minute, time.Hour)},
+		"period 0s":                {rate, stint.Ban(1, 0, time.Hour)},
+		"a ban of -1s":             {rate, stint.Ban(1, time.Minute, -time.Second)},
+		`two limits named "ban"`:   {rate, stint.Ban(1, time.Minute, time.Hour, stint.WithName("ban")), stint.Ban(2, time.Minute, time.Hour, stint.WithName("ban"))},
 	} {
 		if _, err := stint.New(append(opts, theKey)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

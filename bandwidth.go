@@ -1,7 +1,6 @@
 package stint
 
 import (
-	"errors"
 	"time"
 
 	"github.com/stint-go/stint/store"
@@ -50,35 +49,22 @@ import (
 // their client's bandwidth makes them: put a Concurrency beside it.
 //
 // It adds no fields, is in no Decision, and Take, Wait and Peek don't know it.
-// When a response has ended observers are told (Paced). Of the shared options it
-// takes WithKey, WithDryRun and WithFailurePolicy; those of the limiter for cost
-// and waiting are no concern of its.
+// When a response has ended observers are told (Paced). A WithCost, WithMaxWait or
+// WithSettle of the limiter or the route doesn't apply to it.
 //
 // Numbers that can't be counted exactly, such as 1_000_003, are rounded by less
 // than one in ten thousand. After an Update that changes them, up to a burst may
 // be counted twice or not at all.
-func Bandwidth(bytesPerSecond int64, opts ...LimitOption) Limit {
+func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 	b := &bandwidth{}
 	r := &rule{spec: store.Spec{Name: "bandwidth", Units: 1, Period: time.Second}, bandwidth: b}
-	r.apply(opts)
+	apply(r, opts)
 	s := &r.spec
-	for _, o := range []struct {
-		name string
-		set  bool
-	}{
-		{"WithAlgorithm", r.algSet}, {"WithWarmUp", r.warms}, {"WithDebt", s.Debt}, {"WithQueue", s.Queue != 0},
-		{"WithBuckets", s.Buckets != 0}, {"WithCost", r.shared.cost != nil}, {"WithSettle", r.shared.settle != nil},
-		{"WithMaxWait", r.shared.maxWait != 0},
-	} {
-		if o.set {
-			r.bad("%s doesn't go with Bandwidth, which paces: leave it out", o.name)
-		}
-	}
-	burst := s.Burst
-	*s = store.Spec{Name: s.Name, Units: 1, Period: time.Second}
 	if bytesPerSecond < slowest || bytesPerSecond > fastest {
 		r.bad("Bandwidth(%d): write bytes per second, %d to %d", bytesPerSecond, slowest, fastest)
 	}
+	burst := s.Burst
+	s.Burst = 0 // a wrong one is no affair of the store's limit
 	if burst == 0 {
 		burst = max(bytesPerSecond/4, 16<<10)
 	} else if burst < leastPiece || burst > store.MaxCost {
@@ -100,14 +86,8 @@ func Bandwidth(bytesPerSecond int64, opts ...LimitOption) Limit {
 
 // WithRequestBytes makes a Bandwidth count the bytes of request bodies too,
 // as the handler reads them.
-func WithRequestBytes() LimitOption {
-	return limitOption(func(r *rule) {
-		if r.bandwidth == nil {
-			r.errs = append(r.errs, errors.New("WithRequestBytes goes with Bandwidth only: leave it out"))
-			return
-		}
-		r.bandwidth.requests = true
-	})
+func WithRequestBytes() BandwidthOption {
+	return bandwidthOption{change: func(r *rule) { r.bandwidth.requests = true }}
 }
 
 // bandwidth is what a Bandwidth is beside its bucket.

@@ -88,7 +88,7 @@ type band struct {
 	dry         bool
 }
 
-func (b band) limit(i int, opts ...stint.LimitOption) stint.Limit {
+func (b band) limit(i int, opts ...stint.BandwidthOption) stint.Limit {
 	opts = append(opts, stint.WithName("band"+strconv.Itoa(i)), stint.WithBurst(b.burst))
 	if b.dry {
 		opts = append(opts, stint.WithDryRun())

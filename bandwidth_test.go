@@ -275,14 +275,14 @@ func TestBandwidthOfNoBody(t *testing.T) {
 func TestBandwidthOfRequests(t *testing.T) {
 	tests := []struct {
 		name string
-		opts []stint.LimitOption
+		opts []stint.BandwidthOption
 		size int64 // of the body; -1 for one that doesn't say
 		want time.Duration
 	}{
 		{"not opted in", nil, megabyte, 0},
-		{"of known length", []stint.LimitOption{stint.WithRequestBytes()}, megabyte, 750 * time.Millisecond},
-		{"of unknown length", []stint.LimitOption{stint.WithRequestBytes()}, -1, 750 * time.Millisecond},
-		{"none", []stint.LimitOption{stint.WithRequestBytes()}, 0, 0},
+		{"of known length", []stint.BandwidthOption{stint.WithRequestBytes()}, megabyte, 750 * time.Millisecond},
+		{"of unknown length", []stint.BandwidthOption{stint.WithRequestBytes()}, -1, 750 * time.Millisecond},
+		{"none", []stint.BandwidthOption{stint.WithRequestBytes()}, 0, 0},
 	}
 	for _, tt := range tests {
 		for _, without := range []bool{false, true} {
@@ -474,15 +474,6 @@ func TestBandwidthSaysWhatToWrite(t *testing.T) {
 		{stint.Bandwidth(1 << 40), "write bytes per second"},
 		{stint.Bandwidth(megabyte, stint.WithBurst(0)), "WithBurst(0): write 4096 or more"},
 		{stint.Bandwidth(megabyte, stint.WithBurst(100)), "WithBurst(100): write 4096 or more"},
-		{stint.Bandwidth(megabyte, stint.WithMaxWait(time.Second)), "WithMaxWait doesn't go with Bandwidth"},
-		{stint.Bandwidth(megabyte, stint.WithQueue(3)), "WithQueue doesn't go with Bandwidth"},
-		{stint.Bandwidth(megabyte, stint.WithAlgorithm(stint.SlidingLog)), "WithAlgorithm doesn't go with Bandwidth"},
-		{stint.Bandwidth(megabyte, stint.WithDebt()), "WithDebt doesn't go with Bandwidth"},
-		{stint.Bandwidth(megabyte, stint.WithWarmUp(time.Second)), "WithWarmUp doesn't go with Bandwidth"},
-		{stint.Bandwidth(megabyte, stint.WithBuckets(3)), "WithBuckets doesn't go with Bandwidth"},
-		{stint.Bandwidth(megabyte, cost(1)), "WithCost doesn't go with Bandwidth"},
-		{stint.Bandwidth(megabyte, settleTo(1)), "WithSettle doesn't go with Bandwidth"},
-		{stint.Rate(1, time.Second, stint.WithRequestBytes()), "WithRequestBytes goes with Bandwidth only"},
 	}
 	for _, tt := range tests {
 		if _, err := stint.New(everybody, tt.limit); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {

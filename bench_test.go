@@ -40,7 +40,7 @@ func (d *discard) request(l *stint.Limiter, r *http.Request) bool {
 }
 
 // ample never refuses in a benchmark.
-func ample(opts ...stint.LimitOption) stint.Limit {
+func ample(opts ...stint.RateOption) stint.Limit {
 	return stint.Rate(10, time.Microsecond, append(opts, stint.WithBurst(1_000_000))...)
 }
 

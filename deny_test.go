@@ -79,8 +79,8 @@ func TestDenyHandlers(t *testing.T) {
 func TestProblemBody(t *testing.T) {
 	const types = "https://iana.org/assignments/http-problem-types#"
 	fails := errors.New("secret")
-	one := func(opts ...stint.LimitOption) stint.Limit {
-		return stint.Rate(1, time.Hour, append([]stint.LimitOption{stint.WithName("rate")}, opts...)...)
+	one := func(opts ...stint.RateOption) stint.Limit {
+		return stint.Rate(1, time.Hour, append([]stint.RateOption{stint.WithName("rate")}, opts...)...)
 	}
 	tests := []struct {
 		name     string

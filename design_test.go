@@ -18,6 +18,7 @@ import (
 	stinthttp "github.com/stint-go/stint/adapters/std"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
 	"github.com/stint-go/stint/store/redisstore"
@@ -82,7 +83,71 @@ func designClient(lim *stint.Limiter) *http.Client {
 	return client
 }
 
-var _ = []any{designServer, designClient}
+// The answer to all limits of a request.
+func designDecision(allowed bool, limit string, remaining int64, d time.Duration, limits []stint.LimitStatus) stint.Decision {
+	return stint.Decision{Allowed: allowed, Limit: limit, Remaining: remaining, Delay: d, RetryAfter: d, ResetAfter: d, Limits: limits}
+}
+
+var (
+	_ error                                  = (*stint.DeniedError)(nil)
+	_ interface{ StatusCode() int }          = &stint.DeniedError{Decision: stint.Decision{}}
+	_ interface{ Decision() stint.Decision } = (*stint.Permit)(nil)
+	_ interface {
+		Settle(ctx context.Context, cost int64, limits ...string) error
+		Done()
+	} = (*stint.Permit)(nil)
+	_ = stint.Never
+)
+
+// A kind of limit takes options of its kind, and every LimitOption.
+var (
+	_ func(int64, time.Duration, ...stint.RateOption) stint.Limit               = stint.Rate
+	_ func(int64, stint.Window, ...stint.QuotaOption) stint.Limit               = stint.Quota
+	_ func(int64, ...stint.ConcurrencyOption) stint.Limit                       = stint.Concurrency
+	_ func(int64, int64, ...stint.AdaptiveOption) stint.Limit                   = stint.AdaptiveConcurrency
+	_ func(int64, ...stint.BandwidthOption) stint.Limit                         = stint.Bandwidth
+	_ func(int64, time.Duration, time.Duration, ...stint.BanOption) stint.Limit = stint.Ban
+)
+
+func designOptions(s store.Store, secret []byte, user stint.KeyFunc, tokens func(*http.Request) int64) []stint.Option {
+	return []stint.Option{
+		stint.Rate(10, time.Second, stint.WithName("a"), stint.WithKey(stint.RemoteIP()), stint.WithDryRun(),
+			stint.WithFailurePolicy(stint.FailClosed), stint.WithCost(tokens), stint.WithMaxWait(time.Second)),
+		stint.Rate(10, time.Second, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(3), stint.WithName("b")),
+		stint.Rate(10, time.Second, stint.WithWarmUp(time.Second), stint.WithName("c")),
+		stint.Rate(10, time.Second, stint.WithDebt(), stint.WithName("d")),
+		stint.Rate(10, time.Second, stint.WithAlgorithm(stint.SlidingWindow), stint.WithBuckets(5), stint.WithName("e")),
+		stint.Concurrency(8, stint.WithShare(1, 50), stint.WithName("f")),
+		stint.AdaptiveConcurrency(1, 9, stint.WithName("g"), stint.WithKey(stint.Global())),
+		stint.Bandwidth(1<<20, stint.WithName("h"), stint.WithDryRun()),
+		stint.Ban(3, time.Minute, time.Hour, stint.WithName("i"), stint.WithKey(user)),
+		stint.WithCost(tokens), stint.WithMaxWait(time.Second), stint.WithFailurePolicy(stint.FailOpen),
+		stint.WithRoute("POST /login", stint.WithKey(stint.Join(stint.Cookie("c"), stint.Pattern(), stint.Method())),
+			stint.WithCost(tokens), stint.WithMaxWait(time.Second), stint.WithDryRun(), stint.WithFailurePolicy(stint.FailOpen)),
+		stint.WithKey(stint.Hash(secret, stint.Header("X-API-Key"))),
+		stint.WithEmptyKey(stint.SkipEmptyKey),
+		stint.WithStore(s),
+	}
+}
+
+func designJobLimits() (*stint.Limiter, error) {
+	return stint.New(stint.Rate(1, time.Second), stint.WithKey(stint.GivenKey()), stint.WithMemory(memstore.WithMaxKeys(1000)))
+}
+
+var _ = []any{designServer, designClient, designDecision, designJobLimits}
+
+// What a store is.
+type designStore interface {
+	Take(ctx context.Context, charges []store.Charge, results []store.Result) error
+	Settle(ctx context.Context, charges []store.Charge, results []store.Result) error
+}
+
+var (
+	_ store.Store = designStore(nil)
+	_ designStore = store.Store(nil)
+	_             = store.Charge{Key: "", Limit: (*store.Limit)(nil), Cost: 0, MaxWait: 0, Receipt: store.Receipt{}}
+	_             = store.Result{OK: true, Remaining: 0, Delay: 0, RetryAfter: 0, ResetAfter: 0, Receipt: store.Receipt{}}
+)
 
 // They also run: here with a Redis that isn't there, so that memory decides.
 func TestDesignCallSites(t *testing.T) {
@@ -95,6 +160,9 @@ func TestDesignCallSites(t *testing.T) {
 	}
 	ctx := context.Background()
 	if err := designJobs(ctx, lim); err != nil {
+		t.Error(err)
+	}
+	if err := stint.Check(designOptions(memstore.New(), make([]byte, 32), stint.RemoteIP(), func(*http.Request) int64 { return 1 })...); err != nil {
 		t.Error(err)
 	}
 

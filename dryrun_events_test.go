@@ -17,7 +17,7 @@ import (
 // Each limit that would have refused is named, in an event of its own that says
 // what it would have said.
 func TestDryRunDeniedNamesTheLimit(t *testing.T) {
-	named := func(n int64, per time.Duration, name string, opts ...stint.LimitOption) stint.Limit {
+	named := func(n int64, per time.Duration, name string, opts ...stint.RateOption) stint.Limit {
 		return stint.Rate(n, per, append(opts, stint.WithName(name))...)
 	}
 	dry := stint.WithDryRun()
@@ -74,7 +74,7 @@ func TestDryRunDeniedNamesTheLimit(t *testing.T) {
 // the request.
 func TestDryRunRefusesForItsKeyOnly(t *testing.T) {
 	dry, closed := stint.WithDryRun(), stint.WithFailurePolicy(stint.FailClosed)
-	rate := func(opts ...stint.LimitOption) stint.Limit {
+	rate := func(opts ...stint.RateOption) stint.Limit {
 		return stint.Rate(9, time.Hour, append(opts, dry, closed, stint.WithName("dry"))...)
 	}
 	from := func(err error, limits ...stint.Limit) stint.Option {
@@ -170,6 +170,6 @@ func TestDryRunChoosesNothingToSettle(t *testing.T) {
 	}
 }
 
-func rateOf(name string, opts ...stint.LimitOption) stint.Limit {
+func rateOf(name string, opts ...stint.RateOption) stint.Limit {
 	return stint.Rate(9, time.Hour, append(opts, stint.WithName(name))...)
 }

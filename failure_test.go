@@ -15,7 +15,7 @@ import (
 )
 
 func TestStoreFailure(t *testing.T) {
-	rate := func(o ...stint.LimitOption) stint.Limit {
+	rate := func(o ...stint.RateOption) stint.Limit {
 		return stint.Rate(9, time.Second, append(o, stint.WithName("rate"))...)
 	}
 	daily := stint.Quota(9, stint.Daily, stint.WithName("daily"))

@@ -185,7 +185,7 @@ func TestNestedFields(t *testing.T) {
 // A name stands once in each field, with the limit that has less left, whichever
 // limiter of the chain has it.
 func TestNestedNames(t *testing.T) {
-	limit := func(n int64, name string, opts ...stint.LimitOption) stint.Limit {
+	limit := func(n int64, name string, opts ...stint.RateOption) stint.Limit {
 		return stint.Rate(n, time.Hour, append(opts, stint.WithName(name))...)
 	}
 	for _, tt := range []struct {

@@ -73,15 +73,24 @@ func Every(d time.Duration) Window { return store.Every(d) }
 
 // Rate limits a key to n units per period, by default in a TokenBucket that
 // holds n. Its default name is "rate".
-func Rate(n int64, per time.Duration, opts ...LimitOption) Limit {
-	return newLimit(store.Spec{Name: "rate", Units: n, Period: per}, opts)
+func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
+	l := newLimit(store.Spec{Name: "rate", Units: n, Period: per}, opts)
+	switch r := l.rule; {
+	case !r.warms:
+	case !r.algSet:
+		r.spec.Algorithm = WarmUp
+	case r.spec.Algorithm != WarmUp:
+		r.bad("WithWarmUp beside WithAlgorithm(%v): leave one out", r.spec.Algorithm)
+		r.spec.WarmUp = 0
+	}
+	return l
 }
 
 // Quota limits a key to n units per calendar window. Its default name is that
 // of the window ("hourly", "daily", "weekly", "monthly"), or "quota" for
 // Every. A day's quota can be used up in its first second: put a Rate beside
 // it.
-func Quota(n int64, w Window, opts ...LimitOption) Limit {
+func Quota(n int64, w Window, opts ...QuotaOption) Limit {
 	name := "quota"
 	switch w.In(nil) {
 	case Hourly, Daily, Weekly, Monthly:
@@ -89,7 +98,7 @@ func Quota(n int64, w Window, opts ...LimitOption) Limit {
 	}
 	l := newLimit(store.Spec{Name: name, Algorithm: FixedWindow, Units: n, Window: w}, opts)
 	if w == (Window{}) {
-		l.rule.errs = append(l.rule.errs, errors.New("no window: write stint.Daily, another of the calendar, or stint.Every"))
+		l.rule.bad("no window: write stint.Daily, another of the calendar, or stint.Every")
 		l.rule.spec.Window = Daily // or it would be a period that is missed
 	}
 	return l
@@ -100,48 +109,26 @@ func Quota(n int64, w Window, opts ...LimitOption) Limit {
 //
 // A slot is given back when the handler returns, also by a panic. A handler
 // that hands its connection on (a websocket) calls Permit.Detach.
-func Concurrency(n int64, opts ...LimitOption) Limit {
+func Concurrency(n int64, opts ...ConcurrencyOption) Limit {
 	return newLimit(store.Spec{Name: "concurrency", Algorithm: store.Concurrency, Units: n}, opts)
 }
 
-func newLimit(spec store.Spec, opts []LimitOption) Limit {
+func newLimit[O optionOf](spec store.Spec, opts []O) Limit {
 	r := &rule{spec: spec}
-	r.apply(opts)
+	apply(r, opts)
 	return Limit{r}
 }
 
-func (r *rule) apply(opts []LimitOption) {
+// optionOf is an option of some kind of limit.
+type optionOf interface{ applyLimit(*rule) }
+
+func apply[O optionOf](r *rule, opts []O) {
 	for i, o := range opts {
-		if o == nil {
-			r.errs = append(r.errs, fmt.Errorf("option %d is nil: leave it out", i+1))
+		if any(o) == nil {
+			r.bad("option %d is nil: leave it out", i+1)
 			continue
 		}
 		o.applyLimit(r)
-	}
-	if r.shared.settle != nil && r.spec.Algorithm == store.Concurrency {
-		r.errs = append(r.errs, errors.New("WithSettle doesn't go with a concurrency limit, whose slots are released: leave it out"))
-	}
-	if r.spec.Algorithm == store.Ban {
-		for _, o := range []struct {
-			option, which string
-			given         bool
-		}{
-			{"WithCost", "counts refusals", r.shared.cost != nil},
-			{"WithSettle", "charges nothing", r.shared.settle != nil},
-			{"WithMaxWait", "nobody waits for", r.shared.maxWait != 0},
-		} {
-			if o.given {
-				r.errs = append(r.errs, fmt.Errorf("%s doesn't go with a ban, which %s: leave it out", o.option, o.which))
-			}
-		}
-	}
-	if r.warms {
-		if !r.algSet {
-			r.spec.Algorithm = WarmUp
-		} else if r.spec.Algorithm != WarmUp {
-			r.errs = append(r.errs, fmt.Errorf("WithWarmUp beside WithAlgorithm(%v): leave one out", r.spec.Algorithm))
-			r.spec.WarmUp = 0
-		}
 	}
 }
 
@@ -198,17 +185,12 @@ func (r *rule) compileOnce() (*store.Limit, error) {
 	return r.compiled, r.err
 }
 
-// limitOption is an option of one limit.
-type limitOption func(*rule)
-
-func (o limitOption) applyLimit(r *rule) { o(r) }
-
 // WithBurst says how many units may pass at once: the capacity of a bucket, by
 // default n. For LeakyBucket it is what passes without delay beyond the rate,
 // by default 0. With WithDebt it is what an idle key saves up, by default one
 // second's worth.
-func WithBurst(n int64) LimitOption {
-	return limitOption(func(r *rule) { r.spec.Burst = orNone(n, &r.errs, "WithBurst") })
+func WithBurst(n int64) BurstOption {
+	return burstOption{change: func(r *rule) { r.spec.Burst = r.orNone(n, "WithBurst") }}
 }
 
 // WithQueue says how many may wait. Whoever finds the queue full is refused at
@@ -223,25 +205,25 @@ func WithBurst(n int64) LimitOption {
 // WithQueue nobody waits, or, with a WithMaxWait, as many requests and Takes as
 // the limit has slots. Limiter.Wait always waits, however many do, unless
 // WithQueue says otherwise; with WithQueue(0) nobody waits.
-func WithQueue(n int64) LimitOption {
-	return limitOption(func(r *rule) {
+func WithQueue(n int64) QueueOption {
+	return queueOption{change: func(r *rule) {
 		if r.spec.Algorithm != store.Concurrency {
-			r.spec.Queue = orNone(n, &r.errs, "WithQueue")
+			r.spec.Queue = r.orNone(n, "WithQueue")
 			return
 		}
-		orNone(n, &r.errs, "WithQueue")
+		r.orNone(n, "WithQueue")
 		r.queue, r.queueSet = n, true
-	})
+	}}
 }
 
 // orNone turns a number somebody wrote into the store's spelling, in which 0
 // asks for the default.
-func orNone(n int64, errs *[]error, option string) int64 {
+func (r *rule) orNone(n int64, option string) int64 {
 	switch {
 	case n == 0:
 		return store.None
 	case n < 0:
-		*errs = append(*errs, fmt.Errorf("%s(%d): write 0 or more", option, n))
+		r.bad("%s(%d): write 0 or more", option, n)
 		return 0
 	}
 	return n
@@ -249,18 +231,14 @@ func orNone(n int64, errs *[]error, option string) int64 {
 
 // WithAlgorithm says how a limit counts. The default is TokenBucket for a
 // Rate, and FixedWindow for a Quota.
-func WithAlgorithm(a Algorithm) LimitOption {
-	return limitOption(func(r *rule) {
-		if a == store.Ban || r.spec.Algorithm == store.Ban {
-			r.errs = append(r.errs, errors.New("WithAlgorithm doesn't go with Ban: leave it out"))
-			return
-		}
-		if (a == store.Concurrency) != (r.spec.Algorithm == store.Concurrency) {
-			r.errs = append(r.errs, errors.New("WithAlgorithm doesn't go with Concurrency: leave it out, or write a Rate"))
+func WithAlgorithm(a Algorithm) AlgorithmOption {
+	return algorithmOption{change: func(r *rule) {
+		if a == store.Concurrency || a == store.Ban {
+			r.bad("WithAlgorithm(%v): write stint.%v, which is a limit of its own", a, a)
 			return
 		}
 		r.spec.Algorithm, r.algSet = a, true
-	})
+	}}
 }
 
 // WithName names a limit in answers, fields, problem bodies and the store: a
@@ -270,15 +248,15 @@ func WithAlgorithm(a Algorithm) LimitOption {
 // it. With WithStore every limit needs a WithName, and so do those that a
 // Limiter.Update is to find again.
 func WithName(name string) LimitOption {
-	return limitOption(func(r *rule) { r.spec.Name, r.named = name, true })
+	return limitOption{change: func(r *rule) { r.spec.Name, r.named = name, true }}
 }
 
 // WithWarmUp makes a rate start at a third and rise to n per period while it
 // is used for d; idle, it cools down again. It implies the WarmUp algorithm.
 // Requests are spaced out, not saved up: without a WithMaxWait (or
 // Limiter.Wait) one that comes before its turn is refused.
-func WithWarmUp(d time.Duration) LimitOption {
-	return limitOption(func(r *rule) { r.spec.WarmUp, r.warms = d, true })
+func WithWarmUp(d time.Duration) RateOption {
+	return rateOption{change: func(r *rule) { r.spec.WarmUp, r.warms = d, true }}
 }
 
 // WithDebt lets a request pass as soon as those before it are paid for; its
@@ -286,18 +264,18 @@ func WithWarmUp(d time.Duration) LimitOption {
 // there. What isn't paid for yet is waited for within WithMaxWait, or refused.
 // Remaining, and the fields, count what has been saved up and not the one more
 // that passes on credit: 11 pass at once where they say 10.
-func WithDebt() LimitOption {
-	return limitOption(func(r *rule) { r.spec.Debt = true })
+func WithDebt() RateOption {
+	return rateOption{change: func(r *rule) { r.spec.Debt = true }}
 }
 
 // WithBuckets says into how many parts a SlidingWindow is cut; by default 10.
 // More parts forget sooner and cost more memory.
-func WithBuckets(k int64) LimitOption {
-	return limitOption(func(r *rule) {
+func WithBuckets(k int64) RateOption {
+	return rateOption{change: func(r *rule) {
 		if k < 1 {
-			r.errs = append(r.errs, fmt.Errorf("WithBuckets(%d): write 1 or more", k))
+			r.bad("WithBuckets(%d): write 1 or more", k)
 			return
 		}
 		r.spec.Buckets = k
-	})
+	}}
 }

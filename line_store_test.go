@@ -18,7 +18,7 @@ import (
 )
 
 // lined is a limiter that tells when a wait has begun.
-func lined(t *testing.T, s store.Store, opts ...stint.LimitOption) (l *stint.Limiter, begun chan struct{}) {
+func lined(t *testing.T, s store.Store, opts ...stint.ConcurrencyOption) (l *stint.Limiter, begun chan struct{}) {
 	begun = make(chan struct{}, 1000)
 	return limiter(t, theKey, stint.WithStore(s), stint.WithAging(time.Hour), stint.Concurrency(3, append(opts, stint.WithName("concurrency"))...),
 		stint.WithObserver(func(e stint.Event) {
@@ -90,7 +90,7 @@ func TestLineOverStores(t *testing.T) {
 // limit holds, all others are served, nothing is left.
 func TestLinesOfTwoProcesses(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
-		opts := []stint.LimitOption{stint.WithQueue(1000), stint.WithMaxWait(time.Minute), stint.WithShare(1, 30)}
+		opts := []stint.ConcurrencyOption{stint.WithQueue(1000), stint.WithMaxWait(time.Minute), stint.WithShare(1, 30)}
 		here, _ := lined(t, s, opts...)
 		there, _ := lined(t, s, opts...)
 		var mu sync.Mutex

@@ -460,7 +460,7 @@ var behaviours = []behaviour{
 // waitedFor is a site whose only slot is taken for seven seconds. A request
 // with X-Behind finds another of class 2 in line, which will hold the slot for
 // that long.
-func waitedFor(opts ...stint.LimitOption) func(*testing.T) site {
+func waitedFor(opts ...stint.ConcurrencyOption) func(*testing.T) site {
 	return func(t *testing.T) site {
 		var l *stint.Limiter
 		ahead := func(r *http.Request) bool {

@@ -31,7 +31,7 @@ func logTo(t *testing.T, w io.Writer) {
 }
 
 func TestNamesakes(t *testing.T) {
-	limit := func(n int64, opts ...stint.LimitOption) stint.Limit {
+	limit := func(n int64, opts ...stint.RateOption) stint.Limit {
 		return stint.Rate(n, time.Minute, append(opts, stint.WithName("calls"))...)
 	}
 	make := func(t *testing.T, s store.Store, opts ...stint.Option) *stint.Limiter {

@@ -1,190 +1,150 @@
 package stint
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
-	"github.com/stint-go/stint/internal/field"
-	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// Option is what New and With take: a limit, a shared option, or an option of
-// the limiter as a whole.
+// Option is what New, With and Update take: a limit, an option that is a default
+// of limits, or an option of the limiter as a whole.
 type Option interface {
 	applyLimiter(*config)
 }
 
-// LimitOption is what Rate, Quota, Concurrency, AdaptiveConcurrency and
-// Bandwidth take.
-type LimitOption interface {
-	applyLimit(*rule)
-}
-
-// RouteOption is what WithRoute takes: a limit, or a shared option that is the
-// default of that route's limits.
+// RouteOption is what WithRoute takes: a limit, or an option that is the default
+// of that route's limits, of the kinds it goes with. A limit's own option counts
+// before its route's, and that before the limiter's.
 type RouteOption interface {
 	Option
 	applyRoute(*routeConfig)
 }
 
-// SharedOption applies to one limit where a limit takes it, and is the default
-// of those that don't say otherwise where WithRoute, New or With takes it. A
-// limit's own option counts before its route's, and that before the limiter's.
-type SharedOption interface {
-	Option
-	LimitOption
-	RouteOption
-}
-
-// config is what the options of one New or With add up to.
-type config struct {
-	shared settings
-	limits []Limit
-	routes []routeConfig
-
-	store         store.Store
-	memory        []memstore.Option
-	memorySet     bool
-	limitFuncs    []func(*http.Request) ([]Limit, error)
-	skip, block   []func(*http.Request) bool
-	denyHandler   http.Handler
-	errorHandler  func(http.ResponseWriter, *http.Request, error)
-	problem       bool
-	styles        field.Styles
-	stylesSet     bool
-	observers     []func(Event)
-	emptyKey      EmptyKeyPolicy
-	emptyKeySet   bool
-	withoutPermit bool
-	priority      func(*http.Request) int
-	aging         time.Duration
-
-	opts []Option // that it was collected from
-	errs []error
-}
-
-func (c *config) bad(format string, args ...any) {
-	c.errs = append(c.errs, fmt.Errorf(format, args...))
-}
-
-// collect adds options up.
-func collect(opts []Option) *config {
-	c := &config{opts: slices.Clone(opts)} // an Update applies them again
-	for i, o := range opts {
-		if o == nil {
-			c.bad("option %d is nil: leave it out", i+1)
-			continue
-		}
-		o.applyLimiter(c)
+// A limit takes the options of its kind: what would mean nothing to it doesn't
+// compile.
+type (
+	// RateOption is what Rate takes.
+	RateOption interface {
+		applyLimit(*rule)
+		ofRate()
 	}
-	return c
+	// QuotaOption is what Quota takes.
+	QuotaOption interface {
+		applyLimit(*rule)
+		ofQuota()
+	}
+	// ConcurrencyOption is what Concurrency takes.
+	ConcurrencyOption interface {
+		applyLimit(*rule)
+		ofConcurrency()
+	}
+	// AdaptiveOption is what AdaptiveConcurrency takes.
+	AdaptiveOption interface {
+		applyLimit(*rule)
+		ofAdaptive()
+	}
+	// BandwidthOption is what Bandwidth takes.
+	BandwidthOption interface {
+		applyLimit(*rule)
+		ofBandwidth()
+	}
+	// BanOption is what Ban takes.
+	BanOption interface {
+		applyLimit(*rule)
+		ofBan()
+	}
+)
+
+// LimitOption goes with every kind of limit.
+type LimitOption interface {
+	RateOption
+	QuotaOption
+	ConcurrencyOption
+	AdaptiveOption
+	BandwidthOption
+	BanOption
 }
 
-// routeConfig is one WithRoute.
-type routeConfig struct {
-	pattern string
-	shared  settings
-	limits  []Limit
-	errs    []error
-}
-
-// settings are the shared options; a nil or zero field is not set.
-type settings struct {
-	key     *keySource
-	cost    func(*http.Request) int64
-	settle  *settleSource
-	maxWait time.Duration
-	dryRun  bool
-	policy  FailurePolicy
-	errs    []error
-}
-
-// keySource is one use of WithKey. Its address is its identity: limits that
-// get their key from the same WithKey share one call a request.
-type keySource struct {
-	fn KeyFunc
-	// constant is the encoded key of a KeyFunc that has but one, or "".
-	constant string
-	given    bool // GivenKey
-}
-
-func newKeySource(k KeyFunc) *keySource {
-	s := &keySource{fn: k, given: isGiven(k)}
-	if isConstant(k) {
-		if raw, err := k(nil); err == nil {
-			s.constant, _ = keytext.Encode(raw)
-		}
+// Options of several kinds of limit.
+type (
+	// AlgorithmOption goes with Rate and Quota.
+	AlgorithmOption interface {
+		RateOption
+		QuotaOption
 	}
-	return s
-}
+	// BurstOption goes with what lets some through at once: Rate, Quota and
+	// Bandwidth.
+	BurstOption interface {
+		RateOption
+		QuotaOption
+		BandwidthOption
+	}
+	// SlotOption goes with what is held: Concurrency and AdaptiveConcurrency.
+	SlotOption interface {
+		ConcurrencyOption
+		AdaptiveOption
+	}
+	// QueueOption goes with what requests can queue for: Rate, Concurrency and
+	// AdaptiveConcurrency.
+	QueueOption interface {
+		RateOption
+		SlotOption
+	}
+)
 
-// under is the key to charge where Take is given key.
-func (s *keySource) under(key string) string {
-	if s.constant != "" {
-		return s.constant
+// Options that are defaults, too.
+type (
+	// SharedOption goes with every kind of limit, and is the default of all where
+	// New, With or WithRoute takes it.
+	SharedOption interface {
+		RouteOption
+		LimitOption
 	}
-	return key
-}
-
-// or fills in what s leaves open from the defaults d.
-func (s settings) or(d settings) settings {
-	if s.key == nil {
-		s.key = d.key
+	// ChargeOption goes with what a request is charged to (Rate, Quota,
+	// Concurrency and AdaptiveConcurrency), and is their default where New, With
+	// or WithRoute takes it.
+	ChargeOption interface {
+		RouteOption
+		RateOption
+		QuotaOption
+		SlotOption
 	}
-	if s.cost == nil {
-		s.cost = d.cost
+	// SettleOption goes with what a charge can be given back to (Rate and Quota),
+	// and is their default where New, With or WithRoute takes it.
+	SettleOption interface {
+		RouteOption
+		RateOption
+		QuotaOption
 	}
-	if s.settle == nil {
-		s.settle = d.settle
-	}
-	if s.maxWait == 0 {
-		s.maxWait = d.maxWait
-	}
-	s.dryRun = s.dryRun || d.dryRun
-	if s.policy == 0 {
-		s.policy = d.policy
-	}
-	return s
-}
-
-// sharedOption is a change to settings, wherever they are.
-type sharedOption func(*settings)
-
-func (o sharedOption) applyLimiter(c *config)     { o(&c.shared) }
-func (o sharedOption) applyLimit(r *rule)         { o(&r.shared) }
-func (o sharedOption) applyRoute(rc *routeConfig) { o(&rc.shared) }
-
-func (s *settings) bad(text string) { s.errs = append(s.errs, errors.New(text)) }
+)
 
 // WithKey says who is limited: requests for which k gives the same key share
 // a limit. There is no default, because none is right: behind a proxy every
 // request has the proxy's address.
 func WithKey(k KeyFunc) SharedOption {
 	if k == nil {
-		return sharedOption(func(s *settings) {
+		return sharedOption{setting: func(s *settings) {
 			s.bad("WithKey(nil): write a KeyFunc, such as stint.RemoteIP()")
 			s.key = newKeySource(misconfigured()) // a wrong key is a key: that there is none would be no help
-		})
+		}}
 	}
 	src := newKeySource(k)
-	return sharedOption(func(s *settings) { s.key = src })
+	return sharedOption{setting: func(s *settings) { s.key = src }}
 }
 
 // WithCost says how many units a request costs; by default 1. A cost of 0
 // charges nothing, is never refused and never waits; a negative cost is an error.
 // A handler that learns the true cost later gives it to Permit.Settle.
-func WithCost(cost func(*http.Request) int64) SharedOption {
+func WithCost(cost func(*http.Request) int64) ChargeOption {
 	if cost == nil {
-		return sharedOption(func(s *settings) {
+		return chargeOption{setting: func(s *settings) {
 			s.bad("WithCost(nil): write a function, or leave it out where every request costs 1")
-		})
+		}}
 	}
-	return sharedOption(func(s *settings) { s.cost = cost })
+	return chargeOption{setting: func(s *settings) { s.cost = cost }}
 }
 
 // WithMaxWait makes a request wait for its turn rather than be refused, if its
@@ -197,13 +157,13 @@ func WithCost(cost func(*http.Request) int64) SharedOption {
 //
 // An HTTP/1.1 server does not notice that a client has left while the
 // request's body is unread: keep d to a few seconds.
-func WithMaxWait(d time.Duration) SharedOption {
+func WithMaxWait(d time.Duration) ChargeOption {
 	if d <= 0 {
-		return sharedOption(func(s *settings) {
+		return chargeOption{setting: func(s *settings) {
 			s.bad(fmt.Sprintf("WithMaxWait(%v): write a positive duration, or leave it out where nobody waits", d))
-		})
+		}}
 	}
-	return sharedOption(func(s *settings) { s.maxWait = d })
+	return chargeOption{setting: func(s *settings) { s.maxWait = d }}
 }
 
 // WithDryRun makes a limit report only: it is decided and counted as if it
@@ -213,18 +173,18 @@ func WithMaxWait(d time.Duration) SharedOption {
 // are enforced answer as they would without it. If its key can't be determined,
 // the request is still refused.
 func WithDryRun() SharedOption {
-	return sharedOption(func(s *settings) { s.dryRun = true })
+	return sharedOption{setting: func(s *settings) { s.dryRun = true }}
 }
 
 // WithFailurePolicy says what happens to a request when the store fails. Of
 // the limits of one request the strictest counts. The default is FailOpen.
 func WithFailurePolicy(p FailurePolicy) SharedOption {
 	if p != FailOpen && p != FailClosed {
-		return sharedOption(func(s *settings) {
+		return sharedOption{setting: func(s *settings) {
 			s.bad(fmt.Sprintf("WithFailurePolicy(%d): write stint.FailOpen or stint.FailClosed", p))
-		})
+		}}
 	}
-	return sharedOption(func(s *settings) { s.policy = p })
+	return sharedOption{setting: func(s *settings) { s.policy = p }}
 }
 
 // FailurePolicy is what happens to a request that the store can't decide.

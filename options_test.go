@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
 )
 
 func TestNewSaysWhatToWrite(t *testing.T) {
@@ -51,11 +52,11 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 			stint.Rate(1, time.Second, nil),
 			stint.Rate(1, time.Second, stint.WithBurst(-1), stint.WithQueue(-2), stint.WithBuckets(0)),
 			stint.Rate(1, time.Second, stint.WithWarmUp(time.Second), stint.WithAlgorithm(stint.SlidingLog)),
-			stint.Concurrency(1, stint.WithAlgorithm(stint.TokenBucket), stint.WithSettle(stint.FailedOnly)),
+			stint.Rate(1, time.Second, stint.WithAlgorithm(store.Concurrency), stint.WithAlgorithm(store.Ban)),
 			stint.Rate(1, time.Second, stint.WithKey(nil)),
 			stint.Rate(1, time.Second, stint.WithName("a b"))},
 			[]string{`limit "rate": option 1 is nil`, `"rate-2": WithBurst(-1)`, `"rate-2": WithQueue(-2)`, `"rate-2": WithBuckets(0)`,
-				`"rate-3": WithWarmUp beside WithAlgorithm(SlidingLog)`, `"concurrency": WithAlgorithm doesn't go`, `"concurrency": WithSettle doesn't go`, `"rate-4": WithKey(nil)`, `name "a b"`}},
+				`"rate-3": WithWarmUp beside WithAlgorithm(SlidingLog)`, `"rate-4": WithAlgorithm(Concurrency): write stint.Concurrency`, `"rate-4": WithAlgorithm(Ban): write stint.Ban`, `"rate-5": WithKey(nil)`, `name "a b"`}},
 		{"names", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")), stint.Quota(1, stint.Daily, stint.WithName("x"))},
 			[]string{`two limits named "x"`}},
 		{"names across routes", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")),

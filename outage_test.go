@@ -98,7 +98,7 @@ func TestPoliciesOnBrokenRedis(t *testing.T) {
 	server := redistest.Start(t)
 	s := outageStore(server)
 	open, closed := stint.WithFailurePolicy(stint.FailOpen), stint.WithFailurePolicy(stint.FailClosed)
-	rate := func(o ...stint.LimitOption) stint.Limit {
+	rate := func(o ...stint.RateOption) stint.Limit {
 		return stint.Rate(1_000_000, time.Hour, append(o, stint.WithName("rate"))...)
 	}
 	policies := []struct {

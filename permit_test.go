@@ -16,14 +16,14 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-func cost(n int64) stint.SharedOption {
+func cost(n int64) stint.ChargeOption {
 	return stint.WithCost(func(*http.Request) int64 { return n })
 }
 
 func TestSettle(t *testing.T) {
 	// The rate has 10, the quota 100 left at first; a request costs 1.
-	rate := func(o ...stint.LimitOption) stint.Limit { return stint.Rate(10, time.Hour, o...) }
-	quota := func(o ...stint.LimitOption) stint.Limit { return stint.Quota(100, stint.Monthly, o...) }
+	rate := func(o ...stint.RateOption) stint.Limit { return stint.Rate(10, time.Hour, o...) }
+	quota := func(o ...stint.QuotaOption) stint.Limit { return stint.Quota(100, stint.Monthly, o...) }
 	tests := []struct {
 		name   string
 		opts   []stint.Option

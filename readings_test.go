@@ -19,7 +19,7 @@ func TestUnionOfRoutes(t *testing.T) {
 	key := func(k string) stint.SharedOption {
 		return stint.WithKey(func(*http.Request) (string, error) { return k, nil })
 	}
-	cost := func(n int64) stint.SharedOption {
+	cost := func(n int64) stint.ChargeOption {
 		return stint.WithCost(func(*http.Request) int64 { return n })
 	}
 	shared := rate("shared")

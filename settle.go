@@ -50,14 +50,14 @@ const AsCharged int64 = -1
 // returned, in one call with the release of slots, for up to 2 seconds: behind a
 // response that declares its Content-Length, but before the end of one that
 // doesn't.
-func WithSettle(cost func(r *http.Request, status int, written int64) int64) SharedOption {
+func WithSettle(cost func(r *http.Request, status int, written int64) int64) SettleOption {
 	if cost == nil {
-		return sharedOption(func(s *settings) {
+		return settleOption{setting: func(s *settings) {
 			s.bad("WithSettle(nil): write a function, such as stint.FailedOnly, or leave it out")
-		})
+		}}
 	}
 	src := &settleSource{cost}
-	return sharedOption(func(s *settings) { s.settle = src })
+	return settleOption{setting: func(s *settings) { s.settle = src }}
 }
 
 // FailedOnly is for WithSettle: requests that are answered with a status below

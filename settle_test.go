@@ -16,7 +16,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-func settleTo(n int64) stint.SharedOption {
+func settleTo(n int64) stint.SettleOption {
 	return stint.WithSettle(func(*http.Request, int, int64) int64 { return n })
 }
 
@@ -45,7 +45,7 @@ func TestWithSettle(t *testing.T) {
 	served := answering(200, "served")
 	tests := []struct {
 		name string
-		with stint.SharedOption
+		with stint.SettleOption
 		do   http.HandlerFunc
 		want int64 // left
 	}{

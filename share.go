@@ -28,15 +28,12 @@ import (
 //
 // The shares of a limit's classes are 100 at the most. A class without a share
 // gets what those leave; where they add up to 100 and are all used, nothing.
-func WithShare(class, percent int) LimitOption {
-	return limitOption(func(r *rule) {
+func WithShare(class, percent int) SlotOption {
+	return slotOption{change: func(r *rule) {
 		bad := func(why string) {
-			r.errs = append(r.errs, fmt.Errorf("WithShare(%d, %d): %s", class, percent, why))
+			r.bad("WithShare(%d, %d): %s", class, percent, why)
 		}
 		switch {
-		case r.spec.Algorithm != store.Concurrency:
-			bad("only a concurrency limit has slots to share: leave it out")
-			return
 		case class < 0 || class >= classes:
 			bad("write a class from 0 to 9")
 			return
@@ -59,7 +56,7 @@ func WithShare(class, percent int) LimitOption {
 		default:
 			r.shares[class] = uint8(percent)
 		}
-	})
+	}}
 }
 
 // shares are the percentages that are promised to classes; 0 for none.

@@ -80,7 +80,7 @@ func (w *workers) held() string {
 func TestShare(t *testing.T) {
 	share := stint.WithShare
 	wait, queue := stint.WithMaxWait(50*time.Second), stint.WithQueue(100)
-	ten := func(opts ...stint.LimitOption) stint.Limit {
+	ten := func(opts ...stint.ConcurrencyOption) stint.Limit {
 		return stint.Concurrency(10, append(opts, wait, queue)...)
 	}
 	tests := []struct {
@@ -213,7 +213,7 @@ func TestShareUnderStress(t *testing.T) {
 // What is held is counted however the request ends, and across updates.
 func TestShareIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slots := func(opts ...stint.LimitOption) stint.Limit {
+		slots := func(opts ...stint.ConcurrencyOption) stint.Limit {
 			return stint.Concurrency(3, append(opts, stint.WithMaxWait(time.Minute))...)
 		}
 		l := limiter(t, theKey, slots(), stint.Rate(2, time.Second, stint.WithMaxWait(time.Minute)))
@@ -246,27 +246,26 @@ func TestShareIsCountedOnce(t *testing.T) {
 // already, as if the share had always been there.
 func TestSharesOfThoseWhoCameBefore(t *testing.T) {
 	tests := []struct {
-		name  string
-		limit func(...stint.LimitOption) stint.Limit
-		share stint.LimitOption
-		play  string // as in TestShare; "update" adds the share
+		name   string
+		adapts bool
+		share  stint.SlotOption
+		play   string // as in TestShare; "update" adds the share
 	}{
-		{"who has its share is owed nothing", nil, stint.WithShare(1, 50), "+0x2 +1x2 update +0x1 +1x1 -0x1 =0:2|1:2"},
-		{"who has less than its share is", nil, stint.WithShare(1, 50), "+0x3 +1x1 update +0x1 +1x1 -0x1 =0:2|1:2"},
-		{"others count in the whole", nil, stint.WithShare(1, 40), "+0x2 +1x1 +2x1 update +2x1 +1x1 -0x1 =0:1|1:1|2:2"},
-		{"who waits is owed it", nil, stint.WithShare(1, 50), "+0x4 +0x1 +1x2 update -0x1 =0:3|1:1 -0x1 =0:2|1:2"},
-		{"of a limit that adapts", func(opts ...stint.LimitOption) stint.Limit { return stint.AdaptiveConcurrency(4, 4, opts...) },
-			stint.WithShare(1, 50), "+0x2 +1x2 update +0x1 +1x1 -0x1 =0:2|1:2"},
+		{"who has its share is owed nothing", false, stint.WithShare(1, 50), "+0x2 +1x2 update +0x1 +1x1 -0x1 =0:2|1:2"},
+		{"who has less than its share is", false, stint.WithShare(1, 50), "+0x3 +1x1 update +0x1 +1x1 -0x1 =0:2|1:2"},
+		{"others count in the whole", false, stint.WithShare(1, 40), "+0x2 +1x1 +2x1 update +2x1 +1x1 -0x1 =0:1|1:1|2:2"},
+		{"who waits is owed it", false, stint.WithShare(1, 50), "+0x4 +0x1 +1x2 update -0x1 =0:3|1:1 -0x1 =0:2|1:2"},
+		{"of a limit that adapts", true, stint.WithShare(1, 50), "+0x2 +1x2 update +0x1 +1x1 -0x1 =0:2|1:2"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				limit := tt.limit
-				if limit == nil {
-					limit = func(opts ...stint.LimitOption) stint.Limit { return stint.Concurrency(4, opts...) }
-				}
 				wait, queue := stint.WithMaxWait(50*time.Second), stint.WithQueue(100)
-				l := limiter(t, theKey, limit(wait, queue), stint.WithAging(time.Nanosecond))
+				before, after := stint.Concurrency(4, wait, queue), stint.Concurrency(4, wait, queue, tt.share)
+				if tt.adapts {
+					before, after = stint.AdaptiveConcurrency(4, 4, wait, queue), stint.AdaptiveConcurrency(4, 4, wait, queue, tt.share)
+				}
+				l := limiter(t, theKey, before, stint.WithAging(time.Nanosecond))
 				w := crew(l)
 				for step := range strings.FieldsSeq(tt.play) {
 					var class, n int
@@ -277,7 +276,7 @@ func TestSharesOfThoseWhoCameBefore(t *testing.T) {
 					case '-':
 						w.leave(class, n)
 					case 'u':
-						update(t, l, theKey, limit(wait, queue, tt.share), stint.WithAging(time.Nanosecond))
+						update(t, l, theKey, after, stint.WithAging(time.Nanosecond))
 					case '=':
 						if got, want := w.held(), strings.ReplaceAll(step[1:], "|", " "); got != want {
 							t.Errorf("%s, want %s", got, want)
@@ -303,7 +302,6 @@ func TestShareOptions(t *testing.T) {
 		opt  stint.Option
 		want string
 	}{
-		{"a rate", stint.Rate(1, time.Second, stint.WithShare(1, 10)), "WithShare(1, 10): only a concurrency limit"},
 		{"no class", stint.Concurrency(1, stint.WithShare(10, 10)), "a class from 0 to 9"},
 		{"less than no class", stint.Concurrency(1, stint.WithShare(-1, 10)), "a class from 0 to 9"},
 		{"nothing", stint.Concurrency(1, stint.WithShare(1, 0)), "1 to 100 percent"},

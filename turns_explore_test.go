@@ -216,7 +216,7 @@ type explored struct {
 
 func (c *explored) Value(key any) any { return c.actor.Value(key) }
 
-func leaky(opts ...stint.LimitOption) stint.Limit {
+func leaky(opts ...stint.RateOption) stint.Limit {
 	return stint.Rate(10, time.Second, append(opts, stint.WithName("r"), stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(9))...)
 }
 

@@ -162,8 +162,8 @@ func limitOf(t *testing.T, name string, n int64) *store.Limit {
 // Under one name and algorithm what has been consumed stays consumed.
 func TestUpdateKeepsState(t *testing.T) {
 	const year = 365 * 24 * time.Hour
-	rate := func(n int64, opts ...stint.LimitOption) stint.Limit {
-		return stint.Rate(n, year, append([]stint.LimitOption{stint.WithName("rate")}, opts...)...)
+	rate := func(n int64, opts ...stint.RateOption) stint.Limit {
+		return stint.Rate(n, year, append([]stint.RateOption{stint.WithName("rate")}, opts...)...)
 	}
 	quota := func(n int64) stint.Limit { return stint.Quota(n, stint.Every(2*year), stint.WithName("quota")) }
 	slots := func(n int64) stint.Limit { return stint.Concurrency(n, stint.WithName("slots")) }

@@ -6,6 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/stint-go/stint"
 )
 
 // node is a schema, or a part of it.
@@ -32,6 +36,39 @@ func (n node) at(t *testing.T, path ...any) node {
 func texts(v any) (all []string) {
 	for _, e := range v.([]any) {
 		all = append(all, e.(string))
+	}
+	return all
+}
+
+// sayings are what each field of a limit says, but those that are a kind, and
+// dry-run, which goes with all.
+func sayings(t *testing.T) (all []placedOption) {
+	values := map[string]string{
+		"name": "a", "key": "global", "cost": "2", "settle": "failed-only", "max-wait": "1s", "failure": "open",
+		"algorithm": "fixed-window", "burst": "1", "request-bytes": "true", "queue": "1",
+		"shares": "[{class: 1, percent: 1}]", "buckets": "2", "warm-up": "1s", "debt": "true",
+		"adaptation": "vegas", "tolerance": "2", "initial-limit": "1", "sample-window": "1s", "in": "UTC", "for": "1h",
+	}
+	c, err := newConfig(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range limitFields() {
+		if f.name == "dry-run" || slices.ContainsFunc(kinds, func(k kind) bool { return k.name == f.name }) {
+			continue
+		}
+		var doc yaml.Node
+		if err := yaml.Unmarshal([]byte(values[f.name]), &doc); err != nil || len(doc.Content) != 1 {
+			t.Fatalf("write a value for the field %s here: %v", f.name, err)
+		}
+		d := &decoder{with: c, named: map[string]*namedKey{}, builtin: map[string]*key{}, settles: map[string]stint.SettleOption{}}
+		var l limit
+		f.read(d, doc.Content[0], &l)
+		said := l.said()
+		if len(said) != 1 || d.failed() != nil {
+			t.Fatalf("%s: %v", f.name, d.failed())
+		}
+		all = append(all, said...)
 	}
 	return all
 }
@@ -98,15 +135,7 @@ func TestSchemaAndDecoderAgree(t *testing.T) {
 
 	// What goes with which kind.
 	limit := root.at(t, "$defs", "limit", "anyOf", 1)
-	var kindNames, extras []string
-	for _, k := range kinds {
-		kindNames = append(kindNames, k.name)
-		for _, f := range k.fields {
-			if !slices.Contains(extras, f) {
-				extras = append(extras, f)
-			}
-		}
-	}
+	said := sayings(t)
 	if branches := limit["oneOf"].([]any); len(branches) != len(kinds) {
 		t.Fatalf("the schema has %d kinds, the decoder %d", len(branches), len(kinds))
 	}
@@ -119,9 +148,14 @@ func TestSchemaAndDecoderAgree(t *testing.T) {
 		}
 		same("kind", texts(branch["required"]), required)
 		var not []string
-		for _, f := range append(slices.Clone(kindNames), extras...) {
-			if f != k.name && !slices.Contains(k.fields, f) {
-				not = append(not, f)
+		for _, other := range kinds {
+			if other.name != k.name {
+				not = append(not, other.name)
+			}
+		}
+		for _, o := range said {
+			if !k.goes(o) {
+				not = append(not, o.field)
 			}
 		}
 		same("fields that don't go with "+k.name, slices.Collect(maps.Keys(branch.at(t, "properties"))), not)

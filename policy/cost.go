@@ -58,7 +58,7 @@ var settleForms = []field[func(*http.Request, int, int64) int64]{
 // settle reads what a request has cost by its response. A name stands for one
 // option wherever it is written: limits with the same one share a call of the
 // function a request.
-func (d *decoder) settle(n *yaml.Node) stint.SharedOption {
+func (d *decoder) settle(n *yaml.Node) stint.SettleOption {
 	var cost func(*http.Request, int, int64) int64
 	if n.Kind != yaml.ScalarNode {
 		if object(d, n, "settle", settleExample, settleForms, &cost) && len(n.Content) == 0 {

@@ -55,7 +55,7 @@ type decoder struct {
 
 	named   map[string]*namedKey
 	builtin map[string]*key
-	settles map[string]stint.SharedOption
+	settles map[string]stint.SettleOption
 }
 
 func (d *decoder) bad(n *yaml.Node, format string, args ...any) {

@@ -10,35 +10,60 @@ import (
 )
 
 // kind is a kind of limit: the field that makes a mapping one, one that it can't do
-// without, and the others that go with it. A limit that stint gains is one more line in kinds, fields
+// without, and what goes with it. A limit that stint gains is one more line in kinds, fields
 // of its own in limitFields, and both in schema.json.
 type kind struct {
-	name   string
-	needs  string // and an example, or empty
-	fields []string
-	read   func(d *decoder, n *yaml.Node, l *limit)
+	name  string
+	needs string                // and an example, or empty
+	own   string                // the field that is no option of the limit but part of it, or empty
+	takes func(option any) bool // whether the option compiles on the limit
+	read  func(d *decoder, n *yaml.Node, l *limit)
 }
 
 var kinds = []kind{
-	{"rate", "", []string{"algorithm", "burst", "queue", "warm-up", "debt", "buckets"}, readRate},
-	{"quota", "", []string{"in", "algorithm", "burst"}, readQuota},
-	{"concurrency", "", []string{"queue", "shares"}, readConcurrency},
-	{"adaptive-concurrency", "", []string{"queue", "shares", "adaptation", "tolerance", "initial-limit", "sample-window"}, readAdaptive},
-	{"ban", "for: 1h", []string{"for"}, readBan},
-	{"bandwidth", "", []string{"burst", "request-bytes"}, readBandwidth},
+	{"rate", "", "", is[stint.RateOption], readRate},
+	{"quota", "", "in", is[stint.QuotaOption], readQuota},
+	{"concurrency", "", "", is[stint.ConcurrencyOption], readConcurrency},
+	{"adaptive-concurrency", "", "", is[stint.AdaptiveOption], readAdaptive},
+	{"ban", "for: 1h", "for", is[stint.BanOption], readBan},
+	{"bandwidth", "", "", is[stint.BandwidthOption], readBandwidth},
+}
+
+func is[O any](option any) bool {
+	_, ok := option.(O)
+	return ok
+}
+
+// of are options as the limit takes them, once its kind is known to take each.
+func of[O any](options []any) []O {
+	all := make([]O, len(options))
+	for i, o := range options {
+		all[i] = o.(O)
+	}
+	return all
+}
+
+// goes reports whether what a field says goes with the kind.
+func (k *kind) goes(o placedOption) bool {
+	if o.option == nil {
+		return o.field == k.own
+	}
+	return k.takes(o.option)
 }
 
 func readRate(d *decoder, n *yaml.Node, l *limit) {
 	l.defaultName("rate")
 	if units, per, ok := d.rate(n, "a rate", "100/1m or 10/s"); ok {
-		l.make = func(opts ...stint.LimitOption) stint.Limit { return stint.Rate(units, per, opts...) }
+		l.make = func(opts []any) stint.Limit { return stint.Rate(units, per, of[stint.RateOption](opts)...) }
 	}
 }
 
 func readBan(d *decoder, n *yaml.Node, l *limit) {
 	l.defaultName("ban")
 	if refusals, within, ok := d.rate(n, "a ban", "20/1m"); ok {
-		l.make = func(opts ...stint.LimitOption) stint.Limit { return stint.Ban(refusals, within, l.lasts, opts...) }
+		l.make = func(opts []any) stint.Limit {
+			return stint.Ban(refusals, within, l.lasts, of[stint.BanOption](opts)...)
+		}
 	}
 }
 
@@ -88,19 +113,19 @@ func readQuota(d *decoder, n *yaml.Node, l *limit) {
 		}
 		window = stint.Every(every)
 	}
-	l.make = func(opts ...stint.LimitOption) stint.Limit {
+	l.make = func(opts []any) stint.Limit {
 		w := window
 		if l.zone != nil {
 			w = w.In(l.zone)
 		}
-		return stint.Quota(units, w, opts...)
+		return stint.Quota(units, w, of[stint.QuotaOption](opts)...)
 	}
 }
 
 func readConcurrency(d *decoder, n *yaml.Node, l *limit) {
 	l.defaultName("concurrency")
 	if slots, ok := d.integer(n, "concurrency", 1); ok {
-		l.make = func(opts ...stint.LimitOption) stint.Limit { return stint.Concurrency(slots, opts...) }
+		l.make = func(opts []any) stint.Limit { return stint.Concurrency(slots, of[stint.ConcurrencyOption](opts)...) }
 	}
 }
 
@@ -115,7 +140,9 @@ func readAdaptive(d *decoder, n *yaml.Node, l *limit) {
 	case least < 1 || most < least:
 		d.bad(n, "adaptive-concurrency %d-%d: write 1 or more first, and then no less", least, most)
 	default:
-		l.make = func(opts ...stint.LimitOption) stint.Limit { return stint.AdaptiveConcurrency(least, most, opts...) }
+		l.make = func(opts []any) stint.Limit {
+			return stint.AdaptiveConcurrency(least, most, of[stint.AdaptiveOption](opts)...)
+		}
 	}
 }
 
@@ -127,5 +154,5 @@ func readBandwidth(d *decoder, n *yaml.Node, l *limit) {
 		d.bad(n, "a bandwidth is a number of bytes a second, with its unit: write it like 1MB/s or 512KiB/s, in %s", sizeWords)
 		return
 	}
-	l.make = func(opts ...stint.LimitOption) stint.Limit { return stint.Bandwidth(bytes, opts...) }
+	l.make = func(opts []any) stint.Limit { return stint.Bandwidth(bytes, of[stint.BandwidthOption](opts)...) }
 }

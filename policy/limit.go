@@ -18,8 +18,8 @@ type limit struct {
 	node     *yaml.Node
 	kind     *kind
 	kindNode *yaml.Node
-	make     func(opts ...stint.LimitOption) stint.Limit // nil after an error
-	name     string                                      // given, or the default of the kind
+	make     func(options []any) stint.Limit // nil after an error
+	name     string                          // given, or the default of the kind
 	named    bool
 	zone     *time.Location // of in
 	lasts    time.Duration  // of for
@@ -31,28 +31,29 @@ type limit struct {
 	ok    bool // built
 }
 
-// placedOption is an option and the place that it comes from.
+// placedOption is what a field says and the place where it stands: an option of
+// the limit's kind, or nil where it is part of the limit.
 type placedOption struct {
 	field  string
 	node   *yaml.Node
-	option stint.LimitOption
+	option any
 }
 
 // settings are the fields that may stand in a limit, its route and at the top,
-// where the inner ones count: those that stint's SharedOptions are for.
+// where the inner ones count.
 type settings struct {
-	options []placedShared
+	options []setting
 	keyed   bool
 }
 
-type placedShared struct {
+type setting struct {
 	field  string
 	node   *yaml.Node
-	option stint.SharedOption
+	option stint.RouteOption
 }
 
-func (s *settings) add(field string, n *yaml.Node, o stint.SharedOption) {
-	s.options = append(s.options, placedShared{field, n, o})
+func (s *settings) add(field string, n *yaml.Node, o stint.RouteOption) {
+	s.options = append(s.options, setting{field, n, o})
 }
 
 func settingsFields[T any](of func(*T) *settings) []field[T] {
@@ -196,7 +197,7 @@ func limitFields() []field[limit] {
 	}...)
 }
 
-func number(name string, least int64, option func(int64) stint.LimitOption) func(*decoder, *yaml.Node, *limit) {
+func number[O any](name string, least int64, option func(int64) O) func(*decoder, *yaml.Node, *limit) {
 	return func(d *decoder, n *yaml.Node, l *limit) {
 		if v, ok := d.integer(n, name, least); ok {
 			l.add(name, n, option(v))
@@ -204,7 +205,7 @@ func number(name string, least int64, option func(int64) stint.LimitOption) func
 	}
 }
 
-func size(name string, option func(int64) stint.LimitOption) func(*decoder, *yaml.Node, *limit) {
+func size[O any](name string, option func(int64) O) func(*decoder, *yaml.Node, *limit) {
 	return func(d *decoder, n *yaml.Node, l *limit) {
 		if v, ok := d.size(n, name); ok {
 			l.add(name, n, option(v))
@@ -212,7 +213,7 @@ func size(name string, option func(int64) stint.LimitOption) func(*decoder, *yam
 	}
 }
 
-func (l *limit) add(field string, n *yaml.Node, o stint.LimitOption) {
+func (l *limit) add(field string, n *yaml.Node, o any) {
 	l.options = append(l.options, placedOption{field, n, o})
 }
 
@@ -236,9 +237,13 @@ func (d *decoder) limit(n *yaml.Node, dryRun bool) *limit {
 		}
 		return l
 	}
-	for _, o := range l.options {
-		if o.field != "name" && !slices.Contains(l.kind.fields, o.field) {
-			d.bad(o.node, "%s doesn't go with %s: leave it out%s", o.field, l.kind.name, elsewhere(o.field))
+	if l.dryRun != nil && *l.dryRun || l.dryRun == nil && dryRun {
+		l.settings.add("dry-run", n, stint.WithDryRun())
+	}
+	all := l.said()
+	for _, o := range all {
+		if !l.kind.goes(o) {
+			d.bad(o.node, "%s doesn't go with %s: leave it out%s", o.field, l.kind.name, elsewhere(o))
 		}
 	}
 	if k := l.kind; k.needs != "" {
@@ -247,15 +252,8 @@ func (d *decoder) limit(n *yaml.Node, dryRun bool) *limit {
 			d.bad(l.kindNode, "a %s without %s: write it beside it, such as %s", k.name, needed, k.needs)
 		}
 	}
-	if l.dryRun != nil && *l.dryRun || l.dryRun == nil && dryRun {
-		l.settings.add("dry-run", n, stint.WithDryRun())
-	}
 	if len(d.errs) > before || l.make == nil {
 		return l
-	}
-	all := slices.Clone(l.options)
-	for _, s := range l.settings.options {
-		all = append(all, placedOption{s.field, s.node, s.option})
 	}
 	l.built = l.build(all)
 	texts := alone(l.built)
@@ -266,11 +264,20 @@ func (d *decoder) limit(n *yaml.Node, dryRun bool) *limit {
 	return l
 }
 
-// elsewhere says which kinds have a field.
-func elsewhere(field string) string {
+// said is what all fields of the limit say.
+func (l *limit) said() []placedOption {
+	all := slices.Clone(l.options)
+	for _, s := range l.settings.options {
+		all = append(all, placedOption{s.field, s.node, s.option})
+	}
+	return all
+}
+
+// elsewhere says which kinds a field goes with.
+func elsewhere(o placedOption) string {
 	var with []string
 	for _, k := range kinds {
-		if slices.Contains(k.fields, field) {
+		if k.goes(o) {
 			with = append(with, k.name)
 		}
 	}
@@ -289,7 +296,7 @@ func alone(l stint.Limit) []string {
 
 // build makes the limit with the options given.
 func (l *limit) build(options []placedOption) stint.Limit {
-	opts := make([]stint.LimitOption, 0, len(options))
+	opts := make([]any, 0, len(options))
 	zone, lasts := l.zone, l.lasts
 	l.zone, l.lasts = nil, 0
 	for _, o := range options {
@@ -303,7 +310,7 @@ func (l *limit) build(options []placedOption) stint.Limit {
 		}
 	}
 	defer func() { l.zone, l.lasts = zone, lasts }()
-	return l.make(opts...)
+	return l.make(opts)
 }
 
 // blame returns the place of the field without which stint.Check would not say

@@ -71,7 +71,7 @@ func Parse(name string, data []byte, opts ...Option) (*Policy, error) {
 }
 
 func parse(name string, data []byte, c *config) (*Policy, error) {
-	d := &decoder{file: name, with: c, named: map[string]*namedKey{}, builtin: map[string]*key{}, settles: map[string]stint.SharedOption{}}
+	d := &decoder{file: name, with: c, named: map[string]*namedKey{}, builtin: map[string]*key{}, settles: map[string]stint.SettleOption{}}
 	var options []stint.Option
 	if root := d.load(data); root != nil {
 		options = d.document(root)

@@ -49,19 +49,19 @@ Watch the limit follow the workers, and latency_ms stay near the 100 that the wo
 
 type algorithm struct {
 	name string
-	opts []stint.LimitOption
+	opts []stint.AdaptiveOption
 }
 
 // algorithms: the work is alike, so latency is followed closely.
 var algorithms = []algorithm{
-	{"gradient2", []stint.LimitOption{stint.WithAdaptation(stint.Gradient2), stint.WithTolerance(1)}},
-	{"vegas", []stint.LimitOption{stint.WithAdaptation(stint.Vegas)}},
+	{"gradient2", []stint.AdaptiveOption{stint.WithAdaptation(stint.Gradient2), stint.WithTolerance(1)}},
+	{"vegas", []stint.AdaptiveOption{stint.WithAdaptation(stint.Vegas)}},
 }
 
 // limiter has one limit for the whole service, whoever asks. It looks twice a
 // second, as there are requests enough.
 func limiter(a algorithm) *stint.Limiter {
-	opts := append([]stint.LimitOption{stint.WithSampleWindow(500 * time.Millisecond)}, a.opts...)
+	opts := append([]stint.AdaptiveOption{stint.WithSampleWindow(500 * time.Millisecond)}, a.opts...)
 	return stint.Must(stint.New(
 		stint.AdaptiveConcurrency(4, 200, opts...),
 		stint.WithKey(stint.Global()),

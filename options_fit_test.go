@@ -1,0 +1,127 @@
+package stint_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// exported imports packages as the compiler left them.
+func exported(t *testing.T, fset *token.FileSet, paths ...string) types.Importer {
+	t.Helper()
+	list := exec.Command("go", append([]string{"list", "-export", "-f", "{{.ImportPath}} {{.Export}}"}, paths...)...)
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		files[path] = file
+	}
+	return importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })
+}
+
+// fits are the options there are, and what takes each.
+var fits = []struct{ option, takes string }{
+	{"Rate(1, time.Second)", "New WithRoute"},
+	{"WithName(`a`)", "Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
+	{"WithAlgorithm(stint.TokenBucket)", "Rate Quota"},
+	{"WithBurst(1)", "Rate Quota Bandwidth"},
+	{"WithQueue(1)", "Rate Concurrency AdaptiveConcurrency"},
+	{"WithWarmUp(1)", "Rate"},
+	{"WithDebt()", "Rate"},
+	{"WithBuckets(1)", "Rate"},
+	{"WithShare(1, 1)", "Concurrency AdaptiveConcurrency"},
+	{"WithAdaptation(stint.Vegas)", "AdaptiveConcurrency"},
+	{"WithTolerance(1)", "AdaptiveConcurrency"},
+	{"WithInitialLimit(1)", "AdaptiveConcurrency"},
+	{"WithSampleWindow(1)", "AdaptiveConcurrency"},
+	{"WithRequestBytes()", "Bandwidth"},
+
+	{"WithKey(nil)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
+	{"WithDryRun()", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
+	{"WithFailurePolicy(stint.FailOpen)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
+	{"WithCost(nil)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency"},
+	{"WithMaxWait(1)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency"},
+	{"WithSettle(nil)", "New WithRoute Rate Quota"},
+
+	{"WithStore(nil)", "New"},
+	{"WithMemory()", "New"},
+	{"WithRoute(``)", "New"},
+	{"WithLimitFunc(nil)", "New"},
+	{"WithSkip(nil)", "New"},
+	{"WithBlock(nil)", "New"},
+	{"WithDenyHandler(nil)", "New"},
+	{"WithErrorHandler(nil)", "New"},
+	{"WithProblem()", "New"},
+	{"WithHeaders()", "New"},
+	{"WithObserver(nil)", "New"},
+	{"WithEmptyKey(stint.DenyEmptyKey)", "New"},
+	{"WithPriority(nil)", "New"},
+	{"WithAging(1)", "New"},
+	{"WithoutPermit()", "New"},
+}
+
+var takers = []struct{ name, call string }{
+	{"New", "stint.Check(%s)"},
+	{"WithRoute", "stint.WithRoute(``, %s)"},
+	{"Rate", "stint.Rate(1, time.Second, %s)"},
+	{"Quota", "stint.Quota(1, stint.Daily, %s)"},
+	{"Concurrency", "stint.Concurrency(1, %s)"},
+	{"AdaptiveConcurrency", "stint.AdaptiveConcurrency(1, 2, %s)"},
+	{"Bandwidth", "stint.Bandwidth(1, %s)"},
+	{"Ban", "stint.Ban(1, time.Second, time.Second, %s)"},
+}
+
+// An option compiles where it means something, and nowhere else.
+func TestOptionsFit(t *testing.T) {
+	fset := token.NewFileSet()
+	packages := exported(t, fset, "github.com/stint-go/stint", "time")
+	compiles := func(call string) error {
+		text := "package p; import (\"time\"; \"github.com/stint-go/stint\"); var _ time.Duration; func _() { _, _ = " + call + ", stint.Never }"
+		f, err := parser.ParseFile(fset, "p.go", text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wrong error
+		config := types.Config{Importer: packages, Error: func(err error) { wrong = err }}
+		_, _ = config.Check("p", fset, []*ast.File{f}, nil)
+		return wrong
+	}
+
+	known := map[string]bool{}
+	for _, f := range fits {
+		name, _, _ := strings.Cut(f.option, "(")
+		known[name] = true
+		for _, taker := range takers {
+			err := compiles(fmt.Sprintf(taker.call, "stint."+f.option))
+			fits := slices.Contains(strings.Fields(f.takes), taker.name)
+			if fits != (err == nil) {
+				t.Errorf("%s in %s: %v, want it to compile: %v", f.option, taker.name, err, fits)
+			}
+			if err != nil && !strings.Contains(err.Error(), "cannot use stint."+name) {
+				t.Errorf("%s in %s: %v", f.option, taker.name, err)
+			}
+		}
+	}
+	stint, err := packages.Import("github.com/stint-go/stint")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range stint.Scope().Names() {
+		if strings.HasPrefix(name, "With") && !known[name] {
+			t.Errorf("%s isn't in the table", name)
+		}
+	}
+}
