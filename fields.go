@@ -65,7 +65,7 @@ func said(l *store.Limit) field.Limit {
 // calendar window it is the longest that there will be: a promise of less than there
 // is, never of more.
 func span(s store.Spec) time.Duration {
-	if s.Period > 0 {
+	if s.Window == (store.Window{}) {
 		return s.Period
 	}
 	return s.Window.Length(time.Now())
