@@ -80,7 +80,7 @@ func TestBanBeginsOnce(t *testing.T) {
 
 // An answer from memory begins no ban once more.
 func TestBanBeginsOnceFromMemory(t *testing.T) {
-	s := redisstore.New(redistest.Shared(t).Client(), redisstore.WithPrefix(redistest.Prefix(t)), redisstore.WithDenyCache(100))
+	s := redisstore.New(redistest.Shared(t).Client(), patient, redisstore.WithPrefix(redistest.Prefix(t)), redisstore.WithDenyCache(100))
 	var seen events
 	l := limiter(t, theKey, stint.WithStore(s), seen.option(), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, time.Hour, stint.WithName("ban")))
 	take(t, l, 1).Done()
@@ -102,7 +102,7 @@ func TestBanBeginsOnceFromMemory(t *testing.T) {
 func TestBanInAFleet(t *testing.T) {
 	server, prefix := redistest.Shared(t), redistest.Prefix(t)
 	process := func() *stint.Limiter {
-		s := redisstore.New(server.Client(), redisstore.WithPrefix(prefix))
+		s := redisstore.New(server.Client(), patient, redisstore.WithPrefix(prefix))
 		return limiter(t, theKey, stint.WithStore(s), stint.Rate(2, time.Hour, stint.WithName("rate")), stint.Ban(4, time.Hour, time.Hour, stint.WithName("ban")))
 	}
 	a, b := process(), process()

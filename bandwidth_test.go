@@ -158,7 +158,7 @@ func TestBandwidthOfAFleet(t *testing.T) {
 	var all sync.WaitGroup
 	start := time.Now()
 	for range 3 {
-		s := redisstore.New(server.Client(), redisstore.WithPrefix(prefix))
+		s := redisstore.New(server.Client(), patient, redisstore.WithPrefix(prefix))
 		l := limiter(t, theKey, stint.Bandwidth(500_000, stint.WithBurst(20_000), stint.WithName("bandwidth")), stint.WithStore(s))
 		all.Go(func() { through(l, get("/"), send(70_000, 1000)) })
 	}

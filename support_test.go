@@ -9,11 +9,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
+	"github.com/stint-go/stint/store/redisstore"
 )
 
 // The tests here drive a Limiter directly; what the adapters make of it is in
@@ -180,3 +182,7 @@ func take(t testing.TB, l *stint.Limiter, cost int64) *stint.Permit {
 	}
 	return p
 }
+
+// patient is for tests on Redis that aren't about its failures: on a busy machine
+// the default of 100 ms is one, and lets everything pass.
+var patient = redisstore.WithTimeout(10 * time.Second)

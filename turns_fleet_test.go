@@ -98,7 +98,7 @@ func TestImpatientFleet(t *testing.T) {
 
 // On a real server nothing is owed for those who have left together.
 func TestAllLeaveOnRedis(t *testing.T) {
-	s := redisstore.New(redistest.Shared(t).Client(), redisstore.WithPrefix(redistest.Prefix(t)))
+	s := redisstore.New(redistest.Shared(t).Client(), patient, redisstore.WithPrefix(redistest.Prefix(t)))
 	defer s.Close()
 	waits := make(chan struct{}, 20)
 	l := limiter(t, theKey, stint.WithStore(s), stint.WithObserver(func(e stint.Event) {
@@ -128,7 +128,7 @@ func TestAllLeaveOnRedis(t *testing.T) {
 func TestImpatientCrowdOnRedis(t *testing.T) {
 	server := redistest.Shared(t)
 	rdb := server.Client()
-	s := redisstore.New(rdb, redisstore.WithPrefix(redistest.Prefix(t)))
+	s := redisstore.New(rdb, patient, redisstore.WithPrefix(redistest.Prefix(t)))
 	defer s.Close()
 	limit := stint.Rate(100, time.Second, stint.WithName("r"), stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(50))
 	l := limiter(t, theKey, stint.WithStore(s), limit)

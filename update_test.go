@@ -30,7 +30,7 @@ func update(t testing.TB, l *stint.Limiter, opts ...stint.Option) {
 func overStores(t *testing.T, f func(*testing.T, store.Store)) {
 	t.Run("memory", func(t *testing.T) { f(t, memstore.New()) })
 	t.Run("redis", func(t *testing.T) {
-		f(t, redisstore.New(redistest.Shared(t).Client(), redisstore.WithPrefix(redistest.Prefix(t))))
+		f(t, redisstore.New(redistest.Shared(t).Client(), patient, redisstore.WithPrefix(redistest.Prefix(t))))
 	})
 }
 
