@@ -78,6 +78,7 @@ func (c *call) free() {
 	clear(c.charges)
 	clear(c.results)
 	clear(c.keys)
+	clear(c.fields.Items)
 	clear(c.local)
 	clear(c.paced)
 	c.callState = callState{}

@@ -55,7 +55,7 @@ func WithHeaders(styles ...HeaderStyle) Option {
 	})
 }
 
-// said is what a limit says in fields whatever is decided.
+// said is the part of a limit's fields that no decision changes.
 func said(l *store.Limit) field.Limit {
 	spec := l.Spec()
 	return field.Limit{Name: spec.Name, Units: spec.Units, Policy: field.Policy(spec.Name, spec.Units, span(spec))}
@@ -71,10 +71,10 @@ func span(s store.Spec) time.Duration {
 	return s.Window.Length(time.Now())
 }
 
-// setFields sets the fields of the call's decision in h. Those that only report say
-// nothing. The slots live as long as the response.
+// setFields sets the fields of the call's decision in h. Dry runs have none. slots must
+// live as long as the response.
 func (c *call) setFields(h http.Header, slots []string) {
-	items := c.fields.Items[:0] // with names of limits, which may be kept
+	items := c.fields.Items[:0]
 	for i, e := range c.entries {
 		ch, r := &c.charges[i], &c.results[i]
 		if ch.DryRun {

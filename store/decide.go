@@ -144,10 +144,10 @@ func (l *Limit) Lifetime(s *State, r *Result) time.Duration {
 	return r.ResetAfter + l.scale.wait(s.D)
 }
 
-// MoreAfter returns the time after which more units are left than r says, or the
-// charge that r refuses passes, whichever is sooner; it isn't rounded up to a tick as
-// the times in r are. known is false for Concurrency: slots come free when they are
-// released.
+// MoreAfter returns the time after which more units are left than r says, or after
+// which the charge that r refuses passes, whichever is sooner. Unlike the times in r it
+// isn't rounded up to a tick. known is false for Concurrency, whose slots come free when
+// they are released.
 func (l *Limit) MoreAfter(r *Result) (after time.Duration, known bool) {
 	after = r.ResetAfter
 	switch l.spec.Algorithm {

@@ -178,8 +178,8 @@ func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
 	}
 }
 
-// moreInterval is when the next interval with tokens ends; of the calendar's, which
-// differ in length, when the last one does.
+// moreInterval is when the next interval that brings a token to spare ends. Windows of
+// the calendar differ in length, so for them it is the end of the last one.
 func (l *Limit) moreInterval(r *Result) time.Duration {
 	later := (l.spec.Burst - r.Remaining - 1) / l.spec.Units
 	return r.ResetAfter - time.Duration(max(later, 0))*l.spec.Period

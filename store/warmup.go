@@ -99,11 +99,10 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
 	r.ResetAfter = l.scale.wait(next - at + l.warm - cold)
 }
 
-// moreWarmUp is when the next charge may go: when the one that r refuses may, or when
-// the one it makes has been paid for, since the rest of ResetAfter is what the limit
-// then cools down. After a peek it can't tell the two apart, and says how long a unit
-// takes at the most, three times the full rate's interval, or what there is in any
-// case.
+// moreWarmUp is when the next charge may go. After a refusal that is RetryAfter. After
+// a charge it is ResetAfter less the time in which the limit then cools down. After a
+// peek that time isn't known; a unit takes at most three times the full rate's interval,
+// and the limit cools down for at most the warm-up.
 func (l *Limit) moreWarmUp(r *Result) time.Duration {
 	switch {
 	case r.RetryAfter > 0 && r.RetryAfter < Never:

@@ -1,6 +1,6 @@
 // Package field writes what a response says of its limits: RateLimit and
 // RateLimit-Policy, the older X-RateLimit fields, Retry-After, and problem bodies.
-// It is told by Items, and knows neither stores nor algorithms.
+// It writes what Items say, and knows neither stores nor algorithms.
 //
 // The RateLimit fields are those of draft-ietf-httpapi-ratelimit-headers-11. The
 // draft moves: this package is all that knows its spelling, and the spelling is not
@@ -28,8 +28,8 @@ const (
 // Limit is what a limit says whatever is decided.
 type Limit struct {
 	Name string
-	// Policy is its item of RateLimit-Policy, made by Policy. A limit without is
-	// shown in no field, and counts in Retry-After only.
+	// Policy is its item of RateLimit-Policy, made by the function Policy. If it is
+	// empty, no field shows the limit; its refusals still count in Retry-After.
 	Policy string
 	// Units is how many pass in the limit's time.
 	Units int64
@@ -44,19 +44,20 @@ type Item struct {
 	More time.Duration
 	// Reset is the time until all are there.
 	Reset time.Duration
-	// Refused says that the limit refused the request, and Retry when it wouldn't:
-	// Never if it always would.
+	// Refused says that the limit refused the request. Retry is the time after which
+	// it would let the request pass, or Never.
 	Refused bool
 	Retry   time.Duration
 
 	outdone bool // another of the name has less left
 }
 
-// Never is the Retry of a request that no waiting helps.
+// Never is the Retry of a request that can never pass.
 const Never = time.Duration(math.MaxInt64)
 
-// Policy returns a limit's item of RateLimit-Policy: units in a time, rounded up to a
-// second, or at once if that is 0. The name needs no escaping.
+// Policy returns a limit's item of RateLimit-Policy: units in a time, which is rounded
+// up to a second. If the time is 0, the units are concurrent requests. The name must
+// not need escaping.
 func Policy(name string, units int64, in time.Duration) string {
 	b := append([]byte{'"'}, name...)
 	b = appendInt(append(b, `";q=`...), units)
@@ -101,15 +102,16 @@ var composed = [...]string{"Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit",
 // keptText is the size above which text isn't kept.
 const keptText = 4 << 10
 
-// Write sets the fields of the items in h. What limiters further out have set stays,
-// but of two limits with one name the one with less left is shown. policy is the
-// RateLimit-Policy of all items, if it is known and no two have one name.
+// Write sets the fields of the items in h. It keeps what limiters further out have
+// set, but if two limits have the same name, it shows the one with less left. policy is
+// the RateLimit-Policy of all items, or "" if it isn't known or two items may have the
+// same name.
 //
-// Slots are for the values: strings that live as long as the response, so that a
-// value needn't be allocated. Write allocates what is missing, in blocks.
+// The header's values are kept in slots, which must live as long as the response.
+// Write allocates the slots that are missing, in blocks.
 //
-// If an item refuses, the response is marked as no copy of the resource, and has a
-// Retry-After if waiting helps.
+// If an item is refused, Write also marks the response as no copy of the resource, and
+// sets Retry-After unless the request can never pass.
 func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []string) {
 	w.text, w.values = w.text[:0], w.values[:0]
 	to := target{h, slots, &w.block}

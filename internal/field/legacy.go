@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// legacy composes the fields of the limit with the least left, unless those that h
-// has say as little.
+// legacy composes the fields of the limit with the least left, unless a limiter
+// further out has written as little or less.
 func (w *Writer) legacy(h http.Header) {
 	var least *Item
 	for i := range w.Items {

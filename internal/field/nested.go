@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// outdo leaves one item of a name: a client can read but one, so it is the one with
-// less left. Of others the fields of limiters further out are rid, or the item is
-// outdone. It reports whether any item is.
-func (w *Writer) outdo(h http.Header) (any bool) {
+// outdo leaves one item for each name, the one with less left, since a client can
+// read only one. It removes others from what limiters further out have written, and
+// marks its own as outdone. It reports whether any of its own is.
+func (w *Writer) outdo(h http.Header) (some bool) {
 	for i := range w.Items {
 		it := &w.Items[i]
 		if it.Policy == "" {
@@ -34,9 +34,9 @@ func (w *Writer) outdo(h http.Header) (any bool) {
 				strike(h, composed[policyLine], it.Name)
 			}
 		}
-		any = any || it.outdone
+		some = some || it.outdone
 	}
-	return any
+	return some
 }
 
 // nameOf is the name in an item of either field.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// refusal sets or composes what only a refusal has. Retry-After is the latest of the
-// items that refuse, those of limiters further out included.
+// refusal sets or composes the fields that only a refusal has. Retry-After is the
+// latest of all refused items and of limiters further out.
 func (w *Writer) refusal(to *target) {
 	to.notStored()
 	latest := time.Duration(0)
@@ -44,8 +44,8 @@ func NotStored(h http.Header) {
 	t.notStored()
 }
 
-// Failed sets the fields of a refusal that isn't a limit's. One for want of a service
-// may be tried again in a second.
+// Failed sets the fields of a refusal that isn't a limit's. With status 503 the client
+// may try again in a second.
 func Failed(h http.Header, status int) {
 	NotStored(h)
 	if n, there := outerNumber(h, retryAfter); status == http.StatusServiceUnavailable && (!there || n < 1) {
