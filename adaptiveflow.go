@@ -192,9 +192,12 @@ func (p *Permit) turnedAway() {
 // says nothing: it may have bounded the wait, and ended before the work.
 func (p *Permit) sample() *adaptive.Sample {
 	outcome := p.local.outcome.Load()
-	s := &adaptive.Sample{RTT: time.Since(p.local.since) - p.response.heldUp(), Dropped: outcome == dropped}
 	if outcome == ignored {
 		return nil
+	}
+	s := &adaptive.Sample{RTT: time.Since(p.local.since), Dropped: outcome == dropped}
+	if p.response != nil {
+		s.RTT -= p.response.HeldUp()
 	}
 	err := p.ctx.Err()
 	switch late := errors.Is(err, context.DeadlineExceeded); {
@@ -212,11 +215,12 @@ func (p *Permit) sample() *adaptive.Sample {
 // shown, and returns what has changed by it.
 func (p *Permit) releaseLocal() (changes []*LimitChange) {
 	l := p.local
-	if s := p.response; s != nil && s.w != nil {
-		switch status, _ := s.end(); {
-		case s.hijacked:
+	if p.response != nil {
+		switch got, ok := p.response.Outcome(); {
+		case !ok:
+		case got.Hijacked:
 			l.end(ignored) // a connection's life, not a request's
-		case status >= http.StatusInternalServerError:
+		case got.Status >= http.StatusInternalServerError:
 			l.end(failed)
 		}
 	}

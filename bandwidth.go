@@ -3,6 +3,7 @@ package stint
 import (
 	"time"
 
+	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/store"
 )
 
@@ -60,27 +61,20 @@ func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 	r := &rule{spec: store.Spec{Name: "bandwidth", Units: 1, Period: time.Second}, bandwidth: b}
 	apply(r, opts)
 	s := &r.spec
-	if bytesPerSecond < slowest || bytesPerSecond > fastest {
-		r.bad("Bandwidth(%d): write bytes per second, %d to %d", bytesPerSecond, slowest, fastest)
+	if bytesPerSecond < respond.Slowest || bytesPerSecond > respond.Fastest {
+		r.bad("Bandwidth(%d): write bytes per second, %d to %d", bytesPerSecond, respond.Slowest, respond.Fastest)
 	}
 	burst := s.Burst
 	s.Burst = 0 // a wrong one is no affair of the store's limit
-	if burst == 0 {
-		burst = max(bytesPerSecond/4, 16<<10)
-	} else if burst < leastPiece || burst > store.MaxCost {
+	if burst != 0 && (burst < respond.LeastPiece || burst > store.MaxCost) {
 		r.bad("WithBurst(%d): write %d or more, up to %d: bytes are paid for in pieces, and smaller ones would each be a call to the store",
-			max(burst, 0), leastPiece, int64(store.MaxCost))
+			max(burst, 0), respond.LeastPiece, int64(store.MaxCost))
 	}
-	if len(r.errs) > 0 {
-		return Limit{r}
+	if len(r.errs) == 0 {
+		rate := respond.NewRate(bytesPerSecond, burst)
+		s.Units, s.Period, s.Burst = rate.Units, rate.Period, rate.Burst
+		b.block, b.piece = rate.Block, rate.Piece
 	}
-	// Turns are told to the millisecond at the coarsest: with less saved up than
-	// passes meanwhile, the rate would never be reached.
-	burst = max(burst, bytesPerSecond/1000)
-	s.Units, s.Period, b.block = exactly(bytesPerSecond)
-	s.Burst = max(burst/b.block, 1)
-	b.piece = min(max(bytesPerSecond/16, leastPiece), burst)
-	b.piece = max(b.piece/b.block, 1) * b.block
 	return Limit{r}
 }
 
@@ -92,45 +86,8 @@ func WithRequestBytes() BandwidthOption {
 
 // bandwidth is what a Bandwidth is beside its bucket.
 type bandwidth struct {
-	block    int64 // bytes of one of the bucket's units: a power of two
-	piece    int64 // bytes that are paid for at once: a multiple of block
-	requests bool
-}
-
-const (
-	slowest    int64 = 1 << 10
-	fastest    int64 = 1 << 36
-	leastPiece int64 = 4 << 10
-	// finestUnits is how many units a millisecond may have: a store's instants
-	// stay exact for 20 years then, with room for the burst (store.Scale).
-	finestUnits int64 = 14_000
-)
-
-// exactly says n bytes per second as units per period of a bucket that counts in
-// milliseconds at the coarsest, with units of so many bytes. Rates that are told
-// in decimal or binary round numbers are exact, in blocks of less than half a
-// millisecond's worth; for others there is a fraction within 1/14,000.
-func exactly(n int64) (units int64, period time.Duration, block int64) {
-	block = 1
-	for n/(1000*block) >= finestUnits {
-		block *= 2
-	}
-	for b := block; b == block || b <= n/2000; b *= 2 {
-		g := gcd(n, 1000*b)
-		if n/g <= finestUnits {
-			return n / g, time.Duration(1000*b/g) * time.Millisecond, b
-		}
-	}
-	q := max(finestUnits*1000*block/n, 1)
-	units = (n*q + 500*block) / (1000 * block)
-	return units, time.Duration(q) * time.Millisecond, block
-}
-
-func gcd(a, b int64) int64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
+	block, piece int64 // of its respond.Rate
+	requests     bool
 }
 
 // paced is a Bandwidth and the key of one request.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -483,40 +482,6 @@ func TestBandwidthSaysWhatToWrite(t *testing.T) {
 	if _, err := stint.New(everybody, stint.Bandwidth(megabyte), cost(3), stint.WithMaxWait(time.Second), settleTo(1)); err != nil {
 		t.Errorf("options of the limiter: %v", err)
 	}
-}
-
-// Rates are exact where they are round, and within a ten thousandth elsewhere;
-// all of them can be counted, finely enough.
-func TestBandwidthNumbers(t *testing.T) {
-	check := func(n int64, round bool) {
-		units, period, block := stint.Exactly(n)
-		got := float64(units) * float64(block) / period.Seconds()
-		if off := math.Abs(got/float64(n) - 1); round && off > 1e-12 || off > 1e-4 {
-			t.Errorf("%d is counted as %v", n, got)
-		}
-		if block > max(1, n/1000) {
-			t.Errorf("%d is counted in blocks of %d", n, block)
-		}
-		l, err := stint.New(everybody, stint.Bandwidth(n))
-		if err != nil {
-			t.Fatalf("%d: %v", n, err)
-		}
-		if _, err := l.BandwidthLeft(t.Context(), "k"); err != nil {
-			t.Errorf("%d: %v", n, err)
-		}
-	}
-	for _, unit := range []int64{1000, 1024, 1_000_000, 1 << 20, 1_000_000_000, 1 << 30} {
-		for _, k := range []int64{2, 3, 5, 8, 10, 16, 25, 50, 64} {
-			if n := unit * k; n <= 1<<36 {
-				check(n, n <= 1<<30)
-			}
-		}
-	}
-	rnd := newRand(1)
-	for range 2000 {
-		check(1024+rnd.Int64N(1<<(1+rnd.IntN(35))), false)
-	}
-	check(1<<36, false)
 }
 
 // Two processes, one bandwidth.

@@ -34,9 +34,6 @@ func NamesIn(s store.Store) int {
 	return len(n.named)
 }
 
-// Exactly is how a Bandwidth of n counts.
-var Exactly = exactly
-
 // BandwidthLeft is how many bytes of the limiter's Bandwidth key may pass now.
 func (l *Limiter) BandwidthLeft(ctx context.Context, key string) (int64, error) {
 	v := l.now.Load()

@@ -140,12 +140,10 @@ func able(w http.ResponseWriter) string {
 	_, hijacker := w.(http.Hijacker)
 	_, readerFrom := w.(io.ReaderFrom)
 	_, stringWriter := w.(io.StringWriter)
-	//lint:ignore SA1019 handlers may still ask for it
-	_, closeNotifier := w.(http.CloseNotifier)
 	_, pusher := w.(http.Pusher)
 	rc := http.NewResponseController(w)
-	return fmt.Sprintf("flusher=%v hijacker=%v readerFrom=%v stringWriter=%v closeNotifier=%v pusher=%v deadlines=%v,%v duplex=%v",
-		flusher, hijacker, readerFrom, stringWriter, closeNotifier, pusher,
+	return fmt.Sprintf("flusher=%v hijacker=%v readerFrom=%v stringWriter=%v pusher=%v deadlines=%v,%v duplex=%v",
+		flusher, hijacker, readerFrom, stringWriter, pusher,
 		rc.SetReadDeadline(time.Time{}) == nil, rc.SetWriteDeadline(time.Time{}) == nil, rc.EnableFullDuplex() == nil)
 }
 

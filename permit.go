@@ -119,7 +119,7 @@ func (p *Permit) Request(r *http.Request) *http.Request {
 		r = r.WithContext((*permitContext)(p))
 	}
 	if p.response != nil {
-		r = p.response.request(r, p.carry)
+		r = p.response.Next(r, p.carry)
 	}
 	return r
 }
@@ -359,7 +359,7 @@ func (p *Permit) panicked(v any) {
 		p.local.end(outcome)
 	}
 	if p.response != nil {
-		p.response.panicked, p.response.aborted = true, aborted
+		p.response.Panicked(aborted)
 	}
 }
 
@@ -373,9 +373,7 @@ func (p *Permit) release() {
 		for _, e := range p.giveBack(amends) {
 			p.lim.observe(e)
 		}
-		if p.response != nil {
-			p.response.paced(p.lim)
-		}
+		p.observePaced()
 	}()
 	amends = p.amends()
 	p.push(amends)
@@ -395,7 +393,7 @@ func (p *Permit) giveBack(amends []amend) (events []Event) {
 		events = append(events, Event{Kind: SettleFailed, Err: err})
 	}
 	if settled && len(p.lim.observers) > 0 {
-		events = append(events, Event{Kind: Settled, Request: p.response.r, Decision: p.Decision()})
+		events = append(events, Event{Kind: Settled, Request: p.response.Request(), Decision: p.Decision()})
 	}
 	return events
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/respond"
 )
 
 // ErrBlocked is the reason of a refusal by WithBlock.
@@ -206,9 +207,10 @@ func (v *version) fail(w http.ResponseWriter, r *http.Request, err error) {
 // has answered: by a status, a body or a flush, or by taking the connection over.
 // Otherwise w is ready for another answer.
 func answers(w http.ResponseWriter, r *http.Request, handler func(http.ResponseWriter)) bool {
-	s := &response{r: r}
-	handler(s.watch(w))
-	if s.status != 0 || s.hijacked {
+	s := new(respond.Response)
+	s.Begin(r)
+	handler(s.Writer(w))
+	if s.Answered() {
 		return true
 	}
 	// gin's writer has ways to write that net/http doesn't know.

@@ -90,10 +90,13 @@ type amend struct {
 // amends asks the permit's WithSettle functions what the request has cost.
 func (p *Permit) amends() (all []amend) {
 	s := p.response
-	if s == nil || s.w == nil {
+	if s == nil {
 		return nil
 	}
-	status, written := s.end()
+	got, ok := s.Outcome()
+	if !ok {
+		return nil
+	}
 	costs := map[*settleSource]int64{}
 	for i, e := range p.entries {
 		if e.settle == nil {
@@ -101,10 +104,10 @@ func (p *Permit) amends() (all []amend) {
 		}
 		cost, asked := costs[e.settle]
 		if !asked {
-			cost = e.settle.fn(s.r, status, written)
+			cost = e.settle.fn(s.Request(), got.Status, got.Written)
 			costs[e.settle] = cost
 			if cost != AsCharged && (cost < 0 || cost > store.MaxCost) {
-				p.lim.observe(Event{Kind: SettleFailed, Request: s.r,
+				p.lim.observe(Event{Kind: SettleFailed, Request: s.Request(),
 					Err: fmt.Errorf("stint: WithSettle: cost %d for %q: %w", cost, e.limit.Name(), store.ErrCost)})
 			}
 		}
@@ -143,8 +146,8 @@ func (p *Permit) settledByHand(chosen []int) {
 // push sends what is complete to the client before a store is told of the amends,
 // or of bytes that were paid for and not sent.
 func (p *Permit) push(amends []amend) {
-	if s := p.response; s != nil && s.w != nil && (len(amends) > 0 || s.down != nil) {
-		s.push(p.lim)
+	if s := p.response; s != nil && (len(amends) > 0 || len(s.paced) > 0) {
+		s.PushBefore(p.lim.store)
 	}
 }
 
@@ -165,7 +168,7 @@ func (p *Permit) finish(amends []amend) (settled bool, err error) {
 		charges = append(charges, ch)
 	}
 	if s := p.response; s != nil {
-		charges = append(append(charges, s.down.end()...), s.up.end()...)
+		charges = append(charges, s.End()...)
 	}
 	results, err := p.lim.settle(p.ctx, charges)
 	if err != nil {

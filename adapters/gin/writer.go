@@ -23,7 +23,7 @@ func watch(c *gin.Context, p *stint.Permit) (restore func()) {
 	outer := c.Writer
 	if place := below(outer); place != nil {
 		server := *place
-		*place = p.ResponseWriter(under(server, outer))
+		*place = between(p, server, outer)
 		return func() { *place = server }
 	}
 	c.Writer = &writer{outer, p.ResponseWriter(outer)}
@@ -45,23 +45,41 @@ func below(w gin.ResponseWriter) *http.ResponseWriter {
 	return place
 }
 
-// beneath is a server's writer below gin's. It has what gin looks for there, and
-// knows the status before it is written, which in gin may change until then.
+// between is the permit's writer with what gin looks for below its own: that has
+// to push and to tell when the client has left, which no limit looks at.
+func between(p *stint.Permit, server http.ResponseWriter, above gin.ResponseWriter) http.ResponseWriter {
+	b := &beneath{server, above}
+	l := p.ResponseWriter(b).(limited)
+	if pusher, ok := server.(http.Pusher); ok {
+		return struct {
+			limited
+			closeNotifier
+			http.Pusher
+		}{l, b, pusher}
+	}
+	return struct {
+		limited
+		closeNotifier
+	}{l, b}
+}
+
+// limited is what a permit's writer can do around a beneath.
+type limited interface {
+	http.ResponseWriter
+	http.Flusher
+	http.Hijacker
+	io.StringWriter
+	Unwrap() http.ResponseWriter
+}
+
+// closeNotifier is http.CloseNotifier, which is deprecated.
+type closeNotifier interface{ CloseNotify() <-chan bool }
+
+// beneath is a server's writer below gin's. It knows the status before it is
+// written, which in gin may change until then.
 type beneath struct {
 	http.ResponseWriter
 	gin gin.ResponseWriter
-}
-
-// under is a beneath, one that pushes if the server's writer does.
-func under(server http.ResponseWriter, above gin.ResponseWriter) http.ResponseWriter {
-	b := &beneath{server, above}
-	if p, ok := server.(http.Pusher); ok {
-		return struct {
-			*beneath
-			http.Pusher
-		}{b, p}
-	}
-	return b
 }
 
 func (b *beneath) Status() int                 { return b.gin.Status() }
@@ -76,7 +94,7 @@ func (b *beneath) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // CloseNotify panics, as gin does, where the server's writer hasn't got it.
 func (b *beneath) CloseNotify() <-chan bool {
-	return b.ResponseWriter.(interface{ CloseNotify() <-chan bool }).CloseNotify()
+	return b.ResponseWriter.(closeNotifier).CloseNotify()
 }
 
 // writer is a gin.ResponseWriter whose limits look at what is written: it asks

@@ -26,7 +26,7 @@ func New(opts ...stint.Option) func(http.Handler) http.Handler {
 // Middleware admits requests through l: a request goes on to the next handler
 // when l has admitted it, and l.Deny answers it otherwise. The ResponseWriter
 // is handed on as it is, unless a limit looks at the response (stint.WithSettle,
-// stint.AdaptiveConcurrency): then it is one that can do the same. Slots of
+// stint.AdaptiveConcurrency): then it is that of Permit.ResponseWriter. Slots of
 // concurrency limits are released when the next handler returns or panics.
 //
 // It panics if a limit of l has stint.GivenKey.

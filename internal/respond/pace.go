@@ -1,9 +1,8 @@
-package stint
+package respond
 
 import (
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -33,33 +32,17 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pace gives a response its lanes.
-func (s *response) pace(v *version, all []paced) {
-	var up []paced
-	for _, p := range all {
-		if p.entry.bandwidth.requests {
-			up = append(up, p)
-		}
-	}
-	s.down = newLane(v, s.r, all)
-	s.down.flush = func() { _ = http.NewResponseController(s.w).Flush() }
-	if len(up) > 0 && s.r.Body != nil && s.r.Body != http.NoBody {
-		s.up = newLane(v, s.r, up)
-		s.up.total = s.r.ContentLength
-	}
-}
-
 // counts reports whether what is written now are bytes of a body that is paced.
-func (s *response) counts() bool {
+func (s *Response) counts() bool {
 	return s.down != nil && !s.hijacked && s.r.Method != http.MethodHead &&
 		s.status != http.StatusNoContent && s.status != http.StatusNotModified
 }
 
 // paces reports whether what is written now is held back.
-func (s *response) paces() bool { return s.counts() && s.down.holds }
+func (s *Response) paces() bool { return s.counts() && s.down.holds }
 
 // declared tells the lane how much there is to come, once that is known.
-func (s *response) declared() {
+func (s *Response) declared() {
 	if s.down.total >= 0 || s.down.moved > 0 {
 		return
 	}
@@ -70,7 +53,7 @@ func (s *response) declared() {
 
 // begin is when a write begins that isn't held back, if a Bandwidth that only
 // reports asks for it.
-func (s *response) begin() (start time.Time) {
+func (s *Response) begin() (start time.Time) {
 	if s.counts() {
 		s.declared()
 		start = time.Now()
@@ -79,7 +62,7 @@ func (s *response) begin() (start time.Time) {
 }
 
 // passed notes n bytes of the body that were not held back.
-func (s *response) passed(n int64, start time.Time) {
+func (s *Response) passed(n int64, start time.Time) {
 	s.wrote(n)
 	if !start.IsZero() {
 		s.down.report(n, time.Since(start))
@@ -87,10 +70,10 @@ func (s *response) passed(n int64, start time.Time) {
 }
 
 // write writes b a piece at a time.
-func (s *response) write(next func([]byte) (int, error), b []byte) (written int, err error) {
+func (s *Response) write(w io.Writer, b []byte) (written int, err error) {
 	if !s.paces() || len(b) == 0 {
 		start := s.begin()
-		n, err := next(b)
+		n, err := w.Write(b)
 		s.passed(int64(n), start)
 		return n, err
 	}
@@ -102,7 +85,7 @@ func (s *response) write(next func([]byte) (int, error), b []byte) (written int,
 			s.cutOff()
 			break
 		}
-		n, err = next(b[written : written+int(k)])
+		n, err = w.Write(b[written : written+int(k)])
 		s.wrote(int64(n))
 		s.down.move(int64(n))
 		written += n
@@ -111,24 +94,22 @@ func (s *response) write(next func([]byte) (int, error), b []byte) (written int,
 }
 
 // writeOnly hides that a response can read from others.
-type writeOnly func([]byte) (int, error)
-
-func (w writeOnly) Write(b []byte) (int, error) { return w(b) }
+type writeOnly struct{ io.Writer }
 
 // readFrom copies src. Where the length is declared net/http can have the kernel
 // copy a file, if it is handed on as one: as a file with a limit around it, and
-// no other reader between. Elsewhere it copies through memory itself.
-func (s *response) readFrom(next func(io.Reader) (int64, error), src io.Reader, write func([]byte) (int, error)) (written int64, err error) {
+// no other reader between. Elsewhere it copies through memory itself, by through.
+func (s *Response) readFrom(w io.ReaderFrom, src io.Reader, through io.Writer) (written int64, err error) {
 	if !s.paces() {
 		start := s.begin()
-		n, err := next(src)
+		n, err := w.ReadFrom(src)
 		if n > 0 {
 			s.passed(n, start)
 		}
 		return n, err
 	}
 	if s.declared(); s.down.left() < 0 {
-		return io.Copy(writeOnly(write), src)
+		return io.Copy(writeOnly{through}, src)
 	}
 	limited, _ := src.(*io.LimitedReader)
 	for {
@@ -148,7 +129,7 @@ func (s *response) readFrom(next func(io.Reader) (int64, error), src io.Reader, 
 			}
 		}
 		asked := piece.N
-		n, err := next(&piece)
+		n, err := w.ReadFrom(&piece)
 		if limited != nil {
 			limited.N -= asked - piece.N
 		}
@@ -163,37 +144,6 @@ func (s *response) readFrom(next func(io.Reader) (int64, error), src io.Reader, 
 
 // cutOff makes sure that a response that isn't complete doesn't look as if it
 // were: the server can't end it properly any more.
-func (s *response) cutOff() {
+func (s *Response) cutOff() {
 	_ = http.NewResponseController(s.w).SetWriteDeadline(time.Unix(1, 0))
-}
-
-// heldUp is how long writing has been held up: time that says nothing about how
-// fast a handler is.
-func (s *response) heldUp() time.Duration {
-	if s == nil || s.down == nil {
-		return 0
-	}
-	return s.down.waited
-}
-
-// paced tells the observers what has come of the pacing.
-func (s *response) paced(v *version) {
-	if s.down == nil || s.w == nil || len(v.observers) == 0 {
-		return
-	}
-	for i := range s.down.tolls {
-		t := &s.down.tolls[i]
-		e := &Pacing{Limit: t.entry.limit.Name(), Bytes: s.down.moved, Waited: s.down.held(t), DryRun: t.entry.dryRun, Err: s.down.cut()}
-		if s.up != nil && t.entry.bandwidth.requests {
-			s.up.mu.Lock()
-			e.RequestBytes = s.up.moved
-			if e.Err == nil {
-				e.Err = s.up.cut()
-			}
-			i := slices.IndexFunc(s.up.tolls, func(u toll) bool { return u.entry == t.entry })
-			e.Waited += s.up.held(&s.up.tolls[i])
-			s.up.mu.Unlock()
-		}
-		v.observe(Event{Kind: Paced, Request: s.r, Pacing: e})
-	}
 }

@@ -1,16 +1,26 @@
-package stint
+package respond
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/stint-go/stint/store"
 )
+
+// Payer is how bytes are paid for. Its functions may end the response: no lock is
+// held when they are called.
+type Payer struct {
+	Store store.Store
+	// GiveBack settles charges, even if ctx has ended.
+	GiveBack func(ctx context.Context, charges []store.Charge)
+	// StoreFailed is told an error of the store, and whether a body is cut off for
+	// it: the write or read that is cut off then returns what StoreFailed returns.
+	StoreFailed func(err error, cut bool) error
+}
 
 // lane is one direction of a request whose bytes are paced: its response's
 // body, or its own. Bytes are paid for before they move, in one call to the store
@@ -20,12 +30,11 @@ import (
 // shapes neither those nor the pieces. Where all of them only report, the lane
 // holds nothing back: bytes are charged when they have moved.
 type lane struct {
+	Payer
 	ctx   context.Context
-	lim   *version
-	r     *http.Request // for the observers
-	holds bool          // some limit is enforced
-	piece int64         // bytes paid for at once, at the most
-	flush func()        // sends what has been paid for, before a pause; may be nil
+	holds bool   // some limit is enforced
+	piece int64  // bytes paid for at once, at the most
+	flush func() // sends what has been paid for, before a pause; may be nil
 
 	mu      sync.Mutex // a request's body may be read while the handler returns
 	tolls   []toll
@@ -49,26 +58,26 @@ const reopen = time.Second
 
 var errEnded = errors.New("stint: the request has ended")
 
-func newLane(v *version, r *http.Request, of []paced) *lane {
-	l := &lane{ctx: r.Context(), lim: v, r: r, total: -1}
-	l.holds = slices.ContainsFunc(of, func(p paced) bool { return !p.entry.dryRun })
-	l.tolls = make([]toll, len(of))
-	l.charges, l.results = make([]store.Charge, len(of)), make([]store.Result, len(of))
-	for i, p := range of {
-		l.tolls[i].paced = p
-		l.charges[i] = store.Charge{Key: p.key, Limit: p.entry.limit, DryRun: p.entry.dryRun}
-		if !p.entry.dryRun {
+func newLane(p Payer, ctx context.Context, entries []Entry) *lane {
+	l := &lane{Payer: p, ctx: ctx, total: -1}
+	l.holds = slices.ContainsFunc(entries, func(e Entry) bool { return !e.DryRun })
+	l.tolls = make([]toll, len(entries))
+	l.charges, l.results = make([]store.Charge, len(entries)), make([]store.Result, len(entries))
+	for i, e := range entries {
+		l.tolls[i].Entry = e
+		l.charges[i] = store.Charge{Key: e.Key, Limit: e.Limit, DryRun: e.DryRun}
+		if !e.DryRun {
 			l.charges[i].MaxWait = maxPause
 		}
-		if piece := p.entry.bandwidth.piece; l.heeds(p.entry) && (l.piece == 0 || piece < l.piece) {
-			l.piece = piece
+		if l.heeds(&l.tolls[i]) && (l.piece == 0 || e.Piece < l.piece) {
+			l.piece = e.Piece
 		}
 	}
 	return l
 }
 
 // heeds reports whether a limit has a say in what is paid for, and when.
-func (l *lane) heeds(e *entry) bool { return e.dryRun != l.holds }
+func (l *lane) heeds(t *toll) bool { return t.DryRun != l.holds }
 
 // pay returns how many of want bytes may move now, at least one: when they have
 // been paid for, and their turn has come.
@@ -92,7 +101,7 @@ func (l *lane) pay(want int64) (int64, error) {
 func (l *lane) credit() int64 {
 	credit := int64(store.MaxCost)
 	for i := range l.tolls {
-		if t := &l.tolls[i]; l.heeds(t.entry) {
+		if t := &l.tolls[i]; l.heeds(t) {
 			credit = min(credit, t.credit)
 		}
 	}
@@ -121,77 +130,74 @@ func (l *lane) size(want int64) int64 {
 // how many will come.
 func (l *lane) ahead(want int64) int64 {
 	n := max(want, l.next)
-	l.next = min(max(2*l.next, leastPiece), l.piece)
+	l.next = min(max(2*l.next, LeastPiece), l.piece)
 	return n
 }
 
-// ask asks the store for each limit's part of n bytes. The caller holds l.mu,
-// which is let go meanwhile.
-func (l *lane) ask(n int64) error {
+// unlocked calls f without l.mu, which the caller holds, also where f panics.
+func (l *lane) unlocked(f func()) {
+	l.mu.Unlock()
+	defer l.mu.Lock()
+	f()
+}
+
+// ask asks the store for each limit's part of n bytes.
+func (l *lane) ask(n int64) (err error) {
 	for i := range l.tolls {
 		l.charges[i].Cost = l.tolls[i].cost(n)
 	}
-	l.mu.Unlock()
-	defer l.mu.Lock()
-	return l.lim.store.Take(l.ctx, l.charges, l.results)
-}
-
-// observe tells the observers of e. The caller holds l.mu, which is let go
-// meanwhile: they may end the request.
-func (l *lane) observe(e Event) {
-	l.mu.Unlock()
-	defer l.mu.Lock()
-	l.lim.observe(e)
+	l.unlocked(func() { err = l.Store.Take(l.ctx, l.charges, l.results) })
+	return err
 }
 
 // take pays for n bytes and waits for their turn.
 func (l *lane) take(n int64) error {
 	err := l.ask(n)
-	passes := err == nil && granted(l.charges, l.results)
 	switch {
+	case err == nil:
 	case l.err != nil: // it has ended meanwhile
-		if passes {
-			l.cancel()
-		}
 		return l.err
-	case err != nil && l.ctx.Err() != nil:
+	case l.ctx.Err() != nil:
 		return l.ctx.Err()
-	case err != nil:
+	default:
 		return l.failed(err)
 	}
-	pause, err := l.wait(n)
-	if err != nil {
-		return err
+	pause, passes, err := l.answer(n)
+	if l.err != nil {
+		err = l.err
 	}
-	if pause > 0 {
+	if err == nil && pause > 0 {
 		l.next = l.piece // streams that take turns have turns of one size
+		err = l.pause(pause)
 	}
-	if err := l.pause(pause); err != nil {
-		if passes {
-			l.cancel()
-		}
-		return err
-	}
-	if passes {
+	switch {
+	case !passes:
+	case err != nil:
+		l.cancel()
+	default:
 		l.paid(n, 0)
 	}
-	return nil
+	return err
 }
 
-// wait is how long n bytes wait by the store's answer: for the turns that are
-// reserved, or until there are any to reserve.
-func (l *lane) wait(n int64) (time.Duration, error) {
-	pause := longest(l.charges, l.results)
+// answer is what the store has answered for n bytes: how long they wait, for the
+// turns that are reserved or until there are any to reserve, and whether they
+// pass then.
+func (l *lane) answer(n int64) (pause time.Duration, passes bool, err error) {
+	passes = true
 	for i := range l.results {
-		switch r := &l.results[i]; {
-		case r.OK || l.charges[i].DryRun:
-		case r.RetryAfter == Never:
-			return 0, fmt.Errorf("stint: limit %q: %d bytes can never pass", l.charges[i].Limit.Name(), n)
+		r := &l.results[i]
+		switch {
+		case l.charges[i].DryRun:
+		case r.OK:
+			pause = max(pause, r.Delay)
+		case r.RetryAfter == store.Never:
+			return 0, false, fmt.Errorf("stint: limit %q: %d bytes can never pass", l.charges[i].Limit.Name(), n)
 		default:
-			pause = max(pause, min(r.RetryAfter, maxPause))
+			pause, passes = max(pause, min(r.RetryAfter, maxPause)), false
 		}
 	}
-	return pause, nil
+	return pause, passes, nil
 }
 
 // paid notes that each limit has been paid for n bytes, which have taken so long
@@ -201,8 +207,8 @@ func (l *lane) paid(n int64, took time.Duration) {
 	for i := range l.tolls {
 		t := &l.tolls[i]
 		t.pay(n, l.charges[i].Cost, &l.results[i], took)
-		if !t.entry.dryRun {
-			l.room = min(l.room, t.credit-n+l.results[i].Remaining*t.entry.bandwidth.block)
+		if !t.DryRun {
+			l.room = min(l.room, t.credit-n+l.results[i].Remaining*t.Block)
 		}
 	}
 }
@@ -216,8 +222,21 @@ func (l *lane) pause(d time.Duration) error {
 	if t, ok := l.ctx.Deadline(); ok && time.Until(t) < d {
 		return context.DeadlineExceeded
 	}
+	flushes := l.flush != nil && l.moved > 0
 	start := time.Now()
-	err := l.sleep(d)
+	var err error
+	l.unlocked(func() {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		if flushes {
+			l.flush()
+		}
+		select {
+		case <-timer.C:
+		case <-l.ctx.Done():
+			err = l.ctx.Err()
+		}
+	})
 	l.waited += time.Since(start)
 	if l.err != nil {
 		err = l.err
@@ -225,36 +244,17 @@ func (l *lane) pause(d time.Duration) error {
 	return err
 }
 
-// sleep is pause without l.mu, also where flush panics.
-func (l *lane) sleep(d time.Duration) error {
-	flushes := l.flush != nil && l.moved > 0
-	l.mu.Unlock()
-	defer l.mu.Lock()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	if flushes {
-		l.flush()
-	}
-	select {
-	case <-timer.C:
-		return nil
-	case <-l.ctx.Done():
-		return l.ctx.Err()
-	}
-}
-
 // failed is what becomes of a lane whose store has failed.
 func (l *lane) failed(err error) error {
-	for i := range l.tolls {
-		if l.tolls[i].entry.closed {
-			se := &StoreError{err}
-			l.observe(Event{Kind: StoreFailed, Request: l.r, Err: se})
-			return se
-		}
+	cut := slices.ContainsFunc(l.tolls, func(t toll) bool { return t.Closed })
+	if !cut {
+		l.forget()
+		l.open = time.Now().Add(reopen)
 	}
-	l.forget()
-	l.open = time.Now().Add(reopen)
-	l.observe(Event{Kind: StoreFailed, Request: l.r, Err: err})
+	l.unlocked(func() { err = l.StoreFailed(err, cut) })
+	if cut {
+		return err
+	}
 	return l.err // it may have ended meanwhile
 }
 
@@ -267,10 +267,14 @@ func (l *lane) forget() {
 
 // cancel gives the last piece back, none of which has moved.
 func (l *lane) cancel() {
-	back := made(l.charges, l.results, func(r *store.Receipt) bool { return r.Cost > 0 })
-	if _, err := l.lim.settle(l.ctx, back); err != nil {
-		l.observe(Event{Kind: SettleFailed, Err: err})
+	var back []store.Charge
+	for i, ch := range l.charges {
+		if r := &l.results[i].Receipt; r.Cost > 0 {
+			ch.Cost, ch.Receipt = 0, *r
+			back = append(back, ch)
+		}
 	}
+	l.unlocked(func() { l.GiveBack(l.ctx, back) })
 }
 
 // move notes that n bytes have moved that were paid for.
@@ -348,19 +352,28 @@ func (l *lane) end() (back []store.Charge) {
 	return back
 }
 
-// held is how long the bytes were held up, or would have been by a limit that
-// only reports.
-func (l *lane) held(t *toll) time.Duration {
-	if t.entry.dryRun {
-		return t.would
+// outcome is what e has made of the lane: how much has moved, how long that was
+// held up, or would have been by a limit that only reports, and why it was cut off.
+func (l *lane) outcome(e Entry) (moved int64, waited time.Duration, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	waited = l.waited
+	if e.DryRun {
+		i := slices.IndexFunc(l.tolls, func(t toll) bool { return t.Entry == e })
+		waited = l.tolls[i].would
 	}
-	return l.waited
+	if l.err != errEnded {
+		err = l.err
+	}
+	return l.moved, waited, err
 }
 
-// cut is why the lane was cut off, or nil.
-func (l *lane) cut() error {
-	if l == nil || l.err == errEnded {
-		return nil
+// heldUp is how long the lane has been held up.
+func (l *lane) heldUp() time.Duration {
+	if l == nil {
+		return 0
 	}
-	return l.err
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waited
 }

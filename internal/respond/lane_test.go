@@ -1,0 +1,124 @@
+package respond
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// asked calls then before a Take is answered: it is given how many came before.
+type asked struct {
+	store.Store
+	takes int
+	then  func(n int) error
+}
+
+func (a *asked) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	a.takes++
+	if err := a.then(a.takes - 1); err != nil {
+		return err
+	}
+	return a.Store.Take(ctx, charges, results)
+}
+
+// begin is a response with one Entry of 4096 bytes per second and as many at once.
+func begin(t *testing.T, ctx context.Context, s store.Store, closed bool) (r *Response, p *Payer) {
+	t.Helper()
+	rate := NewRate(4096, 4096)
+	l, err := store.NewLimit(store.Spec{Name: "bytes", Units: rate.Units, Period: rate.Period, Burst: rate.Burst})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = new(Response)
+	r.Begin(httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+	r.Pace(Payer{
+		Store:       s,
+		GiveBack:    func(context.Context, []store.Charge) {},
+		StoreFailed: func(err error, _ bool) error { return err },
+	}, []Entry{{Limit: l, Key: "k", Block: rate.Block, Piece: rate.Piece, Closed: closed}})
+	return r, &r.down.Payer
+}
+
+// Whatever a lane calls may end the response: no lock is held then.
+func TestLaneCallsWithoutItsLock(t *testing.T) {
+	errDown := errors.New("down")
+	failing := func(int) error { return errDown }
+	tests := []struct {
+		name   string
+		closed bool
+		then   func(n int) error
+		hook   func(p *Payer, end func())
+	}{
+		{"a store that is asked", false, nil, func(p *Payer, end func()) {
+			p.Store.(*asked).then = func(int) error { end(); return nil }
+		}},
+		{"a store that has failed", false, failing, func(p *Payer, end func()) {
+			p.StoreFailed = func(err error, _ bool) error { end(); return err }
+		}},
+		{"a store that has failed, closed", true, failing, func(p *Payer, end func()) {
+			p.StoreFailed = func(err error, _ bool) error { end(); return err }
+		}},
+		{"a turn given back", false, nil, func(p *Payer, end func()) {
+			p.GiveBack = func(context.Context, []store.Charge) { end() }
+		}},
+	}
+	for _, tt := range tests {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		then := tt.then
+		if then == nil {
+			then = func(n int) error {
+				if n > 0 {
+					cancel() // while the second piece waits for its turn
+				}
+				return nil
+			}
+		}
+		s, p := begin(t, ctx, &asked{Store: memstore.New(), then: then}, tt.closed)
+		ended := false
+		tt.hook(p, func() { s.End(); ended = true })
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = s.Writer(httptest.NewRecorder()).Write(make([]byte, 9000))
+		}()
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: it waits for a lock", tt.name)
+		}
+		if !ended {
+			t.Errorf("%s: it is not called", tt.name)
+		}
+	}
+}
+
+// A response that ends while a turn is given back has it given back once.
+func TestLaneGivesBackOnce(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s, p := begin(t, ctx, &asked{Store: memstore.New(), then: func(n int) error {
+		if n > 0 {
+			cancel()
+		}
+		return nil
+	}}, false)
+	var back, atEnd []store.Charge
+	p.GiveBack = func(_ context.Context, charges []store.Charge) {
+		back = append(back, charges...)
+		atEnd = append(atEnd, s.End()...)
+	}
+	n, err := s.Writer(httptest.NewRecorder()).Write(make([]byte, 9000))
+	if n != 4096 || !errors.Is(err, context.Canceled) {
+		t.Errorf("wrote %d, %v", n, err)
+	}
+	atEnd = append(atEnd, s.End()...)
+	if len(back) != 1 || back[0].Cost != 0 || back[0].Receipt.Cost != 4096 || len(atEnd) != 0 {
+		t.Errorf("given back %+v, and %+v at the end", back, atEnd)
+	}
+}

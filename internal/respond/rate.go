@@ -1,0 +1,68 @@
+package respond
+
+import "time"
+
+// Rate is bytes per second as a bucket counts them: in milliseconds at the
+// coarsest, and in blocks of bytes where single ones would be too fine to be exact.
+type Rate struct {
+	Units, Burst int64
+	Period       time.Duration
+	Block, Piece int64 // of an Entry
+}
+
+const (
+	// Slowest and Fastest bound the bytes per second of a Rate.
+	Slowest int64 = 1 << 10
+	Fastest int64 = 1 << 36
+	// LeastPiece is the least that is paid for at once, and the least burst: a
+	// smaller one would have each few bytes be a call to the store.
+	LeastPiece int64 = 4 << 10
+	// finestUnits is how many units a millisecond may have: a store's instants
+	// stay exact for 20 years then, with room for the burst (store.Scale).
+	finestUnits int64 = 14_000
+)
+
+// NewRate returns the rate of so many bytes per second, Slowest to Fastest, with
+// a burst of at least LeastPiece; 0 stands for a quarter of a second's worth, at
+// least 16 KiB.
+func NewRate(bytesPerSecond, burst int64) Rate {
+	if burst == 0 {
+		burst = max(bytesPerSecond/4, 16<<10)
+	}
+	// Turns are told to the millisecond at the coarsest: with less saved up than
+	// passes meanwhile, the rate would never be reached.
+	burst = max(burst, bytesPerSecond/1000)
+	var r Rate
+	r.Units, r.Period, r.Block = exactly(bytesPerSecond)
+	r.Burst = max(burst/r.Block, 1)
+	r.Piece = min(max(bytesPerSecond/16, LeastPiece), burst)
+	r.Piece = max(r.Piece/r.Block, 1) * r.Block
+	return r
+}
+
+// exactly says n bytes per second as units per period of a bucket that counts in
+// milliseconds at the coarsest, with units of so many bytes. Rates that are told
+// in decimal or binary round numbers are exact, in blocks of less than half a
+// millisecond's worth; for others there is a fraction within 1/14,000.
+func exactly(n int64) (units int64, period time.Duration, block int64) {
+	block = 1
+	for n/(1000*block) >= finestUnits {
+		block *= 2
+	}
+	for b := block; b == block || b <= n/2000; b *= 2 {
+		g := gcd(n, 1000*b)
+		if n/g <= finestUnits {
+			return n / g, time.Duration(1000*b/g) * time.Millisecond, b
+		}
+	}
+	q := max(finestUnits*1000*block/n, 1)
+	units = (n*q + 500*block) / (1000 * block)
+	return units, time.Duration(q) * time.Millisecond, block
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
