@@ -78,7 +78,7 @@ func (c *call) freeLocal() {
 		s.inFlight -= s.held
 		c.results[n+i].Remaining = max(0, c.charges[n+i].Limit.Spec().Units-s.inFlight)
 		s.free(nil)
-		c.lim.family.slots.wake(c.slotKey(n + i))
+		c.lim.family.slots.Wake(slotsOf(&c.charges[n+i]))
 	}
 }
 
@@ -230,8 +230,7 @@ func (p *Permit) releaseLocal() (changes []*LimitChange) {
 		if change := l.slots[i].free(sample); change != nil {
 			changes = append(changes, change)
 		}
-		ch := &p.charges[first+i]
-		p.lim.family.slots.wake(slotKey{ch.Limit.Name(), ch.Key})
+		p.lim.family.slots.Wake(slotsOf(&p.charges[first+i]))
 	}
 	return changes
 }

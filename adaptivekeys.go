@@ -21,7 +21,7 @@ import (
 // value pass.
 type adaptives struct {
 	mu   sync.Mutex
-	keys map[slotKey]*adaptiveKey
+	keys map[adaptiveID]*adaptiveKey
 	idle list.List // of *adaptiveKey, used last first
 	born time.Time // of the first rule: samples are timed by it
 	made uint64    // rules
@@ -30,9 +30,12 @@ type adaptives struct {
 // adaptiveIdle is how many keys without a request in flight are remembered.
 const adaptiveIdle = 10_000
 
+// adaptiveID says which limit, and for whom.
+type adaptiveID struct{ name, key string }
+
 // adaptiveKey is one key's limit.
 type adaptiveKey struct {
-	id       slotKey
+	id       adaptiveID
 	rule     *adaptiveRule
 	limit    *adaptive.Limit
 	shown    *store.Limit // says Current as its units
@@ -56,14 +59,14 @@ func (a *adaptives) rule(l *store.Limit, cfg adaptive.Config) *adaptiveRule {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.keys == nil {
-		a.keys, a.born = map[slotKey]*adaptiveKey{}, time.Now()
+		a.keys, a.born = map[adaptiveID]*adaptiveKey{}, time.Now()
 	}
 	a.made++
 	return &adaptiveRule{made: a.made, keys: a, cfg: cfg, start: showing(l, cfg.Start)}
 }
 
 // id is where a key's limit is kept.
-func (r *adaptiveRule) id(key string) slotKey { return slotKey{r.start.Name(), key} }
+func (r *adaptiveRule) id(key string) adaptiveID { return adaptiveID{r.start.Name(), key} }
 
 // showing is a limit with n units under l's name. Decisions and fields read a
 // limit's number from the store's kind of limit.
@@ -226,7 +229,7 @@ func (a *adaptives) retire(gone map[string]bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, k := range a.keys {
-		if !gone[k.id.limit] {
+		if !gone[k.id.name] {
 			continue
 		}
 		if k.gone = true; k.place != nil {

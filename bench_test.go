@@ -114,7 +114,7 @@ func BenchmarkHTTP(b *testing.B) {
 				}
 			}()
 		}
-		for waiting := int64(0); waiting < 4; waiting, _, _ = l.Lines() {
+		for waiting := 0; waiting < 4; waiting, _, _ = l.Lines() {
 			time.Sleep(time.Millisecond)
 		}
 		w, r := &discard{h: http.Header{}}, get("/")
@@ -123,7 +123,7 @@ func BenchmarkHTTP(b *testing.B) {
 			w.request(l, r)
 		}
 		cancel()
-		for waiting := int64(1); waiting > 0; waiting, _, _ = l.Lines() {
+		for waiting := 1; waiting > 0; waiting, _, _ = l.Lines() {
 			time.Sleep(time.Millisecond)
 		}
 	})

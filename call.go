@@ -49,7 +49,6 @@ type callState struct {
 	came       time.Time      // when it first began to wait
 	lines      []lineStatus   // of each charge, if it has seen a line
 	claim      *waiting.Claim // of turns that others have left
-	stand      *stand         // its place in a line for slots
 }
 
 // knownKey is the answer of a KeyFunc.
@@ -268,9 +267,6 @@ const longWait = time.Hour
 
 // bound sets how long each charge may wait.
 func (c *call) bound(ctx context.Context) error {
-	if !c.waits && !c.patient {
-		return nil
-	}
 	left := Never
 	if t, ok := ctx.Deadline(); ok {
 		if left = time.Until(t); left <= 0 {
@@ -287,7 +283,7 @@ func (c *call) bound(ctx context.Context) error {
 		}
 		switch {
 		case e.slots && !c.bans:
-			wait = 0 // waits in the process, in slots.wait
+			wait = 0 // waits in the process: see waitSlot
 		case e.slots: // and isn't counted while it does
 			wait = min(max(wait, 0), left)
 		case e.bans:
@@ -338,7 +334,9 @@ func (c *call) handOver() {
 // giveBack gives back what the call was granted and hasn't handed over.
 func (c *call) giveBack(ctx context.Context) {
 	c.freeLocal()
-	c.dropClaim(ctx)
+	if c.claim != nil {
+		c.dropClaim(ctx)
+	}
 	if !c.granted {
 		return
 	}
@@ -369,20 +367,27 @@ func (c *call) decide(ctx context.Context) error {
 		c.granted = true
 		return nil
 	}
-	if err := c.bound(ctx); err != nil {
-		return &canceledError{err}
+	waits := c.waits || c.patient
+	if waits {
+		if err := c.bound(ctx); err != nil {
+			return &canceledError{err}
+		}
 	}
-	if err := c.takeSlots(ctx); err != nil {
+	take := (*call).take
+	if c.slotted {
+		take = (*call).takeSlots
+	}
+	if err := take(c, ctx); err != nil {
 		if c.goOn(ctx, err) {
 			return c.decide(ctx)
 		}
 		return err
 	}
-	if !c.granted {
+	switch {
+	case !waits:
+	case !c.granted:
 		c.noteTurns()
-		return nil
-	}
-	if c.claim != nil || longest(c.charges, c.results) > 0 {
+	case c.claim != nil || longest(c.charges, c.results) > 0:
 		return c.sleep(ctx)
 	}
 	return nil

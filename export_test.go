@@ -8,21 +8,14 @@ import (
 )
 
 // Lines says what is in the limiter's lines, for tests that want them empty.
-func (l *Limiter) Lines() (waiting int64, slots, turns int) {
-	f := l.family
-	f.slots.mu.Lock()
-	defer f.slots.mu.Unlock()
-	return f.slots.waiting.Load(), len(f.slots.lines), f.turns.Lines()
+func (l *Limiter) Lines() (waiting, slots, turns int) {
+	waiting, slots, _ = l.family.slots.Counts()
+	return waiting, slots, l.family.turns.Lines()
 }
 
 // Held is of how many limits and keys slots are counted as held.
 func (l *Limiter) Held() (n int) {
-	h := &l.family.slots.held
-	for i := range h {
-		h[i].mu.Lock()
-		n += len(h[i].keys)
-		h[i].mu.Unlock()
-	}
+	_, _, n = l.family.slots.Counts()
 	return n
 }
 

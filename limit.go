@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -26,7 +27,7 @@ type rule struct {
 	algSet    bool  // by WithAlgorithm
 	queue     int64 // of a Concurrency
 	queueSet  bool
-	shares    *shares // of a Concurrency
+	shares    *waiting.Shares // of a Concurrency
 	shared    settings
 	adaptive  *adaptive.Config // of AdaptiveConcurrency
 	bandwidth *bandwidth       // of Bandwidth

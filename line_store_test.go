@@ -163,14 +163,14 @@ func TestWaitEndsThoughNobodyNotices(t *testing.T) {
 	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: site.test\r\nContent-Length: 10\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	for waiting := int64(0); waiting == 0; waiting, _, _ = l.Lines() {
+	for waiting := 0; waiting == 0; waiting, _, _ = l.Lines() {
 		time.Sleep(time.Millisecond)
 	}
 	conn.Close()
 	if e := <-ended; noticed.Load() || e.Kind != stint.Denied || e.Waited < 300*time.Millisecond {
 		t.Errorf("%v after %v, noticed %v; want it to be refused", e.Kind, e.Waited, noticed.Load())
 	}
-	for waiting := int64(1); waiting > 0; waiting, _, _ = l.Lines() {
+	for waiting := 1; waiting > 0; waiting, _, _ = l.Lines() {
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -435,7 +435,7 @@ func (v *version) settle(ctx context.Context, charges []store.Charge) ([]store.R
 	err := v.store.Settle(ctx, charges, results)
 	for i := range charges {
 		if charges[i].Receipt.Lease != (store.LeaseID{}) {
-			v.family.slots.wake(slotKey{charges[i].Limit.Name(), charges[i].Key})
+			v.family.slots.Wake(slotsOf(&charges[i]))
 		}
 	}
 	if err != nil {

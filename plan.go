@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -27,7 +28,7 @@ type entry struct {
 	bans    bool  // a Ban
 	queues  bool  // makes requests wait without a maxWait
 	queue   int64 // how many may wait for slots; negative by default: see call.room
-	shares  *shares
+	shares  *waiting.Shares
 	said    field.Limit // in fields; a dry run says nothing
 	from    *limitFunc
 	origin  *entry // that it stands for since an Update; nil: it is its own

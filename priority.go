@@ -8,9 +8,6 @@ import (
 	"github.com/stint-go/stint/internal/waiting"
 )
 
-// classes is how many classes of priority there are.
-const classes = 10
-
 // defaultAging is how long a class is worth.
 const defaultAging = time.Second
 
@@ -67,33 +64,15 @@ func (c *call) class(ctx context.Context) uint8 {
 		if c.lim.priority != nil && c.r != nil {
 			n = c.lim.priority(c.r)
 		}
-		c.ofClass, c.classed = uint8(min(max(n, 0), classes-1)), true
+		c.ofClass, c.classed = uint8(min(max(n, 0), waiting.Classes-1)), true
 	}
 	return c.ofClass
 }
 
-// rank is where a waiter stands among others.
-type rank struct {
-	class uint8
-	came  time.Time
-	// since is came less the head start of its class. Ordering by it, a waiter
-	// rises by a class for each aging it waits, with nothing to be worked out
-	// anew while it does.
-	since time.Time
-}
-
 // rank is the call's, for as long as it waits, whatever for.
-func (c *call) rank(ctx context.Context, now time.Time) rank {
+func (c *call) rank(ctx context.Context, now time.Time) waiting.Rank {
 	if c.came.IsZero() {
 		c.came = now
 	}
-	class := c.class(ctx)
-	return rank{class, c.came, c.came.Add(-time.Duration(class) * c.lim.aging)}
-}
-
-// before reports whether r goes before o.
-func (r rank) before(o rank) bool { return r.waiting().Before(o.waiting()) }
-
-func (r rank) waiting() waiting.Rank {
-	return waiting.Rank{Class: r.class, Came: r.came, Since: r.since}
+	return waiting.RankOf(c.class(ctx), c.came, c.lim.aging)
 }

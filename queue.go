@@ -74,12 +74,10 @@ func (c *call) askVacant(ctx context.Context) error {
 	return err
 }
 
-// dropClaim leaves the turns that the call has taken over, if any.
+// dropClaim leaves the turns that the call has taken over.
 func (c *call) dropClaim(ctx context.Context) {
-	if c.claim != nil {
-		c.lim.family.turns.Drop(ctx, c.claim)
-		c.claim = nil
-	}
+	c.lim.family.turns.Drop(ctx, c.claim)
+	c.claim = nil
 }
 
 // sleep waits for a granted call's turn, or gives all of it back.
@@ -92,7 +90,7 @@ func (c *call) sleep(ctx context.Context) error {
 		parts[k].Charge.Receipt, parts[k].Wait = r.Receipt, r.Delay
 		r.Receipt = store.Receipt{}
 	}
-	turn, queued, d := c.lim.family.turns.Join(ctx, parts, c.claim, c.rank(ctx, start).waiting(), c.latest(start), c.lim.settleTurns)
+	turn, queued, d := c.lim.family.turns.Join(ctx, parts, c.claim, c.rank(ctx, start), c.latest(start), c.lim.settleTurns)
 	c.claim = nil
 	defer turn.Leave(ctx) // also if an observer panics
 	c.note(slowest, int64(queued))
@@ -154,7 +152,7 @@ func (c *call) slowest() int {
 // that it doesn't get.
 func (c *call) noteTurns() {
 	turns := &c.lim.family.turns
-	if !c.waits && !c.patient || !turns.Waiting() {
+	if !turns.Waiting() {
 		return
 	}
 	for i, e := range c.entries {

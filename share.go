@@ -2,10 +2,8 @@ package stint
 
 import (
 	"fmt"
-	"hash/maphash"
-	"sync"
 
-	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/internal/waiting"
 )
 
 // WithShare promises a class of WithPriority a share of a concurrency limit's
@@ -34,7 +32,7 @@ func WithShare(class, percent int) SlotOption {
 			r.bad("WithShare(%d, %d): %s", class, percent, why)
 		}
 		switch {
-		case class < 0 || class >= classes:
+		case class < 0 || class >= waiting.Classes:
 			bad("write a class from 0 to 9")
 			return
 		case percent < 1 || percent > 100:
@@ -42,7 +40,7 @@ func WithShare(class, percent int) SlotOption {
 			return
 		}
 		if r.shares == nil {
-			r.shares = new(shares)
+			r.shares = new(waiting.Shares)
 		}
 		sum := percent
 		for _, p := range r.shares {
@@ -57,81 +55,4 @@ func WithShare(class, percent int) SlotOption {
 			r.shares[class] = uint8(percent)
 		}
 	}}
-}
-
-// shares are the percentages that are promised to classes; 0 for none.
-type shares [classes]uint8
-
-// holdings is what the permits of this process hold of one limit and key.
-type holdings struct {
-	total int64
-	class [classes]int64
-}
-
-// held counts the slots that permits of this process hold, of all limits: a share
-// that an Update adds counts those that were there before. A request adds what it
-// has been granted and takes it away, so keys are spread over parts with a lock
-// each, and what a map holds is no pointer.
-type held [heldParts]struct {
-	mu   sync.Mutex
-	keys map[slotKey]holdings
-	_    [48]byte // locks of their own cache lines
-}
-
-const heldParts = 16
-
-var heldSeed = maphash.MakeSeed()
-
-// add counts n slots as held by a class, or no longer with a negative n.
-func (h *held) add(key slotKey, class uint8, n int64) {
-	p := &h[maphash.String(heldSeed, key.key)%heldParts]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.keys[key]
-	now.class[class] += n
-	if now.total += n; now.total == 0 {
-		delete(p.keys, key)
-		return
-	}
-	if p.keys == nil {
-		p.keys = map[slotKey]holdings{}
-	}
-	p.keys[key] = now
-}
-
-// of returns what is held of a key, by a class and in all.
-func (h *held) of(key slotKey, class uint8) (own, total int64) {
-	p := &h[maphash.String(heldSeed, key.key)%heldParts]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.keys[key]
-	return now.class[class], now.total
-}
-
-// owes reports whether p's class is to be served before those that hold their
-// share: it holds nothing yet, or no more than its share with what p asks for.
-func (s *slots) owes(p *place) bool {
-	shares := p.shares()
-	if shares == nil || shares[p.class] == 0 {
-		return false
-	}
-	own, total := s.held.of(p.key, p.class)
-	return own == 0 || (own+p.cost)*100 <= int64(shares[p.class])*(total+p.cost)
-}
-
-// shares are those of e's limit as it now is.
-func (f *family) shares(e *entry) *shares {
-	if r := f.now.Load().named().rules[e.limit.Name()]; r != nil {
-		return r.shares
-	}
-	return e.shares
-}
-
-// hold counts sign times what charges cost as held by a class.
-func (f *family) hold(entries []*entry, charges []store.Charge, class uint8, sign int64) {
-	for i, e := range entries {
-		if ch := &charges[i]; e.slots && !e.dryRun && ch.Cost > 0 {
-			f.slots.held.add(slotKey{ch.Limit.Name(), ch.Key}, class, sign*ch.Cost)
-		}
-	}
 }

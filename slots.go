@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -15,13 +16,10 @@ import (
 // request's body is unread, so a wait without a bound would never end.
 const slotWait = 5 * time.Second
 
-// takeSlots asks the store, in turn where the call waits for slots.
+// takeSlots is take for a call with slots, in turn where it waits for them.
 func (c *call) takeSlots(ctx context.Context) error {
-	s := &c.lim.family.slots
-	if c.slotted {
-		c.class(ctx) // who holds slots is counted by class
-	}
-	if s.waiting.Load() > 0 {
+	c.class(ctx) // who holds slots is counted by class
+	if c.lim.family.slots.Waiting() {
 		if i, n := c.behind(); n > 0 {
 			if c.patience(ctx, i) > 0 {
 				return c.waitSlot(ctx, i, false)
@@ -39,29 +37,40 @@ func (c *call) takeSlots(ctx context.Context) error {
 	return nil
 }
 
+// slotsOf says which slots a charge is about.
+func slotsOf(ch *store.Charge) waiting.Key { return waiting.Key{Limit: ch.Limit.Name(), Key: ch.Key} }
+
+// hold counts sign times what charges cost as held by a class.
+func (f *family) hold(entries []*entry, charges []store.Charge, class uint8, sign int64) {
+	for i, e := range entries {
+		if ch := &charges[i]; e.slots && !e.dryRun && ch.Cost > 0 {
+			f.slots.Hold(slotsOf(ch), class, sign*ch.Cost)
+		}
+	}
+}
+
 // behind is the first charge whose slots others wait for, and how many do: a slot
 // that is free now is theirs. A charge that takes none is behind nobody.
-func (c *call) behind() (i int, waiting int64) {
+func (c *call) behind() (i int, queued int64) {
 	s := &c.lim.family.slots
 	for i, e := range c.entries {
 		if !e.slots || e.dryRun || c.charges[i].Cost == 0 {
 			continue
 		}
-		n := s.queued(c.slotKey(i))
+		key := slotsOf(&c.charges[i])
+		n := s.Queued(key)
 		if n == 0 {
 			continue
 		}
 		if e.adaptive != nil {
 			if _, newer := e.adaptive.meet(c.charges[i].Key); newer {
-				s.wake(c.slotKey(i))
+				s.Wake(key)
 			}
 		}
 		return i, n
 	}
 	return 0, 0
 }
-
-func (c *call) slotKey(i int) slotKey { return slotKey{c.charges[i].Limit.Name(), c.charges[i].Key} }
 
 // patience is how long a charge may go on waiting for a slot: as long as its own
 // limit says, however long the call has stood in the lines of others. Wait has
@@ -114,12 +123,46 @@ func (c *call) refuse(ctx context.Context, i int) error {
 	return err
 }
 
-// stand is a call's place in the line of one of its charges.
-type stand struct {
-	place
-	charge int
-	until  time.Time // when the patience for this line ends
-	booked time.Time // up to when the wait is counted
+// slotWaiter is a call that waits for slots: what its lines have to know of it.
+type slotWaiter struct {
+	*call
+	charge int       // whose line it stands in
+	booked time.Time // up to when the wait there is counted
+	asked  bool      // results are an answer: by the limits that the call now has
+	want   *waiting.Want
+	err    error // the store's
+}
+
+// waitSlot stands in line for charge i's slots until the call is granted,
+// refused by something else, or out of patience. asked says that results hold
+// the refusal that brought it here.
+func (c *call) waitSlot(ctx context.Context, i int, asked bool) error {
+	w := &slotWaiter{call: c, asked: asked}
+	err := c.lim.family.slots.Wait(ctx, w.wants(ctx, i), w)
+	w.book()
+	switch {
+	case err == nil:
+		return w.err
+	case err == waiting.ErrFull || err == waiting.ErrLate:
+		if w.asked {
+			return nil
+		}
+		return c.refuse(ctx, w.charge)
+	}
+	return w.timedOut(ctx, err)
+}
+
+// wants has the call want the slots of charge i.
+func (w *slotWaiter) wants(ctx context.Context, i int) *waiting.Want {
+	now := time.Now()
+	f, e, ch := w.lim.family, w.entries[i], &w.charges[i]
+	w.charge, w.booked = i, now
+	w.want = &waiting.Want{
+		Key: slotsOf(ch), Cost: ch.Cost, Rank: w.rank(ctx, now),
+		Shares: func() *waiting.Shares { return f.shares(e) },
+		Room:   w.room(i), Until: now.Add(w.patience(ctx, i)),
+	}
+	return w.want
 }
 
 // room is how many may stand in line for charge i's slots. By default it is as many
@@ -139,129 +182,82 @@ func (c *call) room(i int) int64 {
 	return ch.Limit.Spec().Units
 }
 
-// join has the call stand in line for charge i's slots, and reports whether there
-// is room.
-func (c *call) join(ctx context.Context, i int) bool {
-	now := time.Now()
-	s := &stand{charge: i, until: now.Add(c.patience(ctx, i)), booked: now}
-	s.rank, s.cost = c.rank(ctx, now), c.charges[i].Cost
-	f, e := c.lim.family, c.entries[i]
-	s.shares = func() *shares { return f.shares(e) }
-	joined, n := f.slots.join(c.slotKey(i), &s.place, c.room(i))
-	if joined {
-		c.stand = s
+// shares are those of e's limit as it now is.
+func (f *family) shares(e *entry) *waiting.Shares {
+	if r := f.now.Load().named().rules[e.limit.Name()]; r != nil {
+		return r.shares
 	}
-	c.note(i, n)
-	return joined
+	return e.shares
 }
 
-// leave ends the call's stand, if it has one.
-func (c *call) leave() {
-	if c.stand != nil {
-		c.book()
-		c.lim.family.slots.leave(&c.stand.place)
-		c.stand = nil
+// Came implements waiting.Asker.
+func (w *slotWaiter) Came(queued int64, joined bool) {
+	w.note(w.charge, queued)
+	if joined {
+		w.begin(w.charge, 0)
 	}
+}
+
+// Ask implements waiting.Asker.
+func (w *slotWaiter) Ask(ctx context.Context) *waiting.Want {
+	if i, others := w.renew(w.charge); others { // there is no answer to go by then
+		w.charge, w.asked = i, false
+	}
+	if err := w.bound(ctx); err != nil {
+		w.err = w.timedOut(ctx, err)
+		return nil
+	}
+	if w.err = w.take(ctx); w.err != nil {
+		return nil
+	}
+	w.asked = true
+	w.book()
+	switch i := w.full(ctx); {
+	case i < 0:
+		return nil
+	case w.results[w.charge].OK:
+		return w.wants(ctx, i)
+	}
+	return w.want
 }
 
 // book counts how long the call has stood in its line.
-func (c *call) book() {
+func (w *slotWaiter) book() {
 	now := time.Now()
-	d := now.Sub(c.stand.booked)
-	c.stand.booked = now
-	c.waited += d
-	c.lines[c.stand.charge].waited += d
+	d := now.Sub(w.booked)
+	w.booked = now
+	w.waited += d
+	w.lines[w.charge].waited += d
 }
 
-// waitSlot stands in line for charge i's slots until the call is granted,
-// refused by something else, or out of patience. asked says that results hold
-// the refusal that brought it here.
-func (c *call) waitSlot(ctx context.Context, i int, asked bool) error {
-	if !c.join(ctx, i) {
-		if asked {
-			return nil
-		}
-		return c.refuse(ctx, i)
-	}
-	defer c.leave()
-	c.begin(i, 0)
-	s := &c.lim.family.slots
-	timer := time.NewTimer(time.Until(c.stand.until))
-	defer timer.Stop()
-	for {
-		select {
-		case <-c.stand.woken:
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		if err := ctx.Err(); err != nil { // who has left doesn't ask, also if just woken
-			return c.timedOut(ctx, i, err, asked)
-		}
-		if !s.first(&c.stand.place) {
-			if left := time.Until(c.stand.until); left > 0 {
-				timer.Reset(left)
-				continue
-			}
-			if asked {
-				return nil
-			}
-			return c.refuse(ctx, i)
-		}
-		// The head asks, also when its time is up: its poll was a while ago.
-		if c.renew() {
-			i, asked = c.stand.charge, false
-		}
-		if err := c.bound(ctx); err != nil {
-			return c.timedOut(ctx, i, err, asked)
-		}
-		if err := c.take(ctx); err != nil {
-			return err
-		}
-		asked = true
-		c.book()
-		j := c.full(ctx)
-		if j < 0 {
-			return nil
-		}
-		if c.results[i].OK { // free here, full there: the next here may go
-			c.leave()
-			if i = j; !c.join(ctx, i) {
-				return nil
-			}
-		}
-		timer.Reset(min(s.poll(), time.Until(c.stand.until)))
-	}
-}
-
-// timedOut ends a wait for charge i's slots whose context has ended with err. Where
-// that is the deadline, no slot has come in time, which is the limit's answer.
-func (c *call) timedOut(ctx context.Context, i int, err error, asked bool) error {
+// timedOut ends a wait whose context has ended with err. Where that is the
+// deadline, no slot has come in time, which is the limit's answer.
+func (w *slotWaiter) timedOut(ctx context.Context, err error) error {
 	switch {
 	case !errors.Is(err, context.DeadlineExceeded):
-		clear(c.results)
+		clear(w.results)
 		return &canceledError{err}
-	case asked:
+	case w.asked:
 		return nil
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer stop()
-	return c.refuse(ctx, i)
+	return w.refuse(ctx, w.charge)
 }
 
-// renew has a call that waits for slots ask by the limits as they now are: an
-// Update that came after the call may have made more slots, or fewer, or another
-// kind of limit, and there is one line for old and new. Who the call is, what it
-// costs and what limits it has stay as they were when it came; what its limits say
-// is taken from one generation, and shows in its fields and its decision. It
-// reports whether there are others: there is no answer to go by then.
-func (c *call) renew() bool {
+// renew has a call that waits for charge at's slots ask by the limits as they now
+// are: an Update that came after the call may have made more slots, or fewer, or
+// another kind of limit, and there is one line for old and new. Who the call is,
+// what it costs and what limits it has stay as they were when it came; what its
+// limits say is taken from one generation, and shows in its fields and its
+// decision. It returns which charge that is now, and whether the limits are others.
+func (c *call) renew(at int) (now int, others bool) {
 	g := c.lim.family.now.Load()
 	if g == c.generation {
-		return false
+		return at, false
 	}
 	c.generation = g
 	entries, charges, lines := slices.Clone(c.entries), slices.Clone(c.charges), c.lines
-	place := entries[c.stand.charge]
 	c.entries, c.charges, c.results, c.local = c.entries[:0], c.charges[:0], c.results[:0], c.local[:0]
 	c.slotted, c.bans, c.policy, c.lines = false, false, "", nil
 	for i, e := range entries {
@@ -271,13 +267,13 @@ func (c *call) renew() bool {
 	// longer, has another place now.
 	c.lines = make([]lineStatus, len(lines))
 	for i, e := range entries {
-		at := slices.IndexFunc(c.charges, func(ch store.Charge) bool {
+		j := slices.IndexFunc(c.charges, func(ch store.Charge) bool {
 			return ch.Key == charges[i].Key && ch.Limit.Name() == e.limit.Name()
 		})
-		c.lines[at] = lines[i]
-		if e == place {
-			c.stand.charge = at
+		c.lines[j] = lines[i]
+		if i == at {
+			now = j
 		}
 	}
-	return true
+	return now, true
 }

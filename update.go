@@ -99,7 +99,7 @@ func (l *Limiter) update(c *config) (*version, []conflict, error) {
 		m.now.Store(g.versions[m])
 	}
 	f.adaptive.retire(before.gone(names))
-	f.slots.wakeAll()
+	f.slots.WakeAll()
 	return g.versions[l], f.announce(), nil
 }
 

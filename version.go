@@ -50,7 +50,7 @@ type family struct {
 
 	// Who waits for a turn or a slot: lines outlive an Update.
 	turns waiting.Turns
-	slots slots
+	slots waiting.Slots
 
 	adaptive adaptives // what has been learnt outlives it too
 

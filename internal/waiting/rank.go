@@ -2,6 +2,9 @@ package waiting
 
 import "time"
 
+// Classes is how many classes of priority there are, from 0 on.
+const Classes = 10
+
 // Rank is where a waiter stands among others.
 type Rank struct {
 	Class uint8
@@ -11,6 +14,12 @@ type Rank struct {
 	// rises by a class for each aging that it waits, and nothing has to be worked
 	// out anew while it does.
 	Since time.Time
+}
+
+// RankOf is the rank of a waiter that has come at some time, where a waiter rises
+// by a class each aging.
+func RankOf(class uint8, came time.Time, aging time.Duration) Rank {
+	return Rank{class, came, came.Add(-time.Duration(class) * aging)}
 }
 
 // Before reports whether r goes before o. Equals go in the order they came;

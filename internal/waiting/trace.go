@@ -27,3 +27,18 @@ func (ts *Turns) String() string {
 	slices.Sort(all)
 	return strings.Join(all, "\n")
 }
+
+// Counts says, for a test that wants nothing left behind, how many wait, in how
+// many lines, and of how many keys slots are held.
+func (s *Slots) Counts() (waiting, lines, held int) {
+	s.mu.Lock()
+	waiting, lines = int(s.waiting.Load()), len(s.lines)
+	s.mu.Unlock()
+	for i := range s.held {
+		p := &s.held[i]
+		p.mu.Lock()
+		held += len(p.keys)
+		p.mu.Unlock()
+	}
+	return waiting, lines, held
+}

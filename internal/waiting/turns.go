@@ -1,5 +1,6 @@
 // Package waiting holds the lines of those who wait, in one process: who is next,
-// and what goes back to the store when somebody leaves.
+// and what goes back to the store when somebody leaves. There are lines for turns
+// ([Turns]) and for slots ([Slots]); in both, waiters have a [Rank].
 //
 // A turn is an instant that a rate has reserved in its future. Requests of one
 // kind (the same limits, keys and costs) are interchangeable, so what they have
