@@ -28,6 +28,25 @@ func (ts *Turns) String() string {
 	return strings.Join(all, "\n")
 }
 
+// String says who waits in which order, by when their patience ends, and who has
+// been woken, for the trace of a test.
+func (s *Slots) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	for key, l := range s.lines {
+		line := fmt.Sprintf("%v:", key)
+		for i := range l.classes {
+			for e := l.classes[i].front; e != nil; e = e.next {
+				line += fmt.Sprintf(" %d %v woken %d", i, e.value.Until.UnixNano(), len(e.value.woken))
+			}
+		}
+		all = append(all, line)
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
 // Counts says, for a test that wants nothing left behind, how many wait, in how
 // many lines, and of how many keys slots are held.
 func (s *Slots) Counts() (waiting, lines, held int) {
