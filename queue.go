@@ -3,7 +3,6 @@ package stint
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,11 +25,16 @@ func (c *call) turnParts() []waiting.Part {
 			most = Never
 		}
 		parts = append(parts, waiting.Part{Charge: *ch, Most: most, Index: i})
+		for k := len(parts) - 1; k > 0 && before(parts[k].Charge, parts[k-1].Charge); k-- {
+			parts[k], parts[k-1] = parts[k-1], parts[k]
+		}
 	}
-	slices.SortFunc(parts, func(a, b waiting.Part) int {
-		return cmp.Or(strings.Compare(a.Charge.Limit.Name(), b.Charge.Limit.Name()), strings.Compare(a.Charge.Key, b.Charge.Key))
-	})
 	return parts
+}
+
+// before is the order of parts, which are few: a call's limits.
+func before(a, b store.Charge) bool {
+	return cmp.Or(strings.Compare(a.Limit.Name(), b.Limit.Name()), strings.Compare(a.Key, b.Key)) < 0
 }
 
 // flushWait is for how long a call holds back while turns that others have left

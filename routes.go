@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 )
 
@@ -96,9 +95,18 @@ func splitPattern(pattern string) (method, host, path string) {
 	return method, "", rest // not a pattern, as the mux will say
 }
 
-// registeredAt are places in this package's source, which say nothing to who
-// wrote a pattern.
-var registeredAt = regexp.MustCompile(` \(registered at [^)]*\)`)
+// withoutPlaces is what the mux says, without the places where patterns were
+// registered: those in this package's source say nothing to who wrote a pattern.
+func withoutPlaces(text string) string {
+	for {
+		before, place, found := strings.Cut(text, " (registered at ")
+		_, after, ends := strings.Cut(place, ")")
+		if !found || !ends {
+			return text
+		}
+		text = before + after
+	}
+}
 
 // handle registers a pattern; http.ServeMux panics on a bad one.
 func handle(mux *http.ServeMux, pattern string, r *route) (err error) {
@@ -106,7 +114,7 @@ func handle(mux *http.ServeMux, pattern string, r *route) (err error) {
 		if p := recover(); p != nil {
 			text, _, conflict := strings.Cut(fmt.Sprint(p), ":\n")
 			if conflict {
-				err = fmt.Errorf("%s: write one that is more specific or less", registeredAt.ReplaceAllString(text, ""))
+				err = fmt.Errorf("%s: write one that is more specific or less", withoutPlaces(text))
 				return
 			}
 			err = fmt.Errorf("%s: write a pattern of http.ServeMux, such as \"POST /login\"", text)

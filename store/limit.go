@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
-	"regexp"
 	"time"
 )
 
@@ -88,7 +87,17 @@ func (l *Limit) workOutHash() {
 	}
 }
 
-var validName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
+// validName reports whether s is a letter and up to 63 of A-Z a-z 0-9 _ . -
+func validName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !letter && (i == 0 || (c < '0' || c > '9') && c != '_' && c != '.' && c != '-') {
+			return false
+		}
+	}
+	return 1 <= len(s) && len(s) <= 64
+}
 
 // NewLimit checks a Spec, fills in its defaults and works out its numbers. It
 // reports everything that is wrong with it at once.
@@ -97,7 +106,7 @@ func NewLimit(s Spec) (*Limit, error) {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
-	if !validName.MatchString(s.Name) {
+	if !validName(s.Name) {
 		bad("name %.80q: write a letter, then up to 63 of A-Z a-z 0-9 _ . -", s.Name)
 	}
 	named := len(errs)

@@ -1,9 +1,10 @@
 package clientip
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
-	"slices"
+	"sort"
 )
 
 // Prefixes is a set of networks, in ascending order and none within another,
@@ -28,12 +29,7 @@ func NewPrefixes(prefixes []netip.Prefix) (s Prefixes, problems []string) {
 		}
 		s = append(s, p.Masked())
 	}
-	slices.SortFunc(s, func(a, b netip.Prefix) int {
-		if c := a.Addr().Compare(b.Addr()); c != 0 {
-			return c
-		}
-		return a.Bits() - b.Bits()
-	})
+	sort.Sort(ascending(s))
 	n := 0
 	for _, p := range s {
 		if n == 0 || !s[n-1].Overlaps(p) {
@@ -42,6 +38,16 @@ func NewPrefixes(prefixes []netip.Prefix) (s Prefixes, problems []string) {
 		}
 	}
 	return s[:n], problems
+}
+
+// ascending is for package sort: slices.SortFunc is compiled anew for a type of
+// this size, which is 17 KB of each program.
+type ascending []netip.Prefix
+
+func (a ascending) Len() int      { return len(a) }
+func (a ascending) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+func (a ascending) Less(i, j int) bool {
+	return cmp.Or(a[i].Addr().Compare(a[j].Addr()), a[i].Bits()-a[j].Bits()) < 0
 }
 
 // contains takes addresses as parseNode gives them: unmapped, without a zone.

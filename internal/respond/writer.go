@@ -60,6 +60,12 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, buf, err
 }
 
+type pusher writer
+
+func (p *pusher) Push(target string, opts *http.PushOptions) error {
+	return p.w.(http.Pusher).Push(target, opts)
+}
+
 type readerFrom writer
 
 func (r *readerFrom) ReadFrom(src io.Reader) (int64, error) {
@@ -74,131 +80,148 @@ const (
 	readsFrom
 )
 
+// Handlers ask for these by assertion, and do something else if they don't get
+// them: each combination is a type of its own. All of them are in every program,
+// with the names of all methods they are promoted: hence short names, and fields
+// that aren't pointers, since only pointers to these structs then have methods.
+type (
+	f struct {
+		writer
+		flusher
+	}
+	h struct {
+		writer
+		hijacker
+	}
+	fh struct {
+		writer
+		flusher
+		hijacker
+	}
+	p struct {
+		writer
+		pusher
+	}
+	fp struct {
+		writer
+		flusher
+		pusher
+	}
+	hp struct {
+		writer
+		hijacker
+		pusher
+	}
+	fhp struct {
+		writer
+		flusher
+		hijacker
+		pusher
+	}
+	r struct {
+		writer
+		readerFrom
+	}
+	fr struct {
+		writer
+		flusher
+		readerFrom
+	}
+	hr struct {
+		writer
+		hijacker
+		readerFrom
+	}
+	fhr struct {
+		writer
+		flusher
+		hijacker
+		readerFrom
+	}
+	pr struct {
+		writer
+		pusher
+		readerFrom
+	}
+	fpr struct {
+		writer
+		flusher
+		pusher
+		readerFrom
+	}
+	hpr struct {
+		writer
+		hijacker
+		pusher
+		readerFrom
+	}
+	fhpr struct {
+		writer
+		flusher
+		hijacker
+		pusher
+		readerFrom
+	}
+)
+
 // Writer returns a writer around w for the next handler, which notes what is
 // written and paces it. It is an http.Flusher, http.Hijacker, http.Pusher or
 // io.ReaderFrom if w is one, and not if w is none.
-//
-// Handlers ask for these by assertion, and do something else if they don't get
-// them: each combination is a type of its own.
 func (s *Response) Writer(w http.ResponseWriter) http.ResponseWriter {
 	s.w = w
 	return (&writer{s, w}).exactly()
 }
 
 func (w *writer) exactly() http.ResponseWriter {
-	p, has := w.has()
-	f, h, r := (*flusher)(w), (*hijacker)(w), (*readerFrom)(w)
-	switch has {
+	flush, hijack, push, read := flusher(*w), hijacker(*w), pusher(*w), readerFrom(*w)
+	switch w.has() {
 	case flushes:
-		return struct {
-			*writer
-			*flusher
-		}{w, f}
+		return &f{*w, flush}
 	case hijacks:
-		return struct {
-			*writer
-			*hijacker
-		}{w, h}
+		return &h{*w, hijack}
 	case flushes | hijacks:
-		return struct {
-			*writer
-			*flusher
-			*hijacker
-		}{w, f, h}
+		return &fh{*w, flush, hijack}
 	case pushes:
-		return struct {
-			*writer
-			http.Pusher
-		}{w, p}
+		return &p{*w, push}
 	case flushes | pushes:
-		return struct {
-			*writer
-			*flusher
-			http.Pusher
-		}{w, f, p}
+		return &fp{*w, flush, push}
 	case hijacks | pushes:
-		return struct {
-			*writer
-			*hijacker
-			http.Pusher
-		}{w, h, p}
+		return &hp{*w, hijack, push}
 	case flushes | hijacks | pushes:
-		return struct {
-			*writer
-			*flusher
-			*hijacker
-			http.Pusher
-		}{w, f, h, p}
+		return &fhp{*w, flush, hijack, push}
 	case readsFrom:
-		return struct {
-			*writer
-			*readerFrom
-		}{w, r}
+		return &r{*w, read}
 	case flushes | readsFrom:
-		return struct {
-			*writer
-			*flusher
-			*readerFrom
-		}{w, f, r}
+		return &fr{*w, flush, read}
 	case hijacks | readsFrom:
-		return struct {
-			*writer
-			*hijacker
-			*readerFrom
-		}{w, h, r}
+		return &hr{*w, hijack, read}
 	case flushes | hijacks | readsFrom:
-		return struct {
-			*writer
-			*flusher
-			*hijacker
-			*readerFrom
-		}{w, f, h, r}
+		return &fhr{*w, flush, hijack, read}
 	case pushes | readsFrom:
-		return struct {
-			*writer
-			http.Pusher
-			*readerFrom
-		}{w, p, r}
+		return &pr{*w, push, read}
 	case flushes | pushes | readsFrom:
-		return struct {
-			*writer
-			*flusher
-			http.Pusher
-			*readerFrom
-		}{w, f, p, r}
+		return &fpr{*w, flush, push, read}
 	case hijacks | pushes | readsFrom:
-		return struct {
-			*writer
-			*hijacker
-			http.Pusher
-			*readerFrom
-		}{w, h, p, r}
+		return &hpr{*w, hijack, push, read}
 	case flushes | hijacks | pushes | readsFrom:
-		return struct {
-			*writer
-			*flusher
-			*hijacker
-			http.Pusher
-			*readerFrom
-		}{w, f, h, p, r}
+		return &fhpr{*w, flush, hijack, push, read}
 	}
 	return w
 }
 
 // has returns which of the interfaces the writer below has.
-func (w *writer) has() (p http.Pusher, has int) {
+func (w *writer) has() (has int) {
 	if _, ok := w.w.(http.Flusher); ok {
 		has |= flushes
 	}
 	if _, ok := w.w.(http.Hijacker); ok {
 		has |= hijacks
 	}
-	p, ok := w.w.(http.Pusher)
-	if ok {
+	if _, ok := w.w.(http.Pusher); ok {
 		has |= pushes
 	}
 	if _, ok := w.w.(io.ReaderFrom); ok {
 		has |= readsFrom
 	}
-	return p, has
+	return has
 }
