@@ -12,74 +12,30 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// A call's charges on limits of this process come last, those for the store
-// before them. Each has a slot, in c.local.
-
-// addLocal adds the charge of an AdaptiveConcurrency.
-func (c *call) addLocal(e *entry, key string, cost int64) {
-	c.entries = append(c.entries, e)
-	c.charges = append(c.charges, store.Charge{Key: key, Limit: e.adaptive.start, Cost: cost, DryRun: e.dryRun})
-	c.results = append(c.results, store.Result{})
-	c.local = append(c.local, adaptiveSlot{})
-	c.policy = "" // its number changes
-}
-
-// stored is how many of the charges are the store's.
-func (c *call) stored() int { return len(c.charges) - len(c.local) }
-
-// veto is put in for local limits that refuse: the store then says what its
-// own limits would have said, and charges nothing.
-var veto = func() store.Charge {
-	l, err := store.NewLimit(store.Spec{Name: "veto", Algorithm: store.Concurrency, Units: 1})
-	if err != nil {
-		panic(err)
-	}
-	return store.Charge{Limit: l, Cost: 2, MaxWait: time.Second} // counts for no ban
-}()
-
-// takeLocal is take for a call with local charges: their slots are taken
-// first, and given back unless everything is granted.
-func (c *call) takeLocal(ctx context.Context) error {
-	n := c.stored()
-	refused := false
-	for i := range c.local {
-		ch := &c.charges[n+i]
-		c.results[n+i], c.local[i], ch.Limit = c.entries[n+i].adaptive.take(ch.Key, ch.Cost)
-		refused = refused || !c.results[n+i].OK && !ch.DryRun
-	}
-	var err error
-	switch {
-	case n == 0:
-	case refused:
-		ch, r := c.charges[n], c.results[n]
-		c.charges[n] = veto
-		c.charges[n].Key = c.charges[0].Key // beside it in a cluster
-		err = c.lim.store.Take(ctx, c.charges[:n+1], c.results[:n+1])
-		c.charges[n], c.results[n] = ch, r
-	default:
-		err = c.lim.store.Take(ctx, c.charges[:n], c.results[:n])
-		refused = err == nil && !granted(c.charges[:n], c.results[:n])
-	}
-	if err != nil || refused {
-		c.freeLocal()
-	}
-	return err
-}
-
-// freeLocal gives a call's slots back without a sample. The results then say,
-// as a store's do, what there is without them.
-func (c *call) freeLocal() {
-	n := c.stored()
-	for i := range c.local {
-		s := &c.local[i]
-		if s.held == 0 {
+// decideAdaptive has the call decided where an AdaptiveConcurrency is. Charges on
+// these come last.
+func (c *call) decideAdaptive() {
+	c.store = c.lim.adaptive
+	n := 0
+	for i, e := range c.entries {
+		if e.adaptive != nil {
+			c.policy = "" // its number changes
 			continue
 		}
-		s.inFlight -= s.held
-		c.results[n+i].Remaining = max(0, c.charges[n+i].Limit.Spec().Units-s.inFlight)
-		s.free(nil)
-		c.lim.family.slots.Wake(slotsOf(&c.charges[n+i]))
+		if i > n {
+			ch := c.charges[i]
+			copy(c.entries[n+1:], c.entries[n:i])
+			copy(c.charges[n+1:], c.charges[n:i])
+			c.entries[n], c.charges[n] = e, ch
+		}
+		n++
 	}
+}
+
+// stand says where the limit of an AdaptiveConcurrency stood in a decision.
+func (s *LimitStatus) stand(c *store.Charge, r *store.Result) {
+	limit, why := adaptive.Stood(c, r)
+	s.Quota, s.Reason = limit, Reason(why)
 }
 
 // goOn has a call go on without its charges on the store, which has failed, and
@@ -89,44 +45,41 @@ func (c *call) goOn(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || errors.As(err, new(*canceledError)) {
 		return false
 	}
-	n := c.stored()
 	stored, local, closed := false, false, false
-	for i, e := range c.entries {
-		stored = stored || i < n && !e.dryRun
-		local = local || i >= n && !e.dryRun
+	for _, e := range c.entries {
+		stored = stored || e.adaptive == nil && !e.dryRun
+		local = local || e.adaptive != nil && !e.dryRun
 		closed = closed || e.closed
 	}
 	if stored && (closed || !local) {
 		return false
 	}
 	c.lim.observe(Event{Kind: StoreFailed, Request: c.r, Err: err})
-	c.drop(n)
+	c.keep(func(e *entry) bool { return e.adaptive != nil })
 	return true
 }
 
-// drop leaves out the call's first n charges, which have not been made.
-func (c *call) drop(n int) {
-	c.local = slices.Delete(c.local, 0, max(0, n-c.stored()))
-	c.entries = slices.Delete(c.entries, 0, n)
-	c.charges = slices.Delete(c.charges, 0, n)
-	c.results = slices.Delete(c.results, 0, n)
-	if len(c.lines) > 0 {
-		c.lines = c.lines[n:]
+// keep leaves out the charges of all other limits, which have not been made.
+func (c *call) keep(which func(*entry) bool) {
+	n := 0
+	for i, e := range c.entries {
+		if !which(e) {
+			continue
+		}
+		c.entries[n], c.charges[n], c.results[n] = e, c.charges[i], c.results[i]
+		if len(c.lines) > 0 {
+			c.lines[n] = c.lines[i]
+		}
+		n++
 	}
+	c.entries = slices.Delete(c.entries, n, len(c.entries))
+	c.charges = slices.Delete(c.charges, n, len(c.charges))
+	c.results = slices.Delete(c.results, n, len(c.results))
+	c.lines = c.lines[:min(n, len(c.lines))]
 }
 
-// describe adds to statuses, those of a decision, what only local limits say.
-func describe(local []adaptiveSlot, statuses []LimitStatus) {
-	statuses = statuses[len(statuses)-len(local):]
-	for i := range local {
-		statuses[i].Reason = local[i].reason
-		statuses[i].hold(local[i].inFlight)
-	}
-}
-
-// localPermit is what a permit holds of local limits.
-type localPermit struct {
-	slots   []adaptiveSlot
+// timing is how a request that has slots of an AdaptiveConcurrency has gone.
+type timing struct {
 	since   time.Time
 	outcome atomic.Uint32 // of outcomes
 }
@@ -139,24 +92,18 @@ const (
 	ignored
 )
 
-// local makes the permit's part of a call's slots.
-func (c *call) localPermit() *localPermit {
-	if len(c.local) == 0 {
-		return nil
+// timing makes that of a call that is granted; nil without such slots.
+func (c *call) timing() *timing {
+	for _, e := range c.entries {
+		if e.adaptive != nil {
+			return &timing{since: time.Now()}
+		}
 	}
-	return &localPermit{slots: append([]adaptiveSlot(nil), c.local...), since: time.Now()}
-}
-
-// statuses are the slots, of a nil localPermit too.
-func (l *localPermit) statuses() []adaptiveSlot {
-	if l == nil {
-		return nil
-	}
-	return l.slots
+	return nil
 }
 
 // end tells the outcome unless the handler has.
-func (l *localPermit) end(outcome uint32) { l.outcome.CompareAndSwap(finished, outcome) }
+func (t *timing) end(outcome uint32) { t.outcome.CompareAndSwap(finished, outcome) }
 
 // Drop says that the request failed for want of capacity, as when a backend
 // was overloaded or timed out: an AdaptiveConcurrency halves its limit where at
@@ -172,8 +119,8 @@ func (p *Permit) Ignore() { p.tell(ignored) }
 
 func (p *Permit) tell(outcome uint32) {
 	for ; p != nil; p = p.outer {
-		if p.local != nil {
-			p.local.outcome.Store(outcome)
+		if p.timing != nil {
+			p.timing.outcome.Store(outcome)
 		}
 	}
 }
@@ -182,8 +129,8 @@ func (p *Permit) tell(outcome uint32) {
 // is says nothing about the work.
 func (p *Permit) turnedAway() {
 	for ; p != nil; p = p.outer {
-		if p.local != nil {
-			p.local.end(ignored)
+		if p.timing != nil {
+			p.timing.end(ignored)
 		}
 	}
 }
@@ -191,11 +138,11 @@ func (p *Permit) turnedAway() {
 // sample is what the request has shown; nil if nothing. Outside HTTP its context
 // says nothing: it may have bounded the wait, and ended before the work.
 func (p *Permit) sample() *adaptive.Sample {
-	outcome := p.local.outcome.Load()
+	outcome := p.timing.outcome.Load()
 	if outcome == ignored {
 		return nil
 	}
-	s := &adaptive.Sample{RTT: time.Since(p.local.since), Dropped: outcome == dropped}
+	s := &adaptive.Sample{RTT: time.Since(p.timing.since), Dropped: outcome == dropped}
 	if p.response != nil {
 		s.RTT -= p.response.HeldUp()
 	}
@@ -211,26 +158,27 @@ func (p *Permit) sample() *adaptive.Sample {
 	return s
 }
 
-// releaseLocal gives the permit's local slots back with what the request has
+// endTiming releases the permit's slots of this process with what the request has
 // shown, and returns what has changed by it.
-func (p *Permit) releaseLocal() (changes []*LimitChange) {
-	l := p.local
+func (p *Permit) endTiming() (changes []*LimitChange) {
 	if p.response != nil {
 		switch got, ok := p.response.Outcome(); {
 		case !ok:
 		case got.Hijacked:
-			l.end(ignored) // a connection's life, not a request's
+			p.timing.end(ignored) // a connection's life, not a request's
 		case got.Status >= http.StatusInternalServerError:
-			l.end(failed)
+			p.timing.end(failed)
 		}
 	}
-	sample := p.sample()
-	first := len(p.charges) - len(l.slots)
-	for i := range l.slots {
-		if change := l.slots[i].free(sample); change != nil {
-			changes = append(changes, change)
-		}
-		p.lim.family.slots.Wake(slotsOf(&p.charges[first+i]))
+	seen := p.sample()
+	p.mu.Lock() // Decision may be at the results
+	moved := p.lim.family.adaptive.End(p.charges, p.results, seen)
+	p.mu.Unlock()
+	for _, m := range moved {
+		changes = append(changes, &LimitChange{
+			Limit: m.Limit, From: m.From, To: m.To, Reason: Reason(m.Reason),
+			InFlight: m.InFlight, Latency: m.Latency, Baseline: m.Baseline,
+		})
 	}
 	return changes
 }

@@ -23,8 +23,7 @@ type call struct {
 	entries []*entry
 	charges []store.Charge
 	results []store.Result
-	local   []adaptiveSlot // of the last charges
-	paced   []paced        // that wait for bytes, and charge nothing here
+	paced   []paced // that wait for bytes, and charge nothing here
 	keys    []knownKey
 	fields  field.Writer
 	said    []field.Limit // of limits whose number is the moment's
@@ -33,6 +32,7 @@ type call struct {
 // callState is what a call knows that isn't scratch: it begins anew with each.
 type callState struct {
 	lim        *version
+	store      store.Store   // of the plan's charges
 	generation *generation   // whose limits the charges name
 	r          *http.Request // nil outside HTTP
 	outer      *Permit
@@ -62,7 +62,7 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 
 func newCall(v *version, r *http.Request) *call {
 	c := calls.Get().(*call)
-	c.lim, c.generation, c.r = v, v.generation, r
+	c.lim, c.store, c.generation, c.r = v, v.store, v.generation, r
 	return c
 }
 
@@ -78,11 +78,10 @@ func (c *call) free() {
 	clear(c.results)
 	clear(c.keys)
 	clear(c.fields.Items)
-	clear(c.local)
 	clear(c.paced)
 	c.callState = callState{}
 	c.entries, c.charges, c.results = c.entries[:0], c.charges[:0], c.results[:0]
-	c.keys, c.said, c.local, c.paced = c.keys[:0], c.said[:0], c.local[:0], c.paced[:0]
+	c.keys, c.said, c.paced = c.keys[:0], c.said[:0], c.paced[:0]
 	calls.Put(c)
 }
 
@@ -111,6 +110,9 @@ func (c *call) gather(p *plan) error {
 		if err := c.chargeAll(f); err != nil {
 			return err
 		}
+	}
+	if p.adaptive {
+		c.decideAdaptive()
 	}
 	return nil
 }
@@ -203,18 +205,9 @@ func (c *call) cost(e *entry) (int64, error) {
 func (c *call) add(e *entry, key string, cost int64) {
 	c.slotted = c.slotted || e.slots && !e.dryRun
 	c.bans = c.bans || e.bans
-	if e.adaptive != nil {
-		c.addLocal(e, key, cost)
-		return
-	}
-	ch := store.Charge{Key: key, Limit: e.limit, Cost: cost, DryRun: e.dryRun}
+	c.entries = append(c.entries, e)
+	c.charges = append(c.charges, store.Charge{Key: key, Limit: e.limit, Cost: cost, DryRun: e.dryRun})
 	c.results = append(c.results, store.Result{})
-	if len(c.local) > 0 {
-		n := c.stored()
-		c.entries, c.charges = slices.Insert(c.entries, n, e), slices.Insert(c.charges, n, ch)
-		return
-	}
-	c.entries, c.charges = append(c.entries, e), append(c.charges, ch)
 }
 
 // key calls the entry's KeyFunc, once a request however many limits share it.
@@ -298,20 +291,12 @@ func (c *call) bound(ctx context.Context) error {
 	return nil
 }
 
-// ask has the charges decided once, by the store and by the limits of this
-// process.
+// ask has the charges decided once.
 func (c *call) ask(ctx context.Context) error {
 	if c.lim.family.turns.Vacant() {
 		return c.askVacant(ctx)
 	}
-	return c.askStores(ctx)
-}
-
-func (c *call) askStores(ctx context.Context) error {
-	if len(c.local) > 0 {
-		return c.takeLocal(ctx)
-	}
-	return c.lim.store.Take(ctx, c.charges, c.results)
+	return c.store.Take(ctx, c.charges, c.results)
 }
 
 // take asks, and notes what the call has then.
@@ -328,12 +313,10 @@ func (c *call) take(ctx context.Context) error {
 // handOver leaves what the call was granted to its permit.
 func (c *call) handOver() {
 	c.granted = false
-	clear(c.local)
 }
 
 // giveBack gives back what the call was granted and hasn't handed over.
 func (c *call) giveBack(ctx context.Context) {
-	c.freeLocal()
 	if c.claim != nil {
 		c.dropClaim(ctx)
 	}
@@ -344,7 +327,7 @@ func (c *call) giveBack(ctx context.Context) {
 	if c.slotted {
 		c.lim.family.hold(c.entries, c.charges, c.ofClass, -1)
 	}
-	c.lim.cancel(ctx, made(c.charges, c.results, func(r *store.Receipt) bool { return r.Cost > 0 }))
+	c.lim.cancel(ctx, c.store, made(c.charges, c.results, func(r *store.Receipt) bool { return r.Cost > 0 }))
 }
 
 // end ends the call, deferred by whoever has begun it: whatever it still has is

@@ -1,9 +1,9 @@
 package stint
 
 import (
-	"math"
 	"time"
 
+	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/store"
 )
 
@@ -59,8 +59,6 @@ type LimitStatus struct {
 	Delay, RetryAfter, ResetAfter time.Duration
 }
 
-func (s *LimitStatus) hold(n int64) { s.InFlight = int32(min(n, math.MaxInt32)) }
-
 // granted reports whether every enforced limit lets the charges pass.
 func granted(charges []store.Charge, results []store.Result) bool {
 	for i := range results {
@@ -91,6 +89,9 @@ func (d *Decision) decide(charges []store.Charge, results []store.Result, status
 		statuses[i] = LimitStatus{
 			Name: l.Name(), Allowed: r.OK, DryRun: charges[i].DryRun, Quota: l.Spec().Units, InFlight: r.Held,
 			Remaining: r.Remaining, Delay: r.Delay, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter,
+		}
+		if l.Algorithm() == store.Concurrency && adaptive.RuleOf(l) != nil {
+			statuses[i].stand(&charges[i], r)
 		}
 		if charges[i].DryRun || r.OK && (!d.Allowed || l.Algorithm() == store.Ban) {
 			continue // how many refusals are left isn't how many requests are

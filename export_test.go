@@ -43,10 +43,7 @@ func (l *Limiter) BandwidthLeft(ctx context.Context, key string) (int64, error) 
 
 // Adaptive is how many keys of limits of this process are remembered.
 func (l *Limiter) Adaptive() int {
-	a := &l.family.adaptive
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.keys)
+	return l.family.adaptive.Len()
 }
 
 // Turns says what is in the lines for turns.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/store"
 )
 
@@ -17,23 +18,22 @@ import (
 type names struct {
 	rules  map[string]*rule
 	limits map[*rule]*store.Limit
-	// adaptive are the limits of this process among them. Each is made once, so
+	// adaptive decides the limits of this process among them. Each is made once, so
 	// that the newest is known however many routes and calls use it.
-	adaptive  map[*rule]*adaptiveRule
-	adaptives *adaptives
+	adaptive *adaptive.Keys
 	// before are the limits of the generation before, by name. One that still
 	// says the same stays the same one, for whatever a store remembers of it.
 	before map[string]*store.Limit
 }
 
-func newNames(a *adaptives) *names {
-	return &names{rules: map[string]*rule{}, limits: map[*rule]*store.Limit{}, adaptive: map[*rule]*adaptiveRule{}, adaptives: a}
+func newNames(a *adaptive.Keys) *names {
+	return &names{rules: map[string]*rule{}, limits: map[*rule]*store.Limit{}, adaptive: a}
 }
 
 // clone is a copy to work on: a New, With or Update that fails leaves no names
 // behind.
 func (n *names) clone() *names {
-	return &names{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits), adaptive: maps.Clone(n.adaptive), adaptives: n.adaptives}
+	return &names{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits), adaptive: n.adaptive}
 }
 
 // of returns the name of a rule, also of one that doesn't compile.
@@ -48,16 +48,13 @@ func (n *names) of(r *rule) string {
 
 // without is a copy that keeps only the rules that are still used.
 func (n *names) without(used func(*rule) bool) *names {
-	next := newNames(n.adaptives)
+	next := newNames(n.adaptive)
 	next.before = make(map[string]*store.Limit, len(n.rules))
 	for name, r := range n.rules {
 		l := n.limits[r]
 		next.before[name] = l
 		if used(r) {
 			next.rules[name], next.limits[r] = r, l
-			if a := n.adaptive[r]; a != nil {
-				next.adaptive[r] = a
-			}
 		}
 	}
 	return next
@@ -67,7 +64,7 @@ func (n *names) without(used func(*rule) bool) *names {
 func (n *names) gone(next *names) map[string]bool {
 	gone := map[string]bool{}
 	for name, r := range n.rules {
-		if n.adaptive[r] != nil && next.adaptive[next.rules[name]] == nil {
+		if n.adapts(r) && !next.adapts(next.rules[name]) {
 			gone[name] = true
 		}
 	}
@@ -76,6 +73,30 @@ func (n *names) gone(next *names) map[string]bool {
 
 // use is a limit and the place in the options where it first stands, as a
 // message has it.
+// adapts reports whether r is an AdaptiveConcurrency.
+func (n *names) adapts(r *rule) bool {
+	l := n.limits[r]
+	return l != nil && adaptive.RuleOf(l) != nil
+}
+
+// follow makes the limit of an AdaptiveConcurrency one that is decided in this
+// process, unless it is already; any other stays what it is.
+func (n *names) follow(r *rule, l *store.Limit) *store.Limit {
+	if r.adaptive == nil || l == nil || adaptive.RuleOf(l) != nil {
+		return l
+	}
+	return n.adaptive.Limit(l, *r.adaptive)
+}
+
+// says reports whether l goes by the same as r beside its numbers.
+func (r *rule) says(l *store.Limit) bool {
+	was := adaptive.RuleOf(l)
+	if r.adaptive == nil || was == nil {
+		return r.adaptive == nil && was == nil
+	}
+	return was.Config() == *r.adaptive
+}
+
 type use struct {
 	rule  *rule
 	where string
@@ -163,13 +184,10 @@ func (n *names) compile(c *config, report func(error)) {
 		for _, e := range flatten(err) {
 			report(fmt.Errorf("%slimit %.80q: %w", u.where, final[i], e))
 		}
-		if b := n.before[final[i]]; b != nil && l != nil && b.Spec() == l.Spec() {
+		if b := n.before[final[i]]; b != nil && l != nil && u.rule.says(b) && b.Spec() == l.Spec() {
 			l = b
 		}
-		n.limits[u.rule] = l
-		if l != nil && u.rule.adaptive != nil {
-			n.adaptive[u.rule] = n.adaptives.rule(l, *u.rule.adaptive)
-		}
+		n.limits[u.rule] = n.follow(u.rule, l)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/store"
 )
@@ -81,8 +82,9 @@ func (c *call) setFields(h http.Header, slots []string) {
 			continue
 		}
 		it := field.Item{Limit: &e.said, Remaining: r.Remaining, Reset: r.ResetAfter, Refused: !r.OK, Retry: r.RetryAfter, More: -1}
-		if ch.Limit != e.limit && it.Policy != "" { // an AdaptiveConcurrency, whose number changes
-			c.said = append(c.said, said(ch.Limit))
+		if e.adaptive != nil { // its number changes
+			limit, _ := adaptive.Stood(ch, r)
+			c.said = append(c.said, field.Limit{Name: it.Name, Units: limit, Policy: field.Policy(it.Name, limit, 0)})
 			it.Limit = &c.said[len(c.said)-1]
 		}
 		if after, known := ch.Limit.MoreAfter(r); known {

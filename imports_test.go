@@ -36,7 +36,7 @@ var imports = map[string]rule{
 	"internal/routetest":        {own: []string{"."}},                                 // for tests only
 	"lua":                       {},
 	"store/redisstore":          {own: []string{"store", "lua"}, external: []string{"github.com/redis/go-redis/v9", "github.com/google/uuid"}},
-	"internal/adaptive":         {notEven: []string{"net/http", "net"}},
+	"internal/adaptive":         {own: []string{"store"}, notEven: []string{"net/http", "net"}},
 	"internal/explore":          {}, // for tests only
 	"internal/clientip":         {},
 	"internal/field":            {},

@@ -221,7 +221,7 @@ func (c *call) admit(ctx context.Context, h http.Header) *Permit {
 // and whose bytes are paced all the same: they ask the store themselves, which
 // may be back by then, and have a FailurePolicy of their own.
 func (c *call) uncharged(ctx context.Context) *Permit {
-	c.drop(len(c.charges))
+	c.keep(func(*entry) bool { return false })
 	c.waited = 0 // for nothing
 	p := c.permit(ctx)
 	p.carry = !c.lim.withoutPermit

@@ -21,13 +21,14 @@ const settleTimeout = 2 * time.Second
 type Permit struct {
 	ctx   context.Context // the request's, without the permit
 	lim   *version
-	outer *Permit      // of a limiter further out
-	holds bool         // Done has something to do
-	carry bool         // Request puts it into the context
-	done  bool         // guarded by mu
-	class uint8        // of priority, where some limit has slots
-	wait  *permitWait  // nil unless it has waited
-	local *localPermit // nil without a limit of this process
+	outer *Permit     // of a limiter further out
+	holds bool        // Done has something to do
+	carry bool        // Request puts it into the context
+	done  bool        // guarded by mu
+	class uint8       // of priority, where some limit has slots
+	wait  *permitWait // nil unless it has waited
+	// timing is nil without an AdaptiveConcurrency.
+	timing *timing
 	// response is nil unless a limit looks at it.
 	response *response
 
@@ -82,7 +83,7 @@ func (c *call) permit(ctx context.Context) *Permit {
 	if c.waited > 0 || len(c.lines) > 0 {
 		p.wait = &permitWait{c.waited, c.lines}
 	}
-	p.holds, p.local, p.response, p.class = c.holds(), c.localPermit(), c.responded(), c.ofClass
+	p.holds, p.timing, p.response, p.class = c.holds(), c.timing(), c.responded(), c.ofClass
 	return p
 }
 
@@ -175,7 +176,6 @@ func (p *Permit) Decision() Decision {
 	d.Delay = 0
 	rest, waited := d.Limits, time.Duration(0)
 	for q := p; q != nil; q = q.outer {
-		describe(q.local.statuses(), rest)
 		own := rest[len(rest)-len(q.charges):]
 		rest = rest[:len(rest)-len(q.charges)]
 		if q.wait != nil {
@@ -314,7 +314,7 @@ func (p *Permit) Done() {
 	}
 	p.done = true
 	p.mu.Unlock()
-	if p.local != nil || p.response != nil {
+	if p.timing != nil || p.response != nil {
 		// Deferred, it sees a panic, which goes on from here.
 		if v := recover(); v != nil {
 			p.panicked(v)
@@ -342,8 +342,8 @@ func (p *Permit) Detach() (release func()) {
 		return func() {}
 	}
 	p.done = true
-	if p.local != nil {
-		p.local.end(ignored) // how long a connection lives says nothing
+	if p.timing != nil {
+		p.timing.end(ignored) // how long a connection lives says nothing
 	}
 	return sync.OnceFunc(p.release)
 }
@@ -351,12 +351,12 @@ func (p *Permit) Detach() (release func()) {
 // panicked notes a handler's panic for what comes of it.
 func (p *Permit) panicked(v any) {
 	aborted := v == http.ErrAbortHandler
-	if p.local != nil {
+	if p.timing != nil {
 		outcome := failed
 		if aborted {
 			outcome = ignored
 		}
-		p.local.end(outcome)
+		p.timing.end(outcome)
 	}
 	if p.response != nil {
 		p.response.Panicked(aborted)
@@ -383,8 +383,8 @@ func (p *Permit) release() {
 // observers are to be told.
 func (p *Permit) giveBack(amends []amend) (events []Event) {
 	p.lim.family.hold(p.entries, p.charges, p.class, -1)
-	if p.local != nil {
-		for _, change := range p.releaseLocal() {
+	if p.timing != nil {
+		for _, change := range p.endTiming() {
 			events = append(events, Event{Kind: LimitChanged, Change: change})
 		}
 	}
@@ -413,26 +413,26 @@ func made(charges []store.Charge, results []store.Result, which func(*store.Rece
 
 // cancel settles charges, even if ctx has ended, and wakes who waits for the
 // slots among them. Observers are told if it failed.
-func (v *version) cancel(ctx context.Context, charges []store.Charge) {
-	if _, err := v.settle(ctx, charges); err != nil {
+func (v *version) cancel(ctx context.Context, s store.Store, charges []store.Charge) {
+	if _, err := v.settle(ctx, s, charges); err != nil {
 		v.observe(Event{Kind: SettleFailed, Err: err})
 	}
 }
 
 // settle is cancel without a word to the observers, for callers with more to do
 // before anything may panic. It returns the results, or a *StoreError.
-func (v *version) settle(ctx context.Context, charges []store.Charge) ([]store.Result, error) {
+func (v *version) settle(ctx context.Context, s store.Store, charges []store.Charge) ([]store.Result, error) {
 	if len(charges) == 0 {
 		return nil, nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	if !store.AnswersAtOnce(v.store) { // else a timer would cost more than the call
+	if !store.AnswersAtOnce(s) { // else a timer would cost more than the call
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, settleTimeout)
 		defer stop()
 	}
 	results := make([]store.Result, len(charges))
-	err := v.store.Settle(ctx, charges, results)
+	err := s.Settle(ctx, charges, results)
 	for i := range charges {
 		if charges[i].Receipt.Lease != (store.LeaseID{}) {
 			v.family.slots.Wake(slotsOf(&charges[i]))

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -32,9 +33,8 @@ type entry struct {
 	said    field.Limit // in fields; a dry run says nothing
 	from    *limitFunc
 	origin  *entry // that it stands for since an Update; nil: it is its own
-	// adaptive is what decides an AdaptiveConcurrency, in this process; limit
-	// is its name and the most it can be, and never goes to a store.
-	adaptive *adaptiveRule
+	// adaptive is what decides an AdaptiveConcurrency, in this process.
+	adaptive *adaptive.Rule
 	// bandwidth paces the request's bytes, after it has been admitted.
 	bandwidth *bandwidth
 }
@@ -49,8 +49,10 @@ func (e *entry) first() *entry {
 
 // newEntry makes the entry of a rule, by its compiled limit and with its settings.
 func (n *names) newEntry(r *rule, l *store.Limit, s settings) *entry {
+	l = n.follow(r, l) // if it is one that a WithLimitFunc gave
 	e := &entry{
-		limit: l, key: s.key, cost: s.cost, settle: s.settle, maxWait: s.maxWait, dryRun: s.dryRun,
+		adaptive: adaptive.RuleOf(l),
+		limit:    l, key: s.key, cost: s.cost, settle: s.settle, maxWait: s.maxWait, dryRun: s.dryRun,
 		closed: s.policy == FailClosed && !s.dryRun,
 		slots:  l.Algorithm() == store.Concurrency,
 		bans:   l.Algorithm() == store.Ban,
@@ -80,11 +82,6 @@ func (n *names) newEntry(r *rule, l *store.Limit, s settings) *entry {
 	if !e.dryRun {
 		e.said = said(l)
 	}
-	if r.adaptive != nil {
-		if e.adaptive = n.adaptive[r]; e.adaptive == nil { // of a WithLimitFunc
-			e.adaptive = n.adaptives.rule(l, *r.adaptive)
-		}
-	}
 	return e
 }
 
@@ -92,16 +89,19 @@ func (n *names) newEntry(r *rule, l *store.Limit, s settings) *entry {
 type plan struct {
 	entries []*entry
 	funcs   []*limitFunc
-	policy  string   // RateLimit-Policy of all entries
-	waits   bool     // some limit may make the request wait
-	again   []*entry // of limits that entries have already, by another route's settings
+	policy  string // RateLimit-Policy of all entries
+	waits   bool   // some limit may make the request wait
+	// adaptive: some limit may be an AdaptiveConcurrency.
+	adaptive bool
+	again    []*entry // of limits that entries have already, by another route's settings
 }
 
 func newPlan(entries []*entry, funcs []*limitFunc) *plan {
-	p := &plan{entries: entries, funcs: funcs, waits: len(funcs) > 0}
+	p := &plan{entries: entries, funcs: funcs, waits: len(funcs) > 0, adaptive: len(funcs) > 0}
 	var items []string
 	for _, e := range entries {
 		p.waits = p.waits || e.maxWait > 0 || e.queues
+		p.adaptive = p.adaptive || e.adaptive != nil
 		if e.said.Policy != "" {
 			items = append(items, e.said.Policy)
 		}

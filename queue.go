@@ -56,7 +56,7 @@ func (c *call) askVacant(ctx context.Context) error {
 				ch.MaxWait = max(ch.MaxWait-held, time.Microsecond)
 			}
 		}
-		return c.askStores(ctx)
+		return c.store.Take(ctx, c.charges, c.results)
 	}
 	for k := range parts {
 		if _, claimed := claim.Wait(k); claimed {
@@ -64,7 +64,7 @@ func (c *call) askVacant(ctx context.Context) error {
 		}
 	}
 	c.claim = claim
-	err := c.askStores(ctx)
+	err := c.store.Take(ctx, c.charges, c.results)
 	for k := range parts {
 		i := parts[k].Index
 		c.charges[i].Cost = parts[k].Charge.Cost
@@ -121,7 +121,7 @@ func (c *call) sleep(ctx context.Context) error {
 
 // settleTurns gives back what is left in the lines.
 func (v *version) settleTurns(ctx context.Context, charges []store.Charge) []store.Result {
-	results, err := v.settle(ctx, charges)
+	results, err := v.settle(ctx, v.store, charges)
 	if err != nil {
 		v.observe(Event{Kind: SettleFailed, Err: err})
 	}

@@ -1,10 +1,12 @@
 package stint
 
 import (
+	"context"
 	"net/http"
 	"slices"
 
 	"github.com/stint-go/stint/internal/respond"
+	"github.com/stint-go/stint/store"
 )
 
 // response is what a permit knows of the response to its request. Only permits
@@ -40,7 +42,7 @@ func (c *call) responded() *response {
 func (v *version) payer(r *http.Request) respond.Payer {
 	return respond.Payer{
 		Store:    v.store,
-		GiveBack: v.cancel,
+		GiveBack: func(ctx context.Context, charges []store.Charge) { v.cancel(ctx, v.store, charges) },
 		StoreFailed: func(err error, cut bool) error {
 			if cut {
 				err = &StoreError{err}

@@ -170,7 +170,7 @@ func (p *Permit) finish(amends []amend) (settled bool, err error) {
 	if s := p.response; s != nil {
 		charges = append(charges, s.End()...)
 	}
-	results, err := p.lim.settle(p.ctx, charges)
+	results, err := p.lim.settle(p.ctx, p.lim.store, charges)
 	if err != nil {
 		return false, err
 	}

@@ -63,9 +63,7 @@ func (c *call) behind() (i int, queued int64) {
 			continue
 		}
 		if e.adaptive != nil {
-			if _, newer := e.adaptive.meet(c.charges[i].Key); newer {
-				s.Wake(key)
-			}
+			e.adaptive.Meet(c.charges[i].Key)
 		}
 		return i, n
 	}
@@ -176,8 +174,7 @@ func (c *call) room(i int) int64 {
 	case c.patient:
 		return math.MaxInt64
 	case e.adaptive != nil:
-		limit, _ := e.adaptive.meet(ch.Key)
-		return limit
+		return e.adaptive.Meet(ch.Key)
 	}
 	return ch.Limit.Spec().Units
 }
@@ -258,11 +255,12 @@ func (c *call) renew(at int) (now int, others bool) {
 	}
 	c.generation = g
 	entries, charges, lines := slices.Clone(c.entries), slices.Clone(c.charges), c.lines
-	c.entries, c.charges, c.results, c.local = c.entries[:0], c.charges[:0], c.results[:0], c.local[:0]
+	c.entries, c.charges, c.results = c.entries[:0], c.charges[:0], c.results[:0]
 	c.slotted, c.bans, c.policy, c.lines = false, false, "", nil
 	for i, e := range entries {
 		c.add(g.successor(e), charges[i].Key, charges[i].Cost)
 	}
+	c.decideAdaptive()
 	// Limits of this process stand last: one that has become one, or is one no
 	// longer, has another place now.
 	c.lines = make([]lineStatus, len(lines))

@@ -80,6 +80,9 @@ func (c *call) gatherKey(key string, cost int64) error {
 	if len(c.charges) == 0 {
 		return errPaces
 	}
+	if c.lim.base.adaptive {
+		c.decideAdaptive()
+	}
 	return nil
 }
 
@@ -104,7 +107,6 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	}
 	var d Decision
 	d.decide(c.charges, c.results, make([]LimitStatus, len(c.results)))
-	describe(c.local, d.Limits)
 	return d, nil
 }
 
@@ -155,28 +157,19 @@ func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
 
 // reset makes the version's limits forget a key each: keyOf's, unless it is "".
 func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
-	stored, local := map[string][]*store.Limit{}, map[string][]*adaptiveRule{}
+	limits, stored := map[string][]*store.Limit{}, false
 	for e := range v.entries() {
-		switch key := keyOf(e); {
-		case key == "":
-		case e.adaptive != nil:
-			local[key] = append(local[key], e.adaptive)
-		case !slices.Contains(stored[key], e.limit):
-			stored[key] = append(stored[key], e.limit)
+		if key := keyOf(e); key != "" && !slices.Contains(limits[key], e.limit) {
+			limits[key] = append(limits[key], e.limit)
+			stored = stored || e.adaptive == nil
 		}
 	}
-	rs, ok := v.store.(store.Resetter)
-	if !ok && len(stored) > 0 {
+	if _, can := v.store.(store.Resetter); stored && !can {
 		return fmt.Errorf("stint: Reset: %T can't: its store has no Reset method (store.Resetter)", v.store)
 	}
-	for key, limits := range stored {
-		if err := rs.Reset(ctx, key, limits...); err != nil {
+	for key, limits := range limits {
+		if err := v.adaptive.Reset(ctx, key, limits...); err != nil {
 			return &StoreError{err}
-		}
-	}
-	for key, rules := range local {
-		for _, rule := range rules {
-			rule.reset(key)
 		}
 	}
 	return nil

@@ -98,7 +98,7 @@ func (l *Limiter) update(c *config) (*version, []conflict, error) {
 	for _, m := range f.members {
 		m.now.Store(g.versions[m])
 	}
-	f.adaptive.retire(before.gone(names))
+	f.adaptive.Retire(before.gone(names))
 	f.slots.WakeAll()
 	return g.versions[l], f.announce(), nil
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -22,11 +23,13 @@ type version struct {
 	family     *family
 	generation *generation
 
-	store  store.Store
-	lent   bool // the store is of WithStore: others may use it
-	base   *plan
-	router *router // nil without routes
-	funcs  []*limitFunc
+	store store.Store
+	// adaptive is the store where a plan has an AdaptiveConcurrency.
+	adaptive *adaptive.Store
+	lent     bool // the store is of WithStore: others may use it
+	base     *plan
+	router   *router // nil without routes
+	funcs    []*limitFunc
 
 	shared        settings // defaults of the limits that are added by With
 	skip, block   []func(*http.Request) bool
@@ -52,7 +55,7 @@ type family struct {
 	turns waiting.Turns
 	slots waiting.Slots
 
-	adaptive adaptives // what has been learnt outlives it too
+	adaptive *adaptive.Keys // what has been learnt outlives it too
 
 	// What others are to know of it, guarded by mu: see namesakes.go.
 	namesakes []*namesakes
@@ -61,7 +64,8 @@ type family struct {
 
 func newFamily() *family {
 	f := new(family)
-	f.now.Store(newGeneration(newNames(&f.adaptive)))
+	f.adaptive = adaptive.NewKeys(func(limit, key string) { f.slots.Wake(waiting.Key{Limit: limit, Key: key}) })
+	f.now.Store(newGeneration(newNames(f.adaptive)))
 	return f
 }
 
@@ -134,7 +138,7 @@ func (g *generation) successor(e *entry) *entry {
 		return e
 	}
 	next := n.newEntry(r, n.limits[r], settings{key: e.key, cost: e.cost, settle: e.settle, dryRun: e.dryRun})
-	if next.limit == e.limit && next.adaptive == e.adaptive {
+	if next.limit == e.limit {
 		return e
 	}
 	next.closed, next.maxWait, next.from, next.queue = e.closed, e.maxWait, e.from, e.queue
@@ -199,6 +203,7 @@ func (l *Limiter) build(c *config, g *generation, names *names) (*version, []err
 	case c.memorySet || v.store == nil:
 		v.store, v.lent = memstore.New(c.memory...), false
 	}
+	v.adaptive = v.family.adaptive.Over(v.store)
 	v.shared = c.shared.or(v.shared)
 	v.shared.errs = nil
 	for _, fn := range c.limitFuncs {

@@ -43,7 +43,6 @@ func (c *call) begin(i int, d time.Duration) {
 // decided is what the call's results and its waiting amount to.
 func (c *call) decided(d *Decision, statuses []LimitStatus) {
 	d.decide(c.charges, c.results, statuses)
-	describe(c.local, statuses)
 	d.wait(c.waited, c.lines, statuses)
 }
 

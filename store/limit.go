@@ -62,6 +62,8 @@ type Limit struct {
 	warm     int64 // WarmUp: units of the whole warm-up
 	patience int64 // the longest wait that counts, in microseconds
 	slide    slide // SlidingWindow, SlidingLog
+
+	decider any // see DecidedBy
 }
 
 // Spec returns what the limit was made from, defaults filled in.
@@ -72,6 +74,18 @@ func (l *Limit) Name() string { return l.spec.Name }
 
 // Algorithm returns how the limit counts.
 func (l *Limit) Algorithm() Algorithm { return l.spec.Algorithm }
+
+// DecidedBy returns the limit as one that a store made over others decides in its own
+// way, and knows by what Decider then returns. Any other store takes no notice of it.
+func (l *Limit) DecidedBy(decider any) *Limit {
+	d := *l
+	d.decider = decider
+	return &d
+}
+
+// Decider returns what DecidedBy was given; nil of a limit that every store decides
+// alike.
+func (l *Limit) Decider() any { return l.decider }
 
 // Hash tells limits of different name or algorithm apart, as a store in this
 // process has to: it is a random function of the two, drawn anew in every

@@ -1,8 +1,13 @@
-// Package adaptive holds the algorithms of stint.AdaptiveConcurrency: a limit
-// on requests in flight that follows how long they take. They are those of
-// Netflix's concurrency-limits (https://github.com/Netflix/concurrency-limits,
-// its Gradient2Limit, VegasLimit and WindowedLimit), with its default numbers
-// and these differences:
+// Package adaptive holds limits of this process on requests in flight, which follow
+// how long these take: those of stint.AdaptiveConcurrency.
+//
+// [Keys] has them by name and key. [Keys.Limit] makes one, a [Store] over another
+// store decides charges on it, [Keys.End] takes what a request has shown, and [Stood]
+// says where a limit stood in a decision.
+//
+// The algorithms are those of Netflix's concurrency-limits
+// (https://github.com/Netflix/concurrency-limits, its Gradient2Limit, VegasLimit and
+// WindowedLimit), with its default numbers and these differences:
 //
 //   - A window in which requests were dropped halves the limit. There,
 //     Gradient2 doesn't look at drops and Vegas takes off a little.
@@ -13,8 +18,8 @@
 //   - Vegas too learns from a window's average. There, each request counts by
 //     itself unless one asks for windows.
 //
-// Nothing here reads a clock or draws a number that the caller hasn't seeded:
-// the same samples give the same limits.
+// A [Limit] reads no clock and draws no number that its caller hasn't seeded: the same
+// samples give the same limits.
 package adaptive
 
 import "time"

@@ -1,0 +1,229 @@
+package adaptive
+
+import (
+	"container/list"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// Keys are the limits of this process by name and key, as a store has them, so that
+// what comes after a Rule goes on where that one stood. Safe for concurrent use.
+//
+// Keys with slots in use are kept, and of the idle ones up to mostIdle, whatever
+// their limits: what is kept is bounded by that and by the slots in use, also where
+// every tenant has limits of its own. An idle key carries only what it has learnt,
+// so forgetting it can't let more than the start value pass.
+type Keys struct {
+	freed func(limit, key string)
+
+	mu     sync.Mutex
+	keys   map[place]*entry
+	idle   list.List // of *entry, used last first
+	leases map[store.LeaseID]lease
+	last   uint64    // lease
+	made   uint64    // rules
+	born   time.Time // samples are timed by it
+}
+
+// mostIdle is how many keys without a slot in use are remembered.
+const mostIdle = 10_000
+
+// place is where a key's limit is kept.
+type place struct{ limit, key string }
+
+// entry is one key's limit.
+type entry struct {
+	place
+	rule     *Rule
+	limit    *Limit
+	inFlight int64
+	at       *list.Element // in idle
+	gone     bool          // nothing is to be remembered of it
+}
+
+// lease is what a charge holds.
+type lease struct {
+	of       *entry
+	units    int64
+	inFlight int64 // when it was taken, itself included
+}
+
+// Rule is what a limit of this process goes by. A key goes by the newest that it has
+// met: requests that began before there was another are decided by what is in force,
+// and don't turn it back.
+type Rule struct {
+	made uint64
+	keys *Keys
+	name string
+	cfg  Config
+}
+
+// NewKeys makes an empty table. It calls freed, with no lock held, when slots of a
+// limit and key have come free, or may have.
+func NewKeys(freed func(limit, key string)) *Keys {
+	return &Keys{freed: freed, keys: map[place]*entry{}, leases: map[store.LeaseID]lease{}, born: time.Now()}
+}
+
+// Limit returns l as one that a Store over k decides, by cfg.
+func (k *Keys) Limit(l *store.Limit, cfg Config) *store.Limit {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.made++
+	return l.DecidedBy(&Rule{made: k.made, keys: k, name: l.Name(), cfg: cfg})
+}
+
+// RuleOf returns the rule of a limit of this process, nil of any other.
+func RuleOf(l *store.Limit) *Rule {
+	r, _ := l.Decider().(*Rule)
+	return r
+}
+
+// Config is what the rule says.
+func (r *Rule) Config() Config { return r.cfg }
+
+// Meet is for who waits for slots of key without asking: the key may go by a newer
+// rule for it. It returns the limit of the moment.
+func (r *Rule) Meet(key string) int64 {
+	limit, newer := r.meet(key)
+	if newer {
+		r.keys.freed(r.name, key)
+	}
+	return limit
+}
+
+func (r *Rule) meet(key string) (limit int64, newer bool) {
+	r.keys.mu.Lock()
+	defer r.keys.mu.Unlock()
+	e := r.keys.keys[place{r.name, key}]
+	if e == nil {
+		return r.cfg.Start, false
+	}
+	newer = e.meet(r)
+	return e.limit.Current(), newer
+}
+
+// meet has the key go by r if that is newer, and reports whether it is.
+func (e *entry) meet(r *Rule) bool {
+	if r.made <= e.rule.made {
+		return false
+	}
+	e.rule, e.gone = r, false
+	if e.limit.Config() != r.cfg {
+		e.limit = e.limit.Follow(r.cfg, rand.Uint64())
+	}
+	return true
+}
+
+// decide decides a charge by the limit of the moment, and makes it if it fits. The
+// caller holds k.mu.
+func (k *Keys) decide(r *Rule, c *store.Charge) store.Result {
+	at := place{r.name, c.Key}
+	e := k.keys[at]
+	switch {
+	case e != nil:
+		e.meet(r)
+	case c.Cost == 0:
+		return standing(store.Result{OK: true}, r.cfg.Start, 0, Start)
+	default:
+		e = &entry{place: at, rule: r, limit: New(r.cfg, rand.Uint64())}
+	}
+	res := store.Result{OK: true}
+	switch {
+	case c.Cost == 0:
+	case c.Cost > e.rule.cfg.Max:
+		res.OK, res.RetryAfter = false, store.Never
+	case e.inFlight > 0 && e.inFlight+c.Cost > e.limit.Current():
+		res.OK = false
+	default:
+		res.Receipt = store.Receipt{Cost: c.Cost, Lease: k.lend(e, c.Cost)}
+	}
+	return standing(res, e.limit.Current(), e.inFlight, e.limit.Reason())
+}
+
+// lend takes slots of a key. The caller holds k.mu.
+func (k *Keys) lend(e *entry, units int64) store.LeaseID {
+	if e.at != nil {
+		k.idle.Remove(e.at)
+		e.at = nil
+	}
+	k.keys[e.place] = e
+	e.inFlight += units
+	k.last++
+	id := store.Lease(k.last)
+	k.leases[id] = lease{e, units, e.inFlight}
+	return id
+}
+
+// release gives the slots of a lease back, and reports whether there were any; the
+// second time there are none. The caller holds k.mu.
+func (k *Keys) release(id store.LeaseID) (l lease, held bool) {
+	l, held = k.leases[id]
+	if !held {
+		return l, false
+	}
+	delete(k.leases, id)
+	l.of.inFlight -= l.units
+	return l, true
+}
+
+// rest has a key with no slot in use remembered for a while. The caller holds k.mu.
+func (k *Keys) rest(e *entry) {
+	switch {
+	case e.inFlight > 0 || k.keys[e.place] != e: // or Reset has forgotten it
+		return
+	case e.gone:
+		delete(k.keys, e.place)
+		return
+	}
+	e.at = k.idle.PushFront(e)
+	if k.idle.Len() > mostIdle {
+		k.forget(k.idle.Back().Value.(*entry))
+	}
+}
+
+func (k *Keys) forget(e *entry) {
+	delete(k.keys, e.place)
+	if e.at != nil {
+		k.idle.Remove(e.at)
+		e.at = nil
+	}
+}
+
+// reset forgets a key. What is in use is counted no longer, and its release frees
+// nothing.
+func (r *Rule) reset(key string) {
+	k := r.keys
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e := k.keys[place{r.name, key}]; e != nil {
+		k.forget(e)
+	}
+}
+
+// Retire forgets the keys of limits that are gone: those in use when they no longer
+// are.
+func (k *Keys) Retire(gone map[string]bool) {
+	if len(gone) == 0 {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, e := range k.keys {
+		if !gone[e.place.limit] {
+			continue
+		}
+		if e.gone = true; e.at != nil {
+			k.forget(e)
+		}
+	}
+}
+
+// Len is how many keys are remembered.
+func (k *Keys) Len() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.keys)
+}

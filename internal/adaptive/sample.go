@@ -1,0 +1,89 @@
+package adaptive
+
+import (
+	"math"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// A result's receipt says in its Mark where the limit stood, and why, also where
+// nothing was charged: nobody else reads it.
+const reasonBits = 3
+
+// standing adds to a result where its limit stood.
+func standing(r store.Result, limit, inFlight int64, why Reason) store.Result {
+	r.Remaining, r.Held = max(0, limit-inFlight), int32(min(inFlight, math.MaxInt32))
+	r.Receipt.Mark = limit<<reasonBits | int64(why)
+	return r
+}
+
+func stood(r *store.Receipt) (limit int64, why Reason) {
+	return r.Mark >> reasonBits, Reason(r.Mark & (1<<reasonBits - 1))
+}
+
+// Stood returns where the limit of this process in a charge stood when it was decided
+// with r, and why; of a result that is none, where it stands now.
+func Stood(c *store.Charge, r *store.Result) (limit int64, why Reason) {
+	if r.Receipt.Mark != 0 {
+		return stood(&r.Receipt)
+	}
+	rule := RuleOf(c.Limit)
+	k := rule.keys
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e := k.keys[place{rule.name, c.Key}]; e != nil {
+		return e.limit.Current(), e.limit.Reason()
+	}
+	return rule.cfg.Start, Start
+}
+
+// Change is a limit that has moved.
+type Change struct {
+	Limit             string
+	From, To          int64
+	Reason            Reason
+	InFlight          int64         // units
+	Latency, Baseline time.Duration // 0 where there was none
+}
+
+// End releases what the charges hold of limits of this process, with what has been
+// seen of the request: nil for nothing. It returns what has moved. The receipts are
+// spent by it; where the limits stood they still say. InFlight of the sample is for
+// End to know.
+func (k *Keys) End(charges []store.Charge, results []store.Result, seen *Sample) (moved []Change) {
+	for i := range charges {
+		if RuleOf(charges[i].Limit) == nil {
+			continue
+		}
+		if c, changed := k.end(results[i].Receipt.Lease, seen); changed {
+			moved = append(moved, c)
+		}
+		results[i].Receipt.Lease = store.LeaseID{}
+		k.freed(charges[i].Limit.Name(), charges[i].Key)
+	}
+	return moved
+}
+
+func (k *Keys) end(id store.LeaseID, seen *Sample) (c Change, changed bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l, held := k.release(id)
+	if !held {
+		return c, false
+	}
+	e := l.of
+	if seen != nil {
+		s := *seen
+		s.InFlight = l.inFlight
+		before := e.limit.Current()
+		if changed = e.limit.Add(time.Since(k.born), s); changed {
+			c = Change{
+				Limit: e.place.limit, From: before, To: e.limit.Current(), Reason: e.limit.Reason(),
+				InFlight: e.inFlight, Latency: e.limit.Latency(), Baseline: e.limit.Baseline(),
+			}
+		}
+	}
+	k.rest(e)
+	return c, changed
+}

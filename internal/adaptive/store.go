@@ -1,0 +1,226 @@
+package adaptive
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// Store decides charges on limits of this process (Keys.Limit) itself, and leaves
+// those on all others to the store below. Make one with Keys.Over.
+//
+// Its own slots are taken first, and given back if the store below refuses or fails.
+// If one of its own limits refuses, the store below says what its limits would have
+// said, and charges nothing. It isn't asked where it has no charge.
+type Store struct {
+	keys  *Keys
+	below store.Store
+}
+
+// Over returns a store over below. Several may share the keys.
+func (k *Keys) Over(below store.Store) *Store { return &Store{k, below} }
+
+// rest is the charges of a call that are for the store below, with room for a veto.
+type rest struct {
+	charges []store.Charge
+	results []store.Result
+	at      []int // in the call
+}
+
+var rests = sync.Pool{New: func() any { return new(rest) }}
+
+func (r *rest) add(i int, c store.Charge) {
+	r.charges, r.results, r.at = append(r.charges, c), append(r.results, store.Result{}), append(r.at, i)
+}
+
+func (r *rest) free() {
+	clear(r.charges)
+	clear(r.results)
+	r.charges, r.results, r.at = r.charges[:0], r.results[:0], r.at[:0]
+	rests.Put(r)
+}
+
+// restOf is those of charges that are for the store below, or nil if all are.
+func restOf(charges []store.Charge) *rest {
+	if !slices.ContainsFunc(charges, func(c store.Charge) bool { return RuleOf(c.Limit) != nil }) {
+		return nil
+	}
+	r := rests.Get().(*rest)
+	for i := range charges {
+		if RuleOf(charges[i].Limit) == nil {
+			r.add(i, charges[i])
+		}
+	}
+	return r
+}
+
+// answer puts the results of the store below where they belong.
+func (r *rest) answer(results []store.Result) {
+	for k, i := range r.at {
+		results[i] = r.results[k]
+	}
+}
+
+// refused reports whether an enforced charge is.
+func (r *rest) refused() bool {
+	for k := range r.charges {
+		if !r.results[k].OK && !r.charges[k].DryRun {
+			return true
+		}
+	}
+	return false
+}
+
+// veto never passes. It stands in for limits of this process that refuse.
+var veto = func() store.Charge {
+	l, err := store.NewLimit(store.Spec{Name: "veto", Algorithm: store.Concurrency, Units: 1})
+	if err != nil {
+		panic(err)
+	}
+	return store.Charge{Limit: l, Cost: 2, MaxWait: time.Second} // counts for no ban
+}()
+
+// Take decides the charges: all are made, or none is.
+func (s *Store) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if err := store.Check(charges, results); err != nil {
+		return err
+	}
+	r := restOf(charges)
+	if r == nil {
+		return s.below.Take(ctx, charges, results)
+	}
+	defer r.free()
+	granted := false
+	defer func() {
+		if !granted { // also if the store below panics
+			s.keys.giveBack(charges, results)
+		}
+	}()
+	refused := s.keys.take(charges, results)
+	if len(r.charges) == 0 {
+		granted = !refused
+		return nil
+	}
+	if refused {
+		r.add(0, veto)
+		r.charges[len(r.charges)-1].Key = r.charges[0].Key // beside it in a cluster
+	}
+	if err := s.below.Take(ctx, r.charges, r.results); err != nil {
+		return err
+	}
+	if refused {
+		r.at = r.at[:len(r.at)-1]
+	}
+	r.answer(results)
+	granted = !refused && !r.refused()
+	return nil
+}
+
+// take decides the charges of this process, and reports whether one of them is
+// refused.
+func (k *Keys) take(charges []store.Charge, results []store.Result) (refused bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range charges {
+		if r := RuleOf(charges[i].Limit); r != nil {
+			results[i] = k.decide(r, &charges[i])
+			refused = refused || !results[i].OK && !charges[i].DryRun
+		}
+	}
+	return refused
+}
+
+// giveBack gives the slots of a call back that isn't granted. The results then say,
+// as a store's do, what there is without them.
+func (k *Keys) giveBack(charges []store.Charge, results []store.Result) {
+	for i := range charges {
+		if c, res := &charges[i], &results[i]; RuleOf(c.Limit) != nil && res.Receipt.Cost > 0 {
+			k.end(res.Receipt.Lease, nil)
+			limit, why := stood(&res.Receipt)
+			*res = standing(store.Result{OK: res.OK}, limit, int64(res.Held)-res.Receipt.Cost, why)
+			k.freed(c.Limit.Name(), c.Key)
+		}
+	}
+}
+
+// Settle settles the charges on limits of this process, and then the others below:
+// what is released here is, also if that fails.
+func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if err := store.Check(charges, results); err != nil {
+		return err
+	}
+	r := restOf(charges)
+	if r == nil {
+		return s.below.Settle(ctx, charges, results)
+	}
+	defer r.free()
+	for i := range charges {
+		if c := &charges[i]; RuleOf(c.Limit) != nil {
+			results[i] = s.keys.settle(c)
+			s.keys.freed(c.Limit.Name(), c.Key)
+		}
+	}
+	if len(r.charges) == 0 {
+		return nil
+	}
+	err := s.below.Settle(ctx, r.charges, r.results)
+	r.answer(results)
+	return err
+}
+
+// settle makes a lease hold c.Cost.
+func (k *Keys) settle(c *store.Charge) store.Result {
+	if c.Cost == 0 {
+		k.end(c.Receipt.Lease, nil)
+	} else {
+		k.resize(c.Receipt.Lease, c.Cost)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	res := k.decide(RuleOf(c.Limit), &store.Charge{Key: c.Key, Limit: c.Limit})
+	res.Receipt.Cost, res.Receipt.Lease = c.Cost, c.Receipt.Lease
+	return res
+}
+
+func (k *Keys) resize(id store.LeaseID, units int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if l, held := k.leases[id]; held {
+		l.of.inFlight += units - l.units
+		l.units = units
+		k.leases[id] = l
+	}
+}
+
+// Reset has the limits forget key; those of the store below only if that is a
+// store.Resetter.
+func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
+	below := make([]*store.Limit, 0, len(limits))
+	for _, l := range limits {
+		if RuleOf(l) == nil {
+			below = append(below, l)
+		}
+	}
+	if len(below) > 0 {
+		rs, can := s.below.(store.Resetter)
+		if !can {
+			return fmt.Errorf("%T can't: its store has no Reset method (store.Resetter)", s.below)
+		}
+		if err := rs.Reset(ctx, key, below...); err != nil {
+			return err
+		}
+	}
+	for _, l := range limits {
+		if r := RuleOf(l); r != nil {
+			r.reset(key)
+		}
+	}
+	return nil
+}
+
+// AnswersAtOnce reports whether the store below does: what is decided here is.
+func (s *Store) AnswersAtOnce() bool { return store.AnswersAtOnce(s.below) }
