@@ -49,7 +49,7 @@ func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 		adaptive: &adaptive.Config{Min: min, Max: max, Tolerance: adaptive.DefaultTolerance, Window: adaptive.DefaultWindow},
 	}
 	if min < 1 || max < min || max > mostAdaptive {
-		r.bad("AdaptiveConcurrency(%d, %d): write a min of 1 or more, and a max of no less, up to %d", min, max, mostAdaptive)
+		r.errs.bad(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "", fmt.Sprintf("write a min of 1 or more, and a max of no less, up to %d", mostAdaptive))
 		r.spec.Units = 1 // or the store's limit would be reported too
 	}
 	apply(r, opts)
@@ -59,7 +59,7 @@ func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 		c.Start = adaptive.DefaultStart
 		c.Start = clamp(c.Start, min, max)
 	case c.Start < min || c.Start > max:
-		r.bad("WithInitialLimit(%d): write %d to %d, what AdaptiveConcurrency stays between", c.Start, min, max)
+		r.errs.bad(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "", fmt.Sprintf("write %d to %d, what AdaptiveConcurrency stays between", min, max))
 	}
 	return Limit{r}
 }
@@ -94,7 +94,7 @@ func WithAdaptation(a Adaptation) AdaptiveOption {
 		case Vegas:
 			r.adaptive.Algorithm = adaptive.Vegas
 		default:
-			r.bad("WithAdaptation(%d): write stint.Gradient2 or stint.Vegas", a)
+			r.errs.bad(fmt.Sprintf("WithAdaptation(%d)", a), "", "write stint.Gradient2 or stint.Vegas")
 		}
 	}}
 }
@@ -108,7 +108,7 @@ func WithAdaptation(a Adaptation) AdaptiveOption {
 func WithTolerance(factor float64) AdaptiveOption {
 	return adaptiveOption{change: func(r *rule) {
 		if !(factor >= 1 && factor <= 100) { // NaN is neither
-			r.bad("WithTolerance(%v): write 1 or more, up to 100", factor)
+			r.errs.bad(fmt.Sprintf("WithTolerance(%v)", factor), "", "write 1 or more, up to 100")
 			return
 		}
 		r.adaptive.Tolerance = factor
@@ -120,7 +120,7 @@ func WithTolerance(factor float64) AdaptiveOption {
 func WithInitialLimit(n int64) AdaptiveOption {
 	return adaptiveOption{change: func(r *rule) {
 		if n < 1 {
-			r.bad("WithInitialLimit(%d): write 1 or more", n)
+			r.errs.bad(fmt.Sprintf("WithInitialLimit(%d)", n), "", "write 1 or more")
 			return
 		}
 		r.adaptive.Start = n
@@ -134,14 +134,12 @@ func WithInitialLimit(n int64) AdaptiveOption {
 func WithSampleWindow(d time.Duration) AdaptiveOption {
 	return adaptiveOption{change: func(r *rule) {
 		if d < 100*time.Millisecond {
-			r.bad("WithSampleWindow(%v): write 100ms or more", d)
+			r.errs.bad(fmt.Sprintf("WithSampleWindow(%v)", d), "", "write 100ms or more")
 			return
 		}
 		r.adaptive.Window = d
 	}}
 }
-
-func (r *rule) bad(format string, args ...any) { r.errs = append(r.errs, fmt.Errorf(format, args...)) }
 
 // Reason is why the limit of an AdaptiveConcurrency is what it is.
 type Reason uint8

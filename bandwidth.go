@@ -1,6 +1,7 @@
 package stint
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/stint-go/stint/internal/respond"
@@ -62,13 +63,15 @@ func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 	apply(r, opts)
 	s := &r.spec
 	if bytesPerSecond < respond.Slowest || bytesPerSecond > respond.Fastest {
-		r.bad("Bandwidth(%d): write bytes per second, %d to %d", bytesPerSecond, respond.Slowest, respond.Fastest)
+		r.errs.bad(fmt.Sprintf("Bandwidth(%d)", bytesPerSecond), "",
+			fmt.Sprintf("write bytes per second, %d to %d", respond.Slowest, respond.Fastest))
 	}
 	burst := s.Burst
 	s.Burst = 0 // a wrong one is no affair of the store's limit
 	if burst != 0 && (burst < respond.LeastPiece || burst > store.MaxCost) {
-		r.bad("WithBurst(%d): write %d or more, up to %d: bytes are paid for in pieces, and smaller ones would each be a call to the store",
-			max(burst, 0), respond.LeastPiece, int64(store.MaxCost))
+		r.errs.bad(fmt.Sprintf("WithBurst(%d)", max(burst, 0)),
+			"bytes are paid for in pieces, and smaller ones would each be a call to the store",
+			fmt.Sprintf("write %d or more, up to %d", respond.LeastPiece, int64(store.MaxCost)))
 	}
 	if len(r.errs) == 0 {
 		rate := respond.NewRate(bytesPerSecond, burst)

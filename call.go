@@ -126,10 +126,10 @@ func (c *call) chargeAll(f *limitFunc) error {
 	for _, l := range limits {
 		e, err := f.entry(l)
 		if err == nil && c.lim.lent && !l.rule.named {
-			err = errUnnamed(l.rule)
+			err = errUnnamed("", l.rule)
 		}
 		if err == nil && c.has(e.limit.Name()) {
-			err = fmt.Errorf("two limits named %q: write stint.WithName", e.limit.Name())
+			err = errNamesake("", e.limit.Name())
 		}
 		if err != nil {
 			err = c.limitsError(err, f.reports(l))

@@ -69,11 +69,11 @@ func SingleIPHeader(name string, trusted ...netip.Prefix) KeyFunc {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {
 	case !clientip.IsFieldName(name):
-		return misconfigured(fmt.Sprintf("SingleIPHeader(%.80q): write the name of a header field, such as %q", name, "X-Real-IP"))
+		return misconfigured(&OptionError{Option: fmt.Sprintf("SingleIPHeader(%.80q)", name), Write: `write the name of a header field, such as "X-Real-IP"`})
 	case canonical == clientip.XForwardedFor:
-		return misconfigured(fmt.Sprintf("SingleIPHeader(%q): this field is a list: write stint.ForwardedIP", name))
+		return misconfigured(&OptionError{Option: fmt.Sprintf("SingleIPHeader(%q)", name), Problem: "this field is a list", Write: "write stint.ForwardedIP"})
 	case canonical == clientip.Forwarded:
-		return misconfigured(fmt.Sprintf("SingleIPHeader(%q): this field is a list: write stint.ForwardedHeaderIP", name))
+		return misconfigured(&OptionError{Option: fmt.Sprintf("SingleIPHeader(%q)", name), Problem: "this field is a list", Write: "write stint.ForwardedHeaderIP"})
 	}
 	return IP{Header: name, Trusted: trusted}.key("SingleIPHeader")
 }
@@ -84,14 +84,19 @@ func (ip IP) Key() KeyFunc { return ip.key("IP") }
 
 // key is Key under the name of the function that the caller wrote.
 func (ip IP) key(name string) KeyFunc {
-	client, problems := clientip.New(clientip.Source(ip))
-	if problems != nil {
-		for i := range problems {
-			problems[i] = name + ": " + problems[i]
-		}
-		return misconfigured(problems...)
+	client, wrong := clientip.New(clientip.Source(ip))
+	if wrong != nil {
+		return misconfigured(addressed(name, wrong)...)
 	}
 	return func(r *http.Request) (string, error) { return client.Key(r), nil }
+}
+
+// addressed are mistakes in addresses given to a function.
+func addressed(option string, problems []clientip.Problem) (m mistakes) {
+	for _, p := range problems {
+		m.bad(option, p.What, p.Write)
+	}
+	return m
 }
 
 // FromCIDR is true for requests whose peer has an address in one of the
@@ -104,16 +109,14 @@ func (ip IP) key(name string) KeyFunc {
 // prefix that is invalid is reported by New.
 func FromCIDR(prefixes ...netip.Prefix) func(*http.Request) bool {
 	set, problems := clientip.NewPrefixes(prefixes)
+	wrong := addressed("FromCIDR", problems)
 	if len(prefixes) == 0 {
-		problems = []string{"no network: write some, such as netip.MustParsePrefix(\"10.0.0.0/8\"), or leave the predicate out"}
+		wrong.bad("FromCIDR", "no network", `write some, such as netip.MustParsePrefix("10.0.0.0/8"), or leave the predicate out`)
 	}
-	if problems != nil {
-		for i := range problems {
-			problems[i] = "FromCIDR: " + problems[i]
-		}
+	if wrong != nil {
 		return func(r *http.Request) bool {
 			if report, ok := r.Context().Value(predicateProbe{}).(*configError); ok {
-				report.problems = append(report.problems, problems...)
+				report.mistakes = append(report.mistakes, wrong...)
 			}
 			return false
 		}

@@ -1,7 +1,6 @@
 package stint
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -37,11 +36,7 @@ type config struct {
 	aging         time.Duration
 
 	opts []Option // that it was collected from
-	errs []error
-}
-
-func (c *config) bad(format string, args ...any) {
-	c.errs = append(c.errs, fmt.Errorf(format, args...))
+	errs mistakes
 }
 
 // collect adds options up.
@@ -49,7 +44,7 @@ func collect(opts []Option) *config {
 	c := &config{opts: slices.Clone(opts)} // an Update applies them again
 	for i, o := range opts {
 		if o == nil {
-			c.bad("option %d is nil: leave it out", i+1)
+			c.errs.bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
 			continue
 		}
 		o.applyLimiter(c)
@@ -62,7 +57,7 @@ type routeConfig struct {
 	pattern string
 	shared  settings
 	limits  []Limit
-	errs    []error
+	errs    mistakes
 }
 
 // settings are the shared options; a nil or zero field is not set.
@@ -73,10 +68,8 @@ type settings struct {
 	maxWait time.Duration
 	dryRun  bool
 	policy  FailurePolicy
-	errs    []error
+	errs    mistakes
 }
-
-func (s *settings) bad(text string) { s.errs = append(s.errs, errors.New(text)) }
 
 // keySource is one use of WithKey. Its address is its identity: limits that
 // get their key from the same WithKey share one call a request.

@@ -2,7 +2,6 @@ package stint
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -71,8 +70,6 @@ func (n *names) gone(next *names) map[string]bool {
 	return gone
 }
 
-// use is a limit and the place in the options where it first stands, as a
-// message has it.
 // adapts reports whether r is an AdaptiveConcurrency.
 func (n *names) adapts(r *rule) bool {
 	l := n.limits[r]
@@ -97,43 +94,45 @@ func (r *rule) says(l *store.Limit) bool {
 	return was.Config() == *r.adaptive
 }
 
+// use is a limit and the route in whose options it first stands, if in any.
 type use struct {
 	rule  *rule
-	where string
+	route string
 }
 
 // uses returns the limits that the options hold, each once.
 func (c *config) uses() (all []use) {
 	seen := map[*rule]bool{}
-	add := func(limits []Limit, where string) {
+	add := func(limits []Limit, route string) {
 		for _, l := range limits {
 			if !seen[l.rule] {
 				seen[l.rule] = true
-				all = append(all, use{l.rule, where})
+				all = append(all, use{l.rule, route})
 			}
 		}
 	}
 	add(c.limits, "")
 	for _, rc := range c.routes {
-		add(rc.limits, fmt.Sprintf("WithRoute(%q): ", rc.pattern))
+		add(rc.limits, rc.pattern)
 	}
 	return all
 }
 
 // errUnnamed refuses a limit without a WithName where others may use its store.
-func errUnnamed(r *rule) error {
-	return fmt.Errorf("limit %q has a default name, which other limits in the store may have too: write stint.WithName", r.spec.Name)
+func errUnnamed(route string, r *rule) *OptionError {
+	return &OptionError{Route: route, Limit: r.spec.Name,
+		Problem: "a default name, which other limits in the store may have too", Write: "write stint.WithName"}
 }
 
 // unnamed reports the limits of a version that need a name: its own, and those
 // it inherits from a version whose store was nobody else's.
-func (v *version) unnamed(c *config, parent *version, names *names) (errs []error) {
+func (v *version) unnamed(c *config, parent *version, names *names) (errs mistakes) {
 	if !v.lent {
 		return nil
 	}
 	for _, u := range c.uses() {
 		if !u.rule.named {
-			errs = append(errs, fmt.Errorf("%s%w", u.where, errUnnamed(u.rule)))
+			errs = append(errs, errUnnamed(u.route, u.rule))
 		}
 	}
 	if parent == nil || parent.lent {
@@ -143,14 +142,16 @@ func (v *version) unnamed(c *config, parent *version, names *names) (errs []erro
 	for e := range parent.entries() {
 		if r := names.rules[e.limit.Name()]; !r.named && !seen[r] {
 			seen[r] = true
-			errs = append(errs, fmt.Errorf("inherited: %w", errUnnamed(r)))
+			e := errUnnamed("", r)
+			e.Problem = "inherited with " + e.Problem
+			errs = append(errs, e)
 		}
 	}
 	return errs
 }
 
 // compile names and compiles the limits of c that n does not know yet.
-func (n *names) compile(c *config, report func(error)) {
+func (n *names) compile(c *config) (errs mistakes) {
 	fresh := slices.DeleteFunc(c.uses(), func(u use) bool {
 		_, known := n.limits[u.rule]
 		return known
@@ -164,7 +165,7 @@ func (n *names) compile(c *config, report func(error)) {
 		}
 		final[i] = u.rule.spec.Name
 		if n.rules[final[i]] != nil {
-			report(fmt.Errorf("%stwo limits named %q: write another stint.WithName", u.where, final[i]))
+			errs = append(errs, errNamesake(u.route, final[i]))
 		}
 		n.rules[final[i]] = u.rule
 	}
@@ -180,22 +181,26 @@ func (n *names) compile(c *config, report func(error)) {
 		n.rules[final[i]] = u.rule
 	}
 	for i, u := range fresh {
-		l, err := u.rule.compile(final[i])
-		for _, e := range flatten(err) {
-			report(fmt.Errorf("%slimit %.80q: %w", u.where, final[i], e))
-		}
+		l, wrong := u.rule.compile(final[i])
+		errs = append(errs, wrong.at(u.route, final[i])...)
 		if b := n.before[final[i]]; b != nil && l != nil && u.rule.says(b) && b.Spec() == l.Spec() {
 			l = b
 		}
 		n.limits[u.rule] = n.follow(u.rule, l)
 	}
+	return errs
+}
+
+// errNamesake refuses the name of another limit.
+func errNamesake(route, name string) *OptionError {
+	return &OptionError{Route: route, Limit: name, Problem: "another limit has that name", Write: "write another stint.WithName"}
 }
 
 // probe calls each new KeyFunc and predicate once, for the mistakes that those
 // of this package report about how they were made. Any other error, or a
 // panic, is about the probe: a function may rely on what comes before it in a
 // server.
-func (c *config) probe() (errs []error) {
+func (c *config) probe() (errs mistakes) {
 	var sources []*keySource
 	add := func(s settings) {
 		if s.key != nil && !slices.Contains(sources, s.key) {
@@ -214,9 +219,7 @@ func (c *config) probe() (errs []error) {
 	}
 	report := func(option string, err error) {
 		if ce := (*configError)(nil); errors.As(err, &ce) {
-			for _, problem := range ce.problems {
-				errs = append(errs, errors.New(option+": "+problem))
-			}
+			errs = append(errs, ce.mistakes.within(option)...)
 		}
 	}
 	for _, s := range sources {
@@ -268,7 +271,7 @@ type dynamicEntry struct {
 // compiled before.
 func (f *limitFunc) entry(l Limit) (*entry, error) {
 	if l.rule == nil {
-		return nil, errors.New("zero Limit: return stint.Rate, Quota or Concurrency")
+		return nil, errZeroLimit
 	}
 	if d := l.rule.resolved.Load(); d != nil && d.from == f {
 		return d.entry, nil

@@ -1,6 +1,7 @@
 package stint
 
 import (
+	"fmt"
 	"net/http"
 	"time"
 
@@ -44,14 +45,14 @@ func WithHeaders(styles ...HeaderStyle) Option {
 			case NoHeaders:
 				none = true
 			default:
-				c.bad("WithHeaders: unknown style %d: write stint.DraftHeaders, LegacyHeaders or NoHeaders", s)
+				c.errs.bad("WithHeaders", fmt.Sprintf("unknown style %d", s), "write stint.DraftHeaders, LegacyHeaders or NoHeaders")
 			}
 		}
 		switch {
 		case len(styles) == 0:
-			c.bad("WithHeaders(): write stint.DraftHeaders, LegacyHeaders or NoHeaders")
+			c.errs.bad("WithHeaders()", "", "write stint.DraftHeaders, LegacyHeaders or NoHeaders")
 		case none && c.styles != 0:
-			c.bad("WithHeaders: NoHeaders beside another style: leave one of them out")
+			c.errs.bad("WithHeaders", "NoHeaders beside another style", "leave one of them out")
 		}
 	})
 }

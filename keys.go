@@ -48,14 +48,14 @@ var (
 
 // configError is what a KeyFunc made with arguments that can't work returns,
 // to New first of all, which reports it.
-type configError struct{ problems []string }
+type configError struct{ mistakes mistakes }
 
-func (e *configError) Error() string { return strings.Join(e.problems, "\n") }
+func (e *configError) Error() string { return e.mistakes.joined().Error() }
 
 // misconfigured is the KeyFunc of arguments that can't work. It never gives a
 // key: a mistake that somehow gets past New limits nobody by accident.
-func misconfigured(problems ...string) KeyFunc {
-	err := &configError{problems}
+func misconfigured(m ...*OptionError) KeyFunc {
+	err := &configError{m}
 	return func(*http.Request) (string, error) { return "", err }
 }
 
@@ -71,7 +71,7 @@ func predicateProblem(p func(*http.Request) bool, probe *http.Request) (err erro
 	report := new(configError)
 	defer func() {
 		_ = recover()
-		if report.problems != nil {
+		if report.mistakes != nil {
 			err = report
 		}
 	}()
@@ -91,10 +91,11 @@ func Header(name string) KeyFunc {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {
 	case !clientip.IsFieldName(name):
-		return misconfigured(fmt.Sprintf("Header(%.80q): write the name of a header field, such as %q", name, "X-API-Key"))
+		return misconfigured(&OptionError{Option: fmt.Sprintf("Header(%.80q)", name),
+			Write: `write the name of a header field, such as "X-API-Key"`})
 	case canonical == "Host":
-		return misconfigured(fmt.Sprintf("Header(%q): net/http moves this field to r.Host: "+
-			"write func(r *http.Request) (string, error) { return r.Host, nil }", name))
+		return misconfigured(&OptionError{Option: fmt.Sprintf("Header(%q)", name), Problem: "net/http moves this field to r.Host",
+			Write: "write func(r *http.Request) (string, error) { return r.Host, nil }"})
 	}
 	return func(r *http.Request) (string, error) {
 		if lines := r.Header[canonical]; len(lines) > 0 {
@@ -110,7 +111,7 @@ func Header(name string) KeyFunc {
 // around it, so that it isn't kept in a store.
 func Cookie(name string) KeyFunc {
 	if !clientip.IsFieldName(name) {
-		return misconfigured(fmt.Sprintf("Cookie(%.80q): write the name of a cookie, such as %q", name, "session"))
+		return misconfigured(&OptionError{Option: fmt.Sprintf("Cookie(%.80q)", name), Write: `write the name of a cookie, such as "session"`})
 	}
 	return func(r *http.Request) (string, error) {
 		c, err := r.Cookie(name)
@@ -143,7 +144,7 @@ func Pattern() KeyFunc {
 // that is wrapped around it. Requests that match none share one key.
 func MuxPattern(mux *http.ServeMux) KeyFunc {
 	if mux == nil {
-		return misconfigured("MuxPattern(nil): write the *http.ServeMux that the limiter is wrapped around")
+		return misconfigured(&OptionError{Option: "MuxPattern(nil)", Write: "write the *http.ServeMux that the limiter is wrapped around"})
 	}
 	return func(r *http.Request) (string, error) {
 		_, pattern := mux.Handler(r)
@@ -238,13 +239,13 @@ func isGiven(k KeyFunc) bool { return sameBody(k, givenKey) }
 // an identity is none. Every part is asked, also after an empty one.
 func Join(keys ...KeyFunc) KeyFunc {
 	if len(keys) == 0 {
-		return misconfigured("Join(): write the key functions to join, such as stint.Header(\"X-Tenant\"), stint.Pattern()")
+		return misconfigured(&OptionError{Option: "Join()", Write: `write the key functions to join, such as stint.Header("X-Tenant"), stint.Pattern()`})
 	}
 	if i := slices.IndexFunc(keys, func(k KeyFunc) bool { return k == nil }); i >= 0 {
-		return misconfigured(fmt.Sprintf("Join: key function %d is nil: write one, or leave it out", i+1))
+		return misconfigured(&OptionError{Option: "Join", Problem: fmt.Sprintf("key function %d is nil", i+1), Write: "write one, or leave it out"})
 	}
 	if slices.ContainsFunc(keys, isGiven) {
-		return misconfigured("Join: GivenKey() can't be a part of a key: give Take one that is joined")
+		return misconfigured(&OptionError{Option: "Join", Problem: "GivenKey() can't be a part of a key", Write: "give Take one that is joined"})
 	}
 	keys = slices.Clone(keys)
 	return folded(func(r *http.Request) (string, error) {
@@ -252,14 +253,14 @@ func Join(keys ...KeyFunc) KeyFunc {
 		parts := room[:0]
 		size, empty := 0, false
 		var failed error
-		var wrong []string
+		var wrong mistakes
 		for _, k := range keys {
 			part, err := k(r)
 			if err != nil {
 				// All mistakes are to be reported at once, and before anything
 				// that merely this request lacks.
 				if bad := (*configError)(nil); errors.As(err, &bad) {
-					wrong = append(wrong, bad.problems...)
+					wrong = append(wrong, bad.mistakes...)
 				} else if failed == nil {
 					failed = err
 				}
@@ -300,19 +301,19 @@ const minSecret = 16
 // least 16 bytes, and better 32 random ones: without a secret every IPv4
 // address could be hashed and compared. An empty key stays empty.
 func Hash(secret []byte, k KeyFunc) KeyFunc {
-	var problems []string
+	var wrong mistakes
 	if len(secret) < minSecret {
-		problems = append(problems, fmt.Sprintf("Hash: a secret of %d bytes can be guessed: "+
-			"write %d random ones or more, the same on every instance", len(secret), minSecret))
+		wrong.bad("Hash", fmt.Sprintf("a secret of %d bytes can be guessed", len(secret)),
+			fmt.Sprintf("write %d random ones or more, the same on every instance", minSecret))
 	}
 	if k == nil {
-		problems = append(problems, "Hash: the key function is nil: write the one to hash, such as stint.RemoteIP()")
+		wrong.bad("Hash", "the key function is nil", "write the one to hash, such as stint.RemoteIP()")
 	}
 	if k != nil && isGiven(k) {
-		problems = append(problems, "Hash: GivenKey() can't be hashed: give Take a key that is")
+		wrong.bad("Hash", "GivenKey() can't be hashed", "give Take a key that is")
 	}
-	if problems != nil {
-		return misconfigured(problems...)
+	if wrong != nil {
+		return misconfigured(wrong...)
 	}
 	secret = bytes.Clone(secret)
 	pool := sync.Pool{New: func() any { return &keyedHash{mac: hmac.New(sha256.New, secret)} }}

@@ -1,8 +1,8 @@
 package stint
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,7 +23,6 @@ type Limit struct{ rule *rule }
 type rule struct {
 	spec      store.Spec
 	named     bool  // by WithName
-	warms     bool  // by WithWarmUp
 	algSet    bool  // by WithAlgorithm
 	queue     int64 // of a Concurrency
 	queueSet  bool
@@ -31,10 +30,10 @@ type rule struct {
 	shared    settings
 	adaptive  *adaptive.Config // of AdaptiveConcurrency
 	bandwidth *bandwidth       // of Bandwidth
-	errs      []error
+	errs      mistakes
 	once      sync.Once
 	compiled  *store.Limit // under spec.Name, for WithLimitFunc
-	err       error
+	wrong     mistakes     // in that
 	// resolved is the entry this rule had in the WithLimitFunc that used it
 	// last, as nearly always there is but one.
 	resolved atomic.Pointer[dynamicEntry]
@@ -76,13 +75,8 @@ func Every(d time.Duration) Window { return store.Every(d) }
 // holds n. Its default name is "rate".
 func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 	l := newLimit(store.Spec{Name: "rate", Units: n, Period: per}, opts)
-	switch r := l.rule; {
-	case !r.warms:
-	case !r.algSet:
-		r.spec.Algorithm = WarmUp
-	case r.spec.Algorithm != WarmUp:
-		r.bad("WithWarmUp beside WithAlgorithm(%v): leave one out", r.spec.Algorithm)
-		r.spec.WarmUp = 0
+	if l.rule.spec.WarmUp != 0 && !l.rule.algSet {
+		l.rule.spec.Algorithm = WarmUp
 	}
 	return l
 }
@@ -99,7 +93,7 @@ func Quota(n int64, w Window, opts ...QuotaOption) Limit {
 	}
 	l := newLimit(store.Spec{Name: name, Algorithm: FixedWindow, Units: n, Window: w}, opts)
 	if w == (Window{}) {
-		l.rule.bad("no window: write stint.Daily, another of the calendar, or stint.Every")
+		l.rule.errs.bad("", "no window", "write stint.Daily, another of the calendar, or stint.Every")
 		l.rule.spec.Window = Daily // or it would be a period that is missed
 	}
 	return l
@@ -126,7 +120,7 @@ type optionOf interface{ applyLimit(*rule) }
 func apply[O optionOf](r *rule, opts []O) {
 	for i, o := range opts {
 		if any(o) == nil {
-			r.bad("option %d is nil: leave it out", i+1)
+			r.errs.bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
 			continue
 		}
 		o.applyLimit(r)
@@ -135,7 +129,7 @@ func apply[O optionOf](r *rule, opts []O) {
 
 func (l Limit) applyLimiter(c *config) {
 	if l.rule == nil {
-		c.bad("zero Limit: write stint.Rate, Quota or Concurrency")
+		c.errs.bad("", "zero Limit", "write stint.Rate, Quota or Concurrency")
 		return
 	}
 	c.limits = append(c.limits, l)
@@ -143,19 +137,19 @@ func (l Limit) applyLimiter(c *config) {
 
 func (l Limit) applyRoute(rc *routeConfig) {
 	if l.rule == nil {
-		rc.errs = append(rc.errs, errors.New("zero Limit: write stint.Rate, Quota or Concurrency"))
+		rc.errs.bad("", "zero Limit", "write stint.Rate, Quota or Concurrency")
 		return
 	}
 	rc.limits = append(rc.limits, l)
 }
 
 // compile makes the store's limit under a name, or says all that is wrong.
-func (r *rule) compile(name string) (*store.Limit, error) {
+func (r *rule) compile(name string) (*store.Limit, mistakes) {
 	spec := r.spec
 	spec.Name = name
 	l, err := store.NewLimit(spec)
-	if err := errors.Join(append(append([]error{err}, r.errs...), r.shared.errs...)...); err != nil {
-		return nil, err
+	if errs := slices.Concat(inSpec(err), r.errs, r.shared.errs); errs != nil {
+		return nil, errs.at("", name)
 	}
 	return l, nil
 }
@@ -166,24 +160,23 @@ func (r *rule) compile(name string) (*store.Limit, error) {
 // consumed goes by the name.
 func (l Limit) Check() error {
 	if l.rule == nil {
-		return errZeroLimit
+		return mistakes{errZeroLimit}.joined()
 	}
-	if _, err := l.rule.compileOnce(); err != nil {
-		return fmt.Errorf("stint: limit %q: %w", l.rule.spec.Name, err)
+	_, wrong := l.rule.compileOnce()
+	if wrong == nil && !l.rule.named {
+		wrong = mistakes{{Limit: l.rule.spec.Name,
+			Problem: "a default name, and what a key has consumed goes by the name", Write: "write stint.WithName"}}
 	}
-	if !l.rule.named {
-		return fmt.Errorf("stint: limit %q has a default name, and what a key has consumed goes by the name: write stint.WithName", l.rule.spec.Name)
-	}
-	return nil
+	return wrong.joined()
 }
 
-var errZeroLimit = errors.New("stint: zero Limit: return stint.Rate, Quota or Concurrency")
+var errZeroLimit = &OptionError{Problem: "zero Limit", Write: "return stint.Rate, Quota or Concurrency"}
 
 // compileOnce is compile under the limit's own name, for limits that come
 // from a WithLimitFunc.
-func (r *rule) compileOnce() (*store.Limit, error) {
-	r.once.Do(func() { r.compiled, r.err = r.compile(r.spec.Name) })
-	return r.compiled, r.err
+func (r *rule) compileOnce() (*store.Limit, mistakes) {
+	r.once.Do(func() { r.compiled, r.wrong = r.compile(r.spec.Name) })
+	return r.compiled, r.wrong
 }
 
 // WithBurst says how many units may pass at once: the capacity of a bucket, by
@@ -224,7 +217,7 @@ func (r *rule) orNone(n int64, option string) int64 {
 	case n == 0:
 		return store.None
 	case n < 0:
-		r.bad("%s(%d): write 0 or more", option, n)
+		r.errs.bad(fmt.Sprintf("%s(%d)", option, n), "", "write 0 or more")
 		return 0
 	}
 	return n
@@ -235,7 +228,7 @@ func (r *rule) orNone(n int64, option string) int64 {
 func WithAlgorithm(a Algorithm) AlgorithmOption {
 	return algorithmOption{change: func(r *rule) {
 		if a == store.Concurrency || a == store.Ban {
-			r.bad("WithAlgorithm(%v): write stint.%v, which is a limit of its own", a, a)
+			r.errs.bad(fmt.Sprintf("WithAlgorithm(%v)", a), "", fmt.Sprintf("write stint.%v, which is a limit of its own", a))
 			return
 		}
 		r.spec.Algorithm, r.algSet = a, true
@@ -257,7 +250,13 @@ func WithName(name string) LimitOption {
 // Requests are spaced out, not saved up: without a WithMaxWait (or
 // Limiter.Wait) one that comes before its turn is refused.
 func WithWarmUp(d time.Duration) RateOption {
-	return rateOption{change: func(r *rule) { r.spec.WarmUp, r.warms = d, true }}
+	return rateOption{change: func(r *rule) {
+		if d <= 0 {
+			r.errs.bad(fmt.Sprintf("WithWarmUp(%v)", d), "", "write how long it takes to get warm, such as 4*time.Second")
+			return
+		}
+		r.spec.WarmUp = d
+	}}
 }
 
 // WithDebt lets a request pass as soon as those before it are paid for; its
@@ -274,7 +273,7 @@ func WithDebt() RateOption {
 func WithBuckets(k int64) RateOption {
 	return rateOption{change: func(r *rule) {
 		if k < 1 {
-			r.bad("WithBuckets(%d): write 1 or more", k)
+			r.errs.bad(fmt.Sprintf("WithBuckets(%d)", k), "", "write 1 or more")
 			return
 		}
 		r.spec.Buckets = k

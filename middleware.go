@@ -52,7 +52,7 @@ type Limiter struct {
 }
 
 // New makes a limiter. It reports everything that is wrong with the options at
-// once (errors.Join), each error saying what to write instead.
+// once (errors.Join), each as an *OptionError that says what to write instead.
 //
 // New calls every KeyFunc and predicate once, with a request from 192.0.2.1 for
 // /, to find those of this package that were made wrongly; errors and panics

@@ -17,7 +17,7 @@ func TestNamesInASharedStore(t *testing.T) {
 	shared := stint.WithStore(memstore.New())
 	rate := stint.Rate(5, time.Minute)
 	named := func(name string) stint.Limit { return stint.Rate(5, time.Minute, stint.WithName(name)) }
-	const want = `limit "rate" has a default name`
+	const want = `limit "rate": a default name`
 	tests := []struct {
 		name   string
 		first  []stint.Option // of New, with the store; or as it is where with is given
@@ -29,13 +29,13 @@ func TestNamesInASharedStore(t *testing.T) {
 		{"New", []stint.Option{shared, rate}, nil, nil, []string{want}},
 		{"each is reported", []stint.Option{shared, rate, stint.Quota(1, stint.Daily), stint.Concurrency(1), stint.AdaptiveConcurrency(1, 2),
 			stint.Bandwidth(5000), stint.Ban(1, time.Hour, time.Hour)}, nil, nil,
-			[]string{want, `limit "daily" has`, `limit "concurrency" has`, `limit "adaptive" has`, `limit "bandwidth" has`, `limit "ban" has`}},
+			[]string{want, `limit "daily": a default name`, `limit "concurrency": a default name`, `limit "adaptive": a default name`, `limit "bandwidth": a default name`, `limit "ban": a default name`}},
 		{"a route", []stint.Option{shared, named("a"), stint.WithRoute("/r", rate)}, nil, nil, []string{`WithRoute("/r"): ` + want}},
 		{"wrong itself as well", []stint.Option{shared, stint.Rate(0, time.Second)}, nil, nil, []string{want, "0 units"}},
 		{"With", []stint.Option{shared, named("a")}, []stint.Option{rate}, nil, []string{want}},
 		{"With another store", []stint.Option{shared, named("a")}, []stint.Option{rate, stint.WithMemory()}, nil, nil},
 		{"With a store, inherited", []stint.Option{rate, stint.WithRoute("/r", stint.Quota(1, stint.Daily))}, []stint.Option{shared, named("a")}, nil,
-			[]string{"inherited: " + want, `inherited: limit "daily" has`}},
+			[]string{`limit "rate": inherited with a default name`, `limit "daily": inherited with a default name`}},
 		{"Update", []stint.Option{shared, named("a")}, nil, []stint.Option{rate}, []string{want}},
 		{"a store of its own", []stint.Option{rate, stint.WithRoute("/r", stint.Rate(1, time.Second))}, []stint.Option{stint.Rate(1, time.Hour)}, []stint.Option{rate}, nil},
 	}
@@ -132,10 +132,10 @@ func TestWithMemory(t *testing.T) {
 	}{
 		{"said again", []stint.Option{small}, []stint.Option{small}, nil},
 		{"left out", []stint.Option{small}, nil, nil},
-		{"another size", []stint.Option{small}, []stint.Option{stint.WithMemory(memstore.WithMaxKeys(2))}, []string{"WithMemory describes another store"}},
+		{"another size", []stint.Option{small}, []stint.Option{stint.WithMemory(memstore.WithMaxKeys(2))}, []string{"WithMemory: another store"}},
 		{"the default's", nil, []stint.Option{stint.WithMemory()}, nil},
-		{"in place of a store", []stint.Option{stint.WithStore(memstore.New())}, []stint.Option{stint.WithMemory()}, []string{"WithMemory describes another store"}},
-		{"beside a store", []stint.Option{small, stint.WithStore(memstore.New())}, nil, []string{"WithMemory beside WithStore: leave one out"}},
+		{"in place of a store", []stint.Option{stint.WithStore(memstore.New())}, []stint.Option{stint.WithMemory()}, []string{"WithMemory: another store"}},
+		{"beside a store", []stint.Option{small, stint.WithStore(memstore.New())}, nil, []string{"WithMemory: there is a WithStore too: leave one out"}},
 	} {
 		rate := stint.Rate(1, time.Hour, stint.WithName("rate"))
 		l, err := stint.New(append(tt.opts, rate, theKey)...)

@@ -127,7 +127,7 @@ type (
 func WithKey(k KeyFunc) SharedOption {
 	if k == nil {
 		return sharedOption{setting: func(s *settings) {
-			s.bad("WithKey(nil): write a KeyFunc, such as stint.RemoteIP()")
+			s.errs.bad("WithKey(nil)", "", "write a KeyFunc, such as stint.RemoteIP()")
 			s.key = newKeySource(misconfigured()) // a wrong key is a key: that there is none would be no help
 		}}
 	}
@@ -141,7 +141,7 @@ func WithKey(k KeyFunc) SharedOption {
 func WithCost(cost func(*http.Request) int64) ChargeOption {
 	if cost == nil {
 		return chargeOption{setting: func(s *settings) {
-			s.bad("WithCost(nil): write a function, or leave it out where every request costs 1")
+			s.errs.bad("WithCost(nil)", "", "write a function, or leave it out where every request costs 1")
 		}}
 	}
 	return chargeOption{setting: func(s *settings) { s.cost = cost }}
@@ -160,7 +160,7 @@ func WithCost(cost func(*http.Request) int64) ChargeOption {
 func WithMaxWait(d time.Duration) ChargeOption {
 	if d <= 0 {
 		return chargeOption{setting: func(s *settings) {
-			s.bad(fmt.Sprintf("WithMaxWait(%v): write a positive duration, or leave it out where nobody waits", d))
+			s.errs.bad(fmt.Sprintf("WithMaxWait(%v)", d), "", "write a positive duration, or leave it out where nobody waits")
 		}}
 	}
 	return chargeOption{setting: func(s *settings) { s.maxWait = d }}
@@ -181,7 +181,7 @@ func WithDryRun() SharedOption {
 func WithFailurePolicy(p FailurePolicy) SharedOption {
 	if p != FailOpen && p != FailClosed {
 		return sharedOption{setting: func(s *settings) {
-			s.bad(fmt.Sprintf("WithFailurePolicy(%d): write stint.FailOpen or stint.FailClosed", p))
+			s.errs.bad(fmt.Sprintf("WithFailurePolicy(%d)", p), "", "write stint.FailOpen or stint.FailClosed")
 		}}
 	}
 	return sharedOption{setting: func(s *settings) { s.policy = p }}
@@ -227,7 +227,7 @@ func (o limiterOption) applyLimiter(c *config) { o(c) }
 func WithStore(s store.Store) Option {
 	return limiterOption(func(c *config) {
 		if s == nil {
-			c.bad("WithStore(nil): write a store, or leave it out for one in memory")
+			c.errs.bad("WithStore(nil)", "", "write a store, or leave it out for one in memory")
 		}
 		c.store = s
 	})
@@ -265,7 +265,7 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 		rc := routeConfig{pattern: pattern}
 		for i, o := range opts {
 			if o == nil {
-				rc.errs = append(rc.errs, fmt.Errorf("option %d is nil: leave it out", i+1))
+				rc.errs.bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
 				continue
 			}
 			o.applyRoute(&rc)
@@ -288,7 +288,7 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 	return limiterOption(func(c *config) {
 		if f == nil {
-			c.bad("WithLimitFunc(nil): write a function, or leave it out")
+			c.errs.bad("WithLimitFunc(nil)", "", "write a function, or leave it out")
 			return
 		}
 		c.limitFuncs = append(c.limitFuncs, f)
@@ -300,7 +300,7 @@ func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 func WithSkip(skip func(*http.Request) bool) Option {
 	return limiterOption(func(c *config) {
 		if skip == nil {
-			c.bad("WithSkip(nil): write a predicate, such as stint.Preflight")
+			c.errs.bad("WithSkip(nil)", "", "write a predicate, such as stint.Preflight")
 			return
 		}
 		c.skip = append(c.skip, skip)
@@ -312,7 +312,7 @@ func WithSkip(skip func(*http.Request) bool) Option {
 func WithBlock(block func(*http.Request) bool) Option {
 	return limiterOption(func(c *config) {
 		if block == nil {
-			c.bad("WithBlock(nil): write a predicate, such as stint.FromCIDR(...)")
+			c.errs.bad("WithBlock(nil)", "", "write a predicate, such as stint.FromCIDR(...)")
 			return
 		}
 		c.block = append(c.block, block)
@@ -335,7 +335,7 @@ func WithBlock(block func(*http.Request) bool) Option {
 func WithDenyHandler(h http.Handler) Option {
 	return limiterOption(func(c *config) {
 		if h == nil {
-			c.bad("WithDenyHandler(nil): write a handler, or leave it out for a problem body")
+			c.errs.bad("WithDenyHandler(nil)", "", "write a handler, or leave it out for a problem body")
 		}
 		c.denyHandler = h
 	})
@@ -351,7 +351,7 @@ func WithDenyHandler(h http.Handler) Option {
 func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option {
 	return limiterOption(func(c *config) {
 		if h == nil {
-			c.bad("WithErrorHandler(nil): write a function, or leave it out for a problem body")
+			c.errs.bad("WithErrorHandler(nil)", "", "write a function, or leave it out for a problem body")
 		}
 		c.errorHandler = h
 	})
@@ -372,7 +372,7 @@ func WithProblem() Option {
 func WithObserver(f func(Event)) Option {
 	return limiterOption(func(c *config) {
 		if f == nil {
-			c.bad("WithObserver(nil): write a function, or leave it out")
+			c.errs.bad("WithObserver(nil)", "", "write a function, or leave it out")
 			return
 		}
 		c.observers = append(c.observers, f)
@@ -384,7 +384,7 @@ func WithObserver(f func(Event)) Option {
 func WithEmptyKey(p EmptyKeyPolicy) Option {
 	return limiterOption(func(c *config) {
 		if p > SkipEmptyKey {
-			c.bad("WithEmptyKey(%d): write stint.DenyEmptyKey or stint.SkipEmptyKey", p)
+			c.errs.bad(fmt.Sprintf("WithEmptyKey(%d)", p), "", "write stint.DenyEmptyKey or stint.SkipEmptyKey")
 		}
 		c.emptyKey, c.emptyKeySet = p, true
 	})

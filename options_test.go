@@ -18,15 +18,15 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 		opts []stint.Option
 		want []string // one for each error, in order; each a part of its text
 	}{
-		{"no key", []stint.Option{rate}, []string{`limit "rate" has no key, and no default is right: write stint.WithKey(stint.RemoteIP())`}},
-		{"no key on each", []stint.Option{rate, stint.Concurrency(1)}, []string{`"rate" has no key`, `"concurrency" has no key`}},
+		{"no key", []stint.Option{rate}, []string{`limit "rate": no key, and no default is right: write stint.WithKey(stint.RemoteIP())`}},
+		{"no key on each", []stint.Option{rate, stint.Concurrency(1)}, []string{`"rate": no key`, `"concurrency": no key`}},
 		{"no key on a route", []stint.Option{stint.Rate(1, time.Second, everybody), stint.WithRoute("/a", stint.Rate(2, time.Second))},
-			[]string{`limit "rate-2" has no key`}},
+			[]string{`limit "rate-2": no key`}},
 		{"wrong, and no key", []stint.Option{stint.Rate(0, time.Second), stint.Rate(1, time.Hour), stint.WithRoute("/a", stint.Concurrency(0))},
-			[]string{`"rate": 0 units`, `"concurrency": 0 units`, `"rate" has no key`, `"rate-2" has no key`, `"concurrency" has no key`}},
+			[]string{`"rate": 0 units`, `"concurrency": 0 units`, `"rate": no key`, `"rate-2": no key`, `"concurrency": no key`}},
 		{"a wrong key is no missing one", []stint.Option{rate, stint.WithKey(nil)}, []string{"WithKey(nil)"}},
 		{"wrong, and what it stands beside", []stint.Option{stint.Rate(0, time.Second), stint.Ban(1, time.Hour, 0), stint.WithRoute("x", stint.Rate(1, time.Second))},
-			[]string{`"rate": 0 units`, `"ban": a ban of 0s`, `"rate" has no key`, `"ban" has no key`, `"rate-2" has no key`, `WithRoute("x"): parsing`}},
+			[]string{`"rate": 0 units`, `"ban": a ban of 0s`, `"rate": no key`, `"ban": no key`, `"rate-2": no key`, `WithRoute("x"): parsing`}},
 		{"wrong beside a ban", []stint.Option{everybody, stint.Rate(0, time.Second), stint.Ban(1, time.Hour, time.Hour)}, []string{"0 units"}},
 		{"wrong in several ways", []stint.Option{everybody,
 			stint.Bandwidth(5, stint.WithBurst(6), stint.WithName("a b")),
@@ -56,23 +56,23 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 			stint.Rate(1, time.Second, stint.WithKey(nil)),
 			stint.Rate(1, time.Second, stint.WithName("a b"))},
 			[]string{`limit "rate": option 1 is nil`, `"rate-2": WithBurst(-1)`, `"rate-2": WithQueue(-2)`, `"rate-2": WithBuckets(0)`,
-				`"rate-3": WithWarmUp beside WithAlgorithm(SlidingLog)`, `"rate-4": WithAlgorithm(Concurrency): write stint.Concurrency`, `"rate-4": WithAlgorithm(Ban): write stint.Ban`, `"rate-5": WithKey(nil)`, `name "a b"`}},
+				`"rate-3": WithWarmUp: SlidingLog does not warm up`, `"rate-4": WithAlgorithm(Concurrency): write stint.Concurrency`, `"rate-4": WithAlgorithm(Ban): write stint.Ban`, `"rate-5": WithKey(nil)`, `name "a b"`}},
 		{"names", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")), stint.Quota(1, stint.Daily, stint.WithName("x"))},
-			[]string{`two limits named "x"`}},
+			[]string{`limit "x": another limit has that name`}},
 		{"names across routes", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")),
 			stint.WithRoute("/a", stint.Rate(1, time.Second, stint.WithName("x")))},
-			[]string{`WithRoute("/a"): two limits named "x"`}},
-		{"one limit twice", []stint.Option{everybody, rate, rate}, []string{`limit "rate" is given twice`}},
+			[]string{`WithRoute("/a"): limit "x": another limit has that name`}},
+		{"one limit twice", []stint.Option{everybody, rate, rate}, []string{`limit "rate": given twice`}},
 		{"bad pattern", []stint.Option{everybody, rate, stint.WithRoute("POST login", rate)}, []string{`WithRoute("POST login"): parsing`}},
-		{"pattern twice", []stint.Option{everybody, rate, stint.WithRoute("/a"), stint.WithRoute("/a")}, []string{`WithRoute("/a") is given twice`}},
+		{"pattern twice", []stint.Option{everybody, rate, stint.WithRoute("/a"), stint.WithRoute("/a")}, []string{`WithRoute("/a"): given twice`}},
 		{"patterns that conflict", []stint.Option{everybody, rate, stint.WithRoute("/a/{x}"), stint.WithRoute("/{y}/b")},
 			[]string{`WithRoute("/{y}/b"): pattern "/{y}/b" conflicts with pattern "/a/{x}": write one that is more specific or less`}},
 		{"route options", []stint.Option{everybody, rate, stint.WithRoute("/a", nil, stint.Limit{}, stint.WithMaxWait(0))},
 			[]string{`WithRoute("/a"): option 1 is nil`, `WithRoute("/a"): zero Limit`, `WithRoute("/a"): WithMaxWait(0s)`}},
 		{"limit func without a key", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })},
-			[]string{"WithLimitFunc without a default key"}},
+			[]string{"WithLimitFunc: no default key"}},
 		{"made wrongly", []stint.Option{rate, stint.WithKey(stint.Header("")), stint.WithSkip(stint.FromCIDR()), stint.WithBlock(stint.FromCIDR())},
-			[]string{"WithKey: ", "WithSkip: FromCIDR: no network", "WithBlock: FromCIDR"}},
+			[]string{`WithKey(Header("")): `, "WithSkip(FromCIDR): no network", "WithBlock(FromCIDR)"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestWithNames(t *testing.T) {
 	if got := names(t, one) + ", " + names(t, two); got != "rate rate-2, rate rate-3" {
 		t.Errorf("names %q", got)
 	}
-	if _, err := base.With(stint.Rate(2, time.Second, stint.WithName("rate-2"))); err == nil || !strings.Contains(err.Error(), `two limits named "rate-2"`) {
+	if _, err := base.With(stint.Rate(2, time.Second, stint.WithName("rate-2"))); err == nil || !strings.Contains(err.Error(), `limit "rate-2": another limit has that name`) {
 		t.Errorf("error %v", err)
 	}
 	shared := stint.Rate(4, time.Second)

@@ -1,8 +1,6 @@
 package stint
 
 import (
-	"errors"
-	"fmt"
 	"iter"
 	"net/http"
 	"slices"
@@ -135,27 +133,26 @@ func (v *version) entries() iter.Seq[*entry] {
 
 // compile turns the options of a limiter into plans; parent is the version it
 // extends, or nil.
-func (v *version) compile(c *config, parent *version, names *names) []error {
-	errs := slices.Concat(c.errs, c.shared.errs)
-	names.compile(c, func(err error) { errs = append(errs, err) })
+func (v *version) compile(c *config, parent *version, names *names) mistakes {
+	errs := slices.Concat(c.errs, c.shared.errs, names.compile(c))
 	errs = append(errs, v.unnamed(c, parent, names)...)
 	if c.store != nil && c.memorySet {
-		errs = append(errs, errors.New("WithMemory beside WithStore: leave one out"))
+		errs.bad("WithMemory", "there is a WithStore too", "leave one out")
 	}
 
-	entries := func(limits []Limit, s settings) (all []*entry) {
+	entries := func(route string, limits []Limit, s settings) (all []*entry) {
 		seen := map[*rule]bool{}
 		for _, lim := range limits {
 			if seen[lim.rule] {
-				errs = append(errs, fmt.Errorf("limit %q is given twice: leave one out", lim.rule.spec.Name))
+				errs = append(errs, &OptionError{Route: route, Limit: lim.rule.spec.Name, Problem: "given twice", Write: "leave one out"})
 				continue
 			}
 			seen[lim.rule] = true
 			settled := lim.rule.shared.or(s)
 			if settled.key == nil {
-				errs = append(errs, fmt.Errorf("limit %q has no key, and no default is right: "+
-					"write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), "+
-					"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given", names.of(lim.rule)))
+				errs = append(errs, &OptionError{Route: route, Limit: names.of(lim.rule), Problem: "no key, and no default is right",
+					Write: "write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), " +
+						"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given"})
 			}
 			if compiled := names.limits[lim.rule]; compiled != nil { // or names.compile has reported it
 				all = append(all, names.newEntry(lim.rule, compiled, settled))
@@ -164,13 +161,13 @@ func (v *version) compile(c *config, parent *version, names *names) []error {
 		return all
 	}
 
-	own := entries(c.limits, v.shared)
+	own := entries("", c.limits, v.shared)
 	base, funcs := own, v.funcs
 	var routes []*route
 	if parent != nil {
 		for _, e := range own {
 			if slices.ContainsFunc(parent.base.entries, func(p *entry) bool { return p.limit == e.limit }) {
-				errs = append(errs, fmt.Errorf("limit %q is inherited already: leave it out", e.limit.Name()))
+				errs = append(errs, &OptionError{Limit: e.limit.Name(), Problem: "inherited already", Write: "leave it out"})
 			}
 		}
 		base = slices.Concat(parent.base.entries, own)
@@ -186,50 +183,33 @@ func (v *version) compile(c *config, parent *version, names *names) []error {
 		}
 	}
 	v.base = newPlan(base, funcs)
-	lonely := func(p *plan, limits []Limit) {
+	lonely := func(route string, p *plan, limits []Limit) {
 		if slices.ContainsFunc(limits, func(l Limit) bool { return names.limits[l.rule] == nil }) {
 			return // a limit that is wrong may be what the ban counts
 		}
 		if e := p.lonelyBan(); e != nil {
-			errs = append(errs, fmt.Errorf("limit %q has nothing to count: write a Rate, a Quota or a Concurrency that nobody waits for beside the Ban", e.limit.Name()))
+			errs = append(errs, &OptionError{Route: route, Limit: e.limit.Name(), Problem: "nothing to count",
+				Write: "write a Rate, a Quota or a Concurrency that nobody waits for beside the Ban"})
 		}
 	}
-	lonely(v.base, c.limits)
+	lonely("", v.base, c.limits)
 	for _, rc := range c.routes {
-		for _, err := range slices.Concat(rc.errs, rc.shared.errs) {
-			errs = append(errs, fmt.Errorf("WithRoute(%q): %w", rc.pattern, err))
-		}
-		p := newPlan(entries(rc.limits, rc.shared.or(v.shared)), nil)
+		errs = append(errs, slices.Concat(rc.errs, rc.shared.errs).at(rc.pattern, "")...)
+		p := newPlan(entries(rc.pattern, rc.limits, rc.shared.or(v.shared)), nil)
 		if len(rc.limits) > 0 {
 			p = newPlan(p.entries, funcs)
-			lonely(p, rc.limits)
+			lonely(rc.pattern, p, rc.limits)
 		}
 		routes = append(routes, &route{pattern: rc.pattern, plan: p})
 	}
-	var err error
-	if v.router, err = newRouter(routes, v.base); err != nil {
-		errs = append(errs, flatten(err)...)
-	}
+	var wrong mistakes
+	v.router, wrong = newRouter(routes, v.base)
+	errs = append(errs, wrong...)
 	if len(c.limitFuncs) > 0 && v.shared.key == nil {
-		errs = append(errs, errors.New("WithLimitFunc without a default key: write stint.WithKey beside it"))
+		errs.bad("WithLimitFunc", "no default key", "write stint.WithKey beside it")
 	}
 	if parent == nil && len(c.limits)+len(c.limitFuncs)+len(c.routes) == 0 {
-		errs = append(errs, errors.New("no limits: write at least one, such as stint.Rate(10, time.Second)"))
+		errs.bad("", "no limits", "write at least one, such as stint.Rate(10, time.Second)")
 	}
 	return errs
-}
-
-// flatten takes an error of errors.Join apart.
-func flatten(err error) []error {
-	if err == nil {
-		return nil
-	}
-	if j, ok := err.(interface{ Unwrap() []error }); ok {
-		var all []error
-		for _, e := range j.Unwrap() {
-			all = append(all, flatten(e)...)
-		}
-		return all
-	}
-	return []error{err}
 }

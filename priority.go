@@ -2,6 +2,7 @@ package stint
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -30,7 +31,7 @@ const defaultAging = time.Second
 func WithPriority(class func(*http.Request) int) Option {
 	return limiterOption(func(c *config) {
 		if class == nil {
-			c.bad("WithPriority(nil): write a function, or leave it out where all are equal")
+			c.errs.bad("WithPriority(nil)", "", "write a function, or leave it out where all are equal")
 			return
 		}
 		c.priority = class
@@ -42,7 +43,7 @@ func WithPriority(class func(*http.Request) int) Option {
 func WithAging(d time.Duration) Option {
 	return limiterOption(func(c *config) {
 		if d <= 0 || d > longWait {
-			c.bad("WithAging(%v): write a duration of up to %v", d, longWait)
+			c.errs.bad(fmt.Sprintf("WithAging(%v)", d), "", fmt.Sprintf("write a duration of up to %v", longWait))
 			return
 		}
 		c.aging = d

@@ -1,7 +1,6 @@
 package stint
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -45,32 +44,33 @@ const rest = "/"
 
 // newRouter makes the router of routes; base is the plan of all requests that
 // match none of them.
-func newRouter(routes []*route, base *plan) (*router, error) {
+func newRouter(routes []*route, base *plan) (*router, mistakes) {
 	if len(routes) == 0 {
 		return nil, nil
 	}
 	rt := &router{mux: http.NewServeMux(), routes: routes, rest: &route{pattern: rest, plan: base}}
 	given := map[string]bool{}
-	var errs []error
+	var errs mistakes
 	for _, r := range routes {
 		if given[r.pattern] {
-			errs = append(errs, fmt.Errorf("WithRoute(%q) is given twice: put all its limits into one", r.pattern))
+			errs = append(errs, &OptionError{Route: r.pattern, Problem: "given twice", Write: "put all its limits into one"})
 			continue
 		}
 		given[r.pattern] = true
-		if err := rt.add(r); err != nil {
-			errs = append(errs, fmt.Errorf("WithRoute(%q): %w", r.pattern, err))
+		if wrong := rt.add(r); wrong != nil {
+			wrong.Route = r.pattern
+			errs = append(errs, wrong)
 		}
 	}
 	// Without it the mux works out the methods allowed for everything else. It
 	// only conflicts with a pattern that matches everything as well.
 	_ = handle(rt.mux, rest, rt.rest)
-	return rt, errors.Join(errs...)
+	return rt, errs
 }
 
 // add registers a route. Hosts have no case and may end in a dot, so the mux
 // gets them in one spelling.
-func (rt *router) add(r *route) error {
+func (rt *router) add(r *route) *OptionError {
 	method, host, path := splitPattern(r.pattern)
 	rt.hosts = rt.hosts || host != ""
 	slashes := strings.Count(path, "/")
@@ -109,15 +109,15 @@ func withoutPlaces(text string) string {
 }
 
 // handle registers a pattern; http.ServeMux panics on a bad one.
-func handle(mux *http.ServeMux, pattern string, r *route) (err error) {
+func handle(mux *http.ServeMux, pattern string, r *route) (wrong *OptionError) {
 	defer func() {
 		if p := recover(); p != nil {
 			text, _, conflict := strings.Cut(fmt.Sprint(p), ":\n")
 			if conflict {
-				err = fmt.Errorf("%s: write one that is more specific or less", withoutPlaces(text))
+				wrong = &OptionError{Problem: withoutPlaces(text), Write: "write one that is more specific or less"}
 				return
 			}
-			err = fmt.Errorf("%s: write a pattern of http.ServeMux, such as \"POST /login\"", text)
+			wrong = &OptionError{Problem: text, Write: "write a pattern of http.ServeMux, such as \"POST /login\""}
 		}
 	}()
 	mux.Handle(pattern, r)

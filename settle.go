@@ -53,7 +53,7 @@ const AsCharged int64 = -1
 func WithSettle(cost func(r *http.Request, status int, written int64) int64) SettleOption {
 	if cost == nil {
 		return settleOption{setting: func(s *settings) {
-			s.bad("WithSettle(nil): write a function, such as stint.FailedOnly, or leave it out")
+			s.errs.bad("WithSettle(nil)", "", "write a function, such as stint.FailedOnly, or leave it out")
 		}}
 	}
 	src := &settleSource{cost}

@@ -28,15 +28,15 @@ import (
 // gets what those leave; where they add up to 100 and are all used, nothing.
 func WithShare(class, percent int) SlotOption {
 	return slotOption{change: func(r *rule) {
-		bad := func(why string) {
-			r.bad("WithShare(%d, %d): %s", class, percent, why)
+		bad := func(problem, write string) {
+			r.errs.bad(fmt.Sprintf("WithShare(%d, %d)", class, percent), problem, write)
 		}
 		switch {
 		case class < 0 || class >= waiting.Classes:
-			bad("write a class from 0 to 9")
+			bad("", "write a class from 0 to 9")
 			return
 		case percent < 1 || percent > 100:
-			bad("write a share of 1 to 100 percent")
+			bad("", "write a share of 1 to 100 percent")
 			return
 		}
 		if r.shares == nil {
@@ -48,9 +48,9 @@ func WithShare(class, percent int) SlotOption {
 		}
 		switch {
 		case r.shares[class] != 0:
-			bad("the class has a share already: leave one out")
+			bad("the class has a share already", "leave one out")
 		case sum > 100:
-			bad(fmt.Sprintf("the shares add up to %d percent: write 100 at the most in all", sum))
+			bad(fmt.Sprintf("the shares add up to %d percent", sum), "write 100 at the most in all")
 		default:
 			r.shares[class] = uint8(percent)
 		}

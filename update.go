@@ -2,8 +2,8 @@ package stint
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -81,15 +81,12 @@ func (l *Limiter) update(c *config) (*version, []conflict, error) {
 		g.versions[m] = v
 		switch {
 		case m == l:
-			errs = append(wrong, c.probe()...)
-			errs = append(errs, v.moved(c)...)
+			errs = slices.Concat(wrong, c.probe(), v.moved(c)).errors("stint: ")
 		case len(errs) == 0: // or they are l's once more
-			for _, err := range wrong {
-				errs = append(errs, fmt.Errorf("in a limiter derived by With: %w", err))
-			}
+			errs = wrong.errors("stint: in a limiter derived by With: ")
 		}
 	}
-	if err := joined(errs); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return nil, nil, err
 	}
 	names.before = nil
@@ -104,14 +101,12 @@ func (l *Limiter) update(c *config) (*version, []conflict, error) {
 }
 
 // moved reports options that ask for another store than the limiter has.
-func (v *version) moved(c *config) (errs []error) {
+func (v *version) moved(c *config) (errs mistakes) {
 	if c.store != nil && !same(c.store, v.store) {
-		errs = append(errs, errors.New("WithStore names another store than the limiter's, which has the counts: "+
-			"leave it out, or make a new Limiter"))
+		errs.bad("WithStore", "another store than the limiter's, which has the counts", "leave it out, or make a new Limiter")
 	}
 	if c.memorySet && !v.sized(c.memory) {
-		errs = append(errs, errors.New("WithMemory describes another store than the limiter's, which has the counts: "+
-			"write what New was given, or make a new Limiter"))
+		errs.bad("WithMemory", "another store than the limiter's, which has the counts", "write what New was given, or make a new Limiter")
 	}
 	return errs
 }

@@ -88,7 +88,7 @@ func TestUpdateIsFollowed(t *testing.T) {
 	lone := stint.Rate(1, time.Hour, stint.WithName("lone"))
 	parent = limiter(t, stint.Rate(1, time.Hour), theKey)
 	child = derive(t, parent, lone)
-	if err := parent.Update(lone, theKey); err == nil || !strings.Contains(err.Error(), `derived by With: limit "lone" is inherited already`) {
+	if err := parent.Update(lone, theKey); err == nil || !strings.Contains(err.Error(), `derived by With: limit "lone": inherited already`) {
 		t.Errorf("a limit that a derived limiter adds: %v", err)
 	}
 	check(t, child, "after it", "rate 1/1 lone 1/1")

@@ -98,7 +98,7 @@ func TestUpdateThatIsWrong(t *testing.T) {
 		{"a predicate made wrongly", []stint.Option{stint.Rate(9, time.Second), theKey, stint.WithSkip(stint.FromCIDR())}, []string{"WithSkip"}},
 		{"another store", []stint.Option{stint.Rate(1, time.Second, stint.WithName("rate")), theKey, stint.WithStore(memstore.New())}, []string{"another store"}},
 		{"a store that can't be compared", []stint.Option{stint.Rate(1, time.Second, stint.WithName("rate")), theKey, stint.WithStore(layers{mem})}, []string{"another store"}},
-		{"a derived limiter's name", []stint.Option{stint.Rate(1, time.Second, stint.WithName("derived")), theKey}, []string{`two limits named "derived"`}},
+		{"a derived limiter's name", []stint.Option{stint.Rate(1, time.Second, stint.WithName("derived")), theKey}, []string{`limit "derived": another limit has that name`}},
 		{"an option that is for nobody", []stint.Option{stint.Rate(1, time.Second, stint.WithName("rate")), theKey, stint.WithStore(nil)}, []string{"WithStore(nil)"}},
 	}
 	for _, tt := range tests {

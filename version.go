@@ -2,7 +2,6 @@ package stint
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -121,10 +120,10 @@ func (g *generation) limit(r *rule) (*store.Limit, *names, error) {
 		return l, n, nil
 	}
 	if n.rules[r.spec.Name] != nil {
-		return nil, nil, fmt.Errorf("limit name %q is taken by another limit: write stint.WithName", r.spec.Name)
+		return nil, nil, errNamesake("", r.spec.Name)
 	}
-	l, err := r.compileOnce()
-	return l, n, err
+	l, wrong := r.compileOnce()
+	return l, n, errors.Join(wrong.errors("")...)
 }
 
 // successor returns what an entry has become in g: what the limit of its name now
@@ -152,7 +151,7 @@ func (l *Limiter) try(c *config) (*version, *names, error) {
 	g := l.family.now.Load()
 	names := g.names.clone()
 	v, errs := l.build(c, g, names)
-	return v, names, joined(append(errs, c.probe()...))
+	return v, names, append(errs, c.probe()...).joined()
 }
 
 // begin gives a new limiter its first version.
@@ -186,7 +185,7 @@ func (l *Limiter) first(c *config) ([]conflict, error) {
 
 // build makes the version of l in generation g from its options. The limits
 // are named in names, which are to become g's. The caller holds family.mu.
-func (l *Limiter) build(c *config, g *generation, names *names) (*version, []error) {
+func (l *Limiter) build(c *config, g *generation, names *names) (*version, mistakes) {
 	v := &version{styles: field.Draft, aging: defaultAging}
 	var parent *version
 	if l.parent != nil {
@@ -233,12 +232,4 @@ func (l *Limiter) build(c *config, g *generation, names *names) (*version, []err
 		v.aging = c.aging
 	}
 	return v, v.compile(c, parent, names)
-}
-
-// joined makes one error of all that is wrong, or nil.
-func joined(errs []error) error {
-	for i, err := range errs {
-		errs[i] = fmt.Errorf("stint: %w", err)
-	}
-	return errors.Join(errs...)
 }

@@ -1,9 +1,9 @@
 package policy
 
 import (
-	"fmt"
+	"cmp"
+	"errors"
 	"regexp"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -15,78 +15,60 @@ import (
 // to stint.Check alone, so that what New says is about that option.
 var probe = stint.Rate(1, time.Second, stint.WithName("probe"), stint.WithKey(stint.Global()))
 
-// problems is what stint.Check has against options.
-func problems(opts ...stint.Option) []string {
-	err := stint.Check(opts...)
-	if err == nil {
+// wrong is what stint.Check has against options.
+func wrong(opts ...stint.Option) (all []stint.OptionError) {
+	joined, _ := stint.Check(opts...).(interface{ Unwrap() []error })
+	if joined == nil {
 		return nil
 	}
-	errs := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		errs = joined.Unwrap()
-	}
-	var texts []string
-	for _, e := range errs {
-		texts = append(texts, strings.TrimPrefix(e.Error(), "stint: "))
-	}
-	return texts
-}
-
-// reports reports at n what stint.Check has against options, if anything.
-func (d *decoder) reports(n *yaml.Node, opts ...stint.Option) bool {
-	texts := problems(opts...)
-	for _, text := range texts {
-		d.bad(n, "%s", inFile(text))
-	}
-	return len(texts) > 0
-}
-
-// origin is where an error says that it comes from. In a file that is its
-// place.
-var origin = regexp.MustCompile(`^(WithShare\(\d+, \d+\): |(limit|WithRoute|WithKey|WithSkip|WithBlock|IP|FromCIDR|Header|Cookie)(\(| |:)("(\\.|[^"\\])*"\)?:?|) ?(\)?: )?)`)
-
-// inFile is text as it is said to somebody who writes a file and not Go.
-func inFile(text string) string {
-	for {
-		rest := strings.TrimPrefix(text, origin.FindString(text))
-		if rest == text {
-			return beside.ReplaceAllString(fileWords.Replace(text), "algorithm: $1")
+	for _, err := range joined.Unwrap() {
+		var e *stint.OptionError
+		if errors.As(err, &e) {
+			all = append(all, *e)
 		}
-		text = rest
 	}
+	return all
 }
 
-// fileWords are a file's words for those of the Go API.
-var fileWords = strings.NewReplacer(append([]string{
-	"the WarmUp algorithm", "algorithm: warm-up",
-	"WarmUp without a warm-up period", "algorithm: warm-up without the field warm-up",
-	"Every is aligned", "a window of that length is aligned",
-	"WithWarmUp", "warm-up",
-	"WithBuckets", "buckets",
-	"WithMaxWait", "max-wait",
-	"WithAging", "aging",
-	"WithTolerance", "tolerance",
-	"WithInitialLimit", "initial-limit",
-	"WithSampleWindow", "sample-window",
-	"AdaptiveConcurrency", "adaptive-concurrency",
-	"WithBurst", "burst",
-	"Bandwidth", "bandwidth",
-	"WithCost", "cost",
-	"WithSettle", "settle",
-	"a Rate, a Quota or a Concurrency that nobody waits for beside the Ban", "a rate, a quota or a concurrency that nobody waits for beside it",
-	"another stint.WithName", "another name",
-	`netip.MustParsePrefix("10.0.0.0/8")`, "10.0.0.0/8",
-	"stint.RemoteIP()", "remote-ip",
-	"Join: GivenKey()", "given",
-	"Hash: GivenKey()", "given",
-	"4*time.Second", "4s",
-	"time.Second", "1s",
-	"Hourly, Daily, Weekly or Monthly.In(location)", "hourly, daily, weekly or monthly",
-	"or a Period", "or a rate",
-	"or a calendar window", "or a quota",
-}, algorithmPairs()...)...)
+// reports reports at n, the value of a field, what stint.Check has against options,
+// if anything.
+func (d *decoder) reports(n *yaml.Node, field string, opts ...stint.Option) bool {
+	all := wrong(opts...)
+	for _, e := range all {
+		d.bad(n, "%s", inFile(field+" "+n.Value, e))
+	}
+	return len(all) > 0
+}
 
-var beside = regexp.MustCompile(`WithAlgorithm\(([a-z-]+)\)`)
+// inFile is what is wrong in the words of a file. What was written stands for the
+// option.
+func inFile(written string, e stint.OptionError) string {
+	problem := cmp.Or(e.Problem, written)
+	if problem != "" {
+		problem += ": "
+	}
+	return goName.ReplaceAllStringFunc(problem+e.Write, func(name string) string { return cmp.Or(fileWords[name], name) })
+}
+
+// goName is a name of Go's, or something in quotes, which isn't one.
+var goName = regexp.MustCompile(`"(?:\\.|[^"\\])*"|(?:[a-z]+\.)?\b[A-Z]\w*(?:\(\)|\("[^"]*"\))?`)
+
+// fileWords are a file's words for the names of the Go API, where they differ.
+var fileWords = map[string]string{
+	"Rate": "rate", "Quota": "quota", "Concurrency": "concurrency", "Ban": "ban",
+	"AdaptiveConcurrency": "adaptive-concurrency",
+	"Period":              "rate", "Window": "quota",
+	"Hourly": "hourly", "Daily": "daily", "Weekly": "weekly", "Monthly": "monthly",
+	"RemoteIP()": "remote-ip", "stint.RemoteIP()": "remote-ip", "GivenKey()": "given",
+	`netip.MustParsePrefix("10.0.0.0/8")`: "10.0.0.0/8",
+	"stint.WithName":                      "name", "time.Second": "1s",
+}
+
+func init() {
+	for _, a := range algorithms {
+		fileWords[a.alg.String()] = a.name
+	}
+}
 
 // algorithms are the words for algorithms.
 var algorithms = []struct {
@@ -102,28 +84,21 @@ var algorithms = []struct {
 	{"warm-up", stint.WarmUp},
 }
 
-func algorithmPairs() (pairs []string) {
-	for _, a := range algorithms {
-		pairs = append(pairs, a.alg.String(), a.name)
-	}
-	return pairs
-}
-
-// attribute reports what stint.Check has against a whole policy, each problem at
-// the route or the limit that it names, or else at the document.
-func (d *decoder) attribute(doc *document, texts []string) {
-	for _, text := range texts {
+// attribute reports what stint.Check has against a whole policy, each mistake at
+// the limit or the route that it is about, or else at the document.
+func (d *decoder) attribute(doc *document, all []stint.OptionError) {
+	for _, e := range all {
 		at := doc.node
 		for _, r := range doc.routes {
-			if strings.HasPrefix(text, fmt.Sprintf("WithRoute(%q)", r.pattern)) {
+			if e.Route == r.pattern {
 				at = r.node
 			}
 		}
 		for _, l := range doc.static() {
-			if strings.Contains(text, fmt.Sprintf("limit %.80q", l.name)) {
+			if e.Limit == l.name {
 				at = l.node
 			}
 		}
-		d.bad(at, "%s", inFile(text))
+		d.bad(at, "%s", inFile("", e))
 	}
 }

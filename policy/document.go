@@ -207,7 +207,7 @@ func (d *decoder) document(root *yaml.Node) []stint.Option {
 		return nil
 	}
 	options := doc.assemble(d.with)
-	d.attribute(doc, problems(options...))
+	d.attribute(doc, wrong(options...))
 	return options
 }
 
@@ -310,7 +310,7 @@ func (d *decoder) checkRoutes(doc *document) {
 	for _, r := range doc.routes {
 		opts = append(opts, stint.WithRoute(r.pattern))
 	}
-	d.attribute(&document{node: doc.node, routes: doc.routes}, problems(opts...))
+	d.attribute(&document{node: doc.node, routes: doc.routes}, wrong(opts...))
 }
 
 func (d *decoder) checkPlans(doc *document) {

@@ -56,12 +56,12 @@ func keyForms() []field[stint.KeyFunc] {
 			case strings.EqualFold(name, "Host"):
 				d.bad(n, "a request's host is no header field in Go: register a key with policy.WithKeyFunc, and write its name")
 			default:
-				*to = d.checkedKey(n, stint.Header(name))
+				*to = d.checkedKey(n, "header", stint.Header(name))
 			}
 		}},
 		{"cookie", func(d *decoder, n *yaml.Node, to *stint.KeyFunc) {
 			if name, ok := d.text(n, "a cookie", "its name, such as session"); ok {
-				*to = d.checkedKey(n, stint.Cookie(name))
+				*to = d.checkedKey(n, "cookie", stint.Cookie(name))
 			}
 		}},
 		{"join", func(d *decoder, n *yaml.Node, to *stint.KeyFunc) {
@@ -80,7 +80,7 @@ func keyForms() []field[stint.KeyFunc] {
 				fns = append(fns, k.fn)
 			}
 			if ok {
-				*to = d.checkedKey(n, stint.Join(fns...))
+				*to = d.checkedKey(n, "join", stint.Join(fns...))
 			}
 		}},
 		{"hash", func(d *decoder, n *yaml.Node, to *stint.KeyFunc) {
@@ -89,7 +89,7 @@ func keyForms() []field[stint.KeyFunc] {
 			case d.with.secret == nil:
 				d.bad(n, "hash needs a secret, which has no place in a file: give it by policy.WithSecret")
 			case k != nil:
-				*to = d.checkedKey(n, stint.Hash(d.with.secret, k.fn))
+				*to = d.checkedKey(n, "hash", stint.Hash(d.with.secret, k.fn))
 			}
 		}},
 	}
@@ -178,8 +178,8 @@ func (d *decoder) keys(n *yaml.Node) {
 }
 
 // checkedKey returns fn unless New has something against it.
-func (d *decoder) checkedKey(n *yaml.Node, fn stint.KeyFunc) stint.KeyFunc {
-	if d.reports(n, probe, stint.WithKey(fn)) {
+func (d *decoder) checkedKey(n *yaml.Node, form string, fn stint.KeyFunc) stint.KeyFunc {
+	if d.reports(n, form, probe, stint.WithKey(fn)) {
 		return nil
 	}
 	return fn
@@ -260,7 +260,7 @@ func address(header string, single bool) func(*decoder, *yaml.Node, *stint.KeyFu
 				return
 			}
 		}
-		*to = d.checkedKey(n, k.ip.Key())
+		*to = d.checkedKey(n, "a key by address", k.ip.Key())
 	}
 }
 

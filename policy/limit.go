@@ -256,11 +256,12 @@ func (d *decoder) limit(n *yaml.Node, dryRun bool) *limit {
 		return l
 	}
 	l.built = l.build(all)
-	texts := alone(l.built)
-	for _, text := range texts {
-		d.bad(l.blame(all, text), "%s", inFile(text))
+	mistakes := alone(l.built)
+	for _, e := range mistakes {
+		o := l.blame(all, e)
+		d.bad(o.node, "%s", inFile(o.field+" "+o.node.Value, e))
 	}
-	l.ok = len(texts) == 0
+	l.ok = len(mistakes) == 0
 	return l
 }
 
@@ -290,8 +291,8 @@ func elsewhere(o placedOption) string {
 // alone is what stint.Check has against a limit by itself: what else it should stand
 // beside is the whole policy's affair. The other one is without a name, so that it
 // takes none that the limit may have.
-func alone(l stint.Limit) []string {
-	return problems(l, stint.Rate(1, time.Second), stint.WithKey(stint.Global()))
+func alone(l stint.Limit) []stint.OptionError {
+	return wrong(l, stint.Rate(1, time.Second), stint.WithKey(stint.Global()))
 }
 
 // build makes the limit with the options given.
@@ -313,14 +314,14 @@ func (l *limit) build(options []placedOption) stint.Limit {
 	return l.make(opts)
 }
 
-// blame returns the place of the field without which stint.Check would not say
-// text: the last such, as an earlier one was there first; or that of the kind.
-func (l *limit) blame(options []placedOption, text string) *yaml.Node {
+// blame returns the field without which stint.Check would have nothing of the kind
+// to say: the last such, as an earlier one was there first; or the kind.
+func (l *limit) blame(options []placedOption, e stint.OptionError) placedOption {
 	for i, o := range slices.Backward(options) {
 		without := slices.Delete(slices.Clone(options), i, i+1)
-		if !slices.Contains(alone(l.build(without)), text) {
-			return o.node
+		if !slices.Contains(alone(l.build(without)), e) {
+			return o
 		}
 	}
-	return l.kindNode
+	return placedOption{field: l.kind.name, node: l.kindNode}
 }

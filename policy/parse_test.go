@@ -264,7 +264,7 @@ func TestOptionsOfGo(t *testing.T) {
 		{`policy: WithPriorityFunc("c") is given twice: leave one out`, []policy.Option{policy.WithPriorityFunc("c", class), policy.WithPriorityFunc("c", class)}},
 		{"policy: WithPlanFunc(nil): write a function, or leave it out", []policy.Option{policy.WithPlanFunc(nil)}},
 		{"policy: WithPlanFunc is given twice: leave one out", []policy.Option{policy.WithPlanFunc(f), policy.WithPlanFunc(f)}},
-		{"policy: WithSecret: Hash: a secret of 5 bytes can be guessed: write 16 random ones or more, the same on every instance\n" +
+		{"policy: WithSecret: a secret of 5 bytes can be guessed: write 16 random ones or more, the same on every instance\n" +
 			"policy: WithCostFunc(\"c\", nil): write a function", []policy.Option{policy.WithSecret(short), policy.WithCostFunc("c", nil)}},
 	} {
 		if _, err := policy.Parse("p.yaml", text, tt.opts...); err == nil || err.Error() != tt.want {

@@ -143,11 +143,11 @@ func newConfig(opts []Option) (*config, error) {
 // whether they have a key and a store, which can't be seen from outside.
 func (c *config) check() error {
 	if c.options != nil {
-		with := func(opts ...stint.Option) []string { return problems(slices.Concat(c.options, opts)...) }
+		with := func(opts ...stint.Option) []stint.OptionError { return wrong(slices.Concat(c.options, opts)...) }
 		named, unnamed := stint.Rate(1, time.Second, stint.WithName("policy-probe")), stint.Rate(1, time.Second)
 		key := stint.WithKey(stint.Global())
-		for _, text := range with(named, key) {
-			c.bad("WithOptions: %s", text)
+		for _, e := range with(named, key) {
+			c.bad("WithOptions: %w", &e)
 		}
 		c.keyed = with(named) == nil
 		c.lent = with(unnamed, key) != nil
@@ -231,8 +231,8 @@ func WithPlanFunc(f func(*http.Request) (string, error)) Option {
 // stint.Hash. It has no place in a file.
 func WithSecret(secret []byte) Option {
 	return func(c *config) {
-		for _, text := range problems(probe, stint.WithKey(stint.Hash(secret, stint.Global()))) {
-			c.bad("WithSecret: %s", strings.TrimPrefix(text, "WithKey: "))
+		for _, e := range wrong(probe, stint.WithKey(stint.Hash(secret, stint.Global()))) {
+			c.bad("WithSecret: %s: %s", e.Problem, e.Write)
 		}
 		c.secret = slices.Clone(secret)
 	}

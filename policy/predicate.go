@@ -20,7 +20,7 @@ var predicateForms = []field[func(*http.Request) bool]{
 			return
 		}
 		in := stint.FromCIDR(networks...)
-		if !d.reports(n, probe, stint.WithSkip(in)) {
+		if !d.reports(n, "cidr", probe, stint.WithSkip(in)) {
 			*to = in
 		}
 	}},

@@ -69,7 +69,7 @@ var priorityFields = []field[document]{
 		doc.options = append(doc.options, stint.WithPriority(f))
 	}},
 	{"aging", func(d *decoder, n *yaml.Node, doc *document) {
-		if v, ok := d.duration(n, "aging"); ok && !d.reports(n, probe, stint.WithAging(v)) {
+		if v, ok := d.duration(n, "aging"); ok && !d.reports(n, "aging", probe, stint.WithAging(v)) {
 			doc.options = append(doc.options, stint.WithAging(v))
 		}
 	}},

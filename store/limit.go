@@ -113,22 +113,36 @@ func validName(s string) bool {
 	return 1 <= len(s) && len(s) <= 64
 }
 
+// SpecError is one thing that is wrong with a Spec.
+type SpecError struct {
+	Field   string // of Spec
+	Problem string
+	Write   string // what to do about it: "write a number from 1 to 1000"
+}
+
+// Error is the problem and what to write instead.
+func (e *SpecError) Error() string { return e.Problem + ": " + e.Write }
+
+// wrong takes what is wrong with a Spec, as SpecError has it.
+type wrong = func(field, problem, write string)
+
 // NewLimit checks a Spec, fills in its defaults and works out its numbers. It
-// reports everything that is wrong with it at once.
+// reports everything that is wrong with it at once, in an error of errors.Join
+// that holds a *SpecError for each.
 func NewLimit(s Spec) (*Limit, error) {
 	l := &Limit{spec: s}
 	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	bad := func(field, problem, write string) { errs = append(errs, &SpecError{field, problem, write}) }
 
 	if !validName(s.Name) {
-		bad("name %.80q: write a letter, then up to 63 of A-Z a-z 0-9 _ . -", s.Name)
+		bad("Name", fmt.Sprintf("name %.80q", s.Name), "write a letter, then up to 63 of A-Z a-z 0-9 _ . -")
 	}
 	named := len(errs)
 	if s.Units < 1 || s.Units > MaxCost {
-		bad("%d units: write a number from 1 to %d", s.Units, int64(MaxCost))
+		bad("Units", fmt.Sprintf("%d units", s.Units), fmt.Sprintf("write a number from 1 to %d", int64(MaxCost)))
 	}
 	if int(s.Algorithm) >= len(algorithmNames) { // what it would take can't be told
-		bad("unknown algorithm %d: write one of the constants of Algorithm", s.Algorithm)
+		bad("Algorithm", fmt.Sprintf("unknown algorithm %d", s.Algorithm), "write one of the constants of Algorithm")
 	} else {
 		l.checkSpan(bad)
 		l.checkExtras(bad)
@@ -145,80 +159,80 @@ func NewLimit(s Spec) (*Limit, error) {
 }
 
 // checkSpan holds the limit to the one kind of span its algorithm counts in.
-func (l *Limit) checkSpan(bad func(string, ...any)) {
+func (l *Limit) checkSpan(bad wrong) {
 	s := &l.spec
 	calendar := s.Window != (Window{})
 	switch {
 	case s.Algorithm == Concurrency:
 		if s.Period != 0 || calendar {
-			bad("Concurrency counts what is held, not what comes in a time: leave Period and Window out")
+			bad("Period", "Concurrency counts what is held, not what comes in a time", "leave Period and Window out")
 		}
 	case calendar && s.Period != 0:
-		bad("a limit has a Period or a Window: leave one out")
+		bad("Period", "a limit has a Period or a Window", "leave one out")
 	case calendar:
 		if s.Algorithm != FixedWindow && s.Algorithm != IntervalBucket {
-			bad("%v does not follow a calendar: write FixedWindow or IntervalBucket, or a Period", s.Algorithm)
+			bad("Algorithm", fmt.Sprintf("%v does not follow a calendar", s.Algorithm), "write FixedWindow or IntervalBucket, or a Period")
 		}
-		if err := s.Window.check(); err != nil {
-			bad("%w", err)
+		if problem, write := s.Window.check(); problem != "" {
+			bad("Window", problem, write)
 		}
 	case s.Period <= 0:
-		bad("period %v: write a positive duration, such as time.Second", s.Period)
+		bad("Period", fmt.Sprintf("period %v", s.Period), "write a positive duration, such as time.Second")
 	case s.Period%time.Microsecond != 0:
-		bad("period %v: time is counted in microseconds; write a multiple of one", s.Period)
+		bad("Period", fmt.Sprintf("period %v", s.Period), "time is counted in microseconds; write a multiple of one")
 	case float64(s.Period.Microseconds()) > horizon/10:
-		bad("period %v: write two years at the most, or a calendar window", s.Period)
+		bad("Period", fmt.Sprintf("period %v", s.Period), "write two years at the most, or a Window")
 	}
 }
 
 // checkExtras refuses a number the algorithm would ignore: a limit that isn't
 // what it says is worse than an error.
-func (l *Limit) checkExtras(bad func(string, ...any)) {
+func (l *Limit) checkExtras(bad wrong) {
 	s := &l.spec
 	if s.Burst != 0 {
 		switch {
 		case s.Algorithm != TokenBucket && s.Algorithm != IntervalBucket && s.Algorithm != LeakyBucket:
-			bad("%v has no burst: leave it out, or write TokenBucket", s.Algorithm)
+			bad("Burst", fmt.Sprintf("%v has no burst", s.Algorithm), "leave it out, or write TokenBucket")
 		case s.Burst < None || s.Burst > MaxCost:
-			bad("burst %d: write a number from 0 to %d", s.Burst, int64(MaxCost))
+			bad("Burst", fmt.Sprintf("burst %d", s.Burst), fmt.Sprintf("write a number from 0 to %d", int64(MaxCost)))
 		case s.Burst == None && s.Algorithm != LeakyBucket && !s.Debt:
-			bad("burst 0 lets nothing pass: write at least 1, or add debt")
+			bad("Burst", "burst 0 lets nothing pass", "write at least 1, or add debt")
 		}
 	}
 	if s.Queue != 0 {
 		switch {
 		case s.Algorithm != TokenBucket && s.Algorithm != LeakyBucket:
-			bad("%v has no queue: write LeakyBucket or TokenBucket, or a maximum wait", s.Algorithm)
+			bad("Queue", fmt.Sprintf("%v has no queue", s.Algorithm), "write LeakyBucket or TokenBucket, or a maximum wait")
 		case s.Queue < None || s.Queue > MaxCost:
-			bad("queue %d: write a number from 0 to %d", s.Queue, int64(MaxCost))
+			bad("Queue", fmt.Sprintf("queue %d", s.Queue), fmt.Sprintf("write a number from 0 to %d", int64(MaxCost)))
 		}
 	}
 	if s.Debt && s.Algorithm != TokenBucket {
-		bad("%v takes no debt: write TokenBucket (WarmUp prepays by itself)", s.Algorithm)
+		bad("Debt", fmt.Sprintf("%v takes no debt", s.Algorithm), "write TokenBucket (WarmUp prepays by itself)")
 	}
 	switch {
 	case s.Algorithm != Ban && s.Ban != 0:
-		bad("%v bans nobody: write the Ban algorithm, or leave the period out", s.Algorithm)
+		bad("Ban", fmt.Sprintf("%v bans nobody", s.Algorithm), "write the Ban algorithm, or leave the period out")
 	case s.Algorithm == Ban && (s.Ban <= 0 || s.Ban%time.Microsecond != 0 || s.Ban > longest):
-		bad("a ban of %v: write a positive multiple of a microsecond, a year at the most", s.Ban)
+		bad("Ban", fmt.Sprintf("a ban of %v", s.Ban), "write a positive multiple of a microsecond, a year at the most")
 	}
 	if s.Algorithm == Ban && s.Units > mostStrikes {
-		bad("a ban after %d refusals: write %d at the most, since the instant of each is kept", s.Units, mostStrikes)
+		bad("Units", fmt.Sprintf("a ban after %d refusals", s.Units), fmt.Sprintf("write %d at the most, since the instant of each is kept", mostStrikes))
 	}
 	switch {
 	case s.Algorithm == WarmUp && s.WarmUp <= 0:
-		bad("WarmUp without a warm-up period: write how long it takes to get warm, such as 4*time.Second")
+		bad("Algorithm", "WarmUp without a warm-up period", "write how long it takes to get warm, such as 4s")
 	case s.Algorithm != WarmUp && s.WarmUp != 0:
-		bad("%v does not warm up: write the WarmUp algorithm, or leave the period out", s.Algorithm)
+		bad("WarmUp", fmt.Sprintf("%v does not warm up", s.Algorithm), "write the WarmUp algorithm, or leave the period out")
 	case s.WarmUp%time.Microsecond != 0:
-		bad("warm-up %v: time is counted in microseconds; write a multiple of one", s.WarmUp)
+		bad("WarmUp", fmt.Sprintf("warm-up %v", s.WarmUp), "time is counted in microseconds; write a multiple of one")
 	}
 	switch {
 	case s.Buckets == 0:
 	case s.Algorithm != SlidingWindow:
-		bad("%v has no buckets: write SlidingWindow", s.Algorithm)
+		bad("Buckets", fmt.Sprintf("%v has no buckets", s.Algorithm), "write SlidingWindow")
 	case s.Buckets < 1 || s.Buckets > 1000:
-		bad("%d buckets: write a number from 1 to 1000, or SlidingLog", s.Buckets)
+		bad("Buckets", fmt.Sprintf("%d buckets", s.Buckets), "write a number from 1 to 1000, or SlidingLog")
 	}
 }
 
@@ -259,7 +273,7 @@ func oneSecond(units int64, period time.Duration) int64 {
 }
 
 // workOut finds the integers the steps count in, or says that there are none.
-func (l *Limit) workOut(bad func(string, ...any)) {
+func (l *Limit) workOut(bad wrong) {
 	l.period = l.spec.Period.Microseconds()
 	l.patience = l.longestWait()
 	switch l.spec.Algorithm {

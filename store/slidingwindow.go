@@ -1,11 +1,13 @@
 package store
 
+import "fmt"
+
 // SlidingWindow cuts the period into buckets on a grid that is exact however
 // odd the division: a bucket is token units long and a tick has PerTick of
 // them (Scale). The current bucket and the Buckets-1 before it count; a bucket
 // exactly one window old doesn't.
 
-func (l *Limit) workOutSlidingWindow(bad func(string, ...any)) {
+func (l *Limit) workOutSlidingWindow(bad wrong) {
 	s := &l.spec
 	l.largest = s.Units
 	var ok bool
@@ -13,7 +15,8 @@ func (l *Limit) workOutSlidingWindow(bad func(string, ...any)) {
 		return l.period/c.tick() >= s.Buckets // a bucket is at least a tick
 	})
 	if !ok {
-		bad("%v in %d buckets can not be counted exactly: write a number of buckets that divides the period", s.Period, s.Buckets)
+		bad("Buckets", fmt.Sprintf("%v in %d buckets can not be counted exactly", s.Period, s.Buckets),
+			"write a number of buckets that divides the period")
 	}
 	l.slide = slide{l.scale, l.token, s.Buckets}
 	l.numbers = l.slide.numbers()

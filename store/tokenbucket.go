@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"math/bits"
 	"time"
 )
@@ -22,7 +23,7 @@ import (
 
 // workOutBucket: a LeakyBucket is a TokenBucket that passes its Burst and the
 // one whose turn it is at once, and queues by default.
-func (l *Limit) workOutBucket(bad func(string, ...any)) {
+func (l *Limit) workOutBucket(bad wrong) {
 	s := &l.spec
 	burst, queue := max(s.Burst, 0), max(s.Queue, 0)
 	if s.Algorithm == LeakyBucket {
@@ -34,9 +35,8 @@ func (l *Limit) workOutBucket(bad func(string, ...any)) {
 	}
 	var ok bool
 	if l.scale, l.token, ok = fit(l.period, s.Units, room, nil); !ok {
-		bad("%d per %v with burst %d and queue %d can not be counted exactly: "+
-			"write numbers with a common factor, a smaller burst, or a period that is a multiple of 100ms",
-			s.Units, s.Period, burst, queue)
+		bad("Units", fmt.Sprintf("%d per %v with burst %d and queue %d can not be counted exactly", s.Units, s.Period, burst, queue),
+			"write numbers with a common factor, a smaller burst, or a period that is a multiple of 100ms")
 		return
 	}
 	l.capacity, l.queue = burst*l.token, queue*l.token

@@ -1,6 +1,9 @@
 package store
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // WarmUp: Guava's SmoothWarmingUp (cold factor 3) in integers. With T the
 // interval of the full rate, W the warm-up and S, in [0, W], how cold the
@@ -19,7 +22,7 @@ import "time"
 // at 0, so what it was can not be told from what it is. It is -1 once the charge
 // has been settled, and its price is no longer that of its cost.
 
-func (l *Limit) workOutWarmUp(bad func(string, ...any)) {
+func (l *Limit) workOutWarmUp(bad wrong) {
 	s := &l.spec
 	w := s.WarmUp.Microseconds()
 	var ok bool
@@ -28,8 +31,8 @@ func (l *Limit) workOutWarmUp(bad func(string, ...any)) {
 		return w%c.tick() == 0 && w/c.tick() <= (1<<26)/c.PerTick
 	})
 	if !ok {
-		bad("%d per %v with a warm-up of %v can not be counted exactly: "+
-			"write a shorter warm-up, or durations that are multiples of 100ms", s.Units, s.Period, s.WarmUp)
+		bad("Units", fmt.Sprintf("%d per %v with a warm-up of %v can not be counted exactly", s.Units, s.Period, s.WarmUp),
+			"write a shorter warm-up, or durations that are multiples of 100ms")
 		return
 	}
 	l.warm = l.scale.within(s.WarmUp)

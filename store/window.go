@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"time"
@@ -54,18 +53,19 @@ func (w Window) In(loc *time.Location) Window {
 	return w
 }
 
-func (w Window) check() error {
+// check says what is wrong with the window and what to write, if anything is.
+func (w Window) check() (problem, write string) {
 	switch {
 	case w.kind != everyWindow:
-		return nil
+		return "", ""
 	case w.every <= 0 || w.every%time.Microsecond != 0:
-		return errors.New("Every(" + w.every.String() + "): write a positive multiple of a microsecond")
+		return "a window of " + w.every.String(), "write a positive multiple of a microsecond"
 	case float64(w.every.Microseconds()) > horizon/10:
-		return errors.New("Every(" + w.every.String() + "): write two years at the most")
+		return "a window of " + w.every.String(), "write two years at the most"
 	case w.loc != nil:
-		return errors.New("Every is aligned to the Unix epoch and knows no time zone: write Hourly, Daily, Weekly or Monthly.In(location)")
+		return "a window of " + w.every.String() + " is aligned to the Unix epoch and knows no time zone", "write Hourly, Daily, Weekly or Monthly"
 	}
-	return nil
+	return "", ""
 }
 
 // String names the window: "daily", "every 1h0m0s", "daily in Europe/Berlin".

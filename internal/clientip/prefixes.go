@@ -11,18 +11,22 @@ import (
 // so that the only one that can hold an address is the last at or below it.
 type Prefixes []netip.Prefix
 
+// Problem is what is wrong with an address, or a source of them, and what to write
+// instead.
+type Problem struct{ What, Write string }
+
 // NewPrefixes normalises prefixes: netip takes 10.1.2.3/8 and ::ffff:10.0.0.0/104
 // as they are, and then Contains is not what one would think. It returns what
 // has to be written instead of those that can't be.
-func NewPrefixes(prefixes []netip.Prefix) (s Prefixes, problems []string) {
+func NewPrefixes(prefixes []netip.Prefix) (s Prefixes, problems []Problem) {
 	for i, p := range prefixes {
 		switch {
 		case !p.IsValid():
-			problems = append(problems, fmt.Sprintf("prefix %d is invalid: write one such as netip.MustParsePrefix(%q), "+
-				"and check the error of netip.ParsePrefix", i+1, "10.0.0.0/8"))
+			problems = append(problems, Problem{fmt.Sprintf("prefix %d is invalid", i+1),
+				`write one such as netip.MustParsePrefix("10.0.0.0/8"), and check the error of netip.ParsePrefix`})
 			continue
 		case p.Addr().Is4In6() && p.Bits() < 96:
-			problems = append(problems, fmt.Sprintf("%v is wider than all of IPv4: write an IPv4 prefix, such as 10.0.0.0/8", p))
+			problems = append(problems, Problem{fmt.Sprintf("%v is wider than all of IPv4", p), "write an IPv4 prefix, such as 10.0.0.0/8"})
 			continue
 		case p.Addr().Is4In6():
 			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)

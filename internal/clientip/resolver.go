@@ -36,7 +36,7 @@ type Resolver struct {
 
 // New checks a source. Where there are problems the Resolver is of no use, and
 // each of them says what to write instead.
-func New(s Source) (*Resolver, []string) {
+func New(s Source) (*Resolver, []Problem) {
 	c := &Resolver{
 		header: http.CanonicalHeaderKey(s.Header),
 		unix:   s.TrustUnix,
@@ -45,31 +45,27 @@ func New(s Source) (*Resolver, []string) {
 	if c.bits == 0 {
 		c.bits = 64
 	}
-	var problems []string
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	var invalid []string
-	c.trusted, invalid = NewPrefixes(s.Trusted)
-	for _, text := range invalid {
-		bad("%s", text)
-	}
+	var problems []Problem
+	c.trusted, problems = NewPrefixes(s.Trusted)
+	bad := func(what, write string) { problems = append(problems, Problem{what, write}) }
 	for _, p := range c.trusted {
 		if p.Bits() == 0 {
-			bad("trusting %v lets every client name the address it is limited by: "+
-				"write the addresses that your proxies connect from", p)
+			bad(fmt.Sprintf("trusting %v lets every client name the address it is limited by", p),
+				"write the addresses that your proxies connect from")
 		}
 	}
 	trusts := len(s.Trusted) > 0 || s.TrustUnix
 	switch {
 	case s.Header != "" && !IsFieldName(s.Header):
-		bad("%.80q is not a header field: write its name, such as %q", s.Header, XForwardedFor)
+		bad(fmt.Sprintf("%.80q is not a header field", s.Header), fmt.Sprintf("write its name, such as %q", XForwardedFor))
 	case s.Header != "" && !trusts:
-		bad("no proxy is trusted, so %s would never be read: write the addresses that your proxies connect from, "+
-			"such as netip.MustParsePrefix(%q), or stint.RemoteIP() if there are none", c.header, "10.0.0.0/8")
+		bad(fmt.Sprintf("no proxy is trusted, so %s would never be read", c.header),
+			`write the addresses that your proxies connect from, such as netip.MustParsePrefix("10.0.0.0/8"), or stint.RemoteIP() if there are none`)
 	case s.Header == "" && trusts:
-		bad("proxies are trusted, but no header field is to be read: write the Header that they set, such as %q", XForwardedFor)
+		bad("proxies are trusted, but no header field is to be read", fmt.Sprintf("write the Header that they set, such as %q", XForwardedFor))
 	}
 	if c.bits < 48 || c.bits > 128 {
-		bad("%d bits of an IPv6 address: write 48 to 128, or 0 for 64", s.IPv6Bits)
+		bad(fmt.Sprintf("%d bits of an IPv6 address", s.IPv6Bits), "write 48 to 128, or 0 for 64")
 	}
 	return c, problems
 }
