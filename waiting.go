@@ -1,9 +1,175 @@
 package stint
 
 import (
+	"cmp"
+	"context"
 	"math"
+	"strings"
 	"time"
+
+	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/store"
 )
+
+// turnParts are the charges that a call waits with, where it waits for turns:
+// those of its rates and quotas, in an order that is the same for all of their
+// kind. Dry runs take no part, slots and bans reserve nothing.
+func (c *call) turnParts() []waiting.Part {
+	parts := make([]waiting.Part, 0, len(c.charges))
+	for i, e := range c.entries {
+		ch := &c.charges[i]
+		if ch.Cost == 0 || ch.DryRun || e.slots || e.bans {
+			continue
+		}
+		most := ch.MaxWait
+		if most == 0 && e.queues {
+			most = Never
+		}
+		parts = append(parts, waiting.Part{Charge: *ch, Most: most, Index: i})
+		for k := len(parts) - 1; k > 0 && before(parts[k].Charge, parts[k-1].Charge); k-- {
+			parts[k], parts[k-1] = parts[k-1], parts[k]
+		}
+	}
+	return parts
+}
+
+// before is the order of parts, which are few: a call's limits.
+func before(a, b store.Charge) bool {
+	return cmp.Or(strings.Compare(a.Limit.Name(), b.Limit.Name()), strings.Compare(a.Key, b.Key)) < 0
+}
+
+// flushWait is for how long a call holds back while turns that others have left
+// are on their way back to the store.
+const flushWait = 100 * time.Millisecond
+
+// askVacant is ask where somebody has left turns that nobody has taken yet. A
+// call of their kind takes them over, and the store decides what else there is;
+// any other waits until they have gone back, or it would wait behind nobody.
+func (c *call) askVacant(ctx context.Context) error {
+	turns := &c.lim.family.turns
+	parts := c.turnParts()
+	claim := turns.Claim(parts)
+	if claim == nil {
+		held := turns.Flush(ctx, c.charges, flushWait)
+		c.waited += held
+		for i := range c.charges {
+			if ch := &c.charges[i]; ch.MaxWait > 0 {
+				ch.MaxWait = max(ch.MaxWait-held, time.Microsecond)
+			}
+		}
+		return c.store.Take(ctx, c.charges, c.results)
+	}
+	for k := range parts {
+		if _, claimed := claim.Wait(k); claimed {
+			c.charges[parts[k].Index].Cost = 0
+		}
+	}
+	c.claim = claim
+	err := c.store.Take(ctx, c.charges, c.results)
+	for k := range parts {
+		i := parts[k].Index
+		c.charges[i].Cost = parts[k].Charge.Cost
+		if wait, claimed := claim.Wait(k); claimed {
+			c.results[i].Delay = wait
+		}
+	}
+	if err != nil || !granted(c.charges, c.results) {
+		c.dropClaim(ctx)
+	}
+	return err
+}
+
+// dropClaim leaves the turns that the call has taken over.
+func (c *call) dropClaim(ctx context.Context) {
+	c.lim.family.turns.Drop(ctx, c.claim)
+	c.claim = nil
+}
+
+// sleep waits for a granted call's turn, or gives all of it back.
+func (c *call) sleep(ctx context.Context) error {
+	start := time.Now()
+	parts := c.turnParts()
+	slowest := c.slowest()
+	for k := range parts { // what has been reserved is the line's from here on
+		r := &c.results[parts[k].Index]
+		parts[k].Charge.Receipt, parts[k].Wait = r.Receipt, r.Delay
+		r.Receipt = store.Receipt{}
+	}
+	turn, queued, d := c.lim.family.turns.Join(ctx, parts, c.claim, c.rank(ctx, start), c.latest(start), c.lim.settleTurns)
+	c.claim = nil
+	defer turn.Leave(ctx) // also if an observer panics
+	c.note(slowest, int64(queued))
+	c.begin(slowest, d)
+	err := turn.Wait(ctx)
+	waited := time.Since(start)
+	c.waited += waited
+	for i := range c.results { // they were of the decision's instant
+		c.results[i].ResetAfter = max(0, c.results[i].ResetAfter-waited)
+	}
+	if err != nil {
+		turn.Leave(ctx)
+		c.giveBack(ctx)
+		return &canceledError{err}
+	}
+	for i := range c.results { // others may have left, and it has come sooner
+		c.results[i].Delay = min(c.results[i].Delay, waited)
+	}
+	for k := range parts {
+		c.results[parts[k].Index].Receipt = turn.Receipt(k)
+	}
+	return nil
+}
+
+// settleTurns gives back what is left in the lines.
+func (v *version) settleTurns(ctx context.Context, charges []store.Charge) []store.Result {
+	results, err := v.settle(ctx, v.store, charges)
+	if err != nil {
+		v.observe(Event{Kind: SettleFailed, Err: err})
+	}
+	return results
+}
+
+// latest is the latest turn that the call may wait for: what the store was told
+// of each limit. A queue without a WithMaxWait bounds the wait by its length.
+func (c *call) latest(start time.Time) (t time.Time) {
+	for i := range c.charges {
+		if ch := &c.charges[i]; ch.MaxWait > 0 && !ch.DryRun {
+			if u := start.Add(ch.MaxWait); t.IsZero() || u.Before(t) {
+				t = u
+			}
+		}
+	}
+	return t
+}
+
+// slowest is the charge whose limit makes the call wait for the longest.
+func (c *call) slowest() int {
+	slowest := -1
+	for i := range c.results {
+		if !c.charges[i].DryRun && (slowest < 0 || c.results[i].Delay > c.results[slowest].Delay) {
+			slowest = i
+		}
+	}
+	return slowest
+}
+
+// noteTurns keeps for the decision of a refused call how many wait for the turn
+// that it doesn't get.
+func (c *call) noteTurns() {
+	turns := &c.lim.family.turns
+	if !turns.Waiting() {
+		return
+	}
+	for i, e := range c.entries {
+		if c.results[i].OK || e.dryRun || e.slots || e.maxWait == 0 && !e.queues && !c.patient {
+			continue
+		}
+		if n := turns.Queued(c.turnParts()); n > 0 {
+			c.note(i, int64(n))
+		}
+		return
+	}
+}
 
 // lineStatus is what a call has seen of the line of one of its limits.
 type lineStatus struct {
