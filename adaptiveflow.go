@@ -94,10 +94,8 @@ const (
 
 // timing makes that of a call that is granted; nil without such slots.
 func (c *call) timing() *timing {
-	for _, e := range c.entries {
-		if e.adaptive != nil {
-			return &timing{since: time.Now()}
-		}
+	if slices.ContainsFunc(c.entries, func(e *entry) bool { return e.adaptive != nil }) {
+		return &timing{since: time.Now()}
 	}
 	return nil
 }

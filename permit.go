@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/store"
 )
 
@@ -83,7 +84,10 @@ func (c *call) permit(ctx context.Context) *Permit {
 	if c.waited > 0 || len(c.lines) > 0 {
 		p.wait = &permitWait{c.waited, c.lines}
 	}
-	p.holds, p.timing, p.response, p.class = c.holds(), c.timing(), c.responded(), c.ofClass
+	p.holds, p.response, p.class = c.holds(), c.responded(), c.ofClass
+	if _, has := c.store.(*adaptive.Store); has {
+		p.timing = c.timing()
+	}
 	return p
 }
 

@@ -58,6 +58,21 @@ func restOf(charges []store.Charge) *rest {
 	return r
 }
 
+// veto adds a charge that never passes, in place of those of this process that don't.
+func (r *rest) veto() {
+	c := never
+	c.Key = r.charges[0].Key // beside it in a cluster
+	r.charges, r.results = append(r.charges, c), append(r.results, store.Result{})
+}
+
+var never = func() store.Charge {
+	l, err := store.NewLimit(store.Spec{Name: "veto", Algorithm: store.Concurrency, Units: 1})
+	if err != nil {
+		panic(err)
+	}
+	return store.Charge{Limit: l, Cost: 2, MaxWait: time.Second} // counts for no ban
+}()
+
 // answer puts the results of the store below where they belong.
 func (r *rest) answer(results []store.Result) {
 	for k, i := range r.at {
@@ -75,15 +90,6 @@ func (r *rest) refused() bool {
 	return false
 }
 
-// veto never passes. It stands in for limits of this process that refuse.
-var veto = func() store.Charge {
-	l, err := store.NewLimit(store.Spec{Name: "veto", Algorithm: store.Concurrency, Units: 1})
-	if err != nil {
-		panic(err)
-	}
-	return store.Charge{Limit: l, Cost: 2, MaxWait: time.Second} // counts for no ban
-}()
-
 // Take decides the charges: all are made, or none is.
 func (s *Store) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	if err := store.Check(charges, results); err != nil {
@@ -94,6 +100,9 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 		return s.below.Take(ctx, charges, results)
 	}
 	defer r.free()
+	if twice(charges) {
+		return store.ErrDuplicate
+	}
 	granted := false
 	defer func() {
 		if !granted { // also if the store below panics
@@ -106,18 +115,30 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 		return nil
 	}
 	if refused {
-		r.add(0, veto)
-		r.charges[len(r.charges)-1].Key = r.charges[0].Key // beside it in a cluster
+		r.veto()
 	}
 	if err := s.below.Take(ctx, r.charges, r.results); err != nil {
 		return err
 	}
-	if refused {
-		r.at = r.at[:len(r.at)-1]
-	}
 	r.answer(results)
 	granted = !refused && !r.refused()
 	return nil
+}
+
+// twice reports whether one limit of this process is charged twice for one key.
+func twice(charges []store.Charge) bool {
+	for i := range charges {
+		a := &charges[i]
+		if RuleOf(a.Limit) == nil {
+			continue
+		}
+		for k := range charges[:i] {
+			if b := &charges[k]; b.Key == a.Key && b.Limit.Name() == a.Limit.Name() && RuleOf(b.Limit) != nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // take decides the charges of this process, and reports whether one of them is
@@ -167,9 +188,11 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 	if len(r.charges) == 0 {
 		return nil
 	}
-	err := s.below.Settle(ctx, r.charges, r.results)
+	if err := s.below.Settle(ctx, r.charges, r.results); err != nil {
+		return err
+	}
 	r.answer(results)
-	return err
+	return nil
 }
 
 // settle makes a lease hold c.Cost.

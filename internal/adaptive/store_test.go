@@ -227,6 +227,14 @@ func TestTakeDryRun(t *testing.T) {
 	}
 }
 
+func TestTakeTwice(t *testing.T) {
+	o := newOver(t)
+	charges := []store.Charge{{Key: "k", Limit: o.own, Cost: 1}, {Key: "k", Limit: o.rate, Cost: 1}, {Key: "k", Limit: o.own, Cost: 1}}
+	if err := o.Take(t.Context(), charges, make([]store.Result, 3)); !errors.Is(err, store.ErrDuplicate) || len(o.below.calls) > 0 || o.inUse(t) != 0 {
+		t.Errorf("%v, below was asked %v", err, o.below.calls)
+	}
+}
+
 func TestSettleReleasesOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
