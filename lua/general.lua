@@ -95,9 +95,9 @@ local function worth(tokens, token, most)
   return tokens * token
 end
 
-local function refunded(refund, standing, behind, waiting)
+local function refunded(refund, standing, behind, capacity, waiting)
   refund = min(refund, max(standing, 0))
-  if waiting then refund = refund - max(behind, 0) end
+  if waiting and behind > 0 then refund = min(refund, capacity) - behind end
   return max(refund, 0)
 end
 

@@ -104,7 +104,6 @@ local function intervalbucket()
   local function commit(l, s, cost, start, used)
     s.live, s.dirty, s.token, s.unit = true, true, l.units, l.unit
     s.A, s.B, s.C = start, used, l.burst
-    if used <= l.burst then s.E = 0 end
   end
 
   local function amend(l, s, cost, rcost, instant, mark)
@@ -116,22 +115,29 @@ local function intervalbucket()
       s.live, s.token, s.unit = true, l.units, l.unit
       s.A, s.C = w.opened(now), l.burst
     end
-    if diff > 0 then
-      s.B = s.B + max(0, min(diff, l.burst + maxCost - s.B))
-    elseif diff < 0 then
+    if diff < 0 or s.E > 0 then
       local k = w.passed(instant, s.A)
       if not k then return end
       if k >= ceilDiv(mark, l.units) then mark = 0 else mark = mark - k * l.units end
       mark = min(mark, s.B)
-      local waiting, own = s.B > l.burst, mark == s.E
-      local back = refunded(-diff, mark, s.B - mark, waiting)
-      if waiting and not own then back = max(min(back, s.B - s.E), 0) end
+    end
+    if diff > 0 then
+      local debt = max(0, min(diff, l.burst + maxCost - s.B))
+      if s.E > 0 and mark == s.E and mark == s.B then s.E = s.E + debt end
+      s.B = s.B + debt
+    elseif diff < 0 then
+      local waiting, behind = s.B > l.burst, s.B - mark
+      local back = refunded(-diff, mark, behind, l.burst, waiting)
+      if mark == s.E and behind == 0 then
+        s.E = s.E - back
+      else
+        back = max(min(back, s.B - s.E), 0)
+      end
+      if waiting and cost > 0 then s.E = max(s.E, mark - back) end
+      if waiting and behind > 0 and back > 0 then s.E = max(s.E, s.B - l.burst + behind) end
       s.B = s.B - back
-      mark = mark - back
-      if waiting and (own or cost > 0 and s.E < mark) then s.E = mark end
     end
     s.dirty = true
-    if s.B <= l.burst then s.E = 0 end
     if s.B == 0 and s.D == 0 then forget(s) end
   end
 

@@ -62,7 +62,7 @@ local function tokenbucket()
   local function mark(l, s, ahead)
     s.B, s.C = max(ahead, 0), 0
     if s.B > 0 or s.D > 0 then s.C = l.capacity end
-    if s.B == 0 then s.E = 0 end
+    if s.E <= l.at then s.E = 0 end
   end
 
   local function rebase(l, s)
@@ -128,24 +128,41 @@ local function tokenbucket()
     mark(l, s, tat - l.at - l.capacity)
   end
 
+  local function refund(l, s, tat, m, cost, rcost, instant)
+    local at = l.at
+    local behind, waiting = tat - m, tat > at + l.capacity
+    if l.debt and behind > 0 then behind = within end
+    local back = refunded(worth(rcost - cost, l.token, max(m - at, 0)), m - at, behind, l.capacity, waiting)
+    if l.queue > 0 and not l.debt and worth(rcost, l.token, within) > l.capacity then
+      if behind > 0 and instant > at then
+        back = 0
+      elseif cost > 0 then
+        back = max(min(back, m - instant - worth(cost, l.token, l.capacity)), 0)
+      end
+    end
+    if s.E ~= 0 and m == s.E and behind == 0 then
+      s.E = m - back
+    elseif s.E ~= 0 then
+      back = max(min(back, tat - s.E), 0)
+    end
+    local bottom = m - back
+    if cost == 0 then bottom = at end
+    if behind > 0 and back > 0 then bottom = max(bottom, tat - l.capacity + behind) end
+    if waiting and bottom > at and (s.E == 0 or s.E < bottom) then s.E = bottom end
+    return back
+  end
+
   local function amend(l, s, cost, rcost, instant, rmark)
     local at = l.at
     local tat = at
     if s.live and s.A > at then tat = s.A end
-    local m = min(rmark, tat)
-    local waiting = tat > at + l.capacity
-    local diff = cost - rcost
+    local m, diff = min(rmark, tat), cost - rcost
     if diff > 0 then
+      local own = s.E ~= 0 and m == s.E and m == tat
       tat = tat + owed(diff, tat, at + l.capacity + l.longest, l.token) * l.token
-    elseif diff < 0 and s.live then
-      local behind = tat - m
-      if l.debt and behind > 0 then behind = within end
-      local back = refunded(worth(-diff, l.token, max(m - at, 0)), m - at, behind, waiting)
-      local own = m == s.E
-      if waiting and s.E ~= 0 and not own then back = max(min(back, tat - s.E), 0) end
-      tat = tat - back
-      m = m - back
-      if waiting and (own or cost > 0 and (s.E == 0 or s.E < m)) then s.E = m end
+      if own then s.E = tat end
+    elseif diff < 0 then
+      tat = tat - refund(l, s, tat, m, cost, rcost, instant)
     end
     if s.live or tat > at then
       s.live, s.dirty, s.token, s.unit, s.A = true, true, l.token, l.unit, tat

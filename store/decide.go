@@ -192,15 +192,16 @@ func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond 
 // would still stand now if it had been the last, counted from the present. And
 // while others hold turns in the future (waiting), their turns were worked out
 // behind this charge; what was reserved behind it stays behind it, or two of
-// them would run in one place.
+// them would run in one place. Of a debt beyond the capacity more than that would
+// take those who come next past them.
 //
 // The first bound looks at the charge as it stood when it was made. If one
 // before it has been refunded since, time gives it back sooner than that says,
 // and a refund in between gives back too much: never more than was charged.
-func refunded(refund, standing, behind int64, waiting bool) int64 {
+func refunded(refund, standing, behind, capacity int64, waiting bool) int64 {
 	refund = min(refund, max(standing, 0))
-	if waiting {
-		refund -= max(behind, 0)
+	if waiting && behind > 0 {
+		refund = min(refund, capacity) - behind
 	}
 	return max(refund, 0)
 }

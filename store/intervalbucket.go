@@ -6,10 +6,10 @@ import "time"
 // microseconds, State.B the tokens used and not yet given back, which turns
 // reserved and debts may take beyond the capacity; State.C is the capacity it
 // was written under and State.D what has been clamped off when that was lowered
-// (see changeBucket). No refund takes State.B below State.E while turns are
-// reserved. Counting what is used, not what is left, makes a full bucket the
-// zero state: the next interval then starts at the next charge, as it would for
-// a key never seen.
+// (see changeBucket). No refund takes State.B below State.E, which the intervals
+// take back as well (see refundBucket). Counting what is used, not what is left,
+// makes a full bucket the zero state: the next interval then starts at the next
+// charge, as it would for a key never seen.
 
 func (l *Limit) workOutInterval() {
 	l.capacity, l.largest = l.spec.Burst, l.spec.Burst
@@ -167,9 +167,6 @@ func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
 		}
 		used += c.Cost
 		s.Live, s.Numbers, s.A, s.B, s.C = true, l.numbers, start, used, l.capacity
-		if used <= l.capacity {
-			s.E = 0
-		}
 		r.Receipt = Receipt{Instant: start, Mark: used, Cost: c.Cost}
 	}
 	r.Remaining = max(0, l.capacity-used)
@@ -201,23 +198,29 @@ func (l *Limit) amendInterval(now *Now, c *Charge, s *State) Receipt {
 	switch diff := c.Cost - c.Receipt.Cost; {
 	case diff > 0:
 		debt := max(0, min(diff, l.capacity+MaxCost-s.B))
+		if s.E > 0 && mark == s.E && mark == s.B {
+			s.E += debt
+		}
 		mark += debt
 		s.B += debt
 		cost -= diff - debt
 	case diff < 0:
-		back := refunded(-diff, mark, s.B-mark, waiting)
-		own := mark == s.E // see amendBucket
-		if waiting && !own {
+		behind := s.B - mark
+		back := refunded(-diff, mark, behind, l.capacity, waiting)
+		own := mark == s.E && behind == 0 // see refundBucket
+		if own {
+			s.E -= back
+		} else {
 			back = max(min(back, s.B-s.E), 0)
+		}
+		if waiting && c.Cost > 0 {
+			s.E = max(s.E, mark-back)
+		}
+		if waiting && behind > 0 && back > 0 {
+			s.E = max(s.E, s.B-l.capacity+behind)
 		}
 		s.B -= back
 		mark -= back
-		if waiting && (own || c.Cost > 0 && s.E < mark) {
-			s.E = mark
-		}
-	}
-	if s.B <= l.capacity {
-		s.E = 0
 	}
 	if s.B|s.D == 0 {
 		*s = State{}

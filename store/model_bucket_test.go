@@ -55,6 +55,9 @@ func newBucketModel(s store.Spec) *bucketModel {
 // flow lets time pass. Time does not run back.
 func (m *bucketModel) flow(now store.Now) {
 	at := max(floorTo(now.Steady, m.tick), m.last)
+	if m.floor != nil && m.floor.Cmp(rat(at)) <= 0 {
+		m.floor = nil
+	}
 	if m.tokens.Cmp(rat(m.capacity)) >= 0 { // full: nothing flows, and nothing remembers when
 		m.last = at
 		return
@@ -106,16 +109,16 @@ func (m *bucketModel) look(now store.Now, cost int64, maxWait time.Duration) ver
 func (m *bucketModel) charge(now store.Now, cost int64, _ time.Duration) ticket {
 	m.flow(now)
 	m.tokens = minus(m.tokens, rat(cost))
-	m.raise(nil)
-	return ticket{cost: cost, mark: m.full()}
+	turn := rat(m.last)
+	if cost > m.capacity && !m.debt {
+		turn = minus(m.full(), over(rat(m.capacity), m.rate))
+	}
+	return ticket{cost: cost, turn: turn, mark: m.full()}
 }
 
-// raise keeps a floor while somebody waits, and moves it up to mark.
+// raise moves the floor up to mark.
 func (m *bucketModel) raise(mark *big.Rat) {
-	switch {
-	case m.tokens.Sign() >= 0:
-		m.floor = nil
-	case mark != nil && (m.floor == nil || m.floor.Cmp(mark) < 0):
+	if m.floor == nil || m.floor.Cmp(mark) < 0 {
 		m.floor = mark
 	}
 }
@@ -128,43 +131,59 @@ func (m *bucketModel) full() *big.Rat {
 func (m *bucketModel) settle(now store.Now, t ticket, cost int64) ticket {
 	m.flow(now)
 	if cost >= t.cost {
+		mark := least(t.mark, m.full())
+		own := m.floor != nil && m.floor.Cmp(mark) == 0 && m.full().Cmp(mark) == 0
 		// The last token that is owed is the one with which it is a year's worth
 		// beyond the capacity, whatever is said to have been used.
 		owed := int64(0)
 		for limit := times(m.rate, rat(-365*24*3600*1_000_000)); owed < cost-t.cost && m.tokens.Cmp(limit) > 0; owed++ {
 			m.tokens = minus(m.tokens, rat(1))
 		}
-		m.raise(nil)
-		return ticket{cost: t.cost + owed}
+		if own {
+			m.floor = m.full()
+		}
+		return ticket{cost: t.cost + owed, turn: t.turn}
 	}
 	// What has flowed in since is not given back a second time.
 	mark := least(t.mark, m.full()) // refunds to others have moved it up
 	back := least(rat(t.cost-cost), times(minus(mark, rat(m.last)), m.rate))
+	behind := times(minus(m.full(), mark), m.rate)
+	room := over(rat(m.capacity), m.rate)
 	waiting := m.tokens.Sign() < 0
-	own := m.floor != nil && m.floor.Cmp(mark) == 0
-	if waiting {
+	if waiting && behind.Sign() > 0 {
 		// Others have been promised turns behind it.
-		behind := times(minus(m.full(), mark), m.rate)
-		if back = minus(back, behind); m.debt && behind.Sign() > 0 {
+		back = minus(least(back, rat(m.capacity)), behind)
+		if m.debt {
 			back = rat(0) // nor does anybody go before them
 		}
-		if m.floor != nil && !own {
-			back = least(back, times(minus(m.full(), m.floor), m.rate))
+	}
+	if m.queue > 0 && !m.debt && t.cost > m.capacity {
+		// All of what is left runs at once, when the last of it was to.
+		turn := t.turn
+		if behind.Sign() > 0 && turn.Cmp(rat(m.last)) > 0 {
+			back = rat(0)
+		} else if cost > 0 {
+			back = least(back, minus(times(minus(mark, turn), m.rate), rat(min(cost, m.capacity))))
 		}
 	}
+	own := m.floor != nil && m.floor.Cmp(mark) == 0 && behind.Sign() == 0
+	if m.floor != nil && !own {
+		back = least(back, times(minus(m.full(), m.floor), m.rate))
+	}
 	back = most(back, rat(0))
+	full := m.full()
 	m.tokens = least(plus(m.tokens, back), rat(m.capacity))
 	mark = minus(mark, over(back, m.rate))
-	switch {
-	case waiting && own:
-		m.floor = nil // its own moves down with it
-		m.raise(mark)
-	case waiting && cost > 0:
-		m.raise(mark)
-	default:
-		m.raise(nil)
+	if own {
+		m.floor = mark // its own moves down with it
 	}
-	return ticket{cost: cost, mark: mark}
+	if waiting && cost > 0 {
+		m.raise(mark)
+	}
+	if waiting && behind.Sign() > 0 && back.Sign() > 0 {
+		m.raise(plus(minus(full, room), over(behind, m.rate)))
+	}
+	return ticket{cost: cost, turn: t.turn, mark: mark}
 }
 
 func (m *bucketModel) left(now store.Now) (int64, time.Duration) {
@@ -230,49 +249,53 @@ func (m *intervalModel) charge(now store.Now, cost int64, delay time.Duration) t
 		arrive += m.n
 	}
 	m.tokens = min(m.capacity, m.tokens+arrive) - cost - arrive
-	if m.tokens >= 0 {
-		m.floor = 0
-	}
 	return ticket{cost: cost, at: m.since, mark: rat(m.capacity - m.tokens)}
+}
+
+// stands is what is left of a charge, less what the intervals since then have
+// brought.
+func (m *intervalModel) stands(t ticket) *big.Rat {
+	stands := t.mark
+	for at := m.end(t.at); at <= m.since && stands.Sign() > 0; at = m.end(at) {
+		stands = minus(stands, rat(m.n))
+	}
+	return most(rat(0), least(stands, rat(m.capacity-m.tokens)))
 }
 
 func (m *intervalModel) settle(now store.Now, t ticket, cost int64) ticket {
 	m.flow(now)
 	used := m.capacity - m.tokens
+	stands := m.stands(t)
+	own := m.floor > 0 && stands.Cmp(rat(m.floor)) == 0 && stands.Cmp(rat(used)) == 0
 	if cost >= t.cost {
 		if m.tokens == m.capacity {
 			m.since = m.start(m.at(now))
 		}
 		m.tokens = min(m.tokens, max(m.tokens-(cost-t.cost), -store.MaxCost))
-		if m.tokens >= 0 {
-			m.floor = 0
+		if own {
+			m.floor = m.capacity - m.tokens
 		}
 		return ticket{cost: cost}
 	}
-	// What the intervals since then have brought is given back already.
-	stands := t.mark
-	for at := m.end(t.at); at <= m.since && stands.Sign() > 0; at = m.end(at) {
-		stands = minus(stands, rat(m.n))
-	}
-	stands = most(rat(0), least(stands, rat(used)))
 	back := least(rat(t.cost-cost), stands)
-	waiting, own := m.tokens < 0, stands.Cmp(rat(m.floor)) == 0
-	if waiting { // others have been promised turns behind it
-		back = minus(back, minus(rat(used), stands))
-		if !own {
-			back = least(back, rat(used-m.floor))
-		}
+	waiting, behind := m.tokens < 0, minus(rat(used), stands)
+	if waiting && behind.Sign() > 0 { // others have been promised turns behind it
+		back = minus(least(back, rat(m.capacity)), behind)
+	}
+	if !own {
+		back = least(back, rat(used-m.floor))
 	}
 	back = most(rat(0), back)
 	m.tokens += floor(back)
 	stands = minus(stands, back)
-	switch {
-	case m.tokens >= 0:
-		m.floor = 0
-	case waiting && own:
+	if own {
 		m.floor = floor(stands)
-	case waiting && cost > 0:
+	}
+	if waiting && cost > 0 {
 		m.floor = max(m.floor, floor(stands))
+	}
+	if waiting && behind.Sign() > 0 && back.Sign() > 0 {
+		m.floor = max(m.floor, used-m.capacity+floor(behind))
 	}
 	return ticket{cost: cost, at: m.since, mark: stands}
 }

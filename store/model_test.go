@@ -58,6 +58,7 @@ type ticket struct {
 	cost  int64
 	at    int64    // where it landed: an instant, a window, a bucket
 	mark  *big.Rat // buckets: when the charge alone would be worked off
+	turn  *big.Rat // buckets with a queue: when all of it runs
 	lease store.LeaseID
 }
 

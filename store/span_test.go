@@ -92,7 +92,7 @@ func overspent(r rule, tick int64, all []spent, at int) error {
 				if s.run < all[i].run || s.run > to.run || s.run == to.run && k > j {
 					continue
 				}
-				if prepaid && k == j || s.extra && gone {
+				if prepaid && k == j || s.extra && (gone || promised(all, s, to.run)) {
 					continue
 				}
 				sum += s.cost
@@ -106,6 +106,14 @@ func overspent(r rule, tick int64, all []spent, at int) error {
 		}
 	}
 	return nil
+}
+
+// promised tells whether a turn in (debt.run, to] was told before the debt was known:
+// it is kept all the same.
+func promised(all []spent, debt spent, to int64) bool {
+	return slices.ContainsFunc(all, func(s spent) bool {
+		return s.late && s.op < debt.op && s.run > debt.run && s.run <= to
+	})
 }
 
 // TestNoSpanAdmitsMore draws, charges, reserves and settles at random. Debts

@@ -18,8 +18,8 @@ import (
 // not written under these numbers (the limit was lowered, the server's clock
 // was set back) and is clamped, or a key would be refused for as long as the
 // difference. State.D is what has been clamped off (see changeBucket), State.C
-// the capacity that B and D go with, and State.E a tat below which no refund may
-// go while turns are reserved (see amendBucket).
+// the capacity that B and D go with, and State.E, until it comes, a tat below which
+// no refund may go (see refundBucket).
 
 // workOutBucket: a LeakyBucket is a TokenBucket that passes its Burst and the
 // one whose turn it is at once, and queues by default.
@@ -130,16 +130,16 @@ func (l *Limit) changeBucket(now *Now, s *State) {
 	if floor > 0 {
 		s.E = is + floor
 	}
-	l.mark(s, tat-at-l.capacity)
+	l.mark(s, at, tat-at-l.capacity)
 }
 
-// mark notes how far the tat is ahead of the capacity.
-func (l *Limit) mark(s *State, ahead int64) {
+// mark notes how far the tat is ahead of the capacity at at.
+func (l *Limit) mark(s *State, at, ahead int64) {
 	s.B, s.C = max(ahead, 0), 0
 	if s.B|s.D != 0 {
 		s.C = l.capacity
 	}
-	if s.B == 0 {
+	if s.E <= at {
 		s.E = 0
 	}
 }
@@ -227,8 +227,11 @@ func (l *Limit) chargeBucket(at int64, tat *int64, c *Charge, s *State, r *Resul
 	// Field by field: writing the whole State, with the Log it never has, would
 	// be most of the cost of a decision.
 	s.Live, s.Numbers, s.A = true, l.numbers, *tat
-	l.mark(s, *tat-at-l.capacity)
+	l.mark(s, at, *tat-at-l.capacity)
 	r.Receipt.Instant, r.Receipt.Mark, r.Receipt.Cost = at, *tat, c.Cost
+	if own > l.capacity { // see refundBucket
+		r.Receipt.Instant = *tat - l.capacity
+	}
 }
 
 func (l *Limit) amendBucket(now *Now, c *Charge, s *State) Receipt {
@@ -238,38 +241,75 @@ func (l *Limit) amendBucket(now *Now, c *Charge, s *State) Receipt {
 		tat = s.A
 	}
 	mark, cost := min(c.Receipt.Mark, tat), c.Cost
-	waiting := tat > at+l.capacity
 	switch diff := c.Cost - c.Receipt.Cost; {
 	case diff > 0:
 		// The mark moves by the debt and not to the end of the queue: what time
 		// has given back of the charge must not come to stand again.
 		debt := l.owed(diff, tat, at+l.capacity+l.scale.within(longest))
+		own := s.E != 0 && mark == s.E && mark == tat // see refundBucket
 		mark = max(mark, at) + debt*l.token
 		tat += debt * l.token
-		cost -= diff - debt
-	case diff < 0 && s.Live:
-		behind := tat - mark
-		if l.spec.Debt && behind > 0 {
-			// However much it is, one that comes now would go before those that
-			// wait if there were any room: they wait for what is before them only.
-			behind = exact
-		}
-		back := refunded(l.worth(-diff, max(mark-at, 0)), mark-at, behind, waiting)
-		own := mark == s.E
-		if waiting && s.E != 0 && !own {
-			back = max(min(back, tat-s.E), 0)
-		}
-		tat -= back
-		mark -= back
-		if waiting && (own || c.Cost > 0 && (s.E == 0 || s.E < mark)) {
-			// It may be waiting itself, and goes when it was told. The refund of
-			// one before it can no longer see that from what stands behind.
+		if own {
 			s.E = mark
+		}
+		cost -= diff - debt
+	case diff < 0:
+		back := l.refundBucket(at, tat, mark, c, s)
+		tat -= back
+		if mark -= back; mark <= at { // nothing of it stands any more: see Standing
+			mark = min(mark, c.Receipt.Mark-l.worth(-diff, exact))
 		}
 	}
 	if s.Live || tat > at {
 		s.Live, s.Numbers, s.A = true, l.numbers, tat
-		l.mark(s, tat-at-l.capacity)
+		l.mark(s, at, tat-at-l.capacity)
 	}
 	return Receipt{Instant: c.Receipt.Instant, Mark: mark, Cost: cost}
+}
+
+// refundBucket is how much of a refund is given back, and notes in State.E what
+// must not be. Whoever has been told a turn keeps it alone: if that is at t, the tat
+// has to be t plus what that one and all after it cost, or a newcomer goes beside
+// them. Without refunds the turn of a charge that waits is its own tat less the
+// capacity, and so it is. A refund takes the tat back and leaves the turns where
+// they are; what they need is E, also when the tat no longer tells that anybody waits.
+func (l *Limit) refundBucket(at, tat, mark int64, c *Charge, s *State) int64 {
+	behind, waiting := tat-mark, tat > at+l.capacity
+	if l.spec.Debt && behind > 0 {
+		// However much it is, one that comes now would go before those that
+		// wait if there were any room: they wait for what is before them only.
+		behind = exact
+	}
+	back := refunded(l.worth(c.Receipt.Cost-c.Cost, max(mark-at, 0)), mark-at, behind, l.capacity, waiting)
+	if l.queue > 0 && !l.spec.Debt && l.worth(c.Receipt.Cost, exact) > l.capacity {
+		// More than passes at once goes when the last of it may: what is left of
+		// it goes then, and not when it would have by itself. Then is what the
+		// receipt of such a charge says; of another one, which owes so much by
+		// now, it is when it was made.
+		turn := c.Receipt.Instant
+		switch {
+		case behind > 0 && turn > at:
+			back = 0
+		case c.Cost > 0:
+			back = max(min(back, mark-turn-l.worth(c.Cost, l.capacity)), 0)
+		}
+	}
+	own := s.E != 0 && mark == s.E && behind == 0
+	switch {
+	case own: // nobody else's turn comes after it
+		s.E = mark - back
+	case s.E != 0:
+		back = max(min(back, tat-s.E), 0)
+	}
+	floor := mark - back // it may be waiting itself
+	if c.Cost == 0 {
+		floor = at
+	}
+	if behind > 0 && back > 0 {
+		floor = max(floor, tat-l.capacity+behind)
+	}
+	if waiting && floor > at && (s.E == 0 || s.E < floor) {
+		s.E = floor
+	}
+	return back
 }

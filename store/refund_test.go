@@ -1,0 +1,180 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// A turn that has been told is kept, whatever becomes of those before and behind
+// it, and nobody is let in beside it. So what is refunded while others wait is
+// looked at here by what runs when: charges that wait are settled in any order, to
+// any cost and more than once, and so are those that have run.
+
+// tightRule has few units, so that every turn meets every other.
+func tightRule(d dice) rule {
+	n := 1 + d.roll(3)
+	s := store.Spec{Name: "limit", Units: n, Period: time.Duration(n) * time.Second}
+	s.Algorithm = oneOf(d, store.TokenBucket, store.TokenBucket, store.LeakyBucket, store.LeakyBucket,
+		store.IntervalBucket, store.IntervalBucket, store.FixedWindow, store.SlidingWindow, store.SlidingLog, store.WarmUp)
+	switch s.Algorithm {
+	case store.TokenBucket:
+		s.Burst = 1 + d.roll(6)
+		s.Debt = d.roll(4) == 0
+		s.Queue = oneOf[int64](d, 0, 20)
+	case store.LeakyBucket:
+		s.Burst, s.Queue = oneOf(d, store.None, store.None, 1+d.roll(5)), 20
+	case store.IntervalBucket:
+		s.Burst = 1 + d.roll(8)
+	case store.FixedWindow, store.SlidingLog:
+		s.Units = 1 + d.roll(6)
+	case store.SlidingWindow:
+		s.Buckets = oneOf[int64](d, 1, 2, 4)
+		s.Units, s.Period = 1+d.roll(6), 4*time.Second
+	case store.WarmUp:
+		s.WarmUp = 4 * time.Second
+	}
+	l, err := store.NewLimit(s)
+	if err != nil {
+		panic(err)
+	}
+	return rule{limit: l}
+}
+
+// What is left of a charge that cost more than passes at once goes when all of it was
+// to go, and the next one behind it: not beside it.
+func TestRestOfLargeChargeKeepsItsTurn(t *testing.T) {
+	for _, s := range []store.Spec{
+		{Algorithm: store.LeakyBucket, Units: 1, Period: time.Second, Queue: 9},
+		{Algorithm: store.TokenBucket, Units: 1, Period: time.Second, Burst: 1, Queue: 9},
+	} {
+		for _, behind := range []time.Duration{0, 1} {
+			m := newMeter(t, s)
+			large := m.must(3) // goes at 2s
+			if behind > 0 {
+				m.must(1) // goes at 3s
+			}
+			m.settle(large, 1)
+			if next, want := m.take(1, 0).Delay, (3+behind)*time.Second; next != want {
+				t.Errorf("%v, %d behind: the next goes in %v, want %v", s.Algorithm, behind, next, want)
+			}
+		}
+	}
+}
+
+// told is a charge that has been told its turn.
+type told struct {
+	op         int
+	run        int64 // microseconds
+	cost, base int64 // all of it; without its debts
+	debts      []spent
+	late       bool
+	stale      bool // one before it has been refunded since: see refunded
+	receipt    store.Receipt
+}
+
+func TestNoSpanAdmitsMoreWhateverIsRefunded(t *testing.T) {
+	t.Parallel()
+	refunds := 0
+	for s := range traces(t, 4000) {
+		d := seed(s)
+		r := tightRule(d)
+		m := &meter{t: t, limit: r.limit}
+		if err := refundAll(d, r, m, &refunds); err != nil {
+			t.Fatalf("seed %d: %v: %v", s, r, err)
+		}
+	}
+	enough(t, refunds)
+}
+
+func refundAll(d dice, r rule, m *meter, refunds *int) error {
+	spec := r.limit.Spec()
+	debts := d.roll(3) == 0
+	var all []*told
+	trail := ""
+	for id := range int(4 + d.roll(16)) {
+		m.sleep(time.Duration(oneOf(d, 0, 0, 0, 1, 1, 2, d.roll(8))) * time.Second)
+		now := m.now.Steady
+		if len(all) > 0 && d.roll(5) < 2 {
+			c := oneOf(d, all...)
+			cost := oneOf(d, 0, 0, d.roll(c.cost+1))
+			if debts && d.roll(3) == 0 {
+				cost = c.cost + 1 + d.roll(4)
+			}
+			if c.stale && c.run <= now && cost < c.cost {
+				continue
+			}
+			trail += fmt.Sprintf("\n  at %ds settle #%d to %d", now/1e6, c.op, cost)
+			if back := c.settle(m, cost, id, d.roll(2) == 0); back > 0 && isBucket(r) {
+				*refunds++
+				for _, later := range all {
+					later.stale = later.stale || later.op > c.op
+				}
+			}
+			trail += fmt.Sprintf(": tat %d, stands for %d", m.state.A/1e6, c.cost)
+			continue
+		}
+		cost := 1 + d.roll(8)
+		res := m.take(cost, time.Duration(oneOf(d, 0, 60, 60, d.roll(10)))*time.Second)
+		if !res.OK {
+			continue
+		}
+		trail += fmt.Sprintf("\n  at %ds #%d cost %d delay %v", now/1e6, id, cost, res.Delay)
+		all = append(all, &told{op: id, run: now + res.Delay.Microseconds(), cost: cost, base: cost, late: res.Delay > 0, receipt: res.Receipt})
+		spent, newest := spentBy(all, spec)
+		if err := overspent(r, 1, spent, newest); err != nil {
+			return fmt.Errorf("%w%s", err, trail)
+		}
+	}
+	return nil
+}
+
+// settle makes c cost something else. Of one that gives up its turn, and of which
+// a part stays reserved, that part may be used by somebody else at the same instant.
+func (c *told) settle(m *meter, cost int64, op int, used bool) (back int64) {
+	now, was := m.now.Steady, c.receipt
+	c.receipt = m.settle(was, cost)
+	if left := m.limit.Standing(was, c.receipt); used && cost == 0 && c.run > now && left.Cost > 0 {
+		c.receipt, cost = left, left.Cost
+	}
+	if cost > c.cost {
+		c.debts = append(c.debts, spent{op: op, run: now, cost: cost - c.cost, extra: true})
+		c.cost = cost
+	}
+	back, c.cost = c.cost-cost, cost
+	for less := back; less > 0 && len(c.debts) > 0; { // the debts first
+		last := &c.debts[len(c.debts)-1]
+		off := min(last.cost, less)
+		last.cost -= off
+		less -= off
+		if last.cost == 0 {
+			c.debts = c.debts[:len(c.debts)-1]
+		}
+	}
+	c.base = min(c.base, c.cost)
+	return back
+}
+
+// spentBy is what runs when. More than the capacity has its turn when the last of it
+// may go: what doesn't fit has come before, one by one.
+func spentBy(all []*told, s store.Spec) (out []spent, newest int) {
+	capacity := max(s.Burst, 0)
+	if s.Algorithm == store.LeakyBucket {
+		capacity++
+	}
+	for _, c := range all {
+		newest = len(out)
+		at := spent{op: c.op, run: c.run, cost: c.base, late: c.late}
+		if s.Queue > 0 && !s.Debt {
+			at.cost = min(at.cost, capacity)
+		}
+		out = append(out, at)
+		for i := range c.base - at.cost {
+			out = append(out, spent{op: c.op, run: c.run - (i+1)*1e6, cost: 1, late: c.late})
+		}
+		out = append(out, c.debts...)
+	}
+	return out, newest
+}
