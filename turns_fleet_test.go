@@ -147,7 +147,9 @@ func TestImpatientCrowdOnRedis(t *testing.T) {
 	start := taken()
 	_, passed := impatient(t, l, 1500*time.Millisecond, newRand(1))
 	turns := taken().Sub(start).Seconds() * 100
-	if float64(passed) < 0.99*turns-1 {
+	// The two instants that turns are counted between are read in a few calls each,
+	// while a busy machine may do something else: a few turns of 150.
+	if float64(passed) < 0.99*turns-4 {
 		t.Errorf("%d passed in %.1f turns", passed, turns)
 	}
 }
