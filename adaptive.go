@@ -49,7 +49,8 @@ func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 		adaptive: &adaptive.Config{Min: min, Max: max, Tolerance: adaptive.DefaultTolerance, Window: adaptive.DefaultWindow},
 	}
 	if min < 1 || max < min || max > mostAdaptive {
-		r.errs.bad(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "", fmt.Sprintf("write a min of 1 or more, and a max of no less, up to %d", mostAdaptive))
+		r.errs.bad(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "",
+			fmt.Sprintf("write a min of 1 or more, and a max of no less, up to %d", mostAdaptive))
 		r.spec.Units = 1 // or the store's limit would be reported too
 	}
 	apply(r, opts)

@@ -69,11 +69,14 @@ func SingleIPHeader(name string, trusted ...netip.Prefix) KeyFunc {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {
 	case !clientip.IsFieldName(name):
-		return misconfigured(&OptionError{Option: fmt.Sprintf("SingleIPHeader(%.80q)", name), Write: `write the name of a header field, such as "X-Real-IP"`})
+		return misconfigured(&OptionError{Option: fmt.Sprintf("SingleIPHeader(%.80q)", name),
+			Write: `write the name of a header field, such as "X-Real-IP"`})
 	case canonical == clientip.XForwardedFor:
-		return misconfigured(&OptionError{Option: fmt.Sprintf("SingleIPHeader(%q)", name), Problem: "this field is a list", Write: "write stint.ForwardedIP"})
+		return misconfigured(&OptionError{Option: fmt.Sprintf("SingleIPHeader(%q)", name),
+			Problem: "this field is a list", Write: "write stint.ForwardedIP"})
 	case canonical == clientip.Forwarded:
-		return misconfigured(&OptionError{Option: fmt.Sprintf("SingleIPHeader(%q)", name), Problem: "this field is a list", Write: "write stint.ForwardedHeaderIP"})
+		return misconfigured(&OptionError{Option: fmt.Sprintf("SingleIPHeader(%q)", name),
+			Problem: "this field is a list", Write: "write stint.ForwardedHeaderIP"})
 	}
 	return IP{Header: name, Trusted: trusted}.key("SingleIPHeader")
 }

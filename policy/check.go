@@ -43,11 +43,14 @@ func (d *decoder) reports(n *yaml.Node, field string, opts ...stint.Option) bool
 // inFile is what is wrong in the words of a file. What was written stands for the
 // option.
 func inFile(written string, e stint.OptionError) string {
-	problem := cmp.Or(e.Problem, written)
+	translated := func(text string) string {
+		return goName.ReplaceAllStringFunc(text, func(name string) string { return cmp.Or(fileWords[name], name) })
+	}
+	problem := cmp.Or(translated(e.Problem), written)
 	if problem != "" {
 		problem += ": "
 	}
-	return goName.ReplaceAllStringFunc(problem+e.Write, func(name string) string { return cmp.Or(fileWords[name], name) })
+	return problem + translated(e.Write)
 }
 
 // goName is a name of Go's, or something in quotes, which isn't one.
