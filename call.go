@@ -296,6 +296,15 @@ func (c *call) ask(ctx context.Context) error {
 	if c.lim.family.turns.Vacant() {
 		return c.askVacant(ctx)
 	}
+	return c.askStore(ctx)
+}
+
+func (c *call) askStore(ctx context.Context) error {
+	if c.reserves() {
+		var end func()
+		ctx, end = outliving(ctx)
+		defer end()
+	}
 	return c.store.Take(ctx, c.charges, c.results)
 }
 
@@ -372,6 +381,9 @@ func (c *call) decide(ctx context.Context) error {
 		c.noteTurns()
 	case c.claim != nil || longest(c.charges, c.results) > 0:
 		return c.sleep(ctx)
+	case ctx.Err() != nil: // it has left while the store was asked
+		c.giveBack(ctx)
+		return &canceledError{ctx.Err()}
 	}
 	return nil
 }

@@ -45,6 +45,90 @@ func (s *slow) Settle(ctx context.Context, charges []store.Charge, results []sto
 	return s.Store.Settle(ctx, charges, results)
 }
 
+// AnswersAtOnce takes back what the store inside says.
+func (s *slow) AnswersAtOnce() bool { return false }
+
+// lonely is a slow store that doesn't keep who leaves: it settles back what it has
+// granted to them, in no order, as one in a network does.
+type lonely struct{ slow }
+
+func (s *lonely) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	charges, answers := slices.Clone(charges), make([]store.Result, len(results))
+	done := make(chan error, 1)
+	go func() { done <- s.slow.Take(ctx, charges, answers) }()
+	select {
+	case err := <-done:
+		copy(results, answers)
+		return err
+	case <-ctx.Done():
+	}
+	go func() {
+		<-done
+		for i := range charges {
+			charges[i].Cost, charges[i].Receipt = 0, answers[i].Receipt
+		}
+		time.Sleep(rand.N(100 * time.Millisecond))
+		_ = s.slow.Settle(context.Background(), charges, answers)
+	}()
+	return ctx.Err()
+}
+
+// Who leaves while the store is asked leaves nothing behind either.
+func TestAllLeaveAsking(t *testing.T) {
+	name := stint.WithName("r")
+	for what, limit := range map[string]stint.Limit{
+		"leaky bucket": stint.Rate(10, time.Second, name, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(1000)),
+		"token bucket": stint.Rate(10, time.Second, name, stint.WithBurst(1), stint.WithMaxWait(time.Hour)),
+		"fixed window": stint.Rate(10, time.Second, name, stint.WithAlgorithm(stint.FixedWindow), stint.WithMaxWait(time.Hour)),
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := &lonely{slow{Store: memstore.New(), take: 20 * time.Millisecond}}
+				l := limiter(t, theKey, limit, stint.WithStore(st))
+				take(t, l, 1)
+				ctx, cancel := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				for range 60 {
+					wg.Go(func() {
+						if p, err := l.Take(ctx, "k", 1); err == nil {
+							p.Done()
+						} else if !errors.Is(err, context.Canceled) {
+							t.Error(err)
+						}
+					})
+					time.Sleep(time.Millisecond)
+				}
+				cancel()
+				wg.Wait()
+				time.Sleep(time.Second)
+				for _, next := range []*stint.Limiter{limiter(t, theKey, limit, stint.WithStore(st.Store)), l} {
+					start := time.Now()
+					take(t, next, 1)
+					if waited := time.Since(start); waited > 120*time.Millisecond {
+						t.Errorf("the next waits %v behind nobody", waited)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A store that never answers holds who leaves for a while, not for ever.
+func TestLeaveWhoNeverAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &lonely{slow{Store: memstore.New(), take: time.Hour}}
+		l := limiter(t, theKey, stint.Rate(10, time.Second, stint.WithName("r"), stint.WithMaxWait(time.Second)), stint.WithStore(st))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err := l.Take(ctx, "k", 1)
+		if waited := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || waited != 3*time.Second {
+			t.Errorf("%v after %v, want the deadline's error 2 s after it", err, waited)
+		}
+		time.Sleep(2 * time.Hour) // the answer
+	})
+}
+
 // waitAndLeave has n callers wait, and leave together, in any order.
 func waitAndLeave(t *testing.T, l *stint.Limiter, n int, cost func(int) int64) {
 	t.Helper()

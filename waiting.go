@@ -38,6 +38,37 @@ func before(a, b store.Charge) bool {
 	return cmp.Or(strings.Compare(a.Limit.Name(), b.Limit.Name()), strings.Compare(a.Key, b.Key)) < 0
 }
 
+// reserves reports whether the call may reserve a turn in a store that takes its
+// time.
+func (c *call) reserves() bool {
+	if !c.waits && !c.patient || store.AnswersAtOnce(c.store) {
+		return false
+	}
+	for i, e := range c.entries {
+		if ch := &c.charges[i]; ch.Cost > 0 && !ch.DryRun && !e.slots && !e.bans && (ch.MaxWait > 0 || e.queues) {
+			return true
+		}
+	}
+	return false
+}
+
+// outliving is a context for a Take that may reserve a turn: it ends a while after
+// ctx. Were the store left alone with the answer, it would settle the turn back by
+// itself, out of order, and what this process gives back from its lines would stand
+// before turns that nobody here knows of. So who leaves waits for the answer, and
+// leaves the line like everybody else.
+func outliving(ctx context.Context) (longer context.Context, end func()) {
+	if ctx.Done() == nil {
+		return ctx, func() {}
+	}
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(settleTimeout, cancel) })
+	return longer, func() {
+		stop()
+		cancel()
+	}
+}
+
 // flushWait is for how long a call holds back while turns that others have left
 // are on their way back to the store.
 const flushWait = 100 * time.Millisecond
@@ -57,7 +88,7 @@ func (c *call) askVacant(ctx context.Context) error {
 				ch.MaxWait = max(ch.MaxWait-held, time.Microsecond)
 			}
 		}
-		return c.store.Take(ctx, c.charges, c.results)
+		return c.askStore(ctx)
 	}
 	for k := range parts {
 		if _, claimed := claim.Wait(k); claimed {
@@ -65,7 +96,7 @@ func (c *call) askVacant(ctx context.Context) error {
 		}
 	}
 	c.claim = claim
-	err := c.store.Take(ctx, c.charges, c.results)
+	err := c.askStore(ctx)
 	for k := range parts {
 		i := parts[k].Index
 		c.charges[i].Cost = parts[k].Charge.Cost

@@ -72,3 +72,11 @@ func (b *bucket) last(now time.Time, forced bool) *part {
 	}
 	return p
 }
+
+// loosen has what is stuck at the end tried again, all of it: one by one it would
+// take the store as many calls.
+func (b *bucket) loosen() {
+	for e := b.parts.back; e != nil && e.value.stuck; e = e.prev {
+		e.value.stuck = false
+	}
+}

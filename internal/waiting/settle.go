@@ -117,8 +117,8 @@ func (ts *Turns) ended(r *round, results []store.Result) *round {
 		again[p.column.line] = true
 		if results != nil {
 			left := p.column.charge.Limit.Standing(p.receipt, results[i].Receipt)
-			if last := p.column.bucket.parts.back; last != nil && left != p.receipt {
-				last.value.stuck = false // something has come back: nothing stands behind it
+			if left != p.receipt { // something has come back: nothing stands behind the last
+				p.column.bucket.loosen()
 			}
 			if left.Cost > 0 && !p.at.Before(now) {
 				again[ts.putBack(p, left, r.settle)] = true
