@@ -10,9 +10,9 @@ import (
 
 // AdaptiveConcurrency limits a key (commonly Global) to a number of requests
 // in flight that follows how long they take: it rises while they take as long
-// as usual and at least half of it is in use, falls when they take longer, and
-// is halved when they fail. It starts at 20 and stays between min and max, at
-// least 1 and at most 1,000,000. Its default name is "adaptive".
+// as usual and at least half of it is in use, and falls when they take longer or
+// fail. It starts at 20 and stays between min and max, at least 1 and at most
+// 1,000,000. Its default name is "adaptive".
 //
 // The algorithms are those of Netflix's concurrency-limits
 // (https://github.com/Netflix/concurrency-limits), with its numbers; see
@@ -45,8 +45,10 @@ import (
 // than the limit of the moment, but no more than max, passes alone.
 func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 	r := &rule{
-		spec:     store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max},
-		adaptive: &adaptive.Config{Min: min, Max: max, Tolerance: adaptive.DefaultTolerance, Window: adaptive.DefaultWindow},
+		spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max},
+		adaptive: &adaptive.Config{
+			Min: min, Max: max, Tolerance: adaptive.DefaultTolerance, Timeout: adaptive.DefaultTimeout, Window: adaptive.DefaultWindow,
+		},
 	}
 	if min < 1 || max < min || max > mostAdaptive {
 		r.errs.bad(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "",
@@ -83,6 +85,12 @@ const (
 	// requests are many and alike; where durations differ by chance, it takes
 	// that for a queue and refuses what is healthy.
 	Vegas
+	// AIMD adds one to the limit while requests take no longer than
+	// WithLatencyTimeout, and takes a tenth off when one in twenty takes longer
+	// or fails. It needs no usual latency, so no overload becomes usual to it, and
+	// processes in front of one service end up with equal limits. The queue is as
+	// long as the timeout allows: choose the timeout for your service.
+	AIMD
 )
 
 // WithAdaptation says how an AdaptiveConcurrency follows the latency. The
@@ -94,8 +102,10 @@ func WithAdaptation(a Adaptation) AdaptiveOption {
 			r.adaptive.Algorithm = adaptive.Gradient2
 		case Vegas:
 			r.adaptive.Algorithm = adaptive.Vegas
+		case AIMD:
+			r.adaptive.Algorithm = adaptive.AIMD
 		default:
-			r.errs.bad(fmt.Sprintf("WithAdaptation(%d)", a), "", "write stint.Gradient2 or stint.Vegas")
+			r.errs.bad(fmt.Sprintf("WithAdaptation(%d)", a), "", "write stint.Gradient2, stint.Vegas or stint.AIMD")
 		}
 	}}
 }
@@ -113,6 +123,23 @@ func WithTolerance(factor float64) AdaptiveOption {
 			return
 		}
 		r.adaptive.Tolerance = factor
+	}}
+}
+
+// WithLatencyTimeout says how long a request may take before AIMD counts it as
+// slow and shrinks an AdaptiveConcurrency: 100 µs or more, by default 5 s, as
+// in Netflix's library. No request is interrupted. Gradient2 and Vegas ignore it.
+//
+// A good start is twice what the slowest requests take without a queue. If more
+// than one in twenty takes longer than d without any queue, the limit falls to
+// its min.
+func WithLatencyTimeout(d time.Duration) AdaptiveOption {
+	return adaptiveOption{change: func(r *rule) {
+		if d < 100*time.Microsecond {
+			r.errs.bad(fmt.Sprintf("WithLatencyTimeout(%v)", d), "", "write 100µs or more")
+			return
+		}
+		r.adaptive.Timeout = d
 	}}
 }
 
@@ -154,7 +181,7 @@ const (
 	ReasonGrowing = Reason(adaptive.Growing)
 	// ReasonQueueing: it has fallen, as they take longer.
 	ReasonQueueing = Reason(adaptive.Queueing)
-	// ReasonDrops: it has been halved, as they fail.
+	// ReasonDrops: it has been halved, or cut by a tenth under AIMD, as they fail.
 	ReasonDrops = Reason(adaptive.Drops)
 	// ReasonSteady: nothing calls for another, or it is at min or max.
 	ReasonSteady = Reason(adaptive.Steady)
@@ -184,6 +211,7 @@ type LimitChange struct {
 	// InFlight is how many units are in flight.
 	InFlight int64
 	// Latency is the average of the requests that have led to it, and
-	// Baseline what it has been compared with; 0 where there was none.
+	// Baseline what it has been compared with (under AIMD, its timeout); 0 where
+	// there was none.
 	Latency, Baseline time.Duration
 }

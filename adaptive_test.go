@@ -27,7 +27,8 @@ func TestAdaptiveMisuse(t *testing.T) {
 		{stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(-1)), "WithInitialLimit(-1): write 1 or more"},
 		{stint.AdaptiveConcurrency(1, 10, stint.WithTolerance(0.9)), "WithTolerance(0.9): write 1"},
 		{stint.AdaptiveConcurrency(1, 10, stint.WithSampleWindow(time.Millisecond)), "WithSampleWindow(1ms): write 100ms"},
-		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(9)), "WithAdaptation(9): write stint.Gradient2"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithAdaptation(9)), "WithAdaptation(9): write stint.Gradient2, stint.Vegas or stint.AIMD"},
+		{stint.AdaptiveConcurrency(1, 10, stint.WithLatencyTimeout(99*time.Microsecond)), "WithLatencyTimeout(99µs): write 100µs or more"},
 		{stint.AdaptiveConcurrency(1, 10, nil), "option 1 is nil"},
 	} {
 		_, err := stint.New(tt.limit, theKey)
@@ -81,55 +82,67 @@ func TestAdaptiveSamples(t *testing.T) {
 		window(t, l, 20, lasts(100*time.Millisecond))
 		window(t, l, 20, lasts(100*time.Millisecond))
 	}
+	aimd := []stint.AdaptiveOption{stint.WithAdaptation(stint.AIMD)}
 	for _, tt := range []struct {
 		name string
 		do   func(*stint.Limiter, *testing.T)
 		want int64
 		why  stint.Reason
+		opts []stint.AdaptiveOption
 	}{
-		{"as usual", slow, 22, stint.ReasonGrowing}, // three windows of a fifth of four
+		{"within the timeout, for AIMD", func(l *stint.Limiter, t *testing.T) {
+			window(t, l, 20, lasts(5*time.Second))
+			window(t, l, 20, lasts(5*time.Second))
+		}, 23, stint.ReasonGrowing, aimd},
+		{"slower than the timeout, for AIMD", func(l *stint.Limiter, t *testing.T) {
+			window(t, l, 20, lasts(101*time.Millisecond))
+		}, 18, stint.ReasonQueueing, append(aimd, stint.WithLatencyTimeout(100*time.Millisecond))},
+		{"dropped, for AIMD", func(l *stint.Limiter, t *testing.T) {
+			window(t, l, 20, func(p *stint.Permit) { p.Drop(); time.Sleep(time.Millisecond) })
+		}, 18, stint.ReasonDrops, aimd},
+		{"as usual", slow, 22, stint.ReasonGrowing, nil}, // three windows of a fifth of four
 		{"slower", func(l *stint.Limiter, t *testing.T) {
 			slow(l, t)
 			window(t, l, 20, lasts(time.Second))
 			window(t, l, 18, lasts(2*time.Second))
-		}, 19, stint.ReasonQueueing},
+		}, 19, stint.ReasonQueueing, nil},
 		{"less than half in use", func(l *stint.Limiter, t *testing.T) {
 			slow(l, t)
 			window(t, l, 10, lasts(100*time.Millisecond))
-		}, 23, stint.ReasonUnused},
+		}, 23, stint.ReasonUnused, nil},
 		{"dropped", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(p *stint.Permit) { p.Drop(); time.Sleep(time.Millisecond) })
-		}, 10, stint.ReasonDrops},
+		}, 10, stint.ReasonDrops, nil},
 		{"panicking", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(*stint.Permit) { time.Sleep(time.Millisecond); panic("boom") })
-		}, 10, stint.ReasonDrops},
+		}, 10, stint.ReasonDrops, nil},
 		{"panicking at once", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(*stint.Permit) { panic("boom") })
-		}, 20, stint.ReasonStart},
+		}, 20, stint.ReasonStart, nil},
 		{"dropped at once, as the handler says", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(p *stint.Permit) { p.Drop() })
-		}, 10, stint.ReasonDrops},
+		}, 10, stint.ReasonDrops, nil},
 		{"panicking, which the handler says is nothing", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(p *stint.Permit) { p.Ignore(); panic("boom") })
-		}, 20, stint.ReasonStart},
+		}, 20, stint.ReasonStart, nil},
 		{"aborting", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(*stint.Permit) { panic(http.ErrAbortHandler) })
-		}, 20, stint.ReasonStart},
+		}, 20, stint.ReasonStart, nil},
 		{"ignored", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(p *stint.Permit) { p.Ignore(); time.Sleep(time.Second) })
-		}, 20, stint.ReasonStart},
+		}, 20, stint.ReasonStart, nil},
 		{"detached", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(p *stint.Permit) {
 				release := p.Detach()
 				time.Sleep(time.Second)
 				release()
 			})
-		}, 20, stint.ReasonStart},
+		}, 20, stint.ReasonStart, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				seen := &events{}
-				l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 100), seen.option())
+				l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 100, tt.opts...), seen.option())
 				tt.do(l, t)
 				s := status(t, l)
 				if s.Quota != tt.want || s.Reason != tt.why || s.InFlight != 0 || s.Remaining != s.Quota {

@@ -104,7 +104,7 @@ func (c *call) timing() *timing {
 func (t *timing) end(outcome uint32) { t.outcome.CompareAndSwap(finished, outcome) }
 
 // Drop says that the request failed for want of capacity, as when a backend
-// was overloaded or timed out: an AdaptiveConcurrency halves its limit where at
+// was overloaded or timed out: an AdaptiveConcurrency cuts its limit where at
 // least one in twenty requests does. It says so for all limiters that the
 // request has passed, and does nothing after Done, or without such a limit.
 func (p *Permit) Drop() { p.tell(dropped) }

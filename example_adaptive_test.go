@@ -66,6 +66,25 @@ func ExampleWithTolerance() {
 	// Output: <nil>
 }
 
+// With AIMD: requests should take no longer than 300 ms. The limit starts where
+// the service is known to be fine, as it climbs by one a second.
+func ExampleWithLatencyTimeout() {
+	lim, err := stint.New(
+		stint.AdaptiveConcurrency(20, 200,
+			stint.WithAdaptation(stint.AIMD),
+			stint.WithLatencyTimeout(300*time.Millisecond),
+			stint.WithInitialLimit(60)),
+		stint.WithKey(stint.Global()),
+	)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	d, err := lim.Peek(context.Background(), "everybody")
+	fmt.Println(d.Remaining, err)
+	// Output: 60 <nil>
+}
+
 // A handler that knows better what its duration says.
 func ExamplePermit_Drop() {
 	handler := func(w http.ResponseWriter, r *http.Request) {

@@ -45,6 +45,7 @@ var fits = []struct{ option, takes string }{
 	{"WithShare(1, 1)", "Concurrency AdaptiveConcurrency"},
 	{"WithAdaptation(stint.Vegas)", "AdaptiveConcurrency"},
 	{"WithTolerance(1)", "AdaptiveConcurrency"},
+	{"WithLatencyTimeout(1)", "AdaptiveConcurrency"},
 	{"WithInitialLimit(1)", "AdaptiveConcurrency"},
 	{"WithSampleWindow(1)", "AdaptiveConcurrency"},
 	{"WithRequestBytes()", "Bandwidth"},

@@ -154,11 +154,13 @@ func limitFields() []field[limit] {
 			}
 		}},
 		{"adaptation", func(d *decoder, n *yaml.Node, l *limit) {
-			switch word, _ := d.word(n, "adaptation", "gradient2", "vegas"); word {
+			switch word, _ := d.word(n, "adaptation", "gradient2", "vegas", "aimd"); word {
 			case "gradient2":
 				l.add("adaptation", n, stint.WithAdaptation(stint.Gradient2))
 			case "vegas":
 				l.add("adaptation", n, stint.WithAdaptation(stint.Vegas))
+			case "aimd":
+				l.add("adaptation", n, stint.WithAdaptation(stint.AIMD))
 			}
 		}},
 		{"tolerance", func(d *decoder, n *yaml.Node, l *limit) {
@@ -168,6 +170,11 @@ func limitFields() []field[limit] {
 				return
 			}
 			l.add("tolerance", n, stint.WithTolerance(factor))
+		}},
+		{"latency-timeout", func(d *decoder, n *yaml.Node, l *limit) {
+			if v, ok := d.duration(n, "latency-timeout"); ok {
+				l.add("latency-timeout", n, stint.WithLatencyTimeout(v))
+			}
 		}},
 		{"initial-limit", number("initial-limit", 1, stint.WithInitialLimit)},
 		{"sample-window", func(d *decoder, n *yaml.Node, l *limit) {

@@ -161,6 +161,8 @@ var mistakes = []mistake{
 	one("{adaptive-concurrency: 10-20, tolerance: 0.5, sample-window: 5ms}", true,
 		`4:44: tolerance 0.5: write 1 or more, up to 100`,
 		`4:64: sample-window 5ms: write 100ms or more`),
+	one("{adaptive-concurrency: 10-20, latency-timeout: 99us, adaptation: aimd}", false,
+		`4:50: latency-timeout 99us: write 100µs or more`),
 	one("{adaptive-concurrency: 10-20, tolerance: 1e1, adaptation: gradient}", true,
 		`4:44: tolerance is a factor of 1 or more: write one such as 1.5`,
 		`4:61: unknown adaptation "gradient": write gradient2`),

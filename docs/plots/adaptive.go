@@ -55,6 +55,7 @@ func drawAdaptive(dir string) error {
 	for _, a := range []struct{ name, title string }{
 		{"gradient2", "Gradient2, tolerance 1"},
 		{"vegas", "Vegas"},
+		{"aimd", "AIMD, timeout 150 ms"},
 	} {
 		columns := all[a.name]
 		if columns == nil {
@@ -79,6 +80,7 @@ func drawAdaptive(dir string) error {
 		lines: []line{
 			{"Gradient2, tolerance 1", blue, all["gradient2"]["latency_ms"]},
 			{"Vegas", red, all["vegas"]["latency_ms"]},
+			{"AIMD, timeout 150 ms", grey, all["aimd"]["latency_ms"]},
 		},
 	}.save(dir, "adaptive-latency")
 }

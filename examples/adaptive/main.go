@@ -5,7 +5,7 @@
 //
 //	go run ./examples/adaptive -algorithm vegas
 //
-// Both algorithms one after the other, two minutes each, are what
+// All algorithms one after the other, two minutes each, are what
 // docs/plots draws:
 //
 //	go run ./examples/adaptive > docs/plots/adaptive.csv && make plots
@@ -27,13 +27,13 @@ import (
 )
 
 func main() {
-	algorithm := flag.String("algorithm", "both", "gradient2, vegas, or both in turn")
+	algorithm := flag.String("algorithm", "all", "gradient2, vegas, aimd, or all in turn")
 	phase := flag.Duration("phase", 40*time.Second, "how long the workers stay as many")
 	flag.Parse()
 	fmt.Fprintf(os.Stderr, usage, *phase)
 	fmt.Println(header)
 	for _, a := range algorithms {
-		if *algorithm == "both" || *algorithm == a.name {
+		if *algorithm == "all" || *algorithm == a.name {
 			if err := serve(os.Stdout, a, *phase); err != nil {
 				log.Fatal(err)
 			}
@@ -43,7 +43,8 @@ func main() {
 
 // usage goes beside the rows, which may go to a file.
 const usage = `adaptive runs by itself: half more load than a backend with 40 workers, then 20, then 60 can bear, for %v each.
-Watch the limit follow the workers, and latency_ms stay near the 100 that the work takes. Two rows a second:
+Watch the limit follow the workers, and latency_ms stay near the 100 that the work takes
+(aimd: below its timeout, 150). Two rows a second:
 
 `
 
@@ -52,10 +53,12 @@ type algorithm struct {
 	opts []stint.AdaptiveOption
 }
 
-// algorithms: the work is alike, so latency is followed closely.
+// algorithms: the work is alike, so latency is followed closely. AIMD's timeout
+// allows a queue half as long as the work.
 var algorithms = []algorithm{
 	{"gradient2", []stint.AdaptiveOption{stint.WithAdaptation(stint.Gradient2), stint.WithTolerance(1)}},
 	{"vegas", []stint.AdaptiveOption{stint.WithAdaptation(stint.Vegas)}},
+	{"aimd", []stint.AdaptiveOption{stint.WithAdaptation(stint.AIMD), stint.WithLatencyTimeout(150 * time.Millisecond)}},
 }
 
 // limiter has one limit for the whole service, whoever asks. It looks twice a

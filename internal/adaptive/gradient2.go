@@ -39,6 +39,8 @@ func (g *gradient2) update(estimate float64, w mean) (float64, Reason) {
 	return next, direction(estimate, next)
 }
 
+func (g *gradient2) backOff(estimate float64) float64 { return estimate / 2 }
+
 func (g *gradient2) baseline() time.Duration { return time.Duration(g.long.value) }
 
 // direction names a change that latency has asked for.

@@ -6,17 +6,20 @@
 // says where a limit stood in a decision.
 //
 // The algorithms are those of Netflix's concurrency-limits
-// (https://github.com/Netflix/concurrency-limits, its Gradient2Limit, VegasLimit and
-// WindowedLimit), with its default numbers and these differences:
+// (https://github.com/Netflix/concurrency-limits, its Gradient2Limit, VegasLimit,
+// AIMDLimit and WindowedLimit), with its default numbers and these differences:
 //
-//   - A window in which requests were dropped halves the limit. There,
-//     Gradient2 doesn't look at drops and Vegas takes off a little.
+//   - A window in which requests were dropped halves the limit of Gradient2 and
+//     Vegas. There, Gradient2 doesn't look at drops and Vegas takes off a little.
+//   - One request in twenty has to be dropped for that, or slower than AIMD's
+//     timeout. There, one is enough.
 //   - How long a dropped request took says nothing about the work, so it isn't
 //     part of a window's average.
 //   - A window goes on until it has samples enough. There, one with too few is
 //     thrown away, and a limit on slow requests never moves.
-//   - Vegas too learns from a window's average. There, each request counts by
-//     itself unless one asks for windows.
+//   - Vegas and AIMD too learn from windows. There, each request counts by itself
+//     unless one asks for windows, so that one pause under AIMD, which makes all
+//     in flight slow, takes a tenth off for each of them.
 //
 // A [Limit] reads no clock and draws no number that its caller hasn't seeded: the same
 // samples give the same limits.
@@ -32,12 +35,15 @@ const (
 	Gradient2 Algorithm = iota
 	// Vegas works out the queue from the smallest latency seen.
 	Vegas
+	// AIMD looks for where requests become slower than a timeout.
+	AIMD
 )
 
 // The published defaults.
 const (
 	DefaultStart     = 20
 	DefaultTolerance = 1.5
+	DefaultTimeout   = 5 * time.Second
 	DefaultWindow    = time.Second
 )
 
@@ -47,7 +53,8 @@ const (
 	// minRTT is the duration below which a request has done nothing that
 	// concurrency could slow down: what a cache or a check has answered.
 	minRTT = 100 * time.Microsecond
-	// dropShare: one dropped request in so many makes a window one of drops.
+	// dropShare: one dropped request in so many makes a window one of drops,
+	// one slow request in so many a slow one.
 	// A service that fails one request in a thousand is not overloaded.
 	dropShare = 20
 )
@@ -57,6 +64,7 @@ type Config struct {
 	Algorithm       Algorithm
 	Min, Max, Start int64
 	Tolerance       float64       // of Gradient2: latency may grow by this factor
+	Timeout         time.Duration // of AIMD: a request that takes longer is slow
 	Window          time.Duration // the shortest time from one change to the next
 }
 
@@ -84,14 +92,18 @@ const (
 	Start                  // no window has ended
 	Growing                // requests take as long as usual
 	Queueing               // they take longer: the limit falls
-	Drops                  // requests were dropped: it was halved
+	Drops                  // requests were dropped: it was cut
 	Steady                 // neither more nor less is called for
 	Unused                 // less than half of it is in use, so it doesn't grow
 )
 
 // algorithm turns a window into the next estimate.
 type algorithm interface {
+	// update is for a window of requests that were served.
 	update(estimate float64, w mean) (float64, Reason)
+	// backOff is for a window of drops.
+	backOff(estimate float64) float64
+	// baseline is what latency is compared with.
 	baseline() time.Duration
 }
 
@@ -99,6 +111,7 @@ type algorithm interface {
 type mean struct {
 	rtt      time.Duration // average
 	inFlight int64         // largest
+	slow     bool          // too many took longer than the timeout
 }
 
 // Limit is one key's limit. It is not safe for concurrent use.
@@ -119,6 +132,7 @@ type window struct {
 	sum          time.Duration
 	timed        int64 // samples in sum
 	count, drops int64
+	slow         int64
 	inFlight     int64
 }
 
@@ -129,6 +143,8 @@ func New(cfg Config, seed uint64) *Limit {
 	switch cfg.Algorithm {
 	case Vegas:
 		l.algorithm = newVegas(seed)
+	case AIMD:
+		l.algorithm = aimd{cfg.Timeout}
 	default:
 		l.algorithm = &gradient2{tolerance: cfg.Tolerance}
 	}
@@ -142,7 +158,7 @@ func (l *Limit) Current() int64 { return int64(l.estimate) }
 func (l *Limit) Reason() Reason { return l.reason }
 
 // Latency is the average of the last window that had one, and Baseline what
-// the algorithm compares it with; both 0 before that.
+// the algorithm compares it with; both 0 before that, but for AIMD's timeout.
 func (l *Limit) Latency() time.Duration  { return l.latency }
 func (l *Limit) Baseline() time.Duration { return l.algorithm.baseline() }
 
@@ -167,6 +183,9 @@ func (l *Limit) Add(at time.Duration, s Sample) bool {
 	} else {
 		w.timed++
 		w.sum += s.RTT
+		if s.RTT > l.cfg.Timeout {
+			w.slow++
+		}
 	}
 	if at < l.until || w.count < minSamples {
 		return false
@@ -182,10 +201,10 @@ func (l *Limit) close() {
 	w := &l.window
 	next := l.estimate
 	if w.drops*dropShare >= w.count {
-		next, l.reason = next/2, Drops
+		next, l.reason = l.algorithm.backOff(next), Drops
 	} else {
 		l.latency = w.sum / time.Duration(w.timed)
-		next, l.reason = l.algorithm.update(next, mean{l.latency, w.inFlight})
+		next, l.reason = l.algorithm.update(next, mean{l.latency, w.inFlight, (w.slow+w.drops)*dropShare >= w.count})
 	}
 	before := l.estimate
 	l.set(next)

@@ -36,6 +36,9 @@ func limitOf(cfg Config) *windows {
 	if cfg.Tolerance == 0 {
 		cfg.Tolerance = DefaultTolerance
 	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultTimeout
+	}
 	cfg.Window = DefaultWindow
 	return &windows{Limit: New(cfg, 1)}
 }
@@ -99,6 +102,19 @@ func TestPublishedSteps(t *testing.T) {
 			{104 * ms, 112, "114.0000", Growing},  // 5
 			{108 * ms, 114, "114.0000", Steady},   // 9
 			{115 * ms, 114, "112.0000", Queueing}, // 15
+		}},
+		{"aimd: one more within the timeout, a tenth less beyond it", Config{Algorithm: AIMD}, []step{
+			{5000 * ms, 20, "21.0000", Growing},
+			{5001 * ms, 20, "18.0000", Queueing}, // 18.9, in whole requests
+			{5001 * ms, 1, "16.0000", Queueing},  // 16.2: however few are in use
+			{100 * ms, 8, "17.0000", Growing},
+			{100 * ms, 8, "17.0000", Unused},
+		}},
+		{"aimd: at least one less, but no further than its bounds", Config{Algorithm: AIMD, Timeout: 10 * ms, Min: 3, Max: 5, Start: 5}, []step{
+			{10 * ms, 5, "5.0000", Steady},
+			{11 * ms, 5, "4.0000", Queueing},
+			{11 * ms, 4, "3.0000", Queueing},
+			{11 * ms, 3, "3.0000", Steady},
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -189,6 +205,39 @@ func TestWindows(t *testing.T) {
 				t.Errorf("%d for reason %d, want %d for %d", l.Current(), l.Reason(), tt.want, tt.why)
 			}
 		})
+	}
+}
+
+// What a window of drops, of slow requests or of both takes off.
+func TestBackingOff(t *testing.T) {
+	served := Sample{RTT: 100 * ms, InFlight: 100}
+	late := Sample{RTT: 1001 * ms, InFlight: 100}
+	drop := Sample{Dropped: true, InFlight: 100}
+	for _, tt := range []struct {
+		name        string
+		algorithm   Algorithm
+		late, drops int // of 40
+		want        int64
+		why         Reason
+	}{
+		{"drops halve", Gradient2, 0, 2, 50, Drops},
+		{"drops halve", Vegas, 0, 2, 50, Drops},
+		{"drops take a tenth", AIMD, 0, 2, 90, Drops},
+		{"the slow do too", AIMD, 2, 0, 90, Queueing},
+		{"both are one", AIMD, 1, 1, 90, Queueing},
+		{"once, however many", AIMD, 19, 20, 90, Drops},
+		{"one in forty is too few", AIMD, 1, 0, 101, Growing},
+		{"or dropped", AIMD, 0, 1, 101, Growing},
+	} {
+		l := limitOf(Config{Algorithm: tt.algorithm, Timeout: time.Second, Min: 10, Max: 200, Start: 100})
+		l.add(tt.late, late)
+		l.add(tt.drops, drop)
+		l.add(39-tt.late-tt.drops, served)
+		l.pass()
+		l.add(1, served)
+		if l.Current() != tt.want || l.Reason() != tt.why {
+			t.Errorf("%d: %s: %d for reason %d, want %d for %d", tt.algorithm, tt.name, l.Current(), l.Reason(), tt.want, tt.why)
+		}
 	}
 }
 

@@ -61,4 +61,6 @@ func (v *vegas) update(estimate float64, w mean) (float64, Reason) {
 	return estimate, Steady
 }
 
+func (v *vegas) backOff(estimate float64) float64 { return estimate / 2 }
+
 func (v *vegas) baseline() time.Duration { return v.smallest }
