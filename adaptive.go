@@ -45,7 +45,8 @@ import (
 // than the limit of the moment, but no more than max, passes alone.
 func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 	r := &rule{
-		spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max},
+		process: func(freed func(limit, key string)) adaptive.Process { return adaptive.NewKeys(freed) },
+		spec:    store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max},
 		adaptive: &adaptive.Config{
 			Min: min, Max: max, Tolerance: adaptive.DefaultTolerance, Timeout: adaptive.DefaultTimeout, Window: adaptive.DefaultWindow,
 		},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,14 +13,43 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
+// process has the limits of this process, once there are any: a server without them
+// is not built with what decides them.
+type process struct {
+	freed func(limit, key string)
+	once  sync.Once
+	all   atomic.Pointer[adaptive.Process]
+}
+
+// of is where r's limit is decided.
+func (p *process) of(r *rule) adaptive.Process {
+	p.once.Do(func() {
+		all := r.process(p.freed)
+		p.all.Store(&all)
+	})
+	return p.now()
+}
+
+// now is what there is; nil before any.
+func (p *process) now() adaptive.Process {
+	if all := p.all.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
 // decideAdaptive has the call decided where an AdaptiveConcurrency is. Charges on
 // these come last.
 func (c *call) decideAdaptive() {
-	c.store = c.lim.adaptive
+	all := c.lim.family.adaptive.now()
+	if all == nil {
+		return
+	}
+	c.store = all.Over(c.lim.store)
 	n := 0
 	for i, e := range c.entries {
 		if e.adaptive != nil {
-			c.policy = "" // its number changes
+			c.policy, c.timed = "", true // its number changes
 			continue
 		}
 		if i > n {
@@ -34,7 +64,7 @@ func (c *call) decideAdaptive() {
 
 // stand says where the limit of an AdaptiveConcurrency stood in a decision.
 func (s *LimitStatus) stand(c *store.Charge, r *store.Result) {
-	limit, why := adaptive.Stood(c, r)
+	limit, why := adaptive.Of(c.Limit).Stood(c, r)
 	s.Quota, s.Reason = limit, Reason(why)
 }
 
@@ -91,14 +121,6 @@ const (
 	failed
 	ignored
 )
-
-// timing makes that of a call that is granted; nil without such slots.
-func (c *call) timing() *timing {
-	if slices.ContainsFunc(c.entries, func(e *entry) bool { return e.adaptive != nil }) {
-		return &timing{since: time.Now()}
-	}
-	return nil
-}
 
 // end tells the outcome unless the handler has.
 func (t *timing) end(outcome uint32) { t.outcome.CompareAndSwap(finished, outcome) }
@@ -170,7 +192,7 @@ func (p *Permit) endTiming() (changes []*LimitChange) {
 	}
 	seen := p.sample()
 	p.mu.Lock() // Decision may be at the results
-	moved := p.lim.family.adaptive.End(p.charges, p.results, seen)
+	moved := p.lim.family.adaptive.now().End(p.charges, p.results, seen)
 	p.mu.Unlock()
 	for _, m := range moved {
 		changes = append(changes, &LimitChange{

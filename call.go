@@ -33,6 +33,7 @@ type call struct {
 type callState struct {
 	lim        *version
 	store      store.Store   // of the plan's charges
+	timed      bool          // an AdaptiveConcurrency learns from it
 	generation *generation   // whose limits the charges name
 	r          *http.Request // nil outside HTTP
 	outer      *Permit

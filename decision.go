@@ -90,7 +90,7 @@ func (d *Decision) decide(charges []store.Charge, results []store.Result, status
 			Name: l.Name(), Allowed: r.OK, DryRun: charges[i].DryRun, Quota: l.Spec().Units, InFlight: r.Held,
 			Remaining: r.Remaining, Delay: r.Delay, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter,
 		}
-		if l.Algorithm() == store.Concurrency && adaptive.RuleOf(l) != nil {
+		if l.Algorithm() == store.Concurrency && adaptive.Of(l) != nil {
 			statuses[i].stand(&charges[i], r)
 		}
 		if charges[i].DryRun || r.OK && (!d.Allowed || l.Algorithm() == store.Ban) {

@@ -43,7 +43,7 @@ func (l *Limiter) BandwidthLeft(ctx context.Context, key string) (int64, error) 
 
 // Adaptive is how many keys of limits of this process are remembered.
 func (l *Limiter) Adaptive() int {
-	return l.family.adaptive.Len()
+	return l.family.adaptive.now().Len()
 }
 
 // Turns says what is in the lines for turns.

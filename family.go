@@ -19,13 +19,13 @@ type names struct {
 	limits map[*rule]*store.Limit
 	// adaptive decides the limits of this process among them. Each is made once, so
 	// that the newest is known however many routes and calls use it.
-	adaptive *adaptive.Keys
+	adaptive *process
 	// before are the limits of the generation before, by name. One that still
 	// says the same stays the same one, for whatever a store remembers of it.
 	before map[string]*store.Limit
 }
 
-func newNames(a *adaptive.Keys) *names {
+func newNames(a *process) *names {
 	return &names{rules: map[string]*rule{}, limits: map[*rule]*store.Limit{}, adaptive: a}
 }
 
@@ -73,21 +73,21 @@ func (n *names) gone(next *names) map[string]bool {
 // adapts reports whether r is an AdaptiveConcurrency.
 func (n *names) adapts(r *rule) bool {
 	l := n.limits[r]
-	return l != nil && adaptive.RuleOf(l) != nil
+	return l != nil && adaptive.Of(l) != nil
 }
 
 // follow makes the limit of an AdaptiveConcurrency one that is decided in this
 // process, unless it is already; any other stays what it is.
 func (n *names) follow(r *rule, l *store.Limit) *store.Limit {
-	if r.adaptive == nil || l == nil || adaptive.RuleOf(l) != nil {
+	if r.adaptive == nil || l == nil || adaptive.Of(l) != nil {
 		return l
 	}
-	return n.adaptive.Limit(l, *r.adaptive)
+	return n.adaptive.of(r).Limit(l, *r.adaptive)
 }
 
 // says reports whether l goes by the same as r beside its numbers.
 func (r *rule) says(l *store.Limit) bool {
-	was := adaptive.RuleOf(l)
+	was := adaptive.Of(l)
 	if r.adaptive == nil || was == nil {
 		return r.adaptive == nil && was == nil
 	}

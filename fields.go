@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/store"
 )
@@ -84,7 +83,7 @@ func (c *call) setFields(h http.Header, slots []string) {
 		}
 		it := field.Item{Limit: &e.said, Remaining: r.Remaining, Reset: r.ResetAfter, Refused: !r.OK, Retry: r.RetryAfter, More: -1}
 		if e.adaptive != nil { // its number changes
-			limit, _ := adaptive.Stood(ch, r)
+			limit, _ := e.adaptive.Stood(ch, r)
 			c.said = append(c.said, field.Limit{Name: it.Name, Units: limit, Policy: field.Policy(it.Name, limit, 0)})
 			it.Limit = &c.said[len(c.said)-1]
 		}

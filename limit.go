@@ -29,7 +29,8 @@ type rule struct {
 	shares    *waiting.Shares // of a Concurrency
 	shared    settings
 	adaptive  *adaptive.Config // of AdaptiveConcurrency
-	bandwidth *bandwidth       // of Bandwidth
+	process   func(freed func(limit, key string)) adaptive.Process
+	bandwidth *bandwidth // of Bandwidth
 	errs      mistakes
 	once      sync.Once
 	compiled  *store.Limit // under spec.Name, for WithLimitFunc

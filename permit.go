@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/store"
 )
 
@@ -85,8 +84,8 @@ func (c *call) permit(ctx context.Context) *Permit {
 		p.wait = &permitWait{c.waited, c.lines}
 	}
 	p.holds, p.response, p.class = c.holds(), c.responded(), c.ofClass
-	if _, has := c.store.(*adaptive.Store); has {
-		p.timing = c.timing()
+	if c.timed {
+		p.timing = &timing{since: time.Now()}
 	}
 	return p
 }

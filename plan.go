@@ -32,7 +32,7 @@ type entry struct {
 	from    *limitFunc
 	origin  *entry // that it stands for since an Update; nil: it is its own
 	// adaptive is what decides an AdaptiveConcurrency, in this process.
-	adaptive *adaptive.Rule
+	adaptive adaptive.Follower
 	// bandwidth paces the request's bytes, after it has been admitted.
 	bandwidth *bandwidth
 }
@@ -49,7 +49,7 @@ func (e *entry) first() *entry {
 func (n *names) newEntry(r *rule, l *store.Limit, s settings) *entry {
 	l = n.follow(r, l) // if it is one that a WithLimitFunc gave
 	e := &entry{
-		adaptive: adaptive.RuleOf(l),
+		adaptive: adaptive.Of(l),
 		limit:    l, key: s.key, cost: s.cost, settle: s.settle, maxWait: s.maxWait, dryRun: s.dryRun,
 		closed: s.policy == FailClosed && !s.dryRun,
 		slots:  l.Algorithm() == store.Concurrency,

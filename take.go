@@ -164,11 +164,15 @@ func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
 			stored = stored || e.adaptive == nil
 		}
 	}
-	if _, can := v.store.(store.Resetter); stored && !can {
+	resetter, can := v.store.(store.Resetter)
+	if stored && !can {
 		return fmt.Errorf("stint: Reset: %T can't: its store has no Reset method (store.Resetter)", v.store)
 	}
+	if all := v.family.adaptive.now(); all != nil {
+		resetter, _ = all.Over(v.store).(store.Resetter)
+	}
 	for key, limits := range limits {
-		if err := v.adaptive.Reset(ctx, key, limits...); err != nil {
+		if err := resetter.Reset(ctx, key, limits...); err != nil {
 			return &StoreError{err}
 		}
 	}

@@ -95,7 +95,9 @@ func (l *Limiter) update(c *config) (*version, []conflict, error) {
 	for _, m := range f.members {
 		m.now.Store(g.versions[m])
 	}
-	f.adaptive.Retire(before.gone(names))
+	if all := f.adaptive.now(); all != nil {
+		all.Retire(before.gone(names))
+	}
 	f.slots.WakeAll()
 	return g.versions[l], f.announce(), nil
 }

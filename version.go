@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -22,13 +21,11 @@ type version struct {
 	family     *family
 	generation *generation
 
-	store store.Store
-	// adaptive is the store where a plan has an AdaptiveConcurrency.
-	adaptive *adaptive.Store
-	lent     bool // the store is of WithStore: others may use it
-	base     *plan
-	router   *router // nil without routes
-	funcs    []*limitFunc
+	store  store.Store
+	lent   bool // the store is of WithStore: others may use it
+	base   *plan
+	router *router // nil without routes
+	funcs  []*limitFunc
 
 	shared        settings // defaults of the limits that are added by With
 	skip, block   []func(*http.Request) bool
@@ -54,7 +51,7 @@ type family struct {
 	turns waiting.Turns
 	slots waiting.Slots
 
-	adaptive *adaptive.Keys // what has been learnt outlives it too
+	adaptive *process // what has been learnt outlives it too
 
 	// What others are to know of it, guarded by mu: see namesakes.go.
 	namesakes []*namesakes
@@ -63,7 +60,7 @@ type family struct {
 
 func newFamily() *family {
 	f := new(family)
-	f.adaptive = adaptive.NewKeys(func(limit, key string) { f.slots.Wake(waiting.Key{Limit: limit, Key: key}) })
+	f.adaptive = &process{freed: func(limit, key string) { f.slots.Wake(waiting.Key{Limit: limit, Key: key}) }}
 	f.now.Store(newGeneration(newNames(f.adaptive)))
 	return f
 }
@@ -202,7 +199,6 @@ func (l *Limiter) build(c *config, g *generation, names *names) (*version, mista
 	case c.memorySet || v.store == nil:
 		v.store, v.lent = memstore.New(c.memory...), false
 	}
-	v.adaptive = v.family.adaptive.Over(v.store)
 	v.shared = c.shared.or(v.shared)
 	v.shared.errs = nil
 	for _, fn := range c.limitFuncs {

@@ -84,8 +84,7 @@ func RuleOf(l *store.Limit) *Rule {
 // Config is what the rule says.
 func (r *Rule) Config() Config { return r.cfg }
 
-// Meet is for who waits for slots of key without asking: the key may go by a newer
-// rule for it. It returns the limit of the moment.
+// Meet implements Follower.
 func (r *Rule) Meet(key string) int64 {
 	limit, newer := r.meet(key)
 	if newer {

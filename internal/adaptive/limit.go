@@ -2,7 +2,7 @@
 // how long these take: those of stint.AdaptiveConcurrency.
 //
 // [Keys] has them by name and key. [Keys.Limit] makes one, a [Store] over another
-// store decides charges on it, [Keys.End] takes what a request has shown, and [Stood]
+// store decides charges on it, [Keys.End] takes what a request has shown, and [Follower]
 // says where a limit stood in a decision.
 //
 // The algorithms are those of Netflix's concurrency-limits

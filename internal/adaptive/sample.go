@@ -22,20 +22,18 @@ func stood(r *store.Receipt) (limit int64, why Reason) {
 	return r.Mark >> reasonBits, Reason(r.Mark & (1<<reasonBits - 1))
 }
 
-// Stood returns where the limit of this process in a charge stood when it was decided
-// with r, and why; of a result that is none, where it stands now.
-func Stood(c *store.Charge, r *store.Result) (limit int64, why Reason) {
-	if r.Receipt.Mark != 0 {
-		return stood(&r.Receipt)
+// Stood implements Follower.
+func (r *Rule) Stood(c *store.Charge, res *store.Result) (limit int64, why Reason) {
+	if res.Receipt.Mark != 0 {
+		return stood(&res.Receipt)
 	}
-	rule := RuleOf(c.Limit)
-	k := rule.keys
+	k := r.keys
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if e := k.keys[place{rule.name, c.Key}]; e != nil {
+	if e := k.keys[place{r.name, c.Key}]; e != nil {
 		return e.limit.Current(), e.limit.Reason()
 	}
-	return rule.cfg.Start, Start
+	return r.cfg.Start, Start
 }
 
 // Change is a limit that has moved.

@@ -71,7 +71,7 @@ func newOver(t testing.TB) *over {
 		defer o.below.mu.Unlock()
 		o.freed = append(o.freed, limit+":"+key)
 	})
-	o.Store = o.keys.Over(o.below)
+	o.Store = &Store{o.keys, o.below}
 	limit := func(s store.Spec) *store.Limit {
 		l, err := store.NewLimit(s)
 		if err != nil {
@@ -292,7 +292,7 @@ func TestEnd(t *testing.T) {
 			if again := o.keys.End(charges, results, &Sample{RTT: time.Second, Dropped: true}); again != nil {
 				t.Errorf("a request has ended twice: %+v", again)
 			}
-			limit, why := Stood(&charges[0], &results[0])
+			limit, why := RuleOf(o.own).Stood(&charges[0], &results[0])
 			if limit != 2 || why != Start {
 				t.Errorf("stood at %d for %d", limit, why)
 			}
@@ -301,10 +301,10 @@ func TestEnd(t *testing.T) {
 			t.Errorf("%+v", moved)
 		}
 		charges, results, _ := o.ask(0, -1)
-		if limit, why := Stood(&charges[0], &results[0]); limit != 1 || why != Drops || results[0].Remaining != 1 {
+		if limit, why := RuleOf(o.own).Stood(&charges[0], &results[0]); limit != 1 || why != Drops || results[0].Remaining != 1 {
 			t.Errorf("stands at %d for %d: %+v", limit, why, results[0])
 		}
-		if limit, why := Stood(&charges[0], new(store.Result)); limit != 1 || why != Drops {
+		if limit, why := RuleOf(o.own).Stood(&charges[0], new(store.Result)); limit != 1 || why != Drops {
 			t.Errorf("without a decision it stands at %d for %d", limit, why)
 		}
 	})
