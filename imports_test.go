@@ -35,13 +35,14 @@ var imports = map[string]rule{
 	"internal/redistest":        {external: []string{"github.com/redis/go-redis/v9"}}, // for tests only
 	"internal/routetest":        {own: []string{"."}},                                 // for tests only
 	"lua":                       {},
-	"store/redisstore":          {own: []string{"store", "lua"}, external: []string{"github.com/redis/go-redis/v9", "github.com/google/uuid"}},
+	"store/redisstore":          {own: []string{"internal/background", "lua", "store"}, external: []string{"github.com/redis/go-redis/v9", "github.com/google/uuid"}},
 	"internal/adaptive":         {own: []string{"store"}, notEven: []string{"net/http", "net"}},
 	"internal/explore":          {}, // for tests only
 	"internal/clientip":         {},
 	"internal/field":            {},
 	"internal/keytext":          {notEven: []string{"net/http", "net"}},
-	"internal/waiting":          {own: []string{"store"}, notEven: []string{"net/http"}},
+	"internal/background":       {notEven: []string{"net/http", "net"}},
+	"internal/waiting":          {own: []string{"internal/background", "store"}, notEven: []string{"net/http"}},
 	"internal/respond":          {own: []string{"store"}},
 	".":                         {own: []string{"store", "store/memstore", "internal/adaptive", "internal/clientip", "internal/field", "internal/keytext", "internal/respond", "internal/waiting"}},
 	"plans":                     {own: []string{"."}},

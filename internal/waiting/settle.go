@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/store"
 )
 
@@ -71,24 +72,31 @@ func (r *round) add(o *round) {
 func (r *round) empty() bool { return len(r.spent)+len(r.turns) == 0 }
 
 // run settles a round. What has become vacant meanwhile is settled behind the
-// caller's back, who has somewhere to go.
+// caller's back, who has somewhere to go. A panic is the caller's.
 func (ts *Turns) run(ctx context.Context, r *round) {
 	if r.empty() {
 		return
 	}
-	if next := ts.once(ctx, r); !next.empty() {
-		go ts.runAll(context.WithoutCancel(ctx), next)
-	}
+	next := new(round)
+	defer func() {
+		if !next.empty() {
+			go ts.runAll(context.WithoutCancel(ctx), next)
+		}
+	}()
+	ts.once(ctx, r, next)
 }
 
+// runAll settles all there is, on a goroutine of its own.
 func (ts *Turns) runAll(ctx context.Context, r *round) {
 	for !r.empty() {
-		r = ts.once(ctx, r)
+		next := new(round)
+		background.Do("giving back turns", func() { ts.once(ctx, r, next) })
+		r = next
 	}
 }
 
-// once settles a round and returns the next.
-func (ts *Turns) once(ctx context.Context, r *round) (next *round) {
+// once settles a round and leaves the next in next, also if it panics.
+func (ts *Turns) once(ctx context.Context, r, next *round) {
 	charges := make([]store.Charge, 0, len(r.turns)+len(r.spent))
 	for _, parts := range [][]*part{r.turns, r.spent} {
 		for _, p := range parts {
@@ -98,9 +106,8 @@ func (ts *Turns) once(ctx context.Context, r *round) (next *round) {
 		}
 	}
 	var results []store.Result
-	defer func() { next = ts.ended(r, results) }() // also if it panics
+	defer func() { *next = *ts.ended(r, results) }()
 	results = r.settle(ctx, charges)
-	return nil
 }
 
 // ended puts back what could not be returned, and begins the next round.

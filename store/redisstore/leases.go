@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/lua"
 	"github.com/stint-go/stint/store"
 )
@@ -222,6 +223,7 @@ func (s *Store) lose(key string, id store.LeaseID) {
 	h := s.leases.held[key]
 	s.leases.mu.Unlock()
 	if h != nil && s.leases.drop(key, id) && s.lost != nil {
-		s.lost(h.identity, h.limit)
+		// The others are renewed whatever it does.
+		background.Do("telling that a lease is lost", func() { s.lost(h.identity, h.limit) })
 	}
 }

@@ -172,7 +172,8 @@ func WithLeaseTTL(d time.Duration) Option {
 // WithLost calls lost when a lease that is still held turns out to be gone: the
 // server could not be reached for longer than a lease's time, has lost the key,
 // or was told to Reset it. Its slot may have been given to somebody else. The
-// calls come one at a time and delay the renewal of others: be quick.
+// calls come one at a time and delay the renewal of others: be quick. A panic of
+// lost is written to slog.Default at Error.
 func WithLost(lost func(key string, limit *store.Limit)) Option {
 	return func(s *Store) { s.lost = lost }
 }

@@ -1,0 +1,47 @@
+package redisstore
+
+import (
+	"bytes"
+	"context"
+	"log"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+)
+
+// A panic of the function that is told of a lost lease ends neither the process nor
+// the renewal: the others are told of as well, and it is in the log.
+func TestLostPanics(t *testing.T) {
+	before, out, flags := slog.Default(), log.Writer(), log.Flags()
+	t.Cleanup(func() {
+		slog.SetDefault(before)
+		log.SetOutput(out)
+		log.SetFlags(flags)
+	})
+	var logged bytes.Buffer
+	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+	rdb := redistest.Shared(t).Client()
+	s := manyStore(t, rdb, WithLost(func(key string, _ *store.Limit) { panic("oops " + key) }))
+	l := denyLimit(t, store.Spec{Name: "n", Units: 1, Algorithm: store.Concurrency})
+	for _, key := range []string{"a", "b"} {
+		var r [1]store.Result
+		if err := s.Take(context.Background(), []store.Charge{{Key: key, Limit: l, Cost: 1}}, r[:]); err != nil || !r[0].OK {
+			t.Fatal(r[0], err)
+		}
+		if err := rdb.Del(context.Background(), storageKey(s.prefix, key, l)).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !s.renew(0) {
+		t.Error("not all was answered")
+	}
+	if text := logged.String(); strings.Count(text, "level=ERROR") != 2 || !strings.Contains(text, `"oops a"`) || !strings.Contains(text, `"oops b"`) {
+		t.Errorf("in the log: %s", text)
+	}
+	if len(s.leases.held) != 0 {
+		t.Errorf("still held: %v", s.leases.held)
+	}
+}
