@@ -256,7 +256,7 @@ func (l *Limit) amendBucket(now *Now, c *Charge, s *State) Receipt {
 	case diff < 0:
 		back := l.refundBucket(at, tat, mark, c, s)
 		tat -= back
-		if mark -= back; mark <= at { // nothing of it stands any more: see Standing
+		if mark -= back; back > 0 && mark <= at { // nothing of it stands any more: see Standing
 			mark = min(mark, c.Receipt.Mark-l.worth(-diff, exact))
 		}
 	}
