@@ -2,6 +2,7 @@ package stint_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -144,12 +145,18 @@ func TestImpatientCrowdOnRedis(t *testing.T) {
 		return now.Add(d.ResetAfter)
 	}
 	take(t, l, 1)
-	start := taken()
-	_, passed := impatient(t, l, 1500*time.Millisecond, newRand(1))
-	turns := taken().Sub(start).Seconds() * 100
-	// The two instants that turns are counted between are read in a few calls each,
-	// while a busy machine may do something else: a few turns of 150.
-	if float64(passed) < 0.99*turns-4 {
-		t.Errorf("%d passed in %.1f turns", passed, turns)
+	// On a machine that is busy with something else callers go late, and a turn that
+	// is left then passes before anybody has heard of it. What is lost in the line is
+	// lost in every try.
+	var tries []string
+	for range 5 {
+		start := taken()
+		_, passed := impatient(t, l, 1500*time.Millisecond, newRand(1))
+		turns := taken().Sub(start).Seconds() * 100
+		if float64(passed) >= 0.99*turns-2 {
+			return
+		}
+		tries = append(tries, fmt.Sprintf("%d passed in %.1f turns", passed, turns))
 	}
+	t.Error(tries)
 }
