@@ -114,7 +114,8 @@ func Must(p *Cache, err error) *Cache {
 //   - While a load that ignores its context hangs, Get returns the old plan, or
 //     the error, at once. Another load is started beside it when the key is next
 //     asked for, at the earliest after the load timeout, then after twice that,
-//     and so on; a plan that comes late is kept.
+//     and so on; without an old plan Get waits for that one, up to its timeout.
+//     A plan that comes late is kept.
 //
 // A load that returns a wrong limit, or one without a WithName, has failed. The
 // slice is shared: don't change it.
