@@ -72,17 +72,25 @@ func newOver(t testing.TB) *over {
 		o.freed = append(o.freed, limit+":"+key)
 	})
 	o.Store = &Store{o.keys, o.below}
-	limit := func(s store.Spec) *store.Limit {
-		l, err := store.NewLimit(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-	o.own = o.keys.Limit(limit(store.Spec{Name: "own", Algorithm: store.Concurrency, Units: 4}),
-		Config{Min: 1, Max: 4, Start: 2, Tolerance: DefaultTolerance, Window: DefaultWindow})
-	o.rate = limit(store.Spec{Name: "rate", Units: 3, Period: time.Hour})
+	o.limited(t, 2, 4)
+	o.rate = mustLimit(t, store.Spec{Name: "rate", Units: 3, Period: time.Hour})
 	return o
+}
+
+// limited gives the store a limit of its own that begins with start slots.
+func (o *over) limited(t testing.TB, start, most int64) {
+	t.Helper()
+	o.own = o.keys.Limit(mustLimit(t, store.Spec{Name: "own", Algorithm: store.Concurrency, Units: most}),
+		Config{Min: 1, Max: most, Start: start, Tolerance: DefaultTolerance, Window: DefaultWindow})
+}
+
+func mustLimit(t testing.TB, s store.Spec) *store.Limit {
+	t.Helper()
+	l, err := store.NewLimit(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 // ask takes own at the one cost and rate at the other; below 0, not at all.
@@ -155,7 +163,11 @@ func (b *between) Settle(ctx context.Context, charges []store.Charge, results []
 }
 
 func TestConformanceBesideItsOwn(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store { return &between{over: newOver(t)} })
+	storetest.Run(t, func(t *testing.T) store.Store {
+		o := newOver(t)
+		o.limited(t, 1000, 1000) // as many as ever come together: it never refuses
+		return &between{over: o}
+	})
 }
 
 // All are made, or none is, whoever refuses or fails.
