@@ -95,7 +95,7 @@ func TestWarmUpCurve(t *testing.T) {
 
 // However many goroutines ask, what passes is the rule.
 func TestConcurrentUse(t *testing.T) {
-	l := limiter(t, theKey, stint.Rate(100, 24*time.Hour), stint.Concurrency(3, stint.WithMaxWait(time.Minute)))
+	l := limiter(t, theKey, stint.Rate(100, 24*time.Hour), stint.Concurrency(3, stint.WithQueue(8), stint.WithMaxWait(time.Minute)))
 	var wg sync.WaitGroup
 	var passed, inside, most atomic.Int64
 	for range 8 {
