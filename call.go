@@ -388,3 +388,49 @@ func (c *call) decide(ctx context.Context) error {
 	}
 	return nil
 }
+
+// chargeAgain adds the charge of an entry whose limit the plan has already, by
+// another route's settings. For another key that is another charge.
+func (c *call) chargeAgain(e *entry) error {
+	k, err := c.key(e)
+	if err != nil || k.skip || !e.bans && c.outer.chargedFor(e.limit, k.key) {
+		return err
+	}
+	for i := range c.paced {
+		if p := &c.paced[i]; p.entry.limit == e.limit && p.key == k.key {
+			if p.entry.dryRun {
+				p.entry = e
+			}
+			return nil
+		}
+	}
+	c.policy = ""
+	for i, o := range c.entries {
+		if o.limit == e.limit && c.charges[i].Key == k.key {
+			return c.merge(i, e)
+		}
+	}
+	return c.charge(e)
+}
+
+// merge makes one charge of charge i and that of e, for the same limit and key: at
+// the higher cost, but a dry run takes no part in one that is enforced.
+func (c *call) merge(i int, e *entry) error {
+	o, ch := c.entries[i], &c.charges[i]
+	if e.dryRun && !o.dryRun {
+		return nil
+	}
+	cost, err := c.cost(e)
+	if err != nil {
+		return err
+	}
+	if o.dryRun == e.dryRun {
+		cost = max(cost, ch.Cost)
+	}
+	if o.dryRun != e.dryRun || e.closed {
+		c.entries[i] = e
+	}
+	ch.Cost, ch.DryRun = cost, e.dryRun
+	c.slotted = c.slotted || e.slots && !e.dryRun
+	return nil
+}
