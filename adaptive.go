@@ -44,20 +44,21 @@ import (
 // recently start anew, as do those of a limit that an Update has left out. A request that costs more
 // than the limit of the moment, but no more than max, passes alone.
 func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
-	r := &rule{
+	a := &adapting{
 		process: func(freed func(limit, key string)) adaptive.Process { return adaptive.NewKeys(freed) },
-		spec:    store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max},
-		adaptive: &adaptive.Config{
+		config: adaptive.Config{
 			Min: min, Max: max, Tolerance: adaptive.DefaultTolerance, Timeout: adaptive.DefaultTimeout, Window: adaptive.DefaultWindow,
 		},
 	}
+	a.most = a.now
+	r := &rule{kind: a, spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
 	if min < 1 || max < min || max > mostAdaptive {
 		r.errs.bad(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "",
 			fmt.Sprintf("write a min of 1 or more, and a max of no less, up to %d", mostAdaptive))
 		r.spec.Units = 1 // or the store's limit would be reported too
 	}
 	apply(r, opts)
-	c := r.adaptive
+	c := &a.config
 	switch {
 	case c.Start == 0:
 		c.Start = adaptive.DefaultStart
@@ -100,11 +101,11 @@ func WithAdaptation(a Adaptation) AdaptiveOption {
 	return adaptiveOption{change: func(r *rule) {
 		switch a {
 		case Gradient2:
-			r.adaptive.Algorithm = adaptive.Gradient2
+			configOf(r).Algorithm = adaptive.Gradient2
 		case Vegas:
-			r.adaptive.Algorithm = adaptive.Vegas
+			configOf(r).Algorithm = adaptive.Vegas
 		case AIMD:
-			r.adaptive.Algorithm = adaptive.AIMD
+			configOf(r).Algorithm = adaptive.AIMD
 		default:
 			r.errs.bad(fmt.Sprintf("WithAdaptation(%d)", a), "", "write stint.Gradient2, stint.Vegas or stint.AIMD")
 		}
@@ -123,7 +124,7 @@ func WithTolerance(factor float64) AdaptiveOption {
 			r.errs.bad(fmt.Sprintf("WithTolerance(%v)", factor), "", "write 1 or more, up to 100")
 			return
 		}
-		r.adaptive.Tolerance = factor
+		configOf(r).Tolerance = factor
 	}}
 }
 
@@ -140,7 +141,7 @@ func WithLatencyTimeout(d time.Duration) AdaptiveOption {
 			r.errs.bad(fmt.Sprintf("WithLatencyTimeout(%v)", d), "", "write 100µs or more")
 			return
 		}
-		r.adaptive.Timeout = d
+		configOf(r).Timeout = d
 	}}
 }
 
@@ -152,7 +153,7 @@ func WithInitialLimit(n int64) AdaptiveOption {
 			r.errs.bad(fmt.Sprintf("WithInitialLimit(%d)", n), "", "write 1 or more")
 			return
 		}
-		r.adaptive.Start = n
+		configOf(r).Start = n
 	}}
 }
 
@@ -166,7 +167,7 @@ func WithSampleWindow(d time.Duration) AdaptiveOption {
 			r.errs.bad(fmt.Sprintf("WithSampleWindow(%v)", d), "", "write 100ms or more")
 			return
 		}
-		r.adaptive.Window = d
+		configOf(r).Window = d
 	}}
 }
 

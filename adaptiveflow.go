@@ -21,10 +21,10 @@ type process struct {
 	all   atomic.Pointer[adaptive.Process]
 }
 
-// of is where r's limit is decided.
-func (p *process) of(r *rule) adaptive.Process {
+// made is what there is, made first if there is none.
+func (p *process) made(begin func(freed func(limit, key string)) adaptive.Process) adaptive.Process {
 	p.once.Do(func() {
-		all := r.process(p.freed)
+		all := begin(p.freed)
 		p.all.Store(&all)
 	})
 	return p.now()
@@ -38,18 +38,14 @@ func (p *process) now() adaptive.Process {
 	return nil
 }
 
-// decideAdaptive has the call decided where an AdaptiveConcurrency is. Charges on
-// these come last.
-func (c *call) decideAdaptive() {
-	all := c.lim.family.adaptive.now()
-	if all == nil {
-		return
-	}
-	c.store = all.Over(c.lim.store)
+// decideLocally has the call decided where its limits of this process are. Charges
+// on these come last.
+func (c *call) decideLocally() {
+	c.store = c.lim.family.adaptive.now().Over(c.lim.store)
+	c.policy = "" // their numbers change
 	n := 0
 	for i, e := range c.entries {
-		if e.adaptive != nil {
-			c.policy, c.timed = "", true // its number changes
+		if e.needs&local != 0 {
 			continue
 		}
 		if i > n {
@@ -62,12 +58,6 @@ func (c *call) decideAdaptive() {
 	}
 }
 
-// stand says where the limit of an AdaptiveConcurrency stood in a decision.
-func (s *LimitStatus) stand(c *store.Charge, r *store.Result) {
-	limit, why := adaptive.Of(c.Limit).Stood(c, r)
-	s.Quota, s.Reason = limit, Reason(why)
-}
-
 // goOn has a call go on without its charges on the store, which has failed, and
 // reports whether it does: where its enforced limits were none of the store's,
 // or the limits of this process, which need no store, still hold.
@@ -75,27 +65,32 @@ func (c *call) goOn(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || errors.As(err, new(*canceledError)) {
 		return false
 	}
-	stored, local, closed := false, false, false
+	stored, here, closed := false, false, false
 	for _, e := range c.entries {
-		stored = stored || e.adaptive == nil && !e.dryRun
-		local = local || e.adaptive != nil && !e.dryRun
+		stored = stored || e.needs&local == 0 && !e.dryRun
+		here = here || e.needs&local != 0 && !e.dryRun
 		closed = closed || e.closed
 	}
-	if stored && (closed || !local) {
+	if stored && (closed || !here) {
 		return false
 	}
 	c.lim.observe(Event{Kind: StoreFailed, Request: c.r, Err: err})
-	c.keep(func(e *entry) bool { return e.adaptive != nil })
+	c.keep(func(e *entry) bool { return e.needs&local != 0 })
 	return true
 }
 
 // keep leaves out the charges of all other limits, which have not been made.
 func (c *call) keep(which func(*entry) bool) {
 	n := 0
+	c.needs = 0
+	for i := range c.paced {
+		c.needs |= c.paced[i].entry.needs
+	}
 	for i, e := range c.entries {
 		if !which(e) {
 			continue
 		}
+		c.needs |= e.needs
 		c.entries[n], c.charges[n], c.results[n] = e, c.charges[i], c.results[i]
 		if len(c.lines) > 0 {
 			c.lines[n] = c.lines[i]
@@ -106,6 +101,42 @@ func (c *call) keep(which func(*entry) bool) {
 	c.charges = slices.Delete(c.charges, n, len(c.charges))
 	c.results = slices.Delete(c.results, n, len(c.results))
 	c.lines = c.lines[:min(n, len(c.lines))]
+}
+
+// adapting is the kind of AdaptiveConcurrency.
+type adapting struct {
+	held
+	config  adaptive.Config
+	process func(freed func(limit, key string)) adaptive.Process
+}
+
+func configOf(r *rule) *adaptive.Config { return &r.kind.(*adapting).config }
+
+func (a *adapting) enter(e *entry) {
+	a.held.enter(e)
+	e.needs |= local | watches
+}
+
+func (a *adapting) decided(l *store.Limit, p *process) *store.Limit {
+	if adaptive.Of(l) != nil { // an Update has found the one there was
+		return l
+	}
+	return p.made(a.process).Limit(l, a.config)
+}
+
+func (a *adapting) same(l *store.Limit) bool {
+	was := adaptive.Of(l)
+	return was != nil && was.Config() == a.config
+}
+
+// now is how many slots there are.
+func (*adapting) now(c *store.Charge) int64 { return adaptive.Of(c.Limit).Meet(c.Key) }
+
+func (*adapting) counted(*entry) bool { return false } // it is the service's state
+
+func (*adapting) stood(c *store.Charge, r *store.Result) (int64, Reason) {
+	limit, why := adaptive.Of(c.Limit).Stood(c, r)
+	return limit, Reason(why)
 }
 
 // timing is how a request that has slots of an AdaptiveConcurrency has gone.

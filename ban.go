@@ -1,6 +1,7 @@
 package stint
 
 import (
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint/store"
@@ -29,36 +30,32 @@ import (
 // that is full, refusals of keys without a place aren't counted. Its default name
 // is "ban".
 func Ban(n int64, within, d time.Duration, opts ...BanOption) Limit {
-	return newLimit(store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within, Ban: d}, opts)
+	return newLimit(&ban{}, store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within, Ban: d}, opts)
 }
 
-// lonelyBan reports a ban that has nothing to count: a bandwidth refuses nobody,
-// an adaptive limit is the service's state and none of the store's, and who waits
-// for a slot is not counted. A limit that only reports may come to refuse.
-func (p *plan) lonelyBan() *entry {
-	var ban *entry
-	for _, e := range p.entries {
-		switch {
-		case e.bans:
-			ban = e
-		case e.bandwidth == nil && e.adaptive == nil && (!e.slots || e.maxWait == 0):
-			return nil
-		}
-	}
-	if len(p.funcs) > 0 {
+// ban is the kind of Ban: it charges nothing, and counts what others refuse.
+type ban struct{ charged }
+
+func (*ban) enter(e *entry) {
+	e.cost, e.settle, e.maxWait = nil, nil, 0 // of the limiter
+	e.needs = counts
+}
+
+// repeated: a ban counts what a limiter further in refuses too.
+func (*ban) repeated() bool                { return true }
+func (*ban) counted(*entry) bool           { return false }
+func (*ban) succeeds() bool                { return false }
+func (*ban) binds() bool                   { return false } // how many refusals are left isn't how many requests are
+func (*ban) refusal(*store.Charge) refusal { return abnormalUsage }
+func (*ban) unsettled() string             { return "a ban, which charges nothing" }
+
+func (*ban) patience(*entry, time.Duration, time.Duration, bool) time.Duration { return 0 }
+
+// lacks: a ban needs a limit whose refusals it counts. One that only reports may
+// come to refuse.
+func (*ban) lacks(_ *entry, beside []*entry) *OptionError {
+	if slices.ContainsFunc(beside, func(e *entry) bool { return e.kind.counted(e) }) {
 		return nil
 	}
-	return ban
-}
-
-// banned reports whether an enforced ban has refused the call, and whether one has
-// begun with it.
-func (c *call) banned() (refused, begun bool) {
-	for i, e := range c.entries {
-		if r := &c.results[i]; e.bans && !r.OK {
-			refused = refused || !e.dryRun
-			begun = begun || r.Begun
-		}
-	}
-	return refused, begun
+	return &OptionError{Problem: "nothing to count", Write: "write a Rate, a Quota or a Concurrency that nobody waits for beside the Ban"}
 }

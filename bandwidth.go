@@ -59,8 +59,7 @@ import (
 // be counted twice or not at all.
 func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 	b := &bandwidth{}
-	r := &rule{spec: store.Spec{Name: "bandwidth", Units: 1, Period: time.Second}, bandwidth: b}
-	apply(r, opts)
+	r := newLimit(b, store.Spec{Name: "bandwidth", Units: 1, Period: time.Second}, opts).rule
 	s := &r.spec
 	if bytesPerSecond < respond.Slowest || bytesPerSecond > respond.Fastest {
 		r.errs.bad(fmt.Sprintf("Bandwidth(%d)", bytesPerSecond), "",
@@ -84,14 +83,24 @@ func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 // WithRequestBytes makes a Bandwidth count the bytes of request bodies too,
 // as the handler reads them.
 func WithRequestBytes() BandwidthOption {
-	return bandwidthOption{change: func(r *rule) { r.bandwidth.requests = true }}
+	return bandwidthOption{change: func(r *rule) { r.kind.(*bandwidth).requests = true }}
 }
 
-// bandwidth is what a Bandwidth is beside its bucket.
+// bandwidth is the kind of Bandwidth, whose requests pay for bytes as they go.
 type bandwidth struct {
+	charged
 	block, piece int64 // of its respond.Rate
 	requests     bool
 }
+
+func (*bandwidth) enter(e *entry) {
+	e.cost, e.settle, e.maxWait = nil, nil, 0 // of the limiter
+	e.needs = paces | watches | releases
+}
+
+func (b *bandwidth) unit() (int64, string) { return b.block, " bytes" }
+func (*bandwidth) counted(*entry) bool     { return false } // it refuses nobody
+func (*bandwidth) succeeds() bool          { return false }
 
 // paced is a Bandwidth and the key of one request.
 type paced struct {

@@ -33,17 +33,14 @@ type call struct {
 type callState struct {
 	lim        *version
 	store      store.Store   // of the plan's charges
-	timed      bool          // an AdaptiveConcurrency learns from it
 	generation *generation   // whose limits the charges name
 	r          *http.Request // nil outside HTTP
 	outer      *Permit
 	policy     string // RateLimit-Policy if it is the whole plan's
-	waits      bool
-	bans       bool // one of the limits is a Ban
-	began      bool // to wait: an observer has been told
-	granted    bool // it has what it was granted: see giveBack
-	slotted    bool // some limit has slots
-	classed    bool // ofClass is known
+	needs      needs  // of its limits
+	began      bool   // to wait: an observer has been told
+	granted    bool   // it has what it was granted: see giveBack
+	classed    bool   // ofClass is known
 	ofClass    uint8
 	patient    bool // Wait: every limit waits as long as the context lets it
 	waited     time.Duration
@@ -88,9 +85,9 @@ func (c *call) free() {
 
 // gather makes the charges of a request.
 func (c *call) gather(p *plan) error {
-	c.waits, c.policy = p.waits, p.policy
+	c.policy = p.policy
 	for _, e := range p.entries {
-		if c.outer != nil && !e.bans && c.outer.charged(e) { // a ban counts what is refused here too
+		if c.outer != nil && !e.kind.repeated() && c.outer.charged(e) {
 			c.policy = "" // names limits that aren't charged here
 			continue
 		}
@@ -112,8 +109,8 @@ func (c *call) gather(p *plan) error {
 			return err
 		}
 	}
-	if p.adaptive {
-		c.decideAdaptive()
+	if c.needs&local != 0 {
+		c.decideLocally()
 	}
 	return nil
 }
@@ -171,8 +168,9 @@ func (c *call) charge(e *entry) error {
 		c.policy = ""
 		return nil
 	}
-	if e.bandwidth != nil {
+	if e.needs&paces != 0 {
 		c.paced = append(c.paced, paced{e, k.key})
+		c.needs |= e.needs
 		return nil
 	}
 	cost, err := c.cost(e)
@@ -204,8 +202,7 @@ func (c *call) cost(e *entry) (int64, error) {
 }
 
 func (c *call) add(e *entry, key string, cost int64) {
-	c.slotted = c.slotted || e.slots && !e.dryRun
-	c.bans = c.bans || e.bans
+	c.needs |= e.needs
 	c.entries = append(c.entries, e)
 	c.charges = append(c.charges, store.Charge{Key: key, Limit: e.limit, Cost: cost, DryRun: e.dryRun})
 	c.results = append(c.results, store.Result{})
@@ -245,16 +242,8 @@ func (c *call) keyError(e *entry, err error) error {
 	return re
 }
 
-// holds reports whether some charge may hold slots, or is settled when the
-// request ends.
-func (c *call) holds() bool {
-	for _, e := range c.entries {
-		if e.slots || e.settle != nil {
-			return true
-		}
-	}
-	return len(c.paced) > 0
-}
+// mayWait reports whether something may make the call wait.
+func (c *call) mayWait() bool { return c.patient || c.needs&waits != 0 }
 
 // longWait is how long Wait waits for a turn when its context has no deadline.
 const longWait = time.Hour
@@ -275,19 +264,7 @@ func (c *call) bound(ctx context.Context) error {
 				wait = left
 			}
 		}
-		switch {
-		case e.slots && !c.bans:
-			wait = 0 // waits in the process: see waitSlot
-		case e.slots: // and isn't counted while it does
-			wait = min(max(wait, 0), left)
-		case e.bans:
-			wait = 0
-		case wait > 0:
-			wait = min(wait, left)
-		case e.queues && left < Never:
-			wait = left
-		}
-		c.charges[i].MaxWait = wait
+		c.charges[i].MaxWait = e.kind.patience(e, wait, left, c.needs&counts != 0)
 	}
 	return nil
 }
@@ -314,7 +291,7 @@ func (c *call) take(ctx context.Context) error {
 	if err := c.ask(ctx); err != nil {
 		return err
 	}
-	if c.granted = granted(c.charges, c.results); c.granted && c.slotted {
+	if c.granted = granted(c.charges, c.results); c.granted && c.needs&slots != 0 {
 		c.lim.family.hold(c.entries, c.charges, c.ofClass, 1)
 	}
 	return nil
@@ -334,7 +311,7 @@ func (c *call) giveBack(ctx context.Context) {
 		return
 	}
 	c.granted = false
-	if c.slotted {
+	if c.needs&slots != 0 {
 		c.lim.family.hold(c.entries, c.charges, c.ofClass, -1)
 	}
 	c.lim.cancel(ctx, c.store, made(c.charges, c.results, func(r *store.Receipt) bool { return r.Cost > 0 }))
@@ -360,14 +337,14 @@ func (c *call) decide(ctx context.Context) error {
 		c.granted = true
 		return nil
 	}
-	waits := c.waits || c.patient
+	waits := c.mayWait()
 	if waits {
 		if err := c.bound(ctx); err != nil {
 			return &canceledError{err}
 		}
 	}
 	take := (*call).take
-	if c.slotted {
+	if c.needs&slots != 0 {
 		take = (*call).takeSlots
 	}
 	if err := take(c, ctx); err != nil {
@@ -393,7 +370,7 @@ func (c *call) decide(ctx context.Context) error {
 // another route's settings. For another key that is another charge.
 func (c *call) chargeAgain(e *entry) error {
 	k, err := c.key(e)
-	if err != nil || k.skip || !e.bans && c.outer.chargedFor(e.limit, k.key) {
+	if err != nil || k.skip || !e.kind.repeated() && c.outer.chargedFor(e.limit, k.key) {
 		return err
 	}
 	for i := range c.paced {
@@ -431,6 +408,6 @@ func (c *call) merge(i int, e *entry) error {
 		c.entries[i] = e
 	}
 	ch.Cost, ch.DryRun = cost, e.dryRun
-	c.slotted = c.slotted || e.slots && !e.dryRun
+	c.needs |= e.needs
 	return nil
 }

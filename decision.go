@@ -3,7 +3,6 @@ package stint
 import (
 	"time"
 
-	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/store"
 )
 
@@ -81,20 +80,19 @@ func longest(charges []store.Charge, results []store.Result) (d time.Duration) {
 
 // decide fills d with what the results amount to. statuses, of the same
 // length, becomes d.Limits.
-func (d *Decision) decide(charges []store.Charge, results []store.Result, statuses []LimitStatus) {
+func (d *Decision) decide(entries []*entry, charges []store.Charge, results []store.Result, statuses []LimitStatus) {
 	*d = Decision{Allowed: granted(charges, results), Limits: statuses}
 	named := -1
 	for i := range results {
 		r, l := &results[i], charges[i].Limit
 		statuses[i] = LimitStatus{
-			Name: l.Name(), Allowed: r.OK, DryRun: charges[i].DryRun, Quota: l.Spec().Units, InFlight: r.Held,
+			Name: l.Name(), Allowed: r.OK, DryRun: charges[i].DryRun, InFlight: r.Held,
 			Remaining: r.Remaining, Delay: r.Delay, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter,
 		}
-		if l.Algorithm() == store.Concurrency && adaptive.Of(l) != nil {
-			statuses[i].stand(&charges[i], r)
-		}
-		if charges[i].DryRun || r.OK && (!d.Allowed || l.Algorithm() == store.Ban) {
-			continue // how many refusals are left isn't how many requests are
+		k := entries[i].kind
+		statuses[i].Quota, statuses[i].Reason = k.stood(&charges[i], r)
+		if charges[i].DryRun || r.OK && (!d.Allowed || !k.binds()) {
+			continue
 		}
 		if d.Allowed {
 			d.Delay = max(d.Delay, r.Delay)

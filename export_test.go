@@ -32,10 +32,10 @@ func (l *Limiter) BandwidthLeft(ctx context.Context, key string) (int64, error) 
 	v := l.now.Load()
 	encoded, err := keytext.Encode(key)
 	for _, e := range v.base.entries {
-		if e.bandwidth != nil && err == nil {
+		if b, ok := e.kind.(*bandwidth); ok && err == nil {
 			results := make([]store.Result, 1)
 			err = v.store.Take(ctx, []store.Charge{{Key: encoded, Limit: e.limit}}, results)
-			return results[0].Remaining * e.bandwidth.block, err
+			return results[0].Remaining * b.block, err
 		}
 	}
 	return 0, err

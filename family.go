@@ -76,24 +76,6 @@ func (n *names) adapts(r *rule) bool {
 	return l != nil && adaptive.Of(l) != nil
 }
 
-// follow makes the limit of an AdaptiveConcurrency one that is decided in this
-// process, unless it is already; any other stays what it is.
-func (n *names) follow(r *rule, l *store.Limit) *store.Limit {
-	if r.adaptive == nil || l == nil || adaptive.Of(l) != nil {
-		return l
-	}
-	return n.adaptive.of(r).Limit(l, *r.adaptive)
-}
-
-// says reports whether l goes by the same as r beside its numbers.
-func (r *rule) says(l *store.Limit) bool {
-	was := adaptive.Of(l)
-	if r.adaptive == nil || was == nil {
-		return r.adaptive == nil && was == nil
-	}
-	return was.Config() == *r.adaptive
-}
-
 // use is a limit and the route in whose options it first stands, if in any.
 type use struct {
 	rule  *rule
@@ -183,10 +165,13 @@ func (n *names) compile(c *config) (errs mistakes) {
 	for i, u := range fresh {
 		l, wrong := u.rule.compile(final[i])
 		errs = append(errs, wrong.at(u.route, final[i])...)
-		if b := n.before[final[i]]; b != nil && l != nil && u.rule.says(b) && b.Spec() == l.Spec() {
-			l = b
+		if l != nil {
+			if b := n.before[final[i]]; b != nil && u.rule.kind.same(b) && b.Spec() == l.Spec() {
+				l = b
+			}
+			l = u.rule.kind.decided(l, n.adaptive)
 		}
-		n.limits[u.rule] = n.follow(u.rule, l)
+		n.limits[u.rule] = l
 	}
 	return errs
 }

@@ -82,8 +82,8 @@ func (c *call) setFields(h http.Header, slots []string) {
 			continue
 		}
 		it := field.Item{Limit: &e.said, Remaining: r.Remaining, Reset: r.ResetAfter, Refused: !r.OK, Retry: r.RetryAfter, More: -1}
-		if e.adaptive != nil { // its number changes
-			limit, _ := e.adaptive.Stood(ch, r)
+		if e.needs&local != 0 { // its number changes
+			limit, _ := e.kind.stood(ch, r)
 			c.said = append(c.said, field.Limit{Name: it.Name, Units: limit, Policy: field.Policy(it.Name, limit, 0)})
 			it.Limit = &c.said[len(c.said)-1]
 		}

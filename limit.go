@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stint-go/stint/internal/adaptive"
-	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -21,20 +19,15 @@ type Limit struct{ rule *rule }
 
 // rule is what a Limit points to. Its address is the limit's identity.
 type rule struct {
-	spec      store.Spec
-	named     bool  // by WithName
-	algSet    bool  // by WithAlgorithm
-	queue     int64 // of a Concurrency
-	queueSet  bool
-	shares    *waiting.Shares // of a Concurrency
-	shared    settings
-	adaptive  *adaptive.Config // of AdaptiveConcurrency
-	process   func(freed func(limit, key string)) adaptive.Process
-	bandwidth *bandwidth // of Bandwidth
-	errs      mistakes
-	once      sync.Once
-	compiled  *store.Limit // under spec.Name, for WithLimitFunc
-	wrong     mistakes     // in that
+	spec     store.Spec
+	kind     kind
+	named    bool // by WithName
+	algSet   bool // by WithAlgorithm
+	shared   settings
+	errs     mistakes
+	once     sync.Once
+	compiled *store.Limit // under spec.Name, for WithLimitFunc
+	wrong    mistakes     // in that
 	// resolved is the entry this rule had in the WithLimitFunc that used it
 	// last, as nearly always there is but one.
 	resolved atomic.Pointer[dynamicEntry]
@@ -75,7 +68,7 @@ func Every(d time.Duration) Window { return store.Every(d) }
 // Rate limits a key to n units per period, by default in a TokenBucket that
 // holds n. Its default name is "rate".
 func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
-	l := newLimit(store.Spec{Name: "rate", Units: n, Period: per}, opts)
+	l := newLimit(&charged{}, store.Spec{Name: "rate", Units: n, Period: per}, opts)
 	if l.rule.spec.WarmUp != 0 && !l.rule.algSet {
 		l.rule.spec.Algorithm = WarmUp
 	}
@@ -92,7 +85,7 @@ func Quota(n int64, w Window, opts ...QuotaOption) Limit {
 	case Hourly, Daily, Weekly, Monthly:
 		name = w.In(nil).String()
 	}
-	l := newLimit(store.Spec{Name: name, Algorithm: FixedWindow, Units: n, Window: w}, opts)
+	l := newLimit(&charged{}, store.Spec{Name: name, Algorithm: FixedWindow, Units: n, Window: w}, opts)
 	if w == (Window{}) {
 		l.rule.errs.bad("", "no window", "write stint.Daily, another of the calendar, or stint.Every")
 		l.rule.spec.Window = Daily // or it would be a period that is missed
@@ -100,17 +93,8 @@ func Quota(n int64, w Window, opts ...QuotaOption) Limit {
 	return l
 }
 
-// Concurrency limits a key to n requests in flight at once. A request that
-// costs c takes c slots. Its default name is "concurrency".
-//
-// A slot is given back when the handler returns, also by a panic. A handler
-// that hands its connection on (a websocket) calls Permit.Detach.
-func Concurrency(n int64, opts ...ConcurrencyOption) Limit {
-	return newLimit(store.Spec{Name: "concurrency", Algorithm: store.Concurrency, Units: n}, opts)
-}
-
-func newLimit[O optionOf](spec store.Spec, opts []O) Limit {
-	r := &rule{spec: spec}
+func newLimit[O optionOf](k kind, spec store.Spec, opts []O) Limit {
+	r := &rule{kind: k, spec: spec}
 	apply(r, opts)
 	return Limit{r}
 }
@@ -202,12 +186,12 @@ func WithBurst(n int64) BurstOption {
 // WithQueue says otherwise; with WithQueue(0) nobody waits.
 func WithQueue(n int64) QueueOption {
 	return queueOption{change: func(r *rule) {
-		if r.spec.Algorithm != store.Concurrency {
-			r.spec.Queue = r.orNone(n, "WithQueue")
+		if l, ok := r.kind.(lined); ok {
+			r.orNone(n, "WithQueue")
+			l.terms().room = &n
 			return
 		}
-		r.orNone(n, "WithQueue")
-		r.queue, r.queueSet = n, true
+		r.spec.Queue = r.orNone(n, "WithQueue")
 	}}
 }
 

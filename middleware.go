@@ -204,7 +204,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 func (c *call) admit(ctx context.Context, h http.Header) *Permit {
 	var p *Permit
 	var slots []string
-	if !c.lim.withoutPermit || c.holds() {
+	if !c.lim.withoutPermit || c.needs&releases != 0 {
 		p = c.permit(ctx)
 		p.carry = !c.lim.withoutPermit
 		slots = p.fields[:]

@@ -158,7 +158,7 @@ func (f *family) announce() (conflicts []conflict) {
 		}
 		in = append(in, n)
 		for e := range v.entries() {
-			if e.adaptive == nil { // which is in no store
+			if e.needs&local == 0 { // which is in no store
 				next[given{weak.Make(n), e.limit.Name(), e.says()}] = true
 			}
 		}
@@ -183,10 +183,7 @@ func (f *family) announce() (conflicts []conflict) {
 // says is all that an entry's limit counts by, in words.
 func (e *entry) says() string {
 	s := e.limit.Spec()
-	units, block := "", int64(1)
-	if e.bandwidth != nil {
-		units, block = " bytes", e.bandwidth.block
-	}
+	block, units := e.kind.unit()
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v: %d%s", s.Algorithm, s.Units*block, units)
 	if s.Window != (Window{}) {

@@ -2,8 +2,11 @@ package stint
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
+
+	"github.com/stint-go/stint/store"
 )
 
 // Event is what an observer is told. It never holds a key.
@@ -113,7 +116,7 @@ func (v *version) observeCall(kind EventKind, c *call, err error) {
 	if kind == Canceled {
 		return
 	}
-	if _, begun := c.banned(); begun {
+	if slices.ContainsFunc(c.results, func(r store.Result) bool { return r.Begun }) {
 		e.Kind, e.EndsWait = Banned, false
 		v.observe(e)
 	}

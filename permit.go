@@ -83,8 +83,8 @@ func (c *call) permit(ctx context.Context) *Permit {
 	if c.waited > 0 || len(c.lines) > 0 {
 		p.wait = &permitWait{c.waited, c.lines}
 	}
-	p.holds, p.response, p.class = c.holds(), c.responded(), c.ofClass
-	if c.timed {
+	p.holds, p.response, p.class = c.needs&releases != 0, c.responded(), c.ofClass
+	if c.needs&local != 0 {
 		p.timing = &timing{since: time.Now()}
 	}
 	return p
@@ -146,7 +146,7 @@ func (p *Permit) chargedFor(l *store.Limit, key string) bool {
 				return true
 			}
 		}
-		if p.response.has(func(e *entry) bool { return e.bandwidth != nil && e.limit == l }) {
+		if p.response.has(func(e *entry) bool { return e.limit == l }) {
 			return true
 		}
 	}
@@ -166,16 +166,18 @@ func (p *Permit) chargedBy(f *limitFunc) bool {
 // Decision returns the decision of all limiters that the request has passed,
 // brought up to date by Settle. Limits has those of the outermost first.
 func (p *Permit) Decision() Decision {
+	var entries []*entry
 	var charges []store.Charge
 	var results []store.Result
 	for q := p; q != nil; q = q.outer {
+		entries = slices.Concat(q.entries, entries)
 		q.mu.Lock()
 		charges = slices.Concat(q.charges, charges)
 		results = slices.Concat(q.results, results)
 		q.mu.Unlock()
 	}
 	var d Decision
-	d.decide(charges, results, make([]LimitStatus, len(results)))
+	d.decide(entries, charges, results, make([]LimitStatus, len(results)))
 	d.Delay = 0
 	rest, waited := d.Limits, time.Duration(0)
 	for q := p; q != nil; q = q.outer {
@@ -216,10 +218,8 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 		switch {
 		case q == nil:
 			return fmt.Errorf("stint: Settle: the permit has no limit %q", name)
-		case q.entries[i].bans:
-			return fmt.Errorf("stint: Settle: %q is a ban, which charges nothing", name)
-		case q.entries[i].slots:
-			return fmt.Errorf("stint: Settle: %q is a concurrency limit: its slots are released by Done", name)
+		case q.entries[i].kind.unsettled() != "":
+			return fmt.Errorf("stint: Settle: %q is %s", name, q.entries[i].kind.unsettled())
 		case !slices.Contains(named[q], i):
 			named[q] = append(named[q], i)
 		}
@@ -245,7 +245,7 @@ func (p *Permit) named(name string) (*Permit, int) {
 // costed finds the limits that Settle applies to without a name. Which they are is
 // for those that are enforced to say, where there are any.
 func (p *Permit) costed() (*Permit, []int) {
-	rates := func(e *entry) bool { return !e.slots && !e.bans }
+	rates := func(e *entry) bool { return e.kind.unsettled() == "" }
 	costs := func(e *entry) bool { return rates(e) && e.cost != nil }
 	for _, dryRun := range [...]bool{false, true} {
 		for _, which := range [...]func(*entry) bool{costs, rates} {

@@ -7,9 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/field"
-	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -17,24 +15,18 @@ import (
 // filled in. Its address tells a nested limiter what is charged already.
 type entry struct {
 	limit   *store.Limit
+	kind    kind
+	needs   needs
 	key     *keySource
 	cost    func(*http.Request) int64 // nil: 1
 	settle  *settleSource             // nil: the charge stays
 	maxWait time.Duration
 	dryRun  bool
-	closed  bool  // FailClosed
-	slots   bool  // a concurrency limit
-	bans    bool  // a Ban
-	queues  bool  // makes requests wait without a maxWait
-	queue   int64 // how many may wait for slots; negative by default: see call.room
-	shares  *waiting.Shares
+	closed  bool        // FailClosed
+	line    *line       // nil where nobody takes slots
 	said    field.Limit // in fields; a dry run says nothing
 	from    *limitFunc
 	origin  *entry // that it stands for since an Update; nil: it is its own
-	// adaptive is what decides an AdaptiveConcurrency, in this process.
-	adaptive adaptive.Follower
-	// bandwidth paces the request's bytes, after it has been admitted.
-	bandwidth *bandwidth
 }
 
 // first is the entry that the call began with.
@@ -47,39 +39,12 @@ func (e *entry) first() *entry {
 
 // newEntry makes the entry of a rule, by its compiled limit and with its settings.
 func (n *names) newEntry(r *rule, l *store.Limit, s settings) *entry {
-	l = n.follow(r, l) // if it is one that a WithLimitFunc gave
 	e := &entry{
-		adaptive: adaptive.Of(l),
-		limit:    l, key: s.key, cost: s.cost, settle: s.settle, maxWait: s.maxWait, dryRun: s.dryRun,
+		limit: r.kind.decided(l, n.adaptive), kind: r.kind,
+		key: s.key, cost: s.cost, settle: s.settle, maxWait: s.maxWait, dryRun: s.dryRun,
 		closed: s.policy == FailClosed && !s.dryRun,
-		slots:  l.Algorithm() == store.Concurrency,
-		bans:   l.Algorithm() == store.Ban,
-		queues: l.Spec().Queue > 0,
 	}
-	if e.slots {
-		e.settle = nil // of the limiter: slots are released
-		e.queue, e.shares = -1, r.shares
-		if r.queueSet {
-			e.queue = r.queue
-		}
-		switch {
-		case e.queue == 0:
-			e.maxWait = 0
-		case r.queueSet && e.maxWait == 0:
-			e.maxWait = slotWait
-		}
-	}
-	if r.bandwidth != nil {
-		e.bandwidth, e.cost, e.settle, e.maxWait = r.bandwidth, nil, nil, 0 // of the limiter
-		return e
-	}
-	if e.bans {
-		e.cost, e.settle, e.maxWait = nil, nil, 0 // of the limiter
-		return e
-	}
-	if !e.dryRun {
-		e.said = said(l)
-	}
+	r.kind.enter(e)
 	return e
 }
 
@@ -87,19 +52,14 @@ func (n *names) newEntry(r *rule, l *store.Limit, s settings) *entry {
 type plan struct {
 	entries []*entry
 	funcs   []*limitFunc
-	policy  string // RateLimit-Policy of all entries
-	waits   bool   // some limit may make the request wait
-	// adaptive: some limit may be an AdaptiveConcurrency.
-	adaptive bool
-	again    []*entry // of limits that entries have already, by another route's settings
+	again   []*entry // of limits that entries have already, by another route's settings
+	policy  string   // RateLimit-Policy of all entries
 }
 
 func newPlan(entries []*entry, funcs []*limitFunc) *plan {
-	p := &plan{entries: entries, funcs: funcs, waits: len(funcs) > 0, adaptive: len(funcs) > 0}
+	p := &plan{entries: entries, funcs: funcs}
 	var items []string
 	for _, e := range entries {
-		p.waits = p.waits || e.maxWait > 0 || e.queues
-		p.adaptive = p.adaptive || e.adaptive != nil
 		if e.said.Policy != "" {
 			items = append(items, e.said.Policy)
 		}
@@ -183,22 +143,27 @@ func (v *version) compile(c *config, parent *version, names *names) mistakes {
 		}
 	}
 	v.base = newPlan(base, funcs)
-	lonely := func(route string, p *plan, limits []Limit) {
+	alone := func(route string, p *plan, limits []Limit) {
 		if slices.ContainsFunc(limits, func(l Limit) bool { return names.limits[l.rule] == nil }) {
-			return // a limit that is wrong may be what the ban counts
+			return // a limit that is wrong may be what another lacks
 		}
-		if e := p.lonelyBan(); e != nil {
-			errs = append(errs, &OptionError{Route: route, Limit: e.limit.Name(), Problem: "nothing to count",
-				Write: "write a Rate, a Quota or a Concurrency that nobody waits for beside the Ban"})
+		if len(p.funcs) > 0 {
+			return // its limits are not known yet
+		}
+		for _, e := range p.entries {
+			if wrong := e.kind.lacks(e, p.entries); wrong != nil {
+				wrong.Route, wrong.Limit = route, e.limit.Name()
+				errs = append(errs, wrong)
+			}
 		}
 	}
-	lonely("", v.base, c.limits)
+	alone("", v.base, c.limits)
 	for _, rc := range c.routes {
 		errs = append(errs, slices.Concat(rc.errs, rc.shared.errs).at(rc.pattern, "")...)
 		p := newPlan(entries(rc.pattern, rc.limits, rc.shared.or(v.shared)), nil)
 		if len(rc.limits) > 0 {
 			p = newPlan(p.entries, funcs)
-			lonely(rc.pattern, p, rc.limits)
+			alone(rc.pattern, p, rc.limits)
 		}
 		routes = append(routes, &route{pattern: rc.pattern, plan: p})
 	}

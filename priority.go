@@ -83,20 +83,21 @@ func WithShare(class, percent int) SlotOption {
 			bad("", "write a share of 1 to 100 percent")
 			return
 		}
-		if r.shares == nil {
-			r.shares = new(waiting.Shares)
+		l := r.kind.(lined).terms()
+		if l.shares == nil {
+			l.shares = new(waiting.Shares)
 		}
 		sum := percent
-		for _, p := range r.shares {
+		for _, p := range l.shares {
 			sum += int(p)
 		}
 		switch {
-		case r.shares[class] != 0:
+		case l.shares[class] != 0:
 			bad("the class has a share already", "leave one out")
 		case sum > 100:
 			bad(fmt.Sprintf("the shares add up to %d percent", sum), "write 100 at the most in all")
 		default:
-			r.shares[class] = uint8(percent)
+			l.shares[class] = uint8(percent)
 		}
 	}}
 }

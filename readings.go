@@ -184,9 +184,6 @@ func union(plans []*plan) *plan {
 		}
 	}
 	u := newPlan(entries, funcs)
-	for _, e := range again {
-		u.waits = u.waits || e.maxWait > 0 || e.queues
-	}
 	u.again = again
 	return u
 }

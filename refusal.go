@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint/internal/field"
-	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/respond"
 )
 
@@ -18,9 +17,8 @@ var ErrBlocked = errors.New("stint: blocked")
 type DeniedError struct {
 	Decision Decision
 
-	by     *version // that refused
-	status int
-	banned bool // a ban refused
+	by  *version // that refused
+	why refusal
 	// fields are the strings that the response's header holds, here to save
 	// an allocation each.
 	fields [4]string
@@ -41,11 +39,20 @@ func (e *DeniedError) Error() string {
 // StatusCode is 429, or 503 where the concurrency of the whole service (a
 // limit with the key Global) refused.
 func (e *DeniedError) StatusCode() int {
-	if e.status == 0 {
-		return http.StatusTooManyRequests
+	if e.why == reducedCapacity {
+		return http.StatusServiceUnavailable
 	}
-	return e.status
+	return http.StatusTooManyRequests
 }
+
+// refusal is what a refusal means. Of several the last in this order counts.
+type refusal uint8
+
+const (
+	quotaExceeded   refusal = iota
+	reducedCapacity         // of the whole service
+	abnormalUsage
+)
 
 // Refusals come with room for their limits, as permits do.
 type (
@@ -74,15 +81,10 @@ func (c *call) denied() *DeniedError {
 		err, limits = new(DeniedError), make([]LimitStatus, n)
 	}
 	c.decided(&err.Decision, limits)
-	err.by, err.status = c.lim, http.StatusTooManyRequests
+	err.by = c.lim
 	for i, e := range c.entries {
-		if e.slots && !e.dryRun && !c.results[i].OK && c.charges[i].Key == keytext.GlobalText {
-			err.status = http.StatusServiceUnavailable
-		}
-	}
-	if c.bans {
-		if err.banned, _ = c.banned(); err.banned {
-			err.status = http.StatusTooManyRequests
+		if !c.results[i].OK && !e.dryRun {
+			err.why = max(err.why, e.kind.refusal(&c.charges[i]))
 		}
 	}
 	return err
@@ -177,10 +179,10 @@ func (v *version) deny(w http.ResponseWriter, r *http.Request, err *DeniedError)
 		return
 	}
 	problem := field.Problem{Type: field.QuotaExceeded, Title: "Quota exceeded", Status: err.StatusCode()}
-	switch {
-	case err.banned:
+	switch err.why {
+	case abnormalUsage:
 		problem.Type, problem.Title = field.AbnormalUsage, "Abnormal usage detected"
-	case problem.Status == http.StatusServiceUnavailable:
+	case reducedCapacity:
 		problem.Type, problem.Title = field.ReducedCapacity, "Capacity temporarily reduced"
 	}
 	var few [4]string

@@ -19,7 +19,7 @@ type response struct {
 
 // responded makes the permit's part of the response, if some limit asks for it.
 func (c *call) responded() *response {
-	if c.r == nil {
+	if c.r == nil || c.needs&watches == 0 {
 		return nil
 	}
 	if len(c.paced) > 0 {
@@ -28,14 +28,9 @@ func (c *call) responded() *response {
 		s.Pace(c.lim.payer(c.r), entriesOf(s.paced))
 		return s
 	}
-	for _, e := range c.entries {
-		if e.settle != nil || e.adaptive != nil {
-			s := new(response)
-			s.Begin(c.r)
-			return s
-		}
-	}
-	return nil
+	s := new(response)
+	s.Begin(c.r)
+	return s
 }
 
 // payer has a response's bytes paid for by the version's store.
@@ -63,10 +58,10 @@ func entriesOf(all []paced) []respond.Entry {
 
 // respond is p for a response.
 func (p *paced) respond() respond.Entry {
-	e := p.entry
+	e, b := p.entry, p.entry.kind.(*bandwidth)
 	return respond.Entry{
-		Limit: e.limit, Key: p.key, Block: e.bandwidth.block, Piece: e.bandwidth.piece,
-		Requests: e.bandwidth.requests, DryRun: e.dryRun, Closed: e.closed,
+		Limit: e.limit, Key: p.key, Block: b.block, Piece: b.piece,
+		Requests: b.requests, DryRun: e.dryRun, Closed: e.closed,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
@@ -15,6 +16,79 @@ import (
 // isn't: an HTTP/1.1 server doesn't notice that a client has left while the
 // request's body is unread, so a wait without a bound would never end.
 const slotWait = 5 * time.Second
+
+// Concurrency limits a key to n requests in flight at once. A request that
+// costs c takes c slots. Its default name is "concurrency".
+//
+// A slot is given back when the handler returns, also by a panic. A handler
+// that hands its connection on (a websocket) calls Permit.Detach.
+func Concurrency(n int64, opts ...ConcurrencyOption) Limit {
+	k := &concurrency{}
+	k.most = func(c *store.Charge) int64 { return c.Limit.Spec().Units }
+	return newLimit(k, store.Spec{Name: "concurrency", Algorithm: store.Concurrency, Units: n}, opts)
+}
+
+// concurrency is the kind of Concurrency.
+type concurrency struct{ held }
+
+// line is how requests wait for a limit's slots.
+type line struct {
+	room   *int64 // of WithQueue; nil without
+	shares *waiting.Shares
+	most   func(*store.Charge) int64 // how many slots there are
+}
+
+// closed reports whether nobody may wait.
+func (l *line) closed() bool { return l.room != nil && *l.room == 0 }
+
+// held is what kinds have in common whose requests take slots.
+type held struct {
+	charged
+	line
+}
+
+// lined is a kind with slots.
+type lined interface{ terms() *line }
+
+func (h *held) terms() *line { return &h.line }
+
+func (h *held) enter(e *entry) {
+	e.settle, e.line = nil, &h.line // of the limiter: slots are released
+	switch {
+	case h.closed():
+		e.maxWait = 0
+	case h.room != nil && e.maxWait == 0:
+		e.maxWait = slotWait
+	}
+	h.charged.enter(e)
+	e.needs |= releases
+	if !e.dryRun {
+		e.needs |= slots
+	}
+}
+
+// counted: who waits for a slot in vain is not banned for it.
+func (*held) counted(e *entry) bool { return e.maxWait == 0 }
+
+func (*held) free(r *store.Result) bool { return r.Remaining > 0 }
+
+func (*held) refusal(c *store.Charge) refusal {
+	if c.Key == keytext.GlobalText {
+		return reducedCapacity
+	}
+	return quotaExceeded
+}
+
+func (*held) unsettled() string { return "a concurrency limit: its slots are released by Done" }
+
+// patience: it waits in the process, see waitSlot. The store is told where a
+// refusal would be counted meanwhile.
+func (*held) patience(_ *entry, wait, left time.Duration, counting bool) time.Duration {
+	if !counting {
+		return 0
+	}
+	return min(max(wait, 0), left)
+}
 
 // takeSlots is take for a call with slots, in turn where it waits for them.
 func (c *call) takeSlots(ctx context.Context) error {
@@ -43,7 +117,7 @@ func slotsOf(ch *store.Charge) waiting.Key { return waiting.Key{Limit: ch.Limit.
 // hold counts sign times what charges cost as held by a class.
 func (f *family) hold(entries []*entry, charges []store.Charge, class uint8, sign int64) {
 	for i, e := range entries {
-		if ch := &charges[i]; e.slots && !e.dryRun && ch.Cost > 0 {
+		if ch := &charges[i]; e.needs&slots != 0 && ch.Cost > 0 {
 			f.slots.Hold(slotsOf(ch), class, sign*ch.Cost)
 		}
 	}
@@ -54,7 +128,7 @@ func (f *family) hold(entries []*entry, charges []store.Charge, class uint8, sig
 func (c *call) behind() (i int, queued int64) {
 	s := &c.lim.family.slots
 	for i, e := range c.entries {
-		if !e.slots || e.dryRun || c.charges[i].Cost == 0 {
+		if e.needs&slots == 0 || c.charges[i].Cost == 0 {
 			continue
 		}
 		key := slotsOf(&c.charges[i])
@@ -62,9 +136,7 @@ func (c *call) behind() (i int, queued int64) {
 		if n == 0 {
 			continue
 		}
-		if e.adaptive != nil {
-			e.adaptive.Meet(c.charges[i].Key)
-		}
+		e.line.most(&c.charges[i]) // a key of this process goes by this limit now
 		return i, n
 	}
 	return 0, 0
@@ -76,7 +148,7 @@ func (c *call) behind() (i int, queued int64) {
 func (c *call) patience(ctx context.Context, i int) time.Duration {
 	wait := c.entries[i].maxWait
 	switch {
-	case c.entries[i].queue == 0:
+	case c.entries[i].line.closed():
 		return 0
 	case c.patient:
 		wait = longWait - c.waited
@@ -98,7 +170,7 @@ func (c *call) full(ctx context.Context) int {
 	for i, e := range c.entries {
 		switch r := &c.results[i]; {
 		case r.OK || e.dryRun:
-		case !e.slots || r.RetryAfter == Never || c.patience(ctx, i) <= 0:
+		case e.needs&slots == 0 || r.RetryAfter == Never || c.patience(ctx, i) <= 0:
 			return -1
 		case first < 0:
 			first = i
@@ -169,22 +241,23 @@ func (w *slotWaiter) wants(ctx context.Context, i int) *waiting.Want {
 func (c *call) room(i int) int64 {
 	e, ch := c.entries[i], &c.charges[i]
 	switch {
-	case e.queue >= 0:
-		return e.queue
+	case e.line.room != nil:
+		return *e.line.room
 	case c.patient:
 		return math.MaxInt64
-	case e.adaptive != nil:
-		return e.adaptive.Meet(ch.Key)
 	}
-	return ch.Limit.Spec().Units
+	return e.line.most(ch)
 }
 
 // shares are those of e's limit as it now is.
 func (f *family) shares(e *entry) *waiting.Shares {
 	if r := f.now.Load().named().rules[e.limit.Name()]; r != nil {
-		return r.shares
+		if l, ok := r.kind.(lined); ok {
+			return l.terms().shares
+		}
+		return nil
 	}
-	return e.shares
+	return e.line.shares
 }
 
 // Came implements waiting.Asker.
@@ -256,11 +329,17 @@ func (c *call) renew(at int) (now int, others bool) {
 	c.generation = g
 	entries, charges, lines := slices.Clone(c.entries), slices.Clone(c.charges), c.lines
 	c.entries, c.charges, c.results = c.entries[:0], c.charges[:0], c.results[:0]
-	c.slotted, c.bans, c.policy, c.lines = false, false, "", nil
+	c.needs, c.policy, c.lines = 0, "", nil
+	for i := range c.paced {
+		c.needs |= c.paced[i].entry.needs
+	}
 	for i, e := range entries {
 		c.add(g.successor(e), charges[i].Key, charges[i].Cost)
 	}
-	c.decideAdaptive()
+	c.store = c.lim.store
+	if c.needs&local != 0 {
+		c.decideLocally()
+	}
 	// Limits of this process stand last: one that has become one, or is one no
 	// longer, has another place now.
 	c.lines = make([]lineStatus, len(lines))

@@ -71,17 +71,16 @@ func (c *call) gatherKey(key string, cost int64) error {
 	if len(c.lim.base.entries) == 0 {
 		return errNoLimits
 	}
-	c.waits = c.lim.base.waits
 	for _, e := range c.lim.base.entries {
-		if e.bandwidth == nil {
+		if e.needs&paces == 0 {
 			c.add(e, e.key.under(encoded), cost)
 		}
 	}
 	if len(c.charges) == 0 {
 		return errPaces
 	}
-	if c.lim.base.adaptive {
-		c.decideAdaptive()
+	if c.needs&local != 0 {
+		c.decideLocally()
 	}
 	return nil
 }
@@ -99,14 +98,13 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 		return Decision{}, &StoreError{err}
 	}
 	for i := range c.results {
-		// A limit with debt may let a charge pass without having a whole unit.
 		r := &c.results[i]
-		if r.OK = r.Remaining > 0 || r.ResetAfter == 0 && !c.entries[i].slots; !r.OK {
+		if r.OK = c.entries[i].kind.free(r); !r.OK {
 			r.RetryAfter, _ = c.charges[i].Limit.MoreAfter(r)
 		}
 	}
 	var d Decision
-	d.decide(c.charges, c.results, make([]LimitStatus, len(c.results)))
+	d.decide(c.entries, c.charges, c.results, make([]LimitStatus, len(c.results)))
 	return d, nil
 }
 
@@ -161,7 +159,7 @@ func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
 	for e := range v.entries() {
 		if key := keyOf(e); key != "" && !slices.Contains(limits[key], e.limit) {
 			limits[key] = append(limits[key], e.limit)
-			stored = stored || e.adaptive == nil
+			stored = stored || e.needs&local == 0
 		}
 	}
 	resetter, can := v.store.(store.Resetter)

@@ -130,14 +130,17 @@ func (g *generation) limit(r *rule) (*store.Limit, *names, error) {
 func (g *generation) successor(e *entry) *entry {
 	n := g.named()
 	r := n.rules[e.limit.Name()]
-	if r == nil || r.bandwidth != nil || r.spec.Algorithm == store.Ban {
+	if r == nil || !r.kind.succeeds() {
 		return e
 	}
 	next := n.newEntry(r, n.limits[r], settings{key: e.key, cost: e.cost, settle: e.settle, dryRun: e.dryRun})
 	if next.limit == e.limit {
 		return e
 	}
-	next.closed, next.maxWait, next.from, next.queue = e.closed, e.maxWait, e.from, e.queue
+	next.closed, next.maxWait, next.from = e.closed, e.maxWait, e.from
+	if e.line != nil && next.line != nil {
+		next.line = &line{room: e.line.room, shares: next.line.shares, most: next.line.most}
+	}
 	next.origin = e.first()
 	return next
 }

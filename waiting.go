@@ -18,11 +18,11 @@ func (c *call) turnParts() []waiting.Part {
 	parts := make([]waiting.Part, 0, len(c.charges))
 	for i, e := range c.entries {
 		ch := &c.charges[i]
-		if ch.Cost == 0 || ch.DryRun || e.slots || e.bans {
+		if !reserves(e, ch) {
 			continue
 		}
 		most := ch.MaxWait
-		if most == 0 && e.queues {
+		if most == 0 && e.needs&queues != 0 {
 			most = Never
 		}
 		parts = append(parts, waiting.Part{Charge: *ch, Most: most, Index: i})
@@ -33,6 +33,12 @@ func (c *call) turnParts() []waiting.Part {
 	return parts
 }
 
+// reserves reports whether a charge may reserve a turn: slots and bans reserve
+// nothing.
+func reserves(e *entry, ch *store.Charge) bool {
+	return ch.Cost > 0 && !ch.DryRun && e.needs&(slots|counts) == 0
+}
+
 // before is the order of parts, which are few: a call's limits.
 func before(a, b store.Charge) bool {
 	return cmp.Or(strings.Compare(a.Limit.Name(), b.Limit.Name()), strings.Compare(a.Key, b.Key)) < 0
@@ -41,11 +47,11 @@ func before(a, b store.Charge) bool {
 // reserves reports whether the call may reserve a turn in a store that takes its
 // time.
 func (c *call) reserves() bool {
-	if !c.waits && !c.patient || store.AnswersAtOnce(c.store) {
+	if !c.mayWait() || store.AnswersAtOnce(c.store) {
 		return false
 	}
 	for i, e := range c.entries {
-		if ch := &c.charges[i]; ch.Cost > 0 && !ch.DryRun && !e.slots && !e.bans && (ch.MaxWait > 0 || e.queues) {
+		if ch := &c.charges[i]; reserves(e, ch) && (ch.MaxWait > 0 || e.needs&queues != 0) {
 			return true
 		}
 	}
@@ -192,7 +198,7 @@ func (c *call) noteTurns() {
 		return
 	}
 	for i, e := range c.entries {
-		if c.results[i].OK || e.dryRun || e.slots || e.maxWait == 0 && !e.queues && !c.patient {
+		if c.results[i].OK || e.dryRun || e.needs&slots != 0 || e.needs&waits == 0 && !c.patient {
 			continue
 		}
 		if n := turns.Queued(c.turnParts()); n > 0 {
@@ -239,7 +245,7 @@ func (c *call) begin(i int, d time.Duration) {
 
 // decided is what the call's results and its waiting amount to.
 func (c *call) decided(d *Decision, statuses []LimitStatus) {
-	d.decide(c.charges, c.results, statuses)
+	d.decide(c.entries, c.charges, c.results, statuses)
 	d.wait(c.waited, c.lines, statuses)
 }
 
