@@ -44,6 +44,7 @@ func (l *Limit) rebaseBan(now *Now, s *State) {
 }
 
 func (l *Limit) stepBan(now *Now, c *Charge, s *State, r *Result) {
+	l.rebase(now, s)
 	at := now.Steady
 	// Where the limit has been lowered since, one more refusal is still left.
 	*r = Result{OK: true, Remaining: max(1, l.spec.Units-int64(len(s.Log)))}
@@ -75,7 +76,7 @@ func strike(now *Now, charges []Charge, states []State, results []Result) {
 		for j := range charges {
 			if o := &charges[j]; !results[j].OK && !o.DryRun && o.CountsFor(c) {
 				begun := c.Limit.strike(now, &states[i])
-				c.Limit.step(now, c, &states[i], &results[i])
+				c.Limit.Step(now, c, &states[i], &results[i])
 				results[i].Begun = begun
 				break
 			}

@@ -1,6 +1,28 @@
 package store
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
+
+// Check reports the first charge that is not well formed. Stores call it
+// before they touch anything: the steps would divide by the zeros of a Limit that
+// NewLimit has not made.
+func Check(charges []Charge, results []Result) error {
+	if len(charges) != len(results) {
+		return ErrResults
+	}
+	for i := range charges {
+		c := &charges[i]
+		if c.Limit == nil || c.Limit.hash == 0 {
+			return ErrLimit
+		}
+		if c.Cost < 0 || c.Cost > MaxCost {
+			return ErrCost
+		}
+	}
+	return nil
+}
 
 // Decide answers charges[i] against states[i] at now, in two phases: every
 // limit is looked at first, and only if none refuses are the charges made. It
@@ -12,10 +34,8 @@ import "time"
 // expired has been dropped, and bans count it. A state that isn't Live need not be
 // kept.
 func Decide(now Now, charges []Charge, states []State, results []Result) bool {
-	if len(charges) == 1 { // nothing to copy: a step changes nothing when it refuses
-		l := charges[0].Limit
-		l.rebase(&now, &states[0])
-		l.step(&now, &charges[0], &states[0], &results[0])
+	if len(charges) == 1 {
+		charges[0].Limit.Step(&now, &charges[0], &states[0], &results[0])
 		return results[0].OK || charges[0].DryRun
 	}
 	var few [8]State
@@ -25,27 +45,49 @@ func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 	}
 	granted := true
 	for i := range charges {
-		l := charges[i].Limit
-		l.rebase(&now, &states[i])
 		next[i] = states[i]
-		l.step(&now, &charges[i], &next[i], &results[i])
+		charges[i].Limit.Step(&now, &charges[i], &next[i], &results[i])
 		if !results[i].OK && !charges[i].DryRun {
 			granted = false
 		}
 	}
-	if !granted {
-		strike(&now, charges, states, results)
+	if granted {
+		copy(states, next)
+		return true
 	}
 	for i := range charges {
-		switch {
-		case granted:
-			states[i] = next[i]
-		case results[i].OK: // had room, was not charged: say how things stand
+		charges[i].Limit.rebase(&now, &states[i])
+	}
+	strike(&now, charges, states, results)
+	for i := range charges {
+		if results[i].OK { // had room, was not charged: say how things stand
 			peek := Charge{Limit: charges[i].Limit}
-			peek.Limit.step(&now, &peek, &states[i], &results[i])
+			peek.Limit.Step(&now, &peek, &states[i], &results[i])
 		}
 	}
-	return granted
+	return false
+}
+
+// Step answers a charge that is decided alone; for the rest it is as Decide. It brings
+// the state to the present, and only a charge that passes changes it beyond that. Of
+// the Log it only reslices and appends, so that a copy made before still stands.
+func (l *Limit) Step(now *Now, c *Charge, s *State, r *Result) {
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		l.stepBucket(now, c, s, r)
+	case IntervalBucket:
+		l.stepInterval(now, c, s, r)
+	case FixedWindow:
+		l.stepFixed(now, c, s, r)
+	case SlidingWindow, SlidingLog:
+		l.stepSliding(now, c, s, r)
+	case WarmUp:
+		l.stepWarmUp(now, c, s, r)
+	case Concurrency:
+		l.stepConcurrency(now, c, s, r)
+	case Ban:
+		l.stepBan(now, c, s, r)
+	}
 }
 
 // Amend makes the earlier charge c, whose receipt it carries, cost c.Cost
@@ -57,7 +99,7 @@ func Amend(now Now, c *Charge, s *State, r *Result) {
 	l.rebase(&now, s)
 	receipt := l.amend(&now, c, s)
 	peek := Charge{Limit: l}
-	l.step(&now, &peek, s, r)
+	l.Step(&now, &peek, s, r)
 	receipt.Lease, receipt.Path = c.Receipt.Lease, c.Receipt.Path
 	r.Receipt = receipt
 }
@@ -83,28 +125,6 @@ func (l *Limit) rebase(now *Now, s *State) {
 		l.rebaseWarmUp(now, s)
 	case Ban:
 		l.rebaseBan(now, s)
-	}
-}
-
-// step answers c against a rebased state. Only a charge that passes changes
-// the state, and of the Log it only reslices and appends, so that a copy made
-// before the step still stands.
-func (l *Limit) step(now *Now, c *Charge, s *State, r *Result) {
-	switch l.spec.Algorithm {
-	case TokenBucket, LeakyBucket:
-		l.stepBucket(now, c, s, r)
-	case IntervalBucket:
-		l.stepInterval(now, c, s, r)
-	case FixedWindow:
-		l.stepFixed(now, c, s, r)
-	case SlidingWindow, SlidingLog:
-		l.stepSliding(now, c, s, r)
-	case WarmUp:
-		l.stepWarmUp(now, c, s, r)
-	case Concurrency:
-		l.stepConcurrency(now, c, s, r)
-	case Ban:
-		l.stepBan(now, c, s, r)
 	}
 }
 
@@ -152,7 +172,17 @@ func (l *Limit) MoreAfter(r *Result) (after time.Duration, known bool) {
 	after = r.ResetAfter
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
-		after = l.moreBucket(r)
+		// The bucket is full at ResetAfter, and the tokens that come after the next one,
+		// rounded down, come before that. A longer time than a Duration holds is of
+		// tokens that no limit has room for.
+		later := l.room - r.Remaining - 1
+		if hi, lo := bits.Mul64(uint64(max(later, 0)), uint64(l.spec.Period)); hi < uint64(l.spec.Units) {
+			d, _ := bits.Div64(hi, lo, uint64(l.spec.Units))
+			after -= time.Duration(d)
+		}
+		if later < 0 { // full: the time of the token that doesn't fit
+			after += l.spec.Period / time.Duration(l.spec.Units)
+		}
 	case IntervalBucket:
 		after = l.moreInterval(r)
 	case WarmUp:

@@ -70,6 +70,7 @@ func (s *State) next(k, n, start int64) {
 }
 
 func (l *Limit) stepFixed(now *Now, c *Charge, s *State, r *Result) {
+	l.rebase(now, s)
 	at, start, n := l.instant(now), s.A, l.spec.Units
 	if !s.Live {
 		start = l.opened(at)

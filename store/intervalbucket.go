@@ -141,6 +141,7 @@ func (s *State) refill(k, units int64) {
 }
 
 func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
+	l.rebase(now, s)
 	at, start := l.instant(now), s.A
 	if !s.Live {
 		start = l.opened(at)

@@ -57,6 +57,7 @@ type Limit struct {
 	token    int64 // rates: units of one token; SlidingWindow: of one bucket
 	capacity int64 // buckets: units or tokens that pass at once
 	queue    int64 // buckets: units beyond capacity that may be reserved
+	room     int64 // buckets: whole tokens that are left when nothing is used
 	largest  int64 // the largest cost that can ever pass
 	period   int64 // microseconds
 	warm     int64 // WarmUp: units of the whole warm-up

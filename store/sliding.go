@@ -64,6 +64,7 @@ func (l *Limit) rebaseSliding(now *Now, s *State) {
 }
 
 func (l *Limit) stepSliding(now *Now, c *Charge, s *State, r *Result) {
+	l.rebase(now, s)
 	at, n := now.Steady, l.spec.Units
 	*r = Result{OK: true}
 	switch {

@@ -160,21 +160,3 @@ var (
 	ErrResults   = errors.New("charges and results differ in length")
 	ErrDuplicate = errors.New("one limit is charged twice for one key in one call: add the costs up")
 )
-
-// Check reports the first charge that is not well formed. Stores call it
-// before they touch anything.
-func Check(charges []Charge, results []Result) error {
-	if len(charges) != len(results) {
-		return ErrResults
-	}
-	for i := range charges {
-		c := &charges[i]
-		if c.Limit == nil {
-			return ErrLimit
-		}
-		if c.Cost < 0 || c.Cost > MaxCost {
-			return ErrCost
-		}
-	}
-	return nil
-}

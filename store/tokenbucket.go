@@ -1,10 +1,6 @@
 package store
 
-import (
-	"fmt"
-	"math/bits"
-	"time"
-)
+import "fmt"
 
 // The token bucket and the leaky bucket are one step. State.A is the
 // theoretical arrival time (tat): the instant at which the bucket is full
@@ -29,7 +25,8 @@ func (l *Limit) workOutBucket(bad wrong) {
 	if s.Algorithm == LeakyBucket {
 		burst++
 	}
-	room := burst + queue
+	l.room = burst + queue
+	room := l.room
 	if s.Debt {
 		room *= 2 // all of it, and a charge as large upon it
 	}
@@ -41,7 +38,7 @@ func (l *Limit) workOutBucket(bad wrong) {
 	}
 	l.capacity, l.queue = burst*l.token, queue*l.token
 	l.numbers = Numbers{Token: l.token, Unit: l.scale.Code()}
-	l.largest = burst + queue
+	l.largest = l.room
 	if s.Debt {
 		l.largest = max(l.affordable(), l.largest)
 	}
@@ -160,78 +157,53 @@ func resize(used, hidden, was, is int64) (int64, int64) {
 func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
 	at := l.scale.at(now.Steady)
 	tat := at
-	if s.Live && s.A > at {
-		tat = s.A
+	if s.Live {
+		if s.Numbers != l.numbers || s.A > at+l.capacity || s.B|s.D != 0 {
+			l.rebaseBucket(now, s)
+		}
+		tat = max(tat, s.A)
 	}
 	*r = Result{OK: true}
-	if c.Cost > 0 {
-		if c.Cost > l.largest {
-			r.OK, r.RetryAfter = false, Never
-		} else {
-			l.chargeBucket(at, &tat, c, s, r)
+	// A charge with debt waits only for what stands before it; without, its own cost
+	// has to be there as well.
+	inc := c.Cost * l.token
+	own := inc
+	if l.spec.Debt {
+		own = 0
+	}
+	short, allowed := tat+own-at-l.capacity, l.queue
+	if short > 0 && c.MaxWait > 0 {
+		within := l.scale.within(micros(l.maxWait(c)))
+		if l.queue == 0 || within < allowed {
+			allowed = within
+		}
+	}
+	switch {
+	case c.Cost == 0:
+	case c.Cost > l.largest, short > allowed && own-l.capacity > allowed: // not even with nobody before it
+		r.OK, r.RetryAfter = false, Never
+	case short > allowed:
+		r.OK, r.RetryAfter = false, l.scale.wait(short-allowed)
+	default:
+		if short > 0 {
+			r.Delay = l.scale.wait(short)
+		}
+		tat += inc
+		// Field by field: writing the whole State, with the Log it never has, would
+		// be most of the cost of a decision.
+		s.Live, s.Numbers, s.A = true, l.numbers, tat
+		if ahead := tat - at - l.capacity; ahead > 0 || s.B|s.C|s.E != 0 {
+			l.mark(s, at, ahead)
+		}
+		r.Receipt.Instant, r.Receipt.Mark, r.Receipt.Cost = at, tat, c.Cost
+		if own > l.capacity { // see refundBucket
+			r.Receipt.Instant = tat - l.capacity
 		}
 	}
 	if room := at + l.capacity + l.queue - tat; room > 0 {
 		r.Remaining = room / l.token
 	}
 	r.ResetAfter = l.scale.wait(tat - at)
-}
-
-// moreBucket is when one token more than r leaves is there: the bucket is full at
-// ResetAfter, and the tokens that come after that one, rounded down, come before.
-func (l *Limit) moreBucket(r *Result) time.Duration {
-	later := max(l.spec.Burst, 0) + max(l.spec.Queue, 0) - r.Remaining - 1
-	if l.spec.Algorithm == LeakyBucket {
-		later++
-	}
-	if later < 0 { // full: the time of the token that doesn't fit
-		return r.ResetAfter + l.spec.Period/time.Duration(l.spec.Units)
-	}
-	hi, lo := bits.Mul64(uint64(later), uint64(l.spec.Period))
-	if hi >= uint64(l.spec.Units) {
-		return r.ResetAfter // longer than a Duration: no limit has room for it
-	}
-	d, _ := bits.Div64(hi, lo, uint64(l.spec.Units))
-	return r.ResetAfter - time.Duration(d)
-}
-
-// chargeBucket makes the charge if it passes.
-func (l *Limit) chargeBucket(at int64, tat *int64, c *Charge, s *State, r *Result) {
-	inc := c.Cost * l.token
-	// A charge with debt waits only for what stands before it; without, its
-	// own cost has to be there as well.
-	own := inc
-	if l.spec.Debt {
-		own = 0
-	}
-	short := *tat + own - at - l.capacity
-	if short > 0 {
-		allowed := l.queue
-		if c.MaxWait > 0 {
-			within := l.scale.within(micros(l.maxWait(c)))
-			if l.queue == 0 || within < allowed {
-				allowed = within
-			}
-		}
-		if short > allowed {
-			r.OK = false
-			r.RetryAfter = l.scale.wait(short - allowed)
-			if own-l.capacity > allowed { // not even with nobody before it
-				r.RetryAfter = Never
-			}
-			return
-		}
-		r.Delay = l.scale.wait(short)
-	}
-	*tat += inc
-	// Field by field: writing the whole State, with the Log it never has, would
-	// be most of the cost of a decision.
-	s.Live, s.Numbers, s.A = true, l.numbers, *tat
-	l.mark(s, at, *tat-at-l.capacity)
-	r.Receipt.Instant, r.Receipt.Mark, r.Receipt.Cost = at, *tat, c.Cost
-	if own > l.capacity { // see refundBucket
-		r.Receipt.Instant = *tat - l.capacity
-	}
 }
 
 func (l *Limit) amendBucket(now *Now, c *Charge, s *State) Receipt {

@@ -73,6 +73,7 @@ func (l *Limit) rebaseWarmUp(now *Now, s *State) {
 }
 
 func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
+	l.rebase(now, s)
 	at := l.scale.at(now.Steady)
 	next, cold := at, l.warm
 	if s.Live {

@@ -9,8 +9,8 @@ import (
 // Settle makes each earlier charge cost charges[i].Cost after all; see
 // store.Store. The charges are settled one after the other.
 func (s *Store) Settle(_ context.Context, charges []store.Charge, results []store.Result) error {
-	if err := check(charges, results); err != nil {
-		return err
+	if err := store.Check(charges, results); err != nil {
+		return fail(err)
 	}
 	for i := range charges {
 		s.settle(charges[i:i+1], results[i:i+1])

@@ -195,19 +195,6 @@ func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) err
 	return nil
 }
 
-func check(charges []store.Charge, results []store.Result) error {
-	if err := store.Check(charges, results); err != nil {
-		return fail(err)
-	}
-	for i := range charges {
-		// A Limit that NewLimit has not seen would divide by zero under a lock.
-		if charges[i].Limit.Hash() == 0 {
-			return fail(store.ErrLimit)
-		}
-	}
-	return nil
-}
-
 func fail(err error) error { return fmt.Errorf("memstore: %w", err) }
 
 // hash is the identity of a key under a limit. The key itself is not kept: two

@@ -9,8 +9,8 @@ import (
 // Take decides the charges at one instant; see store.Store. It allocates
 // nothing for up to 8 charges, but what states themselves need.
 func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.Result) error {
-	if err := check(charges, results); err != nil {
-		return err
+	if err := store.Check(charges, results); err != nil {
+		return fail(err)
 	}
 	var now int64
 	switch len(charges) {

@@ -126,11 +126,6 @@ func (s *Store) check(ctx context.Context, charges []store.Charge, results []sto
 	if err := store.Check(charges, results); err != nil {
 		return fmt.Errorf("redisstore: %w", err)
 	}
-	for i := range charges {
-		if charges[i].Limit.Hash() == 0 {
-			return fmt.Errorf("redisstore: %w", store.ErrLimit)
-		}
-	}
 	if ctx.Err() != nil {
 		return left(ctx)
 	}
