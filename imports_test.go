@@ -40,11 +40,12 @@ var imports = map[string]rule{
 	"internal/explore":          {}, // for tests only
 	"internal/clientip":         {},
 	"internal/field":            {},
+	"internal/routing":          {},
 	"internal/keytext":          {notEven: []string{"net/http", "net"}},
 	"internal/background":       {notEven: []string{"net/http", "net"}},
 	"internal/waiting":          {own: []string{"internal/background", "store"}, notEven: []string{"net/http"}},
 	"internal/respond":          {own: []string{"store"}},
-	".":                         {own: []string{"store", "store/memstore", "internal/adaptive", "internal/clientip", "internal/field", "internal/keytext", "internal/respond", "internal/waiting"}},
+	".":                         {own: []string{"store", "store/memstore", "internal/adaptive", "internal/clientip", "internal/field", "internal/keytext", "internal/respond", "internal/routing", "internal/waiting"}},
 	"plans":                     {own: []string{"."}},
 	"policy":                    {own: []string{"."}, external: []string{"go.yaml.in/yaml/v4", "github.com/fsnotify/fsnotify"}},
 	"adapters/internal/pattern": {},

@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"hash"
 	"net/http"
-	"net/url"
-	"path"
 	"reflect"
 	"slices"
 	"strconv"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/stint-go/stint/internal/clientip"
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/routing"
 )
 
 // KeyFunc says who a request is charged to: requests with the same key share a
@@ -147,30 +146,11 @@ func MuxPattern(mux *http.ServeMux) KeyFunc {
 		return misconfigured(&OptionError{Option: "MuxPattern(nil)", Write: "write the *http.ServeMux that the limiter is wrapped around"})
 	}
 	return func(r *http.Request) (string, error) {
-		_, pattern := mux.Handler(r)
-		if redirects(pattern, r.URL.Path) {
-			target := *r
-			target.URL = &url.URL{Host: r.URL.Host, RawPath: r.URL.EscapedPath() + "/", Path: r.URL.Path + "/"}
-			_, pattern = mux.Handler(&target)
+		if pattern := routing.Pattern(mux, r); pattern != "" {
+			return pattern, nil
 		}
-		if pattern == "" {
-			return unmatched, nil
-		}
-		return pattern, nil
+		return unmatched, nil
 	}
-}
-
-// redirects reports whether what a mux calls its pattern may be a path instead: it
-// is the target where a path is redirected to the one with a slash at its end,
-// for CONNECT and in some releases for every method. "/users/7/" for
-// "/users/{id}/" would be a key of the client's own making. The path may end in
-// decoded slashes already.
-func redirects(pattern, requested string) bool {
-	if !strings.HasSuffix(pattern, "/") {
-		return false
-	}
-	more, ok := strings.CutPrefix(pattern, path.Clean("/"+requested))
-	return ok && more != "" && strings.Trim(more, "/") == ""
 }
 
 // Method keys on the request's method. Methods that RFC 9110 and RFC 5789

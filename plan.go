@@ -76,10 +76,8 @@ func (p *plan) exempt() bool { return len(p.entries) == 0 && len(p.funcs) == 0 }
 func (v *version) entries() iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		plans := []*plan{v.base}
-		if v.router != nil {
-			for _, r := range v.router.routes {
-				plans = append(plans, r.plan)
-			}
+		for _, r := range v.routes {
+			plans = append(plans, r.plan)
 		}
 		for _, p := range plans {
 			for _, e := range p.entries {
@@ -123,7 +121,7 @@ func (v *version) compile(c *config, parent *version, names *names) mistakes {
 
 	own := entries("", c.limits, v.shared)
 	base, funcs := own, v.funcs
-	var routes []*route
+	var routes []route
 	if parent != nil {
 		for _, e := range own {
 			if slices.ContainsFunc(parent.base.entries, func(p *entry) bool { return p.limit == e.limit }) {
@@ -131,15 +129,13 @@ func (v *version) compile(c *config, parent *version, names *names) mistakes {
 			}
 		}
 		base = slices.Concat(parent.base.entries, own)
-		if parent.router != nil {
-			for _, r := range parent.router.routes {
-				if slices.ContainsFunc(c.routes, func(rc routeConfig) bool { return rc.pattern == r.pattern }) {
-					continue
-				}
-				// An exempt route is exempt from what the parent limits.
-				fs := slices.Concat(r.plan.funcs, v.funcs[len(parent.funcs):])
-				routes = append(routes, &route{pattern: r.pattern, plan: newPlan(slices.Concat(r.plan.entries, own), fs)})
+		for _, r := range parent.routes {
+			if slices.ContainsFunc(c.routes, func(rc routeConfig) bool { return rc.pattern == r.pattern }) {
+				continue
 			}
+			// An exempt route is exempt from what the parent limits.
+			fs := slices.Concat(r.plan.funcs, v.funcs[len(parent.funcs):])
+			routes = append(routes, route{pattern: r.pattern, plan: newPlan(slices.Concat(r.plan.entries, own), fs)})
 		}
 	}
 	v.base = newPlan(base, funcs)
@@ -165,10 +161,11 @@ func (v *version) compile(c *config, parent *version, names *names) mistakes {
 			p = newPlan(p.entries, funcs)
 			alone(rc.pattern, p, rc.limits)
 		}
-		routes = append(routes, &route{pattern: rc.pattern, plan: p})
+		routes = append(routes, route{pattern: rc.pattern, plan: p})
 	}
 	var wrong mistakes
-	v.router, wrong = newRouter(routes, v.base)
+	v.routes = routes
+	v.router, wrong = newRouter(routes)
 	errs = append(errs, wrong...)
 	if len(c.limitFuncs) > 0 && v.shared.key == nil {
 		errs.bad("WithLimitFunc", "no default key", "write stint.WithKey beside it")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/routing"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -24,7 +25,8 @@ type version struct {
 	store  store.Store
 	lent   bool // the store is of WithStore: others may use it
 	base   *plan
-	router *router // nil without routes
+	routes []route
+	router *routing.Router // of the routes' patterns; nil without
 	funcs  []*limitFunc
 
 	shared        settings // defaults of the limits that are added by With

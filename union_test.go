@@ -4,7 +4,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -162,40 +161,4 @@ func TestUnionPacesOnce(t *testing.T) {
 			t.Errorf("took %v, and %v by the usual spelling", once, usual)
 		}
 	})
-}
-
-// A pattern may match everything by another name than "/".
-func TestRouteOfEverything(t *testing.T) {
-	l := limiter(t, everybody, stint.WithRoute("/{all...}", stint.Rate(9, time.Minute, stint.WithName("all"))))
-	for _, request := range []string{"GET / x", "GET /a/b x", "CONNECT x:1 x"} {
-		if got := charged(t, l, request); got != "all" {
-			t.Errorf("%s: limited by %q, want all", request, got)
-		}
-	}
-}
-
-// Patterns of hosts that only differ in their spelling are one.
-func TestRouteHostsConflict(t *testing.T) {
-	_, err := stint.New(everybody, stint.WithRoute("api.example.com/"), stint.WithRoute("API.example.com./"))
-	if err == nil || !strings.Contains(err.Error(), "conflicts") {
-		t.Errorf("got %v, want a conflict", err)
-	}
-}
-
-// The longest path that a server reads is copied a few times, and not for every
-// segment and reading.
-func TestReadingsOfLongPaths(t *testing.T) {
-	l := limiter(t, everybody, stint.WithoutPermit(), ample(), stint.WithRoute("POST /api/auth/login", ample()),
-		stint.WithRoute("api.example.com/{x...}", ample()))
-	for _, unit := range []string{"/", "/..", "/a%2f", "%2e%2f", "a", "%41"} {
-		r := requested(t, "POST /"+strings.Repeat(unit, 1<<20/len(unit))+" API.example.com")
-		w := httptest.NewRecorder()
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		_, _ = l.Admit(w, r)
-		runtime.ReadMemStats(&after)
-		if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 20 {
-			t.Errorf("a path of 1 MB of %q took %d MB", unit, mb)
-		}
-	}
 }

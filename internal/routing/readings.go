@@ -1,4 +1,4 @@
-package stint
+package routing
 
 import (
 	"net/http"
@@ -10,7 +10,7 @@ import (
 
 // A request has readings: what routers and the middleware before them may take
 // its path and host for. A client chooses the spelling and the application the
-// router, so each reading selects a plan, and the request is held to all of
+// router, so each reading selects a pattern, and the request is held to all of
 // them. Over-charging a spelling that nobody needs is cheap; leaving one out is
 // a way past a limit.
 //
@@ -23,49 +23,39 @@ import (
 //
 // either as it is or cleaned, and with the slash at its end or without.
 
-// plan returns the plan of a request.
+// Find returns the patterns that the readings of a request select, each once: that
+// of the first, and those of the others, which are nil for the usual request.
 //
 // The usual request has one reading, and the mux says so: what needs cleaning it
 // redirects, as it does what lacks a slash at its end. But it doesn't clean for
 // CONNECT, nor take the port off its host.
-func (rt *router) plan(r *http.Request) *plan {
+func (rt *Router) Find(r *http.Request) (first int, others []int) {
 	if p := r.URL.Path; r.Method != http.MethodConnect &&
 		(r.URL.RawPath == "" || r.URL.RawPath == p) && (!rt.hosts || usualHost(r.Host)) {
 		h, _ := rt.mux.Handler(r)
-		found, ok := h.(*route)
+		found, ok := h.(*target)
 		if !ok && path.Clean("/"+p) == p {
 			found, ok = rt.find(r.Method, r.Host, r.URL.EscapedPath()+"/"), true
 		}
 		if ok && (p == "/" || p[len(p)-1] != '/' || found.names(p)) {
-			return found.plan
+			return found.number, nil
 		}
 	}
-	rs := readings{router: rt, method: r.Method}
+	rs := readings{Router: rt, method: r.Method}
 	texts := textsOf(r.URL)
 	for _, rs.host = range rt.hostsOf(r) {
 		for _, text := range texts {
 			rs.text(text)
 		}
 	}
-	return union(rs.plans)
+	return rs.patterns[0], rs.patterns[1:]
 }
 
-// usualHost reports whether a host is in the spelling of plainHost, but for a
-// port.
-func usualHost(host string) bool {
-	for i := 0; i < len(host); i++ {
-		if c := host[i]; c-'A' <= 'Z'-'A' || c >= 0x80 || c == '[' {
-			return false
-		}
-	}
-	return !strings.HasSuffix(host, ".") && !strings.Contains(host, ".:")
-}
-
-// readings gathers the plans that the readings of a request select.
+// readings gathers the patterns that the readings of a request select.
 type readings struct {
-	*router
+	*Router
 	method, host string
-	plans        []*plan
+	patterns     []int
 }
 
 // textsOf is a path decoded, decoded by segments and as sent, escaped.
@@ -75,19 +65,6 @@ func textsOf(u *url.URL) []string {
 		return []string{decoded}
 	}
 	return []string{decoded, u.EscapedPath(), (&url.URL{Path: u.RawPath}).EscapedPath()}
-}
-
-// hostsOf is a host as a mux takes it, and as patterns are written.
-func (rt *router) hostsOf(r *http.Request) []string {
-	host := withoutPort(r.Host)
-	plain := plainHost(host)
-	if r.Method == http.MethodConnect {
-		host = r.Host
-	}
-	if !rt.hosts || host == plain {
-		return []string{host}
-	}
-	return []string{host, plain}
 }
 
 // text reads a text as it is and cleaned. To some who clean, a path that ends in
@@ -117,15 +94,15 @@ func (rs *readings) text(text string) {
 // selected names it: then the path without is another's.
 func (rs *readings) path(p string) {
 	found := rs.find(rs.method, rs.host, rs.literally(p))
-	rs.add(found.plan)
+	rs.add(found.number)
 	if short, ok := strings.CutSuffix(p, "/"); ok && short != "" && !found.names(p) {
-		rs.add(rs.find(rs.method, rs.host, rs.literally(short)).plan)
+		rs.add(rs.find(rs.method, rs.host, rs.literally(short)).number)
 	}
 }
 
-func (rs *readings) add(p *plan) {
-	if !slices.Contains(rs.plans, p) {
-		rs.plans = append(rs.plans, p)
+func (rs *readings) add(pattern int) {
+	if !slices.Contains(rs.patterns, pattern) {
+		rs.patterns = append(rs.patterns, pattern)
 	}
 }
 
@@ -153,37 +130,4 @@ func (rs *readings) literally(p string) string {
 		p = rest
 	}
 	return b.String()
-}
-
-// union is the plan of a request that is held to several: what all of them have,
-// each limit once.
-func union(plans []*plan) *plan {
-	plans = slices.DeleteFunc(plans, (*plan).exempt)
-	switch len(plans) {
-	case 0:
-		return &plan{}
-	case 1:
-		return plans[0]
-	}
-	var entries, again []*entry
-	var funcs []*limitFunc
-	for _, p := range plans {
-		for _, e := range p.entries {
-			switch {
-			case slices.Contains(entries, e):
-			case slices.ContainsFunc(entries, func(o *entry) bool { return o.limit == e.limit }):
-				again = append(again, e)
-			default:
-				entries = append(entries, e)
-			}
-		}
-		for _, f := range p.funcs {
-			if !slices.Contains(funcs, f) {
-				funcs = append(funcs, f)
-			}
-		}
-	}
-	u := newPlan(entries, funcs)
-	u.again = again
-	return u
 }

@@ -1,0 +1,136 @@
+// Package routing finds the patterns that a request selects, whichever way a router
+// may read its path and its host. http.ServeMux does the matching, so that patterns
+// mean what they mean everywhere else.
+package routing
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Problem is what is wrong with a pattern, and what to write instead.
+type Problem struct{ Pattern, What, Write string }
+
+// Router finds patterns. It is never changed, and safe for concurrent use.
+type Router struct {
+	mux   *http.ServeMux
+	rest  *target // of what no pattern matches
+	hosts bool    // some pattern has a host
+	// No pattern has more slashes, and none a segment that takes more bytes,
+	// escaped.
+	depth, longest int
+}
+
+// target is what the mux finds: a pattern.
+type target struct {
+	number int
+	// slashes is how many slashes a path has whose last one the pattern names;
+	// 0 if the pattern doesn't end in one.
+	slashes int
+}
+
+// ServeHTTP makes a target what a ServeMux finds for a request. Nobody calls it.
+func (*target) ServeHTTP(http.ResponseWriter, *http.Request) {}
+
+// names reports whether the pattern ends where path does, and in a slash: the
+// pattern is then that of the path with the slash.
+func (t *target) names(path string) bool {
+	return t.slashes > 0 && strings.Count(path, "/") == t.slashes
+}
+
+// everything is the pattern of what no other pattern matches.
+const everything = "/"
+
+// New makes the router of patterns, which are known by their place in the list, and
+// what matches none of them by its length. Where there are problems the Router is
+// of no use.
+func New(patterns []string) (*Router, []Problem) {
+	rt := &Router{mux: http.NewServeMux(), rest: &target{number: len(patterns)}}
+	var problems []Problem
+	for i, p := range patterns {
+		if slices.Contains(patterns[:i], p) {
+			problems = append(problems, Problem{p, "given twice", "put both into one"})
+		} else if what, write := rt.add(i, p); write != "" {
+			problems = append(problems, Problem{p, what, write})
+		}
+	}
+	// Without it the mux works out the methods allowed for everything else. It
+	// only conflicts with a pattern that matches everything as well.
+	_, _ = handle(rt.mux, everything, rt.rest)
+	return rt, problems
+}
+
+// add registers a pattern. Hosts have no case and may end in a dot, so the mux
+// gets them in one spelling.
+func (rt *Router) add(number int, pattern string) (what, write string) {
+	method, host, path := split(pattern)
+	rt.hosts = rt.hosts || host != ""
+	slashes := strings.Count(path, "/")
+	rt.depth, rt.longest = max(rt.depth, slashes), max(rt.longest, 3*len(path))
+	t := &target{number: number}
+	if strings.HasSuffix(path, "/") || strings.HasSuffix(path, "/{$}") || strings.HasSuffix(path, "...}") {
+		t.slashes = slashes
+	}
+	return handle(rt.mux, method+plainHost(host)+path, t)
+}
+
+// split takes a pattern apart; the method keeps the space behind it.
+func split(pattern string) (method, host, path string) {
+	rest := pattern
+	if i := strings.IndexAny(pattern, " \t"); i >= 0 {
+		rest = strings.TrimLeft(pattern[i:], " \t")
+		method = pattern[:len(pattern)-len(rest)]
+	}
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		return method, rest[:i], rest[i:]
+	}
+	return method, "", rest // not a pattern, as the mux will say
+}
+
+// handle registers a pattern; http.ServeMux panics on a bad one.
+func handle(mux *http.ServeMux, pattern string, h http.Handler) (what, write string) {
+	defer func() {
+		if p := recover(); p != nil {
+			text, _, conflict := strings.Cut(fmt.Sprint(p), ":\n")
+			if conflict {
+				what, write = withoutPlaces(text), "write one that is more specific or less"
+				return
+			}
+			what, write = text, "write a pattern of http.ServeMux, such as \"POST /login\""
+		}
+	}()
+	mux.Handle(pattern, h)
+	return "", ""
+}
+
+// withoutPlaces is what the mux says, without the places where patterns were
+// registered: those in this package's source say nothing to who wrote a pattern.
+func withoutPlaces(text string) string {
+	for {
+		before, place, found := strings.Cut(text, " (registered at ")
+		_, after, ends := strings.Cut(place, ")")
+		if !found || !ends {
+			return text
+		}
+		text = before + after
+	}
+}
+
+// find returns the target of the most specific pattern that matches an escaped
+// path with nothing to clean. The mux has no target at hand only where it would
+// redirect to the path with a slash at its end.
+func (rt *Router) find(method, host, path string) *target {
+	u := &url.URL{Host: host, RawPath: path}
+	u.Path, _ = url.PathUnescape(path)
+	h, _ := rt.mux.Handler(&http.Request{Method: method, Host: host, URL: u})
+	if found, ok := h.(*target); ok {
+		return found
+	}
+	if strings.HasSuffix(path, "/") {
+		return rt.rest
+	}
+	return rt.find(method, host, path+"/")
+}

@@ -1,0 +1,218 @@
+package routing
+
+import (
+	"bufio"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// named is a router whose patterns have names.
+type named struct {
+	*Router
+	names []string
+}
+
+// router makes the router of routes, each a name and a pattern.
+func router(t *testing.T, routes [][2]string) named {
+	t.Helper()
+	var n named
+	var patterns []string
+	for _, r := range routes {
+		n.names, patterns = append(n.names, r[0]), append(patterns, r[1])
+	}
+	n.names = append(n.names, "base")
+	var problems []Problem
+	if n.Router, problems = New(patterns); problems != nil {
+		t.Fatal(problems)
+	}
+	return n
+}
+
+// found are the names that a request finds, in order.
+func (n named) found(r *http.Request) string {
+	first, others := n.Find(r)
+	all := []string{n.names[first]}
+	for _, o := range others {
+		all = append(all, n.names[o])
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+// requested makes a request of "METHOD target host", as a server does.
+func requested(t testing.TB, request string) *http.Request {
+	t.Helper()
+	f := strings.Fields(request)
+	if f[1][0] == '%' {
+		f[1] = "/" + f[1]
+	}
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(f[0] + " " + f[1] + " HTTP/1.1\r\nHost: " + f[2] + "\r\n\r\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestFind(t *testing.T) {
+	n := router(t, [][2]string{
+		{"login", "POST /login"},
+		{"files", "GET /files/"},
+		{"users", "/users/{id}"},
+		{"doc", "GET /docs"},
+		{"docs", "GET /docs/{$}"},
+		{"tree", "/tree/{path...}"},
+		{"leaf", "/tree/{leaf}"},
+		{"tunnel", "CONNECT /tunnel/{to}/"},
+		{"api", "api.example.com/"},
+		{"upper", "Upper.Example.com./"},
+		{"six", "[::1]/"},
+		{"book", "xn--bcher-kva.example/"},
+		{"health", "GET /health"},
+	})
+	for _, tt := range []struct{ request, want string }{
+		{"GET / x", "base"},
+		{"POST /login x", "login"},
+		{"GET /login x", "base"},
+		{"POST /login?x=//y x", "login"},
+		{"POST http://x/login x", "login"},
+		{"GET /files/a/b x", "files"},
+		{"GET /files/.hidden x", "files"},
+		{"GET /files/a.b/...c/..d x", "files"},
+		{"GET /files/a%20b x", "files"},
+		{"GET /files/a(b)!c x", "files"},
+		{"HEAD /files/a x", "files"},
+		{"GET /files x", "files"}, // a mux sends it to /files/
+		{"PUT /files/a x", "base"},
+		{"GET /users/7 x", "users"},
+		{"GET /users/a%40b x", "users"},
+		{"GET /users/7/posts x", "base"},
+		{"GET /users/7;v=1 x", "users"},
+		{"GET /health x", "health"},
+
+		// As sent, it is none of the patterns'.
+		{"POST //login x", "base login"},
+		{"POST /./login x", "base login"},
+		{"POST /a/../login x", "base login"},
+		{"POST /../login x", "base login"},
+		{"POST /%6cogin x", "base login"},
+		{"POST /%2e/login x", "base login"},
+		{"POST /a/%2e%2e/login x", "base login"},
+		{"POST %2Flogin x", "base login"},
+		{"POST /health/..%2flogin x", "base login"},
+		{"POST /login;x x", "base"},
+		{"POST /%5clogin x", "base"},
+		{"POST /%252flogin x", "base"}, // nobody decodes twice
+		{"GET /users/a%2Fb x", "base users"},
+		{"HEAD //health x", "base health"},
+		{"GET /files/../health x", "files health"},
+		{"GET /health/. x", "base health"},
+
+		// Without its trailing slash.
+		{"POST /login/ x", "base login"},
+		{"POST /login// x", "base login"},
+		{"POST //login/ x", "base login"},
+		{"POST /login/. x", "base login"},
+		{"POST /login/a/.. x", "base login"},
+		{"GET /users/7/ x", "base users"},
+		{"GET /files/ x", "files"},
+		{"GET /files/a/ x", "files"},
+		{"GET /docs/ x", "docs"},
+		{"GET /docs x", "doc"},
+		{"GET /docs// x", "base docs"},
+		{"GET /tree/ x", "tree"},
+		{"GET /tree x", "tree"},
+		{"GET /tree/7/ x", "leaf tree"},
+		{"GET /tree/7 x", "leaf"},
+		{"GET /tree/7/8/9/10/11/ x", "tree"},
+
+		// Of any host.
+		{"GET /anything api.example.com", "api"},
+		{"GET /anything api.example.com:8080", "api"},
+		{"GET /anything api.example.com:", "api"},
+		{"POST /login api.example.com", "api"}, // a pattern with a host is more specific
+		{"POST /login API.example.com", "api login"},
+		{"POST /login api.example.com.", "api login"},
+		{"POST /login API.Example.COM.:443", "api login"},
+		{"POST http://API.example.com/login x", "api login"},
+		{"POST /login/ Api.example.com", "api base login"},
+		{"POST /login upper.example.com", "upper"},
+		{"POST /login UPPER.example.com", "login upper"},
+		{"GET / [::1]", "base six"},
+		{"GET / [::1]:8080", "six"},
+		{"GET / [::1]:", "six"},
+		{"GET / xn--bcher-kva.example", "book"},
+		{"GET / XN--BCHER-KVA.EXAMPLE", "base book"},
+		{"GET / api.example.com.evil.org", "base"},
+
+		{"OPTIONS * x", "base"},
+		{"GET http://x x", "base"},
+		{"CONNECT example.com:443 example.com:443", "base"},
+		{"CONNECT api.example.com:443 api.example.com:443", "api base"},
+		{"CONNECT /tunnel/7 x", "tunnel"},
+		{"CONNECT //tunnel/7/ x", "base tunnel"},
+	} {
+		t.Run(tt.request, func(t *testing.T) {
+			if got := n.found(requested(t, tt.request)); got != tt.want {
+				t.Errorf("found %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// A pattern may match everything by another name than "/".
+func TestRouteOfEverything(t *testing.T) {
+	n := router(t, [][2]string{{"all", "/{all...}"}})
+	for _, request := range []string{"GET / x", "GET /a/b x", "CONNECT x:1 x"} {
+		if got := n.found(requested(t, request)); got != "all" {
+			t.Errorf("%s: found %q, want all", request, got)
+		}
+	}
+}
+
+func TestProblems(t *testing.T) {
+	for _, tt := range []struct {
+		patterns []string
+		want     Problem
+	}{
+		{[]string{"/a", "/a"}, Problem{"/a", "given twice", "put both into one"}},
+		{[]string{"GET /x/{a}", "GET /{a}/x"}, Problem{"GET /{a}/x", `pattern "GET /{a}/x" conflicts with pattern "GET /x/{a}"`, "write one that is more specific or less"}},
+		// Hosts that only differ in their spelling are one.
+		{[]string{"api.example.com/", "API.example.com./"}, Problem{"API.example.com./", `pattern "api.example.com/" conflicts with pattern "api.example.com/"`, "write one that is more specific or less"}},
+		{[]string{"login"}, Problem{"login", `parsing "login": at offset 0: host/path missing /`, `write a pattern of http.ServeMux, such as "POST /login"`}},
+	} {
+		if _, got := New(tt.patterns); len(got) != 1 || got[0] != tt.want {
+			t.Errorf("%q: got %q, want %q", tt.patterns, got, tt.want)
+		}
+	}
+}
+
+// The usual request takes one look into the mux, and nothing beside it.
+func TestUsualRequestAllocatesNothing(t *testing.T) {
+	rt, _ := New([]string{"POST /login", "GET /files/", "api.example.com/"})
+	for _, request := range []string{"GET / x", "POST /login x", "GET /files/a/b x", "GET /a api.example.com:80"} {
+		r := requested(t, request)
+		most := testing.AllocsPerRun(100, func() { rt.mux.Handler(r) })
+		if n := testing.AllocsPerRun(100, func() { rt.Find(r) }); n > most {
+			t.Errorf("%s: %v allocations, the mux alone has %v", request, n, most)
+		}
+	}
+}
+
+// The longest path that a server reads is copied a few times, and not for every
+// segment and reading.
+func TestLongPaths(t *testing.T) {
+	rt, _ := New([]string{"POST /api/auth/login", "api.example.com/{x...}"})
+	for _, unit := range []string{"/", "/..", "/a%2f", "%2e%2f", "a", "%41"} {
+		r := requested(t, "POST /"+strings.Repeat(unit, 1<<20/len(unit))+" API.example.com")
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		rt.Find(r)
+		runtime.ReadMemStats(&after)
+		if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 20 {
+			t.Errorf("a path of 1 MB of %q took %d MB", unit, mb)
+		}
+	}
+}
