@@ -58,12 +58,12 @@ func (c *call) decideLocally() {
 	}
 }
 
-// goOn has a call go on without its charges on the store, which has failed, and
-// reports whether it does: where its enforced limits were none of the store's,
-// or the limits of this process, which need no store, still hold.
-func (c *call) goOn(ctx context.Context, err error) bool {
+// goOn has a call go on without its charges on the store, which has failed with
+// err: where its enforced limits were none of the store's, or the limits of this
+// process, which need no store, still hold. Otherwise err is the answer.
+func (c *call) goOn(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.As(err, new(*canceledError)) {
-		return false
+		return err
 	}
 	stored, here, closed := false, false, false
 	for _, e := range c.entries {
@@ -72,11 +72,11 @@ func (c *call) goOn(ctx context.Context, err error) bool {
 		closed = closed || e.closed
 	}
 	if stored && (closed || !here) {
-		return false
+		return err
 	}
 	c.lim.observe(Event{Kind: StoreFailed, Request: c.r, Err: err})
 	c.keep(func(e *entry) bool { return e.needs&local != 0 })
-	return true
+	return c.decide(ctx)
 }
 
 // keep leaves out the charges of all other limits, which have not been made.

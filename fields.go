@@ -2,7 +2,6 @@ package stint
 
 import (
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/stint-go/stint/internal/field"
@@ -70,28 +69,4 @@ func span(s store.Spec) time.Duration {
 		return s.Period
 	}
 	return s.Window.Length(time.Now())
-}
-
-// setFields sets the fields of the call's decision in h. Dry runs have none. slots must
-// live as long as the response.
-func (c *call) setFields(h http.Header, slots []string) {
-	items := c.fields.Items[:0]
-	for i, e := range c.entries {
-		ch, r := &c.charges[i], &c.results[i]
-		if ch.DryRun {
-			continue
-		}
-		it := field.Item{Limit: &e.said, Remaining: r.Remaining, Reset: r.ResetAfter, Refused: !r.OK, Retry: r.RetryAfter, More: -1}
-		if e.needs&local != 0 { // its number changes
-			limit, _ := e.kind.stood(ch, r)
-			c.said = append(c.said, field.Limit{Name: it.Name, Units: limit, Policy: field.Policy(it.Name, limit, 0)})
-			it.Limit = &c.said[len(c.said)-1]
-		}
-		if after, known := ch.Limit.MoreAfter(r); known {
-			it.More = after
-		}
-		items = append(items, it)
-	}
-	c.fields.Items = items
-	c.fields.Write(h, c.lim.styles, c.policy, slots)
 }

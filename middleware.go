@@ -33,7 +33,6 @@
 package stint
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -146,110 +145,22 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 	return p, err
 }
 
-func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error) {
+// sift finds the requests that are exempt, or refused, before their limits are
+// looked at.
+func (v *version) sift(r *http.Request) (exempt bool, err error) {
 	for _, skip := range v.skip {
 		if skip(r) {
-			return nil, nil
+			return true, nil
 		}
 	}
 	for _, block := range v.block {
 		if block(r) {
 			err := &requestError{err: ErrBlocked, status: http.StatusForbidden}
 			v.observe(Event{Kind: Blocked, Request: r, Err: err})
-			return nil, err
+			return false, err
 		}
 	}
-	p := v.plan(r)
-	if p.exempt() {
-		return nil, nil
-	}
-	ctx := r.Context()
-	outer := FromContext(ctx)
-	if outer != nil {
-		if o := v.beside(outer); o != v {
-			return o.admit(w, r)
-		}
-	}
-	c := newCall(v, r)
-	defer c.end(ctx)
-	c.outer = outer
-	if err := c.gather(p); err != nil {
-		return nil, err
-	}
-	if len(c.charges) == 0 && len(c.paced) == 0 {
-		return nil, nil
-	}
-	if err := c.decide(ctx); err != nil {
-		if err = c.failed(ctx, err); err != nil {
-			c.outer.turnedAway()
-			return nil, err
-		}
-		if len(c.paced) > 0 {
-			return c.uncharged(ctx), nil
-		}
-		return nil, nil
-	}
-	if !c.granted {
-		c.outer.turnedAway()
-		err := c.denied()
-		c.setFields(w.Header(), err.fields[:])
-		v.observeCall(Denied, c, err)
-		return nil, err
-	}
-	return c.admit(ctx, w.Header()), nil
-}
-
-// admit sets the fields of a granted call and makes its permit, if anybody
-// can ask for one.
-func (c *call) admit(ctx context.Context, h http.Header) *Permit {
-	var p *Permit
-	var slots []string
-	if !c.lim.withoutPermit || c.needs&releases != 0 {
-		p = c.permit(ctx)
-		p.carry = !c.lim.withoutPermit
-		slots = p.fields[:]
-	}
-	if c.lim.styles != 0 {
-		c.setFields(h, slots)
-	}
-	c.lim.observeCall(Admitted, c, nil)
-	c.handOver()
-	return p
-}
-
-// uncharged makes the permit of a request that passes since the store has failed,
-// and whose bytes are paced all the same: they ask the store themselves, which
-// may be back by then, and have a FailurePolicy of their own.
-func (c *call) uncharged(ctx context.Context) *Permit {
-	c.keep(func(*entry) bool { return false })
-	c.waited = 0 // for nothing
-	p := c.permit(ctx)
-	p.carry = !c.lim.withoutPermit
-	return p
-}
-
-// failed turns what went wrong in a decision into Admit's or Take's error: nil
-// where the request may pass all the same.
-func (c *call) failed(ctx context.Context, err error) error {
-	if ce := (*canceledError)(nil); errors.As(err, &ce) {
-		c.lim.observeCall(Canceled, c, err)
-		return err
-	}
-	if ctxErr := ctx.Err(); ctxErr != nil { // not the store's fault
-		err = &canceledError{ctxErr}
-		clear(c.results)
-		c.lim.observeCall(Canceled, c, err)
-		return err
-	}
-	for _, e := range c.entries {
-		if e.closed {
-			err := &StoreError{err}
-			c.lim.observe(Event{Kind: StoreFailed, Request: c.r, Err: err, Waited: c.waited, EndsWait: c.began})
-			return err
-		}
-	}
-	c.lim.observe(Event{Kind: StoreFailed, Request: c.r, Err: err, Waited: c.waited, EndsWait: c.began})
-	return nil
+	return false, nil
 }
 
 // Deny answers a request that Admit has refused with err, which may be

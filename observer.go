@@ -101,9 +101,9 @@ func (v *version) observe(e Event) {
 	}
 }
 
-// observeCall tells the observers of a decision. Without observers it costs
-// one comparison.
-func (v *version) observeCall(kind EventKind, c *call, err error) {
+// observe tells the observers of a decision.
+func (c *call) observe(kind EventKind, err error) {
+	v := c.lim
 	if len(v.observers) == 0 {
 		return
 	}

@@ -83,7 +83,10 @@ func (c *call) permit(ctx context.Context) *Permit {
 	if c.waited > 0 || len(c.lines) > 0 {
 		p.wait = &permitWait{c.waited, c.lines}
 	}
-	p.holds, p.response, p.class = c.needs&releases != 0, c.responded(), c.ofClass
+	p.carry, p.class = !c.lim.withoutPermit, c.ofClass
+	if c.needs != 0 {
+		p.holds, p.response = c.needs&releases != 0, c.responded()
+	}
 	if c.needs&local != 0 {
 		p.timing = &timing{since: time.Now()}
 	}
@@ -185,7 +188,7 @@ func (p *Permit) Decision() Decision {
 		rest = rest[:len(rest)-len(q.charges)]
 		if q.wait != nil {
 			waited += q.wait.waited
-			d.wait(waited, q.wait.lines, own)
+			d.add(waited, q.wait.lines, own)
 		}
 	}
 	return d

@@ -264,7 +264,7 @@ func (f *family) shares(e *entry) *waiting.Shares {
 func (w *slotWaiter) Came(queued int64, joined bool) {
 	w.note(w.charge, queued)
 	if joined {
-		w.begin(w.charge, 0)
+		w.waiting(w.charge, 0)
 	}
 }
 
@@ -323,7 +323,7 @@ func (w *slotWaiter) timedOut(ctx context.Context, err error) error {
 // decision. It returns which charge that is now, and whether the limits are others.
 func (c *call) renew(at int) (now int, others bool) {
 	g := c.lim.family.now.Load()
-	if g == c.generation {
+	if g == c.generation || c.generation == nil && g == c.lim.generation {
 		return at, false
 	}
 	c.generation = g

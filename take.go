@@ -39,7 +39,7 @@ func (l *Limiter) takeKey(ctx context.Context, key string, cost int64, patient b
 	if cost < 1 || cost > store.MaxCost {
 		return nil, fmt.Errorf("stint: cost %d: write 1 to %d, or use Peek: %w", cost, int64(store.MaxCost), store.ErrCost)
 	}
-	c := newCall(l.now.Load(), nil)
+	c := begin(l.now.Load())
 	defer c.end(ctx)
 	if err := c.gatherKey(key, cost); err != nil {
 		return nil, err
@@ -53,13 +53,20 @@ func (l *Limiter) takeKey(ctx context.Context, key string, cost int64, patient b
 	}
 	if !c.granted {
 		err := c.denied()
-		c.lim.observeCall(Denied, c, err)
+		c.observe(Denied, err)
 		return nil, err
 	}
 	p := c.permit(ctx)
-	c.lim.observeCall(Admitted, c, nil)
-	c.handOver()
+	c.observe(Admitted, nil)
+	c.granted = false // it is the permit's now
 	return p, nil
+}
+
+// begin makes a call outside HTTP.
+func begin(v *version) *call {
+	c := calls.Get().(*call)
+	c.lim, c.store = v, v.store
+	return c
 }
 
 // gatherKey makes the charges of one key.
@@ -89,8 +96,8 @@ func (c *call) gatherKey(key string, cost int64) error {
 // nothing. Decision.Allowed says whether each enforced limit has a unit left,
 // and RetryAfter when the last of those that don't will.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
-	c := newCall(l.now.Load(), nil)
-	defer c.free()
+	c := begin(l.now.Load())
+	defer c.end(ctx)
 	if err := c.gatherKey(key, 0); err != nil {
 		return Decision{}, err
 	}

@@ -136,7 +136,7 @@ func (c *call) sleep(ctx context.Context) error {
 	c.claim = nil
 	defer turn.Leave(ctx) // also if an observer panics
 	c.note(slowest, int64(queued))
-	c.begin(slowest, d)
+	c.waiting(slowest, d)
 	err := turn.Wait(ctx)
 	waited := time.Since(start)
 	c.waited += waited
@@ -228,9 +228,9 @@ func (c *call) note(i int, n int64) {
 	c.lines[i].queued = int32(min(n, math.MaxInt32))
 }
 
-// begin tells the observers that the call has begun to wait: for d, where that
+// waiting tells the observers that the call has begun to wait: for d, where that
 // is known. A call that waits for several things in turn begins once.
-func (c *call) begin(i int, d time.Duration) {
+func (c *call) waiting(i int, d time.Duration) {
 	if c.began {
 		return
 	}
@@ -246,15 +246,98 @@ func (c *call) begin(i int, d time.Duration) {
 // decided is what the call's results and its waiting amount to.
 func (c *call) decided(d *Decision, statuses []LimitStatus) {
 	d.decide(c.entries, c.charges, c.results, statuses)
-	d.wait(c.waited, c.lines, statuses)
+	d.add(c.waited, c.lines, statuses)
 }
 
-// wait adds to a decision how its request has waited. lines are those of the
+// add adds to a decision how its request has waited. lines are those of the
 // limits of statuses, or none.
-func (d *Decision) wait(waited time.Duration, lines []lineStatus, statuses []LimitStatus) {
+func (d *Decision) add(waited time.Duration, lines []lineStatus, statuses []LimitStatus) {
 	d.Delay = max(d.Delay, waited)
 	for i := range lines {
 		statuses[i].Delay = max(statuses[i].Delay, lines[i].waited)
 		d.Queued = max(d.Queued, lines[i].queued)
 	}
+}
+
+// mayWait reports whether something may make the call wait.
+func (c *call) mayWait() bool { return c.patient || c.needs&waits != 0 }
+
+// longWait is how long Wait waits for a turn when its context has no deadline.
+const longWait = time.Hour
+
+// bound sets how long each charge may wait.
+func (c *call) bound(ctx context.Context) error {
+	left := Never
+	if t, ok := ctx.Deadline(); ok {
+		if left = time.Until(t); left <= 0 {
+			return context.DeadlineExceeded
+		}
+	}
+	for i, e := range c.entries {
+		wait := e.maxWait
+		if c.patient {
+			wait = longWait
+			if left < Never {
+				wait = left
+			}
+		}
+		c.charges[i].MaxWait = e.kind.patience(e, wait, left, c.needs&counts != 0)
+	}
+	return nil
+}
+
+// wait is decide for a call that may have to wait.
+func (c *call) wait(ctx context.Context) error {
+	waits := c.mayWait()
+	if waits {
+		if err := c.bound(ctx); err != nil {
+			return &canceledError{err}
+		}
+	}
+	take := (*call).take
+	if c.needs&slots != 0 {
+		take = (*call).takeSlots
+	}
+	if err := take(c, ctx); err != nil {
+		return c.goOn(ctx, err)
+	}
+	switch {
+	case !waits:
+	case !c.granted:
+		c.noteTurns()
+	case c.claim != nil || longest(c.charges, c.results) > 0:
+		return c.sleep(ctx)
+	case ctx.Err() != nil: // it has left while the store was asked
+		c.giveBack(ctx)
+		return &canceledError{ctx.Err()}
+	}
+	return nil
+}
+
+// ask has the charges decided once.
+func (c *call) ask(ctx context.Context) error {
+	if c.lim.family.turns.Vacant() {
+		return c.askVacant(ctx)
+	}
+	return c.askStore(ctx)
+}
+
+func (c *call) askStore(ctx context.Context) error {
+	if c.reserves() {
+		var end func()
+		ctx, end = outliving(ctx)
+		defer end()
+	}
+	return c.store.Take(ctx, c.charges, c.results)
+}
+
+// take asks, and notes what the call has then.
+func (c *call) take(ctx context.Context) error {
+	if err := c.ask(ctx); err != nil {
+		return err
+	}
+	if c.granted = granted(c.charges, c.results); c.granted && c.needs&slots != 0 {
+		c.lim.family.hold(c.entries, c.charges, c.ofClass, 1)
+	}
+	return nil
 }

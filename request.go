@@ -1,0 +1,366 @@
+package stint
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/store"
+)
+
+// call is one decision on its way: scratch that is pooled, and copied into a
+// Permit or a DeniedError at the end.
+type call struct {
+	callState
+
+	entries []*entry
+	charges []store.Charge
+	results []store.Result
+	paced   []paced // that wait for bytes, and charge nothing here
+	keys    []knownKey
+	fields  field.Writer
+	said    []field.Limit // of limits whose number is the moment's
+}
+
+// callState is what a call knows that isn't scratch: it begins anew with each.
+type callState struct {
+	lim        *version
+	store      store.Store   // of the plan's charges
+	generation *generation   // whose limits the charges name; nil: the version's
+	r          *http.Request // nil outside HTTP
+	outer      *Permit
+	policy     string // RateLimit-Policy if it is the whole plan's
+	needs      needs  // of its limits
+	began      bool   // to wait: an observer has been told
+	granted    bool   // it has what it was granted: see giveBack
+	classed    bool   // ofClass is known
+	ofClass    uint8
+	patient    bool // Wait: every limit waits as long as the context lets it
+	waited     time.Duration
+	came       time.Time      // when it first began to wait
+	lines      []lineStatus   // of each charge, if it has seen a line
+	claim      *waiting.Claim // of turns that others have left
+}
+
+// knownKey is the answer of a KeyFunc.
+type knownKey struct {
+	source *keySource
+	key    string // "" where the limits that have it are left out
+}
+
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+// kept is the number of limits up to which a call's scratch is kept.
+const kept = 64
+
+// admit decides a request.
+func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error) {
+	if len(v.skip)+len(v.block) > 0 {
+		if exempt, err := v.sift(r); exempt || err != nil {
+			return nil, err
+		}
+	}
+	p := v.base
+	if v.router != nil {
+		p = v.plan(r)
+	}
+	ctx := r.Context()
+	outer := FromContext(ctx)
+	if outer != nil {
+		if o := v.beside(outer); o != v {
+			return o.admit(w, r)
+		}
+	}
+	c := calls.Get().(*call)
+	defer c.end(ctx)
+	c.lim, c.store, c.r, c.outer = v, v.store, r, outer
+	if err := c.gather(p); err != nil {
+		return nil, err
+	}
+	if len(c.charges) == 0 && len(c.paced) == 0 {
+		return nil, nil
+	}
+	if err := c.decide(ctx); err != nil {
+		return c.undecided(ctx, err)
+	}
+	if !c.granted {
+		return nil, c.refused(w.Header())
+	}
+	var permit *Permit
+	var slots []string
+	if !v.withoutPermit || c.needs&releases != 0 {
+		permit = c.permit(ctx)
+		slots = permit.fields[:]
+	}
+	if v.styles != 0 {
+		c.setFields(w.Header(), slots)
+	}
+	if len(v.observers) > 0 {
+		c.observe(Admitted, nil)
+	}
+	c.granted = false // it is the permit's now
+	return permit, nil
+}
+
+// gather makes the charges of a request.
+func (c *call) gather(p *plan) error {
+	c.policy = p.policy
+	for _, e := range p.entries {
+		if c.outer != nil && !e.kind.repeated() && c.outer.charged(e) {
+			c.policy = "" // names limits that aren't charged here
+			continue
+		}
+		if err := c.charge(e); err != nil {
+			return err
+		}
+	}
+	for _, e := range p.again {
+		if err := c.chargeAgain(e); err != nil {
+			return err
+		}
+	}
+	for _, f := range p.funcs {
+		if c.outer != nil && c.outer.chargedBy(f) {
+			continue
+		}
+		c.policy = ""
+		if err := c.chargeAll(f); err != nil {
+			return err
+		}
+	}
+	if c.needs&local != 0 {
+		c.decideLocally()
+	}
+	return nil
+}
+
+// charge adds the charge of one limit.
+func (c *call) charge(e *entry) error {
+	key, err := c.key(e)
+	if err != nil {
+		return err
+	}
+	if key == "" {
+		c.policy = ""
+		return nil
+	}
+	if e.needs&paces != 0 {
+		c.paced = append(c.paced, paced{e, key})
+		c.needs |= e.needs
+		return nil
+	}
+	cost := int64(1)
+	if e.cost != nil {
+		if cost, err = c.cost(e); err != nil {
+			return err
+		}
+	}
+	c.add(e, key, cost)
+	return nil
+}
+
+// cost is what the request costs a limit. A limit that only reports is not charged
+// what can't be.
+func (c *call) cost(e *entry) (int64, error) {
+	if e.cost == nil {
+		return 1, nil
+	}
+	cost := e.cost(c.r)
+	if cost < 0 {
+		err := &requestError{err: store.ErrCost, status: http.StatusInternalServerError, limit: e.limit.Name()}
+		if !e.dryRun {
+			return 0, err
+		}
+		c.lim.observe(Event{Kind: DryRunDenied, Request: c.r, Err: err, Decision: Decision{Limit: e.limit.Name()}})
+		return 0, nil
+	}
+	// Above what any limit holds: refused by the limit, rather than a
+	// malformed call, which would be the store's failure and pass.
+	return min(cost, store.MaxCost), nil
+}
+
+func (c *call) add(e *entry, key string, cost int64) {
+	c.needs |= e.needs
+	c.entries = append(c.entries, e)
+	c.charges = append(c.charges, store.Charge{Key: key, Limit: e.limit, Cost: cost, DryRun: e.dryRun})
+	c.results = append(c.results, store.Result{})
+}
+
+// key calls the entry's KeyFunc, once a request however many limits share it. It is
+// "" where the limit is left out.
+func (c *call) key(e *entry) (string, error) {
+	for i := range c.keys {
+		if c.keys[i].source == e.key {
+			return c.keys[i].key, nil
+		}
+	}
+	key, err := e.key.fn(c.r)
+	if err == nil {
+		key, err = keytext.Encode(key)
+	}
+	if err != nil {
+		if err = c.keyless(e, err); err != nil {
+			return "", err
+		}
+		key = ""
+	}
+	c.keys = append(c.keys, knownKey{e.key, key})
+	return key, nil
+}
+
+// keyless is what becomes of a request whose key can't be told: nil if the limit is
+// left out.
+func (c *call) keyless(e *entry, err error) error {
+	re := &requestError{err: err, status: statusOf(err), limit: e.limit.Name()}
+	kind := KeyFailed
+	switch {
+	case errors.Is(err, ErrEmptyKey) && c.lim.emptyKey == SkipEmptyKey:
+		return nil
+	case errors.Is(err, ErrEmptyKey):
+		re.status, kind = http.StatusForbidden, EmptyKey
+	case errors.Is(err, ErrKeyTooLong):
+		re.status = http.StatusForbidden
+	}
+	c.lim.observe(Event{Kind: kind, Request: c.r, Err: re})
+	return re
+}
+
+// decide gets the call answered: after nil, either all of it is granted, and
+// its turn has come, or results say why not. Another error is a
+// *canceledError or the store's.
+func (c *call) decide(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return &canceledError{err} // a store may not look: it would charge who has left
+	}
+	if len(c.charges) == 0 { // nothing but bytes, which are paid for later
+		c.granted = true
+		return nil
+	}
+	if c.patient || c.needs&(waits|slots) != 0 {
+		return c.wait(ctx)
+	}
+	if err := c.store.Take(ctx, c.charges, c.results); err != nil {
+		return c.goOn(ctx, err)
+	}
+	if c.granted = granted(c.charges, c.results); !c.granted && c.lim.family.turns.Vacant() {
+		return c.take(ctx) // what others have reserved, and left, is in its way
+	}
+	return nil
+}
+
+// undecided is what becomes of a request that could not be decided: it is refused
+// with the error, or passes, with a permit if there are bytes to be paced.
+func (c *call) undecided(ctx context.Context, err error) (*Permit, error) {
+	if err = c.failed(ctx, err); err != nil {
+		c.outer.turnedAway()
+		return nil, err
+	}
+	if len(c.paced) == 0 {
+		return nil, nil
+	}
+	// They ask the store themselves, which may be back by then, and have a
+	// FailurePolicy of their own.
+	c.keep(func(*entry) bool { return false })
+	c.waited = 0 // for nothing
+	return c.permit(ctx), nil
+}
+
+// failed turns what went wrong in a decision into Admit's or Take's error: nil
+// where the request may pass all the same.
+func (c *call) failed(ctx context.Context, err error) error {
+	if ce := (*canceledError)(nil); errors.As(err, &ce) {
+		c.observe(Canceled, err)
+		return err
+	}
+	if ctxErr := ctx.Err(); ctxErr != nil { // not the store's fault
+		err = &canceledError{ctxErr}
+		clear(c.results)
+		c.observe(Canceled, err)
+		return err
+	}
+	for _, e := range c.entries {
+		if e.closed {
+			err := &StoreError{err}
+			c.lim.observe(Event{Kind: StoreFailed, Request: c.r, Err: err, Waited: c.waited, EndsWait: c.began})
+			return err
+		}
+	}
+	c.lim.observe(Event{Kind: StoreFailed, Request: c.r, Err: err, Waited: c.waited, EndsWait: c.began})
+	return nil
+}
+
+// refused is the refusal of a request by its limits, with its fields in h.
+func (c *call) refused(h http.Header) error {
+	c.outer.turnedAway()
+	err := c.denied()
+	c.setFields(h, err.fields[:])
+	c.observe(Denied, err)
+	return err
+}
+
+// giveBack gives back what the call was granted and hasn't handed over.
+func (c *call) giveBack(ctx context.Context) {
+	if c.claim != nil {
+		c.dropClaim(ctx)
+	}
+	if !c.granted {
+		return
+	}
+	c.granted = false
+	if c.needs&slots != 0 {
+		c.lim.family.hold(c.entries, c.charges, c.ofClass, -1)
+	}
+	c.lim.cancel(ctx, c.store, made(c.charges, c.results, func(r *store.Receipt) bool { return r.Cost > 0 }))
+}
+
+// setFields sets the fields of the call's decision in h. Dry runs have none. slots must
+// live as long as the response.
+func (c *call) setFields(h http.Header, slots []string) {
+	items := c.fields.Items[:0]
+	for i, e := range c.entries {
+		ch, r := &c.charges[i], &c.results[i]
+		if ch.DryRun {
+			continue
+		}
+		it := field.Item{Limit: &e.said, Remaining: r.Remaining, Reset: r.ResetAfter, Refused: !r.OK, Retry: r.RetryAfter, More: -1}
+		if e.needs&local != 0 { // its number changes
+			limit, _ := e.kind.stood(ch, r)
+			c.said = append(c.said, field.Limit{Name: it.Name, Units: limit, Policy: field.Policy(it.Name, limit, 0)})
+			it.Limit = &c.said[len(c.said)-1]
+		}
+		if after, known := ch.Limit.MoreAfter(r); known {
+			it.More = after
+		}
+		items = append(items, it)
+	}
+	c.fields.Items = items
+	c.fields.Write(h, c.lim.styles, c.policy, slots)
+}
+
+// end ends the call, deferred by whoever has begun it: whatever it still has is
+// given back. On any way out but a panic it has nothing: its permit has, or it
+// was refused, or has given back itself. Functions of the application are called
+// at many moments, and none of these has to know what there is to lose.
+func (c *call) end(ctx context.Context) {
+	if c.granted || c.claim != nil {
+		c.giveBack(ctx)
+	}
+	if cap(c.charges) > kept {
+		return
+	}
+	clear(c.entries)
+	clear(c.charges)
+	clear(c.results)
+	clear(c.keys)
+	clear(c.fields.Items)
+	clear(c.paced)
+	c.callState = callState{}
+	c.entries, c.charges, c.results = c.entries[:0], c.charges[:0], c.results[:0]
+	c.keys, c.said, c.paced = c.keys[:0], c.said[:0], c.paced[:0]
+	calls.Put(c)
+}
