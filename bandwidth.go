@@ -50,7 +50,7 @@ import (
 // Handlers hold what they hold (memory, a slot of a Concurrency) for as long as
 // their client's bandwidth makes them: put a Concurrency beside it.
 //
-// It adds no fields, is in no Decision, and Take, Wait and Peek don't know it.
+// It adds no fields, is in no Decision, and Allow, Take, Wait and Peek don't know it.
 // When a response has ended observers are told (Paced). A WithCost, WithMaxWait or
 // WithSettle of the limiter or the route doesn't apply to it.
 //

@@ -147,6 +147,17 @@ func BenchmarkHTTP(b *testing.B) {
 	})
 }
 
+func BenchmarkAllow(b *testing.B) {
+	l := limiter(b, theKey, ample())
+	ctx := context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := l.Allow(ctx, "tenant-7", 1); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkTake(b *testing.B) {
 	l := limiter(b, theKey, ample())
 	ctx := context.Background()
@@ -176,6 +187,14 @@ func TestAllocations(t *testing.T) {
 			}
 		})
 	}
+	t.Run("Allow", func(t *testing.T) {
+		for _, key := range []stint.Option{theKey, stint.WithKey(stint.Global())} {
+			l := limiter(t, key, ample(), stint.Quota(1<<30, stint.Daily))
+			if got := testing.AllocsPerRun(1000, func() { _ = l.Allow(t.Context(), "k", 1) }); got > 0 {
+				t.Errorf("%v allocations, want none", got)
+			}
+		}
+	})
 	t.Run("Take", func(t *testing.T) {
 		l := limiter(t, theKey, ample())
 		if got := testing.AllocsPerRun(1000, func() { _, _ = l.Take(t.Context(), "k", 1) }); got > 1 {

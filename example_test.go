@@ -158,6 +158,21 @@ func ExampleLimiter_Take() {
 	// denied by rate for 30m0s
 }
 
+func ExampleLimiter_Allow() {
+	lim := stint.Must(stint.New(stint.Rate(2, time.Hour), stint.WithKey(stint.GivenKey())))
+	for range 3 {
+		if err := lim.Allow(context.Background(), "tenant-7", 1); errors.As(err, new(*stint.DeniedError)) {
+			fmt.Println("refused")
+			continue
+		}
+		fmt.Println("passes")
+	}
+	// Output:
+	// passes
+	// passes
+	// refused
+}
+
 func ExampleLimiter_Wait() {
 	lim := stint.Must(stint.New(
 		stint.Rate(20, time.Second, stint.WithBurst(1)),

@@ -169,7 +169,7 @@ func Method() KeyFunc {
 }
 
 // Global gives every request the same key: the limit is one of the service,
-// not of a client. Take, Wait and Peek charge it under that key too, whatever
+// not of a client. Allow, Take, Wait and Peek charge it under that key too, whatever
 // key they are given, so that requests and jobs share it.
 func Global() KeyFunc { return constant(keytext.Global) }
 
@@ -203,7 +203,7 @@ func folded(k KeyFunc, parts ...KeyFunc) KeyFunc {
 // errGivenKey refuses a request where only Take has a key.
 var errGivenKey = errors.New("stint: the limit's key is GivenKey, which a request doesn't have")
 
-// GivenKey is the key that Take, Wait and Peek are given: for limiters of jobs,
+// GivenKey is the key that Allow, Take, Wait and Peek are given: for limiters of jobs,
 // queues and outgoing calls. Requests don't have one. Adapters panic when they
 // are mounted with such a limiter, and Admit refuses its requests. It can't be a
 // part of Join or Hash: give Take a key that is joined or hashed already.

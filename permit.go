@@ -83,7 +83,7 @@ func (c *call) permit(ctx context.Context) *Permit {
 	if c.waited > 0 || len(c.lines) > 0 {
 		p.wait = &permitWait{c.waited, c.lines}
 	}
-	p.carry, p.class = !c.lim.withoutPermit, c.ofClass
+	p.carry, p.class = c.r != nil && !c.lim.withoutPermit, c.ofClass
 	if c.needs != 0 {
 		p.holds, p.response = c.needs&releases != 0, c.responded()
 	}

@@ -10,10 +10,46 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
+// ErrHolds is the error of Allow on a limiter with a Concurrency or an
+// AdaptiveConcurrency: slots are held until somebody gives them back, and Allow
+// leaves nobody to do it. Use Take, and its permit's Done.
+var ErrHolds = errors.New("stint: Allow: the limiter has a limit whose slots are held: use Take, and Done")
+
+// Allow charges cost to all of the limiter's limits (not those of its routes) for
+// one key, and is done: it is Take for jobs, queues and RPCs that are charged once
+// and hold nothing. The error is nil when all limits let it pass, a *DeniedError
+// when one refuses, and the same as Take's otherwise; unless it is nil, nothing is
+// charged. Keys are Take's too.
+//
+// It returns ErrHolds where a limit of the limiter has slots, also in a dry run. A
+// Bandwidth and WithSettle are about responses, and are ignored. Where a limit makes
+// callers wait (WithMaxWait, WithQueue, a LeakyBucket), Allow sleeps until its turn
+// has come. When the store fails, the error is nil unless a limit is FailClosed.
+//
+// It allocates nothing when it returns nil from a store in memory, where nothing
+// waits or observes.
+func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
+	c := calls.Get().(*call)
+	defer c.end(ctx)
+	v := l.now.Load()
+	for _, e := range v.base.entries {
+		if e.line != nil {
+			return ErrHolds
+		}
+	}
+	if decided, err := c.outside(v, ctx, key, cost); err != nil || !decided {
+		return err
+	}
+	c.observe(Admitted, nil)
+	c.granted = false // nobody gives it back
+	return nil
+}
+
 // Take charges cost to all of the limiter's limits (not those of its routes)
 // for one key: jobs, queues, RPCs. The error is a *DeniedError when a limit
 // refuses, and nothing is charged then; nor if ctx has already ended, when the
-// error wraps ctx's. Call Done on the permit when the work is over.
+// error wraps ctx's. Call Done on the permit when the work is over. Where no limit
+// has slots and nothing is settled, Allow does the same for less.
 //
 // Limits with a constant key (Global, and Join or Hash of such keys) are charged
 // under that key, as for requests; all others under the key given. Predicates,
@@ -22,7 +58,7 @@ import (
 //
 // When the store fails and no limit is FailClosed, the permit is an empty one.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Permit, error) {
-	return l.takeKey(ctx, key, cost, false)
+	return l.take(ctx, key, cost, false)
 }
 
 // Wait is Take, but blocks until it is key's turn, or until ctx ends; then
@@ -32,29 +68,19 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Permit, er
 // are waited for that long, if their WithQueue has room; by the deadline that is
 // a *DeniedError as well.
 func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, error) {
-	return l.takeKey(ctx, key, cost, true)
+	return l.take(ctx, key, cost, true)
 }
 
-func (l *Limiter) takeKey(ctx context.Context, key string, cost int64, patient bool) (*Permit, error) {
-	if cost < 1 || cost > store.MaxCost {
-		return nil, fmt.Errorf("stint: cost %d: write 1 to %d, or use Peek: %w", cost, int64(store.MaxCost), store.ErrCost)
-	}
-	c := begin(l.now.Load())
+func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool) (*Permit, error) {
+	c := calls.Get().(*call)
 	defer c.end(ctx)
-	if err := c.gatherKey(key, cost); err != nil {
-		return nil, err
-	}
 	c.patient = patient
-	if err := c.decide(ctx); err != nil {
-		if err = c.failed(ctx, err); err != nil {
-			return nil, err
-		}
-		return &Permit{}, nil
-	}
-	if !c.granted {
-		err := c.denied()
-		c.observe(Denied, err)
+	decided, err := c.outside(l.now.Load(), ctx, key, cost)
+	switch {
+	case err != nil:
 		return nil, err
+	case !decided:
+		return &Permit{}, nil
 	}
 	p := c.permit(ctx)
 	c.observe(Admitted, nil)
@@ -62,23 +88,37 @@ func (l *Limiter) takeKey(ctx context.Context, key string, cost int64, patient b
 	return p, nil
 }
 
-// begin makes a call outside HTTP.
-func begin(v *version) *call {
-	c := calls.Get().(*call)
-	c.lim, c.store = v, v.store
-	return c
+// outside decides a call outside HTTP. It is not decided, without an error, where
+// the store has failed and nothing minds.
+func (c *call) outside(v *version, ctx context.Context, key string, cost int64) (decided bool, err error) {
+	if cost < 1 || cost > store.MaxCost {
+		return false, fmt.Errorf("stint: cost %d: write 1 to %d, or use Peek: %w", cost, int64(store.MaxCost), store.ErrCost)
+	}
+	if err := c.gatherKey(v, key, cost); err != nil {
+		return false, err
+	}
+	if err := c.decide(ctx); err != nil {
+		return false, c.failed(ctx, err)
+	}
+	if !c.granted {
+		err := c.denied()
+		c.observe(Denied, err)
+		return false, err
+	}
+	return true, nil
 }
 
 // gatherKey makes the charges of one key.
-func (c *call) gatherKey(key string, cost int64) error {
+func (c *call) gatherKey(v *version, key string, cost int64) error {
+	c.lim, c.store = v, v.store
 	encoded, err := keytext.Encode(key)
 	if err != nil {
 		return err
 	}
-	if len(c.lim.base.entries) == 0 {
+	if len(v.base.entries) == 0 {
 		return errNoLimits
 	}
-	for _, e := range c.lim.base.entries {
+	for _, e := range v.base.entries {
 		if e.needs&paces == 0 {
 			c.add(e, e.key.under(encoded), cost)
 		}
@@ -96,9 +136,9 @@ func (c *call) gatherKey(key string, cost int64) error {
 // nothing. Decision.Allowed says whether each enforced limit has a unit left,
 // and RetryAfter when the last of those that don't will.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
-	c := begin(l.now.Load())
+	c := calls.Get().(*call)
 	defer c.end(ctx)
-	if err := c.gatherKey(key, 0); err != nil {
+	if err := c.gatherKey(l.now.Load(), key, 0); err != nil {
 		return Decision{}, err
 	}
 	if err := c.ask(ctx); err != nil {
@@ -184,6 +224,6 @@ func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
 	return nil
 }
 
-var errPaces = errors.New("stint: the limiter has nothing but a Bandwidth, which is about responses: Take, Wait and Peek use other limits")
+var errPaces = errors.New("stint: the limiter has nothing but a Bandwidth, which is about responses: Allow, Take, Wait and Peek use other limits")
 
-var errNoLimits = errors.New("stint: the limiter has limits on its routes only: Take, Wait and Peek use those of the limiter itself")
+var errNoLimits = errors.New("stint: the limiter has limits on its routes only: Allow, Take, Wait and Peek use those of the limiter itself")
