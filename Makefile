@@ -14,7 +14,7 @@ TIME     ?= 1s
 # What the tests start; STINT_REDIS_SERVER in the environment names another.
 REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 
-.PHONY: test test-faults test-servers test-examples redis run race test-32 lint tidy build-all bench bench-redis bench-peers fuzz soak plots plots-check
+.PHONY: test test-faults test-servers test-examples test-install redis run race test-32 lint tidy build-all bench bench-redis bench-peers fuzz soak plots plots-check
 
 test: redis ## the tests, as a reader of the README runs them: 2 minutes on 2 cores
 	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 2 minutes on 2 cores"
@@ -33,6 +33,9 @@ test-servers: redis ## the store's suite on each kind of server and client, in 3
 test-examples: redis ## each example, and the commands that it prints, in a minute
 	@echo "running each example and what it tells its user to try: about a minute"
 	STINT_SUITE=examples $(GO) test -count=1 -parallel 8 -run '^TestExamples' ./examples
+
+test-install: ## what a release would tag, installed by who has nothing else, in half a minute
+	STINT_SUITE=install $(GO) test -count=1 -run '^TestInstall' .
 
 # A server that Debian starts along with the package is of no use to the tests.
 redis: ## redis-server: found, installed where that may be, or one line on how

@@ -69,22 +69,31 @@ func TestProgramsBuild(t *testing.T) {
 // The README's program answers who tries it without more ado, and says what is
 // left.
 func TestREADMEProgramAnswers(t *testing.T) {
+	text, addr := readmeProgram(t)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "main.go"), text, 0o666)
+	program := filepath.Join(dir, "program")
+	run(t, ".", "go", "build", "-o", program, filepath.Join(dir, "main.go"))
+	serves(t, program, addr)
+}
+
+// readmeProgram is the README's whole program, on an address of its own.
+func readmeProgram(t *testing.T) (text, addr string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
+	addr = l.Addr().String()
 	_ = l.Close()
-	_, text, _ := strings.Cut(read(t, "README.md"), "```go\npackage main\n")
+	_, text, _ = strings.Cut(read(t, "README.md"), "```go\npackage main\n")
 	text, _, _ = strings.Cut(text, "```")
-	dir := t.TempDir()
-	program, file := filepath.Join(dir, "program"), filepath.Join(dir, "main.go")
-	if err := os.WriteFile(file, []byte("package main\n"+strings.ReplaceAll(text, "127.0.0.1:8080", addr)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("go", "build", "-o", program, file).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	return "package main\n" + strings.ReplaceAll(text, "127.0.0.1:8080", addr), addr
+}
+
+// serves runs a program that readmeProgram was built to, and asks it.
+func serves(t *testing.T, program, addr string) {
+	t.Helper()
 	cmd := exec.Command(program)
 	var said strings.Builder
 	cmd.Stderr = &said
@@ -100,6 +109,7 @@ func TestREADMEProgramAnswers(t *testing.T) {
 	}()
 	var resp *http.Response
 	eventually(t, func() bool {
+		var err error
 		resp, err = http.Get("http://" + addr)
 		return err == nil
 	})

@@ -5,7 +5,7 @@ go 1.25.0
 replace github.com/stint-go/stint => ../..
 
 require (
-	github.com/stint-go/stint v0.0.0-00010101000000-000000000000
+	github.com/stint-go/stint v0.0.0
 	gonum.org/v1/plot v0.17.0
 )
 

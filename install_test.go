@@ -1,0 +1,87 @@
+package stint_test
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint/internal/redistest"
+)
+
+// What a release tags is what users get from a proxy: whoever has nothing of this
+// repository runs the README's program, and installs every other module's commands.
+func TestInstall(t *testing.T) {
+	redistest.Suite(t, "install")
+	repository := ready(t)
+	run(t, repository, "scripts/release", "--tag", released)
+	proxy := t.TempDir()
+	modules := map[string]bool{}
+	for _, tag := range strings.Fields(run(t, repository, "git", "tag")) {
+		modules[publish(t, proxy, repository, tag)] = true
+	}
+	if !modules[module+"/cmd/hello"] {
+		t.Fatalf("released are %v, want cmd/hello among them", modules)
+	}
+	elsewhere(t, proxy)
+
+	for name := range modules {
+		t.Run(name, func(t *testing.T) {
+			user := t.TempDir()
+			run(t, user, "go", "mod", "init", "example.com/user")
+			if name == module {
+				run(t, user, "go", "get", name+"@"+released)
+				text, addr := readmeProgram(t)
+				write(t, filepath.Join(user, "main.go"), text, 0o666)
+				program := filepath.Join(t.TempDir(), "program")
+				run(t, user, "go", "build", "-o", program)
+				serves(t, program, addr)
+				return
+			}
+			run(t, user, "go", "get", name+"/...@"+released)
+			run(t, user, "go", "build", "-o", os.DevNull, name+"/...")
+			t.Setenv("GOBIN", t.TempDir())
+			for _, program := range strings.Fields(run(t, user, "go", "list", "-f", `{{if eq .Name "main"}}{{.ImportPath}}{{end}}`, name+"/...")) {
+				run(t, t.TempDir(), "go", "install", program+"@"+released)
+			}
+		})
+	}
+}
+
+// publish puts the module of a tag into a proxy, and returns its path. The tree of a
+// module ends where another's begins.
+func publish(t *testing.T, proxy, repository, tag string) string {
+	t.Helper()
+	dir := path.Dir(tag)
+	name := path.Join(module, dir)
+	at := filepath.Join(proxy, name, "@v")
+	write(t, filepath.Join(at, "list"), released+"\n", 0o666)
+	write(t, filepath.Join(at, released+".info"), `{"Version":"`+released+`"}`, 0o666)
+	write(t, filepath.Join(at, released+".mod"), run(t, repository, "git", "show", tag+":"+path.Join(dir, "go.mod")), 0o666)
+	archive := []string{"archive", "-o", filepath.Join(at, released+".zip"), "--prefix=" + name + "@" + released + "/", tag + ":" + strings.TrimPrefix(dir, "."), "."}
+	for _, below := range strings.Fields(run(t, filepath.Join(repository, dir), "git", "ls-files", "*/go.mod")) {
+		archive = append(archive, ":(exclude)"+path.Dir(below))
+	}
+	run(t, repository, "git", archive...)
+	return name
+}
+
+// elsewhere has the go commands of a test know nothing of this repository or of what
+// they have fetched before: modules come from proxy, else from what is downloaded
+// here, else from where the environment says.
+func elsewhere(t *testing.T, proxy string) {
+	t.Helper()
+	env := func(name string) string { return strings.TrimSpace(run(t, ".", "go", "env", name)) }
+	downloaded := filepath.Join(env("GOMODCACHE"), "cache", "download")
+	t.Setenv("GOPROXY", strings.Join([]string{"file://" + proxy, "file://" + downloaded, env("GOPROXY")}, ","))
+	// go.sum has vouched for what is downloaded, and nobody but us for our own.
+	t.Setenv("GOSUMDB", "off")
+	for _, name := range []string{"GOPRIVATE", "GONOPROXY"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("GOENV", "off")
+	t.Setenv("GOWORK", "off")
+	t.Setenv("GOFLAGS", "-modcacherw")
+	t.Setenv("GOMODCACHE", t.TempDir())
+}

@@ -1,0 +1,176 @@
+package stint_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// released is the version that throw-away clones release: no module of theirs is
+// taken for one that a proxy has.
+const released = "v0.0.1-clone"
+
+// run runs a command in dir, and returns what it prints.
+func run(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s%s", name, args, err, out, stderr.String())
+	}
+	return string(out)
+}
+
+// throwAway is a repository of its own with the files of this one as they are,
+// committed on main: what is under test is the tree, not the last commit.
+func throwAway(t *testing.T) string {
+	t.Helper()
+	if _, err := os.Stat(".git"); err != nil {
+		t.Skip("not in a repository")
+	}
+	dir := t.TempDir()
+	files := strings.Split(run(t, ".", "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"), "\x00")
+	for _, name := range files {
+		info, err := os.Stat(name)
+		if err != nil || info.IsDir() {
+			continue // deleted, and not yet committed
+		}
+		write(t, filepath.Join(dir, name), read(t, name), info.Mode())
+	}
+	run(t, dir, "git", "init", "-q", "-b", "main")
+	author(t, dir)
+	commit(t, dir)
+	return dir
+}
+
+func author(t *testing.T, dir string) {
+	t.Helper()
+	run(t, dir, "git", "config", "user.name", "a")
+	run(t, dir, "git", "config", "user.email", "a@example.com")
+}
+
+func write(t *testing.T, name, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func commit(t *testing.T, dir string) {
+	t.Helper()
+	run(t, dir, "git", "add", "-A")
+	run(t, dir, "git", "commit", "-q", "--allow-empty", "-m", "all")
+}
+
+// own matches a requirement on a module of this repository, but not on v0.0.0, which
+// stands in modules that are not released.
+var own = regexp.MustCompile(`(?m)^((?:\t|require )` + regexp.QuoteMeta(module) + `\S*) v(?:0\.0\.[1-9]|0\.[1-9]|[1-9]).*`)
+
+// ready makes a throw-away repository that can be released: one more module, which
+// users fetch, and all of these at the version.
+func ready(t *testing.T) string {
+	t.Helper()
+	dir := throwAway(t)
+	write(t, filepath.Join(dir, "cmd/hello/go.mod"), "module "+module+"/cmd/hello\n\ngo 1.25.0\n\nrequire "+module+" "+released+"\n", 0o666)
+	write(t, filepath.Join(dir, "cmd/hello/main.go"), "package main\n\nimport \""+module+"\"\n\nfunc main() { println(stint.TokenBucket.String()) }\n", 0o666)
+	for _, name := range strings.Fields(run(t, dir, "git", "ls-files", "*/go.mod")) {
+		name = filepath.Join(dir, name)
+		write(t, name, own.ReplaceAllString(read(t, name), "$1 "+released), 0o666)
+	}
+	write(t, filepath.Join(dir, "CHANGELOG.md"), "# Changelog\n\n## "+released+"\n", 0o666)
+	commit(t, dir)
+	return dir
+}
+
+func TestRelease(t *testing.T) {
+	dir := ready(t)
+	want := "git tag -a -m " + released + " " + released + "\n"
+	tags := []string{released}
+	for _, name := range strings.Fields(run(t, dir, "git", "ls-files", "*/go.mod")) {
+		if own.MatchString(read(t, filepath.Join(dir, name))) {
+			tag := filepath.Dir(name) + "/" + released
+			want += "git tag -a -m " + tag + " " + tag + "\n"
+			tags = append(tags, tag)
+		}
+	}
+	want += "git push --atomic origin main " + strings.Join(tags, " ") + "\n"
+
+	if got := run(t, dir, "scripts/release", released); got != want {
+		t.Errorf("it would do\n%swant\n%s", got, want)
+	}
+	if got := run(t, dir, "git", "tag"); got != "" {
+		t.Errorf("a dry run tags %s", got)
+	}
+	if got := run(t, dir, "scripts/release", "--tag", released); got != want {
+		t.Errorf("it does\n%swant\n%s", got, want)
+	}
+	for _, tag := range tags {
+		if head := run(t, dir, "git", "rev-parse", "HEAD"); head != run(t, dir, "git", "rev-parse", tag+"^{commit}") {
+			t.Errorf("tag %s isn't of the commit", tag)
+		}
+	}
+}
+
+func TestReleaseRefuses(t *testing.T) {
+	hello := func(text string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			name := filepath.Join(dir, "cmd/hello/go.mod")
+			write(t, name, read(t, name)+text, 0o666)
+			commit(t, dir)
+		}
+	}
+	origin := ready(t)
+	for _, c := range []struct {
+		name    string
+		version string
+		change  func(t *testing.T, dir string)
+		want    string
+	}{
+		{"no version", "1.0", func(*testing.T, string) {}, "is not a version"},
+		{"a version that needs another path", "v2.0.0", func(*testing.T, string) {}, "is not a version"},
+		{"another branch", released, func(t *testing.T, dir string) { run(t, dir, "git", "switch", "-q", "-c", "b") }, "on b: "},
+		{"no branch", released, func(t *testing.T, dir string) { run(t, dir, "git", "switch", "-q", "--detach") }, "on no branch: "},
+		{"a change", released, func(t *testing.T, dir string) { write(t, filepath.Join(dir, "README.md"), "", 0o666) }, "not committed"},
+		{"a new file", released, func(t *testing.T, dir string) { write(t, filepath.Join(dir, "new"), "", 0o666) }, "not committed"},
+		{"no section", "v0.0.1", func(*testing.T, string) {}, "no section '## v0.0.1'"},
+		{"modules of another release", "v0.0.1", func(*testing.T, string) {},
+			"go mod edit -require=" + module + "@v0.0.1 cmd/hello/go.mod"},
+		{"a replace", released, hello("replace example.com/a => ./a\n"), "cmd/hello/go.mod has a replace"},
+		{"a block of them", released, hello("replace (\n\texample.com/a => ./a\n)\n"), "cmd/hello/go.mod has a replace"},
+		{"a module that isn't released", released, hello("require " + module + "/docs/plots v0.0.0\n"), module + "/docs/plots, which is not released"},
+		{"a module at another version", released, func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, "cmd/other/go.mod"), "module "+module+"/cmd/other\n\nrequire "+module+" "+released+"\n", 0o666)
+			hello("require (\n\t"+module+"/cmd/other v0.0.1\n)\n")(t, dir)
+		}, "go mod edit -require=" + module + "/cmd/other@" + released + " cmd/hello/go.mod"},
+		{"a tag there is", released, func(t *testing.T, dir string) { run(t, dir, "git", "tag", "cmd/hello/"+released) }, "there is a tag cmd/hello/" + released},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			run(t, ".", "git", "clone", "-q", origin, dir)
+			author(t, dir)
+			c.change(t, dir)
+			before := run(t, dir, "git", "tag")
+			for _, args := range [][]string{{c.version}, {"--tag", c.version}} {
+				cmd := exec.Command("scripts/release", args...)
+				cmd.Dir = dir
+				said, err := cmd.CombinedOutput()
+				if err == nil || !strings.Contains(string(said), c.want) {
+					t.Errorf("scripts/release %v: %v\n%swant %q", args, err, said, c.want)
+				}
+			}
+			if got := run(t, dir, "git", "tag"); got != before {
+				t.Errorf("tags %swere %s", got, before)
+			}
+		})
+	}
+}
