@@ -171,35 +171,35 @@ func WithSampleWindow(d time.Duration) AdaptiveOption {
 	}}
 }
 
-// Reason is why the limit of an AdaptiveConcurrency is what it is.
-type Reason uint8
+// AdaptiveReason is why the limit of an AdaptiveConcurrency is what it is.
+type AdaptiveReason uint8
 
 const (
 	// NotAdaptive: it is another limit.
-	NotAdaptive = Reason(adaptive.None)
-	// ReasonStart: too few requests have been seen to move it.
-	ReasonStart = Reason(adaptive.Start)
-	// ReasonGrowing: it has risen, as requests take as long as usual.
-	ReasonGrowing = Reason(adaptive.Growing)
-	// ReasonQueueing: it has fallen, as they take longer.
-	ReasonQueueing = Reason(adaptive.Queueing)
-	// ReasonDrops: it has been halved, or cut by a tenth under AIMD, as they fail.
-	ReasonDrops = Reason(adaptive.Drops)
-	// ReasonSteady: nothing calls for another, or it is at min or max.
-	ReasonSteady = Reason(adaptive.Steady)
-	// ReasonUnused: less than half of it is in use, so it can't be told
+	NotAdaptive = AdaptiveReason(adaptive.None)
+	// AdaptiveStart: too few requests have been seen to move it.
+	AdaptiveStart = AdaptiveReason(adaptive.Start)
+	// AdaptiveGrowing: it has risen, as requests take as long as usual.
+	AdaptiveGrowing = AdaptiveReason(adaptive.Growing)
+	// AdaptiveQueueing: it has fallen, as they take longer.
+	AdaptiveQueueing = AdaptiveReason(adaptive.Queueing)
+	// AdaptiveDrops: it has been halved, or cut by a tenth under AIMD, as they fail.
+	AdaptiveDrops = AdaptiveReason(adaptive.Drops)
+	// AdaptiveSteady: nothing calls for another, or it is at min or max.
+	AdaptiveSteady = AdaptiveReason(adaptive.Steady)
+	// AdaptiveUnused: less than half of it is in use, so it can't be told
 	// whether more would be too much.
-	ReasonUnused = Reason(adaptive.Unused)
+	AdaptiveUnused = AdaptiveReason(adaptive.Unused)
 )
 
 var reasonNames = [...]string{"not adaptive", "start", "growing", "queueing", "drops", "steady", "unused"}
 
 // String returns the reason in a word.
-func (r Reason) String() string {
+func (r AdaptiveReason) String() string {
 	if int(r) < len(reasonNames) {
 		return reasonNames[r]
 	}
-	return fmt.Sprintf("Reason(%d)", uint8(r))
+	return fmt.Sprintf("AdaptiveReason(%d)", uint8(r))
 }
 
 // LimitChange is a change of an AdaptiveConcurrency, as the observer is told.
@@ -209,7 +209,7 @@ type LimitChange struct {
 	// From and To are the limits before and after.
 	From, To int64
 	// Reason is why.
-	Reason Reason
+	Reason AdaptiveReason
 	// InFlight is how many units are in flight.
 	InFlight int64
 	// Latency is the average of the requests that have led to it, and

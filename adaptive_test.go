@@ -87,57 +87,57 @@ func TestAdaptiveSamples(t *testing.T) {
 		name string
 		do   func(*stint.Limiter, *testing.T)
 		want int64
-		why  stint.Reason
+		why  stint.AdaptiveReason
 		opts []stint.AdaptiveOption
 	}{
 		{"within the timeout, for AIMD", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, lasts(5*time.Second))
 			window(t, l, 20, lasts(5*time.Second))
-		}, 23, stint.ReasonGrowing, aimd},
+		}, 23, stint.AdaptiveGrowing, aimd},
 		{"slower than the timeout, for AIMD", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, lasts(101*time.Millisecond))
-		}, 18, stint.ReasonQueueing, append(aimd, stint.WithLatencyTimeout(100*time.Millisecond))},
+		}, 18, stint.AdaptiveQueueing, append(aimd, stint.WithLatencyTimeout(100*time.Millisecond))},
 		{"dropped, for AIMD", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(p *stint.Permit) { p.Drop(); time.Sleep(time.Millisecond) })
-		}, 18, stint.ReasonDrops, aimd},
-		{"as usual", slow, 22, stint.ReasonGrowing, nil}, // three windows of a fifth of four
+		}, 18, stint.AdaptiveDrops, aimd},
+		{"as usual", slow, 22, stint.AdaptiveGrowing, nil}, // three windows of a fifth of four
 		{"slower", func(l *stint.Limiter, t *testing.T) {
 			slow(l, t)
 			window(t, l, 20, lasts(time.Second))
 			window(t, l, 18, lasts(2*time.Second))
-		}, 19, stint.ReasonQueueing, nil},
+		}, 19, stint.AdaptiveQueueing, nil},
 		{"less than half in use", func(l *stint.Limiter, t *testing.T) {
 			slow(l, t)
 			window(t, l, 10, lasts(100*time.Millisecond))
-		}, 23, stint.ReasonUnused, nil},
+		}, 23, stint.AdaptiveUnused, nil},
 		{"dropped", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(p *stint.Permit) { p.Drop(); time.Sleep(time.Millisecond) })
-		}, 10, stint.ReasonDrops, nil},
+		}, 10, stint.AdaptiveDrops, nil},
 		{"panicking", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(*stint.Permit) { time.Sleep(time.Millisecond); panic("boom") })
-		}, 10, stint.ReasonDrops, nil},
+		}, 10, stint.AdaptiveDrops, nil},
 		{"panicking at once", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(*stint.Permit) { panic("boom") })
-		}, 20, stint.ReasonStart, nil},
+		}, 20, stint.AdaptiveStart, nil},
 		{"dropped at once, as the handler says", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(p *stint.Permit) { p.Drop() })
-		}, 10, stint.ReasonDrops, nil},
+		}, 10, stint.AdaptiveDrops, nil},
 		{"panicking, which the handler says is nothing", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(p *stint.Permit) { p.Ignore(); panic("boom") })
-		}, 20, stint.ReasonStart, nil},
+		}, 20, stint.AdaptiveStart, nil},
 		{"aborting", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(*stint.Permit) { panic(http.ErrAbortHandler) })
-		}, 20, stint.ReasonStart, nil},
+		}, 20, stint.AdaptiveStart, nil},
 		{"ignored", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(p *stint.Permit) { p.Ignore(); time.Sleep(time.Second) })
-		}, 20, stint.ReasonStart, nil},
+		}, 20, stint.AdaptiveStart, nil},
 		{"detached", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(p *stint.Permit) {
 				release := p.Detach()
 				time.Sleep(time.Second)
 				release()
 			})
-		}, 20, stint.ReasonStart, nil},
+		}, 20, stint.AdaptiveStart, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestAdaptiveSamples(t *testing.T) {
 				}
 				last := int64(20)
 				for _, e := range seen.all {
-					if e.Kind != stint.LimitChanged {
+					if e.Kind != stint.EventLimitChanged {
 						continue
 					}
 					if e.Change.Limit != "adaptive" || e.Change.From != last || e.Change.To == last {
@@ -172,13 +172,13 @@ func TestAdaptiveResponses(t *testing.T) {
 	for _, tt := range []struct {
 		status int
 		took   time.Duration
-		why    stint.Reason
+		why    stint.AdaptiveReason
 	}{
-		{500, time.Millisecond, stint.ReasonDrops},
-		{503, 100 * time.Microsecond, stint.ReasonDrops},
-		{500, 99 * time.Microsecond, stint.ReasonStart},
-		{500, 0, stint.ReasonStart},
-		{499, time.Millisecond, stint.ReasonUnused},
+		{500, time.Millisecond, stint.AdaptiveDrops},
+		{503, 100 * time.Microsecond, stint.AdaptiveDrops},
+		{500, 99 * time.Microsecond, stint.AdaptiveStart},
+		{500, 0, stint.AdaptiveStart},
+		{499, time.Millisecond, stint.AdaptiveUnused},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 100))
@@ -249,9 +249,9 @@ func TestAdaptiveContexts(t *testing.T) {
 				}
 				dropped := false
 				for _, e := range seen.all {
-					if e.Kind == stint.LimitChanged {
-						dropped = dropped || e.Change.Reason == stint.ReasonDrops
-						if c := e.Change; c.Reason == stint.ReasonGrowing && c.Latency != 100*time.Millisecond {
+					if e.Kind == stint.EventLimitChanged {
+						dropped = dropped || e.Change.Reason == stint.AdaptiveDrops
+						if c := e.Change; c.Reason == stint.AdaptiveGrowing && c.Latency != 100*time.Millisecond {
 							t.Errorf("latency %v: what was cut short is in it", c.Latency)
 						}
 					}
@@ -467,7 +467,7 @@ func TestAdaptiveGivesUpItsTurn(t *testing.T) {
 		if _, err := l.Take(ctx, "k", 1); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
-		if s := status(t, l); s.InFlight != 0 || s.Reason != stint.ReasonStart {
+		if s := status(t, l); s.InFlight != 0 || s.Reason != stint.AdaptiveStart {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -484,7 +484,7 @@ func TestAdaptiveLatencyIsTheHandlers(t *testing.T) {
 			t.Error(seen.kinds())
 		}
 		for _, e := range seen.all {
-			if e.Kind == stint.LimitChanged && e.Change.Latency != time.Millisecond {
+			if e.Kind == stint.EventLimitChanged && e.Change.Latency != time.Millisecond {
 				t.Errorf("%+v", e.Change)
 			}
 		}
@@ -552,7 +552,7 @@ func TestAdaptiveForgets(t *testing.T) {
 			t.Errorf("%d are remembered after an Update without one of %d", n, before)
 		}
 		update(t, l, opts(own)...)
-		if s := status(t, l); s.Quota != 40 || s.InFlight != 0 || s.Reason != stint.ReasonStart {
+		if s := status(t, l); s.Quota != 40 || s.InFlight != 0 || s.Reason != stint.AdaptiveStart {
 			t.Errorf("%+v: want what is new again to start anew", s)
 		}
 	})
@@ -595,7 +595,7 @@ func TestAdaptiveByRequest(t *testing.T) {
 		ask(20)
 		time.Sleep(time.Second)
 		ask(2)
-		if s := d.Limits[1]; s.Name != "mine" || s.Quota != 6 || s.Reason != stint.ReasonDrops {
+		if s := d.Limits[1]; s.Name != "mine" || s.Quota != 6 || s.Reason != stint.AdaptiveDrops {
 			t.Errorf("%+v, want 6: half of 12", s)
 		}
 		max = 4

@@ -74,7 +74,7 @@ func (c *call) goOn(ctx context.Context, err error) error {
 	if stored && (closed || !here) {
 		return err
 	}
-	c.lim.observe(Event{Kind: StoreFailed, Request: c.r, Err: err})
+	c.lim.observe(Event{Kind: EventStoreFailed, Request: c.r, Err: err})
 	c.keep(func(e *entry) bool { return e.needs&local != 0 })
 	return c.decide(ctx)
 }
@@ -134,9 +134,9 @@ func (*adapting) now(c *store.Charge) int64 { return adaptive.Of(c.Limit).Meet(c
 
 func (*adapting) counted(*entry) bool { return false } // it is the service's state
 
-func (*adapting) stood(c *store.Charge, r *store.Result) (int64, Reason) {
+func (*adapting) stood(c *store.Charge, r *store.Result) (int64, AdaptiveReason) {
 	limit, why := adaptive.Of(c.Limit).Stood(c, r)
-	return limit, Reason(why)
+	return limit, AdaptiveReason(why)
 }
 
 // timing is how a request that has slots of an AdaptiveConcurrency has gone.
@@ -227,7 +227,7 @@ func (p *Permit) endTiming() (changes []*LimitChange) {
 	p.mu.Unlock()
 	for _, m := range moved {
 		changes = append(changes, &LimitChange{
-			Limit: m.Limit, From: m.From, To: m.To, Reason: Reason(m.Reason),
+			Limit: m.Limit, From: m.From, To: m.To, Reason: AdaptiveReason(m.Reason),
 			InFlight: m.InFlight, Latency: m.Latency, Baseline: m.Baseline,
 		})
 	}

@@ -66,7 +66,7 @@ func TestBanBeginsOnce(t *testing.T) {
 		count := map[string]int{}
 		for _, e := range seen.all {
 			by := e.Kind.String()
-			if e.Kind == stint.Denied {
+			if e.Kind == stint.EventDenied {
 				by = "by " + e.Decision.Limit
 			}
 			count[by]++

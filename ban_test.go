@@ -83,7 +83,7 @@ func TestBanReportsOnly(t *testing.T) {
 		began := 0
 		l := limiter(t, theKey, stint.Rate(1, time.Minute), stint.Ban(1, time.Hour, time.Hour, stint.WithDryRun()),
 			stint.WithObserver(func(e stint.Event) {
-				if e.Kind == stint.Banned {
+				if e.Kind == stint.EventBanned {
 					began++
 				}
 			}))

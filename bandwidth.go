@@ -51,7 +51,7 @@ import (
 // their client's bandwidth makes them: put a Concurrency beside it.
 //
 // It adds no fields, is in no Decision, and Allow, Take, Wait and Peek don't know it.
-// When a response has ended observers are told (Paced). A WithCost, WithMaxWait or
+// When a response has ended observers are told (EventPaced). A WithCost, WithMaxWait or
 // WithSettle of the limiter or the route doesn't apply to it.
 //
 // Numbers that can't be counted exactly, such as 1_000_003, are rounded by less

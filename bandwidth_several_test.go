@@ -248,7 +248,7 @@ func TestBandwidthDryRunsReport(t *testing.T) {
 				opts = append(opts, b.limit(i+1))
 			}
 			through(limiter(t, opts...), httptest.NewRequest("POST", "/", io.LimitReader(zeros{}, megabyte)), tt.do)
-			i := slices.IndexFunc(seen.all, func(e stint.Event) bool { return e.Kind == stint.Paced && e.Pacing.DryRun })
+			i := slices.IndexFunc(seen.all, func(e stint.Event) bool { return e.Kind == stint.EventPaced && e.Pacing.DryRun })
 			if i < 0 {
 				t.Fatalf("%s: observed %s", tt.name, seen.kinds())
 			}
@@ -303,7 +303,7 @@ func TestBandwidthThatNeverPasses(t *testing.T) {
 			if took := time.Since(start); took != 0 || k.takes != 1 {
 				t.Errorf("dry run %v: took %v and %d calls", dry, took, k.takes)
 			}
-			if e := seen.last(); e.Kind != stint.Paced || (e.Pacing.Err == nil) != dry {
+			if e := seen.last(); e.Kind != stint.EventPaced || (e.Pacing.Err == nil) != dry {
 				t.Errorf("dry run %v: %v %+v", dry, e.Kind, e.Pacing)
 			}
 		})

@@ -308,7 +308,7 @@ func TestBandwidthOfRequests(t *testing.T) {
 					t.Errorf("%s: took %v, want %v", tt.name, got, tt.want)
 				}
 				e := seen.last()
-				if e.Kind != stint.Paced || e.Pacing.RequestBytes != megabyte && tt.want > 0 || e.Pacing.Waited < tt.want {
+				if e.Kind != stint.EventPaced || e.Pacing.RequestBytes != megabyte && tt.want > 0 || e.Pacing.Waited < tt.want {
 					t.Errorf("%s: %v %+v", tt.name, e.Kind, e.Pacing)
 				}
 			})
@@ -395,7 +395,7 @@ func TestBandwidthDryRun(t *testing.T) {
 		start := time.Now()
 		through(l, get("/"), send(10*megabyte, 32<<10))
 		e := seen.last()
-		if took := time.Since(start); took != 0 || e.Kind != stint.Paced || !e.Pacing.DryRun || e.Pacing.Bytes != 10*megabyte ||
+		if took := time.Since(start); took != 0 || e.Kind != stint.EventPaced || !e.Pacing.DryRun || e.Pacing.Bytes != 10*megabyte ||
 			e.Pacing.Waited < 8*time.Second || e.Pacing.Waited > 11*time.Second {
 			t.Errorf("took %v; %v %+v", took, e.Kind, e.Pacing)
 		}

@@ -10,13 +10,6 @@ import (
 type Decision struct {
 	// Allowed says that no enforced limit refused.
 	Allowed bool
-	// Queued is how many requests waited in this process for what this one
-	// waited for, itself included, when it began to; or when it was refused
-	// without; 0 where nobody waited. Who waits for a slot is counted by limit
-	// and key, who waits for the turn of a rate by all its limits, keys and
-	// costs. Of several waits it is the longest line. It stands here, and has
-	// this size, because there is room: see LimitStatus.inFlight.
-	Queued int32
 	// Limit names the limit that denied with the longest wait, else the
 	// enforced one with the least left.
 	Limit string
@@ -30,6 +23,12 @@ type Decision struct {
 	RetryAfter time.Duration
 	// ResetAfter is when that limit is back at full.
 	ResetAfter time.Duration
+	// Queued is how many requests waited in this process for what this one
+	// waited for, itself included, when it began to; or when it was refused
+	// without; 0 where nobody waited. Who waits for a slot is counted by limit
+	// and key, who waits for the turn of a rate by all its limits, keys and
+	// costs. Of several waits it is the longest line.
+	Queued int64
 	// Limits is every limit's own answer, in order, dry runs included. Those of
 	// AdaptiveConcurrency come after those of the store.
 	Limits []LimitStatus
@@ -45,14 +44,14 @@ type LimitStatus struct {
 	DryRun bool
 	// Reason is why an AdaptiveConcurrency's limit is what it is; NotAdaptive
 	// of any other.
-	Reason Reason
-	// InFlight is how many slots of a concurrency limit are held, this
-	// request's included, and above Quota where Update has lowered that; 0 of
-	// another limit. From 2^31-1 on it says that.
-	InFlight int32
+	Reason AdaptiveReason
 	// Quota is how many units pass per period, or how many slots there are: of
 	// an AdaptiveConcurrency, at the moment.
 	Quota int64
+	// InFlight is how many slots of a concurrency limit are held, this
+	// request's included, and above Quota where Update has lowered that; 0 of
+	// another limit.
+	InFlight int64
 	// Remaining is what is left after the decision.
 	Remaining                     int64
 	Delay, RetryAfter, ResetAfter time.Duration

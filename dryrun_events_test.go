@@ -49,7 +49,7 @@ func TestDryRunDeniedNamesTheLimit(t *testing.T) {
 				var got []string
 				for _, e := range seen.all[1:] {
 					d := e.Decision
-					if e.Kind != stint.DryRunDenied || d.Allowed || e.Err != nil || e.EndsWait || len(d.Limits) != len(seen.all[0].Decision.Limits) {
+					if e.Kind != stint.EventDryRunDenied || d.Allowed || e.Err != nil || e.EndsWait || len(d.Limits) != len(seen.all[0].Decision.Limits) {
 						t.Errorf("%s, request %d: %+v", tt.name, i, e)
 					}
 					got = append(got, fmt.Sprint(d.Limit, " in ", d.RetryAfter))

@@ -69,13 +69,13 @@ func (d *diary) decision(dec stint.Decision) string {
 // others reports whether an event is about limits other than the scene's.
 func (d *diary) others(e stint.Event, id string) bool {
 	switch e.Kind {
-	case stint.DryRunDenied, stint.Banned, stint.Settled, stint.SettleFailed:
+	case stint.EventDryRunDenied, stint.EventBanned, stint.EventSettled, stint.EventSettleFailed:
 		return true
-	case stint.Paced:
+	case stint.EventPaced:
 		return e.Pacing.DryRun
-	case stint.LimitChanged:
+	case stint.EventLimitChanged:
 		return strings.HasPrefix(e.Change.Limit, "dry")
-	case stint.StoreFailed:
+	case stint.EventStoreFailed:
 		if d.running[id] {
 			return !d.paces
 		}

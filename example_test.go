@@ -299,7 +299,7 @@ func ExampleBandwidth() {
 		stint.Bandwidth(100_000, stint.WithBurst(20_000)), // 20 kB at once, then 100 kB a second
 		stint.WithKey(stint.RemoteIP()),
 		stint.WithObserver(func(e stint.Event) {
-			if e.Kind == stint.Paced {
+			if e.Kind == stint.EventPaced {
 				fmt.Println(e.Pacing.Bytes, "bytes, held up:", e.Pacing.Waited > 0) // by 50 ms
 			}
 		})))
@@ -426,7 +426,7 @@ func ExampleWithDryRun() {
 		stint.Rate(1, time.Hour, stint.WithName("planned"), stint.WithDryRun()),
 		stint.WithKey(stint.RemoteIP()),
 		stint.WithObserver(func(e stint.Event) {
-			if e.Kind == stint.DryRunDenied {
+			if e.Kind == stint.EventDryRunDenied {
 				fmt.Println("would have been refused:", e.Request.URL)
 			}
 		})))

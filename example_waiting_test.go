@@ -42,7 +42,7 @@ func ExampleWithPriority() {
 			return 0
 		}),
 		stint.WithObserver(func(e stint.Event) {
-			if e.Kind == stint.Waiting {
+			if e.Kind == stint.EventWaiting {
 				waiting <- struct{}{}
 			}
 		})))
@@ -72,7 +72,7 @@ func ExampleWithShare() {
 		stint.WithKey(stint.Global()),
 		stint.WithAging(time.Minute),
 		stint.WithObserver(func(e stint.Event) {
-			if e.Kind == stint.Waiting {
+			if e.Kind == stint.EventWaiting {
 				waiting <- struct{}{}
 			}
 		})))
@@ -110,7 +110,7 @@ func ExampleContextWithPriority() {
 		stint.WithKey(stint.Global()),
 		stint.WithAging(10*time.Second), // a class is worth ten seconds
 		stint.WithObserver(func(e stint.Event) {
-			if e.Kind == stint.Waiting {
+			if e.Kind == stint.EventWaiting {
 				waiting <- struct{}{}
 			}
 		})))

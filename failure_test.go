@@ -50,7 +50,7 @@ func TestStoreFailure(t *testing.T) {
 			}
 			e := seen.last()
 			var se *stint.StoreError
-			if e.Kind != stint.StoreFailed || !errors.Is(e.Err, errDown) || errors.As(e.Err, &se) != (tt.want == 503) || e.Request == nil {
+			if e.Kind != stint.EventStoreFailed || !errors.Is(e.Err, errDown) || errors.As(e.Err, &se) != (tt.want == 503) || e.Request == nil {
 				t.Errorf("event %v %v", e.Kind, e.Err)
 			}
 			if tt.path == "/" {
@@ -118,7 +118,7 @@ func TestSkipAndBlock(t *testing.T) {
 			t.Errorf("%s: %d, events %q", tt.headers, w.Code, seen.kinds())
 		}
 	}
-	if e := seen.last(); e.Kind == stint.Blocked && !errors.Is(e.Err, stint.ErrBlocked) {
+	if e := seen.last(); e.Kind == stint.EventBlocked && !errors.Is(e.Err, stint.ErrBlocked) {
 		t.Error(e.Err)
 	}
 	if takes, _ := s.counts(); takes != 0 {
@@ -148,7 +148,7 @@ func TestObserver(t *testing.T) {
 		if e := seen.all[4]; e.Decision.Allowed || e.Decision.Limit != "monthly" || denied(t, e.Err) == nil {
 			t.Errorf("%+v", e)
 		}
-		if got, want := stint.DryRunDenied.String()+stint.EventKind(99).String(), "DryRunDeniedEventKind(99)"; got != want {
+		if got, want := stint.EventDryRunDenied.String()+stint.EventKind(99).String(), "DryRunDeniedEventKind(99)"; got != want {
 			t.Error(got)
 		}
 	})
@@ -243,7 +243,7 @@ func TestLimitFunc(t *testing.T) {
 		if w.Code != tt.want || strip(limits) != tt.limits || strip(policy) != tt.limits {
 			t.Errorf("%s %s %s: %d, %s, %s; want %d, %s", tt.path, tt.tenant, tt.plan, w.Code, limits, policy, tt.want, tt.limits)
 		}
-		if tt.want == 500 && (seen.last().Kind != stint.LimitsFailed || seen.last().Err == nil) {
+		if tt.want == 500 && (seen.last().Kind != stint.EventLimitsFailed || seen.last().Err == nil) {
 			t.Errorf("event %v", seen.last().Kind)
 		}
 	}

@@ -39,7 +39,7 @@ type kind interface {
 	// be decided by this one, which an Update has put in its place.
 	succeeds() bool
 	// stood is how many units the limit had in a decision, and why.
-	stood(c *store.Charge, r *store.Result) (quota int64, why Reason)
+	stood(c *store.Charge, r *store.Result) (quota int64, why AdaptiveReason)
 	// binds reports whether what is left of the limit says how many requests may
 	// still pass.
 	binds() bool
@@ -96,7 +96,7 @@ func (*charged) binds() bool                                     { return true }
 func (*charged) refusal(*store.Charge) refusal                   { return quotaExceeded }
 func (*charged) unsettled() string                               { return "" }
 
-func (*charged) stood(c *store.Charge, _ *store.Result) (int64, Reason) {
+func (*charged) stood(c *store.Charge, _ *store.Result) (int64, AdaptiveReason) {
 	return c.Limit.Spec().Units, NotAdaptive
 }
 

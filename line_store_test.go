@@ -22,7 +22,7 @@ func lined(t *testing.T, s store.Store, opts ...stint.ConcurrencyOption) (l *sti
 	begun = make(chan struct{}, 1000)
 	return limiter(t, theKey, stint.WithStore(s), stint.WithAging(time.Hour), stint.Concurrency(3, append(opts, stint.WithName("concurrency"))...),
 		stint.WithObserver(func(e stint.Event) {
-			if e.Kind == stint.Waiting {
+			if e.Kind == stint.EventWaiting {
 				begun <- struct{}{}
 			}
 		})), begun
@@ -167,7 +167,7 @@ func TestWaitEndsThoughNobodyNotices(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	conn.Close()
-	if e := <-ended; noticed.Load() || e.Kind != stint.Denied || e.Waited < 300*time.Millisecond {
+	if e := <-ended; noticed.Load() || e.Kind != stint.EventDenied || e.Waited < 300*time.Millisecond {
 		t.Errorf("%v after %v, noticed %v; want it to be refused", e.Kind, e.Waited, noticed.Load())
 	}
 	for waiting := 1; waiting > 0; waiting, _, _ = l.Lines() {

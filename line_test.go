@@ -32,38 +32,38 @@ func TestQueueOfSlots(t *testing.T) {
 		wait   bool            // by Limiter.Wait
 		within time.Duration   // the context's deadline, if any
 		want   []time.Duration // when each of four that come after the holder is refused
-		queued []int32         // what their decisions say
+		queued []int64         // what their decisions say
 	}{
 		{name: "none by default", opts: []stint.Option{stint.Concurrency(1)},
-			want: millis(0, 0, 0, 0), queued: []int32{0, 0, 0, 0}},
+			want: millis(0, 0, 0, 0), queued: []int64{0, 0, 0, 0}},
 		{name: "two, for five seconds", opts: []stint.Option{stint.Concurrency(1, stint.WithQueue(2))},
-			want: millis(5000, 5000, 0, 0), queued: []int32{1, 2, 2, 2}},
+			want: millis(5000, 5000, 0, 0), queued: []int64{1, 2, 2, 2}},
 		{name: "two, for a second", opts: []stint.Option{stint.Concurrency(1, stint.WithQueue(2), stint.WithMaxWait(second))},
-			want: millis(1000, 1000, 0, 0), queued: []int32{1, 2, 2, 2}},
+			want: millis(1000, 1000, 0, 0), queued: []int64{1, 2, 2, 2}},
 		{name: "the limiter's bound", opts: []stint.Option{stint.Concurrency(1, stint.WithQueue(2)), stint.WithMaxWait(second)},
-			want: millis(1000, 1000, 0, 0), queued: []int32{1, 2, 2, 2}},
+			want: millis(1000, 1000, 0, 0), queued: []int64{1, 2, 2, 2}},
 		{name: "as many as there are slots, for a second", opts: []stint.Option{stint.Concurrency(1, stint.WithMaxWait(second))},
-			want: millis(1000, 0, 0, 0), queued: []int32{1, 1, 1, 1}},
+			want: millis(1000, 0, 0, 0), queued: []int64{1, 1, 1, 1}},
 		{name: "three of three", opts: []stint.Option{stint.Concurrency(3, stint.WithMaxWait(second))}, slots: 3,
-			want: millis(1000, 1000, 1000, 0), queued: []int32{1, 2, 3, 3}},
+			want: millis(1000, 1000, 1000, 0), queued: []int64{1, 2, 3, 3}},
 		{name: "by the limiter's bound", opts: []stint.Option{stint.Concurrency(2), stint.WithMaxWait(second)}, slots: 2,
-			want: millis(1000, 1000, 0, 0), queued: []int32{1, 2, 2, 2}},
+			want: millis(1000, 1000, 0, 0), queued: []int64{1, 2, 2, 2}},
 		{name: "by the limit of the moment", opts: []stint.Option{stint.AdaptiveConcurrency(1, 9, stint.WithInitialLimit(2), stint.WithMaxWait(second))}, slots: 2,
-			want: millis(1000, 1000, 0, 0), queued: []int32{1, 2, 2, 2}},
+			want: millis(1000, 1000, 0, 0), queued: []int64{1, 2, 2, 2}},
 		{name: "Wait, all of them", opts: []stint.Option{stint.AdaptiveConcurrency(1, 1)}, wait: true, within: 7 * second,
-			want: millis(7000, 7000, 7000, 7000), queued: []int32{1, 2, 3, 4}},
+			want: millis(7000, 7000, 7000, 7000), queued: []int64{1, 2, 3, 4}},
 		{name: "nobody, whatever the others may", opts: []stint.Option{stint.Concurrency(1, stint.WithQueue(0)), stint.WithMaxWait(second)},
-			want: millis(0, 0, 0, 0), queued: []int32{0, 0, 0, 0}},
+			want: millis(0, 0, 0, 0), queued: []int64{0, 0, 0, 0}},
 		{name: "until the deadline", opts: []stint.Option{stint.Concurrency(1, stint.WithQueue(2))}, within: 700 * time.Millisecond,
-			want: millis(700, 700, 0, 0), queued: []int32{1, 2, 2, 2}},
+			want: millis(700, 700, 0, 0), queued: []int64{1, 2, 2, 2}},
 		{name: "a limit that adapts", opts: []stint.Option{stint.AdaptiveConcurrency(1, 1, stint.WithQueue(2))},
-			want: millis(5000, 5000, 0, 0), queued: []int32{1, 2, 2, 2}},
+			want: millis(5000, 5000, 0, 0), queued: []int64{1, 2, 2, 2}},
 		{name: "Wait, in the queue", opts: []stint.Option{stint.Concurrency(1, stint.WithQueue(2), stint.WithMaxWait(second))}, wait: true,
-			want: millis(3600_000, 3600_000, 0, 0), queued: []int32{1, 2, 2, 2}},
+			want: millis(3600_000, 3600_000, 0, 0), queued: []int64{1, 2, 2, 2}},
 		{name: "Wait, until the deadline", opts: []stint.Option{stint.Concurrency(1)}, wait: true, within: 7 * second,
-			want: millis(7000, 7000, 7000, 7000), queued: []int32{1, 2, 3, 4}},
+			want: millis(7000, 7000, 7000, 7000), queued: []int64{1, 2, 3, 4}},
 		{name: "Wait, where nobody does", opts: []stint.Option{stint.Concurrency(1, stint.WithQueue(0))}, wait: true,
-			want: millis(0, 0, 0, 0), queued: []int32{0, 0, 0, 0}},
+			want: millis(0, 0, 0, 0), queued: []int64{0, 0, 0, 0}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestWaitsAreObserved(t *testing.T) {
 					if e.Request == nil {
 						t.Error("no request")
 					}
-					if e.Kind == stint.Waiting && e.Decision.Limit == "" {
+					if e.Kind == stint.EventWaiting && e.Decision.Limit == "" {
 						t.Error("waits for no limit")
 					}
 				}))...)
@@ -261,7 +261,7 @@ func TestWaitsAreObserved(t *testing.T) {
 							mu.Lock()
 							last := log[len(log)-1]
 							mu.Unlock()
-							if got := fmt.Sprint(stint.Admitted, d.Queued, " ", d.Delay); !strings.HasPrefix(last, got) {
+							if got := fmt.Sprint(stint.EventAdmitted, d.Queued, " ", d.Delay); !strings.HasPrefix(last, got) {
 								t.Errorf("the permit says %s, the event %s", got, last)
 							}
 							if i < 2 {

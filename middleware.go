@@ -156,7 +156,7 @@ func (v *version) sift(r *http.Request) (exempt bool, err error) {
 	for _, block := range v.block {
 		if block(r) {
 			err := &requestError{err: ErrBlocked, status: http.StatusForbidden}
-			v.observe(Event{Kind: Blocked, Request: r, Err: err})
+			v.observe(Event{Kind: EventBlocked, Request: r, Err: err})
 			return false, err
 		}
 	}

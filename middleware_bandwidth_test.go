@@ -87,7 +87,7 @@ func flowBandwidth(t *testing.T, a routing) {
 		}
 		synctest.Wait()
 		e := seen.last()
-		if got != 60_000 || e.Kind != stint.Paced || e.Pacing.Bytes != 60_000 || e.Pacing.Waited != time.Since(start) || e.Pacing.Err != nil {
+		if got != 60_000 || e.Kind != stint.EventPaced || e.Pacing.Bytes != 60_000 || e.Pacing.Waited != time.Since(start) || e.Pacing.Err != nil {
 			t.Errorf("%d bytes; %v %+v after %v", got, e.Kind, e.Pacing, time.Since(start))
 		}
 	})
@@ -133,7 +133,7 @@ func flowBandwidthLeft(t *testing.T, a routing) {
 		_ = resp.Body.Close()
 		synctest.Wait()
 		e := seen.last()
-		if e.Kind != stint.Paced || !errors.Is(e.Pacing.Err, context.Canceled) || time.Since(start) != 0 {
+		if e.Kind != stint.EventPaced || !errors.Is(e.Pacing.Err, context.Canceled) || time.Since(start) != 0 {
 			t.Fatalf("%v %+v", e.Kind, e.Pacing)
 		}
 		key, _ := stint.Global()(nil)

@@ -94,7 +94,7 @@ func endAWait(t *testing.T, a routing, e ending, opts []stint.Option, status int
 	waits, ended := make(chan struct{}), make(chan stint.EventKind, 1)
 	l := compiled(t, append(opts, byAll, stint.WithObserver(func(ev stint.Event) {
 		switch {
-		case ev.Kind == stint.Waiting:
+		case ev.Kind == stint.EventWaiting:
 			close(waits)
 		case ev.EndsWait:
 			ended <- ev.Kind
@@ -123,7 +123,7 @@ func endAWait(t *testing.T, a routing, e ending, opts []stint.Option, status int
 	if e.own {
 		return
 	}
-	if kind := <-ended; kind != stint.Canceled {
+	if kind := <-ended; kind != stint.EventCanceled {
 		t.Errorf("the wait ended with %v, want Canceled", kind)
 	}
 	if status != 503 {

@@ -161,7 +161,7 @@ func flowAdaptive(t *testing.T, a routing) {
 		var mu sync.Mutex
 		var changes []stint.LimitChange
 		l := compiled(t, stint.AdaptiveConcurrency(1, 50), byAll, stint.WithObserver(func(e stint.Event) {
-			if e.Kind == stint.LimitChanged {
+			if e.Kind == stint.EventLimitChanged {
 				mu.Lock()
 				defer mu.Unlock()
 				changes = append(changes, *e.Change)
@@ -206,9 +206,9 @@ func flowAdaptive(t *testing.T, a routing) {
 		if n := free(t, l); n >= 20 {
 			t.Errorf("%d slots free after handlers have panicked", n)
 		}
-		want := stint.LimitChange{Limit: "adaptive", From: 20, To: 21, Reason: stint.ReasonGrowing, InFlight: 19,
+		want := stint.LimitChange{Limit: "adaptive", From: 20, To: 21, Reason: stint.AdaptiveGrowing, InFlight: 19,
 			Latency: 100 * time.Millisecond, Baseline: 100 * time.Millisecond}
-		if len(changes) < 2 || changes[0] != want && changes[1] != want || changes[len(changes)-1].Reason != stint.ReasonDrops {
+		if len(changes) < 2 || changes[0] != want && changes[1] != want || changes[len(changes)-1].Reason != stint.AdaptiveDrops {
 			t.Errorf("told of %+v", changes)
 		}
 	})
@@ -390,7 +390,7 @@ func flowHangsUp(t *testing.T, a routing) {
 			return "everybody", nil
 		}),
 		stint.WithObserver(func(e stint.Event) {
-			if e.Kind == stint.Canceled {
+			if e.Kind == stint.EventCanceled {
 				canceled <- struct{}{}
 			}
 		}))

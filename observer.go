@@ -13,21 +13,21 @@ import (
 type Event struct {
 	Kind EventKind
 	// Request is the request that was decided; nil outside HTTP and for what
-	// happens beside decisions (SettleFailed, Updated, LimitChanged).
+	// happens beside decisions (EventSettleFailed, EventUpdated, EventLimitChanged).
 	Request *http.Request
-	// Decision is the decision of Admitted, Denied, Canceled and DryRunDenied.
+	// Decision is the decision of EventAdmitted, EventDenied, EventCanceled and EventDryRunDenied.
 	Decision Decision
 	// Err is the reason of a refusal or a failure.
 	Err error
 	// Waited is how long the request has waited for its turn or a slot.
 	Waited time.Duration
-	// Change is the change of LimitChanged.
+	// Change is the change of EventLimitChanged.
 	Change *LimitChange
-	// Pacing is what a Bandwidth has made of the request of Paced.
+	// Pacing is what a Bandwidth has made of the request of EventPaced.
 	Pacing *Pacing
-	// EndsWait says that the request waits no longer: a Waiting event came
-	// before, and Kind (Admitted, Denied, Canceled or StoreFailed) is what came
-	// of it. Each Waiting is followed by one such event.
+	// EndsWait says that the request waits no longer: an EventWaiting came
+	// before, and Kind (EventAdmitted, EventDenied, EventCanceled or EventStoreFailed) is what came
+	// of it. Each EventWaiting is followed by one such event.
 	EndsWait bool
 }
 
@@ -35,50 +35,50 @@ type Event struct {
 type EventKind uint8
 
 const (
-	// Admitted: all enforced limits let the request pass.
-	Admitted EventKind = iota
-	// Denied: an enforced limit refused.
-	Denied
-	// Canceled: the request's context ended during the decision or the wait:
+	// EventAdmitted: all enforced limits let the request pass.
+	EventAdmitted EventKind = iota
+	// EventDenied: an enforced limit refused.
+	EventDenied
+	// EventCanceled: the request's context ended during the decision or the wait:
 	// the client left, the server shut down, or a deadline passed. What had
 	// been charged is given back.
-	Canceled
-	// Blocked: a predicate of WithBlock refused.
-	Blocked
-	// EmptyKey: refused for an empty key.
-	EmptyKey
-	// KeyFailed: a KeyFunc failed or gave too long a key.
-	KeyFailed
-	// LimitsFailed: a WithLimitFunc failed or gave limits that can't be used.
-	LimitsFailed
-	// StoreFailed: the store failed. Err is a *StoreError under FailClosed;
+	EventCanceled
+	// EventBlocked: a predicate of WithBlock refused.
+	EventBlocked
+	// EventEmptyKey: refused for an empty key.
+	EventEmptyKey
+	// EventKeyFailed: a KeyFunc failed or gave too long a key.
+	EventKeyFailed
+	// EventLimitsFailed: a WithLimitFunc failed or gave limits that can't be used.
+	EventLimitsFailed
+	// EventStoreFailed: the store failed. Err is a *StoreError under FailClosed;
 	// under FailOpen the request passed.
-	StoreFailed
-	// SettleFailed: a charge could not be given back, or a slot not released.
-	SettleFailed
-	// DryRunDenied: a limit that only reports would have refused. Decision is
+	EventStoreFailed
+	// EventSettleFailed: a charge could not be given back, or a slot not released.
+	EventSettleFailed
+	// EventDryRunDenied: a limit that only reports would have refused. Decision is
 	// what it would have been then, and Limit names that limit. It comes after
 	// the event of the decision itself, once for each such limit.
-	DryRunDenied
-	// Updated: Limiter.Update has put another configuration in place. It is
+	EventDryRunDenied
+	// EventUpdated: Limiter.Update has put another configuration in place. It is
 	// told to the observers of that one.
-	Updated
-	// LimitChanged: an AdaptiveConcurrency has another limit for some key. It
+	EventUpdated
+	// EventLimitChanged: an AdaptiveConcurrency has another limit for some key. It
 	// comes when a request ends, at most once in a sample window for each key.
-	LimitChanged
-	// Waiting: the request begins to wait, for a slot or for its turn. Of
+	EventLimitChanged
+	// EventWaiting: the request begins to wait, for a slot or for its turn. Of
 	// Decision there are Limit, which it waits for, Queued, and Delay, how long
 	// its turn is away; 0 for a slot, as nobody knows.
-	Waiting
-	// Settled: a WithSettle has changed what a request has cost. Decision is
+	EventWaiting
+	// EventSettled: a WithSettle has changed what a request has cost. Decision is
 	// where its limits stand then.
-	Settled
-	// Paced: the response to a request that a Bandwidth paces has ended. It
+	EventSettled
+	// EventPaced: the response to a request that a Bandwidth paces has ended. It
 	// comes once for each of them.
-	Paced
-	// Banned: a refusal has begun a Ban, or a ban that only reports has. It comes
+	EventPaced
+	// EventBanned: a refusal has begun a Ban, or a ban that only reports has. It comes
 	// besides the event of the decision itself.
-	Banned
+	EventBanned
 )
 
 var eventNames = [...]string{
@@ -87,7 +87,7 @@ var eventNames = [...]string{
 	"LimitChanged", "Waiting", "Settled", "Paced", "Banned",
 }
 
-// String returns the constant's name.
+// String returns the constant's name without Event: "Admitted".
 func (k EventKind) String() string {
 	if int(k) < len(eventNames) {
 		return eventNames[k]
@@ -109,20 +109,20 @@ func (c *call) observe(kind EventKind, err error) {
 	}
 	e := Event{Kind: kind, Request: c.r, Err: err, Waited: c.waited, EndsWait: c.began}
 	c.decided(&e.Decision, make([]LimitStatus, len(c.results)))
-	if kind == Canceled {
+	if kind == EventCanceled {
 		e.Decision.Allowed = false
 	}
 	v.observe(e)
-	if kind == Canceled {
+	if kind == EventCanceled {
 		return
 	}
 	if slices.ContainsFunc(c.results, func(r store.Result) bool { return r.Begun }) {
-		e.Kind, e.EndsWait = Banned, false
+		e.Kind, e.EndsWait = EventBanned, false
 		v.observe(e)
 	}
 	for i := range c.results {
 		if c.charges[i].DryRun && !c.results[i].OK {
-			v.observe(Event{Kind: DryRunDenied, Request: c.r, Waited: c.waited, Decision: e.Decision.refusedBy(i)})
+			v.observe(Event{Kind: EventDryRunDenied, Request: c.r, Waited: c.waited, Decision: e.Decision.refusedBy(i)})
 		}
 	}
 }

@@ -45,28 +45,28 @@ func TestObserversUseThePermit(t *testing.T) {
 		n      int
 		told   stint.EventKind
 	}{
-		{"settled at the end", []stint.Option{stint.Rate(9, time.Second, settle, name)}, nil, nothing, 1, stint.Settled},
+		{"settled at the end", []stint.Option{stint.Rate(9, time.Second, settle, name)}, nil, nothing, 1, stint.EventSettled},
 		{"not settled at the end", []stint.Option{stint.Rate(9, time.Second, settle, name)},
-			func(func()) store.Store { return &unsettled{spy: newSpy()} }, nothing, 1, stint.SettleFailed},
+			func(func()) store.Store { return &unsettled{spy: newSpy()} }, nothing, 1, stint.EventSettleFailed},
 		{"not released", []stint.Option{stint.Concurrency(9, name)},
-			func(func()) store.Store { return &unsettled{spy: newSpy()} }, nothing, 1, stint.SettleFailed},
+			func(func()) store.Store { return &unsettled{spy: newSpy()} }, nothing, 1, stint.EventSettleFailed},
 		{"not settled by hand", []stint.Option{stint.Rate(9, time.Second, name)},
 			func(func()) store.Store { return &unsettled{spy: newSpy()} },
 			func(_ http.ResponseWriter, r *http.Request) {
 				_ = stint.FromContext(r.Context()).Settle(r.Context(), 2)
-			}, 1, stint.SettleFailed},
-		{"paced", []stint.Option{stint.Bandwidth(1<<20, name)}, nil, write(10), 1, stint.Paced},
+			}, 1, stint.EventSettleFailed},
+		{"paced", []stint.Option{stint.Bandwidth(1<<20, name)}, nil, write(10), 1, stint.EventPaced},
 		{"a store that fails under a response", []stint.Option{stint.Bandwidth(1<<20, name)},
-			func(func()) store.Store { s := newSpy(); s.failWith(errDown); return s }, write(10), 1, stint.StoreFailed},
+			func(func()) store.Store { s := newSpy(); s.failWith(errDown); return s }, write(10), 1, stint.EventStoreFailed},
 		{"a store that fails under a response, closed", []stint.Option{stint.Bandwidth(1<<20, name, stint.WithFailurePolicy(stint.FailClosed))},
-			func(func()) store.Store { s := newSpy(); s.failWith(errDown); return s }, write(10), 1, stint.StoreFailed},
+			func(func()) store.Store { s := newSpy(); s.failWith(errDown); return s }, write(10), 1, stint.EventStoreFailed},
 		{"bytes not given back", []stint.Option{stint.Bandwidth(4096, name, stint.WithBurst(4096))},
-			func(cancel func()) store.Store { return &unsettled{spy: newSpy(), cut: cancel} }, write(20_000), 1, stint.SettleFailed},
+			func(cancel func()) store.Store { return &unsettled{spy: newSpy(), cut: cancel} }, write(20_000), 1, stint.EventSettleFailed},
 		{"a limit that changes", []stint.Option{stint.AdaptiveConcurrency(1, 30, stint.WithSampleWindow(100*time.Millisecond), name)}, nil,
 			func(_ http.ResponseWriter, r *http.Request) {
 				stint.FromContext(r.Context()).Drop()
 				time.Sleep(11 * time.Millisecond)
-			}, 12, stint.LimitChanged},
+			}, 12, stint.EventLimitChanged},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestObserversUseThePermit(t *testing.T) {
 			opts := append(tt.limits, theKey, stint.WithObserver(func(e stint.Event) {
 				told[e.Kind] = true
 				_ = permit.Decision()
-				if e.Kind != stint.SettleFailed { // or it would be told of its own
+				if e.Kind != stint.EventSettleFailed { // or it would be told of its own
 					_ = permit.Settle(ctx, 1)
 				}
 				if e.Kind == tt.told {

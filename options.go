@@ -368,7 +368,7 @@ func WithProblem() Option {
 // WithObserver calls f for every decision and every failure, on the request's
 // own goroutine: f must be quick and safe for concurrent use. No lock is held
 // while it runs, so it may use the request's permit. Given several times, all are
-// called in order. A SettleFailed of turns that others have left may come on a
+// called in order. A EventSettleFailed of turns that others have left may come on a
 // goroutine of the limiter's: a panic of f there is written to slog.Default at Error.
 func WithObserver(f func(Event)) Option {
 	return limiterOption(func(c *config) {

@@ -187,7 +187,7 @@ func TestPoliciesOnBrokenRedis(t *testing.T) {
 				for _, e := range p.seen.all {
 					known := slices.ContainsFunc(fault.classes, func(class error) bool { return errors.Is(e.Err, class) })
 					var failed *stint.StoreError
-					if e.Kind != stint.StoreFailed || !known || errors.As(e.Err, &failed) != (p.want == 503) {
+					if e.Kind != stint.EventStoreFailed || !known || errors.As(e.Err, &failed) != (p.want == 503) {
 						t.Errorf("%s: %v %v", p.name, e.Kind, e.Err)
 					}
 				}
@@ -309,7 +309,7 @@ func TestBreakerWithoutMemory(t *testing.T) {
 			t.Errorf("%d after %v, %v", a.Code, a.held, a.Header())
 		}
 	}
-	if e := seen.last(); e.Kind != stint.StoreFailed || !errors.Is(e.Err, failover.ErrOpen) {
+	if e := seen.last(); e.Kind != stint.EventStoreFailed || !errors.Is(e.Err, failover.ErrOpen) {
 		t.Errorf("%v %v", e.Kind, e.Err)
 	}
 	server.Resume()

@@ -276,7 +276,7 @@ func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
 	err := p.amend(ctx, chosen, cost)
 	if err != nil {
 		err = &StoreError{err}
-		p.lim.observe(Event{Kind: SettleFailed, Err: err})
+		p.lim.observe(Event{Kind: EventSettleFailed, Err: err})
 	}
 	return err
 }
@@ -391,15 +391,15 @@ func (p *Permit) giveBack(amends []amend) (events []Event) {
 	p.lim.family.hold(p.entries, p.charges, p.class, -1)
 	if p.timing != nil {
 		for _, change := range p.endTiming() {
-			events = append(events, Event{Kind: LimitChanged, Change: change})
+			events = append(events, Event{Kind: EventLimitChanged, Change: change})
 		}
 	}
 	settled, err := p.finish(amends)
 	if err != nil {
-		events = append(events, Event{Kind: SettleFailed, Err: err})
+		events = append(events, Event{Kind: EventSettleFailed, Err: err})
 	}
 	if settled && len(p.lim.observers) > 0 {
-		events = append(events, Event{Kind: Settled, Request: p.response.Request(), Decision: p.Decision()})
+		events = append(events, Event{Kind: EventSettled, Request: p.response.Request(), Decision: p.Decision()})
 	}
 	return events
 }
@@ -421,7 +421,7 @@ func made(charges []store.Charge, results []store.Result, which func(*store.Rece
 // slots among them. Observers are told if it failed.
 func (v *version) cancel(ctx context.Context, s store.Store, charges []store.Charge) {
 	if _, err := v.settle(ctx, s, charges); err != nil {
-		v.observe(Event{Kind: SettleFailed, Err: err})
+		v.observe(Event{Kind: EventSettleFailed, Err: err})
 	}
 }
 

@@ -108,7 +108,7 @@ func TestSettleFails(t *testing.T) {
 	if !errors.As(err, &se) || !errors.Is(err, errDown) {
 		t.Errorf("error %v", err)
 	}
-	if got := seen.last(); got.Kind != stint.SettleFailed || !errors.Is(got.Err, errDown) {
+	if got := seen.last(); got.Kind != stint.EventSettleFailed || !errors.Is(got.Err, errDown) {
 		t.Errorf("event %v %v", got.Kind, got.Err)
 	}
 }
@@ -406,7 +406,7 @@ func TestReleaseFails(t *testing.T) {
 	s.failWith(errDown)
 	p.Done()
 	e := seen.last()
-	if e.Kind != stint.SettleFailed || !errors.Is(e.Err, errDown) || !strings.Contains(e.Err.Error(), errDown.Error()) {
+	if e.Kind != stint.EventSettleFailed || !errors.Is(e.Err, errDown) || !strings.Contains(e.Err.Error(), errDown.Error()) {
 		t.Errorf("event %v %v", e.Kind, e.Err)
 	}
 }

@@ -101,7 +101,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 		c.setFields(w.Header(), slots)
 	}
 	if len(v.observers) > 0 {
-		c.observe(Admitted, nil)
+		c.observe(EventAdmitted, nil)
 	}
 	c.granted = false // it is the permit's now
 	return permit, nil
@@ -176,7 +176,7 @@ func (c *call) cost(e *entry) (int64, error) {
 		if !e.dryRun {
 			return 0, err
 		}
-		c.lim.observe(Event{Kind: DryRunDenied, Request: c.r, Err: err, Decision: Decision{Limit: e.limit.Name()}})
+		c.lim.observe(Event{Kind: EventDryRunDenied, Request: c.r, Err: err, Decision: Decision{Limit: e.limit.Name()}})
 		return 0, nil
 	}
 	// Above what any limit holds: refused by the limit, rather than a
@@ -217,12 +217,12 @@ func (c *call) key(e *entry) (string, error) {
 // left out.
 func (c *call) keyless(e *entry, err error) error {
 	re := &requestError{err: err, status: statusOf(err), limit: e.limit.Name()}
-	kind := KeyFailed
+	kind := EventKeyFailed
 	switch {
 	case errors.Is(err, ErrEmptyKey) && c.lim.emptyKey == SkipEmptyKey:
 		return nil
 	case errors.Is(err, ErrEmptyKey):
-		re.status, kind = http.StatusForbidden, EmptyKey
+		re.status, kind = http.StatusForbidden, EventEmptyKey
 	case errors.Is(err, ErrKeyTooLong):
 		re.status = http.StatusForbidden
 	}
@@ -274,23 +274,23 @@ func (c *call) undecided(ctx context.Context, err error) (*Permit, error) {
 // where the request may pass all the same.
 func (c *call) failed(ctx context.Context, err error) error {
 	if ce := (*canceledError)(nil); errors.As(err, &ce) {
-		c.observe(Canceled, err)
+		c.observe(EventCanceled, err)
 		return err
 	}
 	if ctxErr := ctx.Err(); ctxErr != nil { // not the store's fault
 		err = &canceledError{ctxErr}
 		clear(c.results)
-		c.observe(Canceled, err)
+		c.observe(EventCanceled, err)
 		return err
 	}
 	for _, e := range c.entries {
 		if e.closed {
 			err := &StoreError{err}
-			c.lim.observe(Event{Kind: StoreFailed, Request: c.r, Err: err, Waited: c.waited, EndsWait: c.began})
+			c.lim.observe(Event{Kind: EventStoreFailed, Request: c.r, Err: err, Waited: c.waited, EndsWait: c.began})
 			return err
 		}
 	}
-	c.lim.observe(Event{Kind: StoreFailed, Request: c.r, Err: err, Waited: c.waited, EndsWait: c.began})
+	c.lim.observe(Event{Kind: EventStoreFailed, Request: c.r, Err: err, Waited: c.waited, EndsWait: c.began})
 	return nil
 }
 
@@ -299,7 +299,7 @@ func (c *call) refused(h http.Header) error {
 	c.outer.turnedAway()
 	err := c.denied()
 	c.setFields(h, err.fields[:])
-	c.observe(Denied, err)
+	c.observe(EventDenied, err)
 	return err
 }
 

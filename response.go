@@ -42,7 +42,7 @@ func (v *version) payer(r *http.Request) respond.Payer {
 			if cut {
 				err = &StoreError{err}
 			}
-			v.observe(Event{Kind: StoreFailed, Request: r, Err: err})
+			v.observe(Event{Kind: EventStoreFailed, Request: r, Err: err})
 			return err
 		},
 	}
@@ -103,7 +103,7 @@ func (p *Permit) observePaced() {
 	}
 	for i := range s.paced {
 		e, got := s.paced[i].entry, s.Paced(s.paced[i].respond())
-		p.lim.observe(Event{Kind: Paced, Request: s.Request(), Pacing: &Pacing{
+		p.lim.observe(Event{Kind: EventPaced, Request: s.Request(), Pacing: &Pacing{
 			Limit: e.limit.Name(), Bytes: got.Bytes, RequestBytes: got.RequestBytes,
 			Waited: got.Waited, DryRun: e.dryRun, Err: got.Err,
 		}})

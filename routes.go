@@ -124,7 +124,7 @@ func (c *call) has(name string) bool {
 // goes on without those that would only report.
 func (c *call) limitsError(err error, dryRun bool) error {
 	err = &requestError{err: fmt.Errorf("stint: WithLimitFunc: %w", err), status: statusOf(err)}
-	c.lim.observe(Event{Kind: LimitsFailed, Request: c.r, Err: err})
+	c.lim.observe(Event{Kind: EventLimitsFailed, Request: c.r, Err: err})
 	if dryRun {
 		return nil
 	}

@@ -45,7 +45,7 @@ const AsCharged int64 = -1
 //   - To HEAD nothing is written, whatever the handler writes.
 //
 // A charge that can't be settled stays as it is; observers are told
-// (SettleFailed), as they are of what has been settled (Settled). With a store
+// (EventSettleFailed), as they are of what has been settled (EventSettled). With a store
 // in memory that takes no time. Another one is told when the handler has
 // returned, in one call with the release of slots, for up to 2 seconds: behind a
 // response that declares its Content-Length, but before the end of one that
@@ -107,7 +107,7 @@ func (p *Permit) amends() (all []amend) {
 			cost = e.settle.fn(s.Request(), got.Status, got.Written)
 			costs[e.settle] = cost
 			if cost != AsCharged && (cost < 0 || cost > store.MaxCost) {
-				p.lim.observe(Event{Kind: SettleFailed, Request: s.Request(),
+				p.lim.observe(Event{Kind: EventSettleFailed, Request: s.Request(),
 					Err: fmt.Errorf("stint: WithSettle: cost %d for %q: %w", cost, e.limit.Name(), store.ErrCost)})
 			}
 		}

@@ -239,7 +239,7 @@ func TestSettleIsOneCall(t *testing.T) {
 		t.Errorf("%d calls to settle, asked %d times, want one of each", settles, asked)
 	}
 	e := seen.last()
-	if e.Kind != stint.Settled || e.Request == nil || len(e.Decision.Limits) != 3 ||
+	if e.Kind != stint.EventSettled || e.Request == nil || len(e.Decision.Limits) != 3 ||
 		e.Decision.Limits[1].Remaining != 6 || e.Decision.Limits[2].Remaining != 96 {
 		t.Errorf("got event %v with %+v", e.Kind, e.Decision)
 	}
@@ -266,7 +266,7 @@ func TestSettleFailsAtTheEnd(t *testing.T) {
 			answering(200, "served")(w, r)
 		})
 		s.failWith(nil)
-		if e := seen.last(); e.Kind != stint.SettleFailed || !errors.Is(e.Err, tt.want) || w.Body.String() != "served" || remaining(t, l) != 9 {
+		if e := seen.last(); e.Kind != stint.EventSettleFailed || !errors.Is(e.Err, tt.want) || w.Body.String() != "served" || remaining(t, l) != 9 {
 			t.Errorf("%s: event %v %v, %d left", tt.name, e.Kind, e.Err, remaining(t, l))
 		}
 	}

@@ -78,7 +78,7 @@ func TestWaitForSlotEnds(t *testing.T) {
 			synctest.Wait()
 		}
 		wg.Wait()
-		if got := seen.last(); got.Kind != stint.Denied || got.Waited != time.Second {
+		if got := seen.last(); got.Kind != stint.EventDenied || got.Waited != time.Second {
 			t.Errorf("%v after %v", got.Kind, got.Waited)
 		}
 		// Who waited in vain left nothing behind.
@@ -245,7 +245,7 @@ func TestInFlightOfALoweredLimit(t *testing.T) {
 		for range 5 {
 			held = append(held, take(t, l, 1))
 		}
-		status := func(when string, want int32) {
+		status := func(when string, want int64) {
 			t.Helper()
 			d, err := l.Peek(t.Context(), "k")
 			if err != nil || d.Limits[0].InFlight != want || d.Limits[0].Remaining != max(0, d.Limits[0].Quota-int64(want)) {
@@ -261,7 +261,7 @@ func TestInFlightOfALoweredLimit(t *testing.T) {
 		}
 		for i, p := range held {
 			p.Done()
-			status("released", int32(4-i))
+			status("released", int64(4-i))
 		}
 		p := take(t, l, 2)
 		if got := p.Decision().Limits[0].InFlight; got != 2 {

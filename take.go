@@ -40,7 +40,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	if decided, err := c.outside(v, ctx, key, cost); err != nil || !decided {
 		return err
 	}
-	c.observe(Admitted, nil)
+	c.observe(EventAdmitted, nil)
 	c.granted = false // nobody gives it back
 	return nil
 }
@@ -83,7 +83,7 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 		return &Permit{}, nil
 	}
 	p := c.permit(ctx)
-	c.observe(Admitted, nil)
+	c.observe(EventAdmitted, nil)
 	c.granted = false // it is the permit's now
 	return p, nil
 }
@@ -102,7 +102,7 @@ func (c *call) outside(v *version, ctx context.Context, key string, cost int64) 
 	}
 	if !c.granted {
 		err := c.denied()
-		c.observe(Denied, err)
+		c.observe(EventDenied, err)
 		return false, err
 	}
 	return true, nil

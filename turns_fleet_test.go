@@ -103,7 +103,7 @@ func TestAllLeaveOnRedis(t *testing.T) {
 	defer s.Close()
 	waits := make(chan struct{}, 20)
 	l := limiter(t, theKey, stint.WithStore(s), stint.WithObserver(func(e stint.Event) {
-		if e.Kind == stint.Waiting {
+		if e.Kind == stint.EventWaiting {
 			waits <- struct{}{}
 		}
 	}), stint.Rate(10, time.Second, stint.WithName("r"), stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(100)))

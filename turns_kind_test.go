@@ -42,7 +42,7 @@ func TestKindsOfLines(t *testing.T) {
 		name   string
 		opts   []stint.Option
 		update []stint.Option // before each of them
-		queued int32
+		queued int64
 	}{
 		{"one limit", []stint.Option{theKey, rate()}, nil, 3},
 		{"a limit function's, fresh for each", fresh(rate), nil, 3},
@@ -59,7 +59,7 @@ func TestKindsOfLines(t *testing.T) {
 				l := limiter(t, tt.opts...)
 				through(l, get("/"), nil)
 				var mu sync.Mutex
-				var queued int32
+				var queued int64
 				var waited time.Duration
 				first, leave := context.WithCancel(t.Context())
 				for i := range 3 {

@@ -38,7 +38,7 @@ func TestPanicBehindWaiters(t *testing.T) {
 		observer func(stint.Event)
 	}{
 		"an observer": {func() error { return errDown }, func(e stint.Event) {
-			if e.Kind == stint.SettleFailed {
+			if e.Kind == stint.EventSettleFailed {
 				panic("oops")
 			}
 		}},

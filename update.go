@@ -42,7 +42,7 @@ import (
 // and to begin with an empty one would give everybody a fresh burst behind a
 // word that promises not to. Make a new Limiter for that.
 //
-// Observers of the new configuration are told (Updated). Update is safe for
+// Observers of the new configuration are told (EventUpdated). Update is safe for
 // concurrent use; the last one counts.
 func (l *Limiter) Update(opts ...Option) error {
 	v, conflicts, err := l.update(collect(opts))
@@ -50,7 +50,7 @@ func (l *Limiter) Update(opts ...Option) error {
 		return err
 	}
 	logAll(conflicts)
-	v.observe(Event{Kind: Updated})
+	v.observe(Event{Kind: EventUpdated})
 	return nil
 }
 

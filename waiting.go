@@ -3,7 +3,6 @@ package stint
 import (
 	"cmp"
 	"context"
-	"math"
 	"strings"
 	"time"
 
@@ -161,7 +160,7 @@ func (c *call) sleep(ctx context.Context) error {
 func (v *version) settleTurns(ctx context.Context, charges []store.Charge) []store.Result {
 	results, err := v.settle(ctx, v.store, charges)
 	if err != nil {
-		v.observe(Event{Kind: SettleFailed, Err: err})
+		v.observe(Event{Kind: EventSettleFailed, Err: err})
 	}
 	return results
 }
@@ -210,7 +209,7 @@ func (c *call) noteTurns() {
 
 // lineStatus is what a call has seen of the line of one of its limits.
 type lineStatus struct {
-	queued int32 // with it, when it came
+	queued int64 // with it, when it came
 	waited time.Duration
 }
 
@@ -225,7 +224,7 @@ func (c *call) note(i int, n int64) {
 	if len(c.lines) == 0 {
 		c.lines = make([]lineStatus, len(c.charges))
 	}
-	c.lines[i].queued = int32(min(n, math.MaxInt32))
+	c.lines[i].queued = n
 }
 
 // waiting tells the observers that the call has begun to wait: for d, where that
@@ -238,7 +237,7 @@ func (c *call) waiting(i int, d time.Duration) {
 	if len(c.lim.observers) == 0 {
 		return
 	}
-	c.lim.observe(Event{Kind: Waiting, Request: c.r, Decision: Decision{
+	c.lim.observe(Event{Kind: EventWaiting, Request: c.r, Decision: Decision{
 		Limit: c.charges[i].Limit.Name(), Queued: c.lines[i].queued, Delay: d,
 	}})
 }

@@ -374,7 +374,7 @@ func TestGoOptionsStay(t *testing.T) {
 	var updates, decisions atomic.Int64
 	opts := []policy.Option{
 		policy.WithOptions(stint.WithStore(memstore.New()), stint.WithObserver(func(e stint.Event) {
-			if e.Kind == stint.Updated {
+			if e.Kind == stint.EventUpdated {
 				updates.Add(1)
 			} else {
 				decisions.Add(1)

@@ -2,7 +2,6 @@ package store
 
 import (
 	"encoding/binary"
-	"math"
 	"slices"
 )
 
@@ -37,7 +36,7 @@ func (l *Limit) stepConcurrency(now *Now, c *Charge, s *State, r *Result) {
 		s.Log = append(s.Log, Entry{At: now.Lease.order(), Units: c.Cost})
 		r.Receipt = Receipt{Cost: c.Cost, Lease: now.Lease}
 	}
-	r.Remaining, r.Held = max(0, l.largest-held), int32(min(held, math.MaxInt32))
+	r.Remaining, r.Held = max(0, l.largest-held), held
 }
 
 func (l *Limit) amendConcurrency(c *Charge, s *State) Receipt {

@@ -119,8 +119,8 @@ type Result struct {
 	// Begun says of a Ban that it has begun with this decision.
 	Begun bool
 	// Held is how many slots of a Concurrency are held with this charge, also
-	// those above the limit's number since it was lowered; 2^31-1 for more.
-	Held int32
+	// those above the limit's number since it was lowered.
+	Held int64
 	// Remaining is the number of whole units left, never below 0.
 	Remaining int64
 	// Delay is how long the charge has to wait for the turn it has reserved.

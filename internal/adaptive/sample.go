@@ -1,7 +1,6 @@
 package adaptive
 
 import (
-	"math"
 	"time"
 
 	"github.com/stint-go/stint/store"
@@ -13,7 +12,7 @@ const reasonBits = 3
 
 // standing adds to a result where its limit stood.
 func standing(r store.Result, limit, inFlight int64, why Reason) store.Result {
-	r.Remaining, r.Held = max(0, limit-inFlight), int32(min(inFlight, math.MaxInt32))
+	r.Remaining, r.Held = max(0, limit-inFlight), inFlight
 	r.Receipt.Mark = limit<<reasonBits | int64(why)
 	return r
 }

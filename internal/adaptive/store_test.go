@@ -107,7 +107,7 @@ func (o *over) ask(own, rate int64) (charges []store.Charge, results []store.Res
 }
 
 // inUse is how many slots of the store's own limit are.
-func (o *over) inUse(t *testing.T) int32 {
+func (o *over) inUse(t *testing.T) int64 {
 	t.Helper()
 	_, results, err := o.ask(0, -1)
 	if err != nil {
@@ -215,7 +215,7 @@ func TestTakeAllOrNone(t *testing.T) {
 			}
 			o.below.fails, o.below.panics = nil, false
 			granted := strings.HasPrefix(tt.want, "true true") || tt.name == "none below"
-			held, woken := int32(0), tt.own == 2 && !granted
+			held, woken := int64(0), tt.own == 2 && !granted
 			if granted {
 				held = 2
 			}
