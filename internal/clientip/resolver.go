@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 )
 
@@ -96,6 +97,72 @@ func (c *Resolver) Key(r *http.Request) string {
 	return c.name(peer)
 }
 
+// node is one end of a connection as RemoteAddr or a header names it. The zero
+// node is one that could not be read.
+type node struct {
+	addr netip.Addr // unmapped, without a zone
+	// text is the address as it was written, where that is its one canonical
+	// form: IPv4's. It saves writing it again.
+	text string
+}
+
+// isHost reports whether n names a host: 0.0.0.0 and :: name none.
+func (n node) isHost() bool { return n.addr.IsValid() && !n.addr.IsUnspecified() }
+
+// maxNode is more than any address with zone and port takes. It keeps zones of
+// a megabyte out of netip, which remembers them.
+const maxNode = 128
+
+// parseNode reads ip, ip:port, [ip6] and [ip6]:port, and nothing else: what
+// isn't certainly an address is none.
+func parseNode(s string) node {
+	if s == "" || len(s) > maxNode {
+		return node{}
+	}
+	host, port, bracketed := s, "", s[0] == '['
+	if bracketed {
+		end := strings.IndexByte(s, ']')
+		if end < 0 {
+			return node{}
+		}
+		host, port = s[1:end], s[end+1:]
+	} else if i := strings.IndexByte(s, ':'); i >= 0 && strings.IndexByte(s[i+1:], ':') < 0 {
+		host, port = s[:i], s[i:]
+	}
+	if port != "" {
+		_, err := strconv.ParseUint(port[1:], 10, 16)
+		if err != nil || port[0] != ':' || len(port) > len(":65535") {
+			return node{}
+		}
+	}
+	a, err := netip.ParseAddr(host)
+	switch {
+	case err != nil, bracketed && (a.Is4() || strings.IndexByte(host, '[') >= 0):
+		return node{} // brackets are IPv6's, and none is inside
+	case a.Is4():
+		return node{addr: a, text: host}
+	}
+	return node{addr: a.WithZone("").Unmap()}
+}
+
+// name is the key of a node.
+func (c *Resolver) name(n node) string {
+	a := n.addr
+	switch {
+	case !a.IsValid():
+		return unknownPeer
+	case n.text != "":
+		return n.text
+	}
+	a = embedded(a)
+	var room [64]byte
+	if a.Is4() {
+		return string(a.AppendTo(room[:0]))
+	}
+	p, _ := a.Prefix(c.bits) // an error is of bits that New refuses
+	return string(p.AppendTo(room[:0]))
+}
+
 // trusts reports whether the peer may say for whom it asks. That it is a Unix
 // socket's is taken from the listener: RemoteAddr is text that a middleware may
 // have overwritten.
@@ -135,22 +202,4 @@ func (c *Resolver) walk(lines []string, last node, cut func(string) (rest, eleme
 		}
 	}
 	return last
-}
-
-// name is the key of a node.
-func (c *Resolver) name(n node) string {
-	a := n.addr
-	switch {
-	case !a.IsValid():
-		return unknownPeer
-	case n.text != "":
-		return n.text
-	}
-	a = embedded(a)
-	var room [64]byte
-	if a.Is4() {
-		return string(a.AppendTo(room[:0]))
-	}
-	p, _ := a.Prefix(c.bits) // an error is of bits that New refuses
-	return string(p.AppendTo(room[:0]))
 }
