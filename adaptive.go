@@ -20,8 +20,8 @@ import (
 // in to Permit.Done, waits excluded:
 //
 //   - A status of 500 or above is a drop, and so are a handler's panic and a
-//     request whose deadline passed. The status is known in adapters and where
-//     Permit.ResponseWriter is used.
+//     request whose deadline passed. The status is known where an
+//     adapter wraps the response as Permit.Next says.
 //   - A request whose client left counts only if it has already taken longer
 //     than others do.
 //   - One whose connection was hijacked or detached (Permit.Detach), that a

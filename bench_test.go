@@ -34,7 +34,7 @@ func (d *discard) request(l *stint.Limiter, r *http.Request) bool {
 		l.Deny(d, r, err)
 		return false
 	}
-	d.next = p.Request(r)
+	d.next, _ = p.Next(r)
 	p.Done()
 	return true
 }

@@ -40,9 +40,6 @@ func TestDenyHandlers(t *testing.T) {
 					opts = append(opts, stint.WithDenyHandler(tt.handler))
 				}
 				l := limiter(t, opts...)
-				if l.HasDenyHandler() != (tt.handler != nil) {
-					t.Error("HasDenyHandler")
-				}
 				srv := httptest.NewServer(mount(l, nil))
 				defer srv.Close()
 				client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -169,7 +166,7 @@ func TestErrorHandler(t *testing.T) {
 	var got error
 	l := limiter(t, stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-None")),
 		stint.WithErrorHandler(func(w http.ResponseWriter, r *http.Request, err error) { got = err; w.WriteHeader(418) }))
-	if w := through(l, get("/"), nil); w.Code != 418 || !errors.Is(got, stint.ErrEmptyKey) || !l.HasErrorHandler() {
+	if w := through(l, get("/"), nil); w.Code != 418 || !errors.Is(got, stint.ErrEmptyKey) {
 		t.Errorf("%d, %v", w.Code, got)
 	}
 	var status interface{ StatusCode() int }
@@ -181,6 +178,42 @@ func TestErrorHandler(t *testing.T) {
 	l.Deny(w, get("/"), fmt.Errorf("wrapped: %w", &stint.DeniedError{}))
 	if w.Code != 429 {
 		t.Errorf("a wrapped refusal is answered %d", w.Code)
+	}
+}
+
+// A router with an error handler of its own is left what the limiter has not been
+// told to answer.
+func TestAnswers(t *testing.T) {
+	refusal := fmt.Errorf("wrapped: %w", &stint.DeniedError{})
+	for _, tt := range []struct {
+		name             string
+		opt              stint.Option
+		refusals, others bool
+	}{
+		{"nothing", stint.WithHeaders(stint.NoHeaders), false, false},
+		{"a deny handler", stint.WithDenyHandler(stint.PlainText("no")), true, false},
+		{"an error handler", stint.WithErrorHandler(func(http.ResponseWriter, *http.Request, error) {}), false, true},
+		{"problems", stint.WithProblem(), true, true},
+	} {
+		l := limiter(t, theKey, stint.Rate(1, time.Hour), tt.opt)
+		take(t, l, 1)
+		_, err := l.Take(t.Context(), "k", 1)
+		if l.Answers(err) != tt.refusals || l.Answers(refusal) != tt.refusals {
+			t.Errorf("%s: answers a refusal %v, wrapped %v, want %v", tt.name, l.Answers(err), l.Answers(refusal), tt.refusals)
+		}
+		if l.Answers(stint.ErrEmptyKey) != tt.others || l.Answers(&stint.StoreError{Err: errDown}) != tt.others {
+			t.Errorf("%s: answers other errors %v, want %v", tt.name, l.Answers(stint.ErrEmptyKey), tt.others)
+		}
+	}
+	// The refusal is answered by the configuration that refused, whatever came since.
+	l := limiter(t, theKey, stint.Rate(1, time.Hour), stint.WithProblem())
+	take(t, l, 1)
+	_, err := l.Take(t.Context(), "k", 1)
+	if err := l.Update(theKey, stint.Rate(1, time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if !l.Answers(err) || l.Answers(refusal) {
+		t.Error("Answers is about another configuration than Deny")
 	}
 }
 

@@ -23,7 +23,11 @@ func limit(l *stint.Limiter, next http.HandlerFunc) http.Handler {
 			return
 		}
 		defer p.Done()
-		next.ServeHTTP(p.ResponseWriter(w), p.Request(r))
+		req, wrap := p.Next(r)
+		if wrap != nil {
+			w = wrap(w)
+		}
+		next.ServeHTTP(w, req)
 	})
 }
 
@@ -107,7 +111,11 @@ func ExampleLimiter_Admit() {
 			return
 		}
 		defer p.Done()
-		hello(p.ResponseWriter(w), p.Request(r))
+		next, wrap := p.Next(r)
+		if wrap != nil { // a limit looks at the response
+			w = wrap(w)
+		}
+		hello(w, next)
 	})
 
 	w := httptest.NewRecorder()

@@ -92,23 +92,8 @@ func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 	return d.begin(opts)
 }
 
-// HasDenyHandler reports whether the limiter has been told how to answer what its
-// limits refuse: by WithDenyHandler or WithProblem. Adapters of routers with an
-// error handler of their own leave other refusals to that.
-func (l *Limiter) HasDenyHandler() bool {
-	v := l.now.Load()
-	return v.denyHandler != nil || v.problem
-}
-
-// HasErrorHandler reports the same of other refusals: WithErrorHandler or
-// WithProblem.
-func (l *Limiter) HasErrorHandler() bool {
-	v := l.now.Load()
-	return v.errorHandler != nil || v.problem
-}
-
 // ForRequests returns an error if requests can't have the key of some limit:
-// one with GivenKey. An adapter that is mounted calls it, and panics.
+// one with GivenKey. It is for adapters: Middleware calls it, and panics.
 func (l *Limiter) ForRequests() error {
 	v := l.now.Load()
 	for e := range v.entries() {
@@ -126,8 +111,9 @@ func (l *Limiter) ForRequests() error {
 
 // Admit decides a request. When it returns nil the request may go on, after
 // having waited for its turn if it had to; the permit is nil where nothing was
-// limited or there is nothing to carry. The caller passes p.Request(r) on and
-// calls p.Done when the next handler has returned or panicked.
+// limited or there is nothing to carry. It is for adapters: the caller passes the
+// request of p.Next(r) on and calls p.Done when the next handler has returned or
+// panicked.
 //
 // Otherwise nothing is charged or held, and the error is for Deny: a
 // *DeniedError, or the reason why nothing was decided. Fields of both answers
@@ -165,17 +151,38 @@ func (v *version) sift(r *http.Request) (exempt bool, err error) {
 
 // Deny answers a request that Admit has refused with err, which may be
 // wrapped. A request whose context ended while it waited is answered 503: the
-// server may have ended it. If the client has left, nobody reads the answer.
+// server may have ended it. If the client has left, nobody reads the answer. It is
+// for adapters, and for applications to which an adapter leaves its errors.
 func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
-	if de, ok := err.(*DeniedError); ok { // errors.As allocates
-		l.deniedBy(de).deny(w, r, de)
-		return
-	}
-	if de := (*DeniedError)(nil); errors.As(err, &de) {
-		l.deniedBy(de).deny(w, r, de)
+	if denied := refusalIn(err); denied != nil {
+		l.deniedBy(denied).deny(w, r, denied)
 		return
 	}
 	l.now.Load().fail(w, r, err)
+}
+
+// Answers reports whether the limiter has been told how Deny answers err: by
+// WithDenyHandler for what its limits refuse, by WithErrorHandler for other errors,
+// by WithProblem for both. It is for adapters to routers with an error handler of
+// their own, which is left the rest.
+func (l *Limiter) Answers(err error) bool {
+	if denied := refusalIn(err); denied != nil {
+		v := l.deniedBy(denied)
+		return v.denyHandler != nil || v.problem
+	}
+	v := l.now.Load()
+	return v.errorHandler != nil || v.problem
+}
+
+// refusalIn finds the refusal by limits that err is or wraps, or nil.
+func refusalIn(err error) *DeniedError {
+	if de, ok := err.(*DeniedError); ok { // errors.As allocates
+		return de
+	}
+	if de := (*DeniedError)(nil); errors.As(err, &de) {
+		return de
+	}
+	return nil
 }
 
 // deniedBy is the version of l to answer a refusal: the one that refused. A

@@ -23,7 +23,7 @@ type Permit struct {
 	lim   *version
 	outer *Permit     // of a limiter further out
 	holds bool        // Done has something to do
-	carry bool        // Request puts it into the context
+	carry bool        // Next puts it into the context
 	done  bool        // guarded by mu
 	class uint8       // of priority, where some limit has slots
 	wait  *permitWait // nil unless it has waited
@@ -116,19 +116,30 @@ func FromContext(ctx context.Context) *Permit {
 	return p
 }
 
-// Request returns r with the permit in its context, for the next handler; r
-// itself when there is nothing to carry.
-func (p *Permit) Request(r *http.Request) *http.Request {
+// Next returns the request for the next handler: a copy of r with the permit in
+// its context, or r itself where there is nothing to carry. It is for adapters:
+// call it once, with the request that Admit has decided.
+//
+// wrap is nil unless a limit looks at the response or paces it. Then it returns the
+// writer for the next handler, around the one that it is given: it is an
+// http.Flusher, http.Hijacker, http.Pusher or io.ReaderFrom exactly if that one is,
+// and Unwrap returns that one, so that http.ResponseController finds what else it
+// can do. Call it once, or the limits see an empty response.
+//
+// Two things don't get through: http.CloseNotifier, which is deprecated, and
+// what net/http keeps to itself. http.MaxBytesReader can't make the server close
+// the connection, so mount http.MaxBytesHandler further out.
+func (p *Permit) Next(r *http.Request) (next *http.Request, wrap func(http.ResponseWriter) http.ResponseWriter) {
 	if p == nil {
-		return r
+		return r, nil
 	}
 	if p.carry {
 		r = r.WithContext((*permitContext)(p))
 	}
-	if p.response != nil {
-		r = p.response.Next(r, p.carry)
+	if p.response == nil {
+		return r, nil
 	}
-	return r
+	return p.response.Next(r, p.carry), p.response.Writer
 }
 
 // charged reports whether the entry is charged by p or a permit further out.

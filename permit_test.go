@@ -116,11 +116,56 @@ func TestSettleFails(t *testing.T) {
 func TestNilPermit(t *testing.T) {
 	var p *stint.Permit
 	r := get("/")
-	if p.Request(r) != r || p.Settle(t.Context(), 3) != nil || !p.Decision().Allowed || stint.FromContext(t.Context()) != nil {
+	if next, wrap := p.Next(r); next != r || wrap != nil {
+		t.Error("a nil Permit changes what it passes on")
+	}
+	if p.Settle(t.Context(), 3) != nil || !p.Decision().Allowed || stint.FromContext(t.Context()) != nil {
 		t.Error("a nil Permit is not harmless")
 	}
 	p.Done()
 	p.Detach()()
+}
+
+// What an adapter passes on: a request with the permit, and another writer only
+// where a limit looks at the response. A plain request pays for its copy alone.
+func TestNext(t *testing.T) {
+	refund := stint.WithSettle(stint.FailedOnly)
+	for _, tt := range []struct {
+		name          string
+		opts          []stint.Option
+		copies, wraps bool
+	}{
+		{"a rate", []stint.Option{ample()}, true, false},
+		{"without a permit", []stint.Option{ample(), stint.WithoutPermit()}, false, false},
+		{"slots, without a permit", []stint.Option{stint.Concurrency(2), stint.WithoutPermit()}, false, false},
+		{"settled by the response", []stint.Option{ample(), refund}, true, true},
+		{"settled, without a permit", []stint.Option{ample(), refund, stint.WithoutPermit()}, false, true},
+		{"bandwidth", []stint.Option{stint.Bandwidth(1 << 20)}, true, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, w := get("/"), httptest.NewRecorder()
+			p, err := limiter(t, append(tt.opts, theKey)...).Admit(w, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Done()
+			next, wrap := p.Next(r)
+			if (next != r) != tt.copies || (stint.FromContext(next.Context()) == p) != (tt.copies || p == nil) {
+				t.Errorf("another request: %v, with the permit %v", next != r, stint.FromContext(next.Context()))
+			}
+			if (wrap != nil) != tt.wraps {
+				t.Fatalf("a writer: %v, want %v", wrap != nil, tt.wraps)
+			}
+			if wrap != nil {
+				if got, ok := wrap(w).(interface{ Unwrap() http.ResponseWriter }); !ok || got.Unwrap() != w {
+					t.Error("the writer leads to another one")
+				}
+			}
+			if allocs := testing.AllocsPerRun(10, func() { next, wrap = p.Next(r) }); !tt.wraps && allocs > 1 {
+				t.Errorf("%v allocations", allocs)
+			}
+		})
+	}
 }
 
 func TestSlotsComeBack(t *testing.T) {

@@ -71,27 +71,6 @@ func (s *response) has(which func(*entry) bool) bool {
 	return s != nil && slices.ContainsFunc(s.paced, func(p paced) bool { return which(p.entry) })
 }
 
-// NeedsResponse reports whether a limit of the permit looks at the response or
-// paces it:
-// ResponseWriter then returns another writer than it is given.
-func (p *Permit) NeedsResponse() bool { return p != nil && p.response != nil }
-
-// ResponseWriter returns the writer for the next handler: w itself, unless a
-// limit looks at the response or paces it. Then it is a writer around w that is an
-// http.Flusher, http.Hijacker, http.Pusher or io.ReaderFrom exactly if w is one.
-// Unwrap returns w, so that http.ResponseController finds what else w can do. Call
-// it once.
-//
-// What doesn't get through: http.CloseNotifier, which is deprecated, and what
-// net/http keeps to itself: http.MaxBytesReader can't have the server close the
-// connection, so mount http.MaxBytesHandler further out.
-func (p *Permit) ResponseWriter(w http.ResponseWriter) http.ResponseWriter {
-	if !p.NeedsResponse() {
-		return w
-	}
-	return p.response.Writer(w)
-}
-
 // observePaced tells the observers what has come of the pacing.
 func (p *Permit) observePaced() {
 	s := p.response

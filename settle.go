@@ -31,7 +31,7 @@ const AsCharged int64 = -1
 // The charge made before the handler runs is what holds at once, so that many
 // requests at a time can't pass on credit: a WithCost beside it says what to
 // reserve. It stays where cost is not asked: outside HTTP (Take, Wait), and in
-// an adapter that doesn't use Permit.ResponseWriter. Slots of a concurrency
+// an adapter that doesn't wrap the response as Permit.Next says. Slots of a concurrency
 // limit are released, not settled.
 //
 //   - It is asked once a request, for all limits that share the option, on the

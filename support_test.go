@@ -51,7 +51,11 @@ func mount(l *stint.Limiter, next http.HandlerFunc) http.Handler {
 		}
 		defer p.Done()
 		if next != nil {
-			next(p.ResponseWriter(w), p.Request(r))
+			req, wrap := p.Next(r)
+			if wrap != nil {
+				w = wrap(w)
+			}
+			next(w, req)
 		}
 	})
 }

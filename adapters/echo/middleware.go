@@ -75,25 +75,26 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 				return refuse(l, c, err)
 			}
 			defer p.Done()
-			if req := p.Request(r); req != r {
+			req, wrap := p.Next(r)
+			if req != r {
 				c.SetRequest(req)
 				// The server removes the files of the request it knows.
 				// c.Request stays: handlers may have put values for others
 				// into its context.
 				defer func() { r.MultipartForm = c.Request().MultipartForm }()
 			}
-			if p.NeedsResponse() {
-				res := c.Response()
-				outer := res.Writer
-				res.Writer = p.ResponseWriter(outer)
-				defer func() { res.Writer = outer }()
-				if err := next(c); err != nil {
-					c.Error(err) // or there is no response yet to look at
-					return err
-				}
-				return nil
+			if wrap == nil {
+				return next(c)
 			}
-			return next(c)
+			res := c.Response()
+			outer := res.Writer
+			res.Writer = wrap(outer)
+			defer func() { res.Writer = outer }()
+			if err := next(c); err != nil {
+				c.Error(err) // or there is no response yet to look at
+				return err
+			}
+			return nil
 		}
 	}
 }
@@ -101,17 +102,13 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 // refuse answers a request that was not admitted, or leaves that to the
 // application's HTTPErrorHandler.
 func refuse(l *stint.Limiter, c echo.Context, err error) error {
-	if denied := (*stint.DeniedError)(nil); errors.As(err, &denied) {
-		if l.HasDenyHandler() {
-			l.Deny(c.Response(), c.Request(), err)
-			return nil
-		}
-		status := denied.StatusCode()
-		return echo.NewHTTPError(status, http.StatusText(status)+": limit "+denied.Decision.Limit).SetInternal(err)
-	}
-	if l.HasErrorHandler() {
+	if l.Answers(err) {
 		l.Deny(c.Response(), c.Request(), err)
 		return nil
+	}
+	if denied := (*stint.DeniedError)(nil); errors.As(err, &denied) {
+		status := denied.StatusCode()
+		return echo.NewHTTPError(status, http.StatusText(status)+": limit "+denied.Decision.Limit).SetInternal(err)
 	}
 	status := http.StatusInternalServerError
 	if s := (interface{ StatusCode() int })(nil); errors.As(err, &s) {

@@ -62,21 +62,22 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 		if err != nil {
 			c.Abort()
 			c.Status(http.StatusOK) // gin presets 404 where no route matches
-			if l.HasDenyHandler() {
+			if l.Answers(err) {
 				r = r.WithContext(&denyContext{r.Context(), c})
 			}
 			l.Deny(c.Writer, r, err)
 			return
 		}
 		defer p.Done()
-		if req := p.Request(r); req != r {
+		req, wrap := p.Next(r)
+		if req != r {
 			c.Request = req
 			// The server removes the files of the request it knows. c.Request
 			// stays: handlers may have put values for others into its context.
 			defer func() { r.MultipartForm = c.Request.MultipartForm }()
 		}
-		if p.NeedsResponse() {
-			defer watch(c, p)()
+		if wrap != nil {
+			defer watch(c, wrap)()
 		}
 		c.Next()
 	}

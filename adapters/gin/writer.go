@@ -8,9 +8,10 @@ import (
 	"reflect"
 
 	"github.com/gin-gonic/gin"
-
-	"github.com/stint-go/stint"
 )
+
+// wrapper is what a permit has for the writer of a response that it looks at.
+type wrapper = func(http.ResponseWriter) http.ResponseWriter
 
 // watch has a permit look at what is written to c until restore is called.
 //
@@ -19,14 +20,14 @@ import (
 // passes. Where a middleware further out has replaced gin's writer, what is written
 // here need not be what is sent (it may be compressed), so the permit's writer
 // goes on top; HandleContext then bypasses both.
-func watch(c *gin.Context, p *stint.Permit) (restore func()) {
+func watch(c *gin.Context, wrap wrapper) (restore func()) {
 	outer := c.Writer
 	if place := below(outer); place != nil {
 		server := *place
-		*place = between(p, server, outer)
+		*place = between(wrap, server, outer)
 		return func() { *place = server }
 	}
-	c.Writer = &writer{outer, p.ResponseWriter(outer)}
+	c.Writer = &writer{outer, wrap(outer)}
 	return func() { c.Writer = outer }
 }
 
@@ -47,9 +48,9 @@ func below(w gin.ResponseWriter) *http.ResponseWriter {
 
 // between is the permit's writer with what gin looks for below its own: that has
 // to push and to tell when the client has left, which no limit looks at.
-func between(p *stint.Permit, server http.ResponseWriter, above gin.ResponseWriter) http.ResponseWriter {
+func between(wrap wrapper, server http.ResponseWriter, above gin.ResponseWriter) http.ResponseWriter {
 	b := &beneath{server, above}
-	l := p.ResponseWriter(b).(limited)
+	l := wrap(b).(limited)
 	if pusher, ok := server.(http.Pusher); ok {
 		return struct {
 			limited

@@ -26,7 +26,7 @@ func New(opts ...stint.Option) func(http.Handler) http.Handler {
 // Middleware admits requests through l: a request goes on to the next handler
 // when l has admitted it, and l.Deny answers it otherwise. The ResponseWriter
 // is handed on as it is, unless a limit looks at the response (stint.WithSettle,
-// stint.AdaptiveConcurrency): then it is that of Permit.ResponseWriter. Slots of
+// stint.AdaptiveConcurrency): then it is that of stint.Permit.Next. Slots of
 // concurrency limits are released when the next handler returns or panics.
 //
 // It panics if a limit of l has stint.GivenKey.
@@ -42,13 +42,16 @@ func Middleware(l *stint.Limiter) func(http.Handler) http.Handler {
 				return
 			}
 			defer p.Done()
-			req := p.Request(r)
+			req, wrap := p.Next(r)
 			if req != r {
 				// What others look for in the request they handed on: loggers
 				// its Pattern, the server the files it has to remove.
 				defer func() { r.Pattern, r.MultipartForm = req.Pattern, req.MultipartForm }()
 			}
-			next.ServeHTTP(p.ResponseWriter(w), req)
+			if wrap != nil {
+				w = wrap(w)
+			}
+			next.ServeHTTP(w, req)
 		})
 	}
 }
