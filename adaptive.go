@@ -50,7 +50,7 @@ func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 			Min: min, Max: max, Tolerance: adaptive.DefaultTolerance, Timeout: adaptive.DefaultTimeout, Window: adaptive.DefaultWindow,
 		},
 	}
-	a.most = a.now
+	a.of.slots = a.now
 	r := &rule{kind: a, spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
 	if min < 1 || max < min || max > mostAdaptive {
 		r.errs.bad(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "",

@@ -41,7 +41,7 @@ func (p *process) now() adaptive.Process {
 // decideLocally has the call decided where its limits of this process are. Charges
 // on these come last.
 func (c *call) decideLocally() {
-	c.store = c.lim.family.adaptive.now().Over(c.lim.store)
+	c.Store = c.lim.family.adaptive.now().Over(c.lim.store)
 	c.policy = "" // their numbers change
 	n := 0
 	for i, e := range c.entries {
@@ -49,10 +49,10 @@ func (c *call) decideLocally() {
 			continue
 		}
 		if i > n {
-			ch := c.charges[i]
+			ch := c.Charges[i]
 			copy(c.entries[n+1:], c.entries[n:i])
-			copy(c.charges[n+1:], c.charges[n:i])
-			c.entries[n], c.charges[n] = e, ch
+			copy(c.Charges[n+1:], c.Charges[n:i])
+			c.entries[n], c.Charges[n] = e, ch
 		}
 		n++
 	}
@@ -82,25 +82,22 @@ func (c *call) goOn(ctx context.Context, err error) error {
 // keep leaves out the charges of all other limits, which have not been made.
 func (c *call) keep(which func(*entry) bool) {
 	n := 0
-	c.needs = 0
-	for i := range c.paced {
-		c.needs |= c.paced[i].entry.needs
-	}
+	c.needs = c.ofPaced()
 	for i, e := range c.entries {
 		if !which(e) {
 			continue
 		}
 		c.needs |= e.needs
-		c.entries[n], c.charges[n], c.results[n] = e, c.charges[i], c.results[i]
-		if len(c.lines) > 0 {
-			c.lines[n] = c.lines[i]
+		c.entries[n], c.Charges[n], c.Results[n] = e, c.Charges[i], c.Results[i]
+		if len(c.Seen) > 0 {
+			c.Seen[n] = c.Seen[i]
 		}
 		n++
 	}
 	c.entries = slices.Delete(c.entries, n, len(c.entries))
-	c.charges = slices.Delete(c.charges, n, len(c.charges))
-	c.results = slices.Delete(c.results, n, len(c.results))
-	c.lines = c.lines[:min(n, len(c.lines))]
+	c.Charges = slices.Delete(c.Charges, n, len(c.Charges))
+	c.Results = slices.Delete(c.Results, n, len(c.Results))
+	c.Seen = c.Seen[:min(n, len(c.Seen))]
 }
 
 // adapting is the kind of AdaptiveConcurrency.

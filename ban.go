@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -37,7 +38,8 @@ func Ban(n int64, within, d time.Duration, opts ...BanOption) Limit {
 type ban struct{ charged }
 
 func (*ban) enter(e *entry) {
-	e.cost, e.settle, e.maxWait = nil, nil, 0 // of the limiter
+	e.cost, e.settle = nil, nil // of the limiter
+	e.wait = waiting.Terms{Way: waiting.ForNothing}
 	e.needs = counts
 }
 
@@ -48,8 +50,6 @@ func (*ban) succeeds() bool                { return false }
 func (*ban) binds() bool                   { return false } // how many refusals are left isn't how many requests are
 func (*ban) refusal(*store.Charge) refusal { return abnormalUsage }
 func (*ban) unsettled() string             { return "a ban, which charges nothing" }
-
-func (*ban) patience(*entry, time.Duration, time.Duration, bool) time.Duration { return 0 }
 
 // lacks: a ban needs a limit whose refusals it counts. One that only reports may
 // come to refuse.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/respond"
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -94,7 +95,7 @@ type bandwidth struct {
 }
 
 func (*bandwidth) enter(e *entry) {
-	e.cost, e.settle, e.maxWait = nil, nil, 0 // of the limiter
+	e.cost, e.settle, e.wait = nil, nil, waiting.Terms{} // of the limiter
 	e.needs = paces | watches | releases
 }
 
@@ -126,4 +127,12 @@ type Pacing struct {
 	// request's context, or an answer of the store that a piece can never pass;
 	// nil if it wasn't.
 	Err error
+}
+
+// ofPaced is what the Bandwidths of a call need.
+func (c *call) ofPaced() (all needs) {
+	for i := range c.paced {
+		all |= c.paced[i].entry.needs
+	}
+	return all
 }

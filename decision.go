@@ -3,6 +3,7 @@ package stint
 import (
 	"time"
 
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -57,30 +58,10 @@ type LimitStatus struct {
 	Delay, RetryAfter, ResetAfter time.Duration
 }
 
-// granted reports whether every enforced limit lets the charges pass.
-func granted(charges []store.Charge, results []store.Result) bool {
-	for i := range results {
-		if !results[i].OK && !charges[i].DryRun {
-			return false
-		}
-	}
-	return true
-}
-
-// longest is the largest delay of the enforced limits: what a request sleeps.
-func longest(charges []store.Charge, results []store.Result) (d time.Duration) {
-	for i := range results {
-		if results[i].OK && !charges[i].DryRun {
-			d = max(d, results[i].Delay)
-		}
-	}
-	return d
-}
-
 // decide fills d with what the results amount to. statuses, of the same
 // length, becomes d.Limits.
 func (d *Decision) decide(entries []*entry, charges []store.Charge, results []store.Result, statuses []LimitStatus) {
-	*d = Decision{Allowed: granted(charges, results), Limits: statuses}
+	*d = Decision{Allowed: waiting.Passes(charges, results), Limits: statuses}
 	named := -1
 	for i := range results {
 		r, l := &results[i], charges[i].Limit

@@ -9,13 +9,13 @@ import (
 
 // Lines says what is in the limiter's lines, for tests that want them empty.
 func (l *Limiter) Lines() (waiting, slots, turns int) {
-	waiting, slots, _ = l.family.slots.Counts()
-	return waiting, slots, l.family.turns.Lines()
+	waiting, slots, _ = l.family.lines.Counts()
+	return waiting, slots, l.family.lines.Lines()
 }
 
 // Held is of how many limits and keys slots are counted as held.
 func (l *Limiter) Held() (n int) {
-	_, _, n = l.family.slots.Counts()
+	_, _, n = l.family.lines.Counts()
 	return n
 }
 
@@ -47,4 +47,4 @@ func (l *Limiter) Adaptive() int {
 }
 
 // Turns says what is in the lines for turns.
-func (l *Limiter) Turns() string { return l.family.turns.String() }
+func (l *Limiter) Turns() string { return l.family.lines.Turns.String() }

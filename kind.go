@@ -1,8 +1,6 @@
 package stint
 
 import (
-	"time"
-
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/store"
 )
@@ -31,10 +29,6 @@ type kind interface {
 
 	// repeated reports whether a limiter further in charges the limit again.
 	repeated() bool
-	// patience is for how long the store is told that a charge may wait: wait is
-	// what the limit says, left what its request has, and counting says that a
-	// refusal would be counted.
-	patience(e *entry, wait, left time.Duration, counting bool) time.Duration
 	// succeeds reports whether requests that waited for another kind of limit may
 	// be decided by this one, which an Update has put in its place.
 	succeeds() bool
@@ -57,7 +51,6 @@ type needs uint8
 
 const (
 	waits    needs = 1 << iota // may have to wait, for a turn or a slot
-	queues                     // wait without a WithMaxWait: the limit has a queue
 	slots                      // take slots, which others may wait for
 	local                      // are decided in this process, whatever the store
 	counts                     // have their refusals counted
@@ -71,11 +64,8 @@ const (
 type charged struct{}
 
 func (*charged) enter(e *entry) {
-	if e.maxWait > 0 {
+	if e.wait.Queues = e.limit.Spec().Queue > 0; e.wait.Queues || e.wait.MaxWait > 0 {
 		e.needs |= waits
-	}
-	if e.limit.Spec().Queue > 0 {
-		e.needs |= waits | queues
 	}
 	if e.settle != nil {
 		e.needs |= watches | releases
@@ -102,13 +92,3 @@ func (*charged) stood(c *store.Charge, _ *store.Result) (int64, AdaptiveReason) 
 
 // A limit with debt may let a charge pass without having a whole unit.
 func (*charged) free(r *store.Result) bool { return r.Remaining > 0 || r.ResetAfter == 0 }
-
-func (*charged) patience(e *entry, wait, left time.Duration, _ bool) time.Duration {
-	switch {
-	case wait > 0:
-		return min(wait, left)
-	case e.needs&queues != 0 && left < Never:
-		return left
-	}
-	return wait
-}

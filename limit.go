@@ -186,9 +186,9 @@ func WithBurst(n int64) BurstOption {
 // WithQueue says otherwise; with WithQueue(0) nobody waits.
 func WithQueue(n int64) QueueOption {
 	return queueOption{change: func(r *rule) {
-		if l, ok := r.kind.(lined); ok {
+		if l, ok := r.kind.(slotted); ok {
 			r.orNone(n, "WithQueue")
-			l.terms().room = &n
+			l.line().room = &n
 			return
 		}
 		r.spec.Queue = r.orNone(n, "WithQueue")

@@ -107,8 +107,8 @@ func (c *call) observe(kind EventKind, err error) {
 	if len(v.observers) == 0 {
 		return
 	}
-	e := Event{Kind: kind, Request: c.r, Err: err, Waited: c.waited, EndsWait: c.began}
-	c.decided(&e.Decision, make([]LimitStatus, len(c.results)))
+	e := Event{Kind: kind, Request: c.r, Err: err, Waited: c.Waited, EndsWait: c.Begun}
+	c.decided(&e.Decision, make([]LimitStatus, len(c.Results)))
 	if kind == EventCanceled {
 		e.Decision.Allowed = false
 	}
@@ -116,13 +116,13 @@ func (c *call) observe(kind EventKind, err error) {
 	if kind == EventCanceled {
 		return
 	}
-	if slices.ContainsFunc(c.results, func(r store.Result) bool { return r.Begun }) {
+	if slices.ContainsFunc(c.Results, func(r store.Result) bool { return r.Begun }) {
 		e.Kind, e.EndsWait = EventBanned, false
 		v.observe(e)
 	}
-	for i := range c.results {
-		if c.charges[i].DryRun && !c.results[i].OK {
-			v.observe(Event{Kind: EventDryRunDenied, Request: c.r, Waited: c.waited, Decision: e.Decision.refusedBy(i)})
+	for i := range c.Results {
+		if c.Charges[i].DryRun && !c.Results[i].OK {
+			v.observe(Event{Kind: EventDryRunDenied, Request: c.r, Waited: c.Waited, Decision: e.Decision.refusedBy(i)})
 		}
 	}
 }

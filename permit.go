@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -62,7 +63,7 @@ type (
 // permit makes the permit of a granted call.
 func (c *call) permit(ctx context.Context) *Permit {
 	var p *Permit
-	switch n := len(c.charges); {
+	switch n := len(c.Charges); {
 	case n == 0:
 		p = new(Permit)
 	case n == 1:
@@ -77,13 +78,13 @@ func (c *call) permit(ctx context.Context) *Permit {
 		p = &Permit{entries: make([]*entry, n), charges: make([]store.Charge, n), results: make([]store.Result, n)}
 	}
 	copy(p.entries, c.entries)
-	copy(p.charges, c.charges)
-	copy(p.results, c.results)
+	copy(p.charges, c.Charges)
+	copy(p.results, c.Results)
 	p.ctx, p.lim, p.outer = ctx, c.lim, c.outer
-	if c.waited > 0 || len(c.lines) > 0 {
-		p.wait = &permitWait{c.waited, c.lines}
+	if c.Waited > 0 || len(c.Seen) > 0 {
+		p.wait = &permitWait{c.Waited, c.Seen}
 	}
-	p.carry, p.class = c.r != nil && !c.lim.withoutPermit, c.ofClass
+	p.carry, p.class = c.r != nil && !c.lim.withoutPermit, c.class
 	if c.needs != 0 {
 		p.holds, p.response = c.needs&releases != 0, c.responded()
 	}
@@ -452,7 +453,7 @@ func (v *version) settle(ctx context.Context, s store.Store, charges []store.Cha
 	err := s.Settle(ctx, charges, results)
 	for i := range charges {
 		if charges[i].Receipt.Lease != (store.LeaseID{}) {
-			v.family.slots.Wake(slotsOf(&charges[i]))
+			v.family.lines.Wake(waiting.KeyOf(&charges[i]))
 		}
 	}
 	if err != nil {

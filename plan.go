@@ -5,28 +5,27 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
 // entry is a limit as one limiter uses it: compiled, named, its open settings
 // filled in. Its address tells a nested limiter what is charged already.
 type entry struct {
-	limit   *store.Limit
-	kind    kind
-	needs   needs
-	key     *keySource
-	cost    func(*http.Request) int64 // nil: 1
-	settle  *settleSource             // nil: the charge stays
-	maxWait time.Duration
-	dryRun  bool
-	closed  bool        // FailClosed
-	line    *line       // nil where nobody takes slots
-	said    field.Limit // in fields; a dry run says nothing
-	from    *limitFunc
-	origin  *entry // that it stands for since an Update; nil: it is its own
+	limit  *store.Limit
+	kind   kind
+	needs  needs
+	wait   waiting.Terms
+	key    *keySource
+	cost   func(*http.Request) int64 // nil: 1
+	settle *settleSource             // nil: the charge stays
+	dryRun bool
+	closed bool        // FailClosed
+	said   field.Limit // in fields; a dry run says nothing
+	from   *limitFunc
+	origin *entry // that it stands for since an Update; nil: it is its own
 }
 
 // first is the entry that the call began with.
@@ -41,7 +40,8 @@ func (e *entry) first() *entry {
 func (n *names) newEntry(r *rule, l *store.Limit, s settings) *entry {
 	e := &entry{
 		limit: r.kind.decided(l, n.adaptive), kind: r.kind,
-		key: s.key, cost: s.cost, settle: s.settle, maxWait: s.maxWait, dryRun: s.dryRun,
+		key: s.key, cost: s.cost, settle: s.settle, dryRun: s.dryRun,
+		wait:   waiting.Terms{MaxWait: s.maxWait},
 		closed: s.policy == FailClosed && !s.dryRun,
 	}
 	r.kind.enter(e)

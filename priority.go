@@ -42,8 +42,8 @@ func WithPriority(class func(*http.Request) int) Option {
 // second. With a time longer than anybody waits, classes are strict.
 func WithAging(d time.Duration) Option {
 	return limiterOption(func(c *config) {
-		if d <= 0 || d > longWait {
-			c.errs.bad(fmt.Sprintf("WithAging(%v)", d), "", fmt.Sprintf("write a duration of up to %v", longWait))
+		if d <= 0 || d > waiting.Longest {
+			c.errs.bad(fmt.Sprintf("WithAging(%v)", d), "", fmt.Sprintf("write a duration of up to %v", waiting.Longest))
 			return
 		}
 		c.aging = d
@@ -83,7 +83,7 @@ func WithShare(class, percent int) SlotOption {
 			bad("", "write a share of 1 to 100 percent")
 			return
 		}
-		l := r.kind.(lined).terms()
+		l := r.kind.(slotted).line()
 		if l.shares == nil {
 			l.shares = new(waiting.Shares)
 		}
@@ -108,24 +108,4 @@ type priorityKey struct{}
 // a class from 0 to 9. A request's own WithPriority counts before it.
 func ContextWithPriority(ctx context.Context, class int) context.Context {
 	return context.WithValue(ctx, priorityKey{}, class)
-}
-
-// class is the call's, asked for once and only when something depends on it.
-func (c *call) class(ctx context.Context) uint8 {
-	if !c.classed {
-		n, _ := ctx.Value(priorityKey{}).(int)
-		if c.lim.priority != nil && c.r != nil {
-			n = c.lim.priority(c.r)
-		}
-		c.ofClass, c.classed = uint8(min(max(n, 0), waiting.Classes-1)), true
-	}
-	return c.ofClass
-}
-
-// rank is the call's, for as long as it waits, whatever for.
-func (c *call) rank(ctx context.Context, now time.Time) waiting.Rank {
-	if c.came.IsZero() {
-		c.came = now
-	}
-	return waiting.RankOf(c.class(ctx), c.came, c.lim.aging)
 }

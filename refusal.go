@@ -70,7 +70,7 @@ type (
 func (c *call) denied() *DeniedError {
 	var err *DeniedError
 	var limits []LimitStatus
-	switch n := len(c.results); {
+	switch n := len(c.Results); {
 	case n == 1:
 		d := new(denied1)
 		err, limits = &d.DeniedError, d.limits[:]
@@ -83,8 +83,8 @@ func (c *call) denied() *DeniedError {
 	c.decided(&err.Decision, limits)
 	err.by = c.lim
 	for i, e := range c.entries {
-		if !c.results[i].OK && !e.dryRun {
-			err.why = max(err.why, e.kind.refusal(&c.charges[i]))
+		if !c.Results[i].OK && !e.dryRun {
+			err.why = max(err.why, e.kind.refusal(&c.Charges[i]))
 		}
 	}
 	return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/keytext"
@@ -17,10 +16,9 @@ import (
 // Permit or a DeniedError at the end.
 type call struct {
 	callState
+	waiting.Call
 
 	entries []*entry
-	charges []store.Charge
-	results []store.Result
 	paced   []paced // that wait for bytes, and charge nothing here
 	keys    []knownKey
 	fields  field.Writer
@@ -30,21 +28,13 @@ type call struct {
 // callState is what a call knows that isn't scratch: it begins anew with each.
 type callState struct {
 	lim        *version
-	store      store.Store   // of the plan's charges
 	generation *generation   // whose limits the charges name; nil: the version's
 	r          *http.Request // nil outside HTTP
 	outer      *Permit
 	policy     string // RateLimit-Policy if it is the whole plan's
 	needs      needs  // of its limits
-	began      bool   // to wait: an observer has been told
-	granted    bool   // it has what it was granted: see giveBack
-	classed    bool   // ofClass is known
-	ofClass    uint8
-	patient    bool // Wait: every limit waits as long as the context lets it
-	waited     time.Duration
-	came       time.Time      // when it first began to wait
-	lines      []lineStatus   // of each charge, if it has seen a line
-	claim      *waiting.Claim // of turns that others have left
+	classed    bool   // class is known
+	class      uint8
 }
 
 // knownKey is the answer of a KeyFunc.
@@ -78,17 +68,17 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 	}
 	c := calls.Get().(*call)
 	defer c.end(ctx)
-	c.lim, c.store, c.r, c.outer = v, v.store, r, outer
+	c.lim, c.Store, c.r, c.outer = v, v.store, r, outer
 	if err := c.gather(p); err != nil {
 		return nil, err
 	}
-	if len(c.charges) == 0 && len(c.paced) == 0 {
+	if len(c.Charges) == 0 && len(c.paced) == 0 {
 		return nil, nil
 	}
 	if err := c.decide(ctx); err != nil {
 		return c.undecided(ctx, err)
 	}
-	if !c.granted {
+	if !c.Granted {
 		return nil, c.refused(w.Header())
 	}
 	var permit *Permit
@@ -103,7 +93,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 	if len(v.observers) > 0 {
 		c.observe(EventAdmitted, nil)
 	}
-	c.granted = false // it is the permit's now
+	c.Granted = false // it is the permit's now
 	return permit, nil
 }
 
@@ -187,8 +177,8 @@ func (c *call) cost(e *entry) (int64, error) {
 func (c *call) add(e *entry, key string, cost int64) {
 	c.needs |= e.needs
 	c.entries = append(c.entries, e)
-	c.charges = append(c.charges, store.Charge{Key: key, Limit: e.limit, Cost: cost, DryRun: e.dryRun})
-	c.results = append(c.results, store.Result{})
+	c.Charges = append(c.Charges, store.Charge{Key: key, Limit: e.limit, Cost: cost, DryRun: e.dryRun})
+	c.Results = append(c.Results, store.Result{})
 }
 
 // key calls the entry's KeyFunc, once a request however many limits share it. It is
@@ -237,18 +227,18 @@ func (c *call) decide(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return &canceledError{err} // a store may not look: it would charge who has left
 	}
-	if len(c.charges) == 0 { // nothing but bytes, which are paid for later
-		c.granted = true
+	if len(c.Charges) == 0 { // nothing but bytes, which are paid for later
+		c.Granted = true
 		return nil
 	}
-	if c.patient || c.needs&(waits|slots) != 0 {
+	if c.Patient || c.needs&(waits|slots) != 0 {
 		return c.wait(ctx)
 	}
-	if err := c.store.Take(ctx, c.charges, c.results); err != nil {
+	if err := c.Store.Take(ctx, c.Charges, c.Results); err != nil {
 		return c.goOn(ctx, err)
 	}
-	if c.granted = granted(c.charges, c.results); !c.granted && c.lim.family.turns.Vacant() {
-		return c.take(ctx) // what others have reserved, and left, is in its way
+	if c.Granted = waiting.Passes(c.Charges, c.Results); !c.Granted && c.lim.family.lines.Vacant() {
+		return c.wait(ctx) // what others have reserved, and left, is in its way
 	}
 	return nil
 }
@@ -266,7 +256,7 @@ func (c *call) undecided(ctx context.Context, err error) (*Permit, error) {
 	// They ask the store themselves, which may be back by then, and have a
 	// FailurePolicy of their own.
 	c.keep(func(*entry) bool { return false })
-	c.waited = 0 // for nothing
+	c.Waited = 0 // for nothing
 	return c.permit(ctx), nil
 }
 
@@ -279,18 +269,18 @@ func (c *call) failed(ctx context.Context, err error) error {
 	}
 	if ctxErr := ctx.Err(); ctxErr != nil { // not the store's fault
 		err = &canceledError{ctxErr}
-		clear(c.results)
+		clear(c.Results)
 		c.observe(EventCanceled, err)
 		return err
 	}
 	for _, e := range c.entries {
 		if e.closed {
 			err := &StoreError{err}
-			c.lim.observe(Event{Kind: EventStoreFailed, Request: c.r, Err: err, Waited: c.waited, EndsWait: c.began})
+			c.lim.observe(Event{Kind: EventStoreFailed, Request: c.r, Err: err, Waited: c.Waited, EndsWait: c.Begun})
 			return err
 		}
 	}
-	c.lim.observe(Event{Kind: EventStoreFailed, Request: c.r, Err: err, Waited: c.waited, EndsWait: c.began})
+	c.lim.observe(Event{Kind: EventStoreFailed, Request: c.r, Err: err, Waited: c.Waited, EndsWait: c.Begun})
 	return nil
 }
 
@@ -305,17 +295,15 @@ func (c *call) refused(h http.Header) error {
 
 // giveBack gives back what the call was granted and hasn't handed over.
 func (c *call) giveBack(ctx context.Context) {
-	if c.claim != nil {
-		c.dropClaim(ctx)
-	}
-	if !c.granted {
+	c.lim.family.lines.Drop(ctx, &c.Call)
+	if !c.Granted {
 		return
 	}
-	c.granted = false
+	c.Granted = false
 	if c.needs&slots != 0 {
-		c.lim.family.hold(c.entries, c.charges, c.ofClass, -1)
+		c.lim.family.hold(c.entries, c.Charges, c.class, -1)
 	}
-	c.lim.cancel(ctx, c.store, made(c.charges, c.results, func(r *store.Receipt) bool { return r.Cost > 0 }))
+	c.lim.cancel(ctx, c.Store, made(c.Charges, c.Results, func(r *store.Receipt) bool { return r.Cost > 0 }))
 }
 
 // setFields sets the fields of the call's decision in h. Dry runs have none. slots must
@@ -323,7 +311,7 @@ func (c *call) giveBack(ctx context.Context) {
 func (c *call) setFields(h http.Header, slots []string) {
 	items := c.fields.Items[:0]
 	for i, e := range c.entries {
-		ch, r := &c.charges[i], &c.results[i]
+		ch, r := &c.Charges[i], &c.Results[i]
 		if ch.DryRun {
 			continue
 		}
@@ -347,20 +335,20 @@ func (c *call) setFields(h http.Header, slots []string) {
 // was refused, or has given back itself. Functions of the application are called
 // at many moments, and none of these has to know what there is to lose.
 func (c *call) end(ctx context.Context) {
-	if c.granted || c.claim != nil {
+	if c.Granted || c.Claims() {
 		c.giveBack(ctx)
 	}
-	if cap(c.charges) > kept {
+	if cap(c.Charges) > kept {
 		return
 	}
 	clear(c.entries)
-	clear(c.charges)
-	clear(c.results)
 	clear(c.keys)
 	clear(c.fields.Items)
 	clear(c.paced)
 	c.callState = callState{}
-	c.entries, c.charges, c.results = c.entries[:0], c.charges[:0], c.results[:0]
-	c.keys, c.said, c.paced = c.keys[:0], c.said[:0], c.paced[:0]
+	clear(c.Charges)
+	clear(c.Results)
+	c.Call = waiting.Call{Charges: c.Charges[:0], Results: c.Results[:0]}
+	c.entries, c.keys, c.said, c.paced = c.entries[:0], c.keys[:0], c.said[:0], c.paced[:0]
 	calls.Put(c)
 }

@@ -148,7 +148,7 @@ func (c *call) chargeAgain(e *entry) error {
 	}
 	c.policy = ""
 	for i, o := range c.entries {
-		if o.limit == e.limit && c.charges[i].Key == key {
+		if o.limit == e.limit && c.Charges[i].Key == key {
 			return c.merge(i, e)
 		}
 	}
@@ -158,7 +158,7 @@ func (c *call) chargeAgain(e *entry) error {
 // merge makes one charge of charge i and that of e, for the same limit and key: at
 // the higher cost, but a dry run takes no part in one that is enforced.
 func (c *call) merge(i int, e *entry) error {
-	o, ch := c.entries[i], &c.charges[i]
+	o, ch := c.entries[i], &c.Charges[i]
 	if e.dryRun && !o.dryRun {
 		return nil
 	}

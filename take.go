@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -33,7 +34,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	defer c.end(ctx)
 	v := l.now.Load()
 	for _, e := range v.base.entries {
-		if e.line != nil {
+		if e.wait.Way == waiting.ForSlot {
 			return ErrHolds
 		}
 	}
@@ -41,7 +42,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 		return err
 	}
 	c.observe(EventAdmitted, nil)
-	c.granted = false // nobody gives it back
+	c.Granted = false // nobody gives it back
 	return nil
 }
 
@@ -74,7 +75,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, er
 func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool) (*Permit, error) {
 	c := calls.Get().(*call)
 	defer c.end(ctx)
-	c.patient = patient
+	c.Patient = patient
 	decided, err := c.outside(l.now.Load(), ctx, key, cost)
 	switch {
 	case err != nil:
@@ -84,7 +85,7 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 	}
 	p := c.permit(ctx)
 	c.observe(EventAdmitted, nil)
-	c.granted = false // it is the permit's now
+	c.Granted = false // it is the permit's now
 	return p, nil
 }
 
@@ -100,7 +101,7 @@ func (c *call) outside(v *version, ctx context.Context, key string, cost int64) 
 	if err := c.decide(ctx); err != nil {
 		return false, c.failed(ctx, err)
 	}
-	if !c.granted {
+	if !c.Granted {
 		err := c.denied()
 		c.observe(EventDenied, err)
 		return false, err
@@ -110,7 +111,7 @@ func (c *call) outside(v *version, ctx context.Context, key string, cost int64) 
 
 // gatherKey makes the charges of one key.
 func (c *call) gatherKey(v *version, key string, cost int64) error {
-	c.lim, c.store = v, v.store
+	c.lim, c.Store = v, v.store
 	encoded, err := keytext.Encode(key)
 	if err != nil {
 		return err
@@ -123,7 +124,7 @@ func (c *call) gatherKey(v *version, key string, cost int64) error {
 			c.add(e, e.key.under(encoded), cost)
 		}
 	}
-	if len(c.charges) == 0 {
+	if len(c.Charges) == 0 {
 		return errPaces
 	}
 	if c.needs&local != 0 {
@@ -141,17 +142,17 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	if err := c.gatherKey(l.now.Load(), key, 0); err != nil {
 		return Decision{}, err
 	}
-	if err := c.ask(ctx); err != nil {
+	if err := c.lim.family.lines.Peek(ctx, &c.Call, (*caller)(c)); err != nil {
 		return Decision{}, &StoreError{err}
 	}
-	for i := range c.results {
-		r := &c.results[i]
+	for i := range c.Results {
+		r := &c.Results[i]
 		if r.OK = c.entries[i].kind.free(r); !r.OK {
-			r.RetryAfter, _ = c.charges[i].Limit.MoreAfter(r)
+			r.RetryAfter, _ = c.Charges[i].Limit.MoreAfter(r)
 		}
 	}
 	var d Decision
-	d.decide(c.entries, c.charges, c.results, make([]LimitStatus, len(c.results)))
+	d.decide(c.entries, c.Charges, c.Results, make([]LimitStatus, len(c.Results)))
 	return d, nil
 }
 

@@ -98,7 +98,7 @@ func (l *Limiter) update(c *config) (*version, []conflict, error) {
 	if all := f.adaptive.now(); all != nil {
 		all.Retire(before.gone(names))
 	}
-	f.slots.WakeAll()
+	f.lines.WakeAll()
 	return g.versions[l], f.announce(), nil
 }
 

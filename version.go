@@ -49,9 +49,7 @@ type family struct {
 	members []*Limiter // a limiter stands before those derived from it
 	now     atomic.Pointer[generation]
 
-	// Who waits for a turn or a slot: lines outlive an Update.
-	turns waiting.Turns
-	slots waiting.Slots
+	lines waiting.Lines // outlive an Update
 
 	adaptive *process // what has been learnt outlives it too
 
@@ -62,7 +60,7 @@ type family struct {
 
 func newFamily() *family {
 	f := new(family)
-	f.adaptive = &process{freed: func(limit, key string) { f.slots.Wake(waiting.Key{Limit: limit, Key: key}) }}
+	f.adaptive = &process{freed: func(limit, key string) { f.lines.Wake(waiting.Key{Limit: limit, Key: key}) }}
 	f.now.Store(newGeneration(newNames(f.adaptive)))
 	return f
 }
@@ -139,9 +137,9 @@ func (g *generation) successor(e *entry) *entry {
 	if next.limit == e.limit {
 		return e
 	}
-	next.closed, next.maxWait, next.from = e.closed, e.maxWait, e.from
-	if e.line != nil && next.line != nil {
-		next.line = &line{room: e.line.room, shares: next.line.shares, most: next.line.most}
+	next.closed, next.wait.MaxWait, next.from = e.closed, e.wait.MaxWait, e.from
+	if e.wait.Way == waiting.ForSlot {
+		next.wait.Room = e.wait.Room
 	}
 	next.origin = e.first()
 	return next

@@ -1,0 +1,184 @@
+package waiting
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// takeSlots is take for a call that takes slots, in turn where it waits for them.
+func (w *waiter) takeSlots(ctx context.Context) error {
+	w.by.Class(ctx) // who holds slots is counted by class: asked before there is anything to lose
+	if w.lines.Slots.Waiting() {
+		if i, n := w.behind(); n > 0 {
+			if w.patience(ctx, i) > 0 {
+				return w.waitSlot(ctx, i, false)
+			}
+			w.note(i, n)
+			return w.refuse(ctx, i)
+		}
+	}
+	if err := w.take(ctx); err != nil || w.Granted {
+		return err
+	}
+	if i := w.full(ctx); i >= 0 {
+		return w.waitSlot(ctx, i, true)
+	}
+	return nil
+}
+
+// behind is the first charge whose slots others wait for, and how many do: a slot
+// that is free now is theirs. A charge that takes none is behind nobody.
+func (w *waiter) behind() (i int, queued int64) {
+	for i := range w.Charges {
+		ch, t := &w.Charges[i], w.by.Terms(i)
+		if t.Way != ForSlot || ch.DryRun || ch.Cost == 0 {
+			continue
+		}
+		if n := w.lines.Slots.Queued(KeyOf(ch)); n > 0 {
+			t.Slots(ch) // the key goes by this limit now, without being asked
+			return i, n
+		}
+	}
+	return 0, 0
+}
+
+// patience is how long a charge may go on waiting for a slot: as long as its own
+// limit says, however long the call has stood in the lines of others. A patient call
+// has one patience for all of them.
+func (w *waiter) patience(ctx context.Context, i int) time.Duration {
+	t := w.by.Terms(i)
+	wait := t.MaxWait
+	switch {
+	case t.Closed():
+		return 0
+	case w.Patient:
+		wait = Longest - w.Waited
+	case len(w.Seen) > 0:
+		wait -= w.Seen[i].Waited
+	}
+	if t, ok := ctx.Deadline(); ok {
+		if left := time.Until(t); left < wait || w.Patient {
+			wait = left
+		}
+	}
+	return wait
+}
+
+// full returns the first charge that is refused for want of a slot and may
+// wait, or -1 if there is none or something else refuses as well.
+func (w *waiter) full(ctx context.Context) int {
+	first := -1
+	for i := range w.Charges {
+		switch r := &w.Results[i]; {
+		case r.OK || w.Charges[i].DryRun:
+		case w.by.Terms(i).Way != ForSlot || r.RetryAfter == store.Never || w.patience(ctx, i) <= 0:
+			return -1
+		case first < 0:
+			first = i
+		}
+	}
+	return first
+}
+
+// refuse answers a call that may not overtake who waits for charge i's slots.
+func (w *waiter) refuse(ctx context.Context, i int) error {
+	costs := make([]int64, len(w.Charges))
+	for j := range w.Charges {
+		costs[j], w.Charges[j].Cost = w.Charges[j].Cost, 0
+	}
+	err := w.ask(ctx)
+	for j := range w.Charges {
+		w.Charges[j].Cost = costs[j]
+	}
+	w.Results[i].OK, w.Results[i].Remaining = false, 0 // what is free is not theirs
+	return err
+}
+
+// waitSlot stands in line for charge i's slots until the call is granted,
+// refused by something else, or out of patience. asked says that results hold
+// the refusal that brought it here.
+func (w *waiter) waitSlot(ctx context.Context, i int, asked bool) error {
+	w.asked = asked
+	err := w.lines.Wait(ctx, w.wants(ctx, i), w)
+	w.book()
+	switch {
+	case err == nil:
+		return w.err
+	case err == ErrFull || err == ErrLate:
+		if w.asked {
+			return nil
+		}
+		return w.refuse(ctx, w.charge)
+	}
+	return w.timedOut(ctx, err)
+}
+
+// wants has the call want the slots of charge i.
+func (w *waiter) wants(ctx context.Context, i int) *Want {
+	now := time.Now()
+	ch := &w.Charges[i]
+	w.charge, w.booked = i, now
+	w.want = &Want{
+		Key: KeyOf(ch), Cost: ch.Cost, Rank: w.rank(ctx, now), Shares: w.by.Shares(i),
+		Room: w.room(i), Until: now.Add(w.patience(ctx, i)),
+	}
+	return w.want
+}
+
+// Came implements Asker.
+func (w *waiter) Came(queued int64, joined bool) {
+	w.note(w.charge, queued)
+	if joined {
+		w.begin(w.charge, 0)
+	}
+}
+
+// Ask implements Asker.
+func (w *waiter) Ask(ctx context.Context) *Want {
+	if i, others := w.by.Renew(w.charge); others { // there is no answer to go by then
+		w.charge, w.asked = i, false
+	}
+	if err := w.bound(ctx); err != nil {
+		w.err = w.timedOut(ctx, err)
+		return nil
+	}
+	if w.err = w.take(ctx); w.err != nil {
+		return nil
+	}
+	w.asked = true
+	w.book()
+	switch i := w.full(ctx); {
+	case i < 0:
+		return nil
+	case w.Results[w.charge].OK:
+		return w.wants(ctx, i)
+	}
+	return w.want
+}
+
+// book counts how long the call has stood in its line.
+func (w *waiter) book() {
+	now := time.Now()
+	d := now.Sub(w.booked)
+	w.booked = now
+	w.Waited += d
+	w.Seen[w.charge].Waited += d
+}
+
+// timedOut ends a wait whose context has ended with err. Where that is the
+// deadline, no slot has come in time, which is the limit's answer.
+func (w *waiter) timedOut(ctx context.Context, err error) error {
+	switch {
+	case !errors.Is(err, context.DeadlineExceeded):
+		clear(w.Results)
+		return &LeftError{err}
+	case w.asked:
+		return nil
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), outlives)
+	defer stop()
+	return w.refuse(ctx, w.charge)
+}

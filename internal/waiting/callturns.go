@@ -1,0 +1,204 @@
+package waiting
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// reserves reports whether charge i may reserve a turn. Dry runs take no part.
+func (w *waiter) reserves(i int) bool {
+	ch := &w.Charges[i]
+	return ch.Cost > 0 && !ch.DryRun && w.by.Terms(i).Way == ForTurn
+}
+
+// parts are the charges that the call waits with, where it waits for turns: those
+// of its rates and quotas, in an order that is the same for all of their kind.
+func (w *waiter) parts() []Part {
+	parts := make([]Part, 0, len(w.Charges))
+	for i := range w.Charges {
+		if !w.reserves(i) {
+			continue
+		}
+		most := w.Charges[i].MaxWait
+		if most == 0 && w.by.Terms(i).Queues {
+			most = store.Never
+		}
+		parts = append(parts, Part{Charge: w.Charges[i], Most: most, Index: i})
+		for k := len(parts) - 1; k > 0 && stands(parts[k].Charge, parts[k-1].Charge); k-- {
+			parts[k], parts[k-1] = parts[k-1], parts[k]
+		}
+	}
+	return parts
+}
+
+// stands reports whether a comes before b in the order of parts, which are few: a
+// call's limits.
+func stands(a, b store.Charge) bool {
+	return cmp.Or(strings.Compare(a.Limit.Name(), b.Limit.Name()), strings.Compare(a.Key, b.Key)) < 0
+}
+
+// ask has the charges decided once.
+func (w *waiter) ask(ctx context.Context) error {
+	if w.lines.Vacant() {
+		return w.askVacant(ctx)
+	}
+	return w.askStore(ctx)
+}
+
+func (w *waiter) askStore(ctx context.Context) error {
+	if w.mayReserve() {
+		var end func()
+		ctx, end = outliving(ctx)
+		defer end()
+	}
+	return w.Store.Take(ctx, w.Charges, w.Results)
+}
+
+// mayReserve reports whether the call may reserve a turn in a store that takes its
+// time.
+func (w *waiter) mayReserve() bool {
+	if !w.waits || store.AnswersAtOnce(w.Store) {
+		return false
+	}
+	for i := range w.Charges {
+		if w.reserves(i) && (w.Charges[i].MaxWait > 0 || w.by.Terms(i).Queues) {
+			return true
+		}
+	}
+	return false
+}
+
+// outliving is a context for a Take that may reserve a turn: it ends a while after
+// ctx. Were the store left alone with the answer, it would settle the turn back by
+// itself, out of order, and what this process gives back from its lines would stand
+// before turns that nobody here knows of. So who leaves waits for the answer, and
+// leaves the line like everybody else.
+func outliving(ctx context.Context) (longer context.Context, end func()) {
+	if ctx.Done() == nil {
+		return ctx, func() {}
+	}
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(outlives, cancel) })
+	return longer, func() {
+		stop()
+		cancel()
+	}
+}
+
+// flushWait is for how long a call holds back while turns that others have left
+// are on their way back to the store.
+const flushWait = 100 * time.Millisecond
+
+// askVacant is ask where somebody has left turns that nobody has taken yet. A
+// call of their kind takes them over, and the store decides what else there is;
+// any other waits until they have gone back, or it would wait behind nobody.
+func (w *waiter) askVacant(ctx context.Context) error {
+	parts := w.parts()
+	claim := w.lines.Claim(parts)
+	if claim == nil {
+		held := w.lines.Flush(ctx, w.Charges, flushWait)
+		w.Waited += held
+		for i := range w.Charges {
+			if ch := &w.Charges[i]; ch.MaxWait > 0 {
+				ch.MaxWait = max(ch.MaxWait-held, time.Microsecond)
+			}
+		}
+		return w.askStore(ctx)
+	}
+	for k := range parts {
+		if _, claimed := claim.Wait(k); claimed {
+			w.Charges[parts[k].Index].Cost = 0
+		}
+	}
+	w.claim = claim
+	err := w.askStore(ctx)
+	for k := range parts {
+		i := parts[k].Index
+		w.Charges[i].Cost = parts[k].Charge.Cost
+		if wait, claimed := claim.Wait(k); claimed {
+			w.Results[i].Delay = wait
+		}
+	}
+	if err != nil || !Passes(w.Charges, w.Results) {
+		w.lines.Drop(ctx, w.Call)
+	}
+	return err
+}
+
+// sleep waits for a granted call's turn.
+func (w *waiter) sleep(ctx context.Context) error {
+	start := time.Now()
+	parts := w.parts()
+	slowest := w.slowest()
+	for k := range parts { // what has been reserved is the line's from here on
+		r := &w.Results[parts[k].Index]
+		parts[k].Charge.Receipt, parts[k].Wait = r.Receipt, r.Delay
+		r.Receipt = store.Receipt{}
+	}
+	turn, queued, d := w.lines.Join(ctx, parts, w.claim, w.rank(ctx, start), w.latest(start), w.Settle)
+	w.claim = nil
+	defer turn.Leave(ctx) // also if the caller panics
+	w.note(slowest, int64(queued))
+	w.begin(slowest, d)
+	err := turn.Wait(ctx)
+	waited := time.Since(start)
+	w.Waited += waited
+	for i := range w.Results { // they were of the decision's instant
+		w.Results[i].ResetAfter = max(0, w.Results[i].ResetAfter-waited)
+	}
+	if err != nil {
+		return &LeftError{err}
+	}
+	for i := range w.Results { // others may have left, and it has come sooner
+		w.Results[i].Delay = min(w.Results[i].Delay, waited)
+	}
+	for k := range parts {
+		w.Results[parts[k].Index].Receipt = turn.Receipt(k)
+	}
+	return nil
+}
+
+// latest is the latest turn that the call may wait for: what the store was told
+// of each limit. A queue without a MaxWait bounds the wait by its length.
+func (w *waiter) latest(start time.Time) (t time.Time) {
+	for i := range w.Charges {
+		if ch := &w.Charges[i]; ch.MaxWait > 0 && !ch.DryRun {
+			if u := start.Add(ch.MaxWait); t.IsZero() || u.Before(t) {
+				t = u
+			}
+		}
+	}
+	return t
+}
+
+// slowest is the charge whose limit makes the call wait for the longest.
+func (w *waiter) slowest() int {
+	slowest := -1
+	for i := range w.Results {
+		if !w.Charges[i].DryRun && (slowest < 0 || w.Results[i].Delay > w.Results[slowest].Delay) {
+			slowest = i
+		}
+	}
+	return slowest
+}
+
+// noteTurns keeps for a refused call how many wait for the turn that it doesn't get.
+func (w *waiter) noteTurns() {
+	if !w.lines.Turns.Waiting() {
+		return
+	}
+	for i := range w.Charges {
+		t := w.by.Terms(i)
+		if w.Results[i].OK || w.Charges[i].DryRun || t.Way == ForSlot || t.MaxWait == 0 && !t.Queues && !w.Patient {
+			continue
+		}
+		if n := w.lines.Turns.Queued(w.parts()); n > 0 {
+			w.note(i, int64(n))
+		}
+		return
+	}
+}
