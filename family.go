@@ -1,6 +1,7 @@
 package stint
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"net/http"
@@ -231,6 +232,26 @@ func probeRequest() *http.Request {
 		Method: "GET", URL: &url.URL{Path: "/"}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{}, Body: http.NoBody, Host: "192.0.2.2", RemoteAddr: "192.0.2.1:1", RequestURI: "/",
 	}
+}
+
+// predicateProbe is the context key under which a probe carries the
+// *configError that predicates write their mistakes to. A predicate has only a
+// bool to answer with.
+type predicateProbe struct{}
+
+// predicateProblem asks a predicate whether it was made with arguments that
+// can't work, by calling it with a copy of probe. What a user's own predicate
+// makes of a request that never happened, a panic included, doesn't matter.
+func predicateProblem(p func(*http.Request) bool, probe *http.Request) (err error) {
+	report := new(configError)
+	defer func() {
+		_ = recover()
+		if report.mistakes != nil {
+			err = report
+		}
+	}()
+	p(probe.WithContext(context.WithValue(probe.Context(), predicateProbe{}, report)))
+	return nil
 }
 
 // limitFunc is one WithLimitFunc and the settings that its limits leave open.

@@ -1,0 +1,79 @@
+package keytext
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"hash"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Join writes parts as one key, each with its length before it: no two lists of
+// parts give the same, whatever is in them. If a part is empty, so is the key.
+func Join(parts []string) (string, error) {
+	size := 0
+	for _, part := range parts {
+		if part == "" {
+			return "", nil
+		}
+		size += len(part)
+	}
+	if size > MaxRaw {
+		return "", ErrTooLong
+	}
+	var b strings.Builder
+	b.Grow(size + len("4096:")*len(parts))
+	for _, part := range parts {
+		var digits [4]byte
+		b.Write(strconv.AppendInt(digits[:0], int64(len(part)), 10))
+		b.WriteByte(':')
+		b.WriteString(part)
+	}
+	return b.String(), nil
+}
+
+// MinSecret is the least secret that can't be found by trying.
+const MinSecret = 16
+
+// Hash makes keyed hashes of keys. It is safe for concurrent use.
+type Hash struct{ pool sync.Pool }
+
+// NewHash returns the Hash under a secret of at least MinSecret bytes.
+func NewHash(secret []byte) *Hash {
+	secret = bytes.Clone(secret)
+	return &Hash{sync.Pool{New: func() any { return &keyed{mac: hmac.New(sha256.New, secret)} }}}
+}
+
+// Of is the first 16 bytes of the HMAC-SHA256 of a key, in base64url. An empty key
+// stays empty.
+func (h *Hash) Of(raw string) (string, error) {
+	switch {
+	case raw == "":
+		return "", nil
+	case len(raw) > MaxRaw:
+		return "", ErrTooLong
+	}
+	k := h.pool.Get().(*keyed)
+	defer h.pool.Put(k)
+	return k.of(raw), nil
+}
+
+// keyed is a hash with its scratch room, reused because setting up an HMAC
+// costs more than hashing a key.
+type keyed struct {
+	mac hash.Hash
+	buf []byte
+}
+
+func (k *keyed) of(raw string) string {
+	k.mac.Reset()
+	k.buf = append(k.buf[:0], raw...)
+	k.mac.Write(k.buf)
+	k.buf = k.mac.Sum(k.buf[:0])
+	var text [22]byte
+	base64.RawURLEncoding.Encode(text[:], k.buf[:16])
+	return string(text[:])
+}
