@@ -14,7 +14,7 @@ TIME     ?= 1s
 # What the tests start; STINT_REDIS_SERVER in the environment names another.
 REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 
-.PHONY: test test-faults test-servers test-examples test-install redis run race test-32 lint tidy build-all bench bench-redis bench-peers fuzz soak plots plots-check
+.PHONY: test test-faults test-servers test-examples test-install redis run race test-32 lint tidy build-all bench bench-redis bench-peers fuzz fuzz-list soak plots plots-check
 
 test: redis ## the tests, as a reader of the README runs them: 2 minutes on 2 cores
 	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 2 minutes on 2 cores"
@@ -83,12 +83,19 @@ bench-redis: redis ## redisstore beside its peers: make bench-redis ROUNDS=15 TI
 bench-peers: ## stint beside its peers in memory: make bench-peers ROUNDS=9 TIME=50ms
 	cd benchmarks && $(GO) run ./peers -rounds $(ROUNDS) -time $(TIME)
 
+# By their text: to ask the go command is to build the tests of every package, and
+# it doesn't look into the modules below.
+FUZZ = grep -HoE '^func Fuzz[A-Za-z0-9_]*' \
+	$(if $(filter %/...,$(PKG)),-r --include='*_test.go' $(PKG:/...=),$(PKG)/*_test.go) | \
+	sed -E 's|^(.*)/[^/:]*:func (.*)|\1 \2|' | sort
+
+fuzz-list: ## the fuzz targets: directory and name
+	@$(FUZZ)
+
 fuzz: ## every fuzz target for FUZZTIME each
-	@set -e; $(GO) test -list '^Fuzz' $(PKG) | \
-	awk '/^Fuzz/ { names[++n] = $$1; next } /^ok/ { for (i = 1; i <= n; i++) print $$2, names[i]; n = 0 }' | \
-	while read -r pkg name; do \
-		echo "fuzz $$pkg $$name for $(FUZZTIME)"; \
-		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	@set -e; $(FUZZ) | while read -r dir name; do \
+		echo "fuzz $$dir $$name for $(FUZZTIME)"; \
+		(cd $$dir && $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
 	done
 
 soak: redis ## the long form of the random traces; STINT_SEED=n runs one of them

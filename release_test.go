@@ -27,16 +27,22 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
-// throwAway is a repository of its own with the files of this one as they are,
-// committed on main: what is under test is the tree, not the last commit.
-func throwAway(t *testing.T) string {
+// tree are the files here that are committed, or will be.
+func tree(t *testing.T, patterns ...string) []string {
 	t.Helper()
 	if _, err := os.Stat(".git"); err != nil {
 		t.Skip("not in a repository")
 	}
+	list := append([]string{"ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"}, patterns...)
+	return strings.Split(strings.TrimSuffix(run(t, ".", "git", list...), "\x00"), "\x00")
+}
+
+// throwAway is a repository of its own with the files of this one as they are,
+// committed on main: what is under test is the tree, not the last commit.
+func throwAway(t *testing.T) string {
+	t.Helper()
 	dir := t.TempDir()
-	files := strings.Split(run(t, ".", "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"), "\x00")
-	for _, name := range files {
+	for _, name := range tree(t) {
 		info, err := os.Stat(name)
 		if err != nil || info.IsDir() {
 			continue // deleted, and not yet committed
