@@ -78,14 +78,15 @@ type Writer struct {
 	block  []string
 }
 
-// value is the value of one of composed, which ends in the text where the next begins.
+// value is the value of one of composed.
 type value struct {
 	field uint8
-	line  bool // beside those there are, and not in their place
+	line  bool   // beside those there are, and not in their place
+	known string // or else it is the text from the value before to end
 	end   int
 }
 
-// The fields that are composed in the text of a Writer.
+// The fields that a Writer sets.
 const (
 	limitLine uint8 = iota
 	policyLine
@@ -93,11 +94,12 @@ const (
 	legacyRemaining
 	legacyReset
 	retryAfter
+	cacheControl
 )
 
 // The keys are in the form that http.Header stores them: Add with any other
 // spelling finds them.
-var composed = [...]string{"Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Retry-After"}
+var composed = [...]string{"Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Retry-After", "Cache-Control"}
 
 // keptText is the size above which text isn't kept.
 const keptText = 4 << 10
@@ -114,24 +116,39 @@ const keptText = 4 << 10
 // sets Retry-After unless the request can never pass.
 func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []string) {
 	w.text, w.values = w.text[:0], w.values[:0]
-	to := target{h, slots, &w.block}
+	refused := false
+	for i := range w.Items {
+		it := &w.Items[i]
+		it.Remaining = min(max(it.Remaining, 0), maxInteger)
+		refused = refused || it.Refused
+	}
 	if styles&Draft != 0 {
-		w.draft(&to, policy)
+		w.draft(h, policy)
 	}
 	if styles&Legacy != 0 {
 		w.legacy(h)
 	}
-	for i := range w.Items {
-		if w.Items[i].Refused {
-			w.refusal(&to)
-			break
-		}
+	if refused {
+		w.refusal(h)
 	}
 	// The values are substrings of one string: one allocation in all.
 	text, start := string(w.text), 0
-	for _, v := range w.values {
-		to.set(composed[v.field], text[start:v.end], v.line)
-		start = v.end
+	for i := range w.values {
+		v := &w.values[i]
+		said := v.known
+		if said == "" {
+			said, start = text[start:v.end], v.end
+		}
+		key := composed[v.field]
+		if had := h[key]; v.line && len(had) > 0 {
+			h[key] = append(had, said)
+			continue
+		}
+		if len(slots) == 0 {
+			slots = w.slot()
+		}
+		slots[0] = said
+		h[key], slots = slots[:1:1], slots[1:]
 	}
 	if cap(w.text) > keptText {
 		w.text = nil
@@ -139,9 +156,9 @@ func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []stri
 }
 
 // draft composes RateLimit, and RateLimit-Policy unless it is known.
-func (w *Writer) draft(to *target, policy string) {
-	nested := len(to.h[composed[limitLine]]) > 0
-	if (nested || policy == "") && w.outdo(to.h) {
+func (w *Writer) draft(h http.Header, policy string) {
+	nested := len(h[composed[limitLine]]) > 0
+	if (nested || policy == "") && w.outdo(h) {
 		policy = "" // names limits that aren't shown
 	}
 	b := w.text
@@ -155,58 +172,41 @@ func (w *Writer) draft(to *target, policy string) {
 		}
 		b = append(b, '"')
 		b = append(b, it.Name...)
-		b = appendInt(append(b, `";r=`...), it.Remaining)
+		b = strconv.AppendInt(append(b, `";r=`...), it.Remaining, 10)
 		if it.More >= 0 {
-			b = appendInt(append(b, `;t=`...), seconds(it.More))
+			b = strconv.AppendInt(append(b, `;t=`...), seconds(it.More), 10)
 		}
 	}
+	w.text = b
 	end := len(b)
 	if end == 0 {
 		return
 	}
-	if w.values = append(w.values, value{limitLine, nested, end}); policy != "" {
+	if w.values = append(w.values, value{field: limitLine, line: nested, end: end}); policy == "" {
+		for i := range w.Items {
+			it := &w.Items[i]
+			if it.Policy == "" || it.outdone {
+				continue
+			}
+			if len(b) > end {
+				b = append(b, ", "...)
+			}
+			b = append(b, it.Policy...)
+		}
 		w.text = b
-		to.set(composed[policyLine], policy, true)
-		return
 	}
-	for i := range w.Items {
-		it := &w.Items[i]
-		if it.Policy == "" || it.outdone {
-			continue
-		}
-		if len(b) > end {
-			b = append(b, ", "...)
-		}
-		b = append(b, it.Policy...)
-	}
-	w.text, w.values = b, append(w.values, value{policyLine, true, len(b)})
+	w.values = append(w.values, value{field: policyLine, line: true, known: policy, end: len(b)})
 }
 
-// target is a header, with room for values: a request's two are not worth an
-// allocation each.
-type target struct {
-	h     http.Header
-	slots []string  // of the response
-	block *[]string // slots cut off one by one, as net/textproto does
-}
-
-// set sets a field, or adds a line to what there is of it.
-func (t *target) set(key, value string, line bool) {
-	if line {
-		if had := t.h[key]; len(had) > 0 {
-			t.h[key] = append(had, value)
-			return
-		}
+// slot cuts a slot off a block of them, as net/textproto does: a response's few
+// values are not worth an allocation each.
+func (w *Writer) slot() []string {
+	if len(w.block) == 0 {
+		w.block = make([]string, 64)
 	}
-	if len(t.slots) == 0 {
-		if len(*t.block) == 0 {
-			*t.block = make([]string, 64)
-		}
-		t.slots, *t.block = (*t.block)[:1], (*t.block)[1:]
-	}
-	t.slots[0] = value
-	t.h[key] = t.slots[:1:1]
-	t.slots = t.slots[1:]
+	one := w.block[:1]
+	w.block = w.block[1:]
+	return one
 }
 
 // maxInteger is the largest Integer of a structured field (RFC 9651).

@@ -28,7 +28,7 @@ func (w *Writer) legacy(h http.Header) {
 // number composes a field of one number, in place of what h has.
 func (w *Writer) number(field uint8, n int64) {
 	w.text = appendInt(w.text, n)
-	w.values = append(w.values, value{field, false, len(w.text)})
+	w.values = append(w.values, value{field: field, end: len(w.text)})
 }
 
 // outerNumber is what a limiter further out has written in a field of one number.

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// refusal sets or composes the fields that only a refusal has. Retry-After is the
-// latest of all refused items and of limiters further out.
-func (w *Writer) refusal(to *target) {
-	to.notStored()
+// refusal composes the fields that only a refusal has. Retry-After is the latest of
+// all refused items and of limiters further out.
+func (w *Writer) refusal(h http.Header) {
+	forget(h)
+	w.values = append(w.values, value{field: cacheControl, known: noStore})
 	latest := time.Duration(0)
 	for i := range w.Items {
 		if it := &w.Items[i]; it.Refused {
@@ -18,7 +19,7 @@ func (w *Writer) refusal(to *target) {
 		}
 	}
 	if latest < Never {
-		w.retryAfter(to.h, seconds(latest))
+		w.retryAfter(h, seconds(latest))
 	}
 }
 
@@ -29,19 +30,21 @@ func (w *Writer) retryAfter(h http.Header, n int64) {
 	}
 }
 
-// notStored marks a response as one that is no copy of the resource: caches must not
-// keep it, and fields that describe the resource go.
-func (t *target) notStored() {
+// noStore is the Cache-Control of a response that caches must not keep.
+const noStore = "no-store"
+
+// forget drops the fields that describe a resource, of which a refusal is no copy.
+func forget(h http.Header) {
 	for _, key := range [...]string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified", "Expires"} {
-		delete(t.h, key)
+		delete(h, key)
 	}
-	t.set("Cache-Control", "no-store", false)
 }
 
-// NotStored marks a response as one that is no copy of the resource.
+// NotStored marks a response as one that is no copy of the resource: caches must not
+// keep it, and fields that describe the resource go.
 func NotStored(h http.Header) {
-	t := target{h: h, slots: make([]string, 1)}
-	t.notStored()
+	forget(h)
+	h[composed[cacheControl]] = []string{noStore}
 }
 
 // Failed sets the fields of a refusal that isn't a limit's. With status 503 the client
@@ -78,8 +81,9 @@ var bodies = sync.Pool{New: func() any { return new(Writer) }}
 func (p *Problem) Write(w http.ResponseWriter, r *http.Request) {
 	body := bodies.Get().(*Writer)
 	defer bodies.Put(body)
-	to := target{h: w.Header(), block: &body.block}
-	to.set("Content-Type", "application/problem+json", false)
+	slot := body.slot()
+	slot[0] = "application/problem+json"
+	w.Header()["Content-Type"] = slot[:1:1]
 	w.WriteHeader(p.Status)
 	if r.Method == http.MethodHead {
 		return
