@@ -1,63 +1,64 @@
 -- Twin of store/ban.go.
 --
--- Record: units, period and ban in us.
 -- State: A:B:period, and the instants of refusals, ascending, with colons before
 -- them.
-local function ban()
-  local function read(a)
-    return {units = fields[a] + 0, period = fields[a + 1] + 0, ban = fields[a + 2] + 0, bans = true}
+--
+-- Arguments: limit (units, period and ban in us), cost, and the numbers of the charges
+-- whose refusal it counts, comma separated.
+--:arguments limit cost counts
+--:setup
+local peek = true -- who is let through isn't noted
+--:load
+local A, B, log = 0, 0, ''
+if v then
+  if not rare then lacking = true break end
+  A, B, log, dirty = rare.ban(limit, v)
+end
+--:look
+if cost == '0' or A <= now then fits = g end
+--:keep A B log dirty
+--:refused
+-- As strike in store/ban.go.
+if grants[b] == 0 and fits > 0 and cost ~= '0' then
+  local strikes = false
+  for x in string.gmatch(counts, '%d+') do
+    if fit[b + x] == 0 and byte(kind, x + 1) >= 97 then strikes = true end
   end
-
-  local function load(v)
-    local s = {live = false, A = 0, B = 0, period = 0, log = {}}
-    local w = words(v or '')
-    if w[3] and w[3] > 0 then -- else somebody else's
-      s.live, s.A, s.B, s.period = true, w[1], w[2], w[3]
-      for i = 4, #w do s.log[i - 3] = w[i] end
+  for x = 1, k do
+    if byte(kind, x + 1) == letter and fit[b + x] == 0 then strikes = false end
+  end
+  if strikes then
+    local units, length = string.match(limit, '(%d+),%d+,(%d+)')
+    dirty, log = true, log .. format(':%.0f', now)
+    if select(2, string.gsub(log, ':', '')) >= units + 0 then A, B, log = now + length, length, '' end
+  end
+end
+--:save
+if A == 0 and log == '' then
+  new = false
+else
+  local period, newest = string.match(limit, ',(%d+)'), string.match(log, '-?%d+$')
+  new, fade = format('%.0f:%.0f:%s', A, B, period) .. log, max(A, newest and newest + period or 0)
+end
+--:amend
+--:functions
+-- The state in v, brought to the present, and whether that has changed it.
+function rare.ban(limit, v)
+  local w, most = words(v), fields(limit)[2]
+  if not (w[3] and w[3] > 0) then return 0, 0, '', false end -- somebody else's
+  local period, till, log, n = min(most, w[3]), min(w[1], now + w[2]), {}, 0
+  local dirty = till ~= w[1] or w[3] ~= most
+  for i = 4, #w do
+    local at = min(w[i], now)
+    if at + period > now then
+      n = n + 1
+      log[n] = format(':%.0f', at)
     end
-    return s
+    dirty = dirty or at < w[i] or at + period <= now
   end
-
-  local function save(l, s)
-    local w = {text(s.A), text(s.B), text(s.period)}
-    for i = 1, #s.log do w[i + 3] = text(s.log[i]) end
-    return table.concat(w, ':')
+  if till <= now then
+    dirty = dirty or till ~= 0
+    return 0, 0, table.concat(log), dirty
   end
-
-  local function ttl(l, s)
-    local till, n = s.A, #s.log
-    if n > 0 then till = max(till, s.log[n] + l.period) end
-    return ceilDiv(max(till - now, 0), 1000) + 1
-  end
-
-  local function rebase(l, s)
-    if not s.live then return end
-    local period, till, log = min(l.period, s.period), min(s.A, now + s.B), {}
-    for i = 1, #s.log do
-      local at = min(s.log[i], now)
-      if at < s.log[i] then s.dirty = true end
-      if at + period > now then log[#log + 1] = at end
-    end
-    if till <= now then till, s.B = 0, 0 end
-    s.dirty = s.dirty or #log < #s.log or till ~= s.A or s.period ~= l.period
-    s.A, s.log, s.period = till, log, l.period
-    s.live = till > 0 or #log > 0
-  end
-
-  local function look(l, s, cost) return cost == 0 or s.A <= now end
-
-  local function commit() end
-
-  local function strike(l, s)
-    s.live, s.dirty, s.period = true, true, l.period
-    if #s.log + 1 >= l.units then
-      s.A, s.B, s.log = now + l.ban, l.ban, {}
-    else
-      s.log[#s.log + 1] = now
-    end
-  end
-
-  local function amend() end
-
-  return {read = read, load = load, save = save, ttl = ttl, rebase = rebase, look = look, commit = commit, amend = amend, strike = strike}
+  return till, w[2], table.concat(log), dirty
 end

@@ -113,8 +113,9 @@ func (p *pair) leases(l *store.Limit, c call, held leases, made *[]store.Receipt
 	if result.Receipt.Cost > 0 {
 		held[c.lease] = &lease{p.now + leaseTime, c.cost}
 		*made = append(*made, result.Receipt)
-		if got.ttl*1000 < leaseTime || got.ttl*1000 > leaseTime+2000 {
-			return fail("expires after %d ms", got.ttl)
+		until, _ := p.rdb.Get(context.Background(), p.key+"!until").Int64()
+		if until-p.now < leaseTime || until-p.now > 2*leaseTime+2000 {
+			return fail("expires after %d us", until-p.now)
 		}
 	}
 	return p.agrees(held)

@@ -1,116 +1,129 @@
 -- Twin of store/fixedwindow.go. Needs window.lua.
 --
--- Record: units, unit (store.Numbers.Unit), window (window.lua).
 -- State: A:B:unit, and :C:token if C isn't 0.
-local function fixedwindow()
-  local function read(a)
-    return {units = fields[a] + 0, unit = fields[a + 1] + 0, window = window(a + 2), calendar = fields[a + 3] ~= '0'}
+--
+-- Arguments:
+--   limit: the window (window.lua)
+--   cost
+--   how: empty for a charge that refuses at once, else how long it may wait in us
+--   units
+--   unit: store.Numbers.Unit
+--   start, next, after: where the present window begins, the next one, and the one
+--     after that, of an aligned window; else period, and twice nothing
+--:arguments limit cost how units unit start next after
+--:setup
+local peek, n = cost == '0', units + 0
+-- Where the present window begins, as text, and ends. Without a calendar it is the one
+-- that a charge would open.
+local first, fin
+if next == '' then
+  first, fin = format('%.0f', now), now + start
+else
+  first, fin = start, next + 0
+  if now >= fin then first, fin = next, after + 0 end
+  if now < first + 0 or now >= fin then fin = nil end -- to be asked
+end
+--:load
+-- C: what is reserved in the windows behind; waits: and with a charge that waits
+local A, B, C, ends, live, waits = first, 0, 0, fin, false, nil
+if v or not fin then
+  local a, b, u
+  if v then a, b, u = string.match(v, '^(%d+):(%d+):(-?%d+)$') end
+  if fin and u == unit and a + 0 <= first + 0 then -- or it is over
+    if a == first or next == '' and now < a + start then A, B, live = a, b + 0, true end
+    if next == '' then ends = A + start end
+  else
+    if not rare then lacking = true break end
+    asked = nil
+    A, B, C, ends, live, dirty = rare.fixed(limit, v, n, unit)
+    if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
   end
-
-  local function load(v)
-    local s = {live = false, A = 0, B = 0, C = 0, unit = 0, token = 0}
-    local w = words(v or '')
-    if w[3] and w[3] ~= 0 then -- else somebody else's
-      s.live, s.A, s.B, s.unit, s.C, s.token = true, w[1], w[2], w[3], w[4] or 0, w[5] or 0
+end
+--:look
+if fits < 0 or peek then
+  if peek and fits == 0 then fits = g end
+elseif B + cost <= n then
+  fits = min(g, floor((n - B) / cost))
+elseif how ~= '' and cost + 0 <= n then
+  if not rare then lacking = true break end
+  asked, waits = nil, C
+  if waits % n + cost > n then waits = waits + n - waits % n end
+  if rare.window(limit).by(A + 0, floor(waits / n) + 1, now + how) then fits, waits = 1, waits + cost else waits = nil end
+  if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
+end
+--:keep A B C ends live waits dirty
+--:charge
+if waits then C = waits else B = B + g * cost end
+--:save
+if B == 0 and C == 0 then
+  new = false
+elseif C == 0 then
+  new, fade = A .. ':' .. format('%.0f', B) .. ':' .. unit, ends
+  keep = g > 0 and live and not dirty
+else
+  new = format('%s:%.0f:%s:%.0f:%s', A, B, unit, C, units)
+  fade = rare.window(limit).latest(A + 0, 1 + math.ceil(C / n))
+end
+--:amend
+local refund = min(-diff, mark)
+asked = nil
+if diff > 0 then
+  B, dirty = B + min(diff, 1099511627776 - B), true -- store.MaxCost
+elseif refund > 0 and live and instant >= A + 0 then
+  dirty = true
+  if instant == A + 0 then
+    B = B - min(refund, B)
+  else
+    local last = math.ceil(C / n)
+    if last > 0 and rare.window(limit).passed(A + 0, instant) == last then
+      C = C - min(refund, C - (last - 1) * n)
     end
-    return s
+  end
+  if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
+end
+--:functions
+-- The state in v, brought to the present and the limit's numbers, where its window
+-- ends, whether there is one, and whether that has changed it.
+function rare.fixed(limit, v, n, unit)
+  local w, s = rare.window(limit), words(v or '')
+  unit = unit + 0
+  if w.lost then return ask(now) end
+  local live = s[3] and s[3] ~= 0 -- else somebody else's
+  local A, B, u, C, token = s[1], s[2], s[3], s[4] or 0, s[5] or 0
+  local dirty = false
+
+  local function forget() live, B, C, dirty = false, 0, 0, true end
+
+  local function nextWindow(k, units, start)
+    if C == 0 or k - 1 >= ceilDiv(C, units) then return forget() end
+    A, dirty = start, true
+    C = C - (k - 1) * units
+    B = min(C, units)
+    C = C - B
   end
 
-  local function save(l, s)
-    if s.C == 0 then return format('%.0f:%.0f:%.0f', s.A, s.B, s.unit) end
-    return format('%.0f:%.0f:%.0f:%.0f:%.0f', s.A, s.B, s.unit, s.C, s.token)
-  end
-
-  local function forget(s) s.live, s.A, s.B, s.C, s.dirty = false, 0, 0, 0, true end
-
-  local function open(l, s, start)
-    s.live, s.dirty, s.A, s.unit, s.token = true, true, start, l.unit, l.units
-  end
-
-  -- One more than rounded up: the server counts from the millisecond that the
-  -- present is in.
-  local function ttl(l, s)
-    return ceilDiv(max(l.window.latest(s.A, 1 + ceilDiv(s.C, l.units)) - now, 0), 1000) + 1
-  end
-
-  local function nextWindow(s, k, n, start)
-    if s.C == 0 or k - 1 >= ceilDiv(s.C, n) then return forget(s) end
-    s.A, s.dirty = start, true
-    s.C = s.C - (k - 1) * n
-    s.B = min(s.C, n)
-    s.C = s.C - s.B
-  end
-
-  local function change(l, s)
-    local length, units = intervalLength(s.unit), s.token
-    if length > 0 then
-      local k = floor((now - s.A) / length)
-      if k > 0 then nextWindow(s, k, units, s.A + k * length) end
+  if live then
+    local start = w.begun(A)
+    if start ~= A then A, dirty = start, true end
+    if u ~= unit or C > 0 and token ~= n then
+      local length = intervalLength(u)
+      if length > 0 then
+        local k = floor((now - A) / length)
+        if k > 0 then nextWindow(k, token, A + k * length) end
+      end
+      if w.calendar and live then
+        start = w.opened(now)
+        if A < start then nextWindow(1, token, start) end
+        A = start
+      end
+      dirty = true
     end
-    if l.calendar and s.live then
-      local start = l.window.opened(now)
-      if s.A < start then nextWindow(s, 1, units, start) end
-      if s.live then s.A = start end
+    if live then
+      local k = w.passed(A, now)
+      if k and k > 0 then nextWindow(k, n, w.moved(A, k)) end
     end
-    if s.live then open(l, s, s.A) end
   end
-
-  local function rebase(l, s)
-    local w = l.window
-    if w.lost then return ask(now) end
-    if not s.live then return end
-    local start = w.begun(s.A)
-    if start ~= s.A then s.A, s.dirty = start, true end
-    if s.unit ~= l.unit or s.C > 0 and s.token ~= l.units then
-      change(l, s)
-      if not s.live then return end
-    end
-    local k = w.passed(s.A, now)
-    if k and k > 0 then nextWindow(s, k, l.units, w.moved(s.A, k)) end
-  end
-
-  -- ok, the start of the window that is open, and what is reserved behind it if
-  -- the charge waits
-  local function look(l, s, cost, maxwait)
-    local w, n = l.window, l.units
-    if cost == 0 then return true end
-    if cost > n or w.lost then return false end
-    local start = s.A
-    if not s.live then start = w.opened(now) end
-    if s.B + cost <= n then return true, start end
-    if maxwait == 0 then return false end
-    local later = s.C
-    if later % n + cost > n then later = later + n - later % n end
-    if not w.by(start, floor(later / n) + 1, now + maxwait) then return false end
-    return true, start, later + cost
-  end
-
-  local function commit(l, s, cost, start, later)
-    open(l, s, start)
-    if later then s.C = later else s.B = s.B + cost end
-  end
-
-  local function amend(l, s, cost, rcost, instant, mark)
-    local w, n = l.window, l.units
-    if w.lost then return end
-    local diff = cost - rcost
-    local refund = min(-diff, mark)
-    if diff > 0 then
-      if not s.live then open(l, s, w.opened(now)) end
-      s.B, s.dirty = s.B + min(diff, maxCost - s.B), true
-      return
-    end
-    if refund <= 0 or not s.live or instant < s.A then return end
-    if instant == s.A then
-      s.B = s.B - min(refund, s.B)
-    else
-      local last = ceilDiv(s.C, n)
-      if last == 0 or w.passed(s.A, instant) ~= last then return end
-      s.C = s.C - min(refund, s.C - (last - 1) * n)
-    end
-    s.dirty = true
-    if s.B == 0 and s.C == 0 then forget(s) end
-  end
-
-  return {read = read, load = load, save = save, ttl = ttl, rebase = rebase, look = look, commit = commit, amend = amend}
+  if asked then return end
+  if not live then A, B, C = w.opened(now), 0, 0 end
+  return text(A), B, C, w.latest(A, 1), live, dirty
 end

@@ -1,14 +1,12 @@
--- What every algorithm but the plain token bucket needs. Twins of the functions
--- of the same names in store.
+-- What the functions of several algorithms need. Twins of the functions of the same
+-- names in store.
 
 local maxCost = 1099511627776 -- store.MaxCost
 
 local function text(n) return format('%.0f', n) end
 
--- The instants around which the windows of the calendar are needed and were not
--- sent, if there are any: then nothing is decided.
-local asked
-
+-- asked are the instants around which the windows of the calendar are needed and were
+-- not sent, if there are any: then nothing is decided.
 local function ask(at)
   asked = asked or {}
   asked[#asked + 1] = text(floor(at))
@@ -101,5 +99,14 @@ local function refunded(refund, standing, behind, capacity, waiting)
   return max(refund, 0)
 end
 
--- The limits, taken apart: modules read theirs from here.
-local fields = {}
+-- The words of an argument that has several, as numbers where they are.
+local taken = {}
+local function fields(text)
+  local f = taken[text]
+  if not f then
+    f = {}
+    for x in string.gmatch(text, '[^,:]+') do f[#f + 1] = tonumber(x) or x end
+    taken[text] = f
+  end
+  return f
+end

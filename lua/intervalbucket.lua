@@ -1,145 +1,154 @@
 -- Twin of store/intervalbucket.go. Needs window.lua.
 --
--- Record: units, unit (store.Numbers.Unit), burst, window (window.lua).
 -- State: A:token:unit:B:C:D:E, cut after C if D and E are 0.
-local function intervalbucket()
-  local function read(a)
-    return {units = fields[a] + 0, unit = fields[a + 1] + 0, burst = fields[a + 2] + 0, window = window(a + 3)}
+--
+-- Arguments:
+--   limit: the window (window.lua)
+--   cost
+--   how: empty for a charge that refuses at once, else how long it may wait in us
+--   units
+--   unit: store.Numbers.Unit
+--   burst
+--   start, next, after: as of a fixed window
+--:arguments limit cost how units unit burst start next after
+--:setup
+local peek, n, capacity = cost == '0', units + 0, burst + 0
+-- Where the present interval begins, as text, and ends: as of a fixed window.
+local first, fin
+if next == '' then
+  first, fin = format('%.0f', now), now + start
+else
+  first, fin = start, next + 0
+  if now >= fin then first, fin = next, after + 0 end
+  if now < first + 0 or now >= fin then fin = nil end -- to be asked
+end
+--:load
+local A, B, D, E, ends, live, waits = first, 0, 0, 0, fin, false, nil
+if v or not fin then
+  local a, t, u, b, c
+  if v then a, t, u, b, c = string.match(v, '^(%d+):(%d+):(-?%d+):(%d+):(%d+)$') end
+  if fin and t == units and u == unit and c == burst and (a == first or next == '' and a + 0 <= now and now < a + start) then
+    A, B, live = a, b + 0, true
+    if next == '' then ends = A + start end
+  else
+    if not rare then lacking = true break end
+    asked = nil
+    A, B, D, E, ends, live, dirty = rare.interval(limit, v, n, unit + 0, capacity)
+    if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
   end
-
-  local function load(v)
-    local s = {live = false, A = 0, token = 0, unit = 0, B = 0, C = 0, D = 0, E = 0}
-    local w = words(v or '')
-    if w[4] and w[2] > 0 and w[3] ~= 0 then -- else somebody else's
-      s.live, s.A, s.token, s.unit = true, w[1], w[2], w[3]
-      s.B, s.C, s.D, s.E = w[4], w[5] or 0, w[6] or 0, w[7] or 0
+end
+--:look
+if fits < 0 or peek then
+  if fits == 0 then fits = g end
+elseif B + cost <= capacity then
+  fits = min(g, floor((capacity - B) / cost))
+elseif how ~= '' and cost + 0 <= capacity then
+  if not rare then lacking = true break end
+  local k = math.ceil((B + cost - capacity) / n)
+  asked = nil
+  if rare.window(limit).by(A + 0, k, now + how) then fits, waits = 1, max(B, k * n) + cost end
+  if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
+end
+-- Whose lifetime is more than the present interval (save).
+if fits > 0 and not rare and (waits or B + fits * cost) > n then lacking = true break end
+--:keep A B D E ends live waits dirty
+--:charge
+if waits then B = waits else B = B + g * cost end
+--:save
+if B == 0 and D == 0 then
+  new = false
+else
+  new = format('%s:%s:%s:%.0f:%s', A, units, unit, B, burst)
+  if D ~= 0 or E ~= 0 then new = new .. format(':%.0f:%.0f', D, E) end
+  fade, keep = ends, g > 0 and live and not dirty and B + D <= n
+  if B + D > n then fade = rare.window(limit).latest(A + 0, math.ceil((B + D) / n)) end
+end
+--:amend
+-- Where the charge stands today: less what the intervals since then gave.
+local before = 0
+asked = nil
+if (diff < 0 or E > 0) and instant < A + 0 and (live or diff > 0) then
+  if not rare then lacking = true break end
+  before = rare.window(limit).passed(instant, A + 0) or 0
+end
+if asked then
+  fits, raw = -1, '?' .. table.concat(asked, ',')
+elseif live or diff > 0 then
+  if before >= math.ceil(mark / n) then mark = 0 else mark = mark - before * n end
+  mark, dirty = min(mark, B), true
+  if diff > 0 then
+    local debt = max(0, min(diff, capacity + 1099511627776 - B)) -- store.MaxCost
+    if E > 0 and mark == E and mark == B then E = E + debt end
+    B = B + debt
+  elseif diff < 0 then
+    local waiting, behind, back = B > capacity, B - mark, min(-diff, mark)
+    if waiting and behind > 0 then back = min(back, capacity) - behind end -- refunded in store/decide.go
+    back = max(back, 0)
+    if mark == E and behind == 0 then
+      E = E - back
+    else
+      back = max(min(back, B - E), 0)
     end
-    return s
+    if waiting and due > 0 then E = max(E, mark - back) end
+    if waiting and behind > 0 and back > 0 then E = max(E, B - capacity + behind) end
+    B = B - back
   end
+  if not rare and B + D > n then lacking = true break end
+end
+--:functions
+-- The state in v, brought to the present and the limit's numbers, where its interval
+-- ends, whether there is one, and whether that has changed it.
+function rare.interval(limit, v, n, unit, burst)
+  local window, w = rare.window(limit), words(v or '')
+  if window.lost then return ask(now) end
+  local live = w[4] and w[2] > 0 and w[3] ~= 0 -- else somebody else's
+  local A, token, u, B, C, D, E = w[1], w[2], w[3], w[4], w[5] or 0, w[6] or 0, w[7] or 0
+  local dirty = false
 
-  local function save(l, s)
-    if s.D == 0 and s.E == 0 then
-      return format('%.0f:%.0f:%.0f:%.0f:%.0f', s.A, s.token, s.unit, s.B, s.C)
-    end
-    return format('%.0f:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f', s.A, s.token, s.unit, s.B, s.C, s.D, s.E)
-  end
-
-  local function forget(s)
-    s.live, s.dirty, s.A, s.token, s.unit, s.B, s.C, s.D, s.E = false, true, 0, 0, 0, 0, 0, 0, 0
-  end
-
-  -- One more than rounded up: the server counts from the millisecond that the
-  -- present is in.
-  local function ttl(l, s)
-    return ceilDiv(max(l.window.latest(s.A, ceilDiv(s.B + s.D, l.units)) - now, 0), 1000) + 1
-  end
-
-  local function refill(s, k, units)
-    local tokens = s.B + s.D
+  local function refill(k, units)
+    local tokens = B + D
     if k < ceilDiv(tokens, units) then tokens = k * units end
-    s.D = s.D - max(tokens - s.B, 0)
-    s.B = max(s.B - tokens, 0)
-    s.E = max(s.E - tokens, 0)
-    s.dirty = true
+    D = D - max(tokens - B, 0)
+    B = max(B - tokens, 0)
+    E = max(E - tokens, 0)
+    dirty = true
   end
 
   -- what the intervals until now have brought
-  local function advance(l, s, units)
-    local w = l.window
-    local k = w.passed(s.A, now)
+  local function advance(units)
+    local k = window.passed(A, now)
     if k and k > 0 then
-      refill(s, k, units)
-      s.A = w.moved(s.A, k)
+      refill(k, units)
+      A = window.moved(A, k)
     end
     return k
   end
 
-  local function change(l, s)
-    local was, units, length = s.unit, s.token, intervalLength(s.unit)
-    if was == l.unit then
-      if not advance(l, s, units) then return end
-    else
-      local gone = now - s.A
-      if length > 0 then refill(s, floor(gone / length), units) end
-      if was < 0 or l.unit < 0 then
-        s.A = l.window.opened(now)
+  if live then
+    local start = window.begun(A)
+    if start ~= A then A, dirty = start, true end
+    if u ~= unit then
+      local gone, length = now - A, intervalLength(u)
+      if length > 0 then refill(floor(gone / length), token) end
+      if u < 0 or unit < 0 then
+        A = window.opened(now)
       else
-        s.A = now - l.unit + share(was - gone % was, l.unit, was, l.unit)
+        A = now - unit + share(u - gone % u, unit, u, unit)
       end
+      dirty = true
+    elseif token ~= n then
+      if not advance(token) then return end
+      dirty = true
     end
-    s.token, s.unit, s.dirty = l.units, l.unit, true
-  end
-
-  local function rebase(l, s)
-    if l.window.lost then return ask(now) end
-    if not s.live then return end
-    local start = l.window.begun(s.A)
-    if start ~= s.A then s.A, s.dirty = start, true end
-    if s.token ~= l.units or s.unit ~= l.unit then change(l, s) end
-    if not advance(l, s, l.units) then return end
-    if s.B == 0 and s.D == 0 then return forget(s) end
-    if s.C ~= l.burst then
-      local ahead = max(s.B - s.C, 0)
-      s.B, s.D = resize(s.B - ahead, s.D, s.C, l.burst)
-      s.B, s.C, s.dirty = s.B + ahead, l.burst, true
+    if not advance(n) then return end
+    if B == 0 and D == 0 then
+      live, E, dirty = false, 0, true
+    elseif C ~= burst then
+      local ahead = max(B - C, 0)
+      B, D = resize(B - ahead, D, C, burst)
+      B, dirty = B + ahead, true
     end
   end
-
-  -- ok, the start of the interval, and what is used with the charge
-  local function look(l, s, cost, maxwait)
-    local w = l.window
-    if cost == 0 then return true end
-    if cost > l.burst or w.lost then return false end
-    local start, used = s.A, s.B
-    if not s.live then start = w.opened(now) end
-    local short = used + cost - l.burst
-    if short > 0 then
-      local k = ceilDiv(short, l.units)
-      if maxwait == 0 or not w.by(start, k, now + maxwait) then return false end
-      used = max(used, k * l.units)
-    end
-    return true, start, used + cost
-  end
-
-  local function commit(l, s, cost, start, used)
-    s.live, s.dirty, s.token, s.unit = true, true, l.units, l.unit
-    s.A, s.B, s.C = start, used, l.burst
-  end
-
-  local function amend(l, s, cost, rcost, instant, mark)
-    local w = l.window
-    if w.lost then return end
-    local diff = cost - rcost
-    if not s.live then
-      if diff <= 0 then return end
-      s.live, s.token, s.unit = true, l.units, l.unit
-      s.A, s.C = w.opened(now), l.burst
-    end
-    if diff < 0 or s.E > 0 then
-      local k = w.passed(instant, s.A)
-      if not k then return end
-      if k >= ceilDiv(mark, l.units) then mark = 0 else mark = mark - k * l.units end
-      mark = min(mark, s.B)
-    end
-    if diff > 0 then
-      local debt = max(0, min(diff, l.burst + maxCost - s.B))
-      if s.E > 0 and mark == s.E and mark == s.B then s.E = s.E + debt end
-      s.B = s.B + debt
-    elseif diff < 0 then
-      local waiting, behind = s.B > l.burst, s.B - mark
-      local back = refunded(-diff, mark, behind, l.burst, waiting)
-      if mark == s.E and behind == 0 then
-        s.E = s.E - back
-      else
-        back = max(min(back, s.B - s.E), 0)
-      end
-      if waiting and cost > 0 then s.E = max(s.E, mark - back) end
-      if waiting and behind > 0 and back > 0 then s.E = max(s.E, s.B - l.burst + behind) end
-      s.B = s.B - back
-    end
-    s.dirty = true
-    if s.B == 0 and s.D == 0 then forget(s) end
-  end
-
-  return {read = read, load = load, save = save, ttl = ttl, rebase = rebase, look = look, commit = commit, amend = amend}
+  if not live then A, B, D, E = window.opened(now), 0, 0, 0 end
+  return text(A), B, D, E, window.latest(A, 1), live, dirty
 end

@@ -1,9 +1,47 @@
 // Package lua holds the scripts that decide inside Redis or Valkey: the twins of
 // the steps in package store, which must agree with them to the integer.
 //
-// Each algorithm is a file of its own. A script is composed of those that a
-// call needs, since each function of a script costs something to make at every
-// call; a call that only has token buckets needs hardly any.
+// A script is composed. The loops of take.lua and settle.lua know no algorithm; each
+// algorithm's file has the blocks that are inlined into them, and only those of the
+// algorithms that a call needs. To make a function costs a server as much as to decide,
+// so that what most calls need is in blocks, and what few need is in functions that a
+// script makes when it meets the first state or charge that needs them.
+//
+// # Blocks
+//
+// A line that begins with --: begins a block. Those of an algorithm are, in the order in
+// which a loop runs through them:
+//
+//	arguments  not code: names of the arguments of a charge (ARGV), which are locals
+//	           named so in all blocks, as text
+//	setup      what is the same for all charges of a column. Sets peek: the charge
+//	           costs nothing
+//	looks      the same, where take.lua looks and doesn't charge
+//	load       reads the state v of key i (text, or nil if there is none or it is no
+//	           string) and brings it to the present, in locals. Sets dirty if what
+//	           stands there has to be written whoever is refused
+//	look       sets fits: how many of g equal charges fit; -1 if that isn't known for
+//	           want of the calendar. Sets raw: the state found, if it isn't v
+//	keep       not code: names of the locals of load and look that charge and save need
+//	charges    what is the same for all charges of a column that are made
+//	charge     makes g charges, in the locals, or in the server if there is no save
+//	refused    changes the locals because the decision was refused; sets dirty
+//	save       says what is to stand at the key, and how long (store.lua)
+//	rest       where nothing is charged and there is no save
+//	amend      after setup, charges and load: makes an earlier charge cost due, which is
+//	           diff more; its receipt is in charged, instant, mark and lease. Sets dirty,
+//	           or writes by itself and sets left, the state left
+//	functions  fields of the table rare
+//
+// A block that needs a function says so before it changes anything in the server:
+//
+//	if not rare then lacking = true break end
+//
+// The loop then makes them and looks again. A block may not break in any other case, nor
+// in charge and save. States are text between two decisions, also when a call names a
+// key twice.
+//
+// An algorithm is a file, and a line in the table algorithms.
 package lua
 
 import (
@@ -24,33 +62,35 @@ type Script struct{ Source, SHA string }
 // Set is a set of algorithms.
 type Set uint16
 
-// The algorithms, by the letter that a limit's record begins with.
+// The algorithms.
 const (
-	TokenBucket    Set = 1 << iota // b; LeakyBucket too
-	IntervalBucket                 // i
-	FixedWindow                    // f
-	SlidingWindow                  // s
-	SlidingLog                     // g
-	WarmUp                         // w
-	Concurrency                    // c
-	Ban                            // n
+	TokenBucket Set = 1 << iota // LeakyBucket too
+	IntervalBucket
+	FixedWindow
+	SlidingWindow
+	SlidingLog
+	WarmUp
+	Concurrency
+	Ban
 
 	all = Ban<<1 - 1
 )
 
-var modules = []struct {
-	set          Set
-	letter, name string
-	files        []string
+// algorithms are the letters by which a script knows them, and the files that their
+// blocks are in: of a block that several have, one follows the other.
+var algorithms = []struct {
+	set    Set
+	letter byte
+	files  []string
 }{
-	{TokenBucket, "b", "tokenbucket", []string{"tokenbucket"}},
-	{IntervalBucket, "i", "intervalbucket", []string{"window", "intervalbucket"}},
-	{FixedWindow, "f", "fixedwindow", []string{"window", "fixedwindow"}},
-	{SlidingWindow, "s", "slidingwindow", []string{"sliding", "slidingwindow"}},
-	{SlidingLog, "g", "slidinglog", []string{"sliding", "slidinglog"}},
-	{WarmUp, "w", "warmup", []string{"warmup"}},
-	{Concurrency, "c", "concurrency", []string{"concurrency"}},
-	{Ban, "n", "ban", []string{"ban"}},
+	{TokenBucket, 'b', []string{"tokenbucket"}},
+	{IntervalBucket, 'i', []string{"window", "intervalbucket"}},
+	{FixedWindow, 'f', []string{"window", "fixedwindow"}},
+	{SlidingWindow, 's', []string{"slidingwindow", "sliding"}},
+	{SlidingLog, 'g', []string{"slidinglog", "sliding"}},
+	{WarmUp, 'w', []string{"warmup"}},
+	{Concurrency, 'c', []string{"concurrency"}},
+	{Ban, 'n', []string{"ban"}},
 }
 
 // Take returns the script that decides charges on limits of these algorithms.
@@ -84,43 +124,149 @@ func cached(name string, set Set) *Script {
 }
 
 func compose(key id) string {
-	return read("prelude") + strings.Replace(read(key.name), "--GENERAL--", general(key.set), 1)
-}
-
-// general is what decisions need that don't only have the plainest buckets.
-func general(set Set) string {
-	var b strings.Builder
-	b.WriteString(read("general"))
+	loop := read(key.name)
+	c := composer{store: read("store"), loop: loop, functions: read("general")["script"]}
 	written := map[string]bool{}
-	table := "local modules = {\n"
-	for _, m := range modules {
-		if set&m.set == 0 {
+	for _, a := range algorithms {
+		if key.set&a.set == 0 {
 			continue
 		}
-		for _, f := range m.files {
+		own := blocks{}
+		for _, f := range a.files {
+			file := read(f)
+			for name, text := range file {
+				own[name] += text
+			}
 			if !written[f] {
 				written[f] = true
-				b.WriteString(read(f))
+				c.functions += file["functions"]
 			}
 		}
-		table += fmt.Sprintf("  %s = %s,\n", m.letter, m.name)
+		c.add(a.letter, own)
 	}
-	b.WriteString(table + "}\n")
-	b.WriteString(read("states"))
+	return read("prelude")["script"] + c.script()
+}
+
+// blocks are those of a file, or of an algorithm.
+type blocks map[string]string
+
+// composer puts the algorithms' blocks into the places of a loop's.
+type composer struct {
+	store, loop blocks
+	functions   string
+	kept        int // how many locals are kept between look and charge, at the most
+	places      map[string]string
+}
+
+// add inlines an algorithm into each of the loop's blocks but the script itself, which
+// names them in capitals.
+func (c *composer) add(letter byte, own blocks) {
+	if c.places == nil {
+		c.places = map[string]string{}
+	}
+	names, keeps := strings.Fields(own["arguments"]), strings.Fields(own["keep"])
+	c.kept = max(c.kept, len(keeps))
+	in := map[string]string{}
+	for _, block := range []string{"setup", "looks", "load", "look", "charges", "charge", "refused", "rest", "amend"} {
+		in[strings.ToUpper(block)] = own[block]
+	}
+	in["ARGUMENTS"] = arguments(names)
+	if len(keeps) > 0 {
+		in["KEEP"] = strings.Join(kept(len(keeps), "[nth]"), ", ") + " = " + strings.Join(keeps, ", ")
+		in["KEPT"] = declare(keeps) + strings.Join(keeps, ", ") + " = " + strings.Join(kept(len(keeps), "[nth]"), ", ")
+	}
+	if save := own["save"]; save != "" {
+		in["WRITE"] = fill(c.store["write"], map[string]string{"SAVE": save, "STORE": c.store["store"]})
+	} else if rest := own["rest"]; rest != "" {
+		in["REST"] = rest
+	}
+	for name, template := range c.loop {
+		if name != "script" {
+			template = strings.ReplaceAll(template, "LETTER", fmt.Sprint(letter))
+			c.places[strings.ToUpper(name)] += fill(template, in)
+		}
+	}
+}
+
+// declare declares those of the locals kept that the loop doesn't.
+func declare(names []string) string {
+	var own []string
+	for _, n := range names {
+		if n != "dirty" {
+			own = append(own, n)
+		}
+	}
+	return "local " + strings.Join(own, ", ") + "\n"
+}
+
+// arguments names the next arguments of the call, and goes past them.
+func arguments(names []string) string {
+	from := make([]string, len(names))
+	for i := range names {
+		from[i] = fmt.Sprintf("ARGV[p + %d]", i)
+	}
+	return fmt.Sprintf("local %s = %s\np = p + %d", strings.Join(names, ", "), strings.Join(from, ", "), len(names))
+}
+
+// kept are the tables in which locals are kept between look and charge.
+func kept(n int, suffix string) []string {
+	tables := make([]string, n)
+	for i := range tables {
+		tables[i] = fmt.Sprintf("kept%d%s", i+1, suffix)
+	}
+	return tables
+}
+
+func (c *composer) script() string {
+	places := map[string]string{"FUNCTIONS": "rare = {}\n" + c.functions}
+	for name, text := range c.places {
+		places[name] = text
+	}
+	if c.kept > 0 {
+		tables := strings.Join(kept(c.kept, ""), ", ")
+		places["KEPT"] = "local " + tables
+		places["TABLES"] = tables + " = {}" + strings.Repeat(", {}", c.kept-1)
+	}
+	return fill(c.loop["script"], places)
+}
+
+// fill puts text into the places of a template, each a line of its own: --NAME--.
+// Places that nothing is put into go.
+func fill(template string, places map[string]string) string {
+	var b strings.Builder
+	for line := range strings.Lines(template) {
+		t := strings.TrimSpace(line)
+		if name, ok := strings.CutPrefix(t, "--"); ok {
+			t = places[strings.TrimSuffix(name, "--")]
+		}
+		if t != "" {
+			b.WriteString(strings.TrimRight(t, "\n") + "\n")
+		}
+	}
 	return b.String()
 }
 
-// read returns a file without its comments, which servers need not keep.
-func read(name string) string {
+// read returns a file's blocks, without the comments, which servers need not keep. What
+// stands before any is the block script.
+func read(name string) blocks {
 	text, err := files.ReadFile(name + ".lua")
 	if err != nil {
 		panic("lua: " + err.Error()) // embedded: can't be missing
 	}
-	var b strings.Builder
+	out, in := blocks{}, "script"
 	for line := range strings.Lines(string(text)) {
-		if t := strings.TrimSpace(line); t != "" && (!strings.HasPrefix(t, "--") || t == "--GENERAL--") {
-			b.WriteString(strings.TrimRight(line, "\n") + "\n")
+		t := strings.TrimSpace(line)
+		if head, ok := strings.CutPrefix(t, "--:"); ok {
+			block, rest, _ := strings.Cut(head, " ")
+			if in = block; rest != "" {
+				out[in] += rest + "\n"
+			}
+			continue
+		}
+		place := strings.HasPrefix(t, "--") && strings.HasSuffix(t, "--")
+		if t != "" && (!strings.HasPrefix(t, "--") || place) {
+			out[in] += t + "\n"
 		}
 	}
-	return b.String()
+	return out
 }

@@ -1,29 +1,25 @@
 -- Twin of store/slidingwindow.go: charges are entered at the start of their
 -- bucket. Needs sliding.lua.
---
--- Record: units, token, unit.
-local function slidingwindow()
-  local read = {}
+--:setup
+local reads = 'buckets'
+--:functions
+local function bucketed(token, unit)
+  local l, buckets = {token = token, unit = unit}, unit % 1024
+  local perTick, tick = scale((unit - buckets) / 1024)
 
-  function read.numbers(token, unit)
-    local l = {token = token, unit = unit, buckets = unit % 1024}
-    l.perTick, l.tick = scale((unit - l.buckets) / 1024)
-    return l
+  local function start(us, buckets)
+    local n = floor(at(us, perTick, tick) / token) + buckets
+    return (0 - floor(-n * token / perTick)) * tick
   end
 
-  function read.record(a)
-    local l = read.numbers(fields[a + 1] + 0, fields[a + 2] + 0)
-    l.units, l.numbers = fields[a] + 0, fields[a + 1] .. ':' .. fields[a + 2]
-    return l
-  end
+  function l.entered(us) return start(us, 0) end
+  function l.leaves(us) return start(us, buckets) end
+  return l
+end
 
-  local function start(l, us, buckets)
-    local n = floor(at(us, l.perTick, l.tick) / l.token) + buckets
-    return (0 - floor(-n * l.token / l.perTick)) * l.tick
-  end
-
-  local function entered(l, us) return start(l, us, 0) end
-  local function leaves(l, us) return start(l, us, l.buckets) end
-
-  return sliding(read, entered, leaves)
+function rare.buckets(limit)
+  local f = fields(limit)
+  local l = bucketed(f[2], f[3])
+  l.units, l.numbers, l.was = f[1], string.match(limit, ',(.*)'), bucketed
+  return l
 end

@@ -1,9 +1,6 @@
 -- Twin of store/tokenbucket.go: TokenBucket and LeakyBucket. See there for what
 -- the words mean.
 --
--- Limit: token, perTick, tick, unit, capacity, queue, largest, debt (1 or 0),
--- longest, tag (- if it has none), grid.
---
 -- A state that is nothing but an instant, of a rate whose token is m * 10^k
 -- whole microseconds (m below 1000), is one integer of 19 digits: k + 1 and m in
 -- four, which are the rate's tag, and the instant, not before 2026, in fifteen.
@@ -13,162 +10,206 @@
 -- multiple of the grid renews that: so it outlives its instant whatever the capacity
 -- of those that charged it. Any other is the words in decimal, A:token:unit:B:C:D:E,
 -- cut after the unit if the others are 0.
-local function tokenbucket()
-  local within = 9007199254740992
-
-  local function read(a)
-    local l = {
-      token = fields[a] + 0, perTick = fields[a + 1] + 0, tick = fields[a + 2] + 0, unit = fields[a + 3] + 0,
-      capacity = fields[a + 4] + 0, queue = fields[a + 5] + 0, largest = fields[a + 6] + 0,
-      debt = fields[a + 7] == '1', longest = fields[a + 8] + 0, tag = fields[a + 9], grid = fields[a + 10] + 0,
-    }
-    l.at = at(now, l.perTick, l.tick)
-    return l
+--
+-- Arguments:
+--   limit: what only some charges need: queue, largest, debt (1 or 0), longest,
+--     :token:unit, perTick, tick, capacity
+--   how: empty for a charge that is affordable, refuses at once and has no queue or
+--     debt; else how long it may wait in us, and its cost
+--   capacity
+--   form: the rate's tag, or :token:unit of a rate that has none
+--   inc: the units that the charge costs
+--   lifetime, grid: of a rate with a tag, in ms and us; without, perTick and tick
+--:arguments limit how capacity form inc lifetime grid
+--:setup
+local tagged = byte(form) ~= 58 -- no colon
+local perTick, tick = 1, 1
+if not tagged then perTick, tick = lifetime + 0, grid + 0 end
+local peek, more, at = inc == '0', inc + 0, floor(now / tick) * perTick
+local top = at + capacity
+-- Digits of one length are in order as texts as they are as numbers, and to make
+-- numbers of so many values would be half of what a batch takes: the present, and the
+-- latest instants that one more fits upon, and that are no further than the capacity.
+local low, high, full
+--:looks
+local last = top - more -- the latest tat that one more fits upon
+if how ~= '' then
+  local queue, largest, debt = string.match(limit, '(%d+),(%d+),(%d)')
+  local wait, cost = string.match(how, '(.+),(.+)')
+  local allowed = queue + 0
+  if wait ~= '0' then
+    local within = floor(wait / tick) * perTick
+    if allowed == 0 or within < allowed then allowed = within end
   end
-
-  local function load(v)
-    local s = {live = false, A = 0, token = 0, unit = 8, B = 0, C = 0, D = 0, E = 0}
-    if not v then return s end
-    if string.find(v, ':', 1, true) then
-      local w = words(v)
-      s.A, s.token, s.unit = w[1] or 0, w[2] or 0, w[3] or 0
-      s.B, s.C, s.D, s.E = w[4] or 0, w[5] or 0, w[6] or 0, w[7] or 0
-    elseif #v == 19 then
-      local k = tonumber(sub(v, 1, 1)) or 0
-      s.A = tonumber(sub(v, 5)) or 0
-      if k > 0 then s.token = (tonumber(sub(v, 2, 4)) or 0) * 10 ^ (k - 1) end
+  -- With debt a charge waits only for what stands before it.
+  last = top + allowed - (debt == '1' and 0 or more)
+  if peek then last = math.huge elseif cost + 0 > largest + 0 then last = -math.huge end
+end
+if many and tagged and not times and now >= 0 and top < 1e15 then
+  low, full = form .. format('%015.0f', now), form .. format('%015.0f', top)
+  high = form .. format('%015.0f', min(last, top - more))
+end
+--:load
+-- A: the tat, which the text says where A is nil
+local A, plain, marks, live = at, false, nil, v
+if low and v and v >= low and v <= full and #v == 19 and (v <= high or how == '') then
+  A, plain = nil, true
+elseif v then
+  A = nil
+  if not tagged then
+    if sub(v, -#form) == form then A = tonumber(sub(v, 1, -#form - 1)) end
+  elseif #v == 19 and sub(v, 1, 4) == form then
+    A = tonumber(sub(v, 5))
+  end
+  plain = A and A >= at
+  if not A or A > top then
+    if not rare then lacking = true break end
+    A, marks, dirty, live = rare.bucket(limit, v)
+    plain = false
+  end
+  if A < at then A = at end
+end
+--:look
+if not A then
+  fits = v <= high and 1 or 0
+elseif A <= last then
+  fits = (g > 1 and not peek) and min(g, floor((last - A) / more) + 1) or g
+end
+--:keep A plain marks dirty
+--:charges
+local soonest, text, digit, passes = at + more, nil, 0, 0
+if many and tagged and not times and now >= 0 and top < 1e15 then
+  text = form .. format('%015.0f', soonest)
+  -- Whether a charge passes a multiple of the grid, which is a power of ten, is seen
+  -- from the first two digits of what is less than that.
+  digit, passes = 21 - #grid, 528 + floor((grid - more) * 100 / grid)
+end
+--:charge
+if A then A = A + g * more end
+--:save
+if plain and tagged and g > 0 and not (A and A > min(top, 999999999999999)) then
+  add, px = g == 1 and inc or format('%.0f', g * more), lifetime
+  if A then
+    renew = A % grid < g * more
+    if again then new = form .. format('%015.0f', A) end
+  else
+    local x, y = byte(v, digit, digit + 1)
+    renew = x * 10 + y >= passes
+    if again then new = form .. format('%015.0f', sub(v, 5) + inc) end
+  end
+elseif not A then
+  new, px = v, lifetime
+else
+  local B, C, D, E = max(A - top, 0), 0, marks and marks.D or 0, marks and marks.E or 0
+  if B > 0 or D > 0 then C = capacity end
+  if E <= at then E = 0 end
+  local words = B > 0 or D > 0 or E > 0
+  if A + D <= at then
+    new = false
+  elseif tagged and not words and A >= 0 and A < 1e15 then
+    new, px = A == soonest and text or form .. format('%015.0f', A), lifetime
+  else
+    new = format('%.0f', A) .. string.match(limit, ':%d+:%d+')
+    if words then new = new .. format(':%.0f:%.0f:%.0f:%.0f', B, C, D, E) end
+    fade = now + math.ceil((A + D - at) / perTick) * tick
+  end
+end
+--:amend
+local queue, longest, debt, E, token = 0, 0, false, marks and marks.E or 0, more
+local tat, m = A, min(mark, A)
+if how ~= '' or tat + diff * token > top then
+  local q, _, d, l = string.match(limit, '(%d+),(%d+),(%d),(%d+)')
+  queue, debt, longest = q + 0, d == '1', l + 0
+end
+if diff > 0 then
+  local own = E ~= 0 and m == E and m == tat
+  -- owed in store/tokenbucket.go
+  local tokens = diff
+  if tat + diff * token > top then tokens = min(diff, max(math.ceil((top + longest - tat) / token), 0)) end
+  tat = tat + tokens * token
+  if own then E = tat end
+elseif diff < 0 then
+  local behind, waiting, standing = tat - m, tat > top, max(m - at, 0)
+  if debt and behind > 0 then behind = 9007199254740992 end
+  local back = min(-diff * token, standing)
+  if waiting and behind > 0 then back = min(back, capacity) - behind end -- refunded in store/decide.go
+  back = max(back, 0)
+  if queue > 0 and not debt and charged * token > capacity + 0 then
+    if behind > 0 and instant > at then
+      back = 0
+    elseif due > 0 then
+      back = max(min(back, m - instant - min(due * token, capacity)), 0)
     end
-    s.live = s.token > 0 and s.unit >= 8 -- else somebody else's
-    return s
   end
-
-  local function save(l, s)
-    if s.B == 0 and s.C == 0 and s.D == 0 and s.E == 0 then
-      if l.tag ~= '-' and s.A >= 0 and s.A < 1e15 then return l.tag .. format('%015.0f', s.A) end
-      return text(s.A) .. ':' .. text(s.token) .. ':' .. text(s.unit)
-    end
-    return format('%.0f:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f', s.A, s.token, s.unit, s.B, s.C, s.D, s.E)
+  if E ~= 0 and m == E and behind == 0 then
+    E = m - back
+  elseif E ~= 0 then
+    back = max(min(back, tat - E), 0)
   end
+  local bottom = m - back
+  if due == 0 then bottom = at end
+  if behind > 0 and back > 0 then bottom = max(bottom, tat - capacity + behind) end
+  if waiting and bottom > at and (E == 0 or E < bottom) then E = bottom end
+  tat = tat - back
+end
+if live and not plain or tat ~= A then
+  if marks or E ~= 0 then marks = {D = marks and marks.D or 0, E = E} end
+  A, plain, dirty = tat, false, true
+end
+--:functions
+-- The state in v, brought to the present and the limit's numbers; and whether that
+-- has changed it.
+function rare.bucket(limit, v)
+  local f = fields(limit)
+  local token, unit, capacity, longest = f[5], f[6], f[9], f[4]
+  local perTick, tick = f[7], f[8]
+  local at = at(now, perTick, tick)
 
-  local function ttl(l, s)
-    local left = s.A + s.D - l.at
-    if left <= 0 then return 0 end
-    if l.tag ~= '-' and s.B == 0 and s.C == 0 and s.D == 0 and s.E == 0 then
-      return floor((l.capacity + l.grid) / 1000) + 2
-    end
-    return ceilDiv(ceilDiv(left, l.perTick) * l.tick, 1000) + 1
+  local A, t, u, B, C, D, E = 0, 0, 8, 0, 0, 0, 0
+  if string.find(v, ':', 1, true) then
+    local w = words(v)
+    A, t, u = w[1] or 0, w[2] or 0, w[3] or 0
+    B, C, D, E = w[4] or 0, w[5] or 0, w[6] or 0, w[7] or 0
+  elseif #v == 19 then
+    local k = tonumber(sub(v, 1, 1)) or 0
+    A = tonumber(sub(v, 5)) or 0
+    if k > 0 then t = (tonumber(sub(v, 2, 4)) or 0) * 10 ^ (k - 1) end
   end
+  if t <= 0 or u < 8 then return at, nil, false, false end -- somebody else's
 
-  local function mark(l, s, ahead)
-    s.B, s.C = max(ahead, 0), 0
-    if s.B > 0 or s.D > 0 then s.C = l.capacity end
-    if s.E <= l.at then s.E = 0 end
-  end
-
-  local function rebase(l, s)
-    if not s.live then return end
-    local same = s.token == l.token and s.unit == l.unit
-    if same and s.D == 0 and (s.B == 0 or s.C == l.capacity) and s.A <= l.at + l.capacity + s.B then return end
-    local perTick, tick = scale(s.unit)
-    local was, is = l.at, l.at
+  local same, dirty = t == token and u == unit, false
+  if not same or D ~= 0 or B > 0 and C ~= capacity or A > at + capacity + B then
+    local fromTick, from = scale(u)
+    local was, is = at, at
     if not same then
-      was, is = exactly(now, perTick, tick), exactly(now, l.perTick, l.tick)
+      was, is = exactly(now, fromTick, from), exactly(now, perTick, tick)
     end
-    local used, ahead, hidden, before, bottom = s.A - was, 0, s.D, s.C, 0
+    local used, ahead, hidden, before, bottom = A - was, 0, D, C, 0
     if used < 0 then used, hidden = 0, max(0, hidden + used) end
-    if s.B > 0 then
-      ahead = min(max(used - before, 0), s.B)
+    if B > 0 then
+      ahead = min(max(used - before, 0), B)
       used = min(used - ahead, before)
     end
-    if s.E ~= 0 then bottom = max(s.E - was, 0) end
+    if E ~= 0 then bottom = max(E - was, 0) end
     if not same then
-      used = share(used, l.token, s.token, l.capacity + l.longest)
-      hidden = share(hidden, l.token, s.token, l.longest)
-      before = share(before, l.token, s.token, l.capacity + l.longest)
-      ahead = min(convert(ahead, perTick, tick, l.perTick, l.tick), l.longest)
-      bottom = convert(bottom, perTick, tick, l.perTick, l.tick)
+      used = share(used, token, t, capacity + longest)
+      hidden = share(hidden, token, t, longest)
+      before = share(before, token, t, capacity + longest)
+      ahead = min(convert(ahead, fromTick, from, perTick, tick), longest)
+      bottom = convert(bottom, fromTick, from, perTick, tick)
     end
-    if s.B == 0 and s.D == 0 then before = l.capacity end
-    used, hidden = resize(used, hidden, before, l.capacity)
+    if B == 0 and D == 0 then before = capacity end
+    used, hidden = resize(used, hidden, before, capacity)
     local tat = is + used + ahead
     if used + ahead == 0 then
-      tat = l.at
+      tat = at
     elseif ahead == 0 then
-      tat = min(tat, l.at + l.capacity)
+      tat = min(tat, at + capacity)
     end
-    s.token, s.unit, s.A, s.D, s.E = l.token, l.unit, tat, min(hidden, l.longest), 0
-    if bottom > 0 then s.E = is + bottom end
-    mark(l, s, tat - l.at - l.capacity)
-    s.dirty = true
+    A, D, E = tat, min(hidden, longest), 0
+    if bottom > 0 then E = is + bottom end
+    if E <= at then E = 0 end
+    dirty = true
   end
-
-  -- ok, and where the charge moves the tat
-  local function look(l, s, cost, maxwait)
-    if cost == 0 then return true end
-    if cost > l.largest then return false end
-    local tat = l.at
-    if s.live and s.A > tat then tat = s.A end
-    local inc = cost * l.token
-    local own = inc
-    if l.debt then own = 0 end
-    local short = tat + own - l.at - l.capacity
-    if short > 0 then
-      local allowed = l.queue
-      if maxwait > 0 then
-        local w = floor(maxwait / l.tick) * l.perTick
-        if l.queue == 0 or w < allowed then allowed = w end
-      end
-      if short > allowed then return false end
-    end
-    return true, tat + inc
-  end
-
-  local function commit(l, s, cost, tat)
-    s.live, s.dirty, s.token, s.unit, s.A = true, true, l.token, l.unit, tat
-    mark(l, s, tat - l.at - l.capacity)
-  end
-
-  local function refund(l, s, tat, m, cost, rcost, instant)
-    local at = l.at
-    local behind, waiting = tat - m, tat > at + l.capacity
-    if l.debt and behind > 0 then behind = within end
-    local back = refunded(worth(rcost - cost, l.token, max(m - at, 0)), m - at, behind, l.capacity, waiting)
-    if l.queue > 0 and not l.debt and worth(rcost, l.token, within) > l.capacity then
-      if behind > 0 and instant > at then
-        back = 0
-      elseif cost > 0 then
-        back = max(min(back, m - instant - worth(cost, l.token, l.capacity)), 0)
-      end
-    end
-    if s.E ~= 0 and m == s.E and behind == 0 then
-      s.E = m - back
-    elseif s.E ~= 0 then
-      back = max(min(back, tat - s.E), 0)
-    end
-    local bottom = m - back
-    if cost == 0 then bottom = at end
-    if behind > 0 and back > 0 then bottom = max(bottom, tat - l.capacity + behind) end
-    if waiting and bottom > at and (s.E == 0 or s.E < bottom) then s.E = bottom end
-    return back
-  end
-
-  local function amend(l, s, cost, rcost, instant, rmark)
-    local at = l.at
-    local tat = at
-    if s.live and s.A > at then tat = s.A end
-    local m, diff = min(rmark, tat), cost - rcost
-    if diff > 0 then
-      local own = s.E ~= 0 and m == s.E and m == tat
-      tat = tat + owed(diff, tat, at + l.capacity + l.longest, l.token) * l.token
-      if own then s.E = tat end
-    elseif diff < 0 then
-      tat = tat - refund(l, s, tat, m, cost, rcost, instant)
-    end
-    if s.live or tat > at then
-      s.live, s.dirty, s.token, s.unit, s.A = true, true, l.token, l.unit, tat
-      mark(l, s, tat - at - l.capacity)
-    end
-  end
-
-  return {read = read, load = load, save = save, ttl = ttl, rebase = rebase, look = look, commit = commit, amend = amend}
+  return A, (D ~= 0 or E ~= 0) and {D = D, E = E} or nil, dirty, true
 end

@@ -15,107 +15,76 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/lua"
 	"github.com/stint-go/stint/store"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// fixed stands in for the prelude: the test's clock is the script's, and what
-// expires in it does not expire in the server's time.
-const fixed = `
-local ttl, leases = '', ''
-local function call(c, ...)
-  if c == 'PEXPIRE' then
-    ttl = select(2, ...)
+// shim stands before a script: what expires in it expires by the test's clock, which
+// stands still between two calls. When a key does is noted in another, and whether this
+// call has said so.
+const shim = `
+local call_, told_ = redis.call, string.match(ARGV[1], '(-?%d+),') + 0
+local function set_(key, ms)
+  call_('SET', key .. '!until', string.format('%.0f', told_ + ms * 1000))
+  call_('SET', key .. '!told', ms)
+end
+local redis = {pcall = redis.pcall, call = function(...)
+  local a = {...}
+  if a[1] == 'PEXPIRE' then
+    set_(a[2], a[3])
     return 1
-  elseif c == 'PTTL' then
-    return -1
+  elseif a[1] == 'PTTL' then
+    local at = call_('GET', a[2] .. '!until')
+    return at and math.floor((at - told_) / 1000) or -1
+  elseif a[1] == 'SET' and a[4] == 'PX' then
+    set_(a[2], a[5])
+    a[4], a[5] = nil, nil
+  elseif a[1] == 'SET' then
+    a[4] = nil
   end
-  return redis.call(c, ...)
-end
-local floor, min, max = math.floor, math.min, math.max
-local sub, format = string.sub, string.format
-local unpack = unpack or table.unpack
-local now = ARGV[1] + 0
+  return call_((unpack or table.unpack)(a))
+end}
 `
 
-// once is one charge taken or settled as take.lua and settle.lua do it.
-const once = `
-local op, cost, maxwait = ARGV[2], ARGV[3] + 0, ARGV[4] + 0
-local rcost, instant, mark, id = ARGV[5] + 0, ARGV[6] + 0, ARGV[7] + 0, ARGV[8]
-for i = 9, #ARGV do fields[i - 8] = ARGV[i] end
-local l = m.read(1)
-local key, s, v = KEYS[1], nil, nil
-if m.open then
-  s = m.rebase(l, key)
-else
-  v = redis.call('GET', key)
-  s = m.load(v)
-  m.rebase(l, s)
-end
-local ok, x, y = true, nil, nil
-if op == 'take' then
-  ok, x, y = m.look(l, s, cost, maxwait)
-elseif not asked then
-  m.amend(l, s, cost, rcost, instant, mark, id)
-end
-local raw = ''
-if m.open then raw = m.raw(l, s) end
-if op == 'take' and ok and cost > 0 and not asked then
-  m.commit(l, s, cost, x, y, id)
-elseif m.rest then
-  m.rest(l, s)
-end
-local after = ''
-if not m.open then
-  if s.live then after = m.save(l, s) end
-  if s.dirty then
-    if s.live then
-      ttl = m.ttl(l, s)
-      redis.call('SET', key, after)
-    else
-      redis.call('DEL', key)
-    end
-  end
-end
-return {asked and table.concat(asked, ',') or '', ok and 1 or 0, raw, after, ttl == '' and '' or format('%.0f', ttl)}
-`
-
-func source(t testing.TB, a store.Algorithm) string {
-	t.Helper()
-	name := strings.ToLower(a.String())
-	files := map[store.Algorithm][]string{
-		store.IntervalBucket: {"window"}, store.FixedWindow: {"window"},
-		store.SlidingWindow: {"sliding"}, store.SlidingLog: {"sliding"},
-	}[a]
-	src := fixed
-	for _, f := range slices.Concat([]string{"general"}, files, []string{name}) {
-		b, err := os.ReadFile(f + ".lua")
-		if err != nil {
-			t.Fatal(err)
-		}
-		src += string(b)
-	}
-	return src + "local m = " + name + "()\n" + once
+// sets are the algorithms as the scripts know them.
+var sets = map[store.Algorithm]lua.Set{
+	store.IntervalBucket: lua.IntervalBucket, store.FixedWindow: lua.FixedWindow, store.SlidingWindow: lua.SlidingWindow,
+	store.SlidingLog: lua.SlidingLog, store.WarmUp: lua.WarmUp, store.Concurrency: lua.Concurrency,
 }
 
-// record is the limit as the algorithm's file reads it.
-func record(l *store.Limit, spans []store.Span) []any {
+var letters = map[store.Algorithm]string{
+	store.IntervalBucket: "i", store.FixedWindow: "f", store.SlidingWindow: "s",
+	store.SlidingLog: "g", store.WarmUp: "w", store.Concurrency: "c",
+}
+
+// arguments are those of a charge, as the algorithm's file says.
+func arguments(l *store.Limit, c call, spans []store.Span) []any {
 	t, s := l.Terms(), l.Spec()
-	window := func(r ...any) []any {
+	wait := any("")
+	if c.maxWait > 0 {
+		wait = c.maxWait
+	}
+	windows := func(r ...any) []any {
 		if length, ok := s.Window.Fixed(); ok {
-			return append(r, length, 1)
+			near := s.Window.Around(spans[0].Start, 0, 2)
+			return append(append([]any{fmt.Sprintf("%d,1", length)}, r...), near[0].Start, near[1].Start, near[2].Start)
 		} else if s.Period > 0 {
-			return append(r, t.Period, 0)
+			return append(append([]any{fmt.Sprintf("%d,0", t.Period)}, r...), t.Period, "", "")
 		}
-		var pairs []any
+		told, pairs := "", 0
 		for i, w := range spans {
-			pairs = append(pairs, w.Number, w.Start)
+			told += fmt.Sprintf(",%d,%d", w.Number, w.Start)
+			pairs++
 			if i == len(spans)-1 || spans[i+1].Start != w.End {
-				pairs = append(pairs, "-", w.End)
+				told += fmt.Sprintf(",-,%d", w.End)
+				pairs++
 			}
 		}
-		return append(append(r, s.Window.Nominal(), 2, len(pairs)/2), pairs...)
+		limit := fmt.Sprintf("%d,2,%d%s", s.Window.Nominal(), pairs, told)
+		near := s.Window.Around(spans[0].Start, 0, 2)
+		return append(append([]any{limit}, r...), near[0].Start, near[1].Start, near[2].Start)
 	}
 	tick := int64(1)
 	for range t.Scale.Exponent {
@@ -123,28 +92,29 @@ func record(l *store.Limit, spans []store.Span) []any {
 	}
 	switch s.Algorithm {
 	case store.IntervalBucket:
-		return window(s.Units, t.Numbers.Unit, s.Burst)
+		return windows(c.cost, wait, s.Units, t.Numbers.Unit, s.Burst)
 	case store.FixedWindow:
-		return window(s.Units, t.Numbers.Unit)
+		return windows(c.cost, wait, s.Units, t.Numbers.Unit)
 	case store.SlidingWindow, store.SlidingLog:
-		return []any{s.Units, t.Numbers.Token, t.Numbers.Unit}
+		return []any{fmt.Sprintf("%d,%d:%d", s.Units, t.Numbers.Token, t.Numbers.Unit), c.cost, c.maxWait}
 	case store.WarmUp:
-		return []any{t.Token, t.Scale.PerTick, tick, t.Scale.Code(), t.Warm, t.Largest, t.Longest}
+		return []any{fmt.Sprintf("%d,%d", t.Largest, t.Longest), c.cost, c.maxWait, t.Token, t.Scale.PerTick, tick, t.Scale.Code(), t.Warm}
 	default:
-		return []any{s.Units, leaseTime}
+		return []any{c.cost, s.Units, leaseTime, 2 * (leaseTime/1000 + 1)}
 	}
 }
 
 const leaseTime = 15_000_000
 
-// pair is a key in the server, and the step that its script must equal.
+// pair is a key in the server, and the step that its scripts must equal.
 type pair struct {
-	t      *testing.T
-	rdb    *redis.Client
-	script *redis.Script
-	key    string
-	rnd    *rand.Rand
-	now    int64
+	t            *testing.T
+	rdb          *redis.Client
+	take, settle *redis.Script
+	letter       string
+	key          string
+	rnd          *rand.Rand
+	now          int64
 }
 
 type call struct {
@@ -164,18 +134,35 @@ type answer struct {
 
 func (p *pair) send(l *store.Limit, c call, spans []store.Span) answer {
 	p.t.Helper()
-	r := record(l, spans)
-	args := append([]any{p.now, c.op, c.cost, c.maxWait, c.receipt.Cost, c.receipt.Instant, c.receipt.Mark, string(c.lease[:])}, r...)
-	reply, err := p.script.Run(context.Background(), p.rdb, []string{p.key}, args...).Slice()
+	ctx := context.Background()
+	p.rdb.Del(ctx, p.key+"!told")
+	script, args := p.take, []any{fmt.Sprintf("%d,0", p.now), 1}
+	if c.op == "take" {
+		args = append(args, "+"+p.letter, 1, "", "", "", string(c.lease[:]))
+		args = append(args, arguments(l, c, spans)...)
+	} else {
+		script = p.settle
+		args = append(args, p.letter, 1, c.cost, c.receipt.Cost, c.receipt.Instant, c.receipt.Mark, string(c.lease[:]), "")
+		args = append(args, arguments(l, call{cost: 1}, spans)...)
+	}
+	reply, err := script.Run(ctx, p.rdb, []string{p.key}, args...).Slice()
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	a := answer{ok: reply[1] == int64(1), raw: reply[2].(string), after: reply[3].(string), ttl: -1}
-	for word := range strings.FieldsFuncSeq(reply[0].(string), func(r rune) bool { return r == ',' }) {
-		a.asked = append(a.asked, number(p.t, word))
+	a := answer{ok: reply[1] == int64(1), ttl: -1, after: p.dump()}
+	if found := reply[len(reply)-1]; found != nil {
+		a.raw = fmt.Sprint(found)
 	}
-	if s := reply[4].(string); s != "" {
-		a.ttl = number(p.t, s)
+	if asked, ok := strings.CutPrefix(a.raw, "?"); ok {
+		for word := range strings.SplitSeq(asked, ",") {
+			a.asked = append(a.asked, number(p.t, word))
+		}
+	}
+	if _, left, ok := strings.Cut(a.raw, "|"); ok {
+		a.raw = left
+	}
+	if ms, err := p.rdb.Get(ctx, p.key+"!told").Int64(); err == nil {
+		a.ttl = ms
 	}
 	return a
 }
@@ -213,7 +200,7 @@ func (p *pair) ask(l *store.Limit, c call) answer {
 	p.t.Helper()
 	var spans []store.Span
 	w := l.Spec().Window
-	if zoned(l) {
+	if w != (store.Window{}) {
 		at := p.now
 		if p.rnd.IntN(4) == 0 {
 			at += p.rnd.Int64N(1e12) - 5e11
@@ -238,7 +225,8 @@ func (p *pair) ask(l *store.Limit, c call) answer {
 func (p *pair) dump() string { return p.rdb.Get(context.Background(), p.key).Val() }
 
 func newPair(t *testing.T, a store.Algorithm) *pair {
-	return &pair{t: t, rdb: client(t), script: redis.NewScript(source(t, a))}
+	take, settle := redis.NewScript(shim+lua.Take(sets[a]).Source), redis.NewScript(shim+lua.Settle(sets[a]).Source)
+	return &pair{t: t, rdb: client(t), take: take, settle: settle, letter: letters[a]}
 }
 
 // begin begins a trace on a fresh key.

@@ -2,7 +2,7 @@
 -- and of the limit's boundary, passed, opened and begun. A script knows no time
 -- zones, so that it is told of windows of the calendar.
 --
--- Both have in their records the length in us, at a; what kind it is: 0 begins with
+-- Their argument limit is the length in us; what kind it is: 0 begins with
 -- the first charge, 1 is aligned to the Unix epoch, 2 is of the calendar (and about
 -- as long); and of the last the number of pairs and the pairs, ascending: a window's
 -- number, and where it begins. Between where one begins and the next all is known,
@@ -10,6 +10,7 @@
 --
 -- What isn't known is not guessed but asked: nothing is decided then, and the caller
 -- sends the windows around those instants too.
+--:functions
 -- The length in us of the intervals with this store.Numbers.Unit, 0 if that depends
 -- on where they are.
 local function intervalLength(unit)
@@ -17,12 +18,16 @@ local function intervalLength(unit)
   return -unit % 8 == 1 and floor(-unit / 8) or 0
 end
 
-local function window(a)
-  local length, kind, w = fields[a] + 0, fields[a + 1], {}
+local windows = {}
+function rare.window(limit)
+  if windows[limit] then return windows[limit] end
+  local f = fields(limit)
+  local length, kind, w = f[1], f[2], {calendar = f[2] ~= 0}
   local epoch = 1767225600000000
+  windows[limit] = w
 
-  if kind ~= '2' then
-    local aligned, furthest = kind == '1', floor(4503599627370496 / length)
+  if kind ~= 2 then
+    local aligned, furthest = kind == 1, floor(4503599627370496 / length)
     if aligned then furthest = max(1, floor(6307200000000000 / length)) end
 
     function w.opened(at)
@@ -43,9 +48,9 @@ local function window(a)
     -- whether that is by at
     function w.by(start, k, at) return w.latest(start, k) <= at end
   else
-    local n, numbers, starts = fields[a + 2] + 0, {}, {}
+    local n, numbers, starts = f[3], {}, {}
     for i = 1, n do
-      numbers[i], starts[i] = tonumber(fields[a + 2 * i + 1]) or false, fields[a + 2 * i + 2] + 0
+      numbers[i], starts[i] = tonumber(f[2 * i + 2]) or false, f[2 * i + 3]
     end
 
     local function known(at)
@@ -98,7 +103,7 @@ local function window(a)
 
   -- where the present window begins, k after the one with start
   function w.moved(start, k)
-    if kind == '0' then return start + k * length end
+    if kind == 0 then return start + k * length end
     return w.opened(now)
   end
 

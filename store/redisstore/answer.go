@@ -44,6 +44,19 @@ func (u *unanswered[T]) wants(answer any, what ...T) (bool, error) {
 	return true, nil
 }
 
+// asks reports whether an answer for several charges has a question.
+func (u *unanswered[T]) asks(answers []any, what []T) (asks bool, err error) {
+	for _, a := range answers {
+		if wants, err := u.wants(a); err != nil {
+			return true, err
+		} else if wants && !asks {
+			asks = true
+			u.what = append(u.what, what...)
+		}
+	}
+	return asks, nil
+}
+
 // takeAnswer makes results of a script's answer to p.
 func takeAnswer(p *plan, reply any) (now int64, left unanswered[*decision], err error) {
 	words, now, err := open(reply)
@@ -68,10 +81,11 @@ func takeAnswer(p *plan, reply any) (now int64, left unanswered[*decision], err 
 			e := &s.entries[j]
 			found := words[:k]
 			words = words[k:]
-			if wants, err := left.wants(found[0], e.decisions...); wants {
-				if err != nil {
-					return now, left, err
-				}
+			asks, err := left.asks(found, e.decisions)
+			if err != nil {
+				return now, left, err
+			}
+			if asks {
 				continue
 			}
 			for c := range states {
@@ -96,21 +110,21 @@ func takeAnswer(p *plan, reply any) (now int64, left unanswered[*decision], err 
 func (d *decision) answer(now int64, states []store.State) {
 	instant := store.Now{Steady: now, Wall: now}
 	for i := range d.charges {
-		if d.charges[i].Limit.Algorithm() == store.Concurrency {
-			d.concurrency(instant, states)
+		if algorithms[d.charges[i].Limit.Algorithm()].leases {
+			d.leased(instant, states)
 			return
 		}
 	}
 	d.granted = store.Decide(instant, d.charges, states, d.results)
 }
 
-// concurrency is answer for decisions that may hold leases: each has an id of
+// leased is answer for decisions that may hold leases: each has an id of
 // its own, where the steps number the leases of a process.
-func (d *decision) concurrency(now store.Now, states []store.State) {
+func (d *decision) leased(now store.Now, states []store.State) {
 	now.Lease = store.Lease(1)
 	d.granted = store.Decide(now, d.charges, states, d.results)
 	for i := range d.charges {
-		if r := &d.results[i]; d.charges[i].Limit.Algorithm() == store.Concurrency && r.Receipt.Cost > 0 {
+		if r := &d.results[i]; algorithms[d.charges[i].Limit.Algorithm()].leases && r.Receipt.Cost > 0 {
 			r.Receipt.Lease = d.leases[i]
 		}
 	}

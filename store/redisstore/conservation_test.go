@@ -97,7 +97,7 @@ func read(cmd redis.Cmder) (takes bool, settles, backs int64) {
 	script := args[3+args[2].(int):]
 	n, _ := strconv.Atoi(fmt.Sprint(script[1]))
 	for i := range n {
-		if fmt.Sprint(script[2+(len(script)-2)/n*i+3]) == "0" {
+		if fmt.Sprint(script[2+(len(script)-2)/n*i+2]) == "0" {
 			backs++
 		} else {
 			settles++

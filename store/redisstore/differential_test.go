@@ -381,7 +381,7 @@ func (w *twins) foreseen(ds []*decision) (asked []int64) {
 
 // needs are the instants around which the script needs windows for a charge.
 func (w *twins) needs(c *store.Charge, key string) []int64 {
-	if !recordOf(c.Limit).zoned {
+	if !recordOf(c.Limit).zoned() {
 		return nil
 	}
 	until := w.now + whole(maxWait(c, c.Limit.Terms().Patience))
@@ -587,7 +587,7 @@ func (w *twins) expire() error {
 			continue
 		}
 		for _, l := range limits {
-			if l != w.touched[key] && (recordOf(l).zoned || recordOf(w.touched[key]).zoned) {
+			if l != w.touched[key] && (recordOf(l).zoned() || recordOf(w.touched[key]).zoned()) {
 				continue
 			}
 			if got := w.present(*w.state(key), l); got != "none" {

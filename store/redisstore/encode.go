@@ -27,14 +27,19 @@ type told struct {
 	asked []int64
 	// lease is how long leases last, in microseconds.
 	lease int64
+	// counted are the numbers of the charges whose refusal counts for the present one.
+	counted string
 }
 
 func (q *request) add(args ...any) { q.args = append(q.args, args...) }
 func (q *request) number(n int64)  { q.args = append(q.args, text(n)) }
 
-func (q *request) limit(r *record) {
+// charge adds the arguments of c on the limit, or of a charge of one.
+func (q *request) charge(r *record, c *store.Charge) {
 	q.set |= r.set
-	q.args = append(q.args, r.text(&q.told))
+	at := len(q.args)
+	q.args = append(q.args, r.args...)
+	r.vary(r, q.args[at:], c, &q.told)
 }
 
 // takeArgs are the script and its arguments that decide p, behind room for what
@@ -42,7 +47,10 @@ func (q *request) limit(r *record) {
 func takeArgs(p *plan, t told, room int) (*lua.Script, []any) {
 	n := room + 2
 	for i := range p.shapes {
-		n += 5 + 7*len(p.shapes[i].records)
+		n += 6
+		for _, r := range p.shapes[i].records {
+			n += len(r.args)
+		}
 	}
 	q := request{args: make([]any, room, n), told: t}
 	q.args = append(q.args, t.clock)
@@ -57,30 +65,15 @@ func (q *request) shape(s *shape, shared bool) {
 	more := shared || s.times || s.leases
 	charges := s.model().charges
 	q.add(s.kind(more))
-	for i, r := range s.records {
-		c := &charges[i]
-		q.limit(r)
-		q.number(c.Cost)
-		if r.spec.Algorithm == store.Ban {
-			counted := countedBy(charges, i)
-			if q.args = append(q.args, counted); s.short {
-				q.args = append(q.args, "", "", "", "")
-			} else {
-				q.args = append(q.args, flag(c.DryRun))
-			}
-			continue
-		}
-		if s.short {
-			short := r.shortArgs(c, &q.told)
-			q.args = append(q.args, short[:]...)
-			continue
-		}
-		q.add(maxWait(c, r.terms.Patience))
-		q.add(flag(c.DryRun))
-	}
 	q.number(int64(len(s.entries)))
 	if more {
 		q.more(s, shared)
+	}
+	for i, r := range s.records {
+		if r.counts {
+			q.counted = countedBy(charges, i)
+		}
+		q.charge(r, &charges[i])
 	}
 }
 
@@ -96,32 +89,29 @@ func countedBy(charges []store.Charge, i int) string {
 	return string(b)
 }
 
-// kind is the way that the shape goes through the script, and a letter for each
-// charge.
+// kind is whether there is more, and a letter for each charge.
 func (s *shape) kind(more bool) any {
-	if s.short && !more && len(s.records) == 1 && s.records[0].letter == 'b' {
-		return "fb"
+	if !more && len(s.records) == 1 && s.records[0].letter == 'b' && !s.model().charges[0].DryRun {
+		return "-b"
 	}
 	kind := make([]byte, 1, 8)
-	switch {
-	case s.short && more:
-		kind[0] = 'F'
-	case s.short:
-		kind[0] = 'f'
-	case more:
-		kind[0] = 'G'
-	default:
-		kind[0] = 'g'
+	kind[0] = '-'
+	if more {
+		kind[0] = '+'
 	}
-	for _, r := range s.records {
-		kind = append(kind, max(r.letter, '-'))
+	for i, r := range s.records {
+		letter := r.letter
+		if s.model().charges[i].DryRun {
+			letter -= 'a' - 'A'
+		}
+		kind = append(kind, letter)
 	}
 	return string(kind)
 }
 
 // more adds what only some shapes have.
 func (q *request) more(s *shape, shared bool) {
-	var keys, times, leases []byte
+	var keys, runs, times, leases []byte
 	for i := range s.entries {
 		e := &s.entries[i]
 		if shared {
@@ -135,14 +125,21 @@ func (q *request) more(s *shape, shared bool) {
 		if s.leases {
 			for _, d := range e.decisions {
 				for j := range d.charges {
-					if d.charges[j].Limit.Algorithm() == store.Concurrency {
+					if s.records[j].leases {
 						leases = append(leases, d.leases[j][:]...)
 					}
 				}
 			}
 		}
 	}
+	for _, end := range s.runs {
+		runs = append(strconv.AppendInt(runs, int64(end), 10), ',')
+	}
+	if len(s.runs) > 0 {
+		runs = strconv.AppendInt(runs, int64(len(s.entries)), 10)
+	}
 	q.add(keys)
+	q.add(runs)
 	q.add(times)
 	q.add(leases)
 }
@@ -165,7 +162,7 @@ func chargedAt(c *store.Charge) int64 {
 
 // settleArgs are the script, its keys and its arguments that settle.
 func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, args []any) {
-	q := request{args: make([]any, 0, 2+13*len(ss)), told: t}
+	q := request{args: make([]any, 0, 2+15*len(ss)), told: t}
 	q.add(t.clock)
 	q.number(int64(len(ss)))
 	for _, s := range ss {
@@ -176,29 +173,20 @@ func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, ar
 		}
 		c := s.charge
 		r := recordOf(c.Limit)
-		short := [5]any{"", "", "", "", ""}
-		switch {
-		case s.unlessReset:
-			q.add("-")
-			keys = append(keys, resetKey(s.key))
-			short[0], short[1] = len(keys), chargedAt(c)
-		case r.letter == 0 || r.letter == 'n' || r.letter == 'c' && c.Cost > 0:
-			q.add("-")
-		case r.letter == 'w':
-			q.add("w")
-			short = r.around(t.wall).short
-		default:
-			q.add(string(r.letter))
-			short = r.short
-		}
-		q.limit(r)
+		q.add(string(r.letter))
 		q.number(int64(i + 1))
 		q.number(c.Cost)
 		q.number(c.Receipt.Cost)
 		q.number(c.Receipt.Instant)
 		q.number(c.Receipt.Mark)
 		q.add(c.Receipt.Lease[:])
-		q.args = append(q.args, short[:]...)
+		if s.unlessReset {
+			keys = append(keys, resetKey(s.key))
+			q.add(strconv.Itoa(len(keys)) + "," + strconv.FormatInt(chargedAt(c), 10))
+		} else {
+			q.add("")
+		}
+		q.charge(r, nil)
 	}
 	return lua.Settle(q.set), keys, q.args
 }
@@ -217,13 +205,6 @@ func text(n int64) any {
 		return small[n]
 	}
 	return strconv.FormatInt(n, 10)
-}
-
-func flag(b bool) string {
-	if b {
-		return "1"
-	}
-	return "0"
 }
 
 // maxWait is the longest a charge may wait, in microseconds, as store counts it:

@@ -30,22 +30,10 @@ const (
 	hashTag  = "%h" // and h is none
 )
 
-// letters are those of the algorithms.
-var letters = [...]byte{
-	store.IntervalBucket: 'i',
-	store.LeakyBucket:    'l',
-	store.FixedWindow:    'f',
-	store.SlidingWindow:  's',
-	store.SlidingLog:     'g',
-	store.WarmUp:         'w',
-	store.Concurrency:    'c',
-	store.Ban:            'n',
-}
-
 // storageKey is where the limit keeps what it knows of identity.
 func storageKey(prefix, identity string, l *store.Limit) string {
 	if identity != "" && len(identity) <= longestTag && plain(identity) {
-		if letters[l.Algorithm()] == 0 {
+		if algorithms[l.Algorithm()].key == 0 {
 			return prefix + "{" + identity + "}:" + l.Name()
 		}
 	}
@@ -55,7 +43,7 @@ func storageKey(prefix, identity string, l *store.Limit) string {
 	key = appendTag(key, identity)
 	key = append(key, '}', ':')
 	key = append(key, l.Name()...)
-	if x := letters[l.Algorithm()]; x != 0 {
+	if x := algorithms[l.Algorithm()].key; x != 0 {
 		key = append(key, '/', x)
 	}
 	return string(key)

@@ -31,11 +31,11 @@ type plan struct {
 // shape is what decisions have in common: all but their keys.
 type shape struct {
 	records []*record // of the charges' limits
-	short   bool      // all charges go the short way through the script
-	leases  bool      // some charges are on Concurrency
+	leases  bool      // some charges are leases
 	alone   bool      // each is asked by itself
 	times   bool      // some entries are asked more than once
 	entries []entry
+	runs    []int // where runs of entries end in which no key is twice, but the last
 }
 
 // entry is one set of keys in a shape.
@@ -56,7 +56,7 @@ func sameShape(m, d *decision) bool {
 		if a.Limit != b.Limit || a.Cost != b.Cost || a.MaxWait != b.MaxWait || a.DryRun != b.DryRun {
 			return false
 		}
-		if a.Limit.Algorithm() == store.Ban && countedBy(m.charges, i) != countedBy(d.charges, i) {
+		if algorithms[a.Limit.Algorithm()].counts && countedBy(m.charges, i) != countedBy(d.charges, i) {
 			return false
 		}
 	}
@@ -65,29 +65,31 @@ func sameShape(m, d *decision) bool {
 
 // newShape is that of d, without an entry. The records go behind those given.
 func newShape(d *decision, records []*record) shape {
-	s := shape{short: true, records: records}
+	s := shape{records: records}
 	for i := range d.charges {
 		c := &d.charges[i]
 		r := recordOf(c.Limit)
 		s.records = append(s.records, r)
-		// The server tells what one charge has to know: of a list of entries,
-		// of leases some of which turn out to have run out, of the calendar as
-		// far as somebody waits.
-		switch c.Limit.Algorithm() {
-		case store.Concurrency:
-			s.leases, s.alone = true, true
-		case store.SlidingWindow, store.SlidingLog, store.Ban:
-			s.alone = true
-		}
-		short := r.goesShort(c)
-		s.alone = s.alone || r.zoned && !short
-		s.short = s.short && short
+		s.leases = s.leases || r.leases
+		s.alone = s.alone || r.alone || r.aloneWaiting && c.MaxWait > 0
 	}
 	return s
 }
 
+// cut ends the run of entries before the next one, which has a key that was last seen in
+// the entry at. What is in another shape may have been in this one before.
+func (s *shape) cut(another bool, at int) {
+	begins := 0
+	if len(s.runs) > 0 {
+		begins = s.runs[len(s.runs)-1]
+	}
+	if n := len(s.entries); n > begins && (another || at >= begins) {
+		s.runs = append(s.runs, n)
+	}
+}
+
 func newPlan(ds []*decision) plan {
-	// Where each key was seen first. Most batches have each key once, so this
+	// Where each key was seen last. Most batches have each key once, so this
 	// is most of what a batch costs: one map, used again.
 	seen := places.Get().(map[string][2]int)
 	defer func() {
@@ -126,11 +128,11 @@ func newPlan(ds []*decision) plan {
 			}
 		}
 		for _, key := range d.keys {
-			if _, ok := seen[key]; ok {
+			if at, ok := seen[key]; ok {
 				p.shared = true
-			} else {
-				seen[key] = [2]int{n, len(s.entries)}
+				s.cut(at[0] != n, at[1])
 			}
+			seen[key] = [2]int{n, len(s.entries)}
 		}
 		s.entries = append(s.entries, entry{decisions: ds[i : i+1 : i+1]})
 		if !s.alone {

@@ -164,7 +164,7 @@ func (s *Store) fill(t *ticket[taking], charges []store.Charge) error {
 		}
 		d.keys = append(d.keys, key)
 		var lease store.LeaseID
-		if c.Limit.Algorithm() == store.Concurrency && c.Cost > 0 {
+		if algorithms[c.Limit.Algorithm()].leases && c.Cost > 0 {
 			id, err := uuid.NewRandom()
 			if err != nil {
 				return fmt.Errorf("redisstore: %w", err)

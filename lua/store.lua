@@ -1,0 +1,34 @@
+-- How states get into the server, and how long they live there: all of it.
+--
+-- An algorithm's block save says what is to stand at key i, where v stood, in one of
+--   new: the text, or false: nothing
+--   add: a number to add to the integer there; then new too, if the key is named again
+-- and for how long, in one of
+--   px: in milliseconds
+--   fade: the instant at which what it says is worth nothing more
+-- keep says that the key lives long enough as it is, because whoever wrote it gave it
+-- as long as this charge would. renew says that what is added to does not.
+--
+-- Lifetimes are counted from the millisecond that the server's present is in, so they
+-- are a millisecond more than rounded up.
+--:write
+if g > 0 or fits >= 0 and (dirty or v and i == probe and call('PTTL', KEYS[i]) == -1) then
+  local new, add, px, fade, keep, renew
+  --SAVE--
+  --STORE--
+end
+--:store
+local name = KEYS[i]
+if add then
+  call('INCRBY', name, add)
+  if renew or i == probe and call('PTTL', name) == -1 then call('PEXPIRE', name, px) end
+elseif new then
+  if keep and i ~= probe then
+    call('SET', name, new, 'KEEPTTL')
+  else
+    call('SET', name, new, 'PX', px or format('%.0f', floor((max(fade - now, 0) + 999) / 1000) + 1))
+  end
+elseif vals[i] then
+  call('DEL', name)
+end
+if again then vals[i] = new end

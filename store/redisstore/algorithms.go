@@ -1,0 +1,321 @@
+package redisstore
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/store"
+)
+
+// algorithm is how the limits, charges and states of an algorithm are told to its script
+// and by it. What the arguments are is said in its file in package lua.
+type algorithm struct {
+	set    lua.Set
+	letter byte // by which the script knows it
+	// The letter in its keys; 0: none.
+	key byte
+	// arguments are those of a charge of one that is no dry run and doesn't wait.
+	arguments func(*record) []any
+	// vary changes them to those of c, or, if c is nil, as the instant wants it.
+	vary func(r *record, args []any, c *store.Charge, t *told)
+	// state reads what the script has found.
+	state func(found string, s *store.State) error
+	// alone: each charge is asked by itself, since the server tells what one has to
+	// know: of a list of entries, of leases some of which turn out to have run out.
+	alone bool
+	// The same for those that wait, which look into the calendar.
+	aloneWaiting bool
+	leases       bool // what is charged are leases
+	counts       bool // what is told is which charges' refusals count
+}
+
+var algorithms = [...]algorithm{
+	store.TokenBucket:    {set: lua.TokenBucket, letter: 'b', arguments: bucket, vary: varyBucket, state: bucketState},
+	store.LeakyBucket:    {set: lua.TokenBucket, letter: 'b', key: 'l', arguments: bucket, vary: varyBucket, state: bucketState},
+	store.IntervalBucket: {set: lua.IntervalBucket, letter: 'i', key: 'i', arguments: interval, vary: varyWindow, state: words("AtuBCDE"), aloneWaiting: true},
+	store.FixedWindow:    {set: lua.FixedWindow, letter: 'f', key: 'f', arguments: fixed, vary: varyWindow, state: words("ABuCt"), aloneWaiting: true},
+	store.SlidingWindow:  {set: lua.SlidingWindow, letter: 's', key: 's', arguments: sliding, vary: varyCostAndWait, state: slidingState, alone: true},
+	store.SlidingLog:     {set: lua.SlidingLog, letter: 'g', key: 'g', arguments: sliding, vary: varyCostAndWait, state: slidingState, alone: true},
+	store.WarmUp:         {set: lua.WarmUp, letter: 'w', key: 'w', arguments: warmUp, vary: varyCostAndWait, state: words("AtuBC"), alone: true},
+	store.Concurrency:    {set: lua.Concurrency, letter: 'c', key: 'c', arguments: concurrency, vary: varyConcurrency, state: held, alone: true, leases: true},
+	store.Ban:            {set: lua.Ban, letter: 'n', key: 'n', arguments: ban, vary: varyBan, state: banState, alone: true, counts: true},
+}
+
+// Token buckets and leaky buckets.
+
+func bucket(r *record) []any {
+	t, s := &r.terms, &r.spec
+	words := fmt.Sprintf(":%d:%d", t.Token, t.Numbers.Unit)
+	limit := fmt.Sprintf("%d,%d,%d,%d,%s,%d,%d,%d", t.Queue, t.Largest, boolean(s.Debt), t.Longest, words, t.Scale.PerTick, tick(t.Scale), t.Capacity)
+	how := ""
+	if t.Queue > 0 || s.Debt {
+		how = "0,1"
+	}
+	args := []any{limit, how, text(t.Capacity), words, text(t.Token), text(t.Scale.PerTick), text(tick(t.Scale))}
+	if tag := tagOf(t); tag != "" {
+		grid := gridOf(t)
+		args[3], args[5], args[6] = tag, text((t.Capacity+grid)/1000+2), text(grid)
+	}
+	return args
+}
+
+func varyBucket(r *record, args []any, c *store.Charge, _ *told) {
+	if c == nil {
+		return
+	}
+	if c.Cost > r.terms.Largest { // nothing is worked out of it
+		args[1] = "0," + strconv.FormatInt(c.Cost, 10)
+		return
+	}
+	if c.Cost != 1 {
+		args[4] = text(c.Cost * r.terms.Token)
+	}
+	if c.MaxWait > 0 || c.Cost != 1 && args[1] != "" || c.Cost == 0 {
+		args[1] = maxWait(c, r.terms.Patience) + "," + strconv.FormatInt(c.Cost, 10)
+	}
+}
+
+func bucketState(found string, s *store.State) error {
+	if strings.Contains(found, ":") {
+		return bucketWords(found, s)
+	}
+	n, err := strconv.ParseInt(found, 10, 64) // an integer that begins with a tag
+	if err != nil {
+		return unreadable(found)
+	}
+	if len(found) != 19 || found[0] < '1' { // somebody else's
+		s.Live = false
+		return nil
+	}
+	s.A = n % 1_000_000_000_000_000
+	s.Numbers = store.Numbers{Token: untag(found[:4]), Unit: store.Scale{PerTick: 1}.Code()}
+	return nil
+}
+
+var bucketWords = words("AtuBCDE")
+
+// tagOf is the four digits that name a rate before the instant that is its whole
+// state, or nothing: see tokenbucket.lua. Both have to stay below 2^63.
+func tagOf(t *store.Terms) string {
+	const twoYears = 2 * 366 * 24 * 3600 * 1_000_000
+	if t.Scale != (store.Scale{PerTick: 1}) || t.Capacity > twoYears {
+		return ""
+	}
+	m, k := t.Token, 0
+	for m%10 == 0 && k < 8 {
+		m /= 10
+		k++
+	}
+	for m < 100 && k > 0 {
+		m *= 10
+		k--
+	}
+	if m > 999 || k == 8 && m > 222 {
+		return ""
+	}
+	return strconv.FormatInt(int64(k+1)*1000+m, 10)
+}
+
+func untag(tag string) int64 {
+	m, _ := strconv.ParseInt(tag[1:], 10, 64)
+	for range tag[0] - '1' {
+		m *= 10
+	}
+	return m
+}
+
+// gridOf is the grid of plain states (tokenbucket.lua), in microseconds: about ten
+// tokens, so that one charge in ten renews a lifetime, and ten seconds at the most,
+// which is how much longer than it has to a key may live.
+func gridOf(t *store.Terms) int64 {
+	us := int64(10_000)
+	for us < 10*t.Token && us < 10_000_000 {
+		us *= 10
+	}
+	return us
+}
+
+// Fixed windows and interval buckets. Their last arguments are windows.
+
+func fixed(r *record) []any {
+	period := strconv.FormatInt(r.terms.Period, 10)
+	return []any{period + ",0", "1", "", text(r.spec.Units), text(r.terms.Numbers.Unit), period, "", ""}
+}
+
+func interval(r *record) []any {
+	period := strconv.FormatInt(r.terms.Period, 10)
+	return []any{period + ",0", "1", "", text(r.spec.Units), text(r.terms.Numbers.Unit), text(r.spec.Burst), period, "", ""}
+}
+
+func varyWindow(r *record, args []any, c *store.Charge, t *told) {
+	if r.spec.Window != (store.Window{}) {
+		limit, bounds := r.window(t)
+		args[0] = limit
+		copy(args[len(args)-len(bounds):], bounds[:])
+	}
+	if c == nil {
+		return
+	}
+	if c.Cost != 1 {
+		args[1] = text(c.Cost)
+	}
+	if c.MaxWait > 0 {
+		args[2] = maxWait(c, r.terms.Patience)
+	}
+}
+
+// Sliding windows and logs.
+
+func sliding(r *record) []any {
+	n := r.terms.Numbers
+	return []any{fmt.Sprintf("%d,%s:%d", r.spec.Units, brief(n.Token), n.Unit), "1", "0"}
+}
+
+// brief is a number as few characters tell it, to whoever reads 6e7 too: it stands
+// in each entry of a log.
+func brief(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	digits := strings.TrimRight(s, "0")
+	if zeros := len(s) - len(digits); zeros > 2 {
+		return digits + "e" + strconv.Itoa(zeros)
+	}
+	return s
+}
+
+// slidingState is the newest entry, the sum, and the entry with whose leaving there is
+// room.
+func slidingState(found string, s *store.State) error {
+	if strings.Count(found, ":") == 6 {
+		at := strings.LastIndexByte(found, ':')
+		n, err := strconv.ParseInt(found[at+1:], 10, 64)
+		if err != nil {
+			return unreadable(found)
+		}
+		s.Log = []store.Entry{{At: n, Units: math.MaxInt64 / 2}}
+		found = found[:at]
+	}
+	err := slidingWords(found, s)
+	s.Live = s.C > 0
+	return err
+}
+
+var slidingWords = words("ABCtuE")
+
+func varyCostAndWait(r *record, args []any, c *store.Charge, _ *told) {
+	if c == nil {
+		return
+	}
+	if c.Cost != 1 {
+		args[1] = text(c.Cost)
+	}
+	if c.MaxWait > 0 {
+		args[2] = maxWait(c, r.terms.Patience)
+	}
+}
+
+// Warm-up.
+
+func warmUp(r *record) []any {
+	t := &r.terms
+	return []any{
+		fmt.Sprintf("%d,%d", t.Largest, t.Longest), "1", "0",
+		text(t.Token), text(t.Scale.PerTick), text(tick(t.Scale)), text(t.Numbers.Unit), text(t.Warm),
+	}
+}
+
+// Concurrency.
+
+func concurrency(r *record) []any { return []any{"1", text(r.spec.Units), "", ""} }
+
+func varyConcurrency(r *record, args []any, c *store.Charge, t *told) {
+	args[2], args[3] = text(t.lease), text(2*(t.lease/1000+1))
+	if c != nil && c.Cost != 1 {
+		args[0] = text(c.Cost)
+	}
+}
+
+func held(found string, s *store.State) (err error) {
+	s.A, err = strconv.ParseInt(found, 10, 64)
+	s.Live = s.A > 0
+	return err
+}
+
+// Bans.
+
+func ban(r *record) []any {
+	return []any{fmt.Sprintf("%d,%d,%d", r.spec.Units, r.terms.Period, r.spec.Ban.Microseconds()), "1", ""}
+}
+
+func varyBan(r *record, args []any, c *store.Charge, t *told) {
+	if c == nil {
+		return
+	}
+	if c.Cost != 1 {
+		args[1] = text(c.Cost)
+	}
+	args[2] = t.counted
+}
+
+func banState(found string, s *store.State) error {
+	for i := 0; ; i++ {
+		word, rest, more := strings.Cut(found, ":")
+		at, err := strconv.ParseInt(word, 10, 64)
+		switch {
+		case err != nil:
+			return unreadable(found)
+		case i == 0:
+			s.A = at
+		case i == 1:
+			s.B = at
+		case i == 2:
+			s.Numbers.Unit = at
+		default:
+			s.Log = append(s.Log, store.Entry{At: at, Units: 1})
+		}
+		if !more {
+			return nil
+		}
+		found = rest
+	}
+}
+
+// words reads numbers in decimal with colons between them, the last of which may be
+// missing: A to E, the token and the unit.
+func words(order string) func(string, *store.State) error {
+	return func(found string, s *store.State) error {
+		word, rest, more := strings.Cut(found, ":")
+		for i := 0; ; i++ {
+			n, err := strconv.ParseInt(word, 10, 64)
+			if err != nil || i == len(order) {
+				return unreadable(found)
+			}
+			switch order[i] {
+			case 'A':
+				s.A = n
+			case 'B':
+				s.B = n
+			case 'C':
+				s.C = n
+			case 'D':
+				s.D = n
+			case 'E':
+				s.E = n
+			case 't':
+				s.Numbers.Token = n
+			case 'u':
+				s.Numbers.Unit = n
+			}
+			if !more {
+				return nil
+			}
+			word, rest, more = strings.Cut(rest, ":")
+		}
+	}
+}
+
+func unreadable(found string) error {
+	return fmt.Errorf("redisstore: a state that nobody here wrote: %.80q", found)
+}
