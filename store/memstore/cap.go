@@ -31,7 +31,7 @@ func (s *Store) makeRoom(now int64, visits []visit, charges []store.Charge) {
 	}
 	fresh := int64(0)
 	for i := range visits {
-		if v := &visits[i]; charges[v.i].Cost > 0 && v.shard.find(v.hash) < 0 {
+		if v := &visits[i]; charges[v.i].Cost > 0 && v.word == vacant {
 			fresh++
 		}
 	}
@@ -47,8 +47,7 @@ func (s *Store) makeRoom(now int64, visits []visit, charges []store.Charge) {
 	}
 	for n := min(searchShards, len(s.shards)); n > 0 && left > 0 && full(); n-- {
 		if sh := &s.shards[s.next.Add(1)&s.mask]; sh.mu.TryLock() {
-			sh.newest = max(sh.newest, now)
-			left -= s.search(sh, sh.newest, left)
+			left -= s.search(sh, now, left)
 			sh.mu.Unlock()
 		}
 	}
@@ -59,7 +58,7 @@ func (s *Store) makeRoom(now int64, visits []visit, charges []store.Charge) {
 
 // search examines at most n of a shard's slots and returns how many.
 func (s *Store) search(sh *shard, now int64, n int) int {
-	n = min(n, len(sh.slots))
+	n = min(n, sh.slots())
 	s.dropped(sh.expire(n, now))
 	return n
 }

@@ -18,9 +18,9 @@ func (s *Store) now() store.Now {
 	}
 }
 
-// instant reads the clocks that the limit needs.
-func (s *Store) instant(l *store.Limit) store.Now {
-	if followsCalendar(l) {
+// instant reads the clocks that are needed.
+func (s *Store) instant(wall bool) store.Now {
+	if wall {
 		return s.now()
 	}
 	return store.Now{Steady: s.steady()}
@@ -33,17 +33,4 @@ func followsCalendar(l *store.Limit) bool {
 		return l.Spec().Window != (store.Window{})
 	}
 	return false
-}
-
-// advance holds now against the newest instant the shard has seen. Clocks are
-// read before locks are taken, so callers come out of order; an older instant
-// is treated as the newest, and so never rewinds a state. The caller holds the
-// lock.
-func (sh *shard) advance(now *store.Now) {
-	if now.Steady >= sh.newest {
-		sh.newest = now.Steady
-		return
-	}
-	now.Wall += sh.newest - now.Steady
-	now.Steady = sh.newest
 }

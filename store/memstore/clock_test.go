@@ -8,49 +8,6 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-func TestAnOlderInstantIsTheNewest(t *testing.T) {
-	sh := shard{newest: -100}
-	for _, tc := range []struct{ steady, wall, wantSteady, wantWall int64 }{
-		{-50, 1000, -50, 1000},
-		{-70, 980, -50, 1000}, // read before the one above, locked after
-		{10, 1060, 10, 1060},
-		{10, 0, 10, 0}, // the wall clock has been set back
-		{9, 1, 10, 2},
-	} {
-		now := store.Now{Steady: tc.steady, Wall: tc.wall}
-		sh.advance(&now)
-		if now.Steady != tc.wantSteady || now.Wall != tc.wantWall {
-			t.Errorf("(%d, %d) is treated as (%d, %d), want (%d, %d)",
-				tc.steady, tc.wall, now.Steady, now.Wall, tc.wantSteady, tc.wantWall)
-		}
-	}
-}
-
-// A call on several shards decides at the newest instant of them all, and all
-// of them have then seen it.
-func TestOneInstantForAllShards(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New()
-		l := mustLimit(t, store.Spec{Units: 1, Period: time.Second, Burst: 10})
-		a, b := s.shard(s.hash("a", l)), s.shard(s.hash("b", l))
-		for i := 0; a == b; i++ {
-			b = s.shard(s.hash("b"+string(rune('0'+i)), l))
-		}
-		a.newest, b.newest = 5_000_000, 3_000_000
-		results := make([]store.Result, 2)
-		charges := []store.Charge{{Key: "a", Limit: l, Cost: 1}, {Key: "b", Limit: l, Cost: 1}}
-		b = s.shard(s.hash("b", l))
-		if err := s.Take(t.Context(), charges, results); err != nil {
-			t.Fatal(err)
-		}
-		for i, sh := range []*shard{a, b} {
-			if sh.newest != 5_000_000 || results[i].Receipt.Instant != 5_000_000 {
-				t.Errorf("charge %d is made at %d, its shard is at %d", i, results[i].Receipt.Instant, sh.newest)
-			}
-		}
-	})
-}
-
 // A clock that reads less than the store's base, as in a bubble that the store
 // was not made in, counts from before the origin. With a rate in fine units
 // and years of distance the instants do not fit a word.

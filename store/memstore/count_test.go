@@ -16,22 +16,27 @@ import (
 func (s *Store) recount() (keys int, err error) {
 	for i := range s.shards {
 		sh := &s.shards[i]
-		used, wide := 0, 0
-		for j := range sh.slots {
-			sl := &sh.slots[j]
-			if sl.hash == 0 {
+		filled, live, wide := 0, 0, 0
+		for j := range sh.slots() {
+			sl := &sh.table.Load().slots[j]
+			h, w := sl.hash.Load(), sl.word.Load()
+			if h == 0 {
 				continue
 			}
-			used++
-			if !packed(sl.word) {
+			filled++
+			if found := sh.find(h); found != sl {
+				return 0, fmt.Errorf("shard %d: the key in slot %d isn't found there", i, j)
+			}
+			if w == vacant {
+				continue
+			}
+			live++
+			if !packed(w) {
 				wide++
 			}
-			if found := sh.find(sl.hash); found != j {
-				return 0, fmt.Errorf("shard %d: the key in slot %d is found in %d", i, j, found)
-			}
 		}
-		if used != int(sh.used) {
-			return 0, fmt.Errorf("shard %d: %d of its slots are used, it counts %d", i, used, sh.used)
+		if filled != int(sh.filled) || live != int(sh.live) {
+			return 0, fmt.Errorf("shard %d: %d of its slots are filled, %d hold a state, it counts %d and %d", i, filled, live, sh.filled, sh.live)
 		}
 		if sh.slab != nil && sh.slab.used != wide || sh.slab == nil && wide > 0 {
 			return 0, fmt.Errorf("shard %d: %d states in a slab of %+v", i, wide, sh.slab)
@@ -43,7 +48,7 @@ func (s *Store) recount() (keys int, err error) {
 				}
 			}
 		}
-		keys += used
+		keys += live
 	}
 	return keys, nil
 }

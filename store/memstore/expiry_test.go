@@ -219,7 +219,7 @@ func TestChurn(t *testing.T) {
 // 40 bytes for each of a million token buckets, at any number on the way
 // there: also just after the tables have grown.
 func TestHeapPerKey(t *testing.T) {
-	if testing.Short() || raceDetector {
+	if testing.Short() || memstore.RaceDetector {
 		t.Skip("a million keys")
 	}
 	last, most := heapPerKey(t, addresses(t, 1_000_000), newLimit(t, store.Spec{Units: 1, Period: 24 * time.Hour}))

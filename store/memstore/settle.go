@@ -21,13 +21,12 @@ func (s *Store) Settle(_ context.Context, charges []store.Charge, results []stor
 // settle settles one charge.
 func (s *Store) settle(charges []store.Charge, results []store.Result) {
 	c, r := &charges[0], &results[0]
-	now := s.instant(c.Limit)
 	h := s.hash(c.Key, c.Limit)
-	visits := [1]visit{{hash: h, shard: s.shard(h)}}
+	visits := [1]visit{{hash: h, index: uint32(h>>32) & s.mask, word: vacant}}
 	v := &visits[0]
-	v.shard.mu.Lock()
-	defer v.shard.mu.Unlock()
-	v.shard.advance(&now)
+	lock(s.shards, visits[:])
+	defer unlock(visits[:])
+	now := s.instant(followsCalendar(c.Limit))
 
 	var states [1]store.State
 	s.trace(visits[:], charges, &states[0], now.Steady)
@@ -45,12 +44,15 @@ func (s *Store) trace(visits []visit, charges []store.Charge, st *store.State, n
 	v, c := &visits[0], &charges[0]
 	v.where = absent
 	if c.Receipt.Lease[len(c.Receipt.Lease)-1] == overflowed {
+		if v.slot != nil { // it has a place by now, which this is not about
+			v.slot.word.Store(v.word)
+		}
 		v.share(c.Limit, st, now, true)
 		return
 	}
-	if i := v.shard.find(v.hash); i >= 0 {
+	if v.word != vacant {
 		v.where = held
-		v.shard.load(i, st)
+		v.shard.load(v.word, st)
 		return
 	}
 	if c.Cost <= c.Receipt.Cost || c.Limit.Algorithm() == store.Concurrency {

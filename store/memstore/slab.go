@@ -3,7 +3,7 @@ package memstore
 import "github.com/stint-go/stint/store"
 
 // slab keeps a shard's states that don't fit a word. Words refer to them by
-// index.
+// place.
 type slab struct {
 	states []wide
 	free   int64 // index of a free one, -1 if there is none; its until is the next
@@ -22,7 +22,7 @@ func newSlab(room int) *slab {
 }
 
 // at returns the state a word refers to, until the next add.
-func (b *slab) at(word int64) *wide { return &b.states[word>>rateBits] }
+func (b *slab) at(word int64) *wide { return &b.states[word>>rateBits-1] }
 
 // add keeps a state and returns the word that refers to it.
 func (b *slab) add(w wide) int64 {
@@ -35,12 +35,12 @@ func (b *slab) add(w wide) int64 {
 		b.free = b.states[i].until
 		b.states[i] = w
 	}
-	return i << rateBits
+	return (i + 1) << rateBits
 }
 
 // release frees the state a word refers to.
 func (b *slab) release(word int64) {
-	i := word >> rateBits
+	i := word>>rateBits - 1
 	b.states[i] = wide{until: b.free} // and lets go of its log
 	b.free = i
 	b.used--

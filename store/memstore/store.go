@@ -15,7 +15,7 @@
 // and its log if it has one; so do buckets of rates beyond the first thousand
 // different ones that the process makes up.
 // An empty store of the default size is 64 KB. What has become as if never seen
-// is dropped, a little with every call, and its memory handed back: there is no
+// is dropped by calls within a second or so, and its memory handed back: there is no
 // goroutine, no timer, and nothing to close. Nothing is dropped earlier, so
 // nobody can tell.
 //
@@ -129,9 +129,6 @@ func New(opts ...Option) *Store {
 		max:    int64(c.maxKeys),
 		every:  max(rotation/int64(n), shortest),
 	}
-	for i := range s.shards {
-		s.shards[i].newest = math.MinInt64
-	}
 	s.due.Store(math.MinInt64)
 	s.vain.Store(math.MinInt64)
 	return s
@@ -186,9 +183,11 @@ func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) err
 		h := s.hash(key, l)
 		sh := s.shard(h)
 		sh.mu.Lock()
-		if i := sh.find(h); i >= 0 {
-			sh.remove(i)
-			s.keys.Add(-1)
+		if sl := sh.find(h); sl != nil {
+			if w := sl.hold(); w != vacant {
+				sh.drop(w)
+				s.keys.Add(-1)
+			}
 		}
 		sh.mu.Unlock()
 	}
@@ -203,11 +202,7 @@ func fail(err error) error { return fmt.Errorf("memstore: %w", err) }
 // can aim at it, or at a shard or a place in its table, because the seed is
 // this store's own and never leaves it.
 func (s *Store) hash(key string, l *store.Limit) uint64 {
-	h := maphash.String(s.seed, key) ^ l.Hash()
-	if h == 0 { // marks a free slot
-		h = 1
-	}
-	return h
+	return max(maphash.String(s.seed, key)^l.Hash(), 1) // 0 marks a free slot
 }
 
 // shard picks by the upper half of the hash; the table uses the lower.

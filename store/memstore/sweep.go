@@ -4,11 +4,11 @@ import (
 	"math"
 )
 
-// Expired keys are looked for on the backs of calls: a few slots of a shard on
-// each insertion, so that tables hold what is live and little else, and one
-// shard after the other as time goes by, whichever keys are in use, so that
-// what is not touched any more goes too. Neither takes longer than a shard has
-// slots.
+// Expired keys are dropped on the backs of calls, in one shard after the other as time
+// goes by, whichever keys are in use: which takes no longer than a shard has slots. Until
+// then whoever comes back finds their place. A table that is full drops only what could
+// have been dropped a rotation ago, and grows: most keys of a fast rate are as if never
+// seen at most of the times when they come back.
 const (
 	// rotation is the time in microseconds in which a store in steady use
 	// visits all of its shards, if it has no more than rotation/shortest.
@@ -18,8 +18,6 @@ const (
 	shortest = 200
 	// catchUp is how many visits a call makes if it comes late.
 	catchUp = 4
-	// perInsert is how many slots an insertion examines.
-	perInsert = 4
 )
 
 // never is the until of a state that holds leases: only their release ends it.
@@ -47,37 +45,34 @@ func (s *Store) sweep(now int64) {
 // sweepShard drops all of a shard's expired keys, and memory that it has come
 // to need no more. The caller holds the lock.
 func (s *Store) sweepShard(sh *shard, now int64) {
-	sh.newest = max(sh.newest, now)
-	s.dropped(sh.expire(len(sh.slots), sh.newest))
-	sh.expireShared(sh.newest)
+	s.dropped(sh.expire(math.MaxInt, now))
+	sh.expireShared(now)
 	if sh.roomy() {
-		s.dropped(sh.rebuild(sh.newest, 0))
+		s.dropped(sh.rebuild(now, 0))
 	}
 }
 
 // roomy says whether the shard has much more memory than it needs.
 func (sh *shard) roomy() bool {
-	n := len(sh.slots)
-	return n > smallest && 20*int(sh.used) < minLoad*n ||
+	n := sh.slots()
+	return n > smallest && 20*int(sh.live) < minLoad*n ||
 		sh.slab != nil && 20*sh.slab.used < minLoad*len(sh.slab.states)
 }
 
-// expire examines n slots from where it stopped the last time, drops the keys
+// expire examines n slots, or all, from where it stopped the last time, drops the keys
 // that have expired, and returns how many.
 func (sh *shard) expire(n int, now int64) (dropped int) {
-	if len(sh.slots) == 0 {
+	t := sh.table.Load()
+	if t == nil {
 		return 0
 	}
 	i := int(sh.cursor)
-	for ; n > 0; n-- {
-		if i >= len(sh.slots) {
-			i = 0
-		}
-		if sl := sh.slots[i]; sl.hash != 0 && sh.gone(sl.word, now) {
-			sh.remove(i) // and look at what has moved here
+	for n = min(n, len(t.slots)); n > 0; n-- {
+		if sh.expired(&t.slots[i], now) {
 			dropped++
-		} else {
-			i++
+		}
+		if i++; i == len(t.slots) {
+			i = 0
 		}
 	}
 	sh.cursor = int32(i)

@@ -24,7 +24,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		memory := func() (slots, states, shared int) {
 			for i := range s.shards {
 				sh := &s.shards[i]
-				slots += cap(sh.slots)
+				slots += sh.slots()
 				if sh.slab != nil {
 					states += cap(sh.slab.states)
 				}

@@ -3,34 +3,45 @@ package memstore
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/stint-go/stint/store"
 )
 
-// A shard is an open-addressed table under a lock. A key's home is the slot at
-// its hash scaled to the table's length, which may be any number; it is in the
-// first free slot from there on. Deleting moves later keys back over the gap,
-// so no tombstones pile up.
+// A shard is an open-addressed table. A key's home is the slot at its hash scaled to
+// the table's length, which may be any number; it is in the first free slot from there
+// on.
 //
-// The struct is a cache line, so shards do not slow each other down.
+// A slot belongs to one key for as long as the table is in use, also while nothing is
+// kept of it. So whoever has found a key's slot may look at its word without a lock,
+// and change the word by a swap: if it is still the state that was looked at, then
+// nothing has happened to the key. That is how a charge on one bucket is decided.
+// Everything else holds the shard's lock, under which slots are filled and tables
+// replaced, and takes the words that it decides on out of their slots (hold): a swap
+// fails from then on, and its caller comes to wait for the lock.
+//
+// The struct is a cache line, which is rarely written.
 type shard struct {
+	table  atomic.Pointer[table]
 	mu     sync.Mutex
-	newest int64 // the newest instant seen, in microseconds
-	slots  []slot
-	used   int32
+	filled int32 // slots that belong to a key
+	live   int32 // those of them that hold a state
 	cursor int32 // the slot that is examined next for expiry
 	slab   *slab // states that don't fit a word
 	spill  *spill
+	_      [16]byte
 }
+
+type table struct{ slots []slot }
 
 type slot struct {
-	hash uint64 // 0: free
-	word int64
+	hash atomic.Uint64 // 0: free. It is written once.
+	word atomic.Int64
 }
 
-// A table grows before more than maxLoad of its slots are used, and is made
-// anew so that sizedLoad are: between 21 and 29 bytes a key. It is made anew,
-// smaller, when less than minLoad are used. All in 1/20.
+// A table is replaced before more than maxLoad of its slots are filled, by one of
+// which sizedLoad are: between 21 and 29 bytes a key. It is replaced by a smaller one
+// when less than minLoad hold a state. All in 1/20.
 const (
 	maxLoad   = 15
 	sizedLoad = 11
@@ -38,174 +49,171 @@ const (
 	smallest  = 8 // slots
 )
 
-func home(h uint64, slots int) int { return int(uint64(uint32(h)) * uint64(slots) >> 32) }
-
-// find returns the slot of h, or -1.
-func (sh *shard) find(h uint64) int {
-	slots := sh.slots
-	if len(slots) == 0 {
-		return -1
+// slots is the length of the table.
+func (sh *shard) slots() int {
+	if t := sh.table.Load(); t != nil {
+		return len(t.slots)
 	}
-	for i := home(h, len(slots)); uint(i) < uint(len(slots)); {
-		switch slots[i].hash {
+	return 0
+}
+
+// find returns the slot of h, or nil. The caller may hold the lock or not.
+func (sh *shard) find(h uint64) *slot {
+	t := sh.table.Load()
+	if t == nil {
+		return nil
+	}
+	slots := t.slots
+	for i := home(h, len(slots)); i < uint(len(slots)); {
+		switch sl := &slots[i]; sl.hash.Load() {
 		case h:
-			return i
+			return sl
 		case 0:
-			return -1
+			return nil
 		}
-		if i++; i == len(slots) {
+		if i++; i == uint(len(slots)) {
 			i = 0
 		}
 	}
-	return -1
+	return nil
 }
 
-// insert adds h, which is not there, and returns how many expired keys it
-// dropped to make room.
-func (sh *shard) insert(h uint64, word, now int64) (dropped int) {
-	if 20*(int(sh.used)+1) > maxLoad*len(sh.slots) {
-		dropped = sh.rebuild(now, 1)
-	}
-	sh.place(h, word)
-	return dropped
-}
+func home(h uint64, slots int) uint { return uint(uint64(uint32(h)) * uint64(slots) >> 32) }
 
-func (sh *shard) place(h uint64, word int64) {
-	i := home(h, len(sh.slots))
-	for sh.slots[i].hash != 0 {
-		if i++; i == len(sh.slots) {
-			i = 0
-		}
-	}
-	sh.slots[i] = slot{h, word}
-	sh.used++
-}
+// hold takes the state's word out of the slot, until put, so that nobody changes it
+// who doesn't hold the lock.
+func (sl *slot) hold() int64 { return sl.word.Swap(vacant) }
 
-// remove frees slot i. Keys behind it that would no longer be found across the
-// gap are moved back into it.
-func (sh *shard) remove(i int) {
-	if w := sh.slots[i].word; !packed(w) {
-		sh.slab.release(w)
-	}
-	n := len(sh.slots)
-	for j := i; ; {
-		if j++; j == n {
-			j = 0
-		}
-		if sh.slots[j].hash == 0 {
-			break
-		}
-		// j may move to i unless its home lies behind i, on the way to j.
-		if h := home(sh.slots[j].hash, n); distance(h, j, n) >= distance(i, j, n) {
-			sh.slots[i] = sh.slots[j]
-			i = j
-		}
-	}
-	sh.slots[i] = slot{}
-	sh.used--
-}
-
-// distance is how many slots j is behind i.
-func distance(i, j, n int) int {
-	if j < i {
-		return j - i + n
-	}
-	return j - i
-}
-
-// rebuild moves what has not expired to a table and a slab that fit it and
-// more keys. It returns how many have been dropped.
-func (sh *shard) rebuild(now int64, more int) (dropped int) {
-	old, from := sh.slots, sh.slab
-	live, wide := 0, 0
-	for i := range old {
-		switch {
-		case old[i].hash == 0:
-		case sh.gone(old[i].word, now):
-			old[i].hash = 0
-			dropped++
-		case packed(old[i].word):
-			live++
-		default:
-			live++
-			wide++
-		}
-	}
-	sh.used, sh.cursor, sh.slots, sh.slab = 0, 0, nil, nil
-	if live+more == 0 {
-		return dropped
-	}
-	if wide > 0 {
-		sh.slab = newSlab(wide + wide/4)
-	}
-	// Memory comes in sizes; a table that asks for the whole of its piece
-	// wastes none of it.
-	sh.slots = slices.Grow(sh.slots, max(smallest, (20*(live+more)+sizedLoad-1)/sizedLoad))
-	sh.slots = sh.slots[:cap(sh.slots)]
-	for i := range old {
-		if old[i].hash == 0 {
-			continue
-		}
-		w := old[i].word
-		if !packed(w) {
-			w = sh.slab.move(from, w)
-		}
-		sh.place(old[i].hash, w)
-	}
-	return dropped
-}
-
-// gone says whether a state has become as if never seen by the instant now.
-func (sh *shard) gone(word, now int64) bool {
-	if packed(word) {
-		return full(word, now)
-	}
-	return sh.slab.at(word).until <= now
-}
-
-// load copies the state in slot i.
-func (sh *shard) load(i int, s *store.State) {
-	if w := sh.slots[i].word; packed(w) {
-		unpack(w, s)
-	} else {
-		*s = sh.slab.at(w).state
+// load copies the state that a word says or refers to.
+func (sh *shard) load(word int64, s *store.State) {
+	switch {
+	case packed(word):
+		unpack(word, s)
+	case word != vacant:
+		*s = sh.slab.at(word).state
 	}
 }
 
-// save puts a state where h is, or in a free slot if it is nowhere. until is
-// when it becomes as if never seen.
-func (sh *shard) save(h uint64, l *store.Limit, s *store.State, until, now int64) (dropped int) {
-	i := sh.find(h)
-	word, fits := int64(0), false
+// put writes a state into a slot of which was is the word that has been taken out.
+// until is when the state becomes as if never seen.
+func (sh *shard) put(sl *slot, was int64, l *store.Limit, s *store.State, until int64) {
+	slabbed := !packed(was) && was != vacant
 	if isBucket(l) {
-		rate := int64(0)
-		if i >= 0 {
-			rate = sh.slots[i].word & rateMask
-		}
-		word, fits = pack(s, rate)
-	}
-	if fits {
-		if i >= 0 {
-			if w := sh.slots[i].word; !packed(w) {
-				sh.slab.release(w)
+		if word, fits := pack(s, was&rateMask); fits {
+			if slabbed {
+				sh.slab.release(was)
 			}
-			sh.slots[i].word = word
-			return 0
+			sl.word.Store(word)
+			return
 		}
-		return sh.insert(h, word, now)
 	}
-	if i >= 0 && !packed(sh.slots[i].word) {
-		*sh.slab.at(sh.slots[i].word) = wide{state: *s, until: until}
-		return 0
-	}
-	if i < 0 {
-		// First: the table may be made anew, and its slab with it.
-		dropped = sh.insert(h, 0, now)
-		i = sh.find(h)
+	if slabbed {
+		*sh.slab.at(was) = wide{state: *s, until: until}
+		sl.word.Store(was)
+		return
 	}
 	if sh.slab == nil {
 		sh.slab = newSlab(0)
 	}
-	sh.slots[i].word = sh.slab.add(wide{state: *s, until: until})
+	sl.word.Store(sh.slab.add(wide{state: *s, until: until}))
+}
+
+// drop forgets a state whose word has been taken out of its slot.
+func (sh *shard) drop(was int64) {
+	if !packed(was) {
+		sh.slab.release(was)
+	}
+	sh.live--
+}
+
+// expired drops the state in a slot if it has become as if never seen by the instant
+// now.
+func (sh *shard) expired(sl *slot, now int64) bool {
+	word := sl.word.Load()
+	switch {
+	case word == vacant:
+		return false
+	case !packed(word):
+		if sh.slab.at(word).until > now {
+			return false
+		}
+	case !full(word, now):
+		return false
+	}
+	if !sl.word.CompareAndSwap(word, vacant) { // somebody is charging it
+		return false
+	}
+	sh.drop(word)
+	return true
+}
+
+// insert returns the slot of a key of which nothing is kept, and how many expired ones
+// it dropped to make room. The caller puts its state there.
+func (sh *shard) insert(h uint64, now int64) (sl *slot, dropped int) {
+	if sl = sh.find(h); sl == nil {
+		if 20*(int(sh.filled)+1) > maxLoad*sh.slots() {
+			dropped = sh.rebuild(now-rotation, 1)
+		}
+		sl = sh.table.Load().fill(h, vacant)
+		sh.filled++
+	}
+	sh.live++
+	return sl, dropped
+}
+
+func (t *table) fill(h uint64, word int64) *slot {
+	i := int(home(h, len(t.slots)))
+	for t.slots[i].hash.Load() != 0 {
+		if i++; i == len(t.slots) {
+			i = 0
+		}
+	}
+	sl := &t.slots[i]
+	sl.word.Store(word)
+	sl.hash.Store(h) // last: from here on it is found
+	return sl
+}
+
+// rebuild moves what had not expired by an instant to a table and a slab that fit it
+// and more keys. It returns how many have been dropped.
+func (sh *shard) rebuild(by int64, more int) (dropped int) {
+	var old []slot
+	if t := sh.table.Load(); t != nil {
+		old = t.slots
+	}
+	wide := 0
+	for i := range old {
+		if sh.expired(&old[i], by) {
+			dropped++
+		} else if w := old[i].word.Load(); !packed(w) && w != vacant {
+			wide++
+		}
+	}
+	live := int(sh.live)
+	from := sh.slab
+	if sh.slab = nil; wide > 0 {
+		sh.slab = newSlab(wide + wide/4)
+	}
+	if live+more == 0 {
+		sh.filled, sh.cursor = 0, 0
+		sh.table.Store(nil)
+		return dropped
+	}
+	// Memory comes in sizes; a table that asks for the whole of its piece
+	// wastes none of it.
+	slots := slices.Grow([]slot(nil), max(smallest, (20*(live+more)+sizedLoad-1)/sizedLoad))
+	next := &table{slots[:cap(slots)]}
+	for i := range old {
+		if old[i].word.Load() == vacant {
+			continue
+		}
+		w := old[i].hold() // for good: who has found it here looks again
+		if !packed(w) {
+			w = sh.slab.move(from, w)
+		}
+		next.fill(old[i].hash.Load(), w)
+	}
+	sh.filled, sh.cursor = int32(live), 0
+	sh.table.Store(next)
 	return dropped
 }

@@ -12,15 +12,13 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 	if err := store.Check(charges, results); err != nil {
 		return fail(err)
 	}
-	var now int64
-	switch len(charges) {
-	case 0:
-		return nil
-	case 1:
-		now = s.takeOne(charges, results)
-	default:
+	now, done := int64(0), len(charges) == 0
+	if len(charges) == 1 {
+		now, done = s.swap(&charges[0], &results[0])
+	}
+	if !done {
 		var err error
-		if now, err = s.takeAll(charges, results); err != nil {
+		if now, err = s.takeLocked(charges, results); err != nil {
 			return err
 		}
 	}
@@ -30,31 +28,42 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 	return nil
 }
 
-// takeOne spares the one charge that most calls consist of the arrays, and the
-// packed bucket that most charges find the second lookup.
-func (s *Store) takeOne(charges []store.Charge, results []store.Result) (steady int64) {
-	c := &charges[0]
+// swap decides a charge on a bucket that is one word, which most are, and is still one
+// word after it: without a lock, see shard. If it can't, the charge has not been made.
+func (s *Store) swap(c *store.Charge, r *store.Result) (steady int64, done bool) {
 	h := s.hash(c.Key, c.Limit)
-	sh := s.shard(h)
-	now := s.instant(c.Limit)
-	var states [1]store.State
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	sh.advance(&now)
-	if i := sh.find(h); i >= 0 && packed(sh.slots[i].word) {
-		unpack(sh.slots[i].word, &states[0])
-		store.Decide(now, charges, states[:], results)
-		if word, fits := pack(&states[0], sh.slots[i].word&rateMask); fits {
-			sh.slots[i].word = word
-		} else {
-			s.keep(sh, h, c.Limit, &states[0], &results[0], now.Steady)
-		}
-	} else {
-		visits := [1]visit{{hash: h, shard: sh}}
-		s.decide(now, visits[:], charges, states[:], results)
+	sl := s.shards[uint32(h>>32)&s.mask].find(h)
+	if sl == nil {
+		return 0, false
 	}
-	return now.Steady
+	var st store.State
+	for spin := backoff; ; spin = min(2*spin, 16*backoff) {
+		seen := sl.word.Load()
+		now := store.Now{Steady: s.steady()}
+		// Where somebody has charged the key while the clock was read, they may have at a
+		// later instant than this.
+		if word := sl.word.Load(); word == seen {
+			if !unpack(word, &st) {
+				return 0, false
+			}
+			c.Limit.Step(&now, c, &st, r)
+			next, fits := pack(&st, word&rateMask)
+			if !fits {
+				return 0, false
+			}
+			if next == word || sl.word.CompareAndSwap(word, next) {
+				return now.Steady, true
+			}
+		}
+		for range spin { // so that somebody gets on
+		}
+	}
 }
+
+// backoff is a microsecond or so, about what a sync.Mutex spins: in that time others
+// make dozens of decisions, where they would hardly make one each while the key's
+// word goes to and fro between two cores.
+const backoff = 2048
 
 // visit is one charge's way to its state.
 type visit struct {
@@ -64,6 +73,8 @@ type visit struct {
 	i     int32  // of the charge
 	where place
 	spill int // of the shared state
+	slot  *slot
+	word  int64 // taken out of the slot
 }
 
 // place is where a charge's state is kept.
@@ -85,25 +96,29 @@ const (
 // few is how many charges are decided without allocating.
 const few = 8
 
-func (s *Store) takeAll(charges []store.Charge, results []store.Result) (steady int64, err error) {
-	var (
-		fewVisits [few]visit
-		fewStates [few]store.State
-		visits    = fewVisits[:]
-		states    = fewStates[:]
-	)
-	if len(charges) > few {
-		visits = make([]visit, len(charges))
-		states = make([]store.State, len(charges))
+// takeLocked decides the charges with the locks of their shards held.
+func (s *Store) takeLocked(charges []store.Charge, results []store.Result) (steady int64, err error) {
+	switch n := len(charges); {
+	case n == 1:
+		var visits [1]visit
+		var states [1]store.State
+		return s.takeWith(visits[:], charges, states[:], results)
+	case n <= few:
+		var visits [few]visit
+		var states [few]store.State
+		return s.takeWith(visits[:n], charges, states[:n], results)
+	default:
+		return s.takeWith(make([]visit, n), charges, make([]store.State, n), results)
 	}
-	visits, states = visits[:len(charges)], states[:len(charges)]
+}
 
+func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.State, results []store.Result) (steady int64, err error) {
 	wall := false
 	for i := range charges {
 		c := &charges[i]
 		wall = wall || followsCalendar(c.Limit)
 		h := s.hash(c.Key, c.Limit)
-		v := visit{hash: h, index: uint32(h>>32) & s.mask, i: int32(i)}
+		v := visit{hash: h, index: uint32(h>>32) & s.mask, i: int32(i), word: vacant}
 		// Shards are locked in ascending order, so that two calls never wait
 		// for each other. A call has a handful of charges: insertion it is.
 		j := i
@@ -118,23 +133,9 @@ func (s *Store) takeAll(charges []store.Charge, results []store.Result) (steady 
 		}
 	}
 
-	now := store.Now{}
-	if wall {
-		now = s.now()
-	} else {
-		now.Steady = s.steady()
-	}
-	var last *shard
-	for i := range visits {
-		v := &visits[i]
-		v.shard = &s.shards[v.index]
-		if v.shard != last {
-			v.shard.mu.Lock()
-			v.shard.advance(&now)
-			last = v.shard
-		}
-	}
+	lock(s.shards, visits)
 	defer unlock(visits)
+	now := s.instant(wall)
 	s.decide(now, visits, charges, states, results)
 	return now.Steady, nil
 }
@@ -146,9 +147,6 @@ func (v *visit) before(w *visit) bool {
 // decide finds the states, has the charges decided against them, and puts them
 // back. The visits are sorted and their shards locked.
 func (s *Store) decide(now store.Now, visits []visit, charges []store.Charge, states []store.State, results []store.Result) {
-	for i := range visits {
-		visits[i].shard.newest = now.Steady
-	}
 	s.makeRoom(now.Steady, visits, charges)
 	refusing, lease := false, false
 	for i := range visits {
@@ -174,13 +172,12 @@ func (s *Store) decide(now store.Now, visits []visit, charges []store.Charge, st
 	}
 }
 
-// find looks up the charge's state, or finds a place for it.
+// find has the state of the charge, or finds a place for it.
 func (s *Store) find(v *visit, c *store.Charge, st *store.State, now int64) {
-	i := v.shard.find(v.hash)
 	switch {
-	case i >= 0:
+	case v.word != vacant:
 		v.where = held
-		v.shard.load(i, st)
+		v.shard.load(v.word, st)
 	case c.Cost == 0:
 		v.where = absent
 		if s.keys.Load() >= s.max { // answered as a charge would be
@@ -207,7 +204,12 @@ func (s *Store) writeBack(visits []visit, charges []store.Charge, states []store
 		l, st, r := charges[v.i].Limit, &states[v.i], &results[v.i]
 		switch v.where {
 		case held:
-			s.keep(v.shard, v.hash, l, st, r, now)
+			if until, alive := outlook(l, st, r, now); alive {
+				v.shard.put(v.slot, v.word, l, st, until)
+			} else {
+				v.shard.drop(v.word)
+				s.dropped(1)
+			}
 		case shared:
 			until, alive := outlook(l, st, r, now)
 			v.shard.spill.put(v.spill, st, until, alive)
@@ -233,18 +235,9 @@ func (s *Store) add(v *visit, l *store.Limit, st *store.State, r *store.Result, 
 		s.keys.Add(-1)
 		return
 	}
-	s.dropped(v.shard.save(v.hash, l, st, until, now) + v.shard.expire(perInsert, now))
-}
-
-// keep writes a state back to the table, or drops it if it has come to be as
-// if never seen.
-func (s *Store) keep(sh *shard, h uint64, l *store.Limit, st *store.State, r *store.Result, now int64) {
-	if until, alive := outlook(l, st, r, now); alive {
-		sh.save(h, l, st, until, now)
-	} else if i := sh.find(h); i >= 0 {
-		sh.remove(i)
-		s.dropped(1)
-	}
+	sl, dropped := v.shard.insert(v.hash, now)
+	v.shard.put(sl, vacant, l, st, until)
+	s.dropped(dropped)
 }
 
 // outlook says until when a state differs from one never seen, and whether it
@@ -268,6 +261,21 @@ func outlook(l *store.Limit, st *store.State, r *store.Result, now int64) (until
 // setBack is how far, in microseconds, the wall clock may be set back in a
 // window without the window being forgotten before its end.
 const setBack = 60_000_000
+
+// lock locks the visits' shards, and takes the states out that are there: what is
+// decided at an instant that is read from now on is decided after all that has been
+// decided on them.
+func lock(shards []shard, visits []visit) {
+	for i := range visits {
+		v := &visits[i]
+		if v.shard = &shards[v.index]; i == 0 || v.index != visits[i-1].index {
+			v.shard.mu.Lock()
+		}
+		if v.slot = v.shard.find(v.hash); v.slot != nil {
+			v.word = v.slot.hold()
+		}
+	}
+}
 
 // unlock unlocks the visits' shards.
 func unlock(visits []visit) {

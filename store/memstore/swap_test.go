@@ -1,0 +1,101 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// neighbours are n keys of the shard that the key hot is in.
+func neighbours(s *Store, l *store.Limit, n int) (keys []string) {
+	shard := func(key string) uint32 { return uint32(s.hash(key, l)>>32) & s.mask }
+	for i := 0; len(keys) < n; i++ {
+		if key := fmt.Sprint("beside", i); shard(key) == shard("hot") {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Charges on one bucket come without a lock beside decisions on several limits,
+// settlements, resets and growth in the same table. None of them is lost, and none of
+// them counts twice.
+func TestSwapsBesideEverythingElse(t *testing.T) {
+	const each, lines = 2000, 4
+	s, ctx := New(), context.Background()
+	hot := mustLimit(t, store.Spec{Name: "hot", Units: 4 * each * lines, Period: 24 * time.Hour})
+	other := mustLimit(t, store.Spec{Name: "other", Units: 1_000_000, Period: time.Hour})
+	keys := neighbours(s, hot, 300)
+	var charged atomic.Int64
+	take := func(charges ...store.Charge) store.Result {
+		results := make([]store.Result, len(charges))
+		if err := s.Take(ctx, charges, results); err != nil {
+			t.Error(err)
+		}
+		for i, r := range results {
+			if !r.OK {
+				t.Errorf("%s is refused: %+v", charges[i].Key, r)
+			}
+		}
+		return results[0]
+	}
+	one := store.Charge{Key: "hot", Limit: hot, Cost: 1}
+	work := []func(i int){
+		func(int) {
+			take(one)
+			charged.Add(1)
+		},
+		func(i int) {
+			take(one, store.Charge{Key: keys[i%len(keys)], Limit: other, Cost: 1})
+			charged.Add(1)
+		},
+		func(i int) { // costs one, two or nothing after all
+			c := one
+			c.Receipt, c.Cost = take(one).Receipt, int64(i%3)
+			var r [1]store.Result
+			if err := s.Settle(ctx, []store.Charge{c}, r[:]); err != nil {
+				t.Error(err)
+			}
+			charged.Add(r[0].Receipt.Cost)
+		},
+		func(i int) { // the table grows, is replaced, and shrinks
+			key := keys[i%len(keys)]
+			take(store.Charge{Key: key, Limit: hot, Cost: 1})
+			if err := s.Reset(ctx, keys[(i*7)%len(keys)], hot); err != nil {
+				t.Error(err)
+			}
+			if i%50 == 0 {
+				sh := s.shard(s.hash("hot", hot))
+				sh.mu.Lock()
+				s.sweepShard(sh, s.steady())
+				s.dropped(sh.rebuild(s.steady(), 0))
+				sh.mu.Unlock()
+			}
+		},
+	}
+	var wg sync.WaitGroup
+	for _, f := range work {
+		for range lines {
+			wg.Go(func() {
+				for i := range each {
+					f(i)
+				}
+			})
+		}
+	}
+	start := time.Now()
+	wg.Wait()
+	back := int64(time.Since(start)/(24*time.Hour/(4*each*lines))) + 1
+	left := take(store.Charge{Key: "hot", Limit: hot}).Remaining
+	if want := 4*each*lines - charged.Load(); left < want || left > want+back {
+		t.Errorf("%d are left after %d were charged, not %d", left, charged.Load(), want)
+	}
+	if _, err := s.recount(); err != nil {
+		t.Error(err)
+	}
+}
