@@ -2,7 +2,6 @@ package stint
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -91,9 +90,9 @@ func (f *family) hold(entries []*entry, charges []store.Charge, class uint8, sig
 
 // wait is decide for a call that may have to wait.
 func (c *call) wait(ctx context.Context) error {
-	c.Counting, c.Aging, c.Settle = c.needs&counts != 0, c.lim.aging, c.lim.settleTurns
+	c.Counting, c.Aging, c.Settle = c.needs&counts != 0, c.lim.aging, c.lim.settler
 	err := c.lim.family.lines.Take(ctx, &c.Call, (*caller)(c), c.Patient || c.needs&waits != 0, c.needs&slots != 0)
-	if left := (*waiting.LeftError)(nil); errors.As(err, &left) {
+	if left, ok := err.(*waiting.LeftError); ok { // errors.As allocates
 		c.giveBack(ctx)
 		return &canceledError{left.Err}
 	}

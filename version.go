@@ -40,6 +40,7 @@ type version struct {
 	withoutPermit bool
 	priority      func(*http.Request) int // or nil
 	aging         time.Duration
+	settler       waiting.Settle // settleTurns
 }
 
 // family is what a limiter and all derived from it share. They are updated
@@ -193,6 +194,7 @@ func (l *Limiter) build(c *config, g *generation, names *names) (*version, mista
 		*v = *parent
 	}
 	v.of, v.family, v.generation = l, l.family, g
+	v.settler = v.settleTurns
 
 	switch before := l.now.Load(); {
 	case before != nil:

@@ -47,8 +47,21 @@ type Call struct {
 	// Seen is what the call has seen of the line of each charge, or empty.
 	Seen []Seen
 
-	came  time.Time // when it first began to wait
+	by    Caller
+	lines *Lines
+	waits bool      // something may make it wait
+	came  time.Time // when it first began to
 	claim *Claim    // of turns that others have left
+	slot  slotWait
+}
+
+// slotWait is what a call knows that waits for slots.
+type slotWait struct {
+	charge int       // whose line it stands in
+	booked time.Time // up to when the wait there is counted
+	asked  bool      // results are an answer: by the limits that the call now has
+	want   *Want
+	err    error // the store's
 }
 
 // Seen is what a call has seen of the line of one of its limits.
@@ -122,7 +135,8 @@ func (e *LeftError) Unwrap() error { return e.Err }
 // has come, or results say why not. Another error is a *LeftError or the store's.
 // waits says that something may make it wait, slots that it takes some.
 func (ls *Lines) Take(ctx context.Context, c *Call, by Caller, waits, slots bool) error {
-	w := &waiter{Call: c, by: by, lines: ls, waits: waits}
+	w := (*waiter)(c)
+	w.by, w.lines, w.waits = by, ls, waits
 	if waits {
 		if err := w.bound(ctx); err != nil {
 			return &LeftError{err}
@@ -150,7 +164,8 @@ func (ls *Lines) Take(ctx context.Context, c *Call, by Caller, waits, slots bool
 // Peek has the call answered as it stands, after what others have left has gone
 // back.
 func (ls *Lines) Peek(ctx context.Context, c *Call, by Caller) error {
-	w := &waiter{Call: c, by: by, lines: ls}
+	w := (*waiter)(c)
+	w.by, w.lines, w.waits = by, ls, false
 	return w.ask(ctx)
 }
 
@@ -185,28 +200,16 @@ func (c *Call) delay() (d time.Duration) {
 	return d
 }
 
-// Note keeps that n wait for the limit of charge i.
-func (c *Call) note(i int, n int64) {
-	if len(c.Seen) == 0 {
-		c.Seen = make([]Seen, len(c.Charges))
+// note keeps that n wait for the limit of charge i.
+func (w *waiter) note(i int, n int64) {
+	if len(w.Seen) == 0 {
+		w.Seen = make([]Seen, len(w.Charges))
 	}
-	c.Seen[i].Queued = n
+	w.Seen[i].Queued = n
 }
 
 // waiter is a call on its way through the lines.
-type waiter struct {
-	*Call
-	by    Caller
-	lines *Lines
-	waits bool
-
-	// Where it waits for slots:
-	charge int       // whose line it stands in
-	booked time.Time // up to when the wait there is counted
-	asked  bool      // results are an answer: by the limits that the call now has
-	want   *Want
-	err    error // the store's
-}
+type waiter Call
 
 // bound sets how long each charge may wait.
 func (w *waiter) bound(ctx context.Context) error {

@@ -101,17 +101,17 @@ func (w *waiter) refuse(ctx context.Context, i int) error {
 // refused by something else, or out of patience. asked says that results hold
 // the refusal that brought it here.
 func (w *waiter) waitSlot(ctx context.Context, i int, asked bool) error {
-	w.asked = asked
+	w.slot.asked = asked
 	err := w.lines.Wait(ctx, w.wants(ctx, i), w)
 	w.book()
 	switch {
 	case err == nil:
-		return w.err
+		return w.slot.err
 	case err == ErrFull || err == ErrLate:
-		if w.asked {
+		if w.slot.asked {
 			return nil
 		}
-		return w.refuse(ctx, w.charge)
+		return w.refuse(ctx, w.slot.charge)
 	}
 	return w.timedOut(ctx, err)
 }
@@ -120,52 +120,52 @@ func (w *waiter) waitSlot(ctx context.Context, i int, asked bool) error {
 func (w *waiter) wants(ctx context.Context, i int) *Want {
 	now := time.Now()
 	ch := &w.Charges[i]
-	w.charge, w.booked = i, now
-	w.want = &Want{
+	w.slot.charge, w.slot.booked = i, now
+	w.slot.want = &Want{
 		Key: KeyOf(ch), Cost: ch.Cost, Rank: w.rank(ctx, now), Shares: w.by.Shares(i),
 		Room: w.room(i), Until: now.Add(w.patience(ctx, i)),
 	}
-	return w.want
+	return w.slot.want
 }
 
 // Came implements Asker.
 func (w *waiter) Came(queued int64, joined bool) {
-	w.note(w.charge, queued)
+	w.note(w.slot.charge, queued)
 	if joined {
-		w.begin(w.charge, 0)
+		w.begin(w.slot.charge, 0)
 	}
 }
 
 // Ask implements Asker.
 func (w *waiter) Ask(ctx context.Context) *Want {
-	if i, others := w.by.Renew(w.charge); others { // there is no answer to go by then
-		w.charge, w.asked = i, false
+	if i, others := w.by.Renew(w.slot.charge); others { // there is no answer to go by then
+		w.slot.charge, w.slot.asked = i, false
 	}
 	if err := w.bound(ctx); err != nil {
-		w.err = w.timedOut(ctx, err)
+		w.slot.err = w.timedOut(ctx, err)
 		return nil
 	}
-	if w.err = w.take(ctx); w.err != nil {
+	if w.slot.err = w.take(ctx); w.slot.err != nil {
 		return nil
 	}
-	w.asked = true
+	w.slot.asked = true
 	w.book()
 	switch i := w.full(ctx); {
 	case i < 0:
 		return nil
-	case w.Results[w.charge].OK:
+	case w.Results[w.slot.charge].OK:
 		return w.wants(ctx, i)
 	}
-	return w.want
+	return w.slot.want
 }
 
 // book counts how long the call has stood in its line.
 func (w *waiter) book() {
 	now := time.Now()
-	d := now.Sub(w.booked)
-	w.booked = now
+	d := now.Sub(w.slot.booked)
+	w.slot.booked = now
 	w.Waited += d
-	w.Seen[w.charge].Waited += d
+	w.Seen[w.slot.charge].Waited += d
 }
 
 // timedOut ends a wait whose context has ended with err. Where that is the
@@ -175,10 +175,10 @@ func (w *waiter) timedOut(ctx context.Context, err error) error {
 	case !errors.Is(err, context.DeadlineExceeded):
 		clear(w.Results)
 		return &LeftError{err}
-	case w.asked:
+	case w.slot.asked:
 		return nil
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), outlives)
 	defer stop()
-	return w.refuse(ctx, w.charge)
+	return w.refuse(ctx, w.slot.charge)
 }

@@ -124,7 +124,7 @@ func (w *waiter) askVacant(ctx context.Context) error {
 		}
 	}
 	if err != nil || !Passes(w.Charges, w.Results) {
-		w.lines.Drop(ctx, w.Call)
+		w.lines.Drop(ctx, (*Call)(w))
 	}
 	return err
 }
