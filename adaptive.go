@@ -431,7 +431,11 @@ func (p *Permit) endTiming() (changes []*LimitChange) {
 	}
 	seen := p.sample()
 	p.mu.Lock() // Decision may be at the results
-	moved := p.lim.family.adaptive.now().End(p.charges, p.results, seen)
+	_, charges, results := apart(p.grants)
+	moved := p.lim.family.adaptive.now().End(charges, results, seen)
+	for i := range results {
+		p.grants[i].result.Receipt = results[i].Receipt
+	}
 	p.mu.Unlock()
 	for _, m := range moved {
 		changes = append(changes, &LimitChange{

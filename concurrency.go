@@ -79,12 +79,10 @@ func (*held) refusal(c *store.Charge) refusal {
 
 func (*held) unsettled() string { return "a concurrency limit: its slots are released by Done" }
 
-// hold counts sign times what charges cost as held by a class.
-func (f *family) hold(entries []*entry, charges []store.Charge, class uint8, sign int64) {
-	for i, e := range entries {
-		if ch := &charges[i]; e.needs&slots != 0 && ch.Cost > 0 {
-			f.lines.Hold(waiting.KeyOf(ch), class, sign*ch.Cost)
-		}
+// hold counts sign times the slots that a charge of cost takes as held by a class.
+func (f *family) hold(e *entry, key string, cost int64, class uint8, sign int64) {
+	if e.needs&slots != 0 && cost > 0 {
+		f.lines.Hold(waiting.Key{Limit: e.limit.Name(), Key: key}, class, sign*cost)
 	}
 }
 
@@ -122,7 +120,14 @@ func (c *caller) Class(ctx context.Context) uint8 {
 }
 
 // Holds implements waiting.Caller.
-func (c *caller) Holds() { c.lim.family.hold(c.entries, c.Charges, c.class, 1) }
+func (c *caller) Holds() { c.hold(1) }
+
+// hold counts what the call has been granted as held, or no longer held.
+func (c *caller) hold(sign int64) {
+	for i := range c.Charges {
+		c.lim.family.hold(c.entries[i], c.Charges[i].Key, c.Charges[i].Cost, c.class, sign)
+	}
+}
 
 // Shares implements waiting.Caller: those of the limit as it now is.
 func (c *caller) Shares(i int) func() *waiting.Shares {

@@ -33,30 +33,45 @@ type Permit struct {
 	// response is nil unless a limit looks at it.
 	response *response
 
-	mu      sync.Mutex // guards done and what results and charges hold
-	entries []*entry
-	charges []store.Charge
-	results []store.Result
+	mu     sync.Mutex // guards done and what grants hold
+	grants []grant
 
 	// fields are the strings that the response's header holds, here to save
 	// an allocation each.
 	fields [2]string
 }
 
-// Permits come with room for their charges: one allocation for the request's
+// grant is what one limit has granted.
+type grant struct {
+	entry  *entry
+	key    string
+	cost   int64 // that was charged
+	result store.Result
+}
+
+// charge is the charge to settle at a cost.
+func (g *grant) charge(cost int64) store.Charge {
+	return store.Charge{Key: g.key, Limit: g.entry.limit, Cost: cost, DryRun: g.entry.dryRun, Receipt: g.result.Receipt}
+}
+
+// reported says that the limit only reports, and would have refused: nothing was
+// charged.
+func (g *grant) reported() bool { return g.entry.dryRun && !g.result.OK }
+
+// Permits come with room for what was granted: one allocation for the request's
 // context value, the permit and its receipts.
 type (
 	permit1 struct {
 		Permit
-		entries [1]*entry
-		charges [1]store.Charge
-		results [1]store.Result
+		grants [1]grant
+	}
+	permit2 struct {
+		Permit
+		grants [2]grant
 	}
 	permit4 struct {
 		Permit
-		entries [4]*entry
-		charges [4]store.Charge
-		results [4]store.Result
+		grants [4]grant
 	}
 )
 
@@ -69,17 +84,22 @@ func (c *call) permit(ctx context.Context) *Permit {
 	case n == 1:
 		p1 := new(permit1)
 		p = &p1.Permit
-		p.entries, p.charges, p.results = p1.entries[:], p1.charges[:], p1.results[:]
+		p.grants = p1.grants[:]
+	case n == 2:
+		p2 := new(permit2)
+		p = &p2.Permit
+		p.grants = p2.grants[:]
 	case n <= 4:
 		p4 := new(permit4)
 		p = &p4.Permit
-		p.entries, p.charges, p.results = p4.entries[:n:n], p4.charges[:n:n], p4.results[:n:n]
+		p.grants = p4.grants[:n:n]
 	default:
-		p = &Permit{entries: make([]*entry, n), charges: make([]store.Charge, n), results: make([]store.Result, n)}
+		p = &Permit{grants: make([]grant, n)}
 	}
-	copy(p.entries, c.entries)
-	copy(p.charges, c.Charges)
-	copy(p.results, c.Results)
+	for i := range p.grants {
+		g, ch := &p.grants[i], &c.Charges[i]
+		g.entry, g.key, g.cost, g.result = c.entries[i], ch.Key, ch.Cost, c.Results[i]
+	}
 	p.ctx, p.lim, p.outer = ctx, c.lim, c.outer
 	if c.Waited > 0 || len(c.Seen) > 0 {
 		p.wait = &permitWait{c.Waited, c.Seen}
@@ -146,7 +166,7 @@ func (p *Permit) Next(r *http.Request) (next *http.Request, wrap func(http.Respo
 // charged reports whether the entry is charged by p or a permit further out.
 func (p *Permit) charged(e *entry) bool {
 	for ; p != nil; p = p.outer {
-		if slices.ContainsFunc(p.entries, func(o *entry) bool { return o.first() == e }) || p.response.has(func(o *entry) bool { return o == e }) {
+		if slices.ContainsFunc(p.grants, func(g grant) bool { return g.entry.first() == e }) || p.response.has(func(o *entry) bool { return o == e }) {
 			return true
 		}
 	}
@@ -156,8 +176,8 @@ func (p *Permit) charged(e *entry) bool {
 // chargedFor reports whether the limit is charged for key by p or further out.
 func (p *Permit) chargedFor(l *store.Limit, key string) bool {
 	for ; p != nil; p = p.outer {
-		for i, e := range p.entries {
-			if e.first().limit == l && p.charges[i].Key == key {
+		for i := range p.grants {
+			if g := &p.grants[i]; g.entry.first().limit == l && g.key == key {
 				return true
 			}
 		}
@@ -171,7 +191,7 @@ func (p *Permit) chargedFor(l *store.Limit, key string) bool {
 // chargedBy reports whether limits of f are charged by p or further out.
 func (p *Permit) chargedBy(f *limitFunc) bool {
 	for ; p != nil; p = p.outer {
-		if slices.ContainsFunc(p.entries, func(e *entry) bool { return e.from == f }) || p.response.has(func(e *entry) bool { return e.from == f }) {
+		if slices.ContainsFunc(p.grants, func(g grant) bool { return g.entry.from == f }) || p.response.has(func(e *entry) bool { return e.from == f }) {
 			return true
 		}
 	}
@@ -181,29 +201,35 @@ func (p *Permit) chargedBy(f *limitFunc) bool {
 // Decision returns the decision of all limiters that the request has passed,
 // brought up to date by Settle. Limits has those of the outermost first.
 func (p *Permit) Decision() Decision {
-	var entries []*entry
-	var charges []store.Charge
-	var results []store.Result
+	var grants []grant
 	for q := p; q != nil; q = q.outer {
-		entries = slices.Concat(q.entries, entries)
 		q.mu.Lock()
-		charges = slices.Concat(q.charges, charges)
-		results = slices.Concat(q.results, results)
+		grants = slices.Concat(q.grants, grants)
 		q.mu.Unlock()
 	}
+	entries, charges, results := apart(grants)
 	var d Decision
 	d.decide(entries, charges, results, make([]LimitStatus, len(results)))
 	d.Delay = 0
 	rest, waited := d.Limits, time.Duration(0)
 	for q := p; q != nil; q = q.outer {
-		own := rest[len(rest)-len(q.charges):]
-		rest = rest[:len(rest)-len(q.charges)]
+		own := rest[len(rest)-len(q.grants):]
+		rest = rest[:len(rest)-len(q.grants)]
 		if q.wait != nil {
 			waited += q.wait.waited
 			d.add(waited, q.wait.lines, own)
 		}
 	}
 	return d
+}
+
+// apart is what was granted as a call has it.
+func apart(grants []grant) (entries []*entry, charges []store.Charge, results []store.Result) {
+	for i := range grants {
+		g := &grants[i]
+		entries, charges, results = append(entries, g.entry), append(charges, g.charge(g.cost)), append(results, g.result)
+	}
+	return entries, charges, results
 }
 
 // Settle makes the request cost cost after all: less than what was charged is
@@ -233,8 +259,8 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 		switch {
 		case q == nil:
 			return fmt.Errorf("stint: Settle: the permit has no limit %q", name)
-		case q.entries[i].kind.unsettled() != "":
-			return fmt.Errorf("stint: Settle: %q is %s", name, q.entries[i].kind.unsettled())
+		case q.grants[i].entry.kind.unsettled() != "":
+			return fmt.Errorf("stint: Settle: %q is %s", name, q.grants[i].entry.kind.unsettled())
 		case !slices.Contains(named[q], i):
 			named[q] = append(named[q], i)
 		}
@@ -250,7 +276,7 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 // named finds the limit of a name, from p outwards.
 func (p *Permit) named(name string) (*Permit, int) {
 	for q := p; q != nil; q = q.outer {
-		if i := slices.IndexFunc(q.entries, func(e *entry) bool { return e.limit.Name() == name }); i >= 0 {
+		if i := slices.IndexFunc(q.grants, func(g grant) bool { return g.entry.limit.Name() == name }); i >= 0 {
 			return q, i
 		}
 	}
@@ -265,7 +291,7 @@ func (p *Permit) costed() (*Permit, []int) {
 	for _, dryRun := range [...]bool{false, true} {
 		for _, which := range [...]func(*entry) bool{costs, rates} {
 			for q := p; q != nil; q = q.outer {
-				if slices.ContainsFunc(q.entries, func(e *entry) bool { return which(e) && e.dryRun == dryRun }) {
+				if slices.ContainsFunc(q.grants, func(g grant) bool { return which(g.entry) && g.entry.dryRun == dryRun }) {
 					return q, q.where(which)
 				}
 			}
@@ -275,8 +301,8 @@ func (p *Permit) costed() (*Permit, []int) {
 }
 
 func (p *Permit) where(is func(*entry) bool) (chosen []int) {
-	for i, e := range p.entries {
-		if is(e) {
+	for i := range p.grants {
+		if is(p.grants[i].entry) {
 			chosen = append(chosen, i)
 		}
 	}
@@ -296,16 +322,13 @@ func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
 func (p *Permit) amend(ctx context.Context, chosen []int, cost int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	chosen = slices.DeleteFunc(chosen, func(i int) bool {
-		return p.charges[i].DryRun && !p.results[i].OK // was not charged
-	})
+	chosen = slices.DeleteFunc(chosen, func(i int) bool { return p.grants[i].reported() })
 	if len(chosen) == 0 {
 		return nil
 	}
 	charges, results := make([]store.Charge, len(chosen)), make([]store.Result, len(chosen))
 	for k, i := range chosen {
-		charges[k] = p.charges[i]
-		charges[k].Cost, charges[k].Receipt = cost, p.results[i].Receipt
+		charges[k] = p.grants[i].charge(cost)
 	}
 	if err := p.lim.store.Settle(ctx, charges, results); err != nil {
 		return err
@@ -400,7 +423,10 @@ func (p *Permit) release() {
 // giveBack gives back what the permit holds and makes the amends. It returns what
 // observers are to be told.
 func (p *Permit) giveBack(amends []amend) (events []Event) {
-	p.lim.family.hold(p.entries, p.charges, p.class, -1)
+	for i := range p.grants {
+		g := &p.grants[i]
+		p.lim.family.hold(g.entry, g.key, g.cost, p.class, -1)
+	}
 	if p.timing != nil {
 		for _, change := range p.endTiming() {
 			events = append(events, Event{Kind: EventLimitChanged, Change: change})
@@ -414,19 +440,6 @@ func (p *Permit) giveBack(amends []amend) (events []Event) {
 		events = append(events, Event{Kind: EventSettled, Request: p.response.Request(), Decision: p.Decision()})
 	}
 	return events
-}
-
-// made returns the charges whose receipts are to be settled, at cost 0.
-func made(charges []store.Charge, results []store.Result, which func(*store.Receipt) bool) []store.Charge {
-	all := make([]store.Charge, 0, len(charges))
-	for i := range charges {
-		if which(&results[i].Receipt) {
-			all = append(all, charges[i])
-			last := &all[len(all)-1]
-			last.Cost, last.Receipt = 0, results[i].Receipt
-		}
-	}
-	return all
 }
 
 // cancel settles charges, even if ctx has ended, and wakes who waits for the

@@ -301,9 +301,16 @@ func (c *call) giveBack(ctx context.Context) {
 	}
 	c.Granted = false
 	if c.needs&slots != 0 {
-		c.lim.family.hold(c.entries, c.Charges, c.class, -1)
+		(*caller)(c).hold(-1)
 	}
-	c.lim.cancel(ctx, c.Store, made(c.Charges, c.Results, func(r *store.Receipt) bool { return r.Cost > 0 }))
+	made := make([]store.Charge, 0, len(c.Charges))
+	for i := range c.Charges {
+		if ch, r := c.Charges[i], &c.Results[i].Receipt; r.Cost > 0 {
+			ch.Cost, ch.Receipt = 0, *r
+			made = append(made, ch)
+		}
+	}
+	c.lim.cancel(ctx, c.Store, made)
 }
 
 // setFields sets the fields of the call's decision in h. Dry runs have none. slots must

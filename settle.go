@@ -98,7 +98,8 @@ func (p *Permit) amends() (all []amend) {
 		return nil
 	}
 	costs := map[*settleSource]int64{}
-	for i, e := range p.entries {
+	for i := range p.grants {
+		e := p.grants[i].entry
 		if e.settle == nil {
 			continue
 		}
@@ -122,8 +123,8 @@ func (p *Permit) amends() (all []amend) {
 func (p *Permit) due(amends []amend) []amend {
 	return slices.DeleteFunc(amends, func(a amend) bool {
 		return p.byHand(a.i) ||
-			p.charges[a.i].DryRun && !p.results[a.i].OK || // was not charged
-			p.results[a.i].Receipt.Cost == a.cost
+			p.grants[a.i].reported() ||
+			p.grants[a.i].result.Receipt.Cost == a.cost
 	})
 }
 
@@ -136,7 +137,7 @@ func (p *Permit) settledByHand(chosen []int) {
 		return
 	}
 	if p.response.byHand == nil {
-		p.response.byHand = make([]bool, len(p.charges))
+		p.response.byHand = make([]bool, len(p.grants))
 	}
 	for _, i := range chosen {
 		p.response.byHand[i] = true
@@ -157,15 +158,18 @@ func (p *Permit) push(amends []amend) {
 func (p *Permit) finish(amends []amend) (settled bool, err error) {
 	p.mu.Lock() // Settle may be at the results
 	defer p.mu.Unlock()
-	charges := made(p.charges, p.results, func(r *store.Receipt) bool { return r.Lease != store.LeaseID{} })
+	charges := make([]store.Charge, 0, len(p.grants))
+	for i := range p.grants {
+		if g := &p.grants[i]; g.result.Receipt.Lease != (store.LeaseID{}) {
+			charges = append(charges, g.charge(0))
+		}
+	}
 	held := len(charges)
 	if len(amends) > 0 {
 		amends = p.due(amends)
 	}
 	for _, a := range amends {
-		ch := p.charges[a.i]
-		ch.Cost, ch.Receipt = a.cost, p.results[a.i].Receipt
-		charges = append(charges, ch)
+		charges = append(charges, p.grants[a.i].charge(a.cost))
 	}
 	if s := p.response; s != nil {
 		charges = append(charges, s.End()...)
@@ -182,7 +186,7 @@ func (p *Permit) finish(amends []amend) (settled bool, err error) {
 
 // settled takes over the result of settling charge i. The caller holds p.mu.
 func (p *Permit) settled(i int, r store.Result) {
-	delay := p.results[i].Delay
-	p.results[i] = r
-	p.results[i].OK, p.results[i].Delay = true, delay
+	was := &p.grants[i].result
+	r.OK, r.Delay = true, was.Delay
+	*was = r
 }
