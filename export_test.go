@@ -19,14 +19,6 @@ func (l *Limiter) Held() (n int) {
 	return n
 }
 
-// NamesIn is how many names limiters have in a store.
-func NamesIn(s store.Store) int {
-	n := namesakesIn(s)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.named)
-}
-
 // BandwidthLeft is how many bytes of the limiter's Bandwidth key may pass now.
 func (l *Limiter) BandwidthLeft(ctx context.Context, key string) (int64, error) {
 	v := l.now.Load()

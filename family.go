@@ -3,13 +3,18 @@ package stint
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
+	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/store"
 )
 
@@ -290,4 +295,62 @@ func (f *limitFunc) entry(l Limit) (*entry, error) {
 	e.from = f
 	l.rule.resolved.Store(&dynamicEntry{f, e})
 	return e, nil
+}
+
+// announce makes the family's limits known in the stores that others may use,
+// those of before no more, and returns what others understand otherwise. The
+// caller holds f.mu, and warns of the conflicts without it: a logger may be
+// anybody's. A request knows nothing of all this.
+func (f *family) announce() []namesakes.Conflict {
+	var all []namesakes.Meaning
+	for _, m := range f.members {
+		v := m.now.Load()
+		if !v.lent {
+			continue
+		}
+		for e := range v.entries() {
+			if e.needs&local == 0 { // which is in no store
+				all = append(all, namesakes.Meaning{Store: v.store, Name: e.limit.Name(), Says: e.says()})
+			}
+		}
+	}
+	return f.namesakes.Mean(all)
+}
+
+func warn(conflicts []namesakes.Conflict) {
+	for _, c := range conflicts {
+		slog.Warn("stint: limiters on one store give a limit's name different numbers: write another stint.WithName in one of them",
+			"limit", c.Name, "rule", c.Says, "other", c.Other)
+	}
+}
+
+// says is all that an entry's limit counts by, in words.
+func (e *entry) says() string {
+	s := e.limit.Spec()
+	block, units := e.kind.unit()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v: %d%s", s.Algorithm, s.Units*block, units)
+	if s.Window != (Window{}) {
+		fmt.Fprintf(&b, " %v", s.Window)
+	}
+	for _, d := range []struct {
+		word string
+		d    time.Duration
+	}{{"per", s.Period}, {"for", s.Ban}, {"warm-up", s.WarmUp}} {
+		if d.d != 0 {
+			fmt.Fprintf(&b, " %s %v", d.word, d.d)
+		}
+	}
+	for _, n := range []struct {
+		word string
+		n    int64
+	}{{"burst", s.Burst * block}, {"queue", s.Queue}, {"buckets", s.Buckets}} {
+		if n.n != 0 {
+			fmt.Fprintf(&b, ", %s %d", n.word, max(n.n, 0))
+		}
+	}
+	if s.Debt {
+		b.WriteString(", debt")
+	}
+	return b.String()
 }

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -49,13 +50,13 @@ func (l *Limiter) Update(opts ...Option) error {
 	if err != nil {
 		return err
 	}
-	logAll(conflicts)
+	warn(conflicts)
 	v.observe(Event{Kind: EventUpdated})
 	return nil
 }
 
 // update makes a generation in which l has the options c, and puts it in place.
-func (l *Limiter) update(c *config) (*version, []conflict, error) {
+func (l *Limiter) update(c *config) (*version, []namesakes.Conflict, error) {
 	f := l.family
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/routing"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -54,9 +55,7 @@ type family struct {
 
 	adaptive *process // what has been learnt outlives it too
 
-	// What others are to know of it, guarded by mu: see namesakes.go.
-	namesakes []*namesakes
-	givens    *givens
+	namesakes namesakes.Family // what others are to know of it, guarded by mu
 }
 
 func newFamily() *family {
@@ -161,12 +160,12 @@ func (l *Limiter) begin(opts []Option) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	logAll(conflicts)
+	warn(conflicts)
 	return l, nil
 }
 
 // first puts the first version of a new limiter in place.
-func (l *Limiter) first(c *config) ([]conflict, error) {
+func (l *Limiter) first(c *config) ([]namesakes.Conflict, error) {
 	f := l.family
 	f.mu.Lock()
 	defer f.mu.Unlock()

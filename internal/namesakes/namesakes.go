@@ -1,0 +1,169 @@
+// Package namesakes finds names that mean different limits in one store.
+//
+// In a store that limiters share, limits of one name share what a key has
+// consumed. That is what names are for, until two limiters mean different limits:
+// then each clamps what the other has counted to its own numbers, and nothing is
+// wrong but the answers. Nobody can refuse it, as the numbers of a fleet change
+// one process after another; so it is found, to be logged.
+package namesakes
+
+import (
+	"hash/maphash"
+	"reflect"
+	"runtime"
+	"slices"
+	"sync"
+	"weak"
+)
+
+// Meaning is what a name says in a store: all that its limit counts by, in words.
+type Meaning struct {
+	Store any
+	Name  string
+	Says  string
+}
+
+// Conflict is one name with two meanings.
+type Conflict struct{ Name, Says, Other string }
+
+// Family is limiters that may change their minds: what they mean now takes the
+// place of what they meant. The zero Family means nothing. It isn't safe for
+// concurrent use, but others may be used meanwhile.
+type Family struct {
+	stores []*known // which it keeps
+	means  *meanings
+}
+
+// Mean makes known what the family means from now on. It returns what other
+// families understand otherwise, each name of a store once however many those are.
+// A store that can't be told from others is nobody else's.
+func (f *Family) Mean(all []Meaning) (conflicts []Conflict) {
+	var stores []*known
+	next := map[meaning]bool{}
+	for _, m := range all {
+		if k := in(m.Store); k != nil {
+			stores = append(stores, k)
+			next[meaning{weak.Make(k), m.Name, m.Says}] = true
+		}
+	}
+	if f.means == nil {
+		if len(next) == 0 {
+			return nil
+		}
+		f.means = &meanings{}
+		runtime.AddCleanup(f, (*meanings).remove, f.means)
+	}
+	f.means.remove()
+	f.means.all, f.stores = next, stores
+	for m := range next {
+		if other := m.in.Value().add(m.name, m.says); other != "" {
+			conflicts = append(conflicts, Conflict{m.name, m.says, other})
+		}
+	}
+	return conflicts
+}
+
+// meaning is one of a family's.
+type meaning struct {
+	in   weak.Pointer[known] // the family has it; this must not keep a store
+	name string
+	says string
+}
+
+// meanings are those of a family, which they outlive to be removed.
+type meanings struct{ all map[meaning]bool }
+
+func (ms *meanings) remove() {
+	for m := range ms.all {
+		if k := m.in.Value(); k != nil {
+			k.remove(m.name, m.says)
+		}
+	}
+	ms.all = nil
+}
+
+// stores finds what is known of the names in a store that is in use. It is held
+// by the families that use it, and not by this list: a store may lead back to its
+// limiters, and go with them when nobody else needs it.
+var stores = struct {
+	mu   sync.Mutex
+	seed maphash.Seed
+	all  map[uint64][]weak.Pointer[known] // by the hash of the store
+}{seed: maphash.MakeSeed(), all: map[uint64][]weak.Pointer[known]{}}
+
+// in returns what is known of a store, or nil for one that can't be told from
+// others.
+func in(store any) *known {
+	if !reflect.ValueOf(store).Comparable() {
+		return nil
+	}
+	h := maphash.Comparable(stores.seed, store)
+	stores.mu.Lock()
+	defer stores.mu.Unlock()
+	for _, w := range stores.all[h] {
+		if k := w.Value(); k != nil && k.store == store {
+			return k
+		}
+	}
+	k := &known{store: store, names: map[string]*name{}}
+	stores.all[h] = append(stores.all[h], weak.Make(k))
+	runtime.AddCleanup(k, forget, h)
+	return k
+}
+
+// forget drops what is gone of the stores with a hash.
+func forget(h uint64) {
+	stores.mu.Lock()
+	defer stores.mu.Unlock()
+	stores.all[h] = slices.DeleteFunc(stores.all[h], func(w weak.Pointer[known]) bool { return w.Value() == nil })
+	if len(stores.all[h]) == 0 {
+		delete(stores.all, h)
+	}
+}
+
+// known is what families mean by the names in one store.
+type known struct {
+	store any
+	mu    sync.Mutex
+	names map[string]*name
+}
+
+type name struct {
+	families map[string]int // by what their limit says
+	told     bool
+}
+
+// add counts a family whose limit of that name says says. It returns what
+// another's says instead, if that hasn't been told yet.
+func (k *known) add(of, says string) (other string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := k.names[of]
+	if n == nil {
+		n = &name{families: map[string]int{}}
+		k.names[of] = n
+	}
+	n.families[says]++
+	if n.told {
+		return ""
+	}
+	for other := range n.families {
+		if other != says {
+			n.told = true
+			return other
+		}
+	}
+	return ""
+}
+
+func (k *known) remove(of, says string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := k.names[of]
+	if n.families[says]--; n.families[says] == 0 {
+		delete(n.families, says)
+	}
+	if len(n.families) == 0 {
+		delete(k.names, of)
+	}
+}

@@ -1,0 +1,82 @@
+package namesakes
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// shop is a store; others of its size are others.
+type shop struct{ _ int }
+
+func (f *Family) mean(store any, all ...string) string {
+	var means []Meaning
+	for _, m := range all {
+		name, says, _ := strings.Cut(m, ":")
+		means = append(means, Meaning{store, name, says})
+	}
+	var found []string
+	for _, c := range f.Mean(means) {
+		found = append(found, fmt.Sprintf("%s: %s, not %s", c.Name, c.Says, c.Other))
+	}
+	slices.Sort(found)
+	return strings.Join(found, "; ")
+}
+
+func TestMean(t *testing.T) {
+	a, b := new(shop), new(shop)
+	var first, second, third Family
+	for i, step := range []struct {
+		family *Family
+		store  any
+		means  []string
+		want   string
+	}{
+		{&first, a, []string{"x:5", "y:1"}, ""},
+		{&second, a, []string{"x:5", "z:1"}, ""},
+		{&second, b, []string{"x:6"}, ""},                                       // another store
+		{&second, a, []string{"x:6", "x:6", "y:2"}, "x: 6, not 5; y: 2, not 1"}, // it has changed its mind
+		{&third, a, []string{"x:7"}, ""},                                        // has been told
+		{&first, a, nil, ""},
+		{&second, a, nil, ""},
+		{&third, a, nil, ""}, // nobody uses the names any more
+		{&first, a, []string{"x:5"}, ""},
+		{&second, a, []string{"x:6"}, "x: 6, not 5"},
+		{&second, []int{}, []string{"x:7"}, ""}, // that can't be told from others
+	} {
+		if got := step.family.mean(step.store, step.means...); got != step.want {
+			t.Errorf("step %d: %q, want %q", i+1, got, step.want)
+		}
+	}
+}
+
+// What is known of names goes with the families that mean something by them.
+func TestForgotten(t *testing.T) {
+	store := new(shop)
+	stays := new(Family)
+	stays.mean(store, "stays:5")
+	for i := range 200 {
+		f := new(Family)
+		f.mean(store, fmt.Sprint("a", i, ":5"))
+		f.mean(store, fmt.Sprint("b", i, ":5"))
+	}
+	names := func() int {
+		k := in(store)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return len(k.names)
+	}
+	for range 100 {
+		if names() == 1 {
+			break
+		}
+		runtime.GC()
+		runtime.Gosched()
+	}
+	if n := names(); n != 1 {
+		t.Errorf("%d names in a store that one family uses with one", n)
+	}
+	runtime.KeepAlive(stays)
+}
