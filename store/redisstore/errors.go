@@ -22,7 +22,7 @@ var (
 	// a replica, or without a quorum.
 	ErrUnavailable = errors.New("the server is not available")
 	// ErrIndeterminate: the call was sent and no answer came in time, or the
-	// connection was lost; or a call with several keys was made in one place of a
+	// connection was lost, or the client panicked; or a call with several keys was made in one place of a
 	// cluster and not in another. The charges may stand.
 	ErrIndeterminate = errors.New("no answer from the server: the charges may stand")
 	// ErrServer: the server answers and won't write. It is out of memory, can't
@@ -107,6 +107,10 @@ var errLate = fmt.Errorf("redisstore: timeout: %w", ErrIndeterminate)
 // errUnsent is the error of calls that were not sent within the timeout, all
 // ways to the server being taken by calls that it has not answered.
 var errUnsent = fmt.Errorf("redisstore: %w: earlier calls have not been answered in time", ErrUnavailable)
+
+// errPanicked is the error of calls that the client has not come back from. For all
+// that is known they were sent.
+var errPanicked = fmt.Errorf("redisstore: %w: the client panicked", ErrIndeterminate)
 
 // left is the error of a call whose caller doesn't wait for the answer.
 func left(ctx context.Context) error {

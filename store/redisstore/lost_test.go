@@ -1,10 +1,7 @@
 package redisstore
 
 import (
-	"bytes"
 	"context"
-	"log"
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -15,14 +12,7 @@ import (
 // A panic of the function that is told of a lost lease ends neither the process nor
 // the renewal: the others are told of as well, and it is in the log.
 func TestLostPanics(t *testing.T) {
-	before, out, flags := slog.Default(), log.Writer(), log.Flags()
-	t.Cleanup(func() {
-		slog.SetDefault(before)
-		log.SetOutput(out)
-		log.SetFlags(flags)
-	})
-	var logged bytes.Buffer
-	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+	logged := logs(t)
 	rdb := redistest.Shared(t).Client()
 	s := manyStore(t, rdb, WithLost(func(key string, _ *store.Limit) { panic("oops " + key) }))
 	l := denyLimit(t, store.Spec{Name: "n", Units: 1, Algorithm: store.Concurrency})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/lua"
 	"github.com/stint-go/stint/store"
 )
@@ -52,14 +53,13 @@ func (s *Store) call(script *lua.Script, p site, keys []string, args []any) call
 
 // command makes the call's command, anew if it is made again: a command holds its
 // answer.
-func (c *call) command(ctx context.Context, name, script string) once {
+func (c *call) command(ctx context.Context, name, script string) {
 	args := c.args
 	if c.cmd != nil {
 		args = slices.Clone(args)
 	}
 	args[0], args[1] = name, script
 	c.cmd = redis.NewCmd(ctx, args...)
-	return once{c.cmd}
 }
 
 // exec makes the calls. Their errors are in their commands.
@@ -102,31 +102,46 @@ func (s *Store) look(ctx context.Context, calls []call) {
 	}
 }
 
+// try gives the calls to the client. Whose goroutine that is depends on who else is
+// calling, and others may be in the batch: a panic, of a hook for one, is an error of
+// those that no server had answered by then, so that whoever it hits goes by its
+// failure policy and the line goes on.
 func (s *Store) try(ctx context.Context, calls []call, name string) {
-	next := func(i int) once {
+	for i := range calls {
 		c := &calls[i]
 		if name == "eval" {
-			return c.command(ctx, name, c.script.Source)
+			c.command(ctx, name, c.script.Source)
+		} else {
+			c.command(ctx, name, c.script.SHA)
 		}
-		return c.command(ctx, name, c.script.SHA)
 	}
+	err := errPanicked
+	background.Do("the client makes a call", func() { err = s.process(ctx, calls) })
+	if err == nil {
+		return
+	}
+	for i := range calls {
+		if c := calls[i].cmd; c.Err() == nil && c.Val() == nil {
+			c.SetErr(err)
+		}
+	}
+}
+
+// process returns the error of commands that were never given to a server; others
+// have their own.
+func (s *Store) process(ctx context.Context, calls []call) error {
 	if len(calls) == 1 || s.alone {
 		for i := range calls {
-			_ = s.client.Process(ctx, next(i)) // the command has the error
+			_ = s.client.Process(ctx, once{calls[i].cmd})
 		}
-		return
+		return nil
 	}
 	pipe := s.client.Pipeline()
 	for i := range calls {
-		_ = pipe.Process(ctx, next(i))
+		_ = pipe.Process(ctx, once{calls[i].cmd})
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		for i := range calls { // those that were never given to a server
-			if c := calls[i].cmd; c.Err() == nil && c.Val() == nil {
-				c.SetErr(err)
-			}
-		}
-	}
+	_, err := pipe.Exec(ctx)
+	return err
 }
 
 // guardKey remembers, for a store with a clock of its own, the newest instant
