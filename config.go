@@ -1,8 +1,11 @@
 package stint
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -71,6 +74,27 @@ type settings struct {
 	errs    mistakes
 }
 
+// or fills in what s leaves open from the defaults d.
+func (s settings) or(d settings) settings {
+	if s.key == nil {
+		s.key = d.key
+	}
+	if s.cost == nil {
+		s.cost = d.cost
+	}
+	if s.settle == nil {
+		s.settle = d.settle
+	}
+	if s.maxWait == 0 {
+		s.maxWait = d.maxWait
+	}
+	s.dryRun = s.dryRun || d.dryRun
+	if s.policy == 0 {
+		s.policy = d.policy
+	}
+	return s
+}
+
 // keySource is one use of WithKey. Its address is its identity: limits that
 // get their key from the same WithKey share one call a request.
 type keySource struct {
@@ -96,27 +120,6 @@ func (s *keySource) under(key string) string {
 		return s.constant
 	}
 	return key
-}
-
-// or fills in what s leaves open from the defaults d.
-func (s settings) or(d settings) settings {
-	if s.key == nil {
-		s.key = d.key
-	}
-	if s.cost == nil {
-		s.cost = d.cost
-	}
-	if s.settle == nil {
-		s.settle = d.settle
-	}
-	if s.maxWait == 0 {
-		s.maxWait = d.maxWait
-	}
-	s.dryRun = s.dryRun || d.dryRun
-	if s.policy == 0 {
-		s.policy = d.policy
-	}
-	return s
 }
 
 // change is what an option does to a limit.
@@ -215,3 +218,172 @@ type (
 		quotaKind
 	}
 )
+
+// probe calls each new KeyFunc and predicate once, for the mistakes that those
+// of this package report about how they were made. Any other error, or a
+// panic, is about the probe: a function may rely on what comes before it in a
+// server.
+func (c *config) probe() (errs mistakes) {
+	var sources []*keySource
+	add := func(s settings) {
+		if s.key != nil && !slices.Contains(sources, s.key) {
+			sources = append(sources, s.key)
+		}
+	}
+	add(c.shared)
+	for _, l := range c.limits {
+		add(l.rule.shared)
+	}
+	for _, rc := range c.routes {
+		add(rc.shared)
+		for _, l := range rc.limits {
+			add(l.rule.shared)
+		}
+	}
+	report := func(option string, err error) {
+		if ce := (*configError)(nil); errors.As(err, &ce) {
+			errs = append(errs, ce.mistakes.within(option)...)
+		}
+	}
+	for _, s := range sources {
+		report("WithKey", s.probe())
+	}
+	for _, p := range c.skip {
+		report("WithSkip", predicateProblem(p, probeRequest()))
+	}
+	for _, p := range c.block {
+		report("WithBlock", predicateProblem(p, probeRequest()))
+	}
+	return errs
+}
+
+func (s *keySource) probe() (err error) {
+	defer func() { _ = recover() }()
+	_, err = s.fn(probeRequest())
+	return err
+}
+
+// probeRequest is a request like one that a server gets.
+func probeRequest() *http.Request {
+	return &http.Request{
+		Method: "GET", URL: &url.URL{Path: "/"}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{}, Body: http.NoBody, Host: "192.0.2.2", RemoteAddr: "192.0.2.1:1", RequestURI: "/",
+	}
+}
+
+// predicateProbe is the context key under which a probe carries the
+// *configError that predicates write their mistakes to. A predicate has only a
+// bool to answer with.
+type predicateProbe struct{}
+
+// predicateProblem asks a predicate whether it was made with arguments that
+// can't work, by calling it with a copy of probe. What a user's own predicate
+// makes of a request that never happened, a panic included, doesn't matter.
+func predicateProblem(p func(*http.Request) bool, probe *http.Request) (err error) {
+	report := new(configError)
+	defer func() {
+		_ = recover()
+		if report.mistakes != nil {
+			err = report
+		}
+	}()
+	p(probe.WithContext(context.WithValue(probe.Context(), predicateProbe{}, report)))
+	return nil
+}
+
+// OptionError is one thing that is wrong with options. New, Check, With, Update and
+// Limit.Check return all there are in one error (errors.Join), of which each
+// element is, or wraps, an OptionError.
+type OptionError struct {
+	// Limit is the name of the limit that it is about; empty for none.
+	Limit string
+	// Route is the pattern of the WithRoute that it is in; empty for none.
+	Route string
+	// Option is the option that is wrong, with its argument where that alone is
+	// wrong: "WithBurst(-1)", "WithKey(Header(\"a b\"))", "WithQueue". It is empty
+	// where the limit's own numbers are, or something is missing.
+	Option string
+	// Problem says what is wrong; empty where Option shows it.
+	Problem string
+	// Write says what to do about it: "write 0 or more", "leave it out".
+	Write string
+}
+
+// Error is the route, the limit, the option, the problem and what to write, as far
+// as there are any.
+func (e *OptionError) Error() string {
+	var s string
+	if e.Route != "" {
+		s = fmt.Sprintf("WithRoute(%q): ", e.Route)
+	}
+	if e.Limit != "" {
+		s += fmt.Sprintf("limit %.80q: ", e.Limit)
+	}
+	for _, part := range []string{e.Option, e.Problem} {
+		if part != "" {
+			s += part + ": "
+		}
+	}
+	return s + e.Write
+}
+
+// mistakes are what is wrong, in the order in which it was found.
+type mistakes []*OptionError
+
+func (m *mistakes) bad(option, problem, write string) {
+	*m = append(*m, &OptionError{Option: option, Problem: problem, Write: write})
+}
+
+// at are the mistakes of options that stand in a route, or with a limit, or both.
+// They are copies: an option, and a limit, may stand in several places.
+func (m mistakes) at(route, limit string) mistakes {
+	placed := make(mistakes, len(m))
+	for i, e := range m {
+		c := *e
+		c.Route, c.Limit = route, limit
+		placed[i] = &c
+	}
+	return placed
+}
+
+// within are the mistakes of what was given to an option.
+func (m mistakes) within(option string) mistakes {
+	outer := make(mistakes, len(m))
+	for i, e := range m {
+		c := *e
+		c.Option = option + "(" + e.Option + ")"
+		outer[i] = &c
+	}
+	return outer
+}
+
+// errors are the mistakes as the elements of one error, each under a heading.
+func (m mistakes) errors(heading string) []error {
+	errs := make([]error, len(m))
+	for i, e := range m {
+		errs[i] = fmt.Errorf("%s%w", heading, e)
+	}
+	return errs
+}
+
+// joined makes one error of all that is wrong, or nil.
+func (m mistakes) joined() error { return errors.Join(m.errors("stint: ")...) }
+
+// specOptions are the options by which numbers come into a store's limit. The
+// others are arguments of the limit itself.
+var specOptions = map[string]string{
+	"Name": "WithName", "Algorithm": "WithAlgorithm", "Burst": "WithBurst", "Queue": "WithQueue",
+	"Debt": "WithDebt", "WarmUp": "WithWarmUp", "Buckets": "WithBuckets",
+}
+
+// inSpec are the mistakes that a store has found in a limit.
+func inSpec(err error) (m mistakes) {
+	if err == nil {
+		return nil
+	}
+	for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
+		wrong := e.(*store.SpecError)
+		m.bad(specOptions[wrong.Field], wrong.Problem, wrong.Write)
+	}
+	return m
+}

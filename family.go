@@ -1,300 +1,269 @@
 package stint
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"net/http"
-	"net/url"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/namesakes"
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
 )
 
-// names holds which limit has which name among a limiter and all derived from
-// it.
-type names struct {
-	rules  map[string]*rule
-	limits map[*rule]*store.Limit
-	// adaptive decides the limits of this process among them. Each is made once, so
-	// that the newest is known however many routes and calls use it.
-	adaptive *process
-	// before are the limits of the generation before, by name. One that still
-	// says the same stays the same one, for whatever a store remembers of it.
-	before map[string]*store.Limit
+// family is what a limiter and all derived from it share. They are updated
+// together, since With extends what its limiter is at the time.
+type family struct {
+	mu      sync.Mutex // held by one New, With or Update at a time
+	members []*Limiter // a limiter stands before those derived from it
+	now     atomic.Pointer[generation]
+
+	lines waiting.Lines // outlive an Update
+
+	adaptive *process // what has been learnt outlives it too
+
+	namesakes namesakes.Family // what others are to know of it, guarded by mu
 }
 
-func newNames(a *process) *names {
-	return &names{rules: map[string]*rule{}, limits: map[*rule]*store.Limit{}, adaptive: a}
+func newFamily() *family {
+	f := new(family)
+	f.adaptive = &process{freed: func(limit, key string) { f.lines.Wake(waiting.Key{Limit: limit, Key: key}) }}
+	f.now.Store(newGeneration(newNames(f.adaptive)))
+	return f
 }
 
-// clone is a copy to work on: a New, With or Update that fails leaves no names
-// behind.
-func (n *names) clone() *names {
-	return &names{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits), adaptive: n.adaptive}
-}
-
-// of returns the name of a rule, also of one that doesn't compile.
-func (n *names) of(r *rule) string {
-	for name, other := range n.rules {
-		if other == r {
-			return name
-		}
-	}
-	return r.spec.Name
-}
-
-// without is a copy that keeps only the rules that are still used.
-func (n *names) without(used func(*rule) bool) *names {
-	next := newNames(n.adaptive)
-	next.before = make(map[string]*store.Limit, len(n.rules))
-	for name, r := range n.rules {
-		l := n.limits[r]
-		next.before[name] = l
-		if used(r) {
-			next.rules[name], next.limits[r] = r, l
-		}
-	}
-	return next
-}
-
-// gone are the names of limits of this process that next doesn't have.
-func (n *names) gone(next *names) map[string]bool {
-	gone := map[string]bool{}
-	for name, r := range n.rules {
-		if n.adapts(r) && !next.adapts(next.rules[name]) {
-			gone[name] = true
-		}
-	}
-	return gone
-}
-
-// adapts reports whether r is an AdaptiveConcurrency.
-func (n *names) adapts(r *rule) bool {
-	l := n.limits[r]
-	return l != nil && adaptive.Of(l) != nil
-}
-
-// use is a limit and the route in whose options it first stands, if in any.
-type use struct {
-	rule  *rule
-	route string
-}
-
-// uses returns the limits that the options hold, each once.
-func (c *config) uses() (all []use) {
-	seen := map[*rule]bool{}
-	add := func(limits []Limit, route string) {
-		for _, l := range limits {
-			if !seen[l.rule] {
-				seen[l.rule] = true
-				all = append(all, use{l.rule, route})
-			}
-		}
-	}
-	add(c.limits, "")
-	for _, rc := range c.routes {
-		add(rc.limits, rc.pattern)
-	}
-	return all
-}
-
-// errUnnamed refuses a limit without a WithName where others may use its store.
-func errUnnamed(route string, r *rule) *OptionError {
-	return &OptionError{Route: route, Limit: r.spec.Name,
-		Problem: "a default name, which other limits in the store may have too", Write: "write stint.WithName"}
-}
-
-// unnamed reports the limits of a version that need a name: its own, and those
-// it inherits from a version whose store was nobody else's.
-func (v *version) unnamed(c *config, parent *version, names *names) (errs mistakes) {
-	if !v.lent {
-		return nil
-	}
-	for _, u := range c.uses() {
-		if !u.rule.named {
-			errs = append(errs, errUnnamed(u.route, u.rule))
-		}
-	}
-	if parent == nil || parent.lent {
-		return errs
-	}
-	seen := map[*rule]bool{}
-	for e := range parent.entries() {
-		if r := names.rules[e.limit.Name()]; !r.named && !seen[r] {
-			seen[r] = true
-			e := errUnnamed("", r)
-			e.Problem = "inherited with " + e.Problem
-			errs = append(errs, e)
-		}
-	}
-	return errs
-}
-
-// compile names and compiles the limits of c that n does not know yet.
-func (n *names) compile(c *config) (errs mistakes) {
-	fresh := slices.DeleteFunc(c.uses(), func(u use) bool {
-		_, known := n.limits[u.rule]
-		return known
-	})
-
-	// Names that somebody wrote come before defaults that can give way.
-	final := make([]string, len(fresh))
-	for i, u := range fresh {
-		if !u.rule.named {
-			continue
-		}
-		final[i] = u.rule.spec.Name
-		if n.rules[final[i]] != nil {
-			errs = append(errs, errNamesake(u.route, final[i]))
-		}
-		n.rules[final[i]] = u.rule
-	}
-	for i, u := range fresh {
-		if u.rule.named {
-			continue
-		}
-		base := u.rule.spec.Name
-		final[i] = base
-		for k := 2; n.rules[final[i]] != nil; k++ {
-			final[i] = base + "-" + strconv.Itoa(k)
-		}
-		n.rules[final[i]] = u.rule
-	}
-	for i, u := range fresh {
-		l, wrong := u.rule.compile(final[i])
-		errs = append(errs, wrong.at(u.route, final[i])...)
-		if l != nil {
-			if b := n.before[final[i]]; b != nil && u.rule.kind.same(b) && b.Spec() == l.Spec() {
-				l = b
-			}
-			l = u.rule.kind.decided(l, n.adaptive)
-		}
-		n.limits[u.rule] = l
-	}
-	return errs
-}
-
-// errNamesake refuses the name of another limit.
-func errNamesake(route, name string) *OptionError {
-	return &OptionError{Route: route, Limit: name, Problem: "another limit has that name", Write: "write another stint.WithName"}
-}
-
-// probe calls each new KeyFunc and predicate once, for the mistakes that those
-// of this package report about how they were made. Any other error, or a
-// panic, is about the probe: a function may rely on what comes before it in a
-// server.
-func (c *config) probe() (errs mistakes) {
-	var sources []*keySource
-	add := func(s settings) {
-		if s.key != nil && !slices.Contains(sources, s.key) {
-			sources = append(sources, s.key)
-		}
-	}
-	add(c.shared)
-	for _, l := range c.limits {
-		add(l.rule.shared)
-	}
-	for _, rc := range c.routes {
-		add(rc.shared)
-		for _, l := range rc.limits {
-			add(l.rule.shared)
-		}
-	}
-	report := func(option string, err error) {
-		if ce := (*configError)(nil); errors.As(err, &ce) {
-			errs = append(errs, ce.mistakes.within(option)...)
-		}
-	}
-	for _, s := range sources {
-		report("WithKey", s.probe())
-	}
-	for _, p := range c.skip {
-		report("WithSkip", predicateProblem(p, probeRequest()))
-	}
-	for _, p := range c.block {
-		report("WithBlock", predicateProblem(p, probeRequest()))
-	}
-	return errs
-}
-
-func (s *keySource) probe() (err error) {
-	defer func() { _ = recover() }()
-	_, err = s.fn(probeRequest())
-	return err
-}
-
-// probeRequest is a request like one that a server gets.
-func probeRequest() *http.Request {
-	return &http.Request{
-		Method: "GET", URL: &url.URL{Path: "/"}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{}, Body: http.NoBody, Host: "192.0.2.2", RemoteAddr: "192.0.2.1:1", RequestURI: "/",
-	}
-}
-
-// predicateProbe is the context key under which a probe carries the
-// *configError that predicates write their mistakes to. A predicate has only a
-// bool to answer with.
-type predicateProbe struct{}
-
-// predicateProblem asks a predicate whether it was made with arguments that
-// can't work, by calling it with a copy of probe. What a user's own predicate
-// makes of a request that never happened, a panic included, doesn't matter.
-func predicateProblem(p func(*http.Request) bool, probe *http.Request) (err error) {
-	report := new(configError)
-	defer func() {
-		_ = recover()
-		if report.mistakes != nil {
-			err = report
-		}
-	}()
-	p(probe.WithContext(context.WithValue(probe.Context(), predicateProbe{}, report)))
-	return nil
-}
-
-// limitFunc is one WithLimitFunc and the settings that its limits leave open.
-// Its address tells a nested limiter that its limits are charged already.
-type limitFunc struct {
-	fn         func(*http.Request) ([]Limit, error)
-	shared     settings
-	generation *generation
-}
-
-// reports reports whether a limit that the function returned is a dry run.
-func (f *limitFunc) reports(l Limit) bool {
-	return f.shared.dryRun || l.rule != nil && l.rule.shared.dryRun
-}
-
-// dynamicEntry is an entry made for a limit that came from a limitFunc.
-type dynamicEntry struct {
-	from  *limitFunc
-	entry *entry
-}
-
-// entry compiles a limit that the function returned, or finds what has been
-// compiled before.
-func (f *limitFunc) entry(l Limit) (*entry, error) {
-	if l.rule == nil {
-		return nil, errZeroLimit
-	}
-	if d := l.rule.resolved.Load(); d != nil && d.from == f {
-		return d.entry, nil
-	}
-	compiled, names, err := f.generation.limit(l.rule)
+// begin gives a new limiter its first version.
+func (l *Limiter) begin(opts []Option) (*Limiter, error) {
+	conflicts, err := l.first(collect(opts))
 	if err != nil {
 		return nil, err
 	}
-	e := names.newEntry(l.rule, compiled, l.rule.shared.or(f.shared))
-	e.from = f
-	l.rule.resolved.Store(&dynamicEntry{f, e})
-	return e, nil
+	warn(conflicts)
+	return l, nil
+}
+
+// first puts the first version of a new limiter in place.
+func (l *Limiter) first(c *config) ([]namesakes.Conflict, error) {
+	f := l.family
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v, names, err := l.try(c)
+	if err != nil {
+		return nil, err
+	}
+	l.opts = c.opts
+	g := v.generation
+	g.mu.Lock()
+	g.names, g.versions[l] = names, v
+	g.mu.Unlock()
+	f.members = append(f.members, l)
+	l.now.Store(v)
+	return f.announce(), nil
+}
+
+// try makes what would be the first version of a new limiter, in the generation
+// there is, and names to go with it. The caller holds family.mu.
+func (l *Limiter) try(c *config) (*version, *names, error) {
+	g := l.family.now.Load()
+	names := g.names.clone()
+	v, errs := l.build(c, g, names)
+	return v, names, append(errs, c.probe()...).joined()
+}
+
+// Update replaces what New was given by opts, while requests run: limits,
+// routes, limit functions, keys, handlers, fields and observers. Nothing of the
+// old options is left, so opts are all of the new ones, as New takes them. The
+// store stays; see below. An error reports everything that is wrong at once, as
+// New's does, and then nothing has changed.
+//
+// A request is decided by one configuration whole: requests under way go on with
+// the one they began with, and their permits settle and release what they were
+// charged. A limit keeps what has been consumed under its name and algorithm,
+// clamped to its new numbers. A larger burst, window, quota or number of slots
+// has the difference left at once: with 10 of 10 used, 15 leaves 5, not 15. A
+// faster rate with the same burst lets nothing more through at once, and refills
+// faster. Limits that are to be told apart across updates need a WithName, as
+// default names change with the limits before them. A limit with another algorithm
+// is another limit, and starts anew.
+//
+// Who waits for a turn keeps the turn it was told; the next to come wait by the
+// new numbers. Who waits for a slot goes on waiting in line, for the limit of
+// that name as it now is: a larger one lets the line in at once, a smaller one
+// lets nobody in before as many slots are free. Where it has become a limit of
+// another kind, that one decides, also if it refuses; where there is none of that
+// name any more, the old one does.
+//
+// On a limiter made by With, Update replaces what With was given. All limiters
+// derived from l change with it, each being what With would make of it now; a
+// conflict with their names is an error. A request between a limiter and one
+// derived from it that is mounted inside is in neither's way: the inner one
+// decides it as it was when the outer one did.
+//
+// Another WithStore than the limiter's own is an error: counts are in the store,
+// and to begin with an empty one would give everybody a fresh burst behind a
+// word that promises not to. Make a new Limiter for that.
+//
+// Observers of the new configuration are told (EventUpdated). Update is safe for
+// concurrent use; the last one counts.
+func (l *Limiter) Update(opts ...Option) error {
+	v, conflicts, err := l.update(collect(opts))
+	if err != nil {
+		return err
+	}
+	warn(conflicts)
+	v.observe(Event{Kind: EventUpdated})
+	return nil
+}
+
+// update makes a generation in which l has the options c, and puts it in place.
+func (l *Limiter) update(c *config) (*version, []namesakes.Conflict, error) {
+	f := l.family
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	options := make(map[*Limiter]*config, len(f.members))
+	used := map[*rule]bool{}
+	for _, m := range f.members {
+		options[m] = c
+		if m != l {
+			options[m] = collect(m.opts)
+		}
+		for _, u := range options[m].uses() {
+			used[u.rule] = true
+		}
+	}
+	before := f.now.Load().named()
+	names := before.without(func(r *rule) bool { return used[r] })
+	g := newGeneration(names)
+
+	var errs []error
+	for _, m := range f.members {
+		v, wrong := m.build(options[m], g, names)
+		g.versions[m] = v
+		switch {
+		case m == l:
+			errs = slices.Concat(wrong, c.probe(), v.moved(c)).errors("stint: ")
+		case len(errs) == 0: // or they are l's once more
+			errs = wrong.errors("stint: in a limiter derived by With: ")
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, err
+	}
+	names.before = nil
+	l.opts = c.opts
+	f.now.Store(g)
+	for _, m := range f.members {
+		m.now.Store(g.versions[m])
+	}
+	if all := f.adaptive.now(); all != nil {
+		all.Retire(before.gone(names))
+	}
+	f.lines.WakeAll()
+	return g.versions[l], f.announce(), nil
+}
+
+// moved reports options that ask for another store than the limiter has.
+func (v *version) moved(c *config) (errs mistakes) {
+	if c.store != nil && !same(c.store, v.store) {
+		errs.bad("WithStore", "another store than the limiter's, which has the counts", "leave it out, or make a new Limiter")
+	}
+	if c.memorySet && memstore.New(c.memory...).Stats().MaxKeys != v.most {
+		errs.bad("WithMemory", "another store than the limiter's, which has the counts", "write what New was given, or make a new Limiter")
+	}
+	return errs
+}
+
+// same reports whether two stores are one. Those that can't be compared, as
+// values with a slice in them, are taken for two.
+func same(a, b store.Store) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+}
+
+// generation is the versions of a family that belong together.
+type generation struct {
+	mu       sync.Mutex // guards what With adds to
+	names    *names
+	versions map[*Limiter]*version
+}
+
+func newGeneration(n *names) *generation {
+	return &generation{names: n, versions: map[*Limiter]*version{}}
+}
+
+func (g *generation) version(l *Limiter) *version {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.versions[l]
+}
+
+// beside returns the version of v's limiter to decide a request that outer's
+// limiters have admitted. An Update may come between two limiters that a request
+// passes; the inner one must know the limits that the outer one has charged, so
+// it stays in the generation that the request began with.
+func (v *version) beside(outer *Permit) *version {
+	for p := outer; p != nil; p = p.outer {
+		if p.lim.family != v.family {
+			continue
+		}
+		if p.lim.generation != v.generation {
+			if o := p.lim.generation.version(v.of); o != nil { // nil: derived after that
+				return o
+			}
+		}
+		break
+	}
+	return v
+}
+
+// named returns the names there are. They are never changed, but With puts others
+// in their place.
+func (g *generation) named() *names {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.names
+}
+
+// limit returns the family's limit of a rule that a WithLimitFunc gave, and the
+// names there are.
+func (g *generation) limit(r *rule) (*store.Limit, *names, error) {
+	n := g.named()
+	if l := n.limits[r]; l != nil {
+		return l, n, nil
+	}
+	if n.rules[r.spec.Name] != nil {
+		return nil, nil, errNamesake("", r.spec.Name)
+	}
+	l, wrong := r.compileOnce()
+	return l, n, errors.Join(wrong.errors("")...)
+}
+
+// successor returns what an entry has become in g: what the limit of its name now
+// says, whatever its kind, with the entry's own key, cost and patience. It is the
+// entry itself where that says the same, where there is no limit of that name, or
+// only one that charges nobody.
+func (g *generation) successor(e *entry) *entry {
+	n := g.named()
+	r := n.rules[e.limit.Name()]
+	if r == nil || !r.kind.succeeds() {
+		return e
+	}
+	next := n.newEntry(r, n.limits[r], settings{key: e.key, cost: e.cost, settle: e.settle, dryRun: e.dryRun})
+	if next.limit == e.limit {
+		return e
+	}
+	next.closed, next.wait.MaxWait, next.from = e.closed, e.wait.MaxWait, e.from
+	if e.wait.Way == waiting.ForSlot {
+		next.wait.Room = e.wait.Room
+	}
+	next.origin = e.first()
+	return next
 }
 
 // announce makes the family's limits known in the stores that others may use,

@@ -1,14 +1,14 @@
 package stint
 
 import (
-	"errors"
+	"maps"
 	"net/http"
-	"sync"
-	"sync/atomic"
+	"slices"
+	"strconv"
 	"time"
 
+	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/field"
-	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/routing"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -25,6 +25,7 @@ type version struct {
 
 	store  store.Store
 	lent   bool // the store is of WithStore: others may use it
+	most   int  // how many keys it holds, where it is the limiter's own
 	base   *plan
 	routes []route
 	router *routing.Router // of the routes' patterns; nil without
@@ -44,145 +45,6 @@ type version struct {
 	settler       waiting.Settle // settleTurns
 }
 
-// family is what a limiter and all derived from it share. They are updated
-// together, since With extends what its limiter is at the time.
-type family struct {
-	mu      sync.Mutex // held by one New, With or Update at a time
-	members []*Limiter // a limiter stands before those derived from it
-	now     atomic.Pointer[generation]
-
-	lines waiting.Lines // outlive an Update
-
-	adaptive *process // what has been learnt outlives it too
-
-	namesakes namesakes.Family // what others are to know of it, guarded by mu
-}
-
-func newFamily() *family {
-	f := new(family)
-	f.adaptive = &process{freed: func(limit, key string) { f.lines.Wake(waiting.Key{Limit: limit, Key: key}) }}
-	f.now.Store(newGeneration(newNames(f.adaptive)))
-	return f
-}
-
-// generation is the versions of a family that belong together.
-type generation struct {
-	mu       sync.Mutex // guards what With adds to
-	names    *names
-	versions map[*Limiter]*version
-}
-
-func newGeneration(n *names) *generation {
-	return &generation{names: n, versions: map[*Limiter]*version{}}
-}
-
-// beside returns the version of v's limiter to decide a request that outer's
-// limiters have admitted. An Update may come between two limiters that a request
-// passes; the inner one must know the limits that the outer one has charged, so
-// it stays in the generation that the request began with.
-func (v *version) beside(outer *Permit) *version {
-	for p := outer; p != nil; p = p.outer {
-		if p.lim.family != v.family {
-			continue
-		}
-		if p.lim.generation != v.generation {
-			if o := p.lim.generation.version(v.of); o != nil { // nil: derived after that
-				return o
-			}
-		}
-		break
-	}
-	return v
-}
-
-func (g *generation) version(l *Limiter) *version {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.versions[l]
-}
-
-// named returns the names there are. They are never changed, but With puts others
-// in their place.
-func (g *generation) named() *names {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.names
-}
-
-// limit returns the family's limit of a rule that a WithLimitFunc gave, and the
-// names there are.
-func (g *generation) limit(r *rule) (*store.Limit, *names, error) {
-	n := g.named()
-	if l := n.limits[r]; l != nil {
-		return l, n, nil
-	}
-	if n.rules[r.spec.Name] != nil {
-		return nil, nil, errNamesake("", r.spec.Name)
-	}
-	l, wrong := r.compileOnce()
-	return l, n, errors.Join(wrong.errors("")...)
-}
-
-// successor returns what an entry has become in g: what the limit of its name now
-// says, whatever its kind, with the entry's own key, cost and patience. It is the
-// entry itself where that says the same, where there is no limit of that name, or
-// only one that charges nobody.
-func (g *generation) successor(e *entry) *entry {
-	n := g.named()
-	r := n.rules[e.limit.Name()]
-	if r == nil || !r.kind.succeeds() {
-		return e
-	}
-	next := n.newEntry(r, n.limits[r], settings{key: e.key, cost: e.cost, settle: e.settle, dryRun: e.dryRun})
-	if next.limit == e.limit {
-		return e
-	}
-	next.closed, next.wait.MaxWait, next.from = e.closed, e.wait.MaxWait, e.from
-	if e.wait.Way == waiting.ForSlot {
-		next.wait.Room = e.wait.Room
-	}
-	next.origin = e.first()
-	return next
-}
-
-// try makes what would be the first version of a new limiter, in the generation
-// there is, and names to go with it. The caller holds family.mu.
-func (l *Limiter) try(c *config) (*version, *names, error) {
-	g := l.family.now.Load()
-	names := g.names.clone()
-	v, errs := l.build(c, g, names)
-	return v, names, append(errs, c.probe()...).joined()
-}
-
-// begin gives a new limiter its first version.
-func (l *Limiter) begin(opts []Option) (*Limiter, error) {
-	conflicts, err := l.first(collect(opts))
-	if err != nil {
-		return nil, err
-	}
-	warn(conflicts)
-	return l, nil
-}
-
-// first puts the first version of a new limiter in place.
-func (l *Limiter) first(c *config) ([]namesakes.Conflict, error) {
-	f := l.family
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	v, names, err := l.try(c)
-	if err != nil {
-		return nil, err
-	}
-	l.opts = c.opts
-	g := v.generation
-	g.mu.Lock()
-	g.names, g.versions[l] = names, v
-	g.mu.Unlock()
-	f.members = append(f.members, l)
-	l.now.Store(v)
-	return f.announce(), nil
-}
-
 // build makes the version of l in generation g from its options. The limits
 // are named in names, which are to become g's. The caller holds family.mu.
 func (l *Limiter) build(c *config, g *generation, names *names) (*version, mistakes) {
@@ -197,11 +59,12 @@ func (l *Limiter) build(c *config, g *generation, names *names) (*version, mista
 
 	switch before := l.now.Load(); {
 	case before != nil:
-		v.store, v.lent = before.store, before.lent
+		v.store, v.lent, v.most = before.store, before.lent, before.most
 	case c.store != nil:
-		v.store, v.lent = c.store, true
+		v.store, v.lent, v.most = c.store, true, 0
 	case c.memorySet || v.store == nil:
-		v.store, v.lent = memstore.New(c.memory...), false
+		own := memstore.New(c.memory...)
+		v.store, v.lent, v.most = own, false, own.Stats().MaxKeys
 	}
 	v.shared = c.shared.or(v.shared)
 	v.shared.errs = nil
@@ -232,4 +95,216 @@ func (l *Limiter) build(c *config, g *generation, names *names) (*version, mista
 		v.aging = c.aging
 	}
 	return v, v.compile(c, parent, names)
+}
+
+// names holds which limit has which name among a limiter and all derived from
+// it.
+type names struct {
+	rules  map[string]*rule
+	limits map[*rule]*store.Limit
+	// adaptive decides the limits of this process among them. Each is made once, so
+	// that the newest is known however many routes and calls use it.
+	adaptive *process
+	// before are the limits of the generation before, by name. One that still
+	// says the same stays the same one, for whatever a store remembers of it.
+	before map[string]*store.Limit
+}
+
+func newNames(a *process) *names {
+	return &names{rules: map[string]*rule{}, limits: map[*rule]*store.Limit{}, adaptive: a}
+}
+
+// clone is a copy to work on: a New, With or Update that fails leaves no names
+// behind.
+func (n *names) clone() *names {
+	return &names{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits), adaptive: n.adaptive}
+}
+
+// of returns the name of a rule, also of one that doesn't compile.
+func (n *names) of(r *rule) string {
+	for name, other := range n.rules {
+		if other == r {
+			return name
+		}
+	}
+	return r.spec.Name
+}
+
+// without is a copy that keeps only the rules that are still used.
+func (n *names) without(used func(*rule) bool) *names {
+	next := newNames(n.adaptive)
+	next.before = make(map[string]*store.Limit, len(n.rules))
+	for name, r := range n.rules {
+		l := n.limits[r]
+		next.before[name] = l
+		if used(r) {
+			next.rules[name], next.limits[r] = r, l
+		}
+	}
+	return next
+}
+
+// gone are the names of limits of this process that next doesn't have.
+func (n *names) gone(next *names) map[string]bool {
+	gone := map[string]bool{}
+	for name, r := range n.rules {
+		if n.adapts(r) && !next.adapts(next.rules[name]) {
+			gone[name] = true
+		}
+	}
+	return gone
+}
+
+// adapts reports whether r is an AdaptiveConcurrency.
+func (n *names) adapts(r *rule) bool {
+	l := n.limits[r]
+	return l != nil && adaptive.Of(l) != nil
+}
+
+// compile names and compiles the limits of c that n does not know yet.
+func (n *names) compile(c *config) mistakes {
+	fresh := slices.DeleteFunc(c.uses(), func(u use) bool {
+		_, known := n.limits[u.rule]
+		return known
+	})
+	final, errs := n.assign(fresh)
+	for i, u := range fresh {
+		l, wrong := u.rule.compile(final[i])
+		errs = append(errs, wrong.at(u.route, final[i])...)
+		if l != nil {
+			if b := n.before[final[i]]; b != nil && u.rule.kind.same(b) && b.Spec() == l.Spec() {
+				l = b
+			}
+			l = u.rule.kind.decided(l, n.adaptive)
+		}
+		n.limits[u.rule] = l
+	}
+	return errs
+}
+
+// assign gives limits their names. Those that somebody wrote come before defaults,
+// which can give way.
+func (n *names) assign(fresh []use) (final []string, errs mistakes) {
+	final = make([]string, len(fresh))
+	for i, u := range fresh {
+		if !u.rule.named {
+			continue
+		}
+		final[i] = u.rule.spec.Name
+		if n.rules[final[i]] != nil {
+			errs = append(errs, errNamesake(u.route, final[i]))
+		}
+		n.rules[final[i]] = u.rule
+	}
+	for i, u := range fresh {
+		if u.rule.named {
+			continue
+		}
+		base := u.rule.spec.Name
+		final[i] = base
+		for k := 2; n.rules[final[i]] != nil; k++ {
+			final[i] = base + "-" + strconv.Itoa(k)
+		}
+		n.rules[final[i]] = u.rule
+	}
+	return final, errs
+}
+
+// errNamesake refuses the name of another limit.
+func errNamesake(route, name string) *OptionError {
+	return &OptionError{Route: route, Limit: name, Problem: "another limit has that name", Write: "write another stint.WithName"}
+}
+
+// use is a limit and the route in whose options it first stands, if in any.
+type use struct {
+	rule  *rule
+	route string
+}
+
+// uses returns the limits that the options hold, each once.
+func (c *config) uses() (all []use) {
+	seen := map[*rule]bool{}
+	add := func(limits []Limit, route string) {
+		for _, l := range limits {
+			if !seen[l.rule] {
+				seen[l.rule] = true
+				all = append(all, use{l.rule, route})
+			}
+		}
+	}
+	add(c.limits, "")
+	for _, rc := range c.routes {
+		add(rc.limits, rc.pattern)
+	}
+	return all
+}
+
+// unnamed reports the limits of a version that need a name: its own, and those
+// it inherits from a version whose store was nobody else's.
+func (v *version) unnamed(c *config, parent *version, names *names) (errs mistakes) {
+	if !v.lent {
+		return nil
+	}
+	for _, u := range c.uses() {
+		if !u.rule.named {
+			errs = append(errs, errUnnamed(u.route, u.rule))
+		}
+	}
+	if parent == nil || parent.lent {
+		return errs
+	}
+	seen := map[*rule]bool{}
+	for e := range parent.entries() {
+		if r := names.rules[e.limit.Name()]; !r.named && !seen[r] {
+			seen[r] = true
+			e := errUnnamed("", r)
+			e.Problem = "inherited with " + e.Problem
+			errs = append(errs, e)
+		}
+	}
+	return errs
+}
+
+// errUnnamed refuses a limit without a WithName where others may use its store.
+func errUnnamed(route string, r *rule) *OptionError {
+	return &OptionError{Route: route, Limit: r.spec.Name,
+		Problem: "a default name, which other limits in the store may have too", Write: "write stint.WithName"}
+}
+
+// limitFunc is one WithLimitFunc and the settings that its limits leave open.
+// Its address tells a nested limiter that its limits are charged already.
+type limitFunc struct {
+	fn         func(*http.Request) ([]Limit, error)
+	shared     settings
+	generation *generation
+}
+
+// reports reports whether a limit that the function returned is a dry run.
+func (f *limitFunc) reports(l Limit) bool {
+	return f.shared.dryRun || l.rule != nil && l.rule.shared.dryRun
+}
+
+// dynamicEntry is an entry made for a limit that came from a limitFunc.
+type dynamicEntry struct {
+	from  *limitFunc
+	entry *entry
+}
+
+// entry compiles a limit that the function returned, or finds what has been
+// compiled before.
+func (f *limitFunc) entry(l Limit) (*entry, error) {
+	if l.rule == nil {
+		return nil, errZeroLimit
+	}
+	if d := l.rule.resolved.Load(); d != nil && d.from == f {
+		return d.entry, nil
+	}
+	compiled, names, err := f.generation.limit(l.rule)
+	if err != nil {
+		return nil, err
+	}
+	e := names.newEntry(l.rule, compiled, l.rule.shared.or(f.shared))
+	e.from = f
+	l.rule.resolved.Store(&dynamicEntry{f, e})
+	return e, nil
 }
