@@ -52,6 +52,25 @@ var leaseRows = []row{
 			s.sleep(time.Duration(rnd.IntN(1000)) * time.Microsecond)
 		}
 	}},
+	{"more than the number", func(s *suite) {
+		four := s.limit(store.Spec{Name: "st-slots", Algorithm: store.Concurrency, Units: 4})
+		two := s.limit(store.Spec{Name: "st-slots", Algorithm: store.Concurrency, Units: 2})
+		a, b := s.must(s.take("k", four, 3)), s.must(s.take("k", four, 1))
+		held := func(r store.Result, want int64) {
+			s.Helper()
+			if r.Held != want {
+				s.Errorf("%d held, want %d", r.Held, want)
+			}
+		}
+		held(a, 3)
+		held(b, 4)
+		held(s.take("k", two, 1), 4)
+		held(s.settle("k", two, b.Receipt, 0), 3)
+		held(s.peek("k", two), 3)
+		held(s.settle("k", two, a.Receipt, 2), 2)
+		held(s.settle("k", two, a.Receipt, 0), 0)
+		held(s.must(s.take("k", two, 1)), 1)
+	}},
 	{"unknown leases", func(s *suite) {
 		l := s.limit(store.Spec{Name: "st-slots", Algorithm: store.Concurrency, Units: 2})
 		other := s.limit(store.Spec{Name: "st-other", Algorithm: store.Concurrency, Units: 2})

@@ -79,7 +79,32 @@ var mutants = map[string]func() mutant{
 		return answered(func(_ *store.Charge, r *store.Result) { r.RetryAfter = min(r.RetryAfter, time.Hour*24*365) })
 	},
 	"never says Never": func() mutant { return answered(never) },
-	"delay forgotten":  func() mutant { return answered(func(_ *store.Charge, r *store.Result) { r.Delay = 0 }) },
+	"held forgotten":   func() mutant { return answered(func(_ *store.Charge, r *store.Result) { r.Held = 0 }) },
+	"held without the charge": func() mutant {
+		return answered(func(c *store.Charge, r *store.Result) {
+			if c.Limit.Algorithm() == store.Concurrency {
+				r.Held -= r.Receipt.Cost
+			}
+		})
+	},
+	"held up to the number": func() mutant {
+		return answered(func(c *store.Charge, r *store.Result) { r.Held = min(r.Held, c.Limit.Spec().Units) })
+	},
+	"rates hold what is used": func() mutant {
+		return answered(func(c *store.Charge, r *store.Result) { r.Held = max(0, c.Limit.Spec().Units-r.Remaining) })
+	},
+	"held forgotten by Settle": func() mutant {
+		return mutant{settle: func(p *plain, charges []store.Charge, results []store.Result) error {
+			err := settle(p, charges, results)
+			if err == nil {
+				for i := range results {
+					results[i].Held = 0
+				}
+			}
+			return err
+		}}
+	},
+	"delay forgotten": func() mutant { return answered(func(_ *store.Charge, r *store.Result) { r.Delay = 0 }) },
 	"reset in seconds": func() mutant {
 		return answered(func(_ *store.Charge, r *store.Result) { r.ResetAfter = r.ResetAfter.Truncate(time.Second) })
 	},

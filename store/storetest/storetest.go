@@ -128,7 +128,7 @@ func (s *suite) decide(charges ...store.Charge) ([]store.Result, bool) {
 	s.Helper()
 	results := make([]store.Result, len(charges))
 	for i := range results { // what an answer leaves out shows
-		results[i] = store.Result{Remaining: -99, Delay: -99, RetryAfter: -99, ResetAfter: -99, Receipt: store.Receipt{Cost: -99}}
+		results[i] = store.Result{Held: -99, Remaining: -99, Delay: -99, RetryAfter: -99, ResetAfter: -99, Receipt: store.Receipt{Cost: -99}}
 	}
 	if err := s.store.Take(context.Background(), charges, results); err != nil {
 		s.Fatalf("Take: %v", err)
@@ -150,8 +150,22 @@ func (s *suite) decide(charges ...store.Charge) ([]store.Result, bool) {
 		if r.OK != (r.RetryAfter == 0) && charges[i].Limit.Algorithm() != store.Concurrency || r.Remaining < 0 || r.Delay < 0 || r.RetryAfter < 0 || r.ResetAfter < 0 {
 			s.Errorf("impossible answer %v", show(r))
 		}
+		s.slots(charges[i].Limit, r)
 	}
 	return results, granted
+}
+
+// slots checks what an answer says is held, which only a Concurrency has. Held also
+// counts what is above a number that has been lowered.
+func (s *suite) slots(l *store.Limit, r store.Result) {
+	s.Helper()
+	if l.Algorithm() != store.Concurrency {
+		if r.Held != 0 {
+			s.Errorf("a %v holds %d", l.Algorithm(), r.Held)
+		}
+	} else if slots := l.Spec().Units; r.Remaining != max(0, slots-r.Held) {
+		s.Errorf("%d held and %d left of %d slots", r.Held, r.Remaining, slots)
+	}
 }
 
 // take makes one charge.
@@ -180,12 +194,13 @@ func (s *suite) peek(key string, l *store.Limit) store.Result {
 // settle makes the charge of receipt cost something else.
 func (s *suite) settle(key string, l *store.Limit, receipt store.Receipt, cost int64) store.Result {
 	s.Helper()
-	results := []store.Result{{Remaining: -99, ResetAfter: -99}}
+	results := []store.Result{{Held: -99, Remaining: -99, ResetAfter: -99}}
 	charges := []store.Charge{{Key: key, Limit: l, Cost: cost, Receipt: receipt}}
 	if err := s.store.Settle(context.Background(), charges, results); err != nil {
 		s.Fatalf("Settle: %v", err)
 	}
 	r := results[0]
+	s.slots(l, r)
 	if now := s.peek(key, l); r.Remaining != now.Remaining || r.ResetAfter != now.ResetAfter {
 		s.Errorf("Settle answered %v, and then stood %v", show(r), show(now))
 	}
