@@ -109,6 +109,10 @@ func (d *decoder) key(n *yaml.Node) *key {
 		d.bad(n, "a key has one form, and this has %d: write one, such as %s; to key on several things at once, {join: [...]}", len(values), keyExample)
 		return nil
 	}
+	if word := values[0].key; d.isName(word.Value) && !slices.Contains(names(keyForms()), word.Value) {
+		d.bad(word, "the key %q has nothing beside its name: write it alone, as in key: %s", word.Value, word.Value)
+		return nil
+	}
 	var fn stint.KeyFunc
 	if !object(d, n, "a key", keyExample, keyForms(), &fn) || fn == nil {
 		return nil
@@ -151,6 +155,11 @@ func (d *decoder) keyCalled(n *yaml.Node) *key {
 	k := newKey(fn)
 	d.builtin[name] = k
 	return k
+}
+
+// isName reports whether a key is called so.
+func (d *decoder) isName(name string) bool {
+	return keyWords[name] != nil || d.named[name] != nil || d.with.keys[name] != nil
 }
 
 // keys reads the names that the file gives to keys.
