@@ -29,25 +29,26 @@ type rule struct {
 // place on purpose or the test fails.
 var imports = map[string]rule{
 	"store":                     {notEven: []string{"net/http", "net"}},
-	"store/memstore":            {own: []string{"store"}, notEven: []string{"net/http"}},
+	"store/memstore":            {own: []string{"internal/clock", "store"}, notEven: []string{"net/http"}},
 	"store/storetest":           {own: []string{"store"}, notEven: []string{"net/http"}},
 	"store/failover":            {own: []string{"store"}, external: []string{"github.com/sony/gobreaker/v2"}},
 	"internal/redistest":        {external: []string{"github.com/redis/go-redis/v9"}}, // for tests only
 	"internal/routetest":        {own: []string{"."}},                                 // for tests only
 	"lua":                       {},
 	"store/redisstore":          {own: []string{"internal/background", "lua", "store"}, external: []string{"github.com/redis/go-redis/v9", "github.com/google/uuid"}},
-	"internal/adaptive":         {own: []string{"store"}, notEven: []string{"net/http", "net"}},
+	"internal/adaptive":         {own: []string{"internal/clock", "store"}, notEven: []string{"net/http", "net"}},
 	"internal/explore":          {}, // for tests only
 	"internal/clientip":         {},
 	"internal/field":            {},
 	"internal/routing":          {},
 	"internal/namesakes":        {notEven: []string{"net/http", "net"}},
 	"internal/keytext":          {notEven: []string{"net/http", "net"}},
+	"internal/clock":            {notEven: []string{"net/http", "net"}},
 	"internal/background":       {notEven: []string{"net/http", "net"}},
-	"internal/waiting":          {own: []string{"internal/background", "store"}, notEven: []string{"net/http"}},
+	"internal/waiting":          {own: []string{"internal/background", "internal/clock", "store"}, notEven: []string{"net/http"}},
 	"internal/respond":          {own: []string{"store"}},
 	".":                         {own: []string{"store", "store/memstore", "internal/adaptive", "internal/clientip", "internal/field", "internal/keytext", "internal/namesakes", "internal/respond", "internal/routing", "internal/waiting"}},
-	"plans":                     {own: []string{"."}},
+	"plans":                     {own: []string{".", "internal/clock"}},
 	"policy":                    {own: []string{"."}, external: []string{"go.yaml.in/yaml/v4", "github.com/fsnotify/fsnotify"}},
 	"adapters/internal/pattern": {},
 	"adapters/std":              {own: []string{".", "store"}},

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/clock"
 )
 
 // Cache keeps what a source has said of each key. It is safe for concurrent use
@@ -121,7 +122,7 @@ func Must(p *Cache, err error) *Cache {
 // slice is shared: don't change it.
 func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
 	p.mu.Lock()
-	now := time.Now()
+	now := clock.Now()
 	var old *kept
 	if e := p.plans[key]; e != nil {
 		old = e.Value.(*kept)
@@ -217,7 +218,7 @@ func (p *Cache) finish(key string, l *pending) {
 	if p.loads[key] == l {
 		delete(p.loads, key)
 	}
-	now := time.Now()
+	now := clock.Now()
 	e := p.plans[key]
 	switch {
 	case e != nil && e.Value.(*kept).loaded.After(l.began): // by one that began later

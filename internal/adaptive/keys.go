@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
@@ -64,7 +65,7 @@ type Rule struct {
 // NewKeys makes an empty table. It calls freed, with no lock held, when slots of a
 // limit and key have come free, or may have.
 func NewKeys(freed func(limit, key string)) *Keys {
-	return &Keys{freed: freed, keys: map[place]*entry{}, leases: map[store.LeaseID]lease{}, born: time.Now()}
+	return &Keys{freed: freed, keys: map[place]*entry{}, leases: map[store.LeaseID]lease{}, born: clock.Now()}
 }
 
 // Limit returns l as one that a Store over k decides, by cfg.

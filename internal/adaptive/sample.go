@@ -3,6 +3,7 @@ package adaptive
 import (
 	"time"
 
+	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
@@ -74,7 +75,7 @@ func (k *Keys) end(id store.LeaseID, seen *Sample) (c Change, changed bool) {
 		s := *seen
 		s.InFlight = l.inFlight
 		before := e.limit.Current()
-		if changed = e.limit.Add(time.Since(k.born), s); changed {
+		if changed = e.limit.Add(clock.Since(k.born), s); changed {
 			c = Change{
 				Limit: e.place.limit, From: before, To: e.limit.Current(), Reason: e.limit.Reason(),
 				InFlight: e.inFlight, Latency: e.limit.Latency(), Baseline: e.limit.Baseline(),

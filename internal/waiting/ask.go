@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/stint-go/stint/internal/clock"
 )
 
 // Want is what somebody waits for in a line of slots.
@@ -48,7 +50,7 @@ func (s *Slots) Wait(ctx context.Context, w *Want, a Asker) error {
 	if !s.come(p, w, a) {
 		return ErrFull
 	}
-	timer := time.NewTimer(time.Until(p.Until))
+	timer := clock.NewTimer(clock.Until(p.Until))
 	defer timer.Stop()
 	for {
 		select {
@@ -72,7 +74,7 @@ func (s *Slots) Wait(ctx context.Context, w *Want, a Asker) error {
 				}
 			}
 		}
-		left := time.Until(p.Until)
+		left := clock.Until(p.Until)
 		if left <= 0 {
 			return ErrLate
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
@@ -118,7 +119,7 @@ func (w *waiter) waitSlot(ctx context.Context, i int, asked bool) error {
 
 // wants has the call want the slots of charge i.
 func (w *waiter) wants(ctx context.Context, i int) *Want {
-	now := time.Now()
+	now := clock.Now()
 	ch := &w.Charges[i]
 	w.slot.charge, w.slot.booked = i, now
 	w.slot.want = &Want{
@@ -161,7 +162,7 @@ func (w *waiter) Ask(ctx context.Context) *Want {
 
 // book counts how long the call has stood in its line.
 func (w *waiter) book() {
-	now := time.Now()
+	now := clock.Now()
 	d := now.Sub(w.slot.booked)
 	w.slot.booked = now
 	w.Waited += d

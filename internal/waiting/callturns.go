@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
@@ -131,7 +132,7 @@ func (w *waiter) askVacant(ctx context.Context) error {
 
 // sleep waits for a granted call's turn.
 func (w *waiter) sleep(ctx context.Context) error {
-	start := time.Now()
+	start := clock.Now()
 	parts := w.parts()
 	slowest := w.slowest()
 	for k := range parts { // what has been reserved is the line's from here on
@@ -145,7 +146,7 @@ func (w *waiter) sleep(ctx context.Context) error {
 	w.note(slowest, int64(queued))
 	w.begin(slowest, d)
 	err := turn.Wait(ctx)
-	waited := time.Since(start)
+	waited := clock.Since(start)
 	w.Waited += waited
 	for i := range w.Results { // they were of the decision's instant
 		w.Results[i].ResetAfter = max(0, w.Results[i].ResetAfter-waited)

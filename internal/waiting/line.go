@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
@@ -15,7 +16,7 @@ type line struct {
 	columns []column
 	waiters list[*Turn]
 	settle  Settle // of whoever has come last
-	timer   *time.Timer
+	timer   *clock.Timer
 	linger  time.Time // until when what is vacant is kept for newcomers, while others wait
 }
 
@@ -52,7 +53,7 @@ func (ts *Turns) line(kind string, parts []Part) *line {
 		charge.Cost, charge.MaxWait = 0, 0 // what it is settled to
 		l.columns[i] = column{line: l, index: i, charge: charge}
 	}
-	l.timer = time.AfterFunc(time.Hour, func() { ts.due(l) })
+	l.timer = clock.AfterFunc(time.Hour, func() { ts.due(l) })
 	return ts.keep(l)
 }
 
@@ -276,7 +277,7 @@ func (l *line) arm(ts *Turns, now time.Time) {
 // due is called by the line's timer.
 func (ts *Turns) due(l *line) {
 	ts.mu.Lock()
-	r := ts.tend(l, time.Now())
+	r := ts.tend(l, clock.Now())
 	ts.mu.Unlock()
 	ts.runAll(context.Background(), r)
 }

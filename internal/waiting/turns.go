@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
@@ -113,7 +114,7 @@ type Turn struct {
 // now, and for how long the new one has to.
 func (ts *Turns) Join(ctx context.Context, parts []Part, claim *Claim, r Rank, until time.Time, settle Settle) (t *Turn, waiting int, d time.Duration) {
 	kind := kindOf(parts)
-	now := time.Now()
+	now := clock.Now()
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	l := ts.line(kind, parts)
@@ -184,7 +185,7 @@ func (t *Turn) Leave(ctx context.Context) {
 // else if newcomers don't come for all that is vacant soon. The caller holds the
 // lock.
 func (ts *Turns) vacated(l *line, n int, some bool) *round {
-	now := time.Now()
+	now := clock.Now()
 	ts.vacant.Add(int64(n))
 	if !some {
 		l.linger = now.Add(linger)

@@ -1,17 +1,16 @@
 package memstore
 
 import (
-	"time"
-
+	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
 // steady is the time since the store was made, in microseconds.
-func (s *Store) steady() int64 { return int64(time.Since(s.base)) / 1000 }
+func (s *Store) steady() int64 { return int64(clock.Since(s.base)) / 1000 }
 
 // now reads both clocks at once.
 func (s *Store) now() store.Now {
-	t := time.Now()
+	t := clock.Now()
 	return store.Now{
 		Steady: int64(t.Sub(s.base)) / 1000,
 		Wall:   t.UnixMicro() - store.Epoch*1_000_000,

@@ -46,6 +46,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
@@ -122,7 +123,7 @@ func New(opts ...Option) *Store {
 	c.maxKeys = min(max(c.maxKeys, 1), math.MaxInt32)
 	n := shards(c.maxKeys)
 	s := &Store{
-		base:   time.Now(),
+		base:   clock.Now(),
 		seed:   maphash.MakeSeed(),
 		shards: make([]shard, n),
 		mask:   uint32(n - 1),

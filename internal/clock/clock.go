@@ -1,0 +1,68 @@
+// Package clock is the time that limits in memory, lines of those who wait, adaptive
+// limits and plans go by. It is the process's, as package time tells it, unless a tool
+// of this module drives it: then a day's requests are decided in seconds.
+//
+// What is outside of it stays package time's: deadlines of contexts, which who drives
+// leaves out, and how long a store or a load may take.
+package clock
+
+import "time"
+
+// driver is nil, now and since are package time's, where nobody drives. They are plain
+// variables, since a decision reads the clock more than anything else: who drives begins
+// before there is anything that reads them.
+var (
+	driver *Driver
+	now    = time.Now
+	since  = time.Since
+)
+
+// Now is time.Now.
+func Now() time.Time { return now() }
+
+// Since is time.Since. It reads one clock of the system, where Now reads two.
+func Since(t time.Time) time.Duration { return since(t) }
+
+// Until is time.Until.
+func Until(t time.Time) time.Duration { return -Since(t) }
+
+// Timer is time.Timer, whose C has room for one instant that nobody waits for.
+type Timer struct {
+	C      <-chan time.Time
+	timer  *time.Timer
+	driven *alarm
+}
+
+// NewTimer is time.NewTimer.
+func NewTimer(d time.Duration) *Timer {
+	if by := driver; by != nil {
+		c := make(chan time.Time, 1)
+		return &Timer{C: c, driven: by.alarm(d, c, nil)}
+	}
+	t := time.NewTimer(d)
+	return &Timer{C: t.C, timer: t}
+}
+
+// AfterFunc is time.AfterFunc.
+func AfterFunc(d time.Duration, f func()) *Timer {
+	if by := driver; by != nil {
+		return &Timer{driven: by.alarm(d, nil, f)}
+	}
+	return &Timer{timer: time.AfterFunc(d, f)}
+}
+
+// Stop is as that of a time.Timer.
+func (t *Timer) Stop() bool {
+	if t.driven != nil {
+		return t.driven.set(-1)
+	}
+	return t.timer.Stop()
+}
+
+// Reset is as that of a time.Timer.
+func (t *Timer) Reset(d time.Duration) bool {
+	if t.driven != nil {
+		return t.driven.set(max(d, 0))
+	}
+	return t.timer.Reset(d)
+}
