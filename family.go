@@ -121,15 +121,36 @@ func (l *Limiter) Update(opts ...Option) error {
 	return nil
 }
 
-// update makes a generation in which l has the options c, and puts it in place.
+// update puts a generation in place in which l has the options c.
 func (l *Limiter) update(c *config) (*version, []namesakes.Conflict, error) {
 	f := l.family
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	options := make(map[*Limiter]*config, len(f.members))
-	used := map[*rule]bool{}
+	before := f.now.Load().named()
+	g, err := l.next(c, before)
+	if err != nil {
+		return nil, nil, err
+	}
+	l.opts = c.opts
+	f.now.Store(g)
 	for _, m := range f.members {
+		m.now.Store(g.versions[m])
+	}
+	if all := f.adaptive.now(); all != nil {
+		all.Retire(before.gone(g.names))
+	}
+	f.lines.WakeAll()
+	return g.versions[l], f.announce(), nil
+}
+
+// next makes the generation after the one with the names before, in which l has
+// the options c. The caller holds family.mu.
+func (l *Limiter) next(c *config, before *names) (*generation, error) {
+	members := l.family.members
+	options := make(map[*Limiter]*config, len(members))
+	used := map[*rule]bool{}
+	for _, m := range members {
 		options[m] = c
 		if m != l {
 			options[m] = collect(m.opts)
@@ -138,13 +159,10 @@ func (l *Limiter) update(c *config) (*version, []namesakes.Conflict, error) {
 			used[u.rule] = true
 		}
 	}
-	before := f.now.Load().named()
-	names := before.without(func(r *rule) bool { return used[r] })
-	g := newGeneration(names)
-
+	g := newGeneration(before.without(func(r *rule) bool { return used[r] }))
 	var errs []error
-	for _, m := range f.members {
-		v, wrong := m.build(options[m], g, names)
+	for _, m := range members {
+		v, wrong := m.build(options[m], g, g.names)
 		g.versions[m] = v
 		switch {
 		case m == l:
@@ -153,20 +171,8 @@ func (l *Limiter) update(c *config) (*version, []namesakes.Conflict, error) {
 			errs = wrong.errors("stint: in a limiter derived by With: ")
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, nil, err
-	}
-	names.before = nil
-	l.opts = c.opts
-	f.now.Store(g)
-	for _, m := range f.members {
-		m.now.Store(g.versions[m])
-	}
-	if all := f.adaptive.now(); all != nil {
-		all.Retire(before.gone(names))
-	}
-	f.lines.WakeAll()
-	return g.versions[l], f.announce(), nil
+	g.names.before = nil
+	return g, errors.Join(errs...)
 }
 
 // moved reports options that ask for another store than the limiter has.
