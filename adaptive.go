@@ -53,7 +53,7 @@ func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 	a := &adapting{
 		process: func(freed func(limit, key string)) adaptive.Process { return adaptive.NewKeys(freed) },
 		config: adaptive.Config{
-			Min: min, Max: max, Tolerance: adaptive.DefaultTolerance, Timeout: adaptive.DefaultTimeout, Window: adaptive.DefaultWindow,
+			Min: min, Max: max, Window: adaptive.DefaultWindow,
 		},
 	}
 	a.of.slots = a.now
@@ -72,7 +72,19 @@ func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 	case c.Start < min || c.Start > max:
 		r.errs.bad(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "", fmt.Sprintf("write %d to %d, what AdaptiveConcurrency stays between", min, max))
 	}
+	ofOne(r, "WithTolerance", "tolerance", adaptive.Gradient2, &c.Tolerance, adaptive.DefaultTolerance)
+	ofOne(r, "WithLatencyTimeout", "latency timeout", adaptive.AIMD, &c.Timeout, adaptive.DefaultTimeout)
 	return Limit{r}
+}
+
+// ofOne fills in a number that one adaptation goes by, where no option has said it.
+// Under another one an option would do nothing.
+func ofOne[N comparable](r *rule, option, what string, of adaptive.Algorithm, n *N, otherwise N) {
+	if *n == *new(N) {
+		*n = otherwise
+	} else if has := configOf(r).Algorithm; has != of {
+		r.errs.bad(option, fmt.Sprintf("%v has no %s", has, what), fmt.Sprintf("leave it out, or write %v", of))
+	}
 }
 
 // mostAdaptive is the largest max: far above what a process has in flight.
@@ -123,7 +135,7 @@ func WithAdaptation(a Adaptation) AdaptiveOption {
 // With 1 the limit stays within some requests of what the service can do at
 // once, where requests are many and alike; with 1.5 it is half above that and
 // rises further while an overload doesn't let up, but mixed work isn't mistaken
-// for overload.
+// for overload. New refuses it beside Vegas and AIMD.
 func WithTolerance(factor float64) AdaptiveOption {
 	return adaptiveOption{change: func(r *rule) {
 		if !(factor >= 1 && factor <= 100) { // NaN is neither
@@ -136,7 +148,8 @@ func WithTolerance(factor float64) AdaptiveOption {
 
 // WithLatencyTimeout says how long a request may take before AIMD counts it as
 // slow and shrinks an AdaptiveConcurrency: 100 µs or more, by default 5 s, as
-// in Netflix's library. No request is interrupted. Gradient2 and Vegas ignore it.
+// in Netflix's library. No request is interrupted. New refuses it beside Gradient2,
+// the default, and Vegas.
 //
 // A good start is twice what the slowest requests take without a queue. If more
 // than one in twenty takes longer than d without any queue, the limit falls to

@@ -60,7 +60,8 @@ var goName = regexp.MustCompile(`"(?:\\.|[^"\\])*"|(?:[a-z]+\.)?\b[A-Z]\w*(?:\(\
 var fileWords = map[string]string{
 	"Rate": "rate", "Quota": "quota", "Concurrency": "concurrency", "Ban": "ban",
 	"AdaptiveConcurrency": "adaptive-concurrency",
-	"Period":              "rate", "Window": "quota",
+	"Gradient2":           "gradient2", "Vegas": "vegas", "AIMD": "aimd",
+	"Period": "rate", "Window": "quota",
 	"Hourly": "hourly", "Daily": "daily", "Weekly": "weekly", "Monthly": "monthly",
 	"RemoteIP()": "remote-ip", "stint.RemoteIP()": "remote-ip", "GivenKey()": "given",
 	`netip.MustParsePrefix("10.0.0.0/8")`: "10.0.0.0/8",

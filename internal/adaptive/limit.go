@@ -39,6 +39,9 @@ const (
 	AIMD
 )
 
+// String is the name.
+func (a Algorithm) String() string { return [...]string{"Gradient2", "Vegas", "AIMD"}[a] }
+
 // The published defaults.
 const (
 	DefaultStart     = 20
