@@ -22,6 +22,8 @@ type rule struct {
 	// notEven names packages of the standard library that must not be reached,
 	// however indirectly.
 	notEven []string
+	// tests says that only tests import it.
+	tests bool
 }
 
 // imports is the picture in docs/architecture.md, as a test. Every package of
@@ -32,12 +34,12 @@ var imports = map[string]rule{
 	"store/memstore":            {own: []string{"internal/clock", "store"}, notEven: []string{"net/http"}},
 	"store/storetest":           {own: []string{"store"}, notEven: []string{"net/http"}},
 	"store/failover":            {own: []string{"store"}, external: []string{"github.com/sony/gobreaker/v2"}},
-	"internal/redistest":        {external: []string{"github.com/redis/go-redis/v9"}}, // for tests only
-	"internal/routetest":        {own: []string{"."}},                                 // for tests only
+	"internal/redistest":        {tests: true, external: []string{"github.com/redis/go-redis/v9"}},
+	"internal/routetest":        {tests: true, own: []string{"."}},
 	"lua":                       {},
 	"store/redisstore":          {own: []string{"internal/background", "lua", "store"}, external: []string{"github.com/redis/go-redis/v9", "github.com/google/uuid"}},
 	"internal/adaptive":         {own: []string{"internal/clock", "store"}, notEven: []string{"net/http", "net"}},
-	"internal/explore":          {}, // for tests only
+	"internal/explore":          {tests: true},
 	"internal/clientip":         {},
 	"internal/field":            {},
 	"internal/routing":          {},
@@ -51,9 +53,9 @@ var imports = map[string]rule{
 	"plans":                     {own: []string{".", "internal/clock"}},
 	"policy":                    {own: []string{"."}, external: []string{"go.yaml.in/yaml/v4", "github.com/fsnotify/fsnotify"}},
 	"adapters/internal/pattern": {},
-	"adapters/std":              {own: []string{".", "store"}},
-	"adapters/gin":              {own: []string{".", "store", "adapters/internal/pattern"}, external: []string{"github.com/gin-gonic/gin"}},
-	"adapters/echo":             {own: []string{".", "store", "adapters/internal/pattern"}, external: []string{"github.com/labstack/echo/v4"}},
+	"adapters/std":              {own: []string{"."}},
+	"adapters/gin":              {own: []string{".", "adapters/internal/pattern"}, external: []string{"github.com/gin-gonic/gin"}},
+	"adapters/echo":             {own: []string{".", "adapters/internal/pattern"}, external: []string{"github.com/labstack/echo/v4"}},
 	"examples/...": {
 		own:      []string{".", "store/...", "adapters/...", "plans", "policy"},
 		external: []string{"github.com/gin-gonic/gin", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9"},
@@ -77,26 +79,28 @@ func TestImportDirections(t *testing.T) {
 			standard[p.ImportPath] = true
 		}
 	}
-	seen := 0
+	used := map[string]bool{} // lines, and what they allow
 	for _, p := range packages {
 		name, ours := relative(p.ImportPath)
 		if !ours {
 			continue
 		}
-		seen++
-		r, found := ruleOf(name)
+		line, r, found := ruleOf(name)
 		if !found {
 			t.Errorf("%s has no line in the import rules: say there what it may import", name)
 			continue
 		}
+		used[line] = true
 		for _, path := range p.Imports {
 			if standard[path] {
 				continue
 			}
 			if own, ours := relative(path); ours {
-				if !allowed(r.own, own) {
+				by, may := allowed(r.own, own)
+				if !may {
 					t.Errorf("%s imports %s: imports run examples, adapters, stint, memstore, store, one way only", name, own)
 				}
+				used[line+" "+by] = true
 			} else if !allowedBelow(r.external, path) {
 				t.Errorf("%s imports %s: the default answer to a new dependency is no", name, path)
 			}
@@ -107,8 +111,18 @@ func TestImportDirections(t *testing.T) {
 			}
 		}
 	}
-	if seen < 2 {
-		t.Fatalf("go list showed %d packages of this module", seen)
+	for line, r := range imports {
+		if !used[line] {
+			t.Errorf("there is no package %s: leave its line out", line)
+		}
+		for _, own := range r.own {
+			if !used[line+" "+own] {
+				t.Errorf("%s doesn't import %s: leave that out", line, own)
+			}
+			if imports[own].tests {
+				t.Errorf("%s may import %s, which is for tests only", line, own)
+			}
+		}
 	}
 }
 
@@ -141,25 +155,33 @@ func relative(path string) (string, bool) {
 	return strings.CutPrefix(path, module+"/")
 }
 
-func ruleOf(name string) (rule, bool) {
+// ruleOf returns the line that a package stands in.
+func ruleOf(name string) (line string, r rule, found bool) {
 	if r, found := imports[name]; found {
-		return r, true
+		return name, r, true
 	}
 	for pattern, r := range imports {
-		if strings.HasSuffix(pattern, "/...") && allowed([]string{pattern}, name) {
-			return r, true
+		if matches(pattern, name) {
+			return pattern, r, true
 		}
 	}
-	return rule{}, false
+	return "", rule{}, false
 }
 
-func allowed(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		if prefix, wild := strings.CutSuffix(pattern, "/..."); wild {
-			return name == prefix || strings.HasPrefix(name, prefix+"/")
-		}
-		return name == pattern
-	})
+// allowed returns the pattern that a package matches, if there is one.
+func allowed(patterns []string, name string) (by string, ok bool) {
+	i := slices.IndexFunc(patterns, func(pattern string) bool { return matches(pattern, name) })
+	if i < 0 {
+		return "", false
+	}
+	return patterns[i], true
+}
+
+func matches(pattern, name string) bool {
+	if prefix, wild := strings.CutSuffix(pattern, "/..."); wild {
+		return name == prefix || strings.HasPrefix(name, prefix+"/")
+	}
+	return name == pattern
 }
 
 // allowedBelow holds for a module's root package and everything inside it.
