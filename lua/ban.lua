@@ -11,7 +11,7 @@ local peek = true -- who is let through isn't noted
 --:load
 local A, B, log = 0, 0, ''
 if v then
-  if not rare then lacking = true break end
+  if not rare then lacking = row break end
   A, B, log, dirty = rare.ban(limit, v)
 end
 --:look
@@ -19,13 +19,13 @@ if cost == '0' or A <= now then fits = g end
 --:keep A B log dirty
 --:refused
 -- As strike in store/ban.go.
-if grants[b] == 0 and fits > 0 and cost ~= '0' then
-  local strikes = false
+if granted == 0 and fits > 0 and cost ~= '0' then
+  local strikes, who = false, refusals[row]
   for x in string.gmatch(counts, '%d+') do
-    if fit[b + x] == 0 and byte(kind, x + 1) >= 97 then strikes = true end
+    if string.find(who, ',' .. x .. ',', 1, true) then strikes = true end
   end
-  for x = 1, k do
-    if byte(kind, x + 1) == letter and fit[b + x] == 0 then strikes = false end
+  for x in string.gmatch(who, '%d+') do
+    if byte(kind, x + 1) == letter then strikes = false end
   end
   if strikes then
     local units, length = string.match(limit, '(%d+),%d+,(%d+)')

@@ -35,7 +35,7 @@ if held > 0 and held + max(cost, 1) > units + 0 then
   if not weighed then
     held = held - call('ZREMRANGEBYSCORE', name, 0, till)
   else
-    if not rare then lacking = true break end
+    if not rare then lacking = row break end
     held = rare.purge(name, till, held)
   end
   raw = held
@@ -43,10 +43,14 @@ end
 if peek or held + cost <= units + 0 then fits = 1 end
 --:keep held foreign
 --:charges
-local offset = slots -- of this column's id among a decision's
-slots = slots + 16
+-- Where this column's id is among a decision's.
+local offset = 0
+for x = 2, j do
+  local other = byte(kind, x)
+  if other == letter or other == letter - 32 then offset = offset + 16 end
+end
 --:charge
-local name, first = KEYS[i], offset + (nth - j) / k * each
+local name, first = KEYS[i], offset + (row - 1) * each
 local id = sub(leases, first + 1, first + 16)
 if foreign then call('DEL', name) end
 call('ZADD', name, format('%.0f', now + lasts + 1767225600000000), id)
@@ -62,7 +66,7 @@ if held > 0 then
   if due == 0 and not weighed then
     held = held - call('ZREM', name, lease)
   else
-    if not rare then lacking = true break end
+    if not rare then lacking = row break end
     held = rare.hold(name, lease, due, held, weighed)
   end
 end

@@ -25,7 +25,7 @@ else
 end
 --:load
 -- C: what is reserved in the windows behind; waits: and with a charge that waits
-local A, B, C, ends, live, waits = first, 0, 0, fin, false, nil
+local A, B, C, ends, live, waits = first, 0, 0, fin, false, false
 if v or not fin then
   local a, b, u
   if v then a, b, u = string.match(v, '^(%d+):(%d+):(-?%d+)$') end
@@ -33,7 +33,7 @@ if v or not fin then
     if a == first or next == '' and now < a + start then A, B, live = a, b + 0, true end
     if next == '' then ends = A + start end
   else
-    if not rare then lacking = true break end
+    if not rare then lacking = row break end
     asked = nil
     A, B, C, ends, live, dirty = rare.fixed(limit, v, n, unit)
     if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
@@ -45,10 +45,10 @@ if fits < 0 or peek then
 elseif B + cost <= n then
   fits = min(g, floor((n - B) / cost))
 elseif how ~= '' and cost + 0 <= n then
-  if not rare then lacking = true break end
+  if not rare then lacking = row break end
   asked, waits = nil, C
   if waits % n + cost > n then waits = waits + n - waits % n end
-  if rare.window(limit).by(A + 0, floor(waits / n) + 1, now + how) then fits, waits = 1, waits + cost else waits = nil end
+  if rare.window(limit).by(A + 0, floor(waits / n) + 1, now + how) then fits, waits = 1, waits + cost else waits = false end
   if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
 end
 --:keep A B C ends live waits dirty

@@ -23,7 +23,7 @@ else
   if now < first + 0 or now >= fin then fin = nil end -- to be asked
 end
 --:load
-local A, B, D, E, ends, live, waits = first, 0, 0, 0, fin, false, nil
+local A, B, D, E, ends, live, waits = first, 0, 0, 0, fin, false, false
 if v or not fin then
   local a, t, u, b, c
   if v then a, t, u, b, c = string.match(v, '^(%d+):(%d+):(-?%d+):(%d+):(%d+)$') end
@@ -31,7 +31,7 @@ if v or not fin then
     A, B, live = a, b + 0, true
     if next == '' then ends = A + start end
   else
-    if not rare then lacking = true break end
+    if not rare then lacking = row break end
     asked = nil
     A, B, D, E, ends, live, dirty = rare.interval(limit, v, n, unit + 0, capacity)
     if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
@@ -43,14 +43,14 @@ if fits < 0 or peek then
 elseif B + cost <= capacity then
   fits = min(g, floor((capacity - B) / cost))
 elseif how ~= '' and cost + 0 <= capacity then
-  if not rare then lacking = true break end
+  if not rare then lacking = row break end
   local k = math.ceil((B + cost - capacity) / n)
   asked = nil
   if rare.window(limit).by(A + 0, k, now + how) then fits, waits = 1, max(B, k * n) + cost end
   if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
 end
 -- Whose lifetime is more than the present interval (save).
-if fits > 0 and not rare and (waits or B + fits * cost) > n then lacking = true break end
+if fits > 0 and not rare and (waits or B + fits * cost) > n then lacking = row break end
 --:keep A B D E ends live waits dirty
 --:charge
 if waits then B = waits else B = B + g * cost end
@@ -68,7 +68,7 @@ end
 local before = 0
 asked = nil
 if (diff < 0 or E > 0) and instant < A + 0 and (live or diff > 0) then
-  if not rare then lacking = true break end
+  if not rare then lacking = row break end
   before = rare.window(limit).passed(instant, A + 0) or 0
 end
 if asked then
@@ -93,7 +93,7 @@ elseif live or diff > 0 then
     if waiting and behind > 0 and back > 0 then E = max(E, B - capacity + behind) end
     B = B - back
   end
-  if not rare and B + D > n then lacking = true break end
+  if not rare and B + D > n then lacking = row break end
 end
 --:functions
 -- The state in v, brought to the present and the limit's numbers, where its interval

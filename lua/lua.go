@@ -22,20 +22,21 @@
 //	           stands there has to be written whoever is refused
 //	look       sets fits: how many of g equal charges fit; -1 if that isn't known for
 //	           want of the calendar. Sets raw: the state found, if it isn't v
-//	keep       not code: names of the locals of load and look that charge and save need
+//	keep       not code: names of the locals of load and look that charge and save need.
+//	           None may be nil: a table that nils are put into grows badly
 //	charges    what is the same for all charges of a column that are made
 //	charge     makes g charges, in the locals, or in the server if there is no save
 //	refused    changes the locals because the decision was refused; sets dirty
 //	save       says what is to stand at the key, and how long (store.lua)
 //	rest       where nothing is charged and there is no save
-//	amend      after setup, charges and load: makes an earlier charge cost due, which is
+//	amend      after setup and load: makes an earlier charge cost due, which is
 //	           diff more; its receipt is in charged, instant, mark and lease. Sets dirty,
 //	           or writes by itself and sets left, the state left
 //	functions  fields of the table rare
 //
 // A block that needs a function says so before it changes anything in the server:
 //
-//	if not rare then lacking = true break end
+//	if not rare then lacking = row break end
 //
 // The loop then makes them and looks again. A block may not break in any other case, nor
 // in charge and save. States are text between two decisions, also when a call names a
@@ -154,8 +155,8 @@ type blocks map[string]string
 type composer struct {
 	store, loop blocks
 	functions   string
-	kept        int // how many locals are kept between look and charge, at the most
 	places      map[string]string
+	refusals    string // notes them, if somebody wants to know
 }
 
 // add inlines an algorithm into each of the loop's blocks but the script itself, which
@@ -165,38 +166,32 @@ func (c *composer) add(letter byte, own blocks) {
 		c.places = map[string]string{}
 	}
 	names, keeps := strings.Fields(own["arguments"]), strings.Fields(own["keep"])
-	c.kept = max(c.kept, len(keeps))
 	in := map[string]string{}
 	for _, block := range []string{"setup", "looks", "load", "look", "charges", "charge", "refused", "rest", "amend"} {
 		in[strings.ToUpper(block)] = own[block]
 	}
 	in["ARGUMENTS"] = arguments(names)
-	if len(keeps) > 0 {
-		in["KEEP"] = strings.Join(kept(len(keeps), "[nth]"), ", ") + " = " + strings.Join(keeps, ", ")
-		in["KEPT"] = declare(keeps) + strings.Join(keeps, ", ") + " = " + strings.Join(kept(len(keeps), "[nth]"), ", ")
+	keeps = append([]string{"fits"}, keeps...)
+	places := make([]string, len(keeps))
+	for i := range places {
+		places[i] = fmt.Sprintf("kept[x + %d]", i+1)
+	}
+	next := fmt.Sprintf("\nx = x + %d", len(keeps))
+	in["KEEP"] = strings.Join(places, ", ") + " = " + strings.Join(keeps, ", ") + next
+	in["KEPT"] = "local " + strings.Join(keeps, ", ") + " = " + strings.Join(places, ", ") + next
+	if in["REFUSES"] = "--REFUSES--"; own["refused"] != "" {
+		c.refusals = c.loop["refuses"]
 	}
 	if save := own["save"]; save != "" {
 		in["WRITE"] = fill(c.store["write"], map[string]string{"SAVE": save, "STORE": c.store["store"]})
-	} else if rest := own["rest"]; rest != "" {
-		in["REST"] = rest
+		in["REST"] = fill(c.store["rest"], in)
 	}
 	for name, template := range c.loop {
-		if name != "script" {
+		if name != "script" && name != "refuses" {
 			template = strings.ReplaceAll(template, "LETTER", fmt.Sprint(letter))
 			c.places[strings.ToUpper(name)] += fill(template, in)
 		}
 	}
-}
-
-// declare declares those of the locals kept that the loop doesn't.
-func declare(names []string) string {
-	var own []string
-	for _, n := range names {
-		if n != "dirty" {
-			own = append(own, n)
-		}
-	}
-	return "local " + strings.Join(own, ", ") + "\n"
 }
 
 // arguments names the next arguments of the call, and goes past them.
@@ -208,26 +203,12 @@ func arguments(names []string) string {
 	return fmt.Sprintf("local %s = %s\np = p + %d", strings.Join(names, ", "), strings.Join(from, ", "), len(names))
 }
 
-// kept are the tables in which locals are kept between look and charge.
-func kept(n int, suffix string) []string {
-	tables := make([]string, n)
-	for i := range tables {
-		tables[i] = fmt.Sprintf("kept%d%s", i+1, suffix)
-	}
-	return tables
-}
-
 func (c *composer) script() string {
 	places := map[string]string{"FUNCTIONS": "rare = {}\n" + c.functions}
 	for name, text := range c.places {
 		places[name] = text
 	}
-	if c.kept > 0 {
-		tables := strings.Join(kept(c.kept, ""), ", ")
-		places["KEPT"] = "local " + tables
-		places["TABLES"] = tables + " = {}" + strings.Repeat(", {}", c.kept-1)
-	}
-	return fill(c.loop["script"], places)
+	return fill(fill(c.loop["script"], places), map[string]string{"REFUSES": c.refusals})
 }
 
 // fill puts text into the places of a template, each a line of its own: --NAME--.

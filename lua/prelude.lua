@@ -1,6 +1,7 @@
 -- What all scripts share. Numbers are doubles: exact below 2^53, which is all
 -- that store counts in.
 local call, floor, min, max = redis.call, math.floor, math.min, math.max
+local KEYS, ARGV = KEYS, ARGV
 local byte, sub, format, type, tonumber = string.byte, string.sub, string.format, type, tonumber
 local unpack = unpack or table.unpack
 

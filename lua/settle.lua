@@ -15,7 +15,7 @@ local vals = call('MGET', unpack(KEYS, 1, nkeys))
 local out, count, settled, a = {now}, ARGV[2] + 0, 0, 3
 local rare, lacking, asked
 -- What take's blocks know: no decision of several goes on behind a settlement.
-local again, probe, g, many, slots, times = true, 0, 0, false, 0, nil
+local again, probe, g, many, times, row = true, 0, 0, false, nil, 1
 
 while settled < count do
   if lacking then
@@ -24,7 +24,7 @@ while settled < count do
   end
   local letter, i, p = byte(ARGV[a]), ARGV[a + 1] + 0, a + 8
   local due, charged, instant, mark, lease = ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4] + 0, ARGV[a + 5] + 0, ARGV[a + 6]
-  local v, diff, fits, dirty, raw, left = vals[i], due - charged, 0, false, nil, nil
+  local v, diff, fits, granted, dirty, raw, left = vals[i], due - charged, 0, 0, nil, nil, nil
   if ARGV[a + 7] ~= '' then
     local other, at = string.match(ARGV[a + 7], '(%d+),(-?%d+)')
     local reset = tonumber(vals[other + 0] or nil)
@@ -42,10 +42,10 @@ return out
 if letter == LETTER then
   --ARGUMENTS--
   --SETUP--
-  --CHARGES--
   --LOAD--
   if fits >= 0 then
     --AMEND--
-    --WRITE--
+    granted = fits
+    --REST--
   end
 end

@@ -19,18 +19,17 @@
 --:setup
 local peek = cost == '0'
 --:load
-if not rare then lacking = true break end
+if not rare then lacking = row break end
 local l = rare[reads](limit)
-local s, entry = rare.entries(l, KEYS[i]), nil
+local s, entry = rare.entries(l, KEYS[i]), false
 --:look
-local ok
-ok, entry = rare.fits(l, s, cost + 0, how + 0)
-fits, raw = ok and 1 or 0, rare.told(l, s)
+local ok, at = rare.fits(l, s, cost + 0, how + 0)
+fits, raw, entry = ok and 1 or 0, rare.told(l, s), at or false
 --:keep l s entry
 --:charge
 rare.enter(l, s, cost + 0, entry)
 --:rest
-if g == 0 and fits >= 0 then rare.rest(l, s) end
+if granted >= 0 then rare.rest(l, s) end
 --:amend
 raw = rare.told(l, s)
 rare.settle(l, s, due, charged, instant, mark)

@@ -12,10 +12,12 @@
 -- Lifetimes are counted from the millisecond that the server's present is in, so they
 -- are a millisecond more than rounded up.
 --:write
-if g > 0 or fits >= 0 and (dirty or v and i == probe and call('PTTL', KEYS[i]) == -1) then
-  local new, add, px, fade, keep, renew
-  --SAVE--
-  --STORE--
+local new, add, px, fade, keep, renew
+--SAVE--
+--STORE--
+--:rest
+if granted >= 0 and (dirty or v and i == probe and call('PTTL', KEYS[i]) == -1) then
+  --WRITE--
 end
 --:store
 local name = KEYS[i]

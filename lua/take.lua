@@ -13,6 +13,9 @@
 --   kind +: ids of leases, 16 bytes each, for charges on Concurrency
 --   per charge: the arguments of its algorithm (its file says which)
 --
+-- Of a shape the keys and the answers are in columns: those of all decisions' first
+-- charges, then those of their second.
+--
 -- Answers: now, then per shape how often its decisions were granted, and per charge
 -- the state found. If one is ? and instants, comma separated, windows of the calendar
 -- are missing around those, and nothing of the decision was done.
@@ -30,8 +33,9 @@ local out, o, key = {now}, 1, 0
 -- clock has it.
 local probe = now % max(nkeys, 1) + 1
 local rare, lacking, asked
-local grants, fit -- of decisions of several charges
---KEPT--
+-- Of a run of decisions of several charges: how often each is granted as far as is
+-- known, what charging needs to know of the looks, and the numbers of those that refuse.
+local grants, kept, refusals
 
 local a = 3
 for _ = 1, ARGV[2] + 0 do
@@ -49,8 +53,9 @@ for _ = 1, ARGV[2] + 0 do
     end
     leases, c = ARGV[c + 3], c + 4
   end
-  local each, again = leases and #leases / count, index ~= nil
+  local again, each = index ~= nil, leases and #leases / count
   local sum, total, done, run, p = o + 1, 0, 0, 1, c
+  out[sum] = 0 -- tables grow by what comes next, or badly
   while done < count do
     if lacking then
       --FUNCTIONS--
@@ -61,98 +66,121 @@ for _ = 1, ARGV[2] + 0 do
       if runs[run] == done then run = run + 1 end
       till = runs[run]
     end
-    local many, slots = till - done > 3, 0
+    local x, others = 0, k > 1
     p = c
-    if k == 1 then
-      local letter, j = byte(kind, 2), 1
+    if others then
+      if not grants then
+        grants, kept = {1, 1, 1, 1}, {0, 0, 0, 0, 0, 0, 0, 0}
+      end
+      for row = done + 1, till do grants[row - done] = times and times[row] or 1 end
+      refusals = nil
+    end
+    local many = till - done > 3
+    for j = 1, k - 1 do
+      local letter, before = byte(kind, j + 1), (j - 1) * count
       local dry = letter < 97
       if dry then letter = letter + 32 end
-      --ONE--
-    else
-      if not grants then
-        grants, fit = {}, {}
-        --TABLES--
-      end
-      for b = done * k, (till - 1) * k, k do grants[b] = times and times[b / k + 1] or 1 end
-      for j = 1, k do
-        local letter = byte(kind, j + 1)
+      --LOOKS--
+      if lacking then break end
+    end
+    if not lacking then
+      local j, letter, before, from = k, byte(kind, k + 1), (k - 1) * count, done
+      local dry = letter < 97
+      if dry then letter = letter + 32 end
+      --LAST--
+      local next = p
+      p, x = c, 0
+      for j = 1, k - 1 do
+        local letter, before = byte(kind, j + 1), (j - 1) * count
         local dry = letter < 97
         if dry then letter = letter + 32 end
-        --LOOKS--
-        if lacking then break end
+        --CHARGES--
       end
-      if not lacking then
-        p, slots = c, 0
-        for j = 1, k do
-          local letter = byte(kind, j + 1)
-          local dry = letter < 97
-          if dry then letter = letter + 32 end
-          --CHARGES--
-        end
-        for b = done * k, (till - 1) * k, k do
-          if grants[b] > 0 then total = total + grants[b] end
-        end
-        done = till
-      end
+      p = next
     end
   end
   out[sum] = total
   o, a = sum + k * count, p
-  if not index then key = key + count * k end
+  if not again then key = key + k * count end
 end
 return out
---:one
-if letter == LETTER then
-  --ARGUMENTS--
-  --SETUP--
-  --LOOKS--
-  --CHARGES--
-  for nth = done + 1, till do
-    local i = index and index[nth] or key + nth
-    local v, g, fits, dirty, raw = vals[i], times and times[nth] or 1, 0, false, nil
-    --LOAD--
-    --LOOK--
-    out[sum + nth] = raw or v
-    if not dry and fits > 0 then total = total + fits elseif dry and fits >= 0 then total = total + g end
-    if fits < 1 or peek then g = 0 elseif fits < g then g = fits end
-    if g > 0 then
-      --CHARGE--
-    end
-    --WRITE--
-    --REST--
-    done = nth
-  end
-end
 --:looks
 if letter == LETTER then
   --ARGUMENTS--
   --SETUP--
   --LOOKS--
-  for nth = done * k + j, (till - 1) * k + j, k do
-    local i, b = index and index[nth] or key + nth, nth - j
-    local v, g, fits, dirty, raw = vals[i], times and times[b / k + 1] or 1, 0, false, nil
+  for row = done + 1, till do
+    local i = index and index[before + row] or key + before + row
+    local v, g, fits, dirty, raw = vals[i], times and times[row] or 1, 0, false, nil
     --LOAD--
     --LOOK--
-    out[sum + nth], fit[nth] = raw or v, fits
-    if fits < grants[b] and (not dry or fits < 0) then grants[b] = fits end
+    out[sum + before + row] = raw or v
     --KEEP--
+    --REFUSES--
+    if dry and fits >= 0 then fits = g end
+    if fits < grants[row - done] then grants[row - done] = fits end
   end
+end
+--:last
+if letter == LETTER then
+  --ARGUMENTS--
+  --SETUP--
+  --LOOKS--
+  --CHARGES--
+  local special, answers, keys = others or dry or peek, sum + before, key + before
+  for row = from + 1, till do
+    local i = index and index[before + row] or keys + row
+    local v, g, fits, dirty, raw = vals[i], times and times[row] or 1, 0, false, nil
+    --LOAD--
+    --LOOK--
+    out[answers + row] = raw or v
+    --REFUSES--
+    local granted = fits
+    if special then
+      if dry and fits >= 0 then granted = g end
+      if others then
+        if grants[row - from] < granted then granted = grants[row - from] else grants[row - from] = granted end
+      end
+      g = granted
+      if g > 0 then
+        if peek then g = 0 elseif dry and fits < g then g = fits end
+        total = total + granted - g
+      end
+    else
+      g = fits
+    end
+    --REFUSED--
+    if g > 0 then
+      total = total + g
+      --CHARGE--
+      --WRITE--
+    else
+      --REST--
+    end
+  end
+  done = lacking and lacking - 1 or till
+end
+--:refuses
+if fits == 0 and not dry then
+  refusals = refusals or {}
+  refusals[row] = (refusals[row] or ',') .. j .. ','
 end
 --:charges
 if letter == LETTER then
   --ARGUMENTS--
   --SETUP--
   --CHARGES--
-  for nth = done * k + j, (till - 1) * k + j, k do
-    local i, b = index and index[nth] or key + nth, nth - j
-    local v, g, fits, dirty, raw = vals[i], grants[b], fit[nth], false, nil
+  for row = from + 1, done do
+    local i, g = index and index[before + row] or key + before + row, grants[row - from]
+    local v, granted = vals[i], g
     --KEPT--
-    --REFUSED--
     if peek and g > 0 then g = 0 elseif dry and fits < g then g = fits end
+    --REFUSED--
     if g > 0 then
       --CHARGE--
+      --WRITE--
+    else
+      --REST--
     end
-    --WRITE--
-    --REST--
   end
 end

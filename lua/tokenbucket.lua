@@ -23,14 +23,21 @@
 --:arguments limit how capacity form inc lifetime grid
 --:setup
 local tagged = byte(form) ~= 58 -- no colon
-local perTick, tick = 1, 1
-if not tagged then perTick, tick = lifetime + 0, grid + 0 end
-local peek, more, at = inc == '0', inc + 0, floor(now / tick) * perTick
+local peek, more, at, perTick, tick = inc == '0', inc + 0, now, 1, 1
+if not tagged then
+  perTick, tick = lifetime + 0, grid + 0
+  at = floor(now / tick) * perTick
+end
 local top = at + capacity
 -- Digits of one length are in order as texts as they are as numbers, and to make
 -- numbers of so many values would be half of what a batch takes: the present, and the
 -- latest instants that one more fits upon, and that are no further than the capacity.
 local low, high, full
+-- Of a key that is full and is charged one: the tat that it gets, and its text.
+local soonest, text
+-- Whether a charge passes a multiple of the grid, which is a power of ten, is seen
+-- from the first two digits of what is less than that.
+local digit, passes
 --:looks
 local last = top - more -- the latest tat that one more fits upon
 if how ~= '' then
@@ -46,61 +53,64 @@ if how ~= '' then
   if peek then last = math.huge elseif cost + 0 > largest + 0 then last = -math.huge end
 end
 if many and tagged and not times and now >= 0 and top < 1e15 then
-  low, full = form .. format('%015.0f', now), form .. format('%015.0f', top)
-  high = form .. format('%015.0f', min(last, top - more))
+  low, high = form .. format('%015.0f', now), form .. format('%015.0f', min(last, top - more))
+  full = how == '' and form .. format('%015.0f', top) or high
 end
 --:load
--- A: the tat, which the text says where A is nil
-local A, plain, marks, live = at, false, nil, v
-if low and v and v >= low and v <= full and #v == 19 and (v <= high or how == '') then
-  A, plain = nil, true
-elseif v then
-  A = nil
-  if not tagged then
-    if sub(v, -#form) == form then A = tonumber(sub(v, 1, -#form - 1)) end
-  elseif #v == 19 and sub(v, 1, 4) == form then
-    A = tonumber(sub(v, 5))
+-- A: the tat; false if v says it in digits that are enough. odd: true if v is that and no
+-- more, false if it is to be written anew, else the words beside it, and whether they are
+-- new.
+local A, odd, live = false, true, v
+if low and v and v >= low and v <= high and #v == 19 then
+  fits = 1
+elseif low and v and v > high and v <= full and #v == 19 then
+  fits = 0
+else
+  A, odd = at, false
+  if v then
+    local tat
+    if not tagged then
+      if sub(v, -#form) == form then tat = tonumber(sub(v, 1, -#form - 1)) end
+    elseif #v == 19 and sub(v, 1, 4) == form then
+      tat = tonumber(sub(v, 5))
+    end
+    if not tat or tat > top then
+      if not rare then lacking = row break end
+      A, odd, live = rare.bucket(limit, v)
+      dirty = odd and odd.dirty
+    elseif tat >= at then
+      A, odd = tat, true
+    end
   end
-  plain = A and A >= at
-  if not A or A > top then
-    if not rare then lacking = true break end
-    A, marks, dirty, live = rare.bucket(limit, v)
-    plain = false
-  end
-  if A < at then A = at end
 end
 --:look
-if not A then
-  fits = v <= high and 1 or 0
-elseif A <= last then
+if A and A <= last then
   fits = (g > 1 and not peek) and min(g, floor((last - A) / more) + 1) or g
 end
---:keep A plain marks dirty
+--:keep A odd dirty
 --:charges
-local soonest, text, digit, passes = at + more, nil, 0, 0
 if many and tagged and not times and now >= 0 and top < 1e15 then
+  soonest, digit, passes = at + more, 21 - #grid, 528 + floor((grid - more) * 100 / grid)
   text = form .. format('%015.0f', soonest)
-  -- Whether a charge passes a multiple of the grid, which is a power of ten, is seen
-  -- from the first two digits of what is less than that.
-  digit, passes = 21 - #grid, 528 + floor((grid - more) * 100 / grid)
 end
 --:charge
 if A then A = A + g * more end
 --:save
-if plain and tagged and g > 0 and not (A and A > min(top, 999999999999999)) then
-  add, px = g == 1 and inc or format('%.0f', g * more), lifetime
-  if A then
-    renew = A % grid < g * more
-    if again then new = form .. format('%015.0f', A) end
-  else
+if not A then
+  px = lifetime
+  if g > 0 then
     local x, y = byte(v, digit, digit + 1)
-    renew = x * 10 + y >= passes
+    add, renew = inc, x * 10 + y >= passes
     if again then new = form .. format('%015.0f', sub(v, 5) + inc) end
+  else
+    new = v
   end
-elseif not A then
-  new, px = v, lifetime
+elseif odd == true and tagged and g > 0 and A <= top and A < 1e15 then
+  add, px, renew = g == 1 and inc or format('%.0f', g * more), lifetime, A % grid < g * more
+  if again then new = form .. format('%015.0f', A) end
 else
-  local B, C, D, E = max(A - top, 0), 0, marks and marks.D or 0, marks and marks.E or 0
+  local B, C, D, E = max(A - top, 0), 0, 0, 0
+  if odd and odd ~= true then D, E = odd.D, odd.E end
   if B > 0 or D > 0 then C = capacity end
   if E <= at then E = 0 end
   local words = B > 0 or D > 0 or E > 0
@@ -115,7 +125,8 @@ else
   end
 end
 --:amend
-local queue, longest, debt, E, token = 0, 0, false, marks and marks.E or 0, more
+local queue, longest, debt, D, E, token = 0, 0, false, 0, 0, more
+if odd and odd ~= true then D, E = odd.D, odd.E end
 local tat, m = A, min(mark, A)
 if how ~= '' or tat + diff * token > top then
   local q, _, d, l = string.match(limit, '(%d+),(%d+),(%d),(%d+)')
@@ -152,13 +163,12 @@ elseif diff < 0 then
   if waiting and bottom > at and (E == 0 or E < bottom) then E = bottom end
   tat = tat - back
 end
-if live and not plain or tat ~= A then
-  if marks or E ~= 0 then marks = {D = marks and marks.D or 0, E = E} end
-  A, plain, dirty = tat, false, true
+if live and odd ~= true or tat ~= A then
+  A, odd, dirty = tat, {D = D, E = E}, true
 end
 --:functions
--- The state in v, brought to the present and the limit's numbers; and whether that
--- has changed it.
+-- The state in v, brought to the present and the limit's numbers, and whether there is
+-- one.
 function rare.bucket(limit, v)
   local f = fields(limit)
   local token, unit, capacity, longest = f[5], f[6], f[9], f[4]
@@ -175,7 +185,7 @@ function rare.bucket(limit, v)
     A = tonumber(sub(v, 5)) or 0
     if k > 0 then t = (tonumber(sub(v, 2, 4)) or 0) * 10 ^ (k - 1) end
   end
-  if t <= 0 or u < 8 then return at, nil, false, false end -- somebody else's
+  if t <= 0 or u < 8 then return at, false, false end -- somebody else's
 
   local same, dirty = t == token and u == unit, false
   if not same or D ~= 0 or B > 0 and C ~= capacity or A > at + capacity + B then
@@ -211,5 +221,5 @@ function rare.bucket(limit, v)
     if E <= at then E = 0 end
     dirty = true
   end
-  return A, (D ~= 0 or E ~= 0) and {D = D, E = E} or nil, dirty, true
+  return max(A, at), {D = D, E = E, dirty = dirty}, true
 end

@@ -14,7 +14,7 @@ if v then
   if t == warm and u == unit then
     A, B, C, live = a + 0, b + 0, tonumber(c) or 0, true
   else
-    if not rare then lacking = true break end
+    if not rare then lacking = row break end
     A, B, C, live, dirty = rare.warm(v, at, perTick + 0, tick + 0, full)
   end
   if live then
@@ -24,7 +24,7 @@ if v then
   end
 end
 --:look
-local ahead, warmer
+local ahead, warmer = false, false
 if peek then
   fits = g
 elseif cost + 0 <= string.match(limit, '%d+') + 0 and A - at <= floor(how / tick) * perTick then

@@ -44,10 +44,11 @@ func (u *unanswered[T]) wants(answer any, what ...T) (bool, error) {
 	return true, nil
 }
 
-// asks reports whether an answer for several charges has a question.
-func (u *unanswered[T]) asks(answers []any, what []T) (asks bool, err error) {
-	for _, a := range answers {
-		if wants, err := u.wants(a); err != nil {
+// asks reports whether the answers for several charges, every n-th from the first, have a
+// question.
+func (u *unanswered[T]) asks(answers []any, first, n int, what []T) (asks bool, err error) {
+	for i := first; i < len(answers); i += n {
+		if wants, err := u.wants(answers[i]); err != nil {
 			return true, err
 		} else if wants && !asks {
 			asks = true
@@ -77,11 +78,12 @@ func takeAnswer(p *plan, reply any) (now int64, left unanswered[*decision], err 
 		}
 		granted, _ := words[0].(int64)
 		words = words[1:]
+		n := len(s.entries)
+		columns := words[:k*n]
+		words = words[k*n:]
 		for j := range s.entries {
 			e := &s.entries[j]
-			found := words[:k]
-			words = words[k:]
-			asks, err := left.asks(found, e.decisions)
+			asks, err := left.asks(columns, j, n, e.decisions)
 			if err != nil {
 				return now, left, err
 			}
@@ -89,7 +91,7 @@ func takeAnswer(p *plan, reply any) (now int64, left unanswered[*decision], err 
 				continue
 			}
 			for c := range states {
-				if states[c], err = decode(&e.decisions[0].charges[c], found[c]); err != nil {
+				if states[c], err = decode(&e.decisions[0].charges[c], columns[c*n+j]); err != nil {
 					return now, left, err
 				}
 			}

@@ -112,13 +112,15 @@ func (s *shape) kind(more bool) any {
 // more adds what only some shapes have.
 func (q *request) more(s *shape, shared bool) {
 	var keys, runs, times, leases []byte
-	for i := range s.entries {
-		e := &s.entries[i]
-		if shared {
-			for _, n := range e.keys {
-				keys = append(strconv.AppendInt(keys, int64(n), 10), ',')
+	for column := range s.records {
+		for i := range s.entries {
+			if shared {
+				keys = append(strconv.AppendInt(keys, int64(s.entries[i].keys[column]), 10), ',')
 			}
 		}
+	}
+	for i := range s.entries {
+		e := &s.entries[i]
 		if s.times {
 			times = append(strconv.AppendInt(times, int64(len(e.decisions)), 10), ',')
 		}

@@ -145,7 +145,7 @@ func newPlan(ds []*decision) plan {
 
 var places = sync.Pool{New: func() any { return make(map[string][2]int) }}
 
-// number lists the keys, in the order of the entries if that says all.
+// number lists the keys, in the order of the shapes' columns if that says all.
 func (p *plan) number() {
 	if !p.shared {
 		n := 0
@@ -154,8 +154,11 @@ func (p *plan) number() {
 		}
 		p.keys = make([]string, 0, n)
 		for i := range p.shapes {
-			for j := range p.shapes[i].entries {
-				p.keys = append(p.keys, p.shapes[i].entries[j].decisions[0].keys...)
+			s := &p.shapes[i]
+			for column := range s.records {
+				for j := range s.entries {
+					p.keys = append(p.keys, s.entries[j].decisions[0].keys[column])
+				}
 			}
 		}
 		return
