@@ -1,6 +1,7 @@
 package store
 
 import (
+	"hash/maphash"
 	"math/bits"
 	"time"
 )
@@ -22,6 +23,14 @@ func Check(charges []Charge, results []Result) error {
 		}
 	}
 	return nil
+}
+
+// KeyHash is the identity of a key under a limit, for a store that keeps no keys: two of
+// n keys share a hash with a probability of n²/2^65, one in thirty million for a
+// million, and then count together. Nobody can aim at it who doesn't know the seed. It
+// is never 0.
+func (l *Limit) KeyHash(seed maphash.Seed, key string) uint64 {
+	return max(maphash.String(seed, key)^l.hash, 1)
 }
 
 // Decide answers charges[i] against states[i] at now, in two phases: every
@@ -207,6 +216,9 @@ func (l *Limit) instant(now *Now) int64 {
 	}
 	return now.Steady
 }
+
+// FollowsCalendar reports whether the limit reads Now.Wall.
+func (l *Limit) FollowsCalendar() bool { return l.calendar() }
 
 func (l *Limit) calendar() bool { return l.spec.Window.kind != noWindow }
 

@@ -23,6 +23,9 @@ func Now() time.Time { return now() }
 // Since is time.Since. It reads one clock of the system, where Now reads two.
 func Since(t time.Time) time.Duration { return since(t) }
 
+// Micros is the time since t in microseconds.
+func Micros(t time.Time) int64 { return int64(since(t)) / 1000 }
+
 // Until is time.Until.
 func Until(t time.Time) time.Duration { return -Since(t) }
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -92,6 +93,26 @@ func BenchmarkHotKeyParallel(b *testing.B) {
 			}
 		}
 	})
+}
+
+// A state that doesn't fit a word is decided with a lock held.
+func BenchmarkWindow(b *testing.B) {
+	s, l := memstore.New(), newLimit(b, store.Spec{Algorithm: store.FixedWindow, Units: store.MaxCost, Period: time.Hour})
+	for _, goroutines := range []int{1, 2, 8} {
+		b.Run(strconv.Itoa(goroutines), func(b *testing.B) {
+			var wg sync.WaitGroup
+			for range goroutines {
+				wg.Go(func() {
+					charges := []store.Charge{{Key: "203.0.113.7", Limit: l, Cost: 1}}
+					results := make([]store.Result, 1)
+					for range b.N / goroutines {
+						s.Take(ctx, charges, results)
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
 }
 
 func BenchmarkDenied(b *testing.B) {

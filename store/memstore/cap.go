@@ -22,8 +22,7 @@ const (
 )
 
 // makeRoom drops expired keys if the charges bring more new ones than there is
-// room for. It comes before the states are looked up: what is found then must
-// stay where it is. The caller holds the visits' locks; other shards are only
+// room for. The caller holds the visits' locks; other shards are only
 // entered if nobody is there, so that nobody waits for each other.
 func (s *Store) makeRoom(now int64, visits []visit, charges []store.Charge) {
 	if s.keys.Load()+int64(len(visits)) <= s.max {
@@ -38,6 +37,11 @@ func (s *Store) makeRoom(now int64, visits []visit, charges []store.Charge) {
 	full := func() bool { return s.keys.Load()+fresh > s.max }
 	if fresh == 0 || !full() || now < s.vain.Load() {
 		return
+	}
+	for i := range visits { // what the call has found must stay
+		if v := &visits[i]; v.word != vacant {
+			v.slot.word.Store(vacant)
+		}
 	}
 	left := searchSlots
 	for i := range visits {

@@ -5,9 +5,6 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// steady is the time since the store was made, in microseconds.
-func (s *Store) steady() int64 { return int64(clock.Since(s.base)) / 1000 }
-
 // now reads both clocks at once.
 func (s *Store) now() store.Now {
 	t := clock.Now()
@@ -22,14 +19,5 @@ func (s *Store) instant(wall bool) store.Now {
 	if wall {
 		return s.now()
 	}
-	return store.Now{Steady: s.steady()}
-}
-
-// followsCalendar says whether a limit reads the wall clock.
-func followsCalendar(l *store.Limit) bool {
-	switch l.Algorithm() {
-	case store.FixedWindow, store.IntervalBucket:
-		return l.Spec().Window != (store.Window{})
-	}
-	return false
+	return store.Now{Steady: clock.Micros(s.base)}
 }

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
@@ -42,7 +43,7 @@ func TestNegativeInstants(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 				}
-				s.sweepShard(s.shard(s.hash("k", l)), s.steady())
+				s.sweepShard(s.shard(l.KeyHash(s.seed, "k")), clock.Micros(s.base))
 				if n := s.Stats().Keys; n != 0 {
 					t.Errorf("%d/s, %v before the base: %d keys stay after they are full", units, ahead, n)
 				}

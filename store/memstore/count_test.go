@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
@@ -24,7 +25,7 @@ func (s *Store) recount() (keys int, err error) {
 				continue
 			}
 			filled++
-			if found := sh.find(h); found != sl {
+			if found, _ := sh.table.Load().find(h); found != sl {
 				return 0, fmt.Errorf("shard %d: the key in slot %d isn't found there", i, j)
 			}
 			if w == vacant {
@@ -153,7 +154,7 @@ func countKeys(t *testing.T, maxKeys int, seed uint64) {
 	}
 	time.Sleep(10 * time.Minute)
 	for range 2 * len(s.shards) {
-		s.sweep(s.steady())
+		s.sweep(clock.Micros(s.base))
 		time.Sleep(time.Second)
 	}
 	if st := s.Stats(); st.Keys != 0 {

@@ -21,12 +21,13 @@ func (s *Store) Settle(_ context.Context, charges []store.Charge, results []stor
 // settle settles one charge.
 func (s *Store) settle(charges []store.Charge, results []store.Result) {
 	c, r := &charges[0], &results[0]
-	h := s.hash(c.Key, c.Limit)
-	visits := [1]visit{{hash: h, index: uint32(h>>32) & s.mask, word: vacant}}
+	h := c.Limit.KeyHash(s.seed, c.Key)
+	visits := [1]visit{{hash: h, shard: s.shard(h)}}
 	v := &visits[0]
-	lock(s.shards, visits[:])
-	defer unlock(visits[:])
-	now := s.instant(followsCalendar(c.Limit))
+	v.shard.lock()
+	defer v.shard.mu.Unlock()
+	v.hold()
+	now := s.instant(c.Limit.FollowsCalendar())
 
 	var states [1]store.State
 	s.trace(visits[:], charges, &states[0], now.Steady)

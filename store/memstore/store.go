@@ -181,12 +181,12 @@ func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) err
 		}
 	}
 	for _, l := range limits {
-		h := s.hash(key, l)
+		h := l.KeyHash(s.seed, key)
 		sh := s.shard(h)
-		sh.mu.Lock()
-		if sl := sh.find(h); sl != nil {
+		sh.lock()
+		if sl, found := sh.table.Load().find(h); found {
 			if w := sl.hold(); w != vacant {
-				sh.drop(w)
+				sh.drop(sl, w)
 				s.keys.Add(-1)
 			}
 		}
@@ -197,14 +197,6 @@ func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) err
 
 func fail(err error) error { return fmt.Errorf("memstore: %w", err) }
 
-// hash is the identity of a key under a limit. The key itself is not kept: two
-// of n keys share a hash with a probability of n²/2^65, one in thirty million
-// for a full store of the default size, and would then count together. Nobody
-// can aim at it, or at a shard or a place in its table, because the seed is
-// this store's own and never leaves it.
-func (s *Store) hash(key string, l *store.Limit) uint64 {
-	return max(maphash.String(s.seed, key)^l.Hash(), 1) // 0 marks a free slot
-}
-
-// shard picks by the upper half of the hash; the table uses the lower.
+// shard picks by the upper half of a hash; the table uses the lower. The seed is this
+// store's own and never leaves it, so nobody can aim at a shard or a place in its table.
 func (s *Store) shard(h uint64) *shard { return &s.shards[uint32(h>>32)&s.mask] }

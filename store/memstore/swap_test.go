@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
 // neighbours are n keys of the shard that the key hot is in.
 func neighbours(s *Store, l *store.Limit, n int) (keys []string) {
-	shard := func(key string) uint32 { return uint32(s.hash(key, l)>>32) & s.mask }
+	shard := func(key string) uint32 { return uint32(l.KeyHash(s.seed, key)>>32) & s.mask }
 	for i := 0; len(keys) < n; i++ {
 		if key := fmt.Sprint("beside", i); shard(key) == shard("hot") {
 			keys = append(keys, key)
@@ -70,10 +71,10 @@ func TestSwapsBesideEverythingElse(t *testing.T) {
 				t.Error(err)
 			}
 			if i%50 == 0 {
-				sh := s.shard(s.hash("hot", hot))
+				sh := s.shard(hot.KeyHash(s.seed, "hot"))
 				sh.mu.Lock()
-				s.sweepShard(sh, s.steady())
-				s.dropped(sh.rebuild(s.steady(), 0))
+				s.sweepShard(sh, clock.Micros(s.base))
+				s.dropped(sh.rebuild(clock.Micros(s.base), 0))
 				sh.mu.Unlock()
 			}
 		},

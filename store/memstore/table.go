@@ -57,32 +57,36 @@ func (sh *shard) slots() int {
 	return 0
 }
 
-// find returns the slot of h, or nil. The caller may hold the lock or not.
-func (sh *shard) find(h uint64) *slot {
-	t := sh.table.Load()
+// find returns the slot of h, or the free one that h would be given. The caller may
+// hold the lock or not. There is none in no table.
+func (t *table) find(h uint64) (sl *slot, found bool) {
 	if t == nil {
-		return nil
+		return nil, false
 	}
 	slots := t.slots
-	for i := home(h, len(slots)); i < uint(len(slots)); {
-		switch sl := &slots[i]; sl.hash.Load() {
+	for i := uint(uint64(uint32(h)) * uint64(len(slots)) >> 32); i < uint(len(slots)); {
+		sl = &slots[i]
+		switch sl.hash.Load() {
 		case h:
-			return sl
+			return sl, true
 		case 0:
-			return nil
+			return sl, false
 		}
 		if i++; i == uint(len(slots)) {
 			i = 0
 		}
 	}
-	return nil
+	return nil, false
 }
 
-func home(h uint64, slots int) uint { return uint(uint64(uint32(h)) * uint64(slots) >> 32) }
-
 // hold takes the state's word out of the slot, until put, so that nobody changes it
-// who doesn't hold the lock.
-func (sl *slot) hold() int64 { return sl.word.Swap(vacant) }
+// who doesn't hold the lock. Only they would change one that refers to the slab.
+func (sl *slot) hold() int64 {
+	if w := sl.word.Load(); !packed(w) {
+		return w
+	}
+	return sl.word.Swap(vacant)
+}
 
 // load copies the state that a word says or refers to.
 func (sh *shard) load(word int64, s *store.State) {
@@ -109,7 +113,9 @@ func (sh *shard) put(sl *slot, was int64, l *store.Limit, s *store.State, until 
 	}
 	if slabbed {
 		*sh.slab.at(was) = wide{state: *s, until: until}
-		sl.word.Store(was)
+		if sl.word.Load() != was { // see makeRoom
+			sl.word.Store(was)
+		}
 		return
 	}
 	if sh.slab == nil {
@@ -118,10 +124,11 @@ func (sh *shard) put(sl *slot, was int64, l *store.Limit, s *store.State, until 
 	sl.word.Store(sh.slab.add(wide{state: *s, until: until}))
 }
 
-// drop forgets a state whose word has been taken out of its slot.
-func (sh *shard) drop(was int64) {
+// drop forgets the state of a slot of which was is the word that has been taken out.
+func (sh *shard) drop(sl *slot, was int64) {
 	if !packed(was) {
 		sh.slab.release(was)
+		sl.word.Store(vacant)
 	}
 	sh.live--
 }
@@ -140,17 +147,18 @@ func (sh *shard) expired(sl *slot, now int64) bool {
 	case !full(word, now):
 		return false
 	}
-	if !sl.word.CompareAndSwap(word, vacant) { // somebody is charging it
+	if packed(word) && !sl.word.CompareAndSwap(word, vacant) { // somebody is charging it
 		return false
 	}
-	sh.drop(word)
+	sh.drop(sl, word)
 	return true
 }
 
 // insert returns the slot of a key of which nothing is kept, and how many expired ones
 // it dropped to make room. The caller puts its state there.
 func (sh *shard) insert(h uint64, now int64) (sl *slot, dropped int) {
-	if sl = sh.find(h); sl == nil {
+	sl, found := sh.table.Load().find(h)
+	if !found {
 		if 20*(int(sh.filled)+1) > maxLoad*sh.slots() {
 			dropped = sh.rebuild(now-rotation, 1)
 		}
@@ -162,13 +170,7 @@ func (sh *shard) insert(h uint64, now int64) (sl *slot, dropped int) {
 }
 
 func (t *table) fill(h uint64, word int64) *slot {
-	i := int(home(h, len(t.slots)))
-	for t.slots[i].hash.Load() != 0 {
-		if i++; i == len(t.slots) {
-			i = 0
-		}
-	}
-	sl := &t.slots[i]
+	sl, _ := t.find(h)
 	sl.word.Store(word)
 	sl.hash.Store(h) // last: from here on it is found
 	return sl
@@ -216,4 +218,17 @@ func (sh *shard) rebuild(by int64, more int) (dropped int) {
 	sh.filled, sh.cursor = int32(live), 0
 	sh.table.Store(next)
 	return dropped
+}
+
+// lock waits for the lock, a while without going to sleep: those who sleep are woken one
+// by one, which takes longer than to decide.
+func (sh *shard) lock() {
+	for range 4 {
+		if sh.mu.TryLock() {
+			return
+		}
+		for range backoff {
+		}
+	}
+	sh.mu.Lock()
 }

@@ -50,8 +50,9 @@ func (m *model) save(h uint64, n int64, packed bool) {
 		st.B = n
 		l = m.window
 	}
-	sl, was := m.shard.find(h), int64(vacant)
-	if sl != nil {
+	was := int64(vacant)
+	sl, found := m.shard.table.Load().find(h)
+	if found {
 		was = sl.hold()
 	}
 	if was == vacant {
@@ -62,9 +63,9 @@ func (m *model) save(h uint64, n int64, packed bool) {
 }
 
 func (m *model) remove(h uint64) {
-	if sl := m.shard.find(h); sl != nil {
+	if sl, found := m.shard.table.Load().find(h); found {
 		if was := sl.hold(); was != vacant {
-			m.shard.drop(was)
+			m.shard.drop(sl, was)
 		}
 	}
 	delete(m.want, h)
@@ -77,8 +78,8 @@ func (m *model) check() {
 	}
 	wide := 0
 	for h, want := range m.want {
-		sl := m.shard.find(h)
-		if sl == nil {
+		sl, found := m.shard.table.Load().find(h)
+		if !found {
 			m.tb.Fatalf("hash %x is lost", h)
 		}
 		word := sl.word.Load()

@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 
+	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
@@ -12,13 +13,19 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 	if err := store.Check(charges, results); err != nil {
 		return fail(err)
 	}
-	now, done := int64(0), len(charges) == 0
-	if len(charges) == 1 {
-		now, done = s.swap(&charges[0], &results[0])
-	}
-	if !done {
+	var now int64
+	switch len(charges) {
+	case 0:
+		return nil
+	case 1:
+		h := charges[0].Limit.KeyHash(s.seed, charges[0].Key)
+		var done bool
+		if now, done = s.swap(h, &charges[0], &results[0]); !done {
+			now = s.takeOne(h, charges, results)
+		}
+	default:
 		var err error
-		if now, err = s.takeLocked(charges, results); err != nil {
+		if now, err = s.takeAll(charges, results); err != nil {
 			return err
 		}
 	}
@@ -30,34 +37,32 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 
 // swap decides a charge on a bucket that is one word, which most are, and is still one
 // word after it: without a lock, see shard. If it can't, the charge has not been made.
-func (s *Store) swap(c *store.Charge, r *store.Result) (steady int64, done bool) {
-	h := s.hash(c.Key, c.Limit)
-	sl := s.shards[uint32(h>>32)&s.mask].find(h)
-	if sl == nil {
+func (s *Store) swap(h uint64, c *store.Charge, r *store.Result) (steady int64, done bool) {
+	sl, found := s.shards[uint32(h>>32)&s.mask].table.Load().find(h)
+	if !found {
 		return 0, false
 	}
 	var st store.State
-	for spin := backoff; ; spin = min(2*spin, 16*backoff) {
-		seen := sl.word.Load()
-		now := store.Now{Steady: s.steady()}
+	seen := sl.word.Load()
+	for spin := backoff; unpack(seen, &st); spin = min(2*spin, 16*backoff) {
+		now := store.Now{Steady: clock.Micros(s.base)}
 		// Where somebody has charged the key while the clock was read, they may have at a
 		// later instant than this.
-		if word := sl.word.Load(); word == seen {
-			if !unpack(word, &st) {
-				return 0, false
-			}
+		if sl.word.Load() == seen {
 			c.Limit.Step(&now, c, &st, r)
-			next, fits := pack(&st, word&rateMask)
+			next, fits := pack(&st, seen&rateMask)
 			if !fits {
 				return 0, false
 			}
-			if next == word || sl.word.CompareAndSwap(word, next) {
+			if next == seen || sl.word.CompareAndSwap(seen, next) {
 				return now.Steady, true
 			}
 		}
 		for range spin { // so that somebody gets on
 		}
+		seen = sl.word.Load()
 	}
+	return 0, false
 }
 
 // backoff is a microsecond or so, about what a sync.Mutex spins: in that time others
@@ -96,13 +101,27 @@ const (
 // few is how many charges are decided without allocating.
 const few = 8
 
-// takeLocked decides the charges with the locks of their shards held.
-func (s *Store) takeLocked(charges []store.Charge, results []store.Result) (steady int64, err error) {
+// takeOne decides a charge with its shard's lock held.
+func (s *Store) takeOne(h uint64, charges []store.Charge, results []store.Result) (steady int64) {
+	sh := s.shard(h)
+	visits := [1]visit{{hash: h, shard: sh}}
+	var states [1]store.State
+	sh.lock()
+	defer sh.mu.Unlock()
+	visits[0].hold()
+	now := s.instant(charges[0].Limit.FollowsCalendar())
+	s.decide(now, visits[:], charges, states[:], results)
+	return now.Steady
+}
+
+// takeAll decides several charges with the locks of their shards held.
+func (s *Store) takeAll(charges []store.Charge, results []store.Result) (steady int64, err error) {
+	// To clear room for a few costs as much as to decide two or three, which most are.
 	switch n := len(charges); {
-	case n == 1:
-		var visits [1]visit
-		var states [1]store.State
-		return s.takeWith(visits[:], charges, states[:], results)
+	case n <= 3:
+		var visits [3]visit
+		var states [3]store.State
+		return s.takeWith(visits[:n], charges, states[:n], results)
 	case n <= few:
 		var visits [few]visit
 		var states [few]store.State
@@ -116,9 +135,9 @@ func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.
 	wall := false
 	for i := range charges {
 		c := &charges[i]
-		wall = wall || followsCalendar(c.Limit)
-		h := s.hash(c.Key, c.Limit)
-		v := visit{hash: h, index: uint32(h>>32) & s.mask, i: int32(i), word: vacant}
+		wall = wall || c.Limit.FollowsCalendar()
+		h := c.Limit.KeyHash(s.seed, c.Key)
+		v := visit{hash: h, index: uint32(h>>32) & s.mask, i: int32(i)}
 		// Shards are locked in ascending order, so that two calls never wait
 		// for each other. A call has a handful of charges: insertion it is.
 		j := i
@@ -133,11 +152,25 @@ func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.
 		}
 	}
 
-	lock(s.shards, visits)
+	for i := range visits {
+		v := &visits[i]
+		if v.shard = &s.shards[v.index]; i == 0 || v.index != visits[i-1].index {
+			v.shard.lock()
+		}
+		v.hold()
+	}
 	defer unlock(visits)
 	now := s.instant(wall)
 	s.decide(now, visits, charges, states, results)
 	return now.Steady, nil
+}
+
+// hold finds the visit's slot and takes its word out. What is decided at an instant
+// that is read from then on is decided after all that has been decided on the state.
+func (v *visit) hold() {
+	if sl, found := v.shard.table.Load().find(v.hash); found {
+		v.slot, v.word = sl, sl.hold()
+	}
 }
 
 func (v *visit) before(w *visit) bool {
@@ -207,7 +240,7 @@ func (s *Store) writeBack(visits []visit, charges []store.Charge, states []store
 			if until, alive := outlook(l, st, r, now); alive {
 				v.shard.put(v.slot, v.word, l, st, until)
 			} else {
-				v.shard.drop(v.word)
+				v.shard.drop(v.slot, v.word)
 				s.dropped(1)
 			}
 		case shared:
@@ -251,7 +284,7 @@ func outlook(l *store.Limit, st *store.State, r *store.Result, now int64) (until
 	}
 	lifetime := l.Lifetime(st, r)
 	until = now + lifetime.Microseconds()
-	if followsCalendar(l) {
+	if l.FollowsCalendar() {
 		// ResetAfter is by the wall clock, which may be set back a little.
 		until += setBack
 	}
@@ -261,21 +294,6 @@ func outlook(l *store.Limit, st *store.State, r *store.Result, now int64) (until
 // setBack is how far, in microseconds, the wall clock may be set back in a
 // window without the window being forgotten before its end.
 const setBack = 60_000_000
-
-// lock locks the visits' shards, and takes the states out that are there: what is
-// decided at an instant that is read from now on is decided after all that has been
-// decided on them.
-func lock(shards []shard, visits []visit) {
-	for i := range visits {
-		v := &visits[i]
-		if v.shard = &shards[v.index]; i == 0 || v.index != visits[i-1].index {
-			v.shard.mu.Lock()
-		}
-		if v.slot = v.shard.find(v.hash); v.slot != nil {
-			v.word = v.slot.hold()
-		}
-	}
-}
 
 // unlock unlocks the visits' shards.
 func unlock(visits []visit) {
