@@ -1,0 +1,85 @@
+package stint_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// filesToAdd are the files that a table of CONTRIBUTING names in the first column of
+// a section, with what is there for each placeholder.
+func filesToAdd(t *testing.T, section string, instead ...string) (files []string) {
+	t.Helper()
+	_, text, found := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## "+section+"\n")
+	if !found {
+		t.Fatalf("CONTRIBUTING.md has no section %q", section)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	span := regexp.MustCompile("`([^`]+)`")
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "| `") {
+			for _, m := range span.FindAllStringSubmatch(strings.Split(line, "|")[1], -1) {
+				files = append(files, strings.NewReplacer(instead...).Replace(m[1]))
+			}
+		}
+	}
+	if len(files) < 5 {
+		t.Fatalf("%s names %q", section, files)
+	}
+	return files
+}
+
+// What CONTRIBUTING says is to be added is there for what has been added.
+func TestContributingNamesFiles(t *testing.T) {
+	for section, instead := range map[string][]string{
+		"Adding an algorithm": {"<algorithm>", "slidinglog"},
+		"Adding a store":      {"<store>", "redisstore"},
+		"Adding an adapter":   {"<framework>", "gin"},
+	} {
+		for _, file := range filesToAdd(t, section, instead...) {
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s: %v", section, err)
+			}
+		}
+	}
+}
+
+// An algorithm is known to the files that CONTRIBUTING names, and to no other.
+func TestContributingNamesAllOfAnAlgorithm(t *testing.T) {
+	named := filesToAdd(t, "Adding an algorithm", "<algorithm>", "slidinglog")
+	for _, file := range tree(t, "*.go", "*.lua", "*.json") {
+		of := strings.TrimSuffix(path.Base(file), path.Ext(file)) == "slidinglog"
+		switch {
+		case strings.HasSuffix(file, "_test.go"), strings.HasPrefix(file, "store/storetest/"):
+			continue // which may try what they like on it
+		case path.Ext(file) == ".go":
+			of = of || uses(t, file, "SlidingLog")
+		case path.Ext(file) == ".json":
+			of = strings.Contains(read(t, file), `"sliding-log"`)
+		}
+		if of && !slices.Contains(named, file) {
+			t.Errorf("%s knows of SlidingLog: how to add an algorithm doesn't name it", file)
+		}
+	}
+}
+
+// uses reports whether a file's code, comments aside, has a name.
+func uses(t *testing.T, file, name string) (found bool) {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		id, is := n.(*ast.Ident)
+		found = found || is && id.Name == name
+		return !found
+	})
+	return found
+}
