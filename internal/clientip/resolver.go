@@ -78,23 +78,31 @@ const unknownPeer = "unknown"
 
 // Key is the key of the client that sent r; see stint.IP for what it looks like.
 func (c *Resolver) Key(r *http.Request) string {
-	peer := parseNode(r.RemoteAddr)
-	if c.header == "" || !c.trusts(r, peer) {
-		return c.name(peer)
+	n := parseNode(r.RemoteAddr)
+	if c.header != "" && c.trusts(r, n) {
+		n = c.behind(n, r.Header[c.header])
 	}
-	lines := r.Header[c.header]
+	if n.text != "" {
+		return n.text
+	}
+	return c.name(n.addr)
+}
+
+// behind is the client of a trusted proxy by the header's lines, as far as they can
+// be read.
+func (c *Resolver) behind(proxy node, lines []string) node {
 	switch c.header {
 	case XForwardedFor:
-		return c.name(c.walk(lines, peer, cutLast, parseNode))
+		return c.walk(lines, proxy, cutLast, parseNode)
 	case Forwarded:
-		return c.name(c.walk(lines, peer, cutLastQuoted, parseForwarded))
+		return c.walk(lines, proxy, cutLastQuoted, parseForwarded)
 	}
 	if len(lines) == 1 {
 		if n := parseNode(trim(lines[0])); n.isHost() {
-			return c.name(n)
+			return n
 		}
 	}
-	return c.name(peer)
+	return proxy
 }
 
 // node is one end of a connection as RemoteAddr or a header names it. The zero
@@ -145,14 +153,10 @@ func parseNode(s string) node {
 	return node{addr: a.WithZone("").Unmap()}
 }
 
-// name is the key of a node.
-func (c *Resolver) name(n node) string {
-	a := n.addr
-	switch {
-	case !a.IsValid():
+// name is the key of an address.
+func (c *Resolver) name(a netip.Addr) string {
+	if !a.IsValid() {
 		return unknownPeer
-	case n.text != "":
-		return n.text
 	}
 	a = embedded(a)
 	var room [64]byte
