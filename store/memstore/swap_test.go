@@ -1,8 +1,10 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -98,5 +100,41 @@ func TestSwapsBesideEverythingElse(t *testing.T) {
 	}
 	if _, err := s.recount(); err != nil {
 		t.Error(err)
+	}
+}
+
+// What is decided later on a key is decided at a later instant, however callers get in
+// each other's way between reading the clock and charging: a bucket would be found less
+// full than it is, and refuse its last tokens.
+func TestInstantsAscend(t *testing.T) {
+	const callers, calls = 4, 20_000
+	s, ctx := New(), context.Background()
+	hot := mustLimit(t, store.Spec{Name: "hot", Units: 1_000_000, Period: time.Hour})
+	window := mustLimit(t, store.Spec{Name: "window", Algorithm: store.FixedWindow, Units: store.MaxCost, Period: time.Hour})
+	receipts := make([][]store.Receipt, callers)
+	var wg sync.WaitGroup
+	for g := range callers {
+		wg.Go(func() {
+			charges := []store.Charge{{Key: "k", Limit: hot, Cost: 1}, {Key: fmt.Sprint(g), Limit: window, Cost: 1}}
+			results := make([]store.Result, len(charges))
+			for i := range calls {
+				n := 1
+				if i%16 == g { // with a lock
+					n = 2
+				}
+				if err := s.Take(ctx, charges[:n], results[:n]); err != nil || !results[0].OK {
+					t.Error(results[0], err)
+				}
+				receipts[g] = append(receipts[g], results[0].Receipt)
+			}
+		})
+	}
+	wg.Wait()
+	all := slices.Concat(receipts...)
+	slices.SortFunc(all, func(a, b store.Receipt) int { return cmp.Compare(a.Mark, b.Mark) })
+	for i := 1; i < len(all); i++ {
+		if all[i].Instant < all[i-1].Instant {
+			t.Fatalf("charge %d was made at %d, the one after it at %d", i-1, all[i-1].Instant, all[i].Instant)
+		}
 	}
 }
