@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/framework"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -102,6 +103,7 @@ type keySource struct {
 	// constant is the encoded key of a KeyFunc that has but one, or "".
 	constant string
 	given    bool // GivenKey
+	asks     framework.Asks
 }
 
 func newKeySource(k KeyFunc) *keySource {
@@ -120,6 +122,14 @@ func (s *keySource) under(key string) string {
 		return s.constant
 	}
 	return key
+}
+
+// unfit says why requests through an adapter can't have the key, or is nil.
+func (s *keySource) unfit(adapter string) error {
+	if s.given {
+		return errors.New("GivenKey, which requests don't have: write another WithKey, or use the limiter with Take")
+	}
+	return s.asks.Unfit(adapter)
 }
 
 // change is what an option does to a limit.
@@ -224,42 +234,50 @@ type (
 // panic, is about the probe: a function may rely on what comes before it in a
 // server.
 func (c *config) probe() (errs mistakes) {
-	var sources []*keySource
-	add := func(s settings) {
-		if s.key != nil && !slices.Contains(sources, s.key) {
-			sources = append(sources, s.key)
-		}
-	}
-	add(c.shared)
-	for _, l := range c.limits {
-		add(l.rule.shared)
-	}
-	for _, rc := range c.routes {
-		add(rc.shared)
-		for _, l := range rc.limits {
-			add(l.rule.shared)
-		}
-	}
-	report := func(option string, err error) {
-		if ce := (*configError)(nil); errors.As(err, &ce) {
-			errs = append(errs, ce.mistakes.within(option)...)
-		}
-	}
-	for _, s := range sources {
-		report("WithKey", s.probe())
+	for _, s := range c.keySources() {
+		errs = append(errs, mistaken("WithKey", s.probe())...)
 	}
 	for _, p := range c.skip {
-		report("WithSkip", predicateProblem(p, probeRequest()))
+		errs = append(errs, mistaken("WithSkip", predicateProblem(p, probeRequest()))...)
 	}
 	for _, p := range c.block {
-		report("WithBlock", predicateProblem(p, probeRequest()))
+		errs = append(errs, mistaken("WithBlock", predicateProblem(p, probeRequest()))...)
 	}
 	return errs
 }
 
+// keySources are the uses of WithKey among the options, each once.
+func (c *config) keySources() (all []*keySource) {
+	add := func(k *keySource) {
+		if k != nil && !slices.Contains(all, k) {
+			all = append(all, k)
+		}
+	}
+	add(c.shared.key)
+	for _, rc := range c.routes {
+		add(rc.shared.key)
+	}
+	for _, u := range c.uses() {
+		add(u.rule.shared.key)
+	}
+	return all
+}
+
+// mistaken are the mistakes that err reports of what an option was given.
+func mistaken(option string, err error) mistakes {
+	if ce := (*configError)(nil); errors.As(err, &ce) {
+		return ce.mistakes.within(option)
+	}
+	return nil
+}
+
 func (s *keySource) probe() (err error) {
-	defer func() { _ = recover() }()
-	_, err = s.fn(probeRequest())
+	probe := new(framework.Probe)
+	defer func() {
+		_ = recover()
+		s.asks.Note(probe)
+	}()
+	_, err = s.fn(probeRequest().WithContext(framework.Lead(context.Background(), probe)))
 	return err
 }
 

@@ -39,4 +39,4 @@ func (l *Limiter) Adaptive() int {
 }
 
 // Turns says what is in the lines for turns.
-func (l *Limiter) Turns() string { return l.family.lines.Turns.String() }
+func (l *Limiter) Turns() string { return l.family.lines.Turns.Trace() }

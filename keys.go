@@ -25,6 +25,8 @@ import (
 //
 //	func(r *http.Request) (string, error) { return sessionOf(r).UserID, nil }
 //
+// What gin's or echo's own context knows is for stintgin.Key and stintecho.Key.
+//
 // New calls every key function once with a request without header fields, to
 // find out whether it was made with arguments that can't work.
 type KeyFunc func(*http.Request) (string, error)

@@ -92,21 +92,24 @@ func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 	return d.begin(opts)
 }
 
-// ForRequests returns an error if requests can't have the key of some limit:
-// one with GivenKey. It is for adapters: Middleware calls it, and panics.
-func (l *Limiter) ForRequests() error {
+// ForRequests returns an error if requests through an adapter, such as "stintgin",
+// can't have the key of some limit: GivenKey, or the Key of another adapter. It is
+// for adapters: Middleware calls it, and panics.
+func (l *Limiter) ForRequests(adapter string) error {
+	var errs []error
+	check := func(limit string, k *keySource) {
+		if err := k.unfit(adapter); err != nil {
+			errs = append(errs, fmt.Errorf("stint: %s: %w", limit, err))
+		}
+	}
 	v := l.now.Load()
 	for e := range v.entries() {
-		if e.key.given {
-			return fmt.Errorf("stint: limit %q has GivenKey, which requests don't have: write another WithKey, or use the limiter with Take", e.limit.Name())
-		}
+		check(fmt.Sprintf("limit %q", e.limit.Name()), e.key)
 	}
 	for _, f := range v.funcs {
-		if f.shared.key.given {
-			return errors.New("stint: limits of a WithLimitFunc have GivenKey, which requests don't have: write another WithKey")
-		}
+		check("limits of a WithLimitFunc", f.shared.key)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Admit decides a request. When it returns nil the request may go on, after
@@ -122,13 +125,30 @@ func (l *Limiter) ForRequests() error {
 // Limits that a permit in the request's context has charged already are not
 // charged again.
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request) (*Permit, error) {
-	p, err := l.now.Load().admit(w, r)
+	p, err := l.now.Load().admit(w, r, nil)
 	if err != nil {
-		if _, ok := err.(*DeniedError); !ok {
-			field.Failed(w.Header(), statusOf(err))
-		}
+		setFailed(w.Header(), err)
 	}
 	return p, err
+}
+
+// AdmitIn is Admit where a framework has a context of its own for each request. It
+// is for adapters with a Key function, whose k is called with in. Where a limit has
+// such a key, in is given a copy of r: pass that one to Next, or to Deny.
+func (l *Limiter) AdmitIn(w http.ResponseWriter, r *http.Request, in interface{ SetRequest(*http.Request) }) (*Permit, error) {
+	p, err := l.now.Load().admit(w, r, in)
+	if err != nil {
+		setFailed(w.Header(), err)
+	}
+	return p, err
+}
+
+// setFailed sets the fields of an answer to err, unless that is a refusal by limits,
+// whose fields are set.
+func setFailed(h http.Header, err error) {
+	if _, ok := err.(*DeniedError); !ok {
+		field.Failed(h, statusOf(err))
+	}
 }
 
 // sift finds the requests that are exempt, or refused, before their limits are

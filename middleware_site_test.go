@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,10 +24,21 @@ import (
 // site is an application with limits, to be built on each of the routers.
 type site struct {
 	limits []*stint.Limiter // in front of all routes, outermost first
+	// byUser are more of them, inside, by the key that the router's own
+	// authentication has: X-User, which it leaves where its handlers look for it.
+	byUser func(stint.KeyFunc) []*stint.Limiter
 	routes []siteRoute
 	// refuse answers what the outermost limits refuse in the router's own way,
 	// where that isn't nil: by a handler of its own kind.
 	refuse func(w http.ResponseWriter, limit string)
+}
+
+// keyed are the site's limits by the router's own key.
+func (s site) keyed(k stint.KeyFunc) []*stint.Limiter {
+	if s.byUser == nil {
+		return nil
+	}
+	return s.byUser(k)
 }
 
 // siteRoute answers every method on a path. Parameters are written {name}.
@@ -73,6 +85,17 @@ var routings = []routing{
 			mux.Handle(r.path, h)
 		}
 		h := http.Handler(mux)
+		type user struct{}
+		for _, l := range slices.Backward(s.keyed(func(r *http.Request) (string, error) {
+			return r.Context().Value(user{}).(string), nil
+		})) {
+			h = stinthttp.Middleware(l)(h)
+		}
+		if next := h; s.byUser != nil {
+			h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), user{}, r.Header.Get("X-User"))))
+			})
+		}
 		for _, l := range slices.Backward(s.limits) {
 			if s.refuse != nil {
 				l = stint.Must(l.With(stint.WithDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -93,6 +116,9 @@ var routings = []routing{
 				}))
 			}
 			e.Use(stintgin.Middleware(l, opts...))
+		}
+		for _, l := range s.keyed(stintgin.Key(func(c *gin.Context) (string, error) { return c.GetString("user"), nil })) {
+			e.Use(func(c *gin.Context) { c.Set("user", c.GetHeader("X-User")) }, stintgin.Middleware(l))
 		}
 		for _, r := range s.routes {
 			var chain []gin.HandlerFunc
@@ -122,6 +148,11 @@ func onEcho(s site, opts ...stint.Option) http.Handler {
 	for _, l := range s.limits {
 		e.Use(stintecho.Middleware(l, opts...))
 	}
+	for _, l := range s.keyed(stintecho.Key(func(c echo.Context) (string, error) { return c.Get("user").(string), nil })) {
+		e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c echo.Context) error { c.Set("user", c.Request().Header.Get("X-User")); return next(c) }
+		}, stintecho.Middleware(l, opts...))
+	}
 	for _, r := range s.routes {
 		var chain []echo.MiddlewareFunc
 		for _, l := range r.limits {
@@ -149,6 +180,18 @@ func compiled(t testing.TB, opts ...stint.Option) *stint.Limiter {
 func front(opts ...stint.Option) func(*testing.T) site {
 	return func(t *testing.T) site {
 		return site{limits: []*stint.Limiter{compiled(t, opts...)}, routes: []siteRoute{{path: "/"}, {path: "/login"}, {path: "/users/{id}"}}}
+	}
+}
+
+// forUsers is a site with limits by the key of the router's own authentication.
+func forUsers(opts func(stint.KeyFunc) []stint.Option) func(*testing.T) site {
+	return func(t *testing.T) site {
+		return site{
+			byUser: func(k stint.KeyFunc) []*stint.Limiter { return []*stint.Limiter{compiled(t, opts(k)...)} },
+			routes: []siteRoute{{path: "/", do: func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.WriteString(w, "left "+strconv.FormatInt(stint.FromContext(r.Context()).Decision().Remaining, 10))
+			}}, {path: "/login"}},
+		}
 	}
 }
 

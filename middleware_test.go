@@ -420,6 +420,51 @@ var behaviours = []behaviour{
 		{do: "GET /orders/1", want: 200},
 		{do: "GET /orders/2", want: 429},
 	}},
+	{"by whom the router has authenticated", forUsers(func(user stint.KeyFunc) []stint.Option {
+		return []stint.Option{stint.Rate(2, time.Minute), stint.WithKey(user)}
+	}), []step{
+		{do: "GET /", with: []string{"X-User: ada"}, want: 200, body: "left 1", fields: []string{`RateLimit: "rate";r=1;t=30`}},
+		{do: "GET /", with: []string{"X-User: bob"}, want: 200, body: "left 1"},
+		{do: "GET /", with: []string{"X-User: ada"}, want: 200, body: "left 0"},
+		{do: "GET /", with: []string{"X-User: ada"}, want: 429, body: problem("rate"), never: "ada"},
+		{do: "GET /", want: 403, body: "{"},
+	}},
+	{"by whom it has authenticated, among other keys", forUsers(func(user stint.KeyFunc) []stint.Option {
+		return []stint.Option{
+			stint.Rate(9, time.Minute), stint.WithKey(stint.RemoteIP()),
+			stint.Rate(1, time.Minute, stint.WithName("user"), stint.WithKey(stint.Hash(secret, stint.Join(stint.Method(), user)))),
+			stint.WithRoute("/login", stint.Rate(2, time.Minute, stint.WithName("login")), stint.WithKey(user)),
+			stint.WithEmptyKey(stint.SkipEmptyKey),
+		}
+	}), []step{
+		{do: "GET /", with: []string{"X-User: ada"}, want: 200, fields: []string{`RateLimit: "rate";r=8;t=7, "user";r=0;t=60`}},
+		{do: "GET /", with: []string{"X-User: ada"}, want: 429, body: problem("user")},
+		{do: "PUT /", with: []string{"X-User: ada"}, want: 200, fields: []string{`RateLimit: "rate";r=7;t=7, "user";r=0;t=60`}},
+		{do: "GET /", want: 200, fields: []string{`RateLimit: "rate";r=6;t=7`}},
+		{do: "GET /login", with: []string{"X-User: ada"}, want: 200, fields: []string{`RateLimit: "login";r=1;t=30`}},
+		{do: "GET /login", want: 200, fields: []string{"RateLimit:"}},
+	}},
+	{"limits by request, for whom it has authenticated", forUsers(func(user stint.KeyFunc) []stint.Option {
+		own := stint.Rate(1, time.Minute, stint.WithName("own"), stint.WithKey(user))
+		return []stint.Option{stint.WithKey(user), stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
+			if r.Header.Get("X-Plan") == "paid" {
+				return []stint.Limit{paidPlan}, nil
+			}
+			return []stint.Limit{own}, nil
+		})}
+	}), []step{
+		{do: "GET /", with: []string{"X-User: ada", "X-Plan: paid"}, want: 200, body: "left 99"},
+		{do: "GET /", with: []string{"X-User: bob"}, want: 200, body: "left 0"},
+		{do: "GET /", with: []string{"X-User: bob"}, want: 429, body: problem("own")},
+	}},
+	{"whom it has authenticated can't be told", forUsers(func(user stint.KeyFunc) []stint.Option {
+		return []stint.Option{stint.Rate(1, time.Minute), stint.WithKey(func(r *http.Request) (string, error) {
+			name, _ := user(r)
+			return "", errors.New("no account of " + name)
+		})}
+	}), []step{
+		{do: "GET /", with: []string{"X-User: mallory"}, want: 500, body: "{", never: "mallory"},
+	}},
 	{"an adaptive limit beside a rate", front(
 		stint.AdaptiveConcurrency(1, 50, stint.WithInitialLimit(3)), stint.Rate(1, time.Minute), byAll,
 	), []step{

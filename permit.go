@@ -105,6 +105,10 @@ func (c *call) permit(ctx context.Context) *Permit {
 		p.wait = &permitWait{c.Waited, c.Seen}
 	}
 	p.carry, p.class = c.r != nil && !c.lim.withoutPermit, c.class
+	if c.framed != nil && p.carry {
+		c.framed.Carry((*permitContext)(p))
+		p.carry = false
+	}
 	if c.needs != 0 {
 		p.holds, p.response = c.needs&releases != 0, c.responded()
 	}

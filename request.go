@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/framework"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -28,8 +29,10 @@ type call struct {
 // callState is what a call knows that isn't scratch: it begins anew with each.
 type callState struct {
 	lim        *version
-	generation *generation   // whose limits the charges name; nil: the version's
-	r          *http.Request // nil outside HTTP
+	generation *generation        // whose limits the charges name; nil: the version's
+	r          *http.Request      // nil outside HTTP
+	in         framework.Own      // context of the request, or nil
+	framed     *framework.Context // nil where no KeyFunc has asked for it
 	outer      *Permit
 	policy     string // RateLimit-Policy if it is the whole plan's
 	needs      needs  // of its limits
@@ -49,7 +52,7 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 const kept = 64
 
 // admit decides a request.
-func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error) {
+func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own) (*Permit, error) {
 	if len(v.skip)+len(v.block) > 0 {
 		if exempt, err := v.sift(r); exempt || err != nil {
 			return nil, err
@@ -63,12 +66,12 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 	outer := FromContext(ctx)
 	if outer != nil {
 		if o := v.beside(outer); o != v {
-			return o.admit(w, r)
+			return o.admit(w, r, in)
 		}
 	}
 	c := calls.Get().(*call)
 	defer c.end(ctx)
-	c.lim, c.Store, c.r, c.outer = v, v.store, r, outer
+	c.lim, c.Store, c.r, c.in, c.outer = v, v.store, r, in, outer
 	if err := c.gather(p); err != nil {
 		return nil, err
 	}
@@ -189,7 +192,13 @@ func (c *call) key(e *entry) (string, error) {
 			return c.keys[i].key, nil
 		}
 	}
+	if c.in != nil && e.key.asks.Known() {
+		c.enter()
+	}
 	key, err := e.key.fn(c.r)
+	if err != nil && e.key.asks.Missed(err) && c.enter() {
+		key, err = e.key.fn(c.r)
+	}
 	if err == nil {
 		key, err = keytext.Encode(key)
 	}
@@ -201,6 +210,16 @@ func (c *call) key(e *entry) (string, error) {
 	}
 	c.keys = append(c.keys, knownKey{e.key, key})
 	return key, nil
+}
+
+// enter has the key functions that are still to be called see the framework's
+// context, and reports whether they didn't before.
+func (c *call) enter() bool {
+	if c.in == nil || c.framed != nil {
+		return false
+	}
+	c.r, c.framed = framework.Enter(c.r, c.in)
+	return true
 }
 
 // keyless is what becomes of a request whose key can't be told: nil if the limit is
@@ -342,6 +361,9 @@ func (c *call) setFields(h http.Header, slots []string) {
 // was refused, or has given back itself. Functions of the application are called
 // at many moments, and none of these has to know what there is to lose.
 func (c *call) end(ctx context.Context) {
+	if c.framed != nil {
+		c.framed.Leave(c.r)
+	}
 	if c.Granted || c.Claims() {
 		c.giveBack(ctx)
 	}

@@ -263,7 +263,8 @@ func (v *version) entries() iter.Seq[*entry] {
 // compile turns the options of a limiter into plans; parent is the version it
 // extends, or nil.
 func (v *version) compile(c *config, parent *version, names *names) mistakes {
-	errs := slices.Concat(c.errs, c.shared.errs, names.compile(c))
+	errs := append(slices.Clip(c.errs), c.shared.errs...)
+	errs = append(errs, names.compile(c)...)
 	errs = append(errs, v.unnamed(c, parent, names)...)
 	if c.store != nil && c.memorySet {
 		errs.bad("WithMemory", "there is a WithStore too", "leave one out")
@@ -299,14 +300,14 @@ func (v *version) compile(c *config, parent *version, names *names) mistakes {
 				errs = append(errs, &OptionError{Limit: e.limit.Name(), Problem: "inherited already", Write: "leave it out"})
 			}
 		}
-		base = slices.Concat(parent.base.entries, own)
+		base = append(slices.Clip(parent.base.entries), own...)
 		for _, r := range parent.routes {
 			if slices.ContainsFunc(c.routes, func(rc routeConfig) bool { return rc.pattern == r.pattern }) {
 				continue
 			}
 			// An exempt route is exempt from what the parent limits.
-			fs := slices.Concat(r.plan.funcs, v.funcs[len(parent.funcs):])
-			routes = append(routes, route{pattern: r.pattern, plan: newPlan(slices.Concat(r.plan.entries, own), fs)})
+			fs := append(slices.Clip(r.plan.funcs), v.funcs[len(parent.funcs):]...)
+			routes = append(routes, route{pattern: r.pattern, plan: newPlan(append(slices.Clip(r.plan.entries), own...), fs)})
 		}
 	}
 	v.base = newPlan(base, funcs)
@@ -326,7 +327,7 @@ func (v *version) compile(c *config, parent *version, names *names) mistakes {
 	}
 	alone("", v.base, c.limits)
 	for _, rc := range c.routes {
-		errs = append(errs, slices.Concat(rc.errs, rc.shared.errs).at(rc.pattern, "")...)
+		errs = append(errs, append(slices.Clip(rc.errs), rc.shared.errs...).at(rc.pattern, "")...)
 		p := newPlan(entries(rc.pattern, rc.limits, rc.shared.or(v.shared)), nil)
 		if len(rc.limits) > 0 {
 			p = newPlan(p.entries, funcs)

@@ -31,6 +31,42 @@ func ExampleNew() {
 	// 429 {"message":"Too Many Requests: limit rate"}
 }
 
+// Each user has a limit, whatever the address: the authentication, which runs first,
+// has told echo who is asking.
+func ExampleKey() {
+	authenticate := func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			user, password, _ := c.Request().BasicAuth()
+			if password != user+"'s secret" {
+				return echo.ErrUnauthorized
+			}
+			c.Set("user", user)
+			return next(c)
+		}
+	}
+	user := stintecho.Key(func(c echo.Context) (string, error) {
+		user, _ := c.Get("user").(string)
+		return user, nil
+	})
+
+	e := echo.New()
+	e.Use(authenticate)
+	e.Use(stintecho.New(stint.Rate(1, time.Minute), stint.WithKey(user)))
+	e.GET("/", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })
+
+	for _, user := range []string{"ada", "bob", "ada"} {
+		req := httptest.NewRequest("GET", "/", nil)
+		req.SetBasicAuth(user, user+"'s secret")
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, req)
+		fmt.Println(user, w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// ada 204 "rate";r=0;t=60
+	// bob 204 "rate";r=0;t=60
+	// ada 429 "rate";r=0;t=60
+}
+
 // An application that answers errors in its own way, but whose refusals are to be
 // problem+json.
 func ExampleMiddleware_problem() {

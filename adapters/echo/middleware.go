@@ -47,7 +47,7 @@ func New(opts ...stint.Option) echo.MiddlewareFunc {
 //
 // With options it is Middleware of l.With(opts...), such as a WithProblem where
 // only some routes are to answer so. Like New, it panics on a bad one, and if a
-// limit has stint.GivenKey.
+// limit has stint.GivenKey or the Key of another adapter.
 //
 // If the request's context ends while the request waits, the error's status is 503
 // and it wraps the context's error, such as context.Canceled: of a client that has
@@ -60,7 +60,7 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 	if len(opts) > 0 {
 		l = stint.Must(l.With(opts...))
 	}
-	if err := l.ForRequests(); err != nil {
+	if err := l.ForRequests(adapter); err != nil {
 		panic(err)
 	}
 	var known pattern.Cache
@@ -70,12 +70,12 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 			if r.Pattern == "" {
 				r.Pattern = patternOf(&known, r.Method, c.Path())
 			}
-			p, err := l.Admit(c.Response(), r)
+			p, err := l.AdmitIn(c.Response(), r, c)
 			if err != nil {
 				return refuse(l, c, err)
 			}
 			defer p.Done()
-			req, wrap := p.Next(r)
+			req, wrap := p.Next(c.Request())
 			if req != r {
 				c.SetRequest(req)
 				// The server removes the files of the request it knows.

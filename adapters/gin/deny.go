@@ -1,12 +1,12 @@
 package stintgin
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/framework"
 )
 
 // WithDeny answers requests that a limit refuses with a gin handler: c.JSON, a
@@ -37,28 +37,27 @@ func WithDeny(h gin.HandlerFunc) stint.Option {
 type denier gin.HandlerFunc
 
 func (h denier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c, _ := r.Context().Value(denyKey{}).(*gin.Context)
-	if c == nil {
+	found, ok := framework.Of[*own](r.Context())
+	if !ok {
 		return
 	}
+	c := (*gin.Context)(found)
 	request, response := c.Request, c.Writer
 	c.Request, c.Writer = r, &writer{response, w}
 	defer func() { c.Request, c.Writer = request, response }()
 	h(c)
 }
 
-type denyKey struct{}
-
-// denyContext carries the gin.Context to a denier. Only refusals that a handler
-// answers have one: a limiter's handler is given no more than a request.
-type denyContext struct {
-	context.Context
-	c *gin.Context
-}
-
-func (d *denyContext) Value(key any) any {
-	if key == (denyKey{}) {
-		return d.c
+// refuse ends the chain and answers a request that was not admitted. Only where l
+// has a handler does the request lead to c: others are given no more than a request.
+func refuse(l *stint.Limiter, c *gin.Context, err error) {
+	c.Abort()
+	c.Status(http.StatusOK) // gin presets 404 where no route matches
+	r := c.Request
+	if l.Answers(err) {
+		ctx := framework.Lead(r.Context(), (*own)(c))
+		defer ctx.End()
+		r = r.WithContext(ctx)
 	}
-	return d.Context.Value(key)
+	l.Deny(c.Writer, r, err)
 }

@@ -43,6 +43,38 @@ func ExampleMiddleware() {
 	// 200 ["rate";q=100;w=60 "rate-2";q=2;w=1]
 }
 
+// Each user has a limit, whatever the address: the authentication, which runs first,
+// has told gin who is asking.
+func ExampleKey() {
+	authenticate := func(c *gin.Context) {
+		if user, password, _ := c.Request.BasicAuth(); password == user+"'s secret" {
+			c.Set("user", user)
+			return
+		}
+		c.AbortWithStatus(http.StatusUnauthorized)
+	}
+	user := stintgin.Key(func(c *gin.Context) (string, error) {
+		return c.GetString("user"), nil
+	})
+
+	r := gin.New()
+	r.Use(authenticate)
+	r.Use(stintgin.New(stint.Rate(1, time.Minute), stint.WithKey(user)))
+	r.GET("/", func(c *gin.Context) { c.String(http.StatusOK, "hello, %s", c.GetString("user")) })
+
+	for _, user := range []string{"ada", "bob", "ada"} {
+		req := httptest.NewRequest("GET", "/", nil)
+		req.SetBasicAuth(user, user+"'s secret")
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, req)
+		fmt.Println(user, w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// ada 200 "rate";r=0;t=60
+	// bob 200 "rate";r=0;t=60
+	// ada 429 "rate";r=0;t=60
+}
+
 // Refusals in the application's own words.
 func ExampleWithDeny() {
 	slowDown := func(c *gin.Context) {

@@ -8,8 +8,6 @@
 package stintgin
 
 import (
-	"net/http"
-
 	"github.com/gin-gonic/gin"
 
 	"github.com/stint-go/stint"
@@ -42,12 +40,12 @@ func New(opts ...stint.Option) gin.HandlerFunc {
 //
 // With options it is Middleware of l.With(opts...), such as a WithDeny of the
 // route's own. Like New, it panics on a bad one, and if a limit has
-// stint.GivenKey.
+// stint.GivenKey or the Key of another adapter.
 func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 	if len(opts) > 0 {
 		l = stint.Must(l.With(opts...))
 	}
-	if err := l.ForRequests(); err != nil {
+	if err := l.ForRequests(adapter); err != nil {
 		panic(err)
 	}
 	var known pattern.Cache
@@ -58,18 +56,13 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 			// client's to choose.
 			r.Pattern = known.Of(r.Method, route)
 		}
-		p, err := l.Admit(c.Writer, r)
+		p, err := l.AdmitIn(c.Writer, r, (*own)(c))
 		if err != nil {
-			c.Abort()
-			c.Status(http.StatusOK) // gin presets 404 where no route matches
-			if l.Answers(err) {
-				r = r.WithContext(&denyContext{r.Context(), c})
-			}
-			l.Deny(c.Writer, r, err)
+			refuse(l, c, err)
 			return
 		}
 		defer p.Done()
-		req, wrap := p.Next(r)
+		req, wrap := p.Next(c.Request)
 		if req != r {
 			c.Request = req
 			// The server removes the files of the request it knows. c.Request

@@ -29,9 +29,9 @@ func New(opts ...stint.Option) func(http.Handler) http.Handler {
 // stint.AdaptiveConcurrency): then it is that of stint.Permit.Next. Slots of
 // concurrency limits are released when the next handler returns or panics.
 //
-// It panics if a limit of l has stint.GivenKey.
+// It panics if a limit of l has stint.GivenKey, or the Key of another adapter.
 func Middleware(l *stint.Limiter) func(http.Handler) http.Handler {
-	if err := l.ForRequests(); err != nil {
+	if err := l.ForRequests("stinthttp"); err != nil {
 		panic(err)
 	}
 	return func(next http.Handler) http.Handler {

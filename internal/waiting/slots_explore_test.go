@@ -149,7 +149,7 @@ func TestSlotsInEveryOrder(t *testing.T) {
 					v := person(who)
 					s.Go(v.name, func(ctx context.Context) { visit(ctx, v) })
 				}
-				s.State(func() string { return fmt.Sprint(p.lines.String(), p.taken) })
+				s.State(func() string { return fmt.Sprint(p.lines.Trace(), p.taken) })
 				s.End(func() {
 					if waiting, lines, held := p.lines.Counts(); waiting+lines+held > 0 {
 						s.Broken("%d wait in %d lines, slots of %d keys are held", waiting, lines, held)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// String says who waits and what is reserved, for the trace of a test.
-func (ts *Turns) String() string {
+// Trace says who waits and what is reserved, for the trace of a test.
+func (ts *Turns) Trace() string {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	var all []string
@@ -28,9 +28,9 @@ func (ts *Turns) String() string {
 	return strings.Join(all, "\n")
 }
 
-// String says who waits in which order, by when their patience ends, and who has
+// Trace says who waits in which order, by when their patience ends, and who has
 // been woken, for the trace of a test.
-func (s *Slots) String() string {
+func (s *Slots) Trace() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []string

@@ -1,0 +1,109 @@
+package stintecho
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/stint-go/stint"
+)
+
+// session is an application's own context, which its middleware puts around echo's.
+type session struct {
+	echo.Context
+	user string
+}
+
+func authenticate(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error { return next(&session{c, c.Request().Header.Get("X-User")}) }
+}
+
+var user = Key(func(c echo.Context) (string, error) { return c.(*session).user, nil })
+
+func asUser(h http.Handler, name string) *httptest.ResponseRecorder {
+	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("X-User", name)
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// echo uses its contexts again. Who keeps the request, or its context, must not find
+// the one of somebody else there: neither while the handler runs nor later.
+func TestKeyLetsGo(t *testing.T) {
+	var kept []context.Context
+	readable := func(ctx context.Context) error {
+		if got, err := user(httptest.NewRequest("GET", "/", nil).WithContext(ctx)); got != "ada" || err != nil {
+			return errors.New("got " + got)
+		}
+		return nil
+	}
+	e := echo.New()
+	e.Use(authenticate, New(stint.Rate(1, time.Hour),
+		stint.WithObserver(func(e stint.Event) { kept = append(kept, e.Request.Context()) }),
+		stint.WithKey(stint.Join(user, func(r *http.Request) (string, error) {
+			kept = append(kept, r.Context())
+			return "k", readable(r.Context()) // while Admit decides it is there
+		}))))
+	e.GET("/", func(c echo.Context) error {
+		kept = append(kept, c.Request().Context())
+		for _, ctx := range kept {
+			if readable(ctx) == nil {
+				t.Error("the handler's request still leads to echo's context")
+			}
+		}
+		if stint.FromContext(c.Request().Context()) == nil {
+			t.Error("the permit is gone with it")
+		}
+		return nil
+	})
+	kept = nil // New has called the key functions
+	for _, want := range []int{200, 429} {
+		if w := asUser(e, "ada"); w.Code != want {
+			t.Fatalf("got %d %s, want %d", w.Code, w.Body, want)
+		}
+	}
+	if len(kept) != 5 {
+		t.Fatalf("%d contexts were kept", len(kept))
+	}
+	for i, ctx := range kept {
+		if readable(ctx) == nil {
+			t.Errorf("context %d still leads to echo's", i)
+		}
+	}
+}
+
+// One request goes from the key functions to the handler: what a key has read of the
+// body, whether through echo's context or the request, is there for all.
+func TestKeyReadsTheBody(t *testing.T) {
+	form := Key(func(c echo.Context) (string, error) { return c.FormValue("name"), nil })
+	ofRequest := func(r *http.Request) (string, error) { return r.FormValue("name"), nil }
+	for name, k := range map[string]stint.KeyFunc{
+		"echo's":               form,
+		"echo's, then another": stint.Join(form, ofRequest),
+		"another, then echo's": stint.Join(ofRequest, form),
+	} {
+		e := echo.New()
+		e.Use(New(stint.Rate(9, time.Hour), stint.WithKey(k)))
+		e.POST("/", func(c echo.Context) error {
+			var f struct {
+				Name string `form:"name"`
+			}
+			if err := c.Bind(&f); err != nil || f.Name != "ada" || c.Request().FormValue("name") != "ada" {
+				t.Errorf("%s: the handler reads %q, %q: %v", name, f.Name, c.Request().FormValue("name"), err)
+			}
+			return nil
+		})
+		r := httptest.NewRequest("POST", "/", strings.NewReader("name=ada"))
+		r.Header.Set(echo.HeaderContentType, echo.MIMEApplicationForm)
+		w := httptest.NewRecorder()
+		if e.ServeHTTP(w, r); w.Code != 200 {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package stintgin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/stint-go/stint"
+)
+
+// user is the key that authenticate has set.
+var user = Key(func(c *gin.Context) (string, error) { return c.GetString("user"), nil })
+
+func authenticate(c *gin.Context) { c.Set("user", c.GetHeader("X-User")) }
+
+// gin uses its contexts again. Who keeps the request, or its context, must not find
+// the one of somebody else there: neither while the handler runs nor later.
+func TestKeyLetsGo(t *testing.T) {
+	var kept []context.Context
+	keep := func(r *http.Request) { kept = append(kept, r.Context()) }
+	l := stint.Must(stint.New(stint.Rate(1, time.Hour),
+		WithDeny(func(c *gin.Context) { keep(c.Request) }),
+		stint.WithObserver(func(e stint.Event) { keep(e.Request) }),
+		stint.WithKey(stint.Join(user, func(r *http.Request) (string, error) {
+			keep(r)
+			return "", readable(r, "ada") // while Admit decides it is there
+		})), stint.WithEmptyKey(stint.SkipEmptyKey)))
+	limited := stint.Must(l.With(stint.Rate(1, time.Hour, stint.WithName("user"), stint.WithKey(user))))
+	e := gin.New()
+	e.Use(authenticate, Middleware(limited))
+	e.GET("/", func(c *gin.Context) {
+		keep(c.Request)
+		for _, ctx := range kept {
+			if err := readable(c.Request.WithContext(ctx), "ada"); err == nil {
+				t.Error("the handler's request still leads to gin's context")
+			}
+		}
+		if stint.FromContext(c.Request.Context()) == nil {
+			t.Error("the permit is gone with it")
+		}
+	})
+	kept = nil // New has called the key functions
+	for _, want := range []int{200, 429} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-User", "ada")
+		w := httptest.NewRecorder()
+		if e.ServeHTTP(w, r); w.Code != want {
+			t.Fatalf("got %d %s, want %d", w.Code, w.Body, want)
+		}
+	}
+	if len(kept) != 6 {
+		t.Fatalf("%d contexts were kept", len(kept))
+	}
+	for i, ctx := range kept {
+		if err := readable(httptest.NewRequest("GET", "/", nil).WithContext(ctx), "ada"); err == nil {
+			t.Errorf("context %d still leads to gin's", i)
+		}
+	}
+}
+
+// readable is nil if the user can be told by the request.
+func readable(r *http.Request, want string) error {
+	if got, err := user(r); got != want || err != nil {
+		return errors.New("got " + got)
+	}
+	return nil
+}
+
+// One request goes from the key functions to the handler: what a key has read of the
+// body, whether through gin's context or the request, is there for all.
+func TestKeyReadsTheBody(t *testing.T) {
+	form := func(c *gin.Context) (string, error) { return c.PostForm("name"), nil }
+	ofRequest := func(r *http.Request) (string, error) { return r.FormValue("name"), nil }
+	for name, keys := range map[string][]stint.KeyFunc{
+		"gin's":                {Key(form)},
+		"gin's, then another":  {Key(form), ofRequest},
+		"another, then gin's":  {ofRequest, Key(form)},
+		"joined":               {stint.Join(ofRequest, Key(form))},
+		"of the request alone": {ofRequest},
+	} {
+		for _, permit := range []stint.Option{stint.WithoutPermit(), stint.WithHeaders(stint.NoHeaders)} {
+			opts := []stint.Option{permit}
+			for i, k := range keys {
+				opts = append(opts, stint.Rate(9, time.Hour, stint.WithName(string(rune('a'+i))), stint.WithKey(k)))
+			}
+			e := gin.New()
+			e.Use(New(opts...))
+			e.POST("/", func(c *gin.Context) {
+				var f struct {
+					Name string `form:"name"`
+				}
+				if err := c.ShouldBind(&f); err != nil || f.Name != "ada" || c.PostForm("name") != "ada" || c.Request.FormValue("name") != "ada" {
+					t.Errorf("%s: the handler reads %q, %q, %q: %v", name, f.Name, c.PostForm("name"), c.Request.FormValue("name"), err)
+				}
+			})
+			r := httptest.NewRequest("POST", "/", strings.NewReader("name=ada"))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			w := httptest.NewRecorder()
+			if e.ServeHTTP(w, r); w.Code != 200 {
+				t.Errorf("%s: %d %s", name, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+// A server removes the files of the request that it knows, whatever has become of it.
+func TestKeyLeavesFilesToTheServer(t *testing.T) {
+	for name, after := range map[string]func() (string, error){
+		"admitted": func() (string, error) { return "k", nil },
+		"refused":  func() (string, error) { return "", errors.New("no") },
+		"a panic":  func() (string, error) { panic("no") },
+	} {
+		e := gin.New()
+		e.MaxMultipartMemory = 1
+		e.Use(gin.CustomRecoveryWithWriter(io.Discard, func(c *gin.Context, _ any) { c.AbortWithStatus(500) }))
+		e.Use(New(stint.Rate(9, time.Hour), stint.WithKey(Key(func(c *gin.Context) (string, error) {
+			if _, err := c.MultipartForm(); err != nil {
+				t.Error(err)
+			}
+			return after()
+		}))))
+		e.POST("/", func(c *gin.Context) {})
+
+		var body bytes.Buffer
+		m := multipart.NewWriter(&body)
+		part, _ := m.CreateFormFile("f", "f")
+		_, _ = part.Write(make([]byte, 1<<10)) // more than MaxMultipartMemory
+		_ = m.Close()
+		r := httptest.NewRequest("POST", "/", &body)
+		r.Header.Set("Content-Type", m.FormDataContentType())
+		e.ServeHTTP(httptest.NewRecorder(), r)
+		if r.MultipartForm == nil {
+			t.Errorf("%s: the server doesn't know of the files", name)
+			continue
+		}
+		f, err := r.MultipartForm.File["f"][0].Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, onDisk := f.(*os.File); !onDisk {
+			t.Errorf("%s: the file is in memory: this test is about those on disk", name)
+		}
+		_, _ = f.Close(), r.MultipartForm.RemoveAll()
+	}
+}
+
+// A limiter inside another asks for the same user, and a request that is handled
+// again is not charged again.
+func TestKeyOfNestedLimiters(t *testing.T) {
+	outer := stint.Must(stint.New(stint.Rate(9, time.Hour, stint.WithName("outer")), stint.WithKey(user)))
+	inner := stint.Must(outer.With(stint.Rate(1, time.Hour, stint.WithName("inner"))))
+	e := gin.New()
+	e.Use(authenticate, Middleware(outer))
+	e.GET("/", Middleware(inner), func(c *gin.Context) {
+		c.Request.URL.Path = "/again"
+		e.HandleContext(c)
+	})
+	e.GET("/again", func(c *gin.Context) {})
+	for _, want := range []int{200, 429} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-User", "ada")
+		w := httptest.NewRecorder()
+		if e.ServeHTTP(w, r); w.Code != want {
+			t.Errorf("got %d %v", w.Code, w.Header())
+		}
+	}
+	if d, err := outer.Peek(t.Context(), "ada"); err != nil || d.Remaining != 7 {
+		t.Errorf("left %d, %v, want 7", d.Remaining, err)
+	}
+}

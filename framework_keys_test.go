@@ -1,0 +1,219 @@
+package stint_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/labstack/echo/v4"
+
+	"github.com/stint-go/stint"
+	stintecho "github.com/stint-go/stint/adapters/echo"
+	stintgin "github.com/stint-go/stint/adapters/gin"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+)
+
+// What requests get by such keys is in the table of middleware_test.go; what becomes
+// of a framework's context, in the tests of the adapters.
+
+var (
+	ginUser  = stintgin.Key(func(c *gin.Context) (string, error) { return c.GetString("user"), nil })
+	echoUser = stintecho.Key(func(c echo.Context) (string, error) { return c.Get("user").(string), nil })
+)
+
+// mounts puts a limiter in front of a handler that answers 204, by each adapter and
+// after an authentication of the framework's own.
+var mounts = map[string]func(*stint.Limiter) http.Handler{
+	"stinthttp": func(l *stint.Limiter) http.Handler {
+		return stinthttp.Middleware(l)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }))
+	},
+	"stintgin": func(l *stint.Limiter) http.Handler {
+		e := gin.New()
+		e.Use(func(c *gin.Context) { c.Set("user", c.GetHeader("X-User")) }, stintgin.Middleware(l))
+		e.GET("/", func(c *gin.Context) { c.Status(204) })
+		return e
+	},
+	"stintecho": func(l *stint.Limiter) http.Handler {
+		e := echo.New()
+		e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c echo.Context) error { c.Set("user", c.Request().Header.Get("X-User")); return next(c) }
+		}, stintecho.Middleware(l))
+		e.GET("/", func(c echo.Context) error { return c.NoContent(204) })
+		return e
+	},
+}
+
+func asUser(h http.Handler, user string) int {
+	w, r := httptest.NewRecorder(), get("/")
+	r.Header.Set("X-User", user)
+	h.ServeHTTP(w, r)
+	return w.Code
+}
+
+// A limiter with another framework's key is refused when it is mounted, wherever
+// the key stands, and in words that say what to write.
+func TestFrameworkKeyIsRefusedElsewhere(t *testing.T) {
+	byAddress, user := stint.WithKey(stint.RemoteIP()), stint.WithKey(ginUser)
+	rate := stint.Rate(1, time.Hour)
+	func1 := stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })
+	for name, l := range map[string]*stint.Limiter{
+		"by default":      limiter(t, user, rate),
+		"of one":          limiter(t, byAddress, rate, stint.Quota(1, stint.Daily, user)),
+		"on a route":      limiter(t, byAddress, rate, stint.WithRoute("/a", user, stint.Quota(1, stint.Daily))),
+		"inherited":       derive(t, limiter(t, user, rate), stint.Quota(1, stint.Daily, byAddress)),
+		"of a limit func": limiter(t, user, stint.Rate(1, time.Hour, byAddress), func1),
+		"joined":          limiter(t, stint.WithKey(stint.Join(stint.Header("X-Tenant"), ginUser)), rate),
+		"after a failure": limiter(t, stint.WithKey(stint.Join(failing, ginUser)), rate),
+		"hashed":          limiter(t, stint.WithKey(stint.Hash(secret, ginUser)), rate),
+		"in a function": limiter(t, rate, stint.WithKey(func(r *http.Request) (string, error) {
+			if user, err := ginUser(r); err == nil && user != "" {
+				return user, nil
+			}
+			return r.RemoteAddr, nil
+		})),
+		"before a panic": limiter(t, rate, stint.WithKey(func(r *http.Request) (string, error) {
+			_, _ = ginUser(r)
+			panic("no session")
+		})),
+	} {
+		for adapter, mount := range mounts {
+			err := panicOf(func() { mount(l) })
+			if adapter == "stintgin" {
+				if err.Error() != "no panic with an error" {
+					t.Errorf("%s, mounted by %s: %v", name, adapter, err)
+				}
+				continue
+			}
+			want := "stintgin.Key, which requests through " + adapter + " don't have: mount the limiter with stintgin, or write a KeyFunc of the request"
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s, mounted by %s: %v", name, adapter, err)
+			}
+		}
+	}
+	// Of two frameworks, one is always another.
+	both := limiter(t, rate, stint.WithKey(stint.Join(ginUser, echoUser)))
+	for adapter, mount := range mounts {
+		if err := panicOf(func() { mount(both) }); !strings.Contains(err.Error(), ".Key, which requests through "+adapter) {
+			t.Errorf("of two frameworks, mounted by %s: %v", adapter, err)
+		}
+	}
+	for _, k := range []stint.KeyFunc{stintgin.Key(nil), stintecho.Key(nil)} {
+		if _, err := stint.New(rate, stint.WithKey(k)); err == nil || !strings.Contains(err.Error(), "WithKey(nil)") {
+			t.Errorf("Key(nil): %v", err)
+		}
+	}
+}
+
+func failing(*http.Request) (string, error) { return "", errors.New("no session") }
+
+// An Update may bring a key that the adapter hasn't got: no request passes by it, and
+// the error says what to write. One that it has counts at once.
+func TestFrameworkKeyByUpdate(t *testing.T) {
+	for adapter, mount := range mounts {
+		for key, k := range map[string]stint.KeyFunc{"stintgin": ginUser, "stintecho": echoUser} {
+			seen := &events{}
+			l := limiter(t, stint.Rate(1, time.Hour), stint.WithKey(stint.RemoteIP()))
+			h := mount(l)
+			update(t, l, stint.Rate(1, time.Hour), stint.WithKey(k), seen.option())
+			first, second := asUser(h, "ada"), asUser(h, "ada")
+			if adapter == key {
+				if first != 204 || second != 429 {
+					t.Errorf("%s with a key of its own: %d, %d", adapter, first, second)
+				}
+				continue
+			}
+			err := seen.last().Err
+			want := "stint: limit rate: " + key + ".Key: the request has not come through " + key + ": mount the limiter with " + key
+			if first != 500 || second != 500 || seen.kinds() != "Updated KeyFailed KeyFailed" || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%s with a key of %s: %d, %d, %s: %v", adapter, key, first, second, seen.kinds(), err)
+			}
+		}
+	}
+}
+
+// A function may ask for the framework's context where a probe can't see it, or for
+// limits that a limiter doesn't know beforehand. It has it all the same, and each
+// function is called once a request when it has been found out.
+func TestFrameworkKeyThatAProbeMisses(t *testing.T) {
+	calls := 0
+	sometimes := func() stint.SharedOption {
+		return stint.WithKey(func(r *http.Request) (string, error) {
+			calls++
+			if r.Header.Get("X-User") != "" {
+				return ginUser(r)
+			}
+			return "nobody", nil
+		})
+	}
+	unseen := stint.Rate(2, time.Hour, stint.WithName("unseen"), sometimes())
+	for name, opts := range map[string][]stint.Option{
+		"by a condition": {stint.Rate(2, time.Hour, sometimes())},
+		"of a limit func": {stint.WithKey(stint.Global()), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
+			return []stint.Limit{unseen}, nil
+		})},
+	} {
+		h := mounts["stintgin"](limiter(t, opts...))
+		for i, want := range []int{204, 204, 429} {
+			if got := asUser(h, "ada"); got != want {
+				t.Errorf("%s: request %d: %d, want %d", name, i+1, got, want)
+			}
+		}
+		calls = 0
+		if got := asUser(h, "bob"); got != 204 || calls != 1 {
+			t.Errorf("%s: %d after %d calls", name, got, calls)
+		}
+	}
+}
+
+// Outside HTTP the key given counts, as for every key that isn't constant.
+func TestFrameworkKeyOutsideHTTP(t *testing.T) {
+	l := limiter(t, stint.Rate(2, time.Hour), stint.WithKey(ginUser))
+	h := mounts["stintgin"](l)
+	if got := asUser(h, "ada"); got != 204 {
+		t.Fatal(got)
+	}
+	ctx := context.Background()
+	if d, err := l.Peek(ctx, "ada"); err != nil || d.Remaining != 1 {
+		t.Errorf("Peek: %+v, %v", d, err)
+	}
+	if err := l.Allow(ctx, "ada", 1); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.Take(ctx, "ada", 1); denied(t, err).Decision.Limit != "rate" {
+		t.Error(err)
+	}
+	if err := l.Reset(ctx, "ada"); err != nil || asUser(h, "ada") != 204 {
+		t.Errorf("Reset: %v", err)
+	}
+}
+
+// A limiter with such a key pays for one value more; others pay nothing.
+func TestFrameworkKeyAllocates(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	for adapter, own := range map[string]stint.KeyFunc{"stintgin": ginUser, "stintecho": echoUser} {
+		allocs := func(k stint.KeyFunc, opts ...stint.Option) float64 {
+			h := mounts[adapter](limiter(t, append(opts, ample(), stint.WithKey(k))...))
+			r, w := get("/"), &discard{h: http.Header{}}
+			r.Header.Set("X-User", "ada")
+			return testing.AllocsPerRun(100, func() {
+				w.reset()
+				r.Pattern = ""
+				h.ServeHTTP(w, r)
+			})
+		}
+		plain, copied := allocs(stint.Header("X-User")), allocs(stint.Header("X-User"), stint.WithoutPermit())
+		if got := allocs(own); got != plain+1 {
+			t.Errorf("%s: %v allocations, %v with a key of the request", adapter, got, plain)
+		}
+		if got := allocs(own, stint.WithoutPermit()); got != copied+2 { // and the request's copy
+			t.Errorf("%s, without a permit: %v allocations, %v with a key of the request", adapter, got, copied)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+// Package framework lets key functions see a request as the framework of a router
+// does. gin and echo have a context of their own for each request, where
+// authentication leaves who is asking, and use it again for the next request.
+//
+// An adapter makes such a key function ([Key]). It finds the framework's context
+// through the request's ([Context]), which leads there only while a limiter decides.
+package framework
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Own is a framework's own context of a request.
+type Own interface{ SetRequest(*http.Request) }
+
+// Context is a request's context that leads to the framework's own, until End. It
+// is safe for concurrent use: whoever was given the request may hold on to it.
+type Context struct {
+	parent context.Context
+	given  *http.Request // that Enter was; nil after Leave
+
+	mu    sync.Mutex
+	own   any             // nil after End
+	above context.Context // of parent, with what is to be found besides; or nil
+}
+
+// Lead returns a context below parent that leads to own.
+func Lead(parent context.Context, own any) *Context { return &Context{parent: parent, own: own} }
+
+// Enter returns a copy of r whose context leads to own, and has own hold that copy:
+// what a key function reads of a body through one of them, others and the next
+// handler find parsed.
+func Enter(r *http.Request, own Own) (*http.Request, *Context) {
+	c := Lead(r.Context(), own)
+	c.given = r
+	r = r.WithContext(c)
+	own.SetRequest(r)
+	return r, c
+}
+
+// Leave ends what Enter began, where r is the request that it returned.
+func (c *Context) Leave(r *http.Request) {
+	c.End()
+	c.given.MultipartForm = r.MultipartForm // whose files the server removes
+	c.given = nil
+}
+
+// End lets go of the framework's context, which is about to serve another request.
+func (c *Context) End() {
+	c.mu.Lock()
+	c.own = nil
+	c.mu.Unlock()
+}
+
+// Carry has c carry the values of ctx, which is made from the parent.
+func (c *Context) Carry(ctx context.Context) {
+	c.mu.Lock()
+	c.above = ctx
+	c.mu.Unlock()
+}
+
+func (c *Context) Deadline() (time.Time, bool) { return c.parent.Deadline() }
+func (c *Context) Done() <-chan struct{}       { return c.parent.Done() }
+func (c *Context) Err() error                  { return c.parent.Err() }
+
+type ownKey struct{}
+
+// Value is that of the parent, but for what c leads to and carries.
+func (c *Context) Value(key any) any {
+	c.mu.Lock()
+	own, above := c.own, c.above
+	c.mu.Unlock()
+	if key == (ownKey{}) {
+		return own
+	}
+	if above != nil {
+		return above.Value(key)
+	}
+	return c.parent.Value(key)
+}
