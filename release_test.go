@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -34,7 +35,11 @@ func tree(t *testing.T, patterns ...string) []string {
 		t.Skip("not in a repository")
 	}
 	list := append([]string{"ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"}, patterns...)
-	return strings.Split(strings.TrimSuffix(run(t, ".", "git", list...), "\x00"), "\x00")
+	files := strings.Split(strings.TrimSuffix(run(t, ".", "git", list...), "\x00"), "\x00")
+	return slices.DeleteFunc(files, func(name string) bool {
+		info, err := os.Stat(name)
+		return err != nil || info.IsDir() // deleted, and not yet committed; another repository
+	})
 }
 
 // throwAway is a repository of its own with the files of this one as they are,
@@ -44,8 +49,8 @@ func throwAway(t *testing.T) string {
 	dir := t.TempDir()
 	for _, name := range tree(t) {
 		info, err := os.Stat(name)
-		if err != nil || info.IsDir() {
-			continue // deleted, and not yet committed
+		if err != nil {
+			t.Fatal(err)
 		}
 		write(t, filepath.Join(dir, name), read(t, name), info.Mode())
 	}
