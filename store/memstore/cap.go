@@ -1,6 +1,10 @@
 package memstore
 
-import "github.com/stint-go/stint/store"
+import (
+	"sync/atomic"
+
+	"github.com/stint-go/stint/store"
+)
 
 // reserve counts one more key, if there is room for it.
 func (s *Store) reserve() bool {
@@ -40,7 +44,7 @@ func (s *Store) makeRoom(now int64, visits []visit, charges []store.Charge) {
 	}
 	for i := range visits { // what the call has found must stay
 		if v := &visits[i]; v.word != vacant {
-			v.slot.word.Store(vacant)
+			atomic.StoreInt64(&v.slot.word, vacant)
 		}
 	}
 	left := searchSlots

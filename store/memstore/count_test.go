@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,7 +21,7 @@ func (s *Store) recount() (keys int, err error) {
 		filled, live, wide := 0, 0, 0
 		for j := range sh.slots() {
 			sl := &sh.table.Load().slots[j]
-			h, w := sl.hash.Load(), sl.word.Load()
+			h, w := atomic.LoadUint64(&sl.hash), atomic.LoadInt64(&sl.word)
 			if h == 0 {
 				continue
 			}

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/stint-go/stint/store"
 )
@@ -46,7 +47,7 @@ func (s *Store) trace(visits []visit, charges []store.Charge, st *store.State, n
 	v.where = absent
 	if c.Receipt.Lease[len(c.Receipt.Lease)-1] == overflowed {
 		if v.slot != nil { // it has a place by now, which this is not about
-			v.slot.word.Store(v.word)
+			atomic.StoreInt64(&v.slot.word, v.word)
 		}
 		v.share(c.Limit, st, now, true)
 		return

@@ -35,8 +35,8 @@ type shard struct {
 type table struct{ slots []slot }
 
 type slot struct {
-	hash atomic.Uint64 // 0: free. It is written once.
-	word atomic.Int64
+	hash uint64 // 0: free. It is written once.
+	word int64
 }
 
 // A table is replaced before more than maxLoad of its slots are filled, by one of
@@ -66,7 +66,7 @@ func (t *table) find(h uint64) (sl *slot, found bool) {
 	slots := t.slots
 	for i := uint(uint64(uint32(h)) * uint64(len(slots)) >> 32); i < uint(len(slots)); {
 		sl = &slots[i]
-		switch sl.hash.Load() {
+		switch atomic.LoadUint64(&sl.hash) {
 		case h:
 			return sl, true
 		case 0:
@@ -82,10 +82,10 @@ func (t *table) find(h uint64) (sl *slot, found bool) {
 // hold takes the state's word out of the slot, until put, so that nobody changes it
 // who doesn't hold the lock. Only they would change one that refers to the slab.
 func (sl *slot) hold() int64 {
-	if w := sl.word.Load(); !packed(w) {
+	if w := atomic.LoadInt64(&sl.word); !packed(w) {
 		return w
 	}
-	return sl.word.Swap(vacant)
+	return atomic.SwapInt64(&sl.word, vacant)
 }
 
 // load copies the state that a word says or refers to.
@@ -107,28 +107,28 @@ func (sh *shard) put(sl *slot, was int64, l *store.Limit, s *store.State, until 
 			if slabbed {
 				sh.slab.release(was)
 			}
-			sl.word.Store(word)
+			atomic.StoreInt64(&sl.word, word)
 			return
 		}
 	}
 	if slabbed {
 		*sh.slab.at(was) = wide{state: *s, until: until}
-		if sl.word.Load() != was { // see makeRoom
-			sl.word.Store(was)
+		if atomic.LoadInt64(&sl.word) != was { // see makeRoom
+			atomic.StoreInt64(&sl.word, was)
 		}
 		return
 	}
 	if sh.slab == nil {
 		sh.slab = newSlab(0)
 	}
-	sl.word.Store(sh.slab.add(wide{state: *s, until: until}))
+	atomic.StoreInt64(&sl.word, sh.slab.add(wide{state: *s, until: until}))
 }
 
 // drop forgets the state of a slot of which was is the word that has been taken out.
 func (sh *shard) drop(sl *slot, was int64) {
 	if !packed(was) {
 		sh.slab.release(was)
-		sl.word.Store(vacant)
+		atomic.StoreInt64(&sl.word, vacant)
 	}
 	sh.live--
 }
@@ -136,7 +136,7 @@ func (sh *shard) drop(sl *slot, was int64) {
 // expired drops the state in a slot if it has become as if never seen by the instant
 // now.
 func (sh *shard) expired(sl *slot, now int64) bool {
-	word := sl.word.Load()
+	word := atomic.LoadInt64(&sl.word)
 	switch {
 	case word == vacant:
 		return false
@@ -147,7 +147,7 @@ func (sh *shard) expired(sl *slot, now int64) bool {
 	case !full(word, now):
 		return false
 	}
-	if packed(word) && !sl.word.CompareAndSwap(word, vacant) { // somebody is charging it
+	if packed(word) && !atomic.CompareAndSwapInt64(&sl.word, word, vacant) { // somebody is charging it
 		return false
 	}
 	sh.drop(sl, word)
@@ -161,19 +161,13 @@ func (sh *shard) insert(h uint64, now int64) (sl *slot, dropped int) {
 	if !found {
 		if 20*(int(sh.filled)+1) > maxLoad*sh.slots() {
 			dropped = sh.rebuild(now-rotation, 1)
+			sl, _ = sh.table.Load().find(h)
 		}
-		sl = sh.table.Load().fill(h, vacant)
+		atomic.StoreUint64(&sl.hash, h) // from here on it is found, and vacant
 		sh.filled++
 	}
 	sh.live++
 	return sl, dropped
-}
-
-func (t *table) fill(h uint64, word int64) *slot {
-	sl, _ := t.find(h)
-	sl.word.Store(word)
-	sl.hash.Store(h) // last: from here on it is found
-	return sl
 }
 
 // rebuild moves what had not expired by an instant to a table and a slab that fit it
@@ -187,7 +181,7 @@ func (sh *shard) rebuild(by int64, more int) (dropped int) {
 	for i := range old {
 		if sh.expired(&old[i], by) {
 			dropped++
-		} else if w := old[i].word.Load(); !packed(w) && w != vacant {
+		} else if w := atomic.LoadInt64(&old[i].word); !packed(w) && w != vacant {
 			wide++
 		}
 	}
@@ -206,14 +200,15 @@ func (sh *shard) rebuild(by int64, more int) (dropped int) {
 	slots := slices.Grow([]slot(nil), max(smallest, (20*(live+more)+sizedLoad-1)/sizedLoad))
 	next := &table{slots[:cap(slots)]}
 	for i := range old {
-		if old[i].word.Load() == vacant {
+		if atomic.LoadInt64(&old[i].word) == vacant {
 			continue
 		}
 		w := old[i].hold() // for good: who has found it here looks again
 		if !packed(w) {
 			w = sh.slab.move(from, w)
 		}
-		next.fill(old[i].hash.Load(), w)
+		sl, _ := next.find(old[i].hash)
+		sl.hash, sl.word = old[i].hash, w // nobody has seen it yet
 	}
 	sh.filled, sh.cursor = int32(live), 0
 	sh.table.Store(next)

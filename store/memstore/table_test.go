@@ -3,6 +3,7 @@ package memstore
 import (
 	"math/rand/v2"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -82,7 +83,7 @@ func (m *model) check() {
 		if !found {
 			m.tb.Fatalf("hash %x is lost", h)
 		}
-		word := sl.word.Load()
+		word := atomic.LoadInt64(&sl.word)
 		var got store.State
 		m.shard.load(word, &got)
 		if got.A != want.A || got.B != want.B || got.Numbers != want.Numbers || !got.Live {
@@ -144,7 +145,7 @@ func TestTableAgainstMap(t *testing.T) {
 		}
 		m.check()
 		for i := range m.shard.slots() {
-			if sl := &m.shard.table.Load().slots[i]; sl.hash.Load() != 0 && sl.word.Load() != vacant {
+			if sl := &m.shard.table.Load().slots[i]; atomic.LoadUint64(&sl.hash) != 0 && atomic.LoadInt64(&sl.word) != vacant {
 				t.Fatalf("slot %d of an empty table is %v", i, sl)
 			}
 		}

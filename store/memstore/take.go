@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
@@ -43,24 +44,24 @@ func (s *Store) swap(h uint64, c *store.Charge, r *store.Result) (steady int64, 
 		return 0, false
 	}
 	var st store.State
-	seen := sl.word.Load()
+	seen := atomic.LoadInt64(&sl.word)
 	for spin := backoff; unpack(seen, &st); spin = min(2*spin, 16*backoff) {
 		now := store.Now{Steady: clock.Micros(s.base)}
 		// Where somebody has charged the key while the clock was read, they may have at a
 		// later instant than this.
-		if sl.word.Load() == seen {
+		if atomic.LoadInt64(&sl.word) == seen {
 			c.Limit.Step(&now, c, &st, r)
 			next, fits := pack(&st, seen&rateMask)
 			if !fits {
 				return 0, false
 			}
-			if next == seen || sl.word.CompareAndSwap(seen, next) {
+			if next == seen || atomic.CompareAndSwapInt64(&sl.word, seen, next) {
 				return now.Steady, true
 			}
 		}
 		for range spin { // so that somebody gets on
 		}
-		seen = sl.word.Load()
+		seen = atomic.LoadInt64(&sl.word)
 	}
 	return 0, false
 }
