@@ -15,8 +15,11 @@ import (
 type algorithm struct {
 	set    lua.Set
 	letter byte // by which the script knows it
-	// The letter in its keys; 0: none.
-	key byte
+	// What its keys end in: a letter, and the number of the format that is kept there, if
+	// that isn't the first. A release that keeps something else, which the one before
+	// can't read, has another number: during a deployment each counts by itself, so that
+	// both together let through no more than twice the rule (TestTwoReleases).
+	key string
 	// arguments are those of a charge of one that is no dry run and doesn't wait.
 	arguments func(*record) []any
 	// vary changes them to those of c, or, if c is nil, as the instant wants it.
@@ -34,14 +37,14 @@ type algorithm struct {
 
 var algorithms = [...]algorithm{
 	store.TokenBucket:    {set: lua.TokenBucket, letter: 'b', arguments: bucket, vary: varyBucket, state: bucketState},
-	store.LeakyBucket:    {set: lua.TokenBucket, letter: 'b', key: 'l', arguments: bucket, vary: varyBucket, state: bucketState},
-	store.IntervalBucket: {set: lua.IntervalBucket, letter: 'i', key: 'i', arguments: interval, vary: varyWindow, state: words("AtuBCDE"), aloneWaiting: true},
-	store.FixedWindow:    {set: lua.FixedWindow, letter: 'f', key: 'f', arguments: fixed, vary: varyWindow, state: words("ABuCt"), aloneWaiting: true},
-	store.SlidingWindow:  {set: lua.SlidingWindow, letter: 's', key: 's', arguments: sliding, vary: varyCostAndWait, state: slidingState, alone: true},
-	store.SlidingLog:     {set: lua.SlidingLog, letter: 'g', key: 'g', arguments: sliding, vary: varyCostAndWait, state: slidingState, alone: true},
-	store.WarmUp:         {set: lua.WarmUp, letter: 'w', key: 'w', arguments: warmUp, vary: varyCostAndWait, state: words("AtuBC"), alone: true},
-	store.Concurrency:    {set: lua.Concurrency, letter: 'c', key: 'c', arguments: concurrency, vary: varyConcurrency, state: held, alone: true, leases: true},
-	store.Ban:            {set: lua.Ban, letter: 'n', key: 'n', arguments: ban, vary: varyBan, state: banState, alone: true, counts: true},
+	store.LeakyBucket:    {set: lua.TokenBucket, letter: 'b', key: "/l", arguments: bucket, vary: varyBucket, state: bucketState},
+	store.IntervalBucket: {set: lua.IntervalBucket, letter: 'i', key: "/i", arguments: interval, vary: varyWindow, state: words("AtuBCDE"), aloneWaiting: true},
+	store.FixedWindow:    {set: lua.FixedWindow, letter: 'f', key: "/f", arguments: fixed, vary: varyWindow, state: words("ABuCt"), aloneWaiting: true},
+	store.SlidingWindow:  {set: lua.SlidingWindow, letter: 's', key: "/s", arguments: sliding, vary: varyCostAndWait, state: slidingState, alone: true},
+	store.SlidingLog:     {set: lua.SlidingLog, letter: 'g', key: "/g", arguments: sliding, vary: varyCostAndWait, state: slidingState, alone: true},
+	store.WarmUp:         {set: lua.WarmUp, letter: 'w', key: "/w", arguments: warmUp, vary: varyCostAndWait, state: words("AtuBC"), alone: true},
+	store.Concurrency:    {set: lua.Concurrency, letter: 'c', key: "/c", arguments: concurrency, vary: varyConcurrency, state: held, alone: true, leases: true},
+	store.Ban:            {set: lua.Ban, letter: 'n', key: "/n", arguments: ban, vary: varyBan, state: banState, alone: true, counts: true},
 }
 
 // Token buckets and leaky buckets.

@@ -14,10 +14,12 @@ import (
 //
 //	prefix {tag}:name
 //	prefix {tag}:name/x
+//	prefix {tag}:name/x2
 //
 // without the space. The tag says the identity, so that all limits of one live
-// in one slot of a cluster; x is a letter that says the algorithm, and is left
-// out for TokenBucket, which most limits are. The user's text stands in the tag
+// in one slot of a cluster; x is a letter that says the algorithm, and the number says
+// the format of what is kept there; 1 is left out, and so are both for TokenBucket, which
+// most limits are. The user's text stands in the tag
 // only, where it can neither end the tag nor be empty: a brace in it could
 // choose a slot, or make one key out of two.
 
@@ -33,7 +35,7 @@ const (
 // storageKey is where the limit keeps what it knows of identity.
 func storageKey(prefix, identity string, l *store.Limit) string {
 	if identity != "" && len(identity) <= longestTag && plain(identity) {
-		if algorithms[l.Algorithm()].key == 0 {
+		if algorithms[l.Algorithm()].key == "" {
 			return prefix + "{" + identity + "}:" + l.Name()
 		}
 	}
@@ -43,10 +45,7 @@ func storageKey(prefix, identity string, l *store.Limit) string {
 	key = appendTag(key, identity)
 	key = append(key, '}', ':')
 	key = append(key, l.Name()...)
-	if x := algorithms[l.Algorithm()].key; x != 0 {
-		key = append(key, '/', x)
-	}
-	return string(key)
+	return string(append(key, algorithms[l.Algorithm()].key...))
 }
 
 // plain reports whether nothing in the text has to be escaped.
