@@ -60,7 +60,10 @@ if cost ~= '1' then
 end
 -- Never sooner than it was: others may have longer leases. For twice as long as a
 -- lease, and when half of it has gone.
-if held == 0 or call('PTTL', name) * 2 < lifetime + 0 then call('PEXPIRE', name, lifetime) end
+if held == 0 or call('PTTL', name) * 2 < lifetime + 0 then
+  local px, fade = lifetime, nil
+  --EXPIRE--
+end
 --:amend
 if held > 0 then
   if due == 0 and not weighed then

@@ -50,6 +50,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -124,105 +125,83 @@ func cached(name string, set Set) *Script {
 	return s.(*Script)
 }
 
+// compose puts the blocks of the algorithms into the loop of a script.
 func compose(key id) string {
-	loop := read(key.name)
-	c := composer{store: read("store"), loop: loop, functions: read("general")["script"]}
+	loop, common := read(key.name), read("store")
+	functions := read("general")["script"]
+	var own []blocks
 	written := map[string]bool{}
 	for _, a := range algorithms {
 		if key.set&a.set == 0 {
 			continue
 		}
-		own := blocks{}
+		all := blocks{"letter": fmt.Sprint(a.letter)}
 		for _, f := range a.files {
 			file := read(f)
 			for name, text := range file {
-				own[name] += text
+				all[name] += text
 			}
 			if !written[f] {
 				written[f] = true
-				c.functions += file["functions"]
+				functions += file["functions"]
 			}
 		}
-		c.add(a.letter, own)
+		own = append(own, all)
 	}
-	return read("prelude")["script"] + c.script()
+	in := blocks{"functions": "rare = {}\n" + functions, "expire": common["expire"]}
+	refuses := ""
+	if slices.ContainsFunc(own, func(b blocks) bool { return b["refused"] != "" }) {
+		refuses = loop["refuses"] // somebody wants to know who does
+	}
+	for _, b := range own {
+		b.complete(common)
+		b["refuses"] = refuses
+		for name, template := range loop {
+			if name != "script" && name != "refuses" {
+				in[name] += strings.ReplaceAll(fill(template, b), "LETTER", b["letter"])
+			}
+		}
+	}
+	return read("prelude")["script"] + fill(loop["script"], in)
 }
 
 // blocks are those of a file, or of an algorithm.
 type blocks map[string]string
 
-// composer puts the algorithms' blocks into the places of a loop's.
-type composer struct {
-	store, loop blocks
-	functions   string
-	places      map[string]string
-	refusals    string // notes them, if somebody wants to know
-}
-
-// add inlines an algorithm into each of the loop's blocks but the script itself, which
-// names them in capitals.
-func (c *composer) add(letter byte, own blocks) {
-	if c.places == nil {
-		c.places = map[string]string{}
-	}
-	names, keeps := strings.Fields(own["arguments"]), strings.Fields(own["keep"])
-	in := map[string]string{}
-	for _, block := range []string{"setup", "looks", "load", "look", "charges", "charge", "refused", "rest", "amend"} {
-		in[strings.ToUpper(block)] = own[block]
-	}
-	in["ARGUMENTS"] = arguments(names)
-	keeps = append([]string{"fits"}, keeps...)
-	places := make([]string, len(keeps))
-	for i := range places {
-		places[i] = fmt.Sprintf("kept[x + %d]", i+1)
-	}
-	next := fmt.Sprintf("\nx = x + %d", len(keeps))
-	in["KEEP"] = strings.Join(places, ", ") + " = " + strings.Join(keeps, ", ") + next
-	in["KEPT"] = "local " + strings.Join(keeps, ", ") + " = " + strings.Join(places, ", ") + next
-	if in["REFUSES"] = "--REFUSES--"; own["refused"] != "" {
-		c.refusals = c.loop["refuses"]
-	}
-	if save := own["save"]; save != "" {
-		in["WRITE"] = fill(c.store["write"], map[string]string{"SAVE": save, "STORE": c.store["store"]})
-		in["REST"] = fill(c.store["rest"], in)
-	}
-	for name, template := range c.loop {
-		if name != "script" && name != "refuses" {
-			template = strings.ReplaceAll(template, "LETTER", fmt.Sprint(letter))
-			c.places[strings.ToUpper(name)] += fill(template, in)
-		}
-	}
-}
-
-// arguments names the next arguments of the call, and goes past them.
-func arguments(names []string) string {
+// complete adds what follows from an algorithm's own blocks: how its arguments are
+// read, what is kept of a look, and how its states are written.
+func (b blocks) complete(common blocks) {
+	names := strings.Fields(b["arguments"])
 	from := make([]string, len(names))
 	for i := range names {
 		from[i] = fmt.Sprintf("ARGV[p + %d]", i)
 	}
-	return fmt.Sprintf("local %s = %s\np = p + %d", strings.Join(names, ", "), strings.Join(from, ", "), len(names))
-}
+	b["arguments"] = fmt.Sprintf("local %s = %s\np = p + %d\n", strings.Join(names, ", "), strings.Join(from, ", "), len(names))
 
-func (c *composer) script() string {
-	places := map[string]string{"FUNCTIONS": "rare = {}\n" + c.functions}
-	for name, text := range c.places {
-		places[name] = text
+	keeps := append([]string{"fits"}, strings.Fields(b["keep"])...)
+	places := make([]string, len(keeps))
+	for i := range places {
+		places[i] = fmt.Sprintf("kept[x + %d]", i+1)
 	}
-	return fill(fill(c.loop["script"], places), map[string]string{"REFUSES": c.refusals})
+	next := fmt.Sprintf("\nx = x + %d\n", len(keeps))
+	b["keep"] = strings.Join(places, ", ") + " = " + strings.Join(keeps, ", ") + next
+	b["kept"] = "local " + strings.Join(keeps, ", ") + " = " + strings.Join(places, ", ") + next
+
+	b["expire"] = common["expire"]
+	if b["save"] != "" {
+		b["write"], b["store"], b["rest"] = common["write"], common["store"], common["rest"]
+	}
 }
 
-// fill puts text into the places of a template, each a line of its own: --NAME--.
-// Places that nothing is put into go.
-func fill(template string, places map[string]string) string {
+// fill puts blocks into the places of a template, each a line of its own: --NAME--, and
+// into those of the blocks. Places that nothing is put into go.
+func fill(template string, in blocks) string {
 	var b strings.Builder
 	for line := range strings.Lines(template) {
-		t := strings.TrimSpace(line)
-		if name, ok := strings.CutPrefix(t, "--"); ok {
-			t = places[strings.TrimSuffix(name, "--")]
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "--"); ok {
+			line = fill(in[strings.ToLower(strings.TrimSuffix(name, "--"))], in)
 		}
-		if t != "" {
-			b.WriteString(strings.TrimRight(t, "\n") + "\n")
-		}
+		b.WriteString(line)
 	}
 	return b.String()
 }

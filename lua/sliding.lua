@@ -1,231 +1,249 @@
 -- Twin of store/sliding.go: SlidingWindow and SlidingLog are one step, in which
 -- charges are entered and leave at different instants.
 --
--- A limit has the token and unit of store.Numbers, and entered and leaves make the
--- instants of any with those out of an instant.
+-- State: a list of the entries, oldest first, each at:units:total:back:numbers and, if it
+-- isn't 0, :E; numbers are the limit's token and unit, as its arguments have them. The
+-- newest one's total is the sum of all in the list, and back is by how much the oldest
+-- is older; what older ones say beside at:units means nothing, and to take it off would
+-- cost as much again as the charge. No call reads the whole list but to drop it or to
+-- refuse a charge as large.
 --
--- State: a list of the entries, oldest first, each at:units:total:numbers and, if it
--- isn't 0, :E; numbers are the limit's token and unit, as its record has them. The
--- newest one's total is the sum of all in the list; what older ones say beside
--- at:units means nothing, and to take it off would cost as much again as the charge.
--- No call reads the whole list but to drop it or to refuse a charge as large.
---
--- The state found is A:B:C:token:unit:E and, after a look that found no room at once, the
+-- The state found is the newest entry and, after a look that found no room at once, the
 -- instant of the entry with whose leaving there is, unless that is the newest. The
 -- step on a state with that entry alone gives the same result as on all of them.
 --
--- Arguments: limit (units,token:unit), cost, and how long the charge may wait in us.
---:arguments limit cost how
+-- Arguments:
+--   units
+--   numbers: token:unit
+--   cost
+--   how: how long the charge may wait in us, 0 if not at all
+--
+-- The files of the two algorithms say in setup where what is charged now is entered
+-- (entry), the oldest entry that counts (counts), when what is entered now leaves (ends),
+-- how much longer a list may live than what is in it (slack), and which function makes
+-- entered and leaves for any instant (reads).
 --:setup
-local peek = cost == '0'
+local peek, most = cost == '0', units + 0
 --:load
-if not rare then lacking = row break end
-local l = rare[reads](limit)
-local s, entry = rare.entries(l, KEYS[i]), false
+local A, B, C, back, E, foreign, live, at = entry, 0, 0, 0, 0, false, false, entry
+local name = KEYS[i]
+local newest = redis.pcall('LINDEX', name, -1)
+if newest then
+  local a, b, c, o, rest
+  if type(newest) == 'string' then a, b, c, o, rest = string.match(newest, '^(%d+):(%d+):(%d+):(%d+):(.*)$') end
+  local plain = rest == numbers and a + 0 <= entry and a + 0 >= counts
+  if plain then
+    A, B, C, back, live, raw = a + 0, b + 0, c + 0, o + 0, true, newest
+    if A - back < counts then -- the oldest has left: dirty says that it is to be taken off
+      local es = call('LRANGE', name, 0, 1)
+      local second = es[2] and tonumber(string.match(es[2], '^%d+'))
+      if second and second >= counts then
+        C, back, dirty = C - string.match(es[1], ':(%d+):'), A - second, true
+        raw = format('%s:%s:%.0f:%.0f:%s', a, b, C, back, numbers)
+      else
+        plain = false
+      end
+    end
+  end
+  if not plain then
+    if not rare then lacking = row break end
+    raw, A, B, C, back, E = rare.entries(rare.sliding(reads, numbers), name, newest, numbers)
+    live, foreign = raw and true or false, raw == nil
+    if not live then raw, A, B, C, back, E = nil, entry, 0, 0, 0, 0 end
+  end
+end
 --:look
-local ok, at = rare.fits(l, s, cost + 0, how + 0)
-fits, raw, entry = ok and 1 or 0, rare.told(l, s), at or false
---:keep l s entry
+if peek or C + cost <= most then
+  fits = 1
+elseif cost + 0 <= most then
+  if not rare then lacking = row break end
+  local l, free = rare.sliding(reads, numbers), rare.oldest(name, dirty and 1 or 0, C + cost - most, A)
+  local leaves = l.leaves(free)
+  if leaves - now <= how + 0 then fits, at = 1, l.entered(leaves) end
+  if free < A then raw = raw .. (E == 0 and ':0:' or ':') .. format('%.0f', free) end
+end
+--:keep A B C back foreign live at dirty
 --:charge
-rare.enter(l, s, cost + 0, entry)
+local name, was, push = KEYS[i], A, not live or at > A
+if foreign then call('DEL', name) elseif dirty then call('LPOP', name) end
+if push then
+  if live then back = back + at - A else back = 0 end
+  A, B = at, 0
+end
+local text = format('%.0f:%.0f:%.0f:%.0f:%s', A, B + cost, C + cost, back, numbers)
+if A > now then text = text .. format(':%.0f', A - now) end
+if push then
+  call('RPUSH', name, text)
+  if not live or slack == 0 or floor(A / slack) > floor(was / slack) then
+    local fade, px = (A == entry and ends or rare.sliding(reads, numbers).leaves(A)) + slack, nil
+    --EXPIRE--
+  end
+else
+  call('LSET', name, -1, text)
+end
 --:rest
-if granted >= 0 then rare.rest(l, s) end
+if dirty and granted >= 0 then
+  call('LPOP', KEYS[i])
+  call('LSET', KEYS[i], -1, format('%.0f:%.0f:%.0f:%.0f:%s', A, B, C, back, numbers))
+end
 --:amend
-raw = rare.told(l, s)
-rare.settle(l, s, due, charged, instant, mark)
-left = rare.told(l, s)
+--REST--
+dirty = false
+if diff > 0 then
+  local cost = min(diff, max(0, 1099511627776 - C)) -- store.MaxCost
+  if cost > 0 then
+    --CHARGE--
+    left = text
+  end
+elseif live and min(-diff, mark) > 0 then
+  if not rare then lacking = row break end
+  left = rare.refund(rare.sliding(reads, numbers), KEYS[i], A, B, C, back, numbers, E, instant, min(-diff, mark))
+end
+raw = raw or ''
+left = left or raw
 --:functions
+local made = {}
+-- The limit with these numbers, as entered and leaves.
+function rare.sliding(reads, numbers)
+  local key = reads .. numbers
+  if not made[key] then
+    local f = fields(numbers)
+    made[key] = rare[reads](f[1], f[2])
+    made[key].reads = reads
+  end
+  return made[key]
+end
+
 local function parse(v)
   local at, units = string.match(v, '^(-?%d+):(%d+):')
   return at + 0, units + 0
 end
 
-local function save(l, s, push)
-  local v = format('%.0f:%.0f:%.0f:%s', s.A, s.B, s.C, l.numbers)
-  if s.E > 0 then v = v .. ':' .. text(s.E) end
-  if s.gone > 0 then
-    call('LTRIM', s.key, s.gone, -1)
-    s.gone = 0
-  end
-  if push then call('RPUSH', s.key, v) else call('LSET', s.key, -1, v) end
+-- Says in the newest entry what there is, and has it live as long as that counts.
+local function tell(l, name, A, B, C, back, numbers, E)
+  local v = format('%.0f:%.0f:%.0f:%.0f:%s', A, B, C, back, numbers)
+  if E > 0 then v = v .. ':' .. text(E) end
+  call('LSET', name, -1, v)
+  local fade, px = l.leaves(A) + l.slack, nil
+  --EXPIRE--
+  return v, A, B, C, back, E
 end
 
--- One more than rounded up: the server counts from the millisecond that the
--- present is in.
-local function expire(l, s)
-  call('PEXPIRE', s.key, text(ceilDiv(l.leaves(s.A) - now, 1000) + 1))
-end
-
-local function forget(s) s.live, s.A, s.B, s.C, s.E, s.gone = false, 0, 0, 0, 0, 0 end
-
--- Enters what was made before the clock was set back now, or for the turn that was
--- reserved, in one entry.
-local function clamp(l, s, of)
-  if s.A <= now + s.E then return end
-  s.A = of.entered(now + s.E)
-  while true do
-    call('RPOP', s.key)
-    local v = call('LINDEX', s.key, -1)
-    local at, units = s.A - 1, 0
-    if v then at, units = parse(v) end
-    if at < s.A then break end
-    s.B = s.B + units
+-- The list, brought to the present and the limit's numbers: its newest entry and what
+-- that says; false if nothing is left of it, nil if it is somebody else's.
+function rare.entries(l, name, newest, numbers)
+  local A, B, C, back, token, unit, E
+  if type(newest) == 'string' then
+    A, B, C, back, token, unit, E = string.match(newest, '^(-?%d+):(%d+):(%d+):(%d+):([%de]+):(%d+):?(%d*)$')
   end
-  save(l, s, true)
-  expire(l, s)
-end
+  if not A then return nil end
+  A, B, C, E = A + 0, B + 0, C + 0, tonumber(E) or 0
+  local oldest = A - back
 
--- Finds what no longer counts.
-local function drop(s, of)
-  if of.leaves(s.A) <= now then
-    call('DEL', s.key)
-    return forget(s)
-  end
-  local size, from = 2, s.gone
-  while true do
-    local es = call('LRANGE', s.key, from, from + size - 1)
-    for i = 1, #es do
-      local at, units = parse(es[i])
-      if of.leaves(at) > now then
-        s.gone = from + i - 1
-        s.es, s.first, s.from = es, i, from -- where the walk goes on
-        return
-      end
-      s.C = s.C - units
+  -- Enters what was made before the clock was set back now, or for the turn that was
+  -- reserved, in one entry.
+  local function clamp(of)
+    if A <= now + E then return end
+    A = of.entered(now + E)
+    while true do
+      call('RPOP', name)
+      local v = call('LINDEX', name, -1)
+      local at, units = A - 1, 0
+      if v then at, units = parse(v) end
+      if at < A then break end
+      B = B + units
     end
-    from = from + #es
-    size = min(size * 8, 512)
+    call('RPUSH', name, text(A) .. ':' .. text(B) .. ':')
+    oldest = min(oldest, A)
   end
-end
 
-function rare.entries(l, key)
-  local s = {key = key, live = false, A = 0, B = 0, C = 0, E = 0, gone = 0}
-  local v = redis.pcall('LINDEX', key, -1)
-  if not v then return s end
-  local a, b, c, token, unit, ahead
-  if type(v) == 'string' then
-    a, b, c, token, unit, ahead = string.match(v, '^(-?%d+):(%d+):(%d+):([%de]+):(%d+):?(%d*)$')
+  -- Takes off what no longer counts, and reports whether anything is left.
+  local function drop(of)
+    if of.leaves(A) <= now then
+      call('DEL', name)
+      return false
+    end
+    local size, from = 2, 0
+    while true do
+      local es = call('LRANGE', name, from, from + size - 1)
+      for i = 1, #es do
+        local at, units = parse(es[i])
+        if of.leaves(at) > now then
+          oldest = at
+          if from + i > 1 then call('LTRIM', name, from + i - 1, -1) end
+          return true
+        end
+        C = C - units
+      end
+      from = from + #es
+      size = min(size * 8, 512)
+    end
   end
-  if not a then -- somebody else's
-    s.foreign = true
-    return s
-  end
-  s.live, s.A, s.B, s.C, s.E = true, a + 0, b + 0, c + 0, tonumber(ahead) or 0
-  if token .. ':' .. unit ~= l.numbers then -- what no longer counted then doesn't come back
-    local was = l.was(token + 0, unit + 0)
-    clamp(l, s, was)
-    drop(s, was)
-    if not s.live then return s end
-    save(l, s, false)
-    expire(l, s)
-  end
-  clamp(l, s, l)
-  drop(s, l)
-  return s
-end
 
--- Writes down that what no longer counts is gone, where no charge does.
-function rare.rest(l, s)
-  if s.gone > 0 then save(l, s, false) end
+  if token .. ':' .. unit ~= numbers then -- what no longer counted then doesn't come back
+    local was = rare.sliding(l.reads, token .. ':' .. unit)
+    clamp(was)
+    if not drop(was) then return false end
+  end
+  clamp(l)
+  if not drop(l) then return false end
+  return tell(l, name, A, B, C, A - oldest, numbers, E)
 end
 
 -- the newest of the oldest entries with units in all
-local function oldest(s, units)
-  local es, i, from, size = s.es, s.first, s.from, 16
+function rare.oldest(name, from, units, newest)
+  local size = 16
   while true do
-    for j = i, #es do
-      local at, n = parse(es[j])
+    local es = call('LRANGE', name, from, from + size - 1)
+    for i = 1, #es do
+      local at, n = parse(es[i])
       units = units - n
-      if units <= 0 or at == s.A then return at end
+      if units <= 0 or at == newest then return at end
     end
     from = from + #es
-    es, i = call('LRANGE', s.key, from, from + size - 1), 1
     size = min(size * 2, 512)
   end
 end
 
--- ok, and where the charge is entered
-function rare.fits(l, s, cost, maxwait)
-  if cost == 0 then return true end
-  if cost > l.units then return false end
-  local short = s.C + cost - l.units
-  if short <= 0 then return true, l.entered(now) end
-  s.free = oldest(s, short)
-  local free = l.leaves(s.free)
-  if free - now > maxwait then return false end
-  return true, l.entered(free)
-end
-
-function rare.enter(l, s, units, at)
-  local push = not s.live or at > s.A
-  if s.foreign then call('DEL', s.key) end
-  if push then s.live, s.A, s.B = true, at, 0 end
-  s.B, s.C, s.E = s.B + units, s.C + units, max(s.A - now, 0)
-  save(l, s, push)
-  expire(l, s)
-end
-
 -- the entry at at: its place, counted from the oldest, and units
-local function find(s, at)
-  local n, last = call('LLEN', s.key), 16
-  local es = call('LRANGE', s.key, -last, -1)
+local function find(name, at)
+  local n, last = call('LLEN', name), 16
+  local es = call('LRANGE', name, -last, -1)
   for i = #es, 1, -1 do
     local t, units = parse(es[i])
     if t == at then return n - #es + i - 1, units end
     if t < at then return nil end
   end
-  local low, high = s.gone, n - last - 1
+  local low, high = 0, n - last - 1
   while low <= high do
     local mid = floor((low + high) / 2)
-    local t, units = parse(call('LINDEX', s.key, mid))
+    local t, units = parse(call('LINDEX', name, mid))
     if t == at then return mid, units end
     if t < at then low = mid + 1 else high = mid - 1 end
   end
 end
 
--- The newest entry has become empty: the one before it that is not is the
--- newest now.
-local function pop(l, s)
-  save(l, s, false) -- drops what has left
-  repeat
-    call('RPOP', s.key)
-    local v = call('LINDEX', s.key, -1)
-    if not v then
-      return forget(s)
+-- Gives back of what was entered at an instant, and returns the newest entry, or
+-- nothing if that was all.
+function rare.refund(l, name, A, B, C, back, numbers, E, instant, refund)
+  local oldest = A - back
+  if instant == A then
+    refund = min(refund, B)
+    B, C = B - refund, C - refund
+    while B == 0 do -- the one before it that isn't empty is the newest now
+      call('RPOP', name)
+      local v = call('LINDEX', name, -1)
+      if not v then return '' end
+      A, B = parse(v)
+      E = max(A - now, 0)
     end
-    s.A, s.B = parse(v)
-  until s.B > 0
-  s.E = max(s.A - now, 0)
-  save(l, s, false)
-  expire(l, s)
-end
-
-function rare.settle(l, s, cost, rcost, instant, mark)
-  local diff = cost - rcost
-  if diff > 0 then
-    local debt = min(diff, max(0, maxCost - s.C))
-    if debt > 0 then return rare.enter(l, s, debt, l.entered(now)) end
-    return rare.rest(l, s)
+  else
+    local i, units = find(name, instant)
+    if i then
+      refund = min(refund, units)
+      C = C - refund
+      call('LSET', name, i, format('%.0f:%.0f:', instant, units - refund))
+    end
   end
-  local refund = min(-diff, mark)
-  if refund <= 0 or not s.live then return rare.rest(l, s) end
-  if instant == s.A then
-    refund = min(refund, s.B)
-    s.B, s.C = s.B - refund, s.C - refund
-    if s.B == 0 then pop(l, s) else save(l, s, false) end
-    return
-  end
-  local i, units = find(s, instant)
-  if not i or i < s.gone then return rare.rest(l, s) end
-  refund = min(refund, units)
-  s.C = s.C - refund
-  call('LSET', s.key, i, format('%.0f:%.0f:', instant, units - refund))
-  save(l, s, false)
-end
-
-function rare.told(l, s)
-  if not s.live then return '' end
-  local v = format('%.0f:%.0f:%.0f:%.0f:%.0f:%.0f', s.A, s.B, s.C, l.token, l.unit, s.E)
-  if s.free and s.free < s.A then v = v .. ':' .. text(s.free) end
-  return v
+  return (tell(l, name, A, B, C, A - oldest, numbers, E))
 end

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint/store"
 )
@@ -17,12 +18,12 @@ func (p *pair) entries() (s store.State) {
 	p.t.Helper()
 	var sum, total int64
 	for i, e := range p.rdb.LRange(context.Background(), p.key, 0, -1).Val() {
-		w := numbers(p.t, strings.TrimSuffix(e, ":")+":0:0:0:0")
+		w := numbers(p.t, strings.TrimSuffix(e, ":")+":0:0:0:0:0")
 		if i > 0 {
 			s.Log = append(s.Log, store.Entry{At: s.A, Units: s.B})
 		}
 		s.Live, s.A, s.B, total = true, w[0], w[1], w[2]
-		s.Numbers, s.E = store.Numbers{Token: w[3], Unit: w[4]}, w[5]
+		s.Numbers, s.E = store.Numbers{Token: w[4], Unit: w[5]}, w[6]
 		sum += s.B
 	}
 	if s.C = sum; sum != total {
@@ -34,9 +35,12 @@ func (p *pair) entries() (s store.State) {
 // answered is the state that an answer tells of.
 func (a answer) answered(t *testing.T) (s store.State) {
 	if w := numbers(t, a.raw); w != nil {
-		s = store.State{Live: true, A: w[0], B: w[1], C: w[2], Numbers: store.Numbers{Token: w[3], Unit: w[4]}, E: w[5]}
+		s = store.State{Live: true, A: w[0], B: w[1], C: w[2], Numbers: store.Numbers{Token: w[4], Unit: w[5]}}
 		if len(w) > 6 {
-			s.Log = []store.Entry{{At: w[6], Units: math.MaxInt64 / 2}}
+			s.E = w[6]
+		}
+		if len(w) > 7 {
+			s.Log = []store.Entry{{At: w[7], Units: math.MaxInt64 / 2}}
 		}
 	}
 	return s
@@ -122,8 +126,10 @@ func (p *pair) sliding(l *store.Limit, c call, last *store.Result) bool {
 	}
 	if c.op == "take" && result.OK && c.cost > 0 {
 		_, peek := p.oracle(l, call{op: "take"}, want)
-		if lasts := peek.ResetAfter.Microseconds(); got.ttl*1000 < lasts || got.ttl*1000 > lasts+2000 {
-			return fail("expires after %d ms, lasts %d us", got.ttl, lasts)
+		until, _ := p.rdb.Get(context.Background(), p.key+"!until").Int64()
+		slack := min(l.Spec().Period, 10*time.Second).Microseconds()
+		if lasts := peek.ResetAfter.Microseconds(); until-p.now < lasts || until-p.now > lasts+slack+2000 {
+			return fail("expires after %d us, lasts %d us", until-p.now, lasts)
 		}
 	}
 	*last = result

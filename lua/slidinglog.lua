@@ -1,13 +1,15 @@
 -- Twin of store/slidinglog.go: charges are entered where they are. Needs
 -- sliding.lua.
+--
+-- Arguments: those of sliding.lua, and the period in us.
+--:arguments units numbers cost how period
 --:setup
+local entry, counts, ends, slack = now, now - period + 1, now + period, min(period, 10000000)
 local reads = 'log'
 --:functions
-function rare.log(limit)
-  local f = fields(limit)
-  local l = {units = f[1], token = f[2], unit = 0, numbers = string.match(limit, ',(.*)')}
+function rare.log(token)
+  local l = {slack = min(token, 10000000)}
   function l.entered(us) return us end
-  function l.leaves(us) return us + l.token end
-  function l.was(token) return {entered = l.entered, leaves = function(us) return us + token end} end
+  function l.leaves(us) return us + token end
   return l
 end

@@ -11,6 +11,11 @@
 --
 -- Lifetimes are counted from the millisecond that the server's present is in, so they
 -- are a millisecond more than rounded up.
+--
+-- What is no string is written by its algorithm, and lives by the block expire: name, and
+-- px or fade.
+--:expire
+call('PEXPIRE', name, px or format('%.0f', floor((max(fade - now, 0) + 999) / 1000) + 1))
 --:write
 local new, add, px, fade, keep, renew
 --SAVE--
@@ -23,7 +28,9 @@ end
 local name = KEYS[i]
 if add then
   call('INCRBY', name, add)
-  if renew or i == probe and call('PTTL', name) == -1 then call('PEXPIRE', name, px) end
+  if renew or i == probe and call('PTTL', name) == -1 then
+    --EXPIRE--
+  end
 elseif new then
   if keep and i ~= probe then
     call('SET', name, new, 'KEEPTTL')

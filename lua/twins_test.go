@@ -95,8 +95,10 @@ func arguments(l *store.Limit, c call, spans []store.Span) []any {
 		return windows(c.cost, wait, s.Units, t.Numbers.Unit, s.Burst)
 	case store.FixedWindow:
 		return windows(c.cost, wait, s.Units, t.Numbers.Unit)
-	case store.SlidingWindow, store.SlidingLog:
-		return []any{fmt.Sprintf("%d,%d:%d", s.Units, t.Numbers.Token, t.Numbers.Unit), c.cost, c.maxWait}
+	case store.SlidingWindow:
+		return []any{s.Units, fmt.Sprintf("%d:%d", t.Numbers.Token, t.Numbers.Unit), c.cost, c.maxWait, t.Token, t.Scale.PerTick, tick, s.Buckets}
+	case store.SlidingLog:
+		return []any{s.Units, fmt.Sprintf("%d:%d", t.Numbers.Token, t.Numbers.Unit), c.cost, c.maxWait, t.Numbers.Token}
 	case store.WarmUp:
 		return []any{fmt.Sprintf("%d,%d", t.Largest, t.Longest), c.cost, c.maxWait, t.Token, t.Scale.PerTick, tick, t.Scale.Code(), t.Warm}
 	default:

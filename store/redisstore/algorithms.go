@@ -40,9 +40,9 @@ var algorithms = [...]algorithm{
 	store.LeakyBucket:    {set: lua.TokenBucket, letter: 'b', key: "/l", arguments: bucket, vary: varyBucket, state: bucketState},
 	store.IntervalBucket: {set: lua.IntervalBucket, letter: 'i', key: "/i", arguments: interval, vary: varyWindow, state: words("AtuBCDE"), aloneWaiting: true},
 	store.FixedWindow:    {set: lua.FixedWindow, letter: 'f', key: "/f", arguments: fixed, vary: varyWindow, state: words("ABuCt"), aloneWaiting: true},
-	store.SlidingWindow:  {set: lua.SlidingWindow, letter: 's', key: "/s", arguments: sliding, vary: varyCostAndWait, state: slidingState, alone: true},
-	store.SlidingLog:     {set: lua.SlidingLog, letter: 'g', key: "/g", arguments: sliding, vary: varyCostAndWait, state: slidingState, alone: true},
-	store.WarmUp:         {set: lua.WarmUp, letter: 'w', key: "/w", arguments: warmUp, vary: varyCostAndWait, state: words("AtuBC"), alone: true},
+	store.SlidingWindow:  {set: lua.SlidingWindow, letter: 's', key: "/s2", arguments: slidingWindow, vary: varySliding, state: slidingState, alone: true},
+	store.SlidingLog:     {set: lua.SlidingLog, letter: 'g', key: "/g2", arguments: slidingLog, vary: varySliding, state: slidingState, alone: true},
+	store.WarmUp:         {set: lua.WarmUp, letter: 'w', key: "/w", arguments: warmUp, vary: varyWarmUp, state: words("AtuBC"), alone: true},
 	store.Concurrency:    {set: lua.Concurrency, letter: 'c', key: "/c", arguments: concurrency, vary: varyConcurrency, state: held, alone: true, leases: true},
 	store.Ban:            {set: lua.Ban, letter: 'n', key: "/n", arguments: ban, vary: varyBan, state: banState, alone: true, counts: true},
 }
@@ -159,22 +159,38 @@ func varyWindow(r *record, args []any, c *store.Charge, t *told) {
 		args[0] = limit
 		copy(args[len(args)-len(bounds):], bounds[:])
 	}
-	if c == nil {
-		return
-	}
-	if c.Cost != 1 {
-		args[1] = text(c.Cost)
-	}
-	if c.MaxWait > 0 {
-		args[2] = maxWait(c, r.terms.Patience)
+	if c != nil {
+		varyCostAndWait(r, args[1:], c)
 	}
 }
 
 // Sliding windows and logs.
 
+func slidingWindow(r *record) []any {
+	n, scale := r.terms.Numbers, r.terms.Scale
+	return append(sliding(r), text(n.Token), text(scale.PerTick), text(tick(scale)), text(r.spec.Buckets))
+}
+
+func slidingLog(r *record) []any { return append(sliding(r), text(r.terms.Numbers.Token)) }
+
 func sliding(r *record) []any {
 	n := r.terms.Numbers
-	return []any{fmt.Sprintf("%d,%s:%d", r.spec.Units, brief(n.Token), n.Unit), "1", "0"}
+	return []any{text(r.spec.Units), fmt.Sprintf("%s:%d", brief(n.Token), n.Unit), "1", "0"}
+}
+
+func varySliding(r *record, args []any, c *store.Charge, _ *told) {
+	if c != nil {
+		varyCostAndWait(r, args[2:], c)
+	}
+}
+
+func varyCostAndWait(r *record, args []any, c *store.Charge) {
+	if c.Cost != 1 {
+		args[0] = text(c.Cost)
+	}
+	if c.MaxWait > 0 {
+		args[1] = maxWait(c, r.terms.Patience)
+	}
 }
 
 // brief is a number as few characters tell it, to whoever reads 6e7 too: it stands
@@ -188,10 +204,18 @@ func brief(n int64) string {
 	return s
 }
 
+func unbrief(n int64, zeros string) (int64, error) {
+	e, err := strconv.Atoi(zeros)
+	for range e {
+		n *= 10
+	}
+	return n, err
+}
+
 // slidingState is the newest entry, the sum, and the entry with whose leaving there is
 // room.
 func slidingState(found string, s *store.State) error {
-	if strings.Count(found, ":") == 6 {
+	if strings.Count(found, ":") == 7 {
 		at := strings.LastIndexByte(found, ':')
 		n, err := strconv.ParseInt(found[at+1:], 10, 64)
 		if err != nil {
@@ -205,21 +229,15 @@ func slidingState(found string, s *store.State) error {
 	return err
 }
 
-var slidingWords = words("ABCtuE")
-
-func varyCostAndWait(r *record, args []any, c *store.Charge, _ *told) {
-	if c == nil {
-		return
-	}
-	if c.Cost != 1 {
-		args[1] = text(c.Cost)
-	}
-	if c.MaxWait > 0 {
-		args[2] = maxWait(c, r.terms.Patience)
-	}
-}
+var slidingWords = words("ABC-tuE")
 
 // Warm-up.
+
+func varyWarmUp(r *record, args []any, c *store.Charge, _ *told) {
+	if c != nil {
+		varyCostAndWait(r, args[1:], c)
+	}
+}
 
 func warmUp(r *record) []any {
 	t := &r.terms
@@ -286,14 +304,20 @@ func banState(found string, s *store.State) error {
 }
 
 // words reads numbers in decimal with colons between them, the last of which may be
-// missing: A to E, the token and the unit.
+// missing: A to E, the token and the unit, and what is no part of the state.
 func words(order string) func(string, *store.State) error {
 	return func(found string, s *store.State) error {
 		word, rest, more := strings.Cut(found, ":")
 		for i := 0; ; i++ {
-			n, err := strconv.ParseInt(word, 10, 64)
+			digits, zeros, _ := strings.Cut(word, "e") // brief
+			n, err := strconv.ParseInt(digits, 10, 64)
 			if err != nil || i == len(order) {
 				return unreadable(found)
+			}
+			if zeros != "" {
+				if n, err = unbrief(n, zeros); err != nil {
+					return unreadable(found)
+				}
 			}
 			switch order[i] {
 			case 'A':

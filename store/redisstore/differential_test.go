@@ -541,9 +541,9 @@ func (w *twins) stored(key string, l *store.Limit) (s store.State, raw string, e
 			if sum += s.B; i < len(entries)-1 {
 				continue
 			}
-			s.C, s.Numbers = whole(w[2]), store.Numbers{Token: whole(w[3]), Unit: whole(w[4])}
-			if len(w) > 5 {
-				s.E = whole(w[5])
+			s.C, s.Numbers = whole(w[2]), store.Numbers{Token: whole(w[4]), Unit: whole(w[5])}
+			if len(w) > 6 {
+				s.E = whole(w[6])
 			}
 		}
 		if sum != s.C {
