@@ -10,38 +10,22 @@ import (
 
 // Take decides the charges at one instant; see store.Store. It allocates
 // nothing for up to 8 charges, but what states themselves need.
+//
+// A charge on a bucket that is one word, and still is after it, takes no lock; see
+// shard. Most are that, so it is decided right here.
 func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.Result) error {
 	if err := store.Check(charges, results); err != nil {
 		return fail(err)
 	}
-	var now int64
-	switch len(charges) {
-	case 0:
-		return nil
-	case 1:
-		h := charges[0].Limit.KeyHash(s.seed, charges[0].Key)
-		var done bool
-		if now, done = s.swap(h, &charges[0], &results[0]); !done {
-			now = s.takeOne(h, charges, results)
-		}
-	default:
-		var err error
-		if now, err = s.takeAll(charges, results); err != nil {
-			return err
-		}
+	if len(charges) != 1 {
+		return s.takeAll(charges, results)
 	}
-	if now >= s.due.Load() {
-		s.sweep(now)
-	}
-	return nil
-}
-
-// swap decides a charge on a bucket that is one word, which most are, and is still one
-// word after it: without a lock, see shard. If it can't, the charge has not been made.
-func (s *Store) swap(h uint64, c *store.Charge, r *store.Result) (steady int64, done bool) {
+	c, r := &charges[0], &results[0]
+	h := c.Limit.KeyHash(s.seed, c.Key)
 	sl, found := s.shards[uint32(h>>32)&s.mask].table.Load().find(h)
 	if !found {
-		return 0, false
+		s.sweep(s.takeOne(h, charges, results))
+		return nil
 	}
 	var st store.State
 	seen := atomic.LoadInt64(&sl.word)
@@ -53,17 +37,21 @@ func (s *Store) swap(h uint64, c *store.Charge, r *store.Result) (steady int64, 
 			c.Limit.Step(&now, c, &st, r)
 			next, fits := pack(&st, seen&rateMask)
 			if !fits {
-				return 0, false
+				break
 			}
 			if next == seen || atomic.CompareAndSwapInt64(&sl.word, seen, next) {
-				return now.Steady, true
+				if now.Steady >= s.due.Load() {
+					s.sweep(now.Steady)
+				}
+				return nil
 			}
 		}
 		for range spin { // so that somebody gets on
 		}
 		seen = atomic.LoadInt64(&sl.word)
 	}
-	return 0, false
+	s.sweep(s.takeOne(h, charges, results))
+	return nil
 }
 
 // backoff is a microsecond or so, about what a sync.Mutex spins: in that time others
@@ -116,20 +104,26 @@ func (s *Store) takeOne(h uint64, charges []store.Charge, results []store.Result
 }
 
 // takeAll decides several charges with the locks of their shards held.
-func (s *Store) takeAll(charges []store.Charge, results []store.Result) (steady int64, err error) {
+func (s *Store) takeAll(charges []store.Charge, results []store.Result) error {
+	var now int64
+	var err error
 	// To clear room for a few costs as much as to decide two or three, which most are.
 	switch n := len(charges); {
 	case n <= 3:
 		var visits [3]visit
 		var states [3]store.State
-		return s.takeWith(visits[:n], charges, states[:n], results)
+		now, err = s.takeWith(visits[:n], charges, states[:n], results)
 	case n <= few:
 		var visits [few]visit
 		var states [few]store.State
-		return s.takeWith(visits[:n], charges, states[:n], results)
+		now, err = s.takeWith(visits[:n], charges, states[:n], results)
 	default:
-		return s.takeWith(make([]visit, n), charges, make([]store.State, n), results)
+		now, err = s.takeWith(make([]visit, n), charges, make([]store.State, n), results)
 	}
+	if err == nil {
+		s.sweep(now)
+	}
+	return err
 }
 
 func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.State, results []store.Result) (steady int64, err error) {
