@@ -2,8 +2,13 @@
 
 GO          ?= go
 STATICCHECK  = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
-# Modules beside the root one: they hold what must never reach a user's go.sum.
-MODULES      = $(dir $(wildcard benchmarks/go.mod docs/*/go.mod tests/*/go.mod))
+
+# The root module is built and tested without its neighbours in go.work, as its
+# users have it: what they require would raise what it requires.
+export GOWORK = off
+WORKSPACE = GOWORK='$(CURDIR)/go.work'
+# The modules beside it: they hold what must never reach a user's go.sum.
+MODULES   = $(patsubst $(CURDIR)/%,%,$(filter-out $(CURDIR),$(shell $(WORKSPACE) $(GO) list -m -f '{{.Dir}}')))
 
 PKG      ?= ./...
 BENCH    ?= .
@@ -61,27 +66,28 @@ test-32: redis ## the tests of what counts, where int has 32 bits
 
 lint: ## gofmt, go vet, staticcheck; rules and reasons in staticcheck.conf
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "gofmt -w these:"; echo "$$unformatted"; exit 1; }
+	$(WORKSPACE) scripts/tidy -diff
 	$(GO) vet ./...
-	$(GO) mod tidy -diff
 	$(STATICCHECK) ./...
-	@set -e; for m in $(MODULES); do echo "lint $$m"; \
-		(cd $$m && $(GO) mod tidy -diff && $(GO) vet ./... && $(STATICCHECK) ./...); done
+	@set -e; export $(WORKSPACE); for m in $(MODULES); do echo "lint $$m"; \
+		(cd $$m && $(GO) vet ./... && $(STATICCHECK) ./...); done
 
 tidy: ## go.mod and go.sum of every module: those beside the root follow it
-	@set -e; for m in . $(MODULES); do (cd $$m && $(GO) mod tidy); done
+	$(WORKSPACE) scripts/tidy
 
 build-all: ## every package and every module compiles, tests and examples too
 	$(GO) build ./...
-	@set -e; for m in $(MODULES); do echo "build $$m"; (cd $$m && $(GO) build -o /dev/null ./... && $(GO) test ./...); done
+	$(WORKSPACE) $(GO) build ./...
+	@set -e; export $(WORKSPACE); for m in $(MODULES); do echo "build $$m"; (cd $$m && $(GO) build -o /dev/null ./... && $(GO) test ./...); done
 
 bench: ## benchmarks: make bench BENCH=HotKey PKG=./store/memstore COUNT=10
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
 
 bench-redis: redis ## redisstore beside its peers: make bench-redis ROUNDS=15 TIME=300ms
-	cd benchmarks && $(GO) run ./redis -rounds $(ROUNDS) -time $(TIME) -redis-server $(REDIS)
+	cd benchmarks && $(WORKSPACE) $(GO) run ./redis -rounds $(ROUNDS) -time $(TIME) -redis-server $(REDIS)
 
 bench-peers: ## stint beside its peers in memory: make bench-peers ROUNDS=9 TIME=50ms
-	cd benchmarks && $(GO) run ./peers -rounds $(ROUNDS) -time $(TIME)
+	cd benchmarks && $(WORKSPACE) $(GO) run ./peers -rounds $(ROUNDS) -time $(TIME)
 
 # By their text: to ask the go command is to build the tests of every package, and
 # it doesn't look into the modules below.
@@ -95,14 +101,14 @@ fuzz-list: ## the fuzz targets: directory and name
 fuzz: ## every fuzz target for FUZZTIME each
 	@set -e; $(FUZZ) | while read -r dir name; do \
 		echo "fuzz $$dir $$name for $(FUZZTIME)"; \
-		(cd $$dir && $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
+		(cd $$dir && $(WORKSPACE) $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
 	done
 
 soak: redis ## the long form of the random traces; STINT_SEED=n runs one of them
 	STINT_LONG=1 $(GO) test -count=1 -timeout 0 $(PKG)
 
 plots: ## draw docs/img from the algorithms themselves
-	cd docs/plots && $(GO) run . -out ../img
+	cd docs/plots && $(WORKSPACE) $(GO) run . -out ../img
 
 plots-check: plots ## the plots in the documents are those of this code
 	@git diff --exit-code --stat -- docs/img || { echo "docs/img was out of date: commit what 'make plots' drew"; exit 1; }

@@ -36,5 +36,3 @@ require (
 	golang.org/x/sys v0.46.0 // indirect
 	golang.org/x/text v0.40.0 // indirect
 )
-
-replace github.com/stint-go/stint => ../

@@ -2,8 +2,6 @@ module github.com/stint-go/stint/docs/plots
 
 go 1.25.0
 
-replace github.com/stint-go/stint => ../..
-
 require (
 	github.com/stint-go/stint v0.0.0
 	gonum.org/v1/plot v0.17.0
