@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -298,7 +299,7 @@ func (c *call) goOn(ctx context.Context, err error) error {
 	if stored && (closed || !here) {
 		return err
 	}
-	c.lim.observe(Event{Kind: EventStoreFailed, Request: c.r, Err: err})
+	c.lim.observe(Event{Kind: EventStoreFailed, Route: c.route(), Request: c.r, Err: err})
 	c.keep(func(e *entry) bool { return e.needs&local != 0 })
 	return c.decide(ctx)
 }
@@ -360,11 +361,17 @@ func (*adapting) stood(c *store.Charge, r *store.Result) (int64, AdaptiveReason)
 	return limit, AdaptiveReason(why)
 }
 
-// timing is how a request that has slots of an AdaptiveConcurrency has gone.
-type timing struct {
-	since   time.Time
+// story is how a request has gone.
+type story struct {
+	waited  time.Duration
+	seen    []waiting.Seen
+	since   time.Time     // when it was let in
+	learns  bool          // an AdaptiveConcurrency learns from it
 	outcome atomic.Uint32 // of outcomes
 }
+
+// learns reports whether an AdaptiveConcurrency learns from the request.
+func (p *Permit) learns() bool { return p.story != nil && p.story.learns }
 
 // outcomes of a request, as its handler or its end has told.
 const (
@@ -375,24 +382,24 @@ const (
 )
 
 // end tells the outcome unless the handler has.
-func (t *timing) end(outcome uint32) { t.outcome.CompareAndSwap(finished, outcome) }
+func (s *story) end(outcome uint32) { s.outcome.CompareAndSwap(finished, outcome) }
 
 // Drop says that the request failed for want of capacity, as when a backend
 // was overloaded or timed out: an AdaptiveConcurrency cuts its limit where at
 // least one in twenty requests does. It says so for all limiters that the
 // request has passed, and does nothing after Done, or without such a limit.
-func (p *Permit) Drop() { p.tell(dropped) }
+func (p *Permit) Drop() { p.note(dropped) }
 
 // Ignore says that the request's duration says nothing about the service's
 // load, as when it waits for an event: an AdaptiveConcurrency doesn't look at
 // it. It says so for all limiters that the request has passed, and does nothing
 // after Done, or without such a limit.
-func (p *Permit) Ignore() { p.tell(ignored) }
+func (p *Permit) Ignore() { p.note(ignored) }
 
-func (p *Permit) tell(outcome uint32) {
+func (p *Permit) note(outcome uint32) {
 	for ; p != nil; p = p.outer {
-		if p.timing != nil {
-			p.timing.outcome.Store(outcome)
+		if p.learns() {
+			p.story.outcome.Store(outcome)
 		}
 	}
 }
@@ -401,8 +408,8 @@ func (p *Permit) tell(outcome uint32) {
 // is says nothing about the work.
 func (p *Permit) turnedAway() {
 	for ; p != nil; p = p.outer {
-		if p.timing != nil {
-			p.timing.end(ignored)
+		if p.learns() {
+			p.story.end(ignored)
 		}
 	}
 }
@@ -410,11 +417,11 @@ func (p *Permit) turnedAway() {
 // sample is what the request has shown; nil if nothing. Outside HTTP its context
 // says nothing: it may have bounded the wait, and ended before the work.
 func (p *Permit) sample() *adaptive.Sample {
-	outcome := p.timing.outcome.Load()
+	outcome := p.story.outcome.Load()
 	if outcome == ignored {
 		return nil
 	}
-	s := &adaptive.Sample{RTT: time.Since(p.timing.since), Dropped: outcome == dropped}
+	s := &adaptive.Sample{RTT: time.Since(p.story.since), Dropped: outcome == dropped}
 	if p.response != nil {
 		s.RTT -= p.response.HeldUp()
 	}
@@ -437,17 +444,19 @@ func (p *Permit) endTiming() (changes []*LimitChange) {
 		switch got, ok := p.response.Outcome(); {
 		case !ok:
 		case got.Hijacked:
-			p.timing.end(ignored) // a connection's life, not a request's
+			p.story.end(ignored) // a connection's life, not a request's
 		case got.Status >= http.StatusInternalServerError:
-			p.timing.end(failed)
+			p.story.end(failed)
 		}
 	}
 	seen := p.sample()
 	p.mu.Lock() // Decision may be at the results
-	_, charges, results := apart(p.grants)
-	moved := p.lim.family.adaptive.now().End(charges, results, seen)
-	for i := range results {
-		p.grants[i].result.Receipt = results[i].Receipt
+	c := calls.Get().(*call)
+	defer c.end(context.Background())
+	c.recall(p.grants)
+	moved := p.lim.family.adaptive.now().End(c.Charges, c.Results, seen)
+	for i := range c.Results {
+		p.grants[i].result.Receipt = c.Results[i].Receipt
 	}
 	p.mu.Unlock()
 	for _, m := range moved {

@@ -38,7 +38,11 @@ func banner(t *testing.T, opts ...stint.Option) *stint.Limiter {
 func TestBanDecision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var kinds []string
-		l := banner(t, stint.WithObserver(func(e stint.Event) { kinds = append(kinds, e.Kind.String()) }))
+		l := banner(t, stint.WithObserver(func(e stint.Event) {
+			if e.Kind != stint.EventEnded {
+				kinds = append(kinds, e.Kind.String())
+			}
+		}))
 		ask := func() stint.Decision {
 			p, err := l.Take(t.Context(), "k", 1)
 			var denied *stint.DeniedError

@@ -205,7 +205,7 @@ func (s *response) has(which func(*entry) bool) bool {
 // observePaced tells the observers what has come of the pacing.
 func (p *Permit) observePaced() {
 	s := p.response
-	if s == nil || len(p.lim.observers) == 0 {
+	if s == nil || p.lim.of.told.Load() == nil {
 		return
 	}
 	if _, ok := s.Outcome(); !ok {
@@ -213,7 +213,7 @@ func (p *Permit) observePaced() {
 	}
 	for i := range s.paced {
 		e, got := s.paced[i].entry, s.Paced(s.paced[i].respond())
-		p.lim.observe(Event{Kind: EventPaced, Request: s.Request(), Pacing: &Pacing{
+		p.lim.observe(Event{Kind: EventPaced, Route: p.plan.pattern, Request: s.Request(), Pacing: &Pacing{
 			Limit: e.limit.Name(), Bytes: got.Bytes, RequestBytes: got.RequestBytes,
 			Waited: got.Waited, DryRun: e.dryRun, Err: got.Err,
 		}})

@@ -145,9 +145,10 @@ func (c *caller) Shares(i int) func() *waiting.Shares {
 }
 
 // Waits implements waiting.Caller.
-func (c *caller) Waits(i int, d time.Duration) {
-	if len(c.lim.observers) > 0 {
-		c.lim.observe(Event{Kind: EventWaiting, Request: c.r, Decision: Decision{
+func (by *caller) Waits(i int, d time.Duration) {
+	c := (*call)(by)
+	if c.lim.of.told.Load() != nil {
+		c.lim.observe(Event{Kind: EventWaiting, Route: c.route(), Request: c.r, Decision: Decision{
 			Limit: c.Charges[i].Limit.Name(), Queued: c.Seen[i].Queued, Delay: d,
 		}})
 	}
@@ -199,12 +200,6 @@ func (v *version) settleTurns(ctx context.Context, charges []store.Charge) []sto
 		v.observe(Event{Kind: EventSettleFailed, Err: err})
 	}
 	return results
-}
-
-// permitWait is what a permit knows of having waited; nil where it hasn't.
-type permitWait struct {
-	waited time.Duration
-	lines  []waiting.Seen // of each charge, or none
 }
 
 // decided is what the call's results and its waiting amount to.

@@ -33,6 +33,7 @@ type config struct {
 	styles        field.Styles
 	stylesSet     bool
 	observers     []func(Event)
+	name          string
 	emptyKey      EmptyKeyPolicy
 	emptyKeySet   bool
 	withoutPermit bool

@@ -64,6 +64,8 @@ func (l *Limiter) first(c *config) ([]namesakes.Conflict, error) {
 	g.mu.Unlock()
 	f.members = append(f.members, l)
 	l.now.Store(v)
+	l.given = c.observers
+	f.enlist()
 	return f.announce(), nil
 }
 
@@ -133,6 +135,10 @@ func (l *Limiter) update(c *config) (*version, []namesakes.Conflict, error) {
 		return nil, nil, err
 	}
 	l.opts = c.opts
+	if len(c.observers) > 0 {
+		l.given = c.observers
+		f.enlist()
+	}
 	f.now.Store(g)
 	for _, m := range f.members {
 		m.now.Store(g.versions[m])

@@ -238,6 +238,9 @@ func TestWaitsAreObserved(t *testing.T) {
 				var mu sync.Mutex
 				var log []string
 				l := limiter(t, append(tt.opts, theKey, stint.WithObserver(func(e stint.Event) {
+					if e.Kind == stint.EventEnded {
+						return
+					}
 					mu.Lock()
 					defer mu.Unlock()
 					log = append(log, fmt.Sprint(e.Kind, e.Decision.Queued, " ", e.Decision.Delay, e.Waited, e.EndsWait))

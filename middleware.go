@@ -46,8 +46,13 @@ import (
 type Limiter struct {
 	now    atomic.Pointer[version]
 	family *family
-	parent *Limiter // that With has extended, or nil
-	opts   []Option // of New, With or the last Update; guarded by family.mu
+	parent *Limiter                      // that With has extended, or nil
+	told   atomic.Pointer[[]func(Event)] // who is told of its events; nil: nobody
+	opts   []Option                      // of New, With or the last Update; guarded by family.mu
+
+	// Guarded by family.mu: see enlist.
+	given     []func(Event) // by WithObserver
+	observers []*observer   // by Observe
 }
 
 // New makes a limiter. It reports everything that is wrong with the options at

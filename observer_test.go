@@ -77,7 +77,7 @@ func TestObserversUseThePermit(t *testing.T) {
 			opts := append(tt.limits, theKey, stint.WithObserver(func(e stint.Event) {
 				told[e.Kind] = true
 				_ = permit.Decision()
-				if e.Kind != stint.EventSettleFailed { // or it would be told of its own
+				if e.Kind != stint.EventSettleFailed && e.Kind != stint.EventSettled { // or it would be told of its own
 					_ = permit.Settle(ctx, 1)
 				}
 				if e.Kind == tt.told {

@@ -365,11 +365,9 @@ func WithProblem() Option {
 	return limiterOption(func(c *config) { c.problem = true })
 }
 
-// WithObserver calls f for every decision and every failure, on the request's
-// own goroutine: f must be quick and safe for concurrent use. No lock is held
-// while it runs, so it may use the request's permit. Given several times, all are
-// called in order. A EventSettleFailed of turns that others have left may come on a
-// goroutine of the limiter's: a panic of f there is written to slog.Default at Error.
+// WithObserver has f told of the limiter's events from the start, as by
+// Limiter.Observe. Given several times, all are called in order. An Update without
+// it leaves those there are; one with it puts its own in their place.
 func WithObserver(f func(Event)) Option {
 	return limiterOption(func(c *config) {
 		if f == nil {
@@ -377,6 +375,19 @@ func WithObserver(f func(Event)) Option {
 			return
 		}
 		c.observers = append(c.observers, f)
+	})
+}
+
+// WithLimiterName names a limiter in events, logs and figures: a letter, then up to
+// 63 of A-Z a-z 0-9 _ . - A limiter derived by With has the name of the one that it
+// extends unless it has its own. The default is none.
+func WithLimiterName(name string) Option {
+	return limiterOption(func(c *config) {
+		if !store.ValidName(name) {
+			c.errs.bad(fmt.Sprintf("WithLimiterName(%.80q)", name), "", "write a letter, then up to 63 of A-Z a-z 0-9 _ . -")
+			return
+		}
+		c.name = name
 	})
 }
 

@@ -68,6 +68,7 @@ var fits = []struct{ option, takes string }{
 	{"WithProblem()", "New"},
 	{"WithHeaders()", "New"},
 	{"WithObserver(nil)", "New"},
+	{"WithLimiterName(`api`)", "New"},
 	{"WithEmptyKey(stint.DenyEmptyKey)", "New"},
 	{"WithPriority(nil)", "New"},
 	{"WithAging(1)", "New"},

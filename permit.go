@@ -22,14 +22,14 @@ const settleTimeout = 2 * time.Second
 type Permit struct {
 	ctx   context.Context // the request's, without the permit
 	lim   *version
-	outer *Permit     // of a limiter further out
-	holds bool        // Done has something to do
-	carry bool        // Next puts it into the context
-	done  bool        // guarded by mu
-	class uint8       // of priority, where some limit has slots
-	wait  *permitWait // nil unless it has waited
-	// timing is nil without an AdaptiveConcurrency.
-	timing *timing
+	outer *Permit // of a limiter further out
+	holds bool    // Done has something to do
+	carry bool    // Next puts it into the context
+	done  bool    // guarded by mu
+	told  bool    // observers know of it, and are to be told of its end
+	class uint8   // of priority, where some limit has slots
+	plan  *plan   // nil outside HTTP
+	story *story  // nil where nobody asks for it
 	// response is nil unless a limit looks at it.
 	response *response
 
@@ -101,10 +101,7 @@ func (c *call) permit(ctx context.Context) *Permit {
 		g.entry, g.key, g.cost, g.result = c.entries[i], ch.Key, ch.Cost, c.Results[i]
 	}
 	p.ctx, p.lim, p.outer = ctx, c.lim, c.outer
-	if c.Waited > 0 || len(c.Seen) > 0 {
-		p.wait = &permitWait{c.Waited, c.Seen}
-	}
-	p.carry, p.class = c.r != nil && !c.lim.withoutPermit, c.class
+	p.carry, p.class, p.plan = c.r != nil && !c.lim.withoutPermit, c.class, c.plan
 	if c.framed != nil && p.carry {
 		c.framed.Carry((*permitContext)(p))
 		p.carry = false
@@ -112,8 +109,11 @@ func (c *call) permit(ctx context.Context) *Permit {
 	if c.needs != 0 {
 		p.holds, p.response = c.needs&releases != 0, c.responded()
 	}
-	if c.needs&local != 0 {
-		p.timing = &timing{since: time.Now()}
+	if c.Waited > 0 || len(c.Seen) > 0 || c.needs&(local|slots) != 0 && (c.Timed || c.needs&local != 0) {
+		p.story = &story{waited: c.Waited, seen: c.Seen, since: time.Now(), learns: c.needs&local != 0}
+	}
+	if c.Timed && c.Granted {
+		p.holds, p.told = true, true
 	}
 	return p
 }
@@ -205,35 +205,38 @@ func (p *Permit) chargedBy(f *limitFunc) bool {
 // Decision returns the decision of all limiters that the request has passed,
 // brought up to date by Settle. Limits has those of the outermost first.
 func (p *Permit) Decision() Decision {
-	var grants []grant
+	c := calls.Get().(*call)
+	defer c.end(context.Background())
+	var passed []*Permit // the outermost last
 	for q := p; q != nil; q = q.outer {
+		passed = append(passed, q)
+	}
+	for _, q := range slices.Backward(passed) {
 		q.mu.Lock()
-		grants = slices.Concat(q.grants, grants)
+		c.recall(q.grants)
 		q.mu.Unlock()
 	}
-	entries, charges, results := apart(grants)
 	var d Decision
-	d.decide(entries, charges, results, make([]LimitStatus, len(results)))
+	d.decide(c.entries, c.Charges, c.Results, make([]LimitStatus, len(c.Results)))
 	d.Delay = 0
 	rest, waited := d.Limits, time.Duration(0)
 	for q := p; q != nil; q = q.outer {
 		own := rest[len(rest)-len(q.grants):]
 		rest = rest[:len(rest)-len(q.grants)]
-		if q.wait != nil {
-			waited += q.wait.waited
-			d.add(waited, q.wait.lines, own)
+		if q.story != nil {
+			waited += q.story.waited
+			d.add(waited, q.story.seen, own)
 		}
 	}
 	return d
 }
 
-// apart is what was granted as a call has it.
-func apart(grants []grant) (entries []*entry, charges []store.Charge, results []store.Result) {
+// recall adds what was granted to a call as it was decided.
+func (c *call) recall(grants []grant) {
 	for i := range grants {
 		g := &grants[i]
-		entries, charges, results = append(entries, g.entry), append(charges, g.charge(g.cost)), append(results, g.result)
+		c.entries, c.Charges, c.Results = append(c.entries, g.entry), append(c.Charges, g.charge(g.cost)), append(c.Results, g.result)
 	}
-	return entries, charges, results
 }
 
 // Settle makes the request cost cost after all: less than what was charged is
@@ -315,33 +318,35 @@ func (p *Permit) where(is func(*entry) bool) (chosen []int) {
 
 // settle makes the chosen charges cost cost.
 func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
-	err := p.amend(ctx, chosen, cost)
+	settled, err := p.amend(ctx, chosen, cost)
 	if err != nil {
 		err = &StoreError{err}
 		p.lim.observe(Event{Kind: EventSettleFailed, Err: err})
+	} else if settled {
+		p.resettled()
 	}
 	return err
 }
 
-func (p *Permit) amend(ctx context.Context, chosen []int, cost int64) error {
+func (p *Permit) amend(ctx context.Context, chosen []int, cost int64) (settled bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	chosen = slices.DeleteFunc(chosen, func(i int) bool { return p.grants[i].reported() })
 	if len(chosen) == 0 {
-		return nil
+		return false, nil
 	}
 	charges, results := make([]store.Charge, len(chosen)), make([]store.Result, len(chosen))
 	for k, i := range chosen {
 		charges[k] = p.grants[i].charge(cost)
 	}
 	if err := p.lim.store.Settle(ctx, charges, results); err != nil {
-		return err
+		return false, err
 	}
 	for k, i := range chosen {
 		p.settled(i, results[k])
 	}
 	p.settledByHand(chosen)
-	return nil
+	return true, nil
 }
 
 // Done ends the permit: slots of concurrency limits are released, even if the
@@ -359,7 +364,7 @@ func (p *Permit) Done() {
 	}
 	p.done = true
 	p.mu.Unlock()
-	if p.timing != nil || p.response != nil {
+	if p.learns() || p.response != nil {
 		// Deferred, it sees a panic, which goes on from here.
 		if v := recover(); v != nil {
 			p.panicked(v)
@@ -387,8 +392,8 @@ func (p *Permit) Detach() (release func()) {
 		return func() {}
 	}
 	p.done = true
-	if p.timing != nil {
-		p.timing.end(ignored) // how long a connection lives says nothing
+	if p.learns() {
+		p.story.end(ignored) // how long a connection lives says nothing
 	}
 	return sync.OnceFunc(p.release)
 }
@@ -396,12 +401,12 @@ func (p *Permit) Detach() (release func()) {
 // panicked notes a handler's panic for what comes of it.
 func (p *Permit) panicked(v any) {
 	aborted := v == http.ErrAbortHandler
-	if p.timing != nil {
+	if p.learns() {
 		outcome := failed
 		if aborted {
 			outcome = ignored
 		}
-		p.timing.end(outcome)
+		p.story.end(outcome)
 	}
 	if p.response != nil {
 		p.response.Panicked(aborted)
@@ -415,23 +420,28 @@ func (p *Permit) panicked(v any) {
 func (p *Permit) release() {
 	var amends []amend
 	defer func() {
-		for _, e := range p.giveBack(amends) {
+		events, settled := p.giveBack(amends)
+		for _, e := range events {
 			p.lim.observe(e)
 		}
+		if settled {
+			p.resettled()
+		}
 		p.observePaced()
+		p.ended()
 	}()
 	amends = p.amends()
 	p.push(amends)
 }
 
 // giveBack gives back what the permit holds and makes the amends. It returns what
-// observers are to be told.
-func (p *Permit) giveBack(amends []amend) (events []Event) {
+// observers are to be told, and whether amends have been made.
+func (p *Permit) giveBack(amends []amend) (events []Event, settled bool) {
 	for i := range p.grants {
 		g := &p.grants[i]
 		p.lim.family.hold(g.entry, g.key, g.cost, p.class, -1)
 	}
-	if p.timing != nil {
+	if p.learns() {
 		for _, change := range p.endTiming() {
 			events = append(events, Event{Kind: EventLimitChanged, Change: change})
 		}
@@ -440,10 +450,7 @@ func (p *Permit) giveBack(amends []amend) (events []Event) {
 	if err != nil {
 		events = append(events, Event{Kind: EventSettleFailed, Err: err})
 	}
-	if settled && len(p.lim.observers) > 0 {
-		events = append(events, Event{Kind: EventSettled, Request: p.response.Request(), Decision: p.Decision()})
-	}
-	return events
+	return events, settled
 }
 
 // cancel settles charges, even if ctx has ended, and wakes who waits for the

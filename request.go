@@ -24,6 +24,16 @@ type call struct {
 	keys    []knownKey
 	fields  field.Writer
 	said    []field.Limit // of limits whose number is the moment's
+	// statuses are of the decision that observers are told.
+	statuses []LimitStatus
+}
+
+// route is the pattern of the call's plan.
+func (c *call) route() string {
+	if c.plan == nil {
+		return ""
+	}
+	return c.plan.pattern
 }
 
 // callState is what a call knows that isn't scratch: it begins anew with each.
@@ -34,6 +44,7 @@ type callState struct {
 	in         framework.Own      // context of the request, or nil
 	framed     *framework.Context // nil where no KeyFunc has asked for it
 	outer      *Permit
+	plan       *plan  // nil outside HTTP
 	policy     string // RateLimit-Policy if it is the whole plan's
 	needs      needs  // of its limits
 	classed    bool   // class is known
@@ -93,7 +104,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own
 	if v.styles != 0 {
 		c.setFields(w.Header(), slots)
 	}
-	if len(v.observers) > 0 {
+	if c.Timed {
 		c.observe(EventAdmitted, nil)
 	}
 	c.Granted = false // it is the permit's now
@@ -102,7 +113,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own
 
 // gather makes the charges of a request.
 func (c *call) gather(p *plan) error {
-	c.policy = p.policy
+	c.plan, c.policy = p, p.policy
 	for _, e := range p.entries {
 		if c.outer != nil && !e.kind.repeated() && c.outer.charged(e) {
 			c.policy = "" // names limits that aren't charged here
@@ -169,7 +180,7 @@ func (c *call) cost(e *entry) (int64, error) {
 		if !e.dryRun {
 			return 0, err
 		}
-		c.lim.observe(Event{Kind: EventDryRunDenied, Request: c.r, Err: err, Decision: Decision{Limit: e.limit.Name()}})
+		c.lim.observe(Event{Kind: EventDryRunDenied, Route: c.route(), Request: c.r, Err: err, Decision: Decision{Limit: e.limit.Name()}})
 		return 0, nil
 	}
 	// Above what any limit holds: refused by the limit, rather than a
@@ -235,7 +246,7 @@ func (c *call) keyless(e *entry, err error) error {
 	case errors.Is(err, ErrKeyTooLong):
 		re.status = http.StatusForbidden
 	}
-	c.lim.observe(Event{Kind: kind, Request: c.r, Err: re})
+	c.lim.observe(Event{Kind: kind, Route: c.route(), Request: c.r, Err: re})
 	return re
 }
 
@@ -246,11 +257,12 @@ func (c *call) decide(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return &canceledError{err} // a store may not look: it would charge who has left
 	}
+	c.Timed = c.lim.of.told.Load() != nil
 	if len(c.Charges) == 0 { // nothing but bytes, which are paid for later
 		c.Granted = true
 		return nil
 	}
-	if c.Patient || c.needs&(waits|slots) != 0 {
+	if c.Patient || c.Timed || c.needs&(waits|slots) != 0 {
 		return c.wait(ctx)
 	}
 	if err := c.Store.Take(ctx, c.Charges, c.Results); err != nil {
@@ -295,11 +307,11 @@ func (c *call) failed(ctx context.Context, err error) error {
 	for _, e := range c.entries {
 		if e.closed {
 			err := &StoreError{err}
-			c.lim.observe(Event{Kind: EventStoreFailed, Request: c.r, Err: err, Waited: c.Waited, EndsWait: c.Begun})
+			c.lim.observe(Event{Kind: EventStoreFailed, Route: c.route(), Request: c.r, Err: err, Waited: c.Waited, EndsWait: c.Begun})
 			return err
 		}
 	}
-	c.lim.observe(Event{Kind: EventStoreFailed, Request: c.r, Err: err, Waited: c.Waited, EndsWait: c.Begun})
+	c.lim.observe(Event{Kind: EventStoreFailed, Route: c.route(), Request: c.r, Err: err, Waited: c.Waited, EndsWait: c.Begun})
 	return nil
 }
 
@@ -314,7 +326,6 @@ func (c *call) refused(h http.Header) error {
 
 // giveBack gives back what the call was granted and hasn't handed over.
 func (c *call) giveBack(ctx context.Context) {
-	c.lim.family.lines.Drop(ctx, &c.Call)
 	if !c.Granted {
 		return
 	}
@@ -364,7 +375,7 @@ func (c *call) end(ctx context.Context) {
 	if c.framed != nil {
 		c.framed.Leave(c.r)
 	}
-	if c.Granted || c.Claims() {
+	if c.Granted {
 		c.giveBack(ctx)
 	}
 	if cap(c.Charges) > kept {
@@ -374,6 +385,7 @@ func (c *call) end(ctx context.Context) {
 	clear(c.keys)
 	clear(c.fields.Items)
 	clear(c.paced)
+	clear(c.statuses)
 	c.callState = callState{}
 	clear(c.Charges)
 	clear(c.Results)

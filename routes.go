@@ -89,6 +89,11 @@ func union(plans []*plan) *plan {
 		}
 	}
 	u := newPlan(entries, funcs)
+	patterns := make([]string, len(plans))
+	for i, p := range plans {
+		patterns[i] = p.pattern
+	}
+	u.pattern = strings.Join(patterns, ", ")
 	u.again = again
 	return u
 }
@@ -129,7 +134,7 @@ func (c *call) has(name string) bool {
 // goes on without those that would only report.
 func (c *call) limitsError(err error, dryRun bool) error {
 	err = &requestError{err: fmt.Errorf("stint: WithLimitFunc: %w", err), status: statusOf(err)}
-	c.lim.observe(Event{Kind: EventLimitsFailed, Request: c.r, Err: err})
+	c.lim.observe(Event{Kind: EventLimitsFailed, Route: c.route(), Request: c.r, Err: err})
 	if dryRun {
 		return nil
 	}
@@ -225,6 +230,7 @@ type plan struct {
 	funcs   []*limitFunc
 	again   []*entry // of limits that entries have already, by another route's settings
 	policy  string   // RateLimit-Policy of all entries
+	pattern string   // of the WithRoute
 }
 
 func newPlan(entries []*entry, funcs []*limitFunc) *plan {
@@ -333,6 +339,7 @@ func (v *version) compile(c *config, parent *version, names *names) mistakes {
 			p = newPlan(p.entries, funcs)
 			alone(rc.pattern, p, rc.limits)
 		}
+		p.pattern = rc.pattern
 		routes = append(routes, route{pattern: rc.pattern, plan: p})
 	}
 	var wrong mistakes

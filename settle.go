@@ -158,7 +158,7 @@ func (p *Permit) push(amends []amend) {
 func (p *Permit) finish(amends []amend) (settled bool, err error) {
 	p.mu.Lock() // Settle may be at the results
 	defer p.mu.Unlock()
-	charges := make([]store.Charge, 0, len(p.grants))
+	var charges []store.Charge
 	for i := range p.grants {
 		if g := &p.grants[i]; g.result.Receipt.Lease != (store.LeaseID{}) {
 			charges = append(charges, g.charge(0))

@@ -129,9 +129,12 @@ type events struct {
 
 func (e *events) option() stint.Option {
 	return stint.WithObserver(func(ev stint.Event) {
+		if ev.Kind == stint.EventEnded {
+			return // it follows every request, and has tests of its own
+		}
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.all = append(e.all, ev)
+		e.all = append(e.all, ev.Clone())
 	})
 }
 

@@ -37,7 +37,7 @@ type version struct {
 	errorHandler  func(http.ResponseWriter, *http.Request, error)
 	problem       bool
 	styles        field.Styles
-	observers     []func(Event)
+	name          string // of WithLimiterName
 	emptyKey      EmptyKeyPolicy
 	withoutPermit bool
 	priority      func(*http.Request) int // or nil
@@ -73,7 +73,9 @@ func (l *Limiter) build(c *config, g *generation, names *names) (*version, mista
 	}
 	v.skip = append(v.skip[:len(v.skip):len(v.skip)], c.skip...)
 	v.block = append(v.block[:len(v.block):len(v.block)], c.block...)
-	v.observers = append(v.observers[:len(v.observers):len(v.observers)], c.observers...)
+	if c.name != "" {
+		v.name = c.name
+	}
 	if c.denyHandler != nil {
 		v.denyHandler = c.denyHandler
 	}

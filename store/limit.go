@@ -102,8 +102,8 @@ func (l *Limit) workOutHash() {
 	}
 }
 
-// validName reports whether s is a letter and up to 63 of A-Z a-z 0-9 _ . -
-func validName(s string) bool {
+// ValidName reports whether s is a letter and up to 63 of A-Z a-z 0-9 _ . -
+func ValidName(s string) bool {
 	for i := range len(s) {
 		c := s[i]
 		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
@@ -135,7 +135,7 @@ func NewLimit(s Spec) (*Limit, error) {
 	var errs []error
 	bad := func(field, problem, write string) { errs = append(errs, &SpecError{field, problem, write}) }
 
-	if !validName(s.Name) {
+	if !ValidName(s.Name) {
 		bad("Name", fmt.Sprintf("name %.80q", s.Name), "write a letter, then up to 63 of A-Z a-z 0-9 _ . -")
 	}
 	named := len(errs)

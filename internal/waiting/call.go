@@ -44,6 +44,9 @@ type Call struct {
 	Begun bool
 	// Waited is for how long, all in all.
 	Waited time.Duration
+	// Timed has Took be how long the store has taken, all calls together.
+	Timed bool
+	Took  time.Duration
 	// Seen is what the call has seen of the line of each charge, or empty.
 	Seen []Seen
 
@@ -137,6 +140,7 @@ func (e *LeftError) Unwrap() error { return e.Err }
 func (ls *Lines) Take(ctx context.Context, c *Call, by Caller, waits, slots bool) error {
 	w := (*waiter)(c)
 	w.by, w.lines, w.waits = by, ls, waits
+	defer w.drop(ctx) // if a store or the caller panics
 	if waits {
 		if err := w.bound(ctx); err != nil {
 			return &LeftError{err}
@@ -169,16 +173,13 @@ func (ls *Lines) Peek(ctx context.Context, c *Call, by Caller) error {
 	return w.ask(ctx)
 }
 
-// Drop leaves the turns that the call has taken over from others and not used.
-func (ls *Lines) Drop(ctx context.Context, c *Call) {
-	if c.claim != nil {
-		ls.Turns.Drop(ctx, c.claim)
-		c.claim = nil
+// drop leaves the turns that the call has taken over from others and not used.
+func (w *waiter) drop(ctx context.Context) {
+	if w.claim != nil {
+		w.lines.Drop(ctx, w.claim)
+		w.claim = nil
 	}
 }
-
-// Claims reports whether the call has something that Drop would leave.
-func (c *Call) Claims() bool { return c.claim != nil }
 
 // Passes reports whether every enforced limit lets the charges pass.
 func Passes(charges []store.Charge, results []store.Result) bool {

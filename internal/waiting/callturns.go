@@ -56,7 +56,13 @@ func (w *waiter) askStore(ctx context.Context) error {
 		ctx, end = outliving(ctx)
 		defer end()
 	}
-	return w.Store.Take(ctx, w.Charges, w.Results)
+	if !w.Timed {
+		return w.Store.Take(ctx, w.Charges, w.Results)
+	}
+	start := time.Now()
+	err := w.Store.Take(ctx, w.Charges, w.Results)
+	w.Took += time.Since(start)
+	return err
 }
 
 // mayReserve reports whether the call may reserve a turn in a store that takes its
@@ -125,7 +131,7 @@ func (w *waiter) askVacant(ctx context.Context) error {
 		}
 	}
 	if err != nil || !Passes(w.Charges, w.Results) {
-		w.lines.Drop(ctx, (*Call)(w))
+		w.drop(ctx)
 	}
 	return err
 }

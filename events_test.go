@@ -1,0 +1,190 @@
+package stint_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// credential is a key that no event may show.
+const credential = "hunter2-hunter2"
+
+// What an event says of a request, from beginning to end, and of whose key it is.
+func TestEventsTell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		l := limiter(t,
+			stint.Concurrency(4, stint.WithName("slots")),
+			stint.WithRoute("POST /login", stint.Rate(9, time.Hour, stint.WithName("login"), stint.WithCost(func(*http.Request) int64 { return 5 }),
+				stint.WithSettle(func(*http.Request, int, int64) int64 { return 2 })),
+				stint.Concurrency(1, stint.WithName("one"), stint.WithKey(stint.Global()))),
+			stint.WithKey(stint.Header("X-Api-Key")), stint.WithLimiterName("front"))
+		stop := l.Observe(func(e stint.Event) {
+			line := fmt.Sprint(e.Kind, " ", e.Limiter, " ", e.Route, " ", e.Decision.Limit, " status ", e.Status, " held ", e.Held)
+			for i, s := range e.Decision.Limits {
+				line += fmt.Sprintf(", %s of %s cost %d left %d", s.Name, e.Key(i), s.Cost, s.Remaining)
+			}
+			got = append(got, line)
+		})
+		ask := func(method, path string) {
+			r := get(path)
+			r.Method = method
+			r.Header.Set("X-Api-Key", "k")
+			through(l, r, func(http.ResponseWriter, *http.Request) { time.Sleep(time.Second) })
+		}
+		ask("GET", "/")
+		ask("POST", "/login")
+		stop()
+		ask("GET", "/")
+		want := []string{
+			"Admitted front  slots status 0 held 0s, slots of k cost 1 left 3",
+			"Ended front  slots status 0 held 1s, slots of k cost 1 left 3",
+			"Admitted front POST /login one status 0 held 0s, login of k cost 5 left 4, one of %00global cost 1 left 0",
+			"Settled front POST /login one status 0 held 0s, login of k cost 2 left 7, one of %00global cost 1 left 0",
+			"Ended front POST /login one status 200 held 1s, login of k cost 2 left 7, one of %00global cost 1 left 0",
+		}
+		if strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+// Who is told of what: observers stay whatever Update does, and a limiter's are told
+// what happens to those derived from it, but not the other way round.
+func TestWhoObserves(t *testing.T) {
+	var told []string
+	as := func(name string) func(stint.Event) {
+		return func(e stint.Event) {
+			if e.Kind == stint.EventAdmitted {
+				told = append(told, name)
+			}
+		}
+	}
+	rate := stint.Rate(99, time.Hour)
+	l := limiter(t, theKey, rate, stint.WithObserver(as("option")))
+	stop := l.Observe(as("observer"))
+	d := stint.Must(l.With(stint.Rate(99, time.Hour, stint.WithName("derived")), stint.WithObserver(as("derived option"))))
+	d.Observe(as("derived observer"))
+	steps := []struct {
+		what string
+		do   func() error
+		want string // of l, and of d
+	}{
+		{"from the start", func() error { return nil }, "option observer; option observer derived option derived observer"},
+		{"after an Update", func() error { return l.Update(theKey, rate) }, "option observer; option observer derived option derived observer"},
+		{"after an Update that has one", func() error { return l.Update(theKey, rate, stint.WithObserver(as("new"))) },
+			"new observer; new observer derived option derived observer"},
+		{"after stop", func() error { stop(); stop(); return nil }, "new; new derived option derived observer"},
+	}
+	for _, step := range steps {
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		told = nil
+		through(l, get("/"), nil)
+		got := strings.Join(told, " ")
+		told = nil
+		through(d, get("/"), nil)
+		if got += "; " + strings.Join(told, " "); got != step.want {
+			t.Errorf("%s: told %q, want %q", step.what, got, step.want)
+		}
+	}
+}
+
+// However an event is shown, and whenever, it shows no key.
+func TestEventsShowNoKey(t *testing.T) {
+	var kept []stint.Event
+	var shown bytes.Buffer
+	show := func(e stint.Event) {
+		text := slog.New(slog.NewTextHandler(&shown, nil))
+		text.Info("event", "event", e)
+		slog.New(slog.NewJSONHandler(&shown, nil)).Info("event", "event", e)
+		fmt.Fprintf(&shown, "%v %+v %#v %s %q %d %x\n", e, e, e, e, e, e, e)
+		fmt.Fprintf(&shown, "%+v\n", []any{&e, struct{ E stint.Event }{e}, map[string]stint.Event{"e": e}})
+		b, err := json.Marshal(map[string]any{"e": e, "p": &e})
+		if err != nil || !json.Valid(b) {
+			t.Errorf("%s: %v", b, err)
+		}
+		shown.Write(b)
+	}
+	seen := 0
+	l := limiter(t, stint.Rate(1, time.Hour), stint.Rate(1, time.Hour, stint.WithDryRun()), stint.Ban(1, time.Hour, time.Hour),
+		stint.WithKey(stint.Header("X-Api-Key")), stint.WithObserver(func(e stint.Event) {
+			if e.Key(0) == credential {
+				seen++
+			}
+			if e.Key(-1) != "" || e.Key(len(e.Decision.Limits)) != "" || e.Clone().Key(0) != "" {
+				t.Error("a key of no limit, or of a clone")
+			}
+			kept = append(kept, e)
+			show(e)
+		}))
+	for range 3 {
+		r := get("/")
+		r.Header.Set("X-Api-Key", credential)
+		through(l, r, nil)
+	}
+	if len(kept) < 6 || seen < 6 {
+		t.Fatalf("%d events, %d with the key", len(kept), seen)
+	}
+	for _, e := range kept {
+		if e.Key(0) != "" {
+			t.Errorf("%v: the key is still there", e.Kind)
+		}
+		show(e)
+	}
+	if strings.Contains(shown.String(), credential) || strings.Contains(shown.String(), fmt.Sprintf("%x", credential)) {
+		t.Errorf("a key is shown: %s", shown.String())
+	}
+	if !strings.Contains(shown.String(), `event="Denied"`) {
+		t.Errorf("nothing is shown: %.500s", shown.String())
+	}
+}
+
+// An observer that is told of everything costs no allocation.
+func TestEventsAllocateNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates, and pools lose things on purpose")
+	}
+	limits := []stint.Option{theKey, ample(), stint.Quota(1<<30, stint.Daily, stint.WithName("daily"))}
+	count := func(opts ...stint.Option) float64 {
+		l := limiter(t, append(opts, limits...)...)
+		w, r := &discard{h: http.Header{}}, get("/")
+		for range 100 {
+			w.request(l, r)
+		}
+		return testing.AllocsPerRun(1000, func() { w.request(l, r) })
+	}
+	n := 0
+	plain, told := count(), count(stint.WithObserver(func(e stint.Event) { n += len(e.Key(0)) + int(e.Decision.Limits[1].Remaining&1) }))
+	if told > plain || n == 0 {
+		t.Errorf("%v allocations with an observer, %v without; it counted %d", told, plain, n)
+	}
+}
+
+// How long the store has taken is known to who observes.
+func TestEventsTellWhatTheStoreTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var took []time.Duration
+		l := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithStore(&slow{Store: memstore.New(), take: 30 * time.Millisecond}),
+			stint.WithObserver(func(e stint.Event) {
+				if e.Kind != stint.EventEnded {
+					took = append(took, e.StoreTook)
+				}
+			}))
+		through(l, get("/"), nil)
+		through(l, get("/"), nil)
+		if fmt.Sprint(took) != "[30ms 30ms]" {
+			t.Errorf("took %v", took)
+		}
+	})
+}

@@ -1,0 +1,390 @@
+package stint
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// Event is what an observer is told. It is the observer's only until it returns:
+// whoever keeps one keeps its Clone.
+//
+// However an event is printed or logged, it shows no key. See Key.
+type Event struct {
+	Kind EventKind
+	// Limiter is the name that WithLimiterName has given the limiter, or "".
+	Limiter string
+	// Route is the pattern of the WithRoute that the request has matched; "" where
+	// it has the limiter's own limits. A request that is held to several, by the
+	// ways in which it can be read, has all of them, comma separated.
+	Route string
+	// Request is the request that was decided; nil outside HTTP, for EventEnded and for
+	// what happens beside decisions (EventSettleFailed, EventUpdated, EventLimitChanged).
+	Request *http.Request
+	// Decision is the decision of EventAdmitted, EventDenied, EventCanceled,
+	// EventDryRunDenied, EventBanned, EventSettled and EventEnded. Its Limit is what
+	// bound: the limit that refused with the longest wait, or had least left.
+	Decision Decision
+	// Err is the reason of a refusal or a failure.
+	Err error
+	// Waited is how long the request has waited for its turn or a slot, and
+	// StoreTook how long the store has taken to decide it, all calls together.
+	Waited, StoreTook time.Duration
+	// Status is the response's, of EventEnded; 0 where no limit looks at it.
+	Status int
+	// Held is how long the request has held its slots, of EventEnded; 0 without.
+	Held time.Duration
+	// Change is the change of EventLimitChanged.
+	Change *LimitChange
+	// Pacing is what a Bandwidth has made of the request of EventPaced.
+	Pacing *Pacing
+	// EndsWait says that the request waits no longer: an EventWaiting came
+	// before, and Kind (EventAdmitted, EventDenied, EventCanceled or EventStoreFailed) is what came
+	// of it. Each EventWaiting is followed by one such event.
+	EndsWait bool
+
+	keys *eventKeys
+	turn uint64 // of keys
+}
+
+// eventKeys are the keys of an event, for as long as its observers run. They are
+// used again by other events, which is why an event knows its turn.
+type eventKeys struct {
+	mu      sync.Mutex
+	turn    uint64
+	charges []store.Charge
+}
+
+var keysOfEvents = sync.Pool{New: func() any { return new(eventKeys) }}
+
+// Key returns the key that Decision.Limits[i] was decided for, as stores see it:
+// escaped, and hashed where it is long. It is "" once the observer has returned, and
+// for events without a decision. Keys may be addresses or credentials: show them to
+// those only who may see them.
+func (e Event) Key(i int) string {
+	k := e.keys
+	if k == nil {
+		return ""
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.turn != e.turn || i < 0 || i >= len(k.charges) {
+		return ""
+	}
+	return k.charges[i].Key
+}
+
+// Clone returns the event for whoever keeps it: it has no keys, and Decision.Limits
+// is its own.
+func (e Event) Clone() Event {
+	e.keys = nil
+	e.Decision.Limits = slices.Clone(e.Decision.Limits)
+	return e
+}
+
+// LogValue implements slog.LogValuer: what happened, without a key. What there is
+// none of is left out.
+func (e Event) LogValue() slog.Value {
+	d := &e.Decision
+	retry, limit, why := slog.Duration("retryAfter", d.RetryAfter), d.Limit, ""
+	if d.RetryAfter == Never {
+		retry = slog.String("retryAfter", "never")
+	}
+	if e.Err != nil {
+		why = e.Err.Error()
+	}
+	if e.Change == nil {
+		e.Change = new(LimitChange)
+	}
+	if e.Pacing == nil {
+		e.Pacing = new(Pacing)
+	}
+	limit = cmp.Or(limit, e.Change.Limit, e.Pacing.Limit)
+	attrs := []slog.Attr{
+		slog.String("event", e.Kind.String()), slog.String("limiter", e.Limiter), slog.String("route", e.Route),
+		slog.String("limit", limit), slog.Int64("remaining", d.Remaining), retry,
+		slog.Duration("waited", e.Waited), slog.Duration("storeTook", e.StoreTook),
+		slog.Int("status", e.Status), slog.Duration("held", e.Held),
+		slog.Int64("from", e.Change.From), slog.Int64("to", e.Change.To), slog.Int64("bytes", e.Pacing.Bytes),
+		slog.String("error", why),
+	}
+	return slog.GroupValue(slices.DeleteFunc(attrs, func(a slog.Attr) bool {
+		switch a.Value.Kind() {
+		case slog.KindString:
+			return a.Value.String() == ""
+		case slog.KindDuration:
+			return a.Value.Duration() == 0
+		}
+		return a.Value.Int64() == 0 && (a.Key != "remaining" || d.Limit == "")
+	})...)
+}
+
+// Format implements fmt.Formatter: with every verb it is what LogValue says.
+func (e Event) Format(f fmt.State, _ rune) {
+	for i, a := range e.LogValue().Group() {
+		if i > 0 {
+			_, _ = io.WriteString(f, " ")
+		}
+		_, _ = io.WriteString(f, a.Key+"="+strconv.Quote(a.Value.String()))
+	}
+}
+
+// MarshalJSON implements json.Marshaler: what LogValue says, durations in seconds.
+func (e Event) MarshalJSON() ([]byte, error) {
+	all := map[string]any{}
+	for _, a := range e.LogValue().Group() {
+		if v := a.Value; v.Kind() == slog.KindDuration {
+			all[a.Key] = v.Duration().Seconds()
+		} else {
+			all[a.Key] = v.Any()
+		}
+	}
+	return json.Marshal(all)
+}
+
+// EventKind says what has happened.
+type EventKind uint8
+
+const (
+	// EventAdmitted: all enforced limits let the request pass.
+	EventAdmitted EventKind = iota
+	// EventDenied: an enforced limit refused.
+	EventDenied
+	// EventCanceled: the request's context ended during the decision or the wait:
+	// the client left, the server shut down, or a deadline passed. What had
+	// been charged is given back.
+	EventCanceled
+	// EventBlocked: a predicate of WithBlock refused.
+	EventBlocked
+	// EventEmptyKey: refused for an empty key.
+	EventEmptyKey
+	// EventKeyFailed: a KeyFunc failed or gave too long a key.
+	EventKeyFailed
+	// EventLimitsFailed: a WithLimitFunc failed or gave limits that can't be used.
+	EventLimitsFailed
+	// EventStoreFailed: the store failed. Err is a *StoreError under FailClosed;
+	// under FailOpen the request passed.
+	EventStoreFailed
+	// EventSettleFailed: a charge could not be given back, or a slot not released.
+	EventSettleFailed
+	// EventDryRunDenied: a limit that only reports would have refused. Decision is
+	// what it would have been then, and Limit names that limit. It comes after
+	// the event of the decision itself, once for each such limit.
+	EventDryRunDenied
+	// EventUpdated: Limiter.Update has put another configuration in place.
+	EventUpdated
+	// EventLimitChanged: an AdaptiveConcurrency has another limit for some key. It
+	// comes when a request ends, at most once in a sample window for each key.
+	EventLimitChanged
+	// EventWaiting: the request begins to wait, for a slot or for its turn. Of
+	// Decision there are Limit, which it waits for, Queued, and Delay, how long
+	// its turn is away; 0 for a slot, as nobody knows.
+	EventWaiting
+	// EventSettled: what a request has cost has changed, by a WithSettle or by
+	// Permit.Settle. Decision is where its limits stand then.
+	EventSettled
+	// EventPaced: the response to a request that a Bandwidth paces has ended. It
+	// comes once for each of them.
+	EventPaced
+	// EventBanned: a refusal has begun a Ban, or a ban that only reports has. It comes
+	// besides the event of the decision itself.
+	EventBanned
+	// EventEnded: an admitted request has ended: its Permit.Done has been called, or
+	// the release of its Detach. Decision is where its limits stood when it was let
+	// in, with what it has cost since in Cost. Status is that of the response, where
+	// a limit looks at it, and Held how long slots were held. It follows each
+	// EventAdmitted of a permit that is done, and comes last.
+	EventEnded
+	// EventStoreDegraded: the store's side of two has failed, or answers again, as
+	// failover reports it. Err is the primary's error; nil where it answers again.
+	EventStoreDegraded
+	// EventPolicy: a file's policy has been put in place, or refused: then Err says
+	// why, and the old one stays.
+	EventPolicy
+)
+
+var eventNames = [...]string{
+	"Admitted", "Denied", "Canceled", "Blocked", "EmptyKey", "KeyFailed",
+	"LimitsFailed", "StoreFailed", "SettleFailed", "DryRunDenied", "Updated",
+	"LimitChanged", "Waiting", "Settled", "Paced", "Banned", "Ended", "StoreDegraded", "Policy",
+}
+
+// String returns the constant's name without Event: "Admitted".
+func (k EventKind) String() string {
+	if int(k) < len(eventNames) {
+		return eventNames[k]
+	}
+	return "EventKind(" + strconv.Itoa(int(k)) + ")"
+}
+
+// Observe has f told of every event of the limiter, and of those derived from it by
+// With, until stop is called: of decisions and failures, on the request's own
+// goroutine. f must be quick, and safe for concurrent use. No lock is held while it
+// runs, so it may use the request's permit. Several are called in the order in which
+// they came, those of the limiter that was extended first.
+//
+// Observers are the limiter's and no option of one configuration: they stay whatever
+// Update does. Some events come on a goroutine of the limiter's (an EventSettleFailed
+// of turns that others have left, EventStoreDegraded): a panic of f there is logged.
+//
+// Observe and stop are safe for concurrent use. An event that is under way may still
+// reach f after stop.
+func (l *Limiter) Observe(f func(Event)) (stop func()) {
+	if f == nil {
+		return func() {}
+	}
+	o := &observer{f}
+	l.family.mu.Lock()
+	defer l.family.mu.Unlock()
+	l.observers = append(l.observers, o)
+	l.family.enlist()
+	return func() {
+		l.family.mu.Lock()
+		defer l.family.mu.Unlock()
+		l.observers = slices.DeleteFunc(slices.Clone(l.observers), func(p *observer) bool { return p == o })
+		l.family.enlist()
+	}
+}
+
+// observer is one that a limiter has. Its address is its identity.
+type observer struct{ f func(Event) }
+
+// enlist works out whom each limiter tells. The caller holds f.mu.
+func (f *family) enlist() {
+	for _, m := range f.members {
+		var all []func(Event)
+		for o := m; o != nil; o = o.parent {
+			own := make([]func(Event), 0, len(o.given)+len(o.observers)+len(all))
+			own = append(own, o.given...)
+			for _, w := range o.observers {
+				own = append(own, w.f)
+			}
+			all = append(own, all...)
+		}
+		if len(all) == 0 {
+			m.told.Store(nil)
+			continue
+		}
+		m.told.Store(&all)
+	}
+}
+
+// Tell tells the limiter's observers, and its log, of what has happened to it
+// elsewhere. It is for packages that look after a limiter, such as policy.
+func (l *Limiter) Tell(e Event) { l.now.Load().observe(e) }
+
+func (v *version) observe(e Event) {
+	if all := v.of.told.Load(); all != nil {
+		e.Limiter = v.name
+		for _, f := range *all {
+			f(e)
+		}
+	}
+}
+
+// observe tells the observers of a decision.
+func (c *call) observe(kind EventKind, err error) {
+	if c.lim.of.told.Load() == nil {
+		return
+	}
+	c.tell(Event{Kind: kind, Request: c.r, Err: err, Waited: c.Waited, EndsWait: c.Begun})
+}
+
+// tell tells the observers of an event of the call, with its decision and keys.
+func (c *call) tell(e Event) {
+	v := c.lim
+	c.statuses = slices.Grow(c.statuses[:0], len(c.Results))[:len(c.Results)]
+	c.decided(&e.Decision, c.statuses)
+	e.Route, e.StoreTook = c.route(), c.Took
+	k := keysOfEvents.Get().(*eventKeys)
+	k.mu.Lock()
+	k.turn++
+	k.charges, e.keys, e.turn = c.Charges, k, k.turn
+	k.mu.Unlock()
+	defer func() {
+		k.mu.Lock()
+		k.turn, k.charges = k.turn+1, nil
+		k.mu.Unlock()
+		keysOfEvents.Put(k)
+	}()
+	if e.Kind == EventCanceled {
+		e.Decision.Allowed = false
+	}
+	v.observe(e)
+	if e.Kind != EventAdmitted && e.Kind != EventDenied {
+		return
+	}
+	if slices.ContainsFunc(c.Results, func(r store.Result) bool { return r.Begun }) {
+		e.Kind, e.EndsWait = EventBanned, false
+		v.observe(e)
+	}
+	e.Kind, e.EndsWait, e.Err = EventDryRunDenied, false, nil
+	decided := e.Decision
+	for i := range c.Results {
+		if c.Charges[i].DryRun && !c.Results[i].OK {
+			e.Decision = decided.refusedBy(i)
+			v.observe(e)
+		}
+	}
+}
+
+// ended tells the observers that the permit's request has ended.
+func (p *Permit) ended() {
+	if !p.told {
+		return
+	}
+	e := Event{Kind: EventEnded}
+	if p.story != nil {
+		e.Waited = p.story.waited
+		if !p.story.since.IsZero() {
+			e.Held = time.Since(p.story.since)
+		}
+	}
+	if p.response != nil {
+		if got, ok := p.response.Outcome(); ok {
+			e.Status = got.Status
+		}
+	}
+	p.tell(e)
+}
+
+// resettled tells the observers that the request has another cost.
+func (p *Permit) resettled() {
+	if p.lim.of.told.Load() == nil {
+		return
+	}
+	e := Event{Kind: EventSettled}
+	if p.response != nil {
+		e.Request = p.response.Request()
+	}
+	p.tell(e)
+}
+
+// tell tells the observers of what has become of the request since.
+func (p *Permit) tell(e Event) {
+	c := calls.Get().(*call)
+	defer c.end(context.Background())
+	c.lim, c.plan = p.lim, p.plan
+	p.mu.Lock()
+	c.recall(p.grants)
+	p.mu.Unlock()
+	for i, e := range c.entries {
+		if e.kind.unsettled() == "" && c.Results[i].OK {
+			c.Charges[i].Cost = c.Results[i].Receipt.Cost
+		}
+	}
+	if p.story != nil {
+		c.Waited, c.Seen = p.story.waited, p.story.seen
+	}
+	c.tell(e)
+}
