@@ -58,7 +58,7 @@ func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 		},
 	}
 	a.of.slots = a.now
-	r := &rule{kind: a, spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
+	r := &rule{kind: a, lines: newLines, spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
 	if min < 1 || max < min || max > mostAdaptive {
 		r.errs.bad(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "",
 			fmt.Sprintf("write a min of 1 or more, and a max of no less, up to %d", mostAdaptive))
@@ -244,6 +244,44 @@ type process struct {
 	freed func(limit, key string)
 	once  sync.Once
 	all   atomic.Pointer[adaptive.Process]
+	waits atomic.Pointer[lines]
+}
+
+// lines are those of who waits in this process: waiting.Lines.
+type lines interface {
+	Take(ctx context.Context, c *waiting.Call, by waiting.Caller, waits, slots bool) error
+	Peek(ctx context.Context, c *waiting.Call, by waiting.Caller) error
+	Vacant() bool
+	Hold(of waiting.Key, class uint8, n int64)
+	Wake(of waiting.Key)
+	WakeAll()
+}
+
+// newLines makes the lines of a process. Nothing but what lets somebody wait leads
+// here, or every server would be built with it.
+func newLines() lines { return new(waiting.Lines) }
+
+// wake tells who waits for slots that one has been given back.
+func (p *process) wake(limit, key string) {
+	if ls := p.lines(); ls != nil {
+		ls.Wake(waiting.Key{Limit: limit, Key: key})
+	}
+}
+
+// open sees to it that there are lines.
+func (p *process) open(begin func() lines) {
+	if begin != nil && p.waits.Load() == nil {
+		l := begin()
+		p.waits.CompareAndSwap(nil, &l)
+	}
+}
+
+// lines are those there are, nil before any.
+func (p *process) lines() lines {
+	if l := p.waits.Load(); l != nil {
+		return *l
+	}
+	return nil
 }
 
 // made is what there is, made first if there is none.
@@ -266,7 +304,7 @@ func (p *process) now() adaptive.Process {
 // decideLocally has the call decided where its limits of this process are. Charges
 // on these come last.
 func (c *call) decideLocally() {
-	c.Store = c.lim.family.adaptive.now().Over(c.lim.store)
+	c.Store = c.lim.family.process.now().Over(c.lim.store)
 	c.policy = "" // their numbers change
 	n := 0
 	for i, e := range c.entries {
@@ -454,7 +492,7 @@ func (p *Permit) endTiming() (changes []*LimitChange) {
 	c := calls.Get().(*call)
 	defer c.end(context.Background())
 	c.recall(p.grants)
-	moved := p.lim.family.adaptive.now().End(c.Charges, c.Results, seen)
+	moved := p.lim.family.process.now().End(c.Charges, c.Results, seen)
 	for i := range c.Results {
 		p.grants[i].result.Receipt = c.Results[i].Receipt
 	}

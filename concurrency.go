@@ -25,7 +25,9 @@ const slotWait = 5 * time.Second
 func Concurrency(n int64, opts ...ConcurrencyOption) Limit {
 	k := &concurrency{}
 	k.of.slots = func(c *store.Charge) int64 { return c.Limit.Spec().Units }
-	return newLimit(k, store.Spec{Name: "concurrency", Algorithm: store.Concurrency, Units: n}, opts)
+	l := newLimit(k, store.Spec{Name: "concurrency", Algorithm: store.Concurrency, Units: n}, opts)
+	l.rule.lines = newLines
+	return l
 }
 
 // concurrency is the kind of Concurrency.
@@ -82,14 +84,14 @@ func (*held) unsettled() string { return "a concurrency limit: its slots are rel
 // hold counts sign times the slots that a charge of cost takes as held by a class.
 func (f *family) hold(e *entry, key string, cost int64, class uint8, sign int64) {
 	if e.needs&slots != 0 && cost > 0 {
-		f.lines.Hold(waiting.Key{Limit: e.limit.Name(), Key: key}, class, sign*cost)
+		f.process.lines().Hold(waiting.Key{Limit: e.limit.Name(), Key: key}, class, sign*cost)
 	}
 }
 
 // wait is decide for a call that may have to wait.
 func (c *call) wait(ctx context.Context) error {
 	c.Counting, c.Aging, c.Settle = c.needs&counts != 0, c.lim.aging, c.lim.settler
-	err := c.lim.family.lines.Take(ctx, &c.Call, (*caller)(c), c.Patient || c.needs&waits != 0, c.needs&slots != 0)
+	err := c.lim.family.process.lines().Take(ctx, &c.Call, (*caller)(c), c.Patient || c.needs&waits != 0, c.needs&slots != 0)
 	if left, ok := err.(*waiting.LeftError); ok { // errors.As allocates
 		c.giveBack(ctx)
 		return &canceledError{left.Err}
@@ -145,10 +147,9 @@ func (c *caller) Shares(i int) func() *waiting.Shares {
 }
 
 // Waits implements waiting.Caller.
-func (by *caller) Waits(i int, d time.Duration) {
-	c := (*call)(by)
+func (c *caller) Waits(i int, d time.Duration) {
 	if c.lim.of.told.Load() != nil {
-		c.lim.observe(Event{Kind: EventWaiting, Route: c.route(), Request: c.r, Decision: Decision{
+		c.lim.observe(Event{Kind: EventWaiting, Route: (*call)(c).route(), Request: c.r, Decision: Decision{
 			Limit: c.Charges[i].Limit.Name(), Queued: c.Seen[i].Queued, Delay: d,
 		}})
 	}
@@ -159,8 +160,7 @@ func (by *caller) Waits(i int, d time.Duration) {
 // new. Who the call is, what it costs and what limits it has stay as they were when
 // it came; what its limits say is taken from one generation, and shows in its fields
 // and its decision.
-func (by *caller) Renew(at int) (now int, others bool) {
-	c := (*call)(by)
+func (c *caller) Renew(at int) (now int, others bool) {
 	g := c.lim.family.now.Load()
 	if g == c.generation || c.generation == nil && g == c.lim.generation {
 		return at, false
@@ -169,14 +169,14 @@ func (by *caller) Renew(at int) (now int, others bool) {
 	entries, charges, seen := slices.Clone(c.entries), slices.Clone(c.Charges), c.Seen
 	c.entries, c.Charges, c.Results = c.entries[:0], c.Charges[:0], c.Results[:0]
 	c.policy = ""
-	c.needs = c.ofPaced()
+	c.needs = (*call)(c).ofPaced()
 	for i, e := range entries {
-		c.add(g.successor(e), charges[i].Key, charges[i].Cost)
+		(*call)(c).add(g.successor(e), charges[i].Key, charges[i].Cost)
 	}
 	c.Counting = c.needs&counts != 0
 	c.Store = c.lim.store
 	if c.needs&local != 0 {
-		c.decideLocally()
+		(*call)(c).decideLocally()
 	}
 	// Limits of this process stand last: one that has become one, or is one no
 	// longer, has another place now.

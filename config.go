@@ -71,6 +71,7 @@ type settings struct {
 	cost    func(*http.Request) int64
 	settle  *settleSource
 	maxWait time.Duration
+	lines   func() lines // with maxWait
 	dryRun  bool
 	policy  FailurePolicy
 	errs    mistakes
@@ -88,7 +89,7 @@ func (s settings) or(d settings) settings {
 		s.settle = d.settle
 	}
 	if s.maxWait == 0 {
-		s.maxWait = d.maxWait
+		s.maxWait, s.lines = d.maxWait, d.lines
 	}
 	s.dryRun = s.dryRun || d.dryRun
 	if s.policy == 0 {

@@ -4,18 +4,19 @@ import (
 	"context"
 
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
 // Lines says what is in the limiter's lines, for tests that want them empty.
 func (l *Limiter) Lines() (waiting, slots, turns int) {
-	waiting, slots, _ = l.family.lines.Counts()
-	return waiting, slots, l.family.lines.Lines()
+	waiting, slots, _ = l.lines().Counts()
+	return waiting, slots, l.lines().Lines()
 }
 
 // Held is of how many limits and keys slots are counted as held.
 func (l *Limiter) Held() (n int) {
-	_, _, n = l.family.lines.Counts()
+	_, _, n = l.lines().Counts()
 	return n
 }
 
@@ -35,8 +36,15 @@ func (l *Limiter) BandwidthLeft(ctx context.Context, key string) (int64, error) 
 
 // Adaptive is how many keys of limits of this process are remembered.
 func (l *Limiter) Adaptive() int {
-	return l.family.adaptive.now().Len()
+	return l.family.process.now().Len()
 }
 
 // Turns says what is in the lines for turns.
-func (l *Limiter) Turns() string { return l.family.lines.Turns.Trace() }
+func (l *Limiter) Turns() string { return l.lines().Turns.Trace() }
+
+func (l *Limiter) lines() *waiting.Lines {
+	if ls := l.family.process.lines(); ls != nil {
+		return ls.(*waiting.Lines)
+	}
+	return new(waiting.Lines)
+}

@@ -24,17 +24,16 @@ type family struct {
 	members []*Limiter // a limiter stands before those derived from it
 	now     atomic.Pointer[generation]
 
-	lines waiting.Lines // outlive an Update
-
-	adaptive *process // what has been learnt outlives it too
+	process *process // outlives an Update
 
 	namesakes namesakes.Family // what others are to know of it, guarded by mu
 }
 
 func newFamily() *family {
 	f := new(family)
-	f.adaptive = &process{freed: func(limit, key string) { f.lines.Wake(waiting.Key{Limit: limit, Key: key}) }}
-	f.now.Store(newGeneration(newNames(f.adaptive)))
+	f.process = new(process)
+	f.process.freed = f.process.wake
+	f.now.Store(newGeneration(newNames(f.process)))
 	return f
 }
 
@@ -143,10 +142,12 @@ func (l *Limiter) update(c *config) (*version, []namesakes.Conflict, error) {
 	for _, m := range f.members {
 		m.now.Store(g.versions[m])
 	}
-	if all := f.adaptive.now(); all != nil {
+	if all := f.process.now(); all != nil {
 		all.Retire(before.gone(g.names))
 	}
-	f.lines.WakeAll()
+	if ls := f.process.lines(); ls != nil {
+		ls.WakeAll()
+	}
 	return g.versions[l], f.announce(), nil
 }
 

@@ -22,8 +22,9 @@ type Limit struct{ rule *rule }
 type rule struct {
 	spec     store.Spec
 	kind     kind
-	named    bool // by WithName
-	algSet   bool // by WithAlgorithm
+	lines    func() lines // where something lets requests wait
+	named    bool         // by WithName
+	algSet   bool         // by WithAlgorithm
 	shared   settings
 	errs     mistakes
 	once     sync.Once
@@ -192,7 +193,7 @@ func WithQueue(n int64) QueueOption {
 			l.line().room = &n
 			return
 		}
-		r.spec.Queue = r.orNone(n, "WithQueue")
+		r.spec.Queue, r.lines = r.orNone(n, "WithQueue"), newLines
 	}}
 }
 
@@ -217,7 +218,7 @@ func WithAlgorithm(a Algorithm) AlgorithmOption {
 			r.errs.bad(fmt.Sprintf("WithAlgorithm(%v)", a), "", fmt.Sprintf("write stint.%v, which is a limit of its own", a))
 			return
 		}
-		r.spec.Algorithm, r.algSet = a, true
+		r.spec.Algorithm, r.algSet, r.lines = a, true, newLines // which may queue
 	}}
 }
 

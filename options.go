@@ -163,7 +163,7 @@ func WithMaxWait(d time.Duration) ChargeOption {
 			s.errs.bad(fmt.Sprintf("WithMaxWait(%v)", d), "", "write a positive duration, or leave it out where nobody waits")
 		}}
 	}
-	return chargeOption{setting: func(s *settings) { s.maxWait = d }}
+	return chargeOption{setting: func(s *settings) { s.maxWait, s.lines = d, newLines }}
 }
 
 // WithDryRun makes a limit report only: it is decided and counted as if it

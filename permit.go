@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -477,7 +476,7 @@ func (v *version) settle(ctx context.Context, s store.Store, charges []store.Cha
 	err := s.Settle(ctx, charges, results)
 	for i := range charges {
 		if charges[i].Receipt.Lease != (store.LeaseID{}) {
-			v.family.lines.Wake(waiting.KeyOf(&charges[i]))
+			v.family.process.wake(charges[i].Limit.Name(), charges[i].Key)
 		}
 	}
 	if err != nil {

@@ -262,14 +262,16 @@ func (c *call) decide(ctx context.Context) error {
 		c.Granted = true
 		return nil
 	}
-	if c.Patient || c.Timed || c.needs&(waits|slots) != 0 {
+	if c.Patient || c.needs&(waits|slots) != 0 {
 		return c.wait(ctx)
 	}
-	if err := c.Store.Take(ctx, c.Charges, c.Results); err != nil {
+	if err := c.Ask(ctx); err != nil {
 		return c.goOn(ctx, err)
 	}
-	if c.Granted = waiting.Passes(c.Charges, c.Results); !c.Granted && c.lim.family.lines.Vacant() {
-		return c.wait(ctx) // what others have reserved, and left, is in its way
+	if c.Granted = waiting.Passes(c.Charges, c.Results); !c.Granted {
+		if ls := c.lim.family.process.lines(); ls != nil && ls.Vacant() {
+			return c.wait(ctx) // what others have reserved, and left, is in its way
+		}
 	}
 	return nil
 }

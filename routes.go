@@ -215,12 +215,16 @@ func (e *entry) first() *entry {
 // newEntry makes the entry of a rule, by its compiled limit and with its settings.
 func (n *names) newEntry(r *rule, l *store.Limit, s settings) *entry {
 	e := &entry{
-		limit: r.kind.decided(l, n.adaptive), kind: r.kind,
+		limit: r.kind.decided(l, n.process), kind: r.kind,
 		key: s.key, cost: s.cost, settle: s.settle, dryRun: s.dryRun,
 		wait:   waiting.Terms{MaxWait: s.maxWait},
 		closed: s.policy == FailClosed && !s.dryRun,
 	}
 	r.kind.enter(e)
+	n.process.open(r.lines)
+	if e.wait.MaxWait > 0 {
+		n.process.open(s.lines)
+	}
 	return e
 }
 

@@ -69,6 +69,7 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Permit, er
 // are waited for that long, if their WithQueue has room; by the deadline that is
 // a *DeniedError as well.
 func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, error) {
+	l.family.process.open(newLines)
 	return l.take(ctx, key, cost, true)
 }
 
@@ -142,7 +143,11 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	if err := c.gatherKey(l.now.Load(), key, 0); err != nil {
 		return Decision{}, err
 	}
-	if err := c.lim.family.lines.Peek(ctx, &c.Call, (*caller)(c)); err != nil {
+	ask := c.Ask
+	if ls := c.lim.family.process.lines(); ls != nil {
+		ask = func(ctx context.Context) error { return ls.Peek(ctx, &c.Call, (*caller)(c)) }
+	}
+	if err := ask(ctx); err != nil {
 		return Decision{}, &StoreError{err}
 	}
 	for i := range c.Results {
@@ -214,7 +219,7 @@ func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
 	if stored && !can {
 		return fmt.Errorf("stint: Reset: %T can't: its store has no Reset method (store.Resetter)", v.store)
 	}
-	if all := v.family.adaptive.now(); all != nil {
+	if all := v.family.process.now(); all != nil {
 		resetter, _ = all.Over(v.store).(store.Resetter)
 	}
 	for key, limits := range limits {

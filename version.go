@@ -106,20 +106,20 @@ type names struct {
 	limits map[*rule]*store.Limit
 	// adaptive decides the limits of this process among them. Each is made once, so
 	// that the newest is known however many routes and calls use it.
-	adaptive *process
+	process *process
 	// before are the limits of the generation before, by name. One that still
 	// says the same stays the same one, for whatever a store remembers of it.
 	before map[string]*store.Limit
 }
 
 func newNames(a *process) *names {
-	return &names{rules: map[string]*rule{}, limits: map[*rule]*store.Limit{}, adaptive: a}
+	return &names{rules: map[string]*rule{}, limits: map[*rule]*store.Limit{}, process: a}
 }
 
 // clone is a copy to work on: a New, With or Update that fails leaves no names
 // behind.
 func (n *names) clone() *names {
-	return &names{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits), adaptive: n.adaptive}
+	return &names{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits), process: n.process}
 }
 
 // of returns the name of a rule, also of one that doesn't compile.
@@ -134,7 +134,7 @@ func (n *names) of(r *rule) string {
 
 // without is a copy that keeps only the rules that are still used.
 func (n *names) without(used func(*rule) bool) *names {
-	next := newNames(n.adaptive)
+	next := newNames(n.process)
 	next.before = make(map[string]*store.Limit, len(n.rules))
 	for name, r := range n.rules {
 		l := n.limits[r]
@@ -177,7 +177,7 @@ func (n *names) compile(c *config) mistakes {
 			if b := n.before[final[i]]; b != nil && u.rule.kind.same(b) && b.Spec() == l.Spec() {
 				l = b
 			}
-			l = u.rule.kind.decided(l, n.adaptive)
+			l = u.rule.kind.decided(l, n.process)
 		}
 		n.limits[u.rule] = l
 	}

@@ -51,7 +51,7 @@ type Call struct {
 	Seen []Seen
 
 	by    Caller
-	lines *Lines
+	in    any       // the *Lines: see lines
 	waits bool      // something may make it wait
 	came  time.Time // when it first began to
 	claim *Claim    // of turns that others have left
@@ -65,6 +65,17 @@ type slotWait struct {
 	asked  bool      // results are an answer: by the limits that the call now has
 	want   *Want
 	err    error // the store's
+}
+
+// Ask has the store decide the charges, whoever waits for what.
+func (c *Call) Ask(ctx context.Context) error {
+	if !c.Timed {
+		return c.Store.Take(ctx, c.Charges, c.Results)
+	}
+	start := time.Now()
+	err := c.Store.Take(ctx, c.Charges, c.Results)
+	c.Took += time.Since(start)
+	return err
 }
 
 // Seen is what a call has seen of the line of one of its limits.
@@ -139,7 +150,7 @@ func (e *LeftError) Unwrap() error { return e.Err }
 // waits says that something may make it wait, slots that it takes some.
 func (ls *Lines) Take(ctx context.Context, c *Call, by Caller, waits, slots bool) error {
 	w := (*waiter)(c)
-	w.by, w.lines, w.waits = by, ls, waits
+	w.by, w.in, w.waits = by, ls, waits
 	defer w.drop(ctx) // if a store or the caller panics
 	if waits {
 		if err := w.bound(ctx); err != nil {
@@ -169,14 +180,14 @@ func (ls *Lines) Take(ctx context.Context, c *Call, by Caller, waits, slots bool
 // back.
 func (ls *Lines) Peek(ctx context.Context, c *Call, by Caller) error {
 	w := (*waiter)(c)
-	w.by, w.lines, w.waits = by, ls, false
+	w.by, w.in, w.waits = by, ls, false
 	return w.ask(ctx)
 }
 
 // drop leaves the turns that the call has taken over from others and not used.
 func (w *waiter) drop(ctx context.Context) {
 	if w.claim != nil {
-		w.lines.Drop(ctx, w.claim)
+		w.lines().Drop(ctx, w.claim)
 		w.claim = nil
 	}
 }
@@ -211,6 +222,11 @@ func (w *waiter) note(i int, n int64) {
 
 // waiter is a call on its way through the lines.
 type waiter Call
+
+// lines are those that the call goes through. Calls are kept in a pool, and a linker
+// keeps the methods of every type that one leads to; this is how a server in which
+// nobody waits is not built with the lines.
+func (w *waiter) lines() *Lines { return w.in.(*Lines) }
 
 // bound sets how long each charge may wait.
 func (w *waiter) bound(ctx context.Context) error {

@@ -12,7 +12,7 @@ import (
 // takeSlots is take for a call that takes slots, in turn where it waits for them.
 func (w *waiter) takeSlots(ctx context.Context) error {
 	w.by.Class(ctx) // who holds slots is counted by class: asked before there is anything to lose
-	if w.lines.Slots.Waiting() {
+	if w.lines().Slots.Waiting() {
 		if i, n := w.behind(); n > 0 {
 			if w.patience(ctx, i) > 0 {
 				return w.waitSlot(ctx, i, false)
@@ -38,7 +38,7 @@ func (w *waiter) behind() (i int, queued int64) {
 		if t.Way != ForSlot || ch.DryRun || ch.Cost == 0 {
 			continue
 		}
-		if n := w.lines.Slots.Queued(KeyOf(ch)); n > 0 {
+		if n := w.lines().Slots.Queued(KeyOf(ch)); n > 0 {
 			t.Slots(ch) // the key goes by this limit now, without being asked
 			return i, n
 		}
@@ -103,7 +103,7 @@ func (w *waiter) refuse(ctx context.Context, i int) error {
 // the refusal that brought it here.
 func (w *waiter) waitSlot(ctx context.Context, i int, asked bool) error {
 	w.slot.asked = asked
-	err := w.lines.Wait(ctx, w.wants(ctx, i), w)
+	err := w.lines().Wait(ctx, w.wants(ctx, i), w)
 	w.book()
 	switch {
 	case err == nil:
