@@ -2,7 +2,6 @@ package stint
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -135,7 +134,7 @@ func (r *rule) compile(name string) (*store.Limit, mistakes) {
 	spec := r.spec
 	spec.Name = name
 	l, err := store.NewLimit(spec)
-	if errs := slices.Concat(inSpec(err), r.errs, r.shared.errs); errs != nil {
+	if errs := append(append(inSpec(err), r.errs...), r.shared.errs...); errs != nil {
 		return nil, errs.at("", name)
 	}
 	return l, nil

@@ -10,7 +10,7 @@
 // the limiter's limits for a request at once, or none of them, and [Limiter.Deny]
 // answers the requests that are refused. Limiters mounted one inside another
 // decide apart. The adapters (stinthttp, stintgin, stintecho) are those two calls
-// in the shape of a router. Outside HTTP there are [Limiter.Take] and
+// in the shape of a router; what only adapters need says so. Outside HTTP there are [Limiter.Take] and
 // [Limiter.Wait]. [Limiter.Update] changes the limits while requests run.
 //
 // # Keys

@@ -24,9 +24,10 @@ const adapter = "stintecho"
 // parsed as they do after any other; it must not answer the request, nor keep c when
 // it has returned.
 //
-// It may be a part of stint.Join and stint.Hash. Requests have the key only
-// through this adapter: others panic when they are mounted with such a limiter. Take
-// and its like charge the key they are given.
+// It may be a part of stint.Join and stint.Hash, or called by a KeyFunc of your own;
+// one that calls it for some requests only is called twice for the first of these.
+// Requests have the key only through this adapter: others panic when they are mounted
+// with such a limiter. Take and its like charge the key they are given.
 func Key(k func(echo.Context) (string, error)) stint.KeyFunc {
 	if k == nil {
 		return nil // which New reports
