@@ -55,8 +55,8 @@ func (a *Asks) Known() bool { return a.adapters.Load() != nil }
 
 // Note notes what a probe has shown.
 func (a *Asks) Note(p *Probe) {
-	if len(p.adapters) > 0 {
-		a.adapters.CompareAndSwap(nil, &p.adapters)
+	if adapters := p.adapters; len(adapters) > 0 {
+		a.adapters.CompareAndSwap(nil, &adapters)
 	}
 }
 
