@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -317,4 +320,67 @@ type priorityKey struct{}
 // a class from 0 to 9. A request's own WithPriority counts before it.
 func ContextWithPriority(ctx context.Context, class int) context.Context {
 	return context.WithValue(ctx, priorityKey{}, class)
+}
+
+// process has the limits of this process, once there are any: a server without them
+// is not built with what decides them.
+type process struct {
+	freed func(limit, key string)
+	once  sync.Once
+	all   atomic.Pointer[adaptive.Process]
+	waits atomic.Pointer[lines]
+}
+
+// lines are those of who waits in this process: waiting.Lines.
+type lines interface {
+	Take(ctx context.Context, c *waiting.Call, by waiting.Caller, waits, slots bool) error
+	Peek(ctx context.Context, c *waiting.Call, by waiting.Caller) error
+	Vacant() bool
+	Hold(of waiting.Key, class uint8, n int64)
+	Wake(of waiting.Key)
+	WakeAll()
+}
+
+// newLines makes the lines of a process. Nothing but what lets somebody wait leads
+// here, or every server would be built with it.
+func newLines() lines { return new(waiting.Lines) }
+
+// wake tells who waits for slots that one has been given back.
+func (p *process) wake(limit, key string) {
+	if ls := p.lines(); ls != nil {
+		ls.Wake(waiting.Key{Limit: limit, Key: key})
+	}
+}
+
+// open sees to it that there are lines.
+func (p *process) open(begin func() lines) {
+	if begin != nil && p.waits.Load() == nil {
+		l := begin()
+		p.waits.CompareAndSwap(nil, &l)
+	}
+}
+
+// lines are those there are, nil before any.
+func (p *process) lines() lines {
+	if l := p.waits.Load(); l != nil {
+		return *l
+	}
+	return nil
+}
+
+// made is what there is, made first if there is none.
+func (p *process) made(begin func(freed func(limit, key string)) adaptive.Process) adaptive.Process {
+	p.once.Do(func() {
+		all := begin(p.freed)
+		p.all.Store(&all)
+	})
+	return p.now()
+}
+
+// now is what there is; nil before any.
+func (p *process) now() adaptive.Process {
+	if all := p.all.Load(); all != nil {
+		return *all
+	}
+	return nil
 }

@@ -1,9 +1,15 @@
 package stint
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
 	"time"
 
-	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/store"
 )
 
@@ -64,7 +70,7 @@ type LimitStatus struct {
 // decide fills d with what the results amount to. statuses, of the same
 // length, becomes d.Limits.
 func (d *Decision) decide(entries []*entry, charges []store.Charge, results []store.Result, statuses []LimitStatus) {
-	*d = Decision{Allowed: waiting.Passes(charges, results), Limits: statuses}
+	*d = Decision{Allowed: store.Granted(charges, results), Limits: statuses}
 	named := -1
 	for i := range results {
 		r, l := &results[i], charges[i].Limit
@@ -103,4 +109,295 @@ func (d Decision) refusedBy(i int) Decision {
 	d.Allowed, d.Limit = false, l.Name
 	d.Remaining, d.RetryAfter, d.ResetAfter = l.Remaining, l.RetryAfter, l.ResetAfter
 	return d
+}
+
+// ErrBlocked is the reason of a refusal by WithBlock.
+var ErrBlocked = errors.New("stint: blocked")
+
+// DeniedError is the refusal of a request by its limits. Nothing was charged.
+type DeniedError struct {
+	Decision Decision
+
+	by  *version // that refused
+	why refusal
+	// fields are the strings that the response's header holds, here to save
+	// an allocation each.
+	fields [4]string
+}
+
+// Error names the limit that refused, never the key.
+func (e *DeniedError) Error() string {
+	s := "stint: denied by limit " + e.Decision.Limit
+	switch after := e.Decision.RetryAfter; {
+	case after == Never:
+		s += ": costs more than it can ever hold"
+	case after > 0:
+		s += ", retry after " + after.String()
+	}
+	return s
+}
+
+// StatusCode is 429, or 503 where the concurrency of the whole service (a
+// limit with the key Global) refused.
+func (e *DeniedError) StatusCode() int {
+	if e.why == reducedCapacity {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusTooManyRequests
+}
+
+// refusal is what a refusal means. Of several the last in this order counts.
+type refusal uint8
+
+const (
+	quotaExceeded   refusal = iota
+	reducedCapacity         // of the whole service
+	abnormalUsage
+)
+
+// Refusals come with room for their limits, as permits do.
+type (
+	denied1 struct {
+		DeniedError
+		limits [1]LimitStatus
+	}
+	denied4 struct {
+		DeniedError
+		limits [4]LimitStatus
+	}
+)
+
+// denied makes the error of a refused call.
+func (c *call) denied() *DeniedError {
+	var err *DeniedError
+	var limits []LimitStatus
+	switch n := len(c.Results); {
+	case n == 1:
+		d := new(denied1)
+		err, limits = &d.DeniedError, d.limits[:]
+	case n <= 4:
+		d := new(denied4)
+		err, limits = &d.DeniedError, d.limits[:n:n]
+	default:
+		err, limits = new(DeniedError), make([]LimitStatus, n)
+	}
+	c.decided(&err.Decision, limits)
+	err.by = c.lim
+	for i, e := range c.entries {
+		if !c.Results[i].OK && !e.dryRun {
+			err.why = max(err.why, e.kind.refusal(&c.Charges[i]))
+		}
+	}
+	return err
+}
+
+// StoreError is a failure of the store under FailClosed.
+type StoreError struct{ Err error }
+
+func (e *StoreError) Error() string { return "stint: store: " + e.Err.Error() }
+
+// Unwrap returns the store's own error.
+func (e *StoreError) Unwrap() error { return e.Err }
+
+// StatusCode is 503.
+func (e *StoreError) StatusCode() int { return http.StatusServiceUnavailable }
+
+// requestError is a refusal for a reason other than a limit.
+type requestError struct {
+	err    error
+	status int
+	limit  string // the limit whose key it was; "" for none
+}
+
+func (e *requestError) Error() string {
+	if e.limit == "" {
+		return e.err.Error()
+	}
+	return "stint: limit " + e.limit + ": " + strings.TrimPrefix(e.err.Error(), "stint: ")
+}
+
+func (e *requestError) Unwrap() error { return e.err }
+
+// StatusCode is 403 where the request is at fault, and what statusOf says where a
+// function of the application has failed.
+func (e *requestError) StatusCode() int { return e.status }
+
+// statusOf is the status that an error asks for, such as 401 of a KeyFunc that
+// finds no session. Without one, or with one that would not refuse, it is 503
+// where a context has ended and 500 otherwise.
+func statusOf(err error) int {
+	var s interface{ StatusCode() int }
+	if errors.As(err, &s) {
+		if status := s.StatusCode(); status >= 400 && status <= 599 {
+			return status
+		}
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// canceledError is a decision or a wait that ended because its context did: the
+// client left, or the server gave the request up. What had been charged is given
+// back.
+type canceledError struct{ err error }
+
+func (e *canceledError) Error() string { return "stint: not admitted: " + e.err.Error() }
+func (e *canceledError) Unwrap() error { return e.err }
+
+// StatusCode is 503, whoever ended the context: a server that shuts down and a
+// client that has left look alike, and only one of them reads the answer.
+func (e *canceledError) StatusCode() int { return http.StatusServiceUnavailable }
+
+type deniedKey struct{}
+
+// deniedContext carries the refusal to a deny handler.
+type deniedContext struct {
+	context.Context
+	err *DeniedError
+}
+
+func (c *deniedContext) Value(key any) any {
+	if key == (deniedKey{}) {
+		return c.err
+	}
+	return c.Context.Value(key)
+}
+
+// DeniedFromContext returns, in a handler given to WithDenyHandler, the
+// refusal it answers; elsewhere nil.
+func DeniedFromContext(ctx context.Context) *DeniedError {
+	err, _ := ctx.Value(deniedKey{}).(*DeniedError)
+	return err
+}
+
+// deny answers a request that a limit refused.
+func (v *version) deny(w http.ResponseWriter, r *http.Request, err *DeniedError) {
+	if v.denyHandler != nil && answers(w, r, func(w http.ResponseWriter) {
+		v.denyHandler.ServeHTTP(w, r.WithContext(&deniedContext{r.Context(), err}))
+	}) {
+		return
+	}
+	problem := field.Problem{Type: field.QuotaExceeded, Title: "Quota exceeded", Status: err.StatusCode()}
+	switch err.why {
+	case abnormalUsage:
+		problem.Type, problem.Title = field.AbnormalUsage, "Abnormal usage detected"
+	case reducedCapacity:
+		problem.Type, problem.Title = field.ReducedCapacity, "Capacity temporarily reduced"
+	}
+	var few [4]string
+	problem.Violated = few[:0]
+	for i := range err.Decision.Limits {
+		if l := &err.Decision.Limits[i]; !l.Allowed && !l.DryRun {
+			problem.Violated = append(problem.Violated, l.Name)
+		}
+	}
+	problem.Write(w, r)
+}
+
+// fail answers a request that was refused for another reason.
+func (v *version) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if v.errorHandler != nil && answers(w, r, func(w http.ResponseWriter) { v.errorHandler(w, r, err) }) {
+		return
+	}
+	status := statusOf(err)
+	problem := field.Problem{Type: field.Blank, Title: http.StatusText(status), Status: status}
+	problem.Write(w, r)
+}
+
+// answers runs a handler for a request that was refused, and reports whether it
+// has answered: by a status, a body or a flush, or by taking the connection over.
+// Otherwise w is ready for another answer.
+func answers(w http.ResponseWriter, r *http.Request, handler func(http.ResponseWriter)) bool {
+	s := new(respond.Response)
+	s.Begin(r)
+	handler(s.Writer(w))
+	if s.Answered() {
+		return true
+	}
+	// gin's writer has ways to write that net/http doesn't know.
+	if asked, ok := w.(interface{ Written() bool }); ok && asked.Written() {
+		return true
+	}
+	field.NotStored(w.Header()) // whatever the handler has set for an answer of its own
+	return false
+}
+
+// Redirect is a deny handler that sends the client elsewhere with 302, such as
+// to a waiting room. RateLimit and Retry-After are left out, as they would
+// keep a client from following.
+func Redirect(url string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Del("RateLimit")
+		h.Del("Retry-After")
+		h.Set("Cache-Control", "no-store")
+		http.Redirect(w, r, url, http.StatusFound)
+	})
+}
+
+// PlainText is a deny handler that answers with a text/plain body and the
+// status of the refusal.
+func PlainText(body string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status := http.StatusTooManyRequests
+		if err := DeniedFromContext(r.Context()); err != nil {
+			status = err.StatusCode()
+		}
+		h := w.Header()
+		h.Set("Content-Type", "text/plain; charset=utf-8")
+		h.Set("X-Content-Type-Options", "nosniff")
+		w.WriteHeader(status)
+		if r.Method != http.MethodHead {
+			_, _ = w.Write([]byte(body))
+		}
+	})
+}
+
+// HeaderStyle is a way to tell clients about their limits.
+type HeaderStyle uint8
+
+const (
+	// DraftHeaders sends RateLimit-Policy and RateLimit as in
+	// draft-ietf-httpapi-ratelimit-headers-11, one item for each limit.
+	// Nested limiters add theirs; of two limits with one name the one with less
+	// left is shown. RateLimit-Policy has q units in w seconds,
+	// RateLimit has r, the units left, and t, the seconds until there are more.
+	// r of a limit with a burst may be above q, and w of a calendar window is
+	// the longest that the window can be: 31 days for Monthly, 25 hours for
+	// Daily where the clocks are set back by one.
+	DraftHeaders HeaderStyle = iota
+	// LegacyHeaders sends X-RateLimit-Limit, -Remaining and -Reset (seconds)
+	// of the limit with the least left, also among nested limiters.
+	LegacyHeaders
+	// NoHeaders sends neither.
+	NoHeaders
+)
+
+// WithHeaders says which fields tell clients about their limits. The default
+// is DraftHeaders. Retry-After is part of every refusal, whatever the style.
+func WithHeaders(styles ...HeaderStyle) Option {
+	return limiterOption(func(c *config) {
+		c.styles, c.stylesSet = 0, true
+		none := false
+		for _, s := range styles {
+			switch s {
+			case DraftHeaders:
+				c.styles |= field.Draft
+			case LegacyHeaders:
+				c.styles |= field.Legacy
+			case NoHeaders:
+				none = true
+			default:
+				c.errs.bad("WithHeaders", fmt.Sprintf("unknown style %d", s), "write stint.DraftHeaders, LegacyHeaders or NoHeaders")
+			}
+		}
+		switch {
+		case len(styles) == 0:
+			c.errs.bad("WithHeaders()", "", "write stint.DraftHeaders, LegacyHeaders or NoHeaders")
+		case none && c.styles != 0:
+			c.errs.bad("WithHeaders", "NoHeaders beside another style", "leave one of them out")
+		}
+	})
 }

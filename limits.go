@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stint-go/stint/internal/adaptive"
+	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/store"
 )
 
@@ -337,7 +337,7 @@ func (*charged) enter(e *entry) {
 }
 
 func (*charged) decided(l *store.Limit, _ *process) *store.Limit { return l }
-func (*charged) same(l *store.Limit) bool                        { return adaptive.Of(l) == nil }
+func (*charged) same(l *store.Limit) bool                        { return l.Decider() == nil }
 func (*charged) unit() (int64, string)                           { return 1, "" }
 func (*charged) lacks(*entry, []*entry) *OptionError             { return nil }
 func (*charged) counted(*entry) bool                             { return true }
@@ -353,3 +353,19 @@ func (*charged) stood(c *store.Charge, _ *store.Result) (int64, AdaptiveReason) 
 
 // A limit with debt may let a charge pass without having a whole unit.
 func (*charged) free(r *store.Result) bool { return r.Remaining > 0 || r.ResetAfter == 0 }
+
+// said is the part of a limit's fields that no decision changes.
+func said(l *store.Limit) field.Limit {
+	spec := l.Spec()
+	return field.Limit{Name: spec.Name, Units: spec.Units, Policy: field.Policy(spec.Name, spec.Units, span(spec))}
+}
+
+// span is the time that a limit's units belong to; 0 for a concurrency limit. For a
+// calendar window it is the longest that there will be: a promise of less than there
+// is, never of more.
+func span(s store.Spec) time.Duration {
+	if s.Window == (store.Window{}) {
+		return s.Period
+	}
+	return s.Window.Length(time.Now())
+}

@@ -166,41 +166,6 @@ func (p *Permit) Next(r *http.Request) (next *http.Request, wrap func(http.Respo
 	return p.response.Next(r, p.carry), p.response.Writer
 }
 
-// charged reports whether the entry is charged by p or a permit further out.
-func (p *Permit) charged(e *entry) bool {
-	for ; p != nil; p = p.outer {
-		if slices.ContainsFunc(p.grants, func(g grant) bool { return g.entry.first() == e }) || p.response.has(func(o *entry) bool { return o == e }) {
-			return true
-		}
-	}
-	return false
-}
-
-// chargedFor reports whether the limit is charged for key by p or further out.
-func (p *Permit) chargedFor(l *store.Limit, key string) bool {
-	for ; p != nil; p = p.outer {
-		for i := range p.grants {
-			if g := &p.grants[i]; g.entry.first().limit == l && g.key == key {
-				return true
-			}
-		}
-		if p.response.has(func(e *entry) bool { return e.limit == l }) {
-			return true
-		}
-	}
-	return false
-}
-
-// chargedBy reports whether limits of f are charged by p or further out.
-func (p *Permit) chargedBy(f *limitFunc) bool {
-	for ; p != nil; p = p.outer {
-		if slices.ContainsFunc(p.grants, func(g grant) bool { return g.entry.from == f }) || p.response.has(func(e *entry) bool { return e.from == f }) {
-			return true
-		}
-	}
-	return false
-}
-
 // Decision returns the decision of all limiters that the request has passed,
 // brought up to date by Settle. Limits has those of the outermost first.
 func (p *Permit) Decision() Decision {

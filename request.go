@@ -265,10 +265,16 @@ func (c *call) decide(ctx context.Context) error {
 	if c.Patient || c.needs&(waits|slots) != 0 {
 		return c.wait(ctx)
 	}
-	if err := c.Ask(ctx); err != nil {
+	var err error
+	if c.Timed {
+		err = c.Ask(ctx)
+	} else {
+		err = c.Store.Take(ctx, c.Charges, c.Results)
+	}
+	if err != nil {
 		return c.goOn(ctx, err)
 	}
-	if c.Granted = waiting.Passes(c.Charges, c.Results); !c.Granted {
+	if c.Granted = store.Granted(c.Charges, c.Results); !c.Granted {
 		if ls := c.lim.family.process.lines(); ls != nil && ls.Vacant() {
 			return c.wait(ctx) // what others have reserved, and left, is in its way
 		}

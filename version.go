@@ -1,14 +1,16 @@
 package stint
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/routing"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -157,10 +159,10 @@ func (n *names) gone(next *names) map[string]bool {
 	return gone
 }
 
-// adapts reports whether r is an AdaptiveConcurrency.
+// adapts reports whether r is a limit of this process.
 func (n *names) adapts(r *rule) bool {
 	l := n.limits[r]
-	return l != nil && adaptive.Of(l) != nil
+	return l != nil && l.Decider() != nil
 }
 
 // compile names and compiles the limits of c that n does not know yet.
@@ -309,4 +311,73 @@ func (f *limitFunc) entry(l Limit) (*entry, error) {
 	e.from = f
 	l.rule.resolved.Store(&dynamicEntry{f, e})
 	return e, nil
+}
+
+// Reset forgets what key has consumed of the limiter's limits, those of its
+// routes included, and the slots it holds. Limits with a constant key are left
+// alone; see ResetLimit. An AdaptiveConcurrency starts anew for key.
+//
+// The store has to be a store.Resetter: those of memstore and redisstore are, and
+// one of failover if both of its sides are. With any other store Reset returns an
+// error.
+func (l *Limiter) Reset(ctx context.Context, key string) error {
+	encoded, err := keytext.Encode(key)
+	if err != nil {
+		return err
+	}
+	return l.now.Load().reset(ctx, func(e *entry) string {
+		if e.key.constant != "" {
+			return ""
+		}
+		return encoded
+	})
+}
+
+// ResetLimit is Reset of one limit that has a constant key, such as Global: what
+// everybody has consumed of it together is forgotten. The name of another limit
+// is an error.
+func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
+	v := l.now.Load()
+	known, constant := false, false
+	for e := range v.entries() {
+		if e.limit.Name() == name {
+			known, constant = true, constant || e.key.constant != ""
+		}
+	}
+	switch {
+	case !known:
+		return fmt.Errorf("stint: ResetLimit: the limiter has no limit %q", name)
+	case !constant:
+		return fmt.Errorf("stint: ResetLimit: the key of %q isn't constant: write Reset with the key to forget", name)
+	}
+	return v.reset(ctx, func(e *entry) string {
+		if e.limit.Name() != name {
+			return ""
+		}
+		return e.key.constant
+	})
+}
+
+// reset makes the version's limits forget a key each: keyOf's, unless it is "".
+func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
+	limits, stored := map[string][]*store.Limit{}, false
+	for e := range v.entries() {
+		if key := keyOf(e); key != "" && !slices.Contains(limits[key], e.limit) {
+			limits[key] = append(limits[key], e.limit)
+			stored = stored || e.needs&local == 0
+		}
+	}
+	resetter, can := v.store.(store.Resetter)
+	if stored && !can {
+		return fmt.Errorf("stint: Reset: %T can't: its store has no Reset method (store.Resetter)", v.store)
+	}
+	if all := v.family.process.now(); all != nil {
+		resetter, _ = all.Over(v.store).(store.Resetter)
+	}
+	for key, limits := range limits {
+		if err := resetter.Reset(ctx, key, limits...); err != nil {
+			return &StoreError{err}
+		}
+	}
+	return nil
 }

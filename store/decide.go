@@ -6,6 +6,16 @@ import (
 	"time"
 )
 
+// Granted reports whether a decision is: no enforced limit refuses.
+func Granted(charges []Charge, results []Result) bool {
+	for i := range results {
+		if !results[i].OK && !charges[i].DryRun {
+			return false
+		}
+	}
+	return true
+}
+
 // Check reports the first charge that is not well formed. Stores call it
 // before they touch anything: the steps would divide by the zeros of a Limit that
 // NewLimit has not made.

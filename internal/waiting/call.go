@@ -192,16 +192,6 @@ func (w *waiter) drop(ctx context.Context) {
 	}
 }
 
-// Passes reports whether every enforced limit lets the charges pass.
-func Passes(charges []store.Charge, results []store.Result) bool {
-	for i := range results {
-		if !results[i].OK && !charges[i].DryRun {
-			return false
-		}
-	}
-	return true
-}
-
 // delay is the largest delay of the enforced limits: what a request sleeps.
 func (c *Call) delay() (d time.Duration) {
 	for i := range c.Results {
@@ -284,7 +274,7 @@ func (w *waiter) take(ctx context.Context) error {
 	if err := w.ask(ctx); err != nil {
 		return err
 	}
-	if w.Granted = Passes(w.Charges, w.Results); w.Granted {
+	if w.Granted = store.Granted(w.Charges, w.Results); w.Granted {
 		w.by.Holds()
 	}
 	return nil

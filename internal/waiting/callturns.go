@@ -124,7 +124,7 @@ func (w *waiter) askVacant(ctx context.Context) error {
 			w.Results[i].Delay = wait
 		}
 	}
-	if err != nil || !Passes(w.Charges, w.Results) {
+	if err != nil || !store.Granted(w.Charges, w.Results) {
 		w.drop(ctx)
 	}
 	return err
