@@ -5,8 +5,10 @@
 -- run out, in microseconds since 1970 and so above 0. Leases that have run out
 -- count until the limit is full; only then are they looked for.
 --
--- A lease that holds w > 1 slots has a second member, its id and 'w', at 1-w,
--- and '#' is at the sum of those.
+-- The member '#' tells when the set was last given a lifetime, rounded down to as long
+-- as a lease lasts: it is at that instant, less so much that it is below 0. It goes
+-- with the last lease. A lease that holds n > 1 slots has a second member, its id and
+-- 'w', at 1-n, and '##' is at the sum of those.
 --
 -- The state found is how many slots are held.
 --
@@ -19,14 +21,17 @@
 --:setup
 local peek = cost == '0'
 --:load
-local name, weighed = KEYS[i], nil
+local name, weighed = KEYS[i], false
 local held = redis.pcall('ZCARD', name)
 local foreign = type(held) ~= 'number'
 if foreign then
   held = 0
 elseif held > 0 then
-  weighed = call('ZSCORE', name, '#')
-  if weighed then held = held - call('ZCOUNT', name, '-inf', '(0') - weighed end
+  held, weighed = held - 1, call('ZSCORE', name, '##')
+  if weighed then
+    if not rare then lacking = row break end
+    held = rare.held(name)
+  end
 end
 raw = held
 --:look
@@ -35,85 +40,89 @@ if held > 0 and held + max(cost, 1) > units + 0 then
   if not weighed then
     held = held - call('ZREMRANGEBYSCORE', name, 0, till)
   else
-    if not rare then lacking = row break end
     held = rare.purge(name, till, held)
   end
   raw = held
 end
-if peek or held + cost <= units + 0 then fits = 1 end
+if peek or held + cost <= units + 0 then
+  fits = 1
+  if cost + 0 > 1 and not rare then lacking = row break end
+end
 --:keep held foreign
 --:charges
 -- Where this column's id is among a decision's.
-local offset = 0
+local offset, us = 0, now + 1767225600000000
 for x = 2, j do
   local other = byte(kind, x)
   if other == letter or other == letter - 32 then offset = offset + 16 end
 end
+local lapses, cell = format('%.0f', us + lasts), format('%.0f', us - us % lasts - 1e16)
 --:charge
 local name, first = KEYS[i], offset + (row - 1) * each
 local id = sub(leases, first + 1, first + 16)
 if foreign then call('DEL', name) end
-call('ZADD', name, format('%.0f', now + lasts + 1767225600000000), id)
-if cost ~= '1' then
-  call('ZADD', name, 1 - cost, id .. 'w')
-  call('ZINCRBY', name, 1 - cost, '#')
-end
--- Never sooner than it was: others may have longer leases. For twice as long as a
--- lease, and when half of it has gone.
-if held == 0 or call('PTTL', name) * 2 < lifetime + 0 then
+-- 2: it is the first since '#'. That gives it twice as long as a lease lasts: never
+-- sooner than it was, since others may have longer ones.
+if call('ZADD', name, 'GT', 'CH', lapses, id, cell, '#') == 2 and (held == 0 or call('PTTL', name) < lifetime + 0) then
   local px, fade = lifetime, nil
   --EXPIRE--
 end
+if cost ~= '1' then rare.weigh(name, id, cost - 1) end
 --:amend
 if held > 0 then
   if due == 0 and not weighed then
-    held = held - call('ZREM', name, lease)
+    if held > 1 then
+      held = held - call('ZREM', name, lease)
+    elseif call('ZREM', name, lease) == 1 then
+      held = 0
+      call('DEL', name)
+    end
   else
     if not rare then lacking = row break end
-    held = rare.hold(name, lease, due, held, weighed)
+    held = rare.hold(name, lease, due, held)
   end
 end
 left = held
 --:functions
-local function count(name)
-  local n, more = call('ZCARD', name), call('ZSCORE', name, '#')
-  if more then n = n - call('ZCOUNT', name, '-inf', '(0') - more end
-  return n
+function rare.held(name)
+  local n, more = call('ZCARD', name), call('ZSCORE', name, '##')
+  return n - call('ZCOUNT', name, '-inf', '(0') - (more or 0)
+end
+
+-- Has a lease hold so many slots more than one.
+function rare.weigh(name, id, more)
+  local was = call('ZSCORE', name, id .. 'w') or 0
+  if more + was == 0 then return end
+  if more > 0 then
+    call('ZADD', name, text(-more), id .. 'w')
+  else
+    call('ZREM', name, id .. 'w')
+  end
+  if call('ZINCRBY', name, text(-more - was), '##') + 0 == 0 then call('ZREM', name, '##') end
 end
 
 local function release(name, id)
-  if call('ZREM', name, id) == 0 then return end
-  local w = call('ZSCORE', name, id .. 'w')
-  if w then
-    call('ZREM', name, id .. 'w')
-    if call('ZINCRBY', name, text(-w), '#') + 0 == 0 then call('ZREM', name, '#') end
-  end
+  if call('ZREM', name, id) == 1 then rare.weigh(name, id, 0) end
 end
 
 -- Drops leases that have run out, some of which hold several slots.
 function rare.purge(name, till, held)
   local gone = call('ZRANGEBYSCORE', name, 0, till)
   for i = 1, #gone do release(name, gone[i]) end
-  return #gone > 0 and count(name) or held
+  return #gone > 0 and rare.held(name) or held
 end
 
--- Has a lease hold so many slots, or none.
-function rare.hold(name, id, cost, held, weighed)
+-- Has a lease hold so many slots, or none, and returns how many are held.
+function rare.hold(name, id, slots, held)
   local till = call('ZSCORE', name, id)
   if not till then return held end
-  if cost == 0 or till + 0 <= now + 1767225600000000 then
+  if slots == 0 or till + 0 <= now + 1767225600000000 then
     release(name, id)
-    return count(name)
+  else
+    local was = call('ZSCORE', name, id .. 'w') or 0
+    rare.weigh(name, id, min(slots, 1 - was + max(0, maxCost - held)) - 1)
   end
-  local was = weighed and call('ZSCORE', name, id .. 'w') or 0
-  cost = min(cost, 1 - was + max(0, maxCost - held))
-  if cost > 1 then
-    call('ZADD', name, text(1 - cost), id .. 'w')
-  elseif was ~= 0 then
-    call('ZREM', name, id .. 'w')
-  end
-  if cost - 1 ~= -was and call('ZINCRBY', name, text(1 - cost - was), '#') + 0 == 0 then
-    call('ZREM', name, '#')
-  end
-  return count(name)
+  held = rare.held(name)
+  if held == 0 then call('DEL', name) end
+  return held
 end

@@ -134,9 +134,12 @@ func (p *pair) agrees(held leases) bool {
 		}
 	}
 	if more > 0 {
-		want = append(want, fmt.Sprintf("%q %d", "#", -more))
+		want = append(want, fmt.Sprintf("%q %d", "##", -more))
 	}
 	for _, z := range p.rdb.ZRangeWithScores(context.Background(), p.key, 0, -1).Val() {
+		if z.Member == "#" {
+			continue
+		}
 		got = append(got, fmt.Sprintf("%q %.0f", z.Member, z.Score))
 	}
 	slices.Sort(want)

@@ -38,7 +38,8 @@
 //
 //	if not rare then lacking = row break end
 //
-// The loop then makes them and looks again. A block may not break in any other case, nor
+// The loop then makes them and looks again. Names that the loops use are those blocks'
+// locals must not have: the ones above, and those at the top of take.lua's own blocks. A block may not break in any other case, nor
 // in charge and save. States are text between two decisions, also when a call names a
 // key twice.
 //

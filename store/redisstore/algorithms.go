@@ -43,7 +43,7 @@ var algorithms = [...]algorithm{
 	store.SlidingWindow:  {set: lua.SlidingWindow, letter: 's', key: "/s2", arguments: slidingWindow, vary: varySliding, state: slidingState, alone: true},
 	store.SlidingLog:     {set: lua.SlidingLog, letter: 'g', key: "/g2", arguments: slidingLog, vary: varySliding, state: slidingState, alone: true},
 	store.WarmUp:         {set: lua.WarmUp, letter: 'w', key: "/w", arguments: warmUp, vary: varyWarmUp, state: words("AtuBC"), alone: true},
-	store.Concurrency:    {set: lua.Concurrency, letter: 'c', key: "/c", arguments: concurrency, vary: varyConcurrency, state: held, alone: true, leases: true},
+	store.Concurrency:    {set: lua.Concurrency, letter: 'c', key: "/c2", arguments: concurrency, vary: varyConcurrency, state: held, alone: true, leases: true},
 	store.Ban:            {set: lua.Ban, letter: 'n', key: "/n", arguments: ban, vary: varyBan, state: banState, alone: true, counts: true},
 }
 

@@ -25,7 +25,7 @@ func TestKeys(t *testing.T) {
 		want     string
 	}{
 		{"user-42", bucket, "p:{user-42}:api"},
-		{"user-42", slots, "p:{user-42}:api/c"},
+		{"user-42", slots, "p:{user-42}:api/c2"},
 		{"", bucket, "p:{%}:api"},
 		{"%", bucket, "p:{%25}:api"},
 		{"{}", bucket, "p:{%7B%7D}:api"},
