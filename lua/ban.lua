@@ -11,8 +11,16 @@ local peek = true -- who is let through isn't noted
 --:load
 local A, B, log = 0, 0, ''
 if v then
-  if not rare then lacking = row break end
-  A, B, log, dirty = rare.ban(limit, v)
+  -- Most are as they were written: a ban that runs, or refusals that all count.
+  local a, b, period, rest = string.match(v, '^(%d+):(%d+):(%d+)(.*)$')
+  local oldest, newest = string.match(rest or '', '^:(%d+)'), string.match(rest or '', '(%d+)$')
+  if a and period == string.match(limit, ',(%d+)') and (a == '0' or a + 0 > now and a - b <= now)
+    and (rest == '' or oldest and oldest + period > now and newest + 0 <= now) then
+    A, B, log = a + 0, b + 0, rest
+  else
+    if not rare then lacking = row break end
+    A, B, log, dirty = rare.ban(limit, v)
+  end
 end
 --:look
 if cost == '0' or A <= now then fits = g end

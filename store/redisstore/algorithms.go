@@ -32,11 +32,12 @@ type algorithm struct {
 	// The same for those that wait, which look into the calendar.
 	aloneWaiting bool
 	leases       bool // what is charged are leases
+	stocked      bool // WithLeasing may take some ahead
 	counts       bool // what is told is which charges' refusals count
 }
 
 var algorithms = [...]algorithm{
-	store.TokenBucket:    {set: lua.TokenBucket, letter: 'b', arguments: bucket, vary: varyBucket, state: bucketState},
+	store.TokenBucket:    {set: lua.TokenBucket, letter: 'b', arguments: bucket, vary: varyBucket, state: bucketState, stocked: true},
 	store.LeakyBucket:    {set: lua.TokenBucket, letter: 'b', key: "/l", arguments: bucket, vary: varyBucket, state: bucketState},
 	store.IntervalBucket: {set: lua.IntervalBucket, letter: 'i', key: "/i", arguments: interval, vary: varyWindow, state: words("AtuBCDE"), aloneWaiting: true},
 	store.FixedWindow:    {set: lua.FixedWindow, letter: 'f', key: "/f", arguments: fixed, vary: varyWindow, state: words("ABuCt"), aloneWaiting: true},

@@ -129,10 +129,10 @@ func (c *denyCache) remember(charges []store.Charge, results []store.Result, sin
 	}
 	wait := longestDenial
 	for i := range charges {
-		if charges[i].Key != charges[0].Key || charges[i].Limit.Algorithm() == store.Concurrency {
+		if charges[i].Key != charges[0].Key || algorithms[charges[i].Limit.Algorithm()].leases {
 			return
 		}
-		if charges[i].Limit.Algorithm() == store.Ban && (results[i].OK || charges[i].DryRun) {
+		if algorithms[charges[i].Limit.Algorithm()].counts && (results[i].OK || charges[i].DryRun) {
 			return // it has to count the next refusal as well
 		}
 		if !results[i].OK {

@@ -81,7 +81,7 @@ type stock struct {
 // share is how many tokens of the limit are taken at once, 0 for none.
 func (s *stocks) share(c *store.Charge) int64 {
 	spec := c.Limit.Spec()
-	if c.Cost < 1 || c.MaxWait > 0 || c.DryRun || spec.Algorithm != store.TokenBucket || spec.Debt || spec.Queue > 0 ||
+	if c.Cost < 1 || c.MaxWait > 0 || c.DryRun || !algorithms[spec.Algorithm].stocked || spec.Debt || spec.Queue > 0 ||
 		len(c.Key) > longestKey {
 		return 0
 	}

@@ -27,7 +27,7 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 		return nil
 	}
 	for i, l := range limits {
-		if l.Algorithm() == store.TokenBucket { // somebody may have leased it
+		if algorithms[l.Algorithm()].stocked { // by somebody, perhaps
 			keys = append(keys, resetKey(keys[i]))
 		}
 	}
