@@ -38,9 +38,10 @@ func filesToAdd(t *testing.T, section string, instead ...string) (files []string
 // What CONTRIBUTING says is to be added is there for what has been added.
 func TestContributingNamesFiles(t *testing.T) {
 	for section, instead := range map[string][]string{
-		"Adding an algorithm": {"<algorithm>", "slidinglog"},
-		"Adding a store":      {"<store>", "redisstore"},
-		"Adding an adapter":   {"<framework>", "gin"},
+		"Adding an algorithm":    {"<algorithm>", "slidinglog"},
+		"Adding a kind of limit": {"<kind>", "ban"},
+		"Adding a store":         {"<store>", "redisstore"},
+		"Adding an adapter":      {"<framework>", "gin"},
 	} {
 		for _, file := range filesToAdd(t, section, instead...) {
 			if _, err := os.Stat(file); err != nil {
@@ -65,6 +66,28 @@ func TestContributingNamesAllOfAnAlgorithm(t *testing.T) {
 		}
 		if of && !slices.Contains(named, file) {
 			t.Errorf("%s knows of SlidingLog: how to add an algorithm doesn't name it", file)
+		}
+	}
+}
+
+// A kind of limit is known to the files that CONTRIBUTING names, and to no other.
+func TestContributingNamesAllOfAKind(t *testing.T) {
+	for kind, of := range map[string][]string{
+		"ban":         {"Ban", "BanOption", "banKind", "ban"},
+		"bandwidth":   {"Bandwidth", "BandwidthOption", "bandwidthKind", "bandwidth"},
+		"concurrency": {"ConcurrencyOption", "concurrencyKind", "concurrency"}, // store.Concurrency is others' too
+		"adaptive":    {"AdaptiveConcurrency", "AdaptiveOption", "adaptiveKind", "adapting"},
+	} {
+		named := filesToAdd(t, "Adding a kind of limit", "<kind>", kind)
+		for _, file := range tree(t, "*.go") {
+			if dir := path.Dir(file); dir != "." && dir != "policy" || strings.HasSuffix(file, "_test.go") || slices.Contains(named, file) {
+				continue
+			}
+			for _, name := range of {
+				if uses(t, file, name) {
+					t.Errorf("%s knows of %s: how to add a kind of limit doesn't name it", file, name)
+				}
+			}
 		}
 	}
 }
