@@ -93,6 +93,7 @@ func (f *family) hold(e *entry, key string, cost int64, class uint8, sign int64)
 
 // wait is decide for a call that may have to wait.
 func (c *call) wait(ctx context.Context) error {
+	c.walked = true
 	c.Counting, c.Aging, c.Settle = c.needs&counts != 0, c.lim.aging, c.lim.settler
 	err := c.lim.family.process.lines().Take(ctx, &c.Call, (*caller)(c), c.Patient || c.needs&waits != 0, c.needs&slots != 0)
 	if left, ok := err.(*waiting.LeftError); ok { // errors.As allocates

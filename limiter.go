@@ -289,7 +289,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, er
 func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool) (*Permit, error) {
 	c := calls.Get().(*call)
 	defer c.end(ctx)
-	c.Patient = patient
+	c.Patient, c.walked = patient, patient
 	decided, err := c.outside(l.now.Load(), ctx, key, cost)
 	switch {
 	case err != nil:

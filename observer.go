@@ -384,7 +384,7 @@ func (p *Permit) tell(e Event) {
 		}
 	}
 	if p.story != nil {
-		c.Waited, c.Seen = p.story.waited, p.story.seen
+		c.Waited, c.Seen, c.walked = p.story.waited, p.story.seen, true
 	}
 	c.tell(e)
 }
