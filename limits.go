@@ -68,6 +68,11 @@ func Every(d time.Duration) Window { return store.Every(d) }
 
 // Rate limits a key to n units per period, by default in a TokenBucket that
 // holds n. Its default name is "rate".
+//
+// Any n up to 2^40 per any number of microseconds up to two years is counted exactly, in
+// ticks of a microsecond, or of up to a millisecond where one integer holds it so
+// (store.Limit.Tick). A request may pass up to a tick earlier or later than n per period
+// says.
 func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 	l := newLimit(&charged{}, store.Spec{Name: "rate", Units: n, Period: per}, opts)
 	if l.rule.spec.WarmUp != 0 && !l.rule.algSet {

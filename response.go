@@ -58,9 +58,8 @@ import (
 // When a response has ended observers are told (EventPaced). A WithCost, WithMaxWait or
 // WithSettle of the limiter or the route doesn't apply to it.
 //
-// Numbers that can't be counted exactly, such as 1_000_003, are rounded by less
-// than one in ten thousand. After an Update that changes them, up to a burst may
-// be counted twice or not at all.
+// After an Update that changes the numbers, up to a burst may be counted twice or not
+// at all.
 func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 	b := &bandwidth{}
 	r := newLimit(b, store.Spec{Name: "bandwidth", Units: 1, Period: time.Second}, opts).rule

@@ -75,8 +75,10 @@ const (
 	WarmUp
 	Concurrency
 	Ban
+	WideBucket // of a wide scale
+	WideWarmUp
 
-	all = Ban<<1 - 1
+	all = WideWarmUp<<1 - 1
 )
 
 // algorithms are the letters by which a script knows them, and the files that their
@@ -86,14 +88,16 @@ var algorithms = []struct {
 	letter byte
 	files  []string
 }{
-	{TokenBucket, 'b', []string{"tokenbucket"}},
+	{TokenBucket, 'b', []string{"wide", "bucketstate", "tokenbucket"}},
 	{IntervalBucket, 'i', []string{"window", "intervalbucket"}},
 	{FixedWindow, 'f', []string{"window", "fixedwindow"}},
 	{SlidingWindow, 's', []string{"slidingwindow", "sliding"}},
 	{SlidingLog, 'g', []string{"slidinglog", "sliding"}},
-	{WarmUp, 'w', []string{"warmup"}},
+	{WarmUp, 'w', []string{"wide", "warmupstate", "warmup"}},
 	{Concurrency, 'c', []string{"concurrency"}},
 	{Ban, 'n', []string{"ban"}},
+	{WideBucket, 'd', []string{"wide", "bucketstate", "widebucket"}},
+	{WideWarmUp, 'v', []string{"wide", "warmupstate", "widewarmup"}},
 }
 
 // Take returns the script that decides charges on limits of these algorithms.

@@ -38,13 +38,23 @@ var plain = map[store.Algorithm]struct {
 	},
 	store.WarmUp: {
 		func(s *store.State) string {
-			if s.C == 0 {
-				return fmt.Sprintf("%d:%d:%d:%d", s.A, s.Numbers.Token, s.Numbers.Unit, s.B)
+			words := fmt.Sprintf("%d:%d:%d:%d", s.A, s.Numbers.Token, s.Numbers.Unit, s.B)
+			if scale := store.ScaleOf(s.Numbers.Unit); scale.Wide {
+				ticks, beyond := scale.Split(s.A, s.Low)
+				words = fmt.Sprintf("%d:%d:%d:%d:%d:%d", ticks, s.Numbers.Token, s.Numbers.Unit, beyond, s.B, s.D)
 			}
-			return fmt.Sprintf("%d:%d:%d:%d:%d", s.A, s.Numbers.Token, s.Numbers.Unit, s.B, s.C)
+			if s.C == 0 {
+				return words
+			}
+			return fmt.Sprintf("%s:%d", words, s.C)
 		},
 		func(w []int64) store.State {
 			w = append(w, 0)
+			if scale := store.ScaleOf(w[2]); scale.Wide {
+				s := store.State{Live: true, Numbers: store.Numbers{Token: w[1], Unit: w[2]}, B: w[4], D: w[5], C: w[6]}
+				s.A, s.Low = scale.Join(w[0], w[3])
+				return s
+			}
 			return store.State{Live: true, A: w[0], Numbers: store.Numbers{Token: w[1], Unit: w[2]}, B: w[3], C: w[4]}
 		},
 	},

@@ -170,56 +170,8 @@ end
 -- The state in v, brought to the present and the limit's numbers, and whether there is
 -- one.
 function rare.bucket(limit, v)
-  local f = fields(limit)
-  local token, unit, capacity, longest = f[5], f[6], f[9], f[4]
-  local perTick, tick = f[7], f[8]
-  local at = at(now, perTick, tick)
-
-  local A, t, u, B, C, D, E = 0, 0, 8, 0, 0, 0, 0
-  if string.find(v, ':', 1, true) then
-    local w = words(v)
-    A, t, u = w[1] or 0, w[2] or 0, w[3] or 0
-    B, C, D, E = w[4] or 0, w[5] or 0, w[6] or 0, w[7] or 0
-  elseif #v == 19 then
-    local k = tonumber(sub(v, 1, 1)) or 0
-    A = tonumber(sub(v, 5)) or 0
-    if k > 0 then t = (tonumber(sub(v, 2, 4)) or 0) * 10 ^ (k - 1) end
-  end
-  if t <= 0 or u < 8 then return at, false, false end -- somebody else's
-
-  local same, dirty = t == token and u == unit, false
-  if not same or D ~= 0 or B > 0 and C ~= capacity or A > at + capacity + B then
-    local fromTick, from = scale(u)
-    local was, is = at, at
-    if not same then
-      was, is = exactly(now, fromTick, from), exactly(now, perTick, tick)
-    end
-    local used, ahead, hidden, before, bottom = A - was, 0, D, C, 0
-    if used < 0 then used, hidden = 0, max(0, hidden + used) end
-    if B > 0 then
-      ahead = min(max(used - before, 0), B)
-      used = min(used - ahead, before)
-    end
-    if E ~= 0 then bottom = max(E - was, 0) end
-    if not same then
-      used = share(used, token, t, capacity + longest)
-      hidden = share(hidden, token, t, longest)
-      before = share(before, token, t, capacity + longest)
-      ahead = min(convert(ahead, fromTick, from, perTick, tick), longest)
-      bottom = convert(bottom, fromTick, from, perTick, tick)
-    end
-    if B == 0 and D == 0 then before = capacity end
-    used, hidden = resize(used, hidden, before, capacity)
-    local tat = is + used + ahead
-    if used + ahead == 0 then
-      tat = at
-    elseif ahead == 0 then
-      tat = min(tat, at + capacity)
-    end
-    A, D, E = tat, min(hidden, longest), 0
-    if bottom > 0 then E = is + bottom end
-    if E <= at then E = 0 end
-    dirty = true
-  end
-  return max(A, at), {D = D, E = E, dirty = dirty}, true
+  local s, dirty = rare.state(limit, v)
+  local function units(a) return a.ticks * s.p + a.beyond end
+  if not s.live then return units(s.A), false, false end
+  return units(s.A), {D = units(s.D), E = units(s.E), dirty = dirty}, true
 end

@@ -51,12 +51,20 @@ end}
 // sets are the algorithms as the scripts know them.
 var sets = map[store.Algorithm]lua.Set{
 	store.IntervalBucket: lua.IntervalBucket, store.FixedWindow: lua.FixedWindow, store.SlidingWindow: lua.SlidingWindow,
-	store.SlidingLog: lua.SlidingLog, store.WarmUp: lua.WarmUp, store.Concurrency: lua.Concurrency,
+	store.SlidingLog: lua.SlidingLog, store.WarmUp: lua.WarmUp | lua.WideWarmUp, store.Concurrency: lua.Concurrency,
 }
 
 var letters = map[store.Algorithm]string{
 	store.IntervalBucket: "i", store.FixedWindow: "f", store.SlidingWindow: "s",
 	store.SlidingLog: "g", store.WarmUp: "w", store.Concurrency: "c",
+}
+
+// letter is that of the limit's algorithm.
+func letter(l *store.Limit) string {
+	if l.Algorithm() == store.WarmUp && l.Terms().Scale.Wide {
+		return "v"
+	}
+	return letters[l.Algorithm()]
 }
 
 // arguments are those of a charge, as the algorithm's file says.
@@ -100,6 +108,9 @@ func arguments(l *store.Limit, c call, spans []store.Span) []any {
 	case store.SlidingLog:
 		return []any{s.Units, fmt.Sprintf("%d:%d", t.Numbers.Token, t.Numbers.Unit), c.cost, c.maxWait, t.Numbers.Token}
 	case store.WarmUp:
+		if t.Scale.Wide {
+			return []any{fmt.Sprintf("%d,%d,%d,%d,%d,%d", t.Largest, t.Longest, t.Token, t.Scale.PerTick, t.Numbers.Unit, t.Warm), c.cost, c.maxWait}
+		}
 		return []any{fmt.Sprintf("%d,%d", t.Largest, t.Longest), c.cost, c.maxWait, t.Token, t.Scale.PerTick, tick, t.Scale.Code(), t.Warm}
 	default:
 		return []any{c.cost, s.Units, leaseTime, 2 * (leaseTime/1000 + 1)}
@@ -113,7 +124,6 @@ type pair struct {
 	t            *testing.T
 	rdb          *redis.Client
 	take, settle *redis.Script
-	letter       string
 	key          string
 	rnd          *rand.Rand
 	now          int64
@@ -140,11 +150,16 @@ func (p *pair) send(l *store.Limit, c call, spans []store.Span) answer {
 	p.rdb.Del(ctx, p.key+"!told")
 	script, args := p.take, []any{fmt.Sprintf("%d,0", p.now), 1}
 	if c.op == "take" {
-		args = append(args, "+"+p.letter, 1, "", "", "", string(c.lease[:]))
+		args = append(args, "+"+letter(l), 1, "", "", "", string(c.lease[:]))
 		args = append(args, arguments(l, c, spans)...)
 	} else {
 		script = p.settle
-		args = append(args, p.letter, 1, c.cost, c.receipt.Cost, c.receipt.Instant, c.receipt.Mark, string(c.lease[:]), "")
+		mark := fmt.Sprint(c.receipt.Mark)
+		if scale := l.Terms().Scale; scale.Wide && l.Algorithm() == store.WarmUp {
+			ticks, beyond := scale.Split(c.receipt.Mark, c.receipt.Low)
+			mark = fmt.Sprintf("%d:%d", ticks, beyond)
+		}
+		args = append(args, letter(l), 1, c.cost, c.receipt.Cost, c.receipt.Instant, mark, string(c.lease[:]), "")
 		args = append(args, arguments(l, call{cost: 1}, spans)...)
 	}
 	reply, err := script.Run(ctx, p.rdb, []string{p.key}, args...).Slice()
@@ -228,7 +243,7 @@ func (p *pair) dump() string { return p.rdb.Get(context.Background(), p.key).Val
 
 func newPair(t *testing.T, a store.Algorithm) *pair {
 	take, settle := redis.NewScript(shim+lua.Take(sets[a]).Source), redis.NewScript(shim+lua.Settle(sets[a]).Source)
-	return &pair{t: t, rdb: client(t), take: take, settle: settle, letter: letters[a]}
+	return &pair{t: t, rdb: client(t), take: take, settle: settle}
 }
 
 // begin begins a trace on a fresh key.

@@ -15,7 +15,7 @@ if v then
     A, B, C, live = a + 0, b + 0, tonumber(c) or 0, true
   else
     if not rare then lacking = row break end
-    A, B, C, live, dirty = rare.warm(v, at, perTick + 0, tick + 0, full)
+    A, B, C, live, dirty = rare.warm(v, perTick + 0, tick + 0, unit + 0, full)
   end
   if live then
     if A > at + C then A, dirty = at + C, true end
@@ -55,7 +55,8 @@ if diff > 0 then
 elseif live and diff < 0 then
   if due == 0 and instant >= 0 and A == mark and A > at then
     local largest = string.match(limit, '%d+')
-    local cold, t = min(instant, warm), min(charged, largest) * token
+    local t = min(charged, largest) * token
+    local cold = min(B > 0 and B + t or instant, full)
     local x, y = 2 * cold - full, 2 * max(0, cold - t) - full
     if x > 0 then t = t + floor(x * x / (2 * full)) end
     if y > 0 then t = t - floor(y * y / (2 * full)) end
@@ -70,15 +71,4 @@ if live then
   C, dirty = max(A - at, 0), true
 elseif v then
   dirty = true
-end
---:functions
--- The state in v in this limit's numbers, and whether there is one.
-function rare.warm(v, at, perTick, tick, warm)
-  local w = words(v)
-  if not (w[4] and w[2] > 0 and w[3] >= 8) then return at, warm, 0, false, false end -- somebody else's
-  local fromTick, from = scale(w[3])
-  local wait, cold = min(w[1], floor(now / from) * fromTick + (w[5] or 0)) - exactly(now, fromTick, from), w[4]
-  local A = exactly(now, perTick, tick) + convert(wait, fromTick, from, perTick, tick)
-  if wait <= 0 then A, cold = at, min(cold - wait, w[2]) end
-  return A, share(cold, warm, w[2], warm), max(A - at, 0), true, true
 end

@@ -177,10 +177,14 @@ func (l *Limit) Lifetime(s *State, r *Result) time.Duration {
 	if s.D == 0 {
 		return r.ResetAfter
 	}
-	if l.spec.Algorithm == IntervalBucket {
+	switch l.spec.Algorithm {
+	case IntervalBucket:
 		return r.ResetAfter + micros(l.boundary(s.A, l.steps(s.B+s.D))-l.boundary(s.A, l.steps(s.B)))
+	case TokenBucket, LeakyBucket:
+		return r.ResetAfter + l.scale.wait(bucketOf(s).hidden)
+	default:
+		return r.ResetAfter
 	}
-	return r.ResetAfter + l.scale.wait(s.D)
 }
 
 // MoreAfter returns the time after which more units are left than r says, or after
@@ -250,10 +254,10 @@ func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond 
 // The first bound looks at the charge as it stood when it was made. If one
 // before it has been refunded since, time gives it back sooner than that says,
 // and a refund in between gives back too much: never more than was charged.
-func refunded(refund, standing, behind, capacity int64, waiting bool) int64 {
-	refund = min(refund, max(standing, 0))
-	if waiting && behind > 0 {
-		refund = min(refund, capacity) - behind
+func refunded(refund, standing, behind, capacity units, waiting bool) units {
+	refund = lesser(refund, standing)
+	if waiting && behind.positive() {
+		refund = lesser(refund, capacity).minus(behind)
 	}
-	return max(refund, 0)
+	return greater(refund, units{})
 }

@@ -97,8 +97,16 @@ func drawRule(d dice, a store.Algorithm) rule {
 		s.Units = oneOf(d, 1, 1, 2, 3, 5, 7, 10, 60, 100, 365, 999, 1000, 7000, 1_000_000, 1+d.roll(20), 1+d.roll(2000), 1+d.roll(store.MaxCost))
 		s.Period = oneOf(d, time.Second, time.Second, time.Minute, time.Hour, 24*time.Hour, 100*time.Millisecond,
 			7*time.Second, time.Microsecond, 13*time.Microsecond, 7*24*time.Hour, 365*24*time.Hour, 730*24*time.Hour,
-			micros(1+d.roll(10_000_000)), time.Duration(1+d.roll(5000))*100*time.Millisecond)
+			micros(1+d.roll(10_000_000)), micros(1+d.roll(2*years)), time.Duration(1+d.roll(5000))*100*time.Millisecond)
+		// Where the models count time: those of other algorithms walk through windows.
+		anything := d.roll(4) == 0 && (a == store.TokenBucket || a == store.LeakyBucket || a == store.WarmUp)
+		if anything {
+			s.Units, s.Period = anyNumber(d, store.MaxCost), micros(anyNumber(d, 2*years))
+		}
 		size := func() int64 {
+			if anything {
+				return anyNumber(d, store.MaxCost)
+			}
 			return oneOf(d, 1, 2, 3, 5, 10, s.Units, 2*s.Units, 1+d.roll(30), 1+d.roll(5000))
 		}
 		var w drawn
@@ -124,7 +132,7 @@ func drawRule(d dice, a store.Algorithm) rule {
 		case store.SlidingWindow:
 			s.Buckets = oneOf(d, 0, 1, 2, 3, 7, 10, 60, 1+d.roll(100))
 		case store.WarmUp:
-			s.WarmUp = oneOf(d, s.Period, 4*s.Period, s.Period/2, 10*time.Second, time.Minute, micros(1+d.roll(10_000_000)))
+			s.WarmUp = oneOf(d, s.Period, 4*s.Period, s.Period/2, 10*time.Second, time.Minute, micros(1+d.roll(10_000_000)), micros(anyNumber(d, 2*years)))
 		case store.Concurrency:
 			s.Period = 0
 		}

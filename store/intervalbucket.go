@@ -90,8 +90,8 @@ func (l *Limit) rebaseInterval(now *Now, s *State) {
 	}
 	if s.C != l.capacity {
 		ahead := max(s.B-s.C, 0)
-		s.B, s.D = resize(s.B-ahead, s.D, s.C, l.capacity)
-		s.B, s.C = s.B+ahead, l.capacity
+		used, hidden := resize(whole(s.B-ahead), whole(s.D), whole(s.C), whole(l.capacity))
+		s.B, s.C, s.D = used.int()+ahead, l.capacity, hidden.int()
 	}
 }
 
@@ -116,7 +116,7 @@ func (l *Limit) changeInterval(at int64, s *State) {
 	if was < 0 || l.calendar() {
 		s.A = l.opened(at)
 	} else {
-		s.A = at - l.period + share(was-gone%was, l.period, was, l.period)
+		s.A = at - l.period + share(whole(was-gone%was), l.period, was, whole(l.period)).int()
 	}
 }
 
@@ -207,7 +207,7 @@ func (l *Limit) amendInterval(now *Now, c *Charge, s *State) Receipt {
 		cost -= diff - debt
 	case diff < 0:
 		behind := s.B - mark
-		back := refunded(-diff, mark, behind, l.capacity, waiting)
+		back := refunded(whole(-diff), whole(mark), whole(behind), whole(l.capacity), waiting).int()
 		own := mark == s.E && behind == 0 // see refundBucket
 		if own {
 			s.E -= back

@@ -37,6 +37,14 @@ var largest = []store.Spec{
 	{Algorithm: store.WarmUp, Units: 1, Period: time.Minute, WarmUp: time.Minute},
 	{Algorithm: store.WarmUp, Units: 1, Period: 2 * year, WarmUp: time.Second},
 	{Algorithm: store.Concurrency, Units: store.MaxCost},
+	{Units: store.MaxCost, Period: time.Microsecond},
+	{Units: store.MaxCost - 1, Period: 2 * year},
+	{Units: store.MaxCost - 1, Period: 2*year - time.Microsecond, Debt: true},
+	{Units: 3, Period: 2*year - time.Microsecond, Burst: 5, Queue: 20, Debt: true},
+	{Algorithm: store.LeakyBucket, Units: store.MaxCost - 1, Period: 2 * year, Burst: store.MaxCost, Queue: store.MaxCost},
+	{Algorithm: store.SlidingWindow, Units: 7, Period: 2*year - time.Microsecond, Buckets: 997},
+	{Algorithm: store.WarmUp, Units: store.MaxCost - 1, Period: 2 * year, WarmUp: 2 * year},
+	{Algorithm: store.WarmUp, Units: 3, Period: 2*year - time.Microsecond, WarmUp: 2*year - time.Microsecond},
 }
 
 // sound says what is wrong with an answer, or with the state behind it: every
@@ -44,6 +52,12 @@ var largest = []store.Spec{
 func (m *meter) sound(r store.Result) error {
 	words := []int64{m.state.A, m.state.B, m.state.C, m.state.D, m.state.E,
 		r.Remaining, r.Receipt.Instant, r.Receipt.Mark, r.Receipt.Cost}
+	if scale := m.limit.Terms().Scale; scale.Wide {
+		ticks, beyond := scale.Split(m.state.A, m.state.Low)
+		marked, more := scale.Split(r.Receipt.Mark, r.Receipt.Low)
+		words[0], words[7] = ticks, marked
+		words = append(words, beyond, more)
+	}
 	for _, e := range m.state.Log {
 		words = append(words, e.At, e.Units)
 	}

@@ -55,12 +55,15 @@ type Limit struct {
 	numbers  Numbers
 	scale    Scale // rates and SlidingWindow: the unit of instants
 	token    int64 // rates: units of one token; SlidingWindow: of one bucket
-	capacity int64 // buckets: units or tokens that pass at once
-	queue    int64 // buckets: units beyond capacity that may be reserved
+	capacity int64 // buckets: units that pass at once; IntervalBucket, and a wide scale's: tokens
+	queue    int64 // buckets: as many beyond capacity may be reserved
 	room     int64 // buckets: whole tokens that are left when nothing is used
+	burst    int64 // rates in buckets: those of them that pass at once
+	full     units // rates in buckets: the capacity; WarmUp: the whole warm-up
+	most     units // rates: the furthest that anything is reserved or owed
 	largest  int64 // the largest cost that can ever pass
 	period   int64 // microseconds
-	warm     int64 // WarmUp: units of the whole warm-up
+	warm     int64 // WarmUp: units, or ticks of a wide scale, of the whole warm-up
 	patience int64 // the longest wait that counts, in microseconds
 	slide    slide // SlidingWindow, SlidingLog
 
@@ -75,6 +78,12 @@ func (l *Limit) Name() string { return l.spec.Name }
 
 // Algorithm returns how the limit counts.
 func (l *Limit) Algorithm() Algorithm { return l.spec.Algorithm }
+
+// Tick returns the step in which the limit counts time: a microsecond, or up to a
+// millisecond where one integer holds its state so. An instant counts as the tick that it
+// is in. So a charge may have to come up to a tick later than the rule says; and over a
+// span of time, as much may pass on top of the rule as comes in one tick.
+func (l *Limit) Tick() time.Duration { return time.Duration(l.scale.tick()) * time.Microsecond }
 
 // DecidedBy returns the limit as one that a store made over others decides in its own
 // way, and knows by what Decider then returns. Any other store takes no notice of it.

@@ -17,6 +17,7 @@ type bucketModel struct {
 	debt     bool
 	largest  int64
 	tick     int64
+	wide     bool
 
 	tokens *big.Rat
 	last   int64
@@ -43,7 +44,7 @@ func newBucketModel(s store.Spec) *bucketModel {
 		m.queue = store.None
 	}
 	room := m.capacity + max(m.queue, 0)
-	m.tick = tickOf(s.Period, s.Units, pick(m.debt, 2*room, room), nil)
+	m.tick, m.wide = tickOf(s.Period, s.Units, pick(m.debt, 2*room, room), nil)
 	m.largest = room
 	if m.debt {
 		m.largest = max(room, yearsWorth(m.rate))
@@ -112,6 +113,9 @@ func (m *bucketModel) charge(now store.Now, cost int64, _ time.Duration) ticket 
 	turn := rat(m.last)
 	if cost > m.capacity && !m.debt {
 		turn = minus(m.full(), over(rat(m.capacity), m.rate))
+		if m.wide { // told to the tick
+			turn = rat(ceil(turn))
+		}
 	}
 	return ticket{cost: cost, turn: turn, mark: m.full()}
 }

@@ -96,19 +96,16 @@ func newModel(r rule) model {
 	panic("no model")
 }
 
-// tickOf is the length in microseconds of the finest tick in which n per
-// period comes out exact: all instants of 20 years, and room tokens on top,
-// counted in the largest unit that divides both a tick and a token, stay below
-// 2^53. 0 if there is none.
-func tickOf(period time.Duration, n, room int64, also func(tick, perTick int64) bool) int64 {
-	if big.NewRat(period.Microseconds(), n).Cmp(big.NewRat(100*years, max(1, room))) > 0 {
-		return 0 // room tokens take longer than a time.Duration can say
-	}
+// tickOf is the length in microseconds of the finest tick, up to a millisecond, in
+// which n per period comes out exact in one integer: all instants of 20 years, and
+// room tokens on top, counted in the largest unit that divides both a tick and a
+// token, stay below 2^53. Where there is none it is wide: a microsecond, in two.
+func tickOf(period time.Duration, n, room int64, also func(tick, perTick int64) bool) (tick int64, wide bool) {
 	instants := big.NewRat(20*365.25*24*3600*1e6, 1)
-	for _, r := range []int64{1, 10, 100, 1000, 10_000, 100_000} {
+	for _, r := range []int64{1, 10, 100, 1000} {
 		p := period.Microseconds()
 		if p%r != 0 {
-			return 0
+			break
 		}
 		// A token every p/r/n ticks, in lowest terms: a units a token, b a tick.
 		every := big.NewRat(p/r, n)
@@ -120,10 +117,10 @@ func tickOf(period time.Duration, n, room int64, also func(tick, perTick int64) 
 			continue
 		}
 		if also == nil || also(r, b.Int64()) {
-			return r
+			return r, false
 		}
 	}
-	return 0
+	return 1, true
 }
 
 func rat(n int64) *big.Rat         { return new(big.Rat).SetInt64(n) }
@@ -141,10 +138,14 @@ func pick[T any](first bool, a, b T) T {
 }
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// floor and ceil are the whole numbers next to x.
+// floor and ceil are the whole numbers next to x, or next to what is as good as
+// endless.
 func floor(x *big.Rat) int64 {
 	q := new(big.Int)
 	q.Div(x.Num(), x.Denom()) // Euclidean; the denominator is positive
+	if !q.IsInt64() {
+		return int64(q.Sign()) << 61
+	}
 	return q.Int64()
 }
 

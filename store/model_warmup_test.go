@@ -17,6 +17,7 @@ type warmUpModel struct {
 	slope     *big.Rat // microseconds more for each permit above threshold
 	tick      int64
 	perTick   int64 // the units in which a step may round
+	round     int64 // and by how many
 	largest   int64
 
 	permits *big.Rat
@@ -31,12 +32,16 @@ func newWarmUpModel(s store.Spec) *warmUpModel {
 	m.threshold = over(rat(warm), times(rat(2), m.interval))
 	m.capacity = plus(m.threshold, over(rat(2*warm), times(rat(4), m.interval)))
 	m.slope = over(times(rat(2), m.interval), minus(m.capacity, m.threshold))
-	m.tick = tickOf(s.Period, s.Units, 1, func(tick, perTick int64) bool {
+	var wide bool
+	m.tick, wide = tickOf(s.Period, s.Units, 1, func(tick, perTick int64) bool {
 		m.perTick = perTick
 		return warm%tick == 0 && warm/tick <= (1<<26)/perTick
 	})
+	if m.round = 1; wide { // a tick, and a little
+		m.perTick, m.round = 1, 2
+	}
 	m.largest = yearsWorth(new(big.Rat).Inv(m.interval))
-	m.permits, m.free, m.off = m.capacity, new(big.Rat), 1
+	m.permits, m.free, m.off = m.capacity, new(big.Rat), m.round
 	return m
 }
 
@@ -53,9 +58,9 @@ func (m *warmUpModel) cool(now store.Now) *big.Rat {
 		// A step rounds the end of a series of charges, and with it the length
 		// of the pause behind it, by a unit; the price of what is stored in the
 		// pause is off by up to three times that, and a unit of its own.
-		m.off = 4
+		m.off = 4 * m.round
 		if m.permits.Cmp(m.capacity) == 0 {
-			m.off = 1
+			m.off = m.round
 		}
 		m.free = at
 	}
@@ -80,10 +85,14 @@ func (m *warmUpModel) takes(cost int64) (us, stored *big.Rat) {
 // difference, so that without this the two would drift apart however close
 // they are in a series of charges.
 func (m *warmUpModel) follow(s store.State) {
-	if m.off > 1 && s.Live {
-		unit := m.unit(1)
-		m.free, m.permits = times(rat(s.A), unit), over(times(rat(s.B), unit), m.interval)
-		m.off = 1
+	if m.off > m.round && s.Live {
+		scale := store.ScaleOf(s.Numbers.Unit)
+		us := func(ticks, beyond int64) *big.Rat {
+			return times(rat(m.tick), plus(rat(ticks), big.NewRat(beyond, scale.PerTick)))
+		}
+		m.free = us(scale.Split(s.A, s.Low))
+		m.permits = over(pick(scale.Wide, us(s.B, s.D), us(0, s.B)), m.interval)
+		m.off = m.round
 	}
 }
 

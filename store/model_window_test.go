@@ -197,9 +197,10 @@ type charged struct{ at, out, cost int64 }
 
 // bucketTick is the tick in which the buckets of a sliding window begin.
 func bucketTick(s store.Spec) int64 {
-	return tickOf(s.Period, s.Buckets, 2*s.Buckets, func(tick, _ int64) bool {
+	tick, _ := tickOf(s.Period, s.Buckets, 2*s.Buckets, func(tick, _ int64) bool {
 		return s.Period.Microseconds()/tick >= s.Buckets
 	})
+	return tick
 }
 
 func newSlidingModel(s store.Spec) *slidingModel {

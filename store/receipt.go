@@ -17,7 +17,7 @@ func (l *Limit) Behind(a, b Receipt) bool {
 		}
 		return a.Mark+l.passed(b.Instant, a.Instant)*l.spec.Units > b.Mark
 	case TokenBucket, LeakyBucket, WarmUp:
-		return a.Mark > b.Mark
+		return a.Mark > b.Mark || a.Mark == b.Mark && a.Low > b.Low
 	default:
 		return false
 	}
@@ -32,13 +32,14 @@ func (l *Limit) Standing(was, is Receipt) Receipt {
 	var back int64 // in whole units, rounded up
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
-		back = ceilDiv(was.Mark-is.Mark, l.token)
+		less := l.scale.read(was.Mark, was.Low).minus(l.scale.read(is.Mark, is.Low))
+		back = less.upOver(l.token)
 	case IntervalBucket:
 		back = was.Mark - l.passed(was.Instant, is.Instant)*l.spec.Units - is.Mark
 	case FixedWindow:
 		back = was.Mark - is.Mark
 	case WarmUp: // what it costs depends on what comes before: all or nothing
-		if was.Mark == is.Mark {
+		if was.Mark == is.Mark && was.Low == is.Low {
 			return was
 		}
 		return Receipt{}
@@ -53,4 +54,12 @@ func (l *Limit) Standing(was, is Receipt) Receipt {
 	}
 	is.Cost, is.Lease, is.Path = was.Cost-back, was.Lease, was.Path
 	return is
+}
+
+// Without returns the receipt that a charge on a TokenBucket would have had if the last
+// tokens of it had been charged by themselves, after it.
+func (l *Limit) Without(r Receipt, tokens int64) Receipt {
+	r.Mark, r.Low = l.scale.write(l.scale.read(r.Mark, r.Low).minus(product(tokens, l.token)))
+	r.Cost -= tokens
+	return r
 }

@@ -10,9 +10,15 @@ import (
 // a token and a tick are both whole numbers of units, which makes every
 // instant at which a token arrives exact: 3 per second is 3 units a
 // microsecond and 1,000,000 units a token, and nothing is ever rounded.
+//
+// Most rates have a scale in which an instant is one integer that a double can
+// hold. Others count in two: whole ticks of a microsecond, and units beyond them.
 type Scale struct {
 	Exponent uint8
-	PerTick  int64
+	// Wide says that instants are two integers. In a State's words, what is an
+	// instant or a length of time is in ticks then: see tokenbucket.go and warmup.go.
+	Wide    bool
+	PerTick int64
 }
 
 const (
@@ -23,16 +29,20 @@ const (
 	// microseconds: 20 years. Further out only limits that use the whole room
 	// lose their exactness, and the stores here are restarted more often.
 	horizon = 20 * 365.25 * 24 * 3600 * 1e6
-	// finest to coarsest tick, 1 µs to 100 ms.
-	coarsest = 5
+	// coarsest is the exponent of the coarsest tick: a millisecond.
+	coarsest = 3
+	// wideCode stands where the Code of other scales has the exponent.
+	wideCode = 7
 )
 
-var ticks = [coarsest + 1]int64{1, 10, 100, 1000, 10_000, 100_000}
+// ticks are the lengths of ticks. The last two are no longer chosen, but a server
+// may hold states that were counted in them.
+var ticks = [8]int64{1, 10, 100, 1000, 10_000, 100_000, 1, 1}
 
 // tick is the length of a tick in microseconds.
-func (s Scale) tick() int64 { return ticks[s.Exponent] }
+func (s Scale) tick() int64 { return ticks[s.Exponent&7] }
 
-// at is the instant us, in units.
+// at is the instant us in units, of a scale that isn't wide.
 func (s Scale) at(us int64) int64 {
 	if s.Exponent == 0 {
 		return us * s.PerTick
@@ -40,78 +50,153 @@ func (s Scale) at(us int64) int64 {
 	return floorDiv(us, s.tick()) * s.PerTick
 }
 
+// instant is the instant us in units, rounded down to a tick.
+func (s Scale) instant(us int64) units { return product(floorDiv(us, s.tick()), s.PerTick) }
+
 // exactly is the instant us in units, to the unit and not to the tick.
-func (s Scale) exactly(us int64) int64 {
-	t := s.tick()
-	return floorDiv(us, t)*s.PerTick + floorMod(us, t)*s.PerTick/t
+func (s Scale) exactly(us int64) units {
+	part, _ := product(floorMod(us, s.tick()), s.PerTick).over(s.tick())
+	return s.instant(us).plus(part)
 }
 
 // Code is the scale as one number.
-func (s Scale) Code() int64 { return s.PerTick*8 + int64(s.Exponent) }
+func (s Scale) Code() int64 {
+	if s.Wide {
+		return s.PerTick*8 + wideCode
+	}
+	return s.PerTick*8 + int64(s.Exponent)
+}
 
 // ScaleOf is the scale with a Code.
-func ScaleOf(code int64) Scale { return Scale{Exponent: uint8(code & 7), PerTick: code >> 3} }
+func ScaleOf(code int64) Scale {
+	if code&7 == wideCode {
+		return Scale{PerTick: code >> 3, Wide: true}
+	}
+	return Scale{Exponent: uint8(code & 7), PerTick: code >> 3}
+}
 
-// At is the instant us, in microseconds, in the units of a rate's state with
+// Units of a wide scale beyond a whole tick are below 2^40, so that they and the
+// ticks of 20 years are 90 bits: an int64, which comes with 32 bits more where a
+// State or a Receipt keeps an instant.
+const (
+	wideBits = 40
+	lowBits  = 32
+)
+
+// Split takes an instant apart, as a State or a Receipt keeps it, into whole ticks
+// and units beyond them.
+func (s Scale) Split(word int64, low uint32) (ticks, beyond int64) {
+	if s.Wide {
+		return word >> (wideBits - lowBits), word&(1<<(wideBits-lowBits)-1)<<lowBits | int64(low)
+	}
+	return floorDiv(word, s.PerTick), floorMod(word, s.PerTick)
+}
+
+// Join is the inverse of Split.
+func (s Scale) Join(ticks, beyond int64) (word int64, low uint32) {
+	if s.Wide {
+		return ticks<<(wideBits-lowBits) | beyond>>lowBits, uint32(beyond)
+	}
+	return ticks*s.PerTick + beyond, 0
+}
+
+// read is the instant that a State or a Receipt keeps.
+func (s Scale) read(word int64, low uint32) units {
+	if !s.Wide {
+		return whole(word)
+	}
+	ticks, beyond := s.Split(word, low)
+	return s.length(ticks).plus(whole(beyond))
+}
+
+// write is the inverse of read.
+func (s Scale) write(u units) (word int64, low uint32) {
+	if !s.Wide {
+		return u.int(), 0
+	}
+	ticks, beyond := u.over(s.PerTick)
+	return s.Join(ticks.int(), beyond)
+}
+
+// length is so many ticks.
+func (s Scale) length(ticks int64) units { return product(ticks, s.PerTick) }
+
+// At is the instant us, in microseconds, as the word A of a rate's state with
 // these numbers: a state whose word A (and D on top of it) isn't later is as if
 // never seen.
-func (n Numbers) At(us int64) int64 { return ScaleOf(n.Unit).at(us) }
+func (n Numbers) At(us int64) int64 {
+	s := ScaleOf(n.Unit)
+	if s.Wide {
+		return us << (wideBits - lowBits)
+	}
+	return s.at(us)
+}
 
 // wait is the time until units have gone by, rounded up to a tick: at that
 // instant, and not a tick earlier, the units are there.
-func (s Scale) wait(units int64) time.Duration {
-	if units <= 0 {
+func (s Scale) wait(u units) time.Duration {
+	if !u.positive() {
 		return 0
 	}
-	n := units
-	if s.PerTick != 1 {
-		n = (units + s.PerTick - 1) / s.PerTick
+	return micros(u.upOver(s.PerTick) * s.tick())
+}
+
+// waitOne is wait, of units in one word.
+func (s Scale) waitOne(n int64) time.Duration {
+	if n <= 0 {
+		return 0
 	}
-	return time.Duration(n*s.tick()) * time.Microsecond
+	if s.PerTick != 1 {
+		n = ceilDiv(n, s.PerTick)
+	}
+	return micros(n * s.tick())
 }
 
 // within is the number of units that go by in d, rounded down to a tick.
-func (s Scale) within(d time.Duration) int64 {
-	return int64(d/time.Microsecond) / s.tick() * s.PerTick
+func (s Scale) within(d time.Duration) units {
+	return s.length(int64(d/time.Microsecond) / s.tick())
+}
+
+// micros is a length of time in microseconds, whose fractions all scales are, rounded
+// up.
+func (s Scale) micros(u units) int64 {
+	n, rest := u.over(s.PerTick)
+	return n.int()*s.tick() + product(rest, s.tick()).upOver(s.PerTick)
+}
+
+// ofMicros is a length of time from microseconds, rounded up.
+func (s Scale) ofMicros(us int64) units {
+	return s.length(us / s.tick()).plus(whole(product(us%s.tick(), s.PerTick).upOver(s.tick())))
 }
 
 // convert carries a length of time from one scale to another, rounded up: a
 // limit that changes its numbers must not gain by it.
-func (s Scale) convert(units int64, to Scale) int64 {
-	if s == to || units <= 0 || s.PerTick <= 0 {
-		return max(units, 0)
+func (s Scale) convert(u units, to Scale) units {
+	if s.PerTick == to.PerTick && s.tick() == to.tick() || !u.positive() || s.PerTick <= 0 {
+		return greater(u, units{})
 	}
-	// In microseconds first, whose fractions both scales are.
-	us := units/s.PerTick*s.tick() + ceilDiv(units%s.PerTick*s.tick(), s.PerTick)
-	return us/to.tick()*to.PerTick + ceilDiv(us%to.tick()*to.PerTick, to.tick())
+	return to.ofMicros(s.micros(u))
 }
 
 // share is ceil(n * to / from) for n of 0 or more, or most if it is more than
 // that.
-func share(n, to, from, most int64) int64 {
-	if n == 0 || to == from || from <= 0 {
-		return min(n, most)
+func share(n units, to, from int64, most units) units {
+	if to == from || from <= 0 {
+		return lesser(n, most)
 	}
-	whole, rest := n/from, n%from
-	if whole > most/to {
+	times, rest := n.over(from)
+	if limit, _ := most.over(to); limit.less(times) {
 		return most
 	}
-	hi, lo := bits.Mul64(uint64(rest), uint64(to))
-	part, left := bits.Div64(hi, lo, uint64(from))
-	if left > 0 {
-		part++
-	}
-	return min(whole*to+int64(part), most)
+	hi, lo := bits.Mul64(times.lo, uint64(to))
+	part := product(rest, to).upOver(from)
+	return lesser(units{times.hi*to + int64(hi), lo}.plus(whole(part)), most)
 }
 
 // fit finds the finest scale in which n per period is exact, and the units of
-// one token in it. All of the scale's instants up to the horizon, plus room
-// tokens on top, stay below 2^53; and room tokens come in a time that can be
-// told, even as a debt on top of as much.
-func fit(period, n, room int64, ok func(Scale) bool) (s Scale, token int64, found bool) {
-	if float64(room)*float64(period)/float64(n) > far/2 {
-		return Scale{}, 0, false
-	}
+// one token in it. All instants of a scale of one word up to the horizon, plus room
+// tokens on top, stay below 2^53, and it is ok; where there is none the scale is wide.
+func fit(period, n, room int64, ok func(Scale) bool) (s Scale, token int64) {
 	for e := uint8(0); e <= coarsest; e++ {
 		r := ticks[e]
 		if period%r != 0 {
@@ -124,10 +209,11 @@ func fit(period, n, room int64, ok func(Scale) bool) (s Scale, token int64, foun
 			continue
 		}
 		if ok == nil || ok(s) {
-			return s, token, true
+			return s, token
 		}
 	}
-	return Scale{}, 0, false
+	g := gcd(period, n)
+	return Scale{PerTick: n / g, Wide: true}, period / g
 }
 
 func gcd(a, b int64) int64 {

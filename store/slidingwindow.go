@@ -5,19 +5,19 @@ import "fmt"
 // SlidingWindow cuts the period into buckets on a grid that is exact however
 // odd the division: a bucket is token units long and a tick has PerTick of
 // them (Scale). The current bucket and the Buckets-1 before it count; a bucket
-// exactly one window old doesn't.
+// exactly one window old doesn't. A wide scale has 1000 units in a tick at the most,
+// so that an instant in it is still an int64.
 
 func (l *Limit) workOutSlidingWindow(bad wrong) {
 	s := &l.spec
+	if l.period < s.Buckets {
+		bad("Buckets", fmt.Sprintf("%v in %d buckets", s.Period, s.Buckets), "write buckets of at least a microsecond")
+		return
+	}
 	l.largest = s.Units
-	var ok bool
-	l.scale, l.token, ok = fit(l.period, s.Buckets, 2*s.Buckets, func(c Scale) bool {
+	l.scale, l.token = fit(l.period, s.Buckets, 2*s.Buckets, func(c Scale) bool {
 		return l.period/c.tick() >= s.Buckets // a bucket is at least a tick
 	})
-	if !ok {
-		bad("Buckets", fmt.Sprintf("%v in %d buckets can not be counted exactly", s.Period, s.Buckets),
-			"write a number of buckets that divides the period")
-	}
 	l.slide = slide{l.scale, l.token, s.Buckets}
 	l.numbers = l.slide.numbers()
 }

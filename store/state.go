@@ -14,6 +14,8 @@ import "cmp"
 type State struct {
 	// Live tells a state with all words 0 from one never seen.
 	Live bool
+	// Low is part of an instant that takes more than a word: see Scale.Join.
+	Low uint32
 	// Numbers are those of the limit that the words were written under, where
 	// the words can't be read without them.
 	Numbers       Numbers

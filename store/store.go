@@ -151,6 +151,8 @@ type Receipt struct {
 	Lease LeaseID
 	// Path is for stores made of stores: which of them issued the receipt.
 	Path uint8
+	// Low is part of a Mark that takes more than a word: see Scale.Join.
+	Low uint32
 }
 
 // Errors of calls that are not well formed. A store wraps them.

@@ -11,16 +11,17 @@ type Terms struct {
 	// bucket.
 	Token int64
 	// Capacity is what passes at once, Queue what may be reserved beyond it: in
-	// units of Scale for TokenBucket and LeakyBucket, else in tokens.
+	// units of Scale for TokenBucket and LeakyBucket, unless it is wide, else in
+	// tokens.
 	Capacity, Queue int64
 	// Largest is the largest cost that can ever pass.
 	Largest int64
 	// Period is in microseconds, 0 for calendar windows.
 	Period int64
-	// Warm is a WarmUp's whole warm-up in units of Scale.
+	// Warm is a WarmUp's whole warm-up in units of Scale, or ticks of a wide one.
 	Warm int64
 	// Longest is the furthest that anything is reserved or owed, in units of
-	// Scale.
+	// Scale, or ticks of a wide one.
 	Longest int64
 	// Patience is the longest MaxWait that counts, in microseconds.
 	Patience int64
@@ -33,8 +34,8 @@ func (l *Limit) Terms() Terms {
 		Capacity: l.capacity, Queue: l.queue, Largest: l.largest,
 		Period: l.period, Warm: l.warm, Patience: l.patience,
 	}
-	if l.scale.PerTick > 0 {
-		t.Longest = l.scale.within(longest)
+	if t.Longest = l.most.int(); l.scale.Wide {
+		t.Longest = longest.Microseconds()
 	}
 	return t
 }

@@ -1,6 +1,8 @@
 package store
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // The token bucket and the leaky bucket are one step. State.A is the
 // theoretical arrival time (tat): the instant at which the bucket is full
@@ -16,28 +18,38 @@ import "fmt"
 // difference. State.D is what has been clamped off (see changeBucket), State.C
 // the capacity that B and D go with, and State.E, until it comes, a tat below which
 // no refund may go (see refundBucket).
+//
+// The rules are written in units of 128 bits, which hold any rate. The step of one that
+// isn't wide is written again in one word (stepBucket), since it is most of what most
+// programs decide. Of a wide scale A is as Scale.Join makes it, with State.Low; B, D and E
+// are in ticks, rounded up, and C in tokens. What has been added to D and E is in
+// State.Log, if it is anything: one entry, D's in At and E's in Units.
 
 // workOutBucket: a LeakyBucket is a TokenBucket that passes its Burst and the
 // one whose turn it is at once, and queues by default.
 func (l *Limit) workOutBucket(bad wrong) {
 	s := &l.spec
-	burst, queue := max(s.Burst, 0), max(s.Queue, 0)
-	if s.Algorithm == LeakyBucket {
-		burst++
+	queue := max(s.Queue, 0)
+	if l.burst = max(s.Burst, 0); s.Algorithm == LeakyBucket {
+		l.burst++
 	}
-	l.room = burst + queue
+	l.room = l.burst + queue
 	room := l.room
 	if s.Debt {
 		room *= 2 // all of it, and a charge as large upon it
 	}
-	var ok bool
-	if l.scale, l.token, ok = fit(l.period, s.Units, room, nil); !ok {
-		bad("Units", fmt.Sprintf("%d per %v with burst %d and queue %d can not be counted exactly", s.Units, s.Period, burst, queue),
-			"write numbers with a common factor, a smaller burst, or a period that is a multiple of 100ms")
+	if float64(room)*float64(l.period)/float64(s.Units) > far/2 {
+		bad("Units", fmt.Sprintf("%d per %v take more than 100 years for burst %d and queue %d", s.Units, s.Period, l.burst, queue),
+			"write a smaller burst, a smaller queue or more units")
 		return
 	}
-	l.capacity, l.queue = burst*l.token, queue*l.token
+	l.scale, l.token = fit(l.period, s.Units, room, nil)
 	l.numbers = Numbers{Token: l.token, Unit: l.scale.Code()}
+	l.most = l.scale.within(longest)
+	l.full = product(l.burst, l.token)
+	if l.capacity, l.queue = l.burst, queue; !l.scale.Wide {
+		l.capacity, l.queue = l.burst*l.token, queue*l.token
+	}
 	l.largest = l.room
 	if s.Debt {
 		l.largest = max(l.affordable(), l.largest)
@@ -46,115 +58,39 @@ func (l *Limit) workOutBucket(bad wrong) {
 
 // affordable is the largest cost that can be prepaid: a year's worth, or one.
 func (l *Limit) affordable() int64 {
-	return min(MaxCost, max(1, l.scale.within(longest)/l.token))
+	n, _ := l.most.over(l.token)
+	return min(MaxCost, max(1, n.int()))
 }
 
 // owed returns how many tokens of a debt are added to the instant until which a
 // limit is taken: the one that reaches top is the last. They are whole ones, so
 // that refunding them leaves no trace. A queue may be longer than a debt can get.
-func (l *Limit) owed(debt, until, top int64) int64 {
-	if until >= top {
+func (l *Limit) owed(debt int64, until, top units) int64 {
+	if !until.less(top) {
 		return 0
 	}
-	return min(debt, ceilDiv(top-until, l.token))
+	return min(debt, top.minus(until).upOver(l.token))
 }
 
 // worth is the units of so many tokens, or most if they are more: of what is
-// given back no more is looked at than there is, and the product of the largest
-// cost and the longest token is far beyond 2^53.
-func (l *Limit) worth(tokens, most int64) int64 {
-	if tokens > most/l.token {
-		return most
-	}
-	return tokens * l.token
+// given back no more is looked at than there is.
+func (l *Limit) worth(tokens int64, most units) units {
+	return lesser(product(tokens, l.token), most)
 }
 
-func (l *Limit) rebaseBucket(now *Now, s *State) {
-	as := s.Numbers == l.numbers && s.D == 0 && (s.B == 0 || s.C == l.capacity)
-	if as && s.A <= l.scale.at(now.Steady)+l.capacity+s.B {
-		return
+// endless is more than any limit can hold.
+func (l *Limit) endless() units {
+	if l.scale.Wide {
+		return l.scale.length(exact)
 	}
-	l.changeBucket(now, s)
-}
-
-// changeBucket carries over a state that was written under other numbers. What
-// has been consumed stays consumed, counted in tokens; turns that have been
-// told, and debts, stay where they are in time; and what is more than the
-// capacity is clamped off.
-//
-// Two versions of a limit may be in use at a time, while a program is being
-// replaced or plans disagree. If the one with less capacity threw away what it
-// clamps off, the other would find as much room again at each of its looks. So
-// that is kept, out of the smaller one's sight: it counts again for a limit with
-// more capacity, and time takes it back after the rest.
-func (l *Limit) changeBucket(now *Now, s *State) {
-	from, at := ScaleOf(s.Numbers.Unit), l.scale.at(now.Steady)
-	was, is := at, at
-	if s.Numbers != l.numbers {
-		was, is = from.exactly(now.Steady), l.scale.exactly(now.Steady)
-	}
-	used, ahead, hidden, before, floor := s.A-was, int64(0), s.D, s.C, int64(0)
-	if used < 0 {
-		used, hidden = 0, max(0, hidden+used)
-	}
-	if s.B > 0 {
-		ahead = min(max(used-before, 0), s.B)
-		used = min(used-ahead, before)
-	}
-	if s.E != 0 {
-		floor = max(s.E-was, 0)
-	}
-	most := l.scale.within(longest)
-	if s.Numbers != l.numbers {
-		token := s.Numbers.Token
-		used = share(used, l.token, token, l.capacity+most)
-		hidden = share(hidden, l.token, token, most)
-		before = share(before, l.token, token, l.capacity+most)
-		ahead, floor = min(from.convert(ahead, l.scale), most), from.convert(floor, l.scale)
-	}
-	if s.B|s.D == 0 {
-		before = l.capacity // it has not been kept, but nothing was hidden below it
-	}
-	used, hidden = resize(used, hidden, before, l.capacity)
-	tat := is + used + ahead
-	switch {
-	case used+ahead == 0:
-		tat = at // between two ticks nothing is used yet
-	case ahead == 0:
-		tat = min(tat, at+l.capacity)
-	}
-	s.Numbers, s.A, s.D, s.E = l.numbers, tat, min(hidden, most), 0
-	if floor > 0 {
-		s.E = is + floor
-	}
-	l.mark(s, at, tat-at-l.capacity)
-}
-
-// mark notes how far the tat is ahead of the capacity at at.
-func (l *Limit) mark(s *State, at, ahead int64) {
-	s.B, s.C = max(ahead, 0), 0
-	if s.B|s.D != 0 {
-		s.C = l.capacity
-	}
-	if s.E <= at {
-		s.E = 0
-	}
-}
-
-// resize moves what is used, at most was, into a capacity that is larger or
-// smaller, and what does not fit or has not fitted before out of sight or back.
-func resize(used, hidden, was, is int64) (int64, int64) {
-	if is > was {
-		back := min(hidden, is-was)
-		return used + back, hidden - back
-	}
-	if used > is {
-		return is, hidden + used - is
-	}
-	return used, hidden
+	return whole(exact)
 }
 
 func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
+	if l.scale.Wide {
+		l.stepUnits(now, c, s, r)
+		return
+	}
 	at := l.scale.at(now.Steady)
 	tat := at
 	if s.Live {
@@ -173,7 +109,7 @@ func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
 	}
 	short, allowed := tat+own-at-l.capacity, l.queue
 	if short > 0 && c.MaxWait > 0 {
-		within := l.scale.within(micros(l.maxWait(c)))
+		within := l.maxWait(c) / l.scale.tick() * l.scale.PerTick
 		if l.queue == 0 || within < allowed {
 			allowed = within
 		}
@@ -183,10 +119,10 @@ func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
 	case c.Cost > l.largest, short > allowed && own-l.capacity > allowed: // not even with nobody before it
 		r.OK, r.RetryAfter = false, Never
 	case short > allowed:
-		r.OK, r.RetryAfter = false, l.scale.wait(short-allowed)
+		r.OK, r.RetryAfter = false, l.scale.waitOne(short-allowed)
 	default:
 		if short > 0 {
-			r.Delay = l.scale.wait(short)
+			r.Delay = l.scale.waitOne(short)
 		}
 		tat += inc
 		// Field by field: writing the whole State, with the Log it never has, would
@@ -203,85 +139,149 @@ func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
 	if room := at + l.capacity + l.queue - tat; room > 0 {
 		r.Remaining = room / l.token
 	}
-	r.ResetAfter = l.scale.wait(tat - at)
+	r.ResetAfter = l.scale.waitOne(tat - at)
+}
+
+// stepUnits is stepBucket in units: of a wide scale, and the same of any other, to which
+// a test holds the two.
+func (l *Limit) stepUnits(now *Now, c *Charge, s *State, r *Result) {
+	if s.Live {
+		l.rebaseBucket(now, s)
+	}
+	used, own := l.used(now, s), product(c.Cost, l.token)
+	after := used.plus(own)
+	if l.spec.Debt {
+		own = units{}
+	}
+	queue := product(l.room-l.burst, l.token)
+	short, allowed := used.plus(own).minus(l.full), queue
+	if c.MaxWait > 0 {
+		within := l.scale.length(l.maxWait(c) / l.scale.tick())
+		if queue == (units{}) || within.less(allowed) {
+			allowed = within
+		}
+	}
+	*r = Result{OK: true}
+	switch {
+	case c.Cost == 0:
+	case c.Cost > l.largest, allowed.less(short) && allowed.less(own.minus(l.full)):
+		r.OK, r.RetryAfter = false, Never
+	case allowed.less(short):
+		r.OK, r.RetryAfter = false, l.scale.wait(short.minus(allowed))
+	default:
+		r.Delay = l.scale.wait(short)
+		used = after
+		l.put(now, s, used)
+		at := l.scale.instant(now.Steady)
+		if l.full.less(own) { // see refundBucket
+			at = at.plus(used).minus(l.full)
+		}
+		r.Receipt = Receipt{Instant: l.told(at), Mark: s.A, Low: s.Low, Cost: c.Cost}
+	}
+	left, _ := l.full.plus(queue).minus(used).over(l.token)
+	r.Remaining = max(0, left.int())
+	r.ResetAfter = l.scale.wait(used)
 }
 
 func (l *Limit) amendBucket(now *Now, c *Charge, s *State) Receipt {
-	at := l.scale.at(now.Steady)
-	tat := at
-	if s.Live && s.A > at {
-		tat = s.A
+	at := l.scale.instant(now.Steady)
+	tat, made := at.plus(l.used(now, s)), l.scale.read(c.Receipt.Mark, c.Receipt.Low)
+	var b bucket
+	if s.Live {
+		b = bucketOf(s)
 	}
-	mark, cost := min(c.Receipt.Mark, tat), c.Cost
+	mark, cost := lesser(made, tat), c.Cost
 	switch diff := c.Cost - c.Receipt.Cost; {
 	case diff > 0:
 		// The mark moves by the debt and not to the end of the queue: what time
 		// has given back of the charge must not come to stand again.
-		debt := l.owed(diff, tat, at+l.capacity+l.scale.within(longest))
-		own := s.E != 0 && mark == s.E && mark == tat // see refundBucket
-		mark = max(mark, at) + debt*l.token
-		tat += debt * l.token
+		debt := l.owed(diff, tat, at.plus(l.full).plus(l.most))
+		own := b.floor != (units{}) && b.floor == mark && mark == tat // see refundBucket
+		mark = greater(mark, at).plus(product(debt, l.token))
+		tat = tat.plus(product(debt, l.token))
 		if own {
-			s.E = mark
+			b.floor = mark
 		}
 		cost -= diff - debt
 	case diff < 0:
-		back := l.refundBucket(at, tat, mark, c, s)
-		tat -= back
-		if mark -= back; back > 0 && mark <= at { // nothing of it stands any more: see Standing
-			mark = min(mark, c.Receipt.Mark-l.worth(-diff, exact))
+		back := l.refundBucket(at, tat, mark, c, &b)
+		tat = tat.minus(back)
+		mark = mark.minus(back)
+		if back.positive() && !at.less(mark) { // nothing of it stands any more: see Standing
+			mark = lesser(mark, made.minus(l.worth(-diff, l.endless())))
 		}
 	}
-	if s.Live || tat > at {
-		s.Live, s.Numbers, s.A = true, l.numbers, tat
-		l.mark(s, at, tat-at-l.capacity)
+	if s.Live || at.less(tat) {
+		l.keep(s, b.hidden, b.floor)
+		l.put(now, s, tat.minus(at))
 	}
-	return Receipt{Instant: c.Receipt.Instant, Mark: mark, Cost: cost}
+	r := Receipt{Instant: c.Receipt.Instant, Cost: cost}
+	r.Mark, r.Low = l.scale.write(mark)
+	return r
 }
 
-// refundBucket is how much of a refund is given back, and notes in State.E what
+// refundBucket is how much of a refund is given back, and notes in the floor what
 // must not be. Whoever has been told a turn keeps it alone: if that is at t, the tat
 // has to be t plus what that one and all after it cost, or a newcomer goes beside
 // them. Without refunds the turn of a charge that waits is its own tat less the
 // capacity, and so it is. A refund takes the tat back and leaves the turns where
-// they are; what they need is E, also when the tat no longer tells that anybody waits.
-func (l *Limit) refundBucket(at, tat, mark int64, c *Charge, s *State) int64 {
-	behind, waiting := tat-mark, tat > at+l.capacity
-	if l.spec.Debt && behind > 0 {
+// they are; what they need is the floor, also when the tat no longer tells that
+// anybody waits.
+func (l *Limit) refundBucket(at, tat, mark units, c *Charge, b *bucket) units {
+	zero, stands := units{}, greater(mark.minus(at), units{})
+	behind, waiting := tat.minus(mark), at.plus(l.full).less(tat)
+	if l.spec.Debt && behind.positive() {
 		// However much it is, one that comes now would go before those that
 		// wait if there were any room: they wait for what is before them only.
-		behind = exact
+		behind = l.endless()
 	}
-	back := refunded(l.worth(c.Receipt.Cost-c.Cost, max(mark-at, 0)), mark-at, behind, l.capacity, waiting)
-	if l.queue > 0 && !l.spec.Debt && l.worth(c.Receipt.Cost, exact) > l.capacity {
+	back := refunded(l.worth(c.Receipt.Cost-c.Cost, stands), stands, behind, l.full, waiting)
+	if l.queue > 0 && !l.spec.Debt && c.Receipt.Cost > l.burst {
 		// More than passes at once goes when the last of it may: what is left of
 		// it goes then, and not when it would have by itself. Then is what the
 		// receipt of such a charge says; of another one, which owes so much by
 		// now, it is when it was made.
-		turn := c.Receipt.Instant
+		turn := l.turnOf(c.Receipt)
 		switch {
-		case behind > 0 && turn > at:
-			back = 0
+		case behind.positive() && at.less(turn):
+			back = zero
 		case c.Cost > 0:
-			back = max(min(back, mark-turn-l.worth(c.Cost, l.capacity)), 0)
+			back = greater(lesser(back, mark.minus(turn).minus(l.worth(c.Cost, l.full))), zero)
 		}
 	}
-	own := s.E != 0 && mark == s.E && behind == 0
-	switch {
+	switch own := b.floor == mark && behind == zero; {
+	case b.floor == zero:
 	case own: // nobody else's turn comes after it
-		s.E = mark - back
-	case s.E != 0:
-		back = max(min(back, tat-s.E), 0)
+		b.floor = mark.minus(back)
+	default:
+		back = greater(lesser(back, tat.minus(b.floor)), zero)
 	}
-	floor := mark - back // it may be waiting itself
+	floor := mark.minus(back) // it may be waiting itself
 	if c.Cost == 0 {
 		floor = at
 	}
-	if behind > 0 && back > 0 {
-		floor = max(floor, tat-l.capacity+behind)
+	if behind.positive() && back.positive() {
+		floor = greater(floor, tat.minus(l.full).plus(behind))
 	}
-	if waiting && floor > at && (s.E == 0 || s.E < floor) {
-		s.E = floor
+	if waiting && at.less(floor) && (b.floor == zero || b.floor.less(floor)) {
+		b.floor = floor
 	}
 	return back
+}
+
+// told is an instant, or a length of time, as a receipt tells it: of a wide scale in
+// ticks, rounded up.
+func (l *Limit) told(u units) int64 {
+	if l.scale.Wide {
+		return u.upOver(l.scale.PerTick)
+	}
+	return u.int()
+}
+
+// turnOf is what a receipt tells.
+func (l *Limit) turnOf(r Receipt) units {
+	if l.scale.Wide {
+		return l.scale.length(r.Instant)
+	}
+	return whole(r.Instant)
 }

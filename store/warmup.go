@@ -21,63 +21,121 @@ import (
 // Receipt.Mark is State.A after the charge, Receipt.Instant S before it: S stops
 // at 0, so what it was can not be told from what it is. It is -1 once the charge
 // has been settled, and its price is no longer that of its cost.
+//
+// Of a wide scale A is as Scale.Join makes it, with State.Low; B and C are in ticks,
+// and D is what B has beyond them. F is rounded to a tick: the square of W in units
+// would be twice as long as any other number.
 
 func (l *Limit) workOutWarmUp(bad wrong) {
 	s := &l.spec
 	w := s.WarmUp.Microseconds()
-	var ok bool
-	l.scale, l.token, ok = fit(l.period, s.Units, 1, func(c Scale) bool {
+	if float64(w) > horizon/10 {
+		bad("WarmUp", fmt.Sprintf("warm-up %v", s.WarmUp), "write two years at the most")
+		return
+	}
+	l.scale, l.token = fit(l.period, s.Units, 1, func(c Scale) bool {
 		// The curve squares W; the square has to be exact too.
 		return w%c.tick() == 0 && w/c.tick() <= (1<<26)/c.PerTick
 	})
-	if !ok {
-		bad("Units", fmt.Sprintf("%d per %v with a warm-up of %v can not be counted exactly", s.Units, s.Period, s.WarmUp),
-			"write a shorter warm-up, or durations that are multiples of 100ms")
-		return
+	l.full = l.scale.within(s.WarmUp)
+	if l.warm = w; !l.scale.Wide {
+		l.warm = l.full.int()
 	}
-	l.warm = l.scale.within(s.WarmUp)
 	l.numbers = Numbers{Token: l.warm, Unit: l.scale.Code()}
+	l.most = l.scale.within(longest)
 	l.largest = l.affordable()
 }
 
 // slow is F.
-func (l *Limit) slow(s int64) int64 {
-	x := 2*s - l.warm
-	if x <= 0 {
-		return 0
+func (l *Limit) slow(cold units) units {
+	double := cold.plus(cold)
+	if !l.scale.Wide {
+		x := max(double.int()-l.warm, 0)
+		return whole(x * x / (2 * l.warm))
 	}
-	return x * x / (2 * l.warm)
+	ticks, beyond := double.over(l.scale.PerTick)
+	x := ticks.int() - l.warm
+	if x < 0 {
+		return units{}
+	}
+	// (x + b)² is x² + 2xb, since b is less than a tick.
+	square, rest := product(x, x).over(2 * l.warm)
+	part, _ := product(x, beyond).over(l.scale.PerTick)
+	return l.scale.length(square.int() + (rest+2*part.int())/(2*l.warm))
+}
+
+// price is what a charge of so many units takes of a limit as cold as that, and how
+// cold that leaves it.
+func (l *Limit) price(cost int64, cold units) (price, warmer units) {
+	t := product(cost, l.token)
+	warmer = greater(cold.minus(t), units{})
+	return t.plus(l.slow(cold)).minus(l.slow(warmer)), warmer
+}
+
+// warmth reads when the next charge may go, and how cold the limit is then.
+func warmth(s *State) (next, cold units) {
+	from := ScaleOf(s.Numbers.Unit)
+	if next = from.read(s.A, s.Low); from.Wide {
+		return next, from.length(s.B).plus(whole(s.D))
+	}
+	return next, whole(s.B)
+}
+
+// warms writes it.
+func (l *Limit) warms(now *Now, s *State, next, cold units) {
+	ahead := greater(next.minus(l.scale.instant(now.Steady)), units{})
+	*s = State{Live: true, Numbers: l.numbers, B: cold.int(), C: ahead.int()}
+	s.A, s.Low = l.scale.write(next)
+	if l.scale.Wide {
+		ticks, beyond := cold.over(l.scale.PerTick)
+		s.B, s.D, s.C = ticks.int(), beyond, ahead.upOver(l.scale.PerTick)
+	}
 }
 
 func (l *Limit) rebaseWarmUp(now *Now, s *State) {
-	at := l.scale.at(now.Steady)
+	from, at := ScaleOf(s.Numbers.Unit), l.scale.instant(now.Steady)
+	was, cold := warmth(s)
+	ahead := whole(s.C)
+	if from.Wide {
+		ahead = from.length(s.C)
+	}
+	next := lesser(was, from.instant(now.Steady).plus(ahead))
 	if s.Numbers != l.numbers {
-		// The wait stays as long as it was told, and the limit as cold.
-		from, warm := ScaleOf(s.Numbers.Unit), s.Numbers.Token
-		wait, cold := min(s.A, from.at(now.Steady)+s.C)-from.exactly(now.Steady), s.B
-		s.A = l.scale.exactly(now.Steady) + from.convert(wait, l.scale)
-		if wait <= 0 {
-			s.A, cold = at, min(cold-wait, warm)
-		}
-		s.B = share(cold, l.warm, warm, l.warm)
-		s.Numbers, s.C = l.numbers, max(s.A-at, 0)
+		next, cold = l.changeWarmUp(now, s, next, cold)
 	}
-	s.A = min(s.A, at+s.C)
-	if at > s.A {
-		s.B += at - s.A
-		s.A, s.C = at, 0
+	if next.less(at) {
+		next, cold = at, cold.plus(at).minus(next)
 	}
-	if s.A <= at && s.B >= l.warm {
+	switch {
+	case !at.less(next) && !cold.less(l.full):
 		*s = State{}
+	case next != was || s.Numbers != l.numbers:
+		l.warms(now, s, next, cold)
 	}
+}
+
+// changeWarmUp carries over a state that was written under other numbers. The wait
+// stays as long as it was told, and the limit as cold.
+func (l *Limit) changeWarmUp(now *Now, s *State, next, cold units) (units, units) {
+	from, warm := ScaleOf(s.Numbers.Unit), s.Numbers.Token
+	if !from.Wide {
+		warm = warm / from.PerTick * from.tick()
+	}
+	wait := next.minus(from.exactly(now.Steady))
+	if next = l.scale.exactly(now.Steady).plus(from.convert(wait, l.scale)); !wait.positive() {
+		next, cold = l.scale.instant(now.Steady), cold.minus(wait)
+	}
+	w := l.spec.WarmUp.Microseconds()
+	part := share(whole(min(from.micros(cold), warm)), w, warm, whole(w))
+	return next, l.scale.ofMicros(part.int())
 }
 
 func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
 	l.rebase(now, s)
-	at := l.scale.at(now.Steady)
-	next, cold := at, l.warm
+	at := l.scale.instant(now.Steady)
+	next, cold := at, l.full
 	if s.Live {
-		next, cold = s.A, s.B
+		next, cold = warmth(s)
 	}
 	*r = Result{OK: true}
 	switch {
@@ -85,22 +143,29 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
 	case c.Cost > l.largest:
 		r.OK, r.RetryAfter = false, Never
 	default:
-		if wait, within := next-at, l.scale.within(micros(l.maxWait(c))); wait > within {
-			r.OK, r.RetryAfter = false, l.scale.wait(wait-within)
+		if wait, within := next.minus(at), l.scale.within(micros(l.maxWait(c))); within.less(wait) {
+			r.OK, r.RetryAfter = false, l.scale.wait(wait.minus(within))
 			break
 		}
-		r.Delay = l.scale.wait(next - at)
-		r.Receipt = Receipt{Instant: cold, Cost: c.Cost}
-		warmer := max(0, cold-c.Cost*l.token)
-		next += c.Cost*l.token + l.slow(cold) - l.slow(warmer)
-		cold = warmer
-		r.Receipt.Mark = next
-		*s = State{Live: true, Numbers: l.numbers, A: next, B: cold, C: next - at}
+		r.Delay = l.scale.wait(next.minus(at))
+		r.Receipt = Receipt{Instant: l.told(cold), Cost: c.Cost}
+		price, warmer := l.price(c.Cost, cold)
+		next, cold = next.plus(price), warmer
+		l.warms(now, s, next, cold)
+		r.Receipt.Mark, r.Receipt.Low = s.A, s.Low
 	}
-	if next <= at {
+	if !at.less(next) {
 		r.Remaining = 1
 	}
-	r.ResetAfter = l.scale.wait(next - at + l.warm - cold)
+	r.ResetAfter = l.scale.wait(next.minus(at).plus(l.full).minus(cold))
+}
+
+// was is how cold a limit was before a charge that has left it as cold as that.
+func (l *Limit) was(r Receipt, cold units) units {
+	if cold.positive() {
+		return lesser(cold.plus(product(r.Cost, l.token)), l.full)
+	}
+	return lesser(l.turnOf(r), l.full) // it has stopped at 0
 }
 
 // moreWarmUp is when the next charge may go. After a refusal that is RetryAfter. After
@@ -112,48 +177,50 @@ func (l *Limit) moreWarmUp(r *Result) time.Duration {
 	case r.RetryAfter > 0 && r.RetryAfter < Never:
 		return r.RetryAfter
 	case r.Receipt.Cost > 0 && r.Receipt.Instant >= 0:
-		cold := max(0, r.Receipt.Instant-r.Receipt.Cost*l.token)
-		return r.ResetAfter - micros((l.warm-cold)/l.scale.PerTick*l.scale.tick())
+		cold := greater(l.turnOf(r.Receipt).minus(product(r.Receipt.Cost, l.token)), units{})
+		ticks, _ := l.full.minus(cold).over(l.scale.PerTick)
+		return r.ResetAfter - micros(ticks.int()*l.scale.tick())
 	default:
 		return max(r.ResetAfter-l.spec.WarmUp, 3*(l.spec.Period/time.Duration(l.spec.Units)))
 	}
 }
 
 func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
-	at := l.scale.at(now.Steady)
-	receipt := Receipt{Instant: -1, Mark: c.Receipt.Mark, Cost: c.Cost}
+	at := l.scale.instant(now.Steady)
+	receipt := Receipt{Instant: -1, Mark: c.Receipt.Mark, Low: c.Receipt.Low, Cost: c.Cost}
 	diff := c.Cost - c.Receipt.Cost
 	if diff == 0 {
 		receipt.Instant = c.Receipt.Instant
 	}
-	if !s.Live {
-		if diff <= 0 {
-			return receipt
-		}
-		*s = State{Live: true, Numbers: l.numbers, A: at, B: l.warm}
+	next, cold := at, l.full
+	if s.Live {
+		next, cold = warmth(s)
+	} else if diff <= 0 {
+		return receipt
 	}
+	made := l.scale.read(c.Receipt.Mark, c.Receipt.Low)
+	mark := made
 	switch {
 	case diff > 0:
-		debt := l.owed(diff, s.A, at+l.scale.within(longest))
-		receipt.Mark = max(min(receipt.Mark, s.A), at) + debt*l.token
+		debt := l.owed(diff, next, at.plus(l.most))
+		mark = greater(lesser(mark, next), at).plus(product(debt, l.token))
 		receipt.Cost -= diff - debt
-		s.A += debt * l.token
-	case diff < 0 && c.Cost == 0 && c.Receipt.Instant >= 0 && s.A == c.Receipt.Mark && s.A > at:
+		next = next.plus(product(debt, l.token))
+	case diff < 0 && c.Cost == 0 && c.Receipt.Instant >= 0 && next == made && at.less(next):
 		// Cancelled, and nobody came after it: as if it had not been.
-		cold, t := min(c.Receipt.Instant, l.warm), l.worth(c.Receipt.Cost, l.largest*l.token)
-		s.A -= t + l.slow(cold) - l.slow(max(0, cold-t))
-		s.B = cold
-		l.rebaseWarmUp(now, s)
-		receipt.Mark = max(at, s.A)
-	case diff < 0 && c.Receipt.Mark >= s.A:
+		cold = l.was(c.Receipt, cold)
+		price, _ := l.price(c.Receipt.Cost, cold)
+		next = next.minus(price)
+		mark = greater(at, next)
+	case diff < 0 && !made.less(next):
 		// One that came after it waits for exactly what is before it, and goes
 		// when it was told whatever becomes of that: then nothing is given back,
 		// or one that comes now could go with it.
-		s.A -= l.worth(-diff, s.A-at)
-		receipt.Mark = s.A
+		next = next.minus(l.worth(-diff, next.minus(at)))
+		mark = next
 	}
-	if s.Live {
-		s.C = max(s.A-at, 0)
-	}
+	l.warms(now, s, next, cold)
+	l.rebaseWarmUp(now, s)
+	receipt.Mark, receipt.Low = l.scale.write(mark)
 	return receipt
 }

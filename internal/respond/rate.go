@@ -3,7 +3,7 @@ package respond
 import "time"
 
 // Rate is bytes per second as a bucket counts them: in milliseconds at the
-// coarsest, and in blocks of bytes where single ones would be too fine to be exact.
+// coarsest, and in blocks of bytes where those can be counted in one integer.
 type Rate struct {
 	Units, Burst int64
 	Period       time.Duration
@@ -17,8 +17,8 @@ const (
 	// LeastPiece is the least that is paid for at once, and the least burst: a
 	// smaller one would have each few bytes be a call to the store.
 	LeastPiece int64 = 4 << 10
-	// finestUnits is how many units a millisecond may have: a store's instants
-	// stay exact for 20 years then, with room for the burst (store.Scale).
+	// finestUnits is how many units a millisecond may have: a store's instants are
+	// one integer then, with room for the burst (store.Scale).
 	finestUnits int64 = 14_000
 )
 
@@ -40,10 +40,10 @@ func NewRate(bytesPerSecond, burst int64) Rate {
 	return r
 }
 
-// exactly says n bytes per second as units per period of a bucket that counts in
-// milliseconds at the coarsest, with units of so many bytes. Rates that are told
-// in decimal or binary round numbers are exact, in blocks of less than half a
-// millisecond's worth; for others there is a fraction within 1/14,000.
+// exactly says n bytes per second as units per period of a bucket, with units of so
+// many bytes. Rates that are told in decimal or binary round numbers are counted in
+// milliseconds at the coarsest, in blocks of less than half a millisecond's worth; others
+// byte by byte, which takes a store a little more.
 func exactly(n int64) (units int64, period time.Duration, block int64) {
 	block = 1
 	for n/(1000*block) >= finestUnits {
@@ -55,9 +55,7 @@ func exactly(n int64) (units int64, period time.Duration, block int64) {
 			return n / g, time.Duration(1000*b/g) * time.Millisecond, b
 		}
 	}
-	q := max(finestUnits*1000*block/n, 1)
-	units = (n*q + 500*block) / (1000 * block)
-	return units, time.Duration(q) * time.Millisecond, block
+	return n, time.Second, 1
 }
 
 func gcd(a, b int64) int64 {

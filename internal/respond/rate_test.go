@@ -1,21 +1,21 @@
 package respond
 
 import (
-	"math"
+	"math/big"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint/store"
 )
 
-// Rates are exact where they are round, and within a ten thousandth elsewhere;
-// all of them can be counted, finely enough.
+// All rates are exact, and can be counted finely enough; round ones in one integer.
 func TestNewRate(t *testing.T) {
 	check := func(n int64, round bool) {
 		r := NewRate(n, 0)
-		got := float64(r.Units) * float64(r.Block) / r.Period.Seconds()
-		if off := math.Abs(got/float64(n) - 1); round && off > 1e-12 || off > 1e-4 {
-			t.Errorf("%d is counted as %v", n, got)
+		got := big.NewRat(r.Units, int64(r.Period))
+		if got.Mul(got, big.NewRat(r.Block, 1)).Cmp(big.NewRat(n, int64(time.Second))) != 0 {
+			t.Errorf("%d is counted as %v a nanosecond", n, got)
 		}
 		if r.Block > max(1, n/1000) {
 			t.Errorf("%d is counted in blocks of %d", n, r.Block)
@@ -23,8 +23,12 @@ func TestNewRate(t *testing.T) {
 		if r.Piece%r.Block != 0 || r.Piece > r.Burst*r.Block {
 			t.Errorf("%d is paid for in pieces of %d, in blocks of %d, up to %d blocks", n, r.Piece, r.Block, r.Burst)
 		}
-		if _, err := store.NewLimit(store.Spec{Name: "rate", Units: r.Units, Period: r.Period, Burst: r.Burst}); err != nil {
-			t.Errorf("%d: %v", n, err)
+		l, err := store.NewLimit(store.Spec{Name: "rate", Units: r.Units, Period: r.Period, Burst: r.Burst})
+		if err != nil {
+			t.Fatalf("%d: %v", n, err)
+		}
+		if round && l.Terms().Scale.Wide {
+			t.Errorf("%d is counted in two integers", n)
 		}
 	}
 	for _, unit := range []int64{1000, 1024, 1_000_000, 1 << 20, 1_000_000_000, 1 << 30} {
@@ -38,6 +42,7 @@ func TestNewRate(t *testing.T) {
 	for range 2000 {
 		check(1024+rnd.Int64N(1<<(1+rnd.IntN(35))), false)
 	}
-	check(Slowest, false)
-	check(Fastest, false)
+	check(Slowest, true)
+	check(Fastest, true)
+	check(1_000_003, false)
 }

@@ -13,7 +13,7 @@
 // full while it grows: 30 bytes at the most. One of any other algorithm, or with
 // turns reserved beyond the capacity, takes 112 bytes more, 150 to 200 in all,
 // and its log if it has one; so do buckets of rates beyond the first thousand
-// different ones that the process makes up.
+// different ones that the process makes up, and of numbers that take two integers.
 // An empty store of the default size is 64 KB. What has become as if never seen
 // is dropped by calls within a second or so, and its memory handed back: there is no
 // goroutine, no timer, and nothing to close. Nothing is dropped earlier, so

@@ -32,7 +32,7 @@ func pack(s *store.State, rate int64) (word int64, ok bool) {
 		}
 	}
 	word = s.A<<rateBits | rate
-	ok = s.A == word>>rateBits && s.B|s.C|s.D|s.E == 0 && s.Live && len(s.Log) == 0
+	ok = s.A == word>>rateBits && s.B|s.C|s.D|s.E|int64(s.Low) == 0 && s.Live && len(s.Log) == 0
 	return word, ok
 }
 

@@ -31,29 +31,44 @@ type algorithm struct {
 	alone bool
 	// The same for those that wait, which look into the calendar.
 	aloneWaiting bool
-	leases       bool // what is charged are leases
-	stocked      bool // WithLeasing may take some ahead
-	counts       bool // what is told is which charges' refusals count
+	// Of limits whose scale is wide, where that makes a difference to the script.
+	wide    *algorithm
+	leases  bool // what is charged are leases
+	stocked bool // WithLeasing may take some ahead
+	counts  bool // what is told is which charges' refusals count
 }
 
 var algorithms = [...]algorithm{
-	store.TokenBucket:    {set: lua.TokenBucket, letter: 'b', arguments: bucket, vary: varyBucket, state: bucketState, stocked: true},
-	store.LeakyBucket:    {set: lua.TokenBucket, letter: 'b', key: "/l", arguments: bucket, vary: varyBucket, state: bucketState},
+	store.TokenBucket:    {set: lua.TokenBucket, letter: 'b', arguments: bucket, vary: varyBucket, state: bucketState, stocked: true, wide: &wideBucket},
+	store.LeakyBucket:    {set: lua.TokenBucket, letter: 'b', key: "/l", arguments: bucket, vary: varyBucket, state: bucketState, wide: &wideBucket},
 	store.IntervalBucket: {set: lua.IntervalBucket, letter: 'i', key: "/i", arguments: interval, vary: varyWindow, state: words("AtuBCDE"), aloneWaiting: true},
 	store.FixedWindow:    {set: lua.FixedWindow, letter: 'f', key: "/f", arguments: fixed, vary: varyWindow, state: words("ABuCt"), aloneWaiting: true},
 	store.SlidingWindow:  {set: lua.SlidingWindow, letter: 's', key: "/s2", arguments: slidingWindow, vary: varySliding, state: slidingState, alone: true},
 	store.SlidingLog:     {set: lua.SlidingLog, letter: 'g', key: "/g2", arguments: slidingLog, vary: varySliding, state: slidingState, alone: true},
-	store.WarmUp:         {set: lua.WarmUp, letter: 'w', key: "/w", arguments: warmUp, vary: varyWarmUp, state: words("AtuBC"), alone: true},
+	store.WarmUp:         {set: lua.WarmUp, letter: 'w', key: "/w", arguments: warmUp, vary: varyWarmUp, state: wideWords("AtuBC", "AtufBDC"), alone: true, wide: &wideWarmUp},
 	store.Concurrency:    {set: lua.Concurrency, letter: 'c', key: "/c2", arguments: concurrency, vary: varyConcurrency, state: held, alone: true, leases: true},
 	store.Ban:            {set: lua.Ban, letter: 'n', key: "/n", arguments: ban, vary: varyBan, state: banState, alone: true, counts: true},
+}
+
+var (
+	wideBucket = algorithm{set: lua.WideBucket, letter: 'd', arguments: bucketInUnits, vary: varyBucketInUnits}
+	wideWarmUp = algorithm{set: lua.WideWarmUp, letter: 'v', arguments: warmUpInUnits, vary: varyWarmUp, alone: true}
+)
+
+// algorithmOf is how l is told.
+func algorithmOf(l *store.Limit) *algorithm {
+	a := &algorithms[l.Algorithm()]
+	if a.wide != nil && l.Terms().Scale.Wide {
+		return a.wide
+	}
+	return a
 }
 
 // Token buckets and leaky buckets.
 
 func bucket(r *record) []any {
 	t, s := &r.terms, &r.spec
-	words := fmt.Sprintf(":%d:%d", t.Token, t.Numbers.Unit)
-	limit := fmt.Sprintf("%d,%d,%d,%d,%s,%d,%d,%d", t.Queue, t.Largest, boolean(s.Debt), t.Longest, words, t.Scale.PerTick, tick(t.Scale), t.Capacity)
+	limit, words := bucketLimit(r)
 	how := ""
 	if t.Queue > 0 || s.Debt {
 		how = "0,1"
@@ -64,6 +79,13 @@ func bucket(r *record) []any {
 		args[3], args[5], args[6] = tag, text((t.Capacity+grid)/1000+2), text(grid)
 	}
 	return args
+}
+
+// bucketLimit is what only some charges need, and what a state ends in.
+func bucketLimit(r *record) (limit, words string) {
+	t := &r.terms
+	words = fmt.Sprintf(":%d:%d", t.Token, t.Numbers.Unit)
+	return fmt.Sprintf("%d,%d,%d,%d,%s,%d,%d,%d", t.Queue, t.Largest, boolean(r.spec.Debt), t.Longest, words, t.Scale.PerTick, tick(t.Scale), t.Capacity), words
 }
 
 func varyBucket(r *record, args []any, c *store.Charge, _ *told) {
@@ -99,7 +121,18 @@ func bucketState(found string, s *store.State) error {
 	return nil
 }
 
-var bucketWords = words("AtuBCDE")
+var bucketWords = wideWords("AtuBCDE", "AtufBCDEde")
+
+func bucketInUnits(r *record) []any {
+	limit, _ := bucketLimit(r)
+	return []any{limit, "0,1"}
+}
+
+func varyBucketInUnits(r *record, args []any, c *store.Charge, _ *told) {
+	if c != nil && (c.Cost != 1 || c.MaxWait > 0) {
+		args[1] = maxWait(c, r.terms.Patience) + "," + strconv.FormatInt(c.Cost, 10)
+	}
+}
 
 // tagOf is the four digits that name a rate before the instant that is its whole
 // state, or nothing: see tokenbucket.lua. Both have to stay below 2^63.
@@ -248,6 +281,13 @@ func warmUp(r *record) []any {
 	}
 }
 
+func warmUpInUnits(r *record) []any {
+	t := &r.terms
+	return []any{
+		fmt.Sprintf("%d,%d,%d,%d,%d,%d", t.Largest, t.Longest, t.Token, t.Scale.PerTick, t.Numbers.Unit, t.Warm), "1", "0",
+	}
+}
+
 // Concurrency.
 
 func concurrency(r *record) []any { return []any{"1", text(r.spec.Units), "", ""} }
@@ -306,9 +346,17 @@ func banState(found string, s *store.State) error {
 
 // words reads numbers in decimal with colons between them, the last of which may be
 // missing: A to E, the token and the unit, and what is no part of the state.
-func words(order string) func(string, *store.State) error {
+func words(order string) func(string, *store.State) error { return wideWords(order, "") }
+
+// wideWords are words that have another order where the scale is wide. Then f is what is
+// beyond A, and d and e are what has been added to D and E.
+func wideWords(order, wide string) func(string, *store.State) error {
 	return func(found string, s *store.State) error {
+		var beyond int64
+		var added store.Entry
+		order := order
 		word, rest, more := strings.Cut(found, ":")
+	words:
 		for i := 0; ; i++ {
 			digits, zeros, _ := strings.Cut(word, "e") // brief
 			n, err := strconv.ParseInt(digits, 10, 64)
@@ -334,13 +382,28 @@ func words(order string) func(string, *store.State) error {
 			case 't':
 				s.Numbers.Token = n
 			case 'u':
-				s.Numbers.Unit = n
+				if s.Numbers.Unit = n; wide != "" && store.ScaleOf(n).Wide {
+					order = wide
+				}
+			case 'f':
+				beyond = n
+			case 'd':
+				added.At = n
+			case 'e':
+				added.Units = n
 			}
 			if !more {
-				return nil
+				break words
 			}
 			word, rest, more = strings.Cut(rest, ":")
 		}
+		if order == wide {
+			s.A, s.Low = store.ScaleOf(s.Numbers.Unit).Join(s.A, beyond)
+		}
+		if added != (store.Entry{}) {
+			s.Log = []store.Entry{added}
+		}
+		return nil
 	}
 }
 

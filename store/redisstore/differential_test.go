@@ -165,12 +165,20 @@ func (w *twins) roll(n int64) int64 { return w.rnd.Int64N(n) }
 
 func pick[T any](w *twins, choices ...T) T { return choices[w.roll(int64(len(choices)))] }
 
+const twoYears = 2 * 365 * 24 * 3600 * 1_000_000
+
+// any is a number up to most, of any length.
+func (w *twins) any(most int64) int64 { return 1 + w.roll(most)>>w.roll(44) }
+
 func (w *twins) spec(name string, a store.Algorithm) store.Spec {
 	s := store.Spec{Name: name, Algorithm: a}
 	s.Units = pick(w, 1, 2, 3, 5, 7, 10, 13, 60, 100, 365, 999, 1000, 7000, 1+w.roll(50), 1+w.roll(1_000_000))
 	period := pick(w, time.Millisecond, 100*time.Millisecond, time.Second, time.Second, time.Minute, time.Minute,
 		time.Hour, 24*time.Hour, 365*24*time.Hour, 13*time.Microsecond, time.Duration(1+w.roll(1e7))*time.Microsecond)
 	burst := pick(w, 0, 0, 1, 2, s.Units/2, 1+w.roll(100), 1+w.roll(1_000_000))
+	if w.roll(3) == 0 { // any number at all
+		s.Units, period, burst = w.any(store.MaxCost), time.Duration(w.any(twoYears))*time.Microsecond, pick(w, 0, 1, w.any(store.MaxCost))
+	}
 	switch a {
 	case store.TokenBucket:
 		s.Period, s.Burst = period, burst
@@ -186,11 +194,12 @@ func (w *twins) spec(name string, a store.Algorithm) store.Spec {
 			s.Period, s.Window = 0, w.window()
 		}
 	case store.SlidingWindow:
-		s.Period, s.Buckets = period, pick[int64](w, 0, 1, 2, 3, 7, 10, 60)
+		s.Period, s.Buckets = period, pick(w, 0, 1, 2, 3, 7, 10, 60, 1+w.roll(1000))
 	case store.SlidingLog:
 		s.Period, s.Units = period, min(s.Units, 200)
 	case store.WarmUp:
-		s.Period, s.WarmUp = period, pick(w, time.Second, 4*time.Second, 100*time.Millisecond, time.Minute)
+		s.Period, s.WarmUp = period, pick(w, time.Second, 4*time.Second, 100*time.Millisecond, time.Minute,
+			time.Duration(w.any(twoYears))*time.Microsecond)
 	case store.Concurrency:
 		s.Units = min(s.Units, 50)
 	case store.Ban:

@@ -159,7 +159,20 @@ type settlement struct {
 // tick before it.
 func chargedAt(c *store.Charge) int64 {
 	s := c.Limit.Terms().Scale
+	if s.Wide {
+		return c.Receipt.Instant
+	}
 	return c.Receipt.Instant / s.PerTick * tick(s)
+}
+
+// markOf is the mark of a receipt as the scripts read it: two numbers of a wide scale.
+func markOf(c *store.Charge) any {
+	s := c.Limit.Terms().Scale
+	if !s.Wide || c.Limit.Algorithm() == store.SlidingWindow {
+		return text(c.Receipt.Mark)
+	}
+	ticks, beyond := s.Split(c.Receipt.Mark, c.Receipt.Low)
+	return strconv.FormatInt(ticks, 10) + ":" + strconv.FormatInt(beyond, 10)
 }
 
 // settleArgs are the script, its keys and its arguments that settle.
@@ -180,7 +193,7 @@ func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, ar
 		q.number(c.Cost)
 		q.number(c.Receipt.Cost)
 		q.number(c.Receipt.Instant)
-		q.number(c.Receipt.Mark)
+		q.add(markOf(c))
 		q.add(c.Receipt.Lease[:])
 		if s.unlessReset {
 			keys = append(keys, resetKey(s.key))

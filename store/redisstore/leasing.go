@@ -71,7 +71,6 @@ type stockOf struct {
 type stock struct {
 	limit    *store.Limit // whose tokens they are
 	left     int64
-	token    int64        // in units of the limit's instants
 	charged  store.Result // of the call that took them
 	at       time.Time    // of that
 	until    time.Time
@@ -161,8 +160,8 @@ func (k *stock) answer(c *store.Charge, now time.Time) store.Result {
 	r := k.charged
 	r.Remaining += k.left
 	r.ResetAfter = upToMicrosecond(r.ResetAfter - now.Sub(k.at))
+	r.Receipt = k.limit.Without(r.Receipt, k.left)
 	r.Receipt.Cost = c.Cost
-	r.Receipt.Mark -= k.left * k.token
 	return r
 }
 
@@ -179,7 +178,7 @@ func (s *stocks) fetched(c *store.Charge, k *stock, taken store.Result, n int64,
 		return false, 0
 	}
 	k.left, k.at, k.until = n-c.Cost, now, now.Add(s.age(c.Limit, n))
-	k.token, k.charged = c.Limit.Terms().Token, taken
+	k.charged = taken
 	*r = k.answer(c, now)
 	switch {
 	case s.closed:

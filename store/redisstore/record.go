@@ -49,7 +49,7 @@ var (
 )
 
 func newRecord(l *store.Limit) *record {
-	r := &record{algorithm: &algorithms[l.Algorithm()], terms: l.Terms(), spec: l.Spec()}
+	r := &record{algorithm: algorithmOf(l), terms: l.Terms(), spec: l.Spec()}
 	r.args = r.arguments(r)
 	return r
 }

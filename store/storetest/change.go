@@ -18,6 +18,7 @@ var changeRows = append(each("same numbers, another limit/", sameNumbers), []row
 				{Units: 5, Period: time.Minute},
 				{Units: 1, Period: time.Minute},
 				{Units: 1000, Period: time.Minute},
+				{Units: 61, Period: time.Minute + time.Microsecond},
 			} {
 				name := a.String() + time.Duration(to.Units).String()
 				from := s.limit(store.Spec{Name: "st-" + a.String(), Algorithm: a, Units: 10, Period: time.Minute})
@@ -42,6 +43,7 @@ var changeRows = append(each("same numbers, another limit/", sameNumbers), []row
 			{{Units: 10, Burst: 10}, {Units: 10, Burst: 3}},
 			{{Units: 30, Burst: 10}, {Units: 1, Burst: 10}},
 			{{Units: 30, Burst: 3}, {Units: 1, Burst: 10}},
+			{{Units: 10, Burst: 10}, {Units: 61, Burst: 10, Period: time.Minute + time.Microsecond}},
 		} {
 			for _, a := range []store.Algorithm{store.TokenBucket, store.IntervalBucket} {
 				alternate(s, a, pair)
@@ -60,6 +62,30 @@ var changeRows = append(each("same numbers, another limit/", sameNumbers), []row
 		s.must(s.take("l", a, 1)) // full in 333333.33 µs
 		if r := s.peek("l", b); r.ResetAfter != 142858*time.Microsecond || r.Remaining != 6 {
 			s.Errorf("%s, want reset 142.858ms and 6 left", show(r))
+		}
+	}},
+	{"one integer to two, and back", func(s *suite) {
+		one := s.limit(store.Spec{Units: 60, Period: time.Minute, Burst: 10, Queue: 5})
+		two := s.limit(store.Spec{Units: 61, Period: time.Minute + time.Microsecond, Burst: 10, Queue: 5})
+		for i, pair := range [][2]*store.Limit{{one, two}, {two, one}} {
+			from, to := pair[0], pair[1]
+			key := fmt.Sprint(i)
+			s.must(s.take(key, from, 10))
+			spec := to.Spec()
+			full := ceil(10, spec.Period, spec.Units)
+			if r := s.peek(key, to); r.Remaining != 5 || r.ResetAfter < full || r.ResetAfter > full+2*time.Microsecond {
+				s.Errorf("10 of 10 used, then %v: %s, want full in %v", spec, show(r), full)
+			}
+			// The turn that has been told stays where it is.
+			turn := s.take(key, to, 1)
+			if !turn.OK || turn.Delay == 0 {
+				s.Errorf("10 of 10 used, then %v: %s, want a turn", spec, show(turn))
+			}
+			if r := s.peek(key, from); r.Remaining > 5 || r.ResetAfter < turn.Delay {
+				s.Errorf("%v with a turn in %v, then %v: %s", spec, turn.Delay, from.Spec(), show(r))
+			}
+			s.sleep(time.Minute)
+			s.left(key, from, 15)
 		}
 	}},
 }...)
@@ -82,7 +108,10 @@ func alternate(s *suite, a store.Algorithm, pair [2]store.Spec) {
 	name := a.String()
 	var limits [2]*store.Limit
 	for i, spec := range pair {
-		spec.Name, spec.Algorithm, spec.Period = "st-"+a.String(), a, time.Minute
+		spec.Name, spec.Algorithm = "st-"+a.String(), a
+		if spec.Period == 0 {
+			spec.Period = time.Minute
+		}
 		limits[i] = s.limit(spec)
 		name += fmt.Sprint(" ", spec.Units, "/", spec.Burst)
 	}

@@ -26,6 +26,11 @@ func days() []row {
 		{1_000_000, 24 * time.Hour, time.Microsecond},
 		{7, 24 * time.Hour, time.Microsecond},
 		{365, 24 * time.Hour, 10 * time.Microsecond},
+		// No integer below 2^53 holds an instant of these.
+		{348_773, time.Minute, time.Microsecond},
+		{1_000_003, time.Second, time.Microsecond},
+		{9_999_999_967, 24 * time.Hour, time.Microsecond},
+		{61, time.Minute + time.Microsecond, time.Microsecond},
 	} {
 		rows = append(rows, row{fmt.Sprintf("TokenBucket %d per %v", r.units, r.period), func(s *suite) {
 			// As large a burst as the rate gives in an hour, and looks that are
@@ -47,6 +52,15 @@ func days() []row {
 		row{"IntervalBucket", func(s *suite) {
 			l := s.limit(store.Spec{Algorithm: store.IntervalBucket, Units: 7, Period: time.Minute, Burst: 500})
 			day(s, l, 500, time.Microsecond, func(elapsed time.Duration) int64 { return int64(elapsed/time.Minute) * 7 })
+		}},
+		row{"LeakyBucket 348773 per 1m0s", func(s *suite) {
+			l := s.limit(store.Spec{Algorithm: store.LeakyBucket, Units: 348_773, Period: time.Minute})
+			for turn := range int64(1000) {
+				r := s.take("k", l, 1)
+				if want := ceil(turn, time.Minute, 348_773); !r.OK || r.Delay != want {
+					s.Fatalf("turn %d: %s, want delay %v", turn, show(r), want)
+				}
+			}
 		}},
 		row{"SlidingLog", func(s *suite) { windows(s, store.SlidingLog) }},
 		row{"SlidingWindow", func(s *suite) { windows(s, store.SlidingWindow) }},

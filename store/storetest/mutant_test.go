@@ -74,8 +74,18 @@ type unlocked struct{}
 func (unlocked) Lock()   {}
 func (unlocked) Unlock() {}
 
+// numbered has limits with other numbers.
+func numbered(change func(*store.Spec)) mutant {
+	return replaced(func(s *store.Spec, _ *string) { change(s) })
+}
+
 // keyed stores everything under another key.
 func keyed(rename func(limit, key string) (string, string)) mutant {
+	return replaced(func(s *store.Spec, key *string) { s.Name, *key = rename(s.Name, *key) })
+}
+
+// replaced has charges on other limits and keys.
+func replaced(change func(s *store.Spec, key *string)) mutant {
 	calls := func(call func(*plain, []store.Charge, []store.Result) error) func(*plain, []store.Charge, []store.Result) error {
 		return func(p *plain, charges []store.Charge, results []store.Result) error {
 			charges = slices.Clone(charges)
@@ -84,7 +94,7 @@ func keyed(rename func(limit, key string) (string, string)) mutant {
 					continue
 				}
 				spec := c.Limit.Spec()
-				spec.Name, charges[i].Key = rename(spec.Name, c.Key)
+				change(&spec, &charges[i].Key)
 				if l, err := store.NewLimit(spec); err == nil {
 					charges[i].Limit = l
 				}

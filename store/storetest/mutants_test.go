@@ -108,6 +108,23 @@ var mutants = map[string]func() mutant{
 	"reset in seconds": func() mutant {
 		return answered(func(_ *store.Charge, r *store.Result) { r.ResetAfter = r.ResetAfter.Truncate(time.Second) })
 	},
+	"numbers rounded": func() mutant {
+		return numbered(func(s *store.Spec) {
+			for zeros := int64(1); s.Units/zeros >= 1000; zeros *= 10 {
+				s.Units -= s.Units % (10 * zeros)
+			}
+		})
+	},
+	"what is beyond a tick forgotten": func() mutant {
+		return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
+			err := take(p, charges, results)
+			for at, s := range p.states {
+				s.Low = 0
+				p.states[at] = s
+			}
+			return err
+		}}
+	},
 	"key and limit joined": func() mutant { return keyed(func(l, k string) (string, string) { return "x", l + ":" + k }) },
 	"joined by a dash":     func() mutant { return keyed(func(l, k string) (string, string) { return "x", l + "-" + k }) },
 	"keys cut":             func() mutant { return keyed(func(l, k string) (string, string) { return l, k[:min(len(k), 250)] }) },
