@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/doctest"
 )
 
 var updateAPI = flag.Bool("update", false, "write testdata/api.txt anew")
@@ -26,7 +28,7 @@ func TestAPI(t *testing.T) {
 	paths := slices.DeleteFunc(strings.Fields(string(list)), func(p string) bool {
 		return strings.Contains(p, "/internal/") || strings.Contains(p, "/examples") || strings.Contains(p, "/cmd/")
 	})
-	packages := exported(t, token.NewFileSet(), paths...)
+	packages := doctest.Exported(t, token.NewFileSet(), paths...)
 	var got strings.Builder
 	for _, path := range paths {
 		p, err := packages.Import(path)

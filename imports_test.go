@@ -40,6 +40,7 @@ var imports = map[string]rule{
 	"store/redisstore":          {own: []string{"internal/background", "lua", "store"}, external: []string{"github.com/redis/go-redis/v9", "github.com/google/uuid"}},
 	"internal/adaptive":         {own: []string{"internal/clock", "store"}, notEven: []string{"net/http", "net"}},
 	"internal/explore":          {tests: true},
+	"internal/doctest":          {tests: true},
 	"internal/clientip":         {},
 	"internal/framework":        {},
 	"internal/field":            {},

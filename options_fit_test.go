@@ -3,34 +3,15 @@ package stint_test
 import (
 	"fmt"
 	"go/ast"
-	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
-)
 
-// exported imports packages as the compiler left them.
-func exported(t *testing.T, fset *token.FileSet, paths ...string) types.Importer {
-	t.Helper()
-	list := exec.Command("go", append([]string{"list", "-export", "-f", "{{.ImportPath}} {{.Export}}"}, paths...)...)
-	list.Stderr = os.Stderr
-	out, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for line := range strings.Lines(string(out)) {
-		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
-		files[path] = file
-	}
-	return importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })
-}
+	"github.com/stint-go/stint/internal/doctest"
+)
 
 // fits are the options there are, and what takes each.
 var fits = []struct{ option, takes string }{
@@ -89,7 +70,7 @@ var takers = []struct{ name, call string }{
 // An option compiles where it means something, and nowhere else.
 func TestOptionsFit(t *testing.T) {
 	fset := token.NewFileSet()
-	packages := exported(t, fset, "github.com/stint-go/stint", "time")
+	packages := doctest.Exported(t, fset, "github.com/stint-go/stint", "time")
 	compiles := func(call string) error {
 		text := "package p; import (\"time\"; \"github.com/stint-go/stint\"); var _ time.Duration; func _() { _, _ = " + call + ", stint.Never }"
 		f, err := parser.ParseFile(fset, "p.go", text, 0)

@@ -1,0 +1,73 @@
+package stint_test
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stint-go/stint/internal/doctest"
+)
+
+// taken are the names that the code of a document takes for granted: the reader's own.
+var taken = map[string]string{
+	"": `
+		var (
+			ctx    context.Context
+			lim    *stint.Limiter
+			rdb    *redis.Client
+			mux    *http.ServeMux
+			addr   string
+			n      int
+			key    stint.KeyFunc
+			berlin *time.Location
+		)`,
+	"README.md": `
+		var (
+			r   *gin.Engine
+			e   *echo.Echo
+			rdb *redis.Client
+		)`,
+	"docs/keys.md": `
+		var (
+			r, e         interface{ Use(...any) }
+			authenticate any
+		)
+		type user struct{ UserID string }
+		func sessionOf(context.Context) user`,
+	"docs/waiting.md": `
+		var (
+			ctx    context.Context
+			lim    *stint.Limiter
+			queued atomic.Int64
+			waited interface{ Observe(time.Duration) }
+		)`,
+}
+
+// Go code in documents compiles: whole programs are built (TestProgramsBuild), and
+// parts of programs are compiled with what they take for granted.
+func TestDocumentsCompile(t *testing.T) {
+	c := doctest.New(t,
+		"context", "fmt", "log", "net", "net/http", "net/netip", "sync/atomic", "time", "errors", "strings",
+		"github.com/gin-gonic/gin", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9",
+		module, module+"/store", module+"/store/memstore", module+"/store/redisstore", module+"/store/failover",
+		module+"/plans", module+"/policy",
+		"stinthttp "+module+"/adapters/std", "stintgin "+module+"/adapters/gin", "stintecho "+module+"/adapters/echo")
+	for _, doc := range documents(t) {
+		text := read(t, doc)
+		names, own := taken[doc]
+		if !own {
+			names = taken[""]
+		}
+		for _, code := range doctest.Blocks(text, "") {
+			if err := c.Check(names, code); err != nil {
+				t.Errorf("%s: %v\n%s", doc, err, code)
+			}
+		}
+		for _, dir := range doctest.Modules(text) {
+			tests, _ := filepath.Glob(filepath.Join(dir, "*_test.go"))
+			if !slices.ContainsFunc(tests, func(file string) bool { return uses(t, file, "doctest") }) {
+				t.Errorf("%s: code for %s, where no test compiles it", doc, dir)
+			}
+		}
+	}
+}
