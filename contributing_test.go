@@ -92,6 +92,27 @@ func TestContributingNamesAllOfAKind(t *testing.T) {
 	}
 }
 
+// The files of the root package stand in the architecture's table of them, each once,
+// and no others.
+func TestArchitectureNamesFiles(t *testing.T) {
+	_, text, _ := strings.Cut(read(t, "docs/architecture.md"), "The steps, by file:\n")
+	text, _, _ = strings.Cut(text, "\n\nA `call`")
+	var named []string
+	for line := range strings.Lines(text) {
+		for _, m := range regexp.MustCompile("`([a-z]+\\.go)`").FindAllStringSubmatch(strings.Split(line+"|", "|")[1], -1) {
+			named = append(named, m[1])
+		}
+	}
+	files := slices.DeleteFunc(tree(t, "*.go"), func(file string) bool {
+		return path.Dir(file) != "." || strings.HasSuffix(file, "_test.go")
+	})
+	slices.Sort(named)
+	slices.Sort(files)
+	if !slices.Equal(named, files) {
+		t.Errorf("docs/architecture.md names %q, and there are %q", named, files)
+	}
+}
+
 // uses reports whether a file's code, comments aside, has a name.
 func uses(t *testing.T, file, name string) (found bool) {
 	t.Helper()
