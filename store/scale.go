@@ -149,7 +149,7 @@ func (s Scale) waitOne(n int64) time.Duration {
 	if s.PerTick != 1 {
 		n = ceilDiv(n, s.PerTick)
 	}
-	return micros(n * s.tick())
+	return time.Duration(n*ticks[s.Exponent&7]) * time.Microsecond
 }
 
 // within is the number of units that go by in d, rounded down to a tick.
