@@ -62,11 +62,11 @@ func drawAdaptive(dir string) error {
 			return fmt.Errorf("adaptive.csv has no run of %s", a.name)
 		}
 		err := picture{
-			title: a.title + ": real requests, half more than the workers can do",
+			title: a.title + ", 1.5 times what the workers can do",
 			x:     "seconds", y: "requests in flight", xStep: 10, yStep: 20,
 			lines: []line{
 				{"workers", grey, columns["workers"]},
-				{"in flight", red, columns["in_flight"]},
+				{"in flight", orange, columns["in_flight"]},
 				{"limit", blue, columns["limit"]},
 			},
 		}.save(dir, "adaptive-"+a.name)
@@ -79,7 +79,7 @@ func drawAdaptive(dir string) error {
 		x:     "seconds", y: "milliseconds", xStep: 10, yStep: 50,
 		lines: []line{
 			{"Gradient2, tolerance 1", blue, all["gradient2"]["latency_ms"]},
-			{"Vegas", red, all["vegas"]["latency_ms"]},
+			{"Vegas", orange, all["vegas"]["latency_ms"]},
 			{"AIMD, timeout 150 ms", grey, all["aimd"]["latency_ms"]},
 		},
 	}.save(dir, "adaptive-latency")

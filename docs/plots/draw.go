@@ -1,24 +1,47 @@
 package main
 
 import (
-	"image/color"
+	"cmp"
+	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
-var (
-	blue = color.RGBA{0x1f, 0x5f, 0xbf, 0xff}
-	grey = color.RGBA{0xa0, 0xa0, 0xa0, 0xff}
-	red  = color.RGBA{0xc8, 0x32, 0x32, 0xff}
+// ink is a color that differs from the others for everybody, also in grey: the inks
+// are those of Okabe and Ito, and differ in their dashes and widths too.
+type ink string
+
+const (
+	blue   ink = "blue"
+	orange ink = "orange"
+	grey   ink = "grey"
 )
+
+// style has the fonts that every machine has, and colors for light and dark pages.
+const style = `<style>
+text { font-family: sans-serif; font-size: 13px; fill: #1f2328 }
+.title { font-size: 16px; font-weight: bold }
+.paper { fill: #ffffff }
+.grid { stroke: #d8dee4; fill: none }
+.blue, .orange, .grey { fill: none; stroke-linejoin: round }
+.blue { stroke: #0072b2; stroke-width: 2.4 }
+.orange { stroke: #d55e00; stroke-width: 1.8 }
+.grey { stroke: #767676; stroke-width: 1.8; stroke-dasharray: 6 3 }
+.refused { stroke: #d55e00; stroke-width: 1.6; fill: none }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 }
+.paper { fill: #0d1117 }
+.grid { stroke: #30363d }
+.blue { stroke: #56b4e9 }
+.orange, .refused { stroke: #e69f00 }
+.grey { stroke: #a0a8b0 }
+}
+</style>
+`
 
 type point struct{ x, y float64 }
 
@@ -37,25 +60,17 @@ func (s *stairs) by(at time.Duration, n float64) {
 
 // until draws the last step out to an instant, if it isn't there yet.
 func (s *stairs) until(at time.Duration) {
+	if len(s.points) == 0 {
+		return
+	}
 	if last := s.points[len(s.points)-1]; last.x < at.Seconds() {
 		s.points = append(s.points, point{at.Seconds(), last.y})
 	}
 }
 
-// every is an axis with a number at each multiple of a step.
-type every float64
-
-func (e every) Ticks(from, to float64) (ticks []plot.Tick) {
-	step := float64(e)
-	for v := math.Ceil(from/step) * step; v <= to; v += step {
-		ticks = append(ticks, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'f', -1, 64)})
-	}
-	return ticks
-}
-
 type line struct {
 	name   string
-	color  color.Color
+	ink    ink
 	points []point
 }
 
@@ -66,42 +81,114 @@ type picture struct {
 	refused      []time.Duration // marked along the bottom
 }
 
+// Sizes are in pixels. Titles and the legend stand above the field that data is drawn in.
+const (
+	fieldWidth, fieldHeight = 620, 250
+	left, right             = 64, 26
+	titleHeight             = 34
+	legendHeight            = 26
+	below                   = 50
+	width                   = left + fieldWidth + right
+)
+
+// save writes a picture with its legend.
 func (p picture) save(dir, name string) error {
-	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
-	pl := plot.New()
-	pl.Title.Text, pl.X.Label.Text, pl.Y.Label.Text = p.title, p.x, p.y
-	pl.Title.Padding = vg.Points(8)
-	pl.Legend.Top, pl.Legend.Left = true, true
-	pl.Add(plotter.NewGrid())
+	return save(dir, name, "", p, []picture{p}, 1)
+}
+
+// save writes pictures in columns, under a title and one legend for all, as they
+// have the same lines as like.
+func save(dir, name, title string, like picture, all []picture, columns int) error {
+	rows := (len(all) + columns - 1) / columns
+	panel := titleHeight + fieldHeight + below
+	above := legendHeight
+	if title != "" {
+		above += titleHeight
+	}
+	c := &canvas{}
+	w, h := columns*width, above+rows*panel
+	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">`+"\n", w, h, w, h)
+	fmt.Fprintf(c, "<title>%s</title>\n%s", escaped(cmp.Or(title, like.title)), style)
+	fmt.Fprintf(c, `<rect class="paper" width="%d" height="%d"/>`+"\n", w, h)
+	if title != "" {
+		c.text(left, 23, "title", "start", title)
+	}
+	c.legend(left, float64(above)-8, like)
+	for i, p := range all {
+		c.panel(float64(i%columns*width), float64(above+i/columns*panel), p)
+	}
+	c.WriteString("</svg>\n")
+	return os.WriteFile(filepath.Join(dir, name+".svg"), []byte(c.String()), 0o644)
+}
+
+// canvas is an SVG that is being written.
+type canvas struct{ strings.Builder }
+
+func escaped(s string) string { return strings.NewReplacer("&", "&amp;", "<", "&lt;").Replace(s) }
+
+func number(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
+
+func (c *canvas) text(x, y float64, class, anchor, s string) {
+	fmt.Fprintf(c, `<text class="%s" x="%s" y="%s" text-anchor="%s">%s</text>`+"\n", class, number(x), number(y), anchor, escaped(s))
+}
+
+func (c *canvas) path(class, d string) { fmt.Fprintf(c, `<path class="%s" d="%s"/>`+"\n", class, d) }
+
+// legend names the lines of a picture in a row.
+func (c *canvas) legend(x, y float64, p picture) {
+	name := func(s string) {
+		c.text(x+34, y, "", "start", s)
+		x += 34 + 24 + 8*float64(len(s))
+	}
 	for _, l := range p.lines {
-		xys := make(plotter.XYs, len(l.points))
-		for i, pt := range l.points {
-			xys[i] = plotter.XY{X: pt.x, Y: pt.y}
-		}
-		drawn, err := plotter.NewLine(xys)
-		if err != nil {
-			return err
-		}
-		drawn.Color, drawn.Width = l.color, vg.Points(1.6)
-		pl.Add(drawn)
 		if l.name != "" {
-			pl.Legend.Add(l.name, drawn)
+			c.path(string(l.ink), "M"+number(x)+" "+number(y-4)+"h26")
+			name(l.name)
 		}
 	}
 	if len(p.refused) > 0 {
-		xys := make(plotter.XYs, len(p.refused))
-		for i, at := range p.refused {
-			xys[i] = plotter.XY{X: at.Seconds()}
-		}
-		marks, err := plotter.NewScatter(xys)
-		if err != nil {
-			return err
-		}
-		marks.Shape, marks.Color, marks.Radius = draw.CrossGlyph{}, red, vg.Points(2)
-		pl.Add(marks)
-		pl.Legend.Add("refused", marks)
+		c.cross(x+13, y-4)
+		name("refused")
 	}
-	pl.Y.Min, pl.Y.Max = 0, pl.Y.Max*1.15 // the legend stands above the lines
-	pl.X.Tick.Marker, pl.Y.Tick.Marker = every(p.xStep), every(p.yStep)
-	return pl.Save(18*vg.Centimeter, 9*vg.Centimeter, filepath.Join(dir, name+".svg"))
+}
+
+func (c *canvas) cross(x, y float64) {
+	c.path("refused", "M"+number(x-3)+" "+number(y-3)+"l6 6m0 -6l-6 6")
+}
+
+// panel draws a picture with its title and axes.
+func (c *canvas) panel(x, y float64, p picture) {
+	x, y = x+left, y+titleHeight
+	c.text(x, y-11, "title", "start", p.title)
+	most := point{}
+	for _, l := range p.lines {
+		for _, pt := range l.points {
+			most.x, most.y = math.Max(most.x, pt.x), math.Max(most.y, pt.y)
+		}
+	}
+	most.y = math.Ceil(most.y*1.02/p.yStep) * p.yStep
+	at := func(pt point) string {
+		return number(x+pt.x/most.x*fieldWidth) + " " + number(y+fieldHeight-pt.y/most.y*fieldHeight)
+	}
+	for v := 0.0; v <= most.x; v += p.xStep {
+		c.path("grid", "M"+at(point{v, 0})+"v-"+number(fieldHeight))
+		c.text(x+v/most.x*fieldWidth, y+fieldHeight+17, "", "middle", number(v))
+	}
+	for v := 0.0; v <= most.y; v += p.yStep {
+		c.path("grid", "M"+at(point{0, v})+"h"+number(fieldWidth))
+		c.text(x-8, y+fieldHeight-v/most.y*fieldHeight+4, "", "end", number(v))
+	}
+	c.text(x+fieldWidth/2, y+fieldHeight+37, "", "middle", p.x)
+	fmt.Fprintf(c, `<text transform="translate(%s %s) rotate(-90)" text-anchor="middle">%s</text>`+"\n",
+		number(x-44), number(y+fieldHeight/2), escaped(p.y))
+	for _, l := range p.lines {
+		var d strings.Builder
+		for i, pt := range l.points {
+			d.WriteString(map[bool]string{true: "M", false: "L"}[i == 0] + at(pt))
+		}
+		c.path(string(l.ink), d.String())
+	}
+	for _, r := range p.refused {
+		c.cross(x+r.Seconds()/most.x*fieldWidth, y+fieldHeight-7)
+	}
 }

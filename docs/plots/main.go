@@ -7,7 +7,9 @@ package main
 
 import (
 	"flag"
+	"fmt"
 	"log"
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint/store"
@@ -16,20 +18,27 @@ import (
 func main() {
 	out := flag.String("out", "../img", "directory to write to")
 	flag.Parse()
+	if err := drawAll(*out); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func drawAll(dir string) error {
 	for _, r := range rates {
-		if err := r.draw(*out); err != nil {
-			log.Fatalf("%s: %v", r.file, err)
+		p, err := r.picture()
+		if err == nil {
+			err = p.save(dir, r.file)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.file, err)
 		}
 	}
-	if err := drawWarmUp(*out); err != nil {
-		log.Fatal(err)
+	for _, draw := range []func(dir string) error{drawWarmUp, drawConcurrency, drawChoice, drawAdaptive} {
+		if err := draw(dir); err != nil {
+			return err
+		}
 	}
-	if err := drawConcurrency(*out); err != nil {
-		log.Fatal(err)
-	}
-	if err := drawAdaptive(*out); err != nil {
-		log.Fatal(err)
-	}
+	return nil
 }
 
 // rates all see the same traffic, so that the pictures can be compared.
@@ -91,11 +100,11 @@ func (k *key) release(at time.Duration, receipt store.Receipt) {
 	store.Amend(k.now(at), &charge, &k.state[0], &result)
 }
 
-func (r rate) draw(dir string) error {
+func (r rate) picture() (picture, error) {
 	r.spec.Units, r.spec.Period = 10, 10*time.Second
 	k, err := newKey(r.spec)
 	if err != nil {
-		return err
+		return picture{}, err
 	}
 	var asked, passed stairs
 	var refused []time.Duration
@@ -107,16 +116,74 @@ func (r rate) draw(dir string) error {
 			refused = append(refused, at)
 		}
 	}
+	return counted(r.title, asked, passed, refused), nil
+}
+
+// counted shows what was asked and what was let through.
+func counted(title string, asked, passed stairs, refused []time.Duration) picture {
 	asked.until(40 * time.Second)
 	passed.until(40 * time.Second)
+	passed.points = slices.DeleteFunc(passed.points, func(p point) bool { return p.x > 40 }) // turns still to come
 	return picture{
-		title: r.title, x: "seconds", y: "requests since the start", xStep: 2, yStep: 10,
+		title: title, x: "seconds", y: "requests since the start", xStep: 5, yStep: 20,
 		lines: []line{
 			{"asked", grey, asked.points},
 			{"let through", blue, passed.points},
 		},
 		refused: refused,
-	}.save(dir, r.file)
+	}
+}
+
+// drawChoice shows all rates beside each other, and four slots that each request
+// holds for 3 s.
+func drawChoice(dir string) error {
+	var all []picture
+	for _, r := range rates {
+		p, err := r.picture()
+		if err != nil {
+			return err
+		}
+		all = append(all, p)
+	}
+	warm := rate{title: "WarmUp, 10 per 10 s, warm after 10 s", spec: store.Spec{Algorithm: store.WarmUp, WarmUp: 10 * time.Second}}
+	p, err := warm.picture()
+	if err != nil {
+		return err
+	}
+	slots, err := slotsPicture()
+	if err != nil {
+		return err
+	}
+	return save(dir, "choosing", "The same requests under each algorithm", all[0], append(all, p, slots), 2)
+}
+
+// slotsPicture shows what four slots let through of the rates' traffic.
+func slotsPicture() (picture, error) {
+	k, err := newKey(store.Spec{Algorithm: store.Concurrency, Units: 4})
+	if err != nil {
+		return picture{}, err
+	}
+	var asked, passed stairs
+	var refused []time.Duration
+	type held struct {
+		until   time.Duration
+		receipt store.Receipt
+	}
+	var holders []held
+	for _, at := range traffic() {
+		for len(holders) > 0 && holders[0].until <= at {
+			k.release(holders[0].until, holders[0].receipt)
+			holders = holders[1:]
+		}
+		asked.step(at)
+		if res := k.take(at, 0); res.OK {
+			passed.step(at)
+			holders = append(holders, held{at + 3*time.Second, res.Receipt})
+		} else {
+			refused = append(refused, at)
+		}
+	}
+	return counted("Concurrency, 4 slots; requests take 3 s", asked, passed, refused), nil
 }
 
 // drawWarmUp shows the rate that one caller gets who asks again as soon as it
@@ -187,7 +254,7 @@ func drawConcurrency(dir string) error {
 	}
 	inFlight.until(20 * time.Second)
 	return picture{
-		title: "Concurrency, 4 slots; requests take 0.5 s, and 1.6 s from 6 s to 13 s",
+		title: "Concurrency, 4 slots; each takes 0.5 s, 1.6 s from 6 s to 13 s",
 		x:     "seconds", y: "requests in flight", xStep: 1, yStep: 1,
 		lines:   []line{{"in flight", blue, inFlight.points}},
 		refused: refused,

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The pictures in the documents are those that this code draws.
+func TestPicturesAreUpToDate(t *testing.T) {
+	for file, text := range drawn(t) {
+		kept, err := os.ReadFile(filepath.Join("../img", file))
+		if err != nil || string(kept) != text {
+			t.Errorf("docs/img/%s isn't what this code draws (%v): make plots", file, err)
+		}
+	}
+	kept, _ := filepath.Glob("../img/*.svg")
+	if n := len(drawn(t)); len(kept) != n {
+		t.Errorf("%d pictures in docs/img, %d are drawn", len(kept), n)
+	}
+}
+
+// Pictures can be read everywhere: text stands within the picture and apart from
+// other text and from the data, in a font that every machine has, on pages light and
+// dark.
+func TestPicturesAreLegible(t *testing.T) {
+	for file, text := range drawn(t) {
+		s := parse(t, file, text)
+		for i, b := range s.texts {
+			if b.left < 0 || b.right > s.width || b.top < 0 || b.bottom > s.height {
+				t.Errorf("%s: %q leaves the picture", file, b.text)
+			}
+			for _, o := range s.texts[:i] {
+				if b.overlaps(o) {
+					t.Errorf("%s: %q and %q overlap", file, b.text, o.text)
+				}
+			}
+			for _, f := range s.fields {
+				if b.overlaps(f) {
+					t.Errorf("%s: %q stands in the field of the data", file, b.text)
+				}
+			}
+		}
+		if len(s.fields) == 0 || len(s.texts) < 10 {
+			t.Errorf("%s: %d fields, %d texts", file, len(s.fields), len(s.texts))
+		}
+		if fonts := regexp.MustCompile(`font-family: [^;]*`).FindAllString(text, -1); len(fonts) != 1 || fonts[0] != "font-family: sans-serif" {
+			t.Errorf("%s: fonts %q", file, fonts)
+		}
+		if !strings.Contains(text, "prefers-color-scheme: dark") {
+			t.Errorf("%s: no colors for dark pages", file)
+		}
+	}
+}
+
+func drawn(t *testing.T) map[string]string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := drawAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, "*.svg"))
+	all := map[string]string{}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[filepath.Base(f)] = string(text)
+	}
+	if len(all) < 13 {
+		t.Fatalf("%d pictures", len(all))
+	}
+	return all
+}
+
+type box struct {
+	text                     string
+	left, right, top, bottom float64
+}
+
+func (b box) overlaps(o box) bool {
+	return b.left < o.right && o.left < b.right && b.top < o.bottom && o.top < b.bottom
+}
+
+type picked struct {
+	width, height float64
+	texts         []box
+	fields        []box // of the data, as far as grids go
+}
+
+// parse finds what is written, and where. Letters are taken to be as wide as those of a
+// wide font; what is turned is left out.
+func parse(t *testing.T, file, text string) (s picked) {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(text))
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			return s
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		e, ok := token.(xml.StartElement)
+		if !ok {
+			continue
+		}
+		at := map[string]string{}
+		for _, a := range e.Attr {
+			at[a.Name.Local] = a.Value
+		}
+		num := func(name string) (n float64) { _, _ = fmt.Sscan(at[name], &n); return n }
+		switch {
+		case e.Name.Local == "svg":
+			s.width, s.height = num("width"), num("height")
+		case e.Name.Local == "text" && at["transform"] == "":
+			var content string
+			if err := d.DecodeElement(&content, &e); err != nil {
+				t.Fatal(err)
+			}
+			size := map[bool]float64{true: 16 * 0.64, false: 13 * 0.6}[at["class"] == "title"]
+			w := size * float64(len([]rune(content)))
+			left := num("x") - w*map[string]float64{"start": 0, "middle": 0.5, "end": 1}[at["text-anchor"]]
+			s.texts = append(s.texts, box{content, left, left + w, num("y") - 12, num("y") + 3})
+		case at["class"] == "grid":
+			var x, y, h float64
+			if n, _ := fmt.Sscanf(at["d"], "M%g %gh%g", &x, &y, &h); n == 3 {
+				if k := len(s.fields) - 1; k >= 0 && s.fields[k].left == x && s.fields[k].top > y && s.fields[k].bottom-y < fieldHeight+1 {
+					s.fields[k].top = y
+				} else {
+					s.fields = append(s.fields, box{"", x, x + h, y, y})
+				}
+			}
+		}
+	}
+}
