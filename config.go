@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -33,6 +34,8 @@ type config struct {
 	styles        field.Styles
 	stylesSet     bool
 	observers     []func(Event)
+	logger        *slog.Logger
+	logKeys       bool
 	name          string
 	emptyKey      EmptyKeyPolicy
 	emptyKeySet   bool

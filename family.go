@@ -1,6 +1,7 @@
 package stint
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -43,7 +45,7 @@ func (l *Limiter) begin(opts []Option) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	warn(conflicts)
+	l.warn(conflicts)
 	return l, nil
 }
 
@@ -63,7 +65,7 @@ func (l *Limiter) first(c *config) ([]namesakes.Conflict, error) {
 	g.mu.Unlock()
 	f.members = append(f.members, l)
 	l.now.Store(v)
-	l.given = c.observers
+	l.given, l.logger, l.logKeys = c.observers, c.logger, c.logKeys
 	f.enlist()
 	return f.announce(), nil
 }
@@ -117,7 +119,7 @@ func (l *Limiter) Update(opts ...Option) error {
 	if err != nil {
 		return err
 	}
-	warn(conflicts)
+	l.warn(conflicts)
 	v.observe(Event{Kind: EventUpdated})
 	return nil
 }
@@ -136,8 +138,11 @@ func (l *Limiter) update(c *config) (*version, []namesakes.Conflict, error) {
 	l.opts = c.opts
 	if len(c.observers) > 0 {
 		l.given = c.observers
-		f.enlist()
 	}
+	if c.logger != nil || c.logKeys {
+		l.logger, l.logKeys = c.logger, c.logKeys
+	}
+	f.enlist()
 	f.now.Store(g)
 	for _, m := range f.members {
 		m.now.Store(g.versions[m])
@@ -299,10 +304,11 @@ func (f *family) announce() []namesakes.Conflict {
 	return f.namesakes.Mean(all)
 }
 
-func warn(conflicts []namesakes.Conflict) {
+func (l *Limiter) warn(conflicts []namesakes.Conflict) {
 	for _, c := range conflicts {
-		slog.Warn("stint: limiters on one store give a limit's name different numbers: write another stint.WithName in one of them",
-			"limit", c.Name, "rule", c.Says, "other", c.Other)
+		l.log.Load().Write(context.Background(), logs.Namesakes, func(bool) []slog.Attr {
+			return []slog.Attr{slog.String("limit", c.Name), slog.String("rule", c.Says), slog.String("other", c.Other)}
+		})
 	}
 }
 

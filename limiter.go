@@ -27,8 +27,8 @@
 //
 // # Failure
 //
-// When the store fails, requests pass without RateLimit fields and observers
-// are told; WithFailurePolicy(FailClosed) answers 503 instead. A key that
+// When the store fails, requests pass without RateLimit fields; that is logged, and
+// observers are told. WithFailurePolicy(FailClosed) answers 503 instead. A key that
 // can't be told never lets a request pass.
 package stint
 
@@ -36,11 +36,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
@@ -50,13 +52,16 @@ import (
 type Limiter struct {
 	now    atomic.Pointer[version]
 	family *family
-	parent *Limiter                      // that With has extended, or nil
-	told   atomic.Pointer[[]func(Event)] // who is told of its events; nil: nobody
-	opts   []Option                      // of New, With or the last Update; guarded by family.mu
+	parent *Limiter                 // that With has extended, or nil
+	told   atomic.Pointer[audience] // of its events; nil: nobody
+	log    atomic.Pointer[logs.Log] // of what fails
+	opts   []Option                 // of New, With or the last Update; guarded by family.mu
 
 	// Guarded by family.mu: see enlist.
 	given     []func(Event) // by WithObserver
 	observers []*observer   // by Observe
+	logger    *slog.Logger  // by WithLogger
+	logKeys   bool          // by WithLogKeys
 }
 
 // New makes a limiter. It reports everything that is wrong with the options at

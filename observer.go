@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/store"
 )
 
@@ -259,9 +261,39 @@ func (l *Limiter) Observe(f func(Event)) (stop func()) {
 // observer is one that a limiter has. Its address is its identity.
 type observer struct{ f func(Event) }
 
-// enlist works out whom each limiter tells. The caller holds f.mu.
+// audience is who is told of a limiter's events. It is never changed, but replaced.
+type audience struct {
+	all []func(Event)
+	// failing: the store has failed, so that its next answers are looked at.
+	failing bool
+}
+
+// address changes whom the limiter tells.
+func (l *Limiter) address(change func(*audience)) {
+	for {
+		was := l.told.Load()
+		next := new(audience)
+		if was != nil {
+			*next = *was
+		}
+		change(next)
+		if len(next.all) == 0 && !next.failing {
+			next = nil
+		}
+		if l.told.CompareAndSwap(was, next) {
+			return
+		}
+	}
+}
+
+// enlist works out whom each limiter tells, and where it logs. The caller holds f.mu.
 func (f *family) enlist() {
 	for _, m := range f.members {
+		var above *logs.Log
+		if m.parent != nil {
+			above = m.parent.log.Load()
+		}
+		m.log.Store(logs.Derive(above, m.log.Load(), m.logger, m.logKeys))
 		var all []func(Event)
 		for o := m; o != nil; o = o.parent {
 			own := make([]func(Event), 0, len(o.given)+len(o.observers)+len(all))
@@ -271,11 +303,7 @@ func (f *family) enlist() {
 			}
 			all = append(own, all...)
 		}
-		if len(all) == 0 {
-			m.told.Store(nil)
-			continue
-		}
-		m.told.Store(&all)
+		m.address(func(a *audience) { a.all = all })
 	}
 }
 
@@ -284,17 +312,111 @@ func (f *family) enlist() {
 func (l *Limiter) Tell(e Event) { l.now.Load().observe(e) }
 
 func (v *version) observe(e Event) {
-	if all := v.of.told.Load(); all != nil {
-		e.Limiter = v.name
-		for _, f := range *all {
+	e.Limiter = v.name
+	to := v.of.told.Load()
+	if e.Kind == EventStoreFailed && (to == nil || !to.failing) {
+		v.of.address(func(a *audience) { a.failing = true })
+	}
+	if m := e.message(); m != 0 {
+		v.write(m, e)
+	}
+	if to != nil {
+		for _, f := range to.all {
 			f(e)
 		}
 	}
 }
 
-// observe tells the observers of a decision.
+// message is the log's of an event, or none.
+func (e *Event) message() logs.Message {
+	switch e.Kind {
+	case EventDenied, EventBlocked:
+		return logs.Refused
+	case EventEmptyKey:
+		return logs.EmptyKey
+	case EventKeyFailed:
+		return logs.KeyFailed
+	case EventLimitsFailed:
+		return logs.LimitsFailed
+	case EventStoreFailed:
+		return logs.StoreFailed
+	case EventSettleFailed:
+		return logs.SettleFailed
+	case EventBanned:
+		return logs.Banned
+	case EventStoreDegraded:
+		if e.Err == nil {
+			return logs.PrimaryAnswers
+		}
+		return logs.PrimaryFailed
+	case EventPolicy:
+		if e.Err == nil {
+			return logs.PolicyInForce
+		}
+		return logs.PolicyRefused
+	}
+	return 0
+}
+
+// write has the log say what has happened.
+func (v *version) write(m logs.Message, e Event) {
+	v.of.log.Load().Write(contextOf(e.Request), m, func(keys bool) []slog.Attr {
+		attrs := e.LogValue().Group()
+		if e.Kind == EventStoreFailed {
+			became := "passed"
+			if errors.As(e.Err, new(*StoreError)) {
+				became = "refused"
+			}
+			attrs = append(attrs, slog.String("request", became))
+		}
+		if keys {
+			for i := range e.Decision.Limits {
+				if key := e.Key(i); key != "" && e.Decision.Limits[i].Name == e.Decision.Limit {
+					attrs = append(attrs, slog.String("key", key))
+				}
+			}
+		}
+		return attrs
+	})
+}
+
+func contextOf(r *http.Request) context.Context {
+	if r == nil {
+		return context.Background()
+	}
+	return r.Context()
+}
+
+// recovered is for how long a store has not failed that answers again. Where it fails
+// in part, some calls succeed in between.
+const recovered = 10 * time.Second
+
+// answered notes that the store, which has failed, has decided a request.
+func (v *version) answered() {
+	log := v.of.log.Load()
+	if log.Quiet(logs.StoreFailed) < recovered {
+		return
+	}
+	v.of.address(func(a *audience) { a.failing = false })
+	log.Write(context.Background(), logs.StoreAnswers, func(bool) (attrs []slog.Attr) {
+		if v.name != "" {
+			attrs = append(attrs, slog.String("limiter", v.name))
+		}
+		return attrs
+	})
+}
+
+// observe tells the observers of a decision, and has the log say what it says of one.
 func (c *call) observe(kind EventKind, err error) {
-	if c.lim.of.told.Load() == nil {
+	to := c.lim.of.told.Load()
+	switch decided := kind == EventAdmitted || kind == EventDenied; {
+	case to != nil:
+		if to.failing && decided && slices.ContainsFunc(c.entries, func(e *entry) bool { return e.needs&local == 0 }) {
+			c.lim.answered()
+		}
+	case decided && c.bans():
+	case kind == EventDenied && c.lim.of.log.Load().Shows(contextOf(c.r), logs.Refused):
+	default:
 		return
 	}
 	c.tell(Event{Kind: kind, Request: c.r, Err: err, Waited: c.Waited, EndsWait: c.Begun})
@@ -324,7 +446,7 @@ func (c *call) tell(e Event) {
 	if e.Kind != EventAdmitted && e.Kind != EventDenied {
 		return
 	}
-	if slices.ContainsFunc(c.Results, func(r store.Result) bool { return r.Begun }) {
+	if c.bans() {
 		e.Kind, e.EndsWait = EventBanned, false
 		v.observe(e)
 	}
@@ -336,6 +458,11 @@ func (c *call) tell(e Event) {
 			v.observe(e)
 		}
 	}
+}
+
+// bans reports whether the decision has begun a ban.
+func (c *call) bans() bool {
+	return c.needs&counts != 0 && slices.ContainsFunc(c.Results, func(r store.Result) bool { return r.Begun })
 }
 
 // ended tells the observers that the permit's request has ended.

@@ -2,6 +2,7 @@ package stint
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -223,7 +224,7 @@ func (o limiterOption) applyLimiter(c *config) { o(c) }
 // request.
 //
 // Limiters of this process that aren't derived from each other may give one name
-// different numbers in s. That is logged by package slog, once for the name.
+// different numbers in s. That is logged, once for the name.
 func WithStore(s store.Store) Option {
 	return limiterOption(func(c *config) {
 		if s == nil {
@@ -376,6 +377,32 @@ func WithObserver(f func(Event)) Option {
 		}
 		c.observers = append(c.observers, f)
 	})
+}
+
+// WithLogger says where the limiter's log goes: failures of the store and its
+// recovery, of key functions and limit functions, empty keys, what could not be
+// settled or released, bans, and policies that were reloaded. Each message is written
+// at most once a minute, with how many were suppressed since; refusals are written at
+// debug, each of them, if the handler is enabled for it. docs/observing.md lists them.
+//
+// The default is slog.Default(), and for a limiter made by With, the logger of the
+// one it extends. An Update without WithLogger and WithLogKeys leaves both as they
+// are. For no log write slog.New(slog.DiscardHandler).
+func WithLogger(logger *slog.Logger) Option {
+	return limiterOption(func(c *config) {
+		if logger == nil {
+			c.errs.bad("WithLogger(nil)", "", "write slog.New(slog.DiscardHandler) for no log, or leave it out")
+			return
+		}
+		c.logger = logger
+	})
+}
+
+// WithLogKeys has the log show the keys that were refused or banned, as stores see
+// them. They may be addresses or credentials. By default no key is logged; what an
+// error of a KeyFunc of yours says is logged as it is.
+func WithLogKeys() Option {
+	return limiterOption(func(c *config) { c.logKeys = true })
 }
 
 // WithLimiterName names a limiter in events, logs and figures: a letter, then up to

@@ -50,6 +50,8 @@ var fits = []struct{ option, takes string }{
 	{"WithHeaders()", "New"},
 	{"WithObserver(nil)", "New"},
 	{"WithLimiterName(`api`)", "New"},
+	{"WithLogger(nil)", "New"},
+	{"WithLogKeys()", "New"},
 	{"WithEmptyKey(stint.DenyEmptyKey)", "New"},
 	{"WithPriority(nil)", "New"},
 	{"WithAging(1)", "New"},

@@ -105,7 +105,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own
 	if v.styles != 0 {
 		c.setFields(w.Header(), slots)
 	}
-	if c.Timed {
+	if c.Timed || c.needs&counts != 0 {
 		c.observe(EventAdmitted, nil)
 	}
 	c.Granted = false // it is the permit's now

@@ -3,6 +3,8 @@ package stint_test
 import (
 	"context"
 	"errors"
+	"log"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -21,7 +23,14 @@ import (
 // The tests here drive a Limiter directly; what the adapters make of it is in
 // middleware_test.go.
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) {
+	// Stores fail by the thousand here, and what is logged is another test's subject.
+	to, flags := log.Writer(), log.Flags()
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	log.SetOutput(to)
+	log.SetFlags(flags)
+	redistest.Main(m)
+}
 
 var everybody = stint.WithKey(stint.Global())
 

@@ -1,0 +1,274 @@
+package stint_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// logged is a handler that keeps what it is given, and counts what it is asked.
+type logged struct {
+	slog.Handler
+	out   *bytes.Buffer
+	asked int
+}
+
+func newLogged(level slog.Level) *logged {
+	out := new(bytes.Buffer)
+	return &logged{Handler: slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level}), out: out}
+}
+
+func (h *logged) Enabled(ctx context.Context, level slog.Level) bool {
+	h.asked++
+	return h.Handler.Enabled(ctx, level)
+}
+
+func (h *logged) with() stint.Option { return stint.WithLogger(slog.New(h)) }
+
+// lines returns what was logged since it was last called.
+func (h *logged) lines(t *testing.T) (all []map[string]any) {
+	t.Helper()
+	for d := json.NewDecoder(h.out); d.More(); {
+		line := map[string]any{}
+		if err := d.Decode(&line); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+// brief is what lines say, without their numbers.
+func brief(lines []map[string]any) string {
+	var all []string
+	for _, l := range lines {
+		all = append(all, fmt.Sprint(l["level"], " ", strings.TrimPrefix(l["msg"].(string), "stint: ")))
+	}
+	return strings.Join(all, "\n")
+}
+
+// A million failures in five minutes are a line a minute, which account for all of
+// them; and when the store has been well for a while, a line says so.
+func TestLogsOfAMillionFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const failures, waves = 1_000_000, 1000
+		h := newLogged(slog.LevelInfo)
+		down := newSpy()
+		down.failWith(errDown)
+		l := limiter(t, stint.Rate(1, time.Hour, stint.WithName("x")), theKey, stint.WithStore(down), h.with(), stint.WithLimiterName("front"))
+		for range waves {
+			for range failures / waves {
+				if err := l.Allow(t.Context(), "k", 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(5 * time.Minute / waves)
+		}
+		if err := l.Allow(t.Context(), "k", 1); err != nil { // tells what has been left out
+			t.Fatal(err)
+		}
+		sum := 0
+		lines := h.lines(t)
+		for _, line := range lines {
+			suppressed, _ := line["suppressed"].(float64)
+			sum += 1 + int(suppressed)
+			if line["level"] != "ERROR" || line["error"] != errDown.Error() || line["request"] != "passed" || line["limiter"] != "front" {
+				t.Errorf("%v", line)
+			}
+		}
+		if len(lines) != 6 || sum != failures+1 {
+			t.Errorf("%d lines for %d failures, want 6 for %d", len(lines), sum, failures+1)
+		}
+
+		down.failWith(nil)
+		for range 11 {
+			_ = l.Allow(t.Context(), "k", 1)
+			time.Sleep(time.Second)
+		}
+		if got := brief(h.lines(t)); got != "INFO the store answers again" {
+			t.Errorf("afterwards: %q", got)
+		}
+		_ = l.Allow(t.Context(), "k", 1)
+		if got := h.lines(t); len(got) != 0 {
+			t.Errorf("and again: %v", got)
+		}
+	})
+}
+
+// A store that fails in part has not recovered because some of its calls succeed.
+func TestLogsOfAStoreThatFailsInPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, s := newLogged(slog.LevelInfo), newSpy()
+		l := limiter(t, stint.Rate(999, time.Hour, stint.WithName("x")), theKey, stint.WithStore(s), h.with())
+		for range 59 {
+			s.failWith(errDown)
+			through(l, get("/"), nil)
+			s.failWith(nil)
+			through(l, get("/"), nil)
+			time.Sleep(time.Second)
+		}
+		if got := brief(h.lines(t)); got != "ERROR the store failed to decide a request" {
+			t.Errorf("%q", got)
+		}
+		time.Sleep(10 * time.Second)
+		through(l, get("/"), nil)
+		if got := brief(h.lines(t)); got != "INFO the store answers again" {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// What is logged, at what level, with which limit; and no key, unless it was asked for.
+func TestLogs(t *testing.T) {
+	name := stint.WithName("x")
+	down := func() stint.Option { s := newSpy(); s.failWith(errDown); return stint.WithStore(s) }
+	header := stint.WithKey(stint.Header("X-Api-Key"))
+	broken := errors.New("no such session")
+	tests := []struct {
+		name string
+		opts []stint.Option
+		want string
+		key  bool // with WithLogKeys
+	}{
+		{"a request that passes", []stint.Option{stint.Rate(9, time.Hour), header}, "", false},
+		{"a refusal", []stint.Option{stint.Rate(1, time.Hour), header}, "DEBUG a request was refused", true},
+		{"a block", []stint.Option{stint.Rate(9, time.Hour), header, stint.WithBlock(func(*http.Request) bool { return true })}, "DEBUG a request was refused\nDEBUG a request was refused", false},
+		{"a store that fails", []stint.Option{stint.Rate(1, time.Hour, name), header, down()}, "ERROR the store failed to decide a request", false},
+		{"a store that fails, closed", []stint.Option{stint.Rate(1, time.Hour, name), header, down(), stint.WithFailurePolicy(stint.FailClosed)}, "ERROR the store failed to decide a request", false},
+		{"an empty key", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-None"))}, "WARN a request with an empty key was refused", false},
+		{"a key that fails", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(func(*http.Request) (string, error) { return "", broken })}, "WARN a key function failed, and the request was refused", false},
+		{"a limit function that fails", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, broken }), header}, "ERROR the limits of a request could not be determined", false},
+		{"a charge that can't be settled", []stint.Option{stint.Rate(9, time.Hour, name, stint.WithSettle(stint.FailedOnly)), header, stint.WithStore(&unsettled{spy: newSpy()})}, "WARN a charge could not be settled, or a slot not released", false},
+		{"a ban", []stint.Option{stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, time.Hour), header}, "DEBUG a request was refused\nINFO a key is banned", true},
+		{"a ban that only reports", []stint.Option{stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, time.Hour, stint.WithDryRun()), header}, "DEBUG a request was refused\nINFO a key is banned", true},
+	}
+	for _, tt := range tests {
+		for _, keys := range []bool{false, true} {
+			t.Run(fmt.Sprint(tt.name, keys), func(t *testing.T) {
+				h := newLogged(slog.LevelDebug)
+				opts := append(tt.opts, h.with(), stint.WithLimiterName("front"))
+				if keys {
+					opts = append(opts, stint.WithLogKeys())
+				}
+				l := limiter(t, opts...)
+				for range 2 {
+					r := get("/")
+					r.Header.Set("X-Api-Key", credential)
+					through(l, r, func(http.ResponseWriter, *http.Request) {})
+				}
+				text := h.out.String()
+				lines := h.lines(t)
+				if got := brief(lines); got != tt.want {
+					t.Errorf("logged\n%s\nwant\n%s", got, tt.want)
+				}
+				for _, line := range lines {
+					if line["limiter"] != "front" {
+						t.Errorf("without the limiter's name: %v", line)
+					}
+				}
+				if strings.Contains(text, credential) != (keys && tt.key) {
+					t.Errorf("keys %t: %s", keys, text)
+				}
+			})
+		}
+	}
+}
+
+// Requests that pass ask the logger nothing, and refusals once, unless they are to be
+// logged.
+func TestLogsCost(t *testing.T) {
+	h := newLogged(slog.LevelInfo)
+	l := limiter(t, stint.Rate(5, time.Hour), theKey, h.with())
+	for range 5 {
+		through(l, get("/"), nil)
+	}
+	if h.asked != 0 {
+		t.Errorf("asked %d times in 5 requests that passed", h.asked)
+	}
+	for range 7 {
+		through(l, get("/"), nil)
+	}
+	if h.asked != 7 || h.out.Len() != 0 {
+		t.Errorf("asked %d times in 7 refusals, and wrote %q", h.asked, h.out)
+	}
+}
+
+// Where the log goes: with the limiter, whatever Update does, and to those derived
+// from it that have no logger of their own.
+func TestWhoLogs(t *testing.T) {
+	a, b, c := newLogged(slog.LevelDebug), newLogged(slog.LevelDebug), newLogged(slog.LevelDebug)
+	all := []*logged{a, b, c}
+	none := stint.Rate(1, time.Hour, stint.WithCost(func(*http.Request) int64 { return 2 }))
+	l := limiter(t, none, theKey, a.with())
+	d := stint.Must(l.With(stint.WithLogKeys()))
+	steps := []struct {
+		what string
+		do   func() error
+		want string // of l, and of d
+	}{
+		{"from the start", func() error { return nil }, "a, a with keys"},
+		{"after an Update", func() error { return l.Update(none, theKey) }, "a, a with keys"},
+		{"after one with a logger", func() error { return l.Update(none, theKey, b.with()) }, "b, b with keys"},
+		{"with a logger of its own", func() error { return d.Update(c.with()) }, "b, c"},
+	}
+	for _, step := range steps {
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, of := range []*stint.Limiter{l, d} {
+			through(of, get("/"), nil)
+			for i, h := range all {
+				for _, line := range h.lines(t) {
+					to := string("abc"[i])
+					if line["key"] != nil {
+						to += " with keys"
+					}
+					got = append(got, to)
+				}
+			}
+		}
+		if got := strings.Join(got, ", "); got != step.want {
+			t.Errorf("%s: %s, want %s", step.what, got, step.want)
+		}
+	}
+}
+
+// Without WithLogger it is whatever slog.Default is at the time.
+func TestLogsByDefault(t *testing.T) {
+	s := newSpy()
+	s.failWith(errDown)
+	l := limiter(t, stint.Rate(1, time.Hour, stint.WithName("x")), theKey, stint.WithStore(s))
+	var out bytes.Buffer
+	logTo(t, &out)
+	through(l, get("/"), nil)
+	if !strings.Contains(out.String(), "stint: the store failed") {
+		t.Errorf("logged %q", &out)
+	}
+}
+
+// docs/observing.md lists each event and each of its fields.
+func TestDocumentedEvents(t *testing.T) {
+	text := read(t, "docs/observing.md")
+	for kind := stint.EventKind(0); !strings.Contains(kind.String(), "("); kind++ {
+		if !strings.Contains(text, "\n| `Event"+kind.String()+"` | ") {
+			t.Errorf("no line on Event%v", kind)
+		}
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[stint.Event]()) {
+		if f.IsExported() && !strings.Contains(text, "\n| `"+f.Name+"` | ") {
+			t.Errorf("no line on the field %s", f.Name)
+		}
+	}
+}
