@@ -54,6 +54,7 @@ for _ = 1, ARGV[2] + 0 do
     leases, c = ARGV[c + 3], c + 4
   end
   local again, each = index ~= nil, leases and #leases / count
+  local letters = k > 1 and {byte(kind, 2, -1)}
   local sum, total, done, run, p = o + 1, 0, 0, 1, c
   out[sum] = 0 -- tables grow by what comes next, or badly
   while done < count do
@@ -77,21 +78,21 @@ for _ = 1, ARGV[2] + 0 do
     end
     local many = till - done > 3
     for j = 1, k - 1 do
-      local letter, before = byte(kind, j + 1), (j - 1) * count
+      local letter, before = letters[j], (j - 1) * count
       local dry = letter < 97
       if dry then letter = letter + 32 end
       --LOOKS--
       if lacking then break end
     end
     if not lacking then
-      local j, letter, before, from = k, byte(kind, k + 1), (k - 1) * count, done
+      local j, letter, before, from = k, letters and letters[k] or byte(kind, 2), (k - 1) * count, done
       local dry = letter < 97
       if dry then letter = letter + 32 end
       --LAST--
       local next = p
       p, x = c, 0
       for j = 1, k - 1 do
-        local letter, before = byte(kind, j + 1), (j - 1) * count
+        local letter, before = letters[j], (j - 1) * count
         local dry = letter < 97
         if dry then letter = letter + 32 end
         --CHARGES--

@@ -19,13 +19,12 @@
 --   capacity
 --   form: the rate's tag, or :token:unit of a rate that has none
 --   inc: the units that the charge costs
---   lifetime, grid: of a rate with a tag, in ms and us; without, perTick and tick
+--   lifetime, grid: of a rate with a tag, in ms and us; without, perTick,tick and nothing
 --:arguments limit how capacity form inc lifetime grid
 --:setup
-local tagged = byte(form) ~= 58 -- no colon
-local peek, more, at, perTick, tick = inc == '0', inc + 0, now, 1, 1
+local tagged, peek, more, at, perTick, tick = grid ~= '', inc == '0', inc + 0, now, 1, 1
 if not tagged then
-  perTick, tick = lifetime + 0, grid + 0
+  perTick, tick = string.match(lifetime, '(%d+),(%d+)')
   at = floor(now / tick) * perTick
 end
 local top = at + capacity
@@ -52,7 +51,7 @@ if how ~= '' then
   last = top + allowed - (debt == '1' and 0 or more)
   if peek then last = math.huge elseif cost + 0 > largest + 0 then last = -math.huge end
 end
-if many and tagged and not times and now >= 0 and top < 1e15 then
+if many and tagged and now >= 0 and top < 1e15 then
   low, high = form .. format('%015.0f', now), form .. format('%015.0f', min(last, top - more))
   full = how == '' and form .. format('%015.0f', top) or high
 end
@@ -61,9 +60,9 @@ end
 -- more, false if it is to be written anew, else the words beside it, and whether they are
 -- new.
 local A, odd, live = false, true, v
-if low and v and v >= low and v <= high and #v == 19 then
+if low and v and g == 1 and v >= low and v <= high and #v == 19 then
   fits = 1
-elseif low and v and v > high and v <= full and #v == 19 then
+elseif low and v and g == 1 and v > high and v <= full and #v == 19 then
   fits = 0
 else
   A, odd = at, false
@@ -89,7 +88,7 @@ if A and A <= last then
 end
 --:keep A odd dirty
 --:charges
-if many and tagged and not times and now >= 0 and top < 1e15 then
+if many and tagged and now >= 0 and top < 1e15 then
   soonest, digit, passes = at + more, 21 - #grid, 528 + floor((grid - more) * 100 / grid)
   text = form .. format('%015.0f', soonest)
 end

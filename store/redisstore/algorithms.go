@@ -73,7 +73,7 @@ func bucket(r *record) []any {
 	if t.Queue > 0 || s.Debt {
 		how = "0,1"
 	}
-	args := []any{limit, how, text(t.Capacity), words, text(t.Token), text(t.Scale.PerTick), text(tick(t.Scale))}
+	args := []any{limit, how, text(t.Capacity), words, text(t.Token), fmt.Sprintf("%d,%d", t.Scale.PerTick, tick(t.Scale)), ""}
 	if tag := tagOf(t); tag != "" {
 		grid := gridOf(t)
 		args[3], args[5], args[6] = tag, text((t.Capacity+grid)/1000+2), text(grid)
