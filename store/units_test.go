@@ -69,15 +69,21 @@ func TestScaleKeepsInstants(t *testing.T) {
 	}
 }
 
-// TestOneWordStepsAsUnits holds the step of buckets in one word to the one in units.
+// TestOneWordStepsAsUnits holds the steps in one word to those in units.
 func TestOneWordStepsAsUnits(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 3))
 	any := func(most int64) int64 { return 1 + rnd.Int64N(most)>>rnd.IntN(44) }
 	passed, refused, waited := 0, 0, 0
 	for range 3000 {
-		s := Spec{Name: "l", Algorithm: []Algorithm{TokenBucket, LeakyBucket}[rnd.IntN(2)], Units: any(100_000),
-			Period: time.Duration(any(1e9)) * time.Microsecond, Burst: any(1000), Queue: []int64{0, None, any(1000)}[rnd.IntN(3)]}
-		s.Debt = s.Algorithm == TokenBucket && rnd.IntN(3) == 0
+		s := Spec{Name: "l", Algorithm: []Algorithm{TokenBucket, LeakyBucket, WarmUp}[rnd.IntN(3)], Units: any(100_000), Period: time.Duration(any(1e9)) * time.Microsecond}
+		inUnits := (*Limit).stepWarmUpUnits
+		if s.Algorithm == WarmUp {
+			s.WarmUp = time.Duration(any(1e8)) * time.Microsecond
+		} else {
+			inUnits = (*Limit).stepUnits
+			s.Burst, s.Queue = any(1000), []int64{0, None, any(1000)}[rnd.IntN(3)]
+			s.Debt = s.Algorithm == TokenBucket && rnd.IntN(3) == 0
+		}
 		l, err := NewLimit(s)
 		if err != nil || l.scale.Wide {
 			continue
@@ -86,10 +92,10 @@ func TestOneWordStepsAsUnits(t *testing.T) {
 		now := Now{Steady: rnd.Int64N(1e12) - 1e11}
 		for range 30 {
 			now.Steady += rnd.Int64N(2*l.period/s.Units + 3)
-			c := Charge{Limit: l, Cost: []int64{0, 1, 1, any(2 * l.room)}[rnd.IntN(4)], MaxWait: time.Duration(rnd.Int64N(3)*rnd.Int64N(5*l.period)) * time.Microsecond / 2}
+			c := Charge{Limit: l, Cost: []int64{0, 1, 1, any(2*l.room + 10)}[rnd.IntN(4)], MaxWait: time.Duration(rnd.Int64N(3)*rnd.Int64N(5*l.period)) * time.Microsecond / 2}
 			same, one, two := state, Result{}, Result{}
-			l.stepBucket(&now, &c, &state, &one)
-			l.stepUnits(&now, &c, &same, &two)
+			l.Step(&now, &c, &state, &one)
+			inUnits(l, &now, &c, &same, &two)
 			state.Log, same.Log = nil, nil
 			if one != two || !equal(state, same) {
 				t.Fatalf("%+v at %d, cost %d, wait %v:\n%+v %+v\n%+v %+v", s, now.Steady, c.Cost, c.MaxWait, one, state, two, same)
@@ -104,6 +110,7 @@ func TestOneWordStepsAsUnits(t *testing.T) {
 			}
 			if one.Receipt.Cost > 1 && rnd.IntN(4) == 0 {
 				c.Receipt, c.Cost = one.Receipt, rnd.Int64N(2*c.Cost)
+				l.rebase(&now, &state)
 				l.amend(&now, &c, &state)
 			}
 		}

@@ -48,12 +48,10 @@ func (l *Limit) workOutWarmUp(bad wrong) {
 
 // slow is F.
 func (l *Limit) slow(cold units) units {
-	double := cold.plus(cold)
 	if !l.scale.Wide {
-		x := max(double.int()-l.warm, 0)
-		return whole(x * x / (2 * l.warm))
+		return whole(l.slowOne(cold.int()))
 	}
-	ticks, beyond := double.over(l.scale.PerTick)
+	ticks, beyond := cold.plus(cold).over(l.scale.PerTick)
 	x := ticks.int() - l.warm
 	if x < 0 {
 		return units{}
@@ -62,6 +60,12 @@ func (l *Limit) slow(cold units) units {
 	square, rest := product(x, x).over(2 * l.warm)
 	part, _ := product(x, beyond).over(l.scale.PerTick)
 	return l.scale.length(square.int() + (rest+2*part.int())/(2*l.warm))
+}
+
+// slowOne is slow, of units in one word.
+func (l *Limit) slowOne(cold int64) int64 {
+	x := max(2*cold-l.warm, 0)
+	return x * x / (2 * l.warm)
 }
 
 // price is what a charge of so many units takes of a limit as cold as that, and how
@@ -131,6 +135,45 @@ func (l *Limit) changeWarmUp(now *Now, s *State, next, cold units) (units, units
 }
 
 func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
+	if l.scale.Wide || s.Live && s.Numbers != l.numbers {
+		l.stepWarmUpUnits(now, c, s, r)
+		return
+	}
+	at := l.scale.at(now.Steady)
+	next, cold := at, l.warm
+	if s.Live {
+		if s.A = min(s.A, at+s.C); s.A < at {
+			s.A, s.B, s.C = at, s.B+at-s.A, 0
+		}
+		if next, cold = s.A, s.B; next <= at && cold >= l.warm {
+			*s, cold = State{}, l.warm
+		}
+	}
+	*r = Result{OK: true}
+	switch wait, within := next-at, l.maxWait(c)/l.scale.tick()*l.scale.PerTick; {
+	case c.Cost == 0:
+	case c.Cost > l.largest:
+		r.OK, r.RetryAfter = false, Never
+	case wait > within:
+		r.OK, r.RetryAfter = false, l.scale.waitOne(wait-within)
+	default:
+		r.Delay = l.scale.waitOne(wait)
+		r.Receipt.Instant, r.Receipt.Cost = cold, c.Cost
+		t := c.Cost * l.token
+		warmer := max(0, cold-t)
+		next, cold = next+t+l.slowOne(cold)-l.slowOne(warmer), warmer
+		r.Receipt.Mark = next
+		s.Live, s.Numbers, s.A, s.B, s.C = true, l.numbers, next, cold, next-at
+	}
+	if next <= at {
+		r.Remaining = 1
+	}
+	r.ResetAfter = l.scale.waitOne(next - at + l.warm - cold)
+}
+
+// stepWarmUpUnits is stepWarmUp in units: of a wide scale, and the same of any other, to
+// which a test holds the two.
+func (l *Limit) stepWarmUpUnits(now *Now, c *Charge, s *State, r *Result) {
 	l.rebase(now, s)
 	at := l.scale.instant(now.Steady)
 	next, cold := at, l.full
