@@ -80,7 +80,7 @@ function rare.state(limit, v)
     s.A = is + used + ahead
   end
   s.D = lesser(hidden, s.longest)
-  if bottom ~= s.zero then s.E = is + bottom end
+  if bottom ~= s.zero then s.E = lesser(is + bottom, s.A) end
   if s.E <= s.at then s.E = s.zero end
   return s, true
 end

@@ -46,12 +46,30 @@ local function tokensIn(a, token)
   return n + more, rest - more * token
 end
 
--- share in store/scale.go, of a length of time in one scale into one with p
+-- share in store/scale.go, of a length of time in one scale into one with p. There may
+-- be more tokens in it than a number counts: they are divided out four bits of the ticks
+-- at a time.
 local function shared(a, to, from, p, most)
-  local n, rest = tokensIn(a, from)
-  if n * (to / p) > most.ticks + 2 then return most end
+  local digits, ticks, rest, all = {}, a.ticks, 0, zero(p)
+  while ticks > 0 do
+    digits[#digits + 1] = ticks % 16
+    ticks = floor(ticks / 16)
+  end
+  for i = #digits, 0, -1 do
+    if i > 0 then
+      rest = rest * 16 + digits[i] * a.p
+      local sixteen = all.beyond * 16
+      all = pair(all.ticks * 16 + floor(sixteen / p), sixteen % p, p)
+    else
+      rest = rest + a.beyond
+    end
+    local n = floor(rest / from)
+    rest = rest - n * from
+    all = all + product(n, to, p)
+    if most < all then return most end
+  end
   local q, r = divided(rest, to, from)
-  return lesser(product(n, to, p) + paired(r > 0 and q + 1 or q, p), most)
+  return lesser(all + paired(r > 0 and q + 1 or q, p), most)
 end
 
 -- A length of time in microseconds, rounded up, and one of microseconds in another scale.

@@ -132,8 +132,8 @@ func (l *Limit) changeBucket(now *Now, s *State) {
 	case ahead == zero:
 		tat = lesser(tat, at.plus(l.full))
 	}
-	if floor != zero {
-		floor = is.plus(floor)
+	if floor != zero { // not beyond the tat: with that, the state is worth nothing
+		floor = lesser(is.plus(floor), tat)
 	}
 	l.keep(s, lesser(hidden, l.most), floor)
 	l.put(now, s, tat.minus(at))
