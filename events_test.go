@@ -2,7 +2,9 @@ package stint_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
 
@@ -183,8 +186,38 @@ func TestEventsTellWhatTheStoreTook(t *testing.T) {
 			}))
 		through(l, get("/"), nil)
 		through(l, get("/"), nil)
-		if fmt.Sprint(took) != "[30ms 30ms]" {
+		down := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithStore(hangs{}),
+			stint.WithObserver(func(e stint.Event) { took = append(took, e.StoreTook) }))
+		through(down, get("/"), nil)
+		if fmt.Sprint(took) != "[30ms 30ms 20ms]" {
 			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// hangs is a store that fails after a while.
+type hangs struct{ store.Store }
+
+func (hangs) Take(context.Context, []store.Charge, []store.Result) error {
+	time.Sleep(20 * time.Millisecond)
+	return errors.New("gone")
+}
+
+// Which ban has begun is said, also where another limit refuses for longer.
+func TestEventsTellWhichBan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var banned []string
+		l := limiter(t, theKey, stint.Rate(1, 100*time.Hour),
+			stint.Ban(1, time.Hour, time.Minute, stint.WithName("short")), stint.Ban(1, time.Hour, time.Hour, stint.WithName("trial"), stint.WithDryRun()),
+			stint.WithObserver(func(e stint.Event) {
+				if e.Kind == stint.EventBanned {
+					banned = append(banned, fmt.Sprint(e.Decision.Limit, " ", e.Decision.RetryAfter))
+				}
+			}))
+		through(l, get("/"), nil)
+		through(l, get("/"), nil)
+		if want := "[short 1m0s trial 1h0m0s]"; fmt.Sprint(banned) != want {
+			t.Errorf("banned %v, want %v", banned, want)
 		}
 	})
 }

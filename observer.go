@@ -199,7 +199,8 @@ const (
 	// comes once for each of them.
 	EventPaced
 	// EventBanned: a refusal has begun a Ban, or a ban that only reports has. It comes
-	// besides the event of the decision itself.
+	// after the event of the decision itself, once for each ban, which Limit names;
+	// RetryAfter is when it ends.
 	EventBanned
 	// EventEnded: an admitted request has ended: its Permit.Done has been called, or
 	// the release of its Detach. Decision is where its limits stood when it was let
@@ -446,12 +447,15 @@ func (c *call) tell(e Event) {
 	if e.Kind != EventAdmitted && e.Kind != EventDenied {
 		return
 	}
-	if c.bans() {
-		e.Kind, e.EndsWait = EventBanned, false
-		v.observe(e)
-	}
-	e.Kind, e.EndsWait, e.Err = EventDryRunDenied, false, nil
+	e.Kind, e.EndsWait = EventBanned, false
 	decided := e.Decision
+	for i := range c.Results {
+		if c.Results[i].Begun {
+			e.Decision = decided.refusedBy(i)
+			v.observe(e)
+		}
+	}
+	e.Kind, e.Err = EventDryRunDenied, nil
 	for i := range c.Results {
 		if c.Charges[i].DryRun && !c.Results[i].OK {
 			e.Decision = decided.refusedBy(i)

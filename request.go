@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/stint-go/stint/internal/field"
@@ -313,15 +314,15 @@ func (c *call) failed(ctx context.Context, err error) error {
 		c.observe(EventCanceled, err)
 		return err
 	}
-	for _, e := range c.entries {
-		if e.closed {
-			err := &StoreError{err}
-			c.lim.observe(Event{Kind: EventStoreFailed, Route: c.route(), Request: c.r, Err: err, Waited: c.Waited, EndsWait: c.Begun})
-			return err
-		}
+	told := Event{Kind: EventStoreFailed, Route: c.route(), Request: c.r, Err: err, Waited: c.Waited, StoreTook: c.Took, EndsWait: c.Begun}
+	if !slices.ContainsFunc(c.entries, func(e *entry) bool { return e.closed }) {
+		c.lim.observe(told)
+		return nil
 	}
-	c.lim.observe(Event{Kind: EventStoreFailed, Route: c.route(), Request: c.r, Err: err, Waited: c.Waited, EndsWait: c.Begun})
-	return nil
+	err = &StoreError{err}
+	told.Err = err
+	c.lim.observe(told)
+	return err
 }
 
 // refused is the refusal of a request by its limits, with its fields in h.

@@ -1,0 +1,88 @@
+package stintotel
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/stint-go/stint"
+)
+
+func observed(t *testing.T) (*observer, *metric.ManualReader) {
+	t.Helper()
+	reader := metric.NewManualReader()
+	o := newObserver(nil)
+	meter := metric.NewMeterProvider(metric.WithReader(reader)).Meter(Scope)
+	if err := o.define(meter); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := meter.RegisterCallback(o.collect, o.observables()...); err != nil {
+		t.Fatal(err)
+	}
+	return o, reader
+}
+
+func TestEventsAllocateNothing(t *testing.T) {
+	o, _ := observed(t)
+	d := stint.Decision{Limit: "rate", Limits: []stint.LimitStatus{
+		{Name: "rate", Allowed: true, Quota: 10, Remaining: 4, Cost: 1},
+		{Name: "slots", Allowed: true, Quota: 10, InFlight: 2, Remaining: 8, Cost: 1, Reason: stint.AdaptiveSteady},
+	}}
+	r := httptest.NewRequest("GET", "/", nil)
+	for _, e := range []stint.Event{
+		{Kind: stint.EventAdmitted, Request: r, Decision: d, StoreTook: time.Millisecond, Waited: time.Second, EndsWait: true},
+		{Kind: stint.EventDenied, Request: r, Decision: d, StoreTook: time.Millisecond},
+		{Kind: stint.EventWaiting, Request: r},
+		{Kind: stint.EventEnded, Decision: d, Held: time.Nanosecond},
+		{Kind: stint.EventPaced, Request: r, Pacing: &stint.Pacing{Limit: "bytes", Bytes: 1, RequestBytes: 1, Waited: time.Second}},
+		{Kind: stint.EventLimitChanged, Change: &stint.LimitChange{Limit: "slots", To: 7}},
+	} {
+		e.Limiter, e.Route = "api", "GET /users/{id}"
+		if n := testing.AllocsPerRun(100, func() { o.observe(e) }); n != 0 {
+			t.Errorf("%v allocates %v times", e.Kind, n)
+		}
+	}
+}
+
+// However many names a program makes up, what is held and reported stays bounded, and
+// nothing is lost.
+func TestNamesAreBounded(t *testing.T) {
+	o, reader := observed(t)
+	const names = 3 * most
+	for i := range names {
+		name := fmt.Sprint("tenant-", i)
+		o.observe(stint.Event{Kind: stint.EventAdmitted, Limiter: name, Decision: stint.Decision{
+			Limit: name, Limits: []stint.LimitStatus{{Name: name, Allowed: true, Quota: 1, InFlight: 1, Cost: 1}},
+		}})
+	}
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(context.Background(), &all); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		if m.Name != "stint.decisions" && m.Name != "stint.limit.held_slots" {
+			continue
+		}
+		var sum, rest int64
+		points := m.Data.(metricdata.Sum[int64]).DataPoints
+		for _, p := range points {
+			sum += p.Value
+			if overflow, _ := p.Attributes.Value(overflowKey); overflow.AsBool() {
+				rest += p.Value
+			}
+		}
+		if len(points) > most+1 || sum != names || rest < names-most {
+			t.Errorf("%s: %d series of %d in all, %d of them beyond the bound", m.Name, len(points), sum, rest)
+		}
+		seen++
+	}
+	if seen != 2 || len(o.series.all()) != most {
+		t.Errorf("%d metrics, %d series", seen, len(o.series.all()))
+	}
+}

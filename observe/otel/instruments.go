@@ -1,0 +1,147 @@
+package stintotel
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// instruments are what README.md lists.
+type instruments struct {
+	decisions       metric.Int64Counter
+	limitDecisions  metric.Int64Counter
+	utilization     metric.Float64Histogram
+	charged         metric.Int64Counter
+	settled         metric.Int64Counter
+	bans            metric.Int64Counter
+	slots           metric.Int64ObservableUpDownCounter
+	waiting         metric.Int64ObservableUpDownCounter
+	waited          metric.Float64Histogram
+	storeTook       metric.Float64Histogram
+	storeFailures   metric.Int64Counter
+	degraded        metric.Int64ObservableUpDownCounter
+	keys            metric.Int64ObservableUpDownCounter
+	keysMost        metric.Int64ObservableUpDownCounter
+	expired         metric.Int64ObservableCounter
+	overflow        metric.Int64ObservableCounter
+	adaptiveLimit   metric.Int64ObservableGauge
+	adaptiveLatency metric.Float64ObservableGauge
+	adaptiveNormal  metric.Float64ObservableGauge
+	adaptiveChanges metric.Int64Counter
+	paced           metric.Int64Counter
+	pacedWaited     metric.Float64Histogram
+	reloads         metric.Int64Counter
+}
+
+// Bounds of histograms. A store in memory answers in a microsecond, a wait takes up
+// to minutes.
+var (
+	shares = []float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1}
+	waits  = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
+	calls  = []float64{0.000001, 0.000005, 0.00001, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1}
+)
+
+func (i *instruments) define(m metric.Meter) error {
+	var all mistakes
+	i.decisions = made(&all, m.Int64Counter, "stint.decisions", "{decision}", "Requests decided, by what became of them and the limit that bound.")
+	i.limitDecisions = made(&all, m.Int64Counter, "stint.limit.decisions", "{decision}", "Each limit's own answer to each request.")
+	i.charged = made(&all, m.Int64Counter, "stint.limit.cost.charged", "{unit}", "Units that admitted requests were charged.")
+	i.settled = made(&all, m.Int64Counter, "stint.limit.cost.settled", "{unit}", "Units that ended requests have cost after all.")
+	i.bans = made(&all, m.Int64Counter, "stint.bans", "{ban}", "Bans begun.")
+	i.storeFailures = made(&all, m.Int64Counter, "stint.store.failures", "{failure}", "Calls of the store that failed.")
+	i.adaptiveChanges = made(&all, m.Int64Counter, "stint.adaptive.changes", "{change}", "Changes of an adaptive limit, by their reason.")
+	i.paced = made(&all, m.Int64Counter, "stint.bandwidth.io", "By", "Bytes of bodies that passed a Bandwidth.")
+	i.reloads = made(&all, m.Int64Counter, "stint.policy.reloads", "{reload}", "Policy files put in place or refused.")
+
+	i.utilization = made(&all, within(m, shares), "stint.limit.utilization", "1", "Share of the limit that was used after a decision.")
+	i.waited = made(&all, within(m, waits), "stint.wait.duration", "s", "Time that requests waited for their turn or a slot.")
+	i.storeTook = made(&all, within(m, calls), "stint.store.duration", "s", "Time that the store took to decide a request.")
+	i.pacedWaited = made(&all, within(m, waits), "stint.bandwidth.wait.duration", "s", "Time for which a Bandwidth held up a response.")
+
+	i.slots = made(&all, m.Int64ObservableUpDownCounter, "stint.limit.held_slots", "{slot}", "Slots that requests of this process hold.")
+	i.waiting = made(&all, m.Int64ObservableUpDownCounter, "stint.waiting_requests", "{request}", "Requests that wait for their turn or a slot.")
+	i.degraded = made(&all, m.Int64ObservableUpDownCounter, "stint.store.degraded", "{store}", "1 while the primary of a failover store is failing.")
+	i.keys = made(&all, m.Int64ObservableUpDownCounter, "stint.memory.key.count", "{key}", "Keys that the store holds.")
+	i.keysMost = made(&all, m.Int64ObservableUpDownCounter, "stint.memory.key.limit", "{key}", "Keys that the store holds at the most.")
+	i.expired = made(&all, m.Int64ObservableCounter, "stint.memory.key.expired", "{key}", "Keys dropped because they had become as if never seen.")
+	i.overflow = made(&all, m.Int64ObservableCounter, "stint.memory.overflow", "{charge}", "Charges on keys that found the store full.")
+	i.adaptiveLimit = made(&all, m.Int64ObservableGauge, "stint.adaptive.limit", "{slot}", "Slots that an adaptive limit has.")
+	i.adaptiveLatency = made(&all, m.Float64ObservableGauge, "stint.adaptive.latency", "s", "Average latency that led to an adaptive limit's last change.")
+	i.adaptiveNormal = made(&all, m.Float64ObservableGauge, "stint.adaptive.baseline", "s", "Latency that it was compared with.")
+	return errors.Join(all.errs...)
+}
+
+// mistakes are those of defining instruments.
+type mistakes struct{ errs []error }
+
+func made[I, O any](all *mistakes, of func(string, ...O) (I, error), name, unit, description string) I {
+	i, err := of(name, any(metric.WithUnit(unit)).(O), any(metric.WithDescription(description)).(O))
+	if err != nil {
+		all.errs = append(all.errs, err)
+	}
+	return i
+}
+
+// within makes histograms of these bounds.
+func within(m metric.Meter, bounds []float64) func(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	return func(name string, opts ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+		return m.Float64Histogram(name, append(opts, metric.WithExplicitBucketBoundaries(bounds...))...)
+	}
+}
+
+func (i *instruments) observables() []metric.Observable {
+	return []metric.Observable{
+		i.slots, i.waiting, i.degraded, i.keys, i.keysMost, i.expired, i.overflow,
+		i.adaptiveLimit, i.adaptiveLatency, i.adaptiveNormal,
+	}
+}
+
+// memory is a store that is reported.
+type memory struct {
+	name  string
+	store *memstore.Store
+}
+
+// collect reports where everything stands that goes up and down.
+func (o *observer) collect(_ context.Context, to metric.Observer) error {
+	tell := func(what metric.Int64Observable, l *level, as attributes) {
+		if l.known.Load() {
+			to.ObserveInt64(what, l.value.Load(), as.observe...)
+		}
+	}
+	seconds := func(what metric.Float64Observable, l *level, as attributes) {
+		if l.known.Load() {
+			to.ObserveFloat64(what, time.Duration(l.value.Load()).Seconds(), as.observe...)
+		}
+	}
+	report := func(s *series) {
+		tell(o.slots, &s.slots, s.plain)
+		tell(o.waiting, &s.waiting, s.plain)
+		tell(o.adaptiveLimit, &s.adaptive.limit, s.plain)
+		seconds(o.adaptiveLatency, &s.adaptive.latency, s.plain)
+		seconds(o.adaptiveNormal, &s.adaptive.baseline, s.plain)
+	}
+	for _, s := range o.series.all() {
+		report(s)
+	}
+	report(o.series.rest)
+	for _, l := range o.limiters.all() {
+		tell(o.degraded, &l.degraded, l.plain)
+	}
+	tell(o.degraded, &o.limiters.rest.degraded, o.limiters.rest.plain)
+	for _, m := range o.memory {
+		name, now := storeKey.String(m.name), m.store.Stats()
+		as := set(name)
+		to.ObserveInt64(o.keys, int64(now.Keys), as.observe...)
+		to.ObserveInt64(o.keysMost, int64(now.MaxKeys), as.observe...)
+		to.ObserveInt64(o.expired, int64(now.Expired), as.observe...)
+		// The two are read one after the other: more may be refused by then.
+		to.ObserveInt64(o.overflow, int64(now.Overflow-min(now.Refused, now.Overflow)), set(name, outcomeKey.String(answers[allowed])).observe...)
+		to.ObserveInt64(o.overflow, int64(now.Refused), set(name, outcomeKey.String(answers[refused])).observe...)
+	}
+	return nil
+}

@@ -1,0 +1,431 @@
+package stintotel_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/adapters/std"
+	"github.com/stint-go/stint/observe/otel"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// watched is a limiter that is observed, and the reader of its metrics.
+type watched struct {
+	*stint.Limiter
+	t      *testing.T
+	reader *metric.ManualReader
+	stop   func()
+}
+
+func watch(t *testing.T, memory *memstore.Store, opts ...stint.Option) *watched {
+	t.Helper()
+	w := &watched{t: t, reader: metric.NewManualReader()}
+	lim, err := stint.New(append(opts, stint.WithKey(stint.Header("Key")), stint.WithLimiterName("api"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Limiter = lim
+	given := []stintotel.Option{stintotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(w.reader)))}
+	if memory != nil {
+		given = append(given, stintotel.WithMemory("local", memory))
+	}
+	if w.stop, err = stintotel.Observe(lim, given...); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func request(key string) *http.Request {
+	r := httptest.NewRequest("GET", "/users/42", nil)
+	r.Header.Set("Key", key)
+	return r
+}
+
+// admit asks n times for key, and returns the permits.
+func (w *watched) admit(n int, key string) (permits []*stint.Permit) {
+	for range n {
+		if p, err := w.Admit(httptest.NewRecorder(), request(key)); err == nil {
+			permits = append(permits, p)
+		}
+	}
+	return permits
+}
+
+func done(permits []*stint.Permit) {
+	for _, p := range permits {
+		p.Done()
+	}
+}
+
+// short leaves out the prefix of the project's own attributes.
+func short(set attribute.Set) string {
+	return strings.ReplaceAll(set.Encoded(attribute.DefaultEncoder()), "stint.", "")
+}
+
+// read are all metrics as lines: name{attributes} value, which is the count of a
+// histogram. Their types and units are noted in kinds.
+func (w *watched) read(kinds map[string]string) (lines []string) {
+	w.t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := w.reader.Collect(context.Background(), &all); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, scope := range all.ScopeMetrics {
+		if scope.Scope.Name != stintotel.Scope {
+			w.t.Errorf("scope %q", scope.Scope.Name)
+		}
+		for _, m := range scope.Metrics {
+			add := func(kind string, set attribute.Set, value any) {
+				if kinds != nil {
+					kinds[m.Name] = kind + " | " + m.Unit
+				}
+				lines = append(lines, fmt.Sprintf("%s{%s} %v", strings.TrimPrefix(m.Name, "stint."), short(set), value))
+			}
+			switch d := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range d.DataPoints {
+					add(map[bool]string{true: "counter", false: "updowncounter"}[d.IsMonotonic], p.Attributes, p.Value)
+				}
+			case metricdata.Gauge[int64]:
+				for _, p := range d.DataPoints {
+					add("gauge", p.Attributes, p.Value)
+				}
+			case metricdata.Gauge[float64]:
+				for _, p := range d.DataPoints {
+					add("gauge", p.Attributes, p.Value)
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range d.DataPoints {
+					add("histogram", p.Attributes, p.Count)
+				}
+			default:
+				w.t.Fatalf("%s: %T", m.Name, d)
+			}
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// broken is a store that fails from some call on.
+type broken struct {
+	store.Store
+	left, settles int
+}
+
+func (s *broken) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if s.left--; s.left < 0 {
+		time.Sleep(time.Millisecond)
+		return errors.New("gone")
+	}
+	return s.Store.Take(ctx, charges, results)
+}
+
+func (s *broken) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if s.settles--; s.settles < 0 {
+		return errors.New("gone")
+	}
+	return s.Store.Settle(ctx, charges, results)
+}
+
+// What the limiter does, and what is to be read of it then: the lines of the metrics
+// named, and no others of these.
+var scenarios = []struct {
+	name   string
+	opts   []stint.Option
+	do     func(t *testing.T, w *watched)
+	memory *int // keys
+	fails  int  // the store does, after so many
+	want   []string
+}{
+	{name: "admitted and denied, by route and limit",
+		opts: []stint.Option{stint.WithRoute("GET /users/{id}", stint.Rate(2, time.Hour, stint.WithName("users")), stint.Rate(10, time.Hour, stint.WithName("all")))},
+		do:   func(_ *testing.T, w *watched) { w.admit(3, "a") },
+		want: []string{
+			"decisions{limit=users,limiter=api,outcome=admitted,route=GET /users/{id}} 2",
+			"decisions{limit=users,limiter=api,outcome=denied,route=GET /users/{id}} 1",
+			"limit.decisions{limit=all,limiter=api,outcome=allowed,route=GET /users/{id}} 3",
+			"limit.decisions{limit=users,limiter=api,outcome=allowed,route=GET /users/{id}} 2",
+			"limit.decisions{limit=users,limiter=api,outcome=refused,route=GET /users/{id}} 1",
+			"limit.utilization{limit=all,limiter=api,route=GET /users/{id}} 3",
+			"limit.utilization{limit=users,limiter=api,route=GET /users/{id}} 3",
+			"limit.cost.charged{limit=all,limiter=api,route=GET /users/{id}} 2",
+			"limit.cost.charged{limit=users,limiter=api,route=GET /users/{id}} 2",
+		}},
+	{name: "a dry run, outside HTTP too",
+		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("trial"), stint.WithDryRun(), stint.WithKey(stint.GivenKey()))},
+		do: func(t *testing.T, w *watched) {
+			for range 2 {
+				if err := w.Allow(t.Context(), "a", 1); err != nil {
+					t.Error(err)
+				}
+			}
+		},
+		want: []string{
+			"decisions{limiter=api,outcome=admitted} 2",
+			"limit.decisions{limit=trial,limiter=api,outcome=allowed} 1",
+			"limit.decisions{limit=trial,limiter=api,outcome=dry_run_refused} 1",
+			"limit.cost.charged{limit=trial,limiter=api} 1",
+		}},
+	{name: "blocked, and without a key",
+		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithBlock(func(r *http.Request) bool { return r.Header.Get("Key") == "bad" })},
+		do: func(_ *testing.T, w *watched) {
+			w.admit(2, "bad")
+			w.admit(1, "")
+		},
+		want: []string{"decisions{limiter=api,outcome=blocked} 2", "decisions{limiter=api,outcome=empty_key} 1"}},
+	{name: "slots up and down, and who waits for them",
+		opts: []stint.Option{stint.Concurrency(2, stint.WithName("slots"), stint.WithQueue(5), stint.WithMaxWait(time.Minute))},
+		do: func(t *testing.T, w *watched) {
+			first := w.admit(2, "a")
+			for range 3 {
+				go func() { done(w.admit(1, "a")) }()
+			}
+			synctest.Wait()
+			is(t, w.read(nil),
+				"limit.held_slots{limit=slots,limiter=api} 2",
+				"waiting_requests{limiter=api} 3")
+			first[0].Done()
+			synctest.Wait()
+			is(t, w.read(nil),
+				"limit.held_slots{limit=slots,limiter=api} 1",
+				"waiting_requests{limiter=api} 0",
+				"wait.duration{limiter=api,outcome=admitted} 3")
+			first[1].Done()
+		},
+		want: []string{"limit.held_slots{limit=slots,limiter=api} 0"}},
+	{name: "a wait that ends in a refusal",
+		opts: []stint.Option{stint.Concurrency(1, stint.WithName("slots"), stint.WithQueue(5), stint.WithMaxWait(time.Second))},
+		do: func(_ *testing.T, w *watched) {
+			first := w.admit(1, "a")
+			w.admit(1, "a")
+			done(first)
+		},
+		want: []string{
+			"waiting_requests{limiter=api} 0",
+			"wait.duration{limiter=api,outcome=denied} 1",
+			"limit.held_slots{limit=slots,limiter=api} 0",
+		}},
+	{name: "bans",
+		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, 24*time.Hour, stint.WithName("jail"))},
+		do:   func(_ *testing.T, w *watched) { w.admit(5, "a") },
+		want: []string{
+			"bans{limit=jail,limiter=api} 1",
+			"decisions{limit=jail,limiter=api,outcome=denied} 3",
+			"decisions{limit=rate,limiter=api,outcome=admitted} 1",
+			"decisions{limit=rate,limiter=api,outcome=denied} 1",
+		}},
+	{name: "a store that fails, and is passed", fails: 1,
+		opts: []stint.Option{stint.Rate(5, time.Hour, stint.WithName("x"))},
+		do:   func(_ *testing.T, w *watched) { w.admit(3, "a") },
+		want: []string{
+			"decisions{limit=x,limiter=api,outcome=admitted} 1",
+			"store.failures{limiter=api,outcome=passed,store.operation=take} 2",
+			"store.duration{limiter=api,outcome=error,store.operation=take} 2",
+		}},
+	{name: "a store that fails closed, and keeps slots", fails: 1,
+		opts: []stint.Option{stint.Concurrency(5, stint.WithName("x"), stint.WithFailurePolicy(stint.FailClosed))},
+		do:   func(_ *testing.T, w *watched) { done(w.admit(3, "a")) },
+		want: []string{
+			"store.failures{limiter=api,outcome=refused,store.operation=take} 2",
+			"store.failures{limiter=api,store.operation=settle} 1",
+			"limit.held_slots{limit=x,limiter=api} 0",
+		}},
+	{name: "costs",
+		opts: []stint.Option{stint.Quota(100, stint.Daily, stint.WithName("tokens"), stint.WithCost(func(*http.Request) int64 { return 10 }))},
+		do: func(t *testing.T, w *watched) {
+			p := w.admit(2, "a")
+			if err := p[0].Settle(t.Context(), 3); err != nil {
+				t.Error(err)
+			}
+			done(p)
+		},
+		want: []string{
+			"limit.cost.charged{limit=tokens,limiter=api} 20",
+			"limit.cost.settled{limit=tokens,limiter=api} 13",
+		}},
+	{name: "bytes",
+		opts: []stint.Option{stint.Bandwidth(4096, stint.WithName("bytes"))},
+		do: func(_ *testing.T, w *watched) {
+			h := stinthttp.Middleware(w.Limiter)(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+				_, _ = rw.Write(bytes.Repeat([]byte("x"), 20_000))
+			}))
+			h.ServeHTTP(httptest.NewRecorder(), request("a"))
+		},
+		want: []string{
+			"bandwidth.io{network.io.direction=transmit,limit=bytes,limiter=api} 20000",
+			"bandwidth.wait.duration{limit=bytes,limiter=api} 1",
+		}},
+	{name: "an adaptive limit",
+		opts: []stint.Option{stint.AdaptiveConcurrency(1, 50, stint.WithName("backend"))},
+		do: func(t *testing.T, w *watched) {
+			p := w.admit(1, "a")
+			is(t, w.read(nil), fmt.Sprintf("adaptive.limit{limit=backend,limiter=api} %d", p[0].Decision().Limits[0].Quota))
+			p[0].Done()
+			w.Tell(stint.Event{Kind: stint.EventLimitChanged, Change: &stint.LimitChange{
+				Limit: "backend", From: 20, To: 31, Reason: stint.AdaptiveGrowing, Latency: 30 * time.Millisecond, Baseline: 20 * time.Millisecond,
+			}})
+		},
+		want: []string{
+			"adaptive.limit{limit=backend,limiter=api} 31",
+			"adaptive.latency{limit=backend,limiter=api} 0.03",
+			"adaptive.baseline{limit=backend,limiter=api} 0.02",
+			"adaptive.changes{adaptive.reason=growing,limit=backend,limiter=api} 1",
+			"limit.held_slots{limit=backend,limiter=api} 0",
+		}},
+	{name: "the store's side of two, and a policy file",
+		opts: []stint.Option{stint.Rate(5, time.Hour, stint.WithName("x"))},
+		do: func(t *testing.T, w *watched) {
+			w.Tell(stint.Event{Kind: stint.EventPolicy})
+			w.Tell(stint.Event{Kind: stint.EventPolicy, Err: io.ErrUnexpectedEOF})
+			is(t, w.read(nil), "store.degraded{limiter=api} 0")
+			w.Tell(stint.Event{Kind: stint.EventStoreDegraded, Err: io.ErrUnexpectedEOF})
+			is(t, w.read(nil), "store.degraded{limiter=api} 1")
+			w.Tell(stint.Event{Kind: stint.EventStoreDegraded})
+		},
+		want: []string{
+			"store.degraded{limiter=api} 0",
+			"policy.reloads{limiter=api,outcome=accepted} 1",
+			"policy.reloads{limiter=api,outcome=refused} 1",
+		}},
+	{name: "a full store in memory", memory: new(int),
+		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("x"))},
+		do: func(_ *testing.T, w *watched) {
+			for i := range 100 {
+				w.admit(1, fmt.Sprint(i))
+			}
+		},
+		want: []string{
+			"memory.key.count{store.name=local} 1",
+			"memory.key.limit{store.name=local} 1",
+			"memory.key.expired{store.name=local} 0",
+			"memory.overflow{outcome=allowed,store.name=local} 1",
+			"memory.overflow{outcome=refused,store.name=local} 98",
+		}},
+}
+
+// is checks the lines of the metrics that want names.
+func is(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	name := func(line string) string { return line[:strings.Index(line, "{")] }
+	named := map[string]bool{}
+	for _, line := range want {
+		named[name(line)] = true
+	}
+	got = slices.DeleteFunc(got, func(line string) bool { return !named[name(line)] })
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// What happens is what is reported, and README.md lists all of that.
+func TestMetrics(t *testing.T) {
+	kinds := map[string]string{}
+	for _, s := range scenarios {
+		t.Run(s.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var memory *memstore.Store
+				if s.memory != nil {
+					memory = memstore.New(memstore.WithMaxKeys(*s.memory))
+					s.opts = append(s.opts, stint.WithStore(memory))
+				}
+				if s.fails > 0 {
+					s.opts = append(s.opts, stint.WithStore(&broken{Store: memstore.New(), left: s.fails}))
+				}
+				w := watch(t, memory, s.opts...)
+				s.do(t, w)
+				synctest.Wait()
+				is(t, w.read(kinds), s.want...)
+			})
+		})
+	}
+
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(stint\\.[a-z_.]+)` \\| (\\w+) \\| `?([^`|]+)`? \\|").FindAllStringSubmatch(string(text), -1) {
+		listed[m[1]] = strings.ToLower(m[2]) + " | " + m[3]
+	}
+	for name, kind := range kinds {
+		if listed[name] != kind {
+			t.Errorf("README.md says of %s %q, want %q", name, listed[name], kind)
+		}
+	}
+	for name := range listed {
+		if kinds[name] == "" {
+			t.Errorf("README.md lists %s, which is never reported", name)
+		}
+	}
+}
+
+// Updates change nothing about who is told; stop ends it, and takes gauges away.
+func TestObserveUntilStop(t *testing.T) {
+	w := watch(t, nil, stint.Rate(5, time.Hour, stint.WithName("x")))
+	w.admit(1, "a")
+	key, name := stint.WithKey(stint.Header("Key")), stint.WithLimiterName("api")
+	if err := w.Update(stint.Concurrency(5, stint.WithName("y")), key, name); err != nil {
+		t.Fatal(err)
+	}
+	w.admit(1, "a")
+	is(t, w.read(nil), "decisions{limit=x,limiter=api,outcome=admitted} 1", "decisions{limit=y,limiter=api,outcome=admitted} 1",
+		"limit.held_slots{limit=y,limiter=api} 1")
+	w.stop()
+	w.admit(1, "a")
+	got := w.read(nil)
+	is(t, got, "decisions{limit=x,limiter=api,outcome=admitted} 1", "decisions{limit=y,limiter=api,outcome=admitted} 1")
+	if text := strings.Join(got, "\n"); strings.Contains(text, "held_slots") {
+		t.Errorf("slots are reported after stop:\n%s", text)
+	}
+}
+
+// A slot that was taken before anybody counted is not given back in the count.
+func TestObserveLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim, err := stint.New(stint.Concurrency(5, stint.WithName("x")), stint.WithKey(stint.Global()), stint.WithObserver(func(stint.Event) {}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &watched{Limiter: lim, t: t, reader: metric.NewManualReader()}
+		early := w.admit(2, "a")
+		time.Sleep(time.Second)
+		if _, err := stintotel.Observe(lim, stintotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(w.reader)))); err != nil {
+			t.Fatal(err)
+		}
+		late := w.admit(1, "a")
+		done(early)
+		is(t, w.read(nil), "limit.held_slots{limit=x} 1")
+		done(late)
+		is(t, w.read(nil), "limit.held_slots{limit=x} 0")
+	})
+}
+
+func TestObserveRefuses(t *testing.T) {
+	lim, err := stint.New(stint.Rate(1, time.Second), stint.WithKey(stint.Global()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stintotel.Observe(lim, stintotel.WithMemory("local", nil)); err == nil || !strings.Contains(err.Error(), "memstore.New()") {
+		t.Errorf("a nil store: %v", err)
+	}
+}

@@ -1,0 +1,234 @@
+package stintotel
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/stint-go/stint"
+)
+
+// observer turns events into measurements.
+type observer struct {
+	instruments
+	since    time.Time // when it began
+	memory   []memory
+	series   table[id, series]
+	limiters table[string, limiter]
+}
+
+func newObserver(stores []memory) *observer {
+	overflow := []attribute.KeyValue{overflowKey.Bool(true)}
+	return &observer{
+		since: time.Now(), memory: stores,
+		series: table[id, series]{
+			make: func(i id) *series { return newSeries(i.attributes()) },
+			rest: newSeries(overflow),
+		},
+		limiters: table[string, limiter]{
+			make: func(name string) *limiter {
+				l := newLimiter(id{limiter: name}.attributes())
+				l.degraded.mark() // it is well until it says otherwise
+				return l
+			},
+			rest: newLimiter(overflow),
+		},
+	}
+}
+
+// observe is called for every event of the limiter, on the request's goroutine.
+func (o *observer) observe(e stint.Event) {
+	ctx := context.Background()
+	if e.Request != nil {
+		ctx = e.Request.Context() // its span is the exemplar
+		annotate(ctx, &e)
+	}
+	l := o.limiters.at(e.Limiter)
+	switch e.Kind {
+	case stint.EventAdmitted, stint.EventDenied:
+		o.decided(ctx, &e, l)
+	case stint.EventCanceled:
+		o.asked(ctx, &e, l.took[takeCanceled])
+		o.became(ctx, &e)
+	case stint.EventBlocked, stint.EventEmptyKey, stint.EventKeyFailed, stint.EventLimitsFailed:
+		o.became(ctx, &e)
+	case stint.EventStoreFailed:
+		o.failed(ctx, &e, l)
+	case stint.EventSettleFailed:
+		o.storeFailures.Add(ctx, 1, l.settleFailed.add...)
+	case stint.EventWaiting:
+		o.series.at(id{limiter: e.Limiter, route: e.Route}).waiting.add(1)
+	case stint.EventEnded:
+		o.ended(ctx, &e)
+	case stint.EventBanned:
+		o.bans.Add(ctx, 1, o.of(&e, e.Decision.Limit).plain.add...)
+	case stint.EventPaced:
+		o.passed(ctx, &e)
+	case stint.EventLimitChanged:
+		o.changed(ctx, &e)
+	case stint.EventStoreDegraded:
+		l.degraded.set(one(e.Err != nil))
+	case stint.EventPolicy:
+		o.reloads.Add(ctx, 1, l.reload[one(e.Err != nil)].add...)
+	}
+	if e.EndsWait {
+		o.endWait(ctx, &e)
+	}
+}
+
+func one(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// of are the series of a limit where the event came from.
+func (o *observer) of(e *stint.Event, limit string) *series {
+	return o.series.at(id{e.Limiter, e.Route, limit})
+}
+
+// became counts what became of a request, and which limit bound.
+func (o *observer) became(ctx context.Context, e *stint.Event) {
+	o.decisions.Add(ctx, 1, o.of(e, e.Decision.Limit).outcome[e.Kind].add...)
+}
+
+// asked notes how long the store took, if it was asked.
+func (o *observer) asked(ctx context.Context, e *stint.Event, as attributes) {
+	if e.StoreTook > 0 {
+		o.storeTook.Record(ctx, e.StoreTook.Seconds(), as.record...)
+	}
+}
+
+func (o *observer) decided(ctx context.Context, e *stint.Event, l *limiter) {
+	o.asked(ctx, e, l.took[takeDone])
+	o.became(ctx, e)
+	for i := range e.Decision.Limits {
+		at := &e.Decision.Limits[i]
+		s := o.of(e, at.Name)
+		o.limitDecisions.Add(ctx, 1, s.answer[answer(at)].add...)
+		if at.Quota > 0 {
+			o.utilization.Record(ctx, share(at), s.plain.record...)
+		}
+		if at.Reason != stint.NotAdaptive {
+			o.series.at(id{limiter: e.Limiter, limit: at.Name}).adaptive.limit.set(at.Quota)
+		}
+		if e.Kind != stint.EventAdmitted || !at.Allowed {
+			continue
+		}
+		if at.InFlight > 0 {
+			s.slots.add(at.Cost)
+		} else {
+			o.charged.Add(ctx, at.Cost, s.plain.add...)
+		}
+	}
+}
+
+func answer(at *stint.LimitStatus) int {
+	switch {
+	case at.Allowed:
+		return allowed
+	case at.DryRun:
+		return dryRunRefused
+	}
+	return refused
+}
+
+// share is how much of the limit is used. A burst beyond the quota is none of it, nor
+// is debt.
+func share(at *stint.LimitStatus) float64 {
+	return min(max(0, 1-float64(at.Remaining)/float64(at.Quota)), 1)
+}
+
+// ended takes down what decided has put up.
+func (o *observer) ended(ctx context.Context, e *stint.Event) {
+	before := e.Held > time.Since(o.since) // let in when nobody counted
+	for i := range e.Decision.Limits {
+		at := &e.Decision.Limits[i]
+		switch s := o.of(e, at.Name); {
+		case !at.Allowed:
+		case at.InFlight == 0:
+			o.settled.Add(ctx, at.Cost, s.plain.add...)
+		case !before:
+			s.slots.add(-at.Cost)
+		}
+	}
+}
+
+func (o *observer) endWait(ctx context.Context, e *stint.Event) {
+	s := o.series.at(id{limiter: e.Limiter, route: e.Route})
+	o.waited.Record(ctx, e.Waited.Seconds(), s.outcome[e.Kind].record...)
+	if e.Waited <= time.Since(o.since) {
+		s.waiting.add(-1)
+	}
+}
+
+// failed counts a failure of the store. The request may have gone on, so this is no
+// decision.
+func (o *observer) failed(ctx context.Context, e *stint.Event, l *limiter) {
+	o.asked(ctx, e, l.took[takeFailed])
+	as := l.failedOpen
+	if closed := (*stint.StoreError)(nil); errors.As(e.Err, &closed) {
+		as = l.failedClosed
+	}
+	o.storeFailures.Add(ctx, 1, as.add...)
+}
+
+func (o *observer) passed(ctx context.Context, e *stint.Event) {
+	p := e.Pacing
+	s := o.of(e, p.Limit)
+	o.paced.Add(ctx, p.Bytes, s.sent.add...)
+	if p.RequestBytes > 0 {
+		o.paced.Add(ctx, p.RequestBytes, s.received.add...)
+	}
+	if p.Waited > 0 {
+		o.pacedWaited.Record(ctx, p.Waited.Seconds(), s.plain.record...)
+	}
+}
+
+func (o *observer) changed(ctx context.Context, e *stint.Event) {
+	c := e.Change
+	s := o.series.at(id{limiter: e.Limiter, limit: c.Limit})
+	s.adaptive.limit.set(c.To)
+	s.adaptive.latency.set(int64(c.Latency))
+	s.adaptive.baseline.set(int64(c.Baseline))
+	if int(c.Reason) < len(s.adaptive.reason) {
+		o.adaptiveChanges.Add(ctx, 1, s.adaptive.reason[c.Reason].add...)
+	}
+}
+
+// limiter has the attribute sets of what is told of a limiter as a whole.
+type limiter struct {
+	took                                   [3]attributes // by what became of it
+	failedOpen, failedClosed, settleFailed attributes
+	reload                                 [2]attributes // accepted, refused
+	plain                                  attributes
+	degraded                               level
+}
+
+// What became of the store's decision.
+const (
+	takeDone = iota
+	takeFailed
+	takeCanceled
+)
+
+func newLimiter(all []attribute.KeyValue) *limiter {
+	with := func(kvs ...attribute.KeyValue) attributes {
+		return set(append(all[:len(all):len(all)], kvs...)...)
+	}
+	take := operationKey.String("take")
+	l := &limiter{
+		plain:        set(all...),
+		failedOpen:   with(take, outcomeKey.String("passed")),
+		failedClosed: with(take, outcomeKey.String("refused")),
+		settleFailed: with(operationKey.String("settle")),
+		reload:       [2]attributes{with(outcomeKey.String("accepted")), with(outcomeKey.String("refused"))},
+	}
+	for i, outcome := range [...]string{takeDone: "ok", takeFailed: "error", takeCanceled: "canceled"} {
+		l.took[i] = with(take, outcomeKey.String(outcome))
+	}
+	return l
+}

@@ -1,0 +1,172 @@
+package stintotel
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/stint-go/stint"
+)
+
+const (
+	limiterKey   = attribute.Key("stint.limiter")
+	routeKey     = attribute.Key("stint.route")
+	limitKey     = attribute.Key("stint.limit")
+	outcomeKey   = attribute.Key("stint.outcome")
+	operationKey = attribute.Key("stint.store.operation")
+	storeKey     = attribute.Key("stint.store.name")
+	reasonKey    = attribute.Key("stint.adaptive.reason")
+	directionKey = attribute.Key("network.io.direction")
+	overflowKey  = attribute.Key("otel.metric.overflow")
+)
+
+// outcomes are what became of a request, by the event that says so.
+var outcomes = [...]string{
+	stint.EventAdmitted:     "admitted",
+	stint.EventDenied:       "denied",
+	stint.EventCanceled:     "canceled",
+	stint.EventBlocked:      "blocked",
+	stint.EventEmptyKey:     "empty_key",
+	stint.EventKeyFailed:    "key_failed",
+	stint.EventLimitsFailed: "limits_failed",
+	stint.EventStoreFailed:  "store_failed",
+}
+
+// What one limit says.
+const (
+	allowed = iota
+	refused
+	dryRunRefused
+)
+
+var answers = [...]string{allowed: "allowed", refused: "refused", dryRunRefused: "dry_run_refused"}
+
+var reasons = [...]stint.AdaptiveReason{
+	stint.NotAdaptive, stint.AdaptiveStart, stint.AdaptiveGrowing, stint.AdaptiveQueueing,
+	stint.AdaptiveDrops, stint.AdaptiveSteady, stint.AdaptiveUnused,
+}
+
+// attributes is an attribute set as the options of each kind of measurement, so that
+// a measurement makes neither the set nor the list of options.
+type attributes struct {
+	add     []metric.AddOption
+	record  []metric.RecordOption
+	observe []metric.ObserveOption
+}
+
+func set(all ...attribute.KeyValue) attributes {
+	o := metric.WithAttributeSet(attribute.NewSet(all...))
+	return attributes{[]metric.AddOption{o}, []metric.RecordOption{o}, []metric.ObserveOption{o}}
+}
+
+// id is what series are told apart by. Empty parts are left out of the attributes.
+type id struct{ limiter, route, limit string }
+
+func (i id) attributes() (all []attribute.KeyValue) {
+	for _, kv := range []attribute.KeyValue{limiterKey.String(i.limiter), routeKey.String(i.route), limitKey.String(i.limit)} {
+		if kv.Value.AsString() != "" {
+			all = append(all, kv)
+		}
+	}
+	return all
+}
+
+// series are the attribute sets of an id, and what its gauges stand at.
+type series struct {
+	plain    attributes
+	outcome  [len(outcomes)]attributes
+	answer   [len(answers)]attributes
+	sent     attributes // bytes of responses
+	received attributes // of requests
+	waiting  level
+	slots    level
+	adaptive struct {
+		limit, latency, baseline level // the latter in nanoseconds
+		reason                   [len(reasons)]attributes
+	}
+}
+
+func newSeries(all []attribute.KeyValue) *series {
+	with := func(kv attribute.KeyValue) attributes {
+		return set(append(all[:len(all):len(all)], kv)...)
+	}
+	s := &series{
+		plain: set(all...),
+		sent:  with(directionKey.String("transmit")), received: with(directionKey.String("receive")),
+	}
+	for i, outcome := range outcomes {
+		s.outcome[i] = with(outcomeKey.String(outcome))
+	}
+	for i, answer := range answers {
+		s.answer[i] = with(outcomeKey.String(answer))
+	}
+	for i, reason := range reasons {
+		s.adaptive.reason[i] = with(reasonKey.String(reason.String()))
+	}
+	return s
+}
+
+// level is the value of a gauge that is there once something has been said of it.
+type level struct {
+	value atomic.Int64
+	known atomic.Bool
+}
+
+func (l *level) add(n int64) {
+	l.value.Add(n)
+	l.mark()
+}
+
+func (l *level) set(n int64) {
+	l.value.Store(n)
+	l.mark()
+}
+
+func (l *level) mark() {
+	if !l.known.Load() {
+		l.known.Store(true)
+	}
+}
+
+// most is how many series there may be.
+const most = 1000
+
+// table finds what belongs to a key without a lock or an allocation, which is why the
+// map is copied to add to it. That ends when the configuration has been seen, or at
+// most.
+type table[K comparable, V any] struct {
+	made atomic.Pointer[map[K]*V]
+	mu   sync.Mutex // held to add
+	rest *V         // of keys beyond most
+	make func(K) *V
+}
+
+func (t *table[K, V]) at(k K) *V {
+	if v := t.all()[k]; v != nil {
+		return v
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.all()
+	if v := before[k]; v != nil {
+		return v
+	}
+	if len(before) >= most {
+		return t.rest
+	}
+	after := make(map[K]*V, len(before)+1)
+	maps.Copy(after, before)
+	after[k] = t.make(k)
+	t.made.Store(&after)
+	return after[k]
+}
+
+func (t *table[K, V]) all() map[K]*V {
+	if m := t.made.Load(); m != nil {
+		return *m
+	}
+	return nil
+}

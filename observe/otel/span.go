@@ -1,0 +1,72 @@
+package stintotel
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/stint-go/stint"
+)
+
+// Names of span events.
+const (
+	spanRefused       = "stint.refused"
+	spanDryRunRefused = "stint.dry_run_refused"
+	spanWaiting       = "stint.waiting"
+	spanWaited        = "stint.waited"
+)
+
+const (
+	retryAfterKey = attribute.Key("stint.retry_after")
+	waitKey       = attribute.Key("stint.wait.duration")
+	queuedKey     = attribute.Key("stint.queued")
+)
+
+// annotate adds refusals and waits to the request's span. An error's text stays out
+// of it: a key function of the program's may have put anything there.
+func annotate(ctx context.Context, e *stint.Event) {
+	name := spanEvent(e)
+	if name == "" && !e.EndsWait {
+		return
+	}
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	where := id{e.Limiter, e.Route, e.Decision.Limit}.attributes()
+	if int(e.Kind) < len(outcomes) {
+		where = append(where, outcomeKey.String(outcomes[e.Kind]))
+	}
+	if e.EndsWait {
+		span.AddEvent(spanWaited, trace.WithAttributes(append(where[:len(where):len(where)], waitKey.Float64(e.Waited.Seconds()))...))
+	}
+	if name == "" {
+		return
+	}
+	if after := e.Decision.RetryAfter; after > 0 && after < stint.Never {
+		where = append(where, retryAfterKey.Float64(after.Seconds()))
+	}
+	if e.Decision.Queued > 0 {
+		where = append(where, queuedKey.Int64(e.Decision.Queued))
+	}
+	span.AddEvent(name, trace.WithAttributes(where...))
+}
+
+// spanEvent is the name of the span's event, or "".
+func spanEvent(e *stint.Event) string {
+	switch e.Kind {
+	case stint.EventDenied, stint.EventBlocked, stint.EventEmptyKey, stint.EventKeyFailed, stint.EventLimitsFailed:
+		return spanRefused
+	case stint.EventStoreFailed:
+		if closed := (*stint.StoreError)(nil); errors.As(e.Err, &closed) {
+			return spanRefused
+		}
+	case stint.EventDryRunDenied:
+		return spanDryRunRefused
+	case stint.EventWaiting:
+		return spanWaiting
+	}
+	return ""
+}
