@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/store"
 )
@@ -50,6 +51,8 @@ type Event struct {
 	Change *LimitChange
 	// Pacing is what a Bandwidth has made of the request of EventPaced.
 	Pacing *Pacing
+	// Path is the file of EventPolicy.
+	Path string
 	// EndsWait says that the request waits no longer: an EventWaiting came
 	// before, and Kind (EventAdmitted, EventDenied, EventCanceled or EventStoreFailed) is what came
 	// of it. Each EventWaiting is followed by one such event.
@@ -118,6 +121,7 @@ func (e Event) LogValue() slog.Value {
 		slog.Duration("waited", e.Waited), slog.Duration("storeTook", e.StoreTook),
 		slog.Int("status", e.Status), slog.Duration("held", e.Held),
 		slog.Int64("from", e.Change.From), slog.Int64("to", e.Change.To), slog.Int64("bytes", e.Pacing.Bytes),
+		slog.String("path", e.Path),
 		slog.String("error", why),
 	}
 	return slog.GroupValue(slices.DeleteFunc(attrs, func(a slog.Attr) bool {
@@ -309,8 +313,11 @@ func (f *family) enlist() {
 }
 
 // Tell tells the limiter's observers, and its log, of what has happened to it
-// elsewhere. It is for packages that look after a limiter, such as policy.
-func (l *Limiter) Tell(e Event) { l.now.Load().observe(e) }
+// elsewhere. It is for packages that look after a limiter, such as policy. A panic of an
+// observer is logged and goes no further.
+func (l *Limiter) Tell(e Event) {
+	background.Do("telling observers", func() { l.now.Load().observe(e) })
+}
 
 func (v *version) observe(e Event) {
 	e.Limiter = v.name

@@ -37,7 +37,6 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"slices"
@@ -96,8 +95,8 @@ func Load(path string, opts ...Option) (*Policy, error) {
 }
 
 // Option is what Parse, Load and Watch take: the same for all of them, so that
-// a file means the same wherever it is read. Those about watching (WithLogger,
-// WithObserver, WithDebounce) only do something in Watch.
+// a file means the same wherever it is read. Those about watching
+// (WithObserver, WithDebounce) only do something in Watch.
 type Option func(*config)
 
 // config is what options say.
@@ -113,7 +112,6 @@ type config struct {
 	keyed      bool // options have a default key
 	lent       bool // options have a store that others may use, where limits need names
 
-	logger    *slog.Logger
 	observers []func(Change)
 	debounce  time.Duration
 

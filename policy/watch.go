@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,9 +16,11 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Updater is what Watch keeps up to date: a *stint.Limiter.
+// Updater is what Watch keeps up to date: a *stint.Limiter. It is told of each change
+// after the first reading, in force or refused (stint.EventPolicy), and logs it.
 type Updater interface {
 	Update(opts ...stint.Option) error
+	Tell(stint.Event)
 }
 
 // Change is what a function given to WithObserver is told.
@@ -31,18 +32,6 @@ type Change struct {
 	// Err is Errors for mistakes in the file, or why it can't be read, or what
 	// Update has against it.
 	Err error
-}
-
-// WithLogger says where changes are logged: those in force at level Info,
-// those refused at Error. The default is slog.Default().
-func WithLogger(l *slog.Logger) Option {
-	return func(c *config) {
-		if l == nil {
-			c.bad("WithLogger(nil): write slog.New(slog.DiscardHandler) for none, or leave it out")
-			return
-		}
-		c.logger = l
-	}
 }
 
 // WithObserver calls f for every change, whether it came into force or not,
@@ -113,9 +102,6 @@ func Watch(ctx context.Context, path string, limiter Updater, opts ...Option) (*
 		return nil, err
 	}
 	w := &Watcher{path: path, to: limiter, with: c, done: make(chan struct{})}
-	if c.logger == nil {
-		c.logger = slog.Default()
-	}
 	if w.file, err = filepath.Abs(path); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
@@ -177,18 +163,18 @@ func (w *Watcher) run(ctx context.Context) {
 			}
 			// An overflow has swallowed events: look. Others say little.
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
-				w.with.logger.LogAttrs(ctx, slog.LevelWarn, "watching the policy", slog.String("path", w.path), slog.Any("error", err))
+				w.tell(fmt.Errorf("policy: watch %s: %w", w.path, err))
 			}
 			changed()
 		case <-timer.C:
 			since = time.Time{}
-			w.look(ctx)
+			w.look()
 		}
 	}
 }
 
 // look reads the file, and tells what has come of it if it has changed.
-func (w *Watcher) look(ctx context.Context) {
+func (w *Watcher) look() {
 	p, err := w.read()
 	if p == nil && err == nil {
 		return
@@ -200,15 +186,14 @@ func (w *Watcher) look(ctx context.Context) {
 	if err != nil && before != nil && err.Error() == before.Error() {
 		return // as when a file that is missing is still missing
 	}
-	if err != nil {
-		w.with.logger.LogAttrs(ctx, slog.LevelError, "policy refused, the last good one stays in force",
-			slog.String("path", w.path), slog.Any("error", err))
-	} else {
-		w.with.logger.LogAttrs(ctx, slog.LevelInfo, "policy in force", slog.String("path", w.path))
-	}
+	w.tell(err)
 	for _, observe := range w.with.observers {
 		observe(Change{w.path, p, err})
 	}
+}
+
+func (w *Watcher) tell(err error) {
+	w.to.Tell(stint.Event{Kind: stint.EventPolicy, Path: w.path, Err: err})
 }
 
 // read brings the file into force, if it isn't the one looked at last. It

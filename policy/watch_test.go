@@ -45,12 +45,13 @@ func (w *watched) Write(p []byte) (int, error) {
 
 func watch(t *testing.T, path string, opts ...policy.Option) *watched {
 	t.Helper()
-	w := &watched{t: t, lim: stint.Must(stint.New(stint.Rate(99, time.Hour), stint.WithKey(stint.Global())))}
+	w := &watched{t: t}
+	w.lim = stint.Must(stint.New(stint.Rate(99, time.Hour), stint.WithKey(stint.Global()),
+		stint.WithLogger(slog.New(slog.NewJSONHandler(w, nil)))))
 	ctx, stop := context.WithCancel(context.Background())
 	var err error
 	w.watcher, err = policy.Watch(ctx, path, w.lim, append([]policy.Option{
 		policy.WithDebounce(20 * time.Millisecond),
-		policy.WithLogger(slog.New(slog.NewJSONHandler(w, nil))),
 		policy.WithObserver(func(c policy.Change) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -374,13 +375,14 @@ func TestGoOptionsStay(t *testing.T) {
 	var updates, decisions atomic.Int64
 	opts := []policy.Option{
 		policy.WithOptions(stint.WithStore(memstore.New()), stint.WithObserver(func(e stint.Event) {
-			if e.Kind == stint.EventUpdated {
+			switch e.Kind {
+			case stint.EventUpdated:
 				updates.Add(1)
-			} else {
+			case stint.EventAdmitted:
 				decisions.Add(1)
 			}
 		})),
-		policy.WithLogger(slog.New(slog.DiscardHandler)), policy.WithDebounce(time.Millisecond),
+		policy.WithDebounce(time.Millisecond),
 	}
 	p, err := policy.Load(path, opts...)
 	if err != nil {
@@ -416,12 +418,14 @@ func (r *refusing) Update(...stint.Option) error {
 	return nil
 }
 
+func (r *refusing) Tell(stint.Event) {}
+
 func TestUpdateRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	write(t, path, units(1))
 	changes := make(chan policy.Change, 10)
 	ctx, stop := context.WithCancel(t.Context())
-	w, err := policy.Watch(ctx, path, &refusing{}, policy.WithLogger(slog.New(slog.DiscardHandler)),
+	w, err := policy.Watch(ctx, path, &refusing{},
 		policy.WithDebounce(time.Millisecond), policy.WithObserver(func(c policy.Change) { changes <- c }))
 	if err != nil {
 		t.Fatal(err)
@@ -474,7 +478,6 @@ func TestWatchSaysWhatIsWrong(t *testing.T) {
 		{good, nil, nil, "policy: Watch without a limiter: write the one to update"},
 		{good, lim, []policy.Option{nil}, "policy: option 1 is nil: leave it out"},
 		{good, lim, []policy.Option{policy.WithDebounce(0)}, "policy: WithDebounce(0s): write a positive duration, or leave it out"},
-		{good, lim, []policy.Option{policy.WithLogger(nil)}, "policy: WithLogger(nil): write slog.New(slog.DiscardHandler) for none, or leave it out"},
 		{good, lim, []policy.Option{policy.WithObserver(nil)}, "policy: WithObserver(nil): write a function, or leave it out"},
 		{good, lim, []policy.Option{policy.WithKeyFunc("global", tenant)}, `policy: WithKeyFunc("global")`},
 	} {

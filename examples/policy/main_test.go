@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,7 +21,7 @@ func start(t *testing.T, file string, opts ...policy.Option) (http.Handler, *pol
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	server, watcher, err := api(ctx, file, append(opts,
-		policy.WithLogger(slog.New(slog.DiscardHandler)), policy.WithDebounce(20*time.Millisecond))...)
+		policy.WithDebounce(20*time.Millisecond))...)
 	if err != nil {
 		stop()
 		t.Fatal(err)

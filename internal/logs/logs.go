@@ -52,7 +52,7 @@ var said = [messages]struct {
 	PrimaryFailed:  {slog.LevelWarn, "the primary store fails", false, 0},
 	PrimaryAnswers: {slog.LevelInfo, "the primary store answers again", false, PrimaryFailed},
 	PolicyInForce:  {slog.LevelInfo, "the policy is in force", true, 0},
-	PolicyRefused:  {slog.LevelError, "the policy was refused, and the last good one stays in force", true, 0},
+	PolicyRefused:  {slog.LevelError, "the policy could not be reloaded, and the last good one stays in force", true, 0},
 	Namesakes: {slog.LevelWarn, "limiters on one store give a limit's name different numbers: " +
 		"write another stint.WithName in one of them", true, 0},
 }
