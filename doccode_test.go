@@ -20,6 +20,10 @@ var taken = map[string]string{
 			n      int
 			key    stint.KeyFunc
 			berlin *time.Location
+
+			user, account, keyFunc stint.KeyFunc
+			cloudflare             []netip.Prefix
+			admitted, wouldRefuse  atomic.Int64
 		)`,
 	"README.md": `
 		var (

@@ -1,0 +1,171 @@
+package routers
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+
+	"github.com/stint-go/stint"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+	"github.com/stint-go/stint/internal/doctest"
+)
+
+func site(search http.HandlerFunc) http.Handler {
+	lim := stint.Must(stint.New(
+		stint.Rate(100, time.Minute),
+		stint.WithRoute("POST /login", stint.Rate(5, time.Minute, stint.WithName("login"))),
+		stint.WithRoute("/healthz"), // exempt
+		stint.WithKey(stint.RemoteIP())))
+	searches := stint.Must(lim.With(stint.Rate(2, time.Second, stint.WithName("search"))))
+
+	r := chi.NewRouter()
+	r.Use(middleware.Recoverer)
+	r.Use(stinthttp.Middleware(lim))
+	r.Post("/login", func(http.ResponseWriter, *http.Request) {})
+	r.Get("/healthz", func(http.ResponseWriter, *http.Request) {})
+	r.With(stinthttp.Middleware(searches)).Get("/search", search)
+	r.Route("/tenants/{tenant}", func(r chi.Router) {
+		r.With(stinthttp.New(stint.Rate(3, time.Minute), stint.WithKey(tenant))).Get("/report", search)
+	})
+	return r
+}
+
+// tenant is the key of requests under /tenants/{tenant}.
+func tenant(r *http.Request) (string, error) { return chi.URLParam(r, "tenant"), nil }
+
+// The code for chi in the documents is the code of this file.
+func TestDocumentIsThisCode(t *testing.T) {
+	document, err := os.ReadFile("../../docs/routers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := os.ReadFile("chi_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := doctest.Blocks(string(document), "tests/routers")
+	if len(blocks) == 0 {
+		t.Error("no code for chi")
+	}
+	for _, b := range blocks {
+		if !strings.Contains(string(code), b) {
+			t.Errorf("docs/routers.md has code that isn't here:\n%s", b)
+		}
+	}
+}
+
+// passing is how many of n requests no limiter refuses.
+func passing(h http.Handler, n int, method, target string, change ...func(*http.Request, int)) (passed int) {
+	for i := range n {
+		r := httptest.NewRequest(method, target, nil)
+		for _, f := range change {
+			f(r, i)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusTooManyRequests && w.Code != http.StatusForbidden && w.Code != http.StatusServiceUnavailable {
+			passed++
+		}
+	}
+	return passed
+}
+
+func TestChi(t *testing.T) {
+	for _, test := range []struct {
+		name, method, target string
+		want                 int // of 200
+	}{
+		{"the limiter's limit", "GET", "/nowhere", 100},
+		{"a route's", "POST", "/login", 5},
+		{"another spelling", "POST", "/%6cogin", 5},
+		{"exempt", "GET", "/healthz", 200},
+		{"a limiter on the route", "GET", "/search", 2},
+		{"a URL parameter", "GET", "/tenants/t7/report", 3},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := site(func(http.ResponseWriter, *http.Request) {})
+				if got := passing(h, 200, test.method, test.target); got != test.want {
+					t.Errorf("%d of 200 pass, want %d", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// Tenants don't share a bucket, and what a limiter in front charges, it charges for all.
+func TestChiTenants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := site(func(http.ResponseWriter, *http.Request) {})
+		for _, tenant := range []string{"a", "b", "c"} {
+			if got := passing(h, 10, "GET", "/tenants/"+tenant+"/report"); got != 3 {
+				t.Errorf("%d of tenant %s pass, want 3", got, tenant)
+			}
+		}
+		h = chi.Chain(stinthttp.New(stint.Rate(3, time.Minute), stint.WithKey(tenant))).Handler(h)
+		if got := passing(h, 1, "GET", "/tenants/a/report"); got != 0 {
+			t.Error("a URL parameter is a key before the routing")
+		}
+	})
+}
+
+// A handler's panic gives its slot back through chi's Recoverer.
+func TestChiPanic(t *testing.T) {
+	r := chi.NewRouter()
+	r.Use(middleware.Recoverer, stinthttp.New(stint.Concurrency(1), stint.WithKey(stint.Global())))
+	r.Get("/", func(http.ResponseWriter, *http.Request) { panic("out of order") })
+	for range 3 {
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		if w.Code != http.StatusInternalServerError {
+			t.Fatalf("%d, want the panic's 500 and no refusal", w.Code)
+		}
+	}
+}
+
+var ten = netip.MustParsePrefix("10.0.0.0/8")
+
+// What the document says of RealIP, and of what to write instead.
+func TestChiRealIP(t *testing.T) {
+	forged := func(r *http.Request, i int) { r.Header.Set("X-Forwarded-For", "198.51.100."+string(rune('0'+i))) }
+	limit := stinthttp.New(stint.Rate(2, time.Hour), stint.WithKey(stint.RemoteIP()))
+	for _, test := range []struct {
+		name   string
+		before []func(http.Handler) http.Handler
+		want   int // of 9
+	}{
+		{"RealIP before RemoteIP", []func(http.Handler) http.Handler{middleware.RealIP, limit}, 9},
+		{"RemoteIP", []func(http.Handler) http.Handler{stinthttp.New(stint.Rate(2, time.Hour), stint.WithKey(stint.RemoteIP()))}, 2},
+		{"ForwardedIP without a proxy in front", []func(http.Handler) http.Handler{
+			stinthttp.New(stint.Rate(2, time.Hour), stint.WithKey(stint.ForwardedIP(ten)))}, 2},
+	} {
+		r := chi.NewRouter()
+		r.Use(test.before...)
+		r.Get("/", func(http.ResponseWriter, *http.Request) {})
+		if got := passing(r, 9, "GET", "/", forged); got != test.want {
+			t.Errorf("%s: %d of 9 pass, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+// chi's Timeout bounds a wait.
+func TestChiTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := chi.NewRouter()
+		r.Use(middleware.Timeout(time.Second), stinthttp.New(
+			stint.Rate(1, time.Minute, stint.WithMaxWait(time.Minute)), stint.WithKey(stint.Global())))
+		r.Get("/", func(http.ResponseWriter, *http.Request) {})
+		start := time.Now()
+		if got := passing(r, 2, "GET", "/"); got != 1 || time.Since(start) > time.Second {
+			t.Errorf("%d pass after %v", got, time.Since(start))
+		}
+	})
+}
