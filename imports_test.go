@@ -53,6 +53,8 @@ var imports = map[string]rule{
 	"internal/waiting":          {own: []string{"internal/background", "internal/clock", "store"}, notEven: []string{"net/http"}},
 	"internal/respond":          {own: []string{"store"}},
 	".":                         {own: []string{"store", "store/memstore", "internal/adaptive", "internal/background", "internal/clientip", "internal/field", "internal/framework", "internal/keytext", "internal/logs", "internal/namesakes", "internal/respond", "internal/routing", "internal/waiting"}},
+	"internal/topkeys":          {notEven: []string{"net/http", "net"}},
+	"console":                   {own: []string{".", "internal/topkeys", "store", "store/memstore"}},
 	"plans":                     {own: []string{".", "internal/clock"}},
 	"policy":                    {own: []string{"."}, external: []string{"go.yaml.in/yaml/v4", "github.com/fsnotify/fsnotify"}},
 	"adapters/internal/pattern": {},
@@ -60,7 +62,7 @@ var imports = map[string]rule{
 	"adapters/gin":              {own: []string{".", "internal/framework", "adapters/internal/pattern"}, external: []string{"github.com/gin-gonic/gin"}},
 	"adapters/echo":             {own: []string{".", "internal/framework", "adapters/internal/pattern"}, external: []string{"github.com/labstack/echo/v4"}},
 	"examples/...": {
-		own:      []string{".", "store/...", "adapters/...", "plans", "policy"},
+		own:      []string{".", "store/...", "adapters/...", "console", "plans", "policy"},
 		external: []string{"github.com/gin-gonic/gin", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9"},
 	},
 }

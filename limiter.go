@@ -260,6 +260,9 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 		return err
 	}
 	c.observe(EventAdmitted, nil)
+	if c.Timed {
+		c.tell(Event{Kind: EventEnded, Waited: c.Waited})
+	}
 	c.Granted = false // nobody gives it back
 	return nil
 }

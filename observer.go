@@ -210,7 +210,7 @@ const (
 	// the release of its Detach. Decision is where its limits stood when it was let
 	// in, with what it has cost since in Cost. Status is that of the response, where
 	// a limit looks at it, and Held how long slots were held. It follows each
-	// EventAdmitted of a permit that is done, and comes last.
+	// EventAdmitted of a permit that is done, and comes last; that of an Allow at once.
 	EventEnded
 	// EventStoreDegraded: the store's side of two has failed, or answers again, as
 	// failover reports it. Err is the primary's error; nil where it answers again.

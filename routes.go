@@ -270,6 +270,58 @@ func (v *version) entries() iter.Seq[*entry] {
 	}
 }
 
+// Description is what a limiter has, for pages and tools that show it.
+type Description struct {
+	// Name is that of WithLimiterName, or "".
+	Name string
+	// Store has the counts of all rules that aren't Local: that of WithStore, or the
+	// limiter's own memory.
+	Store store.Store
+	// Rules are the limiter's own, in the order in which they are decided, and then
+	// those of each route. Limits of a WithLimitFunc are not among them.
+	Rules []Rule
+}
+
+// Rule is a limit where it is used.
+type Rule struct {
+	Limit string // its name
+	Route string // the pattern of the WithRoute; "" for the limiter's own
+	Text  string // what it counts by: "TokenBucket: 10 per 1s, burst 20"
+	// Spec has the numbers, with their defaults. An AdaptiveConcurrency is a
+	// Concurrency of its max, and a Bandwidth may count in blocks of bytes.
+	Spec store.Spec
+	// Key is "Global" where everybody has one key, "GivenKey" where Take is given
+	// it, and "" where the request says it.
+	Key    string
+	DryRun bool
+	// Local says that it is decided in this process, whatever the store.
+	Local bool
+}
+
+// Describe returns what the limiter has now. It asks no store.
+func (l *Limiter) Describe() Description {
+	v := l.now.Load()
+	d := Description{Name: v.name, Store: v.store}
+	add := func(pattern string, p *plan) {
+		for _, e := range p.entries {
+			r := Rule{Limit: e.limit.Name(), Route: pattern, Text: e.says(), Spec: e.limit.Spec(),
+				DryRun: e.dryRun, Local: e.needs&local != 0}
+			switch {
+			case e.key.constant != "":
+				r.Key = "Global"
+			case e.key.given:
+				r.Key = "GivenKey"
+			}
+			d.Rules = append(d.Rules, r)
+		}
+	}
+	add("", v.base)
+	for _, r := range v.routes {
+		add(r.pattern, r.plan)
+	}
+	return d
+}
+
 // compile turns the options of a limiter into plans; parent is the version it
 // extends, or nil.
 func (v *version) compile(c *config, parent *version, names *names) mistakes {

@@ -1,0 +1,57 @@
+"use strict";
+// Puts each part that has changed in its place, except where somebody is reading it:
+// in a part with the focus or a selection nothing moves.
+const state = document.getElementById("state");
+const pause = document.getElementById("pause");
+const waiting = new Map();
+let paused = false, connected = false, source;
+
+function busy(part) {
+  const selection = document.getSelection();
+  return part.contains(document.activeElement) ||
+    (!selection.isCollapsed && part.contains(selection.anchorNode));
+}
+
+function place() {
+  for (const [id, html] of waiting) {
+    const part = document.getElementById(id);
+    if (part && (paused || busy(part))) continue;
+    waiting.delete(id);
+    if (!part) continue;
+    const scrolled = [...part.querySelectorAll(".scroll")].map(e => [e.scrollLeft, e.scrollTop]);
+    part.innerHTML = html; // of the server, which has escaped what isn't its own
+    part.querySelectorAll(".scroll").forEach((e, i) => { if (scrolled[i]) [e.scrollLeft, e.scrollTop] = scrolled[i]; });
+  }
+}
+
+function say() {
+  const text = paused ? "Paused" : connected ? "Live" : "Connection lost: figures are old";
+  if (state.textContent !== text) state.textContent = text;
+}
+
+let lost;
+function connect() {
+  source = new EventSource("events");
+  source.onmessage = e => {
+    clearTimeout(lost);
+    connected = true;
+    for (const part of JSON.parse(e.data)) waiting.set(part.id, part.html);
+    place();
+    say();
+  };
+  // A stream ends now and then, and the next begins a second later.
+  source.onerror = () => {
+    clearTimeout(lost);
+    lost = setTimeout(() => { connected = false; say(); }, 3000);
+    if (source.readyState === EventSource.CLOSED) setTimeout(connect, 5000);
+  };
+}
+
+pause.hidden = false;
+pause.addEventListener("click", () => {
+  paused = !paused;
+  pause.textContent = paused ? "Go on" : "Pause";
+  place();
+  say();
+});
+connect();

@@ -1,0 +1,300 @@
+package console_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"html"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+	"github.com/stint-go/stint/console"
+)
+
+const hostile = `<script>alert("k")</script>`
+
+func limiter(t *testing.T, opts ...stint.Option) *stint.Limiter {
+	t.Helper()
+	l, err := stint.New(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func page(t *testing.T, opts ...console.Option) http.Handler {
+	t.Helper()
+	h, err := console.New(append([]console.Option{console.WithAuthorizer(console.Loopback)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// ask is a request from this machine.
+func ask(h http.Handler, method, target string, form url.Values, fields ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, strings.NewReader(form.Encode()))
+	r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for i := 0; i < len(fields); i += 2 {
+		r.Header.Set(fields[i], fields[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestNewSaysWhatToWrite(t *testing.T) {
+	l := limiter(t, stint.Rate(1, time.Second), stint.WithKey(stint.Global()))
+	for _, tc := range []struct {
+		name string
+		opts []console.Option
+		want []string
+	}{
+		{"nothing", nil, []string{"write console.Limiters(lim)", "write console.WithAuthorizer(console.Loopback)"}},
+		{"no authorizer", []console.Option{console.Limiters(l)}, []string{"write console.WithAuthorizer(console.Loopback)"}},
+		{"nil", []console.Option{nil, console.Limiters(nil, l), console.WithAuthorizer(nil)},
+			[]string{"an option is nil", "a limiter is nil", "write console.WithAuthorizer"}},
+	} {
+		h, err := console.New(tc.opts...)
+		if err == nil || h != nil {
+			t.Errorf("%s: no error", tc.name)
+			continue
+		}
+		for _, want := range tc.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %q doesn't say %q", tc.name, err, want)
+			}
+		}
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	for _, tc := range []struct {
+		peer, host string
+		fields     []string
+		want       bool
+	}{
+		{"127.0.0.1:5", "localhost:8080", nil, true},
+		{"127.9.9.9:5", "127.0.0.1", nil, true},
+		{"[::1]:5", "[::1]:8080", nil, true},
+		{"[::1]:5", "[::1]", nil, true},
+		{"[::ffff:127.0.0.1]:5", "LOCALHOST", nil, true},
+		{"192.0.2.1:5", "localhost", nil, false},
+		{"127.0.0.1:5", "rebound.example:8080", nil, false},
+		{"127.0.0.1:5", "", nil, false},
+		{"@", "localhost", nil, false},
+		{"127.0.0.1:5", "localhost", []string{"X-Forwarded-For", "192.0.2.1"}, false},
+		{"127.0.0.1:5", "localhost", []string{"Forwarded", "for=192.0.2.1"}, false},
+		{"127.0.0.1:5", "localhost", []string{"X-Real-IP", "192.0.2.1"}, false},
+		{"127.0.0.1:5", "localhost", []string{"Via", "1.1 proxy"}, false},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr, r.Host = tc.peer, tc.host
+		for i := 0; i < len(tc.fields); i += 2 {
+			r.Header.Set(tc.fields[i], tc.fields[i+1])
+		}
+		if got := console.Loopback(r); got != tc.want {
+			t.Errorf("%s for %q with %q: %v", tc.peer, tc.host, tc.fields, got)
+		}
+	}
+}
+
+// Strangers see nothing at all, whatever they ask for.
+func TestStrangers(t *testing.T) {
+	h := page(t, console.Limiters(limiter(t, stint.Rate(1, time.Second), stint.WithKey(stint.Global()))), console.WithActions())
+	for _, target := range []string{"/", "/events", "/style.css", "/script.js", "/key", "/other"} {
+		for _, method := range []string{"GET", "POST"} {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(method, target, nil))
+			if w.Code != http.StatusForbidden || strings.Contains(w.Body.String(), "limit") {
+				t.Errorf("%s %s: %d %q", method, target, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+// traffic sends n requests of a key through a limiter.
+func traffic(l *stint.Limiter, path, key string, n int) {
+	h := stinthttp.Middleware(l)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for range n {
+		r := httptest.NewRequest("GET", path, nil)
+		r.Header.Set("X-Api-Key", key)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+}
+
+var tags = regexp.MustCompile(`<[^>]*>|\s+`)
+
+// text is what a reader sees of a page, a space between words.
+func text(page string) string {
+	return html.UnescapeString(strings.Join(strings.Fields(tags.ReplaceAllString(page, " ")), " "))
+}
+
+func TestPageTells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, stint.WithLimiterName("front"), stint.WithKey(stint.Header("X-Api-Key")),
+			stint.Rate(3, time.Hour, stint.WithName("api")),
+			stint.Concurrency(2, stint.WithName("slots"), stint.WithKey(stint.Global())),
+			stint.WithRoute("GET /login", stint.Rate(1, time.Hour, stint.WithName("login"))))
+		h, masked := page(t, console.Limiters(l), console.WithKeysInClear()), page(t, console.Limiters(l))
+		traffic(l, "/", "somebody-else", 2)
+		traffic(l, "/", hostile, 5)
+		traffic(l, "/login", "somebody-else", 2)
+		time.Sleep(2 * time.Second)
+
+		w := ask(h, "GET", "/debug/stint/", nil)
+		got := text(w.Body.String())
+		for _, want := range []string{
+			"front Counts are in this process's memory",
+			"allowed 6 refused 3 refused, share 33.3 % in flight 0 waiting 0",
+			"api TokenBucket: 3 per 1h0m0s, burst 3",
+			"every request without a route of its own told by the request 5 2 28.6 % 2",
+			"one for all 5 0 0.0 % 0 0 here one key: 1 of 2 when last admitted",
+			"GET /login told by the request 1 1 50.0 % 1",
+			"api most refused " + hostile + " 2 most admitted " + hostile + " 3 somebody-else 2",
+			"slots most refused nobody most admitted everybody's 5",
+			"— api " + hostile + " 0 20m0s",
+		} {
+			if !strings.Contains(got, want) {
+				t.Errorf("the page doesn't say %q", want)
+			}
+		}
+		if t.Failed() {
+			t.Log(got)
+		}
+		if in := w.Body.String(); strings.Contains(in, hostile) || strings.Contains(in, "http:") || strings.Contains(in, "https:") || strings.Contains(in, "style=") {
+			t.Error("the page has a script, a style or an address that isn't its own")
+		}
+		if csp := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none';") || strings.Contains(csp, "unsafe") {
+			t.Errorf("the policy is %q", csp)
+		}
+		if got := ask(masked, "GET", "/", nil).Body.String(); strings.Contains(got, "somebody-else") || !regexp.MustCompile(`som… #[0-9a-f]{6}`).MatchString(got) {
+			t.Error("keys aren't masked")
+		}
+	})
+}
+
+func TestFailuresAndPolicies(t *testing.T) {
+	l := limiter(t, stint.Rate(1, time.Second), stint.WithKey(stint.Global()))
+	h := page(t, console.Limiters(l))
+	l.Tell(stint.Event{Kind: stint.EventStoreFailed, Err: errors.New("no route to store")})
+	l.Tell(stint.Event{Kind: stint.EventStoreDegraded, Err: errors.New("primary gone")})
+	l.Tell(stint.Event{Kind: stint.EventPolicy, Err: errors.New("limits.yaml:7: write burst")})
+	l.Tell(stint.Event{Kind: stint.EventLimitChanged, Change: &stint.LimitChange{Limit: "adaptive", From: 20, To: 17, Latency: 40 * time.Millisecond}})
+	got := text(ask(h, "GET", "/", nil).Body.String())
+	for _, want := range []string{"StoreFailed: no route to store", "the primary has failed: primary gone", "refused: limits.yaml:7: write burst", "adaptive follows latency: 17 now"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page doesn't say %q", want)
+		}
+	}
+}
+
+func TestOneKey(t *testing.T) {
+	l := limiter(t, stint.Rate(3, time.Hour, stint.WithName("api")), stint.Ban(1, time.Hour, time.Hour), stint.WithKey(stint.Header("X-Api-Key")))
+	var logged bytes.Buffer
+	h := page(t, console.Limiters(l), console.WithActions(), console.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
+	form := func(do string) url.Values { return url.Values{"limiter": {"0"}, "key": {hostile}, "do": {do}} }
+	traffic(l, "/", hostile, 5)
+
+	w := ask(h, "POST", "/x/key", form("look"))
+	if got := text(w.Body.String()); w.Code != 200 || !strings.Contains(got, "0 of 3 left, would be refused, for 20m0s ; full again in 1h0m0s") || !strings.Contains(got, "banned, for 1h0m0s more") {
+		t.Errorf("%d %s", w.Code, got)
+	}
+	if strings.Contains(w.Body.String(), hostile) {
+		t.Error("the key isn't escaped")
+	}
+	for _, tc := range []struct {
+		name   string
+		form   url.Values
+		fields []string
+		code   int
+	}{
+		{"another site", form("reset"), []string{"Sec-Fetch-Site", "cross-site"}, 403},
+		{"another origin", form("reset"), []string{"Origin", "https://elsewhere.example"}, 403},
+		{"no action", form("explode"), nil, 400},
+		{"no limiter", url.Values{"limiter": {"1"}, "key": {"k"}}, nil, 400},
+		{"no key", url.Values{"limiter": {"0"}, "do": {"reset"}}, nil, 422},
+	} {
+		if w := ask(h, "POST", "/x/key", tc.form, tc.fields...); w.Code != tc.code {
+			t.Errorf("%s: %d, want %d", tc.name, w.Code, tc.code)
+		}
+	}
+	if w := ask(page(t, console.Limiters(l)), "POST", "/key", form("reset")); w.Code != 403 {
+		t.Errorf("without WithActions: %d", w.Code)
+	}
+	if d, err := l.Peek(context.Background(), hostile); err != nil || d.Allowed {
+		t.Fatalf("the key was reset by what must not: %v, %v", d, err)
+	}
+	logged.Reset()
+
+	w = ask(h, "POST", "/x/key", form("reset"), "Sec-Fetch-Site", "same-origin")
+	if got := text(w.Body.String()); w.Code != 200 || !strings.Contains(got, "This key was reset") || !strings.Contains(got, "3 of 3 left") || !strings.Contains(got, "not banned") {
+		t.Errorf("%d %s", w.Code, got)
+	}
+	if got := logged.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "action=reset") || !strings.Contains(got, "remote=127.0.0.1:1") || strings.Contains(got, "alert") {
+		t.Errorf("logged %q", got)
+	}
+	if d, err := l.Peek(context.Background(), hostile); err != nil || !d.Allowed {
+		t.Errorf("after the reset: %v, %v", d, err)
+	}
+}
+
+// A stream sends all parts first, and then those that have changed; it ends when
+// the viewer leaves.
+func TestStream(t *testing.T) {
+	l := limiter(t, stint.Rate(3, time.Hour), stint.WithKey(stint.Header("X-Api-Key")))
+	server := httptest.NewServer(page(t, console.Limiters(l)))
+	defer server.Close()
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	r, _ := http.NewRequestWithContext(ctx, "GET", server.URL+"/events", nil)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got := resp.Header.Get("Content-Type"); got != "text/event-stream" {
+		t.Fatal(got)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	next := func() map[string]string {
+		for lines.Scan() {
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				var parts []struct{ ID, HTML string }
+				if err := json.Unmarshal([]byte(data), &parts); err != nil {
+					t.Fatal(err)
+				}
+				all := map[string]string{}
+				for _, p := range parts {
+					all[p.ID] = p.HTML
+				}
+				return all
+			}
+		}
+		t.Fatal(lines.Err())
+		return nil
+	}
+	if first := next(); len(first) != 5 {
+		t.Errorf("%d parts came first", len(first))
+	}
+	traffic(l, "/", "k", 4)
+	second := next()
+	if got := text(second["traffic0"]); !strings.Contains(got, "allowed 3 refused 1") || second["head0"] != "" {
+		t.Errorf("then %q came", second)
+	}
+}

@@ -1,0 +1,154 @@
+package console
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// span is how far back the page looks, in seconds.
+const span = 300
+
+// ring counts two things for each of the last seconds. It isn't safe for concurrent
+// use.
+type ring struct {
+	slots [span + 1]struct {
+		second uint32
+		n      [2]uint32
+	}
+}
+
+// The things that are counted.
+const (
+	allowed = iota
+	refused
+)
+
+func (r *ring) add(what int, second uint32) {
+	s := &r.slots[second%uint32(len(r.slots))]
+	if s.second != second {
+		s.second, s.n = second, [2]uint32{}
+	}
+	s.n[what]++
+}
+
+// addTo adds what was counted in the span seconds before now to sums.
+func (r *ring) addTo(sums *[2][span]float64, now uint32) {
+	for i := range r.slots {
+		s := &r.slots[i]
+		if ago := now - s.second; s.second != 0 && ago >= 1 && ago <= span {
+			sums[allowed][span-ago] += float64(s.n[allowed])
+			sums[refused][span-ago] += float64(s.n[refused])
+		}
+	}
+}
+
+// gauge is a number that goes up and down, and what it was at the end of each of the
+// last seconds.
+type gauge struct {
+	level atomic.Int64
+	ring  [span + 1]atomic.Uint64 // second and level
+}
+
+func (g *gauge) add(d int64, second uint32) { g.note(g.level.Add(d), second) }
+
+func (g *gauge) set(level int64, second uint32) {
+	g.level.Store(level)
+	g.note(level, second)
+}
+
+func (g *gauge) note(level int64, second uint32) {
+	level = max(0, min(level, 1<<32-1))
+	g.ring[second%uint32(len(g.ring))].Store(uint64(second)<<32 | uint64(level))
+}
+
+func (g *gauge) now() int64 { return max(0, g.level.Load()) }
+
+// line is the level in each of the span seconds before now. A second in which nothing
+// changed has the level of the one before.
+func (g *gauge) line(now uint32) (line [span]float64) {
+	var known [span]bool
+	touched := false
+	for i := range g.ring {
+		packed := g.ring[i].Load()
+		second, level := uint32(packed>>32), uint32(packed)
+		if ago := now - second; second != 0 && ago >= 1 && ago <= span {
+			line[span-ago], known[span-ago], touched = float64(level), true, true
+		}
+	}
+	if !touched {
+		line[0] = float64(g.now())
+	}
+	for i := 1; i < span; i++ {
+		if !known[i] {
+			line[i] = line[i-1]
+		}
+	}
+	return line
+}
+
+// durations counts durations in buckets an eighth of an octave wide, of the last half
+// of the span at least and all of it at most. It isn't safe for concurrent use.
+type durations struct {
+	halves [2]struct {
+		turn    uint32
+		buckets [64 * 8]uint32
+	}
+}
+
+func (d *durations) add(took time.Duration, second uint32) {
+	h := &d.halves[second/(span/2)%2]
+	if turn := second / (span / 2); h.turn != turn {
+		h.turn = turn
+		clear(h.buckets[:])
+	}
+	h.buckets[bucket(took)]++
+}
+
+// addTo adds the counts that are recent enough to sums.
+func (d *durations) addTo(sums *[64 * 8]uint64, second uint32) {
+	for i := range d.halves {
+		if h := &d.halves[i]; h.turn+1 >= second/(span/2) {
+			for k, n := range h.buckets {
+				sums[k] += uint64(n)
+			}
+		}
+	}
+}
+
+func bucket(d time.Duration) int {
+	n := uint64(max(d, 0))
+	octave := bits.Len64(n)
+	if octave < 4 {
+		return int(n)
+	}
+	return octave*8 + int(n>>(octave-4))&7
+}
+
+// ceiling is the longest duration in a bucket.
+func ceiling(bucket int) time.Duration {
+	octave := bucket / 8
+	if octave < 4 {
+		return time.Duration(bucket)
+	}
+	return time.Duration(uint64(8+bucket%8+1)<<(octave-4) - 1)
+}
+
+// quantile returns the duration that a share q of those counted don't exceed. It is
+// too long by an eighth at the most, and 0 where nothing was counted.
+func quantile(sums *[64 * 8]uint64, q float64) time.Duration {
+	var all uint64
+	for _, n := range sums {
+		all += n
+	}
+	if all == 0 {
+		return 0
+	}
+	rank, seen := uint64(q*float64(all-1)), uint64(0)
+	for i, n := range sums {
+		if seen += n; seen > rank {
+			return ceiling(i)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,84 @@
+package console
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestRing(t *testing.T) {
+	var r ring
+	for _, second := range []uint32{1, 5, 5, 400, 699} {
+		r.add(refused, second)
+	}
+	for _, step := range []struct {
+		now  uint32
+		want map[int]float64 // by seconds ago
+	}{
+		{700, map[int]float64{1: 1, 300: 1}},
+		{699, map[int]float64{299: 1}}, // the second that isn't over isn't shown
+		{701, map[int]float64{2: 1}},
+		{1000, map[int]float64{}},
+	} {
+		var sums, want [2][span]float64
+		r.addTo(&sums, step.now)
+		for ago, n := range step.want {
+			want[refused][span-ago] = n
+		}
+		if sums != want {
+			t.Errorf("in second %d: %v, want %v", step.now, sums, want)
+		}
+	}
+}
+
+// A level stays what it was until it changes.
+func TestGauge(t *testing.T) {
+	var g gauge
+	g.add(3, 100)
+	g.add(-1, 102)
+	g.add(-2, 104)
+	line := g.line(106)
+	if got, want := line[span-7:], []float64{0, 3, 3, 2, 2, 0, 0}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	g.add(5, 110)
+	if line := g.line(1000); line != [span]float64(slices.Repeat([]float64{5}, span)) {
+		t.Errorf("long after the last change the line is %v", line)
+	}
+}
+
+// A quantile is too long by an eighth at the most, and of the recent past.
+func TestQuantiles(t *testing.T) {
+	var d durations
+	r := rand.New(rand.NewPCG(1, 2))
+	var exact []time.Duration
+	for range 10_000 {
+		took := time.Duration(r.ExpFloat64() * float64(time.Millisecond))
+		exact = append(exact, took)
+		d.add(took, 10)
+	}
+	slices.Sort(exact)
+	for _, q := range []float64{0, 0.5, 0.99, 1} {
+		var sums [64 * 8]uint64
+		d.addTo(&sums, 20)
+		want := exact[int(q*float64(len(exact)-1))]
+		if got := quantile(&sums, q); got < want || got > want+want/8 {
+			t.Errorf("of %v: %v, want %v to an eighth more", q, got, want)
+		}
+	}
+	d.add(time.Hour, 151)
+	var sums [64 * 8]uint64
+	if d.addTo(&sums, 299); quantile(&sums, 1) < time.Hour || quantile(&sums, 0) > time.Millisecond {
+		t.Error("both halves should count")
+	}
+	sums = [64 * 8]uint64{}
+	if d.addTo(&sums, 301); quantile(&sums, 0) < time.Hour {
+		t.Error("the half before the last should count no more")
+	}
+	for _, took := range []time.Duration{0, 1, 7, 8, 9, 255, 256, 1<<62 + 12345} {
+		if c := ceiling(bucket(took)); c < took || c > took+took/8 {
+			t.Errorf("%d is in a bucket up to %d", took, c)
+		}
+	}
+}

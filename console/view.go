@@ -1,0 +1,318 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/topkeys"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// shown is how many keys the page lists of those most refused, and most admitted.
+const shown = 10
+
+// limiterView is what the templates see of a limiter.
+type limiterView struct {
+	Title, Where                  string
+	Memory                        *memoryView
+	Allowed, Refused              uint64
+	Share, P50, P99               string
+	Waiting, InFlight             int64
+	Other                         []countView
+	Traffic, Slots                chart
+	Limits                        []limitView
+	Refusals                      []refusalView
+	Failure, Degraded, Policy     *failureView
+	Updated                       string
+	Unlisted, Clear, Measured     bool
+	MostApart, PerSecond, Minutes int
+}
+
+type memoryView struct {
+	Keys, Max         int
+	Overflow, Refused uint64
+}
+
+type countView struct {
+	What string
+	N    uint64
+}
+
+type failureView struct{ At, What, Err string }
+
+type limitView struct {
+	Name, Text, Key, Kept string
+	Routes                []string
+	DryRun, Slots, Rule   bool
+	Allowed, Refused      uint64
+	Bound, Dry, Bans      uint64
+	Share                 string
+	Held, Fleet, Of       int64
+	Line                  chart
+	Adapted               *adaptedView
+	Stopped, Admitted     []keyView
+}
+
+type adaptedView struct {
+	Now           int64
+	Reason        string
+	Limit, Latent chart
+}
+
+type keyView struct {
+	Key             string
+	AtLeast, AtMost uint64
+}
+
+type refusalView struct {
+	At, Route, Limit, Key string
+	Remaining             int64
+	RetryAfter            string
+}
+
+// title names a limiter on the page.
+func (b *board) title(i int) string {
+	return cmp.Or(b.limiter.Describe().Name, "limiter "+strconv.Itoa(i+1))
+}
+
+// limiter reads a board.
+func (p *page) limiter(b *board) *limiterView {
+	at := time.Since(b.began)
+	now := second(at)
+	d := b.limiter.Describe()
+	v := &limiterView{
+		Title: b.title(slices.Index(p.boards, b)), Where: where(d.Store),
+		Waiting: b.waiting.now(), InFlight: b.inFlight.now(), Clear: p.Clear, MostApart: held, PerSecond: perSecond, Minutes: span / 60,
+	}
+	if m, ok := d.Store.(interface{ Stats() memstore.Stats }); ok {
+		s := m.Stats()
+		v.Memory = &memoryView{Keys: s.Keys, Max: s.MaxKeys, Overflow: s.Overflow, Refused: s.Refused}
+	}
+	b.totals(v, now)
+	v.Slots = newChart("requests", series{"in flight", "c", b.inFlight.line(now)}, series{"waiting", "d", b.waiting.line(now)})
+	for _, l := range b.known(d) {
+		v.Limits = append(v.Limits, p.limit(l, d, at))
+	}
+	v.Unlisted = len(*b.limits.Load()) >= mostLimits
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range slices.Backward(b.refusals) {
+		v.Refusals = append(v.Refusals, refusalView{
+			At: r.at.Format("15:04:05"), Route: cmp.Or(r.route, "—"), Limit: r.limit, Key: p.shown(r.key),
+			Remaining: r.remaining, RetryAfter: until(r.retryAfter),
+		})
+	}
+	v.Failure, v.Degraded, v.Policy = b.failure.view(), b.degraded.view(), b.policy.view()
+	if !b.updated.IsZero() {
+		v.Updated = b.updated.Format(time.DateTime)
+	}
+	return v
+}
+
+// where says in which processes the counts of a store are.
+func where(s store.Store) string {
+	if isMemory(s) {
+		return "Counts are in this process's memory: each process limits on its own."
+	}
+	return fmt.Sprintf("Counts are in a %T and belong to every process that uses it. Figures on this page are of this process alone; what one key has left is everybody's.", s)
+}
+
+func isMemory(s store.Store) bool {
+	_, is := s.(*memstore.Store)
+	return is
+}
+
+func (f failure) view() *failureView {
+	if f.at.IsZero() {
+		return nil
+	}
+	return &failureView{f.at.Format(time.DateTime), f.what, f.err}
+}
+
+// totals adds the parts of a board up.
+func (b *board) totals(v *limiterView, now uint32) {
+	var sums [2][span]float64
+	var outcomes [32]uint64
+	var took [64 * 8]uint64
+	for i := range b.parts {
+		p := &b.parts[i]
+		p.mu.Lock()
+		p.ring.addTo(&sums, now)
+		p.store.addTo(&took, now)
+		for k, n := range p.outcomes {
+			outcomes[k] += n
+		}
+		p.mu.Unlock()
+	}
+	v.Allowed = outcomes[stint.EventAdmitted]
+	v.Refused = outcomes[stint.EventDenied] + outcomes[stint.EventBlocked] + outcomes[stint.EventEmptyKey]
+	v.Share = share(v.Refused, v.Allowed+v.Refused)
+	for k := range outcomes {
+		switch kind := stint.EventKind(k); kind {
+		case stint.EventAdmitted, stint.EventDenied, stint.EventSettled, stint.EventPaced, stint.EventUpdated, stint.EventPolicy:
+		default:
+			if outcomes[k] > 0 {
+				v.Other = append(v.Other, countView{kind.String(), outcomes[k]})
+			}
+		}
+	}
+	v.Measured = quantile(&took, 1) > 0
+	v.P50, v.P99 = quantile(&took, 0.5).String(), quantile(&took, 0.99).String()
+	v.Traffic = newChart("requests a second", series{"allowed", "a", sums[allowed]}, series{"refused", "b", sums[refused]})
+}
+
+// known are the limits of a description, then the others that have been seen, by name.
+func (b *board) known(d stint.Description) (all []*limit) {
+	for _, r := range d.Rules {
+		if l := b.limit(r.Limit); l != nil && !slices.Contains(all, l) {
+			all = append(all, l)
+		}
+	}
+	var others []*limit
+	for _, l := range *b.limits.Load() {
+		if !slices.Contains(all, l) {
+			others = append(others, l)
+		}
+	}
+	slices.SortFunc(others, func(a, b *limit) int { return cmp.Compare(a.name, b.name) })
+	return append(all, others...)
+}
+
+// limit reads a limit's figures.
+func (p *page) limit(l *limit, d stint.Description, at time.Duration) limitView {
+	now := second(at)
+	v := limitView{Name: l.name, Bound: l.bound.Load(), Dry: l.dry.Load(), Bans: l.bans.Load(), Held: l.held.now(), Fleet: l.fleet.Load(), Of: l.quota.Load()}
+	v.describe(d)
+	var sums [2][span]float64
+	var stopped, admitted []*topkeys.Sketch
+	for i := range l.parts {
+		p := &l.parts[i]
+		p.mu.Lock()
+		defer p.mu.Unlock() // of all parts, as the sketches are read together
+		v.Allowed, v.Refused = v.Allowed+p.allowed, v.Refused+p.refused
+		p.ring.addTo(&sums, now)
+		stopped, admitted = append(stopped, p.stopped.Sketches(at)...), append(admitted, p.admitted.Sketches(at)...)
+	}
+	v.Share = share(v.Refused, v.Allowed+v.Refused)
+	v.Line = newChart(l.name+", requests a second", series{"allowed", "a", sums[allowed]}, series{"refused", "b", sums[refused]})
+	v.Stopped, v.Admitted = p.keys(topkeys.Top(shown, stopped...)), p.keys(topkeys.Top(shown, admitted...))
+	if a := l.adapted.Load(); a != nil {
+		reason, _ := a.reason.Load().(string)
+		latent := a.latency.line(now)
+		for i := range latent {
+			latent[i] /= 1000
+		}
+		v.Adapted = &adaptedView{Now: a.to.now(), Reason: reason,
+			Limit:  newChart("slots", series{l.name, "c", a.to.line(now)}),
+			Latent: newChart("ms of latency", series{"latency", "d", latent})}
+	}
+	return v
+}
+
+// describe says of a limit what its rules do.
+func (v *limitView) describe(d stint.Description) {
+	for _, r := range d.Rules {
+		if r.Limit != v.Name {
+			continue
+		}
+		if !v.Rule {
+			v.Rule, v.Text, v.DryRun, v.Slots = true, r.Text, r.DryRun, r.Spec.Algorithm == store.Concurrency
+			v.Key = map[string]string{"": "told by the request", "Global": "one for all", "GivenKey": "given to Take"}[r.Key]
+			if v.Kept = "the store, for all processes that use it"; r.Local || isMemory(d.Store) {
+				v.Kept = "this process"
+			}
+			if r.Spec.Algorithm != store.Ban {
+				v.Bans = 0 // the event of one names those that refused beside it too
+			}
+		}
+		v.Routes = append(v.Routes, cmp.Or(r.Route, "every request without a route of its own"))
+	}
+	if !v.Rule {
+		v.Text, v.Key = "from a WithLimitFunc, or a limiter derived by With", "told by the request"
+	}
+}
+
+func (p *page) keys(counts []topkeys.Count) (all []keyView) {
+	for _, c := range counts {
+		if c.AtLeast > 0 {
+			all = append(all, keyView{p.shown(c.Key), c.AtLeast, c.AtMost})
+		}
+	}
+	return all
+}
+
+func share(n, of uint64) string {
+	if of == 0 {
+		return "—"
+	}
+	return strconv.FormatFloat(100*float64(n)/float64(of), 'f', 1, 64) + " %"
+}
+
+// until is a wait in words.
+func until(d time.Duration) string {
+	switch {
+	case d == stint.Never:
+		return "never"
+	case d <= 0:
+		return ""
+	case d < time.Second:
+		return "under 1s"
+	}
+	return d.Round(time.Second).String()
+}
+
+// chart is lines over the last five minutes.
+type chart struct {
+	Label string // of the whole, with what a screen reader says of it
+	Top   string
+	Lines []line
+}
+
+type line struct{ Name, Class, Points, Now string }
+
+type series struct {
+	name, class string
+	values      [span]float64
+}
+
+const chartHeight = 60
+
+func newChart(unit string, all ...series) chart {
+	top := 1.0
+	for _, s := range all {
+		top = max(top, slices.Max(s.values[:]))
+	}
+	c := chart{Top: number(top)}
+	var said []string
+	for _, s := range all {
+		var points strings.Builder
+		last := math.NaN()
+		for i, v := range s.values {
+			// Of a level stretch only the ends are drawn.
+			if v == last && i+1 < span && s.values[i+1] == v {
+				continue
+			}
+			last = v
+			fmt.Fprintf(&points, "%d,%s ", i, strconv.FormatFloat(chartHeight*(1-v/top), 'f', 1, 64))
+		}
+		now := number(s.values[span-1])
+		c.Lines = append(c.Lines, line{s.name, s.class, strings.TrimSpace(points.String()), now})
+		said = append(said, fmt.Sprintf("%s now %s, at most %s", s.name, now, number(slices.Max(s.values[:]))))
+	}
+	c.Label = unit + " over five minutes: " + strings.Join(said, "; ")
+	return c
+}
+
+func number(v float64) string {
+	if v == math.Trunc(v) {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 1, 64)
+}

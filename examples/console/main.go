@@ -1,0 +1,76 @@
+// Command console is a server with a page about its limits, and traffic of its own:
+// open what it prints in a browser.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/stint-go/stint"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+	"github.com/stint-go/stint/console"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
+	flag.Parse()
+
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	h, err := server()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf(usage, listener.Addr())
+	go traffic("http://" + listener.Addr().String())
+	log.Fatal(http.Serve(listener, h))
+}
+
+// server limits a small shop, and has the page beside it. The page shows keys whole,
+// as these are of nobody.
+func server() (http.Handler, error) {
+	limiter, err := stint.New(
+		stint.WithLimiterName("shop"),
+		stint.WithKey(stint.Header("X-Api-Key")),
+		stint.WithMemory(),
+		stint.Rate(20, time.Second, stint.WithName("caller"), stint.WithBurst(40)),
+		stint.AdaptiveConcurrency(4, 100, stint.WithName("workers"), stint.WithKey(stint.Global()),
+			stint.WithAdaptation(stint.Vegas), stint.WithSampleWindow(time.Second)),
+		stint.WithRoute("GET /login",
+			stint.Rate(5, 10*time.Second, stint.WithName("login")),
+			stint.Ban(20, 30*time.Second, 20*time.Second)),
+		stint.WithRoute("GET /reports", stint.Concurrency(2, stint.WithName("reports"), stint.WithKey(stint.Global()), stint.WithQueue(4))),
+	)
+	if err != nil {
+		return nil, err
+	}
+	page, err := console.New(
+		console.Limiters(limiter),
+		console.WithAuthorizer(console.Loopback),
+		console.WithActions(),
+		console.WithKeysInClear())
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", stinthttp.Middleware(limiter)(http.HandlerFunc(shop)))
+	mux.Handle("/console/", page)
+	return mux, nil
+}
+
+const usage = `console limits a small shop, which has customers already. The page about it:
+
+  http://%[1]v/console/
+
+Look up the key "bob", or a key of yours; without a browser:
+
+  curl -s -o /dev/null -w '%%{http_code}\n' -H 'X-Api-Key: me' http://%[1]v/items
+  curl -s -d 'limiter=0&key=me' http://%[1]v/console/key | grep -o '[0-9]* of 40 left' | tail -1
+
+`

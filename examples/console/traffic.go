@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"time"
+)
+
+// shop takes as long as its work does, and longer when there is more of it.
+func shop(w http.ResponseWriter, r *http.Request) {
+	work := time.Duration(10+rand.IntN(20)) * time.Millisecond
+	if r.URL.Path == "/reports" {
+		work = time.Duration(200+rand.IntN(400)) * time.Millisecond
+	}
+	select {
+	case <-time.After(work):
+		fmt.Fprintln(w, "done")
+	case <-r.Context().Done():
+	}
+}
+
+// A customer asks for a path so many times a second on average.
+type customer struct {
+	key, path string
+	rate      float64
+}
+
+// customers: one asks for too much, one has been told to slow down and doesn't, one
+// tries passwords. A key may be whatever its owner likes.
+var customers = []customer{
+	{"alice", "/items", 8},
+	{"bob", "/items", 35},
+	{"carol", "/items", 12},
+	{"dave", "/login", 0.3},
+	{"mallory", "/login", 3},
+	{"erin", "/reports", 4},
+	{`<b onclick="alert(1)">eve</b>`, "/items", 25},
+}
+
+// traffic never ends: each customer's comes in waves.
+func traffic(url string) {
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
+	begun := time.Now()
+	for i, c := range customers {
+		go func() {
+			for {
+				wave := 1 + 0.6*math.Sin(time.Since(begun).Seconds()/20+float64(i))
+				time.Sleep(time.Duration(rand.ExpFloat64() / (c.rate * wave) * float64(time.Second)))
+				go ask(client, c.key, url+c.path)
+			}
+		}()
+	}
+}
+
+func ask(client *http.Client, key, url string) {
+	r, err := http.NewRequestWithContext(context.Background(), "GET", url, nil)
+	if err != nil {
+		return
+	}
+	r.Header.Set("X-Api-Key", key)
+	if res, err := client.Do(r); err == nil {
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+	}
+}
