@@ -44,6 +44,7 @@ const (
 	LeakyBucket    = store.LeakyBucket
 	FixedWindow    = store.FixedWindow
 	SlidingWindow  = store.SlidingWindow
+	SlidingCounter = store.SlidingCounter
 	SlidingLog     = store.SlidingLog
 	WarmUp         = store.WarmUp
 )

@@ -71,6 +71,7 @@ const (
 	IntervalBucket
 	FixedWindow
 	SlidingWindow
+	SlidingCounter
 	SlidingLog
 	WarmUp
 	Concurrency
@@ -92,6 +93,7 @@ var algorithms = []struct {
 	{IntervalBucket, 'i', []string{"window", "intervalbucket"}},
 	{FixedWindow, 'f', []string{"window", "fixedwindow"}},
 	{SlidingWindow, 's', []string{"slidingwindow", "sliding"}},
+	{SlidingCounter, 'k', []string{"slidingcounter"}},
 	{SlidingLog, 'g', []string{"slidinglog", "sliding"}},
 	{WarmUp, 'w', []string{"wide", "warmupstate", "warmup"}},
 	{Concurrency, 'c', []string{"concurrency"}},

@@ -51,12 +51,12 @@ end}
 // sets are the algorithms as the scripts know them.
 var sets = map[store.Algorithm]lua.Set{
 	store.IntervalBucket: lua.IntervalBucket, store.FixedWindow: lua.FixedWindow, store.SlidingWindow: lua.SlidingWindow,
-	store.SlidingLog: lua.SlidingLog, store.WarmUp: lua.WarmUp | lua.WideWarmUp, store.Concurrency: lua.Concurrency,
+	store.SlidingCounter: lua.SlidingCounter, store.SlidingLog: lua.SlidingLog, store.WarmUp: lua.WarmUp | lua.WideWarmUp, store.Concurrency: lua.Concurrency,
 }
 
 var letters = map[store.Algorithm]string{
 	store.IntervalBucket: "i", store.FixedWindow: "f", store.SlidingWindow: "s",
-	store.SlidingLog: "g", store.WarmUp: "w", store.Concurrency: "c",
+	store.SlidingCounter: "k", store.SlidingLog: "g", store.WarmUp: "w", store.Concurrency: "c",
 }
 
 // letter is that of the limit's algorithm.
@@ -105,6 +105,8 @@ func arguments(l *store.Limit, c call, spans []store.Span) []any {
 		return windows(c.cost, wait, s.Units, t.Numbers.Unit)
 	case store.SlidingWindow:
 		return []any{s.Units, fmt.Sprintf("%d:%d", t.Numbers.Token, t.Numbers.Unit), c.cost, c.maxWait, t.Token, t.Scale.PerTick, tick, s.Buckets}
+	case store.SlidingCounter:
+		return []any{c.cost, wait, s.Units, t.Period}
 	case store.SlidingLog:
 		return []any{s.Units, fmt.Sprintf("%d:%d", t.Numbers.Token, t.Numbers.Unit), c.cost, c.maxWait, t.Numbers.Token}
 	case store.WarmUp:

@@ -84,6 +84,7 @@ var algorithms = []struct {
 	{"leaky-bucket", stint.LeakyBucket},
 	{"fixed-window", stint.FixedWindow},
 	{"sliding-window", stint.SlidingWindow},
+	{"sliding-counter", stint.SlidingCounter},
 	{"sliding-log", stint.SlidingLog},
 	{"warm-up", stint.WarmUp},
 }

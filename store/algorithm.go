@@ -27,6 +27,10 @@ const (
 	// SlidingWindow cuts the Period into Buckets and allows Units in the
 	// current bucket and the Buckets-1 before it.
 	SlidingWindow
+	// SlidingCounter estimates a window that slides from the counts of two that don't,
+	// aligned to 1970: in the window before charges are taken to have come evenly.
+	// State is constant.
+	SlidingCounter
 	// SlidingLog remembers every charge for one Period: exact, at 16 bytes for
 	// each charge in the window.
 	SlidingLog
@@ -47,7 +51,7 @@ const (
 
 var algorithmNames = [...]string{
 	"TokenBucket", "IntervalBucket", "LeakyBucket", "FixedWindow",
-	"SlidingWindow", "SlidingLog", "WarmUp", "Concurrency", "Ban",
+	"SlidingWindow", "SlidingCounter", "SlidingLog", "WarmUp", "Concurrency", "Ban",
 }
 
 // String returns the constant's name.

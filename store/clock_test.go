@@ -22,6 +22,7 @@ func TestClockSetBack(t *testing.T) {
 		{Algorithm: store.FixedWindow, Units: 10, Window: store.Daily},
 		{Algorithm: store.SlidingWindow, Units: 10, Period: time.Minute},
 		{Algorithm: store.SlidingLog, Units: 10, Period: time.Minute},
+		{Algorithm: store.SlidingCounter, Units: 10, Period: time.Minute},
 		{Algorithm: store.WarmUp, Units: 10, Period: time.Minute, WarmUp: time.Minute},
 	} {
 		for _, back := range []time.Duration{time.Microsecond, 20 * time.Second, time.Hour, 50 * time.Hour} {

@@ -100,6 +100,8 @@ func (l *Limit) Step(now *Now, c *Charge, s *State, r *Result) {
 		l.stepFixed(now, c, s, r)
 	case SlidingWindow, SlidingLog:
 		l.stepSliding(now, c, s, r)
+	case SlidingCounter:
+		l.stepCounter(now, c, s, r)
 	case WarmUp:
 		l.stepWarmUp(now, c, s, r)
 	case Concurrency:
@@ -140,6 +142,8 @@ func (l *Limit) rebase(now *Now, s *State) {
 		l.rebaseFixed(now, s)
 	case SlidingWindow, SlidingLog:
 		l.rebaseSliding(now, s)
+	case SlidingCounter:
+		l.rebaseCounter(now, s)
 	case WarmUp:
 		l.rebaseWarmUp(now, s)
 	case Ban:
@@ -160,6 +164,8 @@ func (l *Limit) amend(now *Now, c *Charge, s *State) Receipt {
 		return l.amendFixed(now, c, s)
 	case SlidingWindow, SlidingLog:
 		return l.amendSliding(now, c, s)
+	case SlidingCounter:
+		return l.amendCounter(now, c, s)
 	case WarmUp:
 		return l.amendWarmUp(now, c, s)
 	case Ban: // nothing was charged
@@ -232,7 +238,7 @@ func (l *Limit) instant(now *Now) int64 {
 }
 
 // FollowsCalendar reports whether the limit reads Now.Wall.
-func (l *Limit) FollowsCalendar() bool { return l.calendar() }
+func (l *Limit) FollowsCalendar() bool { return l.calendar() || l.spec.Algorithm == SlidingCounter }
 
 func (l *Limit) calendar() bool { return l.spec.Window.kind != noWindow }
 

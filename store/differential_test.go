@@ -38,7 +38,7 @@ func TestSeveralLimitsEqualModels(t *testing.T) {
 
 var algorithms = []store.Algorithm{
 	store.TokenBucket, store.IntervalBucket, store.LeakyBucket, store.FixedWindow,
-	store.SlidingWindow, store.SlidingLog, store.WarmUp, store.Concurrency,
+	store.SlidingWindow, store.SlidingCounter, store.SlidingLog, store.WarmUp, store.Concurrency,
 }
 
 // traces yields the seeds to run.

@@ -16,7 +16,7 @@ func FuzzTokenBucket(f *testing.F) {
 }
 
 func FuzzWindows(f *testing.F) {
-	fuzz(f, store.FixedWindow, store.SlidingWindow, store.SlidingLog, store.IntervalBucket)
+	fuzz(f, store.FixedWindow, store.SlidingWindow, store.SlidingCounter, store.SlidingLog, store.IntervalBucket)
 }
 
 func FuzzWarmUp(f *testing.F) {

@@ -295,6 +295,8 @@ func (l *Limit) workOut(bad wrong) {
 		l.workOutFixed()
 	case SlidingWindow:
 		l.workOutSlidingWindow(bad)
+	case SlidingCounter:
+		l.workOutCounter()
 	case SlidingLog:
 		l.workOutSlidingLog()
 	case WarmUp:
@@ -320,6 +322,8 @@ func (l *Limit) longestWait() int64 {
 			span = w.nominal()
 		}
 	case SlidingWindow, SlidingLog:
+	case SlidingCounter:
+		return min(year, l.period)
 	default:
 		return year
 	}

@@ -85,6 +85,8 @@ func newModel(r rule) model {
 		return &fixedModel{n: s.Units, windows: windowsOf(r)}
 	case store.SlidingWindow:
 		return newSlidingModel(s)
+	case store.SlidingCounter:
+		return newCounterModel(s)
 	case store.SlidingLog:
 		p := s.Period.Microseconds()
 		return &slidingModel{n: s.Units, leaves: func(at int64) int64 { return at + p }}

@@ -9,7 +9,7 @@ func (l *Limit) Behind(a, b Receipt) bool {
 		return false
 	}
 	switch l.spec.Algorithm {
-	case FixedWindow, SlidingWindow, SlidingLog:
+	case FixedWindow, SlidingWindow, SlidingCounter, SlidingLog:
 		return a.Instant > b.Instant
 	case IntervalBucket:
 		if a.Instant < b.Instant {
@@ -36,7 +36,7 @@ func (l *Limit) Standing(was, is Receipt) Receipt {
 		back = less.upOver(l.token)
 	case IntervalBucket:
 		back = was.Mark - l.passed(was.Instant, is.Instant)*l.spec.Units - is.Mark
-	case FixedWindow:
+	case FixedWindow, SlidingCounter:
 		back = was.Mark - is.Mark
 	case WarmUp: // what it costs depends on what comes before: all or nothing
 		if was.Mark == is.Mark && was.Low == is.Low {

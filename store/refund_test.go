@@ -18,7 +18,7 @@ func tightRule(d dice) rule {
 	n := 1 + d.roll(3)
 	s := store.Spec{Name: "limit", Units: n, Period: time.Duration(n) * time.Second}
 	s.Algorithm = oneOf(d, store.TokenBucket, store.TokenBucket, store.LeakyBucket, store.LeakyBucket,
-		store.IntervalBucket, store.IntervalBucket, store.FixedWindow, store.SlidingWindow, store.SlidingLog, store.WarmUp)
+		store.IntervalBucket, store.IntervalBucket, store.FixedWindow, store.SlidingWindow, store.SlidingCounter, store.SlidingLog, store.WarmUp)
 	switch s.Algorithm {
 	case store.TokenBucket:
 		s.Burst = 1 + d.roll(6)
@@ -28,7 +28,7 @@ func tightRule(d dice) rule {
 		s.Burst, s.Queue = oneOf(d, store.None, store.None, 1+d.roll(5)), 20
 	case store.IntervalBucket:
 		s.Burst = 1 + d.roll(8)
-	case store.FixedWindow, store.SlidingLog:
+	case store.FixedWindow, store.SlidingCounter, store.SlidingLog:
 		s.Units = 1 + d.roll(6)
 	case store.SlidingWindow:
 		s.Buckets = oneOf[int64](d, 1, 2, 4)

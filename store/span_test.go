@@ -57,6 +57,8 @@ func allowed(r rule, tick, from, to int64) int64 {
 	case store.WarmUp:
 		span := floorTo(to, tick) - floorTo(from, tick)
 		return floor(times(big.NewRat(s.Units, s.Period.Microseconds()), rat(span)))
+	case store.SlidingCounter: // half as much again in half a window, behind a burst
+		return s.Units + floor(times(rat(to-from), big.NewRat(s.Units, s.Period.Microseconds())))
 	case store.SlidingLog:
 		if to-from < s.Period.Microseconds() {
 			return s.Units
@@ -77,7 +79,8 @@ func allowed(r rule, tick, from, to int64) int64 {
 // does not count.
 func overspent(r rule, tick int64, all []spent, at int) error {
 	prepaid := r.limit.Spec().Debt || r.limit.Algorithm() == store.WarmUp
-	gone := r.limit.Algorithm() == store.FixedWindow // a debt is gone with its window
+	// A debt is gone with its window, or with the one after.
+	gone := r.limit.Algorithm() == store.FixedWindow || r.limit.Algorithm() == store.SlidingCounter
 	for i := range all {
 		if all[i].run > all[at].run {
 			continue
@@ -123,7 +126,7 @@ func TestNoSpanAdmitsMore(t *testing.T) {
 	t.Parallel()
 	kinds := []store.Algorithm{
 		store.TokenBucket, store.LeakyBucket, store.IntervalBucket,
-		store.FixedWindow, store.SlidingWindow, store.SlidingLog, store.WarmUp,
+		store.FixedWindow, store.SlidingWindow, store.SlidingCounter, store.SlidingLog, store.WarmUp,
 	}
 	checked := 0
 	for s := range traces(t, 3000) {

@@ -38,7 +38,7 @@ type Numbers struct {
 	// Unit is the unit that instants are counted in: a Scale's Code. Of an
 	// IntervalBucket or a FixedWindow it is the interval in microseconds, or below
 	// 0 where that is a window of the calendar. Of a SlidingWindow it is the Code
-	// times 1024, and the number of buckets. Of a Ban it is the period.
+	// times 1024, and the number of buckets. Of a Ban and of a SlidingCounter it is the period.
 	Unit int64
 }
 

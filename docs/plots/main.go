@@ -48,6 +48,7 @@ var rates = []rate{
 	{"leakybucket", "LeakyBucket, 10 per 10 s, queue 5", store.Spec{Algorithm: store.LeakyBucket, Queue: 5}},
 	{"fixedwindow", "FixedWindow, 10 per 10 s", store.Spec{Algorithm: store.FixedWindow}},
 	{"slidingwindow", "SlidingWindow, 10 per 10 s in 4 buckets", store.Spec{Algorithm: store.SlidingWindow, Buckets: 4}},
+	{"slidingcounter", "SlidingCounter, 10 per 10 s", store.Spec{Algorithm: store.SlidingCounter}},
 	{"slidinglog", "SlidingLog, 10 per 10 s", store.Spec{Algorithm: store.SlidingLog}},
 }
 

@@ -44,6 +44,7 @@ var algorithms = [...]algorithm{
 	store.IntervalBucket: {set: lua.IntervalBucket, letter: 'i', key: "/i", arguments: interval, vary: varyWindow, state: words("AtuBCDE"), aloneWaiting: true},
 	store.FixedWindow:    {set: lua.FixedWindow, letter: 'f', key: "/f", arguments: fixed, vary: varyWindow, state: words("ABuCt"), aloneWaiting: true},
 	store.SlidingWindow:  {set: lua.SlidingWindow, letter: 's', key: "/s2", arguments: slidingWindow, vary: varySliding, state: slidingState, alone: true},
+	store.SlidingCounter: {set: lua.SlidingCounter, letter: 'k', key: "/k", arguments: counter, vary: varyCounter, state: counterState, aloneWaiting: true},
 	store.SlidingLog:     {set: lua.SlidingLog, letter: 'g', key: "/g2", arguments: slidingLog, vary: varySliding, state: slidingState, alone: true},
 	store.WarmUp:         {set: lua.WarmUp, letter: 'w', key: "/w", arguments: warmUp, vary: varyWarmUp, state: wideWords("AtuBC", "AtufBDC"), alone: true, wide: &wideWarmUp},
 	store.Concurrency:    {set: lua.Concurrency, letter: 'c', key: "/c2", arguments: concurrency, vary: varyConcurrency, state: held, alone: true, leases: true},
@@ -225,6 +226,24 @@ func varyCostAndWait(r *record, args []any, c *store.Charge) {
 	if c.MaxWait > 0 {
 		args[1] = maxWait(c, r.terms.Patience)
 	}
+}
+
+func counter(r *record) []any {
+	return []any{"1", "", text(r.spec.Units), text(r.terms.Period)}
+}
+
+func varyCounter(r *record, args []any, c *store.Charge, _ *told) {
+	if c != nil {
+		varyCostAndWait(r, args, c)
+	}
+}
+
+var counterWords = words("ABCDu")
+
+func counterState(found string, s *store.State) error {
+	err := counterWords(found, s)
+	s.Live = s.B|s.C|s.D != 0
+	return err
 }
 
 // brief is a number as few characters tell it, to whoever reads 6e7 too: it stands

@@ -41,7 +41,7 @@ func TestTwins(t *testing.T) {
 	}
 	for _, a := range []store.Algorithm{
 		store.TokenBucket, store.LeakyBucket, store.IntervalBucket, store.FixedWindow,
-		store.SlidingWindow, store.SlidingLog, store.WarmUp, store.Concurrency, mixed, banned,
+		store.SlidingWindow, store.SlidingCounter, store.SlidingLog, store.WarmUp, store.Concurrency, mixed, banned,
 	} {
 		name := "several limits"
 		if a == banned {
@@ -195,6 +195,8 @@ func (w *twins) spec(name string, a store.Algorithm) store.Spec {
 		}
 	case store.SlidingWindow:
 		s.Period, s.Buckets = period, pick(w, 0, 1, 2, 3, 7, 10, 60, 1+w.roll(1000))
+	case store.SlidingCounter:
+		s.Period = period
 	case store.SlidingLog:
 		s.Period, s.Units = period, min(s.Units, 200)
 	case store.WarmUp:

@@ -38,6 +38,7 @@ func manyKinds(t *testing.T) []store.Spec {
 		{Algorithm: store.FixedWindow, Units: 9, Window: store.Monthly.In(zone)},
 		{Algorithm: store.SlidingWindow, Units: 9, Period: 24 * time.Hour},
 		{Algorithm: store.SlidingLog, Units: 9, Period: 24 * time.Hour},
+		{Algorithm: store.SlidingCounter, Units: 9, Period: 24 * time.Hour},
 		{Algorithm: store.Concurrency, Units: 9},
 		{Algorithm: store.Ban, Units: 2, Period: 24 * time.Hour, Ban: time.Hour},
 	}

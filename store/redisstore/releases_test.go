@@ -77,7 +77,7 @@ func (o *release1) key(identity string, l *store.Limit) string {
 	key := o.prefix + "{" + identity + "}:" + l.Name()
 	if x := [...]byte{
 		store.IntervalBucket: 'i', store.LeakyBucket: 'l', store.FixedWindow: 'f', store.SlidingWindow: 's',
-		store.SlidingLog: 'g', store.WarmUp: 'w', store.Concurrency: 'c', store.Ban: 'n',
+		store.SlidingCounter: 'k', store.SlidingLog: 'g', store.WarmUp: 'w', store.Concurrency: 'c', store.Ban: 'n',
 	}[l.Algorithm()]; x != 0 {
 		key += "/" + string(x)
 	}

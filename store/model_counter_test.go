@@ -1,0 +1,108 @@
+package store_test
+
+import (
+	"math/big"
+	"sort"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// counterModel counts windows by their number since 1970, and looks for an instant at
+// which a charge passes by trying.
+type counterModel struct {
+	n, length int64
+	counts    map[int64]int64
+}
+
+func newCounterModel(s store.Spec) *counterModel {
+	return &counterModel{s.Units, s.Period.Microseconds(), map[int64]int64{}}
+}
+
+func (m *counterModel) window(at int64) int64 {
+	return floor(big.NewRat(at+store.Epoch*1_000_000, m.length))
+}
+
+func (m *counterModel) start(window int64) int64 { return window*m.length - store.Epoch*1_000_000 }
+
+// fits says whether cost fits at an instant: prev*(T-e) + (cur+cost)*T <= n*T.
+func (m *counterModel) fits(at, cost int64) bool {
+	w := m.window(at)
+	covered := m.start(w+1) - at
+	sum := new(big.Int).Mul(big.NewInt(m.counts[w-1]), big.NewInt(covered))
+	sum.Add(sum, new(big.Int).Mul(big.NewInt(m.counts[w]+cost), big.NewInt(m.length)))
+	return sum.Cmp(new(big.Int).Mul(big.NewInt(m.n), big.NewInt(m.length))) <= 0
+}
+
+// turn is the first instant at which cost fits, behind all that is reserved.
+func (m *counterModel) turn(at, cost int64) int64 {
+	first := m.window(at)
+	if m.counts[first+1] > 0 {
+		first++
+	}
+	for w := first; ; w++ {
+		from := max(at, m.start(w))
+		span := m.start(w+1) - from
+		if e := int64(sort.Search(int(span), func(e int) bool { return m.fits(from+int64(e), cost) })); e < span {
+			return from + e
+		}
+	}
+}
+
+func (m *counterModel) look(now store.Now, cost int64, maxWait time.Duration) verdict {
+	at, wait := now.Wall, maxWait.Microseconds()
+	switch {
+	case cost == 0:
+		return verdict{ok: true}
+	case cost > m.n:
+		return verdict{retry: store.Never}
+	}
+	turn := m.turn(at, cost)
+	if wait = min(wait, m.length); turn-at > wait { // nobody waits for longer than a window
+		return verdict{retry: micros(turn - at - wait)}
+	}
+	return verdict{ok: true, delay: micros(turn - at)}
+}
+
+func (m *counterModel) charge(now store.Now, cost int64, delay time.Duration) ticket {
+	w := m.window(now.Wall + delay.Microseconds())
+	m.counts[w] += cost
+	return ticket{cost: cost, at: w, mark: rat(cost)}
+}
+
+func (m *counterModel) settle(now store.Now, t ticket, cost int64) ticket {
+	w := m.window(now.Wall)
+	diff := cost - t.cost
+	if t.mark == nil {
+		t.mark = rat(0)
+	}
+	counts := t.at >= w-1
+	switch {
+	case diff > 0: // as if it had from the start, while that counts
+		if !counts || t.cost == 0 {
+			t.at, t.mark = w, rat(0)
+		}
+		m.counts[t.at] += diff
+		t.mark = plus(t.mark, rat(diff))
+	case diff < 0 && counts:
+		back := min(-diff, floor(t.mark))
+		m.counts[t.at] -= back
+		t.mark = minus(t.mark, rat(back))
+	}
+	return ticket{cost: cost, at: t.at, mark: t.mark}
+}
+
+func (m *counterModel) left(now store.Now) (int64, time.Duration) {
+	at := now.Wall
+	w := m.window(at)
+	remaining := int64(0)
+	if m.counts[w+1] == 0 && m.fits(at, 0) {
+		remaining = int64(sort.Search(int(m.n), func(c int) bool { return !m.fits(at, int64(c)+1) }))
+	}
+	for last := w + 1; last >= w-1; last-- {
+		if m.counts[last] > 0 {
+			return remaining, micros(m.start(last+2) - at)
+		}
+	}
+	return remaining, 0
+}

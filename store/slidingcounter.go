@@ -1,0 +1,177 @@
+package store
+
+import "math/bits"
+
+// SlidingCounter estimates a window that slides by two that don't: of what was charged
+// in the window before, evenly as it were, that part counts which the sliding window
+// still covers. With prev and cur charged in the window before and in the present one,
+// of length T, and e of the present one gone by, a charge of c passes if
+//
+//	prev*(T-e) + (cur+c)*T <= Units*T
+//
+// which is Cloudflare's rule (https://blog.cloudflare.com/counting-things-a-lot-of-different-things/),
+// in integers. Windows are aligned to 1970.
+//
+// State.A is where the present window begins, in microseconds since Epoch, State.B what
+// was charged in it, State.C in the one before, and State.D what has been reserved in
+// the one after. A charge that waits for an instant of the present window counts in it
+// from now on; nobody who comes later passes before it, as there would have been room
+// for it too. While something is reserved in the next window, nobody passes in this one:
+// they would be in the window before, and take from those who were told their turn.
+// Nothing is reserved further ahead than a window is long: what has been told would depend
+// on what is charged in between.
+
+func (l *Limit) workOutCounter() {
+	l.largest = l.spec.Units
+	l.numbers = Numbers{Unit: l.period}
+}
+
+// counterStart is the beginning of the window of length that at is in.
+func counterStart(at, length int64) int64 {
+	return at - floorMod(at+Epoch*1_000_000, length)
+}
+
+func (l *Limit) rebaseCounter(now *Now, s *State) {
+	if was := s.Numbers.Unit; was != l.period {
+		if s.turn(now.Wall, was); !s.Live {
+			return
+		}
+		// What counts now goes on counting, in the window that now is.
+		s.B += s.D + weighed(s.C, s.A+was-now.Wall, was)
+		s.A, s.C, s.D = counterStart(now.Wall, l.period), 0, 0
+		s.Numbers = l.numbers
+	}
+	s.turn(now.Wall, l.period)
+}
+
+// turn brings a state to the window that at is in. If the clock has been set back, what
+// was counted is counted in that window.
+func (s *State) turn(at, length int64) {
+	start := counterStart(at, length)
+	for n := min((start-s.A)/length, 3); n > 0; n-- {
+		s.C, s.B, s.D = s.B, s.D, 0
+	}
+	if s.A = start; s.B|s.C|s.D == 0 {
+		*s = State{}
+	}
+}
+
+// weighed is how much of a window's count still counts if so much of length is covered:
+// rounded up, as what doesn't pass by the rule doesn't.
+func weighed(count, covered, length int64) int64 {
+	hi, lo := bits.Mul64(uint64(count), uint64(min(covered, length)))
+	part, left := bits.Div64(hi, lo, uint64(length))
+	if left > 0 {
+		part++
+	}
+	return int64(part)
+}
+
+func (l *Limit) stepCounter(now *Now, c *Charge, s *State, r *Result) {
+	l.rebase(now, s)
+	at, length, n := now.Wall, l.period, l.spec.Units
+	if !s.Live {
+		s.A = counterStart(at, length)
+	}
+	*r = Result{OK: true}
+	switch {
+	case c.Cost == 0:
+	case c.Cost > l.largest:
+		r.OK, r.RetryAfter = false, Never
+	default:
+		window, free := l.freesCounter(s, at, c.Cost)
+		wait := free - at
+		if wait > l.maxWait(c) { // which is no longer than a window
+			r.OK, r.RetryAfter = false, micros(wait-l.maxWait(c))
+			break
+		}
+		r.Delay = micros(wait)
+		r.Receipt = Receipt{Instant: s.A + window*length, Mark: c.Cost, Cost: c.Cost}
+		if s.Live, s.Numbers = true, l.numbers; window == 0 {
+			s.B += c.Cost
+		} else {
+			s.D += c.Cost
+		}
+	}
+	if s.D == 0 {
+		r.Remaining = max(0, n-s.B-weighed(s.C, s.A+length-at, length))
+	}
+	switch {
+	case s.D > 0:
+		r.ResetAfter = micros(s.A + 3*length - at)
+	case s.B > 0:
+		r.ResetAfter = micros(s.A + 2*length - at)
+	case s.C > 0:
+		r.ResetAfter = micros(s.A + length - at)
+	}
+	if !s.Live {
+		s.A = 0
+	}
+}
+
+// freesCounter is the first instant at which cost, no more than the limit, passes if
+// nobody else comes, and which window from the present one that is in.
+func (l *Limit) freesCounter(s *State, at, cost int64) (window, free int64) {
+	counts := [...]int64{s.C, s.B, s.D, 0}
+	for ; window < 3; window++ {
+		prev, room := counts[window], l.spec.Units-cost-counts[window+1]
+		if room < 0 || window == 0 && s.D > 0 {
+			continue
+		}
+		gone := int64(0) // of the window, when no more of prev counts than there is room
+		if prev > room {
+			hi, lo := bits.Mul64(uint64(room), uint64(l.period))
+			covered, _ := bits.Div64(hi, lo, uint64(prev))
+			gone = l.period - int64(covered)
+		}
+		if gone < l.period {
+			return window, max(at, s.A+window*l.period+gone)
+		}
+	}
+	return window, s.A + window*l.period
+}
+
+// The receipt says which window a charge is in and, as its Mark, how much of it. What it
+// has cost after all counts there, as if it had from the start; more than it did, in the
+// present window if its own counts no more.
+func (l *Limit) amendCounter(now *Now, c *Charge, s *State) Receipt {
+	receipt := c.Receipt
+	diff := c.Cost - c.Receipt.Cost
+	receipt.Cost = c.Cost
+	start := counterStart(now.Wall, l.period)
+	count := s.counted(receipt.Instant-start, l.period)
+	if diff <= 0 {
+		if count == nil || !s.Live {
+			return receipt
+		}
+		refund := min(-diff, receipt.Mark, *count)
+		receipt.Mark -= refund
+		if *count -= refund; s.B|s.C|s.D == 0 {
+			*s = State{}
+		}
+		return receipt
+	}
+	if count == nil || c.Receipt.Cost == 0 {
+		count, receipt.Instant, receipt.Mark = &s.B, start, 0
+	}
+	debt := min(diff, max(0, MaxCost-*count))
+	s.Live, s.Numbers, s.A = true, l.numbers, start
+	*count += debt
+	receipt.Mark += debt
+	receipt.Cost -= diff - debt
+	return receipt
+}
+
+// counted is the count of the window that begins so much after the present one; nil if
+// none is kept.
+func (s *State) counted(after, length int64) *int64 {
+	switch after {
+	case -length:
+		return &s.C
+	case 0:
+		return &s.B
+	case length:
+		return &s.D
+	}
+	return nil
+}
