@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,8 +29,9 @@ import (
 )
 
 const (
-	stintName = "stint"
-	stintTake = "stint, Take"
+	stintName  = "stint"
+	stintTake  = "stint, Take"
+	stintAllow = "stint, Allow"
 )
 
 func isStint(name string) bool { return strings.HasPrefix(name, stintName) }
@@ -189,12 +191,13 @@ func outside(r rule) ([]decider, error) {
 	if err != nil {
 		return nil, err
 	}
-	all[0] = decider{stintTake, same(func(key string) bool {
+	all[0] = decider{stintAllow, same(func(key string) bool { return lim.Allow(ctx, key, 1) == nil })}
+	take := decider{stintTake, same(func(key string) bool {
 		p, err := lim.Take(ctx, key, 1)
 		p.Done()
 		return err == nil
 	})}
-	return all, nil
+	return slices.Insert(all, 1, take), nil
 }
 
 // decisions are the groups of decisions outside HTTP.
@@ -231,7 +234,7 @@ func decisions(c config) ([]*group, error) {
 		add(&group{name: fmt.Sprintf("a decision, %d keys alike, 2 goroutines", c.keys), goroutines: 2, aims: []aim{{stintName, 0.5}}}, deciders, ample, uniform(names)),
 		add(&group{name: fmt.Sprintf("a decision, %d keys by Zipf's law, 2 goroutines", c.keys), goroutines: 2, aims: []aim{{stintName, 0.6}}}, deciders, ample, zipf(names)),
 		add(&group{name: "a refusal, one key", goroutines: 1, aims: []aim{{stintName, 0.8}}}, deciders, tight, hot),
-		add(&group{name: "outside HTTP, one key", goroutines: 1, aims: []aim{{stintTake, 1}}}, outside, ample, hot),
+		add(&group{name: "outside HTTP, one key", goroutines: 1, aims: []aim{{stintAllow, 1}}}, outside, ample, hot),
 	)
 }
 
