@@ -65,17 +65,21 @@ func Exported(t testing.TB, fset *token.FileSet, paths ...string) types.Importer
 // declarations, statements, or expressions with commas between.
 func (c *Checker) Check(declared, code string) error {
 	before := c.header + declared + "\n"
-	var first error
-	for i, code := range []string{code, "func _() {\n" + code + "\n}", "func list(...any)\nfunc _() { list(" + listed(code) + ") }"} {
+	var unparsed, wrong error
+	for _, code := range []string{code, "func list(...any)\nfunc _() { list(" + listed(code) + ") }", "func _() {\n" + code + "\n}"} {
 		f, err := parser.ParseFile(c.fset, "doc.go", before+code, 0)
-		if err == nil {
-			return c.compile(f)
+		if err != nil {
+			unparsed = err // as statements in the end, which most code is
+			continue
 		}
-		if i == 1 {
-			first = err // statements are what most code is
+		if wrong = c.compile(f); wrong == nil {
+			return nil
 		}
 	}
-	return first
+	if wrong != nil {
+		return wrong
+	}
+	return unparsed
 }
 
 // listed is a list of expressions without what may stand behind the last of them.

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stint-go/stint/internal/doctest"
+)
+
+// The calls of other libraries that docs/migrating.md names are calls of these.
+func TestMigratingNamesCalls(t *testing.T) {
+	c := doctest.New(t, "context", "net", "net/http", "time",
+		"github.com/redis/go-redis/v9",
+		"github.com/ulule/limiter/v3", "github.com/ulule/limiter/v3/drivers/middleware/stdlib",
+		"github.com/ulule/limiter/v3/drivers/store/memory", "sredis github.com/ulule/limiter/v3/drivers/store/redis",
+		"github.com/go-chi/httprate",
+		"github.com/didip/tollbooth/v7", "lmtpkg github.com/didip/tollbooth/v7/limiter",
+		"github.com/go-redis/redis_rate/v10",
+		"github.com/throttled/throttled/v2", "tmemstore github.com/throttled/throttled/v2/store/memstore",
+		"golang.org/x/time/rate")
+	text, err := os.ReadFile("../../docs/migrating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := doctest.Column(string(text), 0)
+	if len(calls) < 40 {
+		t.Fatalf("%d calls", len(calls))
+	}
+	for _, code := range calls {
+		if err := c.Check(declared, code); err != nil {
+			t.Errorf("%v\n%s", err, code)
+		}
+	}
+}
+
+// declared is what the calls take for granted.
+const declared = `
+	var (
+		ctx        context.Context
+		key        string
+		rdb        *redis.Client
+		next       http.Handler
+		perMinute  limiter.Rate
+		instance   *limiter.Limiter
+		mask       net.IPMask
+		getKey     stdlib.KeyGetter
+		excluded   func(string) bool
+		reached    stdlib.LimitReachedHandler
+		by         httprate.KeyFunc
+		handle     http.HandlerFunc
+		counter    httprate.LimitCounter
+		headers    httprate.ResponseHeaders
+		lmt        *lmtpkg.Limiter
+		reachedHTTP func(http.ResponseWriter, *http.Request)
+		onRedis    *redis_rate.Limiter
+		perMin     redis_rate.Limit
+		gcra       *throttled.GCRARateLimiterCtx
+		gcraStore  throttled.GCRAStoreCtx
+		quota      throttled.RateQuota
+		l          *rate.Limiter
+	)`
