@@ -65,6 +65,7 @@ func (l *Limiter) first(c *config) ([]namesakes.Conflict, error) {
 	g.mu.Unlock()
 	f.members = append(f.members, l)
 	l.now.Store(v)
+	l.hear(c.store)
 	l.given, l.logger, l.logKeys = c.observers, c.logger, c.logKeys
 	f.enlist()
 	return f.announce(), nil

@@ -57,6 +57,8 @@ type Limiter struct {
 	log    atomic.Pointer[logs.Log] // of what fails
 	opts   []Option                 // of New, With or the last Update; guarded by family.mu
 
+	hears *store.Observer // of the store it was given, which doesn't keep it; or nil
+
 	// Guarded by family.mu: see enlist.
 	given     []func(Event) // by WithObserver
 	observers []*observer   // by Observe

@@ -89,6 +89,23 @@ func (e Event) Key(i int) string {
 	return k.charges[i].Key
 }
 
+// lend has the event know the keys of charges until takeBack.
+func (e *Event) lend(charges []store.Charge) {
+	k := keysOfEvents.Get().(*eventKeys)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.turn++
+	k.charges, e.keys, e.turn = charges, k, k.turn
+}
+
+func (e *Event) takeBack() {
+	k := e.keys
+	k.mu.Lock()
+	k.turn, k.charges = k.turn+1, nil
+	k.mu.Unlock()
+	keysOfEvents.Put(k)
+}
+
 // Clone returns the event for whoever keeps it: it has no keys, and Decision.Limits
 // is its own.
 func (e Event) Clone() Event {
@@ -212,18 +229,22 @@ const (
 	// a limit looks at it, and Held how long slots were held. It follows each
 	// EventAdmitted of a permit that is done, and comes last; that of an Allow at once.
 	EventEnded
-	// EventStoreDegraded: the store's side of two has failed, or answers again, as
-	// failover reports it. Err is the primary's error; nil where it answers again.
+	// EventStoreDegraded: the primary store of a failover has failed a call or a probe,
+	// or its breaker has closed: then Err is nil. While the breaker is open Err wraps
+	// failover.ErrOpen. It is told to the limiter that WithStore was given to.
 	EventStoreDegraded
 	// EventPolicy: a file's policy has been put in place, or refused: then Err says
 	// why, and the old one stays.
 	EventPolicy
+	// EventLeaseLost: the lease of a slot that is still held is gone, and somebody else
+	// may have the slot. Decision has the limit, and Key(0) whose slot it is.
+	EventLeaseLost
 )
 
 var eventNames = [...]string{
 	"Admitted", "Denied", "Canceled", "Blocked", "EmptyKey", "KeyFailed",
 	"LimitsFailed", "StoreFailed", "SettleFailed", "DryRunDenied", "Updated",
-	"LimitChanged", "Waiting", "Settled", "Paced", "Banned", "Ended", "StoreDegraded", "Policy",
+	"LimitChanged", "Waiting", "Settled", "Paced", "Banned", "Ended", "StoreDegraded", "Policy", "LeaseLost",
 }
 
 // String returns the constant's name without Event: "Admitted".
@@ -319,6 +340,29 @@ func (l *Limiter) Tell(e Event) {
 	background.Do("telling observers", func() { l.now.Load().observe(e) })
 }
 
+// hear has the limiter told of what its store tells of itself. The observer is the
+// limiter's: a store that lives on keeps no limiter.
+func (l *Limiter) hear(s store.Store) {
+	from, ok := s.(store.Observable)
+	if !ok {
+		return
+	}
+	l.hears = &store.Observer{Tell: l.heard}
+	from.Observe(l.hears)
+}
+
+func (l *Limiter) heard(n store.Notice) {
+	switch n.Kind {
+	case store.Degraded, store.Restored:
+		l.Tell(Event{Kind: EventStoreDegraded, Err: n.Err})
+	case store.LeaseLost:
+		e := Event{Kind: EventLeaseLost, Decision: Decision{Limit: n.Limit.Name(), Limits: []LimitStatus{{Name: n.Limit.Name()}}}}
+		e.lend([]store.Charge{{Key: n.Key, Limit: n.Limit}})
+		defer e.takeBack()
+		l.Tell(e)
+	}
+}
+
 func (v *version) observe(e Event) {
 	e.Limiter = v.name
 	to := v.of.told.Load()
@@ -352,6 +396,8 @@ func (e *Event) message() logs.Message {
 		return logs.SettleFailed
 	case EventBanned:
 		return logs.Banned
+	case EventLeaseLost:
+		return logs.LeaseLost
 	case EventStoreDegraded:
 		if e.Err == nil {
 			return logs.PrimaryAnswers
@@ -436,17 +482,8 @@ func (c *call) tell(e Event) {
 	c.statuses = slices.Grow(c.statuses[:0], len(c.Results))[:len(c.Results)]
 	c.decided(&e.Decision, c.statuses)
 	e.Route, e.StoreTook = c.route(), c.Took
-	k := keysOfEvents.Get().(*eventKeys)
-	k.mu.Lock()
-	k.turn++
-	k.charges, e.keys, e.turn = c.Charges, k, k.turn
-	k.mu.Unlock()
-	defer func() {
-		k.mu.Lock()
-		k.turn, k.charges = k.turn+1, nil
-		k.mu.Unlock()
-		keysOfEvents.Put(k)
-	}()
+	e.lend(c.Charges)
+	defer e.takeBack()
 	if e.Kind == EventCanceled {
 		e.Decision.Allowed = false
 	}

@@ -381,7 +381,7 @@ func WithObserver(f func(Event)) Option {
 
 // WithLogger says where the limiter's log goes: failures of the store and its
 // recovery, of key functions and limit functions, empty keys, what could not be
-// settled or released, bans, and policies that were reloaded. Each message is written
+// settled or released, lost leases, bans, and policies that were reloaded. Each message is written
 // at most once a minute, with how many were suppressed since; refusals are written at
 // debug, each of them, if the handler is enabled for it. docs/observing.md lists them.
 //

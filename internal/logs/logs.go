@@ -29,6 +29,7 @@ const (
 	Banned
 	PrimaryFailed
 	PrimaryAnswers
+	LeaseLost
 	PolicyInForce
 	PolicyRefused
 	Namesakes
@@ -51,6 +52,7 @@ var said = [messages]struct {
 	Banned:         {slog.LevelInfo, "a key is banned", false, 0},
 	PrimaryFailed:  {slog.LevelWarn, "the primary store fails", false, 0},
 	PrimaryAnswers: {slog.LevelInfo, "the primary store answers again", false, PrimaryFailed},
+	LeaseLost:      {slog.LevelError, "the lease of a slot that is held was lost", false, 0},
 	PolicyInForce:  {slog.LevelInfo, "the policy is in force", true, 0},
 	PolicyRefused:  {slog.LevelError, "the policy could not be reloaded, and the last good one stays in force", true, 0},
 	Namesakes: {slog.LevelWarn, "limiters on one store give a limit's name different numbers: " +

@@ -63,6 +63,7 @@ type Store struct {
 	born           time.Time // what the length of a call is measured from
 	isFailure      func(error) bool
 	observe        func(Event)
+	observers      store.Observers
 
 	// The library's breaker counts and decides; it changes state only inside
 	// Execute. Half open, a state in which it lets one caller try, is used by
@@ -133,6 +134,9 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, call func() err
 	})
 	if err == gobreaker.ErrOpenState || err == gobreaker.ErrTooManyRequests {
 		return errNotAsked
+	}
+	if f, own := err.(final); err != nil && err != errNotAsked && (!own || f.counted) {
+		s.observers.Tell(store.Notice{Kind: store.Degraded, Err: err})
 	}
 	return err
 }

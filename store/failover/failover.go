@@ -184,6 +184,8 @@ var (
 	_ store.Store     = (*Store)(nil)
 	_ store.Resetter  = (*Store)(nil)
 	_ store.Immediate = (*Store)(nil)
+
+	_ store.Observable = (*Store)(nil)
 )
 
 // Take decides the charges on one side: on the primary while the breaker is
@@ -276,6 +278,20 @@ func (s *Store) settle(ctx context.Context, side uint8, charges []store.Charge, 
 // at once.
 func (s *Store) AnswersAtOnce() bool {
 	return store.AnswersAtOnce(s.primary) && (s.secondary == nil || store.AnswersAtOnce(s.secondary))
+}
+
+// Observe implements store.Observable: o is told of each failure of the primary and of
+// each failed probe (store.Degraded; Err wraps [ErrOpen] from the time when the breaker
+// opens), of the breaker's closing (store.Restored), and of what both sides tell. A
+// failure is told on the goroutine of the call that failed, the rest on the one that
+// probes.
+func (s *Store) Observe(o *store.Observer) {
+	s.observers.Observe(o)
+	for _, side := range [...]store.Store{s.primary, s.secondary} {
+		if inner, ok := side.(store.Observable); ok {
+			inner.Observe(o)
+		}
+	}
 }
 
 // Reset makes both sides forget key. It does what it can: an error says that

@@ -78,6 +78,11 @@ func (s *Store) catchUp() (done bool) {
 			if s.observe != nil {
 				s.observe(e)
 			}
+			if e.To == Open {
+				s.degraded(e.Err)
+			} else {
+				s.observers.Tell(store.Notice{Kind: store.Restored})
+			}
 		case !open && len(s.kept) > 0:
 			kept := s.kept
 			s.kept = nil
@@ -144,7 +149,13 @@ func (s *Store) try() {
 		// for a moment. The primary was not asked; the next probe asks it.
 	default:
 		s.remember(err, nil)
+		s.degraded(err)
 	}
+}
+
+// degraded tells that the breaker is open, and stays so, because of err.
+func (s *Store) degraded(err error) {
+	s.observers.Tell(store.Notice{Kind: store.Degraded, Err: fmt.Errorf("%w: %w", ErrOpen, err)})
 }
 
 // caught makes an error of a panic: one that a caller's own recover would have

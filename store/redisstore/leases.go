@@ -222,8 +222,14 @@ func (s *Store) lose(key string, id store.LeaseID) {
 	s.leases.mu.Lock()
 	h := s.leases.held[key]
 	s.leases.mu.Unlock()
-	if h != nil && s.leases.drop(key, id) && s.lost != nil {
-		// The others are renewed whatever it does.
+	if h == nil || !s.leases.drop(key, id) {
+		return
+	}
+	// The others are renewed whatever these do.
+	background.Do("telling that a lease is lost", func() {
+		s.tells.Tell(store.Notice{Kind: store.LeaseLost, Key: h.identity, Limit: h.limit})
+	})
+	if s.lost != nil {
 		background.Do("telling that a lease is lost", func() { s.lost(h.identity, h.limit) })
 	}
 }

@@ -78,6 +78,7 @@ type Store struct {
 	lease   time.Duration
 	clock   func() time.Time
 	lost    func(key string, limit *store.Limit)
+	tells   store.Observers
 	alone   bool // no batches
 	denies  *denyCache
 	stocks  *stocks
@@ -95,6 +96,8 @@ type Store struct {
 var (
 	_ store.Store    = (*Store)(nil)
 	_ store.Resetter = (*Store)(nil)
+
+	_ store.Observable = (*Store)(nil)
 )
 
 // layout is what must not be put into one call.
@@ -173,7 +176,7 @@ func WithLeaseTTL(d time.Duration) Option {
 // server could not be reached for longer than a lease's time, has lost the key,
 // or was told to Reset it. Its slot may have been given to somebody else. The
 // calls come one at a time and delay the renewal of others: be quick. A panic of
-// lost is written to slog.Default at Error.
+// lost is written to slog.Default at Error. Limiters are told without it, and log it.
 func WithLost(lost func(key string, limit *store.Limit)) Option {
 	return func(s *Store) { s.lost = lost }
 }
@@ -223,6 +226,10 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	}
 	return s
 }
+
+// Observe implements store.Observable: o is told of leases that are lost, as WithLost
+// says.
+func (s *Store) Observe(o *store.Observer) { s.tells.Observe(o) }
 
 // Close ends the renewal of leases, and gives back what WithLeasing holds. Slots
 // that are still held come free within the lease's time, or when they are

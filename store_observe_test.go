@@ -1,0 +1,124 @@
+package stint_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/failover"
+	"github.com/stint-go/stint/store/memstore"
+	"github.com/stint-go/stint/store/redisstore"
+)
+
+// A failover tells the limiter that has it of its primary's failures, of failed probes
+// while the breaker is open, and of its closing; also where it is inside of another.
+func TestEventsOfAFailover(t *testing.T) {
+	for _, nested := range []bool{false, true} {
+		t.Run(fmt.Sprint("nested ", nested), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				primary := newSpy()
+				s := failover.New(primary, memstore.New(), failover.WithThreshold(2), failover.WithProbe(time.Second, time.Second))
+				defer s.Close()
+				var given store.Store = s
+				if nested {
+					given = failover.New(memstore.New(), s)
+				}
+				h := newLogged(slog.LevelInfo)
+				var told []string
+				l := limiter(t, stint.Rate(99, time.Hour, stint.WithName("x")), theKey, stint.WithStore(given), h.with(), stint.WithLimiterName("front"))
+				l.Observe(func(e stint.Event) {
+					if e.Kind == stint.EventStoreDegraded {
+						told = append(told, fmt.Sprint(e.Limiter, " down ", errors.Is(e.Err, errDown), " open ", errors.Is(e.Err, failover.ErrOpen)))
+					}
+				})
+				ask := func() {
+					if err := s.Take(t.Context(), []store.Charge{{Key: "k", Limit: quota(t), Cost: 1}}, make([]store.Result, 1)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				ask()
+				primary.failWith(errDown)
+				ask()
+				ask()
+				time.Sleep(2500 * time.Millisecond)
+				primary.failWith(nil)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				failed, open, well := "front down true open false", "front down true open true", "front down false open false"
+				if want := []string{failed, failed, open, open, open, well}; !slices.Equal(told, want) {
+					t.Errorf("told\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
+				}
+				if got := brief(h.lines(t)); got != "WARN the primary store fails\nINFO the primary store answers again" {
+					t.Errorf("logged\n%s", got)
+				}
+			})
+		})
+	}
+}
+
+func quota(t *testing.T) *store.Limit {
+	l, err := store.NewLimit(store.Spec{Name: "x", Units: 99, Period: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// A limiter that nobody has is not kept by its store, which forgets it.
+func TestStoresKeepNoLimiter(t *testing.T) {
+	s := failover.New(newSpy(), memstore.New())
+	gone := func() weak.Pointer[stint.Limiter] {
+		return weak.Make(limiter(t, stint.Rate(9, time.Hour, stint.WithName("x")), theKey, stint.WithStore(s)))
+	}()
+	if !collected(func() bool { return gone.Value() == nil }) {
+		t.Error("the store keeps the limiter")
+	}
+	_ = s.Stats() // it lives on
+}
+
+// Leases that are lost are logged and told, with their limit, and with whose they are.
+func TestLostLeasesAreTold(t *testing.T) {
+	rdb := redistest.Shared(t).Client()
+	prefix := "lost-" + t.Name() + ":"
+	s := redisstore.New(rdb, redisstore.WithPrefix(prefix), redisstore.WithLeaseTTL(100*time.Millisecond))
+	defer s.Close()
+	h := newLogged(slog.LevelInfo)
+	told := make(chan string, 1)
+	l := limiter(t, stint.Concurrency(1, stint.WithName("slots")), theKey, stint.WithStore(s), h.with(), stint.WithLogKeys())
+	l.Observe(func(e stint.Event) {
+		if e.Kind == stint.EventLeaseLost {
+			told <- e.Decision.Limit + " of " + e.Key(0)
+		}
+	})
+	p, err := l.Take(t.Context(), "k", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Done()
+	ctx := context.Background()
+	if keys, err := rdb.Keys(ctx, prefix+"*").Result(); err != nil || len(keys) == 0 || rdb.Del(ctx, keys...).Err() != nil {
+		t.Fatal(keys, err)
+	}
+	select {
+	case got := <-told:
+		if got != "slots of k" {
+			t.Errorf("told %q", got)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("not told")
+	}
+	lines := h.lines(t)
+	if len(lines) != 1 || lines[0]["level"] != "ERROR" || lines[0]["key"] != "k" || lines[0]["limit"] != "slots" {
+		t.Errorf("logged %v", lines)
+	}
+}
