@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
+	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
@@ -395,7 +396,7 @@ func (p *Permit) sample() *adaptive.Sample {
 	if outcome == ignored {
 		return nil
 	}
-	s := &adaptive.Sample{RTT: time.Since(p.story.since), Dropped: outcome == dropped}
+	s := &adaptive.Sample{RTT: clock.Since(p.story.since), Dropped: outcome == dropped}
 	if p.response != nil {
 		s.RTT -= p.response.HeldUp()
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/background"
+	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/store"
 )
@@ -522,7 +523,7 @@ func (p *Permit) ended() {
 	if p.story != nil {
 		e.Waited = p.story.waited
 		if !p.story.since.IsZero() {
-			e.Held = time.Since(p.story.since)
+			e.Held = clock.Since(p.story.since)
 		}
 	}
 	if p.response != nil {

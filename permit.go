@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
@@ -109,7 +110,7 @@ func (c *call) permit(ctx context.Context) *Permit {
 		p.holds, p.response = c.needs&releases != 0, c.responded()
 	}
 	if c.Waited > 0 || len(c.Seen) > 0 || c.needs&(local|slots) != 0 && (c.Timed || c.needs&local != 0) {
-		p.story = &story{waited: c.Waited, seen: c.Seen, since: time.Now(), learns: c.needs&local != 0}
+		p.story = &story{waited: c.Waited, seen: c.Seen, since: clock.Now(), learns: c.needs&local != 0}
 	}
 	if c.Timed && c.Granted {
 		p.holds, p.told = true, true

@@ -142,6 +142,7 @@ func TestChiRealIP(t *testing.T) {
 		before []func(http.Handler) http.Handler
 		want   int // of 9
 	}{
+		//lint:ignore SA1019 what it lets through is the point
 		{"RealIP before RemoteIP", []func(http.Handler) http.Handler{middleware.RealIP, limit}, 9},
 		{"RemoteIP", []func(http.Handler) http.Handler{stinthttp.New(stint.Rate(2, time.Hour), stint.WithKey(stint.RemoteIP()))}, 2},
 		{"ForwardedIP without a proxy in front", []func(http.Handler) http.Handler{
