@@ -19,7 +19,7 @@ TIME     ?= 1s
 # What the tests start; STINT_REDIS_SERVER in the environment names another.
 REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 
-.PHONY: test test-faults test-servers test-examples test-install redis run race test-32 lint tidy build-all bench bench-redis bench-peers fuzz fuzz-list soak plots plots-check
+.PHONY: test test-faults test-servers test-examples test-console picture-console chromium test-install redis run race test-32 lint tidy build-all bench bench-redis bench-peers fuzz fuzz-list soak plots plots-check
 
 test: redis ## the tests, as a reader of the README runs them: 2 minutes on 2 cores
 	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 2 minutes on 2 cores"
@@ -38,6 +38,21 @@ test-servers: redis ## the store's suite on each kind of server and client, in 3
 test-examples: redis ## each example, and the commands that it prints, in a minute
 	@echo "running each example and what it tells its user to try: about a minute"
 	STINT_SUITE=examples $(GO) test -count=1 -parallel 8 -run '^TestExamples' ./examples
+
+test-console: chromium ## the live page in a real browser, in half a minute
+	cd console/browser && $(WORKSPACE) STINT_REQUIRE_CHROMIUM=1 $(GO) test -count=1 .
+
+picture-console: chromium ## the README's picture of the live page, of examples/console half a minute after its start
+	cd console/browser && $(WORKSPACE) STINT_REQUIRE_CHROMIUM=1 $(GO) test -count=1 -run '^TestPicture$$' . -args -picture '$(CURDIR)/docs/img/console.png'
+
+chromium:
+	@command -v chromium >/dev/null && exit; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing chromium, which the tests drive"; \
+		{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium; } >/dev/null 2>&1; \
+	fi; \
+	command -v chromium >/dev/null && exit; \
+	echo "no chromium, which these tests drive: apt-get install chromium changes that" >&2; exit 1
 
 test-install: ## what a release would tag, installed by who has nothing else, in half a minute
 	STINT_SUITE=install $(GO) test -count=1 -run '^TestInstall' .

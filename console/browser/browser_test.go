@@ -1,0 +1,270 @@
+// Package browser drives the console in a real Chromium.
+package browser
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/stint-go/stint"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+	"github.com/stint-go/stint/console"
+)
+
+var picture = flag.String("picture", "", "a file to draw the page into")
+
+const hostile = `<img src=x onerror="document.title='broken'">`
+
+// site is a limited server with a console beside it, on a loopback address.
+type site struct {
+	*httptest.Server
+	limiter *stint.Limiter
+}
+
+func newSite(t *testing.T, allow func(*http.Request) bool) site {
+	t.Helper()
+	l, err := stint.New(stint.WithLimiterName("shop"), stint.WithKey(stint.Header("X-Api-Key")),
+		stint.Rate(3, time.Hour, stint.WithName("caller")),
+		stint.AdaptiveConcurrency(1, 50, stint.WithName("workers"), stint.WithKey(stint.Global())),
+		stint.WithRoute("GET /login", stint.Rate(1, time.Hour, stint.WithName("login"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := console.New(console.Limiters(l), console.WithAuthorizer(allow), console.WithActions(), console.WithKeysInClear())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/console/", page)
+	mux.Handle("/", stinthttp.Middleware(l)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })))
+	s := site{httptest.NewServer(mux), l}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s site) ask(t *testing.T, path, key string) int {
+	t.Helper()
+	r, err := http.NewRequest("GET", s.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Api-Key", key)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
+// browse opens a tab, and fails the test where the page complains in it: of the
+// security policy, or of a mistake in a script.
+func browse(t *testing.T) context.Context {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		if os.Getenv("STINT_REQUIRE_CHROMIUM") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("no chromium: make test-console installs it")
+	}
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox)
+	ctx, stop := chromedp.NewExecAllocator(t.Context(), opts...)
+	t.Cleanup(stop)
+	ctx, stop = chromedp.NewContext(ctx)
+	t.Cleanup(stop)
+	err = chromedp.Listen(ctx, func(e any) {
+		switch said := fmt.Sprintf("%T %+v", e, e); {
+		case strings.Contains(said, "ExceptionThrown"), strings.Contains(said, "Content Security Policy"):
+			t.Errorf("the browser says %s", said)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ctx
+}
+
+func run(t *testing.T, ctx context.Context, steps ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(ctx, time.Minute)
+	defer stop()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get[T any](t *testing.T, ctx context.Context, a chromedp.Action[T]) T {
+	t.Helper()
+	got, err := chromedp.Run(ctx, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// says waits until an element has a text in it.
+func says(t *testing.T, ctx context.Context, selector, text string) {
+	t.Helper()
+	var got string
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		got = get(t, ctx, chromedp.Evaluate[string](fmt.Sprintf("document.querySelector(%q)?.innerText ?? ''", selector)))
+		if got = strings.Join(strings.Fields(got), " "); strings.Contains(got, text) {
+			return
+		}
+	}
+	t.Fatalf("%s never says %q, but %q", selector, text, got)
+}
+
+// The page shows load as it comes, without being loaded again; finds a key, resets it
+// by keyboard, and the key passes.
+func TestLivePage(t *testing.T) {
+	s, ctx := newSite(t, console.Loopback), browse(t)
+	run(t, ctx, chromedp.Navigate(s.URL+"/console/"))
+	says(t, ctx, "#state", "Live")
+	get(t, ctx, chromedp.Evaluate[string](`document.body.dataset.same = "yes"`))
+	for range 5 {
+		s.ask(t, "/", "bob")
+	}
+	s.ask(t, "/login", hostile)
+	s.ask(t, "/login", hostile)
+	says(t, ctx, "#traffic0", "allowed 4 refused 3")
+	says(t, ctx, "#limits0", "GET /login")
+	says(t, ctx, "#who0", hostile)
+	says(t, ctx, "#live0", "bob")
+	if same := get(t, ctx, chromedp.Evaluate[string](`document.body.dataset.same ?? "no"`)); same != "yes" {
+		t.Error("the page was loaded again")
+	}
+
+	run(t, ctx, chromedp.Focus(chromedp.CSS(`input[name=key]`)), chromedp.KeyEvent("bob"+kb.Enter))
+	says(t, ctx, ".found", "0 of 3 left, would be refused")
+	run(t, ctx, chromedp.Focus(chromedp.CSS(`button[value=reset]`)), chromedp.KeyEvent(kb.Enter))
+	says(t, ctx, ".found", "This key was reset")
+	says(t, ctx, ".found", "3 of 3 left")
+	says(t, ctx, "#state", "Live")
+	if code := s.ask(t, "/", "bob"); code != http.StatusOK {
+		t.Errorf("after the reset: %d", code)
+	}
+
+	run(t, ctx, chromedp.SetValue(chromedp.CSS(`input[name=key]`), hostile), chromedp.Click(chromedp.CSS(`button[value=look]`)))
+	says(t, ctx, ".found", hostile)
+	if title := get(t, ctx, chromedp.Title()); title == "broken" {
+		t.Error("a key became a part of the page")
+	}
+}
+
+func TestWithoutScripts(t *testing.T) {
+	s, ctx := newSite(t, console.Loopback), browse(t)
+	for range 5 {
+		s.ask(t, "/", "bob")
+	}
+	run(t, ctx, chromedp.Navigate("about:blank"))
+	if _, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, ctx, chromedp.Navigate(s.URL+"/console/"))
+	got := get(t, ctx, chromedp.OuterHTML(chromedp.CSS("body"), chromedp.NodeReady))
+	for _, want := range []string{`id="state" role="status"></span>`, "TokenBucket: 3 per 1h0m0s", "<code>bob</code>"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page doesn't say %q", want)
+		}
+	}
+}
+
+func TestStrangersAreRefused(t *testing.T) {
+	s, ctx := newSite(t, func(*http.Request) bool { return false }), browse(t)
+	if res := get(t, ctx, chromedp.NavigateResponse(s.URL+"/console/")); res.Status != http.StatusForbidden {
+		t.Fatalf("status %v", res.Status)
+	}
+	if got := get(t, ctx, chromedp.Evaluate[string](`document.body.innerText`)); strings.Contains(got, "shop") {
+		t.Errorf("a stranger reads %q", got)
+	}
+}
+
+// On a phone nothing is wider than the screen, and the page is dark where the reader's
+// device is.
+func TestPhoneAndDark(t *testing.T) {
+	s, ctx := newSite(t, console.Loopback), browse(t)
+	s.ask(t, "/", strings.Repeat("k", 120))
+	run(t, ctx, chromedp.EmulateViewport(360, 740), chromedp.Navigate(s.URL+"/console/"))
+	says(t, ctx, "#who0", "kkk")
+	if wide := get(t, ctx, chromedp.Evaluate[int](`document.documentElement.scrollWidth`)); wide > 360 {
+		t.Errorf("the page is %d wide on a screen of 360", wide)
+	}
+	for _, tc := range []struct {
+		scheme string
+		dark   bool
+	}{{"light", false}, {"dark", true}} {
+		scheme(t, ctx, tc.scheme)
+		img, err := png.Decode(bytes.NewReader(get(t, ctx, chromedp.CaptureScreenshot())))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dark := darkness(img); dark != tc.dark {
+			t.Errorf("in %s the page is dark: %v", tc.scheme, dark)
+		}
+	}
+}
+
+// scheme makes the device a light or a dark one.
+func scheme(t *testing.T, ctx context.Context, name string) {
+	t.Helper()
+	_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// darkness looks at a corner of the page.
+func darkness(img image.Image) bool {
+	return color.GrayModel.Convert(img.At(2, 2)).(color.Gray).Y < 128
+}
+
+// The picture in the README is of the example, half a minute after its start.
+func TestPicture(t *testing.T) {
+	if *picture == "" {
+		t.Skip("make picture-console draws it")
+	}
+	ctx := browse(t)
+	const addr = "127.0.0.1:18473"
+	program := filepath.Join(t.TempDir(), "console")
+	if out, err := exec.Command("go", "build", "-o", program, "github.com/stint-go/stint/examples/console").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	example := exec.Command(program, "-addr", addr)
+	if err := example.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = example.Process.Kill(); _ = example.Wait() }()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		if res, err := http.Get("http://" + addr + "/console/"); err == nil {
+			_ = res.Body.Close()
+			break
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	run(t, ctx, chromedp.Sleep(30*time.Second), chromedp.EmulateViewport(1200, 1250), chromedp.Navigate("http://"+addr+"/console/"))
+	says(t, ctx, "#state", "Live")
+	run(t, ctx, chromedp.Sleep(2*time.Second))
+	if err := os.WriteFile(*picture, get(t, ctx, chromedp.CaptureScreenshot()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,11 @@
+module github.com/stint-go/stint/console/browser
+
+go 1.25.0
+
+require (
+	github.com/chromedp/cdproto v0.159.0
+	github.com/chromedp/chromedp v0.23.0
+	github.com/stint-go/stint v0.0.0
+)
+
+require github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
