@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -32,15 +33,40 @@ func read(t *testing.T, name string) string {
 }
 
 func TestLinksLeadSomewhere(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#]+)`)
+	link := regexp.MustCompile(`\]\(([^)#]*)(#[^)]*)?\)`)
 	for _, doc := range documents(t) {
 		for _, m := range link.FindAllStringSubmatch(read(t, doc), -1) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(doc), m[1])); err != nil {
-				t.Errorf("%s: %v", doc, err)
+			to := doc
+			if m[1] != "" {
+				to = filepath.Join(filepath.Dir(doc), m[1])
 			}
+			if _, err := os.Stat(to); err != nil {
+				t.Errorf("%s: %v", doc, err)
+			} else if m[2] != "" && !slices.Contains(anchors(read(t, to)), m[2]) {
+				t.Errorf("%s: %s has no %s", doc, to, m[2])
+			}
+		}
+	}
+}
+
+// anchors are what links to the headings of a document end in, as GitHub makes them.
+func anchors(text string) (all []string) {
+	left := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		all = append(all, "#"+strings.ReplaceAll(left.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return all
+}
+
+// Each document stands in the index by question.
+func TestIndexNamesDocuments(t *testing.T) {
+	index := read(t, "docs/README.md")
+	for _, doc := range documents(t) {
+		if name, is := strings.CutPrefix(doc, "docs/"); is && name != "README.md" && !strings.Contains(index, "]("+name+")") {
+			t.Errorf("docs/README.md doesn't name %s", name)
 		}
 	}
 }
