@@ -19,7 +19,7 @@ TIME     ?= 1s
 # What the tests start; STINT_REDIS_SERVER in the environment names another.
 REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 
-.PHONY: test test-faults test-servers test-examples test-console picture-console chromium test-install redis run race test-32 lint tidy build-all bench bench-redis bench-peers fuzz fuzz-list soak plots plots-check
+.PHONY: test test-faults test-servers test-examples test-console picture-console chromium test-install test-observe redis prometheus run race test-32 lint tidy build-all bench bench-redis bench-peers fuzz fuzz-list soak plots plots-check
 
 test: redis ## the tests, as a reader of the README runs them: 2 minutes on 2 cores
 	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 2 minutes on 2 cores"
@@ -56,6 +56,18 @@ chromium:
 
 test-install: ## what a release would tag, installed by who has nothing else, in half a minute
 	STINT_SUITE=install $(GO) test -count=1 -run '^TestInstall' .
+
+test-observe: prometheus ## dashboard and alerts, on a real Prometheus that scrapes a server under load, in half a minute
+	@echo "asking a Prometheus for each panel and each alert: about half a minute"
+	cd observe/otel && STINT_SUITE=observe $(WORKSPACE) $(GO) test -count=1 -v -run '^TestObserve' ./examples/prometheus
+
+prometheus: ## prometheus and promtool: found, or installed where that may be; a test says how else
+	@command -v prometheus >/dev/null && command -v promtool >/dev/null && exit; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing prometheus, which the test starts"; \
+		{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends prometheus && \
+		{ systemctl disable --now prometheus || service prometheus stop || :; }; } >/dev/null 2>&1; \
+	fi; :
 
 # A server that Debian starts along with the package is of no use to the tests.
 redis: ## redis-server: found, installed where that may be, or one line on how
