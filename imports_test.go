@@ -52,7 +52,7 @@ var imports = map[string]rule{
 	"internal/background":       {notEven: []string{"net/http", "net"}},
 	"internal/waiting":          {own: []string{"internal/background", "internal/clock", "store"}, notEven: []string{"net/http"}},
 	"internal/respond":          {own: []string{"store"}},
-	".":                         {own: []string{"store", "store/memstore", "internal/adaptive", "internal/background", "internal/clientip", "internal/field", "internal/framework", "internal/keytext", "internal/logs", "internal/namesakes", "internal/respond", "internal/routing", "internal/waiting"}},
+	".":                         {own: []string{"store", "store/memstore", "internal/adaptive", "internal/background", "internal/clientip", "internal/clock", "internal/field", "internal/framework", "internal/keytext", "internal/logs", "internal/namesakes", "internal/respond", "internal/routing", "internal/waiting"}},
 	"internal/topkeys":          {notEven: []string{"net/http", "net"}},
 	"console":                   {own: []string{".", "internal/topkeys", "store", "store/memstore"}},
 	"plans":                     {own: []string{".", "internal/clock"}},
