@@ -8,21 +8,18 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/adapters/std"
 	"github.com/stint-go/stint/observe/otel"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 func ExampleObserve() {
-	local := memstore.New()
 	lim, err := stint.New(
 		stint.Rate(100, time.Minute, stint.WithName("per-client")),
 		stint.WithKey(stint.RemoteIP()),
 		stint.WithLimiterName("api"),
-		stint.WithStore(local),
 	)
 	if err != nil {
 		log.Fatal(err)
 	}
-	stop, err := stintotel.Observe(lim, stintotel.WithMemory("api", local))
+	stop, err := stintotel.Observe(lim)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/stint-go/stint/store/memstore"
@@ -18,6 +19,7 @@ type instruments struct {
 	charged         metric.Int64Counter
 	settled         metric.Int64Counter
 	bans            metric.Int64Counter
+	leasesLost      metric.Int64Counter
 	slots           metric.Int64ObservableUpDownCounter
 	waiting         metric.Int64ObservableUpDownCounter
 	waited          metric.Float64Histogram
@@ -52,6 +54,7 @@ func (i *instruments) define(m metric.Meter) error {
 	i.charged = made(&all, m.Int64Counter, "stint.limit.cost.charged", "{unit}", "Units that admitted requests were charged.")
 	i.settled = made(&all, m.Int64Counter, "stint.limit.cost.settled", "{unit}", "Units that ended requests have cost after all.")
 	i.bans = made(&all, m.Int64Counter, "stint.bans", "{ban}", "Bans begun.")
+	i.leasesLost = made(&all, m.Int64Counter, "stint.store.lost_leases", "{lease}", "Leases of held slots that are gone.")
 	i.storeFailures = made(&all, m.Int64Counter, "stint.store.failures", "{failure}", "Calls of the store that failed.")
 	i.adaptiveChanges = made(&all, m.Int64Counter, "stint.adaptive.changes", "{change}", "Changes of an adaptive limit, by their reason.")
 	i.paced = made(&all, m.Int64Counter, "stint.bandwidth.io", "By", "Bytes of bodies that passed a Bandwidth.")
@@ -64,7 +67,7 @@ func (i *instruments) define(m metric.Meter) error {
 
 	i.slots = made(&all, m.Int64ObservableUpDownCounter, "stint.limit.held_slots", "{slot}", "Slots that requests of this process hold.")
 	i.waiting = made(&all, m.Int64ObservableUpDownCounter, "stint.waiting_requests", "{request}", "Requests that wait for their turn or a slot.")
-	i.degraded = made(&all, m.Int64ObservableUpDownCounter, "stint.store.degraded", "{store}", "1 while the primary of a failover store is failing.")
+	i.degraded = made(&all, m.Int64ObservableUpDownCounter, "stint.store.degraded", "{store}", "1 while the breaker of a failover store is open.")
 	i.keys = made(&all, m.Int64ObservableUpDownCounter, "stint.memory.key.count", "{key}", "Keys that the store holds.")
 	i.keysMost = made(&all, m.Int64ObservableUpDownCounter, "stint.memory.key.limit", "{key}", "Keys that the store holds at the most.")
 	i.expired = made(&all, m.Int64ObservableCounter, "stint.memory.key.expired", "{key}", "Keys dropped because they had become as if never seen.")
@@ -134,14 +137,18 @@ func (o *observer) collect(_ context.Context, to metric.Observer) error {
 	}
 	tell(o.degraded, &o.limiters.rest.degraded, o.limiters.rest.plain)
 	for _, m := range o.memory {
-		name, now := storeKey.String(m.name), m.store.Stats()
-		as := set(name)
+		now := m.store.Stats()
+		var name []attribute.KeyValue
+		if m.name != "" {
+			name = append(name, storeKey.String(m.name))
+		}
+		as := set(name...)
 		to.ObserveInt64(o.keys, int64(now.Keys), as.observe...)
 		to.ObserveInt64(o.keysMost, int64(now.MaxKeys), as.observe...)
 		to.ObserveInt64(o.expired, int64(now.Expired), as.observe...)
 		// The two are read one after the other: more may be refused by then.
-		to.ObserveInt64(o.overflow, int64(now.Overflow-min(now.Refused, now.Overflow)), set(name, outcomeKey.String(answers[allowed])).observe...)
-		to.ObserveInt64(o.overflow, int64(now.Refused), set(name, outcomeKey.String(answers[refused])).observe...)
+		to.ObserveInt64(o.overflow, int64(now.Overflow-min(now.Refused, now.Overflow)), set(append(name, outcomeKey.String(answers[allowed]))...).observe...)
+		to.ObserveInt64(o.overflow, int64(now.Refused), set(append(name, outcomeKey.String(answers[refused]))...).observe...)
 	}
 	return nil
 }

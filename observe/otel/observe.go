@@ -21,6 +21,7 @@ package stintotel
 
 import (
 	"errors"
+	"slices"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
@@ -51,9 +52,9 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 }
 
 // WithMemory also reports what a store in memory holds, under a name
-// (stint.store.name). Give each store to one Observe only, also if several limiters
-// share it. The store that a limiter makes for itself can't be reported: make one
-// with memstore.New and give it to stint.WithStore.
+// (stint.store.name). It is for one inside another store, such as the secondary of a
+// failover: a limiter's own is reported without, under the limiter's name. Give each
+// store to one Observe only.
 func WithMemory(name string, s *memstore.Store) Option {
 	return func(c *config) { c.memory = append(c.memory, memory{name, s}) }
 }
@@ -76,6 +77,10 @@ func Observe(lim *stint.Limiter, opts ...Option) (stop func(), err error) {
 		if o != nil {
 			o(&c)
 		}
+	}
+	d := lim.Describe()
+	if own, ok := d.Store.(*memstore.Store); ok && !slices.ContainsFunc(c.memory, func(m memory) bool { return m.store == own }) {
+		c.memory = append(c.memory, memory{d.Name, own})
 	}
 	for _, m := range c.memory {
 		if m.store == nil {

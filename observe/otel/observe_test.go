@@ -24,6 +24,7 @@ import (
 	"github.com/stint-go/stint/adapters/std"
 	"github.com/stint-go/stint/observe/otel"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
 )
 
@@ -298,14 +299,22 @@ var scenarios = []struct {
 			w.Tell(stint.Event{Kind: stint.EventPolicy, Err: io.ErrUnexpectedEOF})
 			is(t, w.read(nil), "store.degraded{limiter=api} 0")
 			w.Tell(stint.Event{Kind: stint.EventStoreDegraded, Err: io.ErrUnexpectedEOF})
+			is(t, w.read(nil), "store.degraded{limiter=api} 0")
+			w.Tell(stint.Event{Kind: stint.EventStoreDegraded, Err: failover.ErrOpen})
 			is(t, w.read(nil), "store.degraded{limiter=api} 1")
+			w.Tell(stint.Event{Kind: stint.EventLeaseLost, Decision: stint.Decision{Limit: "x"}})
 			w.Tell(stint.Event{Kind: stint.EventStoreDegraded})
 		},
 		want: []string{
 			"store.degraded{limiter=api} 0",
+			"store.lost_leases{limit=x,limiter=api} 1",
 			"policy.reloads{limiter=api,outcome=accepted} 1",
 			"policy.reloads{limiter=api,outcome=refused} 1",
 		}},
+	{name: "its own store in memory",
+		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithMemory(memstore.WithMaxKeys(10))},
+		do:   func(_ *testing.T, w *watched) { w.admit(2, "a") },
+		want: []string{"memory.key.count{store.name=api} 1", "memory.key.limit{store.name=api} 10"}},
 	{name: "a full store in memory", memory: new(int),
 		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("x"))},
 		do: func(_ *testing.T, w *watched) {

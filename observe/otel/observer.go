@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store/failover"
 )
 
 // observer turns events into measurements.
@@ -69,7 +70,12 @@ func (o *observer) observe(e stint.Event) {
 	case stint.EventLimitChanged:
 		o.changed(ctx, &e)
 	case stint.EventStoreDegraded:
-		l.degraded.set(one(e.Err != nil))
+		// A failed call is not yet an open breaker.
+		if open := errors.Is(e.Err, failover.ErrOpen); open || e.Err == nil {
+			l.degraded.set(one(open))
+		}
+	case stint.EventLeaseLost:
+		o.leasesLost.Add(ctx, 1, o.of(&e, e.Decision.Limit).plain.add...)
 	case stint.EventPolicy:
 		o.reloads.Add(ctx, 1, l.reload[one(e.Err != nil)].add...)
 	}

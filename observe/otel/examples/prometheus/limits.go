@@ -12,13 +12,10 @@ import (
 )
 
 // limiter has a limit of each kind, each on a route of its own.
-func limiter(shared, local store.Store) (lim *stint.Limiter, err error) {
+func limiter(shared, local store.Store) (*stint.Limiter, error) {
 	client, everybody := stint.WithKey(stint.Header("X-Client")), stint.WithKey(stint.Global())
-	both := failover.New(shared, local, failover.WithObserver(func(e failover.Event) {
-		lim.Tell(stint.Event{Kind: stint.EventStoreDegraded, Err: e.Err})
-	}))
-	lim, err = stint.New(
-		stint.WithLimiterName("api"), stint.WithStore(both), client,
+	return stint.New(
+		stint.WithLimiterName("api"), stint.WithStore(failover.New(shared, local)), client,
 		stint.WithSkip(func(r *http.Request) bool { return r.URL.Path == "/metrics" }),
 		stint.WithRoute("GET /search",
 			stint.Rate(5, time.Second, stint.WithName("search")),
@@ -32,7 +29,6 @@ func limiter(shared, local store.Store) (lim *stint.Limiter, err error) {
 		stint.WithRoute("GET /file", stint.Bandwidth(64<<10, stint.WithName("download"))),
 		stint.WithRoute("GET /backend", stint.AdaptiveConcurrency(1, 100, stint.WithName("backend"), stint.WithSampleWindow(500*time.Millisecond), everybody)),
 	)
-	return lim, err
 }
 
 // work is what the limits protect.

@@ -18,7 +18,7 @@ import (
 const (
 	dashboardFile = "../../../grafana/stint.json"
 	rulesFile     = "../../../prometheus/alerts.yml"
-	patience      = 50 * time.Second
+	patience      = 90 * time.Second
 )
 
 // Each panel and each alert finds data, in a real Prometheus that scrapes the example
