@@ -4,6 +4,7 @@ package browser
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"image"
@@ -90,8 +91,8 @@ func browse(t *testing.T) context.Context {
 	ctx, stop = chromedp.NewContext(ctx)
 	t.Cleanup(stop)
 	err = chromedp.Listen(ctx, func(e any) {
-		switch said := fmt.Sprintf("%T %+v", e, e); {
-		case strings.Contains(said, "ExceptionThrown"), strings.Contains(said, "Content Security Policy"):
+		said, _ := json.Marshal(e)
+		if strings.Contains(fmt.Sprintf("%T", e), "ExceptionThrown") || bytes.Contains(said, []byte("Content Security Policy")) {
 			t.Errorf("the browser says %s", said)
 		}
 	})
