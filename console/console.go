@@ -24,6 +24,10 @@
 // many each has. That is about 300 KB for a limit with many keys. A limiter's limits
 // beyond the first 100 have no figures of their own.
 //
+// A request takes about one microsecond of CPU time more: 4 to 10 % of a server whose handler does nothing, and under 2 % where a
+// request takes 50 µs. While anybody looks, however many do, a page with one limit takes a
+// thousandth of a core (BenchmarkCost).
+//
 // # Who may see it
 //
 // Keys may be addresses or credentials, so New fails without a [WithAuthorizer], and
