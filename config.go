@@ -235,7 +235,7 @@ type (
 )
 
 // probe calls each new KeyFunc and predicate once, for the mistakes that those
-// of this package report about how they were made. Any other error, or a
+// of this package report about how they were made, and asks the store for its own. Any other error, or a
 // panic, is about the probe: a function may rely on what comes before it in a
 // server.
 func (c *config) probe() (errs mistakes) {
@@ -247,6 +247,11 @@ func (c *config) probe() (errs mistakes) {
 	}
 	for _, p := range c.block {
 		errs = append(errs, mistaken("WithBlock", predicateProblem(p, probeRequest()))...)
+	}
+	if s, ok := c.store.(store.Checked); ok {
+		for _, e := range s.Misconfigured() {
+			errs.bad("WithStore", e.Problem, e.Write)
+		}
 	}
 	return errs
 }

@@ -189,7 +189,7 @@ func TestTrustIsNormalised(t *testing.T) {
 		{"64:ff9b::10.0.0.0/104", "10.200.0.1", false},
 		{"192.0.2.1/32", "192.0.2.1", true},
 		{"192.0.2.1/32", "192.0.2.2", false},
-		{"::/1", "10.0.0.1", false},
+		{"::/3", "10.0.0.1", false},
 	} {
 		k := ForwardedIP(netip.MustParsePrefix(tc.trusted))
 		got, err := k(from(net.JoinHostPort(tc.peer, "1"), "X-Forwarded-For: 203.0.113.9"))

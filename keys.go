@@ -76,8 +76,9 @@ type IP struct {
 	// Any other field holds one address on one line. By default none is read.
 	Header string
 	// Trusted are the addresses that proxies connect from: the one next to the
-	// server, and for the lists those behind it. All addresses (/0) are
-	// refused. The NAT64 form of an address is trusted only if written so.
+	// server, and for the lists those behind it. Networks that add up to all
+	// addresses (all of IPv4, or 2000::/3, which IPv6 clients have) are refused.
+	// The NAT64 form of an address is trusted only if written so.
 	Trusted []netip.Prefix
 	// TrustUnix makes the peer of a Unix socket that the server listens on a
 	// trusted proxy. By default it isn't.
@@ -147,7 +148,8 @@ func addressed(option string, problems []clientip.Problem) (m mistakes) {
 }
 
 // Header keys on the value of a header field, such as an API key. It is empty
-// if the request doesn't have it.
+// if the request doesn't have it. X-Forwarded-For and Forwarded are refused: they are
+// for ForwardedIP and ForwardedHeaderIP.
 //
 // Of several lines of the field the first counts, the one that
 // http.Header.Get gives a handler, whatever others a client adds: whoever
@@ -160,6 +162,12 @@ func Header(name string) KeyFunc {
 	case !clientip.IsFieldName(name):
 		return misconfigured(&OptionError{Option: fmt.Sprintf("Header(%.80q)", name),
 			Write: `write the name of a header field, such as "X-API-Key"`})
+	case canonical == clientip.XForwardedFor:
+		return misconfigured(&OptionError{Option: fmt.Sprintf("Header(%q)", name), Problem: "a client can write anything into this field",
+			Write: "write stint.ForwardedIP and the addresses of your proxies"})
+	case canonical == clientip.Forwarded:
+		return misconfigured(&OptionError{Option: fmt.Sprintf("Header(%q)", name), Problem: "a client can write anything into this field",
+			Write: "write stint.ForwardedHeaderIP and the addresses of your proxies"})
 	case canonical == "Host":
 		return misconfigured(&OptionError{Option: fmt.Sprintf("Header(%q)", name), Problem: "net/http moves this field to r.Host",
 			Write: "write func(r *http.Request) (string, error) { return r.Host, nil }"})

@@ -7,8 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/failover"
+	"github.com/stint-go/stint/store/memstore"
+	"github.com/stint-go/stint/store/redisstore"
 )
 
 func TestNewSaysWhatToWrite(t *testing.T) {
@@ -64,6 +69,18 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 			[]string{`WithRoute("/a"): limit "x": another limit has that name`}},
 		{"one limit twice", []stint.Option{everybody, rate, rate}, []string{`limit "rate": given twice`}},
 		{"bad pattern", []stint.Option{everybody, rate, stint.WithRoute("POST login", rate)}, []string{`WithRoute("POST login"): parsing`}},
+		{"patterns of other routers", []stint.Option{everybody, rate, stint.WithRoute("GET /users/:id/posts", rate), stint.WithRoute("example.com/files/*", rate), stint.WithRoute("/*path", rate), stint.WithRoute("/a/*/b", rate)},
+			[]string{`WithRoute("GET /users/:id/posts"): segments that begin with : or * mean those characters here: write "GET /users/{id}/posts"`,
+				`write "example.com/files/{rest...}"`, `write "/{path...}"`, `write "/a/{rest}/b"`}},
+		{"methods in lower case", []stint.Option{everybody, rate, stint.WithRoute("get /x", rate), stint.WithRoute("Post  example.com/:x", rate)},
+			[]string{`WithRoute("get /x"): a method in lower case, which no request has: write "GET /x"`, `write "POST  example.com/:x"`}},
+		{"no client", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")), stint.WithStore(redisstore.New(nil))},
+			[]string{"WithStore: a Redis client that is nil: write one, such as redis.NewClient"}},
+		{"no client of a type, in a failover", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")),
+			stint.WithStore(failover.New(redisstore.New((*redis.ClusterClient)(nil), redisstore.WithPrefix("{a}")), memstore.New()))},
+			[]string{"WithStore: a Redis client that is nil: ", `WithStore: prefix "{a}": write one without braces`}},
+		{"a header of proxies", []stint.Option{rate, stint.WithKey(stint.Header("X-Forwarded-For"))},
+			[]string{`WithKey(Header("X-Forwarded-For")): a client can write anything into this field: write stint.ForwardedIP`}},
 		{"pattern twice", []stint.Option{everybody, rate, stint.WithRoute("/a"), stint.WithRoute("/a")}, []string{`WithRoute("/a"): given twice`}},
 		{"patterns that conflict", []stint.Option{everybody, rate, stint.WithRoute("/a/{x}"), stint.WithRoute("/{y}/b")},
 			[]string{`WithRoute("/{y}/b"): pattern "/{y}/b" conflicts with pattern "/a/{x}": write one that is more specific or less`}},

@@ -123,9 +123,9 @@ func ValidName(s string) bool {
 	return 1 <= len(s) && len(s) <= 64
 }
 
-// SpecError is one thing that is wrong with a Spec.
+// SpecError is one thing that is wrong with a Spec, or with a store that is Checked.
 type SpecError struct {
-	Field   string // of Spec
+	Field   string // of Spec; "" of a store
 	Problem string
 	Write   string // what to do about it: "write a number from 1 to 1000"
 }

@@ -83,6 +83,13 @@ func AnswersAtOnce(s Store) bool {
 	return ok && i.AnswersAtOnce()
 }
 
+// Checked is implemented by stores that may be made of what can't work, such as no
+// client. New of package stint refuses such a store.
+type Checked interface {
+	// Misconfigured returns what the store was made of that can't work. It asks nobody.
+	Misconfigured() []*SpecError
+}
+
 // Charge is one limit applied to one key at a cost.
 type Charge struct {
 	// Key says who is charged. It is an identity, not a storage key: the

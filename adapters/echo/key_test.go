@@ -45,7 +45,11 @@ func TestKeyLetsGo(t *testing.T) {
 	}
 	e := echo.New()
 	e.Use(authenticate, New(stint.Rate(1, time.Hour),
-		stint.WithObserver(func(e stint.Event) { kept = append(kept, e.Request.Context()) }),
+		stint.WithObserver(func(e stint.Event) {
+			if e.Request != nil {
+				kept = append(kept, e.Request.Context())
+			}
+		}),
 		stint.WithKey(stint.Join(user, func(r *http.Request) (string, error) {
 			kept = append(kept, r.Context())
 			return "k", readable(r.Context()) // while Admit decides it is there

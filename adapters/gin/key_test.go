@@ -30,7 +30,11 @@ func TestKeyLetsGo(t *testing.T) {
 	keep := func(r *http.Request) { kept = append(kept, r.Context()) }
 	l := stint.Must(stint.New(stint.Rate(1, time.Hour),
 		WithDeny(func(c *gin.Context) { keep(c.Request) }),
-		stint.WithObserver(func(e stint.Event) { keep(e.Request) }),
+		stint.WithObserver(func(e stint.Event) {
+			if e.Request != nil {
+				keep(e.Request)
+			}
+		}),
 		stint.WithKey(stint.Join(user, func(r *http.Request) (string, error) {
 			keep(r)
 			return "", readable(r, "ada") // while Admit decides it is there

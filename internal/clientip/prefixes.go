@@ -7,8 +7,8 @@ import (
 	"sort"
 )
 
-// Prefixes is a set of networks, in ascending order and none within another,
-// so that the only one that can hold an address is the last at or below it.
+// Prefixes is a set of networks, in ascending order, none within another and no two
+// the halves of a third, so that the only one that can hold an address is the last at or below it.
 type Prefixes []netip.Prefix
 
 // Problem is what is wrong with an address, or a source of them, and what to write
@@ -38,7 +38,13 @@ func NewPrefixes(prefixes []netip.Prefix) (s Prefixes, problems []Problem) {
 	for _, p := range s {
 		if n == 0 || !s[n-1].Overlaps(p) {
 			s[n] = p
-			n++
+			for n++; n > 1 && s[n-2].Bits() > 0; n-- {
+				whole := netip.PrefixFrom(s[n-2].Addr(), s[n-2].Bits()-1).Masked()
+				if s[n-1].Bits() != s[n-2].Bits() || !whole.Contains(s[n-1].Addr()) {
+					break
+				}
+				s[n-2] = whole // made of two halves
+			}
 		}
 	}
 	return s[:n], problems

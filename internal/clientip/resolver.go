@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -25,6 +26,9 @@ type Source struct {
 	TrustUnix bool
 	IPv6Bits  int
 }
+
+// everybody is where clients are: all of IPv4, and what of IPv6 is assigned.
+var everybody = [...]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("2000::/3")}
 
 // Resolver is a Source that has been checked. It is never changed, and safe for
 // concurrent use.
@@ -50,7 +54,7 @@ func New(s Source) (*Resolver, []Problem) {
 	c.trusted, problems = NewPrefixes(s.Trusted)
 	bad := func(what, write string) { problems = append(problems, Problem{what, write}) }
 	for _, p := range c.trusted {
-		if p.Bits() == 0 {
+		if slices.ContainsFunc(everybody[:], func(all netip.Prefix) bool { return p.Overlaps(all) && p.Bits() <= all.Bits() }) {
 			bad(fmt.Sprintf("trusting %v lets every client name the address it is limited by", p),
 				"write the addresses that your proxies connect from")
 		}

@@ -67,6 +67,12 @@ func New(patterns []string) (*Router, []Problem) {
 // gets them in one spelling.
 func (rt *Router) add(number int, pattern string) (what, write string) {
 	method, host, path := split(pattern)
+	if upper := strings.ToUpper(method); method != upper {
+		return "a method in lower case, which no request has", fmt.Sprintf("write %q", upper+host+path)
+	}
+	if meant := wildcards(path); meant != path {
+		return "segments that begin with : or * mean those characters here", fmt.Sprintf("write %q", method+host+meant)
+	}
 	rt.hosts = rt.hosts || host != ""
 	slashes := strings.Count(path, "/")
 	rt.depth, rt.longest = max(rt.depth, slashes), max(rt.longest, 3*len(path))
@@ -75,6 +81,40 @@ func (rt *Router) add(number int, pattern string) (what, write string) {
 		t.slashes = slashes
 	}
 	return handle(rt.mux, method+plainHost(host)+path, t)
+}
+
+// wildcards is path with the wildcards of other routers (:id, *rest) as http.ServeMux
+// writes them.
+func wildcards(path string) string {
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		if s == "" || s[0] != ':' && s[0] != '*' {
+			continue
+		}
+		name := s[1:]
+		if !isName(name) {
+			name = "rest"
+			if s[0] == ':' {
+				name = "name"
+			}
+		}
+		if s[0] == '*' && i == len(segments)-1 {
+			name += "..."
+		}
+		segments[i] = "{" + name + "}"
+	}
+	return strings.Join(segments, "/")
+}
+
+// isName reports whether a wildcard can have that name, as far as ASCII goes.
+func isName(s string) bool {
+	for i, c := range []byte(s) {
+		letter := c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // split takes a pattern apart; the method keeps the space behind it.

@@ -185,6 +185,7 @@ var (
 	_ store.Resetter  = (*Store)(nil)
 	_ store.Immediate = (*Store)(nil)
 
+	_ store.Checked    = (*Store)(nil)
 	_ store.Observable = (*Store)(nil)
 )
 
@@ -278,6 +279,16 @@ func (s *Store) settle(ctx context.Context, side uint8, charges []store.Charge, 
 // at once.
 func (s *Store) AnswersAtOnce() bool {
 	return store.AnswersAtOnce(s.primary) && (s.secondary == nil || store.AnswersAtOnce(s.secondary))
+}
+
+// Misconfigured implements store.Checked: it returns what is wrong with either side.
+func (s *Store) Misconfigured() (all []*store.SpecError) {
+	for _, side := range [...]store.Store{s.primary, s.secondary} {
+		if c, ok := side.(store.Checked); ok {
+			all = append(all, c.Misconfigured()...)
+		}
+	}
+	return all
 }
 
 // Observe implements store.Observable: o is told of each failure of the primary and of

@@ -57,6 +57,7 @@ package redisstore
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -97,6 +98,7 @@ var (
 	_ store.Store    = (*Store)(nil)
 	_ store.Resetter = (*Store)(nil)
 
+	_ store.Checked    = (*Store)(nil)
 	_ store.Observable = (*Store)(nil)
 )
 
@@ -185,8 +187,8 @@ func WithLost(lost func(key string, limit *store.Limit)) Option {
 // *redis.Client, with or without Sentinel, a *redis.ClusterClient or a
 // *redis.Ring. It doesn't ask the server for anything.
 //
-// What New can't use (no client, a prefix with braces) is reported by every call
-// as ErrConfiguration.
+// What New can't use (no client, a prefix with braces) is refused by stint.New, and by
+// every call as ErrConfiguration.
 func New(client redis.UniversalClient, opts ...Option) *Store {
 	s := &Store{client: client, prefix: "stint:", timeout: defaultTimeout, lease: defaultLease, closed: make(chan struct{})}
 	for _, opt := range opts {
@@ -198,7 +200,6 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	direct := false
 	switch c := client.(type) {
 	case nil:
-		s.wrong = errors.New("no client: write redis.NewClient(…)")
 	case *redis.Client:
 		direct = c != nil && c.Options().ContextTimeoutEnabled
 	case *redis.ClusterClient:
@@ -208,11 +209,12 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	default:
 		s.layout, s.alone = bySlot, true
 	}
-	if strings.ContainsAny(s.prefix, "{}") {
-		s.wrong = errors.Join(s.wrong, fmt.Errorf("prefix %q: write one without braces", s.prefix))
+	var wrong []error
+	for _, e := range s.Misconfigured() {
+		wrong = append(wrong, e)
 	}
-	if s.wrong != nil {
-		s.wrong = fmt.Errorf("redisstore: %w: %w", ErrConfiguration, s.wrong)
+	if err := errors.Join(wrong...); err != nil {
+		s.wrong = fmt.Errorf("redisstore: %w: %w", ErrConfiguration, err)
 	}
 	ways, few, most := batchWays, batchFew, batchMost
 	if s.alone {
@@ -225,6 +227,17 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 		s.settles.send = separating(s.sendSettles, partsOfSettling)
 	}
 	return s
+}
+
+// Misconfigured implements store.Checked.
+func (s *Store) Misconfigured() (all []*store.SpecError) {
+	if v := reflect.ValueOf(s.client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		all = append(all, &store.SpecError{Problem: "a Redis client that is nil", Write: "write one, such as redis.NewClient(…)"})
+	}
+	if strings.ContainsAny(s.prefix, "{}") {
+		all = append(all, &store.SpecError{Problem: fmt.Sprintf("prefix %q", s.prefix), Write: "write one without braces"})
+	}
+	return all
 }
 
 // Observe implements store.Observable: o is told of leases that are lost, as WithLost
