@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"math/big"
-	"sort"
 	"time"
 
 	"github.com/stint-go/stint/store"
@@ -43,7 +42,7 @@ func (m *counterModel) turn(at, cost int64) int64 {
 	for w := first; ; w++ {
 		from := max(at, m.start(w))
 		span := m.start(w+1) - from
-		if e := int64(sort.Search(int(span), func(e int) bool { return m.fits(from+int64(e), cost) })); e < span {
+		if e := firstThat(span, func(e int64) bool { return m.fits(from+e, cost) }); e < span {
 			return from + e
 		}
 	}
@@ -97,7 +96,7 @@ func (m *counterModel) left(now store.Now) (int64, time.Duration) {
 	w := m.window(at)
 	remaining := int64(0)
 	if m.counts[w+1] == 0 && m.fits(at, 0) {
-		remaining = int64(sort.Search(int(m.n), func(c int) bool { return !m.fits(at, int64(c)+1) }))
+		remaining = firstThat(m.n, func(c int64) bool { return !m.fits(at, c+1) })
 	}
 	for last := w + 1; last >= w-1; last-- {
 		if m.counts[last] > 0 {
@@ -105,4 +104,18 @@ func (m *counterModel) left(now store.Now) (int64, time.Duration) {
 		}
 	}
 	return remaining, 0
+}
+
+// firstThat is the first number below n for which is holds, as for all after it; n if there
+// is none. It is sort.Search, whose int may have 32 bits.
+func firstThat(n int64, is func(int64) bool) int64 {
+	low := int64(0)
+	for low < n {
+		if mid := low + (n-low)/2; is(mid) {
+			n = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	return low
 }
