@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,9 +35,12 @@ func TestEventsOfAFailover(t *testing.T) {
 					given = failover.New(memstore.New(), s)
 				}
 				h := newLogged(slog.LevelInfo)
+				var mu sync.Mutex // the store tells on its own goroutine
 				var told []string
 				l := limiter(t, stint.Rate(99, time.Hour, stint.WithName("x")), theKey, stint.WithStore(given), h.with(), stint.WithLimiterName("front"))
 				l.Observe(func(e stint.Event) {
+					mu.Lock()
+					defer mu.Unlock()
 					if e.Kind == stint.EventStoreDegraded {
 						told = append(told, fmt.Sprint(e.Limiter, " down ", errors.Is(e.Err, errDown), " open ", errors.Is(e.Err, failover.ErrOpen)))
 					}
@@ -54,6 +58,8 @@ func TestEventsOfAFailover(t *testing.T) {
 				primary.failWith(nil)
 				time.Sleep(time.Second)
 				synctest.Wait()
+				mu.Lock()
+				defer mu.Unlock()
 				failed, open, well := "front down true open false", "front down true open true", "front down false open false"
 				if want := []string{failed, failed, open, open, open, well}; !slices.Equal(told, want) {
 					t.Errorf("told\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
