@@ -61,6 +61,8 @@ func TestEventsOfAFailover(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				failed, open, well := "front down true open false", "front down true open true", "front down false open false"
+				// The first probe may be told before the failure that has made it.
+				slices.Sort(told[:max(len(told)-1, 0)])
 				if want := []string{failed, failed, open, open, open, well}; !slices.Equal(told, want) {
 					t.Errorf("told\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
 				}

@@ -47,7 +47,7 @@ func TestWaits(t *testing.T) {
 	d := clock.Drive(noon)
 	defer d.End()
 	ctx := context.Background()
-	turns := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.GivenKey())))
+	turns := stint.Must(stint.New(stint.Rate(1, time.Hour, stint.WithMaxWait(24*time.Hour)), stint.WithKey(stint.GivenKey())))
 	slots := stint.Must(stint.New(stint.Concurrency(1, stint.WithMaxWait(24*time.Hour)), stint.WithKey(stint.GivenKey())))
 	for name, lim := range map[string]*stint.Limiter{"turn": turns, "slot": slots} {
 		held, err := lim.Take(ctx, "k", 1)
@@ -56,16 +56,24 @@ func TestWaits(t *testing.T) {
 		}
 		start, done := d.Now(), make(chan error)
 		clock.AfterFunc(time.Hour, held.Done)
+		waiting := make(chan struct{})
+		stop := lim.Observe(func(e stint.Event) {
+			if e.Kind == stint.EventWaiting {
+				close(waiting)
+			}
+		})
 		go func() {
-			_, err := lim.Wait(ctx, "k", 1)
+			_, err := lim.Take(ctx, "k", 1)
 			done <- err
 		}()
+		<-waiting
+		stop()
 		for waits := true; waits; runtime.Gosched() {
 			select {
 			case err = <-done:
 				waits = false
 			default:
-				if d.Now().Sub(start) <= time.Hour { // and not past anybody's patience
+				if d.Now().Sub(start) < 23*time.Hour { // and not past anybody's patience
 					d.Advance(time.Minute)
 				}
 			}
