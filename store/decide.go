@@ -90,6 +90,9 @@ func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 // Step answers a charge that is decided alone; for the rest it is as Decide. It brings
 // the state to the present, and only a charge that passes changes it beyond that. Of
 // the Log it only reslices and appends, so that a copy made before still stands.
+//
+// It is a switch and no table of functions: what such a function is given escapes, and
+// every charge would allocate its state.
 func (l *Limit) Step(now *Now, c *Charge, s *State, r *Result) {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
