@@ -127,7 +127,14 @@ func stintStore(r rule) (func() func(key string) bool, error) {
 	}
 	s, ctx := memstore.New(), context.Background()
 	return func() func(string) bool {
-		charges, results := make([]store.Charge, 1), make([]store.Result, 1)
+		// Apart from those of other goroutines, or they would share cache lines.
+		var of struct {
+			_       [128]byte
+			charges [1]store.Charge
+			results [1]store.Result
+			_       [128]byte
+		}
+		charges, results := of.charges[:], of.results[:]
 		charges[0] = store.Charge{Limit: l, Cost: 1}
 		return func(key string) bool {
 			charges[0].Key = key

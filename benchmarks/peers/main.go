@@ -11,6 +11,8 @@ import (
 	"io"
 	"log"
 	"os"
+	"regexp"
+	"slices"
 	"time"
 )
 
@@ -18,7 +20,8 @@ import (
 type config struct {
 	rounds int
 	each   time.Duration
-	keys   int // "many keys"
+	keys   int            // "many keys"
+	only   *regexp.Regexp // the groups measured, and no server; nil: all
 }
 
 func main() {
@@ -31,6 +34,10 @@ func main() {
 	c := config{keys: 100_000}
 	flag.IntVar(&c.rounds, "rounds", 9, "how often each is measured; medians are shown")
 	flag.DurationVar(&c.each, "time", 50*time.Millisecond, "how long each takes in a round")
+	flag.Func("only", "measure the groups whose names match this regular expression, and no server", func(text string) (err error) {
+		c.only, err = regexp.Compile(text)
+		return err
+	})
 	flag.Parse()
 	if c.rounds < 1 {
 		log.Fatal("benchmarks: -rounds must be 1 or more")
@@ -50,10 +57,16 @@ func run(w io.Writer, c config) error {
 		return err
 	}
 	groups = append(groups, web...)
+	if c.only != nil {
+		groups = slices.DeleteFunc(groups, func(g *group) bool { return !c.only.MatchString(g.name) })
+	}
 	for range c.rounds {
 		for _, g := range groups {
 			g.round(c.each)
 		}
+	}
+	if c.only != nil {
+		return report(w, c, groups, nil)
 	}
 	e, err := startEndToEnd()
 	if err != nil {
