@@ -53,19 +53,20 @@ type Limit struct {
 	hash uint64 // of name and algorithm
 
 	numbers  Numbers
-	scale    Scale // rates and SlidingWindow: the unit of instants
-	token    int64 // rates: units of one token; SlidingWindow: of one bucket
-	capacity int64 // buckets: units that pass at once; IntervalBucket, and a wide scale's: tokens
-	queue    int64 // buckets: as many beyond capacity may be reserved
-	room     int64 // buckets: whole tokens that are left when nothing is used
-	burst    int64 // rates in buckets: those of them that pass at once
-	full     units // rates in buckets: the capacity; WarmUp: the whole warm-up
-	most     units // rates: the furthest that anything is reserved or owed
-	largest  int64 // the largest cost that can ever pass
-	period   int64 // microseconds
-	warm     int64 // WarmUp: units, or ticks of a wide scale, of the whole warm-up
-	patience int64 // the longest wait that counts, in microseconds
-	slide    slide // SlidingWindow, SlidingLog
+	scale    Scale   // rates and SlidingWindow: the unit of instants
+	token    int64   // rates: units of one token; SlidingWindow: of one bucket
+	tokens   divisor // buckets: units in tokens
+	capacity int64   // buckets: units that pass at once; IntervalBucket, and a wide scale's: tokens
+	queue    int64   // buckets: as many beyond capacity may be reserved
+	room     int64   // buckets: whole tokens that are left when nothing is used
+	burst    int64   // rates in buckets: those of them that pass at once
+	full     units   // rates in buckets: the capacity; WarmUp: the whole warm-up
+	most     units   // rates: the furthest that anything is reserved or owed
+	largest  int64   // the largest cost that can ever pass
+	period   int64   // microseconds
+	warm     int64   // WarmUp: units, or ticks of a wide scale, of the whole warm-up
+	patience int64   // the longest wait that counts, in microseconds
+	slide    slide   // SlidingWindow, SlidingLog
 
 	decider any // see DecidedBy
 }

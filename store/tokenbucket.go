@@ -44,7 +44,7 @@ func (l *Limit) workOutBucket(bad wrong) {
 		return
 	}
 	l.scale, l.token = fit(l.period, s.Units, room, nil)
-	l.numbers = Numbers{Token: l.token, Unit: l.scale.Code()}
+	l.numbers, l.tokens = Numbers{Token: l.token, Unit: l.scale.Code()}, divisorOf(l.token)
 	l.most = l.scale.within(longest)
 	l.full = product(l.burst, l.token)
 	if l.capacity, l.queue = l.burst, queue; !l.scale.Wide {
@@ -99,7 +99,42 @@ func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
 		}
 		tat = max(tat, s.A)
 	}
-	*r = Result{OK: true}
+	after, charged := l.advance(at, tat, c, r)
+	if !charged {
+		return
+	}
+	// Field by field: writing the whole State, with the Log it never has, would
+	// be most of the cost of a decision.
+	s.Live, s.Numbers, s.A = true, l.numbers, after
+	if ahead := after - at - l.capacity; ahead > 0 || s.B|s.C|s.E != 0 {
+		l.mark(s, at, ahead)
+	}
+}
+
+// StepInstant is Step of a TokenBucket or LeakyBucket whose State is Live, was written
+// under Numbers, and is A and nothing else: as most are, so that a store may keep them
+// in a word. It returns what A is then; ok is false where the step needs more of a State
+// than that or leaves more, and what it has written to r is worth nothing.
+func (l *Limit) StepInstant(now, a int64, c *Charge, r *Result) (next int64, ok bool) {
+	at := l.scale.at(now)
+	if l.scale.Wide || a > at+l.capacity {
+		return a, false
+	}
+	next, charged := l.advance(at, max(at, a), c, r)
+	if !charged {
+		return a, true
+	}
+	return next, next-at <= l.capacity
+}
+
+// Numbers are what the limit's states are written under.
+func (l *Limit) Numbers() *Numbers { return &l.numbers }
+
+// advance answers a charge on a bucket whose tat, at the instant at or later, is what it
+// says, and moves the tat if the charge is made.
+func (l *Limit) advance(at, tat int64, c *Charge, r *Result) (after int64, charged bool) {
+	*r = Result{}
+	r.OK = true
 	// A charge with debt waits only for what stands before it; without, its own cost
 	// has to be there as well.
 	inc := c.Cost * l.token
@@ -121,25 +156,21 @@ func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
 	case short > allowed:
 		r.OK, r.RetryAfter = false, l.scale.waitOne(short-allowed)
 	default:
+		charged = true
 		if short > 0 {
 			r.Delay = l.scale.waitOne(short)
 		}
 		tat += inc
-		// Field by field: writing the whole State, with the Log it never has, would
-		// be most of the cost of a decision.
-		s.Live, s.Numbers, s.A = true, l.numbers, tat
-		if ahead := tat - at - l.capacity; ahead > 0 || s.B|s.C|s.E != 0 {
-			l.mark(s, at, ahead)
-		}
 		r.Receipt.Instant, r.Receipt.Mark, r.Receipt.Cost = at, tat, c.Cost
 		if own > l.capacity { // see refundBucket
 			r.Receipt.Instant = tat - l.capacity
 		}
 	}
 	if room := at + l.capacity + l.queue - tat; room > 0 {
-		r.Remaining = room / l.token
+		r.Remaining = l.tokens.of(room)
 	}
 	r.ResetAfter = l.scale.waitOne(tat - at)
+	return tat, charged
 }
 
 // stepUnits is stepBucket in units: of a wide scale, and the same of any other, to which

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"math"
 	"math/big"
 	"math/rand/v2"
 	"slices"
@@ -33,6 +34,7 @@ func TestUnits(t *testing.T) {
 			"rest":    {big.NewInt(rest), mod},
 			"whole":   {whole(m).big(), big.NewInt(m)},
 			"int":     {big.NewInt(whole(m).int()), big.NewInt(m)},
+			"divisor": {big.NewInt(divisorOf(n).of(m & math.MaxInt64)), big.NewInt(m & math.MaxInt64 / n)},
 			"lesser":  {lesser(u, v).big(), slices.MinFunc([]*big.Int{u.big(), v.big()}, (*big.Int).Cmp)},
 			"greater": {greater(u, v).big(), slices.MaxFunc([]*big.Int{u.big(), v.big()}, (*big.Int).Cmp)},
 		} {
@@ -69,11 +71,12 @@ func TestScaleKeepsInstants(t *testing.T) {
 	}
 }
 
-// TestOneWordStepsAsUnits holds the steps in one word to those in units.
+// TestOneWordStepsAsUnits holds the steps in one word to those in units, and the step of
+// a bucket's instant alone to both.
 func TestOneWordStepsAsUnits(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 3))
 	any := func(most int64) int64 { return 1 + rnd.Int64N(most)>>rnd.IntN(44) }
-	passed, refused, waited := 0, 0, 0
+	passed, refused, waited, alone := 0, 0, 0, 0
 	for range 3000 {
 		s := Spec{Name: "l", Algorithm: []Algorithm{TokenBucket, LeakyBucket, WarmUp}[rnd.IntN(3)], Units: any(100_000), Period: time.Duration(any(1e9)) * time.Microsecond}
 		inUnits := (*Limit).stepWarmUpUnits
@@ -95,6 +98,13 @@ func TestOneWordStepsAsUnits(t *testing.T) {
 			c := Charge{Limit: l, Cost: []int64{0, 1, 1, any(2*l.room + 10)}[rnd.IntN(4)], MaxWait: time.Duration(rnd.Int64N(3)*rnd.Int64N(5*l.period)) * time.Microsecond / 2}
 			same, one, two := state, Result{}, Result{}
 			l.Step(&now, &c, &state, &one)
+			if l.scale.at(now.Steady)+l.capacity >= same.A && s.Algorithm != WarmUp && plain(l, same) {
+				a, ok := l.StepInstant(now.Steady, same.A, &c, &two)
+				if ok != plain(l, state) || ok && (one != two || a != state.A) {
+					t.Fatalf("%+v at %d, cost %d, wait %v:\n%+v %+v\n%+v %d %v", s, now.Steady, c.Cost, c.MaxWait, one, state, two, a, ok)
+				}
+				alone++
+			}
 			inUnits(l, &now, &c, &same, &two)
 			state.Log, same.Log = nil, nil
 			if one != two || !equal(state, same) {
@@ -115,9 +125,14 @@ func TestOneWordStepsAsUnits(t *testing.T) {
 			}
 		}
 	}
-	if min(passed, refused, waited) < 1000 {
-		t.Errorf("%d passed, %d refused, %d waited", passed, refused, waited)
+	if min(passed, refused, waited, alone) < 1000 {
+		t.Errorf("%d passed, %d refused, %d waited; %d of an instant alone", passed, refused, waited, alone)
 	}
+}
+
+// plain reports whether a bucket's state is an instant alone.
+func plain(l *Limit, s State) bool {
+	return s.Live && s.Numbers == l.numbers && s.B|s.C|s.D|s.E|int64(s.Low) == 0
 }
 
 func equal(a, b State) bool {

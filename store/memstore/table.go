@@ -257,12 +257,13 @@ func pack(s *store.State, rate int64) (word int64, ok bool) {
 	return word, ok
 }
 
-// unpack makes a state of a word, if it is one.
-func unpack(word int64, s *store.State) bool {
-	rate := word & rateMask
-	s.Live, s.Numbers, s.A = rate != 0, rates.list[rate], word>>rateBits
-	return rate != 0
+// unpack makes a state of a packed word.
+func unpack(word int64, s *store.State) {
+	s.Live, s.Numbers, s.A = true, rateOf(word), word>>rateBits
 }
+
+// rateOf is the numbers that a packed word was written under.
+func rateOf(word int64) store.Numbers { return rates.list[word&rateMask] }
 
 // packed says whether the word is a state itself.
 func packed(word int64) bool { return word&rateMask != 0 }

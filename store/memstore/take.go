@@ -27,21 +27,20 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 		s.sweep(s.takeOne(h, charges, results))
 		return nil
 	}
-	var st store.State
 	seen := atomic.LoadInt64(&sl.word)
-	for spin := backoff; unpack(seen, &st); spin = min(2*spin, 16*backoff) {
-		now := store.Now{Steady: clock.Micros(s.base)}
+	for spin := backoff; packed(seen) && rateOf(seen) == *c.Limit.Numbers(); spin = min(2*spin, 16*backoff) {
+		now := clock.Micros(s.base)
 		// Where somebody has charged the key while the clock was read, they may have at a
 		// later instant than this.
 		if atomic.LoadInt64(&sl.word) == seen {
-			c.Limit.Step(&now, c, &st, r)
-			next, fits := pack(&st, seen&rateMask)
-			if !fits {
+			a, ok := c.Limit.StepInstant(now, seen>>rateBits, c, r)
+			next := a<<rateBits | seen&rateMask
+			if !ok || next>>rateBits != a {
 				break
 			}
 			if next == seen || atomic.CompareAndSwapInt64(&sl.word, seen, next) {
-				if now.Steady >= s.due.Load() {
-					s.sweep(now.Steady)
+				if now >= s.due.Load() {
+					s.sweep(now)
 				}
 				return nil
 			}
