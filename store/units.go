@@ -83,19 +83,3 @@ func greater(u, v units) units {
 	}
 	return u
 }
-
-// divisor divides by the same number again and again. A multiplication and a correction
-// take a third of a division's time, which would be a tenth of a decision's.
-type divisor struct{ by, inverse uint64 }
-
-func divisorOf(by int64) divisor { return divisor{uint64(by), math.MaxUint64 / uint64(by)} }
-
-// of is n divided, rounded down; n is 0 or more. The inverse is too small by less than
-// one part in 2^64/by, so that what is worked out with it is at most one too little.
-func (d divisor) of(n int64) int64 {
-	quotient, _ := bits.Mul64(uint64(n), d.inverse)
-	if uint64(n)-quotient*d.by >= d.by {
-		quotient++
-	}
-	return int64(quotient)
-}
