@@ -274,7 +274,7 @@ func (c *call) goOn(ctx context.Context, err error) error {
 	if stored && (closed || !here) {
 		return err
 	}
-	c.lim.observe(Event{Kind: EventStoreFailed, Route: c.route(), Request: c.r, Err: err})
+	c.lim.observeOf(Event{Kind: EventStoreFailed, Route: c.plan.route(), Request: c.r, Err: err}, c.Charges...)
 	c.keep(func(e *entry) bool { return e.needs&local != 0 })
 	return c.decide(ctx)
 }
@@ -413,8 +413,8 @@ func (p *Permit) sample() *adaptive.Sample {
 }
 
 // endTiming releases the permit's slots of this process with what the request has
-// shown, and returns what has changed by it.
-func (p *Permit) endTiming() (changes []*LimitChange) {
+// shown, and returns what observers are to be told of what has changed by it.
+func (p *Permit) endTiming() (changes []news) {
 	if p.response != nil {
 		switch got, ok := p.response.Outcome(); {
 		case !ok:
@@ -435,10 +435,10 @@ func (p *Permit) endTiming() (changes []*LimitChange) {
 	}
 	p.mu.Unlock()
 	for _, m := range moved {
-		changes = append(changes, &LimitChange{
-			Limit: m.Limit, From: m.From, To: m.To, Reason: AdaptiveReason(m.Reason),
+		changes = append(changes, news{Event{Kind: EventLimitChanged, Route: p.plan.route(), Change: &LimitChange{
+			Limit: m.Charge.Limit.Name(), From: m.From, To: m.To, Reason: AdaptiveReason(m.Reason),
 			InFlight: m.InFlight, Latency: m.Latency, Baseline: m.Baseline,
-		})
+		}}, []store.Charge{m.Charge}})
 	}
 	return changes
 }

@@ -178,7 +178,11 @@ func (v *version) sift(r *http.Request) (exempt bool, err error) {
 	for _, block := range v.block {
 		if block(r) {
 			err := &requestError{err: ErrBlocked, status: http.StatusForbidden}
-			v.observe(Event{Kind: EventBlocked, Request: r, Err: err})
+			told := Event{Kind: EventBlocked, Request: r, Err: err}
+			if v.of.told.Load() != nil { // others needn't know
+				told.Route = v.plan(r).route()
+			}
+			v.observe(told)
 			return false, err
 		}
 	}

@@ -37,13 +37,18 @@ type Event struct {
 	Request *http.Request
 	// Decision is the decision of EventAdmitted, EventDenied, EventCanceled,
 	// EventDryRunDenied, EventBanned, EventSettled and EventEnded. Its Limit is what
-	// bound: the limit that refused with the longest wait, or had least left.
+	// bound: the limit that refused with the longest wait, or had least left. Of other
+	// events it has no more than Limits, with the Name and Cost of those that the event is
+	// about; and Limit, where but one of them is enforced.
 	Decision Decision
 	// Err is the reason of a refusal or a failure.
 	Err error
-	// Waited is how long the request has waited for its turn or a slot, and
-	// StoreTook how long the store has taken to decide it, all calls together.
-	Waited, StoreTook time.Duration
+	// Waited is how long the request has waited for its turn or a slot.
+	Waited time.Duration
+	// StoreTook is how long the store has taken: to decide the request, all calls
+	// together; to settle its cost (EventSettled, EventSettleFailed); to release its slots
+	// (EventEnded, unless the same call has settled something).
+	StoreTook time.Duration
 	// Status is the response's, of EventEnded; 0 where no limit looks at it.
 	Status int
 	// Held is how long the request has held its slots, of EventEnded; 0 without.
@@ -69,13 +74,15 @@ type eventKeys struct {
 	mu      sync.Mutex
 	turn    uint64
 	charges []store.Charge
+	// own and limits are scratch of events without a decision: see about.
+	own    []store.Charge
+	limits []LimitStatus
 }
 
 var keysOfEvents = sync.Pool{New: func() any { return new(eventKeys) }}
 
 // Key returns the key that Decision.Limits[i] was decided for, as stores see it:
-// escaped, and hashed where it is long. It is "" once the observer has returned, and
-// for events without a decision. Keys may be addresses or credentials: show them to
+// escaped, and hashed where it is long. It is "" once the observer has returned. Keys may be addresses or credentials: show them to
 // those only who may see them.
 func (e Event) Key(i int) string {
 	k := e.keys
@@ -103,8 +110,30 @@ func (e *Event) takeBack() {
 	k := e.keys
 	k.mu.Lock()
 	k.turn, k.charges = k.turn+1, nil
+	clear(k.own)
 	k.mu.Unlock()
 	keysOfEvents.Put(k)
+}
+
+// about has the event know what it is about, until takeBack, where that is no decision.
+func (e *Event) about(charges ...store.Charge) {
+	e.lend(nil)
+	k := e.keys
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.own, k.limits = append(k.own[:0], charges...), k.limits[:0]
+	enforced, only := 0, ""
+	for i := range charges {
+		name := charges[i].Limit.Name()
+		k.limits = append(k.limits, LimitStatus{Name: name, DryRun: charges[i].DryRun, Cost: charges[i].Cost})
+		if !charges[i].DryRun || len(charges) == 1 {
+			enforced, only = enforced+1, name
+		}
+	}
+	k.charges, e.Decision.Limits = k.own, k.limits
+	if enforced == 1 {
+		e.Decision.Limit = only
+	}
 }
 
 // Clone returns the event for whoever keeps it: it has no keys, and Decision.Limits
@@ -149,7 +178,7 @@ func (e Event) LogValue() slog.Value {
 		case slog.KindDuration:
 			return a.Value.Duration() == 0
 		}
-		return a.Value.Int64() == 0 && (a.Key != "remaining" || d.Limit == "")
+		return a.Value.Int64() == 0 && (a.Key != "remaining" || !e.Kind.decided() || d.Limit == "")
 	})...)
 }
 
@@ -256,6 +285,15 @@ func (k EventKind) String() string {
 	return "EventKind(" + strconv.Itoa(int(k)) + ")"
 }
 
+// decided reports whether events of the kind have a decision.
+func (k EventKind) decided() bool {
+	switch k {
+	case EventAdmitted, EventDenied, EventCanceled, EventDryRunDenied, EventBanned, EventSettled, EventEnded:
+		return true
+	}
+	return false
+}
+
 // Observe has f told of every event of the limiter, and of those derived from it by
 // With, until stop is called: of decisions and failures, on the request's own
 // goroutine. f must be quick, and safe for concurrent use. No lock is held while it
@@ -357,8 +395,8 @@ func (l *Limiter) heard(n store.Notice) {
 	case store.Degraded, store.Restored:
 		l.Tell(Event{Kind: EventStoreDegraded, Err: n.Err})
 	case store.LeaseLost:
-		e := Event{Kind: EventLeaseLost, Decision: Decision{Limit: n.Limit.Name(), Limits: []LimitStatus{{Name: n.Limit.Name()}}}}
-		e.lend([]store.Charge{{Key: n.Key, Limit: n.Limit}})
+		e := Event{Kind: EventLeaseLost}
+		e.about(store.Charge{Key: n.Key, Limit: n.Limit})
 		defer e.takeBack()
 		l.Tell(e)
 	}
@@ -378,6 +416,13 @@ func (v *version) observe(e Event) {
 			f(e)
 		}
 	}
+}
+
+// observeOf tells the observers of what has happened to charges.
+func (v *version) observeOf(e Event, charges ...store.Charge) {
+	e.about(charges...)
+	defer e.takeBack()
+	v.observe(e)
 }
 
 // message is the log's of an event, or none.
@@ -482,7 +527,7 @@ func (c *call) tell(e Event) {
 	v := c.lim
 	c.statuses = slices.Grow(c.statuses[:0], len(c.Results))[:len(c.Results)]
 	c.decided(&e.Decision, c.statuses)
-	e.Route, e.StoreTook = c.route(), c.Took
+	e.Route, e.StoreTook = c.plan.route(), c.Took
 	e.lend(c.Charges)
 	defer e.takeBack()
 	if e.Kind == EventCanceled {
@@ -515,11 +560,11 @@ func (c *call) bans() bool {
 }
 
 // ended tells the observers that the permit's request has ended.
-func (p *Permit) ended() {
+func (p *Permit) ended(took time.Duration) {
 	if !p.told {
 		return
 	}
-	e := Event{Kind: EventEnded}
+	e := Event{Kind: EventEnded, StoreTook: took}
 	if p.story != nil {
 		e.Waited = p.story.waited
 		if !p.story.since.IsZero() {
@@ -535,11 +580,11 @@ func (p *Permit) ended() {
 }
 
 // resettled tells the observers that the request has another cost.
-func (p *Permit) resettled() {
+func (p *Permit) resettled(took time.Duration) {
 	if p.lim.of.told.Load() == nil {
 		return
 	}
-	e := Event{Kind: EventSettled}
+	e := Event{Kind: EventSettled, StoreTook: took}
 	if p.response != nil {
 		e.Request = p.response.Request()
 	}
@@ -562,5 +607,6 @@ func (p *Permit) tell(e Event) {
 	if p.story != nil {
 		c.Waited, c.Seen, c.walked = p.story.waited, p.story.seen, true
 	}
+	c.Took = e.StoreTook
 	c.tell(e)
 }

@@ -283,35 +283,36 @@ func (p *Permit) where(is func(*entry) bool) (chosen []int) {
 
 // settle makes the chosen charges cost cost.
 func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
-	settled, err := p.amend(ctx, chosen, cost)
+	charges, took, err := p.amend(ctx, chosen, cost)
 	if err != nil {
 		err = &StoreError{err}
-		p.lim.observe(Event{Kind: EventSettleFailed, Err: err})
-	} else if settled {
-		p.resettled()
+		p.lim.observeOf(Event{Kind: EventSettleFailed, Route: p.plan.route(), Err: err, StoreTook: took}, charges...)
+	} else if len(charges) > 0 {
+		p.resettled(took)
 	}
 	return err
 }
 
-func (p *Permit) amend(ctx context.Context, chosen []int, cost int64) (settled bool, err error) {
+func (p *Permit) amend(ctx context.Context, chosen []int, cost int64) (charges []store.Charge, took time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	chosen = slices.DeleteFunc(chosen, func(i int) bool { return p.grants[i].reported() })
 	if len(chosen) == 0 {
-		return false, nil
+		return nil, 0, nil
 	}
-	charges, results := make([]store.Charge, len(chosen)), make([]store.Result, len(chosen))
+	charges = make([]store.Charge, len(chosen))
+	results := make([]store.Result, len(chosen))
 	for k, i := range chosen {
 		charges[k] = p.grants[i].charge(cost)
 	}
-	if err := p.lim.store.Settle(ctx, charges, results); err != nil {
-		return false, err
+	if took, err = p.lim.timed(ctx, p.lim.store, charges, results); err != nil {
+		return charges, took, err
 	}
 	for k, i := range chosen {
 		p.settled(i, results[k])
 	}
 	p.settledByHand(chosen)
-	return true, nil
+	return charges, took, nil
 }
 
 // Done ends the permit: slots of concurrency limits are released, even if the
@@ -385,52 +386,63 @@ func (p *Permit) panicked(v any) {
 func (p *Permit) release() {
 	var amends []amend
 	defer func() {
-		events, settled := p.giveBack(amends)
-		for _, e := range events {
-			p.lim.observe(e)
+		settled, took, all := p.giveBack(amends)
+		for _, n := range all {
+			p.lim.observeOf(n.event, n.about...)
 		}
 		if settled {
-			p.resettled()
+			p.resettled(took)
+			took = 0
 		}
 		p.observePaced()
-		p.ended()
+		p.ended(took)
 	}()
 	amends = p.amends()
 	p.push(amends)
 }
 
-// giveBack gives back what the permit holds and makes the amends. It returns what
-// observers are to be told, and whether amends have been made.
-func (p *Permit) giveBack(amends []amend) (events []Event, settled bool) {
+// news is an event that is told when no lock is held, and what it is about.
+type news struct {
+	event Event
+	about []store.Charge
+}
+
+// giveBack gives back what the permit holds and makes the amends: see finish.
+func (p *Permit) giveBack(amends []amend) (settled bool, took time.Duration, all []news) {
 	for i := range p.grants {
 		g := &p.grants[i]
 		p.lim.family.hold(g.entry, g.key, g.cost, p.class, -1)
 	}
 	if p.learns() {
-		for _, change := range p.endTiming() {
-			events = append(events, Event{Kind: EventLimitChanged, Change: change})
-		}
+		all = p.endTiming()
 	}
-	settled, err := p.finish(amends)
-	if err != nil {
-		events = append(events, Event{Kind: EventSettleFailed, Err: err})
-	}
-	return events, settled
+	settled, took, failed := p.finish(amends)
+	return settled, took, append(all, failed...)
 }
 
 // cancel settles charges, even if ctx has ended, and wakes who waits for the
 // slots among them. Observers are told if it failed.
-func (v *version) cancel(ctx context.Context, s store.Store, charges []store.Charge) {
-	if _, err := v.settle(ctx, s, charges); err != nil {
-		v.observe(Event{Kind: EventSettleFailed, Err: err})
+func (v *version) cancel(ctx context.Context, s store.Store, route string, charges []store.Charge) {
+	if _, took, err := v.settle(ctx, s, charges); err != nil {
+		v.observeOf(Event{Kind: EventSettleFailed, Route: route, Err: err, StoreTook: took}, charges...)
 	}
+}
+
+// timed has the store settle, and says how long that took where somebody observes.
+func (v *version) timed(ctx context.Context, s store.Store, charges []store.Charge, results []store.Result) (took time.Duration, err error) {
+	if v.of.told.Load() == nil {
+		return 0, s.Settle(ctx, charges, results)
+	}
+	start := time.Now()
+	err = s.Settle(ctx, charges, results)
+	return time.Since(start), err
 }
 
 // settle is cancel without a word to the observers, for callers with more to do
 // before anything may panic. It returns the results, or a *StoreError.
-func (v *version) settle(ctx context.Context, s store.Store, charges []store.Charge) ([]store.Result, error) {
+func (v *version) settle(ctx context.Context, s store.Store, charges []store.Charge) (results []store.Result, took time.Duration, err error) {
 	if len(charges) == 0 {
-		return nil, nil
+		return nil, 0, nil
 	}
 	ctx = context.WithoutCancel(ctx)
 	if !store.AnswersAtOnce(s) { // else a timer would cost more than the call
@@ -438,15 +450,15 @@ func (v *version) settle(ctx context.Context, s store.Store, charges []store.Cha
 		ctx, stop = context.WithTimeout(ctx, settleTimeout)
 		defer stop()
 	}
-	results := make([]store.Result, len(charges))
-	err := s.Settle(ctx, charges, results)
+	results = make([]store.Result, len(charges))
+	took, err = v.timed(ctx, s, charges, results)
 	for i := range charges {
 		if charges[i].Receipt.Lease != (store.LeaseID{}) {
 			v.family.process.wake(charges[i].Limit.Name(), charges[i].Key)
 		}
 	}
 	if err != nil {
-		return nil, &StoreError{err}
+		return nil, took, &StoreError{err}
 	}
-	return results, nil
+	return results, took, nil
 }

@@ -29,14 +29,6 @@ type call struct {
 	statuses []LimitStatus
 }
 
-// route is the pattern of the call's plan.
-func (c *call) route() string {
-	if c.plan == nil {
-		return ""
-	}
-	return c.plan.pattern
-}
-
 // callState is what a call knows that isn't scratch: it begins anew with each.
 type callState struct {
 	lim        *version
@@ -182,7 +174,7 @@ func (c *call) cost(e *entry) (int64, error) {
 		if !e.dryRun {
 			return 0, err
 		}
-		c.lim.observe(Event{Kind: EventDryRunDenied, Route: c.route(), Request: c.r, Err: err, Decision: Decision{Limit: e.limit.Name()}})
+		c.lim.observe(Event{Kind: EventDryRunDenied, Route: c.plan.route(), Request: c.r, Err: err, Decision: Decision{Limit: e.limit.Name()}})
 		return 0, nil
 	}
 	// Above what any limit holds: refused by the limit, rather than a
@@ -248,7 +240,7 @@ func (c *call) keyless(e *entry, err error) error {
 	case errors.Is(err, ErrKeyTooLong):
 		re.status = http.StatusForbidden
 	}
-	c.lim.observe(Event{Kind: kind, Route: c.route(), Request: c.r, Err: re})
+	c.lim.observe(Event{Kind: kind, Route: c.plan.route(), Request: c.r, Err: re, Decision: Decision{Limit: re.limit}})
 	return re
 }
 
@@ -314,14 +306,14 @@ func (c *call) failed(ctx context.Context, err error) error {
 		c.observe(EventCanceled, err)
 		return err
 	}
-	told := Event{Kind: EventStoreFailed, Route: c.route(), Request: c.r, Err: err, Waited: c.Waited, StoreTook: c.Took, EndsWait: c.Begun}
+	told := Event{Kind: EventStoreFailed, Route: c.plan.route(), Request: c.r, Err: err, Waited: c.Waited, StoreTook: c.Took, EndsWait: c.Begun}
 	if !slices.ContainsFunc(c.entries, func(e *entry) bool { return e.closed }) {
-		c.lim.observe(told)
+		c.lim.observeOf(told, c.Charges...)
 		return nil
 	}
 	err = &StoreError{err}
 	told.Err = err
-	c.lim.observe(told)
+	c.lim.observeOf(told, c.Charges...)
 	return err
 }
 
@@ -350,7 +342,7 @@ func (c *call) giveBack(ctx context.Context) {
 			made = append(made, ch)
 		}
 	}
-	c.lim.cancel(ctx, c.Store, made)
+	c.lim.cancel(ctx, c.Store, c.plan.route(), made)
 }
 
 // setFields sets the fields of the call's decision in h. Dry runs have none. slots must

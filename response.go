@@ -155,7 +155,7 @@ func (c *call) responded() *response {
 	if len(c.paced) > 0 {
 		s := &response{paced: slices.Clone(c.paced)}
 		s.Begin(c.r)
-		s.Pace(c.lim.payer(c.r), entriesOf(s.paced))
+		s.Pace(c.lim.payer(c.r, c.plan.route()), entriesOf(s.paced))
 		return s
 	}
 	s := new(response)
@@ -164,15 +164,15 @@ func (c *call) responded() *response {
 }
 
 // payer has a response's bytes paid for by the version's store.
-func (v *version) payer(r *http.Request) respond.Payer {
+func (v *version) payer(r *http.Request, route string) respond.Payer {
 	return respond.Payer{
 		Store:    v.store,
-		GiveBack: func(ctx context.Context, charges []store.Charge) { v.cancel(ctx, v.store, charges) },
+		GiveBack: func(ctx context.Context, charges []store.Charge) { v.cancel(ctx, v.store, route, charges) },
 		StoreFailed: func(err error, cut bool) error {
 			if cut {
 				err = &StoreError{err}
 			}
-			v.observe(Event{Kind: EventStoreFailed, Request: r, Err: err})
+			v.observe(Event{Kind: EventStoreFailed, Route: route, Request: r, Err: err})
 			return err
 		},
 	}
@@ -212,10 +212,10 @@ func (p *Permit) observePaced() {
 	}
 	for i := range s.paced {
 		e, got := s.paced[i].entry, s.Paced(s.paced[i].respond())
-		p.lim.observe(Event{Kind: EventPaced, Route: p.plan.pattern, Request: s.Request(), Pacing: &Pacing{
+		p.lim.observeOf(Event{Kind: EventPaced, Route: p.plan.route(), Request: s.Request(), Pacing: &Pacing{
 			Limit: e.limit.Name(), Bytes: got.Bytes, RequestBytes: got.RequestBytes,
 			Waited: got.Waited, DryRun: e.dryRun, Err: got.Err,
-		}})
+		}}, store.Charge{Key: s.paced[i].key, Limit: e.limit, DryRun: e.dryRun})
 	}
 }
 
@@ -319,8 +319,8 @@ func (p *Permit) amends() (all []amend) {
 			cost = e.settle.fn(s.Request(), got.Status, got.Written)
 			costs[e.settle] = cost
 			if cost != AsCharged && (cost < 0 || cost > store.MaxCost) {
-				p.lim.observe(Event{Kind: EventSettleFailed, Request: s.Request(),
-					Err: fmt.Errorf("stint: WithSettle: cost %d for %q: %w", cost, e.limit.Name(), store.ErrCost)})
+				p.lim.observeOf(Event{Kind: EventSettleFailed, Route: p.plan.route(), Request: s.Request(),
+					Err: fmt.Errorf("stint: WithSettle: cost %d for %q: %w", cost, e.limit.Name(), store.ErrCost)}, p.grants[i].charge(cost))
 			}
 		}
 		if cost >= 0 && cost <= store.MaxCost {
@@ -364,9 +364,9 @@ func (p *Permit) push(amends []amend) {
 }
 
 // finish releases the permit's slots, makes the amends and gives back the bytes
-// that were paid for and not sent, in one call. It reports whether amends have
-// been made; the error is a *StoreError.
-func (p *Permit) finish(amends []amend) (settled bool, err error) {
+// that were paid for and not sent, in one call, which has taken so long. It reports
+// whether amends have been made, and returns what observers are to be told.
+func (p *Permit) finish(amends []amend) (settled bool, took time.Duration, failed []news) {
 	p.mu.Lock() // Settle may be at the results
 	defer p.mu.Unlock()
 	var charges []store.Charge
@@ -385,14 +385,14 @@ func (p *Permit) finish(amends []amend) (settled bool, err error) {
 	if s := p.response; s != nil {
 		charges = append(charges, s.End()...)
 	}
-	results, err := p.lim.settle(p.ctx, p.lim.store, charges)
+	results, took, err := p.lim.settle(p.ctx, p.lim.store, charges)
 	if err != nil {
-		return false, err
+		return false, 0, []news{{Event{Kind: EventSettleFailed, Route: p.plan.route(), Err: err, StoreTook: took}, charges}}
 	}
 	for k, a := range amends {
 		p.settled(a.i, results[held+k])
 	}
-	return len(amends) > 0, nil
+	return len(amends) > 0, took, nil
 }
 
 // settled takes over the result of settling charge i. The caller holds p.mu.

@@ -60,6 +60,14 @@ func (v *version) selected(pattern int) *plan {
 	return v.routes[pattern].plan
 }
 
+// route is the plan's pattern, "" outside HTTP.
+func (p *plan) route() string {
+	if p == nil {
+		return ""
+	}
+	return p.pattern
+}
+
 // union is the plan of a request that is held to several: what all of them have,
 // each limit once.
 func union(plans []*plan) *plan {
@@ -134,7 +142,7 @@ func (c *call) has(name string) bool {
 // goes on without those that would only report.
 func (c *call) limitsError(err error, dryRun bool) error {
 	err = &requestError{err: fmt.Errorf("stint: WithLimitFunc: %w", err), status: statusOf(err)}
-	c.lim.observe(Event{Kind: EventLimitsFailed, Route: c.route(), Request: c.r, Err: err})
+	c.lim.observe(Event{Kind: EventLimitsFailed, Route: c.plan.route(), Request: c.r, Err: err})
 	if dryRun {
 		return nil
 	}

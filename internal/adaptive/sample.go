@@ -38,7 +38,7 @@ func (r *Rule) Stood(c *store.Charge, res *store.Result) (limit int64, why Reaso
 
 // Change is a limit that has moved.
 type Change struct {
-	Limit             string
+	Charge            store.Charge // on it
 	From, To          int64
 	Reason            Reason
 	InFlight          int64         // units
@@ -55,6 +55,7 @@ func (k *Keys) End(charges []store.Charge, results []store.Result, seen *Sample)
 			continue
 		}
 		if c, changed := k.end(results[i].Receipt.Lease, seen); changed {
+			c.Charge = charges[i]
 			moved = append(moved, c)
 		}
 		results[i].Receipt.Lease = store.LeaseID{}
@@ -77,7 +78,7 @@ func (k *Keys) end(id store.LeaseID, seen *Sample) (c Change, changed bool) {
 		before := e.limit.Current()
 		if changed = e.limit.Add(clock.Since(k.born), s); changed {
 			c = Change{
-				Limit: e.place.limit, From: before, To: e.limit.Current(), Reason: e.limit.Reason(),
+				From: before, To: e.limit.Current(), Reason: e.limit.Reason(),
 				InFlight: e.inFlight, Latency: e.limit.Latency(), Baseline: e.limit.Baseline(),
 			}
 		}

@@ -309,7 +309,7 @@ func TestEnd(t *testing.T) {
 				t.Errorf("stood at %d for %d", limit, why)
 			}
 		}
-		if len(moved) != 1 || moved[0] != (Change{Limit: "own", From: 2, To: 1, Reason: Drops}) {
+		if len(moved) != 1 || moved[0].Charge.Limit != o.own || moved[0].From != 2 || moved[0].To != 1 || moved[0].Reason != Drops {
 			t.Errorf("%+v", moved)
 		}
 		charges, results, _ := o.ask(0, -1)

@@ -62,7 +62,7 @@ func (i *instruments) define(m metric.Meter) error {
 
 	i.utilization = made(&all, within(m, shares), "stint.limit.utilization", "1", "Share of the limit that was used after a decision.")
 	i.waited = made(&all, within(m, waits), "stint.wait.duration", "s", "Time that requests waited for their turn or a slot.")
-	i.storeTook = made(&all, within(m, calls), "stint.store.duration", "s", "Time that the store took to decide a request.")
+	i.storeTook = made(&all, within(m, calls), "stint.store.duration", "s", "Time that the store took to decide a request, or to settle it.")
 	i.pacedWaited = made(&all, within(m, waits), "stint.bandwidth.wait.duration", "s", "Time for which a Bandwidth held up a response.")
 
 	i.slots = made(&all, m.Int64ObservableUpDownCounter, "stint.limit.held_slots", "{slot}", "Slots that requests of this process hold.")

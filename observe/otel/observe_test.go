@@ -126,21 +126,22 @@ func (w *watched) read(kinds map[string]string) (lines []string) {
 	return lines
 }
 
-// broken is a store that fails from some call on.
+// broken is a store that fails from some call on. Its calls take a millisecond.
 type broken struct {
 	store.Store
 	left, settles int
 }
 
 func (s *broken) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	time.Sleep(time.Millisecond)
 	if s.left--; s.left < 0 {
-		time.Sleep(time.Millisecond)
 		return errors.New("gone")
 	}
 	return s.Store.Take(ctx, charges, results)
 }
 
 func (s *broken) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	time.Sleep(time.Millisecond)
 	if s.settles--; s.settles < 0 {
 		return errors.New("gone")
 	}
@@ -155,6 +156,7 @@ var scenarios = []struct {
 	do     func(t *testing.T, w *watched)
 	memory *int // keys
 	fails  int  // the store does, after so many
+	settle int  // that it settles before it fails to
 	want   []string
 }{
 	{name: "admitted and denied, by route and limit",
@@ -192,7 +194,7 @@ var scenarios = []struct {
 			w.admit(2, "bad")
 			w.admit(1, "")
 		},
-		want: []string{"decisions{limiter=api,outcome=blocked} 2", "decisions{limiter=api,outcome=empty_key} 1"}},
+		want: []string{"decisions{limiter=api,outcome=blocked} 2", "decisions{limit=x,limiter=api,outcome=empty_key} 1"}},
 	{name: "slots up and down, and who waits for them",
 		opts: []stint.Option{stint.Concurrency(2, stint.WithName("slots"), stint.WithQueue(5), stint.WithMaxWait(time.Minute))},
 		do: func(t *testing.T, w *watched) {
@@ -241,13 +243,33 @@ var scenarios = []struct {
 			"decisions{limit=x,limiter=api,outcome=admitted} 1",
 			"store.failures{limiter=api,outcome=passed,store.operation=take} 2",
 			"store.duration{limiter=api,outcome=error,store.operation=take} 2",
+			"store.duration{limiter=api,outcome=ok,store.operation=take} 1",
+		}},
+	{name: "a store that settles for a while", fails: 9, settle: 3,
+		opts: []stint.Option{
+			stint.Concurrency(5, stint.WithName("slots")),
+			stint.Rate(99, time.Hour, stint.WithName("rate")),
+		},
+		do: func(t *testing.T, w *watched) {
+			p := w.admit(3, "a")
+			if err := p[0].Settle(t.Context(), 3); err != nil {
+				t.Error(err)
+			}
+			done(p) // the last of them in vain
+			w.admit(1, "a")
+		},
+		want: []string{
+			"store.duration{limiter=api,outcome=ok,store.operation=take} 4",
+			"store.duration{limiter=api,outcome=ok,store.operation=settle} 3",
+			"store.duration{limiter=api,outcome=error,store.operation=settle} 1",
+			"store.failures{limiter=api,outcome=lost,store.operation=settle} 1",
 		}},
 	{name: "a store that fails closed, and keeps slots", fails: 1,
 		opts: []stint.Option{stint.Concurrency(5, stint.WithName("x"), stint.WithFailurePolicy(stint.FailClosed))},
 		do:   func(_ *testing.T, w *watched) { done(w.admit(3, "a")) },
 		want: []string{
 			"store.failures{limiter=api,outcome=refused,store.operation=take} 2",
-			"store.failures{limiter=api,store.operation=settle} 1",
+			"store.failures{limiter=api,outcome=lost,store.operation=settle} 1",
 			"limit.held_slots{limit=x,limiter=api} 0",
 		}},
 	{name: "costs",
@@ -358,7 +380,7 @@ func TestMetrics(t *testing.T) {
 					s.opts = append(s.opts, stint.WithStore(memory))
 				}
 				if s.fails > 0 {
-					s.opts = append(s.opts, stint.WithStore(&broken{Store: memstore.New(), left: s.fails}))
+					s.opts = append(s.opts, stint.WithStore(&broken{Store: memstore.New(), left: s.fails, settles: s.settle}))
 				}
 				w := watch(t, memory, s.opts...)
 				s.do(t, w)

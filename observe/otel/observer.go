@@ -51,17 +51,21 @@ func (o *observer) observe(e stint.Event) {
 	case stint.EventAdmitted, stint.EventDenied:
 		o.decided(ctx, &e, l)
 	case stint.EventCanceled:
-		o.asked(ctx, &e, l.took[takeCanceled])
+		o.asked(ctx, &e, l.took[canceled])
 		o.became(ctx, &e)
 	case stint.EventBlocked, stint.EventEmptyKey, stint.EventKeyFailed, stint.EventLimitsFailed:
 		o.became(ctx, &e)
 	case stint.EventStoreFailed:
 		o.failed(ctx, &e, l)
 	case stint.EventSettleFailed:
+		o.asked(ctx, &e, l.settled[failed])
 		o.storeFailures.Add(ctx, 1, l.settleFailed.add...)
+	case stint.EventSettled:
+		o.asked(ctx, &e, l.settled[done])
 	case stint.EventWaiting:
 		o.series.at(id{limiter: e.Limiter, route: e.Route}).waiting.add(1)
 	case stint.EventEnded:
+		o.asked(ctx, &e, l.settled[done])
 		o.ended(ctx, &e)
 	case stint.EventBanned:
 		o.bans.Add(ctx, 1, o.of(&e, e.Decision.Limit).plain.add...)
@@ -109,7 +113,7 @@ func (o *observer) asked(ctx context.Context, e *stint.Event, as attributes) {
 }
 
 func (o *observer) decided(ctx context.Context, e *stint.Event, l *limiter) {
-	o.asked(ctx, e, l.took[takeDone])
+	o.asked(ctx, e, l.took[done])
 	o.became(ctx, e)
 	for i := range e.Decision.Limits {
 		at := &e.Decision.Limits[i]
@@ -174,7 +178,7 @@ func (o *observer) endWait(ctx context.Context, e *stint.Event) {
 // failed counts a failure of the store. The request may have gone on, so this is no
 // decision.
 func (o *observer) failed(ctx context.Context, e *stint.Event, l *limiter) {
-	o.asked(ctx, e, l.took[takeFailed])
+	o.asked(ctx, e, l.took[failed])
 	as := l.failedOpen
 	if closed := (*stint.StoreError)(nil); errors.As(e.Err, &closed) {
 		as = l.failedClosed
@@ -207,34 +211,38 @@ func (o *observer) changed(ctx context.Context, e *stint.Event) {
 
 // limiter has the attribute sets of what is told of a limiter as a whole.
 type limiter struct {
-	took                                   [3]attributes // by what became of it
+	took                                   [3]attributes // by what became of a Take
+	settled                                [2]attributes // of a Settle
 	failedOpen, failedClosed, settleFailed attributes
 	reload                                 [2]attributes // accepted, refused
 	plain                                  attributes
 	degraded                               level
 }
 
-// What became of the store's decision.
+// What became of a call of the store.
 const (
-	takeDone = iota
-	takeFailed
-	takeCanceled
+	done = iota
+	failed
+	canceled
 )
 
 func newLimiter(all []attribute.KeyValue) *limiter {
 	with := func(kvs ...attribute.KeyValue) attributes {
 		return set(append(all[:len(all):len(all)], kvs...)...)
 	}
-	take := operationKey.String("take")
+	take, settle := operationKey.String("take"), operationKey.String("settle")
 	l := &limiter{
 		plain:        set(all...),
 		failedOpen:   with(take, outcomeKey.String("passed")),
 		failedClosed: with(take, outcomeKey.String("refused")),
-		settleFailed: with(operationKey.String("settle")),
+		settleFailed: with(settle, outcomeKey.String("lost")),
 		reload:       [2]attributes{with(outcomeKey.String("accepted")), with(outcomeKey.String("refused"))},
 	}
-	for i, outcome := range [...]string{takeDone: "ok", takeFailed: "error", takeCanceled: "canceled"} {
+	for i, outcome := range [...]string{done: "ok", failed: "error", canceled: "canceled"} {
 		l.took[i] = with(take, outcomeKey.String(outcome))
+		if i < len(l.settled) {
+			l.settled[i] = with(settle, outcomeKey.String(outcome))
+		}
 	}
 	return l
 }
