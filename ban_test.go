@@ -18,7 +18,7 @@ func TestBanOptions(t *testing.T) {
 	for want, opts := range map[string][]stint.Option{
 		": nothing to count":    {stint.Ban(1, time.Minute, time.Hour)},
 		`"b": nothing to count`: {rate, stint.WithRoute("/x", stint.Ban(1, time.Minute, time.Hour, stint.WithName("b")))},
-		"1000 at the most":      {rate, stint.Ban(1001, time.Minute, time.Hour)},
+		"write at most 1000":    {rate, stint.Ban(1001, time.Minute, time.Hour)},
 		"0 units":               {rate, stint.Ban(0, time.Minute, time.Hour)},
 		"period 0s":             {rate, stint.Ban(1, 0, time.Hour)},
 		"a ban of -1s":          {rate, stint.Ban(1, time.Minute, -time.Second)},

@@ -244,7 +244,7 @@ func WithName(name string) LimitOption {
 func WithWarmUp(d time.Duration) RateOption {
 	return rateOption{change: func(r *rule) {
 		if d <= 0 {
-			r.errs.bad(fmt.Sprintf("WithWarmUp(%v)", d), "", "write how long it takes to get warm, such as 4*time.Second")
+			r.errs.bad(fmt.Sprintf("WithWarmUp(%v)", d), "", "write how long the rate takes to rise, such as 4*time.Second")
 			return
 		}
 		r.spec.WarmUp = d

@@ -2,50 +2,49 @@ package store
 
 import "strconv"
 
-// Algorithm names how a limit counts. The zero value is TokenBucket.
+// Algorithm says how a limit counts. The zero value is TokenBucket.
 type Algorithm uint8
 
 const (
-	// TokenBucket starts full, refills continuously at Units per Period and
-	// lets a charge pass if its cost is there. State is one integer, the
-	// theoretical arrival time of the generic cell rate algorithm (ITU-T
-	// I.371). Admits Burst at once and Units per Period from then on.
+	// TokenBucket starts full with Burst tokens and refills continuously at Units per
+	// Period. A charge passes if its cost in tokens is there. The state is one integer,
+	// the theoretical arrival time of the generic cell rate algorithm (ITU-T I.371).
 	TokenBucket Algorithm = iota
-	// IntervalBucket starts full; Units tokens arrive together at the end of
-	// each Period counted from the first charge, or of each Window. Unused
-	// tokens are kept up to Burst.
+	// IntervalBucket starts full with Burst tokens. Units tokens arrive together at the
+	// end of each Period, counted from the first charge, or at the end of each Window.
+	// Unused tokens are kept up to Burst.
 	IntervalBucket
-	// LeakyBucket is a queue that leaks at Units per Period. A charge waits for
-	// its turn (Result.Delay); one that finds the Queue full is refused. The
-	// first Burst charges beyond the rate pass without delay: nginx's
-	// limit_req burst=B delay=D is Burst D, Queue B-D.
+	// LeakyBucket is a queue that drains at Units per Period. A charge waits for its
+	// turn (Result.Delay) and is refused if the Queue is full. The first Burst units
+	// beyond the rate pass without delay: nginx's limit_req with burst=B delay=D is
+	// Burst D, Queue B-D.
 	LeakyBucket
-	// FixedWindow allows Units per window. The window opens at a key's first
-	// charge, or is a calendar Window. Twice the limit can pass across the
+	// FixedWindow allows Units per window. The window opens at a key's first charge, or
+	// is a calendar Window. Up to twice Units can pass in a short time across the
 	// boundary of two windows.
 	FixedWindow
-	// SlidingWindow cuts the Period into Buckets and allows Units in the
-	// current bucket and the Buckets-1 before it.
+	// SlidingWindow cuts the Period into Buckets and allows Units in the current bucket
+	// and the Buckets-1 before it.
 	SlidingWindow
-	// SlidingCounter estimates a window that slides from the counts of two that don't,
-	// aligned to 1970: in the window before charges are taken to have come evenly.
-	// State is constant.
+	// SlidingCounter estimates a sliding window from the counts of two fixed windows
+	// aligned to 1970. It assumes that the charges of the previous window were spread
+	// evenly. The state has a constant size.
 	SlidingCounter
-	// SlidingLog remembers every charge for one Period: exact, at 16 bytes for
-	// each charge in the window.
+	// SlidingLog remembers every charge for one Period. It is exact and takes 16 bytes
+	// for each charge in the window.
 	SlidingLog
-	// WarmUp permits a third of the rate when cold and the full rate once it
-	// has been used for the WarmUp period; it cools down again when idle. A
-	// charge waits for those before it and its own cost is paid by the next.
+	// WarmUp permits a third of the rate when cold. The permitted rate rises to the
+	// full rate while the limit is used for the WarmUp period, and falls again when it
+	// is idle. A charge waits for those before it; its own cost is paid by the next.
 	// The curve is that of Guava's SmoothWarmingUp with cold factor 3.
 	WarmUp
-	// Concurrency allows Units slots to be held at a time. A charge holds a
-	// lease until Settle gives it cost 0.
+	// Concurrency allows Units slots to be held at a time. A charge holds a lease until
+	// it is settled at cost 0.
 	Concurrency
-	// Ban refuses everything for the Ban period once a key has been refused
-	// Units times within Period. A charge on it costs nothing; what it counts
-	// are the decisions it is part of that another limit refuses, of the same
-	// key: see Decide.
+	// Ban refuses everything for the Ban period once a key has been refused Units times
+	// within Period. A charge on a Ban costs nothing. It counts the decisions it is
+	// part of in which another limit refuses the same key: see Decide and
+	// Charge.CountsFor.
 	Ban
 )
 
@@ -54,7 +53,7 @@ var algorithmNames = [...]string{
 	"SlidingWindow", "SlidingCounter", "SlidingLog", "WarmUp", "Concurrency", "Ban",
 }
 
-// String returns the constant's name.
+// String returns the name of the constant.
 func (a Algorithm) String() string {
 	if int(a) < len(algorithmNames) {
 		return algorithmNames[a]

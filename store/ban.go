@@ -2,13 +2,12 @@ package store
 
 import "slices"
 
-// Ban. State.A is the instant until which the key is banned, 0 if it isn't, and
-// State.B how long that ban is in all; State.Log holds an entry for each refusal of
-// the last Period that has not begun a ban, in its order. A limit that has changed
-// goes on with the refusals that counted until now, and a ban that runs ends when it
-// was told to.
+// Ban. State.A is the instant until which the key is banned, or 0; State.B is the whole
+// length of that ban. State.Log holds, in order, an entry for each refusal of the last
+// Period that hasn't started a ban. A limit whose numbers have changed keeps the
+// refusals that counted until now, and a running ban ends when it was announced to.
 
-// mostStrikes bounds the instants that are kept for a key.
+// mostStrikes bounds the number of instants kept for a key.
 const mostStrikes = 1000
 
 func (l *Limit) workOutBan() {
@@ -18,7 +17,7 @@ func (l *Limit) workOutBan() {
 
 func (l *Limit) rebaseBan(now *Now, s *State) {
 	at := now.Steady
-	// What is later than the present was written before the clock was set back.
+	// An entry later than the present was written before the clock was set back.
 	if last := len(s.Log) - 1; last >= 0 && s.Log[last].At > at {
 		s.Log = slices.Clone(s.Log)
 		for i := last; i >= 0 && s.Log[i].At > at; i-- {
@@ -29,7 +28,7 @@ func (l *Limit) rebaseBan(now *Now, s *State) {
 		s.A, s.B = 0, 0
 	}
 	period := l.period
-	if s.Numbers != l.numbers { // what no longer counted then doesn't come back
+	if s.Numbers != l.numbers { // what no longer counted then must not count again
 		period = min(period, s.Numbers.Unit)
 		s.Numbers = l.numbers
 	}
@@ -59,9 +58,9 @@ func (l *Limit) stepBan(now *Now, c *Charge, s *State, r *Result) {
 	}
 }
 
-// strike has the bans of a refused decision count it. What a ban refuses itself
-// is not counted again, nor what another key's limit refuses: a user is not banned
-// because the service is full.
+// strike makes the bans of a refused decision count it. A ban doesn't count its own
+// refusals, nor those of a limit with another key: a user isn't banned because the
+// service is full.
 func strike(now *Now, charges []Charge, states []State, results []Result) {
 	for i := range charges {
 		if charges[i].bans() && !results[i].OK && !charges[i].DryRun {
@@ -84,10 +83,10 @@ func strike(now *Now, charges []Charge, states []State, results []Result) {
 	}
 }
 
-// CountsFor reports whether a refusal of c counts for ban, a charge on a Ban of
-// the same decision: it has the same key, and isn't a Ban's. A slot that is refused
-// to somebody who may wait for it (MaxWait) doesn't count: they ask again and again,
-// and mean no harm.
+// CountsFor reports whether a refusal of c counts for ban, a charge on a Ban in the
+// same decision. It does if both have the same key and c isn't a charge on a Ban
+// itself. A refused slot doesn't count if the caller may wait for it (MaxWait), because
+// a waiting caller asks repeatedly.
 func (c *Charge) CountsFor(ban *Charge) bool {
 	waits := c.Limit.spec.Algorithm == Concurrency && c.MaxWait > 0
 	return !c.bans() && !waits && c.Key == ban.Key
@@ -95,7 +94,7 @@ func (c *Charge) CountsFor(ban *Charge) bool {
 
 func (c *Charge) bans() bool { return c.Limit.spec.Algorithm == Ban }
 
-// strike counts one refusal, and reports whether it has begun a ban.
+// strike counts one refusal and reports whether it has started a ban.
 func (l *Limit) strike(now *Now, s *State) (begun bool) {
 	at := now.Steady
 	s.Live, s.Numbers = true, l.numbers

@@ -128,18 +128,18 @@ func TestBanSpec(t *testing.T) {
 	for want, change := range map[string]func(*Spec){
 		"a ban of 0s":                  func(s *Spec) { s.Ban = 0 },
 		"a ban of 1ns":                 func(s *Spec) { s.Ban = 1 },
-		"a year at the most":           func(s *Spec) { s.Ban = 366 * 24 * time.Hour },
-		"1000 at the most":             func(s *Spec) { s.Units = 1001 },
+		"at most a year":               func(s *Spec) { s.Ban = 366 * 24 * time.Hour },
+		"write at most 1000":           func(s *Spec) { s.Units = 1001 },
 		"0 units":                      func(s *Spec) { s.Units = 0 },
 		"period 0s":                    func(s *Spec) { s.Period = 0 },
 		"Ban has no burst":             func(s *Spec) { s.Burst = 3 },
 		"Ban has no queue":             func(s *Spec) { s.Queue = 3 },
 		"Ban does not follow":          func(s *Spec) { s.Period, s.Window = 0, Daily },
-		"TokenBucket bans nobody":      func(s *Spec) { s.Algorithm = TokenBucket },
+		"TokenBucket has no ban":       func(s *Spec) { s.Algorithm = TokenBucket },
 		"Ban has no buckets":           func(s *Spec) { s.Buckets = 3 },
 		"Ban takes no debt":            func(s *Spec) { s.Debt = true },
 		"Ban does not warm up":         func(s *Spec) { s.WarmUp = time.Second },
-		"time is counted in microseco": func(s *Spec) { s.Period = time.Second + 1 },
+		"whole number of microseconds": func(s *Spec) { s.Period = time.Second + 1 },
 	} {
 		s := good
 		change(&s)

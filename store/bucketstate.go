@@ -1,6 +1,6 @@
 package store
 
-// bucket is a state's words in units.
+// bucket holds the words of a state in units.
 type bucket struct{ tat, ahead, before, hidden, floor units }
 
 // bucketOf reads the words of a state under the numbers it was written with.
@@ -18,8 +18,7 @@ func bucketOf(s *State) bucket {
 	return b
 }
 
-// keep writes what is hidden, and the floor if it is still to come. put comes after
-// it.
+// keep writes hidden, and floor if it lies ahead. put must be called after it.
 func (l *Limit) keep(s *State, hidden, floor units) {
 	if s.Log = nil; !l.scale.Wide {
 		s.D, s.E = hidden.int(), floor.int()
@@ -36,7 +35,7 @@ func added(hidden, floor int64) []Entry {
 	return []Entry{{hidden, floor}}
 }
 
-// put writes a state of which used stands at now, under the limit's numbers.
+// put writes a state of which used is still in use at now, under the limit's numbers.
 func (l *Limit) put(now *Now, s *State, used units) {
 	s.Live, s.Numbers = true, l.numbers
 	at, ahead := now.Steady, int64(0)
@@ -51,8 +50,8 @@ func (l *Limit) put(now *Now, s *State, used units) {
 	l.mark(s, at, ahead)
 }
 
-// mark notes how far the tat is ahead of the capacity at at; of a wide scale both are
-// in ticks.
+// mark records how far the tat is ahead of the capacity at at. For a wide scale both
+// are in ticks.
 func (l *Limit) mark(s *State, at, ahead int64) {
 	s.B, s.C = max(ahead, 0), 0
 	if s.B|s.D != 0 {
@@ -65,7 +64,7 @@ func (l *Limit) mark(s *State, at, ahead int64) {
 	}
 }
 
-// used is how much of a rebased state stands at now.
+// used returns how much of a rebased state is still in use at now.
 func (l *Limit) used(now *Now, s *State) units {
 	if !s.Live {
 		return units{}
@@ -86,16 +85,15 @@ func (l *Limit) rebaseBucket(now *Now, s *State) {
 	l.changeBucket(now, s)
 }
 
-// changeBucket carries over a state that was written under other numbers. What
-// has been consumed stays consumed, counted in tokens; turns that have been
-// told, and debts, stay where they are in time; and what is more than the
-// capacity is clamped off.
+// changeBucket carries over a state that was written under other numbers. What has been
+// consumed stays consumed, counted in tokens. Turns already announced, and debts, stay
+// where they are in time. What exceeds the capacity is clamped.
 //
-// Two versions of a limit may be in use at a time, while a program is being
-// replaced or plans disagree. If the one with less capacity threw away what it
-// clamps off, the other would find as much room again at each of its looks. So
-// that is kept, out of the smaller one's sight: it counts again for a limit with
-// more capacity, and time takes it back after the rest.
+// Two versions of a limit may be in use at once, while a program is being replaced or
+// plans disagree. If the one with less capacity threw away what it clamps, the other
+// would find that much room again each time it looks. So the clamped part is kept
+// hidden from the smaller one: it counts again for a limit with more capacity, and time
+// takes it back after the rest.
 func (l *Limit) changeBucket(now *Now, s *State) {
 	b, from := bucketOf(s), ScaleOf(s.Numbers.Unit)
 	at := l.scale.instant(now.Steady)
@@ -122,25 +120,25 @@ func (l *Limit) changeBucket(now *Now, s *State) {
 		ahead, floor = lesser(from.convert(ahead, l.scale), l.most), from.convert(floor, l.scale)
 	}
 	if b.ahead == zero && b.hidden == zero {
-		before = l.full // it has not been kept, but nothing was hidden below it
+		before = l.full // not kept, but nothing was hidden below it
 	}
 	used, hidden = resize(used, hidden, before, l.full)
 	tat := is.plus(used).plus(ahead)
 	switch {
 	case used.plus(ahead) == zero:
-		tat = at // between two ticks nothing is used yet
+		tat = at // nothing is used yet between two ticks
 	case ahead == zero:
 		tat = lesser(tat, at.plus(l.full))
 	}
-	if floor != zero { // not beyond the tat: with that, the state is worth nothing
+	if floor != zero { // not beyond the tat: once that has passed, the state means nothing
 		floor = lesser(is.plus(floor), tat)
 	}
 	l.keep(s, lesser(hidden, l.most), floor)
 	l.put(now, s, tat.minus(at))
 }
 
-// resize moves what is used, at most was, into a capacity that is larger or
-// smaller, and what does not fit or has not fitted before out of sight or back.
+// resize moves used, at most was, into a larger or smaller capacity: what doesn't fit
+// becomes hidden, and what was hidden becomes visible as far as it fits.
 func resize(used, hidden, was, is units) (units, units) {
 	if was.less(is) {
 		back := lesser(hidden, is.minus(was))

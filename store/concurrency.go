@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Concurrency. State.A is the number of slots held; State.Log holds a lease an
-// entry, in the order in which they were given, with what it holds (0 once
-// released, until the log is next tidied). Releasing looks the lease up by id,
-// so that what was never held, or was released before, frees nothing.
+// Concurrency. State.A is the number of slots held. State.Log holds one entry per
+// lease, in the order in which they were given, with the number of slots it holds (0
+// once released, until the log is next tidied). Releasing looks up the lease by id, so
+// releasing one that was never held, or was already released, frees nothing.
 
 // order is the lease's place in the log: ids are drawn in ascending order.
 func (id LeaseID) order() int64 { return int64(binary.BigEndian.Uint64(id[:8])) }
 
-// Lease makes the id of the n-th lease of a store that numbers them.
+// Lease returns the id of the n-th lease, for a store that numbers them.
 func Lease(n uint64) (id LeaseID) {
 	binary.BigEndian.PutUint64(id[:8], n)
 	return id
@@ -54,8 +54,8 @@ func (l *Limit) amendConcurrency(c *Charge, s *State) Receipt {
 	return Receipt{Cost: c.Cost}
 }
 
-// tidy drops released leases once they are half of the log: a long-held lease
-// must not keep all that came after it.
+// tidy drops released leases once they are half of the log: otherwise one lease held
+// for long would keep all that came after it.
 func (s *State) tidy() {
 	for len(s.Log) > 0 && s.Log[len(s.Log)-1].Units == 0 {
 		s.Log = s.Log[:len(s.Log)-1]

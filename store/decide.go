@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Granted reports whether a decision is: no enforced limit refuses.
+// Granted reports whether the decision is granted: no limit refuses, except dry runs.
 func Granted(charges []Charge, results []Result) bool {
 	for i := range results {
 		if !results[i].OK && !charges[i].DryRun {
@@ -16,9 +16,9 @@ func Granted(charges []Charge, results []Result) bool {
 	return true
 }
 
-// Check reports the first charge that is not well formed. Stores call it
-// before they touch anything: the steps would divide by the zeros of a Limit that
-// NewLimit has not made.
+// Check reports the first malformed charge. Stores call it before they touch anything:
+// a step would divide by the zeros of a Limit that NewLimit didn't make. The error is
+// ErrResults, ErrLimit or ErrCost.
 func Check(charges []Charge, results []Result) error {
 	if len(charges) != len(results) {
 		return ErrResults
@@ -35,23 +35,22 @@ func Check(charges []Charge, results []Result) error {
 	return nil
 }
 
-// KeyHash is the identity of a key under a limit, for a store that keeps no keys: two of
-// n keys share a hash with a probability of n²/2^65, one in thirty million for a
-// million, and then count together. Nobody can aim at it who doesn't know the seed. It
-// is never 0.
+// KeyHash returns the identity of a key under a limit, for a store that keeps no keys.
+// It is never 0. Two of n keys share a hash with a probability of n²/2^65 (one in
+// thirty million for a million keys) and are then counted together. Without the seed
+// nobody can construct a collision.
 func (l *Limit) KeyHash(seed maphash.Seed, key string) uint64 {
 	return max(maphash.String(seed, key)^l.hash, 1)
 }
 
-// Decide answers charges[i] against states[i] at now, in two phases: every
-// limit is looked at first, and only if none refuses are the charges made. It
-// reports whether the decision is granted, and writes results either way.
+// Decide answers charges[i] against states[i] at now, in two phases: it looks at every
+// limit first, and makes the charges only if none refuses. It writes the results in
+// both cases and reports whether the decision is granted.
 //
-// The caller holds the states exclusively, has called Check, and writes the
-// states back in both cases: a refusal charges nothing, but a state whose
-// limit has changed its numbers has been carried over to the new ones, what has
-// expired has been dropped, and bans count it. A state that isn't Live need not be
-// kept.
+// The caller must hold the states exclusively, must have called Check, and must write
+// the states back in both cases. A refusal charges nothing, but it changes states:
+// those whose limit has new numbers are carried over to them, expired entries are
+// dropped, and bans count the refusal. A state that isn't Live need not be kept.
 func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 	if len(charges) == 1 {
 		charges[0].Limit.Step(&now, &charges[0], &states[0], &results[0])
@@ -79,7 +78,7 @@ func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 	}
 	strike(&now, charges, states, results)
 	for i := range charges {
-		if results[i].OK { // had room, was not charged: say how things stand
+		if results[i].OK { // it had room but wasn't charged: report how it stands
 			peek := Charge{Limit: charges[i].Limit}
 			peek.Limit.Step(&now, &peek, &states[i], &results[i])
 		}
@@ -87,12 +86,13 @@ func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 	return false
 }
 
-// Step answers a charge that is decided alone; for the rest it is as Decide. It brings
-// the state to the present, and only a charge that passes changes it beyond that. Of
-// the Log it only reslices and appends, so that a copy made before still stands.
+// Step answers a charge that is decided alone; otherwise it is like Decide. It brings
+// the state to the present. Only a charge that passes changes the state beyond that. It
+// only reslices and appends to the Log, so a copy of the State made before remains
+// valid.
 //
-// It is a switch and no table of functions: what such a function is given escapes, and
-// every charge would allocate its state.
+// It is a switch rather than a table of functions: arguments of an indirect call
+// escape, and every charge would allocate its state.
 func (l *Limit) Step(now *Now, c *Charge, s *State, r *Result) {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
@@ -114,10 +114,9 @@ func (l *Limit) Step(now *Now, c *Charge, s *State, r *Result) {
 	}
 }
 
-// Amend makes the earlier charge c, whose receipt it carries, cost c.Cost
-// after all; see Store.Settle. The caller holds the state exclusively and
-// writes it back. The receipt in r replaces the one in c: a caller who settles
-// again hands in the new one.
+// Amend replaces the cost of the earlier charge c, which carries its receipt, with
+// c.Cost: see Store.Settle. The caller must hold the state exclusively and write it
+// back. The receipt in r replaces the one in c and is needed to settle again.
 func Amend(now Now, c *Charge, s *State, r *Result) {
 	l := c.Limit
 	l.rebase(&now, s)
@@ -128,10 +127,9 @@ func Amend(now Now, c *Charge, s *State, r *Result) {
 	r.Receipt = receipt
 }
 
-// rebase brings a state to the present without asking anything of it: carries
-// it over to the limit's numbers if they have changed, and drops what no
-// longer counts. It is idempotent at one instant and never gives anything back
-// that time has not.
+// rebase brings a state to the present without deciding anything: it carries the state
+// over to the limit's numbers if they have changed, and drops what no longer counts. It
+// is idempotent at one instant and never gives back what time hasn't.
 func (l *Limit) rebase(now *Now, s *State) {
 	if !s.Live {
 		return
@@ -154,9 +152,9 @@ func (l *Limit) rebase(now *Now, s *State) {
 	}
 }
 
-// amend changes what a rebased state holds for a charge, and returns the
-// receipt of the changed charge. Its Cost is less than was asked for where a debt
-// is more than the limit counts.
+// amend changes what a rebased state holds for a charge and returns the receipt of the
+// changed charge. The receipt's Cost is lower than the cost asked for if a debt exceeds
+// what the limit counts.
 func (l *Limit) amend(now *Now, c *Charge, s *State) Receipt {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
@@ -171,17 +169,17 @@ func (l *Limit) amend(now *Now, c *Charge, s *State) Receipt {
 		return l.amendCounter(now, c, s)
 	case WarmUp:
 		return l.amendWarmUp(now, c, s)
-	case Ban: // nothing was charged
+	case Ban: // a Ban charges nothing
 		return Receipt{Cost: c.Cost}
 	default:
 		return l.amendConcurrency(c, s)
 	}
 }
 
-// Lifetime is how long after the decision that left it, and answered r, a state
-// differs from one never seen: ResetAfter, or more if the limit has been lowered
-// (a version of it that has not may still be in use). A state that holds leases
-// lasts until they are released.
+// Lifetime returns how long the state must be kept after the decision that answered r.
+// It is ResetAfter, or longer if the limit has been lowered, since a version of it with
+// the old numbers may still be in use. A state that holds leases must be kept until
+// they are released.
 func (l *Limit) Lifetime(s *State, r *Result) time.Duration {
 	if s.D == 0 {
 		return r.ResetAfter
@@ -197,22 +195,22 @@ func (l *Limit) Lifetime(s *State, r *Result) time.Duration {
 }
 
 // MoreAfter returns the time after which more units are left than r says, or after
-// which the charge that r refuses passes, whichever is sooner. Unlike the times in r it
-// isn't rounded up to a tick. known is false for Concurrency, whose slots come free when
-// they are released.
+// which the charge that r refuses passes, whichever comes first. Unlike the times in r
+// it isn't rounded up to a tick. known is false for Concurrency: nobody knows when a
+// slot is released.
 func (l *Limit) MoreAfter(r *Result) (after time.Duration, known bool) {
 	after = r.ResetAfter
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
-		// The bucket is full at ResetAfter, and the tokens that come after the next one,
-		// rounded down, come before that. A longer time than a Duration holds is of
-		// tokens that no limit has room for.
+		// The bucket is full at ResetAfter. The tokens that come after the next one,
+		// rounded down, come before that. A period longer than a Duration holds belongs
+		// to tokens that no limit has room for.
 		later := l.room - r.Remaining - 1
 		if hi, lo := bits.Mul64(uint64(max(later, 0)), uint64(l.spec.Period)); hi < uint64(l.spec.Units) {
 			d, _ := bits.Div64(hi, lo, uint64(l.spec.Units))
 			after -= time.Duration(d)
 		}
-		if later < 0 { // full: the time of the token that doesn't fit
+		if later < 0 { // full: when the token would come that doesn't fit
 			after += l.spec.Period / time.Duration(l.spec.Units)
 		}
 	case IntervalBucket:
@@ -223,16 +221,16 @@ func (l *Limit) MoreAfter(r *Result) (after time.Duration, known bool) {
 		return 0, false
 	}
 	if !r.OK && r.RetryAfter > 0 {
-		after = min(after, r.RetryAfter) // Never is the largest there is
+		after = min(after, r.RetryAfter) // Never is the largest Duration
 	}
 	return max(after, 0), true
 }
 
-// longest is the furthest into the future that anything is reserved or owed.
+// longest is the furthest into the future that a turn is reserved or a debt reaches.
 const longest = 365 * 24 * time.Hour
 
-// instant is the present as the limit counts it, in microseconds: the calendar
-// follows the wall clock, everything else a clock that is never set.
+// instant is the present as the limit counts it, in microseconds: limits of the
+// calendar follow the wall clock, all others a clock that is never set.
 func (l *Limit) instant(now *Now) int64 {
 	if l.calendar() {
 		return now.Wall
@@ -245,23 +243,25 @@ func (l *Limit) FollowsCalendar() bool { return l.calendar() || l.spec.Algorithm
 
 func (l *Limit) calendar() bool { return l.spec.Window.kind != noWindow }
 
-// maxWait is the charge's, in microseconds.
+// maxWait returns the charge's MaxWait in microseconds, at most the limit's patience.
 func (l *Limit) maxWait(c *Charge) int64 {
 	return min(int64(max(c.MaxWait, 0)/time.Microsecond), l.patience)
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// refunded is how much of a refund may be given back. Two things bound it. What
-// time has given back already is not given again: standing is where the charge
-// would still stand now if it had been the last, counted from the present. And
-// while others hold turns in the future (waiting), their turns were worked out
-// behind this charge; what was reserved behind it stays behind it, or two of
-// them would run in one place. Of a debt beyond the capacity more than that would
-// take those who come next past them.
+// refunded returns how much of a refund may be given back. Two things bound it.
 //
-// The first bound looks at the charge as it stood when it was made. If one
-// before it has been refunded since, time gives it back sooner than that says,
+// What time has given back isn't given again: standing is where the charge would stand
+// now if it had been the last, counted from the present.
+//
+// And while others hold turns in the future (waiting), their turns were computed behind
+// this charge. What was reserved behind it stays behind it, or two turns would fall on
+// one place. If there is a debt beyond the capacity, a larger refund would let
+// newcomers overtake them.
+//
+// The first bound looks at the charge as it stood when it was made. If an earlier
+// charge has been refunded since, time gives this one back sooner than the bound says,
 // and a refund in between gives back too much: never more than was charged.
 func refunded(refund, standing, behind, capacity units, waiting bool) units {
 	refund = lesser(refund, standing)

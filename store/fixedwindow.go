@@ -1,9 +1,9 @@
 package store
 
-// FixedWindow. State.A is the start of the current window in microseconds,
-// State.B what has been counted in it, State.C what has been reserved in the
-// windows after it: they fill up in order, each to the limit, and no charge is
-// split over two. A debt counts in its own window and is gone with it.
+// FixedWindow. State.A is the start of the current window in microseconds, State.B what
+// has been counted in it, and State.C what has been reserved in later windows. Those
+// fill up in order, each to the limit, and no charge is split over two. A debt counts
+// in its own window and ends with it.
 
 func (l *Limit) workOutFixed() {
 	l.largest = l.spec.Units
@@ -23,8 +23,8 @@ func (l *Limit) rebaseFixed(now *Now, s *State) {
 	}
 }
 
-// open is the state of a limit with count in the window from start, and later in
-// those after it.
+// open returns a state with count in the window from start, and later in those after
+// it.
 func (l *Limit) open(start, count, later int64) State {
 	s := State{Live: true, Numbers: l.numbers, A: start, B: count, C: later}
 	if later == 0 {
@@ -33,10 +33,10 @@ func (l *Limit) open(start, count, later int64) State {
 	return s
 }
 
-// changeFixed carries over a state that was written under other numbers. A window
-// that is over by those is over; one that isn't goes on, for as long as windows are
-// now. Of the calendar's windows only the present one is known: one that began
-// before it is the one before.
+// changeFixed carries over a state that was written under other numbers. A window that
+// is over by its own numbers stays over; one that isn't continues, for as long as
+// windows are now. Of the calendar's windows only the present one is known: a state
+// whose window began before it is taken to be in the window before.
 func (l *Limit) changeFixed(at int64, s *State) {
 	was := s.Numbers
 	if length := intervalLength(was.Unit); length > 0 {
@@ -55,9 +55,9 @@ func (l *Limit) changeFixed(at int64, s *State) {
 	}
 }
 
-// next moves on by k windows of n units each, to the one from start.
+// next moves the state on by k windows of n units each, to the one from start.
 func (s *State) next(k, n, start int64) {
-	if s.C == 0 || k-1 >= ceilDiv(s.C, n) { // nobody reserved as far as today
+	if s.C == 0 || k-1 >= ceilDiv(s.C, n) { // no reservation reaches today's window
 		*s = State{}
 		return
 	}
@@ -106,8 +106,8 @@ func (l *Limit) stepFixed(now *Now, c *Charge, s *State, r *Result) {
 	}
 }
 
-// The receipt says which window a charge is in and, as its Mark, how much of
-// it: that much can be refunded, in that window.
+// The receipt says which window a charge is in. Its Mark is how much of the charge that
+// window holds, and so how much can be refunded there.
 func (l *Limit) amendFixed(now *Now, c *Charge, s *State) Receipt {
 	receipt := c.Receipt
 	diff := c.Cost - c.Receipt.Cost
@@ -115,9 +115,8 @@ func (l *Limit) amendFixed(now *Now, c *Charge, s *State) Receipt {
 	refund := min(-diff, receipt.Mark)
 	switch {
 	case diff > 0:
-		// The debt counts in the window in which it becomes known. If the charge
-		// is in another one, or in none, it is the debt that the receipt stands
-		// for from here on.
+		// The debt counts in the window in which it becomes known. If the charge is in
+		// another window, or in none, the receipt stands for the debt from here on.
 		if !s.Live {
 			*s = l.open(l.opened(l.instant(now)), 0, 0)
 		}
@@ -135,8 +134,8 @@ func (l *Limit) amendFixed(now *Now, c *Charge, s *State) Receipt {
 		refund = min(refund, s.B)
 		s.B -= refund
 	default:
-		// A window to come. Only from the last one reserved: a hole in an
-		// earlier one would be filled from behind, in the last.
+		// A later window. Refund only from the last one reserved: a hole in an earlier
+		// one would be filled from the last.
 		last := l.steps(s.C)
 		if last == 0 || l.passed(s.A, receipt.Instant) != last {
 			return receipt
@@ -148,8 +147,8 @@ func (l *Limit) amendFixed(now *Now, c *Charge, s *State) Receipt {
 	}
 	receipt.Mark -= refund
 	if s.B == 0 && s.C == 0 {
-		// Nothing counts any more, so nothing has opened a window: ResetAfter
-		// is 0, and a store may have dropped the state or not.
+		// Nothing counts any more, so no window is open: ResetAfter is 0, and a store
+		// may or may not have dropped the state.
 		*s = State{}
 	}
 	return receipt

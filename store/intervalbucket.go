@@ -2,21 +2,21 @@ package store
 
 import "time"
 
-// IntervalBucket. State.A is the start of the current interval in
-// microseconds, State.B the tokens used and not yet given back, which turns
-// reserved and debts may take beyond the capacity; State.C is the capacity it
-// was written under and State.D what has been clamped off when that was lowered
-// (see changeBucket). No refund takes State.B below State.E, which the intervals
-// take back as well (see refundBucket). Counting what is used, not what is left,
-// makes a full bucket the zero state: the next interval then starts at the next
-// charge, as it would for a key never seen.
+// IntervalBucket. State.A is the start of the current interval in microseconds. State.B
+// is the number of tokens used and not yet given back; reserved turns and debts may
+// take it beyond the capacity. State.C is the capacity the state was written under, and
+// State.D what was clamped when the capacity was lowered (see changeBucket). No refund
+// takes State.B below State.E, which intervals reduce as well (see refundBucket).
+//
+// Counting what is used rather than what is left makes a full bucket the zero state:
+// the next interval then starts at the next charge, as it would for a key never seen.
 
 func (l *Limit) workOutInterval() {
 	l.capacity, l.largest = l.spec.Burst, l.spec.Burst
 	l.numbers = Numbers{Token: l.spec.Units, Unit: l.interval()}
 }
 
-// interval is the Numbers.Unit of a limit that counts in windows.
+// interval returns the Numbers.Unit of a limit that counts in windows.
 func (l *Limit) interval() int64 {
 	if l.calendar() {
 		return l.spec.Window.code()
@@ -24,9 +24,9 @@ func (l *Limit) interval() int64 {
 	return l.period
 }
 
-// begun is the start of an interval or window as of at. One that begins later was
-// written before the clock was set back: it begins now, or a key would be refused
-// for as long as the difference.
+// begun returns the start of an interval or window as of at. If the state says it
+// begins later, it was written before the clock was set back: the interval then begins
+// now, or a key would be refused for as long as the difference.
 func (l *Limit) begun(start, at int64) int64 {
 	if start > at {
 		return l.opened(at)
@@ -34,7 +34,7 @@ func (l *Limit) begun(start, at int64) int64 {
 	return start
 }
 
-// boundary is the start of the n-th interval after the one starting at start.
+// boundary returns the start of the n-th interval after the one starting at start.
 func (l *Limit) boundary(start, n int64) int64 {
 	if l.calendar() {
 		return l.spec.Window.ahead(start, n)
@@ -42,8 +42,7 @@ func (l *Limit) boundary(start, n int64) int64 {
 	return start + min(n, exact/2/l.period)*l.period
 }
 
-// passed is the number of boundaries in (start, at], given that a boundary is
-// at start.
+// passed returns the number of boundaries in (start, at], given that start is one.
 func (l *Limit) passed(start, at int64) int64 {
 	if at <= start {
 		return 0
@@ -54,7 +53,8 @@ func (l *Limit) passed(start, at int64) int64 {
 	return (at - start) / l.period
 }
 
-// moved is the start of the interval that at is in, k after the one from start.
+// moved returns the start of the interval that contains at, which is k after the one
+// from start.
 func (l *Limit) moved(start, k, at int64) int64 {
 	if l.calendar() {
 		return l.opened(at)
@@ -62,7 +62,7 @@ func (l *Limit) moved(start, k, at int64) int64 {
 	return start + k*l.period
 }
 
-// opened is the start of the interval or window of a key never seen.
+// opened returns the start of the interval or window for a key never seen.
 func (l *Limit) opened(at int64) int64 {
 	if l.calendar() {
 		start, _ := l.spec.Window.bounds(at)
@@ -71,7 +71,7 @@ func (l *Limit) opened(at int64) int64 {
 	return at
 }
 
-// steps is the number of intervals that bring n tokens.
+// steps returns the number of intervals that bring n tokens.
 func (l *Limit) steps(n int64) int64 { return (n + l.spec.Units - 1) / l.spec.Units }
 
 func (l *Limit) rebaseInterval(now *Now, s *State) {
@@ -95,10 +95,10 @@ func (l *Limit) rebaseInterval(now *Now, s *State) {
 	}
 }
 
-// changeInterval carries over a state that was written under other numbers.
-// What they had brought until now is there, and of a new interval the same part
-// has gone by as had of the old. Windows of the calendar begin where it says; those
-// of another zone or kind, but for the present one, aren't known.
+// changeInterval carries over a state that was written under other numbers. What the
+// old intervals have brought until now stays, and the same fraction of the new interval
+// has elapsed as of the old. Calendar windows begin where the calendar says; of those
+// of another zone or kind only the present one is known.
 func (l *Limit) changeInterval(at int64, s *State) {
 	was, units := s.Numbers.Unit, s.Numbers.Token
 	s.Numbers = l.numbers
@@ -120,8 +120,8 @@ func (l *Limit) changeInterval(at int64, s *State) {
 	}
 }
 
-// intervalLength is the length of the intervals with this Numbers.Unit, 0 if that
-// depends on where they are.
+// intervalLength returns the length of intervals with this Numbers.Unit, or 0 if their
+// lengths vary.
 func intervalLength(unit int64) int64 {
 	if unit < 0 {
 		return everyOf(unit)
@@ -161,9 +161,8 @@ func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
 				break
 			}
 			r.Delay = micros(wait)
-			// The turn comes with the tokens of k intervals, of which the bucket
-			// then holds no more than it can: the rest must not be there for the
-			// next charge.
+			// The turn comes with the tokens of k intervals, but the bucket can hold no
+			// more than its capacity: the excess must not be there for the next charge.
 			used = max(used, k*l.spec.Units)
 		}
 		used += c.Cost
@@ -176,8 +175,8 @@ func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
 	}
 }
 
-// moreInterval is when the next interval that brings a token to spare ends. Windows of
-// the calendar differ in length, so for them it is the end of the last one.
+// moreInterval returns when the next interval that brings a spare token ends. Calendar
+// windows differ in length, so for them it is the end of the last one.
 func (l *Limit) moreInterval(r *Result) time.Duration {
 	later := (l.spec.Burst - r.Remaining - 1) / l.spec.Units
 	return r.ResetAfter - time.Duration(max(later, 0))*l.spec.Period
@@ -187,7 +186,8 @@ func (l *Limit) amendInterval(now *Now, c *Charge, s *State) Receipt {
 	if !s.Live {
 		*s = State{Live: c.Cost > c.Receipt.Cost, Numbers: l.numbers, A: l.opened(l.instant(now)), C: l.capacity}
 	}
-	// Where the charge stands today: less what the intervals since then gave.
+	// Where the charge stands now: its mark less what the intervals since have given
+	// back.
 	mark := c.Receipt.Mark
 	if k := l.passed(c.Receipt.Instant, s.A); k >= l.steps(mark) {
 		mark = 0

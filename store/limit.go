@@ -8,46 +8,50 @@ import (
 	"time"
 )
 
-// None, as a Burst or a Queue, means that there is none, where 0 asks for the
-// default.
+// None, as a Burst or a Queue, means no burst or no queue; 0 means the default.
 const None = -1
 
-// Spec says what a limit is. NewLimit checks it and fills in the defaults.
+// Spec describes a limit. NewLimit checks it and fills in the defaults.
 type Spec struct {
-	// Name identifies the limit in keys, answers and fields: a letter, then up
-	// to 63 of A-Z a-z 0-9 _ . -
+	// Name identifies the limit in keys, answers and header fields. It is a letter
+	// followed by up to 63 of A-Z a-z 0-9 _ . -
 	Name string
-	// Algorithm is how the limit counts; TokenBucket by default.
+	// Algorithm says how the limit counts. The default is TokenBucket.
 	Algorithm Algorithm
-	// Units is how many pass per Period or Window; for Concurrency, the slots;
-	// for Ban, the refusals that begin one, 1000 at the most.
+	// Units is how many units pass per Period or Window, from 1 to MaxCost. For
+	// Concurrency it is the number of slots; for Ban the number of refusals that start
+	// a ban, at most 1000.
 	Units int64
-	// Period is the span Units belong to, a multiple of a microsecond. A limit
-	// has a Period or a Window; Concurrency has neither.
+	// Period is the time that Units belong to: a multiple of a microsecond, at most two
+	// years. A limit has either a Period or a Window; Concurrency has neither.
 	Period time.Duration
-	// Window is the calendar window Units belong to, for FixedWindow and
-	// IntervalBucket.
+	// Window is the calendar window that Units belong to, for FixedWindow and
+	// IntervalBucket only.
 	Window Window
-	// Burst is the capacity of the buckets; by default Units. For LeakyBucket
-	// it is what passes without delay beyond the rate, by default none. With
-	// Debt it may be None, and is by default one second's worth, as Guava's.
+	// Burst is the capacity of a bucket in units, at most MaxCost. The default is
+	// Units. For LeakyBucket it is the number of units beyond the rate that pass
+	// without delay; the default is none. With Debt it may be None, and the default is
+	// one second's worth of the rate, as in Guava.
 	Burst int64
-	// Queue is how many units may wait for their turn: for LeakyBucket by
-	// default Units, for TokenBucket by default none.
+	// Queue is how many units may wait for their turn, at most MaxCost. The default is
+	// Units for LeakyBucket and none for TokenBucket; no other algorithm has one.
 	Queue int64
-	// Debt lets a charge on a TokenBucket pass as soon as those before it are
-	// paid for; its own uncovered cost is paid by the next.
+	// Debt lets a charge on a TokenBucket pass as soon as earlier charges are paid for;
+	// the part of its own cost that isn't covered is paid by the next charge.
 	Debt bool
-	// WarmUp is the time a WarmUp limit takes from cold to the full rate.
+	// WarmUp is the time a WarmUp limit takes from cold to the full rate: a multiple of
+	// a microsecond, at most two years. WarmUp requires it.
 	WarmUp time.Duration
-	// Ban is for how long a Ban refuses, a multiple of a microsecond.
+	// Ban is how long a Ban refuses: a positive multiple of a microsecond, at most a
+	// year. Ban requires it.
 	Ban time.Duration
-	// Buckets is the number of sub-windows of a SlidingWindow; 10 by default.
+	// Buckets is the number of buckets that a SlidingWindow cuts its Period into, from
+	// 1 to 1000. The default is 10.
 	Buckets int64
 }
 
-// Limit is a checked, immutable rule with its numbers worked out. Make one
-// with NewLimit; it may be shared by any number of goroutines and stores.
+// Limit is a checked, immutable rule. Make one with NewLimit. It is safe for concurrent
+// use and may be shared by any number of stores.
 type Limit struct {
 	spec Spec
 	hash uint64 // of name and algorithm
@@ -56,22 +60,22 @@ type Limit struct {
 	scale    Scale   // rates and SlidingWindow: the unit of instants
 	token    int64   // rates: units of one token; SlidingWindow: of one bucket
 	tokens   divisor // buckets: units in tokens
-	capacity int64   // buckets: units that pass at once; IntervalBucket, and a wide scale's: tokens
-	queue    int64   // buckets: as many beyond capacity may be reserved
-	room     int64   // buckets: whole tokens that are left when nothing is used
-	burst    int64   // rates in buckets: those of them that pass at once
-	full     units   // rates in buckets: the capacity; WarmUp: the whole warm-up
-	most     units   // rates: the furthest that anything is reserved or owed
+	capacity int64   // buckets: units that pass at once; IntervalBucket and wide scales: tokens
+	queue    int64   // buckets: how much may be reserved beyond capacity
+	room     int64   // buckets: whole tokens left when nothing is used
+	burst    int64   // bucket rates: whole tokens that pass at once
+	full     units   // bucket rates: the capacity; WarmUp: the whole warm-up
+	most     units   // rates: the furthest that a turn is reserved or a debt reaches
 	largest  int64   // the largest cost that can ever pass
 	period   int64   // microseconds
 	warm     int64   // WarmUp: units, or ticks of a wide scale, of the whole warm-up
-	patience int64   // the longest wait that counts, in microseconds
+	patience int64   // the longest MaxWait that counts, in microseconds
 	slide    slide   // SlidingWindow, SlidingLog
 
 	decider any // see DecidedBy
 }
 
-// Spec returns what the limit was made from, defaults filled in.
+// Spec returns the Spec the limit was made from, with defaults filled in.
 func (l *Limit) Spec() Spec { return l.spec }
 
 // Name returns the limit's name.
@@ -80,27 +84,27 @@ func (l *Limit) Name() string { return l.spec.Name }
 // Algorithm returns how the limit counts.
 func (l *Limit) Algorithm() Algorithm { return l.spec.Algorithm }
 
-// Tick returns the step in which the limit counts time: a microsecond, or up to a
-// millisecond where one integer holds its state so. An instant counts as the tick that it
-// is in. So a charge may have to come up to a tick later than the rule says; and over a
-// span of time, as much may pass on top of the rule as comes in one tick.
+// Tick returns the resolution in which the limit counts time: a microsecond, or up to a
+// millisecond if that lets one integer hold its state. An instant counts as the tick it
+// falls in. So a charge may pass up to a tick later than the rule says, and over any
+// span of time the units of one tick may pass on top of the rule.
 func (l *Limit) Tick() time.Duration { return time.Duration(l.scale.tick()) * time.Microsecond }
 
-// DecidedBy returns the limit as one that a store made over others decides in its own
-// way, and knows by what Decider then returns. Any other store takes no notice of it.
+// DecidedBy returns a copy of the limit that a composite store decides in its own way.
+// That store recognizes it by Decider. All other stores ignore the mark.
 func (l *Limit) DecidedBy(decider any) *Limit {
 	d := *l
 	d.decider = decider
 	return &d
 }
 
-// Decider returns what DecidedBy was given; nil of a limit that every store decides
-// alike.
+// Decider returns the value given to DecidedBy, or nil for a limit that every store
+// decides.
 func (l *Limit) Decider() any { return l.decider }
 
-// Hash tells limits of different name or algorithm apart, as a store in this
-// process has to: it is a random function of the two, drawn anew in every
-// process, and never 0 for a Limit made by NewLimit.
+// Hash distinguishes limits of different name or algorithm within this process. It is a
+// hash of the two, seeded anew in every process, and never 0 for a Limit made by
+// NewLimit.
 func (l *Limit) Hash() uint64 { return l.hash }
 
 var hashSeed = maphash.MakeSeed()
@@ -112,7 +116,7 @@ func (l *Limit) workOutHash() {
 	}
 }
 
-// ValidName reports whether s is a letter and up to 63 of A-Z a-z 0-9 _ . -
+// ValidName reports whether s is a letter followed by up to 63 of A-Z a-z 0-9 _ . -
 func ValidName(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -124,22 +128,22 @@ func ValidName(s string) bool {
 	return 1 <= len(s) && len(s) <= 64
 }
 
-// SpecError is one thing that is wrong with a Spec, or with a store that is Checked.
+// SpecError is one problem with a Spec, or with a store that implements Checked.
 type SpecError struct {
-	Field   string // of Spec; "" of a store
+	Field   string // of Spec; empty for a store
 	Problem string
-	Write   string // what to do about it: "write a number from 1 to 1000"
+	Write   string // what to write instead: "write a number from 1 to 1000"
 }
 
-// Error is the problem and what to write instead.
+// Error returns the problem and what to write instead.
 func (e *SpecError) Error() string { return e.Problem + ": " + e.Write }
 
-// wrong takes what is wrong with a Spec, as SpecError has it.
+// wrong records one problem: the fields of a SpecError.
 type wrong = func(field, problem, write string)
 
-// NewLimit checks a Spec, fills in its defaults and works out its numbers. It
-// reports everything that is wrong with it at once, in an error of errors.Join
-// that holds a *SpecError for each.
+// NewLimit checks a Spec, fills in its defaults and returns the limit. The error
+// reports every problem at once: it is made by errors.Join and holds a *SpecError for
+// each.
 func NewLimit(s Spec) (*Limit, error) {
 	l := &Limit{spec: s}
 	var errs []error
@@ -152,13 +156,13 @@ func NewLimit(s Spec) (*Limit, error) {
 	if s.Units < 1 || s.Units > MaxCost {
 		bad("Units", fmt.Sprintf("%d units", s.Units), fmt.Sprintf("write a number from 1 to %d", int64(MaxCost)))
 	}
-	if int(s.Algorithm) >= len(algorithmNames) { // what it would take can't be told
+	if int(s.Algorithm) >= len(algorithmNames) { // nothing else can be checked
 		bad("Algorithm", fmt.Sprintf("unknown algorithm %d", s.Algorithm), "write one of the constants of Algorithm")
 	} else {
 		l.checkSpan(bad)
 		l.checkExtras(bad)
 	}
-	if len(errs) == named { // whatever the name is
+	if len(errs) == named { // all but the name is valid
 		l.fillDefaults()
 		l.workOutHash()
 		l.workOut(bad)
@@ -169,17 +173,17 @@ func NewLimit(s Spec) (*Limit, error) {
 	return l, nil
 }
 
-// checkSpan holds the limit to the one kind of span its algorithm counts in.
+// checkSpan checks that the limit has the one kind of span its algorithm counts in.
 func (l *Limit) checkSpan(bad wrong) {
 	s := &l.spec
 	calendar := s.Window != (Window{})
 	switch {
 	case s.Algorithm == Concurrency:
 		if s.Period != 0 || calendar {
-			bad("Period", "Concurrency counts what is held, not what comes in a time", "leave Period and Window out")
+			bad("Period", "Concurrency counts the slots held and has no period", "leave Period and Window out")
 		}
 	case calendar && s.Period != 0:
-		bad("Period", "a limit has a Period or a Window", "leave one out")
+		bad("Period", "both a Period and a Window", "leave one out")
 	case calendar:
 		if s.Algorithm != FixedWindow && s.Algorithm != IntervalBucket {
 			bad("Algorithm", fmt.Sprintf("%v does not follow a calendar", s.Algorithm), "write FixedWindow or IntervalBucket, or a Period")
@@ -190,14 +194,14 @@ func (l *Limit) checkSpan(bad wrong) {
 	case s.Period <= 0:
 		bad("Period", fmt.Sprintf("period %v", s.Period), "write a positive duration, such as time.Second")
 	case s.Period%time.Microsecond != 0:
-		bad("Period", fmt.Sprintf("period %v", s.Period), "time is counted in microseconds; write a multiple of one")
+		bad("Period", fmt.Sprintf("period %v", s.Period), "write a whole number of microseconds")
 	case float64(s.Period.Microseconds()) > horizon/10:
-		bad("Period", fmt.Sprintf("period %v", s.Period), "write two years at the most, or a Window")
+		bad("Period", fmt.Sprintf("period %v", s.Period), "write at most two years, or a Window")
 	}
 }
 
-// checkExtras refuses a number the algorithm would ignore: a limit that isn't
-// what it says is worse than an error.
+// checkExtras refuses numbers that the algorithm would ignore: an error is better than
+// a limit that doesn't do what it says.
 func (l *Limit) checkExtras(bad wrong) {
 	s := &l.spec
 	if s.Burst != 0 {
@@ -223,20 +227,20 @@ func (l *Limit) checkExtras(bad wrong) {
 	}
 	switch {
 	case s.Algorithm != Ban && s.Ban != 0:
-		bad("Ban", fmt.Sprintf("%v bans nobody", s.Algorithm), "write the Ban algorithm, or leave the period out")
+		bad("Ban", fmt.Sprintf("%v has no ban period", s.Algorithm), "leave it out, or write the Ban algorithm")
 	case s.Algorithm == Ban && (s.Ban <= 0 || s.Ban%time.Microsecond != 0 || s.Ban > longest):
-		bad("Ban", fmt.Sprintf("a ban of %v", s.Ban), "write a positive multiple of a microsecond, a year at the most")
+		bad("Ban", fmt.Sprintf("a ban of %v", s.Ban), "write a positive multiple of a microsecond, at most a year")
 	}
 	if s.Algorithm == Ban && s.Units > mostStrikes {
-		bad("Units", fmt.Sprintf("a ban after %d refusals", s.Units), fmt.Sprintf("write %d at the most, since the instant of each is kept", mostStrikes))
+		bad("Units", fmt.Sprintf("a ban after %d refusals", s.Units), fmt.Sprintf("write at most %d, since the time of each refusal is kept", mostStrikes))
 	}
 	switch {
 	case s.Algorithm == WarmUp && s.WarmUp <= 0:
-		bad("Algorithm", "WarmUp without a warm-up period", "write how long it takes to get warm, such as 4s")
+		bad("Algorithm", "WarmUp without a warm-up period", "write how long the rate takes to rise, such as 4s")
 	case s.Algorithm != WarmUp && s.WarmUp != 0:
 		bad("WarmUp", fmt.Sprintf("%v does not warm up", s.Algorithm), "write the WarmUp algorithm, or leave the period out")
 	case s.WarmUp%time.Microsecond != 0:
-		bad("WarmUp", fmt.Sprintf("warm-up %v", s.WarmUp), "time is counted in microseconds; write a multiple of one")
+		bad("WarmUp", fmt.Sprintf("warm-up %v", s.WarmUp), "write a whole number of microseconds")
 	}
 	switch {
 	case s.Buckets == 0:
@@ -271,7 +275,7 @@ func (l *Limit) fillDefaults() {
 	}
 }
 
-// oneSecond is the number of whole units a rate gives in a second, or None.
+// oneSecond returns the number of whole units a rate gives in a second, or None.
 func oneSecond(units int64, period time.Duration) int64 {
 	hi, lo := bits.Mul64(uint64(units), uint64(time.Second))
 	if hi >= uint64(period) {
@@ -283,7 +287,8 @@ func oneSecond(units int64, period time.Duration) int64 {
 	return None
 }
 
-// workOut finds the integers the steps count in, or says that there are none.
+// workOut computes the integers that the steps count in, or reports that there are
+// none.
 func (l *Limit) workOut(bad wrong) {
 	l.period = l.spec.Period.Microseconds()
 	l.patience = l.longestWait()
@@ -309,9 +314,9 @@ func (l *Limit) workOut(bad wrong) {
 	}
 }
 
-// longestWait is how far ahead a charge may have its turn, in microseconds: a
-// year. What counts turns in tokens and not in time has a shorter one if its
-// windows are so many and hold so much that they could not be added up.
+// longestWait returns how far ahead a charge may have its turn, in microseconds: a
+// year. An algorithm that counts turns in tokens rather than time has less if the
+// windows of a year would hold more tokens than can be added up exactly.
 func (l *Limit) longestWait() int64 {
 	const year = int64(longest / time.Microsecond)
 	span := l.period
@@ -328,7 +333,7 @@ func (l *Limit) longestWait() int64 {
 	default:
 		return year
 	}
-	// In half of the room, since windows of the calendar may be shorter.
+	// Only half of the room is used, because windows of the calendar may be shorter.
 	if windows := exact/4/l.spec.Units - 2; windows < year/span {
 		return windows * span
 	}

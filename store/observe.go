@@ -6,51 +6,51 @@ import (
 	"weak"
 )
 
-// Observable is implemented by stores that tell of what happens to them beside the
-// answers to calls. A store made of stores passes on what they tell.
+// Observable is implemented by stores that report events other than the answers to
+// calls. A store made of other stores passes on their events.
 type Observable interface {
-	// Observe has o told from now on, for as long as somebody else has o: the store
-	// doesn't keep it. See Observers.
+	// Observe tells o of events from now on, for as long as the caller keeps a
+	// reference to o: the store doesn't. See Observers.
 	Observe(o *Observer)
 }
 
-// Observer is told of notices, by several goroutines at a time: those of callers, and
-// the store's own.
+// Observer receives notices. Tell is called concurrently, from the goroutines of
+// callers and from the store's own.
 type Observer struct{ Tell func(Notice) }
 
-// Notice is what has happened to a store.
+// Notice is one event of a store.
 type Notice struct {
 	Kind NoticeKind
-	// Err is why, of Degraded.
+	// Err is the cause of Degraded.
 	Err error
-	// Key and Limit are whose slot it was, of LeaseLost.
+	// Key and Limit identify the slot of LeaseLost.
 	Key   string
 	Limit *Limit
 }
 
-// NoticeKind says what has happened.
+// NoticeKind is the kind of an event.
 type NoticeKind uint8
 
 const (
-	// Degraded: the part of the store that should decide has failed a call, or a
-	// probe. Another part decides instead, if there is one.
+	// Degraded: the part of the store that should decide has failed a call or a probe.
+	// Another part decides instead, if there is one.
 	Degraded NoticeKind = iota
 	// Restored: that part decides again.
 	Restored
-	// LeaseLost: the lease of a slot that is still held is gone, and somebody else may
-	// have the slot.
+	// LeaseLost: the lease of a slot that is still held is gone, so somebody else may
+	// get the slot.
 	LeaseLost
 )
 
-// Observers are those of a store, which it doesn't keep: an Observer that nobody else
-// has is forgotten, and with it what it leads to, such as a limiter. The zero value has
-// none. It is safe for concurrent use.
+// Observers is a store's set of observers. It holds weak references: an Observer that
+// nobody else refers to is forgotten, and so is what it refers to, such as a limiter.
+// The zero value is empty. It is safe for concurrent use.
 type Observers struct {
 	mu  sync.Mutex
 	all []weak.Pointer[Observer]
 }
 
-// Observe adds o. Added again it is told once.
+// Observe adds o. An Observer that is added twice is told once.
 func (s *Observers) Observe(o *Observer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *Observers) Observe(o *Observer) {
 	s.all = append(s.all, weak.Make(o))
 }
 
-// Tell tells the observers of n, with no lock held, and reports whether there are any.
+// Tell passes n to every observer, holding no lock, and reports whether there are any.
 func (s *Observers) Tell(n Notice) bool {
 	s.mu.Lock()
 	all := slices.Clone(s.all)

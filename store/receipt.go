@@ -1,11 +1,11 @@
 package store
 
-// Behind reports whether the charge of a was made behind that of b: of two
-// charges of this limit and one key, the one to be refunded first, since nothing
-// is given back for what others have reserved their turns behind. Charges of
-// which neither is behind the other may be refunded in any order.
+// Behind reports whether charge a was made behind charge b, where both are charges of
+// this limit and one key. Of two such charges a must be refunded first, because nothing
+// is given back for a charge while others have turns reserved behind it. If neither is
+// behind the other, the order of refunds doesn't matter.
 func (l *Limit) Behind(a, b Receipt) bool {
-	if a.Path != b.Path { // of different stores
+	if a.Path != b.Path { // issued by different stores
 		return false
 	}
 	switch l.spec.Algorithm {
@@ -23,11 +23,10 @@ func (l *Limit) Behind(a, b Receipt) bool {
 	}
 }
 
-// Standing returns what a refund has left of a charge: settling was at cost 0 has
-// returned is. While others wait behind the charge little or nothing comes back,
-// and the rest is still reserved: the receipt returned is good for it, as that
-// of a charge that has cost so much from the start. Its Cost is 0 if nothing is
-// left.
+// Standing returns the receipt for what remains of a charge after a refund: settling
+// was at cost 0 has returned is. While others wait behind the charge, little or nothing
+// comes back and the rest stays reserved. The receipt returned stands for that rest, as
+// if the charge had had its cost from the start. Its Cost is 0 if nothing remains.
 func (l *Limit) Standing(was, is Receipt) Receipt {
 	var back int64 // in whole units, rounded up
 	switch l.spec.Algorithm {
@@ -38,7 +37,7 @@ func (l *Limit) Standing(was, is Receipt) Receipt {
 		back = was.Mark - l.passed(was.Instant, is.Instant)*l.spec.Units - is.Mark
 	case FixedWindow, SlidingCounter:
 		back = was.Mark - is.Mark
-	case WarmUp: // what it costs depends on what comes before: all or nothing
+	case WarmUp: // its price depends on what came before: all or nothing
 		if was.Mark == is.Mark && was.Low == is.Low {
 			return was
 		}
@@ -56,8 +55,8 @@ func (l *Limit) Standing(was, is Receipt) Receipt {
 	return is
 }
 
-// Without returns the receipt that a charge on a TokenBucket would have had if the last
-// tokens of it had been charged by themselves, after it.
+// Without returns the receipt that a charge on a TokenBucket would have if its last
+// tokens had been a separate charge made after it.
 func (l *Limit) Without(r Receipt, tokens int64) Receipt {
 	r.Mark, r.Low = l.scale.write(l.scale.read(r.Mark, r.Low).minus(product(tokens, l.token)))
 	r.Cost -= tokens

@@ -5,44 +5,44 @@ import (
 	"time"
 )
 
-// Scale is the unit in which a rate's instants are counted: a tick is
-// 10^Exponent microseconds and is cut into PerTick units. It is chosen so that
-// a token and a tick are both whole numbers of units, which makes every
-// instant at which a token arrives exact: 3 per second is 3 units a
-// microsecond and 1,000,000 units a token, and nothing is ever rounded.
+// Scale is the unit in which a rate counts instants. A tick is 10^Exponent microseconds
+// and is cut into PerTick units, chosen so that a token and a tick are both whole
+// numbers of units. So every instant at which a token arrives is exact: 3 per second is
+// 3 units a microsecond and 1,000,000 units a token, and nothing is ever rounded.
 //
-// Most rates have a scale in which an instant is one integer that a double can
-// hold. Others count in two: whole ticks of a microsecond, and units beyond them.
+// For most rates an instant is one integer that a double can hold. The others have a
+// wide scale, whose instants are two integers: whole ticks of a microsecond, and units
+// beyond them.
 type Scale struct {
 	Exponent uint8
-	// Wide says that instants are two integers. In a State's words, what is an
-	// instant or a length of time is in ticks then: see tokenbucket.go and warmup.go.
+	// Wide means that instants are two integers. In the words of a State, instants and
+	// lengths of time are then in ticks: see tokenbucket.go and warmup.go.
 	Wide    bool
 	PerTick int64
 }
 
 const (
-	// exact is the first integer a double can't tell from its neighbour. The
-	// Lua twins count in doubles.
+	// exact is the first integer that a double can't distinguish from its neighbour.
+	// The Lua twins count in doubles.
 	exact = 1 << 53
-	// horizon is how far from a store's origin instants stay exact, in
-	// microseconds: 20 years. Further out only limits that use the whole room
-	// lose their exactness, and the stores here are restarted more often.
+	// horizon is how far from a store's origin instants stay exact, in microseconds: 20
+	// years. Beyond it only limits that use the whole range lose exactness, and the
+	// stores here are restarted more often.
 	horizon = 20 * 365.25 * 24 * 3600 * 1e6
 	// coarsest is the exponent of the coarsest tick: a millisecond.
 	coarsest = 3
-	// wideCode stands where the Code of other scales has the exponent.
+	// wideCode takes the place of the exponent in the Code of a wide scale.
 	wideCode = 7
 )
 
-// ticks are the lengths of ticks. The last two are no longer chosen, but a server
-// may hold states that were counted in them.
+// ticks are the lengths of ticks by exponent. The last two are no longer chosen, but a
+// server may hold states counted in them.
 var ticks = [8]int64{1, 10, 100, 1000, 10_000, 100_000, 1, 1}
 
 // tick is the length of a tick in microseconds.
 func (s Scale) tick() int64 { return ticks[s.Exponent&7] }
 
-// at is the instant us in units, of a scale that isn't wide.
+// at returns the instant us in units, for a scale that isn't wide.
 func (s Scale) at(us int64) int64 {
 	if s.Exponent == 0 {
 		return us * s.PerTick
@@ -50,16 +50,16 @@ func (s Scale) at(us int64) int64 {
 	return floorDiv(us, s.tick()) * s.PerTick
 }
 
-// instant is the instant us in units, rounded down to a tick.
+// instant returns the instant us in units, rounded down to a tick.
 func (s Scale) instant(us int64) units { return product(floorDiv(us, s.tick()), s.PerTick) }
 
-// exactly is the instant us in units, to the unit and not to the tick.
+// exactly returns the instant us in units, without rounding to a tick.
 func (s Scale) exactly(us int64) units {
 	part, _ := product(floorMod(us, s.tick()), s.PerTick).over(s.tick())
 	return s.instant(us).plus(part)
 }
 
-// Code is the scale as one number.
+// Code returns the scale as one number: the inverse of ScaleOf.
 func (s Scale) Code() int64 {
 	if s.Wide {
 		return s.PerTick*8 + wideCode
@@ -67,7 +67,7 @@ func (s Scale) Code() int64 {
 	return s.PerTick*8 + int64(s.Exponent)
 }
 
-// ScaleOf is the scale with a Code.
+// ScaleOf returns the scale that has the given Code.
 func ScaleOf(code int64) Scale {
 	if code&7 == wideCode {
 		return Scale{PerTick: code >> 3, Wide: true}
@@ -75,16 +75,16 @@ func ScaleOf(code int64) Scale {
 	return Scale{Exponent: uint8(code & 7), PerTick: code >> 3}
 }
 
-// Units of a wide scale beyond a whole tick are below 2^40, so that they and the
-// ticks of 20 years are 90 bits: an int64, which comes with 32 bits more where a
-// State or a Receipt keeps an instant.
+// In a wide scale, the units beyond a whole tick are below 2^40. With the ticks of 20
+// years that makes 90 bits: an int64 and 32 bits more, which a State or a Receipt
+// keeps.
 const (
 	wideBits = 40
 	lowBits  = 32
 )
 
-// Split takes an instant apart, as a State or a Receipt keeps it, into whole ticks
-// and units beyond them.
+// Split splits an instant, as a State or a Receipt keeps it, into whole ticks and the
+// units beyond them.
 func (s Scale) Split(word int64, low uint32) (ticks, beyond int64) {
 	if s.Wide {
 		return word >> (wideBits - lowBits), word&(1<<(wideBits-lowBits)-1)<<lowBits | int64(low)
@@ -100,7 +100,7 @@ func (s Scale) Join(ticks, beyond int64) (word int64, low uint32) {
 	return ticks*s.PerTick + beyond, 0
 }
 
-// read is the instant that a State or a Receipt keeps.
+// read returns the instant that a State or a Receipt keeps.
 func (s Scale) read(word int64, low uint32) units {
 	if !s.Wide {
 		return whole(word)
@@ -118,12 +118,11 @@ func (s Scale) write(u units) (word int64, low uint32) {
 	return s.Join(ticks.int(), beyond)
 }
 
-// length is so many ticks.
+// length returns the units of so many ticks.
 func (s Scale) length(ticks int64) units { return product(ticks, s.PerTick) }
 
-// At is the instant us, in microseconds, as the word A of a rate's state with
-// these numbers: a state whose word A (and D on top of it) isn't later is as if
-// never seen.
+// At returns the instant us, in microseconds, as word A of a rate's state with these
+// numbers. A state whose A plus D isn't later than that is as if never seen.
 func (n Numbers) At(us int64) int64 {
 	s := ScaleOf(n.Unit)
 	if s.Wide {
@@ -132,8 +131,8 @@ func (n Numbers) At(us int64) int64 {
 	return s.at(us)
 }
 
-// wait is the time until units have gone by, rounded up to a tick: at that
-// instant, and not a tick earlier, the units are there.
+// wait returns the time until u units have gone by, rounded up to a tick: at that
+// instant, and not a tick earlier, they are there.
 func (s Scale) wait(u units) time.Duration {
 	if !u.positive() {
 		return 0
@@ -141,7 +140,7 @@ func (s Scale) wait(u units) time.Duration {
 	return micros(u.upOver(s.PerTick) * s.tick())
 }
 
-// waitOne is wait, of units in one word.
+// waitOne is wait for units in one word.
 func (s Scale) waitOne(n int64) time.Duration {
 	if n <= 0 {
 		return 0
@@ -152,25 +151,24 @@ func (s Scale) waitOne(n int64) time.Duration {
 	return time.Duration(n*ticks[s.Exponent&7]) * time.Microsecond
 }
 
-// within is the number of units that go by in d, rounded down to a tick.
+// within returns the number of units that go by in d, rounded down to a tick.
 func (s Scale) within(d time.Duration) units {
 	return s.length(int64(d/time.Microsecond) / s.tick())
 }
 
-// micros is a length of time in microseconds, whose fractions all scales are, rounded
-// up.
+// micros returns a length of time in microseconds, rounded up.
 func (s Scale) micros(u units) int64 {
 	n, rest := u.over(s.PerTick)
 	return n.int()*s.tick() + product(rest, s.tick()).upOver(s.PerTick)
 }
 
-// ofMicros is a length of time from microseconds, rounded up.
+// ofMicros returns a length of time given in microseconds, rounded up.
 func (s Scale) ofMicros(us int64) units {
 	return s.length(us / s.tick()).plus(whole(product(us%s.tick(), s.PerTick).upOver(s.tick())))
 }
 
-// convert carries a length of time from one scale to another, rounded up: a
-// limit that changes its numbers must not gain by it.
+// convert converts a length of time from one scale to another. It rounds up: a limit
+// must not gain by changing its numbers.
 func (s Scale) convert(u units, to Scale) units {
 	if s.PerTick == to.PerTick && s.tick() == to.tick() || !u.positive() || s.PerTick <= 0 {
 		return greater(u, units{})
@@ -178,8 +176,7 @@ func (s Scale) convert(u units, to Scale) units {
 	return to.ofMicros(s.micros(u))
 }
 
-// share is ceil(n * to / from) for n of 0 or more, or most if it is more than
-// that.
+// share returns ceil(n * to / from), for n >= 0, but at most most.
 func share(n units, to, from int64, most units) units {
 	if to == from || from <= 0 {
 		return lesser(n, most)
@@ -193,9 +190,9 @@ func share(n units, to, from int64, most units) units {
 	return lesser(units{times.hi*to + int64(hi), lo}.plus(whole(part)), most)
 }
 
-// fit finds the finest scale in which n per period is exact, and the units of
-// one token in it. All instants of a scale of one word up to the horizon, plus room
-// tokens on top, stay below 2^53, and it is ok; where there is none the scale is wide.
+// fit finds the finest scale in which n per period is exact, and the units of one token
+// in it. In a scale of one word all instants up to the horizon, with room tokens on
+// top, stay below 2^53, and ok accepts it. If there is none, the scale is wide.
 func fit(period, n, room int64, ok func(Scale) bool) (s Scale, token int64) {
 	for e := uint8(0); e <= coarsest; e++ {
 		r := ticks[e]

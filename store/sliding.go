@@ -2,28 +2,28 @@ package store
 
 import "slices"
 
-// SlidingWindow and SlidingLog are one step: charges are entered at an instant
-// and leave one window later. The log enters them where they are; the window
-// at the start of their bucket, so that a bucket leaves as a whole.
+// SlidingWindow and SlidingLog share one step: charges are entered at an instant and
+// leave one window later. The log enters them at their own instant; the window enters
+// them at the start of their bucket, so that a bucket leaves as a whole.
 //
-// State.A and State.B are the newest entry's instant and units, State.Log the
-// entries before it, State.C the sum of all. Instants are in microseconds,
-// which keeps a state readable when the limit changes its numbers. A charge
-// that waits is entered at the instant at which it runs and counts from now
-// on, so nobody overtakes it; everything later is entered there or after.
+// State.A and State.B are the newest entry's instant and units, State.Log the entries
+// before it, and State.C the sum of all. Instants are in microseconds, so a state stays
+// readable when the limit changes its numbers. A charge that waits is entered at the
+// instant at which it runs and counts from now on, so nobody overtakes it; everything
+// later is entered there or after.
 //
-// State.E is by how much the newest entry was ahead of the present when it was
-// entered: nothing, unless its turn was reserved. An entry that is further ahead was
-// made before the clock was set back.
+// State.E is how far ahead of the present the newest entry was when it was made: 0
+// unless its turn was reserved. An entry further ahead than that was made before the
+// clock was set back.
 
-// slide is the span that a SlidingWindow or SlidingLog looks back on: of a log,
-// Token microseconds; of a window so many buckets of Token units.
+// slide is the span that a SlidingWindow or SlidingLog looks back on. For a log it is
+// Token microseconds; for a window it is a number of buckets of Token units each.
 type slide struct {
-	scale          Scale // of a window
+	scale          Scale // windows only
 	token, buckets int64
 }
 
-// slideOf reads the Numbers of a state.
+// slideOf returns the slide for the Numbers of a state.
 func slideOf(n Numbers) slide {
 	return slide{scale: ScaleOf(n.Unit >> 10), token: n.Token, buckets: n.Unit & 1023}
 }
@@ -32,8 +32,8 @@ func (d slide) numbers() Numbers {
 	return Numbers{Token: d.token, Unit: d.scale.Code()<<10 | d.buckets}
 }
 
-// leaves is the instant at which what was entered at at no longer counts.
-// Exactly one window old is out.
+// leaves returns the instant at which an entry made at at stops counting: exactly one
+// window later.
 func (d slide) leaves(at int64) int64 {
 	if d.buckets == 0 {
 		return at + d.token
@@ -41,7 +41,7 @@ func (d slide) leaves(at int64) int64 {
 	return d.bucketStart(d.bucket(at) + d.buckets)
 }
 
-// entered is the instant at which a charge made at at is entered.
+// entered returns the instant at which a charge made at at is entered.
 func (d slide) entered(at int64) int64 {
 	if d.buckets == 0 {
 		return at
@@ -51,7 +51,7 @@ func (d slide) entered(at int64) int64 {
 
 func (l *Limit) rebaseSliding(now *Now, s *State) {
 	at := now.Steady
-	if s.Numbers != l.numbers { // what no longer counted then doesn't come back
+	if s.Numbers != l.numbers { // what no longer counted then must not count again
 		was := slideOf(s.Numbers)
 		was.clamp(at, s)
 		if was.drop(at, s); !s.Live {
@@ -88,8 +88,8 @@ func (l *Limit) stepSliding(now *Now, c *Charge, s *State, r *Result) {
 	}
 }
 
-// clamp enters what was made before the clock was set back now, or for the turn that
-// was reserved, in one entry: or a key would be refused for as long as the
+// clamp moves what was entered before the clock was set back into one entry, now or at
+// the turn that was reserved. Otherwise a key would be refused for as long as the
 // difference.
 func (d slide) clamp(at int64, s *State) {
 	if s.A <= at+s.E {
@@ -104,7 +104,7 @@ func (d slide) clamp(at int64, s *State) {
 	s.Log = s.Log[:n:n]
 }
 
-// drop takes out what no longer counts.
+// drop removes what no longer counts.
 func (d slide) drop(at int64, s *State) {
 	if d.leaves(s.A) <= at {
 		*s = State{}
@@ -118,7 +118,7 @@ func (d slide) drop(at int64, s *State) {
 	s.Log = s.Log[gone:]
 }
 
-// enter adds an entry at at, or at the newest instant seen if that is later.
+// enter adds an entry at at, or at the newest entry's instant if that is later.
 func (l *Limit) enter(now *Now, s *State, at, units int64) Receipt {
 	switch {
 	case !s.Live:
@@ -133,7 +133,8 @@ func (l *Limit) enter(now *Now, s *State, at, units int64) Receipt {
 	return Receipt{Instant: s.A, Mark: units, Cost: units}
 }
 
-// frees is the instant at which the oldest entries with units in all have left.
+// frees returns the instant at which the oldest entries, with units in total, have
+// left.
 func (l *Limit) frees(s *State, units int64) int64 {
 	for _, e := range s.Log {
 		if units -= e.Units; units <= 0 {
@@ -143,8 +144,8 @@ func (l *Limit) frees(s *State, units int64) int64 {
 	return l.slide.leaves(s.A)
 }
 
-// The receipt says where a charge is entered and, as its Mark, how much may be
-// taken out there.
+// The receipt says where a charge is entered. Its Mark is how much may be taken out of
+// that entry.
 func (l *Limit) amendSliding(now *Now, c *Charge, s *State) Receipt {
 	receipt := c.Receipt
 	diff := c.Cost - c.Receipt.Cost
@@ -159,9 +160,9 @@ func (l *Limit) amendSliding(now *Now, c *Charge, s *State) Receipt {
 		if c.Receipt.Cost == 0 || l.slide.leaves(receipt.Instant) <= now.Steady {
 			receipt.Instant, receipt.Mark = debt.Instant, 0
 		}
-		// While the charge itself counts, a refund takes the debt out of its
-		// entry too, be it at the expense of others in it: what they lose there
-		// stands in the entry of the debt, which leaves later.
+		// While the charge itself counts, a refund takes the debt out of the charge's
+		// entry too, even at the expense of others in it: what they lose there stands
+		// in the debt's entry, which leaves later.
 		receipt.Mark += debt.Cost
 		return receipt
 	}
@@ -186,7 +187,7 @@ func (s *State) withdraw(now *Now, at, units int64) {
 		s.Log[i].Units -= units
 	}
 	s.C -= units
-	for s.B == 0 { // the newest entry must hold something: it dates the state
+	for s.B == 0 { // the newest entry must hold something, since it dates the state
 		last := len(s.Log) - 1
 		if last < 0 {
 			*s = State{}

@@ -2,31 +2,35 @@ package store
 
 import "math/bits"
 
-// SlidingCounter estimates a window that slides by two that don't: of what was charged
-// in the window before, evenly as it were, that part counts which the sliding window
-// still covers. With prev and cur charged in the window before and in the present one,
-// of length T, and e of the present one gone by, a charge of c passes if
+// SlidingCounter estimates a sliding window from two fixed ones. It assumes that the
+// charges of the previous window were spread evenly, and counts the part of them that
+// the sliding window still covers. If windows have length T, prev and cur were charged
+// in the previous and in the present window, and e of the present one has elapsed, then
+// a charge of c passes if
 //
 //	prev*(T-e) + (cur+c)*T <= Units*T
 //
-// which is Cloudflare's rule (https://blog.cloudflare.com/counting-things-a-lot-of-different-things/),
-// in integers. Windows are aligned to 1970.
+// This is Cloudflare's rule
+// (https://blog.cloudflare.com/counting-things-a-lot-of-different-things/), in
+// integers. Windows are aligned to 1970.
 //
-// State.A is where the present window begins, in microseconds since Epoch, State.B what
-// was charged in it, State.C in the one before, and State.D what has been reserved in
-// the one after. A charge that waits for an instant of the present window counts in it
-// from now on; nobody who comes later passes before it, as there would have been room
-// for it too. While something is reserved in the next window, nobody passes in this one:
-// they would be in the window before, and take from those who were told their turn.
-// Nothing is reserved further ahead than a window is long: what has been told would depend
-// on what is charged in between.
+// State.A is where the present window begins, in microseconds since Epoch. State.B is
+// what was charged in it, State.C what was charged in the one before, and State.D what
+// has been reserved in the one after.
+//
+// A charge that waits for an instant of the present window counts in it from now on.
+// Nobody who comes later passes before it, since there would have been room for it too.
+// While something is reserved in the next window, nobody passes in this one: they would
+// count in the window before it, and take room from those who were told their turn.
+// Nothing is reserved further ahead than the length of a window, because the turn would
+// depend on what is charged in between.
 
 func (l *Limit) workOutCounter() {
 	l.largest = l.spec.Units
 	l.numbers = Numbers{Unit: l.period}
 }
 
-// counterStart is the beginning of the window of length that at is in.
+// counterStart returns the start of the window of the given length that contains at.
 func counterStart(at, length int64) int64 {
 	return at - floorMod(at+Epoch*1_000_000, length)
 }
@@ -36,7 +40,7 @@ func (l *Limit) rebaseCounter(now *Now, s *State) {
 		if s.turn(now.Wall, was); !s.Live {
 			return
 		}
-		// What counts now goes on counting, in the window that now is.
+		// What counts now continues to count, in the present window of the new length.
 		s.B += s.D + weighed(s.C, s.A+was-now.Wall, was)
 		s.A, s.C, s.D = counterStart(now.Wall, l.period), 0, 0
 		s.Numbers = l.numbers
@@ -44,8 +48,8 @@ func (l *Limit) rebaseCounter(now *Now, s *State) {
 	s.turn(now.Wall, l.period)
 }
 
-// turn brings a state to the window that at is in. If the clock has been set back, what
-// was counted is counted in that window.
+// turn moves a state on to the window that contains at. If the clock has been set back,
+// what was counted stays in that window.
 func (s *State) turn(at, length int64) {
 	start := counterStart(at, length)
 	for n := min((start-s.A)/length, 3); n > 0; n-- {
@@ -56,8 +60,8 @@ func (s *State) turn(at, length int64) {
 	}
 }
 
-// weighed is how much of a window's count still counts if so much of length is covered:
-// rounded up, as what doesn't pass by the rule doesn't.
+// weighed returns how much of a window's count still counts if covered of its length is
+// covered. It rounds up, so that nothing passes that the rule refuses.
 func weighed(count, covered, length int64) int64 {
 	hi, lo := bits.Mul64(uint64(count), uint64(min(covered, length)))
 	part, left := bits.Div64(hi, lo, uint64(length))
@@ -81,7 +85,7 @@ func (l *Limit) stepCounter(now *Now, c *Charge, s *State, r *Result) {
 	default:
 		window, free := l.freesCounter(s, at, c.Cost)
 		wait := free - at
-		if wait > l.maxWait(c) { // which is no longer than a window
+		if wait > l.maxWait(c) { // at most the length of a window
 			r.OK, r.RetryAfter = false, micros(wait-l.maxWait(c))
 			break
 		}
@@ -109,8 +113,9 @@ func (l *Limit) stepCounter(now *Now, c *Charge, s *State, r *Result) {
 	}
 }
 
-// freesCounter is the first instant at which cost, no more than the limit, passes if
-// nobody else comes, and which window from the present one that is in.
+// freesCounter returns the first instant at which cost, at most the limit, passes if
+// nobody else comes, and the number of that instant's window counted from the present
+// one.
 func (l *Limit) freesCounter(s *State, at, cost int64) (window, free int64) {
 	counts := [...]int64{s.C, s.B, s.D, 0}
 	for ; window < 3; window++ {
@@ -118,7 +123,7 @@ func (l *Limit) freesCounter(s *State, at, cost int64) (window, free int64) {
 		if room < 0 || window == 0 && s.D > 0 {
 			continue
 		}
-		gone := int64(0) // of the window, when no more of prev counts than there is room
+		gone := int64(0) // elapsed part of the window at which prev's share leaves enough room
 		if prev > room {
 			hi, lo := bits.Mul64(uint64(room), uint64(l.period))
 			covered, _ := bits.Div64(hi, lo, uint64(prev))
@@ -131,9 +136,9 @@ func (l *Limit) freesCounter(s *State, at, cost int64) (window, free int64) {
 	return window, s.A + window*l.period
 }
 
-// The receipt says which window a charge is in and, as its Mark, how much of it. What it
-// has cost after all counts there, as if it had from the start; more than it did, in the
-// present window if its own counts no more.
+// The receipt says which window a charge is in, and its Mark how much of the charge
+// that window holds. The new cost counts there as if it had from the start. If that
+// window no longer counts, a debt counts in the present one.
 func (l *Limit) amendCounter(now *Now, c *Charge, s *State) Receipt {
 	receipt := c.Receipt
 	diff := c.Cost - c.Receipt.Cost
@@ -162,8 +167,8 @@ func (l *Limit) amendCounter(now *Now, c *Charge, s *State) Receipt {
 	return receipt
 }
 
-// counted is the count of the window that begins so much after the present one; nil if
-// none is kept.
+// counted returns the count of the window that begins after the present one by after,
+// or nil if none is kept.
 func (s *State) counted(after, length int64) *int64 {
 	switch after {
 	case -length:

@@ -2,16 +2,16 @@ package store
 
 import "fmt"
 
-// SlidingWindow cuts the period into buckets on a grid that is exact however
-// odd the division: a bucket is token units long and a tick has PerTick of
-// them (Scale). The current bucket and the Buckets-1 before it count; a bucket
-// exactly one window old doesn't. A wide scale has 1000 units in a tick at the most,
-// so that an instant in it is still an int64.
+// SlidingWindow cuts the period into buckets on a grid that is exact for any division:
+// a bucket is token units long, and a tick has PerTick of them (Scale). The current
+// bucket and the Buckets-1 before it count; a bucket exactly one window old doesn't. A
+// wide scale has at most 1000 units in a tick here, so that an instant in it still fits
+// an int64.
 
 func (l *Limit) workOutSlidingWindow(bad wrong) {
 	s := &l.spec
 	if l.period < s.Buckets {
-		bad("Buckets", fmt.Sprintf("%v in %d buckets", s.Period, s.Buckets), "write buckets of at least a microsecond")
+		bad("Buckets", fmt.Sprintf("%v in %d buckets", s.Period, s.Buckets), "write fewer, of at least a microsecond each")
 		return
 	}
 	l.largest = s.Units
@@ -22,10 +22,10 @@ func (l *Limit) workOutSlidingWindow(bad wrong) {
 	l.numbers = l.slide.numbers()
 }
 
-// bucket is the number of the bucket that at is in.
+// bucket returns the number of the bucket that contains at.
 func (d slide) bucket(at int64) int64 { return floorDiv(d.scale.at(at), d.token) }
 
-// bucketStart is the first instant of the n-th bucket, a whole tick.
+// bucketStart returns the first instant of the n-th bucket, a whole tick.
 func (d slide) bucketStart(n int64) int64 {
 	return -floorDiv(-n*d.token, d.scale.PerTick) * d.scale.tick()
 }

@@ -1,33 +1,34 @@
 package store
 
-// Terms are a Limit's numbers as its steps count in them: what a store needs
-// that runs the steps elsewhere, such as a script in a server.
+// Terms are a Limit's numbers as its steps use them, for a store that runs the steps
+// elsewhere, such as in a server's script.
 type Terms struct {
 	// Numbers are what the limit's states are written under.
 	Numbers Numbers
-	// Scale is the unit of a rate's instants and of a SlidingWindow's buckets.
+	// Scale is the unit of a rate's instants, or of a SlidingWindow's buckets.
 	Scale Scale
-	// Token is, of rates, the units of one token; of a SlidingWindow of one
-	// bucket.
+	// Token is the units of one token of a rate, or of one bucket of a SlidingWindow.
 	Token int64
-	// Capacity is what passes at once, Queue what may be reserved beyond it: in
-	// units of Scale for TokenBucket and LeakyBucket, unless it is wide, else in
-	// tokens.
+	// Capacity is what passes at once; Queue is what may be reserved beyond it. They
+	// are in units of Scale for a TokenBucket or LeakyBucket whose scale isn't wide,
+	// otherwise in tokens.
 	Capacity, Queue int64
 	// Largest is the largest cost that can ever pass.
 	Largest int64
-	// Period is in microseconds, 0 for calendar windows.
+	// Period is in microseconds; 0 for calendar windows.
 	Period int64
-	// Warm is a WarmUp's whole warm-up in units of Scale, or ticks of a wide one.
+	// Warm is the whole warm-up of a WarmUp, in units of Scale or in ticks of a wide
+	// one.
 	Warm int64
-	// Longest is the furthest that anything is reserved or owed, in units of
-	// Scale, or ticks of a wide one.
+	// Longest is the furthest into the future that a turn is reserved or a debt
+	// reaches, in units of Scale or in ticks of a wide one.
 	Longest int64
-	// Patience is the longest MaxWait that counts, in microseconds.
+	// Patience is the longest MaxWait that counts, in microseconds. Longer ones are
+	// treated as this.
 	Patience int64
 }
 
-// Terms returns the limit's numbers worked out.
+// Terms returns the numbers that the limit's steps use.
 func (l *Limit) Terms() Terms {
 	t := Terms{
 		Numbers: l.numbers, Scale: l.scale, Token: l.token,
@@ -40,13 +41,13 @@ func (l *Limit) Terms() Terms {
 	return t
 }
 
-// Span is one window of the calendar: it begins at Start and is over at End, in
-// microseconds since Epoch. The windows of a calendar are numbered in their order;
-// some number may be left out, where a zone has left out a day.
+// Span is one window of the calendar, from Start up to but not including End, in
+// microseconds since Epoch. The windows of a calendar are numbered in order. A number
+// is skipped where a time zone has skipped a day.
 type Span struct{ Number, Start, End int64 }
 
-// Around returns the calendar window that wall is in, in microseconds since Epoch,
-// and windows before and after it.
+// Around returns the calendar window that contains wall, in microseconds since Epoch,
+// with the given numbers of windows before and after it.
 func (w Window) Around(wall int64, before, after int) []Span {
 	at, _ := w.bounds(wall)
 	for range before {
@@ -62,12 +63,12 @@ func (w Window) Around(wall int64, before, after int) []Span {
 	return spans
 }
 
-// Fixed reports the length of a window made by Every, in microseconds; others
-// have to be looked up (Around).
+// Fixed returns the length, in microseconds, of a window made by Every. For all others
+// ok is false: their lengths vary (see Around).
 func (w Window) Fixed() (length int64, ok bool) {
 	return w.every.Microseconds(), w.kind == everyWindow
 }
 
-// Nominal is about the length of a window, in microseconds: that of the longest where
-// the clocks are never changed.
+// Nominal returns the approximate length of a window in microseconds: that of the
+// longest window in a location whose clocks never change.
 func (w Window) Nominal() int64 { return w.nominal() }

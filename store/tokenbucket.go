@@ -6,29 +6,29 @@ import (
 	"math/bits"
 )
 
-// The token bucket and the leaky bucket are one step. State.A is the
-// theoretical arrival time (tat): the instant at which the bucket is full
-// again, or, seen as a queue, at which it has run dry. A charge moves it by
-// its cost; it may run ahead of the present by the capacity at once and by the
-// queue or the maximum wait if the charge waits for the difference. That is all
-// there is to most states; the other words are 0 then.
+// TokenBucket and LeakyBucket share one step. State.A is the theoretical arrival time
+// (tat): the instant at which the bucket is full again or, seen as a queue, at which it
+// has run dry. A charge moves it by its cost. It may run ahead of the present by the
+// capacity at once, and further by the queue or the maximum wait if the charge waits
+// for the difference. For most states that is all, and the other words are 0.
 //
-// State.B is by how much the tat was ahead of the capacity when it was last
-// written: turns reserved and debts. A tat further ahead than capacity + B was
-// not written under these numbers (the limit was lowered, the server's clock
-// was set back) and is clamped, or a key would be refused for as long as the
-// difference. State.D is what has been clamped off (see changeBucket), State.C
-// the capacity that B and D go with, and State.E, until it comes, a tat below which
-// no refund may go (see refundBucket).
+// State.B is how far the tat was ahead of the capacity when it was last written:
+// reserved turns and debts. A tat further ahead than capacity + B wasn't written under
+// these numbers (the limit was lowered, or the server's clock was set back) and is
+// clamped, or a key would be refused for as long as the difference. State.D is what has
+// been clamped (see changeBucket). State.C is the capacity that B and D go with.
+// State.E is a tat in the future below which no refund may go (see refundBucket); it is
+// 0 once it has passed.
 //
-// The rules are written in units of 128 bits, which hold any rate. The step of one that
-// isn't wide is written again in one word (stepBucket), since it is most of what most
-// programs decide. Of a wide scale A is as Scale.Join makes it, with State.Low; B, D and E
-// are in ticks, rounded up, and C in tokens. What has been added to D and E is in
-// State.Log, if it is anything: one entry, D's in At and E's in Units.
+// The rules are written in units of 128 bits, which hold any rate. For scales that
+// aren't wide the step is written a second time in one word (stepBucket), since it is
+// most of what most programs decide. With a wide scale, A is as Scale.Join makes it,
+// with State.Low; B, D and E are in ticks, rounded up, and C in tokens. What the
+// rounding has added to D and E, if anything, is in State.Log: one entry, with D's part
+// in At and E's in Units.
 
-// workOutBucket: a LeakyBucket is a TokenBucket that passes its Burst and the
-// one whose turn it is at once, and queues by default.
+// workOutBucket computes the numbers of both. A LeakyBucket is a TokenBucket that
+// passes at once its Burst and the charge whose turn it is, and queues by default.
 func (l *Limit) workOutBucket(bad wrong) {
 	s := &l.spec
 	queue := max(s.Queue, 0)
@@ -38,10 +38,10 @@ func (l *Limit) workOutBucket(bad wrong) {
 	l.room = l.burst + queue
 	room := l.room
 	if s.Debt {
-		room *= 2 // all of it, and a charge as large upon it
+		room *= 2 // a full bucket owed, and a charge as large on top of it
 	}
 	if float64(room)*float64(l.period)/float64(s.Units) > far/2 {
-		bad("Units", fmt.Sprintf("%d per %v take more than 100 years for burst %d and queue %d", s.Units, s.Period, l.burst, queue),
+		bad("Units", fmt.Sprintf("burst %d and queue %d take more than 100 years at %d per %v", l.burst, queue, s.Units, s.Period),
 			"write a smaller burst, a smaller queue or more units")
 		return
 	}
@@ -58,15 +58,15 @@ func (l *Limit) workOutBucket(bad wrong) {
 	}
 }
 
-// affordable is the largest cost that can be prepaid: a year's worth, or one.
+// affordable returns the largest cost that can be prepaid: a year's worth, at least 1.
 func (l *Limit) affordable() int64 {
 	n, _ := l.most.over(l.token)
 	return min(MaxCost, max(1, n.int()))
 }
 
-// owed returns how many tokens of a debt are added to the instant until which a
-// limit is taken: the one that reaches top is the last. They are whole ones, so
-// that refunding them leaves no trace. A queue may be longer than a debt can get.
+// owed returns how many tokens of a debt are added to a limit that is taken until the
+// instant until. The token that reaches top is the last. Tokens are whole, so refunding
+// them leaves no trace. A queue may be longer than a debt can get.
 func (l *Limit) owed(debt int64, until, top units) int64 {
 	if !until.less(top) {
 		return 0
@@ -74,13 +74,13 @@ func (l *Limit) owed(debt int64, until, top units) int64 {
 	return min(debt, top.minus(until).upOver(l.token))
 }
 
-// worth is the units of so many tokens, or most if they are more: of what is
-// given back no more is looked at than there is.
+// worth returns the units of so many tokens, at most most: a refund never looks at more
+// than there is.
 func (l *Limit) worth(tokens int64, most units) units {
 	return lesser(product(tokens, l.token), most)
 }
 
-// endless is more than any limit can hold.
+// endless returns more than any limit can hold.
 func (l *Limit) endless() units {
 	if l.scale.Wide {
 		return l.scale.length(exact)
@@ -105,18 +105,18 @@ func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
 	if !charged {
 		return
 	}
-	// Field by field: writing the whole State, with the Log it never has, would
-	// be most of the cost of a decision.
+	// Written field by field: writing the whole State, with the Log that a bucket never
+	// has here, would be most of the cost of a decision.
 	s.Live, s.Numbers, s.A = true, l.numbers, after
 	if ahead := after - at - l.capacity; ahead > 0 || s.B|s.C|s.E != 0 {
 		l.mark(s, at, ahead)
 	}
 }
 
-// StepInstant is Step of a TokenBucket or LeakyBucket whose State is Live, was written
-// under Numbers, and is A and nothing else: as most are, so that a store may keep them
-// in a word. It returns what A is then; ok is false where the step needs more of a State
-// than that or leaves more, and what it has written to r is worth nothing.
+// StepInstant is Step for a TokenBucket or LeakyBucket whose State is Live, was written
+// under Numbers, and consists of A alone. Most do, so a store may keep them in one word.
+// It returns the new A. If ok is false, the step needs or leaves more of a State than
+// that, and r is meaningless.
 func (l *Limit) StepInstant(now, a int64, c *Charge, r *Result) (next int64, ok bool) {
 	at := l.scale.at(now)
 	if l.scale.Wide || a > at+l.capacity {
@@ -129,16 +129,17 @@ func (l *Limit) StepInstant(now, a int64, c *Charge, r *Result) (next int64, ok 
 	return next, next-at <= l.capacity
 }
 
-// Numbers are what the limit's states are written under.
+// Numbers returns the numbers that the limit's states are written under. Don't change
+// what it points to.
 func (l *Limit) Numbers() *Numbers { return &l.numbers }
 
-// advance answers a charge on a bucket whose tat, at the instant at or later, is what it
-// says, and moves the tat if the charge is made.
+// advance answers a charge on a bucket with the given tat, which isn't before at. If the
+// charge is made, after is the new tat.
 func (l *Limit) advance(at, tat int64, c *Charge, r *Result) (after int64, charged bool) {
 	*r = Result{}
 	r.OK = true
-	// A charge with debt waits only for what stands before it; without, its own cost
-	// has to be there as well.
+	// With debt, a charge waits only for those before it; without, its own cost has to
+	// be there as well.
 	inc := c.Cost * l.token
 	own := inc
 	if l.spec.Debt {
@@ -153,7 +154,7 @@ func (l *Limit) advance(at, tat int64, c *Charge, r *Result) (after int64, charg
 	}
 	switch {
 	case c.Cost == 0:
-	case c.Cost > l.largest, short > allowed && own-l.capacity > allowed: // not even with nobody before it
+	case c.Cost > l.largest, short > allowed && own-l.capacity > allowed: // it could not pass even with nobody before it
 		r.OK, r.RetryAfter = false, Never
 	case short > allowed:
 		r.OK, r.RetryAfter = false, l.scale.waitOne(short-allowed)
@@ -175,8 +176,8 @@ func (l *Limit) advance(at, tat int64, c *Charge, r *Result) (after int64, charg
 	return tat, charged
 }
 
-// stepUnits is stepBucket in units: of a wide scale, and the same of any other, to which
-// a test holds the two.
+// stepUnits is stepBucket in units of 128 bits. Wide scales need it; for all others a
+// test holds the two to the same answers.
 func (l *Limit) stepUnits(now *Now, c *Charge, s *State, r *Result) {
 	if s.Live {
 		l.rebaseBucket(now, s)
@@ -226,8 +227,8 @@ func (l *Limit) amendBucket(now *Now, c *Charge, s *State) Receipt {
 	mark, cost := lesser(made, tat), c.Cost
 	switch diff := c.Cost - c.Receipt.Cost; {
 	case diff > 0:
-		// The mark moves by the debt and not to the end of the queue: what time
-		// has given back of the charge must not come to stand again.
+		// The mark moves by the debt, not to the end of the queue: what time has given
+		// back of the charge must not become reserved again.
 		debt := l.owed(diff, tat, at.plus(l.full).plus(l.most))
 		own := b.floor != (units{}) && b.floor == mark && mark == tat // see refundBucket
 		mark = greater(mark, at).plus(product(debt, l.token))
@@ -240,7 +241,7 @@ func (l *Limit) amendBucket(now *Now, c *Charge, s *State) Receipt {
 		back := l.refundBucket(at, tat, mark, c, &b)
 		tat = tat.minus(back)
 		mark = mark.minus(back)
-		if back.positive() && !at.less(mark) { // nothing of it stands any more: see Standing
+		if back.positive() && !at.less(mark) { // nothing of the charge stands any more: see Standing
 			mark = lesser(mark, made.minus(l.worth(-diff, l.endless())))
 		}
 	}
@@ -253,27 +254,29 @@ func (l *Limit) amendBucket(now *Now, c *Charge, s *State) Receipt {
 	return r
 }
 
-// refundBucket is how much of a refund is given back, and notes in the floor what
-// must not be. Whoever has been told a turn keeps it alone: if that is at t, the tat
-// has to be t plus what that one and all after it cost, or a newcomer goes beside
-// them. Without refunds the turn of a charge that waits is its own tat less the
-// capacity, and so it is. A refund takes the tat back and leaves the turns where
-// they are; what they need is the floor, also when the tat no longer tells that
-// anybody waits.
+// refundBucket returns how much of a refund is given back, and records in the floor
+// what must not be.
+//
+// Whoever has been told a turn keeps that turn alone. If the turn is at t, the tat has
+// to be t plus the cost of that charge and of all after it, or a newcomer would run
+// beside them. Without refunds this holds by itself: the turn of a charge that waits is
+// its own tat less the capacity. A refund moves the tat back and leaves the turns where
+// they are. The floor protects them, also when the tat no longer shows that anybody
+// waits.
 func (l *Limit) refundBucket(at, tat, mark units, c *Charge, b *bucket) units {
 	zero, stands := units{}, greater(mark.minus(at), units{})
 	behind, waiting := tat.minus(mark), at.plus(l.full).less(tat)
 	if l.spec.Debt && behind.positive() {
-		// However much it is, one that comes now would go before those that
-		// wait if there were any room: they wait for what is before them only.
+		// With debt, charges wait only for what is before them. If there were any room,
+		// however small, a charge that comes now would go before those that wait.
 		behind = l.endless()
 	}
 	back := refunded(l.worth(c.Receipt.Cost-c.Cost, stands), stands, behind, l.full, waiting)
 	if l.queue > 0 && !l.spec.Debt && c.Receipt.Cost > l.burst {
-		// More than passes at once goes when the last of it may: what is left of
-		// it goes then, and not when it would have by itself. Then is what the
-		// receipt of such a charge says; of another one, which owes so much by
-		// now, it is when it was made.
+		// A charge larger than what passes at once goes when the last part of it may;
+		// what a refund leaves of it also goes then, not earlier as a smaller charge
+		// would. The receipt of such a charge says when that is. For a charge that has
+		// become so large only by debt, it is when the charge was made.
 		turn := l.turnOf(c.Receipt)
 		switch {
 		case behind.positive() && at.less(turn):
@@ -289,7 +292,7 @@ func (l *Limit) refundBucket(at, tat, mark units, c *Charge, b *bucket) units {
 	default:
 		back = greater(lesser(back, tat.minus(b.floor)), zero)
 	}
-	floor := mark.minus(back) // it may be waiting itself
+	floor := mark.minus(back) // the charge itself may be waiting
 	if c.Cost == 0 {
 		floor = at
 	}
@@ -302,7 +305,7 @@ func (l *Limit) refundBucket(at, tat, mark units, c *Charge, b *bucket) units {
 	return back
 }
 
-// told is an instant, or a length of time, as a receipt tells it: of a wide scale in
+// told returns an instant or length of time as a receipt holds it: for a wide scale in
 // ticks, rounded up.
 func (l *Limit) told(u units) int64 {
 	if l.scale.Wide {
@@ -311,7 +314,7 @@ func (l *Limit) told(u units) int64 {
 	return u.int()
 }
 
-// turnOf is what a receipt tells.
+// turnOf returns what told has put into a receipt.
 func (l *Limit) turnOf(r Receipt) units {
 	if l.scale.Wide {
 		return l.scale.length(r.Instant)
@@ -319,8 +322,8 @@ func (l *Limit) turnOf(r Receipt) units {
 	return whole(r.Instant)
 }
 
-// divisor divides by the same number again and again. A multiplication and a correction
-// take a third of a division's time, which would be a tenth of a decision's.
+// divisor divides by the same number many times. A multiplication and a correction take
+// a third of the time of a division, which would be a tenth of a decision's.
 type divisor struct{ by, inverse uint64 }
 
 func divisorOf(by int64) divisor { return divisor{uint64(by), math.MaxUint64 / uint64(by)} }

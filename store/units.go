@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// units is a length of time, or an instant, in the units of a Scale. Those of one
-// word fit an int64, and the steps that every request runs count them so; 20 years
+// units is a length of time or an instant in the units of a Scale. In scales of one
+// word it fits an int64, and the steps that every request runs count in those. 20 years
 // in units of 2^-40 microseconds take 90 bits.
 type units struct {
 	hi int64
@@ -15,7 +15,7 @@ type units struct {
 
 func whole(n int64) units { return units{n >> 63, uint64(n)} }
 
-// product is a * b, for a b of 0 or more.
+// product returns a * b, for b >= 0.
 func product(a, b int64) units {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	return units{int64(hi) - a>>63&b, lo}
@@ -35,7 +35,7 @@ func (u units) less(v units) bool { return u.hi < v.hi || u.hi == v.hi && u.lo <
 
 func (u units) positive() bool { return u.hi > 0 || u.hi == 0 && u.lo > 0 }
 
-// over is how often n goes into u, rounded down, and what is left: 0 to n-1.
+// over divides u by n, rounding down, and returns the remainder too, from 0 to n-1.
 func (u units) over(n int64) (q units, rest int64) {
 	if u.hi < 0 {
 		q, rest = units{}.minus(u).over(n)
@@ -49,7 +49,7 @@ func (u units) over(n int64) (q units, rest int64) {
 	return units{int64(uint64(u.hi) / d), lo}, int64(left)
 }
 
-// upOver is over, rounded up, as an int64.
+// upOver divides u by n, rounding up.
 func (u units) upOver(n int64) int64 {
 	q, rest := u.over(n)
 	if rest > 0 {
@@ -58,7 +58,7 @@ func (u units) upOver(n int64) int64 {
 	return q.int()
 }
 
-// int is u as an int64, or the one next to it.
+// int returns u as an int64, or the nearest int64.
 func (u units) int() int64 {
 	switch {
 	case u.hi == int64(u.lo)>>63:

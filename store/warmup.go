@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// WarmUp: Guava's SmoothWarmingUp (cold factor 3) in integers. With T the
-// interval of the full rate, W the warm-up and S, in [0, W], how cold the
-// limit is, a permit taken at S costs T up to the threshold W/2 and rises
-// linearly to 3T at W. Taking permits worth time t brings S down by t; their
-// price is t plus the area under the rising part, F(S) - F(S-t) with
-// F(S) = (2S - W)² / 2W above the threshold and 0 below. Rounding F, and not
-// the differences, keeps the error below one unit over any number of permits.
+// WarmUp is Guava's SmoothWarmingUp (cold factor 3) in integers. Let T be the interval
+// of the full rate, W the warm-up, and S, in [0, W], how cold the limit is. A permit
+// costs T up to the threshold W/2; above it the cost rises linearly, to 3T at W. Taking
+// permits worth time t lowers S by t. Their price is t plus the area under the rising
+// part, F(S) - F(S-t), where F(S) = (2S - W)² / 2W above the threshold and 0 below.
+// Rounding F rather than the differences keeps the error below one unit over any number
+// of permits.
 //
-// State.A is the instant at which the next charge may go, State.B is S at that
-// instant. A key never seen is cold. State.C is by how much A was ahead of the
-// present when it was last written: if it is further, the clock has been set back
-// since, and the wait is no longer than it was then.
+// State.A is the instant at which the next charge may go, and State.B is S at that
+// instant. A key never seen is cold. State.C is how far A was ahead of the present when
+// it was last written: if A is further ahead, the clock has been set back since, and
+// the wait is no longer than it was then.
 //
-// Receipt.Mark is State.A after the charge, Receipt.Instant S before it: S stops
-// at 0, so what it was can not be told from what it is. It is -1 once the charge
-// has been settled, and its price is no longer that of its cost.
+// Receipt.Mark is State.A after the charge, and Receipt.Instant is S before it: S stops
+// at 0, so the old value can't be computed from the new one. Instant is -1 once the
+// charge has been settled and its price is no longer that of its cost.
 //
-// Of a wide scale A is as Scale.Join makes it, with State.Low; B and C are in ticks,
-// and D is what B has beyond them. F is rounded to a tick: the square of W in units
-// would be twice as long as any other number.
+// With a wide scale, A is as Scale.Join makes it, with State.Low; B and C are in ticks,
+// and D holds the units of B beyond them. F is rounded to a tick, because the square of
+// W in units would be twice as long as any other number.
 
 func (l *Limit) workOutWarmUp(bad wrong) {
 	s := &l.spec
 	w := s.WarmUp.Microseconds()
 	if float64(w) > horizon/10 {
-		bad("WarmUp", fmt.Sprintf("warm-up %v", s.WarmUp), "write two years at the most")
+		bad("WarmUp", fmt.Sprintf("warm-up %v", s.WarmUp), "write at most two years")
 		return
 	}
 	l.scale, l.token = fit(l.period, s.Units, 1, func(c Scale) bool {
@@ -68,15 +68,15 @@ func (l *Limit) slowOne(cold int64) int64 {
 	return x * x / (2 * l.warm)
 }
 
-// price is what a charge of so many units takes of a limit as cold as that, and how
-// cold that leaves it.
+// price returns what a charge of so many units costs a limit that is as cold as cold,
+// and how cold the limit is afterwards.
 func (l *Limit) price(cost int64, cold units) (price, warmer units) {
 	t := product(cost, l.token)
 	warmer = greater(cold.minus(t), units{})
 	return t.plus(l.slow(cold)).minus(l.slow(warmer)), warmer
 }
 
-// warmth reads when the next charge may go, and how cold the limit is then.
+// warmth returns when the next charge may go, and how cold the limit is then.
 func warmth(s *State) (next, cold units) {
 	from := ScaleOf(s.Numbers.Unit)
 	if next = from.read(s.A, s.Low); from.Wide {
@@ -85,7 +85,7 @@ func warmth(s *State) (next, cold units) {
 	return next, whole(s.B)
 }
 
-// warms writes it.
+// warms writes what warmth reads.
 func (l *Limit) warms(now *Now, s *State, next, cold units) {
 	ahead := greater(next.minus(l.scale.instant(now.Steady)), units{})
 	*s = State{Live: true, Numbers: l.numbers, B: cold.int(), C: ahead.int()}
@@ -119,7 +119,7 @@ func (l *Limit) rebaseWarmUp(now *Now, s *State) {
 }
 
 // changeWarmUp carries over a state that was written under other numbers. The wait
-// stays as long as it was told, and the limit as cold.
+// stays as long as it was announced, and the limit as cold.
 func (l *Limit) changeWarmUp(now *Now, s *State, next, cold units) (units, units) {
 	from, warm := ScaleOf(s.Numbers.Unit), s.Numbers.Token
 	if !from.Wide {
@@ -171,8 +171,8 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
 	r.ResetAfter = l.scale.waitOne(next - at + l.warm - cold)
 }
 
-// stepWarmUpUnits is stepWarmUp in units: of a wide scale, and the same of any other, to
-// which a test holds the two.
+// stepWarmUpUnits is stepWarmUp in units of 128 bits. Wide scales need it; for all
+// others a test holds the two to the same answers.
 func (l *Limit) stepWarmUpUnits(now *Now, c *Charge, s *State, r *Result) {
 	l.rebase(now, s)
 	at := l.scale.instant(now.Steady)
@@ -203,18 +203,18 @@ func (l *Limit) stepWarmUpUnits(now *Now, c *Charge, s *State, r *Result) {
 	r.ResetAfter = l.scale.wait(next.minus(at).plus(l.full).minus(cold))
 }
 
-// was is how cold a limit was before a charge that has left it as cold as that.
+// was returns how cold a limit was before a charge that has left it at cold.
 func (l *Limit) was(r Receipt, cold units) units {
 	if cold.positive() {
 		return lesser(cold.plus(product(r.Cost, l.token)), l.full)
 	}
-	return lesser(l.turnOf(r), l.full) // it has stopped at 0
+	return lesser(l.turnOf(r), l.full) // S has stopped at 0
 }
 
-// moreWarmUp is when the next charge may go. After a refusal that is RetryAfter. After
-// a charge it is ResetAfter less the time in which the limit then cools down. After a
-// peek that time isn't known; a unit takes at most three times the full rate's interval,
-// and the limit cools down for at most the warm-up.
+// moreWarmUp returns when the next charge may go. After a refusal that is RetryAfter.
+// After a charge it is ResetAfter less the time in which the limit then cools down.
+// After a peek that time isn't known; a unit takes at most three times the interval of
+// the full rate, and the limit cools down for at most the warm-up.
 func (l *Limit) moreWarmUp(r *Result) time.Duration {
 	switch {
 	case r.RetryAfter > 0 && r.RetryAfter < Never:
@@ -250,15 +250,15 @@ func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 		receipt.Cost -= diff - debt
 		next = next.plus(product(debt, l.token))
 	case diff < 0 && c.Cost == 0 && c.Receipt.Instant >= 0 && next == made && at.less(next):
-		// Cancelled, and nobody came after it: as if it had not been.
+		// Cancelled, and nobody came after it: the state returns to what it was before.
 		cold = l.was(c.Receipt, cold)
 		price, _ := l.price(c.Receipt.Cost, cold)
 		next = next.minus(price)
 		mark = greater(at, next)
 	case diff < 0 && !made.less(next):
-		// One that came after it waits for exactly what is before it, and goes
-		// when it was told whatever becomes of that: then nothing is given back,
-		// or one that comes now could go with it.
+		// Each charge that came after waits for exactly what is before it and goes at
+		// the turn it was told, whatever is refunded here. If any came, nothing is
+		// given back, or a newcomer could go beside them.
 		next = next.minus(l.worth(-diff, next.minus(at)))
 		mark = next
 	}

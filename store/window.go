@@ -17,25 +17,27 @@ const (
 	monthlyWindow
 )
 
-// Window is a span of the calendar: Hourly, Daily, Weekly, Monthly, or one
-// made by Every. Its bounds are worked out at the moment of a decision, never
-// cached: a day has 23 or 25 hours when the clocks change, and months have
-// their real lengths. The zero Window is none.
+// Window is a span of the calendar: Hourly, Daily, Weekly, Monthly, or one made by
+// Every. The zero Window means no window. The bounds are computed at each decision,
+// never cached: a day has 23 or 25 hours when the clocks change, and months have their
+// real lengths.
 //
-// A window begins at the first instant at which the clocks of its location
-// show it, or something later. So a midnight that the clocks skip leaves the
-// day to begin an instant after it, a midnight they repeat begins one day only,
-// and a day that a zone leaves out (Samoa's 30 December 2011) is a window of no
-// length. An hour is an hour of time whatever the clocks are set to; where they
-// change by a part of one (Lord Howe), a longer and a shorter window take turns.
+// A window begins at the first instant at which the clocks of its location show its
+// beginning or something later:
+//
+//   - If the clocks skip midnight, the day begins at the instant after.
+//   - If the clocks repeat midnight, the day begins once.
+//   - A day that a time zone skips (Samoa, 30 December 2011) is a window of length 0.
+//   - An hour always lasts an hour of elapsed time. Where clocks change by part of an
+//     hour (Lord Howe Island), one window is longer and one shorter.
 type Window struct {
 	kind  windowKind
 	every time.Duration
 	loc   *time.Location // nil: UTC
 }
 
-// The calendar windows, in UTC unless given a location with In. A week starts
-// on Monday.
+// The calendar windows. They are in UTC unless In gives a location. A week starts on
+// Monday.
 var (
 	Hourly  = Window{kind: hourlyWindow}
 	Daily   = Window{kind: dailyWindow}
@@ -43,17 +45,19 @@ var (
 	Monthly = Window{kind: monthlyWindow}
 )
 
-// Every is the window of length d, a multiple of a microsecond and two years at
-// the most, aligned to the Unix epoch.
+// Every returns a window of length d, aligned to the Unix epoch. d is a multiple of a
+// microsecond, at most two years; otherwise NewLimit fails.
 func Every(d time.Duration) Window { return Window{kind: everyWindow, every: d} }
 
-// In is the window in the time zone loc.
+// In returns the window in the time zone loc. NewLimit refuses it for a window made by
+// Every, which has no time zone.
 func (w Window) In(loc *time.Location) Window {
 	w.loc = loc
 	return w
 }
 
-// check says what is wrong with the window and what to write, if anything is.
+// check returns what is wrong with the window and what to write instead, or two empty
+// strings.
 func (w Window) check() (problem, write string) {
 	switch {
 	case w.kind != everyWindow:
@@ -61,14 +65,15 @@ func (w Window) check() (problem, write string) {
 	case w.every <= 0 || w.every%time.Microsecond != 0:
 		return "a window of " + w.every.String(), "write a positive multiple of a microsecond"
 	case float64(w.every.Microseconds()) > horizon/10:
-		return "a window of " + w.every.String(), "write two years at the most"
+		return "a window of " + w.every.String(), "write at most two years"
 	case w.loc != nil:
-		return "a window of " + w.every.String() + " is aligned to the Unix epoch and knows no time zone", "write Hourly, Daily, Weekly or Monthly"
+		return "a window of " + w.every.String() + " is aligned to the Unix epoch and has no time zone", "write Hourly, Daily, Weekly or Monthly"
 	}
 	return "", ""
 }
 
-// String names the window: "daily", "every 1h0m0s", "daily in Europe/Berlin".
+// String returns the name of the window: "daily", "every 1h0m0s", "daily in
+// Europe/Berlin".
 func (w Window) String() string {
 	names := [...]string{"none", "every " + w.every.String(), "hourly", "daily", "weekly", "monthly"}
 	s := names[w.kind]
@@ -78,8 +83,8 @@ func (w Window) String() string {
 	return s
 }
 
-// far is as long as a limit looks ahead, in microseconds: 200 years, which a
-// time.Duration can still say.
+// far is how far a limit looks ahead, in microseconds: 200 years, which still fits a
+// time.Duration.
 const far = 200 * 365 * 24 * 3600 * 1_000_000
 
 // bounds returns the window that wall lies in: start <= wall < end. All
@@ -94,8 +99,8 @@ func (w Window) bounds(wall int64) (start, end int64) {
 	return w.opens(n, z), w.opens(n+1, z)
 }
 
-// ahead returns where the n-th window after the one that begins at start
-// begins, or where the last one within 200 years does.
+// ahead returns the start of the n-th window after the one starting at start, or of the
+// last one within 200 years.
 func (w Window) ahead(start, n int64) int64 {
 	if w.kind == everyWindow {
 		d := w.every.Microseconds()
@@ -105,28 +110,29 @@ func (w Window) ahead(start, n int64) int64 {
 	return w.opens(k+min(n, far/w.nominal()), z)
 }
 
-// between returns how many windows begin after from and not after to.
+// between returns the number of windows that begin in (from, to].
 func (w Window) between(from, to int64) int64 {
 	a, _ := w.number(from)
 	b, _ := w.number(to)
 	return b - a
 }
 
-// code tells windows of different length or place apart: a number below 0. Below 8 it
-// is the kind; above, the length of those made by Every, and the zone of others.
+// code returns a negative number that distinguishes windows of different length or
+// location. The low three bits of its absolute value are the kind; the rest is the
+// length of a window made by Every, or a hash of the zone.
 func (w Window) code() int64 {
 	more := w.every.Microseconds()
 	if w.loc != nil && w.loc != time.UTC {
 		_, offset := time.Unix(Epoch, 0).In(w.loc).Zone()
 		zone := fnv.New32a()
-		fmt.Fprint(zone, w.loc, offset) // two fixed zones may have one name
+		fmt.Fprint(zone, w.loc, offset) // two fixed zones may share a name
 		more = int64(zone.Sum32())
 	}
 	return -8*more - int64(w.kind)
 }
 
-// everyOf is the length of the windows made by Every that have this code, 0 if it is
-// that of others.
+// everyOf returns the length of the window made by Every that has this code, or 0 for
+// the code of another.
 func everyOf(code int64) int64 {
 	if windowKind(-code&7) != everyWindow {
 		return 0
@@ -134,9 +140,9 @@ func everyOf(code int64) int64 {
 	return -code / 8
 }
 
-// Length is the length of the longest window from the one that from lies in until
-// ten years later: a month has 31 days, and a day 25 hours where the clocks are set
-// back by one. The zero Window has none.
+// Length returns the length of the longest window among the one that contains from and
+// those of the next ten years: 31 days for months, and 25 hours for days where clocks
+// are set back by an hour. It is 0 for the zero Window.
 func (w Window) Length(from time.Time) time.Duration {
 	switch w.kind {
 	case noWindow:
@@ -151,9 +157,9 @@ func (w Window) Length(from time.Time) time.Duration {
 		next := w.zone(z.until)
 		back := z.offset - next.offset
 		if w.kind == hourlyWindow {
-			back = floorMod(back, 3600) // whole hours are left out of offsets
+			back = floorMod(back, 3600) // offsets leave whole hours out
 		}
-		// The window that the clocks are set back in is the one before.
+		// The window in which the clocks are set back is the one before.
 		if w.nominal()+back*1_000_000 > longest {
 			start, end := w.bounds((z.until - 1 - Epoch) * 1_000_000)
 			longest = max(longest, end-start)
@@ -165,8 +171,8 @@ func (w Window) Length(from time.Time) time.Duration {
 
 const tenYears = 10 * 366 * 24 * 3600
 
-// nominal is the length of the longest window of w's kind where the clocks are
-// never changed, in microseconds.
+// nominal returns the length, in microseconds, of the longest window of w's kind where
+// clocks never change.
 func (w Window) nominal() int64 {
 	const hour = 3600 * 1_000_000
 	switch w.kind {
@@ -181,8 +187,8 @@ func (w Window) nominal() int64 {
 	}
 }
 
-// zone is a time during which the clocks of a location are not changed, in
-// seconds since 1970, and how far they are ahead of UTC.
+// zone is a time during which a location's clocks don't change, in seconds since 1970,
+// and their offset from UTC.
 type zone struct{ from, until, offset int64 }
 
 const always = 1 << 62
@@ -215,13 +221,13 @@ func (w Window) zone(t int64) zone {
 	return z
 }
 
-// reach is more than any zone has ever set its clocks by at once, in seconds:
-// countries have changed sides of the date line.
+// reach is more than any zone has ever changed its clocks by at once, in seconds:
+// countries have moved across the date line.
 const reach = 25 * 3600
 
-// number returns the number of the window that wall lies in, and the zone. It
-// is the highest number that the clocks have shown until then: clocks set back
-// do not take a window back.
+// number returns the number of the window that contains wall, and its zone. It is the
+// highest number the clocks have shown so far: setting clocks back doesn't return to an
+// earlier window.
 func (w Window) number(wall int64) (int64, zone) {
 	if w.kind == everyWindow {
 		return floorDiv(wall+Epoch*1_000_000, w.every.Microseconds()), zone{}
@@ -237,8 +243,8 @@ func (w Window) number(wall int64) (int64, zone) {
 	return n, z
 }
 
-// opens returns the first instant at which the clocks show window n or a later
-// one. near is a zone not far from it, to save looking it up.
+// opens returns the first instant at which the clocks show window n or a later one.
+// near is a zone close to it, which saves a lookup.
 func (w Window) opens(n int64, near zone) int64 {
 	shows := w.face(n)
 	t := shows - near.offset
@@ -253,8 +259,8 @@ func (w Window) opens(n int64, near zone) int64 {
 	return (t - Epoch) * 1_000_000
 }
 
-// shown is the number of the window that clocks showing c, read as seconds
-// since 1970, are in.
+// shown returns the number of the window in which clocks show c, read as seconds since
+// 1970.
 func (w Window) shown(c int64) int64 {
 	switch w.kind {
 	case hourlyWindow:
@@ -269,7 +275,7 @@ func (w Window) shown(c int64) int64 {
 	}
 }
 
-// face is what the clocks show where window n begins: the inverse of shown.
+// face returns what the clocks show at the start of window n: the inverse of shown.
 func (w Window) face(n int64) int64 {
 	switch w.kind {
 	case hourlyWindow:
