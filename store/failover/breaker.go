@@ -12,7 +12,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// State is what the breaker does with calls.
+// State is the state of the breaker.
 type State uint8
 
 const (
@@ -34,40 +34,40 @@ func (s State) String() string {
 type Event struct {
 	// From and To are the states before and after.
 	From, To State
-	// At is when it changed.
+	// At is the time of the change.
 	At time.Time
-	// Err, when the breaker opens, is the primary's last failure.
+	// Err is the primary's last failure. It is set when the breaker opens.
 	Err error
-	// Probes, when it closes, is how many it took, the one that succeeded
-	// included.
+	// Probes is the number of probes it took to close the breaker, including the one
+	// that succeeded. It is set when the breaker closes.
 	Probes uint64
 }
 
-// Stats are counts since New.
+// Stats holds counts since New.
 type Stats struct {
 	State     State
-	Failures  uint64 // calls that count as failures of the primary, probes not included
-	Fallbacks uint64 // calls that the secondary decided instead
+	Failures  uint64 // calls that counted as failures of the primary, not including probes
+	Fallbacks uint64 // calls that the secondary decided instead of the primary
 	Refusals  uint64 // calls that failed with ErrOpen
-	Opened    uint64 // times the breaker opened
+	Opened    uint64 // times that the breaker opened
 	Probes    uint64 // probes made
 }
 
-// Store is a store over two. It is safe for concurrent use.
+// Store combines two stores. Make one with New. It is safe for concurrent use.
 type Store struct {
 	primary, secondary store.Store
 
 	threshold      uint32
 	every, timeout time.Duration
 	patience       time.Duration
-	born           time.Time // what the length of a call is measured from
+	born           time.Time // the origin for measuring the length of calls
 	isFailure      func(error) bool
 	observe        func(Event)
 	observers      store.Observers
 
-	// The library's breaker counts and decides; it changes state only inside
-	// Execute. Half open, a state in which it lets one caller try, is used by
-	// the prober alone: open says, without a lock, that nobody else may ask.
+	// The library's breaker counts failures and decides; it changes state only inside
+	// Execute. Half open, the state in which it lets one caller try, is used by the
+	// prober only: open tells all others, without a lock, not to ask.
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	open    atomic.Bool
 
@@ -75,12 +75,12 @@ type Store struct {
 
 	mu      sync.Mutex
 	last    error                 // the primary's last failure
-	cause   error                 // and ErrOpen with it, once somebody asked
+	cause   error                 // ErrOpen with last, made when first needed
 	probed  []store.Charge        // what the primary is probed with
 	events  []Event               // not yet observed
-	probing bool                  // the goroutine runs
+	probing bool                  // the probing goroutine runs
 	before  uint64                // probes made before the breaker opened
-	kept    map[slot]store.Charge // releases for when the breaker has closed
+	kept    map[slot]store.Charge // releases to make when the breaker has closed
 
 	life context.Context // until Close
 	end  context.CancelFunc
@@ -88,7 +88,7 @@ type Store struct {
 
 func (s *Store) newBreaker() {
 	s.breaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
-		// The prober keeps the time. As soon as it asks, it may.
+		// The prober does the timing: when it asks, it may.
 		Timeout:       1,
 		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= s.threshold },
 		IsExcluded:    excluded,
@@ -96,13 +96,13 @@ func (s *Store) newBreaker() {
 	})
 }
 
-// final wraps an error that is the caller's to have: the secondary is not asked.
+// final wraps an error that is returned to the caller: the secondary isn't asked.
 type final struct {
 	error
-	counted bool // as a failure of the primary
+	counted bool // it counts as a failure of the primary
 }
 
-// errNotAsked is the outcome of a call that found the breaker open.
+// errNotAsked is the outcome of a call made while the breaker was open.
 var errNotAsked = errors.New("not asked")
 
 func excluded(err error) bool {
@@ -110,18 +110,18 @@ func excluded(err error) bool {
 	return ok && !f.counted || err == errNotAsked
 }
 
-// ask makes a call on the primary if the breaker is closed. Of what it returns,
-// failure makes the caller's error.
+// ask makes a call on the primary if the breaker is closed. failure turns its error
+// into the caller's.
 func (s *Store) ask(ctx context.Context, charges []store.Charge, call func() error) error {
 	if s.open.Load() {
 		return errNotAsked
 	}
 	_, err := s.breaker.Execute(func() (struct{}, error) {
-		if s.open.Load() { // opened just now: this would be a probe
+		if s.open.Load() { // it opened just now, so this would be a probe
 			return struct{}{}, errNotAsked
 		}
-		// How long the call took is asked only if the caller's deadline ends
-		// it: without one the clock is not read.
+		// The length of a call matters only if the caller's deadline ends it: without a
+		// deadline the clock isn't read.
 		var began time.Duration
 		if _, bounded := ctx.Deadline(); bounded {
 			began = time.Since(s.born)
@@ -141,8 +141,8 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, call func() err
 	return err
 }
 
-// failure is the error that a caller gets for a call that only the primary
-// could have answered and for which ask returned err.
+// failure returns the error to give a caller whose call only the primary could have
+// answered, and for which ask returned err.
 func (s *Store) failure(err error) error {
 	if f, ok := err.(final); ok {
 		return f.error
@@ -154,7 +154,8 @@ func (s *Store) failure(err error) error {
 	return err
 }
 
-// judge says what an error of the primary means, and keeps it if it counts.
+// judge decides what an error of the primary means, and remembers it if it counts as a
+// failure.
 func (s *Store) judge(ctx context.Context, began time.Duration, err error, charges []store.Charge) error {
 	for _, malformed := range []error{store.ErrCost, store.ErrLimit, store.ErrResults, store.ErrDuplicate} {
 		if errors.Is(err, malformed) {
@@ -170,13 +171,13 @@ func (s *Store) judge(ctx context.Context, began time.Duration, err error, charg
 	}
 	cause := err
 	if ended != nil {
-		// The caller has no time left to ask the secondary in. Who is to blame
-		// depends on how long the primary had.
+		// The caller has no time left to ask the secondary. Whether the primary is to
+		// blame depends on how long it had.
 		took := time.Since(s.born) - began
 		if !bounded || !errors.Is(ended, context.DeadlineExceeded) || took < s.patience {
 			return final{error: err}
 		}
-		cause = fmt.Errorf("failover: no answer in %v, until the caller's deadline: %w", took.Round(time.Millisecond), err)
+		cause = fmt.Errorf("failover: no answer within %v, when the caller's deadline passed: %w", took.Round(time.Millisecond), err)
 	}
 	if s.isFailure != nil && !s.isFailure(err) {
 		return final{error: err}
@@ -189,19 +190,19 @@ func (s *Store) judge(ctx context.Context, began time.Duration, err error, charg
 	return err
 }
 
-// remember keeps a failure, and what to probe with.
+// remember keeps a failure and the charges to probe with.
 func (s *Store) remember(err error, charges []store.Charge) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.cause = err, nil
-	// Calls that were under way when the breaker opened fail for what they met
-	// before; the probe stays with what opened it.
+	// Calls already under way when the breaker opened fail later for the same cause;
+	// the probe keeps the charges of the call that opened it.
 	if len(charges) > 0 && !s.open.Load() {
 		s.probed = probesFor(charges)
 	}
 }
 
-// openError is ErrOpen with the primary's last failure.
+// openError returns ErrOpen joined with the primary's last failure.
 func (s *Store) openError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,7 +215,7 @@ func (s *Store) openError() error {
 	return s.cause
 }
 
-// State returns whether calls go to the primary.
+// State returns the state of the breaker. Closed means that calls go to the primary.
 func (s *Store) State() State {
 	if s.open.Load() {
 		return Open

@@ -1,79 +1,78 @@
-// Package failover makes one store out of two: a primary that may fail, and a
+// Package failover combines two stores into one: a primary that may fail, and a
 // secondary that decides while it does.
 //
 //	failover.New(shared, memstore.New())
 //
-// A call goes to the primary while the breaker is closed. If the primary fails
-// it, the secondary decides it, and after a few failures in a row the breaker
-// opens: from then on calls go to the secondary at once and nobody waits for a
-// primary that is down. In the background the primary is probed until it
-// answers; then the breaker closes. Without a secondary a failed call returns
-// the primary's error, and while the breaker is open calls fail at once with
-// [ErrOpen].
+// While the breaker is closed, calls go to the primary. If the primary fails a call,
+// the secondary decides it. After several failures in a row (5 by default) the breaker
+// opens: calls then go straight to the secondary, and nobody waits for a primary that
+// is down. The primary is probed in the background; when it answers, the breaker
+// closes.
+//
+// Without a secondary, a failed call returns the primary's error, and while the breaker
+// is open calls fail at once with [ErrOpen].
 //
 // # What counts as a failure
 //
-// Every error of the primary, with these exceptions, which are returned as they
-// are and not taken to the secondary:
+// Every error of the primary counts, except these, which are returned unchanged and
+// aren't retried on the secondary:
 //
-//   - The call is not well formed (store.ErrCost and its like): never counts.
-//   - [WithFailure] says that it is no failure: never counts.
-//   - The caller's context was cancelled: never counts, since callers leave
-//     for reasons of their own.
-//   - The caller's deadline has passed: counts if the primary had been asked
-//     for as long as [WithPatience] says, else not.
+//   - The call is malformed (store.ErrCost and the like): never counts.
+//   - The function given to [WithFailure] says it is no failure: never counts.
+//   - The caller's context was cancelled: never counts, because callers leave for
+//     reasons of their own.
+//   - The caller's deadline has passed: counts if the primary had been asked for at
+//     least the time set by [WithPatience].
 //
-// The last one opens the breaker for a primary that hangs until its callers'
-// deadlines. It can't help callers that have none: give the primary a deadline
-// of its own, shorter than theirs, and the secondary still has time to decide.
+// The last rule opens the breaker for a primary that hangs until its callers'
+// deadlines. It can't help callers that have no deadline. Give the primary a timeout of
+// its own, shorter than theirs, and the secondary still has time to decide.
 //
 // # How the primary is probed
 //
-// A probe charges 1 to the token bucket [ProbeLimit], for each key (the first 8)
-// of the last call that failed before the breaker opened. It is a charge and
-// not a look, because a primary that can be read may still take no writes: a
-// replica, or a server out of memory. It touches no limit of yours and leaves a
-// key that expires at once. Until every one of these charges is made the
-// primary is down, whatever else it answers. And the probe goes where the
-// failed call went: a primary that spreads its keys over several servers is not
-// well because another one of them is.
+// A probe charges 1 to the token bucket [ProbeLimit] for each key (at most 8) of the
+// last call that failed before the breaker opened. It charges rather than reads,
+// because a primary that can be read may still refuse writes: a replica, or a server
+// out of memory. It touches no limit of yours and leaves a key that expires at once.
 //
-// # A primary that is down in part
+// The primary counts as down until every one of these charges is made. The probe goes
+// where the failed call went: if a primary spreads its keys over several servers, one
+// healthy server says nothing about another.
 //
-// There is one breaker for all keys, and it counts failures in a row. With a
-// part of the keys' servers down, calls for the others succeed in between, and
-// until a run of failures comes about by chance, every call for the part that
-// is down waits for the primary's timeout before the secondary decides it. If a
-// third of the calls fail, five in a row take 360 calls on average; the busier
-// the primary, the sooner. Then the breaker opens for all keys, also for those
-// whose servers are well, and stays open until the part that failed answers the
-// probe: one change there, one back, whatever the others answer. Whoever would
-// rather have those calls wait than the others counted apart sets a higher
-// [WithThreshold]: 20 in a row of a third take billions.
+// # A primary that is partly down
+//
+// There is one breaker for all keys, and it counts failures in a row. If some of the
+// servers are down, calls for keys on the others succeed in between. Until enough
+// failures happen to follow each other, every call for a server that is down waits for
+// the primary's timeout before the secondary decides it. If a third of the calls fail,
+// five in a row take 360 calls on average.
+//
+// Then the breaker opens for all keys, including those whose servers are up, and stays
+// open until the part that failed answers the probe. To keep the healthy keys on the
+// primary, at the price of those waits, set a higher [WithThreshold]: if a third of the
+// calls fail, 20 in a row take billions of calls.
 //
 // # What is charged where
 //
-// The two sides count apart: while the secondary decides, nobody sees what the
-// primary has counted, and the other way round. Over an outage a key may use
-// up its limit on each side once. A call that the primary failed without a
-// word (a timeout, a lost connection) may have been charged there as well; it
-// is never repeated there.
+// The two sides count separately: neither sees what the other has counted. So over an
+// outage a key may use its limit once on each side. A call that the primary failed
+// without an answer (a timeout, a lost connection) may have been charged there as well;
+// it isn't repeated there.
 //
-// A charge is settled on the side that made it. If that is the primary and it
-// can't be reached, Settle returns an error and what was charged stands: it is
-// not settled on the other side, where it would free what was never taken.
-// A refund refused with [ErrOpen] is lost, or the caller's to try again.
+// A charge is settled on the side that made it. If that is the primary and it can't be
+// reached, Settle returns an error and the charge stands. It isn't settled on the other
+// side, where it would free what was never taken. A refund that fails with [ErrOpen] is
+// lost unless the caller tries again.
 //
-// The slots of a concurrency limit are different: a primary may go on renewing
-// a lease until it hears that the slot is free. A release refused with ErrOpen
-// is therefore kept, and made in the background once the breaker has closed.
-// Until then the slot is taken on the primary, unless the lease expires there.
-// There is no need to try again, and no harm in it. A release that the primary
-// was asked for and failed is not kept: the primary has heard of it.
+// Concurrency slots differ, because a primary may renew a lease until it hears that the
+// slot is free. A release that fails with ErrOpen is kept, and made in the background
+// once the breaker has closed. Until then the slot stays taken on the primary, unless
+// its lease expires there. Trying again isn't necessary and does no harm. A release
+// that the primary was asked for and failed isn't kept: the primary has heard of it.
 //
-// In package stint, Permit.Settle returns such an error in a stint.StoreError,
-// and Permit.Done, which returns nothing, hands it to the observer as a
-// SettleFailed event. Done doesn't try again, and needn't.
+// In package stint, Permit.Settle returns such an error in a stint.StoreError.
+// Permit.Done returns nothing: it reports the error to observers as a SettleFailed
+// event and doesn't try again.
 package failover
 
 import (
@@ -85,17 +84,16 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// ErrOpen is the error of a call that needs the primary while the breaker is
-// open: every call if there is no secondary, else the Settle of a charge that
-// the primary made, and Reset. It comes wrapped together with the error that
-// the primary failed with last.
-var ErrOpen = errors.New("failover: the primary is failing and is not asked for now")
+// ErrOpen is returned by calls that need the primary while the breaker is open: every
+// call if there is no secondary, otherwise Settle of a charge that the primary made,
+// and Reset. It is joined with the primary's last failure.
+var ErrOpen = errors.New("failover: the breaker is open: the primary has failed and isn't asked")
 
 // Option changes a default of New.
 type Option func(*Store)
 
-// WithThreshold opens the breaker after n failures in a row, with no success
-// between them. Below 1 it is the default, 5.
+// WithThreshold opens the breaker after n failures in a row without a success in
+// between. The default is 5; values below 1 mean the default.
 func WithThreshold(n int) Option {
 	return func(s *Store) {
 		if n >= 1 {
@@ -104,15 +102,15 @@ func WithThreshold(n int) Option {
 	}
 }
 
-// ProbeLimit is the name of the limit that probes are charged to, a token
-// bucket: see the package comment. Don't give it to a limit of your own.
+// ProbeLimit is the name of the token bucket that probes are charged to: see the
+// package comment. Don't use it for a limit of your own.
 const ProbeLimit = "failover-probe"
 
-// WithPatience sets how long a call must have been with the primary for the
-// caller's deadline, when it ends the call, to count as the primary's failure.
-// Set it well above what the primary takes when it is well, and below the
-// deadlines that callers have; a caller with a shorter one never counts. It
-// holds nobody up. A value not above 0 keeps the default, 100 ms.
+// WithPatience sets how long the primary must have been asked for a caller's expired
+// deadline to count as the primary's failure. It delays nothing. Set it well above the
+// primary's normal response time and below the callers' deadlines: a caller whose
+// deadline is shorter never counts. The default is 100 ms; values of 0 or less mean the
+// default.
 func WithPatience(d time.Duration) Option {
 	return func(s *Store) {
 		if d > 0 {
@@ -121,10 +119,10 @@ func WithPatience(d time.Duration) Option {
 	}
 }
 
-// WithProbe sets how long to wait before and between probes of a primary that
-// is failing, and how long a probe may take: its context then ends, and a
-// primary that doesn't heed it delays the next. A value not above 0 keeps its
-// default, 250 ms for either.
+// WithProbe sets the time before and between probes of a failing primary, and the
+// timeout of a probe. The probe's context ends at the timeout; a primary that ignores
+// it delays the next probe. The default is 250 ms for each; values of 0 or less mean
+// the default.
 func WithProbe(every, timeout time.Duration) Option {
 	return func(s *Store) {
 		if every > 0 {
@@ -136,31 +134,30 @@ func WithProbe(every, timeout time.Duration) Option {
 	}
 }
 
-// WithFailure asks isFailure which of the primary's errors are failures. What
-// is none is returned to the caller and neither opens the breaker nor sends the
-// call to the secondary: an error of configuration, say, that should not go
-// unseen. By default every error is a failure, with the exceptions listed in
-// the package comment.
+// WithFailure makes isFailure decide which of the primary's errors are failures. An
+// error that isn't is returned to the caller: it doesn't open the breaker, and the
+// secondary isn't asked. Use it for errors that should not go unnoticed, such as a
+// wrong configuration. By default every error is a failure, with the exceptions listed
+// in the package comment. isFailure is called concurrently.
 func WithFailure(isFailure func(error) bool) Option {
 	return func(s *Store) { s.isFailure = isFailure }
 }
 
-// WithObserver calls observe whenever the breaker opens or closes. The calls
-// come one at a time and in order, from the goroutine that probes: a slow
-// observer delays the next probe and never a caller of the store.
+// WithObserver calls observe whenever the breaker opens or closes. Calls are made one
+// at a time and in order, on the goroutine that probes: a slow observer delays the next
+// probe but never a caller of the store.
 func WithObserver(observe func(Event)) Option {
 	return func(s *Store) { s.observe = observe }
 }
 
-// New makes a store of two. The secondary may be nil: calls then fail while
-// the primary does, at once while the breaker is open. Either may itself be a
-// store made by New; a receipt has room for eight stores inside each other.
+// New combines two stores. The secondary may be nil: calls then fail while the primary
+// does, and fail at once while the breaker is open. Either may itself be made by New;
+// up to eight stores may be nested.
 //
-// Nothing runs in the background while the primary is well. It panics if
-// primary is nil.
+// New panics if primary is nil. No goroutine runs while the primary is up.
 func New(primary, secondary store.Store, opts ...Option) *Store {
 	if primary == nil {
-		panic("failover: New without a primary store")
+		panic("failover: the primary is nil: write a store that may fail, such as redisstore.New(client)")
 	}
 	s := &Store{
 		primary:   primary,
@@ -189,8 +186,8 @@ var (
 	_ store.Observable = (*Store)(nil)
 )
 
-// Take decides the charges on one side: on the primary while the breaker is
-// closed and it answers, else on the secondary.
+// Take decides the charges on one side: on the primary if the breaker is closed and it
+// answers, otherwise on the secondary.
 func (s *Store) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	if err := store.Check(charges, results); err != nil {
 		return err
@@ -209,10 +206,10 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 	return issuedBy(secondarySide, results)
 }
 
-// Settle settles each charge on the side that made it. Charges that both sides
-// made may be mixed; if one side fails, those of the other are settled all the
-// same. While the breaker is open, charges of the primary are not settled: the
-// error wraps [ErrOpen], and what was charged stands. Slots are released later.
+// Settle settles each charge on the side that made it. A call may mix charges of both
+// sides; if one side fails, those of the other are settled all the same. While the
+// breaker is open, the primary's charges aren't settled and stand: the error wraps
+// [ErrOpen]. Slots are released once the breaker has closed.
 func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	if err := store.Check(charges, results); err != nil {
 		return err
@@ -222,7 +219,7 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 		return s.settle(ctx, primarySide, charges, results)
 	case secondaryOnly:
 		return s.settle(ctx, secondarySide, charges, results)
-	case nobody: // there may be a debt to write down; who decides, does
+	case nobody: // a charge that was never made may still add debt: whoever decides now records it
 		err := s.ask(ctx, charges, func() error { return s.primary.Settle(ctx, charges, results) })
 		if err == nil {
 			return issuedBy(primarySide, results)
@@ -253,12 +250,12 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 	return errors.Join(errs...)
 }
 
-// settle settles charges that one side made.
+// settle settles the charges that one side made.
 func (s *Store) settle(ctx context.Context, side uint8, charges []store.Charge, results []store.Result) error {
 	charges = handBack(charges)
 	if side == secondarySide {
 		if s.secondary == nil {
-			return errors.New("failover: a receipt of a secondary, and there is none")
+			return errors.New("failover: the receipt was issued by a secondary, but this store has none")
 		}
 		if err := s.secondary.Settle(ctx, charges, results); err != nil {
 			return err
@@ -275,13 +272,13 @@ func (s *Store) settle(ctx context.Context, side uint8, charges []store.Charge, 
 	return issuedBy(side, results)
 }
 
-// AnswersAtOnce implements store.Immediate: it reports whether both sides answer
-// at once.
+// AnswersAtOnce implements store.Immediate. It reports whether both sides answer at
+// once.
 func (s *Store) AnswersAtOnce() bool {
 	return store.AnswersAtOnce(s.primary) && (s.secondary == nil || store.AnswersAtOnce(s.secondary))
 }
 
-// Misconfigured implements store.Checked: it returns what is wrong with either side.
+// Misconfigured implements store.Checked. It returns what is wrong with either side.
 func (s *Store) Misconfigured() (all []*store.SpecError) {
 	for _, side := range [...]store.Store{s.primary, s.secondary} {
 		if c, ok := side.(store.Checked); ok {
@@ -291,11 +288,14 @@ func (s *Store) Misconfigured() (all []*store.SpecError) {
 	return all
 }
 
-// Observe implements store.Observable: o is told of each failure of the primary and of
-// each failed probe (store.Degraded; Err wraps [ErrOpen] from the time when the breaker
-// opens), of the breaker's closing (store.Restored), and of what both sides tell. A
-// failure is told on the goroutine of the call that failed, the rest on the one that
-// probes.
+// Observe implements store.Observable. It reports three things to o:
+//
+//   - store.Degraded for each failure of the primary and each failed probe. Err wraps
+//     [ErrOpen] from the moment the breaker opens.
+//   - store.Restored when the breaker closes.
+//   - Everything that the two sides report.
+//
+// A failed call is reported on its own goroutine, the rest on the one that probes.
 func (s *Store) Observe(o *store.Observer) {
 	s.observers.Observe(o)
 	for _, side := range [...]store.Store{s.primary, s.secondary} {
@@ -305,9 +305,9 @@ func (s *Store) Observe(o *store.Observer) {
 	}
 }
 
-// Reset makes both sides forget key. It does what it can: an error says that
-// one of them has not, because it failed, because the breaker is open
-// ([ErrOpen]), or because it is no store.Resetter (errors.ErrUnsupported).
+// Reset makes both sides forget key. If one side can't, the other still does. The error
+// says which side failed and why: its own error, the open breaker ([ErrOpen]), or that
+// it doesn't implement store.Resetter (errors.ErrUnsupported).
 func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
 	var first, second error
 	if r, ok := s.primary.(store.Resetter); ok {
@@ -315,12 +315,12 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 			first = s.failure(first)
 		}
 	} else {
-		first = fmt.Errorf("failover: the primary, %T, can't forget a key: %w", s.primary, errors.ErrUnsupported)
+		first = fmt.Errorf("failover: the primary (%T) is no store.Resetter: %w", s.primary, errors.ErrUnsupported)
 	}
 	if r, ok := s.secondary.(store.Resetter); ok {
 		second = r.Reset(ctx, key, limits...)
 	} else if s.secondary != nil {
-		second = fmt.Errorf("failover: the secondary, %T, can't forget a key: %w", s.secondary, errors.ErrUnsupported)
+		second = fmt.Errorf("failover: the secondary (%T) is no store.Resetter: %w", s.secondary, errors.ErrUnsupported)
 	}
 	return errors.Join(first, second)
 }

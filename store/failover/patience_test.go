@@ -219,7 +219,7 @@ func TestHangingPrimary(t *testing.T) {
 		if r, err := call(time.Second); err != nil || r.Path != 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if len(events) != 2 || !errors.Is(events[0].Err, context.DeadlineExceeded) || !strings.Contains(events[0].Err.Error(), "no answer in 1s") {
+		if len(events) != 2 || !errors.Is(events[0].Err, context.DeadlineExceeded) || !strings.Contains(events[0].Err.Error(), "no answer within 1s") {
 			t.Errorf("%+v", events)
 		}
 		if p.most != 1 {

@@ -11,9 +11,9 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// changed is told of every change of the library's state, while it holds its
-// lock. A failed probe goes from half open back to open: nobody else has seen
-// it, so for them nothing has changed.
+// changed is called on every change of the library's state, while the library holds its
+// lock. A failed probe goes from half open back to open: nobody else has seen it, so
+// for them nothing has changed.
 func (s *Store) changed(_ string, _, to gobreaker.State) {
 	open := to != gobreaker.StateClosed
 	if s.open.Load() == open {
@@ -35,7 +35,7 @@ func (s *Store) changed(_ string, _, to gobreaker.State) {
 	s.work()
 }
 
-// work sees to it that the goroutine runs. The caller holds mu.
+// work starts the probing goroutine unless it runs. The caller holds mu.
 func (s *Store) work() {
 	if !s.probing {
 		s.probing = true
@@ -43,9 +43,9 @@ func (s *Store) work() {
 	}
 }
 
-// probe reports the events and asks the primary now and then, until it answers
-// and nothing more is to be done. One such goroutine runs at a time, and only
-// as long as the breaker is open or something was left to do when it closed.
+// probe reports events and probes the primary until it answers and nothing is left to
+// do. Only one such goroutine runs at a time, while the breaker is open or work was
+// left when it closed.
 func (s *Store) probe() {
 	timer := time.NewTimer(s.every)
 	defer timer.Stop()
@@ -63,9 +63,9 @@ func (s *Store) probe() {
 	}
 }
 
-// catchUp hands the events to the observer, and what was kept to a primary that
-// is back. It returns true if the breaker is closed: the goroutine has then
-// ended, and the next change starts another.
+// catchUp reports events to the observer, and makes the kept releases on a primary that
+// is back. It returns true if the breaker is closed: the goroutine then ends, and the
+// next change starts another.
 func (s *Store) catchUp() (done bool) {
 	for s.life.Err() == nil {
 		s.mu.Lock()
@@ -97,17 +97,16 @@ func (s *Store) catchUp() (done bool) {
 	return true
 }
 
-// probeLimit is what probes are charged to. It is full again a microsecond
-// after a probe, so that a fleet may probe one key; and it holds one unit, so
-// that a store which takes units ahead of their use can't have any left over
-// and answer a probe by itself.
+// probeLimit is what probes are charged to. It is full again a microsecond after a
+// probe, so a whole fleet may probe one key. It holds a single unit, so a store that
+// takes units ahead of their use has none left over to answer a probe by itself.
 var probeLimit, _ = store.NewLimit(store.Spec{Name: ProbeLimit, Units: 1_000_000, Period: time.Second, Burst: 1})
 
-// probeKeys is how many keys of a call are probed at the most.
+// probeKeys is the most keys of a call that are probed.
 const probeKeys = 8
 
-// probesFor makes the probe of a call that failed: a charge for each of its
-// keys, because any of them may be the one whose part of the primary is down.
+// probesFor returns the probe for a call that failed: a charge for each of its keys,
+// because any of them may be on the part of the primary that is down.
 func probesFor(charges []store.Charge) []store.Charge {
 	probes := make([]store.Charge, 0, min(len(charges), probeKeys))
 	for i := range charges {
@@ -119,10 +118,10 @@ func probesFor(charges []store.Charge) []store.Charge {
 	return probes
 }
 
-// errRefused is the outcome of a probe that was answered and not charged.
+// errRefused is the outcome of a probe that was answered but not charged.
 var errRefused = errors.New("failover: the probe was answered, but its charge was refused")
 
-// try is one probe.
+// try makes one probe.
 func (s *Store) try() {
 	ctx, cancel := context.WithTimeout(s.life, s.timeout)
 	defer cancel()
@@ -145,21 +144,21 @@ func (s *Store) try() {
 	switch {
 	case err == nil, s.life.Err() != nil:
 	case err == gobreaker.ErrOpenState, err == gobreaker.ErrTooManyRequests:
-		// A caller that came as the breaker opened stood in the probe's place
-		// for a moment. The primary was not asked; the next probe asks it.
+		// A caller that came as the breaker opened has used up this probe's turn. The
+		// primary wasn't asked; the next probe will.
 	default:
 		s.remember(err, nil)
 		s.degraded(err)
 	}
 }
 
-// degraded tells that the breaker is open, and stays so, because of err.
+// degraded reports that the breaker is open, or stays open, because of err.
 func (s *Store) degraded(err error) {
 	s.observers.Tell(store.Notice{Kind: store.Degraded, Err: fmt.Errorf("%w: %w", ErrOpen, err)})
 }
 
-// caught makes an error of a panic: one that a caller's own recover would have
-// stopped must not end the program from the goroutine that probes.
+// caught turns a panic into an error: a panic that a caller could have recovered must
+// not end the program from the probing goroutine.
 func caught(call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -169,11 +168,10 @@ func caught(call func() error) (err error) {
 	return call()
 }
 
-// Close ends the probing, now and for good: a breaker that is open stays open,
-// and one that opens later does too. Slots kept to be
-// released when it closes are not released. The observer is not called any
-// more, unless it is being called right now. The two stores are not closed.
-// Close may be called more than once, from anywhere.
+// Close stops the probing for good: a breaker that is open, or opens later, stays open.
+// Releases kept for when it closes aren't made, and the observer isn't called any more,
+// except for a call under way. Close doesn't close the two stores. It may be called
+// more than once and concurrently.
 func (s *Store) Close() error {
 	s.end()
 	return nil

@@ -6,17 +6,17 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// A receipt says which side issued it in the lowest bit of its Path; the bits
-// above are that side's own, which may be such a store itself.
+// The lowest bit of a receipt's Path says which side issued it. The bits above belong
+// to that side, which may itself be a Store of this package.
 const (
 	primarySide   uint8 = 0
 	secondarySide uint8 = 1
 )
 
-var errDeep = errors.New("failover: more than eight stores inside each other: a receipt has no room for the way back")
+var errDeep = errors.New("failover: more than eight nested stores: a receipt has no room to say which one issued it; nest fewer")
 
-// issuedBy marks the receipts in results with the side they come from. The
-// zero receipt, of a charge that was not made, stays what it is.
+// issuedBy marks the receipts in results with the side they come from. It leaves the
+// zero receipt, of a charge that wasn't made, unchanged.
 func issuedBy(side uint8, results []store.Result) error {
 	for i := range results {
 		r := &results[i].Receipt
@@ -31,8 +31,7 @@ func issuedBy(side uint8, results []store.Result) error {
 	return nil
 }
 
-// handBack is charges with receipts as the side that issued them knows them.
-// The caller's own are left alone.
+// handBack returns a copy of charges whose receipts are as the issuing side knows them.
 func handBack(charges []store.Charge) []store.Charge {
 	for i := range charges {
 		if charges[i].Receipt.Path == 0 {
@@ -48,8 +47,8 @@ func handBack(charges []store.Charge) []store.Charge {
 	return charges
 }
 
-// makers are the sides that made the charges of a call. One that was not made
-// has no side, and goes with the others.
+// makers are the sides that made the charges of a call. A charge that wasn't made has
+// no side and goes with the others.
 type makers uint8
 
 const (

@@ -6,16 +6,16 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// slot is what a release frees. Keeping each once bounds what a caller who
-// tries again and again can pile up by what the primary gave before the breaker
-// opened: it gives nothing after that.
+// slot identifies what a release frees. Keeping each slot once bounds what retrying
+// callers can pile up: no more than the primary gave out before the breaker opened,
+// since it gives out nothing after that.
 type slot struct {
 	key, limit string
 	receipt    store.Receipt
 }
 
-// keep remembers the releases among charges, which the open breaker has kept
-// from the primary.
+// keep remembers the releases among charges that the open breaker has kept from the
+// primary.
 func (s *Store) keep(charges []store.Charge) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,14 +32,13 @@ func (s *Store) keep(charges []store.Charge) {
 		}
 		s.kept[slot{c.Key, c.Limit.Name(), c.Receipt}] = *c
 	}
-	if len(s.kept) > 0 { // the breaker may have closed since
+	if len(s.kept) > 0 { // the breaker may have closed meanwhile
 		s.work()
 	}
 }
 
-// release makes kept releases on the primary, one in a call: a call for all of
-// them would fail for the sake of one. Those that the breaker does not let
-// through are kept again.
+// release makes the kept releases on the primary, one per call, so that one failure
+// doesn't fail the rest. Those that the breaker doesn't let through are kept again.
 func (s *Store) release(kept map[slot]store.Charge) {
 	for _, c := range kept {
 		charges := []store.Charge{c}
