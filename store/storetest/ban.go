@@ -6,7 +6,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Bans count what other limits of the decision refuse to their key.
+// A ban counts the refusals of its key by other limits in the same decision.
 var banRows = []row{
 	{"begins with the n-th refusal", func(s *suite) {
 		b := s.banned(store.Spec{Units: 3, Period: 10 * time.Second, Ban: time.Minute})
@@ -56,7 +56,7 @@ var banRows = []row{
 			b.refuse(7 * time.Second)
 		}
 		if r := s.peek("k", b.rate); r.Remaining != 1 || r.ResetAfter != 0 {
-			s.Errorf("a banned key was charged: %s", show(r))
+			s.Errorf("the rate of a banned key was charged: %s", show(r))
 		}
 	}},
 	{"refuses without counting", func(s *suite) {
@@ -79,7 +79,7 @@ var banRows = []row{
 		s.decide(charges...)
 		for range 3 {
 			if r, granted := s.decide(charges...); granted || !r[0].OK || r[0].Remaining != 2 {
-				s.Fatalf("what another key's limit refuses counts: %s", show(r[0]))
+				s.Fatalf("the ban counts a refusal of another key: %s", show(r[0]))
 			}
 		}
 		b.left(2)
@@ -93,11 +93,11 @@ var banRows = []row{
 		r, _ := s.decide(charges...)
 		s.refused(r[0], time.Second)
 		if !r[2].OK || r[2].Remaining != 1 {
-			s.Errorf("the long ban after one refusal: %s", show(r[2]))
+			s.Errorf("the long ban did not count the refusal: %s", show(r[2]))
 		}
-		r, _ = s.decide(charges...) // by the short one: not counted
+		r, _ = s.decide(charges...) // refused by the short ban: not counted
 		if !r[2].OK || r[2].Remaining != 1 {
-			s.Errorf("the long ban counts what the short one refuses: %s", show(r[2]))
+			s.Errorf("the long ban counts a refusal by the short one: %s", show(r[2]))
 		}
 		s.sleep(time.Second)
 		r, _ = s.decide(charges...)
@@ -118,7 +118,7 @@ var banRows = []row{
 		s.refused(r[1], time.Hour)
 		s.sleep(time.Second)
 		if r, granted := s.decide(charges...); !granted || r[1].OK {
-			s.Errorf("a ban that only reports: granted %v, %s", granted, show(r[1]))
+			s.Errorf("a ban in dry run: granted %v, %s", granted, show(r[1]))
 		}
 	}},
 	{"peeks", func(s *suite) {
@@ -127,7 +127,7 @@ var banRows = []row{
 		charges := []store.Charge{{Key: "k", Limit: b.rate, Cost: 1}, {Key: "k", Limit: b.ban}}
 		for range 3 {
 			if r, granted := s.decide(charges...); granted || !r[1].OK || r[1].Remaining != 1 {
-				s.Fatalf("a peek counts: %s", show(r[1]))
+				s.Fatalf("a refused peek was counted: %s", show(r[1]))
 			}
 		}
 		b.begin(time.Hour)
@@ -156,7 +156,7 @@ var banRows = []row{
 		s.decide(charges...)
 		for range 3 {
 			if r, granted := s.decide(charges...); granted || !r[1].OK || r[1].Remaining != 1 {
-				s.Fatalf("who waits is banned: %s", show(r[1]))
+				s.Fatalf("a refused slot of a caller that may wait was counted: %s", show(r[1]))
 			}
 		}
 		b.left(1)
@@ -180,16 +180,17 @@ var banRows = []row{
 			b.strike(left)
 		}
 		b.ban = s.limit(store.Spec{Name: "st-ban", Algorithm: store.Ban, Units: 2, Period: time.Hour, Ban: time.Minute})
-		b.left(1) // and no ban before the next refusal
+		b.left(1) // the next ban takes another refusal
 		s.sleep(time.Second)
 		b.pass(0)
 		b.begin(time.Minute)
 		b.ban = s.limit(store.Spec{Name: "st-ban", Algorithm: store.Ban, Units: 100, Period: time.Second, Ban: time.Second})
-		b.refuse(time.Minute) // the one told
+		b.refuse(time.Minute) // the ban that was announced
 	}},
 }
 
-// banned is a key with a ban, and a rate of one a second, full after 0.
+// banned is a key with a ban and a rate of one per second, which is used up after the
+// first charge.
 type banned struct {
 	*suite
 	ban, rate *store.Limit
@@ -206,8 +207,8 @@ func (b *banned) decide() (ban store.Result, granted bool) {
 	return r[1], granted
 }
 
-// pass checks that a decision is granted, with as many refusals left or, below 1,
-// whatever is left.
+// pass checks that a decision is granted, and that left refusals remain before a ban; a
+// left below 1 skips that check.
 func (b *banned) pass(left int64) {
 	b.Helper()
 	if r, granted := b.decide(); !granted || left > 0 && r.Remaining != left {
@@ -215,7 +216,7 @@ func (b *banned) pass(left int64) {
 	}
 }
 
-// strike checks that the rate refuses, and how many more refusals begin a ban.
+// strike checks that the rate refuses, and how many more refusals start a ban.
 func (b *banned) strike(left int64) {
 	b.Helper()
 	if r, granted := b.decide(); granted || !r.OK || r.Remaining != left || r.Begun {
@@ -223,7 +224,7 @@ func (b *banned) strike(left int64) {
 	}
 }
 
-// begin checks that the rate's refusal begins a ban.
+// begin checks that the rate's refusal starts a ban.
 func (b *banned) begin(d time.Duration) {
 	b.Helper()
 	r, granted := b.decide()
@@ -238,7 +239,7 @@ func (b *banned) refuse(d time.Duration) {
 	b.Helper()
 	r, granted := b.decide()
 	if granted || r.Begun {
-		b.Fatalf("a banned key passes (%v), or is banned anew (%v)", granted, r.Begun)
+		b.Fatalf("a banned key passed (%v), or another ban began (%v)", granted, r.Begun)
 	}
 	b.refused(r, d)
 }

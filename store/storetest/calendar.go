@@ -32,8 +32,8 @@ var calendarRows = []row{
 		}
 	}},
 	{"a thousand windows", func(s *suite) {
-		// Any number of windows is counted: of those that have gone by, those that a
-		// debt takes, and those until a turn.
+		// Any number of windows is counted: those gone by, those that a debt takes up,
+		// and those until a turn.
 		bucket := s.limit(store.Spec{Name: "st-bucket", Algorithm: store.IntervalBucket, Units: 1, Burst: 1000, Window: store.Hourly})
 		s.must(s.take("k", bucket, 1000))
 		s.sleep(450 * time.Hour)
@@ -61,20 +61,20 @@ var calendarRows = []row{
 		s.left("k", window, 1)
 	}},
 	{"zones apart", func(s *suite) {
-		// One limit, two locations: each key's day is its own limit's.
+		// One name, two locations: the day of each key is that of the limit it is
+		// charged under.
 		east := s.limit(store.Spec{Name: "st-east", Algorithm: store.FixedWindow, Units: 2, Window: store.Daily.In(time.FixedZone("+10", 36000))})
 		west := s.limit(store.Spec{Name: "st-west", Algorithm: store.FixedWindow, Units: 2, Window: store.Daily.In(time.FixedZone("-8", -28800))})
 		s.must(s.take("k", east, 2))
 		s.must(s.take("k", west, 2))
 		apart := s.peek("k", west).ResetAfter - s.peek("k", east).ResetAfter
 		if apart != 18*time.Hour && apart != -6*time.Hour {
-			s.Errorf("the days end %v apart", apart)
+			s.Errorf("days in the two locations end %v apart", apart)
 		}
 	}},
 }
 
-// ends charges a window that ends at end: it refuses until then and is then
-// another one.
+// ends checks that a charged window refuses until end and is a new one from then on.
 func (s *suite) ends(l *store.Limit, end time.Time) {
 	s.Helper()
 	left := end.Sub(s.now())
@@ -90,8 +90,8 @@ func (s *suite) ends(l *store.Limit, end time.Time) {
 	s.sleep(10 * time.Minute)
 }
 
-// changeOfClocks takes a daily quota through a change of the clocks, in a zone
-// that knows them, from two days before to two days after.
+// changeOfClocks checks a daily quota across a change of the clocks, from two days
+// before to two days after, in a zone that changes them.
 func changeOfClocks(s *suite, month time.Month) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -121,7 +121,7 @@ func changeOfClocks(s *suite, month time.Month) {
 		if want := []int64{3, 6, 7, 7}[day+2]; day < 1 {
 			s.left("i", interval, want)
 		}
-		// Ten minutes into the next day, where the next one starts counting.
+		// Ten minutes into the next day, from where the loop counts on.
 	}
 	if lengths[24*time.Hour] != 3 || len(lengths) != 2 {
 		s.Errorf("days of %v: the suite is at fault", lengths)

@@ -25,18 +25,18 @@ var callRows = []row{
 		for _, k := range kinds {
 			l := s.limit(k.spec)
 			if spec := l.Spec(); spec.Debt || spec.Algorithm == store.WarmUp {
-				continue // any cost passes, and is paid for afterwards
+				continue // any cost passes and is paid for afterwards
 			}
 			s.refused(s.take(k.name, l, store.MaxCost), store.Never)
 			s.refused(s.reserve(k.name, l, store.MaxCost, math.MaxInt64), store.Never)
 			if r := s.peek(k.name, l); r.ResetAfter != 0 {
-				s.Errorf("%s: refused, and charged: %s", k.name, show(r))
+				s.Errorf("%s: refused, but charged: %s", k.name, show(r))
 			}
 		}
 	}},
 	{"a queue's largest cost", func(s *suite) {
-		// One at its turn, the burst, and the queue: more never fit, however long
-		// one waits.
+		// One at its turn, the burst, and the queue: a larger cost never fits, however
+		// long the caller waits.
 		for i, spec := range []store.Spec{
 			{Queue: 3}, {Burst: 2, Queue: 3}, {Burst: 2, Queue: store.None}, {Queue: store.None}, {},
 		} {
@@ -57,7 +57,7 @@ var callRows = []row{
 		if r := s.reserve("k", l, 1, math.MaxInt64); !r.OK || r.Delay != time.Hour {
 			s.Error(show(r))
 		}
-		// A negative one is none.
+		// A negative MaxWait means none.
 		s.refused(s.reserve("k", l, 1, -time.Hour), 2*time.Hour)
 		s.refused(s.reserve("k", l, 1, math.MinInt64), 2*time.Hour)
 	}},
@@ -70,7 +70,7 @@ var callRows = []row{
 		}
 	}},
 	{"the caller's slices", func(s *suite) {
-		// A store keeps neither them nor what they hold.
+		// A store must not keep the slices or change what they hold.
 		l := s.limit(store.Spec{Units: 9, Period: time.Hour})
 		charges := []store.Charge{{Key: "k", Limit: l, Cost: 5, MaxWait: time.Second}}
 		results := make([]store.Result, 1)
@@ -145,8 +145,8 @@ func malformed(s *suite) {
 	}
 }
 
-// distinctKeys: a key is an identity and nothing else. What looks alike once
-// it is written as part of something else, is not the same.
+// distinctKeys: keys that would look alike as part of a larger string must stay
+// distinct.
 func distinctKeys(s *suite) {
 	long := strings.Repeat("x", 1<<20)
 	keys := []string{
@@ -171,7 +171,7 @@ func distinctKeys(s *suite) {
 				want := int64(1<<20) - used
 				if round == 0 {
 					if r := s.must(s.take(k, l, used)); r.Remaining != want {
-						s.Fatalf("%d left of %q, %.40q: it has been charged as somebody else", r.Remaining, l.Name(), k)
+						s.Fatalf("%d left of %q, %.40q: another key's charge was counted", r.Remaining, l.Name(), k)
 					}
 				} else if got := s.peek(k, l).Remaining; got != want {
 					s.Fatalf("%d left of %q, %.40q, want %d", got, l.Name(), k, want)
@@ -179,7 +179,7 @@ func distinctKeys(s *suite) {
 			}
 		}
 	}
-	// Where one ends and the other begins.
+	// Where the limit's name ends and the key begins.
 	a := s.limit(store.Spec{Name: "sta", Units: 9, Period: time.Hour})
 	b := s.limit(store.Spec{Name: "sta-b", Units: 9, Period: time.Hour})
 	for i, c := range []store.Charge{{Limit: a, Key: "b:c"}, {Limit: b, Key: "c"}, {Limit: a, Key: "-b:c"}, {Limit: a, Key: ":b:c"}, {Limit: a, Key: "c"}, {Limit: b, Key: ":c"}} {
@@ -187,7 +187,7 @@ func distinctKeys(s *suite) {
 			s.Errorf("%q, %q: %s", c.Limit.Name(), c.Key, show(r))
 		}
 	}
-	// Made of bytes that are overwritten afterwards.
+	// A key made of bytes that are overwritten afterwards.
 	buf := []byte("volatile")
 	key := string(buf)
 	s.must(s.take(key, a, 4))

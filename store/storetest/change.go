@@ -9,8 +9,8 @@ import (
 
 var changeRows = append(each("same numbers, another limit/", sameNumbers), []row{
 	{"no fresh burst", func(s *suite) {
-		// Used up, and then given other numbers of every sort: what it has left
-		// is never more than the new numbers have beyond the old.
+		// A key that is used up under one set of numbers never has more left under
+		// another than the new numbers have beyond the old.
 		for _, a := range []store.Algorithm{store.TokenBucket, store.IntervalBucket, store.FixedWindow, store.SlidingWindow, store.SlidingLog} {
 			for _, to := range []store.Spec{
 				{Units: 10, Period: time.Minute},
@@ -29,14 +29,14 @@ var changeRows = append(each("same numbers, another limit/", sameNumbers), []row
 					s.Errorf("%v, 10 of 10 used, then %d a minute: %s", a, to.Units, show(r))
 				}
 				if r.ResetAfter == 0 {
-					s.Errorf("%v, 10 of 10 used, then %d a minute: nothing of it is left", a, to.Units)
+					s.Errorf("%v, 10 of 10 used, then %d a minute: the added units are missing", a, to.Units)
 				}
 			}
 		}
 	}},
 	{"back and forth", func(s *suite) {
-		// Two versions of a program, with different numbers for one limit, at
-		// work together: neither mints for the other, and neither is starved.
+		// Two versions of a program run together with different numbers for one limit:
+		// neither gains units from the other, and neither starves.
 		for _, pair := range [][2]store.Spec{
 			{{Units: 10, Burst: 10}, {Units: 7, Burst: 10}},
 			{{Units: 10, Burst: 10}, {Units: 7, Burst: 7}},
@@ -51,8 +51,8 @@ var changeRows = append(each("same numbers, another limit/", sameNumbers), []row
 		}
 	}},
 	{"odd numbers to odd numbers", func(s *suite) {
-		// From thirds of a microsecond to sevenths: rounded, and never to the
-		// advantage of the caller.
+		// From thirds of a microsecond to sevenths: rounded, but never in the caller's
+		// favour.
 		a := s.limit(store.Spec{Units: 3, Period: time.Second, Burst: 7})
 		b := s.limit(store.Spec{Units: 7, Period: time.Second, Burst: 7})
 		s.must(s.take("k", a, 7)) // full in 2333333.33 µs
@@ -76,7 +76,7 @@ var changeRows = append(each("same numbers, another limit/", sameNumbers), []row
 			if r := s.peek(key, to); r.Remaining != 5 || r.ResetAfter < full || r.ResetAfter > full+2*time.Microsecond {
 				s.Errorf("10 of 10 used, then %v: %s, want full in %v", spec, show(r), full)
 			}
-			// The turn that has been told stays where it is.
+			// A turn that has been announced stays where it is.
 			turn := s.take(key, to, 1)
 			if !turn.OK || turn.Delay == 0 {
 				s.Errorf("10 of 10 used, then %v: %s, want a turn", spec, show(turn))
@@ -90,7 +90,7 @@ var changeRows = append(each("same numbers, another limit/", sameNumbers), []row
 	}},
 }...)
 
-// sameNumbers: a limit is its name and numbers, not its pointer.
+// sameNumbers: a limit is identified by its name and numbers, not by its pointer.
 func sameNumbers(s *suite, k kind) {
 	a, b := s.limit(k.spec), s.limit(k.spec)
 	s.must(s.take("k", a, 1))
@@ -98,11 +98,11 @@ func sameNumbers(s *suite, k kind) {
 		s.Errorf("%s and %s", show(x), show(y))
 	}
 	if r := s.peek("k", b); r.ResetAfter == 0 {
-		s.Errorf("nothing was charged: %s", show(r))
+		s.Errorf("the charge did not count: %s", show(r))
 	}
 }
 
-// alternate asks one limit in two versions in turns, for ten minutes.
+// alternate asks two versions of one limit alternately for ten minutes.
 func alternate(s *suite, a store.Algorithm, pair [2]store.Spec) {
 	const minutes = 10
 	name := a.String()

@@ -19,7 +19,7 @@ func callers(n int, f func(caller int)) {
 	wg.Wait()
 }
 
-// attempt is decide for callers of their own goroutine.
+// attempt is decide for use on other goroutines.
 func (s *suite) attempt(charges ...store.Charge) ([]store.Result, bool) {
 	results := make([]store.Result, len(charges))
 	if err := s.store.Take(context.Background(), charges, results); err != nil {
@@ -71,7 +71,7 @@ var concurrentRows = append(each("exactly the burst/", exactlyTheBurst), []row{
 					most.Store(n)
 				}
 				held.Add(-1)
-				for range 2 { // the second frees nothing
+				for range 2 { // the second release frees nothing
 					if err := s.store.Settle(context.Background(), []store.Charge{{Key: "k", Limit: l, Receipt: r[0].Receipt}}, r); err != nil {
 						s.Error(err)
 					}
@@ -79,7 +79,7 @@ var concurrentRows = append(each("exactly the burst/", exactlyTheBurst), []row{
 			}
 		})
 		if most.Load() > 7 || passed.Load() == 0 {
-			s.Errorf("%d held of 7, %d passed", most.Load(), passed.Load())
+			s.Errorf("up to %d of 7 slots held, %d passed", most.Load(), passed.Load())
 		}
 		s.left("k", l, 7)
 	}},
@@ -113,8 +113,8 @@ var concurrentRows = append(each("exactly the burst/", exactlyTheBurst), []row{
 	}},
 }...)
 
-// exactlyTheBurst: of callers that come at one instant as many pass as would
-// one after the other.
+// exactlyTheBurst: of callers that come at one instant, as many pass as would pass one
+// after the other.
 func exactlyTheBurst(s *suite, k kind) {
 	l := s.limit(k.spec)
 	want := int64(0)

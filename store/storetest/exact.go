@@ -11,8 +11,8 @@ import (
 
 var exactRows = append(days(), row{"a long wait", longWait})
 
-// days is a day of a caller who takes all there is whenever it looks: it gets
-// the burst, and from then on exactly what the rate gives, to the last unit.
+// days tests a day of a caller that takes all there is whenever it looks. It gets the
+// burst, and from then on exactly what the rate gives, to the last unit.
 func days() []row {
 	var rows []row
 	for _, r := range []struct {
@@ -26,15 +26,15 @@ func days() []row {
 		{1_000_000, 24 * time.Hour, time.Microsecond},
 		{7, 24 * time.Hour, time.Microsecond},
 		{365, 24 * time.Hour, 10 * time.Microsecond},
-		// No integer below 2^53 holds an instant of these.
+		// No integer below 2^53 holds an instant of these rates.
 		{348_773, time.Minute, time.Microsecond},
 		{1_000_003, time.Second, time.Microsecond},
 		{9_999_999_967, 24 * time.Hour, time.Microsecond},
 		{61, time.Minute + time.Microsecond, time.Microsecond},
 	} {
 		rows = append(rows, row{fmt.Sprintf("TokenBucket %d per %v", r.units, r.period), func(s *suite) {
-			// As large a burst as the rate gives in an hour, and looks that are
-			// closer: nothing is lost to a full bucket.
+			// The burst is what the rate gives in an hour, and the caller looks more
+			// often than that: nothing is lost to a full bucket.
 			burst := max(r.units*int64(time.Hour/time.Second)/int64(r.period/time.Second), 3)
 			l := s.limit(store.Spec{Units: r.units, Period: r.period, Burst: burst})
 			day(s, l, burst, r.tick, func(elapsed time.Duration) int64 { return product(elapsed, r.units, r.period) })
@@ -42,11 +42,12 @@ func days() []row {
 	}
 	return append(rows,
 		row{"TokenBucket with debt", func(s *suite) {
-			// It takes one more than is there, and pays for it.
+			// The caller takes one token more than there are: all 501 have to come
+			// back.
 			l := s.limit(store.Spec{Units: 7, Period: time.Minute, Burst: 500, Debt: true})
 			r := s.must(s.take("k", l, 501))
 			if r.ResetAfter != 501*time.Minute/7+1*time.Microsecond-(501*time.Minute/7)%time.Microsecond {
-				s.Errorf("501 at 7 a minute are paid for in %v", r.ResetAfter)
+				s.Errorf("501 tokens at 7 a minute come back in %v", r.ResetAfter)
 			}
 		}},
 		row{"IntervalBucket", func(s *suite) {
@@ -66,7 +67,7 @@ func days() []row {
 		row{"SlidingWindow", func(s *suite) { windows(s, store.SlidingWindow) }},
 		row{"FixedWindow", func(s *suite) { windows(s, store.FixedWindow) }},
 		row{"LeakyBucket", func(s *suite) {
-			// Always full: every turn is told to the microsecond.
+			// The queue is always full: every turn is exact to the microsecond.
 			l := s.limit(store.Spec{Algorithm: store.LeakyBucket, Units: 7, Period: time.Minute, Queue: 3})
 			start := s.elapse()
 			turns := int64(0)
@@ -88,7 +89,7 @@ func days() []row {
 	)
 }
 
-// elapse returns a clock that counts what the suite has slept from here.
+// elapse returns a clock of the time that the suite sleeps from here on.
 func (s *suite) elapse() func() time.Duration {
 	var at time.Duration
 	sleep := s.sleep
@@ -96,20 +97,20 @@ func (s *suite) elapse() func() time.Duration {
 	return func() time.Duration { return at }
 }
 
-// product is floor(elapsed * n / period).
+// product returns floor(elapsed * n / period).
 func product(elapsed time.Duration, n int64, period time.Duration) int64 {
 	hi, lo := bits.Mul64(uint64(elapsed), uint64(n))
 	q, _ := bits.Div64(hi, lo, uint64(period))
 	return int64(q)
 }
 
-// ceil is the first microsecond at which n units have come.
+// ceil returns the first microsecond at which n units have come.
 func ceil(n int64, period time.Duration, units int64) time.Duration {
 	us := (n*int64(period/time.Microsecond) + units - 1) / units
 	return time.Duration(us) * time.Microsecond
 }
 
-// day lets a greedy caller look about 300 times, at random. given is how much
+// day lets a greedy caller look at about 300 random instants. given returns how much
 // has come since the first charge.
 func day(s *suite, l *store.Limit, burst int64, tick time.Duration, given func(time.Duration) int64) {
 	rnd := rand.New(rand.NewPCG(3, 3))
@@ -133,24 +134,24 @@ func day(s *suite, l *store.Limit, burst int64, tick time.Duration, given func(t
 	}
 }
 
-// windows lets a greedy caller of a window come at its RetryAfter all day long:
-// 7 a minute are 7 times the minutes of a day, and the 7 of the first.
+// windows lets a greedy caller of a window return at each RetryAfter for a day: 7 per
+// minute are 7 times the minutes of a day, plus the first 7.
 func windows(s *suite, a store.Algorithm) {
 	l := s.limit(store.Spec{Algorithm: a, Units: 7, Period: time.Minute})
-	align := s.take("align", l, 1) // a SlidingWindow's buckets begin with the clock
+	align := s.take("align", l, 1) // the buckets of a SlidingWindow are aligned to the clock
 	s.sleep(align.ResetAfter)
 	for i := range 24 * 60 {
 		s.must(s.take("k", l, 7))
 		r := s.take("k", l, 1)
 		s.refused(r, time.Minute)
 		if s.Failed() {
-			s.Fatalf("in minute %d", i)
+			s.Fatalf("failed in minute %d", i)
 		}
 		s.sleep(r.RetryAfter)
 	}
 }
 
-// longWait: a slow limit that is far ahead stays exact.
+// longWait: a slow limit stays exact far into the future.
 func longWait(s *suite) {
 	l := s.limit(store.Spec{Units: 1, Period: 24 * time.Hour, Burst: 300})
 	s.must(s.take("k", l, 300))

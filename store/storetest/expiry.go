@@ -11,7 +11,7 @@ import (
 func expiryRows() []row {
 	rows := append(each("lossless/", lossless), each("not before its time/", notBefore)...)
 	return append(rows, row{"kept among ten thousand others", func(s *suite) {
-		// A store that makes room must not take it from what still counts.
+		// A store that frees memory must not drop what still counts.
 		day := s.limit(store.Spec{Name: "st-day", Units: 1, Period: 24 * time.Hour})
 		short := s.limit(store.Spec{Name: "st-short", Units: 1, Period: time.Second})
 		for i := range 100 {
@@ -29,7 +29,7 @@ func expiryRows() []row {
 			}
 		}
 	}}, row{"a lease has no time", func(s *suite) {
-		// As far as a store in memory goes. Elsewhere holders renew theirs.
+		// Leases of stores in memory don't expire. Elsewhere, holders renew theirs.
 		slots := s.limit(store.Spec{Name: "st-slots", Algorithm: store.Concurrency, Units: 1})
 		r := s.must(s.take("k", slots, 1))
 		s.sleep(time.Second)
@@ -42,7 +42,7 @@ func expiryRows() []row {
 	}})
 }
 
-// lossless: once ResetAfter has passed, a key is as if never seen.
+// lossless: after ResetAfter a key is as if never seen.
 func lossless(s *suite, k kind) {
 	rnd := rand.New(rand.NewPCG(6, 6))
 	l := s.limit(k.spec)
@@ -65,7 +65,7 @@ func lossless(s *suite, k kind) {
 	}
 }
 
-// notBefore: until then it isn't.
+// notBefore: until ResetAfter it isn't.
 func notBefore(s *suite, k kind) {
 	l := s.limit(k.spec)
 	full := s.peek("k", l).Remaining
@@ -75,7 +75,7 @@ func notBefore(s *suite, k kind) {
 		s.Fatalf("charged: %s", show(r))
 	}
 	s.sleep(r.ResetAfter - k.tick)
-	for i := range 100 { // which may make room for themselves
+	for i := range 100 { // other keys, for which the store may drop expired ones
 		s.take(fmt.Sprint(i), l, 1)
 	}
 	if r := s.peek("k", l); r.ResetAfter != k.tick {

@@ -26,17 +26,17 @@ var leaseRows = []row{
 				cost := 1 + rnd.Int64N(4)
 				r := s.take("k", l, cost)
 				if r.OK != (cost <= free) {
-					s.Fatalf("%d asked, %d free: %s", cost, free, show(r))
+					s.Fatalf("%d slots asked for, %d free: %s", cost, free, show(r))
 				}
 				if r.OK {
 					if seen[r.Receipt.Lease] || r.Receipt.Lease == (store.LeaseID{}) {
-						s.Fatalf("lease %x was given before", r.Receipt.Lease)
+						s.Fatalf("lease %x was given twice", r.Receipt.Lease)
 					}
 					seen[r.Receipt.Lease] = true
 					held = append(held, lease{r.Receipt, cost})
 					free -= cost
 				} else if r.RetryAfter != 0 {
-					s.Fatalf("refused, and nobody knows until when: %s", show(r))
+					s.Fatalf("refused, but with a RetryAfter, which nobody can know: %s", show(r))
 				}
 			case len(held) > 0 && rnd.IntN(2) == 0:
 				i := rnd.IntN(len(held))
@@ -83,7 +83,7 @@ var leaseRows = []row{
 		unknown.Lease = store.LeaseID{}
 		s.settle("k", l, unknown, 0)
 		s.left("k", l, 0)
-		// A lease of another key or limit.
+		// A lease of another key or limit frees nothing.
 		s.must(s.take("l", l, 2))
 		s.must(s.take("k", other, 2))
 		s.settle("l", l, r.Receipt, 0)

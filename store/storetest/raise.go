@@ -7,8 +7,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// raiseRows: what is used up stays used up when a limit's numbers are raised. A
-// store that lets states expire must set that by the numbers at work now.
+// raiseRows: what is used up stays used up when a limit's numbers are raised. A store
+// that expires states must set the expiry by the numbers now in use.
 var raiseRows = []row{
 	{"a longer period", func(s *suite) { longerPeriod(s, 1) }},
 	{"a longer period, eight limits in a call", func(s *suite) { longerPeriod(s, 8) }},
@@ -42,8 +42,9 @@ var raiseRows = []row{
 
 var windowed = []store.Algorithm{store.FixedWindow, store.SlidingWindow, store.SlidingLog, store.IntervalBucket}
 
-// longerPeriod uses up ten a second, makes them ten a minute, and asks for a while:
-// none passes that the minute doesn't give. The limits are asked in one call.
+// longerPeriod uses up ten per second, changes the limit to ten per minute, and keeps
+// asking: nothing passes that the minute doesn't give. The limits are asked in one
+// call.
 func longerPeriod(s *suite, limits int) {
 	for _, a := range append(windowed, store.TokenBucket) {
 		var charges [2][]store.Charge
@@ -55,12 +56,12 @@ func longerPeriod(s *suite, limits int) {
 		}
 		for range 2 {
 			if _, granted := s.decide(charges[0]...); !granted {
-				s.Fatalf("%v: ten a second, and fewer pass", a)
+				s.Fatalf("%v: fewer than ten a second pass", a)
 			}
 			s.sleep(10 * time.Millisecond)
 		}
 		given := int64(0)
-		for range 40 { // 40 of 60 seconds
+		for range 40 { // 40 of the minute's 60 seconds
 			r, granted := s.decide(charges[1]...)
 			if granted {
 				given += 5
@@ -70,14 +71,14 @@ func longerPeriod(s *suite, limits int) {
 			}
 			s.sleep(time.Second)
 		}
-		if given > 10 { // 10 * 40/60, and what the second gave
+		if given > 10 { // 10 * 40/60, and what the rate per second gave
 			s.Errorf("%v: %d pass in 40 s, at ten a minute", a, given)
 		}
 	}
 }
 
-// largerBurst raises a burst while the key is in use: no more passes than the
-// larger burst, and the rate.
+// largerBurst raises a burst while the key is in use: no more passes than the larger
+// burst and the rate allow.
 func largerBurst(s *suite) {
 	small := s.limit(store.Spec{Units: 100, Period: time.Second, Burst: 100})
 	large := s.limit(store.Spec{Units: 100, Period: time.Second, Burst: 10_000})
@@ -87,7 +88,7 @@ func largerBurst(s *suite) {
 		s.sleep(100 * time.Millisecond)
 		for range 10 {
 			if step < 25 && passed > 9000 {
-				break // until the small one's bucket would have been full again
+				break // by now the small burst's bucket would have been full again
 			}
 			if s.take("k", large, 300).OK {
 				passed += 300

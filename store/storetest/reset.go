@@ -7,7 +7,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// A store that can forget, forgets what it is told to.
+// A store that can forget keys forgets exactly what it is told to.
 var resetRows = append(each("", func(s *suite, k kind) {
 	forget := s.resetter()
 	l := s.limit(k.spec)
@@ -49,7 +49,7 @@ var resetRows = append(each("", func(s *suite, k kind) {
 		forget("k", l)
 		s.left("k", l, 3)
 		s.must(s.take("k", l, 2))
-		s.settle("k", l, before.Receipt, 0) // late: frees nothing that isn't held
+		s.settle("k", l, before.Receipt, 0) // a late release frees nothing that isn't held
 		s.left("k", l, 1)
 	}},
 	{"receipts from before", func(s *suite) {
@@ -64,7 +64,7 @@ var resetRows = append(each("", func(s *suite, k kind) {
 	}},
 }...)
 
-// resetter skips the test if the store can't forget.
+// resetter skips the test if the store can't forget keys.
 func (s *suite) resetter() func(key string, limits ...*store.Limit) {
 	r, ok := s.store.(store.Resetter)
 	if !ok {

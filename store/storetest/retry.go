@@ -7,8 +7,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// kind is a limit of each algorithm, with the tick it counts in: the smallest
-// time that makes a difference to it.
+// kind is a limit of each algorithm, with its tick: the smallest time that makes a
+// difference to it.
 type kind struct {
 	name string
 	spec store.Spec
@@ -38,7 +38,7 @@ var kinds = []kind{
 	{"WarmUp 7 per minute", store.Spec{Algorithm: store.WarmUp, Units: 7, Period: time.Minute, WarmUp: 10 * time.Second}, 10 * time.Microsecond},
 }
 
-// each makes a row of every kind.
+// each makes one row for each kind.
 func each(prefix string, rule func(*suite, kind)) []row {
 	rows := make([]row, len(kinds))
 	for i, k := range kinds {
@@ -51,7 +51,7 @@ func retryRows() []row {
 	return append(each("", retriedInTime), each("reserved/", reservedInTime)...)
 }
 
-// span is about the time in which a kind gives back what it has.
+// span returns the approximate time in which a kind gives back all it has.
 func (k kind) span() time.Duration {
 	switch k.spec.Window {
 	case store.Window{}:
@@ -65,14 +65,14 @@ func (k kind) span() time.Duration {
 	}
 }
 
-// pause is a random time, often short, in ticks.
+// pause returns a random multiple of the tick, often a short one.
 func (k kind) pause(rnd *rand.Rand) time.Duration {
 	d := time.Duration(rnd.Int64N(int64(k.span()))) >> rnd.IntN(8)
 	return d / k.tick * k.tick
 }
 
-// retriedInTime: RetryAfter is the first instant at which the same cost passes,
-// and what is refused until then changes nothing.
+// retriedInTime: RetryAfter is the first instant at which the same cost passes, and
+// refusals before that change nothing.
 func retriedInTime(s *suite, k kind) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	l := s.limit(k.spec)
@@ -88,15 +88,15 @@ func retriedInTime(s *suite, k kind) {
 			s.Fatalf("refused twice at one instant: %s, then %s", show(r), show(again))
 		}
 		if r.RetryAfter%k.tick != 0 {
-			s.Fatalf("retry %v is no multiple of %v", r.RetryAfter, k.tick)
+			s.Fatalf("retry %v is not a multiple of the tick %v", r.RetryAfter, k.tick)
 		}
 		s.sleep(r.RetryAfter - k.tick)
 		if early := s.take("k", l, cost); early.OK || early.RetryAfter != k.tick {
-			s.Fatalf("%v before its time: %s, want no retry %v", k.tick, show(early), k.tick)
+			s.Fatalf("%v before RetryAfter: %s, want no retry %v", k.tick, show(early), k.tick)
 		}
 		s.sleep(k.tick)
 		if late := s.take("k", l, cost); !late.OK {
-			s.Fatalf("at the time it was told: %s", show(late))
+			s.Fatalf("at RetryAfter: %s", show(late))
 		}
 		retried++
 	}
@@ -105,14 +105,14 @@ func retriedInTime(s *suite, k kind) {
 	}
 }
 
-// reservedInTime: a charge that may wait waits exactly until it could have
-// passed without, is refused if that is longer than it may wait, and told when
-// it no longer would be.
+// reservedInTime: a charge that may wait waits exactly until it could have passed
+// without waiting. If that is longer than it may wait, it is refused, and RetryAfter
+// says when it no longer would be.
 func reservedInTime(s *suite, k kind) {
 	rnd := rand.New(rand.NewPCG(2, 2))
 	l := s.limit(k.spec)
 	if spec := l.Spec(); spec.Algorithm == store.LeakyBucket || spec.Queue > 0 {
-		return // it queues by itself; the traces say how
+		return // LeakyBucket queues by itself; the traces test it
 	}
 	tried := 0
 	for range 100 {
@@ -123,7 +123,7 @@ func reservedInTime(s *suite, k kind) {
 			continue
 		}
 		need := r.RetryAfter
-		if need > time.Duration(l.Terms().Patience)*time.Microsecond { // nobody waits that long
+		if need > time.Duration(l.Terms().Patience)*time.Microsecond { // longer than the limit lets anybody wait
 			s.sleep(k.pause(rnd))
 			continue
 		}
@@ -136,7 +136,7 @@ func reservedInTime(s *suite, k kind) {
 			s.Fatalf("needs and may wait %v: %s", need, show(reserved))
 		}
 		tried++
-		if rnd.IntN(2) == 0 { // it gives up: as if it had never asked
+		if rnd.IntN(2) == 0 { // the caller gives up: as if it had never asked
 			s.settle("k", l, reserved.Receipt, 0)
 			if after := s.peek("k", l); after != before {
 				s.Fatalf("reserved and cancelled: %s, was %s", show(after), show(before))

@@ -57,7 +57,7 @@ var settleRows = append(slices.Concat(each("mints nothing/", mintsNothing), each
 			}
 			s.settle("never seen"+k.name, l, store.Receipt{}, 0)
 			if r := s.peek("never seen"+k.name, l); r.ResetAfter != 0 {
-				s.Errorf("%s: a key never seen became %s", k.name, show(r))
+				s.Errorf("%s: settling a charge that was not made left %s on a key never seen", k.name, show(r))
 			}
 		}
 	}},
@@ -75,7 +75,7 @@ var settleRows = append(slices.Concat(each("mints nothing/", mintsNothing), each
 	{"up and down again", func(s *suite) {
 		for _, k := range kinds {
 			if k.spec.Algorithm == store.WarmUp {
-				continue // its prices depend on the order
+				continue // its prices depend on the order of charges
 			}
 			l := s.limit(k.spec)
 			r := s.must(s.take(k.name, l, 1))
@@ -128,9 +128,8 @@ var settleRows = append(slices.Concat(each("mints nothing/", mintsNothing), each
 	}},
 }...)
 
-// mintsNothing: a caller who settles what it has been charged, in any order,
-// late, twice, never gets more through than one that lets everything stand
-// would leave room for, counting what it gave back.
+// mintsNothing: a caller that settles its charges in any order, late or twice never
+// gets more through than one that settles nothing, counting what was given back.
 func mintsNothing(s *suite, k kind) {
 	rnd := rand.New(rand.NewPCG(5, 5))
 	l := s.limit(k.spec)
@@ -170,7 +169,7 @@ func mintsNothing(s *suite, k kind) {
 			s.Fatalf("%d left of %d", r.Remaining, full)
 		}
 	}
-	// However late, and however often with a receipt already spent.
+	// However late, and however often with a receipt that is already spent.
 	s.sleep(s.peek("k", l).ResetAfter)
 	for _, c := range charged {
 		s.settle("k", l, c.receipt, 0)
@@ -180,16 +179,16 @@ func mintsNothing(s *suite, k kind) {
 	}
 }
 
-// inParts: a charge that is made dearer and then cheaper, step by step, ends
-// where it would have ended at once. (While others wait behind it that can't
-// be: what they need of a refund is taken from each part. And in a sliding
-// window a debt leaves later than the charge.)
+// inParts: a charge that is raised and lowered step by step ends where a single
+// settlement would. This doesn't hold while others wait behind the charge, because what
+// protects their turns is taken from each refund, nor in a sliding window, where a debt
+// leaves later than the charge.
 func inParts(s *suite, k kind) {
 	rnd := rand.New(rand.NewPCG(8, 8))
 	l := s.limit(k.spec)
 	sliding := l.Algorithm() == store.SlidingLog || l.Algorithm() == store.SlidingWindow
 	if l.Algorithm() == store.WarmUp {
-		return // others always wait behind it
+		return // others always wait behind the charge
 	}
 	settled := 0
 	for round := range 100 {

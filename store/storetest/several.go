@@ -21,12 +21,12 @@ var severalRows = []row{
 		s.refused(r[0], time.Second)
 		s.refused(r[1], time.Hour)
 		if granted || !r[2].OK || r[2].Remaining != 8 {
-			s.Errorf("the limit with room: %s", show(r[2]))
+			s.Errorf("the limit that had room: %s", show(r[2]))
 		}
-		s.sleep(time.Second) // one has room again, and isn't charged
+		s.sleep(time.Second) // one limit has room again, but isn't charged
 		r, _ = s.decide(charges...)
 		if !r[0].OK || r[0].Remaining != 1 || r[0].ResetAfter != 0 {
-			s.Errorf("had room, was not charged: %s", show(r[0]))
+			s.Errorf("the limit that had room and was not charged: %s", show(r[0]))
 		}
 		s.left("k", fast, 1)
 	}},
@@ -85,7 +85,7 @@ var severalRows = []row{
 			}
 		}
 		s.left("k", slots, 1)
-		// And no slot, no charge.
+		// Without a slot nothing else is charged.
 		s.must(s.take("k", slots, 1))
 		s.sleep(time.Hour)
 		if _, granted := s.decide(both...); granted {
@@ -106,14 +106,14 @@ var severalRows = []row{
 		if granted || !r[0].OK || r[0].Delay != 0 || r[1].RetryAfter != 3*time.Second {
 			s.Errorf("%s, %s", show(r[0]), show(r[1]))
 		}
-		// The first was not charged: its next turn is still two seconds away.
+		// The first limit wasn't charged: its next turn is still two seconds away.
 		if r := s.reserve("k", a, 1, time.Hour); r.Delay != 2*time.Second {
-			s.Errorf("reserved by a refused call: %s", show(r))
+			s.Errorf("a refused call has reserved a turn: %s", show(r))
 		}
 	}},
 }
 
-// allOrNone: whatever the algorithms, a refusal leaves every limit as it was.
+// allOrNone: a refusal leaves every limit unchanged, whatever the algorithms.
 func allOrNone(s *suite) {
 	rnd := rand.New(rand.NewPCG(4, 4))
 	specs := []store.Spec{

@@ -1,17 +1,17 @@
-// Package storetest holds a store to the rules that all stores share. A store
-// is complete when it passes:
+// Package storetest tests that a store keeps the contract of package store. A complete
+// store passes:
 //
 //	func TestConformance(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) store.Store { return mystore.New() })
 //	}
 //
-// What the suite asks for is exact: which charge passes, what is left, how long
-// to wait, to the microsecond. Part of it are traces, text files of calls and
-// answers in testdata, whose format is described at the top of trace.go; the
-// rest are rules that hold for every trace.
+// The suite checks exact answers, to the microsecond: which charges pass, what is left,
+// and how long to wait. Part of it are traces, text files of calls and answers in
+// testdata, in the format described at the top of trace.go. The rest are rules that
+// hold for every trace.
 //
-// The limits of the suite have names that begin with "st". It uses up to ten
-// thousand keys in one store, one of them a megabyte long.
+// The suite's limits have names that begin with "st". It uses up to ten thousand keys
+// in one store, one of them a megabyte long.
 package storetest
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Option changes how Run treats a store.
+// Option changes how Run tests a store.
 type Option func(*config)
 
 type config struct {
@@ -32,27 +32,28 @@ type config struct {
 	now      func() time.Time
 }
 
-// WithSleep lets time pass by sleep instead of in a bubble of testing/synctest.
-// It is for stores with a clock elsewhere, or that do what a bubble can't have
-// (network calls): sleep advances the store's clock by exactly its argument, a
-// multiple of a microsecond and up to months at a time. The clock must stand
-// still otherwise.
+// WithSleep makes the suite pass time by calling sleep instead of running in a bubble
+// of testing/synctest. Use it for a store whose clock is elsewhere, or that does what a
+// bubble doesn't allow, such as network calls. sleep must advance the store's clock by
+// exactly its argument, which is a multiple of a microsecond and may be months. The
+// clock must stand still otherwise.
 func WithSleep(sleep func(time.Duration)) Option {
 	return func(c *config) { c.sleep = sleep }
 }
 
-// WithNow reads the clock that the store's calendar windows follow; by default
-// time.Now. It goes together with WithSleep.
+// WithNow sets the clock that the store's calendar windows follow. The default is
+// time.Now. Use it together with WithSleep.
 func WithNow(now func() time.Time) Option {
 	return func(c *config) { c.now = now }
 }
 
-// Run holds the stores made by newStore to the rules, each in a subtest with a
-// store of its own. No two stores may share state; what has to be closed
-// belongs into t.Cleanup. By default each subtest is a bubble of
-// testing/synctest, in which the store is made and time.Sleep costs nothing: the
-// store has to read time through package time, and what it starts must end with
-// the test.
+// Run tests the stores made by newStore. Each rule is a subtest with a store of its
+// own, so the stores must not share state; release resources in t.Cleanup. If the store
+// doesn't implement store.Resetter, the rules about Reset are skipped.
+//
+// By default each subtest runs in a bubble of testing/synctest, where time.Sleep costs
+// nothing. The store is made inside it. It must read time through package time, and
+// goroutines it starts must end with the test.
 func Run(t *testing.T, newStore func(*testing.T) store.Store, opts ...Option) {
 	c := &config{newStore: newStore, now: time.Now}
 	for _, opt := range opts {
@@ -85,7 +86,7 @@ func Run(t *testing.T, newStore func(*testing.T) store.Store, opts ...Option) {
 	}
 }
 
-// row is one rule.
+// row is one rule of the suite.
 type row struct {
 	name string
 	rule func(*suite)
@@ -103,7 +104,7 @@ func (c *config) run(t *testing.T, name string, rule func(*suite)) {
 	})
 }
 
-// suite is one rule's view of a store.
+// suite is one rule's view of a store under test.
 type suite struct {
 	*testing.T
 	store store.Store
@@ -123,11 +124,11 @@ func (s *suite) limit(spec store.Spec) *store.Limit {
 	return l
 }
 
-// decide makes one call and returns its answers and whether it was granted.
+// decide makes one call, and returns its answers and whether it was granted.
 func (s *suite) decide(charges ...store.Charge) ([]store.Result, bool) {
 	s.Helper()
 	results := make([]store.Result, len(charges))
-	for i := range results { // what an answer leaves out shows
+	for i := range results { // so that a field the store doesn't write is noticed
 		results[i] = store.Result{Held: -99, Remaining: -99, Delay: -99, RetryAfter: -99, ResetAfter: -99, Receipt: store.Receipt{Cost: -99}}
 	}
 	if err := s.store.Take(context.Background(), charges, results); err != nil {
@@ -142,10 +143,10 @@ func (s *suite) decide(charges ...store.Charge) ([]store.Result, bool) {
 	for i, r := range results {
 		made := granted && r.OK && charges[i].Cost > 0 && charges[i].Limit.Algorithm() != store.Ban
 		if made && r.Receipt.Cost != charges[i].Cost {
-			s.Errorf("charge of %d made, receipt %+v", charges[i].Cost, r.Receipt)
+			s.Errorf("a charge of %d was made, but its receipt is %+v", charges[i].Cost, r.Receipt)
 		}
 		if !made && r.Receipt != (store.Receipt{}) {
-			s.Errorf("charge not made, receipt %+v", r.Receipt)
+			s.Errorf("no charge was made, but its receipt is %+v", r.Receipt)
 		}
 		if r.OK != (r.RetryAfter == 0) && charges[i].Limit.Algorithm() != store.Concurrency || r.Remaining < 0 || r.Delay < 0 || r.RetryAfter < 0 || r.ResetAfter < 0 {
 			s.Errorf("impossible answer %v", show(r))
@@ -155,13 +156,13 @@ func (s *suite) decide(charges ...store.Charge) ([]store.Result, bool) {
 	return results, granted
 }
 
-// slots checks what an answer says is held, which only a Concurrency has. Held also
-// counts what is above a number that has been lowered.
+// slots checks the Held of an answer, which only a Concurrency sets. It may exceed the
+// limit's number after that was lowered.
 func (s *suite) slots(l *store.Limit, r store.Result) {
 	s.Helper()
 	if l.Algorithm() != store.Concurrency {
 		if r.Held != 0 {
-			s.Errorf("a %v holds %d", l.Algorithm(), r.Held)
+			s.Errorf("a %v reports %d slots held", l.Algorithm(), r.Held)
 		}
 	} else if slots := l.Spec().Units; r.Remaining != max(0, slots-r.Held) {
 		s.Errorf("%d held and %d left of %d slots", r.Held, r.Remaining, slots)
@@ -186,12 +187,12 @@ func (s *suite) peek(key string, l *store.Limit) store.Result {
 	s.Helper()
 	r := s.take(key, l, 0)
 	if !r.OK || r.Delay != 0 {
-		s.Errorf("a peek was answered %v", show(r))
+		s.Errorf("impossible answer to a peek: %v", show(r))
 	}
 	return r
 }
 
-// settle makes the charge of receipt cost something else.
+// settle replaces the cost of the charge with that receipt.
 func (s *suite) settle(key string, l *store.Limit, receipt store.Receipt, cost int64) store.Result {
 	s.Helper()
 	results := []store.Result{{Held: -99, Remaining: -99, ResetAfter: -99}}
@@ -202,12 +203,12 @@ func (s *suite) settle(key string, l *store.Limit, receipt store.Receipt, cost i
 	r := results[0]
 	s.slots(l, r)
 	if now := s.peek(key, l); r.Remaining != now.Remaining || r.ResetAfter != now.ResetAfter {
-		s.Errorf("Settle answered %v, and then stood %v", show(r), show(now))
+		s.Errorf("Settle answered %v, but a peek at the same instant %v", show(r), show(now))
 	}
 	return r
 }
 
-// left checks what a key has left of a limit.
+// left checks how much of a limit a key has left.
 func (s *suite) left(key string, l *store.Limit, want int64) {
 	s.Helper()
 	if got := s.peek(key, l).Remaining; got != want {
@@ -224,7 +225,7 @@ func (s *suite) must(r store.Result) store.Result {
 	return r
 }
 
-// refused checks that a charge did not pass, and when it would.
+// refused checks that a charge was refused, and its RetryAfter.
 func (s *suite) refused(r store.Result, retry time.Duration) {
 	s.Helper()
 	if r.OK || r.RetryAfter != retry {

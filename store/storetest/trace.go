@@ -11,32 +11,32 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// A trace is a text of calls and answers, one to a line; what follows # is a
-// comment. Words are separated by spaces.
+// A trace is a text of calls and answers, one per line. Text after # is a comment.
+// Words are separated by spaces.
 //
 //	limit NAME ALGORITHM UNITS/PERIOD option…
 //	    declares a limit, or changes its numbers from here on. PERIOD is a
 //	    duration, or hourly, daily, weekly, monthly, every:DURATION; Concurrency
 //	    has none. Options are burst=N, queue=N, debt, warmup=DURATION,
-//	    buckets=N; none stands for store.None.
+//	    buckets=N. The word none stands for store.None.
 //	align NAME
 //	    sleeps until a window or bucket of the limit begins, and counts the
 //	    times below from there.
 //	TIME take NAME:KEY COST option… = ANSWER
-//	    makes a charge. TIME counts from the start, or, after a +, from the
+//	    makes a charge. TIME counts from the start or, after a +, from the
 //	    last call. Options are wait DURATION and dry. Several charges of one
 //	    call are joined by &, and so are their answers.
 //	TIME LABEL: take …
 //	    also keeps the first charge's receipt.
 //	TIME settle LABEL COST = ANSWER
-//	    settles it, and keeps the new receipt.
+//	    settles that charge, and keeps the new receipt.
 //	TIME run N*M every DURATION take … = COUNT pass
 //	    makes the same call M times at each of N instants, and counts the
 //	    granted ones.
 //
-// An ANSWER is ok or no, followed by left N, reset DURATION, delay DURATION and
-// retry DURATION (or never). Delay and retry are 0 if they aren't there; left
-// and reset are then not looked at.
+// An ANSWER is ok or no, followed by left N, reset DURATION, delay DURATION and retry
+// DURATION (or never). If delay and retry are missing, they must be 0; if left and
+// reset are missing, they aren't checked.
 
 //go:embed testdata/*.trace
 var traces embed.FS
@@ -58,7 +58,7 @@ func traceRows() []row {
 	return rows
 }
 
-// player is a trace being replayed.
+// player replays a trace.
 type player struct {
 	*suite
 	limits map[string]*store.Limit
@@ -77,7 +77,7 @@ func replay(s *suite, name, text string) {
 		if err := p.line(); err != nil {
 			s.Errorf("%s.trace:%d: %s\n\t%v", name, i+1, strings.TrimSpace(line), err)
 		}
-		if s.Failed() { // what follows depends on it
+		if s.Failed() { // later lines depend on this one
 			return
 		}
 	}
@@ -100,7 +100,7 @@ func (p *player) line() error {
 	case "align":
 		l := p.limits[p.next()]
 		if l == nil {
-			return fmt.Errorf("no such limit")
+			return fmt.Errorf("no such limit: declare it by a line \"limit\" above")
 		}
 		p.sleep(p.take("align", l, 1).ResetAfter)
 		p.at = 0
@@ -124,7 +124,7 @@ func (p *player) advance(word string) error {
 		return err
 	}
 	if from+d < p.at {
-		return fmt.Errorf("%v is in the past: it is %v", d, p.at)
+		return fmt.Errorf("%v is in the past: the time is %v", d, p.at)
 	}
 	p.sleep(from + d - p.at)
 	p.at = from + d
@@ -223,18 +223,18 @@ func (p *player) call() error {
 		label := p.next()
 		c, found := p.kept[label]
 		if !found {
-			return fmt.Errorf("nothing was kept as %q", label)
+			return fmt.Errorf("no receipt %q: write \"TIME LABEL: take\" above", label)
 		}
 		cost, err := strconv.ParseInt(p.next(), 10, 64)
 		if err != nil {
 			return err
 		}
 		if p.next() != "=" {
-			return fmt.Errorf("no =")
+			return fmt.Errorf("missing =: write = and the answers")
 		}
 		for _, l := range p.limits {
 			if l.Name() == c.Limit.Name() {
-				c.Limit = l // with its numbers as they are now
+				c.Limit = l // with the numbers it has now
 			}
 		}
 		r := p.suite.settle(c.Key, c.Limit, c.Receipt, cost)
@@ -253,7 +253,7 @@ func (p *player) keep(label string, r store.Receipt) {
 	p.kept[label] = c
 }
 
-// charges reads what a call charges, up to the =.
+// charges reads the charges of a call, up to the =.
 func (p *player) charges() ([]store.Charge, error) {
 	var charges []store.Charge
 	for {
@@ -292,14 +292,14 @@ func (p *player) repeat() error {
 		return err
 	}
 	if p.next() != "every" {
-		return fmt.Errorf("no every")
+		return fmt.Errorf("missing every: write run N*M every DURATION")
 	}
 	every, err := time.ParseDuration(p.next())
 	if err != nil {
 		return err
 	}
 	if p.next() != "take" {
-		return fmt.Errorf("only take can be run")
+		return fmt.Errorf("run takes no other verb than take")
 	}
 	charges, err := p.charges()
 	if err != nil {
@@ -323,7 +323,7 @@ func (p *player) repeat() error {
 	return nil
 }
 
-// compare reads the answers and compares them with what came.
+// compare reads the expected answers and compares them with the results.
 func (p *player) compare(results []store.Result) error {
 	for i, got := range results {
 		want := got
@@ -361,7 +361,7 @@ func (p *player) compare(results []store.Result) error {
 	return nil
 }
 
-// show writes a result as a trace does.
+// show formats a result as in a trace.
 func show(r store.Result) string {
 	ok := "no"
 	if r.OK {

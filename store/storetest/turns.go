@@ -9,8 +9,8 @@ import (
 )
 
 // turnsGivenUp: turns that are given up latest first, in one call, leave nothing
-// behind. In another order less comes back, and the receipts say what is left:
-// that can be given up again.
+// behind. In any other order less comes back, and the receipts say what is left: that
+// can be given up again.
 func turnsGivenUp(s *suite, k kind) {
 	for _, order := range []string{"latest first", "first first"} {
 		l := s.limit(k.spec)
@@ -22,7 +22,7 @@ func turnsGivenUp(s *suite, k kind) {
 		for i := range 6 {
 			cost := 1 + int64(i%2)
 			if k.spec.Algorithm == store.FixedWindow {
-				cost = 1 // what of a window a charge doesn't fit into stays empty
+				cost = 1 // the part of a window that a larger charge doesn't fit into stays empty
 			}
 			r := s.reserve(key, l, cost, 365*24*time.Hour)
 			if !r.OK {
