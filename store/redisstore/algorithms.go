@@ -427,5 +427,5 @@ func wideWords(order, wide string) func(string, *store.State) error {
 }
 
 func unreadable(found string) error {
-	return fmt.Errorf("redisstore: a state that nobody here wrote: %.80q", found)
+	return fmt.Errorf("redisstore: a key holds a state that this store didn't write: %.80q", found)
 }

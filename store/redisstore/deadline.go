@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// deadline is the context of a call to the server: it carries nothing but its
-// end. It is used again for the next call, with its channel, unless the time ran
-// out: a context and a timer for each call would be a third of what the call
-// allocates, and a timer alone a tenth of the time it takes. What calls end is
-// said by the line they stand in, which has one timer for all.
+// deadline is the context of a call to the server, and holds nothing but its end. It is
+// reused for the next call, with its channel, unless the time ran out: a context and a
+// timer per call would be a third of what a call allocates, and a timer alone a tenth
+// of the time it takes. The line that calls stand in ends them, with one timer for all.
 type deadline struct {
-	at   atomic.Int64 // after origin; the client may still look when the call is over
+	at   atomic.Int64 // after origin; the client may still read it after the call
 	done chan struct{}
 }
 

@@ -9,22 +9,20 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// WithDenyCache answers a refused call that is made again from memory, until it
-// may pass, and asks the server only then: a caller that hammers costs the
-// server next to nothing. Up to that many keys are remembered, 64 to 128 bytes
-// each and their results.
+// WithDenyCache keeps up to so many refused keys in memory and answers repeated calls
+// from there until they may pass. A caller that hammers then costs the server next to
+// nothing. Each key takes 64 to 128 bytes plus its results. By default every call asks
+// the server. A number below 1 does nothing.
 //
-// What others are let through in the meantime only puts the instant off, so that
-// nothing passes that the server would refuse. The other way round, a call may
-// be refused for up to a second after something that this store does not see has
-// made room: a settlement or a Reset by another process, or a limit raised there.
-// A settlement or a Reset by this store forgets the key, and a call with other
-// limits or costs always asks. Remaining is what the server last said, and calls
-// with a concurrency limit always ask.
+// Nothing passes that the server would refuse: what others are granted meanwhile only
+// delays the instant. In the other direction, a call may still be refused for up to a
+// second after room was made where this store can't see it: by a settlement, a Reset or
+// a raised limit in another process. A settlement or Reset by this store forgets the
+// key. Calls with other limits or costs, and calls with a concurrency limit, always
+// ask. Remaining is what the server said last.
 //
-// It is worth it for limits that refuse for longer than a call takes: at 1000 a
-// second the next one may pass sooner than the answer comes. Without it, which is
-// the default, every call asks.
+// It helps with limits that refuse for longer than a call takes. At 1000 per second the
+// next request may pass before the server's answer arrives.
 func WithDenyCache(keys int) Option {
 	return func(s *Store) {
 		if keys > 0 {
@@ -36,31 +34,30 @@ func WithDenyCache(keys int) Option {
 // longestDenial bounds how long a refusal is answered from memory.
 const longestDenial = time.Second
 
-// denyCache remembers refused calls all of whose charges have one key.
+// denyCache remembers refused calls whose charges all have the same key.
 type denyCache struct {
 	seed   maphash.Seed
 	shards [denyShards]denyShard
-	room   int              // of a shard
-	now    func() time.Time // time.Now, but where a test sets the clock
+	room   int              // calls per shard
+	now    func() time.Time // time.Now, except in tests
 }
 
 const (
 	denyShards = 16
-	denyMarks  = 64  // of a shard
-	longestKey = 512 // that is remembered
+	denyMarks  = 64  // per shard
+	longestKey = 512 // longer keys aren't remembered
 )
 
 type denyShard struct {
 	mu    sync.Mutex
 	calls map[string]denial
-	// forgot is when a key was last forgotten, of those with one mark. The answer
-	// to a call that was sent before may be from before there was room, and come
-	// in afterwards.
+	// forgot is when a key with this mark was last forgotten. The answer to a call sent
+	// before that may date from before there was room, and arrive afterwards.
 	forgot [denyMarks]time.Time
 }
 
-// denial is a refused call. since is before it was sent: the server decided
-// later, so what it says is to be waited for is over later.
+// denial is a refused call. since is before the call was sent: the server decided
+// later, so the times it gave end later than since plus them.
 type denial struct {
 	charges      []store.Charge
 	results      []store.Result
@@ -76,7 +73,7 @@ func (c *denyCache) shard(key string) (sh *denyShard, mark uint64) {
 	return &c.shards[h%denyShards], h / denyShards % denyMarks
 }
 
-// refuse answers a call if it is known to be refused still.
+// refuse answers a call that is known to be still refused.
 func (c *denyCache) refuse(charges []store.Charge, results []store.Result) bool {
 	if c == nil {
 		return false
@@ -109,12 +106,13 @@ func sameCharge(a, b store.Charge) bool {
 	return a.Limit == b.Limit && a.Cost == b.Cost && a.MaxWait == b.MaxWait && a.DryRun == b.DryRun && a.Key == b.Key
 }
 
-// upToMicrosecond rounds up, as the server does, from 0.
+// upToMicrosecond rounds up to a microsecond, as the server does, with 0 as the
+// minimum.
 func upToMicrosecond(d time.Duration) time.Duration {
 	return (max(d, 0) + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
-// instant is taken before a call is sent, for remember.
+// instant returns the time to pass to remember, taken before the call is sent.
 func (c *denyCache) instant() time.Time {
 	if c == nil {
 		return time.Time{}
@@ -133,11 +131,11 @@ func (c *denyCache) remember(charges []store.Charge, results []store.Result, sin
 			return
 		}
 		if algorithms[charges[i].Limit.Algorithm()].counts && (results[i].OK || charges[i].DryRun) {
-			return // it has to count the next refusal as well
+			return // a ban has to count the next refusal as well
 		}
 		if !results[i].OK {
-			// Until the first of them would be granted the answers stay as they
-			// are; one of a dry run too.
+			// The answers stay the same until the first limit would grant the charge,
+			// including a dry run.
 			wait = min(wait, results[i].RetryAfter)
 		}
 	}
@@ -147,7 +145,7 @@ func (c *denyCache) remember(charges []store.Charge, results []store.Result, sin
 	d := denial{slices.Clone(charges), slices.Clone(results), since, since.Add(wait)}
 	for i := range d.charges {
 		d.charges[i].Receipt = store.Receipt{}
-		d.results[i].Begun = false // with that call
+		d.results[i].Begun = false // the ban began with that call, not with this one
 	}
 	sh, mark := c.shard(charges[0].Key)
 	sh.mu.Lock()
@@ -159,7 +157,7 @@ func (c *denyCache) remember(charges []store.Charge, results []store.Result, sin
 		sh.calls = make(map[string]denial)
 	}
 	if _, known := sh.calls[charges[0].Key]; !known && len(sh.calls) >= c.room {
-		for key := range sh.calls { // any: it only has to ask again
+		for key := range sh.calls { // any one: it will only have to ask again
 			delete(sh.calls, key)
 			break
 		}
@@ -167,7 +165,7 @@ func (c *denyCache) remember(charges []store.Charge, results []store.Result, sin
 	sh.calls[charges[0].Key] = d
 }
 
-// forget is called for a key that may have got room, after it has.
+// forget drops a key that may have room now.
 func (c *denyCache) forget(key string) {
 	if c == nil {
 		return

@@ -12,45 +12,45 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The classes of errors that the server, or the way to it, may cause. An error
-// of a Store matches one of them (errors.Is) and wraps the client's own, unless
-// it is about the call (store.ErrCost and its like) or the caller's context.
-// Nothing is ever sent twice: see each class for what may have been charged.
+// Classes of errors caused by the server or the way to it. An error of a Store matches
+// exactly one of them (errors.Is) and wraps the client's own error, except errors about
+// the call itself (store.ErrCost and the like) and about the caller's context. No call
+// is ever sent twice: each class says what may have been charged.
 var (
-	// ErrUnavailable: the call was not executed and nothing was charged. The
-	// connection was refused or the pool is exhausted, or the server is loading,
-	// a replica, or without a quorum.
+	// ErrUnavailable: the call wasn't executed, and nothing was charged. The connection
+	// was refused, the pool is exhausted, or the server is loading, is a replica, or
+	// has no quorum.
 	ErrUnavailable = errors.New("the server is not available")
-	// ErrIndeterminate: the call was sent and no answer came in time, or the
-	// connection was lost, or the client panicked; or a call with several keys was made in one place of a
-	// cluster and not in another. The charges may stand.
+	// ErrIndeterminate: the charges may stand. The call was sent but no answer came in
+	// time, the connection was lost, the client panicked, or a call with several keys
+	// succeeded in one part of a cluster and failed in another.
 	ErrIndeterminate = errors.New("no answer from the server: the charges may stand")
-	// ErrServer: the server answers and won't write. It is out of memory, can't
-	// save (MISCONF) or is held up by a script (BUSY). Nothing was charged, and
-	// somebody has to look after it.
-	ErrServer = errors.New("the server is in trouble")
-	// ErrConfiguration: it will not get better by itself. Missing rights, a wrong
-	// password, a cluster asked through a client for one server, a script that
-	// fails, options of New that can't be. Nothing was charged.
+	// ErrServer: the server answers but refuses to write, and nothing was charged. It
+	// is out of memory (OOM), can't save (MISCONF) or is blocked by a script (BUSY). An
+	// operator has to fix it.
+	ErrServer = errors.New("the server refuses to write")
+	// ErrConfiguration: nothing was charged, and trying again won't help. Permissions
+	// are missing, the password is wrong, a cluster is accessed through a client for
+	// one server, a script fails, or New was given options that can't work.
 	ErrConfiguration = errors.New("misconfigured")
 )
 
-// IsFailure reports whether err says that the server can't be used for now:
+// IsFailure reports whether err means that the server can't be used now:
 // ErrUnavailable, ErrIndeterminate or ErrServer. It is for failover.WithFailure.
-// ErrConfiguration is none: deciding elsewhere would hide a mistake that stays
-// until somebody mends it.
+// ErrConfiguration isn't a failure: falling back would hide a mistake that stays until
+// somebody fixes it.
 func IsFailure(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrIndeterminate) || errors.Is(err, ErrServer)
 }
 
-// The first word of error replies, by class. All others are of configuration:
-// the server has read the command and won't have it.
+// The first word of error replies, by class. All other replies are ErrConfiguration:
+// the server has read the command and rejects it.
 var (
 	unavailable = []string{"LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "MOVED", "ASK", "NOREPLICAS"}
 	troubled    = []string{"OOM", "MISCONF", "BUSY"}
 )
 
-// classified is err with its class.
+// classified wraps err in its class.
 func classified(err error) error {
 	switch {
 	case err == nil:
@@ -75,12 +75,12 @@ func classOf(err error) error {
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return ErrUnavailable
 	}
-	return ErrIndeterminate // sent, for all that is known
+	return ErrIndeterminate // it may have been sent
 }
 
 func classOfReply(text string) error {
-	// Before version 7, an error inside of a script was put in another's text:
-	// ERR Error running script (call to f_…): @user_script:3: -READONLY You…
+	// Before version 7, the server put a script's error inside another text: ERR Error
+	// running script (call to f_…): @user_script:3: -READONLY You…
 	if _, inner, found := strings.Cut(text, ": -"); found && strings.HasPrefix(text, "ERR Error running script") {
 		text = inner
 	}
@@ -96,35 +96,34 @@ func classOfReply(text string) error {
 	return ErrConfiguration
 }
 
-// isNoScript reports whether the server said that it doesn't know a script, and
-// so has not run it.
+// isNoScript reports whether the server doesn't know a script, and so hasn't run it.
 func isNoScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
 
-// errLate is the error of calls whose answer has not come within the timeout.
-// It is shared: an error a caller would cost more than the call.
+// errLate is the error of calls whose answer hasn't come within the timeout. It is
+// shared: an error made for each caller would cost more than the call.
 var errLate = fmt.Errorf("redisstore: timeout: %w", ErrIndeterminate)
 
-// errUnsent is the error of calls that were not sent within the timeout, all
-// ways to the server being taken by calls that it has not answered.
+// errUnsent is the error of calls that weren't sent within the timeout because earlier
+// calls, still unanswered, took every way to the server.
 var errUnsent = fmt.Errorf("redisstore: %w: earlier calls have not been answered in time", ErrUnavailable)
 
-// errPanicked is the error of calls that the client has not come back from. For all
-// that is known they were sent.
+// errPanicked is the error of calls during which the client panicked. They may have
+// been sent.
 var errPanicked = fmt.Errorf("redisstore: %w: the client panicked", ErrIndeterminate)
 
-// left is the error of a call whose caller doesn't wait for the answer.
+// left is the error of a call whose caller doesn't wait for the answer any more.
 func left(ctx context.Context) error {
 	return fmt.Errorf("redisstore: %w", ctx.Err())
 }
 
-// notMade reports whether a call is known not to have been executed, and may be by
-// and by.
+// notMade reports whether a call is known not to have been executed and may succeed
+// later.
 func notMade(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrServer)
 }
 
-// graver is the error of a call that has failed in two places: that with less of a
-// promise about what was charged.
+// graver chooses the error of a call that has failed in two places: the one that
+// promises less about what was charged.
 func graver(a, b error) error {
 	if a == nil || !errors.Is(a, ErrIndeterminate) && errors.Is(b, ErrIndeterminate) {
 		return b
@@ -132,8 +131,9 @@ func graver(a, b error) error {
 	return a
 }
 
-// uncertain is the error of a call of which a part failed after another was made.
-// The part's own class is left out: it promises what doesn't hold of the whole.
+// uncertain is the error of a call of which one part succeeded and another failed. The
+// failed part's own class is left out: what it promises doesn't hold for the whole
+// call.
 func uncertain(err error) error {
 	if !IsFailure(err) && !errors.Is(err, ErrConfiguration) || errors.Is(err, ErrIndeterminate) {
 		return err

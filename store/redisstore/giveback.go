@@ -7,16 +7,16 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// What the server has granted to nobody, since who asked had gone, or another part
-// of the call was refused, or what was leased was not used, is settled back. Nobody
-// would do it if this store didn't.
+// Charges that the server has made for nobody are settled back: the caller has gone,
+// another part of the call was refused, or leased tokens weren't used. Nobody else
+// would do it.
 
-// longestPause bounds for how long it is tried: two minutes in all.
+// longestPause bounds the pauses between tries, which take two minutes in all.
 const longestPause = time.Minute
 
-// handBack settles t without waiting for it, and again while it is known not to have
-// been made. Where that isn't known, the charge may stand: made twice it would free
-// what others have been charged. ended tells how the first try ended.
+// handBack settles t without waiting for it, and tries again while it is known not to
+// have been executed. If that isn't known, the charge may stand: executing it twice
+// would free what others have been charged. ended receives the result of the first try.
 func (s *Store) handBack(t *ticket[settling]) (ended <-chan error) {
 	first := make(chan error, 1)
 	go func() {
@@ -24,7 +24,7 @@ func (s *Store) handBack(t *ticket[settling]) (ended <-chan error) {
 		first <- err
 		for pause := s.timeout; notMade(err) && pause <= longestPause; pause *= 2 {
 			select {
-			case <-s.closed: // now or never
+			case <-s.closed: // the last chance
 				pause = longestPause
 			case <-time.After(pause):
 			}
@@ -37,15 +37,14 @@ func (s *Store) handBack(t *ticket[settling]) (ended <-chan error) {
 	return first
 }
 
-// undo settles back what was granted to a caller that has gone. Nobody waits for
-// it.
+// undo settles back what was granted to a caller that has gone. Nobody waits for it.
 func (s *Store) undo(t *ticket[taking]) {
 	if back := s.back(&t.what.decision, t.what.site); back != nil {
 		s.handBack(back)
 	}
 }
 
-// back is what settles a decision back, nil if it has charged nothing.
+// back returns what settles a decision back, or nil if it has charged nothing.
 func (s *Store) back(d *decision, p site) *ticket[settling] {
 	if !d.granted {
 		return nil
@@ -65,9 +64,9 @@ func (s *Store) back(d *decision, p site) *ticket[settling] {
 	return t
 }
 
-// undoAll settles the granted parts of a call back that was refused or has failed,
-// and makes their results say how their limits then stand. What is not known by
-// until is an error; it is settled back all the same.
+// undoAll settles back the granted parts of a call that was refused or has failed, and
+// makes their results say how their limits stand afterwards. If the outcome isn't known
+// by until, that is an error; the parts are settled back all the same.
 func (s *Store) undoAll(ctx context.Context, parts []*ticket[taking], until time.Time) error {
 	due, end := context.WithDeadline(ctx, until)
 	defer end()

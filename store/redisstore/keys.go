@@ -16,23 +16,23 @@ import (
 //	prefix {tag}:name/x
 //	prefix {tag}:name/x2
 //
-// without the space. The tag says the identity, so that all limits of one live
-// in one slot of a cluster; x is a letter that says the algorithm, and the number says
-// the format of what is kept there; 1 is left out, and so are both for TokenBucket, which
-// most limits are. The user's text stands in the tag
-// only, where it can neither end the tag nor be empty: a brace in it could
-// choose a slot, or make one key out of two.
+// without the space. The tag is the identity, so all limits of one identity are in one
+// slot of a cluster. x is a letter for the algorithm, and the number is the format of
+// what is kept there. The number 1 is left out, and so are both for TokenBucket, the
+// most common algorithm. The user's text appears in the tag only, escaped, so that it
+// can neither end the tag nor be empty: a brace in it could choose a slot, or make one
+// key out of two.
 
-// longestTag is the length of the longest identity that is in its key as it is.
-// A longer one would cost the server more than its counts do.
+// longestTag is the length of the longest identity that appears in its key unhashed. A
+// longer one would cost the server more memory than its counts do.
 const longestTag = 512
 
 const (
-	emptyTag = "%"  // escaping leaves no % without two digits after it,
-	hashTag  = "%h" // and h is none
+	emptyTag = "%"  // escaped text has two digits after each %,
+	hashTag  = "%h" // and h isn't a digit
 )
 
-// storageKey is where the limit keeps what it knows of identity.
+// storageKey returns the server's key for the limit's state of identity.
 func storageKey(prefix, identity string, l *store.Limit) string {
 	if identity != "" && len(identity) <= longestTag && plain(identity) {
 		if algorithms[l.Algorithm()].key == "" {
@@ -84,20 +84,21 @@ func appendTag(key []byte, identity string) []byte {
 	return key
 }
 
-// tagIn is the tag in a key. The prefix has no braces.
+// tagIn returns the tag in a key. The prefix has no braces.
 func tagIn(key string) string {
 	_, rest, _ := strings.Cut(key, "{")
 	tag, _, _ := strings.Cut(rest, "}")
 	return tag
 }
 
-// resetKey says for a while when the rate at key was last reset. No limit's name has
-// a % in it.
+// resetKey returns the key that remembers for a while when the rate at key was last
+// reset. No limit's name contains a %.
 func resetKey(key string) string { return key + "%reset" }
 
 const slots = 16384
 
-// slotOf is the cluster's slot of keys with this tag: its CRC16 (XMODEM).
+// slotOf returns a cluster's slot for keys with this tag: its CRC16 (XMODEM) modulo the
+// number of slots.
 func slotOf(tag string) uint16 {
 	var crc uint16
 	for i := range len(tag) {
@@ -121,13 +122,13 @@ var crcTable = func() (table [256]uint16) {
 	return table
 }()
 
-// slotTag is a tag of a slot, the same each time: where something is kept for a
-// slot and not for an identity.
+// slotTag returns a tag that falls into a slot, always the same, for what is kept per
+// slot rather than per identity.
 func slotTag(slot uint16) string {
 	if tag, ok := slotTags.Load(slot); ok {
 		return tag.(string)
 	}
-	for i := 0; ; i++ { // 16384 tries or so
+	for i := 0; ; i++ { // about 16384 tries
 		if tag := strconv.Itoa(i); slotOf(tag) == slot {
 			slotTags.Store(slot, tag)
 			return tag

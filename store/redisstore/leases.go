@@ -10,22 +10,22 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// leases are those that this store holds, and has to renew.
+// leases are the leases that this store holds and has to renew.
 type leases struct {
 	mu     sync.Mutex
 	held   map[string]*holding // by key in the server
-	stop   chan struct{}       // of the renewal, nil while there is none
+	stop   chan struct{}       // ends the renewal; nil while none runs
 	closed bool
 }
 
-// holding are the leases on one key.
+// holding is the leases on one key.
 type holding struct {
 	identity string
 	limit    *store.Limit
 	renewed  map[store.LeaseID]time.Time
 }
 
-// keep has a lease renewed that was asked for at since.
+// keep starts renewing a lease that was asked for at since.
 func (s *Store) keep(key string, c *store.Charge, id store.LeaseID, since time.Time) {
 	l := &s.leases
 	l.mu.Lock()
@@ -46,7 +46,7 @@ func (s *Store) keep(key string, c *store.Charge, id store.LeaseID, since time.T
 	}
 }
 
-// drop reports whether the lease was held.
+// drop stops renewing a lease, and reports whether it was held.
 func (l *leases) drop(key string, id store.LeaseID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,9 +78,9 @@ func (l *leases) close() {
 	}
 }
 
-// renewal renews until nothing is held. It comes every third of a lease's time,
-// and passes over leases younger than a sixth: a short request's is never
-// renewed, and any other's has to fail twice to be lost.
+// renewal renews leases until none is held. It runs every third of a lease's time and
+// skips leases younger than a sixth: a short request's lease is never renewed, and any
+// other must fail twice to be lost.
 func (s *Store) renewal(stop chan struct{}) {
 	timer := time.NewTimer(s.lease / 3)
 	defer timer.Stop()
@@ -106,17 +106,17 @@ func (s *Store) renewal(stop chan struct{}) {
 	}
 }
 
-// renewing is a call for leases of one place.
+// renewing is a renewal call for leases of one place.
 type renewing struct {
 	site site
 	keys []string
 	args []any
 	ids  [][]store.LeaseID // by key
-	many int               // of all keys
+	many int               // ids in all
 }
 
-// mostRenewed is how many leases go into one call. It takes the server half a
-// millisecond, for which all others wait.
+// mostRenewed is the most leases in one call. That many take the server half a
+// millisecond, during which everybody else waits.
 const mostRenewed = 500
 
 func (s *Store) renewCall(told told, r *renewing) call {
@@ -124,7 +124,7 @@ func (s *Store) renewCall(told told, r *renewing) call {
 	return s.call(lua.Renew(), r.site, r.keys, append(args, r.args...))
 }
 
-// renew renews what was last renewed longer than age ago, at once, and reports
+// renew renews at once every lease last renewed longer than age ago, and reports
 // whether all of it was answered.
 func (s *Store) renew(age time.Duration) bool {
 	asked := time.Now()
@@ -137,7 +137,8 @@ func (s *Store) renew(age time.Duration) bool {
 	for i, r := range rs {
 		calls[i] = s.renewCall(told, r)
 	}
-	// Longer than a call's timeout: nobody waits, and there may be thousands.
+	// Longer than a call's timeout: nobody waits for it, and there may be thousands of
+	// leases.
 	ctx, end := context.WithTimeout(context.Background(), max(s.timeout, s.lease/6))
 	defer end()
 	s.exec(ctx, calls)
@@ -162,7 +163,7 @@ func (s *Store) renew(age time.Duration) bool {
 	return well
 }
 
-// due are the leases to renew, as calls.
+// due returns the leases to renew, as calls.
 func (l *leases) due(now time.Time, age time.Duration, siteOf func(string) site) (rs []*renewing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,7 +201,7 @@ func (r *renewing) add(key string, ids []store.LeaseID) {
 	}
 }
 
-// renewed notes that r was renewed, but for what has been released since.
+// renewed records that r was renewed, except leases released meanwhile.
 func (l *leases) renewed(r *renewing, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,7 +218,7 @@ func (l *leases) renewed(r *renewing, at time.Time) {
 	}
 }
 
-// lose reports a lease that is gone, unless it has been released meanwhile.
+// lose reports a lost lease, unless it has been released meanwhile.
 func (s *Store) lose(key string, id store.LeaseID) {
 	s.leases.mu.Lock()
 	h := s.leases.held[key]
@@ -225,7 +226,7 @@ func (s *Store) lose(key string, id store.LeaseID) {
 	if h == nil || !s.leases.drop(key, id) {
 		return
 	}
-	// The others are renewed whatever these do.
+	// The other leases are renewed whatever these functions do.
 	background.Do("telling that a lease is lost", func() {
 		s.tells.Tell(store.Notice{Kind: store.LeaseLost, Key: h.identity, Limit: h.limit})
 	})

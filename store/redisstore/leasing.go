@@ -8,29 +8,32 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// WithLeasing lets this store take up to n tokens of a bucket at once and give
-// them out by itself for up to maxAge; what is left then goes back. A hot key
-// costs the server a call for n tokens instead of one for each.
+// WithLeasing makes this store take up to n tokens of a bucket at once and give them
+// out by itself for up to maxAge; unused tokens then go back. A hot key costs the
+// server one call for n tokens instead of one call for each. It is off by default, and
+// does nothing if n is below 2 or maxAge isn't positive.
 //
-// It never lets more through in all: what is given out here has been taken
-// there. But it moves in time. What each store has taken and not given out, n for
-// each key, may come on top of the burst in any span, and others may be refused
-// meanwhile, callers of this store too that come while the last tokens are on
-// their way to it; a process that crashes takes it along until time gives it back.
-// Remaining is as of when the tokens were taken, less what has gone since, and a
-// cost of 0 asks the server, for which what is held is taken. Reset drops what this
-// store holds of a key; what others hold they still give out, and what they have
-// left over of it doesn't go back.
+// It never lets more through in total, because what is given out here was taken there.
+// But it shifts usage in time:
 //
-// So of package storetest's rules, which ask for what one caller after the other
-// would get, one can't be held to: that of callers at one instant exactly the
-// burst passes, and not fewer.
+//   - What each store has taken and not yet given out, at most n per key, may come on
+//     top of the burst in any span.
+//   - Others may be refused meanwhile, including callers of this store that come while
+//     the last tokens are on their way to it.
+//   - A process that crashes takes its tokens along until time gives them back.
 //
-// It is for TokenBucket without a queue, debt or maximum wait, and calls with
-// one limit; others are asked as always. n is bounded by a tenth of the limit's
-// burst, maxAge by a second and by the time in which n tokens come. A key that is
-// asked for once is not leased: only the second call within maxAge is.
-// WithLeasing with n below 2 or maxAge not above 0 does nothing.
+// Remaining is what the server said when the tokens were taken, less what has been used
+// since. A call of cost 0 asks the server, which counts the held tokens as taken. Reset
+// drops what this store holds of a key. Other stores still give out what they hold, and
+// don't return the rest.
+//
+// For the same reason a store with leasing fails one rule of package storetest: that
+// exactly the burst, not less, passes for callers at one instant.
+//
+// Leasing applies to calls with one limit, a TokenBucket without queue, debt or maximum
+// wait; all others ask the server as usual. n is at most a tenth of the limit's burst;
+// maxAge is at most a second and the time in which n tokens arrive. A key is leased
+// from its second call within maxAge.
 func WithLeasing(n int64, maxAge time.Duration) Option {
 	return func(s *Store) {
 		if n > 1 && maxAge > 0 {
@@ -39,17 +42,17 @@ func WithLeasing(n int64, maxAge time.Duration) Option {
 	}
 }
 
-// stocks are tokens that have been taken and not given out.
+// stocks are tokens that were taken but not given out yet.
 type stocks struct {
 	n      int64
 	maxAge time.Duration
-	now    func() time.Time // time.Now, but where a test sets the clock
+	now    func() time.Time // time.Now, except in tests
 
 	sweep func() // gives back what has expired
 
 	mu     sync.Mutex
 	held   map[stockOf]*stock
-	timer  *time.Timer // of the sweep, while anything is held
+	timer  *time.Timer // runs sweep while anything is held
 	closed bool
 }
 
@@ -57,12 +60,11 @@ func newStocks(n int64, maxAge time.Duration) *stocks {
 	return &stocks{n: n, maxAge: min(maxAge, time.Second), now: time.Now, held: make(map[stockOf]*stock)}
 }
 
-// mostStocks bounds the keys that are kept track of; beyond, calls are asked as
-// always.
+// mostStocks bounds the keys kept track of; further keys ask the server as usual.
 const mostStocks = 1 << 16
 
-// stockOf is a key under the name of a limit, as Reset knows it: a program may make
-// its limits anew at any time.
+// stockOf is a key under the name of a limit, as Reset identifies it: a program may
+// make its limits anew at any time.
 type stockOf struct {
 	key   string
 	limit uint64 // store.Limit.Hash
@@ -72,12 +74,12 @@ type stock struct {
 	limit    *store.Limit // whose tokens they are
 	left     int64
 	charged  store.Result // of the call that took them
-	at       time.Time    // of that
+	at       time.Time    // the time of that call
 	until    time.Time
 	fetching bool
 }
 
-// share is how many tokens of the limit are taken at once, 0 for none.
+// share returns how many tokens of the limit to take at once, 0 for none.
 func (s *stocks) share(c *store.Charge) int64 {
 	spec := c.Limit.Spec()
 	if c.Cost < 1 || c.MaxWait > 0 || c.DryRun || !algorithms[spec.Algorithm].stocked || spec.Debt || spec.Queue > 0 ||
@@ -90,7 +92,7 @@ func (s *stocks) share(c *store.Charge) int64 {
 	return 0
 }
 
-// age is how long n tokens of the limit are held at most.
+// age returns how long n tokens of the limit may be held.
 func (s *stocks) age(l *store.Limit, n int64) time.Duration {
 	spec := l.Spec()
 	if span := spec.Period / time.Duration(spec.Units); span < s.maxAge/time.Duration(n) {
@@ -116,8 +118,7 @@ func (s *stocks) give(c *store.Charge, r *store.Result) bool {
 	return true
 }
 
-// of reports whether the tokens are those of l: of one that says the same, if not
-// of l itself.
+// of reports whether the tokens belong to l or to a limit that says the same.
 func (k *stock) of(l *store.Limit) bool {
 	if k.limit != l && k.limit.Spec() != l.Spec() {
 		return false
@@ -126,9 +127,8 @@ func (k *stock) of(l *store.Limit) bool {
 	return true
 }
 
-// fetch is for a charge that was not given anything. If n is not 0, the caller is
-// the one to take that many tokens for k, and has to say what became of it to
-// fetched.
+// fetch is called for a charge that give couldn't answer. If n is not 0, the caller
+// must take that many tokens for k, and report the outcome to fetched.
 func (s *stocks) fetch(c *store.Charge) (k *stock, n int64) {
 	if n = s.share(c); n == 0 {
 		return nil, 0
@@ -153,9 +153,9 @@ func (s *stocks) fetch(c *store.Charge) (k *stock, n int64) {
 	return k, n
 }
 
-// answer is the result of a charge of c that has been given out. What is held is
-// the last of what was taken, so that a refund of this charge finds as much of it
-// standing as if the tokens had been taken one by one.
+// answer returns the result for a charge of c that has been given out. What is held
+// counts as the last part of what was taken, so a refund of this charge finds as much
+// of it standing as if the tokens had been taken one by one.
 func (k *stock) answer(c *store.Charge, now time.Time) store.Result {
 	r := k.charged
 	r.Remaining += k.left
@@ -165,10 +165,10 @@ func (k *stock) answer(c *store.Charge, now time.Time) store.Result {
 	return r
 }
 
-// fetched puts what was taken for c into k and gives c its part. If the store has
-// been closed since, the rest is left over, to be given back. If the key has been
-// reset it is dropped: the server may have forgotten that it was taken, and would
-// take a refund off what others have taken since.
+// fetched puts what was taken for c into k and gives c its part. If the store has been
+// closed since, the rest is returned, to be given back. If the key has been reset
+// since, the rest is dropped: the server may have forgotten that it was taken, and
+// would subtract a refund from what others have taken since.
 func (s *stocks) fetched(c *store.Charge, k *stock, taken store.Result, n int64, r *store.Result) (ok bool, over int64) {
 	now, of := s.now(), stockOf{c.Key, c.Limit.Hash()}
 	s.mu.Lock()
@@ -189,15 +189,15 @@ func (s *stocks) fetched(c *store.Charge, k *stock, taken store.Result, n int64,
 	return true, 0
 }
 
-// watch has the sweep come. The caller holds the lock.
+// watch schedules the sweep. The caller holds the lock.
 func (s *stocks) watch() {
 	if s.timer == nil && s.sweep != nil && !s.closed {
 		s.timer = time.AfterFunc(s.maxAge, s.sweep)
 	}
 }
 
-// expired takes out what is no longer to be given out, or all of it, as charges
-// that settle the rest back.
+// expired removes what is too old to be given out, or everything, and returns it as
+// charges that settle it back.
 func (s *stocks) expired(all bool) (back []store.Charge) {
 	now := s.now()
 	s.mu.Lock()
@@ -221,7 +221,7 @@ func (s *stocks) expired(all bool) (back []store.Charge) {
 	return back
 }
 
-// forget drops what is held of a key's limits: they have been reset.
+// forget drops what is held of a key's limits, because they have been reset.
 func (s *stocks) forget(key string, limits []*store.Limit) {
 	if s == nil {
 		return
@@ -233,8 +233,8 @@ func (s *stocks) forget(key string, limits []*store.Limit) {
 	}
 }
 
-// takeStock is Take where tokens may be given out here. What is held comes before
-// what is remembered of refusals: the server had none left because they are here.
+// takeStock is Take for a store that may give out tokens itself. What is held comes
+// before remembered refusals: the server may have none left because they are here.
 func (s *Store) takeStock(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	c := &charges[0]
 	if s.stocks.give(c, &results[0]) || s.denies.refuse(charges, results) {
@@ -260,7 +260,7 @@ func (s *Store) takeStock(ctx context.Context, charges []store.Charge, results [
 	return s.ask(ctx, charges, results)
 }
 
-// giveBack settles back what is held too long, or all of it.
+// giveBack settles back what has been held too long, or everything.
 func (s *Store) giveBack(all bool) (ended []<-chan error) {
 	if s.stocks == nil {
 		return nil

@@ -1,57 +1,55 @@
-// Package redisstore is a store in Redis or Valkey, shared by all processes that
-// use the same server, cluster or ring:
+// Package redisstore is a store in Redis or Valkey. All processes that use the same
+// server, cluster or ring share its limits:
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 //	limiter, err := stint.New(…, stint.WithStore(redisstore.New(rdb)))
 //
-// All limits of a Take are one call of a script, decided by the server's clock,
-// and answer to the integer what package memstore answers. It needs Redis 6.2
-// or newer, or Valkey.
+// All limits of a Take are decided in one call of a script, by the server's clock. The
+// answers equal those of package memstore to the integer. It needs Redis 6.2 or newer,
+// or Valkey.
 //
 // # Batches
 //
-// Calls that come while others are under way travel together: up to 128 in one
-// script call on a single server, in one pipeline to a cluster or a ring. No
-// call waits for others to come. [WithoutBatching] sends each by itself.
+// Calls made while others are under way travel together: up to 128 in one script call
+// on a single server, or in one pipeline to a cluster or a ring. No call waits for
+// others to arrive. [WithoutBatching] sends each call by itself.
 //
-// A Take has room for 7000 charges on one server, or in one slot; more are refused
-// as ErrConfiguration. A Settle may have any number.
+// A Take may have up to 7000 charges per server, or per slot of a cluster; larger ones
+// fail with [ErrConfiguration]. A Settle may have any number.
 //
 // # Clusters
 //
-// All limits of one key share a slot: the key, escaped, is the hash tag. A Take
-// with several keys may need several slots. Then each is decided by itself, at
-// the same time as the others; if one refuses, what the others have granted is
-// settled back; if that fails, or isn't known in time, the error is
-// [ErrIndeterminate]. Such a call never lets more through, but for a moment between
-// the two another caller may be refused who would have passed. It is the same
-// for a ring's servers, and for clients this package doesn't know, such as
-// go-redis's AutoPipeliner, which it takes for a cluster's and sends each call
-// by itself. On a single server, with or without Sentinel, there are no such
-// moments.
+// All limits of one key share a slot: the key, escaped, is the hash tag. A Take with
+// several keys may need several slots. Each slot then decides by itself, all at the
+// same time. If one refuses, what the others granted is settled back; if that fails, or
+// its outcome isn't known in time, the error is [ErrIndeterminate]. Such a call never
+// lets more through, but until it is settled back another caller may be refused who
+// would otherwise have passed.
+//
+// The same applies to the servers of a ring, and to clients this package doesn't know,
+// such as go-redis's AutoPipeliner. It treats those as a cluster's and sends each call
+// by itself. On a single server, with or without Sentinel, a call is always atomic.
 //
 // # Failure
 //
-// Nothing is sent twice: an answer that is lost is an error, and the charge may
-// stand. No call takes longer than [WithTimeout] says, whatever timeouts the
-// client has; but a client without ContextTimeoutEnabled goes on waiting for the
-// server by itself, and while all connections used here (8) do so, calls fail at
-// once. Errors have a class: [ErrUnavailable], [ErrIndeterminate], [ErrServer],
-// [ErrConfiguration].
+// No call is sent twice: if an answer is lost, the call fails and the charge may stand.
+// No call takes longer than [WithTimeout], whatever timeouts the client has. But a
+// client without ContextTimeoutEnabled goes on waiting for the server by itself, and
+// while all 8 connections used here do so, calls fail at once. Errors have a class:
+// [ErrUnavailable], [ErrIndeterminate], [ErrServer] or [ErrConfiguration].
 //
-// A decision granted to a caller that has gone, or has been told of the timeout,
-// is settled back when its answer comes, and again for two minutes while the server
-// is known not to have done it. So the server has charged what callers were granted,
-// less what they settled back, and what was lost on the way: the grants of answers
-// that never came, and requests to give back.
+// If a decision is granted to a caller that has gone, or that was told of the timeout,
+// it is settled back when its answer arrives. That is retried for two minutes while the
+// server is known not to have done it. So the server has charged what callers were
+// granted, less what they settled back, plus what was lost on the way: grants whose
+// answers never came, and requests to give back.
 //
 // # Leases
 //
-// The slots of a concurrency limit are leased, by default for 15 seconds, and
-// renewed in the background for as long as they are held: all at once every third
-// of that, 500 in a call. The slots of a process that dies come free
-// within the lease's time. Settling a lease to 0 ends its renewal even if the
-// server can't be reached.
+// Concurrency slots are leased, by default for 15 seconds, and renewed in the
+// background while they are held: every third of that time, up to 500 in a call. If a
+// process dies, its slots come free within the lease's time. Settling a lease to 0 ends
+// its renewal even if the server can't be reached.
 package redisstore
 
 import (
@@ -68,12 +66,11 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Store keeps its states in Redis. It is safe for concurrent use. Make one with
-// New.
+// Store keeps its states in Redis. Make one with New. It is safe for concurrent use.
 type Store struct {
 	client  redis.UniversalClient
 	layout  layout
-	wrong   error // what New was given
+	wrong   error // what is wrong with New's arguments
 	prefix  string
 	timeout time.Duration
 	lease   time.Duration
@@ -102,7 +99,7 @@ var (
 	_ store.Observable = (*Store)(nil)
 )
 
-// layout is what must not be put into one call.
+// layout says what must not be put into one call.
 type layout uint8
 
 const (
@@ -124,9 +121,9 @@ const (
 	batchMost = 128
 )
 
-// WithTimeout sets how long a call may take in all, 100 ms by default: waiting
-// for a connection, sending, and the answer. Set it to three times what nearly
-// all calls take, or more. A value not above 0 keeps the default.
+// WithTimeout sets how long a call may take in total: waiting for a connection,
+// sending, and the answer. Set it to at least three times what nearly all calls take.
+// The default is 100 ms; values of 0 or less mean the default.
 func WithTimeout(d time.Duration) Option {
 	return func(s *Store) {
 		if d > 0 {
@@ -135,37 +132,38 @@ func WithTimeout(d time.Duration) Option {
 	}
 }
 
-// WithPrefix sets what all keys in the server begin with, "stint:" by default.
-// Stores with different prefixes share nothing. It may not have braces, which
-// would choose a cluster's slot.
+// WithPrefix sets the beginning of all keys in the server. Stores with different
+// prefixes share nothing. The default is "stint:". A prefix with braces, which would
+// choose a cluster's slot, is refused: see New.
 func WithPrefix(prefix string) Option {
 	return func(s *Store) { s.prefix = prefix }
 }
 
-// WithClock takes the time from now instead of from the server, for servers that
-// refuse TIME to scripts. The clocks of all processes should agree. If they don't,
-// the latest time seen wins, and goes on at the server's pace, also while the process
-// that is ahead is silent: another key in each call remembers it. So over any span t
-// of real time, a limit lets through at most what it allows in t + s, where s is the
-// largest lead of one clock over another, and one more quota for each calendar
-// boundary within s.
+// WithClock takes the time from now instead of from the server. Use it for servers that
+// refuse TIME to scripts; by default the server's clock decides. now is called
+// concurrently.
 //
-// A lead lasts until no process has called for a day. To forget it, as after a clock
-// that was wrong by hours, delete the keys that end in "%clock".
+// The clocks of all processes should agree. If they disagree, the latest time seen wins
+// and runs on at the server's pace, even while the process that is ahead is silent:
+// another key in each call remembers it. So over any span t of real time, a limit lets
+// through at most what it allows in t + s, where s is the largest lead of one clock
+// over another, plus one more quota for each calendar boundary within s.
+//
+// A lead lasts until no process has called for a day. To forget it, for instance after
+// a clock was wrong by hours, delete the keys that end in "%clock".
 func WithClock(now func() time.Time) Option {
 	return func(s *Store) { s.clock = now }
 }
 
-// WithoutBatching sends each call by itself. It is for servers that hold the
-// length of scripts against one, and for comparing.
+// WithoutBatching sends each call by itself. Use it for servers that limit the length
+// of scripts, and for comparisons. By default calls are batched.
 func WithoutBatching() Option {
 	return func(s *Store) { s.alone = true }
 }
 
-// WithLeaseTTL sets how long the slots of a process that has died stay taken, 15
-// seconds by default. Leases are renewed every third of it. All processes should
-// say the same. Below 100 ms it is 100 ms; a value not above 0 keeps the
-// default.
+// WithLeaseTTL sets how long the slots of a process that has died stay taken. Leases
+// are renewed every third of it. Give all processes the same value. The default is 15
+// seconds; values of 0 or less mean the default, and others below 100 ms mean 100 ms.
 func WithLeaseTTL(d time.Duration) Option {
 	return func(s *Store) {
 		if d > 0 {
@@ -174,21 +172,21 @@ func WithLeaseTTL(d time.Duration) Option {
 	}
 }
 
-// WithLost calls lost when a lease that is still held turns out to be gone: the
-// server could not be reached for longer than a lease's time, has lost the key,
-// or was told to Reset it. Its slot may have been given to somebody else. The
-// calls come one at a time and delay the renewal of others: be quick. A panic of
-// lost is written to slog.Default at Error. Limiters are told without it, and log it.
+// WithLost calls lost when a lease that is still held is gone: the server couldn't be
+// reached for longer than the lease's time, has lost the key, or was told to Reset it.
+// Its slot may have been given to somebody else. Calls are made one at a time and delay
+// the renewal of other leases, so lost should return quickly. A panic in it is logged
+// to slog.Default at level Error. Limiters are told, and log it, without this option.
 func WithLost(lost func(key string, limit *store.Limit)) Option {
 	return func(s *Store) { s.lost = lost }
 }
 
-// New returns a store that uses client, which stays the caller's: a
-// *redis.Client, with or without Sentinel, a *redis.ClusterClient or a
-// *redis.Ring. It doesn't ask the server for anything.
+// New returns a store that uses client: a *redis.Client, with or without Sentinel, a
+// *redis.ClusterClient or a *redis.Ring. It makes no call to the server. The client
+// remains the caller's to close.
 //
-// What New can't use (no client, a prefix with braces) is refused by stint.New, and by
-// every call as ErrConfiguration.
+// If client is nil, or a prefix contains braces, stint.New refuses the store, and every
+// call fails with ErrConfiguration.
 func New(client redis.UniversalClient, opts ...Option) *Store {
 	s := &Store{client: client, prefix: "stint:", timeout: defaultTimeout, lease: defaultLease, closed: make(chan struct{})}
 	for _, opt := range opts {
@@ -229,10 +227,11 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	return s
 }
 
-// Misconfigured implements store.Checked.
+// Misconfigured implements store.Checked. It reports a nil client and a prefix with
+// braces.
 func (s *Store) Misconfigured() (all []*store.SpecError) {
 	if v := reflect.ValueOf(s.client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		all = append(all, &store.SpecError{Problem: "a Redis client that is nil", Write: "write one, such as redis.NewClient(…)"})
+		all = append(all, &store.SpecError{Problem: "the Redis client is nil", Write: "write one, such as redis.NewClient(…)"})
 	}
 	if strings.ContainsAny(s.prefix, "{}") {
 		all = append(all, &store.SpecError{Problem: fmt.Sprintf("prefix %q", s.prefix), Write: "write one without braces"})
@@ -240,14 +239,12 @@ func (s *Store) Misconfigured() (all []*store.SpecError) {
 	return all
 }
 
-// Observe implements store.Observable: o is told of leases that are lost, as WithLost
-// says.
+// Observe implements store.Observable. It reports lost leases to o: see WithLost.
 func (s *Store) Observe(o *store.Observer) { s.tells.Observe(o) }
 
-// Close ends the renewal of leases, and gives back what WithLeasing holds. Slots
-// that are still held come free within the lease's time, or when they are
-// released, which the store still does; a lease taken later is not renewed. The
-// client stays open.
+// Close ends the renewal of leases and gives back what WithLeasing holds. Slots still
+// held come free when they are released, which the store still does, or within the
+// lease's time. Leases taken later aren't renewed. Close doesn't close the client.
 func (s *Store) Close() error {
 	s.closing.Do(func() { close(s.closed) })
 	s.leases.close()
@@ -255,7 +252,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// site is what must be in one call together with nothing else.
+// site is what must be in one call together, and with nothing else.
 type site struct {
 	slot uint16
 	tag  string

@@ -8,13 +8,13 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Reset implements store.Resetter. A limit's leases of this store are no longer
-// renewed; those of others are reported lost there (WithLost).
+// Reset implements store.Resetter. Leases of the limits that this store holds are no
+// longer renewed; those of other processes are reported lost there (WithLost).
 func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
 	if s.wrong != nil {
 		return s.wrong
 	}
-	keys := make([]string, 0, 2*len(limits)) // all in one slot: they have one tag
+	keys := make([]string, 0, 2*len(limits)) // all in one slot: they share a tag
 	for _, l := range limits {
 		if l == nil || l.Hash() == 0 {
 			return fmt.Errorf("redisstore: %w", store.ErrLimit)
@@ -27,7 +27,7 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 		return nil
 	}
 	for i, l := range limits {
-		if algorithms[l.Algorithm()].stocked { // by somebody, perhaps
+		if algorithms[l.Algorithm()].stocked { // any store may have taken some
 			keys = append(keys, resetKey(keys[i]))
 		}
 	}
@@ -48,7 +48,7 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	var err error
 	select {
 	case err = <-done:
-	case <-due.Done(): // the client may not have noticed
+	case <-due.Done(): // the client may not notice
 		err = errLate
 	}
 	if err != nil && ctx.Err() != nil {

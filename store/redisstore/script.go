@@ -185,7 +185,7 @@ func (s *Store) learn(now int64) { s.ahead.Store(now - s.here()) }
 const tries = 8
 
 // errAsks is the error of a call that never came to an end.
-var errAsks = errors.New("redisstore: the script asks for ever more of the calendar")
+var errAsks = errors.New("redisstore: the script keeps asking for calendar windows")
 
 // unread is the error of an answer that makes no sense.
 func unread(err error) error {

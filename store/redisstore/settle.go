@@ -29,8 +29,8 @@ func (w *settling) add(c store.Charge, key string, index int) {
 	w.indexes = append(w.indexes, index)
 }
 
-// Settle implements store.Store. The charges of one place are settled in one
-// call; several places, of a cluster or a ring, each by itself.
+// Settle implements store.Store. The charges of one slot or server are settled in one
+// call, several slots or servers each in a call of their own.
 func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	if err := s.check(ctx, charges, results); err != nil || len(charges) == 0 {
 		s.release(charges)

@@ -39,8 +39,8 @@ func (w *taking) plan() plan {
 
 func siteOfTaking(w *taking) site { return w.site }
 
-// Take implements store.Store: see the package comment for calls whose charges
-// are in several slots of a cluster.
+// Take implements store.Store. For calls whose charges are in several slots of a
+// cluster, see the package comment.
 func (s *Store) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	if err := s.check(ctx, charges, results); err != nil || len(charges) == 0 {
 		return err
@@ -95,7 +95,7 @@ func tooMany(charges int) error {
 	if charges <= mostCharges {
 		return nil
 	}
-	return fmt.Errorf("redisstore: %w: a Take of %d charges: write calls of %d at the most", ErrConfiguration, charges, mostCharges)
+	return fmt.Errorf("redisstore: %w: a Take of %d charges: write calls of at most %d", ErrConfiguration, charges, mostCharges)
 }
 
 // mostKeys is how many charges of different decisions, or settlements, go into
