@@ -328,8 +328,9 @@ type divisor struct{ by, inverse uint64 }
 
 func divisorOf(by int64) divisor { return divisor{uint64(by), math.MaxUint64 / uint64(by)} }
 
-// of is n divided, rounded down; n is 0 or more. The inverse is too small by less than
-// one part in 2^64/by, so that what is worked out with it is at most one too little.
+// of returns n divided by the divisor, rounded down, for n >= 0. The inverse is too
+// small by less than one part in 2^64/by, so the quotient is at most one too small
+// before the correction.
 func (d divisor) of(n int64) int64 {
 	quotient, _ := bits.Mul64(uint64(n), d.inverse)
 	if uint64(n)-quotient*d.by >= d.by {
