@@ -131,6 +131,9 @@ func parseNode(s string) node {
 	if s == "" || len(s) > maxNode {
 		return node{}
 	}
+	if n, ok := parseIPv4(s); ok {
+		return n
+	}
 	host, port, bracketed := s, "", s[0] == '['
 	if bracketed {
 		end := strings.IndexByte(s, ']')
@@ -155,6 +158,48 @@ func parseNode(s string) node {
 		return node{addr: a, text: host}
 	}
 	return node{addr: a.WithZone("").Unmap()}
+}
+
+// parseIPv4 reads most of what servers write: an IPv4 address and a port. What it
+// doesn't read may still be an address.
+func parseIPv4(s string) (n node, ok bool) {
+	var part, digits, dots int
+	var bytes [4]byte
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case '0' <= c && c <= '9':
+			if digits > 0 && part == 0 {
+				return n, false
+			}
+			if part = 10*part + int(c-'0'); part > 255 {
+				return n, false
+			}
+			digits++
+		case digits == 0:
+			return n, false
+		case c == '.' && dots < 3:
+			bytes[dots] = byte(part)
+			dots++
+			part, digits = 0, 0
+		case c == ':' && dots == 3 && isPort(s[i+1:]):
+			bytes[3] = byte(part)
+			return node{addr: netip.AddrFrom4(bytes), text: s[:i]}, true
+		default:
+			return n, false
+		}
+	}
+	return n, false
+}
+
+func isPort(s string) bool {
+	n := 0
+	for i := 0; i < len(s); i++ {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+		n = 10*n + int(s[i]-'0')
+	}
+	return 1 <= len(s) && len(s) <= 5 && n <= 65535
 }
 
 // name is the key of an address.

@@ -156,6 +156,26 @@ func modelForwarded(element string) net.IP {
 	return modelNode(regexp.MustCompile(`:_[-._0-9A-Za-z]+$`).ReplaceAllString(found[0], ""))
 }
 
+// FuzzIPv4 holds the short way of an address and a port to netip's reading.
+func FuzzIPv4(f *testing.F) {
+	for _, s := range []string{
+		"203.0.113.7:4711", "0.0.0.0:0", "255.255.255.255:65535", "1.2.3.4", "1.2.3.4:", "1.2.3.4:65536", "1.2.3.4:000080", "1.2.3.4:+80",
+		"01.2.3.4:80", "1.2.3.00:80", "256.2.3.4:80", "1.2.3:80", "1.2.3.4.5:80", "1..3.4:80", ".1.2.3:80", "1.2.3.4.:80", "[::1]:80", "1.2.3.4:8:0", ":80",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		n, ok := parseIPv4(s)
+		want, err := netip.ParseAddrPort(s)
+		if ok && (err != nil || n.addr != want.Addr() || n.text != want.Addr().String()) {
+			t.Errorf("%q is %v (%q), want %v (%v)", s, n.addr, n.text, want, err)
+		}
+		if !ok && err == nil && want.Addr().Is4() && want.String() == s {
+			t.Errorf("%q is not read", s)
+		}
+	})
+}
+
 func FuzzForwardedHeaderIP(f *testing.F) {
 	for _, seed := range []string{
 		`for=203.0.113.9`, `for=1.1.1.1,for="[fd00::1]:80";proto=https`, `for=203.0.113.9;x="a, for=8.8.8.8"`,

@@ -116,6 +116,7 @@ const keptText = 4 << 10
 // sets Retry-After unless the request can never pass.
 func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []string) {
 	w.text, w.values = w.text[:0], w.values[:0]
+	outermost := len(h) == 0 // most limiters find nothing set
 	refused := false
 	for i := range w.Items {
 		it := &w.Items[i]
@@ -140,9 +141,11 @@ func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []stri
 			said, start = text[start:v.end], v.end
 		}
 		key := composed[v.field]
-		if had := h[key]; v.line && len(had) > 0 {
-			h[key] = append(had, said)
-			continue
+		if v.line && !outermost {
+			if had := h[key]; len(had) > 0 {
+				h[key] = append(had, said)
+				continue
+			}
 		}
 		if len(slots) == 0 {
 			slots = w.slot()
