@@ -185,8 +185,17 @@ func (c *call) cost(e *entry) (int64, error) {
 func (c *call) add(e *entry, key string, cost int64) {
 	c.needs |= e.needs
 	c.entries = append(c.entries, e)
-	c.Charges = append(c.Charges, store.Charge{Key: key, Limit: e.limit, Cost: cost, DryRun: e.dryRun})
 	c.Results = append(c.Results, store.Result{})
+	n := len(c.Charges)
+	if n == cap(c.Charges) {
+		c.Charges = append(c.Charges, store.Charge{})
+	}
+	c.Charges = c.Charges[:n+1]
+	ch := &c.Charges[n] // as the call before has left it, mostly of the same limit
+	ch.Key, ch.Cost, ch.MaxWait, ch.DryRun = key, cost, 0, e.dryRun
+	if ch.Limit != e.limit {
+		ch.Limit = e.limit
+	}
 }
 
 // key calls the entry's KeyFunc, once a request however many limits share it. It is
