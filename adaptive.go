@@ -274,7 +274,7 @@ func (c *call) goOn(ctx context.Context, err error) error {
 	if stored && (closed || !here) {
 		return err
 	}
-	c.lim.observeOf(Event{Kind: EventStoreFailed, Route: c.plan.route(), Request: c.r, Err: err}, c.Charges...)
+	c.lim.observeOf(&Event{Kind: EventStoreFailed, Route: c.plan.route(), Request: c.r, Err: err}, c.Charges)
 	c.keep(func(e *entry) bool { return e.needs&local != 0 })
 	return c.decide(ctx)
 }
@@ -413,8 +413,8 @@ func (p *Permit) sample() *adaptive.Sample {
 }
 
 // endTiming releases the permit's slots of this process with what the request has
-// shown, and returns what observers are to be told of what has changed by it.
-func (p *Permit) endTiming() (changes []news) {
+// shown, and returns what has changed by it.
+func (p *Permit) endTiming() []adaptive.Change {
 	if p.response != nil {
 		switch got, ok := p.response.Outcome(); {
 		case !ok:
@@ -429,16 +429,18 @@ func (p *Permit) endTiming() (changes []news) {
 	c := calls.Get().(*call)
 	defer c.end(context.Background())
 	c.recall(p.grants)
-	moved := p.lim.family.process.now().End(c.Charges, c.Results, seen)
+	changes := p.lim.family.process.now().End(c.Charges, c.Results, seen)
 	for i := range c.Results {
 		p.grants[i].result.Receipt = c.Results[i].Receipt
 	}
 	p.mu.Unlock()
-	for _, m := range moved {
-		changes = append(changes, news{Event{Kind: EventLimitChanged, Route: p.plan.route(), Change: &LimitChange{
-			Limit: m.Charge.Limit.Name(), From: m.From, To: m.To, Reason: AdaptiveReason(m.Reason),
-			InFlight: m.InFlight, Latency: m.Latency, Baseline: m.Baseline,
-		}}, []store.Charge{m.Charge}})
-	}
 	return changes
+}
+
+// changed tells the observers that a limit has changed.
+func (p *Permit) changed(c *adaptive.Change) {
+	p.lim.observeOf(&Event{Kind: EventLimitChanged, Route: p.plan.route(), Change: &LimitChange{
+		Limit: c.Charge.Limit.Name(), From: c.From, To: c.To, Reason: AdaptiveReason(c.Reason),
+		InFlight: c.InFlight, Latency: c.Latency, Baseline: c.Baseline,
+	}}, []store.Charge{c.Charge})
 }

@@ -153,9 +153,9 @@ func (c *caller) Shares(i int) func() *waiting.Shares {
 // Waits implements waiting.Caller.
 func (c *caller) Waits(i int, d time.Duration) {
 	if c.lim.of.told.Load() != nil {
-		c.lim.observeOf(Event{Kind: EventWaiting, Route: c.plan.route(), Request: c.r, Decision: Decision{
+		c.lim.observeOf(&Event{Kind: EventWaiting, Route: c.plan.route(), Request: c.r, Decision: Decision{
 			Limit: c.Charges[i].Limit.Name(), Queued: c.Seen[i].Queued, Delay: d,
-		}}, c.Charges...)
+		}}, c.Charges)
 	}
 }
 
@@ -201,7 +201,7 @@ func (c *caller) Renew(at int) (now int, others bool) {
 func (v *version) settleTurns(ctx context.Context, charges []store.Charge) []store.Result {
 	results, took, err := v.settle(ctx, v.store, charges)
 	if err != nil {
-		v.observeOf(Event{Kind: EventSettleFailed, Err: err, StoreTook: took}, charges...)
+		v.unsettled(nil, charges, took, err)
 	}
 	return results
 }

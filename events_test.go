@@ -153,25 +153,88 @@ func TestEventsShowNoKey(t *testing.T) {
 	}
 }
 
-// An observer that is told of everything costs no allocation.
+// An observer that is told of everything costs no allocation, whatever it is told of.
 func TestEventsAllocateNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates, and pools lose things on purpose")
 	}
-	limits := []stint.Option{theKey, ample(), stint.Quota(1<<30, stint.Daily, stint.WithName("daily"))}
-	count := func(opts ...stint.Option) float64 {
-		l := limiter(t, append(opts, limits...)...)
-		w, r := &discard{h: http.Header{}}, get("/")
-		for range 100 {
-			w.request(l, r)
-		}
-		return testing.AllocsPerRun(1000, func() { w.request(l, r) })
+	name := stint.WithName("x")
+	down := func() stint.Option { s := newSpy(); s.failWith(errDown); return stint.WithStore(s) }
+	none := func(http.ResponseWriter, *http.Request) {}
+	tests := []struct {
+		kind stint.EventKind
+		opts func() []stint.Option
+		do   http.HandlerFunc // nil: what the adapter does for none
+	}{
+		{stint.EventAdmitted, func() []stint.Option {
+			return []stint.Option{ample(), stint.Quota(1<<30, stint.Daily, stint.WithName("daily"))}
+		}, nil},
+		{stint.EventDenied, func() []stint.Option { return []stint.Option{stint.Rate(1, time.Hour, name)} }, nil},
+		{stint.EventDryRunDenied, func() []stint.Option { return []stint.Option{stint.Rate(1, time.Hour, name, stint.WithDryRun())} }, nil},
+		{stint.EventBlocked, func() []stint.Option {
+			return []stint.Option{ample(), stint.WithBlock(func(*http.Request) bool { return true })}
+		}, nil},
+		{stint.EventEmptyKey, func() []stint.Option {
+			return []stint.Option{stint.Rate(9, time.Hour, name, stint.WithKey(stint.Header("X-None")))}
+		}, nil},
+		{stint.EventStoreFailed, func() []stint.Option { return []stint.Option{stint.Rate(9, time.Hour, name), down()} }, nil},
+		{stint.EventSettleFailed, func() []stint.Option {
+			return []stint.Option{stint.Concurrency(1<<30, name), stint.WithStore(&unsettled{spy: newSpy()})}
+		}, nil},
+		{stint.EventEnded, func() []stint.Option { return []stint.Option{stint.Concurrency(9, name)} }, nil},
+		{stint.EventEnded, func() []stint.Option {
+			return []stint.Option{stint.AdaptiveConcurrency(1, 30), stint.Concurrency(9, name), ample()}
+		}, none},
+		{stint.EventSettled, func() []stint.Option {
+			return []stint.Option{stint.Rate(1<<30, time.Second, name, stint.WithSettle(func(*http.Request, int, int64) int64 { return 2 }))}
+		}, none},
+		{stint.EventSettled, func() []stint.Option { return []stint.Option{ample()} }, func(_ http.ResponseWriter, r *http.Request) {
+			_ = stint.FromContext(r.Context()).Settle(r.Context(), 2)
+		}},
+		{stint.EventPaced, func() []stint.Option { return []stint.Option{stint.Bandwidth(1<<34, name)} }, none},
 	}
-	n := 0
-	plain, told := count(), count(stint.WithObserver(func(e stint.Event) { n += len(e.Key(0)) + int(e.Decision.Limits[1].Remaining&1) }))
-	if told > plain || n == 0 {
-		t.Errorf("%v allocations with an observer, %v without; it counted %d", told, plain, n)
+	for _, tt := range tests {
+		t.Run(tt.kind.String(), func(t *testing.T) {
+			count := func(opts ...stint.Option) float64 {
+				l := limiter(t, append(append(opts, theKey), tt.opts()...)...)
+				w, r := &discard{h: http.Header{}}, get("/")
+				for range 100 {
+					w.handle(l, r, tt.do)
+				}
+				return testing.AllocsPerRun(1000, func() { w.handle(l, r, tt.do) })
+			}
+			n := 0
+			plain, told := count(), count(stint.WithObserver(func(e stint.Event) {
+				if e.Kind == tt.kind {
+					n += 1 + len(e.Key(0))
+				}
+			}))
+			if told > plain || n == 0 {
+				t.Errorf("%v allocations with an observer, %v without; it counted %d", told, plain, n)
+			}
+		})
 	}
+}
+
+// handle has l decide a request, and do answer it as an adapter has a handler do.
+func (w *discard) handle(l *stint.Limiter, r *http.Request, do http.HandlerFunc) {
+	if do == nil {
+		w.request(l, r)
+		return
+	}
+	w.reset()
+	p, err := l.Admit(w, r)
+	if err != nil {
+		l.Deny(w, r, err)
+		return
+	}
+	next, wrap := p.Next(r)
+	if wrap == nil {
+		do(w, next)
+	} else {
+		do(wrap(w), next)
+	}
+	p.Done()
 }
 
 // How long the store has taken is known to who observes.

@@ -74,9 +74,10 @@ type eventKeys struct {
 	mu      sync.Mutex
 	turn    uint64
 	charges []store.Charge
-	// own and limits are scratch of events without a decision: see about.
+	// own, limits and pacing are scratch of events without a decision: see about.
 	own    []store.Charge
 	limits []LimitStatus
+	pacing Pacing
 }
 
 var keysOfEvents = sync.Pool{New: func() any { return new(eventKeys) }}
@@ -98,12 +99,13 @@ func (e Event) Key(i int) string {
 }
 
 // lend has the event know the keys of charges until takeBack.
-func (e *Event) lend(charges []store.Charge) {
+func (e *Event) lend(charges []store.Charge) *eventKeys {
 	k := keysOfEvents.Get().(*eventKeys)
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.turn++
 	k.charges, e.keys, e.turn = charges, k, k.turn
+	k.mu.Unlock()
+	return k
 }
 
 func (e *Event) takeBack() {
@@ -116,31 +118,36 @@ func (e *Event) takeBack() {
 }
 
 // about has the event know what it is about, until takeBack, where that is no decision.
-func (e *Event) about(charges ...store.Charge) {
-	e.lend(nil)
-	k := e.keys
+func (e *Event) about(charges []store.Charge) {
+	k := e.lend(nil)
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.own, k.limits = append(k.own[:0], charges...), k.limits[:0]
+	k.own = append(k.own[:0], charges...)
+	k.charges = k.own
+	k.mu.Unlock()
+	k.limits = slices.Grow(k.limits[:0], len(charges))[:len(charges)]
 	enforced, only := 0, ""
-	for i := range charges {
-		name := charges[i].Limit.Name()
-		k.limits = append(k.limits, LimitStatus{Name: name, DryRun: charges[i].DryRun, Cost: charges[i].Cost})
-		if !charges[i].DryRun || len(charges) == 1 {
-			enforced, only = enforced+1, name
+	for i := range k.limits {
+		l := &k.limits[i]
+		*l = LimitStatus{Name: charges[i].Limit.Name(), DryRun: charges[i].DryRun, Cost: charges[i].Cost}
+		if !l.DryRun || len(charges) == 1 {
+			enforced, only = enforced+1, l.Name
 		}
 	}
-	k.charges, e.Decision.Limits = k.own, k.limits
+	e.Decision.Limits = k.limits
 	if enforced == 1 {
 		e.Decision.Limit = only
 	}
 }
 
 // Clone returns the event for whoever keeps it: it has no keys, and Decision.Limits
-// is its own.
+// and Pacing are its own.
 func (e Event) Clone() Event {
 	e.keys = nil
 	e.Decision.Limits = slices.Clone(e.Decision.Limits)
+	if e.Pacing != nil {
+		own := *e.Pacing
+		e.Pacing = &own
+	}
 	return e
 }
 
@@ -396,7 +403,7 @@ func (l *Limiter) heard(n store.Notice) {
 		l.Tell(Event{Kind: EventStoreDegraded, Err: n.Err})
 	case store.LeaseLost:
 		e := Event{Kind: EventLeaseLost}
-		e.about(store.Charge{Key: n.Key, Limit: n.Limit})
+		e.about([]store.Charge{{Key: n.Key, Limit: n.Limit}})
 		defer e.takeBack()
 		l.Tell(e)
 	}
@@ -419,10 +426,15 @@ func (v *version) observe(e Event) {
 }
 
 // observeOf tells the observers of what has happened to charges.
-func (v *version) observeOf(e Event, charges ...store.Charge) {
-	e.about(charges...)
+func (v *version) observeOf(e *Event, charges []store.Charge) {
+	e.about(charges)
 	defer e.takeBack()
-	v.observe(e)
+	v.observe(*e)
+}
+
+// unsettled tells the observers of charges that could not be settled.
+func (v *version) unsettled(p *plan, charges []store.Charge, took time.Duration, err error) {
+	v.observeOf(&Event{Kind: EventSettleFailed, Route: p.route(), Err: err, StoreTook: took}, charges)
 }
 
 // message is the log's of an event, or none.

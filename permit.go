@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
@@ -73,14 +74,23 @@ type (
 		Permit
 		grants [4]grant
 	}
+	storied struct { // of who is observed, and holds slots
+		permit4
+		story story
+	}
 )
 
 // permit makes the permit of a granted call.
 func (c *call) permit(ctx context.Context) *Permit {
 	var p *Permit
+	tells := c.needs&(local|slots) != 0 && c.Timed
 	switch n := len(c.Charges); {
 	case n == 0:
 		p = new(Permit)
+	case tells && n <= 4:
+		s := new(storied)
+		p, s.Permit.story = &s.Permit, &s.story
+		p.grants = s.grants[:n:n]
 	case n == 1:
 		p1 := new(permit1)
 		p = &p1.Permit
@@ -109,8 +119,12 @@ func (c *call) permit(ctx context.Context) *Permit {
 	if c.needs != 0 {
 		p.holds, p.response = c.needs&releases != 0, c.responded()
 	}
-	if c.Waited > 0 || len(c.Seen) > 0 || c.needs&(local|slots) != 0 && (c.Timed || c.needs&local != 0) {
-		p.story = &story{waited: c.Waited, seen: c.Seen, since: clock.Now(), learns: c.needs&local != 0}
+	if tells || c.needs&local != 0 || c.Waited > 0 || len(c.Seen) > 0 {
+		if p.story == nil {
+			p.story = new(story)
+		}
+		s := p.story
+		s.waited, s.seen, s.since, s.learns = c.Waited, c.Seen, clock.Now(), c.needs&local != 0
 	}
 	if c.Timed && c.Granted {
 		p.holds, p.told = true, true
@@ -286,7 +300,7 @@ func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
 	charges, took, err := p.amend(ctx, chosen, cost)
 	if err != nil {
 		err = &StoreError{err}
-		p.lim.observeOf(Event{Kind: EventSettleFailed, Route: p.plan.route(), Err: err, StoreTook: took}, charges...)
+		p.lim.unsettled(p.plan, charges, took, err)
 	} else if len(charges) > 0 {
 		p.resettled(took)
 	}
@@ -386,45 +400,52 @@ func (p *Permit) panicked(v any) {
 func (p *Permit) release() {
 	var amends []amend
 	defer func() {
-		settled, took, all := p.giveBack(amends)
-		for _, n := range all {
-			p.lim.observeOf(n.event, n.about...)
+		changes, end := p.giveBack(amends)
+		for i := range changes {
+			p.changed(&changes[i])
 		}
-		if settled {
-			p.resettled(took)
-			took = 0
+		released := time.Duration(0)
+		switch {
+		case end.err != nil:
+			p.lim.unsettled(p.plan, end.charges, end.took, end.err)
+		case end.settled:
+			p.resettled(end.took)
+		default:
+			released = end.took
 		}
 		p.observePaced()
-		p.ended(took)
+		p.ended(released)
 	}()
 	amends = p.amends()
 	p.push(amends)
 }
 
-// news is an event that is told when no lock is held, and what it is about.
-type news struct {
-	event Event
-	about []store.Charge
+// ending is what has come of the store's call at a request's end.
+type ending struct {
+	charges []store.Charge
+	settled bool // amends have been made
+	took    time.Duration
+	err     error // a *StoreError
 }
 
-// giveBack gives back what the permit holds and makes the amends: see finish.
-func (p *Permit) giveBack(amends []amend) (settled bool, took time.Duration, all []news) {
+// giveBack gives back what the permit holds and makes the amends. It returns what
+// observers are to be told.
+func (p *Permit) giveBack(amends []amend) (changes []adaptive.Change, end ending) {
 	for i := range p.grants {
 		g := &p.grants[i]
 		p.lim.family.hold(g.entry, g.key, g.cost, p.class, -1)
 	}
 	if p.learns() {
-		all = p.endTiming()
+		changes = p.endTiming()
 	}
-	settled, took, failed := p.finish(amends)
-	return settled, took, append(all, failed...)
+	return changes, p.finish(amends)
 }
 
 // cancel settles charges, even if ctx has ended, and wakes who waits for the
 // slots among them. Observers are told if it failed.
-func (v *version) cancel(ctx context.Context, s store.Store, route string, charges []store.Charge) {
+func (v *version) cancel(ctx context.Context, s store.Store, p *plan, charges []store.Charge) {
 	if _, took, err := v.settle(ctx, s, charges); err != nil {
-		v.observeOf(Event{Kind: EventSettleFailed, Route: route, Err: err, StoreTook: took}, charges...)
+		v.unsettled(p, charges, took, err)
 	}
 }
 

@@ -317,12 +317,12 @@ func (c *call) failed(ctx context.Context, err error) error {
 	}
 	told := Event{Kind: EventStoreFailed, Route: c.plan.route(), Request: c.r, Err: err, Waited: c.Waited, StoreTook: c.Took, EndsWait: c.Begun}
 	if !slices.ContainsFunc(c.entries, func(e *entry) bool { return e.closed }) {
-		c.lim.observeOf(told, c.Charges...)
+		c.lim.observeOf(&told, c.Charges)
 		return nil
 	}
 	err = &StoreError{err}
 	told.Err = err
-	c.lim.observeOf(told, c.Charges...)
+	c.lim.observeOf(&told, c.Charges)
 	return err
 }
 
@@ -351,7 +351,7 @@ func (c *call) giveBack(ctx context.Context) {
 			made = append(made, ch)
 		}
 	}
-	c.lim.cancel(ctx, c.Store, c.plan.route(), made)
+	c.lim.cancel(ctx, c.Store, c.plan, made)
 }
 
 // setFields sets the fields of the call's decision in h. Dry runs have none. slots must

@@ -155,7 +155,7 @@ func (c *call) responded() *response {
 	if len(c.paced) > 0 {
 		s := &response{paced: slices.Clone(c.paced)}
 		s.Begin(c.r)
-		s.Pace(c.lim.payer(c.r, c.plan.route()), entriesOf(s.paced))
+		s.Pace(c.lim.payer(c.r, c.plan), entriesOf(s.paced))
 		return s
 	}
 	s := new(response)
@@ -164,15 +164,15 @@ func (c *call) responded() *response {
 }
 
 // payer has a response's bytes paid for by the version's store.
-func (v *version) payer(r *http.Request, route string) respond.Payer {
+func (v *version) payer(r *http.Request, p *plan) respond.Payer {
 	return respond.Payer{
 		Store:    v.store,
-		GiveBack: func(ctx context.Context, charges []store.Charge) { v.cancel(ctx, v.store, route, charges) },
+		GiveBack: func(ctx context.Context, charges []store.Charge) { v.cancel(ctx, v.store, p, charges) },
 		StoreFailed: func(err error, cut bool) error {
 			if cut {
 				err = &StoreError{err}
 			}
-			v.observe(Event{Kind: EventStoreFailed, Route: route, Request: r, Err: err})
+			v.observe(Event{Kind: EventStoreFailed, Route: p.route(), Request: r, Err: err})
 			return err
 		},
 	}
@@ -211,12 +211,21 @@ func (p *Permit) observePaced() {
 		return
 	}
 	for i := range s.paced {
-		e, got := s.paced[i].entry, s.Paced(s.paced[i].respond())
-		p.lim.observeOf(Event{Kind: EventPaced, Route: p.plan.route(), Request: s.Request(), Pacing: &Pacing{
-			Limit: e.limit.Name(), Bytes: got.Bytes, RequestBytes: got.RequestBytes,
-			Waited: got.Waited, DryRun: e.dryRun, Err: got.Err,
-		}}, store.Charge{Key: s.paced[i].key, Limit: e.limit, DryRun: e.dryRun})
+		p.observePacing(&s.paced[i])
 	}
+}
+
+func (p *Permit) observePacing(of *paced) {
+	limit, got := of.entry.limit, p.response.Paced(of.respond())
+	e := Event{Kind: EventPaced, Route: p.plan.route(), Request: p.response.Request()}
+	e.about([]store.Charge{{Key: of.key, Limit: limit, DryRun: of.entry.dryRun}})
+	defer e.takeBack()
+	e.Pacing = &e.keys.pacing
+	*e.Pacing = Pacing{
+		Limit: limit.Name(), Bytes: got.Bytes, RequestBytes: got.RequestBytes,
+		Waited: got.Waited, DryRun: of.entry.dryRun, Err: got.Err,
+	}
+	p.lim.observe(e)
 }
 
 // settleSource is one use of WithSettle. Limits that get it from the same one
@@ -319,8 +328,8 @@ func (p *Permit) amends() (all []amend) {
 			cost = e.settle.fn(s.Request(), got.Status, got.Written)
 			costs[e.settle] = cost
 			if cost != AsCharged && (cost < 0 || cost > store.MaxCost) {
-				p.lim.observeOf(Event{Kind: EventSettleFailed, Route: p.plan.route(), Request: s.Request(),
-					Err: fmt.Errorf("stint: WithSettle: cost %d for %q: %w", cost, e.limit.Name(), store.ErrCost)}, p.grants[i].charge(cost))
+				err := fmt.Errorf("stint: WithSettle: cost %d for %q: %w", cost, e.limit.Name(), store.ErrCost)
+				p.lim.unsettled(p.plan, []store.Charge{p.grants[i].charge(cost)}, 0, err)
 			}
 		}
 		if cost >= 0 && cost <= store.MaxCost {
@@ -364,12 +373,11 @@ func (p *Permit) push(amends []amend) {
 }
 
 // finish releases the permit's slots, makes the amends and gives back the bytes
-// that were paid for and not sent, in one call, which has taken so long. It reports
-// whether amends have been made, and returns what observers are to be told.
-func (p *Permit) finish(amends []amend) (settled bool, took time.Duration, failed []news) {
+// that were paid for and not sent, in one call.
+func (p *Permit) finish(amends []amend) (end ending) {
 	p.mu.Lock() // Settle may be at the results
 	defer p.mu.Unlock()
-	var charges []store.Charge
+	charges := end.charges
 	for i := range p.grants {
 		if g := &p.grants[i]; g.result.Receipt.Lease != (store.LeaseID{}) {
 			charges = append(charges, g.charge(0))
@@ -385,14 +393,16 @@ func (p *Permit) finish(amends []amend) (settled bool, took time.Duration, faile
 	if s := p.response; s != nil {
 		charges = append(charges, s.End()...)
 	}
-	results, took, err := p.lim.settle(p.ctx, p.lim.store, charges)
-	if err != nil {
-		return false, 0, []news{{Event{Kind: EventSettleFailed, Route: p.plan.route(), Err: err, StoreTook: took}, charges}}
+	var results []store.Result
+	end.charges = charges
+	if results, end.took, end.err = p.lim.settle(p.ctx, p.lim.store, charges); end.err != nil {
+		return end
 	}
 	for k, a := range amends {
 		p.settled(a.i, results[held+k])
 	}
-	return len(amends) > 0, took, nil
+	end.settled = len(amends) > 0
+	return end
 }
 
 // settled takes over the result of settling charge i. The caller holds p.mu.
