@@ -308,7 +308,7 @@ func WithShare(class, percent int) SlotOption {
 		case l.shares[class] != 0:
 			bad("the class has a share already", "leave one out")
 		case sum > 100:
-			bad(fmt.Sprintf("the shares add up to %d percent", sum), "write 100 at the most in all")
+			bad(fmt.Sprintf("the shares add up to %d percent", sum), "write at most 100 in total")
 		default:
 			l.shares[class] = uint8(percent)
 		}

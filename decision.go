@@ -397,7 +397,7 @@ func WithHeaders(styles ...HeaderStyle) Option {
 		case len(styles) == 0:
 			c.errs.bad("WithHeaders()", "", "write stint.DraftHeaders, LegacyHeaders or NoHeaders")
 		case none && c.styles != 0:
-			c.errs.bad("WithHeaders", "NoHeaders beside another style", "leave one of them out")
+			c.errs.bad("WithHeaders", "NoHeaders beside another style", "leave one out")
 		}
 	})
 }

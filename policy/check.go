@@ -11,11 +11,11 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// probe is a limit nobody can object to: with it one other option can be shown
-// to stint.Check alone, so that what New says is about that option.
+// probe is a valid limit: beside it, what stint.Check says about one other option is
+// about that option alone.
 var probe = stint.Rate(1, time.Second, stint.WithName("probe"), stint.WithKey(stint.Global()))
 
-// wrong is what stint.Check has against options.
+// wrong returns the problems stint.Check finds with options.
 func wrong(opts ...stint.Option) (all []stint.OptionError) {
 	joined, _ := stint.Check(opts...).(interface{ Unwrap() []error })
 	if joined == nil {
@@ -30,8 +30,8 @@ func wrong(opts ...stint.Option) (all []stint.OptionError) {
 	return all
 }
 
-// reports reports at n, the value of a field, what stint.Check has against options,
-// if anything.
+// reports asks stint.Check about options, reports its problems at n, the value of
+// field, and returns whether there were any.
 func (d *decoder) reports(n *yaml.Node, field string, opts ...stint.Option) bool {
 	all := wrong(opts...)
 	for _, e := range all {
@@ -40,8 +40,8 @@ func (d *decoder) reports(n *yaml.Node, field string, opts ...stint.Option) bool
 	return len(all) > 0
 }
 
-// inFile is what is wrong in the words of a file. What was written stands for the
-// option.
+// inFile describes a problem in the words of a file. written is what the file says
+// instead of the option.
 func inFile(written string, e stint.OptionError) string {
 	translated := func(text string) string {
 		return goName.ReplaceAllStringFunc(text, func(name string) string { return cmp.Or(fileWords[name], name) })
@@ -53,10 +53,10 @@ func inFile(written string, e stint.OptionError) string {
 	return problem + translated(e.Write)
 }
 
-// goName is a name of Go's, or something in quotes, which isn't one.
+// goName matches a name of the Go API, or a quoted text, which is skipped.
 var goName = regexp.MustCompile(`"(?:\\.|[^"\\])*"|(?:[a-z]+\.)?\b[A-Z]\w*(?:\(\)|\("[^"]*"\))?`)
 
-// fileWords are a file's words for the names of the Go API, where they differ.
+// fileWords maps names of the Go API to a file's words, where they differ.
 var fileWords = map[string]string{
 	"Rate": "rate", "Quota": "quota", "Concurrency": "concurrency", "Ban": "ban",
 	"AdaptiveConcurrency": "adaptive-concurrency",
@@ -74,7 +74,7 @@ func init() {
 	}
 }
 
-// algorithms are the words for algorithms.
+// algorithms are a file's words for algorithms.
 var algorithms = []struct {
 	name string
 	alg  stint.Algorithm
@@ -89,8 +89,8 @@ var algorithms = []struct {
 	{"warm-up", stint.WarmUp},
 }
 
-// attribute reports what stint.Check has against a whole policy, each mistake at
-// the limit or the route that it is about, or else at the document.
+// attribute reports what stint.Check finds wrong with a whole policy, each mistake at
+// the limit or route it is about, or at the document.
 func (d *decoder) attribute(doc *document, all []stint.OptionError) {
 	for _, e := range all {
 		at := doc.node

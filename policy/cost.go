@@ -30,8 +30,8 @@ func (d *decoder) cost(n *yaml.Node) func(*http.Request) int64 {
 
 const settleExample = "failed-only or {refund-on: [304, 503]}"
 
-// settleForms are what a request has cost by its response, where that needs
-// more than a word.
+// settleForms are the ways to compute a cost from the response that need more than a
+// word.
 var settleForms = []field[func(*http.Request, int, int64) int64]{
 	{"refund-on", func(d *decoder, n *yaml.Node, to *func(*http.Request, int, int64) int64) {
 		items, ok := d.list(n, "refund-on", "[304, 503]")
@@ -43,7 +43,7 @@ var settleForms = []field[func(*http.Request, int, int64) int64]{
 		for _, item := range items {
 			status, good := d.integer(item, "a status", 200)
 			if good && status > 599 {
-				d.bad(item, "%d is no status of a response: write 200 to 599", status)
+				d.bad(item, "%d isn't the status of a response: write 200 to 599", status)
 				good = false
 			}
 			statuses = append(statuses, int(status))
@@ -55,14 +55,14 @@ var settleForms = []field[func(*http.Request, int, int64) int64]{
 	}},
 }
 
-// settle reads what a request has cost by its response. A name stands for one
-// option wherever it is written: limits with the same one share a call of the
-// function a request.
+// settle reads how the cost is computed from the response. A name stands for one option
+// wherever it appears: limits with the same name share one call of the function per
+// request.
 func (d *decoder) settle(n *yaml.Node) stint.SettleOption {
 	var cost func(*http.Request, int, int64) int64
 	if n.Kind != yaml.ScalarNode {
 		if object(d, n, "settle", settleExample, settleForms, &cost) && len(n.Content) == 0 {
-			d.bad(n, "settle says nothing: write %s", settleExample)
+			d.bad(n, "settle is empty: write %s", settleExample)
 		}
 		if cost == nil {
 			return nil

@@ -10,20 +10,20 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// maxSize bounds a file. The largest real policy is a list of networks, and a
-// thousand of those are 20 KB.
+// maxSize bounds a file, in bytes. The largest real policies are lists of networks, and
+// a thousand of those take 20 KB.
 const maxSize = 1 << 20
 
-// load reads data as YAML, of which JSON is a part, into nodes that know where
-// they stand. It returns nil after an error.
+// load parses data as YAML, which includes JSON, into nodes that know their position.
+// It returns nil after an error.
 func (d *decoder) load(data []byte) *yaml.Node {
 	if len(data) > maxSize {
 		d.at(1, 1, "the file has %d bytes: write at most %d", len(data), maxSize)
 		return nil
 	}
-	// The library names no place for bytes that aren't text.
+	// The library gives no position for bytes that aren't text.
 	if line, column, found := notText(data); found {
-		d.at(line, column, "a byte that is no text: save the file as UTF-8")
+		d.at(line, column, "a byte that isn't text: save the file as UTF-8")
 		return nil
 	}
 	var documents []yaml.Node
@@ -33,7 +33,7 @@ func (d *decoder) load(data []byte) *yaml.Node {
 		if mark.Line == 0 {
 			mark = le.ContextMark
 		}
-		// What the library says of a tab doesn't name it.
+		// The library's message about a tab doesn't say that it is one.
 		if lines := bytes.Split(data, []byte("\n")); mark.Line > 0 && mark.Line <= len(lines) && bytes.HasPrefix(bytes.TrimLeft(lines[mark.Line-1], " "), []byte("\t")) {
 			text += ": indent with spaces, not with tabs"
 		}
@@ -48,7 +48,7 @@ func (d *decoder) load(data []byte) *yaml.Node {
 		d.at(1, 1, "the file is empty: write \"version: 1\" and limits")
 		return nil
 	case len(documents) > 1:
-		d.bad(&documents[1], "a second document: a policy is one, leave out what follows ---")
+		d.bad(&documents[1], "a second document: a policy is a single one: leave out what follows ---")
 		return nil
 	}
 	root := documents[0].Content[0]
@@ -60,7 +60,7 @@ func (d *decoder) load(data []byte) *yaml.Node {
 	return root
 }
 
-// notText finds the first byte that can't be in a text file.
+// notText returns the position of the first byte that can't be in a text file.
 func notText(data []byte) (line, column int, found bool) {
 	if bytes.HasPrefix(data, []byte{0xff, 0xfe}) || bytes.HasPrefix(data, []byte{0xfe, 0xff}) {
 		return 1, 1, true // UTF-16
@@ -81,9 +81,9 @@ func notText(data []byte) (line, column int, found bool) {
 	return 0, 0, false
 }
 
-// plain refuses what YAML has beyond JSON's values. A limit that is used twice
-// is written once and referred to by its name, in both notations alike; and
-// without aliases no file is larger than it looks.
+// plain refuses the parts of YAML that JSON doesn't have. A limit that is used twice is
+// written once and referred to by name, in both notations alike, and without aliases no
+// file is larger than it looks.
 func (d *decoder) plain(n *yaml.Node) {
 	switch {
 	case n.Kind == yaml.AliasNode, n.Anchor != "":
@@ -101,8 +101,8 @@ func (d *decoder) plain(n *yaml.Node) {
 	}
 }
 
-// field is a field of a mapping, and how its value is read into a T. The
-// tables of fields are what the schema is held against.
+// field is a field of a mapping, and how its value is read into a T. A test compares
+// the tables of fields with the schema.
 type field[T any] struct {
 	name string
 	read func(d *decoder, n *yaml.Node, to *T)
@@ -116,8 +116,8 @@ func names[T any](fields []field[T]) []string {
 	return all
 }
 
-// object reads a mapping, its fields in the order of the table, so that what
-// others refer to can stand first there wherever it stands in the file.
+// object reads a mapping. It reads fields in the order of the table, so what others
+// refer to can come first there, wherever it is in the file.
 func object[T any](d *decoder, n *yaml.Node, what, example string, fields []field[T], to *T) bool {
 	values, ok := d.mapping(n, what, example)
 	if !ok {
@@ -146,8 +146,8 @@ func object[T any](d *decoder, n *yaml.Node, what, example string, fields []fiel
 // pair is an entry of a mapping.
 type pair struct{ key, value *yaml.Node }
 
-// mapping returns the entries of a mapping in order, without those whose key
-// was there before, is no text, or has no value.
+// mapping returns the entries of a mapping in order. It reports and leaves out entries
+// whose key is a duplicate or no text, or which have no value.
 func (d *decoder) mapping(n *yaml.Node, what, example string) (all []pair, ok bool) {
 	if n.Kind != yaml.MappingNode {
 		d.bad(n, "%s is a mapping: write %s", what, example)
@@ -160,7 +160,7 @@ func (d *decoder) mapping(n *yaml.Node, what, example string) (all []pair, ok bo
 		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
 			d.bad(key, "a name is text: put it in quotes")
 		case first[key.Value] != nil:
-			d.bad(key, "%q is there already, in line %d: leave one of them out", key.Value, first[key.Value].Line)
+			d.bad(key, "%q is set twice, first in line %d: leave one out", key.Value, first[key.Value].Line)
 		case value.Kind == yaml.ScalarNode && value.ShortTag() == "!!null":
 			first[key.Value] = key
 			d.bad(key, "%q has no value: write one, or leave it out", key.Value)
@@ -181,7 +181,7 @@ func (d *decoder) list(n *yaml.Node, what, example string) ([]*yaml.Node, bool) 
 	return n.Content, true
 }
 
-// text reads text. A number is none: 1.10 would lose its last digit elsewhere.
+// text reads text. A number isn't text: 1.10 would lose its last digit elsewhere.
 func (d *decoder) text(n *yaml.Node, what, example string) (string, bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" || n.Value == "" {
 		d.bad(n, "%s is text: write %s", what, example)
@@ -205,7 +205,7 @@ func (d *decoder) word(n *yaml.Node, what string, words ...string) (string, bool
 	return "", false
 }
 
-// boolean reads true or false, and none of YAML 1.1's other spellings.
+// boolean reads true or false. It refuses YAML 1.1's other spellings.
 func (d *decoder) boolean(n *yaml.Node, what string) (value, ok bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Value != "true" && n.Value != "false" {
 		d.bad(n, "%s is true or false: write one of them", what)
@@ -214,8 +214,8 @@ func (d *decoder) boolean(n *yaml.Node, what string) (value, ok bool) {
 	return n.Value == "true", true
 }
 
-// integer reads a whole number of at least least. Digits may be grouped, as in
-// 10_000, and for JSON such a number may stand in quotes.
+// integer reads a whole number of at least least. Digits may be grouped, as in 10_000;
+// for JSON such a number may be in quotes.
 func (d *decoder) integer(n *yaml.Node, what string, least int64) (int64, bool) {
 	if n.Kind == yaml.ScalarNode && (n.ShortTag() == "!!int" || n.ShortTag() == "!!str") {
 		if v, err := parseInt(n.Value); err == nil && v >= least {
@@ -230,8 +230,8 @@ func (d *decoder) integer(n *yaml.Node, what string, least int64) (int64, bool) 
 	return 0, false
 }
 
-// parseInt reads digits, between which there may be single underscores. A
-// leading zero is refused, since YAML 1.1 takes 010 for eight.
+// parseInt reads digits, with single underscores allowed between them. It refuses a
+// leading zero, since YAML 1.1 reads 010 as eight.
 func parseInt(s string) (int64, error) {
 	digits := strings.ReplaceAll(s, "_", "")
 	if digits == "" || len(digits) > 1 && digits[0] == '0' ||

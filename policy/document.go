@@ -15,7 +15,7 @@ import (
 type document struct {
 	node        *yaml.Node
 	version     bool
-	limited     bool // something stands in limits, routes or plans
+	limited     bool // limits, routes or plans contain something
 	settings    settings
 	dryRun      bool
 	limits      []entry
@@ -49,8 +49,8 @@ type plan struct {
 
 const documentExample = "version: 1, key and limits"
 
-// documentFields come in the order in which they are read: what others refer
-// to comes first. It is a function because keys hold keys.
+// documentFields returns the fields in the order in which they are read: what others
+// refer to comes first. It is a function because keys contain keys.
 func documentFields() []field[document] {
 	fields := []field[document]{
 		{"version", func(d *decoder, n *yaml.Node, doc *document) {
@@ -148,7 +148,7 @@ func (d *decoder) headers(n *yaml.Node, doc *document) {
 	case len(items) == 0:
 		d.bad(n, "headers names no style: write draft, legacy or none")
 	case len(set) > 1 && slices.Contains(set, stint.NoHeaders):
-		d.bad(n, "none beside another style: leave one of them out")
+		d.bad(n, "none beside another style: leave one out")
 	default:
 		doc.options = append(doc.options, stint.WithHeaders(set...))
 	}
@@ -170,7 +170,7 @@ func (d *decoder) entries(n *yaml.Node, doc *document) (all []entry) {
 	return all
 }
 
-// static are the limits of the document and its routes, each once.
+// static returns the limits of the document and its routes, each once.
 func (doc *document) static() (all []*limit) {
 	lists := [][]entry{doc.limits}
 	for _, r := range doc.routes {
@@ -186,8 +186,8 @@ func (doc *document) static() (all []*limit) {
 	return all
 }
 
-// document reads the root of a file, and checks how its parts fit together. It
-// returns the options that the file stands for.
+// document reads the root of a file, checks that its parts fit together, and returns
+// the options that the file stands for.
 func (d *decoder) document(root *yaml.Node) []stint.Option {
 	doc := &document{node: root}
 	if !object(d, root, "a policy", documentExample, documentFields(), doc) {
@@ -211,23 +211,24 @@ func (d *decoder) document(root *yaml.Node) []stint.Option {
 	return options
 }
 
-// resolve holds names to be unique and finds the limits that are named.
+// resolve checks that names are unique and finds the limits that are referred to by
+// name.
 //
-// A name that stint would make up ("rate-2") changes when a limit is added
-// before it, and what has been counted with it. So a file that is to change
-// while counts are kept needs names as soon as two would be the same.
+// A name that stint would make up ("rate-2") changes when a limit is added before it,
+// and the counts kept under it are lost. A file must be able to change while counts are
+// kept, so it needs a name as soon as two would be the same.
 func (d *decoder) resolve(doc *document) {
 	byName := map[string]*limit{}
 	for _, l := range doc.static() {
 		if d.with.lent && l.kind != nil && !l.named {
-			d.bad(l.node, "a limit without a name is called %q, which other limits in the store may be called too: write a name", l.name)
+			d.bad(l.node, "a limit without a name gets the name %q, which other limits in the store may have too: write a name", l.name)
 			continue
 		}
 		d.unique(byName, l)
 	}
 	for i := range doc.limits {
 		if e := &doc.limits[i]; e.limit == nil {
-			d.bad(e.node, "the name of a limit stands in a route: write the limit here, %s", limitExample)
+			d.bad(e.node, "a limit's name may stand only in a route: write the limit here, %s", limitExample)
 		}
 	}
 	for _, r := range doc.routes {
@@ -237,11 +238,11 @@ func (d *decoder) resolve(doc *document) {
 		own := maps.Clone(byName)
 		for _, e := range p.limits {
 			if e.limit == nil {
-				d.bad(e.node, "a plan has limits of its own: write the limit here, %s", limitExample)
+				d.bad(e.node, "a plan can't use limits by name: write the limit here, %s", limitExample)
 				continue
 			}
 			if e.limit.kind != nil && !e.limit.named {
-				d.bad(e.node, "a plan's limit without a name: write one, which what is counted goes by")
+				d.bad(e.node, "a plan's limit without a name, under which its counts are kept: write one")
 				continue
 			}
 			d.unique(own, e.limit)
@@ -257,7 +258,7 @@ func (d *decoder) unique(byName map[string]*limit, l *limit) {
 	case l.named:
 		d.bad(l.node, "the name %q is taken in line %d: write another", l.name, first.node.Line)
 	default:
-		d.bad(l.node, "a limit without a name is called %q, as the one in line %d is: write a name", l.name, first.node.Line)
+		d.bad(l.node, "a limit without a name gets the name %q, as does the one in line %d: write a name", l.name, first.node.Line)
 	}
 }
 
@@ -273,7 +274,7 @@ func (d *decoder) refer(list []entry, byName map[string]*limit) {
 		}
 		for _, other := range list[:i] {
 			if other.limit == e.limit {
-				d.bad(e.node, "the limit %q is there already: leave one out", e.limit.name)
+				d.bad(e.node, "the limit %q is listed twice: leave one out", e.limit.name)
 			}
 		}
 	}
@@ -286,7 +287,7 @@ func (d *decoder) checkKeys(doc *document) {
 	}
 	need := func(e entry, route bool) {
 		if e.limit != nil && e.limit.kind != nil && !e.limit.settings.keyed && !route {
-			d.bad(e.node, "a limit without a key, and no default is right: write a key here or at the top, "+
+			d.bad(e.node, "a limit without a key, and no default is safe: write a key here or at the top, "+
 				"such as remote-ip, behind a proxy {forwarded-ip: {trusted: [...]}}, or global for all requests together")
 		}
 	}
@@ -303,8 +304,8 @@ func (d *decoder) checkKeys(doc *document) {
 	}
 }
 
-// checkRoutes asks stint.Check about the patterns, also when other parts of the
-// file are wrong.
+// checkRoutes asks stint.Check about the patterns, even if other parts of the file are
+// wrong.
 func (d *decoder) checkRoutes(doc *document) {
 	opts := []stint.Option{probe}
 	for _, r := range doc.routes {
@@ -321,10 +322,10 @@ func (d *decoder) checkPlans(doc *document) {
 		return
 	}
 	if d.with.plan == nil {
-		d.bad(doc.plansNode, "plans need a function that tells a request's plan: give one by policy.WithPlanFunc")
+		d.bad(doc.plansNode, "plans need a function that returns a request's plan: register one with policy.WithPlanFunc")
 	}
 	if len(doc.plans) == 0 {
-		d.bad(doc.plansNode, "plans names no plan: write some, or leave it out")
+		d.bad(doc.plansNode, "plans is empty: write some, or leave it out")
 	}
 	if doc.defaultPlan == nil {
 		return
@@ -338,7 +339,7 @@ func (d *decoder) checkPlans(doc *document) {
 	d.bad(doc.defaultPlan, "no plan is called %q: %s", doc.defaultPlan.Value, choose(doc.defaultPlan.Value, known))
 }
 
-// assemble makes the options of a document without mistakes.
+// assemble makes the options of a document that has no mistakes.
 func (doc *document) assemble(with *config) []stint.Option {
 	options := slices.Clone(with.options)
 	for _, s := range doc.settings.options {
@@ -363,7 +364,7 @@ func (doc *document) assemble(with *config) []stint.Option {
 	return append(options, doc.options...)
 }
 
-// limitFunc looks a request's plan up.
+// limitFunc looks up the plan of a request.
 func (doc *document) limitFunc(planOf func(*http.Request) (string, error)) func(*http.Request) ([]stint.Limit, error) {
 	plans := make(map[string][]stint.Limit, len(doc.plans))
 	for _, p := range doc.plans {

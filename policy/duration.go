@@ -10,16 +10,16 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// units are those of time.ParseDuration, and the two that quotas are spoken
-// of in. A month is not among them: it has no length.
+// units are those of time.ParseDuration, plus days and weeks, in which quotas are
+// usually stated. Months are missing because their length varies.
 var units = map[string]time.Duration{
 	"ns": time.Nanosecond, "us": time.Microsecond, "µs": time.Microsecond, "μs": time.Microsecond,
 	"ms": time.Millisecond, "s": time.Second, "m": time.Minute, "h": time.Hour,
 	"d": 24 * time.Hour, "w": 7 * 24 * time.Hour,
 }
 
-// parseDuration reads "1m30s", "1.5h" or "2w" and is exact: a fraction that is
-// no whole number of nanoseconds is an error and not rounded.
+// parseDuration reads "1m30s", "1.5h" or "2w". It is exact: a fraction that isn't a
+// whole number of nanoseconds is an error rather than rounded.
 func parseDuration(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, errors.New("no duration: write one, such as 30s, 5m or 1d")
@@ -86,7 +86,7 @@ func exactly(whole, fraction string, unit int64) (total int64, err error) {
 	return total, nil
 }
 
-// duration reads a duration above zero.
+// duration reads a positive duration.
 func (d *decoder) duration(n *yaml.Node, what string) (time.Duration, bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
 		d.bad(n, "%s is a duration: write one such as 30s, 5m, 1h30m or 1d", what)

@@ -11,24 +11,25 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Error is one mistake in a file: where it is, and what to write instead.
+// Error is one mistake in a file: its position, and what to write instead.
 type Error struct {
 	File string
-	// Line and Column count from 1. Column counts characters.
+	// Line and Column count from 1. Column counts characters, not bytes.
 	Line, Column int
 	Text         string
 }
 
-// Error is "file:line:column: text", as editors and CI systems read it.
+// Error returns "file:line:column: text", the form that editors and CI systems
+// recognize.
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Text)
 }
 
-// Errors are all mistakes in a file, in the order of the file: what Parse,
-// Load and Watch return for a file that can't be used.
+// Errors holds all mistakes in a file, in the order of the file. Parse, Load and Watch
+// return it for a file that can't be used.
 type Errors []*Error
 
-// Error has a line for each.
+// Error returns one line for each mistake.
 func (es Errors) Error() string {
 	lines := make([]string, len(es))
 	for i, e := range es {
@@ -37,7 +38,7 @@ func (es Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap returns each, for errors.As.
+// Unwrap returns the mistakes, for errors.As.
 func (es Errors) Unwrap() []error {
 	all := make([]error, len(es))
 	for i, e := range es {
@@ -46,8 +47,8 @@ func (es Errors) Unwrap() []error {
 	return all
 }
 
-// decoder reads one file. It goes on after a mistake, so that all are reported
-// at once: whoever deploys a policy has one try a deployment.
+// decoder reads one file. It continues after a mistake, so that all are reported at
+// once: each try costs a deployment.
 type decoder struct {
 	file string
 	with *config
@@ -64,13 +65,14 @@ func (d *decoder) bad(n *yaml.Node, format string, args ...any) {
 
 func (d *decoder) at(line, column int, format string, args ...any) {
 	e := &Error{File: d.file, Line: max(line, 1), Column: max(column, 1), Text: fmt.Sprintf(format, args...)}
-	// One mistake may be met twice, as a key's is in each limit that uses it.
+	// A mistake may be found more than once: that of a key is found in each limit that
+	// uses it.
 	if !slices.ContainsFunc(d.errs, func(o *Error) bool { return *o == *e }) {
 		d.errs = append(d.errs, e)
 	}
 }
 
-// failed returns what is wrong with the file, or nil.
+// failed returns the mistakes found in the file, or nil.
 func (d *decoder) failed() error {
 	if len(d.errs) == 0 {
 		return nil
@@ -81,8 +83,8 @@ func (d *decoder) failed() error {
 	return d.errs
 }
 
-// choose says what to write instead of word: the nearest of the names if one
-// is near, or else all of them.
+// choose says what to write instead of word: the nearest of the names if one is close,
+// otherwise all of them.
 func choose(word string, names []string) string {
 	if near := nearest(word, names); near != "" {
 		return "write " + near
@@ -90,13 +92,13 @@ func choose(word string, names []string) string {
 	switch {
 	case len(names) == 0:
 		return "leave it out"
-	case len(names) > 40: // a policy's own names: too many to help
+	case len(names) > 40: // a policy's own names, too many to list
 		return "write one of the names given, such as " + names[0]
 	}
 	return "write " + either(names)
 }
 
-// either is "a, b or c".
+// either returns "a, b or c".
 func either(names []string) string {
 	last := len(names) - 1
 	if last < 1 {
@@ -105,19 +107,19 @@ func either(names []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// nearest returns the name that word is most likely a slip of, or "".
+// nearest returns the name that word is most likely a misspelling of, or "".
 func nearest(word string, names []string) string {
 	plain := func(s string) string {
 		return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(s))
 	}
 	best, found := "", 0
 	w := plain(word)
-	if len(w) > 64 { // the distance costs the product of the lengths
+	if len(w) > 64 { // the distance takes time in proportion to the product of the lengths
 		return ""
 	}
 	for _, name := range names {
 		p := plain(name)
-		// A third of the letters may be wrong: more than that is another word.
+		// At most a third of the letters may differ: beyond that it is another word.
 		if n := distance(w, p); n <= max(len(w), len(p))/3 && (best == "" || n < found) {
 			best, found = name, n
 		}
@@ -125,8 +127,8 @@ func nearest(word string, names []string) string {
 	return best
 }
 
-// distance is how many letters have to be put in, left out, replaced or
-// swapped with their neighbour to make b of a.
+// distance returns how many letters must be inserted, deleted, replaced or swapped with
+// their neighbour to turn a into b.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

@@ -45,10 +45,10 @@ limits:
 `))
 	fmt.Println(err)
 	// Output:
-	// limits.yaml:4:5: a limit without a key, and no default is right: write a key here or at the top, such as remote-ip, behind a proxy {forwarded-ip: {trusted: [...]}}, or global for all requests together
+	// limits.yaml:4:5: a limit without a key, and no default is safe: write a key here or at the top, such as remote-ip, behind a proxy {forwarded-ip: {trusted: [...]}}, or global for all requests together
 	// limits.yaml:4:12: duration "1min": write numbers with the units ns, us, ms, s, m, h, d or w, such as 1h30m
 	// limits.yaml:4:22: unknown field "burts" of a limit: write burst
-	// limits.yaml:5:5: a limit without a key, and no default is right: write a key here or at the top, such as remote-ip, behind a proxy {forwarded-ip: {trusted: [...]}}, or global for all requests together
+	// limits.yaml:5:5: a limit without a key, and no default is safe: write a key here or at the top, such as remote-ip, behind a proxy {forwarded-ip: {trusted: [...]}}, or global for all requests together
 	// limits.yaml:5:42: unknown time zone "Europe/Berlni": write UTC or a name such as Europe/Berlin; a program without a zone database imports time/tzdata
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// key is a key that has been read. Its option is made once, however often it
-// is named: limits with the same option share one call of fn a request.
+// key is a key that has been read. Its option is made once, however often the key is
+// named: limits with the same option share one call of fn per request.
 type key struct {
 	fn     stint.KeyFunc
 	option stint.SharedOption
@@ -21,8 +21,8 @@ type key struct {
 
 func newKey(fn stint.KeyFunc) *key { return &key{fn, stint.WithKey(fn)} }
 
-// namedKey is an entry of keys. It is read when it is first needed, since
-// keys may name each other.
+// namedKey is an entry of keys. It is read when first needed, because keys may refer to
+// each other.
 type namedKey struct {
 	value   *yaml.Node
 	reading bool
@@ -30,7 +30,7 @@ type namedKey struct {
 	key     *key
 }
 
-// keyWords are the keys that need no more than their name.
+// keyWords are the keys that consist of a name only.
 var keyWords = map[string]func() stint.KeyFunc{
 	"given":     stint.GivenKey,
 	"global":    stint.Global,
@@ -41,8 +41,7 @@ var keyWords = map[string]func() stint.KeyFunc{
 
 const keyExample = `remote-ip, {forwarded-ip: {trusted: [10.0.0.0/8]}} or {header: X-API-Key}`
 
-// keyForms are the keys that have something to say beside their name. It is a
-// function because some hold keys again.
+// keyForms are the keys that take a value. It is a function because some contain keys.
 func keyForms() []field[stint.KeyFunc] {
 	return []field[stint.KeyFunc]{
 		{"remote-ip", address("", false)},
@@ -54,7 +53,7 @@ func keyForms() []field[stint.KeyFunc] {
 			switch {
 			case !ok:
 			case strings.EqualFold(name, "Host"):
-				d.bad(n, "a request's host is no header field in Go: register a key with policy.WithKeyFunc, and write its name")
+				d.bad(n, "Host isn't among the header fields of Go's requests: register a key with policy.WithKeyFunc, and write its name")
 			default:
 				*to = d.checkedKey(n, "header", stint.Header(name))
 			}
@@ -67,7 +66,7 @@ func keyForms() []field[stint.KeyFunc] {
 		{"join", func(d *decoder, n *yaml.Node, to *stint.KeyFunc) {
 			parts, ok := d.list(n, "join", "[{header: X-Tenant}, pattern]")
 			if ok && len(parts) == 0 {
-				d.bad(n, "join joins nothing: write keys, such as [{header: X-Tenant}, pattern]")
+				d.bad(n, "join is empty: write keys, such as [{header: X-Tenant}, pattern]")
 				ok = false
 			}
 			var fns []stint.KeyFunc
@@ -87,7 +86,7 @@ func keyForms() []field[stint.KeyFunc] {
 			k := d.key(n)
 			switch {
 			case d.with.secret == nil:
-				d.bad(n, "hash needs a secret, which has no place in a file: give it by policy.WithSecret")
+				d.bad(n, "hash needs a secret, which doesn't belong in a file: set it with policy.WithSecret")
 			case k != nil:
 				*to = d.checkedKey(n, "hash", stint.Hash(d.with.secret, k.fn))
 			}
@@ -95,8 +94,8 @@ func keyForms() []field[stint.KeyFunc] {
 	}
 }
 
-// key reads a key: a word, a name, or a mapping with the one form it has. It
-// returns nil after an error.
+// key reads a key: a word, a name, or a mapping with a single form. It returns nil
+// after an error.
 func (d *decoder) key(n *yaml.Node) *key {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
 		return d.keyCalled(n)
@@ -110,7 +109,7 @@ func (d *decoder) key(n *yaml.Node) *key {
 		return nil
 	}
 	if word := values[0].key; d.isName(word.Value) && !slices.Contains(names(keyForms()), word.Value) {
-		d.bad(word, "the key %q has nothing beside its name: write it alone, as in key: %s", word.Value, word.Value)
+		d.bad(word, "the key %q takes no value: write it alone, as in key: %s", word.Value, word.Value)
 		return nil
 	}
 	var fn stint.KeyFunc
@@ -120,14 +119,14 @@ func (d *decoder) key(n *yaml.Node) *key {
 	return newKey(fn)
 }
 
-// keyCalled returns the key of a name: one of keyWords, of the file's keys, or
-// of those registered in Go.
+// keyCalled returns the key with that name: one of keyWords, of the file's keys, or of
+// those registered in Go.
 func (d *decoder) keyCalled(n *yaml.Node) *key {
 	name := n.Value
 	if named := d.named[name]; named != nil {
 		switch {
 		case named.reading:
-			d.bad(n, "the key %q is made of itself: write another", name)
+			d.bad(n, "the key %q refers to itself: write another", name)
 		case !named.done:
 			named.reading = true
 			named.key = d.key(named.value)
@@ -157,7 +156,7 @@ func (d *decoder) keyCalled(n *yaml.Node) *key {
 	return k
 }
 
-// isName reports whether a key is called so.
+// isName reports whether a key has that name.
 func (d *decoder) isName(name string) bool {
 	return keyWords[name] != nil || d.named[name] != nil || d.with.keys[name] != nil
 }
@@ -178,7 +177,7 @@ func (d *decoder) keys(n *yaml.Node) {
 			d.named[name] = &namedKey{value: v.value}
 		}
 	}
-	// All are read, used or not: a mistake must not lie in wait for its use.
+	// All are read, whether used or not: a mistake must not wait until its first use.
 	for _, v := range values {
 		if named := d.named[v.key.Value]; named != nil && !named.done {
 			d.keyCalled(v.key)
@@ -186,7 +185,7 @@ func (d *decoder) keys(n *yaml.Node) {
 	}
 }
 
-// checkedKey returns fn unless New has something against it.
+// checkedKey returns fn, or nil if New would refuse it.
 func (d *decoder) checkedKey(n *yaml.Node, form string, fn stint.KeyFunc) stint.KeyFunc {
 	if d.reports(n, form, probe, stint.WithKey(fn)) {
 		return nil
@@ -194,7 +193,7 @@ func (d *decoder) checkedKey(n *yaml.Node, form string, fn stint.KeyFunc) stint.
 	return fn
 }
 
-// addressFields are those of the forms that tell a client by its address.
+// addressFields are the fields of the forms that identify a client by its address.
 var addressFields = []field[addressKey]{
 	{"name", func(d *decoder, n *yaml.Node, to *addressKey) {
 		to.name = n
@@ -230,7 +229,7 @@ type addressKey struct {
 	failed bool
 }
 
-// addressFieldsOf is the part of addressFields that a form has.
+// addressFieldsOf returns the addressFields that a form has.
 func addressFieldsOf(header string, single bool) []field[addressKey] {
 	switch {
 	case single:
@@ -241,8 +240,8 @@ func addressFieldsOf(header string, single bool) []field[addressKey] {
 	return addressFields[1:]
 }
 
-// address reads the value of a form that tells a client by its address: in
-// the field header, or the one that the file names, or the connection's.
+// address reads the value of a form that identifies a client by its address: from the
+// header field given, from the one that the file names, or from the connection.
 func address(header string, single bool) func(*decoder, *yaml.Node, *stint.KeyFunc) {
 	example := "{trusted: [10.0.0.0/8]}"
 	switch {
@@ -273,8 +272,8 @@ func address(header string, single bool) func(*decoder, *yaml.Node, *stint.KeyFu
 	}
 }
 
-// networks reads networks in CIDR notation, and single addresses as networks
-// of one. It returns nil after an error.
+// networks reads networks in CIDR notation, and single addresses as networks of one
+// address. It returns nil after an error.
 func (d *decoder) networks(n *yaml.Node, what string) []netip.Prefix {
 	items, ok := d.list(n, what, "[10.0.0.0/8, 2001:db8::/32]")
 	if !ok {
@@ -290,7 +289,7 @@ func (d *decoder) networks(n *yaml.Node, what string) []netip.Prefix {
 			p, err = netip.PrefixFrom(addr, addr.BitLen()), nil
 		}
 		if err != nil || item.Kind != yaml.ScalarNode {
-			d.bad(item, "%.80q is no network: write one such as 10.0.0.0/8, or an address", item.Value)
+			d.bad(item, "%.80q isn't a network: write one such as 10.0.0.0/8, or an address", item.Value)
 			ok = false
 			continue
 		}

@@ -9,14 +9,14 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// kind is a kind of limit: the field that makes a mapping one, one that it can't do
-// without, and what goes with it. A limit that stint gains is one more line in kinds, fields
-// of its own in limitFields, and both in schema.json.
+// kind is a kind of limit: the field that makes a mapping a limit of this kind, a field
+// that it requires, and the fields that go with it. A new kind of stint's is one more
+// line in kinds, its own fields in limitFields, and both in schema.json.
 type kind struct {
 	name  string
-	needs string                // and an example, or empty
-	own   string                // the field that is no option of the limit but part of it, or empty
-	takes func(option any) bool // whether the option compiles on the limit
+	needs string                // a required field with an example, or empty
+	own   string                // the field that is an argument of the limit rather than an option, or empty
+	takes func(option any) bool // whether the limit accepts the option
 	read  func(d *decoder, n *yaml.Node, l *limit)
 }
 
@@ -34,7 +34,7 @@ func is[O any](option any) bool {
 	return ok
 }
 
-// of are options as the limit takes them, once its kind is known to take each.
+// of converts options to the limit's own type, once its kind is known to accept each.
 func of[O any](options []any) []O {
 	all := make([]O, len(options))
 	for i, o := range options {
@@ -43,7 +43,7 @@ func of[O any](options []any) []O {
 	return all
 }
 
-// goes reports whether what a field says goes with the kind.
+// goes reports whether the kind accepts a field.
 func (k *kind) goes(o placedOption) bool {
 	if o.option == nil {
 		return o.field == k.own
@@ -67,7 +67,7 @@ func readBan(d *decoder, n *yaml.Node, l *limit) {
 	}
 }
 
-// rate reads a number of something in a time.
+// rate reads a number per time.
 func (d *decoder) rate(n *yaml.Node, what, example string) (units int64, per time.Duration, ok bool) {
 	units, rest, ok := d.per(n, what, example)
 	if !ok {
@@ -136,9 +136,9 @@ func readAdaptive(d *decoder, n *yaml.Node, l *limit) {
 	most, err2 := parseInt(high)
 	switch {
 	case n.Kind != yaml.ScalarNode || err != nil || err2 != nil:
-		d.bad(n, "adaptive-concurrency is what it stays between: write it like 10-200")
+		d.bad(n, "adaptive-concurrency is a range: write it like 10-200")
 	case least < 1 || most < least:
-		d.bad(n, "adaptive-concurrency %d-%d: write 1 or more first, and then no less", least, most)
+		d.bad(n, "adaptive-concurrency %d-%d: write a minimum of 1 or more, and a maximum of no less", least, most)
 	default:
 		l.make = func(opts []any) stint.Limit {
 			return stint.AdaptiveConcurrency(least, most, of[stint.AdaptiveOption](opts)...)

@@ -13,13 +13,13 @@ import (
 
 const limitExample = "{name: per-client, rate: 100/1m}, or with quota: 10_000/daily, or concurrency: 8"
 
-// limit is a limit of the file on its way to a stint.Limit.
+// limit is a limit of the file on its way to becoming a stint.Limit.
 type limit struct {
 	node     *yaml.Node
 	kind     *kind
 	kindNode *yaml.Node
 	make     func(options []any) stint.Limit // nil after an error
-	name     string                          // given, or the default of the kind
+	name     string                          // as given, or the default of the kind
 	named    bool
 	zone     *time.Location // of in
 	lasts    time.Duration  // of for
@@ -31,16 +31,16 @@ type limit struct {
 	ok    bool // built
 }
 
-// placedOption is what a field says and the place where it stands: an option of
-// the limit's kind, or nil where it is part of the limit.
+// placedOption is a field and its position: an option of the limit's kind, or nil if
+// the field is an argument of the limit.
 type placedOption struct {
 	field  string
 	node   *yaml.Node
 	option any
 }
 
-// settings are the fields that may stand in a limit, its route and at the top,
-// where the inner ones count.
+// settings are the fields that may appear in a limit, in its route and at the top
+// level. The innermost wins.
 type settings struct {
 	options []setting
 	keyed   bool
@@ -59,7 +59,8 @@ func (s *settings) add(field string, n *yaml.Node, o stint.RouteOption) {
 func settingsFields[T any](of func(*T) *settings) []field[T] {
 	return []field[T]{
 		{"key", func(d *decoder, n *yaml.Node, to *T) {
-			// A wrong key is a key: that there is none would be no help.
+			// A wrong key counts as a key: reporting a missing one as well would not
+			// help.
 			of(to).keyed = true
 			if k := d.key(n); k != nil {
 				of(to).add("key", n, k.option)
@@ -130,7 +131,7 @@ func limitFields() []field[limit] {
 		}},
 		{"burst", func(d *decoder, n *yaml.Node, l *limit) {
 			read := number("burst", 0, stint.WithBurst)
-			if l.kind != nil && l.kind.name == "bandwidth" { // whose units are bytes
+			if l.kind != nil && l.kind.name == "bandwidth" { // its units are bytes
 				read = size("burst", stint.WithBurst)
 			}
 			read(d, n, l)
@@ -199,7 +200,7 @@ func limitFields() []field[limit] {
 			if v, ok := d.duration(n, "for"); ok {
 				l.lasts = v
 			}
-			l.add("for", n, nil) // said, if wrongly
+			l.add("for", n, nil) // it was written, if wrongly
 		}},
 	}...)
 }
@@ -230,8 +231,8 @@ func (l *limit) defaultName(name string) {
 	}
 }
 
-// limit reads a limit, and asks stint.Check about it alone, so that what New says
-// is said where it belongs.
+// limit reads a limit, and asks stint.Check about it alone, so that New's problems are
+// reported where they belong.
 func (d *decoder) limit(n *yaml.Node, dryRun bool) *limit {
 	l := &limit{node: n}
 	before := len(d.errs)
@@ -239,8 +240,8 @@ func (d *decoder) limit(n *yaml.Node, dryRun bool) *limit {
 		return l
 	}
 	if l.kind == nil {
-		if len(d.errs) == before { // or the kind may be what is misspelt
-			d.bad(n, "a limit of no kind: write one, such as %s", limitExample)
+		if len(d.errs) == before { // otherwise the kind may be what is misspelt
+			d.bad(n, "a limit without a kind: write one, such as %s", limitExample)
 		}
 		return l
 	}
@@ -272,7 +273,7 @@ func (d *decoder) limit(n *yaml.Node, dryRun bool) *limit {
 	return l
 }
 
-// said is what all fields of the limit say.
+// said returns all fields of the limit.
 func (l *limit) said() []placedOption {
 	all := slices.Clone(l.options)
 	for _, s := range l.settings.options {
@@ -281,7 +282,7 @@ func (l *limit) said() []placedOption {
 	return all
 }
 
-// elsewhere says which kinds a field goes with.
+// elsewhere names the kinds that a field goes with.
 func elsewhere(o placedOption) string {
 	var with []string
 	for _, k := range kinds {
@@ -295,14 +296,14 @@ func elsewhere(o placedOption) string {
 	return ", or make it a limit with " + either(with)
 }
 
-// alone is what stint.Check has against a limit by itself: what else it should stand
-// beside is the whole policy's affair. The other one is without a name, so that it
-// takes none that the limit may have.
+// alone returns the problems stint.Check finds with a limit by itself: what it needs
+// beside it is checked with the whole policy. The limit beside it here has no name, so
+// that the names can't clash.
 func alone(l stint.Limit) []stint.OptionError {
 	return wrong(l, stint.Rate(1, time.Second), stint.WithKey(stint.Global()))
 }
 
-// build makes the limit with the options given.
+// build makes the limit with the given options.
 func (l *limit) build(options []placedOption) stint.Limit {
 	opts := make([]any, 0, len(options))
 	zone, lasts := l.zone, l.lasts
@@ -321,8 +322,9 @@ func (l *limit) build(options []placedOption) stint.Limit {
 	return l.make(opts)
 }
 
-// blame returns the field without which stint.Check would have nothing of the kind
-// to say: the last such, as an earlier one was there first; or the kind.
+// blame returns the field that causes a problem: the last one without which stint.Check
+// would not report it, since an earlier one was there first. If there is none, it
+// returns the kind.
 func (l *limit) blame(options []placedOption, e stint.OptionError) placedOption {
 	for i, o := range slices.Backward(options) {
 		without := slices.Delete(slices.Clone(options), i, i+1)

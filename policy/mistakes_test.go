@@ -45,12 +45,12 @@ var mistakes = []mistake{
 	{"another version", "version: 2\nkey: global\nlimits: [{rate: 1/s}]\n", true, []string{`1:10: unknown version: write version: 1`}},
 	{"version in quotes", "version: \"1\"\nkey: global\nlimits: [{rate: 1/s}]\n", true, []string{`1:10: unknown version: write version: 1`}},
 	{"nothing limited", "version: 1\nkey: global\n", true, []string{`1:1: nothing is limited: write limits, such as [{name: per-client, rate: 100/1m}]`}},
-	{"two documents", "version: 1\nkey: global\nlimits: [{rate: 1/s}]\n---\nversion: 1\n", false, []string{`4:1: a second document: a policy is one, leave out what follows ---`}},
+	{"two documents", "version: 1\nkey: global\nlimits: [{rate: 1/s}]\n---\nversion: 1\n", false, []string{`4:1: a second document: a policy is a single one: leave out what follows ---`}},
 	{"a tab", "version: 1\nkey: global\nlimits:\n\t- {rate: 1/s}\n", false, []string{`4:1: found character that cannot start any token: indent with spaces, not with tabs`}},
 	{"an open bracket", "version: 1\nlimits: [{rate: 1/s}\nkey: global\n", false, []string{`3:1: did not find expected ',' or ']'`}},
-	{"bytes that are no text", "version: 1\nkey: \"\xff\"\n", false, []string{`2:7: a byte that is no text: save the file as UTF-8`}},
-	{"a zero byte", "version: 1\nkey: a\x00b\n", false, []string{`2:7: a byte that is no text: save the file as UTF-8`}},
-	{"UTF-16", "\xff\xfev\x00", true, []string{`1:1: a byte that is no text: save the file as UTF-8`}},
+	{"bytes that are no text", "version: 1\nkey: \"\xff\"\n", false, []string{`2:7: a byte that isn't text: save the file as UTF-8`}},
+	{"a zero byte", "version: 1\nkey: a\x00b\n", false, []string{`2:7: a byte that isn't text: save the file as UTF-8`}},
+	{"UTF-16", "\xff\xfev\x00", true, []string{`1:1: a byte that isn't text: save the file as UTF-8`}},
 	{"halves of a character, as JSON escapes it", `{"version": 1, "key": "\ud83d\ude00"}`, false, []string{`1:26: found invalid Unicode character escape code`}},
 	{"an anchor, an alias, a merge and a tag", "version: 1\nkey: &k remote-ip\nlimits: [{rate: 1/s, key: *k}, {<<: {rate: 2/s}}, {rate: !!str 3/s}]\n", false, []string{
 		`2:6: anchors and aliases are not used in a policy: name the limit or the key, and write its name where it is used again`,
@@ -60,21 +60,21 @@ var mistakes = []mistake{
 	}},
 	{"fields that are unknown, double, empty or no text", "verison: 1\nversion: 1\nkey: global\nkey: global\nlimits: [{rate: 1/s}]\nroutes:\n1: x\nfallback: x\n", false, []string{
 		`1:1: unknown field "verison" of a policy: write version`,
-		`4:1: "key" is there already, in line 3: leave one of them out`,
+		`4:1: "key" is set twice, first in line 3: leave one out`,
 		`6:1: "routes" has no value: write one, or leave it out`,
 		`7:1: a name is text: put it in quotes`,
 		`8:1: unknown field "fallback" of a policy: write version, keys, dry-run, key, cost, settle, max-wait, failure, priority, aging, limits, routes, plans, default-plan, headers, empty-key, skip or block`,
 	}},
-	{"a double key in JSON", `{"version": 1, "key": "global", "limits": [{"rate": "1/s", "rate": "2/s"}]}`, false, []string{`1:60: "rate" is there already, in line 1: leave one of them out`}},
+	{"a double key in JSON", `{"version": 1, "key": "global", "limits": [{"rate": "1/s", "rate": "2/s"}]}`, false, []string{`1:60: "rate" is set twice, first in line 1: leave one out`}},
 
 	// Fields of a limit.
 	one("{rate: 100/1m, burts: 20}", true, `4:18: unknown field "burts" of a limit: write burst`),
 	one("{rate: 100/1m, max_wait: 2s}", true, `4:18: unknown field "max_wait" of a limit: write max-wait`),
 	one("{rate: 100/1m, MaxWait: 2s}", true, `4:18: unknown field "MaxWait" of a limit: write max-wait`),
 	one("{rtae: 100/1m}", true, `4:4: unknown field "rtae" of a limit: write rate`),
-	one("{name: a}", true, `4:3: a limit of no kind: write one, such as {name: per-client, rate: 100/1m}, or with quota: 10_000/daily, or concurrency: 8`),
+	one("{name: a}", true, `4:3: a limit without a kind: write one, such as {name: per-client, rate: 100/1m}, or with quota: 10_000/daily, or concurrency: 8`),
 	one("{rate: 1/s, quota: 1/daily}", true, `4:22: quota beside rate: make it a limit of its own`),
-	one("per-client", false, `4:3: the name of a limit stands in a route: write the limit here, {name: per-client, rate: 100/1m}, or with quota: 10_000/daily, or concurrency: 8`),
+	one("per-client", false, `4:3: a limit's name may stand only in a route: write the limit here, {name: per-client, rate: 100/1m}, or with quota: 10_000/daily, or concurrency: 8`),
 	one("12", true, `4:3: a limit is a mapping, or the name of one: write {name: per-client, rate: 100/1m}, or with quota: 10_000/daily, or concurrency: 8`),
 	one("[{rate: 1/s}]", true, `4:3: a limit is a mapping: write {name: per-client, rate: 100/1m}, or with quota: 10_000/daily, or concurrency: 8`),
 	one("{rate: 1/s, name: 1st}", true, `4:21: name "1st": write a letter, then up to 63 of A-Z a-z 0-9 _ . -`),
@@ -89,12 +89,12 @@ var mistakes = []mistake{
 	one("{rate: 1/s, max-wait: -2s}", true, `4:25: duration "-2s": write one such as 30s, 5m, 1h30m or 1d`),
 
 	one("{rate: 1/s, settle: failed}", false, `4:23: unknown settle "failed": write tokens, failed-only or {refund-on: [...]}; functions are registered with policy.WithSettleFunc`),
-	one("{rate: 1/s, settle: {}}", true, `4:23: settle says nothing: write failed-only or {refund-on: [304, 503]}`),
+	one("{rate: 1/s, settle: {}}", true, `4:23: settle is empty: write failed-only or {refund-on: [304, 503]}`),
 	one("{rate: 1/s, settle: {refund: [304]}}", true, `4:24: unknown field "refund" of settle: write refund-on`),
 	one("{rate: 1/s, settle: {refund-on: []}}", true, `4:35: refund-on names no status: write some, such as [304, 503]`),
 	one("{rate: 1/s, settle: {refund-on: [3xx, 600]}}", true,
 		`4:36: a status is a whole number of at least 200: write one`,
-		`4:41: 600 is no status of a response: write 200 to 599`),
+		`4:41: 600 isn't the status of a response: write 200 to 599`),
 
 	// Numbers and times.
 	one("{rate: 100}", true, `4:10: a rate is a number, a slash and a time: write it like 100/1m or 10/s`),
@@ -153,9 +153,9 @@ var mistakes = []mistake{
 	one("{concurrency: 0}", true, `4:17: concurrency is a whole number of at least 1: write one, such as 100 or 10_000`),
 	one("{concurrency: 8, burst: 3}", true, `4:27: burst doesn't go with concurrency: leave it out, or make it a limit with rate, quota or bandwidth`),
 
-	one("{adaptive-concurrency: 200}", true, `4:26: adaptive-concurrency is what it stays between: write it like 10-200`),
-	one("{adaptive-concurrency: [10, 200]}", true, `4:26: adaptive-concurrency is what it stays between: write it like 10-200`),
-	one("{adaptive-concurrency: 20-10}", false, `4:26: adaptive-concurrency 20-10: write 1 or more first, and then no less`),
+	one("{adaptive-concurrency: 200}", true, `4:26: adaptive-concurrency is a range: write it like 10-200`),
+	one("{adaptive-concurrency: [10, 200]}", true, `4:26: adaptive-concurrency is a range: write it like 10-200`),
+	one("{adaptive-concurrency: 20-10}", false, `4:26: adaptive-concurrency 20-10: write a minimum of 1 or more, and a maximum of no less`),
 	one("{adaptive-concurrency: 1-2_000_000}", false, `4:26: adaptive-concurrency 1-2_000_000: write a min of 1 or more, and a max of no less, up to 1000000`),
 	one("{adaptive-concurrency: 10-20, initial-limit: 5}", false, `4:48: initial-limit 5: write 10 to 20, what adaptive-concurrency stays between`),
 	one("{adaptive-concurrency: 10-20, tolerance: 0.5, sample-window: 5ms}", true,
@@ -217,7 +217,7 @@ var mistakes = []mistake{
 	one("{rate: 1/s, request-bytes: true}", true, `4:30: request-bytes doesn't go with rate: leave it out, or make it a limit with bandwidth`),
 
 	one("{concurrency: 8, shares: {9: 30}}", true, `4:28: shares is a list: write [{class: 9, percent: 30}]`),
-	one("{concurrency: 8, shares: []}", true, `4:28: shares promises nothing: write some, such as [{class: 9, percent: 30}]`),
+	one("{concurrency: 8, shares: []}", true, `4:28: shares is empty: write some, such as [{class: 9, percent: 30}]`),
 	one("{concurrency: 8, shares: [9, {class: 9}, {percent: 9}, {clas: 1, percent: 3}]}", true,
 		`4:29: a share is a mapping: write {class: 9, percent: 30}`,
 		`4:32: a share is a class and a percentage: write both, such as {class: 9, percent: 30}`,
@@ -231,7 +231,7 @@ var mistakes = []mistake{
 		`4:89: class is a whole number from 0 to 9: write one`,
 		`4:104: percent is a whole number from 1 to 100: write one`),
 	one("{concurrency: 8, shares: [{class: 1, percent: 60}, {class: 2, percent: 41}]}", false,
-		`4:54: the shares add up to 101 percent: write 100 at the most in all`),
+		`4:54: the shares add up to 101 percent: write at most 100 in total`),
 	one("{concurrency: 8, shares: [{class: 1, percent: 10}, {class: 2, percent: 10}, {class: 1, percent: 20}]}", false,
 		`4:79: the class has a share already: leave one out`),
 	one("{rate: 1/s, shares: [{class: 1, percent: 10}]}", true,
@@ -242,19 +242,19 @@ var mistakes = []mistake{
 
 	// Names.
 	{"limits of one name", "version: 1\nkey: global\nlimits:\n- {rate: 1/s}\n- {rate: 2/s}\n- {name: a, rate: 2/s}\nroutes:\n  /: {limits: [{name: a, rate: 1/s}, {quota: 1/daily}]}\n  /a: {limits: [{quota: 2/daily}]}\n", false, []string{
-		`5:3: a limit without a name is called "rate", as the one in line 4 is: write a name`,
+		`5:3: a limit without a name gets the name "rate", as does the one in line 4: write a name`,
 		`8:16: the name "a" is taken in line 6: write another`,
-		`9:17: a limit without a name is called "daily", as the one in line 8 is: write a name`,
+		`9:17: a limit without a name gets the name "daily", as does the one in line 8: write a name`,
 	}},
 	{"names of limits", "version: 1\nkey: global\nroutes:\n  /: {limits: [{name: login, rate: 1/s}]}\n  /a: {limits: [logn, login, login]}\n", false, []string{
 		`5:17: no limit is called "logn": write login`,
-		`5:30: the limit "login" is there already: leave one out`,
+		`5:30: the limit "login" is listed twice: leave one out`,
 	}},
 
 	// Keys.
 	{"no key", "version: 1\nlimits: [{rate: 1/s}]\nroutes:\n  /a: {key: global, limits: [{name: a, rate: 1/s}]}\n  /b: {limits: [{name: b, rate: 1/s, key: global}, {name: c, rate: 1/s}]}\nplans: {free: {limits: []}}\n", false, []string{
-		`2:10: a limit without a key, and no default is right: write a key here or at the top, such as remote-ip, behind a proxy {forwarded-ip: {trusted: [...]}}, or global for all requests together`,
-		`5:52: a limit without a key, and no default is right: write a key here or at the top, such as remote-ip, behind a proxy {forwarded-ip: {trusted: [...]}}, or global for all requests together`,
+		`2:10: a limit without a key, and no default is safe: write a key here or at the top, such as remote-ip, behind a proxy {forwarded-ip: {trusted: [...]}}, or global for all requests together`,
+		`5:52: a limit without a key, and no default is safe: write a key here or at the top, such as remote-ip, behind a proxy {forwarded-ip: {trusted: [...]}}, or global for all requests together`,
 		`6:8: plans without a default key: write a key at the top`,
 	}},
 	keyed("remoteip", false, `2:6: unknown key "remoteip": write remote-ip; keys of the application are registered with policy.WithKeyFunc`),
@@ -264,14 +264,14 @@ var mistakes = []mistake{
 	keyed("{}", true, `2:6: a key has one form, and this has 0: write one, such as remote-ip, {forwarded-ip: {trusted: [10.0.0.0/8]}} or {header: X-API-Key}; to key on several things at once, {join: [...]}`),
 	keyed("{header: A, cookie: b}", true, `2:6: a key has one form, and this has 2: write one, such as remote-ip, {forwarded-ip: {trusted: [10.0.0.0/8]}} or {header: X-API-Key}; to key on several things at once, {join: [...]}`),
 	keyed("{haeder: A}", true, `2:7: unknown field "haeder" of a key: write header`),
-	keyed("{global: true}", true, `2:7: the key "global" has nothing beside its name: write it alone, as in key: global`),
+	keyed("{global: true}", true, `2:7: the key "global" takes no value: write it alone, as in key: global`),
 	keyed("{join: [{tenant: 1}, {pattern: {}}]}", true,
-		`2:15: the key "tenant" has nothing beside its name: write it alone, as in key: tenant`,
-		`2:28: the key "pattern" has nothing beside its name: write it alone, as in key: pattern`),
-	keyed("{header: Host}", false, `2:15: a request's host is no header field in Go: register a key with policy.WithKeyFunc, and write its name`),
+		`2:15: the key "tenant" takes no value: write it alone, as in key: tenant`,
+		`2:28: the key "pattern" takes no value: write it alone, as in key: pattern`),
+	keyed("{header: Host}", false, `2:15: Host isn't among the header fields of Go's requests: register a key with policy.WithKeyFunc, and write its name`),
 	keyed("{header: x y}", false, `2:15: header x y: write the name of a header field, such as "X-API-Key"`),
 	keyed("{cookie: 'a;'}", false, `2:15: cookie a;: write the name of a cookie, such as "session"`),
-	keyed("{join: []}", true, `2:13: join joins nothing: write keys, such as [{header: X-Tenant}, pattern]`),
+	keyed("{join: []}", true, `2:13: join is empty: write keys, such as [{header: X-Tenant}, pattern]`),
 	keyed("{join: [patern, {header: ''}]}", true,
 		`2:14: unknown key "patern": write pattern; keys of the application are registered with policy.WithKeyFunc`,
 		`2:31: a header field is text: write its name, such as X-API-Key`),
@@ -281,9 +281,9 @@ var mistakes = []mistake{
 	keyed("{forwarded-ip: {trusted: 10.0.0.0/8}}", true, `2:31: trusted is a list: write [10.0.0.0/8, 2001:db8::/32]`),
 	keyed("{forwarded-ip: {trusted: []}}", true, `2:31: trusted names no network: write some, such as [10.0.0.0/8]`),
 	keyed("{forwarded-ip: {trusted: [10.0.0.0/33, lo, 'fe80::1%eth0']}}", true,
-		`2:32: "10.0.0.0/33" is no network: write one such as 10.0.0.0/8, or an address`,
-		`2:45: "lo" is no network: write one such as 10.0.0.0/8, or an address`,
-		`2:49: "fe80::1%eth0" is no network: write one such as 10.0.0.0/8, or an address`),
+		`2:32: "10.0.0.0/33" isn't a network: write one such as 10.0.0.0/8, or an address`,
+		`2:45: "lo" isn't a network: write one such as 10.0.0.0/8, or an address`,
+		`2:49: "fe80::1%eth0" isn't a network: write one such as 10.0.0.0/8, or an address`),
 	keyed("{forwarded-ip: {trusted: [0.0.0.0/0]}}", false, `2:21: trusting 0.0.0.0/0 lets every client name the address it is limited by: write the addresses that your proxies connect from`),
 	keyed("{forwarded-ip: {ipv6-bits: 64}}", true, `2:21: no proxy is trusted, so X-Forwarded-For would never be read: write the addresses that your proxies connect from, such as 10.0.0.0/8, or remote-ip if there are none`),
 	keyed("{remote-ip: {ipv6-bits: 32}}", true, `2:30: ipv6-bits is a whole number of at least 48: write one`),
@@ -293,7 +293,7 @@ var mistakes = []mistake{
 	keyed("{single-ip-header: {name: x-forwarded-for, trusted: [10.0.0.0/8]}}", false, `2:32: x-forwarded-for is a list: write {forwarded-ip: {trusted: [...]}}`),
 	keyed("{single-ip-header: {name: Forwarded, trust-unix: true}}", false, `2:32: Forwarded is a list: write {forwarded-header-ip: {trusted: [...]}}`),
 	{"names of keys", "version: 1\nkey: b\nkeys:\n  a: {join: [b, remote-ip]}\n  b: a\n  global: remote-ip\n  tenant: remote-ip\n  unused: {header: 'a b'}\nlimits: [{rate: 1/s}]\n", true, []string{
-		`5:6: the key "a" is made of itself: write another`,
+		`5:6: the key "a" refers to itself: write another`,
 		`6:3: "global" is a key already: write another name`,
 		`7:3: "tenant" is registered with policy.WithKeyFunc: write another name`,
 		`8:20: header a b: write the name of a header field, such as "X-API-Key"`,
@@ -305,21 +305,21 @@ var mistakes = []mistake{
 		`6:3: pattern "GET /x/{a}" conflicts with pattern "GET /{a}/x": write one that is more specific or less`,
 		`7:3: a route without limits: write them, or limits: [] to exempt it`,
 		`8:3: "/b" has no value: write one, or leave it out`,
-		`9:3: "/a" is there already, in line 7: leave one of them out`,
+		`9:3: "/a" is set twice, first in line 7: leave one out`,
 		`10:7: a route is a mapping: write {limits: [{name: login, rate: 5/1m}]}, or {limits: []} to exempt it`,
 		`11:20: unknown field "limit" of a route: write limits`,
 	}},
 	top("routes: {/: {limits: {rate: 1/s}}}", true, `4:22: limits is a list: write [{name: per-client, rate: 100/1m}]`),
 
 	// Plans.
-	top("plans: {}", true, `4:8: plans names no plan: write some, or leave it out`),
+	top("plans: {}", true, `4:8: plans is empty: write some, or leave it out`),
 	top("default-plan: free", true, `4:15: default-plan without plans: write plans, or leave it out`),
 	top("default-plan: fre\nplans: {free: {limits: []}}", false, `4:15: no plan is called "fre": write free`),
 	top("plans: {free: [{rate: 1/s}], pro: {}, team: {limits: [rate]}, x: {limits: [{rate: 2/s}, {name: y, rate: 3/s}, {name: y, rate: 4/s}]}}", true,
 		`4:15: a plan is a mapping: write {limits: [{name: requests, quota: 1000/daily}]}`,
 		`4:30: a plan without limits: write them, or limits: [] for none`,
-		`4:55: a plan has limits of its own: write the limit here, {name: per-client, rate: 100/1m}, or with quota: 10_000/daily, or concurrency: 8`,
-		`4:76: a plan's limit without a name: write one, which what is counted goes by`,
+		`4:55: a plan can't use limits by name: write the limit here, {name: per-client, rate: 100/1m}, or with quota: 10_000/daily, or concurrency: 8`,
+		`4:76: a plan's limit without a name, under which its counts are kept: write one`,
 		`4:111: the name "y" is taken in line 4: write another`),
 
 	// The rest.
@@ -331,13 +331,13 @@ var mistakes = []mistake{
 		`5:8: aging is a duration: write one such as 30s, 5m, 1h30m or 1d`),
 	top("headers: drafts", true, `4:10: unknown header style "drafts": write draft`),
 	top("headers: []", true, `4:10: headers names no style: write draft, legacy or none`),
-	top("headers: [draft, none]", true, `4:10: none beside another style: leave one of them out`),
+	top("headers: [draft, none]", true, `4:10: none beside another style: leave one out`),
 	top("empty-key: allow", true, `4:12: unknown empty-key "allow": write deny or skip`),
 	top("skip: preflight", true, `4:7: skip is a list: write [preflight, {cidr: [10.0.0.0/8]}]`),
 	top("skip: [prefligt, {cdir: [10.0.0.0/8]}, {}, {cidr: ['::ffff:0:0/80']}]", true,
 		`4:8: unknown entry "prefligt" of skip: write preflight; predicates of the application are registered with policy.WithPredicate`,
 		`4:19: unknown field "cdir" of an entry of skip: write cidr`,
-		`4:40: an entry of skip that says nothing: write some of [preflight, {cidr: [10.0.0.0/8]}]`,
+		`4:40: an empty entry of skip: write some of [preflight, {cidr: [10.0.0.0/8]}]`,
 		`4:51: ::ffff:0.0.0.0/80 is wider than all of IPv4: write an IPv4 prefix, such as 10.0.0.0/8`),
 	top("block: [intrenal]", false, `4:9: unknown entry "intrenal" of block: write internal; predicates of the application are registered with policy.WithPredicate`),
 }
@@ -371,9 +371,9 @@ func TestMistakes(t *testing.T) {
 // TestNotGiven: what a file names has to be given in Go.
 func TestNotGiven(t *testing.T) {
 	_, err := policy.Parse("p.yaml", []byte("version: 1\nkey: {hash: remote-ip}\nlimits: [{rate: 1/s, key: tenant}]\nplans: {free: {limits: []}}\n"))
-	want := `p.yaml:2:13: hash needs a secret, which has no place in a file: give it by policy.WithSecret
+	want := `p.yaml:2:13: hash needs a secret, which doesn't belong in a file: set it with policy.WithSecret
 p.yaml:3:27: unknown key "tenant": write given, global, method, pattern or remote-ip; keys of the application are registered with policy.WithKeyFunc
-p.yaml:4:8: plans need a function that tells a request's plan: give one by policy.WithPlanFunc`
+p.yaml:4:8: plans need a function that returns a request's plan: register one with policy.WithPlanFunc`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}

@@ -177,10 +177,10 @@ func TestFailurePolicy(t *testing.T) {
 // its place, also beside other mistakes.
 func TestNamesInAFile(t *testing.T) {
 	text := "version: 1\nkey: global\nlimits: [{rate: 3/1m}, {name: a, quota: 4/daily}]\nroutes: {/r: {limits: [{quota: 5/daily}]}}\n"
-	const unnamed = "a limit without a name is called %q, which other limits in the store may be called too: write a name"
+	const unnamed = "a limit without a name gets the name %q, which other limits in the store may have too: write a name"
 	shared := policy.WithOptions(stint.WithStore(memstore.New()))
 	rate, daily := "p.yaml:3:10: "+fmt.Sprintf(unnamed, "rate"), "p.yaml:4:24: "+fmt.Sprintf(unnamed, "daily")
-	plan := "p.yaml:5:25: a plan's limit without a name: write one, which what is counted goes by"
+	plan := "p.yaml:5:25: a plan's limit without a name, under which its counts are kept: write one"
 	for _, tt := range []struct {
 		name, text string
 		opts       []policy.Option

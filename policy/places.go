@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// places are the names in the file system that a path depends on: each
-// symbolic link on its way, and what it leads to in the end, or the first that
-// is missing. A path means something else only after one of these has changed.
-// All are absolute and go through no link themselves.
+// places are the names in the file system that a path depends on: each symbolic link on
+// the way, and the final target, or the first name that is missing. The path means
+// something else only after one of these has changed. All are absolute and contain no
+// links themselves.
 type places []string
 
-// maxLinks is more than any path leads through, but a circle.
+// maxLinks is more links than any path has, unless they form a loop.
 const maxLinks = 40
 
-// placesOf follows a path as the system does. A Kubernetes volume leads
-// through policy.yaml, a link to ..data/policy.yaml, ..data, a link to
-// ..2026_01_02, and that directory's policy.yaml.
+// placesOf follows a path as the system does. In a Kubernetes volume it leads through
+// policy.yaml, a link to ..data/policy.yaml; ..data, a link to ..2026_01_02; and that
+// directory's policy.yaml.
 func placesOf(path string) (places, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -39,7 +39,8 @@ func placesOf(path string) (places, error) {
 		next := filepath.Join(at, name)
 		info, err := os.Lstat(next)
 		if err != nil {
-			// Who waits for it to come has to watch where it would.
+			// A caller that waits for the file has to watch the place where it would
+			// appear.
 			if errors.Is(err, os.ErrNotExist) {
 				return append(found, next), nil
 			}
@@ -66,7 +67,8 @@ func placesOf(path string) (places, error) {
 	return append(found, at), nil
 }
 
-// components keeps ".." in its place: after a link it is not the name before.
+// components keeps ".." in its place: after a link it doesn't refer to the previous
+// name.
 func components(path string) []string {
 	parts := strings.Split(filepath.ToSlash(path), "/")
 	return slices.DeleteFunc(parts, func(p string) bool { return p == "" || p == "." })
@@ -74,7 +76,7 @@ func components(path string) []string {
 
 func (p places) have(name string) bool { return slices.Contains(p, filepath.Clean(name)) }
 
-// directories are those in which the places are.
+// directories returns the directories that contain the places.
 func (p places) directories() []string {
 	var all []string
 	for _, name := range p {

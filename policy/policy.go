@@ -1,5 +1,5 @@
-// Package policy reads a limiter's options from a file, in YAML or JSON, and
-// follows the file while requests run.
+// Package policy reads a limiter's options from a file, in YAML or JSON, and reloads it
+// while requests run.
 //
 //	version: 1
 //	key: {forwarded-ip: {trusted: [10.0.0.0/8]}}
@@ -9,29 +9,29 @@
 //	  POST /login: {limits: [{name: login, rate: 5/1m}]}
 //	  GET /healthz: {limits: []}
 //
-// Load reads it once, Watch again whenever it changes:
+// Load reads the file once; Watch reads it again whenever it changes:
 //
 //	opts := []policy.Option{policy.WithOptions(stint.WithStore(shared))}
 //	p, err := policy.Load("policy.yaml", opts...)
 //	limits, err := stint.New(p.Options()...)
 //	watcher, err := policy.Watch(ctx, "policy.yaml", limits, opts...)
 //
-// Load and Watch take the same options.
+// Pass the same options to Load and Watch.
 //
-// # What a file says
+// # What a file contains
 //
-// Limits, keys, routes, plans, and what happens on a failure, in the words of
-// package stint; Schema describes every field, also to an editor. What has to
-// be Go is given in Go: the store, handlers, secrets, and functions that a
-// file calls by the names they are registered under (WithKeyFunc, WithCostFunc,
-// WithSettleFunc, WithPriorityFunc, WithPredicate, WithPlanFunc).
+// A file contains limits, keys, routes, plans and failure policies, in the words of
+// package stint. Schema describes every field, also for editors. What can only be
+// written in Go is passed as options: the store, handlers, secrets, and functions. A
+// file refers to functions by the names they are registered under (WithKeyFunc,
+// WithCostFunc, WithSettleFunc, WithPriorityFunc, WithPredicate, WithPlanFunc).
 //
 // # Mistakes
 //
-// Whatever is wrong is reported at once, each mistake with its file, line and
-// column and what to write instead. A field that isn't known is a mistake, and
-// so is one that would have no effect: a limit that isn't what it says is worse
-// than an error. A file with a mistake is not used in part.
+// All mistakes are reported at once, each with its file, line and column and what to
+// write instead. An unknown field is a mistake, and so is one that would have no
+// effect: an error is better than a limit that doesn't do what it says. A file with a
+// mistake isn't used at all.
 package policy
 
 import (
@@ -46,21 +46,20 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Policy is a file without mistakes. It is immutable and safe for concurrent
-// use.
+// Policy is a file without mistakes. It is immutable and safe for concurrent use.
 type Policy struct {
 	options []stint.Option
 }
 
-// Options returns what the file says, for stint.New, Limiter.With and
-// Limiter.Update, after the options given by WithOptions. Options that follow
-// them may add to them.
+// Options returns the options that the file stands for, preceded by those given to
+// WithOptions. Pass them to stint.New, Limiter.With or Limiter.Update; more options may
+// follow.
 func (p *Policy) Options() []stint.Option { return slices.Clone(p.options) }
 
-// Parse reads a policy. The name is that of the file, for mistakes, which are
-// returned as Errors.
+// Parse reads a policy from data. name is the file's name, for messages. The error is
+// Errors if the file has mistakes; other errors are about opts.
 //
-// It calls every KeyFunc and predicate once, as stint.New does.
+// Parse calls every KeyFunc and predicate once, as stint.New does.
 func Parse(name string, data []byte, opts ...Option) (*Policy, error) {
 	c, err := newConfig(opts)
 	if err != nil {
@@ -81,7 +80,8 @@ func parse(name string, data []byte, c *config) (*Policy, error) {
 	return &Policy{options}, nil
 }
 
-// Load reads a policy from a file.
+// Load reads a policy from a file. Its errors are those of reading the file and those
+// of Parse.
 func Load(path string, opts ...Option) (*Policy, error) {
 	c, err := newConfig(opts)
 	if err != nil {
@@ -94,12 +94,12 @@ func Load(path string, opts ...Option) (*Policy, error) {
 	return parse(path, data, c)
 }
 
-// Option is what Parse, Load and Watch take: the same for all of them, so that
-// a file means the same wherever it is read. Those about watching
-// (WithObserver, WithDebounce) only do something in Watch.
+// Option is an option of Parse, Load and Watch. All three take the same options, so a
+// file means the same wherever it is read. WithObserver and WithDebounce only have an
+// effect in Watch.
 type Option func(*config)
 
-// config is what options say.
+// config is what the options add up to.
 type config struct {
 	keys       map[string]stint.KeyFunc
 	costs      map[string]func(*http.Request) int64
@@ -109,8 +109,8 @@ type config struct {
 	plan       func(*http.Request) (string, error)
 	secret     []byte
 	options    []stint.Option
-	keyed      bool // options have a default key
-	lent       bool // options have a store that others may use, where limits need names
+	keyed      bool // the options contain a default key
+	lent       bool // the options contain a store that others may share, so limits need names
 
 	observers []func(Change)
 	debounce  time.Duration
@@ -137,8 +137,8 @@ func newConfig(opts []Option) (*config, error) {
 	return c, c.check()
 }
 
-// check finds out whether the options given for the limiter are right, and
-// whether they have a key and a store, which can't be seen from outside.
+// check checks the options for the limiter, and finds out whether they contain a key
+// and a store, which can't be seen from outside.
 func (c *config) check() error {
 	if c.options != nil {
 		with := func(opts ...stint.Option) []stint.OptionError { return wrong(slices.Concat(c.options, opts)...) }
@@ -157,7 +157,7 @@ func (c *config) bad(format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf("policy: "+format, args...))
 }
 
-// register keeps a function under the name that a file calls it by.
+// register keeps a function under the name that a file uses for it.
 func register[F any](c *config, all map[string]F, option, name string, f F, isNil bool, taken ...string) {
 	_, twice := all[name]
 	_, err := parseInt(name)
@@ -175,7 +175,8 @@ func register[F any](c *config, all map[string]F, option, name string, f F, isNi
 	}
 }
 
-// WithKeyFunc lets a file name a key of the application: key: tenant.
+// WithKeyFunc lets a file use a key function of the application by name: key: tenant.
+// The name must not be taken by another key; f must not be nil.
 func WithKeyFunc(name string, f stint.KeyFunc) Option {
 	return func(c *config) {
 		taken := names(keyForms())
@@ -186,33 +187,34 @@ func WithKeyFunc(name string, f stint.KeyFunc) Option {
 	}
 }
 
-// WithCostFunc lets a file name a cost of the application: cost: rows.
+// WithCostFunc lets a file use a cost function of the application by name: cost: rows.
+// See stint.WithCost.
 func WithCostFunc(name string, f func(*http.Request) int64) Option {
 	return func(c *config) { register(c, c.costs, "WithCostFunc", name, f, f == nil) }
 }
 
-// WithSettleFunc lets a file name what a request has cost by its response, as
-// stint.WithSettle has it: settle: tokens.
+// WithSettleFunc lets a file use a function of the application that computes a
+// request's cost from its response: settle: tokens. See stint.WithSettle.
 func WithSettleFunc(name string, f func(r *http.Request, status int, written int64) int64) Option {
 	return func(c *config) { register(c, c.settles, "WithSettleFunc", name, f, f == nil, "failed-only") }
 }
 
-// WithPriorityFunc lets a file name what tells a request's class, as
-// stint.WithPriority has it: priority: class.
+// WithPriorityFunc lets a file use a function of the application that returns a
+// request's priority class: priority: class. See stint.WithPriority.
 func WithPriorityFunc(name string, f func(*http.Request) int) Option {
 	return func(c *config) { register(c, c.priorities, "WithPriorityFunc", name, f, f == nil) }
 }
 
-// WithPredicate lets a file name a predicate of the application in skip and
-// block: skip: [internal].
+// WithPredicate lets a file use a predicate of the application in skip and block: skip:
+// [internal].
 func WithPredicate(name string, f func(*http.Request) bool) Option {
 	return func(c *config) { register(c, c.predicates, "WithPredicate", name, f, f == nil, "preflight") }
 }
 
-// WithPlanFunc says which of a file's plans a request has. A file with plans
-// needs it. A name that the file doesn't have stands for its default-plan, and
-// is an error where it has none; an error is answered as that of a function
-// given to stint.WithLimitFunc, and never lets a request pass.
+// WithPlanFunc sets the function that returns the name of a request's plan. A file with
+// plans requires it. If the file has no plan of that name, its default-plan applies;
+// without a default-plan that is an error. Errors are handled like those of a function
+// given to stint.WithLimitFunc: they never let a request pass.
 func WithPlanFunc(f func(*http.Request) (string, error)) Option {
 	return func(c *config) {
 		switch {
@@ -225,8 +227,8 @@ func WithPlanFunc(f func(*http.Request) (string, error)) Option {
 	}
 }
 
-// WithSecret is the secret of the keys that a file wants hashed; see
-// stint.Hash. It has no place in a file.
+// WithSecret sets the secret for keys that a file wants hashed; see stint.Hash, which
+// also says how long it must be. A secret doesn't belong in a file.
 func WithSecret(secret []byte) Option {
 	return func(c *config) {
 		for _, e := range wrong(probe, stint.WithKey(stint.Hash(secret, stint.Global()))) {
@@ -236,10 +238,10 @@ func WithSecret(secret []byte) Option {
 	}
 }
 
-// WithOptions adds options that a file has no words for: a store, handlers,
-// observers. They are the first of Policy.Options, and part of every update
-// that Watch makes, so write them here and not beside Policy.Options where a
-// limiter is watched.
+// WithOptions adds options that a file has no words for, such as a store, handlers and
+// observers. They come first in Policy.Options and are part of every update that Watch
+// makes. For a limiter that is watched, give such options here rather than beside
+// Policy.Options, or the next update drops them.
 func WithOptions(opts ...stint.Option) Option {
 	return func(c *config) { c.options = append(c.options, opts...) }
 }

@@ -12,7 +12,7 @@ import (
 
 const predicateExample = "[preflight, {cidr: [10.0.0.0/8]}]"
 
-// predicateForms are the predicates that have something to say.
+// predicateForms are the predicates that take a value.
 var predicateForms = []field[func(*http.Request) bool]{
 	{"cidr", func(d *decoder, n *yaml.Node, to *func(*http.Request) bool) {
 		networks := d.networks(n, "cidr")
@@ -26,7 +26,7 @@ var predicateForms = []field[func(*http.Request) bool]{
 	}},
 }
 
-// predicates reads the requests that skip or block are about.
+// predicates reads which requests skip or block applies to.
 func (d *decoder) predicates(n *yaml.Node, what string) (all []func(*http.Request) bool) {
 	items, _ := d.list(n, what, predicateExample)
 	for _, item := range items {
@@ -41,7 +41,7 @@ func (d *decoder) predicate(n *yaml.Node, what string) (p func(*http.Request) bo
 	if n.Kind != yaml.ScalarNode {
 		object(d, n, "an entry of "+what, predicateExample, predicateForms, &p)
 		if p == nil && len(n.Content) == 0 {
-			d.bad(n, "an entry of %s that says nothing: write some of %s", what, predicateExample)
+			d.bad(n, "an empty entry of %s: write some of %s", what, predicateExample)
 		}
 		return p
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// share is what a concurrency promises a class.
+// share is the part of a concurrency that is promised to a class.
 type share struct{ class, percent *int64 }
 
 var shareFields = []field[share]{
@@ -19,12 +19,12 @@ var shareFields = []field[share]{
 
 const sharesExample = "[{class: 9, percent: 30}]"
 
-// shares reads what a concurrency promises to classes. It is a list, since the
-// names in a mapping are text and classes are numbers.
+// shares reads the shares of a concurrency. It is a list because the names in a mapping
+// are text, and classes are numbers.
 func (d *decoder) shares(n *yaml.Node, l *limit) {
 	items, ok := d.list(n, "shares", sharesExample)
 	if ok && len(items) == 0 {
-		d.bad(n, "shares promises nothing: write some, such as %s", sharesExample)
+		d.bad(n, "shares is empty: write some, such as %s", sharesExample)
 	}
 	for _, item := range items {
 		before := len(d.errs)
@@ -51,8 +51,8 @@ func (d *decoder) between(n *yaml.Node, what string, least, most int64) *int64 {
 	return nil
 }
 
-// priorityFields say who goes first of those who wait, for all of a limiter.
-// aging is no mistake without priority: a class may come from the context, by
+// priorityFields say who goes first among waiting requests, for the whole limiter.
+// aging without priority isn't a mistake: a class may come from the context, by
 // stint.ContextWithPriority.
 var priorityFields = []field[document]{
 	{"priority", func(d *decoder, n *yaml.Node, doc *document) {

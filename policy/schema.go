@@ -8,11 +8,11 @@ import (
 //go:embed schema.json
 var schema []byte
 
-// Schema returns the JSON Schema (draft 2020-12) of a policy, which editors
-// check a file against while it is written:
+// Schema returns the JSON Schema (draft 2020-12) of a policy. Editors use it to check a
+// file while it is written:
 //
 //	# yaml-language-server: $schema=policy.schema.json
 //
-// What Parse takes, the schema takes. Parse knows more: names, patterns,
-// networks, and numbers that don't go together.
+// Everything that Parse accepts, the schema accepts. Parse also checks names, patterns,
+// networks, and numbers that don't fit together.
 func Schema() []byte { return slices.Clone(schema) }

@@ -8,9 +8,9 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// sizes are the units of bytes, each spelt one way. KB is not among them, which
-// some take for 1000 and others for 1024, nor is anything with a small b, which
-// networks mean bits by.
+// sizes are the units of bytes, each with a single spelling. KB is missing, because
+// some read it as 1000 and others as 1024; so are all units with a small b, which
+// networks use for bits.
 var sizes = map[string]int64{
 	"B":  1,
 	"kB": 1e3, "MB": 1e6, "GB": 1e9,
@@ -19,9 +19,8 @@ var sizes = map[string]int64{
 
 const sizeWords = "B, kB, MB or GB (thousands), or KiB, MiB or GiB (1024s)"
 
-// parseSize reads a whole number and its unit, such as 512KiB. The unit may not
-// be left out: who reads a bare number in a file can't see whether it is bytes,
-// kilobytes or bits.
+// parseSize reads a whole number and its unit, such as 512KiB. The unit is required: a
+// reader can't tell whether a bare number means bytes, kilobytes or bits.
 func parseSize(s string) (int64, error) {
 	number := strings.TrimRight(s, "BkKMGi")
 	v, err := parseInt(number)

@@ -16,27 +16,28 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Updater is what Watch keeps up to date: a *stint.Limiter. It is told of each change
-// after the first reading, in force or refused (stint.EventPolicy), and logs it.
+// Updater is what Watch keeps up to date: a *stint.Limiter. Each change after the first
+// reading, in force or refused, is reported to it (stint.EventPolicy), and it logs the
+// change.
 type Updater interface {
 	Update(opts ...stint.Option) error
 	Tell(stint.Event)
 }
 
-// Change is what a function given to WithObserver is told.
+// Change is the argument of functions given to WithObserver.
 type Change struct {
 	Path string
-	// Policy is what is in force from now on; nil if Err says why the file
-	// can't be used and the last good policy stays in force.
+	// Policy is the policy now in force. It is nil if the file can't be used: Err then
+	// says why, and the last good policy stays in force.
 	Policy *Policy
-	// Err is Errors for mistakes in the file, or why it can't be read, or what
-	// Update has against it.
+	// Err is Errors for mistakes in the file, or the error of reading it, or the error
+	// of Update.
 	Err error
 }
 
-// WithObserver calls f for every change, whether it came into force or not,
-// one after the other and after the fact. Given several times, all are called
-// in order.
+// WithObserver calls f after every change, whether it came into force or not. Calls are
+// made one at a time. If given several times, all functions are called, in order. f
+// must not be nil.
 func WithObserver(f func(Change)) Option {
 	return func(c *config) {
 		if f == nil {
@@ -47,9 +48,9 @@ func WithObserver(f func(Change)) Option {
 	}
 }
 
-// WithDebounce says for how long a file has to stay as it is before it is
-// read, so that one that is being written isn't read half. The default is
-// 100 ms. A file that changes all the time is read after ten times that.
+// WithDebounce sets how long a file must stay unchanged before it is read, so that a
+// half-written file isn't read. The default is 100 ms; d must be positive. A file that
+// changes all the time is read after ten times d.
 func WithDebounce(d time.Duration) Option {
 	return func(c *config) {
 		if d <= 0 {
@@ -60,39 +61,38 @@ func WithDebounce(d time.Duration) Option {
 	}
 }
 
-// Watcher follows a file. It is safe for concurrent use.
+// Watcher follows a file. Watch makes one. It is safe for concurrent use.
 type Watcher struct {
-	path    string // as it was given
-	file    string // the same, wherever the program moves
+	path    string // as given
+	file    string // absolute, in case the program changes directory
 	to      Updater
 	with    *config
 	notify  *fsnotify.Watcher
 	places  places
 	watched []string // directories
-	content []byte   // that was looked at last
-	seen    bool     // there is a content
+	content []byte   // what was read last
+	seen    bool     // content is set
 	done    chan struct{}
 
 	mu  sync.Mutex
 	err error
 }
 
-// Watch updates a limiter from a file: at once, and whenever the file changes,
-// until ctx ends. A file that can't be used changes nothing: it is logged and
-// observed, the last good policy stays in force, and the next good one takes
-// over.
+// Watch updates a limiter from a file, at once and then whenever the file changes,
+// until ctx ends. If the file can't be used, nothing changes: the error is logged and
+// observed, the last good policy stays in force, and the next good one replaces it.
 //
-// The first reading has to succeed: its error is returned, and nothing is
-// watched. The limiter is updated even if it was made from the same file just
-// before, so no change in between is lost; what it has counted stays.
+// The first reading has to succeed; otherwise Watch returns its error and watches
+// nothing. The limiter is updated even if it was made from the same file just before,
+// so no change in between is lost. Its counts stay.
 //
-// Watched are the directories of the file and of the symbolic links on the way
-// to it, so a file that is renamed into place, edited, deleted and made again,
-// or swapped as Kubernetes swaps those of a ConfigMap, is noticed. Replace a
-// file by renaming: one that is written in parts with pauses in between may be
-// valid, and come into force, half. File systems that don't report changes of
-// other machines (NFS), and single files mounted into a container, are not
-// followed.
+// Watch watches the directories of the file and of the symbolic links on the way to it.
+// So it notices a file that is renamed into place, edited, deleted and created again,
+// or swapped as Kubernetes swaps the files of a ConfigMap. Replace a file by renaming:
+// if a file is written in parts with pauses in between, half of it may be valid and
+// come into force. Watch doesn't notice changes that the file system doesn't report,
+// such as those made by other machines (NFS) or to a single file mounted into a
+// container.
 func Watch(ctx context.Context, path string, limiter Updater, opts ...Option) (*Watcher, error) {
 	c, err := newConfig(opts)
 	if limiter == nil {
@@ -116,15 +116,15 @@ func Watch(ctx context.Context, path string, limiter Updater, opts ...Option) (*
 	return w, nil
 }
 
-// Err returns why the file as it is now can't be used, or nil if it is in
-// force: for a health page.
+// Err returns why the current file can't be used, or nil if it is in force. It suits a
+// health page.
 func (w *Watcher) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// Done is closed when ctx has ended and the last change has been dealt with.
+// Done is closed when ctx has ended and the last change has been handled.
 func (w *Watcher) Done() <-chan struct{} { return w.done }
 
 func (w *Watcher) run(ctx context.Context) {
@@ -132,7 +132,7 @@ func (w *Watcher) run(ctx context.Context) {
 	defer w.notify.Close()
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
-	var since time.Time // of the first change that has not been looked at
+	var since time.Time // of the first change not yet looked at
 	changed := func() {
 		now := time.Now()
 		if since.IsZero() {
@@ -149,8 +149,8 @@ func (w *Watcher) run(ctx context.Context) {
 				return
 			}
 			if i := slices.Index(w.watched, e.Name); i >= 0 && e.Op&(fsnotify.Rename|fsnotify.Remove) != 0 {
-				// A directory has gone, and the watch with it: whatever has
-				// its name next needs a watch of its own.
+				// A directory is gone, and the watch with it: a new one of the same
+				// name needs a watch of its own.
 				_ = w.notify.Remove(e.Name)
 				w.watched = slices.Delete(w.watched, i, i+1)
 				changed()
@@ -161,7 +161,8 @@ func (w *Watcher) run(ctx context.Context) {
 			if !open {
 				return
 			}
-			// An overflow has swallowed events: look. Others say little.
+			// After an overflow events are missing, so read the file. Other errors say
+			// little about it.
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
 				w.tell(fmt.Errorf("policy: watch %s: %w", w.path, err))
 			}
@@ -173,7 +174,7 @@ func (w *Watcher) run(ctx context.Context) {
 	}
 }
 
-// look reads the file, and tells what has come of it if it has changed.
+// look reads the file and reports the outcome if it has changed.
 func (w *Watcher) look() {
 	p, err := w.read()
 	if p == nil && err == nil {
@@ -184,7 +185,7 @@ func (w *Watcher) look() {
 	w.err = err
 	w.mu.Unlock()
 	if err != nil && before != nil && err.Error() == before.Error() {
-		return // as when a file that is missing is still missing
+		return // such as a missing file that is still missing
 	}
 	w.tell(err)
 	for _, observe := range w.with.observers {
@@ -196,10 +197,10 @@ func (w *Watcher) tell(err error) {
 	w.to.Tell(stint.Event{Kind: stint.EventPolicy, Path: w.path, Err: err})
 }
 
-// read brings the file into force, if it isn't the one looked at last. It
-// returns nil and no error if it is.
+// read brings the file into force unless its content is what was read last; it then
+// returns nil and no error.
 func (w *Watcher) read() (*Policy, error) {
-	// Watching comes before reading, so that no change falls between the two.
+	// Watch before reading, so that no change falls between the two.
 	var data []byte
 	err := w.follow()
 	if err == nil {
@@ -237,19 +238,19 @@ func (w *Watcher) follow() error {
 		} else if again == 10 || !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("watch: %w", err)
 		}
-		// A directory went in the meantime, so that the way is another now.
+		// A directory has gone meanwhile, so the path leads another way now.
 	}
 	for _, dir := range w.watched {
 		if !slices.Contains(now, dir) {
-			_ = w.notify.Remove(dir) // it may have gone by itself
+			_ = w.notify.Remove(dir) // it may be gone already
 		}
 	}
 	w.watched = now
 	return nil
 }
 
-// watch watches directories. One that is watched already may be another of the
-// same name by now, whose predecessor took its watch with it.
+// watch watches directories. It adds those already watched again, since one may be a
+// new directory of the same name, and the watch ended with the old one.
 func (w *Watcher) watch(directories []string) error {
 	for _, dir := range directories {
 		if err := w.notify.Add(dir); err != nil {
