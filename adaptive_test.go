@@ -124,7 +124,7 @@ func TestAdaptiveSamples(t *testing.T) {
 			window(t, l, 20, func(*stint.Permit) { panic("boom") })
 		}, 20, stint.AdaptiveStart, nil},
 		{"dropped at once, as the handler says", func(l *stint.Limiter, t *testing.T) {
-			window(t, l, 20, func(p *stint.Permit) { p.Drop() })
+			window(t, l, 20, func(p *stint.Permit) { p.Drop(); time.Sleep(time.Millisecond) })
 		}, 10, stint.AdaptiveDrops, nil},
 		{"panicking, which the handler says is nothing", func(l *stint.Limiter, t *testing.T) {
 			window(t, l, 20, func(p *stint.Permit) { p.Ignore(); panic("boom") })
@@ -498,7 +498,7 @@ func TestAdaptiveLatencyIsTheHandlers(t *testing.T) {
 func TestAdaptiveKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(8)))
-		window(t, l, 8, func(p *stint.Permit) { p.Drop() })
+		window(t, l, 8, func(p *stint.Permit) { p.Drop(); time.Sleep(time.Millisecond) })
 		held := take(t, l, 1)
 		learnt := status(t, l).Quota
 		if learnt != 4 {
@@ -538,7 +538,7 @@ func TestAdaptiveForgets(t *testing.T) {
 		}
 		own := stint.AdaptiveConcurrency(1, 100, stint.WithInitialLimit(40))
 		l := limiter(t, opts(own)...)
-		window(t, l, 40, func(p *stint.Permit) { p.Drop() })
+		window(t, l, 40, func(p *stint.Permit) { p.Drop(); time.Sleep(time.Millisecond) })
 		held := take(t, l, 1)
 		for i := range tenants {
 			through(l, get(fmt.Sprint("/t", i)), nil)
@@ -615,7 +615,7 @@ func TestAdaptiveByRequest(t *testing.T) {
 func TestAdaptiveUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 100, stint.WithInitialLimit(40)))
-		window(t, l, 40, func(p *stint.Permit) { p.Drop() })
+		window(t, l, 40, func(p *stint.Permit) { p.Drop(); time.Sleep(time.Millisecond) })
 		if s := status(t, l); s.Quota != 20 {
 			t.Fatalf("%+v, want 20", s)
 		}
