@@ -106,6 +106,32 @@ func TestLogsOfAMillionFailures(t *testing.T) {
 	})
 }
 
+// A recovery says how many failures came since the last that was logged, so that all
+// are accounted for however short the trouble was.
+func TestLogsOfShortTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, s := newLogged(slog.LevelInfo), newSpy()
+		l := limiter(t, stint.Rate(999, time.Hour, stint.WithName("x")), theKey, stint.WithStore(s), h.with())
+		for range 2 {
+			s.failWith(errDown)
+			for range 50 {
+				through(l, get("/"), nil)
+			}
+			s.failWith(nil)
+			time.Sleep(11 * time.Second)
+			through(l, get("/"), nil)
+			lines := h.lines(t)
+			if got := brief(lines); got != "ERROR the store failed to decide a request\nINFO the store answers again" {
+				t.Fatalf("%q", got)
+			}
+			if n := lines[1]["suppressed"]; n != 49.0 || lines[0]["suppressed"] != nil {
+				t.Errorf("%v suppressed, want 49: %v", n, lines)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 // A store that fails in part has not recovered because some of its calls succeed.
 func TestLogsOfAStoreThatFailsInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

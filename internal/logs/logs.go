@@ -133,9 +133,11 @@ func (l *Log) due(m Message, now time.Time) (suppressed int64, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if begun := said[m].ends; begun != 0 {
-		due = l.lines[begun].open
-		l.lines[begun].open = false
-		return 0, due
+		at := &l.lines[begun]
+		if due = at.open; due { // what was left out of it belongs to this line
+			suppressed, at.suppressed, at.open = at.suppressed, 0, false
+		}
+		return suppressed, due
 	}
 	at := &l.lines[m]
 	at.last = now
