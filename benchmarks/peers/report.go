@@ -26,13 +26,14 @@ func report(w io.Writer, c config, groups []*group, e *endToEnd) error {
 
     make bench-peers ROUNDS=%d TIME=%v
 
-%s, %d cores, %s; medians of %s, in which everything takes its turn.
-A ratio is made within a round: its median, and in brackets the least and the most.
-%s.
+%s, %d cores, %s; medians of %s.
+Each round measures every limiter in turn. A ratio compares two measurements of one
+round; shown are its median and, in brackets, the least and the most.
+Peers: %s.
 
-Every limiter decides one limit by one key: a token bucket, or what it has. The
-middleware is called without a server; all read the key from the connection's
-address, and send their fields where the table says so.
+Every limiter decides one limit by one key: a token bucket, or the nearest it has. The
+middleware is called without a server. All read the key from the connection's address.
+They send RateLimit fields where the table says so.
 
 `, c.rounds, c.each, runtime.Version(), runtime.NumCPU(), time.Now().Format(time.DateOnly), figures.Many(c.rounds, "round"), versions())
 	for _, g := range groups {
@@ -41,7 +42,7 @@ address, and send their fields where the table says so.
 	if e != nil {
 		e.write(&b)
 	}
-	fmt.Fprint(&b, "The aims, as multiples of the fastest of the others in the same run:\n\n| figure | wanted | median of the rounds (least–most) | |\n| --- | --- | --- | --- |\n")
+	fmt.Fprint(&b, "Aims, as multiples of the fastest peer in the same run:\n\n| figure | wanted | median of the rounds (least–most) | |\n| --- | --- | --- | --- |\n")
 	for _, g := range groups {
 		for _, a := range g.aims {
 			r := g.ratio(a.of, g.fastest())
@@ -78,9 +79,9 @@ func (g *group) write(w io.Writer) {
 }
 
 func (e *endToEnd) write(w io.Writer) {
-	fmt.Fprintf(w, `A server of net/http in a process of its own, under %d connections that send one
-request after the other: what it takes of CPU time for a request, and what of that
-the limiter adds to a server without one.
+	fmt.Fprintf(w, `A net/http server in its own process, under %d connections that each send one request
+after the other. The table shows its CPU time per request, and how much of that the
+limiter adds to a server without one.
 
 | server | CPU a request | added by the limiter |
 | --- | --- | --- |

@@ -24,10 +24,10 @@ func report(w io.Writer, c config, s *server, all groups, memory map[string]keyM
     make bench-redis ROUNDS=%d TIME=%v
 
 %s on the same %d cores as its callers, loopback, %s, go-redis
-%s, %s; medians of %s, in which everything takes its turn. Client
-and server share the cores, so calls a second say what both cost together; the
-server's CPU, its main thread's, is what a fleet shares. Ratios are made within a
-round; shown are their median and, in brackets, the least and the most.
+%s, %s; medians of %s. Each round measures everything in turn. Client
+and server share the cores, so calls per second show what both cost together. Server CPU
+is that of its main thread, which a fleet shares. A ratio compares two measurements of
+one round; shown are its median and, in brackets, the least and the most.
 "%s" is the call that stint makes, by go-redis alone.
 
 `, c.rounds, c.each, "Redis "+now.version, runtime.NumCPU(), runtime.Version(),
@@ -43,8 +43,8 @@ round; shown are their median and, in brackets, the least and the most.
 			g.ratio(stintName, peerName, p50Of).Times(), g.ratio(stintName, peerName, p99Of).Times())
 	}
 	fmt.Fprintf(&b, `
-Bytes a key, of keys of one length: as the server says of one, and what %s
-of them add to what it uses, its tables of keys included.
+Bytes per key, for keys of one length: what the server reports for one key, and how much
+%s keys add to its memory, tables of keys included.
 
 | | MEMORY USAGE | used_memory |
 | --- | --- | --- |
@@ -55,20 +55,19 @@ of them add to what it uses, its tables of keys included.
 		}
 	}
 	fmt.Fprintf(&b, `
-Decisions of several limits, each alone and in batches. "In scripts" is what INFO
-commandstats says of the server's time, "beside one rate" is that as a multiple,
-"an added limit" what each after the first costs as a part of the first. Slots
-are given back while nothing is measured, if it doesn't say otherwise. Where
-kinds of decisions are side by side, the multiple is of what the same decisions
-take among their like. Calls pause every 50 ms, so fewer are made in a second than
-above.
+Decisions of several limits, alone and in batches. "In scripts" is the server's time by
+INFO commandstats, "beside one rate" the same as a multiple. "An added limit" is the cost
+of each limit after the first, in percent of the first. Slots are released outside the
+measurement unless a row says otherwise. Where kinds of decisions are mixed, the multiple
+is against the same decisions among their own kind. Calls pause every 50 ms, so there are
+fewer per second than above.
 
 `)
 	for _, g := range all.mixed() {
 		g.writeMixtures(&b)
 	}
-	fmt.Fprintf(&b, `The aims. Noise is how far the same EVALSHA, measured twice in a round, is from
-itself in half the rounds.
+	fmt.Fprintf(&b, `Aims. Noise is by how much two measurements of the same EVALSHA in one round differ in
+half the rounds.
 
 `)
 	writeAims(&b, aims(all, memory))
