@@ -1,12 +1,11 @@
-// Command adaptive puts a real HTTP server under half more load than it can
-// bear, while what it can bear changes: behind it is a backend with 40 workers,
-// then 20, then 60, who take 100 ms for a request. Nobody tells the limiter. It
-// writes what the limit was, and what came of it, as CSV:
+// Command adaptive loads a real HTTP server with half more requests than it can serve,
+// while its capacity changes. Its backend has 40 workers, then 20, then 60, and each
+// takes 100 ms for a request. The limiter isn't told. The program writes the limit and
+// its effect as CSV:
 //
 //	go run ./examples/adaptive -algorithm vegas
 //
-// All algorithms one after the other, two minutes each, are what
-// docs/plots draws:
+// Without -algorithm it runs each for two minutes, which docs/plots draws:
 //
 //	go run ./examples/adaptive > docs/plots/adaptive.csv && make plots
 package main
@@ -41,7 +40,7 @@ func main() {
 	}
 }
 
-// usage goes beside the rows, which may go to a file.
+// usage is printed beside the rows, which may go to a file.
 const usage = `adaptive runs by itself: half more load than a backend with 40 workers, then 20, then 60 can bear, for %v each.
 Watch the limit follow the workers, and latency_ms stay near the 100 that the work takes
 (aimd: below its timeout, 150). Two rows a second:
@@ -61,8 +60,8 @@ var algorithms = []algorithm{
 	{"aimd", []stint.AdaptiveOption{stint.WithAdaptation(stint.AIMD), stint.WithLatencyTimeout(150 * time.Millisecond)}},
 }
 
-// limiter has one limit for the whole service, whoever asks. It looks twice a
-// second, as there are requests enough.
+// limiter has one limit for the whole service. It adapts twice a second, since there
+// are enough requests for that.
 func limiter(a algorithm) *stint.Limiter {
 	opts := append([]stint.AdaptiveOption{stint.WithSampleWindow(500 * time.Millisecond)}, a.opts...)
 	return stint.Must(stint.New(
@@ -71,11 +70,11 @@ func limiter(a algorithm) *stint.Limiter {
 	))
 }
 
-// service is the server's handler: all it does is wait for the backend.
+// service is the server's handler: it only waits for the backend.
 func service(l *stint.Limiter, b *backend) http.Handler {
 	return stinthttp.Middleware(l)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := b.work(r.Context()); err != nil {
-			return // the client has gone
+			return // the client has left
 		}
 		fmt.Fprintln(w, "done")
 	}))
@@ -106,8 +105,8 @@ func serve(out io.Writer, a algorithm, phase time.Duration) error {
 	})
 }
 
-// backend is a pool of workers. Who finds none free stands in line: latency is
-// what the work takes while there are no more requests than workers, and rises
+// backend is a pool of workers. A request that finds no free worker waits in line. So
+// latency is the work alone while there are no more requests than workers, and rises
 // from there.
 type backend struct{ free chan struct{} }
 
@@ -126,7 +125,7 @@ func (b *backend) work(ctx context.Context) error {
 	return nil
 }
 
-// hire changes the number of workers; those who leave finish what they do.
+// hire changes the number of workers; those that leave finish their work.
 func (b *backend) hire(from, to int) {
 	for ; from < to; from++ {
 		b.free <- struct{}{}

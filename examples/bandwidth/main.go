@@ -1,6 +1,6 @@
-// Command bandwidth serves files at so many bytes per second for each API key,
-// however many connections it opens; the first quarter of a second's worth is
-// free, so that small files are as fast as ever. Uploads count too.
+// Command bandwidth serves files at a number of bytes per second for each API key, over
+// all of the key's connections. The first quarter of a second's worth is free, so small
+// files are as fast as before. Uploads count too.
 //
 //	go run ./examples/bandwidth
 //
@@ -49,8 +49,7 @@ func main() {
 		return
 	}
 	fmt.Printf(usage, listener.Addr(), *rate, 2**rate)
-	// A WriteTimeout would count the pauses: what bounds a response here is that
-	// a client has to keep reading.
+	// No WriteTimeout: it would count the pauses.
 	log.Print(http.Serve(listener, stinthttp.Middleware(limits)(files(*dir))))
 }
 
@@ -65,7 +64,7 @@ Try, in another terminal: 2 s worth of bytes takes nearly 2 s, and 4 s if the ke
 func limits(rate int64, counts store.Store) (*stint.Limiter, error) {
 	return stint.New(
 		stint.Bandwidth(rate, stint.WithName("bytes"), stint.WithRequestBytes()),
-		// Slow responses are many responses: each key may have so many at a time.
+		// Slow responses last longer, so bound how many each key has at a time.
 		stint.Concurrency(16, stint.WithName("open")),
 		stint.WithKey(stint.Header("X-API-Key")),
 		stint.WithStore(counts),

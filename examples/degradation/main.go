@@ -1,6 +1,6 @@
-// Command degradation answers what it has to refuse as well as it can: a
-// caller above the rate gets the last page from a cache, marked as such, and
-// the expensive export sends its overflow elsewhere.
+// Command degradation answers refused requests as well as it can. Above the rate, a
+// caller gets the last page from a cache, marked as stale. The expensive export
+// redirects its overflow.
 //
 //	go run ./examples/degradation
 package main
@@ -58,7 +58,7 @@ func site() http.Handler {
 	return mux
 }
 
-// page is something slow to make and good enough for a while.
+// page is slow to make, and good enough for a while.
 type page struct {
 	made    atomic.Int64
 	current atomic.Pointer[string]
@@ -70,8 +70,8 @@ func (p *page) serveFresh(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprint(w, text)
 }
 
-// serveStale is the deny handler. The fields that say what was refused, and
-// until when, are already set; DeniedFromContext has them for the program.
+// serveStale is the deny handler. The fields are already set; DeniedFromContext returns
+// what was refused.
 func (p *page) serveStale(w http.ResponseWriter, r *http.Request) {
 	denied := stint.DeniedFromContext(r.Context())
 	text := p.current.Load()

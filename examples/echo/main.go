@@ -1,6 +1,6 @@
-// Command echo limits an echo application. A refusal is an error like any
-// other there: the application's own HTTPErrorHandler writes it, so that it
-// looks like every other error of the API; the fields are already set.
+// Command echo limits an echo application. A refusal is an error, so the application's
+// own HTTPErrorHandler writes it like every other error of the API. The fields are
+// already set.
 //
 //	go run ./examples/echo
 package main

@@ -1,7 +1,6 @@
-// Command endpoints gives each endpoint limits of its own, and each tenant
-// those of the plan it has paid for. Plans come from a database and are kept
-// in memory: one query per tenant a minute, and the last known plan while the
-// database is down.
+// Command endpoints gives each endpoint its own limits, and each tenant those of its
+// plan. Plans come from a database and are cached: one query per tenant a minute, and
+// the last known plan while the database is down.
 //
 //	go run ./examples/endpoints
 package main
@@ -42,14 +41,14 @@ Try, in another terminal: small's plan is used up by its items, sign-ups count b
 
 `
 
-// The plans. A Limit is worked out once, however many tenants have it; the
-// name they share keeps a tenant's count when it changes plans.
+// The plans. A Limit is compiled once, however many tenants have it. The shared name
+// keeps a tenant's count when it changes plans.
 var (
 	free = []stint.Limit{stint.Rate(3, time.Minute, stint.WithName("plan"))}
 	paid = []stint.Limit{stint.Rate(600, time.Minute, stint.WithName("plan"), stint.WithBurst(50))}
 )
 
-// planOf stands for a query of a database.
+// planOf stands for a database query.
 func planOf(_ context.Context, tenant string) ([]stint.Limit, error) {
 	switch tenant {
 	case "small":
@@ -62,7 +61,7 @@ func planOf(_ context.Context, tenant string) ([]stint.Limit, error) {
 
 var errNoTenant = errors.New("no such tenant")
 
-// undecided answers requests that no limit could be found for.
+// undecided answers requests whose limits could not be determined.
 func undecided(w http.ResponseWriter, _ *http.Request, err error) {
 	status := http.StatusInternalServerError
 	if errors.Is(err, stint.ErrEmptyKey) || errors.Is(err, errNoTenant) {
@@ -75,8 +74,8 @@ func api(load func(ctx context.Context, tenant string) ([]stint.Limit, error)) h
 	tenants := plans.Must(plans.New(load, plans.WithTTL(time.Minute), plans.WithSize(10_000)))
 
 	limits := stint.Must(stint.New(
-		// Everything not named below: eight at a time for each tenant, and
-		// what its plan says. Without a tenant there is no key.
+		// All other routes: eight requests at a time for each tenant, and what its
+		// plan allows. Without a tenant there is no key.
 		stint.Concurrency(8),
 		stint.WithKey(stint.Header("X-Tenant")),
 		stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
@@ -86,9 +85,9 @@ func api(load func(ctx context.Context, tenant string) ([]stint.Limit, error)) h
 			}
 			return tenants.Get(r.Context(), tenant)
 		}),
-		// Reports are dear: two at a time, and the plan.
+		// Reports are expensive: two at a time, and the plan.
 		stint.WithRoute("GET /reports", stint.Concurrency(2, stint.WithName("reports"))),
-		// Whoever signs up is not a tenant yet, so the address counts.
+		// A client that signs up is not a tenant yet, so its address is the key.
 		stint.WithRoute("POST /signup",
 			stint.Rate(3, time.Hour, stint.WithName("signup")), stint.WithKey(stint.RemoteIP())),
 		// A route without limits is exempt.

@@ -1,6 +1,6 @@
-// Command fallback keeps limiting while its Redis is away: each process by
-// itself then, in memory, and together again when it is back. Start a Redis and
-// this program, and stop the Redis while you ask:
+// Command fallback keeps limiting while its Redis is down: each process then counts by
+// itself in memory, and together again when Redis is back. Start a Redis and this
+// program, and stop the Redis while you send requests:
 //
 //	go run ./examples/fallback
 package main
@@ -50,10 +50,10 @@ memory starts with a count of its own, goes on refusing, and says here when it h
 
 `
 
-// degrading asks the Redis, and memory while it can't be asked. Nobody waits for
-// a Redis that is known to be away: it is asked in the background whether it is
-// back. A mistake in its configuration is no outage and should not go unseen, so
-// such errors do not count.
+// degrading uses the Redis, and memory while the Redis is down. No request waits for a
+// Redis that is known to be down: a background probe finds out when it is back. A
+// mistake in its configuration should not go unseen, so such errors don't open the
+// breaker.
 func degrading(rdb redis.UniversalClient, observe func(failover.Event)) *failover.Store {
 	return failover.New(
 		redisstore.New(rdb),
@@ -63,8 +63,8 @@ func degrading(rdb redis.UniversalClient, observe func(failover.Event)) *failove
 	)
 }
 
-// limited has a login beside the rest: where guessing is what the limit is
-// against, no answer is better than one that was not counted.
+// limited has a stricter login: to stop guessing, no answer is better than an uncounted
+// one.
 func limited(limits store.Store, next http.Handler) http.Handler {
 	return stinthttp.New(
 		stint.Rate(5, 10*time.Second, stint.WithName("requests")),

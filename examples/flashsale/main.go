@@ -1,8 +1,7 @@
-// Command flashsale opens a shop at noon: everybody comes at once, to servers
-// whose caches are cold. A warm-up lets through a third of the full rate at
-// first and all of it after ten seconds; whoever would wait longer than three
-// seconds for a turn sees the waiting room instead, and nobody buys twice in a
-// hurry.
+// Command flashsale opens a shop at noon, when everybody comes at once to servers with
+// cold caches. A warm-up lets through a third of the full rate at first, and all of it
+// after ten seconds. A request that would wait longer than three seconds gets the
+// waiting room instead, and nobody buys twice in a hurry.
 //
 //	go run ./examples/flashsale
 package main
@@ -46,8 +45,8 @@ func shop() http.Handler {
 			stint.WithKey(stint.Global()),
 			stint.WithWarmUp(10*time.Second),
 			stint.WithMaxWait(3*time.Second)),
-		// One for each buyer, so that no script empties the shelf. It does not
-		// wait: a second click is refused, and takes no turn from the shop.
+		// One for each buyer, so that no script empties the shelf. It doesn't wait: a
+		// second click is refused, and takes no turn from the shop.
 		stint.Rate(1, 10*time.Second,
 			stint.WithName("buyer"),
 			stint.WithKey(stint.Header("X-User"))),
@@ -60,7 +59,7 @@ func shop() http.Handler {
 	return mux
 }
 
-// waitingRoom tells buyers apart: too eager, or too many at once.
+// waitingRoom distinguishes a buyer who is too eager from a shop that is full.
 func waitingRoom(w http.ResponseWriter, r *http.Request) {
 	denied := stint.DeniedFromContext(r.Context())
 	if denied.Decision.Limit == "buyer" {

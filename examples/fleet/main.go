@@ -1,6 +1,6 @@
-// Command fleet is one of several processes that share their limits in Redis: a
-// rate, a quota for the day and a number of requests in flight for each address,
-// decided together in one call. Start a Redis, and this program twice:
+// Command fleet is one of several processes that share their limits in Redis: a rate, a
+// daily quota and a number of requests in flight for each address, decided together in
+// one call. Start a Redis, and this program twice:
 //
 //	go run ./examples/fleet
 package main
@@ -27,8 +27,8 @@ func main() {
 	server := flag.String("redis", "127.0.0.1:6379", "address of the Redis")
 	flag.Parse()
 
-	// ContextTimeoutEnabled lets a call end when its time is up, and saves the
-	// store a goroutine for each.
+	// ContextTimeoutEnabled ends a call at its context's deadline, and saves the store
+	// a goroutine for each call.
 	rdb := redis.NewClient(&redis.Options{Addr: *server, ContextTimeoutEnabled: true})
 	shared := redisstore.New(rdb)
 	defer shared.Close()
@@ -53,7 +53,7 @@ Start another process in a second terminal, and ask both in a third: of twelve r
 
 `
 
-// next is the address for another process: the next port.
+// next is the address of another process: the next port.
 func next(l net.Listener) net.Addr {
 	addr := *l.Addr().(*net.TCPAddr)
 	addr.Port++

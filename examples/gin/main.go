@@ -1,5 +1,5 @@
-// Command gin limits a gin application: a rate for every client, and a
-// tighter one for an endpoint that is expensive to serve.
+// Command gin limits a gin application: a rate for every client, and a tighter one for
+// an expensive endpoint.
 //
 //	go run ./examples/gin
 package main
@@ -41,12 +41,12 @@ Try, in another terminal: the third search is refused, and the items go on.
 func app() http.Handler {
 	everyone := stint.Must(stint.New(
 		stint.Rate(100, time.Minute, stint.WithBurst(20)),
-		// Whose address it is: gin's own ClientIP trusts every proxy unless it
-		// is told otherwise, RemoteIP trusts none.
+		// gin's own ClientIP trusts every proxy unless it is told otherwise; RemoteIP
+		// trusts none.
 		stint.WithKey(stint.RemoteIP()),
 	))
-	// The search has the limit of everyone and one of its own, decided
-	// together: a search refused by either is charged by neither.
+	// A search has everybody's limit and its own, decided together: if either refuses,
+	// neither is charged.
 	searching := stint.Must(everyone.With(
 		stint.Rate(2, time.Second, stint.WithName("search")),
 	))

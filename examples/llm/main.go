@@ -1,9 +1,8 @@
-// Command llm stands in front of a language model that streams its answers.
-// Each API key has requests per minute, tokens per minute, and so many streams
-// at a time, all decided at once. Nobody knows what an answer will cost, so the
-// most it can is reserved (prompt and max_tokens), and settled to the truth when
-// the stream ends: by the model's own count, or, if the client hangs up, by what
-// it was sent.
+// Command llm stands in front of a language model that streams its answers. Each API
+// key has requests per minute, tokens per minute, and a number of streams at a time,
+// all decided at once. The cost of an answer is unknown at first. So the most it can
+// cost (prompt and max_tokens) is reserved, and settled when the stream ends: by the
+// model's own count, or, if the client hangs up, by what was sent.
 //
 //	go run ./examples/llm
 package main
@@ -55,13 +54,13 @@ was sent is charged. Of three streams at once the third is refused.
 
 `
 
-// gateway is the model at to, with limits.
+// gateway puts limits in front of the model at to.
 func gateway(to *url.URL, transport http.RoundTripper) http.Handler {
 	limits := stint.Must(stint.New(
 		stint.Rate(60, time.Minute, stint.WithName("requests")),
 		stint.Rate(10_000, time.Minute, stint.WithName("tokens"),
 			stint.WithCost(func(r *http.Request) int64 { return completionOf(r).most() }),
-			// It is asked however the request ends, so no path forgets to.
+			// This runs however the request ends, so no path forgets to settle.
 			stint.WithSettle(func(r *http.Request, _ int, _ int64) int64 { return completionOf(r).used() })),
 		stint.Concurrency(2, stint.WithName("streams")),
 		stint.WithKey(stint.Header("X-API-Key")),

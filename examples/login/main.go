@@ -1,8 +1,8 @@
-// Command login protects a login form against guessing, from two sides: one
-// address may try 20 times a minute whatever the accounts, and one account may
-// be tried 5 times in 15 minutes whatever the addresses. A login that succeeds
-// gives its try on the account back, so only failures count. An address that is
-// refused 50 times in ten minutes is banned for an hour.
+// Command login protects a login form against guessing, from two sides. One address may
+// try 20 times a minute, whatever the accounts. One account may be tried 5 times in 15
+// minutes, whatever the addresses. A successful login refunds its try on the account,
+// so only failures count there. An address that is refused 50 times in ten minutes is
+// banned for an hour.
 //
 //	go run ./examples/login
 package main
@@ -47,13 +47,13 @@ func site(passwords map[string]string) http.Handler {
 	limits := stint.Must(stint.New(
 		stint.Rate(100, time.Minute),
 		stint.WithKey(stint.RemoteIP()),
-		// The pattern is matched on the cleaned path: //login does not slip by.
+		// The pattern also matches the cleaned path: //login doesn't slip past.
 		stint.WithRoute("POST /login",
 			stint.Rate(20, time.Minute, stint.WithName("login-address")),
 			stint.Rate(5, 15*time.Minute, stint.WithName("login-account"),
-				// Who is tried is nobody's business who reads the store.
+				// The store must not show which accounts are tried.
 				stint.WithKey(stint.Hash(secret, account))),
-			// Who goes on for all that is not listened to for an hour.
+			// An address that goes on regardless is banned for an hour.
 			stint.Ban(50, 10*time.Minute, time.Hour, stint.WithName("login-ban")),
 		),
 	))
@@ -72,13 +72,12 @@ func site(passwords map[string]string) http.Handler {
 	})
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
 
-	// A form is read before it is known whether the request is welcome, so the
-	// bound on its size comes first.
+	// The form is read before the request is decided, so its size is bounded first.
 	return http.MaxBytesHandler(stinthttp.Middleware(limits)(mux), 64<<10)
 }
 
-// account is who the form is about, written as the user table writes it:
-// "Ada " must not be a second set of tries.
+// account is the form's account, written as in the user table: "Ada " must not get a
+// second set of tries.
 func account(r *http.Request) (string, error) {
 	return strings.ToLower(strings.TrimSpace(r.PostFormValue("account"))), nil
 }

@@ -1,6 +1,6 @@
-// Command outgoing is a client that keeps to somebody else's limit: it asks at
-// most twice a second, and slower where the other side's RateLimit and
-// Retry-After fields say so. It brings its own other side, so it runs by itself.
+// Command outgoing is a client that keeps to another service's limit. It sends at most
+// two requests a second, and fewer if the service's RateLimit and Retry-After fields
+// say so. It starts that service itself.
 //
 //	go run ./examples/outgoing
 package main
@@ -41,8 +41,8 @@ func polite(next http.RoundTripper) http.RoundTripper {
 	)), next)
 }
 
-// strict is the other side. It allows three requests, then one every two
-// seconds: less than the client was told.
+// strict is the other service. It allows three requests, then one every two seconds:
+// less than the client was told.
 func strict() http.Handler {
 	return stinthttp.New(
 		stint.Rate(1, 2*time.Second, stint.WithBurst(3)),

@@ -1,6 +1,6 @@
-// Command policy takes its limits from a file and follows it: change
-// policy.yaml while it runs. A change with a mistake is refused, with what to
-// write instead in the log and on /healthz, and the last good limits stay.
+// Command policy reads its limits from a file and follows it: change policy.yaml while
+// it runs. A change with a mistake is refused and the last good limits stay. The log
+// and /healthz say what to write instead.
 //
 //	go run ./examples/policy
 package main
@@ -15,7 +15,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	_ "time/tzdata" // zones are known on machines without a zone database too
+	_ "time/tzdata" // for machines without a zone database
 
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
@@ -57,13 +57,13 @@ Try, in another terminal: a change takes effect, and one with a mistake is refus
 
 `
 
-// What the file calls by its name.
+// Functions that the file names.
 var registered = []policy.Option{
 	policy.WithKeyFunc("tenant", stint.Header("X-Tenant")),
 	policy.WithPlanFunc(func(r *http.Request) (string, error) { return planOf[r.Header.Get("X-Tenant")], nil }),
 }
 
-// planOf stands for a table of a database.
+// planOf stands for a database table.
 var planOf = map[string]string{"small": "free", "large": "pro", "": "none"}
 
 // api serves until ctx ends, with the limits of a file.

@@ -1,9 +1,8 @@
-// Command priority lets checkouts go before reports. Four requests are served
-// at a time, and twenty may wait for up to three seconds. Who waits goes by
-// class: checkouts before pages before reports, except that each second of
-// waiting is worth a class, so that nobody starves. Half of the places are
-// promised to checkouts: others use them while there are none, and give them
-// back as they finish.
+// Command priority serves checkouts before reports. Four requests are served at a time,
+// and twenty may wait for up to three seconds. Waiting requests go by class: checkouts
+// before pages before reports. Each second of waiting is worth a class, so no request
+// starves. Half of the slots are promised to checkouts: other requests borrow them
+// while they are idle, and return them as they finish.
 //
 //	go run ./examples/priority
 package main
@@ -53,7 +52,7 @@ func shop(work time.Duration) http.Handler {
 			stint.WithQueue(20),
 			stint.WithMaxWait(3*time.Second),
 			stint.WithShare(checkouts, 50)),
-		stint.WithKey(stint.Global()), // the places are everybody's
+		stint.WithKey(stint.Global()), // the slots are shared by everybody
 		stint.WithPriority(class),
 		stint.WithObserver(func(e stint.Event) {
 			if e.EndsWait {

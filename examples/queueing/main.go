@@ -1,6 +1,6 @@
-// Command queueing smooths instead of refusing: what stands behind it gets one
-// request every 200 ms, however they arrive. Ten may wait for their turn, none
-// longer than two seconds; whoever would have to is refused at once.
+// Command queueing delays requests instead of refusing them: its backend gets one
+// request every 200 ms, however they arrive. Ten may wait for their turn, for two
+// seconds at most; others are refused at once.
 //
 //	go run ./examples/queueing
 package main
@@ -41,8 +41,8 @@ func paced() http.Handler {
 		stint.Rate(5, time.Second,
 			stint.WithAlgorithm(stint.LeakyBucket),
 			stint.WithQueue(10),
-			// Over HTTP/1.1 a server does not notice a client leaving while
-			// the request's body is unread: a wait needs a bound.
+			// An HTTP/1.1 server doesn't notice that a client has left while the
+			// request's body is unread: a wait needs a bound.
 			stint.WithMaxWait(2*time.Second)),
 		stint.WithKey(stint.Global()), // one queue for everybody
 	)

@@ -26,8 +26,8 @@ func main() {
 	log.Fatal(http.Serve(listener, limited(http.HandlerFunc(hello))))
 }
 
-// limited is the one line: a bucket of 10 for each address that gets a token
-// back every second.
+// limited adds the limit in one line: a bucket of 10 for each address, which gets a
+// token back every second.
 func limited(next http.Handler) http.Handler {
 	return stinthttp.New(stint.Rate(10, 10*time.Second), stint.WithKey(stint.RemoteIP()))(next)
 }

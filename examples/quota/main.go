@@ -1,7 +1,7 @@
-// Command quota sells an API by the day: each API key has a short rate, so
-// that nobody spends the day in a second, and a quota that starts again at
-// midnight where the customers are. Both are decided at once: a request
-// refused by one costs nothing of the other.
+// Command quota sells an API by the day. Each API key has a short rate, so that nobody
+// spends the day in a second, and a quota that starts again at midnight in the
+// customers' time zone. Both are decided at once: a request refused by one isn't
+// charged by the other.
 //
 //	go run ./examples/quota
 package main
@@ -13,7 +13,7 @@ import (
 	"net"
 	"net/http"
 	"time"
-	_ "time/tzdata" // the zone is known on machines without a zone database too
+	_ "time/tzdata" // for machines without a zone database
 
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
@@ -54,8 +54,8 @@ func api(daily int64, loc *time.Location) (http.Handler, error) {
 	limits, err := stint.New(
 		stint.Rate(10, time.Second),
 		stint.Quota(daily, stint.Daily.In(loc)), // named "daily"
-		// A request without a key is refused with 403: an empty key is never
-		// a bucket that all anonymous callers share.
+		// A request without a key is refused with 403: anonymous callers never share
+		// a bucket.
 		stint.WithKey(stint.Header("X-API-Key")),
 	)
 	if err != nil {

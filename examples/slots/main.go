@@ -1,6 +1,6 @@
-// Command slots runs jobs from anywhere in a fleet, at most so many at a time
-// for each customer. A slot is leased in Redis: it lasts as long as the job,
-// hours if need be, and that of a process that dies comes free by itself.
+// Command slots runs jobs from anywhere in a fleet, with a maximum number at a time for
+// each customer. A slot is leased in Redis. It lasts as long as the job, for hours if
+// need be; if the process dies, the lease expires.
 //
 //	go run ./examples/slots -customer acme -jobs 5
 package main
@@ -53,19 +53,19 @@ func main() {
 	all.Wait()
 }
 
-// limits: two jobs at a time. Those that find no slot wait, up to a minute.
-// While the Redis is away no job begins: nobody could say how many run.
+// limits allows two jobs at a time. Others wait for a slot, up to a minute. While the
+// Redis is down, no job starts, since nobody can say how many run.
 func limits(shared store.Store) (*stint.Limiter, error) {
 	return stint.New(
 		stint.Concurrency(2, stint.WithName("jobs"), stint.WithMaxWait(time.Minute)),
-		stint.WithKey(stint.GivenKey()), // the customer that Wait is given
+		stint.WithKey(stint.GivenKey()), // the customer, passed to Wait
 		stint.WithStore(shared),
 		stint.WithFailurePolicy(stint.FailClosed),
 	)
 }
 
-// run does the job once it has a slot, and gives the slot back, whatever happens
-// to the job.
+// run does the job once it has a slot, and releases the slot whatever happens to the
+// job.
 func run(ctx context.Context, slots *stint.Limiter, customer string, job func()) error {
 	permit, err := slots.Wait(ctx, customer, 1)
 	if err != nil {

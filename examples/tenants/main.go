@@ -1,8 +1,8 @@
-// Command tenants gives each tenant what its plan allows, across all processes
-// that share a Redis. Who has which plan stands in the Redis too, as it might in
-// any database: each process asks for a tenant's plan once in a while, and a
-// tenant that changes plans keeps what it has used. Start a Redis, and this
-// program, as often as you like with another -addr:
+// Command tenants gives each tenant what its plan allows, across all processes that
+// share a Redis. The Redis also says who has which plan, as any database might. Each
+// process caches a tenant's plan for a while, and a tenant that changes plans keeps
+// what it has used. Start a Redis, and this program, as often as you like with another
+// -addr:
 //
 //	go run ./examples/tenants
 package main
@@ -59,8 +59,8 @@ Try, in another terminal: 403 without a plan, 10 calls with "free", and more wit
 
 `
 
-// The plans differ in their numbers and not in their names: what a tenant has
-// used is counted under the name, whatever its plan is by then.
+// The plans differ in numbers, not in names: a tenant's use is counted under the name,
+// whatever its plan.
 var offers = map[string][]stint.Limit{
 	"free": {
 		stint.Rate(10, time.Minute, stint.WithName("calls")),
@@ -72,14 +72,14 @@ var offers = map[string][]stint.Limit{
 	},
 }
 
-// unknown is a tenant without a plan. What an error of a limit function is
-// answered with, its StatusCode says.
+// unknown is the error for a tenant without a plan. Its StatusCode says what status the
+// request gets.
 type unknown string
 
 func (t unknown) Error() string   { return fmt.Sprintf("tenant %q has no plan", string(t)) }
 func (t unknown) StatusCode() int { return http.StatusForbidden }
 
-// plansIn loads plans from the hash "plans", of a plan's name by tenant.
+// plansIn loads plans from the hash "plans", which has each tenant's plan name.
 func plansIn(rdb redis.UniversalClient) func(context.Context, string) ([]stint.Limit, error) {
 	return func(ctx context.Context, tenant string) ([]stint.Limit, error) {
 		name, err := rdb.HGet(ctx, "plans", tenant).Result()
@@ -90,7 +90,7 @@ func plansIn(rdb redis.UniversalClient) func(context.Context, string) ([]stint.L
 			return nil, err
 		}
 		limits, offered := offers[name]
-		if !offered { // somebody's mistake, and not the tenant's
+		if !offered { // an operator's mistake, not the tenant's
 			return nil, fmt.Errorf("tenant %q has the plan %q, which isn't offered", tenant, name)
 		}
 		return limits, nil
@@ -98,12 +98,12 @@ func plansIn(rdb redis.UniversalClient) func(context.Context, string) ([]stint.L
 }
 
 func api(shared store.Store, load func(context.Context, string) ([]stint.Limit, error), ttl time.Duration) http.Handler {
-	// While plans can't be loaded, those that are known hold.
+	// While plans can't be loaded, known ones stay in force.
 	tenants := plans.Must(plans.New(load, plans.WithTTL(ttl)))
 	return stinthttp.New(
-		// Behind whatever has authenticated the tenant and set the field: who may
-		// write it himself, chooses whose limits he uses up. Without one there
-		// is no key, and the answer is 403.
+		// Mount this behind the authentication that sets the field: a client that
+		// writes the field itself chooses whose limits it uses. Without the field
+		// there is no key, and the answer is 403.
 		stint.WithKey(stint.Header("X-Tenant")),
 		stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
 			tenant := r.Header.Get("X-Tenant")
@@ -117,7 +117,7 @@ func api(shared store.Store, load func(context.Context, string) ([]stint.Limit, 
 	)(http.HandlerFunc(left))
 }
 
-// left tells what is left of the plan.
+// left is what is left of the plan.
 func left(w http.ResponseWriter, r *http.Request) {
 	for _, l := range stint.FromContext(r.Context()).Decision().Limits {
 		fmt.Fprintf(w, "%s: %d of %d left\n", l.Name, l.Remaining, l.Quota)
