@@ -62,7 +62,7 @@ func drawAdaptive(dir string) error {
 			return fmt.Errorf("adaptive.csv has no run of %s", a.name)
 		}
 		err := picture{
-			title: a.title + ", 1.5 times what the workers can do",
+			title: a.title + ", at 1.5 times the capacity",
 			x:     "seconds", y: "requests in flight", xStep: 10, yStep: 20,
 			lines: []line{
 				{"workers", grey, columns["workers"]},
@@ -75,7 +75,7 @@ func drawAdaptive(dir string) error {
 		}
 	}
 	return picture{
-		title: "Latency of those served; the work takes 100 ms",
+		title: "Latency of admitted requests; the work takes 100 ms",
 		x:     "seconds", y: "milliseconds", xStep: 10, yStep: 50,
 		lines: []line{
 			{"Gradient2, tolerance 1", blue, all["gradient2"]["latency_ms"]},

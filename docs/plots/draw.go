@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -78,7 +77,7 @@ type picture struct {
 	title, x, y  string
 	xStep, yStep float64 // from one number on the axis to the next
 	lines        []line
-	refused      []time.Duration // marked along the bottom
+	refused      []time.Duration // marked below the field
 }
 
 // Sizes are in pixels. Titles and the legend stand above the field that data is drawn in.
@@ -87,32 +86,33 @@ const (
 	left, right             = 64, 26
 	titleHeight             = 34
 	legendHeight            = 26
-	below                   = 50
+	below                   = 62
+	strip                   = 12 // of refusals, below the field
 	width                   = left + fieldWidth + right
 )
 
-// save writes a picture with its legend.
+// save writes a picture with its title and legend.
 func (p picture) save(dir, name string) error {
-	return save(dir, name, "", p, []picture{p}, 1)
+	title := p.title
+	p.title = ""
+	return save(dir, name, title, p, []picture{p}, 1)
 }
 
 // save writes pictures in columns, under a title and one legend for all, as they
 // have the same lines as like.
 func save(dir, name, title string, like picture, all []picture, columns int) error {
 	rows := (len(all) + columns - 1) / columns
-	panel := titleHeight + fieldHeight + below
-	above := legendHeight
-	if title != "" {
-		above += titleHeight
+	panel := fieldHeight + below
+	if len(all) > 1 {
+		panel += titleHeight
 	}
+	above := titleHeight + legendHeight
 	c := &canvas{}
 	w, h := columns*width, above+rows*panel
 	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">`+"\n", w, h, w, h)
-	fmt.Fprintf(c, "<title>%s</title>\n%s", escaped(cmp.Or(title, like.title)), style)
+	fmt.Fprintf(c, "<title>%s</title>\n%s", escaped(title), style)
 	fmt.Fprintf(c, `<rect class="paper" width="%d" height="%d"/>`+"\n", w, h)
-	if title != "" {
-		c.text(left, 23, "title", "start", title)
-	}
+	c.text(left, 23, "title", "start", title)
 	c.legend(left, float64(above)-8, like)
 	for i, p := range all {
 		c.panel(float64(i%columns*width), float64(above+i/columns*panel), p)
@@ -156,10 +156,17 @@ func (c *canvas) cross(x, y float64) {
 	c.path("refused", "M"+number(x-3)+" "+number(y-3)+"l6 6m0 -6l-6 6")
 }
 
-// panel draws a picture with its title and axes.
+// panel draws a picture with its axes, and its title if it has one.
 func (c *canvas) panel(x, y float64, p picture) {
-	x, y = x+left, y+titleHeight
-	c.text(x, y-11, "title", "start", p.title)
+	x += left
+	if p.title != "" {
+		y += titleHeight
+		c.text(x, y-11, "title", "start", p.title)
+	}
+	ticks := y + fieldHeight + 17
+	if len(p.refused) > 0 {
+		ticks += strip
+	}
 	most := point{}
 	for _, l := range p.lines {
 		for _, pt := range l.points {
@@ -172,13 +179,13 @@ func (c *canvas) panel(x, y float64, p picture) {
 	}
 	for v := 0.0; v <= most.x; v += p.xStep {
 		c.path("grid", "M"+at(point{v, 0})+"v-"+number(fieldHeight))
-		c.text(x+v/most.x*fieldWidth, y+fieldHeight+17, "", "middle", number(v))
+		c.text(x+v/most.x*fieldWidth, ticks, "", "middle", number(v))
 	}
 	for v := 0.0; v <= most.y; v += p.yStep {
 		c.path("grid", "M"+at(point{0, v})+"h"+number(fieldWidth))
 		c.text(x-8, y+fieldHeight-v/most.y*fieldHeight+4, "", "end", number(v))
 	}
-	c.text(x+fieldWidth/2, y+fieldHeight+37, "", "middle", p.x)
+	c.text(x+fieldWidth/2, ticks+20, "", "middle", p.x)
 	fmt.Fprintf(c, `<text transform="translate(%s %s) rotate(-90)" text-anchor="middle">%s</text>`+"\n",
 		number(x-44), number(y+fieldHeight/2), escaped(p.y))
 	for _, l := range p.lines {
@@ -189,6 +196,6 @@ func (c *canvas) panel(x, y float64, p picture) {
 		c.path(string(l.ink), d.String())
 	}
 	for _, r := range p.refused {
-		c.cross(x+r.Seconds()/most.x*fieldWidth, y+fieldHeight-7)
+		c.cross(x+r.Seconds()/most.x*fieldWidth, y+fieldHeight+8)
 	}
 }

@@ -1,8 +1,9 @@
 // Command plots draws the pictures of docs/algorithms.md from the algorithms
 // themselves: traffic with instants of its own goes through store.Decide, and
 // what passes is drawn. It reads no clock, so the same code draws the same
-// files. What AdaptiveConcurrency did under real load is drawn from the table
-// that examples/adaptive wrote of one run. It is a module of its own: what draws never reaches a user's go.sum.
+// files. AdaptiveConcurrency under real load is drawn from the table that
+// examples/adaptive wrote in one run. It is a module of its own, so that its
+// dependencies never reach a user's go.sum.
 package main
 
 import (
@@ -128,8 +129,8 @@ func counted(title string, asked, passed stairs, refused []time.Duration) pictur
 	return picture{
 		title: title, x: "seconds", y: "requests since the start", xStep: 5, yStep: 20,
 		lines: []line{
-			{"asked", grey, asked.points},
-			{"let through", blue, passed.points},
+			{"requested", grey, asked.points},
+			{"admitted", blue, passed.points},
 		},
 		refused: refused,
 	}
@@ -210,7 +211,7 @@ func drawWarmUp(dir string) error {
 		title: "WarmUp, 5 per second, warm after 4 s; a pause from 6 s to 9 s",
 		x:     "seconds", y: "requests per second", xStep: 1, yStep: 1,
 		lines: []line{
-			{"let through", blue, busy(0, 6*time.Second)},
+			{"admitted", blue, busy(0, 6*time.Second)},
 			{"", blue, busy(9*time.Second, 12*time.Second)},
 		},
 	}.save(dir, "warmup")
@@ -255,7 +256,7 @@ func drawConcurrency(dir string) error {
 	}
 	inFlight.until(20 * time.Second)
 	return picture{
-		title: "Concurrency, 4 slots; each takes 0.5 s, 1.6 s from 6 s to 13 s",
+		title: "Concurrency, 4 slots; 0.5 s each, 1.6 s from 6 s to 13 s",
 		x:     "seconds", y: "requests in flight", xStep: 1, yStep: 1,
 		lines:   []line{{"in flight", blue, inFlight.points}},
 		refused: refused,

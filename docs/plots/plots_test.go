@@ -26,8 +26,8 @@ func TestPicturesAreUpToDate(t *testing.T) {
 }
 
 // Pictures can be read everywhere: text stands within the picture and apart from
-// other text and from the data, in a font that every machine has, on pages light and
-// dark.
+// other text and from the data, and so do the marks of refusals. The font is one that
+// every machine has, and pages may be light or dark.
 func TestPicturesAreLegible(t *testing.T) {
 	for file, text := range drawn(t) {
 		s := parse(t, file, text)
@@ -43,6 +43,13 @@ func TestPicturesAreLegible(t *testing.T) {
 			for _, f := range s.fields {
 				if b.overlaps(f) {
 					t.Errorf("%s: %q stands in the field of the data", file, b.text)
+				}
+			}
+		}
+		for _, m := range s.marks {
+			for _, f := range s.fields {
+				if m.overlaps(f) {
+					t.Errorf("%s: a refusal is marked over the data", file)
 				}
 			}
 		}
@@ -92,6 +99,7 @@ type picked struct {
 	width, height float64
 	texts         []box
 	fields        []box // of the data, as far as grids go
+	marks         []box // of refusals
 }
 
 // parse finds what is written, and where. Letters are taken to be as wide as those of a
@@ -128,6 +136,10 @@ func parse(t *testing.T, file, text string) (s picked) {
 			w := size * float64(len([]rune(content)))
 			left := num("x") - w*map[string]float64{"start": 0, "middle": 0.5, "end": 1}[at["text-anchor"]]
 			s.texts = append(s.texts, box{content, left, left + w, num("y") - 12, num("y") + 3})
+		case at["class"] == "refused":
+			var x, y float64
+			_, _ = fmt.Sscanf(at["d"], "M%g %g", &x, &y)
+			s.marks = append(s.marks, box{"", x, x + 6, y, y + 6})
 		case at["class"] == "grid":
 			var x, y, h float64
 			if n, _ := fmt.Sscanf(at["d"], "M%g %gh%g", &x, &y, &h); n == 3 {
