@@ -243,6 +243,7 @@ type plan struct {
 	again   []*entry // of limits that entries have already, by another route's settings
 	policy  string   // RateLimit-Policy of all entries
 	pattern string   // of the WithRoute
+	alone   *entry   // the only one, where a decision is its charge and nothing else; or nil
 }
 
 func newPlan(entries []*entry, funcs []*limitFunc) *plan {
@@ -254,6 +255,9 @@ func newPlan(entries []*entry, funcs []*limitFunc) *plan {
 		}
 	}
 	p.policy = strings.Join(items, ", ")
+	if len(entries) == 1 && len(funcs) == 0 && entries[0].needs == 0 && !entries[0].dryRun {
+		p.alone = entries[0]
+	}
 	return p
 }
 

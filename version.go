@@ -25,13 +25,14 @@ type version struct {
 	family     *family
 	generation *generation
 
-	store  store.Store
-	lent   bool // the store is of WithStore: others may use it
-	most   int  // how many keys it holds, where it is the limiter's own
-	base   *plan
-	routes []route
-	router *routing.Router // of the routes' patterns; nil without
-	funcs  []*limitFunc
+	store   store.Store
+	allower store.Allower // the store, if it is one; or nil
+	lent    bool          // the store is of WithStore: others may use it
+	most    int           // how many keys it holds, where it is the limiter's own
+	base    *plan
+	routes  []route
+	router  *routing.Router // of the routes' patterns; nil without
+	funcs   []*limitFunc
 
 	shared        settings // defaults of the limits that are added by With
 	skip, block   []func(*http.Request) bool
@@ -68,6 +69,7 @@ func (l *Limiter) build(c *config, g *generation, names *names) (*version, mista
 		own := memstore.New(c.memory...)
 		v.store, v.lent, v.most = own, false, own.Stats().MaxKeys
 	}
+	v.allower, _ = v.store.(store.Allower)
 	v.shared = c.shared.or(v.shared)
 	v.shared.errs = nil
 	for _, fn := range c.limitFuncs {

@@ -83,6 +83,15 @@ func AnswersAtOnce(s Store) bool {
 	return ok && i.AnswersAtOnce()
 }
 
+// Allower is implemented by stores in memory. What is given to a Store's Take escapes to
+// the heap, since nobody knows what a Store does with it; this is given nothing that
+// does, so that a caller needs no memory of its own.
+type Allower interface {
+	// Allow is Take of one charge, of which it returns Result.OK. It is not for limits
+	// that queue: what the charge has to wait for isn't told.
+	Allow(ctx context.Context, key string, l *Limit, cost int64) (ok bool, err error)
+}
+
 // Checked is implemented by stores that can be built from arguments that can't work,
 // such as a nil client. New of package stint refuses such a store.
 type Checked interface {

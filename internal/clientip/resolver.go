@@ -168,38 +168,24 @@ func parseIPv4(s string) (n node, ok bool) {
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {
 		case '0' <= c && c <= '9':
-			if digits > 0 && part == 0 {
-				return n, false
-			}
-			if part = 10*part + int(c-'0'); part > 255 {
+			if part = 10*part + int(c-'0'); dots < 4 && (part > 255 || digits > 0 && part < 10) {
 				return n, false
 			}
 			digits++
 		case digits == 0:
 			return n, false
-		case c == '.' && dots < 3:
+		case c == '.' && dots < 3, c == ':' && dots == 3:
 			bytes[dots] = byte(part)
 			dots++
 			part, digits = 0, 0
-		case c == ':' && dots == 3 && isPort(s[i+1:]):
-			bytes[3] = byte(part)
-			return node{addr: netip.AddrFrom4(bytes), text: s[:i]}, true
+			if c == ':' {
+				n = node{addr: netip.AddrFrom4(bytes), text: s[:i]}
+			}
 		default:
 			return n, false
 		}
 	}
-	return n, false
-}
-
-func isPort(s string) bool {
-	n := 0
-	for i := 0; i < len(s); i++ {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-		n = 10*n + int(s[i]-'0')
-	}
-	return 1 <= len(s) && len(s) <= 5 && n <= 65535
+	return n, dots == 4 && 1 <= digits && digits <= 5 && part <= 65535
 }
 
 // name is the key of an address.

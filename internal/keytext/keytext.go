@@ -33,18 +33,16 @@ const (
 	hashMark = "%h"
 )
 
-// plain holds the bytes that stay as they are. Braces, which are Redis
-// Cluster's hash tags, and everything that could break out of a log line, a
-// label or a store's own syntax are not among them.
-var plain = func() (t [256]bool) {
+// special is 1 for the bytes that are escaped: braces, which are Redis Cluster's hash
+// tags, and everything that could break out of a log line, a label or a store's own
+// syntax. It is a number so that counting takes no branch.
+var special = func() (t [256]uint8) {
+	const plain = "._~:/-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	for c := range t {
-		switch {
-		case c >= '0' && c <= '9', c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z':
-			t[c] = true
-		}
+		t[c] = 1
 	}
-	for _, c := range []byte("._~:/-") {
-		t[c] = true
+	for _, c := range []byte(plain) {
+		t[c] = 0
 	}
 	return t
 }()
@@ -63,9 +61,7 @@ func Encode(raw string) (string, error) {
 	if len(raw) <= maxText {
 		escapes := 0
 		for i := 0; i < len(raw); i++ {
-			if !plain[raw[i]] {
-				escapes++
-			}
+			escapes += int(special[raw[i]])
 		}
 		switch {
 		case escapes == 0:
@@ -91,7 +87,7 @@ func escape(raw string) string {
 	var room [maxText]byte
 	b := room[:0]
 	for i := 0; i < len(raw); i++ {
-		if c := raw[i]; plain[c] {
+		if c := raw[i]; special[c] == 0 {
 			b = append(b, c)
 		} else {
 			b = append(b, '%', hex[c>>4], hex[c&15])

@@ -24,6 +24,17 @@ type mutant struct {
 	take   func(p *plain, charges []store.Charge, results []store.Result) error
 	settle func(p *plain, charges []store.Charge, results []store.Result) error
 	reset  func(p *plain, key string, limits []*store.Limit)
+	allow  func(m *mutant, c store.Charge) (bool, error)
+}
+
+func (m *mutant) Allow(_ context.Context, key string, l *store.Limit, cost int64) (bool, error) {
+	return m.allow(m, store.Charge{Key: key, Limit: l, Cost: cost})
+}
+
+func allow(m *mutant, c store.Charge) (bool, error) {
+	var r [1]store.Result
+	err := m.Take(context.Background(), []store.Charge{c}, r[:])
+	return r[0].OK, err
 }
 
 func (m *mutant) Take(_ context.Context, charges []store.Charge, results []store.Result) error {
@@ -61,6 +72,9 @@ func (m mutant) whole(turns bool) *mutant {
 		m.reset = func(p *plain, key string, limits []*store.Limit) {
 			_ = p.Reset(context.Background(), key, limits...)
 		}
+	}
+	if m.allow == nil {
+		m.allow = allow
 	}
 	if m.one = new(sync.Mutex); !turns {
 		m.one = unlocked{}

@@ -275,6 +275,20 @@ var mutants = map[string]func() mutant{
 			})
 		}}
 	},
+	"allows for nothing": func() mutant {
+		return mutant{allow: func(m *mutant, c store.Charge) (bool, error) {
+			cost := c.Cost
+			c.Cost = 0
+			ok, err := allow(m, c)
+			return ok && cost <= c.Limit.Spec().Units, err
+		}}
+	},
+	"allows any cost": func() mutant {
+		return mutant{allow: func(m *mutant, c store.Charge) (bool, error) {
+			c.Cost = min(max(c.Cost, 0), store.MaxCost)
+			return allow(m, c)
+		}}
+	},
 	"resets nothing": func() mutant { return mutant{reset: func(*plain, string, []*store.Limit) {}} },
 	racy: func() mutant { // two callers can see the same state
 		return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
