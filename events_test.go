@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,6 +102,45 @@ func TestWhoObserves(t *testing.T) {
 			t.Errorf("%s: told %q, want %q", step.what, got, step.want)
 		}
 	}
+}
+
+// Whoever keeps an event and asks it for its key elsewhere gets that key or none, never
+// that of another request.
+func TestKeptEventsHaveTheirOwnKeyOrNone(t *testing.T) {
+	const requests = 2000
+	kept := make(chan stint.Event, requests)
+	l := limiter(t, stint.Rate(10*requests, time.Second), stint.WithKey(stint.Header("X-Api-Key")))
+	l.Observe(func(e stint.Event) {
+		if e.Kind == stint.EventAdmitted {
+			select {
+			case kept <- e:
+			default:
+			}
+		}
+	})
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for e := range kept {
+				if key := e.Key(0); key != "" && key != e.Request.Header.Get("X-Api-Key") {
+					t.Errorf("the event of %s has key %s", e.Request.Header.Get("X-Api-Key"), key)
+				}
+			}
+		})
+	}
+	var callers sync.WaitGroup
+	for c := range 2 {
+		callers.Go(func() {
+			for i := range requests {
+				r := get("/")
+				r.Header.Set("X-Api-Key", fmt.Sprint(c, ".", i))
+				through(l, r, func(http.ResponseWriter, *http.Request) {})
+			}
+		})
+	}
+	callers.Wait()
+	close(kept)
+	all.Wait()
 }
 
 // However an event is shown, and whenever, it shows no key.

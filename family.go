@@ -121,7 +121,7 @@ func (l *Limiter) Update(opts ...Option) error {
 		return err
 	}
 	l.warn(conflicts)
-	v.observe(Event{Kind: EventUpdated})
+	v.observe(&Event{Kind: EventUpdated})
 	return nil
 }
 

@@ -182,7 +182,7 @@ func (v *version) sift(r *http.Request) (exempt bool, err error) {
 			if v.of.told.Load() != nil { // others needn't know
 				told.Route = v.plan(r).route()
 			}
-			v.observe(told)
+			v.observe(&told)
 			return false, err
 		}
 	}
@@ -270,7 +270,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	}
 	c.observe(EventAdmitted, nil)
 	if c.Timed {
-		c.tell(Event{Kind: EventEnded, Waited: c.Waited})
+		c.tell(&Event{Kind: EventEnded, Waited: c.Waited})
 	}
 	c.Granted = false // nobody gives it back
 	return nil

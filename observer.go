@@ -9,9 +9,11 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint/internal/background"
@@ -71,59 +73,61 @@ type Event struct {
 // eventKeys are the keys of an event, for as long as its observers run. They are
 // used again by other events, which is why an event knows its turn.
 type eventKeys struct {
-	mu      sync.Mutex
-	turn    uint64
+	turn    atomic.Uint64
+	readers atomic.Int64 // who look at the charges if it is their turn
 	charges []store.Charge
 	// own, limits and pacing are scratch of events without a decision: see about.
 	own    []store.Charge
 	limits []LimitStatus
 	pacing Pacing
+	pooled bool // or a call's
 }
 
-var keysOfEvents = sync.Pool{New: func() any { return new(eventKeys) }}
+var keysOfEvents = sync.Pool{New: func() any { return &eventKeys{pooled: true} }}
 
 // Key returns the key that Decision.Limits[i] was decided for, as stores see it:
 // escaped, and hashed where it is long. It is "" once the observer has returned. Keys may be addresses or credentials: show them to
 // those only who may see them.
-func (e Event) Key(i int) string {
-	k := e.keys
+func (e Event) Key(i int) string { return e.keys.key(e.turn, i) }
+
+func (k *eventKeys) key(turn uint64, i int) (key string) {
 	if k == nil {
 		return ""
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.turn != e.turn || i < 0 || i >= len(k.charges) {
-		return ""
+	k.readers.Add(1)
+	if k.turn.Load() == turn && i >= 0 && i < len(k.charges) {
+		key = k.charges[i].Key
 	}
-	return k.charges[i].Key
+	k.readers.Add(-1)
+	return key
 }
 
-// lend has the event know the keys of charges until takeBack.
-func (e *Event) lend(charges []store.Charge) *eventKeys {
-	k := keysOfEvents.Get().(*eventKeys)
-	k.mu.Lock()
-	k.turn++
-	k.charges, e.keys, e.turn = charges, k, k.turn
-	k.mu.Unlock()
-	return k
+// lend has the event know the keys of charges until takeBack. Events of turns that are
+// over don't look at them, and this turn has no other event.
+func (e *Event) lend(k *eventKeys, charges []store.Charge) {
+	k.charges = charges
+	e.keys, e.turn = k, k.turn.Load()
 }
 
+// takeBack ends the turn. It waits for other goroutines that are reading a key.
 func (e *Event) takeBack() {
 	k := e.keys
-	k.mu.Lock()
-	k.turn, k.charges = k.turn+1, nil
-	clear(k.own)
-	k.mu.Unlock()
-	keysOfEvents.Put(k)
+	k.turn.Add(1)
+	for k.readers.Load() > 0 {
+		runtime.Gosched()
+	}
+	if k.pooled {
+		k.charges = nil
+		clear(k.own)
+		keysOfEvents.Put(k)
+	}
 }
 
 // about has the event know what it is about, until takeBack, where that is no decision.
 func (e *Event) about(charges []store.Charge) {
-	k := e.lend(nil)
-	k.mu.Lock()
+	k := keysOfEvents.Get().(*eventKeys)
 	k.own = append(k.own[:0], charges...)
-	k.charges = k.own
-	k.mu.Unlock()
+	e.lend(k, k.own)
 	k.limits = slices.Grow(k.limits[:0], len(charges))[:len(charges)]
 	enforced, only := 0, ""
 	for i := range k.limits {
@@ -383,7 +387,7 @@ func (f *family) enlist() {
 // elsewhere. It is for packages that look after a limiter, such as policy. A panic of an
 // observer is logged and goes no further.
 func (l *Limiter) Tell(e Event) {
-	background.Do("telling observers", func() { l.now.Load().observe(e) })
+	background.Do("telling observers", func() { l.now.Load().observe(&e) })
 }
 
 // hear has the limiter told of what its store tells of itself. The observer is the
@@ -409,18 +413,18 @@ func (l *Limiter) heard(n store.Notice) {
 	}
 }
 
-func (v *version) observe(e Event) {
+func (v *version) observe(e *Event) {
 	e.Limiter = v.name
 	to := v.of.told.Load()
 	if e.Kind == EventStoreFailed && (to == nil || !to.failing) {
 		v.of.address(func(a *audience) { a.failing = true })
 	}
 	if m := e.message(); m != 0 {
-		v.write(m, e)
+		v.write(m, *e)
 	}
 	if to != nil {
 		for _, f := range to.all {
-			f(e)
+			f(*e)
 		}
 	}
 }
@@ -429,7 +433,7 @@ func (v *version) observe(e Event) {
 func (v *version) observeOf(e *Event, charges []store.Charge) {
 	e.about(charges)
 	defer e.takeBack()
-	v.observe(*e)
+	v.observe(e)
 }
 
 // unsettled tells the observers of charges that could not be settled.
@@ -531,16 +535,16 @@ func (c *call) observe(kind EventKind, err error) {
 	default:
 		return
 	}
-	c.tell(Event{Kind: kind, Request: c.r, Err: err, Waited: c.Waited, EndsWait: c.Begun})
+	c.tell(&Event{Kind: kind, Request: c.r, Err: err, Waited: c.Waited, EndsWait: c.Begun})
 }
 
 // tell tells the observers of an event of the call, with its decision and keys.
-func (c *call) tell(e Event) {
+func (c *call) tell(e *Event) {
 	v := c.lim
 	c.statuses = slices.Grow(c.statuses[:0], len(c.Results))[:len(c.Results)]
 	c.decided(&e.Decision, c.statuses)
 	e.Route, e.StoreTook = c.plan.route(), c.Took
-	e.lend(c.Charges)
+	e.lend(&c.lent, c.Charges)
 	defer e.takeBack()
 	if e.Kind == EventCanceled {
 		e.Decision.Allowed = false
@@ -576,7 +580,7 @@ func (p *Permit) ended(took time.Duration) {
 	if !p.told {
 		return
 	}
-	e := Event{Kind: EventEnded, StoreTook: took}
+	e := &Event{Kind: EventEnded, StoreTook: took}
 	if p.story != nil {
 		e.Waited = p.story.waited
 		if !p.story.since.IsZero() {
@@ -596,7 +600,7 @@ func (p *Permit) resettled(took time.Duration) {
 	if p.lim.of.told.Load() == nil {
 		return
 	}
-	e := Event{Kind: EventSettled, StoreTook: took}
+	e := &Event{Kind: EventSettled, StoreTook: took}
 	if p.response != nil {
 		e.Request = p.response.Request()
 	}
@@ -604,7 +608,7 @@ func (p *Permit) resettled(took time.Duration) {
 }
 
 // tell tells the observers of what has become of the request since.
-func (p *Permit) tell(e Event) {
+func (p *Permit) tell(e *Event) {
 	c := calls.Get().(*call)
 	defer c.end(context.Background())
 	c.lim, c.plan = p.lim, p.plan

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
@@ -23,18 +24,18 @@ const settleTimeout = 2 * time.Second
 type Permit struct {
 	ctx   context.Context // the request's, without the permit
 	lim   *version
-	outer *Permit // of a limiter further out
-	holds bool    // Done has something to do
-	carry bool    // Next puts it into the context
-	done  bool    // guarded by mu
-	told  bool    // observers know of it, and are to be told of its end
-	class uint8   // of priority, where some limit has slots
-	plan  *plan   // nil outside HTTP
-	story *story  // nil where nobody asks for it
+	outer *Permit     // of a limiter further out
+	holds bool        // Done gives something back, or settles it
+	carry bool        // Next puts it into the context
+	told  bool        // observers know of it, and are to be told of its end
+	class uint8       // of priority, where some limit has slots
+	done  atomic.Bool // Done or Detach has been called
+	plan  *plan       // nil outside HTTP
+	story *story      // nil where nobody asks for it
 	// response is nil unless a limit looks at it.
 	response *response
 
-	mu     sync.Mutex // guards done and what grants hold
+	mu     sync.Mutex // guards what grants hold
 	grants []grant
 
 	// fields are the strings that the response's header holds, here to save
@@ -126,9 +127,7 @@ func (c *call) permit(ctx context.Context) *Permit {
 		s := p.story
 		s.waited, s.seen, s.since, s.learns = c.Waited, c.Seen, clock.Now(), c.needs&local != 0
 	}
-	if c.Timed && c.Granted {
-		p.holds, p.told = true, true
-	}
+	p.told = c.Timed && c.Granted
 	return p
 }
 
@@ -334,16 +333,16 @@ func (p *Permit) amend(ctx context.Context, chosen []int, cost int64) (charges [
 // charged, unless a WithSettle says otherwise. Defer it, so that it runs when a handler panics; calling it again
 // does nothing.
 func (p *Permit) Done() {
-	if p == nil || !p.holds {
+	if p == nil || !p.holds && !p.told {
 		return
 	}
-	p.mu.Lock()
-	if p.done {
-		p.mu.Unlock()
+	if p.done.Swap(true) {
 		return
 	}
-	p.done = true
-	p.mu.Unlock()
+	if !p.holds {
+		p.ended(0)
+		return
+	}
 	if p.learns() || p.response != nil {
 		// Deferred, it sees a panic, which goes on from here.
 		if v := recover(); v != nil {
@@ -363,15 +362,9 @@ func (p *Permit) Done() {
 //
 // After Done, it returns a function that does nothing.
 func (p *Permit) Detach() (release func()) {
-	if p == nil || !p.holds {
+	if p == nil || !p.holds && !p.told || p.done.Swap(true) {
 		return func() {}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.done {
-		return func() {}
-	}
-	p.done = true
 	if p.learns() {
 		p.story.end(ignored) // how long a connection lives says nothing
 	}

@@ -27,6 +27,7 @@ type call struct {
 	said    []field.Limit // of limits whose number is the moment's
 	// statuses are of the decision that observers are told.
 	statuses []LimitStatus
+	lent     eventKeys
 }
 
 // callState is what a call knows that isn't scratch: it begins anew with each.
@@ -174,7 +175,7 @@ func (c *call) cost(e *entry) (int64, error) {
 		if !e.dryRun {
 			return 0, err
 		}
-		c.lim.observe(Event{Kind: EventDryRunDenied, Route: c.plan.route(), Request: c.r, Err: err, Decision: Decision{Limit: e.limit.Name()}})
+		c.lim.observe(&Event{Kind: EventDryRunDenied, Route: c.plan.route(), Request: c.r, Err: err, Decision: Decision{Limit: e.limit.Name()}})
 		return 0, nil
 	}
 	// Above what any limit holds: refused by the limit, rather than a
@@ -249,7 +250,7 @@ func (c *call) keyless(e *entry, err error) error {
 	case errors.Is(err, ErrKeyTooLong):
 		re.status = http.StatusForbidden
 	}
-	c.lim.observe(Event{Kind: kind, Route: c.plan.route(), Request: c.r, Err: re, Decision: Decision{Limit: re.limit}})
+	c.lim.observe(&Event{Kind: kind, Route: c.plan.route(), Request: c.r, Err: re, Decision: Decision{Limit: re.limit}})
 	return re
 }
 

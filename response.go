@@ -172,7 +172,7 @@ func (v *version) payer(r *http.Request, p *plan) respond.Payer {
 			if cut {
 				err = &StoreError{err}
 			}
-			v.observe(Event{Kind: EventStoreFailed, Route: p.route(), Request: r, Err: err})
+			v.observe(&Event{Kind: EventStoreFailed, Route: p.route(), Request: r, Err: err})
 			return err
 		},
 	}
@@ -225,7 +225,7 @@ func (p *Permit) observePacing(of *paced) {
 		Limit: limit.Name(), Bytes: got.Bytes, RequestBytes: got.RequestBytes,
 		Waited: got.Waited, DryRun: of.entry.dryRun, Err: got.Err,
 	}
-	p.lim.observe(e)
+	p.lim.observe(&e)
 }
 
 // settleSource is one use of WithSettle. Limits that get it from the same one

@@ -142,7 +142,7 @@ func (c *call) has(name string) bool {
 // goes on without those that would only report.
 func (c *call) limitsError(err error, dryRun bool) error {
 	err = &requestError{err: fmt.Errorf("stint: WithLimitFunc: %w", err), status: statusOf(err)}
-	c.lim.observe(Event{Kind: EventLimitsFailed, Route: c.plan.route(), Request: c.r, Err: err})
+	c.lim.observe(&Event{Kind: EventLimitsFailed, Route: c.plan.route(), Request: c.r, Err: err})
 	if dryRun {
 		return nil
 	}

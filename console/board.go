@@ -1,22 +1,15 @@
 package console
 
 import (
-	"hash/maphash"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/topkeys"
 )
 
 const (
-	// parts is into how many parts counts are split by key, so that requests with
-	// different keys rarely wait for each other.
-	parts = 4
-	// held is how many keys a part knows, of those admitted and of those refused.
-	held = 64
 	// mostLimits is how many limits of a limiter have figures of their own: a
 	// WithLimitFunc may make names without end.
 	mostLimits = 100
@@ -28,28 +21,22 @@ const (
 type board struct {
 	limiter *stint.Limiter
 	began   time.Time
-	seed    maphash.Seed
 
-	parts             [parts]part
-	waiting, inFlight gauge
-	limits            atomic.Pointer[map[string]*limit]
+	// A part is mostly used by one processor, which finds it in near again.
+	parts [parts]part
+	near  sync.Pool
+	next  atomic.Uint32
+
+	second atomic.Uint32 // since began; 0 while nothing happens
+	limits atomic.Pointer[map[string]*limit]
+	noted  atomic.Uint64 // second and number of the refusals noted in it
 
 	mu       sync.Mutex // guards what comes seldom
 	refusals []refusal  // the newest last
-	noted    struct{ second, n uint32 }
 	failure  failure
 	degraded failure
 	policy   failure
 	updated  time.Time
-}
-
-// part is what some of the keys have come to.
-type part struct {
-	mu       sync.Mutex
-	ring     ring
-	outcomes [32]uint64 // by kind of event
-	store    durations
-	_        [64]byte
 }
 
 // failure is the last error of a kind.
@@ -57,6 +44,7 @@ type failure struct {
 	at   time.Time
 	what string
 	err  string
+	path string
 }
 
 // refusal is one of those shown live.
@@ -67,24 +55,15 @@ type refusal struct {
 	retryAfter        time.Duration
 }
 
-// limit is what the page knows of one limit.
+// limit is what the page knows of one limit beside the figures of parts.
 type limit struct {
 	name    string
-	bound   atomic.Uint64 // refusals that were its
 	dry     atomic.Uint64 // refusals that it has only reported
 	bans    atomic.Uint64
-	held    gauge // slots, of this process
+	held    atomic.Int64 // slots, of this process
 	fleet   atomic.Int64
 	quota   atomic.Int64
-	parts   [parts]limitPart
 	adapted atomic.Pointer[adapted]
-}
-
-type limitPart struct {
-	mu                sync.Mutex
-	ring              ring
-	allowed, refused  uint64
-	admitted, stopped *topkeys.Recent
 }
 
 // adapted is where an adaptive limit has been.
@@ -94,120 +73,108 @@ type adapted struct {
 }
 
 func newBoard(l *stint.Limiter) *board {
-	b := &board{limiter: l, began: time.Now(), seed: maphash.MakeSeed()}
+	b := &board{limiter: l, began: time.Now()}
 	b.limits.Store(&map[string]*limit{})
+	for i := range b.parts {
+		b.parts[i].figures = map[string]*figures{}
+	}
+	b.near.New = func() any { return &b.parts[b.next.Add(1)%parts] }
 	return b
 }
 
 // second is what rings go by; it is never 0.
 func second(at time.Duration) uint32 { return uint32(at/time.Second) + 1 }
 
-func (b *board) observe(e stint.Event) {
-	at := time.Since(b.began)
-	now := second(at)
+// observe notes an event. It isn't the observer itself: an event is large, and each
+// call by value would copy it.
+func (b *board) observe(e *stint.Event) {
+	now := b.second.Load()
+	if now == 0 {
+		now = b.wake()
+	}
+	p := b.near.Get().(*part)
+	if e.Kind == stint.EventEnded {
+		p.ended.Add(1)
+		b.near.Put(p)
+		b.slots(e, -1)
+		return
+	}
+	p.mu.Lock()
+	p.note(b, e, now)
+	p.mu.Unlock()
+	b.near.Put(p)
+
 	switch e.Kind {
-	case stint.EventEnded:
-		b.inFlight.add(-1, now)
-		b.slots(&e, -1, now)
-		return
-	case stint.EventWaiting:
-		b.waiting.add(1, now)
-		return
+	case stint.EventAdmitted:
+		b.slots(e, 1)
+	case stint.EventWaiting, stint.EventCanceled, stint.EventSettled, stint.EventPaced, stint.EventBlocked, stint.EventEmptyKey:
+	case stint.EventDenied:
+		b.refusal(e, now)
 	case stint.EventLimitChanged:
 		b.adapt(e.Change, now)
-		return
-	}
-	if e.EndsWait {
-		b.waiting.add(-1, now)
-	}
-	p := &b.parts[b.part(e.Key(0))]
-	p.mu.Lock()
-	p.outcomes[e.Kind%32]++
-	switch e.Kind {
-	case stint.EventAdmitted:
-		p.ring.add(allowed, now)
-		p.store.add(e.StoreTook, now)
-	case stint.EventDenied:
-		p.ring.add(refused, now)
-		p.store.add(e.StoreTook, now)
-	case stint.EventBlocked, stint.EventEmptyKey:
-		p.ring.add(refused, now)
-	}
-	p.mu.Unlock()
-	switch e.Kind {
-	case stint.EventAdmitted:
-		b.inFlight.add(1, now)
-		b.slots(&e, 1, now)
-		b.count(&e, at)
-	case stint.EventDenied:
-		b.count(&e, at)
-		if l := b.limit(e.Decision.Limit); l != nil {
-			l.bound.Add(1)
-		}
-		b.refusal(&e, now)
 	case stint.EventDryRunDenied:
 		if l := b.limit(e.Decision.Limit); l != nil {
 			l.dry.Add(1)
 		}
 	case stint.EventBanned:
-		for i := range e.Decision.Limits {
-			if l := b.limit(e.Decision.Limits[i].Name); l != nil && !e.Decision.Limits[i].Allowed {
-				l.bans.Add(1)
-			}
+		if l := b.limit(e.Decision.Limit); l != nil {
+			l.bans.Add(1)
 		}
-	case stint.EventSettled, stint.EventPaced, stint.EventCanceled, stint.EventBlocked, stint.EventEmptyKey:
 	default:
-		b.rare(&e)
+		b.rare(e)
 	}
 }
 
-// count adds a decision to the limits that took part in it: all of those that let it
-// pass, and, where it was refused, those that refused.
-func (b *board) count(e *stint.Event, at time.Duration) {
-	now := second(at)
-	for i := range e.Decision.Limits {
-		s := &e.Decision.Limits[i]
-		if s.Allowed != e.Decision.Allowed || s.DryRun && !s.Allowed {
-			continue
-		}
-		l := b.limit(s.Name)
-		if l == nil {
-			continue
-		}
-		key := e.Key(i)
-		p := &l.parts[b.part(key)]
+// wake has the board know the second until nothing happens any more: an event has no
+// clock to read then.
+func (b *board) wake() uint32 {
+	now := second(time.Since(b.began))
+	if b.second.CompareAndSwap(0, now) {
+		b.alarm()
+	}
+	return now
+}
+
+// alarm is for the end of the second.
+func (b *board) alarm() {
+	past := time.Since(b.began) % time.Second
+	time.AfterFunc(time.Second-past, b.turn)
+}
+
+// turn counts what was noted in the second that is over. If that is nothing, nothing
+// happens.
+func (b *board) turn() {
+	over, noted := b.second.Load(), false
+	for i := range b.parts {
+		p := &b.parts[i]
 		p.mu.Lock()
-		if s.Allowed {
-			p.allowed++
-			p.ring.add(allowed, now)
-			p.admitted.Add(key, at)
-		} else {
-			p.refused++
-			p.ring.add(refused, now)
-			p.stopped.Add(key, at)
-		}
+		noted = p.close(b, over) || noted
 		p.mu.Unlock()
 	}
+	if !noted {
+		b.second.Store(0)
+		return
+	}
+	b.second.Store(second(time.Since(b.began)))
+	b.alarm()
 }
 
 // slots counts what is held of the limits that have slots.
-func (b *board) slots(e *stint.Event, sign int64, now uint32) {
+func (b *board) slots(e *stint.Event, sign int64) {
 	for i := range e.Decision.Limits {
 		s := &e.Decision.Limits[i]
 		if s.InFlight == 0 || !s.Allowed {
 			continue
 		}
 		if l := b.limit(s.Name); l != nil {
-			l.held.add(sign*s.Cost, now)
+			l.held.Add(sign * s.Cost)
 			l.fleet.Store(s.InFlight)
 			l.quota.Store(s.Quota)
 		}
 	}
 }
 
-func (b *board) part(key string) uint64 { return maphash.String(b.seed, key) % parts }
-
-// limit returns the figures of a limit; nil where there are too many.
+// limit returns what is known of a limit; nil where there are too many.
 func (b *board) limit(name string) *limit {
 	if l := (*b.limits.Load())[name]; l != nil {
 		return l
@@ -215,7 +182,7 @@ func (b *board) limit(name string) *limit {
 	return b.meet(name)
 }
 
-// meet makes the figures of a limit that is seen for the first time.
+// meet makes room for a limit that is seen for the first time.
 func (b *board) meet(name string) *limit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -223,15 +190,11 @@ func (b *board) meet(name string) *limit {
 	if l := before[name]; l != nil || len(before) >= mostLimits || name == "" {
 		return l
 	}
-	l := &limit{name: name}
-	for i := range l.parts {
-		l.parts[i].admitted = topkeys.NewRecent(held, span*time.Second)
-		l.parts[i].stopped = topkeys.NewRecent(held, span*time.Second)
-	}
 	after := make(map[string]*limit, len(before)+1)
 	for n, o := range before {
 		after[n] = o
 	}
+	l := &limit{name: name}
 	after[name] = l
 	b.limits.Store(&after)
 	return l
@@ -260,12 +223,7 @@ func (b *board) adapt(c *stint.LimitChange, now uint32) {
 
 // refusal keeps one to show. Of a flood it keeps some of each second.
 func (b *board) refusal(e *stint.Event, now uint32) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.noted.second != now {
-		b.noted.second, b.noted.n = now, 0
-	}
-	if b.noted.n++; b.noted.n > perSecond {
+	if !b.mayNote(now) {
 		return
 	}
 	r := refusal{at: time.Now(), route: e.Route, limit: e.Decision.Limit, remaining: e.Decision.Remaining, retryAfter: e.Decision.RetryAfter}
@@ -274,6 +232,8 @@ func (b *board) refusal(e *stint.Event, now uint32) {
 			r.key = strings.Clone(e.Key(i))
 		}
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if len(b.refusals) == kept {
 		copy(b.refusals, b.refusals[1:])
 		b.refusals = b.refusals[:kept-1]
@@ -281,9 +241,25 @@ func (b *board) refusal(e *stint.Event, now uint32) {
 	b.refusals = append(b.refusals, r)
 }
 
+// mayNote reports whether a refusal is one of a second's first.
+func (b *board) mayNote(now uint32) bool {
+	for {
+		was := b.noted.Load()
+		next := uint64(now)<<32 | 1
+		if uint32(was>>32) == now {
+			if next = was + 1; uint32(next) > perSecond {
+				return false
+			}
+		}
+		if b.noted.CompareAndSwap(was, next) {
+			return true
+		}
+	}
+}
+
 // rare notes what is no decision.
 func (b *board) rare(e *stint.Event) {
-	f := failure{at: time.Now(), what: e.Kind.String()}
+	f := failure{at: time.Now(), what: e.Kind.String(), path: e.Path}
 	if e.Err != nil {
 		f.err = e.Err.Error()
 	}

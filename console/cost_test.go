@@ -3,12 +3,22 @@
 package console_test
 
 import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
+	"html/template"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,86 +28,266 @@ import (
 	"github.com/stint-go/stint/console"
 )
 
-// loaded is a server with one limit, and a connection to it.
-type loaded struct {
-	conn net.Conn
-	page http.Handler
+// TestMain is a server where BenchmarkCost starts this program as one.
+func TestMain(m *testing.M) {
+	if kind := os.Getenv("STINT_COST_SERVER"); kind != "" {
+		serve(kind)
+		return
+	}
+	os.Exit(m.Run())
 }
 
-func newLoaded(b *testing.B, attached bool) loaded {
-	l, err := stint.New(stint.Rate(1_000_000, time.Second), stint.WithKey(stint.Header("X-Api-Key")))
+// serve is one of the servers that are compared. It says where it listens, and ends
+// with its standard input.
+func serve(kind string) {
+	l := stint.Must(stint.New(stint.Rate(1_000_000, time.Second), stint.WithKey(stint.Header("X-Api-Key"))))
+	mux := http.NewServeMux()
+	switch kind {
+	case "observed":
+		l.Observe(func(stint.Event) {})
+	case "attached", "viewed":
+		page, err := console.New(console.Limiters(l), console.WithAuthorizer(console.Loopback))
+		if err != nil {
+			panic(err)
+		}
+		mux.Handle("/console/", page)
+	}
+	limit := stinthttp.Middleware(l)
+	mux.Handle("/empty", limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	mux.Handle("/json", limit(http.HandlerFunc(sum)))
+	mux.Handle("/html", limit(http.HandlerFunc(list)))
+	mux.HandleFunc("/cpu", func(w http.ResponseWriter, _ *http.Request) {
+		var u syscall.Rusage
+		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+		fmt.Fprintln(w, u.Utime.Nano()+u.Stime.Nano())
+	})
+	s := httptest.NewServer(mux)
+	fmt.Println(s.URL)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// order is what sum reads and answers.
+type order struct {
+	ID    string `json:"id"`
+	Total int    `json:"total"`
+	Items []item `json:"items"`
+}
+
+type item struct {
+	Name  string `json:"name"`
+	SKU   string `json:"sku"`
+	Count int    `json:"count"`
+	Price int    `json:"price"`
+}
+
+// body is an order of 1 KB.
+func body() []byte {
+	o := order{ID: "7f3a"}
+	for i := range 16 {
+		o.Items = append(o.Items, item{fmt.Sprint("item ", i), fmt.Sprint("sku-", i*i), i, 100 * i})
+	}
+	b, _ := json.Marshal(o)
+	return b
+}
+
+func sum(w http.ResponseWriter, r *http.Request) {
+	var o order
+	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	for _, i := range o.Items {
+		o.Total += i.Count * i.Price
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(o)
+}
+
+var listed = template.Must(template.New("").Parse(`<!doctype html><title>{{.ID}}</title><table>
+{{range .Items}}<tr><th>{{.Name}}</th><td>{{.SKU}}</td><td>{{.Count}}</td><td>{{.Price}}</td></tr>
+{{end}}</table>`))
+
+func list(w http.ResponseWriter, r *http.Request) {
+	var o order
+	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	_ = listed.Execute(w, o)
+}
+
+// server is a server in a process of its own, and connections to it.
+type server struct {
+	url   string
+	conns []net.Conn
+	stop  func()
+}
+
+// start starts a server with one processor. It is kept busy: of a server that isn't,
+// much of the CPU time is looking for work.
+func start(b *testing.B, kind string) *server {
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), "STINT_COST_SERVER="+kind, "GOMAXPROCS=1")
+	c.Stderr = os.Stderr
+	stdin, err := c.StdinPipe()
 	if err != nil {
 		b.Fatal(err)
 	}
-	var s loaded
-	if attached {
-		if s.page, err = console.New(console.Limiters(l), console.WithAuthorizer(console.Loopback)); err != nil {
-			b.Fatal(err)
-		}
-	}
-	server := httptest.NewServer(stinthttp.Middleware(l)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })))
-	b.Cleanup(server.Close)
-	if s.conn, err = net.Dial("tcp", server.Listener.Addr().String()); err != nil {
+	stdout, err := c.StdoutPipe()
+	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = s.conn.Close() })
+	if err := c.Start(); err != nil {
+		b.Fatal(err)
+	}
+	s := &server{stop: func() { _ = stdin.Close(); _ = c.Wait() }}
+	url, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	s.url = strings.TrimSpace(url)
+	for range 64 {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		s.conns = append(s.conns, conn)
+	}
 	return s
 }
 
-// ask sends n requests with keys of which some come often, and returns what CPU time
-// that took. The client does as little as it can: it is measured along.
-func (s loaded) ask(b *testing.B, n int) time.Duration {
-	var answer [4096]byte
-	before := cpu()
-	for i := range n {
-		if _, err := fmt.Fprintf(s.conn, "GET / HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: %d\r\n\r\n", i*i%997); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := s.conn.Read(answer[:]); err != nil {
-			b.Fatal(err)
-		}
+// get returns what the server answers.
+func (s *server) get(b *testing.B, path string) string {
+	res, err := http.Get(s.url + path)
+	if err != nil {
+		b.Fatal(err)
 	}
-	return cpu() - before
+	defer func() { _ = res.Body.Close() }()
+	got, err := io.ReadAll(res.Body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return strings.TrimSpace(string(got))
 }
 
-// What the page costs a server that does nothing but be limited, in CPU time: more of
-// it per request where the page is attached and nobody looks, and for each second in
-// which somebody does, however many. Both servers are asked in turn, and the medians
-// compared, as the machine is never quiet.
+// cpu is what the server's process has used so far.
+func (s *server) cpu(b *testing.B) time.Duration {
+	ns, err := strconv.ParseInt(s.get(b, "/cpu"), 10, 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(ns)
+}
+
+// load sends some requests on each connection, with keys of which some come often, and
+// returns the CPU time of a request in ns.
+func (s *server) load(b *testing.B, path string, body []byte) float64 {
+	const each = 16
+	before := s.cpu(b)
+	var all sync.WaitGroup
+	for k, conn := range s.conns {
+		all.Go(func() {
+			var question bytes.Buffer
+			var answer [8192]byte
+			for i := range each {
+				question.Reset()
+				fmt.Fprintf(&question, "POST %s HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: %d\r\nContent-Length: %d\r\n\r\n%s", path, (i*i+k*k)%997, len(body), body)
+				if _, err := conn.Write(question.Bytes()); err != nil {
+					b.Error(err)
+					return
+				}
+				if _, err := conn.Read(answer[:]); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	return float64(s.cpu(b)-before) / float64(each*len(s.conns))
+}
+
+func median(all []float64) float64 {
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// What the page costs a server under load, in CPU time of the server's process. Servers
+// that differ in nothing else are asked in turn: one without the page, another such,
+// which shows how far to trust the figures, one with an observer that does nothing, and
+// one with the page. That is done with new processes again and again, since no two lie
+// in memory alike. The handler does nothing, or reads 1 KB of JSON and writes it again,
+// or writes HTML of it. Last, somebody looks at the page: that is a share of one
+// processor, however many look, and whatever the load.
 //
-//	go test -run '^$' -bench Cost ./console
+//	go test -run '^$' -bench Cost -benchtime 20s ./console
 func BenchmarkCost(b *testing.B) {
-	servers := [2]loaded{newLoaded(b, false), newLoaded(b, true)}
-	var took [2][]float64
-	const chunk = 500
-	for i := range servers {
-		servers[i].ask(b, chunk)
+	kinds := []string{"bare", "again", "observed", "attached"}
+	for _, load := range []struct {
+		name string
+		body []byte
+	}{{"empty", nil}, {"json", body()}, {"html", body()}} {
+		b.Run(load.name, func(b *testing.B) {
+			took := make([][]float64, len(kinds))
+			var viewed float64
+			for b.Loop() {
+				viewed = compare(b, kinds, took, "/"+load.name, load.body)
+			}
+			bare := median(took[0])
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(bare, "bare-ns")
+			for i, kind := range kinds[1:] {
+				more := median(took[i+1]) - bare
+				b.ReportMetric(more, kind+"-ns")
+				b.ReportMetric(100*more/bare, kind+"-%")
+			}
+			b.ReportMetric(viewed, "viewed-%-of-a-core")
+		})
 	}
-	for b.Loop() {
-		for i := range servers {
-			took[i] = append(took[i], float64(servers[i].ask(b, chunk))/chunk)
-		}
-	}
-	median := func(all []float64) float64 {
-		slices.Sort(all)
-		return all[len(all)/2]
-	}
-	without, with := median(took[0]), median(took[1])
-	b.ReportMetric(without, "ns/request")
-	b.ReportMetric(100*(with/without-1), "%more")
-
-	before := cpu()
-	const views = 10
-	for range views {
-		ask(servers[1].page, "GET", "/", nil)
-		time.Sleep(600 * time.Millisecond) // or it would be the picture of before
-	}
-	b.ReportMetric(float64(cpu()-before)/views/1e6, "ms/view")
 }
 
-// cpu is what the process has used so far.
-func cpu() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+// compare starts a server of each kind, adds the CPU time that a request takes to took,
+// and returns what a viewer of the last one costs.
+func compare(b *testing.B, kinds []string, took [][]float64, path string, body []byte) float64 {
+	var servers []*server
+	for _, kind := range kinds {
+		s := start(b, kind)
+		defer s.stop()
+		s.load(b, path, body)
+		servers = append(servers, s)
+	}
+	const turns = 9
+	all := make([][]float64, len(kinds))
+	for range turns {
+		for i, s := range servers {
+			all[i] = append(all[i], s.load(b, path, body))
+		}
+	}
+	for i := range all {
+		took[i] = append(took[i], median(all[i]))
+	}
+	return view(b, servers[len(servers)-1])
+}
+
+// view looks at the page for a while, and returns the share of a processor that the
+// server uses for that in percent.
+func view(b *testing.B, s *server) float64 {
+	ctx, leave := context.WithCancel(b.Context())
+	defer leave()
+	r, err := http.NewRequestWithContext(ctx, "GET", s.url+"/console/events", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+	}()
+	const seconds = 1
+	before := s.cpu(b)
+	time.Sleep(seconds * time.Second)
+	return 100 * (s.cpu(b) - before).Seconds() / seconds
 }

@@ -14,70 +14,79 @@ const span = 300
 type ring struct {
 	slots [span + 1]struct {
 		second uint32
-		n      [2]uint32
+		n      [2]int32
 	}
 }
 
-// The things that are counted.
-const (
-	allowed = iota
-	refused
-)
-
-func (r *ring) add(what int, second uint32) {
+// add adds to what was counted in a second. A second that the ring has forgotten stays
+// forgotten.
+func (r *ring) add(second uint32, n [2]int32) {
 	s := &r.slots[second%uint32(len(r.slots))]
-	if s.second != second {
-		s.second, s.n = second, [2]uint32{}
+	if s.second > second {
+		return
 	}
-	s.n[what]++
+	if s.second < second {
+		s.second, s.n = second, [2]int32{}
+	}
+	s.n[0] += n[0]
+	s.n[1] += n[1]
 }
 
-// addTo adds what was counted in the span seconds before now to sums.
-func (r *ring) addTo(sums *[2][span]float64, now uint32) {
+// addTo adds what was counted in each of the span seconds before now to sums, and what
+// was counted since to late.
+func (r *ring) addTo(sums *[2][span]float64, late *[2]float64, now uint32) {
 	for i := range r.slots {
 		s := &r.slots[i]
-		if ago := now - s.second; s.second != 0 && ago >= 1 && ago <= span {
-			sums[allowed][span-ago] += float64(s.n[allowed])
-			sums[refused][span-ago] += float64(s.n[refused])
+		switch ago := int64(now) - int64(s.second); {
+		case s.second == 0 || ago > span:
+		case ago < 1:
+			late[0] += float64(s.n[0])
+			late[1] += float64(s.n[1])
+		default:
+			sums[0][span-ago] += float64(s.n[0])
+			sums[1][span-ago] += float64(s.n[1])
 		}
 	}
 }
 
-// gauge is a number that goes up and down, and what it was at the end of each of the
-// last seconds.
+// levels turns changes in each second, and those since, into the levels at the end of
+// each second, for what stands at level now.
+func levels(level float64, changes *[span]float64, late float64) (line [span]float64) {
+	level -= late
+	for i := span - 1; i >= 0; i-- {
+		line[i] = max(0, level)
+		level -= changes[i]
+	}
+	return line
+}
+
+// gauge is a number that is set now and then, and what it was at the end of each of the
+// last seconds. It is safe for concurrent use.
 type gauge struct {
 	level atomic.Int64
 	ring  [span + 1]atomic.Uint64 // second and level
 }
 
-func (g *gauge) add(d int64, second uint32) { g.note(g.level.Add(d), second) }
-
 func (g *gauge) set(level int64, second uint32) {
-	g.level.Store(level)
-	g.note(level, second)
-}
-
-func (g *gauge) note(level int64, second uint32) {
 	level = max(0, min(level, 1<<32-1))
+	g.level.Store(level)
 	g.ring[second%uint32(len(g.ring))].Store(uint64(second)<<32 | uint64(level))
 }
 
-func (g *gauge) now() int64 { return max(0, g.level.Load()) }
-
 // line is the level in each of the span seconds before now. A second in which nothing
-// changed has the level of the one before.
+// was set has the level of the one before.
 func (g *gauge) line(now uint32) (line [span]float64) {
 	var known [span]bool
 	touched := false
 	for i := range g.ring {
 		packed := g.ring[i].Load()
 		second, level := uint32(packed>>32), uint32(packed)
-		if ago := now - second; second != 0 && ago >= 1 && ago <= span {
+		if ago := int64(now) - int64(second); second != 0 && ago >= 1 && ago <= span {
 			line[span-ago], known[span-ago], touched = float64(level), true, true
 		}
 	}
 	if !touched {
-		line[0] = float64(g.now())
+		line[0] = float64(g.level.Load())
 	}
 	for i := 1; i < span; i++ {
 		if !known[i] {
@@ -96,13 +105,20 @@ type durations struct {
 	}
 }
 
-func (d *durations) add(took time.Duration, second uint32) {
-	h := &d.halves[second/(span/2)%2]
-	if turn := second / (span / 2); h.turn != turn {
+// add counts durations of one second, by their buckets.
+func (d *durations) add(second uint32, buckets []uint16) {
+	turn := second / (span / 2)
+	h := &d.halves[turn%2]
+	if h.turn > turn {
+		return // it is forgotten
+	}
+	if h.turn < turn {
 		h.turn = turn
 		clear(h.buckets[:])
 	}
-	h.buckets[bucket(took)]++
+	for _, b := range buckets {
+		h.buckets[b]++
+	}
 }
 
 // addTo adds the counts that are recent enough to sums.

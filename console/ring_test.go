@@ -10,8 +10,9 @@ import (
 func TestRing(t *testing.T) {
 	var r ring
 	for _, second := range []uint32{1, 5, 5, 400, 699} {
-		r.add(refused, second)
+		r.add(second, [2]int32{refused: 1})
 	}
+	r.add(99, [2]int32{refused: 1}) // too late: 400 has its slot
 	for _, step := range []struct {
 		now  uint32
 		want map[int]float64 // by seconds ago
@@ -22,7 +23,8 @@ func TestRing(t *testing.T) {
 		{1000, map[int]float64{}},
 	} {
 		var sums, want [2][span]float64
-		r.addTo(&sums, step.now)
+		var late [2]float64
+		r.addTo(&sums, &late, step.now)
 		for ago, n := range step.want {
 			want[refused][span-ago] = n
 		}
@@ -32,17 +34,40 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// A level stays what it was until it changes.
+// A level is what it was, less what has changed since.
+func TestLevels(t *testing.T) {
+	var r ring
+	for _, c := range []struct {
+		second uint32
+		by     int32
+	}{{102, -1}, {100, 3}, {104, -2}, {106, 5}} { // in whatever order they are counted
+		r.add(c.second, [2]int32{flying: c.by})
+	}
+	var changed [2][span]float64
+	var late [2]float64
+	r.addTo(&changed, &late, 106)
+	line := levels(5, &changed[flying], late[flying])
+	if got, want := line[span-7:], []float64{0, 3, 3, 2, 2, 0, 0}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	changed, late = [2][span]float64{}, [2]float64{}
+	r.addTo(&changed, &late, 1000)
+	if line := levels(5, &changed[flying], late[flying]); line != [span]float64(slices.Repeat([]float64{5}, span)) {
+		t.Errorf("long after the last change the line is %v", line)
+	}
+}
+
+// What was set stays until it is set anew.
 func TestGauge(t *testing.T) {
 	var g gauge
-	g.add(3, 100)
-	g.add(-1, 102)
-	g.add(-2, 104)
+	g.set(3, 100)
+	g.set(2, 102)
+	g.set(0, 104)
 	line := g.line(106)
 	if got, want := line[span-7:], []float64{0, 3, 3, 2, 2, 0, 0}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	g.add(5, 110)
+	g.set(5, 110)
 	if line := g.line(1000); line != [span]float64(slices.Repeat([]float64{5}, span)) {
 		t.Errorf("long after the last change the line is %v", line)
 	}
@@ -56,7 +81,7 @@ func TestQuantiles(t *testing.T) {
 	for range 10_000 {
 		took := time.Duration(r.ExpFloat64() * float64(time.Millisecond))
 		exact = append(exact, took)
-		d.add(took, 10)
+		d.add(10, []uint16{uint16(bucket(took))})
 	}
 	slices.Sort(exact)
 	for _, q := range []float64{0, 0.5, 0.99, 1} {
@@ -67,7 +92,7 @@ func TestQuantiles(t *testing.T) {
 			t.Errorf("of %v: %v, want %v to an eighth more", q, got, want)
 		}
 	}
-	d.add(time.Hour, 151)
+	d.add(151, []uint16{uint16(bucket(time.Hour))})
 	var sums [64 * 8]uint64
 	if d.addTo(&sums, 299); quantile(&sums, 1) < time.Hour || quantile(&sums, 0) > time.Millisecond {
 		t.Error("both halves should count")

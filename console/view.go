@@ -89,16 +89,15 @@ func (p *page) limiter(b *board) *limiterView {
 	d := b.limiter.Describe()
 	v := &limiterView{
 		Title: b.title(slices.Index(p.boards, b)), Where: where(d.Store),
-		Waiting: b.waiting.now(), InFlight: b.inFlight.now(), Clear: p.Clear, MostApart: held, PerSecond: perSecond, Minutes: span / 60,
+		Clear: p.Clear, MostApart: held, PerSecond: perSecond, Minutes: span / 60,
 	}
 	if m, ok := d.Store.(interface{ Stats() memstore.Stats }); ok {
 		s := m.Stats()
 		v.Memory = &memoryView{Keys: s.Keys, Max: s.MaxKeys, Overflow: s.Overflow, Refused: s.Refused}
 	}
 	b.totals(v, now)
-	v.Slots = newChart("requests", series{"in flight", "c", b.inFlight.line(now)}, series{"waiting", "d", b.waiting.line(now)})
 	for _, l := range b.known(d) {
-		v.Limits = append(v.Limits, p.limit(l, d, at))
+		v.Limits = append(v.Limits, p.limit(b, l, d, at))
 	}
 	v.Unlisted = len(*b.limits.Load()) >= mostLimits
 	b.mu.Lock()
@@ -138,25 +137,31 @@ func (f failure) view() *failureView {
 
 // totals adds the parts of a board up.
 func (b *board) totals(v *limiterView, now uint32) {
-	var sums [2][span]float64
+	var decided, changed [2][span]float64
+	var unfinished, late [2]float64
 	var outcomes [32]uint64
 	var took [64 * 8]uint64
 	for i := range b.parts {
 		p := &b.parts[i]
 		p.mu.Lock()
-		p.ring.addTo(&sums, now)
+		p.close(b, now)
+		p.decisions.addTo(&decided, &unfinished, now)
+		p.changes.addTo(&changed, &late, now)
 		p.store.addTo(&took, now)
+		v.InFlight, v.Waiting = v.InFlight+p.inFlight, v.Waiting+p.waiting
 		for k, n := range p.outcomes {
 			outcomes[k] += n
 		}
 		p.mu.Unlock()
 	}
+	v.InFlight, v.Waiting = max(0, v.InFlight), max(0, v.Waiting)
 	v.Allowed = outcomes[stint.EventAdmitted]
 	v.Refused = outcomes[stint.EventDenied] + outcomes[stint.EventBlocked] + outcomes[stint.EventEmptyKey]
 	v.Share = share(v.Refused, v.Allowed+v.Refused)
 	for k := range outcomes {
 		switch kind := stint.EventKind(k); kind {
-		case stint.EventAdmitted, stint.EventDenied, stint.EventSettled, stint.EventPaced, stint.EventUpdated, stint.EventPolicy:
+		case stint.EventAdmitted, stint.EventDenied, stint.EventSettled, stint.EventPaced, stint.EventUpdated, stint.EventPolicy,
+			stint.EventWaiting, stint.EventEnded, stint.EventLimitChanged:
 		default:
 			if outcomes[k] > 0 {
 				v.Other = append(v.Other, countView{kind.String(), outcomes[k]})
@@ -165,7 +170,10 @@ func (b *board) totals(v *limiterView, now uint32) {
 	}
 	v.Measured = quantile(&took, 1) > 0
 	v.P50, v.P99 = quantile(&took, 0.5).String(), quantile(&took, 0.99).String()
-	v.Traffic = newChart("requests a second", series{"allowed", "a", sums[allowed]}, series{"refused", "b", sums[refused]})
+	v.Traffic = newChart("requests a second", series{"allowed", "a", decided[allowed]}, series{"refused", "b", decided[refused]})
+	v.Slots = newChart("requests",
+		series{"in flight", "c", levels(float64(v.InFlight), &changed[flying], late[flying])},
+		series{"waiting", "d", levels(float64(v.Waiting), &changed[waiting], late[waiting])})
 }
 
 // known are the limits of a description, then the others that have been seen, by name.
@@ -186,19 +194,25 @@ func (b *board) known(d stint.Description) (all []*limit) {
 }
 
 // limit reads a limit's figures.
-func (p *page) limit(l *limit, d stint.Description, at time.Duration) limitView {
+func (p *page) limit(b *board, l *limit, d stint.Description, at time.Duration) limitView {
 	now := second(at)
-	v := limitView{Name: l.name, Bound: l.bound.Load(), Dry: l.dry.Load(), Bans: l.bans.Load(), Held: l.held.now(), Fleet: l.fleet.Load(), Of: l.quota.Load()}
+	v := limitView{Name: l.name, Dry: l.dry.Load(), Bans: l.bans.Load(), Held: max(0, l.held.Load()), Fleet: l.fleet.Load(), Of: l.quota.Load()}
 	v.describe(d)
 	var sums [2][span]float64
+	var unfinished [2]float64
 	var stopped, admitted []*topkeys.Sketch
-	for i := range l.parts {
-		p := &l.parts[i]
-		p.mu.Lock()
-		defer p.mu.Unlock() // of all parts, as the sketches are read together
-		v.Allowed, v.Refused = v.Allowed+p.allowed, v.Refused+p.refused
-		p.ring.addTo(&sums, now)
-		stopped, admitted = append(stopped, p.stopped.Sketches(at)...), append(admitted, p.admitted.Sketches(at)...)
+	for i := range b.parts {
+		part := &b.parts[i]
+		part.mu.Lock()
+		defer part.mu.Unlock() // of all parts, as the sketches are read together
+		part.count(b)
+		f := part.figures[l.name]
+		if f == nil {
+			continue
+		}
+		v.Allowed, v.Refused, v.Bound = v.Allowed+f.allowed, v.Refused+f.refused, v.Bound+f.bound
+		f.ring.addTo(&sums, &unfinished, now)
+		stopped, admitted = append(stopped, f.stopped.Sketches(at)...), append(admitted, f.admitted.Sketches(at)...)
 	}
 	v.Share = share(v.Refused, v.Allowed+v.Refused)
 	v.Line = newChart(l.name+", requests a second", series{"allowed", "a", sums[allowed]}, series{"refused", "b", sums[refused]})
@@ -209,7 +223,7 @@ func (p *page) limit(l *limit, d stint.Description, at time.Duration) limitView 
 		for i := range latent {
 			latent[i] /= 1000
 		}
-		v.Adapted = &adaptedView{Now: a.to.now(), Reason: reason,
+		v.Adapted = &adaptedView{Now: a.to.level.Load(), Reason: reason,
 			Limit:  newChart("slots", series{l.name, "c", a.to.line(now)}),
 			Latent: newChart("ms of latency", series{"latency", "d", latent})}
 	}
@@ -227,9 +241,6 @@ func (v *limitView) describe(d stint.Description) {
 			v.Key = map[string]string{"": "told by the request", "Global": "one for all", "GivenKey": "given to Take"}[r.Key]
 			if v.Kept = "the store, for all processes that use it"; r.Local || isMemory(d.Store) {
 				v.Kept = "this process"
-			}
-			if r.Spec.Algorithm != store.Ban {
-				v.Bans = 0 // the event of one names those that refused beside it too
 			}
 		}
 		v.Routes = append(v.Routes, cmp.Or(r.Route, "every request without a route of its own"))

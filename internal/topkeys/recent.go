@@ -16,7 +16,7 @@ func NewRecent(size int, span time.Duration) *Recent {
 }
 
 // Add counts a key at an instant, which never goes back by more than rounding.
-func (r *Recent) Add(key string, at time.Duration) {
+func (r *Recent) Add(key []byte, at time.Duration) {
 	r.turn(at)
 	r.now.Add(key)
 }

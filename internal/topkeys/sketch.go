@@ -1,12 +1,14 @@
 // Package topkeys finds the most frequent keys of a stream in bounded memory, with
 // the space-saving algorithm of Metwally, Agrawal and El Abbadi ("Efficient
-// computation of frequent and top-k elements in data streams", 2005).
+// computation of frequent and top-k elements in data streams", 2005). Where that
+// replaces the least counter, a sketch here drops the lesser half of its counters at
+// once, so that a key costs a look into a table and an addition.
 package topkeys
 
 import (
 	"cmp"
+	"hash/maphash"
 	"slices"
-	"strings"
 )
 
 // Count says how often a key has come: at least AtLeast times, and at most AtMost
@@ -16,52 +18,99 @@ type Count struct {
 	AtLeast, AtMost uint64
 }
 
-// Sketch counts the keys of one stream. After n keys, a sketch of size k holds every
-// key that has come more than n/k times, and AtMost−AtLeast is at most n/k. While the
-// stream has at most k different keys, all counts are exact.
+// Sketch counts the keys of one stream, with 2k counters for a size of k. After n
+// keys, a sketch of size k holds every key that has come more than n/k times, and
+// AtMost−AtLeast is at most n/k. While the stream has at most 2k different keys, all
+// counts are exact.
 //
 // A Sketch isn't safe for concurrent use.
 type Sketch struct {
-	size  int
-	heap  []*counter // the least count first
-	byKey map[string]*counter
-	n     uint64
+	counters []counter
+	table    []uint16 // by hash: 1 + the place of a counter, or 0
+	over     uint64   // how often a key may have come that has no counter
+	n        uint64
+	sorted   []uint64 // scratch of makeRoom
 }
 
+// counter counts one key since it has the counter. Before that, the key may have come
+// as often as over says.
 type counter struct {
-	key   string
-	count uint64
-	over  uint64 // how much of count may be other keys'
-	place int    // in the heap
+	hash, count, over uint64
+	key               string
 }
 
-// New returns a Sketch of at most size keys.
+func (c *counter) atMost() uint64 { return c.count + c.over }
+
+// mostSize keeps places within 16 bits.
+const mostSize = 1 << 14
+
+// New returns a Sketch of a size, of 1 to 16,384.
 func New(size int) *Sketch {
-	return &Sketch{size: max(size, 1), byKey: make(map[string]*counter)}
+	size = max(1, min(size, mostSize))
+	room := 1
+	for room < 4*size {
+		room *= 2
+	}
+	return &Sketch{counters: make([]counter, 0, 2*size), table: make([]uint16, room)}
 }
 
-// Add counts a key once. It allocates only for a key that it doesn't hold.
-func (s *Sketch) Add(key string) {
+// seed is one for all sketches, so that a key has the same hash in each. It is made
+// anew by each process: nobody can choose keys that collide.
+var seed = maphash.MakeSeed()
+
+// Add counts a key once. It allocates only for a key that has no counter.
+func (s *Sketch) Add(key []byte) {
 	s.n++
-	if c := s.byKey[key]; c != nil {
+	hash := maphash.Bytes(seed, key)
+	at, c := s.find(hash, key)
+	if c != nil {
 		c.count++
-		s.sink(c)
 		return
 	}
-	// The caller's string may be a part of a much longer one.
-	key = strings.Clone(key)
-	if len(s.heap) < s.size {
-		c := &counter{key: key, count: 1, place: len(s.heap)}
-		s.heap = append(s.heap, c)
-		s.byKey[key] = c
-		s.rise(c)
-		return
+	if len(s.counters) == cap(s.counters) {
+		s.makeRoom()
+		at, _ = s.find(hash, key)
 	}
-	c := s.heap[0]
-	delete(s.byKey, c.key)
-	c.key, c.over, c.count = key, c.count, c.count+1
-	s.byKey[key] = c
-	s.sink(c)
+	s.counters = append(s.counters, counter{hash: hash, key: string(key), count: 1, over: s.over})
+	s.table[at] = uint16(len(s.counters))
+}
+
+// find returns the counter of a key, or nil and the place in the table where the
+// counter is to stand.
+func (s *Sketch) find(hash uint64, key []byte) (at uint64, c *counter) {
+	last := uint64(len(s.table) - 1)
+	for at = hash & last; s.table[at] != 0; at = (at + 1) & last {
+		if c := &s.counters[s.table[at]-1]; c.hash == hash && c.key == string(key) {
+			return at, c
+		}
+	}
+	return at, nil
+}
+
+// makeRoom drops the counters that are not above the median. A key without a counter
+// may have come as often as the largest of them then.
+//
+// Let a counter's weight be atMost()-over. Add makes the sum of all weights larger by
+// 1. When over becomes larger by d, more than half of the 2k counters have a weight of
+// at least d, and all of them lose d or more with their place. So over is at most n/k.
+func (s *Sketch) makeRoom() {
+	s.sorted = s.sorted[:0]
+	for i := range s.counters {
+		s.sorted = append(s.sorted, s.counters[i].atMost())
+	}
+	slices.Sort(s.sorted)
+	s.over = s.sorted[len(s.sorted)/2-1]
+	all := s.counters
+	s.counters = slices.DeleteFunc(all, func(c counter) bool { return c.atMost() <= s.over })
+	clear(s.table)
+	last := uint64(len(s.table) - 1)
+	for i := range s.counters {
+		at := s.counters[i].hash & last
+		for s.table[at] != 0 {
+			at = (at + 1) & last
+		}
+		s.table[at] = uint16(i + 1)
+	}
 }
 
 // Len is how many keys have been added.
@@ -69,52 +118,17 @@ func (s *Sketch) Len() uint64 { return s.n }
 
 // Reset forgets everything.
 func (s *Sketch) Reset() {
-	clear(s.byKey)
-	clear(s.heap)
-	s.heap, s.n = s.heap[:0], 0
+	clear(s.table)
+	clear(s.counters)
+	s.counters, s.over, s.n = s.counters[:0], 0, 0
 }
 
-// bounds returns the bounds of a key's count. A key that a full sketch doesn't hold
-// may have come as often as the least that it does.
-func (s *Sketch) bounds(key string) (atLeast, atMost uint64) {
-	if c := s.byKey[key]; c != nil {
-		return c.count - c.over, c.count
+// bounds returns the bounds of a key's count.
+func (s *Sketch) bounds(hash uint64, key string) (atLeast, atMost uint64) {
+	if _, c := s.find(hash, []byte(key)); c != nil {
+		return c.count, c.atMost()
 	}
-	if len(s.heap) < s.size {
-		return 0, 0
-	}
-	return 0, s.heap[0].count
-}
-
-func (s *Sketch) swap(i, j int) {
-	s.heap[i], s.heap[j] = s.heap[j], s.heap[i]
-	s.heap[i].place, s.heap[j].place = i, j
-}
-
-func (s *Sketch) rise(c *counter) {
-	for c.place > 0 {
-		above := (c.place - 1) / 2
-		if s.heap[above].count <= c.count {
-			return
-		}
-		s.swap(above, c.place)
-	}
-}
-
-func (s *Sketch) sink(c *counter) {
-	for {
-		below := 2*c.place + 1
-		if below >= len(s.heap) {
-			return
-		}
-		if right := below + 1; right < len(s.heap) && s.heap[right].count < s.heap[below].count {
-			below = right
-		}
-		if s.heap[below].count >= c.count {
-			return
-		}
-		s.swap(below, c.place)
-	}
+	return 0, s.over
 }
 
 // Top returns the n keys that several sketches of one stream hold with the highest
@@ -124,14 +138,15 @@ func Top(n int, sketches ...*Sketch) []Count {
 	known := map[string]bool{}
 	var all []Count
 	for _, s := range sketches {
-		for key := range s.byKey {
-			if known[key] {
+		for i := range s.counters {
+			held := &s.counters[i]
+			if known[held.key] {
 				continue
 			}
-			known[key] = true
-			c := Count{Key: key}
+			known[held.key] = true
+			c := Count{Key: held.key}
 			for _, o := range sketches {
-				atLeast, atMost := o.bounds(key)
+				atLeast, atMost := o.bounds(held.hash, held.key)
 				c.AtLeast, c.AtMost = c.AtLeast+atLeast, c.AtMost+atMost
 			}
 			all = append(all, c)

@@ -1,0 +1,179 @@
+package console
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/topkeys"
+)
+
+const (
+	// parts is into how many parts figures are split, so that requests rarely wait for
+	// each other.
+	parts = 4
+	// held is the size of a sketch: its counts are exact to a 64th of all.
+	held = 64
+	// batched is how many answers of limits are counted at once.
+	batched = 64
+)
+
+// part is what some of a limiter's events have come to. To count one event with cold
+// caches costs several times as much as one of many, so what an event says is noted,
+// and counted together with what comes after it in the same second.
+type part struct {
+	ended atomic.Int32 // requests, since close
+
+	mu       sync.Mutex // guards the rest
+	batch    batch
+	outcomes [32]uint64 // by kind of event
+	inFlight int64
+	waiting  int64
+
+	decisions ring // allowed, refused
+	changes   ring // of requests in flight, and waiting
+	store     durations
+	figures   map[string]*figures // by limit
+	_         [64]byte            // no line of this one is another part's
+}
+
+// The columns of rings.
+const (
+	allowed = iota
+	refused
+)
+
+const (
+	flying = iota
+	waiting
+)
+
+// batch is what was noted in one second and isn't counted yet.
+type batch struct {
+	second             uint32
+	noted              bool // something, since count
+	decisions, changes [2]int32
+	answers            []answer
+	keys               []byte // of answers, one after the other
+	took               []uint16
+}
+
+// answer is what a limit has said to a request.
+type answer struct {
+	limit          string
+	end            int // of its key in keys
+	allowed, bound bool
+}
+
+// figures are what a part knows of a limit.
+type figures struct {
+	limit                   *limit
+	allowed, refused, bound uint64
+	ring                    ring
+	admitted, stopped       *topkeys.Recent
+}
+
+// note takes down what an event says. The caller holds p.mu.
+func (p *part) note(b *board, e *stint.Event, now uint32) {
+	t := &p.batch
+	if t.second != now || len(t.answers) >= batched || len(t.took) >= batched {
+		p.count(b)
+		t.second = now
+	}
+	t.noted = true
+	p.outcomes[e.Kind%32]++
+	if e.EndsWait {
+		t.changes[waiting]--
+	}
+	switch e.Kind {
+	case stint.EventAdmitted:
+		t.decisions[allowed]++
+		t.changes[flying]++
+		t.decision(e)
+	case stint.EventDenied:
+		t.decisions[refused]++
+		t.decision(e)
+	case stint.EventWaiting:
+		t.changes[waiting]++
+	case stint.EventBlocked, stint.EventEmptyKey:
+		t.decisions[refused]++
+	}
+}
+
+// decision notes the limits that took part in a decision: all of those that let the
+// request pass, and, where it was refused, those that refused.
+func (t *batch) decision(e *stint.Event) {
+	t.took = append(t.took, uint16(bucket(e.StoreTook)))
+	for i := range e.Decision.Limits {
+		s := &e.Decision.Limits[i]
+		if s.Allowed != e.Decision.Allowed || s.DryRun && !s.Allowed {
+			continue
+		}
+		t.keys = append(t.keys, e.Key(i)...)
+		t.answers = append(t.answers, answer{s.Name, len(t.keys), s.Allowed, !s.Allowed && s.Name == e.Decision.Limit})
+	}
+}
+
+// close counts what was noted up to a second, and reports whether that was anything.
+// The caller holds p.mu.
+func (p *part) close(b *board, second uint32) (noted bool) {
+	ended := p.ended.Swap(0)
+	p.changes.add(second, [2]int32{flying: -ended})
+	p.inFlight -= int64(ended)
+	noted = p.batch.noted || ended > 0
+	p.count(b)
+	return noted
+}
+
+// count counts what is noted. The caller holds p.mu.
+func (p *part) count(b *board) {
+	t := &p.batch
+	if t.second == 0 {
+		return
+	}
+	p.decisions.add(t.second, t.decisions)
+	p.changes.add(t.second, t.changes)
+	p.inFlight += int64(t.changes[flying])
+	p.waiting += int64(t.changes[waiting])
+	p.store.add(t.second, t.took)
+	at, from := time.Duration(t.second-1)*time.Second, 0
+	for i := range t.answers {
+		a := &t.answers[i]
+		key := t.keys[from:a.end]
+		from = a.end
+		f := p.of(b, a.limit)
+		if f == nil {
+			continue
+		}
+		if a.allowed {
+			f.allowed++
+			f.ring.add(t.second, [2]int32{allowed: 1})
+			f.admitted.Add(key, at)
+			continue
+		}
+		f.refused++
+		if a.bound {
+			f.bound++
+		}
+		f.ring.add(t.second, [2]int32{refused: 1})
+		f.stopped.Add(key, at)
+	}
+	clear(t.answers) // of a limit that is gone nothing stays
+	t.decisions, t.changes, t.noted = [2]int32{}, [2]int32{}, false
+	t.answers, t.keys, t.took = t.answers[:0], t.keys[:0], t.took[:0]
+}
+
+// of returns the figures of a limit; nil where there are too many.
+func (p *part) of(b *board, name string) *figures {
+	if f := p.figures[name]; f != nil {
+		return f
+	}
+	l := b.limit(name)
+	if l == nil {
+		return nil
+	}
+	f := &figures{limit: l, admitted: topkeys.NewRecent(held, span*time.Second), stopped: topkeys.NewRecent(held, span*time.Second)}
+	p.figures[name] = f
+	return f
+}
