@@ -311,7 +311,7 @@ func configOf(r *rule) *adaptive.Config { return &r.kind.(*adapting).config }
 
 func (a *adapting) enter(e *entry) {
 	a.held.enter(e)
-	e.needs |= local | watches
+	e.needs, e.watch = e.needs|local|watches, watch
 }
 
 func (a *adapting) decided(l *store.Limit, p *process) *store.Limit {
@@ -397,8 +397,8 @@ func (p *Permit) sample() *adaptive.Sample {
 		return nil
 	}
 	s := &adaptive.Sample{RTT: clock.Since(p.story.since), Dropped: outcome == dropped}
-	if p.response != nil {
-		s.RTT -= p.response.HeldUp()
+	if p.response != nil && p.response.pacing != nil {
+		s.RTT -= p.response.pacing.HeldUp()
 	}
 	err := p.ctx.Err()
 	switch late := errors.Is(err, context.DeadlineExceeded); {

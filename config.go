@@ -28,8 +28,8 @@ type config struct {
 	memorySet     bool
 	limitFuncs    []func(*http.Request) ([]Limit, error)
 	skip, block   []func(*http.Request) bool
-	denyHandler   http.Handler
-	errorHandler  func(http.ResponseWriter, *http.Request, error)
+	denyHandler   func(http.ResponseWriter, *http.Request, *DeniedError) (answered bool)
+	errorHandler  func(http.ResponseWriter, *http.Request, error) (answered bool)
 	problem       bool
 	styles        field.Styles
 	stylesSet     bool

@@ -274,9 +274,7 @@ func DeniedFromContext(ctx context.Context) *DeniedError {
 
 // deny answers a request that a limit refused.
 func (v *version) deny(w http.ResponseWriter, r *http.Request, err *DeniedError) {
-	if v.denyHandler != nil && answers(w, r, func(w http.ResponseWriter) {
-		v.denyHandler.ServeHTTP(w, r.WithContext(&deniedContext{r.Context(), err}))
-	}) {
+	if v.denyHandler != nil && v.denyHandler(w, r, err) {
 		return
 	}
 	problem := field.Problem{Type: field.QuotaExceeded, Title: "Quota exceeded", Status: err.StatusCode()}
@@ -298,7 +296,7 @@ func (v *version) deny(w http.ResponseWriter, r *http.Request, err *DeniedError)
 
 // fail answers a request that was refused for another reason.
 func (v *version) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if v.errorHandler != nil && answers(w, r, func(w http.ResponseWriter) { v.errorHandler(w, r, err) }) {
+	if v.errorHandler != nil && v.errorHandler(w, r, err) {
 		return
 	}
 	status := statusOf(err)
@@ -308,9 +306,10 @@ func (v *version) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // answers runs a handler for a request that was refused, and reports whether it
 // has answered: by a status, a body or a flush, or by taking the connection over.
-// Otherwise w is ready for another answer.
+// Otherwise w is ready for another answer. Only the options for such handlers lead
+// here: a server without is not built with a response that is looked at.
 func answers(w http.ResponseWriter, r *http.Request, handler func(http.ResponseWriter)) bool {
-	s := new(respond.Response)
+	s := new(respond.Watched)
 	s.Begin(r)
 	handler(s.Writer(w))
 	if s.Answered() {

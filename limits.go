@@ -335,7 +335,7 @@ func (*charged) enter(e *entry) {
 		e.needs |= waits
 	}
 	if e.settle != nil {
-		e.needs |= watches | releases
+		e.needs, e.watch = e.needs|watches|releases, e.settle.watch
 	}
 	if !e.dryRun {
 		e.said = said(e.limit)

@@ -338,7 +338,11 @@ func WithDenyHandler(h http.Handler) Option {
 		if h == nil {
 			c.errs.bad("WithDenyHandler(nil)", "", "write a handler, or leave it out for a problem body")
 		}
-		c.denyHandler = h
+		c.denyHandler = func(w http.ResponseWriter, r *http.Request, err *DeniedError) bool {
+			return answers(w, r, func(w http.ResponseWriter) {
+				h.ServeHTTP(w, r.WithContext(&deniedContext{r.Context(), err}))
+			})
+		}
 	})
 }
 
@@ -354,7 +358,9 @@ func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option 
 		if h == nil {
 			c.errs.bad("WithErrorHandler(nil)", "", "write a function, or leave it out for a problem body")
 		}
-		c.errorHandler = h
+		c.errorHandler = func(w http.ResponseWriter, r *http.Request, err error) bool {
+			return answers(w, r, func(w http.ResponseWriter) { h(w, r, err) })
+		}
 	})
 }
 

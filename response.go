@@ -98,7 +98,7 @@ type bandwidth struct {
 
 func (*bandwidth) enter(e *entry) {
 	e.cost, e.settle, e.wait = nil, nil, waiting.Terms{} // of the limiter
-	e.needs = paces | watches | releases
+	e.needs, e.watch = paces|watches|releases, pace
 }
 
 func (b *bandwidth) unit() (int64, string) { return b.block, " bytes" }
@@ -142,9 +142,31 @@ func (c *call) ofPaced() (all needs) {
 // response is what a permit knows of the response to its request. Only permits
 // of limits that ask for it have one: no other ResponseWriter is wrapped.
 type response struct {
-	respond.Response
-	paced  []paced // that pace it
-	byHand []bool  // of each charge: the handler has settled it
+	watched
+	pacing pacing // nil where nothing paces it
+	byHand []bool // of each charge: the handler has settled it
+}
+
+// watched is the response as it is looked at: respond.Watched, or respond.Paced.
+type watched interface {
+	Next(r *http.Request, own bool) *http.Request
+	Writer(w http.ResponseWriter) http.ResponseWriter
+	Request() *http.Request
+	Panicked(aborted bool)
+	Outcome() (o respond.Outcome, ok bool)
+	PushBefore(to store.Store)
+}
+
+// pacing is what Bandwidths make of a response.
+type pacing interface {
+	// has reports whether such a one is among them.
+	has(which func(*entry) bool) bool
+	// HeldUp is how long writing has been held up.
+	HeldUp() time.Duration
+	// End stops it, and returns the charges that give back what has not moved.
+	End() []store.Charge
+	// observe tells the observers what has come of it.
+	observe(p *Permit)
 }
 
 // responded makes the permit's part of the response, if some limit asks for it.
@@ -153,14 +175,44 @@ func (c *call) responded() *response {
 		return nil
 	}
 	if len(c.paced) > 0 {
-		s := &response{paced: slices.Clone(c.paced)}
-		s.Begin(c.r)
-		s.Pace(c.lim.payer(c.r, c.plan), entriesOf(s.paced))
-		return s
+		return c.paced[0].entry.watch(c)
 	}
-	s := new(response)
-	s.Begin(c.r)
-	return s
+	for _, e := range c.entries {
+		if e.watch != nil {
+			return e.watch(c)
+		}
+	}
+	return nil
+}
+
+// watch makes a response that is only looked at. Nothing but what looks at responses
+// leads here, nor to pace: a server without is not built with either.
+func watch(c *call) *response {
+	s := new(struct {
+		response
+		of respond.Watched
+	})
+	s.of.Begin(c.r)
+	s.watched = &s.of
+	return &s.response
+}
+
+// pace makes a response that the call's Bandwidths pace.
+func pace(c *call) *response {
+	s := new(struct {
+		response
+		of lanes
+	})
+	s.of.all = slices.Clone(c.paced)
+	s.of.Begin(c.r, c.lim.payer(c.r, c.plan), entriesOf(s.of.all))
+	s.watched, s.pacing = &s.of, &s.of
+	return &s.response
+}
+
+// lanes are the Bandwidths that pace a response.
+type lanes struct {
+	respond.Paced
+	all []paced
 }
 
 // payer has a response's bytes paid for by the version's store.
@@ -195,28 +247,18 @@ func (p *paced) respond() respond.Entry {
 	}
 }
 
-// has reports whether a Bandwidth that paces the response is such a one. It is
-// called on a nil response too.
-func (s *response) has(which func(*entry) bool) bool {
-	return s != nil && slices.ContainsFunc(s.paced, func(p paced) bool { return which(p.entry) })
+func (s *lanes) has(which func(*entry) bool) bool {
+	return slices.ContainsFunc(s.all, func(p paced) bool { return which(p.entry) })
 }
 
-// observePaced tells the observers what has come of the pacing.
-func (p *Permit) observePaced() {
-	s := p.response
-	if s == nil || p.lim.of.told.Load() == nil {
-		return
-	}
-	if _, ok := s.Outcome(); !ok {
-		return
-	}
-	for i := range s.paced {
-		p.observePacing(&s.paced[i])
+func (s *lanes) observe(p *Permit) {
+	for i := range s.all {
+		p.observePacing(&s.all[i], s.Moved(s.all[i].respond()))
 	}
 }
 
-func (p *Permit) observePacing(of *paced) {
-	limit, got := of.entry.limit, p.response.Paced(of.respond())
+func (p *Permit) observePacing(of *paced, got respond.Moved) {
+	limit := of.entry.limit
 	e := Event{Kind: EventPaced, Route: p.plan.route(), Request: p.response.Request()}
 	e.about([]store.Charge{{Key: of.key, Limit: limit, DryRun: of.entry.dryRun}})
 	defer e.takeBack()
@@ -228,10 +270,27 @@ func (p *Permit) observePacing(of *paced) {
 	p.lim.observe(&e)
 }
 
+// paces reports whether a Bandwidth paces the response that is such a one.
+func (p *Permit) paces(which func(*entry) bool) bool {
+	return p.response != nil && p.response.pacing != nil && p.response.pacing.has(which)
+}
+
+// observePaced tells the observers what has come of the pacing.
+func (p *Permit) observePaced() {
+	s := p.response
+	if s == nil || s.pacing == nil || p.lim.of.told.Load() == nil {
+		return
+	}
+	if _, ok := s.Outcome(); ok {
+		s.pacing.observe(p)
+	}
+}
+
 // settleSource is one use of WithSettle. Limits that get it from the same one
 // share one call a request.
 type settleSource struct {
-	fn func(r *http.Request, status int, written int64) int64
+	fn    func(r *http.Request, status int, written int64) int64
+	watch func(*call) *response
 }
 
 // AsCharged, returned by the function of a WithSettle, leaves the charge as it
@@ -276,7 +335,7 @@ func WithSettle(cost func(r *http.Request, status int, written int64) int64) Set
 			s.errs.bad("WithSettle(nil)", "", "write a function, such as stint.FailedOnly, or leave it out")
 		}}
 	}
-	src := &settleSource{cost}
+	src := &settleSource{cost, watch}
 	return settleOption{setting: func(s *settings) { s.settle = src }}
 }
 
@@ -367,7 +426,7 @@ func (p *Permit) settledByHand(chosen []int) {
 // push sends what is complete to the client before a store is told of the amends,
 // or of bytes that were paid for and not sent.
 func (p *Permit) push(amends []amend) {
-	if s := p.response; s != nil && (len(amends) > 0 || len(s.paced) > 0) {
+	if s := p.response; s != nil && (len(amends) > 0 || s.pacing != nil) {
 		s.PushBefore(p.lim.store)
 	}
 }
@@ -390,8 +449,8 @@ func (p *Permit) finish(amends []amend) (end ending) {
 	for _, a := range amends {
 		charges = append(charges, p.grants[a.i].charge(a.cost))
 	}
-	if s := p.response; s != nil {
-		charges = append(charges, s.End()...)
+	if s := p.response; s != nil && s.pacing != nil {
+		charges = append(charges, s.pacing.End()...)
 	}
 	var results []store.Result
 	end.charges = charges

@@ -205,6 +205,7 @@ type entry struct {
 	key    *keySource
 	cost   func(*http.Request) int64 // nil: 1
 	settle *settleSource             // nil: the charge stays
+	watch  func(*call) *response     // makes the response; nil where the limit doesn't look at it
 	dryRun bool
 	closed bool        // FailClosed
 	said   field.Limit // in fields; a dry run says nothing
@@ -426,7 +427,7 @@ func (v *version) compile(c *config, parent *version, names *names) mistakes {
 // charged reports whether the entry is charged by p or a permit further out.
 func (p *Permit) charged(e *entry) bool {
 	for ; p != nil; p = p.outer {
-		if slices.ContainsFunc(p.grants, func(g grant) bool { return g.entry.first() == e }) || p.response.has(func(o *entry) bool { return o == e }) {
+		if slices.ContainsFunc(p.grants, func(g grant) bool { return g.entry.first() == e }) || p.paces(func(o *entry) bool { return o == e }) {
 			return true
 		}
 	}
@@ -441,7 +442,7 @@ func (p *Permit) chargedFor(l *store.Limit, key string) bool {
 				return true
 			}
 		}
-		if p.response.has(func(e *entry) bool { return e.limit == l }) {
+		if p.paces(func(e *entry) bool { return e.limit == l }) {
 			return true
 		}
 	}
@@ -451,7 +452,7 @@ func (p *Permit) chargedFor(l *store.Limit, key string) bool {
 // chargedBy reports whether limits of f are charged by p or further out.
 func (p *Permit) chargedBy(f *limitFunc) bool {
 	for ; p != nil; p = p.outer {
-		if slices.ContainsFunc(p.grants, func(g grant) bool { return g.entry.from == f }) || p.response.has(func(e *entry) bool { return e.from == f }) {
+		if slices.ContainsFunc(p.grants, func(g grant) bool { return g.entry.from == f }) || p.paces(func(e *entry) bool { return e.from == f }) {
 			return true
 		}
 	}

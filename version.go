@@ -36,8 +36,8 @@ type version struct {
 
 	shared        settings // defaults of the limits that are added by With
 	skip, block   []func(*http.Request) bool
-	denyHandler   http.Handler
-	errorHandler  func(http.ResponseWriter, *http.Request, error)
+	denyHandler   func(http.ResponseWriter, *http.Request, *DeniedError) (answered bool)
+	errorHandler  func(http.ResponseWriter, *http.Request, error) (answered bool)
 	problem       bool
 	styles        field.Styles
 	name          string // of WithLimiterName

@@ -4,11 +4,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
+// unlinked are beginnings of functions that only other kinds of limit and options need.
+var unlinked = []string{
+	"internal/adaptive.(*Keys).",
+	"internal/respond.(*",
+	"internal/waiting.(*Lines).",
+}
+
 // One Rate makes a server at most 1.5 MB larger, as `go build` makes it when it is
-// told nothing else.
+// told nothing else, and what it doesn't use is not in it.
 func TestWeight(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds two programs")
@@ -30,5 +38,17 @@ func TestWeight(t *testing.T) {
 	t.Logf("bare %d bytes, limited %d: %d more", bare, limited, limited-bare)
 	if limited-bare > most || limited <= bare {
 		t.Errorf("a server of %d bytes has %d with one Rate: %d more, want %d at most", bare, limited, limited-bare, most)
+	}
+
+	symbols, err := exec.Command("go", "tool", "nm", filepath.Join(out, "limited")).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(symbols)) {
+		for _, name := range unlinked {
+			if strings.Contains(line, " T "+module+"/"+name) {
+				t.Errorf("linked, though nothing needs it: %s", line)
+			}
+		}
 	}
 }

@@ -370,9 +370,6 @@ func (l *lane) outcome(e Entry) (moved int64, waited time.Duration, err error) {
 
 // heldUp is how long the lane has been held up.
 func (l *lane) heldUp() time.Duration {
-	if l == nil {
-		return 0
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.waited

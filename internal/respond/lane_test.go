@@ -27,16 +27,15 @@ func (a *asked) Take(ctx context.Context, charges []store.Charge, results []stor
 }
 
 // begin is a response with one Entry of 4096 bytes per second and as many at once.
-func begin(t *testing.T, ctx context.Context, s store.Store, closed bool) (r *Response, p *Payer) {
+func begin(t *testing.T, ctx context.Context, s store.Store, closed bool) (r *Paced, p *Payer) {
 	t.Helper()
 	rate := NewRate(4096, 4096)
 	l, err := store.NewLimit(store.Spec{Name: "bytes", Units: rate.Units, Period: rate.Period, Burst: rate.Burst})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r = new(Response)
-	r.Begin(httptest.NewRequest("GET", "/", nil).WithContext(ctx))
-	r.Pace(Payer{
+	r = new(Paced)
+	r.Begin(httptest.NewRequest("GET", "/", nil).WithContext(ctx), Payer{
 		Store:       s,
 		GiveBack:    func(context.Context, []store.Charge) {},
 		StoreFailed: func(err error, _ bool) error { return err },

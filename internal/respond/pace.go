@@ -5,7 +5,81 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/stint-go/stint/store"
 )
+
+// Paced is a response whose bytes are paid for before they move, and maybe its
+// request's. The zero Paced is made ready by Begin. But for the request's body, which
+// may be read while the handler returns, its methods are for one goroutine at a time.
+type Paced struct {
+	Watched
+	// down and up pace the response's body and the request's; up may be nil.
+	down, up *lane
+}
+
+// Begin makes s the response to r. Entries, of which there is at least one, pace its
+// body and, where they say so, the request's.
+func (s *Paced) Begin(r *http.Request, p Payer, entries []Entry) {
+	s.Watched.Begin(r)
+	s.down = newLane(p, r.Context(), entries)
+	s.down.flush = func() { _ = http.NewResponseController(s.w).Flush() }
+	var up []Entry
+	for _, e := range entries {
+		if e.Requests {
+			up = append(up, e)
+		}
+	}
+	if len(up) > 0 && r.Body != nil && r.Body != http.NoBody {
+		s.up = newLane(p, r.Context(), up)
+		s.up.total = r.ContentLength
+	}
+}
+
+// Writer is that of a Watched, and paces what is written.
+func (s *Paced) Writer(w http.ResponseWriter) http.ResponseWriter { return s.around(w, s) }
+
+// Next returns r for the next handler: r itself or, where its body is paced, a
+// copy of it. own: r is a copy already.
+func (s *Paced) Next(r *http.Request, own bool) *http.Request {
+	if s.up != nil {
+		if !own {
+			shallow := *r
+			r = &shallow
+		}
+		r.Body = &pacedBody{r.Body, s.up}
+	}
+	return s.Watched.Next(r, own)
+}
+
+// End stops the pacing, and returns the charges to settle: they give back the
+// bytes that were paid for and have not moved.
+func (s *Paced) End() []store.Charge { return append(s.down.end(), s.up.end()...) }
+
+// HeldUp returns how long writing has been held up: time that says nothing about
+// how fast a handler is.
+func (s *Paced) HeldUp() time.Duration { return s.down.heldUp() }
+
+// Moved is what an Entry has made of a response.
+type Moved struct {
+	Bytes, RequestBytes int64         // that have moved
+	Waited              time.Duration // that they were held up for, or would have been
+	Err                 error         // why the response was cut off, or nil
+}
+
+// Moved returns what the Entry has made of the response.
+func (s *Paced) Moved(e Entry) Moved {
+	m := Moved{}
+	m.Bytes, m.Waited, m.Err = s.down.outcome(e)
+	if s.up != nil && e.Requests {
+		n, waited, err := s.up.outcome(e)
+		m.RequestBytes, m.Waited = n, m.Waited+waited
+		if m.Err == nil {
+			m.Err = err
+		}
+	}
+	return m
+}
 
 // pacedBody is a request's body, paced.
 type pacedBody struct {
@@ -33,16 +107,16 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 }
 
 // counts reports whether what is written now are bytes of a body that is paced.
-func (s *Response) counts() bool {
-	return s.down != nil && !s.hijacked && s.r.Method != http.MethodHead &&
+func (s *Paced) counts() bool {
+	return !s.hijacked && s.r.Method != http.MethodHead &&
 		s.status != http.StatusNoContent && s.status != http.StatusNotModified
 }
 
 // paces reports whether what is written now is held back.
-func (s *Response) paces() bool { return s.counts() && s.down.holds }
+func (s *Paced) paces() bool { return s.counts() && s.down.holds }
 
 // declared tells the lane how much there is to come, once that is known.
-func (s *Response) declared() {
+func (s *Paced) declared() {
 	if s.down.total >= 0 || s.down.moved > 0 {
 		return
 	}
@@ -53,7 +127,7 @@ func (s *Response) declared() {
 
 // begin is when a write begins that isn't held back, if a Bandwidth that only
 // reports asks for it.
-func (s *Response) begin() (start time.Time) {
+func (s *Paced) begin() (start time.Time) {
 	if s.counts() {
 		s.declared()
 		start = time.Now()
@@ -62,7 +136,7 @@ func (s *Response) begin() (start time.Time) {
 }
 
 // passed notes n bytes of the body that were not held back.
-func (s *Response) passed(n int64, start time.Time) {
+func (s *Paced) passed(n int64, start time.Time) {
 	s.wrote(n)
 	if !start.IsZero() {
 		s.down.report(n, time.Since(start))
@@ -70,7 +144,7 @@ func (s *Response) passed(n int64, start time.Time) {
 }
 
 // write writes b a piece at a time.
-func (s *Response) write(w io.Writer, b []byte) (written int, err error) {
+func (s *Paced) write(w io.Writer, b []byte) (written int, err error) {
 	if !s.paces() || len(b) == 0 {
 		start := s.begin()
 		n, err := w.Write(b)
@@ -93,13 +167,23 @@ func (s *Response) write(w io.Writer, b []byte) (written int, err error) {
 	return written, err
 }
 
+func (s *Paced) writeString(w io.Writer, text string) (int, error) {
+	if s.paces() {
+		return s.write(w, []byte(text))
+	}
+	start := s.begin()
+	n, err := io.WriteString(w, text)
+	s.passed(int64(n), start)
+	return n, err
+}
+
 // writeOnly hides that a response can read from others.
 type writeOnly struct{ io.Writer }
 
 // readFrom copies src. Where the length is declared net/http can have the kernel
 // copy a file, if it is handed on as one: as a file with a limit around it, and
 // no other reader between. Elsewhere it copies through memory itself, by through.
-func (s *Response) readFrom(w io.ReaderFrom, src io.Reader, through io.Writer) (written int64, err error) {
+func (s *Paced) readFrom(w io.ReaderFrom, src io.Reader, through io.Writer) (written int64, err error) {
 	if !s.paces() {
 		start := s.begin()
 		n, err := w.ReadFrom(src)
@@ -144,6 +228,6 @@ func (s *Response) readFrom(w io.ReaderFrom, src io.Reader, through io.Writer) (
 
 // cutOff makes sure that a response that isn't complete doesn't look as if it
 // were: the server can't end it properly any more.
-func (s *Response) cutOff() {
+func (s *Paced) cutOff() {
 	_ = http.NewResponseController(s.w).SetWriteDeadline(time.Unix(1, 0))
 }

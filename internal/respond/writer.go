@@ -11,13 +11,21 @@ import (
 // does through Unwrap, as http.ResponseController wants it, apart from the four
 // interfaces below.
 type writer struct {
-	s *Response
+	s *Watched
 	w http.ResponseWriter
+}
+
+// body takes what a handler writes through the writer that it was given: w is the one
+// below.
+type body interface {
+	write(w io.Writer, b []byte) (int, error)
+	writeString(w io.Writer, text string) (int, error)
+	readFrom(w io.ReaderFrom, src io.Reader, through io.Writer) (int64, error)
 }
 
 func (w *writer) Header() http.Header         { return w.w.Header() }
 func (w *writer) Unwrap() http.ResponseWriter { return w.w }
-func (w *writer) Write(b []byte) (int, error) { return w.s.write(w.w, b) }
+func (w *writer) Write(b []byte) (int, error) { return w.s.to.write(w.w, b) }
 
 func (w *writer) WriteHeader(status int) {
 	// Informational answers come before the one that counts.
@@ -29,15 +37,7 @@ func (w *writer) WriteHeader(status int) {
 
 // WriteString is there whether the writer below has it or not: to io.WriteString
 // that makes no difference but a copy of the text.
-func (w *writer) WriteString(text string) (int, error) {
-	if w.s.paces() {
-		return w.Write([]byte(text))
-	}
-	start := w.s.begin()
-	n, err := io.WriteString(w.w, text)
-	w.s.passed(int64(n), start)
-	return n, err
-}
+func (w *writer) WriteString(text string) (int, error) { return w.s.to.writeString(w.w, text) }
 
 type flusher writer
 
@@ -69,7 +69,7 @@ func (p *pusher) Push(target string, opts *http.PushOptions) error {
 type readerFrom writer
 
 func (r *readerFrom) ReadFrom(src io.Reader) (int64, error) {
-	return r.s.readFrom(r.w.(io.ReaderFrom), src, (*writer)(r))
+	return r.s.to.readFrom(r.w.(io.ReaderFrom), src, (*writer)(r))
 }
 
 // Optional interfaces of a ResponseWriter.
@@ -164,14 +164,7 @@ type (
 	}
 )
 
-// Writer returns a writer around w for the next handler, which notes what is
-// written and paces it. It is an http.Flusher, http.Hijacker, http.Pusher or
-// io.ReaderFrom if w is one, and not if w is none.
-func (s *Response) Writer(w http.ResponseWriter) http.ResponseWriter {
-	s.w = w
-	return (&writer{s, w}).exactly()
-}
-
+// exactly returns the writer with those of the interfaces that the one below has.
 func (w *writer) exactly() http.ResponseWriter {
 	flush, hijack, push, read := flusher(*w), hijacker(*w), pusher(*w), readerFrom(*w)
 	switch w.has() {

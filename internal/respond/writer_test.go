@@ -166,7 +166,7 @@ func TestWriterIsExact(t *testing.T) {
 		wanted := strings.Join(below.log, ", ")
 
 		w, below = able(combination)
-		var s Response
+		var s Watched
 		s.Begin(httptest.NewRequest("GET", "/", nil))
 		wrapped := s.Writer(w)
 		if got := used(wrapped); got != want {
@@ -199,7 +199,7 @@ func (fails) FlushError() error { return io.ErrClosedPipe }
 
 // A flush that fails says so to http.ResponseController.
 func TestWriterFlushError(t *testing.T) {
-	var s Response
+	var s Watched
 	s.Begin(httptest.NewRequest("GET", "/", nil))
 	w := s.Writer(fails{httptest.NewRecorder()})
 	if err := http.NewResponseController(w).Flush(); err != io.ErrClosedPipe {
