@@ -364,7 +364,8 @@ func (c *call) setFields(h http.Header, slots []string) {
 		if ch.DryRun {
 			continue
 		}
-		it := field.Item{Limit: &e.said, Remaining: r.Remaining, Reset: r.ResetAfter, Refused: !r.OK, Retry: r.RetryAfter, More: -1}
+		items = append(items, field.Item{Limit: &e.said, Remaining: r.Remaining, Reset: r.ResetAfter, Refused: !r.OK, Retry: r.RetryAfter, More: -1})
+		it := &items[len(items)-1]
 		if e.needs&local != 0 { // its number changes
 			limit, _ := e.kind.stood(ch, r)
 			c.said = append(c.said, field.Limit{Name: it.Name, Units: limit, Policy: field.Policy(it.Name, limit, 0)})
@@ -373,7 +374,6 @@ func (c *call) setFields(h http.Header, slots []string) {
 		if after, known := ch.Limit.MoreAfter(r); known {
 			it.More = after
 		}
-		items = append(items, it)
 	}
 	c.fields.Items = items
 	c.fields.Write(h, c.lim.styles, c.policy, slots)

@@ -82,6 +82,11 @@ const unknownPeer = "unknown"
 
 // Key is the key of the client that sent r; see stint.IP for what it looks like.
 func (c *Resolver) Key(r *http.Request) string {
+	if c.header == "" {
+		if host, _, ok := cutIPv4(r.RemoteAddr); ok {
+			return host
+		}
+	}
 	n := parseNode(r.RemoteAddr)
 	if c.header != "" && c.trusts(r, n) {
 		n = c.behind(n, r.Header[c.header])
@@ -131,8 +136,8 @@ func parseNode(s string) node {
 	if s == "" || len(s) > maxNode {
 		return node{}
 	}
-	if n, ok := parseIPv4(s); ok {
-		return n
+	if host, bytes, ok := cutIPv4(s); ok {
+		return node{addr: netip.AddrFrom4(bytes), text: host}
 	}
 	host, port, bracketed := s, "", s[0] == '['
 	if bracketed {
@@ -160,32 +165,31 @@ func parseNode(s string) node {
 	return node{addr: a.WithZone("").Unmap()}
 }
 
-// parseIPv4 reads most of what servers write: an IPv4 address and a port. What it
+// cutIPv4 reads most of what servers write: an IPv4 address and a port. What it
 // doesn't read may still be an address.
-func parseIPv4(s string) (n node, ok bool) {
+func cutIPv4(s string) (host string, bytes [4]byte, ok bool) {
 	var part, digits, dots int
-	var bytes [4]byte
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {
 		case '0' <= c && c <= '9':
 			if part = 10*part + int(c-'0'); dots < 4 && (part > 255 || digits > 0 && part < 10) {
-				return n, false
+				return "", bytes, false
 			}
 			digits++
 		case digits == 0:
-			return n, false
+			return "", bytes, false
 		case c == '.' && dots < 3, c == ':' && dots == 3:
 			bytes[dots] = byte(part)
 			dots++
 			part, digits = 0, 0
 			if c == ':' {
-				n = node{addr: netip.AddrFrom4(bytes), text: s[:i]}
+				host = s[:i]
 			}
 		default:
-			return n, false
+			return "", bytes, false
 		}
 	}
-	return n, dots == 4 && 1 <= digits && digits <= 5 && part <= 65535
+	return host, bytes, dots == 4 && 1 <= digits && digits <= 5 && part <= 65535
 }
 
 // name is the key of an address.

@@ -165,10 +165,10 @@ func FuzzIPv4(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		n, ok := parseIPv4(s)
+		host, bytes, ok := cutIPv4(s)
 		want, err := netip.ParseAddrPort(s)
-		if ok && (err != nil || n.addr != want.Addr() || n.text != want.Addr().String()) {
-			t.Errorf("%q is %v (%q), want %v (%v)", s, n.addr, n.text, want, err)
+		if ok && (err != nil || netip.AddrFrom4(bytes) != want.Addr() || host != want.Addr().String()) {
+			t.Errorf("%q is %v (%q), want %v (%v)", s, bytes, host, want, err)
 		}
 		if !ok && err == nil && want.Addr().Is4() && want.String() == s {
 			t.Errorf("%q is not read", s)

@@ -173,9 +173,8 @@ func (w *Writer) draft(h http.Header, policy string) {
 		if len(b) > 0 {
 			b = append(b, ", "...)
 		}
-		b = append(b, '"')
-		b = append(b, it.Name...)
-		b = strconv.AppendInt(append(b, `";r=`...), it.Remaining, 10)
+		b = append(b, it.Policy[:len(it.Name)+len(`"";`)]...) // both fields begin an item with its name
+		b = strconv.AppendInt(append(b, "r="...), it.Remaining, 10)
 		if it.More >= 0 {
 			b = strconv.AppendInt(append(b, `;t=`...), seconds(it.More), 10)
 		}
