@@ -364,8 +364,9 @@ func (c *call) setFields(h http.Header, slots []string) {
 		if ch.DryRun {
 			continue
 		}
-		items = append(items, field.Item{Limit: &e.said, Remaining: r.Remaining, Reset: r.ResetAfter, Refused: !r.OK, Retry: r.RetryAfter, More: -1})
+		items = append(items, field.Item{})
 		it := &items[len(items)-1]
+		it.Limit, it.Remaining, it.Reset, it.Refused, it.Retry, it.More = &e.said, r.Remaining, r.ResetAfter, !r.OK, r.RetryAfter, -1
 		if e.needs&local != 0 { // its number changes
 			limit, _ := e.kind.stood(ch, r)
 			c.said = append(c.said, field.Limit{Name: it.Name, Units: limit, Policy: field.Policy(it.Name, limit, 0)})

@@ -11,7 +11,8 @@ import (
 // Take decides the charges at one instant; see store.Store. It allocates
 // nothing for up to 8 charges, but what states themselves need.
 //
-// A charge on a bucket that is one word takes no lock; see swap.
+// A charge on a bucket that is one word, and still is after it, takes no lock; see
+// shard. Most are that, so it is decided right here.
 func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.Result) error {
 	if err := store.Check(charges, results); err != nil {
 		return fail(err)
@@ -19,34 +20,12 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 	if len(charges) != 1 {
 		return s.takeAll(charges, results)
 	}
-	if h, done := s.swap(&charges[0], &results[0]); !done {
-		s.sweep(s.takeOne(h, charges, results))
-	}
-	return nil
-}
-
-// Allow implements store.Allower.
-func (s *Store) Allow(_ context.Context, key string, l *store.Limit, cost int64) (bool, error) {
-	charges, results := [1]store.Charge{{Key: key, Limit: l, Cost: cost}}, [1]store.Result{}
-	if err := store.Check(charges[:], results[:]); err != nil {
-		return false, fail(err)
-	}
-	h, done := s.swap(&charges[0], &results[0])
-	if done {
-		return results[0].OK, nil
-	}
-	escape := results
-	s.sweep(s.takeOne(h, []store.Charge{charges[0]}, escape[:]))
-	return escape[0].OK, nil
-}
-
-// swap decides a charge on a bucket that is one word, and still is after it, without a
-// lock; see shard. Most are that. Of another it returns the hash.
-func (s *Store) swap(c *store.Charge, r *store.Result) (h uint64, done bool) {
-	h = c.Limit.KeyHash(s.seed, c.Key)
+	c, r := &charges[0], &results[0]
+	h := c.Limit.KeyHash(s.seed, c.Key)
 	sl, found := s.shards[uint32(h>>32)&s.mask].table.Load().find(h)
 	if !found {
-		return h, false
+		s.sweep(s.takeOne(h, charges, results))
+		return nil
 	}
 	seen := atomic.LoadInt64(&sl.word)
 	for spin := backoff; packed(seen) && rateOf(seen) == *c.Limit.Numbers(); spin = min(2*spin, 16*backoff) {
@@ -57,20 +36,29 @@ func (s *Store) swap(c *store.Charge, r *store.Result) (h uint64, done bool) {
 			a, ok := c.Limit.StepInstant(now, seen>>rateBits, c, r)
 			next := a<<rateBits | seen&rateMask
 			if !ok || next>>rateBits != a {
-				return h, false
+				break
 			}
 			if next == seen || atomic.CompareAndSwapInt64(&sl.word, seen, next) {
 				if now >= s.due.Load() {
 					s.sweep(now)
 				}
-				return h, true
+				return nil
 			}
 		}
 		for range spin { // so that somebody gets on
 		}
 		seen = atomic.LoadInt64(&sl.word)
 	}
-	return h, false
+	s.sweep(s.takeOne(h, charges, results))
+	return nil
+}
+
+// Allow implements store.Allower. Nothing of Take keeps what it is given, so that all of
+// it stays on the stack.
+func (s *Store) Allow(ctx context.Context, key string, l *store.Limit, cost int64) (bool, error) {
+	var results [1]store.Result
+	err := s.Take(ctx, []store.Charge{{Key: key, Limit: l, Cost: cost}}, results[:])
+	return results[0].OK, err
 }
 
 // backoff is a microsecond or so, about what a sync.Mutex spins: in that time others
