@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -75,7 +76,10 @@ type Writer struct {
 
 	text   []byte
 	values []value
-	block  []string
+	// What is handed out is cut off larger pieces, as net/textproto does: a response's
+	// few short values are not worth an allocation each.
+	texts strings.Builder
+	block []string
 }
 
 // value is the value of one of composed.
@@ -110,7 +114,7 @@ const keptText = 4 << 10
 // same name.
 //
 // The header's values are kept in slots, which must live as long as the response.
-// Write allocates the slots that are missing, in blocks.
+// Write allocates the slots that are missing.
 //
 // If an item is refused, Write also marks the response as no copy of the resource, and
 // sets Retry-After unless the request can never pass.
@@ -132,8 +136,7 @@ func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []stri
 	if refused {
 		w.refusal(h)
 	}
-	// The values are substrings of one string: one allocation in all.
-	text, start := string(w.text), 0
+	text, start := w.said(), 0
 	for i := range w.values {
 		v := &w.values[i]
 		said := v.known
@@ -200,8 +203,20 @@ func (w *Writer) draft(h http.Header, policy string) {
 	w.values = append(w.values, value{field: policyLine, line: true, known: policy, end: len(b)})
 }
 
-// slot cuts a slot off a block of them, as net/textproto does: a response's few
-// values are not worth an allocation each.
+// said is the text composed, as a string that nobody writes over.
+func (w *Writer) said() string {
+	if w.texts.Cap()-w.texts.Len() < len(w.text) {
+		w.texts = strings.Builder{}
+		w.texts.Grow(max(pieceOfText, len(w.text)))
+	}
+	w.texts.Write(w.text)
+	return w.texts.String()[w.texts.Len()-len(w.text):]
+}
+
+// pieceOfText is what a value that somebody keeps keeps with it.
+const pieceOfText = 1 << 10
+
+// slot is room for one value.
 func (w *Writer) slot() []string {
 	if len(w.block) == 0 {
 		w.block = make([]string, 64)
