@@ -20,7 +20,7 @@ func TestPictureOfPackages(t *testing.T) {
 	imported := map[string]bool{}
 	for _, p := range goList(t, "./...") {
 		name, _ := relative(p.ImportPath)
-		if imports[name].tests {
+		if _, r, _ := ruleOf(name); r.tests {
 			continue
 		}
 		from := drawn(name)

@@ -1,0 +1,508 @@
+// Package steps runs concurrent code in every order of its atomic steps, and shows the
+// first that breaks a promise. It is for tests.
+//
+// Code is explored as it is shipped, but for its imports: [NewOverlay] has sync, sync/atomic,
+// hash/maphash and this module's clock replaced by their twins below this package, which
+// pause before each load, store, swap, compare-and-swap, lock, unlock and clock reading.
+// One actor at a time goes on from its step to its next.
+//
+// Orders that differ only in steps that don't meet come to the same, so one of them is
+// run: two steps meet if they are on one variable, mutex or clock and one of them changes
+// it. The search is dynamic partial order reduction with source sets and sleep sets
+// (Abdulla, Aronis, Jonsson and Sagonas, POPL 2014), without any bound. Atomic operations of Go are sequentially consistent,
+// so no order is missing; that the rest is not shared is for the race detector to say.
+package steps
+
+import (
+	"fmt"
+	"iter"
+	"math/bits"
+	"strings"
+	"time"
+	"unsafe"
+)
+
+// Kind is what a step does to its object.
+type Kind uint8
+
+const (
+	// Load changes nothing.
+	Load Kind = iota
+	// Store may change the object, or wait for it: a store, swap or compare-and-swap.
+	Store
+	// Lock takes a mutex as soon as it is free.
+	Lock
+	// TryLock takes a mutex if it is free.
+	TryLock
+	// Unlock frees it.
+	Unlock
+	// call and back are where a call begins and has come back: of two calls it matters
+	// which of them ended before the other began.
+	call
+	back
+	// refused is a TryLock of a mutex that isn't free.
+	refused
+)
+
+// op is a step on an object, numbered in the order in which a run comes upon them.
+type op struct {
+	kind Kind
+	obj  int
+	held *bool // by a Lock's mutex
+}
+
+func (o op) enabled() bool { return o.kind != Lock || !*o.held }
+
+// meets says whether two steps may come to something else in the other order.
+func (o op) meets(p op) bool {
+	if o.obj != p.obj {
+		return false
+	}
+	switch o.kind {
+	case Load, refused, call, back:
+		return p.kind != o.kind
+	}
+	return true
+}
+
+// follows says of steps of two actors that meet whether o can only be taken where p can
+// not: there is nothing to turn round.
+func (o op) follows(p op) bool { return o.kind == Lock && (p.kind == Unlock || p.kind == refused) }
+
+// most is how many actors a scenario may have.
+const most = 8
+
+// set is a set of actors.
+type set uint8
+
+func one(i int) set          { return 1 << i }
+func (s set) has(i int) bool { return s>>i&1 != 0 }
+func (s set) first() int     { return bits.TrailingZeros8(uint8(s)) }
+func (s set) all() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for ; s != 0 && yield(s.first()); s &= s - 1 {
+		}
+	}
+}
+
+// before tells of each actor how many of a run's steps there have been when it took the
+// last that something depends on: an event happened before if its number is below.
+type before [most]int32
+
+func (b *before) join(c *before) {
+	for i := range b {
+		b[i] = max(b[i], c[i])
+	}
+}
+
+// event is a step that has been taken.
+type event struct {
+	op
+	actor int
+	since before // what it depends on, and itself
+}
+
+// node is a state that a run has come to, with what is to be done from there.
+type node struct {
+	enabled set
+	todo    set // to be tried, or tried
+	done    set // tried
+	sleep   set // what they come to has been seen already
+	taken   int
+}
+
+// Find explores a scenario until a run breaks a promise. It returns how many runs there
+// were and the trace of the last, or "" if none has. The scenario sets up what the actors
+// share, starts them with [Run.Go], and says what is to be true at the end with
+// [Run.End]. It does the same each time.
+func Find(scenario func(*Run)) (runs int, trace string) { return find(scenario, false) }
+
+// find takes every order one by one if it is told to.
+func find(scenario func(*Run), every bool) (runs int, trace string) {
+	var path []node
+	for {
+		runs++
+		r := &Run{path: path, every: every}
+		if r.run(scenario); len(r.broken) > 0 {
+			again := &Run{path: r.path, tracing: true}
+			again.run(scenario)
+			return runs, again.String()
+		}
+		if path = next(r.path); path == nil {
+			return runs, ""
+		}
+	}
+}
+
+// next turns to what is to be tried next, deepest first, or nil.
+func next(path []node) []node {
+	for len(path) > 0 {
+		n := &path[len(path)-1]
+		n.done |= one(n.taken)
+		if left := n.todo &^ n.done &^ n.sleep; left != 0 {
+			n.taken = left.first()
+			return path
+		}
+		path = path[:len(path)-1]
+	}
+	return nil
+}
+
+// Run is one run of a scenario.
+type Run struct {
+	path   []node
+	every  bool // order, one by one
+	actors []*actor
+	ends   []func()
+
+	objects map[unsafe.Pointer]int // none is freed during the run, so no address comes again
+	on      [][]int32              // events by object
+	events  []event
+	marks   int // where calls begin and end
+
+	current *actor // nil while the scenario sets up, and at its end
+	pruned  bool
+
+	micros int64 // the clock
+	frozen bool
+	read   []int64 // from the clock, outside of actors
+
+	tracing bool
+	trace   []string
+	broken  []string
+}
+
+type actor struct {
+	name  string
+	next  func() (op, bool)
+	stop  func()
+	yield func(op) bool
+	op    op // where it stands
+	over  bool
+	since before  // what its next step depends on
+	read  []int64 // from the clock
+}
+
+// running is the run under way: one at a time in a process.
+var running *Run
+
+// pruned unwinds an actor whose run isn't gone on with.
+type pruned struct{}
+
+// Go starts an actor when the scenario has been set up.
+func (r *Run) Go(name string, f func()) {
+	a := &actor{name: name}
+	a.next, a.stop = iter.Pull(func(yield func(op) bool) {
+		defer func() {
+			if p := recover(); p != nil && p != (pruned{}) {
+				panic(p)
+			}
+		}()
+		a.yield = yield
+		f()
+	})
+	r.actors = append(r.actors, a)
+}
+
+// End has f called when all actors have returned.
+func (r *Run) End(f func()) { r.ends = append(r.ends, f) }
+
+// Broken says that a promise is broken.
+func (r *Run) Broken(format string, args ...any) {
+	r.broken = append(r.broken, fmt.Sprintf(format, args...))
+}
+
+// Freeze stops the clock, but for Advance. Else it goes on by a microsecond with every
+// reading, so that each has an instant of its own.
+func (r *Run) Freeze() { r.frozen = true }
+
+// Advance is a step that lets time pass.
+func (r *Run) Advance(d time.Duration) {
+	at(Store, unsafe.Pointer(&r.micros), nil)
+	r.micros += d.Microseconds()
+	Note("%v pass", d)
+}
+
+// Span is where a call was in a run. One that began later than another ended came after
+// it.
+type Span struct {
+	Began, Ended int
+	Clock        []int64 // what the call has read from the clock
+}
+
+// Call makes a call of which it matters whether another ended before it began.
+func (r *Run) Call(what string, f func()) (s Span) {
+	s.Began = r.mark(call, what+" begins")
+	read := r.readings()
+	*read = nil
+	f()
+	s.Clock = *read
+	s.Ended = r.mark(back, what+" is back")
+	return s
+}
+
+// mark returns how many there have been.
+func (r *Run) mark(k Kind, what string) int {
+	at(k, unsafe.Pointer(&r.marks), nil)
+	Note("%s", what)
+	r.marks++
+	return r.marks
+}
+
+// At pauses the actor that runs before a step on an object. Outside of actors nothing
+// pauses.
+func At(k Kind, object unsafe.Pointer) { at(k, object, nil) }
+
+// AtLock pauses before a mutex is locked until it is free: held says whether it is.
+func AtLock(object unsafe.Pointer, held *bool) { at(Lock, object, held) }
+
+// Unchanged says that the Store or TryLock just paused at has changed nothing.
+func Unchanged() {
+	if r := running; r != nil && r.current != nil && !r.pruned {
+		switch e := &r.events[len(r.events)-1]; e.kind {
+		case Store:
+			e.kind = Load
+		case TryLock:
+			e.kind = refused
+		}
+	}
+}
+
+// Clock reads the clock.
+func Clock() (micros int64) {
+	r := running
+	if r == nil {
+		return 0
+	}
+	if r.frozen {
+		at(Load, unsafe.Pointer(&r.micros), nil)
+	} else {
+		at(Store, unsafe.Pointer(&r.micros), nil)
+		r.micros++
+	}
+	read := r.readings()
+	*read = append(*read, r.micros)
+	Note("reads the clock: %d", r.micros)
+	return r.micros
+}
+
+// readings are the clock's of who runs.
+func (r *Run) readings() *[]int64 {
+	if r.current == nil {
+		return &r.read
+	}
+	return &r.current.read
+}
+
+// Note adds to the trace what the actor that runs has just done.
+func Note(format string, args ...any) {
+	r := running
+	if r == nil || !r.tracing || r.pruned {
+		return
+	}
+	who := "-"
+	if r.current != nil {
+		who = r.current.name
+	}
+	r.trace = append(r.trace, fmt.Sprintf("%4d  %-8s %s", len(r.events), who, fmt.Sprintf(format, args...)))
+}
+
+// Tracing says whether what is noted is kept.
+func Tracing() bool { return running != nil && running.tracing && !running.pruned }
+
+// Name is how the trace calls an object.
+func Name(object unsafe.Pointer) string {
+	if running == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d", running.number(object))
+}
+
+// String is the run's trace, and what it has broken.
+func (r *Run) String() string {
+	return strings.Join(r.trace, "\n") + "\n=> " + strings.Join(r.broken, "\n=> ")
+}
+
+func (r *Run) number(object unsafe.Pointer) int {
+	n, known := r.objects[object]
+	if !known {
+		n = len(r.objects)
+		r.objects[object] = n
+		r.on = append(r.on, nil)
+	}
+	return n
+}
+
+func at(k Kind, object unsafe.Pointer, held *bool) {
+	r := running
+	if r == nil || r.current == nil || r.pruned {
+		if held != nil && *held && (r == nil || !r.pruned) {
+			panic("steps: a mutex is locked twice where nobody would free it")
+		}
+		return
+	}
+	if !r.current.yield(op{k, r.number(object), held}) {
+		panic(pruned{})
+	}
+}
+
+// run goes down the path, and on from its end.
+func (r *Run) run(scenario func(*Run)) {
+	r.objects = map[unsafe.Pointer]int{}
+	running = r
+	defer func() { running = nil }()
+	scenario(r)
+	if len(r.actors) > most {
+		panic("steps: too many actors")
+	}
+	for i := range r.actors {
+		r.resume(i) // to its first step
+	}
+	for depth := 0; ; depth++ {
+		if depth == longest {
+			r.Broken("%d steps, and no end", longest)
+			r.path = r.path[:depth]
+			r.prune()
+			return
+		}
+		enabled, waiting := r.standing()
+		if enabled == 0 && waiting == 0 {
+			break
+		}
+		if depth == len(r.path) && !r.choose(enabled, depth) {
+			if enabled == 0 {
+				r.Broken("deadlock")
+			}
+			r.prune()
+			return
+		}
+		n := &r.path[depth]
+		if n.enabled != enabled || !enabled.has(n.taken) {
+			panic("steps: the scenario isn't deterministic")
+		}
+		r.take(n.taken, depth)
+	}
+	r.current = nil
+	for _, f := range r.ends {
+		f()
+	}
+}
+
+// longest is a number of steps that only those reach who wait for each other for ever.
+const longest = 5000
+
+// standing is who can go on, and who waits for a lock.
+func (r *Run) standing() (enabled, waiting set) {
+	for i, a := range r.actors {
+		switch {
+		case a.over:
+		case a.op.enabled():
+			enabled |= one(i)
+		default:
+			waiting |= one(i)
+		}
+	}
+	return enabled, waiting
+}
+
+// choose enters a new state, and says whether there is anything to be seen from there.
+func (r *Run) choose(enabled set, depth int) bool {
+	n := node{enabled: enabled}
+	if depth > 0 {
+		from, e := &r.path[depth-1], &r.events[depth-1]
+		for i := range ((from.sleep | from.done) &^ one(from.taken)).all() {
+			if !r.actors[i].op.meets(e.op) {
+				n.sleep |= one(i)
+			}
+		}
+		n.taken = from.taken // who goes on, goes on
+	}
+	left := enabled &^ n.sleep
+	if left == 0 {
+		return false
+	}
+	if !left.has(n.taken) {
+		n.taken = left.first()
+	}
+	if n.todo = one(n.taken); r.every {
+		n.todo, n.sleep = enabled, 0
+	}
+	r.path = append(r.path, n)
+	return true
+}
+
+// races looks for the steps that the last one meets, and doesn't come after for another
+// reason, and has each tried the other way round: by whoever can begin what else there was
+// since then and need not have waited for it.
+func (r *Run) races(last int) {
+	e := &r.events[last]
+	on := r.on[e.obj]
+	for k := len(on) - 1; k >= 0; k-- {
+		f := &r.events[on[k]]
+		if on[k] < e.since[f.actor] || !e.meets(f.op) || e.follows(f.op) {
+			continue
+		}
+		r.turnRound(int(on[k]), last)
+		e.since.join(&f.since)
+	}
+}
+
+// turnRound has what came between two steps, and the second, tried without the first.
+func (r *Run) turnRound(first, second int) {
+	n, e := &r.path[first], &r.events[first]
+	var begin, come set // who can begin, and who has come
+	var came [most]int32
+	for j := first + 1; j <= second; j++ {
+		f := &r.events[j]
+		if j < second && f.since[e.actor] > int32(first) || come.has(f.actor) {
+			continue
+		}
+		begins := true
+		for q := range come.all() {
+			begins = begins && f.since[q] <= came[q]
+		}
+		come |= one(f.actor)
+		if came[f.actor] = int32(j); begins {
+			begin |= one(f.actor)
+		}
+	}
+	if begin&(n.todo|n.sleep) == 0 {
+		n.todo |= one((begin & n.enabled).first())
+	}
+}
+
+// take lets an actor take its step.
+func (r *Run) take(i, depth int) {
+	a := r.actors[i]
+	r.events = append(r.events, event{op: a.op, actor: i})
+	obj := a.op.obj
+	r.resume(i)
+	e := &r.events[depth]
+	e.since = a.since
+	r.races(depth)
+	for _, k := range r.on[obj] {
+		if f := &r.events[k]; e.meets(f.op) {
+			e.since.join(&f.since)
+		}
+	}
+	e.since[i] = int32(depth) + 1
+	a.since = e.since
+	r.on[obj] = append(r.on[obj], int32(depth))
+}
+
+// resume runs an actor to its next step.
+func (r *Run) resume(i int) {
+	a := r.actors[i]
+	r.current = a
+	o, more := a.next()
+	a.op, a.over = o, !more
+	r.current = nil
+}
+
+// prune ends a run that comes to what has been seen, or to nothing.
+func (r *Run) prune() {
+	r.pruned = true
+	for _, a := range r.actors {
+		a.stop()
+	}
+}

@@ -1,0 +1,44 @@
+// Package sync is package sync for code that is explored: see package steps.
+package sync
+
+import (
+	"unsafe"
+
+	"github.com/stint-go/stint/internal/explore/steps"
+)
+
+// Mutex is sync.Mutex.
+type Mutex struct{ held bool }
+
+// Lock is a step that waits for the mutex.
+func (m *Mutex) Lock() {
+	steps.AtLock(unsafe.Pointer(m), &m.held)
+	m.held = true
+	m.note("locks")
+}
+
+// TryLock is a step.
+func (m *Mutex) TryLock() bool {
+	steps.At(steps.TryLock, unsafe.Pointer(m))
+	if m.held {
+		steps.Unchanged()
+		m.note("fails to lock")
+		return false
+	}
+	m.held = true
+	m.note("locks")
+	return true
+}
+
+// Unlock is a step.
+func (m *Mutex) Unlock() {
+	steps.At(steps.Unlock, unsafe.Pointer(m))
+	m.held = false
+	m.note("unlocks")
+}
+
+func (m *Mutex) note(what string) {
+	if steps.Tracing() {
+		steps.Note("%s mutex %s", what, steps.Name(unsafe.Pointer(m)))
+	}
+}
