@@ -3,21 +3,17 @@ package stint
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"runtime"
 	"slices"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/clock"
+	"github.com/stint-go/stint/internal/events"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/store"
 )
@@ -70,13 +66,9 @@ type Event struct {
 	turn uint64 // of keys
 }
 
-// eventKeys are the keys of an event, for as long as its observers run. They are
-// used again by other events, which is why an event knows its turn.
+// eventKeys are the keys of an event, and what an event without a decision is about.
 type eventKeys struct {
-	turn    atomic.Uint64
-	readers atomic.Int64 // who look at the charges if it is their turn
-	charges []store.Charge
-	// own, limits and pacing are scratch of events without a decision: see about.
+	events.Keys
 	own    []store.Charge
 	limits []LimitStatus
 	pacing Pacing
@@ -88,36 +80,23 @@ var keysOfEvents = sync.Pool{New: func() any { return &eventKeys{pooled: true} }
 // Key returns the key that Decision.Limits[i] was decided for, as stores see it:
 // escaped, and hashed where it is long. It is "" once the observer has returned. Keys may be addresses or credentials: show them to
 // those only who may see them.
-func (e Event) Key(i int) string { return e.keys.key(e.turn, i) }
-
-func (k *eventKeys) key(turn uint64, i int) (key string) {
-	if k == nil {
+func (e Event) Key(i int) string {
+	if e.keys == nil {
 		return ""
 	}
-	k.readers.Add(1)
-	if k.turn.Load() == turn && i >= 0 && i < len(k.charges) {
-		key = k.charges[i].Key
-	}
-	k.readers.Add(-1)
-	return key
+	return e.keys.Of(e.turn, i)
 }
 
-// lend has the event know the keys of charges until takeBack. Events of turns that are
-// over don't look at them, and this turn has no other event.
+// lend has the event know the keys of charges until takeBack.
 func (e *Event) lend(k *eventKeys, charges []store.Charge) {
-	k.charges = charges
-	e.keys, e.turn = k, k.turn.Load()
+	e.keys, e.turn = k, k.Lend(charges)
 }
 
-// takeBack ends the turn. It waits for other goroutines that are reading a key.
 func (e *Event) takeBack() {
 	k := e.keys
-	k.turn.Add(1)
-	for k.readers.Load() > 0 {
-		runtime.Gosched()
-	}
+	k.TakeBack()
 	if k.pooled {
-		k.charges = nil
+		k.Lend(nil)
 		clear(k.own)
 		keysOfEvents.Put(k)
 	}
@@ -182,128 +161,87 @@ func (e Event) LogValue() slog.Value {
 		slog.String("path", e.Path),
 		slog.String("error", why),
 	}
-	return slog.GroupValue(slices.DeleteFunc(attrs, func(a slog.Attr) bool {
-		switch a.Value.Kind() {
-		case slog.KindString:
-			return a.Value.String() == ""
-		case slog.KindDuration:
-			return a.Value.Duration() == 0
-		}
-		return a.Value.Int64() == 0 && (a.Key != "remaining" || !e.Kind.decided() || d.Limit == "")
-	})...)
+	left := ""
+	if events.Kind(e.Kind).Decided() && d.Limit != "" {
+		left = "remaining" // is said also if nothing is
+	}
+	return slog.GroupValue(events.Present(attrs, left)...)
 }
 
 // Format implements fmt.Formatter: with every verb it is what LogValue says.
-func (e Event) Format(f fmt.State, _ rune) {
-	for i, a := range e.LogValue().Group() {
-		if i > 0 {
-			_, _ = io.WriteString(f, " ")
-		}
-		_, _ = io.WriteString(f, a.Key+"="+strconv.Quote(a.Value.String()))
-	}
-}
+func (e Event) Format(f fmt.State, _ rune) { events.Format(f, e.LogValue().Group()) }
 
 // MarshalJSON implements json.Marshaler: what LogValue says, durations in seconds.
-func (e Event) MarshalJSON() ([]byte, error) {
-	all := map[string]any{}
-	for _, a := range e.LogValue().Group() {
-		if v := a.Value; v.Kind() == slog.KindDuration {
-			all[a.Key] = v.Duration().Seconds()
-		} else {
-			all[a.Key] = v.Any()
-		}
-	}
-	return json.Marshal(all)
-}
+func (e Event) MarshalJSON() ([]byte, error) { return events.JSON(e.LogValue().Group()) }
 
 // EventKind says what has happened.
 type EventKind uint8
 
 const (
 	// EventAdmitted: all enforced limits let the request pass.
-	EventAdmitted EventKind = iota
+	EventAdmitted = EventKind(events.Admitted)
 	// EventDenied: an enforced limit refused.
-	EventDenied
+	EventDenied = EventKind(events.Denied)
 	// EventCanceled: the request's context ended during the decision or the wait:
 	// the client left, the server shut down, or a deadline passed. What had
 	// been charged is given back.
-	EventCanceled
+	EventCanceled = EventKind(events.Canceled)
 	// EventBlocked: a predicate of WithBlock refused.
-	EventBlocked
+	EventBlocked = EventKind(events.Blocked)
 	// EventEmptyKey: refused for an empty key.
-	EventEmptyKey
+	EventEmptyKey = EventKind(events.EmptyKey)
 	// EventKeyFailed: a KeyFunc failed or gave too long a key.
-	EventKeyFailed
+	EventKeyFailed = EventKind(events.KeyFailed)
 	// EventLimitsFailed: a WithLimitFunc failed or gave limits that can't be used.
-	EventLimitsFailed
+	EventLimitsFailed = EventKind(events.LimitsFailed)
 	// EventStoreFailed: the store failed. Err is a *StoreError under FailClosed;
 	// under FailOpen the request passed.
-	EventStoreFailed
+	EventStoreFailed = EventKind(events.StoreFailed)
 	// EventSettleFailed: a charge could not be given back, or a slot not released.
-	EventSettleFailed
+	EventSettleFailed = EventKind(events.SettleFailed)
 	// EventDryRunDenied: a limit that only reports would have refused. Decision is
 	// what it would have been then, and Limit names that limit. It comes after
 	// the event of the decision itself, once for each such limit.
-	EventDryRunDenied
+	EventDryRunDenied = EventKind(events.DryRunDenied)
 	// EventUpdated: Limiter.Update has put another configuration in place.
-	EventUpdated
+	EventUpdated = EventKind(events.Updated)
 	// EventLimitChanged: an AdaptiveConcurrency has another limit for some key. It
 	// comes when a request ends, at most once in a sample window for each key.
-	EventLimitChanged
+	EventLimitChanged = EventKind(events.LimitChanged)
 	// EventWaiting: the request begins to wait, for a slot or for its turn. Of
 	// Decision there are Limit, which it waits for, Queued, and Delay, how long
 	// its turn is away; 0 for a slot, as nobody knows.
-	EventWaiting
+	EventWaiting = EventKind(events.Waiting)
 	// EventSettled: what a request has cost has changed, by a WithSettle or by
 	// Permit.Settle. Decision is where its limits stand then.
-	EventSettled
+	EventSettled = EventKind(events.Settled)
 	// EventPaced: the response to a request that a Bandwidth paces has ended. It
 	// comes once for each of them.
-	EventPaced
+	EventPaced = EventKind(events.Paced)
 	// EventBanned: a refusal has begun a Ban, or a ban that only reports has. It comes
 	// after the event of the decision itself, once for each ban, which Limit names;
 	// RetryAfter is when it ends.
-	EventBanned
+	EventBanned = EventKind(events.Banned)
 	// EventEnded: an admitted request has ended: its Permit.Done has been called, or
 	// the release of its Detach. Decision is where its limits stood when it was let
 	// in, with what it has cost since in Cost. Status is that of the response, where
 	// a limit looks at it, and Held how long slots were held. It follows each
 	// EventAdmitted of a permit that is done, and comes last; that of an Allow at once.
-	EventEnded
+	EventEnded = EventKind(events.Ended)
 	// EventStoreDegraded: the primary store of a failover has failed a call or a probe,
 	// or its breaker has closed: then Err is nil. While the breaker is open Err wraps
 	// failover.ErrOpen. It is told to the limiter that WithStore was given to.
-	EventStoreDegraded
+	EventStoreDegraded = EventKind(events.StoreDegraded)
 	// EventPolicy: a file's policy has been put in place, or refused: then Err says
 	// why, and the old one stays.
-	EventPolicy
+	EventPolicy = EventKind(events.Policy)
 	// EventLeaseLost: the lease of a slot that is still held is gone, and somebody else
 	// may have the slot. Decision has the limit, and Key(0) whose slot it is.
-	EventLeaseLost
+	EventLeaseLost = EventKind(events.LeaseLost)
 )
 
-var eventNames = [...]string{
-	"Admitted", "Denied", "Canceled", "Blocked", "EmptyKey", "KeyFailed",
-	"LimitsFailed", "StoreFailed", "SettleFailed", "DryRunDenied", "Updated",
-	"LimitChanged", "Waiting", "Settled", "Paced", "Banned", "Ended", "StoreDegraded", "Policy", "LeaseLost",
-}
-
 // String returns the constant's name without Event: "Admitted".
-func (k EventKind) String() string {
-	if int(k) < len(eventNames) {
-		return eventNames[k]
-	}
-	return "EventKind(" + strconv.Itoa(int(k)) + ")"
-}
-
-// decided reports whether events of the kind have a decision.
-func (k EventKind) decided() bool {
-	switch k {
-	case EventAdmitted, EventDenied, EventCanceled, EventDryRunDenied, EventBanned, EventSettled, EventEnded:
-		return true
-	}
-	return false
-}
+func (k EventKind) String() string { return events.Kind(k).String() }
 
 // Observe has f told of every event of the limiter, and of those derived from it by
 // With, until stop is called: of decisions and failures, on the request's own
@@ -337,30 +275,7 @@ func (l *Limiter) Observe(f func(Event)) (stop func()) {
 // observer is one that a limiter has. Its address is its identity.
 type observer struct{ f func(Event) }
 
-// audience is who is told of a limiter's events. It is never changed, but replaced.
-type audience struct {
-	all []func(Event)
-	// failing: the store has failed, so that its next answers are looked at.
-	failing bool
-}
-
-// address changes whom the limiter tells.
-func (l *Limiter) address(change func(*audience)) {
-	for {
-		was := l.told.Load()
-		next := new(audience)
-		if was != nil {
-			*next = *was
-		}
-		change(next)
-		if len(next.all) == 0 && !next.failing {
-			next = nil
-		}
-		if l.told.CompareAndSwap(was, next) {
-			return
-		}
-	}
-}
+type audience = events.Audience[Event]
 
 // enlist works out whom each limiter tells, and where it logs. The caller holds f.mu.
 func (f *family) enlist() {
@@ -379,7 +294,7 @@ func (f *family) enlist() {
 			}
 			all = append(own, all...)
 		}
-		m.address(func(a *audience) { a.all = all })
+		events.Address(&m.told, func(a *audience) { a.All = all })
 	}
 }
 
@@ -416,14 +331,14 @@ func (l *Limiter) heard(n store.Notice) {
 func (v *version) observe(e *Event) {
 	e.Limiter = v.name
 	to := v.of.told.Load()
-	if e.Kind == EventStoreFailed && (to == nil || !to.failing) {
-		v.of.address(func(a *audience) { a.failing = true })
+	if e.Kind == EventStoreFailed && (to == nil || !to.Failing) {
+		events.Address(&v.of.told, func(a *audience) { a.Failing = true })
 	}
-	if m := e.message(); m != 0 {
+	if m := events.Kind(e.Kind).Message(e.Err); m != 0 {
 		v.write(m, *e)
 	}
 	if to != nil {
-		for _, f := range to.all {
+		for _, f := range to.All {
 			f(*e)
 		}
 	}
@@ -439,39 +354,6 @@ func (v *version) observeOf(e *Event, charges []store.Charge) {
 // unsettled tells the observers of charges that could not be settled.
 func (v *version) unsettled(p *plan, charges []store.Charge, took time.Duration, err error) {
 	v.observeOf(&Event{Kind: EventSettleFailed, Route: p.route(), Err: err, StoreTook: took}, charges)
-}
-
-// message is the log's of an event, or none.
-func (e *Event) message() logs.Message {
-	switch e.Kind {
-	case EventDenied, EventBlocked:
-		return logs.Refused
-	case EventEmptyKey:
-		return logs.EmptyKey
-	case EventKeyFailed:
-		return logs.KeyFailed
-	case EventLimitsFailed:
-		return logs.LimitsFailed
-	case EventStoreFailed:
-		return logs.StoreFailed
-	case EventSettleFailed:
-		return logs.SettleFailed
-	case EventBanned:
-		return logs.Banned
-	case EventLeaseLost:
-		return logs.LeaseLost
-	case EventStoreDegraded:
-		if e.Err == nil {
-			return logs.PrimaryAnswers
-		}
-		return logs.PrimaryFailed
-	case EventPolicy:
-		if e.Err == nil {
-			return logs.PolicyInForce
-		}
-		return logs.PolicyRefused
-	}
-	return 0
 }
 
 // write has the log say what has happened.
@@ -513,7 +395,7 @@ func (v *version) answered() {
 	if log.Quiet(logs.StoreFailed) < recovered {
 		return
 	}
-	v.of.address(func(a *audience) { a.failing = false })
+	events.Address(&v.of.told, func(a *audience) { a.Failing = false })
 	log.Write(context.Background(), logs.StoreAnswers, func(bool) (attrs []slog.Attr) {
 		if v.name != "" {
 			attrs = append(attrs, slog.String("limiter", v.name))
@@ -527,7 +409,7 @@ func (c *call) observe(kind EventKind, err error) {
 	to := c.lim.of.told.Load()
 	switch decided := kind == EventAdmitted || kind == EventDenied; {
 	case to != nil:
-		if to.failing && decided && slices.ContainsFunc(c.entries, func(e *entry) bool { return e.needs&local == 0 }) {
+		if to.Failing && decided && slices.ContainsFunc(c.entries, func(e *entry) bool { return e.needs&local == 0 }) {
 			c.lim.answered()
 		}
 	case decided && c.bans():
