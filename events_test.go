@@ -159,7 +159,7 @@ func TestEventsShowNoKey(t *testing.T) {
 		}
 		shown.Write(b)
 	}
-	seen := 0
+	seen, earlier := 0, 0 // of kept, those of requests before
 	l := limiter(t, stint.Rate(1, time.Hour), stint.Rate(1, time.Hour, stint.WithDryRun()), stint.Ban(1, time.Hour, time.Hour),
 		stint.WithKey(stint.Header("X-Api-Key")), stint.WithObserver(func(e stint.Event) {
 			if e.Key(0) == credential {
@@ -168,6 +168,11 @@ func TestEventsShowNoKey(t *testing.T) {
 			if e.Key(-1) != "" || e.Key(len(e.Decision.Limits)) != "" || e.Clone().Key(0) != "" {
 				t.Error("a key of no limit, or of a clone")
 			}
+			for _, was := range kept[:earlier] {
+				if was.Key(0) != "" {
+					t.Errorf("%v of an earlier request has the key of this", was.Kind)
+				}
+			}
 			kept = append(kept, e)
 			show(e)
 		}))
@@ -175,6 +180,7 @@ func TestEventsShowNoKey(t *testing.T) {
 		r := get("/")
 		r.Header.Set("X-Api-Key", credential)
 		through(l, r, nil)
+		earlier = len(kept)
 	}
 	if len(kept) < 6 || seen < 6 {
 		t.Fatalf("%d events, %d with the key", len(kept), seen)

@@ -403,6 +403,43 @@ func TestGoOptionsStay(t *testing.T) {
 	}
 }
 
+// Observers of the limiter stay whatever its file does. They are told of each reload,
+// and of limiters derived from it.
+func TestObserversStay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	write(t, path, units(5))
+	w := watch(t, path)
+	derived := stint.Must(w.lim.With(stint.Rate(9, time.Hour, stint.WithName("derived"))))
+	var mu sync.Mutex
+	var told []string
+	defer w.lim.Observe(func(e stint.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case e.Kind == stint.EventPolicy:
+			told = append(told, fmt.Sprint(e.Kind, " ", filepath.Base(e.Path), " ", e.Err != nil))
+		case e.Kind == stint.EventAdmitted:
+			told = append(told, fmt.Sprint(e.Kind, " ", e.Decision.Limit, " ", e.Key(0)))
+		}
+	})()
+	so := func(n int) func() bool {
+		return func() bool { mu.Lock(); defer mu.Unlock(); return len(told) == n }
+	}
+	write(t, path, units(6))
+	eventually(t, "the reload is told", so(1))
+	for _, l := range []*stint.Limiter{w.lim, derived} {
+		if err := l.Allow(t.Context(), "k", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, path, "limits: nonsense")
+	eventually(t, "the refusal is told", so(4))
+	want := "[Policy policy.yaml false Admitted calls %00global Admitted calls %00global Policy policy.yaml true]"
+	if got := fmt.Sprint(told); got != want {
+		t.Errorf("told %s, want %s", got, want)
+	}
+}
+
 // refusing takes no update after the first.
 type refusing struct {
 	mu sync.Mutex
