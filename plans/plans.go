@@ -1,5 +1,5 @@
-// Package plans keeps limits that come from somewhere slow, such as tenants' plans
-// in a database, for stint.WithLimitFunc:
+// Package plans caches limits that come from a slow source, such as tenants' plans in a
+// database, for stint.WithLimitFunc:
 //
 //	tenants := plans.Must(plans.New(load))
 //	stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
@@ -19,8 +19,9 @@ import (
 	"github.com/stint-go/stint/internal/clock"
 )
 
-// Cache keeps what a source has said of each key. It is safe for concurrent use
-// and has no goroutine beyond one for each load under way.
+// Cache remembers the limits that a source has returned for each key. Make one with
+// New. It is safe for concurrent use, and runs one goroutine for each load under way
+// and no others.
 type Cache struct {
 	load    func(ctx context.Context, key string) ([]stint.Limit, error)
 	ttl     time.Duration
@@ -30,7 +31,7 @@ type Cache struct {
 	mu     sync.Mutex
 	plans  map[string]*list.Element // of *kept
 	recent list.List                // most recently used first
-	loads  map[string]*pending      // under way: of each key the latest
+	loads  map[string]*pending      // the latest load under way, by key
 }
 
 // kept is a plan that has been loaded.
@@ -38,40 +39,44 @@ type kept struct {
 	key     string
 	limits  []stint.Limit
 	loaded  time.Time
-	retryAt time.Time // not to be loaded before, after a load that failed
+	retryAt time.Time // after a failed load, the earliest time of the next
 }
 
 // pending is a load under way. Its limits and err are set when done is closed.
 type pending struct {
 	began   time.Time
-	alone   time.Duration   // after which another may be started beside it
+	alone   time.Duration   // the time after which another may be started beside it
 	overdue <-chan struct{} // closed at the load timeout, or after done
 	done    chan struct{}
 	limits  []stint.Limit
 	err     error
 }
 
-// Option changes what New makes.
+// Option changes a default of New.
 type Option func(*Cache)
 
-// WithTTL says how long a plan counts as current; by default a minute.
+// WithTTL sets how long a plan counts as current. The default is a minute; New refuses
+// 0 or less.
 func WithTTL(d time.Duration) Option { return func(p *Cache) { p.ttl = d } }
 
-// WithSize says how many plans are kept; by default 10,000. Beyond that the
-// one that was used least recently is forgotten.
+// WithSize sets how many plans are kept. When there are more, the least recently used
+// one is dropped. The default is 10,000; New refuses numbers below 1.
 func WithSize(n int) Option { return func(p *Cache) { p.size = n } }
 
-// WithLoadTimeout says how long a load may take; by default 5 seconds. The
-// context that it is given ends then, and Get doesn't wait for it any longer,
-// whether or not the load heeds its context.
+// WithLoadTimeout sets how long a load may take. Its context ends then, and Get stops
+// waiting for it whether or not the load heeds its context. The default is 5 seconds;
+// New refuses 0 or less.
 func WithLoadTimeout(d time.Duration) Option { return func(p *Cache) { p.timeout = d } }
 
-// retry is how long a plan that is kept isn't loaded again after a load
-// failed: a source that is down must not be asked by every request.
+// retry is how long after a failed load a plan that is kept isn't loaded again: not
+// every request should ask a source that is down.
 const retry = time.Second
 
-// New makes a cache in front of load, which returns the limits of a key; each needs
-// a WithName. The error says what is wrong with the options, or that load is nil.
+// New returns a cache in front of load, which returns the limits of a key. Each limit
+// needs a stint.WithName. load is called on a goroutine of its own, concurrently for
+// different keys; a panic in it is an error of that load.
+//
+// The error reports a nil load and every option out of range.
 func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts ...Option) (*Cache, error) {
 	p := &Cache{
 		load: load, ttl: time.Minute, size: 10_000, timeout: 5 * time.Second,
@@ -82,7 +87,7 @@ func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts
 	}
 	var errs []error
 	if p.load == nil {
-		errs = append(errs, errors.New("plans: New(nil): write a function that loads a plan"))
+		errs = append(errs, errors.New("plans: New(nil): write a function that loads the limits of a key"))
 	}
 	if p.ttl <= 0 || p.size < 1 || p.timeout <= 0 {
 		errs = append(errs, fmt.Errorf("plans: TTL %v, size %d, timeout %v: write positive values", p.ttl, p.size, p.timeout))
@@ -93,7 +98,7 @@ func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts
 	return p, nil
 }
 
-// Must returns p, or panics with err. It is for variables and at start-up.
+// Must returns p, or panics with err. Use it for package variables and at start-up.
 func Must(p *Cache, err error) *Cache {
 	if err != nil {
 		panic(err)
@@ -101,25 +106,25 @@ func Must(p *Cache, err error) *Cache {
 	return p
 }
 
-// Get returns the plan of key. There is one load for a key at a time, however
-// many ask, and it goes on when the one who asked first leaves.
+// Get returns the plan of key. However many callers ask, a key has one load at a time,
+// which continues when the caller that started it leaves.
 //
-//   - Current plans are returned at once.
-//   - For up to a TTL after that the old plan is returned at once as well, and
-//     loaded again behind it.
-//   - Older ones, and those never loaded, are waited for, up to the load
-//     timeout or the end of ctx.
-//   - When a load fails or exceeds the load timeout, an old plan is kept and
-//     returned, however old; only without one Get returns the error, which wraps
-//     context.DeadlineExceeded after a timeout. Errors are not kept.
-//   - While a load that ignores its context hangs, Get returns the old plan, or
-//     the error, at once. Another load is started beside it when the key is next
-//     asked for, at the earliest after the load timeout, then after twice that,
-//     and so on; without an old plan Get waits for that one, up to its timeout.
-//     A plan that comes late is kept.
+//   - A current plan is returned at once.
+//   - For another TTL the old plan is also returned at once, and is loaded again in the
+//     background.
+//   - For an older plan, or one never loaded, Get waits until it is loaded, up to the
+//     load timeout or the end of ctx.
+//   - If a load fails or exceeds the load timeout, the old plan is kept and returned,
+//     however old. Without an old plan Get returns the error, which wraps
+//     context.DeadlineExceeded after a timeout. Errors aren't cached.
+//   - While a load that ignores its context hangs, Get returns the old plan, or the
+//     error, at once. When the key is next asked for, another load is started beside
+//     it: after the load timeout at the earliest, then after twice that, and so on.
+//     Without an old plan Get waits for that load, up to its timeout. A plan that
+//     arrives late is kept.
 //
-// A load that returns a wrong limit, or one without a WithName, has failed. The
-// slice is shared: don't change it.
+// A load that returns an invalid limit, or one without a name, counts as failed. Don't
+// change the slice that Get returns: it is shared.
 func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
 	p.mu.Lock()
 	now := clock.Now()
@@ -147,7 +152,7 @@ func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
 	return old.limits, nil
 }
 
-// wait waits for a load until it is overdue, or ctx ends.
+// wait waits for a load until it is overdue or ctx ends.
 func (l *pending) wait(ctx context.Context) error {
 	select {
 	case <-l.done:
@@ -167,10 +172,10 @@ var errOverdue = fmt.Errorf("plans: the load takes longer than its timeout: %w",
 
 // start starts a load, or joins the one under way. The caller holds p.mu.
 //
-// A load that never returns can't be ended. Were it joined for ever, its key
-// would never get another plan; were another started at each timeout, they would
-// pile up while a source is down. Waiting for twice as long each time, there are
-// a dozen or so after a day.
+// A load that never returns can't be stopped. If callers joined it for ever, its key
+// would never get another plan. If another were started at each timeout, loads would
+// pile up while a source is down. Waiting twice as long each time leaves about a dozen
+// after a day.
 func (p *Cache) start(ctx context.Context, key string, now time.Time) *pending {
 	alone := p.timeout
 	if l := p.loads[key]; l != nil {
@@ -194,7 +199,7 @@ func (p *Cache) start(ctx context.Context, key string, now time.Time) *pending {
 
 func (p *Cache) run(ctx context.Context, key string, l *pending) {
 	defer func() {
-		if v := recover(); v != nil { // on this goroutine it would end the process
+		if v := recover(); v != nil { // on this goroutine a panic would end the process
 			l.err = fmt.Errorf("plans: the load panicked: %v", v)
 		}
 		p.finish(key, l)
@@ -210,7 +215,7 @@ func (p *Cache) run(ctx context.Context, key string, l *pending) {
 	}
 }
 
-// finish keeps what a load brought and lets the waiting go on.
+// finish keeps what a load returned and wakes those who wait for it.
 func (p *Cache) finish(key string, l *pending) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -221,12 +226,12 @@ func (p *Cache) finish(key string, l *pending) {
 	now := clock.Now()
 	e := p.plans[key]
 	switch {
-	case e != nil && e.Value.(*kept).loaded.After(l.began): // by one that began later
+	case e != nil && e.Value.(*kept).loaded.After(l.began): // a load that began later has finished before
 	case l.err != nil && e != nil:
 		e.Value.(*kept).retryAt = now.Add(retry)
 	case l.err != nil:
 	case e != nil:
-		// A new value: the old one is in the hands of callers.
+		// A new value, because callers may still hold the old one.
 		e.Value = &kept{key: key, limits: l.limits, loaded: now}
 	default:
 		p.plans[key] = p.recent.PushFront(&kept{key: key, limits: l.limits, loaded: now})
