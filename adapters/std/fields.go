@@ -2,24 +2,24 @@ package stinthttp
 
 import "strings"
 
-// maxField bounds the text of a field that is looked at. An honest server's
-// is some dozens of bytes for each of its policies.
+// maxField bounds the length of a field that is parsed. An honest server sends a few
+// dozen bytes for each of its policies.
 const maxField = 8 << 10
 
-// policyLeft is one item of a RateLimit field: what is left of a policy, and
-// for how many seconds no more than that may be used.
+// policyLeft is one item of a RateLimit field: what is left of a policy, and for how
+// many seconds no more than that may be used.
 type policyLeft struct {
 	left, seconds int64
 	hasSeconds    bool
 }
 
-// parseRateLimit reads a RateLimit field of
-// draft-ietf-httpapi-ratelimit-headers: the list of revisions 08 and later,
-// with its parameters under the names of revision 11 (r, t) or those proposed
-// since (a, w), or the dictionary of revision 07 (limit, remaining, reset).
+// parseRateLimit parses a RateLimit field of draft-ietf-httpapi-ratelimit-headers: the
+// list of revisions 08 and later, with its parameters under the names of revision 11
+// (r, t) or those proposed since (a, w), or the dictionary of revision 07 (limit,
+// remaining, reset).
 //
-// A field that is not well formed is ignored as a whole, as RFC 9651 §4.2
-// asks; an item whose parameters mean nothing, alone.
+// A malformed field is ignored as a whole, as RFC 9651 §4.2 requires. An item whose
+// parameters make no sense is ignored alone.
 func parseRateLimit(lines []string) []policyLeft {
 	text := strings.Join(lines, ",")
 	if len(text) > maxField {
@@ -34,8 +34,8 @@ func parseRateLimit(lines []string) []policyLeft {
 	return nil
 }
 
-// parseList reads a list whose members are strings or tokens with parameters.
-// Inner lists have no place in this field and make it malformed.
+// parseList parses a list whose members are strings or tokens with parameters. Inner
+// lists aren't allowed in this field and make it malformed.
 func parseList(text string) (items []policyLeft, ok bool) {
 	s := scanner{rest: text}
 	s.skip(" ")
@@ -72,7 +72,7 @@ func parseList(text string) (items []policyLeft, ok bool) {
 	return items, true
 }
 
-// parseDictionary reads limit=100, remaining=0, reset=30.
+// parseDictionary parses limit=100, remaining=0, reset=30.
 func parseDictionary(text string) (item policyLeft, ok bool) {
 	var left, seconds value
 	s := scanner{rest: text}
@@ -104,8 +104,8 @@ func parseDictionary(text string) (item policyLeft, ok bool) {
 	return newPolicyLeft(left, seconds)
 }
 
-// spelled is a parameter that goes by two names. The published one counts
-// where an answer carries both.
+// spelled is a parameter with two names. If an answer carries both, the published one
+// counts.
 type spelled struct{ first, second value }
 
 func (s spelled) value() value {
@@ -115,8 +115,8 @@ func (s spelled) value() value {
 	return s.second
 }
 
-// newPolicyLeft holds the numbers to what the draft allows: integers, not
-// decimals, and none below 0.
+// newPolicyLeft checks the numbers against the draft: integers, not decimals, and none
+// below 0.
 func newPolicyLeft(left, seconds value) (policyLeft, bool) {
 	if left.kind != kindInteger || left.integer < 0 {
 		return policyLeft{}, false
@@ -149,8 +149,8 @@ const (
 	kindDisplay
 )
 
-// value is a bare item of RFC 9651. Only integers are ever looked into; the
-// other kinds are parsed to know where they end.
+// value is a bare item of RFC 9651. Only integers are ever used; the other kinds are
+// parsed to find where they end.
 type value struct {
 	kind    kind
 	integer int64
@@ -170,7 +170,7 @@ func (s *scanner) accept(c byte) bool {
 	return true
 }
 
-// nextMember goes over what stands between two members, or at the end.
+// nextMember skips what separates two members, or ends the list.
 func (s *scanner) nextMember() bool {
 	s.skip(" \t")
 	if s.rest == "" {
@@ -258,12 +258,12 @@ func (s *scanner) bareItem() (value, bool) {
 	return value{}, false
 }
 
-// isTokenByte is what may follow in a token: tchar of RFC 9110, ":" and "/".
+// isTokenByte reports whether c may follow in a token: tchar of RFC 9110, ":" and "/".
 func isTokenByte(c byte) bool {
 	return isAlpha(c) || isDigit(c) || strings.IndexByte("!#$%&'*+-.^_`|~:/", c) >= 0
 }
 
-// number reads an integer of up to 15 digits, or a decimal of up to 12 and 3.
+// number reads an integer of up to 15 digits, or a decimal of up to 12 and 3 digits.
 func (s *scanner) number() (value, bool) {
 	negative := s.accept('-')
 	digits := s.take(isDigit)
@@ -287,7 +287,7 @@ func (s *scanner) number() (value, bool) {
 	return v, true
 }
 
-// quoted goes over a string whose opening quote has been read.
+// quoted skips a string whose opening quote has been read.
 func (s *scanner) quoted() bool {
 	for i := 0; i < len(s.rest); i++ {
 		switch c := s.rest[i]; {
@@ -306,8 +306,8 @@ func (s *scanner) quoted() bool {
 	return false
 }
 
-// display goes over a display string whose opening quote has been read. That
-// its bytes are UTF-8 is left unchecked: nobody is shown them.
+// display skips a display string whose opening quote has been read. It doesn't check
+// that the bytes are UTF-8, because they are never displayed.
 func (s *scanner) display() bool {
 	isHex := func(c byte) bool { return isDigit(c) || 'a' <= c && c <= 'f' }
 	for i := 0; i < len(s.rest); i++ {

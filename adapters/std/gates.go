@@ -7,53 +7,52 @@ import (
 	"time"
 )
 
-// maxGates bounds the gates of one Transport: a program may call whatever host
-// its users name, and each may answer 429.
+// maxGates bounds the gates of one Transport: a program may call whatever hosts its
+// users name, and each may answer 429.
 const maxGates = 1024
 
-// maxName bounds the name of a destination that is given a gate: with it the
-// gates of a Transport take 4 MiB at the very most.
+// maxName bounds the name of a destination that gets a gate, in bytes. With it the
+// gates of a Transport take at most 4 MiB.
 const maxName = 4 << 10
 
-// gateKey is a destination as it is limited: its host, and what the
-// Transport's key function makes of the request. The host is always part of
-// it: what one server asks for says nothing about another.
+// gateKey identifies a destination: its host, and what the Transport's key function
+// returns for the request. The host is always part of it: what one server asks for says
+// nothing about another.
 type gateKey struct{ host, key string }
 
 // gate is a destination that has asked not to be called until opens.
 //
-// Those waiting for it do not go on together. The first goes when it opens,
-// the next a step later, and the n-th log2(n) steps later: twice as many in
-// each step as in the one before, so that a server which can't take them says
-// so while most are still waiting, and one which can has them all back within
-// some steps.
+// Requests that wait for it don't all go at once. The first goes when it opens, the
+// next a step later, and the n-th log2(n) steps later: each step lets twice as many go
+// as the one before. A server that can't take them says so while most are still
+// waiting; one that can has them all back within a few steps.
 type gate struct {
 	opens time.Time
 	step  time.Duration
-	queue int // places given since it closed
+	queue int // places given out since it closed
 }
 
 // A step is a tenth of the pause, within these bounds.
 const (
 	minStep = 50 * time.Millisecond
 	maxStep = time.Second
-	// steps is how many steps after opening a gate is forgotten: by then it
-	// would let 2^20 requests go.
+	// steps is how many steps after opening a gate is dropped: by then it would let
+	// 2^20 requests go.
 	steps = 20
 )
 
 func (g *gate) over(now time.Time) bool { return now.Sub(g.opens) > steps*g.step }
 
-// gates are the closed gates of one Transport, by destination. A destination
-// that has asked for nothing has none.
+// gates are the closed gates of one Transport, by destination. A destination that
+// hasn't asked for a pause has none.
 type gates struct {
 	mu     sync.Mutex
 	closed map[gateKey]*gate
 }
 
-// close keeps the gate of key closed for d from now. A shorter pause than the
-// one already asked for changes nothing: it is the word of another policy, or
-// of an answer that was longer under way.
+// close keeps the gate of key closed for d from now. A pause shorter than the one in
+// force changes nothing: it comes from another policy, or from an answer that took
+// longer to arrive.
 func (gs *gates) close(key gateKey, now time.Time, d time.Duration) {
 	if len(key.host)+len(key.key) > maxName {
 		return
@@ -81,7 +80,7 @@ func newGate(opens time.Time, pause time.Duration) gate {
 	return gate{opens: opens, step: min(max(pause/10, minStep), maxStep)}
 }
 
-// makeRoom forgets the gates that are over, and, if none is, the one that
+// makeRoom drops the gates that are over. If there are none, it drops the one that
 // opens last: nobody waits that long, so it matters least.
 func (gs *gates) makeRoom(now time.Time) {
 	var last gateKey
@@ -98,12 +97,11 @@ func (gs *gates) makeRoom(now time.Time) {
 	}
 }
 
-// place takes the next place at the gate of key. opens is when the gate opens
-// and turn, never earlier, is when this caller may go; both are zero where
-// there is no gate.
+// place takes the next place at the gate of key. opens is when the gate opens; turn,
+// never earlier, is when this caller may go. Both are zero if there is no gate.
 //
-// The turn carries jitter of up to a step, for the sake of other processes
-// that were told the same. It is only ever added: nobody comes early.
+// The turn includes jitter of up to a step, because other processes may have been told
+// the same pause. Jitter is only added: nobody goes early.
 func (gs *gates) place(key gateKey, now time.Time) (opens, turn time.Time) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()

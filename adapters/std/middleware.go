@@ -1,13 +1,11 @@
-// Package stinthttp puts stint's limits in front of net/http handlers, and of
-// every router that takes a func(http.Handler) http.Handler; and paces
-// outgoing requests.
+// Package stinthttp applies stint's limits to net/http handlers, and to every router
+// that takes a func(http.Handler) http.Handler. Its Transport paces outgoing requests.
 //
 //	limit := stinthttp.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()))
 //	http.ListenAndServe(addr, limit(mux))
 //
-// Mount it inside http.TimeoutHandler, which lets go of a request while its
-// handler still runs, and inside a CORS middleware, whose fields a browser has
-// to see on a refusal too.
+// Mount it inside http.TimeoutHandler, which abandons a request while its handler still
+// runs, and inside a CORS middleware, because browsers need its fields on refusals too.
 package stinthttp
 
 import (
@@ -16,20 +14,22 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// New is Middleware of a new limiter. It panics on a bad option, as
-// http.ServeMux.Handle does on a bad pattern; use stint.New and Middleware
-// where the options come from a configuration.
+// New makes a limiter and returns its Middleware. It panics on an invalid option, as
+// http.ServeMux.Handle does on an invalid pattern. If options come from a
+// configuration, use stint.New, which returns an error, and Middleware.
 func New(opts ...stint.Option) func(http.Handler) http.Handler {
 	return Middleware(stint.Must(stint.New(opts...)))
 }
 
-// Middleware admits requests through l: a request goes on to the next handler
-// when l has admitted it, and l.Deny answers it otherwise. The ResponseWriter
-// is handed on as it is, unless a limit looks at the response (stint.WithSettle,
-// stint.AdaptiveConcurrency): then it is that of stint.Permit.Next. Slots of
-// concurrency limits are released when the next handler returns or panics.
+// Middleware admits requests through l. If l admits a request, the next handler runs;
+// otherwise l.Deny answers. Slots of concurrency limits are released when the next
+// handler returns or panics. The middleware is safe for concurrent use.
 //
-// It panics if a limit of l has stint.GivenKey, or the Key of another adapter.
+// The next handler gets the ResponseWriter unchanged, unless a limit looks at the
+// response or paces it (stint.WithSettle, stint.AdaptiveConcurrency, stint.Bandwidth):
+// then it gets the one of stint.Permit.Next.
+//
+// Middleware panics if a limit of l uses stint.GivenKey or the Key of another adapter.
 func Middleware(l *stint.Limiter) func(http.Handler) http.Handler {
 	if err := l.ForRequests("stinthttp"); err != nil {
 		panic(err)
@@ -44,8 +44,8 @@ func Middleware(l *stint.Limiter) func(http.Handler) http.Handler {
 			defer p.Done()
 			req, wrap := p.Next(r)
 			if req != r {
-				// What others look for in the request they handed on: loggers
-				// its Pattern, the server the files it has to remove.
+				// Outer handlers look at the request they passed on: loggers at its
+				// Pattern, the server at the files it has to remove.
 				defer func() { r.Pattern, r.MultipartForm = req.Pattern, req.MultipartForm }()
 			}
 			if wrap != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// mayRetry reports whether an answer says to come again, and the request is
-// one that may be sent twice.
+// mayRetry reports whether an answer asks to try again, and the request may be sent
+// twice.
 func mayRetry(r *http.Request, status int) bool {
 	switch {
 	case r.Body != nil && r.Body != http.NoBody && r.GetBody == nil:
@@ -22,8 +22,7 @@ func mayRetry(r *http.Request, status int) bool {
 	return false
 }
 
-// idempotent follows RFC 9110 §9.2.2, and net/http in taking an
-// Idempotency-Key for the caller's word.
+// idempotent follows RFC 9110 §9.2.2. Like net/http, it trusts an Idempotency-Key.
 func idempotent(r *http.Request) bool {
 	switch r.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
@@ -32,7 +31,7 @@ func idempotent(r *http.Request) bool {
 	return len(r.Header["Idempotency-Key"]) > 0 || len(r.Header["X-Idempotency-Key"]) > 0
 }
 
-// resend returns the request to be sent once more: r itself has been base's.
+// resend returns a copy of the request to send once more, since base has already had r.
 func resend(r *http.Request) (*http.Request, error) {
 	again := r.Clone(r.Context())
 	if r.GetBody != nil && r.Body != nil && r.Body != http.NoBody {
@@ -45,8 +44,8 @@ func resend(r *http.Request) (*http.Request, error) {
 	return again, nil
 }
 
-// drain gives up an answer, keeping its connection usable where that takes
-// little reading.
+// drain discards an answer. It reads the rest if that is short, so that the connection
+// can be reused.
 func drain(body io.ReadCloser) {
 	if body == nil {
 		return
@@ -55,18 +54,18 @@ func drain(body io.ReadCloser) {
 	_ = body.Close()
 }
 
-// closeBody does for a request that is not sent what base would have done.
+// closeBody does what base would have done for a request that isn't sent.
 func closeBody(r *http.Request) {
 	if r.Body != nil {
 		_ = r.Body.Close()
 	}
 }
 
-// jittered adds up to a tenth.
+// jittered adds up to a tenth to d.
 func jittered(d time.Duration) time.Duration { return d + rand.N(d/10) }
 
-// sleep waits for d, or until ctx ends. A context that has ended already is
-// reported even where there is nothing to wait for.
+// sleep waits for d, or until ctx ends. It reports a context that has already ended
+// even if d is 0.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// farthest is the longest pause believed. Servers have sent Retry-After:
-// 9223372037, which as nanoseconds is negative; beyond a day the exact number
-// makes no difference to anybody who is waiting.
+// farthest is the longest pause that is believed. Servers have sent Retry-After:
+// 9223372037, which overflows as nanoseconds; beyond a day the exact number makes no
+// difference to anybody.
 const farthest = 24 * time.Hour
 
-// pause reads from an answer for how long its server asks not to be called
-// again. said is false when it doesn't ask.
+// pause returns how long the server that sent an answer asks not to be called again.
+// said is false if it doesn't ask.
 //
-// The fields are read in the order of what they are worth: Retry-After, then
-// RateLimit (draft revisions 08 to 11, then 07), the three RateLimit-* fields
-// of draft 06 and earlier, X-RateLimit-*. The first that says something
-// counts. Retry-After is about this answer, so it is read only where the
-// answer is a refusal (403, 429, 503); the others are also read in a granted
-// answer, which may have been the last one for now. An answer out of a cache
-// (Age) describes a limit as it was, and only its Retry-After is read.
+// The fields are read in order of reliability: Retry-After, then RateLimit (draft
+// revisions 08 to 11, then 07), the three RateLimit-* fields of draft 06 and earlier,
+// and X-RateLimit-*. The first that asks for a pause counts. Retry-After is about this
+// answer, so it is read only if the answer is a refusal (403, 429, 503). The others are
+// read in all answers, since a granted one may have been the last for now. An answer
+// from a cache (Age) describes the limit in the past: only its Retry-After is read.
 func pause(resp *http.Response, now time.Time) (d time.Duration, said bool) {
 	h := resp.Header
 	sent := now
@@ -50,16 +49,15 @@ func pause(resp *http.Response, now time.Time) (d time.Duration, said bool) {
 	})
 }
 
-// refused is where a server says that it was called too often. 403 is how
-// some APIs answer a secondary limit.
+// refused reports whether a status says that the server was called too often. Some APIs
+// answer a secondary limit with 403.
 func refused(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || status == http.StatusForbidden
 }
 
-// parseRetryAfter reads delay-seconds or an HTTP-date (RFC 9110 §10.2.3). A
-// date is taken relative to when the answer says it was sent. Of several
-// fields, which limiters behind one another are known to send, the longest
-// well-formed one counts.
+// parseRetryAfter parses delay-seconds or an HTTP-date (RFC 9110 §10.2.3). A date
+// counts relative to the time at which the answer says it was sent. Limiters behind one
+// another may send several fields: the longest well-formed one counts.
 func parseRetryAfter(lines []string, sent time.Time) (d time.Duration, said bool) {
 	for _, line := range lines {
 		text := strings.Trim(line, " \t")
@@ -72,9 +70,9 @@ func parseRetryAfter(lines []string, sent time.Time) (d time.Duration, said bool
 	return d, said
 }
 
-// longest is how long the policies that are used up ask to wait. A refusal
-// proves that one of them is, even when none of them says so: the request may
-// have cost more than what is left.
+// longest returns how long the policies that are used up ask to wait. A refusal proves
+// that one of them is, even if none says so: the request may have cost more than what
+// is left.
 func longest(items []policyLeft, limited bool) (d time.Duration, said bool) {
 	var partly time.Duration
 	var partlySaid bool
@@ -93,8 +91,8 @@ func longest(items []policyLeft, limited bool) (d time.Duration, said bool) {
 	return partly, partlySaid
 }
 
-// parseTrio reads a Remaining and a Reset field. reset turns the number of the
-// latter into a wait where it isn't simply seconds.
+// parseTrio parses a Remaining and a Reset field. reset converts the number of the
+// latter into a wait if it isn't in seconds.
 func parseTrio(remaining, resets []string, limited bool, reset func(int64) time.Duration) (time.Duration, bool) {
 	if len(remaining) != 1 || len(resets) != 1 {
 		return 0, false
@@ -113,9 +111,9 @@ func parseTrio(remaining, resets []string, limited bool, reset func(int64) time.
 	return clampSeconds(n), true
 }
 
-// sinceEpoch reads an X-RateLimit-Reset, for which there is no standard: from
-// 10^12 it is in milliseconds since 1970, from 10^9 in seconds since 1970, and
-// below that in seconds from now.
+// sinceEpoch interprets an X-RateLimit-Reset, for which there is no standard: from
+// 10^12 on as milliseconds since 1970, from 10^9 on as seconds since 1970, and below
+// that as seconds from now.
 func sinceEpoch(n int64, sent time.Time) time.Duration {
 	var at time.Time
 	switch {
@@ -133,8 +131,8 @@ func clampSeconds(n int64) time.Duration {
 	return time.Duration(min(n, int64(farthest/time.Second))) * time.Second
 }
 
-// parseDigits reads 1*DIGIT: no sign, no fraction, no space. A number beyond
-// int64 is the largest one.
+// parseDigits parses 1*DIGIT: no sign, no fraction, no space. A number too large for an
+// int64 becomes the largest one.
 func parseDigits(text string) (n int64, ok bool) {
 	if text == "" {
 		return 0, false

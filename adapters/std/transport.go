@@ -11,18 +11,18 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// TransportOption changes what Transport does.
+// TransportOption changes a default of Transport.
 type TransportOption func(*transport)
 
-// WithDestination says which requests share a turn, a limit and a pause, such
-// as those of one account at an API that limits by account:
+// WithDestination sets which requests share a turn, a limit and a pause, such as those
+// of one account at an API that limits by account:
 //
 //	stinthttp.WithDestination(stint.Hash(secret, stint.Header("Authorization")))
 //
-// The key is what lim is charged for; a pause that a server asks for also
-// never goes beyond its host. The default key is the request's scheme and
-// host, such as "https://api.example.com". An error of k is returned from
-// RoundTrip, and nothing is sent. WithDestination panics on nil.
+// lim is charged for the key that k returns. A pause that a server asks for is never
+// applied to other hosts, even if they share the key. If k returns an error, RoundTrip
+// returns it and sends nothing. The default key is the request's scheme and host, such
+// as "https://api.example.com". WithDestination panics if k is nil.
 func WithDestination(k stint.KeyFunc) TransportOption {
 	if k == nil {
 		panic("stinthttp: WithDestination(nil): write a key function, or leave it out for the scheme and host")
@@ -30,18 +30,17 @@ func WithDestination(k stint.KeyFunc) TransportOption {
 	return func(t *transport) { t.key = k }
 }
 
-// WithMaxWait bounds how long a request waits, at a time, because its server
-// asks it to; jitter comes on top. A longer pause is not waited for: the
-// answer that asks for it is returned, and requests that come meanwhile are
-// sent. The default is 60 seconds. It doesn't bound the waits for lim, which
-// end with the request's context. 0 never waits for servers.
+// WithMaxWait bounds each wait that a server asks for; jitter comes on top. If a server
+// asks for a longer pause, the answer is returned at once, and requests made meanwhile
+// are sent. It doesn't bound the waits for lim, which end with the request's context.
+// The default is 60 seconds. With 0 or less, requests never wait for servers.
 func WithMaxWait(d time.Duration) TransportOption {
 	return func(t *transport) { t.maxWait = max(d, 0) }
 }
 
-// WithRetries sets how often a request is sent again after an answer of 429 or
-// 503. The default is 3; with 0 every answer is returned as it is, but pauses
-// are still kept.
+// WithRetries sets how often a request is sent again after a 429 or 503. The default is
+// 3. With 0 or less every answer is returned as it is, but later requests still wait
+// for the pauses that it asks for.
 func WithRetries(n int) TransportOption {
 	return func(t *transport) { t.retries = max(n, 0) }
 }
@@ -49,43 +48,45 @@ func WithRetries(n int) TransportOption {
 const (
 	defaultMaxWait = 60 * time.Second
 	defaultRetries = 3
-	// firstBackoff is the wait before the first retry where the server doesn't
-	// say how long; it doubles with each.
+	// firstBackoff is the wait before the first retry if the server doesn't ask for
+	// one. It doubles with each retry.
 	firstBackoff = time.Second
-	// maxDrain is how much of an answer that is not returned is read, so that
-	// its connection can be used again.
+	// maxDrain is how many bytes of a discarded answer are read so that its connection
+	// can be reused.
 	maxDrain = 64 << 10
 )
 
-// Transport sends requests through base at the pace that lim permits and that
-// the servers ask for. A nil base is http.DefaultTransport; a nil lim permits
-// everything, and leaves the pace to the servers.
+// Transport sends requests through base at the pace that lim permits and that servers
+// ask for. If base is nil, it is http.DefaultTransport; if lim is nil, only the servers
+// set the pace. The RoundTripper is safe for concurrent use, starts no goroutines,
+// keeps the pauses of at most 1024 destinations, and never changes the request it is
+// given.
 //
-// A request first waits until no pause of its destination is in force, then
-// for its turn by lim (stint.Limiter.Wait, at cost 1). Limits with
-// stint.GivenKey count each destination by itself, those with stint.Global all
-// together; other key functions are not called. What lim refuses, because its
-// turn would come after the context's deadline, is not sent; the error is a
-// *stint.DeniedError. A slot of a concurrency limit is held until the
-// response's body is read to its end or closed.
+// A request first waits until its destination has no pause in force, then for its turn
+// by lim (stint.Limiter.Wait, at cost 1). Limits with stint.GivenKey count each
+// destination separately; those with stint.Global count all together; other key
+// functions aren't called. If lim refuses a request, because its turn would come after
+// the context's deadline, nothing is sent and the error is a *stint.DeniedError. A slot
+// of a concurrency limit is held until the response's body is read to its end or
+// closed.
 //
-// A server asks for a pause with Retry-After in a 403, 429 or 503, or, in any
-// answer, with a RateLimit field (draft-ietf-httpapi-ratelimit-headers,
-// revisions 07 to 11 and the names proposed since), the RateLimit-* fields of
-// earlier revisions or X-RateLimit-* that say that nothing is left. Malformed
-// fields are ignored. All requests to the destination wait for the same pause,
-// and go on one after another, faster and faster, not all at once.
+// A server asks for a pause by one of these:
 //
-// After 429, whatever the method, and after 503, if the method is idempotent
-// or the request has an Idempotency-Key, the request is sent again when the
-// pause is over (without one, after 1 s, then 2 s, 4 s …), unless its body can
-// not be sent twice (it needs GetBody), WithRetries is used up, or the wait
-// would be longer than WithMaxWait or the context's deadline: then that answer
-// is returned at once, its body unread. Waits end with the request's context.
+//   - Retry-After in a 403, 429 or 503.
+//   - In any answer, a RateLimit field (draft-ietf-httpapi-ratelimit-headers, revisions
+//     07 to 11 and the names proposed since), the RateLimit-* fields of earlier
+//     revisions, or X-RateLimit-* fields, if they say that nothing is left.
 //
-// The RoundTripper is safe for concurrent use, starts no goroutines, and keeps
-// the pauses of 1024 destinations at the most. It never changes the request it
-// is given.
+// Malformed fields are ignored. All requests to the destination wait for the same
+// pause. Afterwards they go on one after another, at a growing rate, rather than all at
+// once.
+//
+// A request is sent again after a 429, whatever its method, and after a 503 if its
+// method is idempotent or it has an Idempotency-Key. It waits for the pause first, or
+// without one for 1 s, then 2 s, 4 s and so on. The answer is instead returned at once,
+// its body unread, if the request's body can't be sent twice (it needs GetBody),
+// WithRetries is used up, or the wait would exceed WithMaxWait or the context's
+// deadline. All waits end with the request's context.
 func Transport(lim *stint.Limiter, base http.RoundTripper, opts ...TransportOption) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
@@ -106,8 +107,8 @@ type transport struct {
 	gates   gates
 }
 
-// schemeAndHost is the origin of a request's URL (RFC 6454), without the
-// scheme's own port: two spellings of a host must not be two destinations.
+// schemeAndHost returns the origin of a request's URL (RFC 6454), without the scheme's
+// default port: two spellings of a host must not be two destinations.
 func schemeAndHost(r *http.Request) (string, error) {
 	host := strings.ToLower(r.URL.Host)
 	switch r.URL.Scheme {
@@ -150,23 +151,23 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if !said {
 			d = jittered(firstBackoff << min(try, 10))
 		}
-		// Another answer may have asked for more.
+		// Another answer may have asked for a longer pause.
 		d = max(d, t.gates.opening(to).Sub(now))
 		if !t.worthWaiting(r.Context(), now, d) {
 			return resp, nil
 		}
 		again, err := resend(r)
 		if err != nil {
-			return resp, nil // which says more than why it stays the last
+			return resp, nil // it says more than an error about why there is no retry
 		}
 		drain(resp.Body)
 		send, notBefore = again, now.Add(d)
 	}
 }
 
-// clear waits until the destination's gate is open and lim gives a turn. A
-// gate that has closed during the wait for lim is waited for in turn, and lim
-// asked once more: else what lim let go meanwhile would all go at once.
+// clear waits until the destination's gate is open and lim gives a turn. If a gate
+// closes during the wait for lim, it waits for the gate too and asks lim once more:
+// otherwise everything that lim let go meanwhile would go at once.
 func (t *transport) clear(ctx context.Context, to gateKey, notBefore time.Time) (*stint.Permit, error) {
 	for {
 		opened, err := t.passGate(ctx, to)
@@ -188,14 +189,14 @@ func (t *transport) clear(ctx context.Context, to gateKey, notBefore time.Time) 
 		if !opens.After(opened) || !opens.After(now) || !t.worthWaiting(ctx, now, opens.Sub(now)) {
 			return permit, nil
 		}
-		_ = permit.Settle(ctx, 0) // at worst the turn stays paid for
+		_ = permit.Settle(ctx, 0) // if it fails, the turn stays charged
 		permit.Done()
 	}
 }
 
-// passGate waits for a turn at the gate and returns when that gate opened. A
-// request that can't wait as long goes ahead: the server's own answer is worth
-// more to its caller than an error made here.
+// passGate waits for a turn at the gate and returns when that gate opened. A request
+// that can't wait that long goes ahead: the server's own answer is worth more to its
+// caller than an error made here.
 func (t *transport) passGate(ctx context.Context, to gateKey) (opened time.Time, err error) {
 	for {
 		now := time.Now()
@@ -204,7 +205,7 @@ func (t *transport) passGate(ctx context.Context, to gateKey) (opened time.Time,
 			return opens, ctx.Err()
 		}
 		if deadline, ok := ctx.Deadline(); ok && turn.After(deadline) {
-			turn = opens.Add(rand.N(deadline.Sub(opens) + 1)) // no room for its place in the line
+			turn = opens.Add(rand.N(deadline.Sub(opens) + 1)) // its own place comes too late
 		}
 		if err := sleep(ctx, turn.Sub(now)); err != nil {
 			return opened, err
@@ -213,7 +214,7 @@ func (t *transport) passGate(ctx context.Context, to gateKey) (opened time.Time,
 	}
 }
 
-// worthWaiting reports whether d is within what a request may wait.
+// worthWaiting reports whether a request may wait for d.
 func (t *transport) worthWaiting(ctx context.Context, now time.Time, d time.Duration) bool {
 	if d > t.maxWait {
 		return false
@@ -222,8 +223,8 @@ func (t *transport) worthWaiting(ctx context.Context, now time.Time, d time.Dura
 	return !ok || !now.Add(d).After(deadline)
 }
 
-// send sends r under permit, which it hands on to the response's body, or
-// releases if there is none to come.
+// send sends r under permit. The response's body takes over the permit; if there is
+// none, send releases it.
 func (t *transport) send(r *http.Request, permit *stint.Permit) (*http.Response, error) {
 	held := false
 	defer func() {
@@ -239,14 +240,14 @@ func (t *transport) send(r *http.Request, permit *stint.Permit) (*http.Response,
 	return resp, err
 }
 
-// CloseIdleConnections lets http.Client.CloseIdleConnections through to base.
+// CloseIdleConnections makes http.Client.CloseIdleConnections reach base.
 func (t *transport) CloseIdleConnections() {
 	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
 
-// heldBody is a response's body that ends a permit when it ends itself.
+// heldBody is a response's body that ends a permit when it ends.
 type heldBody struct {
 	io.ReadCloser
 	permit *stint.Permit
@@ -265,7 +266,7 @@ func (b *heldBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// heldConn is the body of a 101 response, which is also written to.
+// heldConn is the body of a 101 response, which can also be written to.
 type heldConn struct {
 	heldBody
 	io.Writer
