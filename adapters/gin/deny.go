@@ -10,30 +10,30 @@ import (
 )
 
 // WithDeny answers requests that a limit refuses with a gin handler: c.JSON, a
-// template, a redirect. It is an option of New, of Middleware, and of stint.New,
-// With and Update, where it takes the place of a stint.WithDenyHandler.
+// template, a redirect. It is an option for New, Middleware, stint.New, With and
+// Update, and replaces a stint.WithDenyHandler.
 //
 //	r.Use(stintgin.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()),
 //		stintgin.WithDeny(func(c *gin.Context) {
 //			c.JSON(http.StatusTooManyRequests, gin.H{"error": "slow down"})
 //		})))
 //
-// When h runs, the chain is aborted, the fields are set, and
-// stint.DeniedFromContext(c.Request.Context()) says what refused and with which
-// StatusCode. The rule is that of stint.WithDenyHandler: a body without a status
-// is 200, for lesser answers, and a handler that writes nothing and sets no
-// status leaves the answer to the limiter, which writes a problem body.
+// When h runs, the chain is aborted and the fields are set.
+// stint.DeniedFromContext(c.Request.Context()) returns which limit refused and with
+// which StatusCode. As with stint.WithDenyHandler, a body without a status is sent with
+// 200, which suits reduced answers; if h writes nothing and sets no status, the limiter
+// writes a problem body.
 //
-// If another adapter mounts the limiter, there is no gin.Context: h doesn't run,
-// and the answer is the limiter's.
+// If another adapter mounts the limiter, there is no gin.Context: h doesn't run, and
+// the limiter answers. stint.New refuses a nil h.
 func WithDeny(h gin.HandlerFunc) stint.Option {
 	if h == nil {
-		return stint.WithDenyHandler(nil) // which New reports
+		return stint.WithDenyHandler(nil) // New reports it
 	}
 	return stint.WithDenyHandler(denier(h))
 }
 
-// denier is a gin handler seen as the http.Handler that the limiter calls.
+// denier makes a gin handler the http.Handler that the limiter calls.
 type denier gin.HandlerFunc
 
 func (h denier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -48,8 +48,8 @@ func (h denier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h(c)
 }
 
-// refuse ends the chain and answers a request that was not admitted. Only where l
-// has a handler does the request lead to c: others are given no more than a request.
+// refuse ends the chain and answers a request that wasn't admitted. The request's
+// context leads to c only if l has a handler: nobody else needs it.
 func refuse(l *stint.Limiter, c *gin.Context, err error) {
 	c.Abort()
 	c.Status(http.StatusOK) // gin presets 404 where no route matches

@@ -1,10 +1,10 @@
-// Package stintgin puts stint's limits in front of gin handlers.
+// Package stintgin applies stint's limits to gin handlers.
 //
 //	r := gin.New()
 //	r.Use(stintgin.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP())))
 //
-// Addresses come from stint's own key functions, not from gin's ClientIP,
-// which trusts every proxy unless told otherwise.
+// Addresses come from stint's own key functions, not from gin's ClientIP, which trusts
+// every proxy by default.
 package stintgin
 
 import (
@@ -14,33 +14,33 @@ import (
 	"github.com/stint-go/stint/adapters/internal/pattern"
 )
 
-// New is Middleware of a new limiter. It panics on a bad option, as gin does
-// on a bad route; use stint.New and Middleware where the options come from a
-// configuration.
+// New makes a limiter and returns its Middleware. It panics on an invalid option, as
+// gin does on an invalid route. If options come from a configuration, use stint.New,
+// which returns an error, and Middleware.
 func New(opts ...stint.Option) gin.HandlerFunc {
 	return Middleware(stint.Must(stint.New(opts...)))
 }
 
-// Middleware admits requests through l. When l has admitted a request the next
-// handlers run, with the stint.Permit in c.Request's context; otherwise l.Deny
-// answers and the chain is aborted. c.Error is left alone: a middleware that
-// turns errors into bodies would add a second one. Slots of concurrency limits
-// are released when the next handlers return or panic.
+// Middleware admits requests through l. If l admits a request, the next handlers run,
+// with the stint.Permit in c.Request's context; otherwise l.Deny answers and the chain
+// is aborted. Slots of concurrency limits are released when the next handlers return or
+// panic. c.Error isn't called: a middleware that turns errors into bodies would write a
+// second one.
 //
-// Where nothing further out has set it, Request.Pattern is the route, such as
-// "GET /users/:id", for stint.Pattern and for loggers; it stays empty where no
-// route matches. A request that is handled again by Engine.HandleContext is
-// not charged again, unless the limiter is WithoutPermit.
+// If no outer handler has set it, Request.Pattern is the route, such as "GET
+// /users/:id", for stint.Pattern and for loggers. It stays empty if no route matches. A
+// request handled again by Engine.HandleContext isn't charged again, unless the limiter
+// is WithoutPermit.
 //
-// Where a limit looks at the response (stint.WithSettle,
-// stint.AdaptiveConcurrency), it is what the next handlers have made of it when
-// they return: a middleware that turns errors into answers belongs after this
-// one. What Engine.HandleContext makes of the request counts too, and is paced by
-// a stint.Bandwidth, unless a middleware before this one has replaced c.Writer.
+// If a limit looks at the response (stint.WithSettle, stint.AdaptiveConcurrency), it
+// sees the response as it is when the next handlers return. A middleware that turns
+// errors into answers therefore belongs after this one. What Engine.HandleContext
+// writes counts too, and is paced by a stint.Bandwidth, unless a middleware before this
+// one has replaced c.Writer.
 //
-// With options it is Middleware of l.With(opts...), such as a WithDeny of the
-// route's own. Like New, it panics on a bad one, and if a limit has
-// stint.GivenKey or the Key of another adapter.
+// With options, Middleware uses l.With(opts...), for instance a WithDeny for one route.
+// It panics on an invalid option, and if a limit uses stint.GivenKey or the Key of
+// another adapter. The handler is safe for concurrent use.
 func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 	if len(opts) > 0 {
 		l = stint.Must(l.With(opts...))
@@ -52,8 +52,8 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		r := c.Request
 		if route := c.FullPath(); route != "" && r.Pattern == "" {
-			// gin knows a route only together with its method, so neither is the
-			// client's to choose.
+			// gin reports a route only together with its method, so a client can choose
+			// neither.
 			r.Pattern = known.Of(r.Method, route)
 		}
 		p, err := l.AdmitIn(c.Writer, r, (*own)(c))
@@ -65,8 +65,8 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 		req, wrap := p.Next(c.Request)
 		if req != r {
 			c.Request = req
-			// The server removes the files of the request it knows. c.Request
-			// stays: handlers may have put values for others into its context.
+			// The server removes the files of the request it knows. c.Request isn't
+			// restored: handlers may have put values for others into its context.
 			defer func() { r.MultipartForm = c.Request.MultipartForm }()
 		}
 		if wrap != nil {

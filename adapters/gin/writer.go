@@ -10,16 +10,16 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// wrapper is what a permit has for the writer of a response that it looks at.
+// wrapper wraps the writer of a response that a permit looks at.
 type wrapper = func(http.ResponseWriter) http.ResponseWriter
 
-// watch has a permit look at what is written to c until restore is called.
+// watch lets a permit see what is written to c until restore is called.
 //
-// Engine.HandleContext puts gin's own writer back into the context. The permit's
-// writer therefore takes the server's place below that one, where everything
-// passes. Where a middleware further out has replaced gin's writer, what is written
-// here need not be what is sent (it may be compressed), so the permit's writer
-// goes on top; HandleContext then bypasses both.
+// Engine.HandleContext puts gin's own writer back into the context. So the permit's
+// writer takes the place of the server's writer below gin's, where everything passes.
+// If an outer middleware has replaced gin's writer, what is written there may not be
+// what is sent (it may be compressed). Then the permit's writer goes on top, and
+// HandleContext bypasses both.
 func watch(c *gin.Context, wrap wrapper) (restore func()) {
 	outer := c.Writer
 	if place := below(outer); place != nil {
@@ -31,8 +31,8 @@ func watch(c *gin.Context, wrap wrapper) (restore func()) {
 	return func() { c.Writer = outer }
 }
 
-// below is where gin's own writer keeps the one that it writes to, nil for another
-// writer. gin has it in an exported field, but of a type that isn't.
+// below returns where gin's own writer keeps the writer it writes to, or nil for
+// another writer. gin has it in an exported field of an unexported type.
 func below(w gin.ResponseWriter) *http.ResponseWriter {
 	v := reflect.ValueOf(w)
 	if v.Kind() != reflect.Pointer || v.Type().Elem().PkgPath() != reflect.TypeFor[gin.Context]().PkgPath() {
@@ -46,8 +46,8 @@ func below(w gin.ResponseWriter) *http.ResponseWriter {
 	return place
 }
 
-// between is the permit's writer with what gin looks for below its own: that has
-// to push and to tell when the client has left, which no limit looks at.
+// between returns the permit's writer with the methods that gin expects of the
+// server's: Push and CloseNotify, which no limit looks at.
 func between(wrap wrapper, server http.ResponseWriter, above gin.ResponseWriter) http.ResponseWriter {
 	b := &beneath{server, above}
 	l := wrap(b).(limited)
@@ -76,8 +76,8 @@ type limited interface {
 // closeNotifier is http.CloseNotifier, which is deprecated.
 type closeNotifier interface{ CloseNotify() <-chan bool }
 
-// beneath is a server's writer below gin's. It knows the status before it is
-// written, which in gin may change until then.
+// beneath is the server's writer below gin's. It asks gin for the status, which in gin
+// may change until it is written.
 type beneath struct {
 	http.ResponseWriter
 	gin gin.ResponseWriter
@@ -93,14 +93,14 @@ func (b *beneath) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return http.NewResponseController(b.ResponseWriter).Hijack()
 }
 
-// CloseNotify panics, as gin does, where the server's writer hasn't got it.
+// CloseNotify panics, as gin does, if the server's writer doesn't have it.
 func (b *beneath) CloseNotify() <-chan bool {
 	return b.ResponseWriter.(closeNotifier).CloseNotify()
 }
 
-// writer is a gin.ResponseWriter whose limits look at what is written: it asks
-// the one below for what net/http doesn't know (Status, Size, Written), and writes
-// through theirs, which ends in that one as well.
+// writer is a gin.ResponseWriter whose limits look at what is written. It asks the
+// writer below for what net/http doesn't know (Status, Size, Written), and writes
+// through the permit's, which ends in the same writer.
 type writer struct {
 	gin.ResponseWriter
 	limited http.ResponseWriter
@@ -114,5 +114,5 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return w.limited.(http.Hijacker).Hijack()
 }
 
-// Flush, and Hijack above, are there because gin's writer has them.
+// Flush, and Hijack above, exist because gin's writer has them.
 func (w *writer) Flush() { w.limited.(http.Flusher).Flush() }
