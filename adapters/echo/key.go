@@ -9,8 +9,8 @@ import (
 
 const adapter = "stintecho"
 
-// Key keys on what echo knows of a request: what an authentication before the
-// limiter has set, or a parameter of the route.
+// Key makes a key function of what echo knows about a request: a user set by
+// authentication before the limiter, or a parameter of the route.
 //
 //	e.Use(authenticate, stintecho.New(stint.Rate(10, time.Second),
 //		stint.WithKey(stintecho.Key(func(c echo.Context) (string, error) {
@@ -18,19 +18,21 @@ const adapter = "stintecho"
 //			return user, nil
 //		}))))
 //
-// The rules are those of stint.KeyFunc: k is called at most once a request, an empty
-// key is answered as stint.WithEmptyKey says, and after an error the request is
-// refused. k may read what it likes of c, the body included, which handlers find
-// parsed as they do after any other; it must not answer the request, nor keep c when
-// it has returned.
+// The rules of stint.KeyFunc apply: k is called at most once per request; an empty key
+// is handled by stint.WithEmptyKey; after an error the request is refused. k may read
+// anything from c, including the body, which handlers then find parsed as after any
+// other reader. It must not answer the request or keep c after it returns. stint.New
+// refuses a nil k.
 //
-// It may be a part of stint.Join and stint.Hash, or called by a KeyFunc of your own;
-// one that calls it for some requests only is called twice for the first of these.
-// Requests have the key only through this adapter: others panic when they are mounted
-// with such a limiter. Take and its like charge the key they are given.
+// Key may be part of stint.Join and stint.Hash, and may be called by a KeyFunc of your
+// own. If that calls it for some requests only, k is called twice for the first of
+// these.
+//
+// Only this adapter can use such a limiter for requests: others panic when they mount
+// it. Limiter.Take and the like charge the key they are given.
 func Key(k func(echo.Context) (string, error)) stint.KeyFunc {
 	if k == nil {
-		return nil // which New reports
+		return nil // New reports it
 	}
 	return framework.Key(adapter, k)
 }

@@ -1,13 +1,13 @@
-// Package stintecho puts stint's limits in front of echo (v4) handlers.
+// Package stintecho applies stint's limits to echo (v4) handlers.
 //
 //	e := echo.New()
 //	e.Use(stintecho.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP())))
 //
-// Addresses come from stint's own key functions, not from echo's RealIP, which
-// believes any header unless an IPExtractor is set.
+// Addresses come from stint's own key functions, not from echo's RealIP, which trusts
+// any header unless an IPExtractor is set.
 //
-// An echo route that ends in a parameter, such as /users/:id, matches all the
-// rest of a path: its pattern for stint.WithRoute is /users/{id...}.
+// An echo route that ends in a parameter, such as /users/:id, matches the whole rest of
+// a path: its pattern for stint.WithRoute is /users/{id...}.
 package stintecho
 
 import (
@@ -20,42 +20,43 @@ import (
 	"github.com/stint-go/stint/adapters/internal/pattern"
 )
 
-// New is Middleware of a new limiter. It panics on a bad option; use stint.New
-// and Middleware where the options come from a configuration.
+// New makes a limiter and returns its Middleware. It panics on an invalid option. If
+// options come from a configuration, use stint.New, which returns an error, and
+// Middleware.
 func New(opts ...stint.Option) echo.MiddlewareFunc {
 	return Middleware(stint.Must(stint.New(opts...)))
 }
 
-// Middleware admits requests through l. When l has admitted a request the next
-// handler runs, with the stint.Permit in the request's context. Slots of
-// concurrency limits are released when it returns or panics.
+// Middleware admits requests through l. If l admits a request, the next handler runs,
+// with the stint.Permit in the request's context. Slots of concurrency limits are
+// released when it returns or panics. The middleware is safe for concurrent use.
 //
-// A refusal is returned as an *echo.HTTPError that wraps l's error, with its
-// status and the fields already set on the response: the application's
-// HTTPErrorHandler writes the body, as it does for every other error. It may hand
-// the error to l.Deny, for those it has no answer to.
+// A refusal is returned as an *echo.HTTPError that wraps l's error. Its status is that
+// of the refusal, and the fields are already set on the response. The application's
+// HTTPErrorHandler writes the body, as for every other error; it may call l.Deny with
+// the error for those it has no answer to.
 //
-// Where l answers by itself, and nil is returned:
+// In two cases l answers itself, and nil is returned:
 //
-//   - with stint.WithProblem, by an application/problem+json body;
-//   - with stint.WithDenyHandler or stint.WithErrorHandler, by that handler.
+//   - With stint.WithProblem, it writes an application/problem+json body.
+//   - With stint.WithDenyHandler or stint.WithErrorHandler, that handler answers.
 //
-// Where a limit looks at the response (stint.WithSettle,
-// stint.AdaptiveConcurrency) and the next handler returns an error, the
-// application's HTTPErrorHandler answers it here, so that there is a response
-// to look at; the error is returned all the same, as echo's own loggers do.
+// If a limit looks at the response (stint.WithSettle, stint.AdaptiveConcurrency) and
+// the next handler returns an error, the application's HTTPErrorHandler is called here,
+// so that there is a response to look at. The error is returned all the same, as echo's
+// own loggers do.
 //
-// With options it is Middleware of l.With(opts...), such as a WithProblem where
-// only some routes are to answer so. Like New, it panics on a bad one, and if a
-// limit has stint.GivenKey or the Key of another adapter.
+// If the request's context ends while the request waits, because the client has left or
+// the server shuts down, the error's status is 503 and it wraps the context's error,
+// such as context.Canceled.
 //
-// If the request's context ends while the request waits, the error's status is 503
-// and it wraps the context's error, such as context.Canceled: of a client that has
-// left, or of a server that shuts down.
+// If no outer handler has set it, Request.Pattern is the route, such as "GET
+// /users/:id", for stint.Pattern and for loggers. It stays empty if no route matches,
+// and under Echo.Pre.
 //
-// Where nothing further out has set it, Request.Pattern is the route, such as
-// "GET /users/:id", for stint.Pattern and for loggers; it stays empty where no
-// route matches, and under Echo.Pre.
+// With options, Middleware uses l.With(opts...), for instance a WithProblem for some
+// routes only. It panics on an invalid option, and if a limit uses stint.GivenKey or
+// the Key of another adapter.
 func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 	if len(opts) > 0 {
 		l = stint.Must(l.With(opts...))
@@ -78,9 +79,8 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 			req, wrap := p.Next(c.Request())
 			if req != r {
 				c.SetRequest(req)
-				// The server removes the files of the request it knows.
-				// c.Request stays: handlers may have put values for others
-				// into its context.
+				// The server removes the files of the request it knows. c.Request isn't
+				// restored: handlers may have put values for others into its context.
 				defer func() { r.MultipartForm = c.Request().MultipartForm }()
 			}
 			if wrap == nil {
@@ -91,7 +91,7 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 			res.Writer = wrap(outer)
 			defer func() { res.Writer = outer }()
 			if err := next(c); err != nil {
-				c.Error(err) // or there is no response yet to look at
+				c.Error(err) // otherwise there would be no response to look at yet
 				return err
 			}
 			return nil
@@ -99,8 +99,8 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 	}
 }
 
-// refuse answers a request that was not admitted, or leaves that to the
-// application's HTTPErrorHandler.
+// refuse answers a request that wasn't admitted, or leaves that to the application's
+// HTTPErrorHandler.
 func refuse(l *stint.Limiter, c echo.Context, err error) error {
 	if l.Answers(err) {
 		l.Deny(c.Response(), c.Request(), err)

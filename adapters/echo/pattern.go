@@ -8,10 +8,9 @@ import (
 	"github.com/stint-go/stint/adapters/internal/pattern"
 )
 
-// patternOf is a route as http.ServeMux writes it. echo sets the path also
-// where only another method has a route, or a group answers 404 for all of
-// them: then the method can be anything a client thinks of, and must not
-// become part of a key.
+// patternOf returns a route as http.ServeMux writes it. echo also sets the path if only
+// another method has a route, or if a group answers 404 for all methods. Then the
+// client chooses the method, which must not become part of a key.
 func patternOf(known *pattern.Cache, method, path string) string {
 	if path == "" || !common(method) {
 		return path

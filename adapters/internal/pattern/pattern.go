@@ -1,5 +1,5 @@
-// Package pattern writes the routes of other routers as http.ServeMux would,
-// for Request.Pattern.
+// Package pattern writes the routes of other routers as http.ServeMux would, for
+// Request.Pattern.
 package pattern
 
 import (
@@ -7,21 +7,20 @@ import (
 	"sync/atomic"
 )
 
-// Cache remembers each route's pattern, which would otherwise be put together,
-// and allocated, for every request. It is copied to be changed: there are as
-// many changes as routes. One that is lost to another made at the same time is
-// made again by a later request. The zero Cache is empty, and safe for
-// concurrent use.
+// Cache remembers the pattern of each route, which would otherwise be put together, and
+// allocated, for every request. Each change copies it, which happens once per route. A
+// change lost to a concurrent one is made again by a later request. The zero Cache is
+// empty. It is safe for concurrent use.
 type Cache struct {
 	known atomic.Pointer[map[route]string]
 }
 
 type route struct{ method, path string }
 
-// most bounds what is remembered, should routes ever be without end.
+// most bounds what is remembered, in case there is no end of routes.
 const most = 1024
 
-// Of is the pattern of a route. Neither word may be the client's to choose.
+// Of returns the pattern of a route. Neither argument may be chosen by a client.
 func (c *Cache) Of(method, path string) string {
 	key := route{method, path}
 	var known map[route]string
