@@ -10,29 +10,29 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Keys are the limits of this process by name and key, as a store has them, so that
-// what comes after a Rule goes on where that one stood. Safe for concurrent use.
+// Keys holds the limits of this process by name and key, as a store does, so that a new
+// Rule continues where the one before stood. It is safe for concurrent use.
 //
-// Keys with slots in use are kept, and of the idle ones up to mostIdle, whatever
-// their limits: what is kept is bounded by that and by the slots in use, also where
-// every tenant has limits of its own. An idle key carries only what it has learnt,
-// so forgetting it can't let more than the start value pass.
+// It keeps keys with slots in use, and up to mostIdle idle ones of all limits together.
+// So memory is bounded by that and by the slots in use, even if every tenant has its
+// own limits. An idle key holds only what it has learnt: if it is forgotten, no more
+// than the start value can pass.
 type Keys struct {
 	freed func(limit, key string)
 
 	mu     sync.Mutex
 	keys   map[place]*entry
-	idle   list.List // of *entry, used last first
+	idle   list.List // of *entry, most recently used first
 	leases map[store.LeaseID]lease
-	last   uint64    // lease
-	made   uint64    // rules
-	born   time.Time // samples are timed by it
+	last   uint64    // newest lease
+	made   uint64    // number of rules
+	born   time.Time // the origin of the samples' times
 }
 
 // mostIdle is how many keys without a slot in use are remembered.
 const mostIdle = 10_000
 
-// place is where a key's limit is kept.
+// place identifies a key's limit.
 type place struct{ limit, key string }
 
 // entry is one key's limit.
@@ -42,19 +42,19 @@ type entry struct {
 	limit    *Limit
 	inFlight int64
 	at       *list.Element // in idle
-	gone     bool          // nothing is to be remembered of it
+	gone     bool          // its limit is gone: don't remember it when idle
 }
 
 // lease is what a charge holds.
 type lease struct {
 	of       *entry
 	units    int64
-	inFlight int64 // when it was taken, itself included
+	inFlight int64 // when it was taken, including itself
 }
 
-// Rule is what a limit of this process goes by. A key goes by the newest that it has
-// met: requests that began before there was another are decided by what is in force,
-// and don't turn it back.
+// Rule is the configuration of a limit of this process. A key follows the newest rule
+// it has met. Requests that began under an older rule are decided by the newer one and
+// don't bring the old one back.
 type Rule struct {
 	made uint64
 	keys *Keys
@@ -62,13 +62,13 @@ type Rule struct {
 	cfg  Config
 }
 
-// NewKeys makes an empty table. It calls freed, with no lock held, when slots of a
-// limit and key have come free, or may have.
+// NewKeys returns an empty table. It calls freed, holding no lock, when slots of a
+// limit and key have come free or may have.
 func NewKeys(freed func(limit, key string)) *Keys {
 	return &Keys{freed: freed, keys: map[place]*entry{}, leases: map[store.LeaseID]lease{}, born: clock.Now()}
 }
 
-// Limit returns l as one that a Store over k decides, by cfg.
+// Limit returns a copy of l that a Store over k decides, following cfg.
 func (k *Keys) Limit(l *store.Limit, cfg Config) *store.Limit {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -76,13 +76,13 @@ func (k *Keys) Limit(l *store.Limit, cfg Config) *store.Limit {
 	return l.DecidedBy(&Rule{made: k.made, keys: k, name: l.Name(), cfg: cfg})
 }
 
-// RuleOf returns the rule of a limit of this process, nil of any other.
+// RuleOf returns the rule of a limit of this process, or nil for any other.
 func RuleOf(l *store.Limit) *Rule {
 	r, _ := l.Decider().(*Rule)
 	return r
 }
 
-// Config is what the rule says.
+// Config returns the rule's configuration.
 func (r *Rule) Config() Config { return r.cfg }
 
 // Meet implements Follower.
@@ -105,7 +105,7 @@ func (r *Rule) meet(key string) (limit int64, newer bool) {
 	return e.limit.Current(), newer
 }
 
-// meet has the key go by r if that is newer, and reports whether it is.
+// meet makes the key follow r if r is newer, and reports whether it is.
 func (e *entry) meet(r *Rule) bool {
 	if r.made <= e.rule.made {
 		return false
@@ -117,8 +117,8 @@ func (e *entry) meet(r *Rule) bool {
 	return true
 }
 
-// decide decides a charge by the limit of the moment, and makes it if it fits. The
-// caller holds k.mu.
+// decide decides a charge by the present limit, and makes it if it fits. The caller
+// holds k.mu.
 func (k *Keys) decide(r *Rule, c *store.Charge) store.Result {
 	at := place{r.name, c.Key}
 	e := k.keys[at]
@@ -157,8 +157,8 @@ func (k *Keys) lend(e *entry, units int64) store.LeaseID {
 	return id
 }
 
-// release gives the slots of a lease back, and reports whether there were any; the
-// second time there are none. The caller holds k.mu.
+// release gives back the slots of a lease and reports whether it held any; a second
+// release finds none. The caller holds k.mu.
 func (k *Keys) release(id store.LeaseID) (l lease, held bool) {
 	l, held = k.leases[id]
 	if !held {
@@ -169,10 +169,10 @@ func (k *Keys) release(id store.LeaseID) (l lease, held bool) {
 	return l, true
 }
 
-// rest has a key with no slot in use remembered for a while. The caller holds k.mu.
+// rest remembers a key without slots in use for a while. The caller holds k.mu.
 func (k *Keys) rest(e *entry) {
 	switch {
-	case e.inFlight > 0 || k.keys[e.place] != e: // or Reset has forgotten it
+	case e.inFlight > 0 || k.keys[e.place] != e: // in use, or forgotten by Reset
 		return
 	case e.gone:
 		delete(k.keys, e.place)
@@ -192,8 +192,7 @@ func (k *Keys) forget(e *entry) {
 	}
 }
 
-// reset forgets a key. What is in use is counted no longer, and its release frees
-// nothing.
+// reset forgets a key. Slots in use no longer count, and releasing them frees nothing.
 func (r *Rule) reset(key string) {
 	k := r.keys
 	k.mu.Lock()
@@ -203,8 +202,8 @@ func (r *Rule) reset(key string) {
 	}
 }
 
-// Retire forgets the keys of limits that are gone: those in use when they no longer
-// are.
+// Retire forgets the keys of limits that are gone; keys in use follow when their slots
+// are released.
 func (k *Keys) Retire(gone map[string]bool) {
 	if len(gone) == 0 {
 		return
@@ -221,7 +220,7 @@ func (k *Keys) Retire(gone map[string]bool) {
 	}
 }
 
-// Len is how many keys are remembered.
+// Len returns the number of keys remembered.
 func (k *Keys) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -1,45 +1,45 @@
-// Package adaptive holds limits of this process on requests in flight, which follow
-// how long these take: those of stint.AdaptiveConcurrency.
+// Package adaptive implements the limits of stint.AdaptiveConcurrency: limits of this
+// process on requests in flight that follow how long requests take.
 //
-// [Keys] has them by name and key. [Keys.Limit] makes one, a [Store] over another
-// store decides charges on it, [Keys.End] takes what a request has shown, and [Follower]
-// says where a limit stood in a decision.
+// [Keys] holds them by name and key. [Keys.Limit] makes one, a [Store] over another
+// store decides charges on it, [Keys.End] takes what was observed of a request, and
+// [Follower] says where a limit stood in a decision.
 //
 // The algorithms are those of Netflix's concurrency-limits
 // (https://github.com/Netflix/concurrency-limits, its Gradient2Limit, VegasLimit,
 // AIMDLimit and WindowedLimit), with its default numbers and these differences:
 //
-//   - A window in which requests were dropped halves the limit of Gradient2 and
-//     Vegas. There, Gradient2 doesn't look at drops and Vegas takes off a little.
-//   - One request in twenty has to be dropped for that, or slower than AIMD's
-//     timeout. There, one is enough.
-//   - How long a dropped request took says nothing about the work, so it isn't
-//     part of a window's average.
-//   - A window goes on until it has samples enough. There, one with too few is
-//     thrown away, and a limit on slow requests never moves.
-//   - Vegas and AIMD too learn from windows. There, each request counts by itself
-//     unless one asks for windows, so that one pause under AIMD, which makes all
-//     in flight slow, takes a tenth off for each of them.
+//   - A window in which requests were dropped halves the limit of Gradient2 and Vegas.
+//     There, Gradient2 ignores drops and Vegas takes off a little.
+//   - That takes one request in twenty, dropped or slower than AIMD's timeout. There,
+//     one request is enough.
+//   - The duration of a dropped request says nothing about the work, so it isn't part
+//     of a window's average.
+//   - A window continues until it has enough samples. There, one with too few is
+//     discarded, and a limit on slow requests never moves.
+//   - Vegas and AIMD learn from windows too. There, each request counts by itself
+//     unless windows are enabled, so a single pause under AIMD, which slows everything
+//     in flight, takes a tenth off for each request.
 //
-// A [Limit] reads no clock and draws no number that its caller hasn't seeded: the same
+// A [Limit] reads no clock and draws only random numbers seeded by its caller: the same
 // samples give the same limits.
 package adaptive
 
 import "time"
 
-// Algorithm is how a limit follows the latency.
+// Algorithm says how a limit follows the latency.
 type Algorithm uint8
 
 const (
 	// Gradient2 compares a window's latency with a long-term average.
 	Gradient2 Algorithm = iota
-	// Vegas works out the queue from the smallest latency seen.
+	// Vegas estimates the queue from the smallest latency seen.
 	Vegas
-	// AIMD looks for where requests become slower than a timeout.
+	// AIMD searches for the limit at which requests become slower than a timeout.
 	AIMD
 )
 
-// String is the name.
+// String returns the name.
 func (a Algorithm) String() string { return [...]string{"Gradient2", "Vegas", "AIMD"}[a] }
 
 // The published defaults.
@@ -53,64 +53,64 @@ const (
 const (
 	// minSamples is how many samples a window needs.
 	minSamples = 10
-	// minRTT is the duration below which a request has done nothing that
-	// concurrency could slow down: what a cache or a check has answered.
+	// minRTT is the duration below which a request has done nothing that concurrency
+	// could slow down: a cache or a check has answered it.
 	minRTT = 100 * time.Microsecond
-	// dropShare: one dropped request in so many makes a window one of drops,
-	// one slow request in so many a slow one.
-	// A service that fails one request in a thousand is not overloaded.
+	// dropShare: if one request in so many is dropped, the window counts as one of
+	// drops; if one in so many is slow, as a slow one. A service that fails one request
+	// in a thousand isn't overloaded.
 	dropShare = 20
 )
 
-// Config is what a Limit goes by. All of it is set.
+// Config is the configuration of a Limit. Every field must be set.
 type Config struct {
 	Algorithm       Algorithm
 	Min, Max, Start int64
-	Tolerance       float64       // of Gradient2: latency may grow by this factor
-	Timeout         time.Duration // of AIMD: a request that takes longer is slow
-	Window          time.Duration // the shortest time from one change to the next
+	Tolerance       float64       // Gradient2: latency may grow by this factor
+	Timeout         time.Duration // AIMD: a request that takes longer is slow
+	Window          time.Duration // the shortest time between two changes
 }
 
-// Sample is what is known of a request that has ended.
+// Sample is what was observed of a request that has ended.
 type Sample struct {
 	// RTT is how long it took.
 	RTT time.Duration
-	// InFlight is how many were in flight when it began, itself included.
+	// InFlight is how many requests were in flight when it began, including itself.
 	InFlight int64
-	// Dropped says that it was turned away for want of capacity, which is known
-	// however short it was.
+	// Dropped says that it was turned away for lack of capacity. It counts however
+	// short the request was.
 	Dropped bool
-	// Failed says that it failed, for want of capacity if it took long enough to
-	// have wanted any.
+	// Failed says that it failed. That counts as a lack of capacity if the request took
+	// long enough to have needed any.
 	Failed bool
-	// Cut says that it was given up on, and would have taken longer.
+	// Cut says that it was abandoned and would have taken longer.
 	Cut bool
 }
 
-// Reason is why a limit is where it is.
+// Reason says why a limit is where it is.
 type Reason uint8
 
 const (
 	None     Reason = iota // not a limit of this package
-	Start                  // no window has ended
+	Start                  // no window has ended yet
 	Growing                // requests take as long as usual
-	Queueing               // they take longer: the limit falls
-	Drops                  // requests were dropped: it was cut
-	Steady                 // neither more nor less is called for
+	Queueing               // requests take longer than usual: the limit falls
+	Drops                  // requests were dropped: the limit was cut
+	Steady                 // no change is called for
 	Unused                 // less than half of it is in use, so it doesn't grow
 )
 
-// algorithm turns a window into the next estimate.
+// algorithm computes the next estimate from a window.
 type algorithm interface {
-	// update is for a window of requests that were served.
+	// update handles a window of requests that were served.
 	update(estimate float64, w mean) (float64, Reason)
-	// backOff is for a window of drops.
+	// backOff handles a window of drops.
 	backOff(estimate float64) float64
-	// baseline is what latency is compared with.
+	// baseline returns what latency is compared with.
 	baseline() time.Duration
 }
 
-// mean is what a window's samples amount to.
+// mean summarizes the samples of a window.
 type mean struct {
 	rtt      time.Duration // average
 	inFlight int64         // largest
@@ -127,20 +127,20 @@ type Limit struct {
 
 	window window
 	open   bool
-	until  time.Duration // when the open window may end
+	until  time.Duration // the earliest end of the open window
 }
 
-// window adds samples up.
+// window sums up samples.
 type window struct {
 	sum          time.Duration
-	timed        int64 // samples in sum
+	timed        int64 // number of samples in sum
 	count, drops int64
 	slow         int64
 	inFlight     int64
 }
 
-// New makes a limit at cfg.Start. The seed is for Vegas, which looks for a new
-// smallest latency at irregular intervals.
+// New returns a limit that stands at cfg.Start. seed is for Vegas, which looks for a
+// new smallest latency at irregular intervals.
 func New(cfg Config, seed uint64) *Limit {
 	l := &Limit{cfg: cfg, estimate: float64(cfg.Start), reason: Start}
 	switch cfg.Algorithm {
@@ -154,26 +154,27 @@ func New(cfg Config, seed uint64) *Limit {
 	return l
 }
 
-// Current is the limit, in whole requests.
+// Current returns the limit, in whole requests.
 func (l *Limit) Current() int64 { return int64(l.estimate) }
 
-// Reason is why the limit is what it is.
+// Reason returns why the limit is where it is.
 func (l *Limit) Reason() Reason { return l.reason }
 
-// Latency is the average of the last window that had one, and Baseline what
-// the algorithm compares it with; both 0 before that, but for AIMD's timeout.
+// Latency returns the average of the last window that had one, and Baseline what the
+// algorithm compares it with. Both are 0 before that, except AIMD's Baseline, which is
+// its timeout.
 func (l *Limit) Latency() time.Duration  { return l.latency }
 func (l *Limit) Baseline() time.Duration { return l.algorithm.baseline() }
 
-// Add takes a sample at an instant of the caller's clock, which never runs
-// back, and reports whether Current has changed.
+// Add takes a sample at an instant of the caller's clock, which never runs back. It
+// reports whether Current has changed.
 func (l *Limit) Add(at time.Duration, s Sample) bool {
 	switch {
 	case s.Dropped:
 	case s.RTT < minRTT:
 		return false
 	case s.Cut && s.RTT < l.latency:
-		return false // all it says is that it took no less than that
+		return false // only a lower bound of the duration is known
 	}
 	if !l.open {
 		l.open, l.until = true, at+l.cfg.Window
@@ -199,7 +200,7 @@ func (l *Limit) Add(at time.Duration, s Sample) bool {
 	return l.Current() != before
 }
 
-// close lets the open window say what it has to say.
+// close ends the open window and applies it.
 func (l *Limit) close() {
 	w := &l.window
 	next := l.estimate
@@ -212,19 +213,19 @@ func (l *Limit) close() {
 	before := l.estimate
 	l.set(next)
 	if l.estimate == before && l.reason != Unused {
-		l.reason = Steady // it would go on, but for Min or Max
+		l.reason = Steady // Min or Max keeps it from moving
 	}
 }
 
-// set bounds the estimate.
+// set sets the estimate within its bounds.
 func (l *Limit) set(next float64) {
 	l.estimate = min(max(next, float64(l.cfg.Min)), float64(l.cfg.Max))
 }
 
-// Config is what the limit goes by.
+// Config returns the limit's configuration.
 func (l *Limit) Config() Config { return l.cfg }
 
-// Follow makes a limit that goes by another configuration from where l stands.
+// Follow returns a limit that follows another configuration from where l stands.
 func (l *Limit) Follow(cfg Config, seed uint64) *Limit {
 	n := New(cfg, seed)
 	n.set(l.estimate)

@@ -2,8 +2,9 @@ package adaptive
 
 import "github.com/stint-go/stint/store"
 
-// Process is what a limiter asks of Keys. A program that makes none has none of what
-// is behind it: a linker keeps the methods of types that are made.
+// Process is what a limiter needs of Keys. Because it is an interface, a program that
+// makes no Keys doesn't link what is behind it: a linker keeps the methods only of
+// types that are made.
 type Process interface {
 	Limit(l *store.Limit, cfg Config) *store.Limit
 	Over(below store.Store) store.Store
@@ -12,18 +13,18 @@ type Process interface {
 	Len() int
 }
 
-// Follower is what a limit of this process goes by.
+// Follower is the rule that a limit of this process follows.
 type Follower interface {
 	Config() Config
-	// Meet is for who waits for slots of key without asking: the key may go by
-	// this for it. It returns the limit of the moment.
+	// Meet returns the present limit. Callers that wait for slots of key without asking
+	// use it: the key may change to this rule by it.
 	Meet(key string) int64
-	// Stood returns where the limit stood when c was decided with r, and why; of a
-	// result that is none, where it stands now.
+	// Stood returns where the limit stood when c was decided with r, and why. For a
+	// result without a decision it returns where the limit stands now.
 	Stood(c *store.Charge, r *store.Result) (limit int64, why Reason)
 }
 
-// Of returns what a limit of this process goes by, nil of any other.
+// Of returns the Follower of a limit of this process, or nil for any other.
 func Of(l *store.Limit) Follower {
 	f, _ := l.Decider().(Follower)
 	return f

@@ -10,25 +10,26 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Store decides charges on limits of this process (Keys.Limit) itself, and leaves
-// those on all others to the store below. Make one with Keys.Over.
+// Store decides charges on limits of this process (Keys.Limit) itself, and passes all
+// others to the store below. Make one with Keys.Over.
 //
-// Its own slots are taken first, and given back if the store below refuses or fails.
-// If one of its own limits refuses, the store below says what its limits would have
-// said, and charges nothing. It isn't asked where it has no charge.
+// It takes its own slots first, and gives them back if the store below refuses or
+// fails. If one of its own limits refuses, the store below is asked without being
+// charged, so that its limits still say what they would have said. It isn't asked at
+// all if it has no charge.
 type Store struct {
 	keys  *Keys
 	below store.Store
 }
 
-// Over returns a store over below. Several may share the keys.
+// Over returns a store over below. Several stores may share the keys.
 func (k *Keys) Over(below store.Store) store.Store { return &Store{k, below} }
 
 // rest is the charges of a call that are for the store below, with room for a veto.
 type rest struct {
 	charges []store.Charge
 	results []store.Result
-	at      []int // in the call
+	at      []int // indexes in the call
 }
 
 var rests = sync.Pool{New: func() any { return new(rest) }}
@@ -44,7 +45,7 @@ func (r *rest) free() {
 	rests.Put(r)
 }
 
-// restOf is those of charges that are for the store below, or nil if all are.
+// restOf returns those of charges that are for the store below, or nil if all are.
 func restOf(charges []store.Charge) *rest {
 	if !slices.ContainsFunc(charges, func(c store.Charge) bool { return RuleOf(c.Limit) != nil }) {
 		return nil
@@ -58,10 +59,10 @@ func restOf(charges []store.Charge) *rest {
 	return r
 }
 
-// veto adds a charge that never passes, in place of those of this process that don't.
+// veto adds a charge that never passes, in place of the refused ones of this process.
 func (r *rest) veto() {
 	c := never
-	c.Key = r.charges[0].Key // beside it in a cluster
+	c.Key = r.charges[0].Key // in the same slot of a cluster
 	r.charges, r.results = append(r.charges, c), append(r.results, store.Result{})
 }
 
@@ -70,17 +71,17 @@ var never = func() store.Charge {
 	if err != nil {
 		panic(err)
 	}
-	return store.Charge{Limit: l, Cost: 2, MaxWait: time.Second} // counts for no ban
+	return store.Charge{Limit: l, Cost: 2, MaxWait: time.Second} // with a MaxWait it counts for no ban
 }()
 
-// answer puts the results of the store below where they belong.
+// answer copies the results of the store below to their places.
 func (r *rest) answer(results []store.Result) {
 	for k, i := range r.at {
 		results[i] = r.results[k]
 	}
 }
 
-// refused reports whether an enforced charge is.
+// refused reports whether an enforced charge is refused.
 func (r *rest) refused() bool {
 	for k := range r.charges {
 		if !r.results[k].OK && !r.charges[k].DryRun {
@@ -90,7 +91,7 @@ func (r *rest) refused() bool {
 	return false
 }
 
-// Take decides the charges: all are made, or none is.
+// Take decides the charges: it makes all of them or none.
 func (s *Store) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	if err := store.Check(charges, results); err != nil {
 		return err
@@ -125,7 +126,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 	return nil
 }
 
-// twice reports whether one limit of this process is charged twice for one key.
+// twice reports whether a limit of this process is charged twice for the same key.
 func twice(charges []store.Charge) bool {
 	for i := range charges {
 		a := &charges[i]
@@ -141,8 +142,7 @@ func twice(charges []store.Charge) bool {
 	return false
 }
 
-// take decides the charges of this process, and reports whether one of them is
-// refused.
+// take decides the charges of this process, and reports whether one is refused.
 func (k *Keys) take(charges []store.Charge, results []store.Result) (refused bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -155,8 +155,8 @@ func (k *Keys) take(charges []store.Charge, results []store.Result) (refused boo
 	return refused
 }
 
-// giveBack gives the slots of a call back that isn't granted. The results then say,
-// as a store's do, what there is without them.
+// giveBack gives back the slots of a call that isn't granted. As with any store, the
+// results then say what is left without them.
 func (k *Keys) giveBack(charges []store.Charge, results []store.Result) {
 	for i := range charges {
 		if c, res := &charges[i], &results[i]; RuleOf(c.Limit) != nil && res.Receipt.Cost > 0 {
@@ -168,8 +168,8 @@ func (k *Keys) giveBack(charges []store.Charge, results []store.Result) {
 	}
 }
 
-// Settle settles the charges on limits of this process, and then the others below:
-// what is released here is, also if that fails.
+// Settle settles the charges on limits of this process first, then those below. What is
+// released here stays released if the store below fails.
 func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	if err := store.Check(charges, results); err != nil {
 		return err
@@ -195,7 +195,7 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 	return nil
 }
 
-// settle makes a lease hold c.Cost.
+// settle changes a lease to hold c.Cost.
 func (k *Keys) settle(c *store.Charge) store.Result {
 	if c.Cost == 0 {
 		k.end(c.Receipt.Lease, nil)
@@ -219,8 +219,8 @@ func (k *Keys) resize(id store.LeaseID, units int64) {
 	}
 }
 
-// Reset has the limits forget key; those of the store below only if that is a
-// store.Resetter.
+// Reset makes the limits forget key. Those of the store below forget it only if that is
+// a store.Resetter.
 func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
 	below := make([]*store.Limit, 0, len(limits))
 	for _, l := range limits {
@@ -245,5 +245,6 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	return nil
 }
 
-// AnswersAtOnce reports whether the store below does: what is decided here is.
+// AnswersAtOnce reports whether the store below answers at once: limits of this process
+// always do.
 func (s *Store) AnswersAtOnce() bool { return store.AnswersAtOnce(s.below) }

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// vegas is Netflix's VegasLimit, after TCP Vegas. Of the requests in flight
-// the share that latency has grown by above its smallest must be queueing; the
-// limit is kept where that queue is neither short nor long, both measured in
-// the limit's order of magnitude.
+// vegas is Netflix's VegasLimit, after TCP Vegas. If latency has grown above the
+// smallest one seen, the corresponding share of the requests in flight must be
+// queueing. The limit is kept where that queue is neither short nor long, both measured
+// by the limit's order of magnitude.
 //
-// The smallest latency is forgotten now and then, or a service that has become
-// slower for good would be throttled for ever. What is taken in its place may
-// hold a queue, which the next quiet window undoes.
+// The smallest latency is forgotten now and then; otherwise a service that has become
+// slower for good would be throttled for ever. The value that replaces it may include a
+// queue, which the next quiet window undoes.
 type vegas struct {
 	rand     *rand.Rand
 	smallest time.Duration
 	windows  float64 // since smallest was last forgotten
-	jitter   float64 // of the next time
+	jitter   float64 // of the next interval
 }
 
-// probeEvery: the smallest latency is forgotten after about so many windows
-// for each request of the limit.
+// probeEvery times the limit is about how many windows pass until the smallest latency
+// is forgotten.
 const probeEvery = 30
 
 func newVegas(seed uint64) *vegas {
@@ -31,7 +31,8 @@ func newVegas(seed uint64) *vegas {
 	return v
 }
 
-// draw says how irregular the next interval is: keys must not probe together.
+// draw chooses how irregular the next interval is: keys must not probe at the same
+// time.
 func (v *vegas) draw() { v.jitter = 0.5 + v.rand.Float64()/2 }
 
 func (v *vegas) update(estimate float64, w mean) (float64, Reason) {
@@ -51,7 +52,7 @@ func (v *vegas) update(estimate float64, w mean) (float64, Reason) {
 	magnitude := max(1, math.Floor(math.Log10(math.Floor(estimate))))
 	short, long := 3*magnitude, 6*magnitude
 	switch {
-	case queue <= magnitude: // none to speak of
+	case queue <= magnitude: // negligible
 		return estimate + long, Growing
 	case queue < short:
 		return estimate + magnitude, Growing

@@ -1,5 +1,5 @@
-// Package background is what goroutines and timers of this module's own do with a
-// panic of somebody else's code: an observer, a callback, a store.
+// Package background handles panics of other people's code (an observer, a callback, a
+// store) on goroutines and timers of this module's own.
 package background
 
 import (
@@ -8,10 +8,10 @@ import (
 	"runtime/debug"
 )
 
-// Do calls f. On a goroutine of our own a panic of it would end the process, where
-// one on a request's goroutine ends the request. So it is written to slog.Default at
-// Error, with its value and stack, as net/http's server does, and Do returns. What
-// has to happen also if f panics is deferred in f, or stands behind Do.
+// Do calls f and recovers its panic. On a request's goroutine a panic ends the request;
+// on one of our own it would end the process. So Do writes it to slog.Default at level
+// Error, with its value and stack, as net/http's server does, and returns. What must
+// happen even if f panics is deferred in f, or comes after Do.
 func Do(what string, f func()) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -2,8 +2,8 @@ package clientip
 
 import "strings"
 
-// trim is s without the white space that RFC 9110 lets stand around an element
-// of a list.
+// trim returns s without the white space that RFC 9110 allows around an element of a
+// list.
 func trim(s string) string {
 	for s != "" && (s[0] == ' ' || s[0] == '\t') {
 		s = s[1:]
@@ -14,7 +14,7 @@ func trim(s string) string {
 	return s
 }
 
-// trimEmpty is list without empty elements at its end.
+// trimEmpty returns list without empty elements at its end.
 func trimEmpty(list string) string {
 	n := len(list)
 	for n > 0 && (list[n-1] == ',' || list[n-1] == ' ' || list[n-1] == '\t') {
@@ -29,13 +29,13 @@ func cutLast(list string) (rest, element string) {
 	return list[:max(i, 0)], list[i+1:]
 }
 
-// cutLastQuoted is cutLast for a list whose elements hold quoted strings, in
-// which a comma separates nothing.
+// cutLastQuoted is cutLast for a list whose elements contain quoted strings, in which a
+// comma isn't a separator.
 //
-// It reads backwards. A proxy appends its element to whatever the client has
-// sent, and a client that sends a lone quote must not be able to swallow it:
-// read from the end, what the proxy wrote means the same whatever stands before.
-// On lists in which all quotes are paired both directions agree.
+// It reads backwards. A proxy appends its element to whatever the client has sent, and
+// a client that sends a single quote must not be able to swallow it. Read from the end,
+// what the proxy wrote means the same whatever comes before it. On lists in which all
+// quotes are paired, both directions agree.
 func cutLastQuoted(list string) (rest, element string) {
 	for i := len(list) - 1; i >= 0; i-- {
 		switch list[i] {
@@ -48,8 +48,8 @@ func cutLastQuoted(list string) (rest, element string) {
 	return "", list
 }
 
-// openingQuote is the index of the last quote in s that no backslash escapes,
-// or -1.
+// openingQuote returns the index of the last quote in s that no backslash escapes, or
+// -1.
 func openingQuote(s string) int {
 	for i := len(s) - 1; i >= 0; i-- {
 		if s[i] != '"' {
@@ -67,9 +67,9 @@ func openingQuote(s string) int {
 	return -1
 }
 
-// parseForwarded reads the for parameter of one element of Forwarded. An
-// element without one, or one that isn't well formed, names nobody: skipping
-// it would believe what stands before it, which the client may have sent.
+// parseForwarded parses the for parameter of one element of Forwarded. An element
+// without one, or a malformed one, yields no address. Skipping it instead would trust
+// what comes before it, which the client may have sent.
 func parseForwarded(element string) node {
 	value, found := "", false
 	for rest := element; rest != ""; {
@@ -97,10 +97,9 @@ func parseForwarded(element string) node {
 	return parseNode(withoutHiddenPort(value))
 }
 
-// cutValue splits a parameter's value off, unquoted. The rest is empty or
-// starts with a semicolon. Unquoted values may hold the colons and brackets
-// of an address: RFC 7239 wants quotes around those, and not all proxies
-// write them.
+// cutValue splits off a parameter's value, unquoted. The rest is empty or starts with a
+// semicolon. Unquoted values may contain the colons and brackets of an address: RFC
+// 7239 requires quotes around those, but not all proxies write them.
 func cutValue(s string) (value, rest string, ok bool) {
 	if s == "" || s[0] != '"' {
 		i := strings.IndexByte(s, ';')
@@ -124,7 +123,7 @@ func cutValue(s string) (value, rest string, ok bool) {
 		b := make([]byte, 0, len(value))
 		for i := 0; i < len(value); i++ {
 			if value[i] == '\\' {
-				i++ // there is a byte: the closing quote wasn't escaped
+				i++ // a byte follows: the closing quote wasn't escaped
 			}
 			b = append(b, value[i])
 		}
@@ -133,8 +132,8 @@ func cutValue(s string) (value, rest string, ok bool) {
 	return value, rest, rest == "" || rest[0] == ';'
 }
 
-// withoutHiddenPort drops a port that a proxy doesn't want to tell ("_" and a
-// word of its own): the address beside it is as good as any.
+// withoutHiddenPort drops a port that a proxy obfuscates ("_" and an arbitrary word):
+// the address beside it is still valid.
 func withoutHiddenPort(s string) string {
 	i := strings.LastIndex(s, ":_")
 	if i < 0 || i+2 == len(s) {
@@ -150,8 +149,8 @@ func withoutHiddenPort(s string) string {
 	return s[:i]
 }
 
-// IsFieldName reports whether s is a token of RFC 9110, which names of header
-// fields and of cookies are.
+// IsFieldName reports whether s is a token of RFC 9110, as names of header fields and
+// cookies are.
 func IsFieldName(s string) bool {
 	for i := 0; i < len(s); i++ {
 		c := s[i]

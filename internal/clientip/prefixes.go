@@ -7,17 +7,18 @@ import (
 	"sort"
 )
 
-// Prefixes is a set of networks, in ascending order, none within another and no two
-// the halves of a third, so that the only one that can hold an address is the last at or below it.
+// Prefixes is a set of networks in ascending order. None is within another, and no two
+// are the halves of a third, so the only one that can contain an address is the last at
+// or below it.
 type Prefixes []netip.Prefix
 
-// Problem is what is wrong with an address, or a source of them, and what to write
+// Problem is what is wrong with an address or a source of addresses, and what to write
 // instead.
 type Problem struct{ What, Write string }
 
-// NewPrefixes normalises prefixes: netip takes 10.1.2.3/8 and ::ffff:10.0.0.0/104
-// as they are, and then Contains is not what one would think. It returns what
-// has to be written instead of those that can't be.
+// NewPrefixes normalizes prefixes: netip accepts 10.1.2.3/8 and ::ffff:10.0.0.0/104 as
+// they are, and then Contains doesn't do what one expects. It reports the prefixes that
+// can't be normalized, and what to write instead.
 func NewPrefixes(prefixes []netip.Prefix) (s Prefixes, problems []Problem) {
 	for i, p := range prefixes {
 		switch {
@@ -43,15 +44,15 @@ func NewPrefixes(prefixes []netip.Prefix) (s Prefixes, problems []Problem) {
 				if s[n-1].Bits() != s[n-2].Bits() || !whole.Contains(s[n-1].Addr()) {
 					break
 				}
-				s[n-2] = whole // made of two halves
+				s[n-2] = whole // merged from two halves
 			}
 		}
 	}
 	return s[:n], problems
 }
 
-// ascending is for package sort: slices.SortFunc is compiled anew for a type of
-// this size, which is 17 KB of each program.
+// ascending is for package sort: slices.SortFunc would be compiled anew for a type of
+// this size, which adds 17 KB to every program.
 type ascending []netip.Prefix
 
 func (a ascending) Len() int      { return len(a) }
@@ -60,7 +61,7 @@ func (a ascending) Less(i, j int) bool {
 	return cmp.Or(a[i].Addr().Compare(a[j].Addr()), a[i].Bits()-a[j].Bits()) < 0
 }
 
-// contains takes addresses as parseNode gives them: unmapped, without a zone.
+// contains takes an address as parseNode returns it: unmapped, without a zone.
 func (s Prefixes) contains(a netip.Addr) bool {
 	low, high := 0, len(s)
 	for low < high {
@@ -73,18 +74,19 @@ func (s Prefixes) contains(a netip.Addr) bool {
 	return low > 0 && s[low-1].Contains(a)
 }
 
-// HasPeer reports whether the peer of a connection, as RemoteAddr names it, is in
-// one of the networks: by its address or, behind NAT64, by the one embedded in it.
+// HasPeer reports whether the peer of a connection, given as RemoteAddr, is in one of
+// the networks, by its address or, behind NAT64, by the IPv4 address embedded in it.
 func (s Prefixes) HasPeer(remoteAddr string) bool {
 	a := parseNode(remoteAddr).addr
 	return a.IsValid() && (s.contains(a) || nat64.Contains(a) && s.contains(embedded(a)))
 }
 
-// nat64 is where gateways put the IPv4 addresses of their clients (RFC 6052).
+// nat64 is the network in which gateways put the IPv4 addresses of their clients (RFC
+// 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// embedded is the IPv4 address in a NAT64 one; other addresses are returned as
-// they are. Without it all IPv4 clients of a gateway would share one /64.
+// embedded returns the IPv4 address embedded in a NAT64 address, and other addresses
+// unchanged. Without it all IPv4 clients of a gateway would share one /64.
 func embedded(a netip.Addr) netip.Addr {
 	if !nat64.Contains(a) {
 		return a

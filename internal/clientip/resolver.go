@@ -1,6 +1,6 @@
-// Package clientip tells a client by its address: the connection's, or what
-// trusted proxies say of the one they were connected from. Whatever a client
-// writes into a header, it never picks the address that it is known by.
+// Package clientip identifies a client by its address: that of the connection, or the
+// one that trusted proxies report. Whatever a client writes into a header, it can't
+// choose the address it is identified by.
 package clientip
 
 import (
@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// XForwardedFor and Forwarded are the fields that are lists.
+	// XForwardedFor and Forwarded are the fields whose values are lists.
 	XForwardedFor = "X-Forwarded-For"
 	Forwarded     = "Forwarded"
 )
 
-// Source is where the address is read from; see stint.IP for its fields.
+// Source says where the address is read from; see stint.IP for its fields.
 type Source struct {
 	Header    string
 	Trusted   []netip.Prefix
@@ -27,11 +27,11 @@ type Source struct {
 	IPv6Bits  int
 }
 
-// everybody is where clients are: all of IPv4, and what of IPv6 is assigned.
+// everybody is where clients are: all of IPv4, and the assigned part of IPv6.
 var everybody = [...]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("2000::/3")}
 
-// Resolver is a Source that has been checked. It is never changed, and safe for
-// concurrent use.
+// Resolver is a Source that has been checked. It is immutable and safe for concurrent
+// use.
 type Resolver struct {
 	header  string // canonical, or empty
 	trusted Prefixes
@@ -39,8 +39,7 @@ type Resolver struct {
 	bits    int
 }
 
-// New checks a source. Where there are problems the Resolver is of no use, and
-// each of them says what to write instead.
+// New checks a source. If there are problems, the Resolver can't be used.
 func New(s Source) (*Resolver, []Problem) {
 	c := &Resolver{
 		header: http.CanonicalHeaderKey(s.Header),
@@ -75,12 +74,11 @@ func New(s Source) (*Resolver, []Problem) {
 	return c, problems
 }
 
-// unknownPeer is the key of all peers without an address. It is a key and not
-// an error or an empty one: whatever a client does to its address, it is
-// limited.
+// unknownPeer is the key of all peers without an address. It is a key rather than an
+// error or an empty key, so that a client is limited whatever it does to its address.
 const unknownPeer = "unknown"
 
-// Key is the key of the client that sent r; see stint.IP for what it looks like.
+// Key returns the key of the client that sent r; see stint.IP for its form.
 func (c *Resolver) Key(r *http.Request) string {
 	if c.header == "" {
 		if host, _, ok := cutIPv4(r.RemoteAddr); ok {
@@ -97,8 +95,8 @@ func (c *Resolver) Key(r *http.Request) string {
 	return c.name(n.addr)
 }
 
-// behind is the client of a trusted proxy by the header's lines, as far as they can
-// be read.
+// behind returns the client of a trusted proxy according to the lines of the header, as
+// far as they can be parsed.
 func (c *Resolver) behind(proxy node, lines []string) node {
 	switch c.header {
 	case XForwardedFor:
@@ -114,24 +112,24 @@ func (c *Resolver) behind(proxy node, lines []string) node {
 	return proxy
 }
 
-// node is one end of a connection as RemoteAddr or a header names it. The zero
-// node is one that could not be read.
+// node is one end of a connection, as RemoteAddr or a header names it. The zero node is
+// one that couldn't be parsed.
 type node struct {
 	addr netip.Addr // unmapped, without a zone
-	// text is the address as it was written, where that is its one canonical
-	// form: IPv4's. It saves writing it again.
+	// text is the address as it was written, if that is its canonical form, as it is
+	// for IPv4. It saves formatting the address again.
 	text string
 }
 
-// isHost reports whether n names a host: 0.0.0.0 and :: name none.
+// isHost reports whether n names a host: 0.0.0.0 and :: don't.
 func (n node) isHost() bool { return n.addr.IsValid() && !n.addr.IsUnspecified() }
 
-// maxNode is more than any address with zone and port takes. It keeps zones of
-// a megabyte out of netip, which remembers them.
+// maxNode is longer than any address with zone and port. It keeps zones of a megabyte
+// out of netip, which remembers zones.
 const maxNode = 128
 
-// parseNode reads ip, ip:port, [ip6] and [ip6]:port, and nothing else: what
-// isn't certainly an address is none.
+// parseNode parses ip, ip:port, [ip6] and [ip6]:port, and nothing else: what isn't
+// certainly an address is rejected.
 func parseNode(s string) node {
 	if s == "" || len(s) > maxNode {
 		return node{}
@@ -158,15 +156,15 @@ func parseNode(s string) node {
 	a, err := netip.ParseAddr(host)
 	switch {
 	case err != nil, bracketed && (a.Is4() || strings.IndexByte(host, '[') >= 0):
-		return node{} // brackets are IPv6's, and none is inside
+		return node{} // brackets are for IPv6 only, and there is none inside
 	case a.Is4():
 		return node{addr: a, text: host}
 	}
 	return node{addr: a.WithZone("").Unmap()}
 }
 
-// cutIPv4 reads most of what servers write: an IPv4 address and a port. What it
-// doesn't read may still be an address.
+// cutIPv4 parses the most frequent form: an IPv4 address and a port. What it rejects
+// may still be an address.
 func cutIPv4(s string) (host string, bytes [4]byte, ok bool) {
 	var part, digits, dots int
 	for i := 0; i < len(s); i++ {
@@ -192,7 +190,7 @@ func cutIPv4(s string) (host string, bytes [4]byte, ok bool) {
 	return host, bytes, dots == 4 && 1 <= digits && digits <= 5 && part <= 65535
 }
 
-// name is the key of an address.
+// name returns the key for an address.
 func (c *Resolver) name(a netip.Addr) string {
 	if !a.IsValid() {
 		return unknownPeer
@@ -202,12 +200,12 @@ func (c *Resolver) name(a netip.Addr) string {
 	if a.Is4() {
 		return string(a.AppendTo(room[:0]))
 	}
-	p, _ := a.Prefix(c.bits) // an error is of bits that New refuses
+	p, _ := a.Prefix(c.bits) // it fails only for bits that New refuses
 	return string(p.AppendTo(room[:0]))
 }
 
-// trusts reports whether the peer may say for whom it asks. That it is a Unix
-// socket's is taken from the listener: RemoteAddr is text that a middleware may
+// trusts reports whether the peer may say on whose behalf it asks. Whether the peer is
+// on a Unix socket is read from the listener: RemoteAddr is text that a middleware may
 // have overwritten.
 func (c *Resolver) trusts(r *http.Request, peer node) bool {
 	if peer.addr.IsValid() {
@@ -220,13 +218,12 @@ func (c *Resolver) trusts(r *http.Request, peer node) bool {
 	return local != nil && strings.HasPrefix(local.Network(), "unix")
 }
 
-// maxHops bounds the work a header can cause. Nobody runs 32 proxies in a row.
+// maxHops bounds the work that a header can cause. Nobody runs 32 proxies in a row.
 const maxHops = 32
 
-// walk reads a list that proxies append to from its end: as long as the last
-// node is a trusted proxy, the one before it is what that proxy was connected
-// from. It returns the first that isn't trusted, or else the last that could
-// be read.
+// walk reads a list that proxies append to, from its end. While the last node is a
+// trusted proxy, the one before it is what that proxy was connected from. walk returns
+// the first node that isn't trusted, or else the last one that could be parsed.
 func (c *Resolver) walk(lines []string, last node, cut func(string) (rest, element string), parse func(string) node) node {
 	hops := 0
 	for i := len(lines) - 1; i >= 0; i-- {

@@ -1,16 +1,16 @@
-// Package clock is the time that limits in memory, lines of those who wait, adaptive
-// limits and plans go by. It is the process's, as package time tells it, unless a tool
-// of this module drives it: then a day's requests are decided in seconds.
+// Package clock is the clock of limits in memory, lines of waiters, adaptive limits and
+// plans. It is the process's clock, as package time reads it, unless a tool of this
+// module drives it: then a day's requests are decided in seconds.
 //
-// What is outside of it stays package time's: deadlines of contexts, which who drives
-// leaves out, and how long a store or a load may take.
+// Everything else stays with package time: deadlines of contexts, which a tool must
+// leave out, and how long a store or a load may take.
 package clock
 
 import "time"
 
-// driver is nil, now and since are package time's, where nobody drives. They are plain
-// variables, since a decision reads the clock more than anything else: who drives begins
-// before there is anything that reads them.
+// Unless somebody drives, driver is nil, and now and since are those of package time.
+// They are plain variables, because a decision reads the clock more often than anything
+// else: driving begins before anything reads them.
 var (
 	driver *Driver
 	now    = time.Now
@@ -20,16 +20,16 @@ var (
 // Now is time.Now.
 func Now() time.Time { return now() }
 
-// Since is time.Since. It reads one clock of the system, where Now reads two.
+// Since is time.Since. It reads one clock of the system; Now reads two.
 func Since(t time.Time) time.Duration { return since(t) }
 
-// Micros is the time since t in microseconds.
+// Micros returns the time since t in microseconds.
 func Micros(t time.Time) int64 { return int64(since(t)) / 1000 }
 
 // Until is time.Until.
 func Until(t time.Time) time.Duration { return -Since(t) }
 
-// Timer is time.Timer, whose C has room for one instant that nobody waits for.
+// Timer is time.Timer. Its C has room for one instant that nobody receives.
 type Timer struct {
 	C      <-chan time.Time
 	timer  *time.Timer
@@ -54,7 +54,7 @@ func AfterFunc(d time.Duration, f func()) *Timer {
 	return &Timer{timer: time.AfterFunc(d, f)}
 }
 
-// Stop is as that of a time.Timer.
+// Stop is as that of time.Timer.
 func (t *Timer) Stop() bool {
 	if t.driven != nil {
 		return t.driven.set(-1)
@@ -62,7 +62,7 @@ func (t *Timer) Stop() bool {
 	return t.timer.Stop()
 }
 
-// Reset is as that of a time.Timer.
+// Reset is as that of time.Timer.
 func (t *Timer) Reset(d time.Duration) bool {
 	if t.driven != nil {
 		return t.driven.set(max(d, 0))

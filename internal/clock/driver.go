@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Driver is the clock of a process in which a tool says what time it is. It is safe
-// for concurrent use.
+// Driver drives the clock of the process: a tool says what time it is. It is safe for
+// concurrent use.
 type Driver struct {
 	start time.Time
 	gone  atomic.Int64 // nanoseconds since start
@@ -16,7 +16,7 @@ type Driver struct {
 	alarms map[*alarm]struct{}
 }
 
-// alarm is what is to happen at an instant: an entry in c, or a call of f.
+// alarm is what happens at an instant: c receives it, or f is called.
 type alarm struct {
 	by *Driver
 	at time.Duration // since start
@@ -24,9 +24,9 @@ type alarm struct {
 	f  func()
 }
 
-// Drive makes it start o'clock, and nothing but the Driver's Advance moves the time
-// on, until its End. Limiters, stores and caches are made, used and left in between:
-// nothing may read the clock while Drive and End are called.
+// Drive sets the clock to start. From then on until End, only the Driver's Advance
+// moves the time. Make, use and drop limiters, stores and caches in between: nothing
+// may read the clock while Drive and End are called.
 func Drive(start time.Time) *Driver {
 	if driver != nil {
 		panic("clock: somebody drives already")
@@ -37,15 +37,15 @@ func Drive(start time.Time) *Driver {
 	return driver
 }
 
-// End returns to the time of package time.
+// End returns to the clock of package time.
 func (d *Driver) End() { driver, now, since = nil, time.Now, time.Since }
 
-// Now is the time.
+// Now returns the time.
 func (d *Driver) Now() time.Time { return d.start.Add(time.Duration(d.gone.Load())) }
 
-// Advance lets time go by. Timers fire one after the other, each at its time: those of
-// AfterFunc have returned when Advance does, and who waits for a channel may only
-// have been told.
+// Advance lets time pass. Timers fire one after the other, each at its time. When
+// Advance returns, functions given to AfterFunc have returned, but a goroutine that
+// waits on a channel may not have run yet.
 func (d *Driver) Advance(by time.Duration) {
 	end := time.Duration(d.gone.Load()) + by
 	for a := d.next(end); a != nil; a = d.next(end) {
@@ -60,7 +60,8 @@ func (d *Driver) Advance(by time.Duration) {
 	}
 }
 
-// next is the first alarm up to end, whose time it becomes, or nil and end.
+// next advances to the first alarm up to end and returns it, or advances to end and
+// returns nil.
 func (d *Driver) next(end time.Duration) (first *alarm) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,8 +85,8 @@ func (d *Driver) alarm(in time.Duration, c chan time.Time, f func()) *alarm {
 	return a
 }
 
-// set has the alarm go off after a time, or not at all if that is below 0, and reports
-// whether it would have. Of one that is set anew nobody hears that it has gone off.
+// set makes the alarm go off after in, or never if in is negative, and reports whether
+// it was pending. An alarm that is set anew drops what it hasn't delivered yet.
 func (a *alarm) set(in time.Duration) (was bool) {
 	d := a.by
 	d.mu.Lock()

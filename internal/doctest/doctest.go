@@ -1,5 +1,5 @@
-// Package doctest checks the Go code of documents: that it compiles as it stands
-// there, though it is a part of a program and not a whole one.
+// Package doctest checks that the Go code in documents compiles, although it is part of
+// a program rather than a whole one.
 package doctest
 
 import (
@@ -18,16 +18,17 @@ import (
 	"testing"
 )
 
-// Checker compiles parts of programs that use some packages. It is for one goroutine.
+// Checker compiles parts of programs that use some packages. It isn't safe for
+// concurrent use.
 type Checker struct {
 	fset    *token.FileSet
 	imports types.Importer
 	header  string
 }
 
-// New makes a Checker for code that uses the packages of paths, each under its own
-// name or under what stands before it ("stinthttp github.com/…/std"). The working
-// directory is in the module that requires them.
+// New returns a Checker for code that uses the packages of paths, each under its own
+// name or under the name written before it ("stinthttp github.com/…/std"). The working
+// directory must be in a module that requires them.
 func New(t testing.TB, paths ...string) *Checker {
 	t.Helper()
 	c := &Checker{fset: token.NewFileSet(), header: "package doc\n"}
@@ -44,7 +45,7 @@ func New(t testing.TB, paths ...string) *Checker {
 	return c
 }
 
-// Exported imports packages, and those that they import, as the compiler left them.
+// Exported imports packages and their imports from the compiler's export data.
 func Exported(t testing.TB, fset *token.FileSet, paths ...string) types.Importer {
 	t.Helper()
 	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, paths...)...)
@@ -61,15 +62,15 @@ func Exported(t testing.TB, fset *token.FileSet, paths ...string) types.Importer
 	return importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })
 }
 
-// Check compiles code beside the declarations that it takes for granted. The code is
-// declarations, statements, or expressions with commas between.
+// Check compiles code beside the declarations that it assumes. The code is
+// declarations, statements, or expressions separated by commas.
 func (c *Checker) Check(declared, code string) error {
 	before := c.header + declared + "\n"
 	var unparsed, wrong error
 	for _, code := range []string{code, "func list(...any)\nfunc _() { list(" + listed(code) + ") }", "func _() {\n" + code + "\n}"} {
 		f, err := parser.ParseFile(c.fset, "doc.go", before+code, 0)
 		if err != nil {
-			unparsed = err // as statements in the end, which most code is
+			unparsed = err // report the error of parsing as statements, which most code is
 			continue
 		}
 		if wrong = c.compile(f); wrong == nil {
@@ -82,7 +83,7 @@ func (c *Checker) Check(declared, code string) error {
 	return unparsed
 }
 
-// listed is a list of expressions without what may stand behind the last of them.
+// listed returns a list of expressions without the trailing comma or comment.
 func listed(code string) string {
 	code = strings.TrimSpace(code)
 	last := strings.LastIndex(code, "\n") + 1
@@ -90,8 +91,8 @@ func listed(code string) string {
 	return strings.TrimSuffix(code[:last]+strings.TrimSpace(line), ",")
 }
 
-// compile type-checks a file. What is declared and not used is used further on in
-// the reader's program.
+// compile type-checks a file. It accepts unused variables, which the reader's program
+// uses further on.
 func (c *Checker) compile(f *ast.File) error {
 	var wrong []string
 	conf := types.Config{Importer: c.imports, Error: func(err error) {
@@ -108,8 +109,8 @@ func (c *Checker) compile(f *ast.File) error {
 
 var block = regexp.MustCompile("(?sm)^```go([^\n]*)\n(.*?)^```")
 
-// Blocks are the blocks of Go code of a document that are parts of programs and
-// meant for a module: "" for the root, or the directory that stands behind the word go.
+// Blocks returns the blocks of Go code in a document that are parts of programs and
+// belong to a module: "" for the root, or the directory that follows the word go.
 func Blocks(text, module string) (all []string) {
 	for _, m := range block.FindAllStringSubmatch(text, -1) {
 		if strings.TrimSpace(m[1]) == module && !strings.HasPrefix(m[2], "package ") {
@@ -119,7 +120,8 @@ func Blocks(text, module string) (all []string) {
 	return all
 }
 
-// Modules are the modules that blocks of a document are meant for, the root aside.
+// Modules returns the modules, other than the root, that blocks of a document belong
+// to.
 func Modules(text string) (all []string) {
 	for _, m := range block.FindAllStringSubmatch(text, -1) {
 		if dir := strings.TrimSpace(m[1]); dir != "" && !slices.Contains(all, dir) {
@@ -129,7 +131,7 @@ func Modules(text string) (all []string) {
 	return all
 }
 
-// Column is the code in one column of the tables of a document, counted from 0.
+// Column returns the code in one column of the tables of a document, counted from 0.
 func Column(text string, column int) (all []string) {
 	span := regexp.MustCompile("`([^`]+)`")
 	for line := range strings.Lines(text) {

@@ -1,15 +1,14 @@
-// Package explore runs concurrent code in every order that its steps can take,
-// and shows the first that breaks a promise. It is for tests.
+// Package explore runs concurrent code in every order that its steps can take, and
+// shows the first order that breaks a promise. It is for tests.
 //
-// A scenario starts actors with [Scheduler.Go]. They run the code under test,
-// as it is shipped, and call [Scheduler.Step] where another actor may come in
-// between: in a store or a handler that the test hands to that code. One actor
-// at a time goes on from its step to its next, and Run repeats the scenario
-// until every choice of who goes on has been made. A scenario must do the same
-// each time it is given the same choices.
+// A scenario starts actors with [Scheduler.Go]. They run the code under test, as it is
+// shipped, and call [Scheduler.Step] wherever another actor may come in between: in a
+// store or a handler that the test passes to that code. One actor at a time runs from
+// its step to its next. Run repeats the scenario until every choice of who runs next
+// has been made. A scenario must do the same each time it is given the same choices.
 //
-// Each run is a bubble of [testing/synctest]: its time is fake. Time passes
-// where all actors are blocked, or in [Scheduler.Pass].
+// Each run is a bubble of [testing/synctest]: its time is fake. Time passes when all
+// actors are blocked, or in [Scheduler.Pass].
 package explore
 
 import (
@@ -23,8 +22,8 @@ import (
 	"time"
 )
 
-// Run explores the scenario and fails t with the trace of the first run that
-// breaks a promise.
+// Run explores the scenario and fails t with the trace of the first run that breaks a
+// promise.
 func Run(t *testing.T, scenario func(*Scheduler)) {
 	t.Helper()
 	runs, trace := Find(t, scenario)
@@ -34,8 +33,8 @@ func Run(t *testing.T, scenario func(*Scheduler)) {
 	t.Logf("%d runs", runs)
 }
 
-// Find explores the scenario until a run breaks a promise. It returns how many
-// runs there were and the trace of the last, or "" if none has.
+// Find explores the scenario until a run breaks a promise. It returns the number of
+// runs and the trace of the last, or "" if none broke one.
 func Find(t *testing.T, scenario func(*Scheduler)) (runs int, trace string) {
 	t.Helper()
 	x := &search{seen: map[string]bool{}}
@@ -56,10 +55,10 @@ func Find(t *testing.T, scenario func(*Scheduler)) (runs int, trace string) {
 	}
 }
 
-// search is a depth-first walk over the choices of a scenario, by replay.
+// search is a depth-first search over the choices of a scenario, by replay.
 type search struct {
 	path []choice
-	seen map[string]bool // states that have been gone on from
+	seen map[string]bool // states already continued from
 }
 
 type choice struct {
@@ -67,8 +66,8 @@ type choice struct {
 	of          []string // what there was to choose from
 }
 
-// choose returns which of the steps is taken at a depth: as before where the
-// path leads, and then the first. In a state that is known there is no choice.
+// choose returns which of the steps to take at a depth: as before along the path, then
+// the first. In a known state there is no choice.
 func (x *search) choose(depth int, steps []string, state string) int {
 	if depth < len(x.path) {
 		c := &x.path[depth]
@@ -88,7 +87,7 @@ func (x *search) choose(depth int, steps []string, state string) int {
 	return 0
 }
 
-// next turns to the next path, if there is one.
+// next moves on to the next path, if there is one.
 func (x *search) next() bool {
 	for n := len(x.path); n > 0; n-- {
 		if c := &x.path[n-1]; c.taken < c.most {
@@ -100,27 +99,26 @@ func (x *search) next() bool {
 	return false
 }
 
-// Scheduler runs the actors of one run. Its methods may be called by any of
-// them.
+// Scheduler runs the actors of one run. Any actor may call its methods.
 type Scheduler struct {
 	search *search
 	start  time.Time
 
 	mu     sync.Mutex
 	parked []*parked
-	saw    map[string]string // what each actor has seen and where it stands
+	saw    map[string]string // what each actor has seen and where it is
 	trace  []string
 	broken []string
 	state  func() string
 	ends   []func()
-	came   chan struct{} // has an element when somebody has come to a step
+	came   chan struct{} // has an element when an actor has reached a step
 	actors sync.WaitGroup
 }
 
 // parked is an actor at a step.
 type parked struct {
 	actor, label string
-	pass         time.Duration // to let pass before it goes on
+	pass         time.Duration // the time to let pass before it continues
 	on           chan struct{}
 }
 
@@ -130,18 +128,18 @@ func newScheduler(x *search) *Scheduler {
 
 type actorKey struct{}
 
-// Go starts an actor. The context is how Step knows it.
+// Go starts an actor. Step recognizes it by the context.
 func (s *Scheduler) Go(actor string, f func(context.Context)) {
 	ctx := context.WithValue(context.Background(), actorKey{}, actor)
 	s.actors.Go(func() { f(ctx) })
 }
 
-// Step stops the actor of ctx until it is chosen to go on. What has no actor,
-// as a timer's goroutine, is one itself by the name "timer".
+// Step stops the actor of ctx until it is chosen to continue. A goroutine that isn't an
+// actor's, such as a timer's, acts as an actor named "timer".
 func (s *Scheduler) Step(ctx context.Context, label string) { s.park(ctx, label, 0) }
 
-// Pass is a step that lets time pass while all other actors stand still, or are
-// woken by it.
+// Pass is a step that lets time pass while all other actors stand still or are woken by
+// it.
 func (s *Scheduler) Pass(ctx context.Context, d time.Duration) {
 	s.park(ctx, d.String()+" pass", d)
 }
@@ -165,8 +163,8 @@ func actorOf(ctx context.Context) string {
 	return "timer"
 }
 
-// Note adds to the trace what an actor has come to know, such as the answer of
-// a store. It counts for what distinguishes two states: see State.
+// Note adds to the trace what an actor has learnt, such as the answer of a store. It
+// distinguishes states: see State.
 func (s *Scheduler) Note(ctx context.Context, format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,20 +176,20 @@ func (s *Scheduler) note(actor, what string) {
 	s.trace = append(s.trace, fmt.Sprintf("%8v  %-10s %s", time.Since(s.start), actor, what))
 }
 
-// State gives the part of a run's state that actors share. With it, runs that
-// come to one state in different ways are gone on with once: two states are one
-// if the shared part, the time, and what each actor has stepped over and noted
-// are equal. Without it every order is run to its end.
+// State sets a function that returns the part of the state that actors share. With it,
+// a state reached in different ways is explored once: two states are equal if the
+// shared part, the time, and what each actor has stepped over and noted are equal.
+// Without it every order is run to its end.
 func (s *Scheduler) State(f func() string) { s.state = f }
 
-// Broken says that a promise is broken. The run goes on to its end.
+// Broken reports that a promise is broken. The run continues to its end.
 func (s *Scheduler) Broken(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.broken = append(s.broken, fmt.Sprintf(format, args...))
 }
 
-// End has f called when all actors have returned.
+// End makes f run when all actors have returned.
 func (s *Scheduler) End(f func()) { s.ends = append(s.ends, f) }
 
 // run lets one actor at a time take a step until all have returned.
@@ -211,7 +209,7 @@ func (s *Scheduler) run() {
 					f()
 				}
 				return
-			case <-s.came: // as time has passed, to what somebody waits for
+			case <-s.came: // time passes up to what an actor waits for
 			}
 			continue
 		}
@@ -223,7 +221,7 @@ func (s *Scheduler) run() {
 	}
 }
 
-// pick takes one of those that stand at a step.
+// pick chooses one of the actors that are at a step.
 func (s *Scheduler) pick(depth *int) *parked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,7 +256,7 @@ func (s *Scheduler) fingerprint(steps []string) string {
 	return b.String()
 }
 
-// String is the run's trace, and what it has broken.
+// String returns the run's trace and the promises it has broken.
 func (s *Scheduler) String() string {
 	return strings.Join(s.trace, "\n") + "\n=> " + strings.Join(s.broken, "\n=> ")
 }

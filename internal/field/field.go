@@ -1,10 +1,10 @@
-// Package field writes what a response says of its limits: RateLimit and
-// RateLimit-Policy, the older X-RateLimit fields, Retry-After, and problem bodies.
-// It writes what Items say, and knows neither stores nor algorithms.
+// Package field writes what a response tells about its limits: RateLimit and
+// RateLimit-Policy, the older X-RateLimit fields, Retry-After, and problem bodies. It
+// writes what Items say, and knows neither stores nor algorithms.
 //
-// The RateLimit fields are those of draft-ietf-httpapi-ratelimit-headers-11. The
-// draft moves: this package is all that knows its spelling, and the spelling is not
-// part of the module's promise of compatibility.
+// The RateLimit fields are those of draft-ietf-httpapi-ratelimit-headers-11. The draft
+// still changes: only this package knows its spelling, and the spelling isn't part of
+// the module's promise of compatibility.
 package field
 
 import (
@@ -21,44 +21,44 @@ type Styles uint8
 const (
 	// Draft is RateLimit-Policy and RateLimit, an item for each limit.
 	Draft Styles = 1 << iota
-	// Legacy is X-RateLimit-Limit, -Remaining and -Reset of the limit with the least
+	// Legacy is X-RateLimit-Limit, -Remaining and -Reset, of the limit with the least
 	// left.
 	Legacy
 )
 
-// Limit is what a limit says whatever is decided.
+// Limit is what is the same for a limit in every decision.
 type Limit struct {
 	Name string
 	// Policy is its item of RateLimit-Policy, made by the function Policy. If it is
 	// empty, no field shows the limit; its refusals still count in Retry-After.
 	Policy string
-	// Units is how many pass in the limit's time.
+	// Units is how many units pass in the limit's time.
 	Units int64
 }
 
-// Item is what a limit says in a decision.
+// Item is what a limit says in one decision.
 type Item struct {
 	*Limit
 	// Remaining is how many units are left.
 	Remaining int64
-	// More is the time until there are more; negative if it can't be told.
+	// More is the time until more units are left; negative if unknown.
 	More time.Duration
-	// Reset is the time until all are there.
+	// Reset is the time until all units are there.
 	Reset time.Duration
-	// Refused says that the limit refused the request. Retry is the time after which
-	// it would let the request pass, or Never.
+	// Refused says that the limit refused the request. Retry is the time after which it
+	// would let the request pass, or Never.
 	Refused bool
 	Retry   time.Duration
 
-	outdone bool // another of the name has less left
+	outdone bool // another item of the same name has less left
 }
 
 // Never is the Retry of a request that can never pass.
 const Never = time.Duration(math.MaxInt64)
 
-// Policy returns a limit's item of RateLimit-Policy: units in a time, which is rounded
-// up to a second. If the time is 0, the units are concurrent requests. The name must
-// not need escaping.
+// Policy returns a limit's item of RateLimit-Policy: units per in, which is rounded up
+// to a second. If in is 0, the units are concurrent requests. The name must not need
+// escaping.
 func Policy(name string, units int64, in time.Duration) string {
 	b := append([]byte{'"'}, name...)
 	b = appendInt(append(b, `";q=`...), units)
@@ -69,24 +69,24 @@ func Policy(name string, units int64, in time.Duration) string {
 }
 
 // Writer writes the fields of one response after another. Its zero value is ready to
-// use, by one goroutine at a time.
+// use. It isn't safe for concurrent use.
 type Writer struct {
 	// Items is what Write writes.
 	Items []Item
 
 	text   []byte
 	values []value
-	// What is handed out is cut off larger pieces, as net/textproto does: a response's
-	// few short values are not worth an allocation each.
+	// Strings and slots are cut off larger pieces, as net/textproto does: a response has
+	// few short values, and each would otherwise be an allocation.
 	texts strings.Builder
 	block []string
 }
 
-// value is the value of one of composed.
+// value is the value of one field in composed.
 type value struct {
 	field uint8
-	line  bool   // beside those there are, and not in their place
-	known string // or else it is the text from the value before to end
+	line  bool   // it is added to the existing values rather than replacing them
+	known string // if empty, the value is the text from the previous value to end
 	end   int
 }
 
@@ -101,26 +101,26 @@ const (
 	cacheControl
 )
 
-// The keys are in the form that http.Header stores them: Add with any other
-// spelling finds them.
+// The keys are in canonical form, as http.Header stores them: Add finds them under any
+// other spelling.
 var composed = [...]string{"Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Retry-After", "Cache-Control"}
 
-// keptText is the size above which text isn't kept.
+// keptText is the size above which the text buffer isn't kept.
 const keptText = 4 << 10
 
-// Write sets the fields of the items in h. It keeps what limiters further out have
-// set, but if two limits have the same name, it shows the one with less left. policy is
-// the RateLimit-Policy of all items, or "" if it isn't known or two items may have the
-// same name.
+// Write sets the fields of the items in h. It keeps what outer limiters have set, but
+// if two limits have the same name, it shows the one with less left. policy is the
+// RateLimit-Policy of all items, or "" if it isn't known or two items may have the same
+// name.
 //
-// The header's values are kept in slots, which must live as long as the response.
-// Write allocates the slots that are missing.
+// The header's values are kept in slots, which must live as long as the response. Write
+// allocates missing slots.
 //
-// If an item is refused, Write also marks the response as no copy of the resource, and
-// sets Retry-After unless the request can never pass.
+// If an item is refused, Write also marks the response as not being a copy of the
+// resource, and sets Retry-After unless the request can never pass.
 func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []string) {
 	w.text, w.values = w.text[:0], w.values[:0]
-	outermost := len(h) == 0 // most limiters find nothing set
+	outermost := len(h) == 0 // most limiters find no fields set
 	refused := false
 	for i := range w.Items {
 		it := &w.Items[i]
@@ -165,7 +165,7 @@ func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []stri
 func (w *Writer) draft(h http.Header, policy string) {
 	nested := len(h[composed[limitLine]]) > 0
 	if (nested || policy == "") && w.outdo(h) {
-		policy = "" // names limits that aren't shown
+		policy = "" // it names limits that aren't shown
 	}
 	b := w.text
 	for i := range w.Items {
@@ -203,7 +203,7 @@ func (w *Writer) draft(h http.Header, policy string) {
 	w.values = append(w.values, value{field: policyLine, line: true, known: policy, end: len(b)})
 }
 
-// said is the text composed, as a string that nobody writes over.
+// said returns the composed text as a string that is never overwritten.
 func (w *Writer) said() string {
 	if w.texts.Cap()-w.texts.Len() < len(w.text) {
 		w.texts = strings.Builder{}
@@ -213,10 +213,10 @@ func (w *Writer) said() string {
 	return w.texts.String()[w.texts.Len()-len(w.text):]
 }
 
-// pieceOfText is what a value that somebody keeps keeps with it.
+// pieceOfText is how much memory a value that somebody keeps holds on to.
 const pieceOfText = 1 << 10
 
-// slot is room for one value.
+// slot returns room for one value.
 func (w *Writer) slot() []string {
 	if len(w.block) == 0 {
 		w.block = make([]string, 64)
@@ -233,7 +233,7 @@ func appendInt(b []byte, n int64) []byte {
 	return strconv.AppendInt(b, min(max(n, 0), maxInteger), 10)
 }
 
-// seconds rounds up: a client that comes back on time must not be early.
+// seconds rounds up: a client that returns on time must not be early.
 func seconds(d time.Duration) int64 {
 	n := int64(d / time.Second)
 	if d%time.Second > 0 {

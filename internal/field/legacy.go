@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// legacy composes the fields of the limit with the least left, unless a limiter
-// further out has written as little or less.
+// legacy composes the fields of the limit with the least left, unless an outer limiter
+// has written as little or less.
 func (w *Writer) legacy(h http.Header) {
 	var least *Item
 	for i := range w.Items {
@@ -25,13 +25,13 @@ func (w *Writer) legacy(h http.Header) {
 	w.number(legacyReset, seconds(least.Reset))
 }
 
-// number composes a field of one number, in place of what h has.
+// number composes a field of one number, replacing what h has.
 func (w *Writer) number(field uint8, n int64) {
 	w.text = appendInt(w.text, n)
 	w.values = append(w.values, value{field: field, end: len(w.text)})
 }
 
-// outerNumber is what a limiter further out has written in a field of one number.
+// outerNumber returns what an outer limiter has written in a field of one number.
 func outerNumber(h http.Header, field uint8) (n int64, there bool) {
 	had := h[composed[field]]
 	if len(had) == 0 {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// outdo leaves one item for each name, the one with less left, since a client can
-// read only one. It removes others from what limiters further out have written, and
-// marks its own as outdone. It reports whether any of its own is.
+// outdo leaves one item for each name, the one with less left, since a client can read
+// only one. It removes others from what outer limiters have written, and marks its own
+// as outdone. It reports whether any of its own is.
 func (w *Writer) outdo(h http.Header) (some bool) {
 	for i := range w.Items {
 		it := &w.Items[i]
@@ -39,13 +39,13 @@ func (w *Writer) outdo(h http.Header) (some bool) {
 	return some
 }
 
-// nameOf is the name in an item of either field.
+// nameOf returns the name in an item of either field.
 func nameOf(item string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(item, `"`), `"`)
 	return name
 }
 
-// outer is what lines of RateLimit say is left under a name.
+// outer returns how much lines of RateLimit say is left under a name.
 func outer(lines []string, name string) (left int64, there bool) {
 	for _, line := range lines {
 		for item := range strings.SplitSeq(line, ", ") {
@@ -62,7 +62,7 @@ func outer(lines []string, name string) (left int64, there bool) {
 	return 0, false
 }
 
-// strike takes the item of a name out of a field.
+// strike removes the item of a name from a field.
 func strike(h http.Header, key, name string) {
 	var lines []string
 	for _, line := range h[key] {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// refusal composes the fields that only a refusal has. Retry-After is the latest of
-// all refused items and of limiters further out.
+// refusal composes the fields that only a refusal has. Retry-After is the latest of all
+// refused items and of outer limiters.
 func (w *Writer) refusal(h http.Header) {
 	forget(h)
 	w.values = append(w.values, value{field: cacheControl, known: noStore})
@@ -23,7 +23,7 @@ func (w *Writer) refusal(h http.Header) {
 	}
 }
 
-// retryAfter composes Retry-After unless it is as late already.
+// retryAfter composes Retry-After unless it is already as late.
 func (w *Writer) retryAfter(h http.Header, n int64) {
 	if had, there := outerNumber(h, retryAfter); !there || had < n {
 		w.number(retryAfter, n)
@@ -33,22 +33,23 @@ func (w *Writer) retryAfter(h http.Header, n int64) {
 // noStore is the Cache-Control of a response that caches must not keep.
 const noStore = "no-store"
 
-// forget drops the fields that describe a resource, of which a refusal is no copy.
+// forget drops the fields that describe a resource, because a refusal isn't a copy of
+// it.
 func forget(h http.Header) {
 	for _, key := range [...]string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified", "Expires"} {
 		delete(h, key)
 	}
 }
 
-// NotStored marks a response as one that is no copy of the resource: caches must not
-// keep it, and fields that describe the resource go.
+// NotStored marks a response as not being a copy of the resource: caches must not keep
+// it, and fields that describe the resource are removed.
 func NotStored(h http.Header) {
 	forget(h)
 	h[composed[cacheControl]] = []string{noStore}
 }
 
-// Failed sets the fields of a refusal that isn't a limit's. With status 503 the client
-// may try again in a second.
+// Failed sets the fields of a refusal that isn't a limit's. With status 503 it tells
+// the client to try again in a second.
 func Failed(h http.Header, status int) {
 	NotStored(h)
 	if n, there := outerNumber(h, retryAfter); status == http.StatusServiceUnavailable && (!there || n < 1) {
@@ -58,7 +59,7 @@ func Failed(h http.Header, status int) {
 
 const problemTypes = "https://iana.org/assignments/http-problem-types#"
 
-// The Types of problems that limits are. Others are about:blank.
+// The types of problems caused by limits. Others are about:blank.
 const (
 	QuotaExceeded   = problemTypes + "quota-exceeded"
 	ReducedCapacity = problemTypes + "temporary-reduced-capacity"
@@ -74,7 +75,7 @@ type Problem struct {
 	Violated    []string // names of the limits that refuse
 }
 
-// bodies are Writers for their text and their slots.
+// bodies are Writers reused for their text and slots.
 var bodies = sync.Pool{New: func() any { return new(Writer) }}
 
 // Write answers r with the problem.
@@ -101,7 +102,7 @@ func (p *Problem) Write(w http.ResponseWriter, r *http.Request) {
 		b = append(b, `"]`...)
 	}
 	b = append(b, "}\n"...)
-	_, _ = w.Write(b) // a client that has gone is nobody's problem
+	_, _ = w.Write(b) // if the client has gone, nobody needs to know
 	if body.text = b; cap(b) > keptText {
 		body.text = nil
 	}
