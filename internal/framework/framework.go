@@ -1,6 +1,6 @@
-// Package framework lets key functions see a request as the framework of a router
-// does. gin and echo have a context of their own for each request, where
-// authentication leaves who is asking, and use it again for the next request.
+// Package framework lets key functions see a request as a router's framework does. gin
+// and echo keep a context of their own for each request, where authentication stores
+// who is asking, and reuse it for later requests.
 //
 // An adapter makes such a key function ([Key]). It finds the framework's context
 // through the request's ([Context]), which leads there only while a limiter decides.
@@ -16,23 +16,23 @@ import (
 // Own is a framework's own context of a request.
 type Own interface{ SetRequest(*http.Request) }
 
-// Context is a request's context that leads to the framework's own, until End. It
-// is safe for concurrent use: whoever was given the request may hold on to it.
+// Context is a request's context that leads to the framework's own, until End. It is
+// safe for concurrent use: anybody who was given the request may keep it.
 type Context struct {
 	parent context.Context
-	given  *http.Request // that Enter was; nil after Leave
+	given  *http.Request // the request given to Enter; nil after Leave
 
 	mu    sync.Mutex
 	own   any             // nil after End
-	above context.Context // of parent, with what is to be found besides; or nil
+	above context.Context // a context below parent whose values are found too; or nil
 }
 
 // Lead returns a context below parent that leads to own.
 func Lead(parent context.Context, own any) *Context { return &Context{parent: parent, own: own} }
 
-// Enter returns a copy of r whose context leads to own, and has own hold that copy:
-// what a key function reads of a body through one of them, others and the next
-// handler find parsed.
+// Enter returns a copy of r whose context leads to own, and makes own hold that copy:
+// what a key function parses of a body through one of them is parsed for the others and
+// for the next handler.
 func Enter(r *http.Request, own Own) (*http.Request, *Context) {
 	c := Lead(r.Context(), own)
 	c.given = r
@@ -41,21 +41,21 @@ func Enter(r *http.Request, own Own) (*http.Request, *Context) {
 	return r, c
 }
 
-// Leave ends what Enter began, where r is the request that it returned.
+// Leave ends what Enter began. r is the request that Enter returned.
 func (c *Context) Leave(r *http.Request) {
 	c.End()
-	c.given.MultipartForm = r.MultipartForm // whose files the server removes
+	c.given.MultipartForm = r.MultipartForm // the server removes its files
 	c.given = nil
 }
 
-// End lets go of the framework's context, which is about to serve another request.
+// End drops the framework's context, which is about to serve another request.
 func (c *Context) End() {
 	c.mu.Lock()
 	c.own = nil
 	c.mu.Unlock()
 }
 
-// Carry has c carry the values of ctx, which is made from the parent.
+// Carry makes c carry the values of ctx, which descends from the parent.
 func (c *Context) Carry(ctx context.Context) {
 	c.mu.Lock()
 	c.above = ctx
@@ -68,7 +68,7 @@ func (c *Context) Err() error                  { return c.parent.Err() }
 
 type ownKey struct{}
 
-// Value is that of the parent, but for what c leads to and carries.
+// Value returns the parent's value, except for what c leads to and carries.
 func (c *Context) Value(key any) any {
 	c.mu.Lock()
 	own, above := c.own, c.above

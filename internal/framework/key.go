@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// Key is a key function of an adapter: fn of the framework's context, a C. Where a
-// request leads to no C its error is a [*MissingError].
+// Key returns a key function of an adapter: fn of the framework's context, a C. If a
+// request leads to no C, its error is a [*MissingError].
 func Key[C any](adapter string, fn func(C) (string, error)) func(*http.Request) (string, error) {
 	missing := &MissingError{adapter}
 	return func(r *http.Request) (string, error) {
@@ -29,12 +29,12 @@ func Of[C any](ctx context.Context) (C, bool) {
 	return own, ok
 }
 
-// Probe stands in for a framework's context, and notes which adapters' key functions
-// ask for it.
+// Probe takes the place of a framework's context and records which adapters' key
+// functions ask for it.
 type Probe struct{ adapters []string }
 
-// MissingError is the error of a key function where a request doesn't come through
-// its adapter.
+// MissingError is the error of a key function whose request hasn't come through its
+// adapter.
 type MissingError struct{ adapter string }
 
 func (e *MissingError) Error() string {
@@ -45,23 +45,23 @@ func (e *MissingError) instead() string {
 	return "mount the limiter with " + e.adapter + ", or write a KeyFunc of the request"
 }
 
-// Asks is whose framework's context a key function asks for, so far as it is known:
-// what a probe shows, and what is missed later by one that doesn't always ask. The
-// zero Asks knows of none. It is safe for concurrent use.
+// Asks records whose framework's context a key function asks for, as far as that is
+// known: what a probe shows, and what later turns out to be missing for one that
+// doesn't always ask. The zero Asks is empty. It is safe for concurrent use.
 type Asks struct{ adapters atomic.Pointer[[]string] }
 
-// Known reports whether the key function is known to ask for some.
+// Known reports whether the key function is known to ask for any.
 func (a *Asks) Known() bool { return a.adapters.Load() != nil }
 
-// Note notes what a probe has shown.
+// Note records what a probe has shown.
 func (a *Asks) Note(p *Probe) {
 	if adapters := p.adapters; len(adapters) > 0 {
 		a.adapters.CompareAndSwap(nil, &adapters)
 	}
 }
 
-// Missed reports whether err is that of a key function that has asked for what the
-// request doesn't lead to, and notes it.
+// Missed reports whether err comes from a key function that asked for a context the
+// request doesn't lead to, and records it.
 func (a *Asks) Missed(err error) bool {
 	missing := (*MissingError)(nil)
 	if !errors.As(err, &missing) {
@@ -71,7 +71,7 @@ func (a *Asks) Missed(err error) bool {
 	return true
 }
 
-// Unfit says why requests through an adapter can't have the key, or is nil.
+// Unfit returns why requests through an adapter can't have the key, or nil.
 func (a *Asks) Unfit(adapter string) error {
 	known := a.adapters.Load()
 	if known == nil {

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// Join writes parts as one key, each with its length before it: no two lists of
-// parts give the same, whatever is in them. If a part is empty, so is the key.
+// Join writes parts as one key, each preceded by its length: two different lists of
+// parts never give the same key. If a part is empty, so is the key.
 func Join(parts []string) (string, error) {
 	size := 0
 	for _, part := range parts {
@@ -35,19 +35,20 @@ func Join(parts []string) (string, error) {
 	return b.String(), nil
 }
 
-// MinSecret is the least secret that can't be found by trying.
+// MinSecret is the length, in bytes, of the shortest secret that can't be found by
+// trying.
 const MinSecret = 16
 
 // Hash makes keyed hashes of keys. It is safe for concurrent use.
 type Hash struct{ pool sync.Pool }
 
-// NewHash returns the Hash under a secret of at least MinSecret bytes.
+// NewHash returns the Hash under a secret, which must have at least MinSecret bytes.
 func NewHash(secret []byte) *Hash {
 	secret = bytes.Clone(secret)
 	return &Hash{sync.Pool{New: func() any { return &keyed{mac: hmac.New(sha256.New, secret)} }}}
 }
 
-// Of is the first 16 bytes of the HMAC-SHA256 of a key, in base64url. An empty key
+// Of returns the first 16 bytes of the HMAC-SHA256 of a key, in base64url. An empty key
 // stays empty.
 func (h *Hash) Of(raw string) (string, error) {
 	switch {
@@ -61,8 +62,8 @@ func (h *Hash) Of(raw string) (string, error) {
 	return k.of(raw), nil
 }
 
-// keyed is a hash with its scratch room, reused because setting up an HMAC
-// costs more than hashing a key.
+// keyed is a hash and its scratch space. It is reused because setting up an HMAC costs
+// more than hashing a key.
 type keyed struct {
 	mac hash.Hash
 	buf []byte

@@ -1,10 +1,10 @@
 // Package namesakes finds names that mean different limits in one store.
 //
-// In a store that limiters share, limits of one name share what a key has
-// consumed. That is what names are for, until two limiters mean different limits:
-// then each clamps what the other has counted to its own numbers, and nothing is
-// wrong but the answers. Nobody can refuse it, as the numbers of a fleet change
-// one process after another; so it is found, to be logged.
+// In a store that limiters share, limits of the same name share what a key has
+// consumed. That is intended, unless two limiters mean different limits by a name: then
+// each clamps what the other has counted to its own numbers, and nothing fails, but the
+// answers are wrong. It can't be refused, because the numbers of a fleet change one
+// process after another. So it is detected, to be logged.
 package namesakes
 
 import (
@@ -16,7 +16,7 @@ import (
 	"weak"
 )
 
-// Meaning is what a name says in a store: all that its limit counts by, in words.
+// Meaning is what a name says in a store: everything its limit counts by, in words.
 type Meaning struct {
 	Store any
 	Name  string
@@ -26,17 +26,17 @@ type Meaning struct {
 // Conflict is one name with two meanings.
 type Conflict struct{ Name, Says, Other string }
 
-// Family is limiters that may change their minds: what they mean now takes the
-// place of what they meant. The zero Family means nothing. It isn't safe for
-// concurrent use, but others may be used meanwhile.
+// Family is a set of limiters whose meanings may change: what they mean now replaces
+// what they meant. The zero Family means nothing. It isn't safe for concurrent use, but
+// different families may be used concurrently.
 type Family struct {
-	stores []*known // which it keeps
+	stores []*known // it keeps these alive
 	means  *meanings
 }
 
-// Mean makes known what the family means from now on. It returns what other
-// families understand otherwise, each name of a store once however many those are.
-// A store that can't be told from others is nobody else's.
+// Mean records what the family means from now on. It returns what other families
+// understand differently: each name of a store once, however many families those are. A
+// store that can't be compared with others is taken to be nobody else's.
 func (f *Family) Mean(all []Meaning) (conflicts []Conflict) {
 	var stores []*known
 	next := map[meaning]bool{}
@@ -63,14 +63,14 @@ func (f *Family) Mean(all []Meaning) (conflicts []Conflict) {
 	return conflicts
 }
 
-// meaning is one of a family's.
+// meaning is one meaning of a family.
 type meaning struct {
-	in   weak.Pointer[known] // the family has it; this must not keep a store
+	in   weak.Pointer[known] // weak: the family has it, and this must not keep a store alive
 	name string
 	says string
 }
 
-// meanings are those of a family, which they outlive to be removed.
+// meanings are those of a family. They outlive it, so that they can be removed.
 type meanings struct{ all map[meaning]bool }
 
 func (ms *meanings) remove() {
@@ -82,16 +82,16 @@ func (ms *meanings) remove() {
 	ms.all = nil
 }
 
-// stores finds what is known of the names in a store that is in use. It is held
-// by the families that use it, and not by this list: a store may lead back to its
-// limiters, and go with them when nobody else needs it.
+// stores finds what is known of the names in a store that is in use. The families that
+// use the store hold that, and this list doesn't: a store may refer back to its
+// limiters, and must be freed with them when nobody else needs it.
 var stores = struct {
 	mu   sync.Mutex
 	seed maphash.Seed
 	all  map[uint64][]weak.Pointer[known] // by the hash of the store
 }{seed: maphash.MakeSeed(), all: map[uint64][]weak.Pointer[known]{}}
 
-// in returns what is known of a store, or nil for one that can't be told from
+// in returns what is known of a store, or nil for one that can't be compared with
 // others.
 func in(store any) *known {
 	if !reflect.ValueOf(store).Comparable() {
@@ -111,7 +111,7 @@ func in(store any) *known {
 	return k
 }
 
-// forget drops what is gone of the stores with a hash.
+// forget drops freed entries of the stores with a hash.
 func forget(h uint64) {
 	stores.mu.Lock()
 	defer stores.mu.Unlock()
@@ -133,8 +133,8 @@ type name struct {
 	told     bool
 }
 
-// add counts a family whose limit of that name says says. It returns what
-// another's says instead, if that hasn't been told yet.
+// add counts a family whose limit of that name says says. It returns what another
+// family's says instead, if that hasn't been reported yet.
 func (k *known) add(of, says string) (other string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

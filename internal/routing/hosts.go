@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// hostsOf is a host as a mux takes it, and as patterns are written.
+// hostsOf returns the host as a mux reads it, and in the spelling in which patterns are
+// stored.
 func (rt *Router) hostsOf(r *http.Request) []string {
 	host := withoutPort(r.Host)
 	plain := plainHost(host)
@@ -19,8 +20,7 @@ func (rt *Router) hostsOf(r *http.Request) []string {
 	return []string{host, plain}
 }
 
-// usualHost reports whether a host is in the spelling of plainHost, but for a
-// port.
+// usualHost reports whether a host is in the spelling of plainHost, apart from a port.
 func usualHost(host string) bool {
 	for i := 0; i < len(host); i++ {
 		if c := host[i]; c-'A' <= 'Z'-'A' || c >= 0x80 || c == '[' {
@@ -30,7 +30,7 @@ func usualHost(host string) bool {
 	return !strings.HasSuffix(host, ".") && !strings.Contains(host, ".:")
 }
 
-// withoutPort is what http.ServeMux makes of a request's host.
+// withoutPort returns what http.ServeMux makes of a request's host.
 func withoutPort(host string) string {
 	if !strings.Contains(host, ":") {
 		return host
@@ -41,8 +41,8 @@ func withoutPort(host string) string {
 	return host
 }
 
-// plainHost is a host without port in the spelling that patterns are found by: in
-// lower case, without a dot at its end or brackets around an address.
+// plainHost returns a host without port in the spelling that patterns are stored under:
+// in lower case, without a dot at its end or brackets around an address.
 func plainHost(host string) string {
 	if len(host) > 1 && host[0] == '[' && host[len(host)-1] == ']' {
 		host = host[1 : len(host)-1]

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Pattern is the pattern that mux is going to match for r, or "".
+// Pattern returns the pattern that mux will match for r, or "".
 func Pattern(mux *http.ServeMux, r *http.Request) string {
 	_, pattern := mux.Handler(r)
 	if !redirects(pattern, r.URL.Path) {
@@ -19,11 +19,10 @@ func Pattern(mux *http.ServeMux, r *http.Request) string {
 	return pattern
 }
 
-// redirects reports whether what a mux calls its pattern may be a path instead: it
-// is the target where a path is redirected to the one with a slash at its end,
-// for CONNECT and in some releases for every method. "/users/7/" for
-// "/users/{id}/" would be a key of the client's own making. The path may end in
-// decoded slashes already.
+// redirects reports whether what a mux calls its pattern may be a path instead. If a
+// path is redirected to the one with a trailing slash, it is the target: for CONNECT,
+// and in some releases for every method. "/users/7/" for "/users/{id}/" would be a key
+// that the client chooses. The path may already end in decoded slashes.
 func redirects(pattern, requested string) bool {
 	if !strings.HasSuffix(pattern, "/") {
 		return false

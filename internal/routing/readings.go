@@ -8,27 +8,27 @@ import (
 	"strings"
 )
 
-// A request has readings: what routers and the middleware before them may take
-// its path and host for. A client chooses the spelling and the application the
-// router, so each reading selects a pattern, and the request is held to all of
-// them. Over-charging a spelling that nobody needs is cheap; leaving one out is
-// a way past a limit.
+// A request has readings: the paths and hosts that routers, and the middleware before
+// them, may read it as. The client chooses the spelling and the application chooses the
+// router. So each reading selects a pattern, and the request is held to all of them.
+// Charging too much for a spelling that nobody needs is cheap; leaving one out is a way
+// past a limit.
 //
-// A reading is written here as an escaped path, which http.ServeMux matches
-// segment by segment. It stands for one of these texts:
+// A reading is represented by an escaped path, which http.ServeMux matches segment by
+// segment. It stands for one of these texts:
 //
 //	as sent, %2F and all      chi, echo, gin with UseRawPath
 //	decoded by segments       http.ServeMux
 //	decoded                   gin, chi's StripSlashes
 //
-// either as it is or cleaned, and with the slash at its end or without.
+// either as it is or cleaned, and with or without the trailing slash.
 
-// Find returns the patterns that the readings of a request select, each once: that
-// of the first, and those of the others, which are nil for the usual request.
+// Find returns the patterns that the readings of a request select, each once: that of
+// the first reading, and those of the others, which are nil for the usual request.
 //
-// The usual request has one reading, and the mux says so: what needs cleaning it
-// redirects, as it does what lacks a slash at its end. But it doesn't clean for
-// CONNECT, nor take the port off its host.
+// The usual request has one reading, and the mux shows it: it redirects a path that
+// needs cleaning or lacks a trailing slash. But it doesn't clean for CONNECT, nor
+// remove the port from the host then.
 func (rt *Router) Find(r *http.Request) (first int, others []int) {
 	if p := r.URL.Path; r.Method != http.MethodConnect &&
 		(r.URL.RawPath == "" || r.URL.RawPath == p) && (!rt.hosts || usualHost(r.Host)) {
@@ -51,14 +51,14 @@ func (rt *Router) Find(r *http.Request) (first int, others []int) {
 	return rs.patterns[0], rs.patterns[1:]
 }
 
-// readings gathers the patterns that the readings of a request select.
+// readings collects the patterns that the readings of a request select.
 type readings struct {
 	*Router
 	method, host string
 	patterns     []int
 }
 
-// textsOf is a path decoded, decoded by segments and as sent, escaped.
+// textsOf returns a path decoded, decoded by segments, and as sent, each escaped.
 func textsOf(u *url.URL) []string {
 	decoded := (&url.URL{Path: u.Path}).EscapedPath()
 	if u.RawPath == "" || u.RawPath == u.Path {
@@ -67,8 +67,8 @@ func textsOf(u *url.URL) []string {
 	return []string{decoded, u.EscapedPath(), (&url.URL{Path: u.RawPath}).EscapedPath()}
 }
 
-// text reads a text as it is and cleaned. To some who clean, a path that ends in
-// a dot segment has a slash at its end, to others not.
+// text reads a text as it is and cleaned. Some routers that clean give a path that ends
+// in a dot segment a trailing slash, others don't.
 func (rs *readings) text(text string) {
 	if text == "" || text[0] != '/' {
 		text = "/" + text
@@ -90,8 +90,8 @@ func (rs *readings) text(text string) {
 	}
 }
 
-// path reads a path with the slash at its end, and without unless the pattern
-// selected names it: then the path without is another's.
+// path reads a path with its trailing slash, and without it unless the selected pattern
+// names the slash: the path without is then a different resource.
 func (rs *readings) path(p string) {
 	found := rs.find(rs.method, rs.host, rs.literally(p))
 	rs.add(found.number)
@@ -106,10 +106,11 @@ func (rs *readings) add(pattern int) {
 	}
 }
 
-// literally writes a path so that a mux has nothing to clean: "." and ".." are
-// escaped, and an empty segment is a NUL, which no pattern spells out. So is one
-// that is too long to be in a pattern, and what is deeper than every pattern is
-// left out: neither makes a difference, and a long path would be copied often.
+// literally escapes a path so that a mux finds nothing to clean: "." and ".." are
+// escaped, and an empty segment becomes a NUL, which no pattern contains. A segment too
+// long for any pattern also becomes a NUL, and what is deeper than every pattern is
+// left out: that makes no difference to the match, and a long path would otherwise be
+// copied often.
 func (rs *readings) literally(p string) string {
 	var b strings.Builder
 	for depth := 0; p != "" && depth <= rs.depth; depth++ {

@@ -1,6 +1,6 @@
-// Package routing finds the patterns that a request selects, whichever way a router
-// may read its path and its host. http.ServeMux does the matching, so that patterns
-// mean what they mean everywhere else.
+// Package routing finds the patterns that a request selects, whichever way a router may
+// read its path and host. http.ServeMux does the matching, so patterns mean what they
+// mean everywhere else.
 package routing
 
 import (
@@ -14,12 +14,12 @@ import (
 // Problem is what is wrong with a pattern, and what to write instead.
 type Problem struct{ Pattern, What, Write string }
 
-// Router finds patterns. It is never changed, and safe for concurrent use.
+// Router finds patterns. It is immutable and safe for concurrent use.
 type Router struct {
 	mux   *http.ServeMux
-	rest  *target // of what no pattern matches
+	rest  *target // for what no pattern matches
 	hosts bool    // some pattern has a host
-	// No pattern has more slashes, and none a segment that takes more bytes,
+	// No pattern has more slashes than depth, nor a segment of more than longest bytes,
 	// escaped.
 	depth, longest int
 }
@@ -27,26 +27,26 @@ type Router struct {
 // target is what the mux finds: a pattern.
 type target struct {
 	number int
-	// slashes is how many slashes a path has whose last one the pattern names;
-	// 0 if the pattern doesn't end in one.
+	// slashes is the number of slashes in the pattern's path if it ends in a slash,
+	// otherwise 0.
 	slashes int
 }
 
 // ServeHTTP makes a target what a ServeMux finds for a request. Nobody calls it.
 func (*target) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
-// names reports whether the pattern ends where path does, and in a slash: the
-// pattern is then that of the path with the slash.
+// names reports whether the pattern ends where path does, in a slash: it is then the
+// pattern of the path with the trailing slash.
 func (t *target) names(path string) bool {
 	return t.slashes > 0 && strings.Count(path, "/") == t.slashes
 }
 
-// everything is the pattern of what no other pattern matches.
+// everything is the pattern for what no other pattern matches.
 const everything = "/"
 
-// New makes the router of patterns, which are known by their place in the list, and
-// what matches none of them by its length. Where there are problems the Router is
-// of no use.
+// New returns the router of patterns. A pattern is identified by its index in the list;
+// what matches none of them, by the length of the list. If there are problems, the
+// Router can't be used.
 func New(patterns []string) (*Router, []Problem) {
 	rt := &Router{mux: http.NewServeMux(), rest: &target{number: len(patterns)}}
 	var problems []Problem
@@ -57,14 +57,14 @@ func New(patterns []string) (*Router, []Problem) {
 			problems = append(problems, Problem{p, what, write})
 		}
 	}
-	// Without it the mux works out the methods allowed for everything else. It
-	// only conflicts with a pattern that matches everything as well.
+	// Without this pattern the mux would compute the allowed methods for everything
+	// else. It conflicts only with another pattern that matches everything.
 	_, _ = handle(rt.mux, everything, rt.rest)
 	return rt, problems
 }
 
-// add registers a pattern. Hosts have no case and may end in a dot, so the mux
-// gets them in one spelling.
+// add registers a pattern. Hosts ignore case and may end in a dot, so the mux gets them
+// in a single spelling.
 func (rt *Router) add(number int, pattern string) (what, write string) {
 	method, host, path := split(pattern)
 	if upper := strings.ToUpper(method); method != upper {
@@ -83,8 +83,8 @@ func (rt *Router) add(number int, pattern string) (what, write string) {
 	return handle(rt.mux, method+plainHost(host)+path, t)
 }
 
-// wildcards is path with the wildcards of other routers (:id, *rest) as http.ServeMux
-// writes them.
+// wildcards returns path with the wildcards of other routers (:id, *rest) rewritten as
+// http.ServeMux writes them.
 func wildcards(path string) string {
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
@@ -117,7 +117,7 @@ func isName(s string) bool {
 	return s != ""
 }
 
-// split takes a pattern apart; the method keeps the space behind it.
+// split splits a pattern; the method keeps the space after it.
 func split(pattern string) (method, host, path string) {
 	rest := pattern
 	if i := strings.IndexAny(pattern, " \t"); i >= 0 {
@@ -127,10 +127,10 @@ func split(pattern string) (method, host, path string) {
 	if i := strings.IndexByte(rest, '/'); i >= 0 {
 		return method, rest[:i], rest[i:]
 	}
-	return method, "", rest // not a pattern, as the mux will say
+	return method, "", rest // not a pattern: the mux will report it
 }
 
-// handle registers a pattern; http.ServeMux panics on a bad one.
+// handle registers a pattern. It recovers the panic of http.ServeMux on an invalid one.
 func handle(mux *http.ServeMux, pattern string, h http.Handler) (what, write string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -146,8 +146,9 @@ func handle(mux *http.ServeMux, pattern string, h http.Handler) (what, write str
 	return "", ""
 }
 
-// withoutPlaces is what the mux says, without the places where patterns were
-// registered: those in this package's source say nothing to who wrote a pattern.
+// withoutPlaces removes from the mux's message the places where patterns were
+// registered: they are in this package's source and mean nothing to the author of a
+// pattern.
 func withoutPlaces(text string) string {
 	for {
 		before, place, found := strings.Cut(text, " (registered at ")
@@ -159,9 +160,9 @@ func withoutPlaces(text string) string {
 	}
 }
 
-// find returns the target of the most specific pattern that matches an escaped
-// path with nothing to clean. The mux has no target at hand only where it would
-// redirect to the path with a slash at its end.
+// find returns the target of the most specific pattern that matches an escaped path
+// that needs no cleaning. The mux returns no target only if it would redirect to the
+// path with a trailing slash.
 func (rt *Router) find(method, host, path string) *target {
 	u := &url.URL{Host: host, RawPath: path}
 	u.Path, _ = url.PathUnescape(path)
