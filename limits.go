@@ -10,11 +10,14 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Limit is a rule: an algorithm, its numbers, and who it applies to. Make one
-// with Rate, Quota, Concurrency, AdaptiveConcurrency or Bandwidth; mistakes are reported by the New, With or
-// WithLimitFunc that uses it. A Limit may be used by several limiters and
-// routes at once. Within one limiter and those derived from it it is one and
-// the same limit wherever it is used.
+// Limit is a rule: an algorithm, its numbers, and who it applies to. Make one with
+// Rate, Quota, Concurrency, AdaptiveConcurrency, Bandwidth or Ban. These report nothing
+// themselves: mistakes are reported by the New, With, Update or Limit.Check that gets
+// the Limit, or refuse the request if a WithLimitFunc returns it.
+//
+// A Limit is immutable and safe for concurrent use, and several limiters and routes may
+// use it. Within one limiter and those derived from it, it is the same limit wherever
+// it is used.
 type Limit struct{ rule *rule }
 
 // rule is what a Limit points to. Its address is the limit's identity.
@@ -34,10 +37,11 @@ type rule struct {
 	resolved atomic.Pointer[dynamicEntry]
 }
 
-// Algorithm is how a limit counts.
+// Algorithm says how a Rate or a Quota counts. See WithAlgorithm.
 type Algorithm = store.Algorithm
 
-// The algorithms of WithAlgorithm. See package store for what each does.
+// The algorithms of WithAlgorithm. See the constants of package store for what each
+// does, and docs/algorithms.md for the rules.
 const (
 	TokenBucket    = store.TokenBucket
 	IntervalBucket = store.IntervalBucket
@@ -49,14 +53,15 @@ const (
 	WarmUp         = store.WarmUp
 )
 
-// Never is the RetryAfter of a cost that can't pass however long one waits.
+// Never is the RetryAfter of a cost that can't pass however long the caller waits.
 const Never = store.Never
 
-// Window is a span of the calendar.
+// Window is a span of the calendar: Hourly, Daily, Weekly, Monthly, or one made by
+// Every.
 type Window = store.Window
 
-// The calendar windows of Quota, in UTC; Daily.In(loc) is the day of a time
-// zone, 23 or 25 hours long when its clocks change. A week starts on Monday.
+// The calendar windows of Quota, in UTC. Daily.In(loc) is the day of a time zone, 23 or
+// 25 hours long when its clocks change. A week starts on Monday.
 var (
 	Hourly  = store.Hourly
 	Daily   = store.Daily
@@ -64,16 +69,22 @@ var (
 	Monthly = store.Monthly
 )
 
-// Every is the window of length d, aligned to the Unix epoch.
+// Every returns the window of length d, aligned to the Unix epoch. d is a multiple of a
+// microsecond, at most two years; New refuses any other.
 func Every(d time.Duration) Window { return store.Every(d) }
 
-// Rate limits a key to n units per period, by default in a TokenBucket that
-// holds n. Its default name is "rate".
+// Rate limits a key to n units per period. A request costs 1 unit unless WithCost says
+// otherwise. By default it is a TokenBucket that holds n units: n pass at once, and n
+// per period from then on. Other algorithms are set by WithAlgorithm. The default name
+// is "rate".
 //
-// Any n up to 2^40 per any number of microseconds up to two years is counted exactly, in
-// ticks of a microsecond, or of up to a millisecond where one integer holds it so
-// (store.Limit.Tick). A request may pass up to a tick earlier or later than n per period
-// says.
+// n is from 1 to 2^40, and per is a whole number of microseconds, at most two years.
+// New refuses other numbers, and options that the algorithm doesn't use. A Rate
+// combines with every other kind of limit.
+//
+// Every such rate is counted exactly, in ticks of a microsecond, or of up to a
+// millisecond where one integer can hold its state that way (store.Limit.Tick). A
+// request may pass up to a tick earlier or later than n per period says.
 func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 	l := newLimit(&charged{}, store.Spec{Name: "rate", Units: n, Period: per}, opts)
 	if l.rule.spec.WarmUp != 0 && !l.rule.algSet {
@@ -82,10 +93,17 @@ func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 	return l
 }
 
-// Quota limits a key to n units per calendar window. Its default name is that
-// of the window ("hourly", "daily", "weekly", "monthly"), or "quota" for
-// Every. A day's quota can be used up in its first second: put a Rate beside
-// it.
+// Quota limits a key to n units per calendar window, such as Daily, or per window of
+// fixed length (Every). A request costs 1 unit unless WithCost says otherwise. By
+// default it is a FixedWindow; the other algorithm with windows is IntervalBucket. The
+// default name is that of the window ("hourly", "daily", "weekly", "monthly"), or
+// "quota" for Every.
+//
+// n is from 1 to 2^40. New refuses other numbers, the zero Window, a time zone on a
+// window made by Every, and other algorithms.
+//
+// A key can use up a day's quota in its first second. Combine the quota with a Rate to
+// prevent that.
 func Quota(n int64, w Window, opts ...QuotaOption) Limit {
 	name := "quota"
 	switch w.In(nil) {
@@ -135,7 +153,7 @@ func (l Limit) applyRoute(rc *routeConfig) {
 	rc.limits = append(rc.limits, l)
 }
 
-// compile makes the store's limit under a name, or says all that is wrong.
+// compile makes the store's limit under a name, or returns all that is wrong.
 func (r *rule) compile(name string) (*store.Limit, mistakes) {
 	spec := r.spec
 	spec.Name = name
@@ -146,10 +164,11 @@ func (r *rule) compile(name string) (*store.Limit, mistakes) {
 	return l, nil
 }
 
-// Check reports what is wrong with a limit that shall come from a WithLimitFunc, so
-// that who reads limits from elsewhere can refuse them when they are read: the zero
-// Limit, wrong numbers or options, and a limit without a WithName, as what a key has
-// consumed goes by the name.
+// Check returns what is wrong with a limit that a WithLimitFunc is going to return, or
+// nil. Use it to refuse limits from elsewhere when they are read. It reports the zero
+// Limit, wrong numbers and options, and a missing WithName, since counts are kept under
+// the name. The error is made by errors.Join and holds an *OptionError for each
+// problem.
 func (l Limit) Check() error {
 	if l.rule == nil {
 		return mistakes{errZeroLimit}.joined()
@@ -164,33 +183,41 @@ func (l Limit) Check() error {
 
 var errZeroLimit = &OptionError{Problem: "zero Limit", Write: "return stint.Rate, Quota or Concurrency"}
 
-// compileOnce is compile under the limit's own name, for limits that come
-// from a WithLimitFunc.
+// compileOnce is compile under the limit's own name, for limits that a WithLimitFunc
+// returns.
 func (r *rule) compileOnce() (*store.Limit, mistakes) {
 	r.once.Do(func() { r.compiled, r.wrong = r.compile(r.spec.Name) })
 	return r.compiled, r.wrong
 }
 
-// WithBurst says how many units may pass at once: the capacity of a bucket, by
-// default n. For LeakyBucket it is what passes without delay beyond the rate,
-// by default 0. With WithDebt it is what an idle key saves up, by default one
-// second's worth.
+// WithBurst sets how many units may pass at once, on a Rate or Quota; on a Bandwidth it
+// is in bytes (see there). What it means depends on the algorithm:
+//
+//   - TokenBucket, IntervalBucket: the capacity of the bucket. The default is the
+//     limit's n.
+//   - LeakyBucket: the units beyond the rate that pass without delay. The default is 0.
+//   - With WithDebt: what an idle key saves up. The default is one second's worth of
+//     the rate, as in Guava.
+//
+// n is from 0 to 2^40. New refuses other numbers, 0 on a bucket without debt (nothing
+// would pass), and algorithms without a burst.
 func WithBurst(n int64) BurstOption {
 	return burstOption{change: func(r *rule) { r.spec.Burst = r.orNone(n, "WithBurst") }}
 }
 
-// WithQueue says how many may wait. Whoever finds the queue full is refused at
-// once.
+// WithQueue sets how many may wait. Whoever finds the queue full is refused at once. n
+// is 0 or more; 0 means that nobody waits.
 //
-// Of a rate they are units that wait for their turn: by default n for
-// LeakyBucket, and none for TokenBucket. The last in a full queue waits for as
-// long as the rate takes for all of it: a WithMaxWait beside it bounds that.
+// On a Rate it counts the units that wait for their turn, up to 2^40. The default is
+// the rate's n for LeakyBucket and 0 for TokenBucket; New refuses it on other
+// algorithms. The last in a full queue waits until the rate has given all of it: a
+// WithMaxWait beside it bounds that.
 //
-// Of a Concurrency they are requests that wait for a slot, for each key in this
-// process, and each waits for 5 seconds at the most, or WithMaxWait. Without
-// WithQueue nobody waits, or, with a WithMaxWait, as many requests and Takes as
-// the limit has slots. Limiter.Wait always waits, however many do, unless
-// WithQueue says otherwise; with WithQueue(0) nobody waits.
+// On a Concurrency or AdaptiveConcurrency it counts the requests that wait for a slot,
+// for each key in this process. Each waits at most 5 seconds, or WithMaxWait. Without
+// WithQueue nobody waits, or, with a WithMaxWait, as many requests and Takes as the
+// limit has slots. Limiter.Wait always waits, however many do, unless WithQueue sets a
+// bound.
 func WithQueue(n int64) QueueOption {
 	return queueOption{change: func(r *rule) {
 		if l, ok := r.kind.(slotted); ok {
@@ -202,8 +229,7 @@ func WithQueue(n int64) QueueOption {
 	}}
 }
 
-// orNone turns a number somebody wrote into the store's spelling, in which 0
-// asks for the default.
+// orNone translates a number from the API to the store's, where 0 means the default.
 func (r *rule) orNone(n int64, option string) int64 {
 	switch {
 	case n == 0:
@@ -215,8 +241,10 @@ func (r *rule) orNone(n int64, option string) int64 {
 	return n
 }
 
-// WithAlgorithm says how a limit counts. The default is TokenBucket for a
-// Rate, and FixedWindow for a Quota.
+// WithAlgorithm sets how a limit counts. A Rate takes every algorithm; the default is
+// TokenBucket. A Quota takes FixedWindow, the default, and IntervalBucket. New refuses
+// any other combination. store.Concurrency and store.Ban are limits of their own: write
+// stint.Concurrency or stint.Ban.
 func WithAlgorithm(a Algorithm) AlgorithmOption {
 	return algorithmOption{change: func(r *rule) {
 		if a == store.Concurrency || a == store.Ban {
@@ -227,20 +255,25 @@ func WithAlgorithm(a Algorithm) AlgorithmOption {
 	}}
 }
 
-// WithName names a limit in answers, fields, problem bodies and the store: a
-// letter, then up to 63 of A-Z a-z 0-9 _ . - Names are unique within a limiter
-// and all derived from it. Without WithName a limit has a default name, and a
-// number if that is taken ("rate-2"), which changes when limits are added before
-// it. With WithStore every limit needs a WithName, and so do those that a
-// Limiter.Update is to find again.
+// WithName names a limit in answers, header fields, problem bodies, logs and the store.
+// A name is a letter followed by up to 63 of A-Z a-z 0-9 _ . -; New refuses any other.
+// Names must be unique within a limiter and all limiters derived from it.
+//
+// The default is a name for the kind of limit, with a number if that is taken
+// ("rate-2"). The number changes when limits are added before it. So every limit needs
+// a WithName if the limiter has a WithStore (New refuses it otherwise), if a
+// WithLimitFunc returns it, and if a Limiter.Update shall find it again.
 func WithName(name string) LimitOption {
 	return limitOption{change: func(r *rule) { r.spec.Name, r.named = name, true }}
 }
 
-// WithWarmUp makes a rate start at a third and rise to n per period while it
-// is used for d; idle, it cools down again. It implies the WarmUp algorithm.
-// Requests are spaced out, not saved up: without a WithMaxWait (or
-// Limiter.Wait) one that comes before its turn is refused.
+// WithWarmUp makes a Rate start at a third of its rate and rise to n per period while
+// it is used for d. When idle it cools down again. It implies the WarmUp algorithm; the
+// curve is that of Guava's SmoothWarmingUp. d is a positive multiple of a microsecond,
+// at most two years. New refuses any other, and another algorithm beside it.
+//
+// Requests are spaced out, not saved up: without a WithMaxWait (or Limiter.Wait), a
+// request that comes before its turn is refused.
 func WithWarmUp(d time.Duration) RateOption {
 	return rateOption{change: func(r *rule) {
 		if d <= 0 {
@@ -251,17 +284,21 @@ func WithWarmUp(d time.Duration) RateOption {
 	}}
 }
 
-// WithDebt lets a request pass as soon as those before it are paid for; its
-// own cost is paid by the next. Without it a request needs its own cost to be
-// there. What isn't paid for yet is waited for within WithMaxWait, or refused.
-// Remaining, and the fields, count what has been saved up and not the one more
-// that passes on credit: 11 pass at once where they say 10.
+// WithDebt lets a request pass as soon as earlier requests are paid for; the part of
+// its own cost that isn't covered is paid by the next. It is for a Rate in a
+// TokenBucket, with or without WithBurst and WithQueue; New refuses it on other
+// algorithms. By default a request's whole cost must be available.
+//
+// While earlier requests aren't paid for, a request waits up to WithMaxWait, or is
+// refused. Remaining and the header fields count what has been saved up, without the
+// one request that passes on credit: 11 pass at once where they say 10.
 func WithDebt() RateOption {
 	return rateOption{change: func(r *rule) { r.spec.Debt = true }}
 }
 
-// WithBuckets says into how many parts a SlidingWindow is cut; by default 10.
-// More parts forget sooner and cost more memory.
+// WithBuckets sets how many buckets a SlidingWindow is cut into, from 1 to 1000. More
+// buckets forget sooner and cost more memory. The default is 10. New refuses other
+// numbers, more buckets than the period has microseconds, and other algorithms.
 func WithBuckets(k int64) RateOption {
 	return rateOption{change: func(r *rule) {
 		if k < 1 {

@@ -10,15 +10,15 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// Option is what New, With and Update take: a limit, an option that is a default
-// of limits, or an option of the limiter as a whole.
+// Option is what New, With and Update take: a limit, an option that is a default for
+// limits, or an option of the limiter as a whole. nil is refused.
 type Option interface {
 	applyLimiter(*config)
 }
 
-// RouteOption is what WithRoute takes: a limit, or an option that is the default
-// of that route's limits, of the kinds it goes with. A limit's own option counts
-// before its route's, and that before the limiter's.
+// RouteOption is what WithRoute takes: a limit, or an option that is a default for the
+// limits of that route. A default applies to the kinds of limit that the option goes
+// with. A limit's own option wins over its route's, and that over the limiter's.
 type RouteOption interface {
 	Option
 	applyRoute(*routeConfig)
@@ -27,39 +27,39 @@ type RouteOption interface {
 // A limit takes the options of its kind: what would mean nothing to it doesn't
 // compile.
 type (
-	// RateOption is what Rate takes.
+	// RateOption is an option of Rate.
 	RateOption interface {
 		applyLimit(*rule)
 		ofRate()
 	}
-	// QuotaOption is what Quota takes.
+	// QuotaOption is an option of Quota.
 	QuotaOption interface {
 		applyLimit(*rule)
 		ofQuota()
 	}
-	// ConcurrencyOption is what Concurrency takes.
+	// ConcurrencyOption is an option of Concurrency.
 	ConcurrencyOption interface {
 		applyLimit(*rule)
 		ofConcurrency()
 	}
-	// AdaptiveOption is what AdaptiveConcurrency takes.
+	// AdaptiveOption is an option of AdaptiveConcurrency.
 	AdaptiveOption interface {
 		applyLimit(*rule)
 		ofAdaptive()
 	}
-	// BandwidthOption is what Bandwidth takes.
+	// BandwidthOption is an option of Bandwidth.
 	BandwidthOption interface {
 		applyLimit(*rule)
 		ofBandwidth()
 	}
-	// BanOption is what Ban takes.
+	// BanOption is an option of Ban.
 	BanOption interface {
 		applyLimit(*rule)
 		ofBan()
 	}
 )
 
-// LimitOption goes with every kind of limit.
+// LimitOption is an option of every kind of limit.
 type LimitOption interface {
 	RateOption
 	QuotaOption
@@ -71,25 +71,23 @@ type LimitOption interface {
 
 // Options of several kinds of limit.
 type (
-	// AlgorithmOption goes with Rate and Quota.
+	// AlgorithmOption is an option of Rate and Quota.
 	AlgorithmOption interface {
 		RateOption
 		QuotaOption
 	}
-	// BurstOption goes with what lets some through at once: Rate, Quota and
-	// Bandwidth.
+	// BurstOption is an option of Rate, Quota and Bandwidth.
 	BurstOption interface {
 		RateOption
 		QuotaOption
 		BandwidthOption
 	}
-	// SlotOption goes with what is held: Concurrency and AdaptiveConcurrency.
+	// SlotOption is an option of Concurrency and AdaptiveConcurrency.
 	SlotOption interface {
 		ConcurrencyOption
 		AdaptiveOption
 	}
-	// QueueOption goes with what requests can queue for: Rate, Concurrency and
-	// AdaptiveConcurrency.
+	// QueueOption is an option of Rate, Concurrency and AdaptiveConcurrency.
 	QueueOption interface {
 		RateOption
 		SlotOption
@@ -98,23 +96,22 @@ type (
 
 // Options that are defaults, too.
 type (
-	// SharedOption goes with every kind of limit, and is the default of all where
-	// New, With or WithRoute takes it.
+	// SharedOption is an option of every kind of limit. Given to New, With or
+	// WithRoute, it is the default for all limits there.
 	SharedOption interface {
 		RouteOption
 		LimitOption
 	}
-	// ChargeOption goes with what a request is charged to (Rate, Quota,
-	// Concurrency and AdaptiveConcurrency), and is their default where New, With
-	// or WithRoute takes it.
+	// ChargeOption is an option of Rate, Quota, Concurrency and AdaptiveConcurrency.
+	// Given to New, With or WithRoute, it is the default for those there.
 	ChargeOption interface {
 		RouteOption
 		RateOption
 		QuotaOption
 		SlotOption
 	}
-	// SettleOption goes with what a charge can be given back to (Rate and Quota),
-	// and is their default where New, With or WithRoute takes it.
+	// SettleOption is an option of Rate and Quota. Given to New, With or WithRoute, it
+	// is the default for those there.
 	SettleOption interface {
 		RouteOption
 		RateOption
@@ -122,9 +119,10 @@ type (
 	}
 )
 
-// WithKey says who is limited: requests for which k gives the same key share
-// a limit. There is no default, because none is right: behind a proxy every
-// request has the proxy's address.
+// WithKey sets who is limited: requests for which k returns the same key share a limit.
+// It is required, on each limit or as a default, because no default would be safe:
+// behind a proxy every request has the proxy's address. New refuses a limit without a
+// key, and a nil k.
 func WithKey(k KeyFunc) SharedOption {
 	if k == nil {
 		return sharedOption{setting: func(s *settings) {
@@ -136,9 +134,10 @@ func WithKey(k KeyFunc) SharedOption {
 	return sharedOption{setting: func(s *settings) { s.key = src }}
 }
 
-// WithCost says how many units a request costs; by default 1. A cost of 0
-// charges nothing, is never refused and never waits; a negative cost is an error.
-// A handler that learns the true cost later gives it to Permit.Settle.
+// WithCost makes cost return how many units a request costs. A cost of 0 charges
+// nothing, is never refused and never waits. A negative cost is an error (500); costs
+// above 2^40 count as 2^40. The default is 1. New refuses a nil cost. cost is called
+// concurrently. A handler that learns the true cost later passes it to Permit.Settle.
 func WithCost(cost func(*http.Request) int64) ChargeOption {
 	if cost == nil {
 		return chargeOption{setting: func(s *settings) {
@@ -148,16 +147,18 @@ func WithCost(cost func(*http.Request) int64) ChargeOption {
 	return chargeOption{setting: func(s *settings) { s.cost = cost }}
 }
 
-// WithMaxWait makes a request wait for its turn rather than be refused, if its
-// turn comes within d. The request's own deadline bounds the wait further. On
-// a limit that queues by itself (LeakyBucket, or one with WithQueue) d bounds
-// the wait in the queue. On a Concurrency as many requests wait for each key as
-// it has slots, unless WithQueue says otherwise. By default only limits that queue
-// by themselves make a request wait, and a Concurrency with WithQueue, for 5
-// seconds. docs/waiting.md says who is next.
+// WithMaxWait makes a request wait for its turn rather than be refused, if its turn
+// comes within d. The request's own deadline bounds the wait further. By default a
+// request waits only for limits that queue by themselves: a LeakyBucket, a Rate with
+// WithQueue, and for 5 seconds a Concurrency with WithQueue. d must be positive; New
+// refuses any other.
 //
-// An HTTP/1.1 server does not notice that a client has left while the
-// request's body is unread: keep d to a few seconds.
+// On a limit that queues by itself, d bounds the wait in the queue. On a Concurrency or
+// AdaptiveConcurrency, as many requests wait for each key as there are slots, unless
+// WithQueue says otherwise. docs/waiting.md says who is next.
+//
+// An HTTP/1.1 server doesn't notice that a client has left while the request's body is
+// unread: keep d to a few seconds.
 func WithMaxWait(d time.Duration) ChargeOption {
 	if d <= 0 {
 		return chargeOption{setting: func(s *settings) {
@@ -167,18 +168,20 @@ func WithMaxWait(d time.Duration) ChargeOption {
 	return chargeOption{setting: func(s *settings) { s.maxWait, s.lines = d, newLines }}
 }
 
-// WithDryRun makes a limit report only: it is decided and counted as if it
-// were enforced, and shows in Decision.Limits and to the observer, which gets a
-// DryRunDenied for each request that it would have refused. It refuses nothing,
-// delays nothing, adds no fields and ignores FailClosed: the limits beside it that
-// are enforced answer as they would without it. If its key can't be determined,
-// the request is still refused.
+// WithDryRun makes a limit report only. It is decided and counted as if it were
+// enforced, and shows in Decision.Limits. Observers get an EventDryRunDenied for each
+// request that it would have refused. By default limits are enforced.
+//
+// The limit refuses nothing, delays nothing, adds no header fields and ignores
+// FailClosed: enforced limits beside it answer as they would without it. If its key
+// can't be determined, the request is still refused.
 func WithDryRun() SharedOption {
 	return sharedOption{setting: func(s *settings) { s.dryRun = true }}
 }
 
-// WithFailurePolicy says what happens to a request when the store fails. Of
-// the limits of one request the strictest counts. The default is FailOpen.
+// WithFailurePolicy sets what happens to a request when the store fails. Of the limits
+// of one request the strictest policy counts. The default is FailOpen. New refuses
+// values other than FailOpen and FailClosed.
 func WithFailurePolicy(p FailurePolicy) SharedOption {
 	if p != FailOpen && p != FailClosed {
 		return sharedOption{setting: func(s *settings) {
@@ -188,7 +191,7 @@ func WithFailurePolicy(p FailurePolicy) SharedOption {
 	return sharedOption{setting: func(s *settings) { s.policy = p }}
 }
 
-// FailurePolicy is what happens to a request that the store can't decide.
+// FailurePolicy says what happens to a request that the store can't decide.
 type FailurePolicy uint8
 
 const (
@@ -198,13 +201,13 @@ const (
 	FailClosed
 )
 
-// EmptyKeyPolicy is what happens to a request with an empty key.
+// EmptyKeyPolicy says what happens to a request with an empty key.
 type EmptyKeyPolicy uint8
 
 const (
 	// DenyEmptyKey answers 403.
 	DenyEmptyKey EmptyKeyPolicy = iota
-	// SkipEmptyKey leaves out the limits whose key is empty.
+	// SkipEmptyKey doesn't apply the limits whose key is empty.
 	SkipEmptyKey
 )
 
@@ -213,18 +216,18 @@ type limiterOption func(*config)
 
 func (o limiterOption) applyLimiter(c *config) { o(c) }
 
-// WithStore keeps the counts in s, such as a redisstore. The default is a store
-// in memory that the limiter shares only with limiters derived from it; see
-// WithMemory.
+// WithStore keeps the counts in s, such as a store of package redisstore. The default
+// is a store in memory that the limiter shares only with limiters derived from it; see
+// WithMemory. New refuses a nil s, a store that reports itself as misconfigured, and
+// WithMemory beside it.
 //
-// Other limiters may use s too, in this process or, on Redis, in others. Limits
-// with one name share what a key has consumed there, so every limit needs a
-// WithName: a default name such as "rate" would be many limits' name. New, With
-// and Update refuse limits without one; those of a WithLimitFunc refuse the
-// request.
+// Other limiters may use s too, in this process or, with Redis, in others. Limits with
+// the same name share what a key has consumed there. So every limit needs a WithName: a
+// default name such as "rate" would be shared by accident. New, With and Update refuse
+// limits without one; a limit without one from a WithLimitFunc refuses the request.
 //
-// Limiters of this process that aren't derived from each other may give one name
-// different numbers in s. That is logged, once for the name.
+// If limiters of this process that aren't derived from each other give one name
+// different numbers in s, that is logged, once for the name.
 func WithStore(s store.Store) Option {
 	return limiterOption(func(c *config) {
 		if s == nil {
@@ -234,13 +237,13 @@ func WithStore(s store.Store) Option {
 	})
 }
 
-// WithMemory changes the limiter's own store in memory, which it has unless
-// WithStore names another:
+// WithMemory configures the limiter's own store in memory, which it has unless
+// WithStore sets another:
 //
 //	stint.WithMemory(memstore.WithMaxKeys(100_000))
 //
-// No other limiter uses that store, so names are optional. In Limiter.Update it
-// has to say what it said in New: the store stays.
+// No other limiter uses that store, so names are optional. New refuses it beside
+// WithStore. Limiter.Update needs the same options as New, since the store stays.
 func WithMemory(opts ...memstore.Option) Option {
 	return limiterOption(func(c *config) {
 		c.memory = append(c.memory, opts...)
@@ -248,19 +251,19 @@ func WithMemory(opts ...memstore.Option) Option {
 	})
 }
 
-// WithRoute gives requests that match pattern limits of their own, in place
-// of the limiter's. Without a limit the route is exempt. Patterns are those of
-// http.ServeMux ("POST /login", "/files/", "api.example.com/"); the most
-// specific one counts, and a host matches in any case.
+// WithRoute gives requests that match pattern their own limits, instead of the
+// limiter's. A route without limits is exempt. Patterns are those of http.ServeMux
+// ("POST /login", "/files/", "api.example.com/"). The most specific pattern wins; hosts
+// match in any case. New refuses invalid and conflicting patterns.
 //
-// A request that routers can read in several ways has the limits of every
-// reading, each once, and is exempt only if all readings are: the path as sent,
-// decoded, cleaned and without a trailing slash, the host as sent and in lower
-// case without a trailing dot. So no spelling slips past a route. A path with
-// %2F in an id may be charged for two routes; docs/routes.md has the rules.
+// A request that routers can read in several ways gets the limits of every reading,
+// each once, and is exempt only if every reading is. The readings are the path as sent,
+// decoded, cleaned and without a trailing slash, and the host as sent and in lower case
+// without a trailing dot. So no spelling slips past a route. A path with %2F in an id
+// may be charged for two routes; docs/routes.md has the rules.
 //
-// In With, a route replaces the limits of the limiter extended as well; the
-// routes of that one are inherited, with the new limits added.
+// In With, a route also replaces the limits of the limiter that is extended. That
+// limiter's routes are inherited, with the new limits added.
 func WithRoute(pattern string, opts ...RouteOption) Option {
 	return limiterOption(func(c *config) {
 		rc := routeConfig{pattern: pattern}
@@ -275,17 +278,18 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 	})
 }
 
-// WithLimitFunc adds limits that depend on the request, such as those of a
-// tenant's plan. They are decided together with the limiter's other limits, or
-// its route's; a route that is exempt stays exempt. An error goes to the error
-// handler and never lets the request pass; its StatusCode() int method, if it
-// has one, says the status, by default 500.
+// WithLimitFunc adds limits that depend on the request, such as those of a tenant's
+// plan. They are decided together with the limiter's other limits, or with its route's;
+// a route that is exempt stays exempt. It needs a default WithKey. New refuses a nil f.
+// f is called concurrently.
 //
-// A Limit is compiled once however often it is returned, so return the same
-// values where possible: package variables, or what package plans keeps. Names have
-// to differ from each other and from those of the limiter's other limits;
-// limits of one name in different plans share what a key has consumed, so that
-// a tenant who changes plans keeps its count.
+// If f returns an error, the request is refused: the error goes to the error handler.
+// Its status is that of its StatusCode() int method if it has one, otherwise 500.
+//
+// Every limit needs a WithName that differs from the others'. A Limit is compiled once
+// however often it is returned, so return the same values where possible: package
+// variables, or what package plans caches. Limits with the same name in different plans
+// share what a key has consumed, so a tenant who changes plans keeps its count.
 func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 	return limiterOption(func(c *config) {
 		if f == nil {
@@ -296,8 +300,9 @@ func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 	})
 }
 
-// WithSkip exempts requests for which skip is true, before anything else is
-// looked at. Given several times, any of them exempts.
+// WithSkip exempts requests for which skip returns true, before anything else is
+// checked. If given several times, any of them exempts. By default nothing is exempt.
+// New refuses nil. skip is called concurrently.
 func WithSkip(skip func(*http.Request) bool) Option {
 	return limiterOption(func(c *config) {
 		if skip == nil {
@@ -308,8 +313,9 @@ func WithSkip(skip func(*http.Request) bool) Option {
 	})
 }
 
-// WithBlock refuses requests for which block is true with 403 (ErrBlocked),
-// without charging anything. Given several times, any of them refuses.
+// WithBlock refuses requests for which block returns true with 403 (ErrBlocked),
+// without charging anything. If given several times, any of them refuses. By default
+// nothing is blocked. New refuses nil. block is called concurrently.
 func WithBlock(block func(*http.Request) bool) Option {
 	return limiterOption(func(c *config) {
 		if block == nil {
@@ -320,18 +326,18 @@ func WithBlock(block func(*http.Request) bool) Option {
 	})
 }
 
-// WithDenyHandler has h answer requests that a limit refuses: Redirect,
-// PlainText, or any handler. The fields are set before it runs, and
-// DeniedFromContext tells it which limit refused. It may
+// WithDenyHandler makes h answer requests that a limit refuses: Redirect, PlainText, or
+// any handler. The fields are set before it runs, and DeniedFromContext returns which
+// limit refused. New refuses a nil h. h may
 //
-//   - write a lesser answer, such as a page from a cache. As everywhere in
-//     net/http, a body without a status is 200; write
-//     DeniedFromContext(ctx).StatusCode() first to refuse in other words.
-//   - write nothing, and only log or set fields. Then the request is answered
-//     as without h.
+//   - write a reduced answer, such as a page from a cache. As everywhere in net/http, a
+//     body without a status is sent with 200; write DeniedFromContext(ctx).StatusCode()
+//     first to refuse with another body.
+//   - write nothing, and only log or set fields. Then the request is answered as
+//     without h.
 //
-// The default answers 429 (503 if the concurrency of the whole service is
-// exhausted) with an application/problem+json body that names the violated
+// By default the answer is 429 (503 if the concurrency of the whole service is
+// exhausted), with an application/problem+json body (RFC 9457) that names the violated
 // policies.
 func WithDenyHandler(h http.Handler) Option {
 	return limiterOption(func(c *config) {
@@ -346,13 +352,19 @@ func WithDenyHandler(h http.Handler) Option {
 	})
 }
 
-// WithErrorHandler answers requests that are refused for another reason than a
-// limit: the key can't be determined (an error of a KeyFunc, ErrEmptyKey,
-// ErrKeyTooLong), ErrBlocked, an error of a WithLimitFunc, a *StoreError under
-// FailClosed, and a wait that ended with the request's context: the error then
-// wraps context.Canceled or context.DeadlineExceeded. The default answers the
-// error's StatusCode, 503 where a context has ended, or 500, with a problem body
-// that doesn't show the error's text. If h writes nothing, so does the limiter.
+// WithErrorHandler makes h answer requests that are refused for another reason than a
+// limit. The error is one of these:
+//
+//   - The key can't be determined: an error of a KeyFunc, ErrEmptyKey or ErrKeyTooLong.
+//   - A predicate blocks the request: ErrBlocked.
+//   - A WithLimitFunc fails: its error.
+//   - The store fails under FailClosed: a *StoreError.
+//   - The request's context ends during the decision or the wait: the error wraps
+//     context.Canceled or context.DeadlineExceeded.
+//
+// By default the answer has the error's StatusCode, 503 if a context has ended, or 500,
+// and a problem body that doesn't show the error's text. That is also the answer if h
+// writes nothing. New refuses a nil h.
 func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option {
 	return limiterOption(func(c *config) {
 		if h == nil {
@@ -364,17 +376,18 @@ func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option 
 	})
 }
 
-// WithProblem has refusals answered by the limiter's own problem body (RFC 9457)
-// where no WithDenyHandler or WithErrorHandler answers them, through every
-// adapter. By default stintecho leaves them to the application's
-// HTTPErrorHandler; the others answer so anyway.
+// WithProblem makes the limiter answer refusals with its own problem body (RFC 9457),
+// through every adapter, unless a WithDenyHandler or WithErrorHandler answers. By
+// default stintecho leaves refusals to the application's HTTPErrorHandler; the other
+// adapters answer this way anyway.
 func WithProblem() Option {
 	return limiterOption(func(c *config) { c.problem = true })
 }
 
-// WithObserver has f told of the limiter's events from the start, as by
-// Limiter.Observe. Given several times, all are called in order. An Update without
-// it leaves those there are; one with it puts its own in their place.
+// WithObserver passes the limiter's events to f from the start, as Limiter.Observe
+// does. If given several times, all functions are called in order. An Update without it
+// keeps the existing ones; an Update with it replaces them. New refuses nil. f is
+// called concurrently.
 func WithObserver(f func(Event)) Option {
 	return limiterOption(func(c *config) {
 		if f == nil {
@@ -385,15 +398,16 @@ func WithObserver(f func(Event)) Option {
 	})
 }
 
-// WithLogger says where the limiter's log goes: failures of the store and its
-// recovery, of key functions and limit functions, empty keys, what could not be
-// settled or released, lost leases, bans, and policies that were reloaded. Each message is written
-// at most once a minute, with how many were suppressed since; refusals are written at
-// debug, each of them, if the handler is enabled for it. docs/observing.md lists them.
+// WithLogger sets the logger for what goes wrong: failures of the store and its
+// recovery, of key functions and limit functions, empty keys, charges and slots that
+// could not be settled or released, lost leases, bans, and reloaded policies. Each
+// message is logged at most once a minute, with the number suppressed since. Refusals
+// are logged at debug level, every one, if the handler is enabled for it.
+// docs/observing.md lists the messages.
 //
-// The default is slog.Default(), and for a limiter made by With, the logger of the
-// one it extends. An Update without WithLogger and WithLogKeys leaves both as they
-// are. For no log write slog.New(slog.DiscardHandler).
+// The default is slog.Default(), and for a limiter made by With the logger of the one
+// it extends. An Update without WithLogger and WithLogKeys keeps both. To log nothing,
+// write slog.New(slog.DiscardHandler); New refuses nil.
 func WithLogger(logger *slog.Logger) Option {
 	return limiterOption(func(c *config) {
 		if logger == nil {
@@ -404,16 +418,16 @@ func WithLogger(logger *slog.Logger) Option {
 	})
 }
 
-// WithLogKeys has the log show the keys that were refused or banned, as stores see
-// them. They may be addresses or credentials. By default no key is logged; what an
-// error of a KeyFunc of yours says is logged as it is.
+// WithLogKeys makes the log show the keys that were refused or banned, in the form that
+// stores see. They may be addresses or credentials. By default no key is logged, but
+// the text of an error of your own KeyFunc is logged as it is.
 func WithLogKeys() Option {
 	return limiterOption(func(c *config) { c.logKeys = true })
 }
 
-// WithLimiterName names a limiter in events, logs and figures: a letter, then up to
-// 63 of A-Z a-z 0-9 _ . - A limiter derived by With has the name of the one that it
-// extends unless it has its own. The default is none.
+// WithLimiterName names a limiter in events, logs and metrics. A name is a letter
+// followed by up to 63 of A-Z a-z 0-9 _ . -; New refuses any other. By default a
+// limiter has no name, and a limiter derived by With has that of the one it extends.
 func WithLimiterName(name string) Option {
 	return limiterOption(func(c *config) {
 		if !store.ValidName(name) {
@@ -424,8 +438,9 @@ func WithLimiterName(name string) Option {
 	})
 }
 
-// WithEmptyKey says what happens to a request whose key is empty. The default
-// is DenyEmptyKey: an empty key never becomes a bucket that strangers share.
+// WithEmptyKey sets what happens to a request whose key is empty. The default is
+// DenyEmptyKey: an empty key never becomes a bucket that strangers share. New refuses
+// values other than DenyEmptyKey and SkipEmptyKey.
 func WithEmptyKey(p EmptyKeyPolicy) Option {
 	return limiterOption(func(c *config) {
 		if p > SkipEmptyKey {
@@ -435,10 +450,9 @@ func WithEmptyKey(p EmptyKeyPolicy) Option {
 	})
 }
 
-// WithoutPermit says that handlers don't ask for their Permit: FromContext
-// gives nil, Settle can't be called, and a limiter that is mounted twice
-// charges twice. It saves the request's context value, two allocations of
-// three.
+// WithoutPermit declares that handlers don't use their Permit: FromContext returns nil,
+// Settle can't be called, and a limiter that is mounted twice charges twice. It saves
+// the request's context value, two of three allocations.
 func WithoutPermit() Option {
 	return limiterOption(func(c *config) { c.withoutPermit = true })
 }
