@@ -15,41 +15,45 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// AdaptiveConcurrency limits a key (commonly Global) to a number of requests
-// in flight that follows how long they take: it rises while they take as long
-// as usual and at least half of it is in use, and falls when they take longer or
-// fail. It starts at 20 and stays between min and max, at least 1 and at most
-// 1,000,000. Its default name is "adaptive".
+// AdaptiveConcurrency limits a key (commonly Global) to a number of requests in flight
+// that follows how long they take. The limit rises while requests take as long as usual
+// and at least half of it is in use, and falls when they take longer or fail. It starts
+// at 20 (WithInitialLimit) and stays between min and max. The default name is
+// "adaptive".
+//
+// min is at least 1, and max from min to 1,000,000; New refuses other numbers. It
+// combines with every other kind of limit. Requests wait for its slots as for those of
+// a Concurrency (WithQueue, WithMaxWait). A request that costs more than the present
+// limit, but no more than max, passes alone.
 //
 // The algorithms are those of Netflix's concurrency-limits
 // (https://github.com/Netflix/concurrency-limits), with its numbers; see
-// WithAdaptation. They learn from how long a request takes from when it is let
-// in to Permit.Done, waits excluded:
+// WithAdaptation. They learn from how long a request takes from when it is admitted to
+// Permit.Done, not including waits:
 //
-//   - A status of 500 or above is a drop, and so are a handler's panic and a
-//     request whose deadline passed. The status is known where an
-//     adapter wraps the response as Permit.Next says.
-//   - A request whose client left counts only if it has already taken longer
-//     than others do.
-//   - One whose connection was hijacked or detached (Permit.Detach), that a
-//     limiter further in refused, or that panics with http.ErrAbortHandler,
-//     isn't looked at; nor is one under 100 µs, which has waited for nothing, not
-//     even if it fails.
-//   - Outside HTTP (Take, Wait) the context isn't looked at: it may only have
-//     bounded the wait.
-//   - Permit.Drop and Permit.Ignore count before all of that, for what only the
+//   - A status of 500 or above is a drop, and so are a handler's panic and a request
+//     whose deadline passed. The status is known if an adapter wraps the response as
+//     Permit.Next says.
+//   - A request whose client left counts only if it has already taken longer than
+//     others do.
+//   - These requests are ignored: those whose connection was hijacked or detached
+//     (Permit.Detach), that an inner limiter refused, or that panic with
+//     http.ErrAbortHandler; and those under 100 µs, which have waited for nothing, even
+//     if they fail.
+//   - Outside HTTP (Take, Wait) the context is ignored: it may only have bounded the
+//     wait.
+//   - Permit.Drop and Permit.Ignore take precedence over all of this, for what only the
 //     handler knows.
 //
-// The limit and its slots live in this process, whatever the store: what a
-// process can bear is its own. A slot is taken before the store decides the
-// limits beside it and given back if one refuses, so all or none holds here
-// too; while the store is down it goes on limiting. In Decision.Limits it comes
-// after those of the store, with the limit of the moment as Quota.
+// The limit and its slots belong to this process, whatever the store, because each
+// process has its own capacity. A slot is taken before the store decides the other
+// limits, and given back if one refuses, so still either all limits are charged or
+// none. While the store is down, the limit continues to work. In Decision.Limits it
+// comes after the store's limits, with the present limit as Quota.
 //
-// A limiter and those derived from it remember 10,000 keys that have nothing in
-// flight, of all their adaptive limits together; beyond that those used least
-// recently start anew, as do those of a limit that an Update has left out. A request that costs more
-// than the limit of the moment, but no more than max, passes alone.
+// A limiter and those derived from it remember 10,000 keys without requests in flight,
+// for all their adaptive limits together. Beyond that the least recently used keys
+// start anew, as do those of a limit that an Update has removed.
 func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 	a := &adapting{
 		process: func(freed func(limit, key string)) adaptive.Process { return adaptive.NewKeys(freed) },
@@ -71,15 +75,15 @@ func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 		c.Start = adaptive.DefaultStart
 		c.Start = clamp(c.Start, min, max)
 	case c.Start < min || c.Start > max:
-		r.errs.bad(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "", fmt.Sprintf("write %d to %d, what AdaptiveConcurrency stays between", min, max))
+		r.errs.bad(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "", fmt.Sprintf("write %d to %d, the range of AdaptiveConcurrency", min, max))
 	}
 	ofOne(r, "WithTolerance", "tolerance", adaptive.Gradient2, &c.Tolerance, adaptive.DefaultTolerance)
 	ofOne(r, "WithLatencyTimeout", "latency timeout", adaptive.AIMD, &c.Timeout, adaptive.DefaultTimeout)
 	return Limit{r}
 }
 
-// ofOne fills in a number that one adaptation goes by, where no option has said it.
-// Under another one an option would do nothing.
+// ofOne fills in the default of a number that only one adaptation uses. With another
+// adaptation the option would have no effect, so it is a mistake.
 func ofOne[N comparable](r *rule, option, what string, of adaptive.Algorithm, n *N, otherwise N) {
 	if *n == *new(N) {
 		*n = otherwise
@@ -88,34 +92,34 @@ func ofOne[N comparable](r *rule, option, what string, of adaptive.Algorithm, n 
 	}
 }
 
-// mostAdaptive is the largest max: far above what a process has in flight.
+// mostAdaptive is the largest max: far more than a process has in flight.
 const mostAdaptive = 1_000_000
 
 func clamp(n, low, high int64) int64 { return max(low, min(n, high)) }
 
-// Adaptation is how an AdaptiveConcurrency follows the latency.
+// Adaptation says how an AdaptiveConcurrency follows the latency.
 type Adaptation uint8
 
 const (
-	// Gradient2 compares latency with its long-term average. It is lenient
-	// with work of mixed durations, and lets latency grow by the tolerance
-	// before it shrinks the limit. It does not go below 8 for latency's sake.
+	// Gradient2 compares latency with its long-term average. It is lenient with work of
+	// mixed durations: latency may grow by the tolerance before the limit shrinks.
+	// Latency alone doesn't take the limit below 8.
 	Gradient2 Adaptation = iota
-	// Vegas estimates the queue from the smallest latency seen and keeps it
-	// to a few requests. It stays close to what a service can do at once where
-	// requests are many and alike; where durations differ by chance, it takes
-	// that for a queue and refuses what is healthy.
+	// Vegas estimates the queue from the smallest latency seen, and keeps it to a few
+	// requests. If requests are many and alike, it stays close to what a service can do
+	// at once. If durations vary by chance, it takes that for a queue and refuses
+	// requests that the service could handle.
 	Vegas
-	// AIMD adds one to the limit while requests take no longer than
-	// WithLatencyTimeout, and takes a tenth off when one in twenty takes longer
-	// or fails. It needs no usual latency, so no overload becomes usual to it, and
-	// processes in front of one service end up with equal limits. The queue is as
-	// long as the timeout allows: choose the timeout for your service.
+	// AIMD adds one to the limit while requests take no longer than WithLatencyTimeout,
+	// and takes off a tenth when one in twenty takes longer or fails. It needs no usual
+	// latency, so an overload never becomes usual to it, and processes in front of one
+	// service end up with equal limits. The queue grows as long as the timeout allows:
+	// choose the timeout for your service.
 	AIMD
 )
 
-// WithAdaptation says how an AdaptiveConcurrency follows the latency. The
-// default is Gradient2.
+// WithAdaptation sets how an AdaptiveConcurrency follows the latency: Gradient2, Vegas
+// or AIMD. The default is Gradient2. New refuses any other value.
 func WithAdaptation(a Adaptation) AdaptiveOption {
 	return adaptiveOption{change: func(r *rule) {
 		switch a {
@@ -131,12 +135,13 @@ func WithAdaptation(a Adaptation) AdaptiveOption {
 	}}
 }
 
-// WithTolerance says by what factor latency may exceed its long-term average
-// before Gradient2 shrinks an AdaptiveConcurrency: 1 or more, by default 1.5.
-// With 1 the limit stays within some requests of what the service can do at
-// once, where requests are many and alike; with 1.5 it is half above that and
-// rises further while an overload doesn't let up, but mixed work isn't mistaken
-// for overload. New refuses it beside Vegas and AIMD.
+// WithTolerance sets the factor by which latency may exceed its long-term average
+// before Gradient2 shrinks the limit, from 1 to 100. The default is 1.5. New refuses
+// other values, and the option beside Vegas and AIMD.
+//
+// With 1, if requests are many and alike, the limit stays within a few requests of what
+// the service can do at once. With 1.5 it is half above that, and rises further while
+// an overload lasts, but mixed work isn't mistaken for overload.
 func WithTolerance(factor float64) AdaptiveOption {
 	return adaptiveOption{change: func(r *rule) {
 		if !(factor >= 1 && factor <= 100) { // NaN is neither
@@ -147,14 +152,13 @@ func WithTolerance(factor float64) AdaptiveOption {
 	}}
 }
 
-// WithLatencyTimeout says how long a request may take before AIMD counts it as
-// slow and shrinks an AdaptiveConcurrency: 100 µs or more, by default 5 s, as
-// in Netflix's library. No request is interrupted. New refuses it beside Gradient2,
-// the default, and Vegas.
+// WithLatencyTimeout sets how long a request may take before AIMD counts it as slow and
+// shrinks the limit: 100 µs or more. No request is interrupted. The default is 5 s, as
+// in Netflix's library. New refuses shorter times, and the option beside Gradient2 (the
+// default) and Vegas.
 //
-// A good start is twice what the slowest requests take without a queue. If more
-// than one in twenty takes longer than d without any queue, the limit falls to
-// its min.
+// Start with twice what the slowest requests take without a queue. If more than one in
+// twenty takes longer than d without any queue, the limit falls to its min.
 func WithLatencyTimeout(d time.Duration) AdaptiveOption {
 	return adaptiveOption{change: func(r *rule) {
 		if d < 100*time.Microsecond {
@@ -165,8 +169,9 @@ func WithLatencyTimeout(d time.Duration) AdaptiveOption {
 	}}
 }
 
-// WithInitialLimit says where an AdaptiveConcurrency starts; by default 20, or
-// what of min and max is nearer to it.
+// WithInitialLimit sets where an AdaptiveConcurrency starts, between its min and max.
+// The default is 20, or the nearer of min and max if 20 is outside. New refuses other
+// values.
 func WithInitialLimit(n int64) AdaptiveOption {
 	return adaptiveOption{change: func(r *rule) {
 		if n < 1 {
@@ -177,10 +182,10 @@ func WithInitialLimit(n int64) AdaptiveOption {
 	}}
 }
 
-// WithSampleWindow says over what time an AdaptiveConcurrency averages latency
-// before it changes; by default a second, and at least 100 ms. A window goes on
-// until it has ten requests. Shorter ones follow faster, and mistake chance for
-// change sooner.
+// WithSampleWindow sets the time over which an AdaptiveConcurrency averages latency
+// before it changes: 100 ms or more. The default is a second. New refuses shorter
+// windows. A window continues until it has ten requests. Shorter windows react faster,
+// and mistake chance for change sooner.
 func WithSampleWindow(d time.Duration) AdaptiveOption {
 	return adaptiveOption{change: func(r *rule) {
 		if d < 100*time.Millisecond {
@@ -191,30 +196,31 @@ func WithSampleWindow(d time.Duration) AdaptiveOption {
 	}}
 }
 
-// AdaptiveReason is why the limit of an AdaptiveConcurrency is what it is.
+// AdaptiveReason says why the limit of an AdaptiveConcurrency is what it is.
 type AdaptiveReason uint8
 
 const (
-	// NotAdaptive: it is another limit.
+	// NotAdaptive: it is another kind of limit.
 	NotAdaptive = AdaptiveReason(adaptive.None)
-	// AdaptiveStart: too few requests have been seen to move it.
+	// AdaptiveStart: too few requests have been seen to change it.
 	AdaptiveStart = AdaptiveReason(adaptive.Start)
-	// AdaptiveGrowing: it has risen, as requests take as long as usual.
+	// AdaptiveGrowing: it has risen, because requests take as long as usual.
 	AdaptiveGrowing = AdaptiveReason(adaptive.Growing)
-	// AdaptiveQueueing: it has fallen, as they take longer.
+	// AdaptiveQueueing: it has fallen, because requests take longer than usual.
 	AdaptiveQueueing = AdaptiveReason(adaptive.Queueing)
-	// AdaptiveDrops: it has been halved, or cut by a tenth under AIMD, as they fail.
+	// AdaptiveDrops: it has been halved, or cut by a tenth under AIMD, because requests
+	// failed.
 	AdaptiveDrops = AdaptiveReason(adaptive.Drops)
-	// AdaptiveSteady: nothing calls for another, or it is at min or max.
+	// AdaptiveSteady: no change is called for, or it is at min or max.
 	AdaptiveSteady = AdaptiveReason(adaptive.Steady)
-	// AdaptiveUnused: less than half of it is in use, so it can't be told
-	// whether more would be too much.
+	// AdaptiveUnused: less than half of it is in use, so nothing shows whether more
+	// would be too much.
 	AdaptiveUnused = AdaptiveReason(adaptive.Unused)
 )
 
 var reasonNames = [...]string{"not adaptive", "start", "growing", "queueing", "drops", "steady", "unused"}
 
-// String returns the reason in a word.
+// String returns the reason as one word.
 func (r AdaptiveReason) String() string {
 	if int(r) < len(reasonNames) {
 		return reasonNames[r]
@@ -222,19 +228,19 @@ func (r AdaptiveReason) String() string {
 	return fmt.Sprintf("AdaptiveReason(%d)", uint8(r))
 }
 
-// LimitChange is a change of an AdaptiveConcurrency, as the observer is told.
+// LimitChange is a change of the limit of an AdaptiveConcurrency, as observers get it
+// (EventLimitChanged).
 type LimitChange struct {
-	// Limit is its name. Several keys of one limit change apart.
+	// Limit is its name. Each key of a limit changes by itself.
 	Limit string
 	// From and To are the limits before and after.
 	From, To int64
-	// Reason is why.
+	// Reason says why it changed.
 	Reason AdaptiveReason
-	// InFlight is how many units are in flight.
+	// InFlight is the number of units in flight.
 	InFlight int64
-	// Latency is the average of the requests that have led to it, and
-	// Baseline what it has been compared with (under AIMD, its timeout); 0 where
-	// there was none.
+	// Latency is the average of the requests that led to the change, and Baseline what
+	// it was compared with (AIMD: its timeout). Both are 0 if there were none.
 	Latency, Baseline time.Duration
 }
 
@@ -359,16 +365,16 @@ const (
 // end tells the outcome unless the handler has.
 func (s *story) end(outcome uint32) { s.outcome.CompareAndSwap(finished, outcome) }
 
-// Drop says that the request failed for want of capacity, as when a backend
-// was overloaded or timed out: an AdaptiveConcurrency cuts its limit where at
-// least one in twenty requests does. It says so for all limiters that the
-// request has passed, and does nothing after Done, or without such a limit.
+// Drop reports that the request failed for lack of capacity, for instance because a
+// backend was overloaded or timed out. An AdaptiveConcurrency cuts its limit if at
+// least one in twenty requests does. It applies to all limiters that the request has
+// passed, and does nothing after Done or without such a limit.
 func (p *Permit) Drop() { p.note(dropped) }
 
-// Ignore says that the request's duration says nothing about the service's
-// load, as when it waits for an event: an AdaptiveConcurrency doesn't look at
-// it. It says so for all limiters that the request has passed, and does nothing
-// after Done, or without such a limit.
+// Ignore reports that the request's duration says nothing about the service's load, for
+// instance because it waited for an event. An AdaptiveConcurrency doesn't learn from
+// it. It applies to all limiters that the request has passed, and does nothing after
+// Done or without such a limit.
 func (p *Permit) Ignore() { p.note(ignored) }
 
 func (p *Permit) note(outcome uint32) {

@@ -8,33 +8,36 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Ban refuses a key everything for d once its other limits have refused it n times
-// within a span of within, in every process that shares the store. n is 1000 at
-// the most: the instant of each refusal is kept.
+// Ban refuses everything to a key for d, once other limits have refused it n times
+// within a period of within. It holds in every process that shares the store. The
+// default name is "ban".
 //
 //	stint.New(
 //		stint.Rate(5, time.Minute),
 //		stint.Ban(20, time.Minute, time.Hour),
 //		stint.WithKey(stint.RemoteIP()))
 //
-// Refusals count of all limits decided together with the ban and of the same key:
-// nobody is banned because the whole service is full (Global, AdaptiveConcurrency),
-// nor for having waited for a slot in vain. A limit with another key than the ban's
-// counts for nothing. To count what several routes refuse, give the same Limit to
-// each. A request that is banned touches no other limit, and does not
-// prolong the ban; RetryAfter says when it ends, Limiter.Reset ends it, and the
-// problem body says abnormal-usage-detected. Limits that only report don't count;
-// WithDryRun on the ban has it report only.
+// n is from 1 to 1000, because the time of each refusal is kept. within is a whole
+// number of microseconds, at most two years; d likewise, at most one year. New refuses
+// other numbers, and a Ban without a limit beside it whose refusals count: a Rate, a
+// Quota, or a Concurrency that nobody waits for.
 //
-// A request that is not refused pays for looking the ban up beside its limits, in
-// the same call. The ban has no cost and no RateLimit fields. In a memory store
-// that is full, refusals of keys without a place aren't counted. Its default name
-// is "ban".
+// Refusals by any limit in the same decision with the same key count. So nobody is
+// banned because the whole service is full (Global, AdaptiveConcurrency), nor for
+// having waited for a slot in vain. Refusals by limits in dry run don't count. To count
+// what several routes refuse, give the same Limit to each.
+//
+// A banned request charges no other limit and doesn't prolong the ban. RetryAfter says
+// when the ban ends, Limiter.Reset ends it, and the problem body has the type
+// abnormal-usage-detected. With WithDryRun the ban itself only reports. The ban has no
+// cost and no RateLimit fields; other requests pay for looking it up beside their
+// limits, in the same call. If a store in memory is full, refusals of keys without a
+// place aren't counted.
 func Ban(n int64, within, d time.Duration, opts ...BanOption) Limit {
 	return newLimit(&ban{}, store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within, Ban: d}, opts)
 }
 
-// ban is the kind of Ban: it charges nothing, and counts what others refuse.
+// ban is the kind of Ban: it charges nothing and counts what other limits refuse.
 type ban struct{ charged }
 
 func (*ban) enter(e *entry) {
@@ -51,11 +54,11 @@ func (*ban) binds() bool                   { return false } // how many refusals
 func (*ban) refusal(*store.Charge) refusal { return abnormalUsage }
 func (*ban) unsettled() string             { return "a ban, which charges nothing" }
 
-// lacks: a ban needs a limit whose refusals it counts. One that only reports may
-// come to refuse.
+// lacks: a ban needs a limit whose refusals it counts. A limit in dry run counts too,
+// since it may be enforced later.
 func (*ban) lacks(_ *entry, beside []*entry) *OptionError {
 	if slices.ContainsFunc(beside, func(e *entry) bool { return e.kind.counted(e) }) {
 		return nil
 	}
-	return &OptionError{Problem: "nothing to count", Write: "write a Rate, a Quota or a Concurrency that nobody waits for beside the Ban"}
+	return &OptionError{Problem: "no limit beside it whose refusals count", Write: "write a Rate, a Quota or a Concurrency that nobody waits for beside the Ban"}
 }

@@ -38,7 +38,7 @@ func TestBanWithNothingToCount(t *testing.T) {
 		{"limit func", []stint.Option{ban(), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })}, true},
 	} {
 		_, err := stint.New(append(tt.opts, theKey)...)
-		if tt.ok != (err == nil) || err != nil && !strings.Contains(err.Error(), "nothing to count: write") {
+		if tt.ok != (err == nil) || err != nil && !strings.Contains(err.Error(), "no limit beside it whose refusals count: write") {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}

@@ -16,12 +16,12 @@ import (
 func TestBanOptions(t *testing.T) {
 	rate := stint.Rate(1, time.Minute)
 	for want, opts := range map[string][]stint.Option{
-		": nothing to count":    {stint.Ban(1, time.Minute, time.Hour)},
-		`"b": nothing to count`: {rate, stint.WithRoute("/x", stint.Ban(1, time.Minute, time.Hour, stint.WithName("b")))},
-		"write at most 1000":    {rate, stint.Ban(1001, time.Minute, time.Hour)},
-		"0 units":               {rate, stint.Ban(0, time.Minute, time.Hour)},
-		"period 0s":             {rate, stint.Ban(1, 0, time.Hour)},
-		"a ban of -1s":          {rate, stint.Ban(1, time.Minute, -time.Second)},
+		": no limit beside it": {stint.Ban(1, time.Minute, time.Hour)},
+		`"b": no limit beside`: {rate, stint.WithRoute("/x", stint.Ban(1, time.Minute, time.Hour, stint.WithName("b")))},
+		"write at most 1000":   {rate, stint.Ban(1001, time.Minute, time.Hour)},
+		"0 units":              {rate, stint.Ban(0, time.Minute, time.Hour)},
+		"period 0s":            {rate, stint.Ban(1, 0, time.Hour)},
+		"a ban of -1s":         {rate, stint.Ban(1, time.Minute, -time.Second)},
 		`limit "ban": another limit has that name`: {rate, stint.Ban(1, time.Minute, time.Hour, stint.WithName("ban")), stint.Ban(2, time.Minute, time.Hour, stint.WithName("ban"))},
 	} {
 		if _, err := stint.New(append(opts, theKey)...); err == nil || !strings.Contains(err.Error(), want) {

@@ -471,8 +471,8 @@ func TestBandwidthSaysWhatToWrite(t *testing.T) {
 	}{
 		{stint.Bandwidth(0), "Bandwidth(0): write bytes per second"},
 		{stint.Bandwidth(1 << 40), "write bytes per second"},
-		{stint.Bandwidth(megabyte, stint.WithBurst(0)), "WithBurst(0): bytes are paid for in pieces"},
-		{stint.Bandwidth(megabyte, stint.WithBurst(100)), "WithBurst(100): bytes are paid for in pieces"},
+		{stint.Bandwidth(megabyte, stint.WithBurst(0)), "WithBurst(0): smaller pieces of a response would each cost"},
+		{stint.Bandwidth(megabyte, stint.WithBurst(100)), "WithBurst(100): smaller pieces of a response would each cost"},
 	}
 	for _, tt := range tests {
 		if _, err := stint.New(everybody, tt.limit); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {

@@ -15,16 +15,20 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// slotWait bounds the wait for a slot where WithQueue is given and WithMaxWait
-// isn't: an HTTP/1.1 server doesn't notice that a client has left while the
-// request's body is unread, so a wait without a bound would never end.
+// slotWait bounds the wait for a slot if WithQueue is given without WithMaxWait: an
+// HTTP/1.1 server doesn't notice that a client has left while the request's body is
+// unread, so an unbounded wait might never end.
 const slotWait = 5 * time.Second
 
-// Concurrency limits a key to n requests in flight at once. A request that
-// costs c takes c slots. Its default name is "concurrency".
+// Concurrency limits a key to n requests in flight at once. A request takes one slot,
+// or as many as its WithCost. The default name is "concurrency". n is from 1 to 2^40;
+// New refuses other numbers. It combines with every other kind of limit.
 //
-// A slot is given back when the handler returns, also by a panic. A handler
-// that hands its connection on (a websocket) calls Permit.Detach.
+// A request that finds no slot is refused, or waits if WithQueue or WithMaxWait says
+// so. Nobody knows when a slot comes free, so a refusal has RetryAfter 0. The slot is
+// released when the handler returns or panics. A handler that hands over its connection
+// (a websocket) calls Permit.Detach. A WithSettle of the limiter or the route doesn't
+// apply.
 func Concurrency(n int64, opts ...ConcurrencyOption) Limit {
 	k := &concurrency{}
 	k.of.slots = func(c *store.Charge) int64 { return c.Limit.Spec().Units }
@@ -43,7 +47,7 @@ type line struct {
 	slots  func(*store.Charge) int64 // how many there are
 }
 
-// held is what kinds have in common whose requests take slots.
+// held is what the kinds whose requests take slots have in common.
 type held struct {
 	charged
 	of line
@@ -70,7 +74,7 @@ func (h *held) enter(e *entry) {
 	}
 }
 
-// counted: who waits for a slot in vain is not banned for it.
+// counted: nobody is banned for having waited for a slot in vain.
 func (*held) counted(e *entry) bool { return e.wait.MaxWait == 0 }
 
 func (*held) free(r *store.Result) bool { return r.Remaining > 0 }
@@ -84,7 +88,8 @@ func (*held) refusal(c *store.Charge) refusal {
 
 func (*held) unsettled() string { return "a concurrency limit: its slots are released by Done" }
 
-// hold counts sign times the slots that a charge of cost takes as held by a class.
+// hold counts the slots of a charge as held by a class if sign is 1, or as released if
+// it is -1.
 func (f *family) hold(e *entry, key string, cost int64, class uint8, sign int64) {
 	if e.needs&slots != 0 && cost > 0 {
 		f.process.lines().Hold(waiting.Key{Limit: e.limit.Name(), Key: key}, class, sign*cost)
@@ -106,14 +111,14 @@ func (c *call) wait(ctx context.Context) error {
 	return nil
 }
 
-// caller is a call as the lines know it.
+// caller is a call as the lines see it.
 type caller call
 
 // Terms implements waiting.Caller.
 func (c *caller) Terms(i int) *waiting.Terms { return &c.entries[i].wait }
 
-// Class implements waiting.Caller. It is asked for once, and only when something
-// depends on it.
+// Class implements waiting.Caller. It asks once, and only if something depends on the
+// class.
 func (c *caller) Class(ctx context.Context) uint8 {
 	if !c.classed {
 		n, _ := ctx.Value(priorityKey{}).(int)
@@ -128,14 +133,14 @@ func (c *caller) Class(ctx context.Context) uint8 {
 // Holds implements waiting.Caller.
 func (c *caller) Holds() { c.hold(1) }
 
-// hold counts what the call has been granted as held, or no longer held.
+// hold counts what the call has been granted as held or as released.
 func (c *caller) hold(sign int64) {
 	for i := range c.Charges {
 		c.lim.family.hold(c.entries[i], c.Charges[i].Key, c.Charges[i].Cost, c.class, sign)
 	}
 }
 
-// Shares implements waiting.Caller: those of the limit as it now is.
+// Shares implements waiting.Caller: it returns those of the limit as it is now.
 func (c *caller) Shares(i int) func() *waiting.Shares {
 	f, e := c.lim.family, c.entries[i]
 	return func() *waiting.Shares {
@@ -222,25 +227,24 @@ func (d *Decision) add(waited time.Duration, seen []waiting.Seen, statuses []Lim
 	}
 }
 
-// defaultAging is how long a class is worth.
+// defaultAging is how much waiting time one class is worth.
 const defaultAging = time.Second
 
-// WithPriority says which requests go first where some wait: class gives a
-// class of 0 to 9, and higher ones are woken first. What is less counts as 0,
-// what is more as 9. By default, and outside HTTP, a request has the class of
-// its context (ContextWithPriority), and 0 where there is none. Within a class
-// it is first come, first served.
+// WithPriority sets which requests go first when some wait: class returns a class from
+// 0 to 9, and higher classes are woken first. Values outside 0–9 are clamped. By
+// default, and outside HTTP, a request has the class of its context
+// (ContextWithPriority), or 0. Within a class, first come is first served. New refuses
+// a nil class. class is called concurrently, once for a request that takes a slot or
+// waits, and for no other.
 //
-// Nobody starves: a waiter rises by a class for each second it waits (see
-// WithAging), so that it is never overtaken by one that comes more than nine
-// seconds later, and class 2 goes before those of class 0 that came less than
-// two seconds before it.
+// Nobody starves: a waiter rises by a class for each second it waits (see WithAging).
+// So it is never overtaken by one that comes more than nine seconds later, and class 2
+// goes before those of class 0 that came less than two seconds before it.
 //
-// Priorities are about waiting for the same: the slots of one concurrency limit
-// for one key, and in this process, or the turns of a rate. Whoever waits for a
-// turn, and is overtaken, gets the next one's, unless that is later than it may
-// wait; then it is not overtaken. class is called once for a request that takes
-// a slot or waits, and for no other.
+// Priorities apply among waiters for the same thing in this process: the slots of one
+// concurrency limit for one key, or the turns of a rate. A waiter for a turn that is
+// overtaken gets the next turn, unless that is later than it may wait; then it isn't
+// overtaken.
 func WithPriority(class func(*http.Request) int) Option {
 	return limiterOption(func(c *config) {
 		if class == nil {
@@ -251,8 +255,9 @@ func WithPriority(class func(*http.Request) int) Option {
 	})
 }
 
-// WithAging says how long a waiter takes to rise by a class; by default a
-// second. With a time longer than anybody waits, classes are strict.
+// WithAging sets how long a waiter takes to rise by a class of WithPriority. The
+// default is a second. With a time longer than anybody waits, classes are strict. d is
+// positive and at most an hour; New refuses any other.
 func WithAging(d time.Duration) Option {
 	return limiterOption(func(c *config) {
 		if d <= 0 || d > waiting.Longest {
@@ -263,26 +268,27 @@ func WithAging(d time.Duration) Option {
 	})
 }
 
-// WithShare promises a class of WithPriority a share of a concurrency limit's
-// slots, in percent. Others may use what of it is idle; when the class needs it,
-// it gets it back as slots are released, before all others and whatever their
-// class: nobody is interrupted.
+// WithShare reserves a percentage of a concurrency limit's slots for a class of
+// WithPriority. Unused share is lent to other classes and reclaimed as slots are
+// released, before all others and whatever their class; requests are never interrupted.
+// By default no class has a share. class is from 0 to 9 and percent from 1 to 100; give
+// the option once for each class. New refuses other values, a second share for a class,
+// and shares that add up to more than 100.
 //
-// Exactly: of the slots that this process holds for a key, counting the one to
-// be given, a class that would hold no more than its percentage with it is woken
-// before any that would, and so is a class that holds none. Among those, as
-// among all others, WithPriority's order counts. A class may hold more than its
-// share, in that order.
+// Precisely: consider the slots that this process holds for a key, including the one
+// about to be given. A class that would then hold no more than its percentage, or that
+// holds no slot, is woken before any class that would hold more. Otherwise
+// WithPriority's order decides. A class may hold more than its share in that order.
 //
-// In a fleet each process keeps to the share of what it holds itself, so the
-// whole does, give or take the part of a slot that each rounds: where a process
-// holds but a few slots for a key, a small share is one of them.
+// In a fleet each process keeps to the shares of what it holds itself. So the fleet as
+// a whole does too, except for rounding: where a process holds only a few slots for a
+// key, a small share is one of them.
 //
-// Slots that were taken before an Update that adds a share count, and those who
-// wait then have it.
+// After an Update that adds a share, it applies to slots already taken and to those who
+// already wait.
 //
-// The shares of a limit's classes are 100 at the most. A class without a share
-// gets what those leave; where they add up to 100 and are all used, nothing.
+// A class without a share gets what the shares leave. If they add up to 100 and are all
+// used, it gets nothing.
 func WithShare(class, percent int) SlotOption {
 	return slotOption{change: func(r *rule) {
 		bad := func(problem, write string) {
@@ -317,14 +323,15 @@ func WithShare(class, percent int) SlotOption {
 
 type priorityKey struct{}
 
-// ContextWithPriority returns a context whose requests, Takes and Waits are of
-// a class from 0 to 9. A request's own WithPriority counts before it.
+// ContextWithPriority returns a context whose requests, Takes and Waits have a class
+// from 0 to 9; other values are clamped. A WithPriority of the limiter takes precedence
+// for requests.
 func ContextWithPriority(ctx context.Context, class int) context.Context {
 	return context.WithValue(ctx, priorityKey{}, class)
 }
 
-// process has the limits of this process, once there are any: a server without them
-// is not built with what decides them.
+// process holds the limits of this process, once there are any: a server without them
+// isn't linked with the code that decides them.
 type process struct {
 	freed func(limit, key string)
 	once  sync.Once
@@ -332,7 +339,7 @@ type process struct {
 	waits atomic.Pointer[lines]
 }
 
-// lines are those of who waits in this process: waiting.Lines.
+// lines are the lines of waiters in this process: waiting.Lines.
 type lines interface {
 	Take(ctx context.Context, c *waiting.Call, by waiting.Caller, waits, slots bool) error
 	Peek(ctx context.Context, c *waiting.Call, by waiting.Caller) error
@@ -342,18 +349,18 @@ type lines interface {
 	WakeAll()
 }
 
-// newLines makes the lines of a process. Nothing but what lets somebody wait leads
-// here, or every server would be built with it.
+// newLines makes the lines of a process. Only options that let a request wait refer to
+// it, or every server would be linked with them.
 func newLines() lines { return new(waiting.Lines) }
 
-// wake tells who waits for slots that one has been given back.
+// wake tells those who wait for slots that one has been released.
 func (p *process) wake(limit, key string) {
 	if ls := p.lines(); ls != nil {
 		ls.Wake(waiting.Key{Limit: limit, Key: key})
 	}
 }
 
-// open sees to it that there are lines.
+// open makes sure that there are lines.
 func (p *process) open(begin func() lines) {
 	if begin != nil && p.waits.Load() == nil {
 		l := begin()
@@ -361,7 +368,7 @@ func (p *process) open(begin func() lines) {
 	}
 }
 
-// lines are those there are, nil before any.
+// lines returns the lines, or nil if there are none yet.
 func (p *process) lines() lines {
 	if l := p.waits.Load(); l != nil {
 		return *l
@@ -369,7 +376,7 @@ func (p *process) lines() lines {
 	return nil
 }
 
-// made is what there is, made first if there is none.
+// made returns the limits of this process, and makes them first if there are none.
 func (p *process) made(begin func(freed func(limit, key string)) adaptive.Process) adaptive.Process {
 	p.once.Do(func() {
 		all := begin(p.freed)
@@ -378,7 +385,7 @@ func (p *process) made(begin func(freed func(limit, key string)) adaptive.Proces
 	return p.now()
 }
 
-// now is what there is; nil before any.
+// now returns the limits of this process, or nil if there are none yet.
 func (p *process) now() adaptive.Process {
 	if all := p.all.Load(); all != nil {
 		return *all

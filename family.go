@@ -191,10 +191,10 @@ func (l *Limiter) next(c *config, before *names) (*generation, error) {
 // moved reports options that ask for another store than the limiter has.
 func (v *version) moved(c *config) (errs mistakes) {
 	if c.store != nil && !same(c.store, v.store) {
-		errs.bad("WithStore", "another store than the limiter's, which has the counts", "leave it out, or make a new Limiter")
+		errs.bad("WithStore", "not the limiter's store, which holds the counts", "leave it out, or make a new Limiter")
 	}
 	if c.memorySet && memstore.New(c.memory...).Stats().MaxKeys != v.most {
-		errs.bad("WithMemory", "another store than the limiter's, which has the counts", "write what New was given, or make a new Limiter")
+		errs.bad("WithMemory", "not the limiter's store, which holds the counts", "write what New was given, or make a new Limiter")
 	}
 	return errs
 }

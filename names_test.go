@@ -132,10 +132,10 @@ func TestWithMemory(t *testing.T) {
 	}{
 		{"said again", []stint.Option{small}, []stint.Option{small}, nil},
 		{"left out", []stint.Option{small}, nil, nil},
-		{"another size", []stint.Option{small}, []stint.Option{stint.WithMemory(memstore.WithMaxKeys(2))}, []string{"WithMemory: another store"}},
+		{"another size", []stint.Option{small}, []stint.Option{stint.WithMemory(memstore.WithMaxKeys(2))}, []string{"WithMemory: not the limiter's store"}},
 		{"the default's", nil, []stint.Option{stint.WithMemory()}, nil},
-		{"in place of a store", []stint.Option{stint.WithStore(memstore.New())}, []stint.Option{stint.WithMemory()}, []string{"WithMemory: another store"}},
-		{"beside a store", []stint.Option{small, stint.WithStore(memstore.New())}, nil, []string{"WithMemory: there is a WithStore too: leave one out"}},
+		{"in place of a store", []stint.Option{stint.WithStore(memstore.New())}, []stint.Option{stint.WithMemory()}, []string{"WithMemory: not the limiter's store"}},
+		{"beside a store", []stint.Option{small, stint.WithStore(memstore.New())}, nil, []string{"WithMemory: given beside WithStore: leave one out"}},
 	} {
 		rate := stint.Rate(1, time.Hour, stint.WithName("rate"))
 		l, err := stint.New(append(tt.opts, rate, theKey)...)

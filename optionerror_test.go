@@ -77,7 +77,7 @@ func TestOptionErrors(t *testing.T) {
 			{Limit: "rate", Problem: "a default name, which other limits in the store may have too", Write: "write stint.WithName"},
 		}},
 		{"Update", family.Update(theKey, unnamed, stint.WithStore(memstore.New())), []wrong{
-			{Option: "WithStore", Problem: "another store than the limiter's, which has the counts"},
+			{Option: "WithStore", Problem: "not the limiter's store, which holds the counts"},
 		}},
 		{"Update, in a limiter derived", family.Update(theKey, added), []wrong{{Limit: "added", Problem: "inherited already", Write: "leave it out"}}},
 		{"a plan's limits", stint.Rate(0, second, stint.WithName("plan")).Check(), []wrong{{Limit: "plan", Problem: "0 units"}}},

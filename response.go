@@ -12,54 +12,52 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Bandwidth paces the responses of a key (and, with WithRequestBytes, its
-// requests) to so many bytes per second, over all its connections and, with a
-// store that is shared, all processes. At least 1024. Its default name is
-// "bandwidth".
+// Bandwidth paces the responses of a key (and, with WithRequestBytes, its request
+// bodies) to a number of bytes per second, over all its connections and, with a shared
+// store, all processes. The default name is "bandwidth".
 //
 //	stint.Bandwidth(1_000_000, stint.WithKey(stint.Header("X-API-Key"))) // 8 Mbit/s for each customer
 //
-// The first WithBurst bytes pass freely, so that pages and small answers are as
-// fast as ever: by default a quarter of a second's worth, but at least 16 KiB;
-// 4096 at the least, and a burst below a millisecond's worth counts as that.
-// Beyond that bytes are paid for before they are written, in
-// pieces of a sixteenth of a second's worth (at least 4 KiB, at most the burst):
-// a stream asks the store about 16 times a second, however small its writes.
-// Streams of one key take turns, each a piece at a time.
+// bytesPerSecond is from 1024 to 2^36 (64 GiB). New refuses other numbers, and a
+// WithBurst below 4096. It combines with every other kind of limit and with other
+// Bandwidths; a WithCost, WithMaxWait or WithSettle of the limiter or the route doesn't
+// apply to it.
 //
-// Bandwidth never refuses a request: it makes the handler's writes, and reads of
-// the body, take longer. What that comes to:
+// The first WithBurst bytes pass at full speed, so that pages and small answers aren't
+// delayed. The default burst is a quarter of a second's worth, at least 16 KiB; a burst
+// below a millisecond's worth counts as that. Beyond it, bytes are paid for before they
+// are written, in pieces of a sixteenth of a second's worth (at least 4 KiB, at most
+// the burst). So a stream asks the store about 16 times a second, however small its
+// writes. Streams of one key take turns, one piece at a time.
 //
-//   - What has been paid for is flushed before a pause. A pause ends early when
-//     the request's context does; the write then returns its error, and a
-//     response that isn't complete is cut off, so that nobody takes a part for
-//     the whole.
-//   - http.Server's WriteTimeout and ReadTimeout count pauses too. Leave them 0
-//     where responses are long, or set deadlines by http.ResponseController,
-//     which works, as Flush, Hijack, io.ReaderFrom and HTTP/2 do: a file is
-//     still sent by the kernel, piece by piece, where its Content-Length is set.
-//   - What was paid for and not sent (the client left) is given back when the
-//     handler returns. Where other streams have reserved turns behind it, that
-//     is up to a piece less.
-//   - Only bodies count, and for HEAD nothing does. Nor does what is written to a
-//     connection after a Hijack.
-//   - If the store fails, the response goes on unpaced, and the store is asked
-//     again after a second; under FailClosed it is cut off, as is one that has
-//     not begun. A request that other limits had to let pass undecided is paced
-//     all the same.
-//   - After a Limiter.Update a stream goes on under the limit it began with.
-//   - Under several Bandwidths a response takes as long as the slowest makes it.
-//     Those in a dry run neither hold it up nor change the size of its writes.
+// Bandwidth never refuses a request: it makes the handler's writes, and reads of the
+// body, take longer. That has these consequences:
 //
-// Handlers hold what they hold (memory, a slot of a Concurrency) for as long as
-// their client's bandwidth makes them: put a Concurrency beside it.
+//   - What has been paid for is flushed before a pause. A pause ends early when the
+//     request's context does. The write then returns its error, and an incomplete
+//     response is cut off, so that nobody takes a part for the whole.
+//   - http.Server's WriteTimeout and ReadTimeout include pauses. Leave them 0 where
+//     responses are long, or set deadlines by http.ResponseController. That works, as
+//     do Flush, Hijack, io.ReaderFrom and HTTP/2: a file is still sent by the kernel,
+//     piece by piece, if its Content-Length is set.
+//   - What was paid for and not sent (the client left) is given back when the handler
+//     returns. If other streams have reserved turns behind it, up to a piece less comes
+//     back.
+//   - Only bodies count, and for HEAD nothing does. What is written to a connection
+//     after a Hijack doesn't count.
+//   - If the store fails, the response goes on unpaced, and the store is asked again
+//     after a second. Under FailClosed the response is cut off, even if it hasn't
+//     begun. A request that other limits let pass undecided is paced all the same.
+//   - After a Limiter.Update a stream goes on under the limit it began with. If the
+//     numbers change, up to a burst may be counted twice or not at all.
+//   - Under several Bandwidths a response takes as long as the slowest requires. Those
+//     in a dry run neither delay it nor change the size of its writes.
 //
-// It adds no fields, is in no Decision, and Allow, Take, Wait and Peek don't know it.
-// When a response has ended observers are told (EventPaced). A WithCost, WithMaxWait or
-// WithSettle of the limiter or the route doesn't apply to it.
+// Handlers hold their resources (memory, a slot of a Concurrency) for as long as their
+// client's bandwidth makes them: put a Concurrency beside it.
 //
-// After an Update that changes the numbers, up to a burst may be counted twice or not
-// at all.
+// A Bandwidth adds no header fields and appears in no Decision; Allow, Take, Wait and
+// Peek ignore it. When a response has ended, observers get an EventPaced.
 func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 	b := &bandwidth{}
 	r := newLimit(b, store.Spec{Name: "bandwidth", Units: 1, Period: time.Second}, opts).rule
@@ -72,7 +70,7 @@ func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 	s.Burst = 0 // a wrong one is no affair of the store's limit
 	if burst != 0 && (burst < respond.LeastPiece || burst > store.MaxCost) {
 		r.errs.bad(fmt.Sprintf("WithBurst(%d)", max(burst, 0)),
-			"bytes are paid for in pieces, and smaller ones would each be a call to the store",
+			"smaller pieces of a response would each cost a call to the store",
 			fmt.Sprintf("write %d or more, up to %d", respond.LeastPiece, int64(store.MaxCost)))
 	}
 	if len(r.errs) == 0 {
@@ -83,13 +81,13 @@ func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 	return Limit{r}
 }
 
-// WithRequestBytes makes a Bandwidth count the bytes of request bodies too,
-// as the handler reads them.
+// WithRequestBytes makes a Bandwidth also count the bytes of request bodies, as the
+// handler reads them. By default only responses count.
 func WithRequestBytes() BandwidthOption {
 	return bandwidthOption{change: func(r *rule) { r.kind.(*bandwidth).requests = true }}
 }
 
-// bandwidth is the kind of Bandwidth, whose requests pay for bytes as they go.
+// bandwidth is the kind of Bandwidth, whose requests pay for bytes as they move.
 type bandwidth struct {
 	charged
 	block, piece int64 // of its respond.Rate
@@ -111,17 +109,17 @@ type paced struct {
 	key   string
 }
 
-// Pacing is what a Bandwidth has made of a request, as the observer is told.
+// Pacing is what a Bandwidth did to a request, as observers get it (EventPaced).
 type Pacing struct {
-	// Limit is its name.
+	// Limit is the name of the Bandwidth.
 	Limit string
-	// Bytes is how many bytes of the response's body have been written, and
-	// RequestBytes how many of the request's have been read: 0 without
+	// Bytes is the number of bytes of the response's body that were written, and
+	// RequestBytes the number of those of the request's that were read: 0 without
 	// WithRequestBytes.
 	Bytes, RequestBytes int64
-	// Waited is how long writes and reads were held up, by all limits together.
-	// For a dry run, which holds nothing up, it is roughly how long that limit
-	// would have made them wait.
+	// Waited is how long writes and reads were delayed, by all limits together. For a
+	// dry run, which delays nothing, it is roughly how long that limit would have
+	// delayed them.
 	Waited time.Duration
 	// DryRun says that the limit only reports.
 	DryRun bool
@@ -293,42 +291,41 @@ type settleSource struct {
 	watch func(*call) *response
 }
 
-// AsCharged, returned by the function of a WithSettle, leaves the charge as it
-// is.
+// AsCharged, returned by the function of a WithSettle, leaves the charge unchanged.
 const AsCharged int64 = -1
 
-// WithSettle gives a request its true cost once its response is known: when
-// the handler has returned, cost is asked with the status and the number of
-// body bytes written, and what was charged becomes that. Below the charge the
-// difference is refunded, above it is owed by the next; AsCharged leaves it.
-// The request is the one the next handler was given, with its permit and, where
-// the router sets them, its pattern and path values.
+// WithSettle gives a request its true cost once its response is known. When the handler
+// has returned, cost is called with the status and the number of body bytes written,
+// and the charge is replaced by its result: the difference is refunded, or owed by the
+// next request. AsCharged leaves the charge unchanged. The request passed to cost is
+// the one the next handler got, with its permit and, if the router sets them, its
+// pattern and path values.
 //
 //	// Only failed logins count.
 //	stint.WithRoute("POST /login", stint.Rate(5, time.Minute), stint.WithSettle(stint.FailedOnly))
 //
-// The charge made before the handler runs is what holds at once, so that many
-// requests at a time can't pass on credit: a WithCost beside it says what to
-// reserve. It stays where cost is not asked: outside HTTP (Take, Wait), and in
-// an adapter that doesn't wrap the response as Permit.Next says. Slots of a concurrency
-// limit are released, not settled.
+// The charge made before the handler runs takes effect at once, so that concurrent
+// requests can't pass on credit; a WithCost beside it says how much to reserve. That
+// charge stands where cost isn't called: outside HTTP (Take, Wait), and in an adapter
+// that doesn't wrap the response as Permit.Next says. It applies to Rate and Quota;
+// slots of a concurrency limit are released instead. New refuses a nil cost. cost is
+// called concurrently.
 //
-//   - It is asked once a request, for all limits that share the option, on the
-//     request's goroutine. It is asked also if the client has left.
-//   - A limit that the handler has settled itself, by Permit.Settle, is left at
-//     that: the handler knows better.
-//   - A handler's panic is 500, whatever it has written before. One with
-//     http.ErrAbortHandler is what has been written, 500 only if nothing has.
-//   - After a Hijack the status is 101, and written what was written before.
-//     After Permit.Detach cost is asked when the release is called.
-//   - To HEAD nothing is written, whatever the handler writes.
+//   - cost is called once per request, for all limits that share the option, on the
+//     request's goroutine, even if the client has left.
+//   - A limit that the handler has settled itself, by Permit.Settle, stays as it is:
+//     the handler knows better.
+//   - A handler's panic counts as 500, whatever it has written before. After a panic
+//     with http.ErrAbortHandler the status is what was written, or 500 if nothing was.
+//   - After a Hijack the status is 101, and written counts what was written before it.
+//     After Permit.Detach, cost is called when the release is called.
+//   - For HEAD, written is 0, whatever the handler writes.
 //
-// A charge that can't be settled stays as it is; observers are told
-// (EventSettleFailed), as they are of what has been settled (EventSettled). With a store
-// in memory that takes no time. Another one is told when the handler has
-// returned, in one call with the release of slots, for up to 2 seconds: behind a
-// response that declares its Content-Length, but before the end of one that
-// doesn't.
+// If a charge can't be settled, it stands, and observers get an EventSettleFailed; if
+// it is settled, they get an EventSettled. A store in memory takes no time. Another
+// store is called when the handler has returned, once for all settlements and releases
+// of slots, for up to 2 seconds. The client waits for that only if the response doesn't
+// declare its Content-Length.
 func WithSettle(cost func(r *http.Request, status int, written int64) int64) SettleOption {
 	if cost == nil {
 		return settleOption{setting: func(s *settings) {
@@ -339,8 +336,8 @@ func WithSettle(cost func(r *http.Request, status int, written int64) int64) Set
 	return settleOption{setting: func(s *settings) { s.settle = src }}
 }
 
-// FailedOnly is for WithSettle: requests that are answered with a status below
-// 400 cost nothing, as logins that succeed.
+// FailedOnly is a function for WithSettle: requests answered with a status below 400
+// cost nothing, such as successful logins.
 func FailedOnly(_ *http.Request, status int, _ int64) int64 {
 	if status < 400 {
 		return 0
@@ -348,7 +345,7 @@ func FailedOnly(_ *http.Request, status int, _ int64) int64 {
 	return AsCharged
 }
 
-// RefundOn is for WithSettle: requests that are answered with one of these
+// RefundOn returns a function for WithSettle: requests answered with one of these
 // statuses cost nothing, such as 304 and 503.
 func RefundOn(statuses ...int) func(r *http.Request, status int, written int64) int64 {
 	statuses = slices.Clone(statuses)

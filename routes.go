@@ -342,7 +342,7 @@ func (v *version) compile(c *config, parent *version, names *names) mistakes {
 	errs = append(errs, names.compile(c)...)
 	errs = append(errs, v.unnamed(c, parent, names)...)
 	if c.store != nil && c.memorySet {
-		errs.bad("WithMemory", "there is a WithStore too", "leave one out")
+		errs.bad("WithMemory", "given beside WithStore", "leave one out")
 	}
 
 	entries := func(route string, limits []Limit, s settings) (all []*entry) {

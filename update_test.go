@@ -96,8 +96,8 @@ func TestUpdateThatIsWrong(t *testing.T) {
 			[]string{"0 units", "option 2 is nil", `name "a b"`}},
 		{"a bad route", []stint.Option{stint.WithRoute("POST", stint.Rate(1, time.Second)), theKey}, []string{`WithRoute("POST")`}},
 		{"a predicate made wrongly", []stint.Option{stint.Rate(9, time.Second), theKey, stint.WithSkip(stint.FromCIDR())}, []string{"WithSkip"}},
-		{"another store", []stint.Option{stint.Rate(1, time.Second, stint.WithName("rate")), theKey, stint.WithStore(memstore.New())}, []string{"another store"}},
-		{"a store that can't be compared", []stint.Option{stint.Rate(1, time.Second, stint.WithName("rate")), theKey, stint.WithStore(layers{mem})}, []string{"another store"}},
+		{"another store", []stint.Option{stint.Rate(1, time.Second, stint.WithName("rate")), theKey, stint.WithStore(memstore.New())}, []string{"not the limiter's store"}},
+		{"a store that can't be compared", []stint.Option{stint.Rate(1, time.Second, stint.WithName("rate")), theKey, stint.WithStore(layers{mem})}, []string{"not the limiter's store"}},
 		{"a derived limiter's name", []stint.Option{stint.Rate(1, time.Second, stint.WithName("derived")), theKey}, []string{`limit "derived": another limit has that name`}},
 		{"an option that is for nobody", []stint.Option{stint.Rate(1, time.Second, stint.WithName("rate")), theKey, stint.WithStore(nil)}, []string{"WithStore(nil)"}},
 	}
