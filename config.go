@@ -319,17 +319,17 @@ func predicateProblem(p func(*http.Request) bool, probe *http.Request) (err erro
 	return nil
 }
 
-// OptionError is one thing that is wrong with options. New, Check, With, Update and
-// Limit.Check return all there are in one error (errors.Join), of which each
-// element is, or wraps, an OptionError.
+// OptionError is one problem with options. New, Check, With, Update and Limit.Check
+// return all problems in one error (errors.Join), each element of which is, or wraps,
+// an *OptionError.
 type OptionError struct {
-	// Limit is the name of the limit that it is about; empty for none.
+	// Limit is the name of the limit that the problem is about; empty for none.
 	Limit string
-	// Route is the pattern of the WithRoute that it is in; empty for none.
+	// Route is the pattern of the WithRoute that contains it; empty for none.
 	Route string
-	// Option is the option that is wrong, with its argument where that alone is
-	// wrong: "WithBurst(-1)", "WithKey(Header(\"a b\"))", "WithQueue". It is empty
-	// where the limit's own numbers are, or something is missing.
+	// Option is the wrong option, with its argument if that alone is wrong:
+	// "WithBurst(-1)", "WithKey(Header(\"a b\"))", "WithQueue". It is empty if the
+	// limit's own numbers are wrong, or if something is missing.
 	Option string
 	// Problem says what is wrong; empty where Option shows it.
 	Problem string
@@ -337,8 +337,8 @@ type OptionError struct {
 	Write string
 }
 
-// Error is the route, the limit, the option, the problem and what to write, as far
-// as there are any.
+// Error returns the route, the limit, the option, the problem and what to write
+// instead, as far as they are set.
 func (e *OptionError) Error() string {
 	var s string
 	if e.Route != "" {

@@ -13,30 +13,30 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Decision is the answer of all limits that a limiter has for a request.
+// Decision is the answer of all limits of a limiter to a request.
 type Decision struct {
-	// Allowed says that no enforced limit refused.
+	// Allowed reports that no enforced limit refused.
 	Allowed bool
-	// Limit names the limit that denied with the longest wait, else the
-	// enforced one with the least left.
+	// Limit is the name of the limit that denied with the longest wait, or otherwise of
+	// the enforced one with the least left.
 	Limit string
 	// Remaining is what is left of that limit, in whole units.
 	Remaining int64
-	// Delay is how long the request waits, or waited, for its turn or a slot.
+	// Delay is how long the request waits, or has waited, for its turn or a slot.
 	Delay time.Duration
-	// RetryAfter is when the same cost would pass if nobody else came: 0 when
-	// allowed, or when it can't be told (a concurrency limit is full); Never
-	// when it can't pass at all.
+	// RetryAfter is the time after which the same cost would pass if nobody else came.
+	// It is 0 if the request is allowed, or if the time is unknown (a concurrency limit
+	// is full), and Never if the cost can never pass.
 	RetryAfter time.Duration
-	// ResetAfter is when that limit is back at full.
+	// ResetAfter is the time until that limit is full again.
 	ResetAfter time.Duration
-	// Queued is how many requests waited in this process for what this one
-	// waited for, itself included, when it began to; or when it was refused
-	// without; 0 where nobody waited. Who waits for a slot is counted by limit
-	// and key, who waits for the turn of a rate by all its limits, keys and
-	// costs. Of several waits it is the longest line.
+	// Queued is how many requests waited in this process for the same thing when this
+	// one began to wait, including itself, or when it was refused without waiting. It
+	// is 0 if nobody waited. Waiters for a slot are counted by limit and key; waiters
+	// for the turn of a rate by all their limits, keys and costs. If there were several
+	// waits, it is the longest line.
 	Queued int64
-	// Limits is every limit's own answer, in order, dry runs included. Those of
+	// Limits is every limit's own answer, in order, including dry runs. Those of
 	// AdaptiveConcurrency come after those of the store.
 	Limits []LimitStatus
 }
@@ -44,23 +44,23 @@ type Decision struct {
 // LimitStatus is one limit's own answer.
 type LimitStatus struct {
 	Name string
-	// Allowed is what this limit says; a request that it allows may still be
-	// refused by another.
+	// Allowed is this limit's own answer. A request that it allows may still be refused
+	// by another.
 	Allowed bool
-	// DryRun says that the limit only reports.
+	// DryRun reports that the limit only reports.
 	DryRun bool
-	// Reason is why an AdaptiveConcurrency's limit is what it is; NotAdaptive
-	// of any other.
+	// Reason says why an AdaptiveConcurrency's limit is what it is; NotAdaptive for any
+	// other limit.
 	Reason AdaptiveReason
-	// Quota is how many units pass per period, or how many slots there are: of
-	// an AdaptiveConcurrency, at the moment.
+	// Quota is how many units pass per period, or how many slots there are: for an
+	// AdaptiveConcurrency, at that moment.
 	Quota int64
-	// InFlight is how many slots of a concurrency limit are held, this
-	// request's included, and above Quota where Update has lowered that; 0 of
-	// another limit.
+	// InFlight is how many slots of a concurrency limit are held, including this
+	// request's. It may exceed Quota after an Update has lowered that. It is 0 for
+	// other limits.
 	InFlight int64
 	// Cost is what the request was charged, or would have been, in units; after a
-	// Settle what it has cost.
+	// Settle, what it has cost.
 	Cost int64
 	// Remaining is what is left after the decision.
 	Remaining                     int64
@@ -111,10 +111,12 @@ func (d Decision) refusedBy(i int) Decision {
 	return d
 }
 
-// ErrBlocked is the reason of a refusal by WithBlock.
+// ErrBlocked is the error of a request that a WithBlock predicate refuses. It is
+// answered with 403.
 var ErrBlocked = errors.New("stint: blocked")
 
-// DeniedError is the refusal of a request by its limits. Nothing was charged.
+// DeniedError is the refusal of a request by its limits. Nothing was charged. Find it
+// with errors.As.
 type DeniedError struct {
 	Decision Decision
 
@@ -125,7 +127,7 @@ type DeniedError struct {
 	fields [4]string
 }
 
-// Error names the limit that refused, never the key.
+// Error returns the name of the limit that refused, never the key.
 func (e *DeniedError) Error() string {
 	s := "stint: denied by limit " + e.Decision.Limit
 	switch after := e.Decision.RetryAfter; {
@@ -137,8 +139,8 @@ func (e *DeniedError) Error() string {
 	return s
 }
 
-// StatusCode is 429, or 503 where the concurrency of the whole service (a
-// limit with the key Global) refused.
+// StatusCode returns 429, or 503 if the concurrency of the whole service (a limit with
+// the key Global) refused.
 func (e *DeniedError) StatusCode() int {
 	if e.why == reducedCapacity {
 		return http.StatusServiceUnavailable
@@ -191,7 +193,7 @@ func (c *call) denied() *DeniedError {
 	return err
 }
 
-// StoreError is a failure of the store under FailClosed.
+// StoreError is a failure of the store: under FailClosed, or of a Permit.Settle.
 type StoreError struct{ Err error }
 
 func (e *StoreError) Error() string { return "stint: store: " + e.Err.Error() }
@@ -199,7 +201,7 @@ func (e *StoreError) Error() string { return "stint: store: " + e.Err.Error() }
 // Unwrap returns the store's own error.
 func (e *StoreError) Unwrap() error { return e.Err }
 
-// StatusCode is 503.
+// StatusCode returns 503.
 func (e *StoreError) StatusCode() int { return http.StatusServiceUnavailable }
 
 // requestError is a refusal for a reason other than a limit.
@@ -265,8 +267,8 @@ func (c *deniedContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// DeniedFromContext returns, in a handler given to WithDenyHandler, the
-// refusal it answers; elsewhere nil.
+// DeniedFromContext returns the refusal that a handler given to WithDenyHandler
+// answers; elsewhere it returns nil.
 func DeniedFromContext(ctx context.Context) *DeniedError {
 	err, _ := ctx.Value(deniedKey{}).(*DeniedError)
 	return err
@@ -323,9 +325,9 @@ func answers(w http.ResponseWriter, r *http.Request, handler func(http.ResponseW
 	return false
 }
 
-// Redirect is a deny handler that sends the client elsewhere with 302, such as
-// to a waiting room. RateLimit and Retry-After are left out, as they would
-// keep a client from following.
+// Redirect returns a deny handler that sends the client to url with 302, for instance
+// to a waiting room. It removes RateLimit and Retry-After, which would keep a client
+// from following.
 func Redirect(url string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -336,8 +338,8 @@ func Redirect(url string) http.Handler {
 	})
 }
 
-// PlainText is a deny handler that answers with a text/plain body and the
-// status of the refusal.
+// PlainText returns a deny handler that answers with a text/plain body and the status
+// of the refusal.
 func PlainText(body string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status := http.StatusTooManyRequests
@@ -354,28 +356,31 @@ func PlainText(body string) http.Handler {
 	})
 }
 
-// HeaderStyle is a way to tell clients about their limits.
+// HeaderStyle is a set of header fields that tell clients about their limits.
 type HeaderStyle uint8
 
 const (
 	// DraftHeaders sends RateLimit-Policy and RateLimit as in
 	// draft-ietf-httpapi-ratelimit-headers-11, one item for each limit.
-	// Nested limiters add theirs; of two limits with one name the one with less
-	// left is shown. RateLimit-Policy has q units in w seconds,
-	// RateLimit has r, the units left, and t, the seconds until there are more.
-	// r of a limit with a burst may be above q, and w of a calendar window is
-	// the longest that the window can be: 31 days for Monthly, 25 hours for
-	// Daily where the clocks are set back by one.
+	// RateLimit-Policy has q units in w seconds. RateLimit has r, the units left, and
+	// t, the seconds until there are more. Nested limiters add their items; if two
+	// limits have the same name, the one with less left is shown.
+	//
+	// r may exceed q if the limit has a burst. w of a calendar window is the longest
+	// that the window can be: 31 days for Monthly, 25 hours for Daily where clocks are
+	// set back by an hour.
 	DraftHeaders HeaderStyle = iota
-	// LegacyHeaders sends X-RateLimit-Limit, -Remaining and -Reset (seconds)
-	// of the limit with the least left, also among nested limiters.
+	// LegacyHeaders sends X-RateLimit-Limit, -Remaining and -Reset (in seconds) of the
+	// limit with the least left, among nested limiters too.
 	LegacyHeaders
-	// NoHeaders sends neither.
+	// NoHeaders sends neither. It can't be combined with the others.
 	NoHeaders
 )
 
-// WithHeaders says which fields tell clients about their limits. The default
-// is DraftHeaders. Retry-After is part of every refusal, whatever the style.
+// WithHeaders sets which header fields tell clients about their limits. The default is
+// DraftHeaders. Retry-After is part of every refusal, whatever the style, unless the
+// request can never pass. New refuses an empty list, unknown styles, and NoHeaders
+// beside another.
 func WithHeaders(styles ...HeaderStyle) Option {
 	return limiterOption(func(c *config) {
 		c.styles, c.stylesSet = 0, true

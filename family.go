@@ -80,41 +80,42 @@ func (l *Limiter) try(c *config) (*version, *names, error) {
 	return v, names, append(errs, c.probe()...).joined()
 }
 
-// Update replaces what New was given by opts, while requests run: limits,
-// routes, limit functions, keys, handlers, fields and observers. Nothing of the
-// old options is left, so opts are all of the new ones, as New takes them. The
-// store stays; see below. An error reports everything that is wrong at once, as
-// New's does, and then nothing has changed.
+// Update replaces what New was given by opts while requests run: limits, routes, limit
+// functions, keys, handlers, fields and observers. opts are complete, as for New:
+// nothing of the old options remains, except the store, and the logger and observers if
+// opts set none. The error reports everything that is wrong at once, as New's does;
+// nothing has changed then. Update is safe for concurrent use; the last one wins.
 //
-// A request is decided by one configuration whole: requests under way go on with
-// the one they began with, and their permits settle and release what they were
-// charged. A limit keeps what has been consumed under its name and algorithm,
-// clamped to its new numbers. A larger burst, window, quota or number of slots
-// has the difference left at once: with 10 of 10 used, 15 leaves 5, not 15. A
-// faster rate with the same burst lets nothing more through at once, and refills
-// faster. Limits that are to be told apart across updates need a WithName, as
-// default names change with the limits before them. A limit with another algorithm
-// is another limit, and starts anew.
+// Each request is decided by one configuration as a whole: requests under way keep the
+// one they began with, and their permits settle and release what they were charged.
 //
-// Who waits for a turn keeps the turn it was told; the next to come wait by the
-// new numbers. Who waits for a slot goes on waiting in line, for the limit of
-// that name as it now is: a larger one lets the line in at once, a smaller one
-// lets nobody in before as many slots are free. Where it has become a limit of
-// another kind, that one decides, also if it refuses; where there is none of that
-// name any more, the old one does.
+// A limit keeps what has been consumed under its name and algorithm, clamped to its new
+// numbers:
 //
-// On a limiter made by With, Update replaces what With was given. All limiters
-// derived from l change with it, each being what With would make of it now; a
-// conflict with their names is an error. A request between a limiter and one
-// derived from it that is mounted inside is in neither's way: the inner one
-// decides it as it was when the outer one did.
+//   - A larger burst, window, quota or number of slots makes the difference available
+//     at once: with 10 of 10 used, 15 leaves 5, not 15.
+//   - A faster rate with the same burst lets nothing more through at once, but refills
+//     faster.
+//   - Limits that must be recognized across updates need a WithName, since default
+//     names change with the limits before them.
+//   - A limit with another algorithm is a different limit and starts anew.
 //
-// Another WithStore than the limiter's own is an error: counts are in the store,
-// and to begin with an empty one would give everybody a fresh burst behind a
-// word that promises not to. Make a new Limiter for that.
+// A request that waits for a turn keeps the turn it was told; later ones wait by the
+// new numbers. A request that waits for a slot stays in line, for the limit of that
+// name as it now is: a larger one lets the line in at once, a smaller one lets nobody
+// in until enough slots are free. If it has become a limit of another kind, that one
+// decides, even if it refuses. If no limit has that name any more, the old one decides.
 //
-// Observers of the new configuration are told (EventUpdated). Update is safe for
-// concurrent use; the last one counts.
+// On a limiter made by With, Update replaces what With was given. All limiters derived
+// from l change with it: each becomes what With would now make of it, and a conflict
+// with their names is an error. A request inside nested limiters keeps its original
+// configuration throughout.
+//
+// A WithStore other than the limiter's own is an error, because the counts are in that
+// store: an empty one would silently give everybody a fresh burst. Make a new Limiter
+// for that.
+//
+// Observers of the new configuration get an EventUpdated.
 func (l *Limiter) Update(opts ...Option) error {
 	v, conflicts, err := l.update(collect(opts))
 	if err != nil {

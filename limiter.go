@@ -1,35 +1,36 @@
-// Package stint limits how much of an HTTP service each caller may use:
-// request rates, quotas, concurrency and bandwidth.
+// Package stint limits how much of an HTTP service each caller may use: request rates,
+// quotas, concurrency and bandwidth.
 //
 //	limit := stinthttp.New(
 //		stint.Rate(10, time.Second),
 //		stint.WithKey(stint.RemoteIP()))
 //	http.ListenAndServe(addr, limit(mux))
 //
-// A [Limiter] holds limits and decides requests: [Limiter.Admit] charges all of
-// the limiter's limits for a request at once, or none of them, and [Limiter.Deny]
-// answers the requests that are refused. Limiters mounted one inside another
-// decide apart. The adapters (stinthttp, stintgin, stintecho) are those two calls
-// in the shape of a router; what only adapters need says so. Outside HTTP there are [Limiter.Take] and
+// A [Limiter] holds limits and decides requests: [Limiter.Admit] charges all of the
+// limiter's limits for a request at once or none of them, and [Limiter.Deny] answers
+// refused requests. Limiters mounted one inside another decide separately. The adapters
+// (stinthttp, stintgin, stintecho) make these two calls for a router; the documentation
+// marks what only adapters need. Outside HTTP use [Limiter.Allow], [Limiter.Take] and
 // [Limiter.Wait]. [Limiter.Update] changes the limits while requests run.
 //
 // # Keys
 //
-// Every limit needs a key that says who is limited, and there is no default:
-// behind a proxy all requests share an address, and without one every header
-// can be forged. Write WithKey with RemoteIP, ForwardedIP and the addresses of
-// your proxies, Header, Cookie, Global, or a KeyFunc of your own.
+// Every limit needs a key that says who is limited. There is no default: behind a proxy
+// all requests share an address, and without a proxy every forwarding header can be
+// forged. Write WithKey with RemoteIP, ForwardedIP and the addresses of your proxies,
+// Header, Cookie, Global, or a KeyFunc of your own. If the key can't be determined, the
+// request is refused.
 //
 // # Stores
 //
-// Counts live in a [store.Store]: by default in memory, exact under any
-// concurrency, in one process.
+// Counts are kept in a [store.Store]. The default is a store in memory, exact under any
+// concurrency, for one process. WithStore sets one that processes share, such as a
+// store of package redisstore.
 //
 // # Failure
 //
 // When the store fails, requests pass without RateLimit fields; that is logged, and
-// observers are told. WithFailurePolicy(FailClosed) answers 503 instead. A key that
-// can't be told never lets a request pass.
+// observers are told. WithFailurePolicy(FailClosed) answers 503 instead.
 package stint
 
 import (
@@ -47,8 +48,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Limiter decides requests by its limits. Make one with New; it is safe for
-// concurrent use, and only Update changes it.
+// Limiter decides requests by its limits. Make one with New. It is safe for concurrent
+// use; only Update changes it.
 type Limiter struct {
 	now    atomic.Pointer[version]
 	family *family
@@ -66,27 +67,28 @@ type Limiter struct {
 	logKeys   bool          // by WithLogKeys
 }
 
-// New makes a limiter. It reports everything that is wrong with the options at
-// once (errors.Join), each as an *OptionError that says what to write instead.
+// New makes a limiter. The error reports everything that is wrong with the options at
+// once: it is made by errors.Join and holds an *OptionError for each problem, which
+// says what to write instead. A limiter needs at least one limit, route or
+// WithLimitFunc, and a key for each limit.
 //
-// New calls every KeyFunc and predicate once, with a request from 192.0.2.1 for
-// /, to find those of this package that were made wrongly; errors and panics
-// of others are ignored.
+// New calls every KeyFunc and predicate once, with a request from 192.0.2.1 for /, to
+// find those of this package that were made with wrong arguments. It ignores errors and
+// panics of others.
 func New(opts ...Option) (*Limiter, error) {
 	l := &Limiter{family: newFamily()}
 	return l.begin(opts)
 }
 
-// Check returns the error that New would, for tools that look at options
-// without using them. It makes no limiter and asks no store.
+// Check returns the error that New would return, for tools that check options without
+// using them. It makes no limiter and calls no store.
 func Check(opts ...Option) error {
 	l := &Limiter{family: newFamily()}
 	_, _, err := l.try(collect(opts))
 	return err
 }
 
-// Must returns l, or panics with err. It is for limiters in package variables
-// and at start-up.
+// Must returns l, or panics with err. Use it for package variables and at start-up.
 func Must(l *Limiter, err error) *Limiter {
 	if err != nil {
 		panic(err)
@@ -94,23 +96,25 @@ func Must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// With makes a limiter that has l's limits and those in opts, decided together.
-// It shares l's store, handlers, predicates and defaults where opts don't say
-// otherwise. The limits inherited are l's own, with what has been consumed:
-// mounted inside l it charges only what it adds, in a decision apart: if it
-// refuses, what l has charged stays charged. Mounted alone it decides all.
+// With makes a limiter that has l's limits and those in opts, decided together. It
+// shares l's store, handlers, predicates and defaults, unless opts say otherwise.
+// Errors are those of New.
 //
-// The limiter follows l: after an Update of l it is what With(opts...) would
-// make of it then. It is remembered for that as long as l is, so derive
-// limiters when a program starts, and not for each request.
+// The inherited limits are l's own, including what has been consumed. If the new
+// limiter is mounted inside l, it charges only what it adds, in a separate decision: if
+// it refuses, what l has charged stays charged. Mounted alone it decides all limits.
+//
+// The new limiter follows l: after an Update of l it is what With(opts...) would then
+// return. l keeps a reference to it for that, so derive limiters when a program starts,
+// not for each request.
 func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 	d := &Limiter{family: l.family, parent: l}
 	return d.begin(opts)
 }
 
 // ForRequests returns an error if requests through an adapter, such as "stintgin",
-// can't have the key of some limit: GivenKey, or the Key of another adapter. It is
-// for adapters: Middleware calls it, and panics.
+// can't have the key of some limit: GivenKey, or the Key of another adapter. It is for
+// adapters: their Middleware calls it and panics with the error.
 func (l *Limiter) ForRequests(adapter string) error {
 	var errs []error
 	check := func(limit string, k *keySource) {
@@ -128,18 +132,18 @@ func (l *Limiter) ForRequests(adapter string) error {
 	return errors.Join(errs...)
 }
 
-// Admit decides a request. When it returns nil the request may go on, after
-// having waited for its turn if it had to; the permit is nil where nothing was
-// limited or there is nothing to carry. It is for adapters: the caller passes the
-// request of p.Next(r) on and calls p.Done when the next handler has returned or
-// panicked.
+// Admit decides a request, and waits for its turn if it has to. It is for adapters.
 //
-// Otherwise nothing is charged or held, and the error is for Deny: a
-// *DeniedError, or the reason why nothing was decided. Fields of both answers
-// are set on w; nothing is written.
+// If it returns no error, the request may go on. The permit is nil if nothing was
+// limited or there is nothing to carry. The caller passes on the request returned by
+// p.Next(r), and calls p.Done when the next handler has returned or panicked.
 //
-// Limits that a permit in the request's context has charged already are not
-// charged again.
+// If it returns an error, nothing is charged or held. The error is for Deny: a
+// *DeniedError, or the reason why nothing was decided. In both cases Admit sets the
+// header fields on w; it writes nothing.
+//
+// Limits that a permit in the request's context has already charged aren't charged
+// again.
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request) (*Permit, error) {
 	p, err := l.now.Load().admit(w, r, nil)
 	if err != nil {
@@ -148,9 +152,9 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 	return p, err
 }
 
-// AdmitIn is Admit where a framework has a context of its own for each request. It
-// is for adapters with a Key function, whose k is called with in. Where a limit has
-// such a key, in is given a copy of r: pass that one to Next, or to Deny.
+// AdmitIn is Admit for frameworks that have a context of their own for each request. It
+// is for adapters with a Key function, whose k is called with in. If a limit has such a
+// key, in is given a copy of r: pass that copy to Next or Deny.
 func (l *Limiter) AdmitIn(w http.ResponseWriter, r *http.Request, in interface{ SetRequest(*http.Request) }) (*Permit, error) {
 	p, err := l.now.Load().admit(w, r, in)
 	if err != nil {
@@ -189,10 +193,10 @@ func (v *version) sift(r *http.Request) (exempt bool, err error) {
 	return false, nil
 }
 
-// Deny answers a request that Admit has refused with err, which may be
-// wrapped. A request whose context ended while it waited is answered 503: the
-// server may have ended it. If the client has left, nobody reads the answer. It is
-// for adapters, and for applications to which an adapter leaves its errors.
+// Deny answers a request that Admit has refused with err, which may be wrapped. A
+// request whose context ended while it waited gets 503, since it may be the server that
+// ended it; if the client has left, nobody reads the answer. Deny is for adapters, and
+// for applications to which an adapter passes its errors.
 func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	if denied := refusalIn(err); denied != nil {
 		l.deniedBy(denied).deny(w, r, denied)
@@ -201,10 +205,10 @@ func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	l.now.Load().fail(w, r, err)
 }
 
-// Answers reports whether the limiter has been told how Deny answers err: by
-// WithDenyHandler for what its limits refuse, by WithErrorHandler for other errors,
-// by WithProblem for both. It is for adapters to routers with an error handler of
-// their own, which is left the rest.
+// Answers reports whether Deny answers err in a way that the limiter was configured
+// for: by WithDenyHandler for refusals by limits, by WithErrorHandler for other errors,
+// by WithProblem for both. It is for adapters to routers with an error handler of their
+// own, which answers the rest.
 func (l *Limiter) Answers(err error) bool {
 	if denied := refusalIn(err); denied != nil {
 		v := l.deniedBy(denied)
@@ -236,23 +240,23 @@ func (l *Limiter) deniedBy(err *DeniedError) *version {
 }
 
 // ErrHolds is the error of Allow on a limiter with a Concurrency or an
-// AdaptiveConcurrency: slots are held until somebody gives them back, and Allow
-// leaves nobody to do it. Use Take, and its permit's Done.
+// AdaptiveConcurrency: slots are held until they are released, and Allow returns
+// nothing to release them with. Use Take, and its permit's Done.
 var ErrHolds = errors.New("stint: Allow: the limiter has a limit whose slots are held: use Take, and Done")
 
-// Allow charges cost to all of the limiter's limits (not those of its routes) for
-// one key, and is done: it is Take for jobs, queues and RPCs that are charged once
-// and hold nothing. The error is nil when all limits let it pass, a *DeniedError
-// when one refuses, and the same as Take's otherwise; unless it is nil, nothing is
-// charged. Keys are Take's too.
+// Allow charges cost to all of the limiter's limits (not those of its routes) for one
+// key. It is Take for jobs, queues and RPCs that are charged once and hold nothing. It
+// returns nil if all limits let the charge pass, a *DeniedError if one refuses, and
+// otherwise the errors of Take; unless it returns nil, nothing is charged. Keys and
+// costs are those of Take.
 //
-// It returns ErrHolds where a limit of the limiter has slots, also in a dry run. A
-// Bandwidth and WithSettle are about responses, and are ignored. Where a limit makes
-// callers wait (WithMaxWait, WithQueue, a LeakyBucket), Allow sleeps until its turn
-// has come. When the store fails, the error is nil unless a limit is FailClosed.
+// It returns ErrHolds if a limit of the limiter has slots, even in a dry run. It
+// ignores a Bandwidth and WithSettle, which are about responses. If a limit makes
+// callers wait (WithMaxWait, WithQueue, a LeakyBucket), Allow blocks until its turn has
+// come. If the store fails, it returns nil unless a limit is FailClosed.
 //
-// It allocates nothing when it returns nil from a store in memory, where nothing
-// waits or observes.
+// It allocates nothing if it returns nil from a store in memory and nothing waits or
+// observes.
 func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	if l.told.Load() == nil && l.now.Load().allows(ctx, key, cost) {
 		return nil
@@ -292,28 +296,29 @@ func (v *version) allows(ctx context.Context, key string, cost int64) bool {
 	return ok && err == nil
 }
 
-// Take charges cost to all of the limiter's limits (not those of its routes)
-// for one key: jobs, queues, RPCs. The error is a *DeniedError when a limit
-// refuses, and nothing is charged then; nor if ctx has already ended, when the
-// error wraps ctx's. Call Done on the permit when the work is over. Where no limit
-// has slots and nothing is settled, Allow does the same for less.
+// Take charges cost, from 1 to 2^40, to all of the limiter's limits (not those of its
+// routes) for one key: jobs, queues, RPCs. Call Done on the permit when the work is
+// over. If no limit has slots and nothing is settled, Allow does the same for less.
 //
-// Limits with a constant key (Global, and Join or Hash of such keys) are charged
-// under that key, as for requests; all others under the key given. Predicates,
-// other key functions and WithCost are about requests and are ignored;
-// WithMaxWait counts. A limiter that is only for Take has WithKey(GivenKey()).
+// If a limit refuses, the error is a *DeniedError; if ctx has already ended, it wraps
+// ctx's error; if the cost is out of range, it wraps store.ErrCost. In each case
+// nothing is charged. If the store fails, the permit is an empty one, or the error a
+// *StoreError if a limit is FailClosed.
 //
-// When the store fails and no limit is FailClosed, the permit is an empty one.
+// Limits with a constant key (Global, and Join or Hash of such keys) are charged under
+// that key, as for requests; all others under the key given. Predicates, other key
+// functions and WithCost are about requests and are ignored; WithMaxWait applies. For a
+// limiter that is used only this way, write WithKey(GivenKey()).
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Permit, error) {
 	return l.take(ctx, key, cost, false)
 }
 
-// Wait is Take, but blocks until it is key's turn, or until ctx ends; then
-// nothing is charged and the error wraps ctx's. A turn that comes after ctx's
-// deadline, or after an hour where ctx has none, is refused at once with a
-// *DeniedError, as is a cost that can never pass. Slots of a concurrency limit
-// are waited for that long, if their WithQueue has room; by the deadline that is
-// a *DeniedError as well.
+// Wait is Take, but blocks until it is key's turn or ctx ends. If ctx ends, nothing is
+// charged and the error wraps ctx's error. A turn that comes after ctx's deadline, or
+// after an hour if ctx has none, is refused at once with a *DeniedError, and so is a
+// cost that can never pass. For slots of a concurrency limit it waits that long too, if
+// their WithQueue has room; if none comes free by the deadline, the error is also a
+// *DeniedError.
 func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, error) {
 	l.family.process.open(newLines)
 	return l.take(ctx, key, cost, true)
@@ -380,9 +385,9 @@ func (c *call) gatherKey(v *version, key string, cost int64) error {
 	return nil
 }
 
-// Peek returns where key stands with the limiter's limits, and charges
-// nothing. Decision.Allowed says whether each enforced limit has a unit left,
-// and RetryAfter when the last of those that don't will.
+// Peek returns how key stands with the limiter's limits, and charges nothing.
+// Decision.Allowed reports whether each enforced limit has a unit left; RetryAfter is
+// the time until every limit has one.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	c := calls.Get().(*call)
 	defer c.end(ctx)

@@ -18,48 +18,49 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Event is what an observer is told. It is the observer's only until it returns:
-// whoever keeps one keeps its Clone.
+// Event is what an observer gets. It is valid only until the observer returns: to keep
+// an event, keep its Clone.
 //
 // However an event is printed or logged, it shows no key. See Key.
 type Event struct {
 	Kind EventKind
-	// Limiter is the name that WithLimiterName has given the limiter, or "".
+	// Limiter is the limiter's name by WithLimiterName, or "".
 	Limiter string
-	// Route is the pattern of the WithRoute that the request has matched; "" where
-	// it has the limiter's own limits. A request that is held to several, by the
-	// ways in which it can be read, has all of them, comma separated.
+	// Route is the pattern of the WithRoute that the request has matched, or "" if it
+	// has the limiter's own limits. A request that can be read in several ways, and is
+	// held to several routes, has all their patterns, separated by commas.
 	Route string
-	// Request is the request that was decided; nil outside HTTP, for EventEnded and for
-	// what happens beside decisions (EventSettleFailed, EventUpdated, EventLimitChanged).
+	// Request is the request that was decided. It is nil outside HTTP, for EventEnded,
+	// and for what happens apart from decisions (EventSettleFailed, EventUpdated,
+	// EventLimitChanged).
 	Request *http.Request
-	// Decision is the decision of EventAdmitted, EventDenied, EventCanceled,
-	// EventDryRunDenied, EventBanned, EventSettled and EventEnded. Its Limit is what
-	// bound: the limit that refused with the longest wait, or had least left. Of other
-	// events it has no more than Limits, with the Name and Cost of those that the event is
-	// about; and Limit, where but one of them is enforced.
+	// Decision is the decision, for EventAdmitted, EventDenied, EventCanceled,
+	// EventDryRunDenied, EventBanned, EventSettled and EventEnded. Its Limit is the one
+	// that bound: the one that refused with the longest wait, or that has least left.
+	// For other events only Limits is set, with the Name and Cost of those that the
+	// event is about, and Limit if only one of them is enforced.
 	Decision Decision
 	// Err is the reason of a refusal or a failure.
 	Err error
 	// Waited is how long the request has waited for its turn or a slot.
 	Waited time.Duration
-	// StoreTook is how long the store has taken: to decide the request, all calls
-	// together; to settle its cost (EventSettled, EventSettleFailed); to release its slots
-	// (EventEnded, unless the same call has settled something).
+	// StoreTook is how long the store took: to decide the request, all calls together;
+	// to settle its cost (EventSettled, EventSettleFailed); or to release its slots
+	// (EventEnded, unless the same call also settled something).
 	StoreTook time.Duration
-	// Status is the response's, of EventEnded; 0 where no limit looks at it.
+	// Status is the status of the response, for EventEnded; 0 if no limit looks at it.
 	Status int
-	// Held is how long the request has held its slots, of EventEnded; 0 without.
+	// Held is how long the request held its slots, for EventEnded; 0 without slots.
 	Held time.Duration
-	// Change is the change of EventLimitChanged.
+	// Change is the change that EventLimitChanged reports.
 	Change *LimitChange
-	// Pacing is what a Bandwidth has made of the request of EventPaced.
+	// Pacing is what a Bandwidth did to the request, for EventPaced.
 	Pacing *Pacing
-	// Path is the file of EventPolicy.
+	// Path is the policy file, for EventPolicy.
 	Path string
-	// EndsWait says that the request waits no longer: an EventWaiting came
-	// before, and Kind (EventAdmitted, EventDenied, EventCanceled or EventStoreFailed) is what came
-	// of it. Each EventWaiting is followed by one such event.
+	// EndsWait says that the request's wait is over: an EventWaiting came before, and
+	// this event's Kind (EventAdmitted, EventDenied, EventCanceled or EventStoreFailed)
+	// is the outcome. Each EventWaiting is followed by exactly one such event.
 	EndsWait bool
 
 	keys *eventKeys
@@ -78,8 +79,8 @@ type eventKeys struct {
 var keysOfEvents = sync.Pool{New: func() any { return &eventKeys{pooled: true} }}
 
 // Key returns the key that Decision.Limits[i] was decided for, as stores see it:
-// escaped, and hashed where it is long. It is "" once the observer has returned. Keys may be addresses or credentials: show them to
-// those only who may see them.
+// escaped, and hashed if it is long. It returns "" once the observer has returned. Keys
+// may be addresses or credentials: show them only to those who may see them.
 func (e Event) Key(i int) string {
 	if e.keys == nil {
 		return ""
@@ -122,8 +123,8 @@ func (e *Event) about(charges []store.Charge) {
 	}
 }
 
-// Clone returns the event for whoever keeps it: it has no keys, and Decision.Limits
-// and Pacing are its own.
+// Clone returns a copy of the event that may be kept: it has no keys, and its
+// Decision.Limits and Pacing are its own.
 func (e Event) Clone() Event {
 	e.keys = nil
 	e.Decision.Limits = slices.Clone(e.Decision.Limits)
@@ -134,8 +135,8 @@ func (e Event) Clone() Event {
 	return e
 }
 
-// LogValue implements slog.LogValuer: what happened, without a key. What there is
-// none of is left out.
+// LogValue implements slog.LogValuer. The value says what happened, without a key, and
+// leaves out empty fields.
 func (e Event) LogValue() slog.Value {
 	d := &e.Decision
 	retry, limit, why := slog.Duration("retryAfter", d.RetryAfter), d.Limit, ""
@@ -168,10 +169,11 @@ func (e Event) LogValue() slog.Value {
 	return slog.GroupValue(events.Present(attrs, left)...)
 }
 
-// Format implements fmt.Formatter: with every verb it is what LogValue says.
+// Format implements fmt.Formatter: every verb prints what LogValue returns.
 func (e Event) Format(f fmt.State, _ rune) { events.Format(f, e.LogValue().Group()) }
 
-// MarshalJSON implements json.Marshaler: what LogValue says, durations in seconds.
+// MarshalJSON implements json.Marshaler: an object of what LogValue returns, with
+// durations in seconds.
 func (e Event) MarshalJSON() ([]byte, error) { return events.JSON(e.LogValue().Group()) }
 
 // EventKind says what has happened.
@@ -182,76 +184,76 @@ const (
 	EventAdmitted = EventKind(events.Admitted)
 	// EventDenied: an enforced limit refused.
 	EventDenied = EventKind(events.Denied)
-	// EventCanceled: the request's context ended during the decision or the wait:
-	// the client left, the server shut down, or a deadline passed. What had
-	// been charged is given back.
+	// EventCanceled: the request's context ended during the decision or the wait,
+	// because the client left, the server shut down or a deadline passed. What had been
+	// charged is given back.
 	EventCanceled = EventKind(events.Canceled)
 	// EventBlocked: a predicate of WithBlock refused.
 	EventBlocked = EventKind(events.Blocked)
-	// EventEmptyKey: refused for an empty key.
+	// EventEmptyKey: a request was refused because its key is empty.
 	EventEmptyKey = EventKind(events.EmptyKey)
-	// EventKeyFailed: a KeyFunc failed or gave too long a key.
+	// EventKeyFailed: a KeyFunc failed or returned a key that is too long.
 	EventKeyFailed = EventKind(events.KeyFailed)
-	// EventLimitsFailed: a WithLimitFunc failed or gave limits that can't be used.
+	// EventLimitsFailed: a WithLimitFunc failed or returned limits that can't be used.
 	EventLimitsFailed = EventKind(events.LimitsFailed)
-	// EventStoreFailed: the store failed. Err is a *StoreError under FailClosed;
-	// under FailOpen the request passed.
+	// EventStoreFailed: the store failed. Under FailClosed Err is a *StoreError; under
+	// FailOpen the request passed.
 	EventStoreFailed = EventKind(events.StoreFailed)
-	// EventSettleFailed: a charge could not be given back, or a slot not released.
+	// EventSettleFailed: a charge could not be settled, or a slot not released.
 	EventSettleFailed = EventKind(events.SettleFailed)
-	// EventDryRunDenied: a limit that only reports would have refused. Decision is
-	// what it would have been then, and Limit names that limit. It comes after
-	// the event of the decision itself, once for each such limit.
+	// EventDryRunDenied: a limit that only reports would have refused. Decision is what
+	// it would have been then, and its Limit names that limit. It comes after the event
+	// of the decision itself, once for each such limit.
 	EventDryRunDenied = EventKind(events.DryRunDenied)
-	// EventUpdated: Limiter.Update has put another configuration in place.
+	// EventUpdated: Limiter.Update has put a new configuration in place.
 	EventUpdated = EventKind(events.Updated)
-	// EventLimitChanged: an AdaptiveConcurrency has another limit for some key. It
-	// comes when a request ends, at most once in a sample window for each key.
+	// EventLimitChanged: the limit of an AdaptiveConcurrency has changed for some key.
+	// It comes when a request ends, at most once in a sample window for each key.
 	EventLimitChanged = EventKind(events.LimitChanged)
-	// EventWaiting: the request begins to wait, for a slot or for its turn. Of
-	// Decision there are Limit, which it waits for, Queued, and Delay, how long
-	// its turn is away; 0 for a slot, as nobody knows.
+	// EventWaiting: the request begins to wait for a slot or for its turn. Of Decision
+	// these are set: Limit, which it waits for; Queued; and Delay, the time until its
+	// turn, or 0 for a slot, since nobody knows.
 	EventWaiting = EventKind(events.Waiting)
-	// EventSettled: what a request has cost has changed, by a WithSettle or by
-	// Permit.Settle. Decision is where its limits stand then.
+	// EventSettled: a WithSettle or a Permit.Settle has changed what a request has
+	// cost. Decision is where its limits stand afterwards.
 	EventSettled = EventKind(events.Settled)
-	// EventPaced: the response to a request that a Bandwidth paces has ended. It
-	// comes once for each of them.
+	// EventPaced: the response to a request that a Bandwidth paces has ended. It comes
+	// once for each Bandwidth.
 	EventPaced = EventKind(events.Paced)
-	// EventBanned: a refusal has begun a Ban, or a ban that only reports has. It comes
-	// after the event of the decision itself, once for each ban, which Limit names;
-	// RetryAfter is when it ends.
+	// EventBanned: a refusal has started a Ban, or would have if the ban weren't a dry
+	// run. It comes after the event of the decision itself, once for each ban.
+	// Decision.Limit names the ban, and RetryAfter is when it ends.
 	EventBanned = EventKind(events.Banned)
-	// EventEnded: an admitted request has ended: its Permit.Done has been called, or
-	// the release of its Detach. Decision is where its limits stood when it was let
-	// in, with what it has cost since in Cost. Status is that of the response, where
-	// a limit looks at it, and Held how long slots were held. It follows each
-	// EventAdmitted of a permit that is done, and comes last; that of an Allow at once.
+	// EventEnded: an admitted request has ended: Permit.Done was called, or the release
+	// of its Detach. Decision is where its limits stood when it was admitted, with its
+	// final cost in Cost. Status is that of the response if a limit looks at it, and
+	// Held is how long slots were held. It follows each EventAdmitted whose permit is
+	// done, and comes last; for an Allow it comes at once.
 	EventEnded = EventKind(events.Ended)
 	// EventStoreDegraded: the primary store of a failover has failed a call or a probe,
-	// or its breaker has closed: then Err is nil. While the breaker is open Err wraps
-	// failover.ErrOpen. It is told to the limiter that WithStore was given to.
+	// or its breaker has closed: then Err is nil. While the breaker is open, Err wraps
+	// failover.ErrOpen. The limiter that WithStore was given to gets it.
 	EventStoreDegraded = EventKind(events.StoreDegraded)
-	// EventPolicy: a file's policy has been put in place, or refused: then Err says
-	// why, and the old one stays.
+	// EventPolicy: a policy file has been put in place, or refused: then Err says why,
+	// and the previous policy stays.
 	EventPolicy = EventKind(events.Policy)
 	// EventLeaseLost: the lease of a slot that is still held is gone, and somebody else
-	// may have the slot. Decision has the limit, and Key(0) whose slot it is.
+	// may get the slot. Decision has the limit, and Key(0) is whose slot it is.
 	EventLeaseLost = EventKind(events.LeaseLost)
 )
 
 // String returns the constant's name without Event: "Admitted".
 func (k EventKind) String() string { return events.Kind(k).String() }
 
-// Observe has f told of every event of the limiter, and of those derived from it by
-// With, until stop is called: of decisions and failures, on the request's own
-// goroutine. f must be quick, and safe for concurrent use. No lock is held while it
-// runs, so it may use the request's permit. Several are called in the order in which
-// they came, those of the limiter that was extended first.
+// Observe passes every event of the limiter, and of those derived from it by With, to f
+// until stop is called. f runs on the request's own goroutine, so it should be quick,
+// and it must be safe for concurrent use. No lock is held while it runs, so it may use
+// the request's permit. Several observers are called in the order in which they were
+// added, those of the limiter that was extended first.
 //
-// Observers are the limiter's and no option of one configuration: they stay whatever
-// Update does. Some events come on a goroutine of the limiter's (an EventSettleFailed
-// of turns that others have left, EventStoreDegraded): a panic of f there is logged.
+// Observers belong to the limiter, not to one configuration: they stay across Updates.
+// Some events come on a goroutine of the limiter (an EventSettleFailed of turns that
+// others have left, EventStoreDegraded): a panic of f there is logged.
 //
 // Observe and stop are safe for concurrent use. An event that is under way may still
 // reach f after stop.
@@ -298,9 +300,9 @@ func (f *family) enlist() {
 	}
 }
 
-// Tell tells the limiter's observers, and its log, of what has happened to it
-// elsewhere. It is for packages that look after a limiter, such as policy. A panic of an
-// observer is logged and goes no further.
+// Tell passes an event that happened elsewhere to the limiter's observers and its log.
+// It is for packages that manage a limiter, such as policy. A panic of an observer is
+// logged and goes no further.
 func (l *Limiter) Tell(e Event) {
 	background.Do("telling observers", func() { l.now.Load().observe(&e) })
 }

@@ -18,8 +18,8 @@ import (
 // has ended or been set aside.
 const settleTimeout = 2 * time.Second
 
-// Permit is a granted decision that is still open. All methods are safe for
-// concurrent use and on a nil Permit, which stands for a request that nothing
+// Permit is a granted decision that is still open. All methods are safe for concurrent
+// use. They may be called on a nil Permit, which stands for a request that nothing
 // limited: it allows everything and holds nothing.
 type Permit struct {
 	ctx   context.Context // the request's, without the permit
@@ -146,27 +146,27 @@ func (c *permitContext) Value(key any) any {
 	return c.ctx.Value(key)
 }
 
-// FromContext returns the permit of the request, or nil. Where it has passed
-// several limiters it is the innermost one's, whose Decision and Settle see the
-// limits of those further out as well.
+// FromContext returns the permit of the request, or nil. If the request has passed
+// several limiters, it is the innermost one's, whose Decision and Settle also cover the
+// limits of the outer ones.
 func FromContext(ctx context.Context) *Permit {
 	p, _ := ctx.Value(permitKey{}).(*Permit)
 	return p
 }
 
-// Next returns the request for the next handler: a copy of r with the permit in
-// its context, or r itself where there is nothing to carry. It is for adapters:
-// call it once, with the request that Admit has decided.
+// Next returns the request for the next handler: a copy of r with the permit in its
+// context, or r itself if there is nothing to carry. It is for adapters. Call it once,
+// with the request that Admit has decided.
 //
-// wrap is nil unless a limit looks at the response or paces it. Then it returns the
-// writer for the next handler, around the one that it is given: it is an
-// http.Flusher, http.Hijacker, http.Pusher or io.ReaderFrom exactly if that one is,
-// and Unwrap returns that one, so that http.ResponseController finds what else it
-// can do. Call it once, or the limits see an empty response.
+// wrap is nil unless a limit looks at the response or paces it. Otherwise it returns
+// the writer for the next handler, around the one it is given. The new writer is an
+// http.Flusher, http.Hijacker, http.Pusher or io.ReaderFrom exactly if the old one is,
+// and Unwrap returns the old one, so that http.ResponseController finds everything
+// else. Call wrap once, or the limits see an empty response.
 //
-// Two things don't get through: http.CloseNotifier, which is deprecated, and
-// what net/http keeps to itself. http.MaxBytesReader can't make the server close
-// the connection, so mount http.MaxBytesHandler further out.
+// Two things don't get through: http.CloseNotifier, which is deprecated, and what
+// net/http does privately. http.MaxBytesReader can't make the server close the
+// connection, so mount http.MaxBytesHandler outside.
 func (p *Permit) Next(r *http.Request) (next *http.Request, wrap func(http.ResponseWriter) http.ResponseWriter) {
 	if p == nil {
 		return r, nil
@@ -180,8 +180,8 @@ func (p *Permit) Next(r *http.Request) (next *http.Request, wrap func(http.Respo
 	return p.response.Next(r, p.carry), p.response.Writer
 }
 
-// Decision returns the decision of all limiters that the request has passed,
-// brought up to date by Settle. Limits has those of the outermost first.
+// Decision returns the decision of all limiters that the request has passed, updated by
+// Settle. Limits has those of the outermost limiter first.
 func (p *Permit) Decision() Decision {
 	c := calls.Get().(*call)
 	defer c.end(context.Background())
@@ -217,16 +217,20 @@ func (c *call) recall(grants []grant) {
 	}
 }
 
-// Settle makes the request cost cost after all: less than what was charged is
-// refunded as far as time has not given it back already, more is owed by the
-// next. It applies to the limits named; with none named, to those with a
-// WithCost, or, if none has, to all rates and quotas; never to concurrency.
-// Settling again replaces what was settled before. It may be called after the
-// handler has returned.
+// Settle replaces the request's provisional cost, refunding or charging the difference.
+// A refund gives back what time hasn't already given back; an additional cost is owed
+// by the next request. cost is from 0 to 2^40. Settling again replaces what was settled
+// before. Settle may be called after the handler has returned.
 //
-// Of several limiters that the request has passed, the innermost one with a
-// limit of that name counts, or with a WithCost; "all" are those of the
-// innermost. Dry runs don't change which limits these are.
+// It applies to the limits named. With none named, it applies to those with a WithCost
+// or, if there are none, to all rates and quotas; never to concurrency. If the request
+// has passed several limiters, a name means the innermost limit of that name; without
+// names, the innermost limiter with a WithCost counts, and if none has one, all rates
+// and quotas of the innermost. Dry runs don't change that choice.
+//
+// The error is about a cost out of range, a name the permit doesn't have, a limit that
+// can't be settled, or the store (a *StoreError): what it couldn't settle stays
+// charged.
 func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error {
 	if p == nil {
 		return nil
@@ -328,10 +332,10 @@ func (p *Permit) amend(ctx context.Context, chosen []int, cost int64) (charges [
 	return charges, took, nil
 }
 
-// Done ends the permit: slots of concurrency limits are released, even if the
-// request's context has ended. What rates and quotas were charged stays
-// charged, unless a WithSettle says otherwise. Defer it, so that it runs when a handler panics; calling it again
-// does nothing.
+// Done ends the permit: it releases the slots of concurrency limits, even if the
+// request's context has ended. What rates and quotas were charged stays charged, unless
+// a WithSettle says otherwise. Defer it, so that it runs when a handler panics. Calling
+// it again does nothing.
 func (p *Permit) Done() {
 	if p == nil || !p.holds && !p.told {
 		return
@@ -353,9 +357,9 @@ func (p *Permit) Done() {
 	p.release()
 }
 
-// Detach hands the release of the permit's slots to the caller: Done no longer
-// does anything, and the function returned does what Done would have. It is
-// for handlers that return while their connection lives on, as after a Hijack:
+// Detach transfers the release of the permit's slots to the caller: Done then does
+// nothing, and the returned function does what Done would have done. Use it in handlers
+// that return while their connection lives on, as after a Hijack:
 //
 //	release := stint.FromContext(r.Context()).Detach()
 //	go func() { defer release(); serve(conn) }()

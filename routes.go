@@ -283,19 +283,19 @@ func (v *version) entries() iter.Seq[*entry] {
 	}
 }
 
-// Description is what a limiter has, for pages and tools that show it.
+// Description describes a limiter, for pages and tools that show it.
 type Description struct {
 	// Name is that of WithLimiterName, or "".
 	Name string
-	// Store has the counts of all rules that aren't Local: that of WithStore, or the
-	// limiter's own memory.
+	// Store holds the counts of all rules that aren't Local: the store of WithStore, or
+	// the limiter's own memory.
 	Store store.Store
-	// Rules are the limiter's own, in the order in which they are decided, and then
-	// those of each route. Limits of a WithLimitFunc are not among them.
+	// Rules are the limiter's own limits, in the order in which they are decided,
+	// followed by those of each route. Limits of a WithLimitFunc are missing.
 	Rules []Rule
 }
 
-// Rule is a limit where it is used.
+// Rule is a limit in the place where it is used.
 type Rule struct {
 	Limit string // its name
 	Route string // the pattern of the WithRoute; "" for the limiter's own
@@ -303,15 +303,15 @@ type Rule struct {
 	// Spec has the numbers, with their defaults. An AdaptiveConcurrency is a
 	// Concurrency of its max, and a Bandwidth may count in blocks of bytes.
 	Spec store.Spec
-	// Key is "Global" where everybody has one key, "GivenKey" where Take is given
-	// it, and "" where the request says it.
+	// Key is "Global" if everybody shares one key, "GivenKey" if Take is given the key,
+	// and "" if the key depends on the request.
 	Key    string
 	DryRun bool
-	// Local says that it is decided in this process, whatever the store.
+	// Local says that the limit is decided in this process, whatever the store.
 	Local bool
 }
 
-// Describe returns what the limiter has now. It asks no store.
+// Describe returns what the limiter has now. It calls no store.
 func (l *Limiter) Describe() Description {
 	v := l.now.Load()
 	d := Description{Name: v.name, Store: v.store}

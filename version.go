@@ -315,13 +315,12 @@ func (f *limitFunc) entry(l Limit) (*entry, error) {
 	return e, nil
 }
 
-// Reset forgets what key has consumed of the limiter's limits, those of its
-// routes included, and the slots it holds. Limits with a constant key are left
-// alone; see ResetLimit. An AdaptiveConcurrency starts anew for key.
+// Reset forgets what key has used of the limiter's limits, including those of its
+// routes, and the slots it holds. An AdaptiveConcurrency starts anew for key. Limits
+// with a constant key are left alone; see ResetLimit.
 //
-// The store has to be a store.Resetter: those of memstore and redisstore are, and
-// one of failover if both of its sides are. With any other store Reset returns an
-// error.
+// The store must implement store.Resetter, as those of memstore and redisstore do, and
+// one of failover if both of its sides do. With any other store Reset returns an error.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	encoded, err := keytext.Encode(key)
 	if err != nil {
@@ -335,9 +334,8 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	})
 }
 
-// ResetLimit is Reset of one limit that has a constant key, such as Global: what
-// everybody has consumed of it together is forgotten. The name of another limit
-// is an error.
+// ResetLimit resets one limit that has a constant key, such as Global: what everybody
+// together has used of it is forgotten. The name of any other limit is an error.
 func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
 	v := l.now.Load()
 	known, constant := false, false
