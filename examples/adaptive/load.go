@@ -12,8 +12,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// header names the columns. latency_ms is the average of those served in the
-// half second before, as the client saw it.
+// header names the columns. latency_ms is the average of the requests served in the
+// previous half second, as the client saw it.
 const header = "algorithm,seconds,workers,limit,in_flight,served_per_second,refused_per_second,latency_ms"
 
 const every = 500 * time.Millisecond
@@ -37,9 +37,8 @@ func (t *tally) count(status int, took time.Duration) {
 	}
 }
 
-// simulate lets requests come at random, half more of them than the workers of
-// the moment can do, whatever becomes of those before: nobody waits for an
-// answer to ask for the next. It writes a row every half second.
+// simulate sends requests at random, half more than the present workers can serve,
+// without waiting for the answers to earlier ones. It writes a row every half second.
 func simulate(out io.Writer, name string, l *stint.Limiter, b *backend, phase time.Duration, ask func() int) error {
 	var asking sync.WaitGroup
 	defer asking.Wait()

@@ -52,8 +52,8 @@ type algorithm struct {
 	opts []stint.AdaptiveOption
 }
 
-// algorithms: the work is alike, so latency is followed closely. AIMD's timeout
-// allows a queue half as long as the work.
+// The work is uniform, so the limits follow the latency closely. AIMD's timeout allows
+// a queue half as long as the work.
 var algorithms = []algorithm{
 	{"gradient2", []stint.AdaptiveOption{stint.WithAdaptation(stint.Gradient2), stint.WithTolerance(1)}},
 	{"vegas", []stint.AdaptiveOption{stint.WithAdaptation(stint.Vegas)}},

@@ -99,7 +99,7 @@ func files(dir string) http.Handler {
 	return mux
 }
 
-// zeros never ends.
+// zeros is an endless file.
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) {

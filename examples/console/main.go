@@ -1,5 +1,7 @@
-// Command console is a server with a page about its limits, and traffic of its own:
-// open what it prints in a browser.
+// Command console is a server with a page about its limits, and with its own traffic.
+// Run it, and open the address that it prints in a browser:
+//
+//	go run ./examples/console
 package main
 
 import (
@@ -32,8 +34,8 @@ func main() {
 	log.Fatal(http.Serve(listener, h))
 }
 
-// server limits a small shop, and has the page beside it. The page shows keys whole,
-// as these are of nobody.
+// server limits a small shop and has the page beside it. The page shows keys in clear,
+// because they belong to nobody.
 func server() (http.Handler, error) {
 	limiter, err := stint.New(
 		stint.WithLimiterName("shop"),

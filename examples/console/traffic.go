@@ -23,14 +23,14 @@ func shop(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A customer asks for a path so many times a second on average.
+// A customer requests a path so many times a second on average.
 type customer struct {
 	key, path string
 	rate      float64
 }
 
-// customers: one asks for too much, one has been told to slow down and doesn't, one
-// tries passwords. A key may be whatever its owner likes.
+// The customers: one asks for too much, one ignores that it was told to slow down, one
+// tries passwords. A key may be any text.
 var customers = []customer{
 	{"alice", "/items", 8},
 	{"bob", "/items", 35},
@@ -41,7 +41,7 @@ var customers = []customer{
 	{`<b onclick="alert(1)">eve</b>`, "/items", 25},
 }
 
-// traffic never ends: each customer's comes in waves.
+// traffic never ends: each customer's requests come in waves.
 func traffic(url string) {
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
 	begun := time.Now()

@@ -53,7 +53,7 @@ Start another process in a second terminal, and ask both in a third: of twelve r
 
 `
 
-// next is the address of another process: the next port.
+// next returns the address of another process: the next port.
 func next(l net.Listener) net.Addr {
 	addr := *l.Addr().(*net.TCPAddr)
 	addr.Port++

@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// completion is a request to the model and what has come of it.
+// completion is a request to the model and its outcome.
 type completion struct {
 	Prompt    string `json:"prompt"`
 	MaxTokens int64  `json:"max_tokens"`
@@ -18,7 +18,7 @@ type completion struct {
 	begun    bool   // the model has begun to answer
 }
 
-// usage is what the model says at the end.
+// usage is what the model reports at the end.
 type usage struct {
 	Prompt     int64 `json:"prompt_tokens"`
 	Completion int64 `json:"completion_tokens"`
@@ -30,14 +30,14 @@ const (
 	mostBody      = 1 << 20
 )
 
-// prompt guesses the tokens of the prompt: there is one for every four bytes of
-// English.
+// prompt estimates the tokens of the prompt: about one for every four bytes of English.
 func (c *completion) prompt() int64 { return int64(len(c.Prompt))/4 + 1 }
 
-// most is what the request can cost.
+// most is the most the request can cost.
 func (c *completion) most() int64 { return c.prompt() + c.MaxTokens }
 
-// used is what it has cost. What fails before the model answers costs nothing.
+// used is what the request has cost. If it fails before the model answers, it costs
+// nothing.
 func (c *completion) used() int64 {
 	switch {
 	case c.usage != nil:
@@ -54,9 +54,9 @@ func completionOf(r *http.Request) *completion {
 	return r.Context().Value(completionKey{}).(*completion)
 }
 
-// readCompletion reads what is asked for before it is known whether the request
-// is welcome: what it may cost stands in its body. So the body is bounded here,
-// and max_tokens too, or a client could reserve a minute of everybody's tokens.
+// readCompletion parses the body before the request is decided, because its cost is in
+// the body. So the body is bounded here, and max_tokens too, or a client could reserve
+// a minute of everybody's tokens.
 func readCompletion(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostBody))
@@ -70,7 +70,7 @@ func readCompletion(next http.Handler) http.Handler {
 			return
 		}
 		r = r.WithContext(context.WithValue(r.Context(), completionKey{}, c))
-		// The model is told what has been reserved.
+		// Tell the model what has been reserved.
 		body, _ = json.Marshal(map[string]any{"prompt": c.Prompt, "max_tokens": c.MaxTokens, "stream": true})
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		next.ServeHTTP(w, r)

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// model makes words up, one every so often, as server-sent events. It stops
-// where its story ends or max_tokens are written, and then says what it has
-// cost.
+// model makes up words, one at a time, as server-sent events. It stops when its story
+// ends or max_tokens are written, and then reports what it has cost.
 func model(every time.Duration) http.Handler {
 	const story = "Once upon a time there was a stream that ran to the sea , and nobody had to wait for its end . "
 	words := strings.SplitAfter(strings.Repeat(story, 5), " ")

@@ -9,7 +9,7 @@ import (
 	"net/url"
 )
 
-// proxy passes a stream on as it comes, and reads along.
+// proxy passes a stream on as it comes, and counts its tokens.
 func proxy(to *url.URL, transport http.RoundTripper) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
@@ -26,8 +26,8 @@ func proxy(to *url.URL, transport http.RoundTripper) http.Handler {
 	}
 }
 
-// meter counts what passes in a stream of server-sent events. Who reads from it
-// writes to the client before reading on, on the request's own goroutine.
+// meter counts the tokens in a stream of server-sent events. The reader writes to the
+// client before it reads on, on the request's own goroutine.
 type meter struct {
 	io.ReadCloser
 	c    *completion
