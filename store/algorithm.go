@@ -1,6 +1,9 @@
 package store
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // Algorithm says how a limit counts. The zero value is TokenBucket.
 type Algorithm uint8
@@ -48,15 +51,214 @@ const (
 	Ban
 )
 
-var algorithmNames = [...]string{
-	"TokenBucket", "IntervalBucket", "LeakyBucket", "FixedWindow",
-	"SlidingWindow", "SlidingCounter", "SlidingLog", "WarmUp", "Concurrency", "Ban",
+// What follows is all that names an algorithm outside of its own file: what a Spec of it
+// may say, and which of its functions answers. Those are switches rather than a table of
+// functions: arguments of an indirect call escape, and every charge would allocate its
+// state.
+
+// traits are what NewLimit has to know of an algorithm.
+type traits struct {
+	name     string
+	burst    bool // Spec.Burst
+	queue    bool // Spec.Queue
+	debt     bool // Spec.Debt
+	calendar bool // Spec.Window
+	wall     bool // it reads Now.Wall, whatever its window
+	endless  bool // no Period and no Window
+	counted  bool // turns are counted in units, not in time
+}
+
+var algorithms = [...]traits{
+	TokenBucket:    {name: "TokenBucket", burst: true, queue: true, debt: true},
+	IntervalBucket: {name: "IntervalBucket", burst: true, calendar: true, counted: true},
+	LeakyBucket:    {name: "LeakyBucket", burst: true, queue: true},
+	FixedWindow:    {name: "FixedWindow", calendar: true, counted: true},
+	SlidingWindow:  {name: "SlidingWindow", counted: true},
+	SlidingCounter: {name: "SlidingCounter", wall: true},
+	SlidingLog:     {name: "SlidingLog", counted: true},
+	WarmUp:         {name: "WarmUp"},
+	Concurrency:    {name: "Concurrency", endless: true},
+	Ban:            {name: "Ban"},
 }
 
 // String returns the name of the constant.
 func (a Algorithm) String() string {
-	if int(a) < len(algorithmNames) {
-		return algorithmNames[a]
+	if int(a) < len(algorithms) {
+		return algorithms[a].name
 	}
 	return "Algorithm(" + strconv.Itoa(int(a)) + ")"
+}
+
+// fillDefaults writes what the Spec leaves open.
+func (l *Limit) fillDefaults() {
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		l.fillBucket()
+	case IntervalBucket:
+		l.fillInterval()
+	case SlidingWindow:
+		l.fillSlidingWindow()
+	}
+}
+
+// workOut computes the integers that the steps count in, or reports that there are
+// none.
+func (l *Limit) workOut(bad wrong) {
+	l.period = l.spec.Period.Microseconds()
+	l.patience = l.longestWait()
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		l.workOutBucket(bad)
+	case IntervalBucket:
+		l.workOutInterval()
+	case FixedWindow:
+		l.workOutFixed()
+	case SlidingWindow:
+		l.workOutSlidingWindow(bad)
+	case SlidingCounter:
+		l.workOutCounter()
+	case SlidingLog:
+		l.workOutSlidingLog()
+	case WarmUp:
+		l.workOutWarmUp(bad)
+	case Concurrency:
+		l.workOutConcurrency()
+	case Ban:
+		l.workOutBan()
+	}
+}
+
+// Step answers a charge that is decided alone; otherwise it is like Decide. It brings
+// the state to the present. Only a charge that passes changes the state beyond that. It
+// only reslices and appends to the Log, so a copy of the State made before remains
+// valid.
+func (l *Limit) Step(now *Now, c *Charge, s *State, r *Result) {
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		l.stepBucket(now, c, s, r)
+	case IntervalBucket:
+		l.stepInterval(now, c, s, r)
+	case FixedWindow:
+		l.stepFixed(now, c, s, r)
+	case SlidingWindow, SlidingLog:
+		l.stepSliding(now, c, s, r)
+	case SlidingCounter:
+		l.stepCounter(now, c, s, r)
+	case WarmUp:
+		l.stepWarmUp(now, c, s, r)
+	case Concurrency:
+		l.stepConcurrency(now, c, s, r)
+	case Ban:
+		l.stepBan(now, c, s, r)
+	}
+}
+
+// rebase brings a state to the present without deciding anything: it carries the state
+// over to the limit's numbers if they have changed, and drops what no longer counts. It
+// is idempotent at one instant and never gives back what time hasn't.
+func (l *Limit) rebase(now *Now, s *State) {
+	if !s.Live {
+		return
+	}
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		l.rebaseBucket(now, s)
+	case IntervalBucket:
+		l.rebaseInterval(now, s)
+	case FixedWindow:
+		l.rebaseFixed(now, s)
+	case SlidingWindow, SlidingLog:
+		l.rebaseSliding(now, s)
+	case SlidingCounter:
+		l.rebaseCounter(now, s)
+	case WarmUp:
+		l.rebaseWarmUp(now, s)
+	case Ban:
+		l.rebaseBan(now, s)
+	}
+}
+
+// amend changes what a rebased state holds for a charge and returns the receipt of the
+// changed charge. The receipt's Cost is lower than the cost asked for if a debt exceeds
+// what the limit counts.
+func (l *Limit) amend(now *Now, c *Charge, s *State) Receipt {
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		return l.amendBucket(now, c, s)
+	case IntervalBucket:
+		return l.amendInterval(now, c, s)
+	case FixedWindow:
+		return l.amendFixed(now, c, s)
+	case SlidingWindow, SlidingLog:
+		return l.amendSliding(now, c, s)
+	case SlidingCounter:
+		return l.amendCounter(now, c, s)
+	case WarmUp:
+		return l.amendWarmUp(now, c, s)
+	case Ban: // a Ban charges nothing
+		return Receipt{Cost: c.Cost}
+	default:
+		return l.amendConcurrency(c, s)
+	}
+}
+
+// hidden is how much longer than ResetAfter a state lasts that holds, out of sight, what
+// has not fitted into a lowered limit.
+func (l *Limit) hidden(s *State) time.Duration {
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		return l.hiddenInBucket(s)
+	case IntervalBucket:
+		return l.hiddenInInterval(s)
+	default:
+		return 0
+	}
+}
+
+// more is the time after which more units are left than r says. known is false where
+// nobody can tell.
+func (l *Limit) more(r *Result) (after time.Duration, known bool) {
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		return l.moreInBucket(r), true
+	case IntervalBucket:
+		return l.moreInterval(r), true
+	case WarmUp:
+		return min(r.ResetAfter, l.moreWarmUp(r)), true
+	case Concurrency: // when a slot is released
+		return 0, false
+	default:
+		return r.ResetAfter, true
+	}
+}
+
+// behind reports whether charge a was made behind charge b: see Behind.
+func (l *Limit) behind(a, b Receipt) bool {
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket, WarmUp:
+		return a.Mark > b.Mark || a.Mark == b.Mark && a.Low > b.Low
+	case IntervalBucket:
+		return l.behindInInterval(a, b)
+	case FixedWindow, SlidingWindow, SlidingCounter, SlidingLog:
+		return a.Instant > b.Instant
+	default:
+		return false
+	}
+}
+
+// back is how many units, rounded up, the refund of a charge has given back, at least
+// all of them where that can't be told in parts.
+func (l *Limit) back(was, is Receipt) int64 {
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		return l.backInBucket(was, is)
+	case IntervalBucket:
+		return was.Mark - l.passed(was.Instant, is.Instant)*l.spec.Units - is.Mark
+	case FixedWindow, SlidingCounter:
+		return was.Mark - is.Mark
+	case WarmUp:
+		return l.backInWarmUp(was, is)
+	default:
+		return was.Cost
+	}
 }

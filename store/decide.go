@@ -2,7 +2,6 @@ package store
 
 import (
 	"hash/maphash"
-	"math/bits"
 	"time"
 )
 
@@ -86,34 +85,6 @@ func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 	return false
 }
 
-// Step answers a charge that is decided alone; otherwise it is like Decide. It brings
-// the state to the present. Only a charge that passes changes the state beyond that. It
-// only reslices and appends to the Log, so a copy of the State made before remains
-// valid.
-//
-// It is a switch rather than a table of functions: arguments of an indirect call
-// escape, and every charge would allocate its state.
-func (l *Limit) Step(now *Now, c *Charge, s *State, r *Result) {
-	switch l.spec.Algorithm {
-	case TokenBucket, LeakyBucket:
-		l.stepBucket(now, c, s, r)
-	case IntervalBucket:
-		l.stepInterval(now, c, s, r)
-	case FixedWindow:
-		l.stepFixed(now, c, s, r)
-	case SlidingWindow, SlidingLog:
-		l.stepSliding(now, c, s, r)
-	case SlidingCounter:
-		l.stepCounter(now, c, s, r)
-	case WarmUp:
-		l.stepWarmUp(now, c, s, r)
-	case Concurrency:
-		l.stepConcurrency(now, c, s, r)
-	case Ban:
-		l.stepBan(now, c, s, r)
-	}
-}
-
 // Amend replaces the cost of the earlier charge c, which carries its receipt, with
 // c.Cost: see Store.Settle. The caller must hold the state exclusively and write it
 // back. The receipt in r replaces the one in c and is needed to settle again.
@@ -127,55 +98,6 @@ func Amend(now Now, c *Charge, s *State, r *Result) {
 	r.Receipt = receipt
 }
 
-// rebase brings a state to the present without deciding anything: it carries the state
-// over to the limit's numbers if they have changed, and drops what no longer counts. It
-// is idempotent at one instant and never gives back what time hasn't.
-func (l *Limit) rebase(now *Now, s *State) {
-	if !s.Live {
-		return
-	}
-	switch l.spec.Algorithm {
-	case TokenBucket, LeakyBucket:
-		l.rebaseBucket(now, s)
-	case IntervalBucket:
-		l.rebaseInterval(now, s)
-	case FixedWindow:
-		l.rebaseFixed(now, s)
-	case SlidingWindow, SlidingLog:
-		l.rebaseSliding(now, s)
-	case SlidingCounter:
-		l.rebaseCounter(now, s)
-	case WarmUp:
-		l.rebaseWarmUp(now, s)
-	case Ban:
-		l.rebaseBan(now, s)
-	}
-}
-
-// amend changes what a rebased state holds for a charge and returns the receipt of the
-// changed charge. The receipt's Cost is lower than the cost asked for if a debt exceeds
-// what the limit counts.
-func (l *Limit) amend(now *Now, c *Charge, s *State) Receipt {
-	switch l.spec.Algorithm {
-	case TokenBucket, LeakyBucket:
-		return l.amendBucket(now, c, s)
-	case IntervalBucket:
-		return l.amendInterval(now, c, s)
-	case FixedWindow:
-		return l.amendFixed(now, c, s)
-	case SlidingWindow, SlidingLog:
-		return l.amendSliding(now, c, s)
-	case SlidingCounter:
-		return l.amendCounter(now, c, s)
-	case WarmUp:
-		return l.amendWarmUp(now, c, s)
-	case Ban: // a Ban charges nothing
-		return Receipt{Cost: c.Cost}
-	default:
-		return l.amendConcurrency(c, s)
-	}
-}
-
 // Lifetime returns how long the state must be kept after the decision that answered r.
 // It is ResetAfter, or longer if the limit has been lowered, since a version of it with
 // the old numbers may still be in use. A state that holds leases must be kept until
@@ -184,14 +106,7 @@ func (l *Limit) Lifetime(s *State, r *Result) time.Duration {
 	if s.D == 0 {
 		return r.ResetAfter
 	}
-	switch l.spec.Algorithm {
-	case IntervalBucket:
-		return r.ResetAfter + micros(l.boundary(s.A, l.steps(s.B+s.D))-l.boundary(s.A, l.steps(s.B)))
-	case TokenBucket, LeakyBucket:
-		return r.ResetAfter + l.scale.wait(bucketOf(s).hidden)
-	default:
-		return r.ResetAfter
-	}
+	return r.ResetAfter + l.hidden(s)
 }
 
 // MoreAfter returns the time after which more units are left than r says, or after
@@ -199,25 +114,7 @@ func (l *Limit) Lifetime(s *State, r *Result) time.Duration {
 // it isn't rounded up to a tick. known is false for Concurrency: nobody knows when a
 // slot is released.
 func (l *Limit) MoreAfter(r *Result) (after time.Duration, known bool) {
-	after = r.ResetAfter
-	switch l.spec.Algorithm {
-	case TokenBucket, LeakyBucket:
-		// The bucket is full at ResetAfter. The tokens that come after the next one,
-		// rounded down, come before that. A period longer than a Duration holds belongs
-		// to tokens that no limit has room for.
-		later := l.room - r.Remaining - 1
-		if hi, lo := bits.Mul64(uint64(max(later, 0)), uint64(l.spec.Period)); hi < uint64(l.spec.Units) {
-			d, _ := bits.Div64(hi, lo, uint64(l.spec.Units))
-			after -= time.Duration(d)
-		}
-		if later < 0 { // full: when the token would come that doesn't fit
-			after += l.spec.Period / time.Duration(l.spec.Units)
-		}
-	case IntervalBucket:
-		after = l.moreInterval(r)
-	case WarmUp:
-		after = min(after, l.moreWarmUp(r))
-	case Concurrency:
+	if after, known = l.more(r); !known {
 		return 0, false
 	}
 	if !r.OK && r.RetryAfter > 0 {
@@ -239,7 +136,7 @@ func (l *Limit) instant(now *Now) int64 {
 }
 
 // FollowsCalendar reports whether the limit reads Now.Wall.
-func (l *Limit) FollowsCalendar() bool { return l.calendar() || l.spec.Algorithm == SlidingCounter }
+func (l *Limit) FollowsCalendar() bool { return l.calendar() || algorithms[l.spec.Algorithm].wall }
 
 func (l *Limit) calendar() bool { return l.spec.Window.kind != noWindow }
 

@@ -1,6 +1,9 @@
 package store
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // IntervalBucket. State.A is the start of the current interval in microseconds. State.B
 // is the number of tokens used and not yet given back; reserved turns and debts may
@@ -10,6 +13,8 @@ import "time"
 //
 // Counting what is used rather than what is left makes a full bucket the zero state:
 // the next interval then starts at the next charge, as it would for a key never seen.
+
+func (l *Limit) fillInterval() { l.spec.Burst = cmp.Or(l.spec.Burst, l.spec.Units) }
 
 func (l *Limit) workOutInterval() {
 	l.capacity, l.largest = l.spec.Burst, l.spec.Burst
@@ -227,4 +232,15 @@ func (l *Limit) amendInterval(now *Now, c *Charge, s *State) Receipt {
 		*s = State{}
 	}
 	return Receipt{Instant: s.A, Mark: mark, Cost: cost}
+}
+
+func (l *Limit) hiddenInInterval(s *State) time.Duration {
+	return micros(l.boundary(s.A, l.steps(s.B+s.D)) - l.boundary(s.A, l.steps(s.B)))
+}
+
+func (l *Limit) behindInInterval(a, b Receipt) bool {
+	if a.Instant < b.Instant {
+		return a.Mark > b.Mark+l.passed(a.Instant, b.Instant)*l.spec.Units
+	}
+	return a.Mark+l.passed(b.Instant, a.Instant)*l.spec.Units > b.Mark
 }

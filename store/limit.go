@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"math/bits"
 	"time"
 )
 
@@ -156,7 +155,7 @@ func NewLimit(s Spec) (*Limit, error) {
 	if s.Units < 1 || s.Units > MaxCost {
 		bad("Units", fmt.Sprintf("%d units", s.Units), fmt.Sprintf("write a number from 1 to %d", int64(MaxCost)))
 	}
-	if int(s.Algorithm) >= len(algorithmNames) { // nothing else can be checked
+	if int(s.Algorithm) >= len(algorithms) { // nothing else can be checked
 		bad("Algorithm", fmt.Sprintf("unknown algorithm %d", s.Algorithm), "write one of the constants of Algorithm")
 	} else {
 		l.checkSpan(bad)
@@ -177,15 +176,15 @@ func NewLimit(s Spec) (*Limit, error) {
 func (l *Limit) checkSpan(bad wrong) {
 	s := &l.spec
 	calendar := s.Window != (Window{})
-	switch {
-	case s.Algorithm == Concurrency:
+	switch has := &algorithms[s.Algorithm]; {
+	case has.endless:
 		if s.Period != 0 || calendar {
-			bad("Period", "Concurrency counts the slots held and has no period", "leave Period and Window out")
+			bad("Period", fmt.Sprintf("%v counts the slots held and has no period", s.Algorithm), "leave Period and Window out")
 		}
 	case calendar && s.Period != 0:
 		bad("Period", "both a Period and a Window", "leave one out")
 	case calendar:
-		if s.Algorithm != FixedWindow && s.Algorithm != IntervalBucket {
+		if !has.calendar {
 			bad("Algorithm", fmt.Sprintf("%v does not follow a calendar", s.Algorithm), "write FixedWindow or IntervalBucket, or a Period")
 		}
 		if problem, write := s.Window.check(); problem != "" {
@@ -204,9 +203,10 @@ func (l *Limit) checkSpan(bad wrong) {
 // a limit that doesn't do what it says.
 func (l *Limit) checkExtras(bad wrong) {
 	s := &l.spec
+	has := &algorithms[s.Algorithm]
 	if s.Burst != 0 {
 		switch {
-		case s.Algorithm != TokenBucket && s.Algorithm != IntervalBucket && s.Algorithm != LeakyBucket:
+		case !has.burst:
 			bad("Burst", fmt.Sprintf("%v has no burst", s.Algorithm), "leave it out, or write TokenBucket")
 		case s.Burst < None || s.Burst > MaxCost:
 			bad("Burst", fmt.Sprintf("burst %d", s.Burst), fmt.Sprintf("write a number from 0 to %d", int64(MaxCost)))
@@ -216,13 +216,13 @@ func (l *Limit) checkExtras(bad wrong) {
 	}
 	if s.Queue != 0 {
 		switch {
-		case s.Algorithm != TokenBucket && s.Algorithm != LeakyBucket:
+		case !has.queue:
 			bad("Queue", fmt.Sprintf("%v has no queue", s.Algorithm), "write LeakyBucket or TokenBucket, or a maximum wait")
 		case s.Queue < None || s.Queue > MaxCost:
 			bad("Queue", fmt.Sprintf("queue %d", s.Queue), fmt.Sprintf("write a number from 0 to %d", int64(MaxCost)))
 		}
 	}
-	if s.Debt && s.Algorithm != TokenBucket {
+	if s.Debt && !has.debt {
 		bad("Debt", fmt.Sprintf("%v takes no debt", s.Algorithm), "write TokenBucket (WarmUp prepays by itself)")
 	}
 	switch {
@@ -251,87 +251,19 @@ func (l *Limit) checkExtras(bad wrong) {
 	}
 }
 
-func (l *Limit) fillDefaults() {
-	s := &l.spec
-	switch s.Algorithm {
-	case TokenBucket:
-		if s.Burst == 0 && s.Debt {
-			s.Burst = oneSecond(s.Units, s.Period)
-		}
-	case LeakyBucket:
-		if s.Burst == 0 {
-			s.Burst = None
-		}
-		if s.Queue == 0 {
-			s.Queue = s.Units
-		}
-	case SlidingWindow:
-		if s.Buckets == 0 {
-			s.Buckets = 10
-		}
-	}
-	if s.Burst == 0 && (s.Algorithm == TokenBucket || s.Algorithm == IntervalBucket) {
-		s.Burst = s.Units
-	}
-}
-
-// oneSecond returns the number of whole units a rate gives in a second, or None.
-func oneSecond(units int64, period time.Duration) int64 {
-	hi, lo := bits.Mul64(uint64(units), uint64(time.Second))
-	if hi >= uint64(period) {
-		return MaxCost
-	}
-	if n, _ := bits.Div64(hi, lo, uint64(period)); n > 0 {
-		return int64(min(n, MaxCost))
-	}
-	return None
-}
-
-// workOut computes the integers that the steps count in, or reports that there are
-// none.
-func (l *Limit) workOut(bad wrong) {
-	l.period = l.spec.Period.Microseconds()
-	l.patience = l.longestWait()
-	switch l.spec.Algorithm {
-	case TokenBucket, LeakyBucket:
-		l.workOutBucket(bad)
-	case IntervalBucket:
-		l.workOutInterval()
-	case FixedWindow:
-		l.workOutFixed()
-	case SlidingWindow:
-		l.workOutSlidingWindow(bad)
-	case SlidingCounter:
-		l.workOutCounter()
-	case SlidingLog:
-		l.workOutSlidingLog()
-	case WarmUp:
-		l.workOutWarmUp(bad)
-	case Concurrency:
-		l.workOutConcurrency()
-	case Ban:
-		l.workOutBan()
-	}
-}
-
 // longestWait returns how far ahead a charge may have its turn, in microseconds: a
 // year. An algorithm that counts turns in tokens rather than time has less if the
 // windows of a year would hold more tokens than can be added up exactly.
 func (l *Limit) longestWait() int64 {
 	const year = int64(longest / time.Microsecond)
-	span := l.period
-	switch l.spec.Algorithm {
-	case IntervalBucket, FixedWindow:
-		if w := l.spec.Window; w.kind == everyWindow {
-			span = w.every.Microseconds()
-		} else if l.calendar() {
-			span = w.nominal()
-		}
-	case SlidingWindow, SlidingLog:
-	case SlidingCounter:
-		return min(year, l.period)
-	default:
+	if !algorithms[l.spec.Algorithm].counted {
 		return year
+	}
+	span := l.period
+	if w := l.spec.Window; w.kind == everyWindow {
+		span = w.every.Microseconds()
+	} else if l.calendar() {
+		span = w.nominal()
 	}
 	// Only half of the room is used, because windows of the calendar may be shorter.
 	if windows := exact/4/l.spec.Units - 2; windows < year/span {

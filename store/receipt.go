@@ -8,19 +8,7 @@ func (l *Limit) Behind(a, b Receipt) bool {
 	if a.Path != b.Path { // issued by different stores
 		return false
 	}
-	switch l.spec.Algorithm {
-	case FixedWindow, SlidingWindow, SlidingCounter, SlidingLog:
-		return a.Instant > b.Instant
-	case IntervalBucket:
-		if a.Instant < b.Instant {
-			return a.Mark > b.Mark+l.passed(a.Instant, b.Instant)*l.spec.Units
-		}
-		return a.Mark+l.passed(b.Instant, a.Instant)*l.spec.Units > b.Mark
-	case TokenBucket, LeakyBucket, WarmUp:
-		return a.Mark > b.Mark || a.Mark == b.Mark && a.Low > b.Low
-	default:
-		return false
-	}
+	return l.behind(a, b)
 }
 
 // Standing returns the receipt for what remains of a charge after a refund: settling
@@ -28,23 +16,7 @@ func (l *Limit) Behind(a, b Receipt) bool {
 // comes back and the rest stays reserved. The receipt returned stands for that rest, as
 // if the charge had had its cost from the start. Its Cost is 0 if nothing remains.
 func (l *Limit) Standing(was, is Receipt) Receipt {
-	var back int64 // in whole units, rounded up
-	switch l.spec.Algorithm {
-	case TokenBucket, LeakyBucket:
-		less := l.scale.read(was.Mark, was.Low).minus(l.scale.read(is.Mark, is.Low))
-		back = less.upOver(l.token)
-	case IntervalBucket:
-		back = was.Mark - l.passed(was.Instant, is.Instant)*l.spec.Units - is.Mark
-	case FixedWindow, SlidingCounter:
-		back = was.Mark - is.Mark
-	case WarmUp: // its price depends on what came before: all or nothing
-		if was.Mark == is.Mark && was.Low == is.Low {
-			return was
-		}
-		return Receipt{}
-	default:
-		return Receipt{}
-	}
+	back := l.back(was, is)
 	if back <= 0 {
 		return was
 	}

@@ -28,6 +28,7 @@ import "math/bits"
 func (l *Limit) workOutCounter() {
 	l.largest = l.spec.Units
 	l.numbers = Numbers{Unit: l.period}
+	l.patience = min(l.patience, l.period)
 }
 
 // counterStart returns the start of the window of the given length that contains at.

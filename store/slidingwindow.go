@@ -1,12 +1,17 @@
 package store
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // SlidingWindow cuts the period into buckets on a grid that is exact for any division:
 // a bucket is token units long, and a tick has PerTick of them (Scale). The current
 // bucket and the Buckets-1 before it count; a bucket exactly one window old doesn't. A
 // wide scale has at most 1000 units in a tick here, so that an instant in it still fits
 // an int64.
+
+func (l *Limit) fillSlidingWindow() { l.spec.Buckets = cmp.Or(l.spec.Buckets, 10) }
 
 func (l *Limit) workOutSlidingWindow(bad wrong) {
 	s := &l.spec

@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/bits"
+	"time"
 )
 
 // TokenBucket and LeakyBucket share one step. State.A is the theoretical arrival time
@@ -86,6 +88,33 @@ func (l *Limit) endless() units {
 		return l.scale.length(exact)
 	}
 	return whole(exact)
+}
+
+// fillBucket: without a Burst a bucket has room for its Units, with debt for a second's.
+// A LeakyBucket has no burst, and a queue for its Units.
+func (l *Limit) fillBucket() {
+	s := &l.spec
+	switch {
+	case s.Algorithm == LeakyBucket:
+		s.Burst = cmp.Or(s.Burst, None)
+		s.Queue = cmp.Or(s.Queue, s.Units)
+	case s.Debt:
+		s.Burst = cmp.Or(s.Burst, oneSecond(s.Units, s.Period))
+	default:
+		s.Burst = cmp.Or(s.Burst, s.Units)
+	}
+}
+
+// oneSecond returns the number of whole units a rate gives in a second, or None.
+func oneSecond(units int64, period time.Duration) int64 {
+	hi, lo := bits.Mul64(uint64(units), uint64(time.Second))
+	if hi >= uint64(period) {
+		return MaxCost
+	}
+	if n, _ := bits.Div64(hi, lo, uint64(period)); n > 0 {
+		return int64(min(n, MaxCost))
+	}
+	return None
 }
 
 func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
@@ -337,4 +366,25 @@ func (d divisor) of(n int64) int64 {
 		quotient++
 	}
 	return int64(quotient)
+}
+
+func (l *Limit) hiddenInBucket(s *State) time.Duration { return l.scale.wait(bucketOf(s).hidden) }
+
+// moreInBucket: the bucket is full at ResetAfter. The tokens that come after the next
+// one, rounded down, come before that. A period longer than a Duration holds belongs to
+// tokens that no limit has room for.
+func (l *Limit) moreInBucket(r *Result) time.Duration {
+	after, later := r.ResetAfter, l.room-r.Remaining-1
+	if later < 0 { // full: when the token would come that doesn't fit
+		return after + l.spec.Period/time.Duration(l.spec.Units)
+	}
+	if hi, lo := bits.Mul64(uint64(later), uint64(l.spec.Period)); hi < uint64(l.spec.Units) {
+		d, _ := bits.Div64(hi, lo, uint64(l.spec.Units))
+		after -= time.Duration(d)
+	}
+	return after
+}
+
+func (l *Limit) backInBucket(was, is Receipt) int64 {
+	return l.scale.read(was.Mark, was.Low).minus(l.scale.read(is.Mark, is.Low)).upOver(l.token)
 }

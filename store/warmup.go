@@ -267,3 +267,11 @@ func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 	receipt.Mark, receipt.Low = l.scale.write(mark)
 	return receipt
 }
+
+// backInWarmUp is all or nothing: what a charge was worth depends on those before it.
+func (l *Limit) backInWarmUp(was, is Receipt) int64 {
+	if was.Mark == is.Mark && was.Low == is.Low {
+		return 0
+	}
+	return was.Cost
+}
