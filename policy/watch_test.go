@@ -107,6 +107,13 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
+// replace writes the file at once: on a busy machine, write can be seen half-way.
+func replace(t *testing.T, path, text string) {
+	t.Helper()
+	write(t, path+".new", text)
+	do(t, os.Rename(path+".new", path))
+}
+
 func do(t *testing.T, errs ...error) {
 	t.Helper()
 	if err := errors.Join(errs...); err != nil {
@@ -284,7 +291,7 @@ func TestBadFile(t *testing.T) {
 	if w.watcher.Err() != nil {
 		t.Fatal(w.watcher.Err())
 	}
-	write(t, path, "version: 1\nkey: global\nlimits: [{rate: 5/1h, brust: 5}]\n")
+	replace(t, path, "version: 1\nkey: global\nlimits: [{rate: 5/1h, brust: 5}]\n")
 	w.refuses()
 	want := path + ":3:23: unknown field \"brust\" of a limit: write burst"
 	if err := w.watcher.Err(); err.Error() != want || !errors.As(err, new(policy.Errors)) {
@@ -296,7 +303,7 @@ func TestBadFile(t *testing.T) {
 	// Whatever else happens there, it is said once.
 	write(t, filepath.Join(filepath.Dir(path), "other"), "x")
 	do(t, os.Chmod(path, 0o644))
-	write(t, path, units(2))
+	replace(t, path, units(2))
 	w.becomes(2)
 
 	eventually(t, "two changes observed", func() bool {
