@@ -1,0 +1,269 @@
+package stint_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/stint-go/stint"
+)
+
+// tested says which test has a block of a document that is no Go of the root module.
+var tested = map[string]string{
+	"README.md console":                "TestSessions",
+	"docs/architecture.md mermaid":     "TestPicture, and drawings",
+	"docs/algorithms.md text":          "a formula",
+	"docs/policy.md yaml":              "policy TestDocument",
+	"docs/proxies.md nginx":            "TestProxies",
+	"docs/proxies.md sh":               "TestProxies, TestProxyCommands",
+	"docs/proxies.md yaml":             "TestProxyCommands",
+	"docs/routers.md go tests/routers": "tests/routers TestDocumentIsThisCode",
+	"observe/otel/README.md go":        "observe/otel TestREADMECompiles",
+}
+
+var fenced = regexp.MustCompile("(?sm)^```([^\n]+)\n(.*?)^```$")
+
+// blocks are the contents of a document's blocks of a language.
+func blocks(t *testing.T, doc, language string) (all []string) {
+	t.Helper()
+	for _, m := range fenced.FindAllStringSubmatch(read(t, doc), -1) {
+		if m[1] == language {
+			all = append(all, m[2])
+		}
+	}
+	if len(all) == 0 {
+		t.Fatalf("%s has no %s", doc, language)
+	}
+	return all
+}
+
+// No block of a document is without a test: Go is compiled, and each other has its own.
+func TestBlocksAreTested(t *testing.T) {
+	for _, doc := range append(documents(t), "observe/otel/README.md") {
+		for _, m := range fenced.FindAllStringSubmatch(read(t, doc), -1) {
+			if what := doc + " " + m[1]; tested[what] == "" && (m[1] != "go" || strings.HasPrefix(doc, "observe/")) {
+				t.Errorf("no test has %s:\n%s", what, m[2])
+			}
+		}
+	}
+}
+
+// shell runs commands as a reader does, from a client's address of its own.
+func shell(t *testing.T, text string) string {
+	t.Helper()
+	home := t.TempDir()
+	write(t, filepath.Join(home, ".curlrc"), "interface = \"127.0.0.2\"\n", 0o600)
+	cmd := exec.Command("bash", "-c", text)
+	cmd.Env = append(os.Environ(), "CURL_HOME="+home, "no_proxy=*")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", text, err, out)
+	}
+	return string(out)
+}
+
+// Sessions in the README show what their commands print.
+func TestSessions(t *testing.T) {
+	tools(t, "bash", "curl")
+	sessions := blocks(t, "README.md", "console")
+	if len(sessions) != 2 {
+		t.Fatalf("%d sessions", len(sessions))
+	}
+	dir := t.TempDir()
+	program, addr := readmeProgram(t)
+	write(t, filepath.Join(dir, "main.go"), program, 0o666)
+	run(t, ".", "go", "build", "-o", filepath.Join(dir, "whole"), filepath.Join(dir, "main.go"))
+	run(t, ".", "go", "build", "-o", filepath.Join(dir, "quickstart"), "./examples/quickstart")
+	follow(t, sessions[0], freeAddr(t), func(addr string) *exec.Cmd { return exec.Command(filepath.Join(dir, "quickstart"), "-addr", addr) })
+	follow(t, sessions[1], addr, func(string) *exec.Cmd { return exec.Command(filepath.Join(dir, "whole")) })
+}
+
+// follow gives a program the commands of a session, until they print what it shows. On
+// a busy machine they may take so long that the limit has more again.
+func follow(t *testing.T, session, addr string, start func(addr string) *exec.Cmd) {
+	t.Helper()
+	var got string
+	for range 5 {
+		cmd := start(addr)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() bool {
+			c, err := net.Dial("tcp", addr)
+			if err == nil {
+				_ = c.Close()
+			}
+			return err == nil
+		})
+		got = ""
+		for line := range strings.Lines(session) {
+			if command, is := strings.CutPrefix(line, "$ "); is {
+				got += line + shell(t, strings.ReplaceAll(command, "127.0.0.1:8080", addr))
+			}
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if shows(session, got) {
+			return
+		}
+	}
+	t.Errorf("the session shows\n%s\nand its commands print\n%s", session, got)
+}
+
+// shows reports whether a session is what was printed: a line of dots stands for any
+// number of lines, and what is left (r) and the seconds until more is (t) may differ.
+func shows(session, printed string) bool {
+	number := regexp.MustCompile(`\b([rt])=[0-9]+`)
+	var pattern strings.Builder
+	for line := range strings.Lines(session) {
+		line = strings.TrimRight(line, "\n")
+		if line == "..." {
+			pattern.WriteString(`(?:(?:[^$\n].*)?\n)*`)
+			continue
+		}
+		pattern.WriteString(number.ReplaceAllString(regexp.QuoteMeta(line), `$1=[0-9]+`) + `\r?\n?`)
+	}
+	return regexp.MustCompile(`^` + pattern.String() + `$`).MatchString(printed)
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func tools(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skipf("no %s", name)
+		}
+	}
+}
+
+// Behind a proxy that appends to X-Forwarded-For, as docs/proxies.md has nginx do, its
+// check of the setup sees what the document says.
+func TestProxies(t *testing.T) {
+	tools(t, "bash", "curl")
+	check := blocks(t, "docs/proxies.md", "sh")[1]
+	const limit = 7
+	everything := stint.ForwardedIP(netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("198.51.100.0/24"))
+	seen := func(passed int) string {
+		return strings.Repeat("200\n", passed) + strings.Repeat("429\n", 30-passed)
+	}
+	for _, proxy := range []struct {
+		name  string
+		start func(t *testing.T, to string) (at string)
+	}{{"Go's", reverseProxy}, {"nginx", nginx}} {
+		for _, tt := range []struct {
+			name string
+			key  stint.KeyFunc
+			want string
+		}{
+			{"as it should be", stint.ForwardedIP(netip.MustParsePrefix("127.0.0.1/32")), seen(limit)},
+			{"made-up addresses are trusted", everything, seen(30)},
+			{"all share the proxy's address", stint.RemoteIP(), seen(0)},
+		} {
+			t.Run(proxy.name+" "+tt.name, func(t *testing.T) {
+				lim := limiter(t, stint.Rate(limit, time.Hour), stint.WithKey(tt.key))
+				server := httptest.NewServer(mount(lim, nil))
+				defer server.Close()
+				at := proxy.start(t, server.URL)
+				for range limit { // of another client, whose address is the proxy's too
+					resp, err := http.Get(at)
+					if err != nil {
+						t.Fatal(err)
+					}
+					_ = resp.Body.Close()
+				}
+				if got := shell(t, strings.ReplaceAll(check, "https://example.com/", at+"/")); got != tt.want {
+					t.Errorf("it prints %q, want %q", got, tt.want)
+				}
+			})
+		}
+	}
+}
+
+// reverseProxy appends to X-Forwarded-For.
+func reverseProxy(t *testing.T, to string) string {
+	target, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := httptest.NewServer(httputil.NewSingleHostReverseProxy(target))
+	t.Cleanup(p.Close)
+	return p.URL
+}
+
+// nginx is nginx as the document configures it.
+func nginx(t *testing.T, to string) string {
+	tools(t, "nginx")
+	dir, addr := t.TempDir(), freeAddr(t)
+	write(t, filepath.Join(dir, "nginx.conf"), fmt.Sprintf(`
+		daemon off; worker_processes 1; pid %[1]s/pid; error_log %[1]s/error.log;
+		events {}
+		http {
+			access_log off;
+			client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; fastcgi_temp_path %[1]s/c; uwsgi_temp_path %[1]s/d; scgi_temp_path %[1]s/e;
+			server {
+				listen %[2]s;
+				location / {
+					proxy_pass %[3]s;
+					%[4]s
+				}
+			}
+		}`, dir, addr, to, blocks(t, "docs/proxies.md", "nginx")[0]), 0o600)
+	cmd := exec.Command("nginx", "-c", filepath.Join(dir, "nginx.conf"), "-e", filepath.Join(dir, "error.log"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait()
+	})
+	eventually(t, func() bool {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
+	return "http://" + addr
+}
+
+// What docs/proxies.md writes for AWS and Kubernetes is well formed, and says what it
+// is there for.
+func TestProxyCommands(t *testing.T) {
+	tools(t, "bash")
+	aws := blocks(t, "docs/proxies.md", "sh")[0]
+	got := shell(t, "aws() { printf '%s\\n' \"$@\"; }\nARN=arn:x\n"+aws)
+	want := "elbv2\nmodify-load-balancer-attributes\n--load-balancer-arn\narn:x\n--attributes\nKey=routing.http.xff_header_processing.mode,Value=append\n"
+	if got != want {
+		t.Errorf("aws is given\n%s\nwant\n%s", got, want)
+	}
+	var service struct {
+		Spec struct {
+			ExternalTrafficPolicy string `yaml:"externalTrafficPolicy"`
+		}
+	}
+	if err := yaml.Unmarshal([]byte(blocks(t, "docs/proxies.md", "yaml")[0]), &service); err != nil || service.Spec.ExternalTrafficPolicy != "Local" {
+		t.Errorf("%+v, %v", service, err)
+	}
+}
