@@ -2,10 +2,8 @@ package memstore_test
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,32 +42,10 @@ func TestEveryOrder(t *testing.T) {
 		scenes = slices.Concat(pairs("", "q.", "w.", "c.", "s."), threes(situations...))
 		scenes = append(scenes, frozen(scenes)...)
 	}
-	t.Run("as shipped", func(t *testing.T) {
-		all := 0
-		for _, sc := range scenes {
-			runs, trace := steps.Find(sc.scenario(variants[shipped]))
-			if all += runs; trace != "" {
-				t.Errorf("%v: run %d breaks a promise:\n%s", &sc, runs, trace)
-				return
-			}
-		}
-		t.Logf("%d runs of %d scenes", all, len(scenes))
+	steps.Explore(t, mutants, scenes, func(variant string, sc scene) func(*steps.Run) {
+		return sc.scenario(variants[variant])
 	})
-	for _, m := range mutants {
-		t.Run(m.Name, func(t *testing.T) {
-			for _, sc := range scenes {
-				if runs, trace := steps.Find(sc.scenario(variants[m.Name])); trace != "" {
-					_, broken, _ := strings.Cut(trace, "\n=> ")
-					t.Logf("%v: run %d: %s", &sc, runs, broken)
-					return
-				}
-			}
-			t.Error("no scene finds it")
-		})
-	}
 }
-
-const shipped = "as shipped"
 
 // exploreElsewhere runs this test again with the stores.
 func exploreElsewhere(t *testing.T) {
@@ -77,14 +53,11 @@ func exploreElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := []steps.Variant{{Name: shipped}}
-	all = append(all, mutants...)
-	for i := range all {
-		all[i].Edits = append(slices.Clone(all[i].Edits), once)
-	}
-	o := steps.NewOverlay(t, all, map[string]string{
-		"recount.go": string(recount),
-		"recounted.go": `package memstore
+	(&steps.Elsewhere{
+		Path: "github.com/stint-go/stint/store/memstore",
+		Added: map[string]string{
+			"recount.go": string(recount),
+			"explored.go": `package memstore
 
 func (s *Store) Recounted() (keys, counted int, err error) {
 	keys, err = s.recount()
@@ -92,22 +65,14 @@ func (s *Store) Recounted() (keys, counted int, err error) {
 }
 
 func (s *Store) Forget() { rates = rateList{} }
-`})
-	var imports, entries strings.Builder
-	for i, v := range all {
-		fmt.Fprintf(&imports, "v%d %q\n", i, steps.Import("github.com/stint-go/stint/store/memstore", i))
-		fmt.Fprintf(&entries, "variants[%q] = func(n int) explored { return v%d.New(v%[2]d.WithMaxKeys(n)) }\n", v.Name, i)
-	}
-	o.Add("variants_test.go", "package memstore_test\nimport (\n"+imports.String()+")\nfunc init() {\n"+entries.String()+"}\n")
-	cmd := exec.Command("go", "test", o.Flag(), "-vet=off", "-count=1", "-timeout=0", "-v", "-run", "^TestEveryOrder$", ".")
-	cmd.Env = append(os.Environ(), "GOGC=400")
-	out, err := cmd.CombinedOutput()
-	if t.Logf("%s", out); err != nil {
-		t.Error(err)
-	}
+`},
+		Edits:   []steps.Edit{once},
+		Mutants: mutants,
+		Entry:   "func(n int) explored { return V.New(V.WithMaxKeys(n)) }",
+	}).Run(t)
 }
 
-func (sc *scene) scenario(newStore func(int) explored) func(*steps.Run) {
+func (sc scene) scenario(newStore func(int) explored) func(*steps.Run) {
 	return func(r *steps.Run) {
 		w := &world{Run: r, keys: map[string]bool{}, scene: sc}
 		if sc.frozen {
@@ -126,7 +91,7 @@ func (sc *scene) scenario(newStore func(int) explored) func(*steps.Run) {
 // world is one run of a scene.
 type world struct {
 	*steps.Run
-	*scene
+	scene
 	store explored
 	base  int64 // what the clock said to New
 	calls []*done

@@ -27,7 +27,7 @@ type situation struct {
 // full says whether there are keys without a place.
 func (is situation) full() bool { return is.maxKeys < 8 }
 
-func (sc *scene) String() string {
+func (sc scene) String() string {
 	clock := ""
 	if sc.frozen {
 		clock = ", in a microsecond"

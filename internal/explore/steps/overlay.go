@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"strconv"
@@ -32,59 +34,91 @@ var twins = map[string]string{
 	"github.com/stint-go/stint/internal/clock": here + "clock",
 }
 
-// Overlay is for a test that explores the package it stands beside. It makes a package of
-// each variant, in directories that only the go command's -overlay sees, by the names
-// that Import gives.
-type Overlay struct {
+// Shipped is the name of the variant without a mistake.
+const Shipped = "as shipped"
+
+// Elsewhere runs the test that calls it once more, where there are packages to explore: in
+// directories that only the go command's -overlay sees, one for each variant of the package
+// that the test stands beside, at a path.
+type Elsewhere struct {
+	// Path is what the package is imported by.
+	Path string
+	// Added are files that each variant has beside the shipped ones, by name.
+	Added map[string]string
+	// Edits are made in all variants, also the one without a mistake.
+	Edits []Edit
+	// Mutants are the variants with a mistake.
+	Mutants []Variant
+	// Entry is what the test's map "variants" has for each variant, by its name: an
+	// expression of a variant V.
+	Entry string
+}
+
+// Run runs the test, and fails t as that fails.
+func (e *Elsewhere) Run(t *testing.T) {
+	t.Helper()
+	o := newOverlay(t)
+	all := append([]Variant{{Name: Shipped}}, e.Mutants...)
+	imports, entries := "", ""
+	for i, v := range all {
+		v.Edits = append(e.Edits[:len(e.Edits):len(e.Edits)], v.Edits...)
+		o.variant(fmt.Sprint("variant", i), v, e.Added)
+		imports += fmt.Sprintf("import v%d %q\n", i, fmt.Sprint(e.Path, "/variant", i))
+		entries += fmt.Sprintf("variants[%q] = %s\n", v.Name, strings.ReplaceAll(e.Entry, "V.", fmt.Sprintf("v%d.", i)))
+	}
+	pkg := path.Base(e.Path) + "_test"
+	o.add("variants_test.go", "package "+pkg+"\n"+imports+"func init() {\n"+entries+"}\n")
+	cmd := exec.Command("go", "test", o.flag(), "-vet=off", "-count=1", "-timeout=0", "-v", "-run", "^"+t.Name()+"$", ".")
+	cmd.Env = append(os.Environ(), "GOGC=400")
+	out, err := cmd.CombinedOutput()
+	if t.Logf("%s", out); err != nil {
+		t.Error(err)
+	}
+}
+
+// overlay is files that the go command sees in the package's directory.
+type overlay struct {
 	t       *testing.T
 	dir     string // the package's
 	to      string // what the files say
 	Replace map[string]string
 }
 
-// NewOverlay has the variants of the package in the current directory, each with what is
-// added: files by name.
-func NewOverlay(t *testing.T, variants []Variant, added map[string]string) *Overlay {
+func newOverlay(t *testing.T) *overlay {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &Overlay{t: t, dir: dir, to: t.TempDir(), Replace: map[string]string{}}
-	shipped, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, v := range variants {
-		text := map[string]string{}
-		for _, name := range shipped {
-			if !strings.HasSuffix(name, "_test.go") {
-				text[name] = o.read(name)
-			}
-		}
-		for _, e := range v.Edits {
-			if n := strings.Count(text[e.File], e.Was); n != 1 {
-				t.Fatalf("%s: %s has this %d times, want once:\n%s", v.Name, e.File, n, e.Was)
-			}
-			text[e.File] = strings.Replace(text[e.File], e.Was, e.Is, 1)
-		}
-		for name, source := range added {
-			text[name] = source
-		}
-		for name, source := range text {
-			o.Add(path.Join(variantDir(i), name), o.twinned(name, source))
-		}
-	}
-	return o
+	return &overlay{t: t, dir: dir, to: t.TempDir(), Replace: map[string]string{}}
 }
 
-func variantDir(i int) string { return fmt.Sprint("variant", i) }
+// variant adds a package in a directory below.
+func (o *overlay) variant(dir string, v Variant, added map[string]string) {
+	o.t.Helper()
+	shipped, err := filepath.Glob("*.go")
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	text := maps.Clone(added)
+	for _, name := range shipped {
+		if !strings.HasSuffix(name, "_test.go") {
+			text[name] = o.read(name)
+		}
+	}
+	for _, e := range v.Edits {
+		if n := strings.Count(text[e.File], e.Was); n != 1 {
+			o.t.Fatalf("%s: %s has this %d times, want once:\n%s", v.Name, e.File, n, e.Was)
+		}
+		text[e.File] = strings.Replace(text[e.File], e.Was, e.Is, 1)
+	}
+	for name, source := range text {
+		o.add(path.Join(dir, name), o.twinned(name, source))
+	}
+}
 
-// Import is the path by which the variant i of the package at a path is imported.
-func Import(pkg string, i int) string { return pkg + "/" + variantDir(i) }
-
-// Add has the go command see a file by a name in the package's directory.
-func (o *Overlay) Add(name, source string) {
+// add has the go command see a file by a name in the package's directory.
+func (o *overlay) add(name, source string) {
 	o.t.Helper()
 	file := filepath.Join(o.to, fmt.Sprint(len(o.Replace), ".go"))
 	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
@@ -93,8 +127,8 @@ func (o *Overlay) Add(name, source string) {
 	o.Replace[filepath.Join(o.dir, filepath.FromSlash(name))] = file
 }
 
-// Flag is the go command's.
-func (o *Overlay) Flag() string {
+// flag is the go command's.
+func (o *overlay) flag() string {
 	o.t.Helper()
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -107,7 +141,7 @@ func (o *Overlay) Flag() string {
 	return "-overlay=" + file
 }
 
-func (o *Overlay) read(name string) string {
+func (o *overlay) read(name string) string {
 	o.t.Helper()
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -117,7 +151,7 @@ func (o *Overlay) read(name string) string {
 }
 
 // twinned has a file import the twins.
-func (o *Overlay) twinned(name, source string) string {
+func (o *overlay) twinned(name, source string) string {
 	o.t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ImportsOnly)
 	if err != nil {
@@ -135,4 +169,31 @@ func (o *Overlay) twinned(name, source string) string {
 		}
 	}
 	return source
+}
+
+// Explore explores scenes: none breaks a promise as the package is shipped, and one at
+// least with each mutant.
+func Explore[S any](t *testing.T, mutants []Variant, scenes []S, scenario func(variant string, scene S) func(*Run)) {
+	t.Run(Shipped, func(t *testing.T) {
+		all := 0
+		for _, s := range scenes {
+			runs, trace := Find(scenario(Shipped, s))
+			if all += runs; trace != "" {
+				t.Fatalf("%v: run %d breaks a promise:\n%s", s, runs, trace)
+			}
+		}
+		t.Logf("%d runs of %d scenes", all, len(scenes))
+	})
+	for _, m := range mutants {
+		t.Run(m.Name, func(t *testing.T) {
+			for _, s := range scenes {
+				if runs, trace := Find(scenario(m.Name, s)); trace != "" {
+					_, broken, _ := strings.Cut(trace, "\n=> ")
+					t.Logf("%v: run %d: %s", s, runs, broken)
+					return
+				}
+			}
+			t.Error("no scene finds it")
+		})
+	}
 }

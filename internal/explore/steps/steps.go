@@ -1,7 +1,7 @@
 // Package steps runs concurrent code in every order of its atomic steps, and shows the
 // first that breaks a promise. It is for tests.
 //
-// Code is explored as it is shipped, but for its imports: [NewOverlay] has sync, sync/atomic,
+// Code is explored as it is shipped, but for its imports: [Elsewhere] has sync, sync/atomic,
 // hash/maphash and this module's clock replaced by their twins below this package, which
 // pause before each load, store, swap, compare-and-swap, lock, unlock and clock reading.
 // One actor at a time goes on from its step to its next.
