@@ -39,6 +39,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/field"
@@ -394,6 +395,47 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	if err := c.gatherKey(l.now.Load(), key, 0); err != nil {
 		return Decision{}, err
 	}
+	return c.peek(ctx)
+}
+
+// PeekAll returns how key stands with all of the limiter's limits, including those of
+// its routes, and charges nothing. Decision.Limits has each limit once; the rest of the
+// Decision is of all of them together, which no request meets. Limits that a
+// WithLimitFunc returns are left out, and so is a Bandwidth.
+func (l *Limiter) PeekAll(ctx context.Context, key string) (Decision, error) {
+	c := calls.Get().(*call)
+	defer c.end(ctx)
+	if err := c.gatherAll(l.now.Load(), key); err != nil {
+		return Decision{}, err
+	}
+	return c.peek(ctx)
+}
+
+// gatherAll makes a charge of 0 of each limit that key has.
+func (c *call) gatherAll(v *version, key string) error {
+	c.lim, c.Store = v, v.store
+	encoded, err := keytext.Encode(key)
+	if err != nil {
+		return err
+	}
+	for e := range v.entries() {
+		under := e.key.under(encoded)
+		known := func(ch store.Charge) bool { return ch.Limit == e.limit && ch.Key == under }
+		if e.needs&paces == 0 && !slices.ContainsFunc(c.Charges, known) {
+			c.add(e, under, 0)
+		}
+	}
+	if len(c.Charges) == 0 {
+		return errPaces
+	}
+	if c.needs&local != 0 {
+		c.decideLocally()
+	}
+	return nil
+}
+
+// peek has the charges, which cost nothing, answered.
+func (c *call) peek(ctx context.Context) (Decision, error) {
 	ask := c.Ask
 	if ls := c.lim.family.process.lines(); ls != nil {
 		ask = func(ctx context.Context) error { return ls.Peek(ctx, &c.Call, (*caller)(c)) }

@@ -315,36 +315,51 @@ func (f *limitFunc) entry(l Limit) (*entry, error) {
 	return e, nil
 }
 
-// Reset forgets what key has used of the limiter's limits, including those of its
-// routes, and the slots it holds. An AdaptiveConcurrency starts anew for key. Limits
-// with a constant key are left alone; see ResetLimit.
+// Reset forgets what key has used of the limits named, and the slots it holds. If no
+// limit is named, it resets all of the limiter's limits, including those of its routes.
+// A Ban ends, and forgets its refusals. An AdaptiveConcurrency starts anew for key.
+// Limits with a constant key are left alone, and naming one is an error; see ResetLimit.
 //
 // The store must implement store.Resetter, as those of memstore and redisstore do, and
 // one of failover if both of its sides do. With any other store Reset returns an error.
-func (l *Limiter) Reset(ctx context.Context, key string) error {
+func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) error {
 	encoded, err := keytext.Encode(key)
 	if err != nil {
 		return err
 	}
-	return l.now.Load().reset(ctx, func(e *entry) string {
-		if e.key.constant != "" {
+	v := l.now.Load()
+	for _, name := range limits {
+		switch known, keyed, _ := v.keysOf(name); {
+		case !known:
+			return fmt.Errorf("stint: Reset: the limiter has no limit %q", name)
+		case !keyed:
+			return fmt.Errorf("stint: Reset: the key of %q is constant: write ResetLimit", name)
+		}
+	}
+	return v.reset(ctx, func(e *entry) string {
+		if e.key.constant != "" || len(limits) > 0 && !slices.Contains(limits, e.limit.Name()) {
 			return ""
 		}
 		return encoded
 	})
 }
 
+// keysOf reports whether there is a limit of a name, whether some request has a key of
+// its own there, and whether some have a constant one.
+func (v *version) keysOf(name string) (known, keyed, constant bool) {
+	for e := range v.entries() {
+		if e.limit.Name() == name {
+			known, keyed, constant = true, keyed || e.key.constant == "", constant || e.key.constant != ""
+		}
+	}
+	return known, keyed, constant
+}
+
 // ResetLimit resets one limit that has a constant key, such as Global: what everybody
 // together has used of it is forgotten. The name of any other limit is an error.
 func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
 	v := l.now.Load()
-	known, constant := false, false
-	for e := range v.entries() {
-		if e.limit.Name() == name {
-			known, constant = true, constant || e.key.constant != ""
-		}
-	}
-	switch {
+	switch known, _, constant := v.keysOf(name); {
 	case !known:
 		return fmt.Errorf("stint: ResetLimit: the limiter has no limit %q", name)
 	case !constant:

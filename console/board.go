@@ -174,6 +174,17 @@ func (b *board) slots(e *stint.Event, sign int64) {
 	}
 }
 
+// seen are the limits that events have named.
+func (b *board) seen() map[string]*limit {
+	for i := range b.parts {
+		p := &b.parts[i]
+		p.mu.Lock()
+		p.count(b)
+		p.mu.Unlock()
+	}
+	return *b.limits.Load()
+}
+
 // limit returns what is known of a limit; nil where there are too many.
 func (b *board) limit(name string) *limit {
 	if l := (*b.limits.Load())[name]; l != nil {

@@ -109,7 +109,7 @@ func Loopback(r *http.Request) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// WithActions lets those who may see the page reset a key, which lifts its bans too.
+// WithActions lets those who may see the page reset a key, or only lift its bans.
 // Cross-origin requests are refused, and each action is logged.
 func WithActions() Option { return func(p *page) { p.Actions = true } }
 

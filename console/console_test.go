@@ -2,12 +2,10 @@ package console_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"html"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -200,56 +198,6 @@ func TestFailuresAndPolicies(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page doesn't say %q", want)
 		}
-	}
-}
-
-func TestOneKey(t *testing.T) {
-	l := limiter(t, stint.Rate(3, time.Hour, stint.WithName("api")), stint.Ban(1, time.Hour, time.Hour), stint.WithKey(stint.Header("X-Api-Key")))
-	var logged bytes.Buffer
-	h := page(t, console.Limiters(l), console.WithActions(), console.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
-	form := func(do string) url.Values { return url.Values{"limiter": {"0"}, "key": {hostile}, "do": {do}} }
-	traffic(l, "/", hostile, 5)
-
-	w := ask(h, "POST", "/x/key", form("look"))
-	if got := text(w.Body.String()); w.Code != 200 || !strings.Contains(got, "0 of 3 left, would be refused, for 20m0s ; full again in 1h0m0s") || !strings.Contains(got, "banned, for 1h0m0s more") {
-		t.Errorf("%d %s", w.Code, got)
-	}
-	if strings.Contains(w.Body.String(), hostile) {
-		t.Error("the key isn't escaped")
-	}
-	for _, tc := range []struct {
-		name   string
-		form   url.Values
-		fields []string
-		code   int
-	}{
-		{"another site", form("reset"), []string{"Sec-Fetch-Site", "cross-site"}, 403},
-		{"another origin", form("reset"), []string{"Origin", "https://elsewhere.example"}, 403},
-		{"no action", form("explode"), nil, 400},
-		{"no limiter", url.Values{"limiter": {"1"}, "key": {"k"}}, nil, 400},
-		{"no key", url.Values{"limiter": {"0"}, "do": {"reset"}}, nil, 422},
-	} {
-		if w := ask(h, "POST", "/x/key", tc.form, tc.fields...); w.Code != tc.code {
-			t.Errorf("%s: %d, want %d", tc.name, w.Code, tc.code)
-		}
-	}
-	if w := ask(page(t, console.Limiters(l)), "POST", "/key", form("reset")); w.Code != 403 {
-		t.Errorf("without WithActions: %d", w.Code)
-	}
-	if d, err := l.Peek(context.Background(), hostile); err != nil || d.Allowed {
-		t.Fatalf("the key was reset by what must not: %v, %v", d, err)
-	}
-	logged.Reset()
-
-	w = ask(h, "POST", "/x/key", form("reset"), "Sec-Fetch-Site", "same-origin")
-	if got := text(w.Body.String()); w.Code != 200 || !strings.Contains(got, "This key was reset") || !strings.Contains(got, "3 of 3 left") || !strings.Contains(got, "not banned") {
-		t.Errorf("%d %s", w.Code, got)
-	}
-	if got := logged.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "action=reset") || !strings.Contains(got, "remote=127.0.0.1:1") || strings.Contains(got, "alert") {
-		t.Errorf("logged %q", got)
-	}
-	if d, err := l.Peek(context.Background(), hostile); err != nil || !d.Allowed {
-		t.Errorf("after the reset: %v, %v", d, err)
 	}
 }
 

@@ -2,13 +2,16 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -23,17 +26,21 @@ type found struct {
 	Key     string // as it was typed
 	Error   string
 	Done    string // what an action has done
+	Banned  bool   // by a ban that can be lifted
 	Limits  []standing
+	Missing []string // limits that can't be looked up
 }
 
 // standing is where a key stands with a limit.
 type standing struct {
-	Limit, Text          string
-	Left, Of, InFlight   int64
-	Slots, Ban, Banned   bool
-	Free                 bool
-	Full, More           string
-	DryRun, Local, Known bool
+	Limit, Text        string
+	Routes             []string
+	Left, Of, InFlight int64
+	Slots, Ban, Banned bool
+	Free               bool
+	Full, More         string
+	DryRun, Local      bool
+	Everybody          bool
 }
 
 // key looks a key up, and acts on it.
@@ -50,23 +57,22 @@ func (p *page) key(w http.ResponseWriter, r *http.Request) {
 	}
 	b := p.boards[i]
 	f := &found{Limiter: b.title(i), Index: i, Key: r.PostFormValue("key")}
-	switch action := r.PostFormValue("do"); action {
-	case "", "look":
-	case "reset":
-		if !p.Actions {
+	if do := r.PostFormValue("do"); do != "" && do != "look" {
+		act := actions[do]
+		switch {
+		case act == nil:
+			http.Error(w, "no such action", http.StatusBadRequest)
+			return
+		case !p.Actions:
 			http.Error(w, "the console was made without WithActions", http.StatusForbidden)
 			return
 		}
-		err := b.limiter.Reset(r.Context(), f.Key)
-		p.log(r, action, f, err)
+		done, err := act(r.Context(), b, f.Key)
+		p.log(r, do, f, err)
+		f.Done = done
 		if err != nil {
-			f.Error = err.Error()
-		} else {
-			f.Done = "This key was reset: what it had consumed is forgotten, and its bans are lifted."
+			f.Done, f.Error = "", err.Error()
 		}
-	default:
-		http.Error(w, "no such action", http.StatusBadRequest)
-		return
 	}
 	if f.Error == "" {
 		p.look(r, b, f)
@@ -76,6 +82,31 @@ func (p *page) key(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusUnprocessableEntity
 	}
 	p.show(w, status, &view{Found: f})
+}
+
+// actions are what can be done to a key, by what the form calls them. Each returns what
+// it has done.
+var actions = map[string]func(context.Context, *board, string) (string, error){
+	"reset": func(ctx context.Context, b *board, key string) (string, error) {
+		return "This key was reset: what it had consumed is forgotten, and its bans are lifted.", b.limiter.Reset(ctx, key)
+	},
+	"lift": func(ctx context.Context, b *board, key string) (string, error) {
+		bans := b.bans()
+		if len(bans) == 0 {
+			return "", errors.New("this limiter bans no key")
+		}
+		return "The bans of this key are lifted. What it had consumed of other limits stays.", b.limiter.Reset(ctx, key, bans...)
+	},
+}
+
+// bans are the names of the bans that have a key of the request's.
+func (b *board) bans() (names []string) {
+	for _, r := range b.limiter.Describe().Rules {
+		if r.Spec.Algorithm == store.Ban && r.Key != "Global" && !slices.Contains(names, r.Limit) {
+			names = append(names, r.Limit)
+		}
+	}
+	return names
 }
 
 func (p *page) log(r *http.Request, action string, f *found, err error) {
@@ -88,29 +119,50 @@ func (p *page) log(r *http.Request, action string, f *found, err error) {
 	l.WarnContext(r.Context(), "stint: console: an action", attrs...)
 }
 
-// look asks the store where a key stands.
+// look asks the store where a key stands with all limits of a limiter.
 func (p *page) look(r *http.Request, b *board, f *found) {
-	d, err := b.limiter.Peek(r.Context(), f.Key)
+	d, err := b.limiter.PeekAll(r.Context(), f.Key)
 	if err != nil {
 		f.Error = err.Error()
 		return
 	}
-	rules := map[string]stint.Rule{}
+	rules, routes := map[string]stint.Rule{}, map[string][]string{}
 	for _, rule := range b.limiter.Describe().Rules {
-		if rule.Route == "" {
+		if _, known := rules[rule.Limit]; !known {
 			rules[rule.Limit] = rule
 		}
+		routes[rule.Limit] = append(routes[rule.Limit], whereOf(rule))
 	}
 	for _, s := range d.Limits {
-		rule, known := rules[s.Name]
+		rule := rules[s.Name]
 		at := standing{
-			Limit: s.Name, Text: rule.Text, Left: max(s.Remaining, 0), Of: most(&s, rule.Spec), InFlight: s.InFlight,
-			Slots: rule.Spec.Algorithm == store.Concurrency, Ban: rule.Spec.Algorithm == store.Ban, DryRun: s.DryRun, Local: rule.Local, Known: known,
-			Full: until(s.ResetAfter), More: until(s.RetryAfter), Free: s.Allowed,
+			Limit: s.Name, Text: rule.Text, Routes: routes[s.Name],
+			Left: max(s.Remaining, 0), Of: most(&s, rule.Spec), InFlight: s.InFlight,
+			Slots: rule.Spec.Algorithm == store.Concurrency, Ban: rule.Spec.Algorithm == store.Ban,
+			Free: s.Allowed, Full: until(s.ResetAfter), More: until(s.RetryAfter),
+			DryRun: s.DryRun, Local: rule.Local, Everybody: rule.Key == "Global",
 		}
 		at.Banned = at.Ban && !s.Allowed
+		f.Banned = f.Banned || at.Banned && !at.Everybody
 		f.Limits = append(f.Limits, at)
 	}
+	f.Missing = b.missing(d, rules)
+}
+
+// missing are the limits that a key can't be looked up in, and why.
+func (b *board) missing(d stint.Decision, rules map[string]stint.Rule) (all []string) {
+	for name, rule := range rules {
+		if !slices.ContainsFunc(d.Limits, func(s stint.LimitStatus) bool { return s.Name == name }) {
+			all = append(all, name+": "+rule.Text+", which paces responses and refuses nobody")
+		}
+	}
+	for name := range b.seen() {
+		if _, known := rules[name]; !known {
+			all = append(all, name+": "+elsewhere)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // most is what a key has that was never seen.

@@ -184,7 +184,7 @@ func (b *board) known(d stint.Description) (all []*limit) {
 		}
 	}
 	var others []*limit
-	for _, l := range *b.limits.Load() {
+	for _, l := range b.seen() {
 		if !slices.Contains(all, l) {
 			others = append(others, l)
 		}
@@ -243,12 +243,18 @@ func (v *limitView) describe(d stint.Description) {
 				v.Kept = "this process"
 			}
 		}
-		v.Routes = append(v.Routes, cmp.Or(r.Route, "every request without a route of its own"))
+		v.Routes = append(v.Routes, whereOf(r))
 	}
 	if !v.Rule {
-		v.Text, v.Key = "from a WithLimitFunc, or a limiter derived by With", "told by the request"
+		v.Text, v.Key = elsewhere, "told by the request"
 	}
 }
+
+// elsewhere says of a limit that has figures, and isn't in the description, where it is.
+const elsewhere = "from a WithLimitFunc, a limiter derived by With, or before an Update"
+
+// whereOf says which requests have a rule.
+func whereOf(r stint.Rule) string { return cmp.Or(r.Route, "every request without a route of its own") }
 
 func (p *page) keys(counts []topkeys.Count) (all []keyView) {
 	for _, c := range counts {
