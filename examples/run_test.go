@@ -1,5 +1,5 @@
-// Package examples holds programs, one in each directory. Its test is a new
-// user: it starts each of them and runs the commands that it prints.
+// Package examples holds programs, one in each directory. Its test acts as a new user:
+// it starts each program and runs the commands that it prints.
 package examples
 
 import (
