@@ -11,7 +11,7 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// instruments are what README.md lists.
+// instruments are the metrics that README.md lists.
 type instruments struct {
 	decisions       metric.Int64Counter
 	limitDecisions  metric.Int64Counter
@@ -39,8 +39,8 @@ type instruments struct {
 	reloads         metric.Int64Counter
 }
 
-// Bounds of histograms. A store in memory answers in a microsecond, a wait takes up
-// to minutes.
+// Bounds of histograms. A store in memory answers in a microsecond; a wait takes up to
+// minutes.
 var (
 	shares = []float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1}
 	waits  = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
@@ -78,7 +78,7 @@ func (i *instruments) define(m metric.Meter) error {
 	return errors.Join(all.errs...)
 }
 
-// mistakes are those of defining instruments.
+// mistakes are the errors of defining instruments.
 type mistakes struct{ errs []error }
 
 func made[I, O any](all *mistakes, of func(string, ...O) (I, error), name, unit, description string) I {
@@ -89,7 +89,7 @@ func made[I, O any](all *mistakes, of func(string, ...O) (I, error), name, unit,
 	return i
 }
 
-// within makes histograms of these bounds.
+// within makes histograms with these bounds.
 func within(m metric.Meter, bounds []float64) func(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
 	return func(name string, opts ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
 		return m.Float64Histogram(name, append(opts, metric.WithExplicitBucketBoundaries(bounds...))...)
@@ -103,13 +103,13 @@ func (i *instruments) observables() []metric.Observable {
 	}
 }
 
-// memory is a store that is reported.
+// memory is a store in memory that is reported.
 type memory struct {
 	name  string
 	store *memstore.Store
 }
 
-// collect reports where everything stands that goes up and down.
+// collect reports the values that go up and down.
 func (o *observer) collect(_ context.Context, to metric.Observer) error {
 	tell := func(what metric.Int64Observable, l *level, as attributes) {
 		if l.known.Load() {

@@ -3,15 +3,15 @@
 //
 //	stop, err := stintotel.Observe(lim)
 //
-// README.md beside this file lists the metrics, their attributes and units.
+// README.md in this directory lists the metrics, their attributes and units.
 //
 // # Cardinality
 //
-// Attributes are the names of limiters and limits, and the patterns of routes: what
-// the program says, never what a request says. No attribute, of a metric or of a
-// span's event, holds a key. Limits of a stint.WithLimitFunc have the names that it
-// gives them: after 1,000 combinations of limiter, route and limit, further ones are
-// reported together, with otel.metric.overflow=true.
+// Attributes are the names of limiters and limits, and the patterns of routes: they
+// come from the program, never from a request. No attribute of a metric or of a span's
+// event holds a key. Limits of a stint.WithLimitFunc have the names that it gives them.
+// After 1,000 combinations of limiter, route and limit, further ones are reported
+// together, with otel.metric.overflow=true.
 //
 // # Cost
 //
@@ -30,7 +30,7 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// Scope is the name of the instrumentation scope that the metrics have.
+// Scope is the name of the metrics' instrumentation scope.
 const Scope = "github.com/stint-go/stint/observe/otel"
 
 // Option changes a default of Observe.
@@ -41,8 +41,8 @@ type config struct {
 	memory   []memory
 }
 
-// WithMeterProvider sets where metrics go. The default is otel.GetMeterProvider(),
-// as it is when Observe is called. Nil keeps the default.
+// WithMeterProvider sets where metrics go. The default, also for nil, is what
+// otel.GetMeterProvider returns when Observe is called.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return func(c *config) {
 		if p != nil {
@@ -52,25 +52,26 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 }
 
 // WithMemory also reports what a store in memory holds, under a name
-// (stint.store.name). It is for one inside another store, such as the secondary of a
-// failover: a limiter's own is reported without, under the limiter's name. Give each
-// store to one Observe only.
+// (stint.store.name). Use it for a store inside another one, such as the secondary of a
+// failover: a limiter's own store is reported without it, under the limiter's name.
+// Observe fails if s is nil. Give each store to one Observe only.
 func WithMemory(name string, s *memstore.Store) Option {
 	return func(c *config) { c.memory = append(c.memory, memory{name, s}) }
 }
 
-// Observe reports what the limiter does, and those derived from it by With, until
-// stop is called. It survives Update. Call it before the limiter decides anything:
-// requests that hold slots or wait by then are not counted among those that do.
+// Observe reports what the limiter does, and those derived from it by With, until stop
+// is called. It continues across Updates. Call it before the limiter decides anything:
+// requests that already hold slots or wait then are missing from the counts of those
+// that do. Observe and stop are safe for concurrent use.
 //
-// Limiters are told apart by stint.WithLimiterName: the metrics of those that have
-// the same name, or none, are added up.
+// Limiters are distinguished by stint.WithLimiterName: the metrics of limiters with the
+// same name, or with none, are added up.
 //
-// Span events go to the span in the context of the request that is decided, so mount
-// the limiter inside the middleware that starts spans, such as otelhttp. Decisions
-// outside HTTP (Limiter.Take, Wait, Allow) have metrics only.
+// Span events go to the span in the context of the request, so mount the limiter inside
+// the middleware that starts spans, such as otelhttp. Decisions outside HTTP
+// (Limiter.Take, Wait, Allow) have metrics only.
 //
-// The error is the meter provider's, or that of a nil store; nothing is observed then.
+// The error is the meter provider's, or reports a nil store. Then nothing is observed.
 func Observe(lim *stint.Limiter, opts ...Option) (stop func(), err error) {
 	c := config{provider: otel.GetMeterProvider()}
 	for _, o := range opts {

@@ -74,7 +74,7 @@ func (o *observer) observe(e stint.Event) {
 	case stint.EventLimitChanged:
 		o.changed(ctx, &e)
 	case stint.EventStoreDegraded:
-		// A failed call is not yet an open breaker.
+		// A failed call doesn't mean that the breaker is open.
 		if open := errors.Is(e.Err, failover.ErrOpen); open || e.Err == nil {
 			l.degraded.set(one(open))
 		}
@@ -95,17 +95,17 @@ func one(is bool) int64 {
 	return 0
 }
 
-// of are the series of a limit where the event came from.
+// of returns the series of a limit in the place where the event came from.
 func (o *observer) of(e *stint.Event, limit string) *series {
 	return o.series.at(id{e.Limiter, e.Route, limit})
 }
 
-// became counts what became of a request, and which limit bound.
+// became counts the outcome of a request, and which limit bound.
 func (o *observer) became(ctx context.Context, e *stint.Event) {
 	o.decisions.Add(ctx, 1, o.of(e, e.Decision.Limit).outcome[e.Kind].add...)
 }
 
-// asked notes how long the store took, if it was asked.
+// asked records how long the store took, if it was asked.
 func (o *observer) asked(ctx context.Context, e *stint.Event, as attributes) {
 	if e.StoreTook > 0 {
 		o.storeTook.Record(ctx, e.StoreTook.Seconds(), as.record...)
@@ -146,13 +146,13 @@ func answer(at *stint.LimitStatus) int {
 	return refused
 }
 
-// share is how much of the limit is used. A burst beyond the quota is none of it, nor
-// is debt.
+// share returns how much of the limit is used. A burst beyond the quota doesn't count
+// as part of it, nor does debt.
 func share(at *stint.LimitStatus) float64 {
 	return min(max(0, 1-float64(at.Remaining)/float64(at.Quota)), 1)
 }
 
-// ended takes down what decided has put up.
+// ended takes back what decided has added.
 func (o *observer) ended(ctx context.Context, e *stint.Event) {
 	before := e.Held > time.Since(o.since) // let in when nobody counted
 	for i := range e.Decision.Limits {
@@ -175,7 +175,7 @@ func (o *observer) endWait(ctx context.Context, e *stint.Event) {
 	}
 }
 
-// failed counts a failure of the store. The request may have gone on, so this is no
+// failed counts a failure of the store. The request may have gone on, so this isn't a
 // decision.
 func (o *observer) failed(ctx context.Context, e *stint.Event, l *limiter) {
 	o.asked(ctx, e, l.took[failed])
@@ -209,7 +209,7 @@ func (o *observer) changed(ctx context.Context, e *stint.Event) {
 	}
 }
 
-// limiter has the attribute sets of what is told of a limiter as a whole.
+// limiter holds the attribute sets of what is reported about a limiter as a whole.
 type limiter struct {
 	took                                   [3]attributes // by what became of a Take
 	settled                                [2]attributes // of a Settle
@@ -219,7 +219,7 @@ type limiter struct {
 	degraded                               level
 }
 
-// What became of a call of the store.
+// Outcomes of a call of the store.
 const (
 	done = iota
 	failed

@@ -23,7 +23,7 @@ const (
 	overflowKey  = attribute.Key("otel.metric.overflow")
 )
 
-// outcomes are what became of a request, by the event that says so.
+// outcomes are the outcomes of a request, by the event that reports them.
 var outcomes = [...]string{
 	stint.EventAdmitted:     "admitted",
 	stint.EventDenied:       "denied",
@@ -35,7 +35,7 @@ var outcomes = [...]string{
 	stint.EventStoreFailed:  "store_failed",
 }
 
-// What one limit says.
+// Outcomes of one limit.
 const (
 	allowed = iota
 	refused
@@ -49,8 +49,8 @@ var reasons = [...]stint.AdaptiveReason{
 	stint.AdaptiveDrops, stint.AdaptiveSteady, stint.AdaptiveUnused,
 }
 
-// attributes is an attribute set as the options of each kind of measurement, so that
-// a measurement makes neither the set nor the list of options.
+// attributes is an attribute set as an option of each kind of measurement, so that a
+// measurement allocates neither the set nor the list of options.
 type attributes struct {
 	add     []metric.AddOption
 	record  []metric.RecordOption
@@ -62,7 +62,7 @@ func set(all ...attribute.KeyValue) attributes {
 	return attributes{[]metric.AddOption{o}, []metric.RecordOption{o}, []metric.ObserveOption{o}}
 }
 
-// id is what series are told apart by. Empty parts are left out of the attributes.
+// id distinguishes series. Empty parts are left out of the attributes.
 type id struct{ limiter, route, limit string }
 
 func (i id) attributes() (all []attribute.KeyValue) {
@@ -74,7 +74,7 @@ func (i id) attributes() (all []attribute.KeyValue) {
 	return all
 }
 
-// series are the attribute sets of an id, and what its gauges stand at.
+// series holds the attribute sets of an id, and the values of its gauges.
 type series struct {
 	plain    attributes
 	outcome  [len(outcomes)]attributes
@@ -109,7 +109,7 @@ func newSeries(all []attribute.KeyValue) *series {
 	return s
 }
 
-// level is the value of a gauge that is there once something has been said of it.
+// level is the value of a gauge that exists once it has been set.
 type level struct {
 	value atomic.Int64
 	known atomic.Bool
@@ -131,12 +131,11 @@ func (l *level) mark() {
 	}
 }
 
-// most is how many series there may be.
+// most bounds the number of series.
 const most = 1000
 
-// table finds what belongs to a key without a lock or an allocation, which is why the
-// map is copied to add to it. That ends when the configuration has been seen, or at
-// most.
+// table finds the value of a key without a lock or an allocation. Adding copies the
+// map; that ends when the configuration has been seen, or at most.
 type table[K comparable, V any] struct {
 	made atomic.Pointer[map[K]*V]
 	mu   sync.Mutex // held to add

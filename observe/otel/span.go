@@ -24,8 +24,8 @@ const (
 	queuedKey     = attribute.Key("stint.queued")
 )
 
-// annotate adds refusals and waits to the request's span. An error's text stays out
-// of it: a key function of the program's may have put anything there.
+// annotate adds refusals and waits to the request's span. It leaves out an error's
+// text, where a key function of the program may have put anything.
 func annotate(ctx context.Context, e *stint.Event) {
 	name := spanEvent(e)
 	if name == "" && !e.EndsWait {
@@ -54,7 +54,7 @@ func annotate(ctx context.Context, e *stint.Event) {
 	span.AddEvent(name, trace.WithAttributes(where...))
 }
 
-// spanEvent is the name of the span's event, or "".
+// spanEvent returns the name of the span's event, or "".
 func spanEvent(e *stint.Event) string {
 	switch e.Kind {
 	case stint.EventDenied, stint.EventBlocked, stint.EventEmptyKey, stint.EventKeyFailed, stint.EventLimitsFailed:
