@@ -8,42 +8,42 @@ import (
 	"github.com/stint-go/stint/internal/clock"
 )
 
-// Want is what somebody waits for in a line of slots.
+// Want is what a caller waits for in a line of slots.
 type Want struct {
 	Key  Key
 	Cost int64 // in slots
 	Rank Rank
-	// Shares returns those of the limit as it now is, or nil. It is called under
+	// Shares returns the shares of the limit as it now is, or nil. It is called under
 	// the lock of the lines, and returns at once.
 	Shares func() *Shares
 	Room   int64     // how many may wait in the line
-	Until  time.Time // when the patience for this line ends
+	Until  time.Time // when the caller's patience for this line ends
 }
 
-// Asker is who waits for slots. What it asks (a store, or anything else that has
-// slots), what else it asks for in one, and what an answer means is its own affair;
-// a line says whose turn it is. Both methods are called with no lock held, by the
-// goroutine that waits, and may panic.
+// Asker is a caller that waits for slots. A line says whose turn it is to ask. What is
+// asked (a store, or anything else that has slots), what else is asked in the same
+// call, and what an answer means is up to the Asker. Both methods are called by the
+// waiting goroutine with no lock held, and may panic.
 type Asker interface {
-	// Came tells how many wait in a line that the waiter has come to: with itself
-	// where it has joined the line, or else there was no room.
+	// Came reports how many wait in a line that the waiter has come to: including
+	// itself if it joined the line; otherwise there was no room.
 	Came(waiting int64, joined bool)
-	// Ask asks. It returns nil if that is the end of waiting, granted or not, or
-	// which slots the answer was short of. Where these are of another key than
-	// what was wanted so far, the waiter changes lines.
+	// Ask asks. It returns nil if the wait is over, granted or not; otherwise it
+	// returns the slots that the answer was short of. If their key differs from what
+	// was wanted so far, the waiter changes lines.
 	Ask(ctx context.Context) *Want
 }
 
-// How a wait ends that no answer has ended, beside the error of its context.
+// How a wait ends if neither an answer nor the context ends it.
 var (
 	ErrFull = errors.New("waiting: there is no room in the line")
 	ErrLate = errors.New("waiting: patience is over")
 )
 
-// Wait stands in line for what is wanted, and has a ask whenever it is the head of
-// its line and may hope for an answer, until an answer is the end. The error is
-// nil then, and otherwise ErrFull, ErrLate or ctx's. Whoever is the head when its
-// patience ends asks once more.
+// Wait stands in line for what is wanted. Whenever the waiter is the head of its line
+// and may hope for an answer, it calls a.Ask, until an answer ends the wait. The error
+// is then nil; otherwise it is ErrFull, ErrLate or ctx's. A waiter that is the head
+// when its patience ends asks once more.
 func (s *Slots) Wait(ctx context.Context, w *Want, a Asker) error {
 	p := new(place)
 	defer s.leave(p) // also if the asker panics
@@ -58,16 +58,16 @@ func (s *Slots) Wait(ctx context.Context, w *Want, a Asker) error {
 		case <-timer.C:
 		case <-ctx.Done():
 		}
-		if err := ctx.Err(); err != nil { // who has left doesn't ask, also if just woken
+		if err := ctx.Err(); err != nil { // a waiter that has left doesn't ask, even if just woken
 			return err
 		}
 		first := s.first(p)
-		if first { // its poll was a while ago: it asks, also when its time is up
+		if first { // its last poll was a while ago: it asks, even if its time is up
 			next := a.Ask(ctx)
 			if next == nil {
 				return nil
 			}
-			if next.Key != p.Key { // free here, full there: the next here may go
+			if next.Key != p.Key { // a slot is free here but not there: the next waiter here may go
 				s.leave(p)
 				if !s.come(p, next, a) {
 					return ErrFull

@@ -6,14 +6,14 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// bucket is what a store counts together, one limit and key, whatever the cost
-// and the other limits of a call: lines of several kinds may reserve in it.
+// bucket is what a store counts together, one limit and key, whatever the cost and the
+// other limits of a call. Lines of several kinds may reserve in it.
 type bucket struct {
 	key     bucketKey
 	lines   int           // that have a column in it
 	parts   list[*part]   // of all lines, in the order in which the store has made them
 	settled chan struct{} // closed when the settlement under way has ended; nil without one
-	retry   time.Time     // after a failure, when the next may begin
+	retry   time.Time     // after a failure, when the next settlement may begin
 }
 
 type bucketKey struct {
@@ -46,8 +46,8 @@ func (ts *Turns) forgetBucket(b *bucket) {
 	}
 }
 
-// insert puts a part where the store has made it. Receipts under other numbers,
-// from before an update, can't be compared: what comes later stands behind.
+// insert puts a part where the store has made it. Receipts under other numbers, from
+// before an update, can't be compared: the later one goes behind.
 func (b *bucket) insert(p *part) {
 	limit := p.column.charge.Limit
 	e := b.parts.back
@@ -59,8 +59,8 @@ func (b *bucket) insert(p *part) {
 
 func says(a, b *store.Limit) bool { return a == b || a.Spec() == b.Spec() }
 
-// last is the part behind which nothing stands, if it is vacant and may go back
-// to the store, or else nil. forced, it needn't be ripe.
+// last returns the part that nothing stands behind, if it is vacant and may go back to
+// the store, or else nil. If forced, it need not be ripe.
 func (b *bucket) last(now time.Time, forced bool) *part {
 	if b.parts.n == 0 {
 		return nil
@@ -73,8 +73,8 @@ func (b *bucket) last(now time.Time, forced bool) *part {
 	return p
 }
 
-// loosen has what is stuck at the end tried again, all of it: one by one it would
-// take the store as many calls.
+// loosen marks everything stuck at the end to be tried again, all of it at once: one by
+// one it would cost as many calls of the store.
 func (b *bucket) loosen() {
 	for e := b.parts.back; e != nil && e.value.stuck; e = e.prev {
 		e.value.stuck = false

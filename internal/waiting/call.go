@@ -8,43 +8,41 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Lines is where those wait who want something of the limits of one process.
+// Lines are the lines of those who wait for something of the limits of one process.
 type Lines struct {
 	Turns
 	Slots
 }
 
-// Longest is how long a patient call waits for a turn when its context has no
-// deadline.
+// Longest is how long a patient call waits for a turn if its context has no deadline.
 const Longest = time.Hour
 
-// outlives is for how long the answer of a store is waited for that may have reserved
-// a turn for somebody who has left since.
+// outlives is how long to wait for the answer of a store that may have reserved a turn
+// for a caller that has left since.
 const outlives = 2 * time.Second
 
-// Call is charges that are decided together and may have to wait for it. It is
-// for one goroutine.
+// Call is a set of charges that are decided together and may have to wait for it. It is
+// for one goroutine at a time.
 type Call struct {
 	Charges []store.Charge
 	Results []store.Result
-	Store   store.Store // that decides them
+	Store   store.Store // decides the charges
 
-	// Patient: every limit waits as long as the context lets it.
+	// Patient: every limit lets the call wait as long as the context allows.
 	Patient bool
 	// Counting: a refusal is counted by one of the limits.
 	Counting bool
-	// Aging is what a class is worth in a line.
+	// Aging is how much waiting time a class is worth in a line.
 	Aging time.Duration
-	// Settle gives back what is left in the lines, also when the call is long gone.
+	// Settle gives back what is left in the lines, even long after the call has gone.
 	Settle Settle
-	// Granted: the charges have been made, and are to be given back unless they
-	// are used.
+	// Granted: the charges have been made, and must be given back unless they are used.
 	Granted bool
-	// Begun: Caller.Waits has been told.
+	// Begun: Caller.Waits has been called.
 	Begun bool
-	// Waited is for how long, all in all.
+	// Waited is the total time waited.
 	Waited time.Duration
-	// Timed has Took be how long the store has taken, all calls together.
+	// Timed makes Took the time that the store has taken, in all calls together.
 	Timed bool
 	Took  time.Duration
 	// Seen is what the call has seen of the line of each charge, or empty.
@@ -53,21 +51,21 @@ type Call struct {
 	by    Caller
 	in    any       // the *Lines: see lines
 	waits bool      // something may make it wait
-	came  time.Time // when it first began to
-	claim *Claim    // of turns that others have left
+	came  time.Time // when it first began to wait
+	claim *Claim    // on turns that others have left
 	slot  slotWait
 }
 
-// slotWait is what a call knows that waits for slots.
+// slotWait is the state of a call that waits for slots.
 type slotWait struct {
 	charge int       // whose line it stands in
-	booked time.Time // up to when the wait there is counted
-	asked  bool      // results are an answer: by the limits that the call now has
+	booked time.Time // up to when the wait there has been counted
+	asked  bool      // results are an answer by the limits that the call now has
 	want   *Want
 	err    error // the store's
 }
 
-// Ask has the store decide the charges, whoever waits for what.
+// Ask asks the store to decide the charges, whoever waits for what.
 func (c *Call) Ask(ctx context.Context) error {
 	if !c.Timed {
 		return c.Store.Take(ctx, c.Charges, c.Results)
@@ -84,21 +82,21 @@ var epoch = time.Now()
 
 // Seen is what a call has seen of the line of one of its limits.
 type Seen struct {
-	Queued int64 // with it, when it came
+	Queued int64 // including it, when it came
 	Waited time.Duration
 }
 
-// Terms are how a limit lets a charge wait for it.
+// Terms are how a limit lets a charge wait.
 type Terms struct {
 	Way Way
-	// MaxWait is for how long, 0 for not at all.
+	// MaxWait is the longest wait; 0 means none.
 	MaxWait time.Duration
-	// Queues: without a MaxWait it waits as far as the limit's own queue goes.
+	// Queues: without a MaxWait, the charge waits as far as the limit's own queue goes.
 	Queues bool
-	// Room is how many may wait in a line of slots; nil for as many as there are
-	// slots, and for any number of patient calls.
+	// Room is how many may wait in a line of slots. nil means as many as there are
+	// slots, and any number of patient calls.
 	Room *int64
-	// Slots is how many slots there are. It is asked of a key that is waited for.
+	// Slots returns how many slots there are, for a key that is waited for.
 	Slots func(*store.Charge) int64
 }
 
@@ -117,41 +115,42 @@ const (
 	ForNothing
 )
 
-// Caller is whose charges wait. Its methods are called by the call's goroutine,
-// with no lock held.
+// Caller is the owner of a Call. Its methods are called by the call's goroutine, with
+// no lock held.
 type Caller interface {
-	// Terms are those of charge i.
+	// Terms returns the terms of charge i.
 	Terms(i int) *Terms
-	// Class is the call's among those that wait. It is asked once something depends
-	// on it, and every time.
+	// Class returns the call's class among those that wait. It is called only if
+	// something depends on it, and may be called more than once.
 	Class(ctx context.Context) uint8
-	// Shares returns the shares of charge i's limit as it now is. The function is
-	// called under the lock of the lines.
+	// Shares returns the shares of charge i's limit as it now is. The returned function
+	// is called under the lock of the lines.
 	Shares(i int) func() *Shares
-	// Renew is called before a call that waits for charge at's slots asks again.
-	// The caller may change the call's charges to what its limits have become. It
-	// returns where that charge now is, and whether the charges are others.
+	// Renew is called before a call that waits for charge at's slots asks again. The
+	// caller may change the call's charges to what its limits have become. It returns
+	// where that charge now is, and whether the charges have changed.
 	Renew(at int) (now int, others bool)
-	// Waits tells that the call begins to wait for charge i: for d, where that is
-	// known. It is called once.
+	// Waits reports that the call begins to wait for charge i: for d, if that is known.
+	// It is called once.
 	Waits(i int, d time.Duration)
-	// Holds tells that the call has been granted the slots that it asked for.
+	// Holds reports that the call has been granted the slots that it asked for.
 	Holds()
 }
 
-// LeftError is why nobody waits for the answer any more: the context's error. What
-// the call then has (Granted) is to be given back.
+// LeftError is why nobody waits for the answer any more: the context's error. What the
+// call then has (Granted) must be given back.
 type LeftError struct{ Err error }
 
-// Error is the context's.
+// Error returns the context's error text.
 func (e *LeftError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the context's error.
 func (e *LeftError) Unwrap() error { return e.Err }
 
-// Take gets the call answered: after nil, either all of it is granted, and its turn
-// has come, or results say why not. Another error is a *LeftError or the store's.
-// waits says that something may make it wait, slots that it takes some.
+// Take gets an answer for the call. If the error is nil, either everything is granted
+// and its turn has come, or the results say why not. Otherwise it is a *LeftError or
+// the store's error. waits says that something may make the call wait, slots that it
+// takes slots.
 func (ls *Lines) Take(ctx context.Context, c *Call, by Caller, waits, slots bool) error {
 	w := (*waiter)(c)
 	w.by, w.in, w.waits = by, ls, waits
@@ -174,13 +173,13 @@ func (ls *Lines) Take(ctx context.Context, c *Call, by Caller, waits, slots bool
 		w.noteTurns()
 	case c.claim != nil || c.delay() > 0:
 		return w.sleep(ctx)
-	case ctx.Err() != nil: // it has left while the store was asked
+	case ctx.Err() != nil: // the caller has left while the store was asked
 		return &LeftError{ctx.Err()}
 	}
 	return nil
 }
 
-// Peek has the call answered as it stands, after what others have left has gone
+// Peek gets an answer for the call as it stands, after what others have left has gone
 // back.
 func (ls *Lines) Peek(ctx context.Context, c *Call, by Caller) error {
 	w := (*waiter)(c)
@@ -188,7 +187,7 @@ func (ls *Lines) Peek(ctx context.Context, c *Call, by Caller) error {
 	return w.ask(ctx)
 }
 
-// drop leaves the turns that the call has taken over from others and not used.
+// drop leaves the turns that the call has taken over from others and hasn't used.
 func (w *waiter) drop(ctx context.Context) {
 	if w.claim != nil {
 		w.lines().Drop(ctx, w.claim)
@@ -196,7 +195,7 @@ func (w *waiter) drop(ctx context.Context) {
 	}
 }
 
-// delay is the largest delay of the enforced limits: what a request sleeps.
+// delay returns the largest delay of the enforced limits: how long the request sleeps.
 func (c *Call) delay() (d time.Duration) {
 	for i := range c.Results {
 		if c.Results[i].OK && !c.Charges[i].DryRun {
@@ -206,7 +205,7 @@ func (c *Call) delay() (d time.Duration) {
 	return d
 }
 
-// note keeps that n wait for the limit of charge i.
+// note records that n wait for the limit of charge i.
 func (w *waiter) note(i int, n int64) {
 	if len(w.Seen) == 0 {
 		w.Seen = make([]Seen, len(w.Charges))
@@ -217,9 +216,10 @@ func (w *waiter) note(i int, n int64) {
 // waiter is a call on its way through the lines.
 type waiter Call
 
-// lines are those that the call goes through. Calls are kept in a pool, and a linker
-// keeps the methods of every type that one leads to; this is how a server in which
-// nobody waits is not built with the lines.
+// lines returns the lines that the call goes through. The field is an interface,
+// because calls are kept in a pool and a linker keeps the methods of every type that
+// the pool leads to: this way a server in which nobody waits is linked without the
+// lines.
 func (w *waiter) lines() *Lines { return w.in.(*Lines) }
 
 // bound sets how long each charge may wait.
@@ -243,8 +243,8 @@ func (w *waiter) bound(ctx context.Context) error {
 		case t.Way == ForNothing:
 			wait = 0
 		case t.Way == ForSlot && !w.Counting:
-			wait = 0 // waits in the process: see waitSlot
-		case t.Way == ForSlot: // and isn't counted while it does
+			wait = 0 // it waits in the process: see waitSlot
+		case t.Way == ForSlot: // and isn't counted while it waits
 			wait = min(max(wait, 0), left)
 		case wait > 0:
 			wait = min(wait, left)
@@ -256,7 +256,7 @@ func (w *waiter) bound(ctx context.Context) error {
 	return nil
 }
 
-// rank is the call's, for as long as it waits, whatever for.
+// rank returns the call's rank, the same for as long as it waits, whatever for.
 func (w *waiter) rank(ctx context.Context, now time.Time) Rank {
 	if w.came.IsZero() {
 		w.came = now
@@ -264,8 +264,8 @@ func (w *waiter) rank(ctx context.Context, now time.Time) Rank {
 	return RankOf(w.by.Class(ctx), w.came, w.Aging)
 }
 
-// begin tells the caller that the call has begun to wait. A call that waits for
-// several things in turn begins once.
+// begin tells the caller that the call has begun to wait. A call that waits for several
+// things in turn begins once.
 func (w *waiter) begin(i int, d time.Duration) {
 	if !w.Begun {
 		w.Begun = true
@@ -273,7 +273,7 @@ func (w *waiter) begin(i int, d time.Duration) {
 	}
 }
 
-// take asks, and notes what the call has then.
+// take asks, and records what the call then has.
 func (w *waiter) take(ctx context.Context) error {
 	if err := w.ask(ctx); err != nil {
 		return err
@@ -284,12 +284,12 @@ func (w *waiter) take(ctx context.Context) error {
 	return nil
 }
 
-// KeyOf says which slots a charge is about.
+// KeyOf returns which slots a charge is about.
 func KeyOf(ch *store.Charge) Key { return Key{Limit: ch.Limit.Name(), Key: ch.Key} }
 
-// room is how many may stand in line for charge i's slots. By default it is as many
-// as there are slots, so that a crowd finds a full line and not an endless one;
-// patient callers are the application's own, and it knows how many there are.
+// room returns how many may stand in line for charge i's slots. By default it is as
+// many as there are slots, so that a crowd finds a full line rather than an endless
+// one. Patient callers are the application's own, and it knows how many there are.
 func (w *waiter) room(i int) int64 {
 	t := w.by.Terms(i)
 	switch {

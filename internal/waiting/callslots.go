@@ -9,9 +9,10 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// takeSlots is take for a call that takes slots, in turn where it waits for them.
+// takeSlots is take for a call that takes slots, in its turn if it has to wait for
+// them.
 func (w *waiter) takeSlots(ctx context.Context) error {
-	w.by.Class(ctx) // who holds slots is counted by class: asked before there is anything to lose
+	w.by.Class(ctx) // slots are counted by class: ask for it before there is anything to lose
 	if w.lines().Slots.Waiting() {
 		if i, n := w.behind(); n > 0 {
 			if w.patience(ctx, i) > 0 {
@@ -30,8 +31,8 @@ func (w *waiter) takeSlots(ctx context.Context) error {
 	return nil
 }
 
-// behind is the first charge whose slots others wait for, and how many do: a slot
-// that is free now is theirs. A charge that takes none is behind nobody.
+// behind returns the first charge whose slots others wait for, and how many wait: a
+// slot that is free now is theirs. A charge that takes no slot is behind nobody.
 func (w *waiter) behind() (i int, queued int64) {
 	for i := range w.Charges {
 		ch, t := &w.Charges[i], w.by.Terms(i)
@@ -39,16 +40,16 @@ func (w *waiter) behind() (i int, queued int64) {
 			continue
 		}
 		if n := w.lines().Slots.Queued(KeyOf(ch)); n > 0 {
-			t.Slots(ch) // the key goes by this limit now, without being asked
+			t.Slots(ch) // makes the key follow this limit now, without asking it
 			return i, n
 		}
 	}
 	return 0, 0
 }
 
-// patience is how long a charge may go on waiting for a slot: as long as its own
-// limit says, however long the call has stood in the lines of others. A patient call
-// has one patience for all of them.
+// patience returns how long a charge may go on waiting for a slot: as long as its own
+// limit allows, however long the call has stood in the lines of others. A patient call
+// has a single patience for all of them.
 func (w *waiter) patience(ctx context.Context, i int) time.Duration {
 	t := w.by.Terms(i)
 	wait := t.MaxWait
@@ -68,8 +69,8 @@ func (w *waiter) patience(ctx context.Context, i int) time.Duration {
 	return wait
 }
 
-// full returns the first charge that is refused for want of a slot and may
-// wait, or -1 if there is none or something else refuses as well.
+// full returns the first charge that is refused for lack of a slot and may wait. It
+// returns -1 if there is none, or if something else refuses as well.
 func (w *waiter) full(ctx context.Context) int {
 	first := -1
 	for i := range w.Charges {
@@ -84,7 +85,7 @@ func (w *waiter) full(ctx context.Context) int {
 	return first
 }
 
-// refuse answers a call that may not overtake who waits for charge i's slots.
+// refuse answers a call that must not overtake those who wait for charge i's slots.
 func (w *waiter) refuse(ctx context.Context, i int) error {
 	costs := make([]int64, len(w.Charges))
 	for j := range w.Charges {
@@ -94,13 +95,13 @@ func (w *waiter) refuse(ctx context.Context, i int) error {
 	for j := range w.Charges {
 		w.Charges[j].Cost = costs[j]
 	}
-	w.Results[i].OK, w.Results[i].Remaining = false, 0 // what is free is not theirs
+	w.Results[i].OK, w.Results[i].Remaining = false, 0 // what is free belongs to others
 	return err
 }
 
-// waitSlot stands in line for charge i's slots until the call is granted,
-// refused by something else, or out of patience. asked says that results hold
-// the refusal that brought it here.
+// waitSlot stands in line for charge i's slots until the call is granted, refused by
+// something else, or out of patience. asked says that the results hold the refusal that
+// brought it here.
 func (w *waiter) waitSlot(ctx context.Context, i int, asked bool) error {
 	w.slot.asked = asked
 	err := w.lines().Wait(ctx, w.wants(ctx, i), w)
@@ -117,7 +118,7 @@ func (w *waiter) waitSlot(ctx context.Context, i int, asked bool) error {
 	return w.timedOut(ctx, err)
 }
 
-// wants has the call want the slots of charge i.
+// wants makes the call want the slots of charge i.
 func (w *waiter) wants(ctx context.Context, i int) *Want {
 	now := clock.Now()
 	ch := &w.Charges[i]
@@ -139,7 +140,7 @@ func (w *waiter) Came(queued int64, joined bool) {
 
 // Ask implements Asker.
 func (w *waiter) Ask(ctx context.Context) *Want {
-	if i, others := w.by.Renew(w.slot.charge); others { // there is no answer to go by then
+	if i, others := w.by.Renew(w.slot.charge); others { // there is no answer by the new limits yet
 		w.slot.charge, w.slot.asked = i, false
 	}
 	if err := w.bound(ctx); err != nil {
@@ -160,7 +161,7 @@ func (w *waiter) Ask(ctx context.Context) *Want {
 	return w.slot.want
 }
 
-// book counts how long the call has stood in its line.
+// book adds up how long the call has stood in its line.
 func (w *waiter) book() {
 	now := clock.Now()
 	d := now.Sub(w.slot.booked)
@@ -169,8 +170,8 @@ func (w *waiter) book() {
 	w.Seen[w.slot.charge].Waited += d
 }
 
-// timedOut ends a wait whose context has ended with err. Where that is the
-// deadline, no slot has come in time, which is the limit's answer.
+// timedOut ends a wait whose context has ended with err. If that is the deadline, no
+// slot has come in time, which is the limit's answer.
 func (w *waiter) timedOut(ctx context.Context, err error) error {
 	switch {
 	case !errors.Is(err, context.DeadlineExceeded):

@@ -10,14 +10,14 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// reserves reports whether charge i may reserve a turn. Dry runs take no part.
+// reserves reports whether charge i may reserve a turn. Dry runs may not.
 func (w *waiter) reserves(i int) bool {
 	ch := &w.Charges[i]
 	return ch.Cost > 0 && !ch.DryRun && w.by.Terms(i).Way == ForTurn
 }
 
-// parts are the charges that the call waits with, where it waits for turns: those
-// of its rates and quotas, in an order that is the same for all of their kind.
+// parts returns the charges that the call waits with if it waits for turns: those of
+// its rates and quotas, in an order that is the same for all calls of their kind.
 func (w *waiter) parts() []Part {
 	parts := make([]Part, 0, len(w.Charges))
 	for i := range w.Charges {
@@ -36,13 +36,13 @@ func (w *waiter) parts() []Part {
 	return parts
 }
 
-// stands reports whether a comes before b in the order of parts, which are few: a
-// call's limits.
+// stands reports whether a comes before b in the order of parts. There are few: the
+// limits of a call.
 func stands(a, b store.Charge) bool {
 	return cmp.Or(strings.Compare(a.Limit.Name(), b.Limit.Name()), strings.Compare(a.Key, b.Key)) < 0
 }
 
-// ask has the charges decided once.
+// ask asks the store once to decide the charges.
 func (w *waiter) ask(ctx context.Context) error {
 	if w.lines().Vacant() {
 		return w.askVacant(ctx)
@@ -73,11 +73,11 @@ func (w *waiter) mayReserve() bool {
 	return false
 }
 
-// outliving is a context for a Take that may reserve a turn: it ends a while after
-// ctx. Were the store left alone with the answer, it would settle the turn back by
-// itself, out of order, and what this process gives back from its lines would stand
-// before turns that nobody here knows of. So who leaves waits for the answer, and
-// leaves the line like everybody else.
+// outliving returns a context for a Take that may reserve a turn: it ends a while after
+// ctx. If the store were left alone with the answer, it would settle the turn back by
+// itself, out of order, and what this process gives back from its lines would be in
+// front of turns that nobody here knows of. So a caller that leaves waits for the
+// answer and leaves the line like everybody else.
 func outliving(ctx context.Context) (longer context.Context, end func()) {
 	if ctx.Done() == nil {
 		return ctx, func() {}
@@ -90,13 +90,13 @@ func outliving(ctx context.Context) (longer context.Context, end func()) {
 	}
 }
 
-// flushWait is for how long a call holds back while turns that others have left
-// are on their way back to the store.
+// flushWait is how long a call holds back while turns that others have left are on
+// their way back to the store.
 const flushWait = 100 * time.Millisecond
 
-// askVacant is ask where somebody has left turns that nobody has taken yet. A
-// call of their kind takes them over, and the store decides what else there is;
-// any other waits until they have gone back, or it would wait behind nobody.
+// askVacant is ask for when turns have been left that nobody has taken yet. A call of
+// their kind takes them over, and the store decides the rest. Any other call waits
+// until they have gone back, or it would wait behind nobody.
 func (w *waiter) askVacant(ctx context.Context) error {
 	parts := w.parts()
 	claim := w.lines().Claim(parts)
@@ -135,7 +135,7 @@ func (w *waiter) sleep(ctx context.Context) error {
 	start := clock.Now()
 	parts := w.parts()
 	slowest := w.slowest()
-	for k := range parts { // what has been reserved is the line's from here on
+	for k := range parts { // what has been reserved belongs to the line from here on
 		r := &w.Results[parts[k].Index]
 		parts[k].Charge.Receipt, parts[k].Wait = r.Receipt, r.Delay
 		r.Receipt = store.Receipt{}
@@ -148,13 +148,13 @@ func (w *waiter) sleep(ctx context.Context) error {
 	err := turn.Wait(ctx)
 	waited := clock.Since(start)
 	w.Waited += waited
-	for i := range w.Results { // they were of the decision's instant
+	for i := range w.Results { // they were relative to the instant of the decision
 		w.Results[i].ResetAfter = max(0, w.Results[i].ResetAfter-waited)
 	}
 	if err != nil {
 		return &LeftError{err}
 	}
-	for i := range w.Results { // others may have left, and it has come sooner
+	for i := range w.Results { // others may have left, so that the turn has come sooner
 		w.Results[i].Delay = min(w.Results[i].Delay, waited)
 	}
 	for k := range parts {
@@ -163,8 +163,8 @@ func (w *waiter) sleep(ctx context.Context) error {
 	return nil
 }
 
-// latest is the latest turn that the call may wait for: what the store was told
-// of each limit. A queue without a MaxWait bounds the wait by its length.
+// latest returns the latest turn that the call may wait for, from what the store was
+// told for each limit. A queue without a MaxWait bounds the wait by its length.
 func (w *waiter) latest(start time.Time) (t time.Time) {
 	for i := range w.Charges {
 		if ch := &w.Charges[i]; ch.MaxWait > 0 && !ch.DryRun {
@@ -176,7 +176,7 @@ func (w *waiter) latest(start time.Time) (t time.Time) {
 	return t
 }
 
-// slowest is the charge whose limit makes the call wait for the longest.
+// slowest returns the charge whose limit makes the call wait longest.
 func (w *waiter) slowest() int {
 	slowest := -1
 	for i := range w.Results {
@@ -187,7 +187,8 @@ func (w *waiter) slowest() int {
 	return slowest
 }
 
-// noteTurns keeps for a refused call how many wait for the turn that it doesn't get.
+// noteTurns records, for a refused call, how many wait for the turn that it doesn't
+// get.
 func (w *waiter) noteTurns() {
 	if !w.lines().Turns.Waiting() {
 		return

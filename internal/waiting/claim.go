@@ -7,22 +7,23 @@ import (
 	"github.com/stint-go/stint/internal/clock"
 )
 
-// Claim is a vacancy that is kept for a call while the store decides the rest of it.
+// Claim is a vacancy that is kept for a call while the store decides the rest of the
+// call.
 type Claim struct {
 	line  *line
 	parts []bool
 	wait  []time.Duration
 }
 
-// Claim looks for vacancies that the call can have in place of charges of its
-// own, and returns nil if there are none. The caller hands it to Join, or drops it.
+// Claim looks for vacancies that the call can take instead of charges of its own, and
+// returns nil if there are none. The caller must pass the claim to Join or Drop.
 func (ts *Turns) Claim(parts []Part) *Claim {
 	if len(parts) == 0 {
 		return nil
 	}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	if ts.buckets[keyOf(&parts[0].Charge)] == nil { // as of most keys: its name is made in no time
+	if ts.buckets[keyOf(&parts[0].Charge)] == nil { // as for most keys: checking its name takes no time
 		return nil
 	}
 	l := ts.lines[kindOf(parts)]
@@ -60,10 +61,10 @@ func (ts *Turns) Claim(parts []Part) *Claim {
 
 func (c *Claim) has(i int) bool { return c != nil && c.parts[i] }
 
-// Wait is how long the i-th part has to wait, and whether it is claimed.
+// Wait returns how long the i-th part has to wait, and whether it is claimed.
 func (c *Claim) Wait(i int) (time.Duration, bool) { return c.wait[i], c.parts[i] }
 
-// Drop gives the claim up: the call has been refused by something else.
+// Drop gives up the claim because something else has refused the call.
 func (ts *Turns) Drop(ctx context.Context, c *Claim) {
 	ts.mu.Lock()
 	n, vacant := 0, c.line.vacant()

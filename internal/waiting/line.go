@@ -8,37 +8,37 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// line is the waiters of one kind, and beside them a column for each limit with
-// what they have reserved there. The k-th waiter goes when the k-th of every
-// column has come; what a column has more than there are waiters is vacant.
+// line is the waiters of one kind and, beside them, a column for each limit with what
+// they have reserved there. The k-th waiter goes when the k-th reservation of every
+// column has come. Reservations beyond the number of waiters are vacant.
 type line struct {
 	kind    string
 	columns []column
 	waiters list[*Turn]
-	settle  Settle // of whoever has come last
+	settle  Settle // that of the last to come
 	timer   *clock.Timer
-	linger  time.Time // until when what is vacant is kept for newcomers, while others wait
+	linger  time.Time // until when vacancies are kept for newcomers while others wait
 }
 
-// column is the reservations of one limit, key and cost, in the order in which
-// the store has made them. Their instants are in order too, each by itself: the
-// k-th instant is never before that of the k-th reservation, as a call learns of
-// its turn late, and never early.
+// column is the reservations of one limit, key and cost, in the order in which the
+// store has made them. Their instants are kept in order too, separately: the k-th
+// instant is never before that of the k-th reservation, so a call may learn of its turn
+// late, but never early.
 type column struct {
 	line    *line
 	index   int
 	charge  store.Charge // what all of them are
 	bucket  *bucket
 	parts   list[*part]
-	claimed int // of the vacant, that are kept for calls under way
+	claimed int // vacancies kept for calls under way
 }
 
-// part is one reservation: what a charge that a call has made has got.
+// part is one reservation: what a call's charge has got.
 type part struct {
 	column   *column
 	receipt  store.Receipt
 	at       time.Time
-	stuck    bool         // the store has given nothing back for it: something stands behind it
+	stuck    bool         // the store has given nothing back for it, because something stands behind it
 	inColumn *node[*part] // nil once it has been taken out
 	inBucket *node[*part]
 }
@@ -57,8 +57,8 @@ func (ts *Turns) line(kind string, parts []Part) *line {
 	return ts.keep(l)
 }
 
-// keep returns the line of l's kind: l, which may have been forgotten since it
-// was last used, or the one that has come after.
+// keep returns the line of l's kind: l, which may have been forgotten since it was last
+// used, or the one that has replaced it.
 func (ts *Turns) keep(l *line) *line {
 	if now := ts.lines[l.kind]; now != nil {
 		return now
@@ -90,11 +90,11 @@ func (ts *Turns) forget(l *line) {
 	}
 }
 
-// vacancies is how many of the parts nobody stands for.
+// vacancies returns how many of the parts no waiter needs.
 func (c *column) vacancies() int { return max(c.parts.n-c.line.waiters.n-c.claimed, 0) }
 
-// insert puts a part where the store has made it, and its instant where that
-// belongs, and returns the place of the instant.
+// insert puts a part where the store has made it, and its instant where that belongs,
+// and returns the place of the instant.
 func (c *column) insert(p *part) (index int) {
 	p.column, index = c, c.parts.n
 	e := c.parts.back
@@ -119,7 +119,7 @@ func (c *column) remove(p *part) {
 	p.inColumn, p.inBucket = nil, nil
 }
 
-// enter puts a waiter into the line at index or, of a higher class, further in
+// enter puts a waiter into the line at index or, if its class is higher, further in
 // front, and returns its instant.
 func (l *line) enter(t *Turn, index int) time.Time {
 	before := l.waiters.back
@@ -127,7 +127,7 @@ func (l *line) enter(t *Turn, index int) time.Time {
 		before = before.prev
 	}
 	index = min(index, l.waiters.n)
-	behind := make([]*node[*part], len(l.columns)) // what is at index
+	behind := make([]*node[*part], len(l.columns)) // the reservations at index
 	for i := range l.columns {
 		behind[i] = l.columns[i].parts.at(index)
 	}
@@ -141,12 +141,12 @@ func (l *line) enter(t *Turn, index int) time.Time {
 	return latest(behind)
 }
 
-// yields reports whether t lets o go first, and has then to wait until at.
+// yields reports whether t lets o go first and then has to wait until at.
 func (t *Turn) yields(o *Turn, at time.Time) bool {
 	return o.Class > t.Class && o.Before(t.Rank) && (t.until.IsZero() || !at.After(t.until))
 }
 
-// latest is when all of the parts have come.
+// latest returns when all of the parts have come.
 func latest(parts []*node[*part]) (at time.Time) {
 	for _, e := range parts {
 		if e.value.at.After(at) {
@@ -156,7 +156,7 @@ func latest(parts []*node[*part]) (at time.Time) {
 	return at
 }
 
-// first is when the first waiter's turn comes.
+// first returns when the first waiter's turn comes.
 func (l *line) first() (at time.Time) {
 	for i := range l.columns {
 		if a := l.columns[i].parts.front.value.at; a.After(at) {
@@ -182,9 +182,9 @@ func (l *line) grant(ts *Turns, now time.Time) {
 	}
 }
 
-// spent moves to r what is vacant and no turn any more, if it ever was one. What
-// can goes back in its order; of the rest the store gives back what there is,
-// whatever stands behind.
+// spent moves to r the vacancies whose turn has passed, or never was one. What can be
+// returned in order is; for the rest the store gives back what it can, whatever stands
+// behind.
 func (l *line) spent(now time.Time, r *round) {
 	for i := range l.columns {
 		c := &l.columns[i]
@@ -223,11 +223,11 @@ func (l *line) vacant() bool {
 	return false
 }
 
-// ripe reports whether what is vacant may go back.
+// ripe reports whether vacancies may go back.
 func (l *line) ripe(now time.Time) bool { return l.waiters.n == 0 || !l.linger.After(now) }
 
-// tend does what there is to do in a line, begins to give back what is to go
-// back, and sets the timer. A line that has nothing any more is dropped.
+// tend does what is due in a line, begins to give back what should go back, and sets
+// the timer. It drops a line that has nothing left.
 func (ts *Turns) tend(l *line, now time.Time) *round {
 	r := &round{settle: l.settle}
 	l.grant(ts, now)
@@ -241,7 +241,7 @@ func (ts *Turns) tend(l *line, now time.Time) *round {
 	return r
 }
 
-// arm sets the timer to when there is something to do.
+// arm sets the timer to when something is due.
 func (l *line) arm(ts *Turns, now time.Time) {
 	var next time.Time
 	if l.waiters.n > 0 {

@@ -11,7 +11,7 @@ type node[T any] struct {
 	prev, next *node[T]
 }
 
-// insertAfter puts value behind at, or first where at is nil.
+// insertAfter inserts value behind at, or first if at is nil.
 func (l *list[T]) insertAfter(at *node[T], value T) *node[T] {
 	e := &node[T]{value: value, prev: at}
 	if at == nil {
@@ -42,7 +42,7 @@ func (l *list[T]) remove(e *node[T]) {
 	l.n--
 }
 
-// at returns the i-th node, from the nearer end.
+// at returns the i-th node, counting from the nearer end.
 func (l *list[T]) at(i int) *node[T] {
 	if i <= l.n/2 {
 		e := l.front

@@ -9,30 +9,29 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// A store gives nothing back for a reservation behind which another stands: that
-// one's turn was worked out behind it. So a bucket has one settlement under way
-// at a time, which returns what was reserved last, latest first, as many as
-// there are in one call; whoever leaves meanwhile adds to the next.
+// A store gives nothing back for a reservation while another stands behind it, because
+// that one's turn was computed behind it. So a bucket has one settlement under way at a
+// time. It returns what was reserved last, latest first, all of it in one call; those
+// who leave meanwhile add to the next.
 //
-// A newcomer's Take may have landed in between, from this process (it was under
-// way when the others left) or another. The receipts tell: what still stands is
-// put back into its column, where the newcomer moves up into it, and what the
-// newcomer has reserved is what goes back. Nobody else knows what has become of
-// a settlement that fails, so what it was to return is written off: returned
-// twice it would be handed out twice.
+// A newcomer's Take may have landed in between, from this process (it was under way
+// when the others left) or from another. The receipts show it. What still stands is put
+// back into its column, the newcomer moves up into it, and what the newcomer has
+// reserved goes back instead. If a settlement fails, nobody knows its outcome, so what
+// it was to return is written off: returned twice, it would be handed out twice.
 
 const (
-	// linger is for how long a turn is kept for a newcomer while others wait in
-	// its line. In a crowd newcomers take over what the impatient leave, and the
-	// store needn't hear of either.
+	// linger is how long a turn is kept for a newcomer while others wait in its line.
+	// In a crowd newcomers take over what the impatient leave, and the store need not
+	// hear of either.
 	linger = 10 * time.Millisecond
-	// retry is how long nothing is settled in a bucket after a failure.
+	// retry is how long after a failure nothing is settled in a bucket.
 	retry = time.Second
 	// most is how many charges are settled in one call.
 	most = 500
 )
 
-// round is what is given back by one call of the store.
+// round is what one call of the store gives back.
 type round struct {
 	spent   []*part // in any order
 	turns   []*part // latest first in their buckets
@@ -40,15 +39,14 @@ type round struct {
 	settle  Settle
 }
 
-// take takes a part out of the lines that is to be given back whatever stands
-// behind it.
+// take removes from the lines a part that is to be given back whatever stands behind
+// it.
 func (r *round) take(p *part) {
 	p.column.remove(p)
 	r.spent = append(r.spent, p)
 }
 
-// collect begins a settlement in a bucket that has none, if there is something
-// that can go back.
+// collect begins a settlement in a bucket that has none, if something can go back.
 func (r *round) collect(b *bucket, now time.Time, forced bool) {
 	if b.settled != nil || b.retry.After(now) || len(r.turns) >= most {
 		return
@@ -72,8 +70,8 @@ func (r *round) add(o *round) {
 
 func (r *round) empty() bool { return len(r.spent)+len(r.turns) == 0 }
 
-// run settles a round. What has become vacant meanwhile is settled behind the
-// caller's back, who has somewhere to go. A panic is the caller's.
+// run settles a round. What has become vacant meanwhile is settled in the background,
+// since the caller has somewhere to go. A panic is the caller's.
 func (ts *Turns) run(ctx context.Context, r *round) {
 	if r.empty() {
 		return
@@ -87,7 +85,7 @@ func (ts *Turns) run(ctx context.Context, r *round) {
 	ts.once(ctx, r, next)
 }
 
-// runAll settles all there is, on a goroutine of its own.
+// runAll settles everything there is, on a goroutine of its own.
 func (ts *Turns) runAll(ctx context.Context, r *round) {
 	for !r.empty() {
 		next := new(round)
@@ -96,7 +94,7 @@ func (ts *Turns) runAll(ctx context.Context, r *round) {
 	}
 }
 
-// once settles a round and leaves the next in next, also if it panics.
+// once settles a round and leaves the next in next, even if it panics.
 func (ts *Turns) once(ctx context.Context, r, next *round) {
 	charges := make([]store.Charge, 0, len(r.turns)+len(r.spent))
 	for _, parts := range [][]*part{r.turns, r.spent} {
@@ -125,7 +123,7 @@ func (ts *Turns) ended(r *round, results []store.Result) *round {
 		again[p.column.line] = true
 		if results != nil {
 			left := p.column.charge.Limit.Standing(p.receipt, results[i].Receipt)
-			if left != p.receipt { // something has come back: nothing stands behind the last
+			if left != p.receipt { // something came back, so nothing stands behind the last
 				p.column.bucket.loosen()
 			}
 			if left.Cost > 0 && !p.at.Before(now) {
@@ -174,9 +172,9 @@ func (ts *Turns) putBack(p *part, left store.Receipt, settle Settle) *line {
 	return l
 }
 
-// Flush waits until what has been left in the buckets of charges has gone back,
-// for a call that is about to ask the store, and for bound at the most. It
-// returns how long it has waited.
+// Flush waits until what has been left in the buckets of charges has gone back, but at
+// most for bound, for a call that is about to ask the store. It returns how long it has
+// waited.
 func (ts *Turns) Flush(ctx context.Context, charges []store.Charge, bound time.Duration) time.Duration {
 	under, rounds := ts.flush(ctx, charges)
 	if len(under) == 0 {
@@ -200,9 +198,9 @@ func (ts *Turns) Flush(ctx context.Context, charges []store.Charge, bound time.D
 	return time.Since(start)
 }
 
-// flush begins to settle what is vacant in the buckets, and returns the
-// settlements under way, and how many there are at the most until what is vacant
-// now has gone back: the one under way, and those that it takes for the rest.
+// flush begins to settle the vacancies in the buckets. It returns the settlements under
+// way, and the most there can be until the present vacancies have gone back: the one
+// under way, and those needed for the rest.
 func (ts *Turns) flush(ctx context.Context, charges []store.Charge) (under []chan struct{}, rounds int) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Shares are the percentages of a limit's slots that are promised to classes; 0
-// for none.
+// Shares are the percentages of a limit's slots that are reserved for classes; 0 for
+// none.
 type Shares [Classes]uint8
 
 // holdings is what is held of one key in this process.
@@ -15,21 +15,21 @@ type holdings struct {
 	class [Classes]int64
 }
 
-// held counts the slots that are held in this process, of all limits: a share
-// that an update adds counts those that were there before. A request adds what it
-// has been granted and takes it away, so keys are spread over parts with a lock
-// each, and what a map holds is no pointer.
+// held counts the slots held in this process, of all limits: a share that an update
+// adds counts those held before. Every request adds what it has been granted and takes
+// it away again, so keys are spread over parts with a lock each, and the maps hold no
+// pointers.
 type held [heldParts]struct {
 	mu   sync.Mutex
 	keys map[Key]holdings
-	_    [48]byte // locks of their own cache lines
+	_    [48]byte // each lock on a cache line of its own
 }
 
 const heldParts = 16
 
 var heldSeed = maphash.MakeSeed()
 
-// Hold counts n slots of key as held by a class, or no longer with a negative n.
+// Hold counts n slots of key as held by a class, or as released if n is negative.
 func (s *Slots) Hold(key Key, class uint8, n int64) {
 	p := &s.held[maphash.String(heldSeed, key.Key)%heldParts]
 	p.mu.Lock()
@@ -46,7 +46,7 @@ func (s *Slots) Hold(key Key, class uint8, n int64) {
 	p.keys[key] = now
 }
 
-// of returns what is held of a key, by a class and in all.
+// of returns what is held of a key, by a class and in total.
 func (h *held) of(key Key, class uint8) (own, total int64) {
 	p := &h[maphash.String(heldSeed, key.Key)%heldParts]
 	p.mu.Lock()
@@ -55,8 +55,8 @@ func (h *held) of(key Key, class uint8) (own, total int64) {
 	return now.class[class], now.total
 }
 
-// owes reports whether w's class is to be served before those that hold their
-// share: it holds nothing yet, or no more than its share with what w asks for.
+// owes reports whether w's class must be served before those that hold their share: it
+// holds nothing yet, or with what w asks for no more than its share.
 func (s *Slots) owes(w *Want) bool {
 	shares := w.Shares()
 	class := w.Rank.Class

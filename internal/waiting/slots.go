@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Slots holds the waits whose end nobody knows: a concurrency limit is full. Who
-// waits for slots of one limit and key stands in a line. Only its head asks, when
-// it is woken: by becoming the head, by somebody who has given back a slot, or by
-// its poll, as slots may be given back elsewhere too. See [Slots.Wait].
+// Slots holds the waits whose end nobody knows: a concurrency limit is full. Those who
+// wait for slots of one limit and key stand in a line. Only its head asks, when it is
+// woken: by becoming the head, by somebody who has released a slot, or by its poll,
+// since slots may be released elsewhere too. See [Slots.Wait].
 //
-// No wake-up is lost: whoever is woken without being the head hands it on, and
-// whoever leaves wakes the head, used up its own wake-up or not.
+// No wake-up is lost: a waiter that is woken without being the head passes it on, and a
+// waiter that leaves wakes the head, whether or not it has used up its own wake-up.
 //
-// The zero value is ready, and safe for concurrent use.
+// The zero value is ready to use. It is safe for concurrent use.
 type Slots struct {
 	waiting atomic.Int64 // in all lines: lets others pass without the lock
 	mu      sync.Mutex
@@ -23,13 +23,13 @@ type Slots struct {
 	held    held
 }
 
-// Key says which slots: of a limit, and for whom.
+// Key identifies slots: the limit, and whose they are.
 type Key struct{ Limit, Key string }
 
-// slotLine is who waits for the slots of one key: a queue a class, so that
+// slotLine is the waiters for the slots of one key: a queue for each class, so that
 // finding the head looks at one place of each.
 type slotLine struct {
-	classes [Classes]list[*place] // first come first
+	classes [Classes]list[*place] // in the order in which they came
 	n       int64
 }
 
@@ -40,9 +40,8 @@ type place struct {
 	at    *node[*place] // nil: in no line
 }
 
-// poll bounds what asking without being woken costs: the heads of all lines
-// together ask a hundred times a second, unless there are so many that each
-// would have to wait for more than a second.
+// poll bounds the cost of asking without being woken: the heads of all lines together
+// ask a hundred times a second, but each asks at least once a second.
 const (
 	pollLeast = 100 * time.Millisecond
 	pollMost  = time.Second
@@ -52,7 +51,7 @@ const (
 // Waiting reports whether anybody waits for a slot. It is one atomic load.
 func (s *Slots) Waiting() bool { return s.waiting.Load() > 0 }
 
-// Queued is how many wait in key's line.
+// Queued returns how many wait in key's line.
 func (s *Slots) Queued(key Key) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +61,7 @@ func (s *Slots) Queued(key Key) int64 {
 	return 0
 }
 
-// Wake tells the head of key's line that a slot has been given back.
+// Wake tells the head of key's line that a slot has been released.
 func (s *Slots) Wake(key Key) {
 	if !s.Waiting() {
 		return
@@ -83,9 +82,9 @@ func (s *Slots) WakeAll() {
 	}
 }
 
-// join enters the line of what is wanted, unless there is no room. It also returns
-// how many wait, with the one that has joined. The head is woken at once: a slot
-// may have come free since it asked.
+// join enters the line of what is wanted, if there is room. It also returns how many
+// wait, including the one that has joined. It wakes the head at once: a slot may have
+// come free since it asked.
 func (s *Slots) join(p *place) (joined bool, waiting int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,8 +111,8 @@ func (s *Slots) join(p *place) (joined bool, waiting int64) {
 	return true, l.n
 }
 
-// insert puts a place where it belongs in its class. Who comes over from
-// another line has come before some that wait here.
+// insert puts a place where it belongs in its class. A waiter from another line may
+// have come before some that wait here.
 func (l *slotLine) insert(p *place) {
 	q := &l.classes[p.Rank.Class]
 	e := q.back
@@ -123,8 +122,8 @@ func (l *slotLine) insert(p *place) {
 	p.at = q.insertAfter(e, p)
 }
 
-// head is the place that is to ask next: of those whose class is owed a share,
-// or else of all, the first in the order of ranks.
+// head returns the place that asks next: the first by rank among those whose class is
+// owed a share or, if there are none, among all.
 func (s *Slots) head(l *slotLine) (head *place) {
 	owed := false
 	for i := range l.classes {
@@ -140,8 +139,8 @@ func (s *Slots) head(l *slotLine) (head *place) {
 	return head
 }
 
-// leave takes a place out of its line, if it is in one, and wakes the head: there
-// may be another slot, and who leaves may have used up the head's wake-up.
+// leave removes a place from its line, if it is in one, and wakes the head: there may
+// be another slot, and the leaving waiter may have used up the head's wake-up.
 func (s *Slots) leave(p *place) {
 	if p.at == nil {
 		return
@@ -159,8 +158,8 @@ func (s *Slots) leave(p *place) {
 	s.head(l).wake()
 }
 
-// first reports whether p is the head of its line. If it isn't, the wake-up
-// that p has had is the head's.
+// first reports whether p is the head of its line. If it isn't, it passes p's wake-up
+// on to the head.
 func (s *Slots) first(p *place) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,12 +174,12 @@ func (s *Slots) first(p *place) bool {
 func (p *place) wake() {
 	select {
 	case p.woken <- struct{}{}:
-	default: // it has not looked since the last one
+	default: // it hasn't looked since the last wake-up
 	}
 }
 
-// poll is after how long a head asks without being woken, give or take a
-// tenth: processes that began to wait together must not ask together.
+// poll returns after how long a head asks without being woken, give or take a tenth:
+// processes that began to wait together must not ask together.
 func (s *Slots) poll() time.Duration {
 	s.mu.Lock()
 	n := len(s.lines)

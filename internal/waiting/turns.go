@@ -1,17 +1,17 @@
-// Package waiting holds the lines of those who wait, in one process: who is next,
-// and what goes back to the store when somebody leaves. There are lines for turns
-// ([Turns]) and for slots ([Slots]); in both, waiters have a [Rank].
+// Package waiting implements the lines of waiters in one process: who is next, and what
+// goes back to the store when somebody leaves. There are lines for turns ([Turns]) and
+// for slots ([Slots]); in both, waiters have a [Rank].
 //
-// A turn is an instant that a rate has reserved in its future. Requests of one
-// kind (the same limits, keys and costs) are interchangeable, so what they have
-// reserved isn't theirs: a [Turns] keeps the waiters of a kind and what they have
-// reserved as two sequences side by side, and the first waiter gets what comes
-// first. Whoever leaves therefore only leaves the sequence of waiters. What
-// nobody stands for any more, the vacancies, is always what was reserved last,
-// and the store takes that back whole: nothing stands behind it.
+// A turn is an instant that a rate has reserved in its future. Requests of one kind
+// (the same limits, keys and costs) are interchangeable, so what one has reserved
+// doesn't belong to it. A [Turns] keeps the waiters of a kind and their reservations as
+// two sequences side by side, and the first waiter gets the first reservation. A waiter
+// that leaves only leaves the sequence of waiters. The reservations that no waiter
+// needs any more, the vacancies, are always the last ones made, and the store takes
+// those back whole, because nothing stands behind them.
 //
-// A vacancy goes to the next newcomer of its kind, or back to the store. See
-// settle.go for what has to be true for the latter.
+// A vacancy goes to the next newcomer of its kind, or back to the store. settle.go says
+// what must be true for the latter.
 package waiting
 
 import (
@@ -25,8 +25,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Turns is the lines of who waits for turns. The zero value is ready, and safe
-// for concurrent use.
+// Turns holds the lines of those who wait for turns. The zero value is ready to use. It
+// is safe for concurrent use.
 type Turns struct {
 	vacant  atomic.Int64 // vacancies, in lines and on their way back
 	waiting atomic.Int64
@@ -35,26 +35,26 @@ type Turns struct {
 	buckets map[bucketKey]*bucket
 }
 
-// Settle settles charges in the store, whatever has become of ctx, and returns
-// the results, or nil if it has failed or its outcome isn't known.
+// Settle settles charges in the store, even if ctx has ended. It returns the results,
+// or nil if it has failed or its outcome isn't known.
 type Settle func(ctx context.Context, charges []store.Charge) []store.Result
 
 // Part is the charge of one limit in a call that waits.
 type Part struct {
-	Charge store.Charge // with the receipt, where the charge has been made
+	Charge store.Charge // with the receipt, if the charge has been made
 	Wait   time.Duration
 	Most   time.Duration // how long it may wait, in Claim
 	Index  int           // the caller's
 }
 
-// Vacant reports whether somebody has left a turn that nobody has taken yet. It
-// is one atomic load; without, no call has to look at lines.
+// Vacant reports whether somebody has left a turn that nobody has taken yet. It is one
+// atomic load; if it is false, no call has to look at lines.
 func (ts *Turns) Vacant() bool { return ts.vacant.Load() > 0 }
 
 // Waiting reports whether anybody waits for a turn. It is one atomic load.
 func (ts *Turns) Waiting() bool { return ts.waiting.Load() > 0 }
 
-// Queued is how many wait in the line of a kind.
+// Queued returns how many wait in the line of a kind.
 func (ts *Turns) Queued(parts []Part) int {
 	kind := kindOf(parts)
 	ts.mu.Lock()
@@ -65,16 +65,16 @@ func (ts *Turns) Queued(parts []Part) int {
 	return 0
 }
 
-// Lines is how many lines there are.
+// Lines returns the number of lines.
 func (ts *Turns) Lines() int {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	return len(ts.lines)
 }
 
-// kindOf says what makes charges interchangeable: what their limits say, and
-// for whom and at what cost. Two limits that say the same are the same here, as
-// they are to a store.
+// kindOf returns what makes charges interchangeable: what their limits say, for whom
+// and at what cost. Two limits that say the same are the same here, as they are to a
+// store.
 func kindOf(parts []Part) string {
 	b := make([]byte, 0, 256)
 	for i := range parts {
@@ -95,23 +95,23 @@ func kindOf(parts []Part) string {
 	return string(b)
 }
 
-// Turn is one call's wait.
+// Turn is one call's wait for a turn.
 type Turn struct {
 	Rank
 	turns   *Turns
 	until   time.Time // the latest that it may become; zero for any
 	line    *line
-	at      *node[*Turn]  // nil once it has come
-	parts   []*part       // what it has got, once it has come
-	granted chan struct{} // closed then
-	over    bool          // used or left; the waiter's own
+	at      *node[*Turn]  // nil once the turn has come
+	parts   []*part       // what it has got, once the turn has come
+	granted chan struct{} // closed when the turn has come
+	over    bool          // used or left; accessed by the waiter only
 }
 
-// Join enters a line with what a call has reserved, or has claimed. The waiter
-// stands where its instant belongs, as calls decided at nearly the same time may
-// come here in another order; then it overtakes those that rank behind it, as
-// far as they may wait for the turn of the next. Join also returns how many wait
-// now, and for how long the new one has to.
+// Join enters a line with what a call has reserved or claimed. The waiter stands where
+// its instant belongs, since calls decided at nearly the same time may arrive here in
+// another order. Then it overtakes those that rank behind it, as far as they may wait
+// for the next one's turn. Join also returns how many wait now, and how long the new
+// waiter has to.
 func (ts *Turns) Join(ctx context.Context, parts []Part, claim *Claim, r Rank, until time.Time, settle Settle) (t *Turn, waiting int, d time.Duration) {
 	kind := kindOf(parts)
 	now := clock.Now()
@@ -151,11 +151,11 @@ func (t *Turn) Wait(ctx context.Context) error {
 	}
 }
 
-// Receipt is that of the i-th part, of a turn that has come.
+// Receipt returns the receipt of the i-th part of a turn that has come.
 func (t *Turn) Receipt(i int) store.Receipt { return t.parts[i].receipt }
 
-// Leave leaves the line, unless the turn has been used; what nobody has any use
-// for goes back to the store.
+// Leave leaves the line, unless the turn has been used. What nobody can use goes back
+// to the store.
 func (t *Turn) Leave(ctx context.Context) {
 	if t.over {
 		return
@@ -168,7 +168,7 @@ func (t *Turn) Leave(ctx context.Context) {
 	if t.at != nil {
 		l.waiters.remove(t.at)
 		ts.waiting.Add(-1)
-	} else { // it came at the same moment: the next may have it
+	} else { // the turn came at the same moment: the next waiter may have it
 		for i, p := range t.parts {
 			p.column = &l.columns[i]
 			p.inColumn = p.column.parts.insertAfter(nil, p)
@@ -180,10 +180,9 @@ func (t *Turn) Leave(ctx context.Context) {
 	ts.run(ctx, r)
 }
 
-// vacated sees to it that n parts that have become vacant, in a line in which
-// some were or none, go to the next waiters, or back: at once if nobody waits,
-// else if newcomers don't come for all that is vacant soon. The caller holds the
-// lock.
+// vacated handles n parts that have become vacant in a line; some says whether the line
+// had vacancies before. They go to the next waiters, or back: at once if nobody waits,
+// otherwise if newcomers don't take all of them soon. The caller holds the lock.
 func (ts *Turns) vacated(l *line, n int, some bool) *round {
 	now := clock.Now()
 	ts.vacant.Add(int64(n))
