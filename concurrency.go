@@ -227,6 +227,30 @@ func (d *Decision) add(waited time.Duration, seen []waiting.Seen, statuses []Lim
 	}
 }
 
+// WithQueue sets how many may wait. Whoever finds the queue full is refused at once. n
+// is 0 or more; 0 means that nobody waits.
+//
+// On a Rate it counts the units that wait for their turn, up to 2^40. The default is
+// the rate's n for LeakyBucket and 0 for TokenBucket; New refuses it on other
+// algorithms. The last in a full queue waits until the rate has given all of it: a
+// WithMaxWait beside it bounds that.
+//
+// On a Concurrency or AdaptiveConcurrency it counts the requests that wait for a slot,
+// for each key in this process. Each waits at most 5 seconds, or WithMaxWait. Without
+// WithQueue nobody waits, or, with a WithMaxWait, as many requests and Takes as the
+// limit has slots. Limiter.Wait always waits, however many do, unless WithQueue sets a
+// bound.
+func WithQueue(n int64) QueueOption {
+	return queueOption{change: func(r *rule) {
+		if l, ok := r.kind.(slotted); ok {
+			r.orNone(n, "WithQueue")
+			l.line().room = &n
+			return
+		}
+		r.spec.Queue, r.lines = r.orNone(n, "WithQueue"), newLines
+	}}
+}
+
 // defaultAging is how much waiting time one class is worth.
 const defaultAging = time.Second
 

@@ -39,7 +39,7 @@ func filesToAdd(t *testing.T, section string, instead ...string) (files []string
 func TestContributingNamesFiles(t *testing.T) {
 	for section, instead := range map[string][]string{
 		"Adding an algorithm":    {"<algorithm>", "slidinglog"},
-		"Adding a kind of limit": {"<kind>", "ban"},
+		"Adding a kind of limit": {"<kind>", "adaptive"},
 		"Adding a store":         {"<store>", "redisstore"},
 		"Adding an adapter":      {"<framework>", "gin"},
 	} {

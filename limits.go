@@ -2,11 +2,13 @@ package stint
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -118,6 +120,35 @@ func Quota(n int64, w Window, opts ...QuotaOption) Limit {
 	return l
 }
 
+// Ban refuses everything to a key for d, once other limits have refused it n times
+// within a period of within. It holds in every process that shares the store. The
+// default name is "ban".
+//
+//	stint.New(
+//		stint.Rate(5, time.Minute),
+//		stint.Ban(20, time.Minute, time.Hour),
+//		stint.WithKey(stint.RemoteIP()))
+//
+// n is from 1 to 1000, because the time of each refusal is kept. within is a whole
+// number of microseconds, at most two years; d likewise, at most one year. New refuses
+// other numbers, and a Ban without a limit beside it whose refusals count: a Rate, a
+// Quota, or a Concurrency that nobody waits for.
+//
+// Refusals by any limit in the same decision with the same key count. So nobody is
+// banned because the whole service is full (Global, AdaptiveConcurrency), nor for
+// having waited for a slot in vain. Refusals by limits in dry run don't count. To count
+// what several routes refuse, give the same Limit to each.
+//
+// A banned request charges no other limit and doesn't prolong the ban. RetryAfter says
+// when the ban ends, Limiter.Reset ends it, and the problem body has the type
+// abnormal-usage-detected. With WithDryRun the ban itself only reports. The ban has no
+// cost and no RateLimit fields; other requests pay for looking it up beside their
+// limits, in the same call. If a store in memory is full, refusals of keys without a
+// place aren't counted.
+func Ban(n int64, within, d time.Duration, opts ...BanOption) Limit {
+	return newLimit(&ban{}, store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within, Ban: d}, opts)
+}
+
 func newLimit[O optionOf](k kind, spec store.Spec, opts []O) Limit {
 	r := &rule{kind: k, spec: spec}
 	apply(r, opts)
@@ -203,30 +234,6 @@ func (r *rule) compileOnce() (*store.Limit, mistakes) {
 // would pass), and algorithms without a burst.
 func WithBurst(n int64) BurstOption {
 	return burstOption{change: func(r *rule) { r.spec.Burst = r.orNone(n, "WithBurst") }}
-}
-
-// WithQueue sets how many may wait. Whoever finds the queue full is refused at once. n
-// is 0 or more; 0 means that nobody waits.
-//
-// On a Rate it counts the units that wait for their turn, up to 2^40. The default is
-// the rate's n for LeakyBucket and 0 for TokenBucket; New refuses it on other
-// algorithms. The last in a full queue waits until the rate has given all of it: a
-// WithMaxWait beside it bounds that.
-//
-// On a Concurrency or AdaptiveConcurrency it counts the requests that wait for a slot,
-// for each key in this process. Each waits at most 5 seconds, or WithMaxWait. Without
-// WithQueue nobody waits, or, with a WithMaxWait, as many requests and Takes as the
-// limit has slots. Limiter.Wait always waits, however many do, unless WithQueue sets a
-// bound.
-func WithQueue(n int64) QueueOption {
-	return queueOption{change: func(r *rule) {
-		if l, ok := r.kind.(slotted); ok {
-			r.orNone(n, "WithQueue")
-			l.line().room = &n
-			return
-		}
-		r.spec.Queue, r.lines = r.orNone(n, "WithQueue"), newLines
-	}}
 }
 
 // orNone translates a number from the API to the store's, where 0 means the default.
@@ -396,6 +403,32 @@ func (*charged) stood(c *store.Charge, _ *store.Result) (int64, AdaptiveReason) 
 
 // A limit with debt may let a charge pass without having a whole unit.
 func (*charged) free(r *store.Result) bool { return r.Remaining > 0 || r.ResetAfter == 0 }
+
+// ban is the kind of Ban: it charges nothing and counts what other limits refuse.
+type ban struct{ charged }
+
+func (*ban) enter(e *entry) {
+	e.cost, e.settle = nil, nil // of the limiter
+	e.wait = waiting.Terms{Way: waiting.ForNothing}
+	e.needs = counts
+}
+
+// repeated: a ban counts what a limiter further in refuses too.
+func (*ban) repeated() bool                { return true }
+func (*ban) counted(*entry) bool           { return false }
+func (*ban) succeeds() bool                { return false }
+func (*ban) binds() bool                   { return false } // how many refusals are left isn't how many requests are
+func (*ban) refusal(*store.Charge) refusal { return abnormalUsage }
+func (*ban) unsettled() string             { return "a ban, which charges nothing" }
+
+// lacks: a ban needs a limit whose refusals it counts. A limit in dry run counts too,
+// since it may be enforced later.
+func (*ban) lacks(_ *entry, beside []*entry) *OptionError {
+	if slices.ContainsFunc(beside, func(e *entry) bool { return e.kind.counted(e) }) {
+		return nil
+	}
+	return &OptionError{Problem: "no limit beside it whose refusals count", Write: "write a Rate, a Quota or a Concurrency that nobody waits for beside the Ban"}
+}
 
 // said is the part of a limit's fields that no decision changes.
 func said(l *store.Limit) field.Limit {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/background"
-	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/internal/events"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/store"
@@ -457,56 +456,4 @@ func (c *call) tell(e *Event) {
 // bans reports whether the decision has begun a ban.
 func (c *call) bans() bool {
 	return c.needs&counts != 0 && slices.ContainsFunc(c.Results, func(r store.Result) bool { return r.Begun })
-}
-
-// ended tells the observers that the permit's request has ended.
-func (p *Permit) ended(took time.Duration) {
-	if !p.told {
-		return
-	}
-	e := &Event{Kind: EventEnded, StoreTook: took}
-	if p.story != nil {
-		e.Waited = p.story.waited
-		if !p.story.since.IsZero() {
-			e.Held = clock.Since(p.story.since)
-		}
-	}
-	if p.response != nil {
-		if got, ok := p.response.Outcome(); ok {
-			e.Status = got.Status
-		}
-	}
-	p.tell(e)
-}
-
-// resettled tells the observers that the request has another cost.
-func (p *Permit) resettled(took time.Duration) {
-	if p.lim.of.told.Load() == nil {
-		return
-	}
-	e := &Event{Kind: EventSettled, StoreTook: took}
-	if p.response != nil {
-		e.Request = p.response.Request()
-	}
-	p.tell(e)
-}
-
-// tell tells the observers of what has become of the request since.
-func (p *Permit) tell(e *Event) {
-	c := calls.Get().(*call)
-	defer c.end(context.Background())
-	c.lim, c.plan = p.lim, p.plan
-	p.mu.Lock()
-	c.recall(p.grants)
-	p.mu.Unlock()
-	for i, e := range c.entries {
-		if e.kind.unsettled() == "" && c.Results[i].OK {
-			c.Charges[i].Cost = c.Results[i].Receipt.Cost
-		}
-	}
-	if p.story != nil {
-		c.Waited, c.Seen, c.walked = p.story.waited, p.story.seen, true
-	}
-	c.Took = e.StoreTook
-	c.tell(e)
 }

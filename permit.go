@@ -2,7 +2,6 @@ package stint
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -13,10 +12,6 @@ import (
 	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
-
-// settleTimeout bounds giving something back after the request's own context
-// has ended or been set aside.
-const settleTimeout = 2 * time.Second
 
 // Permit is a granted decision that is still open. All methods are safe for concurrent
 // use. They may be called on a nil Permit, which stands for a request that nothing
@@ -217,121 +212,6 @@ func (c *call) recall(grants []grant) {
 	}
 }
 
-// Settle replaces the request's provisional cost, refunding or charging the difference.
-// A refund gives back what time hasn't already given back; an additional cost is owed
-// by the next request. cost is from 0 to 2^40. Settling again replaces what was settled
-// before. Settle may be called after the handler has returned.
-//
-// It applies to the limits named. With none named, it applies to those with a WithCost
-// or, if there are none, to all rates and quotas; never to concurrency. If the request
-// has passed several limiters, a name means the innermost limit of that name; without
-// names, the innermost limiter with a WithCost counts, and if none has one, all rates
-// and quotas of the innermost. Dry runs don't change that choice.
-//
-// The error is about a cost out of range, a name the permit doesn't have, a limit that
-// can't be settled, or the store (a *StoreError): what it couldn't settle stays
-// charged.
-func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error {
-	if p == nil {
-		return nil
-	}
-	if cost < 0 || cost > store.MaxCost {
-		return fmt.Errorf("stint: Settle with cost %d: %w", cost, store.ErrCost)
-	}
-	if len(limits) == 0 {
-		q, chosen := p.costed()
-		return q.settle(ctx, chosen, cost)
-	}
-	named := map[*Permit][]int{}
-	for _, name := range limits {
-		q, i := p.named(name)
-		switch {
-		case q == nil:
-			return fmt.Errorf("stint: Settle: the permit has no limit %q", name)
-		case q.grants[i].entry.kind.unsettled() != "":
-			return fmt.Errorf("stint: Settle: %q is %s", name, q.grants[i].entry.kind.unsettled())
-		case !slices.Contains(named[q], i):
-			named[q] = append(named[q], i)
-		}
-	}
-	for q := p; q != nil; q = q.outer {
-		if err := q.settle(ctx, named[q], cost); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// named finds the limit of a name, from p outwards.
-func (p *Permit) named(name string) (*Permit, int) {
-	for q := p; q != nil; q = q.outer {
-		if i := slices.IndexFunc(q.grants, func(g grant) bool { return g.entry.limit.Name() == name }); i >= 0 {
-			return q, i
-		}
-	}
-	return nil, 0
-}
-
-// costed finds the limits that Settle applies to without a name. Which they are is
-// for those that are enforced to say, where there are any.
-func (p *Permit) costed() (*Permit, []int) {
-	rates := func(e *entry) bool { return e.kind.unsettled() == "" }
-	costs := func(e *entry) bool { return rates(e) && e.cost != nil }
-	for _, dryRun := range [...]bool{false, true} {
-		for _, which := range [...]func(*entry) bool{costs, rates} {
-			for q := p; q != nil; q = q.outer {
-				if slices.ContainsFunc(q.grants, func(g grant) bool { return which(g.entry) && g.entry.dryRun == dryRun }) {
-					return q, q.where(which)
-				}
-			}
-		}
-	}
-	return p, nil
-}
-
-func (p *Permit) where(is func(*entry) bool) (chosen []int) {
-	for i := range p.grants {
-		if is(p.grants[i].entry) {
-			chosen = append(chosen, i)
-		}
-	}
-	return chosen
-}
-
-// settle makes the chosen charges cost cost.
-func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
-	charges, took, err := p.amend(ctx, chosen, cost)
-	if err != nil {
-		err = &StoreError{err}
-		p.lim.unsettled(p.plan, charges, took, err)
-	} else if len(charges) > 0 {
-		p.resettled(took)
-	}
-	return err
-}
-
-func (p *Permit) amend(ctx context.Context, chosen []int, cost int64) (charges []store.Charge, took time.Duration, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	chosen = slices.DeleteFunc(chosen, func(i int) bool { return p.grants[i].reported() })
-	if len(chosen) == 0 {
-		return nil, 0, nil
-	}
-	charges = make([]store.Charge, len(chosen))
-	results := make([]store.Result, len(chosen))
-	for k, i := range chosen {
-		charges[k] = p.grants[i].charge(cost)
-	}
-	if took, err = p.lim.timed(ctx, p.lim.store, charges, results); err != nil {
-		return charges, took, err
-	}
-	for k, i := range chosen {
-		p.settled(i, results[k])
-	}
-	p.settledByHand(chosen)
-	return charges, took, nil
-}
-
 // Done ends the permit: it releases the slots of concurrency limits, even if the
 // request's context has ended. What rates and quotas were charged stays charged, unless
 // a WithSettle says otherwise. Defer it, so that it runs when a handler panics. Calling
@@ -417,14 +297,6 @@ func (p *Permit) release() {
 	p.push(amends)
 }
 
-// ending is what has come of the store's call at a request's end.
-type ending struct {
-	charges []store.Charge
-	settled bool // amends have been made
-	took    time.Duration
-	err     error // a *StoreError
-}
-
 // giveBack gives back what the permit holds and makes the amends. It returns what
 // observers are to be told.
 func (p *Permit) giveBack(amends []amend) (changes []adaptive.Change, end ending) {
@@ -438,45 +310,54 @@ func (p *Permit) giveBack(amends []amend) (changes []adaptive.Change, end ending
 	return changes, p.finish(amends)
 }
 
-// cancel settles charges, even if ctx has ended, and wakes who waits for the
-// slots among them. Observers are told if it failed.
-func (v *version) cancel(ctx context.Context, s store.Store, p *plan, charges []store.Charge) {
-	if _, took, err := v.settle(ctx, s, charges); err != nil {
-		v.unsettled(p, charges, took, err)
+// ended tells the observers that the permit's request has ended.
+func (p *Permit) ended(took time.Duration) {
+	if !p.told {
+		return
 	}
-}
-
-// timed has the store settle, and says how long that took where somebody observes.
-func (v *version) timed(ctx context.Context, s store.Store, charges []store.Charge, results []store.Result) (took time.Duration, err error) {
-	if v.of.told.Load() == nil {
-		return 0, s.Settle(ctx, charges, results)
-	}
-	start := time.Now()
-	err = s.Settle(ctx, charges, results)
-	return time.Since(start), err
-}
-
-// settle is cancel without a word to the observers, for callers with more to do
-// before anything may panic. It returns the results, or a *StoreError.
-func (v *version) settle(ctx context.Context, s store.Store, charges []store.Charge) (results []store.Result, took time.Duration, err error) {
-	if len(charges) == 0 {
-		return nil, 0, nil
-	}
-	ctx = context.WithoutCancel(ctx)
-	if !store.AnswersAtOnce(s) { // else a timer would cost more than the call
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, settleTimeout)
-		defer stop()
-	}
-	results = make([]store.Result, len(charges))
-	took, err = v.timed(ctx, s, charges, results)
-	for i := range charges {
-		if charges[i].Receipt.Lease != (store.LeaseID{}) {
-			v.family.process.wake(charges[i].Limit.Name(), charges[i].Key)
+	e := &Event{Kind: EventEnded, StoreTook: took}
+	if p.story != nil {
+		e.Waited = p.story.waited
+		if !p.story.since.IsZero() {
+			e.Held = clock.Since(p.story.since)
 		}
 	}
-	if err != nil {
-		return nil, took, &StoreError{err}
+	if p.response != nil {
+		if got, ok := p.response.Outcome(); ok {
+			e.Status = got.Status
+		}
 	}
-	return results, took, nil
+	p.tell(e)
+}
+
+// resettled tells the observers that the request has another cost.
+func (p *Permit) resettled(took time.Duration) {
+	if p.lim.of.told.Load() == nil {
+		return
+	}
+	e := &Event{Kind: EventSettled, StoreTook: took}
+	if p.response != nil {
+		e.Request = p.response.Request()
+	}
+	p.tell(e)
+}
+
+// tell tells the observers of what has become of the request since.
+func (p *Permit) tell(e *Event) {
+	c := calls.Get().(*call)
+	defer c.end(context.Background())
+	c.lim, c.plan = p.lim, p.plan
+	p.mu.Lock()
+	c.recall(p.grants)
+	p.mu.Unlock()
+	for i, e := range c.entries {
+		if e.kind.unsettled() == "" && c.Results[i].OK {
+			c.Charges[i].Cost = c.Results[i].Receipt.Cost
+		}
+	}
+	if p.story != nil {
+		c.Waited, c.Seen, c.walked = p.story.waited, p.story.seen, true
+	}
+	c.Took = e.StoreTook
+	c.tell(e)
 }

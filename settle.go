@@ -1,0 +1,357 @@
+package stint
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// settleSource is one use of WithSettle. Limits that get it from the same one
+// share one call a request.
+type settleSource struct {
+	fn    func(r *http.Request, status int, written int64) int64
+	watch func(*call) *response
+}
+
+// AsCharged, returned by the function of a WithSettle, leaves the charge unchanged.
+const AsCharged int64 = -1
+
+// WithSettle gives a request its true cost once its response is known. When the handler
+// has returned, cost is called with the status and the number of body bytes written,
+// and the charge is replaced by its result: the difference is refunded, or owed by the
+// next request. AsCharged leaves the charge unchanged. The request passed to cost is
+// the one the next handler got, with its permit and, if the router sets them, its
+// pattern and path values.
+//
+//	// Only failed logins count.
+//	stint.WithRoute("POST /login", stint.Rate(5, time.Minute), stint.WithSettle(stint.FailedOnly))
+//
+// The charge made before the handler runs takes effect at once, so that concurrent
+// requests can't pass on credit; a WithCost beside it says how much to reserve. That
+// charge stands where cost isn't called: outside HTTP (Take, Wait), and in an adapter
+// that doesn't wrap the response as Permit.Next says. It applies to Rate and Quota;
+// slots of a concurrency limit are released instead. New refuses a nil cost. cost is
+// called concurrently.
+//
+//   - cost is called once per request, for all limits that share the option, on the
+//     request's goroutine, even if the client has left.
+//   - A limit that the handler has settled itself, by Permit.Settle, stays as it is:
+//     the handler knows better.
+//   - A handler's panic counts as 500, whatever it has written before. After a panic
+//     with http.ErrAbortHandler the status is what was written, or 500 if nothing was.
+//   - After a Hijack the status is 101, and written counts what was written before it.
+//     After Permit.Detach, cost is called when the release is called.
+//   - For HEAD, written is 0, whatever the handler writes.
+//
+// If a charge can't be settled, it stands, and observers get an EventSettleFailed; if
+// it is settled, they get an EventSettled. A store in memory takes no time. Another
+// store is called when the handler has returned, once for all settlements and releases
+// of slots, for up to 2 seconds. The client waits for that only if the response doesn't
+// declare its Content-Length.
+func WithSettle(cost func(r *http.Request, status int, written int64) int64) SettleOption {
+	if cost == nil {
+		return settleOption{setting: func(s *settings) {
+			s.errs.bad("WithSettle(nil)", "", "write a function, such as stint.FailedOnly, or leave it out")
+		}}
+	}
+	src := &settleSource{cost, watch}
+	return settleOption{setting: func(s *settings) { s.settle = src }}
+}
+
+// FailedOnly is a function for WithSettle: requests answered with a status below 400
+// cost nothing, such as successful logins.
+func FailedOnly(_ *http.Request, status int, _ int64) int64 {
+	if status < 400 {
+		return 0
+	}
+	return AsCharged
+}
+
+// RefundOn returns a function for WithSettle: requests answered with one of these
+// statuses cost nothing, such as 304 and 503.
+func RefundOn(statuses ...int) func(r *http.Request, status int, written int64) int64 {
+	statuses = slices.Clone(statuses)
+	return func(_ *http.Request, status int, _ int64) int64 {
+		if slices.Contains(statuses, status) {
+			return 0
+		}
+		return AsCharged
+	}
+}
+
+// Settle replaces the request's provisional cost, refunding or charging the difference.
+// A refund gives back what time hasn't already given back; an additional cost is owed
+// by the next request. cost is from 0 to 2^40. Settling again replaces what was settled
+// before. Settle may be called after the handler has returned.
+//
+// It applies to the limits named. With none named, it applies to those with a WithCost
+// or, if there are none, to all rates and quotas; never to concurrency. If the request
+// has passed several limiters, a name means the innermost limit of that name; without
+// names, the innermost limiter with a WithCost counts, and if none has one, all rates
+// and quotas of the innermost. Dry runs don't change that choice.
+//
+// The error is about a cost out of range, a name the permit doesn't have, a limit that
+// can't be settled, or the store (a *StoreError): what it couldn't settle stays
+// charged.
+func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error {
+	if p == nil {
+		return nil
+	}
+	if cost < 0 || cost > store.MaxCost {
+		return fmt.Errorf("stint: Settle with cost %d: %w", cost, store.ErrCost)
+	}
+	if len(limits) == 0 {
+		q, chosen := p.costed()
+		return q.settle(ctx, chosen, cost)
+	}
+	named := map[*Permit][]int{}
+	for _, name := range limits {
+		q, i := p.named(name)
+		switch {
+		case q == nil:
+			return fmt.Errorf("stint: Settle: the permit has no limit %q", name)
+		case q.grants[i].entry.kind.unsettled() != "":
+			return fmt.Errorf("stint: Settle: %q is %s", name, q.grants[i].entry.kind.unsettled())
+		case !slices.Contains(named[q], i):
+			named[q] = append(named[q], i)
+		}
+	}
+	for q := p; q != nil; q = q.outer {
+		if err := q.settle(ctx, named[q], cost); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// named finds the limit of a name, from p outwards.
+func (p *Permit) named(name string) (*Permit, int) {
+	for q := p; q != nil; q = q.outer {
+		if i := slices.IndexFunc(q.grants, func(g grant) bool { return g.entry.limit.Name() == name }); i >= 0 {
+			return q, i
+		}
+	}
+	return nil, 0
+}
+
+// costed finds the limits that Settle applies to without a name. Which they are is
+// for those that are enforced to say, where there are any.
+func (p *Permit) costed() (*Permit, []int) {
+	rates := func(e *entry) bool { return e.kind.unsettled() == "" }
+	costs := func(e *entry) bool { return rates(e) && e.cost != nil }
+	for _, dryRun := range [...]bool{false, true} {
+		for _, which := range [...]func(*entry) bool{costs, rates} {
+			for q := p; q != nil; q = q.outer {
+				if slices.ContainsFunc(q.grants, func(g grant) bool { return which(g.entry) && g.entry.dryRun == dryRun }) {
+					return q, q.where(which)
+				}
+			}
+		}
+	}
+	return p, nil
+}
+
+func (p *Permit) where(is func(*entry) bool) (chosen []int) {
+	for i := range p.grants {
+		if is(p.grants[i].entry) {
+			chosen = append(chosen, i)
+		}
+	}
+	return chosen
+}
+
+// settle makes the chosen charges cost cost.
+func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
+	charges, took, err := p.amend(ctx, chosen, cost)
+	if err != nil {
+		err = &StoreError{err}
+		p.lim.unsettled(p.plan, charges, took, err)
+	} else if len(charges) > 0 {
+		p.resettled(took)
+	}
+	return err
+}
+
+func (p *Permit) amend(ctx context.Context, chosen []int, cost int64) (charges []store.Charge, took time.Duration, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	chosen = slices.DeleteFunc(chosen, func(i int) bool { return p.grants[i].reported() })
+	if len(chosen) == 0 {
+		return nil, 0, nil
+	}
+	charges = make([]store.Charge, len(chosen))
+	results := make([]store.Result, len(chosen))
+	for k, i := range chosen {
+		charges[k] = p.grants[i].charge(cost)
+	}
+	if took, err = p.lim.timed(ctx, p.lim.store, charges, results); err != nil {
+		return charges, took, err
+	}
+	for k, i := range chosen {
+		p.settled(i, results[k])
+	}
+	p.settledByHand(chosen)
+	return charges, took, nil
+}
+
+// amend is what one charge shall have cost.
+type amend struct {
+	i    int // of the charge
+	cost int64
+}
+
+// amends asks the permit's WithSettle functions what the request has cost.
+func (p *Permit) amends() (all []amend) {
+	s := p.response
+	if s == nil {
+		return nil
+	}
+	got, ok := s.Outcome()
+	if !ok {
+		return nil
+	}
+	costs := map[*settleSource]int64{}
+	for i := range p.grants {
+		e := p.grants[i].entry
+		if e.settle == nil {
+			continue
+		}
+		cost, asked := costs[e.settle]
+		if !asked {
+			cost = e.settle.fn(s.Request(), got.Status, got.Written)
+			costs[e.settle] = cost
+			if cost != AsCharged && (cost < 0 || cost > store.MaxCost) {
+				err := fmt.Errorf("stint: WithSettle: cost %d for %q: %w", cost, e.limit.Name(), store.ErrCost)
+				p.lim.unsettled(p.plan, []store.Charge{p.grants[i].charge(cost)}, 0, err)
+			}
+		}
+		if cost >= 0 && cost <= store.MaxCost {
+			all = append(all, amend{i, cost})
+		}
+	}
+	return all
+}
+
+// due leaves of amends those that still have to be made. The caller holds p.mu.
+func (p *Permit) due(amends []amend) []amend {
+	return slices.DeleteFunc(amends, func(a amend) bool {
+		return p.byHand(a.i) ||
+			p.grants[a.i].reported() ||
+			p.grants[a.i].result.Receipt.Cost == a.cost
+	})
+}
+
+func (p *Permit) byHand(i int) bool { return p.response.byHand != nil && p.response.byHand[i] }
+
+// settledByHand notes that the handler has settled the chosen charges. The
+// caller holds p.mu.
+func (p *Permit) settledByHand(chosen []int) {
+	if p.response == nil {
+		return
+	}
+	if p.response.byHand == nil {
+		p.response.byHand = make([]bool, len(p.grants))
+	}
+	for _, i := range chosen {
+		p.response.byHand[i] = true
+	}
+}
+
+// settled takes over the result of settling charge i. The caller holds p.mu.
+func (p *Permit) settled(i int, r store.Result) {
+	was := &p.grants[i].result
+	r.OK, r.Delay = true, was.Delay
+	*was = r
+}
+
+// ending is what has come of the store's call at a request's end.
+type ending struct {
+	charges []store.Charge
+	settled bool // amends have been made
+	took    time.Duration
+	err     error // a *StoreError
+}
+
+// finish releases the permit's slots, makes the amends and gives back the bytes
+// that were paid for and not sent, in one call.
+func (p *Permit) finish(amends []amend) (end ending) {
+	p.mu.Lock() // Settle may be at the results
+	defer p.mu.Unlock()
+	charges := end.charges
+	for i := range p.grants {
+		if g := &p.grants[i]; g.result.Receipt.Lease != (store.LeaseID{}) {
+			charges = append(charges, g.charge(0))
+		}
+	}
+	held := len(charges)
+	if len(amends) > 0 {
+		amends = p.due(amends)
+	}
+	for _, a := range amends {
+		charges = append(charges, p.grants[a.i].charge(a.cost))
+	}
+	if s := p.response; s != nil && s.pacing != nil {
+		charges = append(charges, s.pacing.End()...)
+	}
+	var results []store.Result
+	end.charges = charges
+	if results, end.took, end.err = p.lim.settle(p.ctx, p.lim.store, charges); end.err != nil {
+		return end
+	}
+	for k, a := range amends {
+		p.settled(a.i, results[held+k])
+	}
+	end.settled = len(amends) > 0
+	return end
+}
+
+// settleTimeout bounds giving something back after the request's own context
+// has ended or been set aside.
+const settleTimeout = 2 * time.Second
+
+// cancel settles charges, even if ctx has ended, and wakes who waits for the
+// slots among them. Observers are told if it failed.
+func (v *version) cancel(ctx context.Context, s store.Store, p *plan, charges []store.Charge) {
+	if _, took, err := v.settle(ctx, s, charges); err != nil {
+		v.unsettled(p, charges, took, err)
+	}
+}
+
+// timed has the store settle, and says how long that took where somebody observes.
+func (v *version) timed(ctx context.Context, s store.Store, charges []store.Charge, results []store.Result) (took time.Duration, err error) {
+	if v.of.told.Load() == nil {
+		return 0, s.Settle(ctx, charges, results)
+	}
+	start := time.Now()
+	err = s.Settle(ctx, charges, results)
+	return time.Since(start), err
+}
+
+// settle is cancel without a word to the observers, for callers with more to do
+// before anything may panic. It returns the results, or a *StoreError.
+func (v *version) settle(ctx context.Context, s store.Store, charges []store.Charge) (results []store.Result, took time.Duration, err error) {
+	if len(charges) == 0 {
+		return nil, 0, nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	if !store.AnswersAtOnce(s) { // else a timer would cost more than the call
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, settleTimeout)
+		defer stop()
+	}
+	results = make([]store.Result, len(charges))
+	took, err = v.timed(ctx, s, charges, results)
+	for i := range charges {
+		if charges[i].Receipt.Lease != (store.LeaseID{}) {
+			v.family.process.wake(charges[i].Limit.Name(), charges[i].Key)
+		}
+	}
+	if err != nil {
+		return nil, took, &StoreError{err}
+	}
+	return results, took, nil
+}
