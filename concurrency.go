@@ -272,7 +272,7 @@ const defaultAging = time.Second
 func WithPriority(class func(*http.Request) int) Option {
 	return limiterOption(func(c *config) {
 		if class == nil {
-			c.errs.bad("WithPriority(nil)", "", "write a function, or leave it out where all are equal")
+			c.errs.bad("WithPriority(nil)", "", "write a function, or leave it out if all requests are equal")
 			return
 		}
 		c.priority = class

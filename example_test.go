@@ -96,8 +96,8 @@ func ExampleNew_errors() {
 	// Output:
 	// stint: limit "rate": period 0s: write a positive duration, such as time.Second
 	// stint: limit "rate": WithBurst(-1): write 0 or more
-	// stint: limit "rate": no key, and no default is right: write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given
-	// stint: limit "concurrency": no key, and no default is right: write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given
+	// stint: limit "rate": no key, and no default is safe: write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given
+	// stint: limit "concurrency": no key, and no default is safe: write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given
 }
 
 func ExampleLimiter_Admit() {

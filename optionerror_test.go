@@ -62,8 +62,8 @@ func TestOptionErrors(t *testing.T) {
 			{Route: "b", Problem: `parsing "b": at offset 0: host/path missing /`, Write: `write a pattern of http.ServeMux, such as "POST /login"`},
 		}},
 		{"limits of no key", stint.Check(unnamed, stint.WithRoute("/a", stint.Quota(1, stint.Daily))), []wrong{
-			{Limit: "rate", Problem: "no key, and no default is right"},
-			{Route: "/a", Limit: "daily", Problem: "no key, and no default is right"},
+			{Limit: "rate", Problem: "no key, and no default is safe"},
+			{Route: "/a", Limit: "daily", Problem: "no key, and no default is safe"},
 		}},
 		{"key functions and predicates", stint.Check(unnamed, stint.WithKey(stint.Join(stint.Header("a b"), stint.Hash(nil, stint.Cookie("")))),
 			stint.WithSkip(stint.FromCIDR())), []wrong{

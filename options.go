@@ -141,7 +141,7 @@ func WithKey(k KeyFunc) SharedOption {
 func WithCost(cost func(*http.Request) int64) ChargeOption {
 	if cost == nil {
 		return chargeOption{setting: func(s *settings) {
-			s.errs.bad("WithCost(nil)", "", "write a function, or leave it out where every request costs 1")
+			s.errs.bad("WithCost(nil)", "", "write a function, or leave it out if every request costs 1")
 		}}
 	}
 	return chargeOption{setting: func(s *settings) { s.cost = cost }}
@@ -162,7 +162,7 @@ func WithCost(cost func(*http.Request) int64) ChargeOption {
 func WithMaxWait(d time.Duration) ChargeOption {
 	if d <= 0 {
 		return chargeOption{setting: func(s *settings) {
-			s.errs.bad(fmt.Sprintf("WithMaxWait(%v)", d), "", "write a positive duration, or leave it out where nobody waits")
+			s.errs.bad(fmt.Sprintf("WithMaxWait(%v)", d), "", "write a positive duration, or leave it out if nobody waits")
 		}}
 	}
 	return chargeOption{setting: func(s *settings) { s.maxWait, s.lines = d, newLines }}

@@ -23,7 +23,7 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 		opts []stint.Option
 		want []string // one for each error, in order; each a part of its text
 	}{
-		{"no key", []stint.Option{rate}, []string{`limit "rate": no key, and no default is right: write stint.WithKey(stint.RemoteIP())`}},
+		{"no key", []stint.Option{rate}, []string{`limit "rate": no key, and no default is safe: write stint.WithKey(stint.RemoteIP())`}},
 		{"no key on each", []stint.Option{rate, stint.Concurrency(1)}, []string{`"rate": no key`, `"concurrency": no key`}},
 		{"no key on a route", []stint.Option{stint.Rate(1, time.Second, everybody), stint.WithRoute("/a", stint.Rate(2, time.Second))},
 			[]string{`limit "rate-2": no key`}},

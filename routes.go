@@ -355,7 +355,7 @@ func (v *version) compile(c *config, parent *version, names *names) mistakes {
 			seen[lim.rule] = true
 			settled := lim.rule.shared.or(s)
 			if settled.key == nil {
-				errs = append(errs, &OptionError{Route: route, Limit: names.of(lim.rule), Problem: "no key, and no default is right",
+				errs = append(errs, &OptionError{Route: route, Limit: names.of(lim.rule), Problem: "no key, and no default is safe",
 					Write: "write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), " +
 						"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given"})
 			}

@@ -384,7 +384,7 @@ func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
 	}
 	resetter, can := v.store.(store.Resetter)
 	if stored && !can {
-		return fmt.Errorf("stint: Reset: %T can't: its store has no Reset method (store.Resetter)", v.store)
+		return fmt.Errorf("stint: Reset: %T doesn't implement store.Resetter: write a store that does, such as those of memstore and redisstore", v.store)
 	}
 	if all := v.family.process.now(); all != nil {
 		resetter, _ = all.Over(v.store).(store.Resetter)

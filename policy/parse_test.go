@@ -251,7 +251,7 @@ func TestOptionsOfGo(t *testing.T) {
 	}{
 		{"policy: option 1 is nil: leave it out", []policy.Option{nil}},
 		{"policy: WithOptions: WithStore(nil): write a store, or leave it out for one in memory", []policy.Option{policy.WithOptions(stint.WithStore(nil))}},
-		{"policy: WithOptions: WithMaxWait(0s): write a positive duration, or leave it out where nobody waits", []policy.Option{key, policy.WithOptions(stint.WithMaxWait(0))}},
+		{"policy: WithOptions: WithMaxWait(0s): write a positive duration, or leave it out if nobody waits", []policy.Option{key, policy.WithOptions(stint.WithMaxWait(0))}},
 		{`policy: WithKeyFunc("global"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithKeyFunc("global", f)}},
 		{`policy: WithKeyFunc("join"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithKeyFunc("join", f)}},
 		{`policy: WithKeyFunc("t") is given twice: leave one out`, []policy.Option{policy.WithKeyFunc("t", f), policy.WithKeyFunc("t", f)}},

@@ -231,7 +231,7 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	if len(below) > 0 {
 		rs, can := s.below.(store.Resetter)
 		if !can {
-			return fmt.Errorf("%T can't: its store has no Reset method (store.Resetter)", s.below)
+			return fmt.Errorf("%T doesn't implement store.Resetter", s.below)
 		}
 		if err := rs.Reset(ctx, key, below...); err != nil {
 			return err
