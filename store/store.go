@@ -83,12 +83,12 @@ func AnswersAtOnce(s Store) bool {
 	return ok && i.AnswersAtOnce()
 }
 
-// Allower is implemented by stores in memory. What is given to a Store's Take escapes to
-// the heap, since nobody knows what a Store does with it; this is given nothing that
-// does, so that a caller needs no memory of its own.
+// Allower is implemented by stores in memory. Arguments of a Store's Take escape to the
+// heap, since the compiler doesn't know what a Store does with them. Allow takes none
+// that do, so its caller allocates nothing.
 type Allower interface {
-	// Allow is Take of one charge, of which it returns Result.OK. It is not for limits
-	// that queue: what the charge has to wait for isn't told.
+	// Allow is Take for a single charge, and returns its Result.OK. It isn't for limits
+	// that queue, because it doesn't return how long the charge has to wait.
 	Allow(ctx context.Context, key string, l *Limit, cost int64) (ok bool, err error)
 }
 

@@ -2,15 +2,15 @@ package events
 
 import "sync/atomic"
 
-// Audience is who is told of a limiter's events, which are of type E. It is never
-// changed, but replaced; a nil one is nobody.
+// Audience is the observers of a limiter's events, which are of type E. It is immutable
+// and replaced as a whole; a nil Audience has no observers.
 type Audience[E any] struct {
 	All []func(E)
-	// Failing: the store has failed, so that its next answers are looked at.
+	// Failing: the store has failed, so its next answers are checked.
 	Failing bool
 }
 
-// Address puts what change makes of an audience in its place.
+// Address replaces an audience with what change makes of it.
 func Address[E any](to *atomic.Pointer[Audience[E]], change func(*Audience[E])) {
 	for {
 		was := to.Load()

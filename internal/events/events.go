@@ -1,6 +1,6 @@
-// Package events is what the events of a limiter have in common, whatever happened:
-// how a kind is called and logged, how an event is shown without a key, who is told
-// of it, and for how long they may ask for its keys.
+// Package events is what all events of a limiter have in common: the names and log
+// messages of their kinds, how an event is shown without a key, who is told of it, and
+// how long observers may ask for its keys.
 package events
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/stint-go/stint/internal/logs"
 )
 
-// Kind is what has happened. Package stint documents its values.
+// Kind is the kind of an event. Package stint documents its values.
 type Kind uint8
 
 // The kinds of event.
@@ -76,7 +76,7 @@ func (k Kind) String() string {
 // Decided reports whether events of the kind have a decision.
 func (k Kind) Decided() bool { return k < kinds && all[k].decided }
 
-// Message is the log's of an event with the error err, or 0 for none.
+// Message returns the log message of an event with the error err, or 0 for none.
 func (k Kind) Message(err error) logs.Message {
 	if k >= kinds {
 		return 0

@@ -7,17 +7,17 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Keys are the keys of an event, for as long as its observers run. They are used again
-// by other events, so an event knows its turn. Of is safe for concurrent use with the
-// other methods; those are for one goroutine at a time.
+// Keys holds the keys of an event while its observers run. Other events reuse it, so an
+// event remembers its turn. Of is safe for concurrent use with the other methods; those
+// are for one goroutine at a time.
 type Keys struct {
 	turn    atomic.Uint64
 	readers atomic.Int64 // who look at the charges if it is their turn
 	charges []store.Charge
 }
 
-// Lend has an event know the keys of charges until TakeBack, and returns its turn.
-// Events of turns that are over don't look at them, and this turn has no other event.
+// Lend makes the keys of charges available to an event until TakeBack, and returns its
+// turn. Events whose turns are over don't read them, and no other event has this turn.
 func (k *Keys) Lend(charges []store.Charge) (turn uint64) {
 	k.charges = charges
 	return k.turn.Load()

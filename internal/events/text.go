@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// Present leaves out the attributes that there is none of: empty texts and zeroes. It
-// keeps the one named anyway.
+// Present leaves out attributes that are empty texts or zero, except the one named
+// anyway.
 func Present(attrs []slog.Attr, anyway string) []slog.Attr {
 	return slices.DeleteFunc(attrs, func(a slog.Attr) bool {
 		switch a.Value.Kind() {

@@ -1,5 +1,5 @@
-// Package keytext writes keys as the text that stores, logs and labels may hold:
-// whatever a client sends, its key stays short, printable and its own.
+// Package keytext writes keys as text that stores, logs and labels may hold: whatever a
+// client sends, its key stays short, printable and distinct.
 package keytext
 
 import (
@@ -9,27 +9,27 @@ import (
 )
 
 var (
-	// ErrEmpty refuses an empty key.
+	// ErrEmpty is the error for an empty key.
 	ErrEmpty = errors.New("stint: the key is empty")
-	// ErrTooLong refuses a key of more than MaxRaw bytes.
+	// ErrTooLong is the error for a key of more than MaxRaw bytes.
 	ErrTooLong = errors.New("stint: the key is longer than 4096 bytes")
 )
 
 const (
-	// MaxRaw bounds what a client can make us escape or hash. A header of a
-	// megabyte is no identity.
+	// MaxRaw bounds how many bytes a client can make us escape or hash. A header of a
+	// megabyte identifies nobody.
 	MaxRaw = 4 << 10
 
-	// Global is the key that everybody shares. No header field can carry it, so
-	// it meets no client's.
+	// Global is the key that everybody shares. No header field can contain it, so it
+	// never equals a client's key.
 	Global = "\x00global"
-	// GlobalText is what Encode makes of Global.
+	// GlobalText is Global encoded.
 	GlobalText = "%00global"
 
-	// maxText bounds what a store is asked to keep for a key.
+	// maxText bounds what a store keeps for a key, in bytes.
 	maxText = 128
-	// hashMark starts a key that stands for a longer one. In an escaped key a
-	// percent sign is followed by two hexadecimal digits, so none can equal it.
+	// hashMark begins a key that stands for a longer one. In an escaped key a percent
+	// sign is followed by two hexadecimal digits, so none can equal it.
 	hashMark = "%h"
 )
 
@@ -47,10 +47,10 @@ var special = func() (t [256]uint8) {
 	return t
 }()
 
-// Encode turns what a key function returned into a key for a store: at most
-// maxText bytes of A-Z a-z 0-9 . _ ~ : / - and %XX, and never empty. Different
-// raw keys give different ones, of the long ones as surely as SHA-256 does. A
-// short key that is plain already is returned as it is, without an allocation.
+// Encode turns what a key function returned into a key for a store: at most maxText
+// bytes of A-Z a-z 0-9 . _ ~ : / - and %XX, and never empty. Different raw keys give
+// different results; for long ones, as surely as SHA-256 does. A short key that needs
+// no escaping is returned unchanged, without an allocation.
 func Encode(raw string) (string, error) {
 	if raw == "" {
 		return "", ErrEmpty
@@ -72,8 +72,8 @@ func Encode(raw string) (string, error) {
 			return escape(raw), nil
 		}
 	}
-	// Cutting a long key short would put strangers who share a prefix into one
-	// bucket, so it is hashed, all of it.
+	// Cutting off a long key would put strangers who share a prefix into one bucket, so
+	// the whole key is hashed.
 	sum := sha256.Sum256([]byte(raw))
 	var b [len(hashMark) + 43]byte
 	copy(b[:], hashMark)
@@ -81,7 +81,7 @@ func Encode(raw string) (string, error) {
 	return string(b[:]), nil
 }
 
-// escape is raw, percent-escaped. The result fits in maxText bytes.
+// escape returns raw, percent-escaped. The result fits in maxText bytes.
 func escape(raw string) string {
 	const hex = "0123456789ABCDEF"
 	var room [maxText]byte

@@ -15,21 +15,20 @@ const slots = 16384
 // Cluster is a Redis Cluster whose nodes run on loopback. Its methods are for
 // the test's own goroutine.
 type Cluster struct {
-	// Nodes holds the masters in the order of their slots, then their replicas.
-	// After a failover it still says who was born what.
+	// Nodes holds the masters in the order of their slots, followed by their replicas.
+	// It keeps this order after a failover.
 	Nodes []*Server
 
 	t testing.TB
 }
 
-// StartCluster starts a cluster and ends it with the test. It returns when
-// every node agrees that all slots are served and all replicas follow. That
-// takes two to three seconds, most of it Redis's own: a master doesn't call a
-// cluster sound before it has run for two.
+// StartCluster starts a cluster and ends it with the test. It returns when every node
+// agrees that all slots are served and all replicas follow. That takes two to three
+// seconds, most of it Redis's own: a master reports a cluster as sound only after
+// running for two.
 //
-// A node counts as failed after two seconds without an answer, and then a
-// replica, if there is one, takes over. args are further arguments of each
-// node.
+// A node counts as failed after two seconds without an answer; then a replica, if there
+// is one, takes over. args are additional arguments of each node.
 func StartCluster(t testing.TB, masters, replicasPerMaster int, args ...string) *Cluster {
 	t.Helper()
 	args = slices.Concat([]string{
@@ -70,9 +69,9 @@ func StartCluster(t testing.TB, masters, replicasPerMaster int, args ...string) 
 	return c
 }
 
-// AwaitOK returns when every node that runs says that the cluster is sound, and
-// knows as many nodes and masters as the others do; replicas follow theirs.
-// Call it after a failover or a restart. A cluster that has lost slots never is.
+// AwaitOK returns when every running node reports a sound cluster and knows as many
+// nodes and masters as the others do, and replicas follow theirs. Call it after a
+// failover or a restart. It never returns for a cluster that has lost slots.
 func (c *Cluster) AwaitOK() {
 	c.t.Helper()
 	await(c.t, "the cluster to be sound", func() error {
@@ -94,7 +93,7 @@ func (c *Cluster) AwaitOK() {
 	})
 }
 
-// sound is what a node thinks of the cluster, in words that compare, or why it
+// sound returns a node's view of the cluster, as text that can be compared, or why it
 // isn't sound.
 func sound(s *Server) (view string, err error) {
 	info, err := s.text("CLUSTER", "INFO")
@@ -135,7 +134,7 @@ func sound(s *Server) (view string, err error) {
 	return strings.Join(lines, ""), nil
 }
 
-// Addrs are the addresses of all nodes.
+// Addrs returns the addresses of all nodes.
 func (c *Cluster) Addrs() []string {
 	addrs := make([]string, len(c.Nodes))
 	for i, s := range c.Nodes {
@@ -144,11 +143,11 @@ func (c *Cluster) Addrs() []string {
 	return addrs
 }
 
-// Client is a new client of the cluster with go-redis's defaults, changed by
-// opts and closed when the test ends. By those defaults a master that is dead or
-// hangs is asked for up to a minute after its replica has taken over: an error
-// of the network makes go-redis (v9.22) look for nobody else. ReloadState, or a
-// short ClusterStateReloadInterval, does.
+// Client returns a new client of the cluster with go-redis's defaults, changed by opts,
+// and closes it when the test ends. With those defaults a master that is dead or hangs
+// is asked for up to a minute after its replica has taken over: a network error doesn't
+// make go-redis (v9.22) look for another. ReloadState, or a short
+// ClusterStateReloadInterval, does.
 func (c *Cluster) Client(opts ...func(*redis.ClusterOptions)) *redis.ClusterClient {
 	o := &redis.ClusterOptions{Addrs: c.Addrs(), Password: c.Nodes[0].p.password}
 	for _, opt := range opts {
@@ -159,15 +158,15 @@ func (c *Cluster) Client(opts ...func(*redis.ClusterOptions)) *redis.ClusterClie
 	return client
 }
 
-// SlotOf is the slot of a key.
+// SlotOf returns the slot of a key.
 func (c *Cluster) SlotOf(key string) int {
 	c.t.Helper()
 	n, _ := c.running().Do("CLUSTER", "KEYSLOT", key).(int64)
 	return int(n)
 }
 
-// NodeOf is the master that serves a key's slot, as the first node sees it that
-// runs. Right after a failure, that is still the node that failed.
+// NodeOf returns the master that serves a key's slot, according to the first running
+// node. Right after a failure, that is still the failed node.
 func (c *Cluster) NodeOf(key string) *Server {
 	c.t.Helper()
 	owner, err := c.owner(c.running(), c.SlotOf(key))
@@ -177,7 +176,7 @@ func (c *Cluster) NodeOf(key string) *Server {
 	return owner
 }
 
-// owner is the master of a slot in the eyes of s.
+// owner returns the master of a slot according to s.
 func (c *Cluster) owner(s *Server, slot int) (*Server, error) {
 	v, err := s.p.do("CLUSTER", "SLOTS")
 	if err != nil {
@@ -199,7 +198,7 @@ func (c *Cluster) owner(s *Server, slot int) (*Server, error) {
 	return nil, fmt.Errorf("%s knows nobody who serves slot %d", s.Addr(), slot)
 }
 
-// running is a node that can be asked.
+// running returns a node that can be asked.
 func (c *Cluster) running() *Server {
 	c.t.Helper()
 	for _, s := range c.Nodes {

@@ -37,8 +37,8 @@ func startAll(t testing.TB, path string, n int, conf string, args []string) []*S
 	return servers
 }
 
-// await asks until there is no error any more. What servers agree on among
-// themselves can only be polled.
+// await calls ask until it returns no error. What servers agree on among themselves can
+// only be polled.
 func await(t testing.TB, what string, ask func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -56,7 +56,7 @@ func await(t testing.TB, what string, ask func() error) {
 	}
 }
 
-// text is a reply that has to be text.
+// text sends a command whose reply has to be text.
 func (s *Server) text(args ...any) (string, error) {
 	v, err := s.p.do(args...)
 	text, _ := v.(string)

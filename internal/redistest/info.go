@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Do sends one command and returns its reply as RESP2 has it, nil for none. An
-// error reply ends the test. The connection is not one that Client gave out.
+// Do sends one command and returns its reply as RESP2 represents it, or nil. An error
+// reply ends the test. It doesn't use a connection of Client.
 func (s *Server) Do(args ...any) any {
 	s.t.Helper()
 	v, err := s.p.do(args...)
@@ -16,15 +16,14 @@ func (s *Server) Do(args ...any) any {
 	return v
 }
 
-// Info is a field of a section of INFO, "" if there is none.
+// Info returns a field of a section of INFO, or "".
 func (s *Server) Info(section, name string) string {
 	s.t.Helper()
 	info, _ := s.Do("INFO", section).(string)
 	return field(info, name)
 }
 
-// Needs skips the test on a server that doesn't know a setting: one older than
-// the setting.
+// Needs skips the test if the server doesn't know a setting, because it is older.
 func (s *Server) Needs(setting string) {
 	s.t.Helper()
 	if pair, _ := s.Do("CONFIG", "GET", setting).([]any); len(pair) == 0 {
@@ -32,9 +31,9 @@ func (s *Server) Needs(setting string) {
 	}
 }
 
-// CommandStats says how often a command has run and how many microseconds the
-// server has spent in it. Commands that a script called count too. A command
-// that never ran has zeros; CONFIG RESETSTAT starts again.
+// CommandStats returns how often a command has run, and how many microseconds the
+// server has spent in it, including calls by scripts. Both are 0 for a command that
+// never ran; CONFIG RESETSTAT resets them.
 func (s *Server) CommandStats(name string) (calls int64, usec float64) {
 	s.t.Helper()
 	for pair := range strings.SplitSeq(s.Info("commandstats", "cmdstat_"+strings.ToLower(name)), ",") {
@@ -48,8 +47,8 @@ func (s *Server) CommandStats(name string) (calls int64, usec float64) {
 	return calls, usec
 }
 
-// CPU is the time in seconds that the server's main thread has computed, in
-// user mode and in the system, since it was started (Redis 6.2 and newer).
+// CPU returns the seconds of CPU time of the server's main thread since it was started,
+// user and system (Redis 6.2 and newer).
 func (s *Server) CPU() float64 {
 	s.t.Helper()
 	info, _ := s.Do("INFO", "cpu").(string)

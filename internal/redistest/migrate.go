@@ -40,8 +40,8 @@ func (c *Cluster) BeginMigration(key string) *Migration {
 	return m
 }
 
-// MoveKeys moves these keys of the slot, with their times to live; without any,
-// all that From still has. For them From answers ASK then.
+// MoveKeys moves these keys of the slot, with their times to live; without keys, all
+// that From still has. From then answers ASK for them.
 func (m *Migration) MoveKeys(keys ...string) {
 	m.c.t.Helper()
 	move := []any{"MIGRATE", "127.0.0.1", m.To.Port(), "", 0, int(patience.Milliseconds())}
@@ -97,7 +97,7 @@ func (m *Migration) Finish() {
 	})
 }
 
-// masters are the running nodes that are masters now.
+// masters returns the running nodes that are masters now.
 func (c *Cluster) masters() []*Server {
 	c.t.Helper()
 	var masters []*Server

@@ -7,10 +7,10 @@ import (
 	"net"
 )
 
-// Ports come from below the range that systems take for outgoing connections
-// (32768 and up on Linux, 49152 elsewhere), so that a server which died finds
-// its port free when it comes back. A cluster's bus is always busOffset above
-// its port; the two halves of the range don't meet.
+// Ports are below the range that systems use for outgoing connections (32768 and up on
+// Linux, 49152 elsewhere), so that a server that died finds its port free when it comes
+// back. A cluster's bus port is always busOffset above the server's; the two halves of
+// the range don't meet.
 const (
 	firstPort = 12000
 	lastPort  = 21999
@@ -23,9 +23,9 @@ type port struct {
 	claim  net.PacketConn
 }
 
-// reserve finds a port that is free, with its bus port, and stays the caller's
-// while the server on it is down. The claim is a UDP socket of the same number:
-// all test processes of a machine see it, and it can't outlive its own.
+// reserve finds a free port whose bus port is also free, and keeps it for the caller
+// while the server on it is down. The claim is a UDP socket of the same number: all
+// test processes of a machine see it, and it can't outlive its own process.
 func reserve() (*port, error) {
 	const span = lastPort - firstPort + 1
 	first := rand.IntN(span)

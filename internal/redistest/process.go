@@ -18,8 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// patience bounds every wait for a server to do what it will do. It is for
-// machines that are busy with something else; nothing waits it out.
+// patience bounds every wait for a server. It is long for the sake of busy machines;
+// normally nothing waits that long.
 const patience = 30 * time.Second
 
 // process is a redis-server that can die and come back at its address.
@@ -38,12 +38,12 @@ type process struct {
 	paused  bool
 }
 
-// errPortTaken says that somebody took the port between our look and the
-// server's bind.
+// errPortTaken means that somebody took the port between our check and the server's
+// bind.
 var errPortTaken = errors.New("the port was taken")
 
-// spawn starts a process on ports of its own and returns when it answers. A
-// conf makes it a sentinel.
+// spawn starts a process on ports of its own and returns when it answers. With a conf
+// it is a sentinel.
 func spawn(path, conf string, args []string) (*process, error) {
 	for attempt := 1; ; attempt++ {
 		p, err := spawnOnce(path, conf, args)
@@ -134,8 +134,8 @@ func (p *process) launch(more []string) error {
 	return nil
 }
 
-// await returns when this very process answers PING: on a port that was lost
-// to another, somebody else might.
+// await returns when this very process answers PING: on a port that was lost to another
+// server, that one might answer.
 func (p *process) await() error {
 	p.mu.Lock()
 	cmd, exited, control := p.cmd, p.exited, p.control
@@ -201,7 +201,7 @@ func (p *process) resume() error {
 	return resume(p.cmd.Process)
 }
 
-// answers holds unless the process is dead or paused.
+// answers reports whether the process is neither dead nor paused.
 func (p *process) answers() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -213,7 +213,7 @@ func (p *process) answers() bool {
 	}
 }
 
-// end kills the process for good and leaves nothing of it.
+// end kills the process for good and removes what it leaves.
 func (p *process) end() {
 	p.kill()
 	p.mu.Lock()
@@ -240,7 +240,7 @@ func (p *process) do(args ...any) (any, error) {
 	return v, nil
 }
 
-// logTail is the end of what the server wrote.
+// logTail returns the end of what the server wrote.
 func (p *process) logTail() string {
 	b, _ := os.ReadFile(p.logPath())
 	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))

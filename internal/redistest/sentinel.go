@@ -11,14 +11,14 @@ import (
 // MasterName is what the sentinels of [StartSentinel] call their master.
 const MasterName = "stint"
 
-// sentinels is a number that has a majority with one of them gone.
+// sentinels is enough for a majority with one of them gone.
 const sentinels = 3
 
 // Sentinel is a master with replicas, watched by three sentinels, all on
 // loopback. Its methods are for the test's own goroutine.
 type Sentinel struct {
-	// Nodes holds the first master, then the first replicas. After a failover
-	// it still says who was born what.
+	// Nodes holds the first master, followed by the first replicas. It keeps this order
+	// after a failover.
 	Nodes     []*Server
 	Sentinels []*Server
 
@@ -76,9 +76,9 @@ sentinel failover-timeout %[1]s 3000
 	return s
 }
 
-// AwaitOK returns when all sentinels that run agree on a master that is up, and
-// know the same replicas, all of them up, and each other. Call it after a
-// restart of what was killed.
+// AwaitOK returns when all running sentinels agree on a master that is up, and know
+// each other and the same replicas, all of them up. Call it after restarting what was
+// killed.
 func (s *Sentinel) AwaitOK() {
 	s.t.Helper()
 	await(s.t, "the sentinels to agree", func() error {
@@ -101,8 +101,8 @@ func (s *Sentinel) AwaitOK() {
 	})
 }
 
-// Client is a new client of whoever is master, with go-redis's defaults,
-// changed by opts and closed when the test ends.
+// Client returns a new client of the current master, with go-redis's defaults, changed
+// by opts, and closes it when the test ends.
 func (s *Sentinel) Client(opts ...func(*redis.FailoverOptions)) *redis.Client {
 	o := &redis.FailoverOptions{MasterName: MasterName, Password: s.Nodes[0].p.password}
 	for _, n := range s.Sentinels {
@@ -116,8 +116,8 @@ func (s *Sentinel) Client(opts ...func(*redis.FailoverOptions)) *redis.Client {
 	return c
 }
 
-// Master is the node that the sentinels that run call master. They may be at
-// odds for a moment: then it waits.
+// Master returns the node that the running sentinels call master. They may disagree for
+// a moment: then it waits.
 func (s *Sentinel) Master() *Server {
 	s.t.Helper()
 	var m *Server
@@ -138,9 +138,9 @@ func (s *Sentinel) Failover() *Server {
 	return s.awaitPromotion(old)
 }
 
-// Switch has the sentinels promote a replica while the master is alive, and
-// returns the new master. The old one becomes a replica: to clients that still
-// talk to it, it answers READONLY.
+// Switch makes the sentinels promote a replica while the master is alive, and returns
+// the new master. The old one becomes a replica and answers READONLY to clients that
+// still talk to it.
 func (s *Sentinel) Switch() *Server {
 	s.t.Helper()
 	old := s.Master()
@@ -173,7 +173,8 @@ func (s *Sentinel) awaitPromotion(old *Server) *Server {
 	return m
 }
 
-// master is the node that all running sentinels name, if it knows of it.
+// master returns the node that all running sentinels name, if it knows that it is the
+// master.
 func (s *Sentinel) master() (*Server, error) {
 	port := ""
 	for _, n := range s.running() {
@@ -204,7 +205,7 @@ func (s *Sentinel) master() (*Server, error) {
 	return nil, fmt.Errorf("the master at port %s doesn't run", port)
 }
 
-// running are the sentinels that can be asked.
+// running returns the sentinels that can be asked.
 func (s *Sentinel) running() []*Server {
 	s.t.Helper()
 	var some []*Server
@@ -219,13 +220,13 @@ func (s *Sentinel) running() []*Server {
 	return some
 }
 
-// sentinelMaster is a sentinel's view of the master, by field.
+// sentinelMaster returns a sentinel's view of the master, by field.
 func (s *Server) sentinelMaster() (map[string]string, error) {
 	v, err := s.p.do("SENTINEL", "MASTER", MasterName)
 	return pairs(v), err
 }
 
-// replicasFollow says which replica a sentinel wouldn't promote.
+// replicasFollow returns an error for a replica that a sentinel wouldn't promote.
 func (s *Server) replicasFollow() error {
 	v, err := s.p.do("SENTINEL", "REPLICAS", MasterName)
 	if err != nil {
@@ -240,7 +241,7 @@ func (s *Server) replicasFollow() error {
 	return nil
 }
 
-// pairs makes a map of a flat reply of names and values.
+// pairs turns a flat reply of names and values into a map.
 func pairs(reply any) map[string]string {
 	flat, _ := reply.([]any)
 	m := make(map[string]string, len(flat)/2)

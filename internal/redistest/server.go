@@ -1,21 +1,20 @@
-// Package redistest starts real redis-server processes for tests: one server,
-// a cluster, or a master watched by sentinels, on loopback and in directories
-// of their own.
+// Package redistest starts real redis-server processes for tests: one server, a
+// cluster, or a master watched by sentinels, on loopback and in directories of their
+// own.
 //
 //	s := redistest.Start(t)
 //	rdb := s.Client()
-//	s.Kill() // and see what becomes of rdb
+//	s.Kill() // and see what rdb does
 //
-// A fake would agree with us about Redis by construction; what a limiter has to
-// survive is what Redis really does.
+// A fake would agree with our idea of Redis by construction, but a limiter has to
+// survive what Redis really does.
 //
-// The binary is redis-server from the PATH, or what STINT_REDIS_SERVER names
+// The binary is redis-server from the PATH, or the one that STINT_REDIS_SERVER names
 // (valkey-server, an older release). Without one a test is skipped, or fails if
-// STINT_REQUIRE_REDIS is set, as it is where a change is judged.
+// STINT_REQUIRE_REDIS is set, as in CI.
 //
-// Servers are ended by process id when their test ends. On Linux they also die
-// with the test process, however that ends: a test that times out leaves
-// nothing behind.
+// Servers are ended by process id when their test ends. On Linux they also die with the
+// test process, however that ends: a test that times out leaves nothing behind.
 package redistest
 
 import (
@@ -60,7 +59,7 @@ func Start(t testing.TB, args ...string) *Server {
 	return own(t, p, err)
 }
 
-// own makes p the test's, or ends the test if err says why there is none.
+// own makes the test own p, or ends the test if err says why there is none.
 func own(t testing.TB, p *process, err error) *Server {
 	t.Helper()
 	if err != nil {
@@ -76,16 +75,16 @@ func own(t testing.TB, p *process, err error) *Server {
 	return s
 }
 
-// shared is the process's one server, for the tests that don't break it.
+// shared is the process's single server for tests that don't break it.
 var shared struct {
 	sync.Mutex
 	p       *process
 	hasMain bool
 }
 
-// Shared is one server for all tests of a test process, started by the first
-// that asks. A test uses keys below a [Prefix] of its own, and leaves the
-// configuration alone. The package's TestMain has to call [Main].
+// Shared returns one server for all tests of a test process, started by the first that
+// asks. A test uses keys below a [Prefix] of its own and leaves the configuration
+// alone. The package's TestMain has to call [Main].
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	path := binary(t)
@@ -119,24 +118,24 @@ func Main(m *testing.M) {
 
 var prefixes atomic.Int64
 
-// Prefix is a key prefix that nobody else in the process has. It is short
-// and holds no brace, so that it chooses no slot of a cluster.
+// Prefix returns a key prefix that is unique in the process. It is short and contains
+// no brace, so it doesn't choose a slot of a cluster.
 func Prefix(t testing.TB) string {
 	t.Helper()
 	return fmt.Sprintf("t%d:", prefixes.Add(1))
 }
 
-// Addr is the server's host:port. It outlives Kill and Restart.
+// Addr returns the server's host:port. It stays the same after Kill and Restart.
 func (s *Server) Addr() string { return s.p.addr() }
 
-// Port is the port in Addr, as an argument of another server.
+// Port returns the port in Addr, for arguments of another server.
 func (s *Server) Port() string { return fmt.Sprint(s.p.port.number) }
 
-// Dir is the server's working directory: its dumps and append-only files.
+// Dir returns the server's working directory, with its dumps and append-only files.
 func (s *Server) Dir() string { return s.p.dir }
 
-// Client is a new client of the server with go-redis's defaults, changed by
-// opts and closed when the test ends.
+// Client returns a new client of the server with go-redis's defaults, changed by opts,
+// and closes it when the test ends.
 func (s *Server) Client(opts ...func(*redis.Options)) *redis.Client {
 	o := &redis.Options{Addr: s.Addr(), Password: s.p.password}
 	for _, opt := range opts {
@@ -166,17 +165,17 @@ func (s *Server) Pause() {
 	}
 }
 
-// Resume lets a paused server go on (SIGCONT) where it stopped, with what has
-// been sent to it meanwhile.
+// Resume lets a paused server continue (SIGCONT), with what has been sent to it
+// meanwhile.
 func (s *Server) Resume() {
 	if err := s.p.resume(); err != nil {
 		s.t.Errorf("resuming redis-server: %v", err)
 	}
 }
 
-// Restart kills the server and starts it with the same port, directory and
-// arguments, and those given on top, this once. It returns when the server
-// answers. What wasn't persisted is gone.
+// Restart kills the server and starts it again with the same port, directory and
+// arguments, and for this once also with args. It returns when the server answers. What
+// wasn't persisted is gone.
 func (s *Server) Restart(args ...string) {
 	s.t.Helper()
 	s.Launch(args...)
@@ -204,7 +203,7 @@ func (s *Server) Await() {
 	}
 }
 
-// breaks holds if the test may do what others would notice.
+// breaks reports whether the test may do what other tests would notice.
 func (s *Server) breaks(what string) bool {
 	if s.shared {
 		s.t.Errorf("%s of the shared server: other tests use it; Start one", what)
@@ -212,8 +211,8 @@ func (s *Server) breaks(what string) bool {
 	return !s.shared
 }
 
-// binary is the server to start. Without one it skips the test, or fails it if
-// somebody has asked for it.
+// binary returns the server to start. If there is none, it skips the test, or fails it
+// if the environment requires a server.
 func binary(t testing.TB) string {
 	t.Helper()
 	path, demanded, err := find()
@@ -228,7 +227,7 @@ func binary(t testing.TB) string {
 	return ""
 }
 
-// find looks for the server, and says whether the environment demands one.
+// find looks for the server, and reports whether the environment requires one.
 func find() (path string, demanded bool, err error) {
 	name := os.Getenv(envBinary)
 	demanded = name != "" || os.Getenv(envRequire) != ""

@@ -9,8 +9,8 @@ import (
 // envSuite names the longer suite to run.
 const envSuite = "STINT_SUITE"
 
-// Suite skips the test unless STINT_SUITE names the suite that it belongs to, as
-// "make test-faults" does for "faults". The names of a suite's tests begin alike
+// Suite skips the test unless STINT_SUITE names the suite that it belongs to, as "make
+// test-faults" does for "faults". The names of a suite's tests share a prefix
 // (TestFaults…), so that the target runs them and nothing else.
 func Suite(t testing.TB, name string) {
 	t.Helper()

@@ -17,9 +17,8 @@ type startRequest struct {
 	reply chan error
 }
 
-// starter is a thread that lives as long as the process. The signal that a
-// child asks for at its parent's death comes at the death of the thread that
-// started it, so that can't be any thread.
+// starter is a thread that lives as long as the process. A child's death signal comes
+// when the thread that started it dies, so not every thread will do.
 var starter = sync.OnceValue(func() chan<- startRequest {
 	requests := make(chan startRequest)
 	go func() {
@@ -31,7 +30,7 @@ var starter = sync.OnceValue(func() chan<- startRequest {
 	return requests
 })
 
-// start starts a process that dies with this one, also when this one is killed.
+// start starts a process that dies with this one, even if this one is killed.
 func start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	r := startRequest{cmd, make(chan error)}

@@ -1,6 +1,6 @@
-// Package routetest holds routers to the promise that no spelling of a request
-// slips past a route's limit: it has a site, a table of spellings, and sends
-// one through the other.
+// Package routetest tests that no spelling of a request slips past a route's limit,
+// whatever the router: it has a site and a table of spellings, and sends the spellings
+// to the site.
 package routetest
 
 import (
@@ -19,26 +19,26 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Route is a handler of the site, and the limit that has to be charged when it
-// runs. Patterns are those of http.ServeMux, as in the limits; Syntax turns them
-// into another router's.
+// Route is a handler of the site, and the limit that must be charged when it runs.
+// Patterns are those of http.ServeMux, as in the limits; Syntax translates them to
+// another router's.
 type Route struct{ Method, Path, Limit string }
 
-// OnHost is another site's login, for routers that know hosts.
+// OnHost is the login of another site, for routers that distinguish hosts.
 var OnHost = Route{"POST", "api.example.com/login", "host"}
 
-// Exempt is the Limit of a handler that nothing limits.
+// Exempt is the Limit of a handler without limits.
 const Exempt = ""
 
-// Two patterns conflict with others in one of the routers, and are needed in
-// those where wildcards match more than in the limits' patterns: a handler of
-// everything may not get what belongs to a route.
+// Two patterns conflict with others in one of the routers. They are needed in routers
+// whose wildcards match more than those of the limits' patterns, because a handler of
+// everything must not get what belongs to a route.
 const (
 	BelowAPI     = "/api/{rest...}"
 	TwoWildcards = "/{a}/{b}"
 )
 
-// Routes are the site.
+// Routes are the routes of the site.
 var Routes = []Route{
 	{"POST", "/api/auth/login", "auth"},
 	{"GET", "/api", "api"},
@@ -66,9 +66,9 @@ var Routes = []Route{
 	{"POST", TwoWildcards, "base"},
 }
 
-// Limits are the site's, each of a name in Routes and too large to refuse. The
-// tunnel's wildcard has three dots since echo's :to, which nothing follows,
-// matches all the rest of a path.
+// Limits returns the limits of the site. Each has a name in Routes and is too large to
+// refuse. The tunnel's wildcard has three dots, because echo's :to, which nothing
+// follows, matches the whole rest of a path.
 func Limits() []stint.Option {
 	return []stint.Option{
 		stint.WithKey(stint.Global()),
@@ -87,15 +87,15 @@ func Limits() []stint.Option {
 
 var wildcard = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
 
-// HostLimits are Limits and that of OnHost.
+// HostLimits returns Limits and the limit of OnHost.
 func HostLimits() []stint.Option {
 	return append(Limits(), stint.WithRoute("POST api.example.com/login", limit("host")))
 }
 
 func limit(name string) stint.Limit { return stint.Rate(1e6, time.Second, stint.WithName(name)) }
 
-// Syntax writes r's path with other wildcards: one is the format of a segment's,
-// rest that of the rest of a path, as ":%s" and "*%s".
+// Syntax returns r's path with other wildcards: one is the format of a segment's
+// wildcard, rest that of the rest of a path, as ":%s" and "*%s".
 func (r Route) Syntax(one, rest string) string {
 	return wildcard.ReplaceAllStringFunc(r.Path, func(w string) string {
 		m := wildcard.FindStringSubmatch(w)
@@ -110,16 +110,16 @@ func (r Route) Syntax(one, rest string) string {
 	})
 }
 
-// ran is the field in which a handler of the site says which one it is.
+// ran is the header field in which a handler of the site says which one it is.
 const ran = "X-Ran"
 
-// Handler is the handler of a route.
+// Handler returns the handler of a route.
 func (r Route) Handler() http.HandlerFunc {
 	name := r.Method + " " + r.Path
 	return func(w http.ResponseWriter, _ *http.Request) { w.Header().Set(ran, name) }
 }
 
-// Mux is the site as an http.ServeMux.
+// Mux returns the site as an http.ServeMux.
 func Mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range Routes {
@@ -130,10 +130,10 @@ func Mux() *http.ServeMux {
 	return mux
 }
 
-// item is the name of a limit in a RateLimit field.
+// item matches the name of a limit in a RateLimit field.
 var item = regexp.MustCompile(`"([^"]*)";r=`)
 
-// slipped says what handler ran without its limit, or nothing.
+// slipped says which handler ran without its limit, or returns "".
 func slipped(h http.Header) string {
 	name := h.Get(ran)
 	if name == "" {
@@ -154,8 +154,8 @@ func slipped(h http.Header) string {
 	return ""
 }
 
-// Run sends every spelling to the site over a connection of its own, and fails
-// where a handler ran without its limit.
+// Run sends every spelling to the site over a connection of its own, and fails if a
+// handler ran without its limit.
 func Run(t *testing.T, site http.Handler) {
 	t.Helper()
 	server := httptest.NewServer(site)
@@ -177,7 +177,7 @@ func Run(t *testing.T, site http.Handler) {
 	}
 }
 
-// send writes a request line as it is, which an http.Client would clean.
+// send writes a request line unchanged; an http.Client would clean it.
 func send(addr string, s Spelling) (http.Header, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -194,8 +194,8 @@ func send(addr string, s Spelling) (http.Header, error) {
 	return res.Header, res.Body.Close()
 }
 
-// pieces stand for the bytes from 0x80 on in fuzzed targets: what routers differ
-// about is found sooner by words than by letters.
+// pieces replace the bytes from 0x80 on in fuzzed targets: differences between routers
+// are found sooner with words than with letters.
 var pieces = []string{
 	"/", "//", "/.", "/..", "/../", "/./", "%2f", "%2F", "%2e", "%2e%2e", "%5c", "%25", "%252f", "%00", ";", "?", "*", ":",
 	"/api", "/auth", "/login", "/users", "/me", "/posts", "/files", "/health", "/tunnel", "/x", "api", "login", "me",
@@ -214,7 +214,7 @@ func expand(target string) string {
 	return b.String()
 }
 
-// Fuzz sends spellings to the sites, without a connection.
+// Fuzz sends spellings to the sites without a connection.
 func Fuzz(f *testing.F, sites map[string]http.Handler) {
 	for _, s := range Spellings {
 		f.Add(s.Method, s.Target, s.Host)

@@ -14,7 +14,7 @@ func (s Spelling) text() string {
 	return s.Method + " " + s.Target + " HTTP/1.1\r\nHost: " + s.Host + "\r\nConnection: close\r\n\r\n"
 }
 
-// Spellings are what routers read in different ways.
+// Spellings are requests that routers read in different ways.
 var Spellings = spellings(`
 	POST /api
 	POST /api/
