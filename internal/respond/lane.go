@@ -11,49 +11,49 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Payer is how bytes are paid for. Its functions may end the response: no lock is
-// held when they are called.
+// Payer is how bytes are paid for. Its functions may end the response: no lock is held
+// when they are called.
 type Payer struct {
 	Store store.Store
 	// GiveBack settles charges, even if ctx has ended.
 	GiveBack func(ctx context.Context, charges []store.Charge)
-	// StoreFailed is told an error of the store, and whether a body is cut off for
-	// it: the write or read that is cut off then returns what StoreFailed returns.
+	// StoreFailed reports an error of the store, and whether a body is cut off because
+	// of it: the write or read that is cut off then returns what StoreFailed returns.
 	StoreFailed func(err error, cut bool) error
 }
 
-// lane is one direction of a request whose bytes are paced: its response's
-// body, or its own. Bytes are paid for before they move, in one call to the store
-// for each piece; what is left of the last one is given back at the end.
+// lane is one direction of a request whose bytes are paced: its response's body, or its
+// own. Bytes are paid for before they move, in one call to the store for each piece;
+// what is left of the last piece is given back at the end.
 //
-// A limit that only reports is charged in the calls that the others need, and
-// shapes neither those nor the pieces. Where all of them only report, the lane
-// holds nothing back: bytes are charged when they have moved.
+// A limit in dry run is charged in the calls that the others need, and influences
+// neither those nor the pieces. If all limits are dry runs, the lane delays nothing:
+// bytes are charged after they have moved.
 type lane struct {
 	Payer
 	ctx   context.Context
 	holds bool   // some limit is enforced
-	piece int64  // bytes paid for at once, at the most
-	flush func() // sends what has been paid for, before a pause; may be nil
+	piece int64  // the most bytes paid for at once
+	flush func() // sends what has been paid for before a pause; may be nil
 
 	mu      sync.Mutex // a request's body may be read while the handler returns
 	tolls   []toll
-	charges []store.Charge // of the call under way, one a toll
+	charges []store.Charge // of the call under way, one for each toll
 	results []store.Result
 	next    int64 // bytes to pay for next: it grows up to a piece
-	room    int64 // bytes that the last answer had left
+	room    int64 // bytes left according to the last answer
 	moved   int64
-	total   int64 // bytes that will move, or -1
+	total   int64 // bytes that will move in all, or -1
 	waited  time.Duration
 	open    time.Time // the store has failed: unpaced until then
 	err     error     // nothing moves any more
 }
 
-// maxPause is how far away a turn may be; a store's reservations end somewhere.
+// maxPause is how far away a turn may be, because a store's reservations are bounded.
 const maxPause = time.Hour
 
-// reopen is how long a lane goes on unpaced after its store has failed: it must
-// not wait for a store that is down at each of its pieces.
+// reopen is how long a lane goes on unpaced after its store has failed: it must not
+// wait for a failing store at each piece.
 const reopen = time.Second
 
 var errEnded = errors.New("stint: the request has ended")
@@ -76,11 +76,11 @@ func newLane(p Payer, ctx context.Context, entries []Entry) *lane {
 	return l
 }
 
-// heeds reports whether a limit has a say in what is paid for, and when.
+// heeds reports whether a limit influences what is paid for, and when.
 func (l *lane) heeds(t *toll) bool { return t.DryRun != l.holds }
 
-// pay returns how many of want bytes may move now, at least one: when they have
-// been paid for, and their turn has come.
+// pay returns how many of want bytes may move now, at least one. It returns when they
+// have been paid for and their turn has come.
 func (l *lane) pay(want int64) (int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,8 +96,8 @@ func (l *lane) pay(want int64) (int64, error) {
 	return min(want, l.credit()), nil
 }
 
-// credit is how many bytes all limits have been paid for that have not moved;
-// below 0, how many have moved that some have not been paid for.
+// credit returns how many bytes have been paid to all limits and haven't moved. If
+// negative, so many have moved that haven't been paid to some limit.
 func (l *lane) credit() int64 {
 	credit := int64(store.MaxCost)
 	for i := range l.tolls {
@@ -108,10 +108,10 @@ func (l *lane) credit() int64 {
 	return credit
 }
 
-// size is how many bytes to pay for. The first payment is for what is there, as
-// many responses are a single write, and each further one for twice as much, so
-// that neither a small response nor a long one costs calls it doesn't need. While
-// there is room for what is there, it doesn't wait for more.
+// size returns how many bytes to pay for. The first payment is for what is there, since
+// many responses are a single write. Each further one is for twice as much, so that
+// neither a small response nor a long one costs unnecessary calls. While there is room
+// for what is there, it doesn't wait for more.
 func (l *lane) size(want int64) int64 {
 	n := l.ahead(want)
 	if l.total >= 0 {
@@ -126,15 +126,15 @@ func (l *lane) size(want int64) int64 {
 	return min(max(n, 1), l.piece)
 }
 
-// ahead is how many bytes to pay for where so many are there, and it isn't known
-// how many will come.
+// ahead returns how many bytes to pay for if want are there and the total isn't known.
 func (l *lane) ahead(want int64) int64 {
 	n := max(want, l.next)
 	l.next = min(max(2*l.next, LeastPiece), l.piece)
 	return n
 }
 
-// unlocked calls f without l.mu, which the caller holds, also where f panics.
+// unlocked calls f without l.mu, which the caller holds, and locks it again even if f
+// panics.
 func (l *lane) unlocked(f func()) {
 	l.mu.Unlock()
 	defer l.mu.Lock()
@@ -155,7 +155,7 @@ func (l *lane) take(n int64) error {
 	err := l.ask(n)
 	switch {
 	case err == nil:
-	case l.err != nil: // it has ended meanwhile
+	case l.err != nil: // the lane has ended meanwhile
 		return l.err
 	case l.ctx.Err() != nil:
 		return l.ctx.Err()
@@ -167,7 +167,7 @@ func (l *lane) take(n int64) error {
 		err = l.err
 	}
 	if err == nil && pause > 0 {
-		l.next = l.piece // streams that take turns have turns of one size
+		l.next = l.piece // streams that take turns have turns of equal size
 		err = l.pause(pause)
 	}
 	switch {
@@ -180,9 +180,8 @@ func (l *lane) take(n int64) error {
 	return err
 }
 
-// answer is what the store has answered for n bytes: how long they wait, for the
-// turns that are reserved or until there are any to reserve, and whether they
-// pass then.
+// answer evaluates the store's answer for n bytes: how long they have to wait, for the
+// turns that are reserved or until turns can be reserved, and whether they pass then.
 func (l *lane) answer(n int64) (pause time.Duration, passes bool, err error) {
 	passes = true
 	for i := range l.results {
@@ -200,8 +199,8 @@ func (l *lane) answer(n int64) (pause time.Duration, passes bool, err error) {
 	return pause, passes, nil
 }
 
-// paid notes that each limit has been paid for n bytes, which have taken so long
-// to move if they have moved.
+// paid records that each limit has been paid for n bytes, which took that long to move
+// if they have moved.
 func (l *lane) paid(n int64, took time.Duration) {
 	l.room = store.MaxCost
 	for i := range l.tolls {
@@ -213,8 +212,8 @@ func (l *lane) paid(n int64, took time.Duration) {
 	}
 }
 
-// pause waits until a turn has come, and sends what was paid for before. It
-// doesn't wait for a turn that the request won't see.
+// pause waits until a turn has come, and first sends what was paid for before. It
+// doesn't wait for a turn after the request's end.
 func (l *lane) pause(d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -244,7 +243,7 @@ func (l *lane) pause(d time.Duration) error {
 	return err
 }
 
-// failed is what becomes of a lane whose store has failed.
+// failed handles a failure of the store.
 func (l *lane) failed(err error) error {
 	cut := slices.ContainsFunc(l.tolls, func(t toll) bool { return t.Closed })
 	if !cut {
@@ -258,14 +257,14 @@ func (l *lane) failed(err error) error {
 	return l.err // it may have ended meanwhile
 }
 
-// forget has no limit count what has moved and what was paid for it.
+// forget makes all limits ignore what has moved and what was paid for it.
 func (l *lane) forget() {
 	for i := range l.tolls {
 		l.tolls[i].credit, l.tolls[i].receipt = 0, store.Receipt{}
 	}
 }
 
-// cancel gives the last piece back, none of which has moved.
+// cancel gives back the last piece, none of which has moved.
 func (l *lane) cancel() {
 	var back []store.Charge
 	for i, ch := range l.charges {
@@ -277,19 +276,19 @@ func (l *lane) cancel() {
 	l.unlocked(func() { l.GiveBack(l.ctx, back) })
 }
 
-// move notes that n bytes have moved that were paid for.
+// move records that n bytes that were paid for have moved.
 func (l *lane) move(n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.moved += n
 	for i := range l.tolls {
 		t := &l.tolls[i]
-		t.credit = max(t.credit-n, 0) // unpaced, more moves than was paid for
+		t.credit = max(t.credit-n, 0) // while unpaced, more moves than was paid for
 	}
 }
 
-// report notes that n bytes have moved in a lane that holds nothing back, and has
-// its limits count them.
+// report records that n bytes have moved in a lane that delays nothing, and makes its
+// limits count them.
 func (l *lane) report(n int64, took time.Duration) {
 	if n <= 0 {
 		return
@@ -313,7 +312,7 @@ func (l *lane) report(n int64, took time.Duration) {
 		ahead = min(ahead, max(l.total-l.moved, 0))
 	}
 	switch err := l.ask(ahead); {
-	case err == nil && l.err != nil: // it has ended meanwhile
+	case err == nil && l.err != nil: // the lane has ended meanwhile
 		l.cancel()
 	case err == nil:
 		l.paid(ahead, took)
@@ -324,7 +323,7 @@ func (l *lane) report(n int64, took time.Duration) {
 	}
 }
 
-// left is how many bytes are still to move, or -1 if nobody knows.
+// left returns how many bytes are still to move, or -1 if unknown.
 func (l *lane) left() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -352,8 +351,8 @@ func (l *lane) end() (back []store.Charge) {
 	return back
 }
 
-// outcome is what e has made of the lane: how much has moved, how long that was
-// held up, or would have been by a limit that only reports, and why it was cut off.
+// outcome returns the effect of e on the lane: how much has moved, how long that was
+// delayed, or would have been by a dry run, and why it was cut off.
 func (l *lane) outcome(e Entry) (moved int64, waited time.Duration, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -368,7 +367,7 @@ func (l *lane) outcome(e Entry) (moved int64, waited time.Duration, err error) {
 	return l.moved, waited, err
 }
 
-// heldUp is how long the lane has been held up.
+// heldUp returns how long the lane has been delayed.
 func (l *lane) heldUp() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

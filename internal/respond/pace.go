@@ -9,17 +9,17 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Paced is a response whose bytes are paid for before they move, and maybe its
-// request's. The zero Paced is made ready by Begin. But for the request's body, which
-// may be read while the handler returns, its methods are for one goroutine at a time.
+// Paced is a response whose bytes, and possibly those of its request, are paid for
+// before they move. Begin makes the zero Paced ready. Its methods are for one goroutine
+// at a time, except that the request's body may be read while the handler returns.
 type Paced struct {
 	Watched
 	// down and up pace the response's body and the request's; up may be nil.
 	down, up *lane
 }
 
-// Begin makes s the response to r. Entries, of which there is at least one, pace its
-// body and, where they say so, the request's.
+// Begin makes s the response to r. The entries, at least one, pace its body and, if
+// they say so, the request's.
 func (s *Paced) Begin(r *http.Request, p Payer, entries []Entry) {
 	s.Watched.Begin(r)
 	s.down = newLane(p, r.Context(), entries)
@@ -36,11 +36,11 @@ func (s *Paced) Begin(r *http.Request, p Payer, entries []Entry) {
 	}
 }
 
-// Writer is that of a Watched, and paces what is written.
+// Writer is that of a Watched, and also paces what is written.
 func (s *Paced) Writer(w http.ResponseWriter) http.ResponseWriter { return s.around(w, s) }
 
-// Next returns r for the next handler: r itself or, where its body is paced, a
-// copy of it. own: r is a copy already.
+// Next returns r for the next handler: r itself or, if its body is paced, a copy. own
+// says that r is already a copy.
 func (s *Paced) Next(r *http.Request, own bool) *http.Request {
 	if s.up != nil {
 		if !own {
@@ -52,22 +52,22 @@ func (s *Paced) Next(r *http.Request, own bool) *http.Request {
 	return s.Watched.Next(r, own)
 }
 
-// End stops the pacing, and returns the charges to settle: they give back the
-// bytes that were paid for and have not moved.
+// End stops the pacing and returns the charges to settle, which give back the bytes
+// that were paid for and haven't moved.
 func (s *Paced) End() []store.Charge { return append(s.down.end(), s.up.end()...) }
 
-// HeldUp returns how long writing has been held up: time that says nothing about
-// how fast a handler is.
+// HeldUp returns how long writing has been delayed. That time says nothing about the
+// speed of a handler.
 func (s *Paced) HeldUp() time.Duration { return s.down.heldUp() }
 
-// Moved is what an Entry has made of a response.
+// Moved is the effect of an Entry on a response.
 type Moved struct {
-	Bytes, RequestBytes int64         // that have moved
-	Waited              time.Duration // that they were held up for, or would have been
+	Bytes, RequestBytes int64         // bytes that have moved
+	Waited              time.Duration // how long they were delayed, or would have been
 	Err                 error         // why the response was cut off, or nil
 }
 
-// Moved returns what the Entry has made of the response.
+// Moved returns the effect of the Entry on the response.
 func (s *Paced) Moved(e Entry) Moved {
 	m := Moved{}
 	m.Bytes, m.Waited, m.Err = s.down.outcome(e)
@@ -94,7 +94,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 		b.lane.report(int64(n), time.Since(start))
 		return n, err
 	}
-	if len(p) == 0 || b.lane.left() == 0 { // only the end is still to be read
+	if len(p) == 0 || b.lane.left() == 0 { // only the end is left to read
 		return b.ReadCloser.Read(p)
 	}
 	k, err := b.lane.pay(int64(len(p)))
@@ -106,16 +106,16 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// counts reports whether what is written now are bytes of a body that is paced.
+// counts reports whether what is written now belongs to a body that is paced.
 func (s *Paced) counts() bool {
 	return !s.hijacked && s.r.Method != http.MethodHead &&
 		s.status != http.StatusNoContent && s.status != http.StatusNotModified
 }
 
-// paces reports whether what is written now is held back.
+// paces reports whether what is written now may be delayed.
 func (s *Paced) paces() bool { return s.counts() && s.down.holds }
 
-// declared tells the lane how much there is to come, once that is known.
+// declared tells the lane how much is to come, once that is known.
 func (s *Paced) declared() {
 	if s.down.total >= 0 || s.down.moved > 0 {
 		return
@@ -125,8 +125,8 @@ func (s *Paced) declared() {
 	}
 }
 
-// begin is when a write begins that isn't held back, if a Bandwidth that only
-// reports asks for it.
+// begin returns the start time of a write that isn't delayed, if a Bandwidth in dry run
+// needs it.
 func (s *Paced) begin() (start time.Time) {
 	if s.counts() {
 		s.declared()
@@ -135,7 +135,7 @@ func (s *Paced) begin() (start time.Time) {
 	return start
 }
 
-// passed notes n bytes of the body that were not held back.
+// passed records n bytes of the body that were not delayed.
 func (s *Paced) passed(n int64, start time.Time) {
 	s.wrote(n)
 	if !start.IsZero() {
@@ -143,7 +143,7 @@ func (s *Paced) passed(n int64, start time.Time) {
 	}
 }
 
-// write writes b a piece at a time.
+// write writes b one piece at a time.
 func (s *Paced) write(w io.Writer, b []byte) (written int, err error) {
 	if !s.paces() || len(b) == 0 {
 		start := s.begin()
@@ -177,12 +177,12 @@ func (s *Paced) writeString(w io.Writer, text string) (int, error) {
 	return n, err
 }
 
-// writeOnly hides that a response can read from others.
+// writeOnly hides that a response has ReadFrom.
 type writeOnly struct{ io.Writer }
 
-// readFrom copies src. Where the length is declared net/http can have the kernel
-// copy a file, if it is handed on as one: as a file with a limit around it, and
-// no other reader between. Elsewhere it copies through memory itself, by through.
+// readFrom copies src. If the length is declared, net/http can have the kernel copy a
+// file, provided it gets the file itself, with nothing but a limited reader around it.
+// Otherwise it copies through memory, by through.
 func (s *Paced) readFrom(w io.ReaderFrom, src io.Reader, through io.Writer) (written int64, err error) {
 	if !s.paces() {
 		start := s.begin()
@@ -197,7 +197,7 @@ func (s *Paced) readFrom(w io.ReaderFrom, src io.Reader, through io.Writer) (wri
 	}
 	limited, _ := src.(*io.LimitedReader)
 	for {
-		// Whether there is more than was declared is for the server to say.
+		// If there is more than was declared, that is for the server to report.
 		want := max(s.down.left(), 1)
 		piece := io.LimitedReader{R: src, N: want}
 		if limited != nil {
@@ -226,8 +226,8 @@ func (s *Paced) readFrom(w io.ReaderFrom, src io.Reader, through io.Writer) (wri
 	}
 }
 
-// cutOff makes sure that a response that isn't complete doesn't look as if it
-// were: the server can't end it properly any more.
+// cutOff makes sure that an incomplete response doesn't look complete: the server can't
+// end it properly any more.
 func (s *Paced) cutOff() {
 	_ = http.NewResponseController(s.w).SetWriteDeadline(time.Unix(1, 0))
 }

@@ -2,35 +2,35 @@ package respond
 
 import "time"
 
-// Rate is bytes per second as a bucket counts them: in milliseconds at the
-// coarsest, and in blocks of bytes where those can be counted in one integer.
+// Rate is bytes per second as a bucket counts them: in ticks of at most a millisecond,
+// and in blocks of bytes that can be counted in one integer.
 type Rate struct {
 	Units, Burst int64
 	Period       time.Duration
-	Block, Piece int64 // of an Entry
+	Block, Piece int64 // for an Entry
 }
 
 const (
 	// Slowest and Fastest bound the bytes per second of a Rate.
 	Slowest int64 = 1 << 10
 	Fastest int64 = 1 << 36
-	// LeastPiece is the least that is paid for at once, and the least burst: a
-	// smaller one would have each few bytes be a call to the store.
+	// LeastPiece is the least that is paid for at once, and the least burst, in bytes:
+	// with less, every few bytes would cost a call to the store.
 	LeastPiece int64 = 4 << 10
-	// finestUnits is how many units a millisecond may have: a store's instants are
-	// one integer then, with room for the burst (store.Scale).
+	// finestUnits is how many units a millisecond may have, so that a store's instants
+	// are one integer with room for the burst (store.Scale).
 	finestUnits int64 = 14_000
 )
 
-// NewRate returns the rate of so many bytes per second, Slowest to Fastest, with
-// a burst of at least LeastPiece; 0 stands for a quarter of a second's worth, at
-// least 16 KiB.
+// NewRate returns the rate for bytesPerSecond, from Slowest to Fastest, with a burst of
+// at least LeastPiece. A burst of 0 means a quarter of a second's worth, at least 16
+// KiB.
 func NewRate(bytesPerSecond, burst int64) Rate {
 	if burst == 0 {
 		burst = max(bytesPerSecond/4, 16<<10)
 	}
-	// Turns are told to the millisecond at the coarsest: with less saved up than
-	// passes meanwhile, the rate would never be reached.
+	// Turns are exact to a millisecond at worst: with a burst smaller than what passes
+	// in one, the rate would never be reached.
 	burst = max(burst, bytesPerSecond/1000)
 	var r Rate
 	r.Units, r.Period, r.Block = exactly(bytesPerSecond)

@@ -1,13 +1,13 @@
-// Package respond is what a limit learns from a response and does to it: its
-// status, how much of it was written, and how fast it may be written.
+// Package respond is what a limit observes of a response and does to it: its status,
+// how much of it was written, and how fast it may be written.
 //
-// A [Watched] response hands out a ResponseWriter that can do exactly what the one
-// below it can, and notes what is written. A [Paced] one has a lane for the response's
-// body and maybe one for the request's, too: bytes are paid for before they move, by
+// A [Watched] response returns a ResponseWriter that can do exactly what the one below
+// it can, and records what is written. A [Paced] one also has a lane for the response's
+// body and possibly one for the request's: bytes are paid for before they move, by
 // calls to a store.
 //
-// The package knows a store, charges on it and the functions of a [Payer], and neither
-// who admitted the request nor who observes it.
+// The package knows a store, charges on it and the functions of a [Payer]. It knows
+// neither who admitted the request nor who observes it.
 package respond
 
 import (
@@ -18,46 +18,46 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Watched is the response to one request. The zero Watched is made ready by Begin. Its
+// Watched is the response to one request. Begin makes the zero Watched ready. Its
 // methods are for one goroutine at a time.
 type Watched struct {
-	r        *http.Request       // as the next handler was given it
-	w        http.ResponseWriter // that Writer was given; nil before
-	to       body                // that takes what is written
-	status   int                 // that was written; 0 before
+	r        *http.Request       // the request that the next handler got
+	w        http.ResponseWriter // the writer given to Writer; nil before
+	to       body                // takes what is written
+	status   int                 // as written; 0 before
 	written  int64               // bytes of the body
 	hijacked bool
 	panicked bool
-	aborted  bool // panicked with http.ErrAbortHandler
+	aborted  bool // the panic was http.ErrAbortHandler
 }
 
 // Begin makes s the response to r.
 func (s *Watched) Begin(r *http.Request) { s.r = r }
 
-// Writer returns a writer around w for the next handler, which notes what is
-// written. It is an http.Flusher, http.Hijacker, http.Pusher or io.ReaderFrom if w is
-// one, and not if w is none.
+// Writer returns a writer around w for the next handler, which records what is written.
+// It is an http.Flusher, http.Hijacker, http.Pusher or io.ReaderFrom exactly if w is.
 func (s *Watched) Writer(w http.ResponseWriter) http.ResponseWriter { return s.around(w, s) }
 
-// around is Writer, with to for what is written.
+// around is Writer with to taking what is written.
 func (s *Watched) around(w http.ResponseWriter, to body) http.ResponseWriter {
 	s.w, s.to = w, to
 	return (&writer{s, w}).exactly()
 }
 
-// Next returns r for the next handler. own: r is a copy already.
+// Next returns r for the next handler. own says that r is already a copy.
 func (s *Watched) Next(r *http.Request, own bool) *http.Request {
 	s.r = r
 	return r
 }
 
-// Request returns the request as the next handler was given it.
+// Request returns the request that the next handler got.
 func (s *Watched) Request() *http.Request { return s.r }
 
-// Panicked notes a panic of the handler. aborted: with http.ErrAbortHandler.
+// Panicked records a panic of the handler. aborted says that it was
+// http.ErrAbortHandler.
 func (s *Watched) Panicked(aborted bool) { s.panicked, s.aborted = true, aborted }
 
-// wrote notes n bytes of the body. To HEAD a server sends none of them.
+// wrote records n bytes of the body. For HEAD a server sends none of them.
 func (s *Watched) wrote(n int64) {
 	if s.status == 0 {
 		s.status = http.StatusOK
@@ -71,17 +71,17 @@ func (s *Watched) wrote(n int64) {
 // connection taken over.
 func (s *Watched) Answered() bool { return s.status != 0 || s.hijacked }
 
-// Outcome is what a response has come to.
+// Outcome is the outcome of a response.
 type Outcome struct {
 	Status   int   // 101 after a Hijack, 500 after a panic
 	Written  int64 // bytes of the body; 0 for HEAD
 	Hijacked bool
 }
 
-// Outcome returns what the response has come to when its handler has returned or
-// panicked; ok is false if the handler was not given a Writer. A panic is a
-// failure whatever has been written, but http.ErrAbortHandler is how a proxy ends
-// a response whose client has left.
+// Outcome returns the outcome of the response when its handler has returned or
+// panicked. ok is false if the handler didn't get a Writer. A panic is a failure
+// whatever has been written, except http.ErrAbortHandler, by which a proxy ends a
+// response whose client has left.
 func (s *Watched) Outcome() (o Outcome, ok bool) {
 	return Outcome{s.end(), s.written, s.hijacked}, s.w != nil
 }
@@ -93,7 +93,7 @@ func (s *Watched) end() (status int) {
 	case s.panicked && !(s.aborted && s.status != 0):
 		return http.StatusInternalServerError
 	}
-	// gin's writer takes another status for as long as nothing is written.
+	// gin's writer accepts another status as long as nothing is written.
 	if asked, ok := s.w.(interface{ Status() int }); ok && asked.Status() != 0 {
 		return asked.Status()
 	}
@@ -103,9 +103,9 @@ func (s *Watched) end() (status int) {
 	return s.status
 }
 
-// PushBefore sends what is complete to the client, so that it doesn't wait for
-// what to is told behind it. What has no declared length is left alone: to flush
-// it would change how it is framed.
+// PushBefore sends what is complete to the client, so that the client doesn't wait for
+// a call of the store to that follows. A response without a declared length is left
+// alone, because flushing would change its framing.
 func (s *Watched) PushBefore(to store.Store) {
 	if store.AnswersAtOnce(to) || s.w == nil || s.hijacked || s.panicked || s.written == 0 {
 		return

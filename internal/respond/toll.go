@@ -6,37 +6,38 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Entry is a limit on bytes, and the key that pays.
+// Entry is a limit on bytes, with the key that pays.
 type Entry struct {
 	Limit    *store.Limit // a bucket of blocks
 	Key      string
 	Block    int64 // bytes of one of its units: a power of two
-	Piece    int64 // bytes that are paid for at once, at the most: a multiple of Block
-	Requests bool  // it counts the request's body as well
+	Piece    int64 // the most bytes paid for at once: a multiple of Block
+	Requests bool  // it also counts the request's body
 	DryRun   bool  // it only reports
 	Closed   bool  // bodies are cut off if the store fails
 }
 
-// toll is what one limit is paid for a lane's bytes, in blocks of its own: a fast
-// limit counts in blocks that a slow one couldn't ever pay for.
+// toll is what one limit is paid for a lane's bytes, in blocks of its own: a fast limit
+// counts in blocks too large for a slow one.
 type toll struct {
 	Entry
-	credit  int64         // bytes paid for that have not moved
+	credit  int64         // bytes paid for that haven't moved
 	receipt store.Receipt // of the last payment
-	would   time.Duration // that a dry run would have held the bytes up for
+	would   time.Duration // how long a dry run would have delayed the bytes
 }
 
-// blocks is how many more have to be paid for a credit of n bytes.
+// blocks returns how many more blocks have to be paid for a credit of n bytes.
 func (t *toll) blocks(n int64) int64 {
 	return max(n-t.credit+t.Block-1, 0) / t.Block
 }
 
-// cost is what to ask the store for a credit of n bytes. Nothing is enforced that
-// exceeds a burst; of what a dry run doesn't shape, it is as much as can be asked.
+// cost returns what to ask the store for a credit of n bytes. An enforced limit never
+// needs more than its burst; a dry run that doesn't influence the pieces asks for as
+// much as it can.
 func (t *toll) cost(n int64) int64 { return min(t.blocks(n), t.Limit.Spec().Burst) }
 
-// pay notes the payment of cost, by the answer r, for a credit of n bytes. Where
-// they have moved already, took is how long that took.
+// pay records the payment of cost, with the answer r, for a credit of n bytes. If they
+// have already moved, took is how long that took.
 func (t *toll) pay(n, cost int64, r *store.Result, took time.Duration) {
 	blocks := t.blocks(n)
 	t.credit += blocks * t.Block
@@ -54,14 +55,13 @@ func (t *toll) pay(n, cost int64, r *store.Result, took time.Duration) {
 	}
 }
 
-// span is how long the limit takes for so many blocks.
+// span returns how long the limit takes for so many blocks.
 func (t *toll) span(blocks int64) time.Duration {
 	spec := t.Limit.Spec()
 	return time.Duration(float64(blocks) / float64(spec.Units) * float64(spec.Period))
 }
 
-// change is the charge that gives back whole blocks that haven't been used up, if
-// there are any.
+// change returns the charge that gives back whole unused blocks, if there are any.
 func (t *toll) change() (store.Charge, bool) {
 	unused := min(t.credit/t.Block, t.receipt.Cost)
 	t.credit = 0

@@ -7,16 +7,15 @@ import (
 	"net/http"
 )
 
-// writer is a ResponseWriter around another one. What that one can do beside, it
-// does through Unwrap, as http.ResponseController wants it, apart from the four
-// interfaces below.
+// writer is a ResponseWriter around another one. It offers everything else that the
+// other can do through Unwrap, for http.ResponseController, except the four interfaces
+// below.
 type writer struct {
 	s *Watched
 	w http.ResponseWriter
 }
 
-// body takes what a handler writes through the writer that it was given: w is the one
-// below.
+// body takes what a handler writes through its writer; w is the writer below.
 type body interface {
 	write(w io.Writer, b []byte) (int, error)
 	writeString(w io.Writer, text string) (int, error)
@@ -35,8 +34,8 @@ func (w *writer) WriteHeader(status int) {
 	w.w.WriteHeader(status)
 }
 
-// WriteString is there whether the writer below has it or not: to io.WriteString
-// that makes no difference but a copy of the text.
+// WriteString exists whether or not the writer below has it: for io.WriteString the
+// only difference is a copy of the text.
 func (w *writer) WriteString(text string) (int, error) { return w.s.to.writeString(w.w, text) }
 
 type flusher writer
@@ -80,10 +79,10 @@ const (
 	readsFrom
 )
 
-// Handlers ask for these by assertion, and do something else if they don't get
-// them: each combination is a type of its own. All of them are in every program,
-// with the names of all methods they are promoted: hence short names, and fields
-// that aren't pointers, since only pointers to these structs then have methods.
+// Handlers test for these by assertion and do something else without them, so each
+// combination is a type of its own. All of them are in every program, with the names of
+// all promoted methods: hence the short names, and fields that aren't pointers, since
+// then only pointers to these structs have methods.
 type (
 	f struct {
 		writer
@@ -164,7 +163,7 @@ type (
 	}
 )
 
-// exactly returns the writer with those of the interfaces that the one below has.
+// exactly returns the writer with those of the interfaces that the writer below has.
 func (w *writer) exactly() http.ResponseWriter {
 	flush, hijack, push, read := flusher(*w), hijacker(*w), pusher(*w), readerFrom(*w)
 	switch w.has() {
