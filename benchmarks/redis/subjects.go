@@ -112,8 +112,8 @@ func newSubjects(s *server) (subjects []subject, end func(), err error) {
 			}
 			return err
 		}
-		rates := subject{name: peerName + client.name, pad: "........", call: allowing(allow)}
-		windows := subject{name: "ulule/limiter" + client.name, pad: ".....", call: get}
+		rates := subject{name: peerName + client.name, pad: "..........", call: allowing(allow)}
+		windows := subject{name: "ulule/limiter" + client.name, pad: ".......", call: get}
 		if client.name == "" {
 			// Of a rate so slow that its keys outlive the filling.
 			rates.store = allowing(redis_rate.Limit{Rate: 1, Period: time.Hour, Burst: burst})

@@ -53,7 +53,9 @@ func (m *Migration) MoveKeys(keys ...string) {
 		for _, k := range keys {
 			move = append(move, k)
 		}
-		m.From.Do(move...)
+		if m.From.Do(move...) != "OK" {
+			m.c.t.Fatalf("none of %q is there to be moved", keys)
+		}
 		return
 	}
 	for {

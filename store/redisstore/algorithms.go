@@ -15,10 +15,12 @@ import (
 type algorithm struct {
 	set    lua.Set
 	letter byte // by which the script knows it
-	// What its keys end in: a letter, and the number of the format that is kept there, if
-	// that isn't the first. A release that keeps something else, which the one before
-	// can't read, has another number: during a deployment each counts by itself, so that
-	// both together let through no more than twice the rule (TestTwoReleases).
+	// What its keys end in: a letter, which TokenBucket has none of, and the number of the
+	// format that is kept there, if that isn't the first. A release that keeps anything
+	// which the one before can't read has another number: during a deployment each counts
+	// by itself, so that both together let through no more than twice the rule
+	// (TestTwoReleases). It is the number of all limits of the algorithm, also of those
+	// whose states are as before: limits change their numbers and keep what has been used.
 	key string
 	// arguments are those of a charge of one that is no dry run and doesn't wait.
 	arguments func(*record) []any
@@ -39,14 +41,14 @@ type algorithm struct {
 }
 
 var algorithms = [...]algorithm{
-	store.TokenBucket:    {set: lua.TokenBucket, letter: 'b', arguments: bucket, vary: varyBucket, state: bucketState, stocked: true, wide: &wideBucket},
-	store.LeakyBucket:    {set: lua.TokenBucket, letter: 'b', key: "/l", arguments: bucket, vary: varyBucket, state: bucketState, wide: &wideBucket},
+	store.TokenBucket:    {set: lua.TokenBucket, letter: 'b', key: "/2", arguments: bucket, vary: varyBucket, state: bucketState, stocked: true, wide: &wideBucket},
+	store.LeakyBucket:    {set: lua.TokenBucket, letter: 'b', key: "/l2", arguments: bucket, vary: varyBucket, state: bucketState, wide: &wideBucket},
 	store.IntervalBucket: {set: lua.IntervalBucket, letter: 'i', key: "/i", arguments: interval, vary: varyWindow, state: words("AtuBCDE"), aloneWaiting: true},
 	store.FixedWindow:    {set: lua.FixedWindow, letter: 'f', key: "/f", arguments: fixed, vary: varyWindow, state: words("ABuCt"), aloneWaiting: true},
 	store.SlidingWindow:  {set: lua.SlidingWindow, letter: 's', key: "/s2", arguments: slidingWindow, vary: varySliding, state: slidingState, alone: true},
 	store.SlidingCounter: {set: lua.SlidingCounter, letter: 'k', key: "/k", arguments: counter, vary: varyCounter, state: counterState, aloneWaiting: true},
 	store.SlidingLog:     {set: lua.SlidingLog, letter: 'g', key: "/g2", arguments: slidingLog, vary: varySliding, state: slidingState, alone: true},
-	store.WarmUp:         {set: lua.WarmUp, letter: 'w', key: "/w", arguments: warmUp, vary: varyWarmUp, state: wideWords("AtuBC", "AtufBDC"), alone: true, wide: &wideWarmUp},
+	store.WarmUp:         {set: lua.WarmUp, letter: 'w', key: "/w2", arguments: warmUp, vary: varyWarmUp, state: wideWords("AtuBC", "AtufBDC"), alone: true, wide: &wideWarmUp},
 	store.Concurrency:    {set: lua.Concurrency, letter: 'c', key: "/c2", arguments: concurrency, vary: varyConcurrency, state: held, alone: true, leases: true},
 	store.Ban:            {set: lua.Ban, letter: 'n', key: "/n", arguments: ban, vary: varyBan, state: banState, alone: true, counts: true},
 }

@@ -64,7 +64,7 @@ func TestFaultsSlotMoves(t *testing.T) {
 		if err := s.Take(t.Context(), pair, results); !errors.Is(err, redisstore.ErrUnavailable) || !strings.Contains(err.Error(), "TRYAGAIN") {
 			t.Errorf("two new keys: %v", err)
 		}
-		move.MoveKeys("stint:{" + key + "}:a")
+		move.MoveKeys("stint:{" + key + "}:a/2")
 		f.fails(t, redisstore.ErrUnavailable, "TRYAGAIN")
 		move.MoveKeys()
 		f.passes(t)
@@ -102,7 +102,7 @@ func TestFaultsLeasesInSlotHalfWay(t *testing.T) {
 		t.Fatal(results, err)
 	}
 	move := cluster.BeginMigration("{k}")
-	move.MoveKeys("stint:{k}:l0/c")
+	move.MoveKeys("stint:{k}:l0/c2")
 	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(ttl / 10) {
 		for _, c := range charges {
 			if r, err := take(s, c.Key, c.Limit, 0); err != nil || r.Remaining != 0 {

@@ -131,20 +131,46 @@ func TestTwoReleases(t *testing.T) {
 		l := denyLimit(t, spec)
 		t.Run(fmt.Sprint(spec.Algorithm, " ", spec.Units), func(t *testing.T) {
 			for seed := range uint64(6) {
-				twoReleases(t, rdb, l, seed)
+				twoReleases(t, rdb, l, l, seed)
 			}
 		})
 	}
 }
 
-func twoReleases(t *testing.T, rdb *redis.Client, l *store.Limit, seed uint64) {
+// The deployment may bring numbers that the release before could not count: an instant
+// of theirs is two integers, which its scripts don't know.
+func TestTwoReleasesOfNewNumbers(t *testing.T) {
+	rdb := redistest.Shared(t).Client()
+	const day = 24 * time.Hour
+	for _, specs := range [][2]store.Spec{
+		{{Units: 10, Period: day}, {Units: 999_983, Period: 700 * day, Burst: 10}},
+		{{Units: 7, Period: day, Queue: 5, Debt: true}, {Units: 999_983, Period: 700 * day, Burst: 7, Queue: 5, Debt: true}},
+		{{Algorithm: store.LeakyBucket, Units: 10, Period: day, Burst: 9, Queue: 1}, {Algorithm: store.LeakyBucket, Units: 999_983, Period: 700 * day, Burst: 9, Queue: 1}},
+		{{Algorithm: store.WarmUp, Units: 1, Period: time.Minute, WarmUp: 4 * time.Minute},
+			{Algorithm: store.WarmUp, Units: 999_983, Period: 700 * day, WarmUp: 4 * time.Minute}},
+	} {
+		specs[0].Name, specs[1].Name = "l", "l"
+		before, now := denyLimit(t, specs[0]), denyLimit(t, specs[1])
+		if before.Terms().Scale.Wide || !now.Terms().Scale.Wide {
+			t.Fatal(specs, before.Terms().Scale, now.Terms().Scale)
+		}
+		t.Run(fmt.Sprint(specs[0].Algorithm, " ", specs[0].Units), func(t *testing.T) {
+			for seed := range uint64(6) {
+				twoReleases(t, rdb, before, now, seed)
+			}
+		})
+	}
+}
+
+// twoReleases has the release before decide for the limit was, and this one for l.
+func twoReleases(t *testing.T, rdb *redis.Client, was, l *store.Limit, seed uint64) {
 	prefix, rnd := redistest.Prefix(t), rand.New(rand.NewPCG(seed, 1))
 	now := New(rdb, WithPrefix(prefix), WithTimeout(5*time.Second))
 	defer now.Close()
 	before := newRelease1(t, rdb, prefix)
 	rule := int64(0)
 	for range 40 {
-		if mustTake(t, New(rdb, WithPrefix(prefix+"alone")), "k", l, 1).OK {
+		if mustTake(t, New(rdb, WithPrefix(prefix+"alone"), WithTimeout(5*time.Second)), "k", l, 1).OK {
 			rule++
 		}
 	}
@@ -156,13 +182,10 @@ func twoReleases(t *testing.T, rdb *redis.Client, l *store.Limit, seed uint64) {
 	at := map[store.LeaseID]store.Store{}
 	for i := range 4 * int(rule) {
 		var s store.Store = now
-		if rnd.IntN(2) == 0 {
-			s = before
-		}
-		if i > 2*int(rule) && seed%2 == 0 { // the old one has gone
-			s = now
-		}
 		charges := []store.Charge{{Key: "k", Limit: l, Cost: 1}}
+		if rnd.IntN(2) == 0 && !(i > 2*int(rule) && seed%2 == 0) { // then it has gone
+			s, charges[0].Limit = before, was
+		}
 		var results [1]store.Result
 		if err := s.Take(context.Background(), charges, results[:]); err != nil {
 			t.Fatal(strconv.Itoa(i), err)
