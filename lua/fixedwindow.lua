@@ -1,6 +1,9 @@
 -- Twin of store/fixedwindow.go. Needs window.lua.
 --
--- State: A:B:unit, and :C:token if C isn't 0.
+-- State: A:B:unit, and :C:token if C isn't 0. One of a window of a plain sort, which
+-- begins at a whole minute not before 2026, with less than 10^10 in it and nothing
+-- reserved, is one integer of 19 digits, which one INCRBY charges: a digit that names
+-- the sort (sorts), the minute in eight, and B in ten.
 --
 -- Arguments:
 --   limit: the window (window.lua)
@@ -8,9 +11,13 @@
 --   how: empty for a charge that refuses at once, else how long it may wait in us
 --   units
 --   unit: store.Numbers.Unit
+--   head: what integers of the window at start begin with, or its first digit if that
+--     is before 2026; empty if the window is of no plain sort
+--   room: the most that an integer may have of B for the charge to fit, in ten digits;
+--     empty if the charge costs nothing, or more than units or ten digits are
 --   start, next, after: where the present window begins, the next one, and the one
 --     after that, of an aligned window; else period, and twice nothing
---:arguments limit cost how units unit start next after
+--:arguments limit cost how units unit head room start next after
 --:setup
 local peek, n = cost == '0', units + 0
 -- Where the present window begins, as text, and ends. Without a calendar it is the one
@@ -23,12 +30,32 @@ else
   if now >= fin then first, fin = next, after + 0 end
   if now < first + 0 or now >= fin then fin = nil end -- to be asked
 end
+local sort = sub(head, 1, 1)
+if fin and head ~= '' and (first ~= start or #head == 1) then
+  head = first + 0 < 0 and sort or sort .. format('%08.0f', first / 60000000)
+end
+-- Digits of one length are in order as texts as they are as numbers: the least state of
+-- the present window, the greatest that the charge fits upon, and the greatest there is.
+local low, high, most
+if fin and #head == 9 and room ~= '' then
+  low, high, most = head .. '0000000000', head .. room, head .. '9999999999'
+end
 --:load
 -- C: what is reserved in the windows behind; waits: and with a charge that waits
+-- B: false if v is an integer that is enough as it is.
 local A, B, C, ends, live, waits = first, 0, 0, fin, false, false
-if v or not fin then
+if low and v and g == 1 and v >= low and v <= high and #v == 19 then
+  B, live, fits = false, true, 1
+elseif low and v and g == 1 and how == '' and v > high and v <= most and #v == 19 then
+  B, live = false, true
+elseif v or not fin then
   local a, b, u
-  if v then a, b, u = string.match(v, '^(%d+):(%d+):(-?%d+)$') end
+  if v and #v == 19 and sub(v, 1, 1) == sort then
+    a, b = string.match(v, '^.(%d%d%d%d%d%d%d%d)(%d+)$')
+    if a then a, u = format('%.0f', a * 60000000), unit end
+  elseif v then
+    a, b, u = string.match(v, '^(%d+):(%d+):(-?%d+)$')
+  end
   if fin and u == unit and a + 0 <= first + 0 then -- or it is over
     if a == first or next == '' and now < a + start then A, B, live = a, b + 0, true end
     if next == '' then ends = A + start end
@@ -42,6 +69,8 @@ end
 --:look
 if fits < 0 or peek then
   if peek and fits == 0 then fits = g end
+elseif not B then
+  -- known
 elseif B + cost <= n then
   fits = min(g, floor((n - B) / cost))
 elseif how ~= '' and cost + 0 <= n then
@@ -53,13 +82,25 @@ elseif how ~= '' and cost + 0 <= n then
 end
 --:keep A B C ends live waits dirty
 --:charge
-if waits then C = waits else B = B + g * cost end
+if waits then C = waits elseif B then B = B + g * cost end
 --:save
-if B == 0 and C == 0 then
+if not B then
+  fade = ends
+  if g > 0 then
+    add = cost
+    if again then new = sub(v, 1, 9) .. format('%010.0f', sub(v, 10) + cost) end
+  else
+    new = v
+  end
+elseif B == 0 and C == 0 then
   new = false
 elseif C == 0 then
-  new, fade = A .. ':' .. format('%.0f', B) .. ':' .. unit, ends
-  keep = g > 0 and live and not dirty
+  if sort ~= '' and B < 1e10 and A + 0 >= 0 then
+    new = (A == first and #head == 9 and head or sort .. format('%08.0f', A / 60000000)) .. format('%010.0f', B)
+  else
+    new = A .. ':' .. format('%.0f', B) .. ':' .. unit
+  end
+  fade, keep = ends, g > 0 and live and not dirty
 else
   new = format('%s:%.0f:%s:%.0f:%s', A, B, unit, C, units)
   fade = rare.window(limit).latest(A + 0, 1 + math.ceil(C / n))
@@ -82,10 +123,22 @@ elseif refund > 0 and live and instant >= A + 0 then
   if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
 end
 --:functions
+-- The units of plain sorts: hours, days, weeks and months of UTC, and minutes, hours and
+-- days of store.Every.
+local sorts = {-2, -3, -4, -5, -480000001, -28800000001, -691200000001}
+
+-- The words of a state.
+local function counted(v)
+  local sort, minute, count = string.match(v, '^(%d)(%d%d%d%d%d%d%d%d)(%d%d%d%d%d%d%d%d%d%d)$')
+  sort = sort and sorts[sort + 0]
+  if sort then return {minute * 60000000, count + 0, sort} end
+  return words(v)
+end
+
 -- The state in v, brought to the present and the limit's numbers, where its window
 -- ends, whether there is one, and whether that has changed it.
 function rare.fixed(limit, v, n, unit)
-  local w, s = rare.window(limit), words(v or '')
+  local w, s = rare.window(limit), counted(v or '')
   unit = unit + 0
   if w.lost then return ask(now) end
   local live = s[3] and s[3] ~= 0 -- else somebody else's

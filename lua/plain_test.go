@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stint-go/stint/store"
@@ -26,12 +27,18 @@ var plain = map[store.Algorithm]struct {
 	},
 	store.FixedWindow: {
 		func(s *store.State) string {
+			if sort := slices.Index(sorts, s.Numbers.Unit); sort > 0 && s.C == 0 && s.A >= 0 && s.B < 1e10 {
+				return fmt.Sprintf("%d%08d%010d", sort, s.A/60_000_000, s.B)
+			}
 			if s.C == 0 {
 				return fmt.Sprintf("%d:%d:%d", s.A, s.B, s.Numbers.Unit)
 			}
 			return fmt.Sprintf("%d:%d:%d:%d:%d", s.A, s.B, s.Numbers.Unit, s.C, s.Numbers.Token)
 		},
 		func(w []int64) store.State {
+			if len(w) == 1 {
+				return store.State{Live: true, A: w[0] / 1e10 % 1e8 * 60_000_000, B: w[0] % 1e10, Numbers: store.Numbers{Unit: sorts[w[0]/1e18]}}
+			}
 			w = append(w, 0, 0)
 			return store.State{Live: true, A: w[0], B: w[1], C: w[3], Numbers: store.Numbers{Token: w[4], Unit: w[2]}}
 		},

@@ -102,7 +102,17 @@ func arguments(l *store.Limit, c call, spans []store.Span) []any {
 	case store.IntervalBucket:
 		return windows(c.cost, wait, s.Units, t.Numbers.Unit, s.Burst)
 	case store.FixedWindow:
-		return windows(c.cost, wait, s.Units, t.Numbers.Unit)
+		head, room := "", ""
+		if sort := slices.Index(sorts, t.Numbers.Unit); sort > 0 {
+			head = fmt.Sprint(sort)
+			if start := s.Window.Around(spans[0].Start, 0, 0)[0].Start; start >= 0 {
+				head += fmt.Sprintf("%08d", start/60_000_000)
+			}
+		}
+		if most := min(s.Units, 9_999_999_999) - c.cost; c.cost > 0 && most >= 0 {
+			room = fmt.Sprintf("%010d", most)
+		}
+		return windows(c.cost, wait, s.Units, t.Numbers.Unit, head, room)
 	case store.SlidingWindow:
 		return []any{s.Units, fmt.Sprintf("%d:%d", t.Numbers.Token, t.Numbers.Unit), c.cost, c.maxWait, t.Token, t.Scale.PerTick, tick, s.Buckets}
 	case store.SlidingCounter:
@@ -120,6 +130,10 @@ func arguments(l *store.Limit, c call, spans []store.Span) []any {
 }
 
 const leaseTime = 15_000_000
+
+// sorts are the windows whose states may be one integer, by its first digit: hours, days,
+// weeks and months of UTC, and minutes, hours and days.
+var sorts = []int64{0, -2, -3, -4, -5, -8*60_000_000 - 1, -8*3600_000_000 - 1, -8*24*3600_000_000 - 1}
 
 // pair is a key in the server, and the step that its scripts must equal.
 type pair struct {
@@ -288,7 +302,7 @@ func drawLimit(r *rand.Rand, a store.Algorithm) *store.Limit {
 			if err != nil {
 				panic(err)
 			}
-			s.Window = oneOf(r, store.Every(oneOf(r, time.Second, time.Hour, 7*time.Microsecond, micros(1+r.Int64N(100_000_000)))),
+			s.Window = oneOf(r, store.Every(oneOf(r, time.Second, time.Minute, time.Hour, 24*time.Hour, 7*time.Microsecond, micros(1+r.Int64N(100_000_000)))),
 				store.Hourly.In(loc), store.Daily.In(loc), store.Weekly.In(loc), store.Monthly.In(loc))
 		}
 		switch a {

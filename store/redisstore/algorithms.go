@@ -3,8 +3,10 @@ package redisstore
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/stint-go/stint/lua"
 	"github.com/stint-go/stint/store"
@@ -44,7 +46,7 @@ var algorithms = [...]algorithm{
 	store.TokenBucket:    {set: lua.TokenBucket, letter: 'b', key: "/2", arguments: bucket, vary: varyBucket, state: bucketState, stocked: true, wide: &wideBucket},
 	store.LeakyBucket:    {set: lua.TokenBucket, letter: 'b', key: "/l2", arguments: bucket, vary: varyBucket, state: bucketState, wide: &wideBucket},
 	store.IntervalBucket: {set: lua.IntervalBucket, letter: 'i', key: "/i", arguments: interval, vary: varyWindow, state: words("AtuBCDE"), aloneWaiting: true},
-	store.FixedWindow:    {set: lua.FixedWindow, letter: 'f', key: "/f", arguments: fixed, vary: varyWindow, state: words("ABuCt"), aloneWaiting: true},
+	store.FixedWindow:    {set: lua.FixedWindow, letter: 'f', key: "/f2", arguments: fixed, vary: varyFixed, state: fixedState, aloneWaiting: true},
 	store.SlidingWindow:  {set: lua.SlidingWindow, letter: 's', key: "/s2", arguments: slidingWindow, vary: varySliding, state: slidingState, alone: true},
 	store.SlidingCounter: {set: lua.SlidingCounter, letter: 'k', key: "/k", arguments: counter, vary: varyCounter, state: counterState, aloneWaiting: true},
 	store.SlidingLog:     {set: lua.SlidingLog, letter: 'g', key: "/g2", arguments: slidingLog, vary: varySliding, state: slidingState, alone: true},
@@ -182,7 +184,68 @@ func gridOf(t *store.Terms) int64 {
 
 func fixed(r *record) []any {
 	period := strconv.FormatInt(r.terms.Period, 10)
-	return []any{period + ",0", "1", "", text(r.spec.Units), text(r.terms.Numbers.Unit), period, "", ""}
+	return []any{period + ",0", "1", "", text(r.spec.Units), text(r.terms.Numbers.Unit), "", roomFor(r, 1), period, "", ""}
+}
+
+// sorts are the windows whose states may be one integer, by the digit that it begins with
+// (fixedwindow.lua).
+var sorts = func() (units [10]int64) {
+	for i, w := range []store.Window{store.Hourly, store.Daily, store.Weekly, store.Monthly,
+		store.Every(time.Minute), store.Every(time.Hour), store.Every(24 * time.Hour)} {
+		l, err := store.NewLimit(store.Spec{Name: "l", Algorithm: store.FixedWindow, Units: 1, Window: w})
+		if err != nil {
+			panic(err) // these are right
+		}
+		units[i+1] = l.Terms().Numbers.Unit
+	}
+	return units
+}()
+
+// headOf is what states of the window at start begin with that are one integer.
+func headOf(unit, start int64) string {
+	sort := slices.Index(sorts[1:], unit) + 1
+	switch {
+	case sort == 0 || unit == 0:
+		return ""
+	case start < 0:
+		return strconv.Itoa(sort)
+	}
+	return fmt.Sprintf("%d%08d", sort, start/60_000_000)
+}
+
+// roomFor is how much may be in a window, in ten digits, for a charge to fit.
+func roomFor(r *record, cost int64) string {
+	most := min(r.spec.Units, 9_999_999_999) - cost
+	if cost == 0 || most < 0 {
+		return ""
+	}
+	return fmt.Sprintf("%010d", most)
+}
+
+func varyFixed(r *record, args []any, c *store.Charge, t *told) {
+	varyWindow(r, args, c, t)
+	if r.spec.Window != (store.Window{}) {
+		args[5] = r.around(t.wall).head
+	}
+	if c != nil && c.Cost != 1 {
+		args[6] = roomFor(r, c.Cost)
+	}
+}
+
+var fixedWords = words("ABuCt")
+
+func fixedState(found string, s *store.State) error {
+	if len(found) != 19 || strings.Contains(found, ":") {
+		return fixedWords(found, s)
+	}
+	n, err := strconv.ParseInt(found, 10, 64)
+	if err != nil {
+		return unreadable(found)
+	}
+	const most = 10_000_000_000
+	s.A, s.B = n/most%100_000_000*60_000_000, n%most
+	s.Numbers.Unit = sorts[found[0]-'0']
+	return nil
 }
 
 func interval(r *record) []any {

@@ -25,6 +25,7 @@ type calendar struct {
 	start, end int64 // of the one
 	limit      any
 	bounds     [3]any
+	head       any // of the one (headOf)
 }
 
 // recordOf returns the limit's record. They are kept, but no more than a few
@@ -84,7 +85,7 @@ func (r *record) around(wall int64) *calendar {
 	}
 	spans := r.spec.Window.Around(wall, spansBefore, spansAfter)
 	near := spans[spansBefore:]
-	c := &calendar{start: near[0].Start, end: near[0].End}
+	c := &calendar{start: near[0].Start, end: near[0].End, head: headOf(r.terms.Numbers.Unit, near[0].Start)}
 	for i := range c.bounds {
 		c.bounds[i] = strconv.FormatInt(near[i].Start, 10)
 	}
