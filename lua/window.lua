@@ -90,8 +90,8 @@ function rare.window(limit)
     end
 
     function w.by(start, k, at)
-      local i = find(at)
-      return i and numbers[i] >= numbers[find(now)] + k
+      local i, present = find(at), find(now)
+      return i and present and numbers[i] >= numbers[present] + k
     end
   end
 
