@@ -20,17 +20,25 @@
 --
 -- The files of the two algorithms say in setup where what is charged now is entered
 -- (entry), the oldest entry that counts (counts), when what is entered now leaves (ends),
--- how much longer a list may live than what is in it (slack), and which function makes
--- entered and leaves for any instant (reads).
+-- how much longer a list may live than what is in it (slack), which function makes
+-- entered and leaves for any instant (reads), and, if most newest entries are likely to be
+-- where the charges are entered, their pattern and format (here, there).
 --:setup
-local peek, most = cost == '0', units + 0
+local peek, most, n = cost == '0', units + 0, cost + 0
 --:load
 local A, B, C, back, E, foreign, live, at = entry, 0, 0, 0, 0, false, false, entry
 local name = KEYS[i]
 local newest = redis.pcall('LINDEX', name, -1)
 if newest then
   local a, b, c, o, rest
-  if type(newest) == 'string' then a, b, c, o, rest = string.match(newest, '^(%d+):(%d+):(%d+):(%d+):(.*)$') end
+  if type(newest) == 'string' then
+    if here then b, c, o = string.match(newest, here) end
+    if b then
+      a, rest = entry, numbers
+    else
+      a, b, c, o, rest = string.match(newest, '^(%d+):(%d+):(%d+):(%d+):(.*)$')
+    end
+  end
   local plain = rest == numbers and a + 0 <= entry and a + 0 >= counts
   if plain then
     A, B, C, back, live, raw = a + 0, b + 0, c + 0, o + 0, true, newest
@@ -39,7 +47,7 @@ if newest then
       local second = es[2] and tonumber(string.match(es[2], '^%d+'))
       if second and second >= counts then
         C, back, dirty = C - string.match(es[1], ':(%d+):'), A - second, true
-        raw = format('%s:%s:%.0f:%.0f:%s', a, b, C, back, numbers)
+        raw = format('%.0f:%s:%.0f:%.0f:%s', A, b, C, back, numbers)
       else
         plain = false
       end
@@ -53,9 +61,9 @@ if newest then
   end
 end
 --:look
-if peek or C + cost <= most then
+if peek or C + n <= most then
   fits = 1
-elseif cost + 0 <= most then
+elseif n <= most then
   if not rare then lacking = row break end
   local l, free = rare.sliding(reads, numbers), rare.oldest(name, dirty and 1 or 0, C + cost - most, A)
   local leaves = l.leaves(free)
@@ -70,7 +78,12 @@ if push then
   if live then back = back + at - A else back = 0 end
   A, B = at, 0
 end
-local text = format('%.0f:%.0f:%.0f:%.0f:%s', A, B + cost, C + cost, back, numbers)
+local text
+if here and A == entry then
+  text = format(there, B + cost, C + cost, back)
+else
+  text = format('%.0f:%.0f:%.0f:%.0f:%s', A, B + cost, C + cost, back, numbers)
+end
 if A > now then text = text .. format(':%.0f', A - now) end
 if push then
   call('RPUSH', name, text)

@@ -5,7 +5,7 @@
 --:arguments units numbers cost how period
 --:setup
 local entry, counts, ends, slack = now, now - period + 1, now + period, min(period, 10000000)
-local reads = 'log'
+local reads, here, there = 'log', false, nil
 --:functions
 function rare.log(token)
   local l = {slack = min(token, 10000000)}

@@ -27,7 +27,11 @@ else -- of a wide scale, and too large for a product: five bits of a factor by t
   end
   entry, counts, ends = starts[1], starts[2], starts[3]
 end
-local reads = 'buckets'
+local reads, here, there = 'buckets', false, nil
+if many and entry >= 0 then
+  there = format('%.0f', entry)
+  here, there = '^' .. there .. ':(%d+):(%d+):(%d+):' .. numbers .. '$', there .. ':%.0f:%.0f:%.0f:' .. numbers
+end
 --:functions
 function rare.buckets(token, unit)
   local buckets = unit % 1024
