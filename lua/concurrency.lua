@@ -19,10 +19,10 @@
 --   lifetime: in ms
 --:arguments cost units lasts lifetime
 --:setup
-local peek = cost == '0'
+local peek, most, n, pcall = cost == '0', units + 0, cost + 0, redis.pcall
 --:load
 local name, weighed = KEYS[i], false
-local held = redis.pcall('ZCARD', name)
+local held = pcall('ZCARD', name)
 local foreign = type(held) ~= 'number'
 if foreign then
   held = 0
@@ -35,7 +35,7 @@ elseif held > 0 then
 end
 raw = held
 --:look
-if held > 0 and held + max(cost, 1) > units + 0 then
+if held > 0 and held + max(n, 1) > most then
   local till = format('%.0f', now + 1767225600000000)
   if not weighed then
     held = held - call('ZREMRANGEBYSCORE', name, 0, till)
@@ -44,14 +44,14 @@ if held > 0 and held + max(cost, 1) > units + 0 then
   end
   raw = held
 end
-if peek or held + cost <= units + 0 then
+if peek or held + n <= most then
   fits = 1
-  if cost + 0 > 1 and not rare then lacking = row break end
+  if n > 1 and not rare then lacking = row break end
 end
 --:keep held foreign
 --:charges
 -- Where this column's id is among a decision's.
-local offset, us = 0, now + 1767225600000000
+local offset, us, lasting = 0, now + 1767225600000000, lifetime + 0
 for x = 2, j do
   local other = byte(kind, x)
   if other == letter or other == letter - 32 then offset = offset + 16 end
@@ -63,11 +63,11 @@ local id = sub(leases, first + 1, first + 16)
 if foreign then call('DEL', name) end
 -- 2: it is the first since '#'. That gives it twice as long as a lease lasts: never
 -- sooner than it was, since others may have longer ones.
-if call('ZADD', name, 'GT', 'CH', lapses, id, cell, '#') == 2 and (held == 0 or call('PTTL', name) < lifetime + 0) then
+if call('ZADD', name, 'GT', 'CH', lapses, id, cell, '#') == 2 and (held == 0 or call('PTTL', name) < lasting) then
   local px, fade = lifetime, nil
   --EXPIRE--
 end
-if cost ~= '1' then rare.weigh(name, id, cost - 1) end
+if n > 1 then rare.weigh(name, id, n - 1) end
 --:amend
 if held > 0 then
   if due == 0 and not weighed then
