@@ -8,11 +8,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/framework"
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -36,6 +38,7 @@ type config struct {
 	observers     []func(Event)
 	logger        *slog.Logger
 	logKeys       bool
+	silent        warn.Set // of WithoutWarnings
 	name          string
 	emptyKey      EmptyKeyPolicy
 	emptyKeySet   bool
@@ -109,6 +112,9 @@ type keySource struct {
 	constant string
 	given    bool // GivenKey
 	asks     framework.Asks
+	signs    atomic.Uint32           // warn.Signs that a probe has shown
+	lookout  atomic.Pointer[lookout] // at the first requests; nil behind them
+	lookedAt atomic.Bool             // it has a lookout, or had one
 }
 
 func newKeySource(k KeyFunc) *keySource {
@@ -120,6 +126,9 @@ func newKeySource(k KeyFunc) *keySource {
 	}
 	return s
 }
+
+// shown are the signs of what the key is made of.
+func (s *keySource) shown() warn.Signs { return warn.Signs(s.signs.Load()) }
 
 // under is the key to charge where Take is given key.
 func (s *keySource) under(key string) string {
@@ -283,11 +292,19 @@ func mistaken(option string, err error) mistakes {
 
 func (s *keySource) probe() (err error) {
 	probe := new(framework.Probe)
+	r := probeRequest()
+	warn.Mark(r)
+	var key string
 	defer func() {
 		_ = recover()
 		s.asks.Note(probe)
+		signs := warn.SignsOf(r, key)
+		if isHeader(s.fn) {
+			signs |= warn.OfField
+		}
+		s.signs.Store(uint32(signs))
 	}()
-	_, err = s.fn(probeRequest().WithContext(framework.Lead(context.Background(), probe)))
+	key, err = s.fn(r.WithContext(framework.Lead(context.Background(), probe)))
 	return err
 }
 

@@ -48,3 +48,13 @@ func (l *Limiter) lines() *waiting.Lines {
 	}
 	return new(waiting.Lines)
 }
+
+// Watched reports whether requests are looked at for warnings.
+func (l *Limiter) Watched() bool {
+	for e := range l.now.Load().entries() {
+		if e.key.lookout.Load() != nil {
+			return true
+		}
+	}
+	return false
+}

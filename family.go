@@ -1,10 +1,12 @@
 package stint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -29,6 +32,10 @@ type family struct {
 	process *process // outlives an Update
 
 	namesakes namesakes.Family // what others are to know of it, guarded by mu
+
+	warnings warnings
+	derived  atomic.Int64   // how many by With, for requests
+	lifetime *warn.Lifetime // nil where it wasn't built for one
 }
 
 func newFamily() *family {
@@ -41,22 +48,35 @@ func newFamily() *family {
 
 // begin gives a new limiter its first version.
 func (l *Limiter) begin(opts []Option) (*Limiter, error) {
-	conflicts, err := l.first(collect(opts))
+	n, err := l.first(collect(opts))
 	if err != nil {
 		return nil, err
 	}
-	l.warn(conflicts)
+	l.notify(n)
+	if !l.now.Load().silent.Has(warn.Rebuilt) && warn.Serving() && l.rebuilt() {
+		l.notify(notices{warnings: l.family.warnings.add(l, warn.Rebuilt, nil, nil)})
+	}
 	return l, nil
 }
 
+// rebuilt reports whether limiters are built for requests again and again, of which l is
+// one.
+func (l *Limiter) rebuilt() bool {
+	if l.parent != nil {
+		return l.family.derived.Add(1) == warn.MostDerived
+	}
+	l.family.lifetime = new(warn.Lifetime)
+	return l.family.lifetime.Begin()
+}
+
 // first puts the first version of a new limiter in place.
-func (l *Limiter) first(c *config) ([]namesakes.Conflict, error) {
+func (l *Limiter) first(c *config) (notices, error) {
 	f := l.family
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	v, names, err := l.try(c)
 	if err != nil {
-		return nil, err
+		return notices{}, err
 	}
 	l.opts = c.opts
 	g := v.generation
@@ -68,7 +88,7 @@ func (l *Limiter) first(c *config) ([]namesakes.Conflict, error) {
 	l.hear(c.store)
 	l.given, l.logger, l.logKeys = c.observers, c.logger, c.logKeys
 	f.enlist()
-	return f.announce(), nil
+	return f.announce(l, c), nil
 }
 
 // try makes what would be the first version of a new limiter, in the generation
@@ -117,17 +137,17 @@ func (l *Limiter) try(c *config) (*version, *names, error) {
 //
 // Observers of the new configuration get an EventUpdated.
 func (l *Limiter) Update(opts ...Option) error {
-	v, conflicts, err := l.update(collect(opts))
+	v, n, err := l.update(collect(opts))
 	if err != nil {
 		return err
 	}
-	l.warn(conflicts)
+	l.notify(n)
 	v.observe(&Event{Kind: EventUpdated})
 	return nil
 }
 
 // update puts a generation in place in which l has the options c.
-func (l *Limiter) update(c *config) (*version, []namesakes.Conflict, error) {
+func (l *Limiter) update(c *config) (*version, notices, error) {
 	f := l.family
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,7 +155,7 @@ func (l *Limiter) update(c *config) (*version, []namesakes.Conflict, error) {
 	before := f.now.Load().named()
 	g, err := l.next(c, before)
 	if err != nil {
-		return nil, nil, err
+		return nil, notices{}, err
 	}
 	l.opts = c.opts
 	if len(c.observers) > 0 {
@@ -155,7 +175,7 @@ func (l *Limiter) update(c *config) (*version, []namesakes.Conflict, error) {
 	if ls := f.process.lines(); ls != nil {
 		ls.WakeAll()
 	}
-	return g.versions[l], f.announce(), nil
+	return g.versions[l], f.announce(l, c), nil
 }
 
 // next makes the generation after the one with the names before, in which l has
@@ -287,10 +307,9 @@ func (g *generation) successor(e *entry) *entry {
 }
 
 // announce makes the family's limits known in the stores that others may use,
-// those of before no more, and returns what others understand otherwise. The
-// caller holds f.mu, and warns of the conflicts without it: a logger may be
-// anybody's. A request knows nothing of all this.
-func (f *family) announce() []namesakes.Conflict {
+// those of before no more, and returns what is to be said of that and of l's options
+// c. The caller holds f.mu. A request knows nothing of all this.
+func (f *family) announce(l *Limiter, c *config) (n notices) {
 	var all []namesakes.Meaning
 	for _, m := range f.members {
 		v := m.now.Load()
@@ -303,15 +322,150 @@ func (f *family) announce() []namesakes.Conflict {
 			}
 		}
 	}
-	return f.namesakes.Mean(all)
+	n.conflicts = f.namesakes.Mean(all)
+	for _, k := range c.keySources() {
+		n.warnings = append(n.warnings, f.find(k, k.shown().Found())...)
+		if l.now.Load().silent&warn.Traffic != warn.Traffic {
+			f.look(k)
+		}
+	}
+	return n
 }
 
-func (l *Limiter) warn(conflicts []namesakes.Conflict) {
-	for _, c := range conflicts {
+// notices are what is to be said about a family, by who doesn't hold its lock: a
+// logger may be anybody's.
+type notices struct {
+	conflicts []namesakes.Conflict
+	warnings  []*warning
+}
+
+func (l *Limiter) notify(n notices) {
+	for _, c := range n.conflicts {
 		l.log.Load().Write(context.Background(), logs.Namesakes, func(bool) []slog.Attr {
 			return []slog.Attr{slog.String("limit", c.Name), slog.String("rule", c.Says), slog.String("other", c.Other)}
 		})
 	}
+	for _, w := range n.warnings {
+		told := w.Warning
+		w.to.Tell(Event{Kind: EventWarning, Warning: &told})
+	}
+}
+
+// lookout looks at a key source's first requests, half of them, for the family that has
+// come to use it first.
+type lookout struct {
+	warn.Watch
+	of   *keySource
+	told *family
+}
+
+// look has a key source's first requests looked at.
+func (f *family) look(k *keySource) {
+	if k.constant == "" && !k.given && !k.lookedAt.Swap(true) {
+		k.lookout.Store(&lookout{of: k, told: f})
+	}
+}
+
+func (w *lookout) look(r *http.Request, key string) {
+	if key != "" && w.Look(r, key, w.of.shown()) {
+		go w.tell()
+	}
+}
+
+// tell warns of what was seen so far. When that is all, the source has none any more.
+func (w *lookout) tell() {
+	f := w.told
+	f.mu.Lock()
+	found, over := w.Found(w.of.shown())
+	all, to := f.find(w.of, found), f.members[0]
+	f.mu.Unlock()
+	if over {
+		w.of.lookout.Store(nil)
+	}
+	to.notify(notices{warnings: all})
+}
+
+// find are the warnings about a key source that haven't been told. The caller holds
+// f.mu.
+func (f *family) find(k *keySource, found warn.Set) (all []*warning) {
+	for kind := range warn.Kinds {
+		if !found.Has(kind) {
+			continue
+		}
+		var to *Limiter
+		var limits []string
+		for _, m := range f.members {
+			v := m.now.Load()
+			if v.silent.Has(kind) || !v.has(k) {
+				continue
+			}
+			to = cmp.Or(to, m)
+			for e := range v.entries() {
+				if name := e.limit.Name(); e.key == k && !slices.Contains(limits, name) {
+					limits = append(limits, name)
+				}
+			}
+		}
+		if to != nil {
+			all = append(all, f.warnings.add(to, kind, limits, k)...)
+		}
+	}
+	return all
+}
+
+// has reports whether the version has limits with a key source.
+func (v *version) has(k *keySource) bool {
+	for e := range v.entries() {
+		if e.key == k {
+			return true
+		}
+	}
+	return slices.ContainsFunc(v.funcs, func(f *limitFunc) bool { return f.shared.key == k })
+}
+
+// warnings are those of a family, each once.
+type warnings struct {
+	mu  sync.Mutex
+	all []*warning
+}
+
+// warning is one that a limiter was told.
+type warning struct {
+	Warning
+	to *Limiter
+	of *keySource // or nil
+}
+
+// add adds a warning, and returns it unless there is one like it already.
+func (ws *warnings) add(to *Limiter, kind warn.Kind, limits []string, of *keySource) []*warning {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, w := range ws.all {
+		if w.Kind == WarningKind(kind) && slices.Equal(w.Limits, limits) {
+			w.of = of // of a later Update, maybe
+			return nil
+		}
+	}
+	w := &warning{Warning{WarningKind(kind), limits, kind.Text(), kind.Link()}, to, of}
+	if len(ws.all) < mostWarnings {
+		ws.all = append(ws.all, w)
+	}
+	return []*warning{w}
+}
+
+// mostWarnings bounds what is remembered of limits whose names change at each Update.
+const mostWarnings = 100
+
+// about are those that are about a version.
+func (ws *warnings) about(v *version) (all []Warning) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, w := range ws.all {
+		if !v.silent.Has(warn.Kind(w.Kind)) && (w.of == nil || v.has(w.of)) {
+			all = append(all, w.Warning)
+		}
+	}
+	return all
 }
 
 // says is all that an entry's limit counts by, in words.

@@ -27,8 +27,10 @@ import (
 //
 // For what gin's or echo's own context holds, use stintgin.Key or stintecho.Key.
 //
-// New calls every key function once, with a request without header fields, to find
-// those made with arguments that can't work.
+// New calls every key function once, with a request whose only header fields are
+// forwarding headers with a made-up value. It finds functions made with arguments that
+// can't work, and learns what the key consists of. The limiter also looks at the first
+// requests, for likely mistakes; see WithoutWarnings.
 type KeyFunc func(*http.Request) (string, error)
 
 var (
@@ -170,6 +172,13 @@ func Header(name string) KeyFunc {
 		return misconfigured(&OptionError{Option: fmt.Sprintf("Header(%q)", name), Problem: "net/http moves this field to r.Host",
 			Write: "write func(r *http.Request) (string, error) { return r.Host, nil }"})
 	}
+	return header(canonical)
+}
+
+// header is the key function of a field; see isHeader.
+//
+//go:noinline
+func header(canonical string) KeyFunc {
 	return func(r *http.Request) (string, error) {
 		if lines := r.Header[canonical]; len(lines) > 0 {
 			return lines[0], nil
@@ -177,6 +186,8 @@ func Header(name string) KeyFunc {
 		return "", nil
 	}
 }
+
+func isHeader(k KeyFunc) bool { return sameBody(k, header("")) }
 
 // Cookie keys on the value of a cookie. The key is empty if the request doesn't have
 // the cookie. If there are several of that name, the first counts, as in

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,6 +58,8 @@ type Event struct {
 	Pacing *Pacing
 	// Path is the policy file, for EventPolicy.
 	Path string
+	// Warning is the likely mistake, for EventWarning.
+	Warning *Warning
 	// EndsWait says that the request's wait is over: an EventWaiting came before, and
 	// this event's Kind (EventAdmitted, EventDenied, EventCanceled or EventStoreFailed)
 	// is the outcome. Each EventWaiting is followed by exactly one such event.
@@ -151,6 +154,12 @@ func (e Event) LogValue() slog.Value {
 	if e.Pacing == nil {
 		e.Pacing = new(Pacing)
 	}
+	warning := ""
+	if e.Warning != nil {
+		limit, warning = strings.Join(e.Warning.Limits, ", "), e.Warning.Kind.String()
+	} else {
+		e.Warning = new(Warning)
+	}
 	limit = cmp.Or(limit, e.Change.Limit, e.Pacing.Limit)
 	attrs := []slog.Attr{
 		slog.String("event", e.Kind.String()), slog.String("limiter", e.Limiter), slog.String("route", e.Route),
@@ -158,7 +167,7 @@ func (e Event) LogValue() slog.Value {
 		slog.Duration("waited", e.Waited), slog.Duration("storeTook", e.StoreTook),
 		slog.Int("status", e.Status), slog.Duration("held", e.Held),
 		slog.Int64("from", e.Change.From), slog.Int64("to", e.Change.To), slog.Int64("bytes", e.Pacing.Bytes),
-		slog.String("path", e.Path),
+		slog.String("path", e.Path), slog.String("warning", warning), slog.String("see", e.Warning.Link),
 		slog.String("error", why),
 	}
 	left := ""
@@ -239,6 +248,9 @@ const (
 	// EventLeaseLost: the lease of a slot that is still held is gone, and somebody else
 	// may get the slot. Decision has the limit, and Key(0) is whose slot it is.
 	EventLeaseLost = EventKind(events.LeaseLost)
+	// EventWarning: the limiter has found a likely mistake in how it is used. Warning
+	// says which; see WithoutWarnings.
+	EventWarning = EventKind(events.Warning)
 )
 
 // String returns the constant's name without Event: "Admitted".
@@ -359,7 +371,11 @@ func (v *version) unsettled(p *plan, charges []store.Charge, took time.Duration,
 
 // write has the log say what has happened.
 func (v *version) write(m logs.Message, e Event) {
-	v.of.log.Load().Write(contextOf(e.Request), m, func(keys bool) []slog.Attr {
+	text := ""
+	if e.Warning != nil {
+		text = e.Warning.Text
+	}
+	v.of.log.Load().Say(contextOf(e.Request), m, text, func(keys bool) []slog.Attr {
 		attrs := e.LogValue().Group()
 		if e.Kind == EventStoreFailed {
 			became := "passed"

@@ -50,6 +50,7 @@ var fits = []struct{ option, takes string }{
 	{"WithHeaders()", "New"},
 	{"WithObserver(nil)", "New"},
 	{"WithLimiterName(`api`)", "New"},
+	{"WithoutWarnings()", "New"},
 	{"WithLogger(nil)", "New"},
 	{"WithLogKeys()", "New"},
 	{"WithEmptyKey(stint.DenyEmptyKey)", "New"},

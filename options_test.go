@@ -198,7 +198,7 @@ func TestProbe(t *testing.T) {
 	calls := 0
 	counting := stint.WithKey(func(r *http.Request) (string, error) {
 		calls++
-		if r.RemoteAddr != "192.0.2.1:1" || r.URL.Path != "/" || r.Method != "GET" {
+		if !strings.HasPrefix(r.RemoteAddr, "192.0.2.1:") || r.URL.Path != "/" || r.Method != "GET" {
 			t.Errorf("probed with %v %v from %v", r.Method, r.URL, r.RemoteAddr)
 		}
 		return "", errors.New("no session")

@@ -3,6 +3,7 @@ package stint
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync"
@@ -215,6 +216,9 @@ func (c *call) key(e *entry) (string, error) {
 		key, err = e.key.fn(c.r)
 	}
 	if err == nil {
+		if w := e.key.lookout.Load(); w != nil && rand.Uint32()&1 == 0 {
+			w.look(c.r, key)
+		}
 		key, err = keytext.Encode(key)
 	}
 	if err != nil {

@@ -293,6 +293,9 @@ type Description struct {
 	// Rules are the limiter's own limits, in the order in which they are decided,
 	// followed by those of each route. Limits of a WithLimitFunc are missing.
 	Rules []Rule
+	// Warnings are the likely mistakes found in the limiter's current options, oldest
+	// first.
+	Warnings []Warning
 }
 
 // Rule is a limit in the place where it is used.
@@ -314,7 +317,7 @@ type Rule struct {
 // Describe returns what the limiter has now. It calls no store.
 func (l *Limiter) Describe() Description {
 	v := l.now.Load()
-	d := Description{Name: v.name, Store: v.store}
+	d := Description{Name: v.name, Store: v.store, Warnings: v.family.warnings.about(v)}
 	add := func(pattern string, p *plan) {
 		for _, e := range p.entries {
 			r := Rule{Limit: e.limit.Name(), Route: pattern, Text: e.says(), Spec: e.limit.Spec(),

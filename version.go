@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/routing"
 	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -46,6 +47,7 @@ type version struct {
 	priority      func(*http.Request) int // or nil
 	aging         time.Duration
 	settler       waiting.Settle // settleTurns
+	silent        warn.Set       // what it doesn't warn of
 }
 
 // build makes the version of l in generation g from its options. The limits
@@ -87,6 +89,7 @@ func (l *Limiter) build(c *config, g *generation, names *names) (*version, mista
 		v.errorHandler = c.errorHandler
 	}
 	v.problem = v.problem || c.problem
+	v.silent |= c.silent
 	if c.stylesSet {
 		v.styles = c.styles
 	}

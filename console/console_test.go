@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"html"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -198,6 +199,28 @@ func TestFailuresAndPolicies(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page doesn't say %q", want)
 		}
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	options := func(key stint.KeyFunc) []stint.Option {
+		return []stint.Option{stint.Rate(1, time.Second, stint.WithName("api")), stint.WithKey(key), stint.WithLogger(slog.New(slog.DiscardHandler))}
+	}
+	l := limiter(t, options(stint.Header("X-Real-IP"))...)
+	h := page(t, console.Limiters(l))
+	w := ask(h, "GET", "/", nil)
+	if got := text(w.Body.String()); !strings.Contains(got, "Warnings forwarding-header , api : the key is a forwarding header") {
+		t.Errorf("the page doesn't warn: %s", got)
+	}
+	if !strings.Contains(w.Body.String(), `href="`+l.Describe().Warnings[0].Link+`"`) {
+		t.Error("the warning has no link")
+	}
+	if err := l.Update(options(stint.RemoteIP())...); err != nil {
+		t.Fatal(err)
+	}
+	h = page(t, console.Limiters(l)) // as what is shown is a second old at the most
+	if got := text(ask(h, "GET", "/", nil).Body.String()); strings.Contains(got, "Warnings") {
+		t.Error("the page warns of what was put right")
 	}
 }
 

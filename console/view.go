@@ -31,6 +31,7 @@ type limiterView struct {
 	Refusals                      []refusalView
 	Failure, Degraded, Policy     *failureView
 	Updated                       string
+	Warnings                      []stint.Warning
 	Unlisted, Clear, Measured     bool
 	MostApart, PerSecond, Minutes int
 }
@@ -89,7 +90,7 @@ func (p *page) limiter(b *board) *limiterView {
 	d := b.limiter.Describe()
 	v := &limiterView{
 		Title: b.title(slices.Index(p.boards, b)), Where: where(d.Store),
-		Clear: p.Clear, MostApart: held, PerSecond: perSecond, Minutes: span / 60,
+		Warnings: d.Warnings, Clear: p.Clear, MostApart: held, PerSecond: perSecond, Minutes: span / 60,
 	}
 	if m, ok := d.Store.(interface{ Stats() memstore.Stats }); ok {
 		s := m.Stats()
@@ -161,7 +162,7 @@ func (b *board) totals(v *limiterView, now uint32) {
 	for k := range outcomes {
 		switch kind := stint.EventKind(k); kind {
 		case stint.EventAdmitted, stint.EventDenied, stint.EventSettled, stint.EventPaced, stint.EventUpdated, stint.EventPolicy,
-			stint.EventWaiting, stint.EventEnded, stint.EventLimitChanged:
+			stint.EventWaiting, stint.EventEnded, stint.EventLimitChanged, stint.EventWarning:
 		default:
 			if outcomes[k] > 0 {
 				v.Other = append(v.Other, countView{kind.String(), outcomes[k]})

@@ -34,6 +34,7 @@ const (
 	StoreDegraded
 	Policy
 	LeaseLost
+	Warning
 	kinds
 )
 
@@ -63,6 +64,7 @@ var all = [kinds]struct {
 	StoreDegraded: {name: "StoreDegraded", message: logs.PrimaryFailed, over: logs.PrimaryAnswers},
 	Policy:        {name: "Policy", message: logs.PolicyRefused, over: logs.PolicyInForce},
 	LeaseLost:     {name: "LeaseLost", message: logs.LeaseLost},
+	Warning:       {name: "Warning", message: logs.Warning},
 }
 
 // String returns the name of the kind: "Admitted".

@@ -33,6 +33,7 @@ const (
 	PolicyInForce
 	PolicyRefused
 	Namesakes
+	Warning
 	messages
 )
 
@@ -57,6 +58,7 @@ var said = [messages]struct {
 	PolicyRefused:  {slog.LevelError, "the policy could not be reloaded, and the last good one stays in force", true, 0},
 	Namesakes: {slog.LevelWarn, "limiters on one store give a limit's name different numbers: " +
 		"write another stint.WithName in one of them", true, 0},
+	Warning: {slog.LevelWarn, "a likely mistake", true, 0},
 }
 
 // Log is where the messages of one or more limiters go. It is safe for concurrent
@@ -112,12 +114,17 @@ func (l *Log) Shows(ctx context.Context, m Message) bool {
 // Write writes a message with attrs, which are told whether to have keys in them. They
 // are asked for only if it is written.
 func (l *Log) Write(ctx context.Context, m Message, attrs func(keys bool) []slog.Attr) {
+	l.Say(ctx, m, "", attrs)
+}
+
+// Say is Write of a message that has a text of its own.
+func (l *Log) Say(ctx context.Context, m Message, text string, attrs func(keys bool) []slog.Attr) {
 	now := time.Now()
 	suppressed, due := l.due(m, now)
 	if !due || !l.Shows(ctx, m) {
 		return
 	}
-	r := slog.NewRecord(now, said[m].level, "stint: "+said[m].text, 0)
+	r := slog.NewRecord(now, said[m].level, "stint: "+cmp.Or(text, said[m].text), 0)
 	r.AddAttrs(attrs(l.keys)...)
 	if suppressed > 0 {
 		r.AddAttrs(slog.Int64("suppressed", suppressed))

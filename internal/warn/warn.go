@@ -1,0 +1,108 @@
+// Package warn finds likely mistakes in how a limiter is set up, of the kind that no
+// error can be made of: by a probe of its key functions, by its first requests, and by
+// where limiters are built.
+package warn
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// Kind is a kind of likely mistake.
+type Kind uint8
+
+// The zero Kind is none.
+const (
+	ForwardingHeader Kind = iota + 1
+	PortInKey
+	UntrustedProxy
+	NoPattern
+	KeysNeverRepeat
+	OneKey
+	Rebuilt
+	// Kinds are below this one.
+	Kinds
+)
+
+var said = [Kinds]struct{ name, text string }{
+	ForwardingHeader: {"forwarding-header", "the key is a forwarding header, which any client can write: use stint.ForwardedIP or stint.SingleIPHeader, with the addresses of your proxies"},
+	PortInKey:        {"port-in-key", "the key contains the caller's port, so each connection has limits of its own: use stint.RemoteIP"},
+	UntrustedProxy:   {"untrusted-proxy", "requests come through a proxy that the key doesn't trust, so its clients share limits: use stint.ForwardedIP, with the proxy's address"},
+	NoPattern:        {"no-pattern", "the key contains the request's pattern, and no request has one, so all routes share limits: mount the limiter inside the mux, or use stint.MuxPattern"},
+	KeysNeverRepeat:  {"keys-never-repeat", "no key came twice in the first 10,000 requests, so nobody is limited: use a key that stays the same for a caller"},
+	OneKey:           {"one-key", "almost all of the first 10,000 requests have the same key, and share its limits: check what the key is made of"},
+	Rebuilt:          {"rebuilt", "limiters are built again and again while requests are served: build them once, at start-up"},
+}
+
+// Known reports whether there is such a kind.
+func (k Kind) Known() bool { return k > 0 && k < Kinds }
+
+// Name is the kind's, and its section's in docs/warnings.md.
+func (k Kind) Name() string { return said[k].name }
+
+// Text says what was seen, and what to write.
+func (k Kind) Text() string { return said[k].text }
+
+// Link leads to what the documents say of a kind.
+func (k Kind) Link() string {
+	return "https://github.com/stint-go/stint/blob/main/docs/warnings.md#" + said[k].name
+}
+
+// Set is a set of kinds.
+type Set uint16
+
+// All is every kind, and Traffic those that requests show.
+const (
+	All     Set = 1<<Kinds - 1
+	Traffic Set = 1<<PortInKey | 1<<UntrustedProxy | 1<<NoPattern | 1<<KeysNeverRepeat | 1<<OneKey
+)
+
+// Has reports whether k is in the set.
+func (s Set) Has(k Kind) bool { return s>>k&1 != 0 }
+
+// add adds k where it is so.
+func (s *Set) add(k Kind, so bool) {
+	if so {
+		*s |= 1 << k
+	}
+}
+
+const (
+	// mostDropped is how many limiters may be built for a request and dropped within
+	// shortly. A program that keeps one for each tenant keeps them for longer.
+	mostDropped = 100
+	shortly     = 10 * time.Second
+	// MostDerived is how many limiters of a family may be derived in requests. They
+	// stay as long as the one that they extend.
+	MostDerived = 1000
+)
+
+var dropped atomic.Int64
+
+// Serving reports whether the caller's caller serves a request of net/http.
+func Serving() bool {
+	var room [128]uintptr
+	for _, pc := range room[:runtime.Callers(3, room[:])] {
+		if f := runtime.FuncForPC(pc); f != nil && f.Name() == "net/http.serverHandler.ServeHTTP" {
+			return true
+		}
+	}
+	return false
+}
+
+// Lifetime is of a limiter that was built for a request.
+type Lifetime struct{ from time.Time }
+
+// Begin begins the lifetime of what holds it. It reports, once in a process, that
+// limiters that are built for requests are dropped again and again.
+func (l *Lifetime) Begin() bool {
+	l.from = time.Now()
+	runtime.SetFinalizer(l, func(l *Lifetime) {
+		if time.Since(l.from) < shortly {
+			dropped.Add(1)
+		}
+	})
+	n := dropped.Load()
+	return n >= mostDropped && dropped.CompareAndSwap(n, -1<<62)
+}

@@ -1,0 +1,166 @@
+package warn
+
+import (
+	"hash/maphash"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/stint-go/stint/internal/clientip"
+)
+
+// Looks is at how many requests of a key source a Watch looks. They are picked at
+// random, half of all, so that what follows each other isn't always looked at. It is
+// asked after soon looks, later ones and all.
+const (
+	soon  = 50
+	later = 500
+	Looks = 5000
+)
+
+// Watch looks at a key source's first requests. It keeps no key, and is safe for
+// concurrent use without a lock. The zero Watch has seen nothing.
+type Watch struct {
+	looked atomic.Uint32
+	// How many keys have the caller's port in them, how many requests had no pattern,
+	// and how many came through a proxy whose address is the key.
+	ported, bare, behind atomic.Uint32
+	// top is a key's hash and how many more requests had it than had others, by the
+	// rule of Boyer and Moore: at the end it is of the key that most have, if any.
+	top   atomic.Uint64
+	keys  atomic.Pointer[table]
+	again atomic.Bool // a key came twice, or there was no room for a table
+}
+
+// table are hashes of keys.
+type table [8192]atomic.Uint64
+
+// tables is how many there are in the process, at most mostTables.
+var tables atomic.Int32
+
+const mostTables = 32
+
+var seed = maphash.MakeSeed()
+
+// peer tells the address of who has connected.
+var peer, _ = clientip.New(clientip.Source{})
+
+// Look looks at a request, its key, and what a probe has shown of the key's source. It
+// reports whether Found has to be asked.
+func (w *Watch) Look(r *http.Request, key string, s Signs) (ask bool) {
+	if w.looked.Load() >= Looks {
+		return false
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	} else if strings.Contains(key, r.RemoteAddr) {
+		w.ported.Add(1)
+	}
+	if r.Pattern == "" {
+		w.bare.Add(1)
+	}
+	if s&OfPeer != 0 && proxied(r, host, key) {
+		w.behind.Add(1)
+	}
+	h := maphash.String(seed, key) | 1                        // none is 0, which is no key's
+	if from, _ := netip.ParseAddr(host); !from.IsLoopback() { // who tries a program out is one client
+		w.count(uint32(h >> 32))
+	}
+	n := w.looked.Add(1)
+	if s.byFields() && n > soon && !w.again.Load() && w.repeats(h) {
+		w.forget()
+	}
+	return n == soon || n == later || n == Looks
+}
+
+// proxied reports whether a request has come through a proxy and has that one's
+// address as its key. Who has put the client's into RemoteAddr knows of the proxy.
+func proxied(r *http.Request, host, key string) bool {
+	for name, lines := range r.Header {
+		if !slices.Contains(forwarding[:], name) {
+			continue
+		}
+		for _, line := range lines {
+			if strings.Contains(line, host) {
+				return false
+			}
+		}
+		p := peer.Key(r)
+		return key == p || strings.Contains(key, strconv.Itoa(len(p))+":"+p) // as Join writes it
+	}
+	return false
+}
+
+func (w *Watch) count(h uint32) {
+	for {
+		was := w.top.Load()
+		next := was - 1
+		switch {
+		case uint32(was>>32) == h:
+			next = was + 1
+		case uint32(was) == 0:
+			next = uint64(h)<<32 | 1
+		}
+		if w.top.CompareAndSwap(was, next) {
+			return
+		}
+	}
+}
+
+// repeats notes a key, and reports whether it has come before.
+func (w *Watch) repeats(h uint64) bool {
+	t := w.keys.Load()
+	if t == nil {
+		if tables.Add(1) > mostTables {
+			tables.Add(-1)
+			return true
+		}
+		t = new(table)
+		if !w.keys.CompareAndSwap(nil, t) {
+			tables.Add(-1)
+			t = w.keys.Load()
+		}
+	}
+	for i := range uint64(len(table{})) {
+		if t == nil {
+			break
+		}
+		switch at := &t[(h>>1+i)%uint64(len(t))]; {
+		case at.CompareAndSwap(0, h):
+			return false
+		case at.Load() == h:
+			return true
+		}
+	}
+	return true
+}
+
+// forget drops the keys, as they are of no more use.
+func (w *Watch) forget() {
+	w.again.Store(true)
+	if w.keys.Swap(nil) != nil {
+		tables.Add(-1)
+	}
+}
+
+// Found is what there is to say after as many looks, and whether the Watch is over.
+func (w *Watch) Found(s Signs) (found Set, over bool) {
+	n := w.looked.Load()
+	over = n >= Looks
+	n = min(n, Looks)
+	proxy := w.behind.Load() >= n/10*9
+	found.add(PortInKey, w.ported.Load() >= n)
+	found.add(NoPattern, s&OfPattern != 0 && w.bare.Load() >= n)
+	found.add(UntrustedProxy, proxy)
+	found.add(OneKey, over && s&(OfPeer|OfField) != 0 && !proxy && uint32(w.top.Load()) >= n/100*98)
+	found.add(KeysNeverRepeat, over && s.byFields() && !w.again.Load())
+	if over {
+		w.forget()
+	}
+	return found, over
+}

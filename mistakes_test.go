@@ -1,0 +1,90 @@
+package stint_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/warn"
+	"github.com/stint-go/stint/store/memstore"
+	"github.com/stint-go/stint/store/redisstore"
+)
+
+// What docs/mistakes.md says that a limiter says, it says.
+func TestDocumentedMistakes(t *testing.T) {
+	rate, ours := stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP())
+	failing := func(opts ...stint.Option) func(*testing.T) string {
+		return func(t *testing.T) string {
+			_, err := stint.New(opts...)
+			if err == nil {
+				t.Fatal("New has no error")
+			}
+			return "`New` fails: `" + strings.TrimPrefix(err.Error(), "stint: ") + "`"
+		}
+	}
+	warning := func(k stint.WarningKind) func(*testing.T) string { // each is found in TestWarnings
+		return func(*testing.T) string { return ": `" + warn.Kind(k).Text() + "`" }
+	}
+	logging := func(l *stint.Limiter, h *logged) string {
+		through(l, get("/"), nil)
+		if lines := h.lines(t); len(lines) > 0 {
+			return ": `" + strings.TrimPrefix(lines[0]["msg"].(string), "stint: ") + "`"
+		}
+		return "something logged"
+	}
+	mistakes := []func(t *testing.T) string{
+		failing(rate, stint.WithKey(stint.Header("X-Forwarded-For"))),
+		warning(stint.WarnUntrustedProxy),
+		failing(rate),
+		func(t *testing.T) string {
+			h := newLogged(0)
+			l := limiter(t, rate, stint.WithKey(stint.Header("X-API-Key")), h.with())
+			if w := through(l, get("/"), nil); w.Code != http.StatusForbidden {
+				t.Errorf("status %d", w.Code)
+			}
+			return logging(l, h)
+		},
+		warning(stint.WarnPortInKey),
+		warning(stint.WarnRebuilt),
+		failing(rate, ours, stint.WithStore(memstore.New())),
+		func(t *testing.T) string {
+			h, s := newLogged(0), stint.WithStore(memstore.New())
+			limiter(t, stint.Rate(1, time.Second, stint.WithName("api")), ours, s)
+			return logging(limiter(t, stint.Rate(2, time.Second, stint.WithName("api")), ours, s, h.with()), h)
+		},
+		failing(stint.Rate(1, time.Second, stint.WithName("api")), ours, stint.WithStore(redisstore.New((*redis.Client)(nil)))),
+		func(t *testing.T) string {
+			l := limiter(t, stint.Rate(10, time.Minute, stint.WithBurst(5)), ours, stint.WithCost(func(*http.Request) int64 { return 8 }))
+			w, r := httptest.NewRecorder(), get("/")
+			_, err := l.Admit(w, r)
+			var denied *stint.DeniedError
+			if !errors.As(err, &denied) || denied.Decision.RetryAfter != stint.Never {
+				t.Fatalf("error %v", err)
+			}
+			if l.Deny(w, r, err); w.Header().Get("Retry-After") != "" {
+				t.Errorf("fields %v", w.Header())
+			}
+			return ": `" + strings.TrimPrefix(err.Error(), "stint: denied by limit rate: ") + "`"
+		},
+		failing(ours, stint.WithRoute("GET /users/:id", rate)),
+		failing(stint.Rate(100, 60), ours),
+	}
+	text := read(t, "docs/mistakes.md")
+	for i, says := range mistakes {
+		_, row, found := strings.Cut(text, "\n| "+strconv.Itoa(i+1)+" | ")
+		row, _, _ = strings.Cut(row, "\n")
+		if want := says(t); !found || !strings.HasSuffix(row, want+" |") {
+			t.Errorf("mistake %d: the document says\n%s\nwant\n%s", i+1, row, want)
+		}
+	}
+	if strings.Contains(text, "\n| "+strconv.Itoa(len(mistakes)+1)+" | ") {
+		t.Error("there are more mistakes than are tried")
+	}
+}

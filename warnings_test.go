@@ -1,0 +1,416 @@
+package stint_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// warningKinds are the constants, each.
+func warningKinds() (all []stint.WarningKind) {
+	for k := stint.WarningKind(1); !strings.Contains(k.String(), "("); k++ {
+		all = append(all, k)
+	}
+	return all
+}
+
+// from is a request from an address, with header fields as name, value, ….
+func from(addr string, fields ...string) *http.Request {
+	r := &http.Request{Method: "GET", URL: &url.URL{Path: "/"}, Header: http.Header{}, RemoteAddr: addr}
+	for i := 0; i < len(fields); i += 2 {
+		r.Header.Set(fields[i], fields[i+1])
+	}
+	return r
+}
+
+// address is the i-th of many.
+func address(i int) string { return fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255) }
+
+// client is a request from one of many addresses.
+func client(i int) *http.Request { return from(address(i%5000) + ":4711") }
+
+// bearer is a request with one of so many API keys.
+func bearer(i, of int) *http.Request {
+	return from("198.51.100.1:4711", "X-API-Key", strconv.Itoa(i%of))
+}
+
+func patterned(pattern string) *http.Request {
+	r := client(0)
+	r.Pattern = pattern
+	return r
+}
+
+var (
+	proxies     = netip.MustParsePrefix("10.0.0.0/24")
+	proxiesElse = netip.MustParsePrefix("10.9.0.0/24")
+)
+
+// behind is a request of one of many clients through a proxy.
+func behind(i int) *http.Request {
+	return from("10.0.0.7:4711", "X-Forwarded-For", "198.51."+strconv.Itoa(i/250%250)+"."+strconv.Itoa(i%250))
+}
+
+func remoteAddr(r *http.Request) (string, error) { return r.RemoteAddr, nil }
+
+var warningCases = []struct {
+	name     string
+	key      stint.KeyFunc
+	request  func(i int) *http.Request // nil: New alone
+	most     int                       // requests; 0: until the key source is no longer looked at
+	warnings []stint.WarningKind
+}{
+	{"a forwarding header", stint.Header("X-Real-IP"), nil, 0, []stint.WarningKind{stint.WarnForwardingHeader}},
+	{"one joined", stint.Join(stint.Pattern(), stint.Header("cf-connecting-ip")), nil, 0, []stint.WarningKind{stint.WarnForwardingHeader}},
+	{"one by hand", func(r *http.Request) (string, error) {
+		first, _, _ := strings.Cut(r.Header.Get("X-Forwarded-For"), ",")
+		return first, nil
+	}, nil, 0, []stint.WarningKind{stint.WarnForwardingHeader}},
+	{"one that is checked", stint.SingleIPHeader("X-Real-IP", netip.MustParsePrefix("192.0.2.0/24")), nil, 0, nil},
+	{"one that is checked by hand", func(r *http.Request) (string, error) {
+		if _, err := netip.ParseAddr(r.Header.Get("X-Real-IP")); err == nil && strings.HasPrefix(r.RemoteAddr, "192.0.2.") {
+			return r.Header.Get("X-Real-IP"), nil
+		}
+		return r.RemoteAddr, nil
+	}, nil, 0, nil},
+	{"a header of the application", stint.Header("X-API-Key"), nil, 0, nil},
+
+	{"the caller's port", remoteAddr, client, 300, []stint.WarningKind{stint.WarnPortInKey}},
+	{"the caller's port, joined", stint.Join(stint.Header("X-API-Key"), remoteAddr),
+		func(i int) *http.Request { return bearer(i, 3) }, 300, []stint.WarningKind{stint.WarnPortInKey}},
+	{"the caller's address by hand, where a middleware wrote it", remoteAddr,
+		func(i int) *http.Request { return from("2001:db8::" + strconv.Itoa(i%9)) }, 0, nil},
+	{"the caller's address", stint.RemoteIP(), client, 0, nil},
+
+	{"a proxy, and RemoteIP", stint.RemoteIP(), behind, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
+	{"a proxy, and RemoteIP, to the end", stint.RemoteIP(), behind, 0, []stint.WarningKind{stint.WarnUntrustedProxy}},
+	{"a proxy, and others trusted", stint.ForwardedIP(proxiesElse), behind, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
+	{"a proxy, and RemoteIP joined", stint.Join(stint.RemoteIP(), stint.Method()), behind, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
+	{"a proxy on a Unix socket", stint.RemoteIP(),
+		func(i int) *http.Request { return from("@", "Forwarded", "for="+address(i)) }, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
+	{"a proxy that is trusted", stint.ForwardedIP(proxies), behind, 0, nil},
+	{"a proxy, and a credential", stint.Header("X-API-Key"),
+		func(i int) *http.Request { r := behind(i); r.Header.Set("X-API-Key", strconv.Itoa(i%7)); return r }, 0, nil},
+	{"a proxy of some clients", stint.RemoteIP(), func(i int) *http.Request {
+		if i%4 == 0 {
+			return behind(i)
+		}
+		return client(i)
+	}, 0, nil},
+	{"a proxy that a middleware knows", stint.RemoteIP(), func(i int) *http.Request {
+		r := behind(i)
+		r.RemoteAddr = r.Header.Get("X-Forwarded-For")
+		return r
+	}, 0, nil},
+
+	{"no pattern", stint.Pattern(), client, 300, []stint.WarningKind{stint.WarnNoPattern}},
+	{"no pattern, joined", stint.Join(stint.RemoteIP(), stint.Pattern()), client, 300, []stint.WarningKind{stint.WarnNoPattern}},
+	{"one pattern", stint.Pattern(), func(int) *http.Request { return patterned("GET /") }, 0, nil},
+	{"no pattern now and then", stint.Pattern(), func(i int) *http.Request {
+		if i%20 == 0 {
+			return patterned("GET /")
+		}
+		return client(i)
+	}, 0, nil},
+	{"what a mux doesn't match", stint.MuxPattern(http.NewServeMux()), client, 0, nil},
+
+	{"a new key each time", stint.Header("X-Request-ID"),
+		func(i int) *http.Request { return from("192.0.2.9:1", "X-Request-ID", strconv.Itoa(i)) }, 0, []stint.WarningKind{stint.WarnKeysNeverRepeat}},
+	{"a new key each time, by a function", func(r *http.Request) (string, error) {
+		if id := r.Header.Get("X-Request-ID"); id != "" {
+			return id, nil
+		}
+		return "", errors.New("no id")
+	}, func(i int) *http.Request { return from("192.0.2.9:1", "X-Request-ID", strconv.Itoa(i)) }, 0, []stint.WarningKind{stint.WarnKeysNeverRepeat}},
+	{"many credentials", stint.Header("X-API-Key"), func(i int) *http.Request { return bearer(i, 4000) }, 0, nil},
+	{"credentials, each twice", stint.Header("X-API-Key"), func(i int) *http.Request { return bearer(i/2, 1_000_000) }, 0, nil},
+	{"new clients only", stint.RemoteIP(), func(i int) *http.Request { return from(address(i) + ":4711") }, 0, nil},
+	{"new clients only, hashed", stint.Hash(make([]byte, 32), stint.RemoteIP()), func(i int) *http.Request { return from(address(i) + ":4711") }, 0, nil},
+
+	{"one address", stint.RemoteIP(), func(int) *http.Request { return client(1) }, 0, []stint.WarningKind{stint.WarnOneKey}},
+	{"one address, of nearly all", stint.RemoteIP(), func(i int) *http.Request {
+		if i%200 == 0 {
+			return client(i)
+		}
+		return client(1)
+	}, 0, []stint.WarningKind{stint.WarnOneKey}},
+	{"one address, of most", stint.RemoteIP(), func(i int) *http.Request {
+		if i%30 == 0 {
+			return client(i)
+		}
+		return client(1)
+	}, 0, nil},
+	{"few addresses, one after the other", stint.RemoteIP(), func(i int) *http.Request { return client(i / 2000) }, 0, nil},
+	{"one address, of whoever tries it out", stint.RemoteIP(), func(int) *http.Request { return from("127.0.0.1:4711") }, 0, nil},
+	{"one credential", stint.Header("X-API-Key"), func(i int) *http.Request { return bearer(i, 1) }, 0, []stint.WarningKind{stint.WarnOneKey}},
+	{"two credentials", stint.Header("X-API-Key"), func(i int) *http.Request { return bearer(i, 2) }, 0, nil},
+	{"one method", stint.Method(), client, 0, nil},
+	{"one user", func(r *http.Request) (string, error) { return r.Header.Get("X-API-Key"), nil }, func(i int) *http.Request { return bearer(i, 1) }, 0, nil},
+	{"all", stint.Global(), client, 300, nil},
+	{"one address, not for long", stint.RemoteIP(), func(int) *http.Request { return client(1) }, 5000, nil},
+}
+
+// watch sends requests: as many as that, or until the limiter no longer looks at them.
+func watch(t *testing.T, l *stint.Limiter, request func(int) *http.Request, most int) {
+	t.Helper()
+	if request == nil {
+		return
+	}
+	w := httptest.NewRecorder()
+	for i := 0; i < most || most == 0 && l.Watched(); i++ {
+		if i > 11_000 {
+			t.Fatal("requests are still looked at")
+		}
+		p, err := l.Admit(w, request(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Done()
+		if i%500 == 0 {
+			synctest.Wait()
+		}
+	}
+	synctest.Wait()
+}
+
+// Each warning is found, logged once, told and described; nothing like it is. A
+// limiter that doesn't warn of it says nothing.
+func TestWarnings(t *testing.T) {
+	for _, tt := range warningCases {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var told []string
+				h := newLogged(-8)
+				opts := []stint.Option{
+					stint.Rate(1_000_000, time.Second, stint.WithName("calls")), stint.WithKey(tt.key), stint.WithEmptyKey(stint.SkipEmptyKey),
+					stint.WithLimiterName("front"), h.with(),
+					stint.WithObserver(func(e stint.Event) {
+						if e.Kind == stint.EventWarning {
+							told = append(told, e.Warning.Kind.String())
+						}
+					}),
+				}
+				l := limiter(t, opts...)
+				watch(t, l, tt.request, tt.most)
+				if err := l.Update(opts...); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := l.With(stint.Rate(5, time.Second)); err != nil {
+					t.Fatal(err)
+				}
+				var want, described []string
+				lines := h.lines(t)
+				for i, k := range tt.warnings {
+					want = append(want, k.String())
+					if i < len(lines) {
+						if got := fmt.Sprint(lines[i]["level"], lines[i]["limiter"], lines[i]["limit"], lines[i]["warning"]); got != "WARNfrontcalls"+k.String() {
+							t.Errorf("logged %v", lines[i])
+						}
+					}
+				}
+				for _, w := range l.Describe().Warnings {
+					described = append(described, w.Kind.String())
+					if !slices.Equal(w.Limits, []string{"calls"}) || w.Text == "" || !strings.HasSuffix(w.Link, "#"+w.Kind.String()) {
+						t.Errorf("described %+v", w)
+					}
+				}
+				if len(lines) != len(want) || !slices.Equal(told, want) || !slices.Equal(described, want) {
+					t.Errorf("logged %d, told %v, described %v, want %v", len(lines), told, described, want)
+				}
+
+				told = nil
+				opts[1] = stint.WithKey(tt.key)
+				l = limiter(t, append(opts, stint.WithoutWarnings(tt.warnings...))...)
+				if watch(t, l, tt.request, min(tt.most, 300)); len(tt.warnings) == 0 && l.Watched() {
+					t.Error("requests are looked at for nothing")
+				}
+				if told != nil || len(h.lines(t)) > 0 || len(l.Describe().Warnings) > 0 {
+					t.Errorf("it warns of %v all the same", told)
+				}
+			})
+		})
+	}
+}
+
+// A warning is about the options there are. Of another Update's it comes again where it
+// isn't about the same limits.
+func TestWarningsFollowUpdate(t *testing.T) {
+	h := newLogged(0)
+	options := func(name string, key stint.KeyFunc) []stint.Option {
+		return []stint.Option{stint.Rate(1, time.Second, stint.WithName(name)), stint.WithKey(key), h.with()}
+	}
+	forged := stint.Header("X-Client-IP")
+	l := limiter(t, options("a", forged)...)
+	for _, step := range []struct {
+		what, name string
+		key        stint.KeyFunc
+		logged     int
+		described  int
+	}{
+		{"another key source", "a", stint.Header("x-client-ip"), 0, 1},
+		{"put right", "a", stint.RemoteIP(), 0, 0},
+		{"wrong again", "a", forged, 0, 1},
+		{"of another limit", "b", forged, 1, 1},
+	} {
+		h.out.Reset()
+		if err := l.Update(options(step.name, step.key)...); err != nil {
+			t.Fatal(err)
+		}
+		if logged, described := len(h.lines(t)), len(l.Describe().Warnings); logged != step.logged || described != step.described {
+			t.Errorf("%s: logged %d, described %d, want %d and %d", step.what, logged, described, step.logged, step.described)
+		}
+	}
+}
+
+// Requests are looked at by many goroutines, none of which waits or allocates for it.
+func TestWarningsConcurrently(t *testing.T) {
+	l := limiter(t, stint.Rate(1_000_000, time.Second), stint.WithKey(stint.Header("X-API-Key")), newLogged(-8).with())
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			for i := range 1500 {
+				through(l, bearer(g*1_000_000+i, 1<<40), nil)
+			}
+		})
+	}
+	all.Wait()
+	eventually(t, func() bool { return !l.Watched() })
+	eventually(t, func() bool { return len(l.Describe().Warnings) == 1 })
+}
+
+func TestWarningsAllocateNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("-race allocates")
+	}
+	for _, k := range []stint.KeyFunc{stint.RemoteIP(), stint.Header("X-API-Key")} {
+		r := behind(1)
+		r.Header.Set("X-API-Key", "ours")
+		w := httptest.NewRecorder()
+		per := func(opts ...stint.Option) float64 {
+			l := limiter(t, append(opts, stint.Rate(1_000_000, time.Second), stint.WithKey(k), stint.WithoutPermit(), stint.WithHeaders(stint.NoHeaders), newLogged(-8).with())...)
+			return testing.AllocsPerRun(1000, func() {
+				p, _ := l.Admit(w, r)
+				p.Done()
+			})
+		}
+		if with, without := per(), per(stint.WithoutWarnings()); with != without {
+			t.Errorf("%v allocations a request, %v where nothing is looked for", with, without)
+		}
+	}
+}
+
+func TestWithoutWarningsOfNoKind(t *testing.T) {
+	_, err := stint.New(stint.Rate(1, time.Second), stint.WithKey(stint.RemoteIP()), stint.WithoutWarnings(0, 99))
+	if err == nil || !strings.Contains(err.Error(), "WithoutWarnings(99): write constants such as stint.WarnOneKey") || !strings.Contains(err.Error(), "WithoutWarnings(0)") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Limiters that are built for requests, again and again, are told of once in a process.
+func TestRebuilt(t *testing.T) {
+	for _, tt := range []struct {
+		mode string
+		want int
+	}{{"new", 1}, {"with", 1}, {"kept", 0}, {"outside", 0}} {
+		t.Run(tt.mode, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(os.Args[0], "-test.run=^TestRebuilding$")
+			cmd.Env = append(os.Environ(), "STINT_REBUILDING="+tt.mode)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if got := strings.Count(string(out), "rebuilt"); got != tt.want {
+				t.Errorf("%d warnings, want %d:\n%s", got, tt.want, out)
+			}
+		})
+	}
+}
+
+// TestRebuilding is the process of TestRebuilt.
+func TestRebuilding(t *testing.T) {
+	mode := os.Getenv("STINT_REBUILDING")
+	if mode == "" {
+		t.Skip("see TestRebuilt")
+	}
+	var kept []*stint.Limiter
+	opts := []stint.Option{stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()), stint.WithMemory(), stint.WithObserver(func(e stint.Event) {
+		if e.Kind == stint.EventWarning {
+			fmt.Println("warning:", e.Warning.Kind, e.Warning.Text)
+		}
+	})}
+	l := limiter(t, opts...)
+	build := func(http.ResponseWriter, *http.Request) {
+		var err error
+		made := l
+		if mode == "with" {
+			made, err = l.With(stint.Rate(10, time.Second))
+		} else {
+			made, err = stint.New(opts...)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		if mode == "kept" {
+			kept = append(kept, made)
+		}
+	}
+	if mode == "outside" {
+		for range 300 {
+			build(nil, nil)
+		}
+		runtime.GC()
+		build(nil, nil)
+		return
+	}
+	s := httptest.NewServer(http.HandlerFunc(build))
+	defer s.Close()
+	requests := 200
+	if mode == "with" {
+		requests = 1100
+	}
+	for i := range requests {
+		resp, err := http.Get(s.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if i%20 == 0 && mode != "with" {
+			runtime.GC()
+		}
+	}
+	runtime.KeepAlive(kept)
+}
+
+// Each warning's link leads to a section that says what it means.
+func TestWarningsAreDocumented(t *testing.T) {
+	text := read(t, "docs/warnings.md")
+	sections := anchors(text)
+	for _, k := range warningKinds() {
+		if !slices.Contains(sections, "#"+k.String()) {
+			t.Errorf("docs/warnings.md has no section on %v", k)
+		}
+	}
+	if len(warningKinds()) != 7 {
+		t.Errorf("kinds %v", warningKinds())
+	}
+	l := limiter(t, stint.Rate(1, time.Second), stint.WithKey(stint.Header("X-Real-IP")), newLogged(0).with())
+	const page = "https://github.com/stint-go/stint/blob/main/docs/warnings.md#forwarding-header"
+	if got := l.Describe().Warnings[0].Link; got != page {
+		t.Errorf("links to %s, want %s", got, page)
+	}
+}
