@@ -79,8 +79,7 @@ func lasts(d time.Duration) func(*stint.Permit) {
 	return func(*stint.Permit) { time.Sleep(d) }
 }
 
-// What a request shows of itself, and what the limit, 20 at first and 20 in
-// use, makes of it.
+// How the outcome of a request changes the limit, which is 20 at first with 20 in use.
 func TestAdaptiveSamples(t *testing.T) {
 	slow := func(l *stint.Limiter, t *testing.T) {
 		window(t, l, 20, lasts(100*time.Millisecond))
@@ -170,7 +169,7 @@ func TestAdaptiveSamples(t *testing.T) {
 	}
 }
 
-// What a response says of its request, if it took long enough to have waited for
+// What a response shows about a request that took long enough to have waited for
 // anything.
 func TestAdaptiveResponses(t *testing.T) {
 	for _, tt := range []struct {
@@ -200,7 +199,7 @@ func TestAdaptiveResponses(t *testing.T) {
 	}
 }
 
-// What the request's context says of its end. Outside HTTP it says nothing: it
+// What the end of a request's context shows. Outside HTTP it shows nothing: the context
 // may only have bounded the wait.
 func TestAdaptiveContexts(t *testing.T) {
 	inTime := func() (context.Context, context.CancelFunc) {
@@ -268,7 +267,7 @@ func TestAdaptiveContexts(t *testing.T) {
 	}
 }
 
-// Decided together: all or none.
+// Limits are decided together: all are charged or none.
 func TestAdaptiveBesideOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey,
@@ -336,7 +335,7 @@ func TestAdaptiveAloneAsksNoStore(t *testing.T) {
 	}
 }
 
-// While the store is down, what this process decides by itself goes on.
+// While the store is down, the limits of this process continue to decide.
 func TestAdaptiveWithoutItsStore(t *testing.T) {
 	sp := newSpy()
 	sp.failWith(errDown)
@@ -433,8 +432,8 @@ func TestAdaptiveQueue(t *testing.T) {
 	})
 }
 
-// Who stands in line while the store goes down gets its slot all the same, and
-// keeps what its wait has been.
+// A request that stands in line while the store goes down still gets its slot, and
+// keeps the time it has waited.
 func TestAdaptiveWaitsWhileTheStoreGoesDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sp := newSpy()
@@ -477,7 +476,7 @@ func TestAdaptiveGivesUpItsTurn(t *testing.T) {
 	})
 }
 
-// What is waited for is not part of the latency.
+// Waits aren't part of the latency.
 func TestAdaptiveLatencyIsTheHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &events{}
@@ -526,8 +525,8 @@ func TestAdaptiveKeys(t *testing.T) {
 	})
 }
 
-// Limits that are gone are forgotten: those of tenants that come no more, by and
-// by, and those that an Update leaves out, at once.
+// Limits that are gone are forgotten: those of tenants that no longer come, gradually;
+// those that an Update removes, at once.
 func TestAdaptiveForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const kept, tenants = 10_000, 15_000
@@ -576,8 +575,8 @@ func TestAdaptiveReset(t *testing.T) {
 	now.Done()
 }
 
-// The limits of a plan that is loaded again go on from where they stood, under
-// the numbers it has now.
+// When a plan is loaded again, its limits continue where they stood, under their new
+// numbers.
 func TestAdaptiveByRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		max := int64(16)
@@ -610,8 +609,8 @@ func TestAdaptiveByRequest(t *testing.T) {
 	})
 }
 
-// An Update keeps what has been learnt, within the new numbers, and who began
-// before it doesn't turn them back.
+// An Update keeps what has been learnt, within the new numbers, and requests that began
+// before it don't bring the old numbers back.
 func TestAdaptiveUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 100, stint.WithInitialLimit(40)))

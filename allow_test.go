@@ -11,7 +11,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// What Allow answers, how often the store is asked for it, and what it leaves.
+// What Allow returns, how often it calls the store, and what it leaves behind.
 func TestAllow(t *testing.T) {
 	rate := stint.Rate(3, time.Hour, stint.WithName("rate"))
 	free := stint.WithSettle(func(*http.Request, int, int64) int64 { return 0 })
@@ -64,8 +64,8 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// Allow sleeps where Take would, leaves the line when its context ends, and then
-// has charged nothing.
+// Allow blocks where Take would. When its context ends, it leaves the line and has
+// charged nothing.
 func TestAllowWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.Rate(1, time.Second, stint.WithMaxWait(2*time.Second)))
@@ -92,7 +92,7 @@ func TestAllowWaits(t *testing.T) {
 	})
 }
 
-// An observer is told of an Allow as of a Take; one that panics costs nothing.
+// Observers get an Allow like a Take; a panic of theirs costs nothing.
 func TestAllowObserved(t *testing.T) {
 	var e events
 	l := limiter(t, theKey, stint.Rate(1, time.Hour), e.option())

@@ -18,8 +18,8 @@ var updateAPI = flag.Bool("update", false, "write testdata/api.txt anew")
 
 const apiFile = "testdata/api.txt"
 
-// What the packages export is in a file, so that no change of it goes unseen in a
-// review: go test -run TestAPI -update . writes it.
+// The exported API is in a file, so that a review sees every change of it: go test -run
+// TestAPI -update . writes the file.
 func TestAPI(t *testing.T) {
 	list, err := exec.Command("go", "list", "./...").Output()
 	if err != nil {

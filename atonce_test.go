@@ -29,8 +29,8 @@ func (q *quick) Settle(ctx context.Context, charges []store.Charge, results []st
 	return q.Store.Settle(ctx, charges, results)
 }
 
-// A store that answers at once is neither given a deadline when a permit ends nor
-// has the response flushed before it, whatever wraps it.
+// For a store that answers at once, no deadline is set when a permit ends, and the
+// response isn't flushed before it, whatever wraps the store.
 func TestSettleWithAStoreThatAnswersAtOnce(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -18,7 +18,7 @@ import (
 	"github.com/stint-go/stint/store/redisstore"
 )
 
-// A ban next to what can refuse nothing that it counts is a mistake.
+// A ban without a limit beside it whose refusals count is a mistake.
 func TestBanWithNothingToCount(t *testing.T) {
 	ban := func() stint.Limit { return stint.Ban(1, time.Minute, time.Hour) }
 	for _, tt := range []struct {
@@ -47,7 +47,8 @@ func TestBanWithNothingToCount(t *testing.T) {
 	}
 }
 
-// However many are refused at the instant at which a ban begins, it begins once.
+// However many requests are refused at the instant at which a ban begins, it begins
+// once.
 func TestBanBeginsOnce(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		var seen events
@@ -78,7 +79,7 @@ func TestBanBeginsOnce(t *testing.T) {
 	})
 }
 
-// An answer from memory begins no ban once more.
+// A refusal answered from memory doesn't begin the ban again.
 func TestBanBeginsOnceFromMemory(t *testing.T) {
 	s := redisstore.New(redistest.Shared(t).Client(), patient, redisstore.WithPrefix(redistest.Prefix(t)), redisstore.WithDenyCache(100))
 	var seen events
@@ -98,7 +99,7 @@ func TestBanBeginsOnceFromMemory(t *testing.T) {
 	take(t, l, 1).Done()
 }
 
-// What one process bans is banned in all, and any of them lifts it.
+// A ban by one process holds in all, and any of them can lift it.
 func TestBanInAFleet(t *testing.T) {
 	server, prefix := redistest.Shared(t), redistest.Prefix(t)
 	process := func() *stint.Limiter {
@@ -133,8 +134,8 @@ func TestBanInAFleet(t *testing.T) {
 	take(t, a, 1).Done()
 }
 
-// Granted, refused or banned, a request costs one call of the store, and its end
-// none: the ban is looked up beside what is charged.
+// Granted, refused or banned, a request costs one call of the store and none at its
+// end: the ban is looked up in the call that charges.
 func TestBanCostsNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy()
@@ -148,7 +149,7 @@ func TestBanCostsNoCall(t *testing.T) {
 	})
 }
 
-// The side that decides counts, and a Reset reaches both.
+// Each side of a failover counts for itself, and a Reset reaches both.
 func TestBanOverAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		primary := newSpy()
@@ -191,7 +192,7 @@ func (r resettable) Reset(ctx context.Context, key string, limits ...*store.Limi
 	return r.Store.(store.Resetter).Reset(ctx, key, limits...)
 }
 
-// Refusals are kept when the numbers change, and a ban ends when it was told to.
+// Refusals are kept when the numbers change, and a ban ends when it was announced to.
 func TestBanUpdate(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		with := func(limits ...stint.Option) []stint.Option {
@@ -254,7 +255,8 @@ func TestBanOverRoutes(t *testing.T) {
 	})
 }
 
-// A tenant's plan may hold a ban, and another plan of the same name goes on with it.
+// A tenant's plan may contain a ban; a ban of the same name in another plan continues
+// it.
 func TestBanInAPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rate := stint.Rate(1, time.Hour)
@@ -273,7 +275,7 @@ func TestBanInAPlan(t *testing.T) {
 	})
 }
 
-// Fields tell of the limits that are charged, and of when to come back.
+// The fields show the limits that are charged, and when to come back.
 func TestBanFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.Rate(5, time.Hour, stint.WithDryRun()), stint.Quota(1, stint.Daily, stint.WithDryRun()),
@@ -313,7 +315,7 @@ func TestBanFields(t *testing.T) {
 	})
 }
 
-// A ban outranks what a full service answers: 503 would ask the client to try again.
+// A ban outranks a full service in the answer: 503 would ask the client to try again.
 func TestBanOutranksCapacity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.Concurrency(1, stint.WithKey(stint.Global())), stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, time.Hour))

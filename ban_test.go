@@ -105,7 +105,8 @@ func TestBanReportsOnly(t *testing.T) {
 	})
 }
 
-// Who waits for a slot is refused by the store again and again.
+// A request that waits for a slot is refused by the store again and again, which must
+// not count.
 func TestBanAndWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.Concurrency(1, stint.WithMaxWait(time.Minute)), stint.Rate(3, time.Hour), stint.Ban(2, time.Hour, time.Hour))
@@ -144,7 +145,7 @@ func TestBanAndWaiting(t *testing.T) {
 	})
 }
 
-// What a limiter mounted inside refuses counts for the ban outside.
+// Refusals by an inner limiter count for the outer limiter's ban.
 func TestBanNested(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outer := limiter(t, theKey, stint.Rate(100, time.Hour), stint.Ban(2, time.Hour, time.Hour))

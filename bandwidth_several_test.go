@@ -209,7 +209,7 @@ func TestBandwidthReachesItsRate(t *testing.T) {
 	}
 }
 
-// What dry runs report is roughly by how much they would have held a response up.
+// Dry runs report roughly how long they would have delayed a response.
 func TestBandwidthDryRunsReport(t *testing.T) {
 	paused := func(w http.ResponseWriter, r *http.Request) {
 		send(500_000, 1000)(w, r)
@@ -259,7 +259,7 @@ func TestBandwidthDryRunsReport(t *testing.T) {
 	}
 }
 
-// What only dry runs pace is written and read as if they weren't there.
+// If only dry runs pace a body, it is written and read as without them.
 func TestBandwidthDryRunsLeaveWritesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, band{1024, 4096, true}.limit(0), stint.Bandwidth(2048, stint.WithDryRun(), stint.WithRequestBytes()))
@@ -284,7 +284,7 @@ func TestBandwidthDryRunsLeaveWritesAlone(t *testing.T) {
 	})
 }
 
-// What can never pass ends the response; nobody waits for it.
+// If bytes can never pass, the response ends; nobody waits.
 func TestBandwidthThatNeverPasses(t *testing.T) {
 	for _, dry := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -310,8 +310,7 @@ func TestBandwidthThatNeverPasses(t *testing.T) {
 	}
 }
 
-// A failing store is no reason for a dry run to hold anything up, whatever its
-// policy.
+// A dry run delays nothing when its store fails, whatever its policy.
 func TestBandwidthDryRunWithoutItsStore(t *testing.T) {
 	closed := stint.WithFailurePolicy(stint.FailClosed)
 	tests := []struct {
@@ -342,7 +341,7 @@ func TestBandwidthDryRunWithoutItsStore(t *testing.T) {
 	}
 }
 
-// What only dry runs have been paid for and hasn't moved comes back.
+// What was paid to dry runs only and hasn't moved is given back.
 func TestBandwidthDryRunGivesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.Bandwidth(megabyte, stint.WithDryRun()))
@@ -368,7 +367,7 @@ func (s *spinning) ReadFrom(src io.Reader) (int64, error) {
 	return io.Copy(writerOnly{s.ResponseRecorder}, src)
 }
 
-// A copy of nothing, or of less, does what it does without a limit.
+// Copying nothing, or less than declared, behaves as without a limit.
 func TestBandwidthCopyOfNothing(t *testing.T) {
 	for _, declared := range []string{"", "0", "5"} {
 		for _, n := range []int64{-1, 0} {

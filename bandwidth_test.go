@@ -62,7 +62,7 @@ func left(t *testing.T, l *stint.Limiter, key string) int64 {
 	return n
 }
 
-// A quarter of a megabyte is free; the rest comes at a megabyte a second,
+// A quarter of a megabyte passes at once; the rest passes at a megabyte per second,
 // however it is written.
 func TestBandwidth(t *testing.T) {
 	ms := time.Millisecond
@@ -151,7 +151,7 @@ func TestBandwidthIsShared(t *testing.T) {
 	})
 }
 
-// Processes of a fleet are one bandwidth: each has a store of its own, on one Redis.
+// The processes of a fleet share one bandwidth: each has its own store on one Redis.
 func TestBandwidthOfAFleet(t *testing.T) {
 	server, prefix := redistest.Shared(t), redistest.Prefix(t)
 	var all sync.WaitGroup
@@ -167,7 +167,7 @@ func TestBandwidthOfAFleet(t *testing.T) {
 	}
 }
 
-// What a stream costs the store.
+// How many calls of the store a stream costs.
 func TestBandwidthCalls(t *testing.T) {
 	tests := []struct {
 		name           string
@@ -241,7 +241,7 @@ func TestBandwidthGivesBack(t *testing.T) {
 	})
 }
 
-// A turn that the request won't see isn't waited for.
+// A turn after the request's deadline isn't waited for.
 func TestBandwidthDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.Bandwidth(1024, stint.WithBurst(4096)))
@@ -356,8 +356,8 @@ func TestBandwidthWithoutItsStore(t *testing.T) {
 	}
 }
 
-// The store fails when the request is let in, and not only then: the bytes are
-// their own limit's affair.
+// The store fails when the request is admitted, and later works: the bytes have a
+// failure policy of their own.
 func TestBandwidthOfAnUndecidedRequest(t *testing.T) {
 	for _, policy := range []stint.FailurePolicy{stint.FailOpen, stint.FailClosed} {
 		for _, back := range []bool{true, false} {
@@ -402,8 +402,7 @@ func TestBandwidthDryRun(t *testing.T) {
 	})
 }
 
-// A stream goes on under the limit it began with, one that comes later has the
-// new one.
+// A stream keeps the limit it began with; a later one has the new limit.
 func TestBandwidthUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, byKey, stint.Bandwidth(megabyte))
@@ -527,8 +526,8 @@ func (k *kernel) ReadFrom(src io.Reader) (int64, error) {
 
 type writerOnly struct{ io.Writer }
 
-// A file of declared length is handed on as a file, a piece at a time, so that
-// the kernel can send it; without a Bandwidth, all of it at once.
+// A file of declared length is passed on as a file, one piece at a time, so that the
+// kernel can send it; without a Bandwidth, in one piece.
 func TestBandwidthLeavesFilesToTheKernel(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(name, make([]byte, 60_000), 0o600); err != nil {
@@ -554,8 +553,7 @@ func TestBandwidthLeavesFilesToTheKernel(t *testing.T) {
 	}
 }
 
-// A source that is longer or shorter than what was declared ends as it does
-// without a limit.
+// A source that is longer or shorter than declared ends as it does without a limit.
 func TestBandwidthReadsFromAnything(t *testing.T) {
 	tests := []struct {
 		name     string
@@ -591,7 +589,7 @@ func TestBandwidthReadsFromAnything(t *testing.T) {
 	}
 }
 
-// Both directions pay into one bucket, and both give back to it, in one call
+// Both directions pay into one bucket, and both give back to it in one call, together
 // with the slot.
 func TestBandwidthBothWaysGiveBack(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {

@@ -30,9 +30,9 @@ var (
 	}
 )
 
-// A limit with a constant key has one bucket, whoever asks: jobs of any key and
-// requests share it, and it counts for all of them or for none beside limits of
-// other keys.
+// A limit with a constant key has one bucket for everybody: jobs of any key and
+// requests share it, and it is charged together with limits of other keys or not at
+// all.
 func TestConstantKeys(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		names := 0
@@ -152,8 +152,8 @@ func TestResetLimit(t *testing.T) {
 	}
 }
 
-// A limit of given keys is for Take: requests have none, and adapters say so when
-// they are mounted.
+// A limit with GivenKey is for Take: requests have no such key, and adapters say so
+// when they mount the limiter.
 func TestGivenKey(t *testing.T) {
 	given := stint.WithKey(stint.GivenKey())
 	l := limiter(t, given, stint.Rate(1, time.Hour), stint.Concurrency(2, stint.WithKey(stint.Global())))

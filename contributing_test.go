@@ -35,7 +35,7 @@ func filesToAdd(t *testing.T, section string, instead ...string) (files []string
 	return files
 }
 
-// What CONTRIBUTING says is to be added is there for what has been added.
+// Everything that CONTRIBUTING says must be added exists for what has been added.
 func TestContributingNamesFiles(t *testing.T) {
 	for section, instead := range map[string][]string{
 		"Adding an algorithm":    {"<algorithm>", "slidinglog"},
@@ -51,7 +51,7 @@ func TestContributingNamesFiles(t *testing.T) {
 	}
 }
 
-// An algorithm is known to the files that CONTRIBUTING names, and to no other.
+// Exactly the files that CONTRIBUTING names refer to an algorithm.
 func TestContributingNamesAllOfAnAlgorithm(t *testing.T) {
 	named := filesToAdd(t, "Adding an algorithm", "<algorithm>", "slidinglog")
 	for _, file := range tree(t, "*.go", "*.lua", "*.json") {
@@ -70,7 +70,7 @@ func TestContributingNamesAllOfAnAlgorithm(t *testing.T) {
 	}
 }
 
-// A kind of limit is known to the files that CONTRIBUTING names, and to no other.
+// Exactly the files that CONTRIBUTING names refer to a kind of limit.
 func TestContributingNamesAllOfAKind(t *testing.T) {
 	for kind, of := range map[string][]string{
 		"ban":         {"Ban", "BanOption", "banKind", "ban"},
@@ -92,8 +92,8 @@ func TestContributingNamesAllOfAKind(t *testing.T) {
 	}
 }
 
-// The files of the root package stand in the architecture's table of them, each once,
-// and no others.
+// The table in the architecture document lists exactly the files of the root package,
+// each once.
 func TestArchitectureNamesFiles(t *testing.T) {
 	_, text, _ := strings.Cut(read(t, "docs/architecture.md"), "The steps, by file:\n")
 	text, _, _ = strings.Cut(text, "\n\nA `call`")

@@ -10,8 +10,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// What costs nothing is never refused and never waits: not where all is used up,
-// and not behind those who wait.
+// A request of cost 0 is never refused and never waits: neither if a limit is used up,
+// nor behind those who wait.
 func TestCostsNothing(t *testing.T) {
 	const second = time.Second
 	wait := stint.WithMaxWait(time.Minute)

@@ -143,7 +143,7 @@ func TestProblemBody(t *testing.T) {
 	}
 }
 
-// A refusal is not the resource: what describes the resource must not stay.
+// A refusal isn't the resource: fields that describe the resource must not remain.
 func TestDenialDropsFields(t *testing.T) {
 	l := limiter(t, theKey, stint.Rate(1, time.Hour))
 	codes(l, "GET", "/", 1)
@@ -181,8 +181,8 @@ func TestErrorHandler(t *testing.T) {
 	}
 }
 
-// A router with an error handler of its own is left what the limiter has not been
-// told to answer.
+// A router with its own error handler answers what the limiter hasn't been configured
+// to answer.
 func TestAnswers(t *testing.T) {
 	refusal := fmt.Errorf("wrapped: %w", &stint.DeniedError{})
 	for _, tt := range []struct {
@@ -217,7 +217,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Whoever ended a request's context, and whoever finds out: the answer is 503.
+// If a request's context has ended, the answer is 503, whoever ended it and whoever
+// notices.
 func TestDenyWhenTheContextHasEnded(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -11,7 +11,7 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Describe is about the limiter as Update has left it.
+// Describe returns the limiter as the last Update has left it.
 func TestDescribe(t *testing.T) {
 	byHeader := stint.WithKey(stint.Header("X-Api-Key"))
 	l := limiter(t, byHeader, stint.WithLimiterName("front"),
@@ -45,7 +45,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// What counts who is in a limiter comes down again, whichever way they came.
+// Counts of requests inside a limiter come down again, however the requests came in.
 func TestAdmittedEnds(t *testing.T) {
 	l := limiter(t, theKey, stint.Rate(2, time.Hour))
 	in, times := 0, 0

@@ -149,7 +149,7 @@ var (
 	_             = store.Result{OK: true, Remaining: 0, Delay: 0, RetryAfter: 0, ResetAfter: 0, Receipt: store.Receipt{}}
 )
 
-// They also run: here with a Redis that isn't there, so that memory decides.
+// The call sites also run, with a Redis that isn't there, so that memory decides.
 func TestDesignCallSites(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer rdb.Close()

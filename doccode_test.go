@@ -65,7 +65,7 @@ var taken = map[string]string{
 }
 
 // Go code in documents compiles: whole programs are built (TestProgramsBuild), and
-// parts of programs are compiled with what they take for granted.
+// parts of programs are compiled together with the declarations they assume.
 func TestDocumentsCompile(t *testing.T) {
 	c := doctest.New(t,
 		"context", "fmt", "log", "net", "net/http", "net/netip", "sync/atomic", "time", "errors", "strings",

@@ -61,7 +61,7 @@ func anchors(text string) (all []string) {
 	return all
 }
 
-// Each document stands in the index by question.
+// Each document is listed in the index by question.
 func TestIndexNamesDocuments(t *testing.T) {
 	index := read(t, "docs/README.md")
 	for _, doc := range documents(t) {
@@ -92,8 +92,7 @@ func TestProgramsBuild(t *testing.T) {
 	}
 }
 
-// The README's program answers who tries it without more ado, and says what is
-// left.
+// The README's program works as printed, and shows what is left.
 func TestREADMEProgramAnswers(t *testing.T) {
 	text, addr := readmeProgram(t)
 	dir := t.TempDir()
@@ -145,7 +144,7 @@ func serves(t *testing.T, program, addr string) {
 	}
 }
 
-// TestREADMEIsShort: whoever has to decide reads this far and no further.
+// Somebody who has to decide reads this far and no further.
 func TestREADMEIsShort(t *testing.T) {
 	text := read(t, "README.md")
 	if n := len(strings.Fields(text)); n >= 900 {

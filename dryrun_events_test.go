@@ -14,8 +14,7 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Each limit that would have refused is named, in an event of its own that says
-// what it would have said.
+// Each limit that would have refused gets its own event, with what it would have said.
 func TestDryRunDeniedNamesTheLimit(t *testing.T) {
 	named := func(n int64, per time.Duration, name string, opts ...stint.RateOption) stint.Limit {
 		return stint.Rate(n, per, append(opts, stint.WithName(name))...)
@@ -70,8 +69,8 @@ func TestDryRunDeniedNamesTheLimit(t *testing.T) {
 	}
 }
 
-// Of what may go wrong with a dry run only a key that can't be determined refuses
-// the request.
+// Of all problems with a dry run, only a key that can't be determined refuses the
+// request.
 func TestDryRunRefusesForItsKeyOnly(t *testing.T) {
 	dry, closed := stint.WithDryRun(), stint.WithFailurePolicy(stint.FailClosed)
 	rate := func(opts ...stint.RateOption) stint.Limit {
@@ -109,8 +108,8 @@ func TestDryRunRefusesForItsKeyOnly(t *testing.T) {
 	}
 }
 
-// One limit on two routes, on one of them as a dry run: a request that may be
-// either's is charged what the other says.
+// One limit is on two routes, on one of them as a dry run. A request that may match
+// either is charged as the other says.
 func TestDryRunOfAnotherReading(t *testing.T) {
 	dry := stint.WithDryRun()
 	for _, tt := range []struct {
@@ -134,7 +133,7 @@ func TestDryRunOfAnotherReading(t *testing.T) {
 	}
 }
 
-// Settle without a name means the limits that it means without the dry run.
+// Settle without a name applies to the same limits as without the dry run.
 func TestDryRunChoosesNothingToSettle(t *testing.T) {
 	dry, costs := stint.WithDryRun(), cost(1)
 	tests := []struct {

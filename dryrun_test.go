@@ -145,8 +145,8 @@ func receive(t *testing.T, sc scene, down time.Duration, opts ...stint.Option) [
 	return d.lines
 }
 
-// Whatever a dry run says and costs, and whether or not its store is there: what
-// is enforced beside it answers as if it weren't there.
+// Whatever a dry run says and costs, and whether or not its store works, enforced
+// limits beside it answer as if it weren't there.
 func TestDryRunsTakeNoPart(t *testing.T) {
 	const second, ms = time.Second, time.Millisecond
 	name, dry := stint.WithName, stint.WithDryRun()

@@ -33,7 +33,7 @@ func endedContexts(t *testing.T) map[string]context.Context {
 	return map[string]context.Context{"canceled": canceled, "past its deadline": late}
 }
 
-// A context that has ended before the decision costs nothing, on any store.
+// If the context has ended before the decision, nothing is charged, on any store.
 func TestContextThatHasEnded(t *testing.T) {
 	name, second := stint.WithName("x"), time.Second
 	limits := map[string]stint.Limit{
@@ -71,7 +71,7 @@ func TestContextThatHasEnded(t *testing.T) {
 	})
 }
 
-// Its handler isn't run, through any adapter: also where only bytes are limited.
+// Its handler doesn't run, through any adapter, even if only bytes are limited.
 func TestHandlerOfContextThatHasEnded(t *testing.T) {
 	for _, a := range routings {
 		for which, ctx := range endedContexts(t) {

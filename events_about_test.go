@@ -14,8 +14,8 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// An event without a decision knows all the same what it is about: the limiter, the
-// route, and each limit with its key.
+// An event without a decision still says what it is about: the limiter, the route, and
+// each limit with its key.
 func TestEventsKnowWhatTheyAreAbout(t *testing.T) {
 	name := stint.WithName("x")
 	fails := func() store.Store { s := newSpy(); s.failWith(errDown); return s }
@@ -83,8 +83,8 @@ func TestEventsKnowWhatTheyAreAbout(t *testing.T) {
 	}
 }
 
-// Each call of the store is in the time of one event: to decide by what came of it, to
-// settle by what has been settled, or by the end.
+// The time of each store call is reported by exactly one event: the outcome of the
+// decision, the settlement, or the end.
 func TestEventsTellWhatSettlingTook(t *testing.T) {
 	name := stint.WithName("x")
 	two := stint.WithSettle(func(*http.Request, int, int64) int64 { return 2 })

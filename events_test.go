@@ -22,7 +22,7 @@ import (
 // credential is a key that no event may show.
 const credential = "hunter2-hunter2"
 
-// What an event says of a request, from beginning to end, and of whose key it is.
+// What events say about a request from beginning to end, and whose key it is.
 func TestEventsTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
@@ -62,8 +62,8 @@ func TestEventsTell(t *testing.T) {
 	})
 }
 
-// Who is told of what: observers stay whatever Update does, and a limiter's are told
-// what happens to those derived from it, but not the other way round.
+// Observers stay whatever Update does. Those of a limiter also get the events of
+// limiters derived from it, but not the other way round.
 func TestWhoObserves(t *testing.T) {
 	var told []string
 	as := func(name string) func(stint.Event) {
@@ -104,8 +104,7 @@ func TestWhoObserves(t *testing.T) {
 	}
 }
 
-// Whoever keeps an event and asks it for its key elsewhere gets that key or none, never
-// that of another request.
+// An event that is kept returns its own key or none, never that of another request.
 func TestKeptEventsHaveTheirOwnKeyOrNone(t *testing.T) {
 	const requests = 2000
 	kept := make(chan stint.Event, requests)
@@ -143,7 +142,7 @@ func TestKeptEventsHaveTheirOwnKeyOrNone(t *testing.T) {
 	all.Wait()
 }
 
-// However an event is shown, and whenever, it shows no key.
+// However an event is printed, and whenever, it shows no key.
 func TestEventsShowNoKey(t *testing.T) {
 	var kept []stint.Event
 	var shown bytes.Buffer
@@ -199,7 +198,7 @@ func TestEventsShowNoKey(t *testing.T) {
 	}
 }
 
-// An observer that is told of everything costs no allocation, whatever it is told of.
+// An observer that gets all events costs no allocation.
 func TestEventsAllocateNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates, and pools lose things on purpose")
@@ -283,7 +282,7 @@ func (w *discard) handle(l *stint.Limiter, r *http.Request, do http.HandlerFunc)
 	p.Done()
 }
 
-// How long the store has taken is known to who observes.
+// Observers learn how long the store took.
 func TestEventsTellWhatTheStoreTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var took []time.Duration
@@ -312,7 +311,7 @@ func (hangs) Take(context.Context, []store.Charge, []store.Result) error {
 	return errors.New("gone")
 }
 
-// Which ban has begun is said, also where another limit refuses for longer.
+// The event names the ban that has begun, even if another limit refuses for longer.
 func TestEventsTellWhichBan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var banned []string

@@ -33,8 +33,8 @@ func asUser(h http.Handler, name string) *httptest.ResponseRecorder {
 	return w
 }
 
-// echo uses its contexts again. Who keeps the request, or its context, must not find
-// the one of somebody else there: neither while the handler runs nor later.
+// echo reuses its contexts. Whoever keeps the request, or its context, must not find
+// somebody else's there, neither while the handler runs nor later.
 func TestKeyLetsGo(t *testing.T) {
 	var kept []context.Context
 	readable := func(ctx context.Context) error {
@@ -82,8 +82,8 @@ func TestKeyLetsGo(t *testing.T) {
 	}
 }
 
-// One request goes from the key functions to the handler: what a key has read of the
-// body, whether through echo's context or the request, is there for all.
+// Key functions and the handler see the same request: what a key has parsed of the
+// body, through echo's context or the request, is parsed for all.
 func TestKeyReadsTheBody(t *testing.T) {
 	form := Key(func(c echo.Context) (string, error) { return c.FormValue("name"), nil })
 	ofRequest := func(r *http.Request) (string, error) { return r.FormValue("name"), nil }

@@ -43,7 +43,7 @@ type down struct{}
 func (down) Take(context.Context, []store.Charge, []store.Result) error   { return errors.New("down") }
 func (down) Settle(context.Context, []store.Charge, []store.Result) error { return errors.New("down") }
 
-// What the middleware further out and the HTTPErrorHandler are given.
+// What outer middleware and the HTTPErrorHandler get.
 func TestErrors(t *testing.T) {
 	text := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	closed := stint.WithFailurePolicy(stint.FailClosed)
@@ -108,7 +108,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// The error of a client that has left is there for logs, and answered as any other.
+// The error of a client that has left is available to logs, and answered like any
+// other.
 func TestClientHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := echo.New()

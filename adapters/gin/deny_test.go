@@ -57,7 +57,7 @@ func TestWithDeny(t *testing.T) {
 	}
 }
 
-// What the handler finds, and what it can't undo.
+// What the deny handler finds, and what it can't undo.
 func TestWithDenyInTheChain(t *testing.T) {
 	const (
 		types   = `{"type":"https://iana.org/assignments/http-problem-types#`

@@ -23,8 +23,8 @@ var user = Key(func(c *gin.Context) (string, error) { return c.GetString("user")
 
 func authenticate(c *gin.Context) { c.Set("user", c.GetHeader("X-User")) }
 
-// gin uses its contexts again. Who keeps the request, or its context, must not find
-// the one of somebody else there: neither while the handler runs nor later.
+// gin reuses its contexts. Whoever keeps the request, or its context, must not find
+// somebody else's there, neither while the handler runs nor later.
 func TestKeyLetsGo(t *testing.T) {
 	var kept []context.Context
 	keep := func(r *http.Request) { kept = append(kept, r.Context()) }
@@ -80,8 +80,8 @@ func readable(r *http.Request, want string) error {
 	return nil
 }
 
-// One request goes from the key functions to the handler: what a key has read of the
-// body, whether through gin's context or the request, is there for all.
+// Key functions and the handler see the same request: what a key has parsed of the
+// body, through gin's context or the request, is parsed for all.
 func TestKeyReadsTheBody(t *testing.T) {
 	form := func(c *gin.Context) (string, error) { return c.PostForm("name"), nil }
 	ofRequest := func(r *http.Request) (string, error) { return r.FormValue("name"), nil }
@@ -117,7 +117,7 @@ func TestKeyReadsTheBody(t *testing.T) {
 	}
 }
 
-// A server removes the files of the request that it knows, whatever has become of it.
+// The server removes the files of the request that it knows, whatever replaced it.
 func TestKeyLeavesFilesToTheServer(t *testing.T) {
 	for name, after := range map[string]func() (string, error){
 		"admitted": func() (string, error) { return "k", nil },

@@ -104,8 +104,8 @@ func TestAborts(t *testing.T) {
 	}
 }
 
-// The pattern is gin's route; without one it is empty, whatever the path, and
-// one that has been set further out is left alone.
+// The pattern is gin's route. Without a route it is empty, whatever the path, and one
+// set by an outer handler is kept.
 func TestPattern(t *testing.T) {
 	var seen string
 	r := gin.New()
@@ -135,8 +135,7 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// Values that handlers put into the request's context are there for the
-// middleware further out.
+// Values that handlers put into the request's context are there for outer middleware.
 func TestContextIsKept(t *testing.T) {
 	type key struct{}
 	r := gin.New()

@@ -25,8 +25,8 @@ func counting(c *gin.Context) {
 
 type counter struct{ gin.ResponseWriter }
 
-// A request that is handled again by HandleContext has a writer of gin's once
-// more; the limits look at what is written there all the same, and pace it.
+// HandleContext gives a request gin's own writer again. The limits still see, and pace,
+// what is written there.
 func TestHandleContextKeepsTheResponse(t *testing.T) {
 	const size = 1_250_000
 	answer := func(c *gin.Context) { c.String(201, strings.Repeat("x", size)) }
@@ -96,8 +96,8 @@ func TestHandleContextKeepsTheResponse(t *testing.T) {
 	}
 }
 
-// What gin's writer does, and what there is below it, is the same with limits that
-// look at the response.
+// gin's writer, and the writers below it, behave the same with limits that look at the
+// response.
 func TestWriterStaysGins(t *testing.T) {
 	settle := stint.WithSettle(func(*http.Request, int, int64) int64 { return stint.AsCharged })
 	e := gin.New()

@@ -13,8 +13,8 @@ import (
 	stintgin "github.com/stint-go/stint/adapters/gin"
 )
 
-// A gin handler may change its mind about the status until it writes, and ask
-// the writer what has become of it.
+// A gin handler may change the status until it writes, and ask the writer for the
+// outcome.
 func TestSettleByGinsResponse(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -49,7 +49,7 @@ func TestSettleByGinsResponse(t *testing.T) {
 	}
 }
 
-// Recovery inside the limits answers 500 itself; outside them it does after.
+// Inside the limits, Recovery answers 500 itself; outside, it answers after them.
 func TestSettleByRecovery(t *testing.T) {
 	for _, inside := range []bool{true, false} {
 		var status int

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// All requests to a host keep the pause that one of them was asked for, those
-// to other hosts do not, and they do not go on together.
+// All requests to a host wait for the pause that one of them was asked for, and then
+// don't go all at once; requests to other hosts don't wait.
 func TestTransportGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers = 64
@@ -69,7 +69,7 @@ func TestTransportGate(t *testing.T) {
 	})
 }
 
-// A server that stays overloaded stops those who are still in line.
+// A server that stays overloaded stops the requests that are still in line.
 func TestTransportGateCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers = 64
@@ -115,7 +115,7 @@ func TestTransportHint(t *testing.T) {
 	})
 }
 
-// What a retry waits for is the longest pause in force, not its own.
+// A retry waits for the longest pause in force, not only for its own.
 func TestTransportRetryKeepsLongerPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := script("429 Retry-After: 300", "429 Retry-After: 2")

@@ -23,7 +23,7 @@ func TestNewPanics(t *testing.T) {
 	New(stint.Rate(1, time.Second))
 }
 
-// A request that is not limited is handed on as it is.
+// A request that isn't limited is passed on unchanged.
 func TestMiddlewareWithoutPermit(t *testing.T) {
 	r := httptest.NewRequest("GET", "/", nil)
 	for name, opt := range map[string]stint.Option{

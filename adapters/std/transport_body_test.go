@@ -94,7 +94,7 @@ func TestTransportReleasesSlotOnErrors(t *testing.T) {
 	})
 }
 
-// During a pause the slot is somebody else's.
+// During a pause others may use the slot.
 func TestTransportReleasesSlotInPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim := limiter(t, stint.Concurrency(2))
@@ -131,7 +131,7 @@ func TestTransportDrainsLittle(t *testing.T) {
 	})
 }
 
-// The body of a 101 stays one that can be written to.
+// The body of a 101 can still be written to.
 func TestTransportKeepsWriter(t *testing.T) {
 	conn := &struct {
 		body
@@ -155,8 +155,8 @@ func TestTransportKeepsWriter(t *testing.T) {
 	}
 }
 
-// Through a real client and server: connections are used again, idle ones can
-// be closed, and a server that limits with stint is understood.
+// With a real client and server, connections are reused, idle ones can be closed, and
+// the fields of a server that limits with stint are understood.
 func TestTransportWithServer(t *testing.T) {
 	addrs := make(chan string, 10)
 	srv := httptest.NewServer(New(

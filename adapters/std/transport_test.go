@@ -105,8 +105,8 @@ func TestTransportRetries(t *testing.T) {
 	}
 }
 
-// The body is sent in full each time, the request is left as it was, and every
-// body that was opened is closed.
+// The body is sent in full each time, the request stays unchanged, and every body that
+// was opened is closed.
 func TestTransportBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := script("429 Retry-After: 1", "429 Retry-After: 1")
@@ -138,7 +138,7 @@ func TestTransportBodies(t *testing.T) {
 	})
 }
 
-// RoundTrip closes the body also where nothing is sent.
+// RoundTrip closes the body even if nothing is sent.
 func TestTransportClosesBodyOnErrors(t *testing.T) {
 	failing := func(*http.Request) (string, error) { return "", errors.New("who?") }
 	tests := []struct {
@@ -219,7 +219,8 @@ func TestTransportDeadline(t *testing.T) {
 	})
 }
 
-// Whose deadline leaves no room for a place in the line still keeps the pause.
+// A request whose deadline is too early for its place in the line still waits for the
+// pause.
 func TestTransportDeadlineInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := script("429 Retry-After: 10")
@@ -302,8 +303,8 @@ func TestTransportDenied(t *testing.T) {
 	})
 }
 
-// Requests that lim lets go while the gate is closed keep the pause, and do
-// not pile up behind it.
+// Requests that lim lets go while the gate is closed wait for the pause, and don't pile
+// up behind it.
 func TestTransportPacesAfterPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(func(n int, _ *http.Request) *http.Response {
