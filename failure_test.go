@@ -70,7 +70,8 @@ func TestStoreFailure(t *testing.T) {
 	}
 }
 
-// What a client asks for must never become the store's failure, which passes.
+// A malformed cost of a client must never count as a failure of the store, which would
+// let the request pass.
 func TestBadCallsFailBeforeTheStore(t *testing.T) {
 	s := newSpy()
 	l := limiter(t, theKey, stint.WithStore(s), stint.Rate(9, time.Second, stint.WithName("rate")), stint.WithCost(func(r *http.Request) int64 { return r.ContentLength }))

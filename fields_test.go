@@ -182,7 +182,7 @@ func TestNestedFields(t *testing.T) {
 	}
 }
 
-// A name stands once in each field, with the limit that has less left, whichever
+// A name appears once in each field, with the limit that has less left, whichever
 // limiter of the chain has it.
 func TestNestedNames(t *testing.T) {
 	limit := func(n int64, name string, opts ...stint.RateOption) stint.Limit {
@@ -298,7 +298,7 @@ func TestFieldsOfSkippedKeys(t *testing.T) {
 	}
 }
 
-// What t promises: no more than r units before it has passed, more after it.
+// What t promises: no more than r units before it has passed, and more after it.
 func TestEffectiveWindow(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 200 {

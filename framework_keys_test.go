@@ -55,8 +55,8 @@ func asUser(h http.Handler, user string) int {
 	return w.Code
 }
 
-// A limiter with another framework's key is refused when it is mounted, wherever
-// the key stands, and in words that say what to write.
+// A limiter with another framework's key is refused when it is mounted, wherever the
+// key is, and the error says what to write.
 func TestFrameworkKeyIsRefusedElsewhere(t *testing.T) {
 	byAddress, user := stint.WithKey(stint.RemoteIP()), stint.WithKey(ginUser)
 	rate := stint.Rate(1, time.Hour)
@@ -111,8 +111,8 @@ func TestFrameworkKeyIsRefusedElsewhere(t *testing.T) {
 
 func failing(*http.Request) (string, error) { return "", errors.New("no session") }
 
-// An Update may bring a key that the adapter hasn't got: no request passes by it, and
-// the error says what to write. One that it has counts at once.
+// An Update may bring a key that the adapter doesn't have: no request passes because of
+// it, and the error says what to write. A key that it has takes effect at once.
 func TestFrameworkKeyByUpdate(t *testing.T) {
 	for adapter, mount := range mounts {
 		for key, k := range map[string]stint.KeyFunc{"stintgin": ginUser, "stintecho": echoUser} {
@@ -137,8 +137,8 @@ func TestFrameworkKeyByUpdate(t *testing.T) {
 }
 
 // A function may ask for the framework's context where a probe can't see it, or for
-// limits that a limiter doesn't know beforehand. It has it all the same, and each
-// function is called once a request when it has been found out.
+// limits that a limiter doesn't know beforehand. It still gets it, and once it is
+// known, each function is called once per request.
 func TestFrameworkKeyThatAProbeMisses(t *testing.T) {
 	calls := 0
 	sometimes := func() stint.SharedOption {
@@ -170,7 +170,7 @@ func TestFrameworkKeyThatAProbeMisses(t *testing.T) {
 	}
 }
 
-// Outside HTTP the key given counts, as for every key that isn't constant.
+// Outside HTTP the given key is used, as for every key that isn't constant.
 func TestFrameworkKeyOutsideHTTP(t *testing.T) {
 	l := limiter(t, stint.Rate(2, time.Hour), stint.WithKey(ginUser))
 	h := mounts["stintgin"](l)
@@ -192,7 +192,7 @@ func TestFrameworkKeyOutsideHTTP(t *testing.T) {
 	}
 }
 
-// A limiter with such a key pays for one value more; others pay nothing.
+// A limiter with such a key pays for one more value; others pay nothing.
 func TestFrameworkKeyAllocates(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Each guarantee names a test, and each test that is named is there.
+// Each guarantee names a test, and each test that is named exists.
 func TestGuaranteesNameTests(t *testing.T) {
 	text := read(t, "docs/guarantees.md")
 	span := regexp.MustCompile("`(\\.[a-z/]*) (Test[A-Za-z0-9]+)`")

@@ -83,7 +83,7 @@ func TestRemoteIP(t *testing.T) {
 	runKeyCases(t, cases)
 }
 
-// All keys are plain, so that encoding them costs nothing.
+// All address keys are plain, so that encoding them costs nothing.
 func TestIPKeysArePlain(t *testing.T) {
 	for _, peer := range []string{"192.0.2.7:1", "[2001:db8::1%a]:1", "@"} {
 		raw, _ := RemoteIP()(from(peer))
@@ -171,7 +171,7 @@ func TestForwardedIP(t *testing.T) {
 	})
 }
 
-// ForwardedIP trusts what netip would not find as it was written.
+// ForwardedIP trusts prefixes in spellings that netip alone would not match.
 func TestTrustIsNormalised(t *testing.T) {
 	for _, tc := range []struct {
 		trusted string
@@ -257,7 +257,7 @@ func TestTrustUnix(t *testing.T) {
 	})
 }
 
-// What net/http itself says of a Unix socket's peer.
+// What net/http itself reports for a peer on a Unix socket.
 func TestTrustUnixServed(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/stint-go/stint/internal/redistest"
 )
 
-// What a release tags is what users get from a proxy: whoever has nothing of this
-// repository runs the README's program, and installs every other module's commands.
+// What a release tags is what users get from a proxy: without anything else of this
+// repository, the README's program runs and the commands of every other module install.
 func TestInstall(t *testing.T) {
 	redistest.Suite(t, "install")
 	repository := ready(t)

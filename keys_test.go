@@ -156,7 +156,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// The list a caller spreads stays the caller's.
+// Join copies its list, so a caller may reuse it.
 func TestJoinCopiesItsList(t *testing.T) {
 	keys := []KeyFunc{fixedKey("a", nil), fixedKey("b", nil)}
 	k := Join(keys...)
@@ -186,7 +186,7 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// What New is told about key functions that can't work.
+// What New reports about key functions that can't work.
 func TestConfigErrors(t *testing.T) {
 	ten := netip.MustParsePrefix("10.0.0.0/8")
 	secret := []byte("0123456789abcdef")
@@ -252,7 +252,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// What New must not take for a mistake.
+// What New must not report as a mistake.
 func TestNoConfigErrors(t *testing.T) {
 	for name, k := range map[string]KeyFunc{
 		"RemoteIP":          RemoteIP(),

@@ -21,8 +21,8 @@ func (s faraway) Take(ctx context.Context, charges []store.Charge, results []sto
 	return s.spy.Take(ctx, charges, results)
 }
 
-// A call that waits for two limits in turn waits for each as long as that one's
-// WithMaxWait says, and asks the store as often as one line does.
+// A call that waits for two limits in turn waits for each as long as that limit's
+// WithMaxWait says, and asks the store as often as in one line.
 func TestPatienceIsTheLinesOwn(t *testing.T) {
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 	tests := []struct {

@@ -40,7 +40,7 @@ func (a *underWay) Take(ctx context.Context, charges []store.Charge, results []s
 	return a.Store.Take(ctx, charges, results)
 }
 
-// The order is the process's affair, so it is one on every store.
+// The order is kept by the process, so it is the same on every store.
 func TestLineOverStores(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		asks := &underWay{Store: s}
@@ -86,8 +86,8 @@ func TestLineOverStores(t *testing.T) {
 	})
 }
 
-// Two processes have one store, and a line each. Whoever leaves whenever: the
-// limit holds, all others are served, nothing is left.
+// Two processes share one store and have a line each. Whoever leaves, and when: the
+// limit holds, all others are served, and nothing is left behind.
 func TestLinesOfTwoProcesses(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		opts := []stint.ConcurrencyOption{stint.WithQueue(1000), stint.WithMaxWait(time.Minute), stint.WithShare(1, 30)}
@@ -141,8 +141,8 @@ func TestLinesOfTwoProcesses(t *testing.T) {
 	})
 }
 
-// A server doesn't notice that the client of an unread body has left: its place
-// is free when the wait's bound is over.
+// A server doesn't notice that the client of an unread body has left: its place is free
+// when the wait's bound is over.
 func TestWaitEndsThoughNobodyNotices(t *testing.T) {
 	var noticed atomic.Bool
 	ended := make(chan stint.Event, 1)

@@ -132,7 +132,7 @@ func TestQueueOfSlotsIsPerKey(t *testing.T) {
 	})
 }
 
-// Who comes over from another line finds a full queue as full as anybody.
+// A request that comes from another line finds a full queue as full as anybody.
 func TestQueueOfTheSecondLimitIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := stint.Concurrency(1, stint.WithName("a"), stint.WithMaxWait(time.Minute))
@@ -173,7 +173,7 @@ func TestQueueOfTheSecondLimitIsFull(t *testing.T) {
 	})
 }
 
-// A deadline that has passed, or will have, is not waited for.
+// A request doesn't wait if its deadline has passed or would pass before its turn.
 func TestDeadlineThatCantBeMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &events{}
@@ -211,7 +211,7 @@ func TestDeadlineThatCantBeMet(t *testing.T) {
 	})
 }
 
-// An observer is told of every wait, when it begins and what comes of it.
+// Observers learn of every wait: its beginning and its outcome.
 func TestWaitsAreObserved(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -284,7 +284,7 @@ func TestWaitsAreObserved(t *testing.T) {
 	}
 }
 
-// A wait that the store's failure ends is over, too.
+// A wait that ends because the store fails is also reported as over.
 func TestStoreFailsUnderAWait(t *testing.T) {
 	for _, policy := range []stint.FailurePolicy{stint.FailOpen, stint.FailClosed} {
 		synctest.Test(t, func(t *testing.T) {
@@ -317,7 +317,7 @@ func TestStoreFailsUnderAWait(t *testing.T) {
 	}
 }
 
-// What asking without being woken costs: by the second, with so many lines.
+// The cost of asking without being woken, in calls per second, with many lines.
 func TestPollsAreBounded(t *testing.T) {
 	for lines, most := range map[int]int{1: 12, 5: 60, 10: 120, 50: 120, 100: 120, 300: 350} {
 		synctest.Test(t, func(t *testing.T) {
@@ -355,7 +355,7 @@ func TestPollsAreBounded(t *testing.T) {
 	}
 }
 
-// However seldom it polls, the head asks before it gives up.
+// However seldom it polls, the head asks once more before it gives up.
 func TestHeadAsksAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy()

@@ -58,8 +58,8 @@ func brief(lines []map[string]any) string {
 	return strings.Join(all, "\n")
 }
 
-// A million failures in five minutes are a line a minute, which account for all of
-// them; and when the store has been well for a while, a line says so.
+// A million failures in five minutes make one line per minute, and the lines account
+// for all of them. When the store has been well for a while, a line says so.
 func TestLogsOfAMillionFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const failures, waves = 1_000_000, 1000
@@ -106,8 +106,8 @@ func TestLogsOfAMillionFailures(t *testing.T) {
 	})
 }
 
-// A recovery says how many failures came since the last that was logged, so that all
-// are accounted for however short the trouble was.
+// A recovery says how many failures came since the last logged one, so that all are
+// accounted for, however short the trouble was.
 func TestLogsOfShortTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, s := newLogged(slog.LevelInfo), newSpy()
@@ -155,7 +155,8 @@ func TestLogsOfAStoreThatFailsInPart(t *testing.T) {
 	})
 }
 
-// What is logged, at what level, with which limit; and no key, unless it was asked for.
+// What is logged, at which level and with which limit; and no key, unless WithLogKeys
+// asks for it.
 func TestLogs(t *testing.T) {
 	name := stint.WithName("x")
 	down := func() stint.Option { s := newSpy(); s.failWith(errDown); return stint.WithStore(s) }
@@ -211,7 +212,7 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// Requests that pass ask the logger nothing, and refusals once, unless they are to be
+// Requests that pass don't call the logger, and refusals call it once unless they are
 // logged.
 func TestLogsCost(t *testing.T) {
 	h := newLogged(slog.LevelInfo)
@@ -230,8 +231,8 @@ func TestLogsCost(t *testing.T) {
 	}
 }
 
-// Where the log goes: with the limiter, whatever Update does, and to those derived
-// from it that have no logger of their own.
+// The log belongs to the limiter: it stays across Updates and is used by derived
+// limiters without a logger of their own.
 func TestWhoLogs(t *testing.T) {
 	a, b, c := newLogged(slog.LevelDebug), newLogged(slog.LevelDebug), newLogged(slog.LevelDebug)
 	all := []*logged{a, b, c}
@@ -271,7 +272,7 @@ func TestWhoLogs(t *testing.T) {
 	}
 }
 
-// Without WithLogger it is whatever slog.Default is at the time.
+// Without WithLogger, the logger is slog.Default at the time of the message.
 func TestLogsByDefault(t *testing.T) {
 	s := newSpy()
 	s.failWith(errDown)

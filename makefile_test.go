@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// make fuzz leaves no fuzz target out, of whatever module.
+// make fuzz runs every fuzz target of every module.
 func TestMakeFuzzHasEveryTarget(t *testing.T) {
 	if _, err := exec.LookPath("make"); err != nil {
 		t.Skip("no make")

@@ -54,8 +54,8 @@ var endings = []ending{
 	}, true},
 }
 
-// A request that the server takes out of the queue is told so, whatever it was
-// waiting for: only an admitted request is answered 200.
+// A request whose wait the server ends learns so, whatever it waited for: only admitted
+// requests are answered 200.
 func TestServerEndsAWait(t *testing.T) {
 	teapot := func(w http.ResponseWriter, _ *http.Request, err error) {
 		if !errors.Is(err, context.Canceled) {
@@ -150,7 +150,7 @@ type gone struct {
 func (g *gone) WriteHeader(status int)    { g.status = status }
 func (g *gone) Write([]byte) (int, error) { return 0, net.ErrClosed }
 
-// The answer to a client that has left goes nowhere, and does no harm.
+// The answer to a client that has left goes nowhere and does no harm.
 func TestAnswerToAClientThatHasLeft(t *testing.T) {
 	for _, a := range routings {
 		t.Run(a.name, func(t *testing.T) {
@@ -179,8 +179,8 @@ func globalKey(t *testing.T) string {
 	return key
 }
 
-// What ends a wait further in says nothing about the load of what stands around
-// it, whatever status it is answered with.
+// If a wait in an inner limiter ends, an outer AdaptiveConcurrency learns nothing from
+// it, whatever the status of the answer.
 func TestAWaitThatEndsIsNoDrop(t *testing.T) {
 	for name, opts := range map[string][]stint.Option{
 		"queue": {stint.Rate(1, time.Hour), stint.WithMaxWait(2 * time.Hour)},

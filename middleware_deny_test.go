@@ -103,7 +103,7 @@ func TestDenyHandlersAnswer(t *testing.T) {
 	}
 }
 
-// A handler that takes the connection over has answered.
+// A deny handler that hijacks the connection has answered.
 func TestDenyHandlerHijacks(t *testing.T) {
 	for _, a := range routings {
 		t.Run(a.name, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestDenyHandlerHijacks(t *testing.T) {
 	}
 }
 
-// What a handler is given can do what the server's writer can.
+// The writer of a deny handler can do what the server's can.
 func TestDenyHandlerWriter(t *testing.T) {
 	for _, a := range routings {
 		t.Run(a.name, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// What is unnamed and made with a store that others may use, New, With and
-// Update refuse, wherever the limit stands.
+// New, With and Update refuse a limit without a name in a store that others may use,
+// wherever the limit is.
 func TestNamesInASharedStore(t *testing.T) {
 	shared := stint.WithStore(memstore.New())
 	rate := stint.Rate(5, time.Minute)
@@ -69,7 +69,7 @@ func reports(t *testing.T, err error, want ...string) {
 	}
 }
 
-// A limit that a WithLimitFunc makes up is refused with the request.
+// If a WithLimitFunc returns a limit without a name, the request is refused.
 func TestNamesOfLimitFuncs(t *testing.T) {
 	fresh := stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
 		if r.URL.Path == "/named" {
@@ -97,7 +97,7 @@ func TestNamesOfLimitFuncs(t *testing.T) {
 	}
 }
 
-// Five requests on one limiter leave the other's five alone.
+// Five requests on one limiter don't use up another limiter's five.
 func TestLimitersOnOneStoreAreApart(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		first := limiter(t, stint.Rate(5, time.Hour, stint.WithName("login")), theKey, stint.WithStore(s))
@@ -154,7 +154,7 @@ func TestWithMemory(t *testing.T) {
 	}
 }
 
-// Check says what New would.
+// Check returns what New would.
 func TestCheck(t *testing.T) {
 	for _, opts := range [][]stint.Option{
 		{stint.Rate(1, time.Second), theKey},

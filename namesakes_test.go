@@ -150,7 +150,7 @@ func TestNamesakes(t *testing.T) {
 	}
 }
 
-// A logger may use limiters.
+// A logger may use limiters, because no lock is held.
 func TestNamesakesAreLoggedWithoutALock(t *testing.T) {
 	s := memstore.New()
 	limit := func(n int64) stint.Limit { return stint.Rate(n, time.Minute, stint.WithName("calls")) }
@@ -183,7 +183,8 @@ func collected(gone func() bool) bool {
 	return false
 }
 
-// What is known of names keeps no store, also none that leads back to its limiter.
+// What is known of names keeps no store alive, not even one that refers back to its
+// limiter.
 func TestNamesakesKeepNoStore(t *testing.T) {
 	gone := func() weak.Pointer[lasso] {
 		s := &lasso{Store: memstore.New()}

@@ -28,8 +28,7 @@ func (s *unsettled) Take(ctx context.Context, charges []store.Charge, results []
 
 func (s *unsettled) Settle(context.Context, []store.Charge, []store.Result) error { return errDown }
 
-// An observer may use the permit of the request it is told of, whatever it is told:
-// no lock is held then.
+// An observer may use the request's permit in any event: no lock is held then.
 func TestObserversUseThePermit(t *testing.T) {
 	name := stint.WithName("x")
 	write := func(n int) http.HandlerFunc {

@@ -32,7 +32,7 @@ func optionErrors(t *testing.T, err error) (all []stint.OptionError) {
 	return all
 }
 
-// What New and its like refuse can be read without reading English.
+// What New and the like refuse can be read from the fields of the error.
 func TestOptionErrors(t *testing.T) {
 	second := time.Second
 	base := stint.Must(stint.New(theKey, stint.Rate(1, second, stint.WithName("base")), stint.WithStore(memstore.New())))
@@ -109,7 +109,8 @@ func TestOptionErrorText(t *testing.T) {
 	}
 }
 
-// A limit that a function gives is refused with the request, by the same value.
+// If a function returns a wrong limit, the request is refused with the same kind of
+// error.
 func TestOptionErrorOfALimitFunc(t *testing.T) {
 	for want, l := range map[string]stint.Limit{
 		"0 units":                     stint.Rate(0, time.Second),

@@ -70,7 +70,7 @@ var takers = []struct{ name, call string }{
 	{"Ban", "stint.Ban(1, time.Second, time.Second, %s)"},
 }
 
-// An option compiles where it means something, and nowhere else.
+// An option compiles on the kinds of limit that it applies to, and on no others.
 func TestOptionsFit(t *testing.T) {
 	fset := token.NewFileSet()
 	packages := doctest.Exported(t, fset, "github.com/stint-go/stint", "time")

@@ -92,8 +92,7 @@ func onAll(l *stint.Limiter) []http.Handler {
 	return apps
 }
 
-// Without a second store, the policy of the limits decides: the strictest, or
-// that of the limit that has one.
+// Without a second store, the failure policy decides: the strictest of the limits'.
 func TestPoliciesOnBrokenRedis(t *testing.T) {
 	server := redistest.Start(t)
 	s := outageStore(server)
@@ -214,9 +213,8 @@ func (c transitions) await(t *testing.T, to failover.State) failover.Event {
 	}
 }
 
-// With memory beside it, limits hold while Redis is stopped. Who comes when that
-// is known waits for nothing, and it is found out in the background that Redis
-// is back.
+// With a memory store as the secondary, limits hold while Redis is stopped. Once that
+// is known, requests don't wait for it, and its return is detected in the background.
 func TestMemoryBesideStoppedRedis(t *testing.T) {
 	server := redistest.Start(t)
 	changes, seen := make(transitions, 10), &events{}
@@ -289,7 +287,8 @@ func TestMemoryBesideStoppedRedis(t *testing.T) {
 	}
 }
 
-// Alone, a store behind a breaker fails at once, and the policy decides.
+// Without a secondary, a store behind a breaker fails at once, and the failure policy
+// decides.
 func TestBreakerWithoutMemory(t *testing.T) {
 	server := redistest.Start(t)
 	changes, seen := make(transitions, 10), &events{}

@@ -58,9 +58,9 @@ func (f *fuse) settle(cost int64) stint.SettleOption {
 	return stint.WithSettle(func(*http.Request, int, int64) int64 { f.burn("settle"); return cost })
 }
 
-// A function of the application may panic whenever it is called: the request is
-// lost, and nothing else. Each scenario is played once for each call of such a
-// function, which panics then.
+// A function of the application may panic whenever it is called: the request is lost,
+// and nothing else. Each scenario runs once for each call of such a function, which
+// panics then.
 func TestPanicsLeaveNothingBehind(t *testing.T) {
 	second, wait := time.Second, stint.WithMaxWait(1500*time.Millisecond)
 	scenarios := []struct {

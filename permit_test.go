@@ -126,8 +126,8 @@ func TestNilPermit(t *testing.T) {
 	p.Detach()()
 }
 
-// What an adapter passes on: a request with the permit, and another writer only
-// where a limit looks at the response. A plain request pays for its copy alone.
+// What an adapter passes on: a request with the permit, and another writer only if a
+// limit looks at the response. A plain request pays only for its copy.
 func TestNext(t *testing.T) {
 	refund := stint.WithSettle(stint.FailedOnly)
 	for _, tt := range []struct {

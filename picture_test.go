@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The picture of the packages is of the code: each arrow is an import, and each
-// import an arrow or a way along them. What only tests import isn't in it.
+// The picture of the packages matches the code: each arrow is an import, and each
+// import is an arrow or a path of arrows. Packages that only tests import are left out.
 func TestPictureOfPackages(t *testing.T) {
 	arrows := picture(t)
 	drawn := func(name string) string {

@@ -131,7 +131,7 @@ func TestPriority(t *testing.T) {
 	}
 }
 
-// Outside HTTP, and in it without WithPriority, the context says the class.
+// Outside HTTP, and in it without WithPriority, the class comes from the context.
 func TestPriorityOfContext(t *testing.T) {
 	for _, limit := range []stint.Limit{
 		stint.Concurrency(1, stint.WithQueue(1000), stint.WithMaxWait(time.Minute)), stint.Rate(1, time.Second, stint.WithMaxWait(time.Minute)),
@@ -175,8 +175,8 @@ func TestPriorityOfContext(t *testing.T) {
 
 func discardResponse() http.ResponseWriter { return &discard{h: http.Header{}} }
 
-// Nobody is asked for the class of who needs no slot and needn't wait, and once of
-// all others.
+// The class of a request that needs no slot and doesn't wait isn't asked for; that of
+// all others once.
 func TestPriorityIsAskedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -239,8 +239,8 @@ func TestPriorityIsInherited(t *testing.T) {
 	})
 }
 
-// Whoever waits and leaves whenever: nobody is overtaken by one who ranks
-// behind it, no place is lost, no more pass than may.
+// Whoever waits and leaves, and when: nobody is overtaken by a lower rank, no place is
+// lost, and no more pass than may.
 func TestPriorityUnderStress(t *testing.T) {
 	aging := 500 * time.Millisecond
 	limits := map[string]stint.Limit{
@@ -320,8 +320,8 @@ func TestPriorityUnderStress(t *testing.T) {
 	}
 }
 
-// Who has been overtaken doesn't ask, though it would be the first to notice a
-// slot that is released elsewhere.
+// A waiter that has been overtaken doesn't ask, even if it would be the first to notice
+// a slot released elsewhere.
 func TestOvertakenHeadDoesNotAsk(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
@@ -337,7 +337,7 @@ func TestOvertakenHeadDoesNotAsk(t *testing.T) {
 	}
 }
 
-// One turn goes to one, also if it is taken away at the instant it comes.
+// One turn goes to one waiter, even if it is taken away at the instant it comes.
 func TestTurnTakenAtTheLastMoment(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {

@@ -143,7 +143,7 @@ func TestSettleOutsideHTTP(t *testing.T) {
 	}
 }
 
-// To HEAD a server sends nothing of what the handler writes.
+// For HEAD a server sends nothing of what the handler writes.
 func TestSettleHEAD(t *testing.T) {
 	l := limiter(t, theKey, stint.Rate(10, time.Hour), stint.WithSettle(func(_ *http.Request, status int, written int64) int64 {
 		return int64(status)/100 + written
@@ -154,7 +154,7 @@ func TestSettleHEAD(t *testing.T) {
 	}
 }
 
-// What isn't paid delays the next by as long as it takes to be paid.
+// A debt delays the next request by as long as it takes to be paid.
 func TestDebtDelaysTheNext(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 10*time.Hour, stint.WithName("rate")), settleTo(14))
@@ -175,7 +175,7 @@ func TestDebtDelaysTheNext(t *testing.T) {
 	})
 }
 
-// A refund goes where the charge was made, and not into a later window.
+// A refund goes to the window of the charge, not to a later one.
 func TestRefundStaysInItsWindow(t *testing.T) {
 	const span = 400 * time.Millisecond
 	overStores(t, func(t *testing.T, s store.Store) {
@@ -202,7 +202,7 @@ func TestRefundStaysInItsWindow(t *testing.T) {
 	})
 }
 
-// Nothing is known of a charge any more: nothing comes back, nothing breaks.
+// When nothing is known of a charge any more, nothing comes back and nothing breaks.
 func TestSettleAfterExpiry(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 10*time.Millisecond, stint.WithName("rate")))
@@ -219,7 +219,7 @@ func TestSettleAfterExpiry(t *testing.T) {
 	})
 }
 
-// One call for the slot and the cost, also when the client has left.
+// The slot and the cost take one call, even if the client has left.
 func TestSettleIsOneCall(t *testing.T) {
 	s, seen := newSpy(), &events{} // its Settle fails under a context that has ended
 	asked := 0
@@ -272,7 +272,7 @@ func TestSettleFailsAtTheEnd(t *testing.T) {
 	}
 }
 
-// A function of the application that panics takes no slot with it.
+// A panic in a function of the application loses no slot.
 func TestSettlePanics(t *testing.T) {
 	l := limiter(t, theKey, stint.Concurrency(1), stint.Rate(10, time.Hour),
 		stint.WithSettle(func(*http.Request, int, int64) int64 { panic("at the end") }))
@@ -318,7 +318,7 @@ func TestSettleComesBehindTheResponse(t *testing.T) {
 	eventually(t, func() bool { return remaining(t, l) == 6 })
 }
 
-// Two limiters on one way, each with a WithSettle of its own.
+// Two nested limiters, each with a WithSettle of its own.
 func TestSettleNested(t *testing.T) {
 	outer := limiter(t, theKey, stint.Rate(100, time.Hour), settleTo(7))
 	inner, err := outer.With(stint.Rate(10, time.Hour, stint.WithName("inner"), settleTo(4)))

@@ -142,8 +142,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// Whoever comes and goes: while a class waits that holds less than its share,
-// nobody who has theirs gets a slot.
+// Whoever comes and goes: while a class waits that holds less than its share, no class
+// that has its share gets a slot.
 func TestShareUnderStress(t *testing.T) {
 	shares := map[int]int{0: 20, 1: 50}
 	for seed := range uint64(20) {
@@ -210,7 +210,7 @@ func TestShareUnderStress(t *testing.T) {
 	}
 }
 
-// What is held is counted however the request ends, and across updates.
+// What is held is counted once, however the request ends, and across updates.
 func TestShareIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots := func(opts ...stint.ConcurrencyOption) stint.Limit {
@@ -242,8 +242,8 @@ func TestShareIsCountedOnce(t *testing.T) {
 	})
 }
 
-// An Update that adds a share finds who holds slots already, and who waits for them
-// already, as if the share had always been there.
+// An Update that adds a share applies to those who already hold slots or wait for them,
+// as if the share had always been there.
 func TestSharesOfThoseWhoCameBefore(t *testing.T) {
 	tests := []struct {
 		name   string

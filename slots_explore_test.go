@@ -39,9 +39,9 @@ func (st *paused) Settle(ctx context.Context, charges []store.Charge, results []
 	return st.Store.Settle(ctx, charges, results)
 }
 
-// Whoever waits for a slot has it when it comes free, in whatever order those who
-// ask, leave and give back come: nobody has to wait for the next poll, no slot is
-// held twice and none is lost.
+// A waiter gets a slot when it is released, in whatever order callers ask, leave and
+// release: nobody has to wait for the next poll, no slot is held twice, and none is
+// lost.
 func TestLineOfSlotsInEveryOrder(t *testing.T) {
 	explore.Run(t, func(s *explore.Scheduler) {
 		start := time.Now()

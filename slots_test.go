@@ -123,8 +123,8 @@ func TestNobodyOvertakesWhoWaitsForASlot(t *testing.T) {
 	})
 }
 
-// A slot is waited for only where nothing else refuses, and what else there is
-// is asked again once there is a slot.
+// A request waits for a slot only if nothing else refuses, and the other limits are
+// asked again once there is a slot.
 func TestSlotAndRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.Concurrency(1, stint.WithMaxWait(time.Minute)), stint.Rate(2, time.Hour))
@@ -142,7 +142,7 @@ func TestSlotAndRate(t *testing.T) {
 	})
 }
 
-// Slots of two limits: who waits for one must not block those who don't.
+// Slots of two limits: those who wait for one must not block those who don't.
 func TestTwoConcurrencyLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wait := stint.WithMaxWait(time.Minute)
@@ -178,7 +178,7 @@ func TestTwoConcurrencyLimits(t *testing.T) {
 	})
 }
 
-// Slots are released elsewhere, too: the store has other users.
+// Slots are released elsewhere too, because the store has other users.
 func TestSlotReleasedElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy()
@@ -235,8 +235,7 @@ func TestManyWaitForSlots(t *testing.T) {
 	}
 }
 
-// A limit that is lowered below what is held says what is held, until it is
-// released.
+// A limit lowered below what is held reports what is held until it is released.
 func TestInFlightOfALoweredLimit(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		slots := func(n int64) stint.Limit { return stint.Concurrency(n, stint.WithName("lowered")) }

@@ -93,7 +93,7 @@ func TestWarmUpCurve(t *testing.T) {
 	})
 }
 
-// However many goroutines ask, what passes is the rule.
+// However many goroutines ask, exactly what the rule allows passes.
 func TestConcurrentUse(t *testing.T) {
 	l := limiter(t, theKey, stint.Rate(100, 24*time.Hour), stint.Concurrency(3, stint.WithQueue(8), stint.WithMaxWait(time.Minute)))
 	var wg sync.WaitGroup

@@ -21,8 +21,8 @@ import (
 	"github.com/stint-go/stint/store/redisstore"
 )
 
-// A failover tells the limiter that has it of its primary's failures, of failed probes
-// while the breaker is open, and of its closing; also where it is inside of another.
+// A failover reports to its limiter the primary's failures, failed probes while the
+// breaker is open, and its closing, even if it is inside another store.
 func TestEventsOfAFailover(t *testing.T) {
 	for _, nested := range []bool{false, true} {
 		t.Run(fmt.Sprint("nested ", nested), func(t *testing.T) {
@@ -82,7 +82,7 @@ func quota(t *testing.T) *store.Limit {
 	return l
 }
 
-// A limiter that nobody has is not kept by its store, which forgets it.
+// A store doesn't keep alive a limiter that nobody else refers to.
 func TestStoresKeepNoLimiter(t *testing.T) {
 	s := failover.New(newSpy(), memstore.New())
 	gone := func() weak.Pointer[stint.Limiter] {
@@ -94,7 +94,7 @@ func TestStoresKeepNoLimiter(t *testing.T) {
 	_ = s.Stats() // it lives on
 }
 
-// Leases that are lost are logged and told, with their limit, and with whose they are.
+// Lost leases are logged and reported, with their limit and key.
 func TestLostLeasesAreTold(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
 	prefix := "lost-" + t.Name() + ":"

@@ -220,8 +220,8 @@ func leaky(opts ...stint.RateOption) stint.Limit {
 	return stint.Rate(10, time.Second, append(opts, stint.WithName("r"), stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(9))...)
 }
 
-// Whatever crosses whatever: who stays goes at the rate without a gap, never
-// sooner, and with nobody waiting nothing is owed.
+// In every order of events, those who stay go at the rate without a gap and never
+// sooner, and when nobody waits nothing is owed.
 func TestTurnsInEveryOrder(t *testing.T) {
 	only := []stint.Limit{leaky()}
 	both := []stint.Limit{leaky(), stint.Quota(100, stint.Daily, stint.WithName("q"))}
@@ -251,7 +251,7 @@ func TestTurnsInEveryOrder(t *testing.T) {
 	}
 }
 
-// The explorer finds what is broken on purpose.
+// The explorer finds faults made on purpose.
 func TestTurnsBroken(t *testing.T) {
 	only := []stint.Limit{leaky()}
 	tests := []struct {

@@ -14,9 +14,9 @@ import (
 	"github.com/stint-go/stint/store/redisstore"
 )
 
-// Two limiters on one store are two processes. What one's callers leave goes
-// back unless the other's have reserved behind it; then it is had by the next
-// of its own process, or passes unused at its instant.
+// Two limiters on one store stand for two processes. What callers of one leave goes
+// back unless the other's have reserved behind it; then the next caller of the same
+// process gets it, or it passes unused.
 func TestLeavingInAFleet(t *testing.T) {
 	const turn = 100 * time.Millisecond
 	leaky := stint.Rate(10, time.Second, stint.WithName("r"), stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(100))
@@ -73,7 +73,7 @@ func TestLeavingInAFleet(t *testing.T) {
 	}
 }
 
-// In two crowds of impatient callers, of two processes, the rate passes.
+// In two crowds of impatient callers, of two processes, the full rate passes.
 func TestImpatientFleet(t *testing.T) {
 	for seed := range uint64(3) {
 		synctest.Test(t, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestImpatientFleet(t *testing.T) {
 	}
 }
 
-// On a real server nothing is owed for those who have left together.
+// On a real server nothing is owed for callers that have left together.
 func TestAllLeaveOnRedis(t *testing.T) {
 	s := redisstore.New(redistest.Shared(t).Client(), patient, redisstore.WithPrefix(redistest.Prefix(t)))
 	defer s.Close()
@@ -124,8 +124,8 @@ func TestAllLeaveOnRedis(t *testing.T) {
 	}
 }
 
-// On a real server, by its own clock: of the time that the bucket has been
-// taken for, 99 % has been used.
+// On a real server, by its own clock: 99 % of the time for which the bucket was taken
+// has been used.
 func TestImpatientCrowdOnRedis(t *testing.T) {
 	server := redistest.Shared(t)
 	rdb := server.Client()

@@ -11,9 +11,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Calls whose limits say the same, for the same key and at the same cost, stand
-// in one line, wherever the limits come from: when the first leaves, all behind
-// move up.
+// Calls whose limits say the same, for the same key and at the same cost, stand in one
+// line, wherever the limits come from: when the first leaves, all behind it move up.
 func TestKindsOfLines(t *testing.T) {
 	rate := func() stint.Limit {
 		return stint.Rate(1, time.Second, stint.WithName("r"), stint.WithMaxWait(time.Minute))

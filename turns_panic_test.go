@@ -29,9 +29,9 @@ func (s *shaky) Settle(ctx context.Context, charges []store.Charge, results []st
 	return s.Store.Settle(ctx, charges, results)
 }
 
-// Turns are given back when nobody's request is there to panic in: whoever does is
-// logged once, the turn is written off as after any failure, and those left later
-// go back.
+// Turns are given back in the background, where no request could take a panic: it is
+// logged once, the turn is written off as after any failure, and turns left later go
+// back.
 func TestPanicBehindWaiters(t *testing.T) {
 	for name, tt := range map[string]struct {
 		settle   func() error

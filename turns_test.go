@@ -73,7 +73,7 @@ func (s *lonely) Take(ctx context.Context, charges []store.Charge, results []sto
 	return ctx.Err()
 }
 
-// Who leaves while the store is asked leaves nothing behind either.
+// A caller that leaves while the store is asked leaves nothing behind either.
 func TestAllLeaveAsking(t *testing.T) {
 	name := stint.WithName("r")
 	for what, limit := range map[string]stint.Limit{
@@ -113,7 +113,7 @@ func TestAllLeaveAsking(t *testing.T) {
 	}
 }
 
-// A store that never answers holds who leaves for a while, not for ever.
+// A store that never answers delays a leaving caller for a while, not for ever.
 func TestLeaveWhoNeverAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &lonely{slow{Store: memstore.New(), take: time.Hour}}
@@ -151,8 +151,8 @@ func waitAndLeave(t *testing.T, l *stint.Limiter, n int, cost func(int) int64) {
 	wg.Wait()
 }
 
-// With nobody waiting nothing is owed, and the next to come waits as if they had
-// never been there.
+// When nobody waits nothing is owed, and the next caller waits as if the others had
+// never come.
 func TestAllLeave(t *testing.T) {
 	const second = time.Second
 	name, wait := stint.WithName("r"), stint.WithMaxWait(time.Hour)
@@ -215,7 +215,7 @@ func TestAllLeave(t *testing.T) {
 	}
 }
 
-// As many as there may be, of one kind or of many: the next waits for nobody.
+// As many leave as possible, of one kind or of many: the next caller waits for nobody.
 func TestManyLeave(t *testing.T) {
 	for name, cost := range map[string]func(int) int64{
 		"of one cost": func(int) int64 { return 1 },
@@ -238,8 +238,8 @@ func TestManyLeave(t *testing.T) {
 	}
 }
 
-// Who stays in another line goes when it was told: what was left before it is
-// had by the next of its own line, and what nobody has passes.
+// A caller that stays in another line keeps its turn: what was left before it goes to
+// the next of its own line, and what nobody takes passes.
 func TestLeavingBeforeAnotherLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.Rate(10, time.Second, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(20)))
@@ -274,7 +274,7 @@ func TestLeavingBeforeAnotherLine(t *testing.T) {
 	})
 }
 
-// In a crowd of which most lose their patience the rate still passes.
+// In a crowd of which most lose their patience, the full rate still passes.
 func TestImpatientCrowd(t *testing.T) {
 	stores := map[string]func() store.Store{
 		"in memory": func() store.Store { return memstore.New() },

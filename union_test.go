@@ -12,7 +12,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// A request of several readings is held to all of their limits, each once.
+// A request that can be read in several ways is held to the limits of all readings,
+// each once.
 func TestUnionOfRoutes(t *testing.T) {
 	rate := func(name string) stint.Limit { return stint.Rate(100, time.Minute, stint.WithName(name)) }
 	key := func(k string) stint.SharedOption {

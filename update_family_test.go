@@ -42,8 +42,8 @@ func check(t testing.TB, l *stint.Limiter, when, want string) {
 	}
 }
 
-// A derived limiter is what With would make of its parent now, and keeps what
-// its own limits have counted, under their names.
+// A derived limiter is what With would now make of its parent, and keeps what its own
+// limits have counted under their names.
 func TestUpdateIsFollowed(t *testing.T) {
 	own := stint.Rate(100, time.Hour) // rate-2
 	parent := limiter(t, stint.Rate(10, time.Hour), theKey)
@@ -106,8 +106,8 @@ func refused(t testing.TB, l *stint.Limiter) *httptest.ResponseRecorder {
 	return nil
 }
 
-// A limiter inside the one it extends charges what it adds, also when an update
-// of either comes between the two.
+// A limiter inside the one it extends charges what it adds, even if an update of either
+// comes between the two.
 func TestUpdateBetweenNestedLimiters(t *testing.T) {
 	opts := func(n int64) []stint.Option {
 		return []stint.Option{
@@ -196,8 +196,8 @@ func atoi(t testing.TB, s string) (n int) {
 	return n
 }
 
-// A WithLimitFunc of before keeps to the names of before: what was fine when its
-// request began is fine for that request.
+// A WithLimitFunc of an older configuration keeps to that configuration's names: what
+// was valid when its request began stays valid for that request.
 func TestUpdateAndLimitFunc(t *testing.T) {
 	dynamic := stint.Rate(5, time.Hour, stint.WithName("tenant"))
 	var l *stint.Limiter

@@ -13,8 +13,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// What waits asks the limit of that name as it now is, of whatever kind: those
-// who wait go in when those who come after the Update would.
+// Waiting requests ask the limit of that name as it now is, of whatever kind: they are
+// admitted when a newcomer would be.
 func TestUpdateChangesWhatTheLineWaitsFor(t *testing.T) {
 	name, second := stint.WithName("x"), time.Second
 	wait, crowd := stint.WithMaxWait(time.Minute), stint.WithQueue(100)
@@ -99,8 +99,8 @@ func TestUpdateChangesWhatTheLineWaitsFor(t *testing.T) {
 	}
 }
 
-// The same where a plan is loaded again: who comes with the limit as it now is
-// stands behind those who came before, and they go by it.
+// The same when a plan is loaded again: a request with the new limit stands behind
+// those that came before, and those follow the new limit too.
 func TestPlanChangesWhatTheLineWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		most := int64(1)
@@ -167,8 +167,8 @@ func TestUpdateOfALineOfTwoKeys(t *testing.T) {
 	})
 }
 
-// A limiter mounted inside knows what was charged outside, also where the limit
-// has become another while the request waited for it.
+// An inner limiter knows what was charged outside, even if the limit was replaced while
+// the request waited for it.
 func TestUpdateOfALineOutside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name, wait := stint.WithName("x"), stint.WithMaxWait(time.Minute)

@@ -34,7 +34,7 @@ func overStores(t *testing.T, f func(*testing.T, store.Store)) {
 	})
 }
 
-// What New was given is replaced, all of it.
+// Everything that New was given is replaced.
 func TestUpdateReplacesEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before, after := &events{}, &events{}
@@ -81,7 +81,7 @@ func TestUpdateReplacesEverything(t *testing.T) {
 	})
 }
 
-// An update that is wrong says all that is, and nothing changes.
+// A wrong update reports everything that is wrong and changes nothing.
 func TestUpdateThatIsWrong(t *testing.T) {
 	mem := memstore.New()
 	base := []stint.Option{stint.Rate(5, time.Hour, stint.WithName("rate")), theKey, stint.WithStore(mem)}
@@ -159,7 +159,7 @@ func limitOf(t *testing.T, name string, n int64) *store.Limit {
 	return l
 }
 
-// Under one name and algorithm what has been consumed stays consumed.
+// What has been consumed under a name and algorithm stays consumed.
 func TestUpdateKeepsState(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	rate := func(n int64, opts ...stint.RateOption) stint.Limit {
@@ -222,7 +222,7 @@ func TestUpdateKeepsState(t *testing.T) {
 	})
 }
 
-// A permit is open while its limit becomes another, or none: it settles and
+// If a limit changes or goes away while a permit is open, the permit settles and
 // releases what it was charged.
 func TestUpdateUnderOpenPermits(t *testing.T) {
 	both := func(n int64, opts ...stint.Option) []stint.Option {
@@ -258,7 +258,7 @@ func TestUpdateUnderOpenPermits(t *testing.T) {
 	})
 }
 
-// A request goes on with what it began with, up to its answer.
+// A request keeps the configuration it began with, up to its answer.
 func TestUpdateDuringARequest(t *testing.T) {
 	var l *stint.Limiter
 	texts := func(s string) stint.Option { return stint.WithDenyHandler(stint.PlainText(s)) }

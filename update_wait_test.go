@@ -18,9 +18,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// What Guava promises of a rate that is set anew: who has been told to wait
-// waits as told, what is owed is owed at the price it was bought for, and
-// everybody after that pays the new price.
+// What Guava promises when a rate is changed: those who were told to wait wait that
+// long, debts are paid at the old price, and everybody after that pays the new price.
 func TestUpdateOfRatesThatOwe(t *testing.T) {
 	type do struct {
 		after time.Duration
@@ -112,8 +111,8 @@ func TestUpdateOfRatesThatOwe(t *testing.T) {
 	}
 }
 
-// Who has been told its turn keeps it, whatever comes; who leaves gives it back
-// to whom it was taken from.
+// A caller that was told its turn keeps it; a caller that leaves gives it back to the
+// limit it was taken from.
 func TestUpdateWhileTheyWait(t *testing.T) {
 	rate := func(n int64) []stint.Option {
 		return []stint.Option{theKey, stint.Rate(n, time.Second, stint.WithBurst(1), stint.WithMaxWait(time.Minute))}
@@ -170,8 +169,8 @@ func TestUpdateWhileTheyWait(t *testing.T) {
 	}
 }
 
-// More slots let the line in at once and in order; fewer let nobody in before
-// as many are free, whoever came before the update.
+// More slots admit the line at once and in order; fewer admit nobody until enough are
+// free, whoever came before the update.
 func TestUpdateOfSlots(t *testing.T) {
 	slots := func(n int64, more ...stint.Option) []stint.Option {
 		return append(more, theKey, stint.Concurrency(n, stint.WithQueue(10), stint.WithMaxWait(time.Minute)), stint.Rate(1000, time.Second))
@@ -294,8 +293,7 @@ func TestUpdateOfSlotsInStores(t *testing.T) {
 	})
 }
 
-// Updates that say the same in other words, under load: never more than allowed,
-// and nobody is lost.
+// Equivalent updates under load: never more passes than allowed, and nobody is lost.
 func TestUpdateUnderLoad(t *testing.T) {
 	const burst, slots = 50, 4
 	rate := stint.WithBurst(burst)

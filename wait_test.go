@@ -131,7 +131,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// A line of waiters of whom some give up.
+// A line of waiters in which some give up.
 func TestWhoLeavesLetsTheNextIn(t *testing.T) {
 	limits := map[string]func() []stint.Option{
 		"token bucket": func() []stint.Option {
@@ -196,7 +196,7 @@ func TestWhoLeavesLetsTheNextIn(t *testing.T) {
 	}
 }
 
-// However many leave and whenever, what passes stays within the rate.
+// However many leave, and when, what passes stays within the rate.
 func TestLeavingNeverOverAdmits(t *testing.T) {
 	wait := stint.WithMaxWait(5 * time.Second)
 	type pass struct {

@@ -15,8 +15,8 @@ var unlinked = []string{
 	"internal/waiting.(*Lines).",
 }
 
-// One Rate makes a server at most 1.5 MB larger, as `go build` makes it when it is
-// told nothing else, and what it doesn't use is not in it.
+// One Rate makes a server at most 1.5 MB larger, built with a plain `go build`, and
+// what it doesn't use isn't linked.
 func TestWeight(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds two programs")

@@ -25,8 +25,8 @@ func parsed(t *testing.T, command, file string) (f moduleFile) {
 	return f
 }
 
-// The modules here build from what is here, released or not, and none is told so in
-// its go.mod.
+// The modules here are built from this repository, released or not, and no go.mod says
+// so.
 func TestWorkspace(t *testing.T) {
 	work := parsed(t, "work", "go.work")
 	used, replaced := map[string]bool{}, map[string]string{}
