@@ -29,8 +29,8 @@ func (s *stuck) load(context.Context, string) ([]stint.Limit, error) {
 	return []stint.Limit{*s.current.Load()}, nil
 }
 
-// A load that ignores its context holds nobody up beyond the load timeout, and
-// another is tried beside it, each time after twice as long.
+// A load that ignores its context delays nobody beyond the load timeout. Another is
+// tried beside it, each time after twice as long.
 func TestLoadThatHangs(t *testing.T) {
 	const timeout = 5 * time.Second
 	type get struct {
@@ -117,8 +117,8 @@ func TestLoadThatHangs(t *testing.T) {
 	}
 }
 
-// What comes too late for those who waited is kept for those who come, unless a
-// load that began after it has brought something already.
+// A plan that arrives too late for those who waited is kept for later callers, unless a
+// load that began after it has already returned one.
 func TestLateLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var loads atomic.Int64

@@ -9,8 +9,8 @@ import (
 	"github.com/stint-go/stint/policy"
 )
 
-// FuzzParse: no text makes Parse panic. What it takes makes a limiter and is
-// what the schema takes; whatever else it says has a place in the text.
+// No text makes Parse panic. What Parse accepts makes a limiter, and the schema accepts
+// it; every message has a position in the text.
 func FuzzParse(f *testing.F) {
 	for _, doc := range documents {
 		f.Add([]byte(doc.text))

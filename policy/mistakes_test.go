@@ -368,7 +368,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestNotGiven: what a file names has to be given in Go.
+// What a file refers to has to be given in Go.
 func TestNotGiven(t *testing.T) {
 	_, err := policy.Parse("p.yaml", []byte("version: 1\nkey: {hash: remote-ip}\nlimits: [{rate: 1/s, key: tenant}]\nplans: {free: {limits: []}}\n"))
 	want := `p.yaml:2:13: hash needs a secret, which doesn't belong in a file: set it with policy.WithSecret

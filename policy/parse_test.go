@@ -45,9 +45,8 @@ func (s *recorder) Take(ctx context.Context, charges []store.Charge, results []s
 	return s.Store.Take(ctx, charges, results)
 }
 
-// TestSameAsGo sends the same requests through a limiter made from a file and
-// one made in Go: every answer has to be the same, field for field, and
-// whatever their stores are asked.
+// The same requests go through a limiter made from a file and one made in Go: all
+// answers must be equal, field for field, and so must the calls of their stores.
 func TestSameAsGo(t *testing.T) {
 	for _, doc := range documents {
 		t.Run(doc.name, func(t *testing.T) {
@@ -172,9 +171,9 @@ func TestFailurePolicy(t *testing.T) {
 	}
 }
 
-// TestNamesInAFile: where the options of Go have a store that others may use,
-// every limit needs a name, and so does a plan's anywhere. Each is reported with
-// its place, also beside other mistakes.
+// If the Go options contain a store that others may use, every limit needs a name; a
+// plan's limits always do. Each missing name is reported with its position, also beside
+// other mistakes.
 func TestNamesInAFile(t *testing.T) {
 	text := "version: 1\nkey: global\nlimits: [{rate: 3/1m}, {name: a, quota: 4/daily}]\nroutes: {/r: {limits: [{quota: 5/daily}]}}\n"
 	const unnamed = "a limit without a name gets the name %q, which other limits in the store may have too: write a name"
@@ -205,7 +204,7 @@ func TestNamesInAFile(t *testing.T) {
 	}
 }
 
-// TestAskedOnce: a function that is named twice is asked once a request.
+// A function that is referred to twice is called once per request.
 func TestAskedOnce(t *testing.T) {
 	keys, settles := 0, 0
 	p, err := policy.Parse("p.yaml", []byte(`
@@ -228,8 +227,8 @@ limits: [{name: a, rate: 1/s}, {name: b, rate: 2/s, key: who}, {name: c, rate: 3
 	}
 }
 
-// TestOptionsOfGo: a key given in Go counts, and what is wrong is said without
-// a place in the file.
+// A key given in Go applies, and mistakes in Go options are reported without a position
+// in the file.
 func TestOptionsOfGo(t *testing.T) {
 	text := []byte("version: 1\nlimits: [{rate: 3/1m}]\nplans: {free: {limits: []}}\n")
 	key := policy.WithOptions(stint.WithKey(stint.Global()))

@@ -53,7 +53,7 @@ func TestSchemaTakesWhatParseTakes(t *testing.T) {
 	}
 }
 
-// TestSchemaSeesMistakes holds, for each mistake, whether an editor shows it.
+// For each mistake, whether an editor shows it.
 func TestSchemaSeesMistakes(t *testing.T) {
 	s := compiled(t)
 	for _, tt := range mistakes {
@@ -70,8 +70,8 @@ func TestSchemaSeesMistakes(t *testing.T) {
 	}
 }
 
-// TestMutations changes documents at random: whatever Parse takes, the schema
-// takes, so what the schema refuses is refused.
+// Documents are changed at random: whatever Parse accepts, the schema accepts, so what
+// the schema refuses, Parse refuses.
 func TestMutations(t *testing.T) {
 	s := compiled(t)
 	random := rand.New(rand.NewPCG(3, 4))
@@ -171,7 +171,7 @@ func TestMutations(t *testing.T) {
 	}
 }
 
-// TestSchemaDescribesEveryField: an editor shows the description.
+// Every field has a description, which editors show.
 func TestSchemaDescribesEveryField(t *testing.T) {
 	var root map[string]any
 	if err := json.Unmarshal(policy.Schema(), &root); err != nil {

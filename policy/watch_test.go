@@ -121,8 +121,8 @@ func do(t *testing.T, errs ...error) {
 	}
 }
 
-// TestChanges: however a file changes, the new one comes into force, and
-// nothing but the old one and the new one ever is.
+// However a file changes, the new one comes into force, and nothing but the old one and
+// the new one ever is.
 func TestChanges(t *testing.T) {
 	// Every case starts with 1 in dir/policy.yaml, or what prepare makes of it.
 	tests := []struct {
@@ -233,7 +233,7 @@ func linked(t *testing.T, dir string) {
 		os.Symlink("elsewhere/real.yaml", dir+"/policy.yaml"))
 }
 
-// TestDirectoriesChange: what is on the way to a file changes too.
+// The directories and links on the way to a file change too.
 func TestDirectoriesChange(t *testing.T) {
 	t.Run("a release is switched", func(t *testing.T) {
 		root := t.TempDir()
@@ -283,7 +283,7 @@ func TestDirectoriesChange(t *testing.T) {
 	})
 }
 
-// TestBadFile: the last good policy stays in force, and everybody is told.
+// The last good policy stays in force, and the log and observers get the error.
 func TestBadFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	write(t, path, units(1))
@@ -335,7 +335,7 @@ func TestBadFile(t *testing.T) {
 	}
 }
 
-// TestPutBack: a file that was away, or wrong, and is as it was.
+// A file that was missing or wrong, and is as it was before.
 func TestPutBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	write(t, path, units(1))
@@ -350,7 +350,7 @@ func TestPutBack(t *testing.T) {
 	w.becomes(1)
 }
 
-// TestCountsStay: a change of the file hands out nothing.
+// A change of the file resets no counts.
 func TestCountsStay(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	write(t, path, units(5))
@@ -375,7 +375,7 @@ func TestCountsStay(t *testing.T) {
 	}
 }
 
-// TestGoOptionsStay: what a file has no words for outlives its changes.
+// Options given in Go stay in force when the file changes.
 func TestGoOptionsStay(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	write(t, path, units(5))
@@ -410,8 +410,8 @@ func TestGoOptionsStay(t *testing.T) {
 	}
 }
 
-// Observers of the limiter stay whatever its file does. They are told of each reload,
-// and of limiters derived from it.
+// Observers of the limiter stay whatever its file does. They learn of each reload, and
+// of events of limiters derived from it.
 func TestObserversStay(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	write(t, path, units(5))
@@ -486,7 +486,7 @@ func TestUpdateRefuses(t *testing.T) {
 	}
 }
 
-// TestBusyFile: one that never comes to rest is read all the same.
+// A file that never stops changing is read all the same.
 func TestBusyFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	write(t, path, units(1))

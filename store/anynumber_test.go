@@ -11,8 +11,8 @@ import (
 // anyNumber is a number up to most, of any length.
 func anyNumber(d dice, most int64) int64 { return 1 + d.roll(most)>>d.roll(44) }
 
-// TestAnyNumber: every whole number of units per any number of microseconds is counted,
-// in ticks of a millisecond at the most.
+// Every whole number of units per any number of microseconds is counted, in ticks of at
+// most a millisecond.
 func TestAnyNumber(t *testing.T) {
 	d := seed(1)
 	for range 20_000 {
@@ -36,8 +36,8 @@ func TestAnyNumber(t *testing.T) {
 	}
 }
 
-// TestAnyNumberIsExact: whoever takes all there is whenever they look gets the burst, and
-// from then on floor(elapsed × n / period), whatever the numbers.
+// A caller that takes all there is whenever it looks gets the burst and from then on
+// floor(elapsed × n / period), whatever the numbers.
 func TestAnyNumberIsExact(t *testing.T) {
 	d := seed(2)
 	for range 500 {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// TestBanModel holds bans to a model that keeps every refusal for ever and counts
-// anew each time.
+// Bans agree with a model that keeps every refusal for ever and counts anew each time.
 func TestBanModel(t *testing.T) {
 	begun, refused, granted := 0, 0, 0
 	for seed := range uint64(2000) {
@@ -89,7 +88,8 @@ func TestBanAmend(t *testing.T) {
 	}
 }
 
-// A clock that is set back forgets no refusal before its time, and prolongs no ban.
+// If the clock is set back, no refusal is forgotten before its time, and no ban is
+// prolonged.
 func TestBanClockSetBack(t *testing.T) {
 	newLimit := func(s Spec) *Limit {
 		l, err := NewLimit(s)

@@ -7,9 +7,9 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// A clock that is set back by hours bans nobody for hours: what is used up is free
-// again when the limit says, by the clock as it is now, and not before; and what
-// passes then is no more than the limit.
+// If the clock is set back by hours, nobody is refused for hours: what is used up comes
+// back when the limit says, by the clock as it is now and not before, and no more
+// passes then than the limit allows.
 func TestClockSetBack(t *testing.T) {
 	for _, s := range []store.Spec{
 		{Algorithm: store.TokenBucket, Units: 10, Period: time.Minute},

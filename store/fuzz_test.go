@@ -39,7 +39,7 @@ func FuzzSeveralLimits(f *testing.F) {
 	})
 }
 
-// FuzzSettle reserves, refunds and runs into debt, and looks at every span.
+// FuzzSettle reserves, refunds and goes into debt, and checks every span.
 func FuzzSettle(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {

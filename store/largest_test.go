@@ -75,8 +75,8 @@ func (m *meter) sound(r store.Result) error {
 	return nil
 }
 
-// TestUpToTheLargestAndBack: a charge that has turned out as dear as one can be,
-// and then as it was, or as nothing, leaves what it had found.
+// A charge raised to the largest cost, and then back to its own or to 0, leaves the
+// state as it was.
 func TestUpToTheLargestAndBack(t *testing.T) {
 	for _, s := range largest {
 		for _, first := range []int64{1, 2} {
@@ -112,8 +112,8 @@ func TestUpToTheLargestAndBack(t *testing.T) {
 	}
 }
 
-// TestReserveTheLargest: as many of the largest charges as may wait, and debts of
-// the largest size, are counted to the unit.
+// As many of the largest charges as may wait, and debts of the largest size, are
+// counted to the unit.
 func TestReserveTheLargest(t *testing.T) {
 	for _, s := range largest {
 		m := newMeter(t, s)

@@ -88,9 +88,9 @@ func TestRetryAfterIsExact(t *testing.T) {
 	enough(t, seen)
 }
 
-// Until MoreAfter there is no more than r says, in the algorithms that can tell to
-// the tick, which an empty IntervalBucket with a debt can't; from then on there is,
-// unless no more fits.
+// Until MoreAfter there is no more than r says, for algorithms that can tell to the
+// tick (an empty IntervalBucket with a debt can't). From then on there is more, unless
+// no more fits.
 func TestMoreAfter(t *testing.T) {
 	t.Parallel()
 	seen := map[store.Algorithm]int{}
@@ -176,7 +176,7 @@ func TestDelayIsTheTurn(t *testing.T) {
 	enough(t, seen)
 }
 
-// What remains passes, at once and one by one, and not one more.
+// What remains passes, at once or one by one, and no more.
 func TestRemainingPasses(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -220,8 +220,8 @@ func TestRemainingPasses(t *testing.T) {
 	enough(t, seen)
 }
 
-// A state may be forgotten ResetAfter after its last change: whatever comes
-// then gets the same answers. A tick earlier something is still missing.
+// A state may be dropped ResetAfter after its last change: whatever comes then gets the
+// same answers. A tick earlier something is still missing.
 func TestForgettingIsLossless(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -261,7 +261,7 @@ func TestForgettingIsLossless(t *testing.T) {
 	enough(t, seen)
 }
 
-// A refusal, a peek and a late or empty settlement leave everything as it was.
+// A refusal, a peek, and a late or empty settlement leave everything unchanged.
 func TestNothingChangesWithoutACharge(t *testing.T) {
 	t.Parallel()
 	walk(t, 2000, func(d dice, b *bench) error {
@@ -304,7 +304,7 @@ func TestNothingChangesWithoutACharge(t *testing.T) {
 	})
 }
 
-// A dry run is charged beside the others and never shows in their answers.
+// A dry run is charged beside the others and never affects their answers.
 func TestDryRunIsAlone(t *testing.T) {
 	t.Parallel()
 	for s := range traces(t, 1500) {
@@ -422,9 +422,9 @@ func filling(s store.Spec) *big.Rat {
 	return times(token(s), rat(full))
 }
 
-// However versions of a limit that are in use at a time take turns, they let no
-// more pass than the most generous of each of their numbers would; and what one
-// of them may forget, none misses.
+// However versions of a limit that are in use at once alternate, they let no more pass
+// than the most generous of each of their numbers would, and what one of them may drop,
+// none of them misses.
 func TestVersionsTakeTurns(t *testing.T) {
 	t.Parallel()
 	for seedOf := range traces(t, 2000) {
@@ -480,8 +480,8 @@ func TestVersionsTakeTurns(t *testing.T) {
 	}
 }
 
-// Reserving without end comes to one: nothing is promised for later than a
-// year, in order, and no sum overflows on the way.
+// Reserving without end is refused at last: turns are in order, none is later than a
+// year, and no sum overflows on the way.
 func TestReservingWithoutEnd(t *testing.T) {
 	t.Parallel()
 	for s := range traces(t, 400) {

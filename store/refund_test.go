@@ -43,8 +43,8 @@ func tightRule(d dice) rule {
 	return rule{limit: l}
 }
 
-// What is left of a charge that cost more than passes at once goes when all of it was
-// to go, and the next one behind it: not beside it.
+// What a refund leaves of a charge larger than what passes at once goes when the whole
+// charge was to go, and the next one behind it, not beside it.
 func TestRestOfLargeChargeKeepsItsTurn(t *testing.T) {
 	for _, s := range []store.Spec{
 		{Algorithm: store.LeakyBucket, Units: 1, Period: time.Second, Queue: 9},

@@ -61,8 +61,8 @@ func (m *meter) left(want int64) {
 	}
 }
 
-// A charge that turned out dearer and was then cancelled gives back its debt
-// and what still stands of itself, never what others have been charged since.
+// A charge that was raised and then cancelled gives back its debt and what still stands
+// of itself, never what others have been charged since.
 func TestSettleUpAndBackFreesNothingOfOthers(t *testing.T) {
 	for _, s := range []store.Spec{
 		{Algorithm: store.TokenBucket, Units: 1, Period: time.Second, Burst: 10},
@@ -85,7 +85,7 @@ func TestSettleUpAndBackFreesNothingOfOthers(t *testing.T) {
 	}
 }
 
-// A prepaid rate or a warm one: the next turn is where the others left it.
+// For a prepaid rate or a warm one, the next turn is where the others have left it.
 func TestSettleUpAndBackKeepsTheTurnsOfOthers(t *testing.T) {
 	m := newMeter(t, store.Spec{Algorithm: store.WarmUp, Units: 1, Period: time.Second, WarmUp: 4 * time.Second})
 	mine := m.must(1)
@@ -97,8 +97,8 @@ func TestSettleUpAndBackKeepsTheTurnsOfOthers(t *testing.T) {
 	}
 }
 
-// A window that a cancelled charge opened was never opened: the next charge
-// opens its own, and a store that has forgotten the key answers the same.
+// A cancelled charge leaves no window open: the next charge opens its own, and a store
+// that has dropped the key answers the same.
 func TestCancelledChargeOpensNoWindow(t *testing.T) {
 	m := newMeter(t, store.Spec{Algorithm: store.FixedWindow, Units: 2, Period: 10 * time.Second})
 	m.settle(m.must(2), 0)
@@ -113,8 +113,8 @@ func TestCancelledChargeOpensNoWindow(t *testing.T) {
 	}
 }
 
-// A debt never takes anything back, neither on a limit that gives less than
-// one a year nor behind a queue of more than a year.
+// A debt never takes anything back, neither on a limit with less than one unit a year
+// nor behind a queue of more than a year.
 func TestDebtOfSlowLimits(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	m := newMeter(t, store.Spec{Algorithm: store.TokenBucket, Units: 1, Period: 2 * year, Burst: 3})
@@ -140,7 +140,7 @@ func TestDebtOfSlowLimits(t *testing.T) {
 	newMeter(t, store.Spec{Algorithm: store.TokenBucket, Units: 1, Period: 2 * year, Burst: 3, Debt: true}).must(3)
 }
 
-// More than a time.Duration can say is refused at construction.
+// More than a time.Duration can hold is refused at construction.
 func TestCapacityOfCenturies(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for _, s := range []store.Spec{

@@ -214,7 +214,7 @@ func TestWarmUpWaits(t *testing.T) {
 	run(0, 340, 300, 260, 220, 200, 200)
 }
 
-// A rate beside a count: what passes is what is charged.
+// A rate beside a count: exactly what passes is charged.
 func TestRateBesideACount(t *testing.T) {
 	d := newDesk(t,
 		store.Spec{Units: 10, Period: sec, Debt: true},
@@ -233,8 +233,7 @@ func TestRateBesideACount(t *testing.T) {
 	}
 }
 
-// 10/s and 100 a minute under 15/s: the count is not spent on what the rate
-// refuses.
+// 10/s and 100 a minute under 15/s: the count isn't spent on what the rate refuses.
 func TestUnionUnderLoad(t *testing.T) {
 	d := newDesk(t,
 		store.Spec{Units: 10, Period: sec},
@@ -265,7 +264,7 @@ func TestTwoPollingLoops(t *testing.T) {
 	}
 }
 
-// Taking what there is takes whole units and leaves the fractions.
+// Taking all there is takes whole units and leaves the fractions.
 func TestTakingWhatThereIs(t *testing.T) {
 	d := newDesk(t, store.Spec{Units: 10, Period: sec})
 	d.passes(10)
@@ -283,7 +282,8 @@ func TestTakingWhatThereIs(t *testing.T) {
 	}
 }
 
-// Twice the limit passes across the edge of two fixed windows, and of no other.
+// Twice the limit passes across the edge of two fixed windows, and across no other
+// edge.
 func TestEdgeOfAWindow(t *testing.T) {
 	for _, tc := range []struct {
 		spec          store.Spec
@@ -315,7 +315,7 @@ func TestEdgeOfAWindow(t *testing.T) {
 	}
 }
 
-// All of one instant count, and a client that keeps asking gets back in.
+// All charges of one instant count, and a client that keeps retrying gets back in.
 func TestOneInstantAndRetries(t *testing.T) {
 	for _, a := range []store.Algorithm{store.SlidingLog, store.SlidingWindow, store.FixedWindow, store.TokenBucket} {
 		d := newDesk(t, store.Spec{Algorithm: a, Units: 10, Period: sec})
@@ -333,8 +333,8 @@ func TestOneInstantAndRetries(t *testing.T) {
 	}
 }
 
-// A state is never one that may be forgotten at once, however fast it recovers:
-// a key without a time to live, or with one of 0, is no limit at all.
+// A state never expires at once, however fast it recovers: a key without a time to
+// live, or with one of 0, would be no limit at all.
 func TestFastestLimits(t *testing.T) {
 	for _, s := range []store.Spec{
 		{Units: 1000, Period: sec, Burst: 1},
@@ -357,7 +357,7 @@ func TestFastestLimits(t *testing.T) {
 	}
 }
 
-// A lease is released once, and only by who holds it.
+// A lease is released once, and only by its holder.
 func TestReleaseWhatIsNotHeld(t *testing.T) {
 	m := newMeter(t, store.Spec{Algorithm: store.Concurrency, Units: 2})
 	first := m.must(1)

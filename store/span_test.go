@@ -255,7 +255,7 @@ func settleSpent(all []spent, op int, cost, now int64) []spent {
 	return all
 }
 
-// Slots are held by as many as there are, whoever releases what and how often.
+// No more slots are held than there are, whoever releases what and how often.
 func TestSlotsHeld(t *testing.T) {
 	t.Parallel()
 	for s := range traces(t, 500) {
@@ -296,9 +296,9 @@ func TestSlotsHeld(t *testing.T) {
 	}
 }
 
-// A calendar limit whose wall clock is set back goes on with what it has counted in
-// the window that is then: nothing is handed out again until the clock comes to a
-// later window, and nobody is refused for as long as it was set back.
+// If the wall clock is set back, a calendar limit continues with its count in the
+// window that is then: nothing is handed out again until a later window begins, and
+// nobody is refused for as long as the clock was set back.
 func TestWallClockSetBack(t *testing.T) {
 	t.Parallel()
 	for s := range traces(t, 1000) {

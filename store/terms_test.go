@@ -8,8 +8,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// The windows around an instant follow each other without a gap, also where the
-// clocks change.
+// The windows around an instant follow each other without a gap, even if the clocks
+// change.
 func TestAround(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {

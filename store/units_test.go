@@ -14,7 +14,7 @@ func (u units) big() *big.Int {
 	return n.Add(n, new(big.Int).SetUint64(u.lo))
 }
 
-// TestUnits holds the arithmetic to that of math/big.
+// The arithmetic agrees with math/big.
 func TestUnits(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	draw := func() units { return units{int64(rnd.Uint64()) >> (28 + rnd.IntN(36)), rnd.Uint64() >> rnd.IntN(64)} }
@@ -48,7 +48,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestScaleKeepsInstants: what a State keeps of an instant is the instant.
+// A State keeps an instant exactly.
 func TestScaleKeepsInstants(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(2, 2))
 	for range 20_000 {
@@ -71,8 +71,8 @@ func TestScaleKeepsInstants(t *testing.T) {
 	}
 }
 
-// TestOneWordStepsAsUnits holds the steps in one word to those in units, and the step of
-// a bucket's instant alone to both.
+// The steps in one word agree with those in units, and the step of a bucket's instant
+// alone agrees with both.
 func TestOneWordStepsAsUnits(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 3))
 	any := func(most int64) int64 { return 1 + rnd.Int64N(most)>>rnd.IntN(44) }

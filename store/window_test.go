@@ -185,7 +185,7 @@ func TestWindowsAgainstWalk(t *testing.T) {
 	}
 }
 
-// Windows of every kind tile the line, and the three methods agree.
+// Windows of every kind follow each other without a gap, and the three methods agree.
 func TestWindowsTile(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	windows := []Window{Every(1 * time.Microsecond), Every(7 * time.Minute), Every(365 * 24 * time.Hour)}
@@ -239,7 +239,7 @@ func TestWindowsTile(t *testing.T) {
 	}
 }
 
-// A length is that of the longest window there is: each is looked at.
+// A length is that of the longest window there is: each is checked.
 func TestWindowLength(t *testing.T) {
 	const h = time.Hour
 	from := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

@@ -215,9 +215,9 @@ func (c *caller) do(what string) {
 	}
 }
 
-// Whatever callers do at once, no more slots are in use than there are, each comes free
-// again, whoever was refused for want of one is told when it does, and at the end nothing
-// is in use.
+// Whatever callers do at once: no more slots are in use than there are, each comes free
+// again, everybody refused for lack of a slot learns when one does, and at the end
+// nothing is in use.
 func TestEveryOrder(t *testing.T) {
 	if len(variants) == 0 {
 		(&steps.Elsewhere{

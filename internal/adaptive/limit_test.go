@@ -43,7 +43,7 @@ func limitOf(cfg Config) *windows {
 	return &windows{Limit: New(cfg, 1)}
 }
 
-// The estimates below are worked out by hand from the published formulas.
+// The estimates below were computed by hand from the published formulas.
 func TestPublishedSteps(t *testing.T) {
 	type step struct {
 		rtt      time.Duration
@@ -208,7 +208,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// What a window of drops, of slow requests or of both takes off.
+// How much a window of drops, of slow requests or of both takes off.
 func TestBackingOff(t *testing.T) {
 	served := Sample{RTT: 100 * ms, InFlight: 100}
 	late := Sample{RTT: 1001 * ms, InFlight: 100}
@@ -241,8 +241,8 @@ func TestBackingOff(t *testing.T) {
 	}
 }
 
-// A drop's duration is not part of the latency, and one that was given up on
-// counts only as long as it says something.
+// The duration of a drop isn't part of the latency, and that of an abandoned request
+// counts only as far as it says something.
 func TestWhatLatencyIsMadeOf(t *testing.T) {
 	l := limitOf(Config{})
 	l.window(100*ms, 20)

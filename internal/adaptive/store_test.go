@@ -170,7 +170,7 @@ func TestConformanceBesideItsOwn(t *testing.T) {
 	})
 }
 
-// All are made, or none is, whoever refuses or fails.
+// All charges are made or none, whoever refuses or fails.
 func TestTakeAllOrNone(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
@@ -275,7 +275,7 @@ func TestSettleReleasesOnce(t *testing.T) {
 	}
 }
 
-// What is above the limit of the moment passes alone, and a lease may be resized.
+// A cost above the present limit passes alone, and a lease may be resized.
 func TestSettleResizes(t *testing.T) {
 	o := newOver(t)
 	charges, results, _ := o.ask(4, -1)
@@ -288,8 +288,8 @@ func TestSettleResizes(t *testing.T) {
 	}
 }
 
-// End learns from a request and says what has moved; results go on saying where the
-// limit stood.
+// End learns from a request and returns what has changed; results continue to say where
+// the limit stood.
 func TestEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOver(t)
@@ -322,7 +322,7 @@ func TestEnd(t *testing.T) {
 	})
 }
 
-// Reset forgets the keys of both, or neither's where the store below can't.
+// Reset forgets the keys of both, or of neither if the store below can't.
 func TestReset(t *testing.T) {
 	o := newOver(t)
 	charges, results, err := o.ask(2, 3)
@@ -348,7 +348,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// Who waits is told where a key goes by another rule from here on.
+// Waiting callers learn when a key follows another rule.
 func TestMeet(t *testing.T) {
 	o := newOver(t)
 	if _, _, err := o.ask(2, -1); err != nil {

@@ -60,7 +60,7 @@ func TestTimerChannel(t *testing.T) {
 	}
 }
 
-// Where nobody drives it is package time.
+// If nobody drives, the clock is that of package time.
 func TestUndriven(t *testing.T) {
 	d := Drive(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	d.End()

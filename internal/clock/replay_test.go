@@ -42,7 +42,7 @@ func TestADay(t *testing.T) {
 	}
 }
 
-// Who waits for a turn, or for a slot, waits in driven time.
+// Waits for a turn or a slot take driven time.
 func TestWaits(t *testing.T) {
 	d := clock.Drive(noon)
 	defer d.End()
@@ -84,7 +84,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// A plan is loaded anew when it is old in driven time.
+// A plan is loaded again when it is old in driven time.
 func TestPlansGrowOld(t *testing.T) {
 	d := clock.Drive(noon)
 	defer d.End()

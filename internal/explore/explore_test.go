@@ -49,7 +49,7 @@ func TestEveryOrder(t *testing.T) {
 	}
 }
 
-// Time stands still for who is at a step, and passes where nobody is.
+// Time stands still for an actor at a step, and passes when no actor is at one.
 func TestTime(t *testing.T) {
 	runs, trace := explore.Find(t, func(s *explore.Scheduler) {
 		start := time.Now()

@@ -57,8 +57,8 @@ func TestEnter(t *testing.T) {
 	}
 }
 
-// A request may go through one framework inside another: each key function is about
-// its own, and finds nothing of one that has ended.
+// A request may go through one framework inside another: each key function sees its own
+// context, and nothing of one that has ended.
 func TestEnterInside(t *testing.T) {
 	outer, octx := Enter(httptest.NewRequest("GET", "/", nil), &own{user: "ada"})
 	inner, ictx := Enter(outer, &other{own{user: "bob"}})

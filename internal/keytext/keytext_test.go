@@ -35,7 +35,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// Encode knows what Global becomes, to save making it.
+// GlobalText is what Encode returns for Global.
 func TestGlobal(t *testing.T) {
 	if escaped := escape(Global); escaped != GlobalText {
 		t.Errorf("GlobalText is %q, but the key escapes to %q", GlobalText, escaped)

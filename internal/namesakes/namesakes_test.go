@@ -52,7 +52,7 @@ func TestMean(t *testing.T) {
 	}
 }
 
-// What is known of names goes with the families that mean something by them.
+// What is known of names is freed with the families that use them.
 func TestForgotten(t *testing.T) {
 	store := new(shop)
 	stays := new(Family)

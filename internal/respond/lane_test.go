@@ -43,7 +43,7 @@ func begin(t *testing.T, ctx context.Context, s store.Store, closed bool) (r *Pa
 	return r, &r.down.Payer
 }
 
-// Whatever a lane calls may end the response: no lock is held then.
+// Functions that a lane calls may end the response: no lock is held then.
 func TestLaneCallsWithoutItsLock(t *testing.T) {
 	errDown := errors.New("down")
 	failing := func(int) error { return errDown }
@@ -97,7 +97,7 @@ func TestLaneCallsWithoutItsLock(t *testing.T) {
 	}
 }
 
-// A response that ends while a turn is given back has it given back once.
+// If a response ends while a turn is being given back, it is given back once.
 func TestLaneGivesBackOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// All rates are exact, and can be counted finely enough; round ones in one integer.
+// All rates are exact and fine enough; round ones are counted in one integer.
 func TestNewRate(t *testing.T) {
 	check := func(n int64, round bool) {
 		r := NewRate(n, 0)

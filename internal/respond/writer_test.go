@@ -157,8 +157,7 @@ func used(w http.ResponseWriter) string {
 	return strings.Join(can, ", ")
 }
 
-// A Writer can do what the one below it can, all of it and no more, and what is
-// done is noted on its way there.
+// A Writer can do exactly what the one below it can, and what is done is recorded.
 func TestWriterIsExact(t *testing.T) {
 	for combination := range 16 {
 		w, below := able(combination)
@@ -197,7 +196,7 @@ type fails struct{ http.ResponseWriter }
 func (fails) Flush()            {}
 func (fails) FlushError() error { return io.ErrClosedPipe }
 
-// A flush that fails says so to http.ResponseController.
+// http.ResponseController gets the error of a flush that fails.
 func TestWriterFlushError(t *testing.T) {
 	var s Watched
 	s.Begin(httptest.NewRequest("GET", "/", nil))

@@ -162,7 +162,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A pattern may match everything by another name than "/".
+// A pattern other than "/" may match everything.
 func TestRouteOfEverything(t *testing.T) {
 	n := router(t, [][2]string{{"all", "/{all...}"}})
 	for _, request := range []string{"GET / x", "GET /a/b x", "CONNECT x:1 x"} {
@@ -189,7 +189,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// The usual request takes one look into the mux, and nothing beside it.
+// The usual request takes one lookup in the mux and nothing else.
 func TestUsualRequestAllocatesNothing(t *testing.T) {
 	rt, _ := New([]string{"POST /login", "GET /files/", "api.example.com/"})
 	for _, request := range []string{"GET / x", "POST /login x", "GET /files/a/b x", "GET /a api.example.com:80"} {
@@ -201,8 +201,8 @@ func TestUsualRequestAllocatesNothing(t *testing.T) {
 	}
 }
 
-// The longest path that a server reads is copied a few times, and not for every
-// segment and reading.
+// The longest path that a server reads is copied a few times, not for every segment and
+// reading.
 func TestLongPaths(t *testing.T) {
 	rt, _ := New([]string{"POST /api/auth/login", "api.example.com/{x...}"})
 	for _, unit := range []string{"/", "/..", "/a%2f", "%2e%2f", "a", "%41"} {

@@ -82,9 +82,9 @@ func (v *visitor) giveBack(ctx context.Context) {
 	}
 }
 
-// Whoever waits for slots has them when they come free, in whatever order those
-// who ask, leave, change lines and give back come: nobody has to wait for the next
-// poll, and nobody is left behind in a line.
+// Waiters for slots get them when they come free, in whatever order callers ask, leave,
+// change lines and release: nobody has to wait for the next poll, and nobody is left
+// behind in a line.
 func TestSlotsInEveryOrder(t *testing.T) {
 	tests := []struct {
 		name     string

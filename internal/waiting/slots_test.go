@@ -39,7 +39,7 @@ func wanting(patience time.Duration) *waiting.Want {
 	}
 }
 
-// However a wait ends, the line is left, and not before its time.
+// However a wait ends, the waiter leaves the line, and not before its time.
 func TestSlotsWaitEnds(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -114,8 +114,7 @@ func wait(ctx context.Context, s *waiting.Slots, a *asker) (err error, panicked 
 	return s.Wait(ctx, a.want, a), false
 }
 
-// The heads of all lines together ask a hundred times a second, and each at least
-// once.
+// The heads of all lines together ask a hundred times a second, and each at least once.
 func TestSlotsPoll(t *testing.T) {
 	for _, lines := range []int{1, 5, 20, 500} {
 		synctest.Test(t, func(t *testing.T) {

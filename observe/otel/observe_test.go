@@ -368,7 +368,7 @@ func is(t *testing.T, got []string, want ...string) {
 	}
 }
 
-// What happens is what is reported, and README.md lists all of that.
+// The metrics reported are exactly those that happen, and README.md lists them all.
 func TestMetrics(t *testing.T) {
 	kinds := map[string]string{}
 	for _, s := range scenarios {
@@ -410,7 +410,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Updates change nothing about who is told; stop ends it, and takes gauges away.
+// Updates don't change who observes. stop ends it, and removes the gauges.
 func TestObserveUntilStop(t *testing.T) {
 	w := watch(t, nil, stint.Rate(5, time.Hour, stint.WithName("x")))
 	w.admit(1, "a")
@@ -430,7 +430,7 @@ func TestObserveUntilStop(t *testing.T) {
 	}
 }
 
-// A slot that was taken before anybody counted is not given back in the count.
+// The release of a slot that was taken before Observe isn't counted.
 func TestObserveLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim, err := stint.New(stint.Concurrency(5, stint.WithName("x")), stint.WithKey(stint.Global()), stint.WithObserver(func(stint.Event) {}))

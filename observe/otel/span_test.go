@@ -58,7 +58,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// Nothing of a request shows: not its key, its path or what a key function says.
+// Nothing of a request shows: neither its key, its path nor what a key function says.
 func TestNothingOfTheRequest(t *testing.T) {
 	secret := func(r *http.Request) (string, error) {
 		if key := r.Header.Get("Key"); !strings.HasSuffix(key, "-bad") {

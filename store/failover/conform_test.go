@@ -18,7 +18,7 @@ func (*broken) Reset(context.Context, string, ...*store.Limit) error { return ni
 
 func down() store.Store { return &broken{side{err: errDown}} }
 
-// Whichever of the two decides, it is a store.
+// Whichever side decides, a failover is a correct store.
 func TestConformance(t *testing.T) {
 	const never = time.Hour * 24 * 365 * 50
 	const threshold = 1 << 30

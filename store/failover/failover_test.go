@@ -186,7 +186,7 @@ func TestNewWithoutPrimary(t *testing.T) {
 	failover.New(nil, &side{})
 }
 
-// Callers, an outage now and then, and everything that reads: for -race.
+// Callers, occasional outages, and everything that reads: for -race.
 func TestConcurrently(t *testing.T) {
 	p, q := &side{}, &side{}
 	var last failover.State

@@ -26,7 +26,7 @@ func (s *scripted) Settle(_ context.Context, charges []store.Charge, _ []store.R
 	return nil
 }
 
-// A caller who finds the breaker open may come to keep his release after it has
+// A caller that finds the breaker open may keep its release only after the breaker has
 // closed and the goroutine is gone.
 func TestKeptTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -42,8 +42,8 @@ func TestKeptTooLate(t *testing.T) {
 	})
 }
 
-// Calls pass an open breaker by without touching the library's: half open, it
-// would count them in the place of a probe.
+// Calls pass an open breaker without touching the library's: half open, it would count
+// them instead of a probe.
 func TestOpenIsNotEntered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(&scripted{err: errors.New("down")}, nil, WithThreshold(1), WithProbe(time.Hour, 0))
@@ -75,7 +75,7 @@ func TestOpenIsNotEntered(t *testing.T) {
 	}
 }
 
-// A probe that the library won't let through was not made, and is no failure.
+// A probe that the library doesn't let through wasn't made, and is no failure.
 func TestProbeNotLetThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := errors.New("down")

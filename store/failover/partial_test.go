@@ -13,7 +13,7 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// A primary that can be read and not written is down, and stays so.
+// A primary that can be read but not written counts as down, and stays so.
 func TestReadOnlyPrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &side{written: errReadOnly}
@@ -39,7 +39,7 @@ func TestReadOnlyPrimary(t *testing.T) {
 	})
 }
 
-// An answer that refuses the probe's charge has written nothing.
+// An answer that refuses the probe's charge proves no write.
 func TestRefusedProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &side{err: errDown}
@@ -120,8 +120,8 @@ func TestProbedKeys(t *testing.T) {
 	}
 }
 
-// A probe takes nothing from the limits of its key, and a key can be probed
-// ever so often.
+// A probe takes nothing from the limits of its key, and a key can be probed as often as
+// needed.
 func TestProbeHarmsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := memstore.New()
@@ -147,8 +147,8 @@ func TestProbeHarmsNobody(t *testing.T) {
 	})
 }
 
-// One of three parts is down. However well the others are, the breaker opens
-// once, and closes when that part is back.
+// One of three parts is down. However healthy the others are, the breaker opens once,
+// and closes when that part is back.
 func TestPrimaryDownInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, q := &side{}, &side{}

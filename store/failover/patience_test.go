@@ -31,7 +31,7 @@ type hangs struct {
 	err  error
 }
 
-// What becomes of a call that its caller's context ends.
+// What happens to a call that its caller's context ends.
 func TestPatience(t *testing.T) {
 	const ms = time.Millisecond
 	timeout := func(d time.Duration) func() (context.Context, func()) {
@@ -152,8 +152,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// isFailure is not asked about a call that is not well formed, nor about a
-// caller that left.
+// isFailure isn't called for a malformed call, nor for a caller that has left.
 func TestWithFailureIsNotAsked(t *testing.T) {
 	left, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -165,8 +164,8 @@ func TestWithFailureIsNotAsked(t *testing.T) {
 	}
 }
 
-// A primary that hangs holds up only callers that were there before it had
-// failed a few of them.
+// A primary that hangs delays only the callers that came before it had failed a few of
+// them.
 func TestHangingPrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, q := &side{}, &side{}

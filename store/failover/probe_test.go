@@ -118,8 +118,8 @@ func TestProbeSurvivesAPanic(t *testing.T) {
 	})
 }
 
-// A caller's panic goes through, and counts. Nobody knows then what to probe
-// with, but a charge it is.
+// A caller's panic goes through, and counts as a failure. The keys to probe aren't
+// known then, but the probe is still a charge.
 func TestPanicOfACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &side{panics: true}
@@ -189,7 +189,7 @@ func TestOpenNeverBlocks(t *testing.T) {
 	})
 }
 
-// A call that began before an outage and fails after it says nothing about now.
+// A call that began before an outage and fails after it says nothing about the present.
 func TestLateFailuresDoNotReopen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, q := &side{err: errDown}, &side{}
@@ -243,7 +243,7 @@ func TestCloseEndsTheProber(t *testing.T) {
 	})
 }
 
-// An event that comes while another is observed is not handed on after Close.
+// An event that occurs while another is being observed isn't delivered after Close.
 func TestCloseEndsTheEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &side{err: errDown}
@@ -266,7 +266,7 @@ func TestCloseEndsTheEvents(t *testing.T) {
 	})
 }
 
-// Numbers that make no sense leave the defaults: 5 failures, 250 ms, 250 ms.
+// Invalid numbers keep the defaults: 5 failures, 250 ms, 250 ms.
 func TestDefaults(t *testing.T) {
 	for _, opts := range [][]failover.Option{
 		nil,

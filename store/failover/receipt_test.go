@@ -81,7 +81,7 @@ func TestSettleFailureIsNotTakenElsewhere(t *testing.T) {
 	}
 }
 
-// Four stores in three: each receipt finds its way back.
+// Four stores in three failovers: each receipt finds the store that issued it.
 func TestFailoverOfFailovers(t *testing.T) {
 	leaves := []*side{{path: 1}, {path: 2}, {path: 3}, {path: 4}} // 4 sides with paths of their own
 	down := failover.WithThreshold(1000)
@@ -138,7 +138,7 @@ func TestFailoverOfFailovers(t *testing.T) {
 	}
 }
 
-// What was not charged has no receipt, whoever has not charged it.
+// What wasn't charged has no receipt, whichever side decided.
 func TestNoReceiptOfARefusal(t *testing.T) {
 	for _, p := range []*side{{refuses: true}, {err: errDown}} {
 		if r, err := take(failover.New(p, &side{refuses: true})); err != nil || r != (store.Receipt{}) {

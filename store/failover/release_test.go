@@ -51,8 +51,8 @@ func left(t *testing.T, m store.Store) (int64, int64) {
 	return results[0].Remaining, results[1].Remaining
 }
 
-// Slots given back while the breaker is open are free once it has closed.
-// Refunds of rates are refused for good.
+// Slots released while the breaker is open come free once it has closed. Refunds of
+// rates are lost.
 func TestReleaseAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := memstore.New()
@@ -104,7 +104,7 @@ func TestReleaseAfterAnOutage(t *testing.T) {
 	})
 }
 
-// Releases that fail count, and those after them wait for the next time.
+// Releases that fail count as failures, and those after them wait for the next time.
 func TestReleaseMeetsAnOutage(t *testing.T) {
 	for name, meet := range map[string]func(context.Context) error{
 		"error": func(context.Context) error { return errDown },
@@ -164,7 +164,7 @@ func TestCloseEndsReleases(t *testing.T) {
 	})
 }
 
-// However outages and releases meet, no slot is lost, and none is had twice.
+// However outages and releases coincide, no slot is lost and none is given out twice.
 func TestNoSlotIsLost(t *testing.T) {
 	// More than are held at a time, as some are on their way back.
 	const units = 1000

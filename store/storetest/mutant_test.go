@@ -151,7 +151,7 @@ func answered(change func(*store.Charge, *store.Result)) mutant {
 	}}
 }
 
-// The suite runs on a mutant in a process of its own, which has to fail.
+// The suite runs on each mutant in a process of its own, and has to fail.
 func TestMutants(t *testing.T) {
 	const variable = "STINT_MUTANT"
 	name := os.Getenv(variable)

@@ -107,7 +107,7 @@ func TestRun(t *testing.T) {
 	storetest.Run(t, func(*testing.T) store.Store { return newPlain() })
 }
 
-// A store with a clock that is set from outside, and not at a round time.
+// A store whose clock is set from outside, and not at a round time.
 func TestRunWithSleep(t *testing.T) {
 	var mu sync.Mutex
 	at := time.Date(2026, 2, 27, 21, 43, 17, 123_457_000, time.UTC)

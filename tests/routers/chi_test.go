@@ -101,7 +101,8 @@ func TestChi(t *testing.T) {
 	}
 }
 
-// Tenants don't share a bucket, and what a limiter in front charges, it charges for all.
+// Tenants don't share a bucket, and a limiter in front charges for all of them
+// together.
 func TestChiTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := site(func(http.ResponseWriter, *http.Request) {})
@@ -117,7 +118,7 @@ func TestChiTenants(t *testing.T) {
 	})
 }
 
-// A handler's panic gives its slot back through chi's Recoverer.
+// A handler's panic releases its slot on the way through chi's Recoverer.
 func TestChiPanic(t *testing.T) {
 	r := chi.NewRouter()
 	r.Use(middleware.Recoverer, stinthttp.New(stint.Concurrency(1), stint.WithKey(stint.Global())))
@@ -133,7 +134,7 @@ func TestChiPanic(t *testing.T) {
 
 var ten = netip.MustParsePrefix("10.0.0.0/8")
 
-// What the document says of RealIP, and of what to write instead.
+// What the document says about RealIP, and what to write instead.
 func TestChiRealIP(t *testing.T) {
 	forged := func(r *http.Request, i int) { r.Header.Set("X-Forwarded-For", "198.51.100."+string(rune('0'+i))) }
 	limit := stinthttp.New(stint.Rate(2, time.Hour), stint.WithKey(stint.RemoteIP()))
