@@ -402,9 +402,9 @@ func WithObserver(f func(Event)) Option {
 // WithLogger sets the logger for what goes wrong: failures of the store and its
 // recovery, of key functions and limit functions, empty keys, charges and slots that
 // could not be settled or released, lost leases, bans, and reloaded policies. Each
-// message is logged at most once a minute, with the number suppressed since. Refusals
-// are logged at debug level, every one, if the handler is enabled for it.
-// docs/observing.md lists the messages.
+// message is logged at most once a minute, with the number suppressed since, except for
+// policies, which are logged each time. Refusals are logged at debug level, every one,
+// if the handler is enabled for it. docs/observing.md lists the messages.
 //
 // The default is slog.Default(), and for a limiter made by With the logger of the one
 // it extends. An Update without WithLogger and WithLogKeys keeps both. To log nothing,
@@ -419,8 +419,8 @@ func WithLogger(logger *slog.Logger) Option {
 	})
 }
 
-// WithLogKeys makes the log show the keys that were refused or banned, in the form that
-// stores see. They may be addresses or credentials. By default no key is logged, but
+// WithLogKeys makes the log show the keys of refusals, bans, lost leases and failures of
+// the store, in the form that stores see. They may be addresses or credentials. By default no key is logged, but
 // the text of an error of your own KeyFunc is logged as it is.
 func WithLogKeys() Option {
 	return limiterOption(func(c *config) { c.logKeys = true })
