@@ -244,8 +244,8 @@ type LimitChange struct {
 	Latency, Baseline time.Duration
 }
 
-// decideLocally has the call decided where its limits of this process are. Charges
-// on these come last.
+// decideLocally makes the call go to the store over the limits of this process. Charges
+// on those come last.
 func (c *call) decideLocally() {
 	c.Store = c.lim.family.process.now().Over(c.lim.store)
 	c.policy = "" // their numbers change
@@ -264,9 +264,9 @@ func (c *call) decideLocally() {
 	}
 }
 
-// goOn has a call go on without its charges on the store, which has failed with
-// err: where its enforced limits were none of the store's, or the limits of this
-// process, which need no store, still hold. Otherwise err is the answer.
+// goOn lets a call continue without its charges on the store, which has failed with
+// err, if none of its enforced limits is in the store, or if limits of this process,
+// which need no store, still hold. Otherwise it returns err.
 func (c *call) goOn(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.As(err, new(*canceledError)) {
 		return err
@@ -285,7 +285,7 @@ func (c *call) goOn(ctx context.Context, err error) error {
 	return c.decide(ctx)
 }
 
-// keep leaves out the charges of all other limits, which have not been made.
+// keep removes the charges of all other limits, which haven't been made.
 func (c *call) keep(which func(*entry) bool) {
 	n := 0
 	c.needs = c.ofPaced()
@@ -332,7 +332,7 @@ func (a *adapting) same(l *store.Limit) bool {
 	return was != nil && was.Config() == a.config
 }
 
-// now is how many slots there are.
+// now returns how many slots there are.
 func (*adapting) now(c *store.Charge) int64 { return adaptive.Of(c.Limit).Meet(c.Key) }
 
 func (*adapting) counted(*entry) bool { return false } // it is the service's state
@@ -342,7 +342,7 @@ func (*adapting) stood(c *store.Charge, r *store.Result) (int64, AdaptiveReason)
 	return limit, AdaptiveReason(why)
 }
 
-// story is how a request has gone.
+// story is what is observed of a request.
 type story struct {
 	waited  time.Duration
 	seen    []waiting.Seen
@@ -362,7 +362,7 @@ const (
 	ignored
 )
 
-// end tells the outcome unless the handler has.
+// end records the outcome unless the handler has reported one.
 func (s *story) end(outcome uint32) { s.outcome.CompareAndSwap(finished, outcome) }
 
 // Drop reports that the request failed for lack of capacity, for instance because a
@@ -385,8 +385,8 @@ func (p *Permit) note(outcome uint32) {
 	}
 }
 
-// turnedAway says that a limiter further in has refused: what the response then
-// is says nothing about the work.
+// turnedAway records that an inner limiter has refused: the response then says nothing
+// about the work.
 func (p *Permit) turnedAway() {
 	for ; p != nil; p = p.outer {
 		if p.learns() {
@@ -395,8 +395,8 @@ func (p *Permit) turnedAway() {
 	}
 }
 
-// sample is what the request has shown; nil if nothing. Outside HTTP its context
-// says nothing: it may have bounded the wait, and ended before the work.
+// sample returns what was observed of the request, or nil. Outside HTTP its context
+// says nothing: it may have bounded the wait and ended before the work.
 func (p *Permit) sample() *adaptive.Sample {
 	outcome := p.story.outcome.Load()
 	if outcome == ignored {
@@ -418,8 +418,8 @@ func (p *Permit) sample() *adaptive.Sample {
 	return s
 }
 
-// endTiming releases the permit's slots of this process with what the request has
-// shown, and returns what has changed by it.
+// endTiming releases the permit's slots of this process with what was observed of the
+// request, and returns what has changed by it.
 func (p *Permit) endTiming() []adaptive.Change {
 	if p.response != nil {
 		switch got, ok := p.response.Outcome(); {

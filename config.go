@@ -50,7 +50,7 @@ type config struct {
 	errs mistakes
 }
 
-// collect adds options up.
+// collect adds up options.
 func collect(opts []Option) *config {
 	c := &config{opts: slices.Clone(opts)} // an Update applies them again
 	for i, o := range opts {
@@ -71,7 +71,7 @@ type routeConfig struct {
 	errs    mistakes
 }
 
-// settings are the shared options; a nil or zero field is not set.
+// settings are the shared options. A nil or zero field isn't set.
 type settings struct {
 	key     *keySource
 	cost    func(*http.Request) int64
@@ -83,7 +83,7 @@ type settings struct {
 	errs    mistakes
 }
 
-// or fills in what s leaves open from the defaults d.
+// or fills in what s doesn't set from the defaults d.
 func (s settings) or(d settings) settings {
 	if s.key == nil {
 		s.key = d.key
@@ -104,11 +104,11 @@ func (s settings) or(d settings) settings {
 	return s
 }
 
-// keySource is one use of WithKey. Its address is its identity: limits that
-// get their key from the same WithKey share one call a request.
+// keySource is one use of WithKey. Its address is its identity: limits that get their
+// key from the same WithKey share one call per request.
 type keySource struct {
 	fn KeyFunc
-	// constant is the encoded key of a KeyFunc that has but one, or "".
+	// constant is the encoded key of a KeyFunc that has only one, or "".
 	constant string
 	given    bool // GivenKey
 	asks     framework.Asks
@@ -130,7 +130,7 @@ func newKeySource(k KeyFunc) *keySource {
 // shown are the signs of what the key is made of.
 func (s *keySource) shown() warn.Signs { return warn.Signs(s.signs.Load()) }
 
-// under is the key to charge where Take is given key.
+// under returns the key to charge if Take is given key.
 func (s *keySource) under(key string) string {
 	if s.constant != "" {
 		return s.constant
@@ -138,7 +138,7 @@ func (s *keySource) under(key string) string {
 	return key
 }
 
-// unfit says why requests through an adapter can't have the key, or is nil.
+// unfit returns why requests through an adapter can't have the key, or nil.
 func (s *keySource) unfit(adapter string) error {
 	if s.given {
 		return errors.New("GivenKey, which requests don't have: write another WithKey, or use the limiter with Take")
@@ -146,12 +146,12 @@ func (s *keySource) unfit(adapter string) error {
 	return s.asks.Unfit(adapter)
 }
 
-// change is what an option does to a limit.
+// change is the effect of an option on a limit.
 type change func(*rule)
 
 func (f change) applyLimit(r *rule) { f(r) }
 
-// setting is what an option does to a limit, or to the defaults of several.
+// setting is the effect of an option on a limit, or on the defaults of several.
 type setting func(*settings)
 
 func (f setting) applyLimiter(c *config)     { f(&c.shared) }
@@ -265,7 +265,7 @@ func (c *config) probe() (errs mistakes) {
 	return errs
 }
 
-// keySources are the uses of WithKey among the options, each once.
+// keySources returns the uses of WithKey among the options, each once.
 func (c *config) keySources() (all []*keySource) {
 	add := func(k *keySource) {
 		if k != nil && !slices.Contains(all, k) {
@@ -282,7 +282,7 @@ func (c *config) keySources() (all []*keySource) {
 	return all
 }
 
-// mistaken are the mistakes that err reports of what an option was given.
+// mistaken returns the mistakes that err reports about the argument of an option.
 func mistaken(option string, err error) mistakes {
 	if ce := (*configError)(nil); errors.As(err, &ce) {
 		return ce.mistakes.within(option)
@@ -308,7 +308,7 @@ func (s *keySource) probe() (err error) {
 	return err
 }
 
-// probeRequest is a request like one that a server gets.
+// probeRequest returns a request like one that a server gets.
 func probeRequest() *http.Request {
 	return &http.Request{
 		Method: "GET", URL: &url.URL{Path: "/"}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -316,14 +316,13 @@ func probeRequest() *http.Request {
 	}
 }
 
-// predicateProbe is the context key under which a probe carries the
-// *configError that predicates write their mistakes to. A predicate has only a
-// bool to answer with.
+// predicateProbe is the context key under which a probe carries the *configError for
+// mistakes of predicates. A predicate can only answer with a bool.
 type predicateProbe struct{}
 
-// predicateProblem asks a predicate whether it was made with arguments that
-// can't work, by calling it with a copy of probe. What a user's own predicate
-// makes of a request that never happened, a panic included, doesn't matter.
+// predicateProblem finds out whether a predicate was made with arguments that can't
+// work, by calling it with a copy of probe. What a user's own predicate does with a
+// request that never happened doesn't matter, including a panic.
 func predicateProblem(p func(*http.Request) bool, probe *http.Request) (err error) {
 	report := new(configError)
 	defer func() {
@@ -348,9 +347,9 @@ type OptionError struct {
 	// "WithBurst(-1)", "WithKey(Header(\"a b\"))", "WithQueue". It is empty if the
 	// limit's own numbers are wrong, or if something is missing.
 	Option string
-	// Problem says what is wrong; empty where Option shows it.
+	// Problem says what is wrong; it is empty if Option shows it.
 	Problem string
-	// Write says what to do about it: "write 0 or more", "leave it out".
+	// Write says what to write instead: "write 0 or more", "leave it out".
 	Write string
 }
 
@@ -372,15 +371,15 @@ func (e *OptionError) Error() string {
 	return s + e.Write
 }
 
-// mistakes are what is wrong, in the order in which it was found.
+// mistakes are the problems found, in order.
 type mistakes []*OptionError
 
 func (m *mistakes) bad(option, problem, write string) {
 	*m = append(*m, &OptionError{Option: option, Problem: problem, Write: write})
 }
 
-// at are the mistakes of options that stand in a route, or with a limit, or both.
-// They are copies: an option, and a limit, may stand in several places.
+// at returns the mistakes as those of options in a route, or of a limit, or both. They
+// are copies, because an option or a limit may be used in several places.
 func (m mistakes) at(route, limit string) mistakes {
 	placed := make(mistakes, len(m))
 	for i, e := range m {
@@ -391,7 +390,7 @@ func (m mistakes) at(route, limit string) mistakes {
 	return placed
 }
 
-// within are the mistakes of what was given to an option.
+// within returns the mistakes as those of an argument of option.
 func (m mistakes) within(option string) mistakes {
 	outer := make(mistakes, len(m))
 	for i, e := range m {
@@ -402,7 +401,7 @@ func (m mistakes) within(option string) mistakes {
 	return outer
 }
 
-// errors are the mistakes as the elements of one error, each under a heading.
+// errors returns the mistakes as the elements of one error, each with a heading.
 func (m mistakes) errors(heading string) []error {
 	errs := make([]error, len(m))
 	for i, e := range m {
@@ -411,17 +410,17 @@ func (m mistakes) errors(heading string) []error {
 	return errs
 }
 
-// joined makes one error of all that is wrong, or nil.
+// joined returns one error for all mistakes, or nil.
 func (m mistakes) joined() error { return errors.Join(m.errors("stint: ")...) }
 
-// specOptions are the options by which numbers come into a store's limit. The
-// others are arguments of the limit itself.
+// specOptions are the options that set numbers of a store's limit. The others are
+// arguments of the limit itself.
 var specOptions = map[string]string{
 	"Name": "WithName", "Algorithm": "WithAlgorithm", "Burst": "WithBurst", "Queue": "WithQueue",
 	"Debt": "WithDebt", "WarmUp": "WithWarmUp", "Buckets": "WithBuckets",
 }
 
-// inSpec are the mistakes that a store has found in a limit.
+// inSpec returns the mistakes that a store has found in a limit.
 func inSpec(err error) (m mistakes) {
 	if err == nil {
 		return nil

@@ -316,48 +316,48 @@ func WithBuckets(k int64) RateOption {
 	}}
 }
 
-// kind is what makes limits of one kind what they are. Each is a type in the file
-// of its limit's constructor, and the flow of a request names none: it asks the
-// kind, or, where that would be asking a plain request for nothing, looks at what
-// the kind has said that requests need.
+// kind is what distinguishes limits of one kind. Each kind is a type in the file of its
+// limit's constructor, and the flow of a request names none of them. It asks the kind,
+// or, where a plain request would ask for nothing, looks at the needs that the kind has
+// set.
 type kind interface {
-	// enter completes the entry of a limit of this kind: it takes from it the
-	// settings that don't go with the kind, and says what its requests need.
+	// enter completes the entry of a limit of this kind: it removes settings that don't
+	// apply to the kind, and sets what its requests need.
 	enter(e *entry)
-	// decided makes the limit one that something else than the limiter's store
-	// decides, or returns it as it is.
+	// decided marks the limit as one that something other than the limiter's store
+	// decides, or returns it unchanged.
 	decided(l *store.Limit, p *process) *store.Limit
-	// same reports whether l, another's limit with the same numbers, goes by the
-	// same beside them.
+	// same reports whether l, a limit with the same numbers, also has the same rule
+	// beside them.
 	same(l *store.Limit) bool
-	// unit is how much one of the store's units is, and of what.
+	// unit returns the size of one of the store's units, and what it counts.
 	unit() (size int64, of string)
-	// lacks is what such a limit has to have beside it and doesn't, among all
-	// limits of a plan; nil if it lacks nothing.
+	// lacks returns what such a limit needs beside it and doesn't have, among all
+	// limits of a plan; nil if nothing is missing.
 	lacks(e *entry, beside []*entry) *OptionError
-	// counted reports whether refusals of the limit count for a ban.
+	// counted reports whether refusals by the limit count for a ban.
 	counted(e *entry) bool
 
-	// repeated reports whether a limiter further in charges the limit again.
+	// repeated reports whether an inner limiter charges the limit again.
 	repeated() bool
-	// succeeds reports whether requests that waited for another kind of limit may
-	// be decided by this one, which an Update has put in its place.
+	// succeeds reports whether requests that waited for another kind of limit may be
+	// decided by this one after an Update has replaced it.
 	succeeds() bool
-	// stood is how many units the limit had in a decision, and why.
+	// stood returns how many units the limit had in a decision, and why.
 	stood(c *store.Charge, r *store.Result) (quota int64, why AdaptiveReason)
-	// binds reports whether what is left of the limit says how many requests may
-	// still pass.
+	// binds reports whether what is left of the limit says how many requests may still
+	// pass.
 	binds() bool
-	// free reports whether a request would pass, by the answer to a charge of
-	// nothing.
+	// free reports whether a request would pass, according to the answer to a charge of
+	// cost 0.
 	free(r *store.Result) bool
-	// refusal is what it means that the limit has refused a charge.
+	// refusal returns what the limit's refusal of a charge means.
 	refusal(c *store.Charge) refusal
-	// unsettled says why Permit.Settle can't be told of the limit; "" if it can.
+	// unsettled returns why Permit.Settle doesn't apply to the limit, or "" if it does.
 	unsettled() string
 }
 
-// needs are what a limit's requests need beyond being let in or refused at once.
+// needs are what a limit's requests need beyond being admitted or refused at once.
 type needs uint8
 
 const (
@@ -370,8 +370,8 @@ const (
 	releases                   // there is something to do when the request ends
 )
 
-// charged is the kind of Rate and Quota, which charge a request and keep the
-// charge. Other kinds are made of it, and differ in what they say otherwise.
+// charged is the kind of Rate and Quota, which charge a request and keep the charge.
+// Other kinds embed it and override what differs.
 type charged struct{}
 
 func (*charged) enter(e *entry) {
@@ -430,14 +430,14 @@ func (*ban) lacks(_ *entry, beside []*entry) *OptionError {
 	return &OptionError{Problem: "no limit beside it whose refusals count", Write: "write a Rate, a Quota or a Concurrency that nobody waits for beside the Ban"}
 }
 
-// said is the part of a limit's fields that no decision changes.
+// said returns the part of a limit's fields that is the same in every decision.
 func said(l *store.Limit) field.Limit {
 	spec := l.Spec()
 	return field.Limit{Name: spec.Name, Units: spec.Units, Policy: field.Policy(spec.Name, spec.Units, span(spec))}
 }
 
-// span is the time that a limit's units belong to; 0 for a concurrency limit. For a
-// calendar window it is the longest that there will be: a promise of less than there
+// span returns the time that a limit's units belong to, or 0 for a concurrency limit.
+// For a calendar window it is the longest there will be: a promise of less than there
 // is, never of more.
 func span(s store.Spec) time.Duration {
 	if s.Window == (store.Window{}) {

@@ -13,14 +13,14 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// route is one WithRoute, compiled. Its plan's entries don't include those that
-// a limiter derived later adds.
+// route is one WithRoute, compiled. Its plan's entries don't include those that a
+// limiter derived later adds.
 type route struct {
 	pattern string
 	plan    *plan
 }
 
-// newRouter makes the router of routes, or nil where there are none.
+// newRouter returns the router of routes, or nil if there are none.
 func newRouter(routes []route) (rt *routing.Router, errs mistakes) {
 	if len(routes) == 0 {
 		return nil, nil
@@ -52,7 +52,7 @@ func (v *version) plan(r *http.Request) *plan {
 	return union(plans)
 }
 
-// selected is the plan of a pattern that the router has found.
+// selected returns the plan of a pattern that the router has found.
 func (v *version) selected(pattern int) *plan {
 	if pattern == len(v.routes) {
 		return v.base
@@ -60,7 +60,7 @@ func (v *version) selected(pattern int) *plan {
 	return v.routes[pattern].plan
 }
 
-// route is the plan's pattern, "" outside HTTP.
+// route returns the plan's pattern, or "" outside HTTP.
 func (p *plan) route() string {
 	if p == nil {
 		return ""
@@ -68,8 +68,8 @@ func (p *plan) route() string {
 	return p.pattern
 }
 
-// union is the plan of a request that is held to several: what all of them have,
-// each limit once.
+// union returns the plan of a request that is held to several: the limits of all of
+// them, each once.
 func union(plans []*plan) *plan {
 	plans = slices.DeleteFunc(plans, (*plan).exempt)
 	switch len(plans) {
@@ -138,8 +138,8 @@ func (c *call) has(name string) bool {
 		slices.ContainsFunc(c.paced, func(p paced) bool { return p.entry.limit.Name() == name })
 }
 
-// limitsError is what becomes of a request whose limits a function can't tell. It
-// goes on without those that would only report.
+// limitsError handles a request whose limits a function fails to return. The request
+// goes on without them if they would only report.
 func (c *call) limitsError(err error, dryRun bool) error {
 	err = &requestError{err: fmt.Errorf("stint: WithLimitFunc: %w", err), status: statusOf(err)}
 	c.lim.observe(&Event{Kind: EventLimitsFailed, Route: c.plan.route(), Request: c.r, Err: err})
@@ -149,7 +149,7 @@ func (c *call) limitsError(err error, dryRun bool) error {
 	return err
 }
 
-// chargeAgain adds the charge of an entry whose limit the plan has already, by
+// chargeAgain adds the charge of an entry whose limit is already in the plan, with
 // another route's settings. For another key that is another charge.
 func (c *call) chargeAgain(e *entry) error {
 	key, err := c.key(e)
@@ -173,8 +173,8 @@ func (c *call) chargeAgain(e *entry) error {
 	return c.charge(e)
 }
 
-// merge makes one charge of charge i and that of e, for the same limit and key: at
-// the higher cost, but a dry run takes no part in one that is enforced.
+// merge makes one charge of charge i and that of e, for the same limit and key: at the
+// higher cost, except that a dry run doesn't affect an enforced charge.
 func (c *call) merge(i int, e *entry) error {
 	o, ch := c.entries[i], &c.Charges[i]
 	if e.dryRun && !o.dryRun {
@@ -195,8 +195,8 @@ func (c *call) merge(i int, e *entry) error {
 	return nil
 }
 
-// entry is a limit as one limiter uses it: compiled, named, its open settings
-// filled in. Its address tells a nested limiter what is charged already.
+// entry is a limit as one limiter uses it: compiled, named, and with its settings
+// filled in. By its address a nested limiter recognizes what is already charged.
 type entry struct {
 	limit  *store.Limit
 	kind   kind
@@ -213,7 +213,7 @@ type entry struct {
 	origin *entry // that it stands for since an Update; nil: it is its own
 }
 
-// first is the entry that the call began with.
+// first returns the entry that the call began with.
 func (e *entry) first() *entry {
 	if e.origin != nil {
 		return e.origin
@@ -221,7 +221,7 @@ func (e *entry) first() *entry {
 	return e
 }
 
-// newEntry makes the entry of a rule, by its compiled limit and with its settings.
+// newEntry makes the entry of a rule, with its compiled limit and its settings.
 func (n *names) newEntry(r *rule, l *store.Limit, s settings) *entry {
 	e := &entry{
 		limit: r.kind.decided(l, n.process), kind: r.kind,
@@ -265,8 +265,8 @@ func newPlan(entries []*entry, funcs []*limitFunc) *plan {
 // exempt reports whether the plan limits nothing at all.
 func (p *plan) exempt() bool { return len(p.entries) == 0 && len(p.funcs) == 0 }
 
-// entries are those of all the version's plans. One that is in several comes as
-// often.
+// entries returns the entries of all the version's plans. An entry in several plans is
+// returned several times.
 func (v *version) entries() iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		plans := []*plan{v.base}
@@ -338,8 +338,8 @@ func (l *Limiter) Describe() Description {
 	return d
 }
 
-// compile turns the options of a limiter into plans; parent is the version it
-// extends, or nil.
+// compile turns the options of a limiter into plans. parent is the version it extends,
+// or nil.
 func (v *version) compile(c *config, parent *version, names *names) mistakes {
 	errs := append(slices.Clip(c.errs), c.shared.errs...)
 	errs = append(errs, names.compile(c)...)
@@ -383,7 +383,7 @@ func (v *version) compile(c *config, parent *version, names *names) mistakes {
 			if slices.ContainsFunc(c.routes, func(rc routeConfig) bool { return rc.pattern == r.pattern }) {
 				continue
 			}
-			// An exempt route is exempt from what the parent limits.
+			// A route that is exempt stays exempt from the parent's limits.
 			fs := append(slices.Clip(r.plan.funcs), v.funcs[len(parent.funcs):]...)
 			routes = append(routes, route{pattern: r.pattern, plan: newPlan(append(slices.Clip(r.plan.entries), own...), fs)})
 		}
@@ -427,7 +427,7 @@ func (v *version) compile(c *config, parent *version, names *names) mistakes {
 	return errs
 }
 
-// charged reports whether the entry is charged by p or a permit further out.
+// charged reports whether p, or a permit further out, has charged the entry.
 func (p *Permit) charged(e *entry) bool {
 	for ; p != nil; p = p.outer {
 		if slices.ContainsFunc(p.grants, func(g grant) bool { return g.entry.first() == e }) || p.paces(func(o *entry) bool { return o == e }) {
@@ -437,7 +437,7 @@ func (p *Permit) charged(e *entry) bool {
 	return false
 }
 
-// chargedFor reports whether the limit is charged for key by p or further out.
+// chargedFor reports whether p, or a permit further out, has charged the limit for key.
 func (p *Permit) chargedFor(l *store.Limit, key string) bool {
 	for ; p != nil; p = p.outer {
 		for i := range p.grants {
@@ -452,7 +452,7 @@ func (p *Permit) chargedFor(l *store.Limit, key string) bool {
 	return false
 }
 
-// chargedBy reports whether limits of f are charged by p or further out.
+// chargedBy reports whether p, or a permit further out, has charged limits of f.
 func (p *Permit) chargedBy(f *limitFunc) bool {
 	for ; p != nil; p = p.outer {
 		if slices.ContainsFunc(p.grants, func(g grant) bool { return g.entry.from == f }) || p.paces(func(e *entry) bool { return e.from == f }) {

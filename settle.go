@@ -10,8 +10,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// settleSource is one use of WithSettle. Limits that get it from the same one
-// share one call a request.
+// settleSource is one use of WithSettle. Limits that get it from the same one share one
+// call per request.
 type settleSource struct {
 	fn    func(r *http.Request, status int, written int64) int64
 	watch func(*call) *response
@@ -138,8 +138,8 @@ func (p *Permit) named(name string) (*Permit, int) {
 	return nil, 0
 }
 
-// costed finds the limits that Settle applies to without a name. Which they are is
-// for those that are enforced to say, where there are any.
+// costed finds the limits that Settle applies to without a name. Enforced limits
+// determine which, if there are any.
 func (p *Permit) costed() (*Permit, []int) {
 	rates := func(e *entry) bool { return e.kind.unsettled() == "" }
 	costs := func(e *entry) bool { return rates(e) && e.cost != nil }
@@ -164,7 +164,7 @@ func (p *Permit) where(is func(*entry) bool) (chosen []int) {
 	return chosen
 }
 
-// settle makes the chosen charges cost cost.
+// settle replaces the cost of the chosen charges.
 func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
 	charges, took, err := p.amend(ctx, chosen, cost)
 	if err != nil {
@@ -198,13 +198,13 @@ func (p *Permit) amend(ctx context.Context, chosen []int, cost int64) (charges [
 	return charges, took, nil
 }
 
-// amend is what one charge shall have cost.
+// amend is the new cost of one charge.
 type amend struct {
 	i    int // of the charge
 	cost int64
 }
 
-// amends asks the permit's WithSettle functions what the request has cost.
+// amends calls the permit's WithSettle functions.
 func (p *Permit) amends() (all []amend) {
 	s := p.response
 	if s == nil {
@@ -236,7 +236,7 @@ func (p *Permit) amends() (all []amend) {
 	return all
 }
 
-// due leaves of amends those that still have to be made. The caller holds p.mu.
+// due returns those of amends that still have to be made. The caller holds p.mu.
 func (p *Permit) due(amends []amend) []amend {
 	return slices.DeleteFunc(amends, func(a amend) bool {
 		return p.byHand(a.i) ||
@@ -247,8 +247,8 @@ func (p *Permit) due(amends []amend) []amend {
 
 func (p *Permit) byHand(i int) bool { return p.response.byHand != nil && p.response.byHand[i] }
 
-// settledByHand notes that the handler has settled the chosen charges. The
-// caller holds p.mu.
+// settledByHand records that the handler has settled the chosen charges. The caller
+// holds p.mu.
 func (p *Permit) settledByHand(chosen []int) {
 	if p.response == nil {
 		return
@@ -261,14 +261,14 @@ func (p *Permit) settledByHand(chosen []int) {
 	}
 }
 
-// settled takes over the result of settling charge i. The caller holds p.mu.
+// settled records the result of settling charge i. The caller holds p.mu.
 func (p *Permit) settled(i int, r store.Result) {
 	was := &p.grants[i].result
 	r.OK, r.Delay = true, was.Delay
 	*was = r
 }
 
-// ending is what has come of the store's call at a request's end.
+// ending is the outcome of the store's call at the end of a request.
 type ending struct {
 	charges []store.Charge
 	settled bool // amends have been made
@@ -276,8 +276,8 @@ type ending struct {
 	err     error // a *StoreError
 }
 
-// finish releases the permit's slots, makes the amends and gives back the bytes
-// that were paid for and not sent, in one call.
+// finish releases the permit's slots, makes the amends and gives back the bytes that
+// were paid for but not sent, in one call.
 func (p *Permit) finish(amends []amend) (end ending) {
 	p.mu.Lock() // Settle may be at the results
 	defer p.mu.Unlock()
@@ -309,19 +309,19 @@ func (p *Permit) finish(amends []amend) (end ending) {
 	return end
 }
 
-// settleTimeout bounds giving something back after the request's own context
-// has ended or been set aside.
+// settleTimeout bounds giving something back after the request's own context has ended
+// or been set aside.
 const settleTimeout = 2 * time.Second
 
-// cancel settles charges, even if ctx has ended, and wakes who waits for the
-// slots among them. Observers are told if it failed.
+// cancel settles charges, even if ctx has ended, and wakes those who wait for the slots
+// among them. It tells observers if it fails.
 func (v *version) cancel(ctx context.Context, s store.Store, p *plan, charges []store.Charge) {
 	if _, took, err := v.settle(ctx, s, charges); err != nil {
 		v.unsettled(p, charges, took, err)
 	}
 }
 
-// timed has the store settle, and says how long that took where somebody observes.
+// timed calls the store's Settle, and measures its time if somebody observes.
 func (v *version) timed(ctx context.Context, s store.Store, charges []store.Charge, results []store.Result) (took time.Duration, err error) {
 	if v.of.told.Load() == nil {
 		return 0, s.Settle(ctx, charges, results)
@@ -331,8 +331,8 @@ func (v *version) timed(ctx context.Context, s store.Store, charges []store.Char
 	return time.Since(start), err
 }
 
-// settle is cancel without a word to the observers, for callers with more to do
-// before anything may panic. It returns the results, or a *StoreError.
+// settle is cancel without telling observers, for callers that have more to do before
+// anything may panic. It returns the results, or a *StoreError.
 func (v *version) settle(ctx context.Context, s store.Store, charges []store.Charge) (results []store.Result, took time.Duration, err error) {
 	if len(charges) == 0 {
 		return nil, 0, nil

@@ -18,9 +18,9 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// version is what a limiter does from one Update to the next. It is immutable,
-// and a call and its permit hold on to the one they began with: a request sees
-// one configuration from its plan to its fields, whatever is updated meanwhile.
+// version is what a limiter does from one Update to the next. It is immutable. A call
+// and its permit keep the version they began with, so a request sees one configuration
+// from its plan to its fields, whatever is updated meanwhile.
 type version struct {
 	of         *Limiter
 	family     *family
@@ -50,8 +50,8 @@ type version struct {
 	silent        warn.Set       // what it doesn't warn of
 }
 
-// build makes the version of l in generation g from its options. The limits
-// are named in names, which are to become g's. The caller holds family.mu.
+// build makes the version of l in generation g from its options. The limits are named
+// in names, which will become g's. The caller holds family.mu.
 func (l *Limiter) build(c *config, g *generation, names *names) (*version, mistakes) {
 	v := &version{styles: field.Draft, aging: defaultAging}
 	var parent *version
@@ -106,16 +106,16 @@ func (l *Limiter) build(c *config, g *generation, names *names) (*version, mista
 	return v, v.compile(c, parent, names)
 }
 
-// names holds which limit has which name among a limiter and all derived from
+// names holds which limit has which name among a limiter and all limiters derived from
 // it.
 type names struct {
 	rules  map[string]*rule
 	limits map[*rule]*store.Limit
-	// adaptive decides the limits of this process among them. Each is made once, so
-	// that the newest is known however many routes and calls use it.
+	// process decides the limits of this process. Each is made once, so that the newest
+	// is known however many routes and calls use it.
 	process *process
-	// before are the limits of the generation before, by name. One that still
-	// says the same stays the same one, for whatever a store remembers of it.
+	// before are the limits of the previous generation, by name. A limit whose numbers
+	// haven't changed stays the same one, for what a store remembers of it.
 	before map[string]*store.Limit
 }
 
@@ -123,13 +123,13 @@ func newNames(a *process) *names {
 	return &names{rules: map[string]*rule{}, limits: map[*rule]*store.Limit{}, process: a}
 }
 
-// clone is a copy to work on: a New, With or Update that fails leaves no names
+// clone returns a copy to work on: a New, With or Update that fails leaves no names
 // behind.
 func (n *names) clone() *names {
 	return &names{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits), process: n.process}
 }
 
-// of returns the name of a rule, also of one that doesn't compile.
+// of returns the name of a rule, even if the rule doesn't compile.
 func (n *names) of(r *rule) string {
 	for name, other := range n.rules {
 		if other == r {
@@ -139,7 +139,7 @@ func (n *names) of(r *rule) string {
 	return r.spec.Name
 }
 
-// without is a copy that keeps only the rules that are still used.
+// without returns a copy with only the rules that are still used.
 func (n *names) without(used func(*rule) bool) *names {
 	next := newNames(n.process)
 	next.before = make(map[string]*store.Limit, len(n.rules))
@@ -153,7 +153,7 @@ func (n *names) without(used func(*rule) bool) *names {
 	return next
 }
 
-// gone are the names of limits of this process that next doesn't have.
+// gone returns the names of limits of this process that next doesn't have.
 func (n *names) gone(next *names) map[string]bool {
 	gone := map[string]bool{}
 	for name, r := range n.rules {
@@ -170,7 +170,7 @@ func (n *names) adapts(r *rule) bool {
 	return l != nil && l.Decider() != nil
 }
 
-// compile names and compiles the limits of c that n does not know yet.
+// compile names and compiles the limits of c that n doesn't know yet.
 func (n *names) compile(c *config) mistakes {
 	fresh := slices.DeleteFunc(c.uses(), func(u use) bool {
 		_, known := n.limits[u.rule]
@@ -191,7 +191,7 @@ func (n *names) compile(c *config) mistakes {
 	return errs
 }
 
-// assign gives limits their names. Those that somebody wrote come before defaults,
+// assign gives limits their names. Names that somebody wrote come before defaults,
 // which can give way.
 func (n *names) assign(fresh []use) (final []string, errs mistakes) {
 	final = make([]string, len(fresh))
@@ -219,12 +219,12 @@ func (n *names) assign(fresh []use) (final []string, errs mistakes) {
 	return final, errs
 }
 
-// errNamesake refuses the name of another limit.
+// errNamesake reports the name of another limit.
 func errNamesake(route, name string) *OptionError {
 	return &OptionError{Route: route, Limit: name, Problem: "another limit has that name", Write: "write another stint.WithName"}
 }
 
-// use is a limit and the route in whose options it first stands, if in any.
+// use is a limit and the route whose options first contain it, if any.
 type use struct {
 	rule  *rule
 	route string
@@ -248,8 +248,8 @@ func (c *config) uses() (all []use) {
 	return all
 }
 
-// unnamed reports the limits of a version that need a name: its own, and those
-// it inherits from a version whose store was nobody else's.
+// unnamed reports the limits of a version that need a name: its own, and those it
+// inherits from a version whose store nobody else could use.
 func (v *version) unnamed(c *config, parent *version, names *names) (errs mistakes) {
 	if !v.lent {
 		return nil
@@ -274,14 +274,14 @@ func (v *version) unnamed(c *config, parent *version, names *names) (errs mistak
 	return errs
 }
 
-// errUnnamed refuses a limit without a WithName where others may use its store.
+// errUnnamed reports a limit without a WithName whose store others may use.
 func errUnnamed(route string, r *rule) *OptionError {
 	return &OptionError{Route: route, Limit: r.spec.Name,
 		Problem: "a default name, which other limits in the store may have too", Write: "write stint.WithName"}
 }
 
-// limitFunc is one WithLimitFunc and the settings that its limits leave open.
-// Its address tells a nested limiter that its limits are charged already.
+// limitFunc is one WithLimitFunc and the settings that its limits don't set. By its
+// address a nested limiter recognizes that its limits are already charged.
 type limitFunc struct {
 	fn         func(*http.Request) ([]Limit, error)
 	shared     settings
@@ -293,14 +293,13 @@ func (f *limitFunc) reports(l Limit) bool {
 	return f.shared.dryRun || l.rule != nil && l.rule.shared.dryRun
 }
 
-// dynamicEntry is an entry made for a limit that came from a limitFunc.
+// dynamicEntry is an entry made for a limit that a limitFunc returned.
 type dynamicEntry struct {
 	from  *limitFunc
 	entry *entry
 }
 
-// entry compiles a limit that the function returned, or finds what has been
-// compiled before.
+// entry compiles a limit that the function returned, or finds what was compiled before.
 func (f *limitFunc) entry(l Limit) (*entry, error) {
 	if l.rule == nil {
 		return nil, errZeroLimit
@@ -376,7 +375,8 @@ func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
 	})
 }
 
-// reset makes the version's limits forget a key each: keyOf's, unless it is "".
+// reset makes each of the version's limits forget the key that keyOf returns, unless
+// that is "".
 func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
 	limits, stored := map[string][]*store.Limit{}, false
 	for e := range v.entries() {

@@ -5,37 +5,37 @@ import (
 	"strings"
 )
 
-// Signs are what a probe shows of a key function.
+// Signs are what a probe shows about a key function.
 type Signs uint32
 
 const (
-	// OfPeer: the key has the peer's address in it.
+	// OfPeer: the key contains the peer's address.
 	OfPeer Signs = 1 << iota
-	// OfPattern: it has the request's pattern in it.
+	// OfPattern: the key contains the request's pattern.
 	OfPattern
-	// OfField: it is a header field of the application's.
+	// OfField: the key is a header field of the application's.
 	OfField
-	// OfForwarded: it has a forwarding header in it, whoever wrote that.
+	// OfForwarded: the key contains a forwarding header, whoever wrote that.
 	OfForwarded
-	// other: there is a key, and none of these.
+	// other: there is a key without any of these.
 	other
 )
 
-// forwarding are the fields in which proxies say for whom they ask.
+// forwarding are the fields in which proxies name the client.
 var forwarding = [...]string{
 	"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip",
 	"Fly-Client-Ip", "Fastly-Client-Ip", "X-Cluster-Client-Ip", "X-Azure-Clientip",
 	"X-Envoy-External-Address", "Cf-Connecting-Ipv6", "X-Appengine-User-Ip", "X-Original-Forwarded-For",
 }
 
-// What a probe is marked with is no address: who checks what a proxy says doesn't
-// take it.
+// The marks of a probe aren't addresses: a function that checks what a proxy says
+// doesn't accept them.
 const (
 	mark    = "a-probe-of-stint"
 	pattern = "/pattern-of-a-probe"
 )
 
-// Mark marks what may come into the key of a probe.
+// Mark marks everything in a probe that may become part of a key.
 func Mark(r *http.Request) {
 	marked := []string{mark}
 	for _, name := range forwarding {
@@ -44,7 +44,7 @@ func Mark(r *http.Request) {
 	r.Pattern = pattern
 }
 
-// SignsOf are the signs of a key that a probe was given, "" if it was given none.
+// SignsOf returns the signs of the key that a probe got; key is "" if it got none.
 func SignsOf(probe *http.Request, key string) (s Signs) {
 	host, _, _ := strings.Cut(probe.RemoteAddr, ":")
 	for i, text := range [...]string{host, pattern, mark} {
@@ -58,11 +58,11 @@ func SignsOf(probe *http.Request, key string) (s Signs) {
 	return s
 }
 
-// byFields reports whether a probe, which has no fields, had no key: it is then by a
-// credential or the like, which somebody might have taken for what it isn't.
+// byFields reports whether a probe, which has no fields, got no key. The key is then a
+// credential or the like, which may have been confused with something else.
 func (s Signs) byFields() bool { return s&^OfField == 0 }
 
-// Found is what the signs alone say.
+// Found returns what the signs alone show.
 func (s Signs) Found() (found Set) {
 	found.add(ForwardingHeader, s&OfForwarded != 0)
 	return found

@@ -1,6 +1,6 @@
-// Package warn finds likely mistakes in how a limiter is set up, of the kind that no
-// error can be made of: by a probe of its key functions, by its first requests, and by
-// where limiters are built.
+// Package warn finds likely mistakes in how a limiter is set up that can't be errors:
+// by a probe of its key functions, by its first requests, and by where limiters are
+// built.
 package warn
 
 import (
@@ -35,16 +35,17 @@ var said = [Kinds]struct{ name, text string }{
 	Rebuilt:          {"rebuilt", "limiters are built again and again while requests are served: build them once, at start-up"},
 }
 
-// Known reports whether there is such a kind.
+// Known reports whether the kind exists.
 func (k Kind) Known() bool { return k > 0 && k < Kinds }
 
-// Name is the kind's, and its section's in docs/warnings.md.
+// Name returns the name of the kind, which is also that of its section in
+// docs/warnings.md.
 func (k Kind) Name() string { return said[k].name }
 
-// Text says what was seen, and what to write.
+// Text returns what was found and what to write instead.
 func (k Kind) Text() string { return said[k].text }
 
-// Link leads to what the documents say of a kind.
+// Link returns a link to the documentation of the kind.
 func (k Kind) Link() string {
 	return "https://github.com/stint-go/stint/blob/main/docs/warnings.md#" + said[k].name
 }
@@ -52,7 +53,7 @@ func (k Kind) Link() string {
 // Set is a set of kinds.
 type Set uint16
 
-// All is every kind, and Traffic those that requests show.
+// All is every kind; Traffic is the kinds that requests show.
 const (
 	All     Set = 1<<Kinds - 1
 	Traffic Set = 1<<PortInKey | 1<<UntrustedProxy | 1<<NoPattern | 1<<KeysNeverRepeat | 1<<OneKey
@@ -61,7 +62,7 @@ const (
 // Has reports whether k is in the set.
 func (s Set) Has(k Kind) bool { return s>>k&1 != 0 }
 
-// add adds k where it is so.
+// add adds k if so is true.
 func (s *Set) add(k Kind, so bool) {
 	if so {
 		*s |= 1 << k
@@ -69,18 +70,18 @@ func (s *Set) add(k Kind, so bool) {
 }
 
 const (
-	// mostDropped is how many limiters may be built for a request and dropped within
-	// shortly. A program that keeps one for each tenant keeps them for longer.
+	// mostDropped is how many limiters may be built for a request and dropped shortly
+	// after. A program that keeps one for each tenant keeps them longer.
 	mostDropped = 100
 	shortly     = 10 * time.Second
 	// MostDerived is how many limiters of a family may be derived in requests. They
-	// stay as long as the one that they extend.
+	// live as long as the one that they extend.
 	MostDerived = 1000
 )
 
 var dropped atomic.Int64
 
-// Serving reports whether the caller's caller serves a request of net/http.
+// Serving reports whether the caller's caller serves a net/http request.
 func Serving() bool {
 	var room [128]uintptr
 	for _, pc := range room[:runtime.Callers(3, room[:])] {
@@ -91,11 +92,11 @@ func Serving() bool {
 	return false
 }
 
-// Lifetime is of a limiter that was built for a request.
+// Lifetime is the lifetime of a limiter that was built for a request.
 type Lifetime struct{ from time.Time }
 
-// Begin begins the lifetime of what holds it. It reports, once in a process, that
-// limiters that are built for requests are dropped again and again.
+// Begin begins the lifetime of what holds it. It reports, once per process, that
+// limiters built for requests are dropped again and again.
 func (l *Lifetime) Begin() bool {
 	l.from = time.Now()
 	runtime.SetFinalizer(l, func(l *Lifetime) {

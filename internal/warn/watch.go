@@ -13,44 +13,45 @@ import (
 	"github.com/stint-go/stint/internal/clientip"
 )
 
-// Looks is at how many requests of a key source a Watch looks. They are picked at
-// random, half of all, so that what follows each other isn't always looked at. It is
-// asked after soon looks, later ones and all.
+// Looks is how many requests of a key source a Watch looks at. They are a random half,
+// so that consecutive requests aren't always both seen. It is asked for results after
+// soon looks, later looks and all of them.
 const (
 	soon  = 50
 	later = 500
 	Looks = 5000
 )
 
-// Watch looks at a key source's first requests. It keeps no key, and is safe for
+// Watch looks at a key source's first requests. It keeps no key. It is safe for
 // concurrent use without a lock. The zero Watch has seen nothing.
 type Watch struct {
 	looked atomic.Uint32
-	// How many keys have the caller's port in them, how many requests had no pattern,
-	// and how many came through a proxy whose address is the key.
+	// The number of keys that contain the caller's port, of requests without a pattern,
+	// and of requests through a proxy whose address is the key.
 	ported, bare, behind atomic.Uint32
-	// top is a key's hash and how many more requests had it than had others, by the
-	// rule of Boyer and Moore: at the end it is of the key that most have, if any.
+	// top is the hash of a key, and how many more requests had it than had others, by
+	// the algorithm of Boyer and Moore: at the end it is the key of the majority, if
+	// there is one.
 	top   atomic.Uint64
 	keys  atomic.Pointer[table]
 	again atomic.Bool // a key came twice, or there was no room for a table
 }
 
-// table are hashes of keys.
+// table holds hashes of keys.
 type table [8192]atomic.Uint64
 
-// tables is how many there are in the process, at most mostTables.
+// tables is the number of tables in the process, at most mostTables.
 var tables atomic.Int32
 
 const mostTables = 32
 
 var seed = maphash.MakeSeed()
 
-// peer tells the address of who has connected.
+// peer returns the address of a connection's peer.
 var peer, _ = clientip.New(clientip.Source{})
 
-// Look looks at a request, its key, and what a probe has shown of the key's source. It
-// reports whether Found has to be asked.
+// Look looks at a request, its key, and the signs of the key's source. It reports
+// whether Found should be called.
 func (w *Watch) Look(r *http.Request, key string, s Signs) (ask bool) {
 	if w.looked.Load() >= Looks {
 		return false
@@ -78,8 +79,9 @@ func (w *Watch) Look(r *http.Request, key string, s Signs) (ask bool) {
 	return n == soon || n == later || n == Looks
 }
 
-// proxied reports whether a request has come through a proxy and has that one's
-// address as its key. Who has put the client's into RemoteAddr knows of the proxy.
+// proxied reports whether a request has come through a proxy and has the proxy's
+// address as its key. A server that has put the client's address into RemoteAddr knows
+// of the proxy.
 func proxied(r *http.Request, host, key string) bool {
 	for name, lines := range r.Header {
 		if !slices.Contains(forwarding[:], name) {
@@ -112,7 +114,7 @@ func (w *Watch) count(h uint32) {
 	}
 }
 
-// repeats notes a key, and reports whether it has come before.
+// repeats records a key, and reports whether it has come before.
 func (w *Watch) repeats(h uint64) bool {
 	t := w.keys.Load()
 	if t == nil {
@@ -140,7 +142,7 @@ func (w *Watch) repeats(h uint64) bool {
 	return true
 }
 
-// forget drops the keys, as they are of no more use.
+// forget drops the keys when they are no longer needed.
 func (w *Watch) forget() {
 	w.again.Store(true)
 	if w.keys.Swap(nil) != nil {
@@ -148,7 +150,7 @@ func (w *Watch) forget() {
 	}
 }
 
-// Found is what there is to say after as many looks, and whether the Watch is over.
+// Found returns what the looks so far have shown, and whether the Watch is over.
 func (w *Watch) Found(s Signs) (found Set, over bool) {
 	n := w.looked.Load()
 	over = n >= Looks
