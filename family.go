@@ -86,7 +86,8 @@ func (l *Limiter) first(c *config) (notices, error) {
 	f.members = append(f.members, l)
 	l.now.Store(v)
 	l.hear(c.store)
-	l.given, l.logger, l.logKeys = c.observers, c.logger, c.logKeys
+	l.observers.Give(c.observers)
+	l.logger, l.logKeys = c.logger, c.logKeys
 	f.enlist()
 	return f.announce(l, c), nil
 }
@@ -159,7 +160,7 @@ func (l *Limiter) update(c *config) (*version, notices, error) {
 	}
 	l.opts = c.opts
 	if len(c.observers) > 0 {
-		l.given = c.observers
+		l.observers.Give(c.observers)
 	}
 	if c.logger != nil || c.logKeys {
 		l.logger, l.logKeys = c.logger, c.logKeys

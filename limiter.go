@@ -42,6 +42,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/stint-go/stint/internal/events"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/logs"
@@ -62,10 +63,9 @@ type Limiter struct {
 	hears *store.Observer // of the store it was given, which doesn't keep it; or nil
 
 	// Guarded by family.mu: see enlist.
-	given     []func(Event) // by WithObserver
-	observers []*observer   // by Observe
-	logger    *slog.Logger  // by WithLogger
-	logKeys   bool          // by WithLogKeys
+	observers events.Observers[Event]
+	logger    *slog.Logger // by WithLogger
+	logKeys   bool         // by WithLogKeys
 }
 
 // New makes a limiter. The error reports everything that is wrong with the options at

@@ -272,41 +272,33 @@ func (l *Limiter) Observe(f func(Event)) (stop func()) {
 	if f == nil {
 		return func() {}
 	}
-	o := &observer{f}
 	l.family.mu.Lock()
 	defer l.family.mu.Unlock()
-	l.observers = append(l.observers, o)
+	remove := l.observers.Add(f)
 	l.family.enlist()
 	return func() {
 		l.family.mu.Lock()
 		defer l.family.mu.Unlock()
-		l.observers = slices.DeleteFunc(slices.Clone(l.observers), func(p *observer) bool { return p == o })
+		remove()
 		l.family.enlist()
 	}
 }
-
-// observer is one that a limiter has. Its address is its identity.
-type observer struct{ f func(Event) }
 
 type audience = events.Audience[Event]
 
 // enlist works out whom each limiter tells, and where it logs. The caller holds f.mu.
 func (f *family) enlist() {
 	for _, m := range f.members {
-		var above *logs.Log
+		var log *logs.Log // of the limiter that it extends
+		var others []func(Event)
 		if m.parent != nil {
-			above = m.parent.log.Load()
-		}
-		m.log.Store(logs.Derive(above, m.log.Load(), m.logger, m.logKeys))
-		var all []func(Event)
-		for o := m; o != nil; o = o.parent {
-			own := make([]func(Event), 0, len(o.given)+len(o.observers)+len(all))
-			own = append(own, o.given...)
-			for _, w := range o.observers {
-				own = append(own, w.f)
+			log = m.parent.log.Load()
+			if to := m.parent.told.Load(); to != nil {
+				others = to.All
 			}
-			all = append(own, all...)
 		}
+		m.log.Store(logs.Derive(log, m.log.Load(), m.logger, m.logKeys))
+		all := m.observers.After(others)
 		events.Address(&m.told, func(a *audience) { a.All = all })
 	}
 }

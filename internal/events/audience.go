@@ -1,6 +1,35 @@
 package events
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+)
+
+// Observers are the observers that a limiter itself has, of events of type E. They
+// aren't safe for concurrent use.
+type Observers[E any] struct {
+	given []func(E)
+	added []*func(E) // each at an address of its own
+}
+
+// Give replaces the observers that were given before. Those added stay.
+func (o *Observers[E]) Give(all []func(E)) { o.given = all }
+
+// Add adds f as the last observer. It returns the function that removes f.
+func (o *Observers[E]) Add(f func(E)) (remove func()) {
+	at := &f
+	o.added = append(o.added, at)
+	return func() { o.added = slices.DeleteFunc(o.added, func(other *func(E)) bool { return other == at }) }
+}
+
+// After returns others, the observers that were given and those added, in this order.
+func (o *Observers[E]) After(others []func(E)) []func(E) {
+	all := slices.Concat(others, o.given)
+	for _, f := range o.added {
+		all = append(all, *f)
+	}
+	return all
+}
 
 // Audience is the observers of a limiter's events, which are of type E. It is immutable
 // and replaced as a whole; a nil Audience has no observers.
