@@ -27,7 +27,7 @@ type explored interface {
 
 type anyStore = store.Store
 
-var variants = map[string]func(below store.Store, freed func()) explored{}
+var variants = map[string]func(below anyStore, freed func()) explored{}
 
 const exploredFile = `package adaptive
 

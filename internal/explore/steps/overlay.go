@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Variant is a package to explore: as it is shipped, or with a mistake in it.
@@ -68,7 +69,11 @@ func (e *Elsewhere) Run(t *testing.T) {
 	}
 	pkg := path.Base(e.Path) + "_test"
 	o.add("variants_test.go", "package "+pkg+"\n"+imports+"func init() {\n"+entries+"}\n")
-	cmd := exec.Command("go", "test", o.flag(), "-vet=off", "-count=1", "-timeout=0", "-v", "-run", "^"+t.Name()+"$", ".")
+	left := time.Duration(0) // as long as it takes
+	if end, ends := t.Deadline(); ends {
+		left = time.Until(end)
+	}
+	cmd := exec.Command("go", "test", o.flag(), "-vet=off", "-count=1", "-timeout="+left.String(), "-v", "-run", "^"+t.Name()+"$", ".")
 	cmd.Env = append(os.Environ(), "GOGC=400")
 	out, err := cmd.CombinedOutput()
 	if t.Logf("%s", out); err != nil {

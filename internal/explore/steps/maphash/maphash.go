@@ -11,3 +11,6 @@ var seed = maphash.MakeSeed()
 
 // MakeSeed returns the one seed.
 func MakeSeed() Seed { return seed }
+
+// String is maphash.String.
+func String(seed Seed, s string) uint64 { return maphash.String(seed, s) }

@@ -2,6 +2,7 @@
 package sync
 
 import (
+	"sync"
 	"unsafe"
 
 	"github.com/stint-go/stint/internal/explore/steps"
@@ -65,3 +66,9 @@ func (p *Pool) Get() any {
 
 // Put is no step.
 func (p *Pool) Put(x any) { p.idle = append(p.idle, x) }
+
+// What is here for packages of which something else is explored: no step.
+type (
+	Map  = sync.Map
+	Once = sync.Once
+)
