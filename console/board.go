@@ -35,7 +35,8 @@ type board struct {
 	refusals []refusal  // the newest last
 	failure  failure
 	degraded failure
-	policy   failure
+	policy   failure   // or success
+	inForce  time.Time // since when the policy is
 	updated  time.Time
 }
 
@@ -68,8 +69,9 @@ type limit struct {
 
 // adapted is where an adaptive limit has been.
 type adapted struct {
-	to, latency gauge // latency in µs
-	reason      atomic.Value
+	to                gauge
+	latency, baseline gauge // in µs
+	reason            atomic.Value
 }
 
 func newBoard(l *stint.Limiter) *board {
@@ -229,6 +231,7 @@ func (b *board) adapt(c *stint.LimitChange, now uint32) {
 	}
 	a.to.set(c.To, now)
 	a.latency.set(c.Latency.Microseconds(), now)
+	a.baseline.set(c.Baseline.Microseconds(), now)
 	a.reason.Store(c.Reason.String())
 }
 
@@ -283,6 +286,9 @@ func (b *board) rare(e *stint.Event) {
 		b.degraded = f
 	case stint.EventPolicy:
 		b.policy = f
+		if e.Err == nil {
+			b.inForce = f.at
+		}
 	case stint.EventUpdated:
 		b.updated = f.at
 	}

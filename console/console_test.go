@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"html"
 	"log/slog"
 	"net/http"
@@ -185,21 +184,6 @@ func TestPageTells(t *testing.T) {
 			t.Error("keys aren't masked")
 		}
 	})
-}
-
-func TestFailuresAndPolicies(t *testing.T) {
-	l := limiter(t, stint.Rate(1, time.Second), stint.WithKey(stint.Global()))
-	h := page(t, console.Limiters(l))
-	l.Tell(stint.Event{Kind: stint.EventStoreFailed, Err: errors.New("no route to store")})
-	l.Tell(stint.Event{Kind: stint.EventStoreDegraded, Err: errors.New("primary gone")})
-	l.Tell(stint.Event{Kind: stint.EventPolicy, Err: errors.New("limits.yaml:7: write burst")})
-	l.Tell(stint.Event{Kind: stint.EventLimitChanged, Change: &stint.LimitChange{Limit: "adaptive", From: 20, To: 17, Latency: 40 * time.Millisecond}})
-	got := text(ask(h, "GET", "/", nil).Body.String())
-	for _, want := range []string{"StoreFailed: no route to store", "the primary has failed: primary gone", "refused: limits.yaml:7: write burst", "adaptive follows latency: 17 now"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("the page doesn't say %q", want)
-		}
-	}
 }
 
 func TestWarnings(t *testing.T) {

@@ -46,12 +46,13 @@ type countView struct {
 	N    uint64
 }
 
-type failureView struct{ At, What, Err string }
+type failureView struct{ At, What, Err, Path, InForce string }
 
 type limitView struct {
 	Name, Text, Key, Kept string
 	Routes                []string
 	DryRun, Slots, Rule   bool
+	Local                 bool
 	Allowed, Refused      uint64
 	Bound, Dry, Bans      uint64
 	Share                 string
@@ -64,6 +65,7 @@ type limitView struct {
 type adaptedView struct {
 	Now           int64
 	Reason        string
+	Changed       bool // since the console began
 	Limit, Latent chart
 }
 
@@ -110,6 +112,9 @@ func (p *page) limiter(b *board) *limiterView {
 		})
 	}
 	v.Failure, v.Degraded, v.Policy = b.failure.view(), b.degraded.view(), b.policy.view()
+	if !b.inForce.IsZero() {
+		v.Policy.InForce = b.inForce.Format(time.DateTime)
+	}
 	if !b.updated.IsZero() {
 		v.Updated = b.updated.Format(time.DateTime)
 	}
@@ -121,7 +126,8 @@ func where(s store.Store) string {
 	if isMemory(s) {
 		return "Counts are in this process's memory: each process limits on its own."
 	}
-	return fmt.Sprintf("Counts are in a %T and belong to every process that uses it. Figures on this page are of this process alone; what one key has left is everybody's.", s)
+	return fmt.Sprintf("Counts are in a %s and belong to every process that uses it. "+
+		"Figures on this page are of this process alone; what one key has left is everybody's.", strings.TrimPrefix(fmt.Sprintf("%T", s), "*"))
 }
 
 func isMemory(s store.Store) bool {
@@ -133,7 +139,7 @@ func (f failure) view() *failureView {
 	if f.at.IsZero() {
 		return nil
 	}
-	return &failureView{f.at.Format(time.DateTime), f.what, f.err}
+	return &failureView{At: f.at.Format(time.DateTime), What: f.what, Err: f.err, Path: f.path}
 }
 
 // totals adds the parts of a board up.
@@ -170,7 +176,7 @@ func (b *board) totals(v *limiterView, now uint32) {
 		}
 	}
 	v.Measured = quantile(&took, 1) > 0
-	v.P50, v.P99 = quantile(&took, 0.5).String(), quantile(&took, 0.99).String()
+	v.P50, v.P99 = brief(quantile(&took, 0.5)), brief(quantile(&took, 0.99))
 	v.Traffic = newChart("requests a second", series{"allowed", "a", decided[allowed]}, series{"refused", "b", decided[refused]})
 	v.Slots = newChart("requests",
 		series{"in flight", "c", levels(float64(v.InFlight), &changed[flying], late[flying])},
@@ -219,16 +225,23 @@ func (p *page) limit(b *board, l *limit, d stint.Description, at time.Duration) 
 	v.Line = newChart(l.name+", requests a second", series{"allowed", "a", sums[allowed]}, series{"refused", "b", sums[refused]})
 	v.Stopped, v.Admitted = p.keys(topkeys.Top(shown, stopped...)), p.keys(topkeys.Top(shown, admitted...))
 	if a := l.adapted.Load(); a != nil {
-		reason, _ := a.reason.Load().(string)
-		latent := a.latency.line(now)
-		for i := range latent {
-			latent[i] /= 1000
-		}
-		v.Adapted = &adaptedView{Now: a.to.level.Load(), Reason: reason,
-			Limit:  newChart("slots", series{l.name, "c", a.to.line(now)}),
-			Latent: newChart("ms of latency", series{"latency", "d", latent})}
+		v.Adapted = a.view(l.name, now)
+	} else if v.Local && v.Of > 0 {
+		v.Adapted = &adaptedView{Now: v.Of}
 	}
 	return v
+}
+
+func (a *adapted) view(name string, now uint32) *adaptedView {
+	reason, _ := a.reason.Load().(string)
+	latent, base := a.latency.line(now), a.baseline.line(now)
+	for i := range latent {
+		latent[i] /= 1000
+		base[i] /= 1000
+	}
+	return &adaptedView{Now: a.to.level.Load(), Reason: reason, Changed: true,
+		Limit:  newChart(name+", slots", series{name, "c", a.to.line(now)}),
+		Latent: newChart(name+", ms of latency", series{"latency", "d", latent}, series{"compared with", "a", base})}
 }
 
 // describe says of a limit what its rules do.
@@ -238,7 +251,7 @@ func (v *limitView) describe(d stint.Description) {
 			continue
 		}
 		if !v.Rule {
-			v.Rule, v.Text, v.DryRun, v.Slots = true, r.Text, r.DryRun, r.Spec.Algorithm == store.Concurrency
+			v.Rule, v.Text, v.DryRun, v.Local, v.Slots = true, r.Text, r.DryRun, r.Local, r.Spec.Algorithm == store.Concurrency
 			v.Key = map[string]string{"": "told by the request", "Global": "one for all", "GivenKey": "given to Take"}[r.Key]
 			if v.Kept = "the store, for all processes that use it"; r.Local || isMemory(d.Store) {
 				v.Kept = "this process"
@@ -271,6 +284,15 @@ func share(n, of uint64) string {
 		return "—"
 	}
 	return strconv.FormatFloat(100*float64(n)/float64(of), 'f', 1, 64) + " %"
+}
+
+// brief is a duration to two digits.
+func brief(d time.Duration) string {
+	unit := time.Duration(1)
+	for d/unit >= 100 {
+		unit *= 10
+	}
+	return d.Round(unit).String()
 }
 
 // until is a wait in words.

@@ -1,0 +1,130 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+func newPage(t *testing.T, l *stint.Limiter) *page {
+	t.Helper()
+	h, err := New(Limiters(l), WithAuthorizer(Loopback), WithKeysInClear())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.(*page)
+}
+
+// What is in flight is drawn for as long as it is, also where nothing else happens.
+func TestInFlightIsDrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPage(t, stint.Must(stint.New(stint.Rate(9, time.Second), stint.WithKey(stint.GivenKey()))))
+		b := p.boards[0]
+		permit, err := b.limiter.Take(t.Context(), "k", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if v := p.limiter(b); v.InFlight != 1 {
+			t.Errorf("%d in flight, want 1", v.InFlight)
+		}
+		permit.Done()
+		time.Sleep(20*time.Second + time.Second/2)
+		v := p.limiter(b)
+		if v.InFlight != 0 || b.second.Load() != 0 {
+			t.Errorf("%d in flight, want 0; the second is read in vain: %v", v.InFlight, b.second.Load() != 0)
+		}
+		if got, want := v.Slots.Lines[0].Points, "0,60.0 269,60.0 270,0.0 279,0.0 280,60.0 299,60.0"; got != want {
+			t.Errorf("drawn is %s, want %s", got, want)
+		}
+	})
+}
+
+// However many decide at once, nothing is counted twice or not at all.
+func TestFiguresAreExact(t *testing.T) {
+	const callers, each, pass = 4, 1500, 100
+	p := newPage(t, stint.Must(stint.New(stint.Quota(pass, stint.Daily, stint.WithName("daily")), stint.WithKey(stint.GivenKey()))))
+	b := p.boards[0]
+	var all sync.WaitGroup
+	for c := range callers {
+		all.Go(func() {
+			for range each {
+				if permit, err := b.limiter.Take(context.Background(), fmt.Sprint("k", c), 1); err == nil {
+					permit.Done()
+				}
+				if c == 0 {
+					b.seen() // as the page does meanwhile
+				}
+			}
+		})
+	}
+	all.Wait()
+	v := p.limiter(b)
+	if v.Allowed != callers*pass || v.Refused != callers*(each-pass) || v.InFlight != 0 {
+		t.Errorf("%d allowed, %d refused, %d in flight", v.Allowed, v.Refused, v.InFlight)
+	}
+	l := v.Limits[0]
+	if l.Allowed != callers*pass || l.Refused != callers*(each-pass) || l.Bound != l.Refused {
+		t.Errorf("the limit: %d allowed, %d refused, %d bound", l.Allowed, l.Refused, l.Bound)
+	}
+	for _, keys := range []struct {
+		what string
+		got  []keyView
+		want uint64
+	}{{"admitted", l.Admitted, pass}, {"refused", l.Stopped, each - pass}} {
+		if len(keys.got) != callers {
+			t.Errorf("%s: %v", keys.what, keys.got)
+		}
+		for _, k := range keys.got {
+			if k.AtLeast != keys.want || k.AtMost != keys.want {
+				t.Errorf("%s: %v, want exactly %d", keys.what, k, keys.want)
+			}
+		}
+	}
+	if n := len(v.Refusals); n < perSecond || n > kept {
+		t.Errorf("%d refusals are shown", n)
+	}
+}
+
+// Limits without end have figures up to a bound, and the page says so.
+func TestLimitsWithoutEnd(t *testing.T) {
+	p := newPage(t, stint.Must(stint.New(stint.Rate(9, time.Second), stint.WithKey(stint.GivenKey()))))
+	b := p.boards[0]
+	for i := range 2 * mostLimits {
+		e := stint.Event{Kind: stint.EventAdmitted, Decision: stint.Decision{Allowed: true, Limits: []stint.LimitStatus{{Name: fmt.Sprint("l", i), Allowed: true}}}}
+		b.observe(&e)
+	}
+	v := p.limiter(b)
+	if len(v.Limits) > mostLimits+1 || !v.Unlisted || v.Allowed != 2*mostLimits {
+		t.Errorf("%d limits, of %d requests; said: %v", len(v.Limits), v.Allowed, v.Unlisted)
+	}
+}
+
+// An event costs the server's memory nothing.
+func TestEventsAllocateNothing(t *testing.T) {
+	l := stint.Must(stint.New(stint.Rate(1<<40, time.Second), stint.WithKey(stint.GivenKey())))
+	b := newPage(t, l).boards[0]
+	e := stint.Event{Kind: stint.EventAdmitted, Decision: stint.Decision{Allowed: true, Limits: []stint.LimitStatus{{Name: "rate", Allowed: true}}}}
+	for range 2 * batched {
+		b.observe(&e)
+	}
+	if n := testing.AllocsPerRun(10*batched, func() { b.observe(&e) }); n != 0 {
+		t.Errorf("%v allocations an event", n)
+	}
+}
+
+func TestBrief(t *testing.T) {
+	var got []string
+	for _, d := range []time.Duration{0, 7, 99, 1234, 10_485_759, 99_900_000, time.Minute + 4*time.Second} {
+		got = append(got, brief(d))
+	}
+	if got, want := strings.Join(got, " "), "0s 7ns 99ns 1.2µs 10ms 100ms 1m4s"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

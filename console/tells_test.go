@@ -1,0 +1,191 @@
+package console_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	stinthttp "github.com/stint-go/stint/adapters/std"
+	"github.com/stint-go/stint/console"
+	"github.com/stint-go/stint/policy"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/failover"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+func reads(h http.Handler) string { return text(ask(h, "GET", "/", nil).Body.String()) }
+
+func says(t *testing.T, h http.Handler, wants ...string) {
+	t.Helper()
+	got := reads(h)
+	for _, want := range wants {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page doesn't say %q, but %s", want, got)
+		}
+	}
+}
+
+// remote is a store that takes its time, and fails when told to.
+type remote struct {
+	store.Store
+	takes time.Duration
+	down  atomic.Bool
+}
+
+func (r *remote) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	time.Sleep(r.takes)
+	if r.down.Load() {
+		return errors.New("no route to the store")
+	}
+	return r.Store.Take(ctx, charges, results)
+}
+
+// The page says whose the counts and figures are, how long the store takes, and whether
+// it is there.
+func TestPageTellsOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		primary := &remote{Store: memstore.New(), takes: 10 * time.Millisecond}
+		both := failover.New(primary, memstore.New(), failover.WithThreshold(2))
+		defer both.Close()
+		l := limiter(t, stint.WithStore(both), stint.Rate(1000, time.Hour, stint.WithName("api")),
+			stint.AdaptiveConcurrency(1, 9, stint.WithName("workers")), stint.WithKey(stint.Header("X-Api-Key")))
+		h := page(t, console.Limiters(l))
+		traffic(l, "/", "k", 98)
+		primary.takes = 100 * time.Millisecond
+		traffic(l, "/", "k", 2)
+		says(t, h,
+			"Counts are in a failover.Store and belong to every process that uses it. Figures on this page are of this process alone; what one key has left is everybody's.",
+			"api TokenBucket: 1000 per 1h0m0s, burst 1000 counted in: the store, for all processes that use it",
+			"workers Concurrency: 9 counted in: this process",
+			"store, p50 10ms store, p99 100ms")
+		primary.down.Store(true)
+		traffic(l, "/", "k", 4)
+		time.Sleep(time.Second)
+		says(t, h, "Primary store, 2000-01-01 00:00:02: it fails: failover: the breaker is open", "no route to the store")
+		primary.down.Store(false)
+		time.Sleep(time.Minute)
+		says(t, h, "it answers again, and its breaker is closed")
+	})
+}
+
+func TestPageTellsTheLastError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := &remote{Store: memstore.New()}
+		l := limiter(t, stint.WithStore(down), stint.Rate(1000, time.Hour, stint.WithName("api")), stint.WithKey(stint.Header("X-Api-Key")))
+		h := page(t, console.Limiters(l))
+		traffic(l, "/", "k", 1)
+		if got := reads(h); strings.Contains(got, "error") {
+			t.Errorf("without an error: %s", got)
+		}
+		down.down.Store(true)
+		traffic(l, "/", "k", 3)
+		time.Sleep(time.Second)
+		says(t, h, "Last error, 2000-01-01 00:00:00: StoreFailed: no route to the store", "StoreFailed 3", "allowed 1 refused 0")
+	})
+}
+
+func TestPageTellsOfMemory(t *testing.T) {
+	l := limiter(t, stint.WithMemory(memstore.WithMaxKeys(100)), stint.Rate(1000, time.Hour, stint.WithName("api")), stint.WithKey(stint.Header("X-Api-Key")))
+	h := page(t, console.Limiters(l))
+	for _, key := range []string{"a", "b", "c"} {
+		traffic(l, "/", key, 1)
+	}
+	says(t, h, "Counts are in this process's memory: each process limits on its own.", "keys in memory 3 of 1", "counted in: this process")
+}
+
+// Of a policy file the page shows when it was read last, or what is wrong in which line,
+// and what is in force meanwhile.
+func TestPageTellsOfThePolicyFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "limits.yaml")
+	write := func(text string) {
+		t.Helper()
+		next := file + ".next"
+		if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(next, file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good := func(n string) string {
+		return "version: 1\nkey: global\nlimits:\n  - name: api\n    rate: " + n + "/1m\n"
+	}
+	write(good("5"))
+	l := limiter(t, stint.Rate(1, time.Second), stint.WithKey(stint.Header("X-Api-Key")))
+	if _, err := policy.Watch(t.Context(), file, l, policy.WithDebounce(time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	// A page is drawn at most twice a second: each step has its own, that began before.
+	steps := []struct{ write, want string }{
+		{"", "api TokenBucket: 5 per 1m0s"},
+		{good("many"), ": refused, and the policy of the start stays in force: .*limits.yaml:5:11: a rate is"},
+		{good("7"), ": in force Limits changed last at .*api TokenBucket: 7 per 1m0s"},
+		{"version: 1\nkey: nobody\n", ": refused, and the policy of [-0-9]{10} [:0-9]{8} stays in force: .*limits.yaml:2:6: .*api TokenBucket: 7 per 1m0s"},
+	}
+	var pages []http.Handler
+	for range steps {
+		pages = append(pages, page(t, console.Limiters(l)))
+	}
+	read := make(chan struct{}, len(steps))
+	l.Observe(func(e stint.Event) {
+		if e.Kind == stint.EventPolicy {
+			read <- struct{}{}
+		}
+	})
+	for i, step := range steps {
+		want := step.want
+		if step.write != "" {
+			write(step.write)
+			<-read
+			want = "Policy file " + regexp.QuoteMeta(file) + " , [-0-9]{10} [:0-9]{8}" + want
+		}
+		if got := reads(pages[i]); !regexp.MustCompile(want).MatchString(got) {
+			t.Errorf("the page doesn't say %s, but %s", want, got)
+		}
+	}
+}
+
+// An adaptive limit is drawn with the latency that it follows.
+func TestPageTellsOfAdaptiveLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, stint.WithKey(stint.Global()), stint.AdaptiveConcurrency(1, 50, stint.WithName("workers"), stint.WithInitialLimit(10),
+			stint.WithAdaptation(stint.AIMD), stint.WithLatencyTimeout(100*time.Millisecond), stint.WithSampleWindow(time.Second)))
+		h := page(t, console.Limiters(l))
+		took := 20 * time.Millisecond
+		served := stinthttp.Middleware(l)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(took) }))
+		serve := func(n int) {
+			for range n {
+				for range 8 {
+					go served.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+				}
+				time.Sleep(500 * time.Millisecond)
+			}
+			synctest.Wait()
+		}
+		serve(1)
+		says(t, h, "workers follows latency: 10 now It has not changed since this page began to look.")
+		serve(10)
+		got := reads(h)
+		up := regexp.MustCompile(`workers follows latency: (1[1-9]) now`).FindStringSubmatch(got)
+		if up == nil || !strings.Contains(got, "latency 20 compared with 100") {
+			t.Fatalf("with short requests: %s", got)
+		}
+		took = 300 * time.Millisecond
+		serve(10)
+		says(t, h, "latency 300 compared with 100")
+		html := ask(h, "GET", "/", nil).Body.String()
+		if !regexp.MustCompile(`aria-label="workers, slots over five minutes: workers now [0-9]+, at most ` + up[1] + `"`).MatchString(html) {
+			t.Errorf("the limit that was %s isn't drawn: %s", up[1], text(html))
+		}
+	})
+}
