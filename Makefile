@@ -110,8 +110,8 @@ build-all: ## every package and every module compiles, tests and examples too
 bench: ## benchmarks: make bench BENCH=HotKey PKG=./store/memstore COUNT=10
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
 
-bench-redis: redis ## redisstore beside its peers: make bench-redis ROUNDS=15 TIME=300ms
-	cd benchmarks && $(WORKSPACE) $(GO) run ./redis -rounds $(ROUNDS) -time $(TIME) -redis-server $(REDIS)
+bench-redis: redis ## redisstore beside its peers: make bench-redis ROUNDS=15 TIME=300ms; LIMITS=true: only several limits
+	cd benchmarks && $(WORKSPACE) $(GO) run ./redis -rounds $(ROUNDS) -time $(TIME) -redis-server $(REDIS) -limits=$(or $(LIMITS),false)
 
 bench-peers: ## stint beside its peers in memory: make bench-peers ROUNDS=9 TIME=50ms
 	cd benchmarks && $(WORKSPACE) $(GO) run ./peers -rounds $(ROUNDS) -time $(TIME)

@@ -88,7 +88,6 @@ if not B then
   fade = ends
   if g > 0 then
     add = cost
-    if again then new = sub(v, 1, 9) .. format('%010.0f', sub(v, 10) + cost) end
   else
     new = v
   end

@@ -40,8 +40,7 @@
 //
 // The loop then makes them and looks again. Names that the loops use are those blocks'
 // locals must not have: the ones above, and those at the top of take.lua's own blocks. A block may not break in any other case, nor
-// in charge and save. States are text between two decisions, also when a call names a
-// key twice.
+// in charge and save.
 //
 // An algorithm is a file, and a line in the table algorithms.
 package lua

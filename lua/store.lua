@@ -2,7 +2,7 @@
 --
 -- An algorithm's block save says what is to stand at key i, where v stood, in one of
 --   new: the text, or false: nothing
---   add: a number to add to the integer there; then new too, if the key is named again
+--   add: a number to add to the integer there
 -- and for how long, in one of
 --   px: in milliseconds
 --   fade: the instant at which what it says is worth nothing more
@@ -11,6 +11,8 @@
 --
 -- Lifetimes are counted from the millisecond that the server's present is in, so they
 -- are a millisecond more than rounded up.
+--
+-- If the call names the key again, it is read again then: until that, 0 stands for it.
 --
 -- What is no string is written by its algorithm, and lives by the block expire: name, and
 -- px or fade.
@@ -40,4 +42,4 @@ elseif new then
 elseif vals[i] then
   call('DEL', name)
 end
-if again then vals[i] = new end
+if again then vals[i] = 0 end

@@ -5,13 +5,14 @@
 --   kind: - or +, and the letter of the algorithm of each charge of a decision, which
 --     is a capital for a dry run
 --   the number of decisions, whose keys are the next ones in turn, unless
---   kind +: the numbers of the decisions' keys, comma separated; empty: the next ones,
---     which nothing else in the call names
---   kind +: where runs of decisions end in which no key is twice, comma separated;
---     empty: all are one
---   kind +: how many times each is asked, comma separated; empty: once
+--   kind +: the numbers of the decisions' keys; empty: the next ones, which nothing else
+--     in the call names
+--   kind +: where runs of decisions end in which no key is twice; empty: all are one
+--   kind +: how many times each is asked; empty: once
 --   kind +: ids of leases, 16 bytes each, for charges on Concurrency
 --   per charge: the arguments of its algorithm (its file says which)
+--
+-- Numbers that are many are two bytes each, the high one first.
 --
 -- Of a shape the keys and the answers are in columns: those of all decisions' first
 -- charges, then those of their second.
@@ -44,10 +45,17 @@ for _ = 1, ARGV[2] + 0 do
   local index, runs, times, leases
   if byte(kind) == 43 then
     for x = 0, 2 do
-      local numbers
-      if ARGV[c + x] ~= '' then
+      local text, numbers = ARGV[c + x], nil
+      if text ~= '' then
         numbers = {}
-        for n in string.gmatch(ARGV[c + x], '%d+') do numbers[#numbers + 1] = n + 0 end
+        local n = 0
+        for from = 1, #text, 1000 do -- a call gives back so many values at the most
+          local bytes = {byte(text, from, from + 999)}
+          for y = 1, #bytes, 2 do
+            n = n + 1
+            numbers[n] = bytes[y] * 256 + bytes[y + 1]
+          end
+        end
       end
       if x == 0 then index = numbers elseif x == 1 then runs = numbers else times = numbers end
     end
@@ -113,6 +121,10 @@ if letter == LETTER then
   for row = done + 1, till do
     local i = index and index[before + row] or key + before + row
     local v, g, fits, dirty, raw = vals[i], times and times[row] or 1, 0, false, nil
+    if v == 0 then
+      v = call('MGET', KEYS[i])[1]
+      vals[i] = v
+    end
     --LOAD--
     --LOOK--
     out[sum + before + row] = raw or v
@@ -132,6 +144,10 @@ if letter == LETTER then
   for row = from + 1, till do
     local i = index and index[before + row] or keys + row
     local v, g, fits, dirty, raw = vals[i], times and times[row] or 1, 0, false, nil
+    if v == 0 then
+      v = call('MGET', KEYS[i])[1]
+      vals[i] = v
+    end
     --LOAD--
     --LOOK--
     out[answers + row] = raw or v

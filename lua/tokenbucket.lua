@@ -100,13 +100,11 @@ if not A then
   if g > 0 then
     local x, y = byte(v, digit, digit + 1)
     add, renew = inc, x * 10 + y >= passes
-    if again then new = form .. format('%015.0f', sub(v, 5) + inc) end
   else
     new = v
   end
 elseif odd == true and tagged and g > 0 and A <= top and A < 1e15 then
   add, px, renew = g == 1 and inc or format('%.0f', g * more), lifetime, A % grid < g * more
-  if again then new = form .. format('%015.0f', A) end
 else
   local B, C, D, E = max(A - top, 0), 0, 0, 0
   if odd and odd ~= true then D, E = odd.D, odd.E end

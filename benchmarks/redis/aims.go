@@ -62,13 +62,19 @@ func aims(all groups, memory map[string]keyMemory) []aim {
 		r, noise = g.ratio(stintName, evalshaName, p50Of), g.noise(p50Of)
 		out = append(out, aim{"p50" + against, "≤ 1 ×, but for noise", besideNoise(r, noise), r.Median <= 1+noise, noise > tooNoisy})
 	}
+	return append(out, mixed.addedAims()...)
+}
+
+// addedAims are those of groups of mixtures: alone, and in batches.
+func (gs groups) addedAims() []aim {
+	var out []aim
 	for i, where := range []string{"alone", "in batches"} {
-		for j := range mixed[i].subjects {
-			what := &mixed[i].subjects[j]
+		for j := range gs[i].subjects {
+			what := &gs[i].subjects[j]
 			if what.charges < 2 {
 				continue
 			}
-			r, most := mixed[i].added(what, scriptOf), 0.45
+			r, most := gs[i].added(what, scriptOf), 0.45
 			if where == "in batches" { // where the first costs next to nothing
 				most = batched(what.name)
 			}

@@ -22,8 +22,9 @@ type config struct {
 	rounds  int
 	each    time.Duration
 	program string
-	keys    int // "many keys"
-	stored  int // keys in the server when its memory is measured
+	keys    int  // "many keys"
+	stored  int  // keys in the server when its memory is measured
+	limits  bool // only decisions of several limits
 }
 
 func main() {
@@ -31,6 +32,7 @@ func main() {
 	flag.IntVar(&c.rounds, "rounds", 5, "how often each is measured; medians are shown")
 	flag.DurationVar(&c.each, "time", time.Second, "how long each takes in a round")
 	flag.StringVar(&c.program, "redis-server", "redis-server", "the server to start")
+	flag.BoolVar(&c.limits, "limits", false, "measure only decisions of several limits, and print their tables")
 	flag.Parse()
 	if c.rounds < 1 {
 		log.Fatal("benchmarks: -rounds must be 1 or more")
@@ -55,6 +57,15 @@ func run(w io.Writer, c config) error {
 	defer endMixtures()
 
 	all := plan(c, subjects, mixtures)
+	if c.limits {
+		all = all.mixed()
+		if err := all.measure(server, c); err != nil {
+			return err
+		}
+		all.writeLimits(w)
+		writeAims(w, all.addedAims())
+		return nil
+	}
 	if err := all.measure(server, c); err != nil {
 		return err
 	}

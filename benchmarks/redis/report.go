@@ -54,18 +54,8 @@ Bytes per key, for keys of one length: what the server reports for one key, and 
 			fmt.Fprintf(&b, "| %s | %.0f | %.0f |\n", s.name, m.usage, m.used)
 		}
 	}
-	fmt.Fprintf(&b, `
-Decisions of several limits, alone and in batches. "In scripts" is the server's time by
-INFO commandstats, "beside one rate" the same as a multiple. "An added limit" is the cost
-of each limit after the first, in percent of the first. Slots are released outside the
-measurement unless a row says otherwise. Where kinds of decisions are mixed, the multiple
-is against the same decisions among their own kind. Calls pause every 50 ms, so there are
-fewer per second than above.
-
-`)
-	for _, g := range all.mixed() {
-		g.writeMixtures(&b)
-	}
+	fmt.Fprintln(&b)
+	all.mixed().writeLimits(&b)
 	fmt.Fprintf(&b, `Aims. Noise is by how much two measurements of the same EVALSHA in one round differ in
 half the rounds.
 
@@ -73,6 +63,21 @@ half the rounds.
 	writeAims(&b, aims(all, memory))
 	_, err = b.WriteTo(w)
 	return err
+}
+
+// writeLimits writes the tables of mixtures.
+func (gs groups) writeLimits(w io.Writer) {
+	fmt.Fprint(w, `Decisions of several limits, alone and in batches. "In scripts" is the server's time by
+INFO commandstats, "beside one rate" the same as a multiple. "An added limit" is the cost
+of each limit after the first, in percent of the first. Slots are released outside the
+measurement unless a row says otherwise. Where kinds of decisions are mixed, the multiple
+is against the same decisions among their own kind. Calls pause every 50 ms, so there are
+fewer per second than with one limit above.
+
+`)
+	for _, g := range gs {
+		g.writeMixtures(w)
+	}
 }
 
 func (g *group) write(w io.Writer) {

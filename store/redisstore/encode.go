@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"encoding/binary"
 	"slices"
 	"strconv"
 
@@ -115,14 +116,14 @@ func (q *request) more(s *shape, shared bool) {
 	for column := range s.records {
 		for i := range s.entries {
 			if shared {
-				keys = append(strconv.AppendInt(keys, int64(s.entries[i].keys[column]), 10), ',')
+				keys = binary.BigEndian.AppendUint16(keys, uint16(s.entries[i].keys[column]))
 			}
 		}
 	}
 	for i := range s.entries {
 		e := &s.entries[i]
 		if s.times {
-			times = append(strconv.AppendInt(times, int64(len(e.decisions)), 10), ',')
+			times = binary.BigEndian.AppendUint16(times, uint16(len(e.decisions)))
 		}
 		if s.leases {
 			for _, d := range e.decisions {
@@ -135,10 +136,10 @@ func (q *request) more(s *shape, shared bool) {
 		}
 	}
 	for _, end := range s.runs {
-		runs = append(strconv.AppendInt(runs, int64(end), 10), ',')
+		runs = binary.BigEndian.AppendUint16(runs, uint16(end))
 	}
 	if len(s.runs) > 0 {
-		runs = strconv.AppendInt(runs, int64(len(s.entries)), 10)
+		runs = binary.BigEndian.AppendUint16(runs, uint16(len(s.entries)))
 	}
 	q.add(keys)
 	q.add(runs)
