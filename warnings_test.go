@@ -348,20 +348,18 @@ func TestRebuilding(t *testing.T) {
 		t.Skip("see TestRebuilt")
 	}
 	var kept []*stint.Limiter
-	opts := []stint.Option{stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()), stint.WithMemory(), stint.WithObserver(func(e stint.Event) {
+	opts := []stint.Option{stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()), stint.WithObserver(func(e stint.Event) {
 		if e.Kind == stint.EventWarning {
 			fmt.Println("warning:", e.Warning.Kind, e.Warning.Text)
 		}
 	})}
-	l := limiter(t, opts...)
-	build := func(http.ResponseWriter, *http.Request) {
-		var err error
-		made := l
+	l := limiter(t, everybody, stint.Rate(1, time.Second))
+	handle := func(http.ResponseWriter, *http.Request) {
+		build := stint.New
 		if mode == "with" {
-			made, err = l.With(stint.Rate(10, time.Second))
-		} else {
-			made, err = stint.New(opts...)
+			build = l.With
 		}
+		made, err := build(opts...)
 		if err != nil {
 			t.Error(err)
 		}
@@ -371,13 +369,13 @@ func TestRebuilding(t *testing.T) {
 	}
 	if mode == "outside" {
 		for range 300 {
-			build(nil, nil)
+			handle(nil, nil)
 		}
 		runtime.GC()
-		build(nil, nil)
+		handle(nil, nil)
 		return
 	}
-	s := httptest.NewServer(http.HandlerFunc(build))
+	s := httptest.NewServer(http.HandlerFunc(handle))
 	defer s.Close()
 	requests := 200
 	if mode == "with" {
