@@ -215,12 +215,10 @@ func (l *Limit) hidden(s *State) time.Duration {
 	}
 }
 
-// more is the time after which more units are left than r says. known is false where
-// nobody can tell.
+// more is the time after which more units are left than r says, of a limit that is no
+// bucket. known is false where nobody can tell.
 func (l *Limit) more(r *Result) (after time.Duration, known bool) {
 	switch l.spec.Algorithm {
-	case TokenBucket, LeakyBucket:
-		return l.moreInBucket(r), true
 	case IntervalBucket:
 		return l.moreInterval(r), true
 	case WarmUp:

@@ -114,7 +114,9 @@ func (l *Limit) Lifetime(s *State, r *Result) time.Duration {
 // it isn't rounded up to a tick. known is false for Concurrency: nobody knows when a
 // slot is released.
 func (l *Limit) MoreAfter(r *Result) (after time.Duration, known bool) {
-	if after, known = l.more(r); !known {
+	if a := l.spec.Algorithm; a == TokenBucket || a == LeakyBucket { // as most are
+		after = l.moreInBucket(r)
+	} else if after, known = l.more(r); !known {
 		return 0, false
 	}
 	if !r.OK && r.RetryAfter > 0 {
