@@ -43,7 +43,7 @@ func newSite(t *testing.T, allow func(*http.Request) bool) site {
 	l, err := stint.New(stint.WithLimiterName("shop"), stint.WithKey(stint.Header("X-Api-Key")),
 		stint.Rate(3, time.Hour, stint.WithName("caller")),
 		stint.AdaptiveConcurrency(1, 50, stint.WithName("workers"), stint.WithKey(stint.Global())),
-		stint.WithRoute("GET /login", stint.Rate(1, time.Hour, stint.WithName("login"))))
+		stint.WithRoute("GET /login", stint.Rate(1, time.Hour, stint.WithName("login")), stint.Ban(3, time.Hour, time.Hour)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,9 @@ func browse(t *testing.T) context.Context {
 		}
 		t.Skip("no chromium: make test-console installs it")
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox)
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
+		chromedp.NoSandbox, // which root can't have, and pages of this process don't need
+		chromedp.WSURLReadTimeout(time.Minute))
 	ctx, stop := chromedp.NewExecAllocator(t.Context(), opts...)
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx)
@@ -124,7 +126,7 @@ func get[T any](t *testing.T, ctx context.Context, a chromedp.Action[T]) T {
 func says(t *testing.T, ctx context.Context, selector, text string) {
 	t.Helper()
 	var got string
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		got = get(t, ctx, chromedp.Evaluate[string](fmt.Sprintf("document.querySelector(%q)?.innerText ?? ''", selector)))
 		if got = strings.Join(strings.Fields(got), " "); strings.Contains(got, text) {
 			return
@@ -203,11 +205,14 @@ func TestStrangersAreRefused(t *testing.T) {
 func TestPhoneAndDark(t *testing.T) {
 	s, ctx := newSite(t, console.Loopback), browse(t)
 	s.ask(t, "/", strings.Repeat("k", 120))
+	s.ask(t, "/login", strings.Repeat("k", 120))
+	s.ask(t, "/login", strings.Repeat("k", 120))
 	run(t, ctx, chromedp.EmulateViewport(360, 740), chromedp.Navigate(s.URL+"/console/"))
 	says(t, ctx, "#who0", "kkk")
-	if wide := get(t, ctx, chromedp.Evaluate[int](`document.documentElement.scrollWidth`)); wide > 360 {
-		t.Errorf("the page is %d wide on a screen of 360", wide)
-	}
+	narrow(t, ctx)
+	run(t, ctx, chromedp.SetValue(chromedp.CSS(`input[name=key]`), strings.Repeat("k", 120)), chromedp.Click(chromedp.CSS(`button[value=look]`)))
+	says(t, ctx, ".found", "0 of 1 left")
+	narrow(t, ctx)
 	for _, tc := range []struct {
 		scheme string
 		dark   bool
@@ -220,8 +225,34 @@ func TestPhoneAndDark(t *testing.T) {
 		if dark := darkness(img); dark != tc.dark {
 			t.Errorf("in %s the page is dark: %v", tc.scheme, dark)
 		}
+		for _, pale := range get(t, ctx, chromedp.Evaluate[[]string](contrast)) {
+			t.Errorf("in %s it is hard to read: %s", tc.scheme, pale)
+		}
 	}
 }
+
+func narrow(t *testing.T, ctx context.Context) {
+	t.Helper()
+	if wide := get(t, ctx, chromedp.Evaluate[int](`document.documentElement.scrollWidth`)); wide > 360 {
+		t.Errorf("the page is %d wide on a screen of 360", wide)
+	}
+}
+
+// contrast lists the texts with a contrast below 4.5 to what is behind them, and the
+// lines of charts with one below 3: what WCAG 2 asks for.
+const contrast = `(() => {
+	const rgb = s => s.match(/[\d.]+/g).map(Number);
+	const light = c => { const [r, g, b] = c.map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+	const behind = e => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
+	const ratio = (a, b) => { const [x, y] = [light(a.slice(0, 3)), light(b.slice(0, 3))].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
+	const pale = [];
+	for (const e of document.querySelectorAll("body *")) {
+		const style = getComputedStyle(e), text = [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
+		if (text && ratio(rgb(style.color), behind(e)) < 4.5) pale.push(e.tagName + "." + e.className + " " + e.textContent.slice(0, 40));
+		if (e.tagName === "polyline" && ratio(rgb(style.stroke), behind(e.closest("figure"))) < 3) pale.push("line " + e.getAttribute("class"));
+	}
+	return pale;
+})()`
 
 // scheme makes the device a light or a dark one.
 func scheme(t *testing.T, ctx context.Context, name string) {
