@@ -1,34 +1,35 @@
-// Package lua holds the scripts that decide inside Redis or Valkey: the twins of
-// the steps in package store, which must agree with them to the integer.
+// Package lua holds the scripts that decide inside Redis or Valkey: the twins of the
+// steps in package store, which they must agree with to the integer.
 //
-// A script is composed. The loops of take.lua and settle.lua know no algorithm; each
-// algorithm's file has the blocks that are inlined into them, and only those of the
-// algorithms that a call needs. To make a function costs a server as much as to decide,
-// so that what most calls need is in blocks, and what few need is in functions that a
-// script makes when it meets the first state or charge that needs them.
+// Scripts are composed. The loops of take.lua and settle.lua know no algorithm. Each
+// algorithm's file has blocks that are inlined into the loops, and a script contains
+// only the blocks of the algorithms that a call needs. Making a function costs a server
+// as much as a decision. So what most calls need is in blocks, and what few need is in
+// functions, which a script makes when it meets the first state or charge that needs
+// them.
 //
 // # Blocks
 //
-// A line that begins with --: begins a block. Those of an algorithm are, in the order in
-// which a loop runs through them:
+// A line that begins with --: begins a block. The blocks of an algorithm are, in the
+// order in which a loop runs them:
 //
 //	arguments  not code: names of the arguments of a charge (ARGV), which are locals
-//	           named so in all blocks, as text
+//	           of these names in all blocks, as text
 //	setup      what is the same for all charges of a column. Sets peek: the charge
 //	           costs nothing
 //	looks      the same, where take.lua looks and doesn't charge
-//	load       reads the state v of key i (text, or nil if there is none or it is no
-//	           string) and brings it to the present, in locals. Sets dirty if what
-//	           stands there has to be written whoever is refused
-//	look       sets fits: how many of g equal charges fit; -1 if that isn't known for
-//	           want of the calendar. Sets raw: the state found, if it isn't v
+//	load       reads the state v of key i (text, or nil if there is none or it isn't a
+//	           string) and brings it to the present, in locals. Sets dirty if the
+//	           state has to be written even if the decision is refused
+//	look       sets fits: how many of g equal charges fit; -1 if that isn't known
+//	           without more of the calendar. Sets raw: the state found, if it isn't v
 //	keep       not code: names of the locals of load and look that charge and save need.
 //	           None may be nil: a table that nils are put into grows badly
 //	charges    what is the same for all charges of a column that are made
 //	charge     makes g charges, in the locals, or in the server if there is no save
 //	refused    changes the locals because the decision was refused; sets dirty
-//	save       says what is to stand at the key, and how long (store.lua)
-//	rest       where nothing is charged and there is no save
+//	save       says what to store at the key, and for how long (store.lua)
+//	rest       runs if nothing is charged and there is no save
 //	amend      after setup and load: makes an earlier charge cost due, which is
 //	           diff more; its receipt is in charged, instant, mark and lease. Sets dirty,
 //	           or writes by itself and sets left, the state left
@@ -38,9 +39,9 @@
 //
 //	if not rare then lacking = row break end
 //
-// The loop then makes them and looks again. Names that the loops use are those blocks'
-// locals must not have: the ones above, and those at the top of take.lua's own blocks. A block may not break in any other case, nor
-// in charge and save.
+// The loop then makes the functions and looks again. The locals of blocks must not have
+// names that the loops use: the ones above, and those at the top of take.lua's own
+// blocks. A block must not break in any other case, and never in charge and save.
 //
 // An algorithm is a file, and a line in the table algorithms.
 package lua
@@ -58,7 +59,7 @@ import (
 //go:embed *.lua
 var files embed.FS
 
-// Script is a script's text, and the SHA-1 by which a server knows it.
+// Script is the text of a script, and the SHA-1 by which a server identifies it.
 type Script struct{ Source, SHA string }
 
 // Set is a set of algorithms.
@@ -81,8 +82,8 @@ const (
 	all = WideWarmUp<<1 - 1
 )
 
-// algorithms are the letters by which a script knows them, and the files that their
-// blocks are in: of a block that several have, one follows the other.
+// algorithms are the letters by which a script identifies algorithms, and the files of
+// their blocks. A block in several files is the concatenation of them.
 var algorithms = []struct {
 	set    Set
 	letter byte
@@ -131,7 +132,7 @@ func cached(name string, set Set) *Script {
 	return s.(*Script)
 }
 
-// compose puts the blocks of the algorithms into the loop of a script.
+// compose inserts the blocks of the algorithms into the loop of a script.
 func compose(key id) string {
 	loop, common := read(key.name), read("store")
 	functions := read("general")["script"]
@@ -171,7 +172,7 @@ func compose(key id) string {
 	return read("prelude")["script"] + fill(loop["script"], in)
 }
 
-// blocks are those of a file, or of an algorithm.
+// blocks are the blocks of a file or of an algorithm.
 type blocks map[string]string
 
 // complete adds what follows from an algorithm's own blocks: how its arguments are
@@ -199,8 +200,8 @@ func (b blocks) complete(common blocks) {
 	}
 }
 
-// fill puts blocks into the places of a template, each a line of its own: --NAME--, and
-// into those of the blocks. Places that nothing is put into go.
+// fill inserts blocks into the places of a template, each a line of its own: --NAME--,
+// and into the places of those blocks. Places without a block are removed.
 func fill(template string, in blocks) string {
 	var b strings.Builder
 	for line := range strings.Lines(template) {
@@ -212,8 +213,8 @@ func fill(template string, in blocks) string {
 	return b.String()
 }
 
-// read returns a file's blocks, without the comments, which servers need not keep. What
-// stands before any is the block script.
+// read returns a file's blocks, without comments, which servers need not store. The
+// part before the first block is the block script.
 func read(name string) blocks {
 	text, err := files.ReadFile(name + ".lua")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// algorithm is how the limits, charges and states of an algorithm are told to its script
-// and by it. What the arguments are is said in its file in package lua.
+// algorithm is how the limits, charges and states of an algorithm are encoded for its
+// script and decoded. Its file in package lua documents the arguments.
 type algorithm struct {
 	set    lua.Set
 	letter byte // by which the script knows it
@@ -24,18 +24,20 @@ type algorithm struct {
 	// (TestTwoReleases). It is the number of all limits of the algorithm, also of those
 	// whose states are as before: limits change their numbers and keep what has been used.
 	key string
-	// arguments are those of a charge of one that is no dry run and doesn't wait.
+	// arguments returns the arguments of a charge of 1 that isn't a dry run and doesn't
+	// wait.
 	arguments func(*record) []any
-	// vary changes them to those of c, or, if c is nil, as the instant wants it.
+	// vary changes them to those of c or, if c is nil, to what the instant requires.
 	vary func(r *record, args []any, c *store.Charge, t *told)
-	// state reads what the script has found.
+	// state decodes what the script has found.
 	state func(found string, s *store.State) error
-	// alone: each charge is asked by itself, since the server tells what one has to
-	// know: of a list of entries, of leases some of which turn out to have run out.
+	// alone: each charge is asked by itself, because the server returns what one needs
+	// to know: of a list of entries, or of leases some of which turn out to have
+	// expired.
 	alone bool
-	// The same for those that wait, which look into the calendar.
+	// The same for charges that may wait, which look into the calendar.
 	aloneWaiting bool
-	// Of limits whose scale is wide, where that makes a difference to the script.
+	// For limits with a wide scale, if that makes a difference to the script.
 	wide    *algorithm
 	leases  bool // what is charged are leases
 	stocked bool // WithLeasing may take some ahead
@@ -60,7 +62,7 @@ var (
 	wideWarmUp = algorithm{set: lua.WideWarmUp, letter: 'v', arguments: warmUpInUnits, vary: varyWarmUp, alone: true}
 )
 
-// algorithmOf is how l is told.
+// algorithmOf returns how l is encoded.
 func algorithmOf(l *store.Limit) *algorithm {
 	a := &algorithms[l.Algorithm()]
 	if a.wide != nil && l.Terms().Scale.Wide {
@@ -86,7 +88,7 @@ func bucket(r *record) []any {
 	return args
 }
 
-// bucketLimit is what only some charges need, and what a state ends in.
+// bucketLimit returns what only some charges need, and the end of a state.
 func bucketLimit(r *record) (limit, words string) {
 	t := &r.terms
 	words = fmt.Sprintf(":%d:%d", t.Token, t.Numbers.Unit)
@@ -139,8 +141,8 @@ func varyBucketInUnits(r *record, args []any, c *store.Charge, _ *told) {
 	}
 }
 
-// tagOf is the four digits that name a rate before the instant that is its whole
-// state, or nothing: see tokenbucket.lua. Both have to stay below 2^63.
+// tagOf returns the four digits that name a rate in front of the instant that is its
+// whole state, or "": see tokenbucket.lua. Both together have to stay below 2^63.
 func tagOf(t *store.Terms) string {
 	const twoYears = 2 * 366 * 24 * 3600 * 1_000_000
 	if t.Scale != (store.Scale{PerTick: 1}) || t.Capacity > twoYears {
@@ -169,9 +171,9 @@ func untag(tag string) int64 {
 	return m
 }
 
-// gridOf is the grid of plain states (tokenbucket.lua), in microseconds: about ten
-// tokens, so that one charge in ten renews a lifetime, and ten seconds at the most,
-// which is how much longer than it has to a key may live.
+// gridOf returns the grid of plain states (tokenbucket.lua), in microseconds: about ten
+// tokens, so that one charge in ten renews a lifetime, but at most ten seconds, which
+// is how much longer than necessary a key may live.
 func gridOf(t *store.Terms) int64 {
 	us := int64(10_000)
 	for us < 10*t.Token && us < 10_000_000 {
@@ -187,7 +189,7 @@ func fixed(r *record) []any {
 	return []any{period + ",0", "1", "", text(r.spec.Units), text(r.terms.Numbers.Unit), "", roomFor(r, 1), period, "", ""}
 }
 
-// sorts are the windows whose states may be one integer, by the digit that it begins with
+// sorts are the windows whose states may be one integer, by its first digit
 // (fixedwindow.lua).
 var sorts = func() (units [10]int64) {
 	for i, w := range []store.Window{store.Hourly, store.Daily, store.Weekly, store.Monthly,
@@ -201,7 +203,7 @@ var sorts = func() (units [10]int64) {
 	return units
 }()
 
-// headOf is what states of the window at start begin with that are one integer.
+// headOf returns the beginning of one-integer states of the window at start.
 func headOf(unit, start int64) string {
 	sort := slices.Index(sorts[1:], unit) + 1
 	switch {
@@ -213,7 +215,7 @@ func headOf(unit, start int64) string {
 	return fmt.Sprintf("%d%08d", sort, start/60_000_000)
 }
 
-// roomFor is how much may be in a window, in ten digits, for a charge to fit.
+// roomFor returns how much may be in a window, in ten digits, for a charge to fit.
 func roomFor(r *record, cost int64) string {
 	most := min(r.spec.Units, 9_999_999_999) - cost
 	if cost == 0 || most < 0 {
@@ -311,8 +313,8 @@ func counterState(found string, s *store.State) error {
 	return err
 }
 
-// brief is a number as few characters tell it, to whoever reads 6e7 too: it stands
-// in each entry of a log.
+// brief formats a number in as few characters as possible, for readers that understand
+// 6e7: it is part of each entry of a log.
 func brief(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	digits := strings.TrimRight(s, "0")
@@ -330,7 +332,7 @@ func unbrief(n int64, zeros string) (int64, error) {
 	return n, err
 }
 
-// slidingState is the newest entry, the sum, and the entry with whose leaving there is
+// slidingState decodes the newest entry, the sum, and the entry whose leaving makes
 // room.
 func slidingState(found string, s *store.State) error {
 	if strings.Count(found, ":") == 7 {
@@ -428,12 +430,12 @@ func banState(found string, s *store.State) error {
 	}
 }
 
-// words reads numbers in decimal with colons between them, the last of which may be
-// missing: A to E, the token and the unit, and what is no part of the state.
+// words decodes decimal numbers separated by colons, the last of which may be missing:
+// A to E, the token and the unit, and what isn't part of the state.
 func words(order string) func(string, *store.State) error { return wideWords(order, "") }
 
-// wideWords are words that have another order where the scale is wide. Then f is what is
-// beyond A, and d and e are what has been added to D and E.
+// wideWords decodes words that have another order if the scale is wide. Then f is what
+// is beyond A, and d and e are what was added to D and E.
 func wideWords(order, wide string) func(string, *store.State) error {
 	return func(found string, s *store.State) error {
 		var beyond int64

@@ -14,18 +14,17 @@ import (
 // is worked out here, by the same steps on the states that the script found. So
 // the scripts' answers are short, and no figure is worked out in two ways.
 
-// errTwins says that the script and the steps disagree. It would be a fault of
-// this module.
+// errTwins means that the script and the steps disagree: a fault of this module.
 var errTwins = errors.New("redisstore: the script and the steps disagree")
 
-// unanswered is what was not decided, or settled, for want of windows of the
-// calendar: those around the instants asked.
+// unanswered is what was not decided or settled because windows of the calendar were
+// missing: those around the instants in asked.
 type unanswered[T any] struct {
 	what  []T
 	asked []int64
 }
 
-// wants reports whether an answer is a question, and notes it.
+// wants reports whether an answer is a question, and records it.
 func (u *unanswered[T]) wants(answer any, what ...T) (bool, error) {
 	text, ok := answer.(string)
 	if !ok || !strings.HasPrefix(text, "?") {
@@ -44,8 +43,8 @@ func (u *unanswered[T]) wants(answer any, what ...T) (bool, error) {
 	return true, nil
 }
 
-// asks reports whether the answers for several charges, every n-th from the first, have a
-// question.
+// asks reports whether the answers for several charges, every n-th from the first,
+// contain a question.
 func (u *unanswered[T]) asks(answers []any, first, n int, what []T) (asks bool, err error) {
 	for i := first; i < len(answers); i += n {
 		if wants, err := u.wants(answers[i]); err != nil {
@@ -58,7 +57,7 @@ func (u *unanswered[T]) asks(answers []any, first, n int, what []T) (asks bool, 
 	return asks, nil
 }
 
-// takeAnswer makes results of a script's answer to p.
+// takeAnswer turns a script's answer to p into results.
 func takeAnswer(p *plan, reply any) (now int64, left unanswered[*decision], err error) {
 	words, now, err := open(reply)
 	if err != nil {
@@ -108,7 +107,7 @@ func takeAnswer(p *plan, reply any) (now int64, left unanswered[*decision], err 
 	return now, left, nil
 }
 
-// answer decides d against the states, and leaves them as they are then.
+// answer decides d against the states, and leaves them as they are afterwards.
 func (d *decision) answer(now int64, states []store.State) {
 	instant := store.Now{Steady: now, Wall: now}
 	for i := range d.charges {
@@ -120,8 +119,8 @@ func (d *decision) answer(now int64, states []store.State) {
 	d.granted = store.Decide(instant, d.charges, states, d.results)
 }
 
-// leased is answer for decisions that may hold leases: each has an id of
-// its own, where the steps number the leases of a process.
+// leased is answer for decisions that may hold leases: each has an id of its own, while
+// the steps number the leases of a process.
 func (d *decision) leased(now store.Now, states []store.State) {
 	now.Lease = store.Lease(1)
 	d.granted = store.Decide(now, d.charges, states, d.results)
@@ -132,7 +131,7 @@ func (d *decision) leased(now store.Now, states []store.State) {
 	}
 }
 
-// settleAnswer makes results of a script's answer.
+// settleAnswer turns a script's answer into results.
 func settleAnswer(ss []*settlement, reply any) (now int64, left unanswered[*settlement], err error) {
 	words, now, err := open(reply)
 	if err != nil {
@@ -168,8 +167,8 @@ func (s *settlement) answer(now int64, found any) error {
 		store.Amend(instant, s.charge, &state, s.result)
 		return nil
 	}
-	// The entries are in the server only: the receipt does not depend on them,
-	// and how things stand is what the script left.
+	// Entries of a log exist in the server only: the receipt doesn't depend on them,
+	// and the script's answer says what is left.
 	store.Amend(instant, s.charge, &state, s.result)
 	receipt := s.result.Receipt
 	if state, err = decode(s.charge, after); err != nil {
@@ -183,7 +182,7 @@ func (s *settlement) answer(now int64, found any) error {
 	return nil
 }
 
-// open takes the server's instant off an answer.
+// open removes the server's instant from an answer.
 func open(reply any) (words []any, now int64, err error) {
 	words, ok := reply.([]any)
 	if !ok || len(words) == 0 {

@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// line is where calls wait to be sent to the server. It never waits for more of
-// them to come: while a way to the server is free, a call goes at once and
-// alone. When all are taken, calls gather, and whoever comes back takes along
-// all that stand there. So batches are as large as the load makes them, and no
-// goroutine stands by. One timer, while calls are made, ends those that take too
-// long; it stops by itself when a timeout has passed without a call.
+// line is where calls wait to be sent to the server. It never waits for more calls to
+// arrive: while a way to the server is free, a call goes at once and alone. When all
+// ways are taken, calls gather, and the next way to come free takes all of them along.
+// So batches are as large as the load makes them, and no goroutine stands by. While
+// calls are made, one timer ends those that take too long; it stops by itself after a
+// timeout without a call.
 //
-// No call takes longer than timeout from when it was submitted, whatever the
-// client does: a batch ends with the timeout of the oldest in it. All ways that
-// were taken when a call came are free or overdue by then, so that it is in a
-// batch, or it fails when the last way is overdue.
+// No call takes longer than timeout from its submission, whatever the client does: a
+// batch ends at the timeout of its oldest call. By then all ways that were taken when a
+// call came are free or overdue, so the call is in a batch, or it fails when the last
+// way is overdue.
 type line[T any] struct {
 	ways    int // batches under way at a time, at the most
 	few     int // while the way is short; 0: as many
 	most    int // calls in a batch
 	timeout time.Duration
-	// direct: the client keeps to a context's deadline. The caller that finds a
-	// way free then calls by itself.
+	// direct: the client keeps to a context's deadline. A caller that finds a free way
+	// then makes the call itself.
 	direct bool
-	// send asks the server, and sets failed of each call that has no answer.
+	// send calls the server, and sets failed for each call without an answer.
 	send func(ctx context.Context, batch []*ticket[T])
-	// gone is called for a call with an answer that nobody waits for any more.
+	// gone is called for an answered call that nobody waits for any more.
 	gone func(*ticket[T])
 
 	usual   atomic.Int64 // what a batch takes, in nanoseconds
@@ -53,7 +53,7 @@ type ticket[T any] struct {
 	ready  chan struct{} // holds one
 	// For the caller, once ready:
 	err error
-	// late: the batch is still under way, and the ticket is not to be used again.
+	// late: the batch is still under way, and the ticket must not be reused.
 	late bool
 }
 
@@ -65,7 +65,7 @@ const (
 
 func newTicket[T any]() *ticket[T] { return &ticket[T]{ready: make(chan struct{}, 1)} }
 
-// answer tells the caller, and reports whether it was there to be told.
+// answer tells the caller, and reports whether it was still there.
 func (t *ticket[T]) answer(err error, late bool) bool {
 	if !t.state.CompareAndSwap(waiting, answered) {
 		return false
@@ -104,7 +104,7 @@ func (l *line[T]) depart(r *trip[T]) {
 	}
 }
 
-// look has overdue called. The caller holds the lock.
+// look schedules overdue. The caller holds the lock.
 func (l *line[T]) look(at time.Time) {
 	l.watched = at
 	if l.watch == nil {
@@ -114,7 +114,7 @@ func (l *line[T]) look(at time.Time) {
 	}
 }
 
-// arrive takes it out again, and reports whether it is in time.
+// arrive removes the trip again, and reports whether it is in time.
 func (l *line[T]) arrive(r *trip[T]) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,8 +167,8 @@ func (l *line[T]) overdue() {
 	}
 }
 
-// do makes the call t, which ends with the context too. A ticket that reports
-// reusable may be used again.
+// do makes the call t, which also ends with the context. If reusable is true, the
+// ticket may be used again.
 func (l *line[T]) do(ctx context.Context, t *ticket[T]) (reusable bool, err error) {
 	own := l.direct
 	if own {
@@ -180,7 +180,7 @@ func (l *line[T]) do(ctx context.Context, t *ticket[T]) (reusable bool, err erro
 	return t.wait(ctx)
 }
 
-// submit sends t, or has it sent. own lets it be the caller that does.
+// submit sends t or has it sent. own allows the caller to send it itself.
 func (l *line[T]) submit(t *ticket[T], own bool) {
 	t.since = time.Now()
 	l.mu.Lock()
@@ -207,13 +207,12 @@ func (l *line[T]) submit(t *ticket[T], own bool) {
 	}
 }
 
-// far is how long a batch takes where the way is long. There, calls that wait for
-// another batch to come back would wait for as long again, and a way each is
-// better; where it is short, what takes time is the server, and fewer ways make
-// larger batches.
+// far is how long a batch takes if the way is long. There, calls that wait for another
+// batch to come back would wait as long again, so each gets a way of its own. If the
+// way is short, most of the time is the server's, and fewer ways make larger batches.
 const far = time.Millisecond
 
-// free says whether another batch may set out. The caller holds the lock.
+// free reports whether another batch may set out. The caller holds the lock.
 func (l *line[T]) free() bool {
 	if l.few > 0 && l.usual.Load() < int64(far) && l.busy-l.stuck >= l.few {
 		return false
@@ -221,7 +220,7 @@ func (l *line[T]) free() bool {
 	return l.busy < l.ways
 }
 
-// wait returns the answer to a ticket submitted, or an error when ctx ends.
+// wait returns the answer to a submitted ticket, or an error when ctx ends.
 func (t *ticket[T]) wait(ctx context.Context) (reusable bool, err error) {
 	gone := ctx.Done()
 	if gone == nil {
@@ -245,12 +244,12 @@ func (t *ticket[T]) wait(ctx context.Context) (reusable bool, err error) {
 	}
 }
 
-// crowd is how many callers that have their answers are let run before the next
-// batch sets out. Some of them are about to call again, and would have to wait for
-// that one to come back.
+// crowd is how many answered callers are let run before the next batch sets out. Some
+// of them are about to call again, and would otherwise wait for that batch to come
+// back.
 const crowd = 8
 
-// work goes on until nothing is pending.
+// work continues until nothing is pending.
 func (l *line[T]) work(r *trip[T]) {
 	for r != nil {
 		answered := len(r.batch)
@@ -277,7 +276,7 @@ func (l *line[T]) next() *trip[T] {
 	return r
 }
 
-// run makes one batch's way.
+// run makes the trip of one batch.
 func (l *line[T]) run(r *trip[T]) {
 	now := time.Now()
 	r.batch = slices.DeleteFunc(r.batch, func(t *ticket[T]) bool {
@@ -298,8 +297,8 @@ func (l *line[T]) run(r *trip[T]) {
 	l.usual.Store(usual + (int64(time.Since(now))-usual)/8)
 	inTime := l.arrive(r)
 	for _, t := range r.batch {
-		// Once answered, a ticket may be somebody else's: expire must not be
-		// going through them then.
+		// Once answered, a ticket may be reused by somebody else: expire must not be
+		// going through the batch then.
 		if failed := t.failed; !t.answer(failed, !inTime) && failed == nil {
 			l.gone(t)
 		}
@@ -311,9 +310,9 @@ func (l *line[T]) run(r *trip[T]) {
 	}
 }
 
-// expire tells a batch's callers that there is no answer. The way stays taken
-// until the client comes back: one that ignores deadlines would otherwise be
-// asked more and more. While no way is left, nobody waits for one.
+// expire tells a batch's callers that there is no answer. The way stays taken until the
+// client comes back: otherwise a client that ignores deadlines would be asked more and
+// more. While no way is left, nobody waits for one.
 func (l *line[T]) expire(r *trip[T]) {
 	l.mu.Lock()
 	var unsent []*ticket[T]

@@ -9,26 +9,26 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// request is a call of a script in the making; the scripts say how it is laid
-// out. Arguments are text: the client would make text of numbers anyway.
+// request is a script call being built; the scripts document its layout. Arguments are
+// text: the client would turn numbers into text anyway.
 type request struct {
 	set  lua.Set
 	args []any
 	told
 }
 
-// told is what a script has to be told beside the charges.
+// told is what a script needs to know besides the charges.
 type told struct {
-	// clock is empty, or the caller's instant and how many keys guard it.
+	// clock is empty, or the caller's instant and the number of keys that guard it.
 	clock string
 	// wall is about the server's instant in microseconds since store.Epoch;
 	// asked are those around which the script has asked for windows of the
 	// calendar.
 	wall  int64
 	asked []int64
-	// lease is how long leases last, in microseconds.
+	// lease is the duration of leases, in microseconds.
 	lease int64
-	// counted are the numbers of the charges whose refusal counts for the present one.
+	// counted lists the charges whose refusal counts for the present one, by number.
 	counted string
 }
 
@@ -43,8 +43,8 @@ func (q *request) charge(r *record, c *store.Charge) {
 	r.vary(r, q.args[at:], c, &q.told)
 }
 
-// takeArgs are the script and its arguments that decide p, behind room for what
-// the command begins with.
+// takeArgs returns the script that decides p and its arguments, preceded by room for
+// the beginning of the command.
 func takeArgs(p *plan, t told, room int) (*lua.Script, []any) {
 	n := room + 2
 	for i := range p.shapes {
@@ -78,7 +78,7 @@ func (q *request) shape(s *shape, shared bool) {
 	}
 }
 
-// countedBy are the numbers of the charges whose refusal counts for the ban of
+// countedBy returns the numbers of the charges whose refusal counts for the ban of
 // charge i.
 func countedBy(charges []store.Charge, i int) string {
 	var b []byte
@@ -90,7 +90,7 @@ func countedBy(charges []store.Charge, i int) string {
 	return string(b)
 }
 
-// kind is whether there is more, and a letter for each charge.
+// kind says whether there is more, followed by a letter for each charge.
 func (s *shape) kind(more bool) any {
 	if !more && len(s.records) == 1 && s.records[0].letter == 'b' && !s.model().charges[0].DryRun {
 		return "-b"
@@ -147,17 +147,17 @@ func (q *request) more(s *shape, shared bool) {
 	q.add(leases)
 }
 
-// settlement is an earlier charge, its result to be, and its key.
+// settlement is an earlier charge, its result to be filled in, and its key.
 type settlement struct {
 	charge *store.Charge
 	result *store.Result
 	key    string
-	// unlessReset: only if the key has not been reset since it was charged.
+	// unlessReset: settle only if the key hasn't been reset since it was charged.
 	unlessReset bool
 }
 
-// chargedAt is the server's instant, in microseconds, of a charge on a rate, or up to a
-// tick before it.
+// chargedAt returns the server's instant of a charge on a rate, in microseconds, or up
+// to a tick before it.
 func chargedAt(c *store.Charge) int64 {
 	s := c.Limit.Terms().Scale
 	if s.Wide {
@@ -166,7 +166,8 @@ func chargedAt(c *store.Charge) int64 {
 	return c.Receipt.Instant / s.PerTick * tick(s)
 }
 
-// markOf is the mark of a receipt as the scripts read it: two numbers of a wide scale.
+// markOf returns the mark of a receipt as the scripts read it: two numbers for a wide
+// scale.
 func markOf(c *store.Charge) any {
 	s := c.Limit.Terms().Scale
 	if !s.Wide || c.Limit.Algorithm() == store.SlidingWindow {
@@ -176,7 +177,7 @@ func markOf(c *store.Charge) any {
 	return strconv.FormatInt(ticks, 10) + ":" + strconv.FormatInt(beyond, 10)
 }
 
-// settleArgs are the script, its keys and its arguments that settle.
+// settleArgs returns the script that settles, its keys and its arguments.
 func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, args []any) {
 	q := request{args: make([]any, 0, 2+15*len(ss)), told: t}
 	q.add(t.clock)
@@ -207,8 +208,8 @@ func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, ar
 	return lua.Settle(q.set), keys, q.args
 }
 
-// small are the numbers that most calls have, as text: what is put into an
-// argument anew is allocated.
+// small holds the numbers that most calls contain, as text: converting a value to an
+// argument allocates.
 var small = func() (a [256]any) {
 	for i := range a {
 		a[i] = strconv.Itoa(i)
@@ -223,8 +224,9 @@ func text(n int64) any {
 	return strconv.FormatInt(n, 10)
 }
 
-// maxWait is the longest a charge may wait, in microseconds, as store counts it:
-// less than one is no time, but it is not nothing, which leaves a queue its own.
+// maxWait returns the longest a charge may wait, in microseconds, as store counts it.
+// Less than one microsecond is no wait, but differs from none, with which a queue keeps
+// its own.
 func maxWait(c *store.Charge, patience int64) string {
 	if us := c.MaxWait.Microseconds(); us > 0 || c.MaxWait <= 0 {
 		return strconv.FormatInt(min(max(us, 0), patience), 10)

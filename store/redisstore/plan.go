@@ -7,8 +7,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// decision is what is decided together: the charges of a call, or those of them
-// that live in one place.
+// decision is the charges that are decided together: those of a call, or the part of
+// them that lives in one place.
 type decision struct {
 	charges []store.Charge
 	results []store.Result
@@ -17,18 +17,17 @@ type decision struct {
 	granted bool            // the answer
 }
 
-// plan is how decisions are put into one call of the script: by shape, and the
-// same ones as one that is asked so many times. The decisions of a call come from
-// different callers at one time, so nothing but the order of the same ones means
-// anything.
+// plan arranges decisions in one call of the script: by shape, with equal ones merged
+// into one that is asked several times. The decisions of a call come from different
+// callers at the same time, so only the order of equal ones means anything.
 type plan struct {
 	shapes []shape
 	keys   []string
-	// shared: a key is in more than one entry, so they name keys by number.
+	// shared: a key is in more than one entry, so entries refer to keys by number.
 	shared bool
 }
 
-// shape is what decisions have in common: all but their keys.
+// shape is what decisions have in common: everything but their keys.
 type shape struct {
 	records []*record // of the charges' limits
 	leases  bool      // some charges are leases
@@ -46,7 +45,7 @@ type entry struct {
 
 func (s *shape) model() *decision { return s.entries[0].decisions[0] }
 
-// sameShape reports whether decisions have all but their keys in common.
+// sameShape reports whether decisions have everything but their keys in common.
 func sameShape(m, d *decision) bool {
 	if len(m.charges) != len(d.charges) {
 		return false
@@ -63,7 +62,8 @@ func sameShape(m, d *decision) bool {
 	return true
 }
 
-// newShape is that of d, without an entry. The records go behind those given.
+// newShape returns the shape of d, without an entry. The records are appended to those
+// given.
 func newShape(d *decision, records []*record) shape {
 	s := shape{records: records}
 	for i := range d.charges {
@@ -76,8 +76,8 @@ func newShape(d *decision, records []*record) shape {
 	return s
 }
 
-// cut ends the run of entries before the next one, which has a key that was last seen in
-// the entry at. What is in another shape may have been in this one before.
+// cut ends the run of entries before the next one, which has a key that was last seen
+// in the entry at. An entry of another shape may have been in this one before.
 func (s *shape) cut(another bool, at int) {
 	begins := 0
 	if len(s.runs) > 0 {
@@ -89,15 +89,15 @@ func (s *shape) cut(another bool, at int) {
 }
 
 func newPlan(ds []*decision) plan {
-	// Where each key was seen last. Most batches have each key once, so this
-	// is most of what a batch costs: one map, used again.
+	// Where each key was last seen. Most batches contain each key once, so this is most
+	// of the cost of a batch: one map, reused.
 	seen := places.Get().(map[string][2]int)
 	defer func() {
 		clear(seen)
 		places.Put(seen)
 	}()
 	var p plan
-	// What the decision before is in: on a hot key, so is this one.
+	// The entry of the previous decision: on a hot key, this one goes there too.
 	var last *entry
 	of := 0   // which shape that is in
 	from := 0 // where its decisions begin, if they are a run in ds
@@ -145,7 +145,7 @@ func newPlan(ds []*decision) plan {
 
 var places = sync.Pool{New: func() any { return make(map[string][2]int) }}
 
-// number lists the keys, in the order of the shapes' columns if that says all.
+// number lists the keys, in the order of the shapes' columns if that is sufficient.
 func (p *plan) number() {
 	if !p.shared {
 		n := 0

@@ -28,8 +28,8 @@ type calendar struct {
 	head       any // of the one (headOf)
 }
 
-// recordOf returns the limit's record. They are kept, but no more than a few
-// thousand: a program may make limits up all the time.
+// recordOf returns the limit's record. At most a few thousand are kept, because a
+// program may make new limits all the time.
 func recordOf(l *store.Limit) *record {
 	if r, ok := records.Load(l); ok {
 		return r.(*record)
@@ -76,9 +76,9 @@ func (r *record) window(t *told) (limit any, bounds *[3]any) {
 	return r.spans(spans), &near.bounds
 }
 
-// around returns what the script is told of the windows around wall, which is the
-// same for as long as one of them lasts: to work a time zone out takes as long as
-// the rest of a call.
+// around returns what the script is told of the windows around wall. It is the same as
+// long as one of them lasts, and is cached, because computing a time zone takes as long
+// as the rest of a call.
 func (r *record) around(wall int64) *calendar {
 	if c := r.calendar.Load(); c != nil && c.start <= wall && wall < c.end {
 		return c
@@ -98,7 +98,7 @@ func (r *record) around(wall int64) *calendar {
 	return c
 }
 
-// spans are windows of the calendar as window.lua reads them.
+// spans encodes windows of the calendar as window.lua reads them.
 func (r *record) spans(spans []store.Span) string {
 	slices.SortFunc(spans, func(a, b store.Span) int { return cmp.Compare(a.Start, b.Start) })
 	spans = slices.Compact(spans)
@@ -116,8 +116,8 @@ func (r *record) spans(spans []store.Span) string {
 	return strconv.FormatInt(r.spec.Window.Nominal(), 10) + ",2," + strconv.Itoa(pairs) + string(b)
 }
 
-// How many windows of the calendar a script is told of, before the present one
-// and after. It asks if it needs others.
+// How many windows of the calendar a script is told of, before and after the present
+// one. It asks if it needs others.
 const (
 	spansBefore = 2
 	spansAfter  = 4

@@ -15,9 +15,9 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// once is a command that the client sends once. By default go-redis sends again
-// what has had no answer, and charges four times. Redirections within a cluster
-// are followed: what is redirected was not executed.
+// once is a command that the client sends once. By default go-redis retries a command
+// without an answer, and would charge four times. Redirections within a cluster are
+// followed: a redirected command wasn't executed.
 type once struct{ *redis.Cmd }
 
 func (once) NoRetry() bool { return true }
@@ -29,8 +29,8 @@ type call struct {
 	cmd    *redis.Cmd
 }
 
-// head is how many arguments the command has before the script's: its name, the
-// script and the number of keys, and the keys.
+// head returns how many arguments the command has before the script's: its name, the
+// script, the number of keys, and the keys.
 func (s *Store) head(keys []string) int {
 	if s.clock != nil {
 		return 4 + len(keys)
@@ -38,7 +38,7 @@ func (s *Store) head(keys []string) int {
 	return 3 + len(keys)
 }
 
-// call is a call at a place. The first head(keys) of args are filled in here.
+// call returns a call at a place. It fills in the first head(keys) of args.
 func (s *Store) call(script *lua.Script, p site, keys []string, args []any) call {
 	n := s.head(keys)
 	args[2] = n - 3
@@ -51,8 +51,8 @@ func (s *Store) call(script *lua.Script, p site, keys []string, args []any) call
 	return call{script: script, args: args}
 }
 
-// command makes the call's command, anew if it is made again: a command holds its
-// answer.
+// command makes the call's command, a new one each time the call is made: a command
+// holds its answer.
 func (c *call) command(ctx context.Context, name, script string) {
 	args := c.args
 	if c.cmd != nil {
@@ -66,8 +66,8 @@ func (c *call) command(ctx context.Context, name, script string) {
 func (s *Store) exec(ctx context.Context, calls []call) {
 	defer s.look(ctx, calls)
 	s.try(ctx, calls, "evalsha")
-	// A server that doesn't know a script has not run it, so it is sent again,
-	// with its text: once, since that makes it known.
+	// A server that doesn't know a script hasn't run it, so the call is sent again with
+	// the script's text: once, since that makes it known.
 	var unknown []call
 	var at []int
 	for i := range calls {
@@ -84,10 +84,9 @@ func (s *Store) exec(ctx context.Context, calls []call) {
 	}
 }
 
-// look has a cluster's client find out who serves what, after an error of the
-// network. By itself go-redis (v9.22) goes on asking a master that is dead for up
-// to a minute after its replica has taken over. ReloadState waits for nothing and
-// puts calls that come together into one.
+// look makes a cluster's client find out who serves what, after a network error. By
+// itself go-redis (v9.22) goes on asking a dead master for up to a minute after its
+// replica has taken over. ReloadState doesn't block and merges concurrent calls.
 func (s *Store) look(ctx context.Context, calls []call) {
 	cluster, ok := s.client.(*redis.ClusterClient)
 	if !ok {
@@ -102,10 +101,10 @@ func (s *Store) look(ctx context.Context, calls []call) {
 	}
 }
 
-// try gives the calls to the client. Whose goroutine that is depends on who else is
-// calling, and others may be in the batch: a panic, of a hook for one, is an error of
-// those that no server had answered by then, so that whoever it hits goes by its
-// failure policy and the line goes on.
+// try passes the calls to the client. Which goroutine does that depends on who else is
+// calling, and others may be in the batch. So a panic, for instance of a hook, becomes
+// an error of the calls that no server has answered by then: their failure policies
+// apply, and the line continues.
 func (s *Store) try(ctx context.Context, calls []call, name string) {
 	for i := range calls {
 		c := &calls[i]
@@ -127,7 +126,7 @@ func (s *Store) try(ctx context.Context, calls []call, name string) {
 	}
 }
 
-// process returns the error of commands that were never given to a server; others
+// process returns the error of commands that were never given to a server; the others
 // have their own.
 func (s *Store) process(ctx context.Context, calls []call) error {
 	if len(calls) == 1 || s.alone {
@@ -144,8 +143,8 @@ func (s *Store) process(ctx context.Context, calls []call) error {
 	return err
 }
 
-// guardKey remembers, for a store with a clock of its own, the newest instant
-// that the scripts of a place have been told.
+// guardKey is the key that remembers, for a store with a clock of its own, the newest
+// instant that the scripts of a place have been told.
 func (s *Store) guardKey(p site) string {
 	switch s.layout {
 	case bySlot:
@@ -156,7 +155,7 @@ func (s *Store) guardKey(p site) string {
 	return s.prefix + "%clock"
 }
 
-// here is the client's instant, in microseconds since store.Epoch.
+// here returns the client's instant, in microseconds since store.Epoch.
 func (s *Store) here() int64 {
 	now := time.Now
 	if s.clock != nil {
@@ -165,7 +164,7 @@ func (s *Store) here() int64 {
 	return now().UnixMicro() - store.Epoch*1_000_000
 }
 
-// told is what a script is told of the time, and of leases.
+// told returns what a script is told of the time and of leases.
 func (s *Store) told(asked []int64) told {
 	now := s.here()
 	t := told{wall: now + s.ahead.Load(), asked: asked, lease: s.lease.Microseconds()}
@@ -178,13 +177,12 @@ func (s *Store) told(asked []int64) told {
 // learn takes the server's instant from an answer.
 func (s *Store) learn(now int64) { s.ahead.Store(now - s.here()) }
 
-// tries is how often a call is made until the script knows of all windows of the
-// calendar that it needs: the present, if the server's clock is elsewhere; when a
-// state was written; when the longest wait would end. Others may have changed the
-// state in the meantime.
+// tries is how often a call is made until the script knows all windows of the calendar
+// that it needs: the present one, if the server's clock differs; that of the state; and
+// that of the end of the longest wait. Others may change the state in between.
 const tries = 8
 
-// errAsks is the error of a call that never came to an end.
+// errAsks is the error of a call that keeps asking for windows.
 var errAsks = errors.New("redisstore: the script keeps asking for calendar windows")
 
 // unread is the error of an answer that makes no sense.
@@ -192,7 +190,7 @@ func unread(err error) error {
 	return fmt.Errorf("redisstore: %w: %w", ErrConfiguration, err)
 }
 
-// grouped puts together what goes in one call, in order.
+// grouped groups what goes into one call, in order.
 func grouped[T any](batch []*ticket[T], siteOf func(*T) site) [][]*ticket[T] {
 	first := siteOf(&batch[0].what)
 	same := true

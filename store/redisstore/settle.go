@@ -16,7 +16,7 @@ type settling struct {
 	keys    []string
 	indexes []int // in the caller's slices
 	made    []settlement
-	// unlessReset: only if the keys have not been reset since they were charged.
+	// unlessReset: settle only if the keys haven't been reset since they were charged.
 	unlessReset bool
 }
 
@@ -84,8 +84,8 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 	return failed
 }
 
-// release ends the renewal of leases that are given back, whatever becomes of
-// the call: a slot whose release fails comes free with its lease's time.
+// release ends the renewal of leases that are given back, whatever the outcome of the
+// call: if the release of a slot fails, it comes free when its lease expires.
 func (s *Store) release(charges []store.Charge) {
 	for i := range charges {
 		c := &charges[i]
@@ -95,7 +95,7 @@ func (s *Store) release(charges []store.Charge) {
 	}
 }
 
-// sendSettles asks the server for a batch.
+// sendSettles calls the server for a batch.
 func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 	for _, t := range batch {
 		w := &t.what
@@ -117,8 +117,8 @@ func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 	}
 }
 
-// settleOnce returns those of which something was not settled for want of the
-// calendar, and what is asked.
+// settleOnce returns the tickets of which something wasn't settled because windows of
+// the calendar were missing, and the instants asked for.
 func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked []int64) (again []*ticket[settling], more []int64) {
 	groups := grouped(batch, siteOfSettling)
 	var pieces [][]*settlement // of the groups, in their order

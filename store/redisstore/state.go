@@ -6,8 +6,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// decode reads a state as the scripts answer it. What they keep for a key is
-// described at the top of each algorithm's file in package lua.
+// decode reads a state from a script's answer. The top of each algorithm's file in
+// package lua documents what is kept for a key.
 func decode(c *store.Charge, v any) (s store.State, err error) {
 	switch v := v.(type) {
 	case nil:

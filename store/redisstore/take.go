@@ -10,15 +10,15 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// taking is a decision on its way. Its slices are its own: a caller that leaves
-// takes the caller's along.
+// taking is a decision on its way. Its slices are its own: a caller that leaves takes
+// its own slices along.
 type taking struct {
 	decision
 	site site
 	one  lone
 }
 
-// lone is what a call that goes alone needs on its way, to be used again.
+// lone is what a call that goes alone needs on its way, to be reused.
 type lone struct {
 	decisions [1]*decision
 	calls     [1]call
@@ -27,7 +27,7 @@ type lone struct {
 	records   [4]*record
 }
 
-// plan is that of the decision alone.
+// plan returns the plan of the decision alone.
 func (w *taking) plan() plan {
 	one := &w.one
 	one.decisions[0] = &w.decision
@@ -54,7 +54,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 	return s.ask(ctx, charges, results)
 }
 
-// ask has the server decide.
+// ask makes the server decide.
 func (s *Store) ask(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	t := s.ticket()
 	if err := s.fill(t, charges); err != nil {
@@ -87,8 +87,8 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, results []store
 	return err
 }
 
-// mostCharges is how many charges are decided together. A script looks at all of
-// them before it charges any, and Lua has room for 8000 values in a call.
+// mostCharges is how many charges can be decided together. A script looks at all of
+// them before it makes any, and Lua has room for 8000 values in a call.
 const mostCharges = 7000
 
 func tooMany(charges int) error {
@@ -98,12 +98,12 @@ func tooMany(charges int) error {
 	return fmt.Errorf("redisstore: %w: a Take of %d charges: write calls of at most %d", ErrConfiguration, charges, mostCharges)
 }
 
-// mostKeys is how many charges of different decisions, or settlements, go into
-// one call of a script: more are as many calls in a pipeline, since whatever runs
-// in the server keeps all others waiting.
+// mostKeys is how many charges of different decisions, or settlements, go into one call
+// of a script. More are split over several calls in a pipeline, because whatever runs
+// in the server makes everybody else wait.
 const mostKeys = 1000
 
-// parted cuts groups whose decisions have more charges than that together.
+// parted splits groups whose decisions have more charges than that together.
 func parted(groups [][]*ticket[taking]) [][]*ticket[taking] {
 	for i := 0; i < len(groups); i++ {
 		keys := 0
@@ -118,7 +118,7 @@ func parted(groups [][]*ticket[taking]) [][]*ticket[taking] {
 	return groups
 }
 
-// check is what all calls begin with.
+// check is the beginning of all calls.
 func (s *Store) check(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	if s.wrong != nil {
 		return s.wrong
@@ -176,7 +176,7 @@ func (s *Store) fill(t *ticket[taking], charges []store.Charge) error {
 	return nil
 }
 
-// hold has the leases of a granted decision renewed.
+// hold starts the renewal of the leases of a granted decision.
 func (s *Store) hold(t *ticket[taking]) {
 	d := &t.what.decision
 	if !d.granted {
@@ -189,7 +189,7 @@ func (s *Store) hold(t *ticket[taking]) {
 	}
 }
 
-// sendTakes asks the server for a batch.
+// sendTakes calls the server for a batch.
 func (s *Store) sendTakes(ctx context.Context, batch []*ticket[taking]) {
 	var asked []int64
 	for range tries {
@@ -204,8 +204,8 @@ func (s *Store) sendTakes(ctx context.Context, batch []*ticket[taking]) {
 	}
 }
 
-// takeOnce returns those that were not decided for want of the calendar, and what is
-// asked.
+// takeOnce returns the tickets that weren't decided because windows of the calendar
+// were missing, and the instants asked for.
 func (s *Store) takeOnce(ctx context.Context, batch []*ticket[taking], asked []int64) (again []*ticket[taking], more []int64) {
 	told := s.told(asked)
 	if len(batch) == 1 {
@@ -236,14 +236,14 @@ func (s *Store) takeOnce(ctx context.Context, batch []*ticket[taking], asked []i
 	return again, more
 }
 
-// taking is the call that decides p.
+// taking returns the call that decides p.
 func (s *Store) taking(p *plan, at site, t told) call {
 	script, args := takeArgs(p, t, s.head(p.keys))
 	return s.call(script, at, p.keys, args)
 }
 
-// taken reads the answer to a plan, and returns the calls not decided, and what is
-// asked.
+// taken reads the answer to a plan. It returns the calls that weren't decided, and the
+// instants asked for.
 func (s *Store) taken(p *plan, c *call, group []*ticket[taking]) (again []*ticket[taking], more []int64) {
 	reply, err := c.cmd.Result()
 	err = classified(err)
@@ -265,9 +265,9 @@ func (s *Store) taken(p *plan, c *call, group []*ticket[taking]) (again []*ticke
 	return again, left.asked
 }
 
-// takeApart takes the charges of a call that are in several places: all places
-// are asked at once, which takes no longer than one, and if one refuses, the
-// others are settled back.
+// takeApart takes the charges of a call that are in several places. All places are
+// asked at once, which takes no longer than one; if one refuses, the others are settled
+// back.
 func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.Result) error {
 	var parts []*ticket[taking]
 	var indexes [][]int

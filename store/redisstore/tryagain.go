@@ -7,12 +7,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A node that is handing a slot over answers TRYAGAIN to a command of whose keys
-// it has some and not the others, and the node that gets the slot does so as
-// well. A batch is one command, so calls that could be decided, each with its own
-// keys, would fail for travelling with others. Nothing of such a command was
-// executed: they are sent again, in a command for each set of keys. Who asks for
-// keys that are apart themselves still fails.
+// separating resends calls that a slot migration has kept apart. A node that is handing
+// over a slot answers TRYAGAIN to a command if it has only some of its keys, and so
+// does the node that gets the slot. A batch is one command, so calls that could be
+// decided, each with its own keys, would fail because they travel with others. Nothing
+// of such a command was executed: the calls are sent again, in a command for each set
+// of keys. A call whose own keys are apart still fails.
 func separating[T any](send func(context.Context, []*ticket[T]), of func(*T) (at *site, keys []string, untouched bool)) func(context.Context, []*ticket[T]) {
 	return func(ctx context.Context, batch []*ticket[T]) {
 		send(ctx, batch)
@@ -26,7 +26,7 @@ func separating[T any](send func(context.Context, []*ticket[T]), of func(*T) (at
 			if !isTryAgain(t.failed) || !untouched {
 				continue
 			}
-			// What has one site goes in one command.
+			// Calls with one site go in one command.
 			at.tag = strings.Join(keys, " ")
 			again = append(again, t)
 			first, _, _ := of(&again[0].what)
@@ -38,19 +38,19 @@ func separating[T any](send func(context.Context, []*ticket[T]), of func(*T) (at
 	}
 }
 
-// isTryAgain reports whether a node said that it has not all of a command's keys.
+// isTryAgain reports whether a node said that it doesn't have all keys of a command.
 func isTryAgain(err error) bool { return err != nil && redis.HasErrorPrefix(err, "TRYAGAIN") }
 
 func partsOfTaking(w *taking) (*site, []string, bool) { return &w.site, w.keys, true }
 
-// partsOfSettling: what was settled of a call in part, its other part having had
-// to wait for the calendar, must not be settled again.
+// partsOfSettling: if part of a call has been settled and the other part had to wait
+// for the calendar, the first part must not be settled again.
 func partsOfSettling(w *settling) (*site, []string, bool) {
 	return &w.site, w.keys, len(w.made) == len(w.charges)
 }
 
-// separate makes renewals again that failed in this way, each key's by itself,
-// and returns them and the others.
+// separate repeats renewals that failed this way, each key's by itself, and returns
+// them with the others.
 func (s *Store) separate(ctx context.Context, told told, rs []*renewing, calls []call) ([]*renewing, []call) {
 	var others, apart []*renewing
 	var done, again []call
