@@ -25,10 +25,10 @@ const slotWait = 5 * time.Second
 // New refuses other numbers. It combines with every other kind of limit.
 //
 // A request that finds no slot is refused, or waits if WithQueue or WithMaxWait says
-// so. Nobody knows when a slot comes free, so a refusal has RetryAfter 0. The slot is
-// released when the handler returns or panics. A handler that hands over its connection
-// (a websocket) calls Permit.Detach. A WithSettle of the limiter or the route doesn't
-// apply.
+// so. Nobody knows when a slot comes free: a refusal has Decision.RetryAfter 0, and its
+// Retry-After field says 1 second. The slot is released when the handler returns or
+// panics. A handler that hands over its connection (a websocket) calls Permit.Detach. A
+// WithSettle of the limiter or the route doesn't apply.
 func Concurrency(n int64, opts ...ConcurrencyOption) Limit {
 	k := &concurrency{}
 	k.of.slots = func(c *store.Charge) int64 { return c.Limit.Spec().Units }
