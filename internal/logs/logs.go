@@ -1,6 +1,6 @@
-// Package logs writes what becomes of a limiter to a slog.Logger: each message at
-// most once a minute, with how often it was left out, so that a store that is gone
-// fills no disk. It writes keys only where it is told to.
+// Package logs writes what happens to a limiter to a slog.Logger: each message at most
+// once a minute, with the number suppressed, so that a failing store fills no disk. It
+// writes keys only if told to.
 package logs
 
 import (
@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Interval is how often a message is written at the most.
+// Interval is the shortest time between two lines of the same message.
 const Interval = time.Minute
 
-// Message is one of those there are.
+// Message is one of the messages that exist.
 type Message uint8
 
 // The zero Message is none.
@@ -61,8 +61,7 @@ var said = [messages]struct {
 	Warning: {slog.LevelWarn, "a likely mistake", true, 0},
 }
 
-// Log is where the messages of one or more limiters go. It is safe for concurrent
-// use.
+// Log is where the messages of one or more limiters go. It is safe for concurrent use.
 type Log struct {
 	logger *slog.Logger // nil: what slog.Default is at the time
 	keys   bool
@@ -79,13 +78,13 @@ type line struct {
 	open       bool      // it was written, and not yet what ends it
 }
 
-// New returns a Log to logger, or to slog.Default if that is nil. Keys has it write
-// keys in clear.
+// New returns a Log to logger, or to slog.Default if that is nil. If keys is true, it
+// writes keys in clear.
 func New(logger *slog.Logger, keys bool) *Log { return &Log{logger: logger, keys: keys} }
 
-// Derive returns the Log of a limiter with a logger and keys of its own, where it has
-// any, and otherwise those of the one that it extends, if it does. It is the Log of
-// that one, or the one that it was, where that says the same.
+// Derive returns the Log of a limiter: with its own logger and keys if it sets any,
+// otherwise with those of the limiter it extends, if it extends one. It reuses the Log
+// of that limiter, or the limiter's previous Log, if that has the same settings.
 func Derive(above, was *Log, logger *slog.Logger, keys bool) *Log {
 	if above != nil {
 		logger, keys = cmp.Or(logger, above.logger), keys || above.keys
@@ -105,14 +104,13 @@ func (l *Log) handler() slog.Handler {
 	return slog.Default().Handler()
 }
 
-// Shows reports whether a message would be written, but for its having been written
-// already.
+// Shows reports whether a message would be written if it hadn't been written recently.
 func (l *Log) Shows(ctx context.Context, m Message) bool {
 	return l.handler().Enabled(ctx, said[m].level)
 }
 
-// Write writes a message with attrs, which are told whether to have keys in them. They
-// are asked for only if it is written.
+// Write writes a message with attrs, which is told whether to include keys. attrs is
+// called only if the message is written.
 func (l *Log) Write(ctx context.Context, m Message, attrs func(keys bool) []slog.Attr) {
 	l.Say(ctx, m, "", attrs)
 }
@@ -132,7 +130,7 @@ func (l *Log) Say(ctx context.Context, m Message, text string, attrs func(keys b
 	_ = l.handler().Handle(ctx, r) // as slog.Logger does
 }
 
-// due notes that a message came, and reports whether it is to be written.
+// due records that a message came, and reports whether it should be written.
 func (l *Log) due(m Message, now time.Time) (suppressed int64, due bool) {
 	if said[m].each {
 		return 0, true
@@ -157,7 +155,7 @@ func (l *Log) due(m Message, now time.Time) (suppressed int64, due bool) {
 	return suppressed, true
 }
 
-// Quiet returns for how long a message hasn't come.
+// Quiet returns how long a message hasn't come.
 func (l *Log) Quiet(m Message) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
