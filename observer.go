@@ -249,7 +249,8 @@ const (
 	// may get the slot. Decision has the limit, and Key(0) is whose slot it is.
 	EventLeaseLost = EventKind(events.LeaseLost)
 	// EventWarning: the limiter has found a likely mistake in how it is used. Warning
-	// says which; see WithoutWarnings.
+	// says which; see WithoutWarnings. It may come before New returns, and on a
+	// goroutine of the limiter's.
 	EventWarning = EventKind(events.Warning)
 )
 
