@@ -22,7 +22,8 @@ type Variant struct {
 	Edits []Edit
 }
 
-// Edit replaces a text that a package's file has once.
+// Edit replaces a text that a package's file has once. Whoever changes the text there
+// changes it in the edit.
 type Edit struct{ File, Was, Is string }
 
 const here = "github.com/stint-go/stint/internal/explore/steps/"
