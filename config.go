@@ -21,11 +21,13 @@ import (
 
 // config is what the options of one New or With add up to.
 type config struct {
-	shared settings
-	limits []Limit
-	routes []routeConfig
+	shared    settings
+	limits    []Limit
+	routes    []routeConfig
+	newRouter func([]route) (router, mistakes) // with routes
 
 	store         store.Store
+	meanings      func() meanings // with store
 	memory        []memstore.Option
 	memorySet     bool
 	limitFuncs    []func(*http.Request) ([]Limit, error)

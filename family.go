@@ -31,7 +31,7 @@ type family struct {
 
 	process *process // outlives an Update
 
-	namesakes namesakes.Family // what others are to know of it, guarded by mu
+	meanings meanings // what others are to know of it, or nil; guarded by mu
 
 	warnings warnings
 	derived  atomic.Int64   // how many by With, for requests
@@ -311,7 +311,31 @@ func (g *generation) successor(e *entry) *entry {
 // those of before no more, and returns what is to be said of that and of l's options
 // c. The caller holds f.mu. A request knows nothing of all this.
 func (f *family) announce(l *Limiter, c *config) (n notices) {
-	var all []namesakes.Meaning
+	if f.meanings == nil && c.meanings != nil {
+		f.meanings = c.meanings()
+	}
+	if f.meanings != nil {
+		n.conflicts = f.meanings.Mean(f.lent())
+	}
+	for _, k := range c.keySources() {
+		n.warnings = append(n.warnings, f.find(k, k.shown().Found())...)
+		if l.now.Load().silent&warn.Traffic != warn.Traffic {
+			f.look(k)
+		}
+	}
+	return n
+}
+
+// meanings finds names with two meanings in one store: namesakes.Family, once a limiter
+// has a store that others may use.
+type meanings interface {
+	Mean(all []namesakes.Meaning) []namesakes.Conflict
+}
+
+func newMeanings() meanings { return new(namesakes.Family) }
+
+// lent is what the family's names mean in stores that others may use.
+func (f *family) lent() (all []namesakes.Meaning) {
 	for _, m := range f.members {
 		v := m.now.Load()
 		if !v.lent {
@@ -323,14 +347,7 @@ func (f *family) announce(l *Limiter, c *config) (n notices) {
 			}
 		}
 	}
-	n.conflicts = f.namesakes.Mean(all)
-	for _, k := range c.keySources() {
-		n.warnings = append(n.warnings, f.find(k, k.shown().Found())...)
-		if l.now.Load().silent&warn.Traffic != warn.Traffic {
-			f.look(k)
-		}
-	}
-	return n
+	return all
 }
 
 // notices are what is to be said about a family, by who doesn't hold its lock: a

@@ -91,7 +91,7 @@ type IP struct {
 
 // RemoteIP keys on the address that the request was sent from. Behind a proxy that is
 // the proxy's address for everybody: use ForwardedIP there.
-func RemoteIP() KeyFunc { return IP{}.key("RemoteIP") }
+func RemoteIP() KeyFunc { return byAddress(clientip.Remote()) }
 
 // ForwardedIP keys on the client's address in X-Forwarded-For, as far as proxies with
 // trusted addresses wrote it; see IP. Requests that don't come from such a proxy are
@@ -135,6 +135,10 @@ func (ip IP) key(name string) KeyFunc {
 	if wrong != nil {
 		return misconfigured(addressed(name, wrong)...)
 	}
+	return byAddress(client)
+}
+
+func byAddress(client *clientip.Resolver) KeyFunc {
 	return func(r *http.Request) (string, error) { return client.Key(r), nil }
 }
 

@@ -234,7 +234,7 @@ func WithStore(s store.Store) Option {
 		if s == nil {
 			c.errs.bad("WithStore(nil)", "", "write a store, or leave it out for one in memory")
 		}
-		c.store = s
+		c.store, c.meanings = s, newMeanings
 	})
 }
 
@@ -275,7 +275,7 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 			}
 			o.applyRoute(&rc)
 		}
-		c.routes = append(c.routes, rc)
+		c.routes, c.newRouter = append(c.routes, rc), newRouter
 	})
 }
 

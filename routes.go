@@ -20,11 +20,13 @@ type route struct {
 	plan    *plan
 }
 
-// newRouter returns the router of routes, or nil if there are none.
-func newRouter(routes []route) (rt *routing.Router, errs mistakes) {
-	if len(routes) == 0 {
-		return nil, nil
-	}
+// router finds the patterns that a request is held to, by their places: routing.Router.
+type router interface {
+	Find(r *http.Request) (first int, others []int)
+}
+
+// newRouter returns the router of routes.
+func newRouter(routes []route) (rt router, errs mistakes) {
 	patterns := make([]string, len(routes))
 	for i, r := range routes {
 		patterns[i] = r.pattern
@@ -414,10 +416,12 @@ func (v *version) compile(c *config, parent *version, names *names) mistakes {
 		p.pattern = rc.pattern
 		routes = append(routes, route{pattern: rc.pattern, plan: p})
 	}
-	var wrong mistakes
-	v.routes = routes
-	v.router, wrong = newRouter(routes)
-	errs = append(errs, wrong...)
+	v.routes, v.router = routes, nil
+	if len(routes) > 0 {
+		var wrong mistakes
+		v.router, wrong = v.newRouter(routes)
+		errs = append(errs, wrong...)
+	}
 	if len(c.limitFuncs) > 0 && v.shared.key == nil {
 		errs.bad("WithLimitFunc", "no default key", "write stint.WithKey beside it")
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/keytext"
-	"github.com/stint-go/stint/internal/routing"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
@@ -26,14 +25,15 @@ type version struct {
 	family     *family
 	generation *generation
 
-	store   store.Store
-	allower store.Allower // the store, if it is one; or nil
-	lent    bool          // the store is of WithStore: others may use it
-	most    int           // how many keys it holds, where it is the limiter's own
-	base    *plan
-	routes  []route
-	router  *routing.Router // of the routes' patterns; nil without
-	funcs   []*limitFunc
+	store     store.Store
+	allower   store.Allower // the store, if it is one; or nil
+	lent      bool          // the store is of WithStore: others may use it
+	most      int           // how many keys it holds, where it is the limiter's own
+	base      *plan
+	routes    []route
+	router    router                           // of the routes' patterns; nil without
+	newRouter func([]route) (router, mistakes) // nil without, too
+	funcs     []*limitFunc
 
 	shared        settings // defaults of the limits that are added by With
 	skip, block   []func(*http.Request) bool
@@ -81,6 +81,9 @@ func (l *Limiter) build(c *config, g *generation, names *names) (*version, mista
 	v.block = append(v.block[:len(v.block):len(v.block)], c.block...)
 	if c.name != "" {
 		v.name = c.name
+	}
+	if c.newRouter != nil {
+		v.newRouter = c.newRouter
 	}
 	if c.denyHandler != nil {
 		v.denyHandler = c.denyHandler

@@ -11,7 +11,10 @@ import (
 // unlinked are beginnings of functions that only other kinds of limit and options need.
 var unlinked = []string{
 	"internal/adaptive.(*Keys).",
+	"internal/clientip.(*Resolver).behind",
+	"internal/namesakes.(*Family).",
 	"internal/respond.(*",
+	"internal/routing.(*Router).",
 	"internal/waiting.(*Lines).",
 }
 

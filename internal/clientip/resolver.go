@@ -37,7 +37,15 @@ type Resolver struct {
 	trusted Prefixes
 	unix    bool
 	bits    int
+	// client is nil without a header. Only New leads to what parses headers: a program
+	// that uses none is not built with it.
+	client func(c *Resolver, proxy node, lines []string) node
 }
+
+const defaultBits = 64
+
+// Remote returns the Resolver of the zero Source: clients are the peers of connections.
+func Remote() *Resolver { return &Resolver{bits: defaultBits} }
 
 // New checks a source. If there are problems, the Resolver can't be used.
 func New(s Source) (*Resolver, []Problem) {
@@ -46,8 +54,11 @@ func New(s Source) (*Resolver, []Problem) {
 		unix:   s.TrustUnix,
 		bits:   s.IPv6Bits,
 	}
+	if c.header != "" {
+		c.client = (*Resolver).behind
+	}
 	if c.bits == 0 {
-		c.bits = 64
+		c.bits = defaultBits
 	}
 	var problems []Problem
 	c.trusted, problems = NewPrefixes(s.Trusted)
@@ -87,7 +98,7 @@ func (c *Resolver) Key(r *http.Request) string {
 	}
 	n := parseNode(r.RemoteAddr)
 	if c.header != "" && c.trusts(r, n) {
-		n = c.behind(n, r.Header[c.header])
+		n = c.client(c, n, r.Header[c.header])
 	}
 	if n.text != "" {
 		return n.text

@@ -48,7 +48,7 @@ const mostTables = 32
 var seed = maphash.MakeSeed()
 
 // peer returns the address of a connection's peer.
-var peer, _ = clientip.New(clientip.Source{})
+var peer = clientip.Remote()
 
 // Look looks at a request, its key, and the signs of the key's source. It reports
 // whether Found should be called.
