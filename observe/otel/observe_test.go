@@ -82,7 +82,7 @@ func short(set attribute.Set) string {
 }
 
 // read are all metrics as lines: name{attributes} value, which is the count of a
-// histogram. Their types and units are noted in kinds.
+// histogram and the sum of what it has. Their types and units are noted in kinds.
 func (w *watched) read(kinds map[string]string) (lines []string) {
 	w.t.Helper()
 	var all metricdata.ResourceMetrics
@@ -115,7 +115,7 @@ func (w *watched) read(kinds map[string]string) (lines []string) {
 				}
 			case metricdata.Histogram[float64]:
 				for _, p := range d.DataPoints {
-					add("histogram", p.Attributes, p.Count)
+					add("histogram", p.Attributes, fmt.Sprintf("%d of %.4g", p.Count, p.Sum))
 				}
 			default:
 				w.t.Fatalf("%s: %T", m.Name, d)
@@ -168,8 +168,8 @@ var scenarios = []struct {
 			"limit.decisions{limit=all,limiter=api,outcome=allowed,route=GET /users/{id}} 3",
 			"limit.decisions{limit=users,limiter=api,outcome=allowed,route=GET /users/{id}} 2",
 			"limit.decisions{limit=users,limiter=api,outcome=refused,route=GET /users/{id}} 1",
-			"limit.utilization{limit=all,limiter=api,route=GET /users/{id}} 3",
-			"limit.utilization{limit=users,limiter=api,route=GET /users/{id}} 3",
+			"limit.utilization{limit=all,limiter=api,route=GET /users/{id}} 3 of 0.5",
+			"limit.utilization{limit=users,limiter=api,route=GET /users/{id}} 3 of 2.5",
 			"limit.cost.charged{limit=all,limiter=api,route=GET /users/{id}} 2",
 			"limit.cost.charged{limit=users,limiter=api,route=GET /users/{id}} 2",
 		}},
@@ -206,12 +206,13 @@ var scenarios = []struct {
 			is(t, w.read(nil),
 				"limit.held_slots{limit=slots,limiter=api} 2",
 				"waiting_requests{limiter=api} 3")
+			time.Sleep(2 * time.Second)
 			first[0].Done()
 			synctest.Wait()
 			is(t, w.read(nil),
 				"limit.held_slots{limit=slots,limiter=api} 1",
 				"waiting_requests{limiter=api} 0",
-				"wait.duration{limiter=api,outcome=admitted} 3")
+				"wait.duration{limiter=api,outcome=admitted} 3 of 6")
 			first[1].Done()
 		},
 		want: []string{"limit.held_slots{limit=slots,limiter=api} 0"}},
@@ -224,7 +225,7 @@ var scenarios = []struct {
 		},
 		want: []string{
 			"waiting_requests{limiter=api} 0",
-			"wait.duration{limiter=api,outcome=denied} 1",
+			"wait.duration{limiter=api,outcome=denied} 1 of 1",
 			"limit.held_slots{limit=slots,limiter=api} 0",
 		}},
 	{name: "bans",
@@ -242,8 +243,8 @@ var scenarios = []struct {
 		want: []string{
 			"decisions{limit=x,limiter=api,outcome=admitted} 1",
 			"store.failures{limiter=api,outcome=passed,store.operation=take} 2",
-			"store.duration{limiter=api,outcome=error,store.operation=take} 2",
-			"store.duration{limiter=api,outcome=ok,store.operation=take} 1",
+			"store.duration{limiter=api,outcome=error,store.operation=take} 2 of 0.002",
+			"store.duration{limiter=api,outcome=ok,store.operation=take} 1 of 0.001",
 		}},
 	{name: "a store that settles for a while", fails: 9, settle: 3,
 		opts: []stint.Option{
@@ -259,9 +260,9 @@ var scenarios = []struct {
 			w.admit(1, "a")
 		},
 		want: []string{
-			"store.duration{limiter=api,outcome=ok,store.operation=take} 4",
-			"store.duration{limiter=api,outcome=ok,store.operation=settle} 3",
-			"store.duration{limiter=api,outcome=error,store.operation=settle} 1",
+			"store.duration{limiter=api,outcome=ok,store.operation=take} 4 of 0.004",
+			"store.duration{limiter=api,outcome=ok,store.operation=settle} 3 of 0.003",
+			"store.duration{limiter=api,outcome=error,store.operation=settle} 1 of 0.001",
 			"store.failures{limiter=api,outcome=lost,store.operation=settle} 1",
 		}},
 	{name: "a store that fails closed, and keeps slots", fails: 1,
@@ -286,16 +287,37 @@ var scenarios = []struct {
 			"limit.cost.settled{limit=tokens,limiter=api} 13",
 		}},
 	{name: "bytes",
-		opts: []stint.Option{stint.Bandwidth(4096, stint.WithName("bytes"))},
-		do: func(_ *testing.T, w *watched) {
-			h := stinthttp.Middleware(w.Limiter)(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		opts: []stint.Option{stint.Bandwidth(4096, stint.WithName("bytes"), stint.WithRequestBytes())},
+		do: func(t *testing.T, w *watched) {
+			h := stinthttp.Middleware(w.Limiter)(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if _, err := io.Copy(io.Discard, r.Body); err != nil {
+					t.Error(err)
+				}
 				_, _ = rw.Write(bytes.Repeat([]byte("x"), 20_000))
 			}))
-			h.ServeHTTP(httptest.NewRecorder(), request("a"))
+			r := httptest.NewRequest("POST", "/", strings.NewReader("a body of 20 bytes.."))
+			r.Header.Set("Key", "a")
+			h.ServeHTTP(httptest.NewRecorder(), r)
 		},
 		want: []string{
+			"bandwidth.io{network.io.direction=receive,limit=bytes,limiter=api} 20",
 			"bandwidth.io{network.io.direction=transmit,limit=bytes,limiter=api} 20000",
-			"bandwidth.wait.duration{limit=bytes,limiter=api} 1",
+			"bandwidth.wait.duration{limit=bytes,limiter=api} 1 of 1.005",
+		}},
+	{name: "who leaves while the store is asked", fails: 9,
+		opts: []stint.Option{stint.Rate(5, time.Hour, stint.WithName("x"), stint.WithMaxWait(time.Minute))},
+		do: func(t *testing.T, w *watched) {
+			ctx, leave := context.WithTimeout(t.Context(), time.Hour)
+			time.AfterFunc(time.Microsecond, leave)
+			if _, err := w.Admit(httptest.NewRecorder(), request("a").WithContext(ctx)); err == nil {
+				t.Error("admitted")
+			}
+		},
+		want: []string{
+			"decisions{limit=x,limiter=api,outcome=canceled} 1",
+			"store.duration{limiter=api,outcome=canceled,store.operation=take} 1 of 0.001",
+			"store.duration{limiter=api,outcome=error,store.operation=settle} 1 of 0.001",
+			"store.failures{limiter=api,outcome=lost,store.operation=settle} 1",
 		}},
 	{name: "an adaptive limit",
 		opts: []stint.Option{stint.AdaptiveConcurrency(1, 50, stint.WithName("backend"))},
@@ -448,6 +470,33 @@ func TestObserveLate(t *testing.T) {
 		is(t, w.read(nil), "limit.held_slots{limit=x} 1")
 		done(late)
 		is(t, w.read(nil), "limit.held_slots{limit=x} 0")
+	})
+}
+
+// Who has begun to wait before anybody counted is not taken off the count.
+func TestObserveLateWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim, err := stint.New(stint.Concurrency(1, stint.WithName("x"), stint.WithQueue(5), stint.WithMaxWait(time.Minute)),
+			stint.WithKey(stint.Global()), stint.WithObserver(func(stint.Event) {}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &watched{Limiter: lim, t: t, reader: metric.NewManualReader()}
+		first := w.admit(1, "a")
+		wait := func() {
+			go func() { done(w.admit(1, "a")) }()
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		wait()
+		if _, err := stintotel.Observe(lim, stintotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(w.reader)))); err != nil {
+			t.Fatal(err)
+		}
+		wait()
+		is(t, w.read(nil), "waiting_requests{} 1")
+		done(first)
+		synctest.Wait()
+		is(t, w.read(nil), "waiting_requests{} 0", "wait.duration{outcome=admitted} 2 of 3")
 	})
 }
 
