@@ -262,22 +262,22 @@ func TestEventsAllocateNothing(t *testing.T) {
 }
 
 // handle has l decide a request, and do answer it as an adapter has a handler do.
-func (w *discard) handle(l *stint.Limiter, r *http.Request, do http.HandlerFunc) {
+func (d *discard) handle(l *stint.Limiter, r *http.Request, do http.HandlerFunc) {
 	if do == nil {
-		w.request(l, r)
+		d.request(l, r)
 		return
 	}
-	w.reset()
-	p, err := l.Admit(w, r)
+	d.reset()
+	p, err := l.Admit(d, r)
 	if err != nil {
-		l.Deny(w, r, err)
+		l.Deny(d, r, err)
 		return
 	}
 	next, wrap := p.Next(r)
 	if wrap == nil {
-		do(w, next)
+		do(d, next)
 	} else {
-		do(wrap(w), next)
+		do(wrap(d), next)
 	}
 	p.Done()
 }

@@ -360,10 +360,10 @@ func TestRebuilding(t *testing.T) {
 			build = l.With
 		}
 		made, err := build(opts...)
-		if err != nil {
+		switch {
+		case err != nil:
 			t.Error(err)
-		}
-		if mode == "kept" {
+		case mode == "kept":
 			kept = append(kept, made)
 		}
 	}
