@@ -84,7 +84,7 @@ func program(rnd *rand.Rand, n int) func(*shared) string {
 // others begin.
 func TestNothingIsLeftOut(t *testing.T) {
 	every, fewer, deadlocks := 0, 0, 0
-	for seed := range uint64(600) {
+	for seed := range uint64(250) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		var programs []func(*shared) string
 		actors := 2 + rnd.IntN(2)
