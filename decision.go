@@ -113,7 +113,7 @@ func (d Decision) refusedBy(i int) Decision {
 
 // ErrBlocked is the error of a request that a WithBlock predicate refuses. It is
 // answered with 403.
-var ErrBlocked = errors.New("stint: blocked")
+var ErrBlocked = errors.New("stint: blocked by a WithBlock predicate")
 
 // DeniedError is the refusal of a request by its limits. Nothing was charged. Find it
 // with errors.As.

@@ -241,9 +241,9 @@ func (l *Limiter) deniedBy(err *DeniedError) *version {
 }
 
 // ErrHolds is the error of Allow on a limiter with a Concurrency or an
-// AdaptiveConcurrency: slots are held until they are released, and Allow returns
-// nothing to release them with. Use Take, and its permit's Done.
-var ErrHolds = errors.New("stint: Allow: the limiter has a limit whose slots are held: use Take, and Done")
+// AdaptiveConcurrency. Their slots are held until they are released, and Allow returns
+// nothing to release them with. Use Take, and call Done on its permit.
+var ErrHolds = errors.New("stint: Allow: the limiter has a limit with slots: use Take, and call Done")
 
 // Allow charges cost to all of the limiter's limits (not those of its routes) for one
 // key. It is Take for jobs, queues and RPCs that are charged once and hold nothing. It
@@ -346,7 +346,7 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 // the store has failed and nothing minds.
 func (c *call) outside(v *version, ctx context.Context, key string, cost int64) (decided bool, err error) {
 	if cost < 1 || cost > store.MaxCost {
-		return false, fmt.Errorf("stint: cost %d: write 1 to %d, or use Peek: %w", cost, int64(store.MaxCost), store.ErrCost)
+		return false, fmt.Errorf("stint: cost %d: write 1 to 2^40, or use Peek: %w", cost, store.ErrCost)
 	}
 	if err := c.gatherKey(v, key, cost); err != nil {
 		return false, err
@@ -454,6 +454,9 @@ func (c *call) peek(ctx context.Context) (Decision, error) {
 	return d, nil
 }
 
-var errPaces = errors.New("stint: the limiter has nothing but a Bandwidth, which is about responses: Allow, Take, Wait and Peek use other limits")
-
-var errNoLimits = errors.New("stint: the limiter has limits on its routes only: Allow, Take, Wait and Peek use those of the limiter itself")
+// errPaces and errNoLimits are the errors of a limiter with no limit that can be charged
+// outside HTTP. A call that charges nothing must not look as if it had been let through.
+var (
+	errPaces    = errors.New("stint: Allow, Take, Wait and Peek ignore a Bandwidth, and the limiter has no other limit: add one to New, such as a stint.Rate")
+	errNoLimits = errors.New("stint: Allow, Take, Wait and Peek ignore the limits of a WithRoute or a WithLimitFunc, and the limiter has no other: add one to New, such as a stint.Rate")
+)
