@@ -15,34 +15,34 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// call is one decision on its way: scratch that is pooled, and copied into a
-// Permit or a DeniedError at the end.
+// call is the scratch memory of one decision. Calls are pooled; the outcome is copied
+// into a Permit or a DeniedError.
 type call struct {
 	callState
 	waiting.Call
 
 	entries []*entry
-	paced   []paced // that wait for bytes, and charge nothing here
+	paced   []paced // the Bandwidths: they charge for bytes later, nothing here
 	keys    []knownKey
 	fields  field.Writer
-	said    []field.Limit // of limits whose number is the moment's
-	// statuses are of the decision that observers are told.
+	said    []field.Limit // of adaptive limits, whose number differs per decision
+	// statuses are the Decision.Limits of the event that observers get.
 	statuses []LimitStatus
 	lent     eventKeys
 }
 
-// callState is what a call knows that isn't scratch: it begins anew with each.
+// callState is the part of a call that is zeroed before the call is used again.
 type callState struct {
 	lim        *version
-	generation *generation        // whose limits the charges name; nil: the version's
+	generation *generation        // of the limits in the charges; nil: the version's
 	r          *http.Request      // nil outside HTTP
 	in         framework.Own      // context of the request, or nil
-	framed     *framework.Context // nil where no KeyFunc has asked for it
+	framed     *framework.Context // nil unless a KeyFunc has asked for it
 	outer      *Permit
 	plan       *plan  // nil outside HTTP
-	policy     string // RateLimit-Policy if it is the whole plan's
-	needs      needs  // of its limits
-	walked     bool   // something of waiting is in the Call
+	policy     string // RateLimit-Policy if the plan's applies as it is, or ""
+	needs      needs  // of all its limits
+	walked     bool   // waiting.Call has state to be cleared
 	classed    bool   // class is known
 	class      uint8
 }
@@ -50,12 +50,12 @@ type callState struct {
 // knownKey is the answer of a KeyFunc.
 type knownKey struct {
 	source *keySource
-	key    string // "" where the limits that have it are left out
+	key    string // "": limits with this source are left out
 }
 
 var calls = sync.Pool{New: func() any { return new(call) }}
 
-// kept is the number of limits up to which a call's scratch is kept.
+// kept is the largest number of limits for which a call goes back to the pool.
 const kept = 64
 
 // admit decides a request.
@@ -103,7 +103,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own
 	if c.Timed || c.needs&counts != 0 {
 		c.observe(EventAdmitted, nil)
 	}
-	c.Granted = false // it is the permit's now
+	c.Granted = false // the permit gives it back
 	return permit, nil
 }
 
@@ -112,7 +112,7 @@ func (c *call) gather(p *plan) error {
 	c.plan, c.policy = p, p.policy
 	for _, e := range p.entries {
 		if c.outer != nil && !e.kind.repeated() && c.outer.charged(e) {
-			c.policy = "" // names limits that aren't charged here
+			c.policy = "" // the plan's names limits that aren't charged here
 			continue
 		}
 		if err := c.charge(e); err != nil {
@@ -164,8 +164,8 @@ func (c *call) charge(e *entry) error {
 	return nil
 }
 
-// cost is what the request costs a limit. A limit that only reports is not charged
-// what can't be.
+// cost returns what the request costs a limit. A negative cost is an error; on a limit
+// in dry run, which must not refuse, it is reported and counts as 0.
 func (c *call) cost(e *entry) (int64, error) {
 	if e.cost == nil {
 		return 1, nil
@@ -179,8 +179,8 @@ func (c *call) cost(e *entry) (int64, error) {
 		c.lim.observe(&Event{Kind: EventDryRunDenied, Route: c.plan.route(), Request: c.r, Err: err, Decision: Decision{Limit: e.limit.Name()}})
 		return 0, nil
 	}
-	// Above what any limit holds: refused by the limit, rather than a
-	// malformed call, which would be the store's failure and pass.
+	// A cost above MaxCost is lowered, so that the limit refuses it. As it is, the store
+	// would return an error, and the request would pass as if the store had failed.
 	return min(cost, store.MaxCost), nil
 }
 
@@ -193,15 +193,15 @@ func (c *call) add(e *entry, key string, cost int64) {
 		c.Charges = append(c.Charges, store.Charge{})
 	}
 	c.Charges = c.Charges[:n+1]
-	ch := &c.Charges[n] // as the call before has left it, mostly of the same limit
+	ch := &c.Charges[n] // a leftover of the previous call, usually of the same limit
 	ch.Key, ch.Cost, ch.MaxWait, ch.DryRun = key, cost, 0, e.dryRun
 	if ch.Limit != e.limit {
 		ch.Limit = e.limit
 	}
 }
 
-// key calls the entry's KeyFunc, once a request however many limits share it. It is
-// "" where the limit is left out.
+// key returns the entry's key, or "" if the limit is left out. The key is determined
+// once per request, however many limits share its source.
 func (c *call) key(e *entry) (string, error) {
 	for i := range c.keys {
 		if c.keys[i].source == e.key {
@@ -231,8 +231,8 @@ func (c *call) key(e *entry) (string, error) {
 	return key, nil
 }
 
-// enter has the key functions that are still to be called see the framework's
-// context, and reports whether they didn't before.
+// enter makes the framework's context visible to the key functions called from now on,
+// and reports whether it wasn't before.
 func (c *call) enter() bool {
 	if c.in == nil || c.framed != nil {
 		return false
@@ -241,8 +241,8 @@ func (c *call) enter() bool {
 	return true
 }
 
-// keyless is what becomes of a request whose key can't be told: nil if the limit is
-// left out.
+// keyless returns the refusal of a request whose key can't be determined, or nil if the
+// limit is left out instead.
 func (c *call) keyless(e *entry, err error) error {
 	re := &requestError{err: err, status: statusOf(err), limit: e.limit.Name()}
 	kind := EventKeyFailed
@@ -258,15 +258,15 @@ func (c *call) keyless(e *entry, err error) error {
 	return re
 }
 
-// decide gets the call answered: after nil, either all of it is granted, and
-// its turn has come, or results say why not. Another error is a
-// *canceledError or the store's.
+// decide has the charges decided, and waits for the turn if there is one. If it returns
+// nil, either all charges are granted or the results say which limit refused. The error
+// is a *canceledError or the store's.
 func (c *call) decide(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return &canceledError{err} // a store may not look: it would charge who has left
+		return &canceledError{err} // a store may ignore ctx, and charge a client that has left
 	}
 	c.Timed = c.lim.of.told.Load() != nil
-	if len(c.Charges) == 0 { // nothing but bytes, which are paid for later
+	if len(c.Charges) == 0 { // only Bandwidths, which charge as bytes move
 		c.Granted = true
 		return nil
 	}
@@ -284,14 +284,15 @@ func (c *call) decide(ctx context.Context) error {
 	}
 	if c.Granted = store.Granted(c.Charges, c.Results); !c.Granted {
 		if ls := c.lim.family.process.lines(); ls != nil && ls.Vacant() {
-			return c.wait(ctx) // what others have reserved, and left, is in its way
+			// Waiters that left may have reserved the turns that are in its way.
+			return c.wait(ctx)
 		}
 	}
 	return nil
 }
 
-// undecided is what becomes of a request that could not be decided: it is refused
-// with the error, or passes, with a permit if there are bytes to be paced.
+// undecided finishes a request that could not be decided: it is refused with the error,
+// or passes, with a permit if its bytes are paced.
 func (c *call) undecided(ctx context.Context, err error) (*Permit, error) {
 	if err = c.failed(ctx, err); err != nil {
 		c.outer.turnedAway()
@@ -300,15 +301,15 @@ func (c *call) undecided(ctx context.Context, err error) (*Permit, error) {
 	if len(c.paced) == 0 {
 		return nil, nil
 	}
-	// They ask the store themselves, which may be back by then, and have a
+	// Bandwidths ask the store themselves, which may be back by then, and have a
 	// FailurePolicy of their own.
 	c.keep(func(*entry) bool { return false })
-	c.Waited = 0 // for nothing
+	c.Waited = 0 // the permit has none of the limits that it waited for
 	return c.permit(ctx), nil
 }
 
-// failed turns what went wrong in a decision into Admit's or Take's error: nil
-// where the request may pass all the same.
+// failed turns the error of a decision into that of Admit or Take: nil if the request
+// passes despite a store's failure.
 func (c *call) failed(ctx context.Context, err error) error {
 	if ce := (*canceledError)(nil); errors.As(err, &ce) {
 		c.observe(EventCanceled, err)
@@ -331,7 +332,7 @@ func (c *call) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// refused is the refusal of a request by its limits, with its fields in h.
+// refused returns the refusal of a request by its limits, and sets its fields in h.
 func (c *call) refused(h http.Header) error {
 	c.outer.turnedAway()
 	err := c.denied()
@@ -340,7 +341,7 @@ func (c *call) refused(h http.Header) error {
 	return err
 }
 
-// giveBack gives back what the call was granted and hasn't handed over.
+// giveBack gives back what the call was granted, unless a permit has taken it over.
 func (c *call) giveBack(ctx context.Context) {
 	if !c.Granted {
 		return
@@ -359,8 +360,8 @@ func (c *call) giveBack(ctx context.Context) {
 	c.lim.cancel(ctx, c.Store, c.plan, made)
 }
 
-// setFields sets the fields of the call's decision in h. Dry runs have none. slots must
-// live as long as the response.
+// setFields sets the header fields of the call's decision in h. Dry runs have none.
+// slots holds the fields' values, so it must live as long as the response.
 func (c *call) setFields(h http.Header, slots []string) {
 	items := c.fields.Items[:0]
 	for i, e := range c.entries {
@@ -371,7 +372,7 @@ func (c *call) setFields(h http.Header, slots []string) {
 		items = append(items, field.Item{})
 		it := &items[len(items)-1]
 		it.Limit, it.Remaining, it.Reset, it.Refused, it.Retry, it.More = &e.said, r.Remaining, r.ResetAfter, !r.OK, r.RetryAfter, -1
-		if e.needs&local != 0 { // its number changes
+		if e.needs&local != 0 { // the limit's number changes
 			limit, _ := e.kind.stood(ch, r)
 			c.said = append(c.said, field.Limit{Name: it.Name, Units: limit, Policy: field.Policy(it.Name, limit, 0)})
 			it.Limit = &c.said[len(c.said)-1]
@@ -384,10 +385,11 @@ func (c *call) setFields(h http.Header, slots []string) {
 	c.fields.Write(h, c.lim.styles, c.policy, slots)
 }
 
-// end ends the call, deferred by whoever has begun it: whatever it still has is
-// given back. On any way out but a panic it has nothing: its permit has, or it
-// was refused, or has given back itself. Functions of the application are called
-// at many moments, and none of these has to know what there is to lose.
+// end returns the call to the pool, and gives back what it still holds. Whoever begins a
+// call defers it. Only after a panic does a call still hold something; otherwise its
+// permit does, or it was refused, or it has given everything back. The application's
+// functions, which may panic, are called at many points: with this defer none of those
+// points has to know what is held.
 func (c *call) end(ctx context.Context) {
 	if c.framed != nil {
 		c.framed.Leave(c.r)
@@ -398,8 +400,8 @@ func (c *call) end(ctx context.Context) {
 	if cap(c.Charges) > kept {
 		return
 	}
-	// What is in the slices is written over by the next that is asked for, and a pool
-	// keeps nothing for long: to clear it would cost a tenth of a decision.
+	// The slices' elements aren't cleared: that would cost a tenth of a decision. The
+	// next call overwrites them, and a pool doesn't retain calls for long.
 	if c.walked {
 		c.Call = waiting.Call{Charges: c.Charges, Results: c.Results}
 	}
