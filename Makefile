@@ -42,7 +42,7 @@ test-examples: redis ## each example, and the commands that it prints, in a minu
 test-console: chromium ## the live page in a real browser, in half a minute
 	cd console/browser && $(WORKSPACE) STINT_REQUIRE_CHROMIUM=1 $(GO) test -count=1 .
 
-picture-console: chromium ## the README's picture of the live page, of examples/console half a minute after its start
+picture-console: chromium ## the README's pictures of the live page, of examples/console half a minute after its start
 	cd console/browser && $(WORKSPACE) STINT_REQUIRE_CHROMIUM=1 $(GO) test -count=1 -run '^TestPicture$$' . -args -picture '$(CURDIR)/docs/img/console.png'
 
 chromium:

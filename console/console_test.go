@@ -160,7 +160,7 @@ func TestPageTells(t *testing.T) {
 			"front Counts are in this process's memory",
 			"allowed 6 refused 3 refused, share 33.3 % in flight 0 waiting 0",
 			"api TokenBucket: 3 per 1h0m0s, burst 3",
-			"every request without a route of its own told by the request 5 2 28.6 % 2",
+			"requests without a route told by the request 5 2 28.6 % 2",
 			"one for all 5 0 0.0 % 0 0 here one key: 1 of 2 when last admitted",
 			"GET /login told by the request 1 1 50.0 % 1",
 			"api most refused " + hostile + " 2 most admitted " + hostile + " 3 somebody-else 2",

@@ -40,7 +40,7 @@ func TestKeyIsLookedUpEverywhere(t *testing.T) {
 		w := ask(h, "POST", "/key", keyForm("bob", "look"))
 		got := text(w.Body.String())
 		for _, want := range []string{
-			"api TokenBucket: 5 per 1h0m0s, burst 5; for every request without a route of its own 4 of 5 left; full again in 12m0s",
+			"api TokenBucket: 5 per 1h0m0s, burst 5; for requests without a route 4 of 5 left; full again in 12m0s",
 			"login TokenBucket: 2 per 1h0m0s, burst 2; for GET /login 0 of 2 left, would be refused, for 30m0s ; full again in 1h0m0s",
 			"for GET /login not banned; 8 refusals left before it is",
 			"reports Concurrency: 3; for GET /reports 3 of 3 left, 0 held",

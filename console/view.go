@@ -268,7 +268,7 @@ func (v *limitView) describe(d stint.Description) {
 const elsewhere = "from a WithLimitFunc, a limiter derived by With, or before an Update"
 
 // whereOf says which requests have a rule.
-func whereOf(r stint.Rule) string { return cmp.Or(r.Route, "every request without a route of its own") }
+func whereOf(r stint.Rule) string { return cmp.Or(r.Route, "requests without a route") }
 
 func (p *page) keys(counts []topkeys.Count) (all []keyView) {
 	for _, c := range counts {

@@ -2,6 +2,7 @@
 package browser
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -269,34 +270,62 @@ func darkness(img image.Image) bool {
 	return color.GrayModel.Convert(img.At(2, 2)).(color.Gray).Y < 128
 }
 
-// The picture in the README is of the example, half a minute after its start.
+// The pictures in the README are of the example, half a minute after its start.
 func TestPicture(t *testing.T) {
 	if *picture == "" {
 		t.Skip("make picture-console draws it")
 	}
-	ctx := browse(t)
-	const addr = "127.0.0.1:18473"
+	ctx, url := browse(t), example(t)
+	run(t, ctx, chromedp.Sleep(30*time.Second), chromedp.EmulateViewport(1200, 1250), chromedp.Navigate(url))
+	says(t, ctx, "#state", "Live")
+	for _, tc := range []struct{ scheme, file string }{
+		{"light", *picture}, {"dark", strings.TrimSuffix(*picture, ".png") + "-dark.png"},
+	} {
+		scheme(t, ctx, tc.scheme)
+		run(t, ctx, chromedp.Sleep(2*time.Second))
+		if err := os.WriteFile(tc.file, get(t, ctx, chromedp.CaptureScreenshot()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// example starts examples/console, and returns the address that it prints.
+func example(t *testing.T) string {
+	t.Helper()
 	program := filepath.Join(t.TempDir(), "console")
 	if out, err := exec.Command("go", "build", "-o", program, "github.com/stint-go/stint/examples/console").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	example := exec.Command(program, "-addr", addr)
-	if err := example.Start(); err != nil {
+	c := exec.Command(program, "-addr", "127.0.0.1:0")
+	out, err := c.StdoutPipe()
+	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = example.Process.Kill(); _ = example.Wait() }()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		if res, err := http.Get("http://" + addr + "/console/"); err == nil {
-			_ = res.Body.Close()
-			break
-		} else if time.Now().After(end) {
-			t.Fatal(err)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if at := strings.TrimSpace(lines.Text()); strings.HasPrefix(at, "http://") {
+			return at
 		}
 	}
-	run(t, ctx, chromedp.Sleep(30*time.Second), chromedp.EmulateViewport(1200, 1250), chromedp.Navigate("http://"+addr+"/console/"))
+	t.Fatal("the example prints no address")
+	return ""
+}
+
+// The example has something to show within half a minute, whoever looks.
+func TestExampleLives(t *testing.T) {
+	ctx, url := browse(t), example(t)
+	run(t, ctx, chromedp.Navigate(url))
 	says(t, ctx, "#state", "Live")
-	run(t, ctx, chromedp.Sleep(2*time.Second))
-	if err := os.WriteFile(*picture, get(t, ctx, chromedp.CaptureScreenshot()), 0o644); err != nil {
-		t.Fatal(err)
+	for _, part := range []struct{ id, says string }{
+		{"#limits0", "workers follows latency"},
+		{"#who0", "most refused bob"},
+		{"#who0", `<b onclick="alert(1)">eve</b>`},
+		{"#live0", "caller bob"},
+		{"#live0", "GET /login"},
+	} {
+		says(t, ctx, part.id, part.says)
 	}
 }

@@ -7,12 +7,15 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
 // shop takes as long as its work does, and longer when there is more of it.
 func shop(w http.ResponseWriter, r *http.Request) {
-	work := time.Duration(10+rand.IntN(20)) * time.Millisecond
+	load := working.Add(1)
+	defer working.Add(-1)
+	work := time.Duration(10+rand.IntN(20)+3*max(0, int(load)-8)) * time.Millisecond
 	if r.URL.Path == "/reports" {
 		work = time.Duration(200+rand.IntN(400)) * time.Millisecond
 	}
@@ -23,22 +26,27 @@ func shop(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A customer requests a path so many times a second on average.
+// working is how many requests the shop is working on.
+var working atomic.Int64
+
+// A customer requests a path so many times a second on average, several times at once.
 type customer struct {
 	key, path string
 	rate      float64
+	atOnce    int
 }
 
 // The customers: one asks for too much, one ignores that it was told to slow down, one
-// tries passwords. A key may be any text.
+// tries passwords, one comes in bursts. A key may be any text.
 var customers = []customer{
-	{"alice", "/items", 8},
-	{"bob", "/items", 35},
-	{"carol", "/items", 12},
-	{"dave", "/login", 0.3},
-	{"mallory", "/login", 3},
-	{"erin", "/reports", 4},
-	{`<b onclick="alert(1)">eve</b>`, "/items", 25},
+	{"alice", "/items", 8, 1},
+	{"bob", "/items", 35, 1},
+	{"carol", "/items", 12, 1},
+	{"dave", "/login", 0.3, 1},
+	{"mallory", "/login", 3, 1},
+	{"erin", "/reports", 4, 1},
+	{"frank", "/items", 1, 30},
+	{`<b onclick="alert(1)">eve</b>`, "/items", 25, 1},
 }
 
 // traffic never ends: each customer's requests come in waves.
@@ -50,7 +58,9 @@ func traffic(url string) {
 			for {
 				wave := 1 + 0.6*math.Sin(time.Since(begun).Seconds()/20+float64(i))
 				time.Sleep(time.Duration(rand.ExpFloat64() / (c.rate * wave) * float64(time.Second)))
-				go ask(client, c.key, url+c.path)
+				for range c.atOnce {
+					go ask(client, c.key, url+c.path)
+				}
 			}
 		}()
 	}
