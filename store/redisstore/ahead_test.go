@@ -28,6 +28,7 @@ func TestClockAhead(t *testing.T) {
 		{Algorithm: store.IntervalBucket, Units: 10, Window: store.Every(time.Minute)},
 		{Algorithm: store.SlidingLog, Units: 10, Period: time.Second},
 		{Algorithm: store.SlidingWindow, Units: 10, Period: time.Second},
+		{Algorithm: store.SlidingCounter, Units: 10, Period: time.Second},
 	} {
 		for _, lead := range []time.Duration{3 * time.Millisecond, time.Second, time.Hour} {
 			rnd := rand.New(rand.NewPCG(uint64(i), uint64(lead)))
