@@ -18,7 +18,7 @@
 //	setup      what is the same for all charges of a column. Sets peek: the charge
 //	           costs nothing
 //	looks      the same, where take.lua looks and doesn't charge
-//	load       reads the state v of key i (text, or nil if there is none or it isn't a
+//	load       reads the state v of key i (text, or false if there is none or it isn't a
 //	           string) and brings it to the present, in locals. Sets dirty if the
 //	           state has to be written even if the decision is refused
 //	look       sets fits: how many of g equal charges fit; -1 if that isn't known
