@@ -1,5 +1,5 @@
-// Package console is a live page about limiters: what is limited, who, why, and
-// whether the store is well.
+// Package console serves a live page about limiters: what is limited, who is refused
+// and why, and whether the store is well.
 //
 //	page, err := console.New(
 //		console.Limiters(lim),
@@ -9,34 +9,33 @@
 //	}
 //	mux.Handle("/debug/stint/", page)
 //
-// The page needs nothing but the handler. It updates itself by server-sent events; a
-// browser without scripts loads it again every five seconds.
+// The handler needs no files and no other service. The page updates itself by
+// server-sent events; a browser without scripts reloads it every five seconds.
 //
-// Figures are those of this process, since New, or of the last five minutes where the
-// page says so. What one key has left is asked of the store, and is the fleet's where
-// processes share the store.
+// Figures are counted in this process, since New, or in the last five minutes where the
+// page says so. What a key has left is read from the store. If processes share the
+// store, that is the same in all of them.
 //
 // # Memory
 //
-// For each limit the console holds counts of five minutes, and the keys that are
-// admitted and refused most, which it finds with a space-saving sketch: of n decisions,
-// the sketch knows each key that has more than n/64, and the page shows two bounds for
-// each count, which are at most n/64 apart. A limit with many keys takes about 150 KB.
-// A limiter's limits beyond the first 100 have no figures of their own.
+// For each limit the console keeps counts of the last five minutes, and the keys that
+// are admitted and refused most. A space-saving sketch finds these keys: after n
+// decisions it holds every key with more than n/64 of them. The page shows each count as
+// two bounds, at most n/64 apart, or as one number if it is exact. A limit with many
+// keys takes about 150 KB. Only the first 100 limits of a limiter have figures.
 //
 // # Cost
 //
-// A request takes between 0.7 and 1.1 µs of CPU time more, half of that to build the
-// events that any observer is told. That is 6 % where a request takes 12 µs in all,
-// with a handler that does nothing; 3 % of 36 µs, with 1 KB of JSON read and written;
-// and 1.3 % of 85 µs, with a page of HTML. While somebody looks, the page takes about
-// 0.1 % of one processor more, whatever the load and however many look (BenchmarkCost).
+// The console adds 0.7 to 1.1 µs of CPU time to a request. About half of that is the cost
+// of any observer. It is 6 % of a request of 12 µs, whose handler does nothing; 3 % of
+// one of 36 µs, which reads and writes 1 KB of JSON; and 1.3 % of one of 85 µs, which
+// renders HTML. While the page is open in a browser, or in several, it takes another
+// 0.1 % of a core, whatever the load. BenchmarkCost measures this.
 //
 // # Who may see it
 //
-// Keys may be addresses or credentials, so New fails without a [WithAuthorizer], and
-// the page shows keys as a beginning and a fingerprint unless [WithKeysInClear] is
-// given.
+// Keys may be addresses or credentials, so New fails without [WithAuthorizer]. The page
+// shows the beginning of each key and a fingerprint, or all of it with [WithKeysInClear].
 package console
 
 import (
@@ -57,12 +56,12 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Option is what New takes.
+// Option is an option of New.
 type Option func(*page)
 
-// Limiters are those that the page shows, in that order. A limiter stands for those
-// that are derived from it by With, which aren't given beside it: their decisions are
-// in its figures.
+// Limiters sets the limiters that the page shows, in this order. The figures of a limiter
+// include the decisions of those derived from it by With: don't pass these too, or their
+// decisions are shown twice.
 func Limiters(lims ...*stint.Limiter) Option {
 	return func(p *page) {
 		for _, l := range lims {
@@ -75,18 +74,18 @@ func Limiters(lims ...*stint.Limiter) Option {
 	}
 }
 
-// WithAuthorizer says who may see the page and, with WithActions, act: those requests
-// for which allow returns true. All others are answered with 403. It is asked for
-// every request, and again every half minute while a page is open; it must be safe for
-// concurrent use.
+// WithAuthorizer sets who may see the page and, with WithActions, use its actions:
+// requests for which allow returns true. All others are answered with 403. The console
+// calls allow for every request, which an open page makes every half minute. allow must
+// be safe for concurrent use.
 func WithAuthorizer(allow func(*http.Request) bool) Option {
 	return func(p *page) { p.allow = allow }
 }
 
-// Loopback is an authorizer that allows requests from this machine: from a loopback
-// address, for a loopback address or localhost, and not passed on by a proxy, as far as
-// proxies say so (Forwarded, Via, X-Forwarded-For, X-Real-IP). Behind a
-// proxy on the same machine that adds none of these fields it allows everybody.
+// Loopback is an authorizer that allows requests from this machine: those from a
+// loopback address, to a loopback address or localhost, without a field that proxies add
+// (Forwarded, Via, X-Forwarded-For, X-Real-IP). Behind a proxy on the same machine that
+// adds none of these fields, it allows everybody.
 func Loopback(r *http.Request) bool {
 	for _, f := range [...]string{"Forwarded", "Via", "X-Forwarded-For", "X-Real-Ip"} {
 		if len(r.Header[f]) > 0 {
@@ -109,14 +108,15 @@ func Loopback(r *http.Request) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// WithActions lets those who may see the page reset a key, or only lift its bans.
-// Cross-origin requests are refused, and each action is logged.
+// WithActions lets those who may see the page reset a key, or lift only its bans.
+// Actions are POST requests; cross-origin ones are refused with 403. Each action is
+// logged, with its remote address.
 func WithActions() Option { return func(p *page) { p.Actions = true } }
 
-// WithKeysInClear shows whole keys.
+// WithKeysInClear makes the page show whole keys, and the log of actions too.
 func WithKeysInClear() Option { return func(p *page) { p.Clear = true } }
 
-// WithLogger says where actions are logged. The default is slog.Default.
+// WithLogger sets the logger of actions. The default is slog.Default().
 func WithLogger(l *slog.Logger) Option { return func(p *page) { p.logger = l } }
 
 // page is the handler.
@@ -136,11 +136,10 @@ type page struct {
 	viewers  int
 }
 
-// New returns the page. It observes the limiters from then on, for as long as they
-// live: call it before they decide requests. The error says all that is wrong with the
-// options.
-//
-// Mount the handler at a pattern that ends in a slash, such as "/debug/stint/".
+// New returns the page's handler, which is safe for concurrent use. Mount it at a pattern
+// that ends in a slash, such as "/debug/stint/". New observes the limiters from then on,
+// for as long as they live: call it before they decide requests. It returns an error that
+// names everything wrong with the options, such as a missing WithAuthorizer.
 func New(opts ...Option) (http.Handler, error) {
 	p := &page{secret: make([]byte, 32), cross: http.NewCrossOriginProtection()}
 	for _, o := range opts {
