@@ -6,7 +6,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// reserve counts one more key, if there is room for it.
+// reserve counts one more key if there is room for it, and reports whether there was.
 func (s *Store) reserve() bool {
 	if s.keys.Add(1) <= s.max {
 		return true
@@ -15,19 +15,19 @@ func (s *Store) reserve() bool {
 	return false
 }
 
-// When a new key finds the store full, expired ones are searched for in this
-// many slots of this many shards, which is all of a small store and a few
-// microseconds in a large one. If that is in vain the next search waits, so
-// that a flood does not cost much more than other calls.
+// When a new key finds the store full, the call searches so many slots of so many shards
+// for expired keys. That is all of a small store, and takes a few microseconds in a large
+// one. If it doesn't find enough, no call searches again for searchAgain, so that the
+// calls of a flood cost little more than others.
 const (
 	searchSlots  = 4096
 	searchShards = 64
 	searchAgain  = 1000 // microseconds
 )
 
-// makeRoom drops expired keys if the charges bring more new ones than there is
-// room for. The caller holds the visits' locks; other shards are only
-// entered if nobody is there, so that nobody waits for each other.
+// makeRoom drops expired keys if the charges bring more new keys than there is room for.
+// The caller holds the visits' locks. Other shards are skipped if they are locked, so
+// that no two calls wait for each other.
 func (s *Store) makeRoom(now int64, visits []visit, charges []store.Charge) {
 	if s.keys.Load()+int64(len(visits)) <= s.max {
 		return
@@ -42,7 +42,7 @@ func (s *Store) makeRoom(now int64, visits []visit, charges []store.Charge) {
 	if fresh == 0 || !full() || now < s.vain.Load() {
 		return
 	}
-	for i := range visits { // what the call has found must stay
+	for i := range visits { // with a vacant slot, the search passes over the call's own keys
 		if v := &visits[i]; v.word != vacant {
 			atomic.StoreInt64(&v.slot.word, vacant)
 		}
@@ -64,7 +64,7 @@ func (s *Store) makeRoom(now int64, visits []visit, charges []store.Charge) {
 	}
 }
 
-// search examines at most n of a shard's slots and returns how many.
+// search examines up to n of a shard's slots, and returns how many it examined.
 func (s *Store) search(sh *shard, now int64, n int) int {
 	n = min(n, sh.slots())
 	s.dropped(sh.expire(n, now))

@@ -14,7 +14,7 @@ func (s *Store) now() store.Now {
 	}
 }
 
-// instant reads the clocks that are needed.
+// instant reads the monotonic clock, and the wall clock only if it is needed.
 func (s *Store) instant(wall bool) store.Now {
 	if wall {
 		return s.now()

@@ -7,9 +7,9 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// The keys that find the store full share one state for each limit and shard.
-// A shard has few of these; charges on limits beyond them are refused, since
-// two limits can not count in one state and neither may lose its count.
+// mostShared is how many shared states a shard has. Keys that find the store full share
+// one state for each limit and shard. Charges on limits without one are refused: two
+// limits can't count in one state, and neither may lose its count.
 const mostShared = 32
 
 type spill struct{ states []spilled }
@@ -17,13 +17,13 @@ type spill struct{ states []spilled }
 type spilled struct {
 	wide
 	limit uint64 // Limit.Hash
-	// busy: handed out and not yet put back.
+	// busy: a visit has the state and hasn't put it back yet.
 	busy bool
 }
 
-// share has the visit decided against the state its limit's overflowing keys
-// share, or leaves it where it is: if there is none and none is to be made, if
-// there are too many, or if another charge of the call has been handed it.
+// share gives the visit the state that the limit's keys beyond the cap share. It does
+// nothing if there is no such state and none may be created, if there are too many, or if
+// another charge of the call has it.
 func (v *visit) share(l *store.Limit, st *store.State, now int64, create bool) {
 	sh := v.shard
 	if sh.spill == nil {
@@ -57,7 +57,7 @@ func (v *visit) share(l *store.Limit, st *store.State, now int64, create bool) {
 	*st = p.states[i].state
 }
 
-// put is the way back.
+// put puts a shared state back.
 func (p *spill) put(i int, st *store.State, until int64, alive bool) {
 	e := &p.states[i]
 	e.busy = false
@@ -69,20 +69,20 @@ func (p *spill) put(i int, st *store.State, until int64, alive bool) {
 	}
 }
 
-// expire lets go of expired states, and of the memory once there are no others.
+// expireShared frees the shard's shared states once all of them have expired.
 func (sh *shard) expireShared(now int64) {
 	if sh.spill != nil && !slices.ContainsFunc(sh.spill.states, func(e spilled) bool { return e.until > now }) {
 		sh.spill = nil
 	}
 }
 
-// overflowed in the last byte of a receipt's lease says that the charge was
-// made against a shared state: that is where it is to be settled, even if its
-// key has found a place since then. Leases are told apart by the first 8 bytes.
+// overflowed in the last byte of a receipt's lease says that the charge was made against
+// a shared state. It is settled there, even if its key has found room since. The first 8
+// bytes are enough to tell leases apart.
 const overflowed = 1
 
-// count keeps the statistics of a charge, and answers one that was decided
-// nowhere.
+// count updates the statistics for a charge, and makes the result of one for which there
+// is no state.
 func (s *Store) count(v *visit, c *store.Charge, r *store.Result, now int64) {
 	switch v.where {
 	case nowhere:
@@ -106,8 +106,8 @@ func (s *Store) count(v *visit, c *store.Charge, r *store.Result, now int64) {
 	}
 }
 
-// wait is how long it takes until the first shared state expires; a second, if
-// that can't be said.
+// wait returns the time until the first shared state expires, or a second if that is
+// unknown.
 func (p *spill) wait(now int64) time.Duration {
 	first := int64(never)
 	for i := range p.states {
@@ -119,8 +119,8 @@ func (p *spill) wait(now int64) time.Duration {
 	return time.Duration(max(first-now, 1)) * time.Microsecond
 }
 
-// refuse answers charges of which one is nowhere and so refuses the call: the
-// others say what they would have, and nothing is charged.
+// refuse decides a call that is refused because there is no state for one of its charges.
+// The other results are what they would have been otherwise, and nothing is charged.
 func refuse(now store.Now, visits []visit, charges []store.Charge, states []store.State, results []store.Result) {
 	asked, tried := slices.Clone(charges), slices.Clone(states)
 	for i := range visits {

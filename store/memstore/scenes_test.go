@@ -187,7 +187,7 @@ var mutants = []steps.Variant{
 		Was: "	v.hold()\n",
 		Is:  "	if sl, found := v.shard.table.Load().find(v.hash); found {\n		v.slot, v.word = sl, atomic.LoadInt64(&sl.word)\n	}\n"}}},
 	{Name: "a table is replaced with the words in it", Edits: []steps.Edit{{File: "table.go",
-		Was: "		w := old[i].hold() // for good: who has found it here looks again\n",
+		Was: "		w := old[i].hold() // for good: a call that found the slot here looks again\n",
 		Is:  "		w := atomic.LoadInt64(&old[i].word)\n"}}},
 	{Name: "an expired word is dropped without a look", Edits: []steps.Edit{{File: "table.go",
 		Was: "if packed(word) && !atomic.CompareAndSwapInt64(&sl.word, word, vacant) {",

@@ -7,8 +7,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Settle makes each earlier charge cost charges[i].Cost after all; see
-// store.Store. The charges are settled one after the other.
+// Settle replaces the cost of each earlier charge by charges[i].Cost; see store.Store. The
+// charges are settled one after the other.
 func (s *Store) Settle(_ context.Context, charges []store.Charge, results []store.Result) error {
 	if err := store.Check(charges, results); err != nil {
 		return fail(err)
@@ -39,14 +39,14 @@ func (s *Store) settle(charges []store.Charge, results []store.Result) {
 	}
 }
 
-// trace finds the state that an earlier charge was made against. It may have
-// expired: then there is nothing to give back, but what is added is still owed,
-// as it would be had the state been kept.
+// trace finds the state that an earlier charge was made against. If the state has
+// expired, there is nothing to refund, but an additional cost is still owed, as it would
+// be if the state had been kept.
 func (s *Store) trace(visits []visit, charges []store.Charge, st *store.State, now int64) {
 	v, c := &visits[0], &charges[0]
 	v.where = absent
 	if c.Receipt.Lease[len(c.Receipt.Lease)-1] == overflowed {
-		if v.slot != nil { // it has a place by now, which this is not about
+		if v.slot != nil { // the key has a state of its own by now: put that back as it was
 			atomic.StoreInt64(&v.slot.word, v.word)
 		}
 		v.share(c.Limit, st, now, true)

@@ -1,40 +1,48 @@
-// Package memstore is the store for one process: exact decisions in memory,
-// shared by any number of goroutines.
+// Package memstore is the store for one process. It keeps counts in memory and decides
+// exactly, for any number of goroutines.
 //
 //	stint.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()),
 //		stint.WithMemory(memstore.WithMaxKeys(100_000)))
 //
-// That is a limiter's own store. One that several limiters share, or whose
-// [Store.Stats] are to be read, is made by [New] and given to stint.WithStore.
+// This limiter has a store of its own. To share a store between limiters, or to read its
+// [Store.Stats], make it with [New] and pass it to stint.WithStore.
 //
 // # Memory
 //
-// A key of a token or leaky bucket is 16 bytes in a table that is more than half
-// full while it grows: 30 bytes at the most. One of any other algorithm, or with
-// turns reserved beyond the capacity, takes 112 bytes more, 150 to 200 in all,
-// and its log if it has one; so do buckets of rates beyond the first thousand
-// different ones that the process makes up, and of numbers that take two integers.
-// An empty store of the default size is 64 KB. What has become as if never seen
-// is dropped by calls within a second or so, and its memory handed back: there is no
-// goroutine, no timer, and nothing to close. Nothing is dropped earlier, so
-// nobody can tell.
+//	a key of                                               takes
+//	a token or leaky bucket                                up to 30 bytes
+//	any other algorithm                                    150 to 200 bytes, and its log
+//	a bucket with turns reserved beyond its capacity       150 to 200 bytes
+//	a bucket that is counted in two integers               150 to 200 bytes
+//	a bucket of a rate after the process's first 1023      150 to 200 bytes
+//
+// An empty store of the default size takes 64 KB.
+//
+// A key expires when it can't be told from a key never seen, for instance when its
+// bucket is full again. Calls drop expired keys within a second or so and free their
+// memory. There is no goroutine and no timer, and nothing to close. No key is dropped
+// earlier, so no decision depends on it.
 //
 // # The cap
 //
-// A store holds a bounded number of keys, see [WithMaxKeys]. A full one drops
-// what has expired, and never a key that still holds anything: a flood of
-// made-up keys resets nobody. New keys that find no place are decided by their
-// limit's own rules against a state that they share: one for each limit in
-// each of the store's shards. Of these there is one for every 512 to 1024 keys
-// of the cap, in stores of less than 64,000 keys up to 64, but never more than
-// one for 8 keys. So all the keys of a flood together get what that many keys
-// would, and keys that have a place get what they always got. [Stats] counts
-// what was decided so.
+// A store holds a bounded number of keys; see [WithMaxKeys]. A full store drops expired
+// keys only: a flood of made-up keys resets nobody. New keys that find no room share
+// states, one for each limit in each of the store's shards, and are decided by their
+// limit's own rules against those. So all keys of a flood together get as much as one key
+// for each shard, and keys that have room get what they always got. [Stats] counts the
+// charges decided that way. The number of shards depends on the cap:
+//
+//	cap                  shards
+//	up to 1024           about one for 16 keys, never more than one for 8
+//	up to 65,536         64
+//	more                 one for 512 to 1024 keys, at most 2^20
+//
+// The default store has 1024.
 //
 // # Time
 //
-// Instants are microseconds of the monotonic clock since New; calendar windows
-// follow the wall clock. In a testing/synctest bubble, make the store inside.
+// Instants are microseconds of the monotonic clock since New. Calendar windows follow
+// the wall clock. In a testing/synctest bubble, make the store inside the bubble.
 package memstore
 
 import (
@@ -50,11 +58,12 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// DefaultMaxKeys is the number of keys a store holds unless WithMaxKeys says
-// otherwise: 30 MB of token buckets, 200 MB at the most of other algorithms.
+// DefaultMaxKeys is the number of keys a store holds unless WithMaxKeys says otherwise.
+// They take up to 30 MB for token buckets, and up to 200 MB plus their logs for other
+// algorithms.
 const DefaultMaxKeys = 1 << 20
 
-// Option changes what New makes.
+// Option configures a Store; see New.
 type Option interface{ apply(*config) }
 
 type config struct{ maxKeys int }
@@ -63,19 +72,17 @@ type maxKeys int
 
 func (n maxKeys) apply(c *config) { c.maxKeys = int(n) }
 
-// WithMaxKeys bounds the number of keys the store holds at a time, counting
-// each pair of limit and key: 30 bytes each for token buckets, 200 at the most
-// for the other algorithms, logs not counted. DefaultMaxKeys by default; less
-// than 1 is 1, and 2^31-1 is the most.
+// WithMaxKeys sets how many keys the store holds at a time. Each pair of a limit and a
+// key counts as one. The package documentation says how much memory a key takes. n is
+// from 1 to 2^31-1; values outside are clamped. The default is DefaultMaxKeys.
 func WithMaxKeys(n int) Option { return maxKeys(n) }
 
-// Store is a store.Store and a store.Resetter in memory. It is safe for
-// concurrent use.
+// Store is a store.Store and a store.Resetter in memory. It is safe for concurrent use.
 //
-// No context is looked at: a call never waits for anything but another call's
-// decision, and what it settles has to be settled.
+// Its methods ignore their context. A call waits only for the decisions of other calls,
+// and a settlement must be made even if its request was canceled.
 type Store struct {
-	// Read on every call, written by New only.
+	// Every call reads these fields; only New writes them.
 	base   time.Time
 	seed   maphash.Seed
 	shards []shard
@@ -83,15 +90,15 @@ type Store struct {
 	max    int64
 	every  int64 // microseconds between two visits of the sweep
 
-	_ [64]byte // what follows is written all the time
+	_ [64]byte // the fields below are written all the time
 
-	// due is the instant of the sweep's next visit. Every call looks at it.
+	// due is the instant of the sweep's next visit. Every call reads it.
 	due atomic.Int64
 
 	_ [64]byte
 
-	vain     atomic.Int64  // no search for room before this instant
-	keys     atomic.Int64  // in the tables, or about to be
+	vain     atomic.Int64  // no call searches for room before this instant
+	keys     atomic.Int64  // in the tables, or reserved there
 	next     atomic.Uint32 // the shard the sweep visits next
 	leases   atomic.Uint64
 	expired  atomic.Uint64
@@ -106,13 +113,13 @@ var (
 )
 
 const (
-	// perShard is how many keys a shard holds when the store is full: so few
-	// that moving or looking at all of them takes a few tens of microseconds.
+	// perShard is the most keys a shard holds on average. Moving or examining so few takes
+	// some tens of microseconds.
 	perShard   = 1024
 	mostShards = 1 << 20
 )
 
-// New makes an empty store. It needs no closing.
+// New makes an empty store. There is nothing to close.
 func New(opts ...Option) *Store {
 	c := config{maxKeys: DefaultMaxKeys}
 	for _, o := range opts {
@@ -135,30 +142,28 @@ func New(opts ...Option) *Store {
 	return s
 }
 
-// shards is a power of two. Small stores have fewer keys in a shard, so that
-// goroutines don't meet, but not so few that the states which the shards keep
-// for keys beyond the cap outnumber a sixteenth of the keys.
+// shards returns the number of shards, a power of two. Small stores have fewer keys per
+// shard, so that goroutines rarely contend. But each shard lets a flood have a shared
+// state, so there are no more shards than about a sixteenth of the keys.
 func shards(maxKeys int) int {
 	n := (maxKeys-1)/perShard + 1
 	n = max(n, min(64, maxKeys/16), 1)
 	return min(1<<bits.Len(uint(n-1)), mostShards)
 }
 
-// Stats is what a store holds and what has become of the rest.
+// Stats are a store's counters.
 type Stats struct {
-	// Keys is the number of keys held, MaxKeys the cap.
+	// Keys is the number of keys held, and MaxKeys the cap.
 	Keys, MaxKeys int
-	// Expired is the number of keys dropped since New because they had become
-	// as if never seen.
+	// Expired is the number of keys dropped since New because they had expired.
 	Expired uint64
-	// Overflow is the number of charges since New on keys that found the
-	// store full, decided against the state such keys share; Refused is how
-	// many of them were refused.
+	// Overflow is the number of charges since New on keys that found the store full.
+	// Refused is how many of those were refused.
 	Overflow, Refused uint64
 }
 
-// Stats reports the store's counters. They are read one after the other, not
-// at one instant.
+// Stats returns the store's counters. They are read one after the other, not at one
+// instant.
 func (s *Store) Stats() Stats {
 	return Stats{
 		Keys:     int(s.keys.Load()),
@@ -169,11 +174,11 @@ func (s *Store) Stats() Stats {
 	}
 }
 
-// AnswersAtOnce implements store.Immediate: it is true.
+// AnswersAtOnce implements store.Immediate. It returns true.
 func (s *Store) AnswersAtOnce() bool { return true }
 
-// Reset makes the limits forget key. What the key was charged while the store
-// was full, together with others, stays charged.
+// Reset makes the limits forget key. If the key was charged in a state that it shares
+// with others because the store was full, that charge stays.
 func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) error {
 	for _, l := range limits {
 		if l == nil || l.Hash() == 0 {
@@ -197,6 +202,7 @@ func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) err
 
 func fail(err error) error { return fmt.Errorf("memstore: %w", err) }
 
-// shard picks by the upper half of a hash; the table uses the lower. The seed is this
-// store's own and never leaves it, so nobody can aim at a shard or a place in its table.
+// shard returns the shard of a hash. It uses the hash's upper half, and the shard's table
+// the lower. The seed is random and never leaves the store, so nobody can choose keys
+// that meet in one shard or slot.
 func (s *Store) shard(h uint64) *shard { return &s.shards[uint32(h>>32)&s.mask] }

@@ -4,31 +4,30 @@ import (
 	"math"
 )
 
-// Expired keys are dropped on the backs of calls, in one shard after the other as time
-// goes by, whichever keys are in use: which takes no longer than a shard has slots. Until
-// then whoever comes back finds their place. A table that is full drops only what could
-// have been dropped a rotation ago, and grows: most keys of a fast rate are as if never
-// seen at most of the times when they come back.
+// Calls drop expired keys, in one shard after the other as time goes by, whichever keys
+// they charge. A visit is bounded by the shard's number of slots. Until it is dropped, a
+// key that comes back finds its slot. So a table that needs room drops only keys that
+// expired a rotation ago, and grows: most keys of a fast rate have expired nearly every
+// time they come back, and would have to be inserted again.
 const (
 	// rotation is the time in microseconds in which a store in steady use
 	// visits all of its shards, if it has no more than rotation/shortest.
 	rotation = 1_000_000
-	// shortest is the least time between two visits: a visit takes a few
-	// microseconds, so all of them cost a few hundredths.
+	// shortest is the least time in microseconds between two visits. A visit takes a few
+	// microseconds, so all of them cost a few percent of one core.
 	shortest = 200
-	// catchUp is how many visits a call makes if it comes late.
+	// catchUp is the most visits that a call makes when several are overdue.
 	catchUp = 4
 )
 
-// never is the until of a state that holds leases: only their release ends it.
+// never is the until of a state that holds leases: it lives until they are released.
 const never = math.MaxInt64
 
-// sweep makes the visits that are due at the instant now. The caller holds no
-// lock.
+// sweep makes the visits that are due at now. The caller holds no lock.
 func (s *Store) sweep(now int64) {
 	due := s.due.Load()
 	if now < due || !s.due.CompareAndSwap(due, now+s.every) {
-		return // somebody else's turn
+		return // nothing is due, or another call makes the visit
 	}
 	visits := int64(1)
 	if due != math.MinInt64 {
@@ -42,8 +41,8 @@ func (s *Store) sweep(now int64) {
 	}
 }
 
-// sweepShard drops all of a shard's expired keys, and memory that it has come
-// to need no more. The caller holds the lock.
+// sweepShard drops all of a shard's expired keys, and frees memory that the shard no
+// longer needs. The caller holds the lock.
 func (s *Store) sweepShard(sh *shard, now int64) {
 	s.dropped(sh.expire(math.MaxInt, now))
 	sh.expireShared(now)
@@ -52,15 +51,15 @@ func (s *Store) sweepShard(sh *shard, now int64) {
 	}
 }
 
-// roomy says whether the shard has much more memory than it needs.
+// roomy reports whether the shard has much more memory than it needs.
 func (sh *shard) roomy() bool {
 	n := sh.slots()
 	return n > smallest && 20*int(sh.live) < minLoad*n ||
 		sh.slab != nil && 20*sh.slab.used < minLoad*len(sh.slab.states)
 }
 
-// expire examines n slots, or all, from where it stopped the last time, drops the keys
-// that have expired, and returns how many.
+// expire examines up to n slots, from where it stopped the last time, and drops the
+// expired keys among them. It returns how many it dropped.
 func (sh *shard) expire(n int, now int64) (dropped int) {
 	t := sh.table.Load()
 	if t == nil {

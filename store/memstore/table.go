@@ -9,25 +9,25 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// A shard is an open-addressed table. A key's home is the slot at its hash scaled to
-// the table's length, which may be any number; it is in the first free slot from there
-// on.
+// A shard is an open-addressed hash table with linear probing. A key's home is its hash
+// scaled to the table's length, which may be any number; the key is in the first free
+// slot from there on.
 //
-// A slot belongs to one key for as long as the table is in use, also while nothing is
-// kept of it. So whoever has found a key's slot may look at its word without a lock,
-// and change the word by a swap: if it is still the state that was looked at, then
-// nothing has happened to the key. That is how a charge on one bucket is decided.
-// Everything else holds the shard's lock, under which slots are filled and tables
-// replaced, and takes the words that it decides on out of their slots (hold): a swap
-// fails from then on, and its caller comes to wait for the lock.
+// A slot belongs to one key for as long as the table is in use, even while the key has no
+// state. So a call that has found a key's slot may read its word without a lock, and
+// replace the word by a compare-and-swap: if the swap succeeds, nothing has happened to
+// the key in between. A single charge on a bucket is decided that way. Everything else
+// holds the shard's lock, under which slots are filled and tables replaced, and takes the
+// words that it decides on out of their slots (hold). From then on a swap fails, and its
+// caller waits for the lock.
 //
-// The struct is a cache line, which is rarely written.
+// The struct is one cache line, which is rarely written.
 type shard struct {
 	table  atomic.Pointer[table]
 	mu     sync.Mutex
-	filled int32 // slots that belong to a key
-	live   int32 // those of them that hold a state
-	cursor int32 // the slot that is examined next for expiry
+	filled int32 // how many slots belong to a key
+	live   int32 // how many of those hold a state
+	cursor int32 // the next slot to examine for expiry
 	slab   *slab // states that don't fit a word
 	spill  *spill
 	_      [16]byte
@@ -36,19 +36,21 @@ type shard struct {
 type table struct{ slots []slot }
 
 type slot struct {
-	hash uint64 // 0: free. It is written once.
+	hash uint64 // 0 if the slot is free; written once
 	word int64
 }
 
-// A table is replaced before more than maxLoad of its slots are filled, by one of
-// which sizedLoad are: between 21 and 29 bytes a key. It is replaced by a smaller one
-// when less than minLoad hold a state. All in 1/20.
+// These are twentieths of a table's slots. A table is replaced before more than maxLoad of
+// them are filled, by one of which sizedLoad are filled: 21 to 29 bytes per key. When
+// fewer than minLoad hold a state, it is replaced by a smaller one.
 const (
 	maxLoad   = 15
 	sizedLoad = 11
 	minLoad   = 8
-	smallest  = 8 // slots
 )
+
+// smallest is the fewest slots of a table.
+const smallest = 8
 
 // slots is the length of the table.
 func (sh *shard) slots() int {
@@ -58,8 +60,8 @@ func (sh *shard) slots() int {
 	return 0
 }
 
-// find returns the slot of h, or the free one that h would be given. The caller may
-// hold the lock or not. There is none in no table.
+// find returns the slot of h, or the free slot that h would be given, or nil if t is nil.
+// The caller need not hold the lock.
 func (t *table) find(h uint64) (sl *slot, found bool) {
 	if t == nil {
 		return nil, false
@@ -80,8 +82,8 @@ func (t *table) find(h uint64) (sl *slot, found bool) {
 	return nil, false
 }
 
-// hold takes the state's word out of the slot, until put, so that nobody changes it
-// who doesn't hold the lock. Only they would change one that refers to the slab.
+// hold takes the state's word out of the slot until put, so that no call without the lock
+// can change it. A word that refers to the slab stays: such calls never change one.
 func (sl *slot) hold() int64 {
 	if w := atomic.LoadInt64(&sl.word); !packed(w) {
 		return w
@@ -89,7 +91,7 @@ func (sl *slot) hold() int64 {
 	return atomic.SwapInt64(&sl.word, vacant)
 }
 
-// load copies the state that a word says or refers to.
+// load copies the state that a word encodes or refers to.
 func (sh *shard) load(word int64, s *store.State) {
 	switch {
 	case packed(word):
@@ -99,8 +101,8 @@ func (sh *shard) load(word int64, s *store.State) {
 	}
 }
 
-// put writes a state into a slot of which was is the word that has been taken out.
-// until is when the state becomes as if never seen.
+// put writes a state into a slot whose word, was, has been taken out. until is when the
+// state expires.
 func (sh *shard) put(sl *slot, was int64, l *store.Limit, s *store.State, until int64) {
 	slabbed := !packed(was) && was != vacant
 	if isBucket(l) {
@@ -125,7 +127,7 @@ func (sh *shard) put(sl *slot, was int64, l *store.Limit, s *store.State, until 
 	atomic.StoreInt64(&sl.word, sh.slab.add(wide{state: *s, until: until}))
 }
 
-// drop forgets the state of a slot of which was is the word that has been taken out.
+// drop forgets the state of a slot whose word, was, has been taken out.
 func (sh *shard) drop(sl *slot, was int64) {
 	if !packed(was) {
 		sh.slab.release(was)
@@ -134,8 +136,7 @@ func (sh *shard) drop(sl *slot, was int64) {
 	sh.live--
 }
 
-// expired drops the state in a slot if it has become as if never seen by the instant
-// now.
+// expired drops the state in a slot if it has expired by now, and reports whether it did.
 func (sh *shard) expired(sl *slot, now int64) bool {
 	word := atomic.LoadInt64(&sl.word)
 	switch {
@@ -148,15 +149,15 @@ func (sh *shard) expired(sl *slot, now int64) bool {
 	case !full(word, now):
 		return false
 	}
-	if packed(word) && !atomic.CompareAndSwapInt64(&sl.word, word, vacant) { // somebody is charging it
+	if packed(word) && !atomic.CompareAndSwapInt64(&sl.word, word, vacant) { // another call has just charged it
 		return false
 	}
 	sh.drop(sl, word)
 	return true
 }
 
-// insert returns the slot of a key of which nothing is kept, and how many expired ones
-// it dropped to make room. The caller puts its state there.
+// insert returns a slot for a key without a state, and how many expired keys it dropped
+// to make room. The caller puts the state there.
 func (sh *shard) insert(h uint64, now int64) (sl *slot, dropped int) {
 	sl, found := sh.table.Load().find(h)
 	if !found {
@@ -164,15 +165,15 @@ func (sh *shard) insert(h uint64, now int64) (sl *slot, dropped int) {
 			dropped = sh.rebuild(now-rotation, 1)
 			sl, _ = sh.table.Load().find(h)
 		}
-		atomic.StoreUint64(&sl.hash, h) // from here on it is found, and vacant
+		atomic.StoreUint64(&sl.hash, h) // from now on others find the slot, still vacant
 		sh.filled++
 	}
 	sh.live++
 	return sl, dropped
 }
 
-// rebuild moves what had not expired by an instant to a table and a slab that fit it
-// and more keys. It returns how many have been dropped.
+// rebuild moves the states that had not expired at the instant by to a table and a slab
+// with room for them and more keys. It returns how many states it dropped.
 func (sh *shard) rebuild(by int64, more int) (dropped int) {
 	var old []slot
 	if t := sh.table.Load(); t != nil {
@@ -196,28 +197,27 @@ func (sh *shard) rebuild(by int64, more int) (dropped int) {
 		sh.table.Store(nil)
 		return dropped
 	}
-	// Memory comes in sizes; a table that asks for the whole of its piece
-	// wastes none of it.
+	// The allocator rounds sizes up. A table as long as what it gets wastes none of it.
 	slots := slices.Grow([]slot(nil), max(smallest, (20*(live+more)+sizedLoad-1)/sizedLoad))
 	next := &table{slots[:cap(slots)]}
 	for i := range old {
 		if atomic.LoadInt64(&old[i].word) == vacant {
 			continue
 		}
-		w := old[i].hold() // for good: who has found it here looks again
+		w := old[i].hold() // for good: a call that found the slot here looks again
 		if !packed(w) {
 			w = sh.slab.move(from, w)
 		}
 		sl, _ := next.find(old[i].hash)
-		sl.hash, sl.word = old[i].hash, w // nobody has seen it yet
+		sl.hash, sl.word = old[i].hash, w // not atomic: the table isn't published yet
 	}
 	sh.filled, sh.cursor = int32(live), 0
 	sh.table.Store(next)
 	return dropped
 }
 
-// lock waits for the lock, a while without going to sleep: those who sleep are woken one
-// by one, which takes longer than to decide.
+// lock acquires the lock. It spins for a while first: sleeping goroutines are woken one by
+// one, which takes longer than a decision.
 func (sh *shard) lock() {
 	for range 4 {
 		if sh.mu.TryLock() {
@@ -229,23 +229,23 @@ func (sh *shard) lock() {
 	sh.mu.Lock()
 }
 
-// A slot's word is a state where it can be: a token or leaky bucket that owes
-// nothing beyond its capacity is one instant, signed, which takes the upper 54
-// bits (store counts in no more), and the numbers it was written under. Those
-// are few: the lower ten bits are their place in the list of known rates. 0
-// there marks a word whose upper bits are a place in the shard's slab, counted from
-// 1, where a State is kept in full.
+// A slot's word encodes the state itself if it can. A token or leaky bucket that owes
+// nothing beyond its capacity is one signed instant, in the upper 54 bits (package store
+// uses no more), and the numbers of the limit that it was written under. Programs have
+// few such numbers, so the lower ten bits are their place in the list of known rates. If
+// the lower bits are 0, the upper ones are a place in the shard's slab, counted from 1,
+// which holds the whole State.
 const (
 	rateBits = 10
 	rateMask = 1<<rateBits - 1
 )
 
-// vacant is the word of a slot that holds no state: of a key that is as if never seen,
-// or whose state somebody has taken out who holds the shard's lock.
+// vacant is the word of a slot without a state: the key has none, or the holder of the
+// shard's lock has taken it out.
 const vacant = 0
 
-// pack makes a word of a bucket's state, if it fits one. rate is the place of
-// the numbers that it had before, or 0.
+// pack makes a word of a bucket's state, if it fits one. rate is the place of the numbers
+// it was last written under, or 0.
 func pack(s *store.State, rate int64) (word int64, ok bool) {
 	if rate == 0 || rates.list[rate&rateMask] != s.Numbers {
 		if rate = rates.place(s.Numbers); rate == 0 {
@@ -257,47 +257,48 @@ func pack(s *store.State, rate int64) (word int64, ok bool) {
 	return word, ok
 }
 
-// unpack makes a state of a packed word.
+// unpack makes the state that a packed word encodes.
 func unpack(word int64, s *store.State) {
 	s.Live, s.Numbers, s.A = true, rateOf(word), word>>rateBits
 }
 
-// rateOf is the numbers that a packed word was written under.
+// rateOf returns the numbers that a packed word was written under.
 func rateOf(word int64) store.Numbers { return rates.list[word&rateMask] }
 
-// packed says whether the word is a state itself.
+// packed reports whether the word encodes a state itself.
 func packed(word int64) bool { return word&rateMask != 0 }
 
-// full says whether the bucket in a packed word has become full by the instant
-// now, in microseconds: from then on it is as if never seen.
+// full reports whether the bucket in a packed word is full at now, in microseconds. From
+// then on it has expired.
 func full(word, now int64) bool {
 	return word>>rateBits <= rates.list[word&rateMask].At(now)
 }
 
-// isBucket says whether a limit's states may be packed.
+// isBucket reports whether a limit's states may be packed.
 func isBucket(l *store.Limit) bool {
 	a := l.Algorithm()
 	return a == store.TokenBucket || a == store.LeakyBucket
 }
 
-// rates are the numbers that words refer to. Programs have a few, so they are
-// never forgotten; one that makes up ever new ones finds the list full at some
-// time, and the states of its later limits in slabs.
+// rates are the numbers that words refer to. They are never removed, because programs
+// have few. In a program that keeps making up new ones the list gets full, and states of
+// later limits go to slabs.
 //
-// The list belongs to the process, not to a store: it holds nothing of anybody,
-// and a shard has no room to say where to look.
+// The list belongs to the process, not to a store: it holds no data of any key, and a
+// shard has no room for a pointer to it.
 var rates rateList
 
 type rateList struct {
-	// list is written once at each place, before anybody is told of the place:
-	// words travel under the lock of their shard.
+	// list is written once at each place, before any word refers to that place. The
+	// atomic store of the word publishes it.
 	list [1 << rateBits]store.Numbers
-	// known finds the places. It is replaced, never changed.
+	// known maps numbers to places. It is replaced, never changed.
 	known atomic.Pointer[map[store.Numbers]int64]
 	mu    sync.Mutex
 }
 
-// place finds the numbers, and adds them if there is room; 0 if there isn't.
+// place returns the place of the numbers, and adds them if they are new. It returns 0 if
+// there is no room.
 func (r *rateList) place(n store.Numbers) int64 {
 	if known := r.known.Load(); known != nil {
 		if place := (*known)[n]; place != 0 || len(*known) == rateMask {

@@ -8,11 +8,11 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Take decides the charges at one instant; see store.Store. It allocates
-// nothing for up to 8 charges, but what states themselves need.
+// Take decides the charges at one instant; see store.Store. Up to 8 charges are decided
+// without an allocation, unless a state needs to grow.
 //
-// A charge on a bucket that is one word, and still is after it, takes no lock; see
-// shard. Most are that, so it is decided right here.
+// A single charge on a bucket takes no lock if the bucket is one word before and after
+// it; see shard. Most charges are of this kind, so they are decided right here.
 func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.Result) error {
 	if err := store.Check(charges, results); err != nil {
 		return fail(err)
@@ -30,8 +30,8 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 	seen := atomic.LoadInt64(&sl.word)
 	for spin := backoff; packed(seen) && rateOf(seen) == *c.Limit.Numbers(); spin = min(2*spin, 16*backoff) {
 		now := clock.Micros(s.base)
-		// Where somebody has charged the key while the clock was read, they may have at a
-		// later instant than this.
+		// If another call has charged the key since the clock was read, it may have done so
+		// at a later instant.
 		if atomic.LoadInt64(&sl.word) == seen {
 			a, ok := c.Limit.StepInstant(now, seen>>rateBits, c, r)
 			next := a<<rateBits | seen&rateMask
@@ -45,7 +45,7 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 				return nil
 			}
 		}
-		for range spin { // so that somebody gets on
+		for range spin { // let other calls make progress
 		}
 		seen = atomic.LoadInt64(&sl.word)
 	}
@@ -53,27 +53,27 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 	return nil
 }
 
-// Allow implements store.Allower. Nothing of Take keeps what it is given, so that all of
-// it stays on the stack.
+// Allow implements store.Allower. Take retains none of its arguments, so the slices stay
+// on the stack.
 func (s *Store) Allow(ctx context.Context, key string, l *store.Limit, cost int64) (bool, error) {
 	var results [1]store.Result
 	err := s.Take(ctx, []store.Charge{{Key: key, Limit: l, Cost: cost}}, results[:])
 	return results[0].OK, err
 }
 
-// backoff is a microsecond or so, about what a sync.Mutex spins: in that time others
-// make dozens of decisions, where they would hardly make one each while the key's
-// word goes to and fro between two cores.
+// backoff is how many empty iterations a call spins: about a microsecond, as long as a
+// sync.Mutex spins. In that time another core makes dozens of decisions. Without it the
+// key's word would move between cores for nearly every decision.
 const backoff = 2048
 
-// visit is one charge's way to its state.
+// visit says where the state of one charge is.
 type visit struct {
 	hash  uint64
 	shard *shard
 	index uint32 // of the shard
-	i     int32  // of the charge
+	i     int32  // index of the charge
 	where place
-	spill int // of the shared state
+	spill int // index of the shared state
 	slot  *slot
 	word  int64 // taken out of the slot
 }
@@ -82,19 +82,19 @@ type visit struct {
 type place uint8
 
 const (
-	// nowhere: no room for another key, nor for another shared state.
+	// nowhere: there is room neither for another key nor for another shared state.
 	nowhere place = iota
-	// absent: never seen, and nothing to be kept.
+	// absent: the key has no state, and won't be given one.
 	absent
 	// held: in the table.
 	held
-	// reserved: not yet in the table, but counted.
+	// reserved: not in the table yet, but already counted in Store.keys.
 	reserved
-	// shared: in overflow.
+	// shared: one of the shard's shared states; see spill.
 	shared
 )
 
-// few is how many charges are decided without allocating.
+// few is how many charges are decided without an allocation.
 const few = 8
 
 // takeOne decides a charge with its shard's lock held.
@@ -114,7 +114,8 @@ func (s *Store) takeOne(h uint64, charges []store.Charge, results []store.Result
 func (s *Store) takeAll(charges []store.Charge, results []store.Result) error {
 	var now int64
 	var err error
-	// To clear room for a few costs as much as to decide two or three, which most are.
+	// Clearing room for 8 charges costs as much as deciding two or three, and most calls
+	// have no more.
 	switch n := len(charges); {
 	case n <= 3:
 		var visits [3]visit
@@ -140,8 +141,8 @@ func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.
 		wall = wall || c.Limit.FollowsCalendar()
 		h := c.Limit.KeyHash(s.seed, c.Key)
 		v := visit{hash: h, index: uint32(h>>32) & s.mask, i: int32(i)}
-		// Shards are locked in ascending order, so that two calls never wait
-		// for each other. A call has a handful of charges: insertion it is.
+		// Shards are locked in ascending order, so that two calls never wait for each
+		// other. A call has a handful of charges, so insertion sort does.
 		j := i
 		for ; j > 0 && v.before(&visits[j-1]); j-- {
 			visits[j] = visits[j-1]
@@ -167,8 +168,8 @@ func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.
 	return now.Steady, nil
 }
 
-// hold finds the visit's slot and takes its word out. What is decided at an instant
-// that is read from then on is decided after all that has been decided on the state.
+// hold finds the visit's slot and takes its word out. The caller reads the clock after
+// that, so its decision is not earlier than any made on the state before.
 func (v *visit) hold() {
 	if sl, found := v.shard.table.Load().find(v.hash); found {
 		v.slot, v.word = sl, sl.hold()
@@ -179,8 +180,8 @@ func (v *visit) before(w *visit) bool {
 	return v.index < w.index || v.index == w.index && v.hash < w.hash
 }
 
-// decide finds the states, has the charges decided against them, and puts them
-// back. The visits are sorted and their shards locked.
+// decide finds the states, decides the charges against them, and puts the states back.
+// The visits are sorted and their shards locked.
 func (s *Store) decide(now store.Now, visits []visit, charges []store.Charge, states []store.State, results []store.Result) {
 	s.makeRoom(now.Steady, visits, charges)
 	refusing, lease := false, false
@@ -192,7 +193,7 @@ func (s *Store) decide(now store.Now, visits []visit, charges []store.Charge, st
 		refusing = refusing || v.where == nowhere && c.Cost > 0 && !c.DryRun
 	}
 	if lease {
-		// Ids have to ascend in each state: the locks are held.
+		// Ids must ascend in each state. They do, because the locks are held.
 		now.Lease = store.Lease(s.leases.Add(1))
 	}
 	if refusing {
@@ -207,7 +208,7 @@ func (s *Store) decide(now store.Now, visits []visit, charges []store.Charge, st
 	}
 }
 
-// find has the state of the charge, or finds a place for it.
+// find loads the state of the charge, or finds a place for a new one.
 func (s *Store) find(v *visit, c *store.Charge, st *store.State, now int64) {
 	switch {
 	case v.word != vacant:
@@ -215,23 +216,23 @@ func (s *Store) find(v *visit, c *store.Charge, st *store.State, now int64) {
 		v.shard.load(v.word, st)
 	case c.Cost == 0:
 		v.where = absent
-		if s.keys.Load() >= s.max { // answered as a charge would be
+		if s.keys.Load() >= s.max { // answer as for a charge with a cost
 			v.share(c.Limit, st, now, false)
 		}
 	case s.reserve():
 		v.where = reserved
 	case c.Limit.Algorithm() == store.Ban:
-		// Nobody is refused for want of room to count refusals, nor banned for
-		// those of others.
+		// A lack of room to count refusals refuses nobody, and refusals of other keys
+		// ban nobody.
 		v.where = absent
 	default:
 		v.share(c.Limit, st, now, true)
 	}
 }
 
-// writeBack is the way back. New keys come last: to insert them drops keys of
-// their shards that have expired, and until its state is back, a key that the call
-// itself has brought to life again may look like one of those.
+// writeBack puts the states back. New keys are inserted last, because an insertion drops
+// the expired keys of its shard. A key whose state this call has just revived still looks
+// expired until that state is back.
 func (s *Store) writeBack(visits []visit, charges []store.Charge, states []store.State, results []store.Result, now int64) {
 	fresh := false
 	for i := range visits {
@@ -262,8 +263,8 @@ func (s *Store) writeBack(visits []visit, charges []store.Charge, states []store
 	}
 }
 
-// add puts a new key into the table, or gives its place back if nothing is to be
-// kept.
+// add puts a new key into the table, or gives up its reservation if there is no state to
+// keep.
 func (s *Store) add(v *visit, l *store.Limit, st *store.State, r *store.Result, now int64) {
 	until, alive := outlook(l, st, r, now)
 	if !alive {
@@ -275,8 +276,8 @@ func (s *Store) add(v *visit, l *store.Limit, st *store.State, r *store.Result, 
 	s.dropped(dropped)
 }
 
-// outlook says until when a state differs from one never seen, and whether it
-// does now. r is the answer of the step that has just been made with it.
+// outlook returns when a state will have expired, and whether it is alive now. r is the
+// result of the step just made with it.
 func outlook(l *store.Limit, st *store.State, r *store.Result, now int64) (until int64, alive bool) {
 	switch {
 	case !st.Live:
@@ -287,14 +288,14 @@ func outlook(l *store.Limit, st *store.State, r *store.Result, now int64) (until
 	lifetime := l.Lifetime(st, r)
 	until = now + lifetime.Microseconds()
 	if l.FollowsCalendar() {
-		// ResetAfter is by the wall clock, which may be set back a little.
+		// The lifetime is by the wall clock, which may be set back a little.
 		until += setBack
 	}
 	return until, lifetime > 0
 }
 
-// setBack is how far, in microseconds, the wall clock may be set back in a
-// window without the window being forgotten before its end.
+// setBack is how many microseconds the wall clock may be set back within a window without
+// the window being forgotten before its end.
 const setBack = 60_000_000
 
 // unlock unlocks the visits' shards.
