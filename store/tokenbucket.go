@@ -130,8 +130,8 @@ func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
 		}
 		tat = max(tat, s.A)
 	}
-	after, charged := l.advance(at, tat, c, r)
-	if !charged {
+	after, _ := l.StepInstant(now.Steady, tat, c, r)
+	if after == tat {
 		return
 	}
 	// Written field by field: writing the whole State, with the Log that a bucket never
@@ -142,29 +142,20 @@ func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
 	}
 }
 
-// StepInstant is Step for a TokenBucket or LeakyBucket whose State is Live, was written
-// under Numbers, and consists of A alone. Most do, so a store may keep them in one word.
-// It returns the new A. If ok is false, the step needs or leaves more of a State than
-// that, and r is meaningless.
-func (l *Limit) StepInstant(now, a int64, c *Charge, r *Result) (next int64, ok bool) {
-	at := l.scale.at(now)
-	if l.scale.Wide || a > at+l.capacity {
-		return a, false
-	}
-	next, charged := l.advance(at, max(at, a), c, r)
-	if !charged {
-		return a, true
-	}
-	return next, next-at <= l.capacity
-}
-
 // Numbers returns the numbers that the limit's states are written under. Don't change
 // what it points to.
 func (l *Limit) Numbers() *Numbers { return &l.numbers }
 
-// advance answers a charge on a bucket with the given tat, which isn't before at. If the
-// charge is made, after is the new tat.
-func (l *Limit) advance(at, tat int64, c *Charge, r *Result) (after int64, charged bool) {
+// StepInstant is Step for a TokenBucket or LeakyBucket whose State is Live, was written
+// under Numbers, and consists of A alone. Most do, so a store may keep them in one word.
+// It returns the new A. If ok is false, the step needs or leaves more of a State than
+// that, and r is meaningless.
+//
+// It is the whole rule, and one function, because most programs decide little else.
+func (l *Limit) StepInstant(now, a int64, c *Charge, r *Result) (next int64, ok bool) {
+	at := l.scale.at(now)
+	tat := max(at, a)
+	next = a
 	*r = Result{}
 	r.OK = true
 	// With debt, a charge waits only for those before it; without, its own cost has to
@@ -188,11 +179,11 @@ func (l *Limit) advance(at, tat int64, c *Charge, r *Result) (after int64, charg
 	case short > allowed:
 		r.OK, r.RetryAfter = false, l.scale.waitOne(short-allowed)
 	default:
-		charged = true
 		if short > 0 {
 			r.Delay = l.scale.waitOne(short)
 		}
 		tat += inc
+		next = tat
 		r.Receipt.Instant, r.Receipt.Mark, r.Receipt.Cost = at, tat, c.Cost
 		if own > l.capacity { // see refundBucket
 			r.Receipt.Instant = tat - l.capacity
@@ -202,7 +193,7 @@ func (l *Limit) advance(at, tat int64, c *Charge, r *Result) (after int64, charg
 		r.Remaining = l.tokens.of(room)
 	}
 	r.ResetAfter = l.scale.waitOne(tat - at)
-	return tat, charged
+	return next, max(a, next) <= at+l.capacity && !l.scale.Wide
 }
 
 // stepUnits is stepBucket in units of 128 bits. Wide scales need it; for all others a
