@@ -65,10 +65,22 @@ func BenchmarkClock(b *testing.B) {
 	sink.Add(int64(last))
 }
 
+// alone is a charge and its result in cache lines of their own, or goroutines would slow
+// each other down where they write them.
+func alone(c store.Charge) ([]store.Charge, []store.Result) {
+	of := new(struct {
+		_       [128]byte
+		charges [1]store.Charge
+		results [1]store.Result
+		_       [128]byte
+	})
+	of.charges[0] = c
+	return of.charges[:], of.results[:]
+}
+
 func BenchmarkHotKey(b *testing.B) {
 	s, l := memstore.New(), rate(b, "hot")
-	charges := []store.Charge{{Key: "203.0.113.7", Limit: l, Cost: 1}}
-	results := make([]store.Result, 1)
+	charges, results := alone(store.Charge{Key: "203.0.113.7", Limit: l, Cost: 1})
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Take(ctx, charges, results)
@@ -84,8 +96,7 @@ func BenchmarkHotKeyParallel(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
-		charges := []store.Charge{{Key: "203.0.113.7", Limit: l, Cost: 1}}
-		results := make([]store.Result, 1)
+		charges, results := alone(store.Charge{Key: "203.0.113.7", Limit: l, Cost: 1})
 		for pb.Next() {
 			s.Take(ctx, charges, results)
 			if !results[0].OK {
@@ -103,8 +114,7 @@ func BenchmarkWindow(b *testing.B) {
 			var wg sync.WaitGroup
 			for range goroutines {
 				wg.Go(func() {
-					charges := []store.Charge{{Key: "203.0.113.7", Limit: l, Cost: 1}}
-					results := make([]store.Result, 1)
+					charges, results := alone(store.Charge{Key: "203.0.113.7", Limit: l, Cost: 1})
 					for range b.N / goroutines {
 						s.Take(ctx, charges, results)
 					}
@@ -118,8 +128,7 @@ func BenchmarkWindow(b *testing.B) {
 func BenchmarkDenied(b *testing.B) {
 	s := memstore.New()
 	l := newLimit(b, store.Spec{Units: 1, Period: 24 * time.Hour})
-	charges := []store.Charge{{Key: "203.0.113.7", Limit: l, Cost: 1}}
-	results := make([]store.Result, 1)
+	charges, results := alone(store.Charge{Key: "203.0.113.7", Limit: l, Cost: 1})
 	s.Take(ctx, charges, results)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -156,8 +165,7 @@ func BenchmarkManyKeys(b *testing.B) {
 					picks[i] = next()
 					asked[picks[i]] = true
 				}
-				charges := []store.Charge{{Limit: l, Cost: 1}}
-				results := make([]store.Result, 1)
+				charges, results := alone(store.Charge{Limit: l, Cost: 1})
 				for i := range asked {
 					charges[0].Key = keys[i]
 					s.Take(ctx, charges, results)
@@ -169,8 +177,7 @@ func BenchmarkManyKeys(b *testing.B) {
 				b.ResetTimer()
 				var start atomic.Int64
 				b.RunParallel(func(pb *testing.PB) {
-					charges := []store.Charge{{Limit: l, Cost: 1}}
-					results := make([]store.Result, 1)
+					charges, results := alone(store.Charge{Limit: l, Cost: 1})
 					for i := int(start.Add(1)) * 77777; pb.Next(); i++ {
 						charges[0].Key = keys[picks[i&(len(picks)-1)]]
 						s.Take(ctx, charges, results)
@@ -186,8 +193,7 @@ func BenchmarkManyKeys(b *testing.B) {
 func BenchmarkInsert(b *testing.B) {
 	keys := addresses(b, 1_000_000)
 	l := newLimit(b, store.Spec{Units: 1, Period: 24 * time.Hour})
-	charges := []store.Charge{{Limit: l, Cost: 1}}
-	results := make([]store.Result, 1)
+	charges, results := alone(store.Charge{Limit: l, Cost: 1})
 	s, i := memstore.New(), 0
 	b.ReportAllocs()
 	for b.Loop() {
@@ -244,8 +250,7 @@ func heapPerKey(tb testing.TB, keys []string, l *store.Limit) (last, most float6
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	charges := []store.Charge{{Limit: l, Cost: 1}}
-	results := make([]store.Result, 1)
+	charges, results := alone(store.Charge{Limit: l, Cost: 1})
 	before := heap()
 	s := memstore.New()
 	for i, key := range keys {
