@@ -67,7 +67,7 @@ type LimitStatus struct {
 	Delay, RetryAfter, ResetAfter time.Duration
 }
 
-// decide fills d with what the results amount to. statuses, of the same
+// decide sets d to the decision that the results add up to. statuses, which has the same
 // length, becomes d.Limits.
 func (d *Decision) decide(entries []*entry, charges []store.Charge, results []store.Result, statuses []LimitStatus) {
 	*d = Decision{Allowed: store.Granted(charges, results), Limits: statuses}
@@ -102,8 +102,7 @@ func (d *Decision) decide(entries []*entry, charges []store.Charge, results []st
 	}
 }
 
-// refusedBy is the decision that d would have been had limit i, which has only
-// reported, refused.
+// refusedBy returns what d would be if limit i, a dry run, had been enforced.
 func (d Decision) refusedBy(i int) Decision {
 	l := &d.Limits[i]
 	d.Allowed, d.Limit = false, l.Name
@@ -120,10 +119,10 @@ var ErrBlocked = errors.New("stint: blocked by a WithBlock predicate")
 type DeniedError struct {
 	Decision Decision
 
-	by  *version // that refused
+	by  *version // the one that refused
 	why refusal
-	// fields are the strings that the response's header holds, here to save
-	// an allocation each.
+	// fields are the values of the response's header fields, kept here to save an
+	// allocation each.
 	fields [4]string
 }
 
@@ -148,7 +147,8 @@ func (e *DeniedError) StatusCode() int {
 	return http.StatusTooManyRequests
 }
 
-// refusal is what a refusal means. Of several the last in this order counts.
+// refusal says what a refusal means. If several limits refuse, the last in this order
+// counts.
 type refusal uint8
 
 const (
@@ -157,7 +157,7 @@ const (
 	abnormalUsage
 )
 
-// Refusals come with room for their limits, as permits do.
+// denied1 and denied4 are refusals with room for their limits, which saves an allocation.
 type (
 	denied1 struct {
 		DeniedError
@@ -169,7 +169,7 @@ type (
 	}
 )
 
-// denied makes the error of a refused call.
+// denied returns the error of a refused call.
 func (c *call) denied() *DeniedError {
 	var err *DeniedError
 	var limits []LimitStatus
@@ -208,7 +208,7 @@ func (e *StoreError) StatusCode() int { return http.StatusServiceUnavailable }
 type requestError struct {
 	err    error
 	status int
-	limit  string // the limit whose key it was; "" for none
+	limit  string // the limit it is about, or ""
 }
 
 func (e *requestError) Error() string {
@@ -220,13 +220,13 @@ func (e *requestError) Error() string {
 
 func (e *requestError) Unwrap() error { return e.err }
 
-// StatusCode is 403 where the request is at fault, and what statusOf says where a
-// function of the application has failed.
+// StatusCode returns 403 if the request is at fault, and statusOf of the error if a
+// function of the application failed.
 func (e *requestError) StatusCode() int { return e.status }
 
-// statusOf is the status that an error asks for, such as 401 of a KeyFunc that
-// finds no session. Without one, or with one that would not refuse, it is 503
-// where a context has ended and 500 otherwise.
+// statusOf returns the status that an error asks for, such as 401 from a KeyFunc that
+// finds no session. If it asks for none, or for one that isn't an error, the status is
+// 503 if a context has ended and 500 otherwise.
 func statusOf(err error) int {
 	var s interface{ StatusCode() int }
 	if errors.As(err, &s) {
@@ -240,21 +240,20 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// canceledError is a decision or a wait that ended because its context did: the
-// client left, or the server gave the request up. What had been charged is given
-// back.
+// canceledError is the error of a decision or a wait that ended because its context did:
+// the client left, or the server gave up the request. What was charged is given back.
 type canceledError struct{ err error }
 
 func (e *canceledError) Error() string { return "stint: not admitted: " + e.err.Error() }
 func (e *canceledError) Unwrap() error { return e.err }
 
-// StatusCode is 503, whoever ended the context: a server that shuts down and a
-// client that has left look alike, and only one of them reads the answer.
+// StatusCode returns 503, whoever ended the context. A server that shuts down can't be
+// told from a client that left, and only in the first case does anybody read the answer.
 func (e *canceledError) StatusCode() int { return http.StatusServiceUnavailable }
 
 type deniedKey struct{}
 
-// deniedContext carries the refusal to a deny handler.
+// deniedContext passes the refusal to a deny handler.
 type deniedContext struct {
 	context.Context
 	err *DeniedError
@@ -296,7 +295,7 @@ func (v *version) deny(w http.ResponseWriter, r *http.Request, err *DeniedError)
 	problem.Write(w, r)
 }
 
-// fail answers a request that was refused for another reason.
+// fail answers a request that was refused for a reason other than a limit.
 func (v *version) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if v.errorHandler != nil && v.errorHandler(w, r, err) {
 		return
@@ -306,10 +305,10 @@ func (v *version) fail(w http.ResponseWriter, r *http.Request, err error) {
 	problem.Write(w, r)
 }
 
-// answers runs a handler for a request that was refused, and reports whether it
-// has answered: by a status, a body or a flush, or by taking the connection over.
-// Otherwise w is ready for another answer. Only the options for such handlers lead
-// here: a server without is not built with a response that is looked at.
+// answers runs a handler for a refused request, and reports whether it has answered: by a
+// status, a body, a flush or a hijack. If not, w is ready for another answer. Only the
+// options for such handlers refer to answers, so that servers without them aren't linked
+// with the wrapped response.
 func answers(w http.ResponseWriter, r *http.Request, handler func(http.ResponseWriter)) bool {
 	s := new(respond.Watched)
 	s.Begin(r)
@@ -317,11 +316,11 @@ func answers(w http.ResponseWriter, r *http.Request, handler func(http.ResponseW
 	if s.Answered() {
 		return true
 	}
-	// gin's writer has ways to write that net/http doesn't know.
+	// gin's writer can be written to by methods that net/http's doesn't have.
 	if asked, ok := w.(interface{ Written() bool }); ok && asked.Written() {
 		return true
 	}
-	field.NotStored(w.Header()) // whatever the handler has set for an answer of its own
+	field.NotStored(w.Header()) // in case the handler has allowed caching
 	return false
 }
 

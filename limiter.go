@@ -55,12 +55,12 @@ import (
 type Limiter struct {
 	now    atomic.Pointer[version]
 	family *family
-	parent *Limiter                 // that With has extended, or nil
-	told   atomic.Pointer[audience] // of its events; nil: nobody
-	log    atomic.Pointer[logs.Log] // of what fails
+	parent *Limiter                 // the limiter that With extended, or nil
+	told   atomic.Pointer[audience] // its observers, or nil if there are none
+	log    atomic.Pointer[logs.Log] // of failures, refusals and warnings
 	opts   []Option                 // of New, With or the last Update; guarded by family.mu
 
-	hears *store.Observer // of the store it was given, which doesn't keep it; or nil
+	hears *store.Observer // observes the store of WithStore, which holds it weakly; or nil
 
 	// Guarded by family.mu: see enlist.
 	observers events.Observers[Event]
@@ -164,16 +164,16 @@ func (l *Limiter) AdmitIn(w http.ResponseWriter, r *http.Request, in interface{ 
 	return p, err
 }
 
-// setFailed sets the fields of an answer to err, unless that is a refusal by limits,
-// whose fields are set.
+// setFailed sets the header fields of an answer to err. A refusal by limits already has
+// its own.
 func setFailed(h http.Header, err error) {
 	if _, ok := err.(*DeniedError); !ok {
 		field.Failed(h, statusOf(err))
 	}
 }
 
-// sift finds the requests that are exempt, or refused, before their limits are
-// looked at.
+// sift applies the predicates of WithSkip and WithBlock, which exempt or refuse a request
+// before any limit decides it.
 func (v *version) sift(r *http.Request) (exempt bool, err error) {
 	for _, skip := range v.skip {
 		if skip(r) {
@@ -184,7 +184,7 @@ func (v *version) sift(r *http.Request) (exempt bool, err error) {
 		if block(r) {
 			err := &requestError{err: ErrBlocked, status: http.StatusForbidden}
 			told := Event{Kind: EventBlocked, Request: r, Err: err}
-			if v.of.told.Load() != nil { // others needn't know
+			if v.of.told.Load() != nil { // the route is only for observers
 				told.Route = v.plan(r).route()
 			}
 			v.observe(&told)
@@ -230,9 +230,9 @@ func refusalIn(err error) *DeniedError {
 	return nil
 }
 
-// deniedBy is the version of l to answer a refusal: the one that refused. A
-// refusal of another limiter (stintecho hands errors to the application, which
-// may hand them to any) is answered as l would now.
+// deniedBy returns the version that answers a refusal: the version of l that refused, or
+// l's present one for another limiter's refusal. stintecho hands errors to the
+// application, which may pass them to any limiter.
 func (l *Limiter) deniedBy(err *DeniedError) *version {
 	if err.by != nil && err.by.of == l {
 		return err.by
@@ -277,13 +277,13 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	if c.Timed {
 		c.tell(&Event{Kind: EventEnded, Waited: c.Waited})
 	}
-	c.Granted = false // nobody gives it back
+	c.Granted = false // nothing is given back
 	return nil
 }
 
-// allows is Allow of one limit in memory, without a call: to fetch and fill one takes
-// more than half as long as the decision. If it is false nothing has been charged, and
-// Allow finds out why.
+// allows is Allow for one limit in memory. It uses no call: getting and filling one takes
+// more than half as long as the decision. If it returns false, nothing is charged, and
+// Allow asks again to find out why.
 func (v *version) allows(ctx context.Context, key string, cost int64) bool {
 	e := v.base.alone
 	if e == nil || v.allower == nil || cost < 1 || ctx.Err() != nil {
@@ -338,12 +338,12 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 	}
 	p := c.permit(ctx)
 	c.observe(EventAdmitted, nil)
-	c.Granted = false // it is the permit's now
+	c.Granted = false // the permit gives it back
 	return p, nil
 }
 
-// outside decides a call outside HTTP. It is not decided, without an error, where
-// the store has failed and nothing minds.
+// outside decides a call outside HTTP. If decided is false and err is nil, the store has
+// failed and no limit is FailClosed.
 func (c *call) outside(v *version, ctx context.Context, key string, cost int64) (decided bool, err error) {
 	if cost < 1 || cost > store.MaxCost {
 		return false, fmt.Errorf("stint: cost %d: write 1 to 2^40, or use Peek: %w", cost, store.ErrCost)
@@ -362,7 +362,7 @@ func (c *call) outside(v *version, ctx context.Context, key string, cost int64) 
 	return true, nil
 }
 
-// gatherKey makes the charges of one key.
+// gatherKey adds the charges of one key, to all of the limiter's own limits.
 func (c *call) gatherKey(v *version, key string, cost int64) error {
 	c.lim, c.Store = v, v.store
 	encoded, err := keytext.Encode(key)
@@ -411,7 +411,7 @@ func (l *Limiter) PeekAll(ctx context.Context, key string) (Decision, error) {
 	return c.peek(ctx)
 }
 
-// gatherAll makes a charge of 0 of each limit that key has.
+// gatherAll adds a charge of cost 0 for each limit that applies to key.
 func (c *call) gatherAll(v *version, key string) error {
 	c.lim, c.Store = v, v.store
 	encoded, err := keytext.Encode(key)
@@ -434,7 +434,7 @@ func (c *call) gatherAll(v *version, key string) error {
 	return nil
 }
 
-// peek has the charges, which cost nothing, answered.
+// peek decides the charges, all of cost 0.
 func (c *call) peek(ctx context.Context) (Decision, error) {
 	ask := c.Ask
 	if ls := c.lim.family.process.lines(); ls != nil {
