@@ -22,20 +22,20 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// family is what a limiter and all derived from it share. They are updated
-// together, since With extends what its limiter is at the time.
+// family is what a limiter and all limiters derived from it share. They are updated
+// together: a derived limiter is With applied to the present state of its parent.
 type family struct {
 	mu      sync.Mutex // held by one New, With or Update at a time
-	members []*Limiter // a limiter stands before those derived from it
+	members []*Limiter // each limiter before those derived from it
 	now     atomic.Pointer[generation]
 
-	process *process // outlives an Update
+	process *process // the same across Updates
 
 	meanings meanings // what others are to know of it, or nil; guarded by mu
 
 	warnings warnings
-	derived  atomic.Int64   // how many by With, for requests
-	lifetime *warn.Lifetime // nil where it wasn't built for one
+	derived  atomic.Int64   // how many limiters With has derived for requests
+	lifetime *warn.Lifetime // nil unless New made the limiter for a request
 }
 
 func newFamily() *family {
@@ -59,8 +59,8 @@ func (l *Limiter) begin(opts []Option) (*Limiter, error) {
 	return l, nil
 }
 
-// rebuilt reports whether limiters are built for requests again and again, of which l is
-// one.
+// rebuilt counts l, which was built for a request. It reports, once, that this happens
+// again and again.
 func (l *Limiter) rebuilt() bool {
 	if l.parent != nil {
 		return l.family.derived.Add(1) == warn.MostDerived
@@ -92,8 +92,8 @@ func (l *Limiter) first(c *config) (notices, error) {
 	return f.announce(l, c), nil
 }
 
-// try makes what would be the first version of a new limiter, in the generation
-// there is, and names to go with it. The caller holds family.mu.
+// try makes what would be the first version of a new limiter, in the present generation,
+// and the names that go with it. It changes nothing. The caller holds family.mu.
 func (l *Limiter) try(c *config) (*version, *names, error) {
 	g := l.family.now.Load()
 	names := g.names.clone()
@@ -147,7 +147,7 @@ func (l *Limiter) Update(opts ...Option) error {
 	return nil
 }
 
-// update puts a generation in place in which l has the options c.
+// update installs a generation in which l has the options c.
 func (l *Limiter) update(c *config) (*version, notices, error) {
 	f := l.family
 	f.mu.Lock()
@@ -179,7 +179,7 @@ func (l *Limiter) update(c *config) (*version, notices, error) {
 	return g.versions[l], f.announce(l, c), nil
 }
 
-// next makes the generation after the one with the names before, in which l has
+// next makes the generation that follows the one with the names before, in which l has
 // the options c. The caller holds family.mu.
 func (l *Limiter) next(c *config, before *names) (*generation, error) {
 	members := l.family.members
@@ -202,7 +202,7 @@ func (l *Limiter) next(c *config, before *names) (*generation, error) {
 		switch {
 		case m == l:
 			errs = slices.Concat(wrong, c.probe(), v.moved(c)).errors("stint: ")
-		case len(errs) == 0: // or they are l's once more
+		case len(errs) == 0: // otherwise these repeat l's errors
 			errs = wrong.errors("stint: in a limiter derived by With: ")
 		}
 	}
@@ -210,7 +210,7 @@ func (l *Limiter) next(c *config, before *names) (*generation, error) {
 	return g, errors.Join(errs...)
 }
 
-// moved reports options that ask for another store than the limiter has.
+// moved returns errors for options that ask for another store than the limiter's.
 func (v *version) moved(c *config) (errs mistakes) {
 	if c.store != nil && !same(c.store, v.store) {
 		errs.bad("WithStore", "not the limiter's store, which holds the counts", "leave it out, or make a new Limiter")
@@ -221,15 +221,15 @@ func (v *version) moved(c *config) (errs mistakes) {
 	return errs
 }
 
-// same reports whether two stores are one. Those that can't be compared, as
-// values with a slice in them, are taken for two.
+// same reports whether two stores are the same. Stores that can't be compared, such as
+// structs with a slice, are taken to be different.
 func same(a, b store.Store) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// generation is the versions of a family that belong together.
+// generation holds the versions of a family that belong together.
 type generation struct {
-	mu       sync.Mutex // guards what With adds to
+	mu       sync.Mutex // guards the rest, which With adds to
 	names    *names
 	versions map[*Limiter]*version
 }
@@ -244,17 +244,17 @@ func (g *generation) version(l *Limiter) *version {
 	return g.versions[l]
 }
 
-// beside returns the version of v's limiter to decide a request that outer's
-// limiters have admitted. An Update may come between two limiters that a request
-// passes; the inner one must know the limits that the outer one has charged, so
-// it stays in the generation that the request began with.
+// beside returns the version of v's limiter that decides a request already admitted by
+// outer's limiters. An Update may come between two limiters that a request passes. The
+// inner one must recognize the limits that the outer one has charged, so it uses the
+// generation that the request began with.
 func (v *version) beside(outer *Permit) *version {
 	for p := outer; p != nil; p = p.outer {
 		if p.lim.family != v.family {
 			continue
 		}
 		if p.lim.generation != v.generation {
-			if o := p.lim.generation.version(v.of); o != nil { // nil: derived after that
+			if o := p.lim.generation.version(v.of); o != nil { // nil: derived later
 				return o
 			}
 		}
@@ -263,16 +263,15 @@ func (v *version) beside(outer *Permit) *version {
 	return v
 }
 
-// named returns the names there are. They are never changed, but With puts others
-// in their place.
+// named returns the present names. With replaces them; they are never modified.
 func (g *generation) named() *names {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.names
 }
 
-// limit returns the family's limit of a rule that a WithLimitFunc gave, and the
-// names there are.
+// limit returns the store's limit for a rule that a WithLimitFunc returned, and the
+// present names.
 func (g *generation) limit(r *rule) (*store.Limit, *names, error) {
 	n := g.named()
 	if l := n.limits[r]; l != nil {
@@ -285,10 +284,10 @@ func (g *generation) limit(r *rule) (*store.Limit, *names, error) {
 	return l, n, errors.Join(wrong.errors("")...)
 }
 
-// successor returns what an entry has become in g: what the limit of its name now
-// says, whatever its kind, with the entry's own key, cost and patience. It is the
-// entry itself where that says the same, where there is no limit of that name, or
-// only one that charges nobody.
+// successor returns what an entry has become in g: the limit that now has its name,
+// whatever its kind, with the entry's own key, cost and maximum wait. It returns the
+// entry itself if that limit is the same, doesn't exist, or is of a kind that can't
+// decide in its place (see kind.succeeds).
 func (g *generation) successor(e *entry) *entry {
 	n := g.named()
 	r := n.rules[e.limit.Name()]
@@ -307,9 +306,9 @@ func (g *generation) successor(e *entry) *entry {
 	return next
 }
 
-// announce makes the family's limits known in the stores that others may use,
-// those of before no more, and returns what is to be said of that and of l's options
-// c. The caller holds f.mu. A request knows nothing of all this.
+// announce registers the family's present limits, in place of the previous ones, for
+// stores that other families may share. It returns the notices about conflicts and about
+// l's options c. The caller holds f.mu. Requests never run it.
 func (f *family) announce(l *Limiter, c *config) (n notices) {
 	if f.meanings == nil && c.meanings != nil {
 		f.meanings = c.meanings()
@@ -342,7 +341,7 @@ func (f *family) lent() (all []namesakes.Meaning) {
 			continue
 		}
 		for e := range v.entries() {
-			if e.needs&local == 0 { // which is in no store
+			if e.needs&local == 0 { // a local limit is in no store
 				all = append(all, namesakes.Meaning{Store: v.store, Name: e.limit.Name(), Says: e.says()})
 			}
 		}
@@ -350,8 +349,8 @@ func (f *family) lent() (all []namesakes.Meaning) {
 	return all
 }
 
-// notices are what is to be said about a family, by who doesn't hold its lock: a
-// logger may be anybody's.
+// notices are messages about a family. They are delivered without its lock, because
+// loggers and observers are the application's code.
 type notices struct {
 	conflicts []namesakes.Conflict
 	warnings  []*warning
@@ -369,15 +368,15 @@ func (l *Limiter) notify(n notices) {
 	}
 }
 
-// lookout looks at a key source's first requests, half of them, for the family that has
-// come to use it first.
+// lookout examines half of a key source's first requests for likely mistakes. It belongs
+// to the family that was first to use the source.
 type lookout struct {
 	warn.Watch
 	of   *keySource
 	told *family
 }
 
-// look has a key source's first requests looked at.
+// look starts to examine a key source's requests, unless that was done before.
 func (f *family) look(k *keySource) {
 	if k.constant == "" && !k.given && !k.lookedAt.Swap(true) {
 		k.lookout.Store(&lookout{of: k, told: f})
@@ -390,7 +389,8 @@ func (w *lookout) look(r *http.Request, key string) {
 	}
 }
 
-// tell warns of what was seen so far. When that is all, the source has none any more.
+// tell sends warnings about what was seen so far. When nothing more can be found, it
+// removes the lookout from the source.
 func (w *lookout) tell() {
 	f := w.told
 	f.mu.Lock()
@@ -403,8 +403,8 @@ func (w *lookout) tell() {
 	to.notify(notices{warnings: all})
 }
 
-// find are the warnings about a key source that haven't been told. The caller holds
-// f.mu.
+// find returns those of the warnings found about a key source that haven't been sent. The
+// caller holds f.mu.
 func (f *family) find(k *keySource, found warn.Set) (all []*warning) {
 	for kind := range warn.Kinds {
 		if !found.Has(kind) {
@@ -431,7 +431,7 @@ func (f *family) find(k *keySource, found warn.Set) (all []*warning) {
 	return all
 }
 
-// has reports whether the version has limits with a key source.
+// has reports whether a limit of the version uses a key source.
 func (v *version) has(k *keySource) bool {
 	for e := range v.entries() {
 		if e.key == k {
@@ -441,26 +441,27 @@ func (v *version) has(k *keySource) bool {
 	return slices.ContainsFunc(v.funcs, func(f *limitFunc) bool { return f.shared.key == k })
 }
 
-// warnings are those of a family, each once.
+// warnings are a family's warnings, each once.
 type warnings struct {
 	mu  sync.Mutex
 	all []*warning
 }
 
-// warning is one that a limiter was told.
+// warning is a warning that a limiter's observers got.
 type warning struct {
 	Warning
 	to *Limiter
-	of *keySource // or nil
+	of *keySource // that it is about, or nil
 }
 
-// add adds a warning, and returns it unless there is one like it already.
+// add adds a warning and returns it, unless there already is one of that kind for the
+// same limits.
 func (ws *warnings) add(to *Limiter, kind warn.Kind, limits []string, of *keySource) []*warning {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	for _, w := range ws.all {
 		if w.Kind == WarningKind(kind) && slices.Equal(w.Limits, limits) {
-			w.of = of // of a later Update, maybe
+			w.of = of // an Update may have made another source
 			return nil
 		}
 	}
@@ -471,10 +472,10 @@ func (ws *warnings) add(to *Limiter, kind warn.Kind, limits []string, of *keySou
 	return []*warning{w}
 }
 
-// mostWarnings bounds what is remembered of limits whose names change at each Update.
+// mostWarnings bounds the memory for warnings if limits get other names at each Update.
 const mostWarnings = 100
 
-// about are those that are about a version.
+// about returns the warnings that apply to a version.
 func (ws *warnings) about(v *version) (all []Warning) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -486,7 +487,7 @@ func (ws *warnings) about(v *version) (all []Warning) {
 	return all
 }
 
-// says is all that an entry's limit counts by, in words.
+// says describes an entry's limit by everything that its counting depends on.
 func (e *entry) says() string {
 	s := e.limit.Spec()
 	block, units := e.kind.unit()
