@@ -67,7 +67,7 @@ func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 			fmt.Sprintf("write bytes per second, %d to %d", respond.Slowest, respond.Fastest))
 	}
 	burst := s.Burst
-	s.Burst = 0 // a wrong one is no affair of the store's limit
+	s.Burst = 0 // or the store's limit would report a wrong one too
 	if burst != 0 && (burst < respond.LeastPiece || burst > store.MaxCost) {
 		r.errs.bad(fmt.Sprintf("WithBurst(%d)", max(burst, 0)),
 			"smaller pieces of a response would each cost a call to the store",
@@ -87,7 +87,7 @@ func WithRequestBytes() BandwidthOption {
 	return bandwidthOption{change: func(r *rule) { r.kind.(*bandwidth).requests = true }}
 }
 
-// bandwidth is the kind of Bandwidth, whose requests pay for bytes as they move.
+// bandwidth is the kind of Bandwidth. Its requests are charged for bytes as they move.
 type bandwidth struct {
 	charged
 	block, piece int64 // of its respond.Rate
@@ -95,7 +95,7 @@ type bandwidth struct {
 }
 
 func (*bandwidth) enter(e *entry) {
-	e.cost, e.settle, e.wait = nil, nil, waiting.Terms{} // of the limiter
+	e.cost, e.settle, e.wait = nil, nil, waiting.Terms{} // the limiter's, which don't apply
 	e.needs, e.watch = paces|watches|releases, pace
 }
 
@@ -129,7 +129,7 @@ type Pacing struct {
 	Err error
 }
 
-// ofPaced is what the Bandwidths of a call need.
+// ofPaced returns the needs of a call's Bandwidths.
 func (c *call) ofPaced() (all needs) {
 	for i := range c.paced {
 		all |= c.paced[i].entry.needs
@@ -137,15 +137,15 @@ func (c *call) ofPaced() (all needs) {
 	return all
 }
 
-// response is what a permit knows of the response to its request. Only permits
-// of limits that ask for it have one: no other ResponseWriter is wrapped.
+// response is what a permit knows of the response to its request. A permit has one only
+// if a limit needs it; other ResponseWriters aren't wrapped.
 type response struct {
 	watched
-	pacing pacing // nil where nothing paces it
-	byHand []bool // of each charge: the handler has settled it
+	pacing pacing // nil if no Bandwidth paces the response
+	byHand []bool // for each charge, whether the handler has settled it; or nil
 }
 
-// watched is the response as it is looked at: respond.Watched, or respond.Paced.
+// watched is a respond.Watched or a respond.Paced.
 type watched interface {
 	Next(r *http.Request, own bool) *http.Request
 	Writer(w http.ResponseWriter) http.ResponseWriter
@@ -155,19 +155,20 @@ type watched interface {
 	PushBefore(to store.Store)
 }
 
-// pacing is what Bandwidths make of a response.
+// pacing is how Bandwidths pace a response.
 type pacing interface {
-	// has reports whether such a one is among them.
+	// has reports whether which is true for one of them.
 	has(which func(*entry) bool) bool
-	// HeldUp is how long writing has been held up.
+	// HeldUp returns how long writes have been delayed.
 	HeldUp() time.Duration
-	// End stops it, and returns the charges that give back what has not moved.
+	// End stops pacing, and returns the charges that give back what was paid for but not
+	// moved.
 	End() []store.Charge
-	// observe tells the observers what has come of it.
+	// observe sends an EventPaced for each of them.
 	observe(p *Permit)
 }
 
-// responded makes the permit's part of the response, if some limit asks for it.
+// responded makes the permit's response, or returns nil if no limit needs it.
 func (c *call) responded() *response {
 	if c.r == nil || c.needs&watches == 0 {
 		return nil
@@ -183,8 +184,8 @@ func (c *call) responded() *response {
 	return nil
 }
 
-// watch makes a response that is only looked at. Nothing but what looks at responses
-// leads here, nor to pace: a server without is not built with either.
+// watch makes a response that is observed but not paced. Only options that need it refer
+// to watch, and likewise to pace, so that other servers are linked with neither.
 func watch(c *call) *response {
 	s := new(struct {
 		response
@@ -195,7 +196,7 @@ func watch(c *call) *response {
 	return &s.response
 }
 
-// pace makes a response that the call's Bandwidths pace.
+// pace makes a response that is paced by the call's Bandwidths.
 func pace(c *call) *response {
 	s := new(struct {
 		response
@@ -213,7 +214,7 @@ type lanes struct {
 	all []paced
 }
 
-// payer has a response's bytes paid for by the version's store.
+// payer returns what a paced response charges its bytes with: the version's store.
 func (v *version) payer(r *http.Request, p *plan) respond.Payer {
 	return respond.Payer{
 		Store:    v.store,
@@ -236,7 +237,7 @@ func entriesOf(all []paced) []respond.Entry {
 	return entries
 }
 
-// respond is p for a response.
+// respond returns p as package respond takes it.
 func (p *paced) respond() respond.Entry {
 	e, b := p.entry, p.entry.kind.(*bandwidth)
 	return respond.Entry{
@@ -268,12 +269,12 @@ func (p *Permit) observePacing(of *paced, got respond.Moved) {
 	p.lim.observe(&e)
 }
 
-// paces reports whether a Bandwidth paces the response that is such a one.
+// paces reports whether which is true for a Bandwidth that paces the response.
 func (p *Permit) paces(which func(*entry) bool) bool {
 	return p.response != nil && p.response.pacing != nil && p.response.pacing.has(which)
 }
 
-// observePaced tells the observers what has come of the pacing.
+// observePaced tells the observers how the response was paced.
 func (p *Permit) observePaced() {
 	s := p.response
 	if s == nil || s.pacing == nil || p.lim.of.told.Load() == nil {
@@ -284,8 +285,8 @@ func (p *Permit) observePaced() {
 	}
 }
 
-// push sends what is complete to the client before a store is told of the amends,
-// or of bytes that were paid for and not sent.
+// push sends a complete response to the client before the store is called for amends or
+// for unsent bytes, so that the client doesn't wait for the store.
 func (p *Permit) push(amends []amend) {
 	if s := p.response; s != nil && (len(amends) > 0 || s.pacing != nil) {
 		s.PushBefore(p.lim.store)

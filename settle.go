@@ -10,8 +10,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// settleSource is one use of WithSettle. Limits that get it from the same one share one
-// call per request.
+// settleSource is one use of WithSettle. Limits that share it share one call of fn per
+// request.
 type settleSource struct {
 	fn    func(r *http.Request, status int, written int64) int64
 	watch func(*call) *response
@@ -271,7 +271,7 @@ func (p *Permit) settled(i int, r store.Result) {
 // ending is the outcome of the store's call at the end of a request.
 type ending struct {
 	charges []store.Charge
-	settled bool // amends have been made
+	settled bool // whether the call has amended costs
 	took    time.Duration
 	err     error // a *StoreError
 }
@@ -279,7 +279,7 @@ type ending struct {
 // finish releases the permit's slots, makes the amends and gives back the bytes that
 // were paid for but not sent, in one call.
 func (p *Permit) finish(amends []amend) (end ending) {
-	p.mu.Lock() // Settle may be at the results
+	p.mu.Lock() // Settle may be changing the results
 	defer p.mu.Unlock()
 	charges := end.charges
 	for i := range p.grants {
@@ -331,14 +331,14 @@ func (v *version) timed(ctx context.Context, s store.Store, charges []store.Char
 	return time.Since(start), err
 }
 
-// settle is cancel without telling observers, for callers that have more to do before
-// anything may panic. It returns the results, or a *StoreError.
+// settle is cancel without telling observers, for callers that must finish other work
+// before an observer may panic. It returns the results, or a *StoreError.
 func (v *version) settle(ctx context.Context, s store.Store, charges []store.Charge) (results []store.Result, took time.Duration, err error) {
 	if len(charges) == 0 {
 		return nil, 0, nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	if !store.AnswersAtOnce(s) { // else a timer would cost more than the call
+	if !store.AnswersAtOnce(s) { // for a store in memory a timer would cost more than the call
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, settleTimeout)
 		defer stop()
