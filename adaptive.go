@@ -244,11 +244,11 @@ type LimitChange struct {
 	Latency, Baseline time.Duration
 }
 
-// decideLocally makes the call go to the store over the limits of this process. Charges
-// on those come last.
+// decideLocally makes the call use the store that decides the limits of this process and
+// passes the rest on. Charges of the former come last.
 func (c *call) decideLocally() {
 	c.Store = c.lim.family.process.now().Over(c.lim.store)
-	c.policy = "" // their numbers change
+	c.policy = "" // the limits' numbers change
 	n := 0
 	for i, e := range c.entries {
 		if e.needs&local != 0 {
@@ -321,7 +321,7 @@ func (a *adapting) enter(e *entry) {
 }
 
 func (a *adapting) decided(l *store.Limit, p *process) *store.Limit {
-	if adaptive.Of(l) != nil { // an Update has found the one there was
+	if adaptive.Of(l) != nil { // an Update kept the existing one
 		return l
 	}
 	return p.made(a.process).Limit(l, a.config)
@@ -335,7 +335,8 @@ func (a *adapting) same(l *store.Limit) bool {
 // now returns how many slots there are.
 func (*adapting) now(c *store.Charge) int64 { return adaptive.Of(c.Limit).Meet(c.Key) }
 
-func (*adapting) counted(*entry) bool { return false } // it is the service's state
+// counted: the service's load must not get anybody banned.
+func (*adapting) counted(*entry) bool { return false }
 
 func (*adapting) stood(c *store.Charge, r *store.Result) (int64, AdaptiveReason) {
 	limit, why := adaptive.Of(c.Limit).Stood(c, r)
@@ -346,18 +347,18 @@ func (*adapting) stood(c *store.Charge, r *store.Result) (int64, AdaptiveReason)
 type story struct {
 	waited  time.Duration
 	seen    []waiting.Seen
-	since   time.Time     // when it was let in
-	learns  bool          // an AdaptiveConcurrency learns from it
-	outcome atomic.Uint32 // of outcomes
+	since   time.Time     // when it was admitted
+	learns  bool          // whether an AdaptiveConcurrency learns from it
+	outcome atomic.Uint32 // finished, dropped, failed or ignored
 }
 
 // learns reports whether an AdaptiveConcurrency learns from the request.
 func (p *Permit) learns() bool { return p.story != nil && p.story.learns }
 
-// outcomes of a request, as its handler or its end has told.
+// The outcomes of a request, as its handler reported it or its end showed it.
 const (
 	finished uint32 = iota
-	dropped         // the handler says so, whatever else there is to see
+	dropped         // reported by the handler, which takes precedence
 	failed
 	ignored
 )
@@ -425,13 +426,13 @@ func (p *Permit) endTiming() []adaptive.Change {
 		switch got, ok := p.response.Outcome(); {
 		case !ok:
 		case got.Hijacked:
-			p.story.end(ignored) // a connection's life, not a request's
+			p.story.end(ignored) // the duration is that of a connection, not of a request
 		case got.Status >= http.StatusInternalServerError:
 			p.story.end(failed)
 		}
 	}
 	seen := p.sample()
-	p.mu.Lock() // Decision may be at the results
+	p.mu.Lock() // Decision may be reading the results
 	c := calls.Get().(*call)
 	defer c.end(context.Background())
 	c.recall(p.grants)

@@ -40,14 +40,14 @@ func Concurrency(n int64, opts ...ConcurrencyOption) Limit {
 // concurrency is the kind of Concurrency.
 type concurrency struct{ held }
 
-// line is how requests wait for a limit's slots, beside what the limit says.
+// line says how requests wait for a limit's slots, beyond what its Spec says.
 type line struct {
-	room   *int64 // of WithQueue; nil without
+	room   *int64 // by WithQueue, or nil
 	shares *waiting.Shares
-	slots  func(*store.Charge) int64 // how many there are
+	slots  func(*store.Charge) int64 // how many slots a key has now
 }
 
-// held is what the kinds whose requests take slots have in common.
+// held is embedded by the kinds whose requests take slots.
 type held struct {
 	charged
 	of line
@@ -59,7 +59,7 @@ type slotted interface{ line() *line }
 func (h *held) line() *line { return &h.of }
 
 func (h *held) enter(e *entry) {
-	e.settle = nil // of the limiter: slots are released
+	e.settle = nil // the limiter's: slots are released, not settled
 	e.wait.Way, e.wait.Room, e.wait.Slots = waiting.ForSlot, h.of.room, h.of.slots
 	switch {
 	case e.wait.Closed():
@@ -74,7 +74,7 @@ func (h *held) enter(e *entry) {
 	}
 }
 
-// counted: nobody is banned for having waited for a slot in vain.
+// counted: a wait for a slot that times out must not get anybody banned.
 func (*held) counted(e *entry) bool { return e.wait.MaxWait == 0 }
 
 func (*held) free(r *store.Result) bool { return r.Remaining > 0 }
@@ -96,7 +96,7 @@ func (f *family) hold(e *entry, key string, cost int64, class uint8, sign int64)
 	}
 }
 
-// wait is decide for a call that may have to wait.
+// wait is decide for calls that may have to wait, or that others may wait for.
 func (c *call) wait(ctx context.Context) error {
 	c.walked = true
 	c.Counting, c.Aging, c.Settle = c.needs&counts != 0, c.lim.aging, c.lim.settler
@@ -111,14 +111,14 @@ func (c *call) wait(ctx context.Context) error {
 	return nil
 }
 
-// caller is a call as the lines see it.
+// caller is a call as a waiting.Caller.
 type caller call
 
 // Terms implements waiting.Caller.
 func (c *caller) Terms(i int) *waiting.Terms { return &c.entries[i].wait }
 
-// Class implements waiting.Caller. It asks once, and only if something depends on the
-// class.
+// Class implements waiting.Caller. It calls the WithPriority function at most once, and
+// only if the class matters.
 func (c *caller) Class(ctx context.Context) uint8 {
 	if !c.classed {
 		n, _ := ctx.Value(priorityKey{}).(int)
@@ -140,7 +140,8 @@ func (c *caller) hold(sign int64) {
 	}
 }
 
-// Shares implements waiting.Caller: it returns those of the limit as it is now.
+// Shares implements waiting.Caller. The function returns the shares that the limit has
+// when it is called: an Update may change them.
 func (c *caller) Shares(i int) func() *waiting.Shares {
 	f, e := c.lim.family, c.entries[i]
 	return func() *waiting.Shares {
@@ -164,11 +165,10 @@ func (c *caller) Waits(i int, d time.Duration) {
 	}
 }
 
-// Renew implements waiting.Caller: an Update that came after the call may have made
-// more slots, or fewer, or another kind of limit, and there is one line for old and
-// new. Who the call is, what it costs and what limits it has stay as they were when
-// it came; what its limits say is taken from one generation, and shows in its fields
-// and its decision.
+// Renew implements waiting.Caller. Since the call came, an Update may have changed the
+// number of slots or the kind of limit, while old and new waiters stand in one line. The
+// call keeps its keys, its costs and the names of its limits. The limits themselves are
+// replaced by those of one generation, which its fields and its decision then show.
 func (c *caller) Renew(at int) (now int, others bool) {
 	g := c.lim.family.now.Load()
 	if g == c.generation || c.generation == nil && g == c.lim.generation {
@@ -187,8 +187,8 @@ func (c *caller) Renew(at int) (now int, others bool) {
 	if c.needs&local != 0 {
 		(*call)(c).decideLocally()
 	}
-	// Limits of this process stand last: one that has become one, or is one no
-	// longer, has another place now.
+	// Limits of this process come last, so a limit that has become one, or has stopped
+	// being one, has another index now.
 	c.Seen = make([]waiting.Seen, len(seen))
 	for i, e := range entries {
 		j := slices.IndexFunc(c.Charges, func(ch store.Charge) bool {
@@ -202,7 +202,7 @@ func (c *caller) Renew(at int) (now int, others bool) {
 	return now, true
 }
 
-// settleTurns gives back what is left in the lines.
+// settleTurns gives back turns that were reserved and that nobody uses.
 func (v *version) settleTurns(ctx context.Context, charges []store.Charge) []store.Result {
 	results, took, err := v.settle(ctx, v.store, charges)
 	if err != nil {
@@ -211,14 +211,14 @@ func (v *version) settleTurns(ctx context.Context, charges []store.Charge) []sto
 	return results
 }
 
-// decided is what the call's results and its waiting amount to.
+// decided sets d to the call's decision, from its results and its waits.
 func (c *call) decided(d *Decision, statuses []LimitStatus) {
 	d.decide(c.entries, c.Charges, c.Results, statuses)
 	d.add(c.Waited, c.Seen, statuses)
 }
 
-// add adds to a decision how its request has waited. seen are those of the
-// limits of statuses, or none.
+// add adds to a decision how its request has waited. seen has one element for each of
+// statuses, or none.
 func (d *Decision) add(waited time.Duration, seen []waiting.Seen, statuses []LimitStatus) {
 	d.Delay = max(d.Delay, waited)
 	for i := range seen {
@@ -354,8 +354,8 @@ func ContextWithPriority(ctx context.Context, class int) context.Context {
 	return context.WithValue(ctx, priorityKey{}, class)
 }
 
-// process holds the limits of this process, once there are any: a server without them
-// isn't linked with the code that decides them.
+// process holds the adaptive limits and the waiters of this process. They are made when
+// the first option needs them, so that other servers aren't linked with their code.
 type process struct {
 	freed func(limit, key string)
 	once  sync.Once
@@ -373,18 +373,18 @@ type lines interface {
 	WakeAll()
 }
 
-// newLines makes the lines of a process. Only options that let a request wait refer to
-// it, or every server would be linked with them.
+// newLines makes the lines of a process. Only options that let requests wait refer to it,
+// so that other servers aren't linked with package waiting's lines.
 func newLines() lines { return new(waiting.Lines) }
 
-// wake tells those who wait for slots that one has been released.
+// wake wakes the waiters for a limit's slots of a key, because one was released.
 func (p *process) wake(limit, key string) {
 	if ls := p.lines(); ls != nil {
 		ls.Wake(waiting.Key{Limit: limit, Key: key})
 	}
 }
 
-// open makes sure that there are lines.
+// open makes the lines unless there are some, or begin is nil.
 func (p *process) open(begin func() lines) {
 	if begin != nil && p.waits.Load() == nil {
 		l := begin()
@@ -400,7 +400,7 @@ func (p *process) lines() lines {
 	return nil
 }
 
-// made returns the limits of this process, and makes them first if there are none.
+// made returns the limits of this process, which begin makes if there are none.
 func (p *process) made(begin func(freed func(limit, key string)) adaptive.Process) adaptive.Process {
 	p.once.Do(func() {
 		all := begin(p.freed)

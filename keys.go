@@ -41,14 +41,14 @@ var (
 	ErrKeyTooLong = keytext.ErrTooLong
 )
 
-// configError is what a KeyFunc returns that was made with arguments that can't work.
-// New gets it first and reports it.
+// configError is the error of a KeyFunc made with arguments that can't work. New calls
+// the KeyFunc first, and reports it.
 type configError struct{ mistakes mistakes }
 
 func (e *configError) Error() string { return e.mistakes.joined().Error() }
 
-// misconfigured returns the KeyFunc of arguments that can't work. It never returns a
-// key: a mistake that somehow gets past New limits nobody by accident.
+// misconfigured returns a KeyFunc for arguments that can't work. It never returns a key,
+// so a mistake that somehow gets past New doesn't limit anybody under a wrong key.
 func misconfigured(m ...*OptionError) KeyFunc {
 	err := &configError{m}
 	return func(*http.Request) (string, error) { return "", err }
@@ -261,9 +261,8 @@ func Method() KeyFunc {
 // key they are given, so requests and jobs share it.
 func Global() KeyFunc { return constant(keytext.Global) }
 
-// constant is the key function of limits that have one key. Its functions have
-// one body, by which isConstant knows them; inlined, each caller's would be
-// another.
+// constant returns a key function that returns raw. isConstant recognizes its functions
+// by their code, which they share only if constant isn't inlined.
 //
 //go:noinline
 func constant(raw string) KeyFunc {
@@ -274,7 +273,7 @@ func isConstant(k KeyFunc) bool { return sameBody(k, constant("")) }
 
 func sameBody(k, l KeyFunc) bool { return reflect.ValueOf(k).Pointer() == reflect.ValueOf(l).Pointer() }
 
-// folded returns k, made of parts: constant if all of them are.
+// folded returns k, which is made of parts, as a constant if all parts are constants.
 func folded(k KeyFunc, parts ...KeyFunc) KeyFunc {
 	for _, p := range parts {
 		if !isConstant(p) {
@@ -288,7 +287,7 @@ func folded(k KeyFunc, parts ...KeyFunc) KeyFunc {
 	return constant(raw)
 }
 
-// errGivenKey is the error of a request whose key only Take could give.
+// errGivenKey is the error of a request whose key can only be given to Take.
 var errGivenKey = errors.New("stint: the limit's key is GivenKey, which a request doesn't have")
 
 // GivenKey is the key that Allow, Take, Wait and Peek are given. Use it for limiters of
@@ -325,8 +324,8 @@ func Join(keys ...KeyFunc) KeyFunc {
 		for _, k := range keys {
 			part, err := k(r)
 			if err != nil {
-				// All mistakes are to be reported at once, and before anything
-				// that merely this request lacks.
+				// All mistakes are reported at once, and before anything that only
+				// this request lacks.
 				if bad := (*configError)(nil); errors.As(err, &bad) {
 					wrong = append(wrong, bad.mistakes...)
 				} else if failed == nil {

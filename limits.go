@@ -26,16 +26,16 @@ type Limit struct{ rule *rule }
 type rule struct {
 	spec     store.Spec
 	kind     kind
-	lines    func() lines // where something lets requests wait
+	lines    func() lines // newLines if an option lets requests wait, or nil
 	named    bool         // by WithName
 	algSet   bool         // by WithAlgorithm
 	shared   settings
 	errs     mistakes
 	once     sync.Once
 	compiled *store.Limit // under spec.Name, for WithLimitFunc
-	wrong    mistakes     // in that
-	// resolved is the entry this rule had in the WithLimitFunc that used it
-	// last, as nearly always there is but one.
+	wrong    mistakes     // of compiled
+	// resolved is the entry that this rule had in the WithLimitFunc that used it last.
+	// Nearly always there is only one.
 	resolved atomic.Pointer[dynamicEntry]
 }
 
@@ -115,7 +115,7 @@ func Quota(n int64, w Window, opts ...QuotaOption) Limit {
 	l := newLimit(&charged{}, store.Spec{Name: name, Algorithm: FixedWindow, Units: n, Window: w}, opts)
 	if w == (Window{}) {
 		l.rule.errs.bad("", "no window", "write stint.Daily, another of the calendar, or stint.Every")
-		l.rule.spec.Window = Daily // or it would be a period that is missed
+		l.rule.spec.Window = Daily // or the store's limit would report a missing period
 	}
 	return l
 }
@@ -184,7 +184,7 @@ func (l Limit) applyRoute(rc *routeConfig) {
 	rc.limits = append(rc.limits, l)
 }
 
-// compile makes the store's limit under a name, or returns all that is wrong.
+// compile makes the store's limit under a name, or returns everything that is wrong.
 func (r *rule) compile(name string) (*store.Limit, mistakes) {
 	spec := r.spec
 	spec.Name = name
@@ -365,9 +365,9 @@ const (
 	slots                      // take slots, which others may wait for
 	local                      // are decided in this process, whatever the store
 	counts                     // have their refusals counted
-	paces                      // have bytes to pay for, and are charged nothing before
-	watches                    // the response is looked at
-	releases                   // there is something to do when the request ends
+	paces                      // are charged for bytes as they move, and for nothing before
+	watches                    // have their response observed
+	releases                   // leave something to do when they end
 )
 
 // charged is the kind of Rate and Quota, which charge a request and keep the charge.
@@ -408,12 +408,12 @@ func (*charged) free(r *store.Result) bool { return r.Remaining > 0 || r.ResetAf
 type ban struct{ charged }
 
 func (*ban) enter(e *entry) {
-	e.cost, e.settle = nil, nil // of the limiter
+	e.cost, e.settle = nil, nil // the limiter's, which don't apply
 	e.wait = waiting.Terms{Way: waiting.ForNothing}
 	e.needs = counts
 }
 
-// repeated: a ban counts what a limiter further in refuses too.
+// repeated: a ban also counts refusals by inner limiters.
 func (*ban) repeated() bool                { return true }
 func (*ban) counted(*entry) bool           { return false }
 func (*ban) succeeds() bool                { return false }
@@ -436,9 +436,9 @@ func said(l *store.Limit) field.Limit {
 	return field.Limit{Name: spec.Name, Units: spec.Units, Policy: field.Policy(spec.Name, spec.Units, span(spec))}
 }
 
-// span returns the time that a limit's units belong to, or 0 for a concurrency limit.
-// For a calendar window it is the longest there will be: a promise of less than there
-// is, never of more.
+// span returns the time that a limit's units are for, or 0 for a concurrency limit. For a
+// calendar window it is the longest that the window can be: the field may promise less
+// than there is, never more.
 func span(s store.Spec) time.Duration {
 	if s.Window == (store.Window{}) {
 		return s.Period
