@@ -19,22 +19,22 @@ import (
 type Permit struct {
 	ctx   context.Context // the request's, without the permit
 	lim   *version
-	outer *Permit     // of a limiter further out
-	holds bool        // Done gives something back, or settles it
-	carry bool        // Next puts it into the context
-	told  bool        // observers know of it, and are to be told of its end
-	class uint8       // of priority, where some limit has slots
+	outer *Permit     // of the next outer limiter, or nil
+	holds bool        // Done has something to release or settle
+	carry bool        // Next puts the permit into the context
+	told  bool        // observers got its EventAdmitted, and get an EventEnded
+	class uint8       // of priority, if some limit has slots
 	done  atomic.Bool // Done or Detach has been called
 	plan  *plan       // nil outside HTTP
-	story *story      // nil where nobody asks for it
-	// response is nil unless a limit looks at it.
+	story *story      // nil if nothing needs it
+	// response is nil unless a limit needs it.
 	response *response
 
-	mu     sync.Mutex // guards what grants hold
+	mu     sync.Mutex // guards the elements of grants
 	grants []grant
 
-	// fields are the strings that the response's header holds, here to save
-	// an allocation each.
+	// fields are the values of the response's header fields, kept here to save an
+	// allocation each.
 	fields [2]string
 }
 
@@ -46,17 +46,17 @@ type grant struct {
 	result store.Result
 }
 
-// charge is the charge to settle at a cost.
+// charge returns the charge that settles the grant at a cost.
 func (g *grant) charge(cost int64) store.Charge {
 	return store.Charge{Key: g.key, Limit: g.entry.limit, Cost: cost, DryRun: g.entry.dryRun, Receipt: g.result.Receipt}
 }
 
-// reported says that the limit only reports, and would have refused: nothing was
-// charged.
+// reported reports whether the limit is a dry run that would have refused. Nothing was
+// charged then.
 func (g *grant) reported() bool { return g.entry.dryRun && !g.result.OK }
 
-// Permits come with room for what was granted: one allocation for the request's
-// context value, the permit and its receipts.
+// These are permits with room for their grants, so that the context value, the permit and
+// its receipts take one allocation.
 type (
 	permit1 struct {
 		Permit
@@ -70,7 +70,7 @@ type (
 		Permit
 		grants [4]grant
 	}
-	storied struct { // of who is observed, and holds slots
+	storied struct { // for observers, if the permit holds slots
 		permit4
 		story story
 	}
@@ -126,7 +126,7 @@ func (c *call) permit(ctx context.Context) *Permit {
 	return p
 }
 
-// permitContext is a Permit seen as the context that carries it.
+// permitContext is a Permit as the context that carries it.
 type permitContext Permit
 
 type permitKey struct{}
@@ -180,7 +180,7 @@ func (p *Permit) Next(r *http.Request) (next *http.Request, wrap func(http.Respo
 func (p *Permit) Decision() Decision {
 	c := calls.Get().(*call)
 	defer c.end(context.Background())
-	var passed []*Permit // the outermost last
+	var passed []*Permit // the outermost comes last
 	for q := p; q != nil; q = q.outer {
 		passed = append(passed, q)
 	}
@@ -204,7 +204,7 @@ func (p *Permit) Decision() Decision {
 	return d
 }
 
-// recall adds what was granted to a call as it was decided.
+// recall adds grants to a call, as if it had just been granted them.
 func (c *call) recall(grants []grant) {
 	for i := range grants {
 		g := &grants[i]
@@ -228,7 +228,7 @@ func (p *Permit) Done() {
 		return
 	}
 	if p.learns() || p.response != nil {
-		// Deferred, it sees a panic, which goes on from here.
+		// Done is deferred, so it sees a handler's panic. It passes the panic on.
 		if v := recover(); v != nil {
 			p.panicked(v)
 			defer panic(v)
@@ -255,7 +255,7 @@ func (p *Permit) Detach() (release func()) {
 	return sync.OnceFunc(p.release)
 }
 
-// panicked notes a handler's panic for what comes of it.
+// panicked records a handler's panic for adaptive limits and for WithSettle.
 func (p *Permit) panicked(v any) {
 	aborted := v == http.ErrAbortHandler
 	if p.learns() {
@@ -270,10 +270,9 @@ func (p *Permit) panicked(v any) {
 	}
 }
 
-// release gives the slots back, and settles what is settled at the end. What may
-// panic stands before that or after it, never between: the functions that say
-// what the request has cost and the client's connection before, and observers,
-// who are told when everything is done and no lock is held, after.
+// release gives the slots back and makes the final settlements. Code that may panic runs
+// before that or after it, never in between: WithSettle functions and writes to the client
+// before, observers after, when everything is done and no lock is held.
 func (p *Permit) release() {
 	var amends []amend
 	defer func() {
@@ -297,8 +296,8 @@ func (p *Permit) release() {
 	p.push(amends)
 }
 
-// giveBack gives back what the permit holds and makes the amends. It returns what
-// observers are to be told.
+// giveBack gives back what the permit holds and makes the amends. It returns what to
+// report to observers.
 func (p *Permit) giveBack(amends []amend) (changes []adaptive.Change, end ending) {
 	for i := range p.grants {
 		g := &p.grants[i]
@@ -330,7 +329,7 @@ func (p *Permit) ended(took time.Duration) {
 	p.tell(e)
 }
 
-// resettled tells the observers that the request has another cost.
+// resettled tells the observers that the request's cost has changed.
 func (p *Permit) resettled(took time.Duration) {
 	if p.lim.of.told.Load() == nil {
 		return
@@ -342,7 +341,7 @@ func (p *Permit) resettled(took time.Duration) {
 	p.tell(e)
 }
 
-// tell tells the observers of what has become of the request since.
+// tell sends an event about the permit's request, with its decision as it is now.
 func (p *Permit) tell(e *Event) {
 	c := calls.Get().(*call)
 	defer c.end(context.Background())
