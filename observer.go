@@ -69,13 +69,14 @@ type Event struct {
 	turn uint64 // of keys
 }
 
-// eventKeys are the keys of an event, and what an event without a decision is about.
+// eventKeys are the keys of an event, and the charges and statuses of an event that isn't
+// about a decision.
 type eventKeys struct {
 	events.Keys
 	own    []store.Charge
 	limits []LimitStatus
 	pacing Pacing
-	pooled bool // or a call's
+	pooled bool // false if it is part of a call
 }
 
 var keysOfEvents = sync.Pool{New: func() any { return &eventKeys{pooled: true} }}
@@ -90,7 +91,8 @@ func (e Event) Key(i int) string {
 	return e.keys.Of(e.turn, i)
 }
 
-// lend has the event know the keys of charges until takeBack.
+// lend gives the event the keys of charges, until takeBack. An event that an observer has
+// kept shows no keys of later charges.
 func (e *Event) lend(k *eventKeys, charges []store.Charge) {
 	e.keys, e.turn = k, k.Lend(charges)
 }
@@ -105,7 +107,7 @@ func (e *Event) takeBack() {
 	}
 }
 
-// about has the event know what it is about, until takeBack, where that is no decision.
+// about sets the keys and limits of an event that isn't about a decision, until takeBack.
 func (e *Event) about(charges []store.Charge) {
 	k := keysOfEvents.Get().(*eventKeys)
 	k.own = append(k.own[:0], charges...)
@@ -172,7 +174,7 @@ func (e Event) LogValue() slog.Value {
 	}
 	left := ""
 	if events.Kind(e.Kind).Decided() && d.Limit != "" {
-		left = "remaining" // is said also if nothing is
+		left = "remaining" // shown even if it is 0
 	}
 	return slog.GroupValue(events.Present(attrs, left)...)
 }
@@ -287,10 +289,10 @@ func (l *Limiter) Observe(f func(Event)) (stop func()) {
 
 type audience = events.Audience[Event]
 
-// enlist works out whom each limiter tells, and where it logs. The caller holds f.mu.
+// enlist works out which observers and which log each limiter has. The caller holds f.mu.
 func (f *family) enlist() {
 	for _, m := range f.members {
-		var log *logs.Log // of the limiter that it extends
+		var log *logs.Log // the parent's
 		var others []func(Event)
 		if m.parent != nil {
 			log = m.parent.log.Load()
@@ -311,8 +313,9 @@ func (l *Limiter) Tell(e Event) {
 	background.Do("telling observers", func() { l.now.Load().observe(&e) })
 }
 
-// hear has the limiter told of what its store tells of itself. The observer is the
-// limiter's: a store that lives on keeps no limiter.
+// hear makes the limiter report the store's own events. The limiter keeps the observer
+// alive and the store doesn't, so that a store that outlives the limiter doesn't retain
+// it.
 func (l *Limiter) hear(s store.Store) {
 	from, ok := s.(store.Observable)
 	if !ok {
@@ -350,7 +353,7 @@ func (v *version) observe(e *Event) {
 	}
 }
 
-// observeOf tells the observers of what has happened to charges.
+// observeOf tells the observers of an event that charges are part of.
 func (v *version) observeOf(e *Event, charges []store.Charge) {
 	e.about(charges)
 	defer e.takeBack()
@@ -362,7 +365,7 @@ func (v *version) unsettled(p *plan, charges []store.Charge, took time.Duration,
 	v.observeOf(&Event{Kind: EventSettleFailed, Route: p.route(), Err: err, StoreTook: took}, charges)
 }
 
-// write has the log say what has happened.
+// write logs an event.
 func (v *version) write(m logs.Message, e Event) {
 	text := ""
 	if e.Warning != nil {
@@ -395,11 +398,11 @@ func contextOf(r *http.Request) context.Context {
 	return r.Context()
 }
 
-// recovered is for how long a store has not failed that answers again. Where it fails
-// in part, some calls succeed in between.
+// recovered is how long a store must not have failed before it counts as answering again.
+// If only a part of a store fails, some calls succeed all the time.
 const recovered = 10 * time.Second
 
-// answered notes that the store, which has failed, has decided a request.
+// answered records that a store that had failed has decided a request.
 func (v *version) answered() {
 	log := v.of.log.Load()
 	if log.Quiet(logs.StoreFailed) < recovered {
@@ -414,7 +417,7 @@ func (v *version) answered() {
 	})
 }
 
-// observe tells the observers of a decision, and has the log say what it says of one.
+// observe tells the observers of a decision, and logs it if the log shows such decisions.
 func (c *call) observe(kind EventKind, err error) {
 	to := c.lim.of.told.Load()
 	switch decided := kind == EventAdmitted || kind == EventDenied; {
@@ -430,7 +433,7 @@ func (c *call) observe(kind EventKind, err error) {
 	c.tell(&Event{Kind: kind, Request: c.r, Err: err, Waited: c.Waited, EndsWait: c.Begun})
 }
 
-// tell tells the observers of an event of the call, with its decision and keys.
+// tell sends an event about the call, with its decision and keys.
 func (c *call) tell(e *Event) {
 	v := c.lim
 	c.statuses = slices.Grow(c.statuses[:0], len(c.Results))[:len(c.Results)]
@@ -462,7 +465,7 @@ func (c *call) tell(e *Event) {
 	}
 }
 
-// bans reports whether the decision has begun a ban.
+// bans reports whether the decision has started a ban.
 func (c *call) bans() bool {
 	return c.needs&counts != 0 && slices.ContainsFunc(c.Results, func(r store.Result) bool { return r.Begun })
 }
