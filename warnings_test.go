@@ -283,7 +283,7 @@ func TestWarningsConcurrently(t *testing.T) {
 	for g := range 8 {
 		all.Go(func() {
 			for i := range 1500 {
-				through(l, bearer(g*1_000_000+i, 1<<40), nil)
+				through(l, bearer(g*1_000_000+i, 1<<30), nil)
 			}
 		})
 	}
