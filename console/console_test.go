@@ -158,13 +158,13 @@ func TestPageTells(t *testing.T) {
 		got := text(w.Body.String())
 		for _, want := range []string{
 			"front Counts are in this process's memory",
-			"allowed 6 refused 3 refused, share 33.3 % in flight 0 waiting 0",
+			"allowed 6 refused 3 share refused 33.3 % in flight 0 waiting 0",
 			"api TokenBucket: 3 per 1h0m0s, burst 3",
-			"requests without a route told by the request 5 2 28.6 % 2",
-			"one for all 5 0 0.0 % 0 0 here one key: 1 of 2 when last admitted",
-			"GET /login told by the request 1 1 50.0 % 1",
+			"requests that match no route from the request 5 2 28.6 % 2",
+			"one for all requests 5 0 0.0 % 0 0 here key admitted last: 1 of 2",
+			"GET /login from the request 1 1 50.0 % 1",
 			"api most refused " + hostile + " 2 most admitted " + hostile + " 3 somebody-else 2",
-			"slots most refused nobody most admitted everybody's 5",
+			"slots most refused none most admitted Global 5",
 			"— api " + hostile + " 0 20m0s",
 		} {
 			if !strings.Contains(got, want) {

@@ -19,14 +19,14 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// found is what the page says of a key that was looked up.
+// found is the result of looking up a key.
 type found struct {
 	Limiter string
 	Index   int
 	Key     string // as it was typed
 	Error   string
-	Done    string // what an action has done
-	Banned  bool   // by a ban that can be lifted
+	Done    string // the result of an action
+	Banned  bool   // by a ban that can be lifted for this key
 	Limits  []standing
 	Missing []string // limits that can't be looked up
 }
@@ -43,7 +43,7 @@ type standing struct {
 	Everybody          bool
 }
 
-// key looks a key up, and acts on it.
+// key looks up a key, after an action on it if the form asks for one.
 func (p *page) key(w http.ResponseWriter, r *http.Request) {
 	if err := p.cross.Check(r); err != nil {
 		http.Error(w, "cross-origin requests are refused", http.StatusForbidden)
@@ -84,8 +84,8 @@ func (p *page) key(w http.ResponseWriter, r *http.Request) {
 	p.show(w, status, &view{Found: f})
 }
 
-// actions are what can be done to a key, by what the form calls them. Each returns what
-// it has done.
+// actions are the actions on a key, by their names in the form. Each returns what it has
+// done.
 var actions = map[string]func(context.Context, *board, string) (string, error){
 	"reset": func(ctx context.Context, b *board, key string) (string, error) {
 		return "This key was reset: what it had consumed is forgotten, and its bans are lifted.", b.limiter.Reset(ctx, key)
@@ -99,7 +99,8 @@ var actions = map[string]func(context.Context, *board, string) (string, error){
 	},
 }
 
-// bans are the names of the bans that have a key of the request's.
+// bans returns the names of the bans by key: lifting one with the key Global would lift it
+// for everybody.
 func (b *board) bans() (names []string) {
 	for _, r := range b.limiter.Describe().Rules {
 		if r.Spec.Algorithm == store.Ban && r.Key != "Global" && !slices.Contains(names, r.Limit) {
@@ -149,11 +150,11 @@ func (p *page) look(r *http.Request, b *board, f *found) {
 	f.Missing = b.missing(d, rules)
 }
 
-// missing are the limits that a key can't be looked up in, and why.
+// missing returns the limits in which a key can't be looked up, each with the reason.
 func (b *board) missing(d stint.Decision, rules map[string]stint.Rule) (all []string) {
 	for name, rule := range rules {
 		if !slices.ContainsFunc(d.Limits, func(s stint.LimitStatus) bool { return s.Name == name }) {
-			all = append(all, name+": "+rule.Text+", which paces responses and refuses nobody")
+			all = append(all, name+": "+rule.Text+", paces responses and refuses no request")
 		}
 	}
 	for name := range b.seen() {
@@ -165,19 +166,19 @@ func (b *board) missing(d stint.Decision, rules map[string]stint.Rule) (all []st
 	return all
 }
 
-// most is what a key has that was never seen.
+// most returns what a key never seen has left.
 func most(s *stint.LimitStatus, spec store.Spec) int64 {
 	if spec.Algorithm == store.Concurrency {
-		return max(s.Quota, s.Remaining, 1) // an adaptive one's is that of the moment
+		return max(s.Quota, s.Remaining, 1) // an adaptive limit's number changes
 	}
 	return max(s.Quota, spec.Burst, s.Remaining, 1)
 }
 
-// shown is how a key of an event is shown: as one types it, to look it up. Of a long
-// one there is only its hash.
+// shown returns an event's key as the page shows it: as one types it to look it up. For a
+// long key an event has only the hash.
 func (p *page) shown(key string) string {
 	if key == everybody {
-		return "everybody's"
+		return "Global"
 	}
 	if raw, err := url.PathUnescape(key); err == nil {
 		key = raw
@@ -188,7 +189,7 @@ func (p *page) shown(key string) string {
 // everybody is the key of stint.Global in events.
 const everybody = "%00global"
 
-// named is a key in clear, or its beginning and a fingerprint.
+// named returns a key in clear, or its beginning and a fingerprint.
 func (p *page) named(key string) string {
 	if p.Clear {
 		return key

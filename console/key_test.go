@@ -40,13 +40,13 @@ func TestKeyIsLookedUpEverywhere(t *testing.T) {
 		w := ask(h, "POST", "/key", keyForm("bob", "look"))
 		got := text(w.Body.String())
 		for _, want := range []string{
-			"api TokenBucket: 5 per 1h0m0s, burst 5; for requests without a route 4 of 5 left; full again in 12m0s",
-			"login TokenBucket: 2 per 1h0m0s, burst 2; for GET /login 0 of 2 left, would be refused, for 30m0s ; full again in 1h0m0s",
-			"for GET /login not banned; 8 refusals left before it is",
+			"api TokenBucket: 5 per 1h0m0s, burst 5; for requests that match no route 4 of 5 left; full again in 12m0s",
+			"login TokenBucket: 2 per 1h0m0s, burst 2; for GET /login 0 of 2 left, would be refused for 30m0s ; full again in 1h0m0s",
+			"for GET /login not banned; refusals until it is: 8",
 			"reports Concurrency: 3; for GET /reports 3 of 3 left, 0 held",
 			"files TokenBucket: 7 per 1h0m0s, burst 7; for GET /files 7 of 7 left",
-			"workers one key for all",
-			"Not looked up: bytes: ", "which paces responses and refuses nobody",
+			"workers one key for all requests",
+			"Not looked up: bytes: ", "paces responses and refuses no request",
 			"inner: from a WithLimitFunc, a limiter derived by With, or before an Update",
 			"vip: from a WithLimitFunc, a limiter derived by With, or before an Update",
 		} {
@@ -145,7 +145,7 @@ func TestActionsOffered(t *testing.T) {
 			t.Errorf("of %s: %s", tc.key, got)
 		}
 	}
-	if got := text(ask(h, "POST", "/key", keyForm("banned", "look")).Body.String()); !strings.Contains(got, "banned, for 1h0m0s more") {
+	if got := text(ask(h, "POST", "/key", keyForm("banned", "look")).Body.String()); !strings.Contains(got, "banned for 1h0m0s more") {
 		t.Error(got)
 	}
 	never := page(t, console.Limiters(limiter(t, stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-Api-Key")))), console.WithActions())

@@ -64,17 +64,17 @@ func TestPageTellsOfTheStore(t *testing.T) {
 		primary.takes = 100 * time.Millisecond
 		traffic(l, "/", "k", 2)
 		says(t, h,
-			"Counts are in a failover.Store and belong to every process that uses it. Figures on this page are of this process alone; what one key has left is everybody's.",
-			"api TokenBucket: 1000 per 1h0m0s, burst 1000 counted in: the store, for all processes that use it",
-			"workers Concurrency: 9 counted in: this process",
+			"Counts are in a failover.Store, shared by all processes that use it. The figures on this page are this process's own; what a key has left counts all processes.",
+			"api TokenBucket: 1000 per 1h0m0s, burst 1000 counted in the store, for all its processes",
+			"workers Concurrency: 9 counted in this process",
 			"store, p50 10ms store, p99 100ms")
 		primary.down.Store(true)
 		traffic(l, "/", "k", 4)
 		time.Sleep(time.Second)
-		says(t, h, "Primary store, 2000-01-01 00:00:02: it fails: failover: the breaker is open", "no route to the store")
+		says(t, h, "Primary store, 2000-01-01 00:00:02: failed: failover: the breaker is open", "no route to the store")
 		primary.down.Store(false)
 		time.Sleep(time.Minute)
-		says(t, h, "it answers again, and its breaker is closed")
+		says(t, h, "answers again, the breaker is closed")
 	})
 }
 
@@ -100,7 +100,7 @@ func TestPageTellsOfMemory(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
 		traffic(l, "/", key, 1)
 	}
-	says(t, h, "Counts are in this process's memory: each process limits on its own.", "keys in memory 3 of 1", "counted in: this process")
+	says(t, h, "Counts are in this process's memory. Each process limits by itself.", "keys in memory 3 of 1", "counted in this process")
 }
 
 // Of a policy file the page shows when it was read last, or what is wrong in which line,
@@ -128,9 +128,9 @@ func TestPageTellsOfThePolicyFile(t *testing.T) {
 	// A page is drawn at most twice a second: each step has its own, that began before.
 	steps := []struct{ write, want string }{
 		{"", "api TokenBucket: 5 per 1m0s"},
-		{good("many"), ": refused, and the policy of the start stays in force: .*limits.yaml:5:11: a rate is"},
-		{good("7"), ": in force Limits changed last at .*api TokenBucket: 7 per 1m0s"},
-		{"version: 1\nkey: nobody\n", ": refused, and the policy of [-0-9]{10} [:0-9]{8} stays in force: .*limits.yaml:2:6: .*api TokenBucket: 7 per 1m0s"},
+		{good("many"), ": refused; the policy from the start stays in force: .*limits.yaml:5:11: a rate is"},
+		{good("7"), ": in force Limits last changed at .*api TokenBucket: 7 per 1m0s"},
+		{"version: 1\nkey: nobody\n", ": refused; the policy of [-0-9]{10} [:0-9]{8} stays in force: .*limits.yaml:2:6: .*api TokenBucket: 7 per 1m0s"},
 	}
 	var pages []http.Handler
 	for range steps {
@@ -173,7 +173,7 @@ func TestPageTellsOfAdaptiveLimits(t *testing.T) {
 			synctest.Wait()
 		}
 		serve(1)
-		says(t, h, "workers follows latency: 10 now It has not changed since this page began to look.")
+		says(t, h, "workers follows latency: 10 now It has not changed since the console was made.")
 		serve(10)
 		got := reads(h)
 		up := regexp.MustCompile(`workers follows latency: (1[1-9]) now`).FindStringSubmatch(got)

@@ -15,7 +15,7 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// shown is how many keys the page lists of those most refused, and most admitted.
+// shown is how many of the most refused keys the page lists, and of the most admitted.
 const shown = 10
 
 // limiterView is what the templates see of a limiter.
@@ -121,13 +121,13 @@ func (p *page) limiter(b *board) *limiterView {
 	return v
 }
 
-// where says in which processes the counts of a store are.
+// where says which processes share the counts of a store.
 func where(s store.Store) string {
 	if isMemory(s) {
-		return "Counts are in this process's memory: each process limits on its own."
+		return "Counts are in this process's memory. Each process limits by itself."
 	}
-	return fmt.Sprintf("Counts are in a %s and belong to every process that uses it. "+
-		"Figures on this page are of this process alone; what one key has left is everybody's.", strings.TrimPrefix(fmt.Sprintf("%T", s), "*"))
+	return fmt.Sprintf("Counts are in a %s, shared by all processes that use it. "+
+		"The figures on this page are this process's own; what a key has left counts all processes.", strings.TrimPrefix(fmt.Sprintf("%T", s), "*"))
 }
 
 func isMemory(s store.Store) bool {
@@ -142,7 +142,7 @@ func (f failure) view() *failureView {
 	return &failureView{At: f.at.Format(time.DateTime), What: f.what, Err: f.err, Path: f.path}
 }
 
-// totals adds the parts of a board up.
+// totals adds up the parts of a board.
 func (b *board) totals(v *limiterView, now uint32) {
 	var decided, changed [2][span]float64
 	var unfinished, late [2]float64
@@ -183,7 +183,7 @@ func (b *board) totals(v *limiterView, now uint32) {
 		series{"waiting", "d", levels(float64(v.Waiting), &changed[waiting], late[waiting])})
 }
 
-// known are the limits of a description, then the others that have been seen, by name.
+// known returns the limits of a description, then all others seen, sorted by name.
 func (b *board) known(d stint.Description) (all []*limit) {
 	for _, r := range d.Rules {
 		if l := b.limit(r.Limit); l != nil && !slices.Contains(all, l) {
@@ -211,7 +211,7 @@ func (p *page) limit(b *board, l *limit, d stint.Description, at time.Duration) 
 	for i := range b.parts {
 		part := &b.parts[i]
 		part.mu.Lock()
-		defer part.mu.Unlock() // of all parts, as the sketches are read together
+		defer part.mu.Unlock() // at the end, since all parts' sketches are read together
 		part.count(b)
 		f := part.figures[l.name]
 		if f == nil {
@@ -244,7 +244,7 @@ func (a *adapted) view(name string, now uint32) *adaptedView {
 		Latent: newChart(name+", ms of latency", series{"latency", "d", latent}, series{"compared with", "a", base})}
 }
 
-// describe says of a limit what its rules do.
+// describe describes a limit by its rules.
 func (v *limitView) describe(d stint.Description) {
 	for _, r := range d.Rules {
 		if r.Limit != v.Name {
@@ -252,23 +252,23 @@ func (v *limitView) describe(d stint.Description) {
 		}
 		if !v.Rule {
 			v.Rule, v.Text, v.DryRun, v.Local, v.Slots = true, r.Text, r.DryRun, r.Local, r.Spec.Algorithm == store.Concurrency
-			v.Key = map[string]string{"": "told by the request", "Global": "one for all", "GivenKey": "given to Take"}[r.Key]
-			if v.Kept = "the store, for all processes that use it"; r.Local || isMemory(d.Store) {
+			v.Key = map[string]string{"": "from the request", "Global": "one for all requests", "GivenKey": "given to Take"}[r.Key]
+			if v.Kept = "the store, for all its processes"; r.Local || isMemory(d.Store) {
 				v.Kept = "this process"
 			}
 		}
 		v.Routes = append(v.Routes, whereOf(r))
 	}
 	if !v.Rule {
-		v.Text, v.Key = elsewhere, "told by the request"
+		v.Text, v.Key = elsewhere, "from the request"
 	}
 }
 
-// elsewhere says of a limit that has figures, and isn't in the description, where it is.
+// elsewhere says where a limit comes from that has figures but no description.
 const elsewhere = "from a WithLimitFunc, a limiter derived by With, or before an Update"
 
-// whereOf says which requests have a rule.
-func whereOf(r stint.Rule) string { return cmp.Or(r.Route, "requests without a route") }
+// whereOf returns the requests that a rule is for.
+func whereOf(r stint.Rule) string { return cmp.Or(r.Route, "requests that match no route") }
 
 func (p *page) keys(counts []topkeys.Count) (all []keyView) {
 	for _, c := range counts {
@@ -286,7 +286,7 @@ func share(n, of uint64) string {
 	return strconv.FormatFloat(100*float64(n)/float64(of), 'f', 1, 64) + " %"
 }
 
-// brief is a duration to two digits.
+// brief formats a duration with two digits.
 func brief(d time.Duration) string {
 	unit := time.Duration(1)
 	for d/unit >= 100 {
@@ -295,7 +295,7 @@ func brief(d time.Duration) string {
 	return d.Round(unit).String()
 }
 
-// until is a wait in words.
+// until formats a wait.
 func until(d time.Duration) string {
 	switch {
 	case d == stint.Never:
@@ -310,7 +310,7 @@ func until(d time.Duration) string {
 
 // chart is lines over the last five minutes.
 type chart struct {
-	Label string // of the whole, with what a screen reader says of it
+	Label string // for screen readers
 	Top   string
 	Lines []line
 }
@@ -335,7 +335,7 @@ func newChart(unit string, all ...series) chart {
 		var points strings.Builder
 		last := math.NaN()
 		for i, v := range s.values {
-			// Of a level stretch only the ends are drawn.
+			// Only the ends of a level stretch are drawn.
 			if v == last && i+1 < span && s.values[i+1] == v {
 				continue
 			}

@@ -1,6 +1,6 @@
 "use strict";
-// Puts each part that has changed in its place, except where somebody is reading it:
-// in a part with the focus or a selection nothing moves.
+// Replaces each part of the page that has changed. A part with the focus or a selection
+// stays as it is, because somebody is reading it.
 const state = document.getElementById("state");
 const pause = document.getElementById("pause");
 const waiting = new Map();
@@ -19,13 +19,13 @@ function place() {
     waiting.delete(id);
     if (!part) continue;
     const scrolled = [...part.querySelectorAll(".scroll")].map(e => [e.scrollLeft, e.scrollTop]);
-    part.innerHTML = html; // of the server, which has escaped what isn't its own
+    part.innerHTML = html; // from the server, which escapes all data in it
     part.querySelectorAll(".scroll").forEach((e, i) => { if (scrolled[i]) [e.scrollLeft, e.scrollTop] = scrolled[i]; });
   }
 }
 
 function say() {
-  const text = paused ? "Paused" : connected ? "Live" : "Connection lost: figures are old";
+  const text = paused ? "Paused" : connected ? "Live" : "Connection lost: these figures are old";
   if (state.textContent !== text) state.textContent = text;
 }
 
@@ -39,7 +39,7 @@ function connect() {
     place();
     say();
   };
-  // A stream ends now and then, and the next begins a second later.
+  // The server ends a stream every half minute, and the next begins a second later.
   source.onerror = () => {
     clearTimeout(lost);
     lost = setTimeout(() => { connected = false; say(); }, 3000);
@@ -50,7 +50,7 @@ function connect() {
 pause.hidden = false;
 pause.addEventListener("click", () => {
   paused = !paused;
-  pause.textContent = paused ? "Go on" : "Pause";
+  pause.textContent = paused ? "Resume" : "Pause";
   place();
   say();
 });

@@ -25,7 +25,7 @@ func busy(t *testing.T) (site, context.Context) {
 	run(t, ctx, chromedp.Navigate(s.URL+"/console/"))
 	says(t, ctx, "#state", "Live")
 	run(t, ctx, chromedp.SetValue(chromedp.CSS(`input[name=key]`), "mallory"), chromedp.Click(chromedp.CSS(`button[value=look]`)))
-	says(t, ctx, ".found", "banned, for")
+	says(t, ctx, ".found", "banned for")
 	says(t, ctx, "#state", "Live")
 	return s, ctx
 }
@@ -35,7 +35,7 @@ func TestBanIsLifted(t *testing.T) {
 	_, ctx := busy(t)
 	run(t, ctx, chromedp.Click(chromedp.CSS(`button[value=lift]`)))
 	says(t, ctx, ".found", "The bans of this key are lifted")
-	says(t, ctx, ".found", "not banned; 3 refusals left before it is")
+	says(t, ctx, ".found", "not banned; refusals until it is: 3")
 	says(t, ctx, ".found", "0 of 1 left, would be refused")
 	if lift := get(t, ctx, chromedp.Evaluate[bool](`!!document.querySelector("button[value=lift]")`)); lift {
 		t.Error("a ban can be lifted that isn't there")
@@ -133,13 +133,13 @@ func TestScreenReader(t *testing.T) {
 	for role, want := range map[string][]string{
 		"RootWebArea":  {"stint: what is limited"},
 		"main":         {""},
-		"heading":      {"What is limited", "One key", "shop", "Limits", "Who", "Refusals"},
+		"heading":      {"What is limited", "Look up a key", "shop", "Limits", "Keys", "Refusals"},
 		"combobox":     {"Limiter"},
 		"textbox":      {"Key"},
-		"button":       {"Pause", "Look it up", "Lift the bans of this key", "Reset this key, and lift its bans"},
+		"button":       {"Pause", "Look up", "Lift the bans of this key", "Reset this key, and lift its bans"},
 		"link":         {"Skip to the figures"},
-		"region":       {"One key", "Limits of shop", "Refusals of shop"},
-		"columnheader": {"limit", "rule", "route", "key", "allowed", "refused", "share", "bound", "time", "retry after"},
+		"region":       {"Look up a key", "Limits of shop", "Refusals of shop"},
+		"columnheader": {"limit", "rule", "route", "key", "allowed", "refused", "share refused", "longest wait", "time", "retry after"},
 		"rowheader":    {"caller", "workers", "login", "ban"},
 		"meter":        {"caller: 3 of 3 left", "login: 0 of 1 left"},
 	} {
