@@ -139,7 +139,7 @@ func TestScreenReader(t *testing.T) {
 		"button":       {"Pause", "Look up", "Lift the bans of this key", "Reset this key, and lift its bans"},
 		"link":         {"Skip to the figures"},
 		"region":       {"Look up a key", "Limits of shop", "Refusals of shop"},
-		"columnheader": {"limit", "rule", "route", "key", "allowed", "refused", "share refused", "longest wait", "time", "retry after"},
+		"columnheader": {"limit", "rule", "route", "key", "allowed", "refused", "share refused", "decisive", "time", "retry after"},
 		"rowheader":    {"caller", "workers", "login", "ban"},
 		"meter":        {"caller: 3 of 3 left", "login: 0 of 1 left"},
 	} {
