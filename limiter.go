@@ -369,16 +369,13 @@ func (c *call) gatherKey(v *version, key string, cost int64) error {
 	if err != nil {
 		return err
 	}
-	if len(v.base.entries) == 0 {
-		return errNoLimits
-	}
 	for _, e := range v.base.entries {
 		if e.needs&paces == 0 {
 			c.add(e, e.key.under(encoded), cost)
 		}
 	}
 	if len(c.Charges) == 0 {
-		return errPaces
+		return errUncharged
 	}
 	if c.needs&local != 0 {
 		c.decideLocally()
@@ -426,7 +423,7 @@ func (c *call) gatherAll(v *version, key string) error {
 		}
 	}
 	if len(c.Charges) == 0 {
-		return errPaces
+		return errUncharged
 	}
 	if c.needs&local != 0 {
 		c.decideLocally()
@@ -454,9 +451,6 @@ func (c *call) peek(ctx context.Context) (Decision, error) {
 	return d, nil
 }
 
-// errPaces and errNoLimits are the errors of a limiter with no limit that can be charged
-// outside HTTP. A call that charges nothing must not look as if it had been let through.
-var (
-	errPaces    = errors.New("stint: Allow, Take, Wait and Peek ignore a Bandwidth, and the limiter has no other limit: add one to New, such as a stint.Rate")
-	errNoLimits = errors.New("stint: Allow, Take, Wait and Peek ignore the limits of a WithRoute or a WithLimitFunc, and the limiter has no other: add one to New, such as a stint.Rate")
-)
+// errUncharged is the error of a limiter with no limit that a key can be charged for. A
+// call that charges nothing must not look as if it had been let through.
+var errUncharged = errors.New("stint: the limiter has nothing to charge a key for (a Bandwidth, the limits of a WithLimitFunc and, except for PeekAll, those of a WithRoute are left out): add a limit to New, such as a stint.Rate")
