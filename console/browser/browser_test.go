@@ -123,13 +123,20 @@ func get[T any](t *testing.T, ctx context.Context, a chromedp.Action[T]) T {
 	return got
 }
 
-// says waits until an element has a text in it.
+// says waits until an element has a text in it. While one page follows another, there is
+// none to ask.
 func says(t *testing.T, ctx context.Context, selector, text string) {
 	t.Helper()
 	var got string
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		got = get(t, ctx, chromedp.Evaluate[string](fmt.Sprintf("document.querySelector(%q)?.innerText ?? ''", selector)))
-		if got = strings.Join(strings.Fields(got), " "); strings.Contains(got, text) {
+		said, err := chromedp.Run(ctx, chromedp.Evaluate[string](fmt.Sprintf("document.querySelector(%q)?.innerText ?? ''", selector)))
+		if err != nil {
+			if got = err.Error(); ctx.Err() != nil {
+				break
+			}
+			continue
+		}
+		if got = strings.Join(strings.Fields(said), " "); strings.Contains(got, text) {
 			return
 		}
 	}
