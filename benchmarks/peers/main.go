@@ -60,9 +60,9 @@ func run(w io.Writer, c config) error {
 	if c.only != nil {
 		groups = slices.DeleteFunc(groups, func(g *group) bool { return !c.only.MatchString(g.name) })
 	}
-	for range c.rounds {
+	for n := range c.rounds {
 		for _, g := range groups {
-			g.round(c.each)
+			g.round(n, c.each)
 		}
 	}
 	if c.only != nil {
