@@ -73,14 +73,11 @@ func (d *Decision) decide(entries []*entry, charges []store.Charge, results []st
 	*d = Decision{Allowed: store.Granted(charges, results), Limits: statuses}
 	named := -1
 	for i := range results {
-		r, l := &results[i], charges[i].Limit
-		statuses[i] = LimitStatus{
-			Name: l.Name(), Allowed: r.OK, DryRun: charges[i].DryRun, InFlight: r.Held, Cost: charges[i].Cost,
-			Remaining: r.Remaining, Delay: r.Delay, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter,
-		}
-		k := entries[i].kind
-		statuses[i].Quota, statuses[i].Reason = k.stood(&charges[i], r)
-		if charges[i].DryRun || r.OK && (!d.Allowed || !k.binds()) {
+		ch, r, l, k := &charges[i], &results[i], &statuses[i], entries[i].kind
+		l.Name, l.Allowed, l.DryRun, l.InFlight, l.Cost = ch.Limit.Name(), r.OK, ch.DryRun, r.Held, ch.Cost
+		l.Remaining, l.Delay, l.RetryAfter, l.ResetAfter = r.Remaining, r.Delay, r.RetryAfter, r.ResetAfter
+		l.Quota, l.Reason = k.stood(ch, r)
+		if ch.DryRun || r.OK && (!d.Allowed || !k.binds()) {
 			continue
 		}
 		if d.Allowed {
@@ -140,12 +137,7 @@ func (e *DeniedError) Error() string {
 
 // StatusCode returns 429, or 503 if the concurrency of the whole service (a limit with
 // the key Global) refused.
-func (e *DeniedError) StatusCode() int {
-	if e.why == reducedCapacity {
-		return http.StatusServiceUnavailable
-	}
-	return http.StatusTooManyRequests
-}
+func (e *DeniedError) StatusCode() int { return e.why.problem().Status() }
 
 // refusal says what a refusal means. If several limits refuse, the last in this order
 // counts.
@@ -156,6 +148,17 @@ const (
 	reducedCapacity         // of the whole service
 	abnormalUsage
 )
+
+// problem returns what the client is told.
+func (r refusal) problem() field.Problem {
+	switch r {
+	case reducedCapacity:
+		return field.ReducedCapacity
+	case abnormalUsage:
+		return field.AbnormalUsage
+	}
+	return field.QuotaExceeded
+}
 
 // denied1 and denied4 are refusals with room for their limits, which saves an allocation.
 type (
@@ -278,21 +281,14 @@ func (v *version) deny(w http.ResponseWriter, r *http.Request, err *DeniedError)
 	if v.denyHandler != nil && v.denyHandler(w, r, err) {
 		return
 	}
-	problem := field.Problem{Type: field.QuotaExceeded, Title: "Quota exceeded", Status: err.StatusCode()}
-	switch err.why {
-	case abnormalUsage:
-		problem.Type, problem.Title = field.AbnormalUsage, "Abnormal usage detected"
-	case reducedCapacity:
-		problem.Type, problem.Title = field.ReducedCapacity, "Capacity temporarily reduced"
-	}
 	var few [4]string
-	problem.Violated = few[:0]
+	violated := few[:0]
 	for i := range err.Decision.Limits {
 		if l := &err.Decision.Limits[i]; !l.Allowed && !l.DryRun {
-			problem.Violated = append(problem.Violated, l.Name)
+			violated = append(violated, l.Name)
 		}
 	}
-	problem.Write(w, r)
+	err.why.problem().Write(w, r, violated...)
 }
 
 // fail answers a request that was refused for a reason other than a limit.
@@ -300,9 +296,7 @@ func (v *version) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if v.errorHandler != nil && v.errorHandler(w, r, err) {
 		return
 	}
-	status := statusOf(err)
-	problem := field.Problem{Type: field.Blank, Title: http.StatusText(status), Status: status}
-	problem.Write(w, r)
+	field.Blank(statusOf(err)).Write(w, r)
 }
 
 // answers runs a handler for a refused request, and reports whether it has answered: by a

@@ -79,6 +79,7 @@ type Writer struct {
 	// Strings and slots are cut off larger pieces, as net/textproto does: a response has
 	// few short values, and each would otherwise be an allocation.
 	texts strings.Builder
+	last  string // cut off texts; whoever is refused is often refused in the same words
 	block []string
 }
 
@@ -205,12 +206,16 @@ func (w *Writer) draft(h http.Header, policy string) {
 
 // said returns the composed text as a string that is never overwritten.
 func (w *Writer) said() string {
+	if string(w.text) == w.last {
+		return w.last
+	}
 	if w.texts.Cap()-w.texts.Len() < len(w.text) {
 		w.texts = strings.Builder{}
 		w.texts.Grow(max(pieceOfText, len(w.text)))
 	}
 	w.texts.Write(w.text)
-	return w.texts.String()[w.texts.Len()-len(w.text):]
+	w.last = w.texts.String()[w.texts.Len()-len(w.text):]
+	return w.last
 }
 
 // pieceOfText is how much memory a value that somebody keeps holds on to.

@@ -206,12 +206,11 @@ func TestFailed(t *testing.T) {
 }
 
 func TestProblem(t *testing.T) {
-	p := field.Problem{Type: field.QuotaExceeded, Title: "Quota exceeded", Status: 429, Violated: []string{"a", "b"}}
 	for range 2 { // with what the first has left behind
 		for _, method := range []string{"GET", "HEAD"} {
 			w := httptest.NewRecorder()
 			w.Header().Set("Content-Type", "text/html")
-			p.Write(w, httptest.NewRequest(method, "/", nil))
+			field.QuotaExceeded.Write(w, httptest.NewRequest(method, "/", nil), "a", "b")
 			if got := w.Header()["Content-Type"]; w.Code != 429 || !slices.Equal(got, []string{"application/problem+json"}) {
 				t.Errorf("%s: %d, %q", method, w.Code, got)
 			}
@@ -225,13 +224,13 @@ func TestProblem(t *testing.T) {
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 				t.Fatalf("%v: %s", err, w.Body)
 			}
-			if want := "map[status:429 title:Quota exceeded type:" + field.QuotaExceeded + " violated-policies:[a b]]"; fmt.Sprint(got) != want {
+			if want := "map[status:429 title:Quota exceeded type:https://iana.org/assignments/http-problem-types#quota-exceeded violated-policies:[a b]]"; fmt.Sprint(got) != want {
 				t.Errorf("%v, want %s", got, want)
 			}
 		}
 	}
 	w := httptest.NewRecorder()
-	(&field.Problem{Type: field.Blank, Title: "Forbidden", Status: 403}).Write(w, httptest.NewRequest("GET", "/", nil))
+	field.Blank(403).Write(w, httptest.NewRequest("GET", "/", nil))
 	if got, want := w.Body.String(), `{"type":"about:blank","title":"Forbidden","status":403}`+"\n"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -57,48 +57,53 @@ func Failed(h http.Header, status int) {
 	}
 }
 
-const problemTypes = "https://iana.org/assignments/http-problem-types#"
+// Problem says why requests are refused (RFC 9457).
+type Problem struct {
+	status int
+	head   string // the body up to the names of limits
+}
 
-// The types of problems caused by limits. Others are about:blank.
-const (
-	QuotaExceeded   = problemTypes + "quota-exceeded"
-	ReducedCapacity = problemTypes + "temporary-reduced-capacity"
-	AbnormalUsage   = problemTypes + "abnormal-usage-detected"
-	Blank           = "about:blank"
+// The problems caused by limits.
+var (
+	QuotaExceeded   = problem(http.StatusTooManyRequests, problemTypes+"quota-exceeded", "Quota exceeded")
+	ReducedCapacity = problem(http.StatusServiceUnavailable, problemTypes+"temporary-reduced-capacity", "Capacity temporarily reduced")
+	AbnormalUsage   = problem(http.StatusTooManyRequests, problemTypes+"abnormal-usage-detected", "Abnormal usage detected")
 )
 
-// Problem is a body that says why a request was refused (RFC 9457). All strings in it
-// are constants or names of limits, which need no escaping.
-type Problem struct {
-	Type, Title string
-	Status      int
-	Violated    []string // names of the limits that refuse
+const problemTypes = "https://iana.org/assignments/http-problem-types#"
+
+// Blank returns the problem that a status alone describes.
+func Blank(status int) Problem { return problem(status, "about:blank", http.StatusText(status)) }
+
+func problem(status int, kind, title string) Problem {
+	return Problem{status, `{"type":"` + kind + `","title":"` + title + `","status":` + strconv.Itoa(status)}
 }
+
+// Status returns the status of the responses.
+func (p Problem) Status() int { return p.status }
 
 // bodies are Writers reused for their text and slots.
 var bodies = sync.Pool{New: func() any { return new(Writer) }}
 
-// Write answers r with the problem.
-func (p *Problem) Write(w http.ResponseWriter, r *http.Request) {
+// Write answers r with the problem. violated are the names of the limits that refuse,
+// which need no escaping.
+func (p Problem) Write(w http.ResponseWriter, r *http.Request, violated ...string) {
 	body := bodies.Get().(*Writer)
 	defer bodies.Put(body)
 	slot := body.slot()
 	slot[0] = "application/problem+json"
 	w.Header()["Content-Type"] = slot[:1:1]
-	w.WriteHeader(p.Status)
+	w.WriteHeader(p.status)
 	if r.Method == http.MethodHead {
 		return
 	}
-	b := append(body.text[:0], `{"type":"`...)
-	b = append(append(b, p.Type...), `","title":"`...)
-	b = append(append(b, p.Title...), `","status":`...)
-	b = strconv.AppendInt(b, int64(p.Status), 10)
+	b := append(body.text[:0], p.head...)
 	sep := `,"violated-policies":["`
-	for _, name := range p.Violated {
+	for _, name := range violated {
 		b = append(append(b, sep...), name...)
 		sep = `","`
 	}
-	if len(p.Violated) > 0 {
+	if len(violated) > 0 {
 		b = append(b, `"]`...)
 	}
 	b = append(b, "}\n"...)
