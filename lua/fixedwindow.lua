@@ -35,10 +35,11 @@ if fin and head ~= '' and (first ~= start or #head == 1) then
   head = first + 0 < 0 and sort or sort .. format('%08.0f', first / 60000000)
 end
 -- Digits of one length are in order as texts as they are as numbers: the least state of
--- the present window, the greatest that the charge fits upon, and the greatest there is.
+-- the present window, the greatest that the charge fits upon, and the greatest of those
+-- that it doesn't: a state of more digits may have room for it.
 local low, high, most
 if fin and #head == 9 and room ~= '' then
-  low, high, most = head .. '0000000000', head .. room, head .. '9999999999'
+  low, high, most = head .. '0000000000', head .. room, head .. (n < 1e10 and '9999999999' or room)
 end
 --:load
 -- C: what is reserved in the windows behind; waits: and with a charge that waits

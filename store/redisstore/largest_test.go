@@ -52,6 +52,21 @@ func TestTwinsAtTheLargest(t *testing.T) {
 	}
 }
 
+// A window of more units than a state of one integer has digits for: what goes beyond
+// them is counted in words.
+func TestWindowOfMoreThanTenDigits(t *testing.T) {
+	l := denyLimit(t, store.Spec{Name: "l", Algorithm: store.FixedWindow, Units: 30_000_000_000, Window: store.Every(time.Hour)})
+	w := newTwins(redistest.Start(t).Client(), 1)
+	w.limits, w.keys, w.now = [][]*store.Limit{{l}}, []string{"k"}, 1_000_000_000
+	for _, cost := range []int64{1, 9_999_999_998, 1, 9_999_999_999, 9_999_999_999, 3, 2, 1} {
+		d := &decision{keys: []string{"k:lFixedWindow"}, leases: make([]store.LeaseID, 1), results: make([]store.Result, 1)}
+		d.charges = []store.Charge{{Key: "k", Limit: l, Cost: cost}}
+		if err := w.takeOne(d); err != nil {
+			t.Fatalf("%v\n%s", err, strings.Join(w.log, "\n"))
+		}
+	}
+}
+
 func (w *twins) playLargest() error {
 	w.rdb.FlushDB(context.Background())
 	l := w.limits[0][0]
