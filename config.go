@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint/internal/field"
@@ -114,9 +113,7 @@ type keySource struct {
 	constant string
 	given    bool // GivenKey
 	asks     framework.Asks
-	signs    atomic.Uint32           // warn.Signs that a probe has shown
-	lookout  atomic.Pointer[lookout] // at the first requests; nil behind them
-	lookedAt atomic.Bool             // it has a lookout, or had one
+	warn.Source
 }
 
 func newKeySource(k KeyFunc) *keySource {
@@ -128,9 +125,6 @@ func newKeySource(k KeyFunc) *keySource {
 	}
 	return s
 }
-
-// shown are the signs of what the key is made of.
-func (s *keySource) shown() warn.Signs { return warn.Signs(s.signs.Load()) }
 
 // under returns the key to charge if Take is given key.
 func (s *keySource) under(key string) string {
@@ -304,7 +298,7 @@ func (s *keySource) probe() (err error) {
 		if isHeader(s.fn) {
 			signs |= warn.OfField
 		}
-		s.signs.Store(uint32(signs))
+		s.Probed(signs)
 	}()
 	key, err = s.fn(r.WithContext(framework.Lead(context.Background(), probe)))
 	return err

@@ -52,7 +52,7 @@ func (l *Limiter) lines() *waiting.Lines {
 // Watched reports whether requests are looked at for warnings.
 func (l *Limiter) Watched() bool {
 	for e := range l.now.Load().entries() {
-		if e.key.lookout.Load() != nil {
+		if e.key.Lookout.Load() != nil {
 			return true
 		}
 	}

@@ -1,12 +1,10 @@
 package stint
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -33,9 +31,7 @@ type family struct {
 
 	meanings meanings // what others are to know of it, or nil; guarded by mu
 
-	warnings warnings
-	derived  atomic.Int64   // how many limiters With has derived for requests
-	lifetime *warn.Lifetime // nil unless New made the limiter for a request
+	warnings warn.Book
 }
 
 func newFamily() *family {
@@ -53,20 +49,8 @@ func (l *Limiter) begin(opts []Option) (*Limiter, error) {
 		return nil, err
 	}
 	l.notify(n)
-	if !l.now.Load().silent.Has(warn.Rebuilt) && warn.Serving() && l.rebuilt() {
-		l.notify(notices{warnings: l.family.warnings.add(l, warn.Rebuilt, nil, nil)})
-	}
+	l.notify(notices{warnings: l.family.warnings.Built(l.now.Load(), l.parent != nil)})
 	return l, nil
-}
-
-// rebuilt counts l, which was built for a request. It reports, once, that this happens
-// again and again.
-func (l *Limiter) rebuilt() bool {
-	if l.parent != nil {
-		return l.family.derived.Add(1) == warn.MostDerived
-	}
-	l.family.lifetime = new(warn.Lifetime)
-	return l.family.lifetime.Begin()
 }
 
 // first puts the first version of a new limiter in place.
@@ -317,9 +301,9 @@ func (f *family) announce(l *Limiter, c *config) (n notices) {
 		n.conflicts = f.meanings.Mean(f.lent())
 	}
 	for _, k := range c.keySources() {
-		n.warnings = append(n.warnings, f.find(k, k.shown().Found())...)
-		if l.now.Load().silent&warn.Traffic != warn.Traffic {
-			f.look(k)
+		n.warnings = append(n.warnings, f.warn(k, k.Shown())...)
+		if l.now.Load().silent&warn.Traffic != warn.Traffic && k.constant == "" && !k.given {
+			k.Watch(func() { f.look(k) })
 		}
 	}
 	return n
@@ -353,7 +337,7 @@ func (f *family) lent() (all []namesakes.Meaning) {
 // loggers and observers are the application's code.
 type notices struct {
 	conflicts []namesakes.Conflict
-	warnings  []*warning
+	warnings  []warn.Notice
 }
 
 func (l *Limiter) notify(n notices) {
@@ -363,128 +347,45 @@ func (l *Limiter) notify(n notices) {
 		})
 	}
 	for _, w := range n.warnings {
-		told := w.Warning
-		w.to.Tell(Event{Kind: EventWarning, Warning: &told})
+		w.Tell()
 	}
 }
 
-// lookout examines half of a key source's first requests for likely mistakes. It belongs
-// to the family that was first to use the source.
-type lookout struct {
-	warn.Watch
-	of   *keySource
-	told *family
-}
-
-// look starts to examine a key source's requests, unless that was done before.
+// look sends warnings about what a key source's requests have shown so far.
 func (f *family) look(k *keySource) {
-	if k.constant == "" && !k.given && !k.lookedAt.Swap(true) {
-		k.lookout.Store(&lookout{of: k, told: f})
-	}
-}
-
-func (w *lookout) look(r *http.Request, key string) {
-	if key != "" && w.Look(r, key, w.of.shown()) {
-		go w.tell()
-	}
-}
-
-// tell sends warnings about what was seen so far. When nothing more can be found, it
-// removes the lookout from the source.
-func (w *lookout) tell() {
-	f := w.told
 	f.mu.Lock()
-	found, over := w.Found(w.of.shown())
-	all, to := f.find(w.of, found), f.members[0]
+	all, to := f.warn(k, k.Found()), f.members[0]
 	f.mu.Unlock()
-	if over {
-		w.of.lookout.Store(nil)
-	}
 	to.notify(notices{warnings: all})
 }
 
-// find returns those of the warnings found about a key source that haven't been sent. The
-// caller holds f.mu.
-func (f *family) find(k *keySource, found warn.Set) (all []*warning) {
-	for kind := range warn.Kinds {
-		if !found.Has(kind) {
-			continue
-		}
-		var to *Limiter
-		var limits []string
-		for _, m := range f.members {
-			v := m.now.Load()
-			if v.silent.Has(kind) || !v.has(k) {
-				continue
-			}
-			to = cmp.Or(to, m)
-			for e := range v.entries() {
-				if name := e.limit.Name(); e.key == k && !slices.Contains(limits, name) {
-					limits = append(limits, name)
-				}
-			}
-		}
-		if to != nil {
-			all = append(all, f.warnings.add(to, kind, limits, k)...)
-		}
+// warn returns notices of what was found about a key source and is new. The caller holds
+// f.mu.
+func (f *family) warn(k *keySource, found warn.Set) []warn.Notice {
+	users := make([]warn.User, len(f.members))
+	for i, m := range f.members {
+		users[i] = m.now.Load()
 	}
-	return all
+	return f.warnings.Find(users, &k.Source, found)
 }
 
-// has reports whether a limit of the version uses a key source.
-func (v *version) has(k *keySource) bool {
+// Silent implements warn.User.
+func (v *version) Silent() warn.Set { return v.silent }
+
+// Uses implements warn.User.
+func (v *version) Uses(s *warn.Source) (limits []string, uses bool) {
 	for e := range v.entries() {
-		if e.key == k {
-			return true
+		if &e.key.Source == s {
+			limits, uses = append(limits, e.limit.Name()), true
 		}
 	}
-	return slices.ContainsFunc(v.funcs, func(f *limitFunc) bool { return f.shared.key == k })
+	return limits, uses || slices.ContainsFunc(v.funcs, func(f *limitFunc) bool { return &f.shared.key.Source == s })
 }
 
-// warnings are a family's warnings, each once.
-type warnings struct {
-	mu  sync.Mutex
-	all []*warning
-}
-
-// warning is a warning that a limiter's observers got.
-type warning struct {
-	Warning
-	to *Limiter
-	of *keySource // that it is about, or nil
-}
-
-// add adds a warning and returns it, unless there already is one of that kind for the
-// same limits.
-func (ws *warnings) add(to *Limiter, kind warn.Kind, limits []string, of *keySource) []*warning {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	for _, w := range ws.all {
-		if w.Kind == WarningKind(kind) && slices.Equal(w.Limits, limits) {
-			w.of = of // an Update may have made another source
-			return nil
-		}
-	}
-	w := &warning{Warning{WarningKind(kind), limits, kind.Text(), kind.Link()}, to, of}
-	if len(ws.all) < mostWarnings {
-		ws.all = append(ws.all, w)
-	}
-	return []*warning{w}
-}
-
-// mostWarnings bounds the memory for warnings if limits get other names at each Update.
-const mostWarnings = 100
-
-// about returns the warnings that apply to a version.
-func (ws *warnings) about(v *version) (all []Warning) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	for _, w := range ws.all {
-		if !v.silent.Has(warn.Kind(w.Kind)) && (w.of == nil || v.has(w.of)) {
-			all = append(all, w.Warning)
-		}
-	}
-	return all
+// Warn implements warn.User.
+func (v *version) Warn(w *warn.Warning) {
+	told := warningOf(w)
+	v.of.Tell(Event{Kind: EventWarning, Warning: &told})
 }
 
 // says describes an entry's limit by everything that its counting depends on.

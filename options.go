@@ -468,6 +468,10 @@ type Warning struct {
 	Text, Link string
 }
 
+func warningOf(w *warn.Warning) Warning {
+	return Warning{WarningKind(w.Kind), w.Limits, w.Kind.Text(), w.Kind.Link()}
+}
+
 // WithoutWarnings turns off warnings of these kinds, for the limiter and those derived
 // from it. Without arguments it turns off all.
 //

@@ -216,8 +216,8 @@ func (c *call) key(e *entry) (string, error) {
 		key, err = e.key.fn(c.r)
 	}
 	if err == nil {
-		if w := e.key.lookout.Load(); w != nil && rand.Uint32()&1 == 0 {
-			w.look(c.r, key)
+		if w := e.key.Lookout.Load(); w != nil && rand.Uint32()&1 == 0 {
+			w.Look(c.r, key)
 		}
 		key, err = keytext.Encode(key)
 	}

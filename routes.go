@@ -319,7 +319,10 @@ type Rule struct {
 // Describe returns what the limiter has now. It calls no store.
 func (l *Limiter) Describe() Description {
 	v := l.now.Load()
-	d := Description{Name: v.name, Store: v.store, Warnings: v.family.warnings.about(v)}
+	d := Description{Name: v.name, Store: v.store}
+	for _, w := range v.family.warnings.About(v) {
+		d.Warnings = append(d.Warnings, warningOf(w))
+	}
 	add := func(pattern string, p *plan) {
 		for _, e := range p.entries {
 			r := Rule{Limit: e.limit.Name(), Route: pattern, Text: e.says(), Spec: e.limit.Spec(),

@@ -62,8 +62,8 @@ func SignsOf(probe *http.Request, key string) (s Signs) {
 // credential or the like, which may have been confused with something else.
 func (s Signs) byFields() bool { return s&^OfField == 0 }
 
-// Found returns what the signs alone show.
-func (s Signs) Found() (found Set) {
+// found returns what the signs alone show.
+func (s Signs) found() (found Set) {
 	found.add(ForwardingHeader, s&OfForwarded != 0)
 	return found
 }

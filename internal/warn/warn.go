@@ -3,12 +3,6 @@
 // built.
 package warn
 
-import (
-	"runtime"
-	"sync/atomic"
-	"time"
-)
-
 // Kind is a kind of likely mistake.
 type Kind uint8
 
@@ -67,43 +61,4 @@ func (s *Set) add(k Kind, so bool) {
 	if so {
 		*s |= 1 << k
 	}
-}
-
-const (
-	// mostDropped is how many limiters may be built for a request and dropped shortly
-	// after. A program that keeps one for each tenant keeps them longer.
-	mostDropped = 100
-	shortly     = 10 * time.Second
-	// MostDerived is how many limiters of a family may be derived in requests. They
-	// live as long as the one that they extend.
-	MostDerived = 1000
-)
-
-var dropped atomic.Int64
-
-// Serving reports whether the caller's caller serves a net/http request.
-func Serving() bool {
-	var room [128]uintptr
-	for _, pc := range room[:runtime.Callers(3, room[:])] {
-		if f := runtime.FuncForPC(pc); f != nil && f.Name() == "net/http.serverHandler.ServeHTTP" {
-			return true
-		}
-	}
-	return false
-}
-
-// Lifetime is the lifetime of a limiter that was built for a request.
-type Lifetime struct{ from time.Time }
-
-// Begin begins the lifetime of what holds it. It reports, once per process, that
-// limiters built for requests are dropped again and again.
-func (l *Lifetime) Begin() bool {
-	l.from = time.Now()
-	runtime.SetFinalizer(l, func(l *Lifetime) {
-		if time.Since(l.from) < shortly {
-			dropped.Add(1)
-		}
-	})
-	n := dropped.Load()
-	return n >= mostDropped && dropped.CompareAndSwap(n, -1<<62)
 }

@@ -13,18 +13,18 @@ import (
 	"github.com/stint-go/stint/internal/clientip"
 )
 
-// Looks is how many requests of a key source a Watch looks at. They are a random half,
+// looks is how many requests of a key source a watch looks at. They are a random half,
 // so that consecutive requests aren't always both seen. It is asked for results after
 // soon looks, later looks and all of them.
 const (
 	soon  = 50
 	later = 500
-	Looks = 5000
+	looks = 5000
 )
 
-// Watch looks at a key source's first requests. It keeps no key. It is safe for
-// concurrent use without a lock. The zero Watch has seen nothing.
-type Watch struct {
+// watch looks at a key source's first requests. It keeps no key. It is safe for
+// concurrent use without a lock. The zero watch has seen nothing.
+type watch struct {
 	looked atomic.Uint32
 	// The number of keys that contain the caller's port, of requests without a pattern,
 	// and of requests through a proxy whose address is the key.
@@ -50,10 +50,10 @@ var seed = maphash.MakeSeed()
 // peer returns the address of a connection's peer.
 var peer = clientip.Remote()
 
-// Look looks at a request, its key, and the signs of the key's source. It reports
-// whether Found should be called.
-func (w *Watch) Look(r *http.Request, key string, s Signs) (ask bool) {
-	if w.looked.Load() >= Looks {
+// look looks at a request, its key, and the signs of the key's source. It reports
+// whether found should be called.
+func (w *watch) look(r *http.Request, key string, s Signs) (ask bool) {
+	if w.looked.Load() >= looks {
 		return false
 	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -76,7 +76,7 @@ func (w *Watch) Look(r *http.Request, key string, s Signs) (ask bool) {
 	if s.byFields() && n > soon && !w.again.Load() && w.repeats(h) {
 		w.forget()
 	}
-	return n == soon || n == later || n == Looks
+	return n == soon || n == later || n == looks
 }
 
 // proxied reports whether a request has come through a proxy and has the proxy's
@@ -98,7 +98,7 @@ func proxied(r *http.Request, host, key string) bool {
 	return false
 }
 
-func (w *Watch) count(h uint32) {
+func (w *watch) count(h uint32) {
 	for {
 		was := w.top.Load()
 		next := was - 1
@@ -115,7 +115,7 @@ func (w *Watch) count(h uint32) {
 }
 
 // repeats records a key, and reports whether it has come before.
-func (w *Watch) repeats(h uint64) bool {
+func (w *watch) repeats(h uint64) bool {
 	t := w.keys.Load()
 	if t == nil {
 		if tables.Add(1) > mostTables {
@@ -143,18 +143,18 @@ func (w *Watch) repeats(h uint64) bool {
 }
 
 // forget drops the keys when they are no longer needed.
-func (w *Watch) forget() {
+func (w *watch) forget() {
 	w.again.Store(true)
 	if w.keys.Swap(nil) != nil {
 		tables.Add(-1)
 	}
 }
 
-// Found returns what the looks so far have shown, and whether the Watch is over.
-func (w *Watch) Found(s Signs) (found Set, over bool) {
+// found returns what the looks so far have shown, and whether the watch is over.
+func (w *watch) found(s Signs) (found Set, over bool) {
 	n := w.looked.Load()
-	over = n >= Looks
-	n = min(n, Looks)
+	over = n >= looks
+	n = min(n, looks)
 	proxy := w.behind.Load() >= n/10*9
 	found.add(PortInKey, w.ported.Load() >= n)
 	found.add(NoPattern, s&OfPattern != 0 && w.bare.Load() >= n)

@@ -15,12 +15,12 @@ func request() *http.Request {
 // What a watch keeps is gone when it has seen enough, or a key twice. At most 32 of a
 // process keep something at a time.
 func TestTablesAreBounded(t *testing.T) {
-	look := func(w *Watch, n int) {
+	look := func(w *watch, n int) {
 		for i := range n {
-			w.Look(request(), "key"+strconv.Itoa(i), 0)
+			w.look(request(), "key"+strconv.Itoa(i), 0)
 		}
 	}
-	begun := make([]Watch, 2*mostTables)
+	begun := make([]watch, 2*mostTables)
 	for i := range begun {
 		look(&begun[i], 2*soon)
 	}
@@ -30,12 +30,12 @@ func TestTablesAreBounded(t *testing.T) {
 	for i := range begun {
 		if i%2 == 0 {
 			w := &begun[i]
-			w.Look(request(), "key"+strconv.Itoa(soon+1), 0)
+			w.look(request(), "key"+strconv.Itoa(soon+1), 0)
 		} else {
-			for j := 2 * soon; j < Looks; j++ {
-				begun[i].Look(request(), strconv.Itoa(j), 0)
+			for j := 2 * soon; j < looks; j++ {
+				begun[i].look(request(), strconv.Itoa(j), 0)
 			}
-			if found, over := begun[i].Found(0); !over || found.Has(KeysNeverRepeat) != (i < mostTables) {
+			if found, over := begun[i].found(0); !over || found.Has(KeysNeverRepeat) != (i < mostTables) {
 				t.Errorf("watch %d found %b, over %v", i, found, over)
 			}
 		}
@@ -47,13 +47,13 @@ func TestTablesAreBounded(t *testing.T) {
 
 // Goroutines that look at once find what one would have.
 func TestLookConcurrently(t *testing.T) {
-	var w Watch
+	var w watch
 	var all sync.WaitGroup
 	asked := make([]int, 8)
 	for g := range asked {
 		all.Go(func() {
-			for i := range Looks {
-				if w.Look(request(), strconv.Itoa(g*Looks+i), 0) {
+			for i := range looks {
+				if w.look(request(), strconv.Itoa(g*looks+i), 0) {
 					asked[g]++
 				}
 			}
@@ -64,7 +64,7 @@ func TestLookConcurrently(t *testing.T) {
 	for _, a := range asked {
 		n += a
 	}
-	found, over := w.Found(0)
+	found, over := w.found(0)
 	if n != 3 || !over || found != 1<<KeysNeverRepeat {
 		t.Errorf("asked %d times, found %b, over %v", n, found, over)
 	}

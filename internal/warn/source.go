@@ -1,0 +1,60 @@
+package warn
+
+import (
+	"net/http"
+	"sync/atomic"
+)
+
+// Source is what is known of a key source: what a probe has shown, and what its first
+// requests show. It is safe for concurrent use. Nothing is known of the zero Source.
+type Source struct {
+	// Lookout looks at the source's first requests. It is nil before and after those.
+	Lookout atomic.Pointer[Lookout]
+
+	signs atomic.Uint32 // Signs
+	begun atomic.Bool   // there is a Lookout, or was one
+}
+
+// Probed records the signs that a probe has shown.
+func (s *Source) Probed(signs Signs) { s.signs.Store(uint32(signs)) }
+
+func (s *Source) shown() Signs { return Signs(s.signs.Load()) }
+
+// Shown returns what the signs alone show.
+func (s *Source) Shown() Set { return s.shown().found() }
+
+// Watch begins to look at the source's requests, unless that was begun before. ask is
+// called when Found may return something new, on a goroutine of its own.
+func (s *Source) Watch(ask func()) {
+	if !s.begun.Swap(true) {
+		s.Lookout.Store(&Lookout{of: s, ask: ask})
+	}
+}
+
+// Found returns what the requests so far have shown. When they can show nothing more,
+// it ends the Lookout.
+func (s *Source) Found() Set {
+	l := s.Lookout.Load()
+	if l == nil {
+		return 0
+	}
+	found, over := l.seen.found(s.shown())
+	if over {
+		s.Lookout.Store(nil)
+	}
+	return found
+}
+
+// Lookout looks at a source's first requests.
+type Lookout struct {
+	of   *Source
+	ask  func()
+	seen watch
+}
+
+// Look looks at a request with a key.
+func (l *Lookout) Look(r *http.Request, key string) {
+	if key != "" && l.seen.look(r, key, l.of.shown()) {
+		go l.ask()
+	}
+}
