@@ -2,6 +2,7 @@ package stint_test
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 // What Allow returns, how often it calls the store, and what it leaves behind.
@@ -109,4 +111,20 @@ func TestAllowObserved(t *testing.T) {
 	if left := remaining(t, l); left != 2 {
 		t.Errorf("%d left, want 2: the caller never heard that it may go on", left)
 	}
+}
+
+// The decision of an Allow has taken the store's time; its end takes none.
+func TestAllowEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		took := map[stint.EventKind]time.Duration{}
+		l := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithStore(&slow{Store: memstore.New(), take: 30 * time.Millisecond}),
+			stint.WithObserver(func(e stint.Event) { took[e.Kind] = e.StoreTook }))
+		if err := l.Allow(t.Context(), "k", 1); err != nil {
+			t.Fatal(err)
+		}
+		want := map[stint.EventKind]time.Duration{stint.EventAdmitted: 30 * time.Millisecond, stint.EventEnded: 0}
+		if !maps.Equal(took, want) {
+			t.Errorf("took %v, want %v", took, want)
+		}
+	})
 }

@@ -311,6 +311,29 @@ func (hangs) Take(context.Context, []store.Charge, []store.Result) error {
 	return errors.New("gone")
 }
 
+// Each admitted request ends, so that figures of those in flight come down.
+func TestEventsTellTheEnd(t *testing.T) {
+	for name, opts := range map[string][]stint.Option{
+		"with a permit":             {stint.Rate(9, time.Hour)},
+		"without":                   {stint.Rate(9, time.Hour), stint.WithoutPermit()},
+		"without, but with a slot":  {stint.Concurrency(9), stint.WithoutPermit()},
+		"without, and with a watch": {stint.Rate(9, time.Hour, stint.WithSettle(stint.FailedOnly)), stint.WithoutPermit()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var kinds []stint.EventKind
+			l := limiter(t, append(opts, theKey, stint.WithObserver(func(e stint.Event) { kinds = append(kinds, e.Kind) }))...)
+			through(l, get("/"), func(_ http.ResponseWriter, r *http.Request) {
+				if stint.FromContext(r.Context()) != nil != (len(opts) == 1) {
+					t.Error("WithoutPermit makes no difference to the handler")
+				}
+			})
+			if n := len(kinds); n < 2 || kinds[0] != stint.EventAdmitted || kinds[n-1] != stint.EventEnded {
+				t.Errorf("events %v", kinds)
+			}
+		})
+	}
+}
+
 // The event names the ban that has begun, even if another limit refuses for longer.
 func TestEventsTellWhichBan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -275,6 +275,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	}
 	c.observe(EventAdmitted, nil)
 	if c.Timed {
+		c.Took = 0 // that was for the decision
 		c.tell(&Event{Kind: EventEnded, Waited: c.Waited})
 	}
 	c.Granted = false // nothing is given back

@@ -51,6 +51,14 @@ func (g *grant) charge(cost int64) store.Charge {
 	return store.Charge{Key: g.key, Limit: g.entry.limit, Cost: cost, DryRun: g.entry.dryRun, Receipt: g.result.Receipt}
 }
 
+// costs returns what the limit has cost the request so far.
+func (g *grant) costs() int64 {
+	if g.result.OK && g.entry.kind.unsettled() == "" {
+		return g.result.Receipt.Cost
+	}
+	return g.cost
+}
+
 // reported reports whether the limit is a dry run that would have refused. Nothing was
 // charged then.
 func (g *grant) reported() bool { return g.entry.dryRun && !g.result.OK }
@@ -208,7 +216,7 @@ func (p *Permit) Decision() Decision {
 func (c *call) recall(grants []grant) {
 	for i := range grants {
 		g := &grants[i]
-		c.entries, c.Charges, c.Results = append(c.entries, g.entry), append(c.Charges, g.charge(g.cost)), append(c.Results, g.result)
+		c.entries, c.Charges, c.Results = append(c.entries, g.entry), append(c.Charges, g.charge(g.costs())), append(c.Results, g.result)
 	}
 }
 
@@ -349,11 +357,6 @@ func (p *Permit) tell(e *Event) {
 	p.mu.Lock()
 	c.recall(p.grants)
 	p.mu.Unlock()
-	for i, e := range c.entries {
-		if e.kind.unsettled() == "" && c.Results[i].OK {
-			c.Charges[i].Cost = c.Results[i].Receipt.Cost
-		}
-	}
 	if p.story != nil {
 		c.Waited, c.Seen, c.walked = p.story.waited, p.story.seen, true
 	}

@@ -60,6 +60,13 @@ const kept = 64
 
 // admit decides a request.
 func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own) (*Permit, error) {
+	ctx := r.Context()
+	outer := FromContext(ctx)
+	if outer != nil {
+		if o := v.beside(outer); o != v {
+			return o.admit(w, r, in)
+		}
+	}
 	if len(v.skip)+len(v.block) > 0 {
 		if exempt, err := v.sift(r); exempt || err != nil {
 			return nil, err
@@ -68,13 +75,6 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own
 	p := v.base
 	if v.router != nil {
 		p = v.plan(r)
-	}
-	ctx := r.Context()
-	outer := FromContext(ctx)
-	if outer != nil {
-		if o := v.beside(outer); o != v {
-			return o.admit(w, r, in)
-		}
 	}
 	c := calls.Get().(*call)
 	defer c.end(ctx)
@@ -93,7 +93,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own
 	}
 	var permit *Permit
 	var slots []string
-	if !v.withoutPermit || c.needs&releases != 0 {
+	if !v.withoutPermit || c.needs&releases != 0 || c.Timed { // observers are told when it ends
 		permit = c.permit(ctx)
 		slots = permit.fields[:]
 	}

@@ -361,3 +361,20 @@ func TestSettleAfterHijack(t *testing.T) {
 		t.Errorf("settled by %+v, want 101 and nothing", got)
 	}
 }
+
+// What a request has cost shows in its decision.
+func TestDecisionAfterSettle(t *testing.T) {
+	overStores(t, func(t *testing.T, s store.Store) {
+		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 100*time.Hour, stint.WithName("rate")), stint.Concurrency(3, stint.WithName("slots")))
+		p := take(t, l, 2)
+		defer p.Done()
+		for _, cost := range []int64{2, 5, 0} {
+			if err := p.Settle(t.Context(), cost); err != nil {
+				t.Fatal(err)
+			}
+			if all := p.Decision().Limits; all[0].Cost != cost || all[1].Cost != 2 {
+				t.Errorf("settled to %d, but the decision says %d, and %d slots", cost, all[0].Cost, all[1].Cost)
+			}
+		}
+	})
+}

@@ -142,6 +142,32 @@ func TestSlotAndRate(t *testing.T) {
 	})
 }
 
+// Reset frees the key's slots, and who waits for one has it at once.
+func TestResetWakesWaiters(t *testing.T) {
+	for name, limit := range map[string]stint.Limit{
+		"fixed":    stint.Concurrency(1, stint.WithQueue(5)),
+		"adaptive": stint.AdaptiveConcurrency(1, 1, stint.WithQueue(5)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := limiter(t, theKey, limit)
+				defer take(t, l, 1).Done()
+				start := time.Now()
+				go func() {
+					time.Sleep(5 * time.Millisecond)
+					if err := l.Reset(t.Context(), "k"); err != nil {
+						t.Error(err)
+					}
+				}()
+				take(t, l, 1).Done()
+				if waited := time.Since(start); waited != 5*time.Millisecond {
+					t.Errorf("waited for %v, want 5ms", waited)
+				}
+			})
+		})
+	}
+}
+
 // Slots of two limits: those who wait for one must not block those who don't.
 func TestTwoConcurrencyLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

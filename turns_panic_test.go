@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -94,4 +95,26 @@ func TestPanicBehindWaiters(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A class is needed only when a turn has been reserved. If its function panics, the turn
+// goes back.
+func TestPanicOfAClass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.Rate(1, time.Minute, stint.WithMaxWait(time.Hour)),
+			stint.WithPriority(func(*http.Request) int { panic("class") }))
+		take(t, l, 1)
+		start := time.Now()
+		func() {
+			defer func() {
+				if v := recover(); v != "class" {
+					t.Errorf("recovered %v", v)
+				}
+			}()
+			through(l, get("/"), nil)
+		}()
+		if take(t, l, 1); time.Since(start) != time.Minute {
+			t.Errorf("the next waited for %v, want a minute", time.Since(start))
+		}
+	})
 }

@@ -188,6 +188,23 @@ func TestUpdateBetweenNestedLimiters(t *testing.T) {
 	}
 }
 
+// A predicate that comes with an Update isn't asked about requests that are inside
+// already.
+func TestUpdateWithPredicatesBetweenNestedLimiters(t *testing.T) {
+	parent := limiter(t, theKey, stint.Rate(9, time.Hour))
+	child := derive(t, parent, stint.Rate(9, time.Hour))
+	h := mount(parent, func(w http.ResponseWriter, r *http.Request) {
+		update(t, parent, theKey, stint.Rate(9, time.Hour), stint.WithBlock(func(*http.Request) bool { return true }))
+		mount(child, nil).ServeHTTP(w, r)
+	})
+	for _, want := range []int{200, 403} {
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, get("/")); w.Code != want {
+			t.Errorf("got %d, want %d", w.Code, want)
+		}
+	}
+}
+
 func atoi(t testing.TB, s string) (n int) {
 	t.Helper()
 	if _, err := fmt.Sscan(s, &n); err != nil {

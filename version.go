@@ -399,6 +399,9 @@ func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
 		if err := resetter.Reset(ctx, key, limits...); err != nil {
 			return &StoreError{err}
 		}
+		for _, l := range limits { // slots of it may be free now
+			v.family.process.wake(l.Name(), key)
+		}
 	}
 	return nil
 }

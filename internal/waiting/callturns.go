@@ -133,6 +133,7 @@ func (w *waiter) askVacant(ctx context.Context) error {
 // sleep waits for a granted call's turn.
 func (w *waiter) sleep(ctx context.Context) error {
 	start := clock.Now()
+	rank := w.rank(ctx, start) // it may panic: nothing belongs to the line yet
 	parts := w.parts()
 	slowest := w.slowest()
 	for k := range parts { // what has been reserved belongs to the line from here on
@@ -140,7 +141,7 @@ func (w *waiter) sleep(ctx context.Context) error {
 		parts[k].Charge.Receipt, parts[k].Wait = r.Receipt, r.Delay
 		r.Receipt = store.Receipt{}
 	}
-	turn, queued, d := w.lines().Join(ctx, parts, w.claim, w.rank(ctx, start), w.latest(start), w.Settle)
+	turn, queued, d := w.lines().Join(ctx, parts, w.claim, rank, w.latest(start), w.Settle)
 	w.claim = nil
 	defer turn.Leave(ctx) // also if the caller panics
 	w.note(slowest, int64(queued))
