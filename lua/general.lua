@@ -12,11 +12,13 @@ local function ask(at)
   asked[#asked + 1] = text(floor(at))
 end
 
+-- The words of a state, or none if not all are numbers.
 local function words(v)
   local w, n = {}, 0
   for x in string.gmatch(v, '[^:]+') do
     n = n + 1
-    w[n] = tonumber(x) or 0
+    w[n] = tonumber(x)
+    if not w[n] then return {} end
   end
   return w
 end

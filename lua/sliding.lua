@@ -57,7 +57,7 @@ if newest then
     if not rare then lacking = row break end
     raw, A, B, C, back, E = rare.entries(rare.sliding(reads, numbers), name, newest, numbers)
     live, foreign = raw and true or false, raw == nil
-    if not live then raw, A, B, C, back, E = nil, entry, 0, 0, 0, 0 end
+    if not live then v, raw, A, B, C, back, E = false, nil, entry, 0, 0, 0, 0 end
   end
 end
 --:look

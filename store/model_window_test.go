@@ -261,9 +261,12 @@ func (m *slidingModel) enter(at, cost int64) ticket {
 }
 
 func (m *slidingModel) settle(now store.Now, t ticket, cost int64) ticket {
-	if cost > t.cost { // counts from when it becomes known
-		m.enter(now.Steady, cost-t.cost)
-		return ticket{cost: cost}
+	if cost > t.cost { // counts from when it becomes known, up to what is counted at all
+		debt := min(cost-t.cost, max(0, store.MaxCost-m.counted(now.Steady)))
+		if debt > 0 {
+			m.enter(now.Steady, debt)
+		}
+		return ticket{cost: t.cost + debt}
 	}
 	for i := range m.charges {
 		if c := &m.charges[i]; c.at == t.at && c.cost == t.cost {

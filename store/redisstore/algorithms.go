@@ -29,8 +29,9 @@ type algorithm struct {
 	arguments func(*record) []any
 	// vary changes them to those of c or, if c is nil, to what the instant requires.
 	vary func(r *record, args []any, c *store.Charge, t *told)
-	// state decodes what the script has found.
-	state func(found string, s *store.State) error
+	// state decodes what the script has found, and reports whether a store has written it.
+	// What somebody else has written counts as never seen, there and here.
+	state func(found string, s *store.State) bool
 	// alone: each charge is asked by itself, because the server returns what one needs
 	// to know: of a list of entries, or of leases some of which turn out to have
 	// expired.
@@ -47,12 +48,12 @@ type algorithm struct {
 var algorithms = [...]algorithm{
 	store.TokenBucket:    {set: lua.TokenBucket, letter: 'b', key: "/2", arguments: bucket, vary: varyBucket, state: bucketState, stocked: true, wide: &wideBucket},
 	store.LeakyBucket:    {set: lua.TokenBucket, letter: 'b', key: "/l2", arguments: bucket, vary: varyBucket, state: bucketState, wide: &wideBucket},
-	store.IntervalBucket: {set: lua.IntervalBucket, letter: 'i', key: "/i", arguments: interval, vary: varyWindow, state: words("AtuBCDE"), aloneWaiting: true},
+	store.IntervalBucket: {set: lua.IntervalBucket, letter: 'i', key: "/i", arguments: interval, vary: varyWindow, state: words("AtuB.CDE"), aloneWaiting: true},
 	store.FixedWindow:    {set: lua.FixedWindow, letter: 'f', key: "/f2", arguments: fixed, vary: varyFixed, state: fixedState, aloneWaiting: true},
 	store.SlidingWindow:  {set: lua.SlidingWindow, letter: 's', key: "/s2", arguments: slidingWindow, vary: varySliding, state: slidingState, alone: true},
 	store.SlidingCounter: {set: lua.SlidingCounter, letter: 'k', key: "/k", arguments: counter, vary: varyCounter, state: counterState, aloneWaiting: true},
 	store.SlidingLog:     {set: lua.SlidingLog, letter: 'g', key: "/g2", arguments: slidingLog, vary: varySliding, state: slidingState, alone: true},
-	store.WarmUp:         {set: lua.WarmUp, letter: 'w', key: "/w2", arguments: warmUp, vary: varyWarmUp, state: wideWords("AtuBC", "AtufBDC"), alone: true, wide: &wideWarmUp},
+	store.WarmUp:         {set: lua.WarmUp, letter: 'w', key: "/w2", arguments: warmUp, vary: varyWarmUp, state: wideWords("AtuB.C", "AtufBD.C"), alone: true, wide: &wideWarmUp},
 	store.Concurrency:    {set: lua.Concurrency, letter: 'c', key: "/c2", arguments: concurrency, vary: varyConcurrency, state: held, alone: true, leases: true},
 	store.Ban:            {set: lua.Ban, letter: 'n', key: "/n", arguments: ban, vary: varyBan, state: banState, alone: true, counts: true},
 }
@@ -111,24 +112,20 @@ func varyBucket(r *record, args []any, c *store.Charge, _ *told) {
 	}
 }
 
-func bucketState(found string, s *store.State) error {
+func bucketState(found string, s *store.State) bool {
 	if strings.Contains(found, ":") {
 		return bucketWords(found, s)
 	}
 	n, err := strconv.ParseInt(found, 10, 64) // an integer that begins with a tag
-	if err != nil {
-		return unreadable(found)
-	}
-	if len(found) != 19 || found[0] < '1' { // somebody else's
-		s.Live = false
-		return nil
+	if err != nil || len(found) != 19 || found[0] < '1' {
+		return false
 	}
 	s.A = n % 1_000_000_000_000_000
 	s.Numbers = store.Numbers{Token: untag(found[:4]), Unit: store.Scale{PerTick: 1}.Code()}
-	return nil
+	return s.Numbers.Token > 0
 }
 
-var bucketWords = wideWords("AtuBCDE", "AtufBCDEde")
+var bucketWords = wideWords("Atu.BCDE", "Atu.fBCDEde")
 
 func bucketInUnits(r *record) []any {
 	limit, _ := bucketLimit(r)
@@ -234,20 +231,20 @@ func varyFixed(r *record, args []any, c *store.Charge, t *told) {
 	}
 }
 
-var fixedWords = words("ABuCt")
+var fixedWords = words("ABu.Ct")
 
-func fixedState(found string, s *store.State) error {
+func fixedState(found string, s *store.State) bool {
 	if len(found) != 19 || strings.Contains(found, ":") {
 		return fixedWords(found, s)
 	}
 	n, err := strconv.ParseInt(found, 10, 64)
-	if err != nil {
-		return unreadable(found)
+	if err != nil || found[0] < '1' {
+		return false
 	}
 	const most = 10_000_000_000
 	s.A, s.B = n/most%100_000_000*60_000_000, n%most
 	s.Numbers.Unit = sorts[found[0]-'0']
-	return nil
+	return s.Numbers.Unit != 0
 }
 
 func interval(r *record) []any {
@@ -307,10 +304,8 @@ func varyCounter(r *record, args []any, c *store.Charge, _ *told) {
 
 var counterWords = words("ABCDu")
 
-func counterState(found string, s *store.State) error {
-	err := counterWords(found, s)
-	s.Live = s.B|s.C|s.D != 0
-	return err
+func counterState(found string, s *store.State) bool {
+	return counterWords(found, s) && s.B|s.C|s.D != 0
 }
 
 // brief formats a number in as few characters as possible, for readers that understand
@@ -324,8 +319,13 @@ func brief(n int64) string {
 	return s
 }
 
-func unbrief(n int64, zeros string) (int64, error) {
-	e, err := strconv.Atoi(zeros)
+func unbrief(text string) (int64, error) {
+	digits, zeros, some := strings.Cut(text, "e")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || !some {
+		return n, err
+	}
+	e, err := strconv.ParseUint(zeros, 10, 4)
 	for range e {
 		n *= 10
 	}
@@ -334,22 +334,20 @@ func unbrief(n int64, zeros string) (int64, error) {
 
 // slidingState decodes the newest entry, the sum, and the entry whose leaving makes
 // room.
-func slidingState(found string, s *store.State) error {
+func slidingState(found string, s *store.State) bool {
 	if strings.Count(found, ":") == 7 {
 		at := strings.LastIndexByte(found, ':')
 		n, err := strconv.ParseInt(found[at+1:], 10, 64)
 		if err != nil {
-			return unreadable(found)
+			return false
 		}
 		s.Log = []store.Entry{{At: n, Units: math.MaxInt64 / 2}}
 		found = found[:at]
 	}
-	err := slidingWords(found, s)
-	s.Live = s.C > 0
-	return err
+	return slidingWords(found, s) && s.C > 0
 }
 
-var slidingWords = words("ABC-tuE")
+var slidingWords = words("ABC-tu.E")
 
 // Warm-up.
 
@@ -385,10 +383,10 @@ func varyConcurrency(r *record, args []any, c *store.Charge, t *told) {
 	}
 }
 
-func held(found string, s *store.State) (err error) {
-	s.A, err = strconv.ParseInt(found, 10, 64)
-	s.Live = s.A > 0
-	return err
+func held(found string, s *store.State) bool {
+	n, err := strconv.ParseInt(found, 10, 64)
+	s.A = n
+	return err == nil && n > 0
 }
 
 // Bans.
@@ -407,13 +405,13 @@ func varyBan(r *record, args []any, c *store.Charge, t *told) {
 	args[2] = t.counted
 }
 
-func banState(found string, s *store.State) error {
+func banState(found string, s *store.State) bool {
 	for i := 0; ; i++ {
 		word, rest, more := strings.Cut(found, ":")
 		at, err := strconv.ParseInt(word, 10, 64)
 		switch {
 		case err != nil:
-			return unreadable(found)
+			return false
 		case i == 0:
 			s.A = at
 		case i == 1:
@@ -424,37 +422,34 @@ func banState(found string, s *store.State) error {
 			s.Log = append(s.Log, store.Entry{At: at, Units: 1})
 		}
 		if !more {
-			return nil
+			return s.Numbers.Unit > 0
 		}
 		found = rest
 	}
 }
 
-// words decodes decimal numbers separated by colons, the last of which may be missing:
-// A to E, the token and the unit, and what isn't part of the state.
-func words(order string) func(string, *store.State) error { return wideWords(order, "") }
+// words decodes decimal numbers separated by colons, of which those after the dot may be
+// missing: A to E, the token and the unit, and what isn't part of the state.
+func words(order string) func(string, *store.State) bool { return wideWords(order, "") }
 
 // wideWords decodes words that have another order if the scale is wide. Then f is what
 // is beyond A, and d and e are what was added to D and E.
-func wideWords(order, wide string) func(string, *store.State) error {
-	return func(found string, s *store.State) error {
+func wideWords(order, wide string) func(string, *store.State) bool {
+	order, least := optional(order)
+	wide, leastWide := optional(wide)
+	return func(found string, s *store.State) bool {
 		var beyond int64
 		var added store.Entry
-		order := order
-		word, rest, more := strings.Cut(found, ":")
-	words:
-		for i := 0; ; i++ {
-			digits, zeros, _ := strings.Cut(word, "e") // brief
-			n, err := strconv.ParseInt(digits, 10, 64)
-			if err != nil || i == len(order) {
-				return unreadable(found)
+		order, least := order, least
+		read := 0
+		for more := true; more; read++ {
+			var word string
+			word, found, more = strings.Cut(found, ":")
+			n, err := unbrief(word)
+			if err != nil || read == len(order) {
+				return false
 			}
-			if zeros != "" {
-				if n, err = unbrief(n, zeros); err != nil {
-					return unreadable(found)
-				}
-			}
-			switch order[i] {
+			switch order[read] {
 			case 'A':
 				s.A = n
 			case 'B':
@@ -469,7 +464,7 @@ func wideWords(order, wide string) func(string, *store.State) error {
 				s.Numbers.Token = n
 			case 'u':
 				if s.Numbers.Unit = n; wide != "" && store.ScaleOf(n).Wide {
-					order = wide
+					order, least = wide, leastWide
 				}
 			case 'f':
 				beyond = n
@@ -478,10 +473,15 @@ func wideWords(order, wide string) func(string, *store.State) error {
 			case 'e':
 				added.Units = n
 			}
-			if !more {
-				break words
-			}
-			word, rest, more = strings.Cut(rest, ":")
+		}
+		numbers := s.Numbers
+		switch {
+		case read < least, numbers == store.Numbers{}:
+			return false
+		case order[1] == 't' && (numbers.Token <= 0 || numbers.Unit == 0):
+			return false
+		case wide != "" && store.ScaleOf(numbers.Unit).PerTick <= 0:
+			return false
 		}
 		if order == wide {
 			s.A, s.Low = store.ScaleOf(s.Numbers.Unit).Join(s.A, beyond)
@@ -489,10 +489,12 @@ func wideWords(order, wide string) func(string, *store.State) error {
 		if added != (store.Entry{}) {
 			s.Log = []store.Entry{added}
 		}
-		return nil
+		return true
 	}
 }
 
-func unreadable(found string) error {
-	return fmt.Errorf("redisstore: a key holds a state that this store didn't write: %.80q", found)
+// optional returns an order of words without its dot, and how many come before that.
+func optional(order string) (all string, least int) {
+	must, may, _ := strings.Cut(order, ".")
+	return must + may, len(must)
 }

@@ -19,8 +19,10 @@ func decode(c *store.Charge, v any) (s store.State, err error) {
 		if v == "" {
 			return s, nil
 		}
-		s.Live = true
-		return s, algorithms[c.Limit.Algorithm()].state(v, &s)
+		if s.Live = true; !algorithms[c.Limit.Algorithm()].state(v, &s) {
+			return store.State{}, nil
+		}
+		return s, nil
 	}
 	return s, fmt.Errorf("redisstore: the script answered with a %T", v)
 }
