@@ -14,6 +14,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/background"
 )
 
 // Updater is what Watch keeps up to date: a *stint.Limiter. Each change after the first
@@ -36,8 +37,8 @@ type Change struct {
 }
 
 // WithObserver calls f after every change, whether it came into force or not. Calls are
-// made one at a time. If given several times, all functions are called, in order. f
-// must not be nil.
+// made one at a time, on a goroutine of the Watcher: a panic of f is logged. If given
+// several times, all functions are called, in order. f must not be nil.
 func WithObserver(f func(Change)) Option {
 	return func(c *config) {
 		if f == nil {
@@ -169,7 +170,7 @@ func (w *Watcher) run(ctx context.Context) {
 			changed()
 		case <-timer.C:
 			since = time.Time{}
-			w.look()
+			background.Do("following a policy file", w.look)
 		}
 	}
 }

@@ -531,3 +531,21 @@ func TestWatchSaysWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// Observers run on the watcher's goroutine, where nobody else could recover a panic: it
+// is logged, and the next change comes into force.
+func TestWatchSurvivesPanics(t *testing.T) {
+	log := slog.Default()
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	defer slog.SetDefault(log)
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	write(t, path, units(1))
+	w := watch(t, path, policy.WithObserver(func(policy.Change) { panic("the policy's observer") }))
+	for i := range 3 {
+		if i == 1 {
+			w.lim.Observe(func(stint.Event) { panic("the limiter's observer") })
+		}
+		replace(t, path, units(i+2))
+		w.becomes(i + 2)
+	}
+}
