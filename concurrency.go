@@ -146,7 +146,7 @@ func (c *caller) Shares(i int) func() *waiting.Shares {
 	f, e := c.lim.family, c.entries[i]
 	return func() *waiting.Shares {
 		k := e.kind
-		if r := f.now.Load().named().rules[e.limit.Name()]; r != nil {
+		if r, ok := f.now.Load().named().Rule(e.limit.Name()).(*rule); ok {
 			k = r.kind
 		}
 		if l, ok := k.(slotted); ok {

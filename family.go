@@ -3,17 +3,15 @@ package stint
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/namesakes"
+	"github.com/stint-go/stint/internal/naming"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
@@ -38,7 +36,7 @@ func newFamily() *family {
 	f := new(family)
 	f.process = new(process)
 	f.process.freed = f.process.wake
-	f.now.Store(newGeneration(newNames(f.process)))
+	f.now.Store(newGeneration(f.process, naming.New()))
 	return f
 }
 
@@ -78,9 +76,9 @@ func (l *Limiter) first(c *config) (notices, error) {
 
 // try makes what would be the first version of a new limiter, in the present generation,
 // and the names that go with it. It changes nothing. The caller holds family.mu.
-func (l *Limiter) try(c *config) (*version, *names, error) {
+func (l *Limiter) try(c *config) (*version, *naming.Names, error) {
 	g := l.family.now.Load()
-	names := g.names.clone()
+	names := g.names.Clone()
 	v, errs := l.build(c, g, names)
 	return v, names, append(errs, c.probe()...).joined()
 }
@@ -155,7 +153,7 @@ func (l *Limiter) update(c *config) (*version, notices, error) {
 		m.now.Store(g.versions[m])
 	}
 	if all := f.process.now(); all != nil {
-		all.Retire(before.gone(g.names))
+		all.Retire(before.Gone(g.names, func(l *store.Limit) bool { return l.Decider() != nil }))
 	}
 	if ls := f.process.lines(); ls != nil {
 		ls.WakeAll()
@@ -165,10 +163,10 @@ func (l *Limiter) update(c *config) (*version, notices, error) {
 
 // next makes the generation that follows the one with the names before, in which l has
 // the options c. The caller holds family.mu.
-func (l *Limiter) next(c *config, before *names) (*generation, error) {
+func (l *Limiter) next(c *config, before *naming.Names) (*generation, error) {
 	members := l.family.members
 	options := make(map[*Limiter]*config, len(members))
-	used := map[*rule]bool{}
+	used := map[naming.Rule]bool{}
 	for _, m := range members {
 		options[m] = c
 		if m != l {
@@ -178,7 +176,7 @@ func (l *Limiter) next(c *config, before *names) (*generation, error) {
 			used[u.rule] = true
 		}
 	}
-	g := newGeneration(before.without(func(r *rule) bool { return used[r] }))
+	g := newGeneration(l.family.process, before.Next(func(r naming.Rule) bool { return used[r] }))
 	var errs []error
 	for _, m := range members {
 		v, wrong := m.build(options[m], g, g.names)
@@ -190,7 +188,7 @@ func (l *Limiter) next(c *config, before *names) (*generation, error) {
 			errs = wrong.errors("stint: in a limiter derived by With: ")
 		}
 	}
-	g.names.before = nil
+	g.names.Settled()
 	return g, errors.Join(errs...)
 }
 
@@ -213,13 +211,14 @@ func same(a, b store.Store) bool {
 
 // generation holds the versions of a family that belong together.
 type generation struct {
+	process  *process
 	mu       sync.Mutex // guards the rest, which With adds to
-	names    *names
+	names    *naming.Names
 	versions map[*Limiter]*version
 }
 
-func newGeneration(n *names) *generation {
-	return &generation{names: n, versions: map[*Limiter]*version{}}
+func newGeneration(p *process, n *naming.Names) *generation {
+	return &generation{process: p, names: n, versions: map[*Limiter]*version{}}
 }
 
 func (g *generation) version(l *Limiter) *version {
@@ -248,24 +247,23 @@ func (v *version) beside(outer *Permit) *version {
 }
 
 // named returns the present names. With replaces them; they are never modified.
-func (g *generation) named() *names {
+func (g *generation) named() *naming.Names {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.names
 }
 
-// limit returns the store's limit for a rule that a WithLimitFunc returned, and the
-// present names.
-func (g *generation) limit(r *rule) (*store.Limit, *names, error) {
+// limit returns the store's limit for a rule that a WithLimitFunc returned.
+func (g *generation) limit(r *rule) (*store.Limit, error) {
 	n := g.named()
-	if l := n.limits[r]; l != nil {
-		return l, n, nil
+	if l, _ := n.Limit(r); l != nil {
+		return l, nil
 	}
-	if n.rules[r.spec.Name] != nil {
-		return nil, nil, errNamesake("", r.spec.Name)
+	if n.Rule(r.spec.Name) != nil {
+		return nil, errNamesake("", r.spec.Name)
 	}
 	l, wrong := r.compileOnce()
-	return l, n, errors.Join(wrong.errors("")...)
+	return l, errors.Join(wrong.errors("")...)
 }
 
 // successor returns what an entry has become in g: the limit that now has its name,
@@ -274,11 +272,12 @@ func (g *generation) limit(r *rule) (*store.Limit, *names, error) {
 // decide in its place (see kind.succeeds).
 func (g *generation) successor(e *entry) *entry {
 	n := g.named()
-	r := n.rules[e.limit.Name()]
-	if r == nil || !r.kind.succeeds() {
+	r, ok := n.Rule(e.limit.Name()).(*rule)
+	if !ok || !r.kind.succeeds() {
 		return e
 	}
-	next := n.newEntry(r, n.limits[r], settings{key: e.key, cost: e.cost, settle: e.settle, dryRun: e.dryRun})
+	l, _ := n.Limit(r)
+	next := g.process.newEntry(r, l, settings{key: e.key, cost: e.cost, settle: e.settle, dryRun: e.dryRun})
 	if next.limit == e.limit {
 		return e
 	}
@@ -390,31 +389,6 @@ func (v *version) Warn(w *warn.Warning) {
 
 // says describes an entry's limit by everything that its counting depends on.
 func (e *entry) says() string {
-	s := e.limit.Spec()
 	block, units := e.kind.unit()
-	var b strings.Builder
-	fmt.Fprintf(&b, "%v: %d%s", s.Algorithm, s.Units*block, units)
-	if s.Window != (Window{}) {
-		fmt.Fprintf(&b, " %v", s.Window)
-	}
-	for _, d := range []struct {
-		word string
-		d    time.Duration
-	}{{"per", s.Period}, {"for", s.Ban}, {"warm-up", s.WarmUp}} {
-		if d.d != 0 {
-			fmt.Fprintf(&b, " %s %v", d.word, d.d)
-		}
-	}
-	for _, n := range []struct {
-		word string
-		n    int64
-	}{{"burst", s.Burst * block}, {"queue", s.Queue}, {"buckets", s.Buckets}} {
-		if n.n != 0 {
-			fmt.Fprintf(&b, ", %s %d", n.word, max(n.n, 0))
-		}
-	}
-	if s.Debt {
-		b.WriteString(", debt")
-	}
-	return b.String()
+	return namesakes.Says(e.limit.Spec(), block, units)
 }

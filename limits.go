@@ -39,6 +39,9 @@ type rule struct {
 	resolved atomic.Pointer[dynamicEntry]
 }
 
+// Wish implements naming.Rule.
+func (r *rule) Wish() (name string, written bool) { return r.spec.Name, r.named }
+
 // Algorithm says how a Rate or a Quota counts. See WithAlgorithm.
 type Algorithm = store.Algorithm
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/naming"
 	"github.com/stint-go/stint/internal/routing"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -224,17 +225,17 @@ func (e *entry) first() *entry {
 }
 
 // newEntry makes the entry of a rule, with its compiled limit and its settings.
-func (n *names) newEntry(r *rule, l *store.Limit, s settings) *entry {
+func (p *process) newEntry(r *rule, l *store.Limit, s settings) *entry {
 	e := &entry{
-		limit: r.kind.decided(l, n.process), kind: r.kind,
+		limit: r.kind.decided(l, p), kind: r.kind,
 		key: s.key, cost: s.cost, settle: s.settle, dryRun: s.dryRun,
 		wait:   waiting.Terms{MaxWait: s.maxWait},
 		closed: s.policy == FailClosed && !s.dryRun,
 	}
 	r.kind.enter(e)
-	n.process.open(r.lines)
+	p.open(r.lines)
 	if e.wait.MaxWait > 0 {
-		n.process.open(s.lines)
+		p.open(s.lines)
 	}
 	return e
 }
@@ -345,9 +346,9 @@ func (l *Limiter) Describe() Description {
 
 // compile turns the options of a limiter into plans. parent is the version it extends,
 // or nil.
-func (v *version) compile(c *config, parent *version, names *names) mistakes {
+func (v *version) compile(c *config, parent *version, names *naming.Names) mistakes {
 	errs := append(slices.Clip(c.errs), c.shared.errs...)
-	errs = append(errs, names.compile(c)...)
+	errs = append(errs, v.compileLimits(c, names)...)
 	errs = append(errs, v.unnamed(c, parent, names)...)
 	if c.store != nil && c.memorySet {
 		errs.bad("WithMemory", "given beside WithStore", "leave one out")
@@ -363,12 +364,12 @@ func (v *version) compile(c *config, parent *version, names *names) mistakes {
 			seen[lim.rule] = true
 			settled := lim.rule.shared.or(s)
 			if settled.key == nil {
-				errs = append(errs, &OptionError{Route: route, Limit: names.of(lim.rule), Problem: "no key, and no default is safe",
+				errs = append(errs, &OptionError{Route: route, Limit: names.Name(lim.rule), Problem: "no key, and no default is safe",
 					Write: "write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), " +
 						"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given"})
 			}
-			if compiled := names.limits[lim.rule]; compiled != nil { // or names.compile has reported it
-				all = append(all, names.newEntry(lim.rule, compiled, settled))
+			if compiled, _ := names.Limit(lim.rule); compiled != nil { // or compileLimits has reported it
+				all = append(all, v.family.process.newEntry(lim.rule, compiled, settled))
 			}
 		}
 		return all
@@ -395,7 +396,7 @@ func (v *version) compile(c *config, parent *version, names *names) mistakes {
 	}
 	v.base = newPlan(base, funcs)
 	alone := func(route string, p *plan, limits []Limit) {
-		if slices.ContainsFunc(limits, func(l Limit) bool { return names.limits[l.rule] == nil }) {
+		if slices.ContainsFunc(limits, func(l Limit) bool { compiled, _ := names.Limit(l.rule); return compiled == nil }) {
 			return // a limit that is wrong may be what another lacks
 		}
 		if len(p.funcs) > 0 {

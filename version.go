@@ -3,14 +3,13 @@ package stint
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/naming"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
@@ -52,7 +51,7 @@ type version struct {
 
 // build makes the version of l in generation g from its options. The limits are named
 // in names, which will become g's. The caller holds family.mu.
-func (l *Limiter) build(c *config, g *generation, names *names) (*version, mistakes) {
+func (l *Limiter) build(c *config, g *generation, names *naming.Names) (*version, mistakes) {
 	v := &version{styles: field.Draft, aging: defaultAging}
 	var parent *version
 	if l.parent != nil {
@@ -109,117 +108,34 @@ func (l *Limiter) build(c *config, g *generation, names *names) (*version, mista
 	return v, v.compile(c, parent, names)
 }
 
-// names holds which limit has which name among a limiter and all limiters derived from
-// it.
-type names struct {
-	rules  map[string]*rule
-	limits map[*rule]*store.Limit
-	// process decides the limits of this process. Each is made once, so that the newest
-	// is known however many routes and calls use it.
-	process *process
-	// before are the limits of the previous generation, by name. A limit whose numbers
-	// haven't changed stays the same one, for what a store remembers of it.
-	before map[string]*store.Limit
-}
-
-func newNames(a *process) *names {
-	return &names{rules: map[string]*rule{}, limits: map[*rule]*store.Limit{}, process: a}
-}
-
-// clone returns a copy to work on: a New, With or Update that fails leaves no names
-// behind.
-func (n *names) clone() *names {
-	return &names{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits), process: n.process}
-}
-
-// of returns the name of a rule, even if the rule doesn't compile.
-func (n *names) of(r *rule) string {
-	for name, other := range n.rules {
-		if other == r {
-			return name
-		}
-	}
-	return r.spec.Name
-}
-
-// without returns a copy with only the rules that are still used.
-func (n *names) without(used func(*rule) bool) *names {
-	next := newNames(n.process)
-	next.before = make(map[string]*store.Limit, len(n.rules))
-	for name, r := range n.rules {
-		l := n.limits[r]
-		next.before[name] = l
-		if used(r) {
-			next.rules[name], next.limits[r] = r, l
-		}
-	}
-	return next
-}
-
-// gone returns the names of limits of this process that next doesn't have.
-func (n *names) gone(next *names) map[string]bool {
-	gone := map[string]bool{}
-	for name, r := range n.rules {
-		if n.adapts(r) && !next.adapts(next.rules[name]) {
-			gone[name] = true
-		}
-	}
-	return gone
-}
-
-// adapts reports whether r is a limit of this process.
-func (n *names) adapts(r *rule) bool {
-	l := n.limits[r]
-	return l != nil && l.Decider() != nil
-}
-
-// compile names and compiles the limits of c that n doesn't know yet.
-func (n *names) compile(c *config) mistakes {
+// compileLimits names and compiles the limits of c that names doesn't know yet.
+func (v *version) compileLimits(c *config, names *naming.Names) (errs mistakes) {
 	fresh := slices.DeleteFunc(c.uses(), func(u use) bool {
-		_, known := n.limits[u.rule]
+		_, known := names.Limit(u.rule)
 		return known
 	})
-	final, errs := n.assign(fresh)
+	rules := make([]naming.Rule, len(fresh))
+	for i, u := range fresh {
+		rules[i] = u.rule
+	}
+	final, taken := names.Assign(rules)
+	for _, i := range taken {
+		errs = append(errs, errNamesake(fresh[i].route, final[i]))
+	}
 	for i, u := range fresh {
 		l, wrong := u.rule.compile(final[i])
 		errs = append(errs, wrong.at(u.route, final[i])...)
 		if l != nil {
-			if b := n.before[final[i]]; b != nil && u.rule.kind.same(b) && b.Spec() == l.Spec() {
+			// A limit whose numbers haven't changed stays the same one, for what a store
+			// remembers of it.
+			if b := names.Before(final[i]); b != nil && u.rule.kind.same(b) && b.Spec() == l.Spec() {
 				l = b
 			}
-			l = u.rule.kind.decided(l, n.process)
+			l = u.rule.kind.decided(l, v.family.process)
 		}
-		n.limits[u.rule] = l
+		names.SetLimit(u.rule, l)
 	}
 	return errs
-}
-
-// assign gives limits their names. Names that somebody wrote come before defaults,
-// which can give way.
-func (n *names) assign(fresh []use) (final []string, errs mistakes) {
-	final = make([]string, len(fresh))
-	for i, u := range fresh {
-		if !u.rule.named {
-			continue
-		}
-		final[i] = u.rule.spec.Name
-		if n.rules[final[i]] != nil {
-			errs = append(errs, errNamesake(u.route, final[i]))
-		}
-		n.rules[final[i]] = u.rule
-	}
-	for i, u := range fresh {
-		if u.rule.named {
-			continue
-		}
-		base := u.rule.spec.Name
-		final[i] = base
-		for k := 2; n.rules[final[i]] != nil; k++ {
-			final[i] = base + "-" + strconv.Itoa(k)
-		}
-		n.rules[final[i]] = u.rule
-	}
-	return final, errs
 }
 
 // errNamesake reports the name of another limit.
@@ -253,7 +169,7 @@ func (c *config) uses() (all []use) {
 
 // unnamed reports the limits of a version that need a name: its own, and those it
 // inherits from a version whose store nobody else could use.
-func (v *version) unnamed(c *config, parent *version, names *names) (errs mistakes) {
+func (v *version) unnamed(c *config, parent *version, names *naming.Names) (errs mistakes) {
 	if !v.lent {
 		return nil
 	}
@@ -267,7 +183,7 @@ func (v *version) unnamed(c *config, parent *version, names *names) (errs mistak
 	}
 	seen := map[*rule]bool{}
 	for e := range parent.entries() {
-		if r := names.rules[e.limit.Name()]; !r.named && !seen[r] {
+		if r := names.Rule(e.limit.Name()).(*rule); !r.named && !seen[r] {
 			seen[r] = true
 			e := errUnnamed("", r)
 			e.Problem = "inherited with " + e.Problem
@@ -310,11 +226,11 @@ func (f *limitFunc) entry(l Limit) (*entry, error) {
 	if d := l.rule.resolved.Load(); d != nil && d.from == f {
 		return d.entry, nil
 	}
-	compiled, names, err := f.generation.limit(l.rule)
+	compiled, err := f.generation.limit(l.rule)
 	if err != nil {
 		return nil, err
 	}
-	e := names.newEntry(l.rule, compiled, l.rule.shared.or(f.shared))
+	e := f.generation.process.newEntry(l.rule, compiled, l.rule.shared.or(f.shared))
 	e.from = f
 	l.rule.resolved.Store(&dynamicEntry{f, e})
 	return e, nil
