@@ -5,10 +5,12 @@
 -- run out, in microseconds since 1970 and so above 0. Leases that have run out
 -- count until the limit is full; only then are they looked for.
 --
--- The member '#' tells when the set was last given a lifetime, rounded down to as long
--- as a lease lasts: it is at that instant, less so much that it is below 0. It goes
--- with the last lease. A lease that holds n > 1 slots has a second member, its id and
--- 'w', at 1-n, and '##' is at the sum of those.
+-- While each lease holds one slot, the member '#' is below all leases, so that its rank
+-- is how many there are. It tells when the set was last given a lifetime, rounded down to
+-- as long as a lease lasts: it is at that instant, less so much that it is below 0. It
+-- goes with the last lease. If leases hold several slots, '##' is there instead. A lease
+-- that holds n > 1 has a second member, its id and 'w', at 1-n, and '##' is at the sum of
+-- those.
 --
 -- The state found is how many slots are held.
 --
@@ -21,13 +23,12 @@
 --:setup
 local peek, most, n, pcall = cost == '0', units + 0, cost + 0, redis.pcall
 --:load
-local name, weighed = KEYS[i], false
-local held = pcall('ZCARD', name)
-local foreign = type(held) ~= 'number'
-if foreign then
-  held = 0
-elseif held > 0 then
-  held, weighed = held - 1, call('ZSCORE', name, '##')
+local name, weighed, foreign = KEYS[i], false, false
+local held = pcall('ZREVRANK', name, '#')
+if type(held) == 'table' then
+  held, foreign = 0, true
+elseif not held then
+  held, weighed = 0, call('ZSCORE', name, '##')
   if weighed then
     if not rare then lacking = row break end
     held = rare.held(name)
@@ -40,7 +41,7 @@ if held > 0 and held + max(n, 1) > most then
   if not weighed then
     held = held - call('ZREMRANGEBYSCORE', name, 0, till)
   else
-    held = rare.purge(name, till, held)
+    held, weighed = rare.purge(name, till, held)
   end
   raw = held
 end
@@ -48,7 +49,7 @@ if peek or held + n <= most then
   fits = 1
   if n > 1 and not rare then lacking = row break end
 end
---:keep held foreign
+--:keep held weighed foreign
 --:charges
 -- Where this column's id is among a decision's.
 local offset, us, lasting = 0, now + 1767225600000000, lifetime + 0
@@ -61,9 +62,10 @@ local lapses, cell = format('%.0f', us + lasts), format('%.0f', us - us % lasts 
 local name, first = KEYS[i], offset + (row - 1) * each
 local id = sub(leases, first + 1, first + 16)
 if foreign then call('DEL', name) end
--- 2: it is the first since '#'. That gives it twice as long as a lease lasts: never
--- sooner than it was, since others may have longer ones.
-if call('ZADD', name, 'GT', 'CH', lapses, id, cell, '#') == 2 and (held == 0 or call('PTTL', name) < lasting) then
+-- It is given twice as long as a lease lasts: never sooner than it was, since others may
+-- have longer ones. 2: this is the first since '#'.
+if weighed then call('ZADD', name, lapses, id) end
+if (weighed or call('ZADD', name, 'GT', 'CH', lapses, id, cell, '#') == 2) and (held == 0 or call('PTTL', name) < lasting) then
   local px, fade = lifetime, nil
   --EXPIRE--
 end
@@ -95,10 +97,14 @@ function rare.weigh(name, id, more)
   if more + was == 0 then return end
   if more > 0 then
     call('ZADD', name, text(-more), id .. 'w')
+    call('ZREM', name, '#')
   else
     call('ZREM', name, id .. 'w')
   end
-  if call('ZINCRBY', name, text(-more - was), '##') + 0 == 0 then call('ZREM', name, '##') end
+  if call('ZINCRBY', name, text(-more - was), '##') + 0 == 0 then
+    call('ZREM', name, '##')
+    call('ZADD', name, '-1e16', '#')
+  end
 end
 
 local function release(name, id)
@@ -109,7 +115,7 @@ end
 function rare.purge(name, till, held)
   local gone = call('ZRANGEBYSCORE', name, 0, till)
   for i = 1, #gone do release(name, gone[i]) end
-  return #gone > 0 and rare.held(name) or held
+  return #gone > 0 and rare.held(name) or held, call('ZSCORE', name, '##')
 end
 
 -- Has a lease hold so many slots, or none, and returns how many are held.

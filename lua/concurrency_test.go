@@ -137,7 +137,7 @@ func (p *pair) agrees(held leases) bool {
 		want = append(want, fmt.Sprintf("%q %d", "##", -more))
 	}
 	for _, z := range p.rdb.ZRangeWithScores(context.Background(), p.key, 0, -1).Val() {
-		if z.Member == "#" {
+		if z.Member == "#" && more == 0 {
 			continue
 		}
 		got = append(got, fmt.Sprintf("%q %.0f", z.Member, z.Score))

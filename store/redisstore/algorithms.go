@@ -54,7 +54,7 @@ var algorithms = [...]algorithm{
 	store.SlidingCounter: {set: lua.SlidingCounter, letter: 'k', key: "/k", arguments: counter, vary: varyCounter, state: counterState, aloneWaiting: true},
 	store.SlidingLog:     {set: lua.SlidingLog, letter: 'g', key: "/g2", arguments: slidingLog, vary: varySliding, state: slidingState, alone: true},
 	store.WarmUp:         {set: lua.WarmUp, letter: 'w', key: "/w2", arguments: warmUp, vary: varyWarmUp, state: wideWords("AtuB.C", "AtufBD.C"), alone: true, wide: &wideWarmUp},
-	store.Concurrency:    {set: lua.Concurrency, letter: 'c', key: "/c2", arguments: concurrency, vary: varyConcurrency, state: held, alone: true, leases: true},
+	store.Concurrency:    {set: lua.Concurrency, letter: 'c', key: "/c3", arguments: concurrency, vary: varyConcurrency, state: held, alone: true, leases: true},
 	store.Ban:            {set: lua.Ban, letter: 'n', key: "/n", arguments: ban, vary: varyBan, state: banState, alone: true, counts: true},
 }
 

@@ -102,7 +102,7 @@ func TestFaultsLeasesInSlotHalfWay(t *testing.T) {
 		t.Fatal(results, err)
 	}
 	move := cluster.BeginMigration("{k}")
-	move.MoveKeys("stint:{k}:l0/c2")
+	move.MoveKeys("stint:{k}:l0/c3")
 	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(ttl / 10) {
 		for _, c := range charges {
 			if r, err := take(s, c.Key, c.Limit, 0); err != nil || r.Remaining != 0 {

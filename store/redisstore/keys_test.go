@@ -25,7 +25,7 @@ func TestKeys(t *testing.T) {
 		want     string
 	}{
 		{"user-42", bucket, "p:{user-42}:api/2"},
-		{"user-42", slots, "p:{user-42}:api/c2"},
+		{"user-42", slots, "p:{user-42}:api/c3"},
 		{"", bucket, "p:{%}:api/2"},
 		{"%", bucket, "p:{%25}:api/2"},
 		{"{}", bucket, "p:{%7B%7D}:api/2"},
