@@ -90,9 +90,9 @@ func (*held) unsettled() string { return "a concurrency limit: its slots are rel
 
 // hold counts the slots of a charge as held by a class if sign is 1, or as released if
 // it is -1.
-func (f *family) hold(e *entry, key string, cost int64, class uint8, sign int64) {
+func (w *waiters) hold(e *entry, key string, cost int64, class uint8, sign int64) {
 	if e.needs&slots != 0 && cost > 0 {
-		f.process.lines().Hold(waiting.Key{Limit: e.limit.Name(), Key: key}, class, sign*cost)
+		w.now().Hold(waiting.Key{Limit: e.limit.Name(), Key: key}, class, sign*cost)
 	}
 }
 
@@ -100,7 +100,7 @@ func (f *family) hold(e *entry, key string, cost int64, class uint8, sign int64)
 func (c *call) wait(ctx context.Context) error {
 	c.walked = true
 	c.Counting, c.Aging, c.Settle = c.needs&counts != 0, c.lim.aging, c.lim.settler
-	err := c.lim.family.process.lines().Take(ctx, &c.Call, (*caller)(c), c.Patient || c.needs&waits != 0, c.needs&slots != 0)
+	err := c.lim.waiters.now().Take(ctx, &c.Call, (*caller)(c), c.Patient || c.needs&waits != 0, c.needs&slots != 0)
 	if left, ok := err.(*waiting.LeftError); ok { // errors.As allocates
 		c.giveBack(ctx)
 		return &canceledError{left.Err}
@@ -136,7 +136,7 @@ func (c *caller) Holds() { c.hold(1) }
 // hold counts what the call has been granted as held or as released.
 func (c *caller) hold(sign int64) {
 	for i := range c.Charges {
-		c.lim.family.hold(c.entries[i], c.Charges[i].Key, c.Charges[i].Cost, c.class, sign)
+		c.lim.waiters.hold(c.entries[i], c.Charges[i].Key, c.Charges[i].Cost, c.class, sign)
 	}
 }
 
@@ -354,14 +354,20 @@ func ContextWithPriority(ctx context.Context, class int) context.Context {
 	return context.WithValue(ctx, priorityKey{}, class)
 }
 
-// process holds the adaptive limits and the waiters of this process. They are made when
-// the first option needs them, so that other servers aren't linked with their code.
+// process holds a family's adaptive limits and waiters. They are made when the first
+// option needs them, so that other servers aren't linked with their code.
 type process struct {
 	freed func(limit, key string)
 	once  sync.Once
 	all   atomic.Pointer[adaptive.Process]
-	waits atomic.Pointer[lines]
+
+	begin  atomic.Pointer[func() lines] // newLines, once a limiter of the family needs it
+	stores atomic.Pointer[[]*waiters]   // those of each store; replaced under family.mu
 }
+
+// waiters are the lines of those who wait for something of one store. A limiter made by
+// With may have a store of its own, with limits of the same names.
+type waiters struct{ lines atomic.Pointer[lines] }
 
 // lines are the lines of waiters in this process: waiting.Lines.
 type lines interface {
@@ -373,31 +379,79 @@ type lines interface {
 	WakeAll()
 }
 
-// newLines makes the lines of a process. Only options that let requests wait refer to it,
+// newLines makes the lines for a store. Only options that let requests wait refer to it,
 // so that other servers aren't linked with package waiting's lines.
 func newLines() lines { return new(waiting.Lines) }
 
-// wake wakes the waiters for a limit's slots of a key, because one was released.
-func (p *process) wake(limit, key string) {
-	if ls := p.lines(); ls != nil {
+// open makes the lines that aren't there yet, for all stores and those to come, unless
+// begin is nil.
+func (p *process) open(begin func() lines) {
+	if begin == nil {
+		return
+	}
+	p.begin.CompareAndSwap(nil, &begin)
+	for _, w := range p.waiters() {
+		w.open(begin)
+	}
+}
+
+// meet adds the waiters for a store, if it doesn't know them. The caller holds family.mu.
+func (p *process) meet(w *waiters) {
+	all := p.waiters()
+	if slices.Contains(all, w) {
+		return
+	}
+	all = append(slices.Clip(all), w)
+	p.stores.Store(&all)
+	if begin := p.begin.Load(); begin != nil {
+		w.open(*begin)
+	}
+}
+
+func (p *process) waiters() []*waiters {
+	if all := p.stores.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+func (w *waiters) open(begin func() lines) {
+	if w.lines.Load() == nil {
+		l := begin()
+		w.lines.CompareAndSwap(nil, &l)
+	}
+}
+
+// now returns the lines, or nil if there are none yet.
+func (w *waiters) now() lines {
+	if l := w.lines.Load(); l != nil {
+		return *l
+	}
+	return nil
+}
+
+// wake wakes those who wait for a limit's slots of a key, because one was released.
+func (w *waiters) wake(limit, key string) {
+	if ls := w.now(); ls != nil {
 		ls.Wake(waiting.Key{Limit: limit, Key: key})
 	}
 }
 
-// open makes the lines unless there are some, or begin is nil.
-func (p *process) open(begin func() lines) {
-	if begin != nil && p.waits.Load() == nil {
-		l := begin()
-		p.waits.CompareAndSwap(nil, &l)
+// wake wakes those who wait for the slots of a limit of this process, whatever their
+// store.
+func (p *process) wake(limit, key string) {
+	for _, w := range p.waiters() {
+		w.wake(limit, key)
 	}
 }
 
-// lines returns the lines, or nil if there are none yet.
-func (p *process) lines() lines {
-	if l := p.waits.Load(); l != nil {
-		return *l
+// wakeAll wakes those who wait for slots, because limits have changed.
+func (p *process) wakeAll() {
+	for _, w := range p.waiters() {
+		if ls := w.now(); ls != nil {
+			ls.WakeAll()
+		}
 	}
-	return nil
 }
 
 // made returns the limits of this process, which begin makes if there are none.

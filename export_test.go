@@ -43,7 +43,7 @@ func (l *Limiter) Adaptive() int {
 func (l *Limiter) Turns() string { return l.lines().Turns.Trace() }
 
 func (l *Limiter) lines() *waiting.Lines {
-	if ls := l.family.process.lines(); ls != nil {
+	if ls := l.now.Load().waiters.now(); ls != nil {
 		return ls.(*waiting.Lines)
 	}
 	return new(waiting.Lines)

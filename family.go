@@ -66,12 +66,24 @@ func (l *Limiter) first(c *config) (notices, error) {
 	g.names, g.versions[l] = names, v
 	g.mu.Unlock()
 	f.members = append(f.members, l)
+	f.process.meet(v.waiters)
 	l.now.Store(v)
 	l.hear(c.store)
 	l.observers.Give(c.observers)
 	l.logger, l.logKeys = c.logger, c.logKeys
 	f.enlist()
 	return f.announce(l, c), nil
+}
+
+// waiters returns those for a store, which other limiters of the family may have too. The
+// caller holds f.mu.
+func (f *family) waiters(s store.Store) *waiters {
+	for _, m := range f.members {
+		if v := m.now.Load(); same(v.store, s) {
+			return v.waiters
+		}
+	}
+	return new(waiters)
 }
 
 // try makes what would be the first version of a new limiter, in the present generation,
@@ -155,9 +167,7 @@ func (l *Limiter) update(c *config) (*version, notices, error) {
 	if all := f.process.now(); all != nil {
 		all.Retire(before.Gone(g.names, func(l *store.Limit) bool { return l.Decider() != nil }))
 	}
-	if ls := f.process.lines(); ls != nil {
-		ls.WakeAll()
-	}
+	f.process.wakeAll()
 	return g.versions[l], f.announce(l, c), nil
 }
 

@@ -435,7 +435,7 @@ func (c *call) gatherAll(v *version, key string) error {
 // peek decides the charges, all of cost 0.
 func (c *call) peek(ctx context.Context) (Decision, error) {
 	ask := c.Ask
-	if ls := c.lim.family.process.lines(); ls != nil {
+	if ls := c.lim.waiters.now(); ls != nil {
 		ask = func(ctx context.Context) error { return ls.Peek(ctx, &c.Call, (*caller)(c)) }
 	}
 	if err := ask(ctx); err != nil {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -173,4 +174,68 @@ func TestWaitEndsThoughNobodyNotices(t *testing.T) {
 	for waiting := 1; waiting > 0; waiting, _, _ = l.Lines() {
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// A limiter made by With may have a store of its own. Who waits for something of one
+// store is in nobody's way in the other, and what they leave goes back where it is from.
+func TestLinesOfTwoStores(t *testing.T) {
+	soon := 10 * time.Millisecond
+	for name, limit := range map[string]stint.Limit{
+		"slots": stint.Concurrency(1, stint.WithQueue(5), stint.WithMaxWait(time.Minute)),
+		"turns": stint.Rate(1, time.Second, stint.WithMaxWait(time.Minute)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				parent := limiter(t, theKey, limit)
+				child := derive(t, parent, stint.WithMemory())
+				start := time.Now()
+				// The parent's only unit is taken. Of two that wait for the next, the
+				// second leaves.
+				first := take(t, parent, 1)
+				time.AfterFunc(5*time.Second, first.Done)
+				waiting := make(chan time.Duration)
+				go func() {
+					take(t, parent, 1).Done()
+					waiting <- time.Since(start)
+				}()
+				synctest.Wait()
+				ctx, leave := context.WithCancel(t.Context())
+				time.AfterFunc(soon, leave)
+				if _, err := parent.Take(ctx, "k", 1); err == nil {
+					t.Error("there was no unit for the second")
+				}
+				take(t, child, 1).Done()
+				if d := time.Since(start); d != soon {
+					t.Errorf("in the other store a unit was free, and came after %v", d)
+				}
+				was := <-waiting
+				if want := map[string]time.Duration{"slots": 5 * time.Second, "turns": time.Second}[name]; was != want {
+					t.Errorf("the first had to wait for %v, want %v", was, want)
+				}
+				start = time.Now()
+				take(t, parent, 1).Done()
+				if d := time.Since(start); d > time.Second {
+					t.Errorf("what was left is lost: the next waits for %v", d)
+				}
+			})
+		})
+	}
+}
+
+// Limits of this process are the same for both stores, and a slot that is released wakes
+// who waits beside either.
+func TestLinesOfTwoStoresForOneProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parent := limiter(t, theKey, stint.AdaptiveConcurrency(1, 1, stint.WithQueue(5)))
+		child := derive(t, parent, stint.WithMemory())
+		start := time.Now()
+		for _, l := range []*stint.Limiter{parent, child, parent} {
+			p := take(t, l, 1)
+			time.AfterFunc(time.Second, p.Done)
+		}
+		if d := time.Since(start); d != 2*time.Second {
+			t.Errorf("the third came after %v, want 2s", d)
+		}
+		time.Sleep(time.Second)
+	})
 }

@@ -25,6 +25,7 @@ type version struct {
 	generation *generation
 
 	store     store.Store
+	waiters   *waiters      // for it
 	allower   store.Allower // the store, if it is one; or nil
 	lent      bool          // the store is of WithStore: others may use it
 	most      int           // how many keys it holds, where it is the limiter's own
@@ -63,12 +64,12 @@ func (l *Limiter) build(c *config, g *generation, names *naming.Names) (*version
 
 	switch before := l.now.Load(); {
 	case before != nil:
-		v.store, v.lent, v.most = before.store, before.lent, before.most
+		v.store, v.waiters, v.lent, v.most = before.store, before.waiters, before.lent, before.most
 	case c.store != nil:
-		v.store, v.lent, v.most = c.store, true, 0
+		v.store, v.waiters, v.lent, v.most = c.store, l.family.waiters(c.store), true, 0
 	case c.memorySet || v.store == nil:
 		own := memstore.New(c.memory...)
-		v.store, v.lent, v.most = own, false, own.Stats().MaxKeys
+		v.store, v.waiters, v.lent, v.most = own, new(waiters), false, own.Stats().MaxKeys
 	}
 	v.allower, _ = v.store.(store.Allower)
 	v.shared = c.shared.or(v.shared)
@@ -316,7 +317,7 @@ func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
 			return &StoreError{err}
 		}
 		for _, l := range limits { // slots of it may be free now
-			v.family.process.wake(l.Name(), key)
+			v.waiters.wake(l.Name(), key)
 		}
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Lines are the lines of those who wait for something of the limits of one process.
+// Lines are the lines of those in this process who wait for something of one store.
 type Lines struct {
 	Turns
 	Slots
