@@ -75,7 +75,7 @@ func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 		c.Start = adaptive.DefaultStart
 		c.Start = clamp(c.Start, min, max)
 	case c.Start < min || c.Start > max:
-		r.errs.bad(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "", fmt.Sprintf("write %d to %d, the range of AdaptiveConcurrency", min, max))
+		r.errs.bad(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "", fmt.Sprintf("write %d to %d, the range of the limit", min, max))
 	}
 	ofOne(r, "WithTolerance", "tolerance", adaptive.Gradient2, &c.Tolerance, adaptive.DefaultTolerance)
 	ofOne(r, "WithLatencyTimeout", "latency timeout", adaptive.AIMD, &c.Timeout, adaptive.DefaultTimeout)
@@ -88,7 +88,7 @@ func ofOne[N comparable](r *rule, option, what string, of adaptive.Algorithm, n 
 	if *n == *new(N) {
 		*n = otherwise
 	} else if has := configOf(r).Algorithm; has != of {
-		r.errs.bad(option, fmt.Sprintf("%v has no %s", has, what), fmt.Sprintf("leave it out, or write %v", of))
+		r.errs.bad(option, "%v has no "+what, "leave it out, or write %v", has, of)
 	}
 }
 

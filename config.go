@@ -255,7 +255,7 @@ func (c *config) probe() (errs mistakes) {
 	}
 	if s, ok := c.store.(store.Checked); ok {
 		for _, e := range s.Misconfigured() {
-			errs.bad("WithStore", e.Problem, e.Write)
+			errs.add("WithStore", e)
 		}
 	}
 	return errs
@@ -347,6 +347,18 @@ type OptionError struct {
 	Problem string
 	// Write says what to write instead: "write 0 or more", "leave it out".
 	Write string
+
+	named *store.SpecError // Problem and Write, if they contain names
+}
+
+// In returns Problem and Write for readers who don't write Go, such as those of a
+// configuration file. word returns their word for a name of Go's, such as "TokenBucket"
+// or "time.Second".
+func (e *OptionError) In(word func(name string) string) (problem, write string) {
+	if e.named == nil {
+		return e.Problem, e.Write
+	}
+	return e.named.In(word)
 }
 
 // Error returns the route, the limit, the option, the problem and what to write
@@ -370,8 +382,17 @@ func (e *OptionError) Error() string {
 // mistakes are the problems found, in order.
 type mistakes []*OptionError
 
-func (m *mistakes) bad(option, problem, write string) {
+// bad adds a problem, with the arguments of store.NewSpecError.
+func (m *mistakes) bad(option, problem, write string, names ...any) {
+	if len(names) > 0 {
+		m.add(option, store.NewSpecError("", problem, write, names...))
+		return
+	}
 	*m = append(*m, &OptionError{Option: option, Problem: problem, Write: write})
+}
+
+func (m *mistakes) add(option string, e *store.SpecError) {
+	*m = append(*m, &OptionError{Option: option, Problem: e.Problem, Write: e.Write, named: e})
 }
 
 // at returns the mistakes as those of options in a route, or of a limit, or both. They
@@ -423,7 +444,7 @@ func inSpec(err error) (m mistakes) {
 	}
 	for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
 		wrong := e.(*store.SpecError)
-		m.bad(specOptions[wrong.Field], wrong.Problem, wrong.Write)
+		m.add(specOptions[wrong.Field], wrong)
 	}
 	return m
 }

@@ -145,7 +145,7 @@ func byAddress(client *clientip.Resolver) KeyFunc {
 // addressed returns problems with addresses as mistakes in the arguments of option.
 func addressed(option string, problems []clientip.Problem) (m mistakes) {
 	for _, p := range problems {
-		m.bad(option, p.What, p.Write)
+		m.bad(option, p.What, p.Write, p.Names...)
 	}
 	return m
 }
@@ -313,7 +313,7 @@ func Join(keys ...KeyFunc) KeyFunc {
 		return misconfigured(&OptionError{Option: "Join", Problem: fmt.Sprintf("key function %d is nil", i+1), Write: "write one, or leave it out"})
 	}
 	if slices.ContainsFunc(keys, isGiven) {
-		return misconfigured(&OptionError{Option: "Join", Problem: "GivenKey() can't be a part of a key", Write: "give Take a key that is already joined"})
+		return misconfigured(&OptionError{Option: "Join", Problem: "a given key can't be a part of another", Write: "give Take a key that is already joined"})
 	}
 	keys = slices.Clone(keys)
 	return folded(func(r *http.Request) (string, error) {
@@ -362,7 +362,7 @@ func Hash(secret []byte, k KeyFunc) KeyFunc {
 		wrong.bad("Hash", "the key function is nil", "write the one to hash, such as stint.RemoteIP()")
 	}
 	if k != nil && isGiven(k) {
-		wrong.bad("Hash", "GivenKey() can't be hashed", "give Take a key that is already hashed")
+		wrong.bad("Hash", "a given key can't be hashed", "give Take a key that is already hashed")
 	}
 	if wrong != nil {
 		return misconfigured(wrong...)

@@ -430,7 +430,7 @@ func (*ban) lacks(_ *entry, beside []*entry) *OptionError {
 	if slices.ContainsFunc(beside, func(e *entry) bool { return e.kind.counted(e) }) {
 		return nil
 	}
-	return &OptionError{Problem: "no limit beside it whose refusals count", Write: "write a Rate, a Quota or a Concurrency that nobody waits for beside the Ban"}
+	return &OptionError{Problem: "no limit beside it whose refusals count", Write: "write a rate, a quota or a concurrency that nobody waits for beside the ban"}
 }
 
 // said returns the part of a limit's fields that is the same in every decision.

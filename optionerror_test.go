@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func optionErrors(t *testing.T, err error) (all []stint.OptionError) {
 		if o.Write == "" || o.Option+o.Problem == "" {
 			t.Errorf("%+v doesn't say what is wrong, or what to write", *o)
 		}
-		all = append(all, *o)
+		all = append(all, stint.OptionError{Limit: o.Limit, Route: o.Route, Option: o.Option, Problem: o.Problem, Write: o.Write})
 	}
 	return all
 }
@@ -105,6 +106,35 @@ func TestOptionErrorText(t *testing.T) {
 	} {
 		if got := e.Error(); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// Whoever has other words for Go's names gets the texts with those.
+func TestOptionErrorIn(t *testing.T) {
+	key := stint.WithKey(stint.IP{Header: "100%v"}.Key())
+	for _, tt := range []struct {
+		opts []stint.Option
+		want string
+	}{
+		{[]stint.Option{theKey, stint.Quota(1, stint.Daily, stint.WithBurst(5))}, "<FixedWindow> has no burst: leave it out, or write <TokenBucket>"},
+		{[]stint.Option{theKey, stint.Rate(1, 0)}, "period 0s: write a positive duration, such as <time.Second>"},
+		{[]stint.Option{theKey, stint.AdaptiveConcurrency(1, 2, stint.WithLatencyTimeout(time.Second))}, "<Gradient2> has no latency timeout: leave it out, or write <AIMD>"},
+		{[]stint.Option{key, stint.Rate(1, time.Second)}, "no proxy is trusted, so 100%v would never be read: " +
+			`write the addresses that your proxies connect from, such as <netip.MustParsePrefix("10.0.0.0/8")>, or <stint.RemoteIP()> if there are none`},
+		{[]stint.Option{theKey, stint.Rate(1, time.Second, stint.WithName("50%v"))}, `name "50%v": write a letter, then up to 63 of A-Z a-z 0-9 _ . -`},
+	} {
+		var e *stint.OptionError
+		if err := stint.Check(tt.opts...); !errors.As(err, &e) {
+			t.Errorf("%v, want %s", err, tt.want)
+			continue
+		}
+		problem, write := e.In(func(name string) string { return "<" + name + ">" })
+		if got := problem + ": " + write; got != tt.want {
+			t.Errorf("got  %s\nwant %s", got, tt.want)
+		}
+		if got, want := e.Problem+": "+e.Write, strings.NewReplacer("<", "", ">", "").Replace(tt.want); got != want {
+			t.Errorf("in Go %s\nwant %s", got, want)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package policy
 import (
 	"cmp"
 	"errors"
-	"regexp"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -43,29 +42,20 @@ func (d *decoder) reports(n *yaml.Node, field string, opts ...stint.Option) bool
 // inFile describes a problem in the words of a file. written is what the file says
 // instead of the option.
 func inFile(written string, e stint.OptionError) string {
-	translated := func(text string) string {
-		return goName.ReplaceAllStringFunc(text, func(name string) string { return cmp.Or(fileWords[name], name) })
-	}
-	problem := cmp.Or(translated(e.Problem), written)
-	if problem != "" {
+	problem, write := e.In(func(name string) string { return cmp.Or(fileWords[name], name) })
+	if problem = cmp.Or(problem, written); problem != "" {
 		problem += ": "
 	}
-	return problem + translated(e.Write)
+	return problem + write
 }
 
-// goName matches a name of the Go API, or a quoted text, which is skipped.
-var goName = regexp.MustCompile(`"(?:\\.|[^"\\])*"|(?:[a-z]+\.)?\b[A-Z]\w*(?:\(\)|\("[^"]*"\))?`)
-
-// fileWords maps names of the Go API to a file's words, where they differ.
+// fileWords are a file's words for the names of Go's in problems.
 var fileWords = map[string]string{
-	"Rate": "rate", "Quota": "quota", "Concurrency": "concurrency", "Ban": "ban",
-	"AdaptiveConcurrency": "adaptive-concurrency",
-	"Gradient2":           "gradient2", "Vegas": "vegas", "AIMD": "aimd",
 	"Period": "rate", "Window": "quota",
 	"Hourly": "hourly", "Daily": "daily", "Weekly": "weekly", "Monthly": "monthly",
-	"RemoteIP()": "remote-ip", "stint.RemoteIP()": "remote-ip", "GivenKey()": "given",
-	`netip.MustParsePrefix("10.0.0.0/8")`: "10.0.0.0/8",
-	"stint.WithName":                      "name", "time.Second": "1s",
+	"Gradient2": "gradient2", "Vegas": "vegas", "AIMD": "aimd",
+	"stint.RemoteIP()": "remote-ip", `netip.MustParsePrefix("10.0.0.0/8")`: "10.0.0.0/8",
+	"time.Second": "1s",
 }
 
 func init() {

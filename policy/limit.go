@@ -328,7 +328,8 @@ func (l *limit) build(options []placedOption) stint.Limit {
 func (l *limit) blame(options []placedOption, e stint.OptionError) placedOption {
 	for i, o := range slices.Backward(options) {
 		without := slices.Delete(slices.Clone(options), i, i+1)
-		if !slices.Contains(alone(l.build(without)), e) {
+		same := func(o stint.OptionError) bool { return o.Error() == e.Error() }
+		if !slices.ContainsFunc(alone(l.build(without)), same) {
 			return o
 		}
 	}

@@ -127,18 +127,8 @@ func ValidName(s string) bool {
 	return 1 <= len(s) && len(s) <= 64
 }
 
-// SpecError is one problem with a Spec, or with a store that implements Checked.
-type SpecError struct {
-	Field   string // of Spec; empty for a store
-	Problem string
-	Write   string // what to write instead: "write a number from 1 to 1000"
-}
-
-// Error returns the problem and what to write instead.
-func (e *SpecError) Error() string { return e.Problem + ": " + e.Write }
-
-// wrong records one problem: the fields of a SpecError.
-type wrong = func(field, problem, write string)
+// wrong records one problem, with the arguments of NewSpecError.
+type wrong = func(field, problem, write string, names ...any)
 
 // NewLimit checks a Spec, fills in its defaults and returns the limit. The error
 // reports every problem at once: it is made by errors.Join and holds a *SpecError for
@@ -146,7 +136,9 @@ type wrong = func(field, problem, write string)
 func NewLimit(s Spec) (*Limit, error) {
 	l := &Limit{spec: s}
 	var errs []error
-	bad := func(field, problem, write string) { errs = append(errs, &SpecError{field, problem, write}) }
+	bad := func(field, problem, write string, names ...any) {
+		errs = append(errs, NewSpecError(field, problem, write, names...))
+	}
 
 	if !ValidName(s.Name) {
 		bad("Name", fmt.Sprintf("name %.80q", s.Name), "write a letter, then up to 63 of A-Z a-z 0-9 _ . -")
@@ -179,23 +171,21 @@ func (l *Limit) checkSpan(bad wrong) {
 	switch has := &algorithms[s.Algorithm]; {
 	case has.endless:
 		if s.Period != 0 || calendar {
-			bad("Period", fmt.Sprintf("%v counts the slots held and has no period", s.Algorithm), "leave Period and Window out")
+			bad("Period", "%v counts the slots held and has no period", "leave %v and %v out", s.Algorithm, "Period", "Window")
 		}
 	case calendar && s.Period != 0:
-		bad("Period", "both a Period and a Window", "leave one out")
+		bad("Period", "both a %v and a %v", "leave one out", "Period", "Window")
 	case calendar:
 		if !has.calendar {
-			bad("Algorithm", fmt.Sprintf("%v does not follow a calendar", s.Algorithm), "write FixedWindow or IntervalBucket, or a Period")
+			bad("Algorithm", "%v does not follow a calendar", "write %v or %v, or a %v", s.Algorithm, FixedWindow, IntervalBucket, "Period")
 		}
-		if problem, write := s.Window.check(); problem != "" {
-			bad("Window", problem, write)
-		}
+		s.Window.check(bad)
 	case s.Period <= 0:
-		bad("Period", fmt.Sprintf("period %v", s.Period), "write a positive duration, such as time.Second")
+		bad("Period", fmt.Sprintf("period %v", s.Period), "write a positive duration, such as %v", "time.Second")
 	case s.Period%time.Microsecond != 0:
 		bad("Period", fmt.Sprintf("period %v", s.Period), "write a whole number of microseconds")
 	case float64(s.Period.Microseconds()) > horizon/10:
-		bad("Period", fmt.Sprintf("period %v", s.Period), "write at most two years, or a Window")
+		bad("Period", fmt.Sprintf("period %v", s.Period), "write at most two years, or a %v", "Window")
 	}
 }
 
@@ -207,7 +197,7 @@ func (l *Limit) checkExtras(bad wrong) {
 	if s.Burst != 0 {
 		switch {
 		case !has.burst:
-			bad("Burst", fmt.Sprintf("%v has no burst", s.Algorithm), "leave it out, or write TokenBucket")
+			bad("Burst", "%v has no burst", "leave it out, or write %v", s.Algorithm, TokenBucket)
 		case s.Burst < None || s.Burst > MaxCost:
 			bad("Burst", fmt.Sprintf("burst %d", s.Burst), fmt.Sprintf("write a number from 0 to %d", int64(MaxCost)))
 		case s.Burst == None && s.Algorithm != LeakyBucket && !s.Debt:
@@ -217,17 +207,17 @@ func (l *Limit) checkExtras(bad wrong) {
 	if s.Queue != 0 {
 		switch {
 		case !has.queue:
-			bad("Queue", fmt.Sprintf("%v has no queue", s.Algorithm), "write LeakyBucket or TokenBucket, or a maximum wait")
+			bad("Queue", "%v has no queue", "write %v or %v, or a maximum wait", s.Algorithm, LeakyBucket, TokenBucket)
 		case s.Queue < None || s.Queue > MaxCost:
 			bad("Queue", fmt.Sprintf("queue %d", s.Queue), fmt.Sprintf("write a number from 0 to %d", int64(MaxCost)))
 		}
 	}
 	if s.Debt && !has.debt {
-		bad("Debt", fmt.Sprintf("%v takes no debt", s.Algorithm), "write TokenBucket (WarmUp prepays by itself)")
+		bad("Debt", "%v takes no debt", "write %v (%v prepays by itself)", s.Algorithm, TokenBucket, WarmUp)
 	}
 	switch {
 	case s.Algorithm != Ban && s.Ban != 0:
-		bad("Ban", fmt.Sprintf("%v has no ban period", s.Algorithm), "leave it out, or write the Ban algorithm")
+		bad("Ban", "%v has no ban period", "leave it out, or write the %v algorithm", s.Algorithm, Ban)
 	case s.Algorithm == Ban && (s.Ban <= 0 || s.Ban%time.Microsecond != 0 || s.Ban > longest):
 		bad("Ban", fmt.Sprintf("a ban of %v", s.Ban), "write a positive multiple of a microsecond, at most a year")
 	}
@@ -236,18 +226,18 @@ func (l *Limit) checkExtras(bad wrong) {
 	}
 	switch {
 	case s.Algorithm == WarmUp && s.WarmUp <= 0:
-		bad("Algorithm", "WarmUp without a warm-up period", "write how long the rate takes to rise, such as 4s")
+		bad("Algorithm", "%v without a warm-up period", "write how long the rate takes to rise, such as 4s", s.Algorithm)
 	case s.Algorithm != WarmUp && s.WarmUp != 0:
-		bad("WarmUp", fmt.Sprintf("%v does not warm up", s.Algorithm), "write the WarmUp algorithm, or leave the period out")
+		bad("WarmUp", "%v does not warm up", "write the %v algorithm, or leave the period out", s.Algorithm, WarmUp)
 	case s.WarmUp%time.Microsecond != 0:
 		bad("WarmUp", fmt.Sprintf("warm-up %v", s.WarmUp), "write a whole number of microseconds")
 	}
 	switch {
 	case s.Buckets == 0:
 	case s.Algorithm != SlidingWindow:
-		bad("Buckets", fmt.Sprintf("%v has no buckets", s.Algorithm), "write SlidingWindow")
+		bad("Buckets", "%v has no buckets", "write %v", s.Algorithm, SlidingWindow)
 	case s.Buckets < 1 || s.Buckets > 1000:
-		bad("Buckets", fmt.Sprintf("%d buckets", s.Buckets), "write a number from 1 to 1000, or SlidingLog")
+		bad("Buckets", fmt.Sprintf("%d buckets", s.Buckets), "write a number from 1 to 1000, or %v", SlidingLog)
 	}
 }
 

@@ -56,20 +56,18 @@ func (w Window) In(loc *time.Location) Window {
 	return w
 }
 
-// check returns what is wrong with the window and what to write instead, or two empty
-// strings.
-func (w Window) check() (problem, write string) {
+// check reports what is wrong with the window.
+func (w Window) check(bad wrong) {
 	switch {
 	case w.kind != everyWindow:
-		return "", ""
 	case w.every <= 0 || w.every%time.Microsecond != 0:
-		return "a window of " + w.every.String(), "write a positive multiple of a microsecond"
+		bad("Window", "a window of "+w.every.String(), "write a positive multiple of a microsecond")
 	case float64(w.every.Microseconds()) > horizon/10:
-		return "a window of " + w.every.String(), "write at most two years"
+		bad("Window", "a window of "+w.every.String(), "write at most two years")
 	case w.loc != nil:
-		return "a window of " + w.every.String() + " is aligned to the Unix epoch and has no time zone", "write Hourly, Daily, Weekly or Monthly"
+		bad("Window", "a window of "+w.every.String()+" is aligned to the Unix epoch and has no time zone",
+			"write %v, %v, %v or %v", "Hourly", "Daily", "Weekly", "Monthly")
 	}
-	return "", ""
 }
 
 // String returns the name of the window: "daily", "every 1h0m0s", "daily in

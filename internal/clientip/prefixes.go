@@ -13,8 +13,11 @@ import (
 type Prefixes []netip.Prefix
 
 // Problem is what is wrong with an address or a source of addresses, and what to write
-// instead.
-type Problem struct{ What, Write string }
+// instead. If it has names of Go's, both are formats of them.
+type Problem struct {
+	What, Write string
+	Names       []any
+}
 
 // NewPrefixes normalizes prefixes: netip accepts 10.1.2.3/8 and ::ffff:10.0.0.0/104 as
 // they are, and then Contains doesn't do what one expects. It reports the prefixes that
@@ -23,11 +26,11 @@ func NewPrefixes(prefixes []netip.Prefix) (s Prefixes, problems []Problem) {
 	for i, p := range prefixes {
 		switch {
 		case !p.IsValid():
-			problems = append(problems, Problem{fmt.Sprintf("prefix %d is invalid", i+1),
-				`write one such as netip.MustParsePrefix("10.0.0.0/8"), and check the error of netip.ParsePrefix`})
+			problems = append(problems, Problem{What: fmt.Sprintf("prefix %d is invalid", i+1),
+				Write: `write one such as netip.MustParsePrefix("10.0.0.0/8"), and check the error of netip.ParsePrefix`})
 			continue
 		case p.Addr().Is4In6() && p.Bits() < 96:
-			problems = append(problems, Problem{fmt.Sprintf("%v is wider than all of IPv4", p), "write an IPv4 prefix, such as 10.0.0.0/8"})
+			problems = append(problems, Problem{What: fmt.Sprintf("%v is wider than all of IPv4", p), Write: "write an IPv4 prefix, such as 10.0.0.0/8"})
 			continue
 		case p.Addr().Is4In6():
 			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)

@@ -62,7 +62,7 @@ func New(s Source) (*Resolver, []Problem) {
 	}
 	var problems []Problem
 	c.trusted, problems = NewPrefixes(s.Trusted)
-	bad := func(what, write string) { problems = append(problems, Problem{what, write}) }
+	bad := func(what, write string, names ...any) { problems = append(problems, Problem{what, write, names}) }
 	for _, p := range c.trusted {
 		if slices.ContainsFunc(everybody[:], func(all netip.Prefix) bool { return p.Overlaps(all) && p.Bits() <= all.Bits() }) {
 			bad(fmt.Sprintf("trusting %v lets every client name the address it is limited by", p),
@@ -74,8 +74,9 @@ func New(s Source) (*Resolver, []Problem) {
 	case s.Header != "" && !IsFieldName(s.Header):
 		bad(fmt.Sprintf("%.80q is not a header field", s.Header), fmt.Sprintf("write its name, such as %q", XForwardedFor))
 	case s.Header != "" && !trusts:
-		bad(fmt.Sprintf("no proxy is trusted, so %s would never be read", c.header),
-			`write the addresses that your proxies connect from, such as netip.MustParsePrefix("10.0.0.0/8"), or stint.RemoteIP() if there are none`)
+		bad(fmt.Sprintf("no proxy is trusted, so %s would never be read", strings.ReplaceAll(c.header, "%", "%%")),
+			"write the addresses that your proxies connect from, such as %v, or %v if there are none",
+			`netip.MustParsePrefix("10.0.0.0/8")`, "stint.RemoteIP()")
 	case s.Header == "" && trusts:
 		bad("proxies are trusted, but no header field is to be read", fmt.Sprintf("write the Header that they set, such as %q", XForwardedFor))
 	}
