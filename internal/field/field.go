@@ -74,21 +74,16 @@ type Writer struct {
 	// Items is what Write writes.
 	Items []Item
 
-	text   []byte
-	values []value
+	// These are of the current response.
+	outermost bool     // no limiter before this one has set a field
+	slots     []string // left for values
+
+	text []byte
+	last [fields]string // the texts made last; who is refused is often told the same again
 	// Strings and slots are cut off larger pieces, as net/textproto does: a response has
 	// few short values, and each would otherwise be an allocation.
 	texts strings.Builder
-	last  string // cut off texts; whoever is refused is often refused in the same words
 	block []string
-}
-
-// value is the value of one field in composed.
-type value struct {
-	field uint8
-	line  bool   // it is added to the existing values rather than replacing them
-	known string // if empty, the value is the text from the previous value to end
-	end   int
 }
 
 // The fields that a Writer sets.
@@ -100,11 +95,12 @@ const (
 	legacyReset
 	retryAfter
 	cacheControl
+	fields // how many there are
 )
 
 // The keys are in canonical form, as http.Header stores them: Add finds them under any
 // other spelling.
-var composed = [...]string{"Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Retry-After", "Cache-Control"}
+var composed = [fields]string{"Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Retry-After", "Cache-Control"}
 
 // keptText is the size above which the text buffer isn't kept.
 const keptText = 4 << 10
@@ -120,8 +116,7 @@ const keptText = 4 << 10
 // If an item is refused, Write also marks the response as not being a copy of the
 // resource, and sets Retry-After unless the request can never pass.
 func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []string) {
-	w.text, w.values = w.text[:0], w.values[:0]
-	outermost := len(h) == 0 // most limiters find no fields set
+	w.outermost, w.slots = len(h) == 0, slots
 	refused := false
 	for i := range w.Items {
 		it := &w.Items[i]
@@ -137,38 +132,19 @@ func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []stri
 	if refused {
 		w.refusal(h)
 	}
-	text, start := w.said(), 0
-	for i := range w.values {
-		v := &w.values[i]
-		said := v.known
-		if said == "" {
-			said, start = text[start:v.end], v.end
-		}
-		key := composed[v.field]
-		if v.line && !outermost {
-			if had := h[key]; len(had) > 0 {
-				h[key] = append(had, said)
-				continue
-			}
-		}
-		if len(slots) == 0 {
-			slots = w.slot()
-		}
-		slots[0] = said
-		h[key], slots = slots[:1:1], slots[1:]
-	}
+	w.slots = nil
 	if cap(w.text) > keptText {
 		w.text = nil
 	}
 }
 
-// draft composes RateLimit, and RateLimit-Policy unless it is known.
+// draft sets RateLimit and RateLimit-Policy.
 func (w *Writer) draft(h http.Header, policy string) {
-	nested := len(h[composed[limitLine]]) > 0
+	nested := !w.outermost && len(h[composed[limitLine]]) > 0
 	if (nested || policy == "") && w.outdo(h) {
 		policy = "" // it names limits that aren't shown
 	}
-	b := w.text
+	b := w.text[:0]
 	for i := range w.Items {
 		it := &w.Items[i]
 		if it.Policy == "" || it.outdone {
@@ -183,39 +159,53 @@ func (w *Writer) draft(h http.Header, policy string) {
 			b = strconv.AppendInt(append(b, `;t=`...), seconds(it.More), 10)
 		}
 	}
-	w.text = b
-	end := len(b)
-	if end == 0 {
+	if w.text = b; len(b) == 0 {
 		return
 	}
-	if w.values = append(w.values, value{field: limitLine, line: nested, end: end}); policy == "" {
+	w.set(h, limitLine, "", nested)
+	if policy == "" {
+		b = b[:0]
 		for i := range w.Items {
 			it := &w.Items[i]
 			if it.Policy == "" || it.outdone {
 				continue
 			}
-			if len(b) > end {
+			if len(b) > 0 {
 				b = append(b, ", "...)
 			}
 			b = append(b, it.Policy...)
 		}
 		w.text = b
 	}
-	w.values = append(w.values, value{field: policyLine, line: true, known: policy, end: len(b)})
+	w.set(h, policyLine, policy, true)
 }
 
-// said returns the composed text as a string that is never overwritten.
-func (w *Writer) said() string {
-	if string(w.text) == w.last {
-		return w.last
+// set sets a field to a value, or to a copy of the text if the value is "". A line is
+// added to what outer limiters have set, anything else replaces it.
+func (w *Writer) set(h http.Header, field uint8, value string, line bool) {
+	if value == "" {
+		if value = w.last[field]; value != string(w.text) {
+			if w.texts.Cap()-w.texts.Len() < len(w.text) {
+				w.texts = strings.Builder{}
+				w.texts.Grow(max(pieceOfText, len(w.text)))
+			}
+			w.texts.Write(w.text)
+			value = w.texts.String()[w.texts.Len()-len(w.text):]
+			w.last[field] = value
+		}
 	}
-	if w.texts.Cap()-w.texts.Len() < len(w.text) {
-		w.texts = strings.Builder{}
-		w.texts.Grow(max(pieceOfText, len(w.text)))
+	key := composed[field]
+	if line && !w.outermost {
+		if had := h[key]; len(had) > 0 {
+			h[key] = append(had, value)
+			return
+		}
 	}
-	w.texts.Write(w.text)
-	w.last = w.texts.String()[w.texts.Len()-len(w.text):]
-	return w.last
+	if len(w.slots) == 0 {
+		w.slots = w.slot()
+	}
+	w.slots[0] = value
+	h[key], w.slots = w.slots[:1:1], w.slots[1:]
 }
 
 // pieceOfText is how much memory a value that somebody keeps holds on to.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// legacy composes the fields of the limit with the least left, unless an outer limiter
+// legacy sets the fields of the limit with the least left, unless an outer limiter
 // has written as little or less.
 func (w *Writer) legacy(h http.Header) {
 	var least *Item
@@ -20,15 +20,15 @@ func (w *Writer) legacy(h http.Header) {
 	if n, there := outerNumber(h, legacyRemaining); there && n <= least.Remaining {
 		return
 	}
-	w.number(legacyLimit, least.Units)
-	w.number(legacyRemaining, least.Remaining)
-	w.number(legacyReset, seconds(least.Reset))
+	w.number(h, legacyLimit, least.Units)
+	w.number(h, legacyRemaining, least.Remaining)
+	w.number(h, legacyReset, seconds(least.Reset))
 }
 
-// number composes a field of one number, replacing what h has.
-func (w *Writer) number(field uint8, n int64) {
-	w.text = appendInt(w.text, n)
-	w.values = append(w.values, value{field: field, end: len(w.text)})
+// number sets a field of one number, replacing what outer limiters have set.
+func (w *Writer) number(h http.Header, field uint8, n int64) {
+	w.text = appendInt(w.text[:0], n)
+	w.set(h, field, "", false)
 }
 
 // outerNumber returns what an outer limiter has written in a field of one number.

@@ -7,11 +7,13 @@ import (
 	"time"
 )
 
-// refusal composes the fields that only a refusal has. Retry-After is the latest of all
+// refusal sets the fields that only a refusal has. Retry-After is the latest of all
 // refused items and of outer limiters.
 func (w *Writer) refusal(h http.Header) {
-	forget(h)
-	w.values = append(w.values, value{field: cacheControl, known: noStore})
+	if !w.outermost {
+		forget(h)
+	}
+	w.set(h, cacheControl, noStore, false)
 	latest := time.Duration(0)
 	for i := range w.Items {
 		if it := &w.Items[i]; it.Refused {
@@ -23,10 +25,10 @@ func (w *Writer) refusal(h http.Header) {
 	}
 }
 
-// retryAfter composes Retry-After unless it is already as late.
+// retryAfter sets Retry-After unless it is already as late.
 func (w *Writer) retryAfter(h http.Header, n int64) {
 	if had, there := outerNumber(h, retryAfter); !there || had < n {
-		w.number(retryAfter, n)
+		w.number(h, retryAfter, n)
 	}
 }
 
