@@ -114,9 +114,10 @@ local function refunded(refund, standing, behind, capacity, waiting)
   return greater(refund, none)
 end
 
--- An instant as a receipt tells it.
+-- An instant as a receipt tells it. One that was told under other numbers may have more
+-- beyond a tick than one has now.
 local function told(text, p)
   local ticks, beyond = string.match(text, '^(-?%d+):(%d+)$')
-  if ticks then return pair(ticks + 0, beyond + 0, p) end
+  if ticks then return pair(ticks + 0, 0, p) + paired(beyond + 0, p) end
   return paired(text + 0, p)
 end

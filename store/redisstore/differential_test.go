@@ -211,12 +211,22 @@ func (w *twins) spec(name string, a store.Algorithm) store.Spec {
 	return s
 }
 
-var berlin, _ = time.LoadLocation("Europe/Berlin")
+var zones []*time.Location
+
+func init() {
+	for _, n := range []string{"Europe/Berlin", "Australia/Lord_Howe", "Pacific/Chatham", "Africa/Casablanca", "Antarctica/Troll", "America/Havana", "Asia/Beirut", "America/Asuncion", "America/St_Johns", "Asia/Kathmandu", "Pacific/Kiritimati"} {
+		l, err := time.LoadLocation(n)
+		if err != nil {
+			panic(err)
+		}
+		zones = append(zones, l)
+	}
+}
 
 func (w *twins) window() store.Window {
 	window := pick(w, store.Hourly, store.Daily, store.Weekly, store.Monthly, store.Every(7*time.Second), store.Every(time.Hour))
-	if _, fixed := window.Fixed(); !fixed && w.roll(2) == 0 && berlin != nil {
-		window = window.In(berlin)
+	if _, fixed := window.Fixed(); !fixed && w.roll(2) == 0 {
+		window = window.In(pick(w, zones...))
 	}
 	return window
 }
@@ -448,6 +458,9 @@ func (w *twins) settle() error {
 		if c.Limit.Algorithm() == store.Concurrency {
 			c.Cost = min(c.Cost, 1000)
 		}
+		if w.roll(6) == 0 { // by a caller who has other numbers by now
+			c.Limit = pick(w, w.versions(c.Limit)...)
+		}
 		w.note("settle %s %v from %d to %d", t.key, c.Limit.Spec(), c.Receipt.Cost, c.Cost)
 		ss = append(ss, &settlement{charge: &c, result: new(store.Result), key: t.key})
 		which = append(which, i)
@@ -481,6 +494,16 @@ func (w *twins) settle() error {
 		asked = append(asked, left.asked...)
 	}
 	return errAsks
+}
+
+// versions are those of a limit that take turns.
+func (w *twins) versions(l *store.Limit) []*store.Limit {
+	for _, limits := range w.limits {
+		if limits[0].Name() == l.Name() {
+			return limits
+		}
+	}
+	return nil
 }
 
 // amend settles what the script has settled by the steps.
