@@ -72,13 +72,8 @@ function rare.state(limit, v)
   end
   if b.B == none and b.D == none then before = s.full end
   used, hidden = resize(used, hidden, before, s.full)
-  if used + ahead == s.zero then
-    s.A = s.at
-  elseif ahead == s.zero then
-    s.A = lesser(is + used, s.at + s.full)
-  else
-    s.A = is + used + ahead
-  end
+  s.A = s.at
+  if used + ahead ~= s.zero then s.A = is + used + ahead end
   s.D = lesser(hidden, s.longest)
   if bottom ~= s.zero then s.E = lesser(is + bottom, s.A) end
   if s.E <= s.at then s.E = s.zero end

@@ -123,12 +123,11 @@ func (l *Limit) changeBucket(now *Now, s *State) {
 		before = l.full // not kept, but nothing was hidden below it
 	}
 	used, hidden = resize(used, hidden, before, l.full)
-	tat := is.plus(used).plus(ahead)
-	switch {
-	case used.plus(ahead) == zero:
-		tat = at // nothing is used yet between two ticks
-	case ahead == zero:
-		tat = lesser(tat, at.plus(l.full))
+	tat := at
+	if taken := used.plus(ahead); taken != zero {
+		// Between two ticks that may be further ahead than the capacity, by less than a
+		// tick. To clamp it would give so much back each time the versions take turns.
+		tat = is.plus(taken)
 	}
 	if floor != zero { // not beyond the tat: once that has passed, the state means nothing
 		floor = lesser(is.plus(floor), tat)

@@ -434,6 +434,9 @@ func TestVersionsTakeTurns(t *testing.T) {
 			limits    []*store.Limit
 			burst     int64
 			rate      = new(big.Rat) // units a microsecond
+			slowest   = new(big.Rat) // microseconds a unit
+			tick      int64
+			any       = a == store.TokenBucket && d.roll(2) == 0
 			now       = d.roll(years)
 			start     = now
 			state     store.State
@@ -443,20 +446,36 @@ func TestVersionsTakeTurns(t *testing.T) {
 		for range 2 + d.roll(2) {
 			spec := store.Spec{Name: "x", Algorithm: a, Units: 1 + d.roll(20), Burst: 1 + d.roll(30),
 				Period: oneOf(d, time.Millisecond, 7*time.Millisecond, time.Second, time.Minute)}
+			if any {
+				spec.Units, spec.Period = anyNumber(d, store.MaxCost/4), micros(anyNumber(d, 2*years))
+				spec.Burst = oneOf(d, spec.Burst, anyNumber(d, store.MaxCost))
+			}
 			l, err := store.NewLimit(spec)
 			if err != nil {
+				if any { // too long to fill
+					continue
+				}
 				t.Fatal(err)
 			}
 			limits = append(limits, l)
-			burst = max(burst, spec.Burst)
-			rate = most(rate, over(rat(1), token(spec)))
+			burst, tick = max(burst, spec.Burst), max(tick, l.Tick().Microseconds())
+			rate, slowest = most(rate, over(rat(1), token(spec))), most(slowest, token(spec))
 		}
+		if len(limits) < 2 || times(slowest, rat(burst)).Cmp(rat(years/2)) > 0 {
+			continue // what doesn't fit into a lowered limit is kept for a year's worth
+		}
+		span := ceil(times(slowest, rat(5)))
 		units := int64(0)
 		for _, l := range limits {
 			units = max(units, l.Spec().Units)
 		}
 		for range 300 {
-			now += oneOf(d, 0, d.roll(2000), d.roll(200_000), d.roll(30_000_000))
+			if now += oneOf(d, 0, d.roll(2000), d.roll(200_000), d.roll(30_000_000)); any {
+				now += oneOf(d, 0, d.roll(span), d.roll(1000))
+			}
+			if now > 15*years {
+				break
+			}
 			if now >= forgotten {
 				state = store.State{}
 			}
@@ -464,11 +483,18 @@ func TestVersionsTakeTurns(t *testing.T) {
 			charges := []store.Charge{{Limit: l, Cost: d.roll(4)}}
 			results := make([]store.Result, 1)
 			states := []store.State{state}
+			if any {
+				left := (&meter{limit: l, state: state, now: store.Now{Steady: now}}).take(0, 0).Remaining
+				charges[0].Cost = oneOf(d, 0, 1, left, left+1, d.roll(left+1))
+			}
 			store.Decide(store.Now{Steady: now}, charges, states, results)
 			state = states[0]
 			passed += results[0].Receipt.Cost
 			forgotten = now + l.Lifetime(&state, &results[0]).Microseconds()
 			allowed := burst + ceil(times(rate, rat(now-start)))
+			if any {
+				allowed += ceil(times(rate, rat(tick)))
+			}
 			if a == store.IntervalBucket { // an interval's tokens come at once
 				allowed += units
 			}
@@ -504,5 +530,24 @@ func TestReservingWithoutEnd(t *testing.T) {
 				break
 			}
 		}
+	}
+}
+
+// Versions whose ticks differ take turns within a tick, thousands of times: what lies
+// between two ticks isn't given back each time.
+func TestVersionsTakeTurnsWithinATick(t *testing.T) {
+	var limits []*store.Limit
+	for _, s := range []store.Spec{{Units: 1000, Period: time.Second, Burst: 10}, {Units: 999, Period: time.Second, Burst: 1}} {
+		limits = append(limits, newMeter(t, s).limit)
+	}
+	m := &meter{now: store.Now{Steady: 1_000_000}}
+	passed := int64(0)
+	for i := 0; m.now.Steady < 2_000_000; i++ {
+		m.limit = limits[i%2]
+		passed += m.take(1, 0).Receipt.Cost
+		m.sleep(23 * time.Microsecond)
+	}
+	if passed < 10+980 || passed > 10+1000 {
+		t.Errorf("%d pass in a second, want 990 to 1010", passed)
 	}
 }
