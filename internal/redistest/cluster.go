@@ -27,13 +27,19 @@ type Cluster struct {
 // seconds, most of it Redis's own: a master reports a cluster as sound only after
 // running for two.
 //
-// A node counts as failed after two seconds without an answer; then a replica, if there
-// is one, takes over. args are additional arguments of each node.
+// With replicas, a node counts as failed after two seconds without an answer; then a
+// replica takes over. Without, it takes a minute, so that a busy machine doesn't bring
+// the cluster down: a test of that passes --cluster-node-timeout. args are additional
+// arguments of each node.
 func StartCluster(t testing.TB, masters, replicasPerMaster int, args ...string) *Cluster {
 	t.Helper()
+	timeout := "2000"
+	if replicasPerMaster == 0 {
+		timeout = fmt.Sprint(patience.Milliseconds())
+	}
 	args = slices.Concat([]string{
 		"--cluster-enabled", "yes",
-		"--cluster-node-timeout", "2000",
+		"--cluster-node-timeout", timeout,
 		// A replica that was cut off for a while may still be promoted: on a
 		// busy machine, it is cut off now and then.
 		"--cluster-replica-validity-factor", "0",
@@ -143,13 +149,14 @@ func (c *Cluster) Addrs() []string {
 	return addrs
 }
 
-// Client returns a new client of the cluster with go-redis's defaults, changed by opts,
-// and closes it when the test ends. With those defaults a master that is dead or hangs
+// Client returns a new client of the cluster and closes it when the test ends. Its
+// options are go-redis's defaults, changed by opts, except that its own timeouts are a
+// minute, as those of [Server.Client]. With those defaults a master that is dead or hangs
 // is asked for up to a minute after its replica has taken over: a network error doesn't
 // make go-redis (v9.22) look for another. ReloadState, or a short
 // ClusterStateReloadInterval, does.
 func (c *Cluster) Client(opts ...func(*redis.ClusterOptions)) *redis.ClusterClient {
-	o := &redis.ClusterOptions{Addrs: c.Addrs(), Password: c.Nodes[0].p.password}
+	o := &redis.ClusterOptions{Addrs: c.Addrs(), Password: c.Nodes[0].p.password, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience}
 	for _, opt := range opts {
 		opt(o)
 	}

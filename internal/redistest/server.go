@@ -134,10 +134,12 @@ func (s *Server) Port() string { return fmt.Sprint(s.p.port.number) }
 // Dir returns the server's working directory, with its dumps and append-only files.
 func (s *Server) Dir() string { return s.p.dir }
 
-// Client returns a new client of the server with go-redis's defaults, changed by opts,
-// and closes it when the test ends.
+// Client returns a new client of the server and closes it when the test ends. Its
+// options are go-redis's defaults, changed by opts, except that its own timeouts are a
+// minute: a test that needs an answer waits for a busy machine, and one that needs a
+// timeout sets it where it belongs.
 func (s *Server) Client(opts ...func(*redis.Options)) *redis.Client {
-	o := &redis.Options{Addr: s.Addr(), Password: s.p.password}
+	o := &redis.Options{Addr: s.Addr(), Password: s.p.password, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience}
 	for _, opt := range opts {
 		opt(o)
 	}

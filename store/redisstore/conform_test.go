@@ -110,7 +110,7 @@ func conformBut(t *testing.T, rdb redis.UniversalClient, why func(name string) s
 			t.Skip(reason)
 		}
 		s = redisstore.New(rdb, append(append([]redisstore.Option{
-			redisstore.WithClock(c.now), redisstore.WithPrefix(redistest.Prefix(t)), redisstore.WithTimeout(10 * time.Second),
+			redisstore.WithClock(c.now), redisstore.WithPrefix(redistest.Prefix(t)), redisstore.WithTimeout(time.Minute),
 			// Nor are leases renewed while the suite's time goes by.
 			redisstore.WithLeaseTTL(20 * 365 * 24 * time.Hour),
 		}, opts...), redisstore.WithHelpClock(c.now))...)

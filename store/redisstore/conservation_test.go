@@ -57,7 +57,7 @@ func (g *ledger) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		case 1: // the request is lost
 			g.backs.Add(backs)
 			return fail(&net.OpError{Op: "write", Err: errors.New("broken pipe")})
-		case 2: // late
+		case 2: // late: its caller has been told that there is no answer
 			time.Sleep(2 * ledgerTimeout)
 		}
 		if err := next(context.Background(), cmd); err != nil {
@@ -112,25 +112,28 @@ func read(cmd redis.Cmder) (takes bool, settles, backs int64) {
 // that is known not to have been made is not lost: it is made again.
 func TestEveryUnitIsAccountedFor(t *testing.T) {
 	var all misfortune
-	for _, heeds := range []bool{true, false} {
-		for seed := range uint64(3) {
+	// How much of it there is depends on what else the machine does.
+	for seed := uint64(0); seed < 3 || !all.enough(); seed++ {
+		for _, heeds := range []bool{true, false} {
 			t.Run(fmt.Sprint("heeds deadlines ", heeds, ", ", seed), func(t *testing.T) { account(t, heeds, seed, &all) })
 		}
-	}
-	// How much of it there is depends on what else the machine does.
-	if all.granted < 300 || all.left < 5 || all.undone < 5 || all.answers == 0 {
-		t.Errorf("%+v: too little has gone wrong: the test is at fault", all)
+		if seed == 100 || t.Failed() {
+			t.Fatalf("%+v: too little has gone wrong, or too much", all)
+		}
 	}
 }
 
 // misfortune counts what has gone wrong, and what hasn't.
 type misfortune struct{ granted, left, undone, answers int64 }
 
+func (m *misfortune) enough() bool {
+	return m.granted >= 300 && m.left >= 5 && m.undone >= 5 && m.answers > 0
+}
+
 func account(t *testing.T, heeds bool, seed uint64, all *misfortune) {
 	const burst = 10_000
 	rdb := redistest.Shared(t).Client(func(o *redis.Options) {
 		o.ContextTimeoutEnabled, o.PoolSize = heeds, 50
-		o.ReadTimeout, o.WriteTimeout, o.DialTimeout = 20*time.Second, 20*time.Second, 20*time.Second
 	})
 	g := &ledger{rnd: rand.New(rand.NewPCG(seed, 3))}
 	rdb.AddHook(g)
@@ -175,11 +178,11 @@ func account(t *testing.T, heeds bool, seed uint64, all *misfortune) {
 	}
 	callers.Wait()
 	g.open.Store(false)
-	other := New(rdb, WithTimeout(10*time.Second))
+	other := New(rdb, WithTimeout(time.Minute))
 	other.prefix = s.prefix
 	defer other.Close()
 	var charged, want int64
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) { // late ones
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) { // late ones
 		charged = burst - mustTake(t, other, "k", l, 0).Remaining
 		want = 2*granted.Load() - g.settled.Load() + 2*g.answers.Load() + 2*g.backs.Load()
 		if charged == want {

@@ -168,7 +168,7 @@ func TestDenyCacheIsBounded(t *testing.T) {
 func TestDenyCacheAsksLittle(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
-	s := New(rdb, WithDenyCache(1000), WithTimeout(5*time.Second))
+	s := New(rdb, WithDenyCache(1000), WithTimeout(time.Minute))
 	defer s.Close()
 	l := denyLimit(t, store.Spec{Name: "rate", Units: 1, Period: time.Hour, Burst: 3})
 	ctx := context.Background()

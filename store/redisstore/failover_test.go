@@ -44,7 +44,7 @@ func TestReceiptsOfBothSides(t *testing.T) {
 				rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 				g := new(gate)
 				rdb.AddHook(g)
-				primary, secondary := New(rdb, WithPrefix(redistest.Prefix(t)), WithTimeout(10*time.Second)), memstore.New()
+				primary, secondary := New(rdb, WithPrefix(redistest.Prefix(t)), WithTimeout(time.Minute)), memstore.New()
 				defer primary.Close()
 				s := failover.New(primary, secondary, failover.WithFailure(IsFailure),
 					failover.WithThreshold(threshold), failover.WithProbe(time.Millisecond, time.Second))
@@ -146,7 +146,7 @@ func receiptsOfBoth(t *testing.T, s *failover.Store, sides [2]store.Store, g *ga
 	for at, want := range charged {
 		both[at.side]++
 		var r [1]store.Result
-		for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) { // slots released by and by
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // slots released by and by
 			if err := sides[at.side].Take(ctx, []store.Charge{{Key: at.key, Limit: at.limit}}, r[:]); err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +166,7 @@ func receiptsOfBoth(t *testing.T, s *failover.Store, sides [2]store.Store, g *ga
 
 func awaitClosed(t *testing.T, s *failover.Store) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); s.Stats().State != failover.Closed; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); s.Stats().State != failover.Closed; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the breaker stays open")
 		}

@@ -93,11 +93,6 @@ func answerLost(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook) err
 	return errCut
 }
 
-func tooLate(_ context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
-	time.Sleep(2 * apartTimeout)
-	return next(context.Background(), once{cmd})
-}
-
 type redisError string
 
 func (e redisError) Error() string { return string(e) }
@@ -130,10 +125,11 @@ func TestFaultsApartInCluster(t *testing.T) {
 func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key string) any) {
 	h := new(tap)
 	rdb.AddHook(h)
-	s := New(rdb, WithTimeout(apartTimeout))
+	s, hasty, other := New(rdb, WithTimeout(time.Minute)), New(rdb, WithTimeout(apartTimeout)), New(well, WithTimeout(time.Minute))
 	defer s.Close()
-	other := New(well, WithTimeout(10*time.Second))
+	defer hasty.Close()
 	defer other.Close()
+	pulse := redistest.StartPulse(t)
 	elsewhere := func(key, than string) string {
 		for range 30 {
 			if node(key) != node(than) {
@@ -145,12 +141,14 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 	}
 
 	take, back := lua.Take(lua.TokenBucket), lua.Settle(lua.TokenBucket)
+	l := denyLimit(t, store.Spec{Name: "l", Units: 5, Period: 24 * time.Hour})
 	ctx := t.Context()
 	for n, tt := range []struct {
 		name    string
 		refuses bool // the second key's limit
 		faults  func(granted, second string) *fault
-		leave   bool // the caller does, while it is given back
+		late    bool // what is given back is sent when the caller has its answer
+		leave   bool // which it has because it leaves, and not because time is up
 		class   error
 		never   error
 	}{
@@ -171,14 +169,12 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 			class:  ErrIndeterminate,
 		},
 		{
-			name: "refused, and it takes too long", refuses: true,
-			faults: func(granted, _ string) *fault { return &fault{back, granted, tooLate} },
-			class:  ErrIndeterminate,
+			name: "refused, and it takes too long", refuses: true, late: true,
+			class: ErrIndeterminate,
 		},
 		{
-			name: "refused, and the caller leaves", refuses: true, leave: true,
-			faults: func(granted, _ string) *fault { return &fault{back, granted, tooLate} },
-			class:  context.Canceled,
+			name: "refused, and the caller leaves", refuses: true, late: true, leave: true,
+			class: context.Canceled,
 		},
 		{
 			name:   "one was not asked",
@@ -189,7 +185,9 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 			name: "one was not asked, and the server of what is to be given back is gone",
 			faults: func(granted, second string) *fault {
 				return &fault{take, second, func(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
-					time.Sleep(apartTimeout / 4) // the other has been granted
+					for r := make([]store.Result, 1); ctx.Err() == nil && r[0].Remaining != 4; { // until the other has been granted
+						_ = other.Take(ctx, []store.Charge{{Key: granted, Limit: l}}, r)
+					}
 					h.with.Store(&fault{back, granted, notSent})
 					return notSent(ctx, cmd, next)
 				}}
@@ -200,7 +198,6 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 		t.Run(tt.name, func(t *testing.T) {
 			granted := fmt.Sprint("a", n)
 			second := elsewhere(fmt.Sprint("b", n), granted)
-			l := denyLimit(t, store.Spec{Name: "l", Units: 5, Period: time.Hour})
 			if tt.refuses {
 				if r := mustTake(t, other, second, l, 5); !r.OK {
 					t.Fatal(r)
@@ -218,14 +215,26 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 				h.with.Store(tt.faults(granted, second))
 				defer h.with.Store(nil)
 			}
-			if tt.leave {
-				time.AfterFunc(apartTimeout/2, leave)
+			asked, returned := s, make(chan struct{})
+			if tt.late {
+				h.with.Store(&fault{back, granted, func(_ context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
+					if tt.leave {
+						leave()
+					}
+					<-returned
+					return next(context.Background(), once{cmd})
+				}})
+				defer h.with.Store(nil)
+			}
+			if tt.class == ErrIndeterminate { // it tries again after a timeout's time
+				asked = hasty
 			}
 			charges := []store.Charge{{Key: granted, Limit: l, Cost: 1}, {Key: second, Limit: l, Cost: 1}}
 			results := make([]store.Result, 2)
-			start := time.Now()
-			err := s.Take(caller, charges, results)
-			if held := time.Since(start); held > 3*apartTimeout {
+			start := pulse.Elapsed()
+			err := asked.Take(caller, charges, results)
+			close(returned)
+			if held := pulse.Elapsed() - start; held > 3*apartTimeout {
 				t.Errorf("held for %v", held)
 			}
 			if !errors.Is(err, tt.class) || tt.never != nil && errors.Is(err, tt.never) {
@@ -235,7 +244,7 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 				t.Errorf("%+v", results)
 			}
 			h.with.Store(nil)
-			for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) { // late ones
+			for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) { // late ones
 				got := mustTake(t, other, granted, l, 0).Remaining
 				if got == 5 {
 					break
@@ -248,7 +257,6 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 	}
 
 	t.Run("settled in one place and not in the other", func(t *testing.T) {
-		l := denyLimit(t, store.Spec{Name: "l", Units: 5, Period: time.Hour})
 		charges := []store.Charge{{Key: "s", Limit: l, Cost: 2}, {Key: elsewhere("t", "s"), Limit: l, Cost: 2}}
 		for i, c := range charges {
 			charges[i].Cost, charges[i].Receipt = 1, mustTake(t, s, c.Key, l, 2).Receipt

@@ -54,9 +54,11 @@ func TestFaultsLoadingServer(t *testing.T) {
 	})
 	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
 	f.passes(t)
-	// 100 us for each entry, and a look at the callers every few.
-	server.Launch("--key-load-delay", "100", "--loading-process-events-interval-bytes", "1024")
+	// A millisecond for each entry, and a look at the callers every few, until they
+	// have seen it.
+	server.Launch("--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
 	f.fails(t, redisstore.ErrUnavailable, "LOADING")
+	server.Do("CONFIG", "SET", "key-load-delay", 0)
 	server.Await()
 	f.passes(t)
 	f.end(t, allKept, away...)
@@ -67,7 +69,7 @@ func TestServerThatCannotSave(t *testing.T) {
 	server := redistest.Start(t, "--stop-writes-on-bgsave-error", "yes")
 	server.Do("CONFIG", "SET", "save", "3600 1000000") // no release before 7 takes this as one argument
 	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
-	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
+	f := drive(t, redisstore.New(rdb, patient))
 	f.passes(t)
 	// A directory in the dump's place can't be replaced by it.
 	dump, _ := server.Do("CONFIG", "GET", "dbfilename").([]any)
@@ -101,7 +103,7 @@ func TestFaultsClusterMasterDies(t *testing.T) {
 // Without a replica, the cluster is down until the master is back.
 func TestFaultsClusterDown(t *testing.T) {
 	redistest.Suite(t, "faults")
-	cluster := redistest.StartCluster(t, 3, 0)
+	cluster := redistest.StartCluster(t, 3, 0, "--cluster-node-timeout", "2000")
 	rdb := cluster.Client(func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled = true })
 	f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
 	f.passes(t)
@@ -187,13 +189,14 @@ func TestMemoryWhileTheServerIsGone(t *testing.T) {
 	s := failover.New(redisstore.New(rdb, redisstore.WithTimeout(callTimeout)), memstore.New(), failover.WithFailure(redisstore.IsFailure))
 	defer s.Close()
 	l := limit(t, store.Spec{Name: "a", Units: 1, Period: time.Minute, Burst: burst})
+	pulse := redistest.StartPulse(t)
 	pass := func() time.Duration {
-		start := time.Now()
+		start := pulse.Elapsed()
 		results := make([]store.Result, 1)
 		if err := s.Take(context.Background(), []store.Charge{{Key: "k", Limit: l, Cost: 1}}, results); err != nil || !results[0].OK {
 			t.Fatalf("%+v %v", results[0], err)
 		}
-		return time.Since(start)
+		return pulse.Elapsed() - start
 	}
 	pass()
 	server.Pause()

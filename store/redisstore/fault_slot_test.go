@@ -26,7 +26,7 @@ func TestFaultsSlotMoves(t *testing.T) {
 		o.ContextTimeoutEnabled = true
 		o.ClusterStateReloadInterval = time.Hour // it learns from errors alone
 	})
-	s := redisstore.New(rdb, redisstore.WithTimeout(callTimeout))
+	s := redisstore.New(rdb, patient)
 	stays := "s"
 	for cluster.NodeOf("{"+stays+"}") == cluster.NodeOf("{two}") {
 		stays += "s"

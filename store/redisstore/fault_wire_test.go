@@ -96,9 +96,13 @@ func TestFaultsWire(t *testing.T) {
 		for heeds, name := range map[bool]string{true: tt.name, false: tt.name + ", a client that ignores deadlines"} {
 			t.Run(name, func(t *testing.T) {
 				w := stretch(t, redistest.Start(t).Addr())
-				rdb := redis.NewClient(&redis.Options{Addr: w.addr, ContextTimeoutEnabled: heeds})
+				rdb := redis.NewClient(&redis.Options{Addr: w.addr, ContextTimeoutEnabled: heeds, DialTimeout: time.Minute, ReadTimeout: time.Minute})
 				t.Cleanup(func() { rdb.Close() })
-				f := drive(t, redisstore.New(rdb, redisstore.WithTimeout(callTimeout)))
+				timeout := redisstore.WithTimeout(callTimeout)
+				if tt.class == nil {
+					timeout = patient
+				}
+				f := drive(t, redisstore.New(rdb, timeout))
 				f.passes(t)
 				tt.wrong(w)
 				if tt.class == nil {
@@ -132,9 +136,9 @@ func TestSilentServer(t *testing.T) {
 			rdb := redis.NewClient(&redis.Options{Addr: listener.Addr().String(), TLSConfig: config, ContextTimeoutEnabled: true})
 			defer rdb.Close()
 			s := redisstore.New(rdb, redisstore.WithTimeout(callTimeout))
-			start := time.Now()
+			pulse := redistest.StartPulse(t)
 			_, err := take(s, "k", l, 1)
-			if held := time.Since(start); held > 3*callTimeout || !redisstore.IsFailure(err) {
+			if held := pulse.Elapsed(); held > 3*callTimeout || !redisstore.IsFailure(err) {
 				t.Errorf("held for %v of %v: %v", held, callTimeout, err)
 			}
 		})

@@ -18,7 +18,7 @@ import (
 func lessor(t *testing.T, rdb redis.UniversalClient, spec store.Spec, opts ...Option) (s, other *Store, l *store.Limit, sleep func(time.Duration)) {
 	t.Helper()
 	began, gone := time.Now(), new(atomic.Int64)
-	opts = append(opts[:len(opts):len(opts)], WithPrefix(redistest.Prefix(t)), WithTimeout(10*time.Second))
+	opts = append(opts[:len(opts):len(opts)], WithPrefix(redistest.Prefix(t)), WithTimeout(time.Minute))
 	other = New(rdb, opts...)
 	s = New(rdb, append(opts, WithLeasing(10, time.Second), WithHelpClock(func() time.Time { return began.Add(time.Duration(gone.Load())) }))...)
 	t.Cleanup(func() { s.Close() })
@@ -141,7 +141,7 @@ func TestDenyCacheLetsHeldTokensOut(t *testing.T) {
 	rdb := redistest.Start(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 	h := new(tap)
 	rdb.AddHook(h)
-	s := New(rdb, WithTimeout(10*time.Second), WithLeasing(10, time.Second), WithDenyCache(10))
+	s := New(rdb, WithTimeout(time.Minute), WithLeasing(10, time.Second), WithDenyCache(10))
 	defer s.Close()
 	l := denyLimit(t, leased)
 	mustTake(t, s, "k", denyLimit(t, leased), 89) // more than are leased at once

@@ -148,7 +148,7 @@ func TestLeasingNeverAdmitsMore(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 2 {
 			rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
-			s := New(rdb, WithLeasing(100, time.Second), WithTimeout(5*time.Second))
+			s := New(rdb, WithLeasing(100, time.Second), WithTimeout(time.Minute))
 			defer s.Close()
 			for g := range 8 {
 				wg.Go(func() {
@@ -186,7 +186,7 @@ func TestLeasingGivesBack(t *testing.T) {
 	l := denyLimit(t, store.Spec{Name: "rate", Units: 1, Period: time.Hour, Burst: 1000})
 	charges, results := []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)
 	ctx := context.Background()
-	s := New(rdb, WithLeasing(100, time.Second), WithTimeout(5*time.Second))
+	s := New(rdb, WithLeasing(100, time.Second), WithTimeout(time.Minute))
 	for range 7 {
 		if err := s.Take(ctx, charges, results); err != nil {
 			t.Fatal(err)
@@ -196,7 +196,7 @@ func TestLeasingGivesBack(t *testing.T) {
 		t.Errorf("%d remain here, want 993", results[0].Remaining)
 	}
 	s.Close()
-	other := New(rdb, WithTimeout(5*time.Second))
+	other := New(rdb, WithTimeout(time.Minute))
 	defer other.Close()
 	charges[0].Cost = 0
 	for left := int64(0); left != 993; time.Sleep(time.Millisecond) { // a real server

@@ -22,7 +22,7 @@ const many = 10_000
 
 func manyStore(t *testing.T, rdb redis.UniversalClient, opts ...Option) *Store {
 	t.Helper()
-	s := New(rdb, append([]Option{WithPrefix(redistest.Prefix(t)), WithTimeout(20 * time.Second)}, opts...)...)
+	s := New(rdb, append([]Option{WithPrefix(redistest.Prefix(t)), WithTimeout(time.Minute)}, opts...)...)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -118,7 +118,7 @@ func TestManyChargesOfABatch(t *testing.T) {
 			}
 		})
 	}
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		s.takes.mu.Lock()
 		gathered := len(s.takes.pending)
 		s.takes.mu.Unlock()

@@ -165,12 +165,12 @@ func TestTwoReleasesOfNewNumbers(t *testing.T) {
 // twoReleases has the release before decide for the limit was, and this one for l.
 func twoReleases(t *testing.T, rdb *redis.Client, was, l *store.Limit, seed uint64) {
 	prefix, rnd := redistest.Prefix(t), rand.New(rand.NewPCG(seed, 1))
-	now := New(rdb, WithPrefix(prefix), WithTimeout(5*time.Second))
+	now := New(rdb, WithPrefix(prefix), WithTimeout(time.Minute))
 	defer now.Close()
 	before := newRelease1(t, rdb, prefix)
 	rule := int64(0)
 	for range 40 {
-		if mustTake(t, New(rdb, WithPrefix(prefix+"alone"), WithTimeout(5*time.Second)), "k", l, 1).OK {
+		if mustTake(t, New(rdb, WithPrefix(prefix+"alone"), WithTimeout(time.Minute)), "k", l, 1).OK {
 			rule++
 		}
 	}

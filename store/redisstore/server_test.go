@@ -43,14 +43,16 @@ func settle(s *redisstore.Store, key string, l *store.Limit, receipt store.Recei
 // eventually asks until it is so.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not yet: %s", what)
 		}
 	}
 }
 
-var patient = redisstore.WithTimeout(10 * time.Second)
+// patient is for what isn't about a server that doesn't answer: on a busy machine
+// answers take their time.
+var patient = redisstore.WithTimeout(time.Minute)
 
 // What the server gives is what the limit has, whoever asks at once.
 func TestHammer(t *testing.T) {
@@ -89,7 +91,7 @@ func TestHammer(t *testing.T) {
 // Charges of callers that have left are given back.
 func TestLeaversAreRefunded(t *testing.T) {
 	server := redistest.Start(t)
-	s := redisstore.New(server.Client(), redisstore.WithTimeout(5*time.Second))
+	s := redisstore.New(server.Client(), redisstore.WithTimeout(time.Minute))
 	l := limit(t, store.Spec{Units: 100, Period: 24 * time.Hour})
 	slots := limit(t, store.Spec{Name: "c", Units: 100, Algorithm: store.Concurrency})
 	if _, err := take(s, "k", l, 1); err != nil {
@@ -116,8 +118,8 @@ func TestLeaversAreRefunded(t *testing.T) {
 	})
 }
 
-// Nobody is held beyond the timeout by a client with the defaults of go-redis,
-// which would wait for three seconds, and service resumes by itself.
+// Nobody is held beyond the timeout by a client that ignores deadlines and would wait
+// for a minute, and service resumes by itself.
 func TestPausedServer(t *testing.T) {
 	server := redistest.Start(t)
 	const timeout = 200 * time.Millisecond
@@ -125,12 +127,13 @@ func TestPausedServer(t *testing.T) {
 	l := limit(t, store.Spec{Units: 1_000_000, Period: time.Second})
 	eventually(t, "a first call", func() bool { _, err := take(s, "k", l, 1); return err == nil })
 	server.Pause()
+	pulse := redistest.StartPulse(t)
 	var wg sync.WaitGroup
 	for i := range 100 {
 		wg.Go(func() {
-			start := time.Now()
+			start := pulse.Elapsed()
 			_, err := take(s, fmt.Sprint(i), l, 1)
-			if held := time.Since(start); err == nil || !redisstore.IsFailure(err) || held > 5*timeout {
+			if held := pulse.Elapsed() - start; err == nil || !redisstore.IsFailure(err) || held > 3*timeout {
 				t.Errorf("held for %v, %v", held, err)
 			}
 		})
