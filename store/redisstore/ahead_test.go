@@ -19,7 +19,7 @@ import (
 // each boundary of the calendar within that.
 func TestClockAhead(t *testing.T) {
 	rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
-	rdb.AddHook(&expiring{scripts: map[string]string{}})
+	rdb.AddHook(redisstore.ByToldClock())
 	real := newClock()
 	for i, spec := range []store.Spec{
 		{Units: 10, Period: time.Second},

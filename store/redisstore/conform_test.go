@@ -1,11 +1,7 @@
 package redisstore_test
 
 import (
-	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,69 +27,6 @@ func newClock() *clock {
 func (c *clock) now() time.Time        { return time.UnixMicro(c.us.Load()) }
 func (c *clock) sleep(d time.Duration) { c.us.Add(d.Microseconds()) }
 
-// expiring is a hook under which the server's keys expire by the suite's time.
-// They expire by the server's own, in real milliseconds, while the suite's
-// stands still or goes by in months; so what has expired by Expiring is deleted
-// before a script begins.
-type expiring struct {
-	mu      sync.Mutex
-	scripts map[string]string // SHA-1 of a script to that of the one run instead
-}
-
-const shim = redisstore.Expiring + `
-for i = 1, #KEYS do
-  local at = call_('GET', note(KEYS[i]))
-  if at and (told_ >= at + 0 or call_('EXISTS', KEYS[i]) == 0) then call_('DEL', KEYS[i], note(KEYS[i])) end
-end
-`
-
-func (h *expiring) change(cmd redis.Cmder) error {
-	args := cmd.Args()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch args[0] {
-	case "evalsha":
-		instead, known := h.scripts[args[1].(string)]
-		if !known {
-			cmd.SetErr(redis.ErrNoScript)
-			return redis.ErrNoScript
-		}
-		args[1] = instead
-	case "eval":
-		sum := sha1.Sum([]byte(args[1].(string)))
-		args[1] = shim + args[1].(string)
-		instead := sha1.Sum([]byte(args[1].(string)))
-		h.scripts[hex.EncodeToString(sum[:])] = hex.EncodeToString(instead[:])
-	}
-	return nil
-}
-
-func (h *expiring) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *expiring) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if err := h.change(cmd); err != nil {
-			return err
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (h *expiring) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		var pass []redis.Cmder
-		for _, cmd := range cmds {
-			if h.change(cmd) == nil {
-				pass = append(pass, cmd)
-			}
-		}
-		if len(pass) == 0 {
-			return redis.ErrNoScript
-		}
-		return next(ctx, pass)
-	}
-}
-
 func conform(t *testing.T, rdb redis.UniversalClient, opts ...redisstore.Option) {
 	t.Helper()
 	conformBut(t, rdb, func(string) string { return "" }, opts...)
@@ -102,7 +35,7 @@ func conform(t *testing.T, rdb redis.UniversalClient, opts ...redisstore.Option)
 // conformBut leaves out the rules for whose names it has a reason.
 func conformBut(t *testing.T, rdb redis.UniversalClient, why func(name string) string, opts ...redisstore.Option) {
 	t.Helper()
-	rdb.AddHook(&expiring{scripts: map[string]string{}})
+	rdb.AddHook(redisstore.ByToldClock())
 	c := newClock()
 	var s *redisstore.Store
 	storetest.Run(t, func(t *testing.T) store.Store {

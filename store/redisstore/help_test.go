@@ -21,7 +21,7 @@ import (
 // held has gone back, nothing is missing either.
 func TestHelpAdmitsNoMore(t *testing.T) {
 	rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
-	rdb.AddHook(&expiring{scripts: map[string]string{}})
+	rdb.AddHook(redisstore.ByToldClock())
 	for name, help := range map[string][]redisstore.Option{
 		"none":       nil,
 		"deny cache": {redisstore.WithDenyCache(100)},

@@ -14,6 +14,8 @@ import (
 // seconds for buckets, and twice the time for windows far ahead.
 func TestLifetimes(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
+	rdb.AddHook(redisstore.ByToldClock())
+	c := newClock()
 	for _, spec := range []store.Spec{
 		{Units: 10, Period: time.Second},
 		{Units: 1, Period: time.Hour},
@@ -29,7 +31,7 @@ func TestLifetimes(t *testing.T) {
 		{Algorithm: store.WarmUp, Units: 10, Period: time.Second, WarmUp: time.Minute},
 	} {
 		prefix := redistest.Prefix(t)
-		s := redisstore.New(rdb, redisstore.WithPrefix(prefix), patient)
+		s := redisstore.New(rdb, redisstore.WithPrefix(prefix), redisstore.WithClock(c.now), patient)
 		l := limit(t, spec)
 		if r, err := take(s, "k", l, max(spec.Burst, spec.Units)); err != nil || !r.OK {
 			t.Fatal(r, err)
@@ -38,12 +40,16 @@ func TestLifetimes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keys := rdb.Keys(context.Background(), prefix+"*").Val()
+		keys := rdb.Keys(context.Background(), redisstore.ExpiryOf(prefix+"{*")).Val()
 		if len(keys) != 1 {
 			t.Fatal(keys)
 		}
-		left := rdb.PTTL(context.Background(), keys[0]).Val()
-		if most := r.ResetAfter + 10*time.Second; left < r.ResetAfter-time.Second || left > most && left > 2*r.ResetAfter {
+		until, err := rdb.Get(context.Background(), keys[0]).Int64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := time.Duration(until-c.now().UnixMicro()+store.Epoch*1_000_000) * time.Microsecond
+		if most := r.ResetAfter + 10*time.Second; left < r.ResetAfter || left > most && left > 2*r.ResetAfter {
 			t.Errorf("%+v lives for %v, and is full in %v", spec, left, r.ResetAfter)
 		}
 	}

@@ -30,6 +30,14 @@ type release1 struct {
 	leases       uint64
 }
 
+// The instant at which both releases decide, whatever a busy machine makes of the time
+// between two calls.
+var deployed = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func (o *release1) clock() string {
+	return fmt.Sprint(deployed.UnixMicro()-store.Epoch*1_000_000, ",0")
+}
+
 func newRelease1(t *testing.T, rdb *redis.Client, prefix string) *release1 {
 	script := func(name string) *redis.Script {
 		text, err := releases.ReadFile("testdata/release1/" + name)
@@ -91,7 +99,7 @@ func (o *release1) Take(ctx context.Context, charges []store.Charge, results []s
 	id := store.Lease(o.leases | 1<<63)
 	limit := o.limit(c.Limit)
 	reply, err := o.take.Run(ctx, o.rdb, []string{o.key(c.Key, c.Limit)},
-		"", 1, "G"+limit[:1], limit, c.Cost, 0, "0", 1, "", "", string(id[:])).Slice()
+		o.clock(), 1, "G"+limit[:1], limit, c.Cost, 0, "0", 1, "", "", string(id[:])).Slice()
 	if err != nil {
 		return err
 	}
@@ -103,7 +111,7 @@ func (o *release1) Take(ctx context.Context, charges []store.Charge, results []s
 func (o *release1) Settle(ctx context.Context, charges []store.Charge, _ []store.Result) error {
 	c := &charges[0]
 	return o.settle.Run(ctx, o.rdb, []string{o.key(c.Key, c.Limit)},
-		"", 1, "-", o.limit(c.Limit), 1, c.Cost, c.Receipt.Cost, 0, 0, string(c.Receipt.Lease[:]), "", "", "", "", "").Err()
+		o.clock(), 1, "-", o.limit(c.Limit), 1, c.Cost, c.Receipt.Cost, 0, 0, string(c.Receipt.Lease[:]), "", "", "", "", "").Err()
 }
 
 // While a deployment replaces one release by another, both decide for the same keys:
@@ -111,6 +119,7 @@ func (o *release1) Settle(ctx context.Context, charges []store.Charge, _ []store
 // the rule where both keep the same.
 func TestTwoReleases(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
+	rdb.AddHook(ByToldClock())
 	const day = 24 * time.Hour
 	for _, spec := range []store.Spec{
 		{Units: 10, Period: day},
@@ -141,6 +150,7 @@ func TestTwoReleases(t *testing.T) {
 // of theirs is two integers, which its scripts don't know.
 func TestTwoReleasesOfNewNumbers(t *testing.T) {
 	rdb := redistest.Shared(t).Client()
+	rdb.AddHook(ByToldClock())
 	const day = 24 * time.Hour
 	for _, specs := range [][2]store.Spec{
 		{{Units: 10, Period: day}, {Units: 999_983, Period: 700 * day, Burst: 10}},
@@ -165,12 +175,14 @@ func TestTwoReleasesOfNewNumbers(t *testing.T) {
 // twoReleases has the release before decide for the limit was, and this one for l.
 func twoReleases(t *testing.T, rdb *redis.Client, was, l *store.Limit, seed uint64) {
 	prefix, rnd := redistest.Prefix(t), rand.New(rand.NewPCG(seed, 1))
-	now := New(rdb, WithPrefix(prefix), WithTimeout(time.Minute))
+	still := WithClock(func() time.Time { return deployed })
+	now, alone := New(rdb, WithPrefix(prefix), WithTimeout(time.Minute), still), New(rdb, WithPrefix(prefix+"alone"), WithTimeout(time.Minute), still)
 	defer now.Close()
+	defer alone.Close()
 	before := newRelease1(t, rdb, prefix)
 	rule := int64(0)
 	for range 40 {
-		if mustTake(t, New(rdb, WithPrefix(prefix+"alone"), WithTimeout(time.Minute)), "k", l, 1).OK {
+		if mustTake(t, alone, "k", l, 1).OK {
 			rule++
 		}
 	}

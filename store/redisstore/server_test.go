@@ -198,57 +198,6 @@ func TestAcrossSlots(t *testing.T) {
 	}
 }
 
-// A lease that is held is renewed, one that is released isn't, and one whose
-// holder has died comes free.
-func TestLeases(t *testing.T) {
-	rdb := redistest.Shared(t).Client()
-	prefix := redisstore.WithPrefix(redistest.Prefix(t))
-	const ttl = 300 * time.Millisecond
-	var lost atomic.Int64
-	mine := redisstore.New(rdb, prefix, patient, redisstore.WithLeaseTTL(ttl),
-		redisstore.WithLost(func(key string, l *store.Limit) {
-			if key != "k" || l.Name() != "n" {
-				t.Errorf("lost %q of %q", l.Name(), key)
-			}
-			lost.Add(1)
-		}))
-	dead := redisstore.New(rdb, prefix, patient, redisstore.WithLeaseTTL(ttl))
-	l := limit(t, store.Spec{Units: 4, Algorithm: store.Concurrency})
-	held, err := take(mine, "k", l, 2)
-	if err != nil || !held.OK {
-		t.Fatal(held, err)
-	}
-	if r, err := take(dead, "k", l, 2); err != nil || !r.OK {
-		t.Fatal(r, err)
-	}
-	dead.Close()
-	eventually(t, "the dead one's slots", func() bool {
-		r, err := take(mine, "k", l, 1)
-		if err == nil && r.OK {
-			_, err = settle(mine, "k", l, r.Receipt, 0)
-			return err == nil
-		}
-		return false
-	})
-	for end := time.Now().Add(3 * ttl); time.Now().Before(end); time.Sleep(ttl / 10) {
-		if r, err := take(mine, "k", l, 3); err != nil || r.OK {
-			t.Fatalf("a slot that is held was given away: %+v, %v", r, err)
-		}
-	}
-	if n := lost.Load(); n != 0 {
-		t.Errorf("%d leases reported lost", n)
-	}
-	// Somebody else takes the key away.
-	if err := dead.Reset(context.Background(), "k", l); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the loss reported", func() bool { return lost.Load() == 1 })
-	if r, err := settle(mine, "k", l, held.Receipt, 0); err != nil || r.Remaining != 4 {
-		t.Errorf("%+v, %v", r, err)
-	}
-	mine.Close()
-}
-
 func TestErrors(t *testing.T) {
 	l := limit(t, store.Spec{Units: 10, Period: time.Hour})
 	class := func(t *testing.T, s *redisstore.Store, want error) {

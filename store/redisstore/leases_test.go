@@ -1,0 +1,81 @@
+package redisstore_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore"
+)
+
+// runsOut returns the instants at which the leases on a key run out, in order.
+func runsOut(t *testing.T, rdb redis.UniversalClient, key string) (all []time.Time) {
+	t.Helper()
+	members, err := rdb.ZRangeWithScores(context.Background(), key, 0, -1).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range members {
+		if m.Member != "#" { // how many slots they hold
+			all = append(all, time.UnixMicro(int64(m.Score)))
+		}
+	}
+	return all
+}
+
+// A lease that is held is renewed, one that is released isn't, and one whose
+// holder has died comes free. The clock stands still until a renewal was seen.
+func TestLeases(t *testing.T) {
+	rdb := redistest.Shared(t).Client()
+	rdb.AddHook(redisstore.ByToldClock())
+	c, prefix := newClock(), redistest.Prefix(t)
+	const ttl = 100 * time.Millisecond
+	var lost atomic.Int64
+	opts := []redisstore.Option{redisstore.WithPrefix(prefix), redisstore.WithClock(c.now), patient, redisstore.WithLeaseTTL(ttl)}
+	mine := redisstore.New(rdb, append(opts, redisstore.WithLost(func(key string, l *store.Limit) {
+		if key != "k" || l.Name() != "n" {
+			t.Errorf("lost %q of %q", l.Name(), key)
+		}
+		lost.Add(1)
+	}))...)
+	defer mine.Close()
+	dead := redisstore.New(rdb, opts...)
+	l := limit(t, store.Spec{Units: 4, Algorithm: store.Concurrency})
+	held, err := take(mine, "k", l, 2)
+	if err != nil || !held.OK {
+		t.Fatal(held, err)
+	}
+	if r, err := take(dead, "k", l, 2); err != nil || !r.OK {
+		t.Fatal(r, err)
+	}
+	dead.Close()
+	for _, free := range []int64{0, 2, 2, 2, 2} { // each a little over half a lease's time later
+		eventually(t, "the renewal", func() bool {
+			all := runsOut(t, rdb, prefix+"{k}:n/c3")
+			return len(all) > 0 && !all[len(all)-1].Before(c.now().Add(ttl))
+		})
+		c.sleep(ttl/2 + time.Microsecond)
+		if r, err := take(mine, "k", l, free+1); err != nil || r.OK {
+			t.Fatalf("a slot that is held was given away: %+v, %v", r, err)
+		}
+		if r, err := take(mine, "k", l, 0); err != nil || r.Remaining < free {
+			t.Fatalf("%d are free, want %d: %v", r.Remaining, free, err)
+		}
+	}
+	if n := lost.Load(); n != 0 {
+		t.Errorf("%d leases reported lost", n)
+	}
+	// Somebody else takes the key away.
+	if err := dead.Reset(context.Background(), "k", l); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the loss reported", func() bool { return lost.Load() == 1 })
+	if r, err := settle(mine, "k", l, held.Receipt, 0); err != nil || r.Remaining != 4 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
