@@ -69,7 +69,7 @@ func TestLineOverStores(t *testing.T) {
 			t.Errorf("%+v, want to be refused at once", d)
 		}
 		// Who has asked before it was overtaken is not called back.
-		for end := time.Now().Add(10 * time.Second); asks.n.Load() > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); asks.n.Load() > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		}
 		held[0].Done()
 		wg.Wait()
@@ -146,9 +146,12 @@ func TestLinesOfTwoProcesses(t *testing.T) {
 // when the wait's bound is over.
 func TestWaitEndsThoughNobodyNotices(t *testing.T) {
 	var noticed atomic.Bool
-	ended := make(chan stint.Event, 1)
+	begun, ended := make(chan struct{}, 1), make(chan stint.Event, 1)
 	l := limiter(t, theKey, stint.Concurrency(1, stint.WithQueue(1), stint.WithMaxWait(300*time.Millisecond)),
 		stint.WithObserver(func(e stint.Event) {
+			if e.Kind == stint.EventWaiting {
+				begun <- struct{}{}
+			}
 			if e.EndsWait {
 				noticed.Store(e.Request.Context().Err() != nil)
 				ended <- e
@@ -164,9 +167,7 @@ func TestWaitEndsThoughNobodyNotices(t *testing.T) {
 	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: site.test\r\nContent-Length: 10\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	for waiting := 0; waiting == 0; waiting, _, _ = l.Lines() {
-		time.Sleep(time.Millisecond)
-	}
+	<-begun
 	conn.Close()
 	if e := <-ended; noticed.Load() || e.Kind != stint.EventDenied || e.Waited < 300*time.Millisecond {
 		t.Errorf("%v after %v, noticed %v; want it to be refused", e.Kind, e.Waited, noticed.Load())

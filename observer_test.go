@@ -90,7 +90,8 @@ func TestObserversUseThePermit(t *testing.T) {
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				for range tt.n {
+				// A window of a slow machine may have too few requests to say anything.
+				for i := 0; i < tt.n || tt.n > 1 && !told[tt.told]; i++ {
 					through(l, get("/").WithContext(ctx), func(w http.ResponseWriter, r *http.Request) {
 						permit = stint.FromContext(r.Context())
 						tt.do(w, r)
@@ -99,7 +100,7 @@ func TestObserversUseThePermit(t *testing.T) {
 			}()
 			select {
 			case <-ended:
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("the observer waits for a lock")
 			}
 			if !told[tt.told] {
