@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/clock"
+	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
@@ -247,7 +248,7 @@ type LimitChange struct {
 // decideLocally makes the call use the store that decides the limits of this process and
 // passes the rest on. Charges of the former come last.
 func (c *call) decideLocally() {
-	c.Store = c.lim.family.process.now().Over(c.lim.store)
+	c.Store = c.lim.family.process.Limits().Over(c.lim.store)
 	c.policy = "" // the limits' numbers change
 	n := 0
 	for i, e := range c.entries {
@@ -320,11 +321,11 @@ func (a *adapting) enter(e *entry) {
 	e.needs, e.watch = e.needs|local|watches, watch
 }
 
-func (a *adapting) decided(l *store.Limit, p *process) *store.Limit {
+func (a *adapting) decided(l *store.Limit, p *process.Process) *store.Limit {
 	if adaptive.Of(l) != nil { // an Update kept the existing one
 		return l
 	}
-	return p.made(a.process).Limit(l, a.config)
+	return p.MakeLimits(a.process).Limit(l, a.config)
 }
 
 func (a *adapting) same(l *store.Limit) bool {
@@ -436,7 +437,7 @@ func (p *Permit) endTiming() []adaptive.Change {
 	c := calls.Get().(*call)
 	defer c.end(context.Background())
 	c.recall(p.grants)
-	changes := p.lim.family.process.now().End(c.Charges, c.Results, seen)
+	changes := p.lim.family.process.Limits().End(c.Charges, c.Results, seen)
 	for i := range c.Results {
 		p.grants[i].result.Receipt = c.Results[i].Receipt
 	}

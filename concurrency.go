@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
@@ -90,9 +88,9 @@ func (*held) unsettled() string { return "a concurrency limit: its slots are rel
 
 // hold counts the slots of a charge as held by a class if sign is 1, or as released if
 // it is -1.
-func (w *waiters) hold(e *entry, key string, cost int64, class uint8, sign int64) {
+func (e *entry) hold(w *process.Waiters, key string, cost int64, class uint8, sign int64) {
 	if e.needs&slots != 0 && cost > 0 {
-		w.now().Hold(waiting.Key{Limit: e.limit.Name(), Key: key}, class, sign*cost)
+		w.Lines().Hold(waiting.Key{Limit: e.limit.Name(), Key: key}, class, sign*cost)
 	}
 }
 
@@ -100,7 +98,7 @@ func (w *waiters) hold(e *entry, key string, cost int64, class uint8, sign int64
 func (c *call) wait(ctx context.Context) error {
 	c.walked = true
 	c.Counting, c.Aging, c.Settle = c.needs&counts != 0, c.lim.aging, c.lim.settler
-	err := c.lim.waiters.now().Take(ctx, &c.Call, (*caller)(c), c.Patient || c.needs&waits != 0, c.needs&slots != 0)
+	err := c.lim.waiters.Lines().Take(ctx, &c.Call, (*caller)(c), c.Patient || c.needs&waits != 0, c.needs&slots != 0)
 	if left, ok := err.(*waiting.LeftError); ok { // errors.As allocates
 		c.giveBack(ctx)
 		return &canceledError{left.Err}
@@ -136,7 +134,7 @@ func (c *caller) Holds() { c.hold(1) }
 // hold counts what the call has been granted as held or as released.
 func (c *caller) hold(sign int64) {
 	for i := range c.Charges {
-		c.lim.waiters.hold(c.entries[i], c.Charges[i].Key, c.Charges[i].Cost, c.class, sign)
+		c.entries[i].hold(c.lim.waiters, c.Charges[i].Key, c.Charges[i].Cost, c.class, sign)
 	}
 }
 
@@ -354,119 +352,6 @@ func ContextWithPriority(ctx context.Context, class int) context.Context {
 	return context.WithValue(ctx, priorityKey{}, class)
 }
 
-// process holds a family's adaptive limits and waiters. They are made when the first
-// option needs them, so that other servers aren't linked with their code.
-type process struct {
-	freed func(limit, key string)
-	once  sync.Once
-	all   atomic.Pointer[adaptive.Process]
-
-	begin  atomic.Pointer[func() lines] // newLines, once a limiter of the family needs it
-	stores atomic.Pointer[[]*waiters]   // those of each store; replaced under family.mu
-}
-
-// waiters are the lines of those who wait for something of one store. A limiter made by
-// With may have a store of its own, with limits of the same names.
-type waiters struct{ lines atomic.Pointer[lines] }
-
-// lines are the lines of waiters in this process: waiting.Lines.
-type lines interface {
-	Take(ctx context.Context, c *waiting.Call, by waiting.Caller, waits, slots bool) error
-	Peek(ctx context.Context, c *waiting.Call, by waiting.Caller) error
-	Vacant() bool
-	Hold(of waiting.Key, class uint8, n int64)
-	Wake(of waiting.Key)
-	WakeAll()
-}
-
 // newLines makes the lines for a store. Only options that let requests wait refer to it,
 // so that other servers aren't linked with package waiting's lines.
-func newLines() lines { return new(waiting.Lines) }
-
-// open makes the lines that aren't there yet, for all stores and those to come, unless
-// begin is nil.
-func (p *process) open(begin func() lines) {
-	if begin == nil {
-		return
-	}
-	p.begin.CompareAndSwap(nil, &begin)
-	for _, w := range p.waiters() {
-		w.open(begin)
-	}
-}
-
-// meet adds the waiters for a store, if it doesn't know them. The caller holds family.mu.
-func (p *process) meet(w *waiters) {
-	all := p.waiters()
-	if slices.Contains(all, w) {
-		return
-	}
-	all = append(slices.Clip(all), w)
-	p.stores.Store(&all)
-	if begin := p.begin.Load(); begin != nil {
-		w.open(*begin)
-	}
-}
-
-func (p *process) waiters() []*waiters {
-	if all := p.stores.Load(); all != nil {
-		return *all
-	}
-	return nil
-}
-
-func (w *waiters) open(begin func() lines) {
-	if w.lines.Load() == nil {
-		l := begin()
-		w.lines.CompareAndSwap(nil, &l)
-	}
-}
-
-// now returns the lines, or nil if there are none yet.
-func (w *waiters) now() lines {
-	if l := w.lines.Load(); l != nil {
-		return *l
-	}
-	return nil
-}
-
-// wake wakes those who wait for a limit's slots of a key, because one was released.
-func (w *waiters) wake(limit, key string) {
-	if ls := w.now(); ls != nil {
-		ls.Wake(waiting.Key{Limit: limit, Key: key})
-	}
-}
-
-// wake wakes those who wait for the slots of a limit of this process, whatever their
-// store.
-func (p *process) wake(limit, key string) {
-	for _, w := range p.waiters() {
-		w.wake(limit, key)
-	}
-}
-
-// wakeAll wakes those who wait for slots, because limits have changed.
-func (p *process) wakeAll() {
-	for _, w := range p.waiters() {
-		if ls := w.now(); ls != nil {
-			ls.WakeAll()
-		}
-	}
-}
-
-// made returns the limits of this process, which begin makes if there are none.
-func (p *process) made(begin func(freed func(limit, key string)) adaptive.Process) adaptive.Process {
-	p.once.Do(func() {
-		all := begin(p.freed)
-		p.all.Store(&all)
-	})
-	return p.now()
-}
-
-// now returns the limits of this process, or nil if there are none yet.
-func (p *process) now() adaptive.Process {
-	if all := p.all.Load(); all != nil {
-		return *all
-	}
-	return nil
-}
+func newLines() process.Lines { return new(waiting.Lines) }

@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/framework"
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -78,7 +79,7 @@ type settings struct {
 	cost    func(*http.Request) int64
 	settle  *settleSource
 	maxWait time.Duration
-	lines   func() lines // with maxWait
+	lines   func() process.Lines // with maxWait
 	dryRun  bool
 	policy  FailurePolicy
 	errs    mistakes

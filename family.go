@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/naming"
+	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
@@ -25,7 +26,7 @@ type family struct {
 	members []*Limiter // each limiter before those derived from it
 	now     atomic.Pointer[generation]
 
-	process *process // the same across Updates
+	process *process.Process // the same across Updates
 
 	meanings meanings // what others are to know of it, or nil; guarded by mu
 
@@ -34,8 +35,7 @@ type family struct {
 
 func newFamily() *family {
 	f := new(family)
-	f.process = new(process)
-	f.process.freed = f.process.wake
+	f.process = new(process.Process)
 	f.now.Store(newGeneration(f.process, naming.New()))
 	return f
 }
@@ -66,7 +66,7 @@ func (l *Limiter) first(c *config) (notices, error) {
 	g.names, g.versions[l] = names, v
 	g.mu.Unlock()
 	f.members = append(f.members, l)
-	f.process.meet(v.waiters)
+	f.process.Meet(v.waiters)
 	l.now.Store(v)
 	l.hear(c.store)
 	l.observers.Give(c.observers)
@@ -77,13 +77,13 @@ func (l *Limiter) first(c *config) (notices, error) {
 
 // waiters returns those for a store, which other limiters of the family may have too. The
 // caller holds f.mu.
-func (f *family) waiters(s store.Store) *waiters {
+func (f *family) waiters(s store.Store) *process.Waiters {
 	for _, m := range f.members {
 		if v := m.now.Load(); same(v.store, s) {
 			return v.waiters
 		}
 	}
-	return new(waiters)
+	return new(process.Waiters)
 }
 
 // try makes what would be the first version of a new limiter, in the present generation,
@@ -164,10 +164,10 @@ func (l *Limiter) update(c *config) (*version, notices, error) {
 	for _, m := range f.members {
 		m.now.Store(g.versions[m])
 	}
-	if all := f.process.now(); all != nil {
+	if all := f.process.Limits(); all != nil {
 		all.Retire(before.Gone(g.names, func(l *store.Limit) bool { return l.Decider() != nil }))
 	}
-	f.process.wakeAll()
+	f.process.WakeAll()
 	return g.versions[l], f.announce(l, c), nil
 }
 
@@ -221,13 +221,13 @@ func same(a, b store.Store) bool {
 
 // generation holds the versions of a family that belong together.
 type generation struct {
-	process  *process
+	process  *process.Process
 	mu       sync.Mutex // guards the rest, which With adds to
 	names    *naming.Names
 	versions map[*Limiter]*version
 }
 
-func newGeneration(p *process, n *naming.Names) *generation {
+func newGeneration(p *process.Process, n *naming.Names) *generation {
 	return &generation{process: p, names: n, versions: map[*Limiter]*version{}}
 }
 
@@ -287,7 +287,7 @@ func (g *generation) successor(e *entry) *entry {
 		return e
 	}
 	l, _ := n.Limit(r)
-	next := g.process.newEntry(r, l, settings{key: e.key, cost: e.cost, settle: e.settle, dryRun: e.dryRun})
+	next := newEntry(g.process, r, l, settings{key: e.key, cost: e.cost, settle: e.settle, dryRun: e.dryRun})
 	if next.limit == e.limit {
 		return e
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
@@ -26,9 +27,9 @@ type Limit struct{ rule *rule }
 type rule struct {
 	spec     store.Spec
 	kind     kind
-	lines    func() lines // newLines if an option lets requests wait, or nil
-	named    bool         // by WithName
-	algSet   bool         // by WithAlgorithm
+	lines    func() process.Lines // newLines if an option lets requests wait, or nil
+	named    bool                 // by WithName
+	algSet   bool                 // by WithAlgorithm
 	shared   settings
 	errs     mistakes
 	once     sync.Once
@@ -329,7 +330,7 @@ type kind interface {
 	enter(e *entry)
 	// decided marks the limit as one that something other than the limiter's store
 	// decides, or returns it unchanged.
-	decided(l *store.Limit, p *process) *store.Limit
+	decided(l *store.Limit, p *process.Process) *store.Limit
 	// same reports whether l, a limit with the same numbers, also has the same rule
 	// beside them.
 	same(l *store.Limit) bool
@@ -389,16 +390,16 @@ func (*charged) enter(e *entry) {
 	}
 }
 
-func (*charged) decided(l *store.Limit, _ *process) *store.Limit { return l }
-func (*charged) same(l *store.Limit) bool                        { return l.Decider() == nil }
-func (*charged) unit() (int64, string)                           { return 1, "" }
-func (*charged) lacks(*entry, []*entry) *OptionError             { return nil }
-func (*charged) counted(*entry) bool                             { return true }
-func (*charged) repeated() bool                                  { return false }
-func (*charged) succeeds() bool                                  { return true }
-func (*charged) binds() bool                                     { return true }
-func (*charged) refusal(*store.Charge) refusal                   { return quotaExceeded }
-func (*charged) unsettled() string                               { return "" }
+func (*charged) decided(l *store.Limit, _ *process.Process) *store.Limit { return l }
+func (*charged) same(l *store.Limit) bool                                { return l.Decider() == nil }
+func (*charged) unit() (int64, string)                                   { return 1, "" }
+func (*charged) lacks(*entry, []*entry) *OptionError                     { return nil }
+func (*charged) counted(*entry) bool                                     { return true }
+func (*charged) repeated() bool                                          { return false }
+func (*charged) succeeds() bool                                          { return true }
+func (*charged) binds() bool                                             { return true }
+func (*charged) refusal(*store.Charge) refusal                           { return quotaExceeded }
+func (*charged) unsettled() string                                       { return "" }
 
 func (*charged) stood(c *store.Charge, _ *store.Result) (int64, AdaptiveReason) {
 	return c.Limit.Spec().Units, NotAdaptive

@@ -309,7 +309,7 @@ func (p *Permit) release() {
 func (p *Permit) giveBack(amends []amend) (changes []adaptive.Change, end ending) {
 	for i := range p.grants {
 		g := &p.grants[i]
-		p.lim.waiters.hold(g.entry, g.key, g.cost, p.class, -1)
+		g.entry.hold(p.lim.waiters, g.key, g.cost, p.class, -1)
 	}
 	if p.learns() {
 		changes = p.endTiming()

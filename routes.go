@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/naming"
+	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/routing"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -225,7 +226,7 @@ func (e *entry) first() *entry {
 }
 
 // newEntry makes the entry of a rule, with its compiled limit and its settings.
-func (p *process) newEntry(r *rule, l *store.Limit, s settings) *entry {
+func newEntry(p *process.Process, r *rule, l *store.Limit, s settings) *entry {
 	e := &entry{
 		limit: r.kind.decided(l, p), kind: r.kind,
 		key: s.key, cost: s.cost, settle: s.settle, dryRun: s.dryRun,
@@ -233,9 +234,9 @@ func (p *process) newEntry(r *rule, l *store.Limit, s settings) *entry {
 		closed: s.policy == FailClosed && !s.dryRun,
 	}
 	r.kind.enter(e)
-	p.open(r.lines)
+	p.Open(r.lines)
 	if e.wait.MaxWait > 0 {
-		p.open(s.lines)
+		p.Open(s.lines)
 	}
 	return e
 }
@@ -369,7 +370,7 @@ func (v *version) compile(c *config, parent *version, names *naming.Names) mista
 						"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given"})
 			}
 			if compiled, _ := names.Limit(lim.rule); compiled != nil { // or compileLimits has reported it
-				all = append(all, v.family.process.newEntry(lim.rule, compiled, settled))
+				all = append(all, newEntry(v.family.process, lim.rule, compiled, settled))
 			}
 		}
 		return all

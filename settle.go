@@ -347,7 +347,7 @@ func (v *version) settle(ctx context.Context, s store.Store, charges []store.Cha
 	took, err = v.timed(ctx, s, charges, results)
 	for i := range charges {
 		if charges[i].Receipt.Lease != (store.LeaseID{}) {
-			v.waiters.wake(charges[i].Limit.Name(), charges[i].Key)
+			v.waiters.Wake(charges[i].Limit.Name(), charges[i].Key)
 		}
 	}
 	if err != nil {

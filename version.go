@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/naming"
+	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
@@ -25,10 +26,10 @@ type version struct {
 	generation *generation
 
 	store     store.Store
-	waiters   *waiters      // for it
-	allower   store.Allower // the store, if it is one; or nil
-	lent      bool          // the store is of WithStore: others may use it
-	most      int           // how many keys it holds, where it is the limiter's own
+	waiters   *process.Waiters // for it
+	allower   store.Allower    // the store, if it is one; or nil
+	lent      bool             // the store is of WithStore: others may use it
+	most      int              // how many keys it holds, where it is the limiter's own
 	base      *plan
 	routes    []route
 	router    router                           // of the routes' patterns; nil without
@@ -69,7 +70,7 @@ func (l *Limiter) build(c *config, g *generation, names *naming.Names) (*version
 		v.store, v.waiters, v.lent, v.most = c.store, l.family.waiters(c.store), true, 0
 	case c.memorySet || v.store == nil:
 		own := memstore.New(c.memory...)
-		v.store, v.waiters, v.lent, v.most = own, new(waiters), false, own.Stats().MaxKeys
+		v.store, v.waiters, v.lent, v.most = own, new(process.Waiters), false, own.Stats().MaxKeys
 	}
 	v.allower, _ = v.store.(store.Allower)
 	v.shared = c.shared.or(v.shared)
@@ -231,7 +232,7 @@ func (f *limitFunc) entry(l Limit) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := f.generation.process.newEntry(l.rule, compiled, l.rule.shared.or(f.shared))
+	e := newEntry(f.generation.process, l.rule, compiled, l.rule.shared.or(f.shared))
 	e.from = f
 	l.rule.resolved.Store(&dynamicEntry{f, e})
 	return e, nil
@@ -309,7 +310,7 @@ func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
 	if stored && !can {
 		return fmt.Errorf("stint: Reset: %T doesn't implement store.Resetter: write a store that does, such as those of memstore and redisstore", v.store)
 	}
-	if all := v.family.process.now(); all != nil {
+	if all := v.family.process.Limits(); all != nil {
 		resetter, _ = all.Over(v.store).(store.Resetter)
 	}
 	for key, limits := range limits {
@@ -317,7 +318,7 @@ func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
 			return &StoreError{err}
 		}
 		for _, l := range limits { // slots of it may be free now
-			v.waiters.wake(l.Name(), key)
+			v.waiters.Wake(l.Name(), key)
 		}
 	}
 	return nil

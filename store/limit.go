@@ -237,7 +237,7 @@ func (l *Limit) checkExtras(bad wrong) {
 	case s.Algorithm != SlidingWindow:
 		bad("Buckets", "%v has no buckets", "write %v", s.Algorithm, SlidingWindow)
 	case s.Buckets < 1 || s.Buckets > 1000:
-		bad("Buckets", fmt.Sprintf("%d buckets", s.Buckets), "write a number from 1 to 1000, or %v", SlidingLog)
+		bad("Buckets", fmt.Sprintf("%d buckets", s.Buckets), "write a number from 1 to 1000, or %v", "SlidingLog")
 	}
 }
 
