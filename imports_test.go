@@ -68,7 +68,7 @@ var imports = map[string]rule{
 	"adapters/echo":             {own: []string{".", "internal/framework", "adapters/internal/pattern"}, external: []string{"github.com/labstack/echo/v4"}},
 	"internal/explore/steps/...": {
 		tests: true,
-		own:   []string{"internal/explore/steps"},
+		own:   []string{"internal/explore/steps", "internal/explore/steps/..."},
 	},
 	"examples/...": {
 		own:      []string{".", "store/...", "adapters/...", "console", "plans", "policy"},

@@ -36,7 +36,6 @@ const exploredFile = `package redisstore
 import (
 	"time"
 
-	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
@@ -59,8 +58,6 @@ func Explore(server Server, leased int64, denied int) Explored {
 
 func (x Explored) GiveBack(all bool) { x.giveBack(all) }
 
-func now() time.Time { return clock.Now() }
-
 func (s *Store) decided(t *ticket[taking]) (reusable bool, err error) {
 	d := &t.what.decision
 	d.granted = there.Take(d.charges, d.results)
@@ -81,16 +78,16 @@ func (s *Store) handBack(t *ticket[settling]) (ended <-chan error) {
 }
 `
 
-// unwired has what asks the server ask the one of the test, and the clock be that of the
-// run. Nothing is given back by a timer: a caller does it.
+// unwired has what asks the server ask the one of the test, and not tell it the time. A
+// reset doesn't time out, and nothing is given back by a timer: a caller does it.
 var unwired = []orders.Edit{
 	{File: "take.go", Was: "s.takes.do(ctx, t)", Is: "s.decided(t)"},
 	{File: "settle.go", Was: "if _, err := s.settles.do(ctx, tickets[0]); err != nil {", Is: "if err := s.settled(tickets[0]); err != nil {"},
 	{File: "giveback.go", Was: "func (s *Store) handBack(", Is: "func (s *Store) handBackThere("},
 	{File: "reset.go", Was: "	go func() {\n		s.exec(due, calls)\n		done <- calls[0].cmd.Err()\n	}()\n", Is: "	there.Reset(key, limits)\n	done <- nil\n	_ = calls\n"},
+	{File: "reset.go", Was: "context.WithTimeout(ctx, s.timeout)", Is: "ctx, func() {}"},
+	{File: "script.go", Was: "	now := time.Now\n", Is: "	return 0\n	now := time.Now\n"},
 	{File: "leasing.go", Was: "time.AfterFunc(s.maxAge, s.sweep)", Is: "new(time.Timer)"},
-	{File: "leasing.go", Was: "now: time.Now, held", Is: "now: now, held"},
-	{File: "denycache.go", Was: "now: time.Now}", Is: "now: now}"},
 }
 
 var mutants = []orders.Variant{

@@ -1,16 +1,14 @@
 package steps
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"go/parser"
-	"go/token"
 	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,16 +23,6 @@ type Variant struct {
 // Edit replaces a text that a package's file has once. Whoever changes the text there
 // changes it in the edit.
 type Edit struct{ File, Was, Is string }
-
-const here = "github.com/stint-go/stint/internal/explore/steps/"
-
-// twins are what stands for an import.
-var twins = map[string]string{
-	"sync":         here + "sync",
-	"sync/atomic":  here + "atomic",
-	"hash/maphash": here + "maphash",
-	"github.com/stint-go/stint/internal/clock": here + "clock",
-}
 
 // Shipped is the name of the variant without a mistake.
 const Shipped = "as shipped"
@@ -51,9 +39,11 @@ type Elsewhere struct {
 	Edits []Edit
 	// Mutants are the variants with a mistake.
 	Mutants []Variant
-	// Entry is what the test's map "variants" has for each variant, by its name: an
-	// expression of a variant V.
+	// Entry is what a map of the test has for each variant, by its name: an expression of a
+	// variant V.
 	Entry string
+	// Into is the name of that map, by default variants.
+	Into string
 }
 
 // Run runs the test, and fails t as that fails.
@@ -66,7 +56,7 @@ func (e *Elsewhere) Run(t *testing.T) {
 		v.Edits = append(e.Edits[:len(e.Edits):len(e.Edits)], v.Edits...)
 		o.variant(fmt.Sprint("variant", i), v, e.Added)
 		imports += fmt.Sprintf("import v%d %q\n", i, fmt.Sprint(e.Path, "/variant", i))
-		entries += fmt.Sprintf("variants[%q] = %s\n", v.Name, strings.ReplaceAll(e.Entry, "V.", fmt.Sprintf("v%d.", i)))
+		entries += fmt.Sprintf("%s[%q] = %s\n", cmp.Or(e.Into, "variants"), v.Name, strings.ReplaceAll(e.Entry, "V.", fmt.Sprintf("v%d.", i)))
 	}
 	pkg := path.Base(e.Path) + "_test"
 	o.add("variants_test.go", "package "+pkg+"\n"+imports+"func init() {\n"+entries+"}\n")
@@ -119,7 +109,11 @@ func (o *overlay) variant(dir string, v Variant, added map[string]string) {
 		text[e.File] = strings.Replace(text[e.File], e.Was, e.Is, 1)
 	}
 	for name, source := range text {
-		o.add(path.Join(dir, name), o.twinned(name, source))
+		twin, err := twinned(name, source)
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		o.add(path.Join(dir, name), twin)
 	}
 }
 
@@ -154,27 +148,6 @@ func (o *overlay) read(name string) string {
 		o.t.Fatal(err)
 	}
 	return string(text)
-}
-
-// twinned has a file import the twins.
-func (o *overlay) twinned(name, source string) string {
-	o.t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ImportsOnly)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	for i := len(f.Imports) - 1; i >= 0; i-- {
-		s := f.Imports[i].Path
-		imported, err := strconv.Unquote(s.Value)
-		if err != nil {
-			o.t.Fatal(err)
-		}
-		if twin := twins[imported]; twin != "" {
-			at := int(s.Pos()) - 1
-			source = source[:at] + strconv.Quote(twin) + source[at+len(s.Value):]
-		}
-	}
-	return source
 }
 
 // Explore explores scenes: none breaks a promise as the package is shipped, and one at

@@ -2,9 +2,11 @@
 // first that breaks a promise. It is for tests.
 //
 // Code is explored as it is shipped, but for its imports: [Elsewhere] has sync, sync/atomic,
-// hash/maphash and this module's clock replaced by their twins below this package, which
-// pause before each load, store, swap, compare-and-swap, lock, unlock and clock reading.
-// One actor at a time goes on from its step to its next.
+// time, context and others replaced by their twins below this package, which pause before
+// each load, store, swap, compare-and-swap, lock, unlock and clock reading. Statements that
+// start goroutines and use channels become calls that pause as well. One actor at a time
+// goes on from its step to its next. Of several channels that are ready, a select takes
+// each in a run of its own.
 //
 // Orders that differ only in steps that don't meet come to the same, so one of them is
 // run: two steps meet if they are on one variable, mutex or clock and one of them changes
@@ -17,6 +19,7 @@ import (
 	"fmt"
 	"iter"
 	"math/bits"
+	"runtime/debug"
 	"strings"
 	"time"
 	"unsafe"
@@ -44,40 +47,75 @@ const (
 	refused
 )
 
-// op is a step on an object, numbered in the order in which a run comes upon them.
-type op struct {
+// touch is what a step does to an object. Objects are numbered in the order in which a run
+// comes upon them.
+type touch struct {
 	kind Kind
 	obj  int
-	held *bool // by a Lock's mutex
 }
 
-func (o op) enabled() bool { return o.kind != Lock || !*o.held }
-
-// meets says whether two steps may come to something else in the other order.
-func (o op) meets(p op) bool {
-	if o.obj != p.obj {
+func (t touch) meets(u touch) bool {
+	if t.obj != u.obj {
 		return false
 	}
-	switch o.kind {
+	switch t.kind {
 	case Load, refused, call, back:
-		return p.kind != o.kind
+		return u.kind != t.kind
 	}
 	return true
 }
 
+// op is a step.
+type op struct {
+	touch
+	held *bool      // by a Lock's mutex
+	more []touch    // what else it touches
+	ways func() int // in which it can be taken at the moment; nil: in one
+	// waits: it may have no way, and what gives it one isn't known from the kinds.
+	waits bool
+}
+
+// open is how many ways the step can be taken in, 0 if it has to wait.
+func (o *op) open() int {
+	switch {
+	case o.ways != nil:
+		return o.ways()
+	case o.kind == Lock && *o.held:
+		return 0
+	}
+	return 1
+}
+
+// touches calls f with all that the step touches.
+func (o *op) touches(f func(touch)) {
+	f(o.touch)
+	for _, t := range o.more {
+		f(t)
+	}
+}
+
+// meets says whether two steps may come to something else in the other order.
+func (o *op) meets(p *op) (met bool) {
+	if o.more == nil && p.more == nil {
+		return o.touch.meets(p.touch)
+	}
+	o.touches(func(t touch) { p.touches(func(u touch) { met = met || t.meets(u) }) })
+	return met
+}
+
 // follows says of steps of two actors that meet whether o can only be taken where p can
 // not: there is nothing to turn round.
-func (o op) follows(p op) bool { return o.kind == Lock && (p.kind == Unlock || p.kind == refused) }
+func (o *op) follows(p *op) bool { return o.kind == Lock && (p.kind == Unlock || p.kind == refused) }
 
-// most is how many actors a scenario may have.
-const most = 8
+// most is how many actors a scenario may have, those included that it starts on its way.
+const most = 16
 
 // set is a set of actors.
-type set uint8
+type set uint16
 
 func one(i int) set          { return 1 << i }
 func (s set) has(i int) bool { return s>>i&1 != 0 }
-func (s set) first() int     { return bits.TrailingZeros8(uint8(s)) }
+func (s set) first() int     { return bits.TrailingZeros16(uint16(s)) }
 func (s set) all() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for ; s != 0 && yield(s.first()); s &= s - 1 {
@@ -109,6 +147,8 @@ type node struct {
 	done    set // tried
 	sleep   set // what they come to has been seen already
 	taken   int
+	way     int // in which it was taken
+	ways    int
 }
 
 // Find explores a scenario until a run breaks a promise. It returns how many runs there
@@ -138,6 +178,10 @@ func find(scenario func(*Run), every bool) (runs int, trace string) {
 func next(path []node) []node {
 	for len(path) > 0 {
 		n := &path[len(path)-1]
+		if n.way++; n.way < n.ways {
+			return path
+		}
+		n.way = 0
 		n.done |= one(n.taken)
 		if left := n.todo &^ n.done &^ n.sleep; left != 0 {
 			n.taken = left.first()
@@ -161,9 +205,12 @@ type Run struct {
 	marks   int // where calls begin and end
 
 	current *actor // nil while the scenario sets up, and at its end
+	way     int    // in which its step is taken
+	ending  bool
 	pruned  bool
 
 	micros int64 // the clock
+	timers []*Timer
 	frozen bool
 	read   []int64 // from the clock, outside of actors
 
@@ -179,8 +226,10 @@ type actor struct {
 	yield func(op) bool
 	op    op // where it stands
 	over  bool
+	timer bool    // it may wait for ever
 	since before  // what its next step depends on
 	read  []int64 // from the clock
+	begun int     // actors that it has started
 }
 
 // running is the run under way: one at a time in a process.
@@ -189,19 +238,41 @@ var running *Run
 // pruned unwinds an actor whose run isn't gone on with.
 type pruned struct{}
 
-// Go starts an actor when the scenario has been set up.
-func (r *Run) Go(name string, f func()) {
+// Go starts an actor when the scenario has been set up. If it panics, that breaks a promise.
+func (r *Run) Go(name string, f func()) { r.start(name, f) }
+
+func (r *Run) start(name string, f func()) *actor {
+	if len(r.actors) == most {
+		panic("steps: too many actors")
+	}
 	a := &actor{name: name}
 	a.next, a.stop = iter.Pull(func(yield func(op) bool) {
 		defer func() {
 			if p := recover(); p != nil && p != (pruned{}) {
-				panic(p)
+				r.Broken("%s panics: %v\n%s", name, p, debug.Stack())
 			}
 		}()
 		a.yield = yield
 		f()
 	})
 	r.actors = append(r.actors, a)
+	return a
+}
+
+// Spawn starts an actor on the way, as a go statement does. At the end of a run, f is
+// called at once.
+func Spawn(f func()) {
+	switch r := running; {
+	case r == nil || r.ending:
+		f()
+	case r.pruned:
+	case r.current == nil:
+		r.start(fmt.Sprintf("go%d", len(r.actors)), f)
+	default:
+		r.current.begun++
+		a := r.start(fmt.Sprintf("%s.%d", r.current.name, r.current.begun), f)
+		Note("starts %s", a.name)
+	}
 }
 
 // End has f called when all actors have returned.
@@ -253,6 +324,13 @@ func (r *Run) mark(k Kind, what string) int {
 // pauses.
 func At(k Kind, object unsafe.Pointer) { at(k, object, nil) }
 
+// AtBoth pauses before a step that changes two objects.
+func AtBoth(object, other unsafe.Pointer) {
+	if r := running; r != nil && r.current != nil && !r.pruned {
+		r.pause(op{touch: touch{Store, r.number(object)}, more: []touch{{Store, r.number(other)}}})
+	}
+}
+
 // AtLock pauses before a mutex is locked until it is free: held says whether it is.
 func AtLock(object unsafe.Pointer, held *bool) { at(Lock, object, held) }
 
@@ -285,6 +363,11 @@ func Clock() (micros int64) {
 	Note("reads the clock: %d", r.micros)
 	return r.micros
 }
+
+var start = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+
+// Now is Clock's reading as an instant.
+func Now() time.Time { return start.Add(time.Duration(Clock()) * time.Microsecond) }
 
 // readings are the clock's of who runs.
 func (r *Run) readings() *[]int64 {
@@ -341,7 +424,12 @@ func at(k Kind, object unsafe.Pointer, held *bool) {
 		}
 		return
 	}
-	if !r.current.yield(op{k, r.number(object), held}) {
+	r.pause(op{touch: touch{k, r.number(object)}, held: held})
+}
+
+// pause has the actor that runs stand before a step until it is taken.
+func (r *Run) pause(o op) {
+	if !r.current.yield(o) {
 		panic(pruned{})
 	}
 }
@@ -352,12 +440,7 @@ func (r *Run) run(scenario func(*Run)) {
 	running = r
 	defer func() { running = nil }()
 	scenario(r)
-	if len(r.actors) > most {
-		panic("steps: too many actors")
-	}
-	for i := range r.actors {
-		r.resume(i) // to its first step
-	}
+	r.begin(0, before{})
 	for depth := 0; ; depth++ {
 		if depth == longest {
 			r.Broken("%d steps, and no end", longest)
@@ -366,12 +449,15 @@ func (r *Run) run(scenario func(*Run)) {
 			return
 		}
 		enabled, waiting := r.standing()
+		if enabled == 0 && waiting != 0 && r.idle() {
+			enabled, waiting = r.standing()
+		}
 		if enabled == 0 && waiting == 0 {
 			break
 		}
 		if depth == len(r.path) && !r.choose(enabled, depth) {
 			if enabled == 0 {
-				r.Broken("deadlock")
+				r.Broken("deadlock: %s", r.names(waiting))
 			}
 			r.prune()
 			return
@@ -382,27 +468,36 @@ func (r *Run) run(scenario func(*Run)) {
 		}
 		r.take(n.taken, depth)
 	}
-	r.current = nil
+	r.current, r.ending = nil, true
 	for _, f := range r.ends {
 		f()
 	}
+	r.prune()
 }
 
 // longest is a number of steps that only those reach who wait for each other for ever.
 const longest = 5000
 
-// standing is who can go on, and who waits for a lock.
+// standing is who can go on, and who has to wait.
 func (r *Run) standing() (enabled, waiting set) {
 	for i, a := range r.actors {
 		switch {
 		case a.over:
-		case a.op.enabled():
+		case a.op.open() > 0:
 			enabled |= one(i)
-		default:
+		case !a.timer:
 			waiting |= one(i)
 		}
 	}
 	return enabled, waiting
+}
+
+func (r *Run) names(s set) string {
+	var all []string
+	for i := range s.all() {
+		all = append(all, r.actors[i].name)
+	}
+	return strings.Join(all, ", ")
 }
 
 // choose enters a new state, and says whether there is anything to be seen from there.
@@ -411,7 +506,7 @@ func (r *Run) choose(enabled set, depth int) bool {
 	if depth > 0 {
 		from, e := &r.path[depth-1], &r.events[depth-1]
 		for i := range ((from.sleep | from.done) &^ one(from.taken)).all() {
-			if !r.actors[i].op.meets(e.op) {
+			if !r.actors[i].op.meets(&e.op) {
 				n.sleep |= one(i)
 			}
 		}
@@ -433,17 +528,19 @@ func (r *Run) choose(enabled set, depth int) bool {
 
 // races looks for the steps that the last one meets, and doesn't come after for another
 // reason, and has each tried the other way round: by whoever can begin what else there was
-// since then and need not have waited for it.
-func (r *Run) races(last int) {
+// since then and need not have waited for it. What a step that waits has waited for is
+// not a reason, and not known: all that it meets is tried.
+func (r *Run) races(last, obj int) {
 	e := &r.events[last]
-	on := r.on[e.obj]
+	on := r.on[obj]
 	for k := len(on) - 1; k >= 0; k-- {
 		f := &r.events[on[k]]
-		if on[k] < e.since[f.actor] || !e.meets(f.op) || e.follows(f.op) {
+		if on[k] < e.since[f.actor] || !e.meets(&f.op) || e.follows(&f.op) {
 			continue
 		}
-		r.turnRound(int(on[k]), last)
-		e.since.join(&f.since)
+		if r.turnRound(int(on[k]), last); !e.waits {
+			e.since.join(&f.since)
+		}
 	}
 }
 
@@ -466,28 +563,46 @@ func (r *Run) turnRound(first, second int) {
 			begin |= one(f.actor)
 		}
 	}
-	if begin&(n.todo|n.sleep) == 0 {
-		n.todo |= one((begin & n.enabled).first())
+	if can := begin & n.enabled; begin&(n.todo|n.sleep) == 0 && can != 0 {
+		n.todo |= one(can.first())
 	}
 }
 
 // take lets an actor take its step.
 func (r *Run) take(i, depth int) {
-	a := r.actors[i]
+	a, n := r.actors[i], &r.path[depth]
+	r.way, n.ways = n.way, a.op.open()
 	r.events = append(r.events, event{op: a.op, actor: i})
-	obj := a.op.obj
+	actors := len(r.actors)
 	r.resume(i)
 	e := &r.events[depth]
 	e.since = a.since
-	r.races(depth)
-	for _, k := range r.on[obj] {
-		if f := &r.events[k]; e.meets(f.op) {
-			e.since.join(&f.since)
+	e.touches(func(t touch) { r.races(depth, t.obj) })
+	e.touches(func(t touch) {
+		for _, k := range r.on[t.obj] {
+			if f := &r.events[k]; e.meets(&f.op) {
+				e.since.join(&f.since)
+			}
 		}
-	}
+	})
 	e.since[i] = int32(depth) + 1
 	a.since = e.since
-	r.on[obj] = append(r.on[obj], int32(depth))
+	e.touches(func(t touch) { r.on[t.obj] = append(r.on[t.obj], int32(depth)) })
+	r.begin(actors, e.since)
+	for j, b := range r.actors[:actors] {
+		// A timer that has been stopped takes no step that could be turned round.
+		if b.timer && n.enabled.has(j) && b.op.open() == 0 {
+			n.todo |= one(j) &^ n.sleep
+		}
+	}
+}
+
+// begin runs the actors from a number on to their first steps.
+func (r *Run) begin(from int, since before) {
+	for i := from; i < len(r.actors); i++ {
+		r.actors[i].since = since
+		r.resume(i)
+	}
 }
 
 // resume runs an actor to its next step.
@@ -499,7 +614,7 @@ func (r *Run) resume(i int) {
 	r.current = nil
 }
 
-// prune ends a run that comes to what has been seen, or to nothing.
+// prune ends a run, also one that comes to what has been seen, or to nothing.
 func (r *Run) prune() {
 	r.pruned = true
 	for _, a := range r.actors {

@@ -147,7 +147,7 @@ func TestStuck(t *testing.T) {
 			r.Go(name, m.Lock)
 		}
 	})
-	if !strings.HasSuffix(trace, "deadlock") || !strings.Contains(trace, "one      locks mutex") {
+	if !strings.HasSuffix(trace, "deadlock: other") || !strings.Contains(trace, "one      locks mutex") {
 		t.Errorf("no deadlock: %s", trace)
 	}
 	_, trace = steps.Find(func(r *steps.Run) {

@@ -1,17 +1,15 @@
-// Package clock is internal/clock for code that is explored: see package steps. There
-// are no timers in it.
+// Package clock is internal/clock for code that is explored: see package steps.
 package clock
 
 import (
 	"time"
 
 	"github.com/stint-go/stint/internal/explore/steps"
+	twin "github.com/stint-go/stint/internal/explore/steps/time"
 )
 
-var start = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
-
 // Now is a step that reads the clock.
-func Now() time.Time { return start.Add(time.Duration(steps.Clock()) * time.Microsecond) }
+func Now() time.Time { return steps.Now() }
 
 // Since is a step that reads the clock.
 func Since(t time.Time) time.Duration { return Now().Sub(t) }
@@ -21,3 +19,12 @@ func Micros(t time.Time) int64 { return Since(t).Microseconds() }
 
 // Until is a step that reads the clock.
 func Until(t time.Time) time.Duration { return t.Sub(Now()) }
+
+// Timer is clock.Timer.
+type Timer = twin.Timer
+
+// NewTimer is clock.NewTimer.
+func NewTimer(d time.Duration) *Timer { return twin.NewTimer(d) }
+
+// AfterFunc is clock.AfterFunc.
+func AfterFunc(d time.Duration, f func()) *Timer { return twin.AfterFunc(d, f) }

@@ -67,8 +67,21 @@ func (p *Pool) Get() any {
 // Put is no step.
 func (p *Pool) Put(x any) { p.idle = append(p.idle, x) }
 
-// What is here for packages of which something else is explored: no step.
-type (
-	Map  = sync.Map
-	Once = sync.Once
-)
+// Once is sync.Once.
+type Once struct {
+	m    Mutex
+	done bool
+}
+
+// Do is the steps of a mutex: who comes while f runs waits for it.
+func (o *Once) Do(f func()) {
+	o.m.Lock()
+	defer o.m.Unlock()
+	if !o.done {
+		defer func() { o.done = true }()
+		f()
+	}
+}
+
+// Map is here for packages of which something else is explored: no step.
+type Map = sync.Map
