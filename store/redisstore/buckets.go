@@ -1,0 +1,116 @@
+package redisstore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/stint-go/stint/store"
+)
+
+// Token buckets and leaky buckets.
+
+func bucket(r *record) []any {
+	t, s := &r.terms, &r.spec
+	limit, words := bucketLimit(r)
+	how := ""
+	if t.Queue > 0 || s.Debt {
+		how = "0,1"
+	}
+	args := []any{limit, how, text(t.Capacity), words, text(t.Token), fmt.Sprintf("%d,%d", t.Scale.PerTick, tick(t.Scale)), ""}
+	if tag := tagOf(t); tag != "" {
+		grid := gridOf(t)
+		args[3], args[5], args[6] = tag, text((t.Capacity+grid)/1000+2), text(grid)
+	}
+	return args
+}
+
+// bucketLimit returns what only some charges need, and the end of a state.
+func bucketLimit(r *record) (limit, words string) {
+	t := &r.terms
+	words = fmt.Sprintf(":%d:%d", t.Token, t.Numbers.Unit)
+	return fmt.Sprintf("%d,%d,%d,%d,%s,%d,%d,%d", t.Queue, t.Largest, boolean(r.spec.Debt), t.Longest, words, t.Scale.PerTick, tick(t.Scale), t.Capacity), words
+}
+
+func varyBucket(r *record, args []any, c *store.Charge, _ *told) {
+	if c == nil {
+		return
+	}
+	if c.Cost > r.terms.Largest { // nothing is worked out of it
+		args[1] = "0," + strconv.FormatInt(c.Cost, 10)
+		return
+	}
+	if c.Cost != 1 {
+		args[4] = text(c.Cost * r.terms.Token)
+	}
+	if c.MaxWait > 0 || c.Cost != 1 && args[1] != "" || c.Cost == 0 {
+		args[1] = maxWait(c, r.terms.Patience) + "," + strconv.FormatInt(c.Cost, 10)
+	}
+}
+
+func bucketState(found string, s *store.State) bool {
+	if strings.Contains(found, ":") {
+		return bucketWords(found, s)
+	}
+	n, err := strconv.ParseInt(found, 10, 64) // an integer that begins with a tag
+	if err != nil || len(found) != 19 || found[0] < '1' {
+		return false
+	}
+	s.A = n % 1_000_000_000_000_000
+	s.Numbers = store.Numbers{Token: untag(found[:4]), Unit: store.Scale{PerTick: 1}.Code()}
+	return s.Numbers.Token > 0
+}
+
+var bucketWords = wideWords("Atu.BCDE", "Atu.fBCDEde")
+
+func bucketInUnits(r *record) []any {
+	limit, _ := bucketLimit(r)
+	return []any{limit, "0,1"}
+}
+
+func varyBucketInUnits(r *record, args []any, c *store.Charge, _ *told) {
+	if c != nil && (c.Cost != 1 || c.MaxWait > 0) {
+		args[1] = maxWait(c, r.terms.Patience) + "," + strconv.FormatInt(c.Cost, 10)
+	}
+}
+
+// tagOf returns the four digits that name a rate in front of the instant that is its
+// whole state, or "": see tokenbucket.lua. Both together have to stay below 2^63.
+func tagOf(t *store.Terms) string {
+	const twoYears = 2 * 366 * 24 * 3600 * 1_000_000
+	if t.Scale != (store.Scale{PerTick: 1}) || t.Capacity > twoYears {
+		return ""
+	}
+	m, k := t.Token, 0
+	for m%10 == 0 && k < 8 {
+		m /= 10
+		k++
+	}
+	for m < 100 && k > 0 {
+		m *= 10
+		k--
+	}
+	if m > 999 || k == 8 && m > 222 {
+		return ""
+	}
+	return strconv.FormatInt(int64(k+1)*1000+m, 10)
+}
+
+func untag(tag string) int64 {
+	m, _ := strconv.ParseInt(tag[1:], 10, 64)
+	for range tag[0] - '1' {
+		m *= 10
+	}
+	return m
+}
+
+// gridOf returns the grid of plain states (tokenbucket.lua), in microseconds: about ten
+// tokens, so that one charge in ten renews a lifetime, but at most ten seconds, which
+// is how much longer than necessary a key may live.
+func gridOf(t *store.Terms) int64 {
+	us := int64(10_000)
+	for us < 10*t.Token && us < 10_000_000 {
+		us *= 10
+	}
+	return us
+}
