@@ -26,10 +26,11 @@ import (
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
 	server := flag.String("redis", "127.0.0.1:6379", "address of the Redis")
+	timeout := flag.Duration("timeout", 100*time.Millisecond, "how long a request waits for the Redis")
 	flag.Parse()
 
 	rdb := redis.NewClient(&redis.Options{Addr: *server, ContextTimeoutEnabled: true})
-	limits := degrading(rdb, func(e failover.Event) { log.Printf("%v -> %v: %v", e.From, e.To, e.Err) })
+	limits := degrading(rdb, *timeout, func(e failover.Event) { log.Printf("%v -> %v: %v", e.From, e.To, e.Err) })
 	defer limits.Close()
 
 	listener, err := net.Listen("tcp", *addr)
@@ -54,9 +55,9 @@ memory starts with a count of its own, goes on refusing, and says here when it h
 // Redis that is known to be down: a background probe finds out when it is back. A
 // mistake in its configuration should not go unseen, so such errors don't open the
 // breaker.
-func degrading(rdb redis.UniversalClient, observe func(failover.Event)) *failover.Store {
+func degrading(rdb redis.UniversalClient, timeout time.Duration, observe func(failover.Event)) *failover.Store {
 	return failover.New(
-		redisstore.New(rdb),
+		redisstore.New(rdb, redisstore.WithTimeout(timeout)),
 		memstore.New(memstore.WithMaxKeys(100_000)),
 		failover.WithFailure(redisstore.IsFailure),
 		failover.WithObserver(observe),

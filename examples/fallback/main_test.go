@@ -18,7 +18,7 @@ func TestRedisGoesAwayAndComesBack(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 	events := make(chan failover.Event, 10)
-	limits := degrading(rdb, func(e failover.Event) { events <- e })
+	limits := degrading(rdb, time.Minute, func(e failover.Event) { events <- e })
 	defer limits.Close()
 	app := limited(limits, http.HandlerFunc(hello))
 	ask := func(method, path string) int {
@@ -28,7 +28,7 @@ func TestRedisGoesAwayAndComesBack(t *testing.T) {
 	}
 	until := func(want failover.State) {
 		t.Helper()
-		for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			if code := ask("GET", "/"); code != http.StatusOK && code != http.StatusTooManyRequests {
 				t.Fatalf("status %d", code)
 			}

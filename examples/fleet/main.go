@@ -25,12 +25,13 @@ import (
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
 	server := flag.String("redis", "127.0.0.1:6379", "address of the Redis")
+	timeout := flag.Duration("timeout", 100*time.Millisecond, "how long a request waits for the Redis")
 	flag.Parse()
 
 	// ContextTimeoutEnabled ends a call at its context's deadline, and saves the store
 	// a goroutine for each call.
 	rdb := redis.NewClient(&redis.Options{Addr: *server, ContextTimeoutEnabled: true})
-	shared := redisstore.New(rdb)
+	shared := redisstore.New(rdb, redisstore.WithTimeout(*timeout))
 	defer shared.Close()
 	for rdb.Ping(context.Background()).Err() != nil {
 		log.Printf("waiting for the Redis at %s: start one with redis-server", *server)

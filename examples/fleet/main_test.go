@@ -77,7 +77,7 @@ func start(t *testing.T, program, redis string) string {
 	}
 	addr := l.Addr().String()
 	l.Close()
-	cmd := exec.Command(program, "-addr", addr, "-redis", redis)
+	cmd := exec.Command(program, "-addr", addr, "-redis", redis, "-timeout", "1m")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func start(t *testing.T, program, redis string) string {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
 			_, _ = io.WriteString(conn, "")

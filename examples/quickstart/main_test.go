@@ -56,14 +56,14 @@ func TestBurst(t *testing.T) {
 	})
 }
 
-// TestLoad runs against a real server with a real clock: 64 connections ask as
-// fast as they can, and the handler runs burst + floor(rate × elapsed) times.
-// Tokens come at whole seconds after the first request, so stopping half way
-// between two leaves room for a slow machine.
+// TestLoad runs against a real server with a real clock: 64 connections ask as fast as
+// they can. Whatever the machine does meanwhile, the handler runs burst + floor(rate ×
+// elapsed) times: no more in the time of the whole run, and no less in that from the
+// first answer to the start of the last request that was refused.
 func TestLoad(t *testing.T) {
-	elapsed := 5500 * time.Millisecond
+	length := 5 * time.Second
 	if testing.Short() {
-		elapsed = 1500 * time.Millisecond
+		length = time.Second
 	}
 	var served, asked atomic.Int64
 	server := httptest.NewServer(limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -75,30 +75,42 @@ func TestLoad(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 
-	get := func() {
+	get := func() (refused bool) {
 		res, err := client.Get(server.URL)
 		if err != nil {
 			t.Error(err)
-			return
+			return false
 		}
 		res.Body.Close()
 		asked.Add(1)
+		return res.StatusCode == http.StatusTooManyRequests
 	}
+	start := time.Now()
 	get() // opens the bucket
-	end := time.Now().Add(elapsed)
+	opened := time.Now()
+	var mu sync.Mutex
+	var last time.Duration // when a request was sent that was refused
 	var clients sync.WaitGroup
 	for range 64 {
 		clients.Go(func() {
-			for time.Now().Before(end) && !t.Failed() {
-				get()
+			for at := time.Duration(0); at < length && !t.Failed(); {
+				if at = time.Since(opened); get() {
+					mu.Lock()
+					last = max(last, at)
+					mu.Unlock()
+				}
 			}
 		})
 	}
 	clients.Wait()
 
-	want := 10 + int64(elapsed/time.Second)
-	if got := served.Load(); got != want {
-		t.Errorf("the handler ran %d times of %d asked in %v, want %d", got, asked.Load(), elapsed, want)
+	due := func(elapsed time.Duration) int64 { return 10 + int64(elapsed/time.Second) }
+	whole, got := time.Since(start), served.Load()
+	if got > due(whole) {
+		t.Errorf("the handler ran %d times in %v, want at most %d", got, whole, due(whole))
 	}
-	t.Logf("%d of %d requests passed in %v", served.Load(), asked.Load(), elapsed)
+	if got < due(last) {
+		t.Errorf("the handler ran %d times in %v, want at least %d", got, last, due(last))
+	}
+	t.Logf("%d of %d requests passed in %v", got, asked.Load(), whole)
 }

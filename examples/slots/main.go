@@ -30,7 +30,7 @@ func main() {
 	if err := rdb.Ping(context.Background()).Err(); err != nil {
 		log.Fatalf("no Redis at %s, so nothing to count the fleet's jobs in: start one with redis-server (%v)", *server, err)
 	}
-	shared := redisstore.New(rdb)
+	shared := redisstore.New(rdb, redisstore.WithTimeout(10*time.Second)) // a job has time
 	defer shared.Close()
 	slots := stint.Must(limits(shared))
 

@@ -152,14 +152,13 @@ func scrape(t *testing.T, target string) server {
 	cmd.Stderr = os.Stderr
 	start(t, cmd)
 	p := server("http://" + addr)
-	for range 100 {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if resp, err := http.Get(string(p) + "/-/ready"); err == nil {
 			_ = resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
 				return p
 			}
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 	t.Fatal("prometheus does not get ready")
 	return ""
