@@ -225,6 +225,27 @@ func (d *Decision) add(waited time.Duration, seen []waiting.Seen, statuses []Lim
 	}
 }
 
+// WithMaxWait makes a request wait for its turn rather than be refused, if its turn
+// comes within d. The request's own deadline bounds the wait further. By default a
+// request waits only for limits that queue by themselves: a LeakyBucket, a Rate with
+// WithQueue, and for 5 seconds a Concurrency with WithQueue. d must be positive; New
+// refuses any other.
+//
+// On a limit that queues by itself, d bounds the wait in the queue. On a Concurrency or
+// AdaptiveConcurrency, as many requests wait for each key as there are slots, unless
+// WithQueue says otherwise. docs/waiting.md says who is next.
+//
+// An HTTP/1.1 server doesn't notice that a client has left while the request's body is
+// unread: keep d to a few seconds.
+func WithMaxWait(d time.Duration) ChargeOption {
+	if d <= 0 {
+		return chargeOption{setting: func(s *settings) {
+			s.errs.bad(fmt.Sprintf("WithMaxWait(%v)", d), "", "write a positive duration, or leave it out if nobody waits")
+		}}
+	}
+	return chargeOption{setting: func(s *settings) { s.maxWait, s.lines = d, newLines }}
+}
+
 // WithQueue sets how many may wait. Whoever finds the queue full is refused at once. n
 // is 0 or more; 0 means that nobody waits.
 //

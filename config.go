@@ -1,18 +1,17 @@
 package stint
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/framework"
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/probe"
 	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
@@ -249,10 +248,10 @@ func (c *config) probe() (errs mistakes) {
 		errs = append(errs, mistaken("WithKey", s.probe())...)
 	}
 	for _, p := range c.skip {
-		errs = append(errs, mistaken("WithSkip", predicateProblem(p, probeRequest()))...)
+		errs = append(errs, mistaken("WithSkip", predicateProblem(p, probe.Request()))...)
 	}
 	for _, p := range c.block {
-		errs = append(errs, mistaken("WithBlock", predicateProblem(p, probeRequest()))...)
+		errs = append(errs, mistaken("WithBlock", predicateProblem(p, probe.Request()))...)
 	}
 	if s, ok := c.store.(store.Checked); ok {
 		for _, e := range s.Misconfigured() {
@@ -287,49 +286,23 @@ func mistaken(option string, err error) mistakes {
 	return nil
 }
 
-func (s *keySource) probe() (err error) {
-	probe := new(framework.Probe)
-	r := probeRequest()
-	warn.Mark(r)
-	var key string
-	defer func() {
-		_ = recover()
-		s.asks.Note(probe)
-		signs := warn.SignsOf(r, key)
-		if isHeader(s.fn) {
-			signs |= warn.OfField
-		}
-		s.Probed(signs)
-	}()
-	key, err = s.fn(r.WithContext(framework.Lead(context.Background(), probe)))
+func (s *keySource) probe() error {
+	asked, signs, err := probe.Key(s.fn)
+	s.asks.Note(asked)
+	if isHeader(s.fn) {
+		signs |= warn.OfField
+	}
+	s.Probed(signs)
 	return err
 }
 
-// probeRequest returns a request like one that a server gets.
-func probeRequest() *http.Request {
-	return &http.Request{
-		Method: "GET", URL: &url.URL{Path: "/"}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{}, Body: http.NoBody, Host: "192.0.2.2", RemoteAddr: "192.0.2.1:1", RequestURI: "/",
-	}
-}
-
-// predicateProbe is the context key under which a probe carries the *configError for
-// mistakes of predicates. A predicate can only answer with a bool.
-type predicateProbe struct{}
-
-// predicateProblem finds out whether a predicate was made with arguments that can't
-// work, by calling it with a copy of probe. What a user's own predicate does with a
-// request that never happened doesn't matter, including a panic.
-func predicateProblem(p func(*http.Request) bool, probe *http.Request) (err error) {
+// predicateProblem returns the mistakes in the arguments that a predicate was made with.
+func predicateProblem(p func(*http.Request) bool, r *http.Request) error {
 	report := new(configError)
-	defer func() {
-		_ = recover()
-		if report.mistakes != nil {
-			err = report
-		}
-	}()
-	p(probe.WithContext(context.WithValue(probe.Context(), predicateProbe{}, report)))
-	return nil
+	if probe.Predicate(p, r, report); report.mistakes == nil {
+		return nil
+	}
+	return report
 }
 
 // OptionError is one problem with options. New, Check, With, Update and Limit.Check

@@ -3,6 +3,7 @@ package stint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -13,7 +14,6 @@ import (
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/naming"
 	"github.com/stint-go/stint/internal/process"
-	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -219,86 +219,6 @@ func same(a, b store.Store) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// generation holds the versions of a family that belong together.
-type generation struct {
-	process  *process.Process
-	mu       sync.Mutex // guards the rest, which With adds to
-	names    *naming.Names
-	versions map[*Limiter]*version
-}
-
-func newGeneration(p *process.Process, n *naming.Names) *generation {
-	return &generation{process: p, names: n, versions: map[*Limiter]*version{}}
-}
-
-func (g *generation) version(l *Limiter) *version {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.versions[l]
-}
-
-// beside returns the version of v's limiter that decides a request already admitted by
-// outer's limiters. An Update may come between two limiters that a request passes. The
-// inner one must recognize the limits that the outer one has charged, so it uses the
-// generation that the request began with.
-func (v *version) beside(outer *Permit) *version {
-	for p := outer; p != nil; p = p.outer {
-		if p.lim.family != v.family {
-			continue
-		}
-		if p.lim.generation != v.generation {
-			if o := p.lim.generation.version(v.of); o != nil { // nil: derived later
-				return o
-			}
-		}
-		break
-	}
-	return v
-}
-
-// named returns the present names. With replaces them; they are never modified.
-func (g *generation) named() *naming.Names {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.names
-}
-
-// limit returns the store's limit for a rule that a WithLimitFunc returned.
-func (g *generation) limit(r *rule) (*store.Limit, error) {
-	n := g.named()
-	if l, _ := n.Limit(r); l != nil {
-		return l, nil
-	}
-	if n.Rule(r.spec.Name) != nil {
-		return nil, errNamesake("", r.spec.Name)
-	}
-	l, wrong := r.compileOnce()
-	return l, errors.Join(wrong.errors("")...)
-}
-
-// successor returns what an entry has become in g: the limit that now has its name,
-// whatever its kind, with the entry's own key, cost and maximum wait. It returns the
-// entry itself if that limit is the same, doesn't exist, or is of a kind that can't
-// decide in its place (see kind.succeeds).
-func (g *generation) successor(e *entry) *entry {
-	n := g.named()
-	r, ok := n.Rule(e.limit.Name()).(*rule)
-	if !ok || !r.kind.succeeds() {
-		return e
-	}
-	l, _ := n.Limit(r)
-	next := newEntry(g.process, r, l, settings{key: e.key, cost: e.cost, settle: e.settle, dryRun: e.dryRun})
-	if next.limit == e.limit {
-		return e
-	}
-	next.closed, next.wait.MaxWait, next.from = e.closed, e.wait.MaxWait, e.from
-	if e.wait.Way == waiting.ForSlot {
-		next.wait.Room = e.wait.Room
-	}
-	next.origin = e.first()
-	return next
-}
-
 // announce registers the family's present limits, in place of the previous ones, for
 // stores that other families may share. It returns the notices about conflicts and about
 // l's options c. The caller holds f.mu. Requests never run it.
@@ -395,6 +315,74 @@ func (v *version) Uses(s *warn.Source) (limits []string, uses bool) {
 func (v *version) Warn(w *warn.Warning) {
 	told := warningOf(w)
 	v.of.Tell(Event{Kind: EventWarning, Warning: &told})
+}
+
+// WarningKind is a kind of likely mistake that a limiter warns about. docs/warnings.md
+// says for each what it means, when it is found and how to fix it.
+type WarningKind uint8
+
+const (
+	// WarnForwardingHeader: the key is a forwarding header, which any client can
+	// write. New finds it.
+	WarnForwardingHeader = WarningKind(warn.ForwardingHeader)
+	// WarnPortInKey: the key contains the caller's port.
+	WarnPortInKey = WarningKind(warn.PortInKey)
+	// WarnUntrustedProxy: requests come through a proxy, and their key is the proxy's
+	// address.
+	WarnUntrustedProxy = WarningKind(warn.UntrustedProxy)
+	// WarnNoPattern: the key contains the request's pattern, and no request has one.
+	WarnNoPattern = WarningKind(warn.NoPattern)
+	// WarnKeysNeverRepeat: no key came twice in the first 10,000 requests.
+	WarnKeysNeverRepeat = WarningKind(warn.KeysNeverRepeat)
+	// WarnOneKey: almost all of the first 10,000 requests have the same key.
+	WarnOneKey = WarningKind(warn.OneKey)
+	// WarnRebuilt: limiters are built again and again while requests are served.
+	WarnRebuilt = WarningKind(warn.Rebuilt)
+)
+
+// String returns the kind as logs and links have it: "one-key".
+func (k WarningKind) String() string {
+	if !warn.Kind(k).Known() {
+		return fmt.Sprintf("WarningKind(%d)", k)
+	}
+	return warn.Kind(k).Name()
+}
+
+// Warning is a likely mistake that a limiter has found.
+type Warning struct {
+	Kind WarningKind
+	// Limits are the names of the limits whose key the warning is about. It is empty
+	// if the warning isn't about a key, or about one of a WithLimitFunc.
+	Limits []string
+	// Text says what was found and what to write instead. Link leads to the section
+	// on it in docs/warnings.md.
+	Text, Link string
+}
+
+func warningOf(w *warn.Warning) Warning {
+	return Warning{WarningKind(w.Kind), w.Limits, w.Kind.Text(), w.Kind.Link()}
+}
+
+// WithoutWarnings turns off warnings of these kinds, for the limiter and those derived
+// from it. Without arguments it turns off all.
+//
+// By default each likely mistake is logged once, observers get an EventWarning, and
+// Limiter.Describe lists it. To find mistakes the limiter looks at half of about the
+// first 10,000 requests of each WithKey, and keeps no key. It looks at none if all
+// warnings that need it are turned off.
+func WithoutWarnings(kinds ...WarningKind) Option {
+	return limiterOption(func(c *config) {
+		if len(kinds) == 0 {
+			c.silent = warn.All
+		}
+		for _, k := range kinds {
+			if !warn.Kind(k).Known() {
+				c.errs.bad(fmt.Sprintf("WithoutWarnings(%d)", k), "", "write constants such as stint.WarnOneKey")
+				continue
+			}
+			c.silent |= 1 << k
+		}
+	})
 }
 
 // says describes an entry's limit by everything that its counting depends on.

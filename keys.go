@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint/internal/clientip"
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/probe"
 	"github.com/stint-go/stint/internal/routing"
 )
 
@@ -313,7 +314,9 @@ func Join(keys ...KeyFunc) KeyFunc {
 		return misconfigured(&OptionError{Option: "Join", Problem: fmt.Sprintf("key function %d is nil", i+1), Write: "write one, or leave it out"})
 	}
 	if slices.ContainsFunc(keys, isGiven) {
-		return misconfigured(&OptionError{Option: "Join", Problem: "a given key can't be a part of another", Write: "give Take a key that is already joined"})
+		var wrong mistakes
+		wrong.bad("Join", "%v can't be a part of a key", "give Take a key that is already joined", "GivenKey()")
+		return misconfigured(wrong...)
 	}
 	keys = slices.Clone(keys)
 	return folded(func(r *http.Request) (string, error) {
@@ -362,7 +365,7 @@ func Hash(secret []byte, k KeyFunc) KeyFunc {
 		wrong.bad("Hash", "the key function is nil", "write the one to hash, such as stint.RemoteIP()")
 	}
 	if k != nil && isGiven(k) {
-		wrong.bad("Hash", "a given key can't be hashed", "give Take a key that is already hashed")
+		wrong.bad("Hash", "%v can't be hashed", "give Take a key that is already hashed", "GivenKey()")
 	}
 	if wrong != nil {
 		return misconfigured(wrong...)
@@ -393,7 +396,7 @@ func FromCIDR(prefixes ...netip.Prefix) func(*http.Request) bool {
 	}
 	if wrong != nil {
 		return func(r *http.Request) bool {
-			if report, ok := r.Context().Value(predicateProbe{}).(*configError); ok {
+			if report, ok := probe.Report(r).(*configError); ok {
 				report.mistakes = append(report.mistakes, wrong...)
 			}
 			return false

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"time"
 
-	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -146,27 +144,6 @@ func WithCost(cost func(*http.Request) int64) ChargeOption {
 		}}
 	}
 	return chargeOption{setting: func(s *settings) { s.cost = cost }}
-}
-
-// WithMaxWait makes a request wait for its turn rather than be refused, if its turn
-// comes within d. The request's own deadline bounds the wait further. By default a
-// request waits only for limits that queue by themselves: a LeakyBucket, a Rate with
-// WithQueue, and for 5 seconds a Concurrency with WithQueue. d must be positive; New
-// refuses any other.
-//
-// On a limit that queues by itself, d bounds the wait in the queue. On a Concurrency or
-// AdaptiveConcurrency, as many requests wait for each key as there are slots, unless
-// WithQueue says otherwise. docs/waiting.md says who is next.
-//
-// An HTTP/1.1 server doesn't notice that a client has left while the request's body is
-// unread: keep d to a few seconds.
-func WithMaxWait(d time.Duration) ChargeOption {
-	if d <= 0 {
-		return chargeOption{setting: func(s *settings) {
-			s.errs.bad(fmt.Sprintf("WithMaxWait(%v)", d), "", "write a positive duration, or leave it out if nobody waits")
-		}}
-	}
-	return chargeOption{setting: func(s *settings) { s.maxWait, s.lines = d, newLines }}
 }
 
 // WithDryRun makes a limit report only. It is decided and counted as if it were
@@ -424,74 +401,6 @@ func WithLogger(logger *slog.Logger) Option {
 // the text of an error of your own KeyFunc is logged as it is.
 func WithLogKeys() Option {
 	return limiterOption(func(c *config) { c.logKeys = true })
-}
-
-// WarningKind is a kind of likely mistake that a limiter warns about. docs/warnings.md
-// says for each what it means, when it is found and how to fix it.
-type WarningKind uint8
-
-const (
-	// WarnForwardingHeader: the key is a forwarding header, which any client can
-	// write. New finds it.
-	WarnForwardingHeader = WarningKind(warn.ForwardingHeader)
-	// WarnPortInKey: the key contains the caller's port.
-	WarnPortInKey = WarningKind(warn.PortInKey)
-	// WarnUntrustedProxy: requests come through a proxy, and their key is the proxy's
-	// address.
-	WarnUntrustedProxy = WarningKind(warn.UntrustedProxy)
-	// WarnNoPattern: the key contains the request's pattern, and no request has one.
-	WarnNoPattern = WarningKind(warn.NoPattern)
-	// WarnKeysNeverRepeat: no key came twice in the first 10,000 requests.
-	WarnKeysNeverRepeat = WarningKind(warn.KeysNeverRepeat)
-	// WarnOneKey: almost all of the first 10,000 requests have the same key.
-	WarnOneKey = WarningKind(warn.OneKey)
-	// WarnRebuilt: limiters are built again and again while requests are served.
-	WarnRebuilt = WarningKind(warn.Rebuilt)
-)
-
-// String returns the kind as logs and links have it: "one-key".
-func (k WarningKind) String() string {
-	if !warn.Kind(k).Known() {
-		return fmt.Sprintf("WarningKind(%d)", k)
-	}
-	return warn.Kind(k).Name()
-}
-
-// Warning is a likely mistake that a limiter has found.
-type Warning struct {
-	Kind WarningKind
-	// Limits are the names of the limits whose key the warning is about. It is empty
-	// if the warning isn't about a key, or about one of a WithLimitFunc.
-	Limits []string
-	// Text says what was found and what to write instead. Link leads to the section
-	// on it in docs/warnings.md.
-	Text, Link string
-}
-
-func warningOf(w *warn.Warning) Warning {
-	return Warning{WarningKind(w.Kind), w.Limits, w.Kind.Text(), w.Kind.Link()}
-}
-
-// WithoutWarnings turns off warnings of these kinds, for the limiter and those derived
-// from it. Without arguments it turns off all.
-//
-// By default each likely mistake is logged once, observers get an EventWarning, and
-// Limiter.Describe lists it. To find mistakes the limiter looks at half of about the
-// first 10,000 requests of each WithKey, and keeps no key. It looks at none if all
-// warnings that need it are turned off.
-func WithoutWarnings(kinds ...WarningKind) Option {
-	return limiterOption(func(c *config) {
-		if len(kinds) == 0 {
-			c.silent = warn.All
-		}
-		for _, k := range kinds {
-			if !warn.Kind(k).Known() {
-				c.errs.bad(fmt.Sprintf("WithoutWarnings(%d)", k), "", "write constants such as stint.WarnOneKey")
-				continue
-			}
-			c.silent |= 1 << k
-		}
-	})
 }
 
 // WithLimiterName names a limiter in events, logs and metrics. A name is a letter

@@ -212,6 +212,41 @@ func (p *Permit) Decision() Decision {
 	return d
 }
 
+// charged reports whether p, or a permit further out, has charged the entry.
+func (p *Permit) charged(e *entry) bool {
+	for ; p != nil; p = p.outer {
+		if slices.ContainsFunc(p.grants, func(g grant) bool { return g.entry.first() == e }) || p.paces(func(o *entry) bool { return o == e }) {
+			return true
+		}
+	}
+	return false
+}
+
+// chargedFor reports whether p, or a permit further out, has charged the limit for key.
+func (p *Permit) chargedFor(l *store.Limit, key string) bool {
+	for ; p != nil; p = p.outer {
+		for i := range p.grants {
+			if g := &p.grants[i]; g.entry.first().limit == l && g.key == key {
+				return true
+			}
+		}
+		if p.paces(func(e *entry) bool { return e.limit == l }) {
+			return true
+		}
+	}
+	return false
+}
+
+// chargedBy reports whether p, or a permit further out, has charged limits of f.
+func (p *Permit) chargedBy(f *limitFunc) bool {
+	for ; p != nil; p = p.outer {
+		if slices.ContainsFunc(p.grants, func(g grant) bool { return g.entry.from == f }) || p.paces(func(e *entry) bool { return e.from == f }) {
+			return true
+		}
+	}
+	return false
+}
+
 // recall adds grants to a call, as if it had just been granted them.
 func (c *call) recall(grants []grant) {
 	for i := range grants {

@@ -2,9 +2,11 @@ package stint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/stint-go/stint/internal/field"
@@ -108,6 +110,86 @@ func (l *Limiter) build(c *config, g *generation, names *naming.Names) (*version
 		v.aging = c.aging
 	}
 	return v, v.compile(c, parent, names)
+}
+
+// generation holds the versions of a family that belong together.
+type generation struct {
+	process  *process.Process
+	mu       sync.Mutex // guards the rest, which With adds to
+	names    *naming.Names
+	versions map[*Limiter]*version
+}
+
+func newGeneration(p *process.Process, n *naming.Names) *generation {
+	return &generation{process: p, names: n, versions: map[*Limiter]*version{}}
+}
+
+func (g *generation) version(l *Limiter) *version {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.versions[l]
+}
+
+// beside returns the version of v's limiter that decides a request already admitted by
+// outer's limiters. An Update may come between two limiters that a request passes. The
+// inner one must recognize the limits that the outer one has charged, so it uses the
+// generation that the request began with.
+func (v *version) beside(outer *Permit) *version {
+	for p := outer; p != nil; p = p.outer {
+		if p.lim.family != v.family {
+			continue
+		}
+		if p.lim.generation != v.generation {
+			if o := p.lim.generation.version(v.of); o != nil { // nil: derived later
+				return o
+			}
+		}
+		break
+	}
+	return v
+}
+
+// named returns the present names. With replaces them; they are never modified.
+func (g *generation) named() *naming.Names {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.names
+}
+
+// limit returns the store's limit for a rule that a WithLimitFunc returned.
+func (g *generation) limit(r *rule) (*store.Limit, error) {
+	n := g.named()
+	if l, _ := n.Limit(r); l != nil {
+		return l, nil
+	}
+	if n.Rule(r.spec.Name) != nil {
+		return nil, errNamesake("", r.spec.Name)
+	}
+	l, wrong := r.compileOnce()
+	return l, errors.Join(wrong.errors("")...)
+}
+
+// successor returns what an entry has become in g: the limit that now has its name,
+// whatever its kind, with the entry's own key, cost and maximum wait. It returns the
+// entry itself if that limit is the same, doesn't exist, or is of a kind that can't
+// decide in its place (see kind.succeeds).
+func (g *generation) successor(e *entry) *entry {
+	n := g.named()
+	r, ok := n.Rule(e.limit.Name()).(*rule)
+	if !ok || !r.kind.succeeds() {
+		return e
+	}
+	l, _ := n.Limit(r)
+	next := newEntry(g.process, r, l, settings{key: e.key, cost: e.cost, settle: e.settle, dryRun: e.dryRun})
+	if next.limit == e.limit {
+		return e
+	}
+	next.closed, next.wait.MaxWait, next.from = e.closed, e.wait.MaxWait, e.from
+	if e.wait.Way == waiting.ForSlot {
+		next.wait.Room = e.wait.Room
+	}
+	next.origin = e.first()
+	return next
 }
 
 // compileLimits names and compiles the limits of c that names doesn't know yet.

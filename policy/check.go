@@ -54,7 +54,7 @@ var fileWords = map[string]string{
 	"Period": "rate", "Window": "quota",
 	"Hourly": "hourly", "Daily": "daily", "Weekly": "weekly", "Monthly": "monthly",
 	"Gradient2": "gradient2", "Vegas": "vegas", "AIMD": "aimd",
-	"stint.RemoteIP()": "remote-ip", `netip.MustParsePrefix("10.0.0.0/8")`: "10.0.0.0/8",
+	"GivenKey()": "given", "stint.RemoteIP()": "remote-ip", `netip.MustParsePrefix("10.0.0.0/8")`: "10.0.0.0/8",
 	"time.Second": "1s",
 }
 
