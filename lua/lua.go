@@ -25,6 +25,7 @@
 //	           without more of the calendar. Sets raw: the state found, if it isn't v
 //	keep       not code: names of the locals of load and look that charge and save need.
 //	           None may be nil: a table that nils are put into grows badly
+//	more       others that they need only if the last of keep isn't false; else nil
 //	charges    what is the same for all charges of a column that are made
 //	charge     makes g charges, in the locals, or in the server if there is no save
 //	refused    changes the locals because the decision was refused; sets dirty
@@ -92,9 +93,9 @@ var algorithms = []struct {
 	{TokenBucket, 'b', []string{"wide", "bucketstate", "tokenbucket"}},
 	{IntervalBucket, 'i', []string{"window", "intervalbucket"}},
 	{FixedWindow, 'f', []string{"window", "fixedwindow"}},
-	{SlidingWindow, 's', []string{"slidingwindow", "sliding"}},
+	{SlidingWindow, 's', []string{"slidingwindow"}},
 	{SlidingCounter, 'k', []string{"slidingcounter"}},
-	{SlidingLog, 'g', []string{"slidinglog", "sliding"}},
+	{SlidingLog, 'g', []string{"slidinglog"}},
 	{WarmUp, 'w', []string{"wide", "warmupstate", "warmup"}},
 	{Concurrency, 'c', []string{"concurrency"}},
 	{Ban, 'n', []string{"ban"}},
@@ -185,19 +186,33 @@ func (b blocks) complete(common blocks) {
 	}
 	b["arguments"] = fmt.Sprintf("local %s = %s\np = p + %d\n", strings.Join(names, ", "), strings.Join(from, ", "), len(names))
 
-	keeps := append([]string{"fits"}, strings.Fields(b["keep"])...)
-	places := make([]string, len(keeps))
-	for i := range places {
-		places[i] = fmt.Sprintf("kept[x + %d]", i+1)
+	keeps, more := append([]string{"fits"}, strings.Fields(b["keep"])...), strings.Fields(b["more"])
+	b["keep"] = assign(places(keeps), keeps)
+	b["kept"] = "local " + strings.Join(slices.Concat(keeps, more), ", ") + "\n" + assign(keeps, places(keeps))
+	if len(more) > 0 {
+		only := "if " + keeps[len(keeps)-1] + " then\n"
+		b["keep"] += only + assign(places(more), more) + "end\n"
+		b["kept"] += only + assign(more, places(more)) + "end\n"
 	}
-	next := fmt.Sprintf("\nx = x + %d\n", len(keeps))
-	b["keep"] = strings.Join(places, ", ") + " = " + strings.Join(keeps, ", ") + next
-	b["kept"] = "local " + strings.Join(keeps, ", ") + " = " + strings.Join(places, ", ") + next
 
 	b["expire"] = common["expire"]
 	if b["save"] != "" {
 		b["write"], b["store"], b["rest"] = common["write"], common["store"], common["rest"]
 	}
+}
+
+// places returns the next places of the table kept, one for each name.
+func places(names []string) []string {
+	all := make([]string, len(names))
+	for i := range all {
+		all[i] = fmt.Sprintf("kept[x + %d]", i+1)
+	}
+	return all
+}
+
+// assign assigns to or from places of the table kept, and goes on behind them.
+func assign(to, from []string) string {
+	return fmt.Sprintf("%s = %s\nx = x + %d\n", strings.Join(to, ", "), strings.Join(from, ", "), len(to))
 }
 
 // fill inserts blocks into the places of a template, each a line of its own: --NAME--,

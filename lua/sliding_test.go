@@ -13,9 +13,12 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// entries is the state in a list of entries.
-func (p *pair) entries() (s store.State) {
+// entries is the state in a list of entries, or in the text of a window.
+func (p *pair) entries(a store.Algorithm) (s store.State) {
 	p.t.Helper()
+	if a == store.SlidingWindow {
+		return windowed(p.t, p.dump())
+	}
 	var sum, total int64
 	for i, e := range p.rdb.LRange(context.Background(), p.key, 0, -1).Val() {
 		w := numbers(p.t, strings.TrimSuffix(e, ":")+":0:0:0:0:0")
@@ -32,8 +35,34 @@ func (p *pair) entries() (s store.State) {
 	return s
 }
 
+// windowed is the state in the text of a window.
+func windowed(t *testing.T, text string) (s store.State) {
+	if text == "" {
+		return s
+	}
+	head, older, _ := strings.Cut(text, ";")
+	w := numbers(t, head)
+	s = store.State{Live: true, Numbers: store.Numbers{Token: w[0], Unit: w[1]}, E: w[2], A: w[3], B: w[4] - w[5], C: w[4]}
+	at := s.A - w[6]
+	for older != "" {
+		var entry string
+		entry, older, _ = strings.Cut(older, ";")
+		e := numbers(t, entry)
+		s.Log = append(s.Log, store.Entry{At: at, Units: e[0]})
+		at += e[1]
+		w[5] -= e[0]
+	}
+	if at != s.A || w[5] != 0 || s.B <= 0 {
+		t.Fatalf("the sums of %s are wrong", text)
+	}
+	return s
+}
+
 // answered is the state that an answer tells of.
-func (a answer) answered(t *testing.T) (s store.State) {
+func (a answer) answered(t *testing.T, of store.Algorithm) (s store.State) {
+	if of == store.SlidingWindow {
+		return windowed(t, a.raw)
+	}
 	if w := numbers(t, a.raw); w != nil {
 		s = store.State{Live: true, A: w[0], B: w[1], C: w[2], Numbers: store.Numbers{Token: w[4], Unit: w[5]}}
 		if len(w) > 6 {
@@ -46,7 +75,7 @@ func (a answer) answered(t *testing.T) (s store.State) {
 	return s
 }
 
-// TestSlidingTwins compares the algorithms whose state is a list with their
+// TestSlidingTwins compares the algorithms whose state is a list of entries with their
 // step, entry by entry.
 func TestSlidingTwins(t *testing.T) {
 	for _, a := range []store.Algorithm{store.SlidingWindow, store.SlidingLog} {
@@ -105,10 +134,10 @@ func pick[T any](first bool, a, b T) T {
 // sliding makes one call of the script and of the step.
 func (p *pair) sliding(l *store.Limit, c call, last *store.Result) bool {
 	p.t.Helper()
-	before := p.entries()
+	before := p.entries(l.Algorithm())
 	want, result := p.oracle(l, c, before)
 	got := p.send(l, c, nil)
-	after := p.entries()
+	after := p.entries(l.Algorithm())
 	present, stands := p.oracle(l, call{op: "take"}, after)
 	fail := func(format string, args ...any) bool {
 		p.t.Errorf("%+v at %d: %v\nstate %+v\n%s", l.Spec(), p.now, c, before, fmt.Sprintf(format, args...))
@@ -118,10 +147,10 @@ func (p *pair) sliding(l *store.Limit, c call, last *store.Result) bool {
 		return fail("got  %+v\nwant %+v", present, want)
 	}
 	if c.op == "take" {
-		if _, again := p.oracle(l, c, got.answered(p.t)); again != result || got.ok != result.OK {
+		if _, again := p.oracle(l, c, got.answered(p.t, l.Algorithm())); again != result || got.ok != result.OK {
 			return fail("%v, answer %s\ngot  %+v\nwant %+v", got.ok, got.raw, again, result)
 		}
-	} else if _, peek := p.oracle(l, call{op: "take"}, got.answered(p.t)); peek != stands {
+	} else if _, peek := p.oracle(l, call{op: "take"}, p.settled(l, c, got)); peek != stands {
 		return fail("answer %s\ngot  %+v\nwant %+v", got.raw, peek, stands)
 	}
 	if c.op == "take" && result.OK && c.cost > 0 {
@@ -134,6 +163,40 @@ func (p *pair) sliding(l *store.Limit, c call, last *store.Result) bool {
 	}
 	*last = result
 	return true
+}
+
+// settled is the state after a settlement, as its answer tells: of a log what is left, of
+// a window what was found.
+func (p *pair) settled(l *store.Limit, c call, got answer) store.State {
+	s := got.answered(p.t, l.Algorithm())
+	if l.Algorithm() == store.SlidingWindow {
+		s, _ = p.oracle(l, c, s)
+	}
+	return s
+}
+
+// TestWindowWithoutLifetime refuses a charge on a key that somebody has taken the lifetime
+// from, in a later bucket than the one it was charged in.
+func TestWindowWithoutLifetime(t *testing.T) {
+	ctx, p := context.Background(), newPair(t, store.SlidingWindow)
+	p.begin(1)
+	p.now = 0
+	l, err := store.NewLimit(store.Spec{Name: "limit", Algorithm: store.SlidingWindow, Units: 2, Period: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.send(l, call{op: "take", cost: 2}, nil); !got.ok {
+		t.Fatal(got)
+	}
+	p.rdb.Del(ctx, p.key+"!until")
+	p.now = 1_500_000
+	if got := p.send(l, call{op: "take", cost: 1}, nil); got.ok {
+		t.Fatal(got)
+	}
+	until, err := p.rdb.Get(ctx, p.key+"!until").Int64()
+	if full := int64(10_000_000); err != nil || until < full || until > full+2_000_000 {
+		t.Errorf("expires at %d, is full at %d: %v", until, full, err)
+	}
 }
 
 // TestSlidingLongLists goes through lists that are read in several parts.
@@ -151,7 +214,7 @@ func TestSlidingLongLists(t *testing.T) {
 		p.now += 100
 		c := call{op: "take", cost: 1}
 		got := p.send(l, c, nil)
-		_, last = p.oracle(l, c, got.answered(t))
+		_, last = p.oracle(l, c, got.answered(t, l.Algorithm()))
 		if !last.OK {
 			t.Fatal("refused")
 		}

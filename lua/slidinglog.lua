@@ -1,15 +1,234 @@
--- Twin of store/slidinglog.go: charges are entered where they are. Needs
--- sliding.lua.
+-- Twin of store/slidinglog.go: charges are entered at their instant, and leave a period
+-- later.
 --
--- Arguments: those of sliding.lua, and the period in us.
+-- State: a list of the entries, oldest first, each at:units:total:back:numbers and, if it
+-- isn't 0, :E; numbers are the limit's token and unit, as its arguments have them. The
+-- newest one's total is the sum of all in the list, and back is by how much the oldest
+-- is older; what older ones say beside at:units means nothing, and to take it off would
+-- cost as much again as the charge. No call reads the whole list but to drop it or to
+-- refuse a charge as large.
+--
+-- The state found is the newest entry and, after a look that found no room at once, the
+-- instant of the entry with whose leaving there is, unless that is the newest. The
+-- step on a state with that entry alone gives the same result as on all of them.
+--
+-- Arguments:
+--   units
+--   numbers: token:unit
+--   cost
+--   how: how long the charge may wait in us, 0 if not at all
+--   period: in us
 --:arguments units numbers cost how period
 --:setup
-local entry, counts, ends, slack = now, now - period + 1, now + period, min(period, 10000000)
-local reads, here, there = 'log', false, nil
+local peek, most, n = cost == '0', units + 0, cost + 0
+local counts, slack = now - period + 1, min(period, 10000000)
+--:load
+local A, B, C, back, E, foreign, live, at = now, 0, 0, 0, 0, false, false, now
+local name = KEYS[i]
+local newest = redis.pcall('LINDEX', name, -1)
+if newest then
+  local a, b, c, o, rest
+  if type(newest) == 'string' then
+    a, b, c, o, rest = string.match(newest, '^(%d+):(%d+):(%d+):(%d+):(.*)$')
+  end
+  local plain = rest == numbers and a + 0 <= now and a + 0 >= counts
+  if plain then
+    A, B, C, back, live, raw = a + 0, b + 0, c + 0, o + 0, true, newest
+    if A - back < counts then -- the oldest has left: dirty says that it is to be taken off
+      local es = call('LRANGE', name, 0, 1)
+      local second = es[2] and tonumber(string.match(es[2], '^%d+'))
+      if second and second >= counts then
+        C, back, dirty = C - string.match(es[1], ':(%d+):'), A - second, true
+        raw = format('%.0f:%s:%.0f:%.0f:%s', A, b, C, back, numbers)
+      else
+        plain = false
+      end
+    end
+  end
+  if not plain then
+    if not rare then lacking = row break end
+    raw, A, B, C, back, E = rare.entries(name, newest, numbers)
+    live, foreign = raw and true or false, raw == nil
+    if not live then v, raw, A, B, C, back, E = false, nil, now, 0, 0, 0, 0 end
+  end
+end
+--:look
+if peek or C + n <= most then
+  fits = 1
+elseif n <= most then
+  if not rare then lacking = row break end
+  local free = rare.oldest(name, dirty and 1 or 0, C + cost - most, A)
+  if free + period - now <= how + 0 then fits, at = 1, free + period end
+  if free < A then raw = raw .. (E == 0 and ':0:' or ':') .. format('%.0f', free) end
+end
+--:keep A B C back foreign live at dirty
+--:charge
+local name, was, push = KEYS[i], A, not live or at > A
+if foreign then call('DEL', name) elseif dirty then call('LPOP', name) end
+if push then
+  if live then back = back + at - A else back = 0 end
+  A, B = at, 0
+end
+local text = format('%.0f:%.0f:%.0f:%.0f:%s', A, B + cost, C + cost, back, numbers)
+if A > now then text = text .. format(':%.0f', A - now) end
+if push then
+  call('RPUSH', name, text)
+  if not live or floor(A / slack) > floor(was / slack) then -- it may live slack longer
+    local fade, px = A + period + slack, nil
+    --EXPIRE--
+  end
+else
+  call('LSET', name, -1, text)
+end
+--:rest
+if dirty and granted >= 0 then
+  call('LPOP', KEYS[i])
+  call('LSET', KEYS[i], -1, format('%.0f:%.0f:%.0f:%.0f:%s', A, B, C, back, numbers))
+end
+--:amend
+--REST--
+dirty = false
+if diff > 0 then
+  local cost = min(diff, max(0, 1099511627776 - C)) -- store.MaxCost
+  if cost > 0 then
+    --CHARGE--
+    left = text
+  end
+elseif live and min(-diff, mark) > 0 then
+  if not rare then lacking = row break end
+  left = rare.refund(KEYS[i], A, B, C, back, numbers, E, instant, min(-diff, mark))
+end
+raw = raw or ''
+left = left or raw
 --:functions
-function rare.log(token)
-  local l = {slack = min(token, 10000000)}
-  function l.entered(us) return us end
-  function l.leaves(us) return us + token end
-  return l
+local function parse(v)
+  local at, units = string.match(v, '^(-?%d+):(%d+):')
+  return at + 0, units + 0
+end
+
+-- Says in the newest entry what there is, and has it live as long as that counts.
+local function tell(name, A, B, C, back, numbers, E)
+  local v = format('%.0f:%.0f:%.0f:%.0f:%s', A, B, C, back, numbers)
+  if E > 0 then v = v .. ':' .. text(E) end
+  call('LSET', name, -1, v)
+  local period = fields(numbers)[1]
+  local fade, px = A + period + min(period, 10000000), nil
+  --EXPIRE--
+  return v, A, B, C, back, E
+end
+
+-- The list, brought to the present and the limit's numbers: its newest entry and what
+-- that says; false if nothing is left of it, nil if it is somebody else's.
+function rare.entries(name, newest, numbers)
+  local A, B, C, back, token, unit, E
+  if type(newest) == 'string' then
+    A, B, C, back, token, unit, E = string.match(newest, '^(-?%d+):(%d+):(%d+):(%d+):([%de]+):(%d+):?(%d*)$')
+  end
+  if not A then return nil end
+  A, B, C, E = A + 0, B + 0, C + 0, tonumber(E) or 0
+  local oldest = A - back
+
+  -- Enters what was made before the clock was set back now, or for the turn that was
+  -- reserved, in one entry.
+  local function clamp()
+    if A <= now + E then return end
+    A = now + E
+    while true do
+      call('RPOP', name)
+      local v = call('LINDEX', name, -1)
+      local at, units = A - 1, 0
+      if v then at, units = parse(v) end
+      if at < A then break end
+      B = B + units
+    end
+    call('RPUSH', name, text(A) .. ':' .. text(B) .. ':')
+    oldest = min(oldest, A)
+  end
+
+  -- Takes off what no longer counts, and reports whether anything is left.
+  local function drop(period)
+    if A + period <= now then
+      call('DEL', name)
+      return false
+    end
+    local size, from = 2, 0
+    while true do
+      local es = call('LRANGE', name, from, from + size - 1)
+      for i = 1, #es do
+        local at, units = parse(es[i])
+        if at + period > now then
+          oldest = at
+          if from + i > 1 then call('LTRIM', name, from + i - 1, -1) end
+          return true
+        end
+        C = C - units
+      end
+      from = from + #es
+      size = min(size * 8, 512)
+    end
+  end
+
+  clamp()
+  local was = token .. ':' .. unit
+  if was ~= numbers and not drop(fields(was)[1]) then return false end -- what no longer counted then doesn't come back
+  if not drop(fields(numbers)[1]) then return false end
+  return tell(name, A, B, C, A - oldest, numbers, E)
+end
+
+-- the newest of the oldest entries with units in all
+function rare.oldest(name, from, units, newest)
+  local size = 16
+  while true do
+    local es = call('LRANGE', name, from, from + size - 1)
+    for i = 1, #es do
+      local at, n = parse(es[i])
+      units = units - n
+      if units <= 0 or at == newest then return at end
+    end
+    from = from + #es
+    size = min(size * 2, 512)
+  end
+end
+
+-- the entry at at: its place, counted from the oldest, and units
+local function find(name, at)
+  local n, last = call('LLEN', name), 16
+  local es = call('LRANGE', name, -last, -1)
+  for i = #es, 1, -1 do
+    local t, units = parse(es[i])
+    if t == at then return n - #es + i - 1, units end
+    if t < at then return nil end
+  end
+  local low, high = 0, n - last - 1
+  while low <= high do
+    local mid = floor((low + high) / 2)
+    local t, units = parse(call('LINDEX', name, mid))
+    if t == at then return mid, units end
+    if t < at then low = mid + 1 else high = mid - 1 end
+  end
+end
+
+-- Gives back of what was entered at an instant, and returns the newest entry, or
+-- nothing if that was all.
+function rare.refund(name, A, B, C, back, numbers, E, instant, refund)
+  local oldest = A - back
+  if instant == A then
+    refund = min(refund, B)
+    B, C = B - refund, C - refund
+    while B == 0 do -- the one before it that isn't empty is the newest now
+      call('RPOP', name)
+      local v = call('LINDEX', name, -1)
+      if not v then return '' end
+      A, B = parse(v)
+      E = max(A - now, 0)
+    end
+  else
+    local i, units = find(name, instant)
+    if i then
+      refund = min(refund, units)
+      C = C - refund
+      call('LSET', name, i, format('%.0f:%.0f:', instant, units - refund))
+    end
+  end
+  return (tell(name, A, B, C, A - oldest, numbers, E))
 end

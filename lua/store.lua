@@ -3,11 +3,13 @@
 -- An algorithm's block save says what is to stand at key i, where v stood, in one of
 --   new: the text, or false: nothing
 --   add: a number to add to the integer there
+--   put: digits to put in the place of others of the text there, from: behind how many
+--     characters, as text
 -- and for how long, in one of
 --   px: in milliseconds
 --   fade: the instant at which what it says is worth nothing more
 -- keep says that the key lives long enough as it is, because whoever wrote it gave it
--- as long as this charge would. renew says that what is added to does not.
+-- as long as this charge would. renew says that what is added to or put into does not.
 --
 -- Lifetimes are counted from the millisecond that the server's present is in, so they
 -- are a millisecond more than rounded up.
@@ -19,7 +21,7 @@
 --:expire
 call('PEXPIRE', name, px or format('%.0f', floor((max(fade - now, 0) + 999) / 1000) + 1))
 --:write
-local new, add, px, fade, keep, renew
+local new, add, put, from, px, fade, keep, renew
 --SAVE--
 --STORE--
 --:rest
@@ -28,14 +30,17 @@ if granted >= 0 and (dirty or v and i == probe and call('PTTL', KEYS[i]) == -1) 
 end
 --:store
 local name = KEYS[i]
-if add then
-  call('INCRBY', name, add)
+if add or put then
+  if add then call('INCRBY', name, add) else call('SETRANGE', name, from, put) end
   if renew or i == probe and call('PTTL', name) == -1 then
     --EXPIRE--
   end
 elseif new then
-  if keep and i ~= probe then
+  if keep then
     call('SET', name, new, 'KEEPTTL')
+    if i == probe and call('PTTL', name) == -1 then
+      --EXPIRE--
+    end
   else
     call('SET', name, new, 'PX', px or format('%.0f', floor((max(fade - now, 0) + 999) / 1000) + 1))
   end

@@ -50,9 +50,9 @@ var algorithms = [...]algorithm{
 	store.LeakyBucket:    {set: lua.TokenBucket, letter: 'b', key: "/l2", arguments: bucket, vary: varyBucket, state: bucketState, wide: &wideBucket},
 	store.IntervalBucket: {set: lua.IntervalBucket, letter: 'i', key: "/i", arguments: interval, vary: varyWindow, state: words("AtuB.CDE"), aloneWaiting: true},
 	store.FixedWindow:    {set: lua.FixedWindow, letter: 'f', key: "/f2", arguments: fixed, vary: varyFixed, state: fixedState, aloneWaiting: true},
-	store.SlidingWindow:  {set: lua.SlidingWindow, letter: 's', key: "/s2", arguments: slidingWindow, vary: varySliding, state: slidingState, alone: true},
+	store.SlidingWindow:  {set: lua.SlidingWindow, letter: 's', key: "/s3", arguments: slidingWindow, vary: varySliding, state: slidingWindowState, aloneWaiting: true},
 	store.SlidingCounter: {set: lua.SlidingCounter, letter: 'k', key: "/k", arguments: counter, vary: varyCounter, state: counterState, aloneWaiting: true},
-	store.SlidingLog:     {set: lua.SlidingLog, letter: 'g', key: "/g2", arguments: slidingLog, vary: varySliding, state: slidingState, alone: true},
+	store.SlidingLog:     {set: lua.SlidingLog, letter: 'g', key: "/g2", arguments: slidingLog, vary: varySliding, state: slidingLogState, alone: true},
 	store.WarmUp:         {set: lua.WarmUp, letter: 'w', key: "/w2", arguments: warmUp, vary: varyWarmUp, state: wideWords("AtuB.C", "AtufBD.C"), alone: true, wide: &wideWarmUp},
 	store.Concurrency:    {set: lua.Concurrency, letter: 'c', key: "/c3", arguments: concurrency, vary: varyConcurrency, state: held, alone: true, leases: true},
 	store.Ban:            {set: lua.Ban, letter: 'n', key: "/n", arguments: ban, vary: varyBan, state: banState, alone: true, counts: true},
@@ -225,9 +225,35 @@ func unbrief(text string) (int64, error) {
 	return n, err
 }
 
-// slidingState decodes the newest entry, the sum, and the entry whose leaving makes
+// slidingWindowState decodes the numbers, the newest entry, and the others, oldest first.
+func slidingWindowState(found string, s *store.State) bool {
+	head, older, ok := strings.Cut(found, ";")
+	if !ok || !slidingWindowWords(head, s) || s.Numbers.Token <= 0 || store.ScaleOf(s.Numbers.Unit>>10).PerTick <= 0 {
+		return false
+	}
+	at := s.A - s.D
+	s.B, s.D = s.C-s.B, 0
+	s.Log = make([]store.Entry, 0, strings.Count(older, ";"))
+	for older != "" {
+		var entry string
+		entry, older, _ = strings.Cut(older, ";")
+		units, gap, _ := strings.Cut(entry, ":")
+		n, err := strconv.ParseInt(units, 10, 64)
+		after, err2 := strconv.ParseInt(gap, 10, 64)
+		if err != nil || err2 != nil {
+			return false
+		}
+		s.Log = append(s.Log, store.Entry{At: at, Units: n})
+		at += after
+	}
+	return s.C > 0
+}
+
+var slidingWindowWords = words("tuEACBD") // B and D: what is older, and by how much
+
+// slidingLogState decodes the newest entry, the sum, and the entry whose leaving makes
 // room.
-func slidingState(found string, s *store.State) bool {
+func slidingLogState(found string, s *store.State) bool {
 	if strings.Count(found, ":") == 7 {
 		at := strings.LastIndexByte(found, ':')
 		n, err := strconv.ParseInt(found[at+1:], 10, 64)
@@ -237,10 +263,10 @@ func slidingState(found string, s *store.State) bool {
 		s.Log = []store.Entry{{At: n, Units: math.MaxInt64 / 2}}
 		found = found[:at]
 	}
-	return slidingWords(found, s) && s.C > 0
+	return slidingLogWords(found, s) && s.C > 0
 }
 
-var slidingWords = words("ABC-tu.E")
+var slidingLogWords = words("ABC-tu.E")
 
 // Warm-up.
 

@@ -559,8 +559,7 @@ func (w *twins) kept() iter.Seq2[string, []*store.Limit] {
 // stored is what the server keeps for a key.
 func (w *twins) stored(key string, l *store.Limit) (s store.State, raw string, err error) {
 	ctx := context.Background()
-	switch l.Algorithm() {
-	case store.SlidingWindow, store.SlidingLog:
+	if l.Algorithm() == store.SlidingLog {
 		entries, err := w.rdb.LRange(ctx, key, 0, -1).Result()
 		if err != nil || len(entries) == 0 {
 			return s, "", err

@@ -26,6 +26,7 @@ func TestLifetimes(t *testing.T) {
 		{Algorithm: store.IntervalBucket, Units: 1, Burst: 30, Window: store.Monthly},
 		{Algorithm: store.IntervalBucket, Units: 1, Burst: 24, Period: time.Hour},
 		{Algorithm: store.FixedWindow, Units: 10, Window: store.Daily},
+		{Algorithm: store.SlidingWindow, Units: 10, Period: time.Minute},
 		{Algorithm: store.SlidingLog, Units: 10, Period: time.Minute},
 		{Algorithm: store.SlidingCounter, Units: 10, Period: time.Minute},
 		{Algorithm: store.WarmUp, Units: 10, Period: time.Second, WarmUp: time.Minute},
