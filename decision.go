@@ -187,13 +187,18 @@ func (c *call) denied() *DeniedError {
 		err, limits = new(DeniedError), make([]LimitStatus, n)
 	}
 	c.decided(&err.Decision, limits)
-	err.by = c.lim
+	err.by, err.why = c.lim, c.why()
+	return err
+}
+
+// why returns what a refused call's refusal means.
+func (c *call) why() (why refusal) {
 	for i, e := range c.entries {
 		if !c.Results[i].OK && !e.dryRun {
-			err.why = max(err.why, e.kind.refusal(&c.Charges[i]))
+			why = max(why, e.kind.refusal(&c.Charges[i]))
 		}
 	}
-	return err
+	return why
 }
 
 // StoreError is a failure of the store: under FailClosed, or of a Permit.Settle.

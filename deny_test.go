@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -270,5 +272,83 @@ func TestDeniedError(t *testing.T) {
 	}
 	if stint.DeniedFromContext(t.Context()) != nil {
 		t.Error("DeniedFromContext out of nowhere")
+	}
+}
+
+// A refusal is the same whether or not somebody sees its error.
+func TestAdmitOrDeny(t *testing.T) {
+	two := []stint.Option{theKey, stint.Rate(1, time.Hour), stint.Quota(1, stint.Every(1000*time.Hour), stint.WithDryRun()), stint.Rate(1, time.Minute, stint.WithName("short"))}
+	fails := errors.New("down")
+	tests := []struct {
+		name string
+		opts []stint.Option
+	}{
+		{"rate", []stint.Option{theKey, stint.Rate(1, time.Hour)}},
+		{"two of three", two},
+		{"without permit", append(two, stint.WithoutPermit())},
+		{"all fields", append(two, stint.WithHeaders(stint.DraftHeaders, stint.LegacyHeaders))},
+		{"no fields", append(two, stint.WithHeaders(stint.NoHeaders))},
+		{"ban", []stint.Option{theKey, stint.Rate(1, time.Hour), stint.Ban(2, time.Minute, time.Hour)}},
+		{"slots of all", []stint.Option{everybody, stint.Concurrency(1)}},
+		{"adaptive", []stint.Option{theKey, stint.AdaptiveConcurrency(1, 1)}},
+		{"costs too much", []stint.Option{theKey, stint.Rate(1, time.Hour, stint.WithCost(func(*http.Request) int64 { return 2 }))}},
+		{"deny handler", append(two, stint.WithDenyHandler(stint.PlainText("no\n")))},
+		{"silent deny handler", append(two, stint.WithDenyHandler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))},
+		{"blocked", append(two, stint.WithBlock(func(*http.Request) bool { return true }))},
+		{"empty key", []stint.Option{stint.WithKey(stint.Header("X-None")), stint.Rate(1, time.Hour)}},
+		{"store down", []stint.Option{theKey, stint.Rate(1, time.Hour, stint.WithName("rate")), stint.WithFailurePolicy(stint.FailClosed), stint.WithStore(&spy{fail: fails})}},
+	}
+	// inTwo and atOnce are an adapter's two ways; each returns whether the request passed.
+	inTwo := func(l *stint.Limiter, w http.ResponseWriter, r *http.Request) (*stint.Permit, bool) {
+		p, err := l.Admit(w, r)
+		if err != nil {
+			l.Deny(w, r, err)
+		}
+		return p, err == nil
+	}
+	answers := func(t *testing.T, opts []stint.Option, method string, admit func(*stint.Limiter, http.ResponseWriter, *http.Request) (*stint.Permit, bool)) (all string) {
+		l := limiter(t, opts...)
+		for range 4 {
+			w, r := httptest.NewRecorder(), httptest.NewRequest(method, "/", nil)
+			w.Header().Set("Etag", "x")
+			p, admitted := admit(l, w, r)
+			if admitted {
+				w.WriteHeader(http.StatusNoContent)
+				defer p.Done() // so that slots are held
+			} else if p != nil {
+				t.Error("refused with a permit")
+			}
+			all += fmt.Sprintln(w.Code, w.Header(), w.Body)
+		}
+		return all
+	}
+	for _, tt := range tests {
+		for _, method := range []string{"GET", "HEAD"} {
+			t.Run(tt.name+" "+method, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					want := answers(t, tt.opts, method, inTwo)
+					if got := answers(t, tt.opts, method, (*stint.Limiter).AdmitOrDeny); got != want {
+						t.Errorf("at once:\n%s\nin two calls:\n%s", got, want)
+					}
+					var seen []string
+					observed := append(tt.opts, stint.WithObserver(func(e stint.Event) {
+						if e.Kind == stint.EventDenied {
+							seen = append(seen, e.Decision.Limit)
+						}
+					}))
+					if got := answers(t, observed, method, (*stint.Limiter).AdmitOrDeny); got != want {
+						t.Errorf("observed:\n%s\nin two calls:\n%s", got, want)
+					}
+					var log strings.Builder
+					logged := append(tt.opts, stint.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+					if got := answers(t, logged, method, (*stint.Limiter).AdmitOrDeny); got != want {
+						t.Errorf("logged:\n%s\nin two calls:\n%s", got, want)
+					}
+					if (len(seen) > 0) != strings.Contains(log.String(), "event=Denied") {
+						t.Errorf("observers saw %q, the log has\n%s", seen, &log)
+					}
+				})
+			})
+		}
 	}
 }

@@ -100,14 +100,13 @@ func ExampleNew_errors() {
 	// stint: limit "concurrency": no key, and no default is safe: write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given
 }
 
-func ExampleLimiter_Admit() {
+func ExampleLimiter_AdmitOrDeny() {
 	lim := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.RemoteIP())))
 
 	// An adapter for a router is these lines.
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p, err := lim.Admit(w, r)
-		if err != nil {
-			lim.Deny(w, r, err)
+		p, admitted := lim.AdmitOrDeny(w, r)
+		if !admitted {
 			return
 		}
 		defer p.Done()

@@ -146,7 +146,7 @@ func TestObserver(t *testing.T) {
 		if e := seen.all[3]; e.EndsWait {
 			t.Error("a dry run's event ends the wait once more")
 		}
-		if e := seen.all[4]; e.Decision.Allowed || e.Decision.Limit != "monthly" || denied(t, e.Err) == nil {
+		if e := seen.all[4]; e.Decision.Allowed || e.Decision.Limit != "monthly" || e.Err != nil {
 			t.Errorf("%+v", e)
 		}
 		if got, want := stint.EventDryRunDenied.String()+stint.EventKind(99).String(), "DryRunDeniedEventKind(99)"; got != want {

@@ -40,7 +40,8 @@ type Event struct {
 	// For other events only Limits is set, with the Name and Cost of those that the
 	// event is about, and Limit if only one of them is enforced.
 	Decision Decision
-	// Err is the reason of a refusal or a failure.
+	// Err is the reason of a failure, and of a refusal for another reason than a limit.
+	// What a limit refused is in Decision.
 	Err error
 	// Waited is how long the request has waited for its turn or a slot.
 	Waited time.Duration

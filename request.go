@@ -58,13 +58,14 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 // kept is the largest number of limits for which a call goes back to the pool.
 const kept = 64
 
-// admit decides a request.
-func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own) (*Permit, error) {
+// admit decides a request. If answers is set and there is no deny handler, it answers
+// refusals by limits and returns errAnswered.
+func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own, answers bool) (*Permit, error) {
 	ctx := r.Context()
 	outer := FromContext(ctx)
 	if outer != nil {
 		if o := v.beside(outer); o != v {
-			return o.admit(w, r, in)
+			return o.admit(w, r, in, answers)
 		}
 	}
 	if len(v.skip)+len(v.block) > 0 {
@@ -89,7 +90,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own
 		return c.undecided(ctx, err)
 	}
 	if !c.Granted {
-		return nil, c.refused(w.Header())
+		return nil, c.refused(w, answers)
 	}
 	var permit *Permit
 	var slots []string
@@ -332,13 +333,31 @@ func (c *call) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// refused returns the refusal of a request by its limits, and sets its fields in h.
-func (c *call) refused(h http.Header) error {
+// errAnswered is the error of a request that has been refused and answered.
+var errAnswered = errors.New("stint: refused and answered")
+
+// refused sets the fields of a refusal by limits and returns its error. To make that
+// error takes as long as to set all fields, so a refusal that no handler sees is answered
+// without one.
+func (c *call) refused(w http.ResponseWriter, answers bool) error {
 	c.outer.turnedAway()
-	err := c.denied()
-	c.setFields(h, err.fields[:])
-	c.observe(EventDenied, err)
-	return err
+	if !answers || c.lim.denyHandler != nil {
+		err := c.denied()
+		c.setFields(w.Header(), err.fields[:])
+		c.observe(EventDenied, nil)
+		return err
+	}
+	c.setFields(w.Header(), nil)
+	c.observe(EventDenied, nil)
+	var few [4]string
+	violated := few[:0]
+	for i, e := range c.entries {
+		if !c.Results[i].OK && !e.dryRun {
+			violated = append(violated, e.limit.Name())
+		}
+	}
+	c.fields.Problem(w, c.r, c.why().problem(), violated...)
+	return errAnswered
 }
 
 // giveBack gives back what the call was granted, unless a permit has taken it over.

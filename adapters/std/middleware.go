@@ -22,7 +22,7 @@ func New(opts ...stint.Option) func(http.Handler) http.Handler {
 }
 
 // Middleware admits requests through l. If l admits a request, the next handler runs;
-// otherwise l.Deny answers. Slots of concurrency limits are released when the next
+// otherwise l answers as by Deny. Slots of concurrency limits are released when the next
 // handler returns or panics. The middleware is safe for concurrent use.
 //
 // The next handler gets the ResponseWriter unchanged, unless a limit looks at the
@@ -36,9 +36,8 @@ func Middleware(l *stint.Limiter) func(http.Handler) http.Handler {
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			p, err := l.Admit(w, r)
-			if err != nil {
-				l.Deny(w, r, err)
+			p, admitted := l.AdmitOrDeny(w, r)
+			if !admitted {
 				return
 			}
 			defer p.Done()

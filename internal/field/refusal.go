@@ -92,14 +92,19 @@ var bodies = sync.Pool{New: func() any { return new(Writer) }}
 func (p Problem) Write(w http.ResponseWriter, r *http.Request, violated ...string) {
 	body := bodies.Get().(*Writer)
 	defer bodies.Put(body)
-	slot := body.slot()
+	body.Problem(w, r, p, violated...)
+}
+
+// Problem is Problem.Write for those who have a Writer.
+func (w *Writer) Problem(to http.ResponseWriter, r *http.Request, p Problem, violated ...string) {
+	slot := w.slot()
 	slot[0] = "application/problem+json"
-	w.Header()["Content-Type"] = slot[:1:1]
-	w.WriteHeader(p.status)
+	to.Header()["Content-Type"] = slot[:1:1]
+	to.WriteHeader(p.status)
 	if r.Method == http.MethodHead {
 		return
 	}
-	b := append(body.text[:0], p.head...)
+	b := append(w.text[:0], p.head...)
 	sep := `,"violated-policies":["`
 	for _, name := range violated {
 		b = append(append(b, sep...), name...)
@@ -109,8 +114,8 @@ func (p Problem) Write(w http.ResponseWriter, r *http.Request, violated ...strin
 		b = append(b, `"]`...)
 	}
 	b = append(b, "}\n"...)
-	_, _ = w.Write(b) // if the client has gone, nobody needs to know
-	if body.text = b; cap(b) > keptText {
-		body.text = nil
+	_, _ = to.Write(b) // if the client has gone, nobody needs to know
+	if w.text = b; cap(b) > keptText {
+		w.text = nil
 	}
 }
