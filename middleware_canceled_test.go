@@ -70,7 +70,7 @@ func TestServerEndsAWait(t *testing.T) {
 		status int
 	}{
 		{"slot", []stint.Option{stint.Concurrency(1), stint.WithMaxWait(time.Minute)}, 503},
-		{"turn", []stint.Option{stint.Rate(1, 10*time.Second), stint.WithMaxWait(time.Minute)}, 503},
+		{"turn", []stint.Option{stint.Rate(1, time.Hour), stint.WithMaxWait(2 * time.Hour)}, 503},
 		{"limits refuse otherwise", []stint.Option{stint.Concurrency(1), stint.WithMaxWait(time.Minute),
 			stint.WithDenyHandler(stint.PlainText("refused"))}, 503},
 		{"errors answered otherwise", []stint.Option{stint.Concurrency(1), stint.WithMaxWait(time.Minute),
@@ -154,7 +154,7 @@ func (g *gone) Write([]byte) (int, error) { return 0, net.ErrClosed }
 func TestAnswerToAClientThatHasLeft(t *testing.T) {
 	for _, a := range routings {
 		t.Run(a.name, func(t *testing.T) {
-			l := compiled(t, stint.Rate(1, 10*time.Second), stint.WithMaxWait(time.Minute), byAll)
+			l := compiled(t, stint.Rate(1, time.Hour), stint.WithMaxWait(2*time.Hour), byAll)
 			if _, err := l.Take(t.Context(), globalKey(t), 1); err != nil {
 				t.Fatal(err)
 			}

@@ -176,11 +176,10 @@ func (w writer) Write(p []byte) (int, error) { w(); return len(p), nil }
 
 // collected waits until what is garbage is gone, as far as it is asked.
 func collected(gone func() bool) bool {
-	for range 100 {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
 		if runtime.GC(); gone() {
 			return true
 		}
-		runtime.Gosched()
 	}
 	return false
 }

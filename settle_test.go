@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -158,10 +159,12 @@ func TestSettleHEAD(t *testing.T) {
 func TestDebtDelaysTheNext(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 10*time.Hour, stint.WithName("rate")), settleTo(14))
+		start := time.Now()
 		through(l, get("/"), answering(200, ""))
 		w := through(l, get("/"), answering(200, ""))
-		if got := w.Header().Get("Retry-After"); w.Code != 429 || got != "18000" && got != "17999" {
-			t.Errorf("got %d, Retry-After %s, want 429 and 5 hours: 4 owed and 1 asked for", w.Code, got)
+		gone := int(time.Since(start)/time.Second) + 1
+		if got, err := strconv.Atoi(w.Header().Get("Retry-After")); err != nil || w.Code != 429 || got > 18000 || got < 18000-gone {
+			t.Errorf("got %d, Retry-After %d, %v, want 429 and 5 hours: 4 owed and 1 asked for", w.Code, got, err)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -183,6 +186,7 @@ func TestRefundStaysInItsWindow(t *testing.T) {
 		for range 20 {
 			old := take(t, l, 6)
 			eventually(t, func() bool { return remaining(t, l) == 10 }) // the next window
+			start := time.Now()
 			now := take(t, l, 5)
 			for range 2 { // twice does nothing either
 				if err := old.Settle(t.Context(), 0); err != nil {
@@ -190,8 +194,8 @@ func TestRefundStaysInItsWindow(t *testing.T) {
 				}
 			}
 			left := remaining(t, l)
-			if d := now.Decision(); d.ResetAfter < span/2 && left == 10 {
-				continue // on a slow machine that was already another window
+			if time.Since(start) >= now.Decision().ResetAfter {
+				continue // on a slow machine that may have been another window
 			}
 			if left != 5 {
 				t.Errorf("%d left, want 5: the refund belongs to the window before", left)
