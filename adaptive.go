@@ -349,6 +349,7 @@ type story struct {
 	waited  time.Duration
 	seen    []waiting.Seen
 	since   time.Time     // when it was admitted
+	held    time.Duration // how long it held slots, once they are released
 	learns  bool          // whether an AdaptiveConcurrency learns from it
 	outcome atomic.Uint32 // finished, dropped, failed or ignored
 }
@@ -423,7 +424,7 @@ func (p *Permit) sample() *adaptive.Sample {
 // endTiming releases the permit's slots of this process with what was observed of the
 // request, and returns what has changed by it.
 func (p *Permit) endTiming() []adaptive.Change {
-	if p.response != nil {
+	if p.response != nil && p.story.outcome.Load() == finished {
 		switch got, ok := p.response.Outcome(); {
 		case !ok:
 		case got.Hijacked:

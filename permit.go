@@ -19,14 +19,14 @@ import (
 type Permit struct {
 	ctx   context.Context // the request's, without the permit
 	lim   *version
-	outer *Permit     // of the next outer limiter, or nil
-	holds bool        // Done has something to release or settle
-	carry bool        // Next puts the permit into the context
-	told  bool        // observers got its EventAdmitted, and get an EventEnded
-	class uint8       // of priority, if some limit has slots
-	done  atomic.Bool // Done or Detach has been called
-	plan  *plan       // nil outside HTTP
-	story *story      // nil if nothing needs it
+	outer *Permit // of the next outer limiter, or nil
+	holds bool    // Done has something to release or settle
+	carry bool    // Next puts the permit into the context
+	told  bool    // observers got its EventAdmitted, and get an EventEnded
+	class uint8   // of priority, if some limit has slots
+	state atomic.Uint32
+	plan  *plan  // nil outside HTTP
+	story *story // nil if nothing needs it
 	// response is nil unless a limit needs it.
 	response *response
 
@@ -37,6 +37,13 @@ type Permit struct {
 	// allocation each.
 	fields [2]string
 }
+
+// The states of a permit.
+const (
+	open uint32 = iota
+	over        // Done has been called
+	detached
+)
 
 // grant is what one limit has granted.
 type grant struct {
@@ -263,7 +270,8 @@ func (p *Permit) Done() {
 	if p == nil || !p.holds && !p.told {
 		return
 	}
-	if p.done.Swap(true) {
+	handed := !p.state.CompareAndSwap(open, over)
+	if handed && !p.returns() {
 		return
 	}
 	if !p.holds {
@@ -277,25 +285,55 @@ func (p *Permit) Done() {
 			defer panic(v)
 		}
 	}
+	if handed {
+		p.response.Seal()
+		if p.response.ends.Add(1) < 2 {
+			return
+		}
+	}
 	p.release()
 }
 
-// Detach transfers the release of the permit's slots to the caller: Done then does
-// nothing, and the returned function does what Done would have done. Use it in handlers
-// that return while their connection lives on, as after a Hijack:
+// returns reports, once, that the handler of a detached permit has returned, if anything
+// depends on its response.
+func (p *Permit) returns() bool {
+	return p.state.Load() == detached && p.response != nil && !p.response.returned.Swap(true)
+}
+
+// Detach transfers the release of the permit's slots to the caller: Done doesn't release
+// them, and the returned function does. Use it in handlers that return while their
+// connection lives on, as after a Hijack, or their work does:
 //
 //	release := stint.FromContext(r.Context()).Detach()
 //	go func() { defer release(); serve(conn) }()
 //
-// After Done, it returns a function that does nothing.
+// The function may be called on any goroutine, while the handler runs or later. What
+// depends on the response (WithSettle, a Bandwidth) is settled when both the handler has
+// returned and release has been called. After Done, Detach returns a function that does
+// nothing.
 func (p *Permit) Detach() (release func()) {
-	if p == nil || !p.holds && !p.told || p.done.Swap(true) {
+	if p == nil || !p.holds && !p.told || !p.state.CompareAndSwap(open, detached) {
 		return func() {}
 	}
 	if p.learns() {
 		p.story.end(ignored) // how long a connection lives says nothing
 	}
+	if p.response != nil {
+		return sync.OnceFunc(p.released)
+	}
 	return sync.OnceFunc(p.release)
+}
+
+// released is the release of a detached permit with a response. While the handler runs,
+// only the handler's goroutine may look at that.
+func (p *Permit) released() {
+	if !p.response.returned.Load() {
+		changes, held := p.letGo()
+		p.tellFreed(changes, p.finish(held, nil))
+	}
+	if p.response.ends.Add(1) == 2 {
+		p.release()
+	}
 }
 
 // panicked records a handler's panic for adaptive limits and for WithSettle.
@@ -319,19 +357,15 @@ func (p *Permit) panicked(v any) {
 func (p *Permit) release() {
 	var amends []amend
 	defer func() {
-		changes, end := p.giveBack(amends)
-		for i := range changes {
-			p.changed(&changes[i])
+		var changes []adaptive.Change
+		var back []store.Charge
+		if p.response == nil || !p.response.freed {
+			changes, back = p.letGo()
 		}
-		released := time.Duration(0)
-		switch {
-		case end.err != nil:
-			p.lim.unsettled(p.plan, end.charges, end.took, end.err)
-		case end.settled:
-			p.resettled(end.took)
-		default:
-			released = end.took
+		if p.response != nil && p.response.pacing != nil {
+			back = append(back, p.response.pacing.End()...)
 		}
+		released := p.tellFreed(changes, p.finish(back, amends))
 		p.observePaced()
 		p.ended(released)
 	}()
@@ -339,17 +373,40 @@ func (p *Permit) release() {
 	p.push(amends)
 }
 
-// giveBack gives back what the permit holds and makes the amends. It returns what to
-// report to observers.
-func (p *Permit) giveBack(amends []amend) (changes []adaptive.Change, end ending) {
+// letGo releases what the process holds for the permit, and returns what has changed by
+// that, and the charges that release its slots in the store.
+func (p *Permit) letGo() (changes []adaptive.Change, held []store.Charge) {
 	for i := range p.grants {
 		g := &p.grants[i]
 		g.entry.hold(p.lim.waiters, g.key, g.cost, p.class, -1)
+		if p.told && g.entry.needs&(slots|local) != 0 {
+			p.story.held = clock.Since(p.story.since)
+		}
+	}
+	if p.response != nil {
+		p.response.freed = true
 	}
 	if p.learns() {
 		changes = p.endTiming()
 	}
-	return changes, p.finish(amends)
+	return changes, p.leases()
+}
+
+// tellFreed tells the observers what became of giving something back, and returns how
+// long the store took if that only released slots.
+func (p *Permit) tellFreed(changes []adaptive.Change, end ending) (released time.Duration) {
+	for i := range changes {
+		p.changed(&changes[i])
+	}
+	switch {
+	case end.err != nil:
+		p.lim.unsettled(p.plan, end.charges, end.took, end.err)
+	case end.settled:
+		p.resettled(end.took)
+	default:
+		released = end.took
+	}
+	return released
 }
 
 // ended tells the observers that the permit's request has ended.
@@ -359,10 +416,7 @@ func (p *Permit) ended(took time.Duration) {
 	}
 	e := &Event{Kind: EventEnded, StoreTook: took}
 	if p.story != nil {
-		e.Waited = p.story.waited
-		if !p.story.since.IsZero() {
-			e.Held = clock.Since(p.story.since)
-		}
+		e.Waited, e.Held = p.story.waited, p.story.held
 	}
 	if p.response != nil {
 		if got, ok := p.response.Outcome(); ok {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -233,6 +235,106 @@ func TestDetach(t *testing.T) {
 	release()
 	if got := codes(l, "GET", "/", 1); got != "200" {
 		t.Errorf("%s after its release, want 200", got)
+	}
+}
+
+// A handler that detaches its permit may answer afterwards, and the release may come on
+// any goroutine. The slot is free from then on; the response counts as it ends.
+func TestDetachedResponse(t *testing.T) {
+	type handler = func(w http.ResponseWriter, release func()) (later func())
+	answer := func(w http.ResponseWriter) {
+		w.Header().Set("Content-Length", "2")
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, "ok")
+	}
+	now := func(w http.ResponseWriter, release func()) (later func()) { release(); answer(w); return nil }
+	for name, tt := range map[string]struct {
+		do   handler
+		want string
+	}{
+		"released before the answer": {now, "202 2"},
+		"while it is written": {func(w http.ResponseWriter, release func()) (later func()) {
+			done := make(chan struct{})
+			go func() { defer close(done); release() }()
+			answer(w)
+			return func() { <-done }
+		}, "202 2"},
+		"when the handler has returned": {func(w http.ResponseWriter, release func()) (later func()) { answer(w); return release }, "202 2"},
+		"before a panic":                {func(w http.ResponseWriter, release func()) (later func()) { release(); panic("handler") }, "500 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			overStores(t, func(t *testing.T, s store.Store) {
+				var outcomes []string
+				ended := 0
+				l := limiter(t, theKey, stint.WithStore(s),
+					stint.Concurrency(1, stint.WithName("slots")), stint.AdaptiveConcurrency(1, 1, stint.WithName("adaptive")), stint.Bandwidth(1<<20, stint.WithName("bytes")),
+					stint.Rate(10, 100*time.Hour, stint.WithName("rate"), stint.WithSettle(func(_ *http.Request, status int, n int64) int64 {
+						outcomes = append(outcomes, fmt.Sprint(status, n))
+						return 4
+					})),
+					stint.WithObserver(func(e stint.Event) {
+						if e.Kind == stint.EventEnded {
+							ended++
+						}
+					}))
+				var later func()
+				func() {
+					defer func() { _ = recover() }()
+					through(l, get("/"), func(w http.ResponseWriter, r *http.Request) {
+						release := stint.FromContext(r.Context()).Detach()
+						later = tt.do(w, func() {
+							release()
+							release()
+							if p, err := l.Take(context.Background(), "k", 1); err != nil {
+								t.Errorf("the slot isn't free: %v", err)
+							} else {
+								p.Done()
+							}
+						})
+					})
+				}()
+				if later != nil {
+					later()
+				}
+				if got := strings.Join(outcomes, ", "); got != tt.want || ended != 2 {
+					t.Errorf("settled for %q, want %q; %d ended", got, tt.want, ended)
+				}
+				if d, err := l.Peek(t.Context(), "k"); err != nil || d.Limits[1].Remaining != 5 {
+					t.Errorf("%+v, %v", d, err)
+				}
+			})
+		})
+	}
+}
+
+// Only slots are held.
+func TestHeld(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limit stint.Limit
+		want  time.Duration
+	}{
+		"a slot":          {stint.Concurrency(1), time.Second},
+		"an adaptive one": {stint.AdaptiveConcurrency(1, 1), time.Second},
+		"a turn":          {stint.Rate(1, time.Minute, stint.WithMaxWait(time.Hour)), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var held []time.Duration
+				l := limiter(t, theKey, tt.limit, stint.WithObserver(func(e stint.Event) {
+					if e.Kind == stint.EventEnded {
+						held = append(held, e.Held)
+					}
+				}))
+				for range 2 {
+					p := take(t, l, 1)
+					time.Sleep(time.Second)
+					p.Done()
+				}
+				if !slices.Equal(held, []time.Duration{tt.want, tt.want}) {
+					t.Errorf("held for %v, want %v", held, tt.want)
+				}
+			})
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint/internal/respond"
@@ -143,6 +144,12 @@ type response struct {
 	watched
 	pacing pacing // nil if no Bandwidth paces the response
 	byHand []bool // for each charge, whether the handler has settled it; or nil
+
+	// A permit that has been detached ends when its handler has returned and its release
+	// has been called, whichever comes last.
+	returned atomic.Bool
+	ends     atomic.Int32 // how many of the two have come
+	freed    bool         // its slots are released
 }
 
 // watched is a respond.Watched or a respond.Paced.
@@ -152,6 +159,7 @@ type watched interface {
 	Request() *http.Request
 	Panicked(aborted bool)
 	Outcome() (o respond.Outcome, ok bool)
+	Seal()
 	PushBefore(to store.Store)
 }
 

@@ -44,7 +44,7 @@ const AsCharged int64 = -1
 //   - A handler's panic counts as 500, whatever it has written before. After a panic
 //     with http.ErrAbortHandler the status is what was written, or 500 if nothing was.
 //   - After a Hijack the status is 101, and written counts what was written before it.
-//     After Permit.Detach, cost is called when the release is called.
+//     After Permit.Detach, cost is called when the release has been called, too.
 //   - For HEAD, written is 0, whatever the handler writes.
 //
 // If a charge can't be settled, it stands, and observers get an EventSettleFailed; if
@@ -276,34 +276,35 @@ type ending struct {
 	err     error // a *StoreError
 }
 
-// finish releases the permit's slots, makes the amends and gives back the bytes that
-// were paid for but not sent, in one call.
-func (p *Permit) finish(amends []amend) (end ending) {
+// leases returns the charges that release the permit's slots.
+func (p *Permit) leases() (held []store.Charge) {
 	p.mu.Lock() // Settle may be changing the results
 	defer p.mu.Unlock()
-	charges := end.charges
 	for i := range p.grants {
 		if g := &p.grants[i]; g.result.Receipt.Lease != (store.LeaseID{}) {
-			charges = append(charges, g.charge(0))
+			held = append(held, g.charge(0))
 		}
 	}
-	held := len(charges)
+	return held
+}
+
+// finish makes the charges that give something back, and the amends, in one call.
+func (p *Permit) finish(back []store.Charge, amends []amend) (end ending) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if len(amends) > 0 {
 		amends = p.due(amends)
 	}
+	end.charges = back
 	for _, a := range amends {
-		charges = append(charges, p.grants[a.i].charge(a.cost))
-	}
-	if s := p.response; s != nil && s.pacing != nil {
-		charges = append(charges, s.pacing.End()...)
+		end.charges = append(end.charges, p.grants[a.i].charge(a.cost))
 	}
 	var results []store.Result
-	end.charges = charges
-	if results, end.took, end.err = p.lim.settle(p.ctx, p.lim.store, charges); end.err != nil {
+	if results, end.took, end.err = p.lim.settle(p.ctx, p.lim.store, end.charges); end.err != nil {
 		return end
 	}
 	for k, a := range amends {
-		p.settled(a.i, results[held+k])
+		p.settled(a.i, results[len(back)+k])
 	}
 	end.settled = len(amends) > 0
 	return end

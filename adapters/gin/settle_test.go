@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -68,5 +69,31 @@ func TestSettleByRecovery(t *testing.T) {
 		if w.Code != 500 || status != 500 {
 			t.Errorf("inside %v: answered %d, settled by %d", inside, w.Code, status)
 		}
+	}
+}
+
+// A handler may have detached its permit. When the release comes, gin's context may
+// serve another request already.
+func TestDetached(t *testing.T) {
+	var seen []int
+	l := stint.Must(stint.New(stint.WithKey(stint.Global()), stint.Rate(9, time.Hour), stint.WithSettle(func(_ *http.Request, status int, _ int64) int64 {
+		seen = append(seen, status)
+		return stint.AsCharged
+	})))
+	var release func()
+	r := gin.New()
+	r.GET("/job", stintgin.Middleware(l), func(c *gin.Context) {
+		release = stint.FromContext(c.Request.Context()).Detach()
+		c.Status(202) // which gin writes at the end
+	})
+	r.GET("/other", func(c *gin.Context) {
+		c.Status(404)
+		release()
+	})
+	for _, path := range []string{"/job", "/other"} {
+		r.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
+	}
+	if !slices.Equal(seen, []int{202}) {
+		t.Errorf("settled for %v, want 202", seen)
 	}
 }

@@ -29,6 +29,7 @@ type Watched struct {
 	hijacked bool
 	panicked bool
 	aborted  bool // the panic was http.ErrAbortHandler
+	sealed   bool
 }
 
 // Begin makes s the response to r.
@@ -86,8 +87,14 @@ func (s *Watched) Outcome() (o Outcome, ok bool) {
 	return Outcome{s.end(), s.written, s.hijacked}, s.w != nil
 }
 
+// Seal makes the outcome final, because the handler has returned: from then on its writer
+// may belong to another response.
+func (s *Watched) Seal() { s.status, s.sealed = s.end(), true }
+
 func (s *Watched) end() (status int) {
 	switch {
+	case s.sealed:
+		return s.status
 	case s.hijacked:
 		return http.StatusSwitchingProtocols
 	case s.panicked && !(s.aborted && s.status != 0):
@@ -107,7 +114,7 @@ func (s *Watched) end() (status int) {
 // a call of the store to that follows. A response without a declared length is left
 // alone, because flushing would change its framing.
 func (s *Watched) PushBefore(to store.Store) {
-	if store.AnswersAtOnce(to) || s.w == nil || s.hijacked || s.panicked || s.written == 0 {
+	if store.AnswersAtOnce(to) || s.w == nil || s.sealed || s.hijacked || s.panicked || s.written == 0 {
 		return
 	}
 	if n, err := strconv.ParseInt(s.w.Header().Get("Content-Length"), 10, 64); err == nil && n == s.written {
