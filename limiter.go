@@ -452,6 +452,7 @@ func (c *call) gatherAll(v *version, key string) error {
 func (c *call) peek(ctx context.Context) (Decision, error) {
 	ask := c.Ask
 	if ls := c.lim.waiters.Lines(); ls != nil {
+		c.walked = true
 		ask = func(ctx context.Context) error { return ls.Peek(ctx, &c.Call, (*caller)(c)) }
 	}
 	if err := ask(ctx); err != nil {

@@ -205,7 +205,8 @@ const (
 	EventEmptyKey = EventKind(events.EmptyKey)
 	// EventKeyFailed: a KeyFunc failed or returned a key that is too long.
 	EventKeyFailed = EventKind(events.KeyFailed)
-	// EventLimitsFailed: a WithLimitFunc failed or returned limits that can't be used.
+	// EventLimitsFailed: a WithLimitFunc failed or returned limits that can't be used, or
+	// a WithCost returned a negative cost.
 	EventLimitsFailed = EventKind(events.LimitsFailed)
 	// EventStoreFailed: the store failed. Under FailClosed Err is a *StoreError; under
 	// FailOpen the request passed.

@@ -1,6 +1,7 @@
 package stint_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 // everywhere is a limiter with limits of its own and of routes, of every kind that can
@@ -119,4 +121,41 @@ func TestResetSomeLimits(t *testing.T) {
 			t.Errorf("after a reset of %q: %s, want %s", step.limits, got, step.want)
 		}
 	}
+}
+
+// A Peek may wait until turns that were left have gone back. That isn't the wait of the
+// requests after it, which reuse its memory.
+func TestPeekLeavesNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.Rate(1, time.Second, stint.WithName("x"), stint.WithMaxWait(time.Minute)),
+			stint.WithStore(&slow{Store: memstore.New(), settle: 50 * time.Millisecond}))
+		take(t, l, 1)
+		ctx, leave := context.WithCancel(t.Context())
+		go l.Take(ctx, "k", 1)
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		start := time.Now()
+		if _, err := l.Peek(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(start) == 0 {
+			t.Error("there was nothing to wait for")
+		}
+		depth := 0
+		var plain *stint.Limiter
+		plain = limiter(t, theKey, stint.Rate(100, time.Second), stint.WithObserver(func(e stint.Event) {
+			if e.Kind != stint.EventAdmitted {
+				return
+			}
+			if e.Waited != 0 {
+				t.Errorf("a request that waited for nothing has waited for %v", e.Waited)
+			}
+			if depth++; depth < 8 { // each needs a call of its own
+				take(t, plain, 1)
+			}
+		}))
+		take(t, plain, 1)
+		time.Sleep(time.Minute)
+	})
 }

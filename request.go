@@ -174,11 +174,15 @@ func (c *call) cost(e *entry) (int64, error) {
 	cost := e.cost(c.r)
 	if cost < 0 {
 		err := &requestError{err: store.ErrCost, status: http.StatusInternalServerError, limit: e.limit.Name()}
-		if !e.dryRun {
-			return 0, err
+		told := Event{Kind: EventLimitsFailed, Route: c.plan.route(), Request: c.r, Err: err, Decision: Decision{Limit: err.limit}}
+		if e.dryRun {
+			told.Kind = EventDryRunDenied
 		}
-		c.lim.observe(&Event{Kind: EventDryRunDenied, Route: c.plan.route(), Request: c.r, Err: err, Decision: Decision{Limit: e.limit.Name()}})
-		return 0, nil
+		c.lim.observe(&told)
+		if e.dryRun {
+			return 0, nil
+		}
+		return 0, err
 	}
 	// A cost above MaxCost is lowered, so that the limit refuses it. As it is, the store
 	// would return an error, and the request would pass as if the store had failed.

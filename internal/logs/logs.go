@@ -46,7 +46,7 @@ var said = [messages]struct {
 	Refused:        {slog.LevelDebug, "a request was refused", true, 0},
 	EmptyKey:       {slog.LevelWarn, "a request with an empty key was refused", false, 0},
 	KeyFailed:      {slog.LevelWarn, "a key function failed, and the request was refused", false, 0},
-	LimitsFailed:   {slog.LevelError, "the limits of a request could not be determined", false, 0},
+	LimitsFailed:   {slog.LevelError, "the limits of a request, or its cost, could not be determined", false, 0},
 	StoreFailed:    {slog.LevelError, "the store failed to decide a request", false, 0},
 	StoreAnswers:   {slog.LevelInfo, "the store answers again", false, StoreFailed},
 	SettleFailed:   {slog.LevelWarn, "a charge could not be settled, or a slot not released", false, 0},
