@@ -43,8 +43,9 @@ if fin and #head == 9 and room ~= '' then
 end
 --:load
 -- C: what is reserved in the windows behind; waits: and with a charge that waits
--- B: false if v is an integer that is enough as it is.
-local A, B, C, ends, live, waits = first, 0, 0, fin, false, false
+-- B: false if v is an integer that is enough as it is; other: false if the window is the
+-- limit's own, else the unit, token and length of the one that it is.
+local A, B, C, ends, live, waits, other = first, 0, 0, fin, false, false, false
 if low and v and g == 1 and v >= low and v <= high and #v == 19 then
   B, live, fits = false, true, 1
 elseif low and v and g == 1 and how == '' and v > high and v <= most and #v == 19 then
@@ -58,12 +59,12 @@ elseif v or not fin then
     a, b, u = string.match(v, '^(%d+):(%d+):(-?%d+)$')
   end
   if fin and u == unit and a + 0 <= first + 0 then -- or it is over
-    if a == first or next == '' and now < a + start then A, B, live = a, b + 0, true end
+    if a == first or next == '' and now < a + start then A, B, live = a, b + 0, true else dirty = true end
     if next == '' then ends = A + start end
   else
     if not rare then lacking = row break end
     asked = nil
-    A, B, C, ends, live, dirty = rare.fixed(limit, v, n, unit)
+    A, B, C, ends, live, dirty, other = rare.fixed(limit, v, n, unit)
     if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
   end
 end
@@ -74,14 +75,14 @@ elseif not B then
   -- known
 elseif B + cost <= n then
   fits = min(g, floor((n - B) / cost))
-elseif how ~= '' and cost + 0 <= n then
+elseif how ~= '' and cost + 0 <= n and not other then
   if not rare then lacking = row break end
   asked, waits = nil, C
   if waits % n + cost > n then waits = waits + n - waits % n end
   if rare.window(limit).by(A + 0, floor(waits / n) + 1, now + how) then fits, waits = 1, waits + cost else waits = false end
   if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
 end
---:keep A B C ends live waits dirty
+--:keep A B C ends live waits dirty other
 --:charge
 if waits then C = waits elseif B then B = B + g * cost end
 --:save
@@ -94,6 +95,8 @@ if not B then
   end
 elseif B == 0 and C == 0 then
   new = false
+elseif other then
+  new, fade = rare.kept(A, B, C, other)
 elseif C == 0 then
   if sort ~= '' and B < 1e10 and A + 0 >= 0 then
     new = (A == first and #head == 9 and head or sort .. format('%08.0f', A / 60000000)) .. format('%010.0f', B)
@@ -115,10 +118,14 @@ elseif refund > 0 and live and instant >= A + 0 then
   if instant == A + 0 then
     B = B - min(refund, B)
   else
-    local last = math.ceil(C / n)
-    if last > 0 and rare.window(limit).passed(A + 0, instant) == last then
-      C = C - min(refund, C - (last - 1) * n)
+    local each, passed = n, nil
+    if other then
+      each, passed = other.token, floor((instant - A) / other.length)
+    elseif C > 0 then
+      passed = rare.window(limit).passed(A + 0, instant)
     end
+    local last = math.ceil(C / each)
+    if C > 0 and passed == last then C = C - min(refund, C - (last - 1) * each) end
   end
   if asked then fits, raw = -1, '?' .. table.concat(asked, ',') end
 end
@@ -135,15 +142,32 @@ local function counted(v)
   return words(v)
 end
 
--- The state in v, brought to the present and the limit's numbers, where its window
--- ends, whether there is one, and whether that has changed it.
+-- The text of a state in the windows of other numbers, and the instant at which it is
+-- worth nothing.
+function rare.kept(A, B, C, other)
+  local windows = 1 + (C > 0 and math.ceil(C / other.token) or 0)
+  local fade = A + min(windows, floor(4503599627370496 / other.length)) * other.length
+  if C > 0 then return format('%s:%.0f:%.0f:%.0f:%.0f', A, B, other.unit, C, other.token), fade end
+  for sort = 1, #sorts do
+    if sorts[sort] == other.unit and B < 1e10 and A + 0 >= 0 then
+      return format('%.0f%08.0f%010.0f', sort, A / 60000000, B), fade
+    end
+  end
+  return format('%s:%.0f:%.0f', A, B, other.unit), fade
+end
+
+-- The lengths of windows whose length varies, by the low three bits of their unit.
+local nominal = {[2] = 3600000000, [3] = 86400000000, [4] = 604800000000}
+
+-- The state in v, brought to the present, where its window ends, whether there is one,
+-- whether that has changed it, and what other numbers it is in.
 function rare.fixed(limit, v, n, unit)
   local w, s = rare.window(limit), counted(v or '')
   unit = unit + 0
   if w.lost then return ask(now) end
   local live = s[3] and s[3] ~= 0 -- else somebody else's
   local A, B, u, C, token = s[1], s[2], s[3], s[4] or 0, s[5] or 0
-  local dirty = false
+  local dirty, other = false, false
 
   local function forget() live, B, C, dirty = false, 0, 0, true end
 
@@ -155,28 +179,27 @@ function rare.fixed(limit, v, n, unit)
     C = C - B
   end
 
-  if live then
-    local start = w.begun(A)
-    if start ~= A then A, dirty = start, true end
-    if u ~= unit or C > 0 and token ~= n then
-      local length = intervalLength(u)
-      if length > 0 then
-        local k = floor((now - A) / length)
-        if k > 0 then nextWindow(k, token, A + k * length) end
-      end
-      if w.calendar and live then
-        start = w.opened(now)
-        if A < start then nextWindow(1, token, start) end
-        A = start
-      end
-      dirty = true
+  if live and u ~= unit then
+    local length = intervalLength(u)
+    if length == 0 then length = nominal[-u % 8] or 2678400000000 end
+    local k = floor((now - A) / length)
+    if k > 0 then nextWindow(k, token, A + k * length) end
+    if live and A > now then
+      A, dirty = w.opened(now), true
+    elseif live then
+      local start, till = w.longer(A, A + length)
+      if asked then return end
+      if not start then return text(A), B, C, A + length, true, dirty, {unit = u, token = token, length = length} end
+      A, dirty = start, true
+      return text(A), B, C, till, true, dirty, false
     end
-    if live then
-      local k = w.passed(A, now)
-      if k and k > 0 then nextWindow(k, n, w.moved(A, k)) end
-    end
+  elseif live then
+    local start, units = w.begun(A), C > 0 and token or n
+    if start ~= A or units ~= n then A, dirty = start, true end
+    local k = w.passed(A, now)
+    if k and k > 0 then nextWindow(k, units, w.moved(A, k)) end
   end
   if asked then return end
   if not live then A, B, C = w.opened(now), 0, 0 end
-  return text(A), B, C, w.latest(A, 1), live, dirty
+  return text(A), B, C, w.latest(A, 1), live, dirty, false
 end

@@ -125,10 +125,8 @@ function rare.interval(limit, v, n, unit, burst)
   end
 
   if live then
-    local start = window.begun(A)
-    if start ~= A then A, dirty = start, true end
     if u ~= unit then
-      local gone, length = now - A, intervalLength(u)
+      local gone, length = max(now - A, 0), intervalLength(u)
       if length > 0 then refill(floor(gone / length), token) end
       if u < 0 or unit < 0 then
         A = window.opened(now)
@@ -140,6 +138,8 @@ function rare.interval(limit, v, n, unit, burst)
       if not advance(token) then return end
       dirty = true
     end
+    local start = window.begun(A)
+    if start ~= A then A, dirty = start, true end
     if not advance(n) then return end
     if B == 0 and D == 0 then
       live, E, dirty = false, 0, true

@@ -10,10 +10,13 @@ local peek, n, length = cost == '0', units + 0, period + 0
 local start = now - (now + 1767225600000000) % length
 --:load
 -- ahead: in which window from this one a charge is made that waits
-local A, B, C, D, dirty, ahead = start, 0, 0, 0, false, 0
+-- long, unit: the length of the state's windows, which may be another version's
+local A, B, C, D, dirty, ahead, long, unit = start, 0, 0, 0, false, 0, length, period
 if v then
-  local a, b, c, d, u = string.match(v, '^(-?%d+):(%d+):(%d+):(%d+):(%d+)$')
-  if u == period then
+  local a, b, c, d, u = string.match(v, '^(-?%d+):(%d+):(%d+):(%d+):([1-9]%d*)$')
+  if u and u ~= period and a + 0 == now - (now + 1767225600000000) % u then
+    A, B, C, D, long, unit = a + 0, b + 0, c + 0, d + 0, u + 0, u
+  elseif u == period then
     A, B, C, D = a + 0, b + 0, c + 0, d + 0
     if A < start then
       local k = (start - A) / length
@@ -26,13 +29,13 @@ if v then
   end
 end
 -- How much of C still counts.
-local counting = C * (A + length - now)
+local counting = C * (A + long - now)
 if C > 0 then
-  if counting + length < 9007199254740992 then
-    counting = floor((counting + length - 1) / length)
+  if counting + long < 9007199254740992 then
+    counting = floor((counting + long - 1) / long)
   else
     if not rare then lacking = row break end
-    counting = rare.weighed(C, A + length - now, length)
+    counting = rare.weighed(C, A + long - now, long)
   end
 end
 --:look
@@ -42,21 +45,21 @@ elseif D == 0 and B + counting + cost <= n then
   fits = min(g, floor((n - B - counting) / cost))
 elseif how ~= '' and cost + 0 <= n then
   if not rare then lacking = row break end
-  fits, ahead = rare.counterAhead(A, B, C, D, n - cost, length, now + how)
+  fits, ahead = rare.counterAhead(A, B, C, D, n - cost, long, now + min(how, long))
 end
---:keep A B C D dirty ahead
+--:keep A B C D dirty ahead long unit
 --:charge
 if ahead == 1 then D = D + g * cost else B = B + g * cost end
 --:save
 if B + C + D == 0 then
   new = false
 else
-  new = format('%.0f:%.0f:%.0f:%.0f:%s', A, B, C, D, period)
-  fade = A + (D > 0 and 3 or B > 0 and 2 or 1) * length
+  new = format('%.0f:%.0f:%.0f:%.0f:%s', A, B, C, D, unit)
+  fade = A + (D > 0 and 3 or B > 0 and 2 or 1) * long
 end
 --:amend
 local mine = instant - A
-local count = mine == 0 and B or mine == -length and C or mine == length and D
+local count = mine == 0 and B or mine == -long and C or mine == long and D
 local moved
 if diff > 0 then
   if not count or charged == 0 then mine, count = 0, B end
@@ -69,7 +72,7 @@ if moved then
   if mine == 0 then B = B + moved elseif mine < 0 then C = C + moved else D = D + moved end
 end
 --:functions
-function rare.weighed(count, covered, length) return share(count, covered, length, 2199023255552) end
+function rare.weighed(count, covered, length) return share(count, covered, length, 9007199254740992) end
 
 -- What counts of a state of windows of another length, in the window from start.
 function rare.counted(A, B, C, D, was, start)

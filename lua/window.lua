@@ -35,6 +35,12 @@ function rare.window(limit)
       return at
     end
 
+    -- where the window begins and ends that at is in, if it ends after till
+    function w.longer(at, till)
+      local start = w.opened(at)
+      if start + length > till then return start, start + length end
+    end
+
     -- how many windows begin after start and not after at
     function w.passed(start, at)
       if at <= start then return 0 end
@@ -78,6 +84,12 @@ function rare.window(limit)
 
     -- clocks are never set by more than 25 hours in all, nor those of hours by one
     local slack = min(length, 90000000000)
+
+    function w.longer(at, till)
+      if at + length + slack <= till then return end -- it can't be
+      local i = find(at)
+      if i and starts[i + 1] > till then return starts[i], starts[i + 1] end
+    end
 
     -- start is in the present window, if that is known
     function w.latest(start, k)

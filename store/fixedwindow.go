@@ -1,26 +1,80 @@
 package store
 
+import "time"
+
 // FixedWindow. State.A is the start of the current window in microseconds, State.B what
 // has been counted in it, and State.C what has been reserved in later windows. Those
 // fill up in order, each to the limit, and no charge is split over two. A debt counts
-// in its own window and ends with it.
+// in its own window and ends with it. The windows are those of the Numbers that the
+// state was opened under.
 
 func (l *Limit) workOutFixed() {
 	l.largest = l.spec.Units
 	l.numbers = Numbers{Token: l.spec.Units, Unit: l.interval()}
 }
 
+// rebaseFixed: a window that was opened under other numbers lasts as long as those say,
+// or as the limit's own window in which it began, whichever is longer. Charges until then
+// count there, against the new numbers. So versions that take turns agree on when a
+// count ends, and neither ends it nor prolongs it further.
 func (l *Limit) rebaseFixed(now *Now, s *State) {
-	at := l.instant(now)
+	if s.Numbers.Unit != l.numbers.Unit {
+		l.rebaseOther(now, s)
+		return
+	}
+	at, units := l.instant(now), l.spec.Units
+	if s.C > 0 {
+		units, s.Numbers.Token = s.Numbers.Token, units
+	}
 	s.A = l.begun(s.A, at)
-	if s.Numbers.Unit != l.numbers.Unit || s.C > 0 && s.Numbers != l.numbers {
-		if l.changeFixed(at, s); !s.Live {
-			return
+	if k := l.passed(s.A, at); k > 0 {
+		s.next(k, units, l.moved(s.A, k, at))
+	}
+}
+
+// rebaseOther brings a state that isn't in the limit's own windows to the present.
+func (l *Limit) rebaseOther(now *Now, s *State) {
+	at, length := l.instantOf(s, now), lengthOf(s.Numbers.Unit)
+	if k := (at - s.A) / length; k > 0 {
+		s.next(k, s.Numbers.Token, s.A+k*length)
+	}
+	switch began := s.A; {
+	case !s.Live:
+	case began > at || !l.reads(s, now): // the clock has been set back, or isn't known
+		*s = l.open(l.opened(l.instant(now)), s.B, s.C)
+	default:
+		began += l.instant(now) - at // by the limit's own clock
+		if start := l.opened(began); l.boundary(start, 1) > began+length {
+			*s = l.open(start, s.B, s.C)
 		}
 	}
-	if k := l.passed(s.A, at); k > 0 {
-		s.next(k, l.spec.Units, l.moved(s.A, k, at))
+}
+
+// reads reports whether the clock of a state's windows is known.
+func (l *Limit) reads(s *State, now *Now) bool {
+	return s.Numbers.Unit > 0 || l.calendar() || now.Wall != 0
+}
+
+// instantOf is the present by the clock of a state's windows, or their beginning if that
+// isn't known: see instant.
+func (l *Limit) instantOf(s *State, now *Now) int64 {
+	switch {
+	case s.Numbers.Unit > 0:
+		return now.Steady
+	case l.reads(s, now):
+		return now.Wall
+	default:
+		return s.A
 	}
+}
+
+// lengthOf returns the length of windows with this Numbers.Unit, or about that: of a
+// calendar that isn't the limit's own, the zone isn't known.
+func lengthOf(unit int64) int64 {
+	if length := intervalLength(unit); length > 0 {
+		return length
+	}
+	return Window{kind: windowKind(-unit & 7)}.nominal()
 }
 
 // open returns a state with count in the window from start, and later in those after
@@ -31,28 +85,6 @@ func (l *Limit) open(start, count, later int64) State {
 		s.Numbers.Token = 0
 	}
 	return s
-}
-
-// changeFixed carries over a state that was written under other numbers. A window that
-// is over by its own numbers stays over; one that isn't continues, for as long as
-// windows are now. Of the calendar's windows only the present one is known: a state
-// whose window began before it is taken to be in the window before.
-func (l *Limit) changeFixed(at int64, s *State) {
-	was := s.Numbers
-	if length := intervalLength(was.Unit); length > 0 {
-		if k := (at - s.A) / length; k > 0 {
-			s.next(k, was.Token, s.A+k*length)
-		}
-	}
-	if start := l.opened(at); l.calendar() && s.Live {
-		if s.A < start {
-			s.next(1, was.Token, start)
-		}
-		s.A = start
-	}
-	if s.Live {
-		*s = l.open(s.A, s.B, s.C)
-	}
 }
 
 // next moves the state on by k windows of n units each, to the one from start.
@@ -71,6 +103,10 @@ func (s *State) next(k, n, start int64) {
 
 func (l *Limit) stepFixed(now *Now, c *Charge, s *State, r *Result) {
 	l.rebase(now, s)
+	if s.Live && s.Numbers.Unit != l.numbers.Unit {
+		l.stepOther(now, c, s, r)
+		return
+	}
 	at, start, n := l.instant(now), s.A, l.spec.Units
 	if !s.Live {
 		start = l.opened(at)
@@ -106,6 +142,43 @@ func (l *Limit) stepFixed(now *Now, c *Charge, s *State, r *Result) {
 	}
 }
 
+// stepOther is stepFixed in windows that were opened under other numbers. Nothing is
+// reserved in those.
+func (l *Limit) stepOther(now *Now, c *Charge, s *State, r *Result) {
+	n, length := l.spec.Units, lengthOf(s.Numbers.Unit)
+	last, tail := s.reserved(s.Numbers.Token)
+	until := func(windows int64) time.Duration {
+		return micros(s.A + min(windows, exact/2/length)*length - l.instantOf(s, now))
+	}
+	*r = Result{OK: true}
+	switch {
+	case c.Cost == 0:
+	case c.Cost > l.largest:
+		r.OK, r.RetryAfter = false, Never
+	case s.B+c.Cost <= n:
+		s.B += c.Cost
+		r.Receipt = Receipt{Instant: s.A, Mark: c.Cost, Cost: c.Cost}
+	case last > 1 && s.Numbers.Token+c.Cost <= n: // in the next one, which is full by its numbers
+		r.OK, r.RetryAfter = false, until(1)
+	case last > 0 && tail+c.Cost <= n:
+		r.OK, r.RetryAfter = false, until(last)
+	default:
+		r.OK, r.RetryAfter = false, until(last+1)
+	}
+	r.Remaining = max(0, n-s.B)
+	r.ResetAfter = until(last + 1)
+}
+
+// reserved returns in how many later windows of n units something is reserved, and how
+// much in the last of them.
+func (s *State) reserved(n int64) (last, tail int64) {
+	if s.C == 0 {
+		return 0, 0
+	}
+	last = ceilDiv(s.C, n)
+	return last, s.C - (last-1)*n
+}
+
 // The receipt says which window a charge is in. Its Mark is how much of the charge that
 // window holds, and so how much can be refunded there.
 func (l *Limit) amendFixed(now *Now, c *Charge, s *State) Receipt {
@@ -136,11 +209,17 @@ func (l *Limit) amendFixed(now *Now, c *Charge, s *State) Receipt {
 	default:
 		// A later window. Refund only from the last one reserved: a hole in an earlier
 		// one would be filled from the last.
-		last := l.steps(s.C)
-		if last == 0 || l.passed(s.A, receipt.Instant) != last {
+		n, passed := l.spec.Units, int64(0)
+		if s.Numbers.Unit == l.numbers.Unit {
+			passed = l.passed(s.A, receipt.Instant)
+		} else {
+			n, passed = s.Numbers.Token, (receipt.Instant-s.A)/lengthOf(s.Numbers.Unit)
+		}
+		last, tail := s.reserved(n)
+		if last == 0 || passed != last {
 			return receipt
 		}
-		refund = min(refund, s.C-(last-1)*l.spec.Units)
+		refund = min(refund, tail)
 		if s.C -= refund; s.C == 0 {
 			s.Numbers.Token = 0
 		}

@@ -81,10 +81,10 @@ func (l *Limit) steps(n int64) int64 { return (n + l.spec.Units - 1) / l.spec.Un
 
 func (l *Limit) rebaseInterval(now *Now, s *State) {
 	at := l.instant(now)
-	s.A = l.begun(s.A, at)
 	if s.Numbers != l.numbers {
-		l.changeInterval(at, s)
+		l.changeInterval(now, s)
 	}
+	s.A = l.begun(s.A, at)
 	if k := l.passed(s.A, at); k > 0 {
 		s.refill(k, l.spec.Units)
 		s.A = l.moved(s.A, k, at)
@@ -104,8 +104,9 @@ func (l *Limit) rebaseInterval(now *Now, s *State) {
 // old intervals have brought until now stays, and the same fraction of the new interval
 // has elapsed as of the old. Calendar windows begin where the calendar says; of those
 // of another zone or kind only the present one is known.
-func (l *Limit) changeInterval(at int64, s *State) {
-	was, units := s.Numbers.Unit, s.Numbers.Token
+func (l *Limit) changeInterval(now *Now, s *State) {
+	was, units, at := s.Numbers.Unit, s.Numbers.Token, l.instant(now)
+	gone, length := max(l.instantOf(s, now)-s.A, 0), intervalLength(was)
 	s.Numbers = l.numbers
 	if was == l.numbers.Unit {
 		if k := l.passed(s.A, at); k > 0 {
@@ -114,7 +115,6 @@ func (l *Limit) changeInterval(at int64, s *State) {
 		}
 		return
 	}
-	gone, length := at-s.A, intervalLength(was)
 	if length > 0 {
 		s.refill(gone/length, units)
 	}

@@ -551,3 +551,67 @@ func TestVersionsTakeTurnsWithinATick(t *testing.T) {
 		t.Errorf("%d pass in a second, want 990 to 1010", passed)
 	}
 }
+
+// Versions of a window that take turns thousands of times a second: they let through no
+// more than both would by themselves, and never starve.
+func TestVersionsOfWindowsTakeTurns(t *testing.T) {
+	const span = 24 * time.Second
+	every := func(d time.Duration, n int64) store.Spec {
+		return store.Spec{Algorithm: store.FixedWindow, Units: n, Window: store.Every(d)}
+	}
+	per := func(a store.Algorithm, d time.Duration, n int64) store.Spec {
+		return store.Spec{Algorithm: a, Units: n, Period: d}
+	}
+	for _, pair := range [][2]store.Spec{
+		{per(store.FixedWindow, sec, 1000), per(store.FixedWindow, 6*sec, 6000)},
+		{per(store.FixedWindow, sec, 1000), every(6*sec, 6000)},
+		{every(sec, 1000), every(6*sec, 6000)},
+		{every(sec, 1000), every(1100*ms, 1100)},
+		{per(store.SlidingCounter, sec, 1000), per(store.SlidingCounter, 6*sec, 6000)},
+		{per(store.SlidingCounter, sec, 1000), per(store.SlidingCounter, 1100*ms, 1100)},
+		{per(store.SlidingWindow, sec, 1000), per(store.SlidingWindow, 1100*ms, 1100)},
+		{per(store.SlidingLog, sec, 1000), per(store.SlidingLog, 1100*ms, 1100)},
+		{per(store.IntervalBucket, sec, 1000), per(store.IntervalBucket, 6*sec, 6000)},
+		{per(store.IntervalBucket, sec, 1000), {Algorithm: store.IntervalBucket, Units: 6000, Window: store.Every(6 * sec)}},
+	} {
+		limits := []*store.Limit{newMeter(t, pair[0]).limit, newMeter(t, pair[1]).limit}
+		pass := func(turn ...*store.Limit) (passed int64) {
+			m := &meter{now: store.Now{Steady: 1_000_000, Wall: 1_000_000}}
+			for i := 0; m.now.Steady < 1_000_000+span.Microseconds(); i++ {
+				m.limit = turn[i%len(turn)]
+				passed += m.take(1, 0).Receipt.Cost
+				m.sleep(97 * time.Microsecond)
+			}
+			return passed
+		}
+		a, b, both := pass(limits[0]), pass(limits[1]), pass(limits...)
+		if both > a+b || both < min(a, b)/3 {
+			t.Errorf("%v and %v: %d pass in %v, by themselves %d and %d", pair[0], pair[1], both, span, a, b)
+		}
+	}
+}
+
+// A limit may change between windows from the first charge, which are by the steady
+// clock, and those of the calendar: what is consumed stays consumed.
+func TestWindowsByOtherClocks(t *testing.T) {
+	for _, a := range []store.Algorithm{store.FixedWindow, store.IntervalBucket} {
+		period := newMeter(t, store.Spec{Algorithm: a, Units: 5, Period: time.Hour}).limit
+		daily := newMeter(t, store.Spec{Algorithm: a, Units: 5, Window: store.Daily}).limit
+		for _, wall := range []int64{20 * years, -26 * years} {
+			for _, limits := range [][2]*store.Limit{{period, daily}, {daily, period}} {
+				now := func(l *store.Limit, at int64) store.Now { // as memory tells it
+					if l.FollowsCalendar() {
+						return store.Now{Steady: at, Wall: wall + at}
+					}
+					return store.Now{Steady: at}
+				}
+				m := &meter{limit: limits[0], now: now(limits[0], 1_000_000)}
+				m.take(5, 0)
+				m.limit, m.now = limits[1], now(limits[1], 60_000_000)
+				if r := m.take(1, 0); r.OK {
+					t.Errorf("%v, %v, wall %d: %s", limits[0].Spec(), limits[1].Spec(), wall, show(r))
+				}
+			}
+		}
+	}
+}

@@ -36,17 +36,21 @@ func counterStart(at, length int64) int64 {
 	return at - floorMod(at+Epoch*1_000_000, length)
 }
 
+// rebaseCounter: a state that was written under other numbers keeps its windows until
+// the present one ends: charges until then count there, against the new numbers. What
+// counts after that continues to count in the present window of the new length, from its
+// beginning. Two versions that take turns carry a count over once a window, not at each
+// look: it would never get less.
 func (l *Limit) rebaseCounter(now *Now, s *State) {
-	if was := s.Numbers.Unit; was != l.period {
+	if was := s.Numbers.Unit; was != l.period && s.A != counterStart(now.Wall, was) {
 		if s.turn(now.Wall, was); !s.Live {
 			return
 		}
-		// What counts now continues to count, in the present window of the new length.
 		s.B += s.D + weighed(s.C, s.A+was-now.Wall, was)
 		s.A, s.C, s.D = counterStart(now.Wall, l.period), 0, 0
 		s.Numbers = l.numbers
 	}
-	s.turn(now.Wall, l.period)
+	s.turn(now.Wall, s.Numbers.Unit)
 }
 
 // turn moves a state on to the window that contains at. If the clock has been set back,
@@ -74,10 +78,10 @@ func weighed(count, covered, length int64) int64 {
 
 func (l *Limit) stepCounter(now *Now, c *Charge, s *State, r *Result) {
 	l.rebase(now, s)
-	at, length, n := now.Wall, l.period, l.spec.Units
 	if !s.Live {
-		s.A = counterStart(at, length)
+		s.A, s.Numbers = counterStart(now.Wall, l.period), l.numbers
 	}
+	at, length, n := now.Wall, s.Numbers.Unit, l.spec.Units
 	*r = Result{OK: true}
 	switch {
 	case c.Cost == 0:
@@ -85,14 +89,14 @@ func (l *Limit) stepCounter(now *Now, c *Charge, s *State, r *Result) {
 		r.OK, r.RetryAfter = false, Never
 	default:
 		window, free := l.freesCounter(s, at, c.Cost)
-		wait := free - at
-		if wait > l.maxWait(c) { // at most the length of a window
-			r.OK, r.RetryAfter = false, micros(wait-l.maxWait(c))
+		wait, within := free-at, min(l.maxWait(c), length)
+		if wait > within {
+			r.OK, r.RetryAfter = false, micros(wait-within)
 			break
 		}
 		r.Delay = micros(wait)
 		r.Receipt = Receipt{Instant: s.A + window*length, Mark: c.Cost, Cost: c.Cost}
-		if s.Live, s.Numbers = true, l.numbers; window == 0 {
+		if s.Live = true; window == 0 {
 			s.B += c.Cost
 		} else {
 			s.D += c.Cost
@@ -110,7 +114,7 @@ func (l *Limit) stepCounter(now *Now, c *Charge, s *State, r *Result) {
 		r.ResetAfter = micros(s.A + length - at)
 	}
 	if !s.Live {
-		s.A = 0
+		*s = State{}
 	}
 }
 
@@ -118,7 +122,7 @@ func (l *Limit) stepCounter(now *Now, c *Charge, s *State, r *Result) {
 // nobody else comes, and the number of that instant's window counted from the present
 // one.
 func (l *Limit) freesCounter(s *State, at, cost int64) (window, free int64) {
-	counts := [...]int64{s.C, s.B, s.D, 0}
+	counts, length := [...]int64{s.C, s.B, s.D, 0}, s.Numbers.Unit
 	for ; window < 3; window++ {
 		prev, room := counts[window], l.spec.Units-cost-counts[window+1]
 		if room < 0 || window == 0 && s.D > 0 {
@@ -126,15 +130,15 @@ func (l *Limit) freesCounter(s *State, at, cost int64) (window, free int64) {
 		}
 		gone := int64(0) // elapsed part of the window at which prev's share leaves enough room
 		if prev > room {
-			hi, lo := bits.Mul64(uint64(room), uint64(l.period))
+			hi, lo := bits.Mul64(uint64(room), uint64(length))
 			covered, _ := bits.Div64(hi, lo, uint64(prev))
-			gone = l.period - int64(covered)
+			gone = length - int64(covered)
 		}
-		if gone < l.period {
-			return window, max(at, s.A+window*l.period+gone)
+		if gone < length {
+			return window, max(at, s.A+window*length+gone)
 		}
 	}
-	return window, s.A + window*l.period
+	return window, s.A + window*length
 }
 
 // The receipt says which window a charge is in, and its Mark how much of the charge
@@ -144,8 +148,12 @@ func (l *Limit) amendCounter(now *Now, c *Charge, s *State) Receipt {
 	receipt := c.Receipt
 	diff := c.Cost - c.Receipt.Cost
 	receipt.Cost = c.Cost
-	start := counterStart(now.Wall, l.period)
-	count := s.counted(receipt.Instant-start, l.period)
+	length := l.period
+	if s.Live {
+		length = s.Numbers.Unit
+	}
+	start := counterStart(now.Wall, length)
+	count := s.counted(receipt.Instant-start, length)
 	if diff <= 0 {
 		if count == nil || !s.Live {
 			return receipt
@@ -161,7 +169,7 @@ func (l *Limit) amendCounter(now *Now, c *Charge, s *State) Receipt {
 		count, receipt.Instant, receipt.Mark = &s.B, start, 0
 	}
 	debt := min(diff, max(0, MaxCost-*count))
-	s.Live, s.Numbers, s.A = true, l.numbers, start
+	s.Live, s.Numbers.Unit, s.A = true, length, start
 	*count += debt
 	receipt.Mark += debt
 	receipt.Cost -= diff - debt

@@ -56,7 +56,7 @@ type Now struct {
 	// Steady is in microseconds since the store's own origin. It never runs back.
 	Steady int64
 	// Wall is in microseconds since Epoch and follows the wall clock. Only limits for
-	// which Limit.FollowsCalendar is true read it.
+	// which Limit.FollowsCalendar is true need it; for all others it may be 0.
 	Wall int64
 	// Lease is an id greater than any given to these states before, drawn while they
 	// are held. Only concurrency limits read it.

@@ -620,7 +620,7 @@ func (w *twins) expire() error {
 			continue
 		}
 		for _, l := range limits {
-			if l != w.touched[key] && (recordOf(l).zoned() || recordOf(w.touched[key]).zoned()) {
+			if l != w.touched[key] && (recordOf(l).zoned() || recordOf(w.touched[key]).zoned()) || w.mixed(key, limits) {
 				continue
 			}
 			if got := w.present(*w.state(key), l); got != "none" {
@@ -662,6 +662,14 @@ func (w *twins) compare() error {
 	return nil
 }
 
+// mixed tells whether a state is in windows of a calendar that not all versions know:
+// the others know about where those end.
+func (w *twins) mixed(key string, limits []*store.Limit) bool {
+	unit := w.state(key).Numbers.Unit
+	another := func(l *store.Limit) bool { return l.Terms().Numbers.Unit != unit }
+	return unit < 0 && -unit%8 > 1 && slices.ContainsFunc(limits, another)
+}
+
 // lives holds a key's lifetime, where it has just been set, to what is left of its
 // state: no shorter, and no longer than twice the time to full and ten seconds.
 func (w *twins) lives(key, raw string, limits []*store.Limit) error {
@@ -672,6 +680,9 @@ func (w *twins) lives(key, raw string, limits []*store.Limit) error {
 	}
 	was := w.untils[key]
 	w.untils[key] = until
+	if w.mixed(key, limits) {
+		return nil
+	}
 	charges := []store.Charge{{Limit: l}}
 	states, results := []store.State{*w.state(key)}, make([]store.Result, 1)
 	store.Decide(store.Now{Steady: w.now, Wall: w.now}, charges, states, results)
