@@ -178,28 +178,43 @@ func parseNode(s string) node {
 // cutIPv4 parses the most frequent form: an IPv4 address and a port. What it rejects
 // may still be an address.
 func cutIPv4(s string) (host string, bytes [4]byte, ok bool) {
-	var part, digits, dots int
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case '0' <= c && c <= '9':
-			if part = 10*part + int(c-'0'); dots < 4 && (part > 255 || digits > 0 && part < 10) {
-				return "", bytes, false
-			}
-			digits++
-		case digits == 0:
-			return "", bytes, false
-		case c == '.' && dots < 3, c == ':' && dots == 3:
-			bytes[dots] = byte(part)
-			dots++
-			part, digits = 0, 0
-			if c == ':' {
-				host = s[:i]
-			}
-		default:
+	i := 0
+	for n := range bytes {
+		if i == len(s) {
 			return "", bytes, false
 		}
+		// Up to three digits, without a leading zero. They are looked at one by one: this
+		// takes two thirds of the time of a loop over all bytes.
+		octet := uint(s[i] - '0')
+		if octet > 9 {
+			return "", bytes, false
+		}
+		if i++; octet > 0 && i < len(s) && s[i]-'0' <= 9 {
+			octet = 10*octet + uint(s[i]-'0')
+			if i++; i < len(s) && s[i]-'0' <= 9 {
+				octet = 10*octet + uint(s[i]-'0')
+				i++
+			}
+		}
+		end := byte('.')
+		if n == len(bytes)-1 {
+			end = ':'
+		}
+		if octet > 255 || i == len(s) || s[i] != end {
+			return "", bytes, false
+		}
+		bytes[n] = byte(octet)
+		i++
 	}
-	return host, bytes, dots == 4 && 1 <= digits && digits <= 5 && part <= 65535
+	port := 0
+	for _, c := range []byte(s[i:]) {
+		if c -= '0'; c > 9 {
+			return "", bytes, false
+		}
+		port = 10*port + int(c)
+	}
+	digits := len(s) - i
+	return s[:i-1], bytes, 1 <= digits && digits <= 5 && port <= 65535
 }
 
 // name returns the key for an address.
