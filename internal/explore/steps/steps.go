@@ -476,7 +476,7 @@ func (r *Run) run(scenario func(*Run)) {
 }
 
 // longest is a number of steps that only those reach who wait for each other for ever.
-const longest = 5000
+const longest = 1000
 
 // standing is who can go on, and who has to wait.
 func (r *Run) standing() (enabled, waiting set) {

@@ -1,0 +1,365 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	orders "github.com/stint-go/stint/internal/explore/steps"
+	"github.com/stint-go/stint/internal/explore/steps/lang"
+	twin "github.com/stint-go/stint/internal/explore/steps/time"
+	"github.com/stint-go/stint/store"
+)
+
+// leased is a store whose leases are explored.
+type leased interface {
+	store.Store
+	store.Resetter
+	Close() error
+	// Held is how many leases are renewed, and Renewing whether anybody does it.
+	Held() (leases int, renewing bool)
+}
+
+// thereSlots is the server of a leased store.
+type thereSlots interface {
+	Take(id store.LeaseID)
+	Release(id store.LeaseID)
+	// Renew returns the leases that are gone.
+	Renew(ids []store.LeaseID) (gone []store.LeaseID, answered bool)
+	Reset()
+	Lost(key string)
+}
+
+var leasedVariants = map[string]func(thereSlots) leased{}
+
+const leasedFile = `package redisstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/store"
+)
+
+type Slots interface {
+	Take(id store.LeaseID)
+	Release(id store.LeaseID)
+	Renew(ids []store.LeaseID) (gone []store.LeaseID, answered bool)
+	Reset()
+	Lost(key string)
+}
+
+type Leased struct{ *Store }
+
+var there Slots
+
+func ExploreLeases(w Slots) Leased {
+	there = w
+	s := New(nil, WithLost(func(key string, _ *store.Limit) { w.Lost(key) }))
+	s.wrong = nil
+	return Leased{s}
+}
+
+func (s *Store) decided(t *ticket[taking]) (reusable bool, err error) {
+	d := &t.what.decision
+	t.since = time.Now()
+	there.Take(d.leases[0])
+	d.results[0], d.granted = store.Result{OK: true, Receipt: store.Receipt{Cost: 1, Lease: d.leases[0]}}, true
+	return true, nil
+}
+
+func (s *Store) released(t *ticket[settling]) error {
+	for i := range t.what.charges {
+		there.Release(t.what.charges[i].Receipt.Lease)
+		t.what.results[i] = store.Result{OK: true}
+	}
+	return nil
+}
+
+func (s *Store) renewThere(ctx context.Context, rs []*renewing, calls []call) {
+	for i, r := range rs {
+		calls[i].cmd = redis.NewCmd(ctx)
+		var ids []store.LeaseID
+		var at []int
+		for k := range r.keys {
+			for _, id := range r.ids[k] {
+				ids, at = append(ids, id), append(at, k)
+			}
+		}
+		gone, answered := there.Renew(ids)
+		if !answered {
+			calls[i].cmd.SetErr(ErrUnavailable)
+			continue
+		}
+		reply := []any{}
+		for _, id := range gone {
+			for k := range ids {
+				if ids[k] == id {
+					reply = append(reply, int64(at[k]+1), string(id[:]))
+				}
+			}
+		}
+		calls[i].cmd.SetVal(reply)
+	}
+}
+
+func (x Leased) Held() (leases int, renewing bool) {
+	for _, h := range x.leases.held {
+		leases += len(h.renewed)
+	}
+	return leases, x.leases.stop != nil
+}
+`
+
+// renewedThere has what asks the server ask the one of the test.
+var renewedThere = []orders.Edit{
+	{File: "leases.go", Was: "	s.exec(ctx, calls)\n	rs, calls = s.separate(ctx, told, rs, calls)\n", Is: "	s.renewThere(ctx, rs, calls)\n"},
+	{File: "settle.go", Was: "if _, err := s.settles.do(ctx, tickets[0]); err != nil {", Is: "if err := s.released(tickets[0]); err != nil {"},
+	{File: "take.go", Was: "s.takes.do(ctx, t)", Is: "s.decided(t)"},
+	{File: "reset.go", Was: "context.WithTimeout(ctx, s.timeout)", Is: "ctx, func() {}"},
+	{File: "reset.go", Was: "	go func() {\n		s.exec(due, calls)\n		done <- calls[0].cmd.Err()\n	}()\n", Is: "	there.Reset()\n	done <- nil\n	_ = calls\n"},
+}
+
+const leaseTime = 15 * time.Second
+
+// slotServer is the server: the leases that it has, and when they end.
+type slotServer struct {
+	*orders.Run
+	ends     map[store.LeaseID]int64
+	renewals []string        // what becomes of each; the last is what becomes of all others
+	came     int             // renewals
+	taken    []store.LeaseID // in their order
+	released map[store.LeaseID]bool
+	said     map[store.LeaseID]bool // to be gone, and not because it has been released
+	told     int
+	closed   int64 // from when on nothing may be renewed; 0: it may
+
+	lasting bool // what is held lasts
+	telling bool // what is gone is told
+	quiet   bool // nothing is
+}
+
+func (w *slotServer) now() int64 { return orders.AtTime(unsafe.Pointer(w)) }
+
+func (w *slotServer) Take(id store.LeaseID) {
+	w.ends[id] = w.now() + leaseTime.Microseconds()
+	w.taken = append(w.taken, id)
+	orders.Note("the server: a lease, %d in all", len(w.ends))
+}
+
+func (w *slotServer) Release(id store.LeaseID) {
+	w.now()
+	delete(w.ends, id)
+	w.released[id] = true
+	orders.Note("the server: released, %d left", len(w.ends))
+}
+
+func (w *slotServer) Reset() {
+	w.now()
+	clear(w.ends)
+	orders.Note("the server: reset")
+}
+
+func (w *slotServer) Renew(ids []store.LeaseID) (gone []store.LeaseID, answered bool) {
+	now := w.now()
+	if w.closed != 0 && now >= w.closed {
+		w.Broken("a closed store renews")
+	}
+	does := w.renewals[min(w.came, len(w.renewals)-1)]
+	w.came++
+	orders.Note("renewal %d of %d: %s", w.came, len(ids), does)
+	if does == "refused" {
+		return nil, false
+	}
+	for _, id := range w.taken {
+		if !slices.Contains(ids, id) {
+			continue
+		}
+		if end, has := w.ends[id]; !has || end < now {
+			delete(w.ends, id)
+			gone = append(gone, id)
+			if !w.released[id] && does != "lost" {
+				w.said[id] = true
+			}
+			continue
+		}
+		w.ends[id] = now + leaseTime.Microseconds()
+	}
+	orders.Note("the server: %d are gone", len(gone))
+	return gone, does != "lost"
+}
+
+func (w *slotServer) Lost(string) {
+	w.told++
+	orders.Note("told that a lease is lost")
+}
+
+// handling is what is done with leases at once.
+type handling struct {
+	renewals []string
+	actors   []string
+}
+
+func (x handling) String() string {
+	return fmt.Sprintf("renewals %s: %s", strings.Join(x.renewals, ", "), strings.Join(x.actors, " | "))
+}
+
+var slotLimit = func() *store.Limit {
+	l, err := store.NewLimit(store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 9})
+	if err != nil {
+		panic(err)
+	}
+	return l
+}()
+
+func (x handling) scenario(newStore func(thereSlots) leased) func(*orders.Run) {
+	return func(r *orders.Run) {
+		r.Freeze()
+		all := strings.Join(x.actors, "; ")
+		w := &slotServer{
+			Run: r, ends: map[store.LeaseID]int64{}, renewals: x.renewals,
+			said: map[store.LeaseID]bool{}, released: map[store.LeaseID]bool{},
+			lasting: !strings.Contains(all, "flush") && !strings.Contains(all, "re-set") && !strings.Contains(all, "close"),
+			quiet:   strings.Contains(all, "re-set"), // who resets a key knows
+			telling: !strings.Contains(all, "re-set") && !strings.Contains(all, "close"),
+		}
+		s := newStore(w)
+		for i, does := range x.actors {
+			h := &holder{slotServer: w, store: s, ctx: context.Background()}
+			r.Go(string(rune('A'+i)), func() {
+				for what := range strings.SplitSeq(does, "; ") {
+					h.do(what)
+				}
+			})
+		}
+		r.End(func() {
+			if leases, renewing := s.Held(); leases > 0 || renewing {
+				w.Broken("%d leases are held in the end, renewed: %t", leases, renewing)
+			}
+			if len(w.ends) > 0 {
+				w.Broken("the server has %d leases in the end", len(w.ends))
+			}
+			if w.told > len(w.said) || w.quiet && w.told > 0 {
+				w.Broken("%d leases are gone, and it is told %d times", len(w.said), w.told)
+			}
+		})
+	}
+}
+
+// holder does one thing after the other.
+type holder struct {
+	*slotServer
+	store leased
+	ctx   context.Context
+	lease store.Receipt
+	held  bool // for a time in which it is renewed
+}
+
+func (h *holder) do(what string) {
+	charges, results := []store.Charge{{Key: "k", Limit: slotLimit, Cost: 1}}, make([]store.Result, 1)
+	var err error
+	switch what {
+	case "take":
+		if h.store.Take(h.ctx, charges, results) == nil {
+			h.lease = results[0].Receipt
+		}
+	case "hold":
+		lang.Receive(twin.After(17 * time.Second))
+		h.held = true
+	case "wait":
+		lang.Receive(twin.After(5 * time.Second))
+	case "settle":
+		h.look()
+		charges[0].Cost, charges[0].Receipt = 0, h.lease
+		err = h.store.Settle(h.ctx, charges, results)
+		h.held = false
+	case "flush":
+		h.Reset()
+	case "re-set":
+		err = h.store.Reset(h.ctx, "k", slotLimit)
+	case "close":
+		err = h.store.Close()
+		h.closed = h.now() + 1 // what was on its way may arrive
+	default:
+		panic(what)
+	}
+	if err != nil {
+		h.Broken("%s: %v", what, err)
+	}
+}
+
+// look says whether a lease that is held has been kept, or its loss been told.
+func (h *holder) look() {
+	end, has := h.ends[h.lease.Lease]
+	if h.lasting && (!has || end < h.now()) {
+		h.Broken("a lease that is held has run out")
+	}
+	if h.telling && h.held && h.told != len(h.said) {
+		h.Broken("%d leases that are held are gone, and it has been told %d times", len(h.said), h.told)
+	}
+}
+
+// Whatever callers do with leases, and whatever becomes of renewals: a lease that is held
+// is kept while the server answers, its loss is told once and to nobody who has released
+// it, and nothing is renewed in the end.
+func TestEveryOrderOfLeases(t *testing.T) {
+	if len(leasedVariants) == 0 {
+		(&orders.Elsewhere{
+			Path:    "github.com/stint-go/stint/store/redisstore",
+			Added:   map[string]string{"leased.go": leasedFile},
+			Edits:   renewedThere,
+			Mutants: leasesMutants,
+			Into:    "leasedVariants",
+			Entry:   "func(there thereSlots) leased { return V.ExploreLeases(there) }",
+		}).Run(t)
+		return
+	}
+	var handlings []handling
+	handle := func(renewals string, actors ...string) {
+		handlings = append(handlings, handling{strings.Split(renewals, "; "), actors})
+	}
+	for _, renewals := range []string{"answered", "refused; answered", "lost; answered"} {
+		handle(renewals, "take; hold; settle")
+		handle(renewals, "take; hold; settle", "take; wait; settle")
+		handle(renewals, "take; settle; wait; take; hold; settle")
+		handle(renewals, "take; hold; settle", "flush")
+		handle(renewals, "take; hold; settle", "wait; flush")
+		handle(renewals, "take; wait; settle", "take; wait; settle", "wait; flush")
+		handle(renewals, "take; hold; settle", "wait; re-set")
+		handle(renewals, "take; hold; settle", "wait; close")
+	}
+	handle("answered", "take; settle", "close")
+	handle("answered", "close; take; hold; settle")
+	orders.Explore(t, leasesMutants, handlings, func(variant string, x handling) func(*orders.Run) {
+		return x.scenario(leasedVariants[variant])
+	})
+}
+
+var leasesMutants = []orders.Variant{
+	{Name: "the renewal ends in two steps", Edits: []orders.Edit{{File: "leases.go",
+		Was: "			l.stop = nil\n			l.mu.Unlock()\n			return\n",
+		Is:  "			l.mu.Unlock()\n			l.mu.Lock()\n			l.stop = nil\n			l.mu.Unlock()\n			return\n"}}},
+	{Name: "what is gone is told though it has been released", Edits: []orders.Edit{{File: "leases.go",
+		Was: "	if h == nil || !s.leases.drop(key, id) {\n",
+		Is:  "	if s.leases.drop(key, id); h == nil {\n"}}},
+	{Name: "what is gone is renewed again", Edits: []orders.Edit{{File: "leases.go",
+		Was: "	if h == nil || !s.leases.drop(key, id) {\n", Is: "	if h == nil {\n"}}},
+	{Name: "what has been released meanwhile is held again", Edits: []orders.Edit{{File: "leases.go",
+		Was: "if _, held := h.renewed[id]; held {", Is: "if _, held := h.renewed[id]; held || true {"}}},
+	{Name: "a release goes on being renewed", Edits: []orders.Edit{{File: "settle.go",
+		Was: "		return err\n	}\n	s.release(charges)\n", Is: "		return err\n	}\n"}}},
+	{Name: "a reset goes on being renewed", Edits: []orders.Edit{{File: "reset.go",
+		Was: "		s.leases.forget(at)\n", Is: ""}}},
+	{Name: "a renewal that failed isn't made sooner again", Edits: []orders.Edit{{File: "leases.go",
+		Was: "			next = s.lease / 12\n", Is: "			next = s.lease\n"}}},
+	{Name: "the renewal doesn't end with the store", Edits: []orders.Edit{{File: "leases.go",
+		Was: "		close(l.stop)\n", Is: ""}}},
+	{Name: "leases of a closed store are renewed", Edits: []orders.Edit{{File: "leases.go",
+		Was: "l.stop == nil && !l.closed", Is: "l.stop == nil"}}},
+}
