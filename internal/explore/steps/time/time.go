@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/stint-go/stint/internal/explore/steps"
+	"github.com/stint-go/stint/internal/explore/steps/lang"
 )
 
 // What is package time's.
@@ -71,6 +72,9 @@ func NewTimer(d Duration) *Timer {
 	}
 	return &Timer{steps.NewTimer(d, func() { c <- time.Time{} }, *(*unsafe.Pointer)(unsafe.Pointer(&c)), drain), c}
 }
+
+// Sleep is time.Sleep.
+func Sleep(d Duration) { lang.Receive(After(d)) }
 
 // After is time.After.
 func After(d Duration) <-chan Time { return NewTimer(d).C }

@@ -1,0 +1,248 @@
+package failover_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	orders "github.com/stint-go/stint/internal/explore/steps"
+	"github.com/stint-go/stint/internal/explore/steps/lang"
+	twin "github.com/stint-go/stint/internal/explore/steps/time"
+	"github.com/stint-go/stint/store"
+)
+
+// explored is a failover.Store that is explored.
+type explored interface {
+	store.Store
+	Close() error
+	// IsOpen is whether the breaker is, and Left what there is still to do.
+	IsOpen() bool
+	Left() (kept, events int, probing bool)
+}
+
+// one is what a failover.Store is made of.
+type one = store.Store
+
+type newStore func(primary, secondary one, threshold int, observe func(opens bool)) explored
+
+var variants = map[string]newStore{}
+
+const exploredFile = `package failover
+
+import "github.com/stint-go/stint/store"
+
+type Explored struct{ *Store }
+
+func Explore(primary, secondary store.Store, threshold int, observe func(opens bool)) Explored {
+	return Explored{New(primary, secondary, WithThreshold(threshold), WithObserver(func(e Event) { observe(e.To == Open) }))}
+}
+
+func (x Explored) IsOpen() bool { return x.open.Load() }
+
+func (x Explored) Left() (kept, events int, probing bool) { return len(x.kept), len(x.events), x.probing }
+`
+
+// half is one of the two stores. It decides each call in a step.
+type half struct {
+	*orders.Run
+	name   string
+	down   bool
+	stands map[store.Receipt]bool
+	heard  map[store.Receipt]bool // to be settled, but was down
+	made   byte                   // leases
+}
+
+func newHalf(r *orders.Run, name string) *half {
+	return &half{Run: r, name: name, stands: map[store.Receipt]bool{}, heard: map[store.Receipt]bool{}}
+}
+
+var errHalf = errors.New("down")
+
+func (h *half) Take(_ context.Context, charges []store.Charge, results []store.Result) error {
+	orders.At(orders.Store, unsafe.Pointer(h))
+	if orders.Note("the %s is asked, down: %t", h.name, h.down); h.down {
+		return errHalf
+	}
+	h.made++
+	results[0] = store.Result{OK: true, Receipt: store.Receipt{Instant: int64(h.made), Cost: 1}}
+	if charges[0].Limit == slotLimit {
+		results[0].Receipt.Lease = store.LeaseID{h.made, h.name[0]}
+		h.stands[results[0].Receipt] = true
+	}
+	return nil
+}
+
+func (h *half) Settle(_ context.Context, charges []store.Charge, results []store.Result) error {
+	orders.At(orders.Store, unsafe.Pointer(h))
+	if orders.Note("the %s is to settle, down: %t", h.name, h.down); h.down {
+		h.heard[charges[0].Receipt] = true
+		return errHalf
+	}
+	if charges[0].Receipt.Lease[1] != h.name[0] {
+		h.Broken("the %s settles what it hasn't charged", h.name)
+	}
+	delete(h.stands, charges[0].Receipt)
+	results[0] = store.Result{OK: true}
+	return nil
+}
+
+var (
+	slotLimit = exploredLimit(store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 9})
+	rateLimit = exploredLimit(store.Spec{Name: "rate", Units: 9, Period: time.Second})
+)
+
+func exploredLimit(spec store.Spec) *store.Limit {
+	l, err := store.NewLimit(spec)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// outage is what is done at once while a primary may fail.
+type outage struct {
+	threshold int
+	actors    []string
+}
+
+func (x outage) String() string {
+	return fmt.Sprintf("threshold %d: %s", x.threshold, strings.Join(x.actors, " | "))
+}
+
+func (x outage) scenario(newStore newStore) func(*orders.Run) {
+	return func(r *orders.Run) {
+		r.Freeze()
+		w := &pair{Run: r, primary: newHalf(r, "primary"), secondary: newHalf(r, "secondary")}
+		w.store = newStore(w.primary, w.secondary, x.threshold, w.observe)
+		for i, does := range x.actors {
+			r.Go(string(rune('A'+i)), func() {
+				var held store.Receipt
+				for what := range strings.SplitSeq(does, "; ") {
+					w.do(what, &held)
+				}
+			})
+		}
+		r.End(w.look)
+	}
+}
+
+// pair is what one run is about.
+type pair struct {
+	*orders.Run
+	store              explored
+	primary, secondary *half
+	opens              bool // as the observer was told
+	closed             bool
+}
+
+func (w *pair) observe(opens bool) {
+	if orders.Note("observed: opens: %t", opens); opens == w.opens {
+		w.Broken("the breaker is told to be what it is: open: %t", opens)
+	}
+	w.opens = opens
+}
+
+func (w *pair) do(what string, held *store.Receipt) {
+	switch what {
+	case "down", "up":
+		orders.At(orders.Store, unsafe.Pointer(w.primary))
+		w.primary.down = what == "down"
+		orders.Note("the primary is %s", what)
+	case "wait":
+		lang.Receive(twin.After(250 * time.Millisecond)) // as long as the next probe
+	case "close":
+		w.closed = true
+		_ = w.store.Close()
+	case "charge":
+		w.take(rateLimit)
+	case "take":
+		*held = w.take(slotLimit)
+	case "release":
+		var result [1]store.Result
+		err := w.store.Settle(context.Background(), []store.Charge{{Key: "k", Limit: slotLimit, Receipt: *held}}, result[:])
+		orders.Note("released: %v", err)
+	default:
+		panic(what)
+	}
+}
+
+func (w *pair) take(l *store.Limit) store.Receipt {
+	var result [1]store.Result
+	err := w.store.Take(context.Background(), []store.Charge{{Key: "k", Limit: l, Cost: 1}}, result[:])
+	if err != nil || !result[0].OK {
+		w.Broken("a Take with a secondary fails: %v", err)
+	}
+	return result[0].Receipt
+}
+
+// look says whether everything is as it was, but for what a primary heard of and failed.
+func (w *pair) look() {
+	for _, h := range []*half{w.primary, w.secondary} {
+		for receipt := range h.stands {
+			if !h.heard[receipt] && !(h == w.primary && w.closed) {
+				w.Broken("a slot of the %s that has been released stands", h.name)
+			}
+		}
+	}
+	if w.closed {
+		return
+	}
+	if open := w.store.IsOpen(); open || w.opens {
+		w.Broken("the primary is up, and the breaker open: %t; observed: %t", open, w.opens)
+	}
+	if kept, events, probing := w.store.Left(); kept > 0 || events > 0 || probing {
+		w.Broken("%d releases and %d events are left, probing: %t", kept, events, probing)
+	}
+}
+
+// Whatever callers do while a primary fails and comes back: each charge is made on one
+// side and settled there, a slot that is released is free in the end, the breaker closes,
+// the observer is told of each change once and in order, and no probing goes on.
+func TestEveryOrder(t *testing.T) {
+	if len(variants) == 0 {
+		(&orders.Elsewhere{
+			Path:    "github.com/stint-go/stint/store/failover",
+			Added:   map[string]string{"explored.go": exploredFile},
+			With:    []string{"github.com/sony/gobreaker/v2"},
+			Mutants: mutants,
+			Entry: "func(primary, secondary one, threshold int, observe func(bool)) explored " +
+				"{ return V.Explore(primary, secondary, threshold, observe) }",
+		}).Run(t)
+		return
+	}
+	var outages []outage
+	during := func(threshold int, actors ...string) { outages = append(outages, outage{threshold, actors}) }
+	during(1, "take; release", "down; up")
+	during(1, "take; release", "charge", "down; up")
+	during(1, "take; release", "charge", "down; wait; up")
+	during(1, "take; wait; release", "charge", "down; wait; up")
+	during(1, "take; down; charge; release; up; wait; down; charge; up")
+	during(1, "take; down; charge; release; up; wait; down; up", "wait; charge")
+	during(1, "take; release", "charge", "down; up", "close")
+	during(2, "take; release", "take; release", "down; up")
+	orders.Explore(t, mutants, outages, func(variant string, x outage) func(*orders.Run) {
+		return x.scenario(variants[variant])
+	})
+}
+
+var mutants = []orders.Variant{
+	{Name: "a release that isn't made is forgotten", Edits: []orders.Edit{{File: "failover.go",
+		Was: "	if err == errNotAsked {\n		s.keep(charges)\n	}\n", Is: ""}}},
+	{Name: "a release that is kept waits for the next outage", Edits: []orders.Edit{{File: "release.go",
+		Was: "	if len(s.kept) > 0 { // the breaker may have closed meanwhile\n		s.work()\n	}\n", Is: ""}}},
+	{Name: "the probing ends in two steps", Edits: []orders.Edit{{File: "probe.go",
+		Was: "			s.probing = open\n			s.mu.Unlock()\n", Is: "			s.mu.Unlock()\n			s.mu.Lock()\n			s.probing = open\n			s.mu.Unlock()\n"}}},
+	{Name: "each failed probe is a change", Edits: []orders.Edit{{File: "probe.go",
+		Was: "	if s.open.Load() == open {\n		return\n	}\n", Is: ""}}},
+	{Name: "a release that the probing goroutine isn't let make is forgotten", Edits: []orders.Edit{{File: "release.go",
+		Was: "		if err == errNotAsked {\n			s.keep(charges)\n		}\n", Is: "		_ = err\n"}}},
+	{Name: "events are told in two steps", Edits: []orders.Edit{{File: "probe.go",
+		Was: "			e := s.events[0]\n			s.events = s.events[1:]\n			s.mu.Unlock()\n",
+		Is:  "			e := s.events[0]\n			s.mu.Unlock()\n			s.mu.Lock()\n			s.events = nil\n			s.mu.Unlock()\n"}}},
+	{Name: "what the secondary has charged is settled on the primary", Edits: []orders.Edit{{File: "receipt.go",
+		Was: "r.Path = r.Path<<1 | side", Is: "r.Path = r.Path << 1"}}},
+}
