@@ -20,6 +20,8 @@
 --   lasts: a lease, in us
 --   lifetime: in ms
 --:arguments cost units lasts lifetime
+--:strings
+strings = ARGV[#ARGV] + 0
 --:setup
 local peek, most, n, pcall = cost == '0', units + 0, cost + 0, redis.pcall
 --:load

@@ -15,6 +15,8 @@
 //
 //	arguments  not code: names of the arguments of a charge (ARGV), which are locals
 //	           of these names in all blocks, as text
+//	strings    if its keys hold no strings, so that they need not be read: sets strings,
+//	           how many of the first keys may hold some
 //	setup      what is the same for all charges of a column. Sets peek: the charge
 //	           costs nothing
 //	looks      the same, where take.lua looks and doesn't charge

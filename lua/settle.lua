@@ -6,12 +6,14 @@
 -- the instant of the charge, or up to a tick before it, with a comma between: nothing
 -- is changed if the key says that the limit has been reset since (reset.lua), or if that
 -- was so long ago that it may say so no more; then the arguments of its algorithm, for
--- a charge of one.
+-- a charge of one. Last, as in take, how many keys may be strings.
 --
 -- Answers: now, then per settlement the state found (of what is no string that, '|',
 -- and the state left), or, as in take, what is asked.
 --:script
-local vals = call('MGET', unpack(KEYS, 1, nkeys))
+local strings = nkeys
+--READS--
+local vals = strings > 0 and call('MGET', unpack(KEYS, 1, strings)) or {}
 local out, count, settled, a = {now}, ARGV[2] + 0, 0, 3
 local rare, lacking, asked
 -- What take's blocks know: no decision of several goes on behind a settlement.
@@ -39,6 +41,8 @@ while settled < count do
   until true
 end
 return out
+--:reads
+--STRINGS--
 --:settles
 if letter == LETTER then
   --ARGUMENTS--

@@ -19,11 +19,14 @@
 --   how: how long the charge may wait in us, 0 if not at all
 --   period: in us
 --:arguments units numbers cost how period
+--:strings
+strings = ARGV[#ARGV] + 0
 --:setup
 local peek, most, n = cost == '0', units + 0, cost + 0
 local counts, slack = now - period + 1, min(period, 10000000)
 --:load
 local A, B, C, back, E, foreign, live, at = now, 0, 0, 0, 0, false, false, now
+v = false -- or somebody else's
 local name = KEYS[i]
 local newest = redis.pcall('LINDEX', name, -1)
 if newest then
@@ -49,7 +52,7 @@ if newest then
     if not rare then lacking = row break end
     raw, A, B, C, back, E = rare.entries(name, newest, numbers)
     live, foreign = raw and true or false, raw == nil
-    if not live then v, raw, A, B, C, back, E = false, nil, now, 0, 0, 0, 0 end
+    if not live then raw, A, B, C, back, E = nil, now, 0, 0, 0, 0 end
   end
 end
 --:look

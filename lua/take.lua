@@ -12,6 +12,8 @@
 --   kind +: ids of leases, 16 bytes each, for charges on Concurrency
 --   per charge: the arguments of its algorithm (its file says which)
 --
+-- and last, where some algorithm keeps no strings, how many of the first keys may be some.
+--
 -- Numbers that are many are two bytes each, the high one first.
 --
 -- Of a shape the keys and the answers are in columns: those of all decisions' first
@@ -27,7 +29,9 @@
 -- what another look finds: a run that lacks functions (lua.go) is looked at again.
 --:script
 -- MGET, also of one: it answers nil for what is no string, where GET fails.
-local vals = call('MGET', unpack(KEYS, 1, nkeys))
+local strings = nkeys
+--READS--
+local vals = strings > 0 and call('MGET', unpack(KEYS, 1, strings)) or {}
 local out, o, key = {now}, 1, 0
 -- A key that somebody has taken the lifetime from is given one. To ask each would
 -- be a third of what a batch takes, so one key of a call is asked, in turn as the
@@ -113,6 +117,8 @@ for _ = 1, ARGV[2] + 0 do
   if not again then key = key + k * count end
 end
 return out
+--:reads
+--STRINGS--
 --:looks
 if letter == LETTER then
   --ARGUMENTS--

@@ -178,6 +178,9 @@ func (p *pair) send(l *store.Limit, c call, spans []store.Span) answer {
 		args = append(args, letter(l), 1, c.cost, c.receipt.Cost, c.receipt.Instant, mark, string(c.lease[:]), "")
 		args = append(args, arguments(l, call{cost: 1}, spans)...)
 	}
+	if l.Algorithm() == store.Concurrency || l.Algorithm() == store.SlidingLog {
+		args = append(args, 0)
+	}
 	reply, err := script.Run(ctx, p.rdb, []string{p.key}, args...).Slice()
 	if err != nil {
 		p.t.Fatal(err)

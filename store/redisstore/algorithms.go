@@ -38,6 +38,7 @@ type algorithm struct {
 	alone bool
 	// The same for charges that may wait, which look into the calendar.
 	aloneWaiting bool
+	listed       bool // what is kept at a key isn't a string
 	// For limits with a wide scale, if that makes a difference to the script.
 	wide    *algorithm
 	leases  bool // what is charged are leases
@@ -52,9 +53,9 @@ var algorithms = [...]algorithm{
 	store.FixedWindow:    {set: lua.FixedWindow, letter: 'f', key: "/f2", arguments: fixed, vary: varyFixed, state: fixedState, aloneWaiting: true},
 	store.SlidingWindow:  {set: lua.SlidingWindow, letter: 's', key: "/s3", arguments: slidingWindow, vary: varySliding, state: slidingWindowState, aloneWaiting: true},
 	store.SlidingCounter: {set: lua.SlidingCounter, letter: 'k', key: "/k", arguments: counter, vary: varyCounter, state: counterState, aloneWaiting: true},
-	store.SlidingLog:     {set: lua.SlidingLog, letter: 'g', key: "/g2", arguments: slidingLog, vary: varySliding, state: slidingLogState, alone: true},
+	store.SlidingLog:     {set: lua.SlidingLog, letter: 'g', key: "/g2", arguments: slidingLog, vary: varySliding, state: slidingLogState, alone: true, listed: true},
 	store.WarmUp:         {set: lua.WarmUp, letter: 'w', key: "/w2", arguments: warmUp, vary: varyWarmUp, state: wideWords("AtuB.C", "AtufBD.C"), alone: true, wide: &wideWarmUp},
-	store.Concurrency:    {set: lua.Concurrency, letter: 'c', key: "/c3", arguments: concurrency, vary: varyConcurrency, state: held, alone: true, leases: true},
+	store.Concurrency:    {set: lua.Concurrency, letter: 'c', key: "/c3", arguments: concurrency, vary: varyConcurrency, state: held, alone: true, listed: true, leases: true},
 	store.Ban:            {set: lua.Ban, letter: 'n', key: "/n", arguments: ban, vary: varyBan, state: banState, alone: true, counts: true},
 }
 

@@ -14,6 +14,8 @@ import (
 type request struct {
 	set  lua.Set
 	args []any
+	// listed: some keys hold no strings.
+	listed bool
 	told
 }
 
@@ -38,6 +40,7 @@ func (q *request) number(n int64)  { q.args = append(q.args, text(n)) }
 // charge adds the arguments of c on the limit, or of a charge of one.
 func (q *request) charge(r *record, c *store.Charge) {
 	q.set |= r.set
+	q.listed = q.listed || r.listed
 	at := len(q.args)
 	q.args = append(q.args, r.args...)
 	r.vary(r, q.args[at:], c, &q.told)
@@ -46,7 +49,7 @@ func (q *request) charge(r *record, c *store.Charge) {
 // takeArgs returns the script that decides p and its arguments, preceded by room for
 // the beginning of the command.
 func takeArgs(p *plan, t told, room int) (*lua.Script, []any) {
-	n := room + 2
+	n := room + 3
 	for i := range p.shapes {
 		n += 6
 		for _, r := range p.shapes[i].records {
@@ -59,7 +62,16 @@ func takeArgs(p *plan, t told, room int) (*lua.Script, []any) {
 	for i := range p.shapes {
 		q.shape(&p.shapes[i], p.shared)
 	}
+	q.strings(p.strings)
 	return lua.Take(q.set), q.args
+}
+
+// strings says how many of the first keys may hold strings, if a script may be asked for
+// others.
+func (q *request) strings(n int) {
+	if q.listed {
+		q.number(int64(n))
+	}
 }
 
 func (q *request) shape(s *shape, shared bool) {
@@ -179,7 +191,8 @@ func markOf(c *store.Charge) any {
 
 // settleArgs returns the script that settles, its keys and its arguments.
 func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, args []any) {
-	q := request{args: make([]any, 0, 2+15*len(ss)), told: t}
+	q := request{args: make([]any, 0, 3+15*len(ss)), told: t}
+	strings := 0
 	q.add(t.clock)
 	q.number(int64(len(ss)))
 	for _, s := range ss {
@@ -204,7 +217,11 @@ func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, ar
 			q.add("")
 		}
 		q.charge(r, nil)
+		if !r.listed || s.unlessReset {
+			strings = len(keys)
+		}
 	}
+	q.strings(strings)
 	return lua.Settle(q.set), keys, q.args
 }
 

@@ -23,6 +23,8 @@ type decision struct {
 type plan struct {
 	shapes []shape
 	keys   []string
+	// strings is how many of the first keys may hold strings. The others don't.
+	strings int
 	// shared: a key is in more than one entry, so entries refer to keys by number.
 	shared bool
 }
@@ -161,21 +163,50 @@ func (p *plan) number() {
 				}
 			}
 		}
+		p.strings = stringsIn(p.shapes, len(p.keys))
 		return
 	}
 	numbers := make(map[string]int)
-	for i := range p.shapes {
-		for j := range p.shapes[i].entries {
-			e := &p.shapes[i].entries[j]
-			for _, key := range e.decisions[0].keys {
-				n, ok := numbers[key]
-				if !ok {
-					p.keys = append(p.keys, key)
-					n = len(p.keys)
-					numbers[key] = n
+	for _, listed := range []bool{false, true} {
+		for i := range p.shapes {
+			s := &p.shapes[i]
+			for j := range s.entries {
+				e := &s.entries[j]
+				if e.keys == nil {
+					e.keys = make([]int, len(s.records))
 				}
-				e.keys = append(e.keys, n)
+				for column, r := range s.records {
+					if r.listed != listed {
+						continue
+					}
+					key := e.decisions[0].keys[column]
+					n, ok := numbers[key]
+					if !ok {
+						p.keys = append(p.keys, key)
+						n = len(p.keys)
+						numbers[key] = n
+					}
+					e.keys[column] = n
+				}
 			}
 		}
+		if !listed {
+			p.strings = len(p.keys)
+		}
 	}
+}
+
+// stringsIn returns how many of so many keys, in the order of the shapes' columns, come
+// before those at the end that hold no strings.
+func stringsIn(shapes []shape, keys int) int {
+	for i := len(shapes) - 1; i >= 0; i-- {
+		s := &shapes[i]
+		for column := len(s.records) - 1; column >= 0; column-- {
+			if !s.records[column].listed {
+				return keys
+			}
+			keys -= len(s.entries)
+		}
+	}
+	return keys
 }

@@ -34,7 +34,7 @@ func (w *taking) plan() plan {
 	one.entries[0] = entry{decisions: one.decisions[:]}
 	one.shapes[0] = newShape(&w.decision, one.records[:0])
 	one.shapes[0].entries = one.entries[:]
-	return plan{shapes: one.shapes[:], keys: w.keys}
+	return plan{shapes: one.shapes[:], keys: w.keys, strings: stringsIn(one.shapes[:], len(w.keys))}
 }
 
 func siteOfTaking(w *taking) site { return w.site }
