@@ -1,6 +1,6 @@
 -- Twin of store/slidingwindow.go: charges are entered at the start of their bucket.
 --
--- State: token:unit:E:A:C:P:back;older, with C in 13 digits. C is the sum of all entries,
+-- State: token:unit:E:A:C:P:back;older, with C in 16 digits. C is the sum of all entries,
 -- P that of all but the newest, which is at A, and back is how long before it the oldest
 -- is. older are the others, oldest first: of each, units:gap; with how long after it the
 -- next one is.
@@ -48,7 +48,7 @@ local same = '^' .. numbers .. ':0:(%d+):(%d+):(%d+):(%d+);(.*)$'
 -- B: false if C is all that is known, and has to be.
 local A, B, C, P, back, older, E, live, at = entry, 0, 0, 0, 0, '', 0, false, entry
 if v and g > 0 and sub(v, 1, place) == here then
-  B, C, live = false, tonumber(sub(v, place + 1, place + 13)) or 0, true
+  B, C, live = false, tonumber(sub(v, place + 1, place + 16)) or 0, true
 elseif v then
   local a, c, p, b, o = string.match(v, same)
   if a and a + 0 <= entry then
@@ -98,14 +98,14 @@ end
 if not B then
   fade = ends
   if g > 0 then
-    put, from = format('%013.0f', C), behind
+    put, from = format('%016.0f', C), behind
   else
     new = v
   end
 elseif not live then
   new = false
 else
-  new = format('%s:%.0f:%.0f:%013.0f:%.0f:%.0f;%s', numbers, E, A, C, P, back, older)
+  new = format('%s:%.0f:%.0f:%016.0f:%.0f:%.0f;%s', numbers, E, A, C, P, back, older)
   if A == entry or not rare then -- or all that has changed is what has left
     fade, keep = ends, A ~= entry
   else
@@ -177,7 +177,7 @@ end
 -- The state in v, brought to the present and the limit's numbers, whether anything is
 -- left of it, and whether that has changed it.
 function rare.slid(v, numbers)
-  local was, E, A, C, P, back, older = string.match(v, '^([%de]+:%d+):(%d+):(-?%d+):(%d%d%d%d%d%d%d%d%d%d%d%d%d):(%d+):(%d+);(.*)$')
+  local was, E, A, C, P, back, older = string.match(v, '^([%de]+:%d+):(%d+):(-?%d+):(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d):(%d+):(%d+);(.*)$')
   if not was then return 0, 0, 0, 0, '', 0, false, false end
   A, C, P, back, E = A + 0, C + 0, P + 0, back + 0, E + 0
   local es, dirty = entries(A, C, P, back, older), was ~= numbers

@@ -67,6 +67,35 @@ func TestWindowOfMoreThanTenDigits(t *testing.T) {
 	}
 }
 
+// Dozens of the largest windows are reserved, and a count has more digits than any limit.
+func TestTwinsFarAhead(t *testing.T) {
+	rdb := redistest.Start(t).Client()
+	for _, a := range []store.Algorithm{store.IntervalBucket, store.FixedWindow, store.SlidingWindow, store.SlidingLog} {
+		l := denyLimit(t, store.Spec{Name: "l", Algorithm: a, Units: store.MaxCost, Period: time.Second})
+		w := newTwins(rdb, 1)
+		w.limits, w.keys, w.now = [][]*store.Limit{{l}}, []string{"k"}, 1_000_000_000
+		rdb.FlushDB(context.Background())
+		for i := range 60 {
+			if w.now += pick[int64](w, 0, 0, 1, 100_000, 2_000_000); i >= 30 {
+				w.now += 1_000_000
+			}
+			d := &decision{keys: []string{"k:l" + a.String()}, leases: make([]store.LeaseID, 1), results: make([]store.Result, 1)}
+			d.charges = []store.Charge{{Key: "k", Limit: l, Cost: pick[int64](w, 1, store.MaxCost), MaxWait: pick[time.Duration](w, 0, math.MaxInt64)}}
+			if i < 30 {
+				d.charges[0].Cost, d.charges[0].MaxWait = store.MaxCost, math.MaxInt64
+			}
+			err := w.takeOne(d)
+			if err == nil && w.roll(4) == 0 {
+				t := &w.taken[w.roll(int64(len(w.taken)))]
+				err = w.settleOne(t, w.roll(t.charge.Receipt.Cost+1))
+			}
+			if err != nil {
+				t.Fatalf("%v: %v\n%s", a, err, strings.Join(w.log, "\n"))
+			}
+		}
+	}
+}
+
 func (w *twins) playLargest() error {
 	w.rdb.FlushDB(context.Background())
 	l := w.limits[0][0]
