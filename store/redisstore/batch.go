@@ -55,6 +55,8 @@ type ticket[T any] struct {
 	err error
 	// late: the batch is still under way, and the ticket must not be reused.
 	late bool
+	// ended, if there is one, is told how the batch ended, be the caller still there or not.
+	ended chan error
 }
 
 const (
@@ -299,8 +301,12 @@ func (l *line[T]) run(r *trip[T]) {
 	for _, t := range r.batch {
 		// Once answered, a ticket may be reused by somebody else: expire must not be
 		// going through the batch then.
-		if failed := t.failed; !t.answer(failed, !inTime) && failed == nil {
+		failed := t.failed
+		if !t.answer(failed, !inTime) && failed == nil {
 			l.gone(t)
+		}
+		if t.ended != nil {
+			t.ended <- failed
 		}
 	}
 	if inTime {

@@ -148,6 +148,7 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 		refuses bool // the second key's limit
 		faults  func(granted, second string) *fault
 		late    bool // what is given back is sent when the caller has its answer
+		unsent  bool // or isn't, as is only known then
 		leave   bool // which it has because it leaves, and not because time is up
 		class   error
 		never   error
@@ -170,6 +171,10 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 		},
 		{
 			name: "refused, and it takes too long", refuses: true, late: true,
+			class: ErrIndeterminate,
+		},
+		{
+			name: "refused, and it takes long until it is known that nothing was sent", refuses: true, late: true, unsent: true,
 			class: ErrIndeterminate,
 		},
 		{
@@ -222,6 +227,9 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 						leave()
 					}
 					<-returned
+					if tt.unsent {
+						return notSent(nil, cmd, nil)
+					}
 					return next(context.Background(), once{cmd})
 				}})
 				defer h.with.Store(nil)

@@ -15,13 +15,13 @@ import (
 const longestPause = time.Minute
 
 // handBack settles t without waiting for it, and tries again while it is known not to
-// have been executed. If that isn't known, the charge may stand: executing it twice
-// would free what others have been charged. ended receives the result of the first try.
+// have been executed, even if that turns out after the timeout. If it isn't known, the
+// charge may stand: executing it twice would free what others have been charged. ended
+// receives the result of the first try.
 func (s *Store) handBack(t *ticket[settling]) (ended <-chan error) {
 	first := make(chan error, 1)
 	go func() {
-		_, err := s.settles.do(context.Background(), t)
-		first <- err
+		err := s.attempt(t, func(err error) { first <- err })
 		for pause := s.timeout; notMade(err) && pause <= longestPause; pause *= 2 {
 			select {
 			case <-s.closed: // the last chance
@@ -31,10 +31,22 @@ func (s *Store) handBack(t *ticket[settling]) (ended <-chan error) {
 			again := newTicket[settling]()
 			again.what = t.what
 			again.what.site = s.siteOf(t.what.keys[0])
-			_, err = s.settles.do(context.Background(), again)
+			err = s.attempt(again, func(error) {})
 		}
 	}()
 	return first
+}
+
+// attempt settles t, tells the result at the timeout at the latest, and returns what it is
+// in the end.
+func (s *Store) attempt(t *ticket[settling], tell func(error)) error {
+	t.ended = make(chan error, 1)
+	reusable, err := s.settles.do(context.Background(), t)
+	tell(err)
+	if !reusable {
+		err = <-t.ended
+	}
+	return err
 }
 
 // undo settles back what was granted to a caller that has gone. Nobody waits for it.
