@@ -47,7 +47,7 @@ var imports = map[string]rule{
 	"internal/field":            {},
 	"internal/routing":          {},
 	"internal/events":           {own: []string{"internal/logs", "store"}, notEven: []string{"net/http", "net"}},
-	"internal/logs":             {notEven: []string{"net/http", "net"}},
+	"internal/logs":             {own: []string{"internal/background"}, notEven: []string{"net/http", "net"}},
 	"internal/probe":            {own: []string{"internal/framework", "internal/warn"}},
 	"internal/process":          {own: []string{"internal/adaptive", "internal/waiting"}, notEven: []string{"net/http"}},
 	"internal/namesakes":        {own: []string{"store"}, notEven: []string{"net/http", "net"}},

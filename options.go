@@ -379,9 +379,10 @@ func WithObserver(f func(Event)) Option {
 // WithLogger sets the logger for what goes wrong: failures of the store and its
 // recovery, of key functions and limit functions, empty keys, charges and slots that
 // could not be settled or released, lost leases, bans, and reloaded policies. Each
-// message is logged at most once a minute, with the number suppressed since, except for
-// policies, which are logged each time. Refusals are logged at debug level, every one,
-// if the handler is enabled for it. docs/observing.md lists the messages.
+// message is logged at most once a minute, with the number suppressed since. The last line
+// about a store or a policy says how it is, if need be when the minute is over. Refusals
+// are logged at debug level, every one, if the handler is enabled for it.
+// docs/observing.md lists the messages.
 //
 // The default is slog.Default(), and for a limiter made by With the logger of the one
 // it extends. An Update without WithLogger and WithLogKeys keeps both. To log nothing,
