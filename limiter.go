@@ -290,9 +290,9 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 		return err
 	}
 	c.observe(EventAdmitted, nil)
-	if c.Timed {
+	if told := c.telling(); told != untold && !v.over(told) {
 		c.Took = 0 // that was for the decision
-		c.tell(&Event{Kind: EventEnded, Waited: c.Waited})
+		c.tell(&Event{Kind: EventEnded, Waited: c.Waited, plain: told >= plainly})
 	}
 	c.Granted = false // nothing is given back
 	return nil

@@ -66,8 +66,9 @@ type Event struct {
 	// is the outcome. Each EventWaiting is followed by exactly one such event.
 	EndsWait bool
 
-	keys *eventKeys
-	turn uint64 // of keys
+	plain bool // brief observers got it in brief
+	keys  *eventKeys
+	turn  uint64 // of keys
 }
 
 // eventKeys are the keys of an event, and the charges and statuses of an event that isn't
@@ -277,9 +278,48 @@ func (l *Limiter) Observe(f func(Event)) (stop func()) {
 	if f == nil {
 		return func() {}
 	}
+	return l.add(events.Observer[Event]{Tell: f})
+}
+
+// BriefObserver observes a limiter at a third of what a function costs that gets
+// everything as events, since no event is built for a plain request that passes. A
+// request is plain if only rates, quotas and bans apply to it, none of which lets it wait
+// or reports a refusal in a dry run, and if nothing is settled by its response.
+//
+// Its methods are called as a function of Limiter.Observe is, but before those.
+type BriefObserver interface {
+	// Observe gets all events but EventAdmitted and EventEnded of plain requests.
+	Observe(Event)
+	// Passed is called instead of EventAdmitted for a plain request. route is the
+	// Route of that event, charges are what the limits were asked, results are their
+	// answers, and storeTook is how long the store took. The slices are valid until
+	// Passed returns and must not be changed. Charges have keys, which may be addresses
+	// or credentials.
+	//
+	// near, from 0 to 63, is mostly the same for requests on one processor and another
+	// for those on others: to keep processors from waiting for each other, count each
+	// near, or each near%4, by itself.
+	Passed(near uint8, route string, charges []store.Charge, results []store.Result, storeTook time.Duration)
+	// Ended is called instead of EventEnded for a plain request, with the near that
+	// Passed was called with.
+	Ended(near uint8)
+}
+
+// ObserveBriefly passes what happens to the limiter, and to those derived from it by
+// With, to o until stop is called. It is Observe for figures to which every request adds.
+// ObserveBriefly and stop are safe for concurrent use.
+func (l *Limiter) ObserveBriefly(o BriefObserver) (stop func()) {
+	if o == nil {
+		return func() {}
+	}
+	return l.add(events.Observer[Event]{Tell: o.Observe, Brief: o})
+}
+
+// add adds an observer until stop is called.
+func (l *Limiter) add(o events.Observer[Event]) (stop func()) {
 	l.family.mu.Lock()
 	defer l.family.mu.Unlock()
-	remove := l.observers.Add(f)
+	remove := l.observers.Add(o)
 	l.family.enlist()
 	return func() {
 		l.family.mu.Lock()
@@ -295,7 +335,7 @@ type audience = events.Audience[Event]
 func (f *family) enlist() {
 	for _, m := range f.members {
 		var log *logs.Log // the parent's
-		var others []func(Event)
+		var others []events.Observer[Event]
 		if m.parent != nil {
 			log = m.parent.log.Load()
 			if to := m.parent.told.Load(); to != nil {
@@ -349,8 +389,10 @@ func (v *version) observe(e *Event) {
 		v.write(m, *e)
 	}
 	if to != nil {
-		for _, f := range to.All {
-			f(*e)
+		for i := range to.All {
+			if o := &to.All[i]; !e.plain || o.Brief == nil {
+				o.Tell(*e)
+			}
 		}
 	}
 }
@@ -421,18 +463,50 @@ func (v *version) answered() {
 
 // observe tells the observers of a decision, and logs it if the log shows such decisions.
 func (c *call) observe(kind EventKind, err error) {
-	to := c.lim.of.told.Load()
+	to, plain := c.lim.of.told.Load(), false
 	switch decided := kind == EventAdmitted || kind == EventDenied; {
 	case to != nil:
 		if to.Failing && decided && slices.ContainsFunc(c.entries, func(e *entry) bool { return e.needs&local == 0 }) {
 			c.lim.answered()
+		}
+		if plain = kind == EventAdmitted && c.plain(); plain && !to.Passed(c.near, c.plan.route(), c.Charges, c.Results, c.Took) {
+			return
 		}
 	case decided && c.bans():
 	case kind == EventDenied && c.lim.of.log.Load().Shows(contextOf(c.r), logs.Refused):
 	default:
 		return
 	}
-	c.tell(&Event{Kind: kind, Request: c.r, Err: err, Waited: c.Waited, EndsWait: c.Begun})
+	c.report(kind, err, plain)
+}
+
+// report sends the event of a decision. It isn't inlined, so that a request that is told
+// only in brief touches no stack for an event.
+//
+//go:noinline
+func (c *call) report(kind EventKind, err error, plain bool) {
+	c.tell(&Event{Kind: kind, Request: c.r, Err: err, Waited: c.Waited, EndsWait: c.Begun, plain: plain})
+}
+
+// plain reports whether a granted request has nothing to say that its charges and results
+// don't, now or when it ends: see BriefObserver.
+func (c *call) plain() bool {
+	if c.needs&^counts != 0 || c.Begun {
+		return false
+	}
+	for i := range c.Results {
+		if !c.Results[i].OK {
+			return false
+		}
+	}
+	return true
+}
+
+// over tells brief observers that a granted request has ended, if they got it in brief,
+// and reports whether there are no others to tell.
+func (v *version) over(told telling) (all bool) {
+	to := v.of.told.Load()
+	return to == nil || told >= plainly && !to.Ended(uint8(told-plainly))
 }
 
 // tell sends an event about the call, with its decision and keys.

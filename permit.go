@@ -22,7 +22,7 @@ type Permit struct {
 	outer *Permit // of the next outer limiter, or nil
 	holds bool    // Done has something to release or settle
 	carry bool    // Next puts the permit into the context
-	told  bool    // observers got its EventAdmitted, and get an EventEnded
+	told  telling // whether observers were told of it
 	class uint8   // of priority, if some limit has slots
 	state atomic.Uint32
 	plan  *plan  // nil outside HTTP
@@ -44,6 +44,30 @@ const (
 	over        // Done has been called
 	detached
 )
+
+// telling is whether observers were told that a permit was granted. If so, they are told
+// when it ends.
+type telling uint8
+
+const (
+	untold telling = iota
+	wholly
+	plainly // to a BriefObserver in brief; plus the request's near
+)
+
+// nears is how many values near has.
+const nears = 64
+
+// telling returns how observers are told of a granted call.
+func (c *call) telling() telling {
+	switch {
+	case !c.Timed:
+		return untold
+	case c.plain():
+		return plainly + telling(c.near)
+	}
+	return wholly
+}
 
 // grant is what one limit has granted.
 type grant struct {
@@ -137,7 +161,9 @@ func (c *call) permit(ctx context.Context) *Permit {
 		s := p.story
 		s.waited, s.seen, s.since, s.learns = c.Waited, c.Seen, clock.Now(), c.needs&local != 0
 	}
-	p.told = c.Timed && c.Granted
+	if c.Timed && c.Granted {
+		p.told = c.telling()
+	}
 	return p
 }
 
@@ -267,7 +293,7 @@ func (c *call) recall(grants []grant) {
 // a WithSettle says otherwise. Defer it, so that it runs when a handler panics. Calling
 // it again does nothing.
 func (p *Permit) Done() {
-	if p == nil || !p.holds && !p.told {
+	if p == nil || !p.holds && p.told == untold {
 		return
 	}
 	handed := !p.state.CompareAndSwap(open, over)
@@ -275,7 +301,7 @@ func (p *Permit) Done() {
 		return
 	}
 	if !p.holds {
-		p.ended(0)
+		p.over(0)
 		return
 	}
 	if p.learns() || p.response != nil {
@@ -312,7 +338,7 @@ func (p *Permit) returns() bool {
 // returned and release has been called. After Done, Detach returns a function that does
 // nothing.
 func (p *Permit) Detach() (release func()) {
-	if p == nil || !p.holds && !p.told || !p.state.CompareAndSwap(open, detached) {
+	if p == nil || !p.holds && p.told == untold || !p.state.CompareAndSwap(open, detached) {
 		return func() {}
 	}
 	if p.learns() {
@@ -367,7 +393,7 @@ func (p *Permit) release() {
 		}
 		released := p.tellFreed(changes, p.finish(back, amends))
 		p.observePaced()
-		p.ended(released)
+		p.over(released)
 	}()
 	amends = p.amends()
 	p.push(amends)
@@ -379,7 +405,7 @@ func (p *Permit) letGo() (changes []adaptive.Change, held []store.Charge) {
 	for i := range p.grants {
 		g := &p.grants[i]
 		g.entry.hold(p.lim.waiters, g.key, g.cost, p.class, -1)
-		if p.told && g.entry.needs&(slots|local) != 0 {
+		if p.told != untold && g.entry.needs&(slots|local) != 0 {
 			p.story.held = clock.Since(p.story.since)
 		}
 	}
@@ -409,12 +435,16 @@ func (p *Permit) tellFreed(changes []adaptive.Change, end ending) (released time
 	return released
 }
 
-// ended tells the observers that the permit's request has ended.
-func (p *Permit) ended(took time.Duration) {
-	if !p.told {
-		return
+// over tells the observers that the permit's request has ended.
+func (p *Permit) over(took time.Duration) {
+	if p.told != untold && !p.lim.over(p.told) {
+		p.ended(took)
 	}
-	e := &Event{Kind: EventEnded, StoreTook: took}
+}
+
+// ended sends the event of the request's end.
+func (p *Permit) ended(took time.Duration) {
+	e := &Event{Kind: EventEnded, StoreTook: took, plain: p.told >= plainly}
 	if p.story != nil {
 		e.Waited, e.Held = p.story.waited, p.story.held
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/framework"
@@ -29,6 +30,7 @@ type call struct {
 	// statuses are the Decision.Limits of the event that observers get.
 	statuses []LimitStatus
 	lent     eventKeys
+	near     uint8 // see BriefObserver
 }
 
 // callState is the part of a call that is zeroed before the call is used again.
@@ -53,7 +55,10 @@ type knownKey struct {
 	key    string // "": limits with this source are left out
 }
 
-var calls = sync.Pool{New: func() any { return new(call) }}
+// The pool has calls for each processor.
+var calls = sync.Pool{New: func() any { return &call{near: uint8(callsMade.Add(1) % nears)} }}
+
+var callsMade atomic.Uint32
 
 // kept is the largest number of limits for which a call goes back to the pool.
 const kept = 64

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
 )
 
 const (
@@ -87,8 +88,30 @@ func newBoard(l *stint.Limiter) *board {
 // second is what rings go by; it is never 0.
 func second(at time.Duration) uint32 { return uint32(at/time.Second) + 1 }
 
-// observe notes an event. It isn't the observer itself: an event is large, and each
-// call by value would copy it.
+// Observe implements stint.BriefObserver.
+func (b *board) Observe(e stint.Event) { b.observe(&e) }
+
+// Passed implements stint.BriefObserver.
+func (b *board) Passed(near uint8, _ string, charges []store.Charge, _ []store.Result, storeTook time.Duration) {
+	now := b.second.Load()
+	if now == 0 {
+		now = b.wake()
+	}
+	p := &b.parts[near%parts]
+	p.mu.Lock()
+	p.pass(b, charges, storeTook, now)
+	p.mu.Unlock()
+}
+
+// Ended implements stint.BriefObserver.
+func (b *board) Ended(near uint8) {
+	if b.second.Load() == 0 {
+		b.wake()
+	}
+	b.parts[near%parts].ended.Add(1)
+}
+
+// observe notes an event. It takes a pointer because an event is large.
 func (b *board) observe(e *stint.Event) {
 	now := b.second.Load()
 	if now == 0 {

@@ -30,32 +30,39 @@ import (
 
 // TestMain is a server where BenchmarkCost starts this program as one.
 func TestMain(m *testing.M) {
-	if kind := os.Getenv("STINT_COST_SERVER"); kind != "" {
-		serve(kind)
+	if os.Getenv("STINT_COST_SERVER") != "" {
+		serve()
 		return
 	}
 	os.Exit(m.Run())
 }
 
-// serve is one of the servers that are compared. It says where it listens, and ends
-// with its standard input.
-func serve(kind string) {
-	l := stint.Must(stint.New(stint.Rate(1_000_000, time.Second), stint.WithKey(stint.Header("X-Api-Key"))))
+// kinds are the limiters that are compared: one without the page, another such, which
+// shows how far to trust the figures, one with an observer that does nothing, and one
+// with the page.
+var kinds = []string{"bare", "again", "observed", "attached"}
+
+// serve is a server with a limiter of each kind. It says where it listens, and ends with
+// its standard input.
+func serve() {
 	mux := http.NewServeMux()
-	switch kind {
-	case "observed":
-		l.Observe(func(stint.Event) {})
-	case "attached", "viewed":
-		page, err := console.New(console.Limiters(l), console.WithAuthorizer(console.Loopback))
-		if err != nil {
-			panic(err)
+	for _, kind := range kinds {
+		l := stint.Must(stint.New(stint.Rate(1_000_000, time.Second), stint.WithKey(stint.Header("X-Api-Key"))))
+		switch kind {
+		case "observed":
+			l.Observe(func(stint.Event) {})
+		case "attached":
+			page, err := console.New(console.Limiters(l), console.WithAuthorizer(console.Loopback))
+			if err != nil {
+				panic(err)
+			}
+			mux.Handle("/console/", page)
 		}
-		mux.Handle("/console/", page)
+		limit := stinthttp.Middleware(l)
+		mux.Handle("/empty/"+kind, limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+		mux.Handle("/json/"+kind, limit(http.HandlerFunc(sum)))
+		mux.Handle("/html/"+kind, limit(http.HandlerFunc(list)))
 	}
-	limit := stinthttp.Middleware(l)
-	mux.Handle("/empty", limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
-	mux.Handle("/json", limit(http.HandlerFunc(sum)))
-	mux.Handle("/html", limit(http.HandlerFunc(list)))
 	mux.HandleFunc("/cpu", func(w http.ResponseWriter, _ *http.Request) {
 		var u syscall.Rusage
 		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
@@ -125,9 +132,9 @@ type server struct {
 
 // start starts a server with one processor. It is kept busy: of a server that isn't,
 // much of the CPU time is looking for work.
-func start(b *testing.B, kind string) *server {
+func start(b *testing.B) *server {
 	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), "STINT_COST_SERVER="+kind, "GOMAXPROCS=1")
+	c.Env = append(os.Environ(), "STINT_COST_SERVER=1", "GOMAXPROCS=1")
 	c.Stderr = os.Stderr
 	stdin, err := c.StdinPipe()
 	if err != nil {
@@ -207,66 +214,72 @@ func (s *server) load(b *testing.B, path string, body []byte) float64 {
 	return float64(s.cpu(b)-before) / float64(each*len(s.conns))
 }
 
-func median(all []float64) float64 {
-	slices.Sort(all)
-	return all[len(all)/2]
+// middle is the mean of the half of all that lies in the middle.
+func middle(all []float64) float64 {
+	all = slices.Sorted(slices.Values(all))
+	all = all[len(all)/4 : len(all)-len(all)/4]
+	sum := 0.0
+	for _, x := range all {
+		sum += x
+	}
+	return sum / float64(len(all))
 }
 
-// What the page costs a server under load, in CPU time of the server's process. Servers
-// that differ in nothing else are asked in turn: one without the page, another such,
-// which shows how far to trust the figures, one with an observer that does nothing, and
-// one with the page. That is done with new processes again and again, since no two lie
-// in memory alike. The handler does nothing, or reads 1 KB of JSON and writes it again,
-// or writes HTML of it. Last, somebody looks at the page: that is a share of one
-// processor, however many look, and whatever the load.
+// What the page costs a server under load, in CPU time of the server's process. The
+// limiters of one server, which differ in nothing else, are asked in turn, and what each
+// takes is compared with the bare one of the same turn. That is done with new processes
+// again and again, since no two lie in memory alike. The handler does nothing, or reads
+// 1 KB of JSON and writes it again, or writes HTML of it. Last, somebody looks at the
+// page: that is a share of one processor, however many look, and whatever the load.
 //
 //	go test -run '^$' -bench Cost -benchtime 20s ./console
 func BenchmarkCost(b *testing.B) {
-	kinds := []string{"bare", "again", "observed", "attached"}
 	for _, load := range []struct {
 		name string
 		body []byte
 	}{{"empty", nil}, {"json", body()}, {"html", body()}} {
 		b.Run(load.name, func(b *testing.B) {
-			took := make([][]float64, len(kinds))
-			var viewed float64
+			more := make([][]float64, len(kinds)) // than the bare one, which is in more[0]
+			var viewed []float64
 			for b.Loop() {
-				viewed = compare(b, kinds, took, "/"+load.name, load.body)
+				viewed = append(viewed, compare(b, more, "/"+load.name, load.body))
 			}
-			bare := median(took[0])
+			bare := middle(more[0])
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(bare, "bare-ns")
 			for i, kind := range kinds[1:] {
-				more := median(took[i+1]) - bare
-				b.ReportMetric(more, kind+"-ns")
-				b.ReportMetric(100*more/bare, kind+"-%")
+				n := middle(more[i+1])
+				b.ReportMetric(n, kind+"-ns")
+				b.ReportMetric(100*n/bare, kind+"-%")
 			}
-			b.ReportMetric(viewed, "viewed-%-of-a-core")
+			b.ReportMetric(middle(viewed), "viewed-%-of-a-core")
 		})
 	}
 }
 
-// compare starts a server of each kind, adds the CPU time that a request takes to took,
-// and returns what a viewer of the last one costs.
-func compare(b *testing.B, kinds []string, took [][]float64, path string, body []byte) float64 {
-	var servers []*server
+// compare starts a server, adds to more what requests of each kind take, and returns what
+// a viewer costs.
+func compare(b *testing.B, more [][]float64, path string, body []byte) float64 {
+	s := start(b)
+	defer s.stop()
 	for _, kind := range kinds {
-		s := start(b, kind)
-		defer s.stop()
-		s.load(b, path, body)
-		servers = append(servers, s)
+		for range 12 { // the first 10,000 requests of a limiter are looked at for mistakes
+			s.load(b, "/empty/"+kind, nil)
+		}
+		s.load(b, path+"/"+kind, body)
 	}
-	const turns = 9
-	all := make([][]float64, len(kinds))
-	for range turns {
-		for i, s := range servers {
-			all[i] = append(all[i], s.load(b, path, body))
+	for turn, end := 0, time.Now().Add(5*time.Second); time.Now().Before(end); turn++ {
+		took := make([]float64, len(kinds))
+		for i := range kinds {
+			i = (i + turn) % len(kinds)
+			took[i] = s.load(b, path+"/"+kinds[i], body)
+		}
+		more[0] = append(more[0], took[0])
+		for i := range kinds[1:] {
+			more[i+1] = append(more[i+1], took[i+1]-took[0])
 		}
 	}
-	for i := range all {
-		took[i] = append(took[i], median(all[i]))
-	}
-	return view(b, servers[len(servers)-1])
+	return view(b, s)
 }
 
 // view looks at the page for a while, and returns the share of a processor that the

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/topkeys"
+	"github.com/stint-go/stint/store"
 )
 
 const (
@@ -16,7 +17,7 @@ const (
 	// held is the size of a sketch: its counts are exact to a 64th of all.
 	held = 64
 	// batched is how many answers of limits are counted at once.
-	batched = 64
+	batched = 128
 )
 
 // part is what some of a limiter's events have come to. To count one event with cold
@@ -52,7 +53,8 @@ const (
 // batch is what was noted in one second and isn't counted yet.
 type batch struct {
 	second             uint32
-	noted              bool // something, since count
+	noted              bool  // something other than passed, since count
+	passed             int32 // plain requests
 	decisions, changes [2]int32
 	answers            []answer
 	keys               []byte // of answers, one after the other
@@ -74,13 +76,30 @@ type figures struct {
 	admitted, stopped       *topkeys.Recent
 }
 
-// note takes down what an event says. The caller holds p.mu.
-func (p *part) note(b *board, e *stint.Event, now uint32) {
+// open returns the batch of a second, with room. The caller holds p.mu.
+func (p *part) open(b *board, now uint32) *batch {
 	t := &p.batch
 	if t.second != now || len(t.answers) >= batched || len(t.took) >= batched {
 		p.count(b)
 		t.second = now
 	}
+	return t
+}
+
+// pass notes a plain request that passes. The caller holds p.mu.
+func (p *part) pass(b *board, charges []store.Charge, took time.Duration, now uint32) {
+	t := p.open(b, now)
+	t.passed++
+	t.took = append(t.took, uint16(bucket(took)))
+	for i := range charges {
+		t.keys = append(t.keys, charges[i].Key...)
+		t.answers = append(t.answers, answer{limit: charges[i].Limit.Name(), end: len(t.keys), allowed: true})
+	}
+}
+
+// note notes an event. The caller holds p.mu.
+func (p *part) note(b *board, e *stint.Event, now uint32) {
+	t := p.open(b, now)
 	t.noted = true
 	p.outcomes[e.Kind%32]++
 	if e.EndsWait {
@@ -121,7 +140,7 @@ func (p *part) close(b *board, second uint32) (noted bool) {
 	ended := p.ended.Swap(0)
 	p.changes.add(second, [2]int32{flying: -ended})
 	p.inFlight -= int64(ended)
-	noted = p.batch.noted || ended > 0
+	noted = p.batch.noted || p.batch.passed > 0 || ended > 0
 	p.count(b)
 	return noted
 }
@@ -132,17 +151,23 @@ func (p *part) count(b *board) {
 	if t.second == 0 {
 		return
 	}
+	p.outcomes[stint.EventAdmitted] += uint64(t.passed)
+	t.decisions[allowed] += t.passed
+	t.changes[flying] += t.passed
 	p.decisions.add(t.second, t.decisions)
 	p.changes.add(t.second, t.changes)
 	p.inFlight += int64(t.changes[flying])
 	p.waiting += int64(t.changes[waiting])
 	p.store.add(t.second, t.took)
 	at, from := time.Duration(t.second-1)*time.Second, 0
+	var f *figures
 	for i := range t.answers {
 		a := &t.answers[i]
 		key := t.keys[from:a.end]
 		from = a.end
-		f := p.of(b, a.limit)
+		if i == 0 || a.limit != t.answers[i-1].limit {
+			f = p.of(b, a.limit)
+		}
 		if f == nil {
 			continue
 		}
@@ -160,7 +185,7 @@ func (p *part) count(b *board) {
 		f.stopped.Add(key, at)
 	}
 	clear(t.answers) // of a limit that is gone nothing stays
-	t.decisions, t.changes, t.noted = [2]int32{}, [2]int32{}, false
+	t.decisions, t.changes, t.noted, t.passed = [2]int32{}, [2]int32{}, false, 0
 	t.answers, t.keys, t.took = t.answers[:0], t.keys[:0], t.took[:0]
 }
 

@@ -29,14 +29,14 @@ type Sketch struct {
 	table    []uint16 // by hash: 1 + the place of a counter, or 0
 	over     uint64   // how often a key may have come that has no counter
 	n        uint64
-	sorted   []uint64 // scratch of makeRoom
+	counts   []uint64 // scratch of makeRoom
 }
 
 // counter counts one key since it has the counter. Before that, the key may have come
 // as often as over says.
 type counter struct {
 	hash, count, over uint64
-	key               string
+	key               []byte // the counter's own, for the next key too
 }
 
 func (c *counter) atMost() uint64 { return c.count + c.over }
@@ -58,7 +58,8 @@ func New(size int) *Sketch {
 // anew by each process: nobody can choose keys that collide.
 var seed = maphash.MakeSeed()
 
-// Add counts a key once. It allocates only for a key that has no counter.
+// Add counts a key once. It allocates only for a key that is longer than those that its
+// counter has had.
 func (s *Sketch) Add(key []byte) {
 	s.n++
 	hash := maphash.Bytes(seed, key)
@@ -71,8 +72,11 @@ func (s *Sketch) Add(key []byte) {
 		s.makeRoom()
 		at, _ = s.find(hash, key)
 	}
-	s.counters = append(s.counters, counter{hash: hash, key: string(key), count: 1, over: s.over})
-	s.table[at] = uint16(len(s.counters))
+	last := len(s.counters)
+	s.counters = s.counters[:last+1]
+	c = &s.counters[last]
+	c.hash, c.count, c.over, c.key = hash, 1, s.over, append(c.key[:0], key...)
+	s.table[at] = uint16(last + 1)
 }
 
 // find returns the counter of a key, or nil and the place in the table where the
@@ -80,7 +84,7 @@ func (s *Sketch) Add(key []byte) {
 func (s *Sketch) find(hash uint64, key []byte) (at uint64, c *counter) {
 	last := uint64(len(s.table) - 1)
 	for at = hash & last; s.table[at] != 0; at = (at + 1) & last {
-		if c := &s.counters[s.table[at]-1]; c.hash == hash && c.key == string(key) {
+		if c := &s.counters[s.table[at]-1]; c.hash == hash && string(c.key) == string(key) {
 			return at, c
 		}
 	}
@@ -94,22 +98,53 @@ func (s *Sketch) find(hash uint64, key []byte) (at uint64, c *counter) {
 // 1. When over becomes larger by d, more than half of the 2k counters have a weight of
 // at least d, and all of them lose d or more with their place. So over is at most n/k.
 func (s *Sketch) makeRoom() {
-	s.sorted = s.sorted[:0]
+	s.counts = s.counts[:0]
 	for i := range s.counters {
-		s.sorted = append(s.sorted, s.counters[i].atMost())
+		s.counts = append(s.counts, s.counters[i].atMost())
 	}
-	slices.Sort(s.sorted)
-	s.over = s.sorted[len(s.sorted)/2-1]
-	all := s.counters
-	s.counters = slices.DeleteFunc(all, func(c counter) bool { return c.atMost() <= s.over })
+	s.over = smallest(s.counts, len(s.counts)/2)
 	clear(s.table)
-	last := uint64(len(s.table) - 1)
+	last, left := uint64(len(s.table)-1), 0
 	for i := range s.counters {
-		at := s.counters[i].hash & last
+		c := &s.counters[i]
+		if c.atMost() <= s.over {
+			continue
+		}
+		at := c.hash & last
 		for s.table[at] != 0 {
 			at = (at + 1) & last
 		}
-		s.table[at] = uint16(i + 1)
+		s.counters[left], *c = *c, s.counters[left]
+		left++
+		s.table[at] = uint16(left)
+	}
+	s.counters = s.counters[:left]
+}
+
+// smallest returns the nth smallest of counts, from 1, and changes their order.
+func smallest(counts []uint64, n int) uint64 {
+	for {
+		pivot, less, same := counts[len(counts)/2], 0, 0
+		for i, c := range counts { // those below the pivot, those equal to it, those above
+			if c > pivot {
+				continue
+			}
+			counts[i] = counts[less+same]
+			counts[less+same] = c
+			same++
+			if c < pivot {
+				counts[less+same-1], counts[less] = pivot, c
+				less, same = less+1, same-1
+			}
+		}
+		switch {
+		case n <= less:
+			counts = counts[:less]
+		case n <= less+same:
+			return pivot
+		default:
+			counts, n = counts[less+same:], n-less-same
+		}
 	}
 }
 
@@ -119,7 +154,6 @@ func (s *Sketch) Len() uint64 { return s.n }
 // Reset forgets everything.
 func (s *Sketch) Reset() {
 	clear(s.table)
-	clear(s.counters)
 	s.counters, s.over, s.n = s.counters[:0], 0, 0
 }
 
@@ -140,13 +174,13 @@ func Top(n int, sketches ...*Sketch) []Count {
 	for _, s := range sketches {
 		for i := range s.counters {
 			held := &s.counters[i]
-			if known[held.key] {
+			if known[string(held.key)] {
 				continue
 			}
-			known[held.key] = true
-			c := Count{Key: held.key}
+			c := Count{Key: string(held.key)}
+			known[c.Key] = true
 			for _, o := range sketches {
-				atLeast, atMost := o.bounds(held.hash, held.key)
+				atLeast, atMost := o.bounds(held.hash, c.Key)
 				c.AtLeast, c.AtMost = c.AtLeast+atLeast, c.AtMost+atMost
 			}
 			all = append(all, c)
