@@ -226,7 +226,8 @@ func (p *Permit) amends() (all []amend) {
 			costs[e.settle] = cost
 			if cost != AsCharged && (cost < 0 || cost > store.MaxCost) {
 				err := fmt.Errorf("stint: WithSettle: cost %d for limit %q: return 0 to 2^40, or AsCharged: %w", cost, e.limit.Name(), store.ErrCost)
-				p.lim.unsettled(p.plan, []store.Charge{p.grants[i].charge(cost)}, 0, err)
+				about := store.Charge{Key: p.grants[i].key, Limit: e.limit, Cost: cost, DryRun: e.dryRun}
+				p.lim.unsettled(p.plan, []store.Charge{about}, 0, err)
 			}
 		}
 		if cost >= 0 && cost <= store.MaxCost {

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -381,4 +382,26 @@ func TestDecisionAfterSettle(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A function that returns nonsense is reported while the request's work still settles.
+func TestSettleBadlyBesideSettle(t *testing.T) {
+	l := limiter(t, theKey, stint.Rate(1000, time.Hour, settleTo(-5)))
+	var settled sync.WaitGroup
+	through(l, get("/"), func(_ http.ResponseWriter, r *http.Request) {
+		p, begun := stint.FromContext(r.Context()), make(chan struct{})
+		settled.Go(func() {
+			close(begun)
+			for cost := range int64(100) {
+				if err := p.Settle(context.Background(), cost); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		<-begun
+	})
+	settled.Wait()
+	if left := remaining(t, l); left != 901 {
+		t.Errorf("%d left, want 901", left)
+	}
 }
