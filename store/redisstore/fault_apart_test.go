@@ -222,13 +222,13 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 			}
 			asked, returned := s, make(chan struct{})
 			if tt.late {
-				h.with.Store(&fault{back, granted, func(_ context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
+				h.with.Store(&fault{back, granted, func(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
 					if tt.leave {
 						leave()
 					}
 					<-returned
 					if tt.unsent {
-						return notSent(nil, cmd, nil)
+						return notSent(ctx, cmd, next)
 					}
 					return next(context.Background(), once{cmd})
 				}})
