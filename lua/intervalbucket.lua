@@ -82,7 +82,9 @@ elseif live or diff > 0 then
     B = B + debt
   elseif diff < 0 then
     local waiting, behind, back = B > capacity, B - mark, min(-diff, mark)
-    if waiting and behind > 0 then back = min(back, capacity) - behind end -- refunded in store/decide.go
+    if waiting and behind > 0 then -- refunded in store/decide.go
+      back = min(min(back, capacity) - behind, mark - math.ceil((B - capacity) / n) * n)
+    end
     back = max(back, 0)
     if mark == E and behind == 0 then
       E = E - back

@@ -213,6 +213,11 @@ func (l *Limit) amendInterval(now *Now, c *Charge, s *State) Receipt {
 	case diff < 0:
 		behind := s.B - mark
 		back := refunded(whole(-diff), whole(mark), whole(behind), whole(l.capacity), waiting).int()
+		if waiting && behind > 0 {
+			// Those behind take what comes until their turns. If more were given back,
+			// it would find the bucket full then, and take their part along.
+			back = max(min(back, mark-l.steps(s.B-l.capacity)*l.spec.Units), 0)
+		}
 		own := mark == s.E && behind == 0 // see refundBucket
 		if own {
 			s.E -= back

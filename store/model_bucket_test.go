@@ -285,6 +285,8 @@ func (m *intervalModel) settle(now store.Now, t ticket, cost int64) ticket {
 	waiting, behind := m.tokens < 0, minus(rat(used), stands)
 	if waiting && behind.Sign() > 0 { // others have been promised turns behind it
 		back = minus(least(back, rat(m.capacity)), behind)
+		coming := (-m.tokens + m.n - 1) / m.n * m.n // until the last of those turns
+		back = least(back, minus(stands, rat(coming)))
 	}
 	if !own {
 		back = least(back, rat(used-m.floor))

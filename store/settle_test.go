@@ -154,3 +154,16 @@ func TestCapacityOfCenturies(t *testing.T) {
 		}
 	}
 }
+
+// A refund before a turn doesn't find the bucket full when that turn's interval ends, and
+// take what the turn costs along.
+func TestRefundBeforeATurnOfAnInterval(t *testing.T) {
+	m := newMeter(t, store.Spec{Algorithm: store.IntervalBucket, Units: 4, Period: time.Hour})
+	first := m.must(4)
+	if r := m.take(1, time.Hour); !r.OK || r.Delay != time.Hour {
+		t.Fatal(show(r))
+	}
+	m.settle(first, 0)
+	m.sleep(time.Hour)
+	m.left(3)
+}
