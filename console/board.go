@@ -68,7 +68,7 @@ type limit struct {
 	adapted atomic.Pointer[adapted]
 }
 
-// adapted is where an adaptive limit has been.
+// adapted is the history of an adaptive limit.
 type adapted struct {
 	to                gauge
 	latency, baseline gauge // in µs
@@ -85,7 +85,7 @@ func newBoard(l *stint.Limiter) *board {
 	return b
 }
 
-// second is what rings go by; it is never 0.
+// second numbers the seconds since the board was made, from 1.
 func second(at time.Duration) uint32 { return uint32(at/time.Second) + 1 }
 
 // Observe implements stint.BriefObserver.
@@ -150,8 +150,8 @@ func (b *board) observe(e *stint.Event) {
 	}
 }
 
-// wake has the board know the second until nothing happens any more: an event has no
-// clock to read then.
+// wake starts the board's clock: until a second passes without an event, turn keeps the
+// second, so that no event has to read a clock.
 func (b *board) wake() uint32 {
 	now := second(time.Since(b.began))
 	if b.second.CompareAndSwap(0, now) {
@@ -160,14 +160,14 @@ func (b *board) wake() uint32 {
 	return now
 }
 
-// alarm is for the end of the second.
+// alarm has turn called at the end of the second.
 func (b *board) alarm() {
 	past := time.Since(b.began) % time.Second
 	time.AfterFunc(time.Second-past, b.turn)
 }
 
-// turn counts what was noted in the second that is over. If that is nothing, nothing
-// happens.
+// turn counts what was noted in the second that is over. If nothing was, it stops the
+// board's clock.
 func (b *board) turn() {
 	over, noted := b.second.Load(), false
 	for i := range b.parts {
@@ -184,7 +184,7 @@ func (b *board) turn() {
 	b.alarm()
 }
 
-// slots counts what is held of the limits that have slots.
+// slots counts the slots that a request takes or releases.
 func (b *board) slots(e *stint.Event, sign int64) {
 	for i := range e.Decision.Limits {
 		s := &e.Decision.Limits[i]
@@ -199,7 +199,7 @@ func (b *board) slots(e *stint.Event, sign int64) {
 	}
 }
 
-// seen are the limits that events have named.
+// seen returns the limits that events have named.
 func (b *board) seen() map[string]*limit {
 	for i := range b.parts {
 		p := &b.parts[i]
@@ -210,7 +210,7 @@ func (b *board) seen() map[string]*limit {
 	return *b.limits.Load()
 }
 
-// limit returns what is known of a limit; nil where there are too many.
+// limit returns what is known of a limit, or nil if there are too many limits.
 func (b *board) limit(name string) *limit {
 	if l := (*b.limits.Load())[name]; l != nil {
 		return l
@@ -218,7 +218,7 @@ func (b *board) limit(name string) *limit {
 	return b.meet(name)
 }
 
-// meet makes room for a limit that is seen for the first time.
+// meet adds a limit that is seen for the first time.
 func (b *board) meet(name string) *limit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -258,7 +258,7 @@ func (b *board) adapt(c *stint.LimitChange, now uint32) {
 	a.reason.Store(c.Reason.String())
 }
 
-// refusal keeps one to show. Of a flood it keeps some of each second.
+// refusal keeps a refusal to show it, at most perSecond in a second.
 func (b *board) refusal(e *stint.Event, now uint32) {
 	if !b.mayNote(now) {
 		return
@@ -278,7 +278,7 @@ func (b *board) refusal(e *stint.Event, now uint32) {
 	b.refusals = append(b.refusals, r)
 }
 
-// mayNote reports whether a refusal is one of a second's first.
+// mayNote reports whether a refusal is one of the first perSecond in its second.
 func (b *board) mayNote(now uint32) bool {
 	for {
 		was := b.noted.Load()
@@ -294,9 +294,9 @@ func (b *board) mayNote(now uint32) bool {
 	}
 }
 
-// rare notes what is no decision.
+// rare notes an event that isn't about a decision.
 func (b *board) rare(e *stint.Event) {
-	f := failure{at: time.Now(), what: e.Kind.String(), path: e.Path}
+	f := failure{at: time.Now(), what: inWords(e.Kind), path: e.Path}
 	if e.Err != nil {
 		f.err = e.Err.Error()
 	}

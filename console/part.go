@@ -20,9 +20,9 @@ const (
 	batched = 128
 )
 
-// part is what some of a limiter's events have come to. To count one event with cold
-// caches costs several times as much as one of many, so what an event says is noted,
-// and counted together with what comes after it in the same second.
+// part has the figures of some of a limiter's events. To count events one at a time, with
+// cold caches, costs several times as much as to count many at once. So events are noted
+// first, and counted together within a second.
 type part struct {
 	ended atomic.Int32 // requests, since close
 
@@ -50,7 +50,7 @@ const (
 	waiting
 )
 
-// batch is what was noted in one second and isn't counted yet.
+// batch is what was noted in one second and has not been counted.
 type batch struct {
 	second             uint32
 	noted              bool  // something other than passed, since count
@@ -61,14 +61,14 @@ type batch struct {
 	took               []uint16
 }
 
-// answer is what a limit has said to a request.
+// answer is a limit's answer to a request.
 type answer struct {
 	limit          string
 	end            int // of its key in keys
 	allowed, bound bool
 }
 
-// figures are what a part knows of a limit.
+// figures are a part's figures of a limit.
 type figures struct {
 	limit                   *limit
 	allowed, refused, bound uint64
@@ -120,8 +120,8 @@ func (p *part) note(b *board, e *stint.Event, now uint32) {
 	}
 }
 
-// decision notes the limits that took part in a decision: all of those that let the
-// request pass, and, where it was refused, those that refused.
+// decision notes the limits that decided: all of them if the request passes, otherwise
+// those that refused.
 func (t *batch) decision(e *stint.Event) {
 	t.took = append(t.took, uint16(bucket(e.StoreTook)))
 	for i := range e.Decision.Limits {
@@ -189,7 +189,7 @@ func (p *part) count(b *board) {
 	t.answers, t.keys, t.took = t.answers[:0], t.keys[:0], t.took[:0]
 }
 
-// of returns the figures of a limit; nil where there are too many.
+// of returns the figures of a limit, or nil if there are too many limits.
 func (p *part) of(b *board, name string) *figures {
 	if f := p.figures[name]; f != nil {
 		return f

@@ -18,8 +18,7 @@ type ring struct {
 	}
 }
 
-// add adds to what was counted in a second. A second that the ring has forgotten stays
-// forgotten.
+// add adds to the counts of a second. It ignores seconds that are no longer in the ring.
 func (r *ring) add(second uint32, n [2]int32) {
 	s := &r.slots[second%uint32(len(r.slots))]
 	if s.second > second {
@@ -73,8 +72,8 @@ func (g *gauge) set(level int64, second uint32) {
 	g.ring[second%uint32(len(g.ring))].Store(uint64(second)<<32 | uint64(level))
 }
 
-// line is the level in each of the span seconds before now. A second in which nothing
-// was set has the level of the one before.
+// line returns the level in each of the span seconds before now. A second in which
+// nothing was set has the level of the second before it.
 func (g *gauge) line(now uint32) (line [span]float64) {
 	var known [span]bool
 	touched := false
@@ -110,7 +109,7 @@ func (d *durations) add(second uint32, buckets []uint16) {
 	turn := second / (span / 2)
 	h := &d.halves[turn%2]
 	if h.turn > turn {
-		return // it is forgotten
+		return // too old
 	}
 	if h.turn < turn {
 		h.turn = turn
@@ -141,7 +140,7 @@ func bucket(d time.Duration) int {
 	return octave*8 + int(n>>(octave-4))&7
 }
 
-// ceiling is the longest duration in a bucket.
+// ceiling returns the longest duration of a bucket.
 func ceiling(bucket int) time.Duration {
 	octave := bucket / 8
 	if octave < 4 {
@@ -150,8 +149,8 @@ func ceiling(bucket int) time.Duration {
 	return time.Duration(uint64(8+bucket%8+1)<<(octave-4) - 1)
 }
 
-// quantile returns the duration that a share q of those counted don't exceed. It is
-// too long by an eighth at the most, and 0 where nothing was counted.
+// quantile returns the duration that a share q of the counted durations don't exceed. It
+// is at most an eighth too long, and 0 if nothing was counted.
 func quantile(sums *[64 * 8]uint64, q float64) time.Duration {
 	var all uint64
 	for _, n := range sums {

@@ -34,7 +34,7 @@ type view struct {
 	Names []string
 }
 
-// fragments are the parts as they are now, drawn at most once a tick whoever looks.
+// fragments returns the page's parts. All viewers share one rendering for half a tick.
 func (p *page) fragments() []fragment {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,7 +47,7 @@ func (p *page) fragments() []fragment {
 		for _, name := range [...]string{"head", "traffic", "limits", "who", "live"} {
 			var html bytes.Buffer
 			if err := templates.ExecuteTemplate(&html, name, v); err != nil {
-				panic(err) // a template of this package's is wrong
+				panic(err) // a template of this package is wrong
 			}
 			parts = append(parts, fragment{ID: name + strconv.Itoa(i), HTML: template.HTML(html.String())})
 		}
@@ -71,7 +71,7 @@ func (p *page) show(w http.ResponseWriter, status int, v *view) {
 	_, _ = w.Write(html.Bytes())
 }
 
-// stream sends the parts that have changed, each tick.
+// stream sends the parts that have changed at each tick.
 func (p *page) stream(w http.ResponseWriter, r *http.Request) {
 	if !p.enter() {
 		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)

@@ -90,7 +90,7 @@ func TestPageTellsTheLastError(t *testing.T) {
 		down.down.Store(true)
 		traffic(l, "/", "k", 3)
 		time.Sleep(time.Second)
-		says(t, h, "Last error, 2000-01-01 00:00:00: StoreFailed: no route to the store", "StoreFailed 3", "allowed 1 refused 0")
+		says(t, h, "Last error, 2000-01-01 00:00:00: store failed: no route to the store", "store failed 3", "allowed 1 refused 0")
 	})
 }
 

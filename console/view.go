@@ -171,7 +171,7 @@ func (b *board) totals(v *limiterView, now uint32) {
 			stint.EventWaiting, stint.EventEnded, stint.EventLimitChanged, stint.EventWarning:
 		default:
 			if outcomes[k] > 0 {
-				v.Other = append(v.Other, countView{kind.String(), outcomes[k]})
+				v.Other = append(v.Other, countView{inWords(kind), outcomes[k]})
 			}
 		}
 	}
@@ -182,6 +182,23 @@ func (b *board) totals(v *limiterView, now uint32) {
 		series{"in flight", "c", levels(float64(v.InFlight), &changed[flying], late[flying])},
 		series{"waiting", "d", levels(float64(v.Waiting), &changed[waiting], late[waiting])})
 }
+
+// words are what the page calls kinds of events.
+var words = map[stint.EventKind]string{
+	stint.EventCanceled:      "canceled",
+	stint.EventBlocked:       "blocked",
+	stint.EventEmptyKey:      "empty keys",
+	stint.EventKeyFailed:     "key function failed",
+	stint.EventLimitsFailed:  "limits or cost unknown",
+	stint.EventStoreFailed:   "store failed",
+	stint.EventSettleFailed:  "not settled",
+	stint.EventDryRunDenied:  "refused in dry run",
+	stint.EventBanned:        "bans started",
+	stint.EventStoreDegraded: "changes of the primary store",
+	stint.EventLeaseLost:     "leases lost",
+}
+
+func inWords(k stint.EventKind) string { return cmp.Or(words[k], k.String()) }
 
 // known returns the limits of a description, then all others seen, sorted by name.
 func (b *board) known(d stint.Description) (all []*limit) {
