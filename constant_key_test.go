@@ -193,7 +193,7 @@ func TestGivenKey(t *testing.T) {
 	}
 
 	for _, k := range []stint.KeyFunc{stint.Join(stint.Global(), stint.GivenKey()), stint.Hash(secret, stint.GivenKey())} {
-		if _, err := stint.New(stint.Rate(1, time.Hour), stint.WithKey(k)); err == nil || !strings.Contains(err.Error(), "a given key can't be") {
+		if _, err := stint.New(stint.Rate(1, time.Hour), stint.WithKey(k)); err == nil || !strings.Contains(err.Error(), "GivenKey() can't be") {
 			t.Errorf("part of a key: %v", err)
 		}
 	}
