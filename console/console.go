@@ -26,7 +26,7 @@
 //
 // # Cost
 //
-// The console adds 0.2 to 0.7 µs of CPU time to a request. It is 3 % of a request of
+// The console adds 0.2 to 0.7 µs of CPU time to a request. It is 2 to 3 % of a request of
 // 11 µs, whose handler does nothing; 1 % of one of 37 µs, which reads and writes 1 KB of
 // JSON; and 0.5 % of one of 87 µs, which renders HTML. While the page is open in a
 // browser, or in several, it takes another 0.1 % of a core, whatever the load.
