@@ -60,6 +60,7 @@ func TestPageTellsOfTheStore(t *testing.T) {
 		l := limiter(t, stint.WithStore(both), stint.Rate(1000, time.Hour, stint.WithName("api")),
 			stint.AdaptiveConcurrency(1, 9, stint.WithName("workers")), stint.WithKey(stint.Header("X-Api-Key")))
 		h := page(t, console.Limiters(l))
+		says(t, h, "Primary store: the breaker is closed")
 		traffic(l, "/", "k", 98)
 		primary.takes = 100 * time.Millisecond
 		traffic(l, "/", "k", 2)
@@ -72,6 +73,7 @@ func TestPageTellsOfTheStore(t *testing.T) {
 		traffic(l, "/", "k", 4)
 		time.Sleep(time.Second)
 		says(t, h, "Primary store, 2000-01-01 00:00:02: failed: failover: the breaker is open", "no route to the store")
+		says(t, page(t, console.Limiters(l)), "Primary store: failed: failover: the breaker is open", "no route to the store")
 		primary.down.Store(false)
 		time.Sleep(time.Minute)
 		says(t, h, "answers again, the breaker is closed")

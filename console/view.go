@@ -112,6 +112,12 @@ func (p *page) limiter(b *board) *limiterView {
 		})
 	}
 	v.Failure, v.Degraded, v.Policy = b.failure.view(), b.degraded.view(), b.policy.view()
+	if s, ok := d.Store.(store.Degradable); ok && v.Degraded == nil { // since before the page
+		v.Degraded = new(failureView)
+		if err := s.Degraded(); err != nil {
+			v.Degraded.Err = err.Error()
+		}
+	}
 	if !b.inForce.IsZero() {
 		v.Policy.InForce = b.inForce.Format(time.DateTime)
 	}

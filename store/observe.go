@@ -14,6 +14,13 @@ type Observable interface {
 	Observe(o *Observer)
 }
 
+// Degradable is implemented by stores that go on without the store they prefer.
+type Degradable interface {
+	// Degraded returns why calls don't go to the preferred store now, or nil if they do.
+	// It makes no call. It is safe for concurrent use.
+	Degraded() error
+}
+
 // Observer receives notices. Tell is called concurrently, from the goroutines of
 // callers and from the store's own.
 type Observer struct{ Tell func(Notice) }

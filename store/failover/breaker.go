@@ -223,6 +223,15 @@ func (s *Store) State() State {
 	return Closed
 }
 
+// Degraded implements store.Degradable: while the breaker is open, it returns ErrOpen
+// joined with the primary's last failure.
+func (s *Store) Degraded() error {
+	if s.State() == Closed {
+		return nil
+	}
+	return s.openError()
+}
+
 // Stats returns the counts so far.
 func (s *Store) Stats() Stats {
 	return Stats{

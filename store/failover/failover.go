@@ -184,6 +184,7 @@ var (
 
 	_ store.Checked    = (*Store)(nil)
 	_ store.Observable = (*Store)(nil)
+	_ store.Degradable = (*Store)(nil)
 )
 
 // Take decides the charges on one side: on the primary if the breaker is closed and it
