@@ -11,7 +11,7 @@ import (
 	"github.com/stint-go/stint/benchmarks/internal/figures"
 )
 
-// report writes the section of docs/benchmarks.md. What it says between the tables
+// report writes docs/benchmarks-redis.md. What it says between the tables
 // holds whatever the figures are.
 func report(w io.Writer, c config, s *server, all groups, memory map[string]keyMemory) error {
 	now, err := s.info()
@@ -19,7 +19,7 @@ func report(w io.Writer, c config, s *server, all groups, memory map[string]keyM
 		return err
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `## On Redis
+	fmt.Fprintf(&b, `# How fast stint is on Redis
 
     make bench-redis ROUNDS=%d TIME=%v
 
