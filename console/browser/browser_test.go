@@ -105,21 +105,38 @@ func browse(t *testing.T) context.Context {
 	return ctx
 }
 
-func run(t *testing.T, ctx context.Context, steps ...chromedp.Action[chromedp.Void]) {
+// again asks the browser until it has an answer. While one page follows another, or a part
+// of it is replaced, it may have none.
+func again(t *testing.T, ctx context.Context, ask func(context.Context) error) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
-	if err := chromedp.Do(ctx, steps...); err != nil {
-		t.Fatal(err)
+	for {
+		err := ask(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		t.Logf("asked again: %v", err)
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-func get[T any](t *testing.T, ctx context.Context, a chromedp.Action[T]) T {
+func run(t *testing.T, ctx context.Context, steps ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
-	got, err := chromedp.Run(ctx, a)
-	if err != nil {
-		t.Fatal(err)
+	for _, step := range steps {
+		again(t, ctx, func(ctx context.Context) error { return chromedp.Do(ctx, step) })
 	}
+}
+
+func get[T any](t *testing.T, ctx context.Context, a chromedp.Action[T]) (got T) {
+	t.Helper()
+	again(t, ctx, func(ctx context.Context) (err error) {
+		got, err = chromedp.Run(ctx, a)
+		return err
+	})
 	return got
 }
 
