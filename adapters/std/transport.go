@@ -2,6 +2,7 @@ package stinthttp
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -189,9 +190,19 @@ func (t *transport) clear(ctx context.Context, to gateKey, notBefore time.Time) 
 		if !opens.After(opened) || !opens.After(now) || !t.worthWaiting(ctx, now, opens.Sub(now)) {
 			return permit, nil
 		}
-		_ = permit.Settle(ctx, 0) // if it fails, the turn stays charged
-		permit.Done()
+		giveBack(ctx, permit)
 	}
+}
+
+// giveBack ends a permit under which nothing was sent. It names the limits, because Settle
+// without names leaves those without a WithCost alone beside those that have one. A slot,
+// or what the store can't settle, is an error here: Done releases the one, and the other
+// stays charged.
+func giveBack(ctx context.Context, permit *stint.Permit) {
+	for _, l := range permit.Decision().Limits {
+		_ = permit.Settle(ctx, 0, l.Name)
+	}
+	permit.Done()
 }
 
 // passGate waits for a turn at the gate and returns when that gate opened. A request
@@ -233,6 +244,9 @@ func (t *transport) send(r *http.Request, permit *stint.Permit) (*http.Response,
 		}
 	}()
 	resp, err := t.base.RoundTrip(r)
+	if resp == nil && err == nil {
+		return nil, fmt.Errorf("stinthttp: Transport: %T returned neither a response nor an error", t.base)
+	}
 	if err == nil && permit != nil && resp.Body != nil && resp.Body != http.NoBody {
 		held = true
 		resp.Body = hold(resp.Body, permit)

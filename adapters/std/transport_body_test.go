@@ -94,6 +94,23 @@ func TestTransportReleasesSlotOnErrors(t *testing.T) {
 	})
 }
 
+// A base that breaks its contract gets an error of its own, and holds nothing.
+func TestTransportWithoutAnswer(t *testing.T) {
+	for _, lim := range []*stint.Limiter{nil, limiter(t, stint.Concurrency(2))} {
+		resp, err := Transport(lim, silent{}).RoundTrip(get("http://a.test/"))
+		if resp != nil || err == nil || !strings.Contains(err.Error(), "stinthttp.silent returned neither") {
+			t.Errorf("got %v, %v, want an error that names the RoundTripper", resp, err)
+		}
+		if lim != nil && slotsFree(t, lim) != 2 {
+			t.Errorf("%d slots free, want 2", slotsFree(t, lim))
+		}
+	}
+}
+
+type silent struct{}
+
+func (silent) RoundTrip(*http.Request) (*http.Response, error) { return nil, nil }
+
 // During a pause others may use the slot.
 func TestTransportReleasesSlotInPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -335,6 +335,36 @@ func TestTransportPacesAfterPause(t *testing.T) {
 	})
 }
 
+// What lim let go while the gate closed is given back to all its limits, also to those
+// without a cost of their own beside one that has it.
+func TestTransportGivesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(func(n int, _ *http.Request) *http.Response {
+			if n > 0 {
+				return answer("200")
+			}
+			time.Sleep(time.Second / 2) // another waits for lim meanwhile
+			return answer("429 Retry-After: 10")
+		})
+		one := func(*http.Request) int64 { return 1 }
+		lim := limiter(t, stint.Concurrency(2), stint.Quota(100, stint.Daily, stint.WithName("daily")),
+			stint.Rate(1, time.Second, stint.WithBurst(1), stint.WithCost(one)))
+		rt := Transport(lim, srv, WithRetries(0))
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				resp, err := rt.RoundTrip(get("http://a.test/"))
+				_ = mustRead(t, resp, err)
+			})
+		}
+		all.Wait()
+		d, err := lim.Peek(t.Context(), "http://a.test")
+		if err != nil || len(srv.at) != 2 || d.Limits[1].Remaining != 98 {
+			t.Errorf("%d of the quota left after requests at %v, want 98; %v", d.Limits[1].Remaining, srv.at, err)
+		}
+	})
+}
+
 func TestTransportDestination(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(func(n int, r *http.Request) *http.Response {
