@@ -130,19 +130,20 @@ func (l *Limiter) try(c *config) (*version, *naming.Names, error) {
 // store: an empty one would silently give everybody a fresh burst. Make a new Limiter
 // for that.
 //
-// Observers of the new configuration get an EventUpdated.
+// Observers of the new configuration get an EventUpdated. It is in force then, so a panic
+// of theirs is logged and goes no further.
 func (l *Limiter) Update(opts ...Option) error {
-	v, n, err := l.update(collect(opts))
+	n, err := l.update(collect(opts))
 	if err != nil {
 		return err
 	}
 	l.notify(n)
-	v.observe(&Event{Kind: EventUpdated})
+	l.Tell(Event{Kind: EventUpdated})
 	return nil
 }
 
 // update installs a generation in which l has the options c.
-func (l *Limiter) update(c *config) (*version, notices, error) {
+func (l *Limiter) update(c *config) (notices, error) {
 	f := l.family
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -150,7 +151,7 @@ func (l *Limiter) update(c *config) (*version, notices, error) {
 	before := f.now.Load().named()
 	g, err := l.next(c, before)
 	if err != nil {
-		return nil, notices{}, err
+		return notices{}, err
 	}
 	l.opts = c.opts
 	if len(c.observers) > 0 {
@@ -168,7 +169,7 @@ func (l *Limiter) update(c *config) (*version, notices, error) {
 		all.Retire(before.Gone(g.names, func(l *store.Limit) bool { return l.Decider() != nil }))
 	}
 	f.process.WakeAll()
-	return g.versions[l], f.announce(l, c), nil
+	return f.announce(l, c), nil
 }
 
 // next makes the generation that follows the one with the names before, in which l has

@@ -270,7 +270,8 @@ func (k EventKind) String() string { return events.Kind(k).String() }
 //
 // Observers belong to the limiter, not to one configuration: they stay across Updates.
 // Some events come on a goroutine of the limiter (an EventSettleFailed of turns that
-// others have left, EventStoreDegraded): a panic of f there is logged.
+// others have left, EventStoreDegraded): a panic of f there is logged, as it is for an
+// EventUpdated.
 //
 // Observe and stop are safe for concurrent use. An event that is under way may still
 // reach f after stop.

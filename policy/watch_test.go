@@ -549,3 +549,29 @@ func TestWatchSurvivesPanics(t *testing.T) {
 		w.becomes(i + 2)
 	}
 }
+
+// A policy that is in force is reported as such, even if an observer of the limiter panics
+// when it hears of it.
+func TestWatchSaysWhatIsInForce(t *testing.T) {
+	log := slog.Default()
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	defer slog.SetDefault(log)
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	write(t, path, units(1))
+	w := watch(t, path)
+	write(t, path, "version: 1\n")
+	w.refuses()
+	w.lim.Observe(func(e stint.Event) {
+		if e.Kind == stint.EventUpdated {
+			panic("the limiter's observer")
+		}
+	})
+	replace(t, path, units(2))
+	w.becomes(2)
+	eventually(t, "the change is observed", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		last := w.changes[len(w.changes)-1]
+		return last.Err == nil && last.Policy != nil
+	})
+}
