@@ -14,11 +14,13 @@ import (
 type discard struct {
 	h    http.Header
 	next *http.Request
+
+	status int
 }
 
 func (d *discard) Header() http.Header         { return d.h }
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
-func (d *discard) WriteHeader(int)             {}
+func (d *discard) WriteHeader(status int)      { d.status = status }
 
 func (d *discard) reset() {
 	for k := range d.h {

@@ -298,13 +298,22 @@ func TestAdmitOrDeny(t *testing.T) {
 		{"empty key", []stint.Option{stint.WithKey(stint.Header("X-None")), stint.Rate(1, time.Hour)}},
 		{"store down", []stint.Option{theKey, stint.Rate(1, time.Hour, stint.WithName("rate")), stint.WithFailurePolicy(stint.FailClosed), stint.WithStore(&spy{fail: fails})}},
 	}
-	// inTwo and atOnce are an adapter's two ways; each returns whether the request passed.
+	// The ways of an adapter; each returns whether the request passed.
 	inTwo := func(l *stint.Limiter, w http.ResponseWriter, r *http.Request) (*stint.Permit, bool) {
 		p, err := l.Admit(w, r)
 		if err != nil {
 			l.Deny(w, r, err)
 		}
 		return p, err == nil
+	}
+	inFramework := func(problem bool) func(*stint.Limiter, http.ResponseWriter, *http.Request) (*stint.Permit, bool) {
+		return func(l *stint.Limiter, w http.ResponseWriter, r *http.Request) (*stint.Permit, bool) {
+			p, err := l.AdmitIn(w, r, new(framed), problem)
+			if err != nil && err != stint.ErrAnswered {
+				l.Deny(w, r, err)
+			}
+			return p, err == nil
+		}
 	}
 	answers := func(t *testing.T, opts []stint.Option, method string, admit func(*stint.Limiter, http.ResponseWriter, *http.Request) (*stint.Permit, bool)) (all string) {
 		l := limiter(t, opts...)
@@ -330,6 +339,12 @@ func TestAdmitOrDeny(t *testing.T) {
 					if got := answers(t, tt.opts, method, (*stint.Limiter).AdmitOrDeny); got != want {
 						t.Errorf("at once:\n%s\nin two calls:\n%s", got, want)
 					}
+					if got := answers(t, tt.opts, method, inFramework(true)); got != want {
+						t.Errorf("in a framework:\n%s\nin two calls:\n%s", got, want)
+					}
+					if got := answers(t, append(tt.opts, stint.WithProblem()), method, inFramework(false)); got != want {
+						t.Errorf("in a framework, with a problem:\n%s\nin two calls:\n%s", got, want)
+					}
 					var seen []string
 					observed := append(tt.opts, stint.WithObserver(func(e stint.Event) {
 						if e.Kind == stint.EventDenied {
@@ -349,6 +364,40 @@ func TestAdmitOrDeny(t *testing.T) {
 					}
 				})
 			})
+		}
+	}
+}
+
+// framed is a framework's context.
+type framed struct{ r *http.Request }
+
+func (f *framed) SetRequest(r *http.Request) { f.r = r }
+
+// A refusal that only the limiter answers takes no allocation, through any adapter.
+func TestRefusalAllocates(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	for adapter, mount := range mounts {
+		allocs := func(want int, opts ...stint.Option) float64 {
+			h := mount(limiter(t, append(opts, theKey)...))
+			r, w := get("/"), &discard{h: http.Header{}}
+			serve := func() {
+				w.reset()
+				r.Pattern = ""
+				h.ServeHTTP(w, r)
+			}
+			for range 100 { // fill pools and maps
+				serve()
+			}
+			if w.status != want {
+				t.Fatalf("%s: got %d, want %d", adapter, w.status, want)
+			}
+			return testing.AllocsPerRun(1000, serve)
+		}
+		router := allocs(204, ample(), stint.WithoutPermit())
+		if got := allocs(429, stint.Rate(1, 700*24*time.Hour), stint.WithProblem()); got > router {
+			t.Errorf("%s: %v allocations, of them %v the router's", adapter, got, router)
 		}
 	}
 }

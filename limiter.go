@@ -156,13 +156,21 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request) (*Permit, error)
 // AdmitIn is Admit for frameworks that have a context of their own for each request. It
 // is for adapters with a Key function, whose k is called with in. If a limit has such a
 // key, in is given a copy of r: pass that copy to Next or Deny.
-func (l *Limiter) AdmitIn(w http.ResponseWriter, r *http.Request, in interface{ SetRequest(*http.Request) }) (*Permit, error) {
-	p, err := l.now.Load().admit(w, r, in, false)
-	if err != nil {
+//
+// If problem is set or the limiter is WithProblem, AdmitIn answers refusals by limits
+// itself and returns ErrAnswered, unless there is a WithDenyHandler. That costs less than
+// a *DeniedError and Deny.
+func (l *Limiter) AdmitIn(w http.ResponseWriter, r *http.Request, in interface{ SetRequest(*http.Request) }, problem bool) (*Permit, error) {
+	p, err := l.now.Load().admit(w, r, in, problem)
+	if err != nil && err != ErrAnswered {
 		setFailed(w.Header(), err)
 	}
 	return p, err
 }
+
+// ErrAnswered is the error of AdmitIn for a request that it has refused and answered.
+// Nothing is left to do.
+var ErrAnswered = errors.New("stint: refused and answered")
 
 // AdmitOrDeny is Admit, and Deny if that returns an error. It is for adapters that have
 // nothing to do in between. A refusal by limits costs less than with Admit and Deny: its
@@ -172,7 +180,7 @@ func (l *Limiter) AdmitOrDeny(w http.ResponseWriter, r *http.Request) (p *Permit
 	switch err {
 	case nil:
 		return p, true
-	case errAnswered:
+	case ErrAnswered:
 	default:
 		setFailed(w.Header(), err)
 		l.Deny(w, r, err)

@@ -63,8 +63,8 @@ var callsMade atomic.Uint32
 // kept is the largest number of limits for which a call goes back to the pool.
 const kept = 64
 
-// admit decides a request. If answers is set and there is no deny handler, it answers
-// refusals by limits and returns errAnswered.
+// admit decides a request. If answers is set, or in is and the limiter is WithProblem, it
+// answers refusals by limits that no handler sees, and returns ErrAnswered.
 func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own, answers bool) (*Permit, error) {
 	ctx := r.Context()
 	outer := FromContext(ctx)
@@ -342,15 +342,12 @@ func (c *call) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// errAnswered is the error of a request that has been refused and answered.
-var errAnswered = errors.New("stint: refused and answered")
-
 // refused sets the fields of a refusal by limits and returns its error. To make that
 // error takes as long as to set all fields, so a refusal that no handler sees is answered
 // without one.
 func (c *call) refused(w http.ResponseWriter, answers bool) error {
 	c.outer.turnedAway()
-	if !answers || c.lim.denyHandler != nil {
+	if answers = answers || c.in != nil && c.lim.problem; !answers || c.lim.denyHandler != nil {
 		err := c.denied()
 		c.setFields(w.Header(), err.fields[:])
 		c.observe(EventDenied, nil)
@@ -366,7 +363,7 @@ func (c *call) refused(w http.ResponseWriter, answers bool) error {
 		}
 	}
 	c.fields.Problem(w, c.r, c.why().problem(), violated...)
-	return errAnswered
+	return ErrAnswered
 }
 
 // giveBack gives back what the call was granted, unless a permit has taken it over.

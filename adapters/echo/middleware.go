@@ -71,7 +71,7 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 			if r.Pattern == "" {
 				r.Pattern = patternOf(&known, r.Method, c.Path())
 			}
-			p, err := l.AdmitIn(c.Response(), r, c)
+			p, err := l.AdmitIn(c.Response(), r, c, false)
 			if err != nil {
 				return refuse(l, c, err)
 			}
@@ -102,6 +102,9 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 // refuse answers a request that wasn't admitted, or leaves that to the application's
 // HTTPErrorHandler.
 func refuse(l *stint.Limiter, c echo.Context, err error) error {
+	if err == stint.ErrAnswered {
+		return nil
+	}
 	if l.Answers(err) {
 		l.Deny(c.Response(), c.Request(), err)
 		return nil

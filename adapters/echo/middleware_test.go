@@ -189,9 +189,13 @@ func BenchmarkDenied(b *testing.B) {
 	run(b, 429, stint.Rate(1, 1000*time.Hour))
 }
 
-func run(b *testing.B, want int, limit stint.Option) {
+func BenchmarkDeniedWithProblem(b *testing.B) {
+	run(b, 429, stint.Rate(1, 1000*time.Hour), stint.WithProblem())
+}
+
+func run(b *testing.B, want int, opts ...stint.Option) {
 	h := echo.New()
-	h.Use(New(limit, stint.WithKey(stint.RemoteIP())))
+	h.Use(New(append(opts, stint.WithKey(stint.RemoteIP()))...))
 	h.GET("/", func(echo.Context) error { return nil })
 	ask(h, "GET", "/")
 	if got := ask(h, "GET", "/").Code; got != want {

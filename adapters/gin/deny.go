@@ -52,6 +52,9 @@ func (h denier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // context leads to c only if l has a handler: nobody else needs it.
 func refuse(l *stint.Limiter, c *gin.Context, err error) {
 	c.Abort()
+	if err == stint.ErrAnswered {
+		return
+	}
 	c.Status(http.StatusOK) // gin presets 404 where no route matches
 	r := c.Request
 	if l.Answers(err) {

@@ -56,7 +56,7 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 			// neither.
 			r.Pattern = known.Of(r.Method, route)
 		}
-		p, err := l.AdmitIn(c.Writer, r, (*own)(c))
+		p, err := l.AdmitIn(c.Writer, r, (*own)(c), true)
 		if err != nil {
 			refuse(l, c, err)
 			return
