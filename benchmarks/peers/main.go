@@ -74,7 +74,7 @@ func run(w io.Writer, c config) error {
 	}
 	defer e.stop()
 	// A server's CPU time is counted in larger pieces than a loop's.
-	if err := e.measure(c.rounds, 6*c.each); err != nil {
+	if err := e.measure(c.rounds, 15*c.each); err != nil {
 		return err
 	}
 	return report(w, c, groups, e)
