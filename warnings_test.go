@@ -276,6 +276,28 @@ func TestWarningsFollowUpdate(t *testing.T) {
 	}
 }
 
+// The options in force are looked at, however many were replaced before they had seen
+// enough.
+func TestWarningsAfterManyUpdates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		options := func() []stint.Option {
+			return []stint.Option{stint.Rate(1_000_000, time.Second), stint.WithKey(stint.Header("X-API-Key")), newLogged(0).with()}
+		}
+		never := func(i int) *http.Request { return bearer(i, 1_000_000) }
+		l := limiter(t, options()...)
+		for range 40 {
+			watch(t, l, never, 200)
+			if err := l.Update(options()...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		watch(t, l, never, 0)
+		if all := l.Describe().Warnings; len(all) != 1 || all[0].Kind != stint.WarnKeysNeverRepeat {
+			t.Errorf("described %+v, want keys-never-repeat", all)
+		}
+	})
+}
+
 // Requests are looked at by many goroutines, none of which waits or allocates for it.
 func TestWarningsConcurrently(t *testing.T) {
 	l := limiter(t, stint.Rate(1_000_000, time.Second), stint.WithKey(stint.Header("X-API-Key")), newLogged(-8).with())

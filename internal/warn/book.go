@@ -69,15 +69,15 @@ func (b *Book) Find(users []User, of *Source, found Set) (news []Notice) {
 			}
 		}
 		if to != nil {
-			news = append(news, b.add(to, Warning{kind, limits, of})...)
+			news = append(news, b.add(users, to, Warning{kind, limits, of})...)
 		}
 	}
 	return news
 }
 
-// add returns a notice, unless there already is a warning of that kind for the same
-// limits.
-func (b *Book) add(to User, w Warning) []Notice {
+// add returns a notice for one of the users, unless there already is a warning of that kind
+// for the same limits.
+func (b *Book) add(users []User, to User, w Warning) []Notice {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, o := range b.all {
@@ -86,10 +86,20 @@ func (b *Book) add(to User, w Warning) []Notice {
 			return nil
 		}
 	}
-	if len(b.all) < most {
-		b.all = append(b.all, &w)
+	if len(b.all) == most {
+		i := slices.IndexFunc(b.all, func(o *Warning) bool { return !o.applies(users) })
+		b.all = slices.Delete(b.all, max(i, 0), max(i, 0)+1)
 	}
+	b.all = append(b.all, &w)
 	return []Notice{{&w, to}}
+}
+
+// applies reports whether the warning is about something that one of the users has.
+func (w *Warning) applies(users []User) bool {
+	return w.of == nil || slices.ContainsFunc(users, func(u User) bool {
+		_, uses := u.Uses(w.of)
+		return uses
+	})
 }
 
 // About returns the warnings that apply to u.
@@ -97,15 +107,9 @@ func (b *Book) About(u User) (all []*Warning) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, w := range b.all {
-		if u.Silent().Has(w.Kind) {
-			continue
+		if !u.Silent().Has(w.Kind) && w.applies([]User{u}) {
+			all = append(all, w)
 		}
-		if w.of != nil {
-			if _, uses := u.Uses(w.of); !uses {
-				continue
-			}
-		}
-		all = append(all, w)
 	}
 	return all
 }

@@ -31,7 +31,7 @@ func (b *Book) Built(u User, derived bool) []Notice {
 	} else if b.lifetime = new(lifetime); !b.lifetime.begin() {
 		return nil
 	}
-	return b.add(u, Warning{Kind: Rebuilt})
+	return b.add([]User{u}, u, Warning{Kind: Rebuilt})
 }
 
 // serving reports whether the caller's callers serve a net/http request.

@@ -34,16 +34,8 @@ type watch struct {
 	// there is one.
 	top   atomic.Uint64
 	keys  atomic.Pointer[table]
-	again atomic.Bool // a key came twice, or there was no room for a table
+	again atomic.Bool // a key came twice, or there is no room for a table
 }
-
-// table holds hashes of keys.
-type table [8192]atomic.Uint64
-
-// tables is the number of tables in the process, at most mostTables.
-var tables atomic.Int32
-
-const mostTables = 32
 
 var seed = maphash.MakeSeed()
 
@@ -114,39 +106,26 @@ func (w *watch) count(h uint32) {
 	}
 }
 
-// repeats records a key, and reports whether it has come before.
+// repeats records a key, and reports whether it has come before, or there is no room for
+// it.
 func (w *watch) repeats(h uint64) bool {
 	t := w.keys.Load()
 	if t == nil {
-		if tables.Add(1) > mostTables {
-			tables.Add(-1)
-			return true
-		}
-		t = new(table)
-		if !w.keys.CompareAndSwap(nil, t) {
-			tables.Add(-1)
-			t = w.keys.Load()
-		}
-	}
-	for i := range uint64(len(table{})) {
-		if t == nil {
-			break
-		}
-		switch at := &t[(h>>1+i)%uint64(len(t))]; {
-		case at.CompareAndSwap(0, h):
-			return false
-		case at.Load() == h:
+		t = newTable()
+		if w.keys.CompareAndSwap(nil, t) {
+			tables.add(t)
+		} else if t = w.keys.Load(); t == nil {
 			return true
 		}
 	}
-	return true
+	return t.repeats(h)
 }
 
 // forget drops the keys when they are no longer needed.
 func (w *watch) forget() {
 	w.again.Store(true)
-	if w.keys.Swap(nil) != nil {
-		tables.Add(-1)
+	if t := w.keys.Swap(nil); t != nil {
+		tables.remove(t)
 	}
 }
 
