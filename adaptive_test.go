@@ -682,6 +682,29 @@ func TestAdaptiveNested(t *testing.T) {
 	})
 }
 
+// Whatever an inner limiter refuses for, its answer says nothing about the work.
+func TestAdaptiveIgnoresInnerRefusals(t *testing.T) {
+	late := func() { time.Sleep(time.Second) }
+	for name, opts := range map[string][]stint.Option{
+		"no key": {stint.WithKey(func(*http.Request) (string, error) { late(); return "", errors.New("no session") })},
+		"blocked": {theKey, stint.WithBlock(func(*http.Request) bool { late(); return true }),
+			stint.WithErrorHandler(func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner := limiter(t, append(opts, stint.Rate(1, time.Hour))...)
+				l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 100))
+				for range 30 {
+					through(l, get("/"), mount(inner, nil).ServeHTTP)
+				}
+				if s := status(t, l); s.Quota != 20 || s.Reason != stint.AdaptiveStart {
+					t.Errorf("%d for %v, want 20 for start", s.Quota, s.Reason)
+				}
+			})
+		})
+	}
+}
+
 // However requests end, the slots come back.
 func TestAdaptiveConcurrentUse(t *testing.T) {
 	l := limiter(t, theKey, stint.Rate(1_000_000, time.Second, stint.WithBurst(300)),

@@ -245,39 +245,28 @@ func (p *Permit) Decision() Decision {
 	return d
 }
 
-// charged reports whether p, or a permit further out, has charged the entry.
-func (p *Permit) charged(e *entry) bool {
-	for ; p != nil; p = p.outer {
-		if slices.ContainsFunc(p.grants, func(g grant) bool { return g.entry.first() == e }) || p.paces(func(o *entry) bool { return o == e }) {
-			return true
-		}
-	}
-	return false
-}
-
-// chargedFor reports whether p, or a permit further out, has charged the limit for key.
-func (p *Permit) chargedFor(l *store.Limit, key string) bool {
+// has reports whether is is true for a limit, and the key it has there, that p or a permit
+// further out has charged. Settle may be changing the results of grants, so a grant isn't
+// copied here.
+func (p *Permit) has(is func(e *entry, key string) bool) bool {
 	for ; p != nil; p = p.outer {
 		for i := range p.grants {
-			if g := &p.grants[i]; g.entry.first().limit == l && g.key == key {
+			if g := &p.grants[i]; is(g.entry.first(), g.key) {
 				return true
 			}
 		}
-		if p.paces(func(e *entry) bool { return e.limit == l }) {
-			return true
+		for _, of := range p.paced() {
+			if is(of.entry, of.key) {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// chargedBy reports whether p, or a permit further out, has charged limits of f.
-func (p *Permit) chargedBy(f *limitFunc) bool {
-	for ; p != nil; p = p.outer {
-		if slices.ContainsFunc(p.grants, func(g grant) bool { return g.entry.from == f }) || p.paces(func(e *entry) bool { return e.from == f }) {
-			return true
-		}
-	}
-	return false
+// charged reports whether p, or a permit further out, has charged the entry.
+func (p *Permit) charged(e *entry) bool {
+	return p.has(func(o *entry, _ string) bool { return o == e })
 }
 
 // recall adds grants to a call, as if it had just been granted them.

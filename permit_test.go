@@ -354,6 +354,30 @@ func TestDoneFromManyGoroutines(t *testing.T) {
 	}
 }
 
+// Several goroutines may settle a permit while inner limiters look at what it has charged.
+func TestSettleFromManyGoroutines(t *testing.T) {
+	l := limiter(t, theKey, stint.Rate(1000, time.Hour))
+	inner := stint.Must(l.With(stint.Rate(1000, time.Hour, stint.WithName("inner"))))
+	through(l, get("/"), func(_ http.ResponseWriter, r *http.Request) {
+		p := stint.FromContext(r.Context())
+		var wg sync.WaitGroup
+		for range 4 {
+			for _, names := range [][]string{nil, {"rate"}} {
+				wg.Go(func() {
+					if err := p.Settle(r.Context(), 3, names...); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Go(func() { through(inner, r, nil) })
+		}
+		wg.Wait()
+	})
+	if got := remaining(t, l); got != 997 {
+		t.Errorf("%d left, want 997", got)
+	}
+}
+
 func TestDoneWithoutSlotsAsksNobody(t *testing.T) {
 	s := newSpy()
 	l := limiter(t, theKey, stint.Rate(5, time.Second, stint.WithName("rate")), stint.Quota(5, stint.Daily, stint.WithName("daily")), stint.WithStore(s))

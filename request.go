@@ -75,6 +75,9 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own
 	}
 	if len(v.skip)+len(v.block) > 0 {
 		if exempt, err := v.sift(r); exempt || err != nil {
+			if err != nil {
+				outer.turnedAway()
+			}
 			return nil, err
 		}
 	}
@@ -86,6 +89,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own
 	defer c.end(ctx)
 	c.lim, c.Store, c.r, c.in, c.outer = v, v.store, r, in, outer
 	if err := c.gather(p); err != nil {
+		outer.turnedAway()
 		return nil, err
 	}
 	if len(c.Charges) == 0 && len(c.paced) == 0 {
@@ -131,7 +135,7 @@ func (c *call) gather(p *plan) error {
 		}
 	}
 	for _, f := range p.funcs {
-		if c.outer != nil && c.outer.chargedBy(f) {
+		if c.outer.has(func(e *entry, _ string) bool { return e.from == f }) {
 			continue
 		}
 		c.policy = ""

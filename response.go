@@ -165,8 +165,8 @@ type watched interface {
 
 // pacing is how Bandwidths pace a response.
 type pacing interface {
-	// has reports whether which is true for one of them.
-	has(which func(*entry) bool) bool
+	// bandwidths returns them.
+	bandwidths() []paced
 	// HeldUp returns how long writes have been delayed.
 	HeldUp() time.Duration
 	// End stops pacing, and returns the charges that give back what was paid for but not
@@ -254,9 +254,7 @@ func (p *paced) respond() respond.Entry {
 	}
 }
 
-func (s *lanes) has(which func(*entry) bool) bool {
-	return slices.ContainsFunc(s.all, func(p paced) bool { return which(p.entry) })
-}
+func (s *lanes) bandwidths() []paced { return s.all }
 
 func (s *lanes) observe(p *Permit) {
 	for i := range s.all {
@@ -277,9 +275,12 @@ func (p *Permit) observePacing(of *paced, got respond.Moved) {
 	p.lim.observe(&e)
 }
 
-// paces reports whether which is true for a Bandwidth that paces the response.
-func (p *Permit) paces(which func(*entry) bool) bool {
-	return p.response != nil && p.response.pacing != nil && p.response.pacing.has(which)
+// paced returns the Bandwidths that pace the response.
+func (p *Permit) paced() []paced {
+	if p.response == nil || p.response.pacing == nil {
+		return nil
+	}
+	return p.response.pacing.bandwidths()
 }
 
 // observePaced tells the observers how the response was paced.

@@ -82,12 +82,21 @@ func union(plans []*plan) *plan {
 	case 1:
 		return plans[0]
 	}
+	patterns := make([]string, len(plans))
+	for i, p := range plans {
+		patterns[i] = p.pattern
+	}
+	return merged(strings.Join(patterns, ", "), plans...)
+}
+
+// merged returns a plan with the limits of several, each once.
+func merged(pattern string, plans ...*plan) *plan {
 	var entries, again []*entry
 	var funcs []*limitFunc
 	for _, p := range plans {
-		for _, e := range p.entries {
+		for _, e := range slices.Concat(p.entries, p.again) {
 			switch {
-			case slices.Contains(entries, e):
+			case slices.Contains(entries, e), slices.Contains(again, e):
 			case slices.ContainsFunc(entries, func(o *entry) bool { return o.limit == e.limit }):
 				again = append(again, e)
 			default:
@@ -100,14 +109,9 @@ func union(plans []*plan) *plan {
 			}
 		}
 	}
-	u := newPlan(entries, funcs)
-	patterns := make([]string, len(plans))
-	for i, p := range plans {
-		patterns[i] = p.pattern
-	}
-	u.pattern = strings.Join(patterns, ", ")
-	u.again = again
-	return u
+	m := newPlan(entries, funcs)
+	m.pattern, m.again = pattern, again
+	return m
 }
 
 // chargeAll makes the charges of a WithLimitFunc.
@@ -157,11 +161,12 @@ func (c *call) limitsError(err error, dryRun bool) error {
 // another route's settings. For another key that is another charge.
 func (c *call) chargeAgain(e *entry) error {
 	key, err := c.key(e)
-	if err != nil || key == "" || !e.kind.repeated() && c.outer.chargedFor(e.limit, key) {
+	same := func(o *entry, under string) bool { return o.limit == e.limit && under == key }
+	if err != nil || key == "" || !e.kind.repeated() && c.outer.has(same) {
 		return err
 	}
 	for i := range c.paced {
-		if p := &c.paced[i]; p.entry.limit == e.limit && p.key == key {
+		if p := &c.paced[i]; same(p.entry, p.key) {
 			if p.entry.dryRun {
 				p.entry = e
 			}
@@ -170,7 +175,7 @@ func (c *call) chargeAgain(e *entry) error {
 	}
 	c.policy = ""
 	for i, o := range c.entries {
-		if o.limit == e.limit && c.Charges[i].Key == key {
+		if same(o, c.Charges[i].Key) {
 			return c.merge(i, e)
 		}
 	}
@@ -391,8 +396,8 @@ func (v *version) compile(c *config, parent *version, names *naming.Names) mista
 				continue
 			}
 			// A route that is exempt stays exempt from the parent's limits.
-			fs := append(slices.Clip(r.plan.funcs), v.funcs[len(parent.funcs):]...)
-			routes = append(routes, route{pattern: r.pattern, plan: newPlan(append(slices.Clip(r.plan.entries), own...), fs)})
+			added := newPlan(own, v.funcs[len(parent.funcs):])
+			routes = append(routes, route{pattern: r.pattern, plan: merged(r.pattern, r.plan, added)})
 		}
 	}
 	v.base = newPlan(base, funcs)

@@ -80,3 +80,30 @@ func strip(field string) string {
 	}
 	return strings.Join(names, " ")
 }
+
+// Events name the route, also of a limiter that has inherited it.
+func TestWithKeepsRoutesNames(t *testing.T) {
+	base := limiter(t, everybody, stint.Rate(9, time.Minute), stint.WithRoute("/a", stint.Rate(9, time.Minute)))
+	seen := &events{}
+	l := stint.Must(base.With(stint.Rate(9, time.Minute, stint.WithName("more")), seen.option()))
+	codes(l, "GET", "/a", 1)
+	for _, e := range seen.all {
+		if e.Route != "/a" {
+			t.Errorf("%v of route %q, want /a", e.Kind, e.Route)
+		}
+	}
+	if len(seen.all) == 0 {
+		t.Error("no events")
+	}
+}
+
+// A limit that With adds, and that an inherited route has already, is charged once there.
+func TestWithALimitOfARoute(t *testing.T) {
+	login := stint.Rate(2, time.Minute, stint.WithName("login"))
+	base := limiter(t, everybody, stint.Rate(9, time.Minute), stint.WithRoute("/a", login))
+	l := stint.Must(base.With(login))
+	l = stint.Must(l.With(stint.Rate(9, time.Minute, stint.WithName("more"))))
+	if got := codes(l, "GET", "/a", 3); got != "200 200 429" {
+		t.Errorf("got %s, want 200 200 429", got)
+	}
+}

@@ -131,8 +131,8 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 // named finds the limit of a name, from p outwards.
 func (p *Permit) named(name string) (*Permit, int) {
 	for q := p; q != nil; q = q.outer {
-		if i := slices.IndexFunc(q.grants, func(g grant) bool { return g.entry.limit.Name() == name }); i >= 0 {
-			return q, i
+		if all := q.where(func(e *entry) bool { return e.limit.Name() == name }); len(all) > 0 {
+			return q, all[0]
 		}
 	}
 	return nil, 0
@@ -146,7 +146,7 @@ func (p *Permit) costed() (*Permit, []int) {
 	for _, dryRun := range [...]bool{false, true} {
 		for _, which := range [...]func(*entry) bool{costs, rates} {
 			for q := p; q != nil; q = q.outer {
-				if slices.ContainsFunc(q.grants, func(g grant) bool { return which(g.entry) && g.entry.dryRun == dryRun }) {
+				if len(q.where(func(e *entry) bool { return which(e) && e.dryRun == dryRun })) > 0 {
 					return q, q.where(which)
 				}
 			}
@@ -155,6 +155,7 @@ func (p *Permit) costed() (*Permit, []int) {
 	return p, nil
 }
 
+// where returns which of the permit's own grants are of such an entry.
 func (p *Permit) where(is func(*entry) bool) (chosen []int) {
 	for i := range p.grants {
 		if is(p.grants[i].entry) {
