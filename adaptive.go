@@ -321,6 +321,10 @@ func (a *adapting) enter(e *entry) {
 	e.needs, e.watch = e.needs|local|watches, watch
 }
 
+func (a *adapting) says(s store.Spec) string {
+	return fmt.Sprintf("AdaptiveConcurrency: %d to %d", a.config.Min, s.Units)
+}
+
 func (a *adapting) decided(l *store.Limit, p *process.Process) *store.Limit {
 	if adaptive.Of(l) != nil { // an Update kept the existing one
 		return l

@@ -29,7 +29,7 @@ func TestDescribe(t *testing.T) {
 	}
 	want := `front
 "" api (TokenBucket: 10 per 1s, burst 20) key "" dry false local false
-"" adaptive (Concurrency: 9) key "Global" dry false local true
+"" adaptive (AdaptiveConcurrency: 1 to 9) key "Global" dry false local true
 "POST /login" ban (Ban: 5 per 1m0s for 1h0m0s) key "" dry false local false
 "POST /login" login (TokenBucket: 1 per 1m0s, burst 1) key "" dry false local false`
 	if got := told(); got != want {

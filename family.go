@@ -256,7 +256,7 @@ func (f *family) lent() (all []namesakes.Meaning) {
 		}
 		for e := range v.entries() {
 			if e.needs&local == 0 { // a local limit is in no store
-				all = append(all, namesakes.Meaning{Store: v.store, Name: e.limit.Name(), Says: e.says()})
+				all = append(all, namesakes.Meaning{Store: v.store, Name: e.limit.Name(), Says: e.kind.says(e.limit.Spec())})
 			}
 		}
 	}
@@ -384,10 +384,4 @@ func WithoutWarnings(kinds ...WarningKind) Option {
 			c.silent |= 1 << k
 		}
 	})
-}
-
-// says describes an entry's limit by everything that its counting depends on.
-func (e *entry) says() string {
-	block, units := e.kind.unit()
-	return namesakes.Says(e.limit.Spec(), block, units)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -334,8 +335,8 @@ type kind interface {
 	// same reports whether l, a limit with the same numbers, also has the same rule
 	// beside them.
 	same(l *store.Limit) bool
-	// unit returns the size of one of the store's units, and what it counts.
-	unit() (size int64, of string)
+	// says describes a limit with these numbers by everything that its counting depends on.
+	says(s store.Spec) string
 	// lacks returns what such a limit needs beside it and doesn't have, among all
 	// limits of a plan; nil if nothing is missing.
 	lacks(e *entry, beside []*entry) *OptionError
@@ -392,7 +393,7 @@ func (*charged) enter(e *entry) {
 
 func (*charged) decided(l *store.Limit, _ *process.Process) *store.Limit { return l }
 func (*charged) same(l *store.Limit) bool                                { return l.Decider() == nil }
-func (*charged) unit() (int64, string)                                   { return 1, "" }
+func (*charged) says(s store.Spec) string                                { return namesakes.Says(s) }
 func (*charged) lacks(*entry, []*entry) *OptionError                     { return nil }
 func (*charged) counted(*entry) bool                                     { return true }
 func (*charged) repeated() bool                                          { return false }

@@ -119,7 +119,7 @@ func TestNamesakes(t *testing.T) {
 			named := stint.WithName("calls")
 			make(t, s, stint.Ban(5, time.Minute, time.Hour, named), stint.Rate(1, time.Second, stint.WithName("own")))
 			make(t, s, stint.Bandwidth(1_000_000, stint.WithBurst(8192), named))
-		}, []string{`rule="TokenBucket: 1000 bytes per 1ms, burst 8192" other="Ban: 5 per 1m0s for 1h0m0s"`}},
+		}, []string{`rule="Bandwidth: 1000000 bytes per 1s, burst 8192" other="Ban: 5 per 1m0s for 1h0m0s"`}},
 		{"an adaptive limit's, which is this process's", func(t *testing.T, s store.Store) {
 			make(t, s, stint.AdaptiveConcurrency(1, 5, stint.WithName("calls")))
 			make(t, s, stint.AdaptiveConcurrency(1, 6, stint.WithName("calls")))

@@ -100,9 +100,12 @@ func (*bandwidth) enter(e *entry) {
 	e.needs, e.watch = paces|watches|releases, pace
 }
 
-func (b *bandwidth) unit() (int64, string) { return b.block, " bytes" }
-func (*bandwidth) counted(*entry) bool     { return false } // it refuses nobody
-func (*bandwidth) succeeds() bool          { return false }
+func (b *bandwidth) says(s store.Spec) string {
+	return fmt.Sprintf("Bandwidth: %d bytes per 1s, burst %d", s.Units*b.block*int64(time.Second/s.Period), s.Burst*b.block)
+}
+
+func (*bandwidth) counted(*entry) bool { return false } // it refuses nobody
+func (*bandwidth) succeeds() bool      { return false }
 
 // paced is a Bandwidth and the key of one request.
 type paced struct {

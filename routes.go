@@ -311,7 +311,7 @@ type Description struct {
 type Rule struct {
 	Limit string // its name
 	Route string // the pattern of the WithRoute; "" for the limiter's own
-	Text  string // what it counts by: "TokenBucket: 10 per 1s, burst 20"
+	Text  string // what it counts by, such as "TokenBucket: 10 per 1s, burst 20"
 	// Spec has the numbers, with their defaults. An AdaptiveConcurrency is a
 	// Concurrency of its max, and a Bandwidth may count in blocks of bytes.
 	Spec store.Spec
@@ -332,7 +332,7 @@ func (l *Limiter) Describe() Description {
 	}
 	add := func(pattern string, p *plan) {
 		for _, e := range p.entries {
-			r := Rule{Limit: e.limit.Name(), Route: pattern, Text: e.says(), Spec: e.limit.Spec(),
+			r := Rule{Limit: e.limit.Name(), Route: pattern, Text: e.kind.says(e.limit.Spec()), Spec: e.limit.Spec(),
 				DryRun: e.dryRun, Local: e.needs&local != 0}
 			switch {
 			case e.key.constant != "":

@@ -67,7 +67,7 @@ func TestPageTellsOfTheStore(t *testing.T) {
 		says(t, h,
 			"Counts are in a failover.Store, shared by all processes that use it. The figures on this page are this process's own; what a key has left counts all processes.",
 			"api TokenBucket: 1000 per 1h0m0s, burst 1000 counted in the store, for all its processes",
-			"workers Concurrency: 9 counted in this process",
+			"workers AdaptiveConcurrency: 1 to 9 counted in this process",
 			"store, p50 10ms store, p99 100ms")
 		primary.down.Store(true)
 		traffic(l, "/", "k", 4)

@@ -8,11 +8,10 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Says describes a limit by everything that its counting depends on. One of its units is
-// block of what units names, such as 4096 bytes.
-func Says(s store.Spec, block int64, units string) string {
+// Says describes a limit by everything that its counting depends on.
+func Says(s store.Spec) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v: %d%s", s.Algorithm, s.Units*block, units)
+	fmt.Fprintf(&b, "%v: %d", s.Algorithm, s.Units)
 	if s.Window != (store.Window{}) {
 		fmt.Fprintf(&b, " %v", s.Window)
 	}
@@ -27,7 +26,7 @@ func Says(s store.Spec, block int64, units string) string {
 	for _, n := range []struct {
 		word string
 		n    int64
-	}{{"burst", s.Burst * block}, {"queue", s.Queue}, {"buckets", s.Buckets}} {
+	}{{"burst", s.Burst}, {"queue", s.Queue}, {"buckets", s.Buckets}} {
 		if n.n != 0 {
 			fmt.Fprintf(&b, ", %s %d", n.word, max(n.n, 0))
 		}
