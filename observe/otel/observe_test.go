@@ -187,6 +187,7 @@ var scenarios = []struct {
 			"limit.decisions{limit=trial,limiter=api,outcome=allowed} 1",
 			"limit.decisions{limit=trial,limiter=api,outcome=dry_run_refused} 1",
 			"limit.cost.charged{limit=trial,limiter=api} 1",
+			"limit.cost.settled{limit=trial,limiter=api} 1",
 		}},
 	{name: "blocked, and without a key",
 		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithBlock(func(r *http.Request) bool { return r.Header.Get("Key") == "bad" })},
