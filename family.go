@@ -61,10 +61,7 @@ func (l *Limiter) first(c *config) (notices, error) {
 		return notices{}, err
 	}
 	l.opts = c.opts
-	g := v.generation
-	g.mu.Lock()
-	g.names, g.versions[l] = names, v
-	g.mu.Unlock()
+	v.generation.add(l, v, names)
 	f.members = append(f.members, l)
 	f.process.Meet(v.waiters)
 	l.now.Store(v)
@@ -93,6 +90,42 @@ func (l *Limiter) try(c *config) (*version, *naming.Names, error) {
 	names := g.names.Clone()
 	v, errs := l.build(c, g, names)
 	return v, names, append(errs, c.probe()...).joined()
+}
+
+// in returns the limiter's version in a generation that a request began with. If l was
+// derived after that, it is what With would have returned then, or, if that would have been
+// an error, what l is now.
+func (l *Limiter) in(g *generation) *version {
+	if v := g.version(l); v != nil {
+		return v
+	}
+	l.family.mu.Lock()
+	defer l.family.mu.Unlock()
+	if v := l.join(g); v != nil {
+		return v
+	}
+	return l.now.Load()
+}
+
+// join adds l to a generation before its own, with the names and limits that its rules have
+// now. It returns nil if that isn't possible. The caller holds family.mu.
+func (l *Limiter) join(g *generation) *version {
+	if v := g.version(l); v != nil {
+		return v
+	}
+	if l.parent.join(g) == nil {
+		return nil
+	}
+	c, names := collect(l.opts), g.named().Clone()
+	for _, u := range c.uses() {
+		names.Adopt(u.rule, l.now.Load().generation.named())
+	}
+	v, wrong := l.build(c, g, names)
+	if len(wrong) > 0 {
+		return nil
+	}
+	g.add(l, v, names)
+	return v
 }
 
 // Update replaces what New was given by opts while requests run: limits, routes, limit

@@ -175,17 +175,55 @@ func TestUpdateBetweenNestedLimiters(t *testing.T) {
 			}
 		})
 	}
+}
 
-	// One that was derived only after the request began.
+// A limiter that is derived only after an update, inside of a request from before it,
+// charges what it adds as well: not the old limits of the request again, nor the new ones.
+func TestDeriveAfterUpdateInsideARequest(t *testing.T) {
+	opts := func(n int64) []stint.Option {
+		return []stint.Option{
+			theKey, stint.Rate(n, time.Hour, stint.WithName("outer")),
+			stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
+				return []stint.Limit{stint.Rate(n, time.Hour, stint.WithName("func"))}, nil
+			}),
+		}
+	}
 	parent := limiter(t, opts(9)...)
+	var inner *stint.Limiter
 	h := mount(parent, func(w http.ResponseWriter, r *http.Request) {
-		update(t, parent, opts(8)...)
-		mount(derive(t, parent, own(9)), nil).ServeHTTP(w, r)
+		if inner == nil {
+			update(t, parent, append(opts(8), stint.Rate(5, time.Hour))...)
+			child := derive(t, parent, stint.Rate(9, time.Hour, stint.WithName("inner")), stint.Rate(4, time.Hour))
+			inner = derive(t, child, stint.Rate(9, time.Hour, stint.WithName("most")))
+		}
+		mount(inner, nil).ServeHTTP(w, r)
+	})
+	for i, want := range []string{
+		"outer 7/8 rate 5/5 inner 8/9 rate-2 3/4 most 8/9",
+		"outer 6/8 rate 4/5 inner 7/9 rate-2 2/4 most 7/9",
+	} {
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, get("/")); w.Code != 200 {
+			t.Errorf("request %d: got %d", i, w.Code)
+		}
+		check(t, inner, fmt.Sprint("after request ", i), want)
+	}
+}
+
+// A limiter whose limits had no place beside the request's own is what it is now.
+func TestDeriveWhatWasImpossible(t *testing.T) {
+	parent := limiter(t, theKey, stint.Rate(9, time.Hour, stint.WithName("calls")))
+	var inner *stint.Limiter
+	h := mount(parent, func(w http.ResponseWriter, r *http.Request) {
+		update(t, parent, theKey, stint.Rate(8, time.Hour, stint.WithName("outer")))
+		inner = derive(t, parent, stint.Quota(9, stint.Daily, stint.WithName("calls")))
+		mount(inner, nil).ServeHTTP(w, r)
 	})
 	w := httptest.NewRecorder()
-	if h.ServeHTTP(w, get("/")); w.Code != 200 || !strings.Contains(strings.Join(w.Header().Values("RateLimit-Policy"), ", "), "inner") {
-		t.Errorf("derived in the middle of a request: %d %v", w.Code, w.Header())
+	if h.ServeHTTP(w, get("/")); w.Code != 200 {
+		t.Errorf("got %d", w.Code)
 	}
+	check(t, inner, "after the request", "outer 7/8 calls 8/9")
 }
 
 // A predicate that comes with an Update isn't asked about requests that are inside

@@ -124,6 +124,13 @@ func newGeneration(p *process.Process, n *naming.Names) *generation {
 	return &generation{process: p, names: n, versions: map[*Limiter]*version{}}
 }
 
+// add adds a limiter's version, with the names that include its limits'.
+func (g *generation) add(l *Limiter, v *version, names *naming.Names) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.names, g.versions[l] = names, v
+}
+
 func (g *generation) version(l *Limiter) *version {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -140,9 +147,7 @@ func (v *version) beside(outer *Permit) *version {
 			continue
 		}
 		if p.lim.generation != v.generation {
-			if o := p.lim.generation.version(v.of); o != nil { // nil: derived later
-				return o
-			}
+			return v.of.in(p.lim.generation)
 		}
 		break
 	}

@@ -81,6 +81,16 @@ func (n *Names) Limit(r Rule) (l *store.Limit, known bool) {
 // SetLimit sets the limit of a rule, or nil for a rule that is wrong.
 func (n *Names) SetLimit(r Rule, l *store.Limit) { n.limits[r] = l }
 
+// Adopt gives a rule the name and the limit that it has in other names, if it has none and
+// the name is free.
+func (n *Names) Adopt(r Rule, other *Names) {
+	l, known := other.limits[r]
+	name := other.Name(r)
+	if _, has := n.limits[r]; known && !has && n.rules[name] == nil {
+		n.rules[name], n.limits[r] = r, l
+	}
+}
+
 // Gone returns the names of those limits for which which is true and that have none such
 // in next.
 func (n *Names) Gone(next *Names, which func(*store.Limit) bool) map[string]bool {
