@@ -224,9 +224,9 @@ var mutants = []orders.Variant{
 	{Name: "a load that ends takes a later one's place", Edits: []orders.Edit{{File: "plans.go",
 		Was: "	if p.loads[key] == l {\n", Is: "	if true {\n"}}},
 	{Name: "a plan that comes late replaces a newer one", Edits: []orders.Edit{{File: "plans.go",
-		Was: "loaded.After(l.began):", Is: "loaded.Before(l.began) && false:"}}},
+		Was: "	case old != nil && old.load >= l.number:", Is: "	case false:"}}},
 	{Name: "a failure drops the old plan", Edits: []orders.Edit{{File: "plans.go",
-		Was: "		e.Value.(*kept).retryAt = now.Add(retry)\n", Is: "		p.recent.Remove(e)\n		delete(p.plans, key)\n"}}},
+		Was: "		old.retryAt = now.Add(retry)\n", Is: "		p.recent.Remove(p.plans[key])\n		delete(p.plans, key)\n"}}},
 	{Name: "who waits doesn't look at the time", Edits: []orders.Edit{{File: "plans.go",
 		Was: "	case <-l.overdue:\n", Is: ""}}},
 }

@@ -5,6 +5,9 @@
 //	stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
 //		return tenants.Get(r.Context(), r.Header.Get("X-Tenant"))
 //	})
+//
+// Mount the limiter behind the authentication: each request with a made-up key would
+// ask the source.
 package plans
 
 import (
@@ -12,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -32,11 +36,15 @@ type Cache struct {
 	plans  map[string]*list.Element // of *kept
 	recent list.List                // most recently used first
 	loads  map[string]*pending      // the latest load under way, by key
+	begun  uint64                   // how many loads have begun
 }
 
-// kept is a plan that has been loaded.
+// kept is what is known of a key: a plan that has been loaded, or that no load up to a
+// certain one counts any more.
 type kept struct {
 	key     string
+	load    uint64 // the number of the load, or of the last one that doesn't count
+	none    bool   // there is no plan
 	limits  []stint.Limit
 	loaded  time.Time
 	retryAt time.Time // after a failed load, the earliest time of the next
@@ -44,6 +52,7 @@ type kept struct {
 
 // pending is a load under way. Its limits and err are set when done is closed.
 type pending struct {
+	number  uint64
 	began   time.Time
 	alone   time.Duration   // the time after which another may be started beside it
 	overdue <-chan struct{} // closed at the load timeout, or after done
@@ -51,6 +60,15 @@ type pending struct {
 	limits  []stint.Limit
 	err     error
 }
+
+// ErrNoPlan is what a load returns, wrapped or not, if its source answers that the key
+// has no plan. WithLimitFunc answers such a request with 403.
+var ErrNoPlan error = noPlan{}
+
+type noPlan struct{}
+
+func (noPlan) Error() string   { return "plans: no plan" }
+func (noPlan) StatusCode() int { return http.StatusForbidden }
 
 // Option changes a default of New.
 type Option func(*Cache)
@@ -114,6 +132,7 @@ func Must(p *Cache, err error) *Cache {
 //     background.
 //   - For an older plan, or one never loaded, Get waits until it is loaded, up to the
 //     load timeout or the end of ctx.
+//   - If a load returns ErrNoPlan, the old plan is dropped and Get returns the error.
 //   - If a load fails or exceeds the load timeout, the old plan is kept and returned,
 //     however old. Without an old plan Get returns the error, which wraps
 //     context.DeadlineExceeded after a timeout. Errors aren't cached.
@@ -129,7 +148,7 @@ func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
 	p.mu.Lock()
 	now := clock.Now()
 	var old *kept
-	if e := p.plans[key]; e != nil {
+	if e := p.plans[key]; e != nil && !e.Value.(*kept).none {
 		old = e.Value.(*kept)
 		p.recent.MoveToFront(e)
 		if now.Sub(old.loaded) < p.ttl || now.Before(old.retryAt) {
@@ -146,10 +165,23 @@ func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
 	switch {
 	case err == nil:
 		return l.limits, nil
-	case old == nil || ctx.Err() != nil:
+	case old == nil || ctx.Err() != nil || errors.Is(err, ErrNoPlan):
 		return nil, err
 	}
 	return old.limits, nil
+}
+
+// Forget drops the plan of key: the next Get waits for a load that begins after Forget.
+// Call it when a plan has changed and the change can't wait for the TTL, in each process
+// that has a cache. Calls of Get under way may still return the old plan.
+func (p *Cache) Forget(key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.plans[key] == nil && p.loads[key] == nil {
+		return // or keys that aren't here would take others' places
+	}
+	delete(p.loads, key)
+	p.keep(&kept{key: key, load: p.begun, none: true})
 }
 
 // wait waits for a load until it is overdue or ctx ends.
@@ -185,8 +217,9 @@ func (p *Cache) start(ctx context.Context, key string, now time.Time) *pending {
 		alone = 2 * l.alone
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout)
+	p.begun++
 	l := &pending{
-		began: now, alone: alone, overdue: ctx.Done(),
+		number: p.begun, began: now, alone: alone, overdue: ctx.Done(),
 		done: make(chan struct{}), err: errors.New("plans: the load did not return"),
 	}
 	p.loads[key] = l
@@ -223,22 +256,34 @@ func (p *Cache) finish(key string, l *pending) {
 	if p.loads[key] == l {
 		delete(p.loads, key)
 	}
+	var old *kept
+	if e := p.plans[key]; e != nil {
+		old = e.Value.(*kept)
+	}
 	now := clock.Now()
-	e := p.plans[key]
 	switch {
-	case e != nil && e.Value.(*kept).loaded.After(l.began): // a load that began later has finished before
-	case l.err != nil && e != nil:
-		e.Value.(*kept).retryAt = now.Add(retry)
-	case l.err != nil:
-	case e != nil:
-		// A new value, because callers may still hold the old one.
-		e.Value = &kept{key: key, limits: l.limits, loaded: now}
+	case old != nil && old.load >= l.number: // a load that began later has finished before
+	case l.err == nil:
+		p.keep(&kept{key: key, load: l.number, limits: l.limits, loaded: now})
+	case old == nil:
+	case errors.Is(l.err, ErrNoPlan):
+		p.keep(&kept{key: key, load: l.number, none: true})
 	default:
-		p.plans[key] = p.recent.PushFront(&kept{key: key, limits: l.limits, loaded: now})
-		if len(p.plans) > p.size {
-			last := p.recent.Back()
-			p.recent.Remove(last)
-			delete(p.plans, last.Value.(*kept).key)
-		}
+		old.retryAt = now.Add(retry)
+	}
+}
+
+// keep replaces what is known of a key: by a new value, because callers may still hold
+// the old one. The caller holds p.mu.
+func (p *Cache) keep(k *kept) {
+	if e := p.plans[k.key]; e != nil {
+		e.Value = k
+		return
+	}
+	p.plans[k.key] = p.recent.PushFront(k)
+	if len(p.plans) > p.size {
+		last := p.recent.Back()
+		p.recent.Remove(last)
+		delete(p.plans, last.Value.(*kept).key)
 	}
 }

@@ -73,19 +73,12 @@ var offers = map[string][]stint.Limit{
 	},
 }
 
-// unknown is the error for a tenant without a plan. Its StatusCode says what status the
-// request gets.
-type unknown string
-
-func (t unknown) Error() string   { return fmt.Sprintf("tenant %q has no plan", string(t)) }
-func (t unknown) StatusCode() int { return http.StatusForbidden }
-
 // plansIn loads plans from the hash "plans", which has each tenant's plan name.
 func plansIn(rdb redis.UniversalClient) func(context.Context, string) ([]stint.Limit, error) {
 	return func(ctx context.Context, tenant string) ([]stint.Limit, error) {
 		name, err := rdb.HGet(ctx, "plans", tenant).Result()
 		if errors.Is(err, redis.Nil) {
-			return nil, unknown(tenant)
+			return nil, fmt.Errorf("tenant %q: %w", tenant, plans.ErrNoPlan) // 403
 		}
 		if err != nil {
 			return nil, err
