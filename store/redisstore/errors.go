@@ -122,10 +122,22 @@ func notMade(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrServer)
 }
 
+// doubt ranks errors by what they leave open: 0 if nothing was charged, 1 if the caller
+// has gone and the answer may still come, 2 if the charges may stand.
+func doubt(err error) int {
+	switch {
+	case errors.Is(err, ErrIndeterminate):
+		return 2
+	case notMade(err) || errors.Is(err, ErrConfiguration):
+		return 0
+	}
+	return 1
+}
+
 // graver chooses the error of a call that has failed in two places: the one that
 // promises less about what was charged.
 func graver(a, b error) error {
-	if a == nil || !errors.Is(a, ErrIndeterminate) && errors.Is(b, ErrIndeterminate) {
+	if a == nil || doubt(b) > doubt(a) {
 		return b
 	}
 	return a
@@ -135,7 +147,7 @@ func graver(a, b error) error {
 // failed part's own class is left out: what it promises doesn't hold for the whole
 // call.
 func uncertain(err error) error {
-	if !IsFailure(err) && !errors.Is(err, ErrConfiguration) || errors.Is(err, ErrIndeterminate) {
+	if err == nil || doubt(err) > 0 {
 		return err
 	}
 	return fmt.Errorf("redisstore: %w: %v", ErrIndeterminate, err)

@@ -26,13 +26,14 @@ type lined interface {
 	Left() string
 }
 
-// thereWay is the server of a lined store, with the way there.
+// thereWay is the server of a lined store, with the way there. came says what has come of
+// each call.
 type thereWay interface {
-	Take(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, granted []bool, came int)
-	Settle(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, came int)
+	Take(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, granted []bool, came []int)
+	Settle(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, came []int)
 }
 
-// What has come of a trip to the server.
+// What may come of a call.
 const (
 	answered = iota
 	notMade
@@ -41,11 +42,13 @@ const (
 
 // lines are those of a store: see package redisstore's line.
 type lines struct {
-	direct          bool
+	direct, cluster bool
 	ways, few, most int
 }
 
 var linedVariants = map[string]func(thereWay, lines) lined{}
+
+const linedEntry = "func(there thereWay, l lines) lined { return V.ExploreLines(there, l.direct, l.cluster, l.ways, l.few, l.most) }"
 
 const linedFile = `package redisstore
 
@@ -58,17 +61,19 @@ import (
 )
 
 type Way interface {
-	Take(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, granted []bool, came int)
-	Settle(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, came int)
+	Take(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, granted []bool, came []int)
+	Settle(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, came []int)
 }
 
 type Lined struct{ *Store }
 
 var comeTo = [...]error{nil, ErrUnavailable, ErrIndeterminate}
 
-func ExploreLines(w Way, direct bool, ways, few, most int) Lined {
+func ExploreLines(w Way, direct, cluster bool, ways, few, most int) Lined {
 	s := New(nil)
-	s.wrong = nil
+	if s.wrong = nil; cluster {
+		s.layout = bySlot
+	}
 	s.takes.direct, s.takes.ways, s.takes.few, s.takes.most = direct, ways, few, most
 	s.settles.direct, s.settles.ways, s.settles.few, s.settles.most = direct, ways, few, most
 	s.takes.send = func(ctx context.Context, batch []*ticket[taking]) {
@@ -78,7 +83,7 @@ func ExploreLines(w Way, direct bool, ways, few, most int) Lined {
 		}
 		results, granted, came := w.Take(ctx, charges)
 		for i, t := range batch {
-			if t.failed = comeTo[came]; t.failed == nil {
+			if t.failed = comeTo[came[i]]; t.failed == nil {
 				copy(t.what.results, results[i])
 				t.what.granted = granted[i]
 			}
@@ -91,7 +96,7 @@ func ExploreLines(w Way, direct bool, ways, few, most int) Lined {
 		}
 		results, came := w.Settle(ctx, charges)
 		for i, t := range batch {
-			if t.failed = comeTo[came]; t.failed == nil {
+			if t.failed = comeTo[came[i]]; t.failed == nil {
 				copy(t.what.results, results[i])
 			}
 		}
@@ -160,14 +165,14 @@ func (w *way) trip(ctx context.Context, decide func()) (came int) {
 	panic(does)
 }
 
-func (w *way) Take(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, granted []bool, came int) {
-	came = w.trip(ctx, func() {
+func (w *way) Take(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, granted []bool, came []int) {
+	one := w.trip(ctx, func() {
 		for i := range charges {
 			r := w.take(charges[i][0].Cost)
 			results, granted = append(results, []store.Result{r}), append(granted, r.OK)
 		}
 	})
-	return results, granted, came
+	return results, granted, slices.Repeat([]int{one}, len(charges))
 }
 
 func (w *way) take(cost int64) store.Result {
@@ -186,8 +191,8 @@ func (w *way) take(cost int64) store.Result {
 	return r
 }
 
-func (w *way) Settle(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, came int) {
-	came = w.trip(ctx, func() {
+func (w *way) Settle(ctx context.Context, charges [][]store.Charge) (results [][]store.Result, came []int) {
+	one := w.trip(ctx, func() {
 		for i := range charges {
 			c := &charges[i][0]
 			if w.stands[c.Receipt.Cost] != c.Receipt {
@@ -199,7 +204,7 @@ func (w *way) Settle(ctx context.Context, charges [][]store.Charge) (results [][
 			results = append(results, []store.Result{{OK: true}})
 		}
 	})
-	return results, came
+	return results, slices.Repeat([]int{one}, len(charges))
 }
 
 // crossing is what is done at once.
@@ -365,7 +370,7 @@ func TestEveryOrderOfLines(t *testing.T) {
 			Added:   map[string]string{"lined.go": linedFile},
 			Mutants: linesMutants,
 			Into:    "linedVariants",
-			Entry:   "func(there thereWay, l lines) lined { return V.ExploreLines(there, l.direct, l.ways, l.few, l.most) }",
+			Entry:   linedEntry,
 		}).Run(t)
 		return
 	}

@@ -66,14 +66,14 @@ func (o *op) meets(p *op) (met bool) {
 func (o *op) follows(p *op) bool { return o.kind == Lock && (p.kind == Unlock || p.kind == refused) }
 
 // most is how many actors a scenario may have, those included that it starts on its way.
-const most = 16
+const most = 32
 
 // set is a set of actors.
-type set uint16
+type set uint32
 
 func one(i int) set          { return 1 << i }
 func (s set) has(i int) bool { return s>>i&1 != 0 }
-func (s set) first() int     { return bits.TrailingZeros16(uint16(s)) }
+func (s set) first() int     { return bits.TrailingZeros32(uint32(s)) }
 func (s set) all() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for ; s != 0 && yield(s.first()); s &= s - 1 {
