@@ -202,9 +202,10 @@ func (c *caller) Renew(at int) (now int, others bool) {
 
 // settleTurns gives back turns that were reserved and that nobody uses.
 func (v *version) settleTurns(ctx context.Context, charges []store.Charge) []store.Result {
-	results, took, err := v.settle(ctx, v.store, charges)
-	if err != nil {
+	results := make([]store.Result, len(charges))
+	if took, err := v.settle(context.WithoutCancel(ctx), v.store, charges, results); err != nil {
 		v.unsettled(nil, charges, took, err)
+		return nil
 	}
 	return results
 }

@@ -343,8 +343,10 @@ func (p *Permit) Detach() (release func()) {
 // only the handler's goroutine may look at that.
 func (p *Permit) released() {
 	if !p.response.returned.Load() {
-		changes, held := p.letGo()
-		p.tellFreed(changes, p.finish(held, nil))
+		c := calls.Get().(*call)
+		defer c.end(context.Background())
+		changes := p.letGo(c)
+		p.tellFreed(changes, p.finish(c, nil))
 	}
 	if p.response.ends.Add(1) == 2 {
 		p.release()
@@ -372,15 +374,16 @@ func (p *Permit) panicked(v any) {
 func (p *Permit) release() {
 	var amends []amend
 	defer func() {
+		c := calls.Get().(*call)
+		defer c.end(context.Background())
 		var changes []adaptive.Change
-		var back []store.Charge
 		if p.response == nil || !p.response.freed {
-			changes, back = p.letGo()
+			changes = p.letGo(c)
 		}
 		if p.response != nil && p.response.pacing != nil {
-			back = append(back, p.response.pacing.End()...)
+			c.Charges = append(c.Charges, p.response.pacing.End()...)
 		}
-		released := p.tellFreed(changes, p.finish(back, amends))
+		released := p.tellFreed(changes, p.finish(c, amends))
 		p.observePaced()
 		p.over(released)
 	}()
@@ -389,8 +392,8 @@ func (p *Permit) release() {
 }
 
 // letGo releases what the process holds for the permit, and returns what has changed by
-// that, and the charges that release its slots in the store.
-func (p *Permit) letGo() (changes []adaptive.Change, held []store.Charge) {
+// that. It adds the charges that release the permit's slots in the store to c.
+func (p *Permit) letGo(c *call) (changes []adaptive.Change) {
 	for i := range p.grants {
 		g := &p.grants[i]
 		g.entry.hold(p.lim.waiters, g.key, g.cost, p.class, -1)
@@ -404,7 +407,8 @@ func (p *Permit) letGo() (changes []adaptive.Change, held []store.Charge) {
 	if p.learns() {
 		changes = p.endTiming()
 	}
-	return changes, p.leases()
+	c.leases(p)
+	return changes
 }
 
 // tellFreed tells the observers what became of giving something back, and returns how

@@ -272,45 +272,54 @@ func (p *Permit) settled(i int, r store.Result) {
 
 // ending is the outcome of the store's call at the end of a request.
 type ending struct {
-	charges []store.Charge
-	settled bool // whether the call has amended costs
+	charges []store.Charge // in the call's memory
+	settled bool           // whether the call has amended costs
 	took    time.Duration
 	err     error // a *StoreError
 }
 
-// leases returns the charges that release the permit's slots.
-func (p *Permit) leases() (held []store.Charge) {
+// leases adds the charges that release the permit's slots.
+func (c *call) leases(p *Permit) {
 	p.mu.Lock() // Settle may be changing the results
 	defer p.mu.Unlock()
 	for i := range p.grants {
 		if g := &p.grants[i]; g.result.Receipt.Lease != (store.LeaseID{}) {
-			held = append(held, g.charge(0))
+			c.Charges = append(c.Charges, g.charge(0))
 		}
 	}
-	return held
 }
 
-// finish makes the charges that give something back, and the amends, in one call.
-func (p *Permit) finish(back []store.Charge, amends []amend) (end ending) {
+// finish makes the call's charges, which give something back, and the amends, at once.
+func (p *Permit) finish(c *call, amends []amend) (end ending) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(amends) > 0 {
 		amends = p.due(amends)
 	}
-	end.charges = back
+	back := len(c.Charges)
 	for _, a := range amends {
-		end.charges = append(end.charges, p.grants[a.i].charge(a.cost))
+		c.Charges = append(c.Charges, p.grants[a.i].charge(a.cost))
 	}
-	var results []store.Result
-	if results, end.took, end.err = p.lim.settle(p.ctx, p.lim.store, end.charges); end.err != nil {
+	c.Results = append(c.Results[:0], make([]store.Result, len(c.Charges))...)
+	end.charges = c.Charges
+	if end.took, end.err = p.lim.settle((*outliving)(p), p.lim.store, c.Charges, c.Results); end.err != nil {
 		return end
 	}
 	for k, a := range amends {
-		p.settled(a.i, results[len(back)+k])
+		p.settled(a.i, c.Results[back+k])
 	}
 	end.settled = len(amends) > 0
 	return end
 }
+
+// outliving is the context of what is done when a permit's request is over: the request's
+// own, as context.WithoutCancel would make it, without its allocation.
+type outliving Permit
+
+func (*outliving) Deadline() (none time.Time, ok bool) { return none, false }
+func (*outliving) Done() <-chan struct{}               { return nil }
+func (*outliving) Err() error                          { return nil }
+func (o *outliving) Value(key any) any                 { return o.ctx.Value(key) }
 
 // settleTimeout bounds giving something back after the request's own context has ended
 // or been set aside.
@@ -319,7 +328,8 @@ const settleTimeout = 2 * time.Second
 // cancel settles charges, even if ctx has ended, and wakes those who wait for the slots
 // among them. It tells observers if it fails.
 func (v *version) cancel(ctx context.Context, s store.Store, p *plan, charges []store.Charge) {
-	if _, took, err := v.settle(ctx, s, charges); err != nil {
+	took, err := v.settle(context.WithoutCancel(ctx), s, charges, make([]store.Result, len(charges)))
+	if err != nil {
 		v.unsettled(p, charges, took, err)
 	}
 }
@@ -335,18 +345,17 @@ func (v *version) timed(ctx context.Context, s store.Store, charges []store.Char
 }
 
 // settle is cancel without telling observers, for callers that must finish other work
-// before an observer may panic. It returns the results, or a *StoreError.
-func (v *version) settle(ctx context.Context, s store.Store, charges []store.Charge) (results []store.Result, took time.Duration, err error) {
+// before an observer may panic. ctx must not end with the request. The error is a
+// *StoreError.
+func (v *version) settle(ctx context.Context, s store.Store, charges []store.Charge, results []store.Result) (took time.Duration, err error) {
 	if len(charges) == 0 {
-		return nil, 0, nil
+		return 0, nil
 	}
-	ctx = context.WithoutCancel(ctx)
 	if !store.AnswersAtOnce(s) { // for a store in memory a timer would cost more than the call
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, settleTimeout)
 		defer stop()
 	}
-	results = make([]store.Result, len(charges))
 	took, err = v.timed(ctx, s, charges, results)
 	for i := range charges {
 		if charges[i].Receipt.Lease != (store.LeaseID{}) {
@@ -354,7 +363,7 @@ func (v *version) settle(ctx context.Context, s store.Store, charges []store.Cha
 		}
 	}
 	if err != nil {
-		return nil, took, &StoreError{err}
+		return took, &StoreError{err}
 	}
-	return results, took, nil
+	return took, nil
 }
