@@ -140,13 +140,14 @@ func get[T any](t *testing.T, ctx context.Context, a chromedp.Action[T]) (got T)
 	return got
 }
 
-// says waits until an element has a text in it. While one page follows another, there is
-// none to ask.
+// says waits until a page has loaded, with its style, and an element has a text in it.
+// While one page follows another, there is none to ask.
 func says(t *testing.T, ctx context.Context, selector, text string) {
 	t.Helper()
+	ask := fmt.Sprintf(`document.readyState === "complete" && document.querySelector(%q)?.innerText || ""`, selector)
 	var got string
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		said, err := chromedp.Run(ctx, chromedp.Evaluate[string](fmt.Sprintf("document.querySelector(%q)?.innerText ?? ''", selector)))
+		said, err := chromedp.Run(ctx, chromedp.Evaluate[string](ask))
 		if err != nil {
 			if got = err.Error(); ctx.Err() != nil {
 				break
