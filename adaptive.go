@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/clock"
+	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -269,7 +270,7 @@ func (c *call) decideLocally() {
 // err, if none of its enforced limits is in the store, or if limits of this process,
 // which need no store, still hold. Otherwise it returns err.
 func (c *call) goOn(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.As(err, new(*canceledError)) {
+	if ctx.Err() != nil || errors.As(err, new(*failure.Canceled)) {
 		return err
 	}
 	stored, here, closed := false, false, false

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/waiting"
@@ -101,7 +102,7 @@ func (c *call) wait(ctx context.Context) error {
 	err := c.lim.waiters.Lines().Take(ctx, &c.Call, (*caller)(c), c.Patient || c.needs&waits != 0, c.needs&slots != 0)
 	if left, ok := err.(*waiting.LeftError); ok { // errors.As allocates
 		c.giveBack(ctx)
-		return &canceledError{left.Err}
+		return &failure.Canceled{Err: left.Err}
 	}
 	if err != nil {
 		return c.goOn(ctx, err)

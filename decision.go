@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
+	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
-	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/store"
 )
 
@@ -212,52 +211,59 @@ func (e *StoreError) Unwrap() error { return e.Err }
 // StatusCode returns 503.
 func (e *StoreError) StatusCode() int { return http.StatusServiceUnavailable }
 
-// requestError is a refusal for a reason other than a limit.
-type requestError struct {
-	err    error
-	status int
-	limit  string // the limit it is about, or ""
+// setFailed sets the header fields of an answer to err. A refusal by limits already has
+// its own.
+func setFailed(h http.Header, err error) {
+	if _, ok := err.(*DeniedError); !ok {
+		field.Failed(h, failure.Status(err))
+	}
 }
 
-func (e *requestError) Error() string {
-	if e.limit == "" {
-		return e.err.Error()
+// Deny answers a request that Admit has refused with err, which may be wrapped. A
+// request whose context ended while it waited gets 503, since it may be the server that
+// ended it; if the client has left, nobody reads the answer. Deny is for adapters, and
+// for applications to which an adapter passes its errors.
+func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
+	if denied := refusalIn(err); denied != nil {
+		l.deniedBy(denied).deny(w, r, denied)
+		return
 	}
-	return "stint: limit " + e.limit + ": " + strings.TrimPrefix(e.err.Error(), "stint: ")
+	l.now.Load().fail(w, r, err)
 }
 
-func (e *requestError) Unwrap() error { return e.err }
-
-// StatusCode returns 403 if the request is at fault, and statusOf of the error if a
-// function of the application failed.
-func (e *requestError) StatusCode() int { return e.status }
-
-// statusOf returns the status that an error asks for, such as 401 from a KeyFunc that
-// finds no session. If it asks for none, or for one that isn't an error, the status is
-// 503 if a context has ended and 500 otherwise.
-func statusOf(err error) int {
-	var s interface{ StatusCode() int }
-	if errors.As(err, &s) {
-		if status := s.StatusCode(); status >= 400 && status <= 599 {
-			return status
-		}
+// Answers reports whether Deny answers err in a way that the limiter was configured
+// for: by WithDenyHandler for refusals by limits, by WithErrorHandler for other errors,
+// by WithProblem for both. It is for adapters to routers with an error handler of their
+// own, which answers the rest.
+func (l *Limiter) Answers(err error) bool {
+	if denied := refusalIn(err); denied != nil {
+		v := l.deniedBy(denied)
+		return v.denyHandler != nil || v.problem
 	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return http.StatusServiceUnavailable
-	}
-	return http.StatusInternalServerError
+	v := l.now.Load()
+	return v.errorHandler != nil || v.problem
 }
 
-// canceledError is the error of a decision or a wait that ended because its context did:
-// the client left, or the server gave up the request. What was charged is given back.
-type canceledError struct{ err error }
+// refusalIn finds the refusal by limits that err is or wraps, or nil.
+func refusalIn(err error) *DeniedError {
+	if de, ok := err.(*DeniedError); ok { // errors.As allocates
+		return de
+	}
+	if de := (*DeniedError)(nil); errors.As(err, &de) {
+		return de
+	}
+	return nil
+}
 
-func (e *canceledError) Error() string { return "stint: not admitted: " + e.err.Error() }
-func (e *canceledError) Unwrap() error { return e.err }
-
-// StatusCode returns 503, whoever ended the context. A server that shuts down can't be
-// told from a client that left, and only in the first case does anybody read the answer.
-func (e *canceledError) StatusCode() int { return http.StatusServiceUnavailable }
+// deniedBy returns the version that answers a refusal: the version of l that refused, or
+// l's present one for another limiter's refusal. stintecho hands errors to the
+// application, which may pass them to any limiter.
+func (l *Limiter) deniedBy(err *DeniedError) *version {
+	if err.by != nil && err.by.of == l {
+		return err.by
+	}
+	return l.now.Load()
+}
 
 type deniedKey struct{}
 
@@ -283,8 +289,11 @@ func DeniedFromContext(ctx context.Context) *DeniedError {
 
 // deny answers a request that a limit refused.
 func (v *version) deny(w http.ResponseWriter, r *http.Request, err *DeniedError) {
-	if v.denyHandler != nil && v.denyHandler(w, r, err) {
-		return
+	if v.denyHandler != nil {
+		if v.denyHandler(w, r, err) {
+			return
+		}
+		field.NotStored(w.Header()) // in case the handler has allowed caching
 	}
 	var few [4]string
 	violated := few[:0]
@@ -298,29 +307,13 @@ func (v *version) deny(w http.ResponseWriter, r *http.Request, err *DeniedError)
 
 // fail answers a request that was refused for a reason other than a limit.
 func (v *version) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if v.errorHandler != nil && v.errorHandler(w, r, err) {
-		return
+	if v.errorHandler != nil {
+		if v.errorHandler(w, r, err) {
+			return
+		}
+		field.NotStored(w.Header())
 	}
-	field.Blank(statusOf(err)).Write(w, r)
-}
-
-// answers runs a handler for a refused request, and reports whether it has answered: by a
-// status, a body, a flush or a hijack. If not, w is ready for another answer. Only the
-// options for such handlers refer to answers, so that servers without them aren't linked
-// with the wrapped response.
-func answers(w http.ResponseWriter, r *http.Request, handler func(http.ResponseWriter)) bool {
-	s := new(respond.Watched)
-	s.Begin(r)
-	handler(s.Writer(w))
-	if s.Answered() {
-		return true
-	}
-	// gin's writer can be written to by methods that net/http's doesn't have.
-	if asked, ok := w.(interface{ Written() bool }); ok && asked.Written() {
-		return true
-	}
-	field.NotStored(w.Header()) // in case the handler has allowed caching
-	return false
+	field.Blank(failure.Status(err)).Write(w, r)
 }
 
 // Redirect returns a deny handler that sends the client to url with 302, for instance

@@ -43,7 +43,6 @@ import (
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/events"
-	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/waiting"
@@ -186,82 +185,6 @@ func (l *Limiter) AdmitOrDeny(w http.ResponseWriter, r *http.Request) (p *Permit
 		l.Deny(w, r, err)
 	}
 	return nil, false
-}
-
-// setFailed sets the header fields of an answer to err. A refusal by limits already has
-// its own.
-func setFailed(h http.Header, err error) {
-	if _, ok := err.(*DeniedError); !ok {
-		field.Failed(h, statusOf(err))
-	}
-}
-
-// sift applies the predicates of WithSkip and WithBlock, which exempt or refuse a request
-// before any limit decides it.
-func (v *version) sift(r *http.Request) (exempt bool, err error) {
-	for _, skip := range v.skip {
-		if skip(r) {
-			return true, nil
-		}
-	}
-	for _, block := range v.block {
-		if block(r) {
-			err := &requestError{err: ErrBlocked, status: http.StatusForbidden}
-			told := Event{Kind: EventBlocked, Request: r, Err: err}
-			if v.of.told.Load() != nil { // the route is only for observers
-				told.Route = v.plan(r).route()
-			}
-			v.observe(&told)
-			return false, err
-		}
-	}
-	return false, nil
-}
-
-// Deny answers a request that Admit has refused with err, which may be wrapped. A
-// request whose context ended while it waited gets 503, since it may be the server that
-// ended it; if the client has left, nobody reads the answer. Deny is for adapters, and
-// for applications to which an adapter passes its errors.
-func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
-	if denied := refusalIn(err); denied != nil {
-		l.deniedBy(denied).deny(w, r, denied)
-		return
-	}
-	l.now.Load().fail(w, r, err)
-}
-
-// Answers reports whether Deny answers err in a way that the limiter was configured
-// for: by WithDenyHandler for refusals by limits, by WithErrorHandler for other errors,
-// by WithProblem for both. It is for adapters to routers with an error handler of their
-// own, which answers the rest.
-func (l *Limiter) Answers(err error) bool {
-	if denied := refusalIn(err); denied != nil {
-		v := l.deniedBy(denied)
-		return v.denyHandler != nil || v.problem
-	}
-	v := l.now.Load()
-	return v.errorHandler != nil || v.problem
-}
-
-// refusalIn finds the refusal by limits that err is or wraps, or nil.
-func refusalIn(err error) *DeniedError {
-	if de, ok := err.(*DeniedError); ok { // errors.As allocates
-		return de
-	}
-	if de := (*DeniedError)(nil); errors.As(err, &de) {
-		return de
-	}
-	return nil
-}
-
-// deniedBy returns the version that answers a refusal: the version of l that refused, or
-// l's present one for another limiter's refusal. stintecho hands errors to the
-// application, which may pass them to any limiter.
-func (l *Limiter) deniedBy(err *DeniedError) *version {
-	if err.by != nil && err.by.of == l {
-		return err.by
-	}
-	return l.now.Load()
 }
 
 // ErrHolds is the error of Allow on a limiter with a Concurrency or an

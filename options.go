@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -323,7 +324,7 @@ func WithDenyHandler(h http.Handler) Option {
 			c.errs.bad("WithDenyHandler(nil)", "", "write a handler, or leave it out for a problem body")
 		}
 		c.denyHandler = func(w http.ResponseWriter, r *http.Request, err *DeniedError) bool {
-			return answers(w, r, func(w http.ResponseWriter) {
+			return respond.Answers(w, r, func(w http.ResponseWriter) {
 				h.ServeHTTP(w, r.WithContext(&deniedContext{r.Context(), err}))
 			})
 		}
@@ -349,7 +350,7 @@ func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option 
 			c.errs.bad("WithErrorHandler(nil)", "", "write a function, or leave it out for a problem body")
 		}
 		c.errorHandler = func(w http.ResponseWriter, r *http.Request, err error) bool {
-			return answers(w, r, func(w http.ResponseWriter) { h(w, r, err) })
+			return respond.Answers(w, r, func(w http.ResponseWriter) { h(w, r, err) })
 		}
 	})
 }

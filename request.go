@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/framework"
 	"github.com/stint-go/stint/internal/keytext"
@@ -117,6 +118,28 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own
 	return permit, nil
 }
 
+// sift applies the predicates of WithSkip and WithBlock, which exempt or refuse a request
+// before any limit decides it.
+func (v *version) sift(r *http.Request) (exempt bool, err error) {
+	for _, skip := range v.skip {
+		if skip(r) {
+			return true, nil
+		}
+	}
+	for _, block := range v.block {
+		if block(r) {
+			err := &failure.Error{Err: ErrBlocked, Status: http.StatusForbidden}
+			told := Event{Kind: EventBlocked, Request: r, Err: err}
+			if v.of.told.Load() != nil { // the route is only for observers
+				told.Route = v.plan(r).route()
+			}
+			v.observe(&told)
+			return false, err
+		}
+	}
+	return false, nil
+}
+
 // gather makes the charges of a request.
 func (c *call) gather(p *plan) error {
 	c.plan, c.policy = p, p.policy
@@ -182,8 +205,8 @@ func (c *call) cost(e *entry) (int64, error) {
 	}
 	cost := e.cost(c.r)
 	if cost < 0 {
-		err := &requestError{err: store.ErrCost, status: http.StatusInternalServerError, limit: e.limit.Name()}
-		told := Event{Kind: EventLimitsFailed, Route: c.plan.route(), Request: c.r, Err: err, Decision: Decision{Limit: err.limit}}
+		err := &failure.Error{Err: store.ErrCost, Status: http.StatusInternalServerError, Limit: e.limit.Name()}
+		told := Event{Kind: EventLimitsFailed, Route: c.plan.route(), Request: c.r, Err: err, Decision: Decision{Limit: err.Limit}}
 		if e.dryRun {
 			told.Kind = EventDryRunDenied
 		}
@@ -258,26 +281,26 @@ func (c *call) enter() bool {
 // keyless returns the refusal of a request whose key can't be determined, or nil if the
 // limit is left out instead.
 func (c *call) keyless(e *entry, err error) error {
-	re := &requestError{err: err, status: statusOf(err), limit: e.limit.Name()}
+	re := &failure.Error{Err: err, Status: failure.Status(err), Limit: e.limit.Name()}
 	kind := EventKeyFailed
 	switch {
 	case errors.Is(err, ErrEmptyKey) && c.lim.emptyKey == SkipEmptyKey:
 		return nil
 	case errors.Is(err, ErrEmptyKey):
-		re.status, kind = http.StatusForbidden, EventEmptyKey
+		re.Status, kind = http.StatusForbidden, EventEmptyKey
 	case errors.Is(err, ErrKeyTooLong):
-		re.status = http.StatusForbidden
+		re.Status = http.StatusForbidden
 	}
-	c.lim.observe(&Event{Kind: kind, Route: c.plan.route(), Request: c.r, Err: re, Decision: Decision{Limit: re.limit}})
+	c.lim.observe(&Event{Kind: kind, Route: c.plan.route(), Request: c.r, Err: re, Decision: Decision{Limit: re.Limit}})
 	return re
 }
 
 // decide has the charges decided, and waits for the turn if there is one. If it returns
 // nil, either all charges are granted or the results say which limit refused. The error
-// is a *canceledError or the store's.
+// is a *failure.Canceled or the store's.
 func (c *call) decide(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return &canceledError{err} // a store may ignore ctx, and charge a client that has left
+		return &failure.Canceled{Err: err} // a store may ignore ctx, and charge a client that has left
 	}
 	c.Timed = c.lim.of.told.Load() != nil
 	if len(c.Charges) == 0 { // only Bandwidths, which charge as bytes move
@@ -325,12 +348,12 @@ func (c *call) undecided(ctx context.Context, err error) (*Permit, error) {
 // failed turns the error of a decision into that of Admit or Take: nil if the request
 // passes despite a store's failure.
 func (c *call) failed(ctx context.Context, err error) error {
-	if ce := (*canceledError)(nil); errors.As(err, &ce) {
+	if ce := (*failure.Canceled)(nil); errors.As(err, &ce) {
 		c.observe(EventCanceled, err)
 		return err
 	}
 	if ctxErr := ctx.Err(); ctxErr != nil { // not the store's fault
-		err = &canceledError{ctxErr}
+		err = &failure.Canceled{Err: ctxErr}
 		clear(c.Results)
 		c.observe(EventCanceled, err)
 		return err
@@ -359,14 +382,7 @@ func (c *call) refused(w http.ResponseWriter, answers bool) error {
 	}
 	c.setFields(w.Header(), nil)
 	c.observe(EventDenied, nil)
-	var few [4]string
-	violated := few[:0]
-	for i, e := range c.entries {
-		if !c.Results[i].OK && !e.dryRun {
-			violated = append(violated, e.limit.Name())
-		}
-	}
-	c.fields.Problem(w, c.r, c.why().problem(), violated...)
+	c.fields.Problem(w, c.r, c.why().problem())
 	return ErrAnswered
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/naming"
 	"github.com/stint-go/stint/internal/process"
@@ -149,7 +150,7 @@ func (c *call) has(name string) bool {
 // limitsError handles a request whose limits a function fails to return. The request
 // goes on without them if they would only report.
 func (c *call) limitsError(err error, dryRun bool) error {
-	err = &requestError{err: fmt.Errorf("stint: WithLimitFunc: %w", err), status: statusOf(err)}
+	err = &failure.Error{Err: fmt.Errorf("stint: WithLimitFunc: %w", err), Status: failure.Status(err)}
 	c.lim.observe(&Event{Kind: EventLimitsFailed, Route: c.plan.route(), Request: c.r, Err: err})
 	if dryRun {
 		return nil
@@ -233,7 +234,7 @@ func (e *entry) first() *entry {
 // newEntry makes the entry of a rule, with its compiled limit and its settings.
 func newEntry(p *process.Process, r *rule, l *store.Limit, s settings) *entry {
 	e := &entry{
-		limit: r.kind.decided(l, p), kind: r.kind,
+		limit: r.kind.decided(l, p), kind: r.kind, said: field.Limit{Name: l.Name()},
 		key: s.key, cost: s.cost, settle: s.settle, dryRun: s.dryRun,
 		wait:   waiting.Terms{MaxWait: s.maxWait},
 		closed: s.policy == FailClosed && !s.dryRun,

@@ -92,11 +92,22 @@ var bodies = sync.Pool{New: func() any { return new(Writer) }}
 func (p Problem) Write(w http.ResponseWriter, r *http.Request, violated ...string) {
 	body := bodies.Get().(*Writer)
 	defer bodies.Put(body)
-	body.Problem(w, r, p, violated...)
+	body.problem(w, r, p, violated)
 }
 
-// Problem is Problem.Write for those who have a Writer.
-func (w *Writer) Problem(to http.ResponseWriter, r *http.Request, p Problem, violated ...string) {
+// Problem is Problem.Write for the limits whose Items are refused.
+func (w *Writer) Problem(to http.ResponseWriter, r *http.Request, p Problem) {
+	var few [4]string
+	violated := few[:0]
+	for i := range w.Items {
+		if it := &w.Items[i]; it.Refused {
+			violated = append(violated, it.Name)
+		}
+	}
+	w.problem(to, r, p, violated)
+}
+
+func (w *Writer) problem(to http.ResponseWriter, r *http.Request, p Problem, violated []string) {
 	slot := w.slot()
 	slot[0] = "application/problem+json"
 	to.Header()["Content-Type"] = slot[:1:1]

@@ -143,3 +143,17 @@ func (s *Watched) readFrom(w io.ReaderFrom, src io.Reader, _ io.Writer) (int64, 
 	}
 	return n, err
 }
+
+// Answers runs a handler, and reports whether it has answered: by a status, a body, a
+// flush or a hijack. If not, w is ready for another answer.
+func Answers(w http.ResponseWriter, r *http.Request, handler func(http.ResponseWriter)) bool {
+	s := new(Watched)
+	s.Begin(r)
+	handler(s.Writer(w))
+	if s.Answered() {
+		return true
+	}
+	// gin's writer can be written to by methods that net/http's doesn't have.
+	asked, ok := w.(interface{ Written() bool })
+	return ok && asked.Written()
+}
