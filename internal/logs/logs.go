@@ -85,17 +85,21 @@ type Log struct {
 	logger *slog.Logger // nil: what slog.Default is at the time
 	keys   bool
 
-	mu    sync.Mutex
-	lines [messages]line
-	kept  [states]*pending // or nil
+	mu      sync.Mutex
+	lines   [messages]line
+	kept    [states]*pending // or nil
+	due     []*pending       // to be written, in this order
+	writing bool             // somebody writes what is due
 }
 
-// pending is a message that is to be written unless something newer is said of its state.
+// pending is a message that is to be written: at once, or later unless something newer is
+// said of its state.
 type pending struct {
-	message Message
-	ctx     context.Context
-	record  slog.Record
-	timer   *time.Timer // nil until the record is complete
+	message    Message
+	ctx        context.Context
+	record     slog.Record
+	suppressed int64       // messages before it
+	timer      *time.Timer // of one that is kept
 }
 
 // line is what has become of a message.
@@ -137,63 +141,58 @@ func (l *Log) Shows(ctx context.Context, m Message) bool {
 	return l.handler().Enabled(ctx, said[m].level)
 }
 
-// Write writes a message with attrs, which is told whether to include keys. attrs is
-// called only if the message is written.
+// Write writes a message with attrs, which is told whether to include keys. attrs isn't
+// called for a message that is suppressed.
 func (l *Log) Write(ctx context.Context, m Message, attrs func(keys bool) []slog.Attr) {
 	l.Say(ctx, m, "", attrs)
 }
 
 // Say is Write of a message that has a text of its own.
 func (l *Log) Say(ctx context.Context, m Message, text string, attrs func(keys bool) []slog.Attr) {
-	now := time.Now()
-	suppressed, kept, due := l.due(m, now)
-	if !due || !l.Shows(ctx, m) {
+	now, each := time.Now(), said[m].each
+	if each && !l.Shows(ctx, m) || !each && !l.decide(m, now, nil) {
 		return
 	}
-	r := slog.NewRecord(now, said[m].level, "stint: "+cmp.Or(text, said[m].text), 0)
-	r.AddAttrs(attrs(l.keys)...)
-	if kept != nil {
-		l.keep(kept, ctx, r)
+	p := &pending{message: m, ctx: ctx, record: slog.NewRecord(now, said[m].level, "stint: "+cmp.Or(text, said[m].text), 0)}
+	p.record.AddAttrs(attrs(l.keys)...)
+	if each {
+		l.write(p)
 		return
 	}
-	l.write(ctx, r, suppressed)
+	l.decide(m, now, p)
+	l.drain()
 }
 
-func (l *Log) write(ctx context.Context, r slog.Record, suppressed int64) {
-	if suppressed > 0 {
-		r.AddAttrs(slog.Int64("suppressed", suppressed))
-	}
-	_ = l.handler().Handle(ctx, r) // as slog.Logger does
-}
-
-// due records that a message came, and reports whether there is something to do: to
-// keep it, or, if kept is nil, to write it.
-func (l *Log) due(m Message, now time.Time) (suppressed int64, kept *pending, due bool) {
+// decide decides what becomes of a message that comes now: it is suppressed, kept as p, or
+// due as p. If p is nil and needed, decide changes nothing and returns true: p takes time
+// to make, but must be there when the message gets its place among the others.
+func (l *Log) decide(m Message, now time.Time, p *pending) (needed bool) {
 	s := &said[m]
-	if s.each {
-		return 0, nil, true
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := &l.lines[m]
 	at.last = now
+	if s.ends != 0 && !l.lines[s.ends].open {
+		return false
+	}
+	suppressed := now.Before(at.next)
+	if needed = !suppressed || s.kept; needed && p == nil {
+		return true
+	}
 	if s.ends != 0 {
-		begun := &l.lines[s.ends]
-		if !begun.open {
-			return 0, nil, false
-		}
-		begun.open = false
+		l.lines[s.ends].open = false
 	}
 	l.supersede(s.state)
-	if !now.Before(at.next) {
-		return l.begin(m, now), nil, true
+	switch {
+	case !suppressed:
+		l.begin(p, now)
+	case s.kept:
+		at.suppressed++
+		l.keep(p)
+	default:
+		at.suppressed++
 	}
-	at.suppressed++
-	if !s.kept {
-		return 0, nil, false
-	}
-	l.kept[s.state] = &pending{message: m}
-	return 0, l.kept[s.state], true
+	return needed
 }
 
 // supersede forgets what is kept of a state, since something newer came.
@@ -203,54 +202,74 @@ func (l *Log) supersede(s state) {
 		return
 	}
 	l.kept[s] = nil
-	if k.timer != nil {
-		k.timer.Stop()
-	}
+	k.timer.Stop()
 	if begun := said[k.message].ends; begun != 0 {
 		l.lines[begun].open = true
 	}
 }
 
-// begin records that a message is written, and returns how many were suppressed.
-func (l *Log) begin(m Message, now time.Time) (suppressed int64) {
-	of := &l.lines[m]
+// begin makes a message due.
+func (l *Log) begin(p *pending, now time.Time) {
+	of := &l.lines[p.message]
 	of.next, of.open = now.Add(Interval), true
-	if begun := said[m].ends; begun != 0 {
+	if begun := said[p.message].ends; begun != 0 {
 		of.suppressed = 0
 		of = &l.lines[begun] // what was left out of it belongs to this line
 	}
-	suppressed, of.suppressed = of.suppressed, 0
-	return suppressed
+	p.suppressed, of.suppressed = of.suppressed, 0
+	l.due = append(l.due, p)
 }
 
 // keep has a message written when its Interval is over, unless it is superseded.
-func (l *Log) keep(k *pending, ctx context.Context, r slog.Record) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.kept[said[k.message].state] != k {
-		return
-	}
-	k.ctx, k.record = context.WithoutCancel(ctx), r
-	k.timer = time.AfterFunc(time.Until(l.lines[k.message].next), func() {
-		background.Do("logging", func() { l.flush(k) })
+func (l *Log) keep(p *pending) {
+	p.ctx = context.WithoutCancel(p.ctx)
+	l.kept[said[p.message].state] = p
+	p.timer = time.AfterFunc(time.Until(l.lines[p.message].next), func() {
+		background.Do("logging", func() { l.flush(p) })
 	})
 }
 
-func (l *Log) flush(k *pending) {
+func (l *Log) flush(p *pending) {
 	now := time.Now()
 	l.mu.Lock()
-	due := l.kept[said[k.message].state] == k
-	var suppressed int64
-	if due {
-		l.kept[said[k.message].state] = nil
-		l.lines[k.message].suppressed-- // k itself
-		suppressed = l.begin(k.message, now)
+	if l.kept[said[p.message].state] == p {
+		l.kept[said[p.message].state] = nil
+		l.lines[p.message].suppressed-- // p itself
+		p.record.Time = now
+		l.begin(p, now)
 	}
 	l.mu.Unlock()
-	if due {
-		k.record.Time = now
-		l.write(k.ctx, k.record, suppressed)
+	l.drain()
+}
+
+// drain writes what is due. No lock is held meanwhile, since a handler is the
+// application's. So that the lines keep their order, one goroutine writes those of all.
+func (l *Log) drain() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for !l.writing && len(l.due) > 0 {
+		l.writeNext()
 	}
+}
+
+func (l *Log) writeNext() {
+	p := l.due[0]
+	l.due, l.writing = l.due[1:], true
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.writing = false
+	}()
+	if l.Shows(p.ctx, p.message) {
+		l.write(p)
+	}
+}
+
+func (l *Log) write(p *pending) {
+	if p.suppressed > 0 {
+		p.record.AddAttrs(slog.Int64("suppressed", p.suppressed))
+	}
+	_ = l.handler().Handle(p.ctx, p.record) // as slog.Logger does
 }
 
 // Quiet returns how long a message hasn't come.
