@@ -63,6 +63,7 @@ var paths = []struct {
 	{"AllowedLegacy", []stint.Option{ample(), stint.WithHeaders(stint.LegacyHeaders), stint.WithoutPermit()}, true, 0},
 	{"AllowedBan", []stint.Option{ample(), stint.Ban(10, time.Minute, time.Hour)}, true, 2},
 	{"AllowedConcurrency", []stint.Option{stint.Concurrency(4)}, true, 3}, // one is the store's, of the key's first slot
+	{"AllowedAdaptive", []stint.Option{stint.AdaptiveConcurrency(1, 100)}, true, 7},
 	{"Banned", []stint.Option{stint.Rate(1, 700*24*time.Hour), stint.Ban(1, time.Hour, 365*24*time.Hour)}, false, 0},
 	{"Denied", []stint.Option{stint.Rate(1, 700*24*time.Hour)}, false, 0},
 	{"DeniedTwoLimits", []stint.Option{stint.Rate(1, 700*24*time.Hour), ample()}, false, 0},
@@ -82,14 +83,6 @@ func BenchmarkHTTP(b *testing.B) {
 			}
 		})
 	}
-	b.Run("AllowedAdaptive", func(b *testing.B) {
-		l := limiter(b, theKey, stint.AdaptiveConcurrency(1, 100))
-		w, r := &discard{h: http.Header{}}, get("/")
-		b.ReportAllocs()
-		for b.Loop() {
-			w.request(l, r)
-		}
-	})
 	b.Run("AllowedConcurrencyShares", func(b *testing.B) {
 		l := limiter(b, theKey, stint.Concurrency(4, stint.WithQueue(10), stint.WithShare(1, 25)))
 		w, r := &discard{h: http.Header{}}, get("/")

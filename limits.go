@@ -435,6 +435,17 @@ func (*ban) lacks(_ *entry, beside []*entry) *OptionError {
 	return &OptionError{Problem: "no limit beside it whose refusals count", Write: "write a rate, a quota or a concurrency that nobody waits for beside the ban"}
 }
 
+// saidOf is said for an adaptive limit while its number is units. Decisions follow one
+// another faster than the number changes, so the last one is kept.
+func (e *entry) saidOf(units int64) *field.Limit {
+	if last := e.saidLast.Load(); last != nil && last.Units == units {
+		return last
+	}
+	l := &field.Limit{Name: e.said.Name, Units: units, Policy: field.Policy(e.said.Name, units, 0)}
+	e.saidLast.Store(l)
+	return l
+}
+
 // said returns the part of a limit's fields that is the same in every decision.
 func said(l *store.Limit) field.Limit {
 	spec := l.Spec()

@@ -27,7 +27,6 @@ type call struct {
 	paced   []paced // the Bandwidths: they charge for bytes later, nothing here
 	keys    []knownKey
 	fields  field.Writer
-	said    []field.Limit // of adaptive limits, whose number differs per decision
 	// statuses are the Decision.Limits of the event that observers get.
 	statuses []LimitStatus
 	lent     eventKeys
@@ -419,8 +418,7 @@ func (c *call) setFields(h http.Header, slots []string) {
 		it.Limit, it.Remaining, it.Reset, it.Refused, it.Retry, it.More = &e.said, r.Remaining, r.ResetAfter, !r.OK, r.RetryAfter, -1
 		if e.needs&local != 0 { // the limit's number changes
 			limit, _ := e.kind.stood(ch, r)
-			c.said = append(c.said, field.Limit{Name: it.Name, Units: limit, Policy: field.Policy(it.Name, limit, 0)})
-			it.Limit = &c.said[len(c.said)-1]
+			it.Limit = e.saidOf(limit)
 		}
 		if after, known := ch.Limit.MoreAfter(r); known {
 			it.More = after
@@ -453,6 +451,6 @@ func (c *call) end(ctx context.Context) {
 	c.callState = callState{}
 	c.Granted, c.Timed, c.Took = false, false, 0
 	c.Charges, c.Results = c.Charges[:0], c.Results[:0]
-	c.entries, c.keys, c.said, c.paced = c.entries[:0], c.keys[:0], c.said[:0], c.paced[:0]
+	c.entries, c.keys, c.paced = c.entries[:0], c.keys[:0], c.paced[:0]
 	calls.Put(c)
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
@@ -219,8 +220,10 @@ type entry struct {
 	dryRun bool
 	closed bool        // FailClosed
 	said   field.Limit // in fields; a dry run says nothing
-	from   *limitFunc
-	origin *entry // that it stands for since an Update; nil: it is its own
+	// saidLast is what the fields of an adaptive limit said last; see saidOf.
+	saidLast atomic.Pointer[field.Limit]
+	from     *limitFunc
+	origin   *entry // that it stands for since an Update; nil: it is its own
 }
 
 // first returns the entry that the call began with.

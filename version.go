@@ -50,6 +50,7 @@ type version struct {
 	priority      func(*http.Request) int // or nil
 	aging         time.Duration
 	settler       waiting.Settle // settleTurns
+	local         store.Store    // decides limits of this process, and has the store decide the rest; or nil
 	silent        warn.Set       // what it doesn't warn of
 }
 
@@ -109,7 +110,11 @@ func (l *Limiter) build(c *config, g *generation, names *naming.Names) (*version
 	if c.aging != 0 {
 		v.aging = c.aging
 	}
-	return v, v.compile(c, parent, names)
+	wrong := v.compile(c, parent, names)
+	if limits := l.family.process.Limits(); limits != nil {
+		v.local = limits.Over(v.store)
+	}
+	return v, wrong
 }
 
 // generation holds the versions of a family that belong together.

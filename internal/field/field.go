@@ -60,7 +60,8 @@ const Never = time.Duration(math.MaxInt64)
 // to a second. If in is 0, the units are concurrent requests. The name must not need
 // escaping.
 func Policy(name string, units int64, in time.Duration) string {
-	b := append([]byte{'"'}, name...)
+	var room [64]byte
+	b := append(append(room[:0], '"'), name...)
 	b = appendInt(append(b, `";q=`...), units)
 	if in == 0 {
 		return string(append(b, `;qu="concurrent-requests"`...))
