@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint/internal/failure"
@@ -130,8 +131,17 @@ func (e *DeniedError) Error() string {
 		s += ": costs more than it can ever hold"
 	case after > 0:
 		s += ", retry after " + after.String()
+	case e.full():
+		s += ": its slots are taken"
 	}
 	return s
+}
+
+// full reports whether the limit that refused is one of slots.
+func (e *DeniedError) full() bool {
+	return slices.ContainsFunc(e.Decision.Limits, func(l LimitStatus) bool {
+		return l.Name == e.Decision.Limit && l.InFlight > 0
+	})
 }
 
 // StatusCode returns 429, or 503 if the concurrency of the whole service (a limit with

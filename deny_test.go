@@ -259,6 +259,14 @@ func TestDeniedError(t *testing.T) {
 	if got := de.Error(); !strings.HasPrefix(got, "stint: denied by limit rate, retry after ") || strings.Contains(got, `"k"`) {
 		t.Error(got)
 	}
+	slots := limiter(t, theKey, stint.Concurrency(1))
+	if p, err := slots.Take(t.Context(), "k", 1); err == nil {
+		defer p.Done()
+	}
+	_, err = slots.Take(t.Context(), "k", 1)
+	if got := denied(t, err).Error(); got != "stint: denied by limit concurrency: its slots are taken" {
+		t.Error(got)
+	}
 	d := de.Decision
 	if d.Allowed || d.Limit != "rate" || d.Remaining != 0 || d.RetryAfter <= 0 || len(d.Limits) != 2 {
 		t.Errorf("%+v", d)

@@ -294,7 +294,7 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 // failed and no limit is FailClosed.
 func (c *call) outside(v *version, ctx context.Context, key string, cost int64) (decided bool, err error) {
 	if cost < 1 || cost > store.MaxCost {
-		return false, fmt.Errorf("stint: cost %d: write 1 to 2^40, or use Peek: %w", cost, store.ErrCost)
+		return false, fmt.Errorf("stint: %w: %d: write 1 to 2^40, or use Peek", store.ErrCost, cost)
 	}
 	if err := c.gatherKey(v, key, cost); err != nil {
 		return false, err

@@ -297,9 +297,13 @@ func WithWarmUp(d time.Duration) RateOption {
 }
 
 // WithDebt lets a request pass as soon as earlier requests are paid for; the part of
-// its own cost that isn't covered is paid by the next. It is for a Rate in a
-// TokenBucket, with or without WithBurst and WithQueue; New refuses it on other
-// algorithms. By default a request's whole cost must be available.
+// its own cost that isn't covered is paid by the next. By default a request's whole
+// cost must be available. Permit.Settle and WithSettle don't need WithDebt: what a
+// request costs beyond its charge is owed in any case.
+//
+// It spaces requests: an idle key saves up one second's worth of the rate, not n units.
+// At 1000 per minute that is 16 at once; at 5 per minute, none. Set WithBurst for more.
+// It is for a Rate in a TokenBucket; New refuses it on other algorithms.
 //
 // While earlier requests aren't paid for, a request waits up to WithMaxWait, or is
 // refused. Remaining and the header fields count what has been saved up, without the

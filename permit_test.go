@@ -44,7 +44,7 @@ func TestSettle(t *testing.T) {
 		{"from nothing", []stint.Option{rate(cost(0)), quota(cost(0))}, 3, nil, [2]int64{7, 97}, ""},
 		{"unknown", []stint.Option{rate(), quota()}, 4, []string{"nope"}, [2]int64{9, 99}, `no limit "nope"`},
 		{"concurrency", []stint.Option{rate(), quota(), stint.Concurrency(3)}, 4, []string{"rate", "concurrency"}, [2]int64{9, 99}, `"concurrency" is a concurrency limit`},
-		{"negative", []stint.Option{rate(), quota()}, -1, nil, [2]int64{9, 99}, "cost -1"},
+		{"negative", []stint.Option{rate(), quota()}, -1, nil, [2]int64{9, 99}, "cost out of range: -1"},
 		{"too large", []stint.Option{rate(), quota()}, store.MaxCost + 1, nil, [2]int64{9, 99}, "cost"},
 		{"dry run", []stint.Option{rate(), quota(stint.WithDryRun())}, 4, nil, [2]int64{6, 96}, ""},
 		{"dry run that was not charged", []stint.Option{rate(), quota(stint.WithDryRun(), cost(1000))}, 4, nil, [2]int64{6, 100}, ""},

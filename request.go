@@ -3,6 +3,7 @@ package stint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -204,7 +205,7 @@ func (c *call) cost(e *entry) (int64, error) {
 	}
 	cost := e.cost(c.r)
 	if cost < 0 {
-		err := &failure.Error{Err: store.ErrCost, Status: http.StatusInternalServerError, Limit: e.limit.Name()}
+		err := &failure.Error{Err: fmt.Errorf("%w: WithCost returned %d", store.ErrCost, cost), Status: http.StatusInternalServerError, Limit: e.limit.Name()}
 		told := Event{Kind: EventLimitsFailed, Route: c.plan.route(), Request: c.r, Err: err, Decision: Decision{Limit: err.Limit}}
 		if e.dryRun {
 			told.Kind = EventDryRunDenied

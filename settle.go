@@ -102,7 +102,7 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 		return nil
 	}
 	if cost < 0 || cost > store.MaxCost {
-		return fmt.Errorf("stint: Settle: cost %d: write 0 to 2^40: %w", cost, store.ErrCost)
+		return fmt.Errorf("stint: Settle: %w: %d: write 0 to 2^40", store.ErrCost, cost)
 	}
 	if len(limits) == 0 {
 		q, chosen := p.costed()
@@ -226,7 +226,7 @@ func (p *Permit) amends() (all []amend) {
 			cost = e.settle.fn(s.Request(), got.Status, got.Written)
 			costs[e.settle] = cost
 			if cost != AsCharged && (cost < 0 || cost > store.MaxCost) {
-				err := fmt.Errorf("stint: WithSettle: cost %d for limit %q: return 0 to 2^40, or AsCharged: %w", cost, e.limit.Name(), store.ErrCost)
+				err := fmt.Errorf("stint: WithSettle: limit %s: %w: %d: return 0 to 2^40, or AsCharged", e.limit.Name(), store.ErrCost, cost)
 				about := store.Charge{Key: p.grants[i].key, Limit: e.limit, Cost: cost, DryRun: e.dryRun}
 				p.lim.unsettled(p.plan, []store.Charge{about}, 0, err)
 			}

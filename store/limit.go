@@ -182,6 +182,8 @@ func (l *Limit) checkSpan(bad wrong) {
 		s.Window.check(bad)
 	case s.Period <= 0:
 		bad("Period", fmt.Sprintf("period %v", s.Period), "write a positive duration, such as %v", "time.Second")
+	case s.Period < time.Microsecond:
+		bad("Period", fmt.Sprintf("period %v, and a number without a unit is in nanoseconds", s.Period), "write a duration, such as %v", "time.Second")
 	case s.Period%time.Microsecond != 0:
 		bad("Period", fmt.Sprintf("period %v", s.Period), "write a whole number of microseconds")
 	case float64(s.Period.Microseconds()) > horizon/10:

@@ -174,7 +174,7 @@ type Receipt struct {
 
 // Errors of malformed calls. Stores wrap them; test with errors.Is.
 var (
-	ErrCost      = errors.New("cost is negative or above store.MaxCost")
+	ErrCost      = errors.New("cost out of range") // below 0, or above MaxCost
 	ErrLimit     = errors.New("charge without a limit: make one with store.NewLimit")
 	ErrResults   = errors.New("charges and results differ in length")
 	ErrDuplicate = errors.New("a limit is charged twice for the same key in one call: add up the costs")
