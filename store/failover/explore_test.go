@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	orders "github.com/stint-go/stint/internal/explore/steps"
+	ending "github.com/stint-go/stint/internal/explore/steps/context"
 	"github.com/stint-go/stint/internal/explore/steps/lang"
 	twin "github.com/stint-go/stint/internal/explore/steps/time"
 	"github.com/stint-go/stint/store"
@@ -50,22 +51,46 @@ func (x Explored) Left() (kept, events int, probing bool) { return len(x.kept), 
 type half struct {
 	*orders.Run
 	name   string
-	down   bool
+	is     string // up, down, hanging (calls until their deadlines), or late (after these)
 	stands map[store.Receipt]bool
 	heard  map[store.Receipt]bool // to be settled, but was down
 	made   byte                   // leases
+	failed int                    // calls, in a way that counts
 }
 
 func newHalf(r *orders.Run, name string) *half {
-	return &half{Run: r, name: name, stands: map[store.Receipt]bool{}, heard: map[store.Receipt]bool{}}
+	return &half{Run: r, name: name, is: "up", stands: map[store.Receipt]bool{}, heard: map[store.Receipt]bool{}}
 }
 
 var errHalf = errors.New("down")
 
-func (h *half) Take(_ context.Context, charges []store.Charge, results []store.Result) error {
+// asked is the way to the half, and says whether it decides.
+func (h *half) asked(ctx context.Context) error {
 	orders.At(orders.Store, unsafe.Pointer(h))
-	if orders.Note("the %s is asked, down: %t", h.name, h.down); h.down {
+	orders.Note("the %s is asked, and is %s", h.name, h.is)
+	switch is := h.is; is {
+	case "down":
+		h.failed++
 		return errHalf
+	case "hanging", "late":
+		began := orders.Now()
+		lang.Receive(ctx.Done())
+		if is == "late" {
+			lang.Receive(twin.After(lateness))
+			orders.At(orders.Store, unsafe.Pointer(h))
+			break
+		}
+		if orders.Now().Sub(began) >= patience {
+			h.failed++
+		}
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (h *half) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if err := h.asked(ctx); err != nil {
+		return err
 	}
 	h.made++
 	results[0] = store.Result{OK: true, Receipt: store.Receipt{Instant: int64(h.made), Cost: 1}}
@@ -76,11 +101,10 @@ func (h *half) Take(_ context.Context, charges []store.Charge, results []store.R
 	return nil
 }
 
-func (h *half) Settle(_ context.Context, charges []store.Charge, results []store.Result) error {
-	orders.At(orders.Store, unsafe.Pointer(h))
-	if orders.Note("the %s is to settle, down: %t", h.name, h.down); h.down {
+func (h *half) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if err := h.asked(ctx); err != nil {
 		h.heard[charges[0].Receipt] = true
-		return errHalf
+		return err
 	}
 	if charges[0].Receipt.Lease[1] != h.name[0] {
 		h.Broken("the %s settles what it hasn't charged", h.name)
@@ -116,7 +140,7 @@ func (x outage) String() string {
 func (x outage) scenario(newStore newStore) func(*orders.Run) {
 	return func(r *orders.Run) {
 		r.Freeze()
-		w := &pair{Run: r, primary: newHalf(r, "primary"), secondary: newHalf(r, "secondary")}
+		w := &pair{Run: r, threshold: x.threshold, late: strings.Contains(x.String(), "late"), primary: newHalf(r, "primary"), secondary: newHalf(r, "secondary")}
 		w.store = newStore(w.primary, w.secondary, x.threshold, w.observe)
 		for i, does := range x.actors {
 			r.Go(string(rune('A'+i)), func() {
@@ -135,6 +159,8 @@ type pair struct {
 	*orders.Run
 	store              explored
 	primary, secondary *half
+	threshold          int
+	late               bool // the primary is at times
 	opens              bool // as the observer was told
 	closed             bool
 }
@@ -143,14 +169,29 @@ func (w *pair) observe(opens bool) {
 	if orders.Note("observed: opens: %t", opens); opens == w.opens {
 		w.Broken("the breaker is told to be what it is: open: %t", opens)
 	}
-	w.opens = opens
+	if w.opens = opens; opens && w.primary.failed < w.threshold {
+		w.Broken("the breaker opens after %d failures", w.primary.failed)
+	}
 }
 
 func (w *pair) do(what string, held *store.Receipt) {
+	ctx, most := context.Background(), forever
+	what, within, bounded := strings.Cut(what, " in ")
+	if bounded {
+		most, _ = time.ParseDuration(within)
+		within, end := ending.WithTimeout(ctx, most)
+		defer end()
+		ctx = within
+	}
+	what, atOnce := strings.CutSuffix(what, " at once")
+	if atOnce {
+		most = 0
+	}
+	began := orders.Now()
 	switch what {
-	case "down", "up":
+	case "up", "down", "hanging", "late":
 		orders.At(orders.Store, unsafe.Pointer(w.primary))
-		w.primary.down = what == "down"
+		w.primary.is = what
 		orders.Note("the primary is %s", what)
 	case "wait":
 		lang.Receive(twin.After(250 * time.Millisecond)) // as long as the next probe
@@ -158,21 +199,40 @@ func (w *pair) do(what string, held *store.Receipt) {
 		w.closed = true
 		_ = w.store.Close()
 	case "charge":
-		w.take(rateLimit)
+		w.take(ctx, rateLimit)
 	case "take":
-		*held = w.take(slotLimit)
+		*held = w.take(ctx, slotLimit)
 	case "release":
+		if *held == (store.Receipt{}) {
+			return
+		}
 		var result [1]store.Result
-		err := w.store.Settle(context.Background(), []store.Charge{{Key: "k", Limit: slotLimit, Receipt: *held}}, result[:])
+		err := w.store.Settle(ctx, []store.Charge{{Key: "k", Limit: slotLimit, Receipt: *held}}, result[:])
 		orders.Note("released: %v", err)
 	default:
 		panic(what)
 	}
+	if w.late {
+		most += lateness
+	}
+	if took := orders.Now().Sub(began); took > most {
+		w.Broken("%s takes %v", what, took)
+	}
 }
 
-func (w *pair) take(l *store.Limit) store.Receipt {
+const (
+	forever  = time.Hour
+	lateness = 50 * time.Millisecond  // of an answer, after the caller's deadline
+	patience = 100 * time.Millisecond // the default of WithPatience
+)
+
+func (w *pair) take(ctx context.Context, l *store.Limit) store.Receipt {
 	var result [1]store.Result
-	err := w.store.Take(context.Background(), []store.Charge{{Key: "k", Limit: l, Cost: 1}}, result[:])
+	err := w.store.Take(ctx, []store.Charge{{Key: "k", Limit: l, Cost: 1}}, result[:])
+	orders.Note("charged: %v", err)
+	if _, bounded := ctx.Deadline(); bounded && errors.Is(err, context.DeadlineExceeded) {
+		return store.Receipt{}
+	}
 	if err != nil || !result[0].OK {
 		w.Broken("a Take with a secondary fails: %v", err)
 	}
@@ -199,9 +259,11 @@ func (w *pair) look() {
 	}
 }
 
-// Whatever callers do while a primary fails and comes back: each charge is made on one
-// side and settled there, a slot that is released is free in the end, the breaker closes,
-// the observer is told of each change once and in order, and no probing goes on.
+// Whatever callers do while a primary fails, hangs, or answers too late, and comes back:
+// each charge is made on one side and settled there, a slot that is released is free in
+// the end, callers wait no longer than their deadlines, the breaker opens for failures
+// that count, and closes, the observer is told of each change once and in order, and no
+// probing goes on.
 func TestEveryOrder(t *testing.T) {
 	if len(variants) == 0 {
 		(&orders.Elsewhere{
@@ -224,12 +286,36 @@ func TestEveryOrder(t *testing.T) {
 	during(1, "take; down; charge; release; up; wait; down; up", "wait; charge")
 	during(1, "take; release", "charge", "down; up", "close")
 	during(2, "take; release", "take; release", "down; up")
+	during(1, "hanging; charge in 200ms; charge at once; up; wait")
+	during(2, "hanging; charge in 50ms; charge in 50ms; charge in 50ms; up")
+	during(2, "hanging; charge in 200ms; charge in 50ms; charge in 200ms; charge at once; up; wait")
+	during(1, "charge in 200ms; charge in 200ms", "hanging; wait; up")
+	during(1, "take in 200ms; release in 200ms", "hanging; wait; wait; up")
+	during(2, "take in 200ms; release in 200ms", "take in 200ms; release in 200ms", "hanging; up")
+	during(2, "charge in 200ms; charge in 200ms", "charge in 50ms; charge in 200ms", "hanging; up")
+	during(1, "late; take in 200ms; release in 200ms", "wait; down; charge; up")
+	during(1, "take in 200ms; release in 200ms", "late; wait; up")
+	during(1, "down; charge; late; wait; wait; wait; up", "charge in 200ms; wait; charge in 200ms")
+	during(1, "take; hanging; charge in 200ms; release; up; wait", "charge in 200ms")
+	during(1, "take; hanging; release in 200ms; charge at once; up")
+	during(1, "take; down; charge; release; up; wait", "wait; hanging; wait; wait; wait; up")
+	during(1, "take in 200ms; release in 200ms", "hanging; wait; wait; up", "wait; wait; close")
 	orders.Explore(t, mutants, outages, func(variant string, x outage) func(*orders.Run) {
 		return x.scenario(variants[variant])
 	})
 }
 
 var mutants = []orders.Variant{
+	{Name: "every deadline counts", Edits: []orders.Edit{{File: "breaker.go",
+		Was: " || took < s.patience {", Is: " {"}}},
+	{Name: "no deadline counts", Edits: []orders.Edit{{File: "breaker.go",
+		Was: "if !bounded || !errors.Is", Is: "if bounded || !errors.Is"}}},
+	{Name: "what doesn't count is a failure to the breaker", Edits: []orders.Edit{{File: "breaker.go",
+		Was: "return ok && !f.counted || err == errNotAsked", Is: "return ok && f.counted || err == errNotAsked"}}},
+	{Name: "a probe may take for ever", Edits: []orders.Edit{{File: "probe.go",
+		Was: "context.WithTimeout(s.life, s.timeout)", Is: "context.WithCancel(s.life)"}}},
+	{Name: "a release that is made later may take for ever", Edits: []orders.Edit{{File: "release.go",
+		Was: "context.WithTimeout(s.life, s.timeout)", Is: "context.WithCancel(s.life)"}}},
 	{Name: "a release that isn't made is forgotten", Edits: []orders.Edit{{File: "failover.go",
 		Was: "	if err == errNotAsked {\n		s.keep(charges)\n	}\n", Is: ""}}},
 	{Name: "a release that is kept waits for the next outage", Edits: []orders.Edit{{File: "release.go",
