@@ -123,7 +123,7 @@ const (
 // WithAdaptation sets how an AdaptiveConcurrency follows the latency: Gradient2, Vegas
 // or AIMD. The default is Gradient2. New refuses any other value.
 func WithAdaptation(a Adaptation) AdaptiveOption {
-	return changeOption{change: func(r *rule) {
+	return adaptiveOption{change: func(r *rule) {
 		switch a {
 		case Gradient2:
 			configOf(r).Algorithm = adaptive.Gradient2
@@ -145,7 +145,7 @@ func WithAdaptation(a Adaptation) AdaptiveOption {
 // the service can do at once. With 1.5 it is half above that, and rises further while
 // an overload lasts, but mixed work isn't mistaken for overload.
 func WithTolerance(factor float64) AdaptiveOption {
-	return changeOption{change: func(r *rule) {
+	return adaptiveOption{change: func(r *rule) {
 		if !(factor >= 1 && factor <= 100) { // NaN is neither
 			r.errs.bad(fmt.Sprintf("WithTolerance(%v)", factor), "", "write 1 or more, up to 100")
 			return
@@ -162,7 +162,7 @@ func WithTolerance(factor float64) AdaptiveOption {
 // Start with twice what the slowest requests take without a queue. If more than one in
 // twenty takes longer than d without any queue, the limit falls to its min.
 func WithLatencyTimeout(d time.Duration) AdaptiveOption {
-	return changeOption{change: func(r *rule) {
+	return adaptiveOption{change: func(r *rule) {
 		if d < 100*time.Microsecond {
 			r.errs.bad(fmt.Sprintf("WithLatencyTimeout(%v)", d), "", "write 100µs or more")
 			return
@@ -175,7 +175,7 @@ func WithLatencyTimeout(d time.Duration) AdaptiveOption {
 // The default is 20, or the nearer of min and max if 20 is outside. New refuses other
 // values.
 func WithInitialLimit(n int64) AdaptiveOption {
-	return changeOption{change: func(r *rule) {
+	return adaptiveOption{change: func(r *rule) {
 		if n < 1 {
 			r.errs.bad(fmt.Sprintf("WithInitialLimit(%d)", n), "", "write 1 or more")
 			return
@@ -189,7 +189,7 @@ func WithInitialLimit(n int64) AdaptiveOption {
 // windows. A window continues until it has ten requests. Shorter windows react faster,
 // and mistake chance for change sooner.
 func WithSampleWindow(d time.Duration) AdaptiveOption {
-	return changeOption{change: func(r *rule) {
+	return adaptiveOption{change: func(r *rule) {
 		if d < 100*time.Millisecond {
 			r.errs.bad(fmt.Sprintf("WithSampleWindow(%v)", d), "", "write 100ms or more")
 			return
