@@ -1,12 +1,14 @@
 package stint_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,7 +16,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gin-gonic/gin"
+
 	"github.com/stint-go/stint"
+	stintgin "github.com/stint-go/stint/adapters/gin"
 )
 
 func TestDenyHandlers(t *testing.T) {
@@ -406,6 +411,49 @@ func TestRefusalAllocates(t *testing.T) {
 		router := allocs(204, ample(), stint.WithoutPermit())
 		if got := allocs(429, stint.Rate(1, 700*24*time.Hour), stint.WithProblem()); got > router {
 			t.Errorf("%s: %v allocations, of them %v the router's", adapter, got, router)
+		}
+	}
+}
+
+// The server removes the files of the request that it knows, also those of a form that a
+// deny handler has read.
+func TestDeniedFilesAreTheServers(t *testing.T) {
+	refuses := stint.Rate(1, time.Hour, stint.WithCost(func(*http.Request) int64 { return 2 }))
+	read := func(r *http.Request) {
+		if err := r.ParseMultipartForm(1); err != nil {
+			t.Error(err)
+		}
+	}
+	standard := stint.WithDenyHandler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { read(r) }))
+	own := stintgin.WithDeny(func(c *gin.Context) { read(c.Request) })
+	fails := func(stint.KeyFunc) stint.KeyFunc {
+		return func(*http.Request) (string, error) { return "", errors.New("no user") }
+	}
+	for _, tt := range []struct {
+		adapter string
+		key     stint.KeyFunc
+		opts    []stint.Option
+	}{
+		{"stinthttp", stint.Global(), []stint.Option{standard}},
+		{"stintgin", stint.Global(), []stint.Option{standard}},
+		{"stintgin", stint.Global(), []stint.Option{own}},
+		{"stintgin", ginUser, []stint.Option{standard}},
+		{"stintgin", ginUser, []stint.Option{own}},
+		{"stintecho", stint.Global(), []stint.Option{standard}},
+		{"stintecho", echoUser, []stint.Option{standard}},
+		{"stintgin", fails(ginUser), []stint.Option{stint.WithErrorHandler(func(_ http.ResponseWriter, r *http.Request, _ error) { read(r) })}},
+	} {
+		var body bytes.Buffer
+		form := multipart.NewWriter(&body)
+		_, _ = form.CreateFormFile("file", "empty")
+		_ = form.Close()
+		r := httptest.NewRequest("GET", "/", &body)
+		r.Header.Set("Content-Type", form.FormDataContentType())
+		r.Header.Set("X-User", "ada")
+		w := httptest.NewRecorder()
+		mounts[tt.adapter](limiter(t, append(tt.opts, refuses, stint.WithKey(tt.key))...)).ServeHTTP(w, r)
+		if w.Code != 429 && w.Code != 500 || r.MultipartForm == nil {
+			t.Errorf("%s: status %d, the server sees the form: %v", tt.adapter, w.Code, r.MultipartForm != nil)
 		}
 	}
 }

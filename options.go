@@ -325,7 +325,9 @@ func WithDenyHandler(h http.Handler) Option {
 		}
 		c.denyHandler = func(w http.ResponseWriter, r *http.Request, err *DeniedError) bool {
 			return respond.Answers(w, r, func(w http.ResponseWriter) {
-				h.ServeHTTP(w, r.WithContext(&deniedContext{r.Context(), err}))
+				told := r.WithContext(&deniedContext{r.Context(), err})
+				defer func() { r.MultipartForm = told.MultipartForm }() // the server removes its files
+				h.ServeHTTP(w, told)
 			})
 		}
 	})

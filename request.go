@@ -436,7 +436,7 @@ func (c *call) setFields(h http.Header, slots []string) {
 // points has to know what is held.
 func (c *call) end(ctx context.Context) {
 	if c.framed != nil {
-		c.framed.Leave(c.r)
+		c.framed.End()
 	}
 	if c.Granted {
 		c.giveBack(ctx)

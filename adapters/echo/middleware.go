@@ -71,18 +71,20 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 			if r.Pattern == "" {
 				r.Pattern = patternOf(&known, r.Method, c.Path())
 			}
+			// The server removes the files of the request it knows. c's isn't restored:
+			// handlers may have put values for others into its context.
+			defer func() {
+				if form := c.Request().MultipartForm; form != nil {
+					r.MultipartForm = form
+				}
+			}()
 			p, err := l.AdmitIn(c.Response(), r, c, false)
 			if err != nil {
 				return refuse(l, c, err)
 			}
 			defer p.Done()
 			req, wrap := p.Next(c.Request())
-			if req != r {
-				c.SetRequest(req)
-				// The server removes the files of the request it knows. c.Request isn't
-				// restored: handlers may have put values for others into its context.
-				defer func() { r.MultipartForm = c.Request().MultipartForm }()
-			}
+			c.SetRequest(req)
 			if wrap == nil {
 				return next(c)
 			}

@@ -56,11 +56,10 @@ func refuse(l *stint.Limiter, c *gin.Context, err error) {
 		return
 	}
 	c.Status(http.StatusOK) // gin presets 404 where no route matches
-	r := c.Request
 	if l.Answers(err) {
-		ctx := framework.Lead(r.Context(), (*own)(c))
+		ctx := framework.Lead(c.Request.Context(), (*own)(c))
 		defer ctx.End()
-		r = r.WithContext(ctx)
+		c.Request = c.Request.WithContext(ctx)
 	}
-	l.Deny(c.Writer, r, err)
+	l.Deny(c.Writer, c.Request, err)
 }

@@ -56,6 +56,13 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 			// neither.
 			r.Pattern = known.Of(r.Method, route)
 		}
+		// The server removes the files of the request it knows. c.Request isn't restored:
+		// handlers may have put values for others into its context.
+		defer func() {
+			if form := c.Request.MultipartForm; form != nil {
+				r.MultipartForm = form
+			}
+		}()
 		p, err := l.AdmitIn(c.Writer, r, (*own)(c), true)
 		if err != nil {
 			refuse(l, c, err)
@@ -63,12 +70,7 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 		}
 		defer p.Done()
 		req, wrap := p.Next(c.Request)
-		if req != r {
-			c.Request = req
-			// The server removes the files of the request it knows. c.Request isn't
-			// restored: handlers may have put values for others into its context.
-			defer func() { r.MultipartForm = c.Request.MultipartForm }()
-		}
+		c.Request = req
 		if wrap != nil {
 			defer watch(c, wrap)()
 		}

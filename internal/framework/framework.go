@@ -20,7 +20,6 @@ type Own interface{ SetRequest(*http.Request) }
 // safe for concurrent use: anybody who was given the request may keep it.
 type Context struct {
 	parent context.Context
-	given  *http.Request // the request given to Enter; nil after Leave
 
 	mu    sync.Mutex
 	own   any             // nil after End
@@ -32,20 +31,13 @@ func Lead(parent context.Context, own any) *Context { return &Context{parent: pa
 
 // Enter returns a copy of r whose context leads to own, and makes own hold that copy:
 // what a key function parses of a body through one of them is parsed for the others and
-// for the next handler.
+// for the next handler. The adapter leaves files of a form to the server, whose request r
+// is.
 func Enter(r *http.Request, own Own) (*http.Request, *Context) {
 	c := Lead(r.Context(), own)
-	c.given = r
 	r = r.WithContext(c)
 	own.SetRequest(r)
 	return r, c
-}
-
-// Leave ends what Enter began. r is the request that Enter returned.
-func (c *Context) Leave(r *http.Request) {
-	c.End()
-	c.given.MultipartForm = r.MultipartForm // the server removes its files
-	c.given = nil
 }
 
 // End drops the framework's context, which is about to serve another request.

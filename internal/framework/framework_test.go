@@ -45,15 +45,15 @@ func TestEnter(t *testing.T) {
 		t.Errorf("the value carried is %v", got)
 	}
 
-	ctx.Leave(entered)
+	ctx.End()
 	if got, err := user(entered); got != "" || err == nil {
-		t.Errorf("after Leave: %q, %v", got, err)
+		t.Errorf("after End: %q, %v", got, err)
 	}
-	if ctx.own != nil || ctx.given != nil {
-		t.Error("something is held after Leave")
+	if ctx.own != nil {
+		t.Error("the framework's context is held after End")
 	}
 	if got := ctx.Value(key{}); got != "its own" {
-		t.Errorf("after Leave the value carried is %v", got)
+		t.Errorf("after End the value carried is %v", got)
 	}
 }
 
@@ -66,8 +66,8 @@ func TestEnterInside(t *testing.T) {
 	if got, err := user(inner); got != "" || !errors.As(err, &missing) {
 		t.Errorf("in another framework: %q, %v", got, err)
 	}
-	ictx.Leave(inner)
-	octx.Leave(outer)
+	ictx.End()
+	octx.End()
 	if got, err := user(inner); got != "" || !errors.As(err, &missing) {
 		t.Errorf("after both: %q, %v", got, err)
 	}
@@ -87,7 +87,7 @@ func TestContextIsShared(t *testing.T) {
 		})
 	}
 	ctx.Carry(t.Context())
-	ctx.Leave(r)
+	ctx.End()
 	all.Wait()
 }
 
