@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"reflect"
 	"strings"
 	"time"
 
@@ -14,24 +15,19 @@ import (
 // line in kinds, its own fields in limitFields, and both in schema.json.
 type kind struct {
 	name  string
-	needs string                // a required field with an example, or empty
-	own   string                // the field that is an argument of the limit rather than an option, or empty
-	takes func(option any) bool // whether the limit accepts the option
+	needs string       // a required field with an example, or empty
+	own   string       // the field that is an argument of the limit rather than an option, or empty
+	takes reflect.Type // the options that the limit accepts
 	read  func(d *decoder, n *yaml.Node, l *limit)
 }
 
 var kinds = []kind{
-	{"rate", "", "", is[stint.RateOption], readRate},
-	{"quota", "", "in", is[stint.QuotaOption], readQuota},
-	{"concurrency", "", "", is[stint.ConcurrencyOption], readConcurrency},
-	{"adaptive-concurrency", "", "", is[stint.AdaptiveOption], readAdaptive},
-	{"ban", "for: 1h", "for", is[stint.BanOption], readBan},
-	{"bandwidth", "", "", is[stint.BandwidthOption], readBandwidth},
-}
-
-func is[O any](option any) bool {
-	_, ok := option.(O)
-	return ok
+	{"rate", "", "", reflect.TypeFor[stint.RateOption](), readRate},
+	{"quota", "", "in", reflect.TypeFor[stint.QuotaOption](), readQuota},
+	{"concurrency", "", "", reflect.TypeFor[stint.ConcurrencyOption](), readConcurrency},
+	{"adaptive-concurrency", "", "", reflect.TypeFor[stint.AdaptiveOption](), readAdaptive},
+	{"ban", "for: 1h", "for", reflect.TypeFor[stint.BanOption](), readBan},
+	{"bandwidth", "", "", reflect.TypeFor[stint.BandwidthOption](), readBandwidth},
 }
 
 // of converts options to the limit's own type, once its kind is known to accept each.
@@ -48,7 +44,7 @@ func (k *kind) goes(o placedOption) bool {
 	if o.option == nil {
 		return o.field == k.own
 	}
-	return k.takes(o.option)
+	return o.as.Implements(k.takes)
 }
 
 func readRate(d *decoder, n *yaml.Node, l *limit) {

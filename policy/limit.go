@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,11 +33,13 @@ type limit struct {
 }
 
 // placedOption is a field and its position: an option of the limit's kind, or nil if
-// the field is an argument of the limit.
+// the field is an argument of the limit. The interface that the option's function returns
+// says which kinds the option goes with.
 type placedOption struct {
 	field  string
 	node   *yaml.Node
 	option any
+	as     reflect.Type
 }
 
 // settings are the fields that may appear in a limit, in its route and at the top
@@ -50,10 +53,11 @@ type setting struct {
 	field  string
 	node   *yaml.Node
 	option stint.RouteOption
+	as     reflect.Type
 }
 
-func (s *settings) add(field string, n *yaml.Node, o stint.RouteOption) {
-	s.options = append(s.options, setting{field, n, o})
+func set[O stint.RouteOption](s *settings, field string, n *yaml.Node, o O) {
+	s.options = append(s.options, setting{field, n, o, reflect.TypeFor[O]()})
 }
 
 func settingsFields[T any](of func(*T) *settings) []field[T] {
@@ -63,30 +67,30 @@ func settingsFields[T any](of func(*T) *settings) []field[T] {
 			// help.
 			of(to).keyed = true
 			if k := d.key(n); k != nil {
-				of(to).add("key", n, k.option)
+				set(of(to), "key", n, k.option)
 			}
 		}},
 		{"cost", func(d *decoder, n *yaml.Node, to *T) {
 			if cost := d.cost(n); cost != nil {
-				of(to).add("cost", n, stint.WithCost(cost))
+				set(of(to), "cost", n, stint.WithCost(cost))
 			}
 		}},
 		{"settle", func(d *decoder, n *yaml.Node, to *T) {
 			if o := d.settle(n); o != nil {
-				of(to).add("settle", n, o)
+				set(of(to), "settle", n, o)
 			}
 		}},
 		{"max-wait", func(d *decoder, n *yaml.Node, to *T) {
 			if v, ok := d.duration(n, "max-wait"); ok {
-				of(to).add("max-wait", n, stint.WithMaxWait(v))
+				set(of(to), "max-wait", n, stint.WithMaxWait(v))
 			}
 		}},
 		{"failure", func(d *decoder, n *yaml.Node, to *T) {
 			switch word, _ := d.word(n, "failure policy", "open", "closed"); word {
 			case "open":
-				of(to).add("failure", n, stint.WithFailurePolicy(stint.FailOpen))
+				set(of(to), "failure", n, stint.WithFailurePolicy(stint.FailOpen))
 			case "closed":
-				of(to).add("failure", n, stint.WithFailurePolicy(stint.FailClosed))
+				set(of(to), "failure", n, stint.WithFailurePolicy(stint.FailClosed))
 			}
 		}},
 	}
@@ -98,7 +102,7 @@ func limitFields() []field[limit] {
 		{"name", func(d *decoder, n *yaml.Node, l *limit) {
 			if name, ok := d.text(n, "name", "a letter, then up to 63 of A-Z a-z 0-9 _ . -"); ok {
 				l.name, l.named = name, true
-				l.add("name", n, stint.WithName(name))
+				add(l, "name", n, stint.WithName(name))
 			}
 		}},
 	}
@@ -126,7 +130,7 @@ func limitFields() []field[limit] {
 				words = append(words, a.name)
 			}
 			if word, ok := d.word(n, "algorithm", words...); ok {
-				l.add("algorithm", n, stint.WithAlgorithm(algorithms[slices.Index(words, word)].alg))
+				add(l, "algorithm", n, stint.WithAlgorithm(algorithms[slices.Index(words, word)].alg))
 			}
 		}},
 		{"burst", func(d *decoder, n *yaml.Node, l *limit) {
@@ -138,7 +142,7 @@ func limitFields() []field[limit] {
 		}},
 		{"request-bytes", func(d *decoder, n *yaml.Node, l *limit) {
 			if v, ok := d.boolean(n, "request-bytes"); ok && v {
-				l.add("request-bytes", n, stint.WithRequestBytes())
+				add(l, "request-bytes", n, stint.WithRequestBytes())
 			}
 		}},
 		{"queue", number("queue", 0, stint.WithQueue)},
@@ -146,22 +150,22 @@ func limitFields() []field[limit] {
 		{"buckets", number("buckets", 1, stint.WithBuckets)},
 		{"warm-up", func(d *decoder, n *yaml.Node, l *limit) {
 			if v, ok := d.duration(n, "warm-up"); ok {
-				l.add("warm-up", n, stint.WithWarmUp(v))
+				add(l, "warm-up", n, stint.WithWarmUp(v))
 			}
 		}},
 		{"debt", func(d *decoder, n *yaml.Node, l *limit) {
 			if v, ok := d.boolean(n, "debt"); ok && v {
-				l.add("debt", n, stint.WithDebt())
+				add(l, "debt", n, stint.WithDebt())
 			}
 		}},
 		{"adaptation", func(d *decoder, n *yaml.Node, l *limit) {
 			switch word, _ := d.word(n, "adaptation", "gradient2", "vegas", "aimd"); word {
 			case "gradient2":
-				l.add("adaptation", n, stint.WithAdaptation(stint.Gradient2))
+				add(l, "adaptation", n, stint.WithAdaptation(stint.Gradient2))
 			case "vegas":
-				l.add("adaptation", n, stint.WithAdaptation(stint.Vegas))
+				add(l, "adaptation", n, stint.WithAdaptation(stint.Vegas))
 			case "aimd":
-				l.add("adaptation", n, stint.WithAdaptation(stint.AIMD))
+				add(l, "adaptation", n, stint.WithAdaptation(stint.AIMD))
 			}
 		}},
 		{"tolerance", func(d *decoder, n *yaml.Node, l *limit) {
@@ -170,17 +174,17 @@ func limitFields() []field[limit] {
 				d.bad(n, "tolerance is a factor of 1 or more: write one such as 1.5")
 				return
 			}
-			l.add("tolerance", n, stint.WithTolerance(factor))
+			add(l, "tolerance", n, stint.WithTolerance(factor))
 		}},
 		{"latency-timeout", func(d *decoder, n *yaml.Node, l *limit) {
 			if v, ok := d.duration(n, "latency-timeout"); ok {
-				l.add("latency-timeout", n, stint.WithLatencyTimeout(v))
+				add(l, "latency-timeout", n, stint.WithLatencyTimeout(v))
 			}
 		}},
 		{"initial-limit", number("initial-limit", 1, stint.WithInitialLimit)},
 		{"sample-window", func(d *decoder, n *yaml.Node, l *limit) {
 			if v, ok := d.duration(n, "sample-window"); ok {
-				l.add("sample-window", n, stint.WithSampleWindow(v))
+				add(l, "sample-window", n, stint.WithSampleWindow(v))
 			}
 		}},
 		{"in", func(d *decoder, n *yaml.Node, l *limit) {
@@ -194,13 +198,13 @@ func limitFields() []field[limit] {
 				return
 			}
 			l.zone = loc
-			l.add("in", n, nil)
+			add[any](l, "in", n, nil)
 		}},
 		{"for", func(d *decoder, n *yaml.Node, l *limit) {
 			if v, ok := d.duration(n, "for"); ok {
 				l.lasts = v
 			}
-			l.add("for", n, nil) // it was written, if wrongly
+			add[any](l, "for", n, nil) // it was written, if wrongly
 		}},
 	}...)
 }
@@ -208,7 +212,7 @@ func limitFields() []field[limit] {
 func number[O any](name string, least int64, option func(int64) O) func(*decoder, *yaml.Node, *limit) {
 	return func(d *decoder, n *yaml.Node, l *limit) {
 		if v, ok := d.integer(n, name, least); ok {
-			l.add(name, n, option(v))
+			add(l, name, n, option(v))
 		}
 	}
 }
@@ -216,13 +220,13 @@ func number[O any](name string, least int64, option func(int64) O) func(*decoder
 func size[O any](name string, option func(int64) O) func(*decoder, *yaml.Node, *limit) {
 	return func(d *decoder, n *yaml.Node, l *limit) {
 		if v, ok := d.size(n, name); ok {
-			l.add(name, n, option(v))
+			add(l, name, n, option(v))
 		}
 	}
 }
 
-func (l *limit) add(field string, n *yaml.Node, o any) {
-	l.options = append(l.options, placedOption{field, n, o})
+func add[O any](l *limit, field string, n *yaml.Node, o O) {
+	l.options = append(l.options, placedOption{field, n, o, reflect.TypeFor[O]()})
 }
 
 func (l *limit) defaultName(name string) {
@@ -246,7 +250,7 @@ func (d *decoder) limit(n *yaml.Node, dryRun bool) *limit {
 		return l
 	}
 	if l.dryRun != nil && *l.dryRun || l.dryRun == nil && dryRun {
-		l.settings.add("dry-run", n, stint.WithDryRun())
+		set(&l.settings, "dry-run", n, stint.WithDryRun())
 	}
 	all := l.said()
 	for _, o := range all {
@@ -277,7 +281,7 @@ func (d *decoder) limit(n *yaml.Node, dryRun bool) *limit {
 func (l *limit) said() []placedOption {
 	all := slices.Clone(l.options)
 	for _, s := range l.settings.options {
-		all = append(all, placedOption{s.field, s.node, s.option})
+		all = append(all, placedOption{s.field, s.node, s.option, s.as})
 	}
 	return all
 }

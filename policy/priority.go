@@ -36,7 +36,7 @@ func (d *decoder) shares(n *yaml.Node, l *limit) {
 			d.bad(item, "a share is a class and a percentage: write both, such as {class: 9, percent: 30}")
 			continue
 		}
-		l.add("shares", item, stint.WithShare(int(*s.class), int(*s.percent)))
+		add(l, "shares", item, stint.WithShare(int(*s.class), int(*s.percent)))
 	}
 }
 
