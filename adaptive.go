@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
@@ -59,9 +58,7 @@ import (
 func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 	a := &adapting{
 		process: func(freed func(limit, key string)) adaptive.Process { return adaptive.NewKeys(freed) },
-		config: adaptive.Config{
-			Min: min, Max: max, Window: adaptive.DefaultWindow,
-		},
+		config:  adaptive.Config{Min: min, Max: max, Window: adaptive.DefaultWindow},
 	}
 	a.of.slots = a.now
 	r := &rule{kind: a, lines: newLines, spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
@@ -74,8 +71,7 @@ func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 	c := &a.config
 	switch {
 	case c.Start == 0:
-		c.Start = adaptive.DefaultStart
-		c.Start = clamp(c.Start, min, max)
+		c.Start = adaptive.StartIn(min, max)
 	case c.Start < min || c.Start > max:
 		r.errs.bad(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "", fmt.Sprintf("write %d to %d, the range of the limit", min, max))
 	}
@@ -97,7 +93,17 @@ func ofOne[N comparable](r *rule, option, what string, of adaptive.Algorithm, n 
 // mostAdaptive is the largest max: far more than a process has in flight.
 const mostAdaptive = 1_000_000
 
-func clamp(n, low, high int64) int64 { return max(low, min(n, high)) }
+// configures returns an option that sets part of the configuration, unless its argument is
+// wrong.
+func configures(valid bool, option, write string, set func(*adaptive.Config)) AdaptiveOption {
+	return adaptiveOption{change: func(r *rule) {
+		if !valid {
+			r.errs.bad(option, "", write)
+			return
+		}
+		set(configOf(r))
+	}}
+}
 
 // Adaptation says how an AdaptiveConcurrency follows the latency.
 type Adaptation uint8
@@ -106,35 +112,25 @@ const (
 	// Gradient2 compares latency with its long-term average. It is lenient with work of
 	// mixed durations: latency may grow by the tolerance before the limit shrinks.
 	// Latency alone doesn't take the limit below 8.
-	Gradient2 Adaptation = iota
+	Gradient2 = Adaptation(adaptive.Gradient2)
 	// Vegas estimates the queue from the smallest latency seen, and keeps it to a few
 	// requests. If requests are many and alike, it stays close to what a service can do
 	// at once. If durations vary by chance, it takes that for a queue and refuses
 	// requests that the service could handle.
-	Vegas
+	Vegas = Adaptation(adaptive.Vegas)
 	// AIMD adds one to the limit while requests take no longer than WithLatencyTimeout,
 	// and takes off a tenth when one in twenty takes longer or fails. It needs no usual
 	// latency, so an overload never becomes usual to it, and processes in front of one
 	// service end up with equal limits. The queue grows as long as the timeout allows:
 	// choose the timeout for your service.
-	AIMD
+	AIMD = Adaptation(adaptive.AIMD)
 )
 
 // WithAdaptation sets how an AdaptiveConcurrency follows the latency: Gradient2, Vegas
 // or AIMD. The default is Gradient2. New refuses any other value.
 func WithAdaptation(a Adaptation) AdaptiveOption {
-	return adaptiveOption{change: func(r *rule) {
-		switch a {
-		case Gradient2:
-			configOf(r).Algorithm = adaptive.Gradient2
-		case Vegas:
-			configOf(r).Algorithm = adaptive.Vegas
-		case AIMD:
-			configOf(r).Algorithm = adaptive.AIMD
-		default:
-			r.errs.bad(fmt.Sprintf("WithAdaptation(%d)", a), "", "write stint.Gradient2, stint.Vegas or stint.AIMD")
-		}
-	}}
+	return configures(a <= AIMD, fmt.Sprintf("WithAdaptation(%d)", a), "write stint.Gradient2, stint.Vegas or stint.AIMD",
+		func(c *adaptive.Config) { c.Algorithm = adaptive.Algorithm(a) })
 }
 
 // WithTolerance sets the factor by which latency may exceed its long-term average
@@ -145,13 +141,9 @@ func WithAdaptation(a Adaptation) AdaptiveOption {
 // the service can do at once. With 1.5 it is half above that, and rises further while
 // an overload lasts, but mixed work isn't mistaken for overload.
 func WithTolerance(factor float64) AdaptiveOption {
-	return adaptiveOption{change: func(r *rule) {
-		if !(factor >= 1 && factor <= 100) { // NaN is neither
-			r.errs.bad(fmt.Sprintf("WithTolerance(%v)", factor), "", "write 1 or more, up to 100")
-			return
-		}
-		configOf(r).Tolerance = factor
-	}}
+	valid := factor >= 1 && factor <= 100 // NaN is neither
+	return configures(valid, fmt.Sprintf("WithTolerance(%v)", factor), "write 1 or more, up to 100",
+		func(c *adaptive.Config) { c.Tolerance = factor })
 }
 
 // WithLatencyTimeout sets how long a request may take before AIMD counts it as slow and
@@ -162,26 +154,16 @@ func WithTolerance(factor float64) AdaptiveOption {
 // Start with twice what the slowest requests take without a queue. If more than one in
 // twenty takes longer than d without any queue, the limit falls to its min.
 func WithLatencyTimeout(d time.Duration) AdaptiveOption {
-	return adaptiveOption{change: func(r *rule) {
-		if d < 100*time.Microsecond {
-			r.errs.bad(fmt.Sprintf("WithLatencyTimeout(%v)", d), "", "write 100µs or more")
-			return
-		}
-		configOf(r).Timeout = d
-	}}
+	return configures(d >= 100*time.Microsecond, fmt.Sprintf("WithLatencyTimeout(%v)", d), "write 100µs or more",
+		func(c *adaptive.Config) { c.Timeout = d })
 }
 
 // WithInitialLimit sets where an AdaptiveConcurrency starts, between its min and max.
 // The default is 20, or the nearer of min and max if 20 is outside. New refuses other
 // values.
 func WithInitialLimit(n int64) AdaptiveOption {
-	return adaptiveOption{change: func(r *rule) {
-		if n < 1 {
-			r.errs.bad(fmt.Sprintf("WithInitialLimit(%d)", n), "", "write 1 or more")
-			return
-		}
-		configOf(r).Start = n
-	}}
+	return configures(n >= 1, fmt.Sprintf("WithInitialLimit(%d)", n), "write 1 or more",
+		func(c *adaptive.Config) { c.Start = n })
 }
 
 // WithSampleWindow sets the time over which an AdaptiveConcurrency averages latency
@@ -189,13 +171,8 @@ func WithInitialLimit(n int64) AdaptiveOption {
 // windows. A window continues until it has ten requests. Shorter windows react faster,
 // and mistake chance for change sooner.
 func WithSampleWindow(d time.Duration) AdaptiveOption {
-	return adaptiveOption{change: func(r *rule) {
-		if d < 100*time.Millisecond {
-			r.errs.bad(fmt.Sprintf("WithSampleWindow(%v)", d), "", "write 100ms or more")
-			return
-		}
-		configOf(r).Window = d
-	}}
+	return configures(d >= 100*time.Millisecond, fmt.Sprintf("WithSampleWindow(%v)", d), "write 100ms or more",
+		func(c *adaptive.Config) { c.Window = d })
 }
 
 // AdaptiveReason says why the limit of an AdaptiveConcurrency is what it is.
@@ -220,15 +197,8 @@ const (
 	AdaptiveUnused = AdaptiveReason(adaptive.Unused)
 )
 
-var reasonNames = [...]string{"not adaptive", "start", "growing", "queueing", "drops", "steady", "unused"}
-
 // String returns the reason as one word.
-func (r AdaptiveReason) String() string {
-	if int(r) < len(reasonNames) {
-		return reasonNames[r]
-	}
-	return fmt.Sprintf("AdaptiveReason(%d)", uint8(r))
-}
+func (r AdaptiveReason) String() string { return adaptive.Reason(r).String() }
 
 // LimitChange is a change of the limit of an AdaptiveConcurrency, as observers get it
 // (EventLimitChanged).
@@ -249,9 +219,7 @@ type LimitChange struct {
 // decideLocally makes the call use the store that decides the limits of this process and
 // passes the rest on. Charges of the former come last.
 func (c *call) decideLocally() {
-	if c.Store = c.lim.local; c.Store == nil { // the version's functions made the first such limit
-		c.Store = c.lim.family.process.Limits().Over(c.lim.store)
-	}
+	c.Store = c.lim.family.process.Limits().Over(c.lim.store)
 	c.policy = "" // the limits' numbers change
 	n := 0
 	for i, e := range c.entries {
@@ -358,39 +326,28 @@ type story struct {
 	since   time.Time     // when it was admitted
 	held    time.Duration // how long it held slots, once they are released
 	learns  bool          // whether an AdaptiveConcurrency learns from it
-	outcome atomic.Uint32 // finished, dropped, failed or ignored
+	outcome adaptive.Outcome
 }
 
 // learns reports whether an AdaptiveConcurrency learns from the request.
 func (p *Permit) learns() bool { return p.story != nil && p.story.learns }
 
-// The outcomes of a request, as its handler reported it or its end showed it.
-const (
-	finished uint32 = iota
-	dropped         // reported by the handler, which takes precedence
-	failed
-	ignored
-)
-
-// end records the outcome unless the handler has reported one.
-func (s *story) end(outcome uint32) { s.outcome.CompareAndSwap(finished, outcome) }
-
 // Drop reports that the request failed for lack of capacity, for instance because a
 // backend was overloaded or timed out. An AdaptiveConcurrency cuts its limit if at
 // least one in twenty requests does. It applies to all limiters that the request has
 // passed, and does nothing after Done or without such a limit.
-func (p *Permit) Drop() { p.note(dropped) }
+func (p *Permit) Drop() { p.note(adaptive.Dropped) }
 
 // Ignore reports that the request's duration says nothing about the service's load, for
 // instance because it waited for an event. An AdaptiveConcurrency doesn't learn from
 // it. It applies to all limiters that the request has passed, and does nothing after
 // Done or without such a limit.
-func (p *Permit) Ignore() { p.note(ignored) }
+func (p *Permit) Ignore() { p.note(adaptive.Ignored) }
 
-func (p *Permit) note(outcome uint32) {
+func (p *Permit) note(outcome adaptive.Ending) {
 	for ; p != nil; p = p.outer {
 		if p.learns() {
-			p.story.outcome.Store(outcome)
+			p.story.outcome.Report(outcome)
 		}
 	}
 }
@@ -400,7 +357,7 @@ func (p *Permit) note(outcome uint32) {
 func (p *Permit) turnedAway() {
 	for ; p != nil; p = p.outer {
 		if p.learns() {
-			p.story.end(ignored)
+			p.story.outcome.Show(adaptive.Ignored)
 		}
 	}
 }
@@ -408,36 +365,26 @@ func (p *Permit) turnedAway() {
 // sample returns what was observed of the request, or nil. Outside HTTP its context
 // says nothing: it may have bounded the wait and ended before the work.
 func (p *Permit) sample() *adaptive.Sample {
-	outcome := p.story.outcome.Load()
-	if outcome == ignored {
-		return nil
+	took := clock.Since(p.story.since)
+	if p.response == nil {
+		return p.story.outcome.Sample(took, nil)
 	}
-	s := &adaptive.Sample{RTT: clock.Since(p.story.since), Dropped: outcome == dropped}
-	if p.response != nil && p.response.pacing != nil {
-		s.RTT -= p.response.pacing.HeldUp()
+	if p.response.pacing != nil {
+		took -= p.response.pacing.HeldUp()
 	}
-	err := p.ctx.Err()
-	switch late := errors.Is(err, context.DeadlineExceeded); {
-	case p.response == nil:
-		s.Failed = outcome == failed
-	case outcome == failed || late:
-		s.Failed = true
-	case err != nil:
-		s.Cut = true
-	}
-	return s
+	return p.story.outcome.Sample(took, p.ctx.Err())
 }
 
 // endTiming releases the permit's slots of this process with what was observed of the
 // request, and returns what has changed by it.
 func (p *Permit) endTiming() []adaptive.Change {
-	if p.response != nil && p.story.outcome.Load() == finished {
+	if p.response != nil && p.story.outcome.Open() {
 		switch got, ok := p.response.Outcome(); {
 		case !ok:
 		case got.Hijacked:
-			p.story.end(ignored) // the duration is that of a connection, not of a request
+			p.story.outcome.Show(adaptive.Ignored) // the duration is that of a connection, not of a request
 		case got.Status >= http.StatusInternalServerError:
-			p.story.end(failed)
+			p.story.outcome.Show(adaptive.Failed)
 		}
 	}
 	seen := p.sample()

@@ -331,7 +331,7 @@ func (p *Permit) Detach() (release func()) {
 		return func() {}
 	}
 	if p.learns() {
-		p.story.end(ignored) // how long a connection lives says nothing
+		p.story.outcome.Show(adaptive.Ignored) // how long a connection lives says nothing
 	}
 	if p.response != nil {
 		return sync.OnceFunc(p.released)
@@ -357,11 +357,11 @@ func (p *Permit) released() {
 func (p *Permit) panicked(v any) {
 	aborted := v == http.ErrAbortHandler
 	if p.learns() {
-		outcome := failed
+		outcome := adaptive.Failed
 		if aborted {
-			outcome = ignored
+			outcome = adaptive.Ignored
 		}
-		p.story.end(outcome)
+		p.story.outcome.Show(outcome)
 	}
 	if p.response != nil {
 		p.response.Panicked(aborted)

@@ -25,7 +25,10 @@
 // samples give the same limits.
 package adaptive
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Algorithm says how a limit follows the latency.
 type Algorithm uint8
@@ -71,6 +74,9 @@ type Config struct {
 	Window          time.Duration // the shortest time between two changes
 }
 
+// StartIn returns where a limit starts whose Config doesn't say so.
+func StartIn(least, most int64) int64 { return max(least, min(DefaultStart, most)) }
+
 // Sample is what was observed of a request that has ended.
 type Sample struct {
 	// RTT is how long it took.
@@ -99,6 +105,16 @@ const (
 	Steady                 // no change is called for
 	Unused                 // less than half of it is in use, so it doesn't grow
 )
+
+var reasons = [...]string{"not adaptive", "start", "growing", "queueing", "drops", "steady", "unused"}
+
+// String returns the reason as one word.
+func (r Reason) String() string {
+	if int(r) < len(reasons) {
+		return reasons[r]
+	}
+	return fmt.Sprintf("AdaptiveReason(%d)", uint8(r))
+}
 
 // algorithm computes the next estimate from a window.
 type algorithm interface {

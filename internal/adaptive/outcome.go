@@ -1,0 +1,46 @@
+package adaptive
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// Outcome is how a request went. It is safe for concurrent use.
+type Outcome struct{ is atomic.Uint32 }
+
+// Ending is what is known of how a request went.
+type Ending uint32
+
+// The zero Ending is that of a request that nothing is said of.
+const (
+	Finished Ending = iota
+	Dropped         // for lack of capacity, as only a handler knows
+	Failed
+	Ignored // its duration says nothing about the service's load
+)
+
+// Report records what the handler says.
+func (o *Outcome) Report(e Ending) { o.is.Store(uint32(e)) }
+
+// Show records what the end of the request shows, unless the handler has said something.
+func (o *Outcome) Show(e Ending) { o.is.CompareAndSwap(uint32(Finished), uint32(e)) }
+
+// Open reports whether nothing is recorded yet.
+func (o *Outcome) Open() bool { return o.is.Load() == uint32(Finished) }
+
+// Sample returns what limits learn from the request, or nil if they learn nothing. It
+// took that long. err is the error of its context, or nil if that says nothing.
+func (o *Outcome) Sample(took time.Duration, err error) *Sample {
+	s := &Sample{RTT: took}
+	switch e := Ending(o.is.Load()); {
+	case e == Ignored:
+		return nil
+	case e == Failed, errors.Is(err, context.DeadlineExceeded):
+		s.Dropped, s.Failed = e == Dropped, true
+	default:
+		s.Dropped, s.Cut = e == Dropped, err != nil
+	}
+	return s
+}
