@@ -63,8 +63,8 @@ type limit struct {
 	dry     atomic.Uint64 // refusals that it has only reported
 	bans    atomic.Uint64
 	held    atomic.Int64 // slots, of this process
-	fleet   atomic.Int64
-	quota   atomic.Int64
+	last    atomic.Int64 // slots of the key admitted last, of all processes
+	quota   atomic.Int64 // of that key
 	adapted atomic.Pointer[adapted]
 }
 
@@ -193,8 +193,10 @@ func (b *board) slots(e *stint.Event, sign int64) {
 		}
 		if l := b.limit(s.Name); l != nil {
 			l.held.Add(sign * s.Cost)
-			l.fleet.Store(s.InFlight)
-			l.quota.Store(s.Quota)
+			if sign > 0 {
+				l.last.Store(s.InFlight)
+				l.quota.Store(s.Quota)
+			}
 		}
 	}
 }

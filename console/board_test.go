@@ -46,6 +46,26 @@ func TestInFlightIsDrawn(t *testing.T) {
 	})
 }
 
+// What is said of the key admitted last is what it was told, whoever ends since.
+func TestSlotsOfTheKeyAdmittedLast(t *testing.T) {
+	p := newPage(t, stint.Must(stint.New(stint.Concurrency(5), stint.WithKey(stint.GivenKey()))))
+	b := p.boards[0]
+	var first *stint.Permit
+	for i, key := range []string{"a", "b", "b", "b"} {
+		permit, err := b.limiter.Take(t.Context(), key, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first = permit
+		}
+	}
+	first.Done()
+	if l := p.limiter(b).Limits[0]; l.Held != 3 || l.Last != 3 || l.Of != 5 {
+		t.Errorf("%d held here; key admitted last: %d of %d; want 3, and 3 of 5", l.Held, l.Last, l.Of)
+	}
+}
+
 // However many decide at once, nothing is counted twice or not at all.
 func TestFiguresAreExact(t *testing.T) {
 	const callers, each, pass = 4, 1500, 100

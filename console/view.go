@@ -56,7 +56,7 @@ type limitView struct {
 	Allowed, Refused      uint64
 	Bound, Dry, Bans      uint64
 	Share                 string
-	Held, Fleet, Of       int64
+	Held, Last, Of        int64
 	Line                  chart
 	Adapted               *adaptedView
 	Stopped, Admitted     []keyView
@@ -226,7 +226,7 @@ func (b *board) known(d stint.Description) (all []*limit) {
 // limit reads a limit's figures.
 func (p *page) limit(b *board, l *limit, d stint.Description, at time.Duration) limitView {
 	now := second(at)
-	v := limitView{Name: l.name, Dry: l.dry.Load(), Bans: l.bans.Load(), Held: max(0, l.held.Load()), Fleet: l.fleet.Load(), Of: l.quota.Load()}
+	v := limitView{Name: l.name, Dry: l.dry.Load(), Bans: l.bans.Load(), Held: max(0, l.held.Load()), Last: l.last.Load(), Of: l.quota.Load()}
 	v.describe(d)
 	var sums [2][span]float64
 	var unfinished [2]float64
