@@ -41,6 +41,9 @@ var keyWords = map[string]func() stint.KeyFunc{
 
 const keyExample = `remote-ip, {forwarded-ip: {trusted: [10.0.0.0/8]}} or {header: X-API-Key}`
 
+// lists are the forms for header fields that proxies append to.
+var lists = map[string]string{"x-forwarded-for": "forwarded-ip", "forwarded": "forwarded-header-ip"}
+
 // keyForms are the keys that take a value. It is a function because some contain keys.
 func keyForms() []field[stint.KeyFunc] {
 	return []field[stint.KeyFunc]{
@@ -54,6 +57,8 @@ func keyForms() []field[stint.KeyFunc] {
 			case !ok:
 			case strings.EqualFold(name, "Host"):
 				d.bad(n, "Host isn't among the header fields of Go's requests: register a key with policy.WithKeyFunc, and write its name")
+			case lists[strings.ToLower(name)] != "":
+				d.bad(n, "a client can write anything into this field: write {%s: {trusted: [...]}} with the addresses of your proxies", lists[strings.ToLower(name)])
 			default:
 				*to = d.checkedKey(n, "header", stint.Header(name))
 			}
@@ -145,6 +150,9 @@ func (d *decoder) keyCalled(n *yaml.Node) *key {
 		known := slices.Concat(slices.Collect(maps.Keys(keyWords)), slices.Collect(maps.Keys(d.named)), slices.Collect(maps.Keys(d.with.keys)))
 		slices.Sort(known)
 		what := choose(name, known)
+		if nearest(name, known) == "" {
+			what += ", or a form such as {header: X-API-Key}"
+		}
 		if forms := names(keyForms()); slices.Contains(forms, name) {
 			what = "it needs a value, write {" + name + ": ...}"
 		}

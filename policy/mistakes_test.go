@@ -258,7 +258,8 @@ var mistakes = []mistake{
 		`6:8: plans without a default key: write a key at the top`,
 	}},
 	keyed("remoteip", false, `2:6: unknown key "remoteip": write remote-ip; keys of the application are registered with policy.WithKeyFunc`),
-	keyed("session", false, `2:6: unknown key "session": write given, global, method, pattern, remote-ip or tenant; keys of the application are registered with policy.WithKeyFunc`),
+	keyed("session", false, `2:6: unknown key "session": write given, global, method, pattern, remote-ip or tenant, or a form such as {header: X-API-Key}; keys of the application are registered with policy.WithKeyFunc`),
+	keyed("{header: x-forwarded-for}", false, `2:15: a client can write anything into this field: write {forwarded-ip: {trusted: [...]}} with the addresses of your proxies`),
 	keyed("header", false, `2:6: unknown key "header": it needs a value, write {header: ...}; keys of the application are registered with policy.WithKeyFunc`),
 	keyed("[remote-ip]", true, `2:6: a key is a mapping: write remote-ip, {forwarded-ip: {trusted: [10.0.0.0/8]}} or {header: X-API-Key}`),
 	keyed("{}", true, `2:6: a key has one form, and this has 0: write one, such as remote-ip, {forwarded-ip: {trusted: [10.0.0.0/8]}} or {header: X-API-Key}; to key on several things at once, {join: [...]}`),
@@ -372,7 +373,7 @@ func TestMistakes(t *testing.T) {
 func TestNotGiven(t *testing.T) {
 	_, err := policy.Parse("p.yaml", []byte("version: 1\nkey: {hash: remote-ip}\nlimits: [{rate: 1/s, key: tenant}]\nplans: {free: {limits: []}}\n"))
 	want := `p.yaml:2:13: hash needs a secret, which doesn't belong in a file: set it with policy.WithSecret
-p.yaml:3:27: unknown key "tenant": write given, global, method, pattern or remote-ip; keys of the application are registered with policy.WithKeyFunc
+p.yaml:3:27: unknown key "tenant": write given, global, method, pattern or remote-ip, or a form such as {header: X-API-Key}; keys of the application are registered with policy.WithKeyFunc
 p.yaml:4:8: plans need a function that returns a request's plan: register one with policy.WithPlanFunc`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
