@@ -43,6 +43,7 @@ type lane struct {
 	next    int64 // bytes to pay for next: it grows up to a piece
 	room    int64 // bytes left according to the last answer
 	moved   int64
+	moving  bool  // what pay has let go hasn't all moved yet
 	total   int64 // bytes that will move in all, or -1
 	waited  time.Duration
 	open    time.Time // the store has failed: unpaced until then
@@ -80,12 +81,14 @@ func newLane(p Payer, ctx context.Context, entries []Entry) *lane {
 func (l *lane) heeds(t *toll) bool { return t.DryRun != l.holds }
 
 // pay returns how many of want bytes may move now, at least one. It returns when they
-// have been paid for and their turn has come.
+// have been paid for and their turn has come. If it returns no error, move must be called
+// when they have moved, or some of them.
 func (l *lane) pay(want int64) (int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.err == nil && l.credit() == 0 {
 		if time.Now().Before(l.open) {
+			l.moving = true
 			return want, nil
 		}
 		l.err = l.take(l.size(want))
@@ -93,6 +96,7 @@ func (l *lane) pay(want int64) (int64, error) {
 	if l.err != nil {
 		return 0, l.err
 	}
+	l.moving = true
 	return min(want, l.credit()), nil
 }
 
@@ -276,14 +280,22 @@ func (l *lane) cancel() {
 	l.unlocked(func() { l.GiveBack(l.ctx, back) })
 }
 
-// move records that n bytes that were paid for have moved.
+// move records that n bytes that were paid for have moved. If the lane has ended meanwhile,
+// it gives back the others.
 func (l *lane) move(n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.moved += n
+	l.moving = false
 	for i := range l.tolls {
 		t := &l.tolls[i]
 		t.credit = max(t.credit-n, 0) // while unpaced, more moves than was paid for
+	}
+	if l.err == nil {
+		return
+	}
+	if back := l.change(); len(back) > 0 {
+		l.unlocked(func() { l.GiveBack(l.ctx, back) })
 	}
 }
 
@@ -333,7 +345,8 @@ func (l *lane) left() int64 {
 	return max(l.total-l.moved, 0)
 }
 
-// end stops the lane and returns the charges that give back what hasn't moved.
+// end stops the lane and returns the charges that give back what hasn't moved. If some of
+// it is moving just now, move does that.
 func (l *lane) end() (back []store.Charge) {
 	if l == nil {
 		return nil
@@ -343,6 +356,14 @@ func (l *lane) end() (back []store.Charge) {
 	if l.err == nil {
 		l.err = errEnded
 	}
+	if l.moving {
+		return nil
+	}
+	return l.change()
+}
+
+// change returns the charges that give back what was paid for and hasn't moved.
+func (l *lane) change() (back []store.Charge) {
 	for i := range l.tolls {
 		if ch, ok := l.tolls[i].change(); ok {
 			back = append(back, ch)

@@ -3,6 +3,8 @@ package respond
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -119,5 +121,44 @@ func TestLaneGivesBackOnce(t *testing.T) {
 	atEnd = append(atEnd, s.End()...)
 	if len(back) != 1 || back[0].Cost != 0 || back[0].Receipt.Cost != 4096 || len(atEnd) != 0 {
 		t.Errorf("given back %+v, and %+v at the end", back, atEnd)
+	}
+}
+
+// bursting is a writer, a source and a body that panic.
+type bursting struct{ *httptest.ResponseRecorder }
+
+func (bursting) Write([]byte) (int, error)             { panic("write") }
+func (b bursting) ReadFrom(r io.Reader) (int64, error) { return io.Copy(io.Discard, r) }
+func (bursting) Read([]byte) (int, error)              { panic("read") }
+func (bursting) Close() error                          { return nil }
+
+// What was paid for when a write or a read panicked is given back.
+func TestLaneGivesBackAfterPanic(t *testing.T) {
+	for name, move := range map[string]func(s *Paced, w http.ResponseWriter){
+		"write": func(_ *Paced, w http.ResponseWriter) { _, _ = w.Write(make([]byte, 4096)) },
+		"copy": func(_ *Paced, w http.ResponseWriter) {
+			w.Header().Set("Content-Length", "4096")
+			_, _ = w.(io.ReaderFrom).ReadFrom(bursting{})
+		},
+		"read": func(s *Paced, w http.ResponseWriter) { _, _ = s.Next(s.r, true).Body.Read(make([]byte, 4096)) },
+	} {
+		s, p := begin(t, t.Context(), memstore.New(), false)
+		entry := s.down.tolls[0].Entry
+		entry.Requests = true
+		r := httptest.NewRequest("POST", "/", nil)
+		r.Body, r.ContentLength = bursting{}, 4096
+		s = new(Paced)
+		s.Begin(r, *p, []Entry{entry})
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			move(s, s.Writer(bursting{httptest.NewRecorder()}))
+		}()
+		if back := s.End(); len(back) != 1 || back[0].Cost != 0 || back[0].Receipt.Cost == 0 {
+			t.Errorf("%s: given back %+v, want all that was paid for", name, back)
+		}
 	}
 }

@@ -87,10 +87,10 @@ type pacedBody struct {
 	lane *lane
 }
 
-func (b *pacedBody) Read(p []byte) (int, error) {
+func (b *pacedBody) Read(p []byte) (n int, err error) {
 	if !b.lane.holds {
 		start := time.Now()
-		n, err := b.ReadCloser.Read(p)
+		n, err = b.ReadCloser.Read(p)
 		b.lane.report(int64(n), time.Since(start))
 		return n, err
 	}
@@ -101,9 +101,8 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := b.ReadCloser.Read(p[:k])
-	b.lane.move(int64(n))
-	return n, err
+	defer func() { b.lane.move(int64(n)) }()
+	return b.ReadCloser.Read(p[:k])
 }
 
 // counts reports whether what is written now belongs to a body that is paced.
@@ -153,18 +152,29 @@ func (s *Paced) write(w io.Writer, b []byte) (written int, err error) {
 	}
 	s.declared()
 	for len(b) > written && err == nil {
-		var k int64
 		var n int
-		if k, err = s.down.pay(int64(len(b) - written)); err != nil {
-			s.cutOff()
-			break
-		}
-		n, err = w.Write(b[written : written+int(k)])
-		s.wrote(int64(n))
-		s.down.move(int64(n))
+		n, err = s.writePiece(w, b[written:])
 		written += n
 	}
 	return written, err
+}
+
+// writePiece writes as much of b as may be written at once.
+func (s *Paced) writePiece(w io.Writer, b []byte) (n int, err error) {
+	k, err := s.down.pay(int64(len(b)))
+	if err != nil {
+		s.cutOff()
+		return 0, err
+	}
+	defer func() { s.moved(int64(n)) }()
+	return w.Write(b[:k])
+}
+
+// moved records n bytes of a body that was paid for. It is deferred, since what writes may
+// panic.
+func (s *Paced) moved(n int64) {
+	s.wrote(n)
+	s.down.move(n)
 }
 
 func (s *Paced) writeString(w io.Writer, text string) (int, error) {
@@ -206,24 +216,30 @@ func (s *Paced) readFrom(w io.ReaderFrom, src io.Reader, through io.Writer) (wri
 		if piece.N <= 0 {
 			return written, nil
 		}
-		if s.down.left() > 0 {
-			if piece.N, err = s.down.pay(piece.N); err != nil {
-				s.cutOff()
-				return written, err
-			}
-		}
-		asked := piece.N
-		n, err := w.ReadFrom(&piece)
+		may, n, err := s.readPiece(w, &piece)
 		if limited != nil {
-			limited.N -= asked - piece.N
+			limited.N -= may - piece.N
 		}
-		s.wrote(n)
-		s.down.move(n)
 		written += n
-		if err != nil || n < asked {
+		if err != nil || n < may {
 			return written, err
 		}
 	}
+}
+
+// readPiece has w read as much of the piece as may be written at once, and returns how much
+// that is.
+func (s *Paced) readPiece(w io.ReaderFrom, piece *io.LimitedReader) (may, n int64, err error) {
+	if s.down.left() > 0 {
+		if piece.N, err = s.down.pay(piece.N); err != nil {
+			s.cutOff()
+			return 0, 0, err
+		}
+	}
+	defer func() { s.moved(n) }()
+	may = piece.N
+	n, err = w.ReadFrom(piece)
+	return may, n, err
 }
 
 // cutOff makes sure that an incomplete response doesn't look complete: the server can't

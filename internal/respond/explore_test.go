@@ -1,0 +1,334 @@
+package respond_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stint-go/stint/internal/explore/steps"
+	ending "github.com/stint-go/stint/internal/explore/steps/context"
+	"github.com/stint-go/stint/internal/explore/steps/lang"
+	twin "github.com/stint-go/stint/internal/explore/steps/time"
+	"github.com/stint-go/stint/store"
+)
+
+// explored is a Paced that is explored.
+type explored interface {
+	Writer(w http.ResponseWriter) http.ResponseWriter
+	Body() io.ReadCloser
+	End() []store.Charge
+	Bytes() (written, read int64)
+}
+
+// terms are what a response is paced by.
+type terms struct {
+	limit          *store.Limit
+	closed, dryRun bool
+	giveBack       func([]store.Charge)
+}
+
+type (
+	request  = *http.Request
+	anyStore = store.Store
+)
+
+var variants = map[string]func(request, anyStore, terms) explored{}
+
+const exploredFile = `package respond
+
+import (
+	"context"
+	"io"
+	"net/http"
+
+	"github.com/stint-go/stint/store"
+)
+
+type Explored struct {
+	Paced
+	body io.ReadCloser
+	of   Entry
+}
+
+func Explore(r *http.Request, s store.Store, l *store.Limit, piece int64, closed, dryRun bool, giveBack func([]store.Charge)) *Explored {
+	x := &Explored{of: Entry{Limit: l, Key: "k", Block: 1, Piece: piece, Requests: true, Closed: closed, DryRun: dryRun}}
+	x.Begin(r, Payer{
+		Store:       s,
+		GiveBack:    func(_ context.Context, charges []store.Charge) { giveBack(charges) },
+		StoreFailed: func(err error, cut bool) error { return err },
+	}, []Entry{x.of})
+	x.body = x.Next(r, true).Body
+	return x
+}
+
+func (x *Explored) Body() io.ReadCloser { return x.body }
+
+func (x *Explored) Bytes() (written, read int64) {
+	m := x.Moved(x.of)
+	return m.Bytes, m.RequestBytes
+}
+`
+
+// perSecond is how many bytes pass in a second, and at once; piece is how many are paid for
+// at once.
+const perSecond, piece = 4, 3
+
+// till is a store that decides each call in a step.
+type till struct {
+	*steps.Run
+	state store.State
+	paid  int64
+	down  bool
+}
+
+var errTill = errors.New("down")
+
+func (s *till) Take(_ context.Context, charges []store.Charge, results []store.Result) error {
+	now := steps.AtTime(unsafe.Pointer(s))
+	if steps.Note("the store is asked for %d, down: %t", charges[0].Cost, s.down); s.down {
+		return errTill
+	}
+	state := []store.State{s.state}
+	if store.Decide(store.Now{Steady: now}, charges, state, results); results[0].OK {
+		s.paid += results[0].Receipt.Cost
+	}
+	s.state = state[0]
+	return nil
+}
+
+// Settle makes no error: what the store can't settle stays paid.
+func (s *till) Settle(_ context.Context, charges []store.Charge, results []store.Result) error {
+	now := steps.AtTime(unsafe.Pointer(s))
+	for i := range charges {
+		c := &charges[i]
+		steps.Note("the store is to settle %d as %d, down: %t", c.Receipt.Cost, c.Cost, s.down)
+		if c.Cost < 0 || c.Cost > c.Receipt.Cost {
+			s.Broken("%d of %d bytes are given back", c.Receipt.Cost-c.Cost, c.Receipt.Cost)
+		}
+		s.paid -= c.Receipt.Cost - c.Cost
+		store.Amend(store.Now{Steady: now}, c, &s.state, &results[i])
+	}
+	return nil
+}
+
+func (s *till) giveBack(charges []store.Charge) {
+	if len(charges) > 0 {
+		_ = s.Settle(context.Background(), charges, make([]store.Result, len(charges)))
+	}
+}
+
+// traffic is what is done at once to responses. Each does one thing after the other: those
+// that begin with the same letter are to one response.
+type traffic struct {
+	closed, dryRun bool
+	actors         []string
+}
+
+func (x traffic) String() string {
+	return fmt.Sprintf("closed %t, dry run %t: %s", x.closed, x.dryRun, strings.Join(x.actors, " | "))
+}
+
+// road is one run.
+type road struct {
+	traffic
+	*till
+	moved  int64
+	failed bool // the store was down
+	loose  bool // so it was, or isn't heeded: more may move than is paid for
+}
+
+// response is one of a run.
+type response struct {
+	*road
+	paced explored
+	to    http.ResponseWriter
+	leave func()
+
+	left  time.Time // when its client did
+	ended bool
+}
+
+func (x traffic) scenario(begin func(request, anyStore, terms) explored) func(*steps.Run) {
+	return func(r *steps.Run) {
+		r.Freeze()
+		limit, err := store.NewLimit(store.Spec{Name: "bytes", Units: perSecond, Period: time.Second, Burst: perSecond})
+		if err != nil {
+			panic(err)
+		}
+		w := &road{traffic: x, till: &till{Run: r}, loose: x.dryRun}
+		all := map[string]*response{}
+		for i, does := range x.actors {
+			name, does, _ := strings.Cut(does, ": ")
+			p := all[name]
+			if p == nil {
+				ctx, leave := ending.WithCancel(context.Background())
+				p = &response{road: w, leave: leave}
+				all[name] = p
+				sent := httptest.NewRequest("POST", "/", nil).WithContext(ctx)
+				sent.Body, sent.ContentLength = &wire{p}, -1
+				p.paced = begin(sent, w.till, terms{limit, x.closed, x.dryRun, w.giveBack})
+				p.to = p.paced.Writer(&wire{p})
+			}
+			r.Go(fmt.Sprint(name, i), func() {
+				for what := range strings.SplitSeq(does, "; ") {
+					p.do(what)
+				}
+			})
+		}
+		r.End(func() {
+			bytes := int64(0)
+			for _, p := range all {
+				written, read := p.paced.Bytes()
+				bytes += written + read
+			}
+			switch {
+			case bytes != w.moved:
+				r.Broken("%d bytes are counted, and %d have moved", bytes, w.moved)
+			case w.paid != w.moved && !w.loose, w.paid > w.moved && !w.failed:
+				r.Broken("%d bytes are paid for in the end, and %d have moved", w.paid, w.moved)
+			}
+		})
+	}
+}
+
+func (p *response) do(what string) {
+	verb, text, _ := strings.Cut(what, " ")
+	var n int
+	_, _ = fmt.Sscan(text, &n)
+	var err error
+	var k int
+	began := twin.Now()
+	switch verb {
+	case "write":
+		if k, err = p.to.Write(make([]byte, n)); err == nil && k != n {
+			p.Broken("%d of %d bytes are written, without an error", k, n)
+		}
+	case "read":
+		_, err = p.paced.Body().Read(make([]byte, n))
+	case "hijack":
+		_, _, err = p.to.(http.Hijacker).Hijack()
+	case "end":
+		p.ended = true
+		p.giveBack(p.paced.End())
+	case "leave":
+		p.left = twin.Now()
+		p.leave()
+	case "second":
+		lang.Receive(twin.After(time.Second))
+	case "down", "up":
+		steps.At(steps.Store, unsafe.Pointer(p.till))
+		p.down, p.failed, p.loose = verb == "down", true, true
+	}
+	steps.Note("%s: %v", what, err)
+	if err != nil && p.left.IsZero() && !p.ended && !(p.closed && p.failed) {
+		p.Broken("%s: %v", what, err)
+	}
+	now := twin.Now()
+	switch {
+	case verb == "second":
+	case p.dryRun && now.After(began):
+		p.Broken("%s is delayed by a dry run", what)
+	case !p.left.IsZero() && now.After(began) && now.After(p.left):
+		p.Broken("%s waits for a client that has left", what)
+	}
+}
+
+// wire is what a response is written to, and a request read from.
+type wire struct{ *response }
+
+func (w *wire) Header() http.Header { return http.Header{} }
+func (w *wire) WriteHeader(int)     {}
+func (w *wire) Close() error        { return nil }
+
+func (w *wire) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
+
+func (w *wire) Write(b []byte) (int, error) { return w.move(b) }
+
+// Read reads half of what it could: the rest hasn't come yet.
+func (w *wire) Read(b []byte) (int, error) { return w.move(b[:(len(b)+1)/2]) }
+
+func (w *wire) move(b []byte) (int, error) {
+	now := steps.AtTime(unsafe.Pointer(w.road))
+	w.moved += int64(len(b))
+	steps.Note("%d bytes move", len(b))
+	if due := perSecond + now*perSecond/1e6; w.moved > due && !w.loose {
+		w.Broken("%d bytes have moved after %d µs, want at most %d", w.moved, now, due)
+	}
+	return len(b), nil
+}
+
+// Whatever is written and read at once by responses that share a limit: no more moves than
+// the limit lets through; what has moved is paid for in the end, and no more; and a write
+// fails only if its client has left, its response has ended, or a store that is closed on
+// failure fails.
+func TestEveryOrder(t *testing.T) {
+	if len(variants) == 0 {
+		(&steps.Elsewhere{
+			Path:    "github.com/stint-go/stint/internal/respond",
+			Added:   map[string]string{"explored.go": exploredFile},
+			Mutants: mutants,
+			Entry: "func(r request, s anyStore, x terms) explored " +
+				"{ return V.Explore(r, s, x.limit, " + fmt.Sprint(piece) + ", x.closed, x.dryRun, x.giveBack) }",
+		}).Run(t)
+		return
+	}
+	var all []traffic
+	paced := func(actors ...string) { all = append(all, traffic{actors: actors}) }
+	paced("a: write 3; write 3; end")
+	paced("a: write 3; write 3; end", "b: write 5; end")
+	paced("a: write 3; end", "a: read 4", "b: write 3; end")
+	paced("a: write 1; write 1; end", "a: read 1; read 1; read 1", "b: write 3; end")
+	paced("a: write 6; end", "a: leave")
+	paced("a: write 6; end", "a: second; leave")
+	paced("a: write 3; end", "a: read 4; read 2", "a: second; leave")
+	paced("a: write 6; end", "a: read 6", "a: leave")
+	paced("a: write 2; hijack; end", "b: write 6; end")
+	paced("a: write 6; end", "b: write 3; end", "b: leave")
+	for _, closed := range []bool{false, true} {
+		all = append(all,
+			traffic{closed: closed, actors: []string{"a: write 1; write 1; end", "a: read 1; read 1", "b: down; up"}},
+			traffic{closed: closed, actors: []string{"a: write 6; end", "a: read 3", "b: down"}},
+			traffic{closed: closed, actors: []string{"a: write 3; second; write 3; end", "b: down; second; up; write 4; end"}},
+		)
+	}
+	for _, actors := range [][]string{
+		{"a: write 3; write 3; end", "a: read 5", "a: leave"},
+		{"a: end", "a: read 1; read 1; read 1"},
+		{"a: write 3; end", "b: write 1; write 1; end", "b: down; up"},
+	} {
+		all = append(all, traffic{dryRun: true, actors: actors})
+	}
+	steps.Explore(t, mutants, all, func(variant string, x traffic) func(*steps.Run) {
+		return x.scenario(variants[variant])
+	})
+}
+
+var mutants = []steps.Variant{
+	{Name: "bytes that are moving are given back at the end", Edits: []steps.Edit{{File: "lane.go",
+		Was: "	if l.moving {\n		return nil\n	}\n", Is: ""}}},
+	{Name: "bytes that haven't moved after the end are kept", Edits: []steps.Edit{{File: "lane.go",
+		Was: "	l.moving = false\n", Is: "	if l.moving = false; l.err != nil {\n		return\n	}\n"}}},
+	{Name: "a turn that isn't waited for stays paid", Edits: []steps.Edit{{File: "lane.go",
+		Was: "	case err != nil:\n		l.cancel()\n", Is: "	case err != nil:\n"}}},
+	{Name: "who has been answered doesn't look whether the lane has ended", Edits: []steps.Edit{{File: "lane.go",
+		Was: "	if l.err != nil {\n		err = l.err\n	}\n	if err == nil && pause", Is: "	if err == nil && pause"}}},
+	{Name: "who has waited doesn't, either", Edits: []steps.Edit{{File: "lane.go",
+		Was: "	if l.err != nil {\n		err = l.err\n	}\n	return err\n", Is: "	return err\n"}}},
+	{Name: "nobody waits", Edits: []steps.Edit{{File: "lane.go",
+		Was: "err = l.pause(pause)", Is: "_ = l.pause"}}},
+	{Name: "a turn can't be left", Edits: []steps.Edit{{File: "lane.go",
+		Was: "		case <-l.ctx.Done():\n			err = l.ctx.Err()\n", Is: ""}}},
+	{Name: "a store that is down is asked for each piece", Edits: []steps.Edit{{File: "lane.go",
+		Was: "		l.open = time.Now().Add(reopen)\n", Is: ""}}},
+	{Name: "a dry run that ends while it pays has paid", Edits: []steps.Edit{{File: "lane.go",
+		Was: "	case err == nil && l.err != nil: // the lane has ended meanwhile\n		l.cancel()\n", Is: ""}}},
+}
