@@ -219,7 +219,9 @@ type LimitChange struct {
 // decideLocally makes the call use the store that decides the limits of this process and
 // passes the rest on. Charges of the former come last.
 func (c *call) decideLocally() {
-	c.Store = c.lim.family.process.Limits().Over(c.lim.store)
+	if c.Store = c.lim.local; c.Store == nil { // the version's functions made the first such limit
+		c.Store = c.lim.family.process.Limits().Over(c.lim.store)
+	}
 	c.policy = "" // the limits' numbers change
 	n := 0
 	for i, e := range c.entries {

@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/field"
-	"github.com/stint-go/stint/internal/framework"
-	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/probe"
 	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/warn"
@@ -74,7 +73,7 @@ type routeConfig struct {
 
 // settings are the shared options. A nil or zero field isn't set.
 type settings struct {
-	key     *keySource
+	key     *keyfunc.Source
 	cost    func(*http.Request) int64
 	settle  *settleSource
 	maxWait time.Duration
@@ -103,43 +102,6 @@ func (s settings) or(d settings) settings {
 		s.policy = d.policy
 	}
 	return s
-}
-
-// keySource is one use of WithKey. Its address is its identity: limits that get their
-// key from the same WithKey share one call per request.
-type keySource struct {
-	fn KeyFunc
-	// constant is the encoded key of a KeyFunc that has only one, or "".
-	constant string
-	given    bool // GivenKey
-	asks     framework.Asks
-	warn.Source
-}
-
-func newKeySource(k KeyFunc) *keySource {
-	s := &keySource{fn: k, given: isGiven(k)}
-	if isConstant(k) {
-		if raw, err := k(nil); err == nil {
-			s.constant, _ = keytext.Encode(raw)
-		}
-	}
-	return s
-}
-
-// under returns the key to charge if Take is given key.
-func (s *keySource) under(key string) string {
-	if s.constant != "" {
-		return s.constant
-	}
-	return key
-}
-
-// unfit returns why requests through an adapter can't have the key, or nil.
-func (s *keySource) unfit(adapter string) error {
-	if s.given {
-		return errors.New("GivenKey, which requests don't have: write another WithKey, or use the limiter with Take")
-	}
-	return s.asks.Unfit(adapter)
 }
 
 // change is the effect of an option on a limit.
@@ -245,7 +207,7 @@ type (
 // server.
 func (c *config) probe() (errs mistakes) {
 	for _, s := range c.keySources() {
-		errs = append(errs, mistaken("WithKey", s.probe())...)
+		errs = append(errs, mistaken("WithKey", s.Probe())...)
 	}
 	for _, p := range c.skip {
 		errs = append(errs, mistaken("WithSkip", predicateProblem(p, probe.Request()))...)
@@ -262,8 +224,8 @@ func (c *config) probe() (errs mistakes) {
 }
 
 // keySources returns the uses of WithKey among the options, each once.
-func (c *config) keySources() (all []*keySource) {
-	add := func(k *keySource) {
+func (c *config) keySources() (all []*keyfunc.Source) {
+	add := func(k *keyfunc.Source) {
 		if k != nil && !slices.Contains(all, k) {
 			all = append(all, k)
 		}
@@ -284,16 +246,6 @@ func mistaken(option string, err error) mistakes {
 		return ce.mistakes.within(option)
 	}
 	return nil
-}
-
-func (s *keySource) probe() error {
-	asked, signs, err := probe.Key(s.fn)
-	s.asks.Note(asked)
-	if isHeader(s.fn) {
-		signs |= warn.OfField
-	}
-	s.Probed(signs)
-	return err
 }
 
 // predicateProblem returns the mistakes in the arguments that a predicate was made with.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/naming"
@@ -265,7 +266,7 @@ func (f *family) announce(l *Limiter, c *config) (n notices) {
 	}
 	for _, k := range c.keySources() {
 		n.warnings = append(n.warnings, f.warn(k, k.Shown())...)
-		if l.now.Load().silent&warn.Traffic != warn.Traffic && k.constant == "" && !k.given {
+		if l.now.Load().silent&warn.Traffic != warn.Traffic && k.Constant == "" && !k.Given {
 			k.Watch(func() { f.look(k) })
 		}
 	}
@@ -315,7 +316,7 @@ func (l *Limiter) notify(n notices) {
 }
 
 // look sends warnings about what a key source's requests have shown so far.
-func (f *family) look(k *keySource) {
+func (f *family) look(k *keyfunc.Source) {
 	f.mu.Lock()
 	all, to := f.warn(k, k.Found()), f.members[0]
 	f.mu.Unlock()
@@ -324,7 +325,7 @@ func (f *family) look(k *keySource) {
 
 // warn returns notices of what was found about a key source and is new. The caller holds
 // f.mu.
-func (f *family) warn(k *keySource, found warn.Set) []warn.Notice {
+func (f *family) warn(k *keyfunc.Source, found warn.Set) []warn.Notice {
 	users := make([]warn.User, len(f.members))
 	for i, m := range f.members {
 		users[i] = m.now.Load()

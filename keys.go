@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"reflect"
 	"slices"
 
 	"github.com/stint-go/stint/internal/clientip"
+	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/probe"
-	"github.com/stint-go/stint/internal/routing"
 )
 
 // KeyFunc returns the key that a request is charged to: requests with the same key
@@ -177,22 +176,8 @@ func Header(name string) KeyFunc {
 		return misconfigured(&OptionError{Option: fmt.Sprintf("Header(%q)", name), Problem: "net/http moves this field to r.Host",
 			Write: "write func(r *http.Request) (string, error) { return r.Host, nil }"})
 	}
-	return header(canonical)
+	return keyfunc.Header(canonical)
 }
-
-// header is the key function of a field; see isHeader.
-//
-//go:noinline
-func header(canonical string) KeyFunc {
-	return func(r *http.Request) (string, error) {
-		if lines := r.Header[canonical]; len(lines) > 0 {
-			return lines[0], nil
-		}
-		return "", nil
-	}
-}
-
-func isHeader(k KeyFunc) bool { return sameBody(k, header("")) }
 
 // Cookie keys on the value of a cookie. The key is empty if the request doesn't have
 // the cookie. If there are several of that name, the first counts, as in
@@ -202,31 +187,14 @@ func Cookie(name string) KeyFunc {
 	if !clientip.IsFieldName(name) {
 		return misconfigured(&OptionError{Option: fmt.Sprintf("Cookie(%.80q)", name), Write: `write the name of a cookie, such as "session"`})
 	}
-	return func(r *http.Request) (string, error) {
-		c, err := r.Cookie(name)
-		if err != nil {
-			return "", nil
-		}
-		return c.Value, nil
-	}
+	return keyfunc.Cookie(name)
 }
-
-// unmatched is the key of all requests that no pattern matches. Every pattern contains
-// a slash, so none can equal it.
-const unmatched = "unmatched"
 
 // Pattern keys on the pattern that the http.ServeMux around the limiter has matched, so
 // every route gets its own count. Requests that match none, or that reach the limiter
 // before a ServeMux, share one key: with the path itself a client could make up as many
 // keys as it likes. For a limiter around a ServeMux, use MuxPattern.
-func Pattern() KeyFunc {
-	return func(r *http.Request) (string, error) {
-		if r.Pattern == "" {
-			return unmatched, nil
-		}
-		return r.Pattern, nil
-	}
-}
+func Pattern() KeyFunc { return keyfunc.Pattern }
 
 // MuxPattern keys on the pattern that mux will match, for a limiter that is wrapped
 // around it. Requests that match none share one key. New refuses a nil mux.
@@ -234,72 +202,23 @@ func MuxPattern(mux *http.ServeMux) KeyFunc {
 	if mux == nil {
 		return misconfigured(&OptionError{Option: "MuxPattern(nil)", Write: "write the *http.ServeMux that the limiter is wrapped around"})
 	}
-	return func(r *http.Request) (string, error) {
-		if pattern := routing.Pattern(mux, r); pattern != "" {
-			return pattern, nil
-		}
-		return unmatched, nil
-	}
+	return keyfunc.MuxPattern(mux)
 }
 
 // Method keys on the request's method. Methods that RFC 9110 and RFC 5789 don't define
 // share the key "other": a client may send any word as a method.
-func Method() KeyFunc {
-	return func(r *http.Request) (string, error) {
-		switch r.Method {
-		case "":
-			return http.MethodGet, nil
-		case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
-			http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
-			return r.Method, nil
-		}
-		return "other", nil
-	}
-}
+func Method() KeyFunc { return keyfunc.Method }
 
 // Global gives every request the same key: the limit applies to the service as a whole,
 // not to a client. Allow, Take, Wait and Peek charge it under that key too, whatever
 // key they are given, so requests and jobs share it.
-func Global() KeyFunc { return constant(keytext.Global) }
-
-// constant returns a key function that returns raw. isConstant recognizes its functions
-// by their code, which they share only if constant isn't inlined.
-//
-//go:noinline
-func constant(raw string) KeyFunc {
-	return func(*http.Request) (string, error) { return raw, nil }
-}
-
-func isConstant(k KeyFunc) bool { return sameBody(k, constant("")) }
-
-func sameBody(k, l KeyFunc) bool { return reflect.ValueOf(k).Pointer() == reflect.ValueOf(l).Pointer() }
-
-// folded returns k, which is made of parts, as a constant if all parts are constants.
-func folded(k KeyFunc, parts ...KeyFunc) KeyFunc {
-	for _, p := range parts {
-		if !isConstant(p) {
-			return k
-		}
-	}
-	raw, err := k(nil)
-	if err != nil || raw == "" {
-		return k
-	}
-	return constant(raw)
-}
-
-// errGivenKey is the error of a request whose key can only be given to Take.
-var errGivenKey = errors.New("stint: the limit's key is GivenKey, which a request doesn't have")
+func Global() KeyFunc { return keyfunc.Constant(keytext.Global) }
 
 // GivenKey is the key that Allow, Take, Wait and Peek are given. Use it for limiters of
 // jobs, queues and outgoing calls. Requests don't have such a key: adapters panic when
 // they mount such a limiter, and Admit refuses its requests. It can't be part of Join
 // or Hash, which New reports: give Take a key that is already joined or hashed.
-func GivenKey() KeyFunc { return givenKey }
-
-func givenKey(*http.Request) (string, error) { return "", errGivenKey }
-
-func isGiven(k KeyFunc) bool { return sameBody(k, givenKey) }
+func GivenKey() KeyFunc { return keyfunc.Given }
 
 // Join keys on several things at once, such as a tenant and a route. Each part is
 // joined with its length, so two different lists of parts never give the same key. If a
@@ -313,13 +232,14 @@ func Join(keys ...KeyFunc) KeyFunc {
 	if i := slices.IndexFunc(keys, func(k KeyFunc) bool { return k == nil }); i >= 0 {
 		return misconfigured(&OptionError{Option: "Join", Problem: fmt.Sprintf("key function %d is nil", i+1), Write: "write one, or leave it out"})
 	}
-	if slices.ContainsFunc(keys, isGiven) {
+	if slices.ContainsFunc(keys, func(k KeyFunc) bool { return keyfunc.IsGiven(k) }) {
 		var wrong mistakes
 		wrong.bad("Join", "%v can't be a part of a key", "give Take a key that is already joined", "GivenKey()")
 		return misconfigured(wrong...)
 	}
 	keys = slices.Clone(keys)
-	return folded(func(r *http.Request) (string, error) {
+	varies := slices.ContainsFunc(keys, func(k KeyFunc) bool { return !keyfunc.IsConstant(k) })
+	return keyfunc.Folded(func(r *http.Request) (string, error) {
 		var room [8]string
 		parts := room[:0]
 		var failed error
@@ -344,7 +264,7 @@ func Join(keys ...KeyFunc) KeyFunc {
 			return "", failed
 		}
 		return keytext.Join(parts)
-	}, keys...)
+	}, !varies)
 }
 
 // Hash keys on a keyed hash of another key, for identities that should not be readable
@@ -364,20 +284,20 @@ func Hash(secret []byte, k KeyFunc) KeyFunc {
 	if k == nil {
 		wrong.bad("Hash", "the key function is nil", "write the one to hash, such as stint.RemoteIP()")
 	}
-	if k != nil && isGiven(k) {
+	if k != nil && keyfunc.IsGiven(k) {
 		wrong.bad("Hash", "%v can't be hashed", "give Take a key that is already hashed", "GivenKey()")
 	}
 	if wrong != nil {
 		return misconfigured(wrong...)
 	}
 	hash := keytext.NewHash(secret)
-	return folded(func(r *http.Request) (string, error) {
+	return keyfunc.Folded(func(r *http.Request) (string, error) {
 		raw, err := k(r)
 		if err != nil {
 			return "", err
 		}
 		return hash.Of(raw)
-	}, k)
+	}, keyfunc.IsConstant(k))
 }
 
 // FromCIDR returns a predicate that is true for requests whose peer has an address in

@@ -73,7 +73,7 @@ func TestPattern(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/users/1", "/random", "/unmatched"} {
-		if got, _ := Pattern()(httptest.NewRequest("GET", path, nil)); got != unmatched {
+		if got, _ := Pattern()(httptest.NewRequest("GET", path, nil)); got != "unmatched" {
 			t.Errorf("%s outside of a mux: %q", path, got)
 		}
 	}
@@ -96,8 +96,8 @@ func TestMuxPattern(t *testing.T) {
 		{"match", k, request("GET", "/users/7"), "GET /users/{id}"},
 		{"HEAD is GET's", k, request("HEAD", "/users/7"), "GET /users/{id}"},
 		{"unclean path", k, request("POST", "//login"), "POST /login"},
-		{"wrong method", k, request("GET", "/login"), unmatched},
-		{"no match", k, request("GET", "/nothing/7"), unmatched},
+		{"wrong method", k, request("GET", "/login"), "unmatched"},
+		{"no match", k, request("GET", "/nothing/7"), "unmatched"},
 		{"subtree", k, request("GET", "/files/a"), "/files/"},
 		{"subtree itself", k, request("GET", "/files/"), "/files/{$}"},
 		{"redirected to the subtree", k, request("GET", "/files"), "/files/{$}"},
@@ -105,7 +105,7 @@ func TestMuxPattern(t *testing.T) {
 		{"redirected, with a wildcard, unclean", k, request("GET", "/tree//8"), "/tree/{id}/"},
 		{"redirected, with a wildcard, CONNECT", k, request("CONNECT", "/tree/9"), "/tree/{id}/"},
 		{"host", k, request("GET", "http://api.example.com/x"), "api.example.com/"},
-		{"asterisk", k, &http.Request{Method: "OPTIONS", URL: asked().URL}, unmatched},
+		{"asterisk", k, &http.Request{Method: "OPTIONS", URL: asked().URL}, "unmatched"},
 	})
 }
 

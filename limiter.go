@@ -43,6 +43,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/events"
+	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/waiting"
@@ -117,8 +118,8 @@ func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 // adapters: their Middleware calls it and panics with the error.
 func (l *Limiter) ForRequests(adapter string) error {
 	var errs []error
-	check := func(limit string, k *keySource) {
-		if err := k.unfit(adapter); err != nil {
+	check := func(limit string, k *keyfunc.Source) {
+		if err := k.Unfit(adapter); err != nil {
 			errs = append(errs, fmt.Errorf("stint: %s: %w", limit, err))
 		}
 	}
@@ -241,7 +242,7 @@ func (v *version) allows(ctx context.Context, key string, cost int64) bool {
 	if err != nil {
 		return false
 	}
-	ok, err := v.allower.Allow(ctx, e.key.under(encoded), e.limit, cost)
+	ok, err := v.allower.Allow(ctx, e.key.Under(encoded), e.limit, cost)
 	return ok && err == nil
 }
 
@@ -319,7 +320,7 @@ func (c *call) gatherKey(v *version, key string, cost int64) error {
 	}
 	for _, e := range v.base.entries {
 		if e.needs&paces == 0 {
-			c.add(e, e.key.under(encoded), cost)
+			c.add(e, e.key.Under(encoded), cost)
 		}
 	}
 	if len(c.Charges) == 0 {
@@ -364,7 +365,7 @@ func (c *call) gatherAll(v *version, key string) error {
 		return err
 	}
 	for e := range v.entries() {
-		under := e.key.under(encoded)
+		under := e.key.Under(encoded)
 		known := func(ch store.Charge) bool { return ch.Limit == e.limit && ch.Key == under }
 		if e.needs&paces == 0 && !slices.ContainsFunc(c.Charges, known) {
 			c.add(e, under, 0)

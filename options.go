@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -127,10 +128,10 @@ func WithKey(k KeyFunc) SharedOption {
 	if k == nil {
 		return sharedOption{setting: func(s *settings) {
 			s.errs.bad("WithKey(nil)", "", "write a KeyFunc, such as stint.RemoteIP()")
-			s.key = newKeySource(misconfigured()) // a wrong key is a key: that there is none would be no help
+			s.key = keyfunc.NewSource(misconfigured()) // a wrong key is a key: that there is none would be no help
 		}}
 	}
-	src := newKeySource(k)
+	src := keyfunc.NewSource(k)
 	return sharedOption{setting: func(s *settings) { s.key = src }}
 }
 

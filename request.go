@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/framework"
+	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -52,7 +53,7 @@ type callState struct {
 
 // knownKey is the answer of a KeyFunc.
 type knownKey struct {
-	source *keySource
+	source *keyfunc.Source
 	key    string // "": limits with this source are left out
 }
 
@@ -245,12 +246,12 @@ func (c *call) key(e *entry) (string, error) {
 			return c.keys[i].key, nil
 		}
 	}
-	if c.in != nil && e.key.asks.Known() {
+	if c.in != nil && e.key.Asks.Known() {
 		c.enter()
 	}
-	key, err := e.key.fn(c.r)
-	if err != nil && e.key.asks.Missed(err) && c.enter() {
-		key, err = e.key.fn(c.r)
+	key, err := e.key.Fn(c.r)
+	if err != nil && e.key.Asks.Missed(err) && c.enter() {
+		key, err = e.key.Fn(c.r)
 	}
 	if err == nil {
 		if w := e.key.Lookout.Load(); w != nil && rand.Uint32()&1 == 0 {

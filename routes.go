@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/naming"
 	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/routing"
@@ -213,7 +214,7 @@ type entry struct {
 	kind   kind
 	needs  needs
 	wait   waiting.Terms
-	key    *keySource
+	key    *keyfunc.Source
 	cost   func(*http.Request) int64 // nil: 1
 	settle *settleSource             // nil: the charge stays
 	watch  func(*call) *response     // makes the response; nil where the limit doesn't look at it
@@ -339,9 +340,9 @@ func (l *Limiter) Describe() Description {
 			r := Rule{Limit: e.limit.Name(), Route: pattern, Text: e.kind.says(e.limit.Spec()), Spec: e.limit.Spec(),
 				DryRun: e.dryRun, Local: e.needs&local != 0}
 			switch {
-			case e.key.constant != "":
+			case e.key.Constant != "":
 				r.Key = "Global"
-			case e.key.given:
+			case e.key.Given:
 				r.Key = "GivenKey"
 			}
 			d.Rules = append(d.Rules, r)

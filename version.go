@@ -352,7 +352,7 @@ func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) error
 		}
 	}
 	return v.reset(ctx, func(e *entry) string {
-		if e.key.constant != "" || len(limits) > 0 && !slices.Contains(limits, e.limit.Name()) {
+		if e.key.Constant != "" || len(limits) > 0 && !slices.Contains(limits, e.limit.Name()) {
 			return ""
 		}
 		return encoded
@@ -364,7 +364,7 @@ func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) error
 func (v *version) keysOf(name string) (known, keyed, constant bool) {
 	for e := range v.entries() {
 		if e.limit.Name() == name {
-			known, keyed, constant = true, keyed || e.key.constant == "", constant || e.key.constant != ""
+			known, keyed, constant = true, keyed || e.key.Constant == "", constant || e.key.Constant != ""
 		}
 	}
 	return known, keyed, constant
@@ -384,7 +384,7 @@ func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
 		if e.limit.Name() != name {
 			return ""
 		}
-		return e.key.constant
+		return e.key.Constant
 	})
 }
 
