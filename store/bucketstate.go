@@ -93,7 +93,8 @@ func (l *Limit) rebaseBucket(now *Now, s *State) {
 // plans disagree. If the one with less capacity threw away what it clamps, the other
 // would find that much room again each time it looks. So the clamped part is kept
 // hidden from the smaller one: it counts again for a limit with more capacity, and time
-// takes it back after the rest.
+// takes it back after the rest. It is a length of time at the present rate, so no more than
+// a year is kept: a state has room for little more, and would last as long.
 func (l *Limit) changeBucket(now *Now, s *State) {
 	b, from := bucketOf(s), ScaleOf(s.Numbers.Unit)
 	at := l.scale.instant(now.Steady)

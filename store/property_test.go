@@ -462,7 +462,7 @@ func TestVersionsTakeTurns(t *testing.T) {
 			rate, slowest = most(rate, over(rat(1), token(spec))), most(slowest, token(spec))
 		}
 		if len(limits) < 2 || times(slowest, rat(burst)).Cmp(rat(years/2)) > 0 {
-			continue // what doesn't fit into a lowered limit is kept for a year's worth
+			continue // see TestALoweredLimitKeepsAYearsWorth
 		}
 		span := ceil(times(slowest, rat(5)))
 		units := int64(0)
@@ -549,6 +549,34 @@ func TestVersionsTakeTurnsWithinATick(t *testing.T) {
 	}
 	if passed < 10+980 || passed > 10+1000 {
 		t.Errorf("%d pass in a second, want 990 to 1010", passed)
+	}
+}
+
+// What doesn't fit into a lowered limit is kept for as long as time takes it back at the
+// lowered rate, at most a year: of 1000 units at one a day, 366. The larger one finds the
+// others again each time that the smaller one has looked.
+func TestALoweredLimitKeepsAYearsWorth(t *testing.T) {
+	spec := func(a store.Algorithm, n int64, d time.Duration) store.Spec {
+		return store.Spec{Algorithm: a, Units: n, Period: d, Burst: n}
+	}
+	for _, tt := range []struct {
+		algorithm store.Algorithm
+		small     int64 // units a day
+		found     int64
+	}{
+		{store.TokenBucket, 3, 0},
+		{store.TokenBucket, 1, 1000 - 366},
+		{store.IntervalBucket, 1, 0}, // it counts units, not time
+	} {
+		m := newMeter(t, spec(tt.algorithm, 1000, time.Second))
+		large, small := m.limit, newMeter(t, spec(tt.algorithm, tt.small, 24*time.Hour)).limit
+		for range 3 {
+			m.take(1000-tt.found, 0)
+			m.limit = small
+			m.take(0, 0)
+			m.limit = large
+			m.left(tt.found)
+		}
 	}
 }
 
