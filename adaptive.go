@@ -96,7 +96,7 @@ const mostAdaptive = 1_000_000
 // configures returns an option that sets part of the configuration, unless its argument is
 // wrong.
 func configures(valid bool, option, write string, set func(*adaptive.Config)) AdaptiveOption {
-	return adaptiveOption{change: func(r *rule) {
+	return changeOption{change: func(r *rule) {
 		if !valid {
 			r.errs.bad(option, "", write)
 			return

@@ -241,11 +241,11 @@ func (d *Decision) add(waited time.Duration, seen []waiting.Seen, statuses []Lim
 // unread: keep d to a few seconds.
 func WithMaxWait(d time.Duration) ChargeOption {
 	if d <= 0 {
-		return chargeOption{setting: func(s *settings) {
+		return settingOption{setting: func(s *settings) {
 			s.errs.bad(fmt.Sprintf("WithMaxWait(%v)", d), "", "write a positive duration, or leave it out if nobody waits")
 		}}
 	}
-	return chargeOption{setting: func(s *settings) { s.maxWait, s.lines = d, newLines }}
+	return settingOption{setting: func(s *settings) { s.maxWait, s.lines = d, newLines }}
 }
 
 // WithQueue sets how many may wait. Whoever finds the queue full is refused at once. n
@@ -262,7 +262,7 @@ func WithMaxWait(d time.Duration) ChargeOption {
 // limit has slots. Limiter.Wait always waits, however many do, unless WithQueue sets a
 // bound.
 func WithQueue(n int64) QueueOption {
-	return queueOption{change: func(r *rule) {
+	return changeOption{change: func(r *rule) {
 		if l, ok := r.kind.(slotted); ok {
 			r.orNone(n, "WithQueue")
 			l.line().room = &n
@@ -335,7 +335,7 @@ func WithAging(d time.Duration) Option {
 // A class without a share gets what the shares leave. If they add up to 100 and are all
 // used, it gets nothing.
 func WithShare(class, percent int) SlotOption {
-	return slotOption{change: func(r *rule) {
+	return changeOption{change: func(r *rule) {
 		bad := func(problem, write string) {
 			r.errs.bad(fmt.Sprintf("WithShare(%d, %d)", class, percent), problem, write)
 		}

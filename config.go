@@ -116,88 +116,26 @@ func (f setting) applyLimiter(c *config)     { f(&c.shared) }
 func (f setting) applyLimit(r *rule)         { f(&r.shared) }
 func (f setting) applyRoute(rc *routeConfig) { f(&rc.shared) }
 
-// An option's type says by these which kinds of limit it goes with.
+// marks has the marks of all kinds of limit. An option has all of them: the interface
+// that its function returns says which kinds it goes with.
+type marks struct{}
+
+func (marks) ofRate()        {}
+func (marks) ofQuota()       {}
+func (marks) ofConcurrency() {}
+func (marks) ofAdaptive()    {}
+func (marks) ofBandwidth()   {}
+func (marks) ofBan()         {}
+
+// The options of limits, by what they do.
 type (
-	rateKind        struct{}
-	quotaKind       struct{}
-	concurrencyKind struct{}
-	adaptiveKind    struct{}
-	bandwidthKind   struct{}
-	banKind         struct{}
-
-	slotKinds struct {
-		concurrencyKind
-		adaptiveKind
-	}
-	allKinds struct {
-		rateKind
-		quotaKind
-		slotKinds
-		bandwidthKind
-		banKind
-	}
-)
-
-func (rateKind) ofRate()               {}
-func (quotaKind) ofQuota()             {}
-func (concurrencyKind) ofConcurrency() {}
-func (adaptiveKind) ofAdaptive()       {}
-func (bandwidthKind) ofBandwidth()     {}
-func (banKind) ofBan()                 {}
-
-// The options there are, each by what it does and what it goes with.
-type (
-	limitOption struct {
+	changeOption struct {
 		change
-		allKinds
+		marks
 	}
-	rateOption struct {
-		change
-		rateKind
-	}
-	algorithmOption struct {
-		change
-		rateKind
-		quotaKind
-	}
-	burstOption struct {
-		change
-		rateKind
-		quotaKind
-		bandwidthKind
-	}
-	queueOption struct {
-		change
-		rateKind
-		slotKinds
-	}
-	slotOption struct {
-		change
-		slotKinds
-	}
-	adaptiveOption struct {
-		change
-		adaptiveKind
-	}
-	bandwidthOption struct {
-		change
-		bandwidthKind
-	}
-
-	sharedOption struct {
+	settingOption struct {
 		setting
-		allKinds
-	}
-	chargeOption struct {
-		setting
-		rateKind
-		quotaKind
-		slotKinds
-	}
-	settleOption struct {
-		setting
-		rateKind
-		quotaKind
+		marks
 	}
 )
 

@@ -73,10 +73,10 @@ func TestContributingNamesAllOfAnAlgorithm(t *testing.T) {
 // Exactly the files that CONTRIBUTING names refer to a kind of limit.
 func TestContributingNamesAllOfAKind(t *testing.T) {
 	for kind, of := range map[string][]string{
-		"ban":         {"Ban", "BanOption", "banKind", "ban"},
-		"bandwidth":   {"Bandwidth", "BandwidthOption", "bandwidthKind", "bandwidth"},
-		"concurrency": {"ConcurrencyOption", "concurrencyKind", "concurrency"}, // store.Concurrency is others' too
-		"adaptive":    {"AdaptiveConcurrency", "AdaptiveOption", "adaptiveKind", "adapting"},
+		"ban":         {"Ban", "BanOption", "ofBan", "ban"},
+		"bandwidth":   {"Bandwidth", "BandwidthOption", "ofBandwidth", "bandwidth"},
+		"concurrency": {"ConcurrencyOption", "ofConcurrency", "concurrency"}, // store.Concurrency is others' too
+		"adaptive":    {"AdaptiveConcurrency", "AdaptiveOption", "ofAdaptive", "adapting"},
 	} {
 		named := filesToAdd(t, "Adding a kind of limit", "<kind>", kind)
 		for _, file := range tree(t, "*.go") {

@@ -238,7 +238,7 @@ func (r *rule) compileOnce() (*store.Limit, mistakes) {
 // n is from 0 to 2^40. New refuses other numbers, 0 on a bucket without debt (nothing
 // would pass), and algorithms without a burst.
 func WithBurst(n int64) BurstOption {
-	return burstOption{change: func(r *rule) { r.spec.Burst = r.orNone(n, "WithBurst") }}
+	return changeOption{change: func(r *rule) { r.spec.Burst = r.orNone(n, "WithBurst") }}
 }
 
 // orNone translates a number from the API to the store's, where 0 means the default.
@@ -258,7 +258,7 @@ func (r *rule) orNone(n int64, option string) int64 {
 // any other combination. store.Concurrency and store.Ban are limits of their own: write
 // stint.Concurrency or stint.Ban.
 func WithAlgorithm(a Algorithm) AlgorithmOption {
-	return algorithmOption{change: func(r *rule) {
+	return changeOption{change: func(r *rule) {
 		if a == store.Concurrency || a == store.Ban {
 			r.errs.bad(fmt.Sprintf("WithAlgorithm(%v)", a), "", fmt.Sprintf("write stint.%v, which is a limit of its own", a))
 			return
@@ -276,7 +276,7 @@ func WithAlgorithm(a Algorithm) AlgorithmOption {
 // a WithName if the limiter has a WithStore (New refuses it otherwise), if a
 // WithLimitFunc returns it, and if a Limiter.Update shall find it again.
 func WithName(name string) LimitOption {
-	return limitOption{change: func(r *rule) { r.spec.Name, r.named = name, true }}
+	return changeOption{change: func(r *rule) { r.spec.Name, r.named = name, true }}
 }
 
 // WithWarmUp makes a Rate start at a third of its rate and rise to n per period while
@@ -287,7 +287,7 @@ func WithName(name string) LimitOption {
 // Requests are spaced out, not saved up: without a WithMaxWait (or Limiter.Wait), a
 // request that comes before its turn is refused.
 func WithWarmUp(d time.Duration) RateOption {
-	return rateOption{change: func(r *rule) {
+	return changeOption{change: func(r *rule) {
 		if d <= 0 {
 			r.errs.bad(fmt.Sprintf("WithWarmUp(%v)", d), "", "write how long the rate takes to rise, such as 4*time.Second")
 			return
@@ -309,14 +309,14 @@ func WithWarmUp(d time.Duration) RateOption {
 // refused. Remaining and the header fields count what has been saved up, without the
 // one request that passes on credit: 11 pass at once where they say 10.
 func WithDebt() RateOption {
-	return rateOption{change: func(r *rule) { r.spec.Debt = true }}
+	return changeOption{change: func(r *rule) { r.spec.Debt = true }}
 }
 
 // WithBuckets sets how many buckets a SlidingWindow is cut into, from 1 to 1000. More
 // buckets forget sooner and cost more memory. The default is 10. New refuses other
 // numbers, more buckets than the period has microseconds, and other algorithms.
 func WithBuckets(k int64) RateOption {
-	return rateOption{change: func(r *rule) {
+	return changeOption{change: func(r *rule) {
 		if k < 1 {
 			r.errs.bad(fmt.Sprintf("WithBuckets(%d)", k), "", "write 1 or more")
 			return

@@ -126,13 +126,13 @@ type (
 // key, and a nil k.
 func WithKey(k KeyFunc) SharedOption {
 	if k == nil {
-		return sharedOption{setting: func(s *settings) {
+		return settingOption{setting: func(s *settings) {
 			s.errs.bad("WithKey(nil)", "", "write a KeyFunc, such as stint.RemoteIP()")
 			s.key = keyfunc.NewSource(misconfigured()) // a wrong key is a key: that there is none would be no help
 		}}
 	}
 	src := keyfunc.NewSource(k)
-	return sharedOption{setting: func(s *settings) { s.key = src }}
+	return settingOption{setting: func(s *settings) { s.key = src }}
 }
 
 // WithCost makes cost return how many units a request costs. A cost of 0 charges
@@ -141,11 +141,11 @@ func WithKey(k KeyFunc) SharedOption {
 // concurrently. A handler that learns the true cost later passes it to Permit.Settle.
 func WithCost(cost func(*http.Request) int64) ChargeOption {
 	if cost == nil {
-		return chargeOption{setting: func(s *settings) {
+		return settingOption{setting: func(s *settings) {
 			s.errs.bad("WithCost(nil)", "", "write a function, or leave it out if every request costs 1")
 		}}
 	}
-	return chargeOption{setting: func(s *settings) { s.cost = cost }}
+	return settingOption{setting: func(s *settings) { s.cost = cost }}
 }
 
 // WithDryRun makes a limit report only. It is decided and counted as if it were
@@ -156,7 +156,7 @@ func WithCost(cost func(*http.Request) int64) ChargeOption {
 // FailClosed: enforced limits beside it answer as they would without it. If its key
 // can't be determined, the request is still refused.
 func WithDryRun() SharedOption {
-	return sharedOption{setting: func(s *settings) { s.dryRun = true }}
+	return settingOption{setting: func(s *settings) { s.dryRun = true }}
 }
 
 // WithFailurePolicy sets what happens to a request when the store fails. Of the limits
@@ -164,11 +164,11 @@ func WithDryRun() SharedOption {
 // values other than FailOpen and FailClosed.
 func WithFailurePolicy(p FailurePolicy) SharedOption {
 	if p != FailOpen && p != FailClosed {
-		return sharedOption{setting: func(s *settings) {
+		return settingOption{setting: func(s *settings) {
 			s.errs.bad(fmt.Sprintf("WithFailurePolicy(%d)", p), "", "write stint.FailOpen or stint.FailClosed")
 		}}
 	}
-	return sharedOption{setting: func(s *settings) { s.policy = p }}
+	return settingOption{setting: func(s *settings) { s.policy = p }}
 }
 
 // FailurePolicy says what happens to a request that the store can't decide.

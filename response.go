@@ -85,7 +85,7 @@ func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 // WithRequestBytes makes a Bandwidth also count the bytes of request bodies, as the
 // handler reads them. By default only responses count.
 func WithRequestBytes() BandwidthOption {
-	return bandwidthOption{change: func(r *rule) { r.kind.(*bandwidth).requests = true }}
+	return changeOption{change: func(r *rule) { r.kind.(*bandwidth).requests = true }}
 }
 
 // bandwidth is the kind of Bandwidth. Its requests are charged for bytes as they move.

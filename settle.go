@@ -54,12 +54,12 @@ const AsCharged int64 = -1
 // declare its Content-Length.
 func WithSettle(cost func(r *http.Request, status int, written int64) int64) SettleOption {
 	if cost == nil {
-		return settleOption{setting: func(s *settings) {
+		return settingOption{setting: func(s *settings) {
 			s.errs.bad("WithSettle(nil)", "", "write a function, such as stint.FailedOnly, or leave it out")
 		}}
 	}
 	src := &settleSource{cost, watch}
-	return settleOption{setting: func(s *settings) { s.settle = src }}
+	return settingOption{setting: func(s *settings) { s.settle = src }}
 }
 
 // FailedOnly is a function for WithSettle: requests answered with a status below 400
