@@ -99,7 +99,7 @@ func (s *Store) release(charges []store.Charge) {
 func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 	for _, t := range batch {
 		w := &t.what
-		w.made = make([]settlement, len(w.charges))
+		t.failed, w.made = nil, make([]settlement, len(w.charges)) // also if they are sent again
 		for i := range w.made {
 			w.made[i] = settlement{charge: &w.charges[i], result: &w.results[i], key: w.keys[i], unlessReset: w.unlessReset}
 		}

@@ -5,6 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/store"
 )
 
 type replied string
@@ -67,5 +72,55 @@ func TestSeparating(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// dumb is a server that answers each settlement by what it has been given to say.
+type dumb struct{ says func(keys int) (any, error) }
+
+func (d dumb) DialHook(redis.DialHook) redis.DialHook { return nil }
+
+func (d dumb) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		c := cmd.(once).Cmd
+		v, err := d.says(c.Args()[2].(int))
+		c.SetVal(v)
+		c.SetErr(err)
+		return err
+	}
+}
+
+func (d dumb) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			_ = d.ProcessHook(nil)(ctx, cmd)
+		}
+		return nil
+	}
+}
+
+// Settlements that have been made after all, each by itself, have not failed.
+func TestSettledApart(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{})
+	t.Cleanup(func() { rdb.Close() })
+	rdb.AddHook(dumb{func(keys int) (any, error) {
+		if keys > 1 {
+			return nil, replied("TRYAGAIN Multiple keys request during rehashing of slot")
+		}
+		return []any{int64(1), nil}, nil
+	}})
+	s := New(rdb)
+	l := denyLimit(t, store.Spec{Name: "l", Units: 5, Period: time.Hour})
+	var batch []*ticket[settling]
+	for _, key := range []string{"a", "b"} {
+		one := newTicket[settling]()
+		one.what.add(store.Charge{Key: key, Limit: l, Receipt: store.Receipt{Cost: 1}}, storageKey(s.prefix, key, l), 0)
+		batch = append(batch, one)
+	}
+	separating(s.sendSettles, partsOfSettling)(t.Context(), batch)
+	for _, one := range batch {
+		if one.failed != nil || !one.what.results[0].OK {
+			t.Errorf("%+v, %v", one.what.results, one.failed)
+		}
 	}
 }
