@@ -11,7 +11,7 @@ import (
 // another part of the call was refused, or leased tokens weren't used. Nobody else
 // would do it.
 
-// longestPause bounds the pauses between tries, which take two minutes in all.
+// longestPause bounds the pauses between tries, which take one to two minutes in all.
 const longestPause = time.Minute
 
 // handBack settles t without waiting for it, and tries again while it is known not to
@@ -22,7 +22,7 @@ func (s *Store) handBack(t *ticket[settling]) (ended <-chan error) {
 	first := make(chan error, 1)
 	go func() {
 		err := s.attempt(t, func(err error) { first <- err })
-		for pause := s.timeout; notMade(err) && pause <= longestPause; pause *= 2 {
+		for pause := min(s.timeout, longestPause); notMade(err) && pause <= longestPause; pause *= 2 {
 			select {
 			case <-s.closed: // the last chance
 				pause = longestPause

@@ -39,9 +39,9 @@
 // [ErrUnavailable], [ErrIndeterminate], [ErrServer] or [ErrConfiguration].
 //
 // If a decision is granted to a caller that has gone, or that was told of the timeout,
-// it is settled back when its answer arrives. That is retried for two minutes while the
-// server is known not to have done it. So the server has charged what callers were
-// granted, less what they settled back, plus what was lost on the way: grants whose
+// it is settled back when its answer arrives. That is retried for one to two minutes
+// while the server is known not to have done it. So the server has charged what callers
+// were granted, less what they settled back, plus what was lost on the way: grants whose
 // answers never came, and requests to give back.
 //
 // # Leases

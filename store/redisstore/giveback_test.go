@@ -1,0 +1,30 @@
+package redisstore
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What isn't given back is sent again, however long a call may take.
+func TestGivenBackAgain(t *testing.T) {
+	for _, timeout := range []time.Duration{time.Millisecond, defaultTimeout, time.Minute, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			s := New(nil, WithTimeout(timeout))
+			sent := 0
+			s.settles.send = func(_ context.Context, batch []*ticket[settling]) {
+				sent++
+				batch[0].failed = ErrUnavailable
+			}
+			one := newTicket[settling]()
+			one.what.keys = []string{"k"}
+			<-s.handBack(one)
+			time.Sleep(3 * time.Minute)
+			synctest.Wait()
+			if sent < 2 {
+				t.Errorf("timeout %v: sent %d times", timeout, sent)
+			}
+		})
+	}
+}
