@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,9 +22,11 @@ type leases struct {
 
 // holding is the leases on one key.
 type holding struct {
+	key      string // in the server
 	identity string
 	limit    *store.Limit
 	renewed  map[store.LeaseID]time.Time
+	resets   int // under way
 }
 
 // keep starts renewing a lease that was asked for at since.
@@ -35,7 +39,7 @@ func (s *Store) keep(key string, c *store.Charge, id store.LeaseID, since time.T
 	}
 	h := l.held[key]
 	if h == nil {
-		h = &holding{identity: c.Key, renewed: make(map[store.LeaseID]time.Time)}
+		h = &holding{key: key, identity: c.Key, renewed: make(map[store.LeaseID]time.Time)}
 		l.held[key] = h
 	}
 	h.limit = c.Limit
@@ -54,18 +58,45 @@ func (l *leases) drop(key string, id store.LeaseID) bool {
 	if h == nil {
 		return false
 	}
+	return l.end(h, id)
+}
+
+// end stops renewing a lease of a holding, and reports whether it was held. The caller
+// holds the lock.
+func (l *leases) end(h *holding, id store.LeaseID) bool {
 	_, held := h.renewed[id]
 	delete(h.renewed, id)
-	if len(h.renewed) == 0 {
-		delete(l.held, key)
+	if len(h.renewed) == 0 && l.held[h.key] == h {
+		delete(l.held, h.key)
 	}
 	return held
 }
 
-func (l *leases) forget(key string) {
+// resetting says that keys are about to be reset. Until ended is called, nobody is told
+// that their leases are gone. If the reset was made, those that were held before it are
+// no longer renewed.
+func (l *leases) resetting(keys []string) (ended func(made bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.held, key)
+	before := make(map[*holding][]store.LeaseID)
+	for _, key := range keys {
+		if h := l.held[key]; h != nil && before[h] == nil {
+			h.resets++
+			before[h] = slices.Collect(maps.Keys(h.renewed))
+		}
+	}
+	return func(made bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for h, ids := range before {
+			h.resets--
+			for _, id := range ids {
+				if made {
+					l.end(h, id)
+				}
+			}
+		}
+	}
 }
 
 func (l *leases) close() {
@@ -218,12 +249,13 @@ func (l *leases) renewed(r *renewing, at time.Time) {
 	}
 }
 
-// lose reports a lost lease, unless it has been released meanwhile.
+// lose reports a lost lease, unless it has been released meanwhile, or is being reset.
 func (s *Store) lose(key string, id store.LeaseID) {
 	s.leases.mu.Lock()
 	h := s.leases.held[key]
+	tell := h != nil && h.resets == 0
 	s.leases.mu.Unlock()
-	if h == nil || !s.leases.drop(key, id) {
+	if !tell || !s.leases.drop(key, id) {
 		return
 	}
 	// The other leases are renewed whatever these functions do.

@@ -30,7 +30,7 @@ type thereSlots interface {
 	Release(id store.LeaseID)
 	// Renew returns the leases that are gone.
 	Renew(ids []store.LeaseID) (gone []store.LeaseID, answered bool)
-	Reset()
+	Reset() (answered bool)
 	Lost(key string)
 }
 
@@ -51,7 +51,7 @@ type Slots interface {
 	Take(id store.LeaseID)
 	Release(id store.LeaseID)
 	Renew(ids []store.LeaseID) (gone []store.LeaseID, answered bool)
-	Reset()
+	Reset() (answered bool)
 	Lost(key string)
 }
 
@@ -123,7 +123,7 @@ var renewedThere = []orders.Edit{
 	{File: "settle.go", Was: "if _, err := s.settles.do(ctx, tickets[0]); err != nil {", Is: "if err := s.released(tickets[0]); err != nil {"},
 	{File: "take.go", Was: "s.takes.do(ctx, t)", Is: "s.decided(t)"},
 	{File: "reset.go", Was: "context.WithTimeout(ctx, s.timeout)", Is: "ctx, func() {}"},
-	{File: "reset.go", Was: "	go func() {\n		s.exec(due, calls)\n		done <- calls[0].cmd.Err()\n	}()\n", Is: "	there.Reset()\n	done <- nil\n	_ = calls\n"},
+	{File: "reset.go", Was: "	go func() {\n		s.exec(due, calls)\n		done <- calls[0].cmd.Err()\n	}()\n", Is: "	if there.Reset() {\n		done <- nil\n	} else {\n		done <- ErrUnavailable\n	}\n	_ = calls\n"},
 }
 
 const leaseTime = 15 * time.Second
@@ -143,6 +143,7 @@ type slotServer struct {
 	lasting bool // what is held lasts
 	telling bool // what is gone is told
 	quiet   bool // nothing is
+	vain    bool // resets are
 }
 
 func (w *slotServer) now() int64 { return orders.AtTime(unsafe.Pointer(w)) }
@@ -160,10 +161,13 @@ func (w *slotServer) Release(id store.LeaseID) {
 	orders.Note("the server: released, %d left", len(w.ends))
 }
 
-func (w *slotServer) Reset() {
+func (w *slotServer) Reset() (answered bool) {
 	w.now()
-	clear(w.ends)
-	orders.Note("the server: reset")
+	orders.Note("the server: reset, in vain: %t", w.vain)
+	if !w.vain {
+		clear(w.ends)
+	}
+	return !w.vain
 }
 
 func (w *slotServer) Renew(ids []store.LeaseID) (gone []store.LeaseID, answered bool) {
@@ -221,13 +225,13 @@ var slotLimit = func() *store.Limit {
 func (x handling) scenario(newStore func(thereSlots) leased) func(*orders.Run) {
 	return func(r *orders.Run) {
 		r.Freeze()
-		all := strings.Join(x.actors, "; ")
+		all := strings.ReplaceAll(strings.Join(x.actors, "; "), "reset in vain", "")
 		w := &slotServer{
 			Run: r, ends: map[store.LeaseID]int64{}, renewals: x.renewals,
 			said: map[store.LeaseID]bool{}, released: map[store.LeaseID]bool{},
-			lasting: !strings.Contains(all, "flush") && !strings.Contains(all, "re-set") && !strings.Contains(all, "close"),
-			quiet:   strings.Contains(all, "re-set"), // who resets a key knows
-			telling: !strings.Contains(all, "re-set") && !strings.Contains(all, "close"),
+			lasting: !strings.Contains(all, "flush") && !strings.Contains(all, "reset") && !strings.Contains(all, "close"),
+			quiet:   strings.Contains(all, "reset"), // who resets a key knows
+			telling: !strings.Contains(all, "reset") && !strings.Contains(all, "close"),
 		}
 		s := newStore(w)
 		for i, does := range x.actors {
@@ -281,7 +285,12 @@ func (h *holder) do(what string) {
 		h.held = false
 	case "flush":
 		h.Reset()
-	case "re-set":
+	case "reset in vain":
+		h.vain = true
+		if h.store.Reset(h.ctx, "k", slotLimit) == nil {
+			h.Broken("a Reset that fails says nothing")
+		}
+	case "reset":
 		err = h.store.Reset(h.ctx, "k", slotLimit)
 	case "close":
 		err = h.store.Close()
@@ -331,7 +340,8 @@ func TestEveryOrderOfLeases(t *testing.T) {
 		handle(renewals, "take; hold; settle", "flush")
 		handle(renewals, "take; hold; settle", "wait; flush")
 		handle(renewals, "take; wait; settle", "take; wait; settle", "wait; flush")
-		handle(renewals, "take; hold; settle", "wait; re-set")
+		handle(renewals, "take; hold; settle", "wait; reset")
+		handle(renewals, "take; hold; settle", "wait; reset in vain")
 		handle(renewals, "take; hold; settle", "wait; close")
 	}
 	handle("answered", "take; settle", "close")
@@ -346,16 +356,20 @@ var leasesMutants = []orders.Variant{
 		Was: "			l.stop = nil\n			l.mu.Unlock()\n			return\n",
 		Is:  "			l.mu.Unlock()\n			l.mu.Lock()\n			l.stop = nil\n			l.mu.Unlock()\n			return\n"}}},
 	{Name: "what is gone is told though it has been released", Edits: []orders.Edit{{File: "leases.go",
-		Was: "	if h == nil || !s.leases.drop(key, id) {\n",
-		Is:  "	if s.leases.drop(key, id); h == nil {\n"}}},
+		Was: "	if !tell || !s.leases.drop(key, id) {\n",
+		Is:  "	if s.leases.drop(key, id); !tell {\n"}}},
 	{Name: "what is gone is renewed again", Edits: []orders.Edit{{File: "leases.go",
-		Was: "	if h == nil || !s.leases.drop(key, id) {\n", Is: "	if h == nil {\n"}}},
+		Was: "	if !tell || !s.leases.drop(key, id) {\n", Is: "	if !tell {\n"}}},
 	{Name: "what has been released meanwhile is held again", Edits: []orders.Edit{{File: "leases.go",
 		Was: "if _, held := h.renewed[id]; held {", Is: "if _, held := h.renewed[id]; held || true {"}}},
 	{Name: "a release goes on being renewed", Edits: []orders.Edit{{File: "settle.go",
 		Was: "		return err\n	}\n	s.release(charges)\n", Is: "		return err\n	}\n"}}},
 	{Name: "a reset goes on being renewed", Edits: []orders.Edit{{File: "reset.go",
-		Was: "		s.leases.forget(at)\n", Is: ""}}},
+		Was: "	ended(err == nil)\n", Is: "	ended(false)\n"}}},
+	{Name: "a reset that fails ends the renewal", Edits: []orders.Edit{{File: "reset.go",
+		Was: "	ended(err == nil)\n", Is: "	ended(true)\n"}}},
+	{Name: "who resets is told that leases are gone", Edits: []orders.Edit{{File: "leases.go",
+		Was: "	tell := h != nil && h.resets == 0\n", Is: "	tell := h != nil\n"}}},
 	{Name: "a renewal that failed isn't made sooner again", Edits: []orders.Edit{{File: "leases.go",
 		Was: "			next = s.lease / 12\n", Is: "			next = s.lease\n"}}},
 	{Name: "the renewal doesn't end with the store", Edits: []orders.Edit{{File: "leases.go",

@@ -9,7 +9,8 @@ import (
 )
 
 // Reset implements store.Resetter. Leases of the limits that this store holds are no
-// longer renewed; those of other processes are reported lost there (WithLost).
+// longer renewed; those of other processes are reported lost there (WithLost). If it
+// fails, leases are renewed as before.
 func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
 	if s.wrong != nil {
 		return s.wrong
@@ -19,9 +20,7 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 		if l == nil || l.Hash() == 0 {
 			return fmt.Errorf("redisstore: %w", store.ErrLimit)
 		}
-		at := storageKey(s.prefix, key, l)
-		s.leases.forget(at)
-		keys = append(keys, at)
+		keys = append(keys, storageKey(s.prefix, key, l))
 	}
 	if len(limits) == 0 {
 		return nil
@@ -36,6 +35,7 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	if ctx.Err() != nil {
 		return left(ctx)
 	}
+	ended := s.leases.resetting(keys[:len(limits)])
 	due, end := context.WithTimeout(ctx, s.timeout)
 	defer end()
 	args := append(make([]any, s.head(keys)), s.told(nil).clock, len(limits))
@@ -51,6 +51,7 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	case <-due.Done(): // the client may not notice
 		err = errLate
 	}
+	ended(err == nil)
 	if err != nil && ctx.Err() != nil {
 		return left(ctx)
 	}
