@@ -120,6 +120,7 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, call func() err
 		if s.open.Load() { // it opened just now, so this would be a probe
 			return struct{}{}, errNotAsked
 		}
+		defer s.panicked(charges)
 		// The length of a call matters only if the caller's deadline ends it: without a
 		// deadline the clock isn't read.
 		var began time.Duration
@@ -139,6 +140,20 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, call func() err
 		s.observers.Tell(store.Notice{Kind: store.Degraded, Err: err})
 	}
 	return err
+}
+
+// panicked remembers a panic of the primary, which the library counts as a failure, and
+// lets it go on to the caller.
+func (s *Store) panicked(charges []store.Charge) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	err := fmt.Errorf("panic: %v", p)
+	s.failures.Add(1)
+	s.remember(err, charges)
+	s.observers.Tell(store.Notice{Kind: store.Degraded, Err: err})
+	panic(p)
 }
 
 // failure returns the error to give a caller whose call only the primary could have

@@ -145,7 +145,8 @@ func WithFailure(isFailure func(error) bool) Option {
 
 // WithObserver calls observe whenever the breaker opens or closes. Calls are made one
 // at a time and in order, on the goroutine that probes: a slow observer delays the next
-// probe but never a caller of the store.
+// probe but never a caller of the store. A panic in it is logged to slog.Default at
+// level Error.
 func WithObserver(observe func(Event)) Option {
 	return func(s *Store) { s.observe = observe }
 }

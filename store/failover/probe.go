@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sony/gobreaker/v2"
+	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/store"
 )
 
@@ -76,7 +77,7 @@ func (s *Store) catchUp() (done bool) {
 			s.events = s.events[1:]
 			s.mu.Unlock()
 			if s.observe != nil {
-				s.observe(e)
+				background.Do("telling that the breaker has changed", func() { s.observe(e) })
 			}
 			if e.To == Open {
 				s.degraded(e.Err)

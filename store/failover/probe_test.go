@@ -1,9 +1,11 @@
 package failover_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -118,12 +120,12 @@ func TestProbeSurvivesAPanic(t *testing.T) {
 	})
 }
 
-// A caller's panic goes through, and counts as a failure. The keys to probe aren't
-// known then, but the probe is still a charge.
+// A caller's panic goes through, and is a failure as any other.
 func TestPanicOfACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &side{panics: true}
-		s := failover.New(p, &side{}, failover.WithThreshold(1))
+		var opened error
+		s := failover.New(p, &side{}, failover.WithThreshold(1), failover.WithObserver(func(e failover.Event) { opened = e.Err }))
 		defer s.Close()
 		func() {
 			defer func() {
@@ -135,6 +137,10 @@ func TestPanicOfACall(t *testing.T) {
 		}()
 		if s.State() != failover.Open {
 			t.Error("closed")
+		}
+		synctest.Wait()
+		if err := s.Degraded(); opened == nil || !errors.Is(err, opened) || s.Stats().Failures != 1 {
+			t.Errorf("%v, observed: %v, %+v", err, opened, s.Stats())
 		}
 		p.set(func(p *side) { p.panics, p.written = false, errReadOnly })
 		time.Sleep(300 * time.Millisecond)
@@ -341,6 +347,26 @@ func TestEventsInOrder(t *testing.T) {
 			if !opened && e.Probes < 1 {
 				t.Errorf("event %d: %+v", i, e)
 			}
+		}
+	})
+}
+
+// An observer that panics ends neither the process nor the probing.
+func TestObserverPanics(t *testing.T) {
+	was := slog.Default()
+	defer slog.SetDefault(was)
+	var log bytes.Buffer
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	synctest.Test(t, func(t *testing.T) {
+		p := &side{err: errDown}
+		s := failover.New(p, nil, failover.WithThreshold(1), failover.WithObserver(func(failover.Event) { panic("observer") }))
+		trip(t, s, 1)
+		synctest.Wait()
+		p.fail(nil)
+		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
+		if s.State() != failover.Closed || strings.Count(log.String(), "level=ERROR") != 2 {
+			t.Errorf("%v\n%s", s.State(), log.String())
 		}
 	})
 }
