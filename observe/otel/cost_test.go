@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,11 +18,7 @@ func observed(t *testing.T) (*observer, *metric.ManualReader) {
 	t.Helper()
 	reader := metric.NewManualReader()
 	o := newObserver(nil)
-	meter := metric.NewMeterProvider(metric.WithReader(reader)).Meter(Scope)
-	if err := o.define(meter); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := meter.RegisterCallback(o.collect, o.observables()...); err != nil {
+	if err := o.start(metric.NewMeterProvider(metric.WithReader(reader)).Meter(Scope)); err != nil {
 		t.Fatal(err)
 	}
 	return o, reader
@@ -45,6 +42,50 @@ func TestEventsAllocateNothing(t *testing.T) {
 		e.Limiter, e.Route = "api", "GET /users/{id}"
 		if n := testing.AllocsPerRun(100, func() { o.observe(e) }); n != 0 {
 			t.Errorf("%v allocates %v times", e.Kind, n)
+		}
+	}
+}
+
+// However many requests end while the SDK collects or stop is called, each counts once.
+func TestCountsAreExact(t *testing.T) {
+	const callers, each = 4, 2000
+	o, reader := observed(t)
+	e := stint.Event{Kind: stint.EventAdmitted, Decision: stint.Decision{Limit: "x", Limits: []stint.LimitStatus{{Name: "x", Allowed: true, Cost: 3}}}}
+	sums := func() map[string]int64 {
+		var all metricdata.ResourceMetrics
+		if err := reader.Collect(context.Background(), &all); err != nil {
+			t.Error(err)
+		}
+		got := map[string]int64{}
+		for _, s := range all.ScopeMetrics {
+			for _, m := range s.Metrics {
+				if sum, ok := m.Data.(metricdata.Sum[int64]); ok {
+					got[m.Name] += sum.DataPoints[0].Value
+				}
+			}
+		}
+		return got
+	}
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for i := range each {
+				e := e
+				if o.observe(e); i == each/2 {
+					sums()
+				}
+				e.Kind = stint.EventEnded
+				o.observe(e)
+			}
+		})
+	}
+	sums()
+	o.stop()
+	all.Wait()
+	got := sums()
+	for name, want := range map[string]int64{"stint.decisions": 1, "stint.limit.decisions": 1, "stint.limit.cost.charged": 3, "stint.limit.cost.settled": 3} {
+		if got[name] != want*callers*each {
+			t.Errorf("%s: %d, want %d", name, got[name], want*callers*each)
 		}
 	}
 }

@@ -109,8 +109,9 @@ type memory struct {
 	store *memstore.Store
 }
 
-// collect reports the values that go up and down.
+// collect reports the values that go up and down, and what has not been handed over.
 func (o *observer) collect(_ context.Context, to metric.Observer) error {
+	o.handOver()
 	tell := func(what metric.Int64Observable, l *level, as attributes) {
 		if l.known.Load() {
 			to.ObserveInt64(what, l.value.Load(), as.observe...)

@@ -16,7 +16,8 @@
 // # Cost
 //
 // Attribute sets are made once for each combination. After that an event allocates
-// nothing here, unless the request's span is recorded.
+// nothing here, unless the request's span is recorded. What requests that pass add to
+// counters is handed to the SDK when it collects, and so has no exemplars.
 package stintotel
 
 import (
@@ -88,18 +89,13 @@ func Observe(lim *stint.Limiter, opts ...Option) (stop func(), err error) {
 			return nil, errors.New("stintotel: WithMemory: the store is nil: write memstore.New()")
 		}
 	}
-	meter := c.provider.Meter(Scope)
 	o := newObserver(c.memory)
-	if err := o.define(meter); err != nil {
-		return nil, err
-	}
-	registered, err := meter.RegisterCallback(o.collect, o.observables()...)
-	if err != nil {
+	if err := o.start(c.provider.Meter(Scope)); err != nil {
 		return nil, err
 	}
 	end := lim.Observe(o.observe)
 	return func() {
 		end()
-		_ = registered.Unregister()
+		o.stop()
 	}, nil
 }

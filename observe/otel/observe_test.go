@@ -453,6 +453,16 @@ func TestObserveUntilStop(t *testing.T) {
 	}
 }
 
+// What was counted before stop is there for whoever collects afterwards.
+func TestStopLosesNothing(t *testing.T) {
+	w := watch(t, nil, stint.Rate(2, time.Hour, stint.WithName("x")))
+	done(w.admit(3, "a"))
+	w.stop()
+	is(t, w.read(nil), "decisions{limit=x,limiter=api,outcome=admitted} 2", "decisions{limit=x,limiter=api,outcome=denied} 1",
+		"limit.decisions{limit=x,limiter=api,outcome=allowed} 2", "limit.cost.charged{limit=x,limiter=api} 2",
+		"limit.cost.settled{limit=x,limiter=api} 2", "limit.decisions{limit=x,limiter=api,outcome=refused} 1")
+}
+
 // The release of a slot that was taken before Observe isn't counted.
 func TestObserveLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,9 +3,11 @@ package stintotel
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/store/failover"
@@ -15,6 +17,8 @@ import (
 type observer struct {
 	instruments
 	since    time.Time // when it began
+	collects metric.Registration
+	stopped  atomic.Bool
 	memory   []memory
 	series   table[id, series]
 	limiters table[string, limiter]
@@ -37,6 +41,21 @@ func newObserver(stores []memory) *observer {
 			rest: newLimiter(overflow),
 		},
 	}
+}
+
+// start has meter collect what the observer counts, until stop.
+func (o *observer) start(meter metric.Meter) (err error) {
+	if err := o.define(meter); err != nil {
+		return err
+	}
+	o.collects, err = meter.RegisterCallback(o.collect, o.observables()...)
+	return err
+}
+
+func (o *observer) stop() {
+	_ = o.collects.Unregister()
+	o.stopped.Store(true)
+	o.handOver()
 }
 
 // observe is called for every event of the limiter, on the request's goroutine.
@@ -66,7 +85,7 @@ func (o *observer) observe(e stint.Event) {
 		o.series.at(id{limiter: e.Limiter, route: e.Route}).waiting.add(1)
 	case stint.EventEnded:
 		o.asked(ctx, &e, l.settled[done])
-		o.ended(ctx, &e)
+		o.ended(&e)
 	case stint.EventBanned:
 		o.bans.Add(ctx, 1, o.of(&e, e.Decision.Limit).plain.add...)
 	case stint.EventPaced:
@@ -86,6 +105,29 @@ func (o *observer) observe(e stint.Event) {
 	if e.EndsWait {
 		o.endWait(ctx, &e)
 	}
+	if o.stopped.Load() { // it came while stop was called
+		o.handOver()
+	}
+}
+
+// handOver passes on to the SDK what requests that have passed add to counters. It is
+// called when the SDK collects, so nothing is late.
+func (o *observer) handOver() {
+	of := func(s *series) {
+		add := func(to metric.Int64Counter, l *level, as attributes) {
+			if l.known.Load() {
+				to.Add(context.Background(), l.value.Swap(0), as.add...)
+			}
+		}
+		add(o.decisions, &s.passed.admitted, s.outcome[stint.EventAdmitted])
+		add(o.limitDecisions, &s.passed.allowed, s.answer[allowed])
+		add(o.charged, &s.passed.charged, s.plain)
+		add(o.settled, &s.passed.settled, s.plain)
+	}
+	for _, s := range o.series.all() {
+		of(s)
+	}
+	of(o.series.rest)
 }
 
 func one(is bool) int64 {
@@ -102,7 +144,12 @@ func (o *observer) of(e *stint.Event, limit string) *series {
 
 // became counts the outcome of a request, and which limit bound.
 func (o *observer) became(ctx context.Context, e *stint.Event) {
-	o.decisions.Add(ctx, 1, o.of(e, e.Decision.Limit).outcome[e.Kind].add...)
+	s := o.of(e, e.Decision.Limit)
+	if e.Kind == stint.EventAdmitted {
+		s.passed.admitted.add(1)
+		return
+	}
+	o.decisions.Add(ctx, 1, s.outcome[e.Kind].add...)
 }
 
 // asked records how long the store took, if it was asked.
@@ -118,7 +165,11 @@ func (o *observer) decided(ctx context.Context, e *stint.Event, l *limiter) {
 	for i := range e.Decision.Limits {
 		at := &e.Decision.Limits[i]
 		s := o.of(e, at.Name)
-		o.limitDecisions.Add(ctx, 1, s.answer[answer(at)].add...)
+		if at.Allowed {
+			s.passed.allowed.add(1)
+		} else {
+			o.limitDecisions.Add(ctx, 1, s.answer[refusal(at)].add...)
+		}
 		if at.Quota > 0 {
 			o.utilization.Record(ctx, share(at), s.plain.record...)
 		}
@@ -131,16 +182,14 @@ func (o *observer) decided(ctx context.Context, e *stint.Event, l *limiter) {
 		if at.InFlight > 0 {
 			s.slots.add(at.Cost)
 		} else {
-			o.charged.Add(ctx, at.Cost, s.plain.add...)
+			s.passed.charged.add(at.Cost)
 		}
 	}
 }
 
-func answer(at *stint.LimitStatus) int {
-	switch {
-	case at.Allowed:
-		return allowed
-	case at.DryRun:
+// refusal returns the outcome of a limit that refuses.
+func refusal(at *stint.LimitStatus) int {
+	if at.DryRun {
 		return dryRunRefused
 	}
 	return refused
@@ -153,14 +202,14 @@ func share(at *stint.LimitStatus) float64 {
 }
 
 // ended takes back what decided has added.
-func (o *observer) ended(ctx context.Context, e *stint.Event) {
+func (o *observer) ended(e *stint.Event) {
 	before := e.Held > time.Since(o.since) // let in when nobody counted
 	for i := range e.Decision.Limits {
 		at := &e.Decision.Limits[i]
 		switch s := o.of(e, at.Name); {
 		case !at.Allowed:
 		case at.InFlight == 0:
-			o.settled.Add(ctx, at.Cost, s.plain.add...)
+			s.passed.settled.add(at.Cost)
 		case !before:
 			s.slots.add(-at.Cost)
 		}

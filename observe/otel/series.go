@@ -81,6 +81,11 @@ type series struct {
 	answer   [len(answers)]attributes
 	sent     attributes // bytes of responses
 	received attributes // of requests
+	// What requests that pass add to counters, until handOver: the SDK takes ten times as
+	// long to add to one.
+	passed struct {
+		admitted, allowed, charged, settled level
+	}
 	waiting  level
 	slots    level
 	adaptive struct {
@@ -109,7 +114,8 @@ func newSeries(all []attribute.KeyValue) *series {
 	return s
 }
 
-// level is the value of a gauge that exists once it has been set.
+// level is the value of a gauge, or what is to be added to a counter. It exists once it
+// has been set.
 type level struct {
 	value atomic.Int64
 	known atomic.Bool
