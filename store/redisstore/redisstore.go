@@ -42,7 +42,9 @@
 // it is settled back when its answer arrives. That is retried for one to two minutes
 // while the server is known not to have done it. So the server has charged what callers
 // were granted, less what they settled back, plus what was lost on the way: grants whose
-// answers never came, and requests to give back.
+// answers never came, and requests to give back. A client with ContextTimeoutEnabled
+// doesn't wait for late answers. Slots that a call without an answer may have taken are
+// released when the server answers again.
 //
 // # Leases
 //
@@ -86,6 +88,7 @@ type Store struct {
 	settles line[settling]
 	tickets sync.Pool // of *ticket[taking]
 	leases  leases
+	unheld  unheldSlots
 
 	closing sync.Once
 	closed  chan struct{}
