@@ -20,6 +20,7 @@ import (
 // explored is a Cache that is explored.
 type explored interface {
 	Get(ctx context.Context, key string) ([]stint.Limit, error)
+	Forget(key string)
 	// Left is how many plans there are, whether they are found, and how many loads there are.
 	Left() (plans int, found bool, loads int)
 }
@@ -62,6 +63,8 @@ type origin struct {
 	came  int
 	under map[string][]time.Time // way, by key: when they began
 	free  chan struct{}          // closed when a load that hangs comes back
+	// forgets: a key is forgotten, so a load may begin beside one from before.
+	forgets bool
 }
 
 func (s *origin) load(ctx context.Context, key string) ([]stint.Limit, error) {
@@ -71,7 +74,7 @@ func (s *origin) load(ctx context.Context, key string) ([]stint.Limit, error) {
 	number := s.came
 	orders.Note("load %d of %s: %s", number, key, does)
 	for _, other := range s.under[key] {
-		if twin.Since(other) < 5*time.Second {
+		if twin.Since(other) < 5*time.Second && !s.forgets {
 			s.Broken("%s is loaded twice at a time", key)
 		}
 	}
@@ -118,6 +121,7 @@ func (x crowd) scenario(newCache func(loading) explored) func(*orders.Run) {
 	return func(r *orders.Run) {
 		r.Freeze()
 		s := &origin{Run: r, loads: x.loads, under: map[string][]time.Time{}, free: make(chan struct{})}
+		s.forgets = strings.Contains(x.String(), "forget")
 		cache := newCache(s.load)
 		for i, does := range x.actors {
 			name, ctx := string(rune('A'+i)), context.Background()
@@ -160,6 +164,11 @@ func (a *asker) do(what string) {
 		lang.Receive(twin.After(time.Minute)) // a plan
 	case "free":
 		lang.Close(a.free)
+	case "forget":
+		orders.At(orders.Load, unsafe.Pointer(a.origin))
+		before := a.came
+		a.cache.Forget("k")
+		a.last["k"] = before + 1
 	default:
 		a.get(what)
 	}
@@ -183,9 +192,9 @@ func (a *asker) get(key string) {
 }
 
 // Whatever callers ask of a cache at once, and whatever its source does: a key has one load
-// at a time, which goes on when who began it leaves; a caller gets no plan older than it had
-// before, and no error once it had one; nobody waits longer than a load may take; and no
-// load is left.
+// at a time, unless it is forgotten, and that goes on when who began it leaves; a caller
+// gets no plan older than it had before, or than Forget, and no error once it had one; nobody
+// waits longer than a load may take; and no load is left.
 func TestEveryOrder(t *testing.T) {
 	if len(variants) == 0 {
 		(&orders.Elsewhere{
@@ -207,6 +216,8 @@ func TestEveryOrder(t *testing.T) {
 		ask("answers; "+first, "k; outlast; k; k", "outlast; k")
 	}
 	ask("answers", "k; j", "j")
+	ask("answers", "k; forget; k", "k")
+	ask("hangs; answers", "k", "forget; free; k")
 	ask("hangs; answers", "k; k", "wait; k; free")
 	ask("hangs; answers", "k; wait; k; wait; k", "wait; free")
 	ask("hangs; answers", "k; k; free; k")
@@ -222,11 +233,15 @@ var mutants = []orders.Variant{
 	{Name: "a load ends with the call that began it", Edits: []orders.Edit{{File: "plans.go",
 		Was: "context.WithTimeout(context.WithoutCancel(ctx), p.timeout)", Is: "context.WithTimeout(ctx, p.timeout)"}}},
 	{Name: "a load that ends takes a later one's place", Edits: []orders.Edit{{File: "plans.go",
-		Was: "	if p.loads[key] == l {\n", Is: "	if true {\n"}}},
+		Was: "	if of.latest == l {\n", Is: "	if true {\n"}}},
 	{Name: "a plan that comes late replaces a newer one", Edits: []orders.Edit{{File: "plans.go",
-		Was: "	case old != nil && old.load >= l.number:", Is: "	case false:"}}},
+		Was: "	if l.number <= of.void {\n", Is: "	if false {\n"}}},
 	{Name: "a failure drops the old plan", Edits: []orders.Edit{{File: "plans.go",
-		Was: "		old.retryAt = now.Add(retry)\n", Is: "		p.recent.Remove(p.plans[key])\n		delete(p.plans, key)\n"}}},
+		Was: "		e.Value.(*kept).retryAt = now.Add(retry)\n", Is: "		p.drop(key)\n"}}},
 	{Name: "who waits doesn't look at the time", Edits: []orders.Edit{{File: "plans.go",
 		Was: "	case <-l.overdue:\n", Is: ""}}},
+	{Name: "a load from before Forget counts", Edits: []orders.Edit{{File: "plans.go",
+		Was: "		of.latest, of.void = nil, of.begun\n", Is: "		of.latest = nil\n"}}},
+	{Name: "after Forget a load from before is joined", Edits: []orders.Edit{{File: "plans.go",
+		Was: "		of.latest, of.void = nil, of.begun\n", Is: "		of.void = of.begun\n"}}},
 }

@@ -128,6 +128,42 @@ func TestForget(t *testing.T) {
 	}
 }
 
+// A load from before Forget doesn't bring the plan back either if the cache has had no room
+// for the key meanwhile.
+func TestForgetWithoutRoom(t *testing.T) {
+	for _, gone := range []string{"forgotten", "no plan"} {
+		t.Run(gone, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := &accounts{slow: time.Minute}
+				p := plans.Must(plans.New(a.load, plans.WithSize(1)))
+				a.sell(1)
+				go p.Get(t.Context(), "k")
+				synctest.Wait()
+				sold := a.sell(2)
+				a.slow = 0
+				if gone == "forgotten" {
+					p.Forget("k")
+				} else { // says a load that begins later
+					time.Sleep(6 * time.Second)
+					a.plan.Store(nil)
+					if limits, err := p.Get(t.Context(), "k"); !errors.Is(err, plans.ErrNoPlan) {
+						t.Errorf("got %v, %v", limits, err)
+					}
+					a.plan.Store(sold)
+				}
+				if _, err := p.Get(t.Context(), "another"); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Minute) // the load from before has ended
+				limits, err := p.Get(t.Context(), "k")
+				if err != nil || len(limits) != 1 || limits[0] != *sold {
+					t.Errorf("got %v, %v; want the new plan", limits, err)
+				}
+			})
+		})
+	}
+}
+
 // A forgotten plan doesn't come back when its source fails.
 func TestForgottenStaysForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

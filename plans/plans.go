@@ -35,19 +35,23 @@ type Cache struct {
 	mu     sync.Mutex
 	plans  map[string]*list.Element // of *kept
 	recent list.List                // most recently used first
-	loads  map[string]*pending      // the latest load under way, by key
-	begun  uint64                   // how many loads have begun
+	loads  map[string]*loads        // of keys that have a load under way
 }
 
-// kept is what is known of a key: a plan that has been loaded, or that no load up to a
-// certain one counts any more.
+// kept is a plan that has been loaded.
 type kept struct {
 	key     string
-	load    uint64 // the number of the load, or of the last one that doesn't count
-	none    bool   // there is no plan
 	limits  []stint.Limit
 	loaded  time.Time
 	retryAt time.Time // after a failed load, the earliest time of the next
+}
+
+// loads are the loads of a key.
+type loads struct {
+	latest  *pending // that callers join; nil for none
+	running int      // how many are under way
+	begun   uint64   // and how many have begun
+	void    uint64   // those up to this one don't count any more: a later one has answered, or the plan was dropped
 }
 
 // pending is a load under way. Its limits and err are set when done is closed.
@@ -98,7 +102,7 @@ const retry = time.Second
 func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts ...Option) (*Cache, error) {
 	p := &Cache{
 		load: load, ttl: time.Minute, size: 10_000, timeout: 5 * time.Second,
-		plans: map[string]*list.Element{}, loads: map[string]*pending{},
+		plans: map[string]*list.Element{}, loads: map[string]*loads{},
 	}
 	for _, o := range opts {
 		o(p)
@@ -148,7 +152,7 @@ func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
 	p.mu.Lock()
 	now := clock.Now()
 	var old *kept
-	if e := p.plans[key]; e != nil && !e.Value.(*kept).none {
+	if e := p.plans[key]; e != nil {
 		old = e.Value.(*kept)
 		p.recent.MoveToFront(e)
 		if now.Sub(old.loaded) < p.ttl || now.Before(old.retryAt) {
@@ -177,11 +181,10 @@ func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
 func (p *Cache) Forget(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.plans[key] == nil && p.loads[key] == nil {
-		return // or keys that aren't here would take others' places
+	p.drop(key)
+	if of := p.loads[key]; of != nil {
+		of.latest, of.void = nil, of.begun
 	}
-	delete(p.loads, key)
-	p.keep(&kept{key: key, load: p.begun, none: true})
 }
 
 // wait waits for a load until it is overdue or ctx ends.
@@ -209,20 +212,26 @@ var errOverdue = fmt.Errorf("plans: the load takes longer than its timeout: %w",
 // pile up while a source is down. Waiting twice as long each time leaves about a dozen
 // after a day.
 func (p *Cache) start(ctx context.Context, key string, now time.Time) *pending {
+	of := p.loads[key]
+	if of == nil {
+		of = new(loads)
+		p.loads[key] = of
+	}
 	alone := p.timeout
-	if l := p.loads[key]; l != nil {
+	if l := of.latest; l != nil {
 		if now.Sub(l.began) < l.alone {
 			return l
 		}
 		alone = 2 * l.alone
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout)
-	p.begun++
+	of.begun++
+	of.running++
 	l := &pending{
-		number: p.begun, began: now, alone: alone, overdue: ctx.Done(),
+		number: of.begun, began: now, alone: alone, overdue: ctx.Done(),
 		done: make(chan struct{}), err: errors.New("plans: the load did not return"),
 	}
-	p.loads[key] = l
+	of.latest = l
 	go func() {
 		defer cancel()
 		p.run(ctx, key, l)
@@ -253,28 +262,31 @@ func (p *Cache) finish(key string, l *pending) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer close(l.done)
-	if p.loads[key] == l {
+	of := p.loads[key]
+	if of.latest == l {
+		of.latest = nil
+	}
+	if of.running--; of.running == 0 {
 		delete(p.loads, key)
 	}
-	var old *kept
-	if e := p.plans[key]; e != nil {
-		old = e.Value.(*kept)
+	if l.number <= of.void {
+		return
 	}
 	now := clock.Now()
-	switch {
-	case old != nil && old.load >= l.number: // a load that began later has finished before
+	switch e := p.plans[key]; {
 	case l.err == nil:
-		p.keep(&kept{key: key, load: l.number, limits: l.limits, loaded: now})
-	case old == nil:
+		of.void = l.number
+		p.keep(&kept{key: key, limits: l.limits, loaded: now})
 	case errors.Is(l.err, ErrNoPlan):
-		p.keep(&kept{key: key, load: l.number, none: true})
-	default:
-		old.retryAt = now.Add(retry)
+		of.void = l.number
+		p.drop(key)
+	case e != nil:
+		e.Value.(*kept).retryAt = now.Add(retry)
 	}
 }
 
-// keep replaces what is known of a key: by a new value, because callers may still hold
-// the old one. The caller holds p.mu.
+// keep replaces a key's plan: by a new value, because callers may still hold the old one.
+// The caller holds p.mu.
 func (p *Cache) keep(k *kept) {
 	if e := p.plans[k.key]; e != nil {
 		e.Value = k
@@ -282,8 +294,14 @@ func (p *Cache) keep(k *kept) {
 	}
 	p.plans[k.key] = p.recent.PushFront(k)
 	if len(p.plans) > p.size {
-		last := p.recent.Back()
-		p.recent.Remove(last)
-		delete(p.plans, last.Value.(*kept).key)
+		p.drop(p.recent.Back().Value.(*kept).key)
+	}
+}
+
+// drop forgets a key's plan. The caller holds p.mu.
+func (p *Cache) drop(key string) {
+	if e := p.plans[key]; e != nil {
+		p.recent.Remove(e)
+		delete(p.plans, key)
 	}
 }
