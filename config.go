@@ -8,51 +8,38 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/probe"
 	"github.com/stint-go/stint/internal/process"
-	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
 
 // config is what the options of one New or With add up to.
 type config struct {
-	shared    settings
-	limits    []Limit
-	routes    []routeConfig
-	newRouter func([]route) (router, mistakes) // with routes
+	conduct
+	shared settings
+	limits []Limit
+	routes []routeConfig
 
-	store         store.Store
-	meanings      func() meanings // with store
-	memory        []memstore.Option
-	memorySet     bool
-	limitFuncs    []func(*http.Request) ([]Limit, error)
-	skip, block   []func(*http.Request) bool
-	denyHandler   func(http.ResponseWriter, *http.Request, *DeniedError) (answered bool)
-	errorHandler  func(http.ResponseWriter, *http.Request, error) (answered bool)
-	problem       bool
-	styles        field.Styles
-	stylesSet     bool
-	observers     []func(Event)
-	logger        *slog.Logger
-	logKeys       bool
-	silent        warn.Set // of WithoutWarnings
-	name          string
-	emptyKey      EmptyKeyPolicy
-	emptyKeySet   bool
-	withoutPermit bool
-	priority      func(*http.Request) int
-	aging         time.Duration
+	store       store.Store
+	meanings    func() meanings // with store
+	memory      []memstore.Option
+	memorySet   bool
+	limitFuncs  []func(*http.Request) ([]Limit, error)
+	skip, block []func(*http.Request) bool
+	observers   []func(Event)
+	logger      *slog.Logger
+	logKeys     bool
 
 	opts []Option // that it was collected from
 	errs mistakes
 }
 
-// collect adds up options.
-func collect(opts []Option) *config {
-	c := &config{opts: slices.Clone(opts)} // an Update applies them again
+// collect adds up options. The conduct is the parent's, or usual, as far as they don't
+// change it.
+func collect(opts []Option, inherited conduct) *config {
+	c := &config{conduct: inherited, opts: slices.Clone(opts)} // an Update applies them again
 	for i, o := range opts {
 		if o == nil {
 			c.errs.bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out")

@@ -384,7 +384,7 @@ const (
 // beside another.
 func WithHeaders(styles ...HeaderStyle) Option {
 	return limiterOption(func(c *config) {
-		c.styles, c.stylesSet = 0, true
+		c.styles = 0
 		none := false
 		for _, s := range styles {
 			switch s {

@@ -43,7 +43,7 @@ func newFamily() *family {
 
 // begin gives a new limiter its first version.
 func (l *Limiter) begin(opts []Option) (*Limiter, error) {
-	n, err := l.first(collect(opts))
+	n, err := l.first(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -53,10 +53,11 @@ func (l *Limiter) begin(opts []Option) (*Limiter, error) {
 }
 
 // first puts the first version of a new limiter in place.
-func (l *Limiter) first(c *config) (notices, error) {
+func (l *Limiter) first(opts []Option) (notices, error) {
 	f := l.family
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	c := collect(opts, f.now.Load().inherited(l))
 	v, names, err := l.try(c)
 	if err != nil {
 		return notices{}, err
@@ -117,7 +118,7 @@ func (l *Limiter) join(g *generation) *version {
 	if l.parent.join(g) == nil {
 		return nil
 	}
-	c, names := collect(l.opts), g.named().Clone()
+	c, names := collect(l.opts, g.inherited(l)), g.named().Clone()
 	for _, u := range c.uses() {
 		names.Adopt(u.rule, l.now.Load().generation.named())
 	}
@@ -167,7 +168,7 @@ func (l *Limiter) join(g *generation) *version {
 // Observers of the new configuration get an EventUpdated. It is in force then, so a panic
 // of theirs is logged and goes no further.
 func (l *Limiter) Update(opts ...Option) error {
-	n, err := l.update(collect(opts))
+	n, err := l.update(opts)
 	if err != nil {
 		return err
 	}
@@ -177,12 +178,12 @@ func (l *Limiter) Update(opts ...Option) error {
 }
 
 // update installs a generation in which l has the options c.
-func (l *Limiter) update(c *config) (notices, error) {
+func (l *Limiter) update(opts []Option) (notices, error) {
 	f := l.family
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	before := f.now.Load().named()
+	c, before := collect(opts, f.now.Load().inherited(l)), f.now.Load().named()
 	g, err := l.next(c, before)
 	if err != nil {
 		return notices{}, err
@@ -213,9 +214,13 @@ func (l *Limiter) next(c *config, before *naming.Names) (*generation, error) {
 	options := make(map[*Limiter]*config, len(members))
 	used := map[naming.Rule]bool{}
 	for _, m := range members {
-		options[m] = c
-		if m != l {
-			options[m] = collect(m.opts)
+		switch {
+		case m == l:
+			options[m] = c
+		case m.parent == nil:
+			options[m] = collect(m.opts, usual)
+		default:
+			options[m] = collect(m.opts, options[m.parent].conduct)
 		}
 		for _, u := range options[m].uses() {
 			used[u.rule] = true

@@ -85,7 +85,7 @@ func New(opts ...Option) (*Limiter, error) {
 // using them. It makes no limiter and calls no store.
 func Check(opts ...Option) error {
 	l := &Limiter{family: newFamily()}
-	_, _, err := l.try(collect(opts))
+	_, _, err := l.try(collect(opts, usual))
 	return err
 }
 

@@ -429,7 +429,7 @@ func WithEmptyKey(p EmptyKeyPolicy) Option {
 		if p > SkipEmptyKey {
 			c.errs.bad(fmt.Sprintf("WithEmptyKey(%d)", p), "", "write stint.DenyEmptyKey or stint.SkipEmptyKey")
 		}
-		c.emptyKey, c.emptyKeySet = p, true
+		c.emptyKey = p
 	})
 }
 

@@ -34,12 +34,20 @@ type version struct {
 	most      int              // how many keys it holds, where it is the limiter's own
 	base      *plan
 	routes    []route
-	router    router                           // of the routes' patterns; nil without
-	newRouter func([]route) (router, mistakes) // nil without, too
+	router    router // of the routes' patterns; nil without
 	funcs     []*limitFunc
 
-	shared        settings // defaults of the limits that are added by With
-	skip, block   []func(*http.Request) bool
+	conduct
+	shared      settings // defaults of the limits that are added by With
+	skip, block []func(*http.Request) bool
+	settler     waiting.Settle // settleTurns
+	local       store.Store    // decides limits of this process, and has the store decide the rest; or nil
+}
+
+// conduct is what a limiter does beside its limits. A limiter derived from it does the
+// same, unless its options say otherwise.
+type conduct struct {
+	newRouter     func([]route) (router, mistakes) // nil without routes
 	denyHandler   func(http.ResponseWriter, *http.Request, *DeniedError) (answered bool)
 	errorHandler  func(http.ResponseWriter, *http.Request, error) (answered bool)
 	problem       bool
@@ -49,21 +57,30 @@ type version struct {
 	withoutPermit bool
 	priority      func(*http.Request) int // or nil
 	aging         time.Duration
-	settler       waiting.Settle // settleTurns
-	local         store.Store    // decides limits of this process, and has the store decide the rest; or nil
-	silent        warn.Set       // what it doesn't warn of
+	silent        warn.Set // what it doesn't warn of
+}
+
+// usual is the conduct of a limiter without options.
+var usual = conduct{styles: field.Draft, aging: defaultAging}
+
+// inherited returns what l's options begin with in g. The caller holds family.mu.
+func (g *generation) inherited(l *Limiter) conduct {
+	if l.parent == nil {
+		return usual
+	}
+	return g.versions[l.parent].conduct
 }
 
 // build makes the version of l in generation g from its options. The limits are named
 // in names, which will become g's. The caller holds family.mu.
 func (l *Limiter) build(c *config, g *generation, names *naming.Names) (*version, mistakes) {
-	v := &version{styles: field.Draft, aging: defaultAging}
+	v := new(version)
 	var parent *version
 	if l.parent != nil {
 		parent = g.versions[l.parent]
 		*v = *parent
 	}
-	v.of, v.family, v.generation = l, l.family, g
+	v.of, v.family, v.generation, v.conduct = l, l.family, g, c.conduct
 	v.settler = v.settleTurns
 
 	switch before := l.now.Load(); {
@@ -83,33 +100,6 @@ func (l *Limiter) build(c *config, g *generation, names *naming.Names) (*version
 	}
 	v.skip = append(v.skip[:len(v.skip):len(v.skip)], c.skip...)
 	v.block = append(v.block[:len(v.block):len(v.block)], c.block...)
-	if c.name != "" {
-		v.name = c.name
-	}
-	if c.newRouter != nil {
-		v.newRouter = c.newRouter
-	}
-	if c.denyHandler != nil {
-		v.denyHandler = c.denyHandler
-	}
-	if c.errorHandler != nil {
-		v.errorHandler = c.errorHandler
-	}
-	v.problem = v.problem || c.problem
-	v.silent |= c.silent
-	if c.stylesSet {
-		v.styles = c.styles
-	}
-	if c.emptyKeySet {
-		v.emptyKey = c.emptyKey
-	}
-	v.withoutPermit = v.withoutPermit || c.withoutPermit
-	if c.priority != nil {
-		v.priority = c.priority
-	}
-	if c.aging != 0 {
-		v.aging = c.aging
-	}
 	wrong := v.compile(c, parent, names)
 	if limits := l.family.process.Limits(); limits != nil {
 		v.local = limits.Over(v.store)
