@@ -27,15 +27,15 @@ type version struct {
 	family     *family
 	generation *generation
 
-	store     store.Store
-	waiters   *process.Waiters // for it
-	allower   store.Allower    // the store, if it is one; or nil
-	lent      bool             // the store is of WithStore: others may use it
-	most      int              // how many keys it holds, where it is the limiter's own
-	base      *plan
-	routes    []route
-	router    router // of the routes' patterns; nil without
-	funcs     []*limitFunc
+	store   store.Store
+	waiters *process.Waiters // for it
+	allower store.Allower    // the store, if it is one; or nil
+	lent    bool             // the store is of WithStore: others may use it
+	most    int              // how many keys it holds, where it is the limiter's own
+	base    *plan
+	routes  []route
+	router  router // of the routes' patterns; nil without
+	funcs   []*limitFunc
 
 	conduct
 	shared      settings // defaults of the limits that are added by With
