@@ -11,7 +11,6 @@
 package stintecho
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -111,13 +110,12 @@ func refuse(l *stint.Limiter, c echo.Context, err error) error {
 		l.Deny(c.Response(), c.Request(), err)
 		return nil
 	}
-	if denied := (*stint.DeniedError)(nil); errors.As(err, &denied) {
-		status := denied.StatusCode()
-		return echo.NewHTTPError(status, http.StatusText(status)+": limit "+denied.Decision.Limit).SetInternal(err)
+	status, about := http.StatusInternalServerError, ""
+	switch err := err.(type) {
+	case *stint.DeniedError:
+		status, about = err.StatusCode(), ": limit "+err.Decision.Limit
+	case interface{ StatusCode() int }:
+		status = err.StatusCode()
 	}
-	status := http.StatusInternalServerError
-	if s := (interface{ StatusCode() int })(nil); errors.As(err, &s) {
-		status = s.StatusCode()
-	}
-	return echo.NewHTTPError(status).SetInternal(err)
+	return &echo.HTTPError{Code: status, Message: http.StatusText(status) + about, Internal: err}
 }
