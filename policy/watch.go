@@ -163,24 +163,30 @@ func (w *Watcher) run(ctx context.Context) {
 				return
 			}
 			// After an overflow events are missing, so read the file. Other errors say
-			// little about it.
+			// little about it, and who hears of one also hears how the file is then.
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
-				w.tell(fmt.Errorf("policy: watch %s: %w", w.path, err))
+				w.seen = false
+				background.Do(following, func() { w.report(nil, fmt.Errorf("policy: watch %s: %w", w.path, err)) })
 			}
 			changed()
 		case <-timer.C:
 			since = time.Time{}
-			background.Do("following a policy file", w.look)
+			background.Do(following, w.look)
 		}
 	}
 }
 
+const following = "following a policy file"
+
 // look reads the file and reports the outcome if it has changed.
 func (w *Watcher) look() {
-	p, err := w.read()
-	if p == nil && err == nil {
-		return
+	if p, err := w.read(); p != nil || err != nil {
+		w.report(p, err)
 	}
+}
+
+// report tells whoever wants to know that a policy is in force, or why not.
+func (w *Watcher) report(p *Policy, err error) {
 	w.mu.Lock()
 	before := w.err
 	w.err = err
@@ -188,14 +194,10 @@ func (w *Watcher) look() {
 	if err != nil && before != nil && err.Error() == before.Error() {
 		return // such as a missing file that is still missing
 	}
-	w.tell(err)
-	for _, observe := range w.with.observers {
-		observe(Change{w.path, p, err})
-	}
-}
-
-func (w *Watcher) tell(err error) {
 	w.to.Tell(stint.Event{Kind: stint.EventPolicy, Path: w.path, Err: err})
+	for _, observe := range w.with.observers {
+		background.Do(following, func() { observe(Change{w.path, p, err}) })
+	}
 }
 
 // read brings the file into force unless its content is what was read last; it then
