@@ -325,6 +325,9 @@ func (f *limitFunc) entry(l Limit) (*entry, error) {
 // A Ban ends, and forgets its refusals. An AdaptiveConcurrency starts anew for key.
 // Limits with a constant key are left alone, and naming one is an error; see ResetLimit.
 //
+// If requests admitted before the Reset are refunded after it, the key can use what they
+// give back on top of its limit.
+//
 // The store must implement store.Resetter, as those of memstore and redisstore do, and
 // one of failover if both of its sides do. With any other store Reset returns an error.
 func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) error {

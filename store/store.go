@@ -66,6 +66,10 @@ type Store interface {
 type Resetter interface {
 	// Reset makes the limits forget key, as if it had never been seen. Leases of a
 	// concurrency limit are forgotten too: releasing them later frees nothing.
+	//
+	// Other charges may still be settled after it. A refund then gives back what has
+	// been charged since, at most as much as it refunds. So the charges before and
+	// after the Reset, less what is refunded, never come to more than without refunds.
 	Reset(ctx context.Context, key string, limits ...*Limit) error
 }
 

@@ -257,6 +257,9 @@ func (w *twins) play() error {
 		}
 		w.now = min(max(w.now, 0), 15*365*24*3600*1_000_000)
 		err := w.expire()
+		if w.roll(20) == 0 {
+			w.reset()
+		}
 		switch {
 		case err != nil:
 		case len(w.taken) > 0 && w.roll(3) == 0:
@@ -633,8 +636,19 @@ func (w *twins) expire() error {
 	return nil
 }
 
+// reset resets a key. Receipts from before may be settled after.
+func (w *twins) reset() {
+	var keys []string
+	for key := range w.kept() {
+		keys = append(keys, key)
+	}
+	if len(keys) > 0 {
+		w.forget(pick(w, keys...))
+	}
+}
+
 func (w *twins) forget(key string) {
-	w.note("%s has expired", key)
+	w.note("%s is forgotten", key)
 	w.rdb.Del(context.Background(), key, ExpiryOf(key))
 	*w.state(key) = store.State{}
 }

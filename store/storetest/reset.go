@@ -52,17 +52,42 @@ var resetRows = append(each("", func(s *suite, k kind) {
 		s.settle("k", l, before.Receipt, 0) // a late release frees nothing that isn't held
 		s.left("k", l, 1)
 	}},
-	{"receipts from before", func(s *suite) {
-		forget := s.resetter()
-		l := s.limit(store.Spec{Units: 9, Period: time.Hour})
-		before := s.must(s.take("k", l, 5))
-		forget("k", l)
-		s.settle("k", l, before.Receipt, 0)
-		if r := s.peek("k", l); r.Remaining != 9 || r.ResetAfter != 0 {
-			s.Error(show(r))
-		}
-	}},
 }...)
+
+// Refunds of what was charged before a Reset give back what has been charged since, but
+// no more than they refund, and nothing if nothing has.
+var resetReceiptRows = each("receipts from before/", func(s *suite, k kind) {
+	forget := s.resetter()
+	l := s.limit(k.spec)
+	full := s.peek("k", l)
+	use := func() (receipts []store.Receipt) {
+		for {
+			r := s.take("k", l, 1)
+			if !r.OK {
+				return receipts
+			}
+			receipts = append(receipts, r.Receipt)
+		}
+	}
+	refund := func(receipts []store.Receipt) {
+		for _, r := range receipts {
+			s.settle("k", l, r, 0)
+		}
+	}
+	before := use()
+	forget("k", l)
+	refund(before)
+	if r := s.peek("k", l); r != full {
+		s.Errorf("nothing was charged since: %s, want %s", show(r), show(full))
+	}
+	before = use()
+	forget("k", l)
+	since := use()
+	refund(before)
+	if again := use(); len(again) > len(before) {
+		s.Errorf("%d passed before the Reset and were refunded, %d passed since, and then %d more", len(before), len(since), len(again))
+	}
+})
 
 // resetter skips the test if the store can't forget keys.
 func (s *suite) resetter() func(key string, limits ...*store.Limit) {

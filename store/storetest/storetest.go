@@ -77,7 +77,7 @@ func Run(t *testing.T, newStore func(*testing.T) store.Store, opts ...Option) {
 		{"Concurrency", leaseRows},
 		{"Concurrent", concurrentRows},
 		{"Call", callRows},
-		{"Reset", resetRows},
+		{"Reset", append(resetRows, resetReceiptRows...)},
 		{"Ban", banRows},
 	} {
 		for _, row := range group.rows {
