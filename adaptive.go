@@ -63,7 +63,7 @@ func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 	a.of.slots = a.now
 	r := &rule{kind: a, lines: newLines, spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
 	if min < 1 || max < min || max > mostAdaptive {
-		r.errs.bad(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "",
+		r.errs.Bad(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "",
 			fmt.Sprintf("write a min of 1 or more, and a max of no less, up to %d", mostAdaptive))
 		r.spec.Units = 1 // or the store's limit would be reported too
 	}
@@ -73,7 +73,7 @@ func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 	case c.Start == 0:
 		c.Start = adaptive.StartIn(min, max)
 	case c.Start < min || c.Start > max:
-		r.errs.bad(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "", fmt.Sprintf("write %d to %d, the range of the limit", min, max))
+		r.errs.Bad(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "", fmt.Sprintf("write %d to %d, the range of the limit", min, max))
 	}
 	ofOne(r, "WithTolerance", "tolerance", adaptive.Gradient2, &c.Tolerance, adaptive.DefaultTolerance)
 	ofOne(r, "WithLatencyTimeout", "latency timeout", adaptive.AIMD, &c.Timeout, adaptive.DefaultTimeout)
@@ -86,7 +86,7 @@ func ofOne[N comparable](r *rule, option, what string, of adaptive.Algorithm, n 
 	if *n == *new(N) {
 		*n = otherwise
 	} else if has := configOf(r).Algorithm; has != of {
-		r.errs.bad(option, "%v has no "+what, "leave it out, or write %v", has, of)
+		r.errs.Bad(option, "%v has no "+what, "leave it out, or write %v", has, of)
 	}
 }
 
@@ -98,7 +98,7 @@ const mostAdaptive = 1_000_000
 func configures(valid bool, option, write string, set func(*adaptive.Config)) AdaptiveOption {
 	return changeOption{change: func(r *rule) {
 		if !valid {
-			r.errs.bad(option, "", write)
+			r.errs.Bad(option, "", write)
 			return
 		}
 		set(configOf(r))

@@ -242,7 +242,7 @@ func (d *Decision) add(waited time.Duration, seen []waiting.Seen, statuses []Lim
 func WithMaxWait(d time.Duration) ChargeOption {
 	if d <= 0 {
 		return settingOption{setting: func(s *settings) {
-			s.errs.bad(fmt.Sprintf("WithMaxWait(%v)", d), "", "write a positive duration, or leave it out if nobody waits")
+			s.errs.Bad(fmt.Sprintf("WithMaxWait(%v)", d), "", "write a positive duration, or leave it out if nobody waits")
 		}}
 	}
 	return settingOption{setting: func(s *settings) { s.maxWait, s.lines = d, newLines }}
@@ -293,7 +293,7 @@ const defaultAging = time.Second
 func WithPriority(class func(*http.Request) int) Option {
 	return limiterOption(func(c *config) {
 		if class == nil {
-			c.errs.bad("WithPriority(nil)", "", "write a function, or leave it out if all requests are equal")
+			c.errs.Bad("WithPriority(nil)", "", "write a function, or leave it out if all requests are equal")
 			return
 		}
 		c.priority = class
@@ -306,7 +306,7 @@ func WithPriority(class func(*http.Request) int) Option {
 func WithAging(d time.Duration) Option {
 	return limiterOption(func(c *config) {
 		if d <= 0 || d > waiting.Longest {
-			c.errs.bad(fmt.Sprintf("WithAging(%v)", d), "", fmt.Sprintf("write a duration of up to %v", waiting.Longest))
+			c.errs.Bad(fmt.Sprintf("WithAging(%v)", d), "", fmt.Sprintf("write a duration of up to %v", waiting.Longest))
 			return
 		}
 		c.aging = d
@@ -337,7 +337,7 @@ func WithAging(d time.Duration) Option {
 func WithShare(class, percent int) SlotOption {
 	return changeOption{change: func(r *rule) {
 		bad := func(problem, write string) {
-			r.errs.bad(fmt.Sprintf("WithShare(%d, %d)", class, percent), problem, write)
+			r.errs.Bad(fmt.Sprintf("WithShare(%d, %d)", class, percent), problem, write)
 		}
 		switch {
 		case class < 0 || class >= waiting.Classes:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/keyfunc"
+	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/probe"
 	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/store"
@@ -33,7 +34,7 @@ type config struct {
 	logKeys     bool
 
 	opts []Option // that it was collected from
-	errs mistakes
+	errs mistake.List
 }
 
 // collect adds up options. The conduct is the parent's, or usual, as far as they don't
@@ -42,7 +43,7 @@ func collect(opts []Option, inherited conduct) *config {
 	c := &config{conduct: inherited, opts: slices.Clone(opts)} // an Update applies them again
 	for i, o := range opts {
 		if o == nil {
-			c.errs.bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
+			c.errs.Bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
 			continue
 		}
 		o.applyLimiter(c)
@@ -55,7 +56,7 @@ type routeConfig struct {
 	pattern string
 	shared  settings
 	limits  []Limit
-	errs    mistakes
+	errs    mistake.List
 }
 
 // settings are the shared options. A nil or zero field isn't set.
@@ -67,7 +68,7 @@ type settings struct {
 	lines   func() process.Lines // with maxWait
 	dryRun  bool
 	policy  FailurePolicy
-	errs    mistakes
+	errs    mistake.List
 }
 
 // or fills in what s doesn't set from the defaults d.
@@ -130,22 +131,17 @@ type (
 // of this package report about how they were made, and asks the store for its own. Any other error, or a
 // panic, is about the probe: a function may rely on what comes before it in a
 // server.
-func (c *config) probe() (errs mistakes) {
+func (c *config) probe() (errs mistake.List) {
 	for _, s := range c.keySources() {
-		errs = append(errs, mistaken("WithKey", s.Probe())...)
+		errs = append(errs, mistake.In("WithKey", s.Probe())...)
 	}
 	for _, p := range c.skip {
-		errs = append(errs, mistaken("WithSkip", predicateProblem(p, probe.Request()))...)
+		errs = append(errs, predicate("WithSkip", p)...)
 	}
 	for _, p := range c.block {
-		errs = append(errs, mistaken("WithBlock", predicateProblem(p, probe.Request()))...)
+		errs = append(errs, predicate("WithBlock", p)...)
 	}
-	if s, ok := c.store.(store.Checked); ok {
-		for _, e := range s.Misconfigured() {
-			errs.add("WithStore", e)
-		}
-	}
-	return errs
+	return append(errs, mistake.Of("WithStore", c.store)...)
 }
 
 // keySources returns the uses of WithKey among the options, each once.
@@ -165,21 +161,11 @@ func (c *config) keySources() (all []*keyfunc.Source) {
 	return all
 }
 
-// mistaken returns the mistakes that err reports about the argument of an option.
-func mistaken(option string, err error) mistakes {
-	if ce := (*configError)(nil); errors.As(err, &ce) {
-		return ce.mistakes.within(option)
-	}
-	return nil
-}
-
-// predicateProblem returns the mistakes in the arguments that a predicate was made with.
-func predicateProblem(p func(*http.Request) bool, r *http.Request) error {
-	report := new(configError)
-	if probe.Predicate(p, r, report); report.mistakes == nil {
-		return nil
-	}
-	return report
+// predicate returns the mistakes in the arguments that a predicate of option was made with.
+func predicate(option string, p func(*http.Request) bool) mistake.List {
+	report := new(mistake.Error)
+	probe.Predicate(p, probe.Request(), report)
+	return report.Mistakes.Within(option)
 }
 
 // OptionError is one problem with options. New, Check, With, Update and Limit.Check
@@ -215,87 +201,22 @@ func (e *OptionError) In(word func(name string) string) (problem, write string) 
 // Error returns the route, the limit, the option, the problem and what to write
 // instead, as far as they are set.
 func (e *OptionError) Error() string {
-	var s string
-	if e.Route != "" {
-		s = fmt.Sprintf("WithRoute(%q): ", e.Route)
-	}
-	if e.Limit != "" {
-		s += fmt.Sprintf("limit %.80q: ", e.Limit)
-	}
-	for _, part := range []string{e.Option, e.Problem} {
-		if part != "" {
-			s += part + ": "
-		}
-	}
-	return s + e.Write
+	return mistake.Text(e.Route, e.Limit, e.Option, e.Problem, e.Write)
 }
 
-// mistakes are the problems found, in order.
-type mistakes []*OptionError
-
-// bad adds a problem, with the arguments of store.NewSpecError.
-func (m *mistakes) bad(option, problem, write string, names ...any) {
-	if len(names) > 0 {
-		m.add(option, store.NewSpecError("", problem, write, names...))
-		return
-	}
-	*m = append(*m, &OptionError{Option: option, Problem: problem, Write: write})
+// optionError returns a mistake as an error.
+func optionError(m *mistake.Mistake) *OptionError {
+	return &OptionError{m.Limit, m.Route, m.Option, m.Problem, m.Write, m.Named}
 }
 
-func (m *mistakes) add(option string, e *store.SpecError) {
-	*m = append(*m, &OptionError{Option: option, Problem: e.Problem, Write: e.Write, named: e})
-}
-
-// at returns the mistakes as those of options in a route, or of a limit, or both. They
-// are copies, because an option or a limit may be used in several places.
-func (m mistakes) at(route, limit string) mistakes {
-	placed := make(mistakes, len(m))
-	for i, e := range m {
-		c := *e
-		c.Route, c.Limit = route, limit
-		placed[i] = &c
-	}
-	return placed
-}
-
-// within returns the mistakes as those of an argument of option.
-func (m mistakes) within(option string) mistakes {
-	outer := make(mistakes, len(m))
-	for i, e := range m {
-		c := *e
-		c.Option = option + "(" + e.Option + ")"
-		outer[i] = &c
-	}
-	return outer
-}
-
-// errors returns the mistakes as the elements of one error, each with a heading.
-func (m mistakes) errors(heading string) []error {
-	errs := make([]error, len(m))
-	for i, e := range m {
-		errs[i] = fmt.Errorf("%s%w", heading, e)
+// optionErrors returns mistakes as the elements of one error, each with a heading.
+func optionErrors(all mistake.List, heading string) []error {
+	errs := make([]error, len(all))
+	for i, m := range all {
+		errs[i] = fmt.Errorf("%s%w", heading, optionError(m))
 	}
 	return errs
 }
 
 // joined returns one error for all mistakes, or nil.
-func (m mistakes) joined() error { return errors.Join(m.errors("stint: ")...) }
-
-// specOptions are the options that set numbers of a store's limit. The others are
-// arguments of the limit itself.
-var specOptions = map[string]string{
-	"Name": "WithName", "Algorithm": "WithAlgorithm", "Burst": "WithBurst", "Queue": "WithQueue",
-	"Debt": "WithDebt", "WarmUp": "WithWarmUp", "Buckets": "WithBuckets",
-}
-
-// inSpec returns the mistakes that a store has found in a limit.
-func inSpec(err error) (m mistakes) {
-	if err == nil {
-		return nil
-	}
-	for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
-		wrong := e.(*store.SpecError)
-		m.add(specOptions[wrong.Field], wrong)
-	}
-	return m
-}
+func joined(all mistake.List) error { return errors.Join(optionErrors(all, "stint: ")...) }

@@ -395,14 +395,14 @@ func WithHeaders(styles ...HeaderStyle) Option {
 			case NoHeaders:
 				none = true
 			default:
-				c.errs.bad("WithHeaders", fmt.Sprintf("unknown style %d", s), "write stint.DraftHeaders, LegacyHeaders or NoHeaders")
+				c.errs.Bad("WithHeaders", fmt.Sprintf("unknown style %d", s), "write stint.DraftHeaders, LegacyHeaders or NoHeaders")
 			}
 		}
 		switch {
 		case len(styles) == 0:
-			c.errs.bad("WithHeaders()", "", "write stint.DraftHeaders, LegacyHeaders or NoHeaders")
+			c.errs.Bad("WithHeaders()", "", "write stint.DraftHeaders, LegacyHeaders or NoHeaders")
 		case none && c.styles != 0:
-			c.errs.bad("WithHeaders", "NoHeaders beside another style", "leave one out")
+			c.errs.Bad("WithHeaders", "NoHeaders beside another style", "leave one out")
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/logs"
+	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/naming"
 	"github.com/stint-go/stint/internal/process"
@@ -91,7 +92,7 @@ func (l *Limiter) try(c *config) (*version, *naming.Names, error) {
 	g := l.family.now.Load()
 	names := g.names.Clone()
 	v, errs := l.build(c, g, names)
-	return v, names, append(errs, c.probe()...).joined()
+	return v, names, joined(append(errs, c.probe()...))
 }
 
 // in returns the limiter's version in a generation that a request began with. If l was
@@ -233,9 +234,9 @@ func (l *Limiter) next(c *config, before *naming.Names) (*generation, error) {
 		g.versions[m] = v
 		switch {
 		case m == l:
-			errs = slices.Concat(wrong, c.probe(), v.moved(c)).errors("stint: ")
+			errs = optionErrors(slices.Concat(wrong, c.probe(), v.moved(c)), "stint: ")
 		case len(errs) == 0: // otherwise these repeat l's errors
-			errs = wrong.errors("stint: in a limiter derived by With: ")
+			errs = optionErrors(wrong, "stint: in a limiter derived by With: ")
 		}
 	}
 	g.names.Settled()
@@ -243,12 +244,12 @@ func (l *Limiter) next(c *config, before *naming.Names) (*generation, error) {
 }
 
 // moved returns errors for options that ask for another store than the limiter's.
-func (v *version) moved(c *config) (errs mistakes) {
+func (v *version) moved(c *config) (errs mistake.List) {
 	if c.store != nil && !same(c.store, v.store) {
-		errs.bad("WithStore", "not the limiter's store, which holds the counts", "leave it out, or make a new Limiter")
+		errs.Bad("WithStore", "not the limiter's store, which holds the counts", "leave it out, or make a new Limiter")
 	}
 	if c.memorySet && memstore.New(c.memory...).Stats().MaxKeys != v.most {
-		errs.bad("WithMemory", "not the limiter's store, which holds the counts", "write what New was given, or make a new Limiter")
+		errs.Bad("WithMemory", "not the limiter's store, which holds the counts", "write what New was given, or make a new Limiter")
 	}
 	return errs
 }
@@ -417,7 +418,7 @@ func WithoutWarnings(kinds ...WarningKind) Option {
 		}
 		for _, k := range kinds {
 			if !warn.Kind(k).Known() {
-				c.errs.bad(fmt.Sprintf("WithoutWarnings(%d)", k), "", "write constants such as stint.WarnOneKey")
+				c.errs.Bad(fmt.Sprintf("WithoutWarnings(%d)", k), "", "write constants such as stint.WarnOneKey")
 				continue
 			}
 			c.silent |= 1 << k

@@ -1,7 +1,6 @@
 package stint
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -10,6 +9,7 @@ import (
 	"github.com/stint-go/stint/internal/clientip"
 	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/probe"
 )
 
@@ -41,16 +41,10 @@ var (
 	ErrKeyTooLong = keytext.ErrTooLong
 )
 
-// configError is the error of a KeyFunc made with arguments that can't work. New calls
-// the KeyFunc first, and reports it.
-type configError struct{ mistakes mistakes }
-
-func (e *configError) Error() string { return e.mistakes.joined().Error() }
-
 // misconfigured returns a KeyFunc for arguments that can't work. It never returns a key,
 // so a mistake that somehow gets past New doesn't limit anybody under a wrong key.
-func misconfigured(m ...*OptionError) KeyFunc {
-	err := &configError{m}
+func misconfigured(all ...*mistake.Mistake) KeyFunc {
+	err := &mistake.Error{Mistakes: all}
 	return func(*http.Request) (string, error) { return "", err }
 }
 
@@ -114,13 +108,13 @@ func SingleIPHeader(name string, trusted ...netip.Prefix) KeyFunc {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {
 	case !clientip.IsFieldName(name):
-		return misconfigured(&OptionError{Option: fmt.Sprintf("SingleIPHeader(%.80q)", name),
+		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("SingleIPHeader(%.80q)", name),
 			Write: `write the name of a header field, such as "X-Real-IP"`})
 	case canonical == clientip.XForwardedFor:
-		return misconfigured(&OptionError{Option: fmt.Sprintf("SingleIPHeader(%q)", name),
+		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("SingleIPHeader(%q)", name),
 			Problem: "this field is a list", Write: "write stint.ForwardedIP"})
 	case canonical == clientip.Forwarded:
-		return misconfigured(&OptionError{Option: fmt.Sprintf("SingleIPHeader(%q)", name),
+		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("SingleIPHeader(%q)", name),
 			Problem: "this field is a list", Write: "write stint.ForwardedHeaderIP"})
 	}
 	return IP{Header: name, Trusted: trusted}.key("SingleIPHeader")
@@ -143,9 +137,9 @@ func byAddress(client *clientip.Resolver) KeyFunc {
 }
 
 // addressed returns problems with addresses as mistakes in the arguments of option.
-func addressed(option string, problems []clientip.Problem) (m mistakes) {
+func addressed(option string, problems []clientip.Problem) (m mistake.List) {
 	for _, p := range problems {
-		m.bad(option, p.What, p.Write, p.Names...)
+		m.Bad(option, p.What, p.Write, p.Names...)
 	}
 	return m
 }
@@ -164,16 +158,16 @@ func Header(name string) KeyFunc {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {
 	case !clientip.IsFieldName(name):
-		return misconfigured(&OptionError{Option: fmt.Sprintf("Header(%.80q)", name),
+		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("Header(%.80q)", name),
 			Write: `write the name of a header field, such as "X-API-Key"`})
 	case canonical == clientip.XForwardedFor:
-		return misconfigured(&OptionError{Option: fmt.Sprintf("Header(%q)", name), Problem: "a client can write anything into this field",
+		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("Header(%q)", name), Problem: "a client can write anything into this field",
 			Write: "write stint.ForwardedIP and the addresses of your proxies"})
 	case canonical == clientip.Forwarded:
-		return misconfigured(&OptionError{Option: fmt.Sprintf("Header(%q)", name), Problem: "a client can write anything into this field",
+		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("Header(%q)", name), Problem: "a client can write anything into this field",
 			Write: "write stint.ForwardedHeaderIP and the addresses of your proxies"})
 	case canonical == "Host":
-		return misconfigured(&OptionError{Option: fmt.Sprintf("Header(%q)", name), Problem: "net/http moves this field to r.Host",
+		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("Header(%q)", name), Problem: "net/http moves this field to r.Host",
 			Write: "write func(r *http.Request) (string, error) { return r.Host, nil }"})
 	}
 	return keyfunc.Header(canonical)
@@ -185,7 +179,7 @@ func Header(name string) KeyFunc {
 // secret as a password: wrap the key in Hash so that a store never holds it.
 func Cookie(name string) KeyFunc {
 	if !clientip.IsFieldName(name) {
-		return misconfigured(&OptionError{Option: fmt.Sprintf("Cookie(%.80q)", name), Write: `write the name of a cookie, such as "session"`})
+		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("Cookie(%.80q)", name), Write: `write the name of a cookie, such as "session"`})
 	}
 	return keyfunc.Cookie(name)
 }
@@ -200,7 +194,7 @@ func Pattern() KeyFunc { return keyfunc.Pattern }
 // around it. Requests that match none share one key. New refuses a nil mux.
 func MuxPattern(mux *http.ServeMux) KeyFunc {
 	if mux == nil {
-		return misconfigured(&OptionError{Option: "MuxPattern(nil)", Write: "write the *http.ServeMux that the limiter is wrapped around"})
+		return misconfigured(&mistake.Mistake{Option: "MuxPattern(nil)", Write: "write the *http.ServeMux that the limiter is wrapped around"})
 	}
 	return keyfunc.MuxPattern(mux)
 }
@@ -227,44 +221,21 @@ func GivenKey() KeyFunc { return keyfunc.Given }
 // as a part.
 func Join(keys ...KeyFunc) KeyFunc {
 	if len(keys) == 0 {
-		return misconfigured(&OptionError{Option: "Join()", Write: `write the key functions to join, such as stint.Header("X-Tenant"), stint.Pattern()`})
+		return misconfigured(&mistake.Mistake{Option: "Join()", Write: `write the key functions to join, such as stint.Header("X-Tenant"), stint.Pattern()`})
 	}
 	if i := slices.IndexFunc(keys, func(k KeyFunc) bool { return k == nil }); i >= 0 {
-		return misconfigured(&OptionError{Option: "Join", Problem: fmt.Sprintf("key function %d is nil", i+1), Write: "write one, or leave it out"})
+		return misconfigured(&mistake.Mistake{Option: "Join", Problem: fmt.Sprintf("key function %d is nil", i+1), Write: "write one, or leave it out"})
 	}
 	if slices.ContainsFunc(keys, func(k KeyFunc) bool { return keyfunc.IsGiven(k) }) {
-		var wrong mistakes
-		wrong.bad("Join", "%v can't be a part of a key", "give Take a key that is already joined", "GivenKey()")
+		var wrong mistake.List
+		wrong.Bad("Join", "%v can't be a part of a key", "give Take a key that is already joined", "GivenKey()")
 		return misconfigured(wrong...)
 	}
-	keys = slices.Clone(keys)
-	varies := slices.ContainsFunc(keys, func(k KeyFunc) bool { return !keyfunc.IsConstant(k) })
-	return keyfunc.Folded(func(r *http.Request) (string, error) {
-		var room [8]string
-		parts := room[:0]
-		var failed error
-		var wrong mistakes
-		for _, k := range keys {
-			part, err := k(r)
-			if err != nil {
-				// All mistakes are reported at once, and before anything that only
-				// this request lacks.
-				if bad := (*configError)(nil); errors.As(err, &bad) {
-					wrong = append(wrong, bad.mistakes...)
-				} else if failed == nil {
-					failed = err
-				}
-			}
-			parts = append(parts, part)
-		}
-		switch {
-		case wrong != nil:
-			return "", &configError{wrong}
-		case failed != nil:
-			return "", failed
-		}
-		return keytext.Join(parts)
-	}, !varies)
+	parts := make([]keyfunc.Func, len(keys))
+	for i, k := range keys {
+		parts[i] = k
+	}
+	return keyfunc.Join(parts)
 }
 
 // Hash keys on a keyed hash of another key, for identities that should not be readable
@@ -276,28 +247,21 @@ func Join(keys ...KeyFunc) KeyFunc {
 // address could be hashed and compared. New refuses a shorter secret, and a nil k or
 // GivenKey.
 func Hash(secret []byte, k KeyFunc) KeyFunc {
-	var wrong mistakes
+	var wrong mistake.List
 	if len(secret) < keytext.MinSecret {
-		wrong.bad("Hash", fmt.Sprintf("a secret of %d bytes can be guessed", len(secret)),
+		wrong.Bad("Hash", fmt.Sprintf("a secret of %d bytes can be guessed", len(secret)),
 			fmt.Sprintf("write %d random ones or more, the same on every instance", keytext.MinSecret))
 	}
 	if k == nil {
-		wrong.bad("Hash", "the key function is nil", "write the one to hash, such as stint.RemoteIP()")
+		wrong.Bad("Hash", "the key function is nil", "write the one to hash, such as stint.RemoteIP()")
 	}
 	if k != nil && keyfunc.IsGiven(k) {
-		wrong.bad("Hash", "%v can't be hashed", "give Take a key that is already hashed", "GivenKey()")
+		wrong.Bad("Hash", "%v can't be hashed", "give Take a key that is already hashed", "GivenKey()")
 	}
 	if wrong != nil {
 		return misconfigured(wrong...)
 	}
-	hash := keytext.NewHash(secret)
-	return keyfunc.Folded(func(r *http.Request) (string, error) {
-		raw, err := k(r)
-		if err != nil {
-			return "", err
-		}
-		return hash.Of(raw)
-	}, keyfunc.IsConstant(k))
+	return keyfunc.Hash(secret, k)
 }
 
 // FromCIDR returns a predicate that is true for requests whose peer has an address in
@@ -312,12 +276,12 @@ func FromCIDR(prefixes ...netip.Prefix) func(*http.Request) bool {
 	set, problems := clientip.NewPrefixes(prefixes)
 	wrong := addressed("FromCIDR", problems)
 	if len(prefixes) == 0 {
-		wrong.bad("FromCIDR", "no network", `write some, such as netip.MustParsePrefix("10.0.0.0/8"), or leave the predicate out`)
+		wrong.Bad("FromCIDR", "no network", `write some, such as netip.MustParsePrefix("10.0.0.0/8"), or leave the predicate out`)
 	}
 	if wrong != nil {
 		return func(r *http.Request) bool {
-			if report, ok := probe.Report(r).(*configError); ok {
-				report.mistakes = append(report.mistakes, wrong...)
+			if report, ok := probe.Report(r).(*mistake.Error); ok {
+				report.Mistakes = append(report.Mistakes, wrong...)
 			}
 			return false
 		}

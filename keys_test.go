@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/mistake"
 )
 
 // fixedKey is a KeyFunc with a fixed answer.
@@ -239,7 +240,7 @@ func TestConfigErrors(t *testing.T) {
 			probe := httptest.NewRequest("GET", "/", nil)
 			probe.RemoteAddr = "192.0.2.1:1"
 			key, err := tc.k(probe)
-			var bad *configError
+			var bad *mistake.Error
 			if key != "" || !errors.As(err, &bad) {
 				t.Fatalf("%q, %v; want a configuration error", key, err)
 			}

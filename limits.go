@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/waiting"
@@ -32,10 +33,10 @@ type rule struct {
 	named    bool                 // by WithName
 	algSet   bool                 // by WithAlgorithm
 	shared   settings
-	errs     mistakes
+	errs     mistake.List
 	once     sync.Once
 	compiled *store.Limit // under spec.Name, for WithLimitFunc
-	wrong    mistakes     // of compiled
+	wrong    mistake.List // of compiled
 	// resolved is the entry that this rule had in the WithLimitFunc that used it last.
 	// Nearly always there is only one.
 	resolved atomic.Pointer[dynamicEntry]
@@ -119,7 +120,7 @@ func Quota(n int64, w Window, opts ...QuotaOption) Limit {
 	}
 	l := newLimit(&charged{}, store.Spec{Name: name, Algorithm: FixedWindow, Units: n, Window: w}, opts)
 	if w == (Window{}) {
-		l.rule.errs.bad("", "no window", "write stint.Daily, another of the calendar, or stint.Every")
+		l.rule.errs.Bad("", "no window", "write stint.Daily, another of the calendar, or stint.Every")
 		l.rule.spec.Window = Daily // or the store's limit would report a missing period
 	}
 	return l
@@ -166,7 +167,7 @@ type optionOf interface{ applyLimit(*rule) }
 func apply[O optionOf](r *rule, opts []O) {
 	for i, o := range opts {
 		if any(o) == nil {
-			r.errs.bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
+			r.errs.Bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
 			continue
 		}
 		o.applyLimit(r)
@@ -175,7 +176,7 @@ func apply[O optionOf](r *rule, opts []O) {
 
 func (l Limit) applyLimiter(c *config) {
 	if l.rule == nil {
-		c.errs.bad("", "zero Limit", "write stint.Rate, Quota or Concurrency")
+		c.errs.Bad("", "zero Limit", "write stint.Rate, Quota or Concurrency")
 		return
 	}
 	c.limits = append(c.limits, l)
@@ -183,19 +184,19 @@ func (l Limit) applyLimiter(c *config) {
 
 func (l Limit) applyRoute(rc *routeConfig) {
 	if l.rule == nil {
-		rc.errs.bad("", "zero Limit", "write stint.Rate, Quota or Concurrency")
+		rc.errs.Bad("", "zero Limit", "write stint.Rate, Quota or Concurrency")
 		return
 	}
 	rc.limits = append(rc.limits, l)
 }
 
 // compile makes the store's limit under a name, or returns everything that is wrong.
-func (r *rule) compile(name string) (*store.Limit, mistakes) {
+func (r *rule) compile(name string) (*store.Limit, mistake.List) {
 	spec := r.spec
 	spec.Name = name
 	l, err := store.NewLimit(spec)
-	if errs := append(append(inSpec(err), r.errs...), r.shared.errs...); errs != nil {
-		return nil, errs.at("", name)
+	if errs := append(append(mistake.InSpec(err), r.errs...), r.shared.errs...); errs != nil {
+		return nil, errs.At("", name)
 	}
 	return l, nil
 }
@@ -207,21 +208,21 @@ func (r *rule) compile(name string) (*store.Limit, mistakes) {
 // problem.
 func (l Limit) Check() error {
 	if l.rule == nil {
-		return mistakes{errZeroLimit}.joined()
+		return joined(mistake.List{errZeroLimit})
 	}
 	_, wrong := l.rule.compileOnce()
 	if wrong == nil && !l.rule.named {
-		wrong = mistakes{{Limit: l.rule.spec.Name,
+		wrong = mistake.List{{Limit: l.rule.spec.Name,
 			Problem: "a default name, and what a key has consumed goes by the name", Write: "write stint.WithName"}}
 	}
-	return wrong.joined()
+	return joined(wrong)
 }
 
-var errZeroLimit = &OptionError{Problem: "zero Limit", Write: "return stint.Rate, Quota or Concurrency"}
+var errZeroLimit = &mistake.Mistake{Problem: "zero Limit", Write: "return stint.Rate, Quota or Concurrency"}
 
 // compileOnce is compile under the limit's own name, for limits that a WithLimitFunc
 // returns.
-func (r *rule) compileOnce() (*store.Limit, mistakes) {
+func (r *rule) compileOnce() (*store.Limit, mistake.List) {
 	r.once.Do(func() { r.compiled, r.wrong = r.compile(r.spec.Name) })
 	return r.compiled, r.wrong
 }
@@ -247,7 +248,7 @@ func (r *rule) orNone(n int64, option string) int64 {
 	case n == 0:
 		return store.None
 	case n < 0:
-		r.errs.bad(fmt.Sprintf("%s(%d)", option, n), "", "write 0 or more")
+		r.errs.Bad(fmt.Sprintf("%s(%d)", option, n), "", "write 0 or more")
 		return 0
 	}
 	return n
@@ -260,7 +261,7 @@ func (r *rule) orNone(n int64, option string) int64 {
 func WithAlgorithm(a Algorithm) AlgorithmOption {
 	return changeOption{change: func(r *rule) {
 		if a == store.Concurrency || a == store.Ban {
-			r.errs.bad(fmt.Sprintf("WithAlgorithm(%v)", a), "", fmt.Sprintf("write stint.%v, which is a limit of its own", a))
+			r.errs.Bad(fmt.Sprintf("WithAlgorithm(%v)", a), "", fmt.Sprintf("write stint.%v, which is a limit of its own", a))
 			return
 		}
 		r.spec.Algorithm, r.algSet, r.lines = a, true, newLines // which may queue
@@ -289,7 +290,7 @@ func WithName(name string) LimitOption {
 func WithWarmUp(d time.Duration) RateOption {
 	return changeOption{change: func(r *rule) {
 		if d <= 0 {
-			r.errs.bad(fmt.Sprintf("WithWarmUp(%v)", d), "", "write how long the rate takes to rise, such as 4*time.Second")
+			r.errs.Bad(fmt.Sprintf("WithWarmUp(%v)", d), "", "write how long the rate takes to rise, such as 4*time.Second")
 			return
 		}
 		r.spec.WarmUp = d
@@ -318,7 +319,7 @@ func WithDebt() RateOption {
 func WithBuckets(k int64) RateOption {
 	return changeOption{change: func(r *rule) {
 		if k < 1 {
-			r.errs.bad(fmt.Sprintf("WithBuckets(%d)", k), "", "write 1 or more")
+			r.errs.Bad(fmt.Sprintf("WithBuckets(%d)", k), "", "write 1 or more")
 			return
 		}
 		r.spec.Buckets = k
@@ -343,7 +344,7 @@ type kind interface {
 	says(s store.Spec) string
 	// lacks returns what such a limit needs beside it and doesn't have, among all
 	// limits of a plan; nil if nothing is missing.
-	lacks(e *entry, beside []*entry) *OptionError
+	lacks(e *entry, beside []*entry) *mistake.Mistake
 	// counted reports whether refusals by the limit count for a ban.
 	counted(e *entry) bool
 
@@ -398,7 +399,7 @@ func (*charged) enter(e *entry) {
 func (*charged) decided(l *store.Limit, _ *process.Process) *store.Limit { return l }
 func (*charged) same(l *store.Limit) bool                                { return l.Decider() == nil }
 func (*charged) says(s store.Spec) string                                { return namesakes.Says(s) }
-func (*charged) lacks(*entry, []*entry) *OptionError                     { return nil }
+func (*charged) lacks(*entry, []*entry) *mistake.Mistake                 { return nil }
 func (*charged) counted(*entry) bool                                     { return true }
 func (*charged) repeated() bool                                          { return false }
 func (*charged) succeeds() bool                                          { return true }
@@ -432,11 +433,11 @@ func (*ban) unsettled() string             { return "a ban, which charges nothin
 
 // lacks: a ban needs a limit whose refusals it counts. A limit in dry run counts too,
 // since it may be enforced later.
-func (*ban) lacks(_ *entry, beside []*entry) *OptionError {
+func (*ban) lacks(_ *entry, beside []*entry) *mistake.Mistake {
 	if slices.ContainsFunc(beside, func(e *entry) bool { return e.kind.counted(e) }) {
 		return nil
 	}
-	return &OptionError{Problem: "no limit beside it whose refusals count", Write: "write a rate, a quota or a concurrency that nobody waits for beside the ban"}
+	return &mistake.Mistake{Problem: "no limit beside it whose refusals count", Write: "write a rate, a quota or a concurrency that nobody waits for beside the ban"}
 }
 
 // saidOf is said for an adaptive limit while its number is units. Decisions follow one

@@ -127,7 +127,7 @@ type (
 func WithKey(k KeyFunc) SharedOption {
 	if k == nil {
 		return settingOption{setting: func(s *settings) {
-			s.errs.bad("WithKey(nil)", "", "write a KeyFunc, such as stint.RemoteIP()")
+			s.errs.Bad("WithKey(nil)", "", "write a KeyFunc, such as stint.RemoteIP()")
 			s.key = keyfunc.NewSource(misconfigured()) // a wrong key is a key: that there is none would be no help
 		}}
 	}
@@ -142,7 +142,7 @@ func WithKey(k KeyFunc) SharedOption {
 func WithCost(cost func(*http.Request) int64) ChargeOption {
 	if cost == nil {
 		return settingOption{setting: func(s *settings) {
-			s.errs.bad("WithCost(nil)", "", "write a function, or leave it out if every request costs 1")
+			s.errs.Bad("WithCost(nil)", "", "write a function, or leave it out if every request costs 1")
 		}}
 	}
 	return settingOption{setting: func(s *settings) { s.cost = cost }}
@@ -165,7 +165,7 @@ func WithDryRun() SharedOption {
 func WithFailurePolicy(p FailurePolicy) SharedOption {
 	if p != FailOpen && p != FailClosed {
 		return settingOption{setting: func(s *settings) {
-			s.errs.bad(fmt.Sprintf("WithFailurePolicy(%d)", p), "", "write stint.FailOpen or stint.FailClosed")
+			s.errs.Bad(fmt.Sprintf("WithFailurePolicy(%d)", p), "", "write stint.FailOpen or stint.FailClosed")
 		}}
 	}
 	return settingOption{setting: func(s *settings) { s.policy = p }}
@@ -211,7 +211,7 @@ func (o limiterOption) applyLimiter(c *config) { o(c) }
 func WithStore(s store.Store) Option {
 	return limiterOption(func(c *config) {
 		if s == nil {
-			c.errs.bad("WithStore(nil)", "", "write a store, or leave it out for one in memory")
+			c.errs.Bad("WithStore(nil)", "", "write a store, or leave it out for one in memory")
 		}
 		c.store, c.meanings = s, newMeanings
 	})
@@ -249,7 +249,7 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 		rc := routeConfig{pattern: pattern}
 		for i, o := range opts {
 			if o == nil {
-				rc.errs.bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
+				rc.errs.Bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
 				continue
 			}
 			o.applyRoute(&rc)
@@ -273,7 +273,7 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 	return limiterOption(func(c *config) {
 		if f == nil {
-			c.errs.bad("WithLimitFunc(nil)", "", "write a function, or leave it out")
+			c.errs.Bad("WithLimitFunc(nil)", "", "write a function, or leave it out")
 			return
 		}
 		c.limitFuncs = append(c.limitFuncs, f)
@@ -286,7 +286,7 @@ func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 func WithSkip(skip func(*http.Request) bool) Option {
 	return limiterOption(func(c *config) {
 		if skip == nil {
-			c.errs.bad("WithSkip(nil)", "", "write a predicate, such as stint.Preflight")
+			c.errs.Bad("WithSkip(nil)", "", "write a predicate, such as stint.Preflight")
 			return
 		}
 		c.skip = append(c.skip, skip)
@@ -299,7 +299,7 @@ func WithSkip(skip func(*http.Request) bool) Option {
 func WithBlock(block func(*http.Request) bool) Option {
 	return limiterOption(func(c *config) {
 		if block == nil {
-			c.errs.bad("WithBlock(nil)", "", "write a predicate, such as stint.FromCIDR(...)")
+			c.errs.Bad("WithBlock(nil)", "", "write a predicate, such as stint.FromCIDR(...)")
 			return
 		}
 		c.block = append(c.block, block)
@@ -322,7 +322,7 @@ func WithBlock(block func(*http.Request) bool) Option {
 func WithDenyHandler(h http.Handler) Option {
 	return limiterOption(func(c *config) {
 		if h == nil {
-			c.errs.bad("WithDenyHandler(nil)", "", "write a handler, or leave it out for a problem body")
+			c.errs.Bad("WithDenyHandler(nil)", "", "write a handler, or leave it out for a problem body")
 		}
 		c.denyHandler = func(w http.ResponseWriter, r *http.Request, err *DeniedError) bool {
 			return respond.Answers(w, r, func(w http.ResponseWriter) {
@@ -350,7 +350,7 @@ func WithDenyHandler(h http.Handler) Option {
 func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option {
 	return limiterOption(func(c *config) {
 		if h == nil {
-			c.errs.bad("WithErrorHandler(nil)", "", "write a function, or leave it out for a problem body")
+			c.errs.Bad("WithErrorHandler(nil)", "", "write a function, or leave it out for a problem body")
 		}
 		c.errorHandler = func(w http.ResponseWriter, r *http.Request, err error) bool {
 			return respond.Answers(w, r, func(w http.ResponseWriter) { h(w, r, err) })
@@ -373,7 +373,7 @@ func WithProblem() Option {
 func WithObserver(f func(Event)) Option {
 	return limiterOption(func(c *config) {
 		if f == nil {
-			c.errs.bad("WithObserver(nil)", "", "write a function, or leave it out")
+			c.errs.Bad("WithObserver(nil)", "", "write a function, or leave it out")
 			return
 		}
 		c.observers = append(c.observers, f)
@@ -394,7 +394,7 @@ func WithObserver(f func(Event)) Option {
 func WithLogger(logger *slog.Logger) Option {
 	return limiterOption(func(c *config) {
 		if logger == nil {
-			c.errs.bad("WithLogger(nil)", "", "write slog.New(slog.DiscardHandler) for no log, or leave it out")
+			c.errs.Bad("WithLogger(nil)", "", "write slog.New(slog.DiscardHandler) for no log, or leave it out")
 			return
 		}
 		c.logger = logger
@@ -414,7 +414,7 @@ func WithLogKeys() Option {
 func WithLimiterName(name string) Option {
 	return limiterOption(func(c *config) {
 		if !store.ValidName(name) {
-			c.errs.bad(fmt.Sprintf("WithLimiterName(%.80q)", name), "", "write a letter, then up to 63 of A-Z a-z 0-9 _ . -")
+			c.errs.Bad(fmt.Sprintf("WithLimiterName(%.80q)", name), "", "write a letter, then up to 63 of A-Z a-z 0-9 _ . -")
 			return
 		}
 		c.name = name
@@ -427,7 +427,7 @@ func WithLimiterName(name string) Option {
 func WithEmptyKey(p EmptyKeyPolicy) Option {
 	return limiterOption(func(c *config) {
 		if p > SkipEmptyKey {
-			c.errs.bad(fmt.Sprintf("WithEmptyKey(%d)", p), "", "write stint.DenyEmptyKey or stint.SkipEmptyKey")
+			c.errs.Bad(fmt.Sprintf("WithEmptyKey(%d)", p), "", "write stint.DenyEmptyKey or stint.SkipEmptyKey")
 		}
 		c.emptyKey = p
 	})

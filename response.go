@@ -64,13 +64,13 @@ func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 	r := newLimit(b, store.Spec{Name: "bandwidth", Units: 1, Period: time.Second}, opts).rule
 	s := &r.spec
 	if bytesPerSecond < respond.Slowest || bytesPerSecond > respond.Fastest {
-		r.errs.bad(fmt.Sprintf("Bandwidth(%d)", bytesPerSecond), "",
+		r.errs.Bad(fmt.Sprintf("Bandwidth(%d)", bytesPerSecond), "",
 			fmt.Sprintf("write bytes per second, %d to %d", respond.Slowest, respond.Fastest))
 	}
 	burst := s.Burst
 	s.Burst = 0 // or the store's limit would report a wrong one too
 	if burst != 0 && (burst < respond.LeastPiece || burst > store.MaxCost) {
-		r.errs.bad(fmt.Sprintf("WithBurst(%d)", max(burst, 0)),
+		r.errs.Bad(fmt.Sprintf("WithBurst(%d)", max(burst, 0)),
 			"smaller pieces of a response would each cost a call to the store",
 			fmt.Sprintf("write %d or more, up to %d", respond.LeastPiece, int64(store.MaxCost)))
 	}

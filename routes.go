@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/keyfunc"
+	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/naming"
 	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/routing"
@@ -31,14 +32,14 @@ type router interface {
 }
 
 // newRouter returns the router of routes.
-func newRouter(routes []route) (rt router, errs mistakes) {
+func newRouter(routes []route) (rt router, errs mistake.List) {
 	patterns := make([]string, len(routes))
 	for i, r := range routes {
 		patterns[i] = r.pattern
 	}
 	rt, problems := routing.New(patterns)
 	for _, p := range problems {
-		errs = append(errs, &OptionError{Route: p.Pattern, Problem: p.What, Write: p.Write})
+		errs = append(errs, &mistake.Mistake{Route: p.Pattern, Problem: p.What, Write: p.Write})
 	}
 	return rt, errs
 }
@@ -126,10 +127,10 @@ func (c *call) chargeAll(f *limitFunc) error {
 	for _, l := range limits {
 		e, err := f.entry(l)
 		if err == nil && c.lim.lent && !l.rule.named {
-			err = errUnnamed("", l.rule)
+			err = optionError(errUnnamed("", l.rule))
 		}
 		if err == nil && c.has(e.limit.Name()) {
-			err = errNamesake("", e.limit.Name())
+			err = optionError(errNamesake("", e.limit.Name()))
 		}
 		if err != nil {
 			err = c.limitsError(err, f.reports(l))
@@ -357,25 +358,25 @@ func (l *Limiter) Describe() Description {
 
 // compile turns the options of a limiter into plans. parent is the version it extends,
 // or nil.
-func (v *version) compile(c *config, parent *version, names *naming.Names) mistakes {
+func (v *version) compile(c *config, parent *version, names *naming.Names) mistake.List {
 	errs := append(slices.Clip(c.errs), c.shared.errs...)
 	errs = append(errs, v.compileLimits(c, names)...)
 	errs = append(errs, v.unnamed(c, parent, names)...)
 	if c.store != nil && c.memorySet {
-		errs.bad("WithMemory", "given beside WithStore", "leave one out")
+		errs.Bad("WithMemory", "given beside WithStore", "leave one out")
 	}
 
 	entries := func(route string, limits []Limit, s settings) (all []*entry) {
 		seen := map[*rule]bool{}
 		for _, lim := range limits {
 			if seen[lim.rule] {
-				errs = append(errs, &OptionError{Route: route, Limit: lim.rule.spec.Name, Problem: "given twice", Write: "leave one out"})
+				errs = append(errs, &mistake.Mistake{Route: route, Limit: lim.rule.spec.Name, Problem: "given twice", Write: "leave one out"})
 				continue
 			}
 			seen[lim.rule] = true
 			settled := lim.rule.shared.or(s)
 			if settled.key == nil {
-				errs = append(errs, &OptionError{Route: route, Limit: names.Name(lim.rule), Problem: "no key, and no default is safe",
+				errs = append(errs, &mistake.Mistake{Route: route, Limit: names.Name(lim.rule), Problem: "no key, and no default is safe",
 					Write: "write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), " +
 						"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given"})
 			}
@@ -392,7 +393,7 @@ func (v *version) compile(c *config, parent *version, names *naming.Names) mista
 	if parent != nil {
 		for _, e := range own {
 			if slices.ContainsFunc(parent.base.entries, func(p *entry) bool { return p.limit == e.limit }) {
-				errs = append(errs, &OptionError{Limit: e.limit.Name(), Problem: "inherited already", Write: "leave it out"})
+				errs = append(errs, &mistake.Mistake{Limit: e.limit.Name(), Problem: "inherited already", Write: "leave it out"})
 			}
 		}
 		base = append(slices.Clip(parent.base.entries), own...)
@@ -422,7 +423,7 @@ func (v *version) compile(c *config, parent *version, names *naming.Names) mista
 	}
 	alone("", v.base, c.limits)
 	for _, rc := range c.routes {
-		errs = append(errs, append(slices.Clip(rc.errs), rc.shared.errs...).at(rc.pattern, "")...)
+		errs = append(errs, append(slices.Clip(rc.errs), rc.shared.errs...).At(rc.pattern, "")...)
 		p := newPlan(entries(rc.pattern, rc.limits, rc.shared.or(v.shared)), nil)
 		if len(rc.limits) > 0 {
 			p = newPlan(p.entries, funcs)
@@ -433,15 +434,15 @@ func (v *version) compile(c *config, parent *version, names *naming.Names) mista
 	}
 	v.routes, v.router = routes, nil
 	if len(routes) > 0 {
-		var wrong mistakes
+		var wrong mistake.List
 		v.router, wrong = v.newRouter(routes)
 		errs = append(errs, wrong...)
 	}
 	if len(c.limitFuncs) > 0 && v.shared.key == nil {
-		errs.bad("WithLimitFunc", "no default key", "write stint.WithKey beside it")
+		errs.Bad("WithLimitFunc", "no default key", "write stint.WithKey beside it")
 	}
 	if parent == nil && len(c.limits)+len(c.limitFuncs)+len(c.routes) == 0 {
-		errs.bad("", "no limits", "write at least one, such as stint.Rate(10, time.Second)")
+		errs.Bad("", "no limits", "write at least one, such as stint.Rate(10, time.Second)")
 	}
 	return errs
 }

@@ -55,7 +55,7 @@ const AsCharged int64 = -1
 func WithSettle(cost func(r *http.Request, status int, written int64) int64) SettleOption {
 	if cost == nil {
 		return settingOption{setting: func(s *settings) {
-			s.errs.bad("WithSettle(nil)", "", "write a function, such as stint.FailedOnly, or leave it out")
+			s.errs.Bad("WithSettle(nil)", "", "write a function, such as stint.FailedOnly, or leave it out")
 		}}
 	}
 	src := &settleSource{cost, watch}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/naming"
 	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/waiting"
@@ -47,7 +48,7 @@ type version struct {
 // conduct is what a limiter does beside its limits. A limiter derived from it does the
 // same, unless its options say otherwise.
 type conduct struct {
-	newRouter     func([]route) (router, mistakes) // nil without routes
+	newRouter     func([]route) (router, mistake.List) // nil without routes
 	denyHandler   func(http.ResponseWriter, *http.Request, *DeniedError) (answered bool)
 	errorHandler  func(http.ResponseWriter, *http.Request, error) (answered bool)
 	problem       bool
@@ -73,7 +74,7 @@ func (g *generation) inherited(l *Limiter) conduct {
 
 // build makes the version of l in generation g from its options. The limits are named
 // in names, which will become g's. The caller holds family.mu.
-func (l *Limiter) build(c *config, g *generation, names *naming.Names) (*version, mistakes) {
+func (l *Limiter) build(c *config, g *generation, names *naming.Names) (*version, mistake.List) {
 	v := new(version)
 	var parent *version
 	if l.parent != nil {
@@ -163,10 +164,10 @@ func (g *generation) limit(r *rule) (*store.Limit, error) {
 		return l, nil
 	}
 	if n.Rule(r.spec.Name) != nil {
-		return nil, errNamesake("", r.spec.Name)
+		return nil, optionError(errNamesake("", r.spec.Name))
 	}
 	l, wrong := r.compileOnce()
-	return l, errors.Join(wrong.errors("")...)
+	return l, errors.Join(optionErrors(wrong, "")...)
 }
 
 // successor returns what an entry has become in g: the limit that now has its name,
@@ -193,7 +194,7 @@ func (g *generation) successor(e *entry) *entry {
 }
 
 // compileLimits names and compiles the limits of c that names doesn't know yet.
-func (v *version) compileLimits(c *config, names *naming.Names) (errs mistakes) {
+func (v *version) compileLimits(c *config, names *naming.Names) (errs mistake.List) {
 	fresh := slices.DeleteFunc(c.uses(), func(u use) bool {
 		_, known := names.Limit(u.rule)
 		return known
@@ -208,7 +209,7 @@ func (v *version) compileLimits(c *config, names *naming.Names) (errs mistakes) 
 	}
 	for i, u := range fresh {
 		l, wrong := u.rule.compile(final[i])
-		errs = append(errs, wrong.at(u.route, final[i])...)
+		errs = append(errs, wrong.At(u.route, final[i])...)
 		if l != nil {
 			// A limit whose numbers haven't changed stays the same one, for what a store
 			// remembers of it.
@@ -223,8 +224,8 @@ func (v *version) compileLimits(c *config, names *naming.Names) (errs mistakes) 
 }
 
 // errNamesake reports the name of another limit.
-func errNamesake(route, name string) *OptionError {
-	return &OptionError{Route: route, Limit: name, Problem: "another limit has that name", Write: "write another stint.WithName"}
+func errNamesake(route, name string) *mistake.Mistake {
+	return &mistake.Mistake{Route: route, Limit: name, Problem: "another limit has that name", Write: "write another stint.WithName"}
 }
 
 // use is a limit and the route whose options first contain it, if any.
@@ -253,7 +254,7 @@ func (c *config) uses() (all []use) {
 
 // unnamed reports the limits of a version that need a name: its own, and those it
 // inherits from a version whose store nobody else could use.
-func (v *version) unnamed(c *config, parent *version, names *naming.Names) (errs mistakes) {
+func (v *version) unnamed(c *config, parent *version, names *naming.Names) (errs mistake.List) {
 	if !v.lent {
 		return nil
 	}
@@ -278,8 +279,8 @@ func (v *version) unnamed(c *config, parent *version, names *naming.Names) (errs
 }
 
 // errUnnamed reports a limit without a WithName whose store others may use.
-func errUnnamed(route string, r *rule) *OptionError {
-	return &OptionError{Route: route, Limit: r.spec.Name,
+func errUnnamed(route string, r *rule) *mistake.Mistake {
+	return &mistake.Mistake{Route: route, Limit: r.spec.Name,
 		Problem: "a default name, which other limits in the store may have too", Write: "write stint.WithName"}
 }
 
@@ -305,7 +306,7 @@ type dynamicEntry struct {
 // entry compiles a limit that the function returned, or finds what was compiled before.
 func (f *limitFunc) entry(l Limit) (*entry, error) {
 	if l.rule == nil {
-		return nil, errZeroLimit
+		return nil, optionError(errZeroLimit)
 	}
 	if d := l.rule.resolved.Load(); d != nil && d.from == f {
 		return d.entry, nil

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
+	"slices"
 
+	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/routing"
 )
 
@@ -47,9 +50,9 @@ func IsGiven(k Func) bool    { return sameCode(k, Given) }
 
 func sameCode(k, l Func) bool { return reflect.ValueOf(k).Pointer() == reflect.ValueOf(l).Pointer() }
 
-// Folded returns k as a Constant if constant says that all that it is made of are. If k
+// folded returns k as a Constant if constant says that all that it is made of are. If k
 // has no key then, it is returned as it is.
-func Folded(k Func, constant bool) Func {
+func folded(k Func, constant bool) Func {
 	if !constant {
 		return k
 	}
@@ -58,6 +61,48 @@ func Folded(k Func, constant bool) Func {
 		return k
 	}
 	return Constant(raw)
+}
+
+// Join returns a function of the keys of several, joined. All mistakes in their arguments
+// are reported at once, and before anything that only this request lacks.
+func Join(keys []Func) Func {
+	varies := slices.ContainsFunc(keys, func(k Func) bool { return !IsConstant(k) })
+	return folded(func(r *http.Request) (string, error) {
+		var room [8]string
+		parts := room[:0]
+		var failed error
+		var wrong mistake.List
+		for _, k := range keys {
+			part, err := k(r)
+			if err != nil {
+				if bad := (*mistake.Error)(nil); errors.As(err, &bad) {
+					wrong = append(wrong, bad.Mistakes...)
+				} else if failed == nil {
+					failed = err
+				}
+			}
+			parts = append(parts, part)
+		}
+		switch {
+		case wrong != nil:
+			return "", &mistake.Error{Mistakes: wrong}
+		case failed != nil:
+			return "", failed
+		}
+		return keytext.Join(parts)
+	}, !varies)
+}
+
+// Hash returns a function of the keyed hash of a key.
+func Hash(secret []byte, k Func) Func {
+	hash := keytext.NewHash(secret)
+	return folded(func(r *http.Request) (string, error) {
+		raw, err := k(r)
+		if err != nil {
+			return "", err
+		}
+		return hash.Of(raw)
+	}, IsConstant(k))
 }
 
 // Cookie returns a function of the value of the first cookie of a name.
