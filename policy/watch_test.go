@@ -432,14 +432,14 @@ func TestObserversStay(t *testing.T) {
 	so := func(n int) func() bool {
 		return func() bool { mu.Lock(); defer mu.Unlock(); return len(told) == n }
 	}
-	write(t, path, units(6))
+	replace(t, path, units(6))
 	eventually(t, "the reload is told", so(1))
 	for _, l := range []*stint.Limiter{w.lim, derived} {
 		if err := l.Allow(t.Context(), "k", 1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(t, path, "limits: nonsense")
+	replace(t, path, "limits: nonsense")
 	eventually(t, "the refusal is told", so(4))
 	want := "[Policy policy.yaml false Admitted calls %00global Admitted calls %00global Policy policy.yaml true]"
 	if got := fmt.Sprint(told); got != want {
