@@ -166,15 +166,11 @@ func (s *Paced) writePiece(w io.Writer, b []byte) (n int, err error) {
 		s.cutOff()
 		return 0, err
 	}
-	defer func() { s.moved(int64(n)) }()
+	defer func() { // also if Write panics
+		s.wrote(int64(n))
+		s.down.move(int64(n))
+	}()
 	return w.Write(b[:k])
-}
-
-// moved records n bytes of a body that was paid for. It is deferred, since what writes may
-// panic.
-func (s *Paced) moved(n int64) {
-	s.wrote(n)
-	s.down.move(n)
 }
 
 func (s *Paced) writeString(w io.Writer, text string) (int, error) {
@@ -236,7 +232,12 @@ func (s *Paced) readPiece(w io.ReaderFrom, piece *io.LimitedReader) (may, n int6
 			return 0, 0, err
 		}
 	}
-	defer func() { s.moved(n) }()
+	defer func() { // also if ReadFrom panics
+		if n > 0 { // else nothing is answered yet
+			s.wrote(n)
+		}
+		s.down.move(n)
+	}()
 	may = piece.N
 	n, err = w.ReadFrom(piece)
 	return may, n, err

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/store/memstore"
 )
 
 // bare is a ResponseWriter that can do nothing else.
@@ -208,3 +210,31 @@ func TestWriterFlushError(t *testing.T) {
 		t.Error("a flush is no answer")
 	}
 }
+
+// To copy nothing is no answer yet: net/http writes no header for it.
+func TestCopyOfNothing(t *testing.T) {
+	var watched Watched
+	paced, _ := begin(t, t.Context(), memstore.New(), false)
+	for name, s := range map[string]interface {
+		Begin(*http.Request)
+		Writer(http.ResponseWriter) http.ResponseWriter
+		Outcome() (Outcome, bool)
+	}{"watched": &watched, "paced": begun{paced}} {
+		s.Begin(httptest.NewRequest("GET", "/", nil))
+		below, _ := able(readsFrom)
+		w := s.Writer(below)
+		w.Header().Set("Content-Length", "9")
+		if n, err := w.(io.ReaderFrom).ReadFrom(strings.NewReader("")); n != 0 || err != nil {
+			t.Errorf("%s: copied %d, %v", name, n, err)
+		}
+		w.WriteHeader(http.StatusNotFound)
+		if got, _ := s.Outcome(); got.Status != http.StatusNotFound {
+			t.Errorf("%s: status %d, want 404", name, got.Status)
+		}
+	}
+}
+
+// begun is a Paced that has begun.
+type begun struct{ *Paced }
+
+func (begun) Begin(*http.Request) {}
