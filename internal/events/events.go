@@ -4,6 +4,7 @@
 package events
 
 import (
+	"errors"
 	"strconv"
 
 	"github.com/stint-go/stint/internal/logs"
@@ -43,6 +44,7 @@ var all = [kinds]struct {
 	decided bool         // it has a decision
 	message logs.Message // none: it isn't logged
 	over    logs.Message // what the message says is over: the event has no error
+	blamed  logs.Message // instead: the error's status says that the caller is at fault
 }{
 	Admitted:      {name: "Admitted", decided: true},
 	Denied:        {name: "Denied", decided: true, message: logs.Refused},
@@ -50,7 +52,7 @@ var all = [kinds]struct {
 	Blocked:       {name: "Blocked", message: logs.Refused},
 	EmptyKey:      {name: "EmptyKey", message: logs.EmptyKey},
 	KeyFailed:     {name: "KeyFailed", message: logs.KeyFailed},
-	LimitsFailed:  {name: "LimitsFailed", message: logs.LimitsFailed},
+	LimitsFailed:  {name: "LimitsFailed", message: logs.LimitsFailed, blamed: logs.LimitsRefused},
 	StoreFailed:   {name: "StoreFailed", message: logs.StoreFailed},
 	SettleFailed:  {name: "SettleFailed", message: logs.SettleFailed},
 	DryRunDenied:  {name: "DryRunDenied", decided: true},
@@ -85,6 +87,10 @@ func (k Kind) Message(err error) logs.Message {
 	}
 	if over := all[k].over; err == nil && over != 0 {
 		return over
+	}
+	var s interface{ StatusCode() int }
+	if blamed := all[k].blamed; blamed != 0 && errors.As(err, &s) && s.StatusCode() < 500 {
+		return blamed
 	}
 	return all[k].message
 }

@@ -27,6 +27,7 @@ const (
 	EmptyKey
 	KeyFailed
 	LimitsFailed
+	LimitsRefused
 	StoreFailed
 	StoreAnswers
 	SettleFailed
@@ -66,6 +67,7 @@ var said = [messages]struct {
 	EmptyKey:       {level: slog.LevelWarn, text: "a request with an empty key was refused"},
 	KeyFailed:      {level: slog.LevelWarn, text: "a key function failed, and the request was refused"},
 	LimitsFailed:   {level: slog.LevelError, text: "the limits of a request, or its cost, could not be determined"},
+	LimitsRefused:  {level: slog.LevelWarn, text: "a limit function refused a request"},
 	StoreFailed:    {level: slog.LevelError, text: "the store failed to decide a request", state: ofStore},
 	StoreAnswers:   {level: slog.LevelInfo, text: "the store answers again", ends: StoreFailed, state: ofStore, kept: true},
 	SettleFailed:   {level: slog.LevelWarn, text: "a charge could not be settled, or a slot not released"},
