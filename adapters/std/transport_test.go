@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 func TestTransportRetries(t *testing.T) {
@@ -363,6 +365,32 @@ func TestTransportGivesBack(t *testing.T) {
 			t.Errorf("%d of the quota left after requests at %v, want 98; %v", d.Limits[1].Remaining, srv.at, err)
 		}
 	})
+}
+
+// A request that has ended meanwhile is given its charge back, too.
+func TestTransportGivesBackAfterTheEnd(t *testing.T) {
+	lim := limiter(t, stint.Quota(100, stint.Daily, stint.WithName("daily")), stint.WithStore(obedient{memstore.New()}))
+	ctx, cancel := context.WithCancel(t.Context())
+	permit, err := lim.Wait(ctx, "k", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	giveBack(ctx, permit)
+	if d, err := lim.Peek(t.Context(), "k"); err != nil || d.Remaining != 100 {
+		t.Errorf("%d left, %v; want 100", d.Remaining, err)
+	}
+}
+
+// obedient is a store that, like one across a network, does nothing for a context that
+// has ended.
+type obedient struct{ store.Store }
+
+func (o obedient) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return o.Store.Settle(ctx, charges, results)
 }
 
 func TestTransportDestination(t *testing.T) {
