@@ -39,7 +39,7 @@ func main() {
 	}
 	host, port, _ := net.SplitHostPort(*server)
 	fmt.Printf(usage, listener.Addr(), host, port)
-	log.Fatal(http.Serve(listener, limited(limits, http.HandlerFunc(hello))))
+	log.Print(http.Serve(listener, limited(limits, http.HandlerFunc(hello))))
 }
 
 const usage = `fallback listens on http://%[1]v and allows each address 5 requests in 10 s, counted in the Redis at %[2]s:%[3]s.

@@ -43,7 +43,7 @@ func main() {
 		log.Fatal(err)
 	}
 	fmt.Printf(usage, listener.Addr(), next(listener), *server)
-	log.Fatal(http.Serve(listener, limited(shared, http.HandlerFunc(hello))))
+	log.Print(http.Serve(listener, limited(shared, http.HandlerFunc(hello))))
 }
 
 const usage = `fleet listens on http://%[1]v and counts in the Redis at %[3]s: 10 requests in 10 s for each address.

@@ -47,7 +47,7 @@ func main() {
 	}
 	host, port, _ := net.SplitHostPort(*server)
 	fmt.Printf(usage, listener.Addr(), host, port, *ttl, ttl.Seconds())
-	log.Fatal(http.Serve(listener, api(shared, plansIn(rdb), *ttl)))
+	log.Print(http.Serve(listener, api(shared, plansIn(rdb), *ttl)))
 }
 
 const usage = `tenants listens on http://%[1]v. The hash "plans" of the Redis at %[2]s:%[3]s says who has which plan.
