@@ -28,32 +28,41 @@ type RouteOption interface {
 // A limit takes the options of its kind: what would mean nothing to it doesn't
 // compile.
 type (
-	// RateOption is an option of Rate.
+	// RateOption is an option of Rate: WithName, WithKey, WithAlgorithm, WithBurst,
+	// WithCost, WithSettle, WithMaxWait, WithQueue, WithDebt, WithWarmUp, WithBuckets,
+	// WithDryRun or WithFailurePolicy.
 	RateOption interface {
 		applyLimit(*rule)
 		ofRate()
 	}
-	// QuotaOption is an option of Quota.
+	// QuotaOption is an option of Quota: WithName, WithKey, WithAlgorithm, WithBurst,
+	// WithCost, WithSettle, WithMaxWait, WithDryRun or WithFailurePolicy.
 	QuotaOption interface {
 		applyLimit(*rule)
 		ofQuota()
 	}
-	// ConcurrencyOption is an option of Concurrency.
+	// ConcurrencyOption is an option of Concurrency: WithName, WithKey, WithCost,
+	// WithQueue, WithMaxWait, WithShare, WithDryRun or WithFailurePolicy.
 	ConcurrencyOption interface {
 		applyLimit(*rule)
 		ofConcurrency()
 	}
-	// AdaptiveOption is an option of AdaptiveConcurrency.
+	// AdaptiveOption is an option of AdaptiveConcurrency: WithName, WithKey,
+	// WithAdaptation, WithInitialLimit, WithTolerance, WithLatencyTimeout,
+	// WithSampleWindow, WithCost, WithQueue, WithMaxWait, WithShare, WithDryRun or
+	// WithFailurePolicy.
 	AdaptiveOption interface {
 		applyLimit(*rule)
 		ofAdaptive()
 	}
-	// BandwidthOption is an option of Bandwidth.
+	// BandwidthOption is an option of Bandwidth: WithName, WithKey, WithBurst,
+	// WithRequestBytes, WithDryRun or WithFailurePolicy.
 	BandwidthOption interface {
 		applyLimit(*rule)
 		ofBandwidth()
 	}
-	// BanOption is an option of Ban.
+	// BanOption is an option of Ban: WithName, WithKey, WithDryRun or
+	// WithFailurePolicy.
 	BanOption interface {
 		applyLimit(*rule)
 		ofBan()
