@@ -31,7 +31,7 @@ type explored interface {
 
 // terms are what a response is paced by.
 type terms struct {
-	limit          *store.Limit
+	fine, coarse   *store.Limit // coarse counts in blocks of two bytes, or is nil
 	closed, dryRun bool
 	giveBack       func([]store.Charge)
 }
@@ -59,13 +59,17 @@ type Explored struct {
 	of   Entry
 }
 
-func Explore(r *http.Request, s store.Store, l *store.Limit, piece int64, closed, dryRun bool, giveBack func([]store.Charge)) *Explored {
-	x := &Explored{of: Entry{Limit: l, Key: "k", Block: 1, Piece: piece, Requests: true, Closed: closed, DryRun: dryRun}}
+func Explore(r *http.Request, s store.Store, fine, coarse *store.Limit, piece int64, closed, dryRun bool, giveBack func([]store.Charge)) *Explored {
+	x := &Explored{of: Entry{Limit: fine, Key: "k", Block: 1, Piece: piece, Requests: true, Closed: closed, DryRun: dryRun}}
+	entries := []Entry{x.of}
+	if coarse != nil {
+		entries = append(entries, Entry{Limit: coarse, Key: "k", Block: 2, Piece: 4, Requests: true, Closed: closed, DryRun: dryRun})
+	}
 	x.Begin(r, Payer{
 		Store:       s,
 		GiveBack:    func(_ context.Context, charges []store.Charge) { giveBack(charges) },
 		StoreFailed: func(err error, cut bool) error { return err },
-	}, []Entry{x.of})
+	}, entries)
 	x.body = x.Next(r, true).Body
 	return x
 }
@@ -85,9 +89,9 @@ const perSecond, piece = 4, 3
 // till is a store that decides each call in a step.
 type till struct {
 	*steps.Run
-	state store.State
-	paid  int64
-	down  bool
+	states map[*store.Limit]store.State
+	paid   map[*store.Limit]int64 // in the limit's units
+	down   bool
 }
 
 var errTill = errors.New("down")
@@ -97,11 +101,16 @@ func (s *till) Take(_ context.Context, charges []store.Charge, results []store.R
 	if steps.Note("the store is asked for %d, down: %t", charges[0].Cost, s.down); s.down {
 		return errTill
 	}
-	state := []store.State{s.state}
-	if store.Decide(store.Now{Steady: now}, charges, state, results); results[0].OK {
-		s.paid += results[0].Receipt.Cost
+	states := make([]store.State, len(charges))
+	for i := range charges {
+		states[i] = s.states[charges[i].Limit]
 	}
-	s.state = state[0]
+	store.Decide(store.Now{Steady: now}, charges, states, results)
+	for i := range charges {
+		l := charges[i].Limit
+		s.states[l] = states[i]
+		s.paid[l] += results[i].Receipt.Cost
+	}
 	return nil
 }
 
@@ -112,10 +121,12 @@ func (s *till) Settle(_ context.Context, charges []store.Charge, results []store
 		c := &charges[i]
 		steps.Note("the store is to settle %d as %d, down: %t", c.Receipt.Cost, c.Cost, s.down)
 		if c.Cost < 0 || c.Cost > c.Receipt.Cost {
-			s.Broken("%d of %d bytes are given back", c.Receipt.Cost-c.Cost, c.Receipt.Cost)
+			s.Broken("%d of %d units are given back", c.Receipt.Cost-c.Cost, c.Receipt.Cost)
 		}
-		s.paid -= c.Receipt.Cost - c.Cost
-		store.Amend(store.Now{Steady: now}, c, &s.state, &results[i])
+		s.paid[c.Limit] -= c.Receipt.Cost - c.Cost
+		state := s.states[c.Limit]
+		store.Amend(store.Now{Steady: now}, c, &state, &results[i])
+		s.states[c.Limit] = state
 	}
 	return nil
 }
@@ -129,12 +140,12 @@ func (s *till) giveBack(charges []store.Charge) {
 // traffic is what is done at once to responses. Each does one thing after the other: those
 // that begin with the same letter are to one response.
 type traffic struct {
-	closed, dryRun bool
-	actors         []string
+	closed, dryRun, coarse bool
+	actors                 []string
 }
 
 func (x traffic) String() string {
-	return fmt.Sprintf("closed %t, dry run %t: %s", x.closed, x.dryRun, strings.Join(x.actors, " | "))
+	return fmt.Sprintf("closed %t, dry run %t, coarse %t: %s", x.closed, x.dryRun, x.coarse, strings.Join(x.actors, " | "))
 }
 
 // road is one run.
@@ -160,11 +171,12 @@ type response struct {
 func (x traffic) scenario(begin func(request, anyStore, terms) explored) func(*steps.Run) {
 	return func(r *steps.Run) {
 		r.Freeze()
-		limit, err := store.NewLimit(store.Spec{Name: "bytes", Units: perSecond, Period: time.Second, Burst: perSecond})
-		if err != nil {
-			panic(err)
+		by := terms{fine: limitOf("fine", perSecond), closed: x.closed, dryRun: x.dryRun}
+		if x.coarse {
+			by.coarse = limitOf("coarse", perSecond/2)
 		}
-		w := &road{traffic: x, till: &till{Run: r}, loose: x.dryRun}
+		w := &road{traffic: x, till: &till{Run: r, states: map[*store.Limit]store.State{}, paid: map[*store.Limit]int64{}}, loose: x.dryRun}
+		by.giveBack = w.giveBack
 		all := map[string]*response{}
 		for i, does := range x.actors {
 			name, does, _ := strings.Cut(does, ": ")
@@ -175,7 +187,7 @@ func (x traffic) scenario(begin func(request, anyStore, terms) explored) func(*s
 				all[name] = p
 				sent := httptest.NewRequest("POST", "/", nil).WithContext(ctx)
 				sent.Body, sent.ContentLength = &wire{p}, -1
-				p.paced = begin(sent, w.till, terms{limit, x.closed, x.dryRun, w.giveBack})
+				p.paced = begin(sent, w.till, by)
 				p.to = p.paced.Writer(&wire{p})
 			}
 			r.Go(fmt.Sprint(name, i), func() {
@@ -190,14 +202,33 @@ func (x traffic) scenario(begin func(request, anyStore, terms) explored) func(*s
 				written, read := p.paced.Bytes()
 				bytes += written + read
 			}
-			switch {
-			case bytes != w.moved:
+			if bytes != w.moved {
 				r.Broken("%d bytes are counted, and %d have moved", bytes, w.moved)
-			case w.paid != w.moved && !w.loose, w.paid > w.moved && !w.failed:
-				r.Broken("%d bytes are paid for in the end, and %d have moved", w.paid, w.moved)
+			}
+			w.checkPaid(by.fine, 1, 0)
+			if x.coarse {
+				w.checkPaid(by.coarse, 2, int64(2*len(all))) // half a block of each response and each request
 			}
 		})
 	}
+}
+
+// checkPaid checks what a limit has been paid in the end: for all that has moved, and at
+// most more beyond that.
+func (w *road) checkPaid(l *store.Limit, block, more int64) {
+	paid := w.paid[l] * block
+	if w.failed || paid <= w.moved+more && (paid >= w.moved || w.loose) {
+		return
+	}
+	w.Broken("%d bytes are paid for in the end to %s, and %d have moved", paid, l.Name(), w.moved)
+}
+
+func limitOf(name string, n int64) *store.Limit {
+	l, err := store.NewLimit(store.Spec{Name: name, Units: n, Period: time.Second, Burst: n})
+	if err != nil {
+		panic(err)
+	}
+	return l
 }
 
 func (p *response) do(what string) {
@@ -277,7 +308,7 @@ func TestEveryOrder(t *testing.T) {
 			Added:   map[string]string{"explored.go": exploredFile},
 			Mutants: mutants,
 			Entry: "func(r request, s anyStore, x terms) explored " +
-				"{ return V.Explore(r, s, x.limit, " + fmt.Sprint(piece) + ", x.closed, x.dryRun, x.giveBack) }",
+				"{ return V.Explore(r, s, x.fine, x.coarse, " + fmt.Sprint(piece) + ", x.closed, x.dryRun, x.giveBack) }",
 		}).Run(t)
 		return
 	}
@@ -307,6 +338,11 @@ func TestEveryOrder(t *testing.T) {
 	} {
 		all = append(all, traffic{dryRun: true, actors: actors})
 	}
+	all = append(all,
+		traffic{coarse: true, actors: []string{"a: write 3; write 3; end", "a: read 3"}},
+		traffic{coarse: true, actors: []string{"a: write 1; write 5; end", "b: write 3; end", "a: leave"}},
+		traffic{coarse: true, actors: []string{"a: end", "a: read 2; read 1; read 3", "a: second; leave"}},
+	)
 	steps.Explore(t, mutants, all, func(variant string, x traffic) func(*steps.Run) {
 		return x.scenario(variants[variant])
 	})
@@ -329,6 +365,8 @@ var mutants = []steps.Variant{
 		Was: "		case <-l.ctx.Done():\n			err = l.ctx.Err()\n", Is: ""}}},
 	{Name: "a store that is down is asked for each piece", Edits: []steps.Edit{{File: "lane.go",
 		Was: "		l.open = time.Now().Add(reopen)\n", Is: ""}}},
+	{Name: "a block that has been used in part is given back", Edits: []steps.Edit{{File: "toll.go",
+		Was: "min(t.credit/t.Block, t.receipt.Cost)", Is: "min((t.credit+t.Block-1)/t.Block, t.receipt.Cost)"}}},
 	{Name: "a dry run that ends while it pays has paid", Edits: []steps.Edit{{File: "lane.go",
 		Was: "	case err == nil && l.err != nil: // the lane has ended meanwhile\n		l.cancel()\n", Is: ""}}},
 }
