@@ -28,6 +28,7 @@ local peek, most, n, pcall = cost == '0', units + 0, cost + 0, redis.pcall
 local name, weighed, foreign = KEYS[i], false, false
 local held = pcall('ZREVRANK', name, '#')
 if type(held) == 'table' then
+  if not string.find(held.err, 'WRONGTYPE', 1, true) then call('ZREVRANK', name, '#') end -- fails again
   held, foreign = 0, true
 elseif not held then
   held, weighed = 0, call('ZSCORE', name, '##')

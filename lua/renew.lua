@@ -21,6 +21,9 @@ for k = 1, nkeys do
       a = a + 1
     end
     local changed = redis.pcall('ZADD', key, 'XX', 'CH', unpack(members))
+    if type(changed) == 'table' and not string.find(changed.err, 'WRONGTYPE', 1, true) then
+      call('ZADD', key, 'XX', 'CH', unpack(members)) -- fails again
+    end
     if changed ~= n / 2 then
       for i = first, a - 1 do
         local score = redis.pcall('ZSCORE', key, ARGV[i])

@@ -33,6 +33,8 @@ if newest then
   local a, b, c, o, rest
   if type(newest) == 'string' then
     a, b, c, o, rest = string.match(newest, '^(%d+):(%d+):(%d+):(%d+):(.*)$')
+  elseif not string.find(newest.err, 'WRONGTYPE', 1, true) then
+    call('LINDEX', name, -1) -- fails again
   end
   local plain = rest == numbers and a + 0 <= now and a + 0 >= counts
   if plain then

@@ -24,5 +24,8 @@ func (s *Store) Sweep() {
 	}
 }
 
+// Renew renews all leases now, and reports whether the server has answered.
+func (s *Store) Renew() bool { return s.renew(0) }
+
 // UnderRace says that the race detector is at work.
 const UnderRace = underRace

@@ -79,3 +79,25 @@ func TestLeases(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
+
+// A server that is out of memory renews nothing, and says so.
+func TestRenewalOutOfMemory(t *testing.T) {
+	server := redistest.Start(t)
+	s := redisstore.New(server.Client(), patient, redisstore.WithLost(func(string, *store.Limit) { t.Error("lost") }))
+	defer s.Close()
+	l := limit(t, store.Spec{Algorithm: store.Concurrency, Units: 3})
+	if r, err := take(s, "k", l, 1); err != nil || !r.OK {
+		t.Fatal(r, err)
+	}
+	if !s.Renew() {
+		t.Error("not renewed")
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	if s.Renew() {
+		t.Error("renewed by a server that is out of memory")
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "0")
+	if !s.Renew() {
+		t.Error("not renewed by a server that has memory again")
+	}
+}
