@@ -83,3 +83,32 @@ func TestNext(t *testing.T) {
 		t.Error("what was before is remembered")
 	}
 }
+
+// A rule keeps the name that it has elsewhere where that is free and it has no other.
+func TestAdopt(t *testing.T) {
+	now, then := New(), New()
+	free, taken, known := &rule{"free", false}, &rule{"taken", true}, &rule{"known", true}
+	now.Assign([]Rule{&rule{"free", true}, free, taken, known})
+	then.Assign([]Rule{&rule{"taken", true}, known})
+	for _, r := range []*rule{free, taken, known} {
+		now.SetLimit(r, r.limit(t))
+	}
+	own := known.limit(t)
+	then.SetLimit(known, own)
+	for _, r := range []*rule{free, taken, known, {"unknown", true}} {
+		then.Adopt(r, now)
+	}
+	want, _ := now.Limit(free)
+	if l, has := then.Limit(free); l != want || !has || then.Name(free) != "free-2" {
+		t.Errorf("%q with limit %v, want free-2 with %v", then.Name(free), l, want)
+	}
+	if _, has := then.Limit(taken); has || then.Rule("taken") == taken {
+		t.Error("a name that is taken is given away")
+	}
+	if l, _ := then.Limit(known); l != own {
+		t.Error("a limit of its own is replaced")
+	}
+	if then.Rule("unknown") != nil {
+		t.Error("a rule that has no name elsewhere has one")
+	}
+}
