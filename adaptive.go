@@ -96,13 +96,7 @@ const mostAdaptive = 1_000_000
 // configures returns an option that sets part of the configuration, unless its argument is
 // wrong.
 func configures(valid bool, option, write string, set func(*adaptive.Config)) AdaptiveOption {
-	return changeOption{change: func(r *rule) {
-		if !valid {
-			r.errs.Bad(option, "", write)
-			return
-		}
-		set(configOf(r))
-	}}
+	return checkedChange(valid, option, write, func(r *rule) { set(configOf(r)) })
 }
 
 // Adaptation says how an AdaptiveConcurrency follows the latency.
@@ -338,28 +332,22 @@ func (p *Permit) learns() bool { return p.story != nil && p.story.learns }
 // backend was overloaded or timed out. An AdaptiveConcurrency cuts its limit if at
 // least one in twenty requests does. It applies to all limiters that the request has
 // passed, and does nothing after Done or without such a limit.
-func (p *Permit) Drop() { p.note(adaptive.Dropped) }
+func (p *Permit) Drop() { p.record((*adaptive.Outcome).Report, adaptive.Dropped) }
 
 // Ignore reports that the request's duration says nothing about the service's load, for
 // instance because it waited for an event. An AdaptiveConcurrency doesn't learn from
 // it. It applies to all limiters that the request has passed, and does nothing after
 // Done or without such a limit.
-func (p *Permit) Ignore() { p.note(adaptive.Ignored) }
-
-func (p *Permit) note(outcome adaptive.Ending) {
-	for ; p != nil; p = p.outer {
-		if p.learns() {
-			p.story.outcome.Report(outcome)
-		}
-	}
-}
+func (p *Permit) Ignore() { p.record((*adaptive.Outcome).Report, adaptive.Ignored) }
 
 // turnedAway records that an inner limiter has refused: the response then says nothing
 // about the work.
-func (p *Permit) turnedAway() {
+func (p *Permit) turnedAway() { p.record((*adaptive.Outcome).Show, adaptive.Ignored) }
+
+func (p *Permit) record(by func(*adaptive.Outcome, adaptive.Ending), e adaptive.Ending) {
 	for ; p != nil; p = p.outer {
 		if p.learns() {
-			p.story.outcome.Show(adaptive.Ignored)
+			by(&p.story.outcome, e)
 		}
 	}
 }
@@ -367,14 +355,14 @@ func (p *Permit) turnedAway() {
 // sample returns what was observed of the request, or nil. Outside HTTP its context
 // says nothing: it may have bounded the wait and ended before the work.
 func (p *Permit) sample() *adaptive.Sample {
-	took := clock.Since(p.story.since)
-	if p.response == nil {
-		return p.story.outcome.Sample(took, nil)
-	}
-	if p.response.pacing != nil {
+	took, err := clock.Since(p.story.since), p.ctx.Err()
+	switch {
+	case p.response == nil:
+		err = nil
+	case p.response.pacing != nil:
 		took -= p.response.pacing.HeldUp()
 	}
-	return p.story.outcome.Sample(took, p.ctx.Err())
+	return p.story.outcome.Sample(took, err)
 }
 
 // endTiming releases the permit's slots of this process with what was observed of the

@@ -227,6 +227,17 @@ func (d *Decision) add(waited time.Duration, seen []waiting.Seen, statuses []Lim
 	}
 }
 
+// waiters returns those for a store, which other limiters of the family may have too. The
+// caller holds f.mu.
+func (f *family) waiters(s store.Store) *process.Waiters {
+	for _, m := range f.members {
+		if v := m.now.Load(); same(v.store, s) {
+			return v.waiters
+		}
+	}
+	return new(process.Waiters)
+}
+
 // WithMaxWait makes a request wait for its turn rather than be refused, if its turn
 // comes within d. The request's own deadline bounds the wait further. By default a
 // request waits only for limits that queue by themselves: a LeakyBucket, a Rate with
@@ -240,12 +251,8 @@ func (d *Decision) add(waited time.Duration, seen []waiting.Seen, statuses []Lim
 // An HTTP/1.1 server doesn't notice that a client has left while the request's body is
 // unread: keep d to a few seconds.
 func WithMaxWait(d time.Duration) ChargeOption {
-	if d <= 0 {
-		return settingOption{setting: func(s *settings) {
-			s.errs.Bad(fmt.Sprintf("WithMaxWait(%v)", d), "", "write a positive duration, or leave it out if nobody waits")
-		}}
-	}
-	return settingOption{setting: func(s *settings) { s.maxWait, s.lines = d, newLines }}
+	return checkedSetting(d > 0, fmt.Sprintf("WithMaxWait(%v)", d), "write a positive duration, or leave it out if nobody waits",
+		func(s *settings) { s.maxWait, s.lines = d, newLines })
 }
 
 // WithQueue sets how many may wait. Whoever finds the queue full is refused at once. n
@@ -291,26 +298,16 @@ const defaultAging = time.Second
 // overtaken gets the next turn, unless that is later than it may wait; then it isn't
 // overtaken.
 func WithPriority(class func(*http.Request) int) Option {
-	return limiterOption(func(c *config) {
-		if class == nil {
-			c.errs.Bad("WithPriority(nil)", "", "write a function, or leave it out if all requests are equal")
-			return
-		}
-		c.priority = class
-	})
+	return checkedOption(class != nil, "WithPriority(nil)", "write a function, or leave it out if all requests are equal",
+		func(c *config) { c.priority = class })
 }
 
 // WithAging sets how long a waiter takes to rise by a class of WithPriority. The
 // default is a second. With a time longer than anybody waits, classes are strict. d is
 // positive and at most an hour; New refuses any other.
 func WithAging(d time.Duration) Option {
-	return limiterOption(func(c *config) {
-		if d <= 0 || d > waiting.Longest {
-			c.errs.Bad(fmt.Sprintf("WithAging(%v)", d), "", fmt.Sprintf("write a duration of up to %v", waiting.Longest))
-			return
-		}
-		c.aging = d
-	})
+	return checkedOption(d > 0 && d <= waiting.Longest, fmt.Sprintf("WithAging(%v)", d), fmt.Sprintf("write a duration of up to %v", waiting.Longest),
+		func(c *config) { c.aging = d })
 }
 
 // WithShare reserves a percentage of a concurrency limit's slots for a class of

@@ -6,10 +6,13 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/naming"
 	"github.com/stint-go/stint/internal/probe"
 	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/store"
@@ -92,6 +95,87 @@ func (s settings) or(d settings) settings {
 	return s
 }
 
+// rule is what a Limit points to. Its address is the limit's identity.
+type rule struct {
+	spec     store.Spec
+	kind     kind
+	lines    func() process.Lines // newLines if an option lets requests wait, or nil
+	named    bool                 // by WithName
+	algSet   bool                 // by WithAlgorithm
+	shared   settings
+	errs     mistake.List
+	once     sync.Once
+	compiled *store.Limit // under spec.Name, for WithLimitFunc
+	wrong    mistake.List // of compiled
+	// resolved is the entry that this rule had in the WithLimitFunc that used it last.
+	// Nearly always there is only one.
+	resolved atomic.Pointer[dynamicEntry]
+}
+
+// Wish implements naming.Rule.
+func (r *rule) Wish() (name string, written bool) { return r.spec.Name, r.named }
+
+// optionOf is an option of some kind of limit.
+type optionOf interface{ applyLimit(*rule) }
+
+func apply[O optionOf](r *rule, opts []O) {
+	for i, o := range opts {
+		if any(o) == nil {
+			r.errs.Bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
+			continue
+		}
+		o.applyLimit(r)
+	}
+}
+
+func (l Limit) applyLimiter(c *config) {
+	if l.rule == nil {
+		c.errs.Bad("", "zero Limit", "write stint.Rate, Quota or Concurrency")
+		return
+	}
+	c.limits = append(c.limits, l)
+}
+
+func (l Limit) applyRoute(rc *routeConfig) {
+	if l.rule == nil {
+		rc.errs.Bad("", "zero Limit", "write stint.Rate, Quota or Concurrency")
+		return
+	}
+	rc.limits = append(rc.limits, l)
+}
+
+// compile makes the store's limit under a name, or returns everything that is wrong.
+func (r *rule) compile(name string) (*store.Limit, mistake.List) {
+	spec := r.spec
+	spec.Name = name
+	l, err := store.NewLimit(spec)
+	if errs := append(append(mistake.InSpec(err), r.errs...), r.shared.errs...); errs != nil {
+		return nil, errs.At("", name)
+	}
+	return l, nil
+}
+
+var errZeroLimit = &mistake.Mistake{Problem: "zero Limit", Write: "return stint.Rate, Quota or Concurrency"}
+
+// compileOnce is compile under the limit's own name, for limits that a WithLimitFunc
+// returns.
+func (r *rule) compileOnce() (*store.Limit, mistake.List) {
+	r.once.Do(func() { r.compiled, r.wrong = r.compile(r.spec.Name) })
+	return r.compiled, r.wrong
+}
+
+// orNone translates a number from the API to the store's, where 0 means the default.
+func (r *rule) orNone(n int64, option string) int64 {
+	switch {
+	case n == 0:
+		return store.None
+	case n < 0:
+		r.errs.Bad(fmt.Sprintf("%s(%d)", option, n), "", "write 0 or more")
+		return 0
+	}
+	return n
+}
+
 // change is the effect of an option on a limit.
 type change func(*rule)
 
@@ -166,6 +250,97 @@ func predicate(option string, p func(*http.Request) bool) mistake.List {
 	report := new(mistake.Error)
 	probe.Predicate(p, probe.Request(), report)
 	return report.Mistakes.Within(option)
+}
+
+// compileLimits names and compiles the limits of c that names doesn't know yet.
+func (v *version) compileLimits(c *config, names *naming.Names) (errs mistake.List) {
+	fresh := slices.DeleteFunc(c.uses(), func(u use) bool {
+		_, known := names.Limit(u.rule)
+		return known
+	})
+	rules := make([]naming.Rule, len(fresh))
+	for i, u := range fresh {
+		rules[i] = u.rule
+	}
+	final, taken := names.Assign(rules)
+	for _, i := range taken {
+		errs = append(errs, errNamesake(fresh[i].route, final[i]))
+	}
+	for i, u := range fresh {
+		l, wrong := u.rule.compile(final[i])
+		errs = append(errs, wrong.At(u.route, final[i])...)
+		if l != nil {
+			// A limit whose numbers haven't changed stays the same one, for what a store
+			// remembers of it.
+			if b := names.Before(final[i]); b != nil && u.rule.kind.same(b) && b.Spec() == l.Spec() {
+				l = b
+			}
+			l = u.rule.kind.decided(l, v.family.process)
+		}
+		names.SetLimit(u.rule, l)
+	}
+	return errs
+}
+
+// errNamesake reports the name of another limit.
+func errNamesake(route, name string) *mistake.Mistake {
+	return &mistake.Mistake{Route: route, Limit: name, Problem: "another limit has that name", Write: "write another stint.WithName"}
+}
+
+// use is a limit and the route whose options first contain it, if any.
+type use struct {
+	rule  *rule
+	route string
+}
+
+// uses returns the limits that the options hold, each once.
+func (c *config) uses() (all []use) {
+	seen := map[*rule]bool{}
+	add := func(limits []Limit, route string) {
+		for _, l := range limits {
+			if !seen[l.rule] {
+				seen[l.rule] = true
+				all = append(all, use{l.rule, route})
+			}
+		}
+	}
+	add(c.limits, "")
+	for _, rc := range c.routes {
+		add(rc.limits, rc.pattern)
+	}
+	return all
+}
+
+// unnamed reports the limits of a version that need a name: its own, and those it
+// inherits from a version whose store nobody else could use.
+func (v *version) unnamed(c *config, parent *version, names *naming.Names) (errs mistake.List) {
+	if !v.lent {
+		return nil
+	}
+	for _, u := range c.uses() {
+		if !u.rule.named {
+			errs = append(errs, errUnnamed(u.route, u.rule))
+		}
+	}
+	if parent == nil || parent.lent {
+		return errs
+	}
+	seen := map[*rule]bool{}
+	for e := range parent.entries() {
+		if r := names.Rule(e.limit.Name()).(*rule); !r.named && !seen[r] {
+			seen[r] = true
+			e := errUnnamed("", r)
+			e.Problem = "inherited with " + e.Problem
+			errs = append(errs, e)
+		}
+	}
+	return errs
+}
+
+// errUnnamed reports a limit without a WithName whose store others may use.
+func errUnnamed(route string, r *rule) *mistake.Mistake {
+	return &mistake.Mistake{Route: route, Limit: r.spec.Name,
+		Problem: "a default name, which other limits in the store may have too", Write: "write stint.WithName"}
 }
 
 // OptionError is one problem with options. New, Check, With, Update and Limit.Check

@@ -158,16 +158,12 @@ const (
 	abnormalUsage
 )
 
-// problem returns what the client is told.
-func (r refusal) problem() field.Problem {
-	switch r {
-	case reducedCapacity:
-		return field.ReducedCapacity
-	case abnormalUsage:
-		return field.AbnormalUsage
-	}
-	return field.QuotaExceeded
+var problems = [...]field.Problem{
+	quotaExceeded: field.QuotaExceeded, reducedCapacity: field.ReducedCapacity, abnormalUsage: field.AbnormalUsage,
 }
+
+// problem returns what the client is told.
+func (r refusal) problem() field.Problem { return problems[r] }
 
 // denied1 and denied4 are refusals with room for their limits, which saves an allocation.
 type (
@@ -210,16 +206,9 @@ func (c *call) why() (why refusal) {
 	return why
 }
 
-// StoreError is a failure of the store: under FailClosed, or of a Permit.Settle.
-type StoreError struct{ Err error }
-
-func (e *StoreError) Error() string { return "stint: store: " + e.Err.Error() }
-
-// Unwrap returns the store's own error.
-func (e *StoreError) Unwrap() error { return e.Err }
-
-// StatusCode returns 503.
-func (e *StoreError) StatusCode() int { return http.StatusServiceUnavailable }
+// ErrAnswered is the error of AdmitIn for a request that it has refused and answered.
+// Nothing is left to do.
+var ErrAnswered = errors.New("stint: refused and answered")
 
 // setFailed sets the header fields of an answer to err. A refusal by limits already has
 // its own.

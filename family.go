@@ -5,20 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/logs"
-	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/naming"
 	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // family is what a limiter and all limiters derived from it share. They are updated
@@ -73,17 +70,6 @@ func (l *Limiter) first(opts []Option) (notices, error) {
 	l.logger, l.logKeys = c.logger, c.logKeys
 	f.enlist()
 	return f.announce(l, c), nil
-}
-
-// waiters returns those for a store, which other limiters of the family may have too. The
-// caller holds f.mu.
-func (f *family) waiters(s store.Store) *process.Waiters {
-	for _, m := range f.members {
-		if v := m.now.Load(); same(v.store, s) {
-			return v.waiters
-		}
-	}
-	return new(process.Waiters)
 }
 
 // try makes what would be the first version of a new limiter, in the present generation,
@@ -241,23 +227,6 @@ func (l *Limiter) next(c *config, before *naming.Names) (*generation, error) {
 	}
 	g.names.Settled()
 	return g, errors.Join(errs...)
-}
-
-// moved returns errors for options that ask for another store than the limiter's.
-func (v *version) moved(c *config) (errs mistake.List) {
-	if c.store != nil && !same(c.store, v.store) {
-		errs.Bad("WithStore", "not the limiter's store, which holds the counts", "leave it out, or make a new Limiter")
-	}
-	if c.memorySet && memstore.New(c.memory...).Stats().MaxKeys != v.most {
-		errs.Bad("WithMemory", "not the limiter's store, which holds the counts", "write what New was given, or make a new Limiter")
-	}
-	return errs
-}
-
-// same reports whether two stores are the same. Stores that can't be compared, such as
-// structs with a slice, are taken to be different.
-func same(a, b store.Store) bool {
-	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // announce registers the family's present limits, in place of the previous ones, for

@@ -1,12 +1,16 @@
 package stint
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/netip"
 	"slices"
 
 	"github.com/stint-go/stint/internal/clientip"
+	"github.com/stint-go/stint/internal/failure"
+	"github.com/stint-go/stint/internal/framework"
 	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/mistake"
@@ -46,6 +50,28 @@ var (
 func misconfigured(all ...*mistake.Mistake) KeyFunc {
 	err := &mistake.Error{Mistakes: all}
 	return func(*http.Request) (string, error) { return "", err }
+}
+
+// EmptyKeyPolicy says what happens to a request with an empty key.
+type EmptyKeyPolicy uint8
+
+const (
+	// DenyEmptyKey answers 403.
+	DenyEmptyKey EmptyKeyPolicy = iota
+	// SkipEmptyKey doesn't apply the limits whose key is empty.
+	SkipEmptyKey
+)
+
+// WithEmptyKey sets what happens to a request whose key is empty. The default is
+// DenyEmptyKey: an empty key never becomes a bucket that strangers share. New refuses
+// values other than DenyEmptyKey and SkipEmptyKey.
+func WithEmptyKey(p EmptyKeyPolicy) Option {
+	return limiterOption(func(c *config) {
+		if p > SkipEmptyKey {
+			c.errs.Bad(fmt.Sprintf("WithEmptyKey(%d)", p), "", "write stint.DenyEmptyKey or stint.SkipEmptyKey")
+		}
+		c.emptyKey = p
+	})
 }
 
 // IP says how a client is identified by its address. RemoteIP, ForwardedIP,
@@ -262,6 +288,64 @@ func Hash(secret []byte, k KeyFunc) KeyFunc {
 		return misconfigured(wrong...)
 	}
 	return keyfunc.Hash(secret, k)
+}
+
+// key returns the entry's key, or "" if the limit is left out. The key is determined
+// once per request, however many limits share its source.
+func (c *call) key(e *entry) (string, error) {
+	for i := range c.keys {
+		if c.keys[i].source == e.key {
+			return c.keys[i].key, nil
+		}
+	}
+	if c.in != nil && e.key.Asks.Known() {
+		c.enter()
+	}
+	key, err := e.key.Fn(c.r)
+	if err != nil && e.key.Asks.Missed(err) && c.enter() {
+		key, err = e.key.Fn(c.r)
+	}
+	if err == nil {
+		if w := e.key.Lookout.Load(); w != nil && rand.Uint32()&1 == 0 {
+			w.Look(c.r, key)
+		}
+		key, err = keytext.Encode(key)
+	}
+	if err != nil {
+		if err = c.keyless(e, err); err != nil {
+			return "", err
+		}
+		key = ""
+	}
+	c.keys = append(c.keys, knownKey{e.key, key})
+	return key, nil
+}
+
+// enter makes the framework's context visible to the key functions called from now on,
+// and reports whether it wasn't before.
+func (c *call) enter() bool {
+	if c.in == nil || c.framed != nil {
+		return false
+	}
+	c.r, c.framed = framework.Enter(c.r, c.in)
+	return true
+}
+
+// keyless returns the refusal of a request whose key can't be determined, or nil if the
+// limit is left out instead.
+func (c *call) keyless(e *entry, err error) error {
+	re := &failure.Error{Err: err, Status: failure.Status(err), Limit: e.limit.Name()}
+	kind := EventKeyFailed
+	switch {
+	case errors.Is(err, ErrEmptyKey) && c.lim.emptyKey == SkipEmptyKey:
+		return nil
+	case errors.Is(err, ErrEmptyKey):
+		re.Status, kind = http.StatusForbidden, EventEmptyKey
+	case errors.Is(err, ErrKeyTooLong):
+		re.Status = http.StatusForbidden
+	}
+	c.lim.observe(&Event{Kind: kind, Route: c.plan.route(), Request: c.r, Err: re, Decision: Decision{Limit: re.Limit}})
+	return re
 }
 
 // FromCIDR returns a predicate that is true for requests whose peer has an address in

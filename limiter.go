@@ -168,24 +168,16 @@ func (l *Limiter) AdmitIn(w http.ResponseWriter, r *http.Request, in interface{ 
 	return p, err
 }
 
-// ErrAnswered is the error of AdmitIn for a request that it has refused and answered.
-// Nothing is left to do.
-var ErrAnswered = errors.New("stint: refused and answered")
-
 // AdmitOrDeny is Admit, and Deny if that returns an error. It is for adapters that have
 // nothing to do in between. A refusal by limits costs less than with Admit and Deny: its
 // *DeniedError is made only for a WithDenyHandler.
 func (l *Limiter) AdmitOrDeny(w http.ResponseWriter, r *http.Request) (p *Permit, admitted bool) {
 	p, err := l.now.Load().admit(w, r, nil, true)
-	switch err {
-	case nil:
-		return p, true
-	case ErrAnswered:
-	default:
+	if err != nil && err != ErrAnswered {
 		setFailed(w.Header(), err)
 		l.Deny(w, r, err)
 	}
-	return nil, false
+	return p, err == nil
 }
 
 // ErrHolds is the error of Allow on a limiter with a Concurrency or an

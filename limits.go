@@ -3,8 +3,6 @@ package stint
 import (
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint/internal/field"
@@ -24,26 +22,6 @@ import (
 // use it. Within one limiter and those derived from it, it is the same limit wherever
 // it is used.
 type Limit struct{ rule *rule }
-
-// rule is what a Limit points to. Its address is the limit's identity.
-type rule struct {
-	spec     store.Spec
-	kind     kind
-	lines    func() process.Lines // newLines if an option lets requests wait, or nil
-	named    bool                 // by WithName
-	algSet   bool                 // by WithAlgorithm
-	shared   settings
-	errs     mistake.List
-	once     sync.Once
-	compiled *store.Limit // under spec.Name, for WithLimitFunc
-	wrong    mistake.List // of compiled
-	// resolved is the entry that this rule had in the WithLimitFunc that used it last.
-	// Nearly always there is only one.
-	resolved atomic.Pointer[dynamicEntry]
-}
-
-// Wish implements naming.Rule.
-func (r *rule) Wish() (name string, written bool) { return r.spec.Name, r.named }
 
 // Algorithm says how a Rate or a Quota counts. See WithAlgorithm.
 type Algorithm = store.Algorithm
@@ -161,46 +139,6 @@ func newLimit[O optionOf](k kind, spec store.Spec, opts []O) Limit {
 	return Limit{r}
 }
 
-// optionOf is an option of some kind of limit.
-type optionOf interface{ applyLimit(*rule) }
-
-func apply[O optionOf](r *rule, opts []O) {
-	for i, o := range opts {
-		if any(o) == nil {
-			r.errs.Bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
-			continue
-		}
-		o.applyLimit(r)
-	}
-}
-
-func (l Limit) applyLimiter(c *config) {
-	if l.rule == nil {
-		c.errs.Bad("", "zero Limit", "write stint.Rate, Quota or Concurrency")
-		return
-	}
-	c.limits = append(c.limits, l)
-}
-
-func (l Limit) applyRoute(rc *routeConfig) {
-	if l.rule == nil {
-		rc.errs.Bad("", "zero Limit", "write stint.Rate, Quota or Concurrency")
-		return
-	}
-	rc.limits = append(rc.limits, l)
-}
-
-// compile makes the store's limit under a name, or returns everything that is wrong.
-func (r *rule) compile(name string) (*store.Limit, mistake.List) {
-	spec := r.spec
-	spec.Name = name
-	l, err := store.NewLimit(spec)
-	if errs := append(append(mistake.InSpec(err), r.errs...), r.shared.errs...); errs != nil {
-		return nil, errs.At("", name)
-	}
-	return l, nil
-}
-
 // Check returns what is wrong with a limit that a WithLimitFunc is going to return, or
 // nil. Use it to refuse limits from elsewhere when they are read. It reports the zero
 // Limit, wrong numbers and options, and a missing WithName, since counts are kept under
@@ -218,15 +156,6 @@ func (l Limit) Check() error {
 	return joined(wrong)
 }
 
-var errZeroLimit = &mistake.Mistake{Problem: "zero Limit", Write: "return stint.Rate, Quota or Concurrency"}
-
-// compileOnce is compile under the limit's own name, for limits that a WithLimitFunc
-// returns.
-func (r *rule) compileOnce() (*store.Limit, mistake.List) {
-	r.once.Do(func() { r.compiled, r.wrong = r.compile(r.spec.Name) })
-	return r.compiled, r.wrong
-}
-
 // WithBurst sets how many units may pass at once, on a Rate or Quota; on a Bandwidth it
 // is in bytes (see there). What it means depends on the algorithm:
 //
@@ -242,30 +171,14 @@ func WithBurst(n int64) BurstOption {
 	return changeOption{change: func(r *rule) { r.spec.Burst = r.orNone(n, "WithBurst") }}
 }
 
-// orNone translates a number from the API to the store's, where 0 means the default.
-func (r *rule) orNone(n int64, option string) int64 {
-	switch {
-	case n == 0:
-		return store.None
-	case n < 0:
-		r.errs.Bad(fmt.Sprintf("%s(%d)", option, n), "", "write 0 or more")
-		return 0
-	}
-	return n
-}
-
 // WithAlgorithm sets how a limit counts. A Rate takes every algorithm; the default is
 // TokenBucket. A Quota takes FixedWindow, the default, and IntervalBucket. New refuses
 // any other combination. store.Concurrency and store.Ban are limits of their own: write
 // stint.Concurrency or stint.Ban.
 func WithAlgorithm(a Algorithm) AlgorithmOption {
-	return changeOption{change: func(r *rule) {
-		if a == store.Concurrency || a == store.Ban {
-			r.errs.Bad(fmt.Sprintf("WithAlgorithm(%v)", a), "", fmt.Sprintf("write stint.%v, which is a limit of its own", a))
-			return
-		}
-		r.spec.Algorithm, r.algSet, r.lines = a, true, newLines // which may queue
-	}}
+	return checkedChange(a != store.Concurrency && a != store.Ban,
+		fmt.Sprintf("WithAlgorithm(%v)", a), fmt.Sprintf("write stint.%v, which is a limit of its own", a),
+		func(r *rule) { r.spec.Algorithm, r.algSet, r.lines = a, true, newLines }) // it may queue
 }
 
 // WithName names a limit in answers, header fields, problem bodies, logs and the store.
@@ -288,13 +201,8 @@ func WithName(name string) LimitOption {
 // Requests are spaced out, not saved up: without a WithMaxWait (or Limiter.Wait), a
 // request that comes before its turn is refused.
 func WithWarmUp(d time.Duration) RateOption {
-	return changeOption{change: func(r *rule) {
-		if d <= 0 {
-			r.errs.Bad(fmt.Sprintf("WithWarmUp(%v)", d), "", "write how long the rate takes to rise, such as 4*time.Second")
-			return
-		}
-		r.spec.WarmUp = d
-	}}
+	return checkedChange(d > 0, fmt.Sprintf("WithWarmUp(%v)", d), "write how long the rate takes to rise, such as 4*time.Second",
+		func(r *rule) { r.spec.WarmUp = d })
 }
 
 // WithDebt lets a request pass as soon as earlier requests are paid for; the part of
@@ -317,13 +225,8 @@ func WithDebt() RateOption {
 // buckets forget sooner and cost more memory. The default is 10. New refuses other
 // numbers, more buckets than the period has microseconds, and other algorithms.
 func WithBuckets(k int64) RateOption {
-	return changeOption{change: func(r *rule) {
-		if k < 1 {
-			r.errs.Bad(fmt.Sprintf("WithBuckets(%d)", k), "", "write 1 or more")
-			return
-		}
-		r.spec.Buckets = k
-	}}
+	return checkedChange(k >= 1, fmt.Sprintf("WithBuckets(%d)", k), "write 1 or more",
+		func(r *rule) { r.spec.Buckets = k })
 }
 
 // kind is what distinguishes limits of one kind. Each kind is a type in the file of its

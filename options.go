@@ -149,12 +149,8 @@ func WithKey(k KeyFunc) SharedOption {
 // above 2^40 count as 2^40. The default is 1. New refuses a nil cost. cost is called
 // concurrently. A handler that learns the true cost later passes it to Permit.Settle.
 func WithCost(cost func(*http.Request) int64) ChargeOption {
-	if cost == nil {
-		return settingOption{setting: func(s *settings) {
-			s.errs.Bad("WithCost(nil)", "", "write a function, or leave it out if every request costs 1")
-		}}
-	}
-	return settingOption{setting: func(s *settings) { s.cost = cost }}
+	return checkedSetting(cost != nil, "WithCost(nil)", "write a function, or leave it out if every request costs 1",
+		func(s *settings) { s.cost = cost })
 }
 
 // WithDryRun makes a limit report only. It is decided and counted as if it were
@@ -172,12 +168,8 @@ func WithDryRun() SharedOption {
 // of one request the strictest policy counts. The default is FailOpen. New refuses
 // values other than FailOpen and FailClosed.
 func WithFailurePolicy(p FailurePolicy) SharedOption {
-	if p != FailOpen && p != FailClosed {
-		return settingOption{setting: func(s *settings) {
-			s.errs.Bad(fmt.Sprintf("WithFailurePolicy(%d)", p), "", "write stint.FailOpen or stint.FailClosed")
-		}}
-	}
-	return settingOption{setting: func(s *settings) { s.policy = p }}
+	return checkedSetting(p == FailOpen || p == FailClosed, fmt.Sprintf("WithFailurePolicy(%d)", p), "write stint.FailOpen or stint.FailClosed",
+		func(s *settings) { s.policy = p })
 }
 
 // FailurePolicy says what happens to a request that the store can't decide.
@@ -190,20 +182,33 @@ const (
 	FailClosed
 )
 
-// EmptyKeyPolicy says what happens to a request with an empty key.
-type EmptyKeyPolicy uint8
-
-const (
-	// DenyEmptyKey answers 403.
-	DenyEmptyKey EmptyKeyPolicy = iota
-	// SkipEmptyKey doesn't apply the limits whose key is empty.
-	SkipEmptyKey
-)
-
 // limiterOption is an option of the limiter as a whole.
 type limiterOption func(*config)
 
 func (o limiterOption) applyLimiter(c *config) { o(c) }
+
+// checkedOption, checkedSetting and checkedChange return an option whose argument is valid,
+// or the mistake that it isn't.
+func checkedOption(valid bool, option, write string, set limiterOption) Option {
+	if valid {
+		return set
+	}
+	return limiterOption(func(c *config) { c.errs.Bad(option, "", write) })
+}
+
+func checkedSetting(valid bool, option, write string, set setting) settingOption {
+	if valid {
+		return settingOption{setting: set}
+	}
+	return settingOption{setting: func(s *settings) { s.errs.Bad(option, "", write) }}
+}
+
+func checkedChange(valid bool, option, write string, set change) changeOption {
+	if valid {
+		return changeOption{change: set}
+	}
+	return changeOption{change: func(r *rule) { r.errs.Bad(option, "", write) }}
+}
 
 // WithStore keeps the counts in s, such as a store of package redisstore. The default
 // is a store in memory that the limiter shares only with limiters derived from it; see
@@ -280,39 +285,24 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 // variables, or what package plans caches. Limits with the same name in different plans
 // share what a key has consumed, so a tenant who changes plans keeps its count.
 func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
-	return limiterOption(func(c *config) {
-		if f == nil {
-			c.errs.Bad("WithLimitFunc(nil)", "", "write a function, or leave it out")
-			return
-		}
-		c.limitFuncs = append(c.limitFuncs, f)
-	})
+	return checkedOption(f != nil, "WithLimitFunc(nil)", "write a function, or leave it out",
+		func(c *config) { c.limitFuncs = append(c.limitFuncs, f) })
 }
 
 // WithSkip exempts requests for which skip returns true, before anything else is
 // checked. If given several times, any of them exempts. By default nothing is exempt.
 // New refuses nil. skip is called concurrently.
 func WithSkip(skip func(*http.Request) bool) Option {
-	return limiterOption(func(c *config) {
-		if skip == nil {
-			c.errs.Bad("WithSkip(nil)", "", "write a predicate, such as stint.Preflight")
-			return
-		}
-		c.skip = append(c.skip, skip)
-	})
+	return checkedOption(skip != nil, "WithSkip(nil)", "write a predicate, such as stint.Preflight",
+		func(c *config) { c.skip = append(c.skip, skip) })
 }
 
 // WithBlock refuses requests for which block returns true with 403 (ErrBlocked),
 // without charging anything. If given several times, any of them refuses. By default
 // nothing is blocked. New refuses nil. block is called concurrently.
 func WithBlock(block func(*http.Request) bool) Option {
-	return limiterOption(func(c *config) {
-		if block == nil {
-			c.errs.Bad("WithBlock(nil)", "", "write a predicate, such as stint.FromCIDR(...)")
-			return
-		}
-		c.block = append(c.block, block)
-	})
+	return checkedOption(block != nil, "WithBlock(nil)", "write a predicate, such as stint.FromCIDR(...)",
+		func(c *config) { c.block = append(c.block, block) })
 }
 
 // WithDenyHandler makes h answer requests that a limit refuses: Redirect, PlainText, or
@@ -329,10 +319,7 @@ func WithBlock(block func(*http.Request) bool) Option {
 // exhausted), with an application/problem+json body (RFC 9457) that names the violated
 // policies.
 func WithDenyHandler(h http.Handler) Option {
-	return limiterOption(func(c *config) {
-		if h == nil {
-			c.errs.Bad("WithDenyHandler(nil)", "", "write a handler, or leave it out for a problem body")
-		}
+	return checkedOption(h != nil, "WithDenyHandler(nil)", "write a handler, or leave it out for a problem body", func(c *config) {
 		c.denyHandler = func(w http.ResponseWriter, r *http.Request, err *DeniedError) bool {
 			return respond.Answers(w, r, func(w http.ResponseWriter) {
 				told := r.WithContext(&deniedContext{r.Context(), err})
@@ -357,10 +344,7 @@ func WithDenyHandler(h http.Handler) Option {
 // and a problem body that doesn't show the error's text. That is also the answer if h
 // writes nothing. New refuses a nil h.
 func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option {
-	return limiterOption(func(c *config) {
-		if h == nil {
-			c.errs.Bad("WithErrorHandler(nil)", "", "write a function, or leave it out for a problem body")
-		}
+	return checkedOption(h != nil, "WithErrorHandler(nil)", "write a function, or leave it out for a problem body", func(c *config) {
 		c.errorHandler = func(w http.ResponseWriter, r *http.Request, err error) bool {
 			return respond.Answers(w, r, func(w http.ResponseWriter) { h(w, r, err) })
 		}
@@ -380,13 +364,8 @@ func WithProblem() Option {
 // keeps the existing ones; an Update with it replaces them. New refuses nil. f is
 // called concurrently.
 func WithObserver(f func(Event)) Option {
-	return limiterOption(func(c *config) {
-		if f == nil {
-			c.errs.Bad("WithObserver(nil)", "", "write a function, or leave it out")
-			return
-		}
-		c.observers = append(c.observers, f)
-	})
+	return checkedOption(f != nil, "WithObserver(nil)", "write a function, or leave it out",
+		func(c *config) { c.observers = append(c.observers, f) })
 }
 
 // WithLogger sets the logger for what goes wrong: failures of the store and its
@@ -401,13 +380,8 @@ func WithObserver(f func(Event)) Option {
 // it extends. An Update without WithLogger and WithLogKeys keeps both. To log nothing,
 // write slog.New(slog.DiscardHandler); New refuses nil.
 func WithLogger(logger *slog.Logger) Option {
-	return limiterOption(func(c *config) {
-		if logger == nil {
-			c.errs.Bad("WithLogger(nil)", "", "write slog.New(slog.DiscardHandler) for no log, or leave it out")
-			return
-		}
-		c.logger = logger
-	})
+	return checkedOption(logger != nil, "WithLogger(nil)", "write slog.New(slog.DiscardHandler) for no log, or leave it out",
+		func(c *config) { c.logger = logger })
 }
 
 // WithLogKeys makes the log show the keys of refusals, bans, lost leases and failures of
@@ -421,25 +395,8 @@ func WithLogKeys() Option {
 // followed by up to 63 of A-Z a-z 0-9 _ . -; New refuses any other. By default a
 // limiter has no name, and a limiter derived by With has that of the one it extends.
 func WithLimiterName(name string) Option {
-	return limiterOption(func(c *config) {
-		if !store.ValidName(name) {
-			c.errs.Bad(fmt.Sprintf("WithLimiterName(%.80q)", name), "", "write a letter, then up to 63 of A-Z a-z 0-9 _ . -")
-			return
-		}
-		c.name = name
-	})
-}
-
-// WithEmptyKey sets what happens to a request whose key is empty. The default is
-// DenyEmptyKey: an empty key never becomes a bucket that strangers share. New refuses
-// values other than DenyEmptyKey and SkipEmptyKey.
-func WithEmptyKey(p EmptyKeyPolicy) Option {
-	return limiterOption(func(c *config) {
-		if p > SkipEmptyKey {
-			c.errs.Bad(fmt.Sprintf("WithEmptyKey(%d)", p), "", "write stint.DenyEmptyKey or stint.SkipEmptyKey")
-		}
-		c.emptyKey = p
-	})
+	return checkedOption(store.ValidName(name), fmt.Sprintf("WithLimiterName(%.80q)", name), "write a letter, then up to 63 of A-Z a-z 0-9 _ . -",
+		func(c *config) { c.name = name })
 }
 
 // WithoutPermit declares that handlers don't use their Permit: FromContext returns nil,

@@ -17,18 +17,17 @@ import (
 // use. They may be called on a nil Permit, which stands for a request that nothing
 // limited: it allows everything and holds nothing.
 type Permit struct {
-	ctx   context.Context // the request's, without the permit
-	lim   *version
-	outer *Permit // of the next outer limiter, or nil
-	holds bool    // Done has something to release or settle
-	carry bool    // Next puts the permit into the context
-	told  telling // whether observers were told of it
-	class uint8   // of priority, if some limit has slots
-	state atomic.Uint32
-	plan  *plan  // nil outside HTTP
-	story *story // nil if nothing needs it
-	// response is nil unless a limit needs it.
-	response *response
+	ctx      context.Context // the request's, without the permit
+	lim      *version
+	outer    *Permit // of the next outer limiter, or nil
+	holds    bool    // Done has something to release or settle
+	carry    bool    // Next puts the permit into the context
+	told     telling // whether observers were told of it
+	class    uint8   // of priority, if some limit has slots
+	state    atomic.Uint32
+	plan     *plan     // nil outside HTTP
+	story    *story    // nil if nothing needs it
+	response *response // nil unless a limit needs it
 
 	mu     sync.Mutex // guards the elements of grants
 	grants []grant
@@ -264,11 +263,6 @@ func (p *Permit) has(is func(e *entry, key string) bool) bool {
 	return false
 }
 
-// charged reports whether p, or a permit further out, has charged the entry.
-func (p *Permit) charged(e *entry) bool {
-	return p.has(func(o *entry, _ string) bool { return o == e })
-}
-
 // recall adds grants to a call, as if it had just been granted them.
 func (c *call) recall(grants []grant) {
 	for i := range grants {
@@ -307,65 +301,6 @@ func (p *Permit) Done() {
 		}
 	}
 	p.release()
-}
-
-// returns reports, once, that the handler of a detached permit has returned, if anything
-// depends on its response.
-func (p *Permit) returns() bool {
-	return p.state.Load() == detached && p.response != nil && !p.response.returned.Swap(true)
-}
-
-// Detach transfers the release of the permit's slots to the caller: Done doesn't release
-// them, and the returned function does. Use it in handlers that return while their
-// connection lives on, as after a Hijack, or their work does:
-//
-//	release := stint.FromContext(r.Context()).Detach()
-//	go func() { defer release(); serve(conn) }()
-//
-// The function may be called on any goroutine, while the handler runs or later. What
-// depends on the response (WithSettle, a Bandwidth) is settled when both the handler has
-// returned and release has been called. After Done, Detach returns a function that does
-// nothing.
-func (p *Permit) Detach() (release func()) {
-	if p == nil || !p.holds && p.told == untold || !p.state.CompareAndSwap(open, detached) {
-		return func() {}
-	}
-	if p.learns() {
-		p.story.outcome.Show(adaptive.Ignored) // how long a connection lives says nothing
-	}
-	if p.response != nil {
-		return sync.OnceFunc(p.released)
-	}
-	return sync.OnceFunc(p.release)
-}
-
-// released is the release of a detached permit with a response. While the handler runs,
-// only the handler's goroutine may look at that.
-func (p *Permit) released() {
-	if !p.response.returned.Load() {
-		c := calls.Get().(*call)
-		defer c.end(context.Background())
-		changes := p.letGo(c)
-		p.tellFreed(changes, p.finish(c, nil))
-	}
-	if p.response.ends.Add(1) == 2 {
-		p.release()
-	}
-}
-
-// panicked records a handler's panic for adaptive limits and for WithSettle.
-func (p *Permit) panicked(v any) {
-	aborted := v == http.ErrAbortHandler
-	if p.learns() {
-		outcome := adaptive.Failed
-		if aborted {
-			outcome = adaptive.Ignored
-		}
-		p.story.outcome.Show(outcome)
-	}
-	if p.response != nil {
-		p.response.Panicked(aborted)
-	}
 }
 
 // release gives the slots back and makes the final settlements. Code that may panic runs
@@ -445,18 +380,6 @@ func (p *Permit) ended(took time.Duration) {
 		if got, ok := p.response.Outcome(); ok {
 			e.Status = got.Status
 		}
-	}
-	p.tell(e)
-}
-
-// resettled tells the observers that the request's cost has changed.
-func (p *Permit) resettled(took time.Duration) {
-	if p.lim.of.told.Load() == nil {
-		return
-	}
-	e := &Event{Kind: EventSettled, StoreTook: took}
-	if p.response != nil {
-		e.Request = p.response.Request()
 	}
 	p.tell(e)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/framework"
 	"github.com/stint-go/stint/internal/keyfunc"
-	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
@@ -145,7 +143,7 @@ func (v *version) sift(r *http.Request) (exempt bool, err error) {
 func (c *call) gather(p *plan) error {
 	c.plan, c.policy = p, p.policy
 	for _, e := range p.entries {
-		if c.outer != nil && !e.kind.repeated() && c.outer.charged(e) {
+		if c.outer != nil && !e.kind.repeated() && c.outer.has(func(o *entry, _ string) bool { return o == e }) {
 			c.policy = "" // the plan's names limits that aren't charged here
 			continue
 		}
@@ -236,64 +234,6 @@ func (c *call) add(e *entry, key string, cost int64) {
 	if ch.Limit != e.limit {
 		ch.Limit = e.limit
 	}
-}
-
-// key returns the entry's key, or "" if the limit is left out. The key is determined
-// once per request, however many limits share its source.
-func (c *call) key(e *entry) (string, error) {
-	for i := range c.keys {
-		if c.keys[i].source == e.key {
-			return c.keys[i].key, nil
-		}
-	}
-	if c.in != nil && e.key.Asks.Known() {
-		c.enter()
-	}
-	key, err := e.key.Fn(c.r)
-	if err != nil && e.key.Asks.Missed(err) && c.enter() {
-		key, err = e.key.Fn(c.r)
-	}
-	if err == nil {
-		if w := e.key.Lookout.Load(); w != nil && rand.Uint32()&1 == 0 {
-			w.Look(c.r, key)
-		}
-		key, err = keytext.Encode(key)
-	}
-	if err != nil {
-		if err = c.keyless(e, err); err != nil {
-			return "", err
-		}
-		key = ""
-	}
-	c.keys = append(c.keys, knownKey{e.key, key})
-	return key, nil
-}
-
-// enter makes the framework's context visible to the key functions called from now on,
-// and reports whether it wasn't before.
-func (c *call) enter() bool {
-	if c.in == nil || c.framed != nil {
-		return false
-	}
-	c.r, c.framed = framework.Enter(c.r, c.in)
-	return true
-}
-
-// keyless returns the refusal of a request whose key can't be determined, or nil if the
-// limit is left out instead.
-func (c *call) keyless(e *entry, err error) error {
-	re := &failure.Error{Err: err, Status: failure.Status(err), Limit: e.limit.Name()}
-	kind := EventKeyFailed
-	switch {
-	case errors.Is(err, ErrEmptyKey) && c.lim.emptyKey == SkipEmptyKey:
-		return nil
-	case errors.Is(err, ErrEmptyKey):
-		re.Status, kind = http.StatusForbidden, EventEmptyKey
-	case errors.Is(err, ErrKeyTooLong):
-		re.Status = http.StatusForbidden
-	}
-	c.lim.observe(&Event{Kind: kind, Route: c.plan.route(), Request: c.r, Err: re, Decision: Decision{Limit: re.Limit}})
-	return re
 }
 
 // decide has the charges decided, and waits for the turn if there is one. If it returns

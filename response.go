@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -302,5 +304,64 @@ func (p *Permit) observePaced() {
 func (p *Permit) push(amends []amend) {
 	if s := p.response; s != nil && (len(amends) > 0 || s.pacing != nil) {
 		s.PushBefore(p.lim.store)
+	}
+}
+
+// returns reports, once, that the handler of a detached permit has returned, if anything
+// depends on its response.
+func (p *Permit) returns() bool {
+	return p.state.Load() == detached && p.response != nil && !p.response.returned.Swap(true)
+}
+
+// Detach transfers the release of the permit's slots to the caller: Done doesn't release
+// them, and the returned function does. Use it in handlers that return while their
+// connection lives on, as after a Hijack, or their work does:
+//
+//	release := stint.FromContext(r.Context()).Detach()
+//	go func() { defer release(); serve(conn) }()
+//
+// The function may be called on any goroutine, while the handler runs or later. What
+// depends on the response (WithSettle, a Bandwidth) is settled when both the handler has
+// returned and release has been called. After Done, Detach returns a function that does
+// nothing.
+func (p *Permit) Detach() (release func()) {
+	if p == nil || !p.holds && p.told == untold || !p.state.CompareAndSwap(open, detached) {
+		return func() {}
+	}
+	if p.learns() {
+		p.story.outcome.Show(adaptive.Ignored) // how long a connection lives says nothing
+	}
+	if p.response != nil {
+		return sync.OnceFunc(p.released)
+	}
+	return sync.OnceFunc(p.release)
+}
+
+// released is the release of a detached permit with a response. While the handler runs,
+// only the handler's goroutine may look at that.
+func (p *Permit) released() {
+	if !p.response.returned.Load() {
+		c := calls.Get().(*call)
+		defer c.end(context.Background())
+		changes := p.letGo(c)
+		p.tellFreed(changes, p.finish(c, nil))
+	}
+	if p.response.ends.Add(1) == 2 {
+		p.release()
+	}
+}
+
+// panicked records a handler's panic for adaptive limits and for WithSettle.
+func (p *Permit) panicked(v any) {
+	aborted := v == http.ErrAbortHandler
+	if p.learns() {
+		outcome := adaptive.Failed
+		if aborted {
+			outcome = adaptive.Ignored
+		}
+		p.story.outcome.Show(outcome)
+	}
+	if p.response != nil {
+		p.response.Panicked(aborted)
 	}
 }

@@ -53,13 +53,9 @@ const AsCharged int64 = -1
 // of slots, for up to 2 seconds. The client waits for that only if the response doesn't
 // declare its Content-Length.
 func WithSettle(cost func(r *http.Request, status int, written int64) int64) SettleOption {
-	if cost == nil {
-		return settingOption{setting: func(s *settings) {
-			s.errs.Bad("WithSettle(nil)", "", "write a function, such as stint.FailedOnly, or leave it out")
-		}}
-	}
 	src := &settleSource{cost, watch}
-	return settingOption{setting: func(s *settings) { s.settle = src }}
+	return checkedSetting(cost != nil, "WithSettle(nil)", "write a function, such as stint.FailedOnly, or leave it out",
+		func(s *settings) { s.settle = src })
 }
 
 // FailedOnly is a function for WithSettle: requests answered with a status below 400
@@ -82,6 +78,17 @@ func RefundOn(statuses ...int) func(r *http.Request, status int, written int64) 
 		return AsCharged
 	}
 }
+
+// StoreError is a failure of the store: under FailClosed, or of a Permit.Settle.
+type StoreError struct{ Err error }
+
+func (e *StoreError) Error() string { return "stint: store: " + e.Err.Error() }
+
+// Unwrap returns the store's own error.
+func (e *StoreError) Unwrap() error { return e.Err }
+
+// StatusCode returns 503.
+func (e *StoreError) StatusCode() int { return http.StatusServiceUnavailable }
 
 // Settle replaces the request's provisional cost, refunding or charging the difference.
 // A refund gives back what time hasn't already given back; an additional cost is owed
@@ -320,6 +327,18 @@ func (*outliving) Deadline() (none time.Time, ok bool) { return none, false }
 func (*outliving) Done() <-chan struct{}               { return nil }
 func (*outliving) Err() error                          { return nil }
 func (o *outliving) Value(key any) any                 { return o.ctx.Value(key) }
+
+// resettled tells the observers that the request's cost has changed.
+func (p *Permit) resettled(took time.Duration) {
+	if p.lim.of.told.Load() == nil {
+		return
+	}
+	e := &Event{Kind: EventSettled, StoreTook: took}
+	if p.response != nil {
+		e.Request = p.response.Request()
+	}
+	p.tell(e)
+}
 
 // settleTimeout bounds giving something back after the request's own context has ended
 // or been set aside.

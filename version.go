@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -193,97 +194,6 @@ func (g *generation) successor(e *entry) *entry {
 	return next
 }
 
-// compileLimits names and compiles the limits of c that names doesn't know yet.
-func (v *version) compileLimits(c *config, names *naming.Names) (errs mistake.List) {
-	fresh := slices.DeleteFunc(c.uses(), func(u use) bool {
-		_, known := names.Limit(u.rule)
-		return known
-	})
-	rules := make([]naming.Rule, len(fresh))
-	for i, u := range fresh {
-		rules[i] = u.rule
-	}
-	final, taken := names.Assign(rules)
-	for _, i := range taken {
-		errs = append(errs, errNamesake(fresh[i].route, final[i]))
-	}
-	for i, u := range fresh {
-		l, wrong := u.rule.compile(final[i])
-		errs = append(errs, wrong.At(u.route, final[i])...)
-		if l != nil {
-			// A limit whose numbers haven't changed stays the same one, for what a store
-			// remembers of it.
-			if b := names.Before(final[i]); b != nil && u.rule.kind.same(b) && b.Spec() == l.Spec() {
-				l = b
-			}
-			l = u.rule.kind.decided(l, v.family.process)
-		}
-		names.SetLimit(u.rule, l)
-	}
-	return errs
-}
-
-// errNamesake reports the name of another limit.
-func errNamesake(route, name string) *mistake.Mistake {
-	return &mistake.Mistake{Route: route, Limit: name, Problem: "another limit has that name", Write: "write another stint.WithName"}
-}
-
-// use is a limit and the route whose options first contain it, if any.
-type use struct {
-	rule  *rule
-	route string
-}
-
-// uses returns the limits that the options hold, each once.
-func (c *config) uses() (all []use) {
-	seen := map[*rule]bool{}
-	add := func(limits []Limit, route string) {
-		for _, l := range limits {
-			if !seen[l.rule] {
-				seen[l.rule] = true
-				all = append(all, use{l.rule, route})
-			}
-		}
-	}
-	add(c.limits, "")
-	for _, rc := range c.routes {
-		add(rc.limits, rc.pattern)
-	}
-	return all
-}
-
-// unnamed reports the limits of a version that need a name: its own, and those it
-// inherits from a version whose store nobody else could use.
-func (v *version) unnamed(c *config, parent *version, names *naming.Names) (errs mistake.List) {
-	if !v.lent {
-		return nil
-	}
-	for _, u := range c.uses() {
-		if !u.rule.named {
-			errs = append(errs, errUnnamed(u.route, u.rule))
-		}
-	}
-	if parent == nil || parent.lent {
-		return errs
-	}
-	seen := map[*rule]bool{}
-	for e := range parent.entries() {
-		if r := names.Rule(e.limit.Name()).(*rule); !r.named && !seen[r] {
-			seen[r] = true
-			e := errUnnamed("", r)
-			e.Problem = "inherited with " + e.Problem
-			errs = append(errs, e)
-		}
-	}
-	return errs
-}
-
-// errUnnamed reports a limit without a WithName whose store others may use.
-func errUnnamed(route string, r *rule) *mistake.Mistake {
-	return &mistake.Mistake{Route: route, Limit: r.spec.Name,
-		Problem: "a default name, which other limits in the store may have too", Write: "write stint.WithName"}
-}
-
 // limitFunc is one WithLimitFunc and the settings that its limits don't set. By its
 // address a nested limiter recognizes that its limits are already charged.
 type limitFunc struct {
@@ -319,6 +229,81 @@ func (f *limitFunc) entry(l Limit) (*entry, error) {
 	e.from = f
 	l.rule.resolved.Store(&dynamicEntry{f, e})
 	return e, nil
+}
+
+// moved returns errors for options that ask for another store than the limiter's.
+func (v *version) moved(c *config) (errs mistake.List) {
+	if c.store != nil && !same(c.store, v.store) {
+		errs.Bad("WithStore", "not the limiter's store, which holds the counts", "leave it out, or make a new Limiter")
+	}
+	if c.memorySet && memstore.New(c.memory...).Stats().MaxKeys != v.most {
+		errs.Bad("WithMemory", "not the limiter's store, which holds the counts", "write what New was given, or make a new Limiter")
+	}
+	return errs
+}
+
+// same reports whether two stores are the same. Stores that can't be compared, such as
+// structs with a slice, are taken to be different.
+func same(a, b store.Store) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+}
+
+// Description describes a limiter, for pages and tools that show it.
+type Description struct {
+	// Name is that of WithLimiterName, or "".
+	Name string
+	// Store holds the counts of all rules that aren't Local: the store of WithStore, or
+	// the limiter's own memory.
+	Store store.Store
+	// Rules are the limiter's own limits, in the order in which they are decided,
+	// followed by those of each route. Limits of a WithLimitFunc are missing.
+	Rules []Rule
+	// Warnings are the likely mistakes found in the limiter's current options, oldest
+	// first.
+	Warnings []Warning
+}
+
+// Rule is a limit in the place where it is used.
+type Rule struct {
+	Limit string // its name
+	Route string // the pattern of the WithRoute; "" for the limiter's own
+	Text  string // what it counts by, such as "TokenBucket: 10 per 1s, burst 20"
+	// Spec has the numbers, with their defaults. An AdaptiveConcurrency is a
+	// Concurrency of its max, and a Bandwidth may count in blocks of bytes.
+	Spec store.Spec
+	// Key is "Global" if everybody shares one key, "GivenKey" if Take is given the key,
+	// and "" if the key depends on the request.
+	Key    string
+	DryRun bool
+	// Local says that the limit is decided in this process, whatever the store.
+	Local bool
+}
+
+// Describe returns what the limiter has now. It calls no store.
+func (l *Limiter) Describe() Description {
+	v := l.now.Load()
+	d := Description{Name: v.name, Store: v.store}
+	for _, w := range v.family.warnings.About(v) {
+		d.Warnings = append(d.Warnings, warningOf(w))
+	}
+	add := func(pattern string, p *plan) {
+		for _, e := range p.entries {
+			r := Rule{Limit: e.limit.Name(), Route: pattern, Text: e.kind.says(e.limit.Spec()), Spec: e.limit.Spec(),
+				DryRun: e.dryRun, Local: e.needs&local != 0}
+			switch {
+			case e.key.Constant != "":
+				r.Key = "Global"
+			case e.key.Given:
+				r.Key = "GivenKey"
+			}
+			d.Rules = append(d.Rules, r)
+		}
+	}
+	add("", v.base)
+	for _, r := range v.routes {
+		add(r.pattern, r.plan)
+	}
+	return d
 }
 
 // Reset forgets what key has used of the limits named, and the slots it holds. If no
