@@ -88,9 +88,11 @@ func (k Kind) Message(err error) logs.Message {
 	if over := all[k].over; err == nil && over != 0 {
 		return over
 	}
-	var s interface{ StatusCode() int }
-	if blamed := all[k].blamed; blamed != 0 && errors.As(err, &s) && s.StatusCode() < 500 {
-		return blamed
+	if blamed := all[k].blamed; blamed != 0 {
+		var s interface{ StatusCode() int } // which escapes
+		if errors.As(err, &s) && s.StatusCode() < 500 {
+			return blamed
+		}
 	}
 	return all[k].message
 }
