@@ -17,7 +17,8 @@ type places []string
 // maxLinks is more links than any path has, unless they form a loop.
 const maxLinks = 40
 
-// placesOf follows a path as the system does. In a Kubernetes volume it leads through
+// placesOf follows a path as the system does. If it can't, the places are those where that
+// may change. In a Kubernetes volume it leads through
 // policy.yaml, a link to ..data/policy.yaml; ..data, a link to ..2026_01_02; and that
 // directory's policy.yaml.
 func placesOf(path string) (places, error) {
@@ -44,20 +45,20 @@ func placesOf(path string) (places, error) {
 			if errors.Is(err, os.ErrNotExist) {
 				return append(found, next), nil
 			}
-			return nil, err
+			return append(found, at, next), err // such as a file in place of a directory
 		}
 		if info.Mode()&os.ModeSymlink == 0 {
 			at = next
 			continue
 		}
 		if links++; links > maxLinks {
-			return nil, errors.New("too many symbolic links")
+			return found, errors.New("too many symbolic links")
 		}
 		target, err := os.Readlink(next)
-		if err != nil {
-			return nil, err
-		}
 		found = append(found, next)
+		if err != nil {
+			return found, err
+		}
 		if filepath.IsAbs(target) {
 			at = filepath.VolumeName(target) + string(filepath.Separator)
 			target = target[len(at):]

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -227,38 +228,35 @@ func (w *Watcher) read() (*Policy, error) {
 	return p, nil
 }
 
-// follow watches the directories that the file's path leads through now.
+// follow watches the directories that the file's path leads through now, or those where it
+// may change that it leads nowhere.
 func (w *Watcher) follow() error {
-	var now []string
 	for again := 0; ; again++ {
-		var err error
-		if w.places, err = placesOf(w.file); err != nil {
-			return err
+		places, lost := placesOf(w.file)
+		now := places.directories()
+		err := w.watch(now)
+		if again < 10 && errors.Is(err, os.ErrNotExist) {
+			continue // a directory has gone meanwhile, so the path leads another way now
 		}
-		now = w.places.directories()
-		if err = w.watch(now); err == nil {
-			break
-		} else if again == 10 || !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("watch: %w", err)
+		for _, dir := range w.watched {
+			if !slices.Contains(now, dir) {
+				_ = w.notify.Remove(dir) // it may be gone already
+			}
 		}
-		// A directory has gone meanwhile, so the path leads another way now.
+		w.places, w.watched = places, now
+		if lost == nil && err != nil {
+			lost = fmt.Errorf("watch: %w", err)
+		}
+		return lost
 	}
-	for _, dir := range w.watched {
-		if !slices.Contains(now, dir) {
-			_ = w.notify.Remove(dir) // it may be gone already
-		}
-	}
-	w.watched = now
-	return nil
 }
 
-// watch watches directories. It adds those already watched again, since one may be a
-// new directory of the same name, and the watch ended with the old one.
-func (w *Watcher) watch(directories []string) error {
+// watch watches directories, as many as it can, and returns the first error. It adds those
+// already watched again, since one may be a new directory of the same name, and the watch
+// ended with the old one.
+func (w *Watcher) watch(directories []string) (failed error) {
 	for _, dir := range directories {
-		if err := w.notify.Add(dir); err != nil {
-			return err
-		}
+		failed = cmp.Or(failed, w.notify.Add(dir))
 	}
-	return nil
+	return failed
 }

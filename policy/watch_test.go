@@ -271,6 +271,28 @@ func TestDirectoriesChange(t *testing.T) {
 		write(t, root+"/a/policy.yaml", units(3))
 		w.becomes(3)
 	})
+	t.Run("a file stands where a directory was", func(t *testing.T) {
+		root := t.TempDir()
+		do(t, os.MkdirAll(root+"/a/b", 0o700))
+		write(t, root+"/a/b/policy.yaml", units(1))
+		w := watch(t, root+"/a/b/policy.yaml")
+		do(t, os.Rename(root+"/a", root+"/old"))
+		write(t, root+"/a", "no directory")
+		do(t, os.RemoveAll(root+"/old"))
+		w.refuses()
+		do(t, os.Remove(root+"/a"), os.MkdirAll(root+"/a/b", 0o700))
+		write(t, root+"/a/b/policy.yaml", units(2))
+		w.becomes(2)
+	})
+	t.Run("a link leads to itself", func(t *testing.T) {
+		path := t.TempDir() + "/policy.yaml"
+		write(t, path, units(1))
+		w := watch(t, path)
+		do(t, os.Symlink(path, path+".new"), os.Rename(path+".new", path))
+		w.refuses()
+		replace(t, path, units(2))
+		w.becomes(2)
+	})
 	t.Run("a relative path, after the program has moved", func(t *testing.T) {
 		dir := t.TempDir()
 		t.Chdir(dir)
