@@ -117,14 +117,17 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 	}
 	named := map[*Permit][]int{}
 	for _, name := range limits {
-		q, i := p.named(name)
-		switch {
-		case q == nil:
+		q, all := p.named(name)
+		if q == nil {
 			return fmt.Errorf("stint: Settle: the permit has no limit %q", name)
-		case q.grants[i].entry.kind.unsettled() != "":
-			return fmt.Errorf("stint: Settle: %q is %s", name, q.grants[i].entry.kind.unsettled())
-		case !slices.Contains(named[q], i):
-			named[q] = append(named[q], i)
+		}
+		for _, i := range all {
+			if why := q.grants[i].entry.kind.unsettled(); why != "" {
+				return fmt.Errorf("stint: Settle: %q is %s", name, why)
+			}
+			if !slices.Contains(named[q], i) {
+				named[q] = append(named[q], i)
+			}
 		}
 	}
 	for q := p; q != nil; q = q.outer {
@@ -135,14 +138,15 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 	return nil
 }
 
-// named finds the limit of a name, from p outwards.
-func (p *Permit) named(name string) (*Permit, int) {
+// named finds the limit of a name, from p outwards. A request that is held to several
+// routes may be charged for it under several keys.
+func (p *Permit) named(name string) (*Permit, []int) {
 	for q := p; q != nil; q = q.outer {
 		if all := q.where(func(e *entry) bool { return e.limit.Name() == name }); len(all) > 0 {
-			return q, all[0]
+			return q, all
 		}
 	}
-	return nil, 0
+	return nil, nil
 }
 
 // costed finds the limits that Settle applies to without a name. Enforced limits

@@ -97,6 +97,25 @@ func TestUnionOfKeys(t *testing.T) {
 	}
 }
 
+// A limit charged for two keys is settled for both by its name.
+func TestUnionSettlesAllOfAName(t *testing.T) {
+	shared := stint.Rate(9, time.Minute, stint.WithName("shared"))
+	key := func(k string) stint.SharedOption {
+		return stint.WithKey(func(*http.Request) (string, error) { return k, nil })
+	}
+	l := limiter(t, shared, key("base"), stint.WithRoute("/a", shared, key("a")))
+	through(l, requested(t, "GET //a x"), func(_ http.ResponseWriter, r *http.Request) {
+		if err := stint.FromContext(r.Context()).Settle(r.Context(), 4, "shared"); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, k := range []string{"base", "a"} {
+		if d, err := l.Peek(t.Context(), k); err != nil || d.Remaining != 5 {
+			t.Errorf("%s: %d left, %v, want 5", k, d.Remaining, err)
+		}
+	}
+}
+
 // A limiter inside another charges nothing again, whatever the readings.
 func TestUnionNested(t *testing.T) {
 	shared := stint.Rate(9, time.Minute, stint.WithName("shared"))
