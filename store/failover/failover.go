@@ -28,6 +28,8 @@
 // deadlines. It can't help callers that have no deadline. Give the primary a timeout of
 // its own, shorter than theirs, and the secondary still has time to decide.
 //
+// A panic of the primary counts as well. It goes through to the caller.
+//
 // # How the primary is probed
 //
 // A probe charges 1 to the token bucket [ProbeLimit] for each key (at most 8) of the

@@ -169,8 +169,9 @@ func (l *line[T]) overdue() {
 	}
 }
 
-// do makes the call t, which also ends with the context. If reusable is true, the
-// ticket may be used again.
+// do makes the call t. If somebody else sends it, it also ends with the context: a
+// caller that sends it itself is in the client until the answer or the timeout. If
+// reusable is true, the ticket may be used again.
 func (l *line[T]) do(ctx context.Context, t *ticket[T]) (reusable bool, err error) {
 	own := l.direct
 	if own {

@@ -16,6 +16,7 @@ type settling struct {
 	keys    []string
 	indexes []int // in the caller's slices
 	made    []settlement
+	settled bool // part of it has been
 	// unlessReset: settle only if the keys haven't been reset since they were charged.
 	unlessReset bool
 }
@@ -99,21 +100,26 @@ func (s *Store) release(charges []store.Charge) {
 func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 	for _, t := range batch {
 		w := &t.what
-		t.failed, w.made = nil, make([]settlement, len(w.charges)) // also if they are sent again
+		t.failed, w.settled = nil, false // also if it is sent again
+		w.made = make([]settlement, len(w.charges))
 		for i := range w.made {
 			w.made[i] = settlement{charge: &w.charges[i], result: &w.results[i], key: w.keys[i], unlessReset: w.unlessReset}
 		}
 	}
+	left := batch
 	var asked []int64
-	for range tries {
+	for n := 0; n < tries && len(left) > 0; n++ {
 		var more []int64
-		if batch, more = s.settleOnce(ctx, batch, asked); len(batch) == 0 {
-			return
-		}
+		left, more = s.settleOnce(ctx, left, asked)
 		asked = append(asked, more...)
 	}
+	for _, t := range left {
+		t.failed = graver(t.failed, fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errAsks))
+	}
 	for _, t := range batch {
-		t.failed = fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errAsks)
+		if t.what.settled {
+			t.failed = uncertain(t.failed)
+		}
 	}
 }
 
@@ -165,7 +171,6 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked
 	}
 	for _, t := range batch {
 		var left []settlement
-		made := false
 		for j := range t.what.made {
 			m := &t.what.made[j]
 			s.denies.forget(m.charge.Key) // made, for all that is known
@@ -175,11 +180,8 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked
 			case stale[m]:
 				left = append(left, *m)
 			default:
-				made = true
+				t.what.settled = true
 			}
-		}
-		if made {
-			t.failed = uncertain(t.failed)
 		}
 		if len(left) > 0 {
 			t.what.made = left

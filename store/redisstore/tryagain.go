@@ -43,11 +43,8 @@ func isTryAgain(err error) bool { return err != nil && redis.HasErrorPrefix(err,
 
 func partsOfTaking(w *taking) (*site, []string, bool) { return &w.site, w.keys, true }
 
-// partsOfSettling: if part of a call has been settled and the other part had to wait
-// for the calendar, the first part must not be settled again.
-func partsOfSettling(w *settling) (*site, []string, bool) {
-	return &w.site, w.keys, len(w.made) == len(w.charges)
-}
+// partsOfSettling: what has been settled must not be settled again with the rest.
+func partsOfSettling(w *settling) (*site, []string, bool) { return &w.site, w.keys, !w.settled }
 
 // separate repeats renewals that failed this way, each key's by itself, and returns
 // them with the others.

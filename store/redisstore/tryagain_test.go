@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -122,5 +123,38 @@ func TestSettledApart(t *testing.T) {
 		if one.failed != nil || !one.what.results[0].OK {
 			t.Errorf("%+v, %v", one.what.results, one.failed)
 		}
+	}
+}
+
+// A call of which part has been settled, and part had to wait for the calendar and
+// failed then, may have been made.
+func TestSettledInPart(t *testing.T) {
+	for name, then := range map[string]func() (any, error){
+		"fails":         func() (any, error) { return nil, replied("LOADING the dataset") },
+		"asks for ever": func() (any, error) { return []any{int64(1), "?1"}, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb := redis.NewClient(&redis.Options{})
+			t.Cleanup(func() { rdb.Close() })
+			asked := 0
+			rdb.AddHook(dumb{func(int) (any, error) {
+				if asked++; asked == 1 {
+					return []any{int64(1), nil, "?1"}, nil
+				}
+				return then()
+			}})
+			s := New(rdb)
+			zone, err := time.LoadLocation("Europe/Berlin")
+			if err != nil {
+				t.Fatal(err)
+			}
+			charges := []store.Charge{
+				{Key: "k", Limit: denyLimit(t, store.Spec{Name: "a", Units: 5, Period: time.Hour}), Receipt: store.Receipt{Cost: 1}},
+				{Key: "k", Limit: denyLimit(t, store.Spec{Name: "b", Algorithm: store.FixedWindow, Units: 5, Window: store.Daily.In(zone)}), Receipt: store.Receipt{Cost: 1}},
+			}
+			if err := s.Settle(t.Context(), charges, make([]store.Result, 2)); !errors.Is(err, ErrIndeterminate) || notMade(err) {
+				t.Errorf("asked %d times: %v", asked, err)
+			}
+		})
 	}
 }
