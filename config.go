@@ -211,9 +211,9 @@ type (
 	}
 )
 
-// probe calls each new KeyFunc and predicate once, for the mistakes that those
-// of this package report about how they were made, and asks the store for its own. Any other error, or a
-// panic, is about the probe: a function may rely on what comes before it in a
+// probe calls each new KeyFunc and predicate once, for the mistakes that those of this
+// package report about how they were made, and asks the store for its own. Any other
+// error, or a panic, is about the probe: a function may rely on what comes before it in a
 // server.
 func (c *config) probe() (errs mistake.List) {
 	for _, s := range c.keySources() {

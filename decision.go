@@ -63,7 +63,8 @@ type LimitStatus struct {
 	// Settle, what it has cost.
 	Cost int64
 	// Remaining is what is left after the decision.
-	Remaining                     int64
+	Remaining int64
+	// Delay, RetryAfter and ResetAfter are those of Decision, for this limit alone.
 	Delay, RetryAfter, ResetAfter time.Duration
 }
 

@@ -52,6 +52,21 @@ func misconfigured(all ...*mistake.Mistake) KeyFunc {
 	return func(*http.Request) (string, error) { return "", err }
 }
 
+// WithKey sets who is limited: requests for which k returns the same key share a limit.
+// It is required, on each limit or as a default, because no default would be safe:
+// behind a proxy every request has the proxy's address. New refuses a limit without a
+// key, and a nil k.
+func WithKey(k KeyFunc) SharedOption {
+	if k == nil {
+		return settingOption{setting: func(s *settings) {
+			s.errs.Bad("WithKey(nil)", "", "write a KeyFunc, such as stint.RemoteIP()")
+			s.key = keyfunc.NewSource(misconfigured()) // a wrong key is a key: that there is none would be no help
+		}}
+	}
+	src := keyfunc.NewSource(k)
+	return settingOption{setting: func(s *settings) { s.key = src }}
+}
+
 // EmptyKeyPolicy says what happens to a request with an empty key.
 type EmptyKeyPolicy uint8
 
@@ -66,12 +81,8 @@ const (
 // DenyEmptyKey: an empty key never becomes a bucket that strangers share. New refuses
 // values other than DenyEmptyKey and SkipEmptyKey.
 func WithEmptyKey(p EmptyKeyPolicy) Option {
-	return limiterOption(func(c *config) {
-		if p > SkipEmptyKey {
-			c.errs.Bad(fmt.Sprintf("WithEmptyKey(%d)", p), "", "write stint.DenyEmptyKey or stint.SkipEmptyKey")
-		}
-		c.emptyKey = p
-	})
+	return checkedOption(p <= SkipEmptyKey, fmt.Sprintf("WithEmptyKey(%d)", p), "write stint.DenyEmptyKey or stint.SkipEmptyKey",
+		func(c *config) { c.emptyKey = p })
 }
 
 // IP says how a client is identified by its address. RemoteIP, ForwardedIP,

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net/http"
 
-	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -128,21 +127,6 @@ type (
 		QuotaOption
 	}
 )
-
-// WithKey sets who is limited: requests for which k returns the same key share a limit.
-// It is required, on each limit or as a default, because no default would be safe:
-// behind a proxy every request has the proxy's address. New refuses a limit without a
-// key, and a nil k.
-func WithKey(k KeyFunc) SharedOption {
-	if k == nil {
-		return settingOption{setting: func(s *settings) {
-			s.errs.Bad("WithKey(nil)", "", "write a KeyFunc, such as stint.RemoteIP()")
-			s.key = keyfunc.NewSource(misconfigured()) // a wrong key is a key: that there is none would be no help
-		}}
-	}
-	src := keyfunc.NewSource(k)
-	return settingOption{setting: func(s *settings) { s.key = src }}
-}
 
 // WithCost makes cost return how many units a request costs. A cost of 0 charges
 // nothing, is never refused and never waits. A negative cost is an error (500); costs
@@ -385,8 +369,8 @@ func WithLogger(logger *slog.Logger) Option {
 }
 
 // WithLogKeys makes the log show the keys of refusals, bans, lost leases and failures of
-// the store, in the form that stores see. They may be addresses or credentials. By default no key is logged, but
-// the text of an error of your own KeyFunc is logged as it is.
+// the store, in the form that stores see. They may be addresses or credentials. By default
+// no key is logged, but the text of an error of your own KeyFunc is logged as it is.
 func WithLogKeys() Option {
 	return limiterOption(func(c *config) { c.logKeys = true })
 }
@@ -401,7 +385,8 @@ func WithLimiterName(name string) Option {
 
 // WithoutPermit declares that handlers don't use their Permit: FromContext returns nil,
 // Settle can't be called, and a limiter that is mounted twice charges twice. It saves
-// the request's context value: two of three allocations, or one if somebody observes.
+// the request's context value: both allocations of a plain request, or one if somebody
+// observes.
 func WithoutPermit() Option {
 	return limiterOption(func(c *config) { c.withoutPermit = true })
 }
