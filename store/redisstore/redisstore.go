@@ -43,8 +43,8 @@
 // while the server is known not to have done it. So the server has charged what callers
 // were granted, less what they settled back, plus what was lost on the way: grants whose
 // answers never came, and requests to give back. A client with ContextTimeoutEnabled
-// doesn't wait for late answers. Slots that a call without an answer may have taken are
-// released when the server answers again.
+// doesn't wait for late answers. Slots that a call without an answer may have taken, and
+// those whose release failed, are released when the server answers again.
 //
 // # Leases
 //

@@ -33,6 +33,14 @@ func (w *settling) add(c store.Charge, key string, index int) {
 // Settle implements store.Store. The charges of one slot or server are settled in one
 // call, several slots or servers each in a call of their own.
 func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	err := s.settle(ctx, charges, results)
+	if IsFailure(err) || err != nil && ctx.Err() != nil {
+		s.letGo(charges)
+	}
+	return err
+}
+
+func (s *Store) settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	if err := s.check(ctx, charges, results); err != nil || len(charges) == 0 {
 		s.release(charges)
 		return err
@@ -86,7 +94,7 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 }
 
 // release ends the renewal of leases that are given back, whatever the outcome of the
-// call: if the release of a slot fails, it comes free when its lease expires.
+// call: if the release of a slot fails, it is tried again, until its lease expires.
 func (s *Store) release(charges []store.Charge) {
 	for i := range charges {
 		c := &charges[i]

@@ -191,7 +191,7 @@ func (s *Store) hold(t *ticket[taking]) {
 
 // sendTakes calls the server for a batch.
 func (s *Store) sendTakes(ctx context.Context, batch []*ticket[taking]) {
-	defer s.letGo(batch)
+	defer s.unanswered(batch)
 	var asked []int64
 	for range tries {
 		var more []int64

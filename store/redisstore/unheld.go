@@ -10,20 +10,17 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// unheldSlots are those that calls without an answer may have taken. Nobody holds
-// them, and the server would count them until their leases run out. The store has chosen
-// their leases, so, unlike other charges, they can be released without knowing whether
-// they were taken, and more than once.
+// unheldSlots are those that nobody holds and the server may count until their leases run
+// out: a call that may have taken them had no answer, or they could not be released. The
+// store has chosen their leases, so, unlike other charges, they can be released without
+// knowing whether they are taken, and more than once.
 type unheldSlots struct {
 	mu      sync.Mutex
 	slots   []*unheld
 	running bool
 }
 
-// unheld is a slot that may have been taken for nobody.
 type unheld struct {
-	site     site
-	key      string
 	charge   store.Charge // which releases it
 	until    time.Time    // then the lease has run out
 	released int          // how often
@@ -39,31 +36,33 @@ const (
 	calm = time.Second
 )
 
-// letGo releases the slots of calls in a batch that have had no answer, in the
-// background.
-func (s *Store) letGo(batch []*ticket[taking]) {
-	var slots []*unheld
+// unanswered lets go the slots of calls in a batch that have had no answer.
+func (s *Store) unanswered(batch []*ticket[taking]) {
 	for _, t := range batch {
 		if t.failed == nil || !errors.Is(t.failed, ErrIndeterminate) {
 			continue
 		}
-		w := &t.what
-		for i, lease := range w.leases {
-			if lease != (store.LeaseID{}) {
-				c := w.charges[i]
-				c.Cost, c.Receipt = 0, store.Receipt{Cost: c.Cost, Lease: lease}
-				slots = append(slots, &unheld{site: w.site, key: w.keys[i], charge: c, until: time.Now().Add(s.lease)})
-			}
+		releases := slices.Clone(t.what.charges)
+		for i := range releases {
+			releases[i].Receipt = store.Receipt{Cost: releases[i].Cost, Lease: t.what.leases[i]}
+			releases[i].Cost = 0
 		}
+		s.letGo(releases)
 	}
-	if len(slots) == 0 {
-		return
-	}
+}
+
+// letGo makes those of the charges that release slots again, in the background.
+func (s *Store) letGo(charges []store.Charge) {
 	u := &s.unheld
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.slots = append(u.slots, slots[:min(len(slots), mostUnheld-len(u.slots))]...)
-	if !u.running {
+	for i := range charges {
+		c := &charges[i]
+		if c.Cost == 0 && c.Receipt.Lease != (store.LeaseID{}) && c.Limit != nil && len(u.slots) < mostUnheld {
+			u.slots = append(u.slots, &unheld{charge: *c, until: time.Now().Add(s.lease)})
+		}
+	}
+	if len(u.slots) > 0 && !u.running {
 		u.running = true
 		go s.releaseUnheld()
 	}
@@ -81,9 +80,18 @@ func (s *Store) releaseUnheld() {
 		u.mu.Lock()
 		slots := slices.Clone(u.slots)
 		u.mu.Unlock()
-		s.releaseOnce(slots)
+		charges := make([]store.Charge, len(slots))
+		for i, h := range slots {
+			charges[i] = h.charge
+		}
+		err := s.settle(context.Background(), charges, make([]store.Result, len(charges)))
 		u.mu.Lock()
 		now := time.Now()
+		for _, h := range slots {
+			if err == nil {
+				h.released++
+			}
+		}
 		u.slots = slices.DeleteFunc(u.slots, func(h *unheld) bool { return h.released == enough || now.After(h.until) })
 		if len(u.slots) == 0 {
 			u.running = false
@@ -91,29 +99,5 @@ func (s *Store) releaseUnheld() {
 			return
 		}
 		u.mu.Unlock()
-	}
-}
-
-func (s *Store) releaseOnce(slots []*unheld) {
-	tickets := make(map[site]*ticket[settling])
-	for i, h := range slots {
-		t := tickets[h.site]
-		if t == nil {
-			t = newTicket[settling]()
-			t.what.site = h.site
-			tickets[h.site] = t
-		}
-		t.what.add(h.charge, h.key, i)
-	}
-	for _, t := range tickets {
-		s.settles.submit(t, false)
-	}
-	for _, t := range tickets {
-		if _, err := t.wait(context.Background()); err != nil {
-			continue
-		}
-		for _, i := range t.what.indexes {
-			slots[i].released++
-		}
 	}
 }

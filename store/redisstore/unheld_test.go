@@ -41,3 +41,27 @@ func TestSlotWithoutAnAnswer(t *testing.T) {
 		}
 	}
 }
+
+// A slot whose release had no answer comes free, too.
+func TestReleaseWithoutAnAnswer(t *testing.T) {
+	server := redistest.Start(t)
+	s := redisstore.New(server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true }),
+		redisstore.WithTimeout(200*time.Millisecond), redisstore.WithLeaseTTL(time.Hour))
+	defer s.Close()
+	l := limit(t, store.Spec{Units: 1, Algorithm: store.Concurrency})
+	var held store.Result
+	eventually(t, "the slot", func() bool {
+		var err error
+		held, err = take(s, "k", l, 1)
+		return err == nil && held.OK
+	})
+	server.Do("CLIENT", "PAUSE", 3_600_000, "WRITE") // what is closed meanwhile isn't executed
+	if _, err := settle(s, "k", l, held.Receipt, 0); !redisstore.IsFailure(err) {
+		t.Fatal(err)
+	}
+	server.Do("CLIENT", "UNPAUSE")
+	eventually(t, "the slot again", func() bool {
+		r, err := take(s, "k", l, 1)
+		return err == nil && r.OK
+	})
+}
