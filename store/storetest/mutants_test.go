@@ -3,6 +3,7 @@
 package storetest_test
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -54,6 +55,21 @@ var mutants = map[string]func() mutant{
 			}
 			return nil
 		}}
+	},
+	"refunded twice after a reset": func() mutant {
+		reset := map[string]bool{}
+		return mutant{
+			reset: func(p *plain, key string, limits []*store.Limit) {
+				reset[key] = true
+				_ = p.Reset(context.Background(), key, limits...)
+			},
+			settle: func(p *plain, charges []store.Charge, results []store.Result) error {
+				if len(charges) == 1 && reset[charges[0].Key] {
+					_ = settle(p, charges, results)
+				}
+				return settle(p, charges, results)
+			},
+		}
 	},
 	"no look at duplicates": func() mutant {
 		return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {

@@ -83,9 +83,10 @@ var resetReceiptRows = each("receipts from before/", func(s *suite, k kind) {
 	before = use()
 	forget("k", l)
 	since := use()
-	refund(before)
-	if again := use(); len(again) > len(before) {
-		s.Errorf("%d passed before the Reset and were refunded, %d passed since, and then %d more", len(before), len(since), len(again))
+	some := before[:(len(before)+1)/2]
+	refund(some)
+	if again := use(); len(again) > len(some) {
+		s.Errorf("%d passed after a Reset, and %d more when %d from before it were refunded", len(since), len(again), len(some))
 	}
 })
 
