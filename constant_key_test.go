@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -178,6 +179,7 @@ func TestGivenKey(t *testing.T) {
 		"by default":      limiter(t, given, stint.Rate(1, time.Hour)),
 		"of one":          limiter(t, byAddress, stint.Rate(1, time.Hour), stint.Quota(1, stint.Daily, given)),
 		"on a route":      limiter(t, byAddress, stint.Rate(1, time.Hour), stint.WithRoute("/a", given, stint.Quota(1, stint.Daily))),
+		"with a route":    derive(t, limiter(t, byAddress, stint.WithRoute("/a", stint.Rate(1, time.Hour))), stint.Quota(1, stint.Daily, given)),
 		"inherited":       derive(t, limiter(t, given, stint.Rate(1, time.Hour)), stint.Quota(1, stint.Daily, byAddress)),
 		"of a limit func": limiter(t, given, stint.Rate(1, time.Hour, byAddress), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })),
 	} {
@@ -186,8 +188,13 @@ func TestGivenKey(t *testing.T) {
 			"gin":  func() { gin.New().Use(stintgin.Middleware(l)) },
 			"echo": func() { echo.New().Use(stintecho.Middleware(l)) },
 		} {
-			if err := panicOf(mount); err == nil || !strings.Contains(err.Error(), "GivenKey, which requests don't have") {
+			err := panicOf(mount)
+			if !strings.Contains(err.Error(), "GivenKey, which requests don't have") {
 				t.Errorf("%s, mounted by %s: %v", name, adapter, err)
+			}
+			lines := strings.Split(err.Error(), "\n")
+			if slices.Sort(lines); len(slices.Compact(slices.Clone(lines))) < len(lines) {
+				t.Errorf("%s, mounted by %s, a line comes twice: %v", name, adapter, err)
 			}
 		}
 	}

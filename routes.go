@@ -280,17 +280,20 @@ func newPlan(entries []*entry, funcs []*limitFunc) *plan {
 // exempt reports whether the plan limits nothing at all.
 func (p *plan) exempt() bool { return len(p.entries) == 0 && len(p.funcs) == 0 }
 
-// entries returns the entries of all the version's plans. An entry in several plans is
-// returned several times.
+// entries returns the entries of all the version's plans, each once.
 func (v *version) entries() iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		plans := []*plan{v.base}
 		for _, r := range v.routes {
 			plans = append(plans, r.plan)
 		}
+		seen := map[*entry]bool{} // With adds an entry to several plans
 		for _, p := range plans {
 			for _, e := range p.entries {
-				if !yield(e) {
+				if seen[e] {
+					continue
+				}
+				if seen[e] = true; !yield(e) {
 					return
 				}
 			}
