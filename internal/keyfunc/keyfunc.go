@@ -42,11 +42,15 @@ func Given(*http.Request) (string, error) { return "", errGiven }
 
 var errGiven = errors.New("stint: the limit's key is GivenKey, which a request doesn't have")
 
-// IsHeader, IsConstant and IsGiven recognize functions of Header, Constant and Given by
-// their code. They share it only if those aren't inlined.
-func IsHeader(k Func) bool   { return sameCode(k, Header("")) }
+// IsHeader reports whether k is a function of Header. Functions are recognized by their
+// code, which those of Header and Constant share only if these aren't inlined.
+func IsHeader(k Func) bool { return sameCode(k, Header("")) }
+
+// IsConstant reports whether k is a function of Constant.
 func IsConstant(k Func) bool { return sameCode(k, Constant("")) }
-func IsGiven(k Func) bool    { return sameCode(k, Given) }
+
+// IsGiven reports whether k is Given.
+func IsGiven(k Func) bool { return sameCode(k, Given) }
 
 func sameCode(k, l Func) bool { return reflect.ValueOf(k).Pointer() == reflect.ValueOf(l).Pointer() }
 
