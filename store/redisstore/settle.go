@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -34,7 +35,7 @@ func (w *settling) add(c store.Charge, key string, index int) {
 // call, several slots or servers each in a call of their own.
 func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	err := s.settle(ctx, charges, results)
-	if IsFailure(err) || err != nil && ctx.Err() != nil {
+	if IsFailure(err) || err != nil && errors.Is(err, ctx.Err()) {
 		s.letGo(charges)
 	}
 	return err

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -61,6 +62,33 @@ func TestReleaseWithoutAnAnswer(t *testing.T) {
 	}
 	server.Do("CLIENT", "UNPAUSE")
 	eventually(t, "the slot again", func() bool {
+		r, err := take(s, "k", l, 1)
+		return err == nil && r.OK
+	})
+}
+
+// A Settle that is refused as malformed leaves nothing behind that is in the way of others.
+func TestMalformedReleaseIsNotRepeated(t *testing.T) {
+	server := redistest.Start(t)
+	s := redisstore.New(server.Client(), patient, redisstore.WithLeaseTTL(time.Hour))
+	defer s.Close()
+	l := limit(t, store.Spec{Units: 1, Algorithm: store.Concurrency})
+	held, err := take(s, "k", l, 1)
+	if err != nil || !held.OK {
+		t.Fatal(held, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	settle := func(l *store.Limit) error {
+		return s.Settle(ctx, []store.Charge{{Key: "k", Limit: l, Receipt: held.Receipt}}, make([]store.Result, 1))
+	}
+	if err := settle(new(store.Limit)); !errors.Is(err, store.ErrLimit) {
+		t.Fatal(err)
+	}
+	if err := settle(l); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	eventually(t, "the slot is free", func() bool {
 		r, err := take(s, "k", l, 1)
 		return err == nil && r.OK
 	})
