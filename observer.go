@@ -382,12 +382,13 @@ func (l *Limiter) heard(n store.Notice) {
 
 func (v *version) observe(e *Event) {
 	e.Limiter = v.name
-	to := v.of.told.Load()
-	if e.Kind == EventStoreFailed && (to == nil || !to.Failing) {
-		events.Address(&v.of.told, func(a *audience) { a.Failing = true })
-	}
 	if m := events.Kind(e.Kind).Message(e.Err); m != 0 {
 		v.write(m, *e)
+	}
+	to := v.of.told.Load()
+	// After the line: if answered comes in between, the store's next answer is told, too.
+	if e.Kind == EventStoreFailed && (to == nil || !to.Failing) {
+		events.Address(&v.of.told, func(a *audience) { a.Failing = true })
 	}
 	if to != nil {
 		for i := range to.All {

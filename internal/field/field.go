@@ -77,10 +77,11 @@ type Writer struct {
 
 	// These are of the current response.
 	outermost bool     // no limiter before this one has set a field
+	refused   bool     // a limit has refused the request
 	slots     []string // left for values
 
 	text []byte
-	last [fields]string // the texts made last; who is refused is often told the same again
+	last [fields]string // the texts made last; many of the next are the same
 	// Strings and slots are cut off larger pieces, as net/textproto does: a response has
 	// few short values, and each would otherwise be an allocation.
 	texts strings.Builder
@@ -118,11 +119,11 @@ const keptText = 4 << 10
 // resource, and sets Retry-After unless the request can never pass.
 func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []string) {
 	w.outermost, w.slots = len(h) == 0, slots
-	refused := false
+	w.refused = false
 	for i := range w.Items {
 		it := &w.Items[i]
 		it.Remaining = min(max(it.Remaining, 0), maxInteger)
-		refused = refused || it.Refused
+		w.refused = w.refused || it.Refused
 	}
 	if styles&Draft != 0 {
 		w.draft(h, policy)
@@ -130,7 +131,7 @@ func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []stri
 	if styles&Legacy != 0 {
 		w.legacy(h)
 	}
-	if refused {
+	if w.refused {
 		w.refusal(h)
 	}
 	w.slots = nil
@@ -185,7 +186,8 @@ func (w *Writer) draft(h http.Header, policy string) {
 // added to what outer limiters have set, anything else replaces it.
 func (w *Writer) set(h http.Header, field uint8, value string, line bool) {
 	if value == "" {
-		if value = w.last[field]; value != string(w.text) {
+		// What is left is another text after each request that passes.
+		if value = w.last[field]; field == limitLine && !w.refused || value != string(w.text) {
 			if w.texts.Cap()-w.texts.Len() < len(w.text) {
 				w.texts = strings.Builder{}
 				w.texts.Grow(max(pieceOfText, len(w.text)))
