@@ -353,6 +353,7 @@ func (c *splitter) check() {
 // their parts on the way: a call is charged in all slots or in none, its caller is told
 // in time, and what he is told is true; what was granted to nobody is given back, once.
 func TestEveryOrderApart(t *testing.T) {
+	t.Parallel() // with the other explorations: none goes by time
 	if len(apartVariants) == 0 {
 		(&orders.Elsewhere{
 			Path:    "github.com/stint-go/stint/store/redisstore",

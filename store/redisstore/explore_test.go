@@ -318,6 +318,7 @@ var slowLimit = func() *store.Limit {
 // Whatever callers of a store do at once, what it keeps of the server's answers lets
 // nothing more through, loses nothing, and refuses nobody who has come after there was room.
 func TestEveryOrder(t *testing.T) {
+	t.Parallel() // with the other explorations: none goes by time
 	if len(variants) == 0 {
 		(&orders.Elsewhere{
 			Path:    "github.com/stint-go/stint/store/redisstore",

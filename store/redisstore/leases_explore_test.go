@@ -318,6 +318,7 @@ func (h *holder) look() {
 // is kept while the server answers, its loss is told once and to nobody who has released
 // it, and nothing is renewed in the end.
 func TestEveryOrderOfLeases(t *testing.T) {
+	t.Parallel() // with the other explorations: none goes by time
 	if len(leasedVariants) == 0 {
 		(&orders.Elsewhere{
 			Path:    "github.com/stint-go/stint/store/redisstore",

@@ -364,6 +364,7 @@ func (c *caller) mayFail(err error, ofServer bool) bool {
 // their call on the way: each is told what was decided for it, or an error, once, and
 // leaves nothing behind; what was granted to nobody is given back.
 func TestEveryOrderOfLines(t *testing.T) {
+	t.Parallel() // with the other explorations: none goes by time
 	if len(linedVariants) == 0 {
 		(&orders.Elsewhere{
 			Path:    "github.com/stint-go/stint/store/redisstore",
