@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -265,7 +266,7 @@ func TestDetachedResponse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			overStores(t, func(t *testing.T, s store.Store) {
 				var outcomes []string
-				ended := 0
+				var ended atomic.Int32 // on the handler's goroutine, and on its own
 				l := limiter(t, theKey, stint.WithStore(s),
 					stint.Concurrency(1, stint.WithName("slots")), stint.AdaptiveConcurrency(1, 1, stint.WithName("adaptive")), stint.Bandwidth(1<<20, stint.WithName("bytes")),
 					stint.Rate(10, 100*time.Hour, stint.WithName("rate"), stint.WithSettle(func(_ *http.Request, status int, n int64) int64 {
@@ -274,7 +275,7 @@ func TestDetachedResponse(t *testing.T) {
 					})),
 					stint.WithObserver(func(e stint.Event) {
 						if e.Kind == stint.EventEnded {
-							ended++
+							ended.Add(1)
 						}
 					}))
 				var later func()
@@ -296,8 +297,8 @@ func TestDetachedResponse(t *testing.T) {
 				if later != nil {
 					later()
 				}
-				if got := strings.Join(outcomes, ", "); got != tt.want || ended != 2 {
-					t.Errorf("settled for %q, want %q; %d ended", got, tt.want, ended)
+				if got := strings.Join(outcomes, ", "); got != tt.want || ended.Load() != 2 {
+					t.Errorf("settled for %q, want %q; %d ended", got, tt.want, ended.Load())
 				}
 				if d, err := l.Peek(t.Context(), "k"); err != nil || d.Limits[1].Remaining != 5 {
 					t.Errorf("%+v, %v", d, err)
