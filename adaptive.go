@@ -11,7 +11,6 @@ import (
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/internal/failure"
-	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
@@ -56,12 +55,9 @@ import (
 // for all their adaptive limits together. Beyond that the least recently used keys
 // start anew, as do those of a limit that an Update has removed.
 func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
-	a := &adapting{
-		process: func(freed func(limit, key string)) adaptive.Process { return adaptive.NewKeys(freed) },
-		config:  adaptive.Config{Min: min, Max: max, Window: adaptive.DefaultWindow},
-	}
+	a := &adapting{config: adaptive.Config{Min: min, Max: max, Window: adaptive.DefaultWindow}}
 	a.of.slots = a.now
-	r := &rule{kind: a, lines: newLines, spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
+	r := &rule{kind: a, spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
 	if min < 1 || max < min || max > mostAdaptive {
 		r.errs.Bad(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "",
 			fmt.Sprintf("write a min of 1 or more, and a max of no less, up to %d", mostAdaptive))
@@ -213,9 +209,7 @@ type LimitChange struct {
 // decideLocally makes the call use the store that decides the limits of this process and
 // passes the rest on. Charges of the former come last.
 func (c *call) decideLocally() {
-	if c.Store = c.lim.local; c.Store == nil { // the version's functions made the first such limit
-		c.Store = c.lim.family.process.Limits().Over(c.lim.store)
-	}
+	c.Store = c.lim.local
 	c.policy = "" // the limits' numbers change
 	n := 0
 	for i, e := range c.entries {
@@ -277,8 +271,7 @@ func (c *call) keep(which func(*entry) bool) {
 // adapting is the kind of AdaptiveConcurrency.
 type adapting struct {
 	held
-	config  adaptive.Config
-	process func(freed func(limit, key string)) adaptive.Process
+	config adaptive.Config
 }
 
 func configOf(r *rule) *adaptive.Config { return &r.kind.(*adapting).config }
@@ -292,26 +285,26 @@ func (a *adapting) says(s store.Spec) string {
 	return fmt.Sprintf("AdaptiveConcurrency: %d to %d", a.config.Min, s.Units)
 }
 
-func (a *adapting) decided(l *store.Limit, p *process.Process) *store.Limit {
-	if adaptive.Of(l) != nil { // an Update kept the existing one
+func (a *adapting) decided(l *store.Limit, all *adaptive.Keys) *store.Limit {
+	if adaptive.RuleOf(l) != nil { // an Update kept the existing one
 		return l
 	}
-	return p.MakeLimits(a.process).Limit(l, a.config)
+	return all.Limit(l, a.config)
 }
 
 func (a *adapting) same(l *store.Limit) bool {
-	was := adaptive.Of(l)
+	was := adaptive.RuleOf(l)
 	return was != nil && was.Config() == a.config
 }
 
 // now returns how many slots there are.
-func (*adapting) now(c *store.Charge) int64 { return adaptive.Of(c.Limit).Meet(c.Key) }
+func (*adapting) now(c *store.Charge) int64 { return adaptive.RuleOf(c.Limit).Meet(c.Key) }
 
 // counted: the service's load must not get anybody banned.
 func (*adapting) counted(*entry) bool { return false }
 
 func (*adapting) stood(c *store.Charge, r *store.Result) (int64, AdaptiveReason) {
-	limit, why := adaptive.Of(c.Limit).Stood(c, r)
+	limit, why := adaptive.RuleOf(c.Limit).Stood(c, r)
 	return limit, AdaptiveReason(why)
 }
 
@@ -382,7 +375,7 @@ func (p *Permit) endTiming() []adaptive.Change {
 	c := calls.Get().(*call)
 	defer c.end(context.Background())
 	c.recall(p.grants)
-	changes := p.lim.family.process.Limits().End(c.Charges, c.Results, seen)
+	changes := p.lim.family.adaptive.End(c.Charges, c.Results, seen)
 	for i := range c.Results {
 		p.grants[i].result.Receipt = c.Results[i].Receipt
 	}

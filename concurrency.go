@@ -9,7 +9,6 @@ import (
 
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/keytext"
-	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
@@ -31,9 +30,7 @@ const slotWait = 5 * time.Second
 func Concurrency(n int64, opts ...ConcurrencyOption) Limit {
 	k := &concurrency{}
 	k.of.slots = func(c *store.Charge) int64 { return c.Limit.Spec().Units }
-	l := newLimit(k, store.Spec{Name: "concurrency", Algorithm: store.Concurrency, Units: n}, opts)
-	l.rule.lines = newLines
-	return l
+	return newLimit(k, store.Spec{Name: "concurrency", Algorithm: store.Concurrency, Units: n}, opts)
 }
 
 // concurrency is the kind of Concurrency.
@@ -89,9 +86,9 @@ func (*held) unsettled() string { return "a concurrency limit: its slots are rel
 
 // hold counts the slots of a charge as held by a class if sign is 1, or as released if
 // it is -1.
-func (e *entry) hold(w *process.Waiters, key string, cost int64, class uint8, sign int64) {
+func (e *entry) hold(ls *waiting.Lines, key string, cost int64, class uint8, sign int64) {
 	if e.needs&slots != 0 && cost > 0 {
-		w.Lines().Hold(waiting.Key{Limit: e.limit.Name(), Key: key}, class, sign*cost)
+		ls.Hold(waiting.Key{Limit: e.limit.Name(), Key: key}, class, sign*cost)
 	}
 }
 
@@ -99,7 +96,7 @@ func (e *entry) hold(w *process.Waiters, key string, cost int64, class uint8, si
 func (c *call) wait(ctx context.Context) error {
 	c.walked = true
 	c.Counting, c.Aging, c.Settle = c.needs&counts != 0, c.lim.aging, c.lim.settler
-	err := c.lim.waiters.Lines().Take(ctx, &c.Call, (*caller)(c), c.Patient || c.needs&waits != 0, c.needs&slots != 0)
+	err := c.lim.lines.Take(ctx, &c.Call, (*caller)(c), c.Patient || c.needs&waits != 0, c.needs&slots != 0)
 	if left, ok := err.(*waiting.LeftError); ok { // errors.As allocates
 		c.giveBack(ctx)
 		return &failure.Canceled{Err: left.Err}
@@ -135,7 +132,7 @@ func (c *caller) Holds() { c.hold(1) }
 // hold counts what the call has been granted as held or as released.
 func (c *caller) hold(sign int64) {
 	for i := range c.Charges {
-		c.entries[i].hold(c.lim.waiters, c.Charges[i].Key, c.Charges[i].Cost, c.class, sign)
+		c.entries[i].hold(c.lim.lines, c.Charges[i].Key, c.Charges[i].Cost, c.class, sign)
 	}
 }
 
@@ -227,17 +224,6 @@ func (d *Decision) add(waited time.Duration, seen []waiting.Seen, statuses []Lim
 	}
 }
 
-// waiters returns those for a store, which other limiters of the family may have too. The
-// caller holds f.mu.
-func (f *family) waiters(s store.Store) *process.Waiters {
-	for _, m := range f.members {
-		if v := m.now.Load(); same(v.store, s) {
-			return v.waiters
-		}
-	}
-	return new(process.Waiters)
-}
-
 // WithMaxWait makes a request wait for its turn rather than be refused, if its turn
 // comes within d. The request's own deadline bounds the wait further. By default a
 // request waits only for limits that queue by themselves: a LeakyBucket, a Rate with
@@ -252,7 +238,7 @@ func (f *family) waiters(s store.Store) *process.Waiters {
 // unread: keep d to a few seconds.
 func WithMaxWait(d time.Duration) ChargeOption {
 	return checkedSetting(d > 0, fmt.Sprintf("WithMaxWait(%v)", d), "write a positive duration, or leave it out if nobody waits",
-		func(s *settings) { s.maxWait, s.lines = d, newLines })
+		func(s *settings) { s.maxWait = d })
 }
 
 // WithQueue sets how many may wait. Whoever finds the queue full is refused at once. n
@@ -275,7 +261,7 @@ func WithQueue(n int64) QueueOption {
 			l.line().room = &n
 			return
 		}
-		r.spec.Queue, r.lines = r.orNone(n, "WithQueue"), newLines
+		r.spec.Queue = r.orNone(n, "WithQueue")
 	}}
 }
 
@@ -371,7 +357,3 @@ type priorityKey struct{}
 func ContextWithPriority(ctx context.Context, class int) context.Context {
 	return context.WithValue(ctx, priorityKey{}, class)
 }
-
-// newLines makes the lines for a store. Only options that let requests wait refer to it,
-// so that other servers aren't linked with package waiting's lines.
-func newLines() process.Lines { return new(waiting.Lines) }

@@ -14,7 +14,6 @@ import (
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/naming"
 	"github.com/stint-go/stint/internal/probe"
-	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -27,7 +26,6 @@ type config struct {
 	routes []routeConfig
 
 	store       store.Store
-	meanings    func() meanings // with store
 	memory      []memstore.Option
 	memorySet   bool
 	limitFuncs  []func(*http.Request) ([]Limit, error)
@@ -68,7 +66,6 @@ type settings struct {
 	cost    func(*http.Request) int64
 	settle  *settleSource
 	maxWait time.Duration
-	lines   func() process.Lines // with maxWait
 	dryRun  bool
 	policy  FailurePolicy
 	errs    mistake.List
@@ -86,7 +83,7 @@ func (s settings) or(d settings) settings {
 		s.settle = d.settle
 	}
 	if s.maxWait == 0 {
-		s.maxWait, s.lines = d.maxWait, d.lines
+		s.maxWait = d.maxWait
 	}
 	s.dryRun = s.dryRun || d.dryRun
 	if s.policy == 0 {
@@ -99,9 +96,8 @@ func (s settings) or(d settings) settings {
 type rule struct {
 	spec     store.Spec
 	kind     kind
-	lines    func() process.Lines // newLines if an option lets requests wait, or nil
-	named    bool                 // by WithName
-	algSet   bool                 // by WithAlgorithm
+	named    bool // by WithName
+	algSet   bool // by WithAlgorithm
 	shared   settings
 	errs     mistake.List
 	once     sync.Once
@@ -275,7 +271,7 @@ func (v *version) compileLimits(c *config, names *naming.Names) (errs mistake.Li
 			if b := names.Before(final[i]); b != nil && u.rule.kind.same(b) && b.Spec() == l.Spec() {
 				l = b
 			}
-			l = u.rule.kind.decided(l, v.family.process)
+			l = u.rule.kind.decided(l, v.family.adaptive)
 		}
 		names.SetLimit(u.rule, l)
 	}

@@ -36,18 +36,13 @@ func (l *Limiter) BandwidthLeft(ctx context.Context, key string) (int64, error) 
 
 // Adaptive is how many keys of limits of this process are remembered.
 func (l *Limiter) Adaptive() int {
-	return l.family.process.Limits().Len()
+	return l.family.adaptive.Len()
 }
 
 // Turns says what is in the lines for turns.
 func (l *Limiter) Turns() string { return l.lines().Turns.Trace() }
 
-func (l *Limiter) lines() *waiting.Lines {
-	if ls := l.now.Load().waiters.Lines(); ls != nil {
-		return ls.(*waiting.Lines)
-	}
-	return new(waiting.Lines)
-}
+func (l *Limiter) lines() *waiting.Lines { return l.now.Load().lines }
 
 // Watched reports whether requests are looked at for warnings.
 func (l *Limiter) Watched() bool {

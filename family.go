@@ -9,11 +9,12 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/naming"
-	"github.com/stint-go/stint/internal/process"
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
@@ -25,18 +26,49 @@ type family struct {
 	members []*Limiter // each limiter before those derived from it
 	now     atomic.Pointer[generation]
 
-	process *process.Process // the same across Updates
+	// The limits of this process, and the lines of those who wait for something of each
+	// store, are the same across Updates.
+	adaptive *adaptive.Keys
+	lines    atomic.Pointer[[]*waiting.Lines] // replaced under mu
 
-	meanings meanings // what others are to know of it, or nil; guarded by mu
+	meanings namesakes.Family // what others are to know of it; guarded by mu
 
 	warnings warn.Book
 }
 
 func newFamily() *family {
 	f := new(family)
-	f.process = new(process.Process)
-	f.now.Store(newGeneration(f.process, naming.New()))
+	f.adaptive = adaptive.NewKeys(f.wake)
+	f.lines.Store(new([]*waiting.Lines))
+	f.now.Store(newGeneration(f.adaptive, naming.New()))
 	return f
+}
+
+// linesOf returns the lines of a store, which other limiters of the family may have too.
+// The caller holds f.mu.
+func (f *family) linesOf(s store.Store) *waiting.Lines {
+	for _, m := range f.members {
+		if v := m.now.Load(); same(v.store, s) {
+			return v.lines
+		}
+	}
+	return new(waiting.Lines)
+}
+
+// meet adds the lines of a store, if the family doesn't have them yet. The caller holds
+// f.mu.
+func (f *family) meet(ls *waiting.Lines) {
+	if all := *f.lines.Load(); !slices.Contains(all, ls) {
+		all = append(slices.Clip(all), ls)
+		f.lines.Store(&all)
+	}
+}
+
+// wake wakes those who wait for slots of a limit of this process, whatever their store.
+func (f *family) wake(limit, key string) {
+	for _, ls := range *f.lines.Load() {
+		ls.Wake(waiting.Key{Limit: limit, Key: key})
+	}
 }
 
 // begin gives a new limiter its first version.
@@ -63,7 +95,7 @@ func (l *Limiter) first(opts []Option) (notices, error) {
 	l.opts = c.opts
 	v.generation.add(l, v, names)
 	f.members = append(f.members, l)
-	f.process.Meet(v.waiters)
+	f.meet(v.lines)
 	l.now.Store(v)
 	l.hear(c.store)
 	l.observers.Give(c.observers)
@@ -187,10 +219,10 @@ func (l *Limiter) update(opts []Option) (notices, error) {
 	for _, m := range f.members {
 		m.now.Store(g.versions[m])
 	}
-	if all := f.process.Limits(); all != nil {
-		all.Retire(before.Gone(g.names, func(l *store.Limit) bool { return l.Decider() != nil }))
+	f.adaptive.Retire(before.Gone(g.names, func(l *store.Limit) bool { return l.Decider() != nil }))
+	for _, ls := range *f.lines.Load() {
+		ls.WakeAll()
 	}
-	f.process.WakeAll()
 	return f.announce(l, c), nil
 }
 
@@ -213,7 +245,7 @@ func (l *Limiter) next(c *config, before *naming.Names) (*generation, error) {
 			used[u.rule] = true
 		}
 	}
-	g := newGeneration(l.family.process, before.Next(func(r naming.Rule) bool { return used[r] }))
+	g := newGeneration(l.family.adaptive, before.Next(func(r naming.Rule) bool { return used[r] }))
 	var errs []error
 	for _, m := range members {
 		v, wrong := m.build(options[m], g, g.names)
@@ -233,12 +265,7 @@ func (l *Limiter) next(c *config, before *naming.Names) (*generation, error) {
 // stores that other families may share. It returns the notices about conflicts and about
 // l's options c. The caller holds f.mu. Requests never run it.
 func (f *family) announce(l *Limiter, c *config) (n notices) {
-	if f.meanings == nil && c.meanings != nil {
-		f.meanings = c.meanings()
-	}
-	if f.meanings != nil {
-		n.conflicts = f.meanings.Mean(f.lent())
-	}
+	n.conflicts = f.meanings.Mean(f.lent())
 	for _, k := range c.keySources() {
 		n.warnings = append(n.warnings, f.warn(k, k.Shown())...)
 		if l.now.Load().silent&warn.Traffic != warn.Traffic && k.Constant == "" && !k.Given {
@@ -247,14 +274,6 @@ func (f *family) announce(l *Limiter, c *config) (n notices) {
 	}
 	return n
 }
-
-// meanings finds names with two meanings in one store: namesakes.Family, once a limiter
-// has a store that others may use.
-type meanings interface {
-	Mean(all []namesakes.Meaning) []namesakes.Conflict
-}
-
-func newMeanings() meanings { return new(namesakes.Family) }
 
 // lent is what the family's names mean in stores that others may use.
 func (f *family) lent() (all []namesakes.Meaning) {

@@ -262,7 +262,6 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Permit, er
 // their WithQueue has room; if none comes free by the deadline, the error is also a
 // *DeniedError.
 func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, error) {
-	l.family.process.Open(newLines)
 	return l.take(ctx, key, cost, true)
 }
 
@@ -374,12 +373,8 @@ func (c *call) gatherAll(v *version, key string) error {
 
 // peek decides the charges, all of cost 0.
 func (c *call) peek(ctx context.Context) (Decision, error) {
-	ask := c.Ask
-	if ls := c.lim.waiters.Lines(); ls != nil {
-		c.walked = true
-		ask = func(ctx context.Context) error { return ls.Peek(ctx, &c.Call, (*caller)(c)) }
-	}
-	if err := ask(ctx); err != nil {
+	c.walked = true
+	if err := c.lim.lines.Peek(ctx, &c.Call, (*caller)(c)); err != nil {
 		return Decision{}, &StoreError{err}
 	}
 	for i := range c.Results {

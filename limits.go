@@ -5,10 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/namesakes"
-	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
@@ -178,7 +178,7 @@ func WithBurst(n int64) BurstOption {
 func WithAlgorithm(a Algorithm) AlgorithmOption {
 	return checkedChange(a != store.Concurrency && a != store.Ban,
 		fmt.Sprintf("WithAlgorithm(%v)", a), fmt.Sprintf("write stint.%v, which is a limit of its own", a),
-		func(r *rule) { r.spec.Algorithm, r.algSet, r.lines = a, true, newLines }) // it may queue
+		func(r *rule) { r.spec.Algorithm, r.algSet = a, true })
 }
 
 // WithName names a limit in answers, header fields, problem bodies, logs and the store.
@@ -239,7 +239,7 @@ type kind interface {
 	enter(e *entry)
 	// decided marks the limit as one that something other than the limiter's store
 	// decides, or returns it unchanged.
-	decided(l *store.Limit, p *process.Process) *store.Limit
+	decided(l *store.Limit, all *adaptive.Keys) *store.Limit
 	// same reports whether l, a limit with the same numbers, also has the same rule
 	// beside them.
 	same(l *store.Limit) bool
@@ -299,16 +299,16 @@ func (*charged) enter(e *entry) {
 	}
 }
 
-func (*charged) decided(l *store.Limit, _ *process.Process) *store.Limit { return l }
-func (*charged) same(l *store.Limit) bool                                { return l.Decider() == nil }
-func (*charged) says(s store.Spec) string                                { return namesakes.Says(s) }
-func (*charged) lacks(*entry, []*entry) *mistake.Mistake                 { return nil }
-func (*charged) counted(*entry) bool                                     { return true }
-func (*charged) repeated() bool                                          { return false }
-func (*charged) succeeds() bool                                          { return true }
-func (*charged) binds() bool                                             { return true }
-func (*charged) refusal(*store.Charge) refusal                           { return quotaExceeded }
-func (*charged) unsettled() string                                       { return "" }
+func (*charged) decided(l *store.Limit, _ *adaptive.Keys) *store.Limit { return l }
+func (*charged) same(l *store.Limit) bool                              { return l.Decider() == nil }
+func (*charged) says(s store.Spec) string                              { return namesakes.Says(s) }
+func (*charged) lacks(*entry, []*entry) *mistake.Mistake               { return nil }
+func (*charged) counted(*entry) bool                                   { return true }
+func (*charged) repeated() bool                                        { return false }
+func (*charged) succeeds() bool                                        { return true }
+func (*charged) binds() bool                                           { return true }
+func (*charged) refusal(*store.Charge) refusal                         { return quotaExceeded }
+func (*charged) unsettled() string                                     { return "" }
 
 func (*charged) stood(c *store.Charge, _ *store.Result) (int64, AdaptiveReason) {
 	return c.Limit.Spec().Units, NotAdaptive

@@ -211,7 +211,7 @@ func WithStore(s store.Store) Option {
 		if s == nil {
 			c.errs.Bad("WithStore(nil)", "", "write a store, or leave it out for one in memory")
 		}
-		c.store, c.meanings = s, newMeanings
+		c.store = s
 	})
 }
 
@@ -252,7 +252,7 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 			}
 			o.applyRoute(&rc)
 		}
-		c.routes, c.newRouter = append(c.routes, rc), newRouter
+		c.routes = append(c.routes, rc)
 	})
 }
 

@@ -331,7 +331,7 @@ func (p *Permit) release() {
 func (p *Permit) letGo(c *call) (changes []adaptive.Change) {
 	for i := range p.grants {
 		g := &p.grants[i]
-		g.entry.hold(p.lim.waiters, g.key, g.cost, p.class, -1)
+		g.entry.hold(p.lim.lines, g.key, g.cost, p.class, -1)
 		if p.told != untold && g.entry.needs&(slots|local) != 0 {
 			p.story.held = clock.Since(p.story.since)
 		}

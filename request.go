@@ -261,7 +261,7 @@ func (c *call) decide(ctx context.Context) error {
 		return c.goOn(ctx, err)
 	}
 	if c.Granted = store.Granted(c.Charges, c.Results); !c.Granted {
-		if ls := c.lim.waiters.Lines(); ls != nil && ls.Vacant() {
+		if c.lim.lines.Vacant() {
 			// Waiters that left may have reserved the turns that are in its way.
 			return c.wait(ctx)
 		}

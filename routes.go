@@ -8,12 +8,12 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/naming"
-	"github.com/stint-go/stint/internal/process"
 	"github.com/stint-go/stint/internal/routing"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -26,13 +26,8 @@ type route struct {
 	plan    *plan
 }
 
-// router finds the patterns that a request is held to, by their places: routing.Router.
-type router interface {
-	Find(r *http.Request) (first int, others []int)
-}
-
 // newRouter returns the router of routes.
-func newRouter(routes []route) (rt router, errs mistake.List) {
+func newRouter(routes []route) (rt *routing.Router, errs mistake.List) {
 	patterns := make([]string, len(routes))
 	for i, r := range routes {
 		patterns[i] = r.pattern
@@ -237,18 +232,14 @@ func (e *entry) first() *entry {
 }
 
 // newEntry makes the entry of a rule, with its compiled limit and its settings.
-func newEntry(p *process.Process, r *rule, l *store.Limit, s settings) *entry {
+func newEntry(all *adaptive.Keys, r *rule, l *store.Limit, s settings) *entry {
 	e := &entry{
-		limit: r.kind.decided(l, p), kind: r.kind, said: field.Limit{Name: l.Name()},
+		limit: r.kind.decided(l, all), kind: r.kind, said: field.Limit{Name: l.Name()},
 		key: s.key, cost: s.cost, settle: s.settle, dryRun: s.dryRun,
 		wait:   waiting.Terms{MaxWait: s.maxWait},
 		closed: s.policy == FailClosed && !s.dryRun,
 	}
 	r.kind.enter(e)
-	p.Open(r.lines)
-	if e.wait.MaxWait > 0 {
-		p.Open(s.lines)
-	}
 	return e
 }
 
@@ -326,7 +317,7 @@ func (v *version) compile(c *config, parent *version, names *naming.Names) mista
 						"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given"})
 			}
 			if compiled, _ := names.Limit(lim.rule); compiled != nil { // or compileLimits has reported it
-				all = append(all, newEntry(v.family.process, lim.rule, compiled, settled))
+				all = append(all, newEntry(v.family.adaptive, lim.rule, compiled, settled))
 			}
 		}
 		return all
@@ -380,7 +371,7 @@ func (v *version) compile(c *config, parent *version, names *naming.Names) mista
 	v.routes, v.router = routes, nil
 	if len(routes) > 0 {
 		var wrong mistake.List
-		v.router, wrong = v.newRouter(routes)
+		v.router, wrong = newRouter(routes)
 		errs = append(errs, wrong...)
 	}
 	if len(c.limitFuncs) > 0 && v.shared.key == nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -382,7 +383,7 @@ func (v *version) settle(ctx context.Context, s store.Store, charges []store.Cha
 	took, err = v.timed(ctx, s, charges, results)
 	for i := range charges {
 		if charges[i].Receipt.Lease != (store.LeaseID{}) {
-			v.waiters.Wake(charges[i].Limit.Name(), charges[i].Key)
+			v.lines.Wake(waiting.KeyOf(&charges[i]))
 		}
 	}
 	if err != nil {

@@ -10,11 +10,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/naming"
-	"github.com/stint-go/stint/internal/process"
+	"github.com/stint-go/stint/internal/routing"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
@@ -30,26 +31,25 @@ type version struct {
 	generation *generation
 
 	store   store.Store
-	waiters *process.Waiters // for it
-	allower store.Allower    // the store, if it is one; or nil
-	lent    bool             // the store is of WithStore: others may use it
-	most    int              // how many keys it holds, where it is the limiter's own
+	lines   *waiting.Lines // of those who wait for something in it
+	allower store.Allower  // the store, if it is one; or nil
+	lent    bool           // the store is of WithStore: others may use it
+	most    int            // how many keys it holds, where it is the limiter's own
 	base    *plan
 	routes  []route
-	router  router // of the routes' patterns; nil without
+	router  *routing.Router // of the routes' patterns; nil without
 	funcs   []*limitFunc
 
 	conduct
 	shared      settings // defaults of the limits that are added by With
 	skip, block []func(*http.Request) bool
-	settler     waiting.Settle // settleTurns
-	local       store.Store    // decides limits of this process, and has the store decide the rest; or nil
+	settler     waiting.Settle  // settleTurns
+	local       *adaptive.Store // decides limits of this process, and has the store decide the rest
 }
 
 // conduct is what a limiter does beside its limits. A limiter derived from it does the
 // same, unless its options say otherwise.
 type conduct struct {
-	newRouter     func([]route) (router, mistake.List) // nil without routes
 	denyHandler   func(http.ResponseWriter, *http.Request, *DeniedError) (answered bool)
 	errorHandler  func(http.ResponseWriter, *http.Request, error) (answered bool)
 	problem       bool
@@ -87,12 +87,12 @@ func (l *Limiter) build(c *config, g *generation, names *naming.Names) (*version
 
 	switch before := l.now.Load(); {
 	case before != nil:
-		v.store, v.waiters, v.lent, v.most = before.store, before.waiters, before.lent, before.most
+		v.store, v.lines, v.lent, v.most = before.store, before.lines, before.lent, before.most
 	case c.store != nil:
-		v.store, v.waiters, v.lent, v.most = c.store, l.family.waiters(c.store), true, 0
+		v.store, v.lines, v.lent, v.most = c.store, l.family.linesOf(c.store), true, 0
 	case c.memorySet || v.store == nil:
 		own := memstore.New(c.memory...)
-		v.store, v.waiters, v.lent, v.most = own, new(process.Waiters), false, own.Stats().MaxKeys
+		v.store, v.lines, v.lent, v.most = own, new(waiting.Lines), false, own.Stats().MaxKeys
 	}
 	v.allower, _ = v.store.(store.Allower)
 	v.shared = c.shared.or(v.shared)
@@ -102,23 +102,20 @@ func (l *Limiter) build(c *config, g *generation, names *naming.Names) (*version
 	}
 	v.skip = append(v.skip[:len(v.skip):len(v.skip)], c.skip...)
 	v.block = append(v.block[:len(v.block):len(v.block)], c.block...)
-	wrong := v.compile(c, parent, names)
-	if limits := l.family.process.Limits(); limits != nil {
-		v.local = limits.Over(v.store)
-	}
-	return v, wrong
+	v.local = l.family.adaptive.Over(v.store)
+	return v, v.compile(c, parent, names)
 }
 
 // generation holds the versions of a family that belong together.
 type generation struct {
-	process  *process.Process
+	adaptive *adaptive.Keys
 	mu       sync.Mutex // guards the rest, which With adds to
 	names    *naming.Names
 	versions map[*Limiter]*version
 }
 
-func newGeneration(p *process.Process, n *naming.Names) *generation {
-	return &generation{process: p, names: n, versions: map[*Limiter]*version{}}
+func newGeneration(all *adaptive.Keys, n *naming.Names) *generation {
+	return &generation{adaptive: all, names: n, versions: map[*Limiter]*version{}}
 }
 
 // add adds a limiter's version, with the names that include its limits'.
@@ -182,7 +179,7 @@ func (g *generation) successor(e *entry) *entry {
 		return e
 	}
 	l, _ := n.Limit(r)
-	next := newEntry(g.process, r, l, settings{key: e.key, cost: e.cost, settle: e.settle, dryRun: e.dryRun})
+	next := newEntry(g.adaptive, r, l, settings{key: e.key, cost: e.cost, settle: e.settle, dryRun: e.dryRun})
 	if next.limit == e.limit {
 		return e
 	}
@@ -225,7 +222,7 @@ func (f *limitFunc) entry(l Limit) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := newEntry(f.generation.process, l.rule, compiled, l.rule.shared.or(f.shared))
+	e := newEntry(f.generation.adaptive, l.rule, compiled, l.rule.shared.or(f.shared))
 	e.from = f
 	l.rule.resolved.Store(&dynamicEntry{f, e})
 	return e, nil
@@ -377,19 +374,15 @@ func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
 			stored = stored || e.needs&local == 0
 		}
 	}
-	resetter, can := v.store.(store.Resetter)
-	if stored && !can {
+	if _, can := v.store.(store.Resetter); stored && !can {
 		return fmt.Errorf("stint: Reset: %T doesn't implement store.Resetter: write a store that does, such as those of memstore and redisstore", v.store)
 	}
-	if all := v.family.process.Limits(); all != nil {
-		resetter, _ = all.Over(v.store).(store.Resetter)
-	}
 	for key, limits := range limits {
-		if err := resetter.Reset(ctx, key, limits...); err != nil {
+		if err := v.local.Reset(ctx, key, limits...); err != nil {
 			return &StoreError{err}
 		}
 		for _, l := range limits { // slots of it may be free now
-			v.waiters.Wake(l.Name(), key)
+			v.lines.Wake(waiting.Key{Limit: l.Name(), Key: key})
 		}
 	}
 	return nil

@@ -76,7 +76,7 @@ func (k *Keys) Limit(l *store.Limit, cfg Config) *store.Limit {
 	return l.DecidedBy(&Rule{made: k.made, keys: k, name: l.Name(), cfg: cfg})
 }
 
-// RuleOf returns the rule of a limit of this process, or nil for any other.
+// RuleOf returns the rule of a limit of this process, or nil for any other limit.
 func RuleOf(l *store.Limit) *Rule {
 	r, _ := l.Decider().(*Rule)
 	return r
@@ -85,7 +85,8 @@ func RuleOf(l *store.Limit) *Rule {
 // Config returns the rule's configuration.
 func (r *Rule) Config() Config { return r.cfg }
 
-// Meet implements Follower.
+// Meet returns the present limit. Callers that wait for slots of key without asking use
+// it: by it the key may begin to follow this rule.
 func (r *Rule) Meet(key string) int64 {
 	limit, newer := r.meet(key)
 	if newer {

@@ -3,7 +3,7 @@
 //
 // [Keys] holds them by name and key. [Keys.Limit] makes one, a [Store] over another
 // store decides charges on it, [Keys.End] takes what was observed of a request, and
-// [Follower] says where a limit stood in a decision.
+// [Rule] says where a limit stood in a decision.
 //
 // The algorithms are those of Netflix's concurrency-limits
 // (https://github.com/Netflix/concurrency-limits, its Gradient2Limit, VegasLimit,

@@ -22,7 +22,8 @@ func stood(r *store.Receipt) (limit int64, why Reason) {
 	return r.Mark >> reasonBits, Reason(r.Mark & (1<<reasonBits - 1))
 }
 
-// Stood implements Follower.
+// Stood returns where the limit stood when c was decided with res, and why. For a result
+// without a decision it returns where the limit stands now.
 func (r *Rule) Stood(c *store.Charge, res *store.Result) (limit int64, why Reason) {
 	if res.Receipt.Mark != 0 {
 		return stood(&res.Receipt)

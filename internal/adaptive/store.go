@@ -23,7 +23,7 @@ type Store struct {
 }
 
 // Over returns a store over below. Several stores may share the keys.
-func (k *Keys) Over(below store.Store) store.Store { return &Store{k, below} }
+func (k *Keys) Over(below store.Store) *Store { return &Store{k, below} }
 
 // rest is the charges of a call that are for the store below, with room for a veto.
 type rest struct {

@@ -49,7 +49,7 @@ type Call struct {
 	Seen []Seen
 
 	by    Caller
-	in    any       // the *Lines: see lines
+	lines *Lines    // that it goes through
 	waits bool      // something may make it wait
 	came  time.Time // when it first began to wait
 	claim *Claim    // on turns that others have left
@@ -153,7 +153,7 @@ func (e *LeftError) Unwrap() error { return e.Err }
 // takes slots.
 func (ls *Lines) Take(ctx context.Context, c *Call, by Caller, waits, slots bool) error {
 	w := (*waiter)(c)
-	w.by, w.in, w.waits = by, ls, waits
+	w.by, w.lines, w.waits = by, ls, waits
 	defer w.drop(ctx) // if a store or the caller panics
 	if waits {
 		if err := w.bound(ctx); err != nil {
@@ -183,14 +183,14 @@ func (ls *Lines) Take(ctx context.Context, c *Call, by Caller, waits, slots bool
 // back.
 func (ls *Lines) Peek(ctx context.Context, c *Call, by Caller) error {
 	w := (*waiter)(c)
-	w.by, w.in, w.waits = by, ls, false
+	w.by, w.lines, w.waits = by, ls, false
 	return w.ask(ctx)
 }
 
 // drop leaves the turns that the call has taken over from others and hasn't used.
 func (w *waiter) drop(ctx context.Context) {
 	if w.claim != nil {
-		w.lines().Drop(ctx, w.claim)
+		w.lines.Drop(ctx, w.claim)
 		w.claim = nil
 	}
 }
@@ -215,12 +215,6 @@ func (w *waiter) note(i int, n int64) {
 
 // waiter is a call on its way through the lines.
 type waiter Call
-
-// lines returns the lines that the call goes through. The field is an interface,
-// because calls are kept in a pool and a linker keeps the methods of every type that
-// the pool leads to: this way a server in which nobody waits is linked without the
-// lines.
-func (w *waiter) lines() *Lines { return w.in.(*Lines) }
 
 // bound sets how long each charge may wait.
 func (w *waiter) bound(ctx context.Context) error {

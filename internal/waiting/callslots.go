@@ -13,7 +13,7 @@ import (
 // them.
 func (w *waiter) takeSlots(ctx context.Context) error {
 	w.by.Class(ctx) // slots are counted by class: ask for it before there is anything to lose
-	if w.lines().Slots.Waiting() {
+	if w.lines.Slots.Waiting() {
 		if i, n := w.behind(); n > 0 {
 			if w.patience(ctx, i) > 0 {
 				return w.waitSlot(ctx, i, false)
@@ -39,7 +39,7 @@ func (w *waiter) behind() (i int, queued int64) {
 		if t.Way != ForSlot || ch.DryRun || ch.Cost == 0 {
 			continue
 		}
-		if n := w.lines().Slots.Queued(KeyOf(ch)); n > 0 {
+		if n := w.lines.Slots.Queued(KeyOf(ch)); n > 0 {
 			t.Slots(ch) // makes the key follow this limit now, without asking it
 			return i, n
 		}
@@ -104,7 +104,7 @@ func (w *waiter) refuse(ctx context.Context, i int) error {
 // brought it here.
 func (w *waiter) waitSlot(ctx context.Context, i int, asked bool) error {
 	w.slot.asked = asked
-	err := w.lines().Wait(ctx, w.wants(ctx, i), w)
+	err := w.lines.Wait(ctx, w.wants(ctx, i), w)
 	w.book()
 	switch {
 	case err == nil:

@@ -44,7 +44,7 @@ func stands(a, b store.Charge) bool {
 
 // ask asks the store once to decide the charges.
 func (w *waiter) ask(ctx context.Context) error {
-	if w.lines().Vacant() {
+	if w.lines.Vacant() {
 		return w.askVacant(ctx)
 	}
 	return w.askStore(ctx)
@@ -99,9 +99,9 @@ const flushWait = 100 * time.Millisecond
 // until they have gone back, or it would wait behind nobody.
 func (w *waiter) askVacant(ctx context.Context) error {
 	parts := w.parts()
-	claim := w.lines().Claim(parts)
+	claim := w.lines.Claim(parts)
 	if claim == nil {
-		held := w.lines().Flush(ctx, w.Charges, flushWait)
+		held := w.lines.Flush(ctx, w.Charges, flushWait)
 		w.Waited += held
 		for i := range w.Charges {
 			if ch := &w.Charges[i]; ch.MaxWait > 0 {
@@ -141,7 +141,7 @@ func (w *waiter) sleep(ctx context.Context) error {
 		parts[k].Charge.Receipt, parts[k].Wait = r.Receipt, r.Delay
 		r.Receipt = store.Receipt{}
 	}
-	turn, queued, d := w.lines().Join(ctx, parts, w.claim, rank, w.latest(start), w.Settle)
+	turn, queued, d := w.lines.Join(ctx, parts, w.claim, rank, w.latest(start), w.Settle)
 	w.claim = nil
 	defer turn.Leave(ctx) // also if the caller panics
 	w.note(slowest, int64(queued))
@@ -191,7 +191,7 @@ func (w *waiter) slowest() int {
 // noteTurns records, for a refused call, how many wait for the turn that it doesn't
 // get.
 func (w *waiter) noteTurns() {
-	if !w.lines().Turns.Waiting() {
+	if !w.lines.Turns.Waiting() {
 		return
 	}
 	for i := range w.Charges {
@@ -199,7 +199,7 @@ func (w *waiter) noteTurns() {
 		if w.Results[i].OK || w.Charges[i].DryRun || t.Way == ForSlot || t.MaxWait == 0 && !t.Queues && !w.Patient {
 			continue
 		}
-		if n := w.lines().Turns.Queued(w.parts()); n > 0 {
+		if n := w.lines.Turns.Queued(w.parts()); n > 0 {
 			w.note(i, int64(n))
 		}
 		return
