@@ -155,3 +155,27 @@ func TestREADMEIsShort(t *testing.T) {
 		t.Error("README.md doesn't end with when not to use this")
 	}
 }
+
+// A document that names a limiter repeats the name in each Update of it, which replaces
+// all options: the limiter's series in metrics go on.
+func TestUpdatesKeepTheName(t *testing.T) {
+	option := regexp.MustCompile(`stint\.WithLimiterName\("[^"]*"\)`)
+	found := 0
+	for _, doc := range documents(t) {
+		name := ""
+		for _, m := range fenced.FindAllStringSubmatch(read(t, doc), -1) {
+			if strings.Contains(m[2], ".Update(") && name != "" {
+				found++
+				if option.FindString(m[2]) != name {
+					t.Errorf("%s drops %s:\n%s", doc, name, m[2])
+				}
+			}
+			if given := option.FindString(m[2]); given != "" {
+				name = given
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no document updates a limiter with a name")
+	}
+}

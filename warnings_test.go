@@ -102,6 +102,15 @@ var warningCases = []struct {
 	{"a proxy, and RemoteIP joined", stint.Join(stint.RemoteIP(), stint.Method()), behind, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
 	{"a proxy on a Unix socket", stint.RemoteIP(),
 		func(i int) *http.Request { return from("@", "Forwarded", "for="+address(i)) }, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
+	{"a proxy whose address begins as its clients' do", stint.RemoteIP(),
+		func(i int) *http.Request {
+			return from("10.0.0.1:4711", "X-Forwarded-For", "10.0.0.1"+strconv.Itoa(i%10)+", 110.0.0.1")
+		}, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
+	{"a proxy that names itself", stint.RemoteIP(),
+		func(i int) *http.Request {
+			return from("10.0.0.7:4711", "Forwarded", "for="+address(i)+";by=10.0.0.7")
+		}, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
+	{"a key joined of a text that begins with the proxy's address", stint.Join(func(r *http.Request) (string, error) { return "10.0.0.7-and-more!", nil }, stint.ForwardedIP(proxies)), behind, 300, nil},
 	{"a proxy that is trusted", stint.ForwardedIP(proxies), behind, 0, nil},
 	{"a proxy, and a credential", stint.Header("X-API-Key"),
 		func(i int) *http.Request { r := behind(i); r.Header.Set("X-API-Key", strconv.Itoa(i%7)); return r }, 0, nil},
@@ -115,6 +124,16 @@ var warningCases = []struct {
 		r := behind(i)
 		r.RemoteAddr = r.Header.Get("X-Forwarded-For")
 		return r
+	}, 0, nil},
+
+	{"a proxy that a middleware knows, by one of two fields", stint.RemoteIP(), func(i int) *http.Request {
+		r := behind(i)
+		r.Header.Set("X-Real-Ip", "2001:DB8:"+strconv.Itoa(i%9)+":0::7")
+		r.RemoteAddr = "[2001:db8:" + strconv.Itoa(i%9) + "::7]:4711"
+		return r
+	}, 0, nil},
+	{"a proxy that a middleware knows, by Forwarded", stint.RemoteIP(), func(i int) *http.Request {
+		return from("198.51.100."+strconv.Itoa(i%200), "Forwarded", `proto=http;for="198.51.100.`+strconv.Itoa(i%200)+`:80", for=10.0.0.7`)
 	}, 0, nil},
 
 	{"no pattern", stint.Pattern(), client, 300, []stint.WarningKind{stint.WarnNoPattern}},

@@ -124,6 +124,29 @@ func (c *Resolver) behind(proxy node, lines []string) node {
 	return proxy
 }
 
+// Names reports whether lines of a header field name the peer's address as one that a
+// request has come from.
+func Names(header string, lines []string, remoteAddr string) bool {
+	peer := parseNode(remoteAddr).addr
+	if !peer.IsValid() {
+		return false
+	}
+	cut, parse := cutLast, parseNode
+	if header == Forwarded {
+		cut, parse = cutLastQuoted, parseForwarded
+	}
+	for _, line := range lines {
+		for line != "" {
+			var element string
+			line, element = cut(line)
+			if parse(trim(element)).addr == peer {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // node is one end of a connection, as RemoteAddr or a header names it. The zero node is
 // one that couldn't be parsed.
 type node struct {

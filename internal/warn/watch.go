@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -57,7 +56,7 @@ func (w *watch) look(r *http.Request, key string, s Signs) (ask bool) {
 	if r.Pattern == "" {
 		w.bare.Add(1)
 	}
-	if s&OfPeer != 0 && proxied(r, host, key) {
+	if s&OfPeer != 0 && proxied(r, key) {
 		w.behind.Add(1)
 	}
 	h := maphash.String(seed, key) | 1                        // none is 0, which is no key's
@@ -74,20 +73,34 @@ func (w *watch) look(r *http.Request, key string, s Signs) (ask bool) {
 // proxied reports whether a request has come through a proxy and has the proxy's
 // address as its key. A server that has put the client's address into RemoteAddr knows
 // of the proxy.
-func proxied(r *http.Request, host, key string) bool {
-	for name, lines := range r.Header {
-		if !slices.Contains(forwarding[:], name) {
-			continue
+func proxied(r *http.Request, key string) bool {
+	through := false
+	for _, name := range forwarding {
+		lines := r.Header[name]
+		through = through || len(lines) > 0
+		if clientip.Names(name, lines, r.RemoteAddr) {
+			return false
 		}
-		for _, line := range lines {
-			if strings.Contains(line, host) {
-				return false
-			}
-		}
-		p := peer.Key(r)
-		return key == p || strings.Contains(key, strconv.Itoa(len(p))+":"+p) // as Join writes it
 	}
-	return false
+	return through && joins(key, peer.Key(r))
+}
+
+// joins reports whether a key is a part, or stint.Join has made it of that part and others.
+func joins(key, part string) bool {
+	if key == part {
+		return true
+	}
+	found := false
+	for key != "" {
+		length, rest, _ := strings.Cut(key, ":")
+		n, err := strconv.ParseUint(length, 10, 16)
+		if err != nil || n == 0 || n > uint64(len(rest)) {
+			return false // no key of Join's
+		}
+		found = found || joins(rest[:n], part)
+		key = rest[n:]
+	}
+	return found
 }
 
 func (w *watch) count(h uint32) {
