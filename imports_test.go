@@ -64,7 +64,7 @@ var imports = map[string]rule{
 	"internal/topkeys":          {notEven: []string{"net/http", "net"}},
 	"console":                   {own: []string{".", "internal/topkeys", "store", "store/memstore"}},
 	"plans":                     {own: []string{".", "internal/clock"}},
-	"policy":                    {own: []string{".", "internal/background"}, external: []string{"go.yaml.in/yaml/v4", "github.com/fsnotify/fsnotify"}},
+	"policy":                    {own: []string{"."}, external: []string{"go.yaml.in/yaml/v4", "github.com/fsnotify/fsnotify"}},
 	"adapters/internal/pattern": {},
 	"adapters/std":              {own: []string{"."}},
 	"adapters/gin":              {own: []string{".", "internal/framework", "adapters/internal/pattern"}, external: []string{"github.com/gin-gonic/gin"}},

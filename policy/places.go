@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// places are the names in the file system that a path depends on: each symbolic link on
-// the way, and the final target, or the first name that is missing. The path means
-// something else only after one of these has changed. All are absolute and contain no
-// links themselves.
+// places are the names in the file system that a path depends on: each directory and
+// symbolic link on the way, and the final target, or the first name that is missing. The
+// path means something else only after one of these has changed. All are absolute and
+// contain no links themselves.
 type places []string
 
 // maxLinks is more links than any path has, unless they form a loop.
@@ -38,14 +38,13 @@ func placesOf(path string) (places, error) {
 			continue
 		}
 		next := filepath.Join(at, name)
+		found = append(found, next)
 		info, err := os.Lstat(next)
+		if errors.Is(err, os.ErrNotExist) {
+			return found, nil // the place where it would appear
+		}
 		if err != nil {
-			// A caller that waits for the file has to watch the place where it would
-			// appear.
-			if errors.Is(err, os.ErrNotExist) {
-				return append(found, next), nil
-			}
-			return append(found, at, next), err // such as a file in place of a directory
+			return found, err // such as a file in place of a directory
 		}
 		if info.Mode()&os.ModeSymlink == 0 {
 			at = next
@@ -55,7 +54,6 @@ func placesOf(path string) (places, error) {
 			return found, errors.New("too many symbolic links")
 		}
 		target, err := os.Readlink(next)
-		found = append(found, next)
 		if err != nil {
 			return found, err
 		}
@@ -65,7 +63,7 @@ func placesOf(path string) (places, error) {
 		}
 		todo = append(components(target), todo...)
 	}
-	return append(found, at), nil
+	return found, nil
 }
 
 // components keeps ".." in its place: after a link it doesn't refer to the previous
@@ -75,7 +73,7 @@ func components(path string) []string {
 	return slices.DeleteFunc(parts, func(p string) bool { return p == "" || p == "." })
 }
 
-func (p places) have(name string) bool { return slices.Contains(p, filepath.Clean(name)) }
+func (p places) have(name string) bool { return slices.Contains(p, name) }
 
 // directories returns the directories that contain the places.
 func (p places) directories() []string {

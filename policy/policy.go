@@ -114,6 +114,7 @@ type config struct {
 
 	observers []func(Change)
 	debounce  time.Duration
+	every     time.Duration // the file is read, whatever is reported
 
 	errs []error
 }
@@ -126,6 +127,7 @@ func newConfig(opts []Option) (*config, error) {
 		priorities: map[string]func(*http.Request) int{},
 		predicates: map[string]func(*http.Request) bool{},
 		debounce:   100 * time.Millisecond,
+		every:      10 * time.Second,
 	}
 	for i, o := range opts {
 		if o == nil {

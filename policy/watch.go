@@ -6,16 +6,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/background"
 )
 
 // Updater is what Watch keeps up to date: a *stint.Limiter. Each change after the first
@@ -72,12 +75,25 @@ type Watcher struct {
 	notify  *fsnotify.Watcher
 	places  places
 	watched []string // directories
-	content []byte   // what was read last
-	seen    bool     // content is set
 	done    chan struct{}
 
-	mu  sync.Mutex
-	err error
+	mu   sync.Mutex
+	last outcome // of the latest look; only the watcher's goroutine sets it
+}
+
+// outcome is what a look at the file has found.
+type outcome struct {
+	content []byte // nil if it couldn't be read
+	err     error
+	// final says that the same content has the same outcome: it is in force, or it has a
+	// mistake. What the limiter has refused it may take later.
+	final bool
+}
+
+// same reports whether o is no news after p, such as a missing file that is still missing.
+func (o outcome) same(p outcome) bool {
+	return bytes.Equal(o.content, p.content) && (o.err == nil) == (p.err == nil) &&
+		(o.err == nil || o.err.Error() == p.err.Error())
 }
 
 // Watch updates a limiter from a file, at once and then whenever the file changes,
@@ -88,13 +104,16 @@ type Watcher struct {
 // nothing. The limiter is updated even if it was made from the same file just before,
 // so no change in between is lost. Its counts stay.
 //
-// Watch watches the directories of the file and of the symbolic links on the way to it.
-// So it notices a file that is renamed into place, edited, deleted and created again,
-// or swapped as Kubernetes swaps the files of a ConfigMap. Replace a file by renaming:
-// if a file is written in parts with pauses in between, half of it may be valid and
-// come into force. Watch doesn't notice changes that the file system doesn't report,
-// such as those made by other machines (NFS) or to a single file mounted into a
-// container.
+// Watch watches every directory and symbolic link on the way to the file. So it notices
+// at once when the file is renamed into place, edited, deleted and created again, or
+// swapped together with any directory above it, as deployments and Kubernetes do. It also
+// reads the file every 10 seconds, for changes that the file system doesn't report: those
+// made by other machines (NFS), to a single file mounted into a container, or in a
+// directory that the process may not read. What the limiter has refused is tried again
+// then.
+//
+// Replace a file by renaming: if a file is written in parts with pauses in between, half
+// of it may be valid and come into force.
 func Watch(ctx context.Context, path string, limiter Updater, opts ...Option) (*Watcher, error) {
 	c, err := newConfig(opts)
 	if limiter == nil {
@@ -110,9 +129,9 @@ func Watch(ctx context.Context, path string, limiter Updater, opts ...Option) (*
 	if w.notify, err = fsnotify.NewWatcher(); err != nil {
 		return nil, fmt.Errorf("policy: watch %s: %w", path, err)
 	}
-	if _, err = w.read(); err != nil {
+	if _, w.last = w.read(); w.last.err != nil {
 		_ = w.notify.Close()
-		return nil, err
+		return nil, w.last.err
 	}
 	go w.run(ctx)
 	return w, nil
@@ -123,7 +142,7 @@ func Watch(ctx context.Context, path string, limiter Updater, opts ...Option) (*
 func (w *Watcher) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.err
+	return w.last.err
 }
 
 // Done is closed when ctx has ended and the last change has been handled.
@@ -134,6 +153,8 @@ func (w *Watcher) run(ctx context.Context) {
 	defer w.notify.Close()
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
+	unreported := time.NewTicker(w.with.every)
+	defer unreported.Stop()
 	var since time.Time // of the first change not yet looked at
 	changed := func() {
 		now := time.Now()
@@ -150,13 +171,11 @@ func (w *Watcher) run(ctx context.Context) {
 			if !open {
 				return
 			}
-			if i := slices.Index(w.watched, e.Name); i >= 0 && e.Op&(fsnotify.Rename|fsnotify.Remove) != 0 {
-				// A directory is gone, and the watch with it: a new one of the same
-				// name needs a watch of its own.
-				_ = w.notify.Remove(e.Name)
-				w.watched = slices.Delete(w.watched, i, i+1)
-				changed()
-			} else if w.places.have(e.Name) {
+			name := filepath.Clean(e.Name)
+			if e.Op&(fsnotify.Rename|fsnotify.Remove) != 0 {
+				w.gone(name)
+			}
+			if w.places.have(name) {
 				changed()
 			}
 		case err, open := <-w.notify.Errors:
@@ -166,44 +185,48 @@ func (w *Watcher) run(ctx context.Context) {
 			// After an overflow events are missing, so read the file. Other errors say
 			// little about it, and who hears of one also hears how the file is then.
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
-				w.seen = false
-				background.Do(following, func() { w.report(nil, fmt.Errorf("policy: watch %s: %w", w.path, err)) })
+				recovered(func() { w.report(nil, outcome{err: fmt.Errorf("policy: watch %s: %w", w.path, err)}) })
 			}
 			changed()
+		case <-unreported.C:
+			if since.IsZero() {
+				changed()
+			}
 		case <-timer.C:
 			since = time.Time{}
-			background.Do(following, w.look)
+			recovered(func() { w.report(w.read()) })
 		}
 	}
 }
 
-const following = "following a policy file"
-
-// look reads the file and reports the outcome if it has changed.
-func (w *Watcher) look() {
-	if p, err := w.read(); p != nil || err != nil {
-		w.report(p, err)
-	}
+// recovered calls f, an observer's or the limiter's code among it, and logs its panic, which
+// would end the process.
+func recovered(f func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			slog.Error("stint: panic while following a policy file", "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+		}
+	}()
+	f()
 }
 
 // report tells whoever wants to know that a policy is in force, or why not.
-func (w *Watcher) report(p *Policy, err error) {
+func (w *Watcher) report(p *Policy, o outcome) {
 	w.mu.Lock()
-	before := w.err
-	w.err = err
+	before := w.last
+	w.last = o
 	w.mu.Unlock()
-	if err != nil && before != nil && err.Error() == before.Error() {
-		return // such as a missing file that is still missing
+	if o.same(before) {
+		return
 	}
-	w.to.Tell(stint.Event{Kind: stint.EventPolicy, Path: w.path, Err: err})
+	w.to.Tell(stint.Event{Kind: stint.EventPolicy, Path: w.path, Err: o.err})
 	for _, observe := range w.with.observers {
-		background.Do(following, func() { observe(Change{w.path, p, err}) })
+		recovered(func() { observe(Change{w.path, p, o.err}) })
 	}
 }
 
-// read brings the file into force unless its content is what was read last; it then
-// returns nil and no error.
-func (w *Watcher) read() (*Policy, error) {
+// read brings the file into force, unless its content has had its final outcome.
+func (w *Watcher) read() (*Policy, outcome) {
 	// Watch before reading, so that no change falls between the two.
 	var data []byte
 	err := w.follow()
@@ -211,21 +234,32 @@ func (w *Watcher) read() (*Policy, error) {
 		data, err = os.ReadFile(w.file)
 	}
 	if err != nil {
-		w.seen = false
-		return nil, fmt.Errorf("policy: %w", err)
+		return nil, outcome{err: fmt.Errorf("policy: %w", err)}
 	}
-	if w.seen && bytes.Equal(data, w.content) {
-		return nil, nil
+	if w.last.final && bytes.Equal(data, w.last.content) {
+		return nil, w.last
 	}
-	w.content, w.seen = data, true
 	p, err := parse(w.path, data, w.with)
 	if err != nil {
-		return nil, err
+		return nil, outcome{data, err, true}
 	}
 	if err := w.to.Update(p.Options()...); err != nil {
-		return nil, fmt.Errorf("policy: %s: %w", w.path, err)
+		return nil, outcome{data, fmt.Errorf("policy: %s: %w", w.path, err), false}
 	}
-	return p, nil
+	return p, outcome{data, nil, true}
+}
+
+// gone ends the watches of a directory that is no longer there, and of those below, which
+// have moved away with it. Others of the same names need watches of their own.
+func (w *Watcher) gone(name string) {
+	w.watched = slices.DeleteFunc(w.watched, func(dir string) bool {
+		_, below := strings.CutPrefix(dir, name+string(filepath.Separator))
+		if dir != name && !below {
+			return false
+		}
+		_ = w.notify.Remove(dir) // it may be gone already
+		return true
+	})
 }
 
 // follow watches the directories that the file's path leads through now, or those where it
@@ -253,10 +287,13 @@ func (w *Watcher) follow() error {
 
 // watch watches directories, as many as it can, and returns the first error. It adds those
 // already watched again, since one may be a new directory of the same name, and the watch
-// ended with the old one.
+// ended with the old one. A directory that the process may pass but not read can't be
+// watched; /home often is one.
 func (w *Watcher) watch(directories []string) (failed error) {
 	for _, dir := range directories {
-		failed = cmp.Or(failed, w.notify.Add(dir))
+		if err := w.notify.Add(dir); !errors.Is(err, fs.ErrPermission) {
+			failed = cmp.Or(failed, err)
+		}
 	}
 	return failed
 }

@@ -305,6 +305,126 @@ func TestDirectoriesChange(t *testing.T) {
 	})
 }
 
+// Directories above the file's own change in one step: renamed away and replaced, swapped
+// again and again, and swapped by what they are beside a link.
+func TestDirectoriesAboveChange(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		file  string // below root
+		swaps []string
+	}{
+		{"the file's own", "current", []string{"current"}},
+		{"the one above", "current/etc", []string{"current"}},
+		{"three above", "current/a/b/c", []string{"current"}},
+		{"two of them in turn", "current/a/b", []string{"current", "current/a"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := t.TempDir()
+			do(t, os.MkdirAll(root+"/"+tt.file, 0o700))
+			write(t, root+"/"+tt.file+"/policy.yaml", units(1))
+			w := watch(t, root+"/"+tt.file+"/policy.yaml")
+			for i := range 4 {
+				dir := root + "/" + tt.swaps[i%len(tt.swaps)]
+				below := strings.TrimPrefix(root+"/"+tt.file, dir)
+				do(t, os.MkdirAll(dir+".next"+below, 0o700))
+				write(t, dir+".next"+below+"/policy.yaml", units(10*i+12))
+				do(t, os.Rename(dir, fmt.Sprint(dir, ".old", i)), os.Rename(dir+".next", dir))
+				w.becomes(10*i + 12)
+				// What has been moved away isn't watched any more, and what is there is.
+				write(t, fmt.Sprint(dir, ".old", i, below, "/policy.yaml"), "nonsense")
+				replace(t, root+"/"+tt.file+"/policy.yaml", units(10*i+13))
+				w.becomes(10*i + 13)
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, c := range w.changes {
+				if errors.As(c.Err, new(policy.Errors)) {
+					t.Errorf("read what was moved away: %v", c.Err)
+				}
+			}
+		})
+	}
+}
+
+// Each change that can't be used is observed, also if its mistake reads like the last one's.
+func TestEachBadFileIsObserved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	write(t, path, units(1))
+	w := watch(t, path)
+	observed := func(n int) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("%d changes observed", n), func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(w.changes) == n
+		})
+	}
+	bad := "version: 1\nkey: global\nlimits: [{rate: 5/1h, brust: 5}]\n"
+	replace(t, path, bad)
+	observed(1)
+	replace(t, path, bad+"# another\n")
+	observed(2)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if a, b := w.changes[0].Err, w.changes[1].Err; a == nil || b == nil || a.Error() != b.Error() {
+		t.Errorf("%v, then %v: want one message twice", a, b)
+	}
+}
+
+// busy refuses the updates from its second on until it is free.
+type busy struct {
+	mu      sync.Mutex
+	updates int
+	free    bool
+}
+
+func (b *busy) Update(...stint.Option) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.updates++; b.updates > 1 && !b.free {
+		return errors.New("conflict")
+	}
+	return nil
+}
+
+func (b *busy) Tell(stint.Event) {}
+
+// A policy that the limiter has refused is tried again when its file is next looked at, and
+// observers learn only that the outcome is another.
+func TestUpdateIsTriedAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	write(t, path, units(1))
+	changes := make(chan policy.Change, 10)
+	to := &busy{}
+	w, err := policy.Watch(t.Context(), path, to,
+		policy.WithDebounce(time.Millisecond), policy.WithObserver(func(c policy.Change) { changes <- c }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace(t, path, units(2))
+	if c := <-changes; c.Err == nil {
+		t.Errorf("observed %+v", c)
+	}
+	tried := func(n int) func() bool {
+		return func() bool {
+			do(t, os.Chmod(path, 0o600)) // which changes nothing
+			to.mu.Lock()
+			defer to.mu.Unlock()
+			return to.updates >= n
+		}
+	}
+	eventually(t, "tried again", tried(4))
+	to.mu.Lock()
+	to.free = true
+	n := to.updates
+	to.mu.Unlock()
+	eventually(t, "and again", tried(n+1))
+	if c := <-changes; c.Err != nil || c.Policy == nil {
+		t.Errorf("observed %+v", c)
+	}
+	eventually(t, "no error", func() bool { return w.Err() == nil })
+}
+
 // The last good policy stays in force, and the log and observers get the error.
 func TestBadFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")

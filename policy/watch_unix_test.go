@@ -1,0 +1,45 @@
+//go:build unix
+
+package policy
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A change that the file system doesn't report, as here one through mapped memory, is found
+// when the file is next read.
+func TestUnreportedChange(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	text := []byte("version: 1\nkey: global\nlimits: [{name: calls, rate: 1/1h}]\n")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	mapped, err := syscall.Mmap(int(f.Fd()), 0, len(text), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Munmap(mapped)
+	to := make(told, 9)
+	if _, err := Watch(t.Context(), path, to, WithDebounce(time.Millisecond), func(c *config) { c.every = 20 * time.Millisecond }); err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(text, []byte("1/1h"))
+	mapped[at] = '2'
+	if err := <-to; err != nil {
+		t.Error(err)
+	}
+	mapped[at] = '0'
+	if err := <-to; err == nil {
+		t.Error("a rate of 0 is in force")
+	}
+}
