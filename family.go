@@ -98,7 +98,7 @@ func (l *Limiter) first(opts []Option) (notices, error) {
 	f.meet(v.lines)
 	l.now.Store(v)
 	l.hear(c.store)
-	l.observers.Give(c.observers)
+	l.observers.give(c.observers)
 	l.logger, l.logKeys = c.logger, c.logKeys
 	f.enlist()
 	return f.announce(l, c), nil
@@ -209,7 +209,7 @@ func (l *Limiter) update(opts []Option) (notices, error) {
 	}
 	l.opts = c.opts
 	if len(c.observers) > 0 {
-		l.observers.Give(c.observers)
+		l.observers.give(c.observers)
 	}
 	if c.logger != nil || c.logKeys {
 		l.logger, l.logKeys = c.logger, c.logKeys

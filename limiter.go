@@ -42,7 +42,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/stint-go/stint/internal/events"
 	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/logs"
@@ -63,7 +62,7 @@ type Limiter struct {
 	hears *store.Observer // observes the store of WithStore, which holds it weakly; or nil
 
 	// Guarded by family.mu: see enlist.
-	observers events.Observers[Event]
+	observers observers
 	logger    *slog.Logger // by WithLogger
 	logKeys   bool         // by WithLogKeys
 }

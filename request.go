@@ -27,10 +27,7 @@ type call struct {
 	paced   []paced // the Bandwidths: they charge for bytes later, nothing here
 	keys    []knownKey
 	fields  field.Writer
-	// statuses are the Decision.Limits of the event that observers get.
-	statuses []LimitStatus
-	lent     eventKeys
-	near     uint8 // see BriefObserver
+	near    uint8 // see BriefObserver
 }
 
 // callState is the part of a call that is zeroed before the call is used again.

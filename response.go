@@ -271,9 +271,7 @@ func (p *Permit) observePacing(of *paced, got respond.Moved) {
 	limit := of.entry.limit
 	e := Event{Kind: EventPaced, Route: p.plan.route(), Request: p.response.Request()}
 	e.about([]store.Charge{{Key: of.key, Limit: limit, DryRun: of.entry.dryRun}})
-	defer e.takeBack()
-	e.Pacing = &e.keys.pacing
-	*e.Pacing = Pacing{
+	e.Pacing = &Pacing{
 		Limit: limit.Name(), Bytes: got.Bytes, RequestBytes: got.RequestBytes,
 		Waited: got.Waited, DryRun: of.entry.dryRun, Err: got.Err,
 	}

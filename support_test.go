@@ -143,7 +143,7 @@ func (e *events) option() stint.Option {
 		}
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.all = append(e.all, ev.Clone())
+		e.all = append(e.all, ev)
 	})
 }
 

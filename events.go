@@ -1,0 +1,321 @@
+package stint
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint/internal/logs"
+	"github.com/stint-go/stint/store"
+)
+
+// Event is what an observer gets. It may be kept, except for its Request, which belongs
+// to the server once the request has ended.
+//
+// However an event is printed or logged, it shows no key. See Key.
+type Event struct {
+	Kind EventKind
+	// Limiter is the limiter's name by WithLimiterName, or "".
+	Limiter string
+	// Route is the pattern of the WithRoute that the request has matched, or "" if it
+	// has the limiter's own limits. A request that can be read in several ways, and is
+	// held to several routes, has all their patterns, separated by commas.
+	Route string
+	// Request is the request that was decided. It is nil outside HTTP, for EventEnded,
+	// and for what happens apart from decisions (EventSettleFailed, EventUpdated,
+	// EventLimitChanged).
+	Request *http.Request
+	// Decision is the decision, for EventAdmitted, EventDenied, EventCanceled,
+	// EventDryRunDenied, EventBanned, EventSettled and EventEnded. Its Limit is the one
+	// that bound: the one that refused with the longest wait, or that has least left.
+	// For other events only Limits is set, with the Name and Cost of those that the
+	// event is about, and Limit if only one of them is enforced.
+	Decision Decision
+	// Err is the reason of a failure, and of a refusal for another reason than a limit.
+	// What a limit refused is in Decision.
+	Err error
+	// Waited is how long the request has waited for its turn or a slot.
+	Waited time.Duration
+	// StoreTook is how long the store took: to decide the request, all calls together;
+	// to settle its cost (EventSettled, EventSettleFailed); or to release its slots
+	// (EventEnded, unless the same call also settled something).
+	StoreTook time.Duration
+	// Status is the status of the response, for EventEnded; 0 if no limit looks at it.
+	Status int
+	// Held is how long the request held its slots, for EventEnded; 0 without slots.
+	Held time.Duration
+	// Change is the change that EventLimitChanged reports.
+	Change *LimitChange
+	// Pacing is what a Bandwidth did to the request, for EventPaced.
+	Pacing *Pacing
+	// Path is the policy file, for EventPolicy.
+	Path string
+	// Warning is the likely mistake, for EventWarning.
+	Warning *Warning
+	// EndsWait says that the request's wait is over: an EventWaiting came before, and
+	// this event's Kind (EventAdmitted, EventDenied, EventCanceled or EventStoreFailed)
+	// is the outcome. Each EventWaiting is followed by exactly one such event.
+	EndsWait bool
+
+	plain bool     // brief observers got it in brief
+	keys  []string // of Decision.Limits
+}
+
+// Key returns the key that Decision.Limits[i] was decided for, as stores see it:
+// escaped, and hashed if it is long. It returns "" if there is no such limit. Keys may be
+// addresses or credentials: show them only to those who may see them.
+func (e Event) Key(i int) string {
+	if i < 0 || i >= len(e.keys) {
+		return ""
+	}
+	return e.keys[i]
+}
+
+// keysOf returns the keys of charges.
+func keysOf(charges []store.Charge) []string {
+	keys := make([]string, len(charges))
+	for i := range charges {
+		keys[i] = charges[i].Key
+	}
+	return keys
+}
+
+// about sets the limits and keys of an event that isn't about a decision.
+func (e *Event) about(charges []store.Charge) {
+	e.keys = keysOf(charges)
+	e.Decision.Limits = make([]LimitStatus, len(charges))
+	enforced, only := 0, ""
+	for i := range charges {
+		l := &e.Decision.Limits[i]
+		*l = LimitStatus{Name: charges[i].Limit.Name(), DryRun: charges[i].DryRun, Cost: charges[i].Cost}
+		if !l.DryRun || len(charges) == 1 {
+			enforced, only = enforced+1, l.Name
+		}
+	}
+	if enforced == 1 {
+		e.Decision.Limit = only
+	}
+}
+
+// LogValue implements slog.LogValuer. The value says what happened, without a key, and
+// leaves out empty fields.
+func (e Event) LogValue() slog.Value {
+	d := &e.Decision
+	retry, limit, why := slog.Duration("retryAfter", d.RetryAfter), d.Limit, ""
+	if d.RetryAfter == Never {
+		retry = slog.String("retryAfter", "never")
+	}
+	if e.Err != nil {
+		why = e.Err.Error()
+	}
+	if e.Change == nil {
+		e.Change = new(LimitChange)
+	}
+	if e.Pacing == nil {
+		e.Pacing = new(Pacing)
+	}
+	warning := ""
+	if e.Warning != nil {
+		limit, warning = strings.Join(e.Warning.Limits, ", "), e.Warning.Kind.String()
+	} else {
+		e.Warning = new(Warning)
+	}
+	limit = cmp.Or(limit, e.Change.Limit, e.Pacing.Limit)
+	attrs := []slog.Attr{
+		slog.String("event", e.Kind.String()), slog.String("limiter", e.Limiter), slog.String("route", e.Route),
+		slog.String("limit", limit), slog.Int64("remaining", d.Remaining), retry,
+		slog.Duration("waited", e.Waited), slog.Duration("storeTook", e.StoreTook),
+		slog.Int("status", e.Status), slog.Duration("held", e.Held),
+		slog.Int64("from", e.Change.From), slog.Int64("to", e.Change.To), slog.Int64("bytes", e.Pacing.Bytes),
+		slog.String("path", e.Path), slog.String("warning", warning), slog.String("see", e.Warning.Link),
+		slog.String("error", why),
+	}
+	left := ""
+	if e.Kind.decided() && d.Limit != "" {
+		left = "remaining" // shown even if it is 0
+	}
+	return slog.GroupValue(present(attrs, left)...)
+}
+
+// Format implements fmt.Formatter: every verb prints what LogValue returns.
+func (e Event) Format(f fmt.State, _ rune) { format(f, e.LogValue().Group()) }
+
+// MarshalJSON implements json.Marshaler: an object of what LogValue returns, with
+// durations in seconds.
+func (e Event) MarshalJSON() ([]byte, error) { return toJSON(e.LogValue().Group()) }
+
+// EventKind says what has happened. The zero EventKind is none.
+type EventKind uint8
+
+const (
+	// EventAdmitted: all enforced limits let the request pass.
+	EventAdmitted EventKind = iota + 1
+	// EventDenied: an enforced limit refused.
+	EventDenied
+	// EventCanceled: the request's context ended during the decision or the wait,
+	// because the client left, the server shut down or a deadline passed. What had been
+	// charged is given back.
+	EventCanceled
+	// EventBlocked: a predicate of WithBlock refused.
+	EventBlocked
+	// EventEmptyKey: a request was refused because its key is empty.
+	EventEmptyKey
+	// EventKeyFailed: a KeyFunc failed or returned a key that is too long.
+	EventKeyFailed
+	// EventLimitsFailed: a WithLimitFunc failed or returned limits that can't be used, or
+	// a WithCost returned a negative cost.
+	EventLimitsFailed
+	// EventStoreFailed: the store failed. Under FailClosed Err is a *StoreError; under
+	// FailOpen the request passed.
+	EventStoreFailed
+	// EventSettleFailed: a charge could not be settled, or a slot not released.
+	EventSettleFailed
+	// EventDryRunDenied: a limit that only reports would have refused. Decision is what
+	// it would have been then, and its Limit names that limit. It comes after the event
+	// of the decision itself, once for each such limit.
+	EventDryRunDenied
+	// EventUpdated: Limiter.Update has put a new configuration in place.
+	EventUpdated
+	// EventLimitChanged: the limit of an AdaptiveConcurrency has changed for some key.
+	// It comes when a request ends, at most once in a sample window for each key.
+	EventLimitChanged
+	// EventWaiting: the request begins to wait for a slot or for its turn. Of Decision
+	// these are set: Limit, which it waits for; Queued; and Delay, the time until its
+	// turn, or 0 for a slot, since nobody knows.
+	EventWaiting
+	// EventSettled: a WithSettle or a Permit.Settle has changed what a request has
+	// cost. Decision is where its limits stand afterwards.
+	EventSettled
+	// EventPaced: the response to a request that a Bandwidth paces has ended. It comes
+	// once for each Bandwidth.
+	EventPaced
+	// EventBanned: a refusal has started a Ban, or would have if the ban weren't a dry
+	// run. It comes after the event of the decision itself, once for each ban.
+	// Decision.Limit names the ban, and RetryAfter is when it ends.
+	EventBanned
+	// EventEnded: an admitted request has ended: Permit.Done was called, or the release
+	// of its Detach. Decision is where its limits stood when it was admitted, with its
+	// final cost in Cost. Status is that of the response if a limit looks at it, and
+	// Held is how long slots were held. It follows each EventAdmitted whose permit is
+	// done, and comes last; for an Allow it comes at once.
+	EventEnded
+	// EventStoreDegraded: the primary store of a failover has failed a call or a probe,
+	// or its breaker has closed: then Err is nil. While the breaker is open, Err wraps
+	// failover.ErrOpen. The limiter that WithStore was given to gets it.
+	EventStoreDegraded
+	// EventPolicy: a policy file has been put in place, or refused: then Err says why,
+	// and the previous policy stays.
+	EventPolicy
+	// EventLeaseLost: the lease of a slot that is still held is gone, and somebody else
+	// may get the slot. Decision has the limit, and Key(0) is whose slot it is.
+	EventLeaseLost
+	// EventWarning: the limiter has found a likely mistake in how it is used. Warning
+	// says which; see WithoutWarnings. It may come before New returns, and on a
+	// goroutine of the limiter's.
+	EventWarning
+)
+
+var eventKinds = [...]struct {
+	name    string
+	decided bool         // it has a decision
+	message logs.Message // none: it isn't logged
+	over    logs.Message // what the message says is over: the event has no error
+	blamed  logs.Message // instead: the error's status says that the caller is at fault
+}{
+	EventAdmitted:      {name: "Admitted", decided: true},
+	EventDenied:        {name: "Denied", decided: true, message: logs.Refused},
+	EventCanceled:      {name: "Canceled", decided: true},
+	EventBlocked:       {name: "Blocked", message: logs.Refused},
+	EventEmptyKey:      {name: "EmptyKey", message: logs.EmptyKey},
+	EventKeyFailed:     {name: "KeyFailed", message: logs.KeyFailed},
+	EventLimitsFailed:  {name: "LimitsFailed", message: logs.LimitsFailed, blamed: logs.LimitsRefused},
+	EventStoreFailed:   {name: "StoreFailed", message: logs.StoreFailed},
+	EventSettleFailed:  {name: "SettleFailed", message: logs.SettleFailed},
+	EventDryRunDenied:  {name: "DryRunDenied", decided: true},
+	EventUpdated:       {name: "Updated"},
+	EventLimitChanged:  {name: "LimitChanged"},
+	EventWaiting:       {name: "Waiting"},
+	EventSettled:       {name: "Settled", decided: true},
+	EventPaced:         {name: "Paced"},
+	EventBanned:        {name: "Banned", decided: true, message: logs.Banned},
+	EventEnded:         {name: "Ended", decided: true},
+	EventStoreDegraded: {name: "StoreDegraded", message: logs.PrimaryFailed, over: logs.PrimaryAnswers},
+	EventPolicy:        {name: "Policy", message: logs.PolicyRefused, over: logs.PolicyInForce},
+	EventLeaseLost:     {name: "LeaseLost", message: logs.LeaseLost},
+	EventWarning:       {name: "Warning", message: logs.Warning},
+}
+
+// String returns the constant's name without Event: "Admitted".
+func (k EventKind) String() string {
+	if k.known() {
+		return eventKinds[k].name
+	}
+	return "EventKind(" + strconv.Itoa(int(k)) + ")"
+}
+
+func (k EventKind) known() bool { return k > 0 && int(k) < len(eventKinds) }
+
+// decided reports whether events of the kind have a decision.
+func (k EventKind) decided() bool { return k.known() && eventKinds[k].decided }
+
+// message returns the log message of an event with the error err, or 0 for none.
+func (k EventKind) message(err error) logs.Message {
+	if !k.known() {
+		return 0
+	}
+	if over := eventKinds[k].over; err == nil && over != 0 {
+		return over
+	}
+	if blamed := eventKinds[k].blamed; blamed != 0 {
+		var s interface{ StatusCode() int } // which escapes
+		if errors.As(err, &s) && s.StatusCode() < 500 {
+			return blamed
+		}
+	}
+	return eventKinds[k].message
+}
+
+// present leaves out attributes that are empty texts or zero, except the one named
+// anyway.
+func present(attrs []slog.Attr, anyway string) []slog.Attr {
+	return slices.DeleteFunc(attrs, func(a slog.Attr) bool {
+		switch a.Value.Kind() {
+		case slog.KindString:
+			return a.Value.String() == ""
+		case slog.KindDuration:
+			return a.Value.Duration() == 0
+		}
+		return a.Value.Int64() == 0 && a.Key != anyway
+	})
+}
+
+// format writes attributes as key="value", separated by spaces.
+func format(w io.Writer, attrs []slog.Attr) {
+	for i, a := range attrs {
+		if i > 0 {
+			_, _ = io.WriteString(w, " ")
+		}
+		_, _ = io.WriteString(w, a.Key+"="+strconv.Quote(a.Value.String()))
+	}
+}
+
+// toJSON returns attributes as a JSON object, durations in seconds.
+func toJSON(attrs []slog.Attr) ([]byte, error) {
+	all := map[string]any{}
+	for _, a := range attrs {
+		if v := a.Value; v.Kind() == slog.KindDuration {
+			all[a.Key] = v.Duration().Seconds()
+		} else {
+			all[a.Key] = v.Any()
+		}
+	}
+	return json.Marshal(all)
+}

@@ -1,0 +1,383 @@
+package stint
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint/internal/background"
+	"github.com/stint-go/stint/internal/logs"
+	"github.com/stint-go/stint/store"
+)
+
+// Observe passes every event of the limiter, and of those derived from it by With, to f
+// until stop is called. f runs on the request's own goroutine, so it should be quick,
+// and it must be safe for concurrent use. No lock is held while it runs, so it may use
+// the request's permit. Several observers are called in the order in which they were
+// added, those of the limiter that was extended first.
+//
+// Observers belong to the limiter, not to one configuration: they stay across Updates.
+// Some events come on a goroutine of the limiter (an EventSettleFailed of turns that
+// others have left, EventStoreDegraded): a panic of f there is logged, as it is for an
+// EventUpdated.
+//
+// Observe and stop are safe for concurrent use. An event that is under way may still
+// reach f after stop.
+func (l *Limiter) Observe(f func(Event)) (stop func()) {
+	if f == nil {
+		return func() {}
+	}
+	return l.add(observer{tell: f})
+}
+
+// BriefObserver observes a limiter at a third of what a function costs that gets
+// everything as events, since no event is built for a plain request that passes. A
+// request is plain if only rates, quotas and bans apply to it, none of which lets it wait
+// or reports a refusal in a dry run, and if nothing is settled by its response.
+//
+// Its methods are called as a function of Limiter.Observe is, but before those.
+type BriefObserver interface {
+	// Observe gets all events but EventAdmitted and EventEnded of plain requests.
+	Observe(Event)
+	// Passed is called instead of EventAdmitted for a plain request. route is the
+	// Route of that event, charges are what the limits were asked, results are their
+	// answers, and storeTook is how long the store took. The slices are valid until
+	// Passed returns and must not be changed. Charges have keys, which may be addresses
+	// or credentials.
+	//
+	// near, from 0 to 63, is mostly the same for requests on one processor and another
+	// for those on others: to keep processors from waiting for each other, count each
+	// near, or each near%4, by itself.
+	Passed(near uint8, route string, charges []store.Charge, results []store.Result, storeTook time.Duration)
+	// Ended is called instead of EventEnded for a plain request, with the near that
+	// Passed was called with.
+	Ended(near uint8)
+}
+
+// ObserveBriefly passes what happens to the limiter, and to those derived from it by
+// With, to o until stop is called. It is Observe for figures to which every request adds.
+// ObserveBriefly and stop are safe for concurrent use.
+func (l *Limiter) ObserveBriefly(o BriefObserver) (stop func()) {
+	if o == nil {
+		return func() {}
+	}
+	return l.add(observer{tell: o.Observe, brief: o})
+}
+
+// add adds an observer until stop is called.
+func (l *Limiter) add(o observer) (stop func()) {
+	l.family.mu.Lock()
+	defer l.family.mu.Unlock()
+	remove := l.observers.add(o)
+	l.family.enlist()
+	return func() {
+		l.family.mu.Lock()
+		defer l.family.mu.Unlock()
+		remove()
+		l.family.enlist()
+	}
+}
+
+// observer is one observer.
+type observer struct {
+	tell  func(Event)
+	brief BriefObserver // gets plain requests in brief; nil if tell gets them too
+}
+
+// observers are the observers that a limiter itself has. They aren't safe for concurrent
+// use.
+type observers struct {
+	given []observer
+	added []*observer // each at an address of its own
+}
+
+// give replaces the observers that were given before. Those added stay.
+func (o *observers) give(all []func(Event)) {
+	o.given = nil
+	for _, f := range all {
+		o.given = append(o.given, observer{tell: f})
+	}
+}
+
+// add adds the last observer. It returns the function that removes it.
+func (o *observers) add(last observer) (remove func()) {
+	at := &last
+	o.added = append(o.added, at)
+	return func() { o.added = slices.DeleteFunc(o.added, func(other *observer) bool { return other == at }) }
+}
+
+// after returns others, the observers that were given and those added, in this order.
+func (o *observers) after(others []observer) []observer {
+	all := slices.Concat(others, o.given)
+	for _, added := range o.added {
+		all = append(all, *added)
+	}
+	return all
+}
+
+// audience is all that observe a limiter. It is immutable and replaced as a whole; a nil
+// audience has no observers.
+type audience struct {
+	all []observer
+	// failing: the store has failed, so its next answers are checked.
+	failing bool
+}
+
+// passed tells the brief observers of a plain request that passes, and reports whether
+// there are others.
+func (a *audience) passed(near uint8, route string, charges []store.Charge, results []store.Result, storeTook time.Duration) (others bool) {
+	for i := range a.all {
+		if b := a.all[i].brief; b != nil {
+			b.Passed(near, route, charges, results, storeTook)
+		} else {
+			others = true
+		}
+	}
+	return others
+}
+
+// ended tells the brief observers that a plain request has ended, and reports whether
+// there are others.
+func (a *audience) ended(near uint8) (others bool) {
+	for i := range a.all {
+		if b := a.all[i].brief; b != nil {
+			b.Ended(near)
+		} else {
+			others = true
+		}
+	}
+	return others
+}
+
+// address replaces an audience with what change makes of it.
+func address(to *atomic.Pointer[audience], change func(*audience)) {
+	for {
+		was := to.Load()
+		next := new(audience)
+		if was != nil {
+			*next = *was
+		}
+		change(next)
+		if len(next.all) == 0 && !next.failing {
+			next = nil
+		}
+		if to.CompareAndSwap(was, next) {
+			return
+		}
+	}
+}
+
+// enlist works out which observers and which log each limiter has. The caller holds f.mu.
+func (f *family) enlist() {
+	for _, m := range f.members {
+		var log *logs.Log // the parent's
+		var others []observer
+		if m.parent != nil {
+			log = m.parent.log.Load()
+			if to := m.parent.told.Load(); to != nil {
+				others = to.all
+			}
+		}
+		m.log.Store(logs.Derive(log, m.log.Load(), m.logger, m.logKeys))
+		all := m.observers.after(others)
+		address(&m.told, func(a *audience) { a.all = all })
+	}
+}
+
+// Tell passes an event that happened elsewhere to the limiter's observers and its log.
+// It is for packages that manage a limiter, such as policy. A panic of an observer is
+// logged and goes no further.
+func (l *Limiter) Tell(e Event) {
+	background.Do("telling observers", func() { l.now.Load().observe(&e) })
+}
+
+// hear makes the limiter report the store's own events. The limiter keeps the observer
+// alive and the store doesn't, so that a store that outlives the limiter doesn't retain
+// it.
+func (l *Limiter) hear(s store.Store) {
+	from, ok := s.(store.Observable)
+	if !ok {
+		return
+	}
+	l.hears = &store.Observer{Tell: l.heard}
+	from.Observe(l.hears)
+}
+
+func (l *Limiter) heard(n store.Notice) {
+	switch n.Kind {
+	case store.Degraded, store.Restored:
+		l.Tell(Event{Kind: EventStoreDegraded, Err: n.Err})
+	case store.LeaseLost:
+		e := Event{Kind: EventLeaseLost}
+		e.about([]store.Charge{{Key: n.Key, Limit: n.Limit}})
+		l.Tell(e)
+	}
+}
+
+func (v *version) observe(e *Event) {
+	e.Limiter = v.name
+	if m := e.Kind.message(e.Err); m != 0 {
+		v.write(m, *e)
+	}
+	to := v.of.told.Load()
+	// After the line: if answered comes in between, the store's next answer is told, too.
+	if e.Kind == EventStoreFailed && (to == nil || !to.failing) {
+		address(&v.of.told, func(a *audience) { a.failing = true })
+	}
+	if to != nil {
+		for i := range to.all {
+			if o := &to.all[i]; !e.plain || o.brief == nil {
+				o.tell(*e)
+			}
+		}
+	}
+}
+
+// observeOf tells the observers of an event that charges are part of.
+func (v *version) observeOf(e *Event, charges []store.Charge) {
+	e.about(charges)
+	v.observe(e)
+}
+
+// unsettled tells the observers of charges that could not be settled.
+func (v *version) unsettled(p *plan, charges []store.Charge, took time.Duration, err error) {
+	v.observeOf(&Event{Kind: EventSettleFailed, Route: p.route(), Err: err, StoreTook: took}, charges)
+}
+
+// write logs an event.
+func (v *version) write(m logs.Message, e Event) {
+	text := ""
+	if e.Warning != nil {
+		text = e.Warning.Text
+	}
+	v.of.log.Load().Say(contextOf(e.Request), m, text, func(keys bool) []slog.Attr {
+		attrs := e.LogValue().Group()
+		if e.Kind == EventStoreFailed {
+			became := "passed"
+			if errors.As(e.Err, new(*StoreError)) {
+				became = "refused"
+			}
+			attrs = append(attrs, slog.String("request", became))
+		}
+		if keys {
+			for i := range e.Decision.Limits {
+				if key := e.Key(i); key != "" && e.Decision.Limits[i].Name == e.Decision.Limit {
+					attrs = append(attrs, slog.String("key", key))
+				}
+			}
+		}
+		return attrs
+	})
+}
+
+func contextOf(r *http.Request) context.Context {
+	if r == nil {
+		return context.Background()
+	}
+	return r.Context()
+}
+
+// recovered is how long a store must not have failed before it counts as answering again.
+// If only a part of a store fails, some calls succeed all the time.
+const recovered = 10 * time.Second
+
+// answered records that a store that had failed has decided a request.
+func (v *version) answered() {
+	log := v.of.log.Load()
+	if log.Quiet(logs.StoreFailed) < recovered {
+		return
+	}
+	address(&v.of.told, func(a *audience) { a.failing = false })
+	log.Write(context.Background(), logs.StoreAnswers, func(bool) (attrs []slog.Attr) {
+		if v.name != "" {
+			attrs = append(attrs, slog.String("limiter", v.name))
+		}
+		return attrs
+	})
+}
+
+// observe tells the observers of a decision, and logs it if the log shows such decisions.
+func (c *call) observe(kind EventKind, err error) {
+	to, plain := c.lim.of.told.Load(), false
+	switch decided := kind == EventAdmitted || kind == EventDenied; {
+	case to != nil:
+		if to.failing && decided && slices.ContainsFunc(c.entries, func(e *entry) bool { return e.needs&local == 0 }) {
+			c.lim.answered()
+		}
+		if plain = kind == EventAdmitted && c.plain(); plain && !to.passed(c.near, c.plan.route(), c.Charges, c.Results, c.Took) {
+			return
+		}
+	case decided && c.bans():
+	case kind == EventDenied && c.lim.of.log.Load().Shows(contextOf(c.r), logs.Refused):
+	default:
+		return
+	}
+	c.report(kind, err, plain)
+}
+
+// report sends the event of a decision. It isn't inlined, so that a request that is told
+// only in brief touches no stack for an event.
+//
+//go:noinline
+func (c *call) report(kind EventKind, err error, plain bool) {
+	c.tell(&Event{Kind: kind, Request: c.r, Err: err, Waited: c.Waited, EndsWait: c.Begun, plain: plain})
+}
+
+// plain reports whether a granted request has nothing to say that its charges and results
+// don't, now or when it ends: see BriefObserver.
+func (c *call) plain() bool {
+	if c.needs&^counts != 0 || c.Begun {
+		return false
+	}
+	for i := range c.Results {
+		if !c.Results[i].OK {
+			return false
+		}
+	}
+	return true
+}
+
+// over tells brief observers that a granted request has ended, if they got it in brief,
+// and reports whether there are no others to tell.
+func (v *version) over(told telling) (all bool) {
+	to := v.of.told.Load()
+	return to == nil || told >= plainly && !to.ended(uint8(told-plainly))
+}
+
+// tell sends an event about the call, with its decision and keys.
+func (c *call) tell(e *Event) {
+	v := c.lim
+	c.decided(&e.Decision, make([]LimitStatus, len(c.Results)))
+	e.Route, e.StoreTook, e.keys = c.plan.route(), c.Took, keysOf(c.Charges)
+	if e.Kind == EventCanceled {
+		e.Decision.Allowed = false
+	}
+	v.observe(e)
+	if e.Kind != EventAdmitted && e.Kind != EventDenied {
+		return
+	}
+	e.Kind, e.EndsWait = EventBanned, false
+	decided := e.Decision
+	for i := range c.Results {
+		if c.Results[i].Begun {
+			e.Decision = decided.refusedBy(i)
+			v.observe(e)
+		}
+	}
+	e.Kind, e.Err = EventDryRunDenied, nil
+	for i := range c.Results {
+		if c.Charges[i].DryRun && !c.Results[i].OK {
+			e.Decision = decided.refusedBy(i)
+			v.observe(e)
+		}
+	}
+}
+
+// bans reports whether the decision has started a ban.
+func (c *call) bans() bool {
+	return c.needs&counts != 0 && slices.ContainsFunc(c.Results, func(r store.Result) bool { return r.Begun })
+}
