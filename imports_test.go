@@ -33,7 +33,7 @@ var imports = map[string]rule{
 	"store":                     {notEven: []string{"net/http", "net"}},
 	"store/memstore":            {own: []string{"internal/clock", "store"}, notEven: []string{"net/http"}},
 	"store/storetest":           {own: []string{"store"}, notEven: []string{"net/http"}},
-	"store/failover":            {own: []string{"internal/background", "store"}, external: []string{"github.com/sony/gobreaker/v2"}},
+	"store/failover":            {own: []string{"internal/background", "store"}},
 	"internal/redistest":        {tests: true, external: []string{"github.com/redis/go-redis/v9"}},
 	"internal/routetest":        {tests: true, own: []string{"."}},
 	"lua":                       {},

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sony/gobreaker/v2"
 	"github.com/stint-go/stint/store"
 )
 
@@ -57,7 +56,7 @@ type Stats struct {
 type Store struct {
 	primary, secondary store.Store
 
-	threshold      uint32
+	threshold      int
 	every, timeout time.Duration
 	patience       time.Duration
 	born           time.Time // the origin for measuring the length of calls
@@ -65,93 +64,64 @@ type Store struct {
 	observe        func(Event)
 	observers      store.Observers
 
-	// The library's breaker counts failures and decides; it changes state only inside
-	// Execute. Half open, the state in which it lets one caller try, is used by the
-	// prober only: open tells all others, without a lock, not to ask.
-	breaker *gobreaker.CircuitBreaker[struct{}]
-	open    atomic.Bool
+	circuit circuit
 
 	failures, fallbacks, refusals, opened, probes atomic.Uint64
 
 	mu      sync.Mutex
-	last    error                 // the primary's last failure
-	cause   error                 // ErrOpen with last, made when first needed
-	probed  []store.Charge        // what the primary is probed with
-	events  []Event               // not yet observed
-	probing bool                  // the probing goroutine runs
-	before  uint64                // probes made before the breaker opened
-	kept    map[slot]store.Charge // releases to make when the breaker has closed
+	last    error          // the primary's last failure
+	cause   error          // ErrOpen with last, made when first needed
+	probed  []store.Charge // what the primary is probed with
+	events  []Event        // not yet observed
+	probing bool           // the probing goroutine runs
+	before  uint64         // probes made before the breaker opened
+	kept    map[slot]kept  // releases to make when the breaker has closed
 
 	life context.Context // until Close
 	end  context.CancelFunc
 }
 
-func (s *Store) newBreaker() {
-	s.breaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
-		// The prober does the timing: when it asks, it may.
-		Timeout:       1,
-		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= s.threshold },
-		IsExcluded:    excluded,
-		OnStateChange: s.changed,
-	})
-}
-
 // final wraps an error that is returned to the caller: the secondary isn't asked.
-type final struct {
-	error
-	counted bool // it counts as a failure of the primary
-}
+type final struct{ error }
 
 // errNotAsked is the outcome of a call made while the breaker was open.
 var errNotAsked = errors.New("not asked")
 
-func excluded(err error) bool {
-	f, ok := err.(final)
-	return ok && !f.counted || err == errNotAsked
-}
-
 // ask makes a call on the primary if the breaker is closed. failure turns its error
 // into the caller's.
 func (s *Store) ask(ctx context.Context, charges []store.Charge, call func() error) error {
-	if s.open.Load() {
+	now, open := s.circuit.state()
+	if open {
 		return errNotAsked
 	}
-	_, err := s.breaker.Execute(func() (struct{}, error) {
-		if s.open.Load() { // it opened just now, so this would be a probe
-			return struct{}{}, errNotAsked
-		}
-		defer s.panicked(charges)
-		// The length of a call matters only if the caller's deadline ends it: without a
-		// deadline the clock isn't read.
-		var began time.Duration
-		if _, bounded := ctx.Deadline(); bounded {
-			began = time.Since(s.born)
-		}
-		err := call()
-		if err == nil {
-			return struct{}{}, nil
-		}
-		return struct{}{}, s.judge(ctx, began, err, charges)
-	})
-	if err == gobreaker.ErrOpenState || err == gobreaker.ErrTooManyRequests {
-		return errNotAsked
+	defer s.panicked(now, charges)
+	// The length of a call matters only if the caller's deadline ends it: without a
+	// deadline the clock isn't read.
+	var began time.Duration
+	if _, bounded := ctx.Deadline(); bounded {
+		began = time.Since(s.born)
 	}
-	if f, own := err.(final); err != nil && err != errNotAsked && (!own || f.counted) {
+	err := call()
+	if err == nil {
+		s.succeed(now)
+		return nil
+	}
+	cause, returned := s.judge(ctx, began, err)
+	if cause != nil {
+		s.fail(now, cause, charges)
 		s.observers.Tell(store.Notice{Kind: store.Degraded, Err: err})
 	}
-	return err
+	return returned
 }
 
-// panicked remembers a panic of the primary, which the library counts as a failure, and
-// lets it go on to the caller.
-func (s *Store) panicked(charges []store.Charge) {
+// panicked counts a panic of the primary as a failure, and lets it go on to the caller.
+func (s *Store) panicked(since period, charges []store.Charge) {
 	p := recover()
 	if p == nil {
 		return
 	}
 	err := fmt.Errorf("panic: %v", p)
-	s.failures.Add(1)
-	s.remember(err, charges)
+	s.fail(since, err, charges)
 	s.observers.Tell(store.Notice{Kind: store.Degraded, Err: err})
 	panic(p)
 }
@@ -169,12 +139,12 @@ func (s *Store) failure(err error) error {
 	return err
 }
 
-// judge decides what an error of the primary means, and remembers it if it counts as a
-// failure.
-func (s *Store) judge(ctx context.Context, began time.Duration, err error, charges []store.Charge) error {
+// judge decides what an error of the primary means: its cause, if it counts as a failure
+// of the primary, and the error that ask returns.
+func (s *Store) judge(ctx context.Context, began time.Duration, err error) (cause, returned error) {
 	for _, malformed := range []error{store.ErrCost, store.ErrLimit, store.ErrResults, store.ErrDuplicate} {
 		if errors.Is(err, malformed) {
-			return final{error: err}
+			return nil, final{err}
 		}
 	}
 	ended := ctx.Err()
@@ -184,37 +154,21 @@ func (s *Store) judge(ctx context.Context, began time.Duration, err error, charg
 		// before the context does.
 		ended = context.DeadlineExceeded
 	}
-	cause := err
+	cause, returned = err, err
 	if ended != nil {
 		// The caller has no time left to ask the secondary. Whether the primary is to
 		// blame depends on how long it had.
+		returned = final{err}
 		took := time.Since(s.born) - began
 		if !bounded || !errors.Is(ended, context.DeadlineExceeded) || took < s.patience {
-			return final{error: err}
+			return nil, returned
 		}
 		cause = fmt.Errorf("failover: no answer within %v, when the caller's deadline passed: %w", took.Round(time.Millisecond), err)
 	}
 	if s.isFailure != nil && !s.isFailure(err) {
-		return final{error: err}
+		return nil, final{err}
 	}
-	s.failures.Add(1)
-	s.remember(cause, charges)
-	if ended != nil {
-		return final{error: err, counted: true}
-	}
-	return err
-}
-
-// remember keeps a failure and the charges to probe with.
-func (s *Store) remember(err error, charges []store.Charge) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last, s.cause = err, nil
-	// Calls already under way when the breaker opened fail later for the same cause;
-	// the probe keeps the charges of the call that opened it.
-	if len(charges) > 0 && !s.open.Load() {
-		s.probed = probesFor(charges)
-	}
+	return cause, returned
 }
 
 // openError returns ErrOpen joined with the primary's last failure.
@@ -232,7 +186,7 @@ func (s *Store) openError() error {
 
 // State returns the state of the breaker. Closed means that calls go to the primary.
 func (s *Store) State() State {
-	if s.open.Load() {
+	if _, open := s.circuit.state(); open {
 		return Open
 	}
 	return Closed

@@ -20,8 +20,8 @@ import (
 type explored interface {
 	store.Store
 	Close() error
-	// IsOpen is whether the breaker is, and Left what there is still to do.
-	IsOpen() bool
+	// Period is how often the breaker has changed, and Left what there is still to do.
+	Period() int
 	Left() (kept, events int, probing bool)
 }
 
@@ -42,7 +42,7 @@ func Explore(primary, secondary store.Store, threshold int, observe func(opens b
 	return Explored{New(primary, secondary, WithThreshold(threshold), WithObserver(func(e Event) { observe(e.To == Open) }))}
 }
 
-func (x Explored) IsOpen() bool { return x.open.Load() }
+func (x Explored) Period() int { now, _ := x.circuit.state(); return int(now) }
 
 func (x Explored) Left() (kept, events int, probing bool) { return len(x.kept), len(x.events), x.probing }
 `
@@ -55,22 +55,27 @@ type half struct {
 	stands map[store.Receipt]bool
 	heard  map[store.Receipt]bool // to be settled, but was down
 	made   byte                   // leases
-	failed int                    // calls, in a way that counts
+	// failed is how many calls have failed in a way that counts, by the period that it was
+	// when they got here: the breaker may have counted them in the one before.
+	// If one actor charges and nothing is released in the background, a charge ends the row.
+	failed map[int]int
+	alone  bool
+	period func() int
 }
 
 func newHalf(r *orders.Run, name string) *half {
-	return &half{Run: r, name: name, is: "up", stands: map[store.Receipt]bool{}, heard: map[store.Receipt]bool{}}
+	return &half{Run: r, name: name, is: "up", stands: map[store.Receipt]bool{}, heard: map[store.Receipt]bool{}, failed: map[int]int{}}
 }
 
 var errHalf = errors.New("down")
 
 // asked is the way to the half, and says whether it decides.
-func (h *half) asked(ctx context.Context) error {
+func (h *half) asked(ctx context.Context, since int) error {
 	orders.At(orders.Store, unsafe.Pointer(h))
 	orders.Note("the %s is asked, and is %s", h.name, h.is)
 	switch is := h.is; is {
 	case "down":
-		h.failed++
+		h.failed[since]++
 		return errHalf
 	case "hanging", "late":
 		began := orders.Now()
@@ -81,7 +86,7 @@ func (h *half) asked(ctx context.Context) error {
 			break
 		}
 		if orders.Now().Sub(began) >= patience {
-			h.failed++
+			h.failed[since]++
 		}
 		return ctx.Err()
 	}
@@ -89,8 +94,12 @@ func (h *half) asked(ctx context.Context) error {
 }
 
 func (h *half) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	if err := h.asked(ctx); err != nil {
+	since := h.period()
+	if err := h.asked(ctx, since); err != nil {
 		return err
+	}
+	if h.alone && charges[0].Limit == rateLimit {
+		h.failed[since] = 0
 	}
 	h.made++
 	results[0] = store.Result{OK: true, Receipt: store.Receipt{Instant: int64(h.made), Cost: 1}}
@@ -102,8 +111,7 @@ func (h *half) Take(ctx context.Context, charges []store.Charge, results []store
 }
 
 func (h *half) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	if err := h.asked(ctx); err != nil {
-		h.heard[charges[0].Receipt] = true
+	if err := h.asked(ctx, h.period()); err != nil {
 		return err
 	}
 	if charges[0].Receipt.Lease[1] != h.name[0] {
@@ -142,6 +150,8 @@ func (x outage) scenario(newStore newStore) func(*orders.Run) {
 		r.Freeze()
 		w := &pair{Run: r, threshold: x.threshold, late: strings.Contains(x.String(), "late"), primary: newHalf(r, "primary"), secondary: newHalf(r, "secondary")}
 		w.store = newStore(w.primary, w.secondary, x.threshold, w.observe)
+		w.primary.period, w.secondary.period = w.store.Period, func() int { return 0 }
+		w.primary.alone = len(x.actors) == 1 && !strings.Contains(x.String(), "take")
 		for i, does := range x.actors {
 			r.Go(string(rune('A'+i)), func() {
 				var held store.Receipt
@@ -161,17 +171,19 @@ type pair struct {
 	primary, secondary *half
 	threshold          int
 	late               bool // the primary is at times
-	opens              bool // as the observer was told
+	changes            int  // as the observer was told
 	closed             bool
 }
 
 func (w *pair) observe(opens bool) {
-	if orders.Note("observed: opens: %t", opens); opens == w.opens {
+	if orders.Note("observed: opens: %t", opens); opens != (w.changes%2 == 0) {
 		w.Broken("the breaker is told to be what it is: open: %t", opens)
 	}
-	if w.opens = opens; opens && w.primary.failed < w.threshold {
-		w.Broken("the breaker opens after %d failures", w.primary.failed)
+	// The first period is 0, and the breaker opens at the ends of the even ones.
+	if opens && w.primary.failed[w.changes] < w.threshold {
+		w.Broken("the breaker opens after %d failures in its period", w.primary.failed[w.changes])
 	}
+	w.changes++
 }
 
 func (w *pair) do(what string, held *store.Receipt) {
@@ -200,6 +212,9 @@ func (w *pair) do(what string, held *store.Receipt) {
 		_ = w.store.Close()
 	case "charge":
 		w.take(ctx, rateLimit)
+		if period := w.store.Period(); w.primary.alone && period%2 == 0 && w.primary.failed[period] >= w.threshold {
+			w.Broken("%d failures in a row, and the breaker is closed", w.primary.failed[period])
+		}
 	case "take":
 		*held = w.take(ctx, slotLimit)
 	case "release":
@@ -209,6 +224,8 @@ func (w *pair) do(what string, held *store.Receipt) {
 		var result [1]store.Result
 		err := w.store.Settle(ctx, []store.Charge{{Key: "k", Limit: slotLimit, Receipt: *held}}, result[:])
 		orders.Note("released: %v", err)
+		// Only what the open breaker keeps from the primary is made later.
+		w.primary.heard[*held] = err != nil && !strings.Contains(err.Error(), "the breaker is open")
 	default:
 		panic(what)
 	}
@@ -251,8 +268,8 @@ func (w *pair) look() {
 	if w.closed {
 		return
 	}
-	if open := w.store.IsOpen(); open || w.opens {
-		w.Broken("the primary is up, and the breaker open: %t; observed: %t", open, w.opens)
+	if period := w.store.Period(); period%2 == 1 || period != w.changes {
+		w.Broken("the primary is up, after %d changes; observed: %d", period, w.changes)
 	}
 	if kept, events, probing := w.store.Left(); kept > 0 || events > 0 || probing {
 		w.Broken("%d releases and %d events are left, probing: %t", kept, events, probing)
@@ -269,7 +286,6 @@ func TestEveryOrder(t *testing.T) {
 		(&orders.Elsewhere{
 			Path:    "github.com/stint-go/stint/store/failover",
 			Added:   map[string]string{"explored.go": exploredFile},
-			With:    []string{"github.com/sony/gobreaker/v2"},
 			Mutants: mutants,
 			Entry: "func(primary, secondary one, threshold int, observe func(bool)) explored " +
 				"{ return V.Explore(primary, secondary, threshold, observe) }",
@@ -278,6 +294,11 @@ func TestEveryOrder(t *testing.T) {
 	}
 	var outages []outage
 	during := func(threshold int, actors ...string) { outages = append(outages, outage{threshold, actors}) }
+	during(2, "down; charge; up; charge; down; charge; up; charge")
+	during(2, "down; charge; charge; up; wait; down; charge; charge; up; wait")
+	during(2, "down; charge; charge; up; wait; down; charge; up; charge; wait")
+	during(1, "charge in 900ms", "hanging; down; charge; up; wait; wait; wait; wait")
+	during(2, "take; down; charge; charge; release; up", "wait; down; wait; up")
 	during(1, "take; release", "down; up")
 	during(1, "take; release", "charge", "down; up")
 	during(1, "take; release", "charge", "down; wait; up")
@@ -311,7 +332,18 @@ var mutants = []orders.Variant{
 	{Name: "no deadline counts", Edits: []orders.Edit{{File: "breaker.go",
 		Was: "if !bounded || !errors.Is", Is: "if bounded || !errors.Is"}}},
 	{Name: "what doesn't count is a failure to the breaker", Edits: []orders.Edit{{File: "breaker.go",
-		Was: "return ok && !f.counted || err == errNotAsked", Is: "return ok && f.counted || err == errNotAsked"}}},
+		Was: "			return nil, returned\n", Is: "			return err, returned\n"}}},
+	{Name: "a success doesn't end a row", Edits: []orders.Edit{{File: "circuit.go",
+		Was: "	if now, _ := s.circuit.state(); now == since {\n		s.circuit.row.Store(0)\n	}\n", Is: ""}}},
+	{Name: "the row goes on after an outage", Edits: []orders.Edit{{File: "circuit.go",
+		Was: "	s.circuit.row.Store(0)\n	s.circuit.period.Add(1)\n", Is: "	s.circuit.period.Add(1)\n"}}},
+	{Name: "one failure too many is needed", Edits: []orders.Edit{{File: "circuit.go",
+		Was: ">= int64(s.threshold)", Is: "> int64(s.threshold)"}}},
+	{Name: "a failure from before the outage counts after it", Edits: []orders.Edit{{File: "circuit.go",
+		Was: "	if now, _ := s.circuit.state(); now != since {\n", Is: "	if _, open := s.circuit.state(); open {\n"}}},
+	{Name: "a failure counts in two steps", Edits: []orders.Edit{{File: "circuit.go",
+		Was: "	if s.circuit.row.Add(1) >= int64(s.threshold) {\n",
+		Is:  "	row := s.circuit.row.Add(1)\n	s.mu.Unlock()\n	s.mu.Lock()\n	if row >= int64(s.threshold) {\n"}}},
 	{Name: "a probe may take for ever", Edits: []orders.Edit{{File: "probe.go",
 		Was: "context.WithTimeout(s.life, s.timeout)", Is: "context.WithCancel(s.life)"}}},
 	{Name: "a release that is made later may take for ever", Edits: []orders.Edit{{File: "release.go",
@@ -319,13 +351,16 @@ var mutants = []orders.Variant{
 	{Name: "a release that isn't made is forgotten", Edits: []orders.Edit{{File: "failover.go",
 		Was: "	if err == errNotAsked {\n		s.keep(charges)\n	}\n", Is: ""}}},
 	{Name: "a release that is kept waits for the next outage", Edits: []orders.Edit{{File: "release.go",
-		Was: "	if len(s.kept) > 0 { // the breaker may have closed meanwhile\n		s.work()\n	}\n", Is: ""}}},
+		Was: "	s.work() // the breaker may have closed meanwhile\n", Is: ""}}},
 	{Name: "the probing ends in two steps", Edits: []orders.Edit{{File: "probe.go",
-		Was: "			s.probing = open\n			s.mu.Unlock()\n", Is: "			s.mu.Unlock()\n			s.mu.Lock()\n			s.probing = open\n			s.mu.Unlock()\n"}}},
-	{Name: "each failed probe is a change", Edits: []orders.Edit{{File: "probe.go",
-		Was: "	if s.open.Load() == open {\n		return\n	}\n", Is: ""}}},
+		Was: "			done = !s.probing\n			s.mu.Unlock()\n",
+		Is:  "			done = !s.probing\n			s.probing = true\n			s.mu.Unlock()\n			s.mu.Lock()\n			s.probing = !done\n			s.mu.Unlock()\n"}}},
+	{Name: "a closed breaker is probed", Edits: []orders.Edit{{File: "probe.go",
+		Was: "		if s.State() == Open {\n			s.try()\n		}\n", Is: "		s.try()\n"}}},
 	{Name: "a release that the probing goroutine isn't let make is forgotten", Edits: []orders.Edit{{File: "release.go",
-		Was: "		if err == errNotAsked {\n			s.keep(charges)\n		}\n", Is: "		_ = err\n"}}},
+		Was: "		if err == nil {\n			continue\n", Is: "		if err == nil || err == errNotAsked {\n			continue\n"}}},
+	{Name: "a release that fails in the background is forgotten", Edits: []orders.Edit{{File: "release.go",
+		Was: "time.Since(k.tried) >= keepFor", Is: "true"}}},
 	{Name: "events are told in two steps", Edits: []orders.Edit{{File: "probe.go",
 		Was: "			e := s.events[0]\n			s.events = s.events[1:]\n			s.mu.Unlock()\n",
 		Is:  "			e := s.events[0]\n			s.mu.Unlock()\n			s.mu.Lock()\n			s.events = nil\n			s.mu.Unlock()\n"}}},

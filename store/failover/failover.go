@@ -68,9 +68,11 @@
 //
 // Concurrency slots differ, because a primary may renew a lease until it hears that the
 // slot is free. A release that fails with ErrOpen is kept, and made in the background
-// once the breaker has closed. Until then the slot stays taken on the primary, unless
-// its lease expires there. Trying again isn't necessary and does no harm. A release
-// that the primary was asked for and failed isn't kept: the primary has heard of it.
+// once the breaker has closed. If the primary fails it, it is tried again at the interval
+// of [WithProbe], for a minute from the first try. Until it is made, the slot stays taken
+// on the primary, unless its lease expires there. Trying again isn't necessary and does no
+// harm. A caller's own release that the primary fails isn't kept: the primary has heard of
+// it.
 //
 // In package stint, Permit.Settle returns such an error in a stint.StoreError.
 // Permit.Done returns nothing: it reports the error to observers as a SettleFailed
@@ -99,7 +101,7 @@ type Option func(*Store)
 func WithThreshold(n int) Option {
 	return func(s *Store) {
 		if n >= 1 {
-			s.threshold = uint32(min(n, 1<<30))
+			s.threshold = n
 		}
 	}
 }
@@ -176,7 +178,6 @@ func New(primary, secondary store.Store, opts ...Option) *Store {
 	for _, opt := range opts {
 		opt(s)
 	}
-	s.newBreaker()
 	return s
 }
 

@@ -42,56 +42,69 @@ func TestKeptTooLate(t *testing.T) {
 	})
 }
 
-// Calls pass an open breaker without touching the library's: half open, it would count
-// them instead of a probe.
-func TestOpenIsNotEntered(t *testing.T) {
+// A call counts in the period in which it began: neither its success nor its failure says
+// anything about the primary after an outage that came between.
+func TestOutcomesOfAnEarlierPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(&scripted{err: errors.New("down")}, nil, WithThreshold(1), WithProbe(time.Hour, 0))
+		s := New(&scripted{}, nil, WithThreshold(2))
 		defer s.Close()
-		charges, results := []store.Charge{{Key: "k", Limit: probeLimit, Cost: 1}}, make([]store.Result, 1)
-		for range 10 {
-			s.Take(t.Context(), charges, results)
-			time.Sleep(time.Second)
+		before, _ := s.circuit.state()
+		down := errors.New("down")
+		s.fail(before, down, nil)
+		if s.State() != Closed {
+			t.Fatal("open after one failure")
 		}
-		if got := s.breaker.Counts(); got.Requests != 0 || s.State() != Open {
-			t.Errorf("%v, %+v", s.State(), got)
+		s.succeed(before)
+		s.fail(before, down, nil)
+		if s.State() != Closed {
+			t.Fatal("open although a success came between")
+		}
+		s.fail(before, down, nil)
+		if s.State() != Open {
+			t.Fatal("closed after two failures in a row")
+		}
+		s.fail(before, down, nil)
+		s.succeed(before)
+		if got := s.Stats(); got.State != Open || got.Opened != 1 {
+			t.Fatalf("%+v", got)
+		}
+		s.answered()
+		after, _ := s.circuit.state()
+		s.fail(before, down, nil)
+		s.fail(after, down, nil)
+		if s.State() != Closed {
+			t.Fatal("a failure of an earlier period counts")
+		}
+		s.succeed(before)
+		s.fail(after, down, nil)
+		if s.State() != Open {
+			t.Fatal("a success of an earlier period counts")
 		}
 	})
-	// One who has seen it closed and gets in as it opens turns back.
-	synctest.Test(t, func(t *testing.T) {
-		p := &scripted{err: errors.New("down")}
-		s := New(p, nil, WithThreshold(1), WithProbe(time.Hour, 0))
-		defer s.Close()
-		charges, results := []store.Charge{{Key: "k", Limit: probeLimit, Cost: 1}}, make([]store.Result, 1)
-		s.Take(t.Context(), charges, results)
-		time.Sleep(time.Second)
-		s.open.Store(false) // as it was when he looked
-		if err := s.Take(t.Context(), charges, results); !errors.Is(err, ErrOpen) || p.taken != 1 {
-			t.Errorf("%v, asked %d times", err, p.taken)
-		}
-	})
-	if !excluded(errNotAsked) || !excluded(final{error: errNotAsked}) || excluded(final{error: errNotAsked, counted: true}) {
-		t.Error("who was not asked is no success and no failure")
-	}
 }
 
-// A probe that the library doesn't let through wasn't made, and is no failure.
-func TestProbeNotLetThrough(t *testing.T) {
+// A release that the primary goes on failing is tried for a minute.
+func TestReleaseIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		down := errors.New("down")
-		s := New(&scripted{err: down}, nil, WithThreshold(1), WithProbe(1, 0)) // the library's clock must have moved on by 2
-		defer s.Close()
-		charges, results := []store.Charge{{Key: "k", Limit: probeLimit, Cost: 1}}, make([]store.Result, 1)
-		s.Take(t.Context(), charges, results)
-		for range 4 {
-			time.Sleep(time.Nanosecond)
-			synctest.Wait()
-			if err := s.Take(t.Context(), charges, results); err.Error() != ErrOpen.Error()+": down" || !errors.Is(err, down) {
-				t.Fatal(err)
-			}
-		}
-		if got := s.Stats().Probes; got != 2 {
-			t.Errorf("%d probes in 4 ns, want 2", got)
+		p := &unsettled{}
+		s := New(p, nil, WithThreshold(1000))
+		start := time.Now()
+		s.keep([]store.Charge{{Key: "k", Limit: probeLimit, Receipt: store.Receipt{Cost: 1, Lease: store.Lease(7)}}})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if took := p.last.Sub(start); took < keepFor || took > keepFor+time.Second || len(s.kept) != 0 || s.probing {
+			t.Errorf("tried for %v, %d kept", took, len(s.kept))
 		}
 	})
+}
+
+// unsettled is a store that fails to settle.
+type unsettled struct {
+	scripted
+	last time.Time
+}
+
+func (u *unsettled) Settle(context.Context, []store.Charge, []store.Result) error {
+	u.last = time.Now()
+	return errors.New("down")
 }

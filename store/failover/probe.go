@@ -7,34 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sony/gobreaker/v2"
 	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/store"
 )
-
-// changed is called on every change of the library's state, while the library holds its
-// lock. A failed probe goes from half open back to open: nobody else has seen it, so
-// for them nothing has changed.
-func (s *Store) changed(_ string, _, to gobreaker.State) {
-	open := to != gobreaker.StateClosed
-	if s.open.Load() == open {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open.Store(open)
-	e := Event{From: Open, To: Closed, At: time.Now(), Probes: s.probes.Load() - s.before}
-	if open {
-		s.opened.Add(1)
-		s.before = s.probes.Load()
-		e = Event{From: Closed, To: Open, At: time.Now(), Err: s.last}
-	}
-	if s.life.Err() != nil {
-		return
-	}
-	s.events = append(s.events, e)
-	s.work()
-}
 
 // work starts the probing goroutine unless it runs. The caller holds mu.
 func (s *Store) work() {
@@ -44,33 +19,33 @@ func (s *Store) work() {
 	}
 }
 
-// probe reports events and probes the primary until it answers and nothing is left to
-// do. Only one such goroutine runs at a time, while the breaker is open or work was
-// left when it closed.
+// probe reports events, probes an open primary until it answers, and makes the kept
+// releases on one that is back. Only one such goroutine runs at a time, while there is
+// something to do.
 func (s *Store) probe() {
 	timer := time.NewTimer(s.every)
 	defer timer.Stop()
-	for {
-		if s.catchUp() {
-			return
-		}
+	for !s.catchUp() {
 		select {
 		case <-s.life.Done():
 			return
 		case <-timer.C:
 		}
-		s.try()
+		if s.State() == Open {
+			s.try()
+		}
 		timer.Reset(s.every)
 	}
 }
 
-// catchUp reports events to the observer, and makes the kept releases on a primary that
-// is back. It returns true if the breaker is closed: the goroutine then ends, and the
-// next change starts another.
+// catchUp reports events to the observer, and tries once to make the kept releases if
+// the breaker is closed. It returns true if nothing is left to do: the goroutine then
+// ends, and the next change or kept release starts another.
 func (s *Store) catchUp() (done bool) {
+	released := false
 	for s.life.Err() == nil {
 		s.mu.Lock()
-		open := s.open.Load()
+		open := s.State() == Open
 		switch {
 		case len(s.events) > 0:
 			e := s.events[0]
@@ -84,15 +59,17 @@ func (s *Store) catchUp() (done bool) {
 			} else {
 				s.observers.Tell(store.Notice{Kind: store.Restored})
 			}
-		case !open && len(s.kept) > 0:
+		case !open && !released && len(s.kept) > 0:
+			released = true
 			kept := s.kept
 			s.kept = nil
 			s.mu.Unlock()
 			s.release(kept)
 		default:
-			s.probing = open
+			s.probing = open || len(s.kept) > 0
+			done = !s.probing
 			s.mu.Unlock()
-			return !open
+			return done
 		}
 	}
 	return true
@@ -129,26 +106,19 @@ func (s *Store) try() {
 	s.mu.Lock()
 	probed := s.probed
 	s.mu.Unlock()
-	_, err := s.breaker.Execute(func() (struct{}, error) {
-		s.probes.Add(1)
-		results := make([]store.Result, len(probed))
-		if err := caught(func() error { return s.primary.Take(ctx, probed, results) }); err != nil {
-			return struct{}{}, err
-		}
-		for i := range results {
-			if !results[i].OK { // nothing was written
-				return struct{}{}, errRefused
-			}
-		}
-		return struct{}{}, nil
-	})
+	s.probes.Add(1)
+	results := make([]store.Result, len(probed))
+	err := caught(func() error { return s.primary.Take(ctx, probed, results) })
+	if err == nil && slices.ContainsFunc(results, func(r store.Result) bool { return !r.OK }) {
+		err = errRefused // nothing was written
+	}
 	switch {
-	case err == nil, s.life.Err() != nil:
-	case err == gobreaker.ErrOpenState, err == gobreaker.ErrTooManyRequests:
-		// A caller that came as the breaker opened has used up this probe's turn. The
-		// primary wasn't asked; the next probe will.
-	default:
-		s.remember(err, nil)
+	case err == nil:
+		s.answered()
+	case s.life.Err() == nil:
+		s.mu.Lock()
+		s.last, s.cause = err, nil
+		s.mu.Unlock()
 		s.degraded(err)
 	}
 }

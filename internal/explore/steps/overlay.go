@@ -35,8 +35,6 @@ type Elsewhere struct {
 	Path string
 	// Added are files that each variant has beside the shipped ones, by name.
 	Added map[string]string
-	// With are packages that it imports, to be explored with it.
-	With []string
 	// Edits are made in all variants, also the one without a mistake.
 	Edits []Edit
 	// Mutants are the variants with a mistake.
@@ -52,11 +50,6 @@ type Elsewhere struct {
 func (e *Elsewhere) Run(t *testing.T) {
 	t.Helper()
 	o := newOverlay(t)
-	for i, imported := range e.With {
-		beside := fmt.Sprint("beside", i)
-		o.twins[imported] = path.Join(e.Path, beside)
-		o.beside(beside, imported)
-	}
 	all := append([]Variant{{Name: Shipped}}, e.Mutants...)
 	imports, entries := "", ""
 	for i, v := range all {
@@ -84,7 +77,6 @@ type overlay struct {
 	t       *testing.T
 	dir     string // the package's
 	to      string // what the files say
-	twins   map[string]string
 	Replace map[string]string
 }
 
@@ -94,13 +86,13 @@ func newOverlay(t *testing.T) *overlay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &overlay{t: t, dir: dir, to: t.TempDir(), twins: maps.Clone(twins), Replace: map[string]string{}}
+	return &overlay{t: t, dir: dir, to: t.TempDir(), Replace: map[string]string{}}
 }
 
 // variant adds a package in a directory below.
 func (o *overlay) variant(dir string, v Variant, added map[string]string) {
 	o.t.Helper()
-	text := o.shipped(".")
+	text := o.shipped()
 	maps.Copy(text, added)
 	for _, e := range v.Edits {
 		if n := strings.Count(text[e.File], e.Was); n != 1 {
@@ -111,20 +103,10 @@ func (o *overlay) variant(dir string, v Variant, added map[string]string) {
 	o.addTwins(dir, text)
 }
 
-// beside adds a package that variants import.
-func (o *overlay) beside(dir, imported string) {
+// shipped is what the files of the package say, by name.
+func (o *overlay) shipped() map[string]string {
 	o.t.Helper()
-	from, err := exec.Command("go", "list", "-f", "{{.Dir}}", imported).Output()
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	o.addTwins(dir, o.shipped(strings.TrimSpace(string(from))))
-}
-
-// shipped is what the files of a package's directory say, by name.
-func (o *overlay) shipped(dir string) map[string]string {
-	o.t.Helper()
-	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	names, err := filepath.Glob("*.go")
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -141,7 +123,7 @@ func (o *overlay) shipped(dir string) map[string]string {
 func (o *overlay) addTwins(dir string, text map[string]string) {
 	o.t.Helper()
 	for name, source := range text {
-		twin, err := twinned(name, source, o.twins)
+		twin, err := twinned(name, source)
 		if err != nil {
 			o.t.Fatal(err)
 		}

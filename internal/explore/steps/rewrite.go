@@ -27,7 +27,7 @@ var twins = map[string]string{
 // twinned has a file import the twins, and call package lang for each statement about
 // goroutines and channels. It goes by the syntax alone, so a range over a channel stays
 // what it is, and would block for ever.
-func twinned(name, source string, twins map[string]string) (string, error) {
+func twinned(name, source string) (string, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, name, source, parser.SkipObjectResolution)
 	if err != nil {

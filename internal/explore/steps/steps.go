@@ -155,8 +155,12 @@ func Spawn(f func()) {
 // End has f called when all actors have returned.
 func (r *Run) End(f func()) { r.ends = append(r.ends, f) }
 
-// Broken says that a promise is broken.
+// Broken says that a promise is broken. In a run that isn't gone on with it means nothing:
+// deferred calls of the actors that are unwound take no steps.
 func (r *Run) Broken(format string, args ...any) {
+	if r.pruned {
+		return
+	}
 	r.broken = append(r.broken, fmt.Sprintf(format, args...))
 }
 

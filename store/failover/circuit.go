@@ -1,0 +1,86 @@
+package failover
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// circuit is the state of the breaker. Closed, callers ask the primary, and its failures
+// in a row are counted. Open, nobody but the probing goroutine asks it: its probe is what
+// is called half open elsewhere, so no caller ever tries out a primary that may be down.
+//
+//	          as many failures in a row as the threshold
+//	closed ────────────────────────────────────────────────▶ open
+//	       ◀────────────────────────────────────────────────
+//	                   a probe is answered
+//
+// The state changes under Store.mu and is read without it.
+type circuit struct {
+	period atomic.Uint64 // a period
+	row    atomic.Int64  // failures in a row in this period, while it is closed
+}
+
+// period is the number of changes so far, so it is odd while the breaker is open. A call
+// counts only in the period in which it began: one that began before an outage says
+// nothing about the primary after it.
+type period uint64
+
+func (p period) open() bool { return p%2 == 1 }
+
+// state returns the period, and whether the breaker is open in it.
+func (c *circuit) state() (now period, open bool) {
+	now = period(c.period.Load())
+	return now, now.open()
+}
+
+// succeed ends the row of failures. Without failures, it takes no lock.
+func (s *Store) succeed(since period) {
+	if s.circuit.row.Load() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now, _ := s.circuit.state(); now == since {
+		s.circuit.row.Store(0)
+	}
+}
+
+// fail remembers a failure of a call, and opens the breaker if the row is long enough.
+func (s *Store) fail(since period, cause error, charges []store.Charge) {
+	s.failures.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last, s.cause = cause, nil
+	if now, _ := s.circuit.state(); now != since {
+		return
+	}
+	if len(charges) > 0 {
+		s.probed = probesFor(charges)
+	}
+	if s.circuit.row.Add(1) >= int64(s.threshold) {
+		s.change(Event{From: Closed, To: Open, Err: cause})
+		s.opened.Add(1)
+		s.before = s.probes.Load()
+	}
+}
+
+// answered closes the breaker, because a probe was answered.
+func (s *Store) answered() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.change(Event{From: Open, To: Closed, Probes: s.probes.Load() - s.before})
+}
+
+// change begins another period. The caller holds mu.
+func (s *Store) change(e Event) {
+	s.circuit.row.Store(0)
+	s.circuit.period.Add(1)
+	if s.life.Err() != nil {
+		return
+	}
+	e.At = time.Now()
+	s.events = append(s.events, e)
+	s.work()
+}
