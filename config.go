@@ -28,7 +28,7 @@ type config struct {
 	store       store.Store
 	memory      []memstore.Option
 	memorySet   bool
-	limitFuncs  []func(*http.Request) ([]Limit, error)
+	limitFuncs  []limitSource
 	skip, block []func(*http.Request) bool
 	observers   []func(Event)
 	logger      *slog.Logger

@@ -139,21 +139,34 @@ func newLimit[O optionOf](k kind, spec store.Spec, opts []O) Limit {
 	return Limit{r}
 }
 
-// Check returns what is wrong with a limit that a WithLimitFunc is going to return, or
-// nil. Use it to refuse limits from elsewhere when they are read. It reports the zero
-// Limit, wrong numbers and options, and a missing WithName, since counts are kept under
-// the name. The error is made by errors.Join and holds an *OptionError for each
-// problem.
-func (l Limit) Check() error {
-	if l.rule == nil {
-		return joined(mistake.List{errZeroLimit})
+// CheckLimits returns what is wrong with limits that a WithLimitFunc is going to return
+// together, or nil. Use it to reject limits from elsewhere when they are read. It reports
+// the zero Limit, wrong numbers and options, a name that two limits have, and a missing
+// WithName, since counts are kept under the name. The error is made by errors.Join and
+// holds an *OptionError for each problem.
+func CheckLimits(limits ...Limit) error { return joined(wrongTogether(limits)) }
+
+func wrongTogether(limits []Limit) (all mistake.List) {
+	names := make(map[string]bool, len(limits))
+	for _, l := range limits {
+		if l.rule == nil {
+			all = append(all, errZeroLimit)
+			continue
+		}
+		name := l.rule.spec.Name
+		_, wrong := l.rule.compileOnce()
+		switch {
+		case wrong != nil:
+		case !l.rule.named:
+			wrong = mistake.List{{Limit: name,
+				Problem: "a default name, and what a key has consumed goes by the name", Write: "write stint.WithName"}}
+		case names[name]:
+			wrong = mistake.List{errNamesake("", name)}
+		}
+		names[name] = true
+		all = append(all, wrong...)
 	}
-	_, wrong := l.rule.compileOnce()
-	if wrong == nil && !l.rule.named {
-		wrong = mistake.List{{Limit: l.rule.spec.Name,
-			Problem: "a default name, and what a key has consumed goes by the name", Write: "write stint.WithName"}}
-	}
-	return joined(wrong)
+	return all
 }
 
 // WithBurst sets how many units may pass at once, on a Rate or Quota; on a Bandwidth it

@@ -270,8 +270,23 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 // share what a key has consumed, so a tenant who changes plans keeps its count.
 func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 	return checkedOption(f != nil, "WithLimitFunc(nil)", "write a function, or leave it out",
+		func(c *config) {
+			c.limitFuncs = append(c.limitFuncs, func(r *http.Request, _ func(...Limit) error) ([]Limit, error) { return f(r) })
+		})
+}
+
+// WithLimitSource is WithLimitFunc for limits that are read from elsewhere and kept, as
+// package plans does. f also gets check, which returns what is wrong with limits returned
+// together: all that CheckLimits reports, and names that limits of this limiter have. Call
+// it for limits that have just been read, before they replace good ones. It may be kept and
+// called later, concurrently.
+func WithLimitSource(f func(r *http.Request, check func(...Limit) error) ([]Limit, error)) Option {
+	return checkedOption(f != nil, "WithLimitSource(nil)", "write a function, or leave it out",
 		func(c *config) { c.limitFuncs = append(c.limitFuncs, f) })
 }
+
+// limitSource returns the limits of a request; see WithLimitSource.
+type limitSource = func(r *http.Request, check func(...Limit) error) ([]Limit, error)
 
 // WithSkip exempts requests for which skip returns true, before anything else is
 // checked. If given several times, any of them exempts. By default nothing is exempt.

@@ -115,7 +115,7 @@ func merged(pattern string, plans ...*plan) *plan {
 
 // chargeAll makes the charges of a WithLimitFunc.
 func (c *call) chargeAll(f *limitFunc) error {
-	limits, err := f.fn(c.r)
+	limits, err := f.fn(c.r, f.check)
 	if err != nil {
 		return c.limitsError(err, f.shared.dryRun)
 	}

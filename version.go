@@ -98,7 +98,7 @@ func (l *Limiter) build(c *config, g *generation, names *naming.Names) (*version
 	v.shared = c.shared.or(v.shared)
 	v.shared.errs = nil
 	for _, fn := range c.limitFuncs {
-		v.funcs = append(v.funcs[:len(v.funcs):len(v.funcs)], &limitFunc{fn: fn, shared: v.shared, generation: g})
+		v.funcs = append(v.funcs[:len(v.funcs):len(v.funcs)], newLimitFunc(fn, v.shared, g))
 	}
 	v.skip = append(v.skip[:len(v.skip):len(v.skip)], c.skip...)
 	v.block = append(v.block[:len(v.block):len(v.block)], c.block...)
@@ -194,9 +194,24 @@ func (g *generation) successor(e *entry) *entry {
 // limitFunc is one WithLimitFunc and the settings that its limits don't set. By its
 // address a nested limiter recognizes that its limits are already charged.
 type limitFunc struct {
-	fn         func(*http.Request) ([]Limit, error)
+	fn         limitSource
+	check      func(...Limit) error // its own; a method value for each request would allocate
 	shared     settings
 	generation *generation
+}
+
+func newLimitFunc(fn limitSource, shared settings, g *generation) *limitFunc {
+	f := &limitFunc{fn: fn, shared: shared, generation: g}
+	f.check = func(limits ...Limit) error {
+		wrong, names := wrongTogether(limits), g.named()
+		for _, l := range limits {
+			if l.rule != nil && names.Rule(l.rule.spec.Name) != nil {
+				wrong = append(wrong, errNamesake("", l.rule.spec.Name))
+			}
+		}
+		return joined(wrong)
+	}
+	return f
 }
 
 // reports reports whether a limit that the function returned is a dry run.

@@ -80,7 +80,10 @@ func (s *origin) load(ctx context.Context, key string) ([]stint.Limit, error) {
 	}
 	began := twin.Now()
 	s.under[key] = append(s.under[key], began)
-	plan := slices.Repeat([]stint.Limit{stint.Rate(1, time.Second, stint.WithName("plan"))}, number)
+	var plan []stint.Limit
+	for i := range number {
+		plan = append(plan, stint.Rate(1, time.Second, stint.WithName(fmt.Sprint("plan", i))))
+	}
 	var err error
 	switch does {
 	case "heeds": // its context

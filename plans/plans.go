@@ -1,10 +1,10 @@
 // Package plans caches limits that come from a slow source, such as tenants' plans in a
-// database, for stint.WithLimitFunc:
+// database:
 //
 //	tenants := plans.Must(plans.New(load))
-//	stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
-//		return tenants.Get(r.Context(), r.Header.Get("X-Tenant"))
-//	})
+//	limit := stinthttp.New(
+//		stint.WithKey(stint.Header("X-Tenant")),
+//		tenants.Limits(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil }))
 //
 // Mount the limiter behind the authentication: each request with a made-up key would
 // ask the source.
@@ -58,6 +58,7 @@ type loads struct {
 type pending struct {
 	number  uint64
 	began   time.Time
+	check   func(...stint.Limit) error
 	alone   time.Duration   // the time after which another may be started beside it
 	overdue <-chan struct{} // closed at the load timeout, or after done
 	done    chan struct{}
@@ -66,7 +67,7 @@ type pending struct {
 }
 
 // ErrNoPlan is what a load returns, wrapped or not, if its source answers that the key
-// has no plan. WithLimitFunc answers such a request with 403.
+// has no plan. Such a request is answered with 403.
 var ErrNoPlan error = noPlan{}
 
 type noPlan struct{}
@@ -128,7 +129,30 @@ func Must(p *Cache, err error) *Cache {
 	return p
 }
 
-// Get returns the plan of key. However many callers ask, a key has one load at a time,
+// Limits returns the option that gives each request the plan of its key. It gets the plan
+// as Get does, and a plan that the limiter can't take, because one of the limiter's own
+// limits has the name of one of the plan's, also counts as a failed load: the old plan stays
+// in force.
+//
+// An empty key has no plan: the request is answered with 403, as for ErrNoPlan. An error of
+// key refuses the request, as one of a stint.WithLimitFunc does.
+func (p *Cache) Limits(key func(*http.Request) (string, error)) stint.Option {
+	if key == nil {
+		return stint.WithLimitSource(nil)
+	}
+	return stint.WithLimitSource(func(r *http.Request, check func(...stint.Limit) error) ([]stint.Limit, error) {
+		k, err := key(r)
+		if err == nil && k == "" {
+			err = fmt.Errorf("%w: an empty key", ErrNoPlan)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return p.get(r.Context(), k, check)
+	})
+}
+
+// Get returns the plan of key, for a stint.WithLimitFunc that does more than Limits. However many callers ask, a key has one load at a time,
 // which continues when the caller that started it leaves.
 //
 //   - A current plan is returned at once.
@@ -146,9 +170,15 @@ func Must(p *Cache, err error) *Cache {
 //     Without an old plan Get waits for that load, up to its timeout. A plan that
 //     arrives late is kept.
 //
-// A load that returns an invalid limit, or one without a name, counts as failed. Don't
+// A plan is checked as a whole (stint.CheckLimits) before it replaces one: a load that
+// returns an invalid limit, one without a name, or two of one name counts as failed. Don't
 // change the slice that Get returns: it is shared.
 func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
+	return p.get(ctx, key, stint.CheckLimits)
+}
+
+// get is Get for a limiter that has its own check.
+func (p *Cache) get(ctx context.Context, key string, check func(...stint.Limit) error) ([]stint.Limit, error) {
 	p.mu.Lock()
 	now := clock.Now()
 	var old *kept
@@ -160,7 +190,7 @@ func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
 			return old.limits, nil
 		}
 	}
-	l := p.start(ctx, key, now)
+	l := p.start(ctx, key, now, check)
 	p.mu.Unlock()
 	if old != nil && (now.Sub(old.loaded) < 2*p.ttl || l.alone > p.timeout) { // or the last load hangs
 		return old.limits, nil
@@ -211,7 +241,7 @@ var errOverdue = fmt.Errorf("plans: the load takes longer than its timeout: %w",
 // would never get another plan. If another were started at each timeout, loads would
 // pile up while a source is down. Waiting twice as long each time leaves about a dozen
 // after a day.
-func (p *Cache) start(ctx context.Context, key string, now time.Time) *pending {
+func (p *Cache) start(ctx context.Context, key string, now time.Time, check func(...stint.Limit) error) *pending {
 	of := p.loads[key]
 	if of == nil {
 		of = new(loads)
@@ -228,7 +258,7 @@ func (p *Cache) start(ctx context.Context, key string, now time.Time) *pending {
 	of.begun++
 	of.running++
 	l := &pending{
-		number: of.begun, began: now, alone: alone, overdue: ctx.Done(),
+		number: of.begun, began: now, check: check, alone: alone, overdue: ctx.Done(),
 		done: make(chan struct{}), err: errors.New("plans: the load did not return"),
 	}
 	of.latest = l
@@ -247,10 +277,8 @@ func (p *Cache) run(ctx context.Context, key string, l *pending) {
 		p.finish(key, l)
 	}()
 	limits, err := p.load(ctx, key)
-	for _, lim := range limits {
-		if err == nil {
-			err = lim.Check()
-		}
+	if err == nil {
+		err = l.check(limits...)
 	}
 	if l.err = err; err == nil {
 		l.limits = limits

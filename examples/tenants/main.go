@@ -97,15 +97,9 @@ func api(shared store.Store, load func(context.Context, string) ([]stint.Limit, 
 	return stinthttp.New(
 		// Mount this behind the authentication that sets the field: a client that
 		// writes the field itself chooses whose limits it uses. Without the field
-		// there is no key, and the answer is 403.
+		// there is no plan, and the answer is 403.
 		stint.WithKey(stint.Header("X-Tenant")),
-		stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
-			tenant := r.Header.Get("X-Tenant")
-			if tenant == "" {
-				return nil, nil
-			}
-			return tenants.Get(r.Context(), tenant)
-		}),
+		tenants.Limits(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil }),
 		stint.Concurrency(8, stint.WithName("in-flight")), // of any plan
 		stint.WithStore(shared),
 	)(http.HandlerFunc(left))
