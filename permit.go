@@ -84,10 +84,22 @@ func (g *grant) charge(cost int64) store.Charge {
 // costs returns what the limit has cost the request so far.
 func (g *grant) costs() int64 {
 	if g.result.OK && g.entry.kind.unsettled() == "" {
+		if g.unknown() {
+			return ^g.result.Receipt.Cost
+		}
 		return g.result.Receipt.Cost
 	}
 	return g.cost
 }
+
+// doubt says that the grant is being settled, or, called again, that it hasn't been. If
+// neither that nor a result follows, nobody knows whether the store has the charge that
+// the receipt is of, and the receipt isn't used again. It then holds the complement of its
+// cost: below 0, which no charge costs, so that a permit needs no room to say so.
+func (g *grant) doubt() { g.result.Receipt.Cost = ^g.result.Receipt.Cost }
+
+// unknown reports whether a settlement of the grant may have been made or not.
+func (g *grant) unknown() bool { return g.result.Receipt.Cost < 0 }
 
 // reported reports whether the limit is a dry run that would have refused. Nothing was
 // charged then.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 func cost(n int64) stint.ChargeOption {
@@ -580,5 +581,112 @@ func TestReleaseFails(t *testing.T) {
 	e := seen.last()
 	if e.Kind != stint.EventSettleFailed || !errors.Is(e.Err, errDown) || !strings.Contains(e.Err.Error(), errDown.Error()) {
 		t.Errorf("event %v %v", e.Kind, e.Err)
+	}
+}
+
+// lossy loses the answers of settlements, or fails them before they are made.
+type lossy struct {
+	store.Store
+	fail func(settle func() error) error
+}
+
+func (s *lossy) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	settle := func() error { return s.Store.Settle(ctx, charges, results) }
+	if s.fail == nil {
+		return settle()
+	}
+	return s.fail(settle)
+}
+
+// A settlement that may have been made isn't made again, by whoever tries: 10, of which
+// each request costs 5 at first.
+func TestSettlementOfUnknownOutcome(t *testing.T) {
+	lost := func(settle func() error) error { return errors.Join(settle(), errDown) }
+	panics := func(settle func() error) error { panic(errors.Join(settle(), errDown)) }
+	unmade := func(func() error) error { return store.NotMade(errDown) }
+	byHand := func(ctx context.Context, p *stint.Permit) (err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = v.(error)
+			}
+		}()
+		return p.Settle(ctx, 0)
+	}
+	for _, tt := range []struct {
+		name  string
+		fail  func(func() error) error
+		again func(context.Context, *stint.Permit) error
+		with  int64 // what WithSettle says
+		want  int64 // left of 10, of which others have taken 5
+		err   bool  // of again
+	}{
+		{"answer lost, then WithSettle", lost, nil, 0, 5, false},
+		{"answer lost, then settled again", lost, byHand, stint.AsCharged, 5, true},
+		{"answer lost, then settled again and WithSettle", lost, byHand, 0, 5, true},
+		{"panic, then WithSettle", panics, nil, 0, 5, false},
+		{"not made, then WithSettle", unmade, nil, 0, 5, false},
+		{"not made, then settled again", unmade, byHand, 7, 5, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &lossy{Store: memstore.New()}
+			l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 100*time.Hour, stint.WithName("rate"), cost(5), settleTo(tt.with)))
+			through(l, get("/"), func(_ http.ResponseWriter, r *http.Request) {
+				p := stint.FromContext(r.Context())
+				take(t, l, 5)
+				s.fail = tt.fail
+				if err := byHand(r.Context(), p); !errors.Is(err, errDown) {
+					t.Errorf("the first settlement: %v", err)
+				}
+				s.fail = nil
+				if tt.again != nil {
+					if err := tt.again(r.Context(), p); (err != nil) != tt.err {
+						t.Errorf("settled again: %v", err)
+					}
+				}
+				if got := p.Decision().Limits[0].Cost; got < 0 {
+					t.Errorf("the request costs %d", got)
+				}
+			})
+			if got := remaining(t, l); got != tt.want {
+				t.Errorf("%d left, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+// The same if the settlement after the handler is the one whose outcome isn't known.
+func TestLateSettlementOfUnknownOutcome(t *testing.T) {
+	s := &lossy{Store: memstore.New()}
+	l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 100*time.Hour, stint.WithName("rate"), cost(5), settleTo(0)))
+	var p *stint.Permit
+	through(l, get("/"), func(_ http.ResponseWriter, r *http.Request) {
+		p = stint.FromContext(r.Context())
+		take(t, l, 5)
+		s.fail = func(settle func() error) error { return errors.Join(settle(), errDown) }
+	})
+	s.fail = nil
+	if err := p.Settle(t.Context(), 0); err == nil {
+		t.Error("settled again")
+	}
+	if got := remaining(t, l); got != 5 {
+		t.Errorf("%d left, want 5", got)
+	}
+}
+
+// A settlement that was cut short before the store was asked can be made again.
+func TestSettleAfterTheContext(t *testing.T) {
+	s := newSpy()
+	l := limiter(t, theKey, stint.WithStore(s), stint.Rate(10, 100*time.Hour, stint.WithName("rate")))
+	p := take(t, l, 5)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Settle(ctx, 0); !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrNotMade) {
+		t.Errorf("error %v", err)
+	}
+	if err := p.Settle(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	if got := remaining(t, l); got != 10 {
+		t.Errorf("%d left, want 10", got)
 	}
 }

@@ -2,6 +2,7 @@ package stint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -104,7 +105,10 @@ func (e *StoreError) StatusCode() int { return http.StatusServiceUnavailable }
 //
 // The error is about a cost out of range, a name the permit doesn't have, a limit that
 // can't be settled, or the store (a *StoreError): what it couldn't settle stays
-// charged.
+// charged. If the store can't tell whether it has settled a charge, for instance because
+// its answer was lost, that charge is never settled again, neither by Settle, which
+// returns an error then, nor by a WithSettle: the difference would be refunded twice.
+// Where the error is store.ErrNotMade (errors.Is), Settle may be called again.
 func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error {
 	if p == nil {
 		return nil
@@ -180,14 +184,21 @@ func (p *Permit) where(is func(*entry) bool) (chosen []int) {
 // settle replaces the cost of the chosen charges.
 func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
 	charges, took, err := p.amend(ctx, chosen, cost)
-	if err != nil {
+	switch {
+	case err != nil && len(charges) == 0:
+		return &StoreError{err}
+	case err != nil:
 		err = &StoreError{err}
 		p.lim.unsettled(p.plan, charges, took, err)
-	} else if len(charges) > 0 {
+	case len(charges) > 0:
 		p.resettled(took)
 	}
 	return err
 }
+
+// errUnknown is the error of settling a charge again of which an earlier settlement may
+// have been made.
+var errUnknown = errors.New("whether an earlier settlement was made isn't known, so the charge isn't settled again")
 
 func (p *Permit) amend(ctx context.Context, chosen []int, cost int64) (charges []store.Charge, took time.Duration, err error) {
 	p.mu.Lock()
@@ -196,12 +207,22 @@ func (p *Permit) amend(ctx context.Context, chosen []int, cost int64) (charges [
 	if len(chosen) == 0 {
 		return nil, 0, nil
 	}
+	if slices.ContainsFunc(chosen, func(i int) bool { return p.grants[i].unknown() }) {
+		return nil, 0, errUnknown
+	}
 	charges = make([]store.Charge, len(chosen))
 	results := make([]store.Result, len(chosen))
 	for k, i := range chosen {
 		charges[k] = p.grants[i].charge(cost)
 	}
+	if ctx.Err() != nil {
+		return charges, 0, store.NotMade(ctx.Err())
+	}
+	p.doubt(chosen)
 	if took, err = p.lim.timed(ctx, p.lim.store, charges, results); err != nil {
+		if errors.Is(err, store.ErrNotMade) {
+			p.doubt(chosen)
+		}
 		return charges, took, err
 	}
 	for k, i := range chosen {
@@ -209,6 +230,12 @@ func (p *Permit) amend(ctx context.Context, chosen []int, cost int64) (charges [
 	}
 	p.settledByHand(chosen)
 	return charges, took, nil
+}
+
+func (p *Permit) doubt(chosen []int) {
+	for _, i := range chosen {
+		p.grants[i].doubt()
+	}
 }
 
 // amend is the new cost of one charge.
@@ -255,6 +282,7 @@ func (p *Permit) due(amends []amend) []amend {
 	return slices.DeleteFunc(amends, func(a amend) bool {
 		return p.byHand(a.i) ||
 			p.grants[a.i].reported() ||
+			p.grants[a.i].unknown() ||
 			p.grants[a.i].result.Receipt.Cost == a.cost
 	})
 }
@@ -312,9 +340,17 @@ func (p *Permit) finish(c *call, amends []amend) (end ending) {
 	for _, a := range amends {
 		c.Charges = append(c.Charges, p.grants[a.i].charge(a.cost))
 	}
+	for _, a := range amends {
+		p.grants[a.i].doubt()
+	}
 	c.Results = append(c.Results[:0], make([]store.Result, len(c.Charges))...)
 	end.charges = c.Charges
 	if end.took, end.err = p.lim.settle((*outliving)(p), p.lim.store, c.Charges, c.Results); end.err != nil {
+		if errors.Is(end.err, store.ErrNotMade) {
+			for _, a := range amends {
+				p.grants[a.i].doubt()
+			}
+		}
 		return end
 	}
 	for k, a := range amends {

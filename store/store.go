@@ -59,6 +59,11 @@ type Store interface {
 	// settled one after the other. Give up turns in the order of Limit.Behind, latest
 	// first: a turn with others reserved behind it gets little or nothing back, and the
 	// rest stays reserved (Limit.Standing).
+	//
+	// After an error that wraps ErrNotMade nothing has been settled, and the call may be
+	// made again. After any other it may have been settled: made again, with the same
+	// Receipt, it would refund or charge the difference twice. Leases may be released
+	// again in any case.
 	Settle(ctx context.Context, charges []Charge, results []Result) error
 }
 
@@ -175,6 +180,19 @@ type Receipt struct {
 	// Low is the rest of a Mark that needs more than one word: see Scale.Join.
 	Low uint32
 }
+
+// ErrNotMade is the error of calls that are known to have changed nothing. A store that
+// knows it says so by NotMade; test with errors.Is.
+var ErrNotMade = errors.New("the call was not made")
+
+// NotMade returns err as the error of a call that has changed nothing: with the same
+// text, and ErrNotMade beside what it wraps.
+func NotMade(err error) error { return notMade{err} }
+
+type notMade struct{ error }
+
+func (e notMade) Unwrap() error      { return e.error }
+func (notMade) Is(target error) bool { return target == ErrNotMade }
 
 // Errors of malformed calls. Stores wrap them; test with errors.Is.
 var (

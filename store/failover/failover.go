@@ -91,7 +91,7 @@ import (
 // ErrOpen is returned by calls that need the primary while the breaker is open: every
 // call if there is no secondary, otherwise Settle of a charge that the primary made,
 // and Reset. It is joined with the primary's last failure.
-var ErrOpen = errors.New("failover: the breaker is open: the primary has failed and isn't asked")
+var ErrOpen = store.NotMade(errors.New("failover: the breaker is open: the primary has failed and isn't asked"))
 
 // Option changes a default of New.
 type Option func(*Store)
@@ -252,8 +252,20 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 			results[i] = answers[k]
 		}
 	}
-	return errors.Join(errs...)
+	if len(errs) == 0 {
+		return nil
+	}
+	return partial{errors.Join(errs...)}
 }
+
+// partial is the error of a call on both sides: what one of them says of its part,
+// store.ErrNotMade, doesn't hold for the whole.
+type partial struct{ error }
+
+func (p partial) Is(target error) bool {
+	return target != store.ErrNotMade && errors.Is(p.error, target)
+}
+func (p partial) As(target any) bool { return errors.As(p.error, target) }
 
 // settle settles the charges that one side made.
 func (s *Store) settle(ctx context.Context, side uint8, charges []store.Charge, results []store.Result) error {

@@ -200,7 +200,7 @@ func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) err
 	return nil
 }
 
-func fail(err error) error { return fmt.Errorf("memstore: %w", err) }
+func fail(err error) error { return store.NotMade(fmt.Errorf("memstore: %w", err)) }
 
 // shard returns the shard of a hash. It uses the hash's upper half, and the shard's table
 // the lower. The seed is random and never leaves the store, so nobody can choose keys

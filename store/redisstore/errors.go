@@ -10,17 +10,20 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/store"
 )
 
 // Classes of errors caused by the server or the way to it. An error of a Store matches
 // exactly one of them (errors.Is) and wraps the client's own error, except errors about
 // the call itself (store.ErrCost and the like) and about the caller's context. No call
-// is ever sent twice: each class says what may have been charged.
+// is ever sent twice: each class says what may have been charged. All but ErrIndeterminate
+// wrap store.ErrNotMade.
 var (
 	// ErrUnavailable: the call wasn't executed, and nothing was charged. The connection
 	// was refused, the pool is exhausted, or the server is loading, is a replica, or
 	// has no quorum.
-	ErrUnavailable = errors.New("the server is not available")
+	ErrUnavailable = store.NotMade(errors.New("the server is not available"))
 	// ErrIndeterminate: the charges may stand. The call was sent but no answer came in
 	// time, the connection was lost, the client panicked, or a call with several keys
 	// succeeded in one part of a cluster and failed in another.
@@ -28,11 +31,11 @@ var (
 	// ErrServer: the server answers but refuses to write, and nothing was charged. It
 	// is out of memory (OOM), can't save (MISCONF) or is blocked by a script (BUSY). An
 	// operator has to fix it.
-	ErrServer = errors.New("the server refuses to write")
+	ErrServer = store.NotMade(errors.New("the server refuses to write"))
 	// ErrConfiguration: nothing was charged, and trying again won't help. Permissions
 	// are missing, the password is wrong, a cluster is accessed through a client for
 	// one server, a script fails, or New was given options that can't work.
-	ErrConfiguration = errors.New("misconfigured")
+	ErrConfiguration = store.NotMade(errors.New("misconfigured"))
 )
 
 // IsFailure reports whether err means that the server can't be used now:

@@ -124,10 +124,10 @@ func (s *Store) check(ctx context.Context, charges []store.Charge, results []sto
 		return s.wrong
 	}
 	if err := store.Check(charges, results); err != nil {
-		return fmt.Errorf("redisstore: %w", err)
+		return store.NotMade(fmt.Errorf("redisstore: %w", err))
 	}
 	if ctx.Err() != nil {
-		return left(ctx)
+		return store.NotMade(left(ctx))
 	}
 	return nil
 }
