@@ -68,7 +68,7 @@ var taken = map[string]string{
 // parts of programs are compiled together with the declarations they assume.
 func TestDocumentsCompile(t *testing.T) {
 	c := doctest.New(t,
-		"context", "fmt", "log", "net", "net/http", "net/netip", "sync/atomic", "time", "errors", "strings",
+		"context", "fmt", "log", "os", "net", "net/http", "net/netip", "sync/atomic", "time", "errors", "strings",
 		"github.com/gin-gonic/gin", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9",
 		module, module+"/store", module+"/store/memstore", module+"/store/redisstore", module+"/store/failover",
 		module+"/console", module+"/plans", module+"/policy",

@@ -19,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/nginxtest"
 )
 
 // tested says which test has a block of a document that is no Go of the root module.
@@ -228,38 +229,7 @@ func reverseProxy(t *testing.T, to string) string {
 
 // nginx is nginx as the document configures it.
 func nginx(t *testing.T, to string) string {
-	tools(t, "nginx")
-	dir, addr := t.TempDir(), freeAddr(t)
-	write(t, filepath.Join(dir, "nginx.conf"), fmt.Sprintf(`
-		daemon off; worker_processes 1; pid %[1]s/pid; error_log %[1]s/error.log;
-		events {}
-		http {
-			access_log off;
-			client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; fastcgi_temp_path %[1]s/c; uwsgi_temp_path %[1]s/d; scgi_temp_path %[1]s/e;
-			server {
-				listen %[2]s;
-				location / {
-					proxy_pass %[3]s;
-					%[4]s
-				}
-			}
-		}`, dir, addr, to, blocks(t, "docs/proxies.md", "nginx")[0]), 0o600)
-	cmd := exec.Command("nginx", "-c", filepath.Join(dir, "nginx.conf"), "-e", filepath.Join(dir, "error.log"))
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		_ = cmd.Wait()
-	})
-	eventually(t, func() bool {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err == nil
-	})
-	return "http://" + addr
+	return nginxtest.Start(t, to, blocks(t, "docs/proxies.md", "nginx")[0])
 }
 
 // What docs/proxies.md writes for AWS and Kubernetes is well formed, and says what it

@@ -42,6 +42,7 @@ var imports = map[string]rule{
 	"internal/explore":          {tests: true},
 	"internal/explore/steps":    {tests: true},
 	"internal/doctest":          {tests: true},
+	"internal/nginxtest":        {tests: true},
 	"internal/clientip":         {},
 	"internal/framework":        {},
 	"internal/failure":          {},

@@ -14,7 +14,7 @@ import (
 
 func newPage(t *testing.T, l *stint.Limiter) *page {
 	t.Helper()
-	h, err := New(Limiters(l), WithAuthorizer(Loopback), WithKeysInClear())
+	h, err := New(Limiters(l), WithToken("0123456789abcdef"), WithKeysInClear())
 	if err != nil {
 		t.Fatal(err)
 	}

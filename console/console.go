@@ -3,7 +3,7 @@
 //
 //	page, err := console.New(
 //		console.Limiters(lim),
-//		console.WithAuthorizer(console.Loopback))
+//		console.WithToken(os.Getenv("CONSOLE_TOKEN"))) // or WithAuthorizer
 //	if err != nil {
 //		log.Fatal(err)
 //	}
@@ -34,21 +34,32 @@
 //
 // # Who may see it
 //
-// Keys may be addresses or credentials, so New fails without [WithAuthorizer]. The page
-// shows the beginning of each key and a fingerprint, or all of it with [WithKeysInClear].
+// Keys may be addresses or credentials. In production, say who may see the page by
+// [WithAuthorizer], for single sign-on, or by [WithToken]. Both work behind proxies,
+// since neither goes by addresses. Serve the page over TLS: a token and its cookie are
+// credentials.
+//
+// Without either option, for development, New makes a token of its own and writes the end
+// of a link with it to standard error, never to a logger:
+//
+//	…/?token=Q5VJ6Y2T3BXW7KDN4RZSAEHMGC
+//
+// Put the page's address in front of it. The token ends with the process.
+//
+// The page shows the beginning of each key and a fingerprint, or all of it with
+// [WithKeysInClear].
 package console
 
 import (
 	"crypto/rand"
 	"embed"
 	"errors"
+	"fmt"
 	"html/template"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
-	"path"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -74,43 +85,9 @@ func Limiters(lims ...*stint.Limiter) Option {
 	}
 }
 
-// WithAuthorizer sets who may see the page and, with WithActions, use its actions:
-// requests for which allow returns true. All others are answered with 403. The console
-// calls allow for every request, which an open page makes every half minute. allow must
-// be safe for concurrent use.
-func WithAuthorizer(allow func(*http.Request) bool) Option {
-	return func(p *page) { p.allow = allow }
-}
-
-// Loopback is an authorizer that allows requests from this machine: those from a
-// loopback address, to a loopback address or localhost, without a field that proxies add
-// (Forwarded, Via, X-Forwarded-For, X-Real-IP). Behind a proxy on the same machine that
-// adds none of these fields, it allows everybody.
-func Loopback(r *http.Request) bool {
-	for _, f := range [...]string{"Forwarded", "Via", "X-Forwarded-For", "X-Real-Ip"} {
-		if len(r.Header[f]) > 0 {
-			return false
-		}
-	}
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !peer.Addr().Unmap().IsLoopback() {
-		return false
-	}
-	// A name that anybody may point at this machine lets any site read the page.
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && addr.Unmap().IsLoopback()
-}
-
 // WithActions lets those who may see the page reset a key, or lift only its bans.
 // Actions are POST requests; cross-origin ones are refused with 403. Each action is
-// logged, with its remote address.
+// logged, with its remote address and who has called it if an authorizer says so.
 func WithActions() Option { return func(p *page) { p.Actions = true } }
 
 // WithKeysInClear makes the page show whole keys, and the log of actions too.
@@ -124,7 +101,8 @@ type page struct {
 	Actions, Clear bool
 
 	boards []*board
-	allow  func(*http.Request) bool
+	allow  func(*http.Request) (who string, ok bool) // nil unless there is an authorizer
+	token  *token                                    // nil unless one opens the page
 	logger *slog.Logger
 	wrong  []error
 	secret []byte // of fingerprints
@@ -139,7 +117,7 @@ type page struct {
 // New returns the page's handler, which is safe for concurrent use. Mount it at a pattern
 // that ends in a slash, such as "/debug/stint/". New observes the limiters from then on,
 // for as long as they live: call it before they decide requests. It returns an error that
-// names everything wrong with the options, such as a missing WithAuthorizer.
+// names everything wrong with the options, such as a token that is too short.
 func New(opts ...Option) (http.Handler, error) {
 	p := &page{secret: make([]byte, 32), cross: http.NewCrossOriginProtection()}
 	for _, o := range opts {
@@ -152,12 +130,13 @@ func New(opts ...Option) (http.Handler, error) {
 	if len(p.boards) == 0 {
 		p.wrong = append(p.wrong, errors.New("stint: console: no limiters: write console.Limiters(lim)"))
 	}
-	if p.allow == nil {
-		p.wrong = append(p.wrong, errors.New("stint: console: nothing says who may see the page: "+
-			"write console.WithAuthorizer(console.Loopback), or a function of yours"))
-	}
 	if p.wrong != nil {
 		return nil, errors.Join(p.wrong...)
+	}
+	if p.allow == nil && p.token == nil {
+		secret := rand.Text()
+		p.token = newToken(secret)
+		fmt.Fprintf(os.Stderr, "stint: console: for development, open the page at …/?token=%s (in production, write console.WithAuthorizer or console.WithToken)\n", secret)
 	}
 	_, _ = rand.Read(p.secret) // which never fails
 	for _, b := range p.boards {
@@ -180,17 +159,13 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
-	if !p.allow(r) {
-		http.Error(w, "you may not see this page", http.StatusForbidden)
+	who, ok := p.admit(w, r)
+	if !ok {
 		return
 	}
-	last := path.Base(r.URL.Path)
-	if strings.HasSuffix(r.URL.Path, "/") {
-		last = ""
-	}
-	switch {
+	switch last := element(r); {
 	case last == "key" && r.Method == http.MethodPost:
-		p.key(w, r)
+		p.key(w, r, who)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		h.Set("Allow", "GET, HEAD")
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)

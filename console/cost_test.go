@@ -52,7 +52,7 @@ func serve() {
 		case "observed":
 			l.Observe(func(stint.Event) {})
 		case "attached":
-			page, err := console.New(console.Limiters(l), console.WithAuthorizer(console.Loopback))
+			page, err := console.New(console.Limiters(l), console.WithToken("a token of sixteen bytes"))
 			if err != nil {
 				panic(err)
 			}
@@ -291,6 +291,7 @@ func view(b *testing.B, s *server) float64 {
 	if err != nil {
 		b.Fatal(err)
 	}
+	r.Header.Set("Authorization", "Bearer a token of sixteen bytes")
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {
 		b.Fatal(err)

@@ -44,9 +44,9 @@ type standing struct {
 }
 
 // key looks up a key, after an action on it if the form asks for one.
-func (p *page) key(w http.ResponseWriter, r *http.Request) {
+func (p *page) key(w http.ResponseWriter, r *http.Request, who string) {
 	if err := p.cross.Check(r); err != nil {
-		http.Error(w, "cross-origin requests are refused", http.StatusForbidden)
+		http.Error(w, "cross-origin requests are refused; a proxy without TLS must pass the Host field on", http.StatusForbidden)
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
@@ -68,7 +68,7 @@ func (p *page) key(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		done, err := act(r.Context(), b, f.Key)
-		p.log(r, do, f, err)
+		p.log(r, who, do, f, err)
 		f.Done = done
 		if err != nil {
 			f.Done, f.Error = "", err.Error()
@@ -110,8 +110,11 @@ func (b *board) bans() (names []string) {
 	return names
 }
 
-func (p *page) log(r *http.Request, action string, f *found, err error) {
+func (p *page) log(r *http.Request, who, action string, f *found, err error) {
 	attrs := []any{"action", action, "limiter", f.Limiter, "key", p.named(f.Key), "remote", r.RemoteAddr}
+	if who != "" {
+		attrs = append(attrs, "who", who)
+	}
 	l := cmp.Or(p.logger, slog.Default())
 	if err != nil {
 		l.ErrorContext(r.Context(), "stint: console: an action failed", append(attrs, "error", err)...)

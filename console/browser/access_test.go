@@ -11,18 +11,16 @@ import (
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-
-	"github.com/stint-go/stint/console"
 )
 
 // busy is a page with everything on it: load, refusals, and a banned key looked up.
 func busy(t *testing.T) (site, context.Context) {
-	s, ctx := newSite(t, console.Loopback), browse(t)
+	s, ctx := newSite(t), browse(t)
 	for range 5 {
 		s.ask(t, "/", "bob")
 		s.ask(t, "/login", "mallory")
 	}
-	run(t, ctx, chromedp.Navigate(s.URL+"/console/"))
+	run(t, ctx, chromedp.Navigate(link(s.URL)))
 	says(t, ctx, "#state", "Live")
 	run(t, ctx, chromedp.SetValue(chromedp.CSS(`input[name=key]`), "mallory"), chromedp.Click(chromedp.CSS(`button[value=look]`)))
 	says(t, ctx, ".found", "banned for")
@@ -166,8 +164,8 @@ func TestScreenReader(t *testing.T) {
 
 // Figures that change are no announcement: only what is Live is, once.
 func TestAnnouncements(t *testing.T) {
-	s, ctx := newSite(t, console.Loopback), browse(t)
-	run(t, ctx, chromedp.Navigate(s.URL+"/console/"))
+	s, ctx := newSite(t), browse(t)
+	run(t, ctx, chromedp.Navigate(link(s.URL)))
 	says(t, ctx, "#state", "Live")
 	get(t, ctx, chromedp.Evaluate[string](`(() => { window.announced = 0; for (const e of document.querySelectorAll("[role=status], [aria-live]"))
 		new MutationObserver(() => announced++).observe(e, {childList: true, characterData: true, subtree: true}); return ""; })()`))

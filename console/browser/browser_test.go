@@ -13,6 +13,7 @@ import (
 	"image/png"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,11 +28,17 @@ import (
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
 	"github.com/stint-go/stint/console"
+	"github.com/stint-go/stint/internal/nginxtest"
 )
 
 var picture = flag.String("picture", "", "a file to draw the page into")
 
 const hostile = `<img src=x onerror="document.title='broken'">`
+
+const secret = "sixteen bytes at least"
+
+// link is a link to the page that opens it, at a server's address.
+func link(address string) string { return address + "/console/?token=" + url.QueryEscape(secret) }
 
 // site is a limited server with a console beside it, on a loopback address.
 type site struct {
@@ -39,7 +46,7 @@ type site struct {
 	limiter *stint.Limiter
 }
 
-func newSite(t *testing.T, allow func(*http.Request) bool) site {
+func newSite(t *testing.T) site {
 	t.Helper()
 	l, err := stint.New(stint.WithLimiterName("shop"), stint.WithKey(stint.Header("X-Api-Key")),
 		stint.Rate(3, time.Hour, stint.WithName("caller")),
@@ -48,7 +55,7 @@ func newSite(t *testing.T, allow func(*http.Request) bool) site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := console.New(console.Limiters(l), console.WithAuthorizer(allow), console.WithActions(), console.WithKeysInClear())
+	page, err := console.New(console.Limiters(l), console.WithToken(secret), console.WithActions(), console.WithKeysInClear())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,8 +171,8 @@ func says(t *testing.T, ctx context.Context, selector, text string) {
 // The page shows load as it comes, without being loaded again; finds a key, resets it
 // by keyboard, and the key passes.
 func TestLivePage(t *testing.T) {
-	s, ctx := newSite(t, console.Loopback), browse(t)
-	run(t, ctx, chromedp.Navigate(s.URL+"/console/"))
+	s, ctx := newSite(t), browse(t)
+	run(t, ctx, chromedp.Navigate(link(s.URL)))
 	says(t, ctx, "#state", "Live")
 	get(t, ctx, chromedp.Evaluate[string](`document.body.dataset.same = "yes"`))
 	for range 5 {
@@ -199,7 +206,7 @@ func TestLivePage(t *testing.T) {
 }
 
 func TestWithoutScripts(t *testing.T) {
-	s, ctx := newSite(t, console.Loopback), browse(t)
+	s, ctx := newSite(t), browse(t)
 	for range 5 {
 		s.ask(t, "/", "bob")
 	}
@@ -207,7 +214,7 @@ func TestWithoutScripts(t *testing.T) {
 	if _, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
 		t.Fatal(err)
 	}
-	run(t, ctx, chromedp.Navigate(s.URL+"/console/"))
+	run(t, ctx, chromedp.Navigate(link(s.URL)))
 	got := get(t, ctx, chromedp.OuterHTML(chromedp.CSS("body"), chromedp.NodeReady))
 	for _, want := range []string{`id="state" role="status"></span>`, "TokenBucket: 3 per 1h0m0s", "<code>bob</code>"} {
 		if !strings.Contains(got, want) {
@@ -216,24 +223,58 @@ func TestWithoutScripts(t *testing.T) {
 	}
 }
 
-func TestStrangersAreRefused(t *testing.T) {
-	s, ctx := newSite(t, func(*http.Request) bool { return false }), browse(t)
-	if res := get(t, ctx, chromedp.NavigateResponse(s.URL+"/console/")); res.Status != http.StatusForbidden {
-		t.Fatalf("status %v", res.Status)
-	}
-	if got := get(t, ctx, chromedp.Evaluate[string](`document.body.innerText`)); strings.Contains(got, "shop") {
-		t.Errorf("a stranger reads %q", got)
+// Whoever has no token sees nothing, also behind a proxy on the same machine; the token
+// opens the page there, by the form and by a link, for as long as the browser runs.
+func TestTokenOpensThePage(t *testing.T) {
+	s := newSite(t)
+	for _, tc := range []struct{ name, address string }{
+		{"directly", s.URL},
+		{"behind nginx", nginxtest.Start(t, s.URL, "")},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ctx := browse(t)
+			if res := get(t, ctx, chromedp.NavigateResponse(tc.address+"/console/")); res.Status != http.StatusUnauthorized {
+				t.Fatalf("status %v", res.Status)
+			}
+			if got := get(t, ctx, chromedp.Evaluate[string](`document.body.innerText`)); strings.Contains(got, "shop") {
+				t.Errorf("a stranger reads %q", got)
+			}
+			submit := func(token string) {
+				run(t, ctx, chromedp.SetValue(chromedp.CSS(`input[name=token]`), token), chromedp.Click(chromedp.CSS(`button`)))
+			}
+			submit("guessed")
+			says(t, ctx, "h1", "This page needs a token")
+			submit(secret)
+			says(t, ctx, "#state", "Live")
+			s.ask(t, "/", "bob")
+			run(t, ctx, chromedp.SetValue(chromedp.CSS(`input[name=key]`), "bob"), chromedp.Click(chromedp.CSS(`button[value=look]`)))
+			says(t, ctx, ".found", "2 of 3 left")
+			run(t, ctx, chromedp.Click(chromedp.CSS(`button[value=reset]`)))
+			says(t, ctx, ".found", "This key was reset")
+
+			ctx = browse(t)
+			run(t, ctx, chromedp.Navigate(link(tc.address)))
+			says(t, ctx, "#state", "Live")
+			if at := get(t, ctx, chromedp.Evaluate[string](`location.href`)); at != tc.address+"/console/" {
+				t.Errorf("the link leads to %s", at)
+			}
+			if seen := get(t, ctx, chromedp.Evaluate[string](`document.cookie`)); seen != "" {
+				t.Errorf("scripts see %q", seen)
+			}
+			run(t, ctx, chromedp.Navigate(tc.address+"/console/"))
+			says(t, ctx, "#state", "Live")
+		})
 	}
 }
 
 // On a phone nothing is wider than the screen, and the page is dark where the reader's
 // device is.
 func TestPhoneAndDark(t *testing.T) {
-	s, ctx := newSite(t, console.Loopback), browse(t)
+	s, ctx := newSite(t), browse(t)
 	s.ask(t, "/", strings.Repeat("k", 120))
 	s.ask(t, "/login", strings.Repeat("k", 120))
 	s.ask(t, "/login", strings.Repeat("k", 120))
-	run(t, ctx, chromedp.EmulateViewport(360, 740), chromedp.Navigate(s.URL+"/console/"))
+	run(t, ctx, chromedp.EmulateViewport(360, 740), chromedp.Navigate(link(s.URL)))
 	says(t, ctx, "#who0", "kkk")
 	narrow(t, ctx)
 	run(t, ctx, chromedp.SetValue(chromedp.CSS(`input[name=key]`), strings.Repeat("k", 120)), chromedp.Click(chromedp.CSS(`button[value=look]`)))
@@ -300,8 +341,8 @@ func TestPicture(t *testing.T) {
 	if *picture == "" {
 		t.Skip("make picture-console draws it")
 	}
-	ctx, url := browse(t), example(t)
-	run(t, ctx, chromedp.Sleep(30*time.Second), chromedp.EmulateViewport(1200, 1250), chromedp.Navigate(url))
+	ctx, at := browse(t), example(t)
+	run(t, ctx, chromedp.Sleep(30*time.Second), chromedp.EmulateViewport(1200, 1250), chromedp.Navigate(at))
 	says(t, ctx, "#state", "Live")
 	for _, tc := range []struct{ scheme, file string }{
 		{"light", *picture}, {"dark", strings.TrimSuffix(*picture, ".png") + "-dark.png"},
@@ -341,8 +382,8 @@ func example(t *testing.T) string {
 
 // The example has something to show within half a minute, whoever looks.
 func TestExampleLives(t *testing.T) {
-	ctx, url := browse(t), example(t)
-	run(t, ctx, chromedp.Navigate(url))
+	ctx, at := browse(t), example(t)
+	run(t, ctx, chromedp.Navigate(at))
 	says(t, ctx, "#state", "Live")
 	for _, part := range []struct{ id, says string }{
 		{"#limits0", "workers follows latency"},

@@ -1,10 +1,11 @@
 // Command console is a server with a page about its limits, and with its own traffic.
-// Run it, and open the address that it prints in a browser:
+// Run it, and open the link that it prints in a browser:
 //
 //	go run ./examples/console
 package main
 
 import (
+	"crypto/rand"
 	"flag"
 	"fmt"
 	"log"
@@ -25,18 +26,19 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	h, err := server()
+	token := rand.Text()
+	h, err := server(token)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf(usage, listener.Addr())
+	fmt.Printf(usage, listener.Addr(), token)
 	go traffic("http://" + listener.Addr().String())
 	log.Fatal(http.Serve(listener, h))
 }
 
 // server limits a small shop and has the page beside it. The page shows keys in clear,
-// because they belong to nobody.
-func server() (http.Handler, error) {
+// because they belong to nobody. Whoever has the token may see it.
+func server(token string) (http.Handler, error) {
 	limiter, err := stint.New(
 		stint.WithLimiterName("shop"),
 		stint.WithKey(stint.Header("X-Api-Key")),
@@ -54,7 +56,7 @@ func server() (http.Handler, error) {
 	}
 	page, err := console.New(
 		console.Limiters(limiter),
-		console.WithAuthorizer(console.Loopback),
+		console.WithToken(token),
 		console.WithActions(),
 		console.WithKeysInClear())
 	if err != nil {
@@ -68,11 +70,11 @@ func server() (http.Handler, error) {
 
 const usage = `console limits a small shop, which has customers already. The page about it:
 
-  http://%[1]v/console/
+  http://%[1]v/console/?token=%[2]s
 
 Look up the key "bob", or a key of yours; without a browser:
 
   curl -s -o /dev/null -w '%%{http_code}\n' -H 'X-Api-Key: me' http://%[1]v/items
-  curl -s -d 'limiter=0&key=me' http://%[1]v/console/key | grep -o '[0-9]* of 40 left' | tail -1
+  curl -s -H 'Authorization: Bearer %[2]s' -d 'limiter=0&key=me' http://%[1]v/console/key | grep -o '[0-9]* of 40 left' | tail -1
 
 `

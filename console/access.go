@@ -1,0 +1,162 @@
+package console
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+)
+
+// minToken is the length of the shortest token in bytes.
+const minToken = 16
+
+// WithAuthorizer sets who may see the page and, with WithActions, use its actions:
+// requests for which allow returns ok, such as those that single sign-on has let
+// through. All others are answered with 403. who names the caller in the log of actions;
+// it may be empty. The console calls allow for every request, which an open page makes
+// every half minute. allow must be safe for concurrent use.
+func WithAuthorizer(allow func(*http.Request) (who string, ok bool)) Option {
+	return func(p *page) {
+		if p.allow = allow; allow == nil {
+			p.wrong = append(p.wrong, errors.New("stint: console: the authorizer is nil: "+
+				"write console.WithAuthorizer(func(r *http.Request) (who string, ok bool) { … }), or console.WithToken(secret)"))
+		}
+	}
+}
+
+// WithToken lets in whoever has the secret: scripts send it as "Authorization: Bearer
+// secret"; browsers are asked for it once, or get a link that ends in ?token=secret, and
+// keep a cookie. The cookie is worth as much as the secret, and ends with the browser's
+// session. All other requests are answered with 401.
+//
+// The secret has at least 16 bytes, from a random source. Replicas behind one address
+// share it. If WithAuthorizer is there too, either lets in.
+func WithToken(secret string) Option {
+	return func(p *page) {
+		if len(secret) < minToken {
+			p.wrong = append(p.wrong, fmt.Errorf("stint: console: the token has %d bytes: write a random one of at least %d", len(secret), minToken))
+			return
+		}
+		p.token = newToken(secret)
+	}
+}
+
+// token is a secret that opens the page.
+type token struct {
+	digest [sha256.Size]byte
+	// cookie and value are derived from the secret, so that every replica knows them.
+	// Cookies ignore ports: each secret has a name of its own, so that two servers on
+	// one host don't overwrite each other's.
+	cookie, value string
+}
+
+func newToken(secret string) *token {
+	derive := func(what string) string {
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write([]byte("stint console: " + what))
+		return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+	}
+	return &token{digest: sha256.Sum256([]byte(secret)), cookie: "stint-" + derive("cookie's name")[:16], value: derive("cookie's value")}
+}
+
+// is reports whether a secret is the token's.
+func (t *token) is(secret string) bool {
+	digest := sha256.Sum256([]byte(secret))
+	return subtle.ConstantTimeCompare(digest[:], t.digest[:]) == 1
+}
+
+// opens reports whether a request carries the token or its cookie.
+func (t *token) opens(r *http.Request) bool {
+	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if strings.EqualFold(scheme, "Bearer") && t.is(strings.TrimSpace(secret)) {
+		return true
+	}
+	for _, c := range r.CookiesNamed(t.cookie) {
+		if subtle.ConstantTimeCompare([]byte(c.Value), []byte(t.value)) == 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// offered returns the secret of a request that signs in: by a link, or by the form of
+// the page that asks for the token.
+func offered(w http.ResponseWriter, r *http.Request) (secret string, signsIn bool) {
+	switch {
+	case r.Method == http.MethodGet:
+		q := r.URL.Query()
+		return q.Get("token"), q.Has("token")
+	case r.Method == http.MethodPost && element(r) == "":
+		r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
+		return r.PostFormValue("token"), true
+	}
+	return "", false
+}
+
+// admit returns who makes a request, if they may. Otherwise it answers the request.
+func (p *page) admit(w http.ResponseWriter, r *http.Request) (who string, ok bool) {
+	if t := p.token; t != nil {
+		if secret, signsIn := offered(w, r); signsIn && t.is(secret) {
+			t.enter(w, r)
+			return "", false
+		}
+		if t.opens(r) {
+			return "", true
+		}
+	}
+	if p.allow != nil {
+		if who, ok = p.allow(r); ok {
+			return who, true
+		}
+	}
+	if p.token == nil {
+		http.Error(w, "you may not see this page", http.StatusForbidden)
+		return "", false
+	}
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	if element(r) != "" {
+		http.Error(w, "this page needs a token", http.StatusUnauthorized)
+		return "", false
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(http.StatusUnauthorized)
+	_ = templates.ExecuteTemplate(w, "token.html", nil)
+	return "", false
+}
+
+// enter gives a browser the cookie, and leads it to the same page without the token. The
+// address is relative, so that it holds behind a proxy that has another one.
+func (t *token) enter(w http.ResponseWriter, r *http.Request) {
+	https := r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" // whoever forges it locks out only themselves
+	http.SetCookie(w, &http.Cookie{
+		Name: t.cookie, Value: t.value, Path: directory(r),
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: https,
+	})
+	w.Header().Set("Location", "./"+url.PathEscape(element(r)))
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// directory returns the path at which the client sees the page: what is in front of the
+// handler may have cut the beginning off URL.Path.
+func directory(r *http.Request) string {
+	seen := r.URL.EscapedPath()
+	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
+		seen = u.EscapedPath()
+	}
+	return cmp.Or(seen[:strings.LastIndexByte(seen, '/')+1], "/")
+}
+
+// element returns the last element of a request's path, or "" for the page itself.
+func element(r *http.Request) string {
+	if r.URL.Path == "" || strings.HasSuffix(r.URL.Path, "/") {
+		return ""
+	}
+	return path.Base(r.URL.Path)
+}
