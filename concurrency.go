@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/stint-go/stint/internal/failure"
@@ -88,13 +87,13 @@ func (*held) unsettled() string { return "a concurrency limit: its slots are rel
 // it is -1.
 func (e *entry) hold(ls *waiting.Lines, key string, cost int64, class uint8, sign int64) {
 	if e.needs&slots != 0 && cost > 0 {
-		ls.Hold(waiting.Key{Limit: e.limit.Name(), Key: key}, class, sign*cost)
+		ls.Hold(waiting.KeyIn(e.limit, key), class, sign*cost)
 	}
 }
 
 // wait is decide for calls that may have to wait, or that others may wait for.
 func (c *call) wait(ctx context.Context) error {
-	c.walked = true
+	c.walked, c.names = true, c.lim.names
 	c.Counting, c.Aging, c.Settle = c.needs&counts != 0, c.lim.aging, c.lim.settler
 	err := c.lim.lines.Take(ctx, &c.Call, (*caller)(c), c.Patient || c.needs&waits != 0, c.needs&slots != 0)
 	if left, ok := err.(*waiting.LeftError); ok { // errors.As allocates
@@ -141,11 +140,7 @@ func (c *caller) hold(sign int64) {
 func (c *caller) Shares(i int) func() *waiting.Shares {
 	f, e := c.lim.family, c.entries[i]
 	return func() *waiting.Shares {
-		k := e.kind
-		if r, ok := f.now.Load().named().Rule(e.limit.Name()).(*rule); ok {
-			k = r.kind
-		}
-		if l, ok := k.(slotted); ok {
+		if l, ok := f.names.Load().now.Load().successor(e).kind.(slotted); ok {
 			return l.line().shares
 		}
 		return nil
@@ -162,40 +157,24 @@ func (c *caller) Waits(i int, d time.Duration) {
 }
 
 // Renew implements waiting.Caller. Since the call came, an Update may have changed the
-// number of slots or the kind of limit, while old and new waiters stand in one line. The
-// call keeps its keys, its costs and the names of its limits. The limits themselves are
-// replaced by those of one generation, which its fields and its decision then show.
-func (c *caller) Renew(at int) (now int, others bool) {
-	g := c.lim.family.now.Load()
-	if g == c.generation || c.generation == nil && g == c.lim.generation {
-		return at, false
+// number of slots, while old and new waiters stand in one line. The call keeps its keys
+// and its costs; its limits are replaced by what they have become.
+func (c *caller) Renew() (others bool) {
+	now := c.lim.family.names.Load()
+	if now == c.names {
+		return false
 	}
-	c.generation = g
-	entries, charges, seen := slices.Clone(c.entries), slices.Clone(c.Charges), c.Seen
-	c.entries, c.Charges, c.Results = c.entries[:0], c.Charges[:0], c.Results[:0]
-	c.policy = ""
-	c.needs = (*call)(c).ofPaced()
-	for i, e := range entries {
-		(*call)(c).add(g.successor(e), charges[i].Key, charges[i].Cost)
-	}
-	c.Counting = c.needs&counts != 0
-	c.Store = c.lim.store
-	if c.needs&local != 0 {
-		(*call)(c).decideLocally()
-	}
-	// Limits of this process come last, so a limit that has become one, or has stopped
-	// being one, has another index now.
-	c.Seen = make([]waiting.Seen, len(seen))
-	for i, e := range entries {
-		j := slices.IndexFunc(c.Charges, func(ch store.Charge) bool {
-			return ch.Key == charges[i].Key && ch.Limit.Name() == e.limit.Name()
-		})
-		c.Seen[j] = seen[i]
-		if i == at {
-			now = j
+	c.names = now
+	n := now.now.Load()
+	for i, e := range c.entries {
+		if next := n.successor(e); next != e {
+			c.entries[i], c.Charges[i].Limit, others = next, next.limit, true
+			c.needs |= next.needs
+			c.policy = ""
 		}
 	}
-	return now, true
+	c.Counting = c.needs&counts != 0
+	return others
 }
 
 // settleTurns gives back turns that were reserved and that nobody uses.

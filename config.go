@@ -12,7 +12,6 @@ import (
 
 	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/mistake"
-	"github.com/stint-go/stint/internal/naming"
 	"github.com/stint-go/stint/internal/probe"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -107,9 +106,6 @@ type rule struct {
 	// Nearly always there is only one.
 	resolved atomic.Pointer[dynamicEntry]
 }
-
-// Wish implements naming.Rule.
-func (r *rule) Wish() (name string, written bool) { return r.spec.Name, r.named }
 
 // optionOf is an option of some kind of limit.
 type optionOf interface{ applyLimit(*rule) }
@@ -249,16 +245,16 @@ func predicate(option string, p func(*http.Request) bool) mistake.List {
 }
 
 // compileLimits names and compiles the limits of c that names doesn't know yet.
-func (v *version) compileLimits(c *config, names *naming.Names) (errs mistake.List) {
+func (v *version) compileLimits(c *config, names *naming) (errs mistake.List) {
 	fresh := slices.DeleteFunc(c.uses(), func(u use) bool {
-		_, known := names.Limit(u.rule)
+		_, known := names.limits[u.rule]
 		return known
 	})
-	rules := make([]naming.Rule, len(fresh))
+	rules := make([]*rule, len(fresh))
 	for i, u := range fresh {
 		rules[i] = u.rule
 	}
-	final, taken := names.Assign(rules)
+	final, taken := names.assign(rules)
 	for _, i := range taken {
 		errs = append(errs, errNamesake(fresh[i].route, final[i]))
 	}
@@ -268,12 +264,12 @@ func (v *version) compileLimits(c *config, names *naming.Names) (errs mistake.Li
 		if l != nil {
 			// A limit whose numbers haven't changed stays the same one, for what a store
 			// remembers of it.
-			if b := names.Before(final[i]); b != nil && u.rule.kind.same(b) && b.Spec() == l.Spec() {
+			if b := names.before[final[i]]; b != nil && u.rule.kind.same(b) && b.Spec() == l.Spec() {
 				l = b
 			}
 			l = u.rule.kind.decided(l, v.family.adaptive)
 		}
-		names.SetLimit(u.rule, l)
+		names.limits[u.rule] = l
 	}
 	return errs
 }
@@ -309,7 +305,7 @@ func (c *config) uses() (all []use) {
 
 // unnamed reports the limits of a version that need a name: its own, and those it
 // inherits from a version whose store nobody else could use.
-func (v *version) unnamed(c *config, parent *version, names *naming.Names) (errs mistake.List) {
+func (v *version) unnamed(c *config, parent *version, names *naming) (errs mistake.List) {
 	if !v.lent {
 		return nil
 	}
@@ -323,7 +319,7 @@ func (v *version) unnamed(c *config, parent *version, names *naming.Names) (errs
 	}
 	seen := map[*rule]bool{}
 	for e := range parent.entries() {
-		if r := names.Rule(e.limit.Name()).(*rule); !r.named && !seen[r] {
+		if r := names.rules[e.limit.Name()]; !r.named && !seen[r] {
 			seen[r] = true
 			e := errUnnamed("", r)
 			e.Problem = "inherited with " + e.Problem

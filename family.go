@@ -13,7 +13,6 @@ import (
 	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/namesakes"
-	"github.com/stint-go/stint/internal/naming"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
@@ -24,7 +23,7 @@ import (
 type family struct {
 	mu      sync.Mutex // held by one New, With or Update at a time
 	members []*Limiter // each limiter before those derived from it
-	now     atomic.Pointer[generation]
+	names   atomic.Pointer[names]
 
 	// The limits of this process, and the lines of those who wait for something of each
 	// store, are the same across Updates.
@@ -40,7 +39,9 @@ func newFamily() *family {
 	f := new(family)
 	f.adaptive = adaptive.NewKeys(f.wake)
 	f.lines.Store(new([]*waiting.Lines))
-	f.now.Store(newGeneration(f.adaptive, naming.New()))
+	n := new(names)
+	n.now.Store(newNaming())
+	f.names.Store(n)
 	return f
 }
 
@@ -67,7 +68,7 @@ func (f *family) meet(ls *waiting.Lines) {
 // wake wakes those who wait for slots of a limit of this process, whatever their store.
 func (f *family) wake(limit, key string) {
 	for _, ls := range *f.lines.Load() {
-		ls.Wake(waiting.Key{Limit: limit, Key: key})
+		ls.Wake(waiting.Key{Limit: limit, Key: key, Decided: true})
 	}
 }
 
@@ -87,13 +88,13 @@ func (l *Limiter) first(opts []Option) (notices, error) {
 	f := l.family
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := collect(opts, f.now.Load().inherited(l))
-	v, names, err := l.try(c)
+	c := collect(opts, l.inherited())
+	v, naming, err := l.try(c)
 	if err != nil {
 		return notices{}, err
 	}
 	l.opts = c.opts
-	v.generation.add(l, v, names)
+	v.names.now.Store(naming)
 	f.members = append(f.members, l)
 	f.meet(v.lines)
 	l.now.Store(v)
@@ -104,49 +105,17 @@ func (l *Limiter) first(opts []Option) (notices, error) {
 	return f.announce(l, c), nil
 }
 
-// try makes what would be the first version of a new limiter, in the present generation,
-// and the names that go with it. It changes nothing. The caller holds family.mu.
-func (l *Limiter) try(c *config) (*version, *naming.Names, error) {
-	g := l.family.now.Load()
-	names := g.names.Clone()
-	v, errs := l.build(c, g, names)
-	return v, names, joined(append(errs, c.probe()...))
-}
-
-// in returns the limiter's version in a generation that a request began with. If l was
-// derived after that, it is what With would have returned then, or, if that would have been
-// an error, what l is now.
-func (l *Limiter) in(g *generation) *version {
-	if v := g.version(l); v != nil {
-		return v
+// try makes what would be the first version of a new limiter, and the naming that goes
+// with it. It changes nothing. The caller holds family.mu.
+func (l *Limiter) try(c *config) (*version, *naming, error) {
+	n := l.family.names.Load()
+	next := n.now.Load().clone()
+	var parent *version
+	if l.parent != nil {
+		parent = l.parent.now.Load()
 	}
-	l.family.mu.Lock()
-	defer l.family.mu.Unlock()
-	if v := l.join(g); v != nil {
-		return v
-	}
-	return l.now.Load()
-}
-
-// join adds l to a generation before its own, with the names and limits that its rules have
-// now. It returns nil if that isn't possible. The caller holds family.mu.
-func (l *Limiter) join(g *generation) *version {
-	if v := g.version(l); v != nil {
-		return v
-	}
-	if l.parent.join(g) == nil {
-		return nil
-	}
-	c, names := collect(l.opts, g.inherited(l)), g.named().Clone()
-	for _, u := range c.uses() {
-		names.Adopt(u.rule, l.now.Load().generation.named())
-	}
-	v, wrong := l.build(c, g, names)
-	if len(wrong) > 0 {
-		return nil
-	}
-	g.add(l, v, names)
-	return v
+	v, errs := l.build(c, parent, n, next)
+	return v, next, joined(append(errs, c.probe()...))
 }
 
 // Update replaces what New was given by opts while requests run: limits, routes, limit
@@ -172,13 +141,14 @@ func (l *Limiter) join(g *generation) *version {
 // A request that waits for a turn keeps the turn it was told; later ones wait by the
 // new numbers. A request that waits for a slot stays in line, for the limit of that
 // name as it now is: a larger one lets the line in at once, a smaller one lets nobody
-// in until enough slots are free. If it has become a limit of another kind, that one
-// decides, even if it refuses. If no limit has that name any more, the old one decides.
+// in until enough slots are free. If that limit is gone, or has become one of another
+// kind, the one that the request waits for decides.
 //
 // On a limiter made by With, Update replaces what With was given. All limiters derived
 // from l change with it: each becomes what With would now make of it, and a conflict
-// with their names is an error. A request inside nested limiters keeps its original
-// configuration throughout.
+// with their names is an error. If an Update comes between two nested limiters, the inner
+// one decides by the new configuration, and charges no limit that the outer one has
+// charged for the same key.
 //
 // A WithStore other than the limiter's own is an error, because the counts are in that
 // store: an empty one would silently give everybody a fresh burst. Make a new Limiter
@@ -196,14 +166,14 @@ func (l *Limiter) Update(opts ...Option) error {
 	return nil
 }
 
-// update installs a generation in which l has the options c.
+// update puts versions in place in which l has the options opts.
 func (l *Limiter) update(opts []Option) (notices, error) {
 	f := l.family
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	c, before := collect(opts, f.now.Load().inherited(l)), f.now.Load().named()
-	g, err := l.next(c, before)
+	c, before := collect(opts, l.inherited()), f.names.Load().now.Load()
+	versions, n, err := l.next(c, before)
 	if err != nil {
 		return notices{}, err
 	}
@@ -215,23 +185,23 @@ func (l *Limiter) update(opts []Option) (notices, error) {
 		l.logger, l.logKeys = c.logger, c.logKeys
 	}
 	f.enlist()
-	f.now.Store(g)
+	f.names.Store(n)
 	for _, m := range f.members {
-		m.now.Store(g.versions[m])
+		m.now.Store(versions[m])
 	}
-	f.adaptive.Retire(before.Gone(g.names, func(l *store.Limit) bool { return l.Decider() != nil }))
+	f.adaptive.Retire(before.gone(n.now.Load(), func(l *store.Limit) bool { return l.Decider() != nil }))
 	for _, ls := range *f.lines.Load() {
 		ls.WakeAll()
 	}
 	return f.announce(l, c), nil
 }
 
-// next makes the generation that follows the one with the names before, in which l has
-// the options c. The caller holds family.mu.
-func (l *Limiter) next(c *config, before *naming.Names) (*generation, error) {
+// next makes the versions of all the family's limiters in which l has the options c, and
+// their names, which follow those before. The caller holds family.mu.
+func (l *Limiter) next(c *config, before *naming) (map[*Limiter]*version, *names, error) {
 	members := l.family.members
 	options := make(map[*Limiter]*config, len(members))
-	used := map[naming.Rule]bool{}
+	used := map[*rule]bool{}
 	for _, m := range members {
 		switch {
 		case m == l:
@@ -245,11 +215,11 @@ func (l *Limiter) next(c *config, before *naming.Names) (*generation, error) {
 			used[u.rule] = true
 		}
 	}
-	g := newGeneration(l.family.adaptive, before.Next(func(r naming.Rule) bool { return used[r] }))
+	versions, n, next := make(map[*Limiter]*version, len(members)), new(names), before.next(used)
 	var errs []error
 	for _, m := range members {
-		v, wrong := m.build(options[m], g, g.names)
-		g.versions[m] = v
+		v, wrong := m.build(options[m], versions[m.parent], n, next)
+		versions[m] = v
 		switch {
 		case m == l:
 			errs = optionErrors(slices.Concat(wrong, c.probe(), v.moved(c)), "stint: ")
@@ -257,8 +227,9 @@ func (l *Limiter) next(c *config, before *naming.Names) (*generation, error) {
 			errs = optionErrors(wrong, "stint: in a limiter derived by With: ")
 		}
 	}
-	g.names.Settled()
-	return g, errors.Join(errs...)
+	next.before = nil
+	n.now.Store(next)
+	return versions, n, errors.Join(errs...)
 }
 
 // announce registers the family's present limits, in place of the previous ones, for

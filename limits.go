@@ -266,9 +266,6 @@ type kind interface {
 
 	// repeated reports whether an inner limiter charges the limit again.
 	repeated() bool
-	// succeeds reports whether requests that waited for another kind of limit may be
-	// decided by this one after an Update has replaced it.
-	succeeds() bool
 	// stood returns how many units the limit had in a decision, and why.
 	stood(c *store.Charge, r *store.Result) (quota int64, why AdaptiveReason)
 	// binds reports whether what is left of the limit says how many requests may still
@@ -318,7 +315,6 @@ func (*charged) says(s store.Spec) string                              { return 
 func (*charged) lacks(*entry, []*entry) *mistake.Mistake               { return nil }
 func (*charged) counted(*entry) bool                                   { return true }
 func (*charged) repeated() bool                                        { return false }
-func (*charged) succeeds() bool                                        { return true }
 func (*charged) binds() bool                                           { return true }
 func (*charged) refusal(*store.Charge) refusal                         { return quotaExceeded }
 func (*charged) unsettled() string                                     { return "" }
@@ -342,7 +338,6 @@ func (*ban) enter(e *entry) {
 // repeated: a ban also counts refusals by inner limiters.
 func (*ban) repeated() bool                { return true }
 func (*ban) counted(*entry) bool           { return false }
-func (*ban) succeeds() bool                { return false }
 func (*ban) binds() bool                   { return false } // how many refusals are left isn't how many requests are
 func (*ban) refusal(*store.Charge) refusal { return abnormalUsage }
 func (*ban) unsettled() string             { return "a ban, which charges nothing" }

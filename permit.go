@@ -259,15 +259,15 @@ func (p *Permit) Decision() Decision {
 // has reports whether is is true for a limit, and the key it has there, that p or a permit
 // further out has charged. Settle may be changing the results of grants, so a grant isn't
 // copied here.
-func (p *Permit) has(is func(e *entry, key string) bool) bool {
+func (p *Permit) has(is func(p *Permit, e *entry, key string) bool) bool {
 	for ; p != nil; p = p.outer {
 		for i := range p.grants {
-			if g := &p.grants[i]; is(g.entry.first(), g.key) {
+			if g := &p.grants[i]; is(p, g.entry, g.key) {
 				return true
 			}
 		}
 		for _, of := range p.paced() {
-			if is(of.entry, of.key) {
+			if is(p, of.entry, of.key) {
 				return true
 			}
 		}

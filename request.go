@@ -32,18 +32,18 @@ type call struct {
 
 // callState is the part of a call that is zeroed before the call is used again.
 type callState struct {
-	lim        *version
-	generation *generation        // of the limits in the charges; nil: the version's
-	r          *http.Request      // nil outside HTTP
-	in         framework.Own      // context of the request, or nil
-	framed     *framework.Context // nil unless a KeyFunc has asked for it
-	outer      *Permit
-	plan       *plan  // nil outside HTTP
-	policy     string // RateLimit-Policy if the plan's applies as it is, or ""
-	needs      needs  // of all its limits
-	walked     bool   // waiting.Call has state to be cleared
-	classed    bool   // class is known
-	class      uint8
+	lim     *version
+	r       *http.Request      // nil outside HTTP
+	in      framework.Own      // context of the request, or nil
+	framed  *framework.Context // nil unless a KeyFunc has asked for it
+	outer   *Permit
+	plan    *plan  // nil outside HTTP
+	policy  string // RateLimit-Policy if the plan's applies as it is, or ""
+	needs   needs  // of all its limits
+	names   *names // by which a call that waits has looked its limits up
+	walked  bool   // waiting.Call has state to be cleared
+	classed bool   // class is known
+	class   uint8
 }
 
 // knownKey is the answer of a KeyFunc.
@@ -65,11 +65,6 @@ const kept = 64
 func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own, answers bool) (*Permit, error) {
 	ctx := r.Context()
 	outer := FromContext(ctx)
-	if outer != nil {
-		if o := v.beside(outer); o != v {
-			return o.admit(w, r, in, answers)
-		}
-	}
 	if len(v.skip)+len(v.block) > 0 {
 		if exempt, err := v.sift(r); exempt || err != nil {
 			if err != nil {
@@ -140,10 +135,6 @@ func (v *version) sift(r *http.Request) (exempt bool, err error) {
 func (c *call) gather(p *plan) error {
 	c.plan, c.policy = p, p.policy
 	for _, e := range p.entries {
-		if c.outer != nil && !e.kind.repeated() && c.outer.has(func(o *entry, _ string) bool { return o == e }) {
-			c.policy = "" // the plan's names limits that aren't charged here
-			continue
-		}
 		if err := c.charge(e); err != nil {
 			return err
 		}
@@ -154,9 +145,6 @@ func (c *call) gather(p *plan) error {
 		}
 	}
 	for _, f := range p.funcs {
-		if c.outer.has(func(e *entry, _ string) bool { return e.from == f }) {
-			continue
-		}
 		c.policy = ""
 		if err := c.chargeAll(f); err != nil {
 			return err
@@ -174,8 +162,8 @@ func (c *call) charge(e *entry) error {
 	if err != nil {
 		return err
 	}
-	if key == "" {
-		c.policy = ""
+	if key == "" || c.charged(e, key) {
+		c.policy = "" // the plan's names limits that aren't charged here
 		return nil
 	}
 	if e.needs&paces != 0 {
@@ -191,6 +179,14 @@ func (c *call) charge(e *entry) error {
 	}
 	c.add(e, key, cost)
 	return nil
+}
+
+// charged reports whether a limiter of the family further out has charged the limit for
+// that key already: a request is charged once, however many limiters it passes.
+func (c *call) charged(e *entry, key string) bool {
+	return c.outer != nil && !e.kind.repeated() && c.outer.has(func(p *Permit, o *entry, under string) bool {
+		return p.lim.family == c.lim.family && o.limit.Hash() == e.limit.Hash() && under == key
+	})
 }
 
 // cost returns what the request costs a limit. A negative cost is an error; on a limit

@@ -107,7 +107,6 @@ func (b *bandwidth) says(s store.Spec) string {
 }
 
 func (*bandwidth) counted(*entry) bool { return false } // it refuses nobody
-func (*bandwidth) succeeds() bool      { return false }
 
 // paced is a Bandwidth and the key of one request.
 type paced struct {

@@ -8,12 +8,10 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/mistake"
-	"github.com/stint-go/stint/internal/naming"
 	"github.com/stint-go/stint/internal/routing"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -161,7 +159,7 @@ func (c *call) limitsError(err error, dryRun bool) error {
 func (c *call) chargeAgain(e *entry) error {
 	key, err := c.key(e)
 	same := func(o *entry, under string) bool { return o.limit == e.limit && under == key }
-	if err != nil || key == "" || !e.kind.repeated() && c.outer.has(same) {
+	if err != nil || key == "" || c.charged(e, key) {
 		return err
 	}
 	for i := range c.paced {
@@ -204,7 +202,7 @@ func (c *call) merge(i int, e *entry) error {
 }
 
 // entry is a limit as one limiter uses it: compiled, named, and with its settings
-// filled in. By its address a nested limiter recognizes what is already charged.
+// filled in.
 type entry struct {
 	limit  *store.Limit
 	kind   kind
@@ -219,22 +217,12 @@ type entry struct {
 	said   field.Limit // in fields; a dry run says nothing
 	// saidLast is what the fields of an adaptive limit said last; see saidOf.
 	saidLast atomic.Pointer[field.Limit]
-	from     *limitFunc
-	origin   *entry // that it stands for since an Update; nil: it is its own
-}
-
-// first returns the entry that the call began with.
-func (e *entry) first() *entry {
-	if e.origin != nil {
-		return e.origin
-	}
-	return e
 }
 
 // newEntry makes the entry of a rule, with its compiled limit and its settings.
-func newEntry(all *adaptive.Keys, r *rule, l *store.Limit, s settings) *entry {
+func newEntry(r *rule, l *store.Limit, s settings) *entry {
 	e := &entry{
-		limit: r.kind.decided(l, all), kind: r.kind, said: field.Limit{Name: l.Name()},
+		limit: l, kind: r.kind, said: field.Limit{Name: l.Name()},
 		key: s.key, cost: s.cost, settle: s.settle, dryRun: s.dryRun,
 		wait:   waiting.Terms{MaxWait: s.maxWait},
 		closed: s.policy == FailClosed && !s.dryRun,
@@ -294,7 +282,7 @@ func (v *version) entries() iter.Seq[*entry] {
 
 // compile turns the options of a limiter into plans. parent is the version it extends,
 // or nil.
-func (v *version) compile(c *config, parent *version, names *naming.Names) mistake.List {
+func (v *version) compile(c *config, parent *version, names *naming) mistake.List {
 	errs := append(slices.Clip(c.errs), c.shared.errs...)
 	errs = append(errs, v.compileLimits(c, names)...)
 	errs = append(errs, v.unnamed(c, parent, names)...)
@@ -312,12 +300,12 @@ func (v *version) compile(c *config, parent *version, names *naming.Names) mista
 			seen[lim.rule] = true
 			settled := lim.rule.shared.or(s)
 			if settled.key == nil {
-				errs = append(errs, &mistake.Mistake{Route: route, Limit: names.Name(lim.rule), Problem: "no key, and no default is safe",
+				errs = append(errs, &mistake.Mistake{Route: route, Limit: names.name(lim.rule), Problem: "no key, and no default is safe",
 					Write: "write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), " +
 						"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given"})
 			}
-			if compiled, _ := names.Limit(lim.rule); compiled != nil { // or compileLimits has reported it
-				all = append(all, newEntry(v.family.adaptive, lim.rule, compiled, settled))
+			if compiled := names.limits[lim.rule]; compiled != nil { // or compileLimits has reported it
+				all = append(all, newEntry(lim.rule, compiled, settled))
 			}
 		}
 		return all
@@ -344,7 +332,7 @@ func (v *version) compile(c *config, parent *version, names *naming.Names) mista
 	}
 	v.base = newPlan(base, funcs)
 	alone := func(route string, p *plan, limits []Limit) {
-		if slices.ContainsFunc(limits, func(l Limit) bool { compiled, _ := names.Limit(l.rule); return compiled == nil }) {
+		if slices.ContainsFunc(limits, func(l Limit) bool { return names.limits[l.rule] == nil }) {
 			return // a limit that is wrong may be what another lacks
 		}
 		if len(p.funcs) > 0 {

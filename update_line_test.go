@@ -13,11 +13,12 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Waiting requests ask the limit of that name as it now is, of whatever kind: they are
-// admitted when a newcomer would be.
+// Waiting requests ask the limit of that name as it now is, and are admitted when a
+// newcomer would be. If it has become another kind of limit, the one that they wait for
+// decides, and newcomers don't wait behind them.
 func TestUpdateChangesWhatTheLineWaitsFor(t *testing.T) {
 	name, second := stint.WithName("x"), time.Second
-	wait, crowd := stint.WithMaxWait(time.Minute), stint.WithQueue(100)
+	wait, crowd := stint.WithMaxWait(2*time.Minute), stint.WithQueue(100)
 	slots := func(n int64) stint.Limit { return stint.Concurrency(n, name, wait, crowd) }
 	adaptive := func(min, max, start int64) stint.Limit {
 		return stint.AdaptiveConcurrency(min, max, stint.WithInitialLimit(start), name, wait, crowd)
@@ -32,14 +33,14 @@ func TestUpdateChangesWhatTheLineWaitsFor(t *testing.T) {
 	}{
 		{"a larger adaptive limit", all(adaptive(1, 1, 1)), all(adaptive(10, 10, 10)), "1 at 0s, 8 at 1s", 0},
 		{"a smaller one", all(adaptive(3, 3, 3)), all(adaptive(1, 1, 1)), "3 at 0s, 1 at 10s, 1 at 20s, 1 at 30s, 1 at 40s, 1 at 50s, 1 at 1m0s", 0},
-		{"slots that become adaptive", all(slots(1)), all(adaptive(1, 50, 2)), "1 at 0s, 2 at 1s, 2 at 11s, 2 at 21s, 2 at 31s", 0},
-		{"adaptive ones that become slots", all(adaptive(1, 1, 1)), all(slots(4)), "1 at 0s, 4 at 1s, 4 at 11s", 0},
-		{"before another limit", all(slots(1), other), all(adaptive(1, 50, 2), other), "1 at 0s, 2 at 1s, 2 at 11s, 2 at 21s, 2 at 31s", 9},
-		{"behind another limit", all(other, adaptive(1, 1, 1)), all(other, slots(4)), "1 at 0s, 4 at 1s, 4 at 11s", 9},
-		{"a rate that refuses", all(slots(1), other), all(stint.Rate(3, time.Hour, name), other), "1 at 0s, 3 at 1s", 4},
-		{"a rate that makes them wait", all(slots(1)), all(stint.Rate(1, second, name, wait)), "1 at 0s, 1 at 1s, 1 at 2s, 1 at 3s, 1 at 4s, 1 at 5s, 1 at 6s, 1 at 7s, 1 at 8s", 0},
+		{"slots that become adaptive", all(slots(1)), all(adaptive(1, 50, 2)), "1 at 0s, 1 at 1s, 1 at 10s, 1 at 20s, 1 at 30s, 1 at 40s, 1 at 50s, 1 at 1m0s, 1 at 1m10s", 0},
+		{"adaptive ones that become slots", all(adaptive(1, 1, 1)), all(slots(4)), "1 at 0s, 1 at 1s, 1 at 10s, 1 at 20s, 1 at 30s, 1 at 40s, 1 at 50s, 1 at 1m0s, 1 at 1m10s", 0},
+		{"before another limit", all(slots(1), other), all(slots(3), other), "1 at 0s, 2 at 1s, 1 at 10s, 2 at 11s, 1 at 20s, 2 at 21s", 9},
+		{"behind another limit", all(other, adaptive(1, 1, 1)), all(other, adaptive(4, 4, 4)), "1 at 0s, 3 at 1s, 1 at 10s, 3 at 11s, 1 at 20s", 9},
+		{"a rate that refuses", all(slots(1), other), all(stint.Rate(3, time.Hour, name), other), "1 at 0s, 1 at 1s, 1 at 10s, 1 at 20s, 1 at 30s, 1 at 40s, 1 at 50s, 1 at 1m0s, 1 at 1m10s", 9},
+		{"a rate that makes them wait", all(slots(1)), all(stint.Rate(1, second, name, wait)), "1 at 0s, 1 at 1s, 1 at 10s, 1 at 20s, 1 at 30s, 1 at 40s, 1 at 50s, 1 at 1m0s, 1 at 1m10s", 0},
 		{"a queue", all(adaptive(1, 1, 1)), all(stint.Rate(2, second, name, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(20))),
-			"1 at 0s, 1 at 1s, 1 at 1.5s, 1 at 2s, 1 at 2.5s, 1 at 3s, 1 at 3.5s, 1 at 4s, 1 at 4.5s", 0},
+			"1 at 0s, 1 at 1s, 1 at 10s, 1 at 20s, 1 at 30s, 1 at 40s, 1 at 50s, 1 at 1m0s, 1 at 1m10s", 0},
 		{"what refuses nobody by itself", all(slots(2)), all(stint.Bandwidth(1<<20, name)), "2 at 0s, 1 at 1s, 2 at 10s, 2 at 20s, 2 at 30s", 0},
 		{"nothing", all(slots(2)), all(other), "2 at 0s, 1 at 1s, 2 at 10s, 2 at 20s, 2 at 30s", 1},
 	}
@@ -150,7 +151,7 @@ func TestUpdateOfALineOfTwoKeys(t *testing.T) {
 				through(l, requested(t, "GET //a x"), func(_ http.ResponseWriter, r *http.Request) {
 					for i, s := range stint.FromContext(r.Context()).Decision().Limits {
 						waited := []string{"base", "a"}[i] == held
-						if s.Name != "x" || s.InFlight != 1 || (s.Delay == time.Second) != waited {
+						if s.Name != "x" || s.InFlight != map[bool]int64{true: 2, false: 1}[waited] || (s.Delay == time.Second) != waited {
 							t.Errorf("%s was held: %+v of %d", held, s, i)
 						}
 					}
@@ -158,7 +159,7 @@ func TestUpdateOfALineOfTwoKeys(t *testing.T) {
 			})
 			synctest.Wait()
 			time.Sleep(time.Second)
-			update(t, l, both(stint.AdaptiveConcurrency(1, 1, name, wait))...)
+			update(t, l, both(stint.Concurrency(2, name, wait))...)
 			wg.Wait()
 			p.Done()
 			update(t, l, both(stint.Concurrency(1, name, wait))...)
@@ -182,7 +183,7 @@ func TestUpdateOfALineOutside(t *testing.T) {
 		wg.Go(func() {
 			w := through(l, get("/"), mount(inner, func(_ http.ResponseWriter, r *http.Request) {
 				d := stint.FromContext(r.Context()).Decision()
-				if len(d.Limits) != 2 || d.Limits[0].Name != "x" || d.Limits[0].InFlight != 1 || d.Limits[1].Name != "in" {
+				if len(d.Limits) != 2 || d.Limits[0].Name != "x" || d.Limits[0].InFlight != 2 || d.Limits[1].Name != "in" {
 					t.Errorf("charged %+v, want each limit once", d.Limits)
 				}
 			}).ServeHTTP)
@@ -191,7 +192,7 @@ func TestUpdateOfALineOutside(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		update(t, l, theKey, stint.AdaptiveConcurrency(1, 1, name, wait))
+		update(t, l, theKey, stint.Concurrency(2, name, wait))
 		wg.Wait()
 		first.Done()
 		noLines(t, l)

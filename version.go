@@ -7,14 +7,12 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/mistake"
-	"github.com/stint-go/stint/internal/naming"
 	"github.com/stint-go/stint/internal/routing"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
@@ -26,9 +24,9 @@ import (
 // and its permit keep the version they began with, so a request sees one configuration
 // from its plan to its fields, whatever is updated meanwhile.
 type version struct {
-	of         *Limiter
-	family     *family
-	generation *generation
+	of     *Limiter
+	family *family
+	names  *names
 
 	store   store.Store
 	lines   *waiting.Lines // of those who wait for something in it
@@ -65,24 +63,23 @@ type conduct struct {
 // usual is the conduct of a limiter without options.
 var usual = conduct{styles: field.Draft, aging: defaultAging}
 
-// inherited returns what l's options begin with in g. The caller holds family.mu.
-func (g *generation) inherited(l *Limiter) conduct {
+// inherited returns what l's options begin with.
+func (l *Limiter) inherited() conduct {
 	if l.parent == nil {
 		return usual
 	}
-	return g.versions[l.parent].conduct
+	return l.parent.now.Load().conduct
 }
 
-// build makes the version of l in generation g from its options. The limits are named
-// in names, which will become g's. The caller holds family.mu.
-func (l *Limiter) build(c *config, g *generation, names *naming.Names) (*version, mistake.List) {
+// build makes the version of l from its options and the version of its parent, if it has
+// one. The limits are named in naming, which will become that of names. The caller holds
+// family.mu.
+func (l *Limiter) build(c *config, parent *version, names *names, naming *naming) (*version, mistake.List) {
 	v := new(version)
-	var parent *version
-	if l.parent != nil {
-		parent = g.versions[l.parent]
+	if parent != nil {
 		*v = *parent
 	}
-	v.of, v.family, v.generation, v.conduct = l, l.family, g, c.conduct
+	v.of, v.family, v.names, v.conduct = l, l.family, names, c.conduct
 	v.settler = v.settleTurns
 
 	switch before := l.now.Load(); {
@@ -98,120 +95,51 @@ func (l *Limiter) build(c *config, g *generation, names *naming.Names) (*version
 	v.shared = c.shared.or(v.shared)
 	v.shared.errs = nil
 	for _, fn := range c.limitFuncs {
-		v.funcs = append(v.funcs[:len(v.funcs):len(v.funcs)], newLimitFunc(fn, v.shared, g))
+		v.funcs = append(v.funcs[:len(v.funcs):len(v.funcs)], newLimitFunc(fn, v.shared, l.family, names))
 	}
 	v.skip = append(v.skip[:len(v.skip):len(v.skip)], c.skip...)
 	v.block = append(v.block[:len(v.block):len(v.block)], c.block...)
 	v.local = l.family.adaptive.Over(v.store)
-	return v, v.compile(c, parent, names)
+	return v, v.compile(c, parent, naming)
 }
 
-// generation holds the versions of a family that belong together.
-type generation struct {
-	adaptive *adaptive.Keys
-	mu       sync.Mutex // guards the rest, which With adds to
-	names    *naming.Names
-	versions map[*Limiter]*version
-}
-
-func newGeneration(all *adaptive.Keys, n *naming.Names) *generation {
-	return &generation{adaptive: all, names: n, versions: map[*Limiter]*version{}}
-}
-
-// add adds a limiter's version, with the names that include its limits'.
-func (g *generation) add(l *Limiter, v *version, names *naming.Names) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.names, g.versions[l] = names, v
-}
-
-func (g *generation) version(l *Limiter) *version {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.versions[l]
-}
-
-// beside returns the version of v's limiter that decides a request already admitted by
-// outer's limiters. An Update may come between two limiters that a request passes. The
-// inner one must recognize the limits that the outer one has charged, so it uses the
-// generation that the request began with.
-func (v *version) beside(outer *Permit) *version {
-	for p := outer; p != nil; p = p.outer {
-		if p.lim.family != v.family {
-			continue
-		}
-		if p.lim.generation != v.generation {
-			return v.of.in(p.lim.generation)
-		}
-		break
-	}
-	return v
-}
-
-// named returns the present names. With replaces them; they are never modified.
-func (g *generation) named() *naming.Names {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.names
-}
-
-// limit returns the store's limit for a rule that a WithLimitFunc returned.
-func (g *generation) limit(r *rule) (*store.Limit, error) {
-	n := g.named()
-	if l, _ := n.Limit(r); l != nil {
-		return l, nil
-	}
-	if n.Rule(r.spec.Name) != nil {
-		return nil, optionError(errNamesake("", r.spec.Name))
-	}
-	l, wrong := r.compileOnce()
-	return l, errors.Join(optionErrors(wrong, "")...)
-}
-
-// successor returns what an entry has become in g: the limit that now has its name,
-// whatever its kind, with the entry's own key, cost and maximum wait. It returns the
-// entry itself if that limit is the same, doesn't exist, or is of a kind that can't
-// decide in its place (see kind.succeeds).
-func (g *generation) successor(e *entry) *entry {
-	n := g.named()
-	r, ok := n.Rule(e.limit.Name()).(*rule)
-	if !ok || !r.kind.succeeds() {
-		return e
-	}
-	l, _ := n.Limit(r)
-	next := newEntry(g.adaptive, r, l, settings{key: e.key, cost: e.cost, settle: e.settle, dryRun: e.dryRun})
-	if next.limit == e.limit {
-		return e
-	}
-	next.closed, next.wait.MaxWait, next.from = e.closed, e.wait.MaxWait, e.from
-	if e.wait.Way == waiting.ForSlot {
-		next.wait.Room = e.wait.Room
-	}
-	next.origin = e.first()
-	return next
-}
-
-// limitFunc is one WithLimitFunc and the settings that its limits don't set. By its
-// address a nested limiter recognizes that its limits are already charged.
+// limitFunc is one WithLimitFunc and the settings that its limits don't set.
 type limitFunc struct {
-	fn         limitSource
-	check      func(...Limit) error // its own; a method value for each request would allocate
-	shared     settings
-	generation *generation
+	fn     limitSource
+	check  func(...Limit) error // its own; a method value for each request would allocate
+	shared settings
+	family *family
+	names  *names
 }
 
-func newLimitFunc(fn limitSource, shared settings, g *generation) *limitFunc {
-	f := &limitFunc{fn: fn, shared: shared, generation: g}
+func newLimitFunc(fn limitSource, shared settings, family *family, names *names) *limitFunc {
+	f := &limitFunc{fn: fn, shared: shared, family: family, names: names}
 	f.check = func(limits ...Limit) error {
-		wrong, names := wrongTogether(limits), g.named()
+		wrong, rules := wrongTogether(limits), names.now.Load().rules
 		for _, l := range limits {
-			if l.rule != nil && names.Rule(l.rule.spec.Name) != nil {
+			if l.rule != nil && rules[l.rule.spec.Name] != nil {
 				wrong = append(wrong, errNamesake("", l.rule.spec.Name))
 			}
 		}
 		return joined(wrong)
 	}
 	return f
+}
+
+// limit returns the store's limit for a rule that the function returned.
+func (f *limitFunc) limit(r *rule) (*store.Limit, error) {
+	n := f.names.now.Load()
+	if l := n.limits[r]; l != nil {
+		return l, nil
+	}
+	if n.rules[r.spec.Name] != nil {
+		return nil, optionError(errNamesake("", r.spec.Name))
+	}
+	l, wrong := r.compileOnce()
+	if l != nil {
+		l = r.kind.decided(l, f.family.adaptive)
+	}
+	return l, errors.Join(optionErrors(wrong, "")...)
 }
 
 // reports reports whether a limit that the function returned is a dry run.
@@ -233,12 +161,11 @@ func (f *limitFunc) entry(l Limit) (*entry, error) {
 	if d := l.rule.resolved.Load(); d != nil && d.from == f {
 		return d.entry, nil
 	}
-	compiled, err := f.generation.limit(l.rule)
+	compiled, err := f.limit(l.rule)
 	if err != nil {
 		return nil, err
 	}
-	e := newEntry(f.generation.adaptive, l.rule, compiled, l.rule.shared.or(f.shared))
-	e.from = f
+	e := newEntry(l.rule, compiled, l.rule.shared.or(f.shared))
 	l.rule.resolved.Store(&dynamicEntry{f, e})
 	return e, nil
 }
@@ -397,7 +324,7 @@ func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
 			return &StoreError{err}
 		}
 		for _, l := range limits { // slots of it may be free now
-			v.lines.Wake(waiting.Key{Limit: l.Name(), Key: key})
+			v.lines.Wake(waiting.KeyIn(l, key))
 		}
 	}
 	return nil

@@ -126,10 +126,10 @@ type Caller interface {
 	// Shares returns the shares of charge i's limit as it now is. The returned function
 	// is called under the lock of the lines.
 	Shares(i int) func() *Shares
-	// Renew is called before a call that waits for charge at's slots asks again. The
-	// caller may change the call's charges to what its limits have become. It returns
-	// where that charge now is, and whether the charges have changed.
-	Renew(at int) (now int, others bool)
+	// Renew is called before a call that waits for slots asks again. The caller may
+	// replace the limits of the call's charges by what they have become. It reports
+	// whether it did.
+	Renew() (others bool)
 	// Waits reports that the call begins to wait for charge i: for d, if that is known.
 	// It is called once.
 	Waits(i int, d time.Duration)
@@ -279,7 +279,12 @@ func (w *waiter) take(ctx context.Context) error {
 }
 
 // KeyOf returns which slots a charge is about.
-func KeyOf(ch *store.Charge) Key { return Key{Limit: ch.Limit.Name(), Key: ch.Key} }
+func KeyOf(ch *store.Charge) Key { return KeyIn(ch.Limit, ch.Key) }
+
+// KeyIn returns which slots of a limit are a key's.
+func KeyIn(l *store.Limit, key string) Key {
+	return Key{Limit: l.Name(), Key: key, Decided: l.Decider() != nil}
+}
 
 // room returns how many may stand in line for charge i's slots. By default it is as
 // many as there are slots, so that a crowd finds a full line rather than an endless

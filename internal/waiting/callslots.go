@@ -140,8 +140,8 @@ func (w *waiter) Came(queued int64, joined bool) {
 
 // Ask implements Asker.
 func (w *waiter) Ask(ctx context.Context) *Want {
-	if i, others := w.by.Renew(w.slot.charge); others { // there is no answer by the new limits yet
-		w.slot.charge, w.slot.asked = i, false
+	if w.by.Renew() { // there is no answer by the new limits yet
+		w.slot.asked = false
 	}
 	if err := w.bound(ctx); err != nil {
 		w.slot.err = w.timedOut(ctx, err)

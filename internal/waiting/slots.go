@@ -23,8 +23,12 @@ type Slots struct {
 	held    held
 }
 
-// Key identifies slots: the limit, and whose they are.
-type Key struct{ Limit, Key string }
+// Key identifies slots: the limit, and whose they are. A limit that something other than
+// a store decides (store.Limit.Decider) is another limit than one of its name in a store.
+type Key struct {
+	Limit, Key string
+	Decided    bool
+}
 
 // slotLine is the waiters for the slots of one key: a queue for each class, so that
 // finding the head looks at one place of each.

@@ -1,0 +1,76 @@
+package stint
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// ruleNamed returns a rule with a name, which a WithName has given it or is a default.
+func ruleNamed(name string, named bool) *rule {
+	return &rule{spec: store.Spec{Name: name, Units: 1, Period: time.Second}, named: named, kind: &charged{}}
+}
+
+func (r *rule) limit(t *testing.T) *store.Limit {
+	t.Helper()
+	l, wrong := r.compile(r.spec.Name)
+	if wrong != nil {
+		t.Fatal(wrong)
+	}
+	return l
+}
+
+func TestAssignNames(t *testing.T) {
+	n := newNaming()
+	first, second, third := ruleNamed("rate", false), ruleNamed("rate", false), ruleNamed("quota", false)
+	names, taken := n.assign([]*rule{first, second, third, ruleNamed("rate", true), ruleNamed("rate", true)})
+	if want := []string{"rate-2", "rate-3", "quota", "rate", "rate"}; !slices.Equal(names, want) {
+		t.Errorf("named %q, want %q", names, want)
+	}
+	if !slices.Equal(taken, []int{4}) {
+		t.Errorf("taken %v, want the last", taken)
+	}
+	if n.rules["rate-2"] != first || n.rules["other"] != nil {
+		t.Error("a name is another rule's")
+	}
+	if got := n.name(second) + " " + n.name(ruleNamed("other", true)); got != "rate-3 other" {
+		t.Errorf("found %q", got)
+	}
+}
+
+// A clone may fail without consequences, and what follows remembers what was before.
+func TestNextNames(t *testing.T) {
+	n := newNaming()
+	stays, goes, wrong := ruleNamed("stays", true), ruleNamed("goes", true), ruleNamed("wrong", true)
+	n.assign([]*rule{stays, goes, wrong})
+	n.limits[stays], n.limits[goes], n.limits[wrong] = stays.limit(t), goes.limit(t), nil
+
+	c := n.clone()
+	added := ruleNamed("added", true)
+	c.assign([]*rule{added})
+	c.limits[added] = added.limit(t)
+	if n.limits[added] != nil || n.rules["added"] != nil {
+		t.Error("a clone's names are its origin's")
+	}
+	if l, known := c.limits[wrong]; l != nil || !known {
+		t.Errorf("a wrong rule has limit %v, known %v", l, known)
+	}
+
+	next := n.next(map[*rule]bool{stays: true})
+	if kept := n.limits[stays]; next.limits[stays] != kept || next.before["stays"] != kept || next.before["goes"] != n.limits[goes] {
+		t.Error("a limit isn't remembered")
+	}
+	if next.limits[goes] != nil || next.rules["goes"] != nil {
+		t.Error("a name that isn't used stays")
+	}
+	all := func(*store.Limit) bool { return true }
+	if got := slices.Collect(maps.Keys(n.gone(next, all))); !slices.Equal(got, []string{"goes"}) {
+		t.Errorf("gone are %q", got)
+	}
+	if got := n.gone(next, func(*store.Limit) bool { return false }); len(got) != 0 {
+		t.Errorf("gone are %v", got)
+	}
+}
