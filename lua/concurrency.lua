@@ -2,17 +2,21 @@
 -- (renew.lua): a client that crashes gives back what it held.
 --
 -- State: a sorted set of lease ids, 16 bytes each, by the instant at which they
--- run out, in microseconds since 1970 and so above 0. Leases that have run out
--- count until the limit is full; only then are they looked for.
+-- run out, in microseconds since 1970 and so above 0. Leases that have run out aren't
+-- counted. They stand until their slots are needed, so that whoever has them and was cut
+-- off can still renew them.
 --
 -- While each lease holds one slot, the member '#' is below all leases, so that its rank
 -- is how many there are. It tells when the set was last given a lifetime, rounded down to
 -- as long as a lease lasts: it is at that instant, less so much that it is below 0. It
--- goes with the last lease. If leases hold several slots, '##' is there instead. A lease
--- that holds n > 1 has a second member, its id and 'w', at 1-n, and '##' is at the sum of
--- those.
+-- goes with the last lease. If leases hold several slots, '##' is there instead, and '###'
+-- tells the instant. A lease that holds n > 1 has a second member, its id and 'w', at 1-n,
+-- and '##' is at the sum of those.
 --
--- The state found is how many slots are held.
+-- That instant is ahead of a clock that was set back by more than a lease. Leases that
+-- would last for longer than a lease are then set back by as much, so that those of dead
+-- processes don't stay for as long as that was. Smaller steps leave nothing for longer than
+-- two leases.
 --
 -- Arguments:
 --   cost
@@ -24,6 +28,8 @@
 strings = ARGV[#ARGV] + 0
 --:setup
 local peek, most, n, pcall = cost == '0', units + 0, cost + 0, redis.pcall
+local us = now + 1767225600000000
+local counts, lapses = format('%.0f', us + 1), format('%.0f', us + lasts)
 --:load
 local name, weighed, foreign = KEYS[i], false, false
 local held = pcall('ZREVRANK', name, '#')
@@ -37,62 +43,69 @@ elseif not held then
     held = rare.held(name)
   end
 end
+local stands = held
+if held > 0 then
+  if call('ZCOUNT', name, counts, lapses) ~= held then -- or some hold several slots
+    if not rare then lacking = row break end
+    held, stands, weighed = rare.counted(name, lasts)
+  end
+end
 raw = held
 --:look
-if held > 0 and held + max(n, 1) > most then
-  local till = format('%.0f', now + 1767225600000000)
-  if not weighed then
-    held = held - call('ZREMRANGEBYSCORE', name, 0, till)
-  else
-    held, weighed = rare.purge(name, till, held)
-  end
-  raw = held
+if stands > held and stands + max(n, 1) > most then
+  weighed = rare.purge(name, 0)
+  stands = held
 end
 if peek or held + n <= most then
   fits = 1
   if n > 1 and not rare then lacking = row break end
 end
---:keep held weighed foreign
+--:keep stands weighed foreign
 --:charges
 -- Where this column's id is among a decision's.
-local offset, us, lasting = 0, now + 1767225600000000, lifetime + 0
+local offset, lasting = 0, lifetime + 0
 for x = 2, j do
   local other = byte(kind, x)
   if other == letter or other == letter - 32 then offset = offset + 16 end
 end
-local lapses, cell = format('%.0f', us + lasts), format('%.0f', us - us % lasts - 1e16)
+local cell = format('%.0f', us - us % lasts - 1e16)
 --:charge
 local name, first = KEYS[i], offset + (row - 1) * each
 local id = sub(leases, first + 1, first + 16)
 if foreign then call('DEL', name) end
 -- It is given twice as long as a lease lasts: never sooner than it was, since others may
--- have longer ones. 2: this is the first since '#'.
-if weighed then call('ZADD', name, lapses, id) end
-if (weighed or call('ZADD', name, 'GT', 'CH', lapses, id, cell, '#') == 2) and (held == 0 or call('PTTL', name) < lasting) then
-  local px, fade = lifetime, nil
+-- have longer ones. It is given so before the set is there, too: a script that may not
+-- has taken nothing then. 2: this is the first since the instant of '#'.
+local px, fade = lifetime, nil
+if stands == 0 then
+  --EXPIRE--
+end
+local changed = call('ZADD', name, 'GT', 'CH', lapses, id, cell, weighed and '###' or '#')
+wrote = true
+if changed == 2 and (stands == 0 or call('PTTL', name) < lasting) then
   --EXPIRE--
 end
 if n > 1 then rare.weigh(name, id, n - 1) end
 --:amend
-if held > 0 then
+if stands > 0 then
   if due == 0 and not weighed then
-    if held > 1 then
-      held = held - call('ZREM', name, lease)
-    elseif call('ZREM', name, lease) == 1 then
-      held = 0
-      call('DEL', name)
+    if call('ZREM', name, lease) == 1 then
+      wrote = true
+      if stands == 1 then call('DEL', name) end
+      if stands == held then held = held - 1 else held = rare.counted(name, lasts) end
     end
   else
     if not rare then lacking = row break end
-    held = rare.hold(name, lease, due, held)
+    held = rare.hold(name, lease, due, held, lasts)
   end
 end
 left = held
 --:functions
-function rare.held(name)
+local function standing(name)
   local n, more = call('ZCARD', name), call('ZSCORE', name, '##')
   return n - call('ZCOUNT', name, '-inf', '(0') - (more or 0)
 end
+rare.held = standing
 
 -- Has a lease hold so many slots more than one.
 function rare.weigh(name, id, more)
@@ -100,29 +113,64 @@ function rare.weigh(name, id, more)
   if more + was == 0 then return end
   if more > 0 then
     call('ZADD', name, text(-more), id .. 'w')
-    call('ZREM', name, '#')
+    local told = call('ZSCORE', name, '#')
+    if told then
+      call('ZADD', name, told, '###')
+      call('ZREM', name, '#')
+    end
   else
     call('ZREM', name, id .. 'w')
   end
   if call('ZINCRBY', name, text(-more - was), '##') + 0 == 0 then
-    call('ZREM', name, '##')
-    call('ZADD', name, '-1e16', '#')
+    call('ZADD', name, call('ZSCORE', name, '###') or '-1e16', '#')
+    call('ZREM', name, '##', '###')
   end
 end
 
 local function release(name, id)
-  if call('ZREM', name, id) == 1 then rare.weigh(name, id, 0) end
+  if call('ZREM', name, id) == 1 then
+    wrote = true
+    rare.weigh(name, id, 0)
+  end
 end
 
--- Drops leases that have run out, some of which hold several slots.
-function rare.purge(name, till, held)
+-- Drops leases that ran out so long ago, in us, some of which may hold several slots, and
+-- reports whether others do.
+function rare.purge(name, ago)
+  local till = text(now + 1767225600000000 - ago)
+  if not call('ZSCORE', name, '##') then
+    call('ZREMRANGEBYSCORE', name, 0, till)
+    return false
+  end
   local gone = call('ZRANGEBYSCORE', name, 0, till)
   for i = 1, #gone do release(name, gone[i]) end
-  return #gone > 0 and rare.held(name) or held, call('ZSCORE', name, '##')
+  return call('ZSCORE', name, '##')
+end
+
+-- How many slots are held, with those of leases that have run out and stand, and whether
+-- some lease holds several. Whoever could renew one has done so by the time that it has
+-- run out for as long as it lasted.
+function rare.counted(name, lasts)
+  local us, mark = now + 1767225600000000, call('ZSCORE', name, '##') and '###' or '#'
+  local ahead = (call('ZSCORE', name, mark) or -1e16) + 1e16 - us
+  if ahead > 0 then
+    local late = call('ZRANGEBYSCORE', name, '(' .. text(us + lasts), '+inf', 'WITHSCORES')
+    for i = 1, #late, 2 do
+      call('ZADD', name, text(max(us + lasts, late[i + 1] - ahead)), late[i])
+    end
+    call('ZADD', name, text(us - us % lasts - 1e16), mark)
+  end
+  local weighed = rare.purge(name, lasts)
+  local stands, till = standing(name), text(us)
+  local held = stands - call('ZCOUNT', name, 0, till)
+  if weighed and held < stands then
+    for _, id in ipairs(call('ZRANGEBYSCORE', name, 0, till)) do held = held + (call('ZSCORE', name, id .. 'w') or 0) end
+  end
+  return held, stands, weighed
 end
 
 -- Has a lease hold so many slots, or none, and returns how many are held.
-function rare.hold(name, id, slots, held)
+function rare.hold(name, id, slots, held, lasts)
   local till = call('ZSCORE', name, id)
   if not till then return held end
   if slots == 0 or till + 0 <= now + 1767225600000000 then
@@ -130,8 +178,11 @@ function rare.hold(name, id, slots, held)
   else
     local was = call('ZSCORE', name, id .. 'w') or 0
     rare.weigh(name, id, min(slots, 1 - was + max(0, maxCost - held)) - 1)
+    wrote = true
   end
-  held = rare.held(name)
-  if held == 0 then call('DEL', name) end
-  return held
+  if standing(name) == 0 then
+    call('DEL', name)
+    return 0
+  end
+  return (rare.counted(name, lasts))
 end

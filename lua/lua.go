@@ -46,6 +46,14 @@
 // names that the loops use: the ones above, and those at the top of take.lua's own
 // blocks. A block must not break in any other case, and never in charge and save.
 //
+// # Failures
+//
+// A command may fail in the middle of a script: a right is missing, or the key isn't what
+// it should be. What has been written by then stays. So a block that has charged or
+// settled something sets wrote, and an error after that says so (outcome.lua). Whatever
+// can be asked for before is: a key gets its lifetime before what makes it, so that no key
+// is left without one by a script that may not give it.
+//
 // An algorithm is a file, and a line in the table algorithms.
 package lua
 
@@ -172,7 +180,7 @@ func compose(key id) string {
 			}
 		}
 	}
-	return read("prelude")["script"] + fill(loop["script"], in)
+	return fill(read("outcome")["script"], blocks{"script": read("prelude")["script"] + fill(loop["script"], in)})
 }
 
 // blocks are the blocks of a file or of an algorithm.

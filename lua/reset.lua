@@ -7,5 +7,6 @@
 -- (settle.lua).
 local n = ARGV[2] + 0
 call('UNLINK', unpack(KEYS, 1, n))
+wrote = true
 for i = n + 1, nkeys do call('SET', KEYS[i], format('%.0f', now), 'PX', '60000') end
 return 0

@@ -69,7 +69,7 @@ end
 --:keep A B C back foreign live at dirty
 --:charge
 local name, was, push = KEYS[i], A, not live or at > A
-if foreign then call('DEL', name) elseif dirty then call('LPOP', name) end
+if foreign then call('DEL', name) end
 if push then
   if live then back = back + at - A else back = 0 end
   A, B = at, 0
@@ -77,18 +77,24 @@ end
 local text = format('%.0f:%.0f:%.0f:%.0f:%s', A, B + cost, C + cost, back, numbers)
 if A > now then text = text .. format(':%.0f', A - now) end
 if push then
-  call('RPUSH', name, text)
+  local fade, px = A + period + slack, nil
   if not live or floor(A / slack) > floor(was / slack) then -- it may live slack longer
-    local fade, px = A + period + slack, nil
+    --EXPIRE--
+  end
+  call('RPUSH', name, text)
+  wrote = true
+  if not live then -- the list wasn't there
     --EXPIRE--
   end
 else
   call('LSET', name, -1, text)
+  wrote = true
 end
+if dirty then call('LPOP', name) end
 --:rest
 if dirty and granted >= 0 then
-  call('LPOP', KEYS[i])
   call('LSET', KEYS[i], -1, format('%.0f:%.0f:%.0f:%.0f:%s', A, B, C, back, numbers))
+  call('LPOP', KEYS[i])
 end
 --:amend
 --REST--
@@ -115,10 +121,10 @@ end
 local function tell(name, A, B, C, back, numbers, E)
   local v = format('%.0f:%.0f:%.0f:%.0f:%s', A, B, C, back, numbers)
   if E > 0 then v = v .. ':' .. text(E) end
-  call('LSET', name, -1, v)
   local period = fields(numbers)[1]
   local fade, px = A + period + min(period, 10000000), nil
   --EXPIRE--
+  call('LSET', name, -1, v)
   return v, A, B, C, back, E
 end
 
@@ -140,6 +146,7 @@ function rare.entries(name, newest, numbers)
     A = now + E
     while true do
       call('RPOP', name)
+      wrote = true
       local v = call('LINDEX', name, -1)
       local at, units = A - 1, 0
       if v then at, units = parse(v) end
@@ -222,6 +229,7 @@ function rare.refund(name, A, B, C, back, numbers, E, instant, refund)
     B, C = B - refund, C - refund
     while B == 0 do -- the one before it that isn't empty is the newest now
       call('RPOP', name)
+      wrote = true
       local v = call('LINDEX', name, -1)
       if not v then return '' end
       A, B = parse(v)
@@ -233,6 +241,7 @@ function rare.refund(name, A, B, C, back, numbers, E, instant, refund)
       refund = min(refund, units)
       C = C - refund
       call('LSET', name, i, format('%.0f:%.0f:', instant, units - refund))
+      wrote = true
     end
   end
   return (tell(name, A, B, C, A - oldest, numbers, E))

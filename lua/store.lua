@@ -14,6 +14,9 @@
 -- Lifetimes are counted from the millisecond that the server's present is in, so they
 -- are a millisecond more than rounded up.
 --
+-- A lifetime is given before what lives by it is written: a script that may not give it
+-- has changed nothing then.
+--
 -- If the call names the key again, it is read again then: until that, 0 stands for it.
 --
 -- What is no string is written by its algorithm, and lives by the block expire: name, and
@@ -31,20 +34,21 @@ end
 --:store
 local name = KEYS[i]
 if add or put then
-  if add then call('INCRBY', name, add) else call('SETRANGE', name, from, put) end
   if renew or i == probe and call('PTTL', name) == -1 then
     --EXPIRE--
   end
+  if add then call('INCRBY', name, add) else call('SETRANGE', name, from, put) end
 elseif new then
   if keep then
-    call('SET', name, new, 'KEEPTTL')
     if i == probe and call('PTTL', name) == -1 then
       --EXPIRE--
     end
+    call('SET', name, new, 'KEEPTTL')
   else
     call('SET', name, new, 'PX', px or format('%.0f', floor((max(fade - now, 0) + 999) / 1000) + 1))
   end
 elseif vals[i] then
   call('DEL', name)
 end
+wrote = true
 if again then vals[i] = 0 end

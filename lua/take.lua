@@ -34,9 +34,9 @@ local strings = nkeys
 local vals = strings > 0 and call('MGET', unpack(KEYS, 1, strings)) or {}
 local out, o, key = {now}, 1, 0
 -- A key that somebody has taken the lifetime from is given one. To ask each would
--- be a third of what a batch takes, so one key of a call is asked, in turn as the
--- clock has it.
-local probe = now % max(nkeys, 1) + 1
+-- be a third of what a batch takes, and a tenth of what a call with one key takes, so
+-- one key in eight is asked at the most, and one of a call, in turn as the clock has it.
+local probe = now % max(nkeys, 8) + 1
 local rare, lacking, asked
 -- Of a run of decisions of several charges: how often each is granted as far as is
 -- known, what charging needs to know of the looks, and the numbers of those that refuse.

@@ -25,16 +25,18 @@ var (
 	// has no quorum.
 	ErrUnavailable = store.NotMade(errors.New("the server is not available"))
 	// ErrIndeterminate: the charges may stand. The call was sent but no answer came in
-	// time, the connection was lost, the client panicked, or a call with several keys
-	// succeeded in one part of a cluster and failed in another.
-	ErrIndeterminate = errors.New("no answer from the server: the charges may stand")
+	// time, the connection was lost, the client panicked, a script failed after it had
+	// written something, or a call with several keys succeeded in one part of a cluster
+	// and failed in another.
+	ErrIndeterminate = errors.New("the outcome isn't known: the charges may stand")
 	// ErrServer: the server answers but refuses to write, and nothing was charged. It
 	// is out of memory (OOM), can't save (MISCONF) or is blocked by a script (BUSY). An
 	// operator has to fix it.
 	ErrServer = store.NotMade(errors.New("the server refuses to write"))
 	// ErrConfiguration: nothing was charged, and trying again won't help. Permissions
 	// are missing, the password is wrong, a cluster is accessed through a client for
-	// one server, a script fails, or New was given options that can't work.
+	// one server, a script fails before it has written anything, or New was given options
+	// that can't work.
 	ErrConfiguration = store.NotMade(errors.New("misconfigured"))
 )
 
@@ -84,11 +86,14 @@ func classOf(err error) error {
 func classOfReply(text string) error {
 	// Before version 7, the server put a script's error inside another text: ERR Error
 	// running script (call to f_…): @user_script:3: -READONLY You…
-	if _, inner, found := strings.Cut(text, ": -"); found && strings.HasPrefix(text, "ERR Error running script") {
+	// A script that catches the error has the part from @user_script.
+	if _, inner, found := strings.Cut(text, ": -"); found && (strings.HasPrefix(text, "ERR Error running script") || strings.HasPrefix(text, "@user_script")) {
 		text = inner
 	}
 	word, _, _ := strings.Cut(text, " ")
 	switch {
+	case word == "PARTIAL": // lua/outcome.lua
+		return ErrIndeterminate
 	case slices.Contains(unavailable, word):
 		return ErrUnavailable
 	case slices.Contains(troubled, word):

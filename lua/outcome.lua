@@ -1,0 +1,8 @@
+-- Around every script: an error says whether anything was written before it. It begins with
+-- the word PARTIAL then, which package redisstore knows.
+local wrote = false
+local ok, answer = pcall(function()
+--SCRIPT--
+end)
+if ok then return answer end
+return {err = wrote and 'PARTIAL the script failed after its first write: ' .. answer or answer}
