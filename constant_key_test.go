@@ -31,6 +31,35 @@ var (
 	}
 )
 
+// The key given is for limits without a constant key. If there are none, any will do.
+func TestConstantKeysNeedNone(t *testing.T) {
+	calls := map[string]func(l *stint.Limiter, key string) error{
+		"Allow":   func(l *stint.Limiter, key string) error { return l.Allow(t.Context(), key, 1) },
+		"Take":    func(l *stint.Limiter, key string) error { _, err := l.Take(t.Context(), key, 1); return err },
+		"Wait":    func(l *stint.Limiter, key string) error { _, err := l.Wait(t.Context(), key, 1); return err },
+		"Peek":    func(l *stint.Limiter, key string) error { _, err := l.Peek(t.Context(), key); return err },
+		"PeekAll": func(l *stint.Limiter, key string) error { _, err := l.PeekAll(t.Context(), key); return err },
+	}
+	unfit := map[string]error{"": stint.ErrEmptyKey, strings.Repeat("k", 5000): stint.ErrKeyTooLong}
+	for name, key := range constants {
+		alone := stint.Rate(9, time.Hour, stint.WithKey(key))
+		paced := stint.Bandwidth(1<<20, stint.WithKey(byTenant)) // no call charges it
+		other := stint.Rate(9, time.Hour, stint.WithKey(byTenant))
+		for call, do := range calls {
+			for given, want := range unfit {
+				for _, l := range []*stint.Limiter{limiter(t, alone), limiter(t, alone, paced), limiter(t, alone, stint.Rate(9, time.Minute, stint.WithKey(key)))} {
+					if err := do(l, given); err != nil {
+						t.Errorf("%s: %s with a key of %d bytes: %v", name, call, len(given), err)
+					}
+				}
+				if err := do(limiter(t, alone, other), given); !errors.Is(err, want) {
+					t.Errorf("%s: %s with a key of %d bytes, beside a limit that needs it: %v, want %v", name, call, len(given), err, want)
+				}
+			}
+		}
+	}
+}
+
 // A limit with a constant key has one bucket for everybody: jobs of any key and
 // requests share it, and it is charged together with limits of other keys or not at
 // all.

@@ -229,11 +229,11 @@ func (v *version) allows(ctx context.Context, key string, cost int64) bool {
 	if e == nil || v.allower == nil || cost < 1 || ctx.Err() != nil {
 		return false
 	}
-	encoded, err := keytext.Encode(key)
+	under, err := e.key.Under(keytext.Encode(key))
 	if err != nil {
 		return false
 	}
-	ok, err := v.allower.Allow(ctx, e.key.Under(encoded), e.limit, cost)
+	ok, err := v.allower.Allow(ctx, under, e.limit, cost)
 	return ok && err == nil
 }
 
@@ -247,9 +247,10 @@ func (v *version) allows(ctx context.Context, key string, cost int64) bool {
 // *StoreError if a limit is FailClosed.
 //
 // Limits with a constant key (Global, and Join or Hash of such keys) are charged under
-// that key, as for requests; all others under the key given. Predicates, other key
-// functions and WithCost are about requests and are ignored; WithMaxWait applies. For a
-// limiter that is used only this way, write WithKey(GivenKey()).
+// that key, as for requests; all others under the key given. If there are others, a key
+// that is empty or too long is an error (ErrEmptyKey, ErrKeyTooLong). Predicates, other
+// key functions and WithCost are about requests and are ignored; WithMaxWait applies.
+// For a limiter that is used only this way, write WithKey(GivenKey()).
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Permit, error) {
 	return l.take(ctx, key, cost, false)
 }
@@ -304,14 +305,16 @@ func (c *call) outside(v *version, ctx context.Context, key string, cost int64) 
 // gatherKey adds the charges of one key, to all of the limiter's own limits.
 func (c *call) gatherKey(v *version, key string, cost int64) error {
 	c.lim, c.Store = v, v.store
-	encoded, err := keytext.Encode(key)
-	if err != nil {
-		return err
-	}
+	encoded, unfit := keytext.Encode(key)
 	for _, e := range v.base.entries {
-		if e.needs&paces == 0 {
-			c.add(e, e.key.Under(encoded), cost)
+		if e.needs&paces != 0 {
+			continue
 		}
+		under, err := e.key.Under(encoded, unfit)
+		if err != nil {
+			return err
+		}
+		c.add(e, under, cost)
 	}
 	if len(c.Charges) == 0 {
 		return errUncharged
@@ -350,14 +353,17 @@ func (l *Limiter) PeekAll(ctx context.Context, key string) (Decision, error) {
 // gatherAll adds a charge of cost 0 for each limit that applies to key.
 func (c *call) gatherAll(v *version, key string) error {
 	c.lim, c.Store = v, v.store
-	encoded, err := keytext.Encode(key)
-	if err != nil {
-		return err
-	}
+	encoded, unfit := keytext.Encode(key)
 	for e := range v.entries() {
-		under := e.key.Under(encoded)
+		if e.needs&paces != 0 {
+			continue
+		}
+		under, err := e.key.Under(encoded, unfit)
+		if err != nil {
+			return err
+		}
 		known := func(ch store.Charge) bool { return ch.Limit == e.limit && ch.Key == under }
-		if e.needs&paces == 0 && !slices.ContainsFunc(c.Charges, known) {
+		if !slices.ContainsFunc(c.Charges, known) {
 			c.add(e, under, 0)
 		}
 	}

@@ -31,12 +31,13 @@ func NewSource(k Func) *Source {
 	return s
 }
 
-// Under returns the key to charge if Take is given key.
-func (s *Source) Under(key string) string {
+// Under returns the key to charge if Take is given a key that encodes to encoded, or
+// that can't be encoded because of err. A constant key takes the place of either.
+func (s *Source) Under(encoded string, err error) (string, error) {
 	if s.Constant != "" {
-		return s.Constant
+		return s.Constant, nil
 	}
-	return key
+	return encoded, err
 }
 
 // Unfit returns why requests through an adapter can't have the key, or nil.
