@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -740,4 +741,38 @@ func TestAdaptiveResetNeedsTheOthersStore(t *testing.T) {
 	if err := l.Reset(t.Context(), "k"); err == nil {
 		t.Error("half a reset was made")
 	}
+}
+
+// The names of limits are the user's: none disturbs what decides an adaptive limit, and
+// the others say what they would have said.
+func TestAdaptiveBesideAnyName(t *testing.T) {
+	overStores(t, func(t *testing.T, s store.Store) {
+		for _, name := range []string{"veto", "adaptive", "never"} {
+			for kind, beside := range map[string]stint.Option{
+				"rate":  stint.Rate(5, 1000*time.Hour, stint.WithName(name)),
+				"log":   stint.Rate(5, 1000*time.Hour, stint.WithName(name), stint.WithAlgorithm(stint.SlidingLog)),
+				"slots": stint.Concurrency(5, stint.WithName(name)),
+			} {
+				l := limiter(t, stint.WithStore(s), stint.WithKey(stint.GivenKey()), stint.WithFailurePolicy(stint.FailClosed),
+					stint.AdaptiveConcurrency(1, 1, stint.WithName("slot")), beside)
+				key := name + kind
+				p, err := l.Take(t.Context(), key, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					_, err = l.Take(t.Context(), key, 1)
+					beside := func(l stint.LimitStatus) bool { return l.Name == name && l.Allowed && l.Remaining == 4 }
+					if d := (*stint.DeniedError)(nil); !errors.As(err, &d) || d.Decision.Limit != "slot" || !slices.ContainsFunc(d.Decision.Limits, beside) {
+						t.Errorf("beside a limit %q (%s), while the slot is taken: %v", name, kind, err)
+					}
+				}
+				p.Done()
+				if p, err = l.Take(t.Context(), key, 1); err != nil {
+					t.Errorf("beside a limit %q (%s), when the slot is free again: %v", name, kind, err)
+				}
+				p.Done()
+			}
+		}
+	})
 }

@@ -101,6 +101,25 @@ func (l *Limit) DecidedBy(decider any) *Limit {
 // decides.
 func (l *Limit) Decider() any { return l.decider }
 
+// Veto returns a charge that every store refuses, so that nothing in the same Take is
+// charged: a composite store whose own limits refuse adds it to the charges of the store
+// below, which then answers what it would have answered. Charge the key of one of the
+// others, since stores may keep keys apart. A Ban doesn't count the refusal. The name of
+// the charge's limit is one that NewLimit refuses, so it never equals another limit's.
+func Veto(key string) Charge {
+	return Charge{Key: key, Limit: veto, Cost: 2, MaxWait: time.Second} // CountsFor says why it waits
+}
+
+var veto = func() *Limit {
+	l, err := NewLimit(Spec{Name: "veto", Algorithm: Concurrency, Units: 1})
+	if err != nil {
+		panic(err)
+	}
+	l.spec.Name = "-veto"
+	l.workOutHash()
+	return l
+}()
+
 // Hash distinguishes limits of different name or algorithm within this process. It is a
 // hash of the two, seeded anew in every process, and never 0 for a Limit made by
 // NewLimit.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/stint-go/stint/store"
 )
@@ -61,18 +60,9 @@ func restOf(charges []store.Charge) *rest {
 
 // veto adds a charge that never passes, in place of the refused ones of this process.
 func (r *rest) veto() {
-	c := never
-	c.Key = r.charges[0].Key // in the same slot of a cluster
-	r.charges, r.results = append(r.charges, c), append(r.results, store.Result{})
+	key := r.charges[0].Key // in the same slot of a cluster
+	r.charges, r.results = append(r.charges, store.Veto(key)), append(r.results, store.Result{})
 }
-
-var never = func() store.Charge {
-	l, err := store.NewLimit(store.Spec{Name: "veto", Algorithm: store.Concurrency, Units: 1})
-	if err != nil {
-		panic(err)
-	}
-	return store.Charge{Limit: l, Cost: 2, MaxWait: time.Second} // with a MaxWait it counts for no ban
-}()
 
 // answer copies the results of the store below to their places.
 func (r *rest) answer(results []store.Result) {

@@ -180,9 +180,9 @@ func TestTakeAllOrNone(t *testing.T) {
 		want      string // own, rate, what is left of both, the store's call
 	}{
 		{"granted", 2, 3, nil, false, "true true 0 0, Take rate:k:3"},
-		{"its own refuses", 5, 3, nil, false, "false true 2 3, Take rate:k:3 veto:k:2"},
+		{"its own refuses", 5, 3, nil, false, "false true 2 3, Take rate:k:3 -veto:k:2"},
 		{"below refuses", 2, 4, nil, false, "true false 2 3, Take rate:k:4"},
-		{"both refuse", 5, 4, nil, false, "false false 2 3, Take rate:k:4 veto:k:2"},
+		{"both refuse", 5, 4, nil, false, "false false 2 3, Take rate:k:4 -veto:k:2"},
 		{"below fails", 2, 3, errDown, false, "down, Take rate:k:3"},
 		{"below panics", 2, 3, nil, true, "boom, Take rate:k:3"},
 		{"none below", 2, -1, errDown, false, "true 0, "},
