@@ -236,9 +236,9 @@ func WithMemory(opts ...memstore.Option) Option {
 //
 // A request that routers can read in several ways gets the limits of every reading,
 // each once, and is exempt only if every reading is. The readings are the path as sent,
-// decoded, cleaned and without a trailing slash, and the host as sent and in lower case
-// without a trailing dot. So no spelling slips past a route. A path with %2F in an id
-// may be charged for two routes; docs/routes.md has the rules.
+// decoded, cleaned and without a trailing slash, and the host as sent, in lower case
+// without trailing dots, and cut off at any colon. So no spelling slips past a route. A
+// path with %2F in an id may be charged for two routes; docs/routes.md has the rules.
 //
 // In With, a route also replaces the limits of the limiter that is extended. That
 // limiter's routes are inherited, with the new limits added.

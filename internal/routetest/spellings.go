@@ -188,6 +188,7 @@ func spellings(lines string) (all []Spelling) {
 	for _, host := range []string{
 		"api.example.com", "API.example.com", "api.Example.COM", "api.example.com.", "api.example.com..", "API.EXAMPLE.COM.",
 		"api.example.com:80", "API.example.com.:80", "api.example.com:", "api.example.com.:", "example.com.", "[::1]", "[::1]:80", "",
+		"api.example.com:80:80", "api.example.com::", "API.example.com.::80", "[api.example.com]", "[api.example.com]:80", "[api.example.com",
 	} {
 		for _, path := range []string{"/login", "/login/", "//login", "/%6cogin", "http://" + host + "/login", "http://" + host + "//login"} {
 			all = append(all, Spelling{"POST", path, host})

@@ -3,31 +3,54 @@ package routing
 import (
 	"net"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strings"
 )
 
-// hostsOf returns the host as a mux reads it, and in the spelling in which patterns are
-// stored.
+// hostsOf returns what routers may take a request's host for: first what a mux does, then
+// every spelling of it in which patterns are stored. They differ in where they cut off a
+// port. The mux cuts nothing off a malformed one, as in "a.test:80:80" or "a.test::";
+// others cut at the first colon, at the last, or behind the address in brackets. Some
+// parse the whole as an authority, which may begin with a user.
 func (rt *Router) hostsOf(r *http.Request) []string {
 	host := withoutPort(r.Host)
-	plain := plainHost(host)
+	first := host
 	if r.Method == http.MethodConnect {
-		host = r.Host
+		first = r.Host
 	}
-	if !rt.hosts || host == plain {
-		return []string{host}
+	hosts := []string{first}
+	if !rt.hosts {
+		return hosts
 	}
-	return []string{host, plain}
+	cut := []string{host}
+	if _, err := netip.ParseAddr(host); err != nil || host == r.Host { // not "[::1]:80", whose colons are the address's
+		whole := r.Host[strings.LastIndexByte(r.Host, '@')+1:]
+		cut = append(cut, whole)
+		for _, i := range [...]int{strings.IndexByte(whole, ':'), strings.LastIndexByte(whole, ':'), strings.IndexByte(whole, ']')} {
+			if i >= 0 {
+				cut = append(cut, whole[:i])
+			}
+		}
+	}
+	for _, host := range cut {
+		if plain := plainHost(host); !slices.Contains(hosts, plain) {
+			hosts = append(hosts, plain)
+		}
+	}
+	return hosts
 }
 
-// usualHost reports whether a host is in the spelling of plainHost, apart from a port.
+// usualHost reports whether all routers take a host for the same: it is in the spelling
+// of plainHost, apart from one port.
 func usualHost(host string) bool {
 	for i := 0; i < len(host); i++ {
-		if c := host[i]; c-'A' <= 'Z'-'A' || c >= 0x80 || c == '[' {
+		if c := host[i]; c-'A' <= 'Z'-'A' || c >= 0x80 || c == '[' || c == ']' || c == '@' {
 			return false
 		}
 	}
-	return !strings.HasSuffix(host, ".") && !strings.Contains(host, ".:")
+	name, port, _ := strings.Cut(host, ":")
+	return !strings.HasSuffix(name, ".") && !strings.Contains(port, ":")
 }
 
 // withoutPort returns what http.ServeMux makes of a request's host.
@@ -42,10 +65,7 @@ func withoutPort(host string) string {
 }
 
 // plainHost returns a host without port in the spelling that patterns are stored under:
-// in lower case, without a dot at its end or brackets around an address.
+// in lower case, without dots at its end or brackets around an address.
 func plainHost(host string) string {
-	if len(host) > 1 && host[0] == '[' && host[len(host)-1] == ']' {
-		host = host[1 : len(host)-1]
-	}
-	return strings.ToLower(strings.TrimSuffix(host, "."))
+	return strings.ToLower(strings.TrimRight(strings.Trim(host, "[]"), "."))
 }
