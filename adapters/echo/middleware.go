@@ -49,9 +49,9 @@ func New(opts ...stint.Option) echo.MiddlewareFunc {
 // the server shuts down, the error's status is 503 and it wraps the context's error,
 // such as context.Canceled.
 //
-// If no outer handler has set it, Request.Pattern is the route, such as "GET
-// /users/:id", for stint.Pattern and for loggers. It stays empty if no route matches,
-// and under Echo.Pre.
+// Request.Pattern is the route, such as "GET /users/:id", for stint.Pattern and for
+// loggers. As with a http.ServeMux inside another, it replaces what an outer router has
+// set. If no route matches, and under Echo.Pre, it stays as it is.
 //
 // With options, Middleware uses l.With(opts...), for instance a WithProblem for some
 // routes only. It panics on an invalid option, and if a limit uses stint.GivenKey or
@@ -67,8 +67,8 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			r := c.Request()
-			if r.Pattern == "" {
-				r.Pattern = patternOf(&known, r.Method, c.Path())
+			if path := c.Path(); path != "" {
+				r.Pattern = patternOf(&known, r.Method, path)
 			}
 			// The server removes the files of the request it knows. c's isn't restored:
 			// handlers may have put values for others into its context.

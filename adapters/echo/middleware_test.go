@@ -168,7 +168,7 @@ func TestPattern(t *testing.T) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/users/{id}", e)
-	if ask(mux, "GET", "/users/1"); seen != "/users/{id}" {
+	if ask(mux, "GET", "/users/1"); seen != "GET /users/:id" {
 		t.Errorf("below a mux: got pattern %q", seen)
 	}
 }

@@ -27,10 +27,11 @@ func New(opts ...stint.Option) gin.HandlerFunc {
 // panic. c.Error isn't called: a middleware that turns errors into bodies would write a
 // second one.
 //
-// If no outer handler has set it, Request.Pattern is the route, such as "GET
-// /users/:id", for stint.Pattern and for loggers. It stays empty if no route matches. A
-// request handled again by Engine.HandleContext isn't charged again, unless the limiter
-// is WithoutPermit.
+// Request.Pattern is the route, such as "GET /users/:id", for stint.Pattern and for
+// loggers. It is empty if no route matches. As with a http.ServeMux inside another, it
+// replaces what an outer router has set. A request handled again by Engine.HandleContext
+// isn't charged again, unless the limiter is WithoutPermit; Request.Pattern is then the
+// new route.
 //
 // If a limit looks at the response (stint.WithSettle, stint.AdaptiveConcurrency), it
 // sees the response as it is when the next handlers return. A middleware that turns
@@ -51,9 +52,10 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 	var known pattern.Cache
 	return func(c *gin.Context) {
 		r := c.Request
-		if route := c.FullPath(); route != "" && r.Pattern == "" {
-			// gin reports a route only together with its method, so a client can choose
-			// neither.
+		// gin reports a route only together with its method, so a client can choose
+		// neither.
+		r.Pattern = ""
+		if route := c.FullPath(); route != "" {
 			r.Pattern = known.Of(r.Method, route)
 		}
 		// The server removes the files of the request it knows. c.Request isn't restored:

@@ -104,8 +104,8 @@ func TestAborts(t *testing.T) {
 	}
 }
 
-// The pattern is gin's route. Without a route it is empty, whatever the path, and one
-// set by an outer handler is kept.
+// The pattern is gin's route, whatever an outer router has set. Without a route it is
+// empty, whatever the path.
 func TestPattern(t *testing.T) {
 	var seen string
 	r := gin.New()
@@ -130,8 +130,26 @@ func TestPattern(t *testing.T) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/users/{id}", r)
-	if ask(mux, "GET", "/users/1"); seen != "/users/{id}" {
+	if ask(mux, "GET", "/users/1"); seen != "GET /users/:id" {
 		t.Errorf("below a mux: got pattern %q", seen)
+	}
+}
+
+// Behind HandleContext, the pattern is the new route's.
+func TestPatternOfARequestHandledAgain(t *testing.T) {
+	var seen []string
+	r := gin.New()
+	r.Use(New(stint.Rate(100, time.Hour), stint.WithKey(stint.Global())), func(c *gin.Context) {
+		seen = append(seen, c.Request.Pattern)
+	})
+	again := func(path string) gin.HandlerFunc {
+		return func(c *gin.Context) { c.Request.URL.Path = path; r.HandleContext(c) }
+	}
+	r.GET("/old", again("/users/7"))
+	r.GET("/users/:id", again("/nowhere"))
+	ask(r, "GET", "/old")
+	if got, want := strings.Join(seen, ", "), "GET /old, GET /users/:id, "; got != want {
+		t.Errorf("got patterns %q, want %q", got, want)
 	}
 }
 
