@@ -22,6 +22,7 @@ type Permit struct {
 	outer    *Permit // of the next outer limiter, or nil
 	holds    bool    // Done has something to release or settle
 	carry    bool    // Next puts the permit into the context
+	major    int8    // of the request's HTTP version; 0 outside HTTP
 	told     telling // whether observers were told of it
 	class    uint8   // of priority, if some limit has slots
 	state    atomic.Uint32
@@ -157,7 +158,11 @@ func (c *call) permit(ctx context.Context) *Permit {
 		g.entry, g.key, g.cost, g.result = c.entries[i], ch.Key, ch.Cost, c.Results[i]
 	}
 	p.ctx, p.lim, p.outer = ctx, c.lim, c.outer
-	p.carry, p.class, p.plan = c.r != nil && !c.lim.withoutPermit, c.class, c.plan
+	p.class, p.plan = c.class, c.plan
+	if c.r != nil {
+		p.major = int8(c.r.ProtoMajor)
+		p.carry = !c.lim.withoutPermit && c.r.Method != preface
+	}
 	if c.framed != nil && p.carry {
 		c.framed.Carry((*permitContext)(p))
 		p.carry = false
@@ -177,6 +182,16 @@ func (c *call) permit(ctx context.Context) *Permit {
 	}
 	return p
 }
+
+// preface is the method of the request that net/http takes the first line of an HTTP/2
+// connection for (RFC 9113 §3.4). x/net's h2c takes such a connection over, and the
+// contexts of all its requests descend from that of the preface: none of them has been
+// charged.
+const preface = "PRI"
+
+// opened reports whether r is a request of an HTTP/2 connection that the permit's request
+// has been upgraded to, and so another request than the permit's.
+func (p *Permit) opened(r *http.Request) bool { return p.major != 0 && int(p.major) < r.ProtoMajor }
 
 // permitContext is a Permit as the context that carries it.
 type permitContext Permit

@@ -65,6 +65,9 @@ const kept = 64
 func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own, answers bool) (*Permit, error) {
 	ctx := r.Context()
 	outer := FromContext(ctx)
+	if outer != nil && outer.opened(r) {
+		outer = nil
+	}
 	if len(v.skip)+len(v.block) > 0 {
 		if exempt, err := v.sift(r); exempt || err != nil {
 			if err != nil {
