@@ -2,6 +2,7 @@ package stint_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -34,6 +35,19 @@ func watched(t *testing.T) (*stint.Limiter, chan seenEnd) {
 	})), ends
 }
 
+// leaves is the key of the function by which the client of a request leaves.
+type leaves struct{}
+
+// leaving is a handler whose client leaves before it answers, if it does.
+func leaving(then http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		r.Context().Value(leaves{}).(context.CancelFunc)()
+		if then != nil {
+			then(w, r)
+		}
+	}
+}
+
 func flowSettles(t *testing.T, a routing) {
 	tests := []struct {
 		name    string
@@ -53,6 +67,8 @@ func flowSettles(t *testing.T, a routing) {
 		{"a failure", "GET", answering(503, "later"), 503, 5},
 		{"not modified", "GET", answering(304, ""), 304, 0},
 		{"nothing", "GET", func(http.ResponseWriter, *http.Request) {}, 200, 0},
+		{"nothing, for a client that has left", "GET", leaving(nil), 499, 0},
+		{"an answer for a client that has left", "GET", leaving(answering(204, "")), 204, 0},
 		{"no body", "HEAD", answering(200, "served"), 200, 0},
 		{"a panic", "GET", panicking(http.ErrAbortHandler, nil), 500, 0},
 		{"a panic in the middle", "GET", panicking(http.ErrAbortHandler, answering(200, "part")), 200, 4},
@@ -63,7 +79,10 @@ func flowSettles(t *testing.T, a routing) {
 		h := a.build(one(l, tt.do))
 		func() {
 			defer func() { _ = recover() }()
-			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(tt.method, "/", nil))
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			ctx = context.WithValue(ctx, leaves{}, leave)
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(tt.method, "/", nil).WithContext(ctx))
 		}()
 		select {
 		case got := <-ends:

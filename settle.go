@@ -48,6 +48,8 @@ const AsCharged int64 = -1
 //   - After a Hijack the status is 101, and written counts what was written before it.
 //     After Permit.Detach, cost is called when the release has been called, too.
 //   - For HEAD, written is 0, whatever the handler writes.
+//   - If the handler returns without an answer after the request's context has ended, the
+//     status is 499, as in nginx's logs: the client has left, and gets none.
 //
 // If a charge can't be settled, it stands, and observers get an EventSettleFailed; if
 // it is settled, they get an EventSettled. A store in memory takes no time. Another
@@ -61,7 +63,8 @@ func WithSettle(cost func(r *http.Request, status int, written int64) int64) Set
 }
 
 // FailedOnly is a function for WithSettle: requests answered with a status below 400
-// cost nothing, such as successful logins.
+// cost nothing, such as successful logins. A request whose client left before it was
+// answered keeps its cost.
 func FailedOnly(_ *http.Request, status int, _ int64) int64 {
 	if status < 400 {
 		return 0

@@ -129,6 +129,25 @@ func TestWithSettle(t *testing.T) {
 	}
 }
 
+// A check whose client leaves before its answer was made all the same.
+func TestFailedOnlyCountsTheUnanswered(t *testing.T) {
+	checks := 0
+	leave := context.CancelFunc(func() {})
+	h := mount(limiter(t, stint.Rate(1, time.Hour), theKey, stint.WithSettle(stint.FailedOnly)), func(http.ResponseWriter, *http.Request) {
+		checks++
+		leave()
+	})
+	for range 30 {
+		ctx, left := context.WithCancel(t.Context())
+		leave = left
+		h.ServeHTTP(httptest.NewRecorder(), get("/").WithContext(ctx))
+		left()
+	}
+	if checks != 1 {
+		t.Errorf("%d checks by clients that left, want 1 an hour", checks)
+	}
+}
+
 func TestSettleWithoutAPermitInTheContext(t *testing.T) {
 	l := limiter(t, theKey, stint.Rate(10, time.Hour), settleTo(4), stint.WithoutPermit())
 	through(l, get("/"), answering(200, ""))

@@ -72,9 +72,25 @@ func (s *Watched) wrote(n int64) {
 // connection taken over.
 func (s *Watched) Answered() bool { return s.status != 0 || s.hijacked }
 
+// Unanswered is the status of a response that was never begun and that nobody waits for,
+// as nginx logs it.
+const Unanswered = 499
+
+// unanswered reports whether the request's context has ended before anything was sent.
+// gin lets a handler set a status that is sent later.
+func (s *Watched) unanswered() bool {
+	if s.hijacked || s.r.Context().Err() == nil {
+		return false
+	}
+	if asked, ok := s.w.(interface{ Written() bool }); ok {
+		return !asked.Written()
+	}
+	return s.status == 0
+}
+
 // Outcome is the outcome of a response.
 type Outcome struct {
-	Status   int   // 101 after a Hijack, 500 after a panic
+	Status   int   // 101 after a Hijack, 500 after a panic, Unanswered
 	Written  int64 // bytes of the body; 0 for HEAD
 	Hijacked bool
 }
@@ -99,6 +115,8 @@ func (s *Watched) end() (status int) {
 		return http.StatusSwitchingProtocols
 	case s.panicked && !(s.aborted && s.status != 0):
 		return http.StatusInternalServerError
+	case s.unanswered():
+		return Unanswered
 	}
 	// gin's writer accepts another status as long as nothing is written.
 	if asked, ok := s.w.(interface{ Status() int }); ok && asked.Status() != 0 {
