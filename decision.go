@@ -265,19 +265,41 @@ func (l *Limiter) deniedBy(err *DeniedError) *version {
 	return l.now.Load()
 }
 
-type deniedKey struct{}
+type (
+	deniedKey struct{}
+	// answeringKey leads to something while a handler of a limiter answers a refusal.
+	answeringKey struct{ limiter *Limiter }
+)
 
-// deniedContext passes the refusal to a deny handler.
-type deniedContext struct {
+// answering is the context of a request that a handler of a limiter answers.
+type answering struct {
 	context.Context
-	err *DeniedError
+	limiter *Limiter
+	denied  *DeniedError // nil if the refusal isn't a limit's
 }
 
-func (c *deniedContext) Value(key any) any {
-	if key == (deniedKey{}) {
-		return c.err
+func (c *answering) Value(key any) any {
+	if key == (answeringKey{c.limiter}) {
+		return c
+	}
+	if key == (deniedKey{}) && c.denied != nil {
+		return c.denied
 	}
 	return c.Context.Value(key)
+}
+
+// answerBy has a handler answer a refused request, and reports whether it did. The
+// handler may send the request through the limiter again, to another route: the limiter
+// lets it pass, or each refusal would call the handler again.
+func (v *version) answerBy(r *http.Request, denied *DeniedError, handler func(*http.Request) bool) bool {
+	told := r.WithContext(&answering{r.Context(), v.of, denied})
+	defer func() { r.MultipartForm = told.MultipartForm }() // the server removes its files
+	return handler(told)
+}
+
+// answers reports whether a handler of the limiter is answering the request.
+func (v *version) answers(ctx context.Context) bool {
+	return (v.denyHandler != nil || v.errorHandler != nil) && ctx.Value(answeringKey{v.of}) != nil
 }
 
 // DeniedFromContext returns the refusal that a handler given to WithDenyHandler
@@ -290,7 +312,7 @@ func DeniedFromContext(ctx context.Context) *DeniedError {
 // deny answers a request that a limit refused.
 func (v *version) deny(w http.ResponseWriter, r *http.Request, err *DeniedError) {
 	if v.denyHandler != nil {
-		if v.denyHandler(w, r, err) {
+		if v.answerBy(r, err, func(r *http.Request) bool { return v.denyHandler(w, r, err) }) {
 			return
 		}
 		field.NotStored(w.Header()) // in case the handler has allowed caching
@@ -308,7 +330,7 @@ func (v *version) deny(w http.ResponseWriter, r *http.Request, err *DeniedError)
 // fail answers a request that was refused for a reason other than a limit.
 func (v *version) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if v.errorHandler != nil {
-		if v.errorHandler(w, r, err) {
+		if v.answerBy(r, nil, func(r *http.Request) bool { return v.errorHandler(w, r, err) }) {
 			return
 		}
 		field.NotStored(w.Header())
@@ -317,14 +339,12 @@ func (v *version) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // Redirect returns a deny handler that sends the client to url with 302, for instance
-// to a waiting room. It removes RateLimit and Retry-After, which would keep a client
-// from following.
+// to a waiting room. It removes RateLimit, X-RateLimit-* and Retry-After, which would
+// keep a client from following.
 func Redirect(url string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Del("RateLimit")
-		h.Del("Retry-After")
-		h.Set("Cache-Control", "no-store")
+		field.LeaveOut(w.Header())
+		w.Header().Set("Cache-Control", "no-store")
 		http.Redirect(w, r, url, http.StatusFound)
 	})
 }

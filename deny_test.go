@@ -26,7 +26,8 @@ func TestDenyHandlers(t *testing.T) {
 	degraded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, "cached, as %s is used up", stint.DeniedFromContext(r.Context()).Decision.Limit)
 	})
-	all := []string{"Content-Type", "RateLimit", "RateLimit-Policy", "Retry-After", "Cache-Control", "Location"}
+	all := []string{"Content-Type", "RateLimit", "RateLimit-Policy", "Retry-After", "Cache-Control",
+		"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Location"}
 	tests := []struct {
 		name    string
 		handler http.Handler
@@ -34,15 +35,15 @@ func TestDenyHandlers(t *testing.T) {
 		body    string
 		fields  []string // those of all that are set
 	}{
-		{"default", nil, 429, `"violated-policies":["rate"]`, all[:5]},
-		{"plain text", stint.PlainText("slow down\n"), 429, "slow down\n", all[:5]},
+		{"default", nil, 429, `"violated-policies":["rate"]`, all[:8]},
+		{"plain text", stint.PlainText("slow down\n"), 429, "slow down\n", all[:8]},
 		{"redirect", stint.Redirect("/queue"), 302, "/queue", []string{"Content-Type", "RateLimit-Policy", "Cache-Control", "Location"}},
-		{"degrade", degraded, 200, "cached, as rate is used up", all[:5]},
+		{"degrade", degraded, 200, "cached, as rate is used up", all[:8]},
 	}
 	for _, tt := range tests {
 		for _, method := range []string{"GET", "HEAD"} {
 			t.Run(tt.name+" "+method, func(t *testing.T) {
-				opts := []stint.Option{theKey, stint.Rate(1, time.Hour)}
+				opts := []stint.Option{theKey, stint.Rate(1, time.Hour), stint.WithHeaders(stint.DraftHeaders, stint.LegacyHeaders)}
 				if tt.handler != nil {
 					opts = append(opts, stint.WithDenyHandler(tt.handler))
 				}
@@ -166,6 +167,39 @@ func TestDenialDropsFields(t *testing.T) {
 	}
 	if w.Header().Get("X-Kept") == "" {
 		t.Error("a field of somebody else is gone")
+	}
+}
+
+// A handler may send a refused request through the limiter again. The limiter lets it
+// pass instead of calling the handler for ever, and tells its observers once.
+func TestHandlersSendElsewhere(t *testing.T) {
+	var site http.Handler
+	calls := 0
+	again := func(w http.ResponseWriter, r *http.Request) {
+		if calls++; calls > 10 {
+			panic("the handler is called for ever")
+		}
+		r.URL.Path = "/busy"
+		site.ServeHTTP(w, r)
+	}
+	blocks := stint.WithBlock(func(r *http.Request) bool { return true })
+	for name, opts := range map[string][]stint.Option{
+		"refused": {stint.WithDenyHandler(http.HandlerFunc(again))},
+		"blocked": {blocks, stint.WithErrorHandler(func(w http.ResponseWriter, r *http.Request, _ error) { again(w, r) })},
+	} {
+		refused := &events{}
+		l := limiter(t, append(opts, stint.Rate(1, time.Hour), theKey, refused.option())...)
+		site = mount(l, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.Path) })
+		calls = 0
+		if name == "refused" {
+			site.ServeHTTP(httptest.NewRecorder(), get("/"))
+		}
+		before := len(refused.all)
+		w := httptest.NewRecorder()
+		site.ServeHTTP(w, get("/"))
+		if w.Code != 200 || w.Body.String() != "/busy" || calls != 1 || len(refused.all) != before+1 {
+			t.Errorf("%s: got %d %q after %d calls, with %d events", name, w.Code, w.Body, calls, len(refused.all)-before)
+		}
 	}
 }
 

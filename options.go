@@ -313,18 +313,16 @@ func WithBlock(block func(*http.Request) bool) Option {
 //     first to refuse with another body.
 //   - write nothing, and only log or set fields. Then the request is answered as
 //     without h.
+//   - send the request to another route of the application. The limiter that refused it
+//     lets it pass there; others decide it.
 //
 // By default the answer is 429 (503 if the concurrency of the whole service is
 // exhausted), with an application/problem+json body (RFC 9457) that names the violated
 // policies.
 func WithDenyHandler(h http.Handler) Option {
 	return checkedOption(h != nil, "WithDenyHandler(nil)", "write a handler, or leave it out for a problem body", func(c *config) {
-		c.denyHandler = func(w http.ResponseWriter, r *http.Request, err *DeniedError) bool {
-			return respond.Answers(w, r, func(w http.ResponseWriter) {
-				told := r.WithContext(&deniedContext{r.Context(), err})
-				defer func() { r.MultipartForm = told.MultipartForm }() // the server removes its files
-				h.ServeHTTP(w, told)
-			})
+		c.denyHandler = func(w http.ResponseWriter, r *http.Request, _ *DeniedError) bool {
+			return respond.Answers(w, r, func(w http.ResponseWriter) { h.ServeHTTP(w, r) })
 		}
 	})
 }

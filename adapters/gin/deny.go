@@ -22,7 +22,8 @@ import (
 // stint.DeniedFromContext(c.Request.Context()) returns which limit refused and with
 // which StatusCode. As with stint.WithDenyHandler, a body without a status is sent with
 // 200, which suits reduced answers; if h writes nothing and sets no status, the limiter
-// writes a problem body.
+// writes a problem body. h may send the request to another route by
+// Engine.HandleContext: the limiter lets it pass there, and other limiters decide it.
 //
 // If another adapter mounts the limiter, there is no gin.Context: h doesn't run, and
 // the limiter answers. stint.New refuses a nil h.

@@ -3,6 +3,7 @@ package stintgin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -114,6 +115,39 @@ func TestWithDenyInTheChain(t *testing.T) {
 				t.Errorf("%d served, want 1", served)
 			}
 		})
+	}
+}
+
+// A refused request may be sent to another route: the limiter that refused it lets it
+// pass, and others decide it.
+func TestWithDenySendsElsewhere(t *testing.T) {
+	r := gin.New()
+	calls := 0
+	elsewhere := func(path string) stint.Option {
+		return WithDeny(func(c *gin.Context) {
+			if calls++; calls > 10 {
+				panic("the handler is called for ever")
+			}
+			c.Request.URL.Path = path
+			r.HandleContext(c)
+		})
+	}
+	lim := limiter(t, stint.Rate(1, time.Hour), elsewhere("/busy"))
+	r.Use(Middleware(lim))
+	r.GET("/", func(c *gin.Context) { c.String(200, "served") })
+	r.GET("/busy", Middleware(limiter(t, stint.Rate(2, time.Hour, stint.WithName("busy")))), func(c *gin.Context) {
+		c.String(200, "busy: "+stint.DeniedFromContext(c.Request.Context()).Decision.Limit)
+	})
+	r.GET("/search", Middleware(stint.Must(lim.With(stint.Rate(1, time.Hour, stint.WithName("search"))))), func(*gin.Context) {})
+	for i, want := range []string{"200 served", "200 busy: rate", "200 busy: rate", "429 "} {
+		calls = 0
+		if w := ask(r, "GET", "/"); !strings.HasPrefix(fmt.Sprint(w.Code, " ", w.Body), want) || calls > 1 || len(w.Header().Values("Retry-After")) != min(i, 1) {
+			t.Errorf("request %d: got %d %q after %d calls, want %q", i, w.Code, w.Body, calls, want)
+		}
+	}
+	calls = 0
+	if w := ask(r, "GET", "/search"); w.Code != 429 || calls > 2 {
+		t.Errorf("a route with more limits: got %d %q after %d calls", w.Code, w.Body, calls)
 	}
 }
 

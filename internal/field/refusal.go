@@ -50,6 +50,13 @@ func NotStored(h http.Header) {
 	h[composed[cacheControl]] = []string{noStore}
 }
 
+// LeaveOut removes the fields that say what is left and when to come back.
+func LeaveOut(h http.Header) {
+	for _, field := range [...]uint8{limitLine, legacyLimit, legacyRemaining, legacyReset, retryAfter} {
+		delete(h, composed[field])
+	}
+}
+
 // Failed sets the fields of a refusal that isn't a limit's. With status 503 it tells
 // the client to try again in a second.
 func Failed(h http.Header, status int) {
