@@ -27,6 +27,7 @@ test: redis ## the tests, as a reader of the README runs them: 2 minutes on 2 co
 	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 2 minutes on 2 cores"
 	@echo "(longer suites: make test-faults, make test-servers, make test-examples)"
 	$(GO) test -count=1 $(PKG)
+	$(if $(filter ./...,$(PKG)),cd policy && $(WORKSPACE) $(GO) test -count=1 ./...)
 
 # Longer suites. redistest.Suite says which tests are whose; their names begin with the suite's.
 test-faults: redis ## servers killed, paused and split under load, in 2 minutes: RACE=-race
@@ -88,6 +89,7 @@ run: ## the quickstart server of the README
 
 race: redis ## every test under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -count=1 -race $(PKG)
+	$(if $(filter ./...,$(PKG)),cd policy && $(WORKSPACE) CGO_ENABLED=1 $(GO) test -count=1 -race ./...)
 
 test-32: redis ## the tests of what counts, where int has 32 bits
 	GOARCH=386 CGO_ENABLED=0 $(GO) vet $(PKG)

@@ -71,7 +71,7 @@ func TestDocumentsCompile(t *testing.T) {
 		"context", "fmt", "log", "os", "net", "net/http", "net/netip", "sync/atomic", "time", "errors", "strings",
 		"github.com/gin-gonic/gin", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9",
 		module, module+"/store", module+"/store/memstore", module+"/store/redisstore", module+"/store/failover",
-		module+"/console", module+"/plans", module+"/policy",
+		module+"/console", module+"/plans",
 		"stinthttp "+module+"/adapters/std", "stintgin "+module+"/adapters/gin", "stintecho "+module+"/adapters/echo")
 	for _, doc := range documents(t) {
 		text := read(t, doc)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/doctest"
 )
 
 // documents are what readers are sent to. Their links have to lead somewhere
@@ -72,13 +74,12 @@ func TestIndexNamesDocuments(t *testing.T) {
 }
 
 func TestProgramsBuild(t *testing.T) {
-	program := regexp.MustCompile("(?s)```go\n(package main\n.*?)```")
 	built := 0
 	for _, doc := range documents(t) {
-		for _, m := range program.FindAllStringSubmatch(read(t, doc), -1) {
+		for _, program := range doctest.Programs(read(t, doc), "") {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "main.go")
-			if err := os.WriteFile(file, []byte(m[1]), 0o600); err != nil {
+			if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "program"), file).CombinedOutput(); err != nil {

@@ -3,14 +3,10 @@ module github.com/stint-go/stint
 go 1.25.0
 
 require (
-	github.com/dunglas/httpsfv v1.1.2
-	github.com/fsnotify/fsnotify v1.10.1
 	github.com/gin-gonic/gin v1.12.0
 	github.com/google/uuid v1.6.0
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/redis/go-redis/v9 v9.22.0
-	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
-	go.yaml.in/yaml/v4 v4.0.0
 )
 
 require (

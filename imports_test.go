@@ -3,9 +3,12 @@ package stint_test
 import (
 	"encoding/json"
 	"errors"
+	"go/parser"
+	"go/token"
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -63,7 +66,6 @@ var imports = map[string]rule{
 	"internal/topkeys":          {notEven: []string{"net/http", "net"}},
 	"console":                   {own: []string{".", "internal/topkeys", "store", "store/memstore"}},
 	"plans":                     {own: []string{".", "internal/clock"}},
-	"policy":                    {own: []string{"."}, external: []string{"go.yaml.in/yaml/v4", "github.com/fsnotify/fsnotify"}},
 	"adapters/internal/pattern": {},
 	"adapters/std":              {own: []string{"."}},
 	"adapters/gin":              {own: []string{".", "internal/framework", "adapters/internal/pattern"}, external: []string{"github.com/gin-gonic/gin"}},
@@ -73,7 +75,7 @@ var imports = map[string]rule{
 		own:   []string{"internal/explore/steps", "internal/explore/steps/..."},
 	},
 	"examples/...": {
-		own:      []string{".", "store/...", "adapters/...", "console", "plans", "policy"},
+		own:      []string{".", "store/...", "adapters/...", "console", "plans"},
 		external: []string{"github.com/gin-gonic/gin", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9"},
 	},
 }
@@ -137,6 +139,29 @@ func TestImportDirections(t *testing.T) {
 			}
 			if imports[own].tests && !r.tests {
 				t.Errorf("%s may import %s, which is for tests only", line, own)
+			}
+		}
+	}
+}
+
+// A module of ours that users fetch is built by what they have too: its code imports no
+// internal package of another module.
+func TestModulesImportNoInternals(t *testing.T) {
+	for _, file := range tree(t, "*/go.mod") {
+		dir := path.Dir(file)
+		for _, name := range tree(t, dir+"/*.go") {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range f.Imports {
+				own, ours := relative(strings.Trim(i.Path.Value, `"`))
+				if ours && strings.Contains("/"+own+"/", "/internal/") && !strings.HasPrefix(own, dir+"/") {
+					t.Errorf("%s imports %s, of another module", name, own)
+				}
 			}
 		}
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -17,7 +15,6 @@ import (
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
 	"github.com/stint-go/stint/console"
-	"github.com/stint-go/stint/policy"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
@@ -106,49 +103,41 @@ func TestPageTellsOfMemory(t *testing.T) {
 }
 
 // Of a policy file the page shows when it was read last, or what is wrong in which line,
-// and what is in force meanwhile.
+// and what is in force meanwhile. The limiter learns of the file as from package policy.
 func TestPageTellsOfThePolicyFile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "limits.yaml")
-	write := func(text string) {
-		t.Helper()
-		next := file + ".next"
-		if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(next, file); err != nil {
-			t.Fatal(err)
-		}
-	}
-	good := func(n string) string {
-		return "version: 1\nkey: global\nlimits:\n  - name: api\n    rate: " + n + "/1m\n"
-	}
-	write(good("5"))
+	const file = "/etc/limits.yaml"
 	l := limiter(t, stint.Rate(1, time.Second), stint.WithKey(stint.Header("X-Api-Key")))
-	if _, err := policy.Watch(t.Context(), file, l, policy.WithDebounce(time.Millisecond)); err != nil {
-		t.Fatal(err)
+	update := func(n int64) {
+		if err := l.Update(stint.Rate(n, time.Minute, stint.WithName("api")), stint.WithKey(stint.Global())); err != nil {
+			t.Fatal(err)
+		}
 	}
+	read := func(wrong string) {
+		var err error
+		if wrong != "" {
+			err = errors.New(file + wrong)
+		}
+		l.Tell(stint.Event{Kind: stint.EventPolicy, Path: file, Err: err})
+	}
+	update(5)
 	// A page is drawn at most twice a second: each step has its own, that began before.
-	steps := []struct{ write, want string }{
-		{"", "api TokenBucket: 5 per 1m0s"},
-		{good("many"), ": refused; the policy from the start stays in force: .*limits.yaml:5:11: a rate is"},
-		{good("7"), ": in force Limits last changed at .*api TokenBucket: 7 per 1m0s"},
-		{"version: 1\nkey: nobody\n", ": refused; the policy of [-0-9]{10} [:0-9]{8} stays in force: .*limits.yaml:2:6: .*api TokenBucket: 7 per 1m0s"},
+	steps := []struct {
+		change func()
+		want   string
+	}{
+		{func() {}, "api TokenBucket: 5 per 1m0s"},
+		{func() { read(":5:11: a rate is") }, ": refused; the policy from the start stays in force: .*limits.yaml:5:11: a rate is"},
+		{func() { update(7); read("") }, ": in force Limits last changed at .*api TokenBucket: 7 per 1m0s"},
+		{func() { read(":2:6: no key") }, ": refused; the policy of [-0-9]{10} [:0-9]{8} stays in force: .*limits.yaml:2:6: .*api TokenBucket: 7 per 1m0s"},
 	}
 	var pages []http.Handler
 	for range steps {
 		pages = append(pages, page(t, console.Limiters(l)))
 	}
-	read := make(chan struct{}, len(steps))
-	l.Observe(func(e stint.Event) {
-		if e.Kind == stint.EventPolicy {
-			read <- struct{}{}
-		}
-	})
 	for i, step := range steps {
+		step.change()
 		want := step.want
-		if step.write != "" {
-			write(step.write)
-			<-read
+		if i > 0 {
 			want = "Policy file " + regexp.QuoteMeta(file) + " , [-0-9]{10} [:0-9]{8}" + want
 		}
 		if got := reads(pages[i]); !regexp.MustCompile(want).MatchString(got) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -68,6 +69,11 @@ func TestExamples(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", bin, "./...").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	for _, file := range glob(t, "*/go.mod") { // modules of their own, built with this tree
+		if out, err := inWorkspace("go", "build", "-C", filepath.Dir(file), "-o", bin, ".").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
 	for _, file := range glob(t, "*/main.go") {
 		name := filepath.Dir(file)
 		t.Run(name, func(t *testing.T) {
@@ -101,6 +107,13 @@ func TestExamples(t *testing.T) {
 			}
 		})
 	}
+}
+
+// inWorkspace is a command for modules that need others of this repository.
+func inWorkspace(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "GOWORK=") // found from its directory
+	return cmd
 }
 
 func (v visit) run(t *testing.T, bin, name string) {

@@ -2,11 +2,14 @@ package policy_test
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/doctest"
 	"github.com/stint-go/stint/policy"
 )
 
@@ -39,5 +42,22 @@ func TestDocument(t *testing.T) {
 	// And it is read, not skipped: the same with a slip is refused.
 	if _, err := policy.Parse("docs/policy.md", []byte(strings.Replace(string(file), "sliding-log", "sliding", 1)), registered...); err == nil {
 		t.Error("a slip was taken")
+	}
+}
+
+// The document's program builds.
+func TestProgramOfTheDocument(t *testing.T) {
+	text, err := os.ReadFile("../docs/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := doctest.Programs(string(text), "policy")
+	if len(programs) != 1 {
+		t.Fatalf("%d programs in the document, want one", len(programs))
+	}
+	file := filepath.Join(t.TempDir(), "main.go")
+	write(t, file, programs[0])
+	if out, err := exec.Command("go", "build", "-o", os.DevNull, file).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

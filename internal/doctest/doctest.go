@@ -120,6 +120,17 @@ func Blocks(text, module string) (all []string) {
 	return all
 }
 
+// Programs returns the blocks of Go code in a document that are whole programs and belong
+// to a module.
+func Programs(text, module string) (all []string) {
+	for _, m := range block.FindAllStringSubmatch(text, -1) {
+		if strings.TrimSpace(m[1]) == module && strings.HasPrefix(m[2], "package main\n") {
+			all = append(all, m[2])
+		}
+	}
+	return all
+}
+
 // Modules returns the modules, other than the root, that blocks of a document belong
 // to.
 func Modules(text string) (all []string) {
