@@ -44,14 +44,19 @@ func resend(r *http.Request) (*http.Request, error) {
 	return again, nil
 }
 
-// drain discards an answer. It reads the rest if that is short, so that the connection
-// can be reused.
-func drain(body io.ReadCloser) {
+// drain discards an answer. It reads the rest if that is short and comes during the
+// pause, so that the connection can be reused. Close ends a Read that waits.
+func drain(ctx context.Context, body io.ReadCloser, pause time.Duration) {
 	if body == nil {
 		return
 	}
+	ctx, stop := context.WithTimeout(ctx, max(pause, leastDrain))
+	defer stop()
+	keep := context.AfterFunc(ctx, func() { _ = body.Close() })
 	_, _ = io.CopyN(io.Discard, body, maxDrain)
-	_ = body.Close()
+	if keep() {
+		_ = body.Close()
+	}
 }
 
 // closeBody does what base would have done for a request that isn't sent.

@@ -53,8 +53,9 @@ const (
 	// one. It doubles with each retry.
 	firstBackoff = time.Second
 	// maxDrain is how many bytes of a discarded answer are read so that its connection
-	// can be reused.
-	maxDrain = 64 << 10
+	// can be reused; leastDrain is how long that may take if there is no pause.
+	maxDrain   = 64 << 10
+	leastDrain = 100 * time.Millisecond
 )
 
 // Transport sends requests through base at the pace that lim permits and that servers
@@ -69,7 +70,7 @@ const (
 // functions aren't called. If lim refuses a request, because its turn would come after
 // the context's deadline, nothing is sent and the error is a *stint.DeniedError. A slot
 // of a concurrency limit is held until the response's body is read to its end or
-// closed.
+// closed, and during a pause not at all.
 //
 // A server asks for a pause by one of these:
 //
@@ -161,7 +162,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err != nil {
 			return resp, nil // it says more than an error about why there is no retry
 		}
-		drain(resp.Body)
+		permit.Done() // for a body that its server doesn't end
+		drain(r.Context(), resp.Body, d)
 		send, notBefore = again, now.Add(d)
 	}
 }

@@ -172,6 +172,52 @@ func TestTransportKeepsWriter(t *testing.T) {
 	}
 }
 
+// A server that doesn't end the body of a refusal delays nobody: not the request, nor
+// those that wait for its slot, nor the end of its context.
+func TestTransportLeavesStalledBodies(t *testing.T) {
+	for name, pause := range map[string]time.Duration{"429 Retry-After: 2": 2 * time.Second, "429 Retry-After: 0": leastDrain} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := newServer(func(n int, _ *http.Request) *http.Response {
+				if n > 0 {
+					return answer("200")
+				}
+				resp := answer(name)
+				resp.Body, _ = io.Pipe() // nothing is ever written
+				return resp
+			})
+			lim := limiter(t, stint.Concurrency(2))
+			rt := Transport(lim, srv)
+			var all sync.WaitGroup
+			all.Go(func() {
+				resp, err := rt.RoundTrip(get("http://a.test/"))
+				_ = mustRead(t, resp, err)
+			})
+			synctest.Wait()
+			if free := slotsFree(t, lim); free != 2 {
+				t.Errorf("%s: %d slots are free while the answer's body stalls, want 2", name, free)
+			}
+			all.Wait()
+			if at := srv.times(); len(at) != 2 || !within(at[1], pause) {
+				t.Errorf("%s: requests at %v, want the second after %v", name, at, pause)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		rt := Transport(nil, newServer(func(int, *http.Request) *http.Response {
+			resp := answer("429 Retry-After: 2")
+			resp.Body, _ = io.Pipe()
+			return resp
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		start := time.Now()
+		_, err := rt.RoundTrip(get("http://a.test/").WithContext(ctx))
+		if took := time.Since(start); !errors.Is(err, context.Canceled) || took != time.Second {
+			t.Errorf("canceled after a second: %v after %v", err, took)
+		}
+	})
+}
+
 // With a real client and server, connections are reused, idle ones can be closed, and
 // the fields of a server that limits with stint are understood.
 func TestTransportWithServer(t *testing.T) {
