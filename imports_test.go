@@ -67,9 +67,12 @@ var imports = map[string]rule{
 	"console":                   {own: []string{".", "internal/topkeys", "store", "store/memstore"}},
 	"plans":                     {own: []string{".", "internal/clock"}},
 	"adapters/internal/pattern": {},
-	"adapters/std":              {own: []string{"."}},
+	"adapters/std":              {own: []string{".", "adapters/std/internal/client"}},
 	"adapters/gin":              {own: []string{".", "internal/framework", "adapters/internal/pattern"}, external: []string{"github.com/gin-gonic/gin"}},
 	"adapters/echo":             {own: []string{".", "internal/framework", "adapters/internal/pattern"}, external: []string{"github.com/labstack/echo/v4"}},
+
+	"adapters/std/internal/client": {own: []string{"."}},
+
 	"internal/explore/steps/...": {
 		tests: true,
 		own:   []string{"internal/explore/steps", "internal/explore/steps/..."},

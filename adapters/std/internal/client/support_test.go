@@ -1,4 +1,4 @@
-package stinthttp
+package client
 
 import (
 	"errors"
@@ -132,3 +132,15 @@ func limiter(t *testing.T, opts ...stint.Option) *stint.Limiter {
 	}
 	return l
 }
+
+func transport(lim *stint.Limiter, base http.RoundTripper, set ...func(*Transport)) *Transport {
+	t := New(lim, base)
+	for _, f := range set {
+		f(t)
+	}
+	return t
+}
+
+func retries(n int) func(*Transport)               { return func(t *Transport) { t.Retries = n } }
+func maxWait(d time.Duration) func(*Transport)     { return func(t *Transport) { t.MaxWait = d } }
+func destination(k stint.KeyFunc) func(*Transport) { return func(t *Transport) { t.Destination = k } }

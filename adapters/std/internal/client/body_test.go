@@ -1,11 +1,10 @@
-package stinthttp
+package client
 
 import (
 	"context"
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -56,7 +55,7 @@ func TestTransportHoldsSlot(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lim := limiter(t, stint.Concurrency(2))
-				rt := Transport(lim, newServer(func(int, *http.Request) *http.Response { return test.answer() }))
+				rt := transport(lim, newServer(func(int, *http.Request) *http.Response { return test.answer() }))
 				resp, err := rt.RoundTrip(get("http://a.test/"))
 				if err != nil {
 					t.Fatal(err)
@@ -80,13 +79,13 @@ func (failingReader) Read([]byte) (int, error) { return 0, errors.New("reset by 
 func TestTransportReleasesSlotOnErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim := limiter(t, stint.Concurrency(2))
-		rt := Transport(lim, newServer(func(int, *http.Request) *http.Response { return nil }))
+		rt := transport(lim, newServer(func(int, *http.Request) *http.Response { return nil }))
 		if _, err := rt.RoundTrip(get("http://a.test/")); err == nil {
 			t.Error("want base's error")
 		}
 		func() {
 			defer func() { _ = recover() }()
-			_, _ = Transport(lim, newServer(func(int, *http.Request) *http.Response { panic("base") })).RoundTrip(get("http://a.test/"))
+			_, _ = transport(lim, newServer(func(int, *http.Request) *http.Response { panic("base") })).RoundTrip(get("http://a.test/"))
 		}()
 		if free := slotsFree(t, lim); free != 2 {
 			t.Errorf("%d slots free, want 2", free)
@@ -97,8 +96,8 @@ func TestTransportReleasesSlotOnErrors(t *testing.T) {
 // A base that breaks its contract gets an error of its own, and holds nothing.
 func TestTransportWithoutAnswer(t *testing.T) {
 	for _, lim := range []*stint.Limiter{nil, limiter(t, stint.Concurrency(2))} {
-		resp, err := Transport(lim, silent{}).RoundTrip(get("http://a.test/"))
-		if resp != nil || err == nil || !strings.Contains(err.Error(), "stinthttp.silent returned neither") {
+		resp, err := transport(lim, silent{}).RoundTrip(get("http://a.test/"))
+		if resp != nil || err == nil || !strings.Contains(err.Error(), "client.silent returned neither") {
 			t.Errorf("got %v, %v, want an error that names the RoundTripper", resp, err)
 		}
 		if lim != nil && slotsFree(t, lim) != 2 {
@@ -115,7 +114,7 @@ func (silent) RoundTrip(*http.Request) (*http.Response, error) { return nil, nil
 func TestTransportReleasesSlotInPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim := limiter(t, stint.Concurrency(2))
-		rt := Transport(lim, script("429 Retry-After: 5"))
+		rt := transport(lim, script("429 Retry-After: 5"))
 		var caller sync.WaitGroup
 		caller.Go(func() {
 			resp, err := rt.RoundTrip(get("http://a.test/"))
@@ -140,7 +139,7 @@ func TestTransportDrainsLittle(t *testing.T) {
 			resp.Body = long
 			return resp
 		})
-		resp, err := Transport(nil, srv).RoundTrip(get("http://a.test/"))
+		resp, err := transport(nil, srv).RoundTrip(get("http://a.test/"))
 		_ = mustRead(t, resp, err)
 		if long.read > maxDrain || long.closed == 0 {
 			t.Errorf("read %d bytes, closed %d times", long.read, long.closed)
@@ -154,7 +153,7 @@ func TestTransportKeepsWriter(t *testing.T) {
 		body
 		io.Writer
 	}{body{Reader: strings.NewReader("")}, io.Discard}
-	rt := Transport(limiter(t, stint.Concurrency(1)), newServer(func(int, *http.Request) *http.Response {
+	rt := transport(limiter(t, stint.Concurrency(1)), newServer(func(int, *http.Request) *http.Response {
 		resp := answer("200")
 		resp.Body = conn
 		return resp
@@ -186,7 +185,7 @@ func TestTransportLeavesStalledBodies(t *testing.T) {
 				return resp
 			})
 			lim := limiter(t, stint.Concurrency(2))
-			rt := Transport(lim, srv)
+			rt := transport(lim, srv)
 			var all sync.WaitGroup
 			all.Go(func() {
 				resp, err := rt.RoundTrip(get("http://a.test/"))
@@ -203,7 +202,7 @@ func TestTransportLeavesStalledBodies(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		rt := Transport(nil, newServer(func(int, *http.Request) *http.Response {
+		rt := transport(nil, newServer(func(int, *http.Request) *http.Response {
 			resp := answer("429 Retry-After: 2")
 			resp.Body, _ = io.Pipe()
 			return resp
@@ -216,27 +215,4 @@ func TestTransportLeavesStalledBodies(t *testing.T) {
 			t.Errorf("canceled after a second: %v after %v", err, took)
 		}
 	})
-}
-
-// With a real client and server, connections are reused, idle ones can be closed, and
-// the fields of a server that limits with stint are understood.
-func TestTransportWithServer(t *testing.T) {
-	addrs := make(chan string, 10)
-	srv := httptest.NewServer(New(
-		stint.Rate(1, time.Hour, stint.WithBurst(2)), stint.WithKey(stint.Global()),
-	)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { addrs <- r.RemoteAddr })))
-	defer srv.Close()
-	base := srv.Client().Transport
-	client := &http.Client{Transport: Transport(nil, base)}
-	for i, want := range []int{200, 200, 429} {
-		resp, err := client.Post(srv.URL, "text/plain", strings.NewReader("x"))
-		if err != nil || resp.StatusCode != want {
-			t.Fatalf("request %d: %v, %v, want %d at once", i, resp, err, want)
-		}
-		_ = mustRead(t, resp, err)
-	}
-	if a, b := <-addrs, <-addrs; a != b {
-		t.Errorf("connections %s and %s, want one", a, b)
-	}
-	client.CloseIdleConnections()
 }

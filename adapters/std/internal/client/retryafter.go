@@ -1,4 +1,4 @@
-package stinthttp
+package client
 
 import (
 	"math"

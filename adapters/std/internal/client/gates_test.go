@@ -1,4 +1,4 @@
-package stinthttp
+package client
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ func TestTransportGate(t *testing.T) {
 			}
 			return answer("200")
 		})
-		rt := Transport(nil, srv)
+		rt := transport(nil, srv)
 		call := func(url string) {
 			resp, err := rt.RoundTrip(get(url))
 			_ = mustRead(t, resp, err)
@@ -79,7 +79,7 @@ func TestTransportGateCloses(t *testing.T) {
 			}
 			return answer("200")
 		})
-		rt := Transport(nil, srv)
+		rt := transport(nil, srv)
 		var all sync.WaitGroup
 		for i := range callers {
 			all.Go(func() {
@@ -104,7 +104,7 @@ func TestTransportGateCloses(t *testing.T) {
 func TestTransportHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := script(`200 RateLimit: "p";r=0;t=5`)
-		rt := Transport(nil, srv, WithRetries(0))
+		rt := transport(nil, srv, retries(0))
 		for range 2 {
 			resp, err := rt.RoundTrip(get("http://a.test/"))
 			_ = mustRead(t, resp, err)
@@ -119,7 +119,7 @@ func TestTransportHint(t *testing.T) {
 func TestTransportRetryKeepsLongerPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := script("429 Retry-After: 300", "429 Retry-After: 2")
-		rt := Transport(nil, srv)
+		rt := transport(nil, srv)
 		for i := range 2 {
 			resp, err := rt.RoundTrip(get("http://a.test/"))
 			if err != nil || resp.StatusCode != 429 {

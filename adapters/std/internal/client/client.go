@@ -1,0 +1,236 @@
+// Package client sends requests at the pace that a limiter permits and that servers ask
+// for: what is behind stinthttp.Transport.
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+const (
+	defaultMaxWait = 60 * time.Second
+	defaultRetries = 3
+	// firstBackoff is the wait before the first retry if the server doesn't ask for
+	// one. It doubles with each retry.
+	firstBackoff = time.Second
+	// maxDrain is how many bytes of a discarded answer are read so that its connection
+	// can be reused; leastDrain is how long that may take if there is no pause.
+	maxDrain   = 64 << 10
+	leastDrain = 100 * time.Millisecond
+)
+
+// Transport is the http.RoundTripper of stinthttp.Transport. Make one with New; its fields
+// are set before it is used.
+type Transport struct {
+	Limiter     *stint.Limiter // nil: only servers set the pace
+	Base        http.RoundTripper
+	Destination stint.KeyFunc // which requests share a turn, a limit and a pause
+	MaxWait     time.Duration // the longest pause to wait for, 0 for none
+	Retries     int
+
+	gates gates
+}
+
+// New returns a Transport with the defaults.
+func New(lim *stint.Limiter, base http.RoundTripper) *Transport {
+	return &Transport{Limiter: lim, Base: base, Destination: schemeAndHost, MaxWait: defaultMaxWait, Retries: defaultRetries}
+}
+
+// schemeAndHost returns the origin of a request's URL (RFC 6454), without the scheme's
+// default port: two spellings of a host must not be two destinations.
+func schemeAndHost(r *http.Request) (string, error) {
+	host := strings.ToLower(r.URL.Host)
+	switch r.URL.Scheme {
+	case "http":
+		host = strings.TrimSuffix(host, ":80")
+	case "https":
+		host = strings.TrimSuffix(host, ":443")
+	}
+	return r.URL.Scheme + "://" + host, nil
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	key, err := t.Destination(r)
+	if err != nil {
+		closeBody(r)
+		return nil, err
+	}
+	host, _ := schemeAndHost(r)
+	to := gateKey{host, key}
+	send, notBefore := r, time.Time{}
+	for try := 0; ; try++ {
+		permit, err := t.clear(r.Context(), to, notBefore)
+		if err != nil {
+			closeBody(send)
+			return nil, err
+		}
+		resp, err := t.send(send, permit)
+		if err != nil {
+			return resp, err
+		}
+		now := time.Now()
+		d, said := pause(resp, now)
+		if said {
+			t.gates.close(to, now, d)
+		}
+		if try >= t.Retries || !mayRetry(r, resp.StatusCode) {
+			return resp, nil
+		}
+		if !said {
+			d = jittered(firstBackoff << min(try, 10))
+		}
+		// Another answer may have asked for a longer pause.
+		d = max(d, t.gates.opening(to).Sub(now))
+		if !t.worthWaiting(r.Context(), now, d) {
+			return resp, nil
+		}
+		again, err := resend(r)
+		if err != nil {
+			return resp, nil // it says more than an error about why there is no retry
+		}
+		permit.Done() // for a body that its server doesn't end
+		drain(r.Context(), resp.Body, d)
+		send, notBefore = again, now.Add(d)
+	}
+}
+
+// clear waits until the destination's gate is open and lim gives a turn. If a gate
+// closes during the wait for lim, it waits for the gate too and asks lim once more:
+// otherwise everything that lim let go meanwhile would go at once.
+func (t *Transport) clear(ctx context.Context, to gateKey, notBefore time.Time) (*stint.Permit, error) {
+	for {
+		opened, err := t.passGate(ctx, to)
+		if err != nil {
+			return nil, err
+		}
+		if err := sleep(ctx, time.Until(notBefore)); err != nil {
+			return nil, err
+		}
+		if t.Limiter == nil {
+			return nil, nil
+		}
+		permit, err := t.Limiter.Wait(ctx, to.key, 1)
+		if err != nil {
+			return nil, err
+		}
+		now := time.Now()
+		opens := t.gates.opening(to)
+		if !opens.After(opened) || !opens.After(now) || !t.worthWaiting(ctx, now, opens.Sub(now)) {
+			return permit, nil
+		}
+		giveBack(ctx, permit)
+	}
+}
+
+// giveBackTimeout bounds giveBack: its caller waits.
+const giveBackTimeout = 2 * time.Second
+
+// giveBack ends a permit under which nothing was sent, even if ctx has ended meanwhile. It
+// names the limits, because Settle without names leaves those without a WithCost alone
+// beside those that have one. A slot, or what the store can't settle, is an error here:
+// Done releases the one, and the other stays charged.
+func giveBack(ctx context.Context, permit *stint.Permit) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+	defer cancel()
+	for _, l := range permit.Decision().Limits {
+		_ = permit.Settle(ctx, 0, l.Name)
+	}
+	permit.Done()
+}
+
+// passGate waits for a turn at the gate and returns when that gate opened. A request
+// that can't wait that long goes ahead: the server's own answer is worth more to its
+// caller than an error made here.
+func (t *Transport) passGate(ctx context.Context, to gateKey) (opened time.Time, err error) {
+	for {
+		now := time.Now()
+		opens, turn := t.gates.place(to, now)
+		if !opens.After(opened) || !turn.After(now) || !t.worthWaiting(ctx, now, opens.Sub(now)) {
+			return opens, ctx.Err()
+		}
+		if deadline, ok := ctx.Deadline(); ok && turn.After(deadline) {
+			turn = opens.Add(rand.N(deadline.Sub(opens) + 1)) // its own place comes too late
+		}
+		if err := sleep(ctx, turn.Sub(now)); err != nil {
+			return opened, err
+		}
+		opened = opens
+	}
+}
+
+// worthWaiting reports whether a request may wait for d.
+func (t *Transport) worthWaiting(ctx context.Context, now time.Time, d time.Duration) bool {
+	if d > t.MaxWait {
+		return false
+	}
+	deadline, ok := ctx.Deadline()
+	return !ok || !now.Add(d).After(deadline)
+}
+
+// send sends r under permit. The response's body takes over the permit; if there is
+// none, send releases it.
+func (t *Transport) send(r *http.Request, permit *stint.Permit) (*http.Response, error) {
+	held := false
+	defer func() {
+		if !held {
+			permit.Done()
+		}
+	}()
+	resp, err := t.Base.RoundTrip(r)
+	if resp == nil && err == nil {
+		return nil, fmt.Errorf("stinthttp: Transport: %T returned neither a response nor an error", t.Base)
+	}
+	if err == nil && permit != nil && resp.Body != nil && resp.Body != http.NoBody {
+		held = true
+		resp.Body = hold(resp.Body, permit)
+	}
+	return resp, err
+}
+
+// CloseIdleConnections makes http.Client.CloseIdleConnections reach base.
+func (t *Transport) CloseIdleConnections() {
+	if c, ok := t.Base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// heldBody is a response's body that ends a permit when it ends.
+type heldBody struct {
+	io.ReadCloser
+	permit *stint.Permit
+}
+
+func (b *heldBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.permit.Done()
+	}
+	return n, err
+}
+
+func (b *heldBody) Close() error {
+	defer b.permit.Done()
+	return b.ReadCloser.Close()
+}
+
+// heldConn is the body of a 101 response, which can also be written to.
+type heldConn struct {
+	heldBody
+	io.Writer
+}
+
+func hold(body io.ReadCloser, permit *stint.Permit) io.ReadCloser {
+	held := heldBody{body, permit}
+	if w, ok := body.(io.Writer); ok {
+		return &heldConn{held, w}
+	}
+	return &held
+}
