@@ -149,8 +149,8 @@ func (c *caller) Shares(i int) func() *waiting.Shares {
 
 // Waits implements waiting.Caller.
 func (c *caller) Waits(i int, d time.Duration) {
-	if c.lim.of.told.Load() != nil {
-		c.lim.observeOf(&Event{Kind: EventWaiting, Route: c.plan.route(), Request: c.r, Decision: Decision{
+	if c.Timed {
+		c.lim.observeOf(&Event{Kind: EventWaiting, below: c.below, Route: c.plan.route(), Request: c.r, Decision: Decision{
 			Limit: c.Charges[i].Limit.Name(), Queued: c.Seen[i].Queued, Delay: d,
 		}}, c.Charges)
 	}

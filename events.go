@@ -65,6 +65,7 @@ type Event struct {
 	// is the outcome. Each EventWaiting is followed by exactly one such event.
 	EndsWait bool
 
+	below uint32   // the numbers of the observers that get it; 0: all do
 	plain bool     // brief observers got it in brief
 	keys  []string // of Decision.Limits
 }

@@ -213,7 +213,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 		return err
 	}
 	c.observe(EventAdmitted, nil)
-	if told := c.telling(); told != untold && !v.over(told) {
+	if told := c.telling(); told != untold && !v.over(told, c.below) {
 		c.Took = 0 // that was for the decision
 		c.tell(&Event{Kind: EventEnded, Waited: c.Waited, plain: told >= plainly})
 	}

@@ -25,6 +25,10 @@ import (
 // others have left, EventStoreDegraded): a panic of f there is logged, as it is for an
 // EventUpdated.
 //
+// Of a request whose decision had begun when f was added, f gets neither the decision nor
+// the wait nor the end. So what f counts up and down, such as requests in flight, never
+// falls below zero.
+//
 // Observe and stop are safe for concurrent use. An event that is under way may still
 // reach f after stop.
 func (l *Limiter) Observe(f func(Event)) (stop func()) {
@@ -84,9 +88,12 @@ func (l *Limiter) add(o observer) (stop func()) {
 
 // observer is one observer.
 type observer struct {
-	tell  func(Event)
-	brief BriefObserver // gets plain requests in brief; nil if tell gets them too
+	number uint32 // from 1; an observer of a family has a higher one than those before
+	tell   func(Event)
+	brief  BriefObserver // gets plain requests in brief; nil if tell gets them too
 }
+
+var observersMade atomic.Uint32
 
 // observers are the observers that a limiter itself has. They aren't safe for concurrent
 // use.
@@ -99,12 +106,13 @@ type observers struct {
 func (o *observers) give(all []func(Event)) {
 	o.given = nil
 	for _, f := range all {
-		o.given = append(o.given, observer{tell: f})
+		o.given = append(o.given, observer{number: observersMade.Add(1), tell: f})
 	}
 }
 
 // add adds the last observer. It returns the function that removes it.
 func (o *observers) add(last observer) (remove func()) {
+	last.number = observersMade.Add(1)
 	at := &last
 	o.added = append(o.added, at)
 	return func() { o.added = slices.DeleteFunc(o.added, func(other *observer) bool { return other == at }) }
@@ -127,10 +135,26 @@ type audience struct {
 	failing bool
 }
 
-// passed tells the brief observers of a plain request that passes, and reports whether
-// there are others.
-func (a *audience) passed(near uint8, route string, charges []store.Charge, results []store.Result, storeTook time.Duration) (others bool) {
+// next returns a number above those of all observers in the audience. A request keeps it
+// from its beginning: only observers with lower numbers get its events, so that each gets
+// all of them or none.
+func (a *audience) next() uint32 {
+	next := uint32(1)
+	if a != nil {
+		for i := range a.all {
+			next = max(next, a.all[i].number+1)
+		}
+	}
+	return next
+}
+
+// passed tells the brief observers below a number of a plain request that passes, and
+// reports whether there are others.
+func (a *audience) passed(below uint32, near uint8, route string, charges []store.Charge, results []store.Result, storeTook time.Duration) (others bool) {
 	for i := range a.all {
+		if a.all[i].number >= below {
+			continue
+		}
 		if b := a.all[i].brief; b != nil {
 			b.Passed(near, route, charges, results, storeTook)
 		} else {
@@ -140,10 +164,13 @@ func (a *audience) passed(near uint8, route string, charges []store.Charge, resu
 	return others
 }
 
-// ended tells the brief observers that a plain request has ended, and reports whether
-// there are others.
-func (a *audience) ended(near uint8) (others bool) {
+// ended tells the brief observers below a number that a plain request has ended, and
+// reports whether there are others.
+func (a *audience) ended(below uint32, near uint8) (others bool) {
 	for i := range a.all {
+		if a.all[i].number >= below {
+			continue
+		}
 		if b := a.all[i].brief; b != nil {
 			b.Ended(near)
 		} else {
@@ -230,7 +257,7 @@ func (v *version) observe(e *Event) {
 	}
 	if to != nil {
 		for i := range to.all {
-			if o := &to.all[i]; !e.plain || o.brief == nil {
+			if o := &to.all[i]; (e.below == 0 || o.number < e.below) && (!e.plain || o.brief == nil) {
 				o.tell(*e)
 			}
 		}
@@ -308,7 +335,7 @@ func (c *call) observe(kind EventKind, err error) {
 		if to.failing && decided && slices.ContainsFunc(c.entries, func(e *entry) bool { return e.needs&local == 0 }) {
 			c.lim.answered()
 		}
-		if plain = kind == EventAdmitted && c.plain(); plain && !to.passed(c.near, c.plan.route(), c.Charges, c.Results, c.Took) {
+		if plain = kind == EventAdmitted && c.plain(); plain && !to.passed(c.below, c.near, c.plan.route(), c.Charges, c.Results, c.Took) {
 			return
 		}
 	case decided && c.bans():
@@ -343,9 +370,9 @@ func (c *call) plain() bool {
 
 // over tells brief observers that a granted request has ended, if they got it in brief,
 // and reports whether there are no others to tell.
-func (v *version) over(told telling) (all bool) {
+func (v *version) over(told telling, below uint32) (all bool) {
 	to := v.of.told.Load()
-	return to == nil || told >= plainly && !to.ended(uint8(told-plainly))
+	return to == nil || told >= plainly && !to.ended(below, uint8(told-plainly))
 }
 
 // tell sends an event about the call, with its decision and keys.
@@ -353,6 +380,7 @@ func (c *call) tell(e *Event) {
 	v := c.lim
 	c.decided(&e.Decision, make([]LimitStatus, len(c.Results)))
 	e.Route, e.StoreTook, e.keys = c.plan.route(), c.Took, keysOf(c.Charges)
+	e.below = c.below
 	if e.Kind == EventCanceled {
 		e.Decision.Allowed = false
 	}

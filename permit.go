@@ -19,13 +19,13 @@ import (
 type Permit struct {
 	ctx      context.Context // the request's, without the permit
 	lim      *version
-	outer    *Permit // of the next outer limiter, or nil
-	holds    bool    // Done has something to release or settle
-	carry    bool    // Next puts the permit into the context
-	major    int8    // of the request's HTTP version; 0 outside HTTP
-	told     telling // whether observers were told of it
-	class    uint8   // of priority, if some limit has slots
-	state    atomic.Uint32
+	outer    *Permit   // of the next outer limiter, or nil
+	holds    bool      // Done has something to release or settle
+	carry    bool      // Next puts the permit into the context
+	major    int8      // of the request's HTTP version; 0 outside HTTP
+	told     telling   // whether observers were told of it
+	class    uint8     // of priority, if some limit has slots
+	state    uint32    // one of the states below, for atomic access, and above its bits which observers get its events
 	plan     *plan     // nil outside HTTP
 	story    *story    // nil if nothing needs it
 	response *response // nil unless a limit needs it
@@ -43,7 +43,21 @@ const (
 	open uint32 = iota
 	over        // Done has been called
 	detached
+
+	stateBits = 2
 )
+
+// become changes the state of an open permit, once.
+func (p *Permit) become(next uint32) bool {
+	was := atomic.LoadUint32(&p.state)
+	return was&(1<<stateBits-1) == open && atomic.CompareAndSwapUint32(&p.state, was, was|next)
+}
+
+func (p *Permit) detached() bool { return atomic.LoadUint32(&p.state)&(1<<stateBits-1) == detached }
+
+// below returns which observers get the permit's events: see Event.below. It shares a word
+// with the state, so that a permit of one limit fits into 256 bytes.
+func (p *Permit) below() uint32 { return atomic.LoadUint32(&p.state) >> stateBits }
 
 // telling is whether observers were told that a permit was granted. If so, they are told
 // when it ends.
@@ -158,6 +172,7 @@ func (c *call) permit(ctx context.Context) *Permit {
 		g.entry, g.key, g.cost, g.result = c.entries[i], ch.Key, ch.Cost, c.Results[i]
 	}
 	p.ctx, p.lim, p.outer = ctx, c.lim, c.outer
+	p.state = open | c.below<<stateBits
 	p.class, p.plan = c.class, c.plan
 	if c.r != nil {
 		p.major = int8(c.r.ProtoMajor)
@@ -306,7 +321,7 @@ func (p *Permit) Done() {
 	if p == nil || !p.holds && p.told == untold {
 		return
 	}
-	handed := !p.state.CompareAndSwap(open, over)
+	handed := !p.become(over)
 	if handed && !p.returns() {
 		return
 	}
@@ -392,7 +407,7 @@ func (p *Permit) tellFreed(changes []adaptive.Change, end ending) (released time
 
 // over tells the observers that the permit's request has ended.
 func (p *Permit) over(took time.Duration) {
-	if p.told != untold && !p.lim.over(p.told) {
+	if p.told != untold && !p.lim.over(p.told, p.below()) {
 		p.ended(took)
 	}
 }
@@ -415,7 +430,7 @@ func (p *Permit) ended(took time.Duration) {
 func (p *Permit) tell(e *Event) {
 	c := calls.Get().(*call)
 	defer c.end(context.Background())
-	c.lim, c.plan = p.lim, p.plan
+	c.lim, c.plan, c.below = p.lim, p.plan, p.below()
 	p.mu.Lock()
 	c.recall(p.grants)
 	p.mu.Unlock()

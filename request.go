@@ -44,6 +44,7 @@ type callState struct {
 	walked  bool   // waiting.Call has state to be cleared
 	classed bool   // class is known
 	class   uint8
+	below   uint32 // which observers get its events: see Event.below
 }
 
 // knownKey is the answer of a KeyFunc.
@@ -242,7 +243,8 @@ func (c *call) decide(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return &failure.Canceled{Err: err} // a store may ignore ctx, and charge a client that has left
 	}
-	c.Timed = c.lim.of.told.Load() != nil
+	to := c.lim.of.told.Load()
+	c.Timed, c.below = to != nil, to.next()
 	if len(c.Charges) == 0 { // only Bandwidths, which charge as bytes move
 		c.Granted = true
 		return nil
@@ -298,7 +300,7 @@ func (c *call) failed(ctx context.Context, err error) error {
 		c.observe(EventCanceled, err)
 		return err
 	}
-	told := Event{Kind: EventStoreFailed, Route: c.plan.route(), Request: c.r, Err: err, Waited: c.Waited, StoreTook: c.Took, EndsWait: c.Begun}
+	told := Event{Kind: EventStoreFailed, Route: c.plan.route(), Request: c.r, Err: err, Waited: c.Waited, StoreTook: c.Took, EndsWait: c.Begun, below: c.below}
 	if !slices.ContainsFunc(c.entries, func(e *entry) bool { return e.closed }) {
 		c.lim.observeOf(&told, c.Charges)
 		return nil

@@ -268,7 +268,7 @@ func (s *lanes) observe(p *Permit) {
 
 func (p *Permit) observePacing(of *paced, got respond.Moved) {
 	limit := of.entry.limit
-	e := Event{Kind: EventPaced, Route: p.plan.route(), Request: p.response.Request()}
+	e := Event{Kind: EventPaced, below: p.below(), Route: p.plan.route(), Request: p.response.Request()}
 	e.about([]store.Charge{{Key: of.key, Limit: limit, DryRun: of.entry.dryRun}})
 	e.Pacing = &Pacing{
 		Limit: limit.Name(), Bytes: got.Bytes, RequestBytes: got.RequestBytes,
@@ -307,7 +307,7 @@ func (p *Permit) push(amends []amend) {
 // returns reports, once, that the handler of a detached permit has returned, if anything
 // depends on its response.
 func (p *Permit) returns() bool {
-	return p.state.Load() == detached && p.response != nil && !p.response.returned.Swap(true)
+	return p.detached() && p.response != nil && !p.response.returned.Swap(true)
 }
 
 // Detach transfers the release of the permit's slots to the caller: Done doesn't release
@@ -322,7 +322,7 @@ func (p *Permit) returns() bool {
 // returned and release has been called. After Done, Detach returns a function that does
 // nothing.
 func (p *Permit) Detach() (release func()) {
-	if p == nil || !p.holds && p.told == untold || !p.state.CompareAndSwap(open, detached) {
+	if p == nil || !p.holds && p.told == untold || !p.become(detached) {
 		return func() {}
 	}
 	if p.learns() {

@@ -28,7 +28,10 @@ type board struct {
 	near  sync.Pool
 	next  atomic.Uint32
 
-	second atomic.Uint32 // since began; 0 while nothing happens
+	// second is the one that events are counted in: since began, or 0 while nothing
+	// happens. It changes from one to the next while all parts are locked, so that each
+	// part has counted all that came before, and none has counted what comes after.
+	second atomic.Uint32
 	limits atomic.Pointer[map[string]*limit]
 	noted  atomic.Uint64 // second and number of the refusals noted in it
 
@@ -93,38 +96,30 @@ func (b *board) Observe(e stint.Event) { b.observe(&e) }
 
 // Passed implements stint.BriefObserver.
 func (b *board) Passed(near uint8, _ string, charges []store.Charge, _ []store.Result, storeTook time.Duration) {
-	now := b.second.Load()
-	if now == 0 {
-		now = b.wake()
-	}
 	p := &b.parts[near%parts]
 	p.mu.Lock()
-	p.pass(b, charges, storeTook, now)
+	p.pass(b, charges, storeTook, b.now())
 	p.mu.Unlock()
 }
 
 // Ended implements stint.BriefObserver.
 func (b *board) Ended(near uint8) {
-	if b.second.Load() == 0 {
-		b.wake()
-	}
 	b.parts[near%parts].ended.Add(1)
+	b.now()
 }
 
 // observe notes an event. It takes a pointer because an event is large.
 func (b *board) observe(e *stint.Event) {
-	now := b.second.Load()
-	if now == 0 {
-		now = b.wake()
-	}
 	p := b.near.Get().(*part)
 	if e.Kind == stint.EventEnded {
 		p.ended.Add(1)
+		b.now()
 		b.near.Put(p)
 		b.slots(e, -1)
 		return
 	}
 	p.mu.Lock()
+	now := b.now()
 	p.note(b, e, now)
 	p.mu.Unlock()
 	b.near.Put(p)
@@ -150,38 +145,59 @@ func (b *board) observe(e *stint.Event) {
 	}
 }
 
-// wake starts the board's clock: until a second passes without an event, turn keeps the
-// second, so that no event has to read a clock.
-func (b *board) wake() uint32 {
-	now := second(time.Since(b.began))
-	if b.second.CompareAndSwap(0, now) {
-		b.alarm()
+// now returns the second that events are counted in. It starts the board's clock: until a
+// second passes without an event, turn keeps the second, so that no event has to read a
+// clock. Whoever counts without a lock calls it afterwards, so that turn can't miss it.
+func (b *board) now() uint32 {
+	if now := b.second.Load(); now != 0 {
+		return now
 	}
+	now := second(time.Since(b.began))
+	if !b.second.CompareAndSwap(0, now) {
+		return b.now()
+	}
+	past := time.Since(b.began) % time.Second
+	time.AfterFunc(time.Second-past, b.turn)
 	return now
 }
 
-// alarm has turn called at the end of the second.
-func (b *board) alarm() {
-	past := time.Since(b.began) % time.Second
-	time.AfterFunc(time.Second-past, b.turn)
+// turn ends the second. If nothing was noted in it, the board's clock stops.
+func (b *board) turn() {
+	now, noted := b.lock()
+	b.second.Store(0) // before the ends are counted, so that one that comes meanwhile starts the clock
+	for i := range b.parts {
+		noted = b.parts[i].close(b, now) || noted
+	}
+	b.unlock()
+	if noted {
+		b.now()
+	}
 }
 
-// turn counts what was noted in the second that is over. If nothing was, it stops the
-// board's clock.
-func (b *board) turn() {
-	over, noted := b.second.Load(), false
+// lock locks all parts, so that what they have counted is of one instant: nothing is in
+// flight in one part that has ended in another. It returns the second of that instant, and
+// whether anything was noted. Most is counted before, since requests wait for this lock.
+func (b *board) lock() (now uint32, noted bool) {
 	for i := range b.parts {
 		p := &b.parts[i]
 		p.mu.Lock()
-		noted = p.close(b, over) || noted
+		noted = p.noted() || noted
+		p.count(b)
 		p.mu.Unlock()
 	}
-	if !noted {
-		b.second.Store(0)
-		return
+	for i := range b.parts {
+		b.parts[i].mu.Lock()
 	}
-	b.second.Store(second(time.Since(b.began)))
-	b.alarm()
+	if now = b.second.Load(); now == 0 {
+		now = second(time.Since(b.began))
+	}
+	return now, noted
+}
+
+func (b *board) unlock() {
+	for i := range b.parts {
+		b.parts[i].mu.Unlock()
+	}
 }
 
 // slots counts the slots that a request takes or releases.

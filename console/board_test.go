@@ -46,6 +46,64 @@ func TestInFlightIsDrawn(t *testing.T) {
 	})
 }
 
+// A page that is made while requests run counts those that begin afterwards.
+func TestRequestsBeforeThePage(t *testing.T) {
+	for _, limit := range []stint.Limit{stint.Rate(99, time.Second), stint.Concurrency(99)} {
+		l := stint.Must(stint.New(limit, stint.WithKey(stint.GivenKey()), stint.WithObserver(func(stint.Event) {})))
+		take := func() *stint.Permit {
+			permit, err := l.Take(t.Context(), "k", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return permit
+		}
+		before := []*stint.Permit{take(), take(), take()}
+		p := newPage(t, l)
+		for range 2 {
+			defer take().Done()
+		}
+		for _, permit := range before {
+			permit.Done()
+		}
+		v := p.limiter(p.boards[0])
+		if held := v.Limits[0].Held; v.InFlight != 2 || v.Limits[0].Slots && held != 2 {
+			t.Errorf("%s: %d in flight, %d held, want 2", v.Limits[0].Name, v.InFlight, held)
+		}
+	}
+}
+
+// Where one request at a time is in flight, no more are drawn, also if the timer that ends
+// a second is late and pages are read meanwhile.
+func TestPeakInFlight(t *testing.T) {
+	for _, limit := range []stint.Limit{stint.Rate(1<<20, time.Second), stint.Concurrency(99)} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPage(t, stint.Must(stint.New(limit, stint.WithKey(stint.GivenKey()))))
+			b := p.boards[0]
+			for range 5 {
+				time.Sleep(time.Second / 2)
+				for i := range 400 {
+					permit, err := b.limiter.Take(t.Context(), "k", 1)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if i == 100 {
+						b.began = b.began.Add(-600 * time.Millisecond) // the timer is late from here on
+					}
+					if i%50 == 0 {
+						p.limiter(b)
+					}
+					permit.Done()
+				}
+				time.Sleep(1100 * time.Millisecond)
+				v := p.limiter(b)
+				if label := v.Slots.Label; v.InFlight != 0 || !strings.Contains(label, "in flight now 0, at most 0;") && !strings.Contains(label, "in flight now 0, at most 1;") {
+					t.Errorf("%d in flight; the chart says %s", v.InFlight, label)
+				}
+			}
+		})
+	}
+}
+
 // What is said of the key admitted last is what it was told, whoever ends since.
 func TestSlotsOfTheKeyAdmittedLast(t *testing.T) {
 	p := newPage(t, stint.Must(stint.New(stint.Concurrency(5), stint.WithKey(stint.GivenKey()))))

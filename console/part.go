@@ -134,13 +134,16 @@ func (t *batch) decision(e *stint.Event) {
 	}
 }
 
+// noted reports whether anything was noted and hasn't been counted. The caller holds p.mu.
+func (p *part) noted() bool { return p.batch.noted || p.batch.passed > 0 }
+
 // close counts what was noted up to a second, and reports whether that was anything.
 // The caller holds p.mu.
 func (p *part) close(b *board, second uint32) (noted bool) {
 	ended := p.ended.Swap(0)
 	p.changes.add(second, [2]int32{flying: -ended})
 	p.inFlight -= int64(ended)
-	noted = p.batch.noted || p.batch.passed > 0 || ended > 0
+	noted = p.noted() || ended > 0
 	p.count(b)
 	return noted
 }

@@ -87,8 +87,6 @@ func (b *board) title(i int) string {
 
 // limiter reads a board.
 func (p *page) limiter(b *board) *limiterView {
-	at := time.Since(b.began)
-	now := second(at)
 	d := b.limiter.Describe()
 	v := &limiterView{
 		Title: b.title(slices.Index(p.boards, b)), Where: where(d.Store),
@@ -98,9 +96,9 @@ func (p *page) limiter(b *board) *limiterView {
 		s := m.Stats()
 		v.Memory = &memoryView{Keys: s.Keys, Max: s.MaxKeys, Overflow: s.Overflow, Refused: s.Refused}
 	}
-	b.totals(v, now)
+	now := b.totals(v)
 	for _, l := range b.known(d) {
-		v.Limits = append(v.Limits, p.limit(b, l, d, at))
+		v.Limits = append(v.Limits, p.limit(b, l, d, now))
 	}
 	v.Unlisted = len(*b.limits.Load()) >= mostLimits
 	b.mu.Lock()
@@ -148,15 +146,16 @@ func (f failure) view() *failureView {
 	return &failureView{At: f.at.Format(time.DateTime), What: f.what, Err: f.err, Path: f.path}
 }
 
-// totals adds up the parts of a board.
-func (b *board) totals(v *limiterView, now uint32) {
+// totals adds up the parts of a board. It returns the second that it is in by the board's
+// clock, which may be behind: charts end there.
+func (b *board) totals(v *limiterView) (now uint32) {
 	var decided, changed [2][span]float64
 	var unfinished, late [2]float64
 	var outcomes [32]uint64
 	var took [64 * 8]uint64
+	now, _ = b.lock()
 	for i := range b.parts {
 		p := &b.parts[i]
-		p.mu.Lock()
 		p.close(b, now)
 		p.decisions.addTo(&decided, &unfinished, now)
 		p.changes.addTo(&changed, &late, now)
@@ -165,8 +164,8 @@ func (b *board) totals(v *limiterView, now uint32) {
 		for k, n := range p.outcomes {
 			outcomes[k] += n
 		}
-		p.mu.Unlock()
 	}
+	b.unlock()
 	v.InFlight, v.Waiting = max(0, v.InFlight), max(0, v.Waiting)
 	v.Allowed = outcomes[stint.EventAdmitted]
 	v.Refused = outcomes[stint.EventDenied] + outcomes[stint.EventBlocked] + outcomes[stint.EventEmptyKey]
@@ -187,6 +186,7 @@ func (b *board) totals(v *limiterView, now uint32) {
 	v.Slots = newChart("requests",
 		series{"in flight", "c", levels(float64(v.InFlight), &changed[flying], late[flying])},
 		series{"waiting", "d", levels(float64(v.Waiting), &changed[waiting], late[waiting])})
+	return now
 }
 
 // words are what the page calls kinds of events.
@@ -224,8 +224,8 @@ func (b *board) known(d stint.Description) (all []*limit) {
 }
 
 // limit reads a limit's figures.
-func (p *page) limit(b *board, l *limit, d stint.Description, at time.Duration) limitView {
-	now := second(at)
+func (p *page) limit(b *board, l *limit, d stint.Description, now uint32) limitView {
+	at := time.Since(b.began)
 	v := limitView{Name: l.name, Dry: l.dry.Load(), Bans: l.bans.Load(), Held: max(0, l.held.Load()), Last: l.last.Load(), Of: l.quota.Load()}
 	v.describe(d)
 	var sums [2][span]float64

@@ -17,7 +17,7 @@ import (
 func observed(t *testing.T) (*observer, *metric.ManualReader) {
 	t.Helper()
 	reader := metric.NewManualReader()
-	o := newObserver(nil)
+	o := newObserver(nil, nil)
 	if err := o.start(metric.NewMeterProvider(metric.WithReader(reader)).Meter(Scope)); err != nil {
 		t.Fatal(err)
 	}

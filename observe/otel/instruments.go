@@ -7,8 +7,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
-
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // instruments are the metrics that README.md lists.
@@ -103,12 +101,6 @@ func (i *instruments) observables() []metric.Observable {
 	}
 }
 
-// memory is a store in memory that is reported.
-type memory struct {
-	name  string
-	store *memstore.Store
-}
-
 // collect reports the values that go up and down, and what has not been handed over.
 func (o *observer) collect(_ context.Context, to metric.Observer) error {
 	o.handOver()
@@ -138,6 +130,9 @@ func (o *observer) collect(_ context.Context, to metric.Observer) error {
 	}
 	tell(o.degraded, &o.limiters.rest.degraded, o.limiters.rest.plain)
 	for _, m := range o.memory {
+		if !m.reports(o.provider) {
+			continue
+		}
 		now := m.store.Stats()
 		var name []attribute.KeyValue
 		if m.name != "" {

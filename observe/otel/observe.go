@@ -39,7 +39,7 @@ type Option func(*config)
 
 type config struct {
 	provider metric.MeterProvider
-	memory   []memory
+	memory   []*memory
 }
 
 // WithMeterProvider sets where metrics go. The default, also for nil, is what
@@ -55,15 +55,18 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 // WithMemory also reports what a store in memory holds, under a name
 // (stint.store.name). Use it for a store inside another one, such as the secondary of a
 // failover: a limiter's own store is reported without it, under the limiter's name.
-// Observe fails if s is nil. Give each store to one Observe only.
+// Observe fails if s is nil.
 func WithMemory(name string, s *memstore.Store) Option {
-	return func(c *config) { c.memory = append(c.memory, memory{name, s}) }
+	return func(c *config) { c.memory = append(c.memory, &memory{name, s}) }
 }
 
 // Observe reports what the limiter does, and those derived from it by With, until stop
-// is called. It continues across Updates. Call it before the limiter decides anything:
-// requests that already hold slots or wait then are missing from the counts of those
-// that do. Observe and stop are safe for concurrent use.
+// is called. It continues across Updates. Call it before the limiter decides anything: a
+// request whose decision or wait has begun by then isn't counted. Observe and stop are
+// safe for concurrent use.
+//
+// A store in memory that several limiters share is reported once, under the name that it
+// was given first; after its stop, under the next.
 //
 // Limiters are distinguished by stint.WithLimiterName: the metrics of limiters with the
 // same name, or with none, are added up.
@@ -74,22 +77,23 @@ func WithMemory(name string, s *memstore.Store) Option {
 //
 // The error is the meter provider's, or reports a nil store. Then nothing is observed.
 func Observe(lim *stint.Limiter, opts ...Option) (stop func(), err error) {
-	c := config{provider: otel.GetMeterProvider()}
+	usual := otel.GetMeterProvider()
+	c := config{provider: usual}
 	for _, o := range opts {
 		if o != nil {
 			o(&c)
 		}
 	}
 	d := lim.Describe()
-	if own, ok := d.Store.(*memstore.Store); ok && !slices.ContainsFunc(c.memory, func(m memory) bool { return m.store == own }) {
-		c.memory = append(c.memory, memory{d.Name, own})
+	if own, ok := d.Store.(*memstore.Store); ok && !slices.ContainsFunc(c.memory, func(m *memory) bool { return m.store == own }) {
+		c.memory = append(c.memory, &memory{d.Name, own})
 	}
 	for _, m := range c.memory {
 		if m.store == nil {
 			return nil, errors.New("stintotel: WithMemory: the store is nil: write memstore.New()")
 		}
 	}
-	o := newObserver(c.memory)
+	o := newObserver(identity(c.provider, usual), c.memory)
 	if err := o.start(c.provider.Meter(Scope)); err != nil {
 		return nil, err
 	}

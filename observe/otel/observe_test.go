@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +35,8 @@ type watched struct {
 	t      *testing.T
 	reader *metric.ManualReader
 	stop   func()
+
+	provider *metric.MeterProvider
 }
 
 func watch(t *testing.T, memory *memstore.Store, opts ...stint.Option) *watched {
@@ -44,7 +47,8 @@ func watch(t *testing.T, memory *memstore.Store, opts ...stint.Option) *watched 
 		t.Fatal(err)
 	}
 	w.Limiter = lim
-	given := []stintotel.Option{stintotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(w.reader)))}
+	w.provider = metric.NewMeterProvider(metric.WithReader(w.reader))
+	given := []stintotel.Option{stintotel.WithMeterProvider(w.provider)}
 	if memory != nil {
 		given = append(given, stintotel.WithMemory("local", memory))
 	}
@@ -484,7 +488,7 @@ func TestObserveLate(t *testing.T) {
 	})
 }
 
-// Who has begun to wait before anybody counted is not taken off the count.
+// Who has begun to wait before anybody counted isn't counted.
 func TestObserveLateWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim, err := stint.New(stint.Concurrency(1, stint.WithName("x"), stint.WithQueue(5), stint.WithMaxWait(time.Minute)),
@@ -507,8 +511,88 @@ func TestObserveLateWaits(t *testing.T) {
 		is(t, w.read(nil), "waiting_requests{} 1")
 		done(first)
 		synctest.Wait()
-		is(t, w.read(nil), "waiting_requests{} 0", "wait.duration{outcome=admitted} 2 of 3")
+		is(t, w.read(nil), "waiting_requests{} 0", "wait.duration{outcome=admitted} 1 of 1")
 	})
+}
+
+// Who is being admitted when Observe is called isn't counted, and isn't taken off the count.
+func TestObserveDuringAnAdmission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &watched{t: t, reader: metric.NewManualReader()}
+		provider := metric.NewMeterProvider(metric.WithReader(w.reader))
+		begin := sync.OnceFunc(func() {
+			if _, err := stintotel.Observe(w.Limiter, stintotel.WithMeterProvider(provider)); err != nil {
+				t.Error(err)
+			}
+		})
+		lim, err := stint.New(stint.Concurrency(5, stint.WithName("x")), stint.WithKey(stint.Global()), stint.WithObserver(func(e stint.Event) {
+			if e.Kind == stint.EventAdmitted {
+				begin()
+			}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Limiter = lim
+		first, second := w.admit(1, "a"), w.admit(1, "a")
+		done(first)
+		is(t, w.read(nil), "limit.held_slots{limit=x} 1")
+		done(second)
+		is(t, w.read(nil), "limit.held_slots{limit=x} 0", "decisions{limit=x,outcome=admitted} 1")
+	})
+}
+
+// A store that limiters share is reported once, as long as one of them is observed.
+func TestSharedMemory(t *testing.T) {
+	local := memstore.New()
+	w := watch(t, local, stint.Rate(5, time.Hour, stint.WithName("x")), stint.WithStore(local))
+	keys := func() (lines []string) {
+		for _, line := range w.read(nil) {
+			if strings.HasPrefix(line, "memory.key.count") {
+				lines = append(lines, line)
+			}
+		}
+		return lines
+	}
+	var stops []func()
+	for range 2 {
+		lim, err := stint.New(stint.Rate(5, time.Hour, stint.WithName("x")), stint.WithKey(stint.Header("Key")), stint.WithStore(local), stint.WithLimiterName("other"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop, err := stintotel.Observe(lim, stintotel.WithMeterProvider(w.provider))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stops = append(stops, stop)
+	}
+	w.admit(1, "a")
+	for _, step := range []struct {
+		stop func()
+		want []string
+	}{
+		{func() {}, []string{"memory.key.count{store.name=local} 1"}},
+		{w.stop, []string{"memory.key.count{store.name=other} 1"}},
+		{stops[0], []string{"memory.key.count{store.name=other} 1"}},
+		{stops[1], nil},
+	} {
+		step.stop()
+		if got := keys(); !slices.Equal(got, step.want) {
+			t.Errorf("reported %q, want %q", got, step.want)
+		}
+	}
+	elsewhere := &watched{t: t, reader: metric.NewManualReader()}
+	for _, to := range []*metric.ManualReader{w.reader, elsewhere.reader} {
+		p := w.provider
+		if to != w.reader {
+			p = metric.NewMeterProvider(metric.WithReader(to))
+		}
+		if _, err := stintotel.Observe(w.Limiter, stintotel.WithMeterProvider(p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is(t, elsewhere.read(nil), "memory.key.count{store.name=api} 1")
+	is(t, w.read(nil), "memory.key.count{store.name=api} 1")
 }
 
 func TestObserveRefuses(t *testing.T) {

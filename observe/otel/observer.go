@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -16,18 +15,18 @@ import (
 // observer turns events into measurements.
 type observer struct {
 	instruments
-	since    time.Time // when it began
 	collects metric.Registration
 	stopped  atomic.Bool
-	memory   []memory
+	provider any // its identity
+	memory   []*memory
 	series   table[id, series]
 	limiters table[string, limiter]
 }
 
-func newObserver(stores []memory) *observer {
+func newObserver(provider any, stores []*memory) *observer {
 	overflow := []attribute.KeyValue{overflowKey.Bool(true)}
 	return &observer{
-		since: time.Now(), memory: stores,
+		provider: provider, memory: stores,
 		series: table[id, series]{
 			make: func(i id) *series { return newSeries(i.attributes()) },
 			rest: newSeries(overflow),
@@ -48,12 +47,20 @@ func (o *observer) start(meter metric.Meter) (err error) {
 	if err := o.define(meter); err != nil {
 		return err
 	}
-	o.collects, err = meter.RegisterCallback(o.collect, o.observables()...)
-	return err
+	if o.collects, err = meter.RegisterCallback(o.collect, o.observables()...); err != nil {
+		return err
+	}
+	for _, m := range o.memory {
+		m.begin(o.provider)
+	}
+	return nil
 }
 
 func (o *observer) stop() {
 	_ = o.collects.Unregister()
+	for _, m := range o.memory {
+		m.end(o.provider)
+	}
 	o.stopped.Store(true)
 	o.handOver()
 }
@@ -203,14 +210,13 @@ func share(at *stint.LimitStatus) float64 {
 
 // ended takes back what decided has added.
 func (o *observer) ended(e *stint.Event) {
-	before := e.Held > time.Since(o.since) // let in when nobody counted
 	for i := range e.Decision.Limits {
 		at := &e.Decision.Limits[i]
 		switch s := o.of(e, at.Name); {
 		case !at.Allowed:
 		case at.InFlight == 0:
 			s.passed.settled.add(at.Cost)
-		case !before:
+		default:
 			s.slots.add(-at.Cost)
 		}
 	}
@@ -219,9 +225,7 @@ func (o *observer) ended(e *stint.Event) {
 func (o *observer) endWait(ctx context.Context, e *stint.Event) {
 	s := o.series.at(id{limiter: e.Limiter, route: e.Route})
 	o.waited.Record(ctx, e.Waited.Seconds(), s.outcome[e.Kind].record...)
-	if e.Waited <= time.Since(o.since) {
-		s.waiting.add(-1)
-	}
+	s.waiting.add(-1)
 }
 
 // failed counts a failure of the store. The request may have gone on, so this isn't a

@@ -1,0 +1,161 @@
+package stint_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// told is an observer that writes down what it gets.
+type told struct {
+	mu  sync.Mutex
+	got []string
+}
+
+func (o *told) note(what string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.got = append(o.got, what)
+}
+
+func (o *told) Observe(e stint.Event) {
+	what := e.Kind.String()
+	if e.EndsWait {
+		what += " ends a wait"
+	}
+	o.note(what)
+}
+
+func (o *told) Passed(uint8, string, []store.Charge, []store.Result, time.Duration) {
+	o.note("Admitted")
+}
+func (o *told) Ended(uint8) { o.note("Ended") }
+
+// interrupted is a store that calls a function in the midst of each Take.
+type interrupted struct {
+	store.Store
+	during func()
+}
+
+func (s *interrupted) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	err := s.Store.Take(ctx, charges, results)
+	s.during()
+	return err
+}
+
+// An observer that is added while a request is decided, waits or holds something gets
+// nothing of it, and all of the next.
+func TestLateObservers(t *testing.T) {
+	const name = "x"
+	for _, tt := range []struct {
+		name  string
+		limit stint.Limit
+		whole string // what an early observer gets of one request
+	}{
+		{"a rate", stint.Rate(1<<20, time.Second, stint.WithName(name)), "Admitted Ended"},
+		{"slots", stint.Concurrency(9, stint.WithName(name)), "Admitted Ended"},
+		{"a slot that is waited for", stint.Concurrency(1, stint.WithName(name), stint.WithQueue(9)), "Waiting Admitted ends a wait Ended"},
+		{"a turn", stint.Rate(1, time.Second, stint.WithName(name), stint.WithMaxWait(time.Minute)), "Waiting Admitted ends a wait Ended"},
+		{"a settled cost", stint.Rate(1<<20, time.Second, stint.WithName(name), stint.WithSettle(stint.FailedOnly)), "Admitted Settled Ended"},
+	} {
+		for _, way := range []struct {
+			name string
+			add  func(t *testing.T, l *stint.Limiter, o *told, opts []stint.Option)
+		}{
+			{"Observe", func(_ *testing.T, l *stint.Limiter, o *told, _ []stint.Option) { l.Observe(o.Observe) }},
+			{"ObserveBriefly", func(_ *testing.T, l *stint.Limiter, o *told, _ []stint.Option) { l.ObserveBriefly(o) }},
+			{"WithObserver", func(t *testing.T, l *stint.Limiter, o *told, opts []stint.Option) {
+				if err := l.Update(append(opts, stint.WithObserver(o.Observe))...); err != nil {
+					t.Error(err)
+				}
+			}},
+		} {
+			for _, beside := range []bool{false, true} {
+				for _, when := range []string{"in the store", "at the admission", "in the handler", "while it waits"} {
+					waits := strings.HasPrefix(tt.whole, "Waiting")
+					if when == "while it waits" && !waits || when == "at the admission" && !beside {
+						continue
+					}
+					t.Run(strings.Join([]string{tt.name, way.name, when, map[bool]string{true: "beside another", false: "alone"}[beside]}, ", "), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) {
+							s := &interrupted{memstore.New(), func() {}}
+							opts := []stint.Option{theKey, tt.limit, stint.WithStore(s)}
+							l := limiter(t, opts...)
+							var late, early told
+							var once sync.Once
+							armed := false
+							added := func(at string) {
+								if at == when && armed {
+									once.Do(func() { way.add(t, l, &late, opts) })
+								}
+							}
+							if beside {
+								l.Observe(func(e stint.Event) {
+									if early.Observe(e); e.Kind == stint.EventAdmitted {
+										added("at the admission")
+									}
+								})
+							}
+							hold := func(during func()) {
+								p, err := l.Admit(httptest.NewRecorder(), get("/"))
+								if err != nil {
+									t.Error(err)
+									return
+								}
+								during()
+								if next, wrap := p.Next(get("/")); wrap != nil {
+									wrap(httptest.NewRecorder()).WriteHeader(200)
+									_ = next
+								}
+								p.Done()
+							}
+							// One request holds what the next waits for.
+							request := func(during func()) {
+								var before *stint.Permit
+								if waits {
+									was := s.during
+									s.during = func() {}
+									p, err := l.Admit(httptest.NewRecorder(), get("/"))
+									if err != nil {
+										t.Fatal(err)
+									}
+									before, s.during = p, was
+								}
+								armed = true
+								done := make(chan struct{})
+								go func() { defer close(done); hold(during) }()
+								synctest.Wait()
+								added("while it waits")
+								before.Done()
+								<-done
+								time.Sleep(time.Minute)
+							}
+							s.during = func() { added("in the store") }
+							request(func() { added("in the handler") })
+							if got := strings.Join(late.got, " "); got != "" && got != "Updated" {
+								t.Errorf("of the request under way it gets %s", got)
+							}
+							late.got = nil
+							request(func() {})
+							want := tt.whole
+							if waits { // and the request before it
+								want = "Admitted Waiting Ended Admitted ends a wait Ended"
+							}
+							if got := strings.Join(late.got, " "); got != want {
+								t.Errorf("of the next it gets %s, want %s", got, want)
+							}
+						})
+					})
+				}
+			}
+		}
+	}
+}
