@@ -23,13 +23,18 @@ import (
 type found struct {
 	Limiter string
 	Index   int
-	Key     string // as it was typed
+	Key     string
 	Error   string
 	Done    string // the result of an action
 	Banned  bool   // by a ban that can be lifted for this key
 	Limits  []standing
 	Missing []string // limits that can't be looked up
 }
+
+// Escaped returns the key as the form of actions holds it. Not every key is the same after
+// a browser has read it from a page and sent it: NUL bytes and what isn't UTF-8 are
+// replaced, and so are the ends of lines.
+func (f *found) Escaped() string { return url.PathEscape(f.Key) }
 
 // standing is where a key stands with a limit.
 type standing struct {
@@ -56,7 +61,14 @@ func (p *page) key(w http.ResponseWriter, r *http.Request, who string) {
 		return
 	}
 	b := p.boards[i]
-	f := &found{Limiter: b.title(i), Index: i, Key: r.PostFormValue("key")}
+	key := r.PostFormValue("key")
+	if r.PostForm.Has("escaped") {
+		if key, err = url.PathUnescape(r.PostFormValue("escaped")); err != nil {
+			http.Error(w, "no such key", http.StatusBadRequest)
+			return
+		}
+	}
+	f := &found{Limiter: b.title(i), Index: i, Key: key}
 	if do := r.PostFormValue("do"); do != "" && do != "look" {
 		act := actions[do]
 		switch {

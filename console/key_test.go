@@ -3,9 +3,11 @@ package console_test
 import (
 	"bytes"
 	"context"
+	"html"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -151,5 +153,32 @@ func TestActionsOffered(t *testing.T) {
 	never := page(t, console.Limiters(limiter(t, stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-Api-Key")))), console.WithActions())
 	if w := ask(never, "POST", "/key", keyForm("k", "lift")); w.Code != 422 || !strings.Contains(text(w.Body.String()), "this limiter bans no key") {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// The key that is reset is the one that was looked up, whatever bytes it has: no field of a
+// form holds a NUL byte, a line's end or what isn't UTF-8 as it is.
+func TestTheKeyLookedUpIsReset(t *testing.T) {
+	inputs := regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
+	for _, key := range []string{"a\x00b", "a\nb", "a\r\nb", "a\xffb", "a%00b", "a+b", `a"b`, "\ufffd"} {
+		l := limiter(t, stint.Rate(1, time.Hour, stint.WithName("api")), stint.WithKey(stint.GivenKey()))
+		h := page(t, console.Limiters(l), console.WithActions(), console.WithLogger(slog.New(slog.DiscardHandler)))
+		if err := l.Allow(t.Context(), key, 1); err != nil {
+			t.Fatal(err)
+		}
+		form := keyForm("", "reset")
+		form.Del("key")
+		for _, m := range inputs.FindAllStringSubmatch(ask(h, "POST", "/key", keyForm(key, "look")).Body.String(), -1) {
+			// As a browser reads and sends it.
+			value := strings.NewReplacer("\r\n", "\r\n", "\r", "\r\n", "\n", "\r\n", "\x00", "\ufffd").Replace(strings.ToValidUTF8(html.UnescapeString(m[2]), "\ufffd"))
+			form.Set(m[1], value)
+		}
+		w := ask(h, "POST", "/key", form)
+		if w.Code != 200 || !strings.Contains(text(w.Body.String()), "This key was reset") {
+			t.Errorf("%q: %d %s", key, w.Code, w.Body)
+		}
+		if d, err := l.Peek(t.Context(), key); err != nil || !d.Allowed {
+			t.Errorf("%q was looked up, and another key reset: %v", key, err)
+		}
 	}
 }
