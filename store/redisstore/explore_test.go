@@ -74,7 +74,9 @@ func (s *Store) settled(t *ticket[settling]) error {
 
 func (s *Store) handBack(t *ticket[settling]) (ended <-chan error) {
 	s.settled(t)
-	return nil
+	tried := make(chan error, 1)
+	tried <- nil
+	return tried
 }
 `
 
@@ -84,7 +86,7 @@ var unwired = []orders.Edit{
 	{File: "take.go", Was: "s.takes.do(ctx, t)", Is: "s.decided(t)"},
 	{File: "settle.go", Was: "if _, err := s.settles.do(ctx, tickets[0]); err != nil {", Is: "if err := s.settled(tickets[0]); err != nil {"},
 	{File: "giveback.go", Was: "func (s *Store) handBack(", Is: "func (s *Store) handBackThere("},
-	{File: "reset.go", Was: "	go func() {\n		s.exec(due, calls)\n		done <- calls[0].cmd.Err()\n	}()\n", Is: "	there.Reset(key, limits)\n	done <- nil\n	_ = calls\n"},
+	{File: "reset.go", Was: "	go func() { done <- s.execAll(due, calls) }()\n", Is: "	there.Reset(key, limits)\n	done <- nil\n	_ = calls\n"},
 	{File: "reset.go", Was: "context.WithTimeout(ctx, s.timeout)", Is: "ctx, func() {}"},
 	{File: "script.go", Was: "	now := time.Now\n", Is: "	return 0\n	now := time.Now\n"},
 	{File: "leasing.go", Was: "time.AfterFunc(s.maxAge, s.sweep)", Is: "new(time.Timer)"},

@@ -18,11 +18,7 @@ func WithHelpClock(now func() time.Time) Option {
 }
 
 // Sweep gives back what WithLeasing holds too long, and waits for it.
-func (s *Store) Sweep() {
-	for _, ended := range s.giveBack(false) {
-		<-ended
-	}
-}
+func (s *Store) Sweep() { s.giveBack(false) }
 
 // Renew renews all leases now, and reports whether the server has answered.
 func (s *Store) Renew() bool { return s.renew(0) }

@@ -123,7 +123,7 @@ var renewedThere = []orders.Edit{
 	{File: "settle.go", Was: "if _, err := s.settles.do(ctx, tickets[0]); err != nil {", Is: "if err := s.released(tickets[0]); err != nil {"},
 	{File: "take.go", Was: "s.takes.do(ctx, t)", Is: "s.decided(t)"},
 	{File: "reset.go", Was: "context.WithTimeout(ctx, s.timeout)", Is: "ctx, func() {}"},
-	{File: "reset.go", Was: "	go func() {\n		s.exec(due, calls)\n		done <- calls[0].cmd.Err()\n	}()\n", Is: "	if there.Reset() {\n		done <- nil\n	} else {\n		done <- ErrUnavailable\n	}\n	_ = calls\n"},
+	{File: "reset.go", Was: "	go func() { done <- s.execAll(due, calls) }()\n", Is: "	if there.Reset() {\n		done <- nil\n	} else {\n		done <- ErrUnavailable\n	}\n	_ = calls\n"},
 }
 
 const leaseTime = 15 * time.Second

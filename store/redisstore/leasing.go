@@ -54,6 +54,7 @@ type stocks struct {
 	held   map[stockOf]*stock
 	timer  *time.Timer // runs sweep while anything is held
 	closed bool
+	backs  sync.WaitGroup // of giveBack, while it has something
 }
 
 func newStocks(n int64, maxAge time.Duration) *stocks {
@@ -197,7 +198,8 @@ func (s *stocks) watch() {
 }
 
 // expired removes what is too old to be given out, or everything, and returns it as
-// charges that settle it back.
+// charges that settle it back. If there are any, the caller
+// calls backs.Done when that has been tried.
 func (s *stocks) expired(all bool) (back []store.Charge) {
 	now := s.now()
 	s.mu.Lock()
@@ -217,6 +219,9 @@ func (s *stocks) expired(all bool) (back []store.Charge) {
 	}
 	if len(s.held) > 0 {
 		s.watch()
+	}
+	if len(back) > 0 {
+		s.backs.Add(1)
 	}
 	return back
 }
@@ -251,8 +256,8 @@ func (s *Store) takeStock(ctx context.Context, charges []store.Charge, results [
 		taken[0] = store.Result{}
 	}
 	ok, over := s.stocks.fetched(c, k, taken[0], n, &results[0])
-	if over > 0 {
-		s.putBack(store.Charge{Key: c.Key, Limit: c.Limit, Cost: n - over, Receipt: taken[0].Receipt})
+	if over > 0 { // who waits for all calls before the client is closed loses nothing
+		<-s.putBack(store.Charge{Key: c.Key, Limit: c.Limit, Cost: n - over, Receipt: taken[0].Receipt})
 	}
 	if ok || err != nil {
 		return err
@@ -260,15 +265,25 @@ func (s *Store) takeStock(ctx context.Context, charges []store.Charge, results [
 	return s.ask(ctx, charges, results)
 }
 
-// giveBack settles back what has been held too long, or everything.
-func (s *Store) giveBack(all bool) (ended []<-chan error) {
+// giveBack settles back what has been held too long, or everything, and returns when that
+// has been tried: after the timeout of a call at the latest.
+func (s *Store) giveBack(all bool) {
 	if s.stocks == nil {
-		return nil
+		return
 	}
-	for _, c := range s.stocks.expired(all) {
-		ended = append(ended, s.putBack(c))
+	if back := s.stocks.expired(all); len(back) > 0 {
+		ended := make([]<-chan error, len(back))
+		for i, c := range back {
+			ended[i] = s.putBack(c)
+		}
+		for _, tried := range ended {
+			<-tried
+		}
+		s.stocks.backs.Done()
 	}
-	return ended
+	if all { // also what has become too old just before
+		s.stocks.backs.Wait()
+	}
 }
 
 // putBack settles c without waiting for it, unless its key has been reset since.

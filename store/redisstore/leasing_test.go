@@ -180,9 +180,10 @@ func TestLeasingNeverAdmitsMore(t *testing.T) {
 	}
 }
 
-// What is left goes back: after Close the server knows what was used.
+// What is left goes back before Close returns: who then closes the client loses nothing.
 func TestLeasingGivesBack(t *testing.T) {
-	rdb := redistest.Start(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+	server := redistest.Start(t)
+	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 	l := denyLimit(t, store.Spec{Name: "rate", Units: 1, Period: time.Hour, Burst: 1000})
 	charges, results := []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)
 	ctx := context.Background()
@@ -196,15 +197,45 @@ func TestLeasingGivesBack(t *testing.T) {
 		t.Errorf("%d remain here, want 993", results[0].Remaining)
 	}
 	s.Close()
-	other := New(rdb, WithTimeout(time.Minute))
+	if err := rdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	other := New(server.Client(), WithTimeout(time.Minute))
 	defer other.Close()
 	charges[0].Cost = 0
-	for left := int64(0); left != 993; time.Sleep(time.Millisecond) { // a real server
-		if err := other.Take(ctx, charges, results); err != nil {
-			t.Fatal(err)
-		}
-		if left = results[0].Remaining; left > 993 {
-			t.Fatalf("%d remain, want 993", left)
-		}
+	if err := other.Take(ctx, charges, results); err != nil || results[0].Remaining != 993 {
+		t.Errorf("%d remain, %v; want 993", results[0].Remaining, err)
+	}
+}
+
+// Close waits for what the store has begun to give back, and no longer than a call takes.
+func TestCloseWaitsForGivingBack(t *testing.T) {
+	for _, x := range []struct {
+		name               string
+		took, closes, want time.Duration
+	}{
+		{"what it holds", 30 * time.Millisecond, 0, 30 * time.Millisecond},
+		{"what became too old", 60 * time.Millisecond, 70 * time.Millisecond, 110 * time.Millisecond},
+		{"a server that doesn't answer", time.Hour, 0, defaultTimeout},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := New(nil, WithLeasing(100, 50*time.Millisecond))
+				s.settles.send = func(context.Context, []*ticket[settling]) { time.Sleep(x.took) }
+				l := denyLimit(t, store.Spec{Name: "rate", Units: 1000, Period: time.Second})
+				start := time.Now()
+				s.stocks.held[stockOf{"k", l.Hash()}] = &stock{
+					limit: l, left: 5, until: start.Add(50 * time.Millisecond),
+					charged: store.Result{OK: true, Receipt: store.Receipt{Instant: 1, Cost: 10}},
+				}
+				s.stocks.watch()
+				time.Sleep(x.closes)
+				s.Close()
+				if took := time.Since(start); took != x.want {
+					t.Errorf("Close returns after %v, want %v", took, x.want)
+				}
+				time.Sleep(2 * time.Hour) // what it left behind ends
+			})
+		})
 	}
 }

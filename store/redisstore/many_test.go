@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -223,4 +224,113 @@ func TestManyLeases(t *testing.T) {
 	if lost != 1 {
 		t.Errorf("%d reported lost, want 1", lost)
 	}
+}
+
+// Turns given up latest first give back everything, also if they are more than go into
+// one call, and if the server knows the script of the later calls only.
+func TestManySettlementsKeepTheirOrder(t *testing.T) {
+	ctx := context.Background()
+	s := manyStore(t, redistest.Start(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true }))
+	rate := denyLimit(t, store.Spec{Name: "rate", Units: 1, Period: time.Hour, Burst: 1})
+	log := denyLimit(t, store.Spec{Name: "log", Units: 1, Period: time.Hour, Algorithm: store.SlidingLog})
+	take := func(key string, l *store.Limit, cost int64) store.Charge {
+		c, r := store.Charge{Key: key, Limit: l, Cost: cost, MaxWait: 365 * 24 * time.Hour}, make([]store.Result, 1)
+		if err := s.Take(ctx, []store.Charge{c}, r); err != nil || !r[0].OK {
+			t.Fatalf("%+v, %v", r[0], err)
+		}
+		c.Cost, c.Receipt = 0, r[0].Receipt
+		return c
+	}
+	if err := s.Settle(ctx, []store.Charge{take("another", rate, 1)}, make([]store.Result, 1)); err != nil {
+		t.Fatal(err)
+	}
+	var back []store.Charge
+	for range mostKeys + mostKeys/2 {
+		back = append(back, take("k", rate, 1))
+	}
+	back = append(back, take("k", log, 1))
+	slices.Reverse(back)
+	results := make([]store.Result, len(back))
+	if err := s.Settle(ctx, back, results); err != nil {
+		t.Fatal(err)
+	}
+	if last := results[len(back)-1]; last.Remaining != 1 || last.ResetAfter > 0 {
+		t.Errorf("reserved for another %v", last.ResetAfter)
+	}
+}
+
+// If one of several calls that a Settle needs fails, later ones aren't made.
+func TestManySettlementsEndWithAFailure(t *testing.T) {
+	ctx := context.Background()
+	server := redistest.Start(t)
+	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+	sent := 0
+	rdb.AddHook(failing(func(cmd redis.Cmder) error {
+		if sent++; sent == 2 {
+			return errors.New("no route")
+		}
+		return nil
+	}))
+	s := manyStore(t, rdb)
+	l := denyLimit(t, store.Spec{Name: "n", Units: 9, Period: time.Hour})
+	charges := make([]store.Charge, 3*mostKeys)
+	for i := range charges {
+		charges[i] = store.Charge{Key: fmt.Sprint(i), Limit: l, Receipt: store.Receipt{Instant: 1, Cost: 1}}
+	}
+	// The first one is sent with its text: the server doesn't know the script.
+	if err := s.Settle(ctx, charges, make([]store.Result, len(charges))); !errors.Is(err, ErrIndeterminate) || sent != 2 {
+		t.Errorf("%v after %d commands", err, sent)
+	}
+}
+
+// failing fails commands before they are sent.
+type failing func(redis.Cmder) error
+
+func (f failing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := f(cmd); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (f failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A Reset may have any number of limits.
+func TestManyLimitsAreReset(t *testing.T) {
+	ctx := context.Background()
+	s := manyStore(t, redistest.Start(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true }))
+	limits := make([]*store.Limit, 8001)
+	for i := range limits {
+		limits[i] = denyLimit(t, store.Spec{Name: fmt.Sprint("n", i), Units: 9, Period: 24 * time.Hour})
+	}
+	take := func(cost, want int64) {
+		t.Helper()
+		for at := 0; at < len(limits); at += mostCharges {
+			part := limits[at:min(at+mostCharges, len(limits))]
+			charges, results := make([]store.Charge, len(part)), make([]store.Result, len(part))
+			for i, l := range part {
+				charges[i] = store.Charge{Key: "k", Limit: l, Cost: cost}
+			}
+			if err := s.Take(ctx, charges, results); err != nil {
+				t.Fatal(err)
+			}
+			for i, r := range results {
+				if r.Remaining != want {
+					t.Fatalf("limit %d: %d left, want %d", at+i, r.Remaining, want)
+				}
+			}
+		}
+	}
+	take(5, 4)
+	if err := s.Reset(ctx, "k", limits...); err != nil {
+		t.Fatal(err)
+	}
+	take(0, 9)
 }

@@ -1,21 +1,24 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/stint-go/stint/lua"
 	"github.com/stint-go/stint/store"
 )
 
 // Reset implements store.Resetter. Leases of the limits that this store holds are no
-// longer renewed; those of other processes are reported lost there (WithLost). If it
-// fails, leases are renewed as before.
+// longer renewed; those of other processes are reported lost there (WithLost). More than
+// 1000 limits go in several calls. If Reset fails, some limits may have been reset, and
+// leases are renewed as before.
 func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
 	if s.wrong != nil {
 		return s.wrong
 	}
-	keys := make([]string, 0, 2*len(limits)) // all in one slot: they share a tag
+	keys := make([]string, 0, len(limits)) // all in one slot: they share a tag
 	for _, l := range limits {
 		if l == nil || l.Hash() == 0 {
 			return fmt.Errorf("redisstore: %w", store.ErrLimit)
@@ -25,26 +28,20 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	if len(limits) == 0 {
 		return nil
 	}
-	for i, l := range limits {
-		if algorithms[l.Algorithm()].stocked { // any store may have taken some
-			keys = append(keys, resetKey(keys[i]))
-		}
-	}
 	defer s.denies.forget(key)
 	defer s.stocks.forget(key, limits)
 	if ctx.Err() != nil {
 		return left(ctx)
 	}
-	ended := s.leases.resetting(keys[:len(limits)])
+	ended := s.leases.resetting(keys)
 	due, end := context.WithTimeout(ctx, s.timeout)
 	defer end()
-	args := append(make([]any, s.head(keys)), s.told(nil).clock, len(limits))
-	calls := []call{s.call(lua.Reset(), s.siteOf(keys[0]), keys, args)}
+	var calls []call
+	for n := 0; n < len(keys); n += mostKeys {
+		calls = append(calls, s.resetCall(keys[n:min(n+mostKeys, len(keys))], limits[n:]))
+	}
 	done := make(chan error, 1)
-	go func() {
-		s.exec(due, calls)
-		done <- calls[0].cmd.Err()
-	}()
+	go func() { done <- s.execAll(due, calls) }()
 	var err error
 	select {
 	case err = <-done:
@@ -56,4 +53,26 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 		return left(ctx)
 	}
 	return classified(err)
+}
+
+// execAll makes the calls and returns the first error of them.
+func (s *Store) execAll(ctx context.Context, calls []call) (err error) {
+	s.exec(ctx, calls)
+	for i := range calls {
+		err = cmp.Or(err, calls[i].cmd.Err())
+	}
+	return err
+}
+
+// resetCall returns the call that forgets keys, which are those of the first limits.
+func (s *Store) resetCall(keys []string, limits []*store.Limit) call {
+	n := len(keys)
+	keys = slices.Clone(keys)
+	for i, key := range keys {
+		if algorithms[limits[i].Algorithm()].stocked { // any store may have taken some
+			keys = append(keys, resetKey(key))
+		}
+	}
+	args := append(make([]any, s.head(keys)), s.told(nil).clock, n)
+	return s.call(lua.Reset(), s.siteOf(keys[0]), keys, args)
 }

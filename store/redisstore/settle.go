@@ -105,7 +105,10 @@ func (s *Store) release(charges []store.Charge) {
 	}
 }
 
-// sendSettles calls the server for a batch.
+// sendSettles calls the server for a batch. Each round sends up to mostKeys settlements to
+// each place, in order: the next go when the server has answered those before, since what
+// a turn gives back depends on the turns behind it. Had they left together, a script that
+// the server lacks, and that is sent again with its text, would be overtaken.
 func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 	for _, t := range batch {
 		w := &t.what
@@ -117,10 +120,12 @@ func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 	}
 	left := batch
 	var asked []int64
-	for n := 0; n < tries && len(left) > 0; n++ {
-		var more []int64
-		left, more = s.settleOnce(ctx, left, asked)
-		asked = append(asked, more...)
+	for n := 0; n < tries && len(left) > 0; {
+		again, more, progress := s.settleOnce(ctx, left, asked)
+		left, asked = again, append(asked, more...)
+		if !progress {
+			n++
+		}
 	}
 	for _, t := range left {
 		t.failed = graver(t.failed, fmt.Errorf("redisstore: %w: %w", ErrUnavailable, errAsks))
@@ -132,33 +137,32 @@ func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 	}
 }
 
-// settleOnce returns the tickets of which something wasn't settled because windows of
-// the calendar were missing, and the instants asked for.
-func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked []int64) (again []*ticket[settling], more []int64) {
+// settleOnce makes one round. It returns the tickets of which something is left: later
+// settlements, and those that weren't made because windows of the calendar were missing,
+// with the instants asked for. If one settlement of a ticket fails, its later ones aren't
+// sent. progress says that the round was answered or failed in part at least.
+func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked []int64) (again []*ticket[settling], more []int64, progress bool) {
 	groups := grouped(batch, siteOfSettling)
-	var pieces [][]*settlement // of the groups, in their order
-	var calls []call
+	pieces := make([][]*settlement, len(groups))
+	calls := make([]call, len(groups))
 	told := s.told(asked)
-	for _, group := range groups {
-		var made []*settlement
+	for i, group := range groups {
+		piece := make([]*settlement, 0, len(group))
 		for _, t := range group {
-			for j := range t.what.made {
-				made = append(made, &t.what.made[j])
+			for j := range t.what.made[:min(len(t.what.made), mostKeys-len(piece))] {
+				piece = append(piece, &t.what.made[j])
 			}
 		}
-		for piece := range slices.Chunk(made, mostKeys) {
-			script, keys, args := settleArgs(piece, told)
-			args = append(make([]any, s.head(keys)), args...)
-			calls = append(calls, s.call(script, group[0].what.site, keys, args))
-			pieces = append(pieces, piece)
-		}
+		script, keys, args := settleArgs(piece, told)
+		args = append(make([]any, s.head(keys)), args...)
+		pieces[i], calls[i] = piece, s.call(script, group[0].what.site, keys, args)
 	}
 	s.exec(ctx, calls)
-	stale := make(map[*settlement]bool)
-	failed := make(map[*settlement]error)
-	for i, piece := range pieces {
+	for i, group := range groups {
+		piece := pieces[i]
 		reply, err := calls[i].cmd.Result()
 		err = classified(err)
+		var stale []*settlement
 		if err == nil {
 			var now int64
 			var left unanswered[*settlement]
@@ -167,35 +171,37 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked
 			} else {
 				s.learn(now)
 			}
-			for _, m := range left.what {
-				stale[m] = true
-			}
-			more = append(more, left.asked...)
+			stale, more = left.what, append(more, left.asked...)
 		}
-		if err != nil {
-			for _, m := range piece {
-				failed[m] = err
+		progress = progress || err != nil || len(stale) < len(piece)
+		for _, t := range group {
+			w := &t.what
+			sent := min(len(w.made), len(piece))
+			for _, m := range piece[:sent] {
+				s.denies.forget(m.charge.Key) // made, for all that is known
 			}
-		}
-	}
-	for _, t := range batch {
-		var left []settlement
-		for j := range t.what.made {
-			m := &t.what.made[j]
-			s.denies.forget(m.charge.Key) // made, for all that is known
-			switch err := failed[m]; {
-			case err != nil:
-				t.failed = graver(t.failed, err)
-			case stale[m]:
-				left = append(left, *m)
+			var left []settlement
+			switch {
+			case err != nil && sent > 0:
+				t.failed = err
+				w.made = nil
+				continue
+			case len(stale) == 0:
+				w.settled = w.settled || sent > 0
 			default:
-				t.what.settled = true
+				for _, m := range piece[:sent] {
+					if slices.Contains(stale, m) {
+						left = append(left, *m)
+					} else {
+						w.settled = true
+					}
+				}
+			}
+			piece = piece[sent:]
+			if w.made = append(left, w.made[sent:]...); len(w.made) > 0 {
+				again = append(again, t)
 			}
 		}
-		if len(left) > 0 {
-			t.what.made = left
-			again = append(again, t)
-		}
 	}
-	return again, more
+	return again, more, progress
 }

@@ -44,6 +44,40 @@ func (m *Mutex) note(what string) {
 	}
 }
 
+// WaitGroup is sync.WaitGroup.
+type WaitGroup struct {
+	n     int
+	taken bool // n isn't 0
+}
+
+// Add is a step.
+func (w *WaitGroup) Add(n int) {
+	steps.At(steps.Store, unsafe.Pointer(w))
+	w.add(n)
+}
+
+// Done is a step. Like Unlock, it can't be taken where the step can that waits for it.
+func (w *WaitGroup) Done() {
+	steps.At(steps.Unlock, unsafe.Pointer(w))
+	w.add(-1)
+}
+
+// Wait is a step that waits for the last Done.
+func (w *WaitGroup) Wait() {
+	steps.AtLock(unsafe.Pointer(w), &w.taken)
+	if steps.Tracing() {
+		steps.Note("waits for group %s no more", steps.Name(unsafe.Pointer(w)))
+	}
+}
+
+func (w *WaitGroup) add(n int) {
+	w.n += n
+	w.taken = w.n != 0
+	if steps.Tracing() {
+		steps.Note("group %s is %d", steps.Name(unsafe.Pointer(w)), w.n)
+	}
+}
+
 // Pool is a sync.Pool that loses nothing. Get and Put are no steps: what comes from a pool
 // tells nothing.
 type Pool struct {
