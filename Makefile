@@ -58,7 +58,7 @@ chromium:
 	echo "no chromium, which these tests drive: apt-get install chromium changes that" >&2; exit 1
 
 test-install: ## what a release would tag, installed by who has nothing else, in half a minute
-	STINT_SUITE=install $(GO) test -count=1 -run '^TestInstall' .
+	STINT_SUITE=install $(GO) test -count=1 -run '^TestInstall' . ./store/redisstore
 
 test-observe: prometheus ## dashboard and alerts, on a real Prometheus that scrapes a server under load, in half a minute
 	@echo "asking a Prometheus for each panel and each alert: about half a minute"

@@ -47,10 +47,11 @@ func TestHookPanics(t *testing.T) {
 	for name, own := range map[string]bool{"on the store's goroutine": false, "on the caller's": true} {
 		t.Run(name, func(t *testing.T) {
 			logged := logs(t)
-			rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = own })
+			rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 			hook := &panicking{}
 			rdb.AddHook(hook)
 			s := manyStore(t, rdb)
+			s.takes.direct, s.settles.direct = own, own
 			rate := denyLimit(t, store.Spec{Name: "n", Units: 9, Period: 24 * time.Hour})
 			slot := denyLimit(t, store.Spec{Name: "n", Units: 1, Algorithm: store.Concurrency})
 			take := func(l *store.Limit) (r [1]store.Result, err error) {

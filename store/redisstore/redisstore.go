@@ -1,7 +1,7 @@
 // Package redisstore is a store in Redis or Valkey. All processes that use the same
 // server, cluster or ring share its limits:
 //
-//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
+//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 //	limiter, err := stint.New(…, stint.WithStore(redisstore.New(rdb)))
 //
 // All limits of a Take are decided in one call of a script, by the server's clock. The
@@ -33,18 +33,30 @@
 // # Failure
 //
 // No call is sent twice: if an answer is lost, the call fails and the charge may stand.
-// No call takes longer than [WithTimeout], whatever timeouts the client has. But a
-// client without ContextTimeoutEnabled goes on waiting for the server by itself, and
-// while all 8 connections used here do so, calls fail at once. Errors have a class:
+// No call takes longer than [WithTimeout], whatever timeouts the client has. A
+// *redis.Client, Sentinel's included, ends its part of the call then too: a clone with
+// ContextTimeoutEnabled makes the store's calls, on the same connections and behind your
+// hooks. The store adds a hook for that at its first call; hooks that you add later don't
+// see the store's calls. Your own calls stay as they are.
+//
+// A cluster's or a ring's client can't be cloned. Set its ContextTimeoutEnabled: without it
+// the client goes on waiting for the server by itself, and while all 8 connections used here
+// do so, calls fail at once. Also, each call then takes another goroutine, and a caller by
+// itself waits half as long again. New logs a warning to slog.Default.
+//
+// Errors have a class:
 // [ErrUnavailable], [ErrIndeterminate], [ErrServer] or [ErrConfiguration].
 //
 // If a decision is granted to a caller that has gone, or that was told of the timeout,
 // it is settled back when its answer arrives. That is retried for one to two minutes
 // while the server is known not to have done it. So the server has charged what callers
 // were granted, less what they settled back, plus what was lost on the way: grants whose
-// answers never came, and requests to give back. A client with ContextTimeoutEnabled
-// doesn't wait for late answers. Slots that a call without an answer may have taken, and
-// those whose release failed, are released when the server answers again.
+// answers never came, and requests to give back.
+//
+// A client with ContextTimeoutEnabled closes the connection at the timeout, so a late answer
+// is lost: what it granted stands until time gives it back. A client without the option reads
+// late answers, and they are settled back. Slots that a call without an answer may have
+// taken, and those whose release failed, are released when the server answers again.
 //
 // # Leases
 //
@@ -90,6 +102,7 @@ type Store struct {
 	leases  leases
 	unheld  unheldSlots
 
+	first   sync.Once // call
 	closing sync.Once
 	closed  chan struct{}
 }
@@ -185,8 +198,9 @@ func WithLost(lost func(key string, limit *store.Limit)) Option {
 }
 
 // New returns a store that uses client: a *redis.Client, with or without Sentinel, a
-// *redis.ClusterClient or a *redis.Ring. It makes no call to the server. The client
-// remains the caller's to close.
+// *redis.ClusterClient or a *redis.Ring. Set ContextTimeoutEnabled of the latter two: see
+// the package comment. New makes no call to the server. The client remains the caller's
+// to close.
 //
 // If client is nil, or a prefix contains braces, stint.New refuses the store, and every
 // call fails with ErrConfiguration.
@@ -202,11 +216,17 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	switch c := client.(type) {
 	case nil:
 	case *redis.Client:
-		direct = c != nil && c.Options().ContextTimeoutEnabled
+		direct = c != nil
 	case *redis.ClusterClient:
 		s.layout = bySlot
+		if c != nil && !c.Options().ContextTimeoutEnabled {
+			warnOfWaiting("ClusterOptions")
+		}
 	case *redis.Ring:
 		s.layout = byTag
+		if c != nil && !c.Options().ContextTimeoutEnabled {
+			warnOfWaiting("RingOptions")
+		}
 	default:
 		s.layout, s.alone = bySlot, true
 	}
@@ -245,9 +265,13 @@ func (s *Store) Misconfigured() (all []*store.SpecError) {
 // Observe implements store.Observable. It reports lost leases to o: see WithLost.
 func (s *Store) Observe(o *store.Observer) { s.tells.Observe(o) }
 
-// Close ends the renewal of leases and gives back what WithLeasing holds. Slots still
-// held come free when they are released, which the store still does, or within the
-// lease's time. Leases taken later aren't renewed. Close doesn't close the client.
+// Close ends the renewal of leases and gives back what WithLeasing holds. It returns when
+// that has been tried, after the time of WithTimeout at the latest, so the client may be
+// closed then: Close doesn't close it. If the server doesn't answer, it is tried once more
+// in the background.
+//
+// Slots still held come free when they are released, which the store still does, or within
+// the lease's time. Leases taken later aren't renewed.
 func (s *Store) Close() error {
 	s.closing.Do(func() { close(s.closed) })
 	s.leases.close()

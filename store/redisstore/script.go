@@ -129,6 +129,7 @@ func (s *Store) try(ctx context.Context, calls []call, name string) {
 // process returns the error of commands that were never given to a server; the others
 // have their own.
 func (s *Store) process(ctx context.Context, calls []call) error {
+	s.first.Do(s.bounded)
 	if len(calls) == 1 || s.alone {
 		for i := range calls {
 			_ = s.client.Process(ctx, once{calls[i].cmd})
