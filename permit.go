@@ -21,8 +21,7 @@ type Permit struct {
 	lim      *version
 	outer    *Permit   // of the next outer limiter, or nil
 	holds    bool      // Done has something to release or settle
-	carry    bool      // Next puts the permit into the context
-	major    int8      // of the request's HTTP version; 0 outside HTTP
+	request  request   // 0 outside HTTP
 	told     telling   // whether observers were told of it
 	class    uint8     // of priority, if some limit has slots
 	state    uint32    // one of the states below, for atomic access, and above its bits which observers get its events
@@ -58,6 +57,15 @@ func (p *Permit) detached() bool { return atomic.LoadUint32(&p.state)&(1<<stateB
 // below returns which observers get the permit's events: see Event.below. It shares a word
 // with the state, so that a permit of one limit fits into 256 bytes.
 func (p *Permit) below() uint32 { return atomic.LoadUint32(&p.state) >> stateBits }
+
+// request is what a permit keeps of its request, as flags: a field more would make every
+// permit larger by a size class.
+type request uint8
+
+const (
+	carries request = 1 << iota // Next puts the permit into the request's context
+	http1                       // the connection may be upgraded to HTTP/2
+)
 
 // telling is whether observers were told that a permit was granted. If so, they are told
 // when it ends.
@@ -175,12 +183,16 @@ func (c *call) permit(ctx context.Context) *Permit {
 	p.state = open | c.below<<stateBits
 	p.class, p.plan = c.class, c.plan
 	if c.r != nil {
-		p.major = int8(c.r.ProtoMajor)
-		p.carry = !c.lim.withoutPermit && c.r.Method != preface
+		if !c.lim.withoutPermit && c.r.Method != preface {
+			p.request = carries
+		}
+		if c.r.ProtoMajor == 1 {
+			p.request |= http1
+		}
 	}
-	if c.framed != nil && p.carry {
+	if c.framed != nil && p.request&carries != 0 {
 		c.framed.Carry((*permitContext)(p))
-		p.carry = false
+		p.request &^= carries
 	}
 	if c.needs != 0 {
 		p.holds, p.response = c.needs&releases != 0, c.responded()
@@ -206,7 +218,7 @@ const preface = "PRI"
 
 // opened reports whether r is a request of an HTTP/2 connection that the permit's request
 // has been upgraded to, and so another request than the permit's.
-func (p *Permit) opened(r *http.Request) bool { return p.major != 0 && int(p.major) < r.ProtoMajor }
+func (p *Permit) opened(r *http.Request) bool { return p.request&http1 != 0 && r.ProtoMajor == 2 }
 
 // permitContext is a Permit as the context that carries it.
 type permitContext Permit
@@ -248,13 +260,13 @@ func (p *Permit) Next(r *http.Request) (next *http.Request, wrap func(http.Respo
 	if p == nil {
 		return r, nil
 	}
-	if p.carry {
+	if p.request&carries != 0 {
 		r = r.WithContext((*permitContext)(p))
 	}
 	if p.response == nil {
 		return r, nil
 	}
-	return p.response.Next(r, p.carry), p.response.Writer
+	return p.response.Next(r, p.request&carries != 0), p.response.Writer
 }
 
 // Decision returns the decision of all limiters that the request has passed, updated by
