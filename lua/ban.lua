@@ -1,7 +1,8 @@
 -- Twin of store/ban.go.
 --
 -- State: A:B:period, and the instants of refusals, ascending, with colons before
--- them.
+-- them. If several versions have counted some (versions.lua), ,at of the last and
+-- ,period,at of the others stand behind the period.
 --
 -- Arguments: limit (units, period and ban in us), cost, and the numbers of the charges
 -- whose refusal it counts, comma separated.
@@ -9,7 +10,7 @@
 --:setup
 local peek = true -- who is let through isn't noted
 --:load
-local A, B, log = 0, 0, ''
+local A, B, log, vs = 0, 0, '', false
 if v then
   -- Most are as they were written: a ban that runs, or refusals that all count.
   local a, b, period, rest = string.match(v, '^(%d+):(%d+):(%d+)(.*)$')
@@ -19,12 +20,12 @@ if v then
     A, B, log = a + 0, b + 0, rest
   else
     if not rare then lacking = row break end
-    A, B, log, dirty = rare.ban(limit, v)
+    A, B, log, vs, dirty = rare.ban(limit, v)
   end
 end
 --:look
 if cost == '0' or A <= now then fits = g end
---:keep A B log dirty
+--:keep A B log vs dirty
 --:refused
 -- As strike in store/ban.go.
 if granted == 0 and fits > 0 and cost ~= '0' then
@@ -38,7 +39,12 @@ if granted == 0 and fits > 0 and cost ~= '0' then
   if strikes then
     local units, length = string.match(limit, '(%d+),%d+,(%d+)')
     dirty, log = true, log .. format(':%.0f', now)
-    if select(2, string.gsub(log, ':', '')) >= units + 0 then A, B, log = now + length, length, '' end
+    if vs then
+      A, B, log = rare.strike(limit, log, vs)
+      if A > 0 then vs = false end
+    elseif select(2, string.gsub(log, ':', '')) >= units + 0 then
+      A, B, log = now + length, length, ''
+    end
   end
 end
 --:save
@@ -46,27 +52,60 @@ if A == 0 and log == '' then
   new = false
 else
   local period, newest = string.match(limit, ',(%d+)'), string.match(log, '-?%d+$')
-  new, fade = format('%.0f:%.0f:%s', A, B, period) .. log, max(A, newest and newest + period or 0)
+  fade = max(A, newest and newest + period or 0)
+  if vs then period, fade = rare.strikers(vs) end
+  new = format('%.0f:%.0f:%s', A, B, period) .. log
 end
 --:amend
 --:functions
--- The state in v, brought to the present, and whether that has changed it.
+-- The state in v, brought to the present; the versions that keep its refusals, if that
+-- isn't this one alone; and whether that has changed it.
 function rare.ban(limit, v)
-  local w, most = words(v), fields(limit)[2]
-  if not (w[3] and w[3] > 0) then return 0, 0, '', false end -- somebody else's
-  local period, till, log, n = min(most, w[3]), min(w[1], now + w[2]), {}, 0
-  local dirty = till ~= w[1] or w[3] ~= most
-  for i = 4, #w do
-    local at = min(w[i], now)
-    if at + period > now then
-      n = n + 1
-      log[n] = format(':%.0f', at)
-    end
-    dirty = dirty or at < w[i] or at + period <= now
+  local a, b, who, rest = string.match(v, '^(%d+):(%d+):([%d,-]+)(.*)$')
+  local f, most = who and fields(who) or {}, fields(limit)[2]
+  if not (f[1] and f[1] > 0) then return 0, 0, '', false, false end -- somebody else's
+  local till, es, dirty = min(a + 0, now + b), {}, false
+  for x in string.gmatch(rest, '[^:]+') do
+    es[#es + 1] = min(x + 0, now)
+    dirty = dirty or x + 0 > now
   end
-  if till <= now then
-    dirty = dirty or till ~= 0
-    return 0, 0, table.concat(log), dirty
+  if till <= now then till, b = 0, 0 end
+  dirty = dirty or till ~= a + 0
+  if #es == 0 then return till, b + 0, '', false, dirty end
+  local vs, last = {}, es[#es]
+  for i = 1, #f, 2 do vs[#vs + 1] = rare.keeper(text(f[i]) .. ':0', min(f[i + 1] or last, last)) end
+  dirty = rare.forget(vs) or dirty
+  if #vs == 0 then return till, b + 0, '', false, true end
+  local log = {}
+  for i = 1, #es do
+    if rare.gone(vs, es[i]) > now then log[#log + 1] = format(':%.0f', es[i]) else dirty = true end
   end
-  return till, w[2], table.concat(log), dirty
+  if rare.alone({vs = vs}, text(most) .. ':0') then vs = false end
+  if vs and rare.see(vs, text(most) .. ':0', es[#es]) then dirty = true end
+  return till, b + 0, table.concat(log), vs, dirty
+end
+
+-- What counting the last of the refusals in log makes of the state.
+function rare.strike(limit, log, vs)
+  local f, n, size = fields(limit), 0, 0
+  local own = text(f[2]) .. ':0'
+  local l = rare.slide(own)
+  for x in string.gmatch(log, '%d+') do
+    size = size + 1
+    if rare.ends(l, vs, x + 0) > now then n = n + 1 end
+  end
+  if n >= f[1] then return now + f[3], f[3], '' end
+  rare.join(vs, own, now)
+  if size > 1000 then log = string.gsub(log, '^:%d+', '') end -- no version counts more
+  return 0, 0, log
+end
+
+-- What a state says of the versions, and how long they keep it.
+function rare.strikers(vs)
+  local words, fade = {}, vs[1].till
+  for i = 1, #vs do
+    fade = max(fade, vs[i].till)
+    words[i] = string.match(vs[i].numbers, '%d+') .. (#vs > 1 and format(',%.0f', vs[i].at) or '')
+  end
+  return table.concat(words, ','), fade
 end

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +27,10 @@ func (p *pair) entries(a store.Algorithm) (s store.State) {
 			s.Log = append(s.Log, store.Entry{At: s.A, Units: s.B})
 		}
 		s.Live, s.A, s.B, total = true, w[0], w[1], w[2]
-		s.Numbers, s.E = store.Numbers{Token: w[4], Unit: w[5]}, w[6]
+		s.Numbers, s.E, s.Rest = store.Numbers{Token: w[4], Unit: w[5]}, w[6], nil
+		if len(w) > 12 {
+			s.Rest = versions(w[7 : len(w)-5])
+		}
 		sum += s.B
 	}
 	if s.C = sum; sum != total {
@@ -40,9 +44,13 @@ func windowed(t *testing.T, text string) (s store.State) {
 	if text == "" {
 		return s
 	}
+	var rest *store.Rest
+	if several, own, ok := strings.Cut(strings.TrimPrefix(text, "+"), "+"); ok {
+		rest, text = versions(numbers(t, strings.ReplaceAll(several, ";", ":"))), own
+	}
 	head, older, _ := strings.Cut(text, ";")
 	w := numbers(t, head)
-	s = store.State{Live: true, Numbers: store.Numbers{Token: w[0], Unit: w[1]}, E: w[2], A: w[3], B: w[4] - w[5], C: w[4]}
+	s = store.State{Live: true, Numbers: store.Numbers{Token: w[0], Unit: w[1]}, E: w[2], A: w[3], B: w[4] - w[5], C: w[4], Rest: rest}
 	at := s.A - w[6]
 	for older != "" {
 		var entry string
@@ -63,16 +71,34 @@ func (a answer) answered(t *testing.T, of store.Algorithm) (s store.State) {
 	if of == store.SlidingWindow {
 		return windowed(t, a.raw)
 	}
-	if w := numbers(t, a.raw); w != nil {
+	head, older, all := strings.Cut(a.raw, ";")
+	if w := numbers(t, head); w != nil {
 		s = store.State{Live: true, A: w[0], B: w[1], C: w[2], Numbers: store.Numbers{Token: w[4], Unit: w[5]}}
 		if len(w) > 6 {
 			s.E = w[6]
 		}
-		if len(w) > 7 {
+		if len(w) > 8 {
+			s.Rest = versions(w[7:])
+		} else if len(w) > 7 {
 			s.Log = []store.Entry{{At: w[7], Units: math.MaxInt64 / 2}}
 		}
 	}
+	for all && older != "" {
+		var entry string
+		entry, older, _ = strings.Cut(older, ";")
+		e := numbers(t, entry)
+		s.Log = append(s.Log, store.Entry{At: e[0], Units: e[1]})
+	}
 	return s
+}
+
+// versions are those that have charged a key, of which each is three numbers.
+func versions(w []int64) *store.Rest {
+	r := &store.Rest{}
+	for v := range slices.Chunk(w, 3) {
+		r.Versions = append(r.Versions, store.Version{Numbers: store.Numbers{Token: v[0], Unit: v[1]}, At: v[2]})
+	}
+	return r
 }
 
 // TestSlidingTwins compares the algorithms whose state is a list of entries with their
@@ -143,8 +169,8 @@ func (p *pair) sliding(l *store.Limit, c call, last *store.Result) bool {
 		p.t.Errorf("%+v at %d: %v\nstate %+v\n%s", l.Spec(), p.now, c, before, fmt.Sprintf(format, args...))
 		return false
 	}
-	if want.Live != present.Live || want.A != present.A || want.B != present.B || want.C != present.C || !slices.Equal(want.Log, present.Log) {
-		return fail("got  %+v\nwant %+v", present, want)
+	if want.Live != present.Live || want.A != present.A || want.B != present.B || want.C != present.C || !slices.Equal(want.Log, present.Log) || !reflect.DeepEqual(want.Rest, present.Rest) {
+		return fail("got  %+v %+v\nwant %+v %+v", present, present.Rest, want, want.Rest)
 	}
 	if c.op == "take" {
 		if _, again := p.oracle(l, c, got.answered(p.t, l.Algorithm())); again != result || got.ok != result.OK {
@@ -157,7 +183,10 @@ func (p *pair) sliding(l *store.Limit, c call, last *store.Result) bool {
 		_, peek := p.oracle(l, call{op: "take"}, want)
 		until, _ := p.rdb.Get(context.Background(), p.key+"!until").Int64()
 		slack := min(l.Spec().Period, 10*time.Second).Microseconds()
-		if lasts := peek.ResetAfter.Microseconds(); until-p.now < lasts || until-p.now > lasts+slack+2000 {
+		if want.Rest != nil {
+			slack = 10_000_000
+		}
+		if lasts := l.Lifetime(&want, &peek).Microseconds(); until-p.now < lasts || until-p.now > lasts+slack+2000 {
 			return fail("expires after %d us, lasts %d us", until-p.now, lasts)
 		}
 	}

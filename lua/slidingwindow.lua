@@ -5,6 +5,9 @@
 -- is. older are the others, oldest first: of each, units:gap; with how long after it the
 -- next one is.
 --
+-- If several versions have charged it (versions.lua), +token:unit:at; of each stands before
+-- that and a +: at is the entry of its latest charge.
+--
 -- A charge in the bucket of the newest entry changes nothing but C, and puts its digits in
 -- place.
 --
@@ -45,8 +48,9 @@ local here = numbers .. ':0:' .. format('%.0f', entry) .. ':'
 local place, behind = #here, format('%.0f', #here)
 local same = '^' .. numbers .. ':0:(%d+):(%d+):(%d+):(%d+);(.*)$'
 --:load
--- B: false if C is all that is known, and has to be.
-local A, B, C, P, back, older, E, live, at = entry, 0, 0, 0, 0, '', 0, false, entry
+-- B: false if C is all that is known, and has to be. rec: what others have charged too
+-- (versions.lua); C is how much of it counts.
+local A, B, C, P, back, older, E, live, at, rec = entry, 0, 0, 0, 0, '', 0, false, entry, false
 if v and g > 0 and sub(v, 1, place) == here then
   B, C, live = false, tonumber(sub(v, place + 1, place + 16)) or 0, true
 elseif v then
@@ -64,8 +68,15 @@ elseif v then
     end
   else
     if not rare then lacking = row break end
-    A, C, P, back, older, E, live, dirty = rare.slid(v, numbers)
-    if not live then A = entry end
+    rec, live, dirty = rare.slid(v)
+    if not live then
+      A, rec = entry, false
+    elseif rare.alone(rec, numbers) then
+      A, C, P, back, older, E, rec = rare.slidAlone(rec)
+    else
+      dirty = rare.see(rec.vs, numbers, rec.es[#rec.es][1]) or dirty
+      C = rare.counts(rec, numbers)
+    end
   end
   B = C - P
 end
@@ -76,17 +87,23 @@ elseif C + n <= most then
   fits = min(g, floor((most - C) / n))
 elseif how ~= '0' and n <= most then
   if not rare then lacking = row break end
-  if not B then A, C, P, back, older = rare.slid(v, numbers) end
-  B = C - P
-  local l = rare.buckets(numbers)
-  local leaves = l.leaves(rare.frees(A, back, older, C + n - most))
-  if leaves - now <= how + 0 then fits, at = 1, l.entered(leaves) end
+  local r = rec
+  if not r then
+    if not B then r = rare.slid(v) else r = rare.slidOne(numbers, A, C, P, back, older) end
+    A, C, P, back, older = rare.slidAlone(r)
+    B = C - P
+  end
+  local free = rare.room(r, numbers, C + n - most)
+  if rare.waits(numbers, free, how + 0) then fits, at = 1, free end
 end
 --:keep C B
---:more A P back older E live at dirty
+--:more A P back older E live at dirty rec
 --:charge
 C = C + g * n
-if B then
+if rec then
+  rare.enter(rec, numbers, at == entry and now or at, g * n)
+elseif B then
+  if at > entry then at = rare.slide(numbers).entered(at) end
   if not live then
     A = at
   elseif at > A then
@@ -104,12 +121,14 @@ if not B then
   end
 elseif not live then
   new = false
+elseif rec then
+  new, fade = rare.slidText(rec), rare.till(rec)
 else
   new = format('%s:%.0f:%.0f:%016.0f:%.0f:%.0f;%s', numbers, E, A, C, P, back, older)
   if A == entry or not rare then -- or all that has changed is what has left
     fade, keep = ends, A ~= entry
   else
-    fade = rare.buckets(numbers).leaves(A)
+    fade = rare.slide(numbers).leaves(A)
   end
 end
 --:amend
@@ -121,123 +140,60 @@ if diff > 0 then
   end
 elseif live and min(-diff, mark) > 0 then
   if not rare then lacking = row break end
-  A, C, P, back, older, E, live = rare.withdraw(A, C, P, back, older, E, instant, min(-diff, mark))
+  local r = rec
+  if not r then
+    r = rare.slidOne(numbers, A, C, P, back, older)
+    r.E = E
+  end
+  live = rare.withdraw(r, instant, min(-diff, mark))
+  if not live then
+    C, rec = 0, false
+  elseif not rec then
+    A, C, P, back, older, E = rare.slidAlone(r)
+  end
   dirty = true
 end
 --:functions
-local slides = {}
--- The limit with these numbers: when charges are entered, and when entries leave.
-function rare.buckets(numbers)
-  local l = slides[numbers]
-  if l then return l end
-  local f = fields(numbers)
-  local token, buckets = f[1], f[2] % 1024
-  local perTick, tick, wide = scale((f[2] - buckets) / 1024)
-
-  local function start(us, buckets)
-    if wide then -- too large for a product
-      local whole = floor(us / token)
-      local n = whole * perTick + divided(us - whole * token, perTick, token) + buckets
-      whole = floor(n / perTick)
-      local q, r = divided(n - whole * perTick, token, perTick)
-      return whole * token + q + (r > 0 and 1 or 0)
-    end
-    local n = floor(at(us, perTick, tick) / token) + buckets
-    return (0 - floor(-n * token / perTick)) * tick
-  end
-
-  l = {}
-  slides[numbers] = l
-  function l.entered(us) return start(us, 0) end
-  function l.leaves(us) return start(us, buckets) end
-  return l
-end
-
--- The entries of a state, oldest first.
-local function entries(A, C, P, back, older)
+-- The entries of a version alone, as versions.lua has them.
+function rare.slidOne(numbers, A, C, P, back, older)
   local es, from = {}, A - back
   for units, gap in string.gmatch(older, '(%d+):(%d+);') do
     es[#es + 1] = {from, units + 0}
     from = from + gap
   end
   es[#es + 1] = {A, C - P}
-  return es
+  return {es = es, C = C, E = 0, vs = {rare.keeper(numbers, A)}, trim = 0}
 end
 
--- What a state says of entries.
-local function summed(es)
-  local C, older, last = 0, '', es[#es]
-  for i = 1, #es do
-    C = C + es[i][2]
-    if i < #es then older = older .. format('%.0f:%.0f;', es[i][2], es[i + 1][1] - es[i][1]) end
-  end
-  return last[1], C, C - last[2], last[1] - es[1][1], older
+-- What a state says of those.
+function rare.slidAlone(r)
+  local es, older = r.es, ''
+  local last = es[#es]
+  for i = 1, #es - 1 do older = older .. format('%.0f:%.0f;', es[i][2], es[i + 1][1] - es[i][1]) end
+  return last[1], r.C, r.C - last[2], last[1] - es[1][1], older, r.E, false
 end
 
--- The state in v, brought to the present and the limit's numbers, whether anything is
--- left of it, and whether that has changed it.
-function rare.slid(v, numbers)
-  local was, E, A, C, P, back, older = string.match(v, '^([%de]+:%d+):(%d+):(-?%d+):(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d):(%d+):(%d+);(.*)$')
-  if not was then return 0, 0, 0, 0, '', 0, false, false end
-  A, C, P, back, E = A + 0, C + 0, P + 0, back + 0, E + 0
-  local es, dirty = entries(A, C, P, back, older), was ~= numbers
-
-  -- Enters what was made before the clock was set back now, or for the turn that was
-  -- reserved, in one entry.
-  local function clamp(of)
-    if es[#es][1] <= now + E then return end
-    dirty = true
-    local at, units = of.entered(now + E), 0
-    repeat
-      units = units + table.remove(es)[2]
-    until #es == 0 or es[#es][1] < at
-    es[#es + 1] = {at, units}
-  end
-
-  -- Takes off what no longer counts.
-  local function drop(of)
-    local n = 0
-    while n < #es and of.leaves(es[n + 1][1]) <= now do n = n + 1 end
-    if n == 0 then return end
-    dirty = true
-    for i = 1, #es do es[i] = es[i + n] end
-  end
-
-  if was ~= numbers then -- what no longer counted then doesn't come back
-    clamp(rare.buckets(was))
-    drop(rare.buckets(was))
-  end
-  if #es > 0 then
-    clamp(rare.buckets(numbers))
-    drop(rare.buckets(numbers))
-  end
-  if #es == 0 then return 0, 0, 0, 0, '', 0, false, true end
-  A, C, P, back, older = summed(es)
-  return A, C, P, back, older, E, true, dirty
+function rare.slidText(r)
+  local A, C, P, back, older, E = rare.slidAlone(r)
+  local text = format('%s:%.0f:%.0f:%016.0f:%.0f:%.0f;%s', r.vs[1].numbers, E, A, C, P, back, older)
+  if #r.vs == 1 then return text end
+  local vs = {}
+  for i = 1, #r.vs do vs[i] = format('%s:%.0f', r.vs[i].numbers, r.vs[i].at) end
+  return '+' .. table.concat(vs, ';') .. '+' .. text
 end
 
--- When the newest of the oldest entries is with units in all.
-function rare.frees(A, back, older, units)
-  local at = A - back
-  for n, gap in string.gmatch(older, '(%d+):(%d+);') do
-    units = units - n
-    if units <= 0 then return at end
-    at = at + gap
+-- The state in v, brought to the present, whether anything is left of it, and whether
+-- that has changed it.
+function rare.slid(v)
+  local vs, plain = string.match(v, '^%+(.*)%+(.*)$')
+  local was, E, A, C, P, back, older = string.match(plain or v, '^([%de]+:%d+):(%d+):(-?%d+):(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d):(%d+):(%d+);(.*)$')
+  if not was then return false, false, false end
+  local r = rare.slidOne(was, A + 0, C + 0, P + 0, back + 0, older)
+  r.E = E + 0
+  if vs then
+    r.vs = {}
+    for numbers, at in string.gmatch(vs, '([%de]+:%d+):(-?%d+)') do r.vs[#r.vs + 1] = rare.keeper(numbers, at + 0) end
   end
-  return A
-end
-
--- Gives back of what was entered at an instant.
-function rare.withdraw(A, C, P, back, older, E, instant, refund)
-  local es = entries(A, C, P, back, older)
-  for i = 1, #es do
-    if es[i][1] == instant then es[i][2] = es[i][2] - min(refund, es[i][2]) end
-  end
-  while es[#es][2] == 0 do -- the one before it that isn't empty is the newest now
-    table.remove(es)
-    if #es == 0 then return A, 0, 0, 0, '', 0, false end
-    E = max(es[#es][1] - now, 0)
-  end
-  A, C, P, back, older = summed(es)
-  return A, C, P, back, older, E, true
+  local live, dirty = rare.present(r)
+  return r, live, dirty
 end

@@ -210,6 +210,8 @@ func (l *Limit) hidden(s *State) time.Duration {
 		return l.hiddenInBucket(s)
 	case IntervalBucket:
 		return l.hiddenInInterval(s)
+	case SlidingWindow, SlidingLog, Ban:
+		return micros(s.D)
 	default:
 		return 0
 	}

@@ -89,7 +89,7 @@ func newModel(r rule) model {
 		return newCounterModel(s)
 	case store.SlidingLog:
 		p := s.Period.Microseconds()
-		return &slidingModel{n: s.Units, leaves: func(at int64) int64 { return at + p }}
+		return &slidingModel{n: s.Units, tick: 1, leaves: func(at int64) int64 { return at + p }}
 	case store.WarmUp:
 		return newWarmUpModel(s)
 	case store.Concurrency:

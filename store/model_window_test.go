@@ -188,6 +188,7 @@ func (m *fixedModel) left(now store.Now) (int64, time.Duration) {
 // Period in a log, and when its bucket is Buckets old in a window of buckets.
 type slidingModel struct {
 	n      int64
+	tick   int64
 	leaves func(at int64) int64 // the first tick at which a charge at at is out
 
 	charges []charged
@@ -206,7 +207,7 @@ func bucketTick(s store.Spec) int64 {
 func newSlidingModel(s store.Spec) *slidingModel {
 	k, p := s.Buckets, s.Period.Microseconds()
 	tick := bucketTick(s)
-	return &slidingModel{n: s.Units, leaves: func(at int64) int64 {
+	return &slidingModel{n: s.Units, tick: tick, leaves: func(at int64) int64 {
 		bucket := floor(times(rat(floorTo(at, tick)), over(rat(k), rat(p))))
 		return ceilTo(times(rat(bucket+k), over(rat(p), rat(k))), tick)
 	}}
@@ -223,7 +224,7 @@ func (m *slidingModel) counted(at int64) (sum int64) {
 }
 
 func (m *slidingModel) look(now store.Now, cost int64, maxWait time.Duration) verdict {
-	at := now.Steady
+	at := floorTo(now.Steady, m.tick)
 	if cost == 0 {
 		return verdict{ok: true}
 	}
@@ -239,7 +240,7 @@ func (m *slidingModel) look(now store.Now, cost int64, maxWait time.Duration) ve
 			}
 		}
 	}
-	wait := maxWait.Microseconds()
+	wait := floorTo(maxWait.Microseconds(), m.tick)
 	if turn-at > wait {
 		return verdict{retry: micros(turn - at - wait)}
 	}
@@ -247,7 +248,7 @@ func (m *slidingModel) look(now store.Now, cost int64, maxWait time.Duration) ve
 }
 
 func (m *slidingModel) charge(now store.Now, cost int64, delay time.Duration) ticket {
-	return m.enter(now.Steady+delay.Microseconds(), cost)
+	return m.enter(floorTo(now.Steady, m.tick)+delay.Microseconds(), cost)
 }
 
 // enter remembers a charge as of at, but not before one that is still to come:
@@ -280,7 +281,7 @@ func (m *slidingModel) settle(now store.Now, t ticket, cost int64) ticket {
 }
 
 func (m *slidingModel) left(now store.Now) (int64, time.Duration) {
-	at := now.Steady
+	at := floorTo(now.Steady, m.tick)
 	out := at
 	for _, c := range m.charges {
 		out = max(out, c.out)

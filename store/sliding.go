@@ -15,6 +15,19 @@ import "slices"
 // State.E is how far ahead of the present the newest entry was when it was made: 0
 // unless its turn was reserved. An entry further ahead than that was made before the
 // clock was set back.
+//
+// # Versions
+//
+// An entry is kept for as long as it counts for one of the versions that have charged
+// the key: the one in State.Numbers or, if there are several, those in State.Rest. Each
+// version counts what lies in its own span. A version keeps entries until its own
+// charges have stopped counting for it, and is known until nobody keeps them any more.
+// Then the others go on as if it had never been. A look or a refusal makes a version known
+// only if it keeps the entries for longer than all others (a period has been raised).
+//
+// A charge is entered at the latest beginning of the buckets that the known versions
+// have it in, so in the same bucket of each. State.D is how much longer the state is
+// kept than the ResetAfter of the version that has looked last.
 
 // slide is the span that a SlidingWindow or SlidingLog looks back on. For a log it is
 // Token microseconds; for a window it is a number of buckets of Token units each.
@@ -49,53 +62,91 @@ func (d slide) entered(at int64) int64 {
 	return d.bucketStart(d.bucket(at))
 }
 
+// tick returns the resolution in microseconds.
+func (d slide) tick() int64 {
+	if d.buckets == 0 {
+		return 1
+	}
+	return d.scale.tick()
+}
+
 func (l *Limit) rebaseSliding(now *Now, s *State) {
 	at := now.Steady
-	if s.Numbers != l.numbers { // what no longer counted then must not count again
-		was := slideOf(s.Numbers)
-		was.clamp(at, s)
-		if was.drop(at, s); !s.Live {
-			return
+	if s.Rest == nil {
+		of := l.slide
+		if s.Numbers != l.numbers {
+			of = slideOf(s.Numbers)
 		}
-		s.Numbers = l.numbers
+		of.clamp(at, s)
+		of.drop(at, s)
+	} else {
+		s.rebaseVersions(at)
 	}
-	l.slide.clamp(at, s)
-	l.slide.drop(at, s)
+	if !s.Live || l.alone(s) {
+		s.D = 0
+		return
+	}
+	if k := s.keepers(); k.see(l, s.A, at) {
+		s.put(&k)
+	}
+	s.D = l.viewOf(at, s).more
 }
+
+// alone reports whether nobody but this version has charged a state that is Live.
+func (l *Limit) alone(s *State) bool { return s.Rest == nil && s.Numbers == l.numbers }
 
 func (l *Limit) stepSliding(now *Now, c *Charge, s *State, r *Result) {
 	l.rebase(now, s)
-	at, n := now.Steady, l.spec.Units
+	if s.Live && !l.alone(s) {
+		l.stepBeside(now, c, s, r)
+		return
+	}
+	n := l.spec.Units
 	*r = Result{OK: true}
 	switch {
 	case c.Cost == 0:
 	case c.Cost > l.largest:
 		r.OK, r.RetryAfter = false, Never
 	case s.C+c.Cost <= n:
-		r.Receipt = l.enter(now, s, l.slide.entered(at), c.Cost)
+		r.Receipt = l.enter(now, s, now.Steady, c.Cost)
 	default:
-		free := l.frees(s, s.C+c.Cost-n)
-		if wait := free - at; wait > l.maxWait(c) {
-			r.OK, r.RetryAfter = false, micros(wait-l.maxWait(c))
-		} else {
-			r.Delay = micros(wait)
-			r.Receipt = l.enter(now, s, l.slide.entered(free), c.Cost)
+		if free := l.frees(s, s.C+c.Cost-n); l.slide.waits(now, l.maxWait(c), free, r) {
+			r.Receipt = l.enter(now, s, free, c.Cost)
 		}
 	}
 	r.Remaining = max(0, n-s.C)
 	if s.Live {
-		r.ResetAfter = micros(l.slide.leaves(s.A) - at)
+		r.ResetAfter = micros(l.slide.leaves(s.A) - l.slide.present(now.Steady))
 	}
+}
+
+// present returns the beginning of the tick that at is in.
+func (d slide) present(at int64) int64 { return at - floorMod(at, d.tick()) }
+
+// waits answers a charge for which there is room at free, which is a whole tick.
+func (d slide) waits(now *Now, within, free int64, r *Result) bool {
+	within -= within % d.tick()
+	wait := free - d.present(now.Steady)
+	if wait > within {
+		r.OK, r.RetryAfter = false, micros(wait-within)
+		return false
+	}
+	r.Delay = micros(wait)
+	return true
 }
 
 // clamp moves what was entered before the clock was set back into one entry, now or at
 // the turn that was reserved. Otherwise a key would be refused for as long as the
 // difference.
 func (d slide) clamp(at int64, s *State) {
-	if s.A <= at+s.E {
-		return
+	if s.A > at+s.E {
+		s.gather(d.entered(at + s.E))
 	}
-	s.A = d.entered(at + s.E)
+}
+
+// gather makes one entry at at of those from there on.
+func (s *State) gather(at int64) {
+	s.A = at
 	n := len(s.Log)
 	for n > 0 && s.Log[n-1].At >= s.A {
 		n--
@@ -118,19 +169,27 @@ func (d slide) drop(at int64, s *State) {
 	s.Log = s.Log[gone:]
 }
 
-// enter adds an entry at at, or at the newest entry's instant if that is later.
+// enter adds a charge that runs at at. It is entered there, or at the newest entry's
+// instant if that is later.
 func (l *Limit) enter(now *Now, s *State, at, units int64) Receipt {
-	switch {
+	switch entered := l.slide.entered(at); {
 	case !s.Live:
-		s.Live, s.Numbers, s.A = true, l.numbers, at
-	case at > s.A:
-		s.Log = append(s.Log, Entry{At: s.A, Units: s.B})
-		s.A, s.B = at, 0
+		s.Live, s.Numbers, s.A = true, l.numbers, entered
+	case !l.alone(s):
+		l.join(now, s, at)
+	case entered > s.A:
+		s.open(entered)
 	}
 	s.B += units
 	s.C += units
 	s.E = max(s.A-now.Steady, 0)
 	return Receipt{Instant: s.A, Mark: units, Cost: units}
+}
+
+// open begins a new entry.
+func (s *State) open(at int64) {
+	s.Log = append(s.Log, Entry{At: s.A, Units: s.B})
+	s.A, s.B = at, 0
 }
 
 // frees returns the instant at which the oldest entries, with units in total, have
@@ -151,12 +210,16 @@ func (l *Limit) amendSliding(now *Now, c *Charge, s *State) Receipt {
 	diff := c.Cost - c.Receipt.Cost
 	receipt.Cost = c.Cost
 	if diff > 0 {
-		debt := Receipt{Cost: min(diff, max(0, MaxCost-s.C))}
+		used := s.C
+		if s.Live && !l.alone(s) {
+			used = l.viewOf(now.Steady, s).used
+		}
+		debt := Receipt{Cost: min(diff, max(0, MaxCost-used))}
 		receipt.Cost -= diff - debt.Cost
 		if debt.Cost == 0 {
 			return receipt
 		}
-		debt = l.enter(now, s, l.slide.entered(now.Steady), debt.Cost)
+		debt = l.enter(now, s, now.Steady, debt.Cost)
 		if c.Receipt.Cost == 0 || l.slide.leaves(receipt.Instant) <= now.Steady {
 			receipt.Instant, receipt.Mark = debt.Instant, 0
 		}
@@ -197,4 +260,5 @@ func (s *State) withdraw(now *Now, at, units int64) {
 		s.E = max(s.A-now.Steady, 0)
 		s.Log = s.Log[:last]
 	}
+	s.shorten()
 }

@@ -22,6 +22,8 @@ type State struct {
 	// Log holds entries in ascending order of At. A step only reslices it and appends
 	// to it.
 	Log []Entry
+	// Rest is what few states have beside that; otherwise it is nil.
+	Rest *Rest
 }
 
 // Numbers are what a state keeps of the limit it was written under. They let a limit
@@ -34,7 +36,7 @@ type Numbers struct {
 	//   - IntervalBucket: the tokens of an interval.
 	//   - FixedWindow: the tokens of a window, if any are reserved in later ones.
 	//   - SlidingWindow: the units of one bucket.
-	//   - SlidingLog: the period in microseconds.
+	//   - SlidingLog, Ban: the period in microseconds.
 	//   - WarmUp: the units of the whole warm-up.
 	Token int64
 	// Unit is the unit of instants, the Code of a Scale, except for these:
@@ -42,7 +44,7 @@ type Numbers struct {
 	//   - IntervalBucket, FixedWindow: the interval in microseconds, or a negative code
 	//     for a calendar window.
 	//   - SlidingWindow: the Code times 1024, plus the number of buckets.
-	//   - SlidingCounter, Ban: the period in microseconds.
+	//   - SlidingCounter: the period in microseconds.
 	Unit int64
 }
 

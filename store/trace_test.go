@@ -294,6 +294,8 @@ func (b *bench) tick(limit int) int64 {
 		return m.tick
 	case *warmUpModel:
 		return m.tick
+	case *slidingModel:
+		return m.tick
 	}
 	return 1
 }

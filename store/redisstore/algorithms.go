@@ -226,8 +226,31 @@ func unbrief(text string) (int64, error) {
 	return n, err
 }
 
-// slidingWindowState decodes the numbers, the newest entry, and the others, oldest first.
+// versions decodes token:unit:at of each version, which are separated as well.
+func versions(found string) (*store.Rest, bool) {
+	w := strings.FieldsFunc(found, func(c rune) bool { return c == ':' || c == ';' })
+	rest := &store.Rest{Versions: make([]store.Version, len(w)/3)}
+	for i := range rest.Versions {
+		token, err := unbrief(w[3*i])
+		unit, err2 := strconv.ParseInt(w[3*i+1], 10, 64)
+		at, err3 := strconv.ParseInt(w[3*i+2], 10, 64)
+		if err != nil || err2 != nil || err3 != nil || token <= 0 {
+			return nil, false
+		}
+		rest.Versions[i] = store.Version{Numbers: store.Numbers{Token: token, Unit: unit}, At: at}
+	}
+	return rest, len(w)%3 == 0 && len(rest.Versions) > 1 && len(rest.Versions) <= 4
+}
+
+// slidingWindowState decodes the versions, if there are several, the numbers, the newest
+// entry, and the others, oldest first.
 func slidingWindowState(found string, s *store.State) bool {
+	if several, rest, ok := strings.Cut(strings.TrimPrefix(found, "+"), "+"); ok {
+		if s.Rest, ok = versions(several); !ok {
+			return false
+		}
+		found = rest
+	}
 	head, older, ok := strings.Cut(found, ";")
 	if !ok || !slidingWindowWords(head, s) || s.Numbers.Token <= 0 || store.ScaleOf(s.Numbers.Unit>>10).PerTick <= 0 {
 		return false
@@ -253,18 +276,45 @@ func slidingWindowState(found string, s *store.State) bool {
 var slidingWindowWords = words("tuEACBD") // B and D: what is older, and by how much
 
 // slidingLogState decodes the newest entry, the sum, and the entry whose leaving makes
-// room.
+// room; or, where several versions count, those and all entries.
 func slidingLogState(found string, s *store.State) bool {
-	if strings.Count(found, ":") == 7 {
-		at := strings.LastIndexByte(found, ':')
-		n, err := strconv.ParseInt(found[at+1:], 10, 64)
+	head, older, all := strings.Cut(found, ";")
+	colons := strings.Count(head, ":")
+	switch {
+	case colons > 7:
+		at := 0
+		for range 7 {
+			at += strings.IndexByte(head[at:], ':') + 1
+		}
+		var ok bool
+		if s.Rest, ok = versions(head[at:]); !ok {
+			return false
+		}
+		head = head[:at-1]
+	case colons == 7:
+		at := strings.LastIndexByte(head, ':')
+		n, err := strconv.ParseInt(head[at+1:], 10, 64)
 		if err != nil {
 			return false
 		}
 		s.Log = []store.Entry{{At: n, Units: math.MaxInt64 / 2}}
-		found = found[:at]
+		head = head[:at]
 	}
-	return slidingLogWords(found, s) && s.C > 0
+	if !slidingLogWords(head, s) {
+		return false
+	}
+	for all && older != "" {
+		var entry string
+		entry, older, _ = strings.Cut(older, ";")
+		at, units, _ := strings.Cut(entry, ":")
+		t, err := strconv.ParseInt(at, 10, 64)
+		n, err2 := strconv.ParseInt(units, 10, 64)
+		if err != nil || err2 != nil {
+			return false
+		}
+		s.Log = append(s.Log, store.Entry{At: t, Units: n})
+	}
+	return s.C > 0
 }
 
 var slidingLogWords = words("ABC-tu.E")
@@ -326,24 +376,37 @@ func varyBan(r *record, args []any, c *store.Charge, t *told) {
 }
 
 func banState(found string, s *store.State) bool {
-	for i := 0; ; i++ {
-		word, rest, more := strings.Cut(found, ":")
-		at, err := strconv.ParseInt(word, 10, 64)
-		switch {
-		case err != nil:
-			return false
-		case i == 0:
-			s.A = at
-		case i == 1:
-			s.B = at
-		case i == 2:
-			s.Numbers.Unit = at
-		default:
-			s.Log = append(s.Log, store.Entry{At: at, Units: 1})
-		}
-		if !more {
-			return s.Numbers.Unit > 0
-		}
-		found = rest
+	words := strings.Split(found, ":")
+	if len(words) < 3 {
+		return false
 	}
+	numbers := make([]int64, 0, len(words))
+	for i, word := range words {
+		if i == 2 {
+			period, _, several := strings.Cut(word, ",")
+			if several {
+				rest := &store.Rest{}
+				for w := range slices.Chunk(strings.Split(word, ","), 2) {
+					p, err := strconv.ParseInt(w[0], 10, 64)
+					at, err2 := strconv.ParseInt(w[len(w)-1], 10, 64)
+					if err != nil || err2 != nil {
+						return false
+					}
+					rest.Versions = append(rest.Versions, store.Version{Numbers: store.Numbers{Token: p}, At: at})
+				}
+				s.Rest = rest
+			}
+			word = period
+		}
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return false
+		}
+		numbers = append(numbers, n)
+	}
+	s.A, s.B, s.Numbers.Token = numbers[0], numbers[1], numbers[2]
+	for _, at := range numbers[3:] {
+		s.Log = append(s.Log, store.Entry{At: at, Units: 1})
+	}
+	return s.Numbers.Token > 0
 }

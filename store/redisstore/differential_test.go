@@ -581,6 +581,9 @@ func (w *twins) stored(key string, l *store.Limit) (s store.State, raw string, e
 			if len(w) > 6 {
 				s.E = whole(w[6])
 			}
+			if len(w) > 7 {
+				s.Rest, _ = versions(strings.Join(w[7:], ":"))
+			}
 		}
 		if sum != s.C {
 			err = fmt.Errorf("%s: the newest entry says %d in all, they are %d", key, s.C, sum)
@@ -731,5 +734,7 @@ func (w *twins) presentAt(at int64, s store.State, l *store.Limit) string {
 	if l.Lifetime(&s, &results[0]) == 0 || !s.Live {
 		return "none"
 	}
-	return fmt.Sprintf("%+v", s)
+	rest := s.Rest
+	s.Rest = nil
+	return fmt.Sprintf("%+v %+v", s, rest)
 }
