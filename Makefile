@@ -21,7 +21,7 @@ TIME     ?= 1s
 # What the tests start; STINT_REDIS_SERVER in the environment names another.
 REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 
-.PHONY: test test-faults test-servers test-examples test-console picture-console chromium test-install test-observe redis prometheus run race test-32 lint tidy build-all bench bench-redis bench-peers fuzz fuzz-list soak plots plots-check
+.PHONY: test test-faults test-servers test-examples test-console picture-console chromium test-install test-newest test-observe redis prometheus run race test-32 lint tidy build-all bench bench-redis bench-peers fuzz fuzz-list soak plots plots-check
 
 test: redis ## the tests, as a reader of the README runs them: 2 minutes on 2 cores
 	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 2 minutes on 2 cores"
@@ -59,6 +59,13 @@ chromium:
 
 test-install: ## what a release would tag, installed by who has nothing else, in half a minute
 	STINT_SUITE=install $(GO) test -count=1 -run '^TestInstall' . ./store/redisstore
+
+# go.mod requires the oldest versions that pass, since a requirement upgrades who has an older one.
+NEWEST = github.com/gin-gonic/gin github.com/labstack/echo/v4 github.com/redis/go-redis/v9
+test-newest: redis ## the tests of what imports them, with the newest gin, echo and go-redis, in a copy
+	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && git ls-files -z | tar --null -cT - | tar -x -C "$$copy" && \
+	cd "$$copy" && $(GO) get -u $(NEWEST) && $(GO) mod tidy && grep -E '^	($(subst $(eval) ,|,$(NEWEST))) ' go.mod && \
+	$(GO) test -count=1 ./adapters/... ./store/redisstore && $(GO) test -count=1 -run Middleware .
 
 test-observe: prometheus ## dashboard and alerts, on a real Prometheus that scrapes a server under load, in half a minute
 	@echo "asking a Prometheus for each panel and each alert: about half a minute"

@@ -2,6 +2,7 @@ package stintgin
 
 import (
 	"net/http"
+	"reflect"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -9,13 +10,20 @@ import (
 	"github.com/stint-go/stint/internal/routetest"
 )
 
+// useEscapedPath sets what the oldest gin that is supported doesn't have.
+func useEscapedPath(e *gin.Engine) {
+	if f := reflect.ValueOf(e).Elem().FieldByName("UseEscapedPath"); f.IsValid() {
+		f.SetBool(true)
+	}
+}
+
 // sites are the test site as gin routes it, by what is set on its Engine.
 func sites() map[string]http.Handler {
 	all := map[string]http.Handler{}
 	for name, set := range map[string]func(*gin.Engine){
 		"default":          func(*gin.Engine) {},
 		"UseRawPath":       func(e *gin.Engine) { e.UseRawPath = true },
-		"UseEscapedPath":   func(e *gin.Engine) { e.UseEscapedPath = true },
+		"UseEscapedPath":   useEscapedPath,
 		"RemoveExtraSlash": func(e *gin.Engine) { e.RemoveExtraSlash = true },
 		"UseRawPath and RemoveExtraSlash": func(e *gin.Engine) {
 			e.UseRawPath, e.RemoveExtraSlash = true, true
