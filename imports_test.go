@@ -71,7 +71,7 @@ var imports = map[string]rule{
 	"adapters/gin":              {own: []string{".", "internal/framework", "adapters/internal/pattern"}, external: []string{"github.com/gin-gonic/gin"}},
 	"adapters/echo":             {own: []string{".", "internal/framework", "adapters/internal/pattern"}, external: []string{"github.com/labstack/echo/v4"}},
 
-	"adapters/std/internal/client": {own: []string{"."}},
+	"adapters/std/internal/client": {own: []string{".", "internal/background"}},
 
 	"internal/explore/steps/...": {
 		tests: true,

@@ -159,10 +159,9 @@ func able(w http.ResponseWriter) string {
 	_, hijacker := w.(http.Hijacker)
 	_, readerFrom := w.(io.ReaderFrom)
 	_, stringWriter := w.(io.StringWriter)
-	_, pusher := w.(http.Pusher)
 	rc := http.NewResponseController(w)
-	return fmt.Sprintf("flusher=%v hijacker=%v readerFrom=%v stringWriter=%v pusher=%v deadlines=%v,%v duplex=%v",
-		flusher, hijacker, readerFrom, stringWriter, pusher,
+	return fmt.Sprintf("flusher=%v hijacker=%v readerFrom=%v stringWriter=%v deadlines=%v,%v duplex=%v",
+		flusher, hijacker, readerFrom, stringWriter,
 		rc.SetReadDeadline(time.Time{}) == nil, rc.SetWriteDeadline(time.Time{}) == nil, rc.EnableFullDuplex() == nil)
 }
 

@@ -249,12 +249,12 @@ func FromContext(ctx context.Context) *Permit {
 //
 // wrap is nil unless a limit looks at the response or paces it. Otherwise it returns
 // the writer for the next handler, around the one it is given. The new writer is an
-// http.Flusher, http.Hijacker, http.Pusher or io.ReaderFrom exactly if the old one is,
-// and Unwrap returns the old one, so that http.ResponseController finds everything
-// else. Call wrap once, or the limits see an empty response.
+// http.Flusher, http.Hijacker or io.ReaderFrom exactly if the old one is, and Unwrap
+// returns the old one, so that http.ResponseController finds everything else. Call wrap
+// once, or the limits see an empty response.
 //
-// Two things don't get through: http.CloseNotifier, which is deprecated, and what
-// net/http does privately. http.MaxBytesReader can't make the server close the
+// These don't get through: http.Pusher, which browsers have dropped, http.CloseNotifier,
+// which is deprecated, and what net/http does privately. http.MaxBytesReader can't make the server close the
 // connection, so mount http.MaxBytesHandler outside.
 func (p *Permit) Next(r *http.Request) (next *http.Request, wrap func(http.ResponseWriter) http.ResponseWriter) {
 	if p == nil {

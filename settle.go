@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
@@ -384,10 +385,6 @@ func (p *Permit) resettled(took time.Duration) {
 	p.tell(e)
 }
 
-// settleTimeout bounds giving something back after the request's own context has ended
-// or been set aside.
-const settleTimeout = 2 * time.Second
-
 // cancel settles charges, even if ctx has ended, and wakes those who wait for the slots
 // among them. It tells observers if it fails.
 func (v *version) cancel(ctx context.Context, s store.Store, p *plan, charges []store.Charge) {
@@ -416,7 +413,7 @@ func (v *version) settle(ctx context.Context, s store.Store, charges []store.Cha
 	}
 	if !store.AnswersAtOnce(s) { // for a store in memory a timer would cost more than the call
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, settleTimeout)
+		ctx, stop = context.WithTimeout(ctx, background.GiveBack)
 		defer stop()
 	}
 	took, err = v.timed(ctx, s, charges, results)

@@ -107,9 +107,6 @@ func TestWriterStaysGins(t *testing.T) {
 		if err := rc.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Errorf("deadline: %v", err)
 		}
-		if c.Writer.Pusher() != nil {
-			t.Error("HTTP/1 pushes")
-		}
 		if c.Writer.CloseNotify() == nil {
 			t.Error("nobody says when the client has left")
 		}

@@ -46,22 +46,14 @@ func below(w gin.ResponseWriter) *http.ResponseWriter {
 	return place
 }
 
-// between returns the permit's writer with the methods that gin expects of the
-// server's: Push and CloseNotify, which no limit looks at.
+// between returns the permit's writer with CloseNotify, which gin expects of the server's
+// and no limit looks at.
 func between(wrap wrapper, server http.ResponseWriter, above gin.ResponseWriter) http.ResponseWriter {
 	b := &beneath{server, above}
-	l := wrap(b).(limited)
-	if pusher, ok := server.(http.Pusher); ok {
-		return struct {
-			limited
-			closeNotifier
-			http.Pusher
-		}{l, b, pusher}
-	}
 	return struct {
 		limited
 		closeNotifier
-	}{l, b}
+	}{wrap(b).(limited), b}
 }
 
 // limited is what a permit's writer can do around a beneath.

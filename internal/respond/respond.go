@@ -36,7 +36,7 @@ type Watched struct {
 func (s *Watched) Begin(r *http.Request) { s.r = r }
 
 // Writer returns a writer around w for the next handler, which records what is written.
-// It is an http.Flusher, http.Hijacker, http.Pusher or io.ReaderFrom exactly if w is.
+// It is an http.Flusher, http.Hijacker or io.ReaderFrom exactly if w is.
 func (s *Watched) Writer(w http.ResponseWriter) http.ResponseWriter { return s.around(w, s) }
 
 // around is Writer with to taking what is written.

@@ -8,7 +8,7 @@ import (
 )
 
 // writer is a ResponseWriter around another one. It offers everything else that the
-// other can do through Unwrap, for http.ResponseController, except the four interfaces
+// other can do through Unwrap, for http.ResponseController, except the three interfaces
 // below.
 type writer struct {
 	s *Watched
@@ -59,161 +59,72 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, buf, err
 }
 
-type pusher writer
-
-func (p *pusher) Push(target string, opts *http.PushOptions) error {
-	return p.w.(http.Pusher).Push(target, opts)
-}
-
 type readerFrom writer
 
 func (r *readerFrom) ReadFrom(src io.Reader) (int64, error) {
 	return r.s.to.readFrom(r.w.(io.ReaderFrom), src, (*writer)(r))
 }
 
-// Optional interfaces of a ResponseWriter.
-const (
-	flushes = 1 << iota
-	hijacks
-	pushes
-	readsFrom
-)
-
-// Handlers test for these by assertion and do something else without them, so each
-// combination is a type of its own. All of them are in every program, with the names of
-// all promoted methods: hence the short names, and fields that aren't pointers, since
-// then only pointers to these structs have methods.
+// Handlers test for these interfaces by assertion and do something else without them, so
+// each combination is a type of its own. Server push isn't among them: browsers have
+// dropped it.
 type (
-	f struct {
+	flushes struct {
 		writer
 		flusher
 	}
-	h struct {
+	hijacks struct {
 		writer
 		hijacker
 	}
-	fh struct {
+	flushesHijacks struct {
 		writer
 		flusher
 		hijacker
 	}
-	p struct {
-		writer
-		pusher
-	}
-	fp struct {
-		writer
-		flusher
-		pusher
-	}
-	hp struct {
-		writer
-		hijacker
-		pusher
-	}
-	fhp struct {
-		writer
-		flusher
-		hijacker
-		pusher
-	}
-	r struct {
+	reads struct {
 		writer
 		readerFrom
 	}
-	fr struct {
+	flushesReads struct {
 		writer
 		flusher
 		readerFrom
 	}
-	hr struct {
+	hijacksReads struct {
 		writer
 		hijacker
 		readerFrom
 	}
-	fhr struct {
+	flushesHijacksReads struct {
 		writer
 		flusher
 		hijacker
-		readerFrom
-	}
-	pr struct {
-		writer
-		pusher
-		readerFrom
-	}
-	fpr struct {
-		writer
-		flusher
-		pusher
-		readerFrom
-	}
-	hpr struct {
-		writer
-		hijacker
-		pusher
-		readerFrom
-	}
-	fhpr struct {
-		writer
-		flusher
-		hijacker
-		pusher
 		readerFrom
 	}
 )
 
 // exactly returns the writer with those of the interfaces that the writer below has.
 func (w *writer) exactly() http.ResponseWriter {
-	flush, hijack, push, read := flusher(*w), hijacker(*w), pusher(*w), readerFrom(*w)
-	switch w.has() {
-	case flushes:
-		return &f{*w, flush}
-	case hijacks:
-		return &h{*w, hijack}
-	case flushes | hijacks:
-		return &fh{*w, flush, hijack}
-	case pushes:
-		return &p{*w, push}
-	case flushes | pushes:
-		return &fp{*w, flush, push}
-	case hijacks | pushes:
-		return &hp{*w, hijack, push}
-	case flushes | hijacks | pushes:
-		return &fhp{*w, flush, hijack, push}
-	case readsFrom:
-		return &r{*w, read}
-	case flushes | readsFrom:
-		return &fr{*w, flush, read}
-	case hijacks | readsFrom:
-		return &hr{*w, hijack, read}
-	case flushes | hijacks | readsFrom:
-		return &fhr{*w, flush, hijack, read}
-	case pushes | readsFrom:
-		return &pr{*w, push, read}
-	case flushes | pushes | readsFrom:
-		return &fpr{*w, flush, push, read}
-	case hijacks | pushes | readsFrom:
-		return &hpr{*w, hijack, push, read}
-	case flushes | hijacks | pushes | readsFrom:
-		return &fhpr{*w, flush, hijack, push, read}
+	f, h, r := flusher(*w), hijacker(*w), readerFrom(*w)
+	_, flush := w.w.(http.Flusher)
+	_, hijack := w.w.(http.Hijacker)
+	_, read := w.w.(io.ReaderFrom)
+	switch {
+	case flush && hijack && read:
+		return &flushesHijacksReads{*w, f, h, r}
+	case flush && hijack:
+		return &flushesHijacks{*w, f, h}
+	case flush && read:
+		return &flushesReads{*w, f, r}
+	case hijack && read:
+		return &hijacksReads{*w, h, r}
+	case flush:
+		return &flushes{*w, f}
+	case hijack:
+		return &hijacks{*w, h}
+	case read:
+		return &reads{*w, r}
 	}
 	return w
-}
-
-// has returns which of the interfaces the writer below has.
-func (w *writer) has() (has int) {
-	if _, ok := w.w.(http.Flusher); ok {
-		has |= flushes
-	}
-	if _, ok := w.w.(http.Hijacker); ok {
-		has |= hijacks
-	}
-	if _, ok := w.w.(http.Pusher); ok {
-		has |= pushes
-	}
-	if _, ok := w.w.(io.ReaderFrom); ok {
-		has |= readsFrom
-	}
-	return has
 }

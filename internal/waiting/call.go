@@ -17,10 +17,6 @@ type Lines struct {
 // Longest is how long a patient call waits for a turn if its context has no deadline.
 const Longest = time.Hour
 
-// outlives is how long to wait for the answer of a store that may have reserved a turn
-// for a caller that has left since.
-const outlives = 2 * time.Second
-
 // Call is a set of charges that are decided together and may have to wait for it. It is
 // for one goroutine at a time.
 type Call struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
@@ -180,7 +181,7 @@ func (w *waiter) timedOut(ctx context.Context, err error) error {
 	case w.slot.asked:
 		return nil
 	}
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), outlives)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), background.GiveBack)
 	defer stop()
 	return w.refuse(ctx, w.slot.charge)
 }

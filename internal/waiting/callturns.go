@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
@@ -83,7 +84,7 @@ func outliving(ctx context.Context) (longer context.Context, end func()) {
 		return ctx, func() {}
 	}
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(outlives, cancel) })
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(background.GiveBack, cancel) })
 	return longer, func() {
 		stop()
 		cancel()

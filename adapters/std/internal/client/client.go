@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/background"
 )
 
 const (
@@ -130,15 +131,12 @@ func (t *Transport) clear(ctx context.Context, to gateKey, notBefore time.Time) 
 	}
 }
 
-// giveBackTimeout bounds giveBack: its caller waits.
-const giveBackTimeout = 2 * time.Second
-
 // giveBack ends a permit under which nothing was sent, even if ctx has ended meanwhile. It
 // names the limits, because Settle without names leaves those without a WithCost alone
 // beside those that have one. A slot, or what the store can't settle, is an error here:
 // Done releases the one, and the other stays charged.
 func giveBack(ctx context.Context, permit *stint.Permit) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), background.GiveBack)
 	defer cancel()
 	for _, l := range permit.Decision().Limits {
 		_ = permit.Settle(ctx, 0, l.Name)
