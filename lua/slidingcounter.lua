@@ -24,8 +24,13 @@ if v then
     end
     A, dirty = start, A ~= start
   elseif u then
-    if not rare then lacking = row break end
-    B, C, D, dirty = rare.counted(a + 0, b + 0, c + 0, d + 0, u + 0, start)
+    local begins = now - (now + 1767225600000000) % u
+    if d ~= '0' and begins == a + u and length < u + 0 then -- a turn is in this window
+      A, B, C, dirty, long, unit = begins, d + 0, b + 0, true, u + 0, u
+    else
+      if not rare then lacking = row break end
+      B, C, D, dirty = rare.counted(a + 0, b + 0, c + 0, d + 0, u + 0, start)
+    end
   end
 end
 -- How much of C still counts.

@@ -41,8 +41,14 @@ func counterStart(at, length int64) int64 {
 // counts after that continues to count in the present window of the new length, from its
 // beginning. Two versions that take turns carry a count over once a window, not at each
 // look: it would never get less.
+//
+// No reservation is carried into a shorter window, which would be over before its turn:
+// the state stays in the windows that it is in until the one with the turn is over.
 func (l *Limit) rebaseCounter(now *Now, s *State) {
-	if was := s.Numbers.Unit; was != l.period && s.A != counterStart(now.Wall, was) {
+	was := s.Numbers.Unit
+	start := counterStart(now.Wall, was)
+	reserved := s.D > 0 && start == s.A+was && l.period < was
+	if was != l.period && s.A != start && !reserved {
 		if s.turn(now.Wall, was); !s.Live {
 			return
 		}

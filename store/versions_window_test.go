@@ -245,3 +245,28 @@ func TestABanKeepsWhatOtherVersionsCount(t *testing.T) {
 		}
 	}
 }
+
+// TestACounterKeepsReservedTurns: turns that a version with a long window has reserved
+// count until that window is over, though one with a short window looks.
+func TestACounterKeepsReservedTurns(t *testing.T) {
+	m := newMeter(t, store.Spec{Algorithm: store.SlidingCounter, Units: 1000, Period: time.Minute})
+	long, short := m.limit, newMeter(t, store.Spec{Algorithm: store.SlidingCounter, Units: 10, Period: time.Second}).limit
+	m.must(1000)
+	m.sleep(30 * time.Second)
+	if r := m.take(500, time.Minute); !r.OK || r.Delay != time.Minute {
+		t.Fatal(show(r))
+	}
+	m.sleep(31 * time.Second)
+	m.limit = short
+	m.take(0, 0)
+	m.sleep(3 * time.Second)
+	m.limit = long
+	if r := m.take(1000, 0); r.OK {
+		t.Errorf("1000 pass at 0 s, 500 at 90 s, and 1000 at 64 s, at 1000 a minute: %s", show(r))
+	}
+	m.sleep(time.Minute) // the turns have run, and nothing is reserved
+	m.limit = short
+	if m.take(1, 0); m.state.Numbers != short.Terms().Numbers {
+		t.Errorf("still in windows of %+v", m.state.Numbers)
+	}
+}
