@@ -215,8 +215,8 @@ const (
 	// EventPolicy: a policy file has been put in place, or refused: then Err says why,
 	// and the previous policy stays.
 	EventPolicy
-	// EventLeaseLost: the lease of a slot that is still held is gone, and somebody else
-	// may get the slot. Decision has the limit, and Key(0) is whose slot it is.
+	// EventLeaseLost: the lease of a slot that this limiter still holds is gone, and another
+	// request may get the slot. Decision has the limit, and Key(0) is whose slot it is.
 	EventLeaseLost
 	// EventWarning: the limiter has found a likely mistake in how it is used. Warning
 	// says which; see WithoutWarnings. It may come before New returns, and on a

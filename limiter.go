@@ -59,7 +59,7 @@ type Limiter struct {
 	log    atomic.Pointer[logs.Log] // of failures, refusals and warnings
 	opts   []Option                 // of New, With or the last Update; guarded by family.mu
 
-	hears *store.Observer // observes the store of WithStore, which holds it weakly; or nil
+	hears *store.Observer // hears from the store of WithStore, which holds it weakly; or nil
 
 	// Guarded by family.mu: see enlist.
 	observers observers

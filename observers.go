@@ -222,16 +222,17 @@ func (l *Limiter) Tell(e Event) {
 	background.Do("telling observers", func() { l.now.Load().observe(&e) })
 }
 
-// hear makes the limiter report the store's own events. The limiter keeps the observer
-// alive and the store doesn't, so that a store that outlives the limiter doesn't retain
-// it.
-func (l *Limiter) hear(s store.Store) {
-	from, ok := s.(store.Observable)
-	if !ok {
-		return
+// hear makes the limiter report the loss of leases that it takes (see call.add), and the
+// events of a store that it is given itself. The limiter keeps the observer alive and the
+// store doesn't, but for leases that are held, so that a store that outlives the limiter
+// doesn't retain it.
+func (l *Limiter) hear(v *version, given store.Store) {
+	if v.lent {
+		l.hears = &store.Observer{Tell: l.heard}
 	}
-	l.hears = &store.Observer{Tell: l.heard}
-	from.Observe(l.hears)
+	if from, ok := given.(store.Observable); ok {
+		from.Observe(l.hears)
+	}
 }
 
 func (l *Limiter) heard(n store.Notice) {

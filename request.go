@@ -234,6 +234,9 @@ func (c *call) add(e *entry, key string, cost int64) {
 	if ch.Limit != e.limit {
 		ch.Limit = e.limit
 	}
+	if o := c.lim.of.hears; ch.Observer != o {
+		ch.Observer = o
+	}
 }
 
 // decide has the charges decided, and waits for the turn if there is one. If it returns

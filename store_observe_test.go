@@ -130,3 +130,50 @@ func TestLostLeasesAreTold(t *testing.T) {
 		t.Errorf("logged %v", lines)
 	}
 }
+
+// A lost lease is told to the limiter that took it, once: to its observers, and to those of
+// the limiter that it is derived from, which see all its events. Limiters beside it that have
+// a limit of the same name aren't told.
+func TestLostLeaseIsToldToItsLimiter(t *testing.T) {
+	rdb := redistest.Shared(t).Client()
+	prefix := redistest.Prefix(t)
+	s := redisstore.New(rdb, redisstore.WithPrefix(prefix), patient, redisstore.WithLeaseTTL(100*time.Millisecond))
+	defer s.Close()
+	told := make(chan string, 99)
+	named := func(name string, l *stint.Limiter) *stint.Limiter {
+		l.Observe(func(e stint.Event) {
+			if e.Kind == stint.EventLeaseLost {
+				told <- name + " " + e.Decision.Limit
+			}
+		})
+		return l
+	}
+	opts := []stint.Option{stint.Concurrency(9, stint.WithName("slots")), theKey, stint.WithStore(failover.New(s, memstore.New()))}
+	first := named("first", limiter(t, opts...))
+	named("second", limiter(t, opts...))
+	derived := named("derived", derive(t, first, stint.Concurrency(9, stint.WithName("more"))))
+	for _, l := range []*stint.Limiter{first, derived} {
+		p, err := l.Take(t.Context(), "k", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Done()
+	}
+	ctx := context.Background()
+	if keys, err := rdb.Keys(ctx, prefix+"*").Result(); err != nil || len(keys) != 2 || rdb.Del(ctx, keys...).Err() != nil {
+		t.Fatal(keys, err)
+	}
+	var got []string
+	for range 5 {
+		select {
+		case one := <-told:
+			got = append(got, one)
+		case <-time.After(time.Minute):
+			t.Fatalf("told %q", got)
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"derived more", "derived slots", "first more", "first slots", "first slots"}; !slices.Equal(got, want) || len(told) > 0 {
+		t.Errorf("told %q and %d more, want %q", got, len(told), want)
+	}
+}

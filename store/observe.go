@@ -45,7 +45,7 @@ const (
 	// Restored: that part decides again.
 	Restored
 	// LeaseLost: the lease of a slot that is still held is gone, so somebody else may
-	// get the slot.
+	// get the slot. Only the Observer of the Charge that took the lease is told, once.
 	LeaseLost
 )
 

@@ -135,6 +135,9 @@ type Charge struct {
 	DryRun bool
 	// Receipt is the Receipt of the Result being settled. Take ignores it.
 	Receipt Receipt
+	// Observer, if not nil, is told if the lease that this charge takes is lost while it is
+	// held. Settle ignores it.
+	Observer *Observer
 }
 
 // Result is one limit's answer to a charge. Durations are rounded up to the limit's

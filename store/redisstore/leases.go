@@ -24,9 +24,14 @@ type leases struct {
 type holding struct {
 	key      string // in the server
 	identity string
-	limit    *store.Limit
-	renewed  map[store.LeaseID]time.Time
+	renewed  map[store.LeaseID]lease
 	resets   int // under way
+}
+
+type lease struct {
+	at       time.Time // when it was taken or renewed
+	limit    *store.Limit
+	observer *store.Observer // of the charge
 }
 
 // keep starts renewing a lease that was asked for at since.
@@ -39,11 +44,10 @@ func (s *Store) keep(key string, c *store.Charge, id store.LeaseID, since time.T
 	}
 	h := l.held[key]
 	if h == nil {
-		h = &holding{key: key, identity: c.Key, renewed: make(map[store.LeaseID]time.Time)}
+		h = &holding{key: key, identity: c.Key, renewed: make(map[store.LeaseID]lease)}
 		l.held[key] = h
 	}
-	h.limit = c.Limit
-	h.renewed[id] = since
+	h.renewed[id] = lease{since, c.Limit, c.Observer}
 	if l.stop == nil && !l.closed {
 		l.stop = make(chan struct{})
 		go s.renewal(l.stop)
@@ -51,25 +55,25 @@ func (s *Store) keep(key string, c *store.Charge, id store.LeaseID, since time.T
 }
 
 // drop stops renewing a lease, and reports whether it was held.
-func (l *leases) drop(key string, id store.LeaseID) bool {
+func (l *leases) drop(key string, id store.LeaseID) (of lease, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := l.held[key]
 	if h == nil {
-		return false
+		return lease{}, false
 	}
 	return l.end(h, id)
 }
 
 // end stops renewing a lease of a holding, and reports whether it was held. The caller
 // holds the lock.
-func (l *leases) end(h *holding, id store.LeaseID) bool {
-	_, held := h.renewed[id]
+func (l *leases) end(h *holding, id store.LeaseID) (of lease, held bool) {
+	of, held = h.renewed[id]
 	delete(h.renewed, id)
 	if len(h.renewed) == 0 && l.held[h.key] == h {
 		delete(l.held, h.key)
 	}
-	return held
+	return of, held
 }
 
 // resetting says that keys are about to be reset. Until ended is called, nobody is told
@@ -201,8 +205,8 @@ func (l *leases) due(now time.Time, age time.Duration, siteOf func(string) site)
 	last := make(map[site]*renewing) // call of a place
 	for key, h := range l.held {
 		var ids []store.LeaseID
-		for id, renewed := range h.renewed {
-			if now.Sub(renewed) >= age {
+		for id, of := range h.renewed {
+			if now.Sub(of.at) >= age {
 				ids = append(ids, id)
 			}
 		}
@@ -242,8 +246,9 @@ func (l *leases) renewed(r *renewing, at time.Time) {
 			continue
 		}
 		for _, id := range r.ids[i] {
-			if _, held := h.renewed[id]; held {
-				h.renewed[id] = at
+			if of, held := h.renewed[id]; held {
+				of.at = at
+				h.renewed[id] = of
 			}
 		}
 	}
@@ -255,14 +260,20 @@ func (s *Store) lose(key string, id store.LeaseID) {
 	h := s.leases.held[key]
 	tell := h != nil && h.resets == 0
 	s.leases.mu.Unlock()
-	if !tell || !s.leases.drop(key, id) {
+	if !tell {
+		return
+	}
+	of, held := s.leases.drop(key, id)
+	if !held {
 		return
 	}
 	// The other leases are renewed whatever these functions do.
-	background.Do("telling that a lease is lost", func() {
-		s.tells.Tell(store.Notice{Kind: store.LeaseLost, Key: h.identity, Limit: h.limit})
-	})
+	if of.observer != nil {
+		background.Do("telling that a lease is lost", func() {
+			of.observer.Tell(store.Notice{Kind: store.LeaseLost, Key: h.identity, Limit: of.limit})
+		})
+	}
 	if s.lost != nil {
-		background.Do("telling that a lease is lost", func() { s.lost(h.identity, h.limit) })
+		background.Do("telling that a lease is lost", func() { s.lost(h.identity, of.limit) })
 	}
 }

@@ -362,7 +362,7 @@ var leasesMutants = []orders.Variant{
 	{Name: "what is gone is renewed again", Edits: []orders.Edit{{File: "leases.go",
 		Was: "	if !tell || !s.leases.drop(key, id) {\n", Is: "	if !tell {\n"}}},
 	{Name: "what has been released meanwhile is held again", Edits: []orders.Edit{{File: "leases.go",
-		Was: "if _, held := h.renewed[id]; held {", Is: "if _, held := h.renewed[id]; held || true {"}}},
+		Was: "if of, held := h.renewed[id]; held {", Is: "if of, held := h.renewed[id]; held || true {"}}},
 	{Name: "a release goes on being renewed", Edits: []orders.Edit{{File: "settle.go",
 		Was: "		return err\n	}\n	s.release(charges)\n", Is: "		return err\n	}\n"}}},
 	{Name: "a reset goes on being renewed", Edits: []orders.Edit{{File: "reset.go",

@@ -90,7 +90,6 @@ type Store struct {
 	lease   time.Duration
 	clock   func() time.Time
 	lost    func(key string, limit *store.Limit)
-	tells   store.Observers
 	alone   bool // no batches
 	denies  *denyCache
 	stocks  *stocks
@@ -111,8 +110,7 @@ var (
 	_ store.Store    = (*Store)(nil)
 	_ store.Resetter = (*Store)(nil)
 
-	_ store.Checked    = (*Store)(nil)
-	_ store.Observable = (*Store)(nil)
+	_ store.Checked = (*Store)(nil)
 )
 
 // layout says what must not be put into one call.
@@ -192,7 +190,8 @@ func WithLeaseTTL(d time.Duration) Option {
 // reached for longer than the lease's time, has lost the key, or was told to Reset it.
 // Its slot may have been given to somebody else. Calls are made one at a time and delay
 // the renewal of other leases, so lost should return quickly. A panic in it is logged
-// to slog.Default at level Error. Limiters are told, and log it, without this option.
+// to slog.Default at level Error. The limiter that took the slot is told, and logs it,
+// without this option.
 func WithLost(lost func(key string, limit *store.Limit)) Option {
 	return func(s *Store) { s.lost = lost }
 }
@@ -261,9 +260,6 @@ func (s *Store) Misconfigured() (all []*store.SpecError) {
 	}
 	return all
 }
-
-// Observe implements store.Observable. It reports lost leases to o: see WithLost.
-func (s *Store) Observe(o *store.Observer) { s.tells.Observe(o) }
 
 // Close ends the renewal of leases and gives back what WithLeasing holds. It returns when
 // that has been tried, after the time of WithTimeout at the latest, so the client may be
