@@ -179,9 +179,15 @@ func (c *caller) Renew() (others bool) {
 
 // settleTurns gives back turns that were reserved and that nobody uses.
 func (v *version) settleTurns(ctx context.Context, charges []store.Charge) []store.Result {
+	return v.giveBack(ctx, nil, charges)
+}
+
+// giveBack settles charges, even if ctx has ended, and returns the results. If it fails,
+// it tells observers and returns nil.
+func (v *version) giveBack(ctx context.Context, p *plan, charges []store.Charge) []store.Result {
 	results := make([]store.Result, len(charges))
 	if took, err := v.settle(context.WithoutCancel(ctx), v.store, charges, results); err != nil {
-		v.unsettled(nil, charges, took, err)
+		v.unsettled(p, charges, took, err)
 		return nil
 	}
 	return results

@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/internal/namesakes"
+	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
@@ -45,15 +46,15 @@ func newFamily() *family {
 	return f
 }
 
-// linesOf returns the lines of a store, which other limiters of the family may have too.
-// The caller holds f.mu.
-func (f *family) linesOf(s store.Store) *waiting.Lines {
+// linesOf returns the lines of a store, and the streams that wait for its bytes, which
+// other limiters of the family may have too. The caller holds f.mu.
+func (f *family) linesOf(s store.Store) (*waiting.Lines, *respond.Queues) {
 	for _, m := range f.members {
 		if v := m.now.Load(); same(v.store, s) {
-			return v.lines
+			return v.lines, v.streams
 		}
 	}
-	return new(waiting.Lines)
+	return new(waiting.Lines), new(respond.Queues)
 }
 
 // meet adds the lines of a store, if the family doesn't have them yet. The caller holds

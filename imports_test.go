@@ -61,7 +61,7 @@ var imports = map[string]rule{
 	"internal/clock":            {notEven: []string{"net/http", "net"}},
 	"internal/background":       {notEven: []string{"net/http", "net"}},
 	"internal/waiting":          {own: []string{"internal/background", "internal/clock", "store"}, notEven: []string{"net/http"}},
-	"internal/respond":          {own: []string{"store"}},
+	"internal/respond":          {own: []string{"internal/background", "store"}},
 	".":                         {own: []string{"store", "store/memstore", "internal/adaptive", "internal/background", "internal/clientip", "internal/clock", "internal/failure", "internal/field", "internal/framework", "internal/keyfunc", "internal/keytext", "internal/logs", "internal/mistake", "internal/namesakes", "internal/probe", "internal/respond", "internal/routing", "internal/waiting", "internal/warn"}},
 	"internal/topkeys":          {notEven: []string{"net/http", "net"}},
 	"console":                   {own: []string{".", "internal/topkeys", "store", "store/memstore"}},

@@ -269,6 +269,13 @@ func (p *Permit) Next(r *http.Request) (next *http.Request, wrap func(http.Respo
 	return p.response.Next(r, p.request&carries != 0), p.response.Writer
 }
 
+// NeedsResponse reports whether a limit decides by the response (WithSettle,
+// AdaptiveConcurrency). An adapter whose framework answers errors after its middleware
+// then has it answer before Done. A Bandwidth only paces what is written.
+func (p *Permit) NeedsResponse() bool {
+	return p != nil && p.response != nil && p.response.decides
+}
+
 // Decision returns the decision of all limiters that the request has passed, updated by
 // Settle. Limits has those of the outermost limiter first.
 func (p *Permit) Decision() Decision {

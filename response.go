@@ -43,9 +43,11 @@ import (
 //     responses are long, or set deadlines by http.ResponseController. That works, as
 //     do Flush, Hijack, io.ReaderFrom and HTTP/2: a file is still sent by the kernel,
 //     piece by piece, if its Content-Length is set.
-//   - What was paid for and not sent (the client left) is given back when the handler
-//     returns. If other streams have reserved turns behind it, up to a piece less comes
-//     back.
+//   - What was paid for and not sent (the client left) goes to other streams of this
+//     process that wait, and otherwise back to the store when the handler returns. If
+//     another process has reserved turns behind it, up to a piece less comes back.
+//   - A request's body is paid for as it arrives, one call for each read: a stream may be
+//     ahead by one read of at most a piece, and a client that stalls holds nothing back.
 //   - Only bodies count, and for HEAD nothing does. What is written to a connection
 //     after a Hijack doesn't count.
 //   - If the store fails, the response goes on unpaced, and the store is asked again
@@ -146,8 +148,9 @@ func (c *call) ofPaced() (all needs) {
 // if a limit needs it; other ResponseWriters aren't wrapped.
 type response struct {
 	watched
-	pacing pacing // nil if no Bandwidth paces the response
-	byHand []bool // for each charge, whether the handler has settled it; or nil
+	pacing  pacing // nil if no Bandwidth paces the response
+	decides bool   // some limit decides by the response
+	byHand  []bool // for each charge, whether the handler has settled it; or nil
 
 	// A permit that has been detached ends when its handler has returned and its release
 	// has been called, whichever comes last.
@@ -185,15 +188,18 @@ func (c *call) responded() *response {
 	if c.r == nil || c.needs&watches == 0 {
 		return nil
 	}
-	if len(c.paced) > 0 {
-		return c.paced[0].entry.watch(c)
+	var s *response
+	i := slices.IndexFunc(c.entries, func(e *entry) bool { return e.watch != nil })
+	switch {
+	case len(c.paced) > 0:
+		s = c.paced[0].entry.watch(c)
+	case i >= 0:
+		s = c.entries[i].watch(c)
+	default:
+		return nil
 	}
-	for _, e := range c.entries {
-		if e.watch != nil {
-			return e.watch(c)
-		}
-	}
-	return nil
+	s.decides = i >= 0
+	return s
 }
 
 // watch makes a response that is observed but not paced. Only options that need it refer
@@ -229,8 +235,10 @@ type lanes struct {
 // payer returns what a paced response charges its bytes with: the version's store.
 func (v *version) payer(r *http.Request, p *plan) respond.Payer {
 	return respond.Payer{
-		Store:    v.store,
-		GiveBack: func(ctx context.Context, charges []store.Charge) { v.cancel(ctx, v.store, p, charges) },
+		Store: v.store, Queues: v.streams,
+		GiveBack: func(ctx context.Context, charges []store.Charge) []store.Result {
+			return v.giveBack(ctx, p, charges)
+		},
 		StoreFailed: func(err error, cut bool) error {
 			if cut {
 				err = &StoreError{err}

@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/internal/routing"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
@@ -29,10 +30,11 @@ type version struct {
 	names  *names
 
 	store   store.Store
-	lines   *waiting.Lines // of those who wait for something in it
-	allower store.Allower  // the store, if it is one; or nil
-	lent    bool           // the store is of WithStore: others may use it
-	most    int            // how many keys it holds, where it is the limiter's own
+	lines   *waiting.Lines  // of those who wait for something in it
+	streams *respond.Queues // those that wait for bytes of it
+	allower store.Allower   // the store, if it is one; or nil
+	lent    bool            // the store is of WithStore: others may use it
+	most    int             // how many keys it holds, where it is the limiter's own
 	base    *plan
 	routes  []route
 	router  *routing.Router // of the routes' patterns; nil without
@@ -84,12 +86,15 @@ func (l *Limiter) build(c *config, parent *version, names *names, naming *naming
 
 	switch before := l.now.Load(); {
 	case before != nil:
-		v.store, v.lines, v.lent, v.most = before.store, before.lines, before.lent, before.most
+		v.store, v.lent, v.most = before.store, before.lent, before.most
+		v.lines, v.streams = before.lines, before.streams
 	case c.store != nil:
-		v.store, v.lines, v.lent, v.most = c.store, l.family.linesOf(c.store), true, 0
+		v.store, v.lent, v.most = c.store, true, 0
+		v.lines, v.streams = l.family.linesOf(c.store)
 	case c.memorySet || v.store == nil:
 		own := memstore.New(c.memory...)
-		v.store, v.lines, v.lent, v.most = own, new(waiting.Lines), false, own.Stats().MaxKeys
+		v.store, v.lent, v.most = own, false, own.Stats().MaxKeys
+		v.lines, v.streams = new(waiting.Lines), new(respond.Queues)
 	}
 	v.allower, _ = v.store.(store.Allower)
 	v.shared = c.shared.or(v.shared)

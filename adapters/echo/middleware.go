@@ -43,7 +43,8 @@ func New(opts ...stint.Option) echo.MiddlewareFunc {
 // If a limit looks at the response (stint.WithSettle, stint.AdaptiveConcurrency) and
 // the next handler returns an error, the application's HTTPErrorHandler is called here,
 // so that there is a response to look at. The error is returned all the same, as echo's
-// own loggers do.
+// own loggers do. Beside a stint.Bandwidth alone it is only returned: a middleware outside
+// may still change it, and its answer isn't paced.
 //
 // If the request's context ends while the request waits, because the client has left or
 // the server shuts down, the error's status is 503 and it wraps the context's error,
@@ -91,11 +92,11 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 			outer := res.Writer
 			res.Writer = wrap(outer)
 			defer func() { res.Writer = outer }()
-			if err := next(c); err != nil {
+			err = next(c)
+			if err != nil && p.NeedsResponse() {
 				c.Error(err) // otherwise there would be no response to look at yet
-				return err
 			}
-			return nil
+			return err
 		}
 	}
 }

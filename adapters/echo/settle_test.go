@@ -13,6 +13,26 @@ import (
 	stintecho "github.com/stint-go/stint/adapters/echo"
 )
 
+// A Bandwidth doesn't look at the response, so it leaves errors to those outside.
+func TestBandwidthLeavesErrorsAlone(t *testing.T) {
+	e := echo.New()
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if err := next(c); err != nil {
+				return echo.NewHTTPError(503).SetInternal(err)
+			}
+			return nil
+		}
+	})
+	e.Use(stintecho.New(stint.Bandwidth(1_000_000), stint.WithKey(stint.Global())))
+	e.GET("/", func(echo.Context) error { return errors.New("busy") })
+	w := httptest.NewRecorder()
+	e.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	if w.Code != 503 {
+		t.Errorf("answered %d, want 503", w.Code)
+	}
+}
+
 // An error that a handler returns is answered before limits look at the
 // response, once, and what is mounted outside still sees it.
 func TestSettleByEchosError(t *testing.T) {

@@ -33,7 +33,8 @@ type explored interface {
 type terms struct {
 	fine, coarse   *store.Limit // coarse counts in blocks of two bytes, or is nil
 	closed, dryRun bool
-	giveBack       func([]store.Charge)
+	giveBack       func([]store.Charge) []store.Result
+	queues         *any // those of a run
 }
 
 type (
@@ -59,7 +60,10 @@ type Explored struct {
 	of   Entry
 }
 
-func Explore(r *http.Request, s store.Store, fine, coarse *store.Limit, piece int64, closed, dryRun bool, giveBack func([]store.Charge)) *Explored {
+func Explore(r *http.Request, s store.Store, fine, coarse *store.Limit, piece int64, closed, dryRun bool, giveBack func([]store.Charge) []store.Result, queues *any) *Explored {
+	if *queues == nil {
+		*queues = new(Queues)
+	}
 	x := &Explored{of: Entry{Limit: fine, Key: "k", Block: 1, Piece: piece, Requests: true, Closed: closed, DryRun: dryRun}}
 	entries := []Entry{x.of}
 	if coarse != nil {
@@ -67,7 +71,8 @@ func Explore(r *http.Request, s store.Store, fine, coarse *store.Limit, piece in
 	}
 	x.Begin(r, Payer{
 		Store:       s,
-		GiveBack:    func(_ context.Context, charges []store.Charge) { giveBack(charges) },
+		Queues:      (*queues).(*Queues),
+		GiveBack:    func(_ context.Context, charges []store.Charge) []store.Result { return giveBack(charges) },
 		StoreFailed: func(err error, cut bool) error { return err },
 	}, entries)
 	x.body = x.Next(r, true).Body
@@ -91,6 +96,7 @@ type till struct {
 	*steps.Run
 	states map[*store.Limit]store.State
 	paid   map[*store.Limit]int64 // in the limit's units
+	lost   map[*store.Limit]int64 // the most that is behind turns of others and hasn't come back
 	down   bool
 }
 
@@ -114,8 +120,18 @@ func (s *till) Take(_ context.Context, charges []store.Charge, results []store.R
 	return nil
 }
 
-// Settle makes no error: what the store can't settle stays paid.
 func (s *till) Settle(_ context.Context, charges []store.Charge, results []store.Result) error {
+	copy(results, s.settle(charges))
+	return nil
+}
+
+// settle makes no error. What isn't given back, because another turn stands behind it, stays
+// paid, and whoever comes next may use it.
+func (s *till) settle(charges []store.Charge) []store.Result {
+	results := make([]store.Result, len(charges))
+	if len(charges) == 0 {
+		return results
+	}
 	now := steps.AtTime(unsafe.Pointer(s))
 	for i := range charges {
 		c := &charges[i]
@@ -123,24 +139,24 @@ func (s *till) Settle(_ context.Context, charges []store.Charge, results []store
 		if c.Cost < 0 || c.Cost > c.Receipt.Cost {
 			s.Broken("%d of %d units are given back", c.Receipt.Cost-c.Cost, c.Receipt.Cost)
 		}
-		s.paid[c.Limit] -= c.Receipt.Cost - c.Cost
 		state := s.states[c.Limit]
 		store.Amend(store.Now{Steady: now}, c, &state, &results[i])
 		s.states[c.Limit] = state
+		left := c.Limit.Standing(c.Receipt, results[i].Receipt).Cost
+		s.paid[c.Limit] -= c.Receipt.Cost - left
+		s.lost[c.Limit] += left
 	}
-	return nil
+	return results
 }
 
-func (s *till) giveBack(charges []store.Charge) {
-	if len(charges) > 0 {
-		_ = s.Settle(context.Background(), charges, make([]store.Result, len(charges)))
-	}
-}
+// AnswersAtOnce spares lanes a context of their own for each call.
+func (s *till) AnswersAtOnce() bool { return true }
 
 // traffic is what is done at once to responses. Each does one thing after the other: those
 // that begin with the same letter are to one response.
 type traffic struct {
 	closed, dryRun, coarse bool
+	prompt                 bool // the rate is used: nobody waits longer than for what moves
 	actors                 []string
 }
 
@@ -153,42 +169,49 @@ type road struct {
 	traffic
 	*till
 	moved  int64
-	failed bool // the store was down
-	loose  bool // so it was, or isn't heeded: more may move than is paid for
+	last   int64 // when it was written last, in microseconds
+	sum    int64 // what had moved then
+	failed bool  // the store was down
+	loose  bool  // so it was, or isn't heeded: more may move than is paid for
 }
 
 // response is one of a run.
 type response struct {
 	*road
-	paced explored
-	to    http.ResponseWriter
-	leave func()
+	header http.Header
+	paced  explored
+	to     http.ResponseWriter
+	leave  func()
 
-	left  time.Time // when its client did
-	ended bool
+	left   time.Time // when its client did
+	ended  bool
+	stalls bool // its request's body
 }
 
 func (x traffic) scenario(begin func(request, anyStore, terms) explored) func(*steps.Run) {
 	return func(r *steps.Run) {
 		r.Freeze()
-		by := terms{fine: limitOf("fine", perSecond), closed: x.closed, dryRun: x.dryRun}
+		by := terms{fine: limitOf("fine", perSecond), closed: x.closed, dryRun: x.dryRun, queues: new(any)}
 		if x.coarse {
 			by.coarse = limitOf("coarse", perSecond/2)
 		}
-		w := &road{traffic: x, till: &till{Run: r, states: map[*store.Limit]store.State{}, paid: map[*store.Limit]int64{}}, loose: x.dryRun}
-		by.giveBack = w.giveBack
+		w := &road{traffic: x, till: &till{Run: r, states: map[*store.Limit]store.State{}, paid: map[*store.Limit]int64{}, lost: map[*store.Limit]int64{}}, loose: x.dryRun}
+		by.giveBack = w.settle
 		all := map[string]*response{}
 		for i, does := range x.actors {
 			name, does, _ := strings.Cut(does, ": ")
 			p := all[name]
 			if p == nil {
 				ctx, leave := ending.WithCancel(context.Background())
-				p = &response{road: w, leave: leave}
+				p = &response{road: w, leave: leave, header: http.Header{}}
 				all[name] = p
 				sent := httptest.NewRequest("POST", "/", nil).WithContext(ctx)
 				sent.Body, sent.ContentLength = &wire{p}, -1
 				p.paced = begin(sent, w.till, by)
 				p.to = p.paced.Writer(&wire{p})
+				if x.prompt {
+					p.header.Set("Content-Length", "6")
+				}
 			}
 			r.Go(fmt.Sprint(name, i), func() {
 				for what := range strings.SplitSeq(does, "; ") {
@@ -205,6 +228,13 @@ func (x traffic) scenario(begin func(request, anyStore, terms) explored) func(*s
 			if bytes != w.moved {
 				r.Broken("%d bytes are counted, and %d have moved", bytes, w.moved)
 			}
+			due := (w.sum - perSecond) * 1e6 / perSecond
+			if strings.Contains(fmt.Sprint(x.actors), "stall") {
+				due += 1e6 / perSecond // a byte whose turn has come, and which is on its way to the handler
+			}
+			if x.prompt && w.last > max(due, 0) {
+				r.Broken("%d bytes take %d µs, want %d", w.sum, w.last, due)
+			}
 			w.checkPaid(by.fine, 1, 0)
 			if x.coarse {
 				w.checkPaid(by.coarse, 2, int64(2*len(all))) // half a block of each response and each request
@@ -217,6 +247,7 @@ func (x traffic) scenario(begin func(request, anyStore, terms) explored) func(*s
 // most more beyond that.
 func (w *road) checkPaid(l *store.Limit, block, more int64) {
 	paid := w.paid[l] * block
+	more += w.lost[l] * block
 	if w.failed || paid <= w.moved+more && (paid >= w.moved || w.loose) {
 		return
 	}
@@ -244,12 +275,17 @@ func (p *response) do(what string) {
 			p.Broken("%d of %d bytes are written, without an error", k, n)
 		}
 	case "read":
-		_, err = p.paced.Body().Read(make([]byte, n))
+		k, err = p.paced.Body().Read(make([]byte, n))
+		p.pass(int64(k))
+	case "stall":
+		p.stalls = true
+		k, err = p.paced.Body().Read(make([]byte, n))
+		p.pass(int64(k))
 	case "hijack":
 		_, _, err = p.to.(http.Hijacker).Hijack()
 	case "end":
 		p.ended = true
-		p.giveBack(p.paced.End())
+		p.settle(p.paced.End())
 	case "leave":
 		p.left = twin.Now()
 		p.leave()
@@ -276,25 +312,39 @@ func (p *response) do(what string) {
 // wire is what a response is written to, and a request read from.
 type wire struct{ *response }
 
-func (w *wire) Header() http.Header { return http.Header{} }
+func (w *wire) Header() http.Header { return w.header }
 func (w *wire) WriteHeader(int)     {}
 func (w *wire) Close() error        { return nil }
 
 func (w *wire) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
 
-func (w *wire) Write(b []byte) (int, error) { return w.move(b) }
+func (w *wire) Write(b []byte) (int, error) {
+	w.last = w.pass(int64(len(b)))
+	w.sum = w.moved
+	return len(b), nil
+}
 
-// Read reads half of what it could: the rest hasn't come yet.
-func (w *wire) Read(b []byte) (int, error) { return w.move(b[:(len(b)+1)/2]) }
+// Read reads half of what it could: the rest hasn't come yet. It counts once it is paid for
+// and the handler has it; until then at most a piece has come.
+func (w *wire) Read(b []byte) (int, error) {
+	if len(b) > piece && !w.dryRun {
+		w.Broken("%d bytes are read before they are paid for", len(b))
+	}
+	if w.stalls {
+		lang.Receive(twin.After(2 * time.Second))
+	}
+	return (len(b) + 1) / 2, nil
+}
 
-func (w *wire) move(b []byte) (int, error) {
-	now := steps.AtTime(unsafe.Pointer(w.road))
-	w.moved += int64(len(b))
-	steps.Note("%d bytes move", len(b))
+// pass counts n bytes that have moved, and returns when.
+func (w *road) pass(n int64) (now int64) {
+	now = steps.AtTime(unsafe.Pointer(w))
+	w.moved += n
+	steps.Note("%d bytes move", n)
 	if due := perSecond + now*perSecond/1e6; w.moved > due && !w.loose {
 		w.Broken("%d bytes have moved after %d µs, want at most %d", w.moved, now, due)
 	}
-	return len(b), nil
+	return now
 }
 
 // Whatever is written and read at once by responses that share a limit: no more moves than
@@ -308,7 +358,7 @@ func TestEveryOrder(t *testing.T) {
 			Added:   map[string]string{"explored.go": exploredFile},
 			Mutants: mutants,
 			Entry: "func(r request, s anyStore, x terms) explored " +
-				"{ return V.Explore(r, s, x.fine, x.coarse, " + fmt.Sprint(piece) + ", x.closed, x.dryRun, x.giveBack) }",
+				"{ return V.Explore(r, s, x.fine, x.coarse, " + fmt.Sprint(piece) + ", x.closed, x.dryRun, x.giveBack, x.queues) }",
 		}).Run(t)
 		return
 	}
@@ -317,13 +367,19 @@ func TestEveryOrder(t *testing.T) {
 	paced("a: write 3; write 3; end")
 	paced("a: write 3; write 3; end", "b: write 5; end")
 	paced("a: write 3; end", "a: read 4", "b: write 3; end")
-	paced("a: write 1; write 1; end", "a: read 1; read 1; read 1", "b: write 3; end")
+	paced("a: end", "a: read 1; read 1; read 1")
 	paced("a: write 6; end", "a: leave")
 	paced("a: write 6; end", "a: second; leave")
 	paced("a: write 3; end", "a: read 4; read 2", "a: second; leave")
 	paced("a: write 6; end", "a: read 6", "a: leave")
 	paced("a: write 2; hijack; end", "b: write 6; end")
 	paced("a: write 6; end", "b: write 3; end", "b: leave")
+	for _, actors := range [][]string{
+		{"a: write 6; end", "a: leave", "b: write 6; end"},
+		{"a: read 1; read 1; stall 1; end", "b: write 6; end"},
+	} {
+		all = append(all, traffic{prompt: true, actors: actors})
+	}
 	for _, closed := range []bool{false, true} {
 		all = append(all,
 			traffic{closed: closed, actors: []string{"a: write 1; write 1; end", "a: read 1; read 1", "b: down; up"}},
@@ -343,6 +399,9 @@ func TestEveryOrder(t *testing.T) {
 		traffic{coarse: true, actors: []string{"a: write 1; write 5; end", "b: write 3; end", "a: leave"}},
 		traffic{coarse: true, actors: []string{"a: end", "a: read 2; read 1; read 3", "a: second; leave"}},
 	)
+	// Those that take longest come last: most mutants don't live to see them.
+	paced("a: write 1; write 1; end", "a: read 1; read 1", "b: write 3; end")
+	all = append(all, traffic{prompt: true, actors: []string{"a: write 6; end", "b: write 6; end", "b: leave", "c: write 6; end"}})
 	steps.Explore(t, mutants, all, func(variant string, x traffic) func(*steps.Run) {
 		return x.scenario(variants[variant])
 	})
@@ -354,19 +413,31 @@ var mutants = []steps.Variant{
 	{Name: "bytes that haven't moved after the end are kept", Edits: []steps.Edit{{File: "lane.go",
 		Was: "	l.moving = false\n", Is: "	if l.moving = false; l.err != nil {\n		return\n	}\n"}}},
 	{Name: "a turn that isn't waited for stays paid", Edits: []steps.Edit{{File: "lane.go",
-		Was: "	case err != nil:\n		l.cancel()\n", Is: "	case err != nil:\n"}}},
+		Was: "defer func() { leave() }()", Is: "_ = leave"}, {File: "lane.go", Was: "		leave()\n		l.cancel()\n		return err\n", Is: "		return err\n"}}},
 	{Name: "who has been answered doesn't look whether the lane has ended", Edits: []steps.Edit{{File: "lane.go",
-		Was: "	if l.err != nil {\n		err = l.err\n	}\n	if err == nil && pause", Is: "	if err == nil && pause"}}},
+		Was: "	if l.err != nil {\n		err = l.err\n	}\n	switch {\n	case err != nil && !passes", Is: "	switch {\n	case err != nil && !passes"}}},
 	{Name: "who has waited doesn't, either", Edits: []steps.Edit{{File: "lane.go",
 		Was: "	if l.err != nil {\n		err = l.err\n	}\n	return err\n", Is: "	return err\n"}}},
 	{Name: "nobody waits", Edits: []steps.Edit{{File: "lane.go",
-		Was: "err = l.pause(pause)", Is: "_ = l.pause"}}},
+		Was: "err = l.pause(pause, s.met)", Is: "_ = l.pause"}}},
+	{Name: "a turn that is given up goes to nobody", Edits: []steps.Edit{{File: "queue.go",
+		Was: "			q.demands = slices.Delete(q.demands, i, i+1)\n			q.wanted -= d.blocks\n", Is: "			_ = i\n"}}},
+	{Name: "nothing goes back to the store", Edits: []steps.Edit{{File: "queue.go",
+		Was: "	results = r.giveBack(", Is: "	func(...any) {}("}}},
+	{Name: "what was due and is given up goes to nobody", Edits: []steps.Edit{{File: "queue.go",
+		Was: "			q.unuse(d.got)\n", Is: ""}}},
+	{Name: "a turn that the store hasn't taken back is lost", Edits: []steps.Edit{{File: "queue.go",
+		Was: "q.insert(turn{r.turns[i].at, left}) || q.stuck", Is: "q.stuck"}}},
+	{Name: "a stalled upload's piece is kept", Edits: []steps.Edit{{File: "pace.go",
+		Was: "s.up.total, s.up.arrives = r.ContentLength, true", Is: "s.up.total = r.ContentLength"}}},
+	{Name: "an upload pays before it reads", Edits: []steps.Edit{{File: "pace.go",
+		Was: "	n, err = b.ReadCloser.Read(p[:min(", Is: "	_, _ = b.lane.pay(1)\n	n, err = b.ReadCloser.Read(p[:min("}}},
 	{Name: "a turn can't be left", Edits: []steps.Edit{{File: "lane.go",
 		Was: "		case <-l.ctx.Done():\n			err = l.ctx.Err()\n", Is: ""}}},
 	{Name: "a store that is down is asked for each piece", Edits: []steps.Edit{{File: "lane.go",
 		Was: "		l.open = time.Now().Add(reopen)\n", Is: ""}}},
 	{Name: "a block that has been used in part is given back", Edits: []steps.Edit{{File: "toll.go",
-		Was: "min(t.credit/t.Block, t.receipt.Cost)", Is: "min((t.credit+t.Block-1)/t.Block, t.receipt.Cost)"}}},
+		Was: "free := t.credit / t.Block", Is: "free := (t.credit + t.Block - 1) / t.Block"}}},
 	{Name: "a dry run that ends while it pays has paid", Edits: []steps.Edit{{File: "lane.go",
 		Was: "	case err == nil && l.err != nil: // the lane has ended meanwhile\n		l.cancel()\n", Is: ""}}},
 }

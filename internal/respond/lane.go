@@ -15,16 +15,21 @@ import (
 // when they are called.
 type Payer struct {
 	Store store.Store
-	// GiveBack settles charges, even if ctx has ended.
-	GiveBack func(ctx context.Context, charges []store.Charge)
+	// Queues are those of the store.
+	Queues   *Queues
+	GiveBack GiveBack
 	// StoreFailed reports an error of the store, and whether a body is cut off because
 	// of it: the write or read that is cut off then returns what StoreFailed returns.
 	StoreFailed func(err error, cut bool) error
 }
 
+// GiveBack settles charges, even if ctx has ended. It returns the results, or nil if it
+// has failed or its outcome isn't known.
+type GiveBack func(ctx context.Context, charges []store.Charge) []store.Result
+
 // lane is one direction of a request whose bytes are paced: its response's body, or its
-// own. Bytes are paid for before they move, in one call to the store for each piece;
-// what is left of the last piece is given back at the end.
+// own. Bytes are paid for before the handler's writes or reads move them, in one call to
+// the store for each piece; what is left of the last piece is given back at the end.
 //
 // A limit in dry run is charged in the calls that the others need, and influences
 // neither those nor the pieces. If all limits are dry runs, the lane delays nothing:
@@ -32,9 +37,12 @@ type Payer struct {
 type lane struct {
 	Payer
 	ctx   context.Context
-	holds bool   // some limit is enforced
-	piece int64  // the most bytes paid for at once
-	flush func() // sends what has been paid for before a pause; may be nil
+	holds bool  // some limit is enforced
+	piece int64 // the most bytes paid for at once
+	// arrives: a client decides when more of it comes, so what hasn't come is hardly
+	// paid for. A client that stalls must not hold what others wait for.
+	arrives bool
+	flush   func() // sends what has been paid for before a pause; may be nil
 
 	mu      sync.Mutex // a request's body may be read while the handler returns
 	tolls   []toll
@@ -116,7 +124,17 @@ func (l *lane) credit() int64 {
 // many responses are a single write. Each further one is for twice as much, so that
 // neither a small response nor a long one costs unnecessary calls. While there is room
 // for what is there, it doesn't wait for more.
+//
+// What arrives is paid for when it is there, and as much ahead as there has been, up to
+// LeastPiece: so reads of a few bytes don't each cost a call.
 func (l *lane) size(want int64) int64 {
+	if l.arrives {
+		n := max(want, min(l.moved, LeastPiece))
+		if l.total >= 0 {
+			n = max(want, min(n, l.total-l.moved))
+		}
+		return min(n, l.piece)
+	}
 	n := l.ahead(want)
 	if l.total >= 0 {
 		n = l.piece
@@ -145,18 +163,67 @@ func (l *lane) unlocked(f func()) {
 	f()
 }
 
-// ask asks the store for each limit's part of n bytes.
-func (l *lane) ask(n int64) (err error) {
+// price sets the charges to each limit's part of n bytes.
+func (l *lane) price(n int64) {
 	for i := range l.tolls {
 		l.charges[i].Cost = l.tolls[i].cost(n)
 	}
-	l.unlocked(func() { err = l.Store.Take(l.ctx, l.charges, l.results) })
+}
+
+// reserves reports whether the i-th charge may reserve a turn.
+func (l *lane) reserves(i int) bool { return !l.charges[i].DryRun && l.charges[i].Cost > 0 }
+
+// stay returns a stay for what the charges may reserve.
+func (l *lane) stay() *stay {
+	s := &stay{demands: make([]*demand, len(l.tolls)), met: make(chan struct{})}
+	for i := range l.tolls {
+		if l.reserves(i) {
+			s.missing++
+		}
+	}
+	return s
+}
+
+// ask asks the store for the charges.
+func (l *lane) ask() (err error) {
+	l.unlocked(func() {
+		ctx, end := l.outliving()
+		defer end()
+		err = l.Store.Take(ctx, l.charges, l.results)
+	})
 	return err
+}
+
+// outlives is how long to wait for the answer of a store that may have reserved a turn
+// for a client that has left since. Left alone with the answer, the store would give the
+// turn back by itself, to nobody.
+const outlives = 2 * time.Second
+
+// outliving returns a context for a Take: it ends a while after the request's.
+func (l *lane) outliving() (longer context.Context, end func()) {
+	if l.ctx.Done() == nil || store.AnswersAtOnce(l.Store) {
+		return l.ctx, func() {}
+	}
+	longer, cancel := context.WithCancel(context.WithoutCancel(l.ctx))
+	stop := context.AfterFunc(l.ctx, func() { time.AfterFunc(outlives, cancel) })
+	return longer, func() {
+		stop()
+		cancel()
+	}
 }
 
 // take pays for n bytes and waits for their turn.
 func (l *lane) take(n int64) error {
-	err := l.ask(n)
+	l.price(n)
+	s := l.Queues.join(l)
+	leave := func() {
+		if s != nil {
+			l.unlocked(func() { l.Queues.leave(l.ctx, s) })
+			s = nil
+		}
+	}
+	defer func() { leave() }() // also if a store panics
+	err := l.ask()
 	switch {
 	case err == nil:
 	case l.err != nil: // the lane has ended meanwhile
@@ -164,24 +231,34 @@ func (l *lane) take(n int64) error {
 	case l.ctx.Err() != nil:
 		return l.ctx.Err()
 	default:
+		leave()
 		return l.failed(err)
 	}
 	pause, passes, err := l.answer(n)
 	if l.err != nil {
 		err = l.err
 	}
-	if err == nil && pause > 0 {
-		l.next = l.piece // streams that take turns have turns of equal size
-		err = l.pause(pause)
-	}
 	switch {
+	case err != nil && !passes:
+		return err
 	case !passes:
-	case err != nil:
-		l.cancel()
-	default:
-		l.paid(n, 0)
+		leave()
+		return l.pause(pause, nil)
+	case s != nil || pause > 0:
+		var met bool
+		if s, pause, met = l.Queues.reserved(l, s); err == nil && !met {
+			l.next = l.piece // streams that take turns have turns of equal size
+			err = l.pause(pause, s.met)
+		}
 	}
-	return err
+	if err != nil {
+		leave()
+		l.cancel()
+		return err
+	}
+	l.paid(n, s, 0)
+	s = nil
+	return nil
 }
 
 // answer evaluates the store's answer for n bytes: how long they have to wait, for the
@@ -203,25 +280,26 @@ func (l *lane) answer(n int64) (pause time.Duration, passes bool, err error) {
 	return pause, passes, nil
 }
 
-// paid records that each limit has been paid for n bytes, which took that long to move
-// if they have moved.
-func (l *lane) paid(n int64, took time.Duration) {
+// paid records that each limit has been paid for n bytes, in the queues of s if that
+// isn't nil. They took that long to move if they have moved.
+func (l *lane) paid(n int64, s *stay, took time.Duration) {
 	l.room = store.MaxCost
 	for i := range l.tolls {
 		t := &l.tolls[i]
 		t.pay(n, l.charges[i].Cost, &l.results[i], took)
+		if s != nil && s.demands[i] != nil {
+			t.receipts = s.demands[i].got
+		}
 		if !t.DryRun {
 			l.room = min(l.room, t.credit-n+l.results[i].Remaining*t.Block)
 		}
 	}
 }
 
-// pause waits until a turn has come, and first sends what was paid for before. It
-// doesn't wait for a turn after the request's end.
-func (l *lane) pause(d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
+// pause waits for d or, if met isn't nil, until that is closed, which is expected after
+// d. First it sends what was paid for before. It doesn't wait for a turn after the
+// request's end.
+func (l *lane) pause(d time.Duration, met <-chan struct{}) error {
 	if t, ok := l.ctx.Deadline(); ok && time.Until(t) < d {
 		return context.DeadlineExceeded
 	}
@@ -229,13 +307,18 @@ func (l *lane) pause(d time.Duration) error {
 	start := time.Now()
 	var err error
 	l.unlocked(func() {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
+		var over <-chan time.Time
+		if met == nil {
+			timer := time.NewTimer(d)
+			defer timer.Stop()
+			over = timer.C
+		}
 		if flushes {
 			l.flush()
 		}
 		select {
-		case <-timer.C:
+		case <-over:
+		case <-met:
 		case <-l.ctx.Done():
 			err = l.ctx.Err()
 		}
@@ -264,20 +347,23 @@ func (l *lane) failed(err error) error {
 // forget makes all limits ignore what has moved and what was paid for it.
 func (l *lane) forget() {
 	for i := range l.tolls {
-		l.tolls[i].credit, l.tolls[i].receipt = 0, store.Receipt{}
+		l.tolls[i].credit, l.tolls[i].receipts = 0, nil
 	}
 }
 
-// cancel gives back the last piece, none of which has moved.
+// cancel gives back what the last call was charged, none of which has moved.
 func (l *lane) cancel() {
 	var back []store.Charge
 	for i, ch := range l.charges {
-		if r := &l.results[i].Receipt; r.Cost > 0 {
-			ch.Cost, ch.Receipt = 0, *r
+		r := l.results[i].Receipt
+		if r.Cost > 0 && (ch.DryRun || !l.Queues.handOn(&l.tolls[i], []store.Receipt{r})) {
+			ch.Cost, ch.Receipt = 0, r
 			back = append(back, ch)
 		}
 	}
-	l.unlocked(func() { l.GiveBack(l.ctx, back) })
+	if len(back) > 0 {
+		l.unlocked(func() { l.GiveBack(l.ctx, back) })
+	}
 }
 
 // move records that n bytes that were paid for have moved. If the lane has ended meanwhile,
@@ -323,11 +409,12 @@ func (l *lane) report(n int64, took time.Duration) {
 	if l.total >= 0 {
 		ahead = min(ahead, max(l.total-l.moved, 0))
 	}
-	switch err := l.ask(ahead); {
+	l.price(ahead)
+	switch err := l.ask(); {
 	case err == nil && l.err != nil: // the lane has ended meanwhile
 		l.cancel()
 	case err == nil:
-		l.paid(ahead, took)
+		l.paid(ahead, nil, took)
 	case l.ctx.Err() != nil:
 		l.forget()
 	default:
@@ -362,11 +449,17 @@ func (l *lane) end() (back []store.Charge) {
 	return l.change()
 }
 
-// change returns the charges that give back what was paid for and hasn't moved.
+// change returns the charges that give back what was paid for and hasn't moved. If other
+// streams of this process wait for such bytes, they get them.
 func (l *lane) change() (back []store.Charge) {
 	for i := range l.tolls {
-		if ch, ok := l.tolls[i].change(); ok {
-			back = append(back, ch)
+		t := &l.tolls[i]
+		unused := t.change()
+		if !t.DryRun && len(unused) > 0 && l.Queues.handOn(t, unused) {
+			continue
+		}
+		for _, r := range unused {
+			back = append(back, store.Charge{Key: t.Key, Limit: t.Limit, DryRun: t.DryRun, Receipt: r})
 		}
 	}
 	return back

@@ -39,7 +39,8 @@ func begin(t *testing.T, ctx context.Context, s store.Store, closed bool) (r *Pa
 	r = new(Paced)
 	r.Begin(httptest.NewRequest("GET", "/", nil).WithContext(ctx), Payer{
 		Store:       s,
-		GiveBack:    func(context.Context, []store.Charge) {},
+		Queues:      new(Queues),
+		GiveBack:    func(context.Context, []store.Charge) []store.Result { return nil },
 		StoreFailed: func(err error, _ bool) error { return err },
 	}, []Entry{{Limit: l, Key: "k", Block: rate.Block, Piece: rate.Piece, Closed: closed}})
 	return r, &r.down.Payer
@@ -65,7 +66,7 @@ func TestLaneCallsWithoutItsLock(t *testing.T) {
 			p.StoreFailed = func(err error, _ bool) error { end(); return err }
 		}},
 		{"a turn given back", false, nil, func(p *Payer, end func()) {
-			p.GiveBack = func(context.Context, []store.Charge) { end() }
+			p.GiveBack = func(context.Context, []store.Charge) []store.Result { end(); return nil }
 		}},
 	}
 	for _, tt := range tests {
@@ -110,9 +111,10 @@ func TestLaneGivesBackOnce(t *testing.T) {
 		return nil
 	}}, false)
 	var back, atEnd []store.Charge
-	p.GiveBack = func(_ context.Context, charges []store.Charge) {
+	p.GiveBack = func(_ context.Context, charges []store.Charge) []store.Result {
 		back = append(back, charges...)
 		atEnd = append(atEnd, s.End()...)
+		return nil
 	}
 	n, err := s.Writer(httptest.NewRecorder()).Write(make([]byte, 9000))
 	if n != 4096 || !errors.Is(err, context.Canceled) {
@@ -132,7 +134,18 @@ func (b bursting) ReadFrom(r io.Reader) (int64, error) { return io.Copy(io.Disca
 func (bursting) Read([]byte) (int, error)              { panic("read") }
 func (bursting) Close() error                          { return nil }
 
-// What was paid for when a write or a read panicked is given back.
+// left returns how many blocks of an entry are left.
+func left(t *testing.T, s store.Store, e Entry) int64 {
+	t.Helper()
+	results := make([]store.Result, 1)
+	if err := s.Take(t.Context(), []store.Charge{{Key: e.Key, Limit: e.Limit}}, results); err != nil {
+		t.Fatal(err)
+	}
+	return results[0].Remaining
+}
+
+// What was paid for when a write panicked is given back. For a read that panicked nothing
+// was paid.
 func TestLaneGivesBackAfterPanic(t *testing.T) {
 	for name, move := range map[string]func(s *Paced, w http.ResponseWriter){
 		"write": func(_ *Paced, w http.ResponseWriter) { _, _ = w.Write(make([]byte, 4096)) },
@@ -157,7 +170,12 @@ func TestLaneGivesBackAfterPanic(t *testing.T) {
 			}()
 			move(s, s.Writer(bursting{httptest.NewRecorder()}))
 		}()
-		if back := s.End(); len(back) != 1 || back[0].Cost != 0 || back[0].Receipt.Cost == 0 {
+		back := s.End()
+		if name == "read" {
+			if taken := left(t, p.Store, entry); len(back) > 0 || taken != 4096 {
+				t.Errorf("%d left before %+v is given back, want nothing paid", taken, back)
+			}
+		} else if len(back) != 1 || back[0].Cost != 0 || back[0].Receipt.Cost == 0 {
 			t.Errorf("%s: given back %+v, want all that was paid for", name, back)
 		}
 	}

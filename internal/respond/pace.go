@@ -32,7 +32,7 @@ func (s *Paced) Begin(r *http.Request, p Payer, entries []Entry) {
 	}
 	if len(up) > 0 && r.Body != nil && r.Body != http.NoBody {
 		s.up = newLane(p, r.Context(), up)
-		s.up.total = r.ContentLength
+		s.up.total, s.up.arrives = r.ContentLength, true
 	}
 }
 
@@ -87,6 +87,7 @@ type pacedBody struct {
 	lane *lane
 }
 
+// Read reads what has come, at most a piece, and then waits until that has been paid for.
 func (b *pacedBody) Read(p []byte) (n int, err error) {
 	if !b.lane.holds {
 		start := time.Now()
@@ -94,15 +95,19 @@ func (b *pacedBody) Read(p []byte) (n int, err error) {
 		b.lane.report(int64(n), time.Since(start))
 		return n, err
 	}
-	if len(p) == 0 || b.lane.left() == 0 { // only the end is left to read
+	if b.lane.left() == 0 { // only the end is left to read
 		return b.ReadCloser.Read(p)
 	}
-	k, err := b.lane.pay(int64(len(p)))
-	if err != nil {
-		return 0, err
+	n, err = b.ReadCloser.Read(p[:min(int64(len(p)), b.lane.piece)])
+	for unpaid := int64(n); unpaid > 0; {
+		k, err := b.lane.pay(unpaid)
+		if err != nil {
+			return 0, err
+		}
+		b.lane.move(k)
+		unpaid -= k
 	}
-	defer func() { b.lane.move(int64(n)) }()
-	return b.ReadCloser.Read(p[:k])
+	return n, err
 }
 
 // counts reports whether what is written now belongs to a body that is paced.

@@ -1,6 +1,7 @@
 package respond
 
 import (
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint/store"
@@ -21,9 +22,9 @@ type Entry struct {
 // counts in blocks too large for a slow one.
 type toll struct {
 	Entry
-	credit  int64         // bytes paid for that haven't moved
-	receipt store.Receipt // of the last payment
-	would   time.Duration // how long a dry run would have delayed the bytes
+	credit   int64           // bytes paid for that haven't moved
+	receipts []store.Receipt // of the last payment
+	would    time.Duration   // how long a dry run would have delayed the bytes
 }
 
 // blocks returns how many more blocks have to be paid for a credit of n bytes.
@@ -42,7 +43,7 @@ func (t *toll) pay(n, cost int64, r *store.Result, took time.Duration) {
 	blocks := t.blocks(n)
 	t.credit += blocks * t.Block
 	if cost > 0 {
-		t.receipt = r.Receipt
+		t.receipts = append(t.receipts[:0], r.Receipt)
 	}
 	if !t.DryRun {
 		return
@@ -61,12 +62,15 @@ func (t *toll) span(blocks int64) time.Duration {
 	return time.Duration(float64(blocks) / float64(spec.Units) * float64(spec.Period))
 }
 
-// change returns the charge that gives back whole unused blocks, if there are any.
-func (t *toll) change() (store.Charge, bool) {
-	unused := min(t.credit/t.Block, t.receipt.Cost)
+// change returns the receipts of whole unused blocks, the last first.
+func (t *toll) change() (unused []store.Receipt) {
+	free := t.credit / t.Block
 	t.credit = 0
-	return store.Charge{
-		Key: t.Key, Limit: t.Limit, DryRun: t.DryRun,
-		Cost: t.receipt.Cost - unused, Receipt: t.receipt,
-	}, unused > 0
+	for _, r := range slices.Backward(t.receipts) {
+		if r.Cost = min(r.Cost, free); r.Cost > 0 {
+			unused = append(unused, r)
+			free -= r.Cost
+		}
+	}
+	return unused
 }

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/stint-go/stint/internal/explore/steps"
+	"github.com/stint-go/stint/internal/explore/steps/lang"
 )
 
 // What is package context's.
@@ -68,6 +69,20 @@ func (c *cancelable) Value(key any) any {
 func WithCancel(parent Context) (Context, CancelFunc) {
 	c := newCancelable(parent)
 	return c, func() { c.cancel(Canceled) }
+}
+
+// AfterFunc is context.AfterFunc; its stop says nothing.
+func AfterFunc(ctx Context, f func()) (stop func() bool) {
+	stopped := make(chan struct{})
+	lang.Go(func() {
+		if lang.Select(false, lang.In(ctx.Done()), lang.In(stopped)) == 0 {
+			f()
+		}
+	})
+	return func() bool {
+		lang.Close(stopped)
+		return false
+	}
 }
 
 func newCancelable(parent Context) *cancelable {
