@@ -64,7 +64,7 @@ test-install: ## what a release would tag, installed by who has nothing else, in
 NEWEST = github.com/gin-gonic/gin github.com/labstack/echo/v4 github.com/redis/go-redis/v9
 test-newest: redis ## the tests of what imports them, with the newest gin, echo and go-redis, in a copy
 	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && git ls-files -z | tar --null -cT - | tar -x -C "$$copy" && \
-	cd "$$copy" && $(GO) get -u $(NEWEST) && $(GO) mod tidy && grep -E '^	($(subst $(eval) ,|,$(NEWEST))) ' go.mod && \
+	cd "$$copy" && $(GO) get $(addsuffix @latest,$(NEWEST)) && $(GO) mod tidy && grep -E '^	($(subst $(eval) ,|,$(NEWEST))) ' go.mod && \
 	$(GO) test -count=1 ./adapters/... ./store/redisstore && $(GO) test -count=1 -run Middleware .
 
 test-observe: prometheus ## dashboard and alerts, on a real Prometheus that scrapes a server under load, in half a minute
