@@ -2,6 +2,7 @@ package stint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -91,11 +92,21 @@ func (e *entry) hold(ls *waiting.Lines, key string, cost int64, class uint8, sig
 	}
 }
 
+// errPanicked is why a wait ended that a panic went through.
+var errPanicked = &failure.Canceled{Err: errors.New("a panic ended the wait")}
+
 // wait is decide for calls that may have to wait, or that others may wait for.
 func (c *call) wait(ctx context.Context) error {
 	c.walked, c.names = true, c.lim.names
 	c.Counting, c.Aging, c.Settle = c.needs&counts != 0, c.lim.aging, c.lim.settler
+	back := false
+	defer func() {
+		if !back && c.Begun { // a store or a function of the application panics
+			c.observe(EventCanceled, errPanicked)
+		}
+	}()
 	err := c.lim.lines.Take(ctx, &c.Call, (*caller)(c), c.Patient || c.needs&waits != 0, c.needs&slots != 0)
+	back = true
 	if left, ok := err.(*waiting.LeftError); ok { // errors.As allocates
 		c.giveBack(ctx)
 		return &failure.Canceled{Err: left.Err}

@@ -162,8 +162,8 @@ const (
 	// EventDenied: an enforced limit refused.
 	EventDenied
 	// EventCanceled: the request's context ended during the decision or the wait,
-	// because the client left, the server shut down or a deadline passed. What had been
-	// charged is given back.
+	// because the client left, the server shut down or a deadline passed, or a panic of the
+	// store went through a request that waited. What had been charged is given back.
 	EventCanceled
 	// EventBlocked: a predicate of WithBlock refused.
 	EventBlocked

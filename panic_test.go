@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 // fuse has the functions of an application panic at one moment: when one of them
@@ -223,4 +226,51 @@ func attempt(site http.Handler, r *http.Request) {
 		}
 	}()
 	site.ServeHTTP(httptest.NewRecorder(), r)
+}
+
+// bursting is a store that panics when it is asked for the nth time.
+type bursting struct {
+	store.Store
+	n int
+}
+
+func (b *bursting) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if b.n--; b.n == 0 {
+		panic("the store")
+	}
+	return b.Store.Take(ctx, charges, results)
+}
+
+// A store that panics while a request waits ends the wait for its observers, too.
+func TestPanicEndsTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bursting{Store: memstore.New()}
+		l := limiter(t, stint.Concurrency(1, stint.WithName("slots"), stint.WithQueue(1)), theKey, stint.WithStore(b))
+		var told []string
+		l.Observe(func(e stint.Event) {
+			if e.Kind == stint.EventWaiting || e.EndsWait {
+				told = append(told, e.Kind.String())
+			}
+		})
+		held, err := l.Take(t.Context(), "k", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			_, _ = l.Wait(t.Context(), "k", 1)
+		})
+		synctest.Wait()
+		b.n = 1
+		held.Done()
+		wg.Wait()
+		if want := []string{"Waiting", "Canceled"}; !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+	})
 }
