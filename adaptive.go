@@ -2,15 +2,12 @@ package stint
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/clock"
-	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
@@ -224,48 +221,6 @@ func (c *call) decideLocally() {
 		}
 		n++
 	}
-}
-
-// goOn lets a call continue without its charges on the store, which has failed with
-// err, if none of its enforced limits is in the store, or if limits of this process,
-// which need no store, still hold. Otherwise it returns err.
-func (c *call) goOn(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.As(err, new(*failure.Canceled)) {
-		return err
-	}
-	stored, here, closed := false, false, false
-	for _, e := range c.entries {
-		stored = stored || e.needs&local == 0 && !e.dryRun
-		here = here || e.needs&local != 0 && !e.dryRun
-		closed = closed || e.closed
-	}
-	if stored && (closed || !here) {
-		return err
-	}
-	c.lim.observeOf(&Event{Kind: EventStoreFailed, Route: c.plan.route(), Request: c.r, Err: err}, c.Charges)
-	c.keep(func(e *entry) bool { return e.needs&local != 0 })
-	return c.decide(ctx)
-}
-
-// keep removes the charges of all other limits, which haven't been made.
-func (c *call) keep(which func(*entry) bool) {
-	n := 0
-	c.needs = c.ofPaced()
-	for i, e := range c.entries {
-		if !which(e) {
-			continue
-		}
-		c.needs |= e.needs
-		c.entries[n], c.Charges[n], c.Results[n] = e, c.Charges[i], c.Results[i]
-		if len(c.Seen) > 0 {
-			c.Seen[n] = c.Seen[i]
-		}
-		n++
-	}
-	c.entries = slices.Delete(c.entries, n, len(c.entries))
-	c.Charges = slices.Delete(c.Charges, n, len(c.Charges))
-	c.Results = slices.Delete(c.Results, n, len(c.Results))
-	c.Seen = c.Seen[:min(n, len(c.Seen))]
 }
 
 // adapting is the kind of AdaptiveConcurrency.

@@ -6,11 +6,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/failover"
+	"github.com/stint-go/stint/store/memstore"
+	"github.com/stint-go/stint/store/redisstore"
 )
 
 func TestBanOptions(t *testing.T) {
@@ -170,4 +176,324 @@ func answerOf(h http.Handler) int {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 	return w.Code
+}
+
+// A ban without a limit beside it whose refusals count is a mistake.
+func TestBanWithNothingToCount(t *testing.T) {
+	ban := func() stint.Limit { return stint.Ban(1, time.Minute, time.Hour) }
+	for _, tt := range []struct {
+		name string
+		opts []stint.Option
+		ok   bool
+	}{
+		{"alone", []stint.Option{ban()}, false},
+		{"bandwidth", []stint.Option{ban(), stint.Bandwidth(1 << 20)}, false},
+		{"adaptive", []stint.Option{ban(), stint.AdaptiveConcurrency(1, 10)}, false},
+		{"slots that are waited for", []stint.Option{ban(), stint.Concurrency(1, stint.WithMaxWait(time.Second))}, false},
+		{"slots with a queue", []stint.Option{ban(), stint.Concurrency(1, stint.WithQueue(5))}, false},
+		{"slots without", []stint.Option{ban(), stint.Concurrency(1, stint.WithQueue(0))}, true},
+		{"rate that waits", []stint.Option{ban(), stint.Rate(1, time.Second, stint.WithMaxWait(time.Second))}, true},
+		{"only reports for now", []stint.Option{ban(), stint.Rate(1, time.Second, stint.WithDryRun())}, true},
+		{"route", []stint.Option{ban(), stint.Rate(1, time.Second), stint.WithRoute("/", ban())}, false},
+		{"limit func", []stint.Option{ban(), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })}, true},
+	} {
+		_, err := stint.New(append(tt.opts, theKey)...)
+		if tt.ok != (err == nil) || err != nil && !strings.Contains(err.Error(), "no limit beside it whose refusals count: write") {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+	if _, err := limiter(t, theKey, stint.Rate(1, time.Minute)).With(ban()); err != nil {
+		t.Errorf("beside what is inherited: %v", err)
+	}
+}
+
+// However many requests are refused at the instant at which a ban begins, it begins
+// once.
+func TestBanBeginsOnce(t *testing.T) {
+	overStores(t, func(t *testing.T, s store.Store) {
+		var seen events
+		// Two processes would be no different: they share the store.
+		opts := []stint.Option{theKey, stint.WithStore(s), seen.option(), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(20, time.Hour, time.Hour, stint.WithName("ban"))}
+		limiters := []*stint.Limiter{limiter(t, opts...), limiter(t, opts...)}
+		var wg sync.WaitGroup
+		for i := range 200 {
+			wg.Go(func() {
+				if p, err := limiters[i%2].Take(context.Background(), "k", 1); err == nil {
+					p.Done()
+				}
+			})
+		}
+		wg.Wait()
+		count := map[string]int{}
+		for _, e := range seen.all {
+			by := e.Kind.String()
+			if e.Kind == stint.EventDenied {
+				by = "by " + e.Decision.Limit
+			}
+			count[by]++
+		}
+		// Of 199 refused the twentieth begins the ban.
+		if count["Admitted"] != 1 || count["Banned"] != 1 || count["by rate"] != 19 || count["by ban"] != 180 {
+			t.Errorf("%v", count)
+		}
+	})
+}
+
+// A refusal answered from memory doesn't begin the ban again.
+func TestBanBeginsOnceFromMemory(t *testing.T) {
+	s := redisstore.New(redistest.Shared(t).Client(), patient, redisstore.WithPrefix(redistest.Prefix(t)), redisstore.WithDenyCache(100))
+	var seen events
+	l := limiter(t, theKey, stint.WithStore(s), seen.option(), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, time.Hour, stint.WithName("ban")))
+	take(t, l, 1).Done()
+	for range 4 {
+		if _, err := l.Take(context.Background(), "k", 1); err == nil {
+			t.Fatal("passes")
+		}
+	}
+	if got := seen.kinds(); got != "Admitted Denied Denied Banned Denied Denied" {
+		t.Error(got)
+	}
+	if err := l.Reset(context.Background(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	take(t, l, 1).Done()
+}
+
+// A ban by one process holds in all, and any of them can lift it.
+func TestBanInAFleet(t *testing.T) {
+	server, prefix := redistest.Shared(t), redistest.Prefix(t)
+	process := func() *stint.Limiter {
+		s := redisstore.New(server.Client(), patient, redisstore.WithPrefix(prefix))
+		return limiter(t, theKey, stint.WithStore(s), stint.Rate(2, time.Hour, stint.WithName("rate")), stint.Ban(4, time.Hour, time.Hour, stint.WithName("ban")))
+	}
+	a, b := process(), process()
+	for i, l := range []*stint.Limiter{a, b, a, b, a, b, a} {
+		p, err := l.Take(context.Background(), "k", 1)
+		switch {
+		case i < 2:
+			if err != nil {
+				t.Fatal(i, err)
+			}
+			p.Done()
+		case i < 5:
+			if d := denied(t, err).Decision; d.Limit != "rate" || d.Limits[1].Remaining != int64(5-i) {
+				t.Fatalf("%d: %+v", i, d)
+			}
+		default:
+			if d := denied(t, err).Decision; d.Limit != "ban" || d.RetryAfter < 59*time.Minute || d.RetryAfter > time.Hour {
+				t.Fatalf("%d: %+v", i, d)
+			}
+		}
+	}
+	if _, err := a.Take(context.Background(), "another", 1); err != nil {
+		t.Errorf("another key: %v", err)
+	}
+	if err := b.Reset(context.Background(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	take(t, a, 1).Done()
+}
+
+// Granted, refused or banned, a request costs one call of the store and none at its
+// end: the ban is looked up in the call that charges.
+func TestBanCostsNoCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy()
+		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(2, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, time.Hour, stint.WithName("ban")))
+		if got := codes(l, "GET", "/", 6); got != "200 200 429 429 429 429" {
+			t.Fatal(got)
+		}
+		if takes, settles := s.counts(); takes != 6 || settles != 0 {
+			t.Errorf("6 requests made %d calls to decide and %d to settle", takes, settles)
+		}
+	})
+}
+
+// Each side of a failover counts for itself, and a Reset reaches both.
+func TestBanOverAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		primary := newSpy()
+		s := failover.New(resettable{primary}, memstore.New(), failover.WithProbe(time.Second, 0))
+		defer s.Close()
+		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, 2*time.Hour, stint.WithName("ban")))
+		ban := func() string {
+			_, err := l.Take(t.Context(), "k", 1)
+			if err == nil {
+				return "passes"
+			}
+			return denied(t, err).Decision.Limit
+		}
+		expect := func(when string, want ...string) {
+			t.Helper()
+			for i, w := range want {
+				if got := ban(); got != w {
+					t.Fatalf("%s, %d: %s, want %s", when, i, got, w)
+				}
+			}
+		}
+		expect("primary", "passes", "rate", "ban", "ban")
+		primary.failWith(errDown)
+		expect("secondary", "passes", "rate", "ban", "ban")
+		primary.failWith(nil)
+		time.Sleep(time.Minute)
+		expect("primary again", "ban")
+		if err := l.Reset(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		expect("lifted", "passes")
+		primary.failWith(errDown)
+		expect("lifted there too", "passes")
+	})
+}
+
+type resettable struct{ *spy }
+
+func (r resettable) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
+	return r.Store.(store.Resetter).Reset(ctx, key, limits...)
+}
+
+// Refusals are kept when the numbers change, and a ban ends when it was announced to.
+func TestBanUpdate(t *testing.T) {
+	overStores(t, func(t *testing.T, s store.Store) {
+		with := func(limits ...stint.Option) []stint.Option {
+			return append(limits, theKey, stint.Rate(1, time.Hour, stint.WithName("rate")))
+		}
+		l := limiter(t, append(with(stint.Ban(5, time.Hour, 10*time.Hour, stint.WithName("ban"))), stint.WithStore(s))...)
+		refused := func(by string) stint.Decision {
+			t.Helper()
+			_, err := l.Take(context.Background(), "k", 1)
+			d := denied(t, err).Decision
+			if d.Limit != by {
+				t.Fatalf("refused by %s, want %s: %+v", d.Limit, by, d)
+			}
+			return d
+		}
+		take(t, l, 1).Done()
+		for range 3 {
+			refused("rate")
+		}
+		update(t, l, with(stint.Ban(2, time.Hour, 2*time.Hour, stint.WithName("ban")))...)
+		if d, err := l.Peek(context.Background(), "k"); err != nil || !d.Limits[0].Allowed || d.Limits[0].Remaining != 1 {
+			t.Fatalf("lowered below what it has counted: %+v, %v", d, err)
+		}
+		begun := refused("ban").RetryAfter
+		update(t, l, with(stint.Ban(100, time.Second, time.Second, stint.WithName("ban")))...)
+		if d := refused("ban"); begun > 2*time.Hour || d.RetryAfter > begun || d.RetryAfter < begun-time.Minute {
+			t.Errorf("told %v, then %v", begun, d.RetryAfter)
+		}
+		update(t, l, with()...)
+		refused("rate")
+		update(t, l, with(stint.Ban(3, time.Hour, time.Hour, stint.WithName("ban")))...)
+		refused("ban")
+	})
+}
+
+// One Ban given to several routes is one ban.
+func TestBanOverRoutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ban := stint.Ban(3, time.Hour, time.Hour)
+		l := limiter(t, theKey, stint.Rate(100, time.Hour), ban,
+			stint.WithRoute("POST /login", stint.Rate(1, time.Hour), ban),
+			stint.WithRoute("/search", stint.Rate(1, time.Hour), ban),
+			stint.WithRoute("/health"))
+		if got := codes(l, "POST", "/login", 3) + " " + codes(l, "GET", "/search", 2); got != "200 429 429 200 429" {
+			t.Fatal(got)
+		}
+		for _, path := range []string{"/", "/search", "//search"} {
+			w := through(l, get(path), nil)
+			if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "abnormal-usage-detected") || w.Header().Get("Retry-After") != "3600" {
+				t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
+			}
+		}
+		if got := codes(l, "GET", "/health", 1); got != "200" {
+			t.Errorf("an exempt route: %s", got)
+		}
+		time.Sleep(time.Hour)
+		if got := codes(l, "GET", "/", 1); got != "200" {
+			t.Errorf("an hour later: %s", got)
+		}
+	})
+}
+
+// A tenant's plan may contain a ban; a ban of the same name in another plan continues
+// it.
+func TestBanInAPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rate := stint.Rate(1, time.Hour)
+		free := []stint.Limit{rate, stint.Ban(2, time.Hour, time.Hour)}
+		paid := []stint.Limit{rate, stint.Ban(50, time.Hour, time.Minute)}
+		limits := free
+		l := limiter(t, theKey, stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return limits, nil }))
+		if got := codes(l, "GET", "/", 3); got != "200 429 429" {
+			t.Fatal(got)
+		}
+		limits = paid
+		w := through(l, get("/"), nil)
+		if w.Header().Get("Retry-After") != "3600" || !strings.Contains(w.Body.String(), `"rate","ban"]`) {
+			t.Errorf("%v %s", w.Header(), w.Body)
+		}
+	})
+}
+
+// The fields show the limits that are charged, and when to come back.
+func TestBanFields(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.Rate(5, time.Hour, stint.WithDryRun()), stint.Quota(1, stint.Daily, stint.WithDryRun()),
+			stint.Concurrency(1), stint.Ban(1, time.Hour, 90*time.Second), stint.WithHeaders(stint.DraftHeaders, stint.LegacyHeaders))
+		held := take(t, l, 1)
+		w := through(l, get("/"), nil)
+		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "90" {
+			t.Errorf("%d %v", w.Code, w.Header())
+		}
+		for _, field := range []string{"RateLimit", "RateLimit-Policy"} {
+			if got := w.Header().Values(field); len(got) != 1 || !strings.HasPrefix(got[0], `"concurrency";`) || strings.Contains(got[0], "ban") {
+				t.Errorf("%s: %q", field, got)
+			}
+		}
+		if got := w.Header().Get("X-RateLimit-Limit"); got != "1" {
+			t.Errorf("X-RateLimit-Limit: %q", got)
+		}
+		held.Done()
+	})
+	synctest.Test(t, func(t *testing.T) { // nothing to tell of but the ban
+		rate := stint.Rate(1, time.Hour)
+		opts := func(rate stint.Limit) []stint.Option {
+			return []stint.Option{theKey, rate, stint.Ban(1, time.Hour, time.Minute), stint.WithHeaders(stint.DraftHeaders, stint.LegacyHeaders)}
+		}
+		l := limiter(t, opts(rate)...)
+		codes(l, "GET", "/", 2)
+		update(t, l, opts(stint.Rate(1, time.Hour, stint.WithDryRun()))...)
+		w := through(l, get("/"), nil)
+		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "60" {
+			t.Errorf("%d %v", w.Code, w.Header())
+		}
+		for field := range w.Header() {
+			if strings.Contains(strings.ToLower(field), "ratelimit") {
+				t.Errorf("%s: %q", field, w.Header()[field])
+			}
+		}
+	})
+}
+
+// A ban outranks a full service in the answer: 503 would ask the client to try again.
+func TestBanOutranksCapacity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.Concurrency(1, stint.WithKey(stint.Global())), stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, time.Hour))
+		h := mount(l, nil)
+		answer := func() *httptest.ResponseRecorder {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, get("/"))
+			return w
+		}
+		var full *httptest.ResponseRecorder
+		w := through(l, get("/"), func(http.ResponseWriter, *http.Request) {
+			full = answer() // the rate refuses too, which begins the ban
+		})
+		if w.Code != 200 || full.Code != http.StatusTooManyRequests {
+			t.Errorf("%d, %d %s", w.Code, full.Code, full.Body)
+		}
+		if got := answer(); got.Code != http.StatusTooManyRequests || !strings.Contains(got.Body.String(), "abnormal-usage") {
+			t.Errorf("banned: %d %s", got.Code, got.Body)
+		}
+	})
 }

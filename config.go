@@ -1,7 +1,6 @@
 package stint
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/mistake"
-	"github.com/stint-go/stint/internal/probe"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -136,26 +134,6 @@ func (l Limit) applyRoute(rc *routeConfig) {
 	rc.limits = append(rc.limits, l)
 }
 
-// compile makes the store's limit under a name, or returns everything that is wrong.
-func (r *rule) compile(name string) (*store.Limit, mistake.List) {
-	spec := r.spec
-	spec.Name = name
-	l, err := store.NewLimit(spec)
-	if errs := append(append(mistake.InSpec(err), r.errs...), r.shared.errs...); errs != nil {
-		return nil, errs.At("", name)
-	}
-	return l, nil
-}
-
-var errZeroLimit = &mistake.Mistake{Problem: "zero Limit", Write: "return stint.Rate, Quota or Concurrency"}
-
-// compileOnce is compile under the limit's own name, for limits that a WithLimitFunc
-// returns.
-func (r *rule) compileOnce() (*store.Limit, mistake.List) {
-	r.once.Do(func() { r.compiled, r.wrong = r.compile(r.spec.Name) })
-	return r.compiled, r.wrong
-}
-
 // orNone translates a number from the API to the store's, where 0 means the default.
 func (r *rule) orNone(n int64, option string) int64 {
 	switch {
@@ -176,20 +154,27 @@ func (f change) applyLimit(r *rule) { f(r) }
 // setting is the effect of an option on a limit, or on the defaults of several.
 type setting func(*settings)
 
-func (f setting) applyLimiter(c *config)     { f(&c.shared) }
-func (f setting) applyLimit(r *rule)         { f(&r.shared) }
+func (f setting) applyLimiter(c *config) { f(&c.shared) }
+
+func (f setting) applyLimit(r *rule) { f(&r.shared) }
+
 func (f setting) applyRoute(rc *routeConfig) { f(&rc.shared) }
 
 // marks has the marks of all kinds of limit. An option has all of them: the interface
 // that its function returns says which kinds it goes with.
 type marks struct{}
 
-func (marks) ofRate()        {}
-func (marks) ofQuota()       {}
+func (marks) ofRate() {}
+
+func (marks) ofQuota() {}
+
 func (marks) ofConcurrency() {}
-func (marks) ofAdaptive()    {}
-func (marks) ofBandwidth()   {}
-func (marks) ofBan()         {}
+
+func (marks) ofAdaptive() {}
+
+func (marks) ofBandwidth() {}
+
+func (marks) ofBan() {}
 
 // The options of limits, by what they do.
 type (
@@ -236,154 +221,3 @@ func (c *config) keySources() (all []*keyfunc.Source) {
 	}
 	return all
 }
-
-// predicate returns the mistakes in the arguments that a predicate of option was made with.
-func predicate(option string, p func(*http.Request) bool) mistake.List {
-	report := new(mistake.Error)
-	probe.Predicate(p, probe.Request(), report)
-	return report.Mistakes.Within(option)
-}
-
-// compileLimits names and compiles the limits of c that names doesn't know yet.
-func (v *version) compileLimits(c *config, names *naming) (errs mistake.List) {
-	fresh := slices.DeleteFunc(c.uses(), func(u use) bool {
-		_, known := names.limits[u.rule]
-		return known
-	})
-	rules := make([]*rule, len(fresh))
-	for i, u := range fresh {
-		rules[i] = u.rule
-	}
-	final, taken := names.assign(rules)
-	for _, i := range taken {
-		errs = append(errs, errNamesake(fresh[i].route, final[i]))
-	}
-	for i, u := range fresh {
-		l, wrong := u.rule.compile(final[i])
-		errs = append(errs, wrong.At(u.route, final[i])...)
-		if l != nil {
-			// A limit whose numbers haven't changed stays the same one, for what a store
-			// remembers of it.
-			if b := names.before[final[i]]; b != nil && u.rule.kind.same(b) && b.Spec() == l.Spec() {
-				l = b
-			}
-			l = u.rule.kind.decided(l, v.family.adaptive)
-		}
-		names.limits[u.rule] = l
-	}
-	return errs
-}
-
-// errNamesake reports the name of another limit.
-func errNamesake(route, name string) *mistake.Mistake {
-	return &mistake.Mistake{Route: route, Limit: name, Problem: "another limit has that name", Write: "write another stint.WithName"}
-}
-
-// use is a limit and the route whose options first contain it, if any.
-type use struct {
-	rule  *rule
-	route string
-}
-
-// uses returns the limits that the options hold, each once.
-func (c *config) uses() (all []use) {
-	seen := map[*rule]bool{}
-	add := func(limits []Limit, route string) {
-		for _, l := range limits {
-			if !seen[l.rule] {
-				seen[l.rule] = true
-				all = append(all, use{l.rule, route})
-			}
-		}
-	}
-	add(c.limits, "")
-	for _, rc := range c.routes {
-		add(rc.limits, rc.pattern)
-	}
-	return all
-}
-
-// unnamed reports the limits of a version that need a name: its own, and those it
-// inherits from a version whose store nobody else could use.
-func (v *version) unnamed(c *config, parent *version, names *naming) (errs mistake.List) {
-	if !v.lent {
-		return nil
-	}
-	for _, u := range c.uses() {
-		if !u.rule.named {
-			errs = append(errs, errUnnamed(u.route, u.rule))
-		}
-	}
-	if parent == nil || parent.lent {
-		return errs
-	}
-	seen := map[*rule]bool{}
-	for e := range parent.entries() {
-		if r := names.rules[e.limit.Name()]; !r.named && !seen[r] {
-			seen[r] = true
-			e := errUnnamed("", r)
-			e.Problem = "inherited with " + e.Problem
-			errs = append(errs, e)
-		}
-	}
-	return errs
-}
-
-// errUnnamed reports a limit without a WithName whose store others may use.
-func errUnnamed(route string, r *rule) *mistake.Mistake {
-	return &mistake.Mistake{Route: route, Limit: r.spec.Name,
-		Problem: "a default name, which other limits in the store may have too", Write: "write stint.WithName"}
-}
-
-// OptionError is one problem with options. New, Check, With, Update and Limit.Check
-// return all problems in one error (errors.Join), each element of which is, or wraps,
-// an *OptionError.
-type OptionError struct {
-	// Limit is the name of the limit that the problem is about; empty for none.
-	Limit string
-	// Route is the pattern of the WithRoute that contains it; empty for none.
-	Route string
-	// Option is the wrong option, with its argument if that alone is wrong:
-	// "WithBurst(-1)", "WithKey(Header(\"a b\"))", "WithQueue". It is empty if the
-	// limit's own numbers are wrong, or if something is missing.
-	Option string
-	// Problem says what is wrong; it is empty if Option shows it.
-	Problem string
-	// Write says what to write instead: "write 0 or more", "leave it out".
-	Write string
-
-	named *store.SpecError // Problem and Write, if they contain names
-}
-
-// In returns Problem and Write for readers who don't write Go, such as those of a
-// configuration file. word returns their word for a name of Go's, such as "TokenBucket"
-// or "time.Second".
-func (e *OptionError) In(word func(name string) string) (problem, write string) {
-	if e.named == nil {
-		return e.Problem, e.Write
-	}
-	return e.named.In(word)
-}
-
-// Error returns the route, the limit, the option, the problem and what to write
-// instead, as far as they are set.
-func (e *OptionError) Error() string {
-	return mistake.Text(e.Route, e.Limit, e.Option, e.Problem, e.Write)
-}
-
-// optionError returns a mistake as an error.
-func optionError(m *mistake.Mistake) *OptionError {
-	return &OptionError{m.Limit, m.Route, m.Option, m.Problem, m.Write, m.Named}
-}
-
-// optionErrors returns mistakes as the elements of one error, each with a heading.
-func optionErrors(all mistake.List, heading string) []error {
-	errs := make([]error, len(all))
-	for i, m := range all {
-		errs[i] = fmt.Errorf("%s%w", heading, optionError(m))
-	}
-	return errs
-}
-
-// joined returns one error for all mistakes, or nil.
-func joined(all mistake.List) error { return errors.Join(optionErrors(all, "stint: ")...) }

@@ -51,6 +51,21 @@ func TestContributingNamesFiles(t *testing.T) {
 	}
 }
 
+// Every file that CONTRIBUTING names for an option or an event knows of one that there is.
+func TestContributingNamesFilesThatKnow(t *testing.T) {
+	for section, words := range map[string][]string{
+		"Adding an option": {"WithMaxWait", "max-wait", "maxWait", "WaitMax"},
+		"Adding an event":  {"Banned", "Ban"},
+	} {
+		for _, file := range filesToAdd(t, section) {
+			text := read(t, file)
+			if !slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) }) {
+				t.Errorf("%s: %s has none of %q", section, file, words)
+			}
+		}
+	}
+}
+
 // Exactly the files that CONTRIBUTING names refer to an algorithm.
 func TestContributingNamesAllOfAnAlgorithm(t *testing.T) {
 	named := filesToAdd(t, "Adding an algorithm", "<algorithm>", "slidinglog")

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -531,4 +532,454 @@ func ExampleLimiter_Update() {
 	// Output:
 	// left of 15: 11
 	// stint: limit "hourly-calls": 0 units: write a number from 1 to 1099511627776
+}
+
+// A service finds out by itself how many requests it can work on at a time,
+// and each caller has a rate beside that. Who finds it full gets 503.
+func ExampleAdaptiveConcurrency() {
+	lim := stint.Must(stint.New(
+		stint.AdaptiveConcurrency(8, 400, stint.WithKey(stint.Global())),
+		stint.Rate(100, time.Minute, stint.WithKey(stint.RemoteIP())),
+		stint.WithObserver(func(e stint.Event) {
+			if c := e.Change; c != nil {
+				fmt.Printf("%s: from %d to %d, %v\n", c.Limit, c.From, c.To, c.Reason)
+			}
+		}),
+	))
+	w := httptest.NewRecorder()
+	p, err := lim.Admit(w, httptest.NewRequest("GET", "/", nil))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer p.Done()
+	fmt.Println(w.Header().Get("RateLimit-Policy"))
+	status := p.Decision().Limits[1]
+	fmt.Println(status.InFlight, "of", status.Quota, "in flight:", status.Reason)
+	// Output:
+	// "rate";q=100;w=60, "adaptive";q=20;qu="concurrent-requests"
+	// 1 of 20 in flight: start
+}
+
+// Requests of one kind, whose latency tells little by chance: follow it
+// closely, and quickly.
+func ExampleWithAdaptation() {
+	lim, err := stint.New(
+		stint.AdaptiveConcurrency(4, 64,
+			stint.WithAdaptation(stint.Vegas),
+			stint.WithInitialLimit(16),
+			stint.WithSampleWindow(200*time.Millisecond)),
+		stint.WithKey(stint.Global()),
+	)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	d, err := lim.Peek(context.Background(), "everybody")
+	fmt.Println(d.Remaining, err)
+	// Output: 16 <nil>
+}
+
+// With Gradient2: latency may be no more than a tenth above the usual.
+func ExampleWithTolerance() {
+	_, err := stint.New(
+		stint.AdaptiveConcurrency(20, 200, stint.WithTolerance(1.1)),
+		stint.WithKey(stint.Global()),
+	)
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// With AIMD: requests should take no longer than 300 ms. The limit starts where
+// the service is known to be fine, as it climbs by one a second.
+func ExampleWithLatencyTimeout() {
+	lim, err := stint.New(
+		stint.AdaptiveConcurrency(20, 200,
+			stint.WithAdaptation(stint.AIMD),
+			stint.WithLatencyTimeout(300*time.Millisecond),
+			stint.WithInitialLimit(60)),
+		stint.WithKey(stint.Global()),
+	)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	d, err := lim.Peek(context.Background(), "everybody")
+	fmt.Println(d.Remaining, err)
+	// Output: 60 <nil>
+}
+
+// A handler that knows better what its duration says.
+func ExamplePermit_Drop() {
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		resp, err := http.Get("http://backend.internal" + r.URL.Path)
+		if err != nil {
+			stint.FromContext(r.Context()).Drop() // the backend is overloaded
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		_ = resp.Body.Close()
+	}
+	_ = handler
+	// Output:
+}
+
+// Long polls take as long as there is no news.
+func ExamplePermit_Ignore() {
+	news := make(chan string)
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		stint.FromContext(r.Context()).Ignore()
+		select {
+		case text := <-news:
+			_, _ = fmt.Fprintln(w, text)
+		case <-r.Context().Done():
+		}
+	}
+	_ = handler
+	// Output:
+}
+
+func ExampleKeyFunc() {
+	type session struct{ User string }
+	sessions := map[string]session{"s1": {User: "ada"}}
+
+	var key stint.KeyFunc = func(r *http.Request) (string, error) {
+		c, err := r.Cookie("session")
+		if err != nil {
+			return "", nil // nobody: answered as WithEmptyKey says
+		}
+		return sessions[c.Value].User, nil
+	}
+
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("Cookie", "session=s1")
+	fmt.Println(key(r))
+	// Output: ada <nil>
+}
+
+func ExampleRemoteIP() {
+	key := stint.RemoteIP()
+	for _, peer := range []string{
+		"192.0.2.7:49152",
+		"[::ffff:192.0.2.7]:49152",
+		"[2001:db8:1:2:aaaa::1]:49152",
+		"[2001:db8:1:2:bbbb::9]:49152",
+		"@", // a Unix socket
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = peer
+		fmt.Println(key(r))
+	}
+	// Output:
+	// 192.0.2.7 <nil>
+	// 192.0.2.7 <nil>
+	// 2001:db8:1:2::/64 <nil>
+	// 2001:db8:1:2::/64 <nil>
+	// unknown <nil>
+}
+
+func ExampleForwardedIP() {
+	key := stint.ForwardedIP(netip.MustParsePrefix("10.0.0.0/8"))
+
+	// The client claims to be 8.8.8.8. The outer proxy appends where the
+	// request came from, and the inner one where the outer one is.
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr = "10.0.0.2:49152"
+	r.Header.Set("X-Forwarded-For", "8.8.8.8, 203.0.113.9, 10.0.0.1")
+	fmt.Println(key(r))
+
+	// Not from a proxy: what the header says doesn't matter.
+	r.RemoteAddr = "198.51.100.20:49152"
+	fmt.Println(key(r))
+	// Output:
+	// 203.0.113.9 <nil>
+	// 198.51.100.20 <nil>
+}
+
+func ExampleForwardedHeaderIP() {
+	key := stint.ForwardedHeaderIP(netip.MustParsePrefix("10.0.0.0/8"))
+
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr = "10.0.0.2:49152"
+	r.Header.Set("Forwarded", `for=8.8.8.8, for="[2001:db8:1:2::9]:4711";proto=https`)
+	fmt.Println(key(r))
+	// Output: 2001:db8:1:2::/64 <nil>
+}
+
+func ExampleSingleIPHeader() {
+	key := stint.SingleIPHeader("X-Real-IP", netip.MustParsePrefix("10.0.0.0/8"))
+
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr = "10.0.0.2:49152"
+	r.Header.Set("X-Real-IP", "203.0.113.9")
+	fmt.Println(key(r))
+
+	// Two lines: somebody else has written one of them.
+	r.Header.Add("X-Real-IP", "8.8.8.8")
+	fmt.Println(key(r))
+	// Output:
+	// 203.0.113.9 <nil>
+	// 10.0.0.2 <nil>
+}
+
+// A provider that gives each customer a /56, with a local proxy on a Unix
+// socket in front.
+func ExampleIP() {
+	key := stint.IP{
+		Header:    "X-Forwarded-For",
+		TrustUnix: true,
+		IPv6Bits:  56,
+	}.Key()
+
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr = "[2001:db8:1:2ff::9]:49152"
+	fmt.Println(key(r))
+	// Output: 2001:db8:1:200::/56 <nil>
+}
+
+func ExampleIP_Key() {
+	key := stint.IP{IPv6Bits: 128}.Key()
+
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr = "[2001:db8::9]:49152"
+	fmt.Println(key(r))
+	// Output: 2001:db8::9/128 <nil>
+}
+
+func ExampleHeader() {
+	key := stint.Header("X-API-Key")
+
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("X-API-Key", "k-42")
+	fmt.Println(key(r))
+	// Output: k-42 <nil>
+}
+
+func ExampleCookie() {
+	key := stint.Cookie("session")
+
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("Cookie", "theme=dark; session=s1")
+	fmt.Println(key(r))
+	// Output: s1 <nil>
+}
+
+func ExamplePattern() {
+	key := stint.Pattern()
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /users/{id}", func(_ http.ResponseWriter, r *http.Request) {
+		fmt.Println(key(r))
+	})
+	mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/users/7", nil))
+	mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/users/8", nil))
+	// Output:
+	// GET /users/{id} <nil>
+	// GET /users/{id} <nil>
+}
+
+func ExampleMuxPattern() {
+	mux := http.NewServeMux()
+	mux.Handle("GET /users/{id}", http.NotFoundHandler())
+	key := stint.MuxPattern(mux)
+
+	fmt.Println(key(httptest.NewRequest("GET", "/users/7", nil)))
+	fmt.Println(key(httptest.NewRequest("GET", "/guess/1", nil)))
+	fmt.Println(key(httptest.NewRequest("GET", "/guess/2", nil)))
+	// Output:
+	// GET /users/{id} <nil>
+	// unmatched <nil>
+	// unmatched <nil>
+}
+
+func ExampleMethod() {
+	key := stint.Method()
+	fmt.Println(key(httptest.NewRequest("POST", "/", nil)))
+	fmt.Println(key(httptest.NewRequest("MADEUP", "/", nil)))
+	// Output:
+	// POST <nil>
+	// other <nil>
+}
+
+func ExampleGlobal() {
+	key := stint.Global()
+	a, _ := key(httptest.NewRequest("GET", "/a", nil))
+	b, _ := key(httptest.NewRequest("POST", "/b", nil))
+	fmt.Println(a == b)
+	// Output: true
+}
+
+func ExampleJoin() {
+	key := stint.Join(stint.Header("X-Tenant"), stint.Method())
+
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("X-Tenant", "acme")
+	fmt.Println(key(r))
+
+	// Half a key is none.
+	r.Header.Del("X-Tenant")
+	k, err := key(r)
+	fmt.Printf("%q %v\n", k, err)
+	// Output:
+	// 4:acme3:GET <nil>
+	// "" <nil>
+}
+
+func ExampleHash() {
+	secret := []byte("32 random bytes from your config") // never in the source
+	key := stint.Hash(secret, stint.RemoteIP())
+
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr = "192.0.2.7:49152"
+	k, err := key(r)
+	fmt.Println(len(k), err)
+	// Output: 22 <nil>
+}
+
+func ExampleFromCIDR() {
+	internal := stint.FromCIDR(netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8"))
+
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr = "10.1.2.3:49152"
+	fmt.Println(internal(r))
+
+	r.RemoteAddr = "192.0.2.7:49152"
+	r.Header.Set("X-Forwarded-For", "10.1.2.3") // not looked at
+	fmt.Println(internal(r))
+	// Output:
+	// true
+	// false
+}
+
+func ExamplePreflight() {
+	r := httptest.NewRequest("OPTIONS", "/", nil)
+	fmt.Println(stint.Preflight(r))
+
+	r.Header.Set("Origin", "https://app.example.com")
+	r.Header.Set("Access-Control-Request-Method", "PUT")
+	fmt.Println(stint.Preflight(r))
+	// Output:
+	// false
+	// true
+}
+
+func ExampleWithQueue() {
+	// One at a time; another may wait for it, for up to 20 ms.
+	printer := stint.Must(stint.New(
+		stint.Concurrency(1, stint.WithQueue(1), stint.WithMaxWait(20*time.Millisecond)),
+		stint.WithKey(stint.GivenKey())))
+	ctx := context.Background()
+	p, _ := printer.Take(ctx, "first floor", 1)
+	_, err := printer.Take(ctx, "first floor", 1)
+
+	var denied *stint.DeniedError
+	if errors.As(err, &denied) {
+		d := denied.Decision
+		fmt.Println("waited in place", d.Queued, d.Delay >= 20*time.Millisecond)
+	}
+	p.Done()
+	// Output: waited in place 1 true
+}
+
+func ExampleWithPriority() {
+	waiting := make(chan struct{}, 1)
+	lim := stint.Must(stint.New(
+		stint.Concurrency(1, stint.WithQueue(10)),
+		stint.WithKey(func(*http.Request) (string, error) { return "shop", nil }),
+		stint.WithPriority(func(r *http.Request) int {
+			if r.URL.Path == "/checkout" {
+				return 5
+			}
+			return 0
+		}),
+		stint.WithObserver(func(e stint.Event) {
+			if e.Kind == stint.EventWaiting {
+				waiting <- struct{}{}
+			}
+		})))
+	h := limit(lim, func(_ http.ResponseWriter, r *http.Request) { fmt.Println(r.URL.Path) })
+
+	busy, _ := lim.Take(context.Background(), "shop", 1)
+	var clients sync.WaitGroup
+	for _, path := range []string{"/report", "/checkout", "/search"} {
+		clients.Go(func() { h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil)) })
+		<-waiting
+	}
+	busy.Done()
+	clients.Wait()
+	// Output:
+	// /checkout
+	// /report
+	// /search
+}
+
+func ExampleWithShare() {
+	// Half of four workers are interactive's if it needs them; batch may use
+	// them while it doesn't.
+	const batch, interactive = 0, 1
+	waiting := make(chan struct{}, 1)
+	lim := stint.Must(stint.New(
+		stint.Concurrency(4, stint.WithQueue(10), stint.WithShare(interactive, 50)),
+		stint.WithKey(stint.Global()),
+		stint.WithAging(time.Minute),
+		stint.WithObserver(func(e stint.Event) {
+			if e.Kind == stint.EventWaiting {
+				waiting <- struct{}{}
+			}
+		})))
+	batches := stint.ContextWithPriority(context.Background(), batch)
+	clicks := stint.ContextWithPriority(context.Background(), interactive)
+
+	var running *stint.Permit
+	for range 4 { // borrows what is idle
+		running, _ = lim.Take(batches, "workers", 1)
+	}
+	var more sync.WaitGroup
+	more.Go(func() {
+		p, _ := lim.Take(batches, "workers", 1)
+		fmt.Println("batch")
+		p.Done()
+	})
+	<-waiting
+	more.Go(func() {
+		p, _ := lim.Take(clicks, "workers", 1)
+		fmt.Println("interactive")
+		p.Done()
+	})
+	<-waiting
+	running.Done()
+	more.Wait()
+	// Output:
+	// interactive
+	// batch
+}
+
+func ExampleContextWithPriority() {
+	waiting := make(chan struct{}, 1)
+	lim := stint.Must(stint.New(
+		stint.Concurrency(1),
+		stint.WithKey(stint.Global()),
+		stint.WithAging(10*time.Second), // a class is worth ten seconds
+		stint.WithObserver(func(e stint.Event) {
+			if e.Kind == stint.EventWaiting {
+				waiting <- struct{}{}
+			}
+		})))
+	ctx := context.Background()
+	busy, _ := lim.Take(ctx, "mailer", 1)
+	var jobs sync.WaitGroup
+	for class, name := range []string{"newsletter", "receipt", "password reset"} {
+		jobs.Go(func() {
+			p, _ := lim.Wait(stint.ContextWithPriority(ctx, class), "mailer", 1)
+			fmt.Println(name)
+			p.Done()
+		})
+		<-waiting
+	}
+	busy.Done()
+	jobs.Wait()
+	// Output:
+	// password reset
+	// receipt
+	// newsletter
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/mistake"
-	"github.com/stint-go/stint/internal/probe"
 )
 
 // KeyFunc returns the key that a request is charged to: requests with the same key
@@ -357,39 +356,4 @@ func (c *call) keyless(e *entry, err error) error {
 	}
 	c.lim.observe(&Event{Kind: kind, Route: c.plan.route(), Request: c.r, Err: re, Decision: Decision{Limit: re.Limit}})
 	return re
-}
-
-// FromCIDR returns a predicate that is true for requests whose peer has an address in
-// one of the networks: for WithSkip and internal callers, or for WithBlock. It looks at
-// the connection only, never at a header, so behind a proxy it sees the proxy. New
-// refuses invalid prefixes and an empty list.
-//
-// An IPv4 network also contains its addresses in their IPv6 spellings, mapped
-// (::ffff:0:0/96) and NAT64 (64:ff9b::/96). A peer without an address is in no network.
-// The time of a call hardly grows with the number of networks.
-func FromCIDR(prefixes ...netip.Prefix) func(*http.Request) bool {
-	set, problems := clientip.NewPrefixes(prefixes)
-	wrong := addressed("FromCIDR", problems)
-	if len(prefixes) == 0 {
-		wrong.Bad("FromCIDR", "no network", `write some, such as netip.MustParsePrefix("10.0.0.0/8"), or leave the predicate out`)
-	}
-	if wrong != nil {
-		return func(r *http.Request) bool {
-			if report, ok := probe.Report(r).(*mistake.Error); ok {
-				report.Mistakes = append(report.Mistakes, wrong...)
-			}
-			return false
-		}
-	}
-	return func(r *http.Request) bool { return set.HasPeer(r.RemoteAddr) }
-}
-
-// Preflight is a predicate that is true for the request that a browser sends by itself
-// before a cross-origin one: OPTIONS with Origin and Access-Control-Request-Method. Use
-// it with WithSkip to exempt those requests. By default they are limited, because any
-// client can send them.
-func Preflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions &&
-		r.Header.Get("Origin") != "" &&
-		r.Header.Get("Access-Control-Request-Method") != ""
 }

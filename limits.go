@@ -2,14 +2,8 @@ package stint
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/stint-go/stint/internal/adaptive"
-	"github.com/stint-go/stint/internal/field"
-	"github.com/stint-go/stint/internal/mistake"
-	"github.com/stint-go/stint/internal/namesakes"
-	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -104,69 +98,10 @@ func Quota(n int64, w Window, opts ...QuotaOption) Limit {
 	return l
 }
 
-// Ban refuses everything to a key for d, once other limits have refused it n times
-// within a period of within. It holds in every process that shares the store. The
-// default name is "ban".
-//
-//	stint.New(
-//		stint.Rate(5, time.Minute),
-//		stint.Ban(20, time.Minute, time.Hour),
-//		stint.WithKey(stint.RemoteIP()))
-//
-// n is from 1 to 1000, because the time of each refusal is kept. within is a whole
-// number of microseconds, at most two years; d likewise, at most one year. New refuses
-// other numbers, and a Ban without a limit beside it whose refusals count: a Rate, a
-// Quota, or a Concurrency that nobody waits for.
-//
-// Refusals by any limit in the same decision with the same key count. So nobody is
-// banned because the whole service is full (Global, AdaptiveConcurrency), nor for
-// having waited for a slot in vain. Refusals by limits in dry run don't count. To count
-// what several routes refuse, give the same Limit to each.
-//
-// A banned request charges no other limit and doesn't prolong the ban. RetryAfter says
-// when the ban ends, Limiter.Reset ends it, and the problem body has the type
-// abnormal-usage-detected. With WithDryRun the ban itself only reports. The ban has no
-// cost and no RateLimit fields; other requests pay for looking it up beside their
-// limits, in the same call. If a store in memory is full, refusals of keys without a
-// place aren't counted.
-func Ban(n int64, within, d time.Duration, opts ...BanOption) Limit {
-	return newLimit(&ban{}, store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within, Ban: d}, opts)
-}
-
 func newLimit[O optionOf](k kind, spec store.Spec, opts []O) Limit {
 	r := &rule{kind: k, spec: spec}
 	apply(r, opts)
 	return Limit{r}
-}
-
-// CheckLimits returns what is wrong with limits that a WithLimitFunc is going to return
-// together, or nil. Use it to reject limits from elsewhere when they are read. It reports
-// the zero Limit, wrong numbers and options, a name that two limits have, and a missing
-// WithName, since counts are kept under the name. The error is made by errors.Join and
-// holds an *OptionError for each problem.
-func CheckLimits(limits ...Limit) error { return joined(wrongTogether(limits)) }
-
-func wrongTogether(limits []Limit) (all mistake.List) {
-	names := make(map[string]bool, len(limits))
-	for _, l := range limits {
-		if l.rule == nil {
-			all = append(all, errZeroLimit)
-			continue
-		}
-		name := l.rule.spec.Name
-		_, wrong := l.rule.compileOnce()
-		switch {
-		case wrong != nil:
-		case !l.rule.named:
-			wrong = mistake.List{{Limit: name,
-				Problem: "a default name, and what a key has consumed goes by the name", Write: "write stint.WithName"}}
-		case names[name]:
-			wrong = mistake.List{errNamesake("", name)}
-		}
-		names[name] = true
-		all = append(all, wrong...)
-	}
-	return all
 }
 
 // WithBurst sets how many units may pass at once, on a Rate or Quota; on a Bandwidth it
@@ -240,140 +175,4 @@ func WithDebt() RateOption {
 func WithBuckets(k int64) RateOption {
 	return checkedChange(k >= 1, fmt.Sprintf("WithBuckets(%d)", k), "write 1 or more",
 		func(r *rule) { r.spec.Buckets = k })
-}
-
-// kind is what distinguishes limits of one kind. Each kind is a type in the file of its
-// limit's constructor, and the flow of a request names none of them. It asks the kind,
-// or, where a plain request would ask for nothing, looks at the needs that the kind has
-// set.
-type kind interface {
-	// enter completes the entry of a limit of this kind: it removes settings that don't
-	// apply to the kind, and sets what its requests need.
-	enter(e *entry)
-	// decided marks the limit as one that something other than the limiter's store
-	// decides, or returns it unchanged.
-	decided(l *store.Limit, all *adaptive.Keys) *store.Limit
-	// same reports whether l, a limit with the same numbers, also has the same rule
-	// beside them.
-	same(l *store.Limit) bool
-	// says describes a limit with these numbers by everything that its counting depends on.
-	says(s store.Spec) string
-	// lacks returns what such a limit needs beside it and doesn't have, among all
-	// limits of a plan; nil if nothing is missing.
-	lacks(e *entry, beside []*entry) *mistake.Mistake
-	// counted reports whether refusals by the limit count for a ban.
-	counted(e *entry) bool
-
-	// repeated reports whether an inner limiter charges the limit again.
-	repeated() bool
-	// stood returns how many units the limit had in a decision, and why.
-	stood(c *store.Charge, r *store.Result) (quota int64, why AdaptiveReason)
-	// binds reports whether what is left of the limit says how many requests may still
-	// pass.
-	binds() bool
-	// free reports whether a request would pass, according to the answer to a charge of
-	// cost 0.
-	free(r *store.Result) bool
-	// refusal returns what the limit's refusal of a charge means.
-	refusal(c *store.Charge) refusal
-	// unsettled returns why Permit.Settle doesn't apply to the limit, or "" if it does.
-	unsettled() string
-}
-
-// needs are what a limit's requests need beyond being admitted or refused at once.
-type needs uint8
-
-const (
-	waits    needs = 1 << iota // may have to wait, for a turn or a slot
-	slots                      // take slots, which others may wait for
-	local                      // are decided in this process, whatever the store
-	counts                     // have their refusals counted
-	paces                      // are charged for bytes as they move, and for nothing before
-	watches                    // have their response observed
-	releases                   // leave something to do when they end
-)
-
-// charged is the kind of Rate and Quota, which charge a request and keep the charge.
-// Other kinds embed it and override what differs.
-type charged struct{}
-
-func (*charged) enter(e *entry) {
-	if e.wait.Queues = e.limit.Spec().Queue > 0; e.wait.Queues || e.wait.MaxWait > 0 {
-		e.needs |= waits
-	}
-	if e.settle != nil {
-		e.needs, e.watch = e.needs|watches|releases, e.settle.watch
-	}
-	if !e.dryRun {
-		e.said = said(e.limit)
-	}
-}
-
-func (*charged) decided(l *store.Limit, _ *adaptive.Keys) *store.Limit { return l }
-func (*charged) same(l *store.Limit) bool                              { return l.Decider() == nil }
-func (*charged) says(s store.Spec) string                              { return namesakes.Says(s) }
-func (*charged) lacks(*entry, []*entry) *mistake.Mistake               { return nil }
-func (*charged) counted(*entry) bool                                   { return true }
-func (*charged) repeated() bool                                        { return false }
-func (*charged) binds() bool                                           { return true }
-func (*charged) refusal(*store.Charge) refusal                         { return quotaExceeded }
-func (*charged) unsettled() string                                     { return "" }
-
-func (*charged) stood(c *store.Charge, _ *store.Result) (int64, AdaptiveReason) {
-	return c.Limit.Spec().Units, NotAdaptive
-}
-
-// A limit with debt may let a charge pass without having a whole unit.
-func (*charged) free(r *store.Result) bool { return r.Remaining > 0 || r.ResetAfter == 0 }
-
-// ban is the kind of Ban: it charges nothing and counts what other limits refuse.
-type ban struct{ charged }
-
-func (*ban) enter(e *entry) {
-	e.cost, e.settle = nil, nil // the limiter's, which don't apply
-	e.wait = waiting.Terms{Way: waiting.ForNothing}
-	e.needs = counts
-}
-
-// repeated: a ban also counts refusals by inner limiters.
-func (*ban) repeated() bool                { return true }
-func (*ban) counted(*entry) bool           { return false }
-func (*ban) binds() bool                   { return false } // how many refusals are left isn't how many requests are
-func (*ban) refusal(*store.Charge) refusal { return abnormalUsage }
-func (*ban) unsettled() string             { return "a ban, which charges nothing" }
-
-// lacks: a ban needs a limit whose refusals it counts. A limit in dry run counts too,
-// since it may be enforced later.
-func (*ban) lacks(_ *entry, beside []*entry) *mistake.Mistake {
-	if slices.ContainsFunc(beside, func(e *entry) bool { return e.kind.counted(e) }) {
-		return nil
-	}
-	return &mistake.Mistake{Problem: "no limit beside it whose refusals count", Write: "write a rate, a quota or a concurrency that nobody waits for beside the ban"}
-}
-
-// saidOf is said for an adaptive limit while its number is units. Decisions follow one
-// another faster than the number changes, so the last one is kept.
-func (e *entry) saidOf(units int64) *field.Limit {
-	if last := e.saidLast.Load(); last != nil && last.Units == units {
-		return last
-	}
-	l := &field.Limit{Name: e.said.Name, Units: units, Policy: field.Policy(e.said.Name, units, 0)}
-	e.saidLast.Store(l)
-	return l
-}
-
-// said returns the part of a limit's fields that is the same in every decision.
-func said(l *store.Limit) field.Limit {
-	spec := l.Spec()
-	return field.Limit{Name: spec.Name, Units: spec.Units, Policy: field.Policy(spec.Name, spec.Units, span(spec))}
-}
-
-// span returns the time that a limit's units are for, or 0 for a concurrency limit. For a
-// calendar window it is the longest that the window can be: the field may promise less
-// than there is, never more.
-func span(s store.Spec) time.Duration {
-	if s.Window == (store.Window{}) {
-		return s.Period
-	}
-	return s.Window.Length(time.Now())
 }

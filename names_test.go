@@ -1,10 +1,17 @@
 package stint_test
 
 import (
+	"bytes"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/store"
@@ -166,4 +173,190 @@ func TestCheck(t *testing.T) {
 			t.Errorf("Check: %v\nNew: %v", got, err)
 		}
 	}
+}
+
+// logTo has the default logger write to w until the test ends.
+func logTo(t *testing.T, w io.Writer) {
+	before, out, flags := slog.Default(), log.Writer(), log.Flags()
+	t.Cleanup(func() {
+		slog.SetDefault(before)
+		// SetDefault leads package log to slog, whose first handler leads back.
+		log.SetOutput(out)
+		log.SetFlags(flags)
+	})
+	slog.SetDefault(slog.New(slog.NewTextHandler(w, nil)))
+}
+
+func TestNamesakes(t *testing.T) {
+	limit := func(n int64, opts ...stint.RateOption) stint.Limit {
+		return stint.Rate(n, time.Minute, append(opts, stint.WithName("calls"))...)
+	}
+	make := func(t *testing.T, s store.Store, opts ...stint.Option) *stint.Limiter {
+		l := limiter(t, append(opts, stint.WithKey(stint.Header("X-Secret-Key")), stint.WithStore(s))...)
+		t.Cleanup(func() { runtime.KeepAlive(l) }) // one that is gone means nothing by its names
+		return l
+	}
+	key := stint.WithKey(stint.Header("X-Secret-Key"))
+	const five, six = `"TokenBucket: 5 per 1m0s, burst 5"`, `"TokenBucket: 6 per 1m0s, burst 6"`
+	tests := []struct {
+		name string
+		do   func(t *testing.T, s store.Store)
+		want []string // rule and other of each line
+	}{
+		{"other numbers", func(t *testing.T, s store.Store) {
+			make(t, s, limit(5))
+			make(t, s, limit(6))
+		}, []string{"rule=" + six + " other=" + five}},
+		{"once, however many follow", func(t *testing.T, s store.Store) {
+			first := make(t, s, limit(5))
+			for n := range 5 {
+				make(t, s, limit(int64(6+n%2)))
+			}
+			update(t, first, limit(9), key)
+		}, []string{"rule=" + six + " other=" + five}},
+		{"the same numbers", func(t *testing.T, s store.Store) {
+			daily := func() stint.Limit {
+				zone, _ := time.LoadLocation("Europe/Berlin") // another pointer each time
+				return stint.Quota(5, stint.Daily.In(zone), stint.WithName("daily"))
+			}
+			make(t, s, limit(5), daily())
+			make(t, s, limit(5, stint.WithBurst(5), stint.WithKey(stint.Global())), daily())
+		}, nil},
+		{"names apart", func(t *testing.T, s store.Store) {
+			make(t, s, limit(5))
+			make(t, s, limit(6, stint.WithName("x")), stint.Rate(6, time.Minute, stint.WithName("others")))
+		}, []string{"rule=" + six + " other=" + five}},
+		{"stores apart", func(t *testing.T, s store.Store) {
+			make(t, s, limit(5))
+			make(t, memstore.New(), limit(6))
+			limiter(t, limit(7), key)
+		}, nil},
+		{"a family", func(t *testing.T, s store.Store) {
+			l := make(t, s, limit(5), stint.WithRoute("/r", stint.Quota(5, stint.Daily, stint.WithName("r"))))
+			derive(t, l, stint.Rate(6, time.Minute, stint.WithName("more")))
+			update(t, l, limit(6), key)
+			update(t, l, limit(7), key, stint.WithRoute("/r", stint.Quota(6, stint.Daily, stint.WithName("r"))))
+		}, nil},
+		{"an update that runs into another's", func(t *testing.T, s store.Store) {
+			make(t, s, limit(5))
+			l := make(t, s, limit(5))
+			update(t, l, limit(6), key)
+			update(t, l, limit(5), key)
+			update(t, l, limit(6), key)
+		}, []string{"rule=" + six + " other=" + five}},
+		{"an update that gets out of its way", func(t *testing.T, s store.Store) {
+			l := make(t, s, limit(5))
+			update(t, l, stint.Rate(5, time.Minute, stint.WithName("own")), key)
+			make(t, s, limit(6))
+		}, nil},
+		{"a route's", func(t *testing.T, s store.Store) {
+			make(t, s, limit(5))
+			make(t, s, stint.Rate(1, time.Second, stint.WithName("own")), stint.WithRoute("/r", limit(6)))
+		}, []string{"rule=" + six + " other=" + five}},
+		{"a derived limiter's", func(t *testing.T, s store.Store) {
+			make(t, s, limit(5))
+			derive(t, limiter(t, stint.Rate(1, time.Second, stint.WithName("own")), key), limit(6), stint.WithStore(s))
+		}, []string{"rule=" + six + " other=" + five}},
+		{"plans", func(t *testing.T, s store.Store) {
+			make(t, s, limit(5))
+			n := int64(5)
+			l := make(t, s, stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
+				n++
+				return []stint.Limit{limit(n)}, nil
+			}))
+			r := get("/")
+			r.Header.Set("X-Secret-Key", "k")
+			for range 3 {
+				if w := through(l, r, nil); w.Code != 200 {
+					t.Error(w.Code)
+				}
+			}
+		}, nil},
+		{"another algorithm, and numbers of every kind", func(t *testing.T, s store.Store) {
+			named := stint.WithName("calls")
+			make(t, s, stint.Ban(5, time.Minute, time.Hour, named), stint.Rate(1, time.Second, stint.WithName("own")))
+			make(t, s, stint.Bandwidth(1_000_000, stint.WithBurst(8192), named))
+		}, []string{`rule="Bandwidth: 1000000 bytes per 1s, burst 8192" other="Ban: 5 per 1m0s for 1h0m0s"`}},
+		{"an adaptive limit's, which is this process's", func(t *testing.T, s store.Store) {
+			make(t, s, stint.AdaptiveConcurrency(1, 5, stint.WithName("calls")))
+			make(t, s, stint.AdaptiveConcurrency(1, 6, stint.WithName("calls")))
+		}, nil},
+		{"a store that can't be compared", func(t *testing.T, s store.Store) {
+			make(t, layers{s}, limit(5))
+			make(t, layers{s}, limit(6))
+		}, nil},
+		{"what is only tried", func(t *testing.T, s store.Store) {
+			make(t, s, limit(5))
+			if err := stint.Check(limit(6), key, stint.WithStore(s)); err != nil {
+				t.Error(err)
+			}
+		}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var logged bytes.Buffer
+			logTo(t, &logged)
+			tt.do(t, memstore.New())
+			var got []string
+			for line := range strings.Lines(logged.String()) {
+				_, after, _ := strings.Cut(strings.TrimSpace(line), " limit=calls ")
+				got = append(got, after)
+			}
+			if fmt.Sprint(got) != fmt.Sprint(tt.want) || strings.Contains(strings.ToLower(logged.String()), "secret") {
+				t.Errorf("logged\n%s\nwant %q", &logged, tt.want)
+			}
+		})
+	}
+}
+
+// A logger may use limiters, because no lock is held.
+func TestNamesakesAreLoggedWithoutALock(t *testing.T) {
+	s := memstore.New()
+	limit := func(n int64) stint.Limit { return stint.Rate(n, time.Minute, stint.WithName("calls")) }
+	l := limiter(t, limit(5), theKey, stint.WithStore(s))
+	limiter(t, limit(5), theKey, stint.WithStore(s))
+	called := false
+	logTo(t, writer(func() {
+		called = true
+		update(t, l, limit(7), theKey)
+		limiter(t, limit(8), theKey, stint.WithStore(s))
+	}))
+	update(t, l, limit(6), theKey)
+	if !called {
+		t.Error("nothing was logged")
+	}
+}
+
+type writer func()
+
+func (w writer) Write(p []byte) (int, error) { w(); return len(p), nil }
+
+// collected waits until what is garbage is gone, as far as it is asked.
+func collected(gone func() bool) bool {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
+		if runtime.GC(); gone() {
+			return true
+		}
+	}
+	return false
+}
+
+// What is known of names keeps no store alive, not even one that refers back to its
+// limiter.
+func TestNamesakesKeepNoStore(t *testing.T) {
+	gone := func() weak.Pointer[lasso] {
+		s := &lasso{Store: memstore.New()}
+		s.limiter = limiter(t, stint.Rate(5, time.Minute, stint.WithName("calls")), theKey, stint.WithStore(s))
+		limiter(t, stint.Rate(5, time.Minute, stint.WithName("calls")), theKey, stint.WithStore(s))
+		return weak.Make(s)
+	}()
+	if !collected(func() bool { return gone.Value() == nil }) {
+		t.Error("a store is kept that nobody uses")
+	}
+}
+
+// lasso is a store that leads to its limiter, as one with a callback may.
+type lasso struct {
+	store.Store
+	limiter *stint.Limiter
 }

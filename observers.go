@@ -1,10 +1,6 @@
 package stint
 
 import (
-	"context"
-	"errors"
-	"log/slog"
-	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -13,6 +9,15 @@ import (
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/store"
 )
+
+// WithObserver passes the limiter's events to f from the start, as Limiter.Observe
+// does. If given several times, all functions are called in order. An Update without it
+// keeps the existing ones; an Update with it replaces them. New refuses nil. f is
+// called concurrently.
+func WithObserver(f func(Event)) Option {
+	return checkedOption(f != nil, "WithObserver(nil)", "write a function, or leave it out",
+		func(c *config) { c.observers = append(c.observers, f) })
+}
 
 // Observe passes every event of the limiter, and of those derived from it by With, to f
 // until stop is called. f runs on the request's own goroutine, so it should be quick,
@@ -274,58 +279,6 @@ func (v *version) observeOf(e *Event, charges []store.Charge) {
 // unsettled tells the observers of charges that could not be settled.
 func (v *version) unsettled(p *plan, charges []store.Charge, took time.Duration, err error) {
 	v.observeOf(&Event{Kind: EventSettleFailed, Route: p.route(), Err: err, StoreTook: took}, charges)
-}
-
-// write logs an event.
-func (v *version) write(m logs.Message, e Event) {
-	text := ""
-	if e.Warning != nil {
-		text = e.Warning.Text
-	}
-	v.of.log.Load().Say(contextOf(e.Request), m, text, func(keys bool) []slog.Attr {
-		attrs := e.LogValue().Group()
-		if e.Kind == EventStoreFailed {
-			became := "passed"
-			if errors.As(e.Err, new(*StoreError)) {
-				became = "refused"
-			}
-			attrs = append(attrs, slog.String("request", became))
-		}
-		if keys {
-			for i := range e.Decision.Limits {
-				if key := e.Key(i); key != "" && e.Decision.Limits[i].Name == e.Decision.Limit {
-					attrs = append(attrs, slog.String("key", key))
-				}
-			}
-		}
-		return attrs
-	})
-}
-
-func contextOf(r *http.Request) context.Context {
-	if r == nil {
-		return context.Background()
-	}
-	return r.Context()
-}
-
-// recovered is how long a store must not have failed before it counts as answering again.
-// If only a part of a store fails, some calls succeed all the time.
-const recovered = 10 * time.Second
-
-// answered records that a store that had failed has decided a request.
-func (v *version) answered() {
-	log := v.of.log.Load()
-	if log.Quiet(logs.StoreFailed) < recovered {
-		return
-	}
-	address(&v.of.told, func(a *audience) { a.failing = false })
-	log.Write(context.Background(), logs.StoreAnswers, func(bool) (attrs []slog.Attr) {
-		if v.name != "" {
-			attrs = append(attrs, slog.String("limiter", v.name))
-		}
-		return attrs
-	})
 }
 
 // observe tells the observers of a decision, and logs it if the log shows such decisions.

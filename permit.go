@@ -226,8 +226,11 @@ type permitContext Permit
 type permitKey struct{}
 
 func (c *permitContext) Deadline() (time.Time, bool) { return c.ctx.Deadline() }
-func (c *permitContext) Done() <-chan struct{}       { return c.ctx.Done() }
-func (c *permitContext) Err() error                  { return c.ctx.Err() }
+
+func (c *permitContext) Done() <-chan struct{} { return c.ctx.Done() }
+
+func (c *permitContext) Err() error { return c.ctx.Err() }
+
 func (c *permitContext) Value(key any) any {
 	if key == (permitKey{}) {
 		return (*Permit)(c)
@@ -458,4 +461,42 @@ func (p *Permit) tell(e *Event) {
 	}
 	c.Took = e.StoreTook
 	c.tell(e)
+}
+
+// Detach transfers the release of the permit's slots to the caller: Done doesn't release
+// them, and the returned function does. Use it in handlers that return while their
+// connection lives on, as after a Hijack, or their work does:
+//
+//	release := stint.FromContext(r.Context()).Detach()
+//	go func() { defer release(); serve(conn) }()
+//
+// The function may be called on any goroutine, while the handler runs or later. What
+// depends on the response (WithSettle, a Bandwidth) is settled when both the handler has
+// returned and release has been called. After Done, Detach returns a function that does
+// nothing.
+func (p *Permit) Detach() (release func()) {
+	if p == nil || !p.holds && p.told == untold || !p.become(detached) {
+		return func() {}
+	}
+	if p.learns() {
+		p.story.outcome.Show(adaptive.Ignored) // how long a connection lives says nothing
+	}
+	if p.response != nil {
+		return sync.OnceFunc(p.released)
+	}
+	return sync.OnceFunc(p.release)
+}
+
+// released is the release of a detached permit with a response. While the handler runs,
+// only the handler's goroutine may look at that.
+func (p *Permit) released() {
+	if !p.response.returned.Load() {
+		c := calls.Get().(*call)
+		defer c.end(context.Background())
+		changes := p.letGo(c)
+		p.tellFreed(changes, p.finish(c, nil))
+	}
+	if p.response.ends.Add(1) == 2 {
+		p.release()
+	}
 }

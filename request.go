@@ -2,10 +2,8 @@ package stint
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -114,28 +112,6 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own
 	}
 	c.Granted = false // the permit gives it back
 	return permit, nil
-}
-
-// sift applies the predicates of WithSkip and WithBlock, which exempt or refuse a request
-// before any limit decides it.
-func (v *version) sift(r *http.Request) (exempt bool, err error) {
-	for _, skip := range v.skip {
-		if skip(r) {
-			return true, nil
-		}
-	}
-	for _, block := range v.block {
-		if block(r) {
-			err := &failure.Error{Err: ErrBlocked, Status: http.StatusForbidden}
-			told := Event{Kind: EventBlocked, Request: r, Err: err}
-			if v.of.told.Load() != nil { // the route is only for observers
-				told.Route = v.plan(r).route()
-			}
-			v.observe(&told)
-			return false, err
-		}
-	}
-	return false, nil
 }
 
 // gather makes the charges of a request.
@@ -273,64 +249,6 @@ func (c *call) decide(ctx context.Context) error {
 	return nil
 }
 
-// undecided finishes a request that could not be decided: it is refused with the error,
-// or passes, with a permit if its bytes are paced.
-func (c *call) undecided(ctx context.Context, err error) (*Permit, error) {
-	if err = c.failed(ctx, err); err != nil {
-		c.outer.turnedAway()
-		return nil, err
-	}
-	if len(c.paced) == 0 {
-		return nil, nil
-	}
-	// Bandwidths ask the store themselves, which may be back by then, and have a
-	// FailurePolicy of their own.
-	c.keep(func(*entry) bool { return false })
-	c.Waited = 0 // the permit has none of the limits that it waited for
-	return c.permit(ctx), nil
-}
-
-// failed turns the error of a decision into that of Admit or Take: nil if the request
-// passes despite a store's failure.
-func (c *call) failed(ctx context.Context, err error) error {
-	if ce := (*failure.Canceled)(nil); errors.As(err, &ce) {
-		c.observe(EventCanceled, err)
-		return err
-	}
-	if ctxErr := ctx.Err(); ctxErr != nil { // not the store's fault
-		err = &failure.Canceled{Err: ctxErr}
-		clear(c.Results)
-		c.observe(EventCanceled, err)
-		return err
-	}
-	told := Event{Kind: EventStoreFailed, Route: c.plan.route(), Request: c.r, Err: err, Waited: c.Waited, StoreTook: c.Took, EndsWait: c.Begun, below: c.below}
-	if !slices.ContainsFunc(c.entries, func(e *entry) bool { return e.closed }) {
-		c.lim.observeOf(&told, c.Charges)
-		return nil
-	}
-	err = &StoreError{err}
-	told.Err = err
-	c.lim.observeOf(&told, c.Charges)
-	return err
-}
-
-// refused sets the fields of a refusal by limits and returns its error. To make that
-// error takes as long as to set all fields, so a refusal that no handler sees is answered
-// without one.
-func (c *call) refused(w http.ResponseWriter, answers bool) error {
-	c.outer.turnedAway()
-	if answers = answers || c.in != nil && c.lim.problem; !answers || c.lim.denyHandler != nil {
-		err := c.denied()
-		c.setFields(w.Header(), err.fields[:])
-		c.observe(EventDenied, nil)
-		return err
-	}
-	c.setFields(w.Header(), nil)
-	c.observe(EventDenied, nil)
-	c.fields.Problem(w, c.r, c.why().problem())
-	return ErrAnswered
-}
-
 // giveBack gives back what the call was granted, unless a permit has taken it over.
 func (c *call) giveBack(ctx context.Context) {
 	if !c.Granted {
@@ -348,30 +266,6 @@ func (c *call) giveBack(ctx context.Context) {
 		}
 	}
 	c.lim.cancel(ctx, c.Store, c.plan, made)
-}
-
-// setFields sets the header fields of the call's decision in h. Dry runs have none.
-// slots holds the fields' values, so it must live as long as the response.
-func (c *call) setFields(h http.Header, slots []string) {
-	items := c.fields.Items[:0]
-	for i, e := range c.entries {
-		ch, r := &c.Charges[i], &c.Results[i]
-		if ch.DryRun {
-			continue
-		}
-		items = append(items, field.Item{})
-		it := &items[len(items)-1]
-		it.Limit, it.Remaining, it.Reset, it.Refused, it.Retry, it.More = &e.said, r.Remaining, r.ResetAfter, !r.OK, r.RetryAfter, -1
-		if e.needs&local != 0 { // the limit's number changes
-			limit, _ := e.kind.stood(ch, r)
-			it.Limit = e.saidOf(limit)
-		}
-		if after, known := ch.Limit.MoreAfter(r); known {
-			it.More = after
-		}
-	}
-	c.fields.Items = items
-	c.fields.Write(h, c.lim.styles, c.policy, slots)
 }
 
 // end returns the call to the pool, and gives back what it still holds. Whoever begins a

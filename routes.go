@@ -2,20 +2,40 @@ package stint
 
 import (
 	"fmt"
-	"iter"
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 
-	"github.com/stint-go/stint/internal/failure"
-	"github.com/stint-go/stint/internal/field"
-	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/routing"
-	"github.com/stint-go/stint/internal/waiting"
-	"github.com/stint-go/stint/store"
 )
+
+// WithRoute gives requests that match pattern their own limits, instead of the
+// limiter's. A route without limits is exempt. Patterns are those of http.ServeMux
+// ("POST /login", "/files/", "api.example.com/"). The most specific pattern wins; hosts
+// match in any case. New refuses invalid and conflicting patterns.
+//
+// A request that routers can read in several ways gets the limits of every reading,
+// each once, and is exempt only if every reading is. The readings are the path as sent,
+// decoded, cleaned and without a trailing slash, and the host as sent, in lower case
+// without trailing dots, and cut off at any colon. So no spelling slips past a route. A
+// path with %2F in an id may be charged for two routes; docs/routes.md has the rules.
+//
+// In With, a route also replaces the limits of the limiter that is extended. That
+// limiter's routes are inherited, with the new limits added.
+func WithRoute(pattern string, opts ...RouteOption) Option {
+	return limiterOption(func(c *config) {
+		rc := routeConfig{pattern: pattern}
+		for i, o := range opts {
+			if o == nil {
+				rc.errs.Bad("", fmt.Sprintf("option %d is nil", i+1), "leave it out")
+				continue
+			}
+			o.applyRoute(&rc)
+		}
+		c.routes = append(c.routes, rc)
+	})
+}
 
 // route is one WithRoute, compiled. Its plan's entries don't include those that a
 // limiter derived later adds.
@@ -111,49 +131,6 @@ func merged(pattern string, plans ...*plan) *plan {
 	return m
 }
 
-// chargeAll makes the charges of a WithLimitFunc.
-func (c *call) chargeAll(f *limitFunc) error {
-	limits, err := f.fn(c.r, f.check)
-	if err != nil {
-		return c.limitsError(err, f.shared.dryRun)
-	}
-	for _, l := range limits {
-		e, err := f.entry(l)
-		if err == nil && c.lim.lent && !l.rule.named {
-			err = optionError(errUnnamed("", l.rule))
-		}
-		if err == nil && c.has(e.limit.Name()) {
-			err = optionError(errNamesake("", e.limit.Name()))
-		}
-		if err != nil {
-			err = c.limitsError(err, f.reports(l))
-		} else {
-			err = c.charge(e)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// has reports whether a limit of that name is among the call's.
-func (c *call) has(name string) bool {
-	return slices.ContainsFunc(c.entries, func(e *entry) bool { return e.limit.Name() == name }) ||
-		slices.ContainsFunc(c.paced, func(p paced) bool { return p.entry.limit.Name() == name })
-}
-
-// limitsError handles a request whose limits a function fails to return. The request
-// goes on without them if they would only report.
-func (c *call) limitsError(err error, dryRun bool) error {
-	err = &failure.Error{Err: fmt.Errorf("stint: WithLimitFunc: %w", err), Status: failure.Status(err)}
-	c.lim.observe(&Event{Kind: EventLimitsFailed, Route: c.plan.route(), Request: c.r, Err: err})
-	if dryRun {
-		return nil
-	}
-	return err
-}
-
 // chargeAgain adds the charge of an entry whose limit is already in the plan, with
 // another route's settings. For another key that is another charge.
 func (c *call) chargeAgain(e *entry) error {
@@ -199,174 +176,4 @@ func (c *call) merge(i int, e *entry) error {
 	ch.Cost, ch.DryRun = cost, e.dryRun
 	c.needs |= e.needs
 	return nil
-}
-
-// entry is a limit as one limiter uses it: compiled, named, and with its settings
-// filled in.
-type entry struct {
-	limit  *store.Limit
-	kind   kind
-	needs  needs
-	wait   waiting.Terms
-	key    *keyfunc.Source
-	cost   func(*http.Request) int64 // nil: 1
-	settle *settleSource             // nil: the charge stays
-	watch  func(*call) *response     // makes the response; nil where the limit doesn't look at it
-	dryRun bool
-	closed bool        // FailClosed
-	said   field.Limit // in fields; a dry run says nothing
-	// saidLast is what the fields of an adaptive limit said last; see saidOf.
-	saidLast atomic.Pointer[field.Limit]
-}
-
-// newEntry makes the entry of a rule, with its compiled limit and its settings.
-func newEntry(r *rule, l *store.Limit, s settings) *entry {
-	e := &entry{
-		limit: l, kind: r.kind, said: field.Limit{Name: l.Name()},
-		key: s.key, cost: s.cost, settle: s.settle, dryRun: s.dryRun,
-		wait:   waiting.Terms{MaxWait: s.maxWait},
-		closed: s.policy == FailClosed && !s.dryRun,
-	}
-	r.kind.enter(e)
-	return e
-}
-
-// plan is the limits of one route, or of the limiter where no route matches.
-type plan struct {
-	entries []*entry
-	funcs   []*limitFunc
-	again   []*entry // of limits that entries have already, by another route's settings
-	policy  string   // RateLimit-Policy of all entries
-	pattern string   // of the WithRoute
-	alone   *entry   // the only one, where a decision is its charge and nothing else; or nil
-}
-
-func newPlan(entries []*entry, funcs []*limitFunc) *plan {
-	p := &plan{entries: entries, funcs: funcs}
-	var items []string
-	for _, e := range entries {
-		if e.said.Policy != "" {
-			items = append(items, e.said.Policy)
-		}
-	}
-	p.policy = strings.Join(items, ", ")
-	if len(entries) == 1 && len(funcs) == 0 && entries[0].needs == 0 && !entries[0].dryRun {
-		p.alone = entries[0]
-	}
-	return p
-}
-
-// exempt reports whether the plan limits nothing at all.
-func (p *plan) exempt() bool { return len(p.entries) == 0 && len(p.funcs) == 0 }
-
-// entries returns the entries of all the version's plans, each once.
-func (v *version) entries() iter.Seq[*entry] {
-	return func(yield func(*entry) bool) {
-		plans := []*plan{v.base}
-		for _, r := range v.routes {
-			plans = append(plans, r.plan)
-		}
-		seen := map[*entry]bool{} // With adds an entry to several plans
-		for _, p := range plans {
-			for _, e := range p.entries {
-				if seen[e] {
-					continue
-				}
-				if seen[e] = true; !yield(e) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// compile turns the options of a limiter into plans. parent is the version it extends,
-// or nil.
-func (v *version) compile(c *config, parent *version, names *naming) mistake.List {
-	errs := append(slices.Clip(c.errs), c.shared.errs...)
-	errs = append(errs, v.compileLimits(c, names)...)
-	errs = append(errs, v.unnamed(c, parent, names)...)
-	if c.store != nil && c.memorySet {
-		errs.Bad("WithMemory", "given beside WithStore", "leave one out")
-	}
-
-	entries := func(route string, limits []Limit, s settings) (all []*entry) {
-		seen := map[*rule]bool{}
-		for _, lim := range limits {
-			if seen[lim.rule] {
-				errs = append(errs, &mistake.Mistake{Route: route, Limit: lim.rule.spec.Name, Problem: "given twice", Write: "leave one out"})
-				continue
-			}
-			seen[lim.rule] = true
-			settled := lim.rule.shared.or(s)
-			if settled.key == nil {
-				errs = append(errs, &mistake.Mistake{Route: route, Limit: names.name(lim.rule), Problem: "no key, and no default is safe",
-					Write: "write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), " +
-						"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given"})
-			}
-			if compiled := names.limits[lim.rule]; compiled != nil { // or compileLimits has reported it
-				all = append(all, newEntry(lim.rule, compiled, settled))
-			}
-		}
-		return all
-	}
-
-	own := entries("", c.limits, v.shared)
-	base, funcs := own, v.funcs
-	var routes []route
-	if parent != nil {
-		for _, e := range own {
-			if slices.ContainsFunc(parent.base.entries, func(p *entry) bool { return p.limit == e.limit }) {
-				errs = append(errs, &mistake.Mistake{Limit: e.limit.Name(), Problem: "inherited already", Write: "leave it out"})
-			}
-		}
-		base = append(slices.Clip(parent.base.entries), own...)
-		for _, r := range parent.routes {
-			if slices.ContainsFunc(c.routes, func(rc routeConfig) bool { return rc.pattern == r.pattern }) {
-				continue
-			}
-			// A route that is exempt stays exempt from the parent's limits.
-			added := newPlan(own, v.funcs[len(parent.funcs):])
-			routes = append(routes, route{pattern: r.pattern, plan: merged(r.pattern, r.plan, added)})
-		}
-	}
-	v.base = newPlan(base, funcs)
-	alone := func(route string, p *plan, limits []Limit) {
-		if slices.ContainsFunc(limits, func(l Limit) bool { return names.limits[l.rule] == nil }) {
-			return // a limit that is wrong may be what another lacks
-		}
-		if len(p.funcs) > 0 {
-			return // its limits are not known yet
-		}
-		for _, e := range p.entries {
-			if wrong := e.kind.lacks(e, p.entries); wrong != nil {
-				wrong.Route, wrong.Limit = route, e.limit.Name()
-				errs = append(errs, wrong)
-			}
-		}
-	}
-	alone("", v.base, c.limits)
-	for _, rc := range c.routes {
-		errs = append(errs, append(slices.Clip(rc.errs), rc.shared.errs...).At(rc.pattern, "")...)
-		p := newPlan(entries(rc.pattern, rc.limits, rc.shared.or(v.shared)), nil)
-		if len(rc.limits) > 0 {
-			p = newPlan(p.entries, funcs)
-			alone(rc.pattern, p, rc.limits)
-		}
-		p.pattern = rc.pattern
-		routes = append(routes, route{pattern: rc.pattern, plan: p})
-	}
-	v.routes, v.router = routes, nil
-	if len(routes) > 0 {
-		var wrong mistake.List
-		v.router, wrong = newRouter(routes)
-		errs = append(errs, wrong...)
-	}
-	if len(c.limitFuncs) > 0 && v.shared.key == nil {
-		errs.Bad("WithLimitFunc", "no default key", "write stint.WithKey beside it")
-	}
-	if parent == nil && len(c.limits)+len(c.limitFuncs)+len(c.routes) == 0 {
-		errs.Bad("", "no limits", "write at least one, such as stint.Rate(10, time.Second)")
-	}
-	return errs
 }

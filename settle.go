@@ -85,17 +85,6 @@ func RefundOn(statuses ...int) func(r *http.Request, status int, written int64) 
 	}
 }
 
-// StoreError is a failure of the store: under FailClosed, or of a Permit.Settle.
-type StoreError struct{ Err error }
-
-func (e *StoreError) Error() string { return "stint: store: " + e.Err.Error() }
-
-// Unwrap returns the store's own error.
-func (e *StoreError) Unwrap() error { return e.Err }
-
-// StatusCode returns 503.
-func (e *StoreError) StatusCode() int { return http.StatusServiceUnavailable }
-
 // Settle replaces the request's provisional cost, refunding or charging the difference.
 // A refund gives back what time hasn't already given back; an additional cost is owed
 // by the next request. cost is from 0 to 2^40. Settling again replaces what was settled
@@ -369,9 +358,12 @@ func (p *Permit) finish(c *call, amends []amend) (end ending) {
 type outliving Permit
 
 func (*outliving) Deadline() (none time.Time, ok bool) { return none, false }
-func (*outliving) Done() <-chan struct{}               { return nil }
-func (*outliving) Err() error                          { return nil }
-func (o *outliving) Value(key any) any                 { return o.ctx.Value(key) }
+
+func (*outliving) Done() <-chan struct{} { return nil }
+
+func (*outliving) Err() error { return nil }
+
+func (o *outliving) Value(key any) any { return o.ctx.Value(key) }
 
 // resettled tells the observers that the request's cost has changed.
 func (p *Permit) resettled(took time.Duration) {

@@ -1,11 +1,14 @@
 package stint_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,8 +16,11 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/explore"
+	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
+	"github.com/stint-go/stint/store/redisstore"
 )
 
 // slow is a store in memory to which it is a way there and a way back, and of
@@ -334,4 +340,598 @@ func impatient(t *testing.T, l *stint.Limiter, d time.Duration, rnd *rand.Rand) 
 	}
 	wg.Wait()
 	return early.Load(), all.Load()
+}
+
+// stepped is a store in memory at which callers stop: before a call lands, and
+// before its answer goes back.
+type stepped struct {
+	*memstore.Store
+	s *explore.Scheduler
+	queue
+
+	mu      sync.Mutex
+	on      bool
+	settles int
+}
+
+func (st *stepped) switched(on bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.on = on
+}
+
+func (st *stepped) stops() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.on
+}
+
+func (st *stepped) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if !st.stops() {
+		return st.Store.Take(ctx, charges, results)
+	}
+	st.s.Step(ctx, "Take lands")
+	err := st.Store.Take(ctx, charges, results)
+	st.s.Note(ctx, "cost %d is told %v, %v", charges[0].Cost, results[0].OK, results[0].Delay)
+	st.s.Step(ctx, "Take returns")
+	return err
+}
+
+var errLost = errors.New("answer lost")
+
+func (st *stepped) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if !st.stops() {
+		return st.Store.Settle(ctx, charges, results)
+	}
+	st.mu.Lock()
+	st.settles++
+	n := st.settles
+	st.mu.Unlock()
+	marks := make([]int64, len(charges))
+	for i := range charges {
+		marks[i] = charges[i].Receipt.Mark
+	}
+	st.s.Note(ctx, "settles %d", marks)
+	st.s.Step(ctx, "Settle lands")
+	if st.reversed {
+		slices.Reverse(charges)
+	}
+	var err error
+	if n != st.fails || st.landed {
+		err = st.Store.Settle(ctx, charges, results)
+	}
+	if n == st.fails {
+		err = errLost
+	}
+	for i := range charges {
+		switch {
+		case st.trusted: // says that it has given back what it was asked to
+			results[i].Receipt.Mark = min(results[i].Receipt.Mark, charges[i].Receipt.Mark-1)
+		case st.denied: // says that it hasn't
+			results[i].Receipt.Mark = charges[i].Receipt.Mark
+		}
+	}
+	for i := range charges {
+		marks[i] = results[i].Receipt.Mark
+	}
+	st.s.Note(ctx, "has settled: %d, %v", marks, err)
+	st.s.Step(ctx, "Settle returns")
+	return err
+}
+
+// queue is a line of waiters A, B and C for a rate that passes one every 100 ms,
+// of whom some leave, and a newcomer N. All come and leave at one instant, so
+// that what they are told and what goes back can be exact.
+type queue struct {
+	first  string // who waits already; the others come while it is explored
+	come   string // who comes
+	leave  string // who leaves
+	double string // whose cost is 2
+	limits []stint.Limit
+
+	fails  int  // the settlement that fails, from 1; 0 for none
+	landed bool // and yet was made
+	late   bool // 50 ms pass at some moment
+
+	reversed, trusted, denied bool // what is broken
+}
+
+const perTurn = 100 * time.Millisecond
+
+func (q queue) scenario(s *explore.Scheduler) {
+	st := &stepped{Store: memstore.New(), s: s, queue: q}
+	opts := []stint.Option{theKey, stint.WithStore(st)}
+	for _, l := range q.limits {
+		opts = append(opts, l)
+	}
+	l := stint.Must(stint.New(opts...))
+	look := stint.Must(stint.New(append(opts, stint.WithStore(st.Store))...)) // as another process
+	start := time.Now()
+	units, ends := 0, time.Duration(0) // that have passed, and when the last of them did
+	var passed []time.Duration
+	var mu sync.Mutex
+	enter := func(ctx, leave context.Context, name string) {
+		cost := q.cost(name)
+		_, err := l.Take(leave, "k", cost)
+		s.Note(ctx, "goes: %v", err)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err == nil:
+			ends = max(ends, time.Since(start))
+			units += int(cost)
+			for range cost {
+				passed = append(passed, time.Since(start))
+			}
+		case !errors.Is(err, context.Canceled):
+			s.Broken("%s: %v", name, err)
+		}
+	}
+	if _, err := l.Take(context.Background(), "k", 1); err != nil { // passes at once
+		panic(err)
+	}
+	for _, name := range strings.Split(q.first+q.come, "") {
+		leave, cancel := context.WithCancel(context.Background())
+		s.Go(name, func(ctx context.Context) {
+			defer cancel()
+			if strings.Contains(q.come, name) {
+				s.Step(ctx, "comes")
+			}
+			enter(ctx, &explored{leave, ctx}, name)
+		})
+		synctest.Wait()
+		if strings.Contains(q.leave, name) {
+			s.Go("("+name+")", func(ctx context.Context) {
+				s.Step(ctx, name+" leaves")
+				cancel()
+			})
+		}
+	}
+	if q.late {
+		s.Go("clock", func(ctx context.Context) { s.Pass(ctx, perTurn/2) })
+	}
+	st.switched(true)
+	s.State(func() string {
+		d, err := look.Peek(context.Background(), "k")
+		return fmt.Sprint(d.Limits, err, l.Turns())
+	})
+	s.End(func() {
+		st.switched(false)
+		slices.Sort(passed)
+		for i, at := range passed {
+			if at < time.Duration(i+1)*perTurn {
+				s.Broken("over the rate: passed at %v", passed)
+				break
+			}
+		}
+		if q.fails > 0 {
+			return
+		}
+		stay := 0
+		for _, name := range strings.Split(q.first+q.come, "") {
+			if !strings.Contains(q.leave, name) {
+				stay += int(q.cost(name))
+			}
+		}
+		if units < stay {
+			s.Broken("%d units passed, want %d", units, stay)
+		}
+		if q.double == "" && !q.late && ends != time.Duration(units)*perTurn {
+			s.Broken("passed at %v, want every %v", passed, perTurn)
+		}
+		d, err := look.Peek(context.Background(), "k")
+		if owed := time.Duration(units+1)*perTurn - time.Since(start); err != nil || (units == 0 || q.double == "") && d.ResetAfter != max(0, owed) {
+			s.Broken("%v is owed with nobody waiting, want %v, %v", d.ResetAfter, owed, err)
+		}
+	})
+}
+
+func (q queue) cost(name string) int64 {
+	if strings.Contains(q.double, name) {
+		return 2
+	}
+	return 1
+}
+
+// explored is a context that ends as another does, of an actor.
+type explored struct {
+	context.Context
+	actor context.Context
+}
+
+func (c *explored) Value(key any) any { return c.actor.Value(key) }
+
+func leaky(opts ...stint.RateOption) stint.Limit {
+	return stint.Rate(10, time.Second, append(opts, stint.WithName("r"), stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(9))...)
+}
+
+// In every order of events, those who stay go at the rate without a gap and never
+// sooner, and when nobody waits nothing is owed.
+func TestTurnsInEveryOrder(t *testing.T) {
+	only := []stint.Limit{leaky()}
+	both := []stint.Limit{leaky(), stint.Quota(100, stint.Daily, stint.WithName("q"))}
+	bucket := []stint.Limit{stint.Rate(10, time.Second, stint.WithName("r"), stint.WithBurst(1), stint.WithMaxWait(time.Second))}
+	debt := []stint.Limit{stint.Rate(10, time.Second, stint.WithName("r"), stint.WithBurst(0), stint.WithDebt(), stint.WithMaxWait(time.Second))}
+	tests := []struct {
+		name string
+		queue
+	}{
+		{"all leave, one comes", queue{first: "ABC", come: "N", leave: "ABC", limits: only}},
+		{"two leave, one comes", queue{first: "ABC", come: "N", leave: "AC", limits: only}},
+		{"one leaves, one comes and leaves", queue{first: "AB", come: "N", leave: "BN", limits: only}},
+		{"two come and leave", queue{first: "A", come: "BN", leave: "AB", limits: only}},
+		{"all come and leave", queue{come: "AN", leave: "AN", limits: only}},
+		{"with a quota", queue{first: "A", come: "BN", leave: "AB", limits: both}},
+		{"token bucket", queue{first: "A", come: "BN", leave: "AB", limits: bucket}},
+		{"debt", queue{first: "A", come: "BN", leave: "AB", limits: debt}},
+		{"time passes", queue{first: "AB", come: "N", leave: "AB", late: true, limits: only}},
+		{"two costs, and all leave", queue{first: "ABC", come: "N", leave: "ABCN", double: "B", limits: only}},
+		{"a settlement fails", queue{first: "AB", come: "CN", leave: "AB", fails: 1, limits: only}},
+		{"a settlement fails that was made", queue{first: "AB", come: "CN", leave: "AB", fails: 1, landed: true, limits: only}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			explore.Run(t, tt.scenario)
+		})
+	}
+}
+
+// The explorer finds faults made on purpose.
+func TestTurnsBroken(t *testing.T) {
+	only := []stint.Limit{leaky()}
+	tests := []struct {
+		name string
+		queue
+		want string
+	}{
+		{"settled in the wrong order, and nobody asks what has come back",
+			queue{first: "ABC", leave: "ABC", reversed: true, trusted: true, limits: only}, "is owed with nobody waiting"},
+		{"nobody asks what has come back", queue{first: "A", come: "N", leave: "A", trusted: true, limits: only}, "want every 100ms"},
+		{"what has come back is had again", queue{first: "AB", come: "N", leave: "AB", denied: true, limits: only}, "is owed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, trace := explore.Find(t, tt.scenario); !strings.Contains(trace, tt.want) {
+				t.Errorf("found %q, want %q", trace, tt.want)
+			}
+		})
+	}
+}
+
+// Two limiters on one store stand for two processes. What callers of one leave goes
+// back unless the other's have reserved behind it; then the next caller of the same
+// process gets it, or it passes unused.
+func TestLeavingInAFleet(t *testing.T) {
+	const turn = 100 * time.Millisecond
+	leaky := stint.Rate(10, time.Second, stint.WithName("r"), stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(100))
+	next := func(l *stint.Limiter) time.Duration {
+		start := time.Now()
+		take(t, l, 1)
+		return time.Since(start)
+	}
+	stays := func(o *stint.Limiter) { go func() { _, _ = o.Take(context.Background(), "k", 1) }() }
+	tests := []struct {
+		name  string
+		other func(*stint.Limiter) // with five waiting here
+		after time.Duration
+		here  time.Duration // what the next waits here, and then the next there
+		there time.Duration
+	}{
+		{"nobody behind", func(*stint.Limiter) {}, 0, turn, turn},
+		{"one behind", stays, 0, turn, 6 * turn},
+		{"one behind, later", stays, 350 * time.Millisecond, turn / 2, 2*turn + turn},
+		{"one behind that leaves too", func(o *stint.Limiter) {
+			ctx, cancel := context.WithCancel(context.Background())
+			time.AfterFunc(turn/4, cancel)
+			go func() { _, _ = o.Take(ctx, "k", 1) }()
+		}, turn / 2, turn / 2, 5 * turn},
+		{"when all turns have passed", stays, 7 * turn, 0, turn},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := memstore.New()
+				here, there := limiter(t, theKey, leaky, stint.WithStore(s)), limiter(t, theKey, leaky, stint.WithStore(s))
+				take(t, here, 1)
+				ctx, cancel := context.WithCancel(t.Context())
+				for range 5 {
+					go func() { _, _ = here.Take(ctx, "k", 1) }()
+				}
+				synctest.Wait()
+				tt.other(there)
+				synctest.Wait()
+				cancel()
+				synctest.Wait()
+				time.Sleep(tt.after)
+				if got := next(here); got != tt.here {
+					t.Errorf("the next here waited %v, want %v", got, tt.here)
+				}
+				if got := next(there); got != tt.there {
+					t.Errorf("the next there waited %v, want %v", got, tt.there)
+				}
+				time.Sleep(time.Second)
+				noLines(t, here)
+				noLines(t, there)
+			})
+		})
+	}
+}
+
+// In two crowds of impatient callers, of two processes, the full rate passes.
+func TestImpatientFleet(t *testing.T) {
+	for seed := range uint64(3) {
+		synctest.Test(t, func(t *testing.T) {
+			s := memstore.New()
+			var passed [2]int64
+			var wg sync.WaitGroup
+			for i := range passed {
+				wg.Go(func() {
+					l := limiter(t, theKey, stint.WithStore(&slow{Store: s, take: 2 * time.Millisecond, settle: 2 * time.Millisecond}),
+						stint.Rate(100, time.Second, stint.WithName("r"), stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(50)))
+					passed[i], _ = impatient(t, l, 5*time.Second, newRand(10*seed+uint64(i)))
+					time.Sleep(time.Second)
+					noLines(t, l)
+				})
+			}
+			wg.Wait()
+			if n := passed[0] + passed[1]; n < 495 || n > 501 {
+				t.Errorf("%d passed in 5s, want 495 to 501", n)
+			}
+		})
+	}
+}
+
+// On a real server nothing is owed for callers that have left together.
+func TestAllLeaveOnRedis(t *testing.T) {
+	s := redisstore.New(redistest.Shared(t).Client(), patient, redisstore.WithPrefix(redistest.Prefix(t)))
+	defer s.Close()
+	waits := make(chan struct{}, 20)
+	l := limiter(t, theKey, stint.WithStore(s), stint.WithObserver(func(e stint.Event) {
+		if e.Kind == stint.EventWaiting {
+			waits <- struct{}{}
+		}
+	}), stint.Rate(10, time.Hour, stint.WithName("r"), stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(100)))
+	take(t, l, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() { _, _ = l.Take(ctx, "k", 1) })
+	}
+	for range 20 {
+		<-waits
+	}
+	cancel()
+	wg.Wait()
+	d, err := l.Peek(t.Context(), "k")
+	if err != nil || d.ResetAfter > 6*time.Minute { // of one that has passed
+		t.Errorf("%v is owed with nobody waiting, %v", d.ResetAfter, err)
+	}
+}
+
+// On a real server, by its own clock: 99 % of the time for which the bucket was taken
+// has been used.
+func TestImpatientCrowdOnRedis(t *testing.T) {
+	server := redistest.Shared(t)
+	rdb := server.Client()
+	s := redisstore.New(rdb, patient, redisstore.WithPrefix(redistest.Prefix(t)))
+	defer s.Close()
+	limit := stint.Rate(100, time.Second, stint.WithName("r"), stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(50))
+	l := limiter(t, theKey, stint.WithStore(s), limit)
+	taken := func() time.Time { // until when the bucket is, by the server's clock
+		now, err := rdb.Time(t.Context()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := l.Peek(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return now.Add(d.ResetAfter)
+	}
+	take(t, l, 1)
+	// On a machine that is busy with something else callers go late, and a turn that
+	// is left then passes before anybody has heard of it: no more of them than there are
+	// in the time that the machine keeps from the process. What is lost in the line is
+	// lost in every try, and on a quiet machine too.
+	pulse := redistest.StartPulse(t)
+	var tries []string
+	for range 5 {
+		start, began, beats := taken(), time.Now(), pulse.Elapsed()
+		_, passed := impatient(t, l, 1500*time.Millisecond, newRand(1))
+		kept := time.Since(began) - (pulse.Elapsed() - beats)
+		turns := taken().Sub(start).Seconds() * 100
+		if float64(passed) >= 0.99*turns-2 {
+			return
+		}
+		tries = append(tries, fmt.Sprintf("%d passed in %.1f turns, with %v kept by the machine", passed, turns, kept))
+		if float64(passed) < 0.99*turns-2-kept.Seconds()*100 {
+			t.Fatal(tries)
+		}
+	}
+	t.Log(tries)
+}
+
+// Calls whose limits say the same, for the same key and at the same cost, stand in one
+// line, wherever the limits come from: when the first leaves, all behind it move up.
+func TestKindsOfLines(t *testing.T) {
+	rate := func() stint.Limit {
+		return stint.Rate(1, time.Second, stint.WithName("r"), stint.WithMaxWait(time.Minute))
+	}
+	quota := func() stint.Limit {
+		return stint.Quota(100, stint.Daily.In(time.FixedZone("z", 3600)), stint.WithName("q"))
+	}
+	fresh := func(limits ...func() stint.Limit) []stint.Option {
+		return []stint.Option{theKey, stint.WithLimitFunc(func(*http.Request) (all []stint.Limit, err error) {
+			for _, l := range limits {
+				all = append(all, l())
+			}
+			return all, nil
+		})}
+	}
+	turned := func() []stint.Option {
+		n := 0
+		return []stint.Option{theKey, stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
+			if n++; n%2 == 0 {
+				return []stint.Limit{rate(), quota()}, nil
+			}
+			return []stint.Limit{quota(), rate()}, nil
+		})}
+	}
+	tests := []struct {
+		name   string
+		opts   []stint.Option
+		update []stint.Option // before each of them
+		queued int64
+	}{
+		{"one limit", []stint.Option{theKey, rate()}, nil, 3},
+		{"a limit function's, fresh for each", fresh(rate), nil, 3},
+		{"two of a limit function", fresh(rate, quota), nil, 3},
+		{"two, in either order", turned(), nil, 3},
+		{"updates that say the same", []stint.Option{theKey, rate()}, []stint.Option{theKey, rate()}, 3},
+		{"updates between a limit and a function's", []stint.Option{theKey, rate()}, fresh(rate), 3},
+		{"updates to another rate", []stint.Option{theKey, rate()},
+			[]stint.Option{theKey, stint.Rate(2, time.Second, stint.WithName("r"), stint.WithMaxWait(time.Minute))}, 2},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := limiter(t, tt.opts...)
+				through(l, get("/"), nil)
+				var mu sync.Mutex
+				var queued int64
+				var waited time.Duration
+				first, leave := context.WithCancel(t.Context())
+				for i := range 3 {
+					ctx := t.Context()
+					if i == 0 {
+						ctx = first
+					} else if tt.update != nil {
+						update(t, l, tt.update...)
+					}
+					start := time.Now()
+					go through(l, get("/").WithContext(ctx), func(_ http.ResponseWriter, r *http.Request) {
+						mu.Lock()
+						defer mu.Unlock()
+						queued = max(queued, stint.FromContext(r.Context()).Decision().Queued)
+						waited = time.Since(start)
+					})
+					synctest.Wait()
+				}
+				leave()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if queued != tt.queued {
+					t.Errorf("the last was %d. in line, want %d", queued, tt.queued)
+				}
+				if one := tt.queued == 3; one && waited != 2*time.Second {
+					t.Errorf("the last waited %v, want 2s: one has left", waited)
+				}
+				noLines(t, l)
+			})
+		})
+	}
+}
+
+// shaky is a store in memory whose settlements fail or panic while it is told so.
+type shaky struct {
+	*memstore.Store
+	settle func() error
+	made   int
+}
+
+func (s *shaky) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if s.settle != nil {
+		return s.settle()
+	}
+	s.made++
+	return s.Store.Settle(ctx, charges, results)
+}
+
+// Turns are given back in the background, where no request could take a panic: it is
+// logged once, the turn is written off as after any failure, and turns left later go
+// back.
+func TestPanicBehindWaiters(t *testing.T) {
+	for name, tt := range map[string]struct {
+		settle   func() error
+		observer func(stint.Event)
+	}{
+		"an observer": {func() error { return errDown }, func(e stint.Event) {
+			if e.Kind == stint.EventSettleFailed {
+				panic("oops")
+			}
+		}},
+		"a store": {func() error { panic("oops") }, func(stint.Event) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			logTo(t, &log)
+			synctest.Test(t, func(t *testing.T) {
+				s := &shaky{Store: memstore.New(), settle: tt.settle}
+				l := limiter(t, theKey, stint.WithStore(s), stint.WithObserver(tt.observer),
+					stint.Rate(1, time.Second, stint.WithName("r"), stint.WithMaxWait(time.Hour)))
+				start := time.Now()
+				enter := func() (leave func(), turn <-chan time.Duration) {
+					ctx, cancel := context.WithCancel(t.Context())
+					came := make(chan time.Duration, 1)
+					go func() {
+						if _, err := l.Take(ctx, "k", 1); err == nil {
+							came <- time.Since(start)
+						} else if !errors.Is(err, context.Canceled) {
+							t.Error(err)
+						}
+					}()
+					synctest.Wait()
+					return cancel, came
+				}
+				take(t, l, 1)
+				_, first := enter() // at 1s
+				leave, _ := enter()
+				leave()
+				time.Sleep(100 * time.Millisecond) // settled behind the first, and failed
+				synctest.Wait()
+				if n := strings.Count(log.String(), "panic=oops"); n != 1 || !strings.Contains(log.String(), "level=ERROR") ||
+					!strings.Contains(log.String(), "turns_test.go") {
+					t.Errorf("%d times in the log: %s", n, log.String())
+				}
+				s.settle = nil
+				time.Sleep(2 * time.Second) // nothing is tried for a while after a failure
+				_, second := enter()
+				leave, _ = enter()
+				leave()
+				time.Sleep(100 * time.Millisecond)
+				_, third := enter()
+				for i, want := range []time.Duration{time.Second, 3 * time.Second, 4 * time.Second} {
+					if got := <-[]<-chan time.Duration{first, second, third}[i]; got != want {
+						t.Errorf("turn %d at %v, want %v", i, got, want)
+					}
+				}
+				synctest.Wait()
+				if s.made != 1 {
+					t.Errorf("%d settlements, want that of the second to leave", s.made)
+				}
+			})
+		})
+	}
+}
+
+// A class is needed only when a turn has been reserved. If its function panics, the turn
+// goes back.
+func TestPanicOfAClass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, theKey, stint.Rate(1, time.Minute, stint.WithMaxWait(time.Hour)),
+			stint.WithPriority(func(*http.Request) int { panic("class") }))
+		take(t, l, 1)
+		start := time.Now()
+		func() {
+			defer func() {
+				if v := recover(); v != "class" {
+					t.Errorf("recovered %v", v)
+				}
+			}()
+			through(l, get("/"), nil)
+		}()
+		if take(t, l, 1); time.Since(start) != time.Minute {
+			t.Errorf("the next waited for %v, want a minute", time.Since(start))
+		}
+	})
 }

@@ -1,0 +1,86 @@
+package stint
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/stint-go/stint/internal/logs"
+)
+
+// WithLogger sets the logger for what goes wrong: failures of the store and its
+// recovery, of key functions and limit functions, empty keys, charges and slots that
+// could not be settled or released, lost leases, bans, and reloaded policies. Each
+// message is logged at most once a minute, with the number suppressed since. The last line
+// about a store or a policy says how it is, if need be when the minute is over. Refusals
+// are logged at debug level, every one, if the handler is enabled for it.
+// docs/observing.md lists the messages.
+//
+// The default is slog.Default(), and for a limiter made by With the logger of the one
+// it extends. An Update without WithLogger and WithLogKeys keeps both. To log nothing,
+// write slog.New(slog.DiscardHandler); New refuses nil.
+func WithLogger(logger *slog.Logger) Option {
+	return checkedOption(logger != nil, "WithLogger(nil)", "write slog.New(slog.DiscardHandler) for no log, or leave it out",
+		func(c *config) { c.logger = logger })
+}
+
+// WithLogKeys makes the log show the keys of refusals, bans, lost leases and failures of
+// the store, in the form that stores see. They may be addresses or credentials. By default
+// no key is logged, but the text of an error of your own KeyFunc is logged as it is.
+func WithLogKeys() Option {
+	return limiterOption(func(c *config) { c.logKeys = true })
+}
+
+// write logs an event.
+func (v *version) write(m logs.Message, e Event) {
+	text := ""
+	if e.Warning != nil {
+		text = e.Warning.Text
+	}
+	v.of.log.Load().Say(contextOf(e.Request), m, text, func(keys bool) []slog.Attr {
+		attrs := e.LogValue().Group()
+		if e.Kind == EventStoreFailed {
+			became := "passed"
+			if errors.As(e.Err, new(*StoreError)) {
+				became = "refused"
+			}
+			attrs = append(attrs, slog.String("request", became))
+		}
+		if keys {
+			for i := range e.Decision.Limits {
+				if key := e.Key(i); key != "" && e.Decision.Limits[i].Name == e.Decision.Limit {
+					attrs = append(attrs, slog.String("key", key))
+				}
+			}
+		}
+		return attrs
+	})
+}
+
+func contextOf(r *http.Request) context.Context {
+	if r == nil {
+		return context.Background()
+	}
+	return r.Context()
+}
+
+// recovered is how long a store must not have failed before it counts as answering again.
+// If only a part of a store fails, some calls succeed all the time.
+const recovered = 10 * time.Second
+
+// answered records that a store that had failed has decided a request.
+func (v *version) answered() {
+	log := v.of.log.Load()
+	if log.Quiet(logs.StoreFailed) < recovered {
+		return
+	}
+	address(&v.of.told, func(a *audience) { a.failing = false })
+	log.Write(context.Background(), logs.StoreAnswers, func(bool) (attrs []slog.Attr) {
+		if v.name != "" {
+			attrs = append(attrs, slog.String("limiter", v.name))
+		}
+		return attrs
+	})
+}

@@ -1,0 +1,436 @@
+package stint_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/failover"
+	"github.com/stint-go/stint/store/memstore"
+	"github.com/stint-go/stint/store/redisstore"
+)
+
+// briefs writes down what a BriefObserver gets.
+type briefs struct {
+	got   []string
+	nears map[uint8]int // requests in flight
+}
+
+func (b *briefs) Observe(e stint.Event) { b.got = append(b.got, e.Kind.String()) }
+
+func (b *briefs) Passed(near uint8, route string, charges []store.Charge, results []store.Result, storeTook time.Duration) {
+	line := fmt.Sprint("passed ", route, " ", storeTook)
+	for i, c := range charges {
+		line += fmt.Sprintf(", %s of %s cost %d left %d", c.Limit.Name(), c.Key, c.Cost, results[i].Remaining)
+	}
+	b.got = append(b.got, line)
+	if b.nears == nil {
+		b.nears = map[uint8]int{}
+	}
+	b.nears[near]++
+}
+
+func (b *briefs) Ended(near uint8) {
+	b.got = append(b.got, "ended")
+	b.nears[near]--
+}
+
+// Plain requests that pass are told in brief, everything else by events; and other
+// observers get events of everything.
+func TestBriefObserver(t *testing.T) {
+	name := stint.WithName("x")
+	rate := stint.Rate(1, time.Hour, name)
+	const passed = "passed GET /a/{id} 30ms, x of k cost 1 left 0; ended"
+	tests := []struct {
+		name   string
+		limits []stint.RouteOption
+		n      int
+		brief  string
+		whole  string // what an observer beside it gets
+	}{
+		{"a rate", []stint.RouteOption{rate}, 1, passed, "Admitted Ended"},
+		{"two", []stint.RouteOption{rate, stint.Quota(9, stint.Daily, stint.WithName("daily"))}, 1, "passed GET /a/{id} 30ms, x of k cost 1 left 0, daily of k cost 1 left 8; ended", "Admitted Ended"},
+		{"a refusal", []stint.RouteOption{rate}, 2, passed + "; Denied", "Admitted Ended Denied"},
+		{"a ban", []stint.RouteOption{rate, stint.Ban(1, time.Hour, time.Hour, stint.WithName("ban"))}, 2,
+			"passed GET /a/{id} 30ms, x of k cost 1 left 0, ban of k cost 1 left 1; ended; Denied; Banned", "Admitted Ended Denied Banned"},
+		{"a dry run", []stint.RouteOption{stint.Rate(1, time.Hour, name, stint.WithDryRun())}, 2,
+			passed + "; Admitted; DryRunDenied; Ended", "Admitted Ended Admitted DryRunDenied Ended"},
+		{"slots", []stint.RouteOption{stint.Concurrency(1, name)}, 1, "Admitted; Ended", "Admitted Ended"},
+		{"a turn", []stint.RouteOption{stint.Rate(9, time.Second, name, stint.WithMaxWait(time.Second))}, 1, "Admitted; Ended", "Admitted Ended"},
+		{"settled by the response", []stint.RouteOption{stint.Rate(9, time.Hour, name, stint.WithSettle(stint.FailedOnly))}, 1,
+			"Admitted; Settled; Ended", "Admitted Settled Ended"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for _, beside := range []bool{false, true} {
+					var brief briefs
+					var whole []string
+					s := &slow{Store: memstore.New(), take: 30 * time.Millisecond}
+					l := limiter(t, theKey, stint.WithStore(s), stint.Rate(99, time.Hour, stint.WithName("other")), stint.WithRoute("GET /a/{id}", tt.limits...))
+					if beside {
+						l.Observe(func(e stint.Event) { whole = append(whole, e.Kind.String()) })
+					}
+					stop := l.ObserveBriefly(&brief)
+					ask := func() {
+						through(l, get("/a/1"), func(_ http.ResponseWriter, r *http.Request) { stint.FromContext(r.Context()).Done() })
+					}
+					for range tt.n {
+						ask()
+					}
+					if got := strings.Join(brief.got, "; "); got != tt.brief {
+						t.Errorf("told in brief\n%s\nwant\n%s", got, tt.brief)
+					}
+					for near, n := range brief.nears {
+						if n != 0 || near > 63 {
+							t.Errorf("%d requests of near %d haven't ended", n, near)
+						}
+					}
+					if got := strings.Join(whole, " "); beside && got != tt.whole {
+						t.Errorf("another observer got %s, want %s", got, tt.whole)
+					}
+					stop()
+					brief.got = nil
+					ask()
+					if len(brief.got) > 0 {
+						t.Errorf("told after stop: %q", brief.got)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Outside HTTP, and by a limiter that is derived.
+func TestBriefObserverOfCalls(t *testing.T) {
+	var brief briefs
+	parent := limiter(t, stint.WithKey(stint.GivenKey()), stint.Rate(9, time.Hour, stint.WithName("x")))
+	parent.ObserveBriefly(&brief)
+	parent.ObserveBriefly(nil)
+	l := stint.Must(parent.With())
+	if err := l.Allow(t.Context(), "k", 2); err != nil {
+		t.Fatal(err)
+	}
+	p := take(t, l, 3)
+	release := p.Detach()
+	p.Done()
+	release()
+	for i, want := range []string{"passed  ", "ended", "passed  ", "ended"} {
+		if len(brief.got) != 4 || !strings.HasPrefix(brief.got[i], want) {
+			t.Fatalf("told %q", brief.got)
+		}
+	}
+}
+
+// nothing is a BriefObserver that only counts.
+type nothing struct{ passed int }
+
+func (n *nothing) Observe(stint.Event) {}
+
+func (n *nothing) Passed(uint8, string, []store.Charge, []store.Result, time.Duration) {
+	n.passed++
+}
+
+func (n *nothing) Ended(uint8) {}
+
+func TestBriefObserversAllocateNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates, and pools lose things on purpose")
+	}
+	w, r := &discard{h: http.Header{}}, get("/")
+	allocs := func(l *stint.Limiter) float64 {
+		w.request(l, r)
+		return testing.AllocsPerRun(1000, func() { w.request(l, r) })
+	}
+	l, n := limiter(t, theKey, ample()), nothing{}
+	without := allocs(l)
+	l.ObserveBriefly(&n)
+	if got := allocs(l); got > without || n.passed < 1000 {
+		t.Errorf("%v allocations a request, %v without it; %d passed", got, without, n.passed)
+	}
+}
+
+// However many end a permit at once, it ends once.
+func TestBriefObserverIsToldOnceOfAnEnd(t *testing.T) {
+	var brief briefs
+	l := limiter(t, theKey, ample())
+	l.ObserveBriefly(&brief)
+	p := take(t, l, 1)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(p.Done)
+	}
+	all.Wait()
+	if got := strings.Count(strings.Join(brief.got, " "), "ended"); got != 1 {
+		t.Errorf("ended %d times", got)
+	}
+}
+
+// unsettled is a store that settles nothing, and calls cut, if there is one, when it
+// is asked for the second time.
+type unsettled struct {
+	*spy
+	takes int
+	cut   func()
+}
+
+func (s *unsettled) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	err := s.spy.Take(ctx, charges, results)
+	if s.takes++; s.cut != nil && s.takes > 1 {
+		s.cut()
+	}
+	return err
+}
+
+func (s *unsettled) Settle(context.Context, []store.Charge, []store.Result) error { return errDown }
+
+// An observer may use the request's permit in any event: no lock is held then.
+func TestObserversUseThePermit(t *testing.T) {
+	name := stint.WithName("x")
+	write := func(n int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, n)) }
+	}
+	nothing := func(http.ResponseWriter, *http.Request) {}
+	settle := stint.WithSettle(func(*http.Request, int, int64) int64 { return 2 })
+	tests := []struct {
+		name   string
+		limits []stint.Option
+		store  func(cancel func()) store.Store // by default one that works
+		do     http.HandlerFunc
+		n      int
+		told   stint.EventKind
+	}{
+		{"settled at the end", []stint.Option{stint.Rate(9, time.Second, settle, name)}, nil, nothing, 1, stint.EventSettled},
+		{"not settled at the end", []stint.Option{stint.Rate(9, time.Second, settle, name)},
+			func(func()) store.Store { return &unsettled{spy: newSpy()} }, nothing, 1, stint.EventSettleFailed},
+		{"not released", []stint.Option{stint.Concurrency(9, name)},
+			func(func()) store.Store { return &unsettled{spy: newSpy()} }, nothing, 1, stint.EventSettleFailed},
+		{"not settled by hand", []stint.Option{stint.Rate(9, time.Second, name)},
+			func(func()) store.Store { return &unsettled{spy: newSpy()} },
+			func(_ http.ResponseWriter, r *http.Request) {
+				_ = stint.FromContext(r.Context()).Settle(r.Context(), 2)
+			}, 1, stint.EventSettleFailed},
+		{"paced", []stint.Option{stint.Bandwidth(1<<20, name)}, nil, write(10), 1, stint.EventPaced},
+		{"a store that fails under a response", []stint.Option{stint.Bandwidth(1<<20, name)},
+			func(func()) store.Store { s := newSpy(); s.failWith(errDown); return s }, write(10), 1, stint.EventStoreFailed},
+		{"a store that fails under a response, closed", []stint.Option{stint.Bandwidth(1<<20, name, stint.WithFailurePolicy(stint.FailClosed))},
+			func(func()) store.Store { s := newSpy(); s.failWith(errDown); return s }, write(10), 1, stint.EventStoreFailed},
+		{"bytes not given back", []stint.Option{stint.Bandwidth(4096, name, stint.WithBurst(4096))},
+			func(cancel func()) store.Store { return &unsettled{spy: newSpy(), cut: cancel} }, write(20_000), 1, stint.EventSettleFailed},
+		{"a limit that changes", []stint.Option{stint.AdaptiveConcurrency(1, 30, stint.WithSampleWindow(100*time.Millisecond), name)}, nil,
+			func(_ http.ResponseWriter, r *http.Request) {
+				stint.FromContext(r.Context()).Drop()
+				time.Sleep(11 * time.Millisecond)
+			}, 12, stint.EventLimitChanged},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var permit *stint.Permit
+			told := map[stint.EventKind]bool{}
+			opts := append(tt.limits, theKey, stint.WithObserver(func(e stint.Event) {
+				told[e.Kind] = true
+				_ = permit.Decision()
+				if e.Kind != stint.EventSettleFailed && e.Kind != stint.EventSettled { // or it would be told of its own
+					_ = permit.Settle(ctx, 1)
+				}
+				if e.Kind == tt.told {
+					permit.Done()
+				}
+			}))
+			if tt.store != nil {
+				opts = append(opts, stint.WithStore(tt.store(cancel)))
+			}
+			l := limiter(t, opts...)
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				// A window of a slow machine may have too few requests to say anything.
+				for i := 0; i < tt.n || tt.n > 1 && !told[tt.told]; i++ {
+					through(l, get("/").WithContext(ctx), func(w http.ResponseWriter, r *http.Request) {
+						permit = stint.FromContext(r.Context())
+						tt.do(w, r)
+					})
+				}
+			}()
+			select {
+			case <-ended:
+			case <-time.After(time.Minute):
+				t.Fatal("the observer waits for a lock")
+			}
+			if !told[tt.told] {
+				t.Errorf("not told of %v", tt.told)
+			}
+		})
+	}
+}
+
+// A failover reports to its limiter the primary's failures, failed probes while the
+// breaker is open, and its closing, even if it is inside another store.
+func TestEventsOfAFailover(t *testing.T) {
+	for _, nested := range []bool{false, true} {
+		t.Run(fmt.Sprint("nested ", nested), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				primary := newSpy()
+				s := failover.New(primary, memstore.New(), failover.WithThreshold(2), failover.WithProbe(time.Second, time.Second))
+				defer s.Close()
+				var given store.Store = s
+				if nested {
+					given = failover.New(memstore.New(), s)
+				}
+				h := newLogged(slog.LevelInfo)
+				var mu sync.Mutex // the store tells on its own goroutine
+				var told []string
+				l := limiter(t, stint.Rate(99, time.Hour, stint.WithName("x")), theKey, stint.WithStore(given), h.with(), stint.WithLimiterName("front"))
+				l.Observe(func(e stint.Event) {
+					mu.Lock()
+					defer mu.Unlock()
+					if e.Kind == stint.EventStoreDegraded {
+						told = append(told, fmt.Sprint(e.Limiter, " down ", errors.Is(e.Err, errDown), " open ", errors.Is(e.Err, failover.ErrOpen)))
+					}
+				})
+				ask := func() {
+					if err := s.Take(t.Context(), []store.Charge{{Key: "k", Limit: quota(t), Cost: 1}}, make([]store.Result, 1)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				ask()
+				primary.failWith(errDown)
+				ask()
+				ask()
+				time.Sleep(2500 * time.Millisecond)
+				primary.failWith(nil)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				mu.Lock()
+				defer mu.Unlock()
+				failed, open, well := "front down true open false", "front down true open true", "front down false open false"
+				// The first probe may be told before the failure that has made it.
+				slices.Sort(told[:max(len(told)-1, 0)])
+				if want := []string{failed, failed, open, open, open, well}; !slices.Equal(told, want) {
+					t.Errorf("told\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
+				}
+				if got := brief(h.lines(t)); got != "WARN the primary store fails\nINFO the primary store answers again" {
+					t.Errorf("logged\n%s", got)
+				}
+			})
+		})
+	}
+}
+
+func quota(t *testing.T) *store.Limit {
+	l, err := store.NewLimit(store.Spec{Name: "x", Units: 99, Period: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// A store doesn't keep alive a limiter that nobody else refers to.
+func TestStoresKeepNoLimiter(t *testing.T) {
+	s := failover.New(newSpy(), memstore.New())
+	gone := func() weak.Pointer[stint.Limiter] {
+		return weak.Make(limiter(t, stint.Rate(9, time.Hour, stint.WithName("x")), theKey, stint.WithStore(s)))
+	}()
+	if !collected(func() bool { return gone.Value() == nil }) {
+		t.Error("the store keeps the limiter")
+	}
+	_ = s.Stats() // it lives on
+}
+
+// Lost leases are logged and reported, with their limit and key.
+func TestLostLeasesAreTold(t *testing.T) {
+	rdb := redistest.Shared(t).Client()
+	prefix := "lost-" + t.Name() + ":"
+	s := redisstore.New(rdb, redisstore.WithPrefix(prefix), patient, redisstore.WithLeaseTTL(100*time.Millisecond))
+	defer s.Close()
+	h := newLogged(slog.LevelInfo)
+	told := make(chan string, 1)
+	l := limiter(t, stint.Concurrency(1, stint.WithName("slots")), theKey, stint.WithStore(s), h.with(), stint.WithLogKeys())
+	l.Observe(func(e stint.Event) {
+		if e.Kind == stint.EventLeaseLost {
+			told <- e.Decision.Limit + " of " + e.Key(0)
+		}
+	})
+	p, err := l.Take(t.Context(), "k", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Done()
+	ctx := context.Background()
+	if keys, err := rdb.Keys(ctx, prefix+"*").Result(); err != nil || len(keys) == 0 || rdb.Del(ctx, keys...).Err() != nil {
+		t.Fatal(keys, err)
+	}
+	select {
+	case got := <-told:
+		if got != "slots of k" {
+			t.Errorf("told %q", got)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("not told")
+	}
+	lines := h.lines(t)
+	if len(lines) != 1 || lines[0]["level"] != "ERROR" || lines[0]["key"] != "k" || lines[0]["limit"] != "slots" {
+		t.Errorf("logged %v", lines)
+	}
+}
+
+// A lost lease is told to the limiter that took it, once: to its observers, and to those of
+// the limiter that it is derived from, which see all its events. Limiters beside it that have
+// a limit of the same name aren't told.
+func TestLostLeaseIsToldToItsLimiter(t *testing.T) {
+	rdb := redistest.Shared(t).Client()
+	prefix := redistest.Prefix(t)
+	s := redisstore.New(rdb, redisstore.WithPrefix(prefix), patient, redisstore.WithLeaseTTL(100*time.Millisecond))
+	defer s.Close()
+	told := make(chan string, 99)
+	named := func(name string, l *stint.Limiter) *stint.Limiter {
+		l.Observe(func(e stint.Event) {
+			if e.Kind == stint.EventLeaseLost {
+				told <- name + " " + e.Decision.Limit
+			}
+		})
+		return l
+	}
+	opts := []stint.Option{stint.Concurrency(9, stint.WithName("slots")), theKey, stint.WithStore(failover.New(s, memstore.New()))}
+	first := named("first", limiter(t, opts...))
+	named("second", limiter(t, opts...))
+	derived := named("derived", derive(t, first, stint.Concurrency(9, stint.WithName("more"))))
+	for _, l := range []*stint.Limiter{first, derived} {
+		p, err := l.Take(t.Context(), "k", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Done()
+	}
+	ctx := context.Background()
+	if keys, err := rdb.Keys(ctx, prefix+"*").Result(); err != nil || len(keys) != 2 || rdb.Del(ctx, keys...).Err() != nil {
+		t.Fatal(keys, err)
+	}
+	var got []string
+	for range 5 {
+		select {
+		case one := <-told:
+			got = append(got, one)
+		case <-time.After(time.Minute):
+			t.Fatalf("told %q", got)
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"derived more", "derived slots", "first more", "first slots", "first slots"}; !slices.Equal(got, want) || len(told) > 0 {
+		t.Errorf("told %q and %d more, want %q", got, len(told), want)
+	}
+}

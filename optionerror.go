@@ -1,0 +1,62 @@
+package stint
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/store"
+)
+
+// OptionError is one problem with options. New, Check, With, Update and Limit.Check
+// return all problems in one error (errors.Join), each element of which is, or wraps,
+// an *OptionError.
+type OptionError struct {
+	// Limit is the name of the limit that the problem is about; empty for none.
+	Limit string
+	// Route is the pattern of the WithRoute that contains it; empty for none.
+	Route string
+	// Option is the wrong option, with its argument if that alone is wrong:
+	// "WithBurst(-1)", "WithKey(Header(\"a b\"))", "WithQueue". It is empty if the
+	// limit's own numbers are wrong, or if something is missing.
+	Option string
+	// Problem says what is wrong; it is empty if Option shows it.
+	Problem string
+	// Write says what to write instead: "write 0 or more", "leave it out".
+	Write string
+
+	named *store.SpecError // Problem and Write, if they contain names
+}
+
+// In returns Problem and Write for readers who don't write Go, such as those of a
+// configuration file. word returns their word for a name of Go's, such as "TokenBucket"
+// or "time.Second".
+func (e *OptionError) In(word func(name string) string) (problem, write string) {
+	if e.named == nil {
+		return e.Problem, e.Write
+	}
+	return e.named.In(word)
+}
+
+// Error returns the route, the limit, the option, the problem and what to write
+// instead, as far as they are set.
+func (e *OptionError) Error() string {
+	return mistake.Text(e.Route, e.Limit, e.Option, e.Problem, e.Write)
+}
+
+// optionError returns a mistake as an error.
+func optionError(m *mistake.Mistake) *OptionError {
+	return &OptionError{m.Limit, m.Route, m.Option, m.Problem, m.Write, m.Named}
+}
+
+// optionErrors returns mistakes as the elements of one error, each with a heading.
+func optionErrors(all mistake.List, heading string) []error {
+	errs := make([]error, len(all))
+	for i, m := range all {
+		errs[i] = fmt.Errorf("%s%w", heading, optionError(m))
+	}
+	return errs
+}
+
+// joined returns one error for all mistakes, or nil.
+func joined(all mistake.List) error { return errors.Join(optionErrors(all, "stint: ")...) }

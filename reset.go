@@ -1,0 +1,96 @@
+package stint
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/store"
+)
+
+// Reset forgets what key has used of the limits named, and the slots it holds. If no
+// limit is named, it resets all of the limiter's limits, including those of its routes.
+// A Ban ends, and forgets its refusals. An AdaptiveConcurrency starts anew for key.
+// Limits with a constant key are left alone, and naming one is an error; see ResetLimit.
+//
+// If requests admitted before the Reset are refunded after it, the key can use what they
+// give back on top of its limit.
+//
+// The store must implement store.Resetter, as those of memstore and redisstore do, and
+// one of failover if both of its sides do. With any other store Reset returns an error.
+func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) error {
+	encoded, err := keytext.Encode(key)
+	if err != nil {
+		return err
+	}
+	v := l.now.Load()
+	for _, name := range limits {
+		switch known, keyed, _ := v.keysOf(name); {
+		case !known:
+			return fmt.Errorf("stint: Reset: the limiter has no limit %q", name)
+		case !keyed:
+			return fmt.Errorf("stint: Reset: the key of %q is constant: write ResetLimit", name)
+		}
+	}
+	return v.reset(ctx, func(e *entry) string {
+		if e.key.Constant != "" || len(limits) > 0 && !slices.Contains(limits, e.limit.Name()) {
+			return ""
+		}
+		return encoded
+	})
+}
+
+// keysOf reports whether there is a limit of a name, whether some request has a key of
+// its own there, and whether some have a constant one.
+func (v *version) keysOf(name string) (known, keyed, constant bool) {
+	for e := range v.entries() {
+		if e.limit.Name() == name {
+			known, keyed, constant = true, keyed || e.key.Constant == "", constant || e.key.Constant != ""
+		}
+	}
+	return known, keyed, constant
+}
+
+// ResetLimit resets one limit that has a constant key, such as Global: what everybody
+// together has used of it is forgotten. The name of any other limit is an error.
+func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
+	v := l.now.Load()
+	switch known, _, constant := v.keysOf(name); {
+	case !known:
+		return fmt.Errorf("stint: ResetLimit: the limiter has no limit %q", name)
+	case !constant:
+		return fmt.Errorf("stint: ResetLimit: the key of %q isn't constant: write Reset with the key to forget", name)
+	}
+	return v.reset(ctx, func(e *entry) string {
+		if e.limit.Name() != name {
+			return ""
+		}
+		return e.key.Constant
+	})
+}
+
+// reset makes each of the version's limits forget the key that keyOf returns, unless
+// that is "".
+func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
+	limits, stored := map[string][]*store.Limit{}, false
+	for e := range v.entries() {
+		if key := keyOf(e); key != "" && !slices.Contains(limits[key], e.limit) {
+			limits[key] = append(limits[key], e.limit)
+			stored = stored || e.needs&local == 0
+		}
+	}
+	if _, can := v.store.(store.Resetter); stored && !can {
+		return fmt.Errorf("stint: Reset: %T doesn't implement store.Resetter: write a store that does, such as those of memstore and redisstore", v.store)
+	}
+	for key, limits := range limits {
+		if err := v.local.Reset(ctx, key, limits...); err != nil {
+			return &StoreError{err}
+		}
+		for _, l := range limits { // slots of it may be free now
+			v.lines.Wake(waiting.KeyIn(l, key))
+		}
+	}
+	return nil
+}

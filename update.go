@@ -1,0 +1,135 @@
+package stint
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// Update replaces what New was given by opts while requests run: limits, routes, limit
+// functions, keys, handlers, fields and observers. opts are complete, as for New:
+// nothing of the old options remains, except the store, and the logger and observers if
+// opts set none. The error reports everything that is wrong at once, as New's does;
+// nothing has changed then. Update is safe for concurrent use; the last one wins.
+//
+// Each request is decided by one configuration as a whole: requests under way keep the
+// one they began with, and their permits settle and release what they were charged.
+//
+// A limit keeps what has been consumed under its name and algorithm, clamped to its new
+// numbers:
+//
+//   - A larger burst, window, quota or number of slots makes the difference available
+//     at once: with 10 of 10 used, 15 leaves 5, not 15.
+//   - A faster rate with the same burst lets nothing more through at once, but refills
+//     faster.
+//   - Limits that must be recognized across updates need a WithName, since default
+//     names change with the limits before them.
+//   - A limit with another algorithm is a different limit and starts anew.
+//
+// A request that waits for a turn keeps the turn it was told; later ones wait by the
+// new numbers. A request that waits for a slot stays in line, for the limit of that
+// name as it now is: a larger one lets the line in at once, a smaller one lets nobody
+// in until enough slots are free. If that limit is gone, or has become one of another
+// kind, the one that the request waits for decides.
+//
+// On a limiter made by With, Update replaces what With was given. All limiters derived
+// from l change with it: each becomes what With would now make of it, and a conflict
+// with their names is an error. If an Update comes between two nested limiters, the inner
+// one decides by the new configuration, and charges no limit that the outer one has
+// charged for the same key.
+//
+// A WithStore other than the limiter's own is an error, because the counts are in that
+// store: an empty one would silently give everybody a fresh burst. Make a new Limiter
+// for that.
+//
+// Observers of the new configuration get an EventUpdated. It is in force then, so a panic
+// of theirs is logged and goes no further.
+func (l *Limiter) Update(opts ...Option) error {
+	n, err := l.update(opts)
+	if err != nil {
+		return err
+	}
+	l.notify(n)
+	l.Tell(Event{Kind: EventUpdated})
+	return nil
+}
+
+// update puts versions in place in which l has the options opts.
+func (l *Limiter) update(opts []Option) (notices, error) {
+	f := l.family
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	c, before := collect(opts, l.inherited()), f.names.Load().now.Load()
+	versions, n, err := l.next(c, before)
+	if err != nil {
+		return notices{}, err
+	}
+	l.opts = c.opts
+	if len(c.observers) > 0 {
+		l.observers.give(c.observers)
+	}
+	if c.logger != nil || c.logKeys {
+		l.logger, l.logKeys = c.logger, c.logKeys
+	}
+	f.enlist()
+	f.names.Store(n)
+	for _, m := range f.members {
+		m.now.Store(versions[m])
+	}
+	f.adaptive.Retire(before.gone(n.now.Load(), func(l *store.Limit) bool { return l.Decider() != nil }))
+	for _, ls := range *f.lines.Load() {
+		ls.WakeAll()
+	}
+	return f.announce(l, c), nil
+}
+
+// next makes the versions of all the family's limiters in which l has the options c, and
+// their names, which follow those before. The caller holds family.mu.
+func (l *Limiter) next(c *config, before *naming) (map[*Limiter]*version, *names, error) {
+	members := l.family.members
+	options := make(map[*Limiter]*config, len(members))
+	used := map[*rule]bool{}
+	for _, m := range members {
+		switch {
+		case m == l:
+			options[m] = c
+		case m.parent == nil:
+			options[m] = collect(m.opts, usual)
+		default:
+			options[m] = collect(m.opts, options[m.parent].conduct)
+		}
+		for _, u := range options[m].uses() {
+			used[u.rule] = true
+		}
+	}
+	versions, n, next := make(map[*Limiter]*version, len(members)), new(names), before.next(used)
+	var errs []error
+	for _, m := range members {
+		v, wrong := m.build(options[m], versions[m.parent], n, next)
+		versions[m] = v
+		switch {
+		case m == l:
+			errs = optionErrors(slices.Concat(wrong, c.probe(), v.moved(c)), "stint: ")
+		case len(errs) == 0: // otherwise these repeat l's errors
+			errs = optionErrors(wrong, "stint: in a limiter derived by With: ")
+		}
+	}
+	next.before = nil
+	n.now.Store(next)
+	return versions, n, errors.Join(errs...)
+}
+
+// moved returns errors for options that ask for another store than the limiter's.
+func (v *version) moved(c *config) (errs mistake.List) {
+	if c.store != nil && !same(c.store, v.store) {
+		errs.Bad("WithStore", "not the limiter's store, which holds the counts", "leave it out, or make a new Limiter")
+	}
+	if c.memorySet && memstore.New(c.memory...).Stats().MaxKeys != v.most {
+		errs.Bad("WithMemory", "not the limiter's store, which holds the counts", "write what New was given, or make a new Limiter")
+	}
+	return errs
+}

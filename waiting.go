@@ -1,0 +1,248 @@
+package stint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/stint-go/stint/internal/failure"
+	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/store"
+)
+
+// WithMaxWait makes a request wait for its turn rather than be refused, if its turn
+// comes within d. The request's own deadline bounds the wait further. By default a
+// request waits only for limits that queue by themselves: a LeakyBucket, a Rate with
+// WithQueue, and for 5 seconds a Concurrency with WithQueue. d must be positive; New
+// refuses any other.
+//
+// On a limit that queues by itself, d bounds the wait in the queue. On a Concurrency or
+// AdaptiveConcurrency, as many requests wait for each key as there are slots, unless
+// WithQueue says otherwise. docs/waiting.md says who is next.
+//
+// An HTTP/1.1 server doesn't notice that a client has left while the request's body is
+// unread: keep d to a few seconds.
+func WithMaxWait(d time.Duration) ChargeOption {
+	return checkedSetting(d > 0, fmt.Sprintf("WithMaxWait(%v)", d), "write a positive duration, or leave it out if nobody waits",
+		func(s *settings) { s.maxWait = d })
+}
+
+// WithQueue sets how many may wait. Whoever finds the queue full is refused at once. n
+// is 0 or more; 0 means that nobody waits.
+//
+// On a Rate it counts the units that wait for their turn, up to 2^40. The default is
+// the rate's n for LeakyBucket and 0 for TokenBucket; New refuses it on other
+// algorithms. The last in a full queue waits until the rate has given all of it: a
+// WithMaxWait beside it bounds that.
+//
+// On a Concurrency or AdaptiveConcurrency it counts the requests that wait for a slot,
+// for each key in this process. Each waits at most 5 seconds, or WithMaxWait. Without
+// WithQueue nobody waits, or, with a WithMaxWait, as many requests and Takes as the
+// limit has slots. Limiter.Wait always waits, however many do, unless WithQueue sets a
+// bound.
+func WithQueue(n int64) QueueOption {
+	return changeOption{change: func(r *rule) {
+		if l, ok := r.kind.(slotted); ok {
+			r.orNone(n, "WithQueue")
+			l.line().room = &n
+			return
+		}
+		r.spec.Queue = r.orNone(n, "WithQueue")
+	}}
+}
+
+// defaultAging is how much waiting time one class is worth.
+const defaultAging = time.Second
+
+// WithPriority sets which requests go first when some wait: class returns a class from
+// 0 to 9, and higher classes are woken first. Values outside 0–9 are clamped. By
+// default, and outside HTTP, a request has the class of its context
+// (ContextWithPriority), or 0. Within a class, first come is first served. New refuses
+// a nil class. class is called concurrently, once for a request that takes a slot or
+// waits, and for no other.
+//
+// Nobody starves: a waiter rises by a class for each second it waits (see WithAging).
+// So it is never overtaken by one that comes more than nine seconds later, and class 2
+// goes before those of class 0 that came less than two seconds before it.
+//
+// Priorities apply among waiters for the same thing in this process: the slots of one
+// concurrency limit for one key, or the turns of a rate. A waiter for a turn that is
+// overtaken gets the next turn, unless that is later than it may wait; then it isn't
+// overtaken.
+func WithPriority(class func(*http.Request) int) Option {
+	return checkedOption(class != nil, "WithPriority(nil)", "write a function, or leave it out if all requests are equal",
+		func(c *config) { c.priority = class })
+}
+
+// WithAging sets how long a waiter takes to rise by a class of WithPriority. The
+// default is a second. With a time longer than anybody waits, classes are strict. d is
+// positive and at most an hour; New refuses any other.
+func WithAging(d time.Duration) Option {
+	return checkedOption(d > 0 && d <= waiting.Longest, fmt.Sprintf("WithAging(%v)", d), fmt.Sprintf("write a duration of up to %v", waiting.Longest),
+		func(c *config) { c.aging = d })
+}
+
+// WithShare reserves a percentage of a concurrency limit's slots for a class of
+// WithPriority. Unused share is lent to other classes and reclaimed as slots are
+// released, before all others and whatever their class; requests are never interrupted.
+// By default no class has a share. class is from 0 to 9 and percent from 1 to 100; give
+// the option once for each class. New refuses other values, a second share for a class,
+// and shares that add up to more than 100.
+//
+// Precisely: consider the slots that this process holds for a key, including the one
+// about to be given. A class that would then hold no more than its percentage, or that
+// holds no slot, is woken before any class that would hold more. Otherwise
+// WithPriority's order decides. A class may hold more than its share in that order.
+//
+// In a fleet each process keeps to the shares of what it holds itself. So the fleet as
+// a whole does too, except for rounding: where a process holds only a few slots for a
+// key, a small share is one of them.
+//
+// After an Update that adds a share, it applies to slots already taken and to those who
+// already wait.
+//
+// A class without a share gets what the shares leave. If they add up to 100 and are all
+// used, it gets nothing.
+func WithShare(class, percent int) SlotOption {
+	return changeOption{change: func(r *rule) {
+		bad := func(problem, write string) {
+			r.errs.Bad(fmt.Sprintf("WithShare(%d, %d)", class, percent), problem, write)
+		}
+		switch {
+		case class < 0 || class >= waiting.Classes:
+			bad("", "write a class from 0 to 9")
+			return
+		case percent < 1 || percent > 100:
+			bad("", "write a share of 1 to 100 percent")
+			return
+		}
+		l := r.kind.(slotted).line()
+		if l.shares == nil {
+			l.shares = new(waiting.Shares)
+		}
+		sum := percent
+		for _, p := range l.shares {
+			sum += int(p)
+		}
+		switch {
+		case l.shares[class] != 0:
+			bad("the class has a share already", "leave one out")
+		case sum > 100:
+			bad(fmt.Sprintf("the shares add up to %d percent", sum), "write at most 100 in total")
+		default:
+			l.shares[class] = uint8(percent)
+		}
+	}}
+}
+
+type priorityKey struct{}
+
+// ContextWithPriority returns a context whose requests, Takes and Waits have a class
+// from 0 to 9; other values are clamped. A WithPriority of the limiter takes precedence
+// for requests.
+func ContextWithPriority(ctx context.Context, class int) context.Context {
+	return context.WithValue(ctx, priorityKey{}, class)
+}
+
+// errPanicked is why a wait ended that a panic went through.
+var errPanicked = &failure.Canceled{Err: errors.New("a panic ended the wait")}
+
+// wait is decide for calls that may have to wait, or that others may wait for.
+func (c *call) wait(ctx context.Context) error {
+	c.walked, c.names = true, c.lim.names
+	c.Counting, c.Aging, c.Settle = c.needs&counts != 0, c.lim.aging, c.lim.settler
+	back := false
+	defer func() {
+		if !back && c.Begun { // a store or a function of the application panics
+			c.observe(EventCanceled, errPanicked)
+		}
+	}()
+	err := c.lim.lines.Take(ctx, &c.Call, (*caller)(c), c.Patient || c.needs&waits != 0, c.needs&slots != 0)
+	back = true
+	if left, ok := err.(*waiting.LeftError); ok { // errors.As allocates
+		c.giveBack(ctx)
+		return &failure.Canceled{Err: left.Err}
+	}
+	if err != nil {
+		return c.goOn(ctx, err)
+	}
+	return nil
+}
+
+// caller is a call as a waiting.Caller.
+type caller call
+
+// Terms implements waiting.Caller.
+func (c *caller) Terms(i int) *waiting.Terms { return &c.entries[i].wait }
+
+// Class implements waiting.Caller. It calls the WithPriority function at most once, and
+// only if the class matters.
+func (c *caller) Class(ctx context.Context) uint8 {
+	if !c.classed {
+		n, _ := ctx.Value(priorityKey{}).(int)
+		if c.lim.priority != nil && c.r != nil {
+			n = c.lim.priority(c.r)
+		}
+		c.class, c.classed = uint8(min(max(n, 0), waiting.Classes-1)), true
+	}
+	return c.class
+}
+
+// Holds implements waiting.Caller.
+func (c *caller) Holds() { c.hold(1) }
+
+// hold counts what the call has been granted as held or as released.
+func (c *caller) hold(sign int64) {
+	for i := range c.Charges {
+		c.entries[i].hold(c.lim.lines, c.Charges[i].Key, c.Charges[i].Cost, c.class, sign)
+	}
+}
+
+// Shares implements waiting.Caller. The function returns the shares that the limit has
+// when it is called: an Update may change them.
+func (c *caller) Shares(i int) func() *waiting.Shares {
+	f, e := c.lim.family, c.entries[i]
+	return func() *waiting.Shares {
+		if l, ok := f.names.Load().now.Load().successor(e).kind.(slotted); ok {
+			return l.line().shares
+		}
+		return nil
+	}
+}
+
+// Waits implements waiting.Caller.
+func (c *caller) Waits(i int, d time.Duration) {
+	if c.Timed {
+		c.lim.observeOf(&Event{Kind: EventWaiting, below: c.below, Route: c.plan.route(), Request: c.r, Decision: Decision{
+			Limit: c.Charges[i].Limit.Name(), Queued: c.Seen[i].Queued, Delay: d,
+		}}, c.Charges)
+	}
+}
+
+// Renew implements waiting.Caller. Since the call came, an Update may have changed the
+// number of slots, while old and new waiters stand in one line. The call keeps its keys
+// and its costs; its limits are replaced by what they have become.
+func (c *caller) Renew() (others bool) {
+	now := c.lim.family.names.Load()
+	if now == c.names {
+		return false
+	}
+	c.names = now
+	n := now.now.Load()
+	for i, e := range c.entries {
+		if next := n.successor(e); next != e {
+			c.entries[i], c.Charges[i].Limit, others = next, next.limit, true
+			c.needs |= next.needs
+			c.policy = ""
+		}
+	}
+	c.Counting = c.needs&counts != 0
+	return others
+}
+
+// settleTurns gives back turns that were reserved and that nobody uses.
+func (v *version) settleTurns(ctx context.Context, charges []store.Charge) []store.Result {
+	return v.giveBack(ctx, nil, charges)
+}
