@@ -21,13 +21,14 @@ TIME     ?= 1s
 # What the tests start; STINT_REDIS_SERVER in the environment names another.
 REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 
-.PHONY: test test-faults test-servers test-examples test-console picture-console chromium test-install test-newest test-observe redis prometheus run race test-32 lint tidy build-all bench bench-redis bench-peers fuzz fuzz-list soak plots plots-check
+.PHONY: test test-faults test-servers test-examples test-console picture-console chromium test-install test-newest test-observe redis prometheus run race test-32 lint tidy api build-all bench bench-redis bench-peers fuzz fuzz-list soak plots plots-check
 
 test: redis ## the tests, as a reader of the README runs them: 2 minutes on 2 cores
 	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 2 minutes on 2 cores"
 	@echo "(longer suites: make test-faults, make test-servers, make test-examples)"
 	$(GO) test -count=1 $(PKG)
 	$(if $(filter ./...,$(PKG)),cd policy && $(WORKSPACE) $(GO) test -count=1 ./...)
+	$(if $(filter ./...,$(PKG)),cd tests && $(WORKSPACE) $(GO) test -count=1 ./...)
 
 # Longer suites. redistest.Suite says which tests are whose; their names begin with the suite's.
 test-faults: redis ## servers killed, paused and split under load, in 2 minutes: RACE=-race
@@ -58,7 +59,8 @@ chromium:
 	echo "no chromium, which these tests drive: apt-get install chromium changes that" >&2; exit 1
 
 test-install: ## what a release would tag, installed by who has nothing else, in half a minute
-	STINT_SUITE=install $(GO) test -count=1 -run '^TestInstall' . ./store/redisstore
+	cd tests && STINT_SUITE=install $(WORKSPACE) $(GO) test -count=1 -run '^TestInstall' ./project
+	STINT_SUITE=install $(GO) test -count=1 -run '^TestInstall' ./store/redisstore
 
 # go.mod requires the oldest versions that pass, since a requirement upgrades who has an older one.
 NEWEST = github.com/gin-gonic/gin github.com/labstack/echo/v4 github.com/redis/go-redis/v9
@@ -109,6 +111,9 @@ lint: ## gofmt, go vet, staticcheck; rules and reasons in staticcheck.conf
 	$(STATICCHECK) ./...
 	@set -e; export $(WORKSPACE); for m in $(MODULES); do echo "lint $$m"; \
 		(cd $$m && $(GO) vet ./... && $(STATICCHECK) ./...); done
+
+api: ## testdata/api.txt, the exported names, written anew
+	cd tests && $(WORKSPACE) $(GO) test -count=1 -run '^TestAPI$$' ./project -update
 
 tidy: ## go.mod and go.sum of every module: those beside the root follow it
 	$(WORKSPACE) scripts/tidy

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -285,21 +284,6 @@ func TestLogsByDefault(t *testing.T) {
 	through(l, get("/"), nil)
 	if !strings.Contains(out.String(), "stint: the store failed") {
 		t.Errorf("logged %q", &out)
-	}
-}
-
-// docs/observing.md lists each event and each of its fields.
-func TestDocumentedEvents(t *testing.T) {
-	text := read(t, "docs/observing.md")
-	for kind := stint.EventKind(0); !strings.Contains(kind.String(), "("); kind++ {
-		if !strings.Contains(text, "\n| `Event"+kind.String()+"` | ") {
-			t.Errorf("no line on Event%v", kind)
-		}
-	}
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[stint.Event]()) {
-		if f.IsExported() && !strings.Contains(text, "\n| `"+f.Name+"` | ") {
-			t.Errorf("no line on the field %s", f.Name)
-		}
 	}
 }
 

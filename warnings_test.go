@@ -434,22 +434,3 @@ func TestRebuilding(t *testing.T) {
 	}
 	runtime.KeepAlive(kept)
 }
-
-// Each warning's link leads to a section that says what it means.
-func TestWarningsAreDocumented(t *testing.T) {
-	text := read(t, "docs/warnings.md")
-	sections := anchors(text)
-	for _, k := range warningKinds() {
-		if !slices.Contains(sections, "#"+k.String()) {
-			t.Errorf("docs/warnings.md has no section on %v", k)
-		}
-	}
-	if len(warningKinds()) != 7 {
-		t.Errorf("kinds %v", warningKinds())
-	}
-	l := limiter(t, stint.Rate(1, time.Second), stint.WithKey(stint.Header("X-Real-IP")), newLogged(0).with())
-	const page = "https://github.com/stint-go/stint/blob/main/docs/warnings.md#forwarding-header"
-	if got := l.Describe().Warnings[0].Link; got != page {
-		t.Errorf("links to %s, want %s", got, page)
-	}
-}

@@ -1,4 +1,4 @@
-package stint_test
+package project
 
 import (
 	"net"
@@ -6,11 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/doctest"
 )
 
@@ -178,5 +181,39 @@ func TestUpdatesKeepTheName(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("no document updates a limiter with a name")
+	}
+}
+
+// docs/observing.md lists each event and each of its fields.
+func TestDocumentedEvents(t *testing.T) {
+	text := read(t, "docs/observing.md")
+	for kind := stint.EventKind(1); !strings.Contains(kind.String(), "("); kind++ {
+		if !strings.Contains(text, "\n| `Event"+kind.String()+"` | ") {
+			t.Errorf("no line on Event%v", kind)
+		}
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[stint.Event]()) {
+		if f.IsExported() && !strings.Contains(text, "\n| `"+f.Name+"` | ") {
+			t.Errorf("no line on the field %s", f.Name)
+		}
+	}
+}
+
+// Each warning's link leads to a section that says what it means.
+func TestWarningsAreDocumented(t *testing.T) {
+	sections := anchors(read(t, "docs/warnings.md"))
+	kinds := 0
+	for k := stint.WarningKind(1); !strings.Contains(k.String(), "("); k++ {
+		if kinds++; !slices.Contains(sections, "#"+k.String()) {
+			t.Errorf("docs/warnings.md has no section on %v", k)
+		}
+	}
+	if kinds < 7 {
+		t.Errorf("there are %d kinds", kinds)
+	}
+	l := limiter(t, stint.Rate(1, time.Second), stint.WithKey(stint.Header("X-Real-IP")), logger(new(strings.Builder)))
+	const page = "https://github.com/stint-go/stint/blob/main/docs/warnings.md#forwarding-header"
+	if got := l.Describe().Warnings[0].Link; got != page {
+		t.Errorf("links to %s, want %s", got, page)
 	}
 }

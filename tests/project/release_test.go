@@ -1,4 +1,4 @@
-package stint_test
+package project
 
 import (
 	"os"

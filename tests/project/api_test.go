@@ -1,4 +1,4 @@
-package stint_test
+package project
 
 import (
 	"flag"
@@ -19,8 +19,8 @@ var updateAPI = flag.Bool("update", false, "write testdata/api.txt anew")
 
 const apiFile = "testdata/api.txt"
 
-// The exported API is in a file, so that a review sees every change of it: go test -run
-// TestAPI -update . writes the file.
+// The exported API is in a file, so that a review sees every change of it: make api
+// writes the file.
 func TestAPI(t *testing.T) {
 	workspace, err := filepath.Abs("go.work")
 	if err != nil {

@@ -1,4 +1,4 @@
-package stint_test
+package project
 
 import (
 	"errors"
@@ -32,37 +32,36 @@ func TestDocumentedMistakes(t *testing.T) {
 	warning := func(k stint.WarningKind) func(*testing.T) string { // each is found in TestWarnings
 		return func(*testing.T) string { return ": `" + warn.Kind(k).Text() + "`" }
 	}
-	logging := func(l *stint.Limiter, h *logged) string {
-		through(l, get("/"), nil)
-		if lines := h.lines(t); len(lines) > 0 {
-			return ": `" + strings.TrimPrefix(lines[0]["msg"].(string), "stint: ") + "`"
-		}
-		return "something logged"
+	logging := func(l *stint.Limiter, logged *strings.Builder) string {
+		through(l)
+		_, text, _ := strings.Cut(logged.String(), `msg="stint: `)
+		text, _, _ = strings.Cut(text, `"`)
+		return ": `" + text + "`"
 	}
 	mistakes := []func(t *testing.T) string{
 		failing(rate, stint.WithKey(stint.Header("X-Forwarded-For"))),
 		warning(stint.WarnUntrustedProxy),
 		failing(rate),
 		func(t *testing.T) string {
-			h := newLogged(0)
-			l := limiter(t, rate, stint.WithKey(stint.Header("X-API-Key")), h.with())
-			if w := through(l, get("/"), nil); w.Code != http.StatusForbidden {
+			logged := new(strings.Builder)
+			l := limiter(t, rate, stint.WithKey(stint.Header("X-API-Key")), logger(logged))
+			if w := through(l); w.Code != http.StatusForbidden {
 				t.Errorf("status %d", w.Code)
 			}
-			return logging(l, h)
+			return logging(l, logged)
 		},
 		warning(stint.WarnPortInKey),
 		warning(stint.WarnRebuilt),
 		failing(rate, ours, stint.WithStore(memstore.New())),
 		func(t *testing.T) string {
-			h, s := newLogged(0), stint.WithStore(memstore.New())
+			logged, s := new(strings.Builder), stint.WithStore(memstore.New())
 			limiter(t, stint.Rate(1, time.Second, stint.WithName("api")), ours, s)
-			return logging(limiter(t, stint.Rate(2, time.Second, stint.WithName("api")), ours, s, h.with()), h)
+			return logging(limiter(t, stint.Rate(2, time.Second, stint.WithName("api")), ours, s, logger(logged)), logged)
 		},
 		failing(stint.Rate(1, time.Second, stint.WithName("api")), ours, stint.WithStore(redisstore.New((*redis.Client)(nil)))),
 		func(t *testing.T) string {
 			l := limiter(t, stint.Rate(10, time.Minute, stint.WithBurst(5)), ours, stint.WithCost(func(*http.Request) int64 { return 8 }))
-			w, r := httptest.NewRecorder(), get("/")
+			w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
 			_, err := l.Admit(w, r)
 			var denied *stint.DeniedError
 			if !errors.As(err, &denied) || denied.Decision.RetryAfter != stint.Never {

@@ -1,4 +1,4 @@
-package stint_test
+package project
 
 import (
 	"fmt"
@@ -196,7 +196,7 @@ func TestProxies(t *testing.T) {
 		} {
 			t.Run(proxy.name+" "+tt.name, func(t *testing.T) {
 				lim := limiter(t, stint.Rate(limit, time.Hour), stint.WithKey(tt.key))
-				server := httptest.NewServer(mount(lim, nil))
+				server := httptest.NewServer(mount(lim))
 				defer server.Close()
 				at := proxy.start(t, server.URL)
 				for range limit { // of another client, whose address is the proxy's too
