@@ -233,7 +233,7 @@ func configOf(r *rule) *adaptive.Config { return &r.kind.(*adapting).config }
 
 func (a *adapting) enter(e *entry) {
 	a.held.enter(e)
-	e.needs, e.watch = e.needs|local|watches, watch
+	e.needs |= local | watches
 }
 
 func (a *adapting) says(s store.Spec) string {

@@ -98,7 +98,7 @@ type bandwidth struct {
 
 func (*bandwidth) enter(e *entry) {
 	e.cost, e.settle, e.wait = nil, nil, waiting.Terms{} // the limiter's, which don't apply
-	e.needs, e.watch = paces|watches|releases, pace
+	e.needs = paces | watches | releases
 }
 
 func (b *bandwidth) says(s store.Spec) string {
@@ -141,15 +141,16 @@ func (c *call) ofPaced() (all needs) {
 	return all
 }
 
-// pace makes a response that is paced by the call's Bandwidths.
-func pace(c *call) *response {
+// pace makes a response that is paced by the call's Bandwidths. decides says that other
+// limits decide by it.
+func (c *call) pace(decides bool) *response {
 	s := new(struct {
 		response
 		of lanes
 	})
 	s.of.all = slices.Clone(c.paced)
 	s.of.Begin(c.r, c.lim.payer(c.r, c.plan), entriesOf(s.of.all))
-	s.watched, s.pacing = &s.of, &s.of
+	s.watched, s.pacing, s.decides = &s.of, &s.of, decides
 	return &s.response
 }
 

@@ -24,7 +24,6 @@ type entry struct {
 	key    *keyfunc.Source
 	cost   func(*http.Request) int64 // nil: 1
 	settle *settleSource             // nil: the charge stays
-	watch  func(*call) *response     // makes the response; nil where the limit doesn't look at it
 	dryRun bool
 	closed bool        // FailClosed
 	said   field.Limit // in fields; a dry run says nothing

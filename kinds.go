@@ -67,7 +67,7 @@ func (*charged) enter(e *entry) {
 		e.needs |= waits
 	}
 	if e.settle != nil {
-		e.needs, e.watch = e.needs|watches|releases, e.settle.watch
+		e.needs |= watches | releases
 	}
 	if !e.dryRun {
 		e.said = said(e.limit)

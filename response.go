@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/respond"
@@ -15,7 +14,7 @@ import (
 // if a limit needs it; other ResponseWriters aren't wrapped.
 type response struct {
 	watched
-	pacing  pacing // nil if no Bandwidth paces the response
+	pacing  *lanes // nil if no Bandwidth paces the response
 	decides bool   // some limit decides by the response
 	byHand  []bool // for each charge, whether the handler has settled it; or nil
 
@@ -37,48 +36,25 @@ type watched interface {
 	PushBefore(to store.Store)
 }
 
-// pacing is how Bandwidths pace a response.
-type pacing interface {
-	// bandwidths returns them.
-	bandwidths() []paced
-	// HeldUp returns how long writes have been delayed.
-	HeldUp() time.Duration
-	// End stops pacing, and returns the charges that give back what was paid for but not
-	// moved.
-	End() []store.Charge
-	// observe sends an EventPaced for each of them.
-	observe(p *Permit)
-}
-
 // responded makes the permit's response, or returns nil if no limit needs it.
 func (c *call) responded() *response {
 	if c.r == nil || c.needs&watches == 0 {
 		return nil
 	}
-	var s *response
-	i := slices.IndexFunc(c.entries, func(e *entry) bool { return e.watch != nil })
+	decides := slices.ContainsFunc(c.entries, func(e *entry) bool { return e.needs&watches != 0 })
 	switch {
 	case len(c.paced) > 0:
-		s = c.paced[0].entry.watch(c)
-	case i >= 0:
-		s = c.entries[i].watch(c)
-	default:
-		return nil
+		return c.pace(decides)
+	case decides:
+		s := new(struct { // in one allocation
+			response
+			of respond.Watched
+		})
+		s.of.Begin(c.r)
+		s.watched, s.decides = &s.of, true
+		return &s.response
 	}
-	s.decides = i >= 0
-	return s
-}
-
-// watch makes a response that is observed but not paced. Only options that need it refer
-// to watch, and likewise to pace, so that other servers are linked with neither.
-func watch(c *call) *response {
-	s := new(struct {
-		response
-		of respond.Watched
-	})
-	s.of.Begin(c.r)
-	s.watched = &s.of
-	return &s.response
+	return nil
 }
 
 // push sends a complete response to the client before the store is called for amends or

@@ -16,8 +16,7 @@ import (
 // settleSource is one use of WithSettle. Limits that share it share one call of fn per
 // request.
 type settleSource struct {
-	fn    func(r *http.Request, status int, written int64) int64
-	watch func(*call) *response
+	fn func(r *http.Request, status int, written int64) int64
 }
 
 // AsCharged, returned by the function of a WithSettle, leaves the charge unchanged.
@@ -58,7 +57,7 @@ const AsCharged int64 = -1
 // of slots, for up to 2 seconds. The client waits for that only if the response doesn't
 // declare its Content-Length.
 func WithSettle(cost func(r *http.Request, status int, written int64) int64) SettleOption {
-	src := &settleSource{cost, watch}
+	src := &settleSource{cost}
 	return checkedSetting(cost != nil, "WithSettle(nil)", "write a function, such as stint.FailedOnly, or leave it out",
 		func(s *settings) { s.settle = src })
 }
