@@ -87,8 +87,8 @@ func TestSessions(t *testing.T) {
 	write(t, filepath.Join(dir, "main.go"), program, 0o666)
 	run(t, ".", "go", "build", "-o", filepath.Join(dir, "whole"), filepath.Join(dir, "main.go"))
 	run(t, ".", "go", "build", "-o", filepath.Join(dir, "quickstart"), "./examples/quickstart")
-	follow(t, sessions[0], freeAddr(t), func(addr string) *exec.Cmd { return exec.Command(filepath.Join(dir, "quickstart"), "-addr", addr) })
-	follow(t, sessions[1], addr, func(string) *exec.Cmd { return exec.Command(filepath.Join(dir, "whole")) })
+	follow(t, sessions[0], addr, func(string) *exec.Cmd { return exec.Command(filepath.Join(dir, "whole")) })
+	follow(t, sessions[1], freeAddr(t), func(addr string) *exec.Cmd { return exec.Command(filepath.Join(dir, "quickstart"), "-addr", addr) })
 }
 
 // follow gives a program the commands of a session, which print what it shows. On a busy
