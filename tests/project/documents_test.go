@@ -96,6 +96,20 @@ func TestProgramsBuild(t *testing.T) {
 	}
 }
 
+// The tests of the page on testing pass.
+func TestTestsOfTheDocument(t *testing.T) {
+	_, text, found := strings.Cut(read(t, "docs/testing.md"), "```go\npackage shop\n")
+	text, _, _ = strings.Cut(text, "```")
+	if !found {
+		t.Fatal("docs/testing.md has no test")
+	}
+	file := filepath.Join(t.TempDir(), "shop_test.go")
+	write(t, file, "package shop\n"+text, 0o666)
+	if out := run(t, ".", "go", "test", "-count=1", "-v", file); strings.Count(out, "--- PASS") != 2 {
+		t.Errorf("want two tests that pass: %s", out)
+	}
+}
+
 // The README's program works as printed, and shows what is left.
 func TestREADMEProgramAnswers(t *testing.T) {
 	text, addr := readmeProgram(t)
