@@ -100,14 +100,24 @@ func (n *naming) assign(rules []*rule) (names []string, taken []int) {
 	return names, taken
 }
 
-// successor returns what the limit of an entry has become: the limit that has its name
-// now, with the entry's own key, cost and maximum wait. It returns the entry itself if
-// that limit is the same, doesn't exist, or is of another kind or algorithm: then it is a
-// different limit.
-func (n *naming) successor(e *entry) *entry {
+// heir returns the rule that an entry's limit has now: the one that has its name, or nil if
+// there is none, or if it is of another kind or algorithm: then it is a different limit.
+func (n *naming) heir(e *entry) *rule {
 	r := n.rules[e.limit.Name()]
 	l := n.limits[r]
-	if l == nil || l == e.limit || l.Algorithm() != e.limit.Algorithm() || reflect.TypeOf(r.kind) != reflect.TypeOf(e.kind) {
+	if l == nil || l.Algorithm() != e.limit.Algorithm() || reflect.TypeOf(r.kind) != reflect.TypeOf(e.kind) {
+		return nil
+	}
+	return r
+}
+
+// successor returns what the limit of an entry has become: its heir's, with the entry's own
+// key, cost and maximum wait. It returns the entry itself if it has no heir, or if the store
+// counts by the same numbers.
+func (n *naming) successor(e *entry) *entry {
+	r := n.heir(e)
+	l := n.limits[r]
+	if l == nil || l == e.limit {
 		return e
 	}
 	next := newEntry(r, l, settings{key: e.key, cost: e.cost, settle: e.settle, dryRun: e.dryRun})

@@ -205,7 +205,11 @@ func (c *caller) hold(sign int64) {
 func (c *caller) Shares(i int) func() *waiting.Shares {
 	f, e := c.lim.family, c.entries[i]
 	return func() *waiting.Shares {
-		if l, ok := f.names.Load().now.Load().successor(e).kind.(slotted); ok {
+		k := e.kind
+		if r := f.names.Load().now.Load().heir(e); r != nil {
+			k = r.kind
+		}
+		if l, ok := k.(slotted); ok {
 			return l.line().shares
 		}
 		return nil
