@@ -81,6 +81,7 @@ func TestSwapsBesideEverythingElse(t *testing.T) {
 			}
 		},
 	}
+	start := time.Now()
 	var wg sync.WaitGroup
 	for _, f := range work {
 		for range lines {
@@ -91,7 +92,6 @@ func TestSwapsBesideEverythingElse(t *testing.T) {
 			})
 		}
 	}
-	start := time.Now()
 	wg.Wait()
 	back := int64(time.Since(start)/(24*time.Hour/(4*each*lines))) + 1
 	left := take(store.Charge{Key: "hot", Limit: hot}).Remaining
