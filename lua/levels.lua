@@ -1,10 +1,11 @@
--- Twin of store/levels.go: what bounds a refund. Levels are a list of numbers, in pairs:
--- an instant, and the lowest use since then. The functions change the list.
+-- Twin of store/levels.go: what bounds a refund. Levels are a list in pairs: an instant,
+-- and the lowest use since then, as a number or a length of time (wide.lua). The functions
+-- change the list.
 --:functions
-local maxLevels = 4
+local maxLevels = 8
 
 local function sinkLevels(v, used)
-  while #v > 0 and v[#v] > used do
+  while #v > 0 and used < v[#v] do
     v[#v] = used
     if #v == 2 or v[#v - 2] < used then return end
     v[#v], v[#v - 1] = nil, nil
@@ -31,14 +32,14 @@ local function chargeLevels(v, at, before, after)
   v[n + 1], v[n + 2] = at, after
 end
 
-local function refundLevels(v, at, back)
+local function refundLevels(v, at, back, none)
   local first, n = 2, #v
   while first < n and v[first + 1] <= at do first = first + 2 end
-  for i = first, n, 2 do v[i] = max(v[i] - back, 0) end
+  for i = first, n, 2 do v[i] = greater(v[i] - back, none) end
   local kept = 0
   for i = 2, n, 2 do
     local used = v[i]
-    if i < first then used = min(used, v[first]) end
+    if i < first then used = lesser(used, v[first]) end
     if kept == 0 or v[kept] < used then
       v[kept + 1], v[kept + 2] = v[i - 1], used
       kept = kept + 2

@@ -100,7 +100,7 @@ var algorithms = []struct {
 	letter byte
 	files  []string
 }{
-	{TokenBucket, 'b', []string{"wide", "bucketstate", "tokenbucket"}},
+	{TokenBucket, 'b', []string{"wide", "levels", "bucketstate", "tokenbucket"}},
 	{IntervalBucket, 'i', []string{"window", "intervalbucket"}},
 	{FixedWindow, 'f', []string{"window", "fixedwindow"}},
 	{SlidingWindow, 's', []string{"versions", "slidingwindow"}},
@@ -109,7 +109,7 @@ var algorithms = []struct {
 	{WarmUp, 'w', []string{"wide", "warmupstate", "warmup"}},
 	{Concurrency, 'c', []string{"concurrency"}},
 	{Ban, 'n', []string{"versions", "ban"}},
-	{WideBucket, 'd', []string{"wide", "bucketstate", "widebucket"}},
+	{WideBucket, 'd', []string{"wide", "levels", "bucketstate", "widebucket"}},
 	{WideWarmUp, 'v', []string{"wide", "warmupstate", "widewarmup"}},
 }
 

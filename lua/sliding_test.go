@@ -186,7 +186,7 @@ func (p *pair) sliding(l *store.Limit, c call, last *store.Result) bool {
 		if want.Rest != nil {
 			slack = 10_000_000
 		}
-		if lasts := l.Lifetime(&want, &peek).Microseconds(); until-p.now < lasts || until-p.now > lasts+slack+2000 {
+		if lasts := l.Lifetime(store.Now{Steady: p.now, Wall: p.now}, &want, &peek).Microseconds(); until-p.now < lasts || until-p.now > lasts+slack+2000 {
 			return fail("expires after %d us, lasts %d us", until-p.now, lasts)
 		}
 	}

@@ -8,12 +8,12 @@
 -- order of their instants. It lives for as long as the limit takes to be full, and a
 -- grid, which is the same for all limits of a rate, and whoever charges it past a
 -- multiple of the grid renews that: so it outlives its instant whatever the capacity
--- of those that charged it. Any other is the words in decimal, A:token:unit:B:C:D:E,
--- cut after the unit if the others are 0.
+-- of those that charged it. Any other is words in decimal, which begin with
+-- A:token:unit (bucketstate.lua).
 --
 -- Arguments:
 --   limit: what only some charges need: queue, largest, debt (1 or 0), longest,
---     :token:unit, perTick, tick, capacity
+--     :token:unit, perTick, tick, capacity, and in tokens capacity and queue
 --   how: empty for a charge that is affordable, refuses at once and has no queue or
 --     debt; else how long it may wait in us, and its cost
 --   capacity
@@ -57,9 +57,8 @@ if many and tagged and now >= 0 and top < 1e15 then
 end
 --:load
 -- A: the tat; false if v says it in digits that are enough. odd: true if v is that and no
--- more, false if it is to be written anew, else the words beside it, and whether they are
--- new.
-local A, odd, live = false, true, v
+-- more, false if it is to be written anew, else the views, which say it instead.
+local A, odd = false, true
 if low and v and g == 1 and v >= low and v <= high and #v == 19 then
   fits = 1
 elseif low and v and g == 1 and v > high and v <= full and #v == 19 then
@@ -75,15 +74,18 @@ else
     end
     if not tat or tat > top then
       if not rare then lacking = row break end
-      A, odd, live = rare.bucket(limit, v)
-      dirty = odd and odd.dirty
+      odd = rare.state(limit, v)
+      dirty = odd.changed and not peek
     elseif tat >= at then
       A, odd = tat, true
     end
   end
 end
 --:look
-if A and A <= last then
+if odd and odd ~= true then
+  local wait, cost = string.match(how, '(.+),(.+)')
+  fits = rare.fit(odd, (wait or 0) + 0, cost and cost + 0 or more / odd.limit.token, g)
+elseif A and A <= last then
   fits = (g > 1 and not peek) and min(g, floor((last - A) / more) + 1) or g
 end
 --:keep A odd dirty
@@ -93,7 +95,7 @@ if many and tagged and now >= 0 and top < 1e15 then
   text = form .. format('%015.0f', soonest)
 end
 --:charge
-if A then A = A + g * more end
+if odd and odd ~= true then rare.pour(odd, more / odd.limit.token, g) elseif A then A = A + g * more end
 --:save
 if not A then
   px = lifetime
@@ -105,70 +107,25 @@ if not A then
   end
 elseif odd == true and tagged and g > 0 and A <= top and A < 1e15 then
   add, px, renew = g == 1 and inc or format('%.0f', g * more), lifetime, A % grid < g * more
-else
-  local B, C, D, E = max(A - top, 0), 0, 0, 0
-  if odd and odd ~= true then D, E = odd.D, odd.E end
-  if B > 0 or D > 0 then C = capacity end
-  if E <= at then E = 0 end
-  local words = B > 0 or D > 0 or E > 0
-  if A + D <= at then
-    new = false
-  elseif tagged and not words and A >= 0 and A < 1e15 then
-    new, px = A == soonest and text or form .. format('%015.0f', A), lifetime
-  else
-    new = format('%.0f', A) .. string.match(limit, ':%d+:%d+')
-    if words then new = new .. format(':%.0f:%.0f:%.0f:%.0f', B, C, D, E) end
-    fade = now + math.ceil((A + D - at) / perTick) * tick
+elseif odd and odd ~= true then
+  local alone
+  new, fade, alone = rare.text(odd)
+  if g == 0 and not dirty and new then
+    new = v
+  elseif alone and tagged and alone >= 0 and alone <= top and alone < 1e15 then
+    new, px = form .. format('%015.0f', alone), lifetime
   end
+elseif A <= at then
+  new = false
+elseif tagged and A <= top and A >= 0 and A < 1e15 then
+  new, px = A == soonest and text or form .. format('%015.0f', A), lifetime
+else
+  new = format('%.0f', A) .. string.match(limit, ':%d+:%d+')
+  if A > top then new = new .. format(':%.0f:', A - top) .. string.match(limit, '(%d+),%d+$') end
+  fade = now + math.ceil((A - at) / perTick) * tick
 end
 --:amend
-local queue, longest, debt, D, E, token = 0, 0, false, 0, 0, more
-if odd and odd ~= true then D, E = odd.D, odd.E end
-local tat, m = A, min(mark, A)
-if how ~= '' or tat + diff * token > top then
-  local q, _, d, l = string.match(limit, '(%d+),(%d+),(%d),(%d+)')
-  queue, debt, longest = q + 0, d == '1', l + 0
-end
-if diff > 0 then
-  local own = E ~= 0 and m == E and m == tat
-  -- owed in store/tokenbucket.go
-  local tokens = diff
-  if tat + diff * token > top then tokens = min(diff, max(math.ceil((top + longest - tat) / token), 0)) end
-  tat = tat + tokens * token
-  if own then E = tat end
-elseif diff < 0 then
-  local behind, waiting, standing = tat - m, tat > top, max(m - at, 0)
-  if debt and behind > 0 then behind = 9007199254740992 end
-  local back = min(-diff * token, standing)
-  if waiting and behind > 0 then back = min(back, capacity) - behind end -- refunded in store/decide.go
-  back = max(back, 0)
-  if queue > 0 and not debt and charged * token > capacity + 0 then
-    if behind > 0 and instant > at then
-      back = 0
-    elseif due > 0 then
-      back = max(min(back, m - instant - min(due * token, capacity)), 0)
-    end
-  end
-  if E ~= 0 and m == E and behind == 0 then
-    E = m - back
-  elseif E ~= 0 then
-    back = max(min(back, tat - E), 0)
-  end
-  local bottom = m - back
-  if due == 0 then bottom = at end
-  if behind > 0 and back > 0 then bottom = max(bottom, tat - capacity + behind) end
-  if waiting and bottom > at and (E == 0 or E < bottom) then E = bottom end
-  tat = tat - back
-end
-if live and odd ~= true or tat ~= A then
-  A, odd, dirty = tat, {D = D, E = E}, true
-end
---:functions
--- The state in v, brought to the present and the limit's numbers, and whether there is
--- one.
-function rare.bucket(limit, v)
-  local s, dirty = rare.state(limit, v)
-  local function units(a) return a.ticks * s.p + a.beyond end
-  if not s.live then return units(s.A), false, false end
-  return units(s.A), {D = units(s.D), E = units(s.E), dirty = dirty}, true
-end
+if not rare then lacking = row break end
+local views = rare.amend(limit, v, due, charged, instant, mark, lease)
+dirty = views and true
+if views then A, odd = at, views end

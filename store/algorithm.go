@@ -161,8 +161,6 @@ func (l *Limit) rebase(now *Now, s *State) {
 		return
 	}
 	switch l.spec.Algorithm {
-	case TokenBucket, LeakyBucket:
-		l.rebaseBucket(now, s)
 	case IntervalBucket:
 		l.rebaseInterval(now, s)
 	case FixedWindow:
@@ -206,8 +204,6 @@ func (l *Limit) amend(now *Now, c *Charge, s *State) Receipt {
 // has not fitted into a lowered limit.
 func (l *Limit) hidden(s *State) time.Duration {
 	switch l.spec.Algorithm {
-	case TokenBucket, LeakyBucket:
-		return l.hiddenInBucket(s)
 	case IntervalBucket:
 		return l.hiddenInInterval(s)
 	case SlidingWindow, SlidingLog, Ban:

@@ -73,7 +73,13 @@ func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 		return true
 	}
 	for i := range charges {
-		charges[i].Limit.rebase(&now, &states[i])
+		if l := charges[i].Limit; isRate(l.spec.Algorithm) {
+			if charges[i].Cost > 0 {
+				l.beginView(&now, &states[i])
+			}
+		} else {
+			l.rebase(&now, &states[i])
+		}
 	}
 	strike(&now, charges, states, results)
 	for i := range charges {
@@ -98,23 +104,31 @@ func Amend(now Now, c *Charge, s *State, r *Result) {
 	r.Receipt = receipt
 }
 
-// Lifetime returns how long the state must be kept after the decision that answered r.
-// It is ResetAfter, or longer if the limit has been lowered, since a version of it with
-// the old numbers may still be in use. A state that holds leases must be kept until
+// Lifetime returns how long the state must be kept after the decision at now that answered
+// r. It is ResetAfter, or longer if another version of the limit is in use, or if a receipt
+// may say more than the state's refunds allow. A state that holds leases must be kept until
 // they are released.
-func (l *Limit) Lifetime(s *State, r *Result) time.Duration {
+func (l *Limit) Lifetime(now Now, s *State, r *Result) time.Duration {
+	if isRate(l.spec.Algorithm) {
+		if s.Live && (l.scale.Wide || s.Log != nil || s.Numbers != l.numbers || s.A > l.scale.at(now.Steady)+l.capacity) {
+			return lifetimeOfBucket(now.Steady, s)
+		}
+		return r.ResetAfter
+	}
 	if s.D == 0 {
 		return r.ResetAfter
 	}
 	return r.ResetAfter + l.hidden(s)
 }
 
+func isRate(a Algorithm) bool { return a == TokenBucket || a == LeakyBucket }
+
 // MoreAfter returns the time after which more units are left than r says, or after
 // which the charge that r refuses passes, whichever comes first. Unlike the times in r
 // it isn't rounded up to a tick. known is false for Concurrency: nobody knows when a
 // slot is released.
 func (l *Limit) MoreAfter(r *Result) (after time.Duration, known bool) {
-	if a := l.spec.Algorithm; a == TokenBucket || a == LeakyBucket { // as most are
+	if isRate(l.spec.Algorithm) { // as most are
 		after = l.moreInBucket(r)
 	} else if after, known = l.more(r); !known {
 		return 0, false
@@ -168,4 +182,17 @@ func refunded(refund, standing, behind, capacity units, waiting bool) units {
 		refund = lesser(refund, capacity).minus(behind)
 	}
 	return greater(refund, units{})
+}
+
+// resize moves used, at most was, into a larger or smaller capacity: what doesn't fit
+// becomes hidden, and what was hidden becomes visible as far as it fits.
+func resize(used, hidden, was, is units) (units, units) {
+	if was.less(is) {
+		back := lesser(hidden, is.minus(was))
+		return used.plus(back), hidden.minus(back)
+	}
+	if is.less(used) {
+		return is, hidden.plus(used).minus(is)
+	}
+	return used, hidden
 }

@@ -68,7 +68,7 @@ func (m *meter) sound(r store.Result) error {
 			return fmt.Errorf("word %d is %d: %s, %+v", i, w, show(r), m.state)
 		}
 	}
-	life := m.limit.Lifetime(&m.state, &r)
+	life := m.limit.Lifetime(m.now, &m.state, &r)
 	if min(r.Delay, r.RetryAfter, r.ResetAfter, life) < 0 || r.OK && m.limit.Spec().Queue == 0 && r.Delay > year {
 		return fmt.Errorf("lives for %v: %s, %+v", life, show(r), m.state)
 	}

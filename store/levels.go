@@ -5,49 +5,55 @@ package store
 // have held, had the charge cost less from the start: for a time in which the bucket was
 // full anyway, nothing can be given back.
 //
-// An Entry is an instant and the lowest use since then. Both ascend: what was lower
+// A low is an instant and the lowest use since then. Both ascend: what was lower
 // before is of no interest to later charges, and what was higher has sunk. There are as
 // many as there have been lows, so the number is bounded: of more, the two that differ
 // least become one, with the earlier instant and the lower use. That can only give back
 // less. Four of them give back more than nine tenths of what an unbounded number would
 // (TestLevelsGiveBackMost).
 //
-// The rule doesn't know what is counted, nor in what: instants and uses are any integers
-// of which time takes away at most what is left.
+// The rule doesn't know what is counted: instants and uses are any integers.
 type levels struct {
 	n    int
-	pair [maxLevels]Entry
+	pair [maxLevels]low
 }
 
-const maxLevels = 4
+type low struct {
+	at   int64
+	used units
+}
+
+const maxLevels = 8
 
 // anEternity is an instant before all others.
-const anEternity = -exact
+const anEternity = -exact / 2
 
 // begin makes used the only level, as of at: of what was charged before, only the caller
 // knows how much stood then.
-func (v *levels) begin(at, used int64) { *v = levels{n: 1, pair: [maxLevels]Entry{{at, used}}} }
+func (v *levels) begin(at int64, used units) {
+	*v = levels{n: 1, pair: [maxLevels]low{{at, used}}}
+}
 
 // charged records a charge at at, which has brought what is in use from before to after.
 // Charges of one instant are as one.
-func (v *levels) charged(at, before, after int64) {
+func (v *levels) charged(at int64, before, after units) {
 	v.sink(before)
-	if v.n > 0 && v.pair[v.n-1].At >= at {
-		v.pair[v.n-1].Units = after
+	if v.n > 0 && v.pair[v.n-1].at >= at {
+		v.pair[v.n-1].used = after
 		return
 	}
 	if v.n == maxLevels && !v.merge(after) {
 		return
 	}
-	v.pair[v.n] = Entry{at, after}
+	v.pair[v.n] = low{at, after}
 	v.n++
 }
 
 // sink lowers every level to at most used.
-func (v *levels) sink(used int64) {
-	for v.n > 0 && v.pair[v.n-1].Units > used {
-		v.pair[v.n-1].Units = used
-		if v.n == 1 || v.pair[v.n-2].Units < used {
+func (v *levels) sink(used units) {
+	for v.n > 0 && used.less(v.pair[v.n-1].used) {
+		v.pair[v.n-1].used = used
+		if v.n == 1 || v.pair[v.n-2].used.less(used) {
 			return
 		}
 		v.n--
@@ -56,10 +62,10 @@ func (v *levels) sink(used int64) {
 
 // merge makes room for one more level, next, unless that is the one that differs least
 // from the level before it.
-func (v *levels) merge(next int64) bool {
-	drop, least := v.n, next-v.pair[v.n-1].Units
+func (v *levels) merge(next units) bool {
+	drop, least := v.n, next.minus(v.pair[v.n-1].used)
 	for i := v.n - 1; i > 0; i-- {
-		if gap := v.pair[i].Units - v.pair[i-1].Units; gap < least {
+		if gap := v.pair[i].used.minus(v.pair[i-1].used); gap.less(least) {
 			drop, least = i, gap
 		}
 	}
@@ -73,20 +79,20 @@ func (v *levels) merge(next int64) bool {
 
 // refund records that back has been given back for a charge at at: what was in use since
 // then is less by that, and what was in use before is as it was.
-func (v *levels) refund(at, back int64) {
+func (v *levels) refund(at int64, back units) {
 	was, first := *v, 0
-	for first+1 < was.n && was.pair[first+1].At <= at {
+	for first+1 < was.n && was.pair[first+1].at <= at {
 		first++
 	}
 	for i := first; i < was.n; i++ {
-		was.pair[i].Units = max(was.pair[i].Units-back, 0)
+		was.pair[i].used = greater(was.pair[i].used.minus(back), units{})
 	}
 	v.n = 0
 	for i, e := range was.pair[:was.n] {
 		if i < first {
-			e.Units = min(e.Units, was.pair[first].Units)
+			e.used = lesser(e.used, was.pair[first].used)
 		}
-		if v.n == 0 || v.pair[v.n-1].Units < e.Units {
+		if v.n == 0 || v.pair[v.n-1].used.less(e.used) {
 			v.pair[v.n] = e
 			v.n++
 		}
@@ -95,13 +101,13 @@ func (v *levels) refund(at, back int64) {
 
 // since returns the lowest use since a charge at at, as far as it is known: if whole is
 // false, since the instant from.
-func (v *levels) since(at int64) (used, from int64, whole bool) {
-	used, from = v.pair[0].Units, v.pair[0].At
+func (v *levels) since(at int64) (used units, from int64, whole bool) {
+	used, from = v.pair[0].used, v.pair[0].at
 	for _, e := range v.pair[:v.n] {
-		if e.At > at {
+		if e.at > at {
 			break
 		}
-		used, whole = e.Units, true
+		used, whole = e.used, true
 	}
 	return used, from, whole
 }

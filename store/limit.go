@@ -36,7 +36,8 @@ type Spec struct {
 	// Units for LeakyBucket and none for TokenBucket; no other algorithm has one.
 	Queue int64
 	// Debt lets a charge on a TokenBucket pass as soon as earlier charges are paid for;
-	// the part of its own cost that isn't covered is paid by the next charge.
+	// the part of its own cost that isn't covered is paid by the next charge. A cost above
+	// Burst and Queue, and above what the rate gives in a year, never passes.
 	Debt bool
 	// WarmUp is the time a WarmUp limit takes from cold to the full rate: a multiple of
 	// a microsecond, at most two years. WarmUp requires it.
@@ -56,6 +57,7 @@ type Limit struct {
 	hash uint64 // of name and algorithm
 
 	numbers  Numbers
+	version  uint16  // bucket rates: see Receipt.Version
 	scale    Scale   // rates and SlidingWindow: the unit of instants
 	token    int64   // rates: units of one token; SlidingWindow: of one bucket
 	tokens   divisor // buckets: units in tokens

@@ -3,6 +3,7 @@ package store_test
 import (
 	"math"
 	"math/big"
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint/store"
@@ -22,6 +23,16 @@ type bucketModel struct {
 	tokens *big.Rat
 	last   int64
 	floor  *big.Rat // no refund of others brings full() below, if not nil
+
+	// From the first refund until the latest mark that a ticket may have has passed: since
+	// when how little has been in use, in microseconds.
+	lows []low
+	high *big.Rat
+}
+
+type low struct {
+	at   int64
+	used *big.Rat
 }
 
 // yearsWorth bounds what can be prepaid at once.
@@ -58,6 +69,9 @@ func (m *bucketModel) flow(now store.Now) {
 	at := max(floorTo(now.Steady, m.tick), m.last)
 	if m.floor != nil && m.floor.Cmp(rat(at)) <= 0 {
 		m.floor = nil
+	}
+	if m.high != nil && m.high.Cmp(rat(now.Steady)) <= 0 {
+		m.high, m.lows = nil, nil
 	}
 	if m.tokens.Cmp(rat(m.capacity)) >= 0 { // full: nothing flows, and nothing remembers when
 		m.last = at
@@ -109,15 +123,83 @@ func (m *bucketModel) look(now store.Now, cost int64, maxWait time.Duration) ver
 
 func (m *bucketModel) charge(now store.Now, cost int64, _ time.Duration) ticket {
 	m.flow(now)
+	before := m.used()
 	m.tokens = minus(m.tokens, rat(cost))
-	turn := rat(m.last)
-	if cost > m.capacity && !m.debt {
-		turn = minus(m.full(), over(rat(m.capacity), m.rate))
-		if m.wide { // told to the tick
-			turn = rat(ceil(turn))
+	m.lowered(now, before)
+	return ticket{cost: cost, at: now.Steady, mark: m.full()}
+}
+
+// used is how long it takes until the bucket is full.
+func (m *bucketModel) used() *big.Rat { return minus(m.full(), rat(m.last)) }
+
+// lowered notes how little has been in use when a charge is made.
+func (m *bucketModel) lowered(now store.Now, before *big.Rat) {
+	if m.lows == nil {
+		return
+	}
+	m.sunk(before)
+	if n := len(m.lows); m.lows[n-1].at >= now.Steady {
+		m.lows[n-1].used = m.used()
+		return
+	}
+	m.lows = append(m.lows, low{now.Steady, m.used()})
+	if len(m.lows) > 8 { // the two that differ least become one
+		drop := 8
+		for i := 7; i > 0; i-- {
+			if minus(m.lows[i].used, m.lows[i-1].used).Cmp(minus(m.lows[drop].used, m.lows[drop-1].used)) < 0 {
+				drop = i
+			}
+		}
+		m.lows = append(m.lows[:drop:drop], m.lows[drop+1:]...)
+	}
+}
+
+func (m *bucketModel) sunk(used *big.Rat) {
+	for i := range m.lows {
+		m.lows[i].used = least(m.lows[i].used, used)
+	}
+	m.lows = slices.CompactFunc(m.lows, func(a, b low) bool { return a.used.Cmp(b.used) == 0 })
+}
+
+// stood is how much of a charge has been in use at its lowest since it was made.
+func (m *bucketModel) stood(t ticket) *big.Rat {
+	if m.lows == nil {
+		return most(rat(0), minus(least(t.mark, m.full()), rat(m.last)))
+	}
+	from, used := m.lows[0].at, m.lows[0].used
+	for _, l := range m.lows {
+		if l.at <= t.at {
+			from, used = t.at, l.used
 		}
 	}
-	return ticket{cost: cost, turn: turn, mark: m.full()}
+	return least(used, most(rat(0), minus(t.mark, rat(floorTo(from, m.tick)))))
+}
+
+// gave notes a refund, by which the bucket is full earlier.
+func (m *bucketModel) gave(now store.Now, t ticket, high, back *big.Rat) {
+	if m.high == nil || m.high.Cmp(high) < 0 {
+		m.high = rat(ceil(high))
+	}
+	if back.Sign() == 0 {
+		return
+	}
+	if m.lows == nil {
+		m.lows = []low{{now.Steady, minus(high, rat(m.last))}}
+	}
+	first := 0
+	for i, l := range m.lows {
+		if l.at <= t.at {
+			first = i
+		}
+	}
+	for i := len(m.lows) - 1; i >= 0; i-- {
+		if i >= first {
+			m.lows[i].used = most(rat(0), minus(m.lows[i].used, back))
+		} else {
+			m.lows[i].used = least(m.lows[i].used, m.lows[first].used)
+		}
+	}
+	m.sunk(m.lows[len(m.lows)-1].used)
 }
 
 // raise moves the floor up to mark.
@@ -134,8 +216,11 @@ func (m *bucketModel) full() *big.Rat {
 
 func (m *bucketModel) settle(now store.Now, t ticket, cost int64) ticket {
 	m.flow(now)
-	if cost >= t.cost {
-		mark := least(t.mark, m.full())
+	if cost == t.cost {
+		return t
+	}
+	if cost > t.cost {
+		mark, before := least(t.mark, m.full()), m.used()
 		own := m.floor != nil && m.floor.Cmp(mark) == 0 && m.full().Cmp(mark) == 0
 		// The last token that is owed is the one with which it is a year's worth
 		// beyond the capacity, whatever is said to have been used.
@@ -143,14 +228,21 @@ func (m *bucketModel) settle(now store.Now, t ticket, cost int64) ticket {
 		for limit := times(m.rate, rat(-365*24*3600*1_000_000)); owed < cost-t.cost && m.tokens.Cmp(limit) > 0; owed++ {
 			m.tokens = minus(m.tokens, rat(1))
 		}
-		if own {
-			m.floor = m.full()
+		if owed == 0 {
+			return t
 		}
-		return ticket{cost: t.cost + owed, turn: t.turn}
+		m.lowered(now, before)
+		mark = plus(most(mark, rat(m.last)), over(rat(owed), m.rate))
+		if own {
+			m.floor = mark
+		}
+		return ticket{cost: t.cost + owed, at: now.Steady, mark: mark, raised: t.raised || t.cost <= m.capacity}
 	}
 	// What has flowed in since is not given back a second time.
+	m.sunk(m.used())
+	stood := times(m.stood(t), m.rate)
 	mark := least(t.mark, m.full()) // refunds to others have moved it up
-	back := least(rat(t.cost-cost), times(minus(mark, rat(m.last)), m.rate))
+	back := least(rat(t.cost-cost), stood)
 	behind := times(minus(m.full(), mark), m.rate)
 	room := over(rat(m.capacity), m.rate)
 	waiting := m.tokens.Sign() < 0
@@ -161,9 +253,9 @@ func (m *bucketModel) settle(now store.Now, t ticket, cost int64) ticket {
 			back = rat(0) // nor does anybody go before them
 		}
 	}
-	if m.queue > 0 && !m.debt && t.cost > m.capacity {
+	if m.queue > 0 && !m.debt && t.cost > m.capacity && !t.raised {
 		// All of what is left runs at once, when the last of it was to.
-		turn := t.turn
+		turn := minus(t.mark, room)
 		if behind.Sign() > 0 && turn.Cmp(rat(m.last)) > 0 {
 			back = rat(0)
 		} else if cost > 0 {
@@ -175,7 +267,7 @@ func (m *bucketModel) settle(now store.Now, t ticket, cost int64) ticket {
 		back = least(back, times(minus(m.full(), m.floor), m.rate))
 	}
 	back = most(back, rat(0))
-	full := m.full()
+	full, floored := m.full(), m.floor
 	m.tokens = least(plus(m.tokens, back), rat(m.capacity))
 	mark = minus(mark, over(back, m.rate))
 	if own {
@@ -187,7 +279,20 @@ func (m *bucketModel) settle(now store.Now, t ticket, cost int64) ticket {
 	if waiting && behind.Sign() > 0 && back.Sign() > 0 {
 		m.raise(plus(minus(full, room), over(behind, m.rate)))
 	}
-	return ticket{cost: cost, turn: t.turn, mark: mark}
+	same := m.floor == nil && floored == nil || m.floor != nil && floored != nil && m.floor.Cmp(floored) == 0
+	if same && t.mark.Cmp(full) == 0 && m.lows == nil && m.high == nil && !t.raised {
+		// The last charge: no receipt knows of it.
+	} else if back.Sign() > 0 || m.floor != nil && (floored == nil || m.floor.Cmp(floored) != 0) {
+		m.gave(now, t, full, over(back, m.rate))
+	}
+	told := t.mark
+	if back.Sign() > 0 {
+		told = minus(t.mark, over(back, m.rate))
+		if back.Cmp(stood) >= 0 {
+			told = least(told, minus(t.mark, over(rat(t.cost-cost), m.rate)))
+		}
+	}
+	return ticket{cost: cost, at: t.at, mark: told, raised: t.raised}
 }
 
 func (m *bucketModel) left(now store.Now) (int64, time.Duration) {

@@ -55,11 +55,11 @@ type verdict struct {
 
 // ticket is what a model remembers of a charge, for settling it.
 type ticket struct {
-	cost  int64
-	at    int64    // where it landed: an instant, a window, a bucket
-	mark  *big.Rat // buckets: when the charge alone would be worked off
-	turn  *big.Rat // buckets with a queue: when all of it runs
-	lease store.LeaseID
+	cost   int64
+	at     int64    // where it landed: an instant, a window, a bucket
+	mark   *big.Rat // buckets: when the charge alone would be worked off
+	raised bool     // its cost has been raised from what passes at once
+	lease  store.LeaseID
 }
 
 // model is one limit applied to one key.

@@ -386,6 +386,12 @@ func TestChangedNumbersKeepWhatWasConsumed(t *testing.T) {
 		if again != after {
 			return fmt.Errorf("now %v: %s, then %s", next, show(after), show(again))
 		}
+		if isRate := a == store.TokenBucket || a == store.LeakyBucket; isRate {
+			// A look writes nothing, so it is the other version that goes on; a charge does.
+			if after = changed.take(1, 0); !after.OK {
+				return nil
+			}
+		}
 		if after.ResetAfter < 10*365*24*time.Hour {
 			changed.sleep(after.ResetAfter)
 			fresh := (&meter{limit: next.limit, now: changed.now}).take(0, 0)
@@ -462,7 +468,7 @@ func TestVersionsTakeTurns(t *testing.T) {
 			rate, slowest = most(rate, over(rat(1), token(spec))), most(slowest, token(spec))
 		}
 		if len(limits) < 2 || times(slowest, rat(burst)).Cmp(rat(years/2)) > 0 {
-			continue // see TestALoweredLimitKeepsAYearsWorth
+			continue
 		}
 		span := ceil(times(slowest, rat(5)))
 		units := int64(0)
@@ -490,7 +496,7 @@ func TestVersionsTakeTurns(t *testing.T) {
 			store.Decide(store.Now{Steady: now}, charges, states, results)
 			state = states[0]
 			passed += results[0].Receipt.Cost
-			forgotten = now + l.Lifetime(&state, &results[0]).Microseconds()
+			forgotten = now + l.Lifetime(store.Now{Steady: now}, &state, &results[0]).Microseconds()
 			allowed := burst + ceil(times(rate, rat(now-start)))
 			if any {
 				allowed += ceil(times(rate, rat(tick)))
@@ -552,10 +558,9 @@ func TestVersionsTakeTurnsWithinATick(t *testing.T) {
 	}
 }
 
-// What doesn't fit into a lowered limit is kept for as long as time takes it back at the
-// lowered rate, at most a year: of 1000 units at one a day, 366. The larger one finds the
-// others again each time that the smaller one has looked.
-func TestALoweredLimitKeepsAYearsWorth(t *testing.T) {
+// What doesn't fit into a lowered limit is kept: the larger one finds it again each time
+// that the smaller one has looked.
+func TestALoweredLimitKeepsWhatDoesNotFit(t *testing.T) {
 	spec := func(a store.Algorithm, n int64, d time.Duration) store.Spec {
 		return store.Spec{Algorithm: a, Units: n, Period: d, Burst: n}
 	}
@@ -565,7 +570,7 @@ func TestALoweredLimitKeepsAYearsWorth(t *testing.T) {
 		found     int64
 	}{
 		{store.TokenBucket, 3, 0},
-		{store.TokenBucket, 1, 1000 - 366},
+		{store.TokenBucket, 1, 0},
 		{store.IntervalBucket, 1, 0}, // it counts units, not time
 	} {
 		m := newMeter(t, spec(tt.algorithm, 1000, time.Second))

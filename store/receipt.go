@@ -34,3 +34,7 @@ func (l *Limit) Without(r Receipt, tokens int64) Receipt {
 	r.Cost -= tokens
 	return r
 }
+
+// Made reports whether this version of a TokenBucket or LeakyBucket has made the charge,
+// so that its Mark says what stood then.
+func (l *Limit) Made(r Receipt) bool { return r.Version&^raised == l.version }

@@ -180,6 +180,10 @@ type Receipt struct {
 	Lease LeaseID
 	// Path says which store issued the receipt. Stores made of other stores use it.
 	Path uint8
+	// Version tells apart the versions of a TokenBucket or LeakyBucket: what is given back
+	// for a charge depends on the numbers that it was made under. Its lowest bit says
+	// that settling has raised the cost.
+	Version uint16
 	// Low is the rest of a Mark that needs more than one word: see Scale.Join.
 	Low uint32
 }

@@ -14,20 +14,18 @@ import (
 // capacity at once, and further by the queue or the maximum wait if the charge waits
 // for the difference. For most states that is all, and the other words are 0.
 //
-// State.B is how far the tat was ahead of the capacity when it was last written:
-// reserved turns and debts. A tat further ahead than capacity + B wasn't written under
-// these numbers (the limit was lowered, or the server's clock was set back) and is
-// clamped, or a key would be refused for as long as the difference. State.D is what has
-// been clamped (see changeBucket). State.C is the capacity that B and D go with.
-// State.E is a tat in the future below which no refund may go (see refundBucket); it is
-// 0 once it has passed.
+// If the tat is ahead of the capacity, by turns reserved and debts, State.B is by how
+// much it was when it was last written, and State.C the capacity in tokens. A tat further
+// ahead was written before the clock was set back, and is clamped, or a key would be
+// refused for as long as the difference.
+//
+// What only some states need is in the Log, and State.C is then the capacity too: the
+// views of two versions of a limit (views.go), and what bounds refunds (levels.go).
 //
 // The rules are written in units of 128 bits, which hold any rate. For scales that
-// aren't wide the step is written a second time in one word (stepBucket), since it is
-// most of what most programs decide. With a wide scale, A is as Scale.Join makes it,
-// with State.Low; B, D and E are in ticks, rounded up, and C in tokens. What the
-// rounding has added to D and E, if anything, is in State.Log: one entry, with D's part
-// in At and E's in Units.
+// aren't wide the step of a state without a Log is written a second time in one word
+// (stepBucket), since it is most of what most programs decide. With a wide scale, A is as
+// Scale.Join makes it, with State.Low, and B is in ticks, rounded up.
 
 // workOutBucket computes the numbers of both. A LeakyBucket is a TokenBucket that
 // passes at once its Burst and the charge whose turn it is, and queues by default.
@@ -38,17 +36,18 @@ func (l *Limit) workOutBucket(bad wrong) {
 		l.burst++
 	}
 	l.room = l.burst + queue
-	room := l.room
+	room, years := l.room, 100
 	if s.Debt {
-		room *= 2 // a full bucket owed, and a charge as large on top of it
+		room, years = 2*room, 50 // a full bucket owed, and a charge as large on top of it
 	}
 	if float64(room)*float64(l.period)/float64(s.Units) > far/2 {
-		bad("Units", fmt.Sprintf("burst %d and queue %d take more than 100 years at %d per %v", l.burst, queue, s.Units, s.Period),
+		bad("Units", fmt.Sprintf("burst %d and queue %d take more than %d years at %d per %v", l.burst, queue, years, s.Units, s.Period),
 			"write a smaller burst, a smaller queue or more units")
 		return
 	}
 	l.scale, l.token = fit(l.period, s.Units, room, nil)
 	l.numbers, l.tokens = Numbers{Token: l.token, Unit: l.scale.Code()}, divisorOf(l.token)
+	l.version = l.numbers.version(l.burst)
 	l.most = l.scale.within(longest)
 	l.full = product(l.burst, l.token)
 	if l.capacity, l.queue = l.burst, queue; !l.scale.Wide {
@@ -69,11 +68,11 @@ func (l *Limit) affordable() int64 {
 // owed returns how many tokens of a debt are added to a limit that is taken until the
 // instant until. The token that reaches top is the last. Tokens are whole, so refunding
 // them leaves no trace. A queue may be longer than a debt can get.
-func (l *Limit) owed(debt int64, until, top units) int64 {
+func owed(debt int64, until, top units, token int64) int64 {
 	if !until.less(top) {
 		return 0
 	}
-	return min(debt, top.minus(until).upOver(l.token))
+	return min(debt, top.minus(until).upOver(token))
 }
 
 // worth returns the units of so many tokens, at most most: a refund never looks at more
@@ -118,27 +117,26 @@ func oneSecond(units int64, period time.Duration) int64 {
 }
 
 func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
-	if l.scale.Wide {
-		l.stepUnits(now, c, s, r)
+	at := l.scale.at(now.Steady)
+	if l.scale.Wide || s.Live && (s.Numbers != l.numbers || s.A > at+l.capacity+s.B || s.B != 0 && s.C != l.burst || s.Log != nil) {
+		l.stepViews(now, c, s, r)
 		return
 	}
-	at := l.scale.at(now.Steady)
 	tat := at
 	if s.Live {
-		if s.Numbers != l.numbers || s.A > at+l.capacity || s.B|s.D != 0 {
-			l.rebaseBucket(now, s)
-		}
 		tat = max(tat, s.A)
 	}
 	after, _ := l.StepInstant(now.Steady, tat, c, r)
 	if after == tat {
 		return
 	}
-	// Written field by field: writing the whole State, with the Log that a bucket never
-	// has here, would be most of the cost of a decision.
+	// Written field by field: writing the whole State, with the Log that a bucket rarely
+	// has, would be most of the cost of a decision.
 	s.Live, s.Numbers, s.A = true, l.numbers, after
-	if ahead := after - at - l.capacity; ahead > 0 || s.B|s.C|s.E != 0 {
-		l.mark(s, at, ahead)
+	if ahead := after - at - l.capacity; ahead > 0 {
+		s.B, s.C = ahead, l.burst
+	} else if s.B != 0 {
+		s.B, s.C = 0, 0
 	}
 }
 
@@ -184,162 +182,13 @@ func (l *Limit) StepInstant(now, a int64, c *Charge, r *Result) (next int64, ok 
 		}
 		tat += inc
 		next = tat
-		r.Receipt.Instant, r.Receipt.Mark, r.Receipt.Cost = at, tat, c.Cost
-		if own > l.capacity { // see refundBucket
-			r.Receipt.Instant = tat - l.capacity
-		}
+		r.Receipt.Instant, r.Receipt.Mark, r.Receipt.Cost, r.Receipt.Version = now, tat, c.Cost, l.version
 	}
 	if room := at + l.capacity + l.queue - tat; room > 0 {
 		r.Remaining = l.tokens.of(room)
 	}
 	r.ResetAfter = l.scale.waitOne(tat - at)
 	return next, max(a, next) <= at+l.capacity && !l.scale.Wide
-}
-
-// stepUnits is stepBucket in units of 128 bits. Wide scales need it; for all others a
-// test holds the two to the same answers.
-func (l *Limit) stepUnits(now *Now, c *Charge, s *State, r *Result) {
-	if s.Live {
-		l.rebaseBucket(now, s)
-	}
-	used, own := l.used(now, s), product(c.Cost, l.token)
-	after := used.plus(own)
-	if l.spec.Debt {
-		own = units{}
-	}
-	queue := product(l.room-l.burst, l.token)
-	short, allowed := used.plus(own).minus(l.full), queue
-	if c.MaxWait > 0 {
-		within := l.scale.length(l.maxWait(c) / l.scale.tick())
-		if queue == (units{}) || within.less(allowed) {
-			allowed = within
-		}
-	}
-	*r = Result{OK: true}
-	switch {
-	case c.Cost == 0:
-	case c.Cost > l.largest, allowed.less(short) && allowed.less(own.minus(l.full)):
-		r.OK, r.RetryAfter = false, Never
-	case allowed.less(short):
-		r.OK, r.RetryAfter = false, l.scale.wait(short.minus(allowed))
-	default:
-		r.Delay = l.scale.wait(short)
-		used = after
-		l.put(now, s, used)
-		at := l.scale.instant(now.Steady)
-		if l.full.less(own) { // see refundBucket
-			at = at.plus(used).minus(l.full)
-		}
-		r.Receipt = Receipt{Instant: l.told(at), Mark: s.A, Low: s.Low, Cost: c.Cost}
-	}
-	left, _ := l.full.plus(queue).minus(used).over(l.token)
-	r.Remaining = max(0, left.int())
-	r.ResetAfter = l.scale.wait(used)
-}
-
-func (l *Limit) amendBucket(now *Now, c *Charge, s *State) Receipt {
-	at := l.scale.instant(now.Steady)
-	tat, made := at.plus(l.used(now, s)), l.scale.read(c.Receipt.Mark, c.Receipt.Low)
-	var b bucket
-	if s.Live {
-		b = bucketOf(s)
-	}
-	mark, cost := lesser(made, tat), c.Cost
-	switch diff := c.Cost - c.Receipt.Cost; {
-	case diff > 0:
-		// The mark moves by the debt, not to the end of the queue: what time has given
-		// back of the charge must not become reserved again.
-		debt := l.owed(diff, tat, at.plus(l.full).plus(l.most))
-		own := b.floor != (units{}) && b.floor == mark && mark == tat // see refundBucket
-		mark = greater(mark, at).plus(product(debt, l.token))
-		tat = tat.plus(product(debt, l.token))
-		if own {
-			b.floor = mark
-		}
-		cost -= diff - debt
-	case diff < 0:
-		back := l.refundBucket(at, tat, mark, c, &b)
-		tat = tat.minus(back)
-		mark = mark.minus(back)
-		if back.positive() && !at.less(mark) { // nothing of the charge stands any more: see Standing
-			mark = lesser(mark, made.minus(l.worth(-diff, l.endless())))
-		}
-	}
-	if s.Live || at.less(tat) {
-		l.keep(s, b.hidden, b.floor)
-		l.put(now, s, tat.minus(at))
-	}
-	r := Receipt{Instant: c.Receipt.Instant, Cost: cost}
-	r.Mark, r.Low = l.scale.write(mark)
-	return r
-}
-
-// refundBucket returns how much of a refund is given back, and records in the floor
-// what must not be.
-//
-// Whoever has been told a turn keeps that turn alone. If the turn is at t, the tat has
-// to be t plus the cost of that charge and of all after it, or a newcomer would run
-// beside them. Without refunds this holds by itself: the turn of a charge that waits is
-// its own tat less the capacity. A refund moves the tat back and leaves the turns where
-// they are. The floor protects them, also when the tat no longer shows that anybody
-// waits.
-func (l *Limit) refundBucket(at, tat, mark units, c *Charge, b *bucket) units {
-	zero, stands := units{}, greater(mark.minus(at), units{})
-	behind, waiting := tat.minus(mark), at.plus(l.full).less(tat)
-	if l.spec.Debt && behind.positive() {
-		// With debt, charges wait only for what is before them. If there were any room,
-		// however small, a charge that comes now would go before those that wait.
-		behind = l.endless()
-	}
-	back := refunded(l.worth(c.Receipt.Cost-c.Cost, stands), stands, behind, l.full, waiting)
-	if l.queue > 0 && !l.spec.Debt && c.Receipt.Cost > l.burst {
-		// A charge larger than what passes at once goes when the last part of it may;
-		// what a refund leaves of it also goes then, not earlier as a smaller charge
-		// would. The receipt of such a charge says when that is. For a charge that has
-		// become so large only by debt, it is when the charge was made.
-		turn := l.turnOf(c.Receipt)
-		switch {
-		case behind.positive() && at.less(turn):
-			back = zero
-		case c.Cost > 0:
-			back = greater(lesser(back, mark.minus(turn).minus(l.worth(c.Cost, l.full))), zero)
-		}
-	}
-	switch own := b.floor == mark && behind == zero; {
-	case b.floor == zero:
-	case own: // nobody else's turn comes after it
-		b.floor = mark.minus(back)
-	default:
-		back = greater(lesser(back, tat.minus(b.floor)), zero)
-	}
-	floor := mark.minus(back) // the charge itself may be waiting
-	if c.Cost == 0 {
-		floor = at
-	}
-	if behind.positive() && back.positive() {
-		floor = greater(floor, tat.minus(l.full).plus(behind))
-	}
-	if waiting && at.less(floor) && (b.floor == zero || b.floor.less(floor)) {
-		b.floor = floor
-	}
-	return back
-}
-
-// told returns an instant or length of time as a receipt holds it: for a wide scale in
-// ticks, rounded up.
-func (l *Limit) told(u units) int64 {
-	if l.scale.Wide {
-		return u.upOver(l.scale.PerTick)
-	}
-	return u.int()
-}
-
-// turnOf returns what told has put into a receipt.
-func (l *Limit) turnOf(r Receipt) units {
-	if l.scale.Wide {
-		return l.scale.length(r.Instant)
-	}
-	return whole(r.Instant)
 }
 
 // divisor divides by the same number many times. A multiplication and a correction take
@@ -358,8 +207,6 @@ func (d divisor) of(n int64) int64 {
 	}
 	return int64(quotient)
 }
-
-func (l *Limit) hiddenInBucket(s *State) time.Duration { return l.scale.wait(bucketOf(s).hidden) }
 
 // moreInBucket: the bucket is full at ResetAfter. The tokens that come after the next
 // one, rounded down, come before that. A period longer than a Duration holds belongs to

@@ -228,6 +228,23 @@ func (l *Limit) moreWarmUp(r *Result) time.Duration {
 	}
 }
 
+// told returns a length of time as a receipt holds it: for a wide scale in ticks, rounded
+// up.
+func (l *Limit) told(u units) int64 {
+	if l.scale.Wide {
+		return u.upOver(l.scale.PerTick)
+	}
+	return u.int()
+}
+
+// turnOf returns what told has put into a receipt.
+func (l *Limit) turnOf(r Receipt) units {
+	if l.scale.Wide {
+		return l.scale.length(r.Instant)
+	}
+	return whole(r.Instant)
+}
+
 func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 	at := l.scale.instant(now.Steady)
 	receipt := Receipt{Instant: -1, Mark: c.Receipt.Mark, Low: c.Receipt.Low, Cost: c.Cost}
@@ -245,7 +262,7 @@ func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 	mark := made
 	switch {
 	case diff > 0:
-		debt := l.owed(diff, next, at.plus(l.most))
+		debt := owed(diff, next, at.plus(l.most), l.token)
 		mark = greater(lesser(mark, next), at).plus(product(debt, l.token))
 		receipt.Cost -= diff - debt
 		next = next.plus(product(debt, l.token))

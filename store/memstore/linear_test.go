@@ -137,7 +137,7 @@ func (q sequential) over(p place, at int64) bool {
 	}
 	var r store.Result
 	p.limit.Step(&store.Now{Steady: at}, &store.Charge{Limit: p.limit}, &s, &r)
-	return p.limit.Algorithm() != store.Concurrency && p.limit.Lifetime(&s, &r) <= 0
+	return p.limit.Algorithm() != store.Concurrency && p.limit.Lifetime(store.Now{Steady: at}, &s, &r) <= 0
 }
 
 func overflowed(r *store.Receipt) bool { return r.Lease[len(r.Lease)-1] == 1 }

@@ -286,7 +286,7 @@ func outlook(l *store.Limit, st *store.State, r *store.Result, now int64) (until
 	case l.Algorithm() == store.Concurrency:
 		return never, true
 	}
-	lifetime := l.Lifetime(st, r)
+	lifetime := l.Lifetime(store.Now{Steady: now}, st, r)
 	until = now + lifetime.Microseconds()
 	if l.FollowsCalendar() {
 		// The lifetime is by the wall clock, which may be set back a little.

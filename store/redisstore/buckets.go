@@ -29,7 +29,11 @@ func bucket(r *record) []any {
 func bucketLimit(r *record) (limit, words string) {
 	t := &r.terms
 	words = fmt.Sprintf(":%d:%d", t.Token, t.Numbers.Unit)
-	return fmt.Sprintf("%d,%d,%d,%d,%s,%d,%d,%d", t.Queue, t.Largest, boolean(r.spec.Debt), t.Longest, words, t.Scale.PerTick, tick(t.Scale), t.Capacity), words
+	burst, queue := t.Capacity, t.Queue
+	if !t.Scale.Wide {
+		burst, queue = burst/t.Token, queue/t.Token
+	}
+	return fmt.Sprintf("%d,%d,%d,%d,%s,%d,%d,%d,%d,%d", t.Queue, t.Largest, boolean(r.spec.Debt), t.Longest, words, t.Scale.PerTick, tick(t.Scale), t.Capacity, burst, queue), words
 }
 
 func varyBucket(r *record, args []any, c *store.Charge, _ *told) {
@@ -61,7 +65,39 @@ func bucketState(found string, s *store.State) bool {
 	return s.Numbers.Token > 0
 }
 
-var bucketWords = wideWords("Atu.BCDE", "Atu.fBCDEde")
+// bucketWords decodes A:token:unit, of a wide scale what is beyond A, and then B:C, or 0:C
+// and the Log.
+func bucketWords(found string, s *store.State) bool {
+	w := make([]int64, 0, 16)
+	for word := range strings.SplitSeq(found, ":") {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return false
+		}
+		w = append(w, n)
+	}
+	if len(w) < 3 || w[1] <= 0 || w[2] < 8 {
+		return false
+	}
+	s.A, s.Numbers = w[0], store.Numbers{Token: w[1], Unit: w[2]}
+	w = w[3:]
+	if scale := store.ScaleOf(s.Numbers.Unit); scale.Wide && len(w) > 0 {
+		s.A, s.Low = scale.Join(s.A, w[0])
+		w = w[1:]
+	} else if scale.Wide {
+		s.A, s.Low = scale.Join(s.A, 0)
+	}
+	if len(w)%2 == 1 {
+		return false
+	}
+	if len(w) > 0 {
+		s.B, s.C = w[0], w[1]
+	}
+	for i := 2; i < len(w); i += 2 {
+		s.Log = append(s.Log, store.Entry{At: w[i], Units: w[i+1]})
+	}
+	return true
+}
 
 func bucketInUnits(r *record) []any {
 	limit, _ := bucketLimit(r)

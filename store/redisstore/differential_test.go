@@ -703,7 +703,7 @@ func (w *twins) lives(key, raw string, limits []*store.Limit) error {
 	charges := []store.Charge{{Limit: l}}
 	states, results := []store.State{*w.state(key)}, make([]store.Result, 1)
 	store.Decide(store.Now{Steady: w.now, Wall: w.now}, charges, states, results)
-	left := l.Lifetime(&states[0], &results[0]).Microseconds()
+	left := l.Lifetime(store.Now{Steady: w.now, Wall: w.now}, &states[0], &results[0]).Microseconds()
 	if until-w.now > 100*365*24*3600*1_000_000 {
 		return nil // nothing is looked for beyond 200 years
 	}
@@ -731,7 +731,7 @@ func (w *twins) presentAt(at int64, s store.State, l *store.Limit) string {
 	states, results := []store.State{s}, make([]store.Result, 1)
 	store.Decide(store.Now{Steady: at, Wall: at}, charges, states, results)
 	s = states[0]
-	if l.Lifetime(&s, &results[0]) == 0 || !s.Live {
+	if l.Lifetime(store.Now{Steady: at, Wall: at}, &s, &results[0]) == 0 || !s.Live {
 		return "none"
 	}
 	rest := s.Rest

@@ -168,25 +168,25 @@ type settlement struct {
 	unlessReset bool
 }
 
-// chargedAt returns the server's instant of a charge on a rate, in microseconds, or up
-// to a tick before it.
-func chargedAt(c *store.Charge) int64 {
-	s := c.Limit.Terms().Scale
-	if s.Wide {
-		return c.Receipt.Instant
-	}
-	return c.Receipt.Instant / s.PerTick * tick(s)
-}
+// chargedAt returns the server's instant of a charge on a rate, in microseconds.
+func chargedAt(c *store.Charge) int64 { return c.Receipt.Instant }
 
 // markOf returns the mark of a receipt as the scripts read it: two numbers for a wide
 // scale.
 func markOf(c *store.Charge) any {
+	if isBucket(c.Limit) && !c.Limit.Made(c.Receipt) {
+		return "-4503599627370496:0"
+	}
 	s := c.Limit.Terms().Scale
 	if !s.Wide || c.Limit.Algorithm() == store.SlidingWindow {
 		return text(c.Receipt.Mark)
 	}
 	ticks, beyond := s.Split(c.Receipt.Mark, c.Receipt.Low)
 	return strconv.FormatInt(ticks, 10) + ":" + strconv.FormatInt(beyond, 10)
+}
+
+func isBucket(l *store.Limit) bool {
+	return l.Algorithm() == store.TokenBucket || l.Algorithm() == store.LeakyBucket
 }
 
 // settleArgs returns the script that settles, its keys and its arguments.
@@ -209,7 +209,11 @@ func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, ar
 		q.number(c.Receipt.Cost)
 		q.number(c.Receipt.Instant)
 		q.add(markOf(c))
-		q.add(c.Receipt.Lease[:])
+		if isBucket(c.Limit) {
+			q.number(int64(c.Receipt.Version & 1))
+		} else {
+			q.add(c.Receipt.Lease[:])
+		}
 		if s.unlessReset {
 			keys = append(keys, resetKey(s.key))
 			q.add(strconv.Itoa(len(keys)) + "," + strconv.FormatInt(chargedAt(c), 10))

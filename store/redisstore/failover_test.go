@@ -151,6 +151,9 @@ func receiptsOfBoth(t *testing.T, s *failover.Store, sides [2]store.Store, g *ga
 				t.Fatal(err)
 			}
 			got := units - r[0].Remaining
+			if late := at.limit.Algorithm() == store.TokenBucket && got > want && got <= want+want/10+4; late {
+				break // what is known of the lows since a charge is bounded, and so is what it gets back
+			}
 			if got == want || at.limit.Algorithm() == store.Concurrency && at.side == 0 && got < want {
 				break // of slots, some releases were made that the caller was told were not
 			}

@@ -1,0 +1,185 @@
+package store_test
+
+import (
+	"fmt"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// A refund of an early charge spoils what the receipts of later ones say: of two halves of
+// a bucket, settled late, the second had been given back by time, and was given back again.
+func TestLateRefundGivesBackOnce(t *testing.T) {
+	for _, s := range []store.Spec{
+		{Algorithm: store.TokenBucket, Units: 1000, Period: time.Minute},
+		{Algorithm: store.TokenBucket, Units: 1000, Period: time.Minute, Debt: true, Burst: 1000},
+		{Algorithm: store.TokenBucket, Units: 1000, Period: time.Minute, Queue: 10},
+		{Algorithm: store.LeakyBucket, Units: 1000, Period: time.Minute, Burst: 999, Queue: 10},
+		{Algorithm: store.TokenBucket, Units: 1000, Period: 60_000_003 * time.Microsecond}, // wide
+	} {
+		m := newMeter(t, s)
+		first, second := m.must(500), m.must(500)
+		m.sleep(time.Second)
+		m.settle(first, 10)
+		m.sleep(30*time.Second + time.Millisecond)
+		m.must(1000)
+		m.settle(second, 10)
+		passed := int64(1000)
+		for passed < 3000 {
+			if r := m.take(1, 0); !r.OK || r.Delay > 0 {
+				break
+			}
+			passed++
+		}
+		if passed > 1001 { // with debt, the last one is paid for by the next
+			t.Errorf("%+v: %d pass at one instant", s, passed)
+		}
+	}
+}
+
+// A look by another version, at any numbers, changes nothing for the one that charges:
+// turns and debts stay.
+func TestLooksOfOtherVersionsChangeNothing(t *testing.T) {
+	for _, a := range []store.Algorithm{store.TokenBucket, store.LeakyBucket} {
+		spec := store.Spec{Algorithm: a, Units: 10, Period: time.Second, Queue: 500}
+		if a == store.TokenBucket {
+			spec.Burst = 1
+		}
+		for _, other := range []store.Spec{
+			{Algorithm: a, Units: 10, Period: time.Second, Burst: 1000},
+			{Algorithm: a, Units: 1, Period: time.Hour, Burst: 3},
+			{Algorithm: a, Units: 100_000, Period: 7 * time.Second, Burst: 5},
+		} {
+			m := newMeter(t, spec)
+			mine, looks := m.limit, newMeter(t, other).limit
+			passed := 0
+			for range 1000 {
+				m.limit = looks
+				m.take(0, time.Hour)
+				m.limit = mine
+				if m.take(1, time.Second).OK {
+					passed++
+				}
+			}
+			if passed != 11 {
+				t.Errorf("%v beside looks of %+v: %d turns in a second, want 11", a, other, passed)
+			}
+			m = newMeter(t, spec)
+			m.settle(m.must(1), 991)
+			owed := m.take(0, 0).ResetAfter
+			m.limit = looks
+			m.take(0, 0)
+			m.limit = mine
+			if got := m.take(0, 0).ResetAfter; got != owed || owed < 99*time.Second {
+				t.Errorf("%v: a debt of %v is %v after a look of %+v", a, owed, got, other)
+			}
+		}
+	}
+}
+
+// A version that finds more consumed than it has room for is refused for a token's time,
+// not for as long as the other version's traffic takes to flow off.
+func TestALoweredLimitPassesSoon(t *testing.T) {
+	m := newMeter(t, store.Spec{Algorithm: store.TokenBucket, Units: 1, Period: time.Hour, Burst: 100})
+	m.must(100)
+	m.limit = newMeter(t, store.Spec{Algorithm: store.TokenBucket, Units: 10, Period: time.Second}).limit
+	if r := m.take(1, 0); r.OK || r.RetryAfter != 100*time.Millisecond {
+		t.Fatalf("beside an exhausted version: %s", show(r))
+	}
+	m.sleep(100 * time.Millisecond)
+	m.must(1)
+}
+
+// versionsOf draws limits with very different numbers under one name.
+func versionsOf(d dice, n int) (limits []*store.Limit) {
+	for len(limits) < n {
+		s := store.Spec{Name: "limit", Algorithm: store.TokenBucket, Units: oneOf[int64](d, 1, 3, 10, 1000), Burst: oneOf[int64](d, 1, 2, 10, 300),
+			Period: oneOf(d, 100*time.Millisecond, time.Second, 7*time.Second, time.Minute, 10*time.Minute)}
+		if l, err := store.NewLimit(s); err == nil {
+			limits = append(limits, l)
+		}
+	}
+	return limits
+}
+
+// TestVersionsAdmitNoMoreThanTheLargest draws charges and looks of versions with very
+// different numbers, at irregular instants. In no span do they pass more than the largest
+// burst and the fastest rate, and one more burst for each return of a version that hadn't
+// charged for as long as it takes to fill.
+func TestVersionsAdmitNoMoreThanTheLargest(t *testing.T) {
+	t.Parallel()
+	passes := 0
+	for s := range traces(t, 1500) {
+		d := seed(s)
+		limits := versionsOf(d, int(2+d.roll(4)))
+		m := &meter{t: t, limit: limits[0]}
+		burst, rate := int64(0), new(big.Rat)
+		for _, l := range limits {
+			sp := l.Spec()
+			burst = max(burst, sp.Burst)
+			if r := big.NewRat(sp.Units, sp.Period.Microseconds()); r.Cmp(rate) > 0 {
+				rate = r
+			}
+		}
+		type pass struct{ at, cost, returns int64 }
+		var all []pass
+		returns := int64(0)
+		last := make([]int64, len(limits))
+		for i := range last {
+			last[i] = -1
+		}
+		trail := ""
+		for range 40 + d.roll(100) {
+			i := d.roll(int64(len(limits)))
+			sp := limits[i].Spec()
+			m.sleep(oneOf(d, 0, 0, time.Microsecond, time.Duration(d.roll(1e6)), time.Duration(d.roll(1e9)), time.Duration(d.roll(int64(sp.Period)))))
+			m.limit = limits[i]
+			cost := oneOf(d, 0, 1, 1, d.roll(sp.Burst)+1)
+			r := m.take(cost, 0)
+			if cost == 0 || !r.OK {
+				continue
+			}
+			passes++
+			now := m.now.Steady
+			fill := min(sp.Burst*sp.Period.Microseconds()/sp.Units, 3600_000_000)
+			if last[i] < 0 || now-last[i] >= fill {
+				returns++
+			}
+			last[i] = now
+			trail += fmt.Sprintf("\n  at %d version %d cost %d", now, i, cost)
+			all = append(all, pass{now, cost, returns})
+			sum := int64(0)
+			for j := len(all) - 1; j >= 0; j-- {
+				sum += all[j].cost
+				allowed := burst*(1+max(returns-all[j].returns, 0)) + floor(times(rate, rat(now-all[j].at)))
+				if sum > allowed {
+					t.Fatalf("seed %d: %d pass in [%d, %d], where %d may:%s\n%+v", s, sum, all[j].at, now, allowed, trail, specs(limits))
+				}
+			}
+		}
+	}
+	enough(t, passes)
+}
+
+func specs(limits []*store.Limit) (out []string) {
+	for _, l := range limits {
+		s := l.Spec()
+		out = append(out, fmt.Sprintf("%d per %v burst %d", s.Units, s.Period, s.Burst))
+	}
+	return out
+}
+
+// Limits that are updated one after the other hold at once: each has its own view, though
+// those before it haven't ended.
+func TestEachUpdateHoldsAtOnce(t *testing.T) {
+	m := newMeter(t, store.Spec{Algorithm: store.TokenBucket, Units: 100, Period: time.Hour})
+	for _, n := range []int64{200, 5, 1000} {
+		m.must(1)
+		m.limit = newMeter(t, store.Spec{Algorithm: store.TokenBucket, Units: n, Period: time.Hour}).limit
+		if r := m.take(0, 0); r.Remaining > n || r.Remaining < n-3 {
+			t.Errorf("%d an hour: %d remain", n, r.Remaining)
+		}
+	}
+}
