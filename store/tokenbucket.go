@@ -140,14 +140,13 @@ func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
 	}
 }
 
-// Numbers returns the numbers that the limit's states are written under. Don't change
-// what it points to.
-func (l *Limit) Numbers() *Numbers { return &l.numbers }
+// Writes reports whether the limit writes its states under these numbers.
+func (l *Limit) Writes(n Numbers) bool { return l.numbers == n }
 
 // StepInstant is Step for a TokenBucket or LeakyBucket whose State is Live, was written
-// under Numbers, and consists of A alone. Most do, so a store may keep them in one word.
-// It returns the new A. If ok is false, the step needs or leaves more of a State than
-// that, and r is meaningless.
+// under the limit's numbers, and consists of A alone. Most do, so a store may keep them in
+// one word. It returns the new A. If ok is false, the step needs or leaves more of a State
+// than that, and r is meaningless.
 //
 // It is the whole rule, and one function, because most programs decide little else.
 func (l *Limit) StepInstant(now, a int64, c *Charge, r *Result) (next int64, ok bool) {

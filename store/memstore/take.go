@@ -28,7 +28,7 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 		return nil
 	}
 	seen := atomic.LoadInt64(&sl.word)
-	for spin := backoff; packed(seen) && rateOf(seen) == *c.Limit.Numbers(); spin = min(2*spin, 4*backoff) {
+	for spin := backoff; packed(seen) && c.Limit.Writes(rateOf(seen)); spin = min(2*spin, 4*backoff) {
 		now := clock.Micros(s.base)
 		// If another call has charged the key since the clock was read, it may have done so
 		// at a later instant.
