@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -118,11 +119,14 @@ func inWorkspace(name string, args ...string) *exec.Cmd {
 
 func (v visit) run(t *testing.T, bin, name string) {
 	args := strings.Fields(v.args)
-	if v.redis {
-		args = append(args, "-redis", redistest.Start(t).Addr())
+	all := func() []string { // with a server that has counted nothing yet
+		if !v.redis {
+			return args
+		}
+		return append(slices.Clone(args), "-redis", redistest.Start(t).Addr())
 	}
 	if v.alone {
-		p := start(t, bin, name, args)
+		p := start(t, bin, name, all())
 		p.end(t)
 		inOrder(t, p.String(), v.says)
 		return
@@ -133,7 +137,8 @@ func (v visit) run(t *testing.T, bin, name string) {
 		}
 	}
 	for range 5 {
-		p := start(t, bin, name, append(args, "-addr", freeAddr(t)))
+		args := all()
+		p := start(t, bin, name, append(slices.Clone(args), "-addr", freeAddr(t)))
 		commands := p.commands(t)
 		if n := strings.Count(strings.ReplaceAll(p.String(), "\n\n", "\n"), "\n"); n > 6 {
 			t.Errorf("%d lines to read before there is anything to see:\n%s", n, p)
