@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint/lua"
 	"github.com/stint-go/stint/store"
@@ -67,7 +68,8 @@ func TestDeadSlotsDontCount(t *testing.T) {
 }
 
 // After the clock was set back, slots of processes that died come free within two leases
-// of the first call, whatever that asks: also where some leases hold several slots, and others were given since.
+// of the first Take, whatever that asks: also where some leases hold several slots, and
+// others were given since.
 func TestDeadSlotsWhenTheClockIsSetBack(t *testing.T) {
 	p := newPair(t, store.Concurrency)
 	seed := uint64(0)
@@ -111,6 +113,39 @@ func TestLiveSlotsWhenTheClockIsSetBack(t *testing.T) {
 				t.Fatalf("%d us back: the slot is lost", step)
 			}
 			p.renew(1)
+		}
+	}
+}
+
+// Logs and slots that have lost their lifetime are given one by a charge that comes ten
+// seconds, or a lease, after the last one.
+func TestLostLifetimes(t *testing.T) {
+	for _, c := range []struct {
+		spec  store.Spec
+		pause int64
+	}{
+		{store.Spec{Name: "x", Algorithm: store.SlidingLog, Units: 9, Period: time.Hour}, 10_000_000},
+		{store.Spec{Name: "x", Algorithm: store.Concurrency, Units: 9}, leaseTime},
+	} {
+		p := newPair(t, c.spec.Algorithm)
+		p.begin(1)
+		l := limitOf(t, c.spec)
+		charge := func(id byte) {
+			t.Helper()
+			x := call{op: "take", cost: 1}
+			x.lease[0], x.lease[15] = id, 'w'
+			if got := p.send(l, x, nil); !got.ok {
+				t.Fatal(got)
+			}
+		}
+		charge(1)
+		if gone, err := p.rdb.Del(context.Background(), p.key+"!until").Result(); err != nil || gone != 1 {
+			t.Fatal(gone, err)
+		}
+		p.now += c.pause
+		charge(2)
+		if n, err := p.rdb.Exists(context.Background(), p.key+"!until").Result(); err != nil || n != 1 {
+			t.Errorf("%v: the key stays for ever: %v", c.spec.Algorithm, err)
 		}
 	}
 }

@@ -165,17 +165,6 @@ local function tell(name, A, B, C, back, numbers, E)
   return v, A, B, C, back, E
 end
 
--- Says in the newest entry what there is, and has it live as long as that counts.
-local function tell(name, A, B, C, back, numbers, E)
-  local v = format('%.0f:%.0f:%.0f:%.0f:%s', A, B, C, back, numbers)
-  if E > 0 then v = v .. ':' .. text(E) end
-  call('LSET', name, -1, v)
-  local period = fields(numbers)[1]
-  local fade, px = A + period + min(period, 10000000), nil
-  --EXPIRE--
-  return v, A, B, C, back, E
-end
-
 -- The list of a version alone, brought to the present: its newest entry and what that
 -- says; false if nothing is left of it, nil if it isn't such a list.
 function rare.entries(name, newest, numbers)

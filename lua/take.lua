@@ -33,10 +33,11 @@ local strings = nkeys
 --READS--
 local vals = strings > 0 and call('MGET', unpack(KEYS, 1, strings)) or {}
 local out, o, key = {now}, 1, 0
--- A key that somebody has taken the lifetime from is given one. To ask each would
--- be a third of what a batch takes, and a tenth of what a call with one key takes, so
--- one key in eight is asked at the most, and one of a call, in turn as the clock has it.
-local probe = now % max(nkeys, 8) + 1
+-- A key found without a lifetime is given one. Checking every key would take a third of a
+-- batch's time, so each call checks one of its keys, chosen by the clock. A call with one
+-- key checks that: a tenth of its script's time, but a fiftieth of the server's for the
+-- call, which is sent alone only while the server keeps up.
+local probe = now % max(nkeys, 1) + 1
 local rare, lacking, asked
 -- Of a run of decisions of several charges: how often each is granted as far as is
 -- known, what charging needs to know of the looks, and the numbers of those that refuse.

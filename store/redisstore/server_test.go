@@ -255,8 +255,8 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// A key that has lost its lifetime (PERSIST, a restored dump) is given one by
-// whatever looks at it next, or soon: of several keys in a call one is asked.
+// A key that has lost its lifetime (PERSIST, a restored dump) is given one by the next call
+// with that key alone, and soon by calls with several, each of which checks one.
 func TestLostLifetimeIsRepaired(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
