@@ -28,7 +28,7 @@ type algorithm struct {
 	// wait.
 	arguments func(*record) []any
 	// vary changes them to those of c or, if c is nil, to what the instant requires.
-	vary func(r *record, args []any, c *store.Charge, t *told)
+	vary func(r *record, args []any, c *store.Charge, t *timeArgs)
 	// state decodes what the script has found, and reports whether a store has written it.
 	// What somebody else has written counts as never seen, there and here.
 	state func(found string, s *store.State) bool
@@ -42,7 +42,7 @@ type algorithm struct {
 	// For limits with a wide scale, if that makes a difference to the script.
 	wide    *algorithm
 	leases  bool // what is charged are leases
-	stocked bool // WithLeasing may take some ahead
+	stocked bool // WithPrefetch may take some ahead
 	counts  bool // what is told is which charges' refusals count
 }
 
@@ -115,7 +115,7 @@ func roomFor(r *record, cost int64) string {
 	return fmt.Sprintf("%010d", most)
 }
 
-func varyFixed(r *record, args []any, c *store.Charge, t *told) {
+func varyFixed(r *record, args []any, c *store.Charge, t *timeArgs) {
 	varyWindow(r, args, c, t)
 	if r.spec.Window != (store.Window{}) {
 		args[5] = r.around(t.wall).head
@@ -146,7 +146,7 @@ func interval(r *record) []any {
 	return []any{period + ",0", "1", "", text(r.spec.Units), text(r.terms.Numbers.Unit), text(r.spec.Burst), period, "", ""}
 }
 
-func varyWindow(r *record, args []any, c *store.Charge, t *told) {
+func varyWindow(r *record, args []any, c *store.Charge, t *timeArgs) {
 	if r.spec.Window != (store.Window{}) {
 		limit, bounds := r.window(t)
 		args[0] = limit
@@ -171,7 +171,7 @@ func sliding(r *record) []any {
 	return []any{text(r.spec.Units), fmt.Sprintf("%s:%d", brief(n.Token), n.Unit), "1", "0"}
 }
 
-func varySliding(r *record, args []any, c *store.Charge, _ *told) {
+func varySliding(r *record, args []any, c *store.Charge, _ *timeArgs) {
 	if c != nil {
 		varyCostAndWait(r, args[2:], c)
 	}
@@ -190,7 +190,7 @@ func counter(r *record) []any {
 	return []any{"1", "", text(r.spec.Units), text(r.terms.Period)}
 }
 
-func varyCounter(r *record, args []any, c *store.Charge, _ *told) {
+func varyCounter(r *record, args []any, c *store.Charge, _ *timeArgs) {
 	if c != nil {
 		varyCostAndWait(r, args, c)
 	}
@@ -321,7 +321,7 @@ var slidingLogWords = words("ABC-tu.E")
 
 // Warm-up.
 
-func varyWarmUp(r *record, args []any, c *store.Charge, _ *told) {
+func varyWarmUp(r *record, args []any, c *store.Charge, _ *timeArgs) {
 	if c != nil {
 		varyCostAndWait(r, args[1:], c)
 	}
@@ -346,7 +346,7 @@ func warmUpInUnits(r *record) []any {
 
 func concurrency(r *record) []any { return []any{"1", text(r.spec.Units), "", ""} }
 
-func varyConcurrency(r *record, args []any, c *store.Charge, t *told) {
+func varyConcurrency(r *record, args []any, c *store.Charge, t *timeArgs) {
 	args[2], args[3] = text(t.lease), text(2*(t.lease/1000+1))
 	if c != nil && c.Cost != 1 {
 		args[0] = text(c.Cost)
@@ -365,7 +365,7 @@ func ban(r *record) []any {
 	return []any{fmt.Sprintf("%d,%d,%d", r.spec.Units, r.terms.Period, r.spec.Ban.Microseconds()), "1", ""}
 }
 
-func varyBan(r *record, args []any, c *store.Charge, t *told) {
+func varyBan(r *record, args []any, c *store.Charge, t *timeArgs) {
 	if c == nil {
 		return
 	}

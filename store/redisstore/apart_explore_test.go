@@ -420,7 +420,7 @@ var apartMutants = []orders.Variant{
 	{Name: "who leaves one part is told what became of another", Edits: []orders.Edit{{File: "errors.go",
 		Was: "if a == nil || doubt(b) > doubt(a) {", Is: "if a == nil || doubt(b) > 1 {"}}},
 	{Name: "one part is given back", Edits: []orders.Edit{{File: "giveback.go",
-		Was: "	for n, t := range parts {\n		if backs[n] = s.back", Is: "	for n, t := range parts[:min(len(parts), 1)] {\n		if backs[n] = s.back"}}},
+		Was: "	for n, t := range parts {\n		if backs[n] = s.newGiveBack", Is: "	for n, t := range parts[:min(len(parts), 1)] {\n		if backs[n] = s.newGiveBack"}}},
 	{Name: "who waits for what is given back doesn't look at what came of it", Edits: []orders.Edit{{File: "giveback.go",
 		Was: "			if err != nil {\n				return err\n			}\n", Is: "			_ = err\n"}}},
 	{Name: "what may have been given back is given back again", Edits: []orders.Edit{{File: "giveback.go",
@@ -430,7 +430,7 @@ var apartMutants = []orders.Variant{
 	{Name: "a closed store gives nothing back any more", Edits: []orders.Edit{{File: "giveback.go",
 		Was: "			case <-s.closed: // the last chance\n				pause = longestPause\n", Is: "			case <-s.closed:\n				return\n"}}},
 	{Name: "a Settle made in part is said not to have been made", Edits: []orders.Edit{{File: "settle.go",
-		Was: "	if made {\n		return uncertain(failed)\n	}\n	return failed\n}\n\n// release", Is: "	_ = made\n	return failed\n}\n\n// release"}}},
+		Was: "	if made {\n		return uncertain(failed)\n	}\n	return failed\n}\n\n// stopRenewals", Is: "	_ = made\n	return failed\n}\n\n// stopRenewals"}}},
 	{Name: "who waits for a part doesn't see that his time is up", Edits: []orders.Edit{{File: "giveback.go",
 		Was: "		case <-due.Done():\n", Is: "		case <-ctx.Done():\n			_ = due\n"}}},
 }

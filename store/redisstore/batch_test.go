@@ -316,7 +316,7 @@ func TestLineTimeout(t *testing.T) {
 			n.send = func(ctx context.Context, batch []*ticket[int]) {
 				send(ctx, batch)
 				for _, b := range batch {
-					b.failed = classified(ctx.Err())
+					b.failed = classify(ctx.Err())
 				}
 			}
 			var wg sync.WaitGroup

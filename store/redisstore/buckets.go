@@ -36,7 +36,7 @@ func bucketLimit(r *record) (limit, words string) {
 	return fmt.Sprintf("%d,%d,%d,%d,%s,%d,%d,%d,%d,%d", t.Queue, t.Largest, boolean(r.spec.Debt), t.Longest, words, t.Scale.PerTick, tick(t.Scale), t.Capacity, burst, queue), words
 }
 
-func varyBucket(r *record, args []any, c *store.Charge, _ *told) {
+func varyBucket(r *record, args []any, c *store.Charge, _ *timeArgs) {
 	if c == nil {
 		return
 	}
@@ -104,7 +104,7 @@ func bucketInUnits(r *record) []any {
 	return []any{limit, "0,1"}
 }
 
-func varyBucketInUnits(r *record, args []any, c *store.Charge, _ *told) {
+func varyBucketInUnits(r *record, args []any, c *store.Charge, _ *timeArgs) {
 	if c != nil && (c.Cost != 1 || c.MaxWait > 0) {
 		args[1] = maxWait(c, r.terms.Patience) + "," + strconv.FormatInt(c.Cost, 10)
 	}

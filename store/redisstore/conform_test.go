@@ -96,13 +96,13 @@ func TestServersConformanceDenyCache(t *testing.T) {
 
 // Few of the suite's limits are large enough to be leased: TestHelpAdmitsNoMore
 // is about those that are.
-func TestServersConformanceLeasing(t *testing.T) {
+func TestServersConformancePrefetch(t *testing.T) {
 	redistest.Suite(t, "servers")
 	rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 	conformBut(t, rdb, func(name string) string {
 		if strings.HasSuffix(name, "/Concurrent/exactly_the_burst/TokenBucket_1000000_per_day") {
-			return "while the last tokens are on their way to one caller, all others may be refused: see WithLeasing"
+			return "while the last tokens are on their way to one caller, all others may be refused: see WithPrefetch"
 		}
 		return ""
-	}, redisstore.WithLeasing(100, time.Second))
+	}, redisstore.WithPrefetch(100, time.Second))
 }

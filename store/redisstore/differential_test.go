@@ -280,9 +280,9 @@ func (w *twins) note(format string, args ...any) {
 
 // told has leases last longer than traces, and the client often wrong about the
 // server's clock.
-func (w *twins) told(asked []int64) told {
+func (w *twins) timeArgs(asked []int64) timeArgs {
 	wall := w.now + pick(w, 0, 0, 0, -1, 1, 3600_000_000, -3600_000_000, w.roll(3*24*3600_000_000), -w.roll(24*3600_000_000))
-	return told{clock: strconv.FormatInt(w.now, 10) + ",0", wall: wall, asked: asked, lease: 1e15}
+	return timeArgs{clock: strconv.FormatInt(w.now, 10) + ",0", wall: wall, asked: asked, lease: 1e15}
 }
 
 // run runs a script, whose lifetimes are counted by the trace's clock.
@@ -359,7 +359,7 @@ func (w *twins) take() error {
 	asked := w.foreseen(ds)
 	for range tries {
 		p := newPlan(ds)
-		script, args := takeArgs(&p, w.told(asked), 0)
+		script, args := takeArgs(&p, w.timeArgs(asked), 0)
 		reply, err := w.run(script, p.keys, args)
 		if err != nil {
 			return err
@@ -475,7 +475,7 @@ func (w *twins) settle() error {
 		}
 	}
 	for range tries {
-		script, keys, args := settleArgs(ss, w.told(asked))
+		script, keys, args := settleArgs(ss, w.timeArgs(asked))
 		reply, err := w.run(script, keys, args)
 		if err != nil {
 			return err

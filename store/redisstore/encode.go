@@ -16,11 +16,11 @@ type request struct {
 	args []any
 	// listed: some keys hold no strings.
 	listed bool
-	told
+	timeArgs
 }
 
-// told is what a script needs to know besides the charges.
-type told struct {
+// timeArgs are the arguments of a script besides the charges.
+type timeArgs struct {
 	// clock is empty, or the caller's instant and the number of keys that guard it.
 	clock string
 	// wall is about the server's instant in microseconds since store.Epoch;
@@ -43,12 +43,12 @@ func (q *request) charge(r *record, c *store.Charge) {
 	q.listed = q.listed || r.listed
 	at := len(q.args)
 	q.args = append(q.args, r.args...)
-	r.vary(r, q.args[at:], c, &q.told)
+	r.vary(r, q.args[at:], c, &q.timeArgs)
 }
 
 // takeArgs returns the script that decides p and its arguments, preceded by room for
 // the beginning of the command.
-func takeArgs(p *plan, t told, room int) (*lua.Script, []any) {
+func takeArgs(p *plan, t timeArgs, room int) (*lua.Script, []any) {
 	n := room + 3
 	for i := range p.shapes {
 		n += 6
@@ -56,7 +56,7 @@ func takeArgs(p *plan, t told, room int) (*lua.Script, []any) {
 			n += len(r.args)
 		}
 	}
-	q := request{args: make([]any, room, n), told: t}
+	q := request{args: make([]any, room, n), timeArgs: t}
 	q.args = append(q.args, t.clock)
 	q.number(int64(len(p.shapes)))
 	for i := range p.shapes {
@@ -190,8 +190,8 @@ func isBucket(l *store.Limit) bool {
 }
 
 // settleArgs returns the script that settles, its keys and its arguments.
-func settleArgs(ss []*settlement, t told) (script *lua.Script, keys []string, args []any) {
-	q := request{args: make([]any, 0, 3+15*len(ss)), told: t}
+func settleArgs(ss []*settlement, t timeArgs) (script *lua.Script, keys []string, args []any) {
+	q := request{args: make([]any, 0, 3+15*len(ss)), timeArgs: t}
 	strings := 0
 	q.add(t.clock)
 	q.number(int64(len(ss)))

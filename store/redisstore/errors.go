@@ -55,8 +55,8 @@ var (
 	troubled    = []string{"OOM", "MISCONF", "BUSY"}
 )
 
-// classified wraps err in its class.
-func classified(err error) error {
+// classify wraps err in its class.
+func classify(err error) error {
 	switch {
 	case err == nil:
 		return nil

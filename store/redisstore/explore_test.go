@@ -51,12 +51,12 @@ var there Server
 
 func Explore(server Server, leased int64, denied int) Explored {
 	there = server
-	s := New(nil, WithLeasing(leased, time.Second), WithDenyCache(denied))
+	s := New(nil, WithPrefetch(leased, time.Second), WithDenyCache(denied))
 	s.wrong = nil
 	return Explored{s}
 }
 
-func (x Explored) GiveBack(all bool) { x.giveBack(all) }
+func (x Explored) GiveBack(all bool) { x.giveBackPrefetched(all) }
 
 func (s *Store) decided(t *ticket[taking]) (reusable bool, err error) {
 	d := &t.what.decision
@@ -72,7 +72,7 @@ func (s *Store) settled(t *ticket[settling]) error {
 	return nil
 }
 
-func (s *Store) handBack(t *ticket[settling]) (ended <-chan error) {
+func (s *Store) giveBack(t *ticket[settling]) (ended <-chan error) {
 	s.settled(t)
 	tried := make(chan error, 1)
 	tried <- nil
@@ -85,11 +85,11 @@ func (s *Store) handBack(t *ticket[settling]) (ended <-chan error) {
 var unwired = []orders.Edit{
 	{File: "take.go", Was: "s.takes.do(ctx, t)", Is: "s.decided(t)"},
 	{File: "settle.go", Was: "if _, err := s.settles.do(ctx, tickets[0]); err != nil {", Is: "if err := s.settled(tickets[0]); err != nil {"},
-	{File: "giveback.go", Was: "func (s *Store) handBack(", Is: "func (s *Store) handBackThere("},
+	{File: "giveback.go", Was: "func (s *Store) giveBack(", Is: "func (s *Store) giveBackThere("},
 	{File: "reset.go", Was: "	go func() { done <- s.execAll(due, calls) }()\n", Is: "	there.Reset(key, limits)\n	done <- nil\n	_ = calls\n"},
 	{File: "reset.go", Was: "context.WithTimeout(ctx, s.timeout)", Is: "ctx, func() {}"},
 	{File: "script.go", Was: "	now := time.Now\n", Is: "	return 0\n	now := time.Now\n"},
-	{File: "leasing.go", Was: "time.AfterFunc(s.maxAge, s.sweep)", Is: "new(time.Timer)"},
+	{File: "prefetch.go", Was: "time.AfterFunc(s.maxAge, s.sweep)", Is: "new(time.Timer)"},
 }
 
 var mutants = []orders.Variant{
@@ -102,13 +102,13 @@ var mutants = []orders.Variant{
 		Was: "	defer s.denies.forget(key)\n", Is: "	s.denies.forget(key)\n"}}},
 	{Name: "tokens are dropped before the reset", Edits: []orders.Edit{{File: "reset.go",
 		Was: "	defer s.stocks.forget(key, limits)\n", Is: "	s.stocks.forget(key, limits)\n"}}},
-	{Name: "tokens go back after a reset", Edits: []orders.Edit{{File: "leasing.go",
+	{Name: "tokens go back after a reset", Edits: []orders.Edit{{File: "prefetch.go",
 		Was: "	t.what.unlessReset = true\n", Is: ""}}},
-	{Name: "two callers fetch at a time", Edits: []orders.Edit{{File: "leasing.go",
+	{Name: "two callers fetch at a time", Edits: []orders.Edit{{File: "prefetch.go",
 		Was: "case k.fetching || k.left > 0", Is: "case k.left > 0"}}},
-	{Name: "what is being fetched is removed", Edits: []orders.Edit{{File: "leasing.go",
+	{Name: "what is being fetched is removed", Edits: []orders.Edit{{File: "prefetch.go",
 		Was: "k.fetching || now.Before(k.until)", Is: "now.Before(k.until)"}}},
-	{Name: "tokens that come after the end are kept", Edits: []orders.Edit{{File: "leasing.go",
+	{Name: "tokens that come after the end are kept", Edits: []orders.Edit{{File: "prefetch.go",
 		Was: "		return true, k.left\n", Is: "		return true, 0\n"}}},
 }
 

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// WithHelpClock has the deny cache and leasing count time by now. It stands after
+// WithHelpClock has the deny cache and prefetching count time by now. It stands after
 // the options that turn them on.
 func WithHelpClock(now func() time.Time) Option {
 	return func(s *Store) {
@@ -17,8 +17,8 @@ func WithHelpClock(now func() time.Time) Option {
 	}
 }
 
-// Sweep gives back what WithLeasing holds too long, and waits for it.
-func (s *Store) Sweep() { s.giveBack(false) }
+// Sweep gives back the tokens that WithPrefetch has kept too long, and waits for that.
+func (s *Store) Sweep() { s.giveBackPrefetched(false) }
 
 // Renew renews all leases now, and reports whether the server has answered.
 func (s *Store) Renew() bool { return s.renew(0) }

@@ -7,18 +7,17 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Charges that the server has made for nobody are settled back: the caller has gone,
-// another part of the call was refused, or leased tokens weren't used. Nobody else
-// would do it.
+// To give a charge back is to settle it to 0 without a request to settle it: the caller
+// has left, another part of the call was denied, or prefetched tokens weren't used.
 
 // longestPause bounds the pauses between tries, which take one to two minutes in all.
 const longestPause = time.Minute
 
-// handBack settles t without waiting for it, and tries again while it is known not to
-// have been executed, even if that turns out after the timeout. If it isn't known, the
-// charge may stand: executing it twice would free what others have been charged. ended
+// giveBack settles t without waiting for it, and tries again while it is known not to
+// have been executed, even if that turns out after the timeout. If the outcome isn't
+// known, the charge may stand: executing it twice would free charges of others. tried
 // receives the result of the first try.
-func (s *Store) handBack(t *ticket[settling]) (ended <-chan error) {
+func (s *Store) giveBack(t *ticket[settling]) (tried <-chan error) {
 	first := make(chan error, 1)
 	go func() {
 		err := s.attempt(t, func(err error) { first <- err })
@@ -37,27 +36,27 @@ func (s *Store) handBack(t *ticket[settling]) (ended <-chan error) {
 	return first
 }
 
-// attempt settles t, tells the result at the timeout at the latest, and returns what it is
-// in the end.
-func (s *Store) attempt(t *ticket[settling], tell func(error)) error {
+// attempt settles t. It calls report with the result, at the timeout at the latest, and
+// returns the final one.
+func (s *Store) attempt(t *ticket[settling], report func(error)) error {
 	t.ended = make(chan error, 1)
 	reusable, err := s.settles.do(context.Background(), t)
-	tell(err)
+	report(err)
 	if !reusable {
 		err = <-t.ended
 	}
 	return err
 }
 
-// undo settles back what was granted to a caller that has gone. Nobody waits for it.
-func (s *Store) undo(t *ticket[taking]) {
-	if back := s.back(&t.what.decision, t.what.site); back != nil {
-		s.handBack(back)
+// giveBackAbandoned gives back the charges granted to a caller that has left. It doesn't wait.
+func (s *Store) giveBackAbandoned(t *ticket[taking]) {
+	if back := s.newGiveBack(&t.what.decision, t.what.site); back != nil {
+		s.giveBack(back)
 	}
 }
 
-// back returns what settles a decision back, or nil if it has charged nothing.
-func (s *Store) back(d *decision, p site) *ticket[settling] {
+// newGiveBack returns the ticket that gives a decision's charges back, or nil if it has none.
+func (s *Store) newGiveBack(d *decision, p site) *ticket[settling] {
 	if !d.granted {
 		return nil
 	}
@@ -76,16 +75,16 @@ func (s *Store) back(d *decision, p site) *ticket[settling] {
 	return t
 }
 
-// undoAll settles back the granted parts of a call that was refused or has failed, and
-// makes their results say how their limits stand afterwards. If the outcome isn't known
-// by until, that is an error; the parts are settled back all the same.
-func (s *Store) undoAll(ctx context.Context, parts []*ticket[taking], until time.Time) error {
+// giveBackParts gives back the granted parts of a call that was denied or has failed, and
+// sets their results to the state of their limits afterwards. If the outcome isn't known
+// by until, it returns an error; the parts are given back all the same.
+func (s *Store) giveBackParts(ctx context.Context, parts []*ticket[taking], until time.Time) error {
 	due, end := context.WithDeadline(ctx, until)
 	defer end()
-	backs, ended := make([]*ticket[settling], len(parts)), make([]<-chan error, len(parts))
+	backs, tried := make([]*ticket[settling], len(parts)), make([]<-chan error, len(parts))
 	for n, t := range parts {
-		if backs[n] = s.back(&t.what.decision, t.what.site); backs[n] != nil {
-			ended[n] = s.handBack(backs[n])
+		if backs[n] = s.newGiveBack(&t.what.decision, t.what.site); backs[n] != nil {
+			tried[n] = s.giveBack(backs[n])
 		}
 	}
 	for n, t := range parts {
@@ -93,7 +92,7 @@ func (s *Store) undoAll(ctx context.Context, parts []*ticket[taking], until time
 			continue
 		}
 		select {
-		case err := <-ended[n]:
+		case err := <-tried[n]:
 			if err != nil {
 				return err
 			}

@@ -19,7 +19,7 @@ func TestGivenBackAgain(t *testing.T) {
 			}
 			one := newTicket[settling]()
 			one.what.keys = []string{"k"}
-			<-s.handBack(one)
+			<-s.giveBack(one)
 			time.Sleep(3 * time.Minute)
 			synctest.Wait()
 			if sent < 2 {

@@ -25,8 +25,8 @@ func TestHelpAdmitsNoMore(t *testing.T) {
 	for name, help := range map[string][]redisstore.Option{
 		"none":       nil,
 		"deny cache": {redisstore.WithDenyCache(100)},
-		"leasing":    {redisstore.WithLeasing(40, time.Second)},
-		"both":       {redisstore.WithLeasing(40, time.Second), redisstore.WithDenyCache(100)},
+		"prefetch":   {redisstore.WithPrefetch(40, time.Second)},
+		"both":       {redisstore.WithPrefetch(40, time.Second), redisstore.WithDenyCache(100)},
 	} {
 		for seed := range uint64(3) {
 			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) { admitsNoMore(t, rdb, help, seed) })

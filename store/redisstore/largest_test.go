@@ -124,7 +124,7 @@ func (w *twins) playLargest() error {
 func (w *twins) takeOne(d *decision) error {
 	w.note("take %d, wait %v", d.charges[0].Cost, d.charges[0].MaxWait)
 	p := newPlan([]*decision{d})
-	script, args := takeArgs(&p, w.told(nil), 0)
+	script, args := takeArgs(&p, w.timeArgs(nil), 0)
 	reply, err := w.run(script, p.keys, args)
 	if err == nil {
 		_, _, err = takeAnswer(&p, reply)
@@ -143,7 +143,7 @@ func (w *twins) settleOne(t *taken, cost int64) error {
 	c.Cost = cost
 	w.note("settle %+v to %d", c.Receipt, cost)
 	s := &settlement{charge: &c, result: new(store.Result), key: t.key}
-	script, keys, args := settleArgs([]*settlement{s}, w.told(nil))
+	script, keys, args := settleArgs([]*settlement{s}, w.timeArgs(nil))
 	reply, err := w.run(script, keys, args)
 	if err == nil {
 		_, _, err = settleAnswer([]*settlement{s}, reply)

@@ -15,7 +15,7 @@ import (
 // leases are the leases that this store holds and has to renew.
 type leases struct {
 	mu     sync.Mutex
-	held   map[string]*holding // by key in the server
+	byKey  map[string]*holding // by key in the server
 	stop   chan struct{}       // ends the renewal; nil while none runs
 	closed bool
 }
@@ -34,57 +34,57 @@ type lease struct {
 	observer *store.Observer // of the charge
 }
 
-// keep starts renewing a lease that was asked for at since.
-func (s *Store) keep(key string, c *store.Charge, id store.LeaseID, since time.Time) {
+// startRenewal starts renewing a lease that was asked for at since.
+func (s *Store) startRenewal(key string, c *store.Charge, id store.LeaseID, since time.Time) {
 	l := &s.leases
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.held == nil {
-		l.held = make(map[string]*holding)
+	if l.byKey == nil {
+		l.byKey = make(map[string]*holding)
 	}
-	h := l.held[key]
+	h := l.byKey[key]
 	if h == nil {
 		h = &holding{key: key, identity: c.Key, renewed: make(map[store.LeaseID]lease)}
-		l.held[key] = h
+		l.byKey[key] = h
 	}
 	h.renewed[id] = lease{since, c.Limit, c.Observer}
 	if l.stop == nil && !l.closed {
 		l.stop = make(chan struct{})
-		go s.renewal(l.stop)
+		go s.renewLoop(l.stop)
 	}
 }
 
-// drop stops renewing a lease, and reports whether it was held.
-func (l *leases) drop(key string, id store.LeaseID) (of lease, held bool) {
+// stopRenewal stops renewing a lease, and reports whether it was held.
+func (l *leases) stopRenewal(key string, id store.LeaseID) (of lease, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.held[key]
+	h := l.byKey[key]
 	if h == nil {
 		return lease{}, false
 	}
-	return l.end(h, id)
+	return l.remove(h, id)
 }
 
-// end stops renewing a lease of a holding, and reports whether it was held. The caller
+// remove stops renewing a lease of a holding, and reports whether it was held. The caller
 // holds the lock.
-func (l *leases) end(h *holding, id store.LeaseID) (of lease, held bool) {
+func (l *leases) remove(h *holding, id store.LeaseID) (of lease, held bool) {
 	of, held = h.renewed[id]
 	delete(h.renewed, id)
-	if len(h.renewed) == 0 && l.held[h.key] == h {
-		delete(l.held, h.key)
+	if len(h.renewed) == 0 && l.byKey[h.key] == h {
+		delete(l.byKey, h.key)
 	}
 	return of, held
 }
 
-// resetting says that keys are about to be reset. Until ended is called, nobody is told
-// that their leases are gone. If the reset was made, those that were held before it are
-// no longer renewed.
-func (l *leases) resetting(keys []string) (ended func(made bool)) {
+// beginReset prepares for the reset of keys. Until end is called, their leases aren't
+// reported lost. If the reset was made, end stops renewing the leases that were held
+// before it.
+func (l *leases) beginReset(keys []string) (end func(made bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := make(map[*holding][]store.LeaseID)
 	for _, key := range keys {
-		if h := l.held[key]; h != nil && before[h] == nil {
+		if h := l.byKey[key]; h != nil && before[h] == nil {
 			h.resets++
 			before[h] = slices.Collect(maps.Keys(h.renewed))
 		}
@@ -96,7 +96,7 @@ func (l *leases) resetting(keys []string) (ended func(made bool)) {
 			h.resets--
 			for _, id := range ids {
 				if made {
-					l.end(h, id)
+					l.remove(h, id)
 				}
 			}
 		}
@@ -113,10 +113,10 @@ func (l *leases) close() {
 	}
 }
 
-// renewal renews leases until none is held. It runs every third of a lease's time and
+// renewLoop renews leases until none is held. It runs every third of a lease's time and
 // skips leases younger than a sixth: a short request's lease is never renewed, and any
 // other must fail twice to be lost.
-func (s *Store) renewal(stop chan struct{}) {
+func (s *Store) renewLoop(stop chan struct{}) {
 	timer := time.NewTimer(s.lease / 3)
 	defer timer.Stop()
 	for {
@@ -131,7 +131,7 @@ func (s *Store) renewal(stop chan struct{}) {
 		}
 		l := &s.leases
 		l.mu.Lock()
-		if len(l.held) == 0 && l.stop == stop {
+		if len(l.byKey) == 0 && l.stop == stop {
 			l.stop = nil
 			l.mu.Unlock()
 			return
@@ -151,33 +151,32 @@ type renewing struct {
 }
 
 // mostRenewed is the most leases in one call. That many take the server half a
-// millisecond, during which everybody else waits.
+// millisecond, during which all other callers wait.
 const mostRenewed = 500
 
-func (s *Store) renewCall(told told, r *renewing) call {
-	args := append(make([]any, s.head(r.keys)), told.clock, told.lease)
+func (s *Store) renewCall(times timeArgs, r *renewing) call {
+	args := append(make([]any, s.head(r.keys)), times.clock, times.lease)
 	return s.call(lua.Renew(), r.site, r.keys, append(args, r.args...))
 }
 
 // renew renews at once every lease last renewed longer than age ago, and reports
-// whether all of it was answered.
+// whether the server answered all calls.
 func (s *Store) renew(age time.Duration) bool {
 	asked := time.Now()
 	rs := s.leases.due(asked, age, s.siteOf)
 	if len(rs) == 0 {
 		return true
 	}
-	told := s.told(nil)
+	times := s.timeArgs(nil)
 	calls := make([]call, len(rs))
 	for i, r := range rs {
-		calls[i] = s.renewCall(told, r)
+		calls[i] = s.renewCall(times, r)
 	}
-	// Longer than a call's timeout: nobody waits for it, and there may be thousands of
-	// leases.
+	// Longer than a call's timeout: no caller waits, and there may be thousands of leases.
 	ctx, end := context.WithTimeout(context.Background(), max(s.timeout, s.lease/6))
 	defer end()
 	s.exec(ctx, calls)
-	rs, calls = s.separate(ctx, told, rs, calls)
+	rs, calls = s.separate(ctx, times, rs, calls)
 	well := true
 	for i, r := range rs {
 		gone, err := calls[i].cmd.Slice()
@@ -185,14 +184,14 @@ func (s *Store) renew(age time.Duration) bool {
 			well = false
 			continue
 		}
-		s.leases.renewed(r, asked)
+		s.leases.extend(r, asked)
 		for j := 0; j+1 < len(gone); j += 2 {
 			n, _ := gone[j].(int64)
 			id, _ := gone[j+1].(string)
 			if n < 1 || int(n) > len(r.keys) || len(id) != len(store.LeaseID{}) {
 				continue
 			}
-			s.lose(r.keys[n-1], store.LeaseID([]byte(id)))
+			s.reportLost(r.keys[n-1], store.LeaseID([]byte(id)))
 		}
 	}
 	return well
@@ -203,7 +202,7 @@ func (l *leases) due(now time.Time, age time.Duration, siteOf func(string) site)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last := make(map[site]*renewing) // call of a place
-	for key, h := range l.held {
+	for key, h := range l.byKey {
 		var ids []store.LeaseID
 		for id, of := range h.renewed {
 			if now.Sub(of.at) >= age {
@@ -236,12 +235,12 @@ func (r *renewing) add(key string, ids []store.LeaseID) {
 	}
 }
 
-// renewed records that r was renewed, except leases released meanwhile.
-func (l *leases) renewed(r *renewing, at time.Time) {
+// extend records the renewal of r's leases, except those released meanwhile.
+func (l *leases) extend(r *renewing, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, key := range r.keys {
-		h := l.held[key]
+		h := l.byKey[key]
 		if h == nil {
 			continue
 		}
@@ -254,26 +253,26 @@ func (l *leases) renewed(r *renewing, at time.Time) {
 	}
 }
 
-// lose reports a lost lease, unless it has been released meanwhile, or is being reset.
-func (s *Store) lose(key string, id store.LeaseID) {
+// reportLost reports a lost lease, unless it has been released meanwhile, or is being reset.
+func (s *Store) reportLost(key string, id store.LeaseID) {
 	s.leases.mu.Lock()
-	h := s.leases.held[key]
-	tell := h != nil && h.resets == 0
+	h := s.leases.byKey[key]
+	report := h != nil && h.resets == 0
 	s.leases.mu.Unlock()
-	if !tell {
+	if !report {
 		return
 	}
-	of, held := s.leases.drop(key, id)
+	of, held := s.leases.stopRenewal(key, id)
 	if !held {
 		return
 	}
 	// The other leases are renewed whatever these functions do.
 	if of.observer != nil {
-		background.Do("telling that a lease is lost", func() {
+		background.Do("reporting a lost lease", func() {
 			of.observer.Tell(store.Notice{Kind: store.LeaseLost, Key: h.identity, Limit: of.limit})
 		})
 	}
 	if s.lost != nil {
-		background.Do("telling that a lease is lost", func() { s.lost(h.identity, of.limit) })
+		background.Do("reporting a lost lease", func() { s.lost(h.identity, of.limit) })
 	}
 }

@@ -110,7 +110,7 @@ func (s *Store) renewThere(ctx context.Context, rs []*renewing, calls []call) {
 }
 
 func (x Leased) Held() (leases int, renewing bool) {
-	for _, h := range x.leases.held {
+	for _, h := range x.leases.byKey {
 		leases += len(h.renewed)
 	}
 	return leases, x.leases.stop != nil
@@ -119,7 +119,7 @@ func (x Leased) Held() (leases int, renewing bool) {
 
 // renewedThere has what asks the server ask the one of the test.
 var renewedThere = []orders.Edit{
-	{File: "leases.go", Was: "	s.exec(ctx, calls)\n	rs, calls = s.separate(ctx, told, rs, calls)\n", Is: "	s.renewThere(ctx, rs, calls)\n"},
+	{File: "leases.go", Was: "	s.exec(ctx, calls)\n	rs, calls = s.separate(ctx, times, rs, calls)\n", Is: "	s.renewThere(ctx, rs, calls)\n"},
 	{File: "settle.go", Was: "if _, err := s.settles.do(ctx, tickets[0]); err != nil {", Is: "if err := s.released(tickets[0]); err != nil {"},
 	{File: "take.go", Was: "s.takes.do(ctx, t)", Is: "s.decided(t)"},
 	{File: "reset.go", Was: "context.WithTimeout(ctx, s.timeout)", Is: "ctx, func() {}"},
@@ -359,17 +359,17 @@ var leasesMutants = []orders.Variant{
 	{Name: "what is gone is told though it has been released", Edits: []orders.Edit{{File: "leases.go",
 		Was: "	if !held {\n		return\n	}\n", Is: "	_ = held\n"}}},
 	{Name: "what is gone is renewed again", Edits: []orders.Edit{{File: "leases.go",
-		Was: "of, held := s.leases.drop(key, id)\n", Is: "of, held := h.renewed[id]\n"}}},
+		Was: "of, held := s.leases.stopRenewal(key, id)\n", Is: "of, held := h.renewed[id]\n"}}},
 	{Name: "what has been released meanwhile is held again", Edits: []orders.Edit{{File: "leases.go",
 		Was: "if of, held := h.renewed[id]; held {", Is: "if of, held := h.renewed[id]; held || true {"}}},
 	{Name: "a release goes on being renewed", Edits: []orders.Edit{{File: "settle.go",
-		Was: "		return err\n	}\n	s.release(charges)\n", Is: "		return err\n	}\n"}}},
+		Was: "		return err\n	}\n	s.stopRenewals(charges)\n", Is: "		return err\n	}\n"}}},
 	{Name: "a reset goes on being renewed", Edits: []orders.Edit{{File: "reset.go",
-		Was: "	ended(err == nil)\n", Is: "	ended(false)\n"}}},
+		Was: "	endReset(err == nil)\n", Is: "	endReset(false)\n"}}},
 	{Name: "a reset that fails ends the renewal", Edits: []orders.Edit{{File: "reset.go",
-		Was: "	ended(err == nil)\n", Is: "	ended(true)\n"}}},
+		Was: "	endReset(err == nil)\n", Is: "	endReset(true)\n"}}},
 	{Name: "who resets is told that leases are gone", Edits: []orders.Edit{{File: "leases.go",
-		Was: "	tell := h != nil && h.resets == 0\n", Is: "	tell := h != nil\n"}}},
+		Was: "	report := h != nil && h.resets == 0\n", Is: "	report := h != nil\n"}}},
 	{Name: "a renewal that failed isn't made sooner again", Edits: []orders.Edit{{File: "leases.go",
 		Was: "			next = s.lease / 12\n", Is: "			next = s.lease\n"}}},
 	{Name: "the renewal doesn't end with the store", Edits: []orders.Edit{{File: "leases.go",

@@ -31,7 +31,7 @@ func TestLostPanics(t *testing.T) {
 	if text := logged.String(); strings.Count(text, "level=ERROR") != 2 || !strings.Contains(text, `"oops a"`) || !strings.Contains(text, `"oops b"`) {
 		t.Errorf("in the log: %s", text)
 	}
-	if len(s.leases.held) != 0 {
-		t.Errorf("still held: %v", s.leases.held)
+	if len(s.leases.byKey) != 0 {
+		t.Errorf("still held: %v", s.leases.byKey)
 	}
 }

@@ -148,7 +148,7 @@ func TestParted(t *testing.T) {
 		{[][]*ticket[taking]{batch(7000, 7000, 1)}, "[[7000] [7000] [1]]"},
 	} {
 		var got [][]int
-		for _, g := range parted(tt.groups) {
+		for _, g := range splitLarge(tt.groups) {
 			var sizes []int
 			for _, t := range g {
 				sizes = append(sizes, len(t.what.keys))

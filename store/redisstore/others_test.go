@@ -60,7 +60,7 @@ func (w *twins) besideOthers(l *store.Limit, cost int64) error {
 		})
 	}
 	p := newPlan(ds)
-	script, args := takeArgs(&p, told{clock: fmt.Sprint(w.now, ",0"), wall: w.now, lease: 1e15}, 0)
+	script, args := takeArgs(&p, timeArgs{clock: fmt.Sprint(w.now, ",0"), wall: w.now, lease: 1e15}, 0)
 	reply, err := w.run(script, p.keys, args)
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func (r *record) zoned() bool {
 
 // window is what the script is told of a limit's windows that don't begin with a charge,
 // and where the present one and the next two begin.
-func (r *record) window(t *told) (limit any, bounds *[3]any) {
+func (r *record) window(t *timeArgs) (limit any, bounds *[3]any) {
 	near := r.around(t.wall)
 	if !r.zoned() || len(t.asked) == 0 {
 		return near.limit, &near.bounds

@@ -99,7 +99,7 @@ type Store struct {
 	settles line[settling]
 	tickets sync.Pool // of *ticket[taking]
 	leases  leases
-	unheld  unheldSlots
+	retries releaseRetries
 
 	first   sync.Once // call
 	closing sync.Once
@@ -209,7 +209,7 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 		opt(s)
 	}
 	if s.stocks != nil {
-		s.stocks.sweep = func() { s.giveBack(false) }
+		s.stocks.sweep = func() { s.giveBackPrefetched(false) }
 	}
 	direct := false
 	switch c := client.(type) {
@@ -240,7 +240,7 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	if s.alone {
 		ways, few, most = 1<<30, 0, 1
 	}
-	s.takes = line[taking]{ways: ways, few: few, most: most, timeout: s.timeout, direct: direct, send: s.sendTakes, gone: s.undo}
+	s.takes = line[taking]{ways: ways, few: few, most: most, timeout: s.timeout, direct: direct, send: s.sendTakes, gone: s.giveBackAbandoned}
 	s.settles = line[settling]{ways: ways, few: few, most: most, timeout: s.timeout, direct: direct, send: s.sendSettles, gone: func(*ticket[settling]) {}}
 	if s.layout == bySlot {
 		s.takes.send = separating(s.sendTakes, partsOfTaking)
@@ -261,7 +261,7 @@ func (s *Store) Misconfigured() (all []*store.SpecError) {
 	return all
 }
 
-// Close ends the renewal of leases and gives back what WithLeasing holds. It returns when
+// Close ends the renewal of leases and gives back the tokens of WithPrefetch. It returns when
 // that has been tried, after the time of WithTimeout at the latest, so the client may be
 // closed then: Close doesn't close it. If the server doesn't answer, it is tried once more
 // in the background.
@@ -271,7 +271,7 @@ func (s *Store) Misconfigured() (all []*store.SpecError) {
 func (s *Store) Close() error {
 	s.closing.Do(func() { close(s.closed) })
 	s.leases.close()
-	s.giveBack(true)
+	s.giveBackPrefetched(true)
 	return nil
 }
 

@@ -33,7 +33,7 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	if ctx.Err() != nil {
 		return left(ctx)
 	}
-	ended := s.leases.resetting(keys)
+	endReset := s.leases.beginReset(keys)
 	due, end := context.WithTimeout(ctx, s.timeout)
 	defer end()
 	var calls []call
@@ -48,11 +48,11 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	case <-due.Done(): // the client may not notice
 		err = errLate
 	}
-	ended(err == nil)
+	endReset(err == nil)
 	if err != nil && ctx.Err() != nil {
 		return left(ctx)
 	}
-	return classified(err)
+	return classify(err)
 }
 
 // execAll makes the calls and returns the first error of them.
@@ -73,6 +73,6 @@ func (s *Store) resetCall(keys []string, limits []*store.Limit) call {
 			keys = append(keys, resetKey(key))
 		}
 	}
-	args := append(make([]any, s.head(keys)), s.told(nil).clock, n)
+	args := append(make([]any, s.head(keys)), s.timeArgs(nil).clock, n)
 	return s.call(lua.Reset(), s.siteOf(keys[0]), keys, args)
 }

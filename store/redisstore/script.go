@@ -165,10 +165,10 @@ func (s *Store) here() int64 {
 	return now().UnixMicro() - store.Epoch*1_000_000
 }
 
-// told returns what a script is told of the time and of leases.
-func (s *Store) told(asked []int64) told {
+// timeArgs returns the arguments of a script about the time and leases.
+func (s *Store) timeArgs(asked []int64) timeArgs {
 	now := s.here()
-	t := told{wall: now + s.ahead.Load(), asked: asked, lease: s.lease.Microseconds()}
+	t := timeArgs{wall: now + s.ahead.Load(), asked: asked, lease: s.lease.Microseconds()}
 	if s.clock != nil {
 		t.clock = strconv.FormatInt(now, 10) + ",1"
 	}
@@ -191,8 +191,8 @@ func unread(err error) error {
 	return fmt.Errorf("redisstore: %w: %w", ErrConfiguration, err)
 }
 
-// grouped groups what goes into one call, in order.
-func grouped[T any](batch []*ticket[T], siteOf func(*T) site) [][]*ticket[T] {
+// groupBySite groups what goes into one call, in order.
+func groupBySite[T any](batch []*ticket[T], siteOf func(*T) site) [][]*ticket[T] {
 	first := siteOf(&batch[0].what)
 	same := true
 	for _, t := range batch[1:] {

@@ -9,7 +9,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// settling is what a caller settles at one place.
+// settling is the settlements of a caller at one place.
 type settling struct {
 	site    site
 	charges []store.Charge
@@ -36,17 +36,17 @@ func (w *settling) add(c store.Charge, key string, index int) {
 func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	err := s.settle(ctx, charges, results)
 	if IsFailure(err) || err != nil && errors.Is(err, ctx.Err()) {
-		s.letGo(charges)
+		s.retryReleases(charges)
 	}
 	return err
 }
 
 func (s *Store) settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	if err := s.check(ctx, charges, results); err != nil || len(charges) == 0 {
-		s.release(charges)
+		s.stopRenewals(charges)
 		return err
 	}
-	s.release(charges)
+	s.stopRenewals(charges)
 	var tickets []*ticket[settling]
 	var at map[site]int // of tickets, if there may be many
 	if s.layout != oneServer && len(charges) > 1 {
@@ -94,13 +94,13 @@ func (s *Store) settle(ctx context.Context, charges []store.Charge, results []st
 	return failed
 }
 
-// release ends the renewal of leases that are given back, whatever the outcome of the
-// call: if the release of a slot fails, it is tried again, until its lease expires.
-func (s *Store) release(charges []store.Charge) {
+// stopRenewals ends the renewal of the leases that the charges release, whatever the
+// outcome of the call: a release that fails is retried until its lease expires.
+func (s *Store) stopRenewals(charges []store.Charge) {
 	for i := range charges {
 		c := &charges[i]
 		if c.Cost == 0 && c.Receipt.Lease != (store.LeaseID{}) && c.Limit != nil {
-			s.leases.drop(storageKey(s.prefix, c.Key, c.Limit), c.Receipt.Lease)
+			s.leases.stopRenewal(storageKey(s.prefix, c.Key, c.Limit), c.Receipt.Lease)
 		}
 	}
 }
@@ -137,15 +137,15 @@ func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 	}
 }
 
-// settleOnce makes one round. It returns the tickets of which something is left: later
-// settlements, and those that weren't made because windows of the calendar were missing,
+// settleOnce makes one round. It returns the tickets with settlements still to make: later
+// ones, and those that weren't made because windows of the calendar were missing,
 // with the instants asked for. If one settlement of a ticket fails, its later ones aren't
-// sent. progress says that the round was answered or failed in part at least.
+// sent. progress reports whether at least a part of the round was answered or has failed.
 func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked []int64) (again []*ticket[settling], more []int64, progress bool) {
-	groups := grouped(batch, siteOfSettling)
+	groups := groupBySite(batch, siteOfSettling)
 	pieces := make([][]*settlement, len(groups))
 	calls := make([]call, len(groups))
-	told := s.told(asked)
+	times := s.timeArgs(asked)
 	for i, group := range groups {
 		piece := make([]*settlement, 0, len(group))
 		for _, t := range group {
@@ -153,7 +153,7 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked
 				piece = append(piece, &t.what.made[j])
 			}
 		}
-		script, keys, args := settleArgs(piece, told)
+		script, keys, args := settleArgs(piece, times)
 		args = append(make([]any, s.head(keys)), args...)
 		pieces[i], calls[i] = piece, s.call(script, group[0].what.site, keys, args)
 	}
@@ -161,7 +161,7 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked
 	for i, group := range groups {
 		piece := pieces[i]
 		reply, err := calls[i].cmd.Result()
-		err = classified(err)
+		err = classify(err)
 		var stale []*settlement
 		if err == nil {
 			var now int64

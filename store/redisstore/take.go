@@ -18,7 +18,7 @@ type taking struct {
 	one  lone
 }
 
-// lone is what a call that goes alone needs on its way, to be reused.
+// lone holds the allocations of a call that is sent alone, to be reused.
 type lone struct {
 	decisions [1]*decision
 	calls     [1]call
@@ -46,7 +46,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 		return err
 	}
 	if s.stocks != nil && len(charges) == 1 {
-		return s.takeStock(ctx, charges, results)
+		return s.takePrefetched(ctx, charges, results)
 	}
 	if s.denies.refuse(charges, results) {
 		return nil
@@ -76,7 +76,7 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, results []store
 	if err == nil {
 		copy(results, t.what.results)
 		if t.what.granted {
-			s.hold(t)
+			s.startRenewals(t)
 		} else {
 			s.denies.remember(charges, results, since)
 		}
@@ -99,12 +99,12 @@ func tooMany(charges int) error {
 }
 
 // mostKeys is how many charges of different decisions, or settlements, go into one call
-// of a script. More are split over several calls in a pipeline, because whatever runs
-// in the server makes everybody else wait.
+// of a script. More are split over several calls in a pipeline, because all other callers
+// wait while a script runs.
 const mostKeys = 1000
 
-// parted splits groups whose decisions have more charges than that together.
-func parted(groups [][]*ticket[taking]) [][]*ticket[taking] {
+// splitLarge splits groups whose decisions have more charges than that together.
+func splitLarge(groups [][]*ticket[taking]) [][]*ticket[taking] {
 	for i := 0; i < len(groups); i++ {
 		keys := 0
 		for j, t := range groups[i] {
@@ -176,22 +176,22 @@ func (s *Store) fill(t *ticket[taking], charges []store.Charge) error {
 	return nil
 }
 
-// hold starts the renewal of the leases of a granted decision.
-func (s *Store) hold(t *ticket[taking]) {
+// startRenewals starts the renewal of the leases of a granted decision.
+func (s *Store) startRenewals(t *ticket[taking]) {
 	d := &t.what.decision
 	if !d.granted {
 		return
 	}
 	for i := range d.charges {
 		if r := &d.results[i]; r.Receipt.Lease != (store.LeaseID{}) {
-			s.keep(d.keys[i], &d.charges[i], r.Receipt.Lease, t.since)
+			s.startRenewal(d.keys[i], &d.charges[i], r.Receipt.Lease, t.since)
 		}
 	}
 }
 
 // sendTakes calls the server for a batch.
 func (s *Store) sendTakes(ctx context.Context, batch []*ticket[taking]) {
-	defer s.unanswered(batch)
+	defer s.releaseUnanswered(batch)
 	var asked []int64
 	for range tries {
 		var more []int64
@@ -208,17 +208,17 @@ func (s *Store) sendTakes(ctx context.Context, batch []*ticket[taking]) {
 // takeOnce returns the tickets that weren't decided because windows of the calendar
 // were missing, and the instants asked for.
 func (s *Store) takeOnce(ctx context.Context, batch []*ticket[taking], asked []int64) (again []*ticket[taking], more []int64) {
-	told := s.told(asked)
+	times := s.timeArgs(asked)
 	if len(batch) == 1 {
 		w := &batch[0].what
 		p, calls := w.plan(), w.one.calls[:]
-		calls[0] = s.taking(&p, w.site, told)
+		calls[0] = s.takeCall(&p, w.site, times)
 		s.exec(ctx, calls)
-		again, more = s.taken(&p, &calls[0], batch)
+		again, more = s.readTake(&p, &calls[0], batch)
 		calls[0] = call{}
 		return again, more
 	}
-	groups := parted(grouped(batch, siteOfTaking))
+	groups := splitLarge(groupBySite(batch, siteOfTaking))
 	plans := make([]plan, len(groups))
 	calls := make([]call, len(groups))
 	for i, group := range groups {
@@ -227,27 +227,27 @@ func (s *Store) takeOnce(ctx context.Context, batch []*ticket[taking], asked []i
 			ds[j] = &t.what.decision
 		}
 		plans[i] = newPlan(ds)
-		calls[i] = s.taking(&plans[i], group[0].what.site, told)
+		calls[i] = s.takeCall(&plans[i], group[0].what.site, times)
 	}
 	s.exec(ctx, calls)
 	for i, group := range groups {
-		left, asks := s.taken(&plans[i], &calls[i], group)
+		left, asks := s.readTake(&plans[i], &calls[i], group)
 		again, more = append(again, left...), append(more, asks...)
 	}
 	return again, more
 }
 
-// taking returns the call that decides p.
-func (s *Store) taking(p *plan, at site, t told) call {
+// takeCall returns the call that decides p.
+func (s *Store) takeCall(p *plan, at site, t timeArgs) call {
 	script, args := takeArgs(p, t, s.head(p.keys))
 	return s.call(script, at, p.keys, args)
 }
 
-// taken reads the answer to a plan. It returns the calls that weren't decided, and the
+// readTake reads the answer to a plan. It returns the calls that weren't decided, and the
 // instants asked for.
-func (s *Store) taken(p *plan, c *call, group []*ticket[taking]) (again []*ticket[taking], more []int64) {
+func (s *Store) readTake(p *plan, c *call, group []*ticket[taking]) (again []*ticket[taking], more []int64) {
 	reply, err := c.cmd.Result()
-	err = classified(err)
+	err = classify(err)
 	var left unanswered[*decision]
 	if err == nil {
 		var now int64
@@ -267,8 +267,8 @@ func (s *Store) taken(p *plan, c *call, group []*ticket[taking]) (again []*ticke
 }
 
 // takeApart takes the charges of a call that are in several places. All places are
-// asked at once, which takes no longer than one; if one refuses, the others are settled
-// back.
+// asked at once, which takes no longer than one; if one refuses, the charges at the others
+// are given back.
 func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.Result) error {
 	var parts []*ticket[taking]
 	var indexes [][]int
@@ -310,7 +310,7 @@ func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.
 		granted = granted && t.what.granted
 	}
 	if failed != nil || !granted {
-		if err := s.undoAll(ctx, answered, parts[0].since.Add(s.timeout)); err != nil {
+		if err := s.giveBackParts(ctx, answered, parts[0].since.Add(s.timeout)); err != nil {
 			return uncertain(err)
 		}
 	}
@@ -322,7 +322,7 @@ func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.
 			results[i] = t.what.results[j]
 		}
 		if granted {
-			s.hold(t)
+			s.startRenewals(t)
 		}
 	}
 	return nil

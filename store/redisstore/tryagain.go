@@ -48,7 +48,7 @@ func partsOfSettling(w *settling) (*site, []string, bool) { return &w.site, w.ke
 
 // separate repeats renewals that failed this way, each key's by itself, and returns
 // them with the others.
-func (s *Store) separate(ctx context.Context, told told, rs []*renewing, calls []call) ([]*renewing, []call) {
+func (s *Store) separate(ctx context.Context, times timeArgs, rs []*renewing, calls []call) ([]*renewing, []call) {
 	var others, apart []*renewing
 	var done, again []call
 	for i, r := range rs {
@@ -59,7 +59,7 @@ func (s *Store) separate(ctx context.Context, told told, rs []*renewing, calls [
 		for j, key := range r.keys {
 			one := &renewing{site: r.site}
 			one.add(key, r.ids[j])
-			apart, again = append(apart, one), append(again, s.renewCall(told, one))
+			apart, again = append(apart, one), append(again, s.renewCall(times, one))
 		}
 	}
 	if len(again) > 0 {

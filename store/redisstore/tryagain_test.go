@@ -47,7 +47,7 @@ func TestSeparating(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var rounds []int
 			send := separating(func(_ context.Context, batch []*ticket[parcel]) {
-				for _, group := range grouped(batch, func(p *parcel) site { return p.site }) {
+				for _, group := range groupBySite(batch, func(p *parcel) site { return p.site }) {
 					rounds = append(rounds, len(group))
 					for _, one := range group {
 						one.failed = nil

@@ -20,7 +20,7 @@ func lessor(t *testing.T, rdb redis.UniversalClient, spec store.Spec, opts ...Op
 	began, gone := time.Now(), new(atomic.Int64)
 	opts = append(opts[:len(opts):len(opts)], WithPrefix(redistest.Prefix(t)), WithTimeout(time.Minute))
 	other = New(rdb, opts...)
-	s = New(rdb, append(opts, WithLeasing(10, time.Second), WithHelpClock(func() time.Time { return began.Add(time.Duration(gone.Load())) }))...)
+	s = New(rdb, append(opts, WithPrefetch(10, time.Second), WithHelpClock(func() time.Time { return began.Add(time.Duration(gone.Load())) }))...)
 	t.Cleanup(func() { s.Close() })
 	t.Cleanup(func() { other.Close() })
 	l = denyLimit(t, spec)
@@ -76,7 +76,7 @@ func TestResetDropsWhatIsHeld(t *testing.T) {
 
 // What is held of a limit is given to one made anew that says the same, and not
 // to one that says something else.
-func TestLeasingAcrossVersions(t *testing.T) {
+func TestPrefetchAcrossVersions(t *testing.T) {
 	rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 	s, other, l, sleep := lessor(t, rdb, leased)
 	if r := mustTake(t, s, "k", denyLimit(t, leased), 3); !r.OK || r.Remaining != 95 {
@@ -84,7 +84,7 @@ func TestLeasingAcrossVersions(t *testing.T) {
 	}
 	changed := leased
 	changed.Units = 2
-	if mustTake(t, s, "k", denyLimit(t, changed), 1); s.stocks.held[stockOf{"k", l.Hash()}].left != 6 {
+	if mustTake(t, s, "k", denyLimit(t, changed), 1); s.stocks.byKey[stockOf{"k", l.Hash()}].left != 6 {
 		t.Error("another version was given what this one had taken")
 	}
 	sleep(time.Second)
@@ -141,7 +141,7 @@ func TestDenyCacheLetsHeldTokensOut(t *testing.T) {
 	rdb := redistest.Start(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 	h := new(tap)
 	rdb.AddHook(h)
-	s := New(rdb, WithTimeout(time.Minute), WithLeasing(10, time.Second), WithDenyCache(10))
+	s := New(rdb, WithTimeout(time.Minute), WithPrefetch(10, time.Second), WithDenyCache(10))
 	defer s.Close()
 	l := denyLimit(t, leased)
 	mustTake(t, s, "k", denyLimit(t, leased), 89) // more than are leased at once

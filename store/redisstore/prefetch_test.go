@@ -26,10 +26,10 @@ func TestStocks(t *testing.T) {
 		ask := func(cost int64, ok bool, fetch int64) {
 			t.Helper()
 			c.Cost = cost
-			gotOK, gotFetch := s.give(&c, &r), int64(0)
+			gotOK, gotFetch := s.take(&c, &r), int64(0)
 			if !gotOK {
 				var of *stock
-				if of, gotFetch = s.fetch(&c); of != nil {
+				if of, gotFetch = s.beginFetch(&c); of != nil {
 					k = of
 				}
 			}
@@ -42,7 +42,7 @@ func TestStocks(t *testing.T) {
 		ask(1, false, 0)  // and the third doesn't wait for it
 		taken := store.Result{OK: true, Remaining: 50, ResetAfter: time.Second, Receipt: store.Receipt{Mark: 900_000, Cost: 10}}
 		fetched := func(taken store.Result) bool {
-			ok, over := s.fetched(&c, k, taken, 10, &r)
+			ok, over := s.endFetch(&c, k, taken, 10, &r)
 			if over != 0 {
 				t.Errorf("%d are left over", over)
 			}
@@ -69,7 +69,7 @@ func TestStocks(t *testing.T) {
 		fetched(taken)
 		time.Sleep(50 * time.Millisecond)
 		ask(1, false, 0) // too old
-		back := s.expired(false)
+		back := s.removeExpired(false)
 		if len(back) != 1 || back[0].Cost != 1 || back[0].Receipt.Cost != 10 {
 			t.Errorf("settled back: %+v", back)
 		}
@@ -92,24 +92,24 @@ func TestStocksMeanwhile(t *testing.T) {
 		{"reset, and another is about to take", func(s *stocks) {
 			s.forget("k", []*store.Limit{l})
 			for range 2 {
-				s.fetch(&c)
+				s.beginFetch(&c)
 			}
 		}, 0},
-		{"closed", func(s *stocks) { s.expired(true) }, 9},
+		{"closed", func(s *stocks) { s.removeExpired(true) }, 9},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStocks(10, time.Second)
 			var r store.Result
-			s.fetch(&c)
-			k, n := s.fetch(&c)
+			s.beginFetch(&c)
+			k, n := s.beginFetch(&c)
 			if n != 10 {
 				t.Fatalf("takes %d", n)
 			}
 			tt.meanwhile(s)
-			if ok, over := s.fetched(&c, k, taken, n, &r); !ok || over != tt.over {
+			if ok, over := s.endFetch(&c, k, taken, n, &r); !ok || over != tt.over {
 				t.Errorf("%v, %d left over, want %d", ok, over, tt.over)
 			}
-			if s.give(&c, &r) {
+			if s.take(&c, &r) {
 				t.Error("given out from what was taken before")
 			}
 		})
@@ -140,7 +140,7 @@ func TestStocksLeaveAlone(t *testing.T) {
 
 // Two stores that lease let no more through than one limit; and ask little,
 // while there is enough.
-func TestLeasingNeverAdmitsMore(t *testing.T) {
+func TestPrefetchNeverAdmitsMore(t *testing.T) {
 	for _, burst := range []int64{2000, 100_000} {
 		server := redistest.Start(t)
 		l := denyLimit(t, store.Spec{Name: "rate", Units: 1, Period: time.Hour, Burst: burst})
@@ -148,7 +148,7 @@ func TestLeasingNeverAdmitsMore(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 2 {
 			rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
-			s := New(rdb, WithLeasing(100, time.Second), WithTimeout(time.Minute))
+			s := New(rdb, WithPrefetch(100, time.Second), WithTimeout(time.Minute))
 			defer s.Close()
 			for g := range 8 {
 				wg.Go(func() {
@@ -181,13 +181,13 @@ func TestLeasingNeverAdmitsMore(t *testing.T) {
 }
 
 // What is left goes back before Close returns: who then closes the client loses nothing.
-func TestLeasingGivesBack(t *testing.T) {
+func TestPrefetchGivesBack(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 	l := denyLimit(t, store.Spec{Name: "rate", Units: 1, Period: time.Hour, Burst: 1000})
 	charges, results := []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)
 	ctx := context.Background()
-	s := New(rdb, WithLeasing(100, time.Second), WithTimeout(time.Minute))
+	s := New(rdb, WithPrefetch(100, time.Second), WithTimeout(time.Minute))
 	for range 7 {
 		if err := s.Take(ctx, charges, results); err != nil {
 			t.Fatal(err)
@@ -220,15 +220,15 @@ func TestCloseWaitsForGivingBack(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := New(nil, WithLeasing(100, 50*time.Millisecond))
+				s := New(nil, WithPrefetch(100, 50*time.Millisecond))
 				s.settles.send = func(context.Context, []*ticket[settling]) { time.Sleep(x.took) }
 				l := denyLimit(t, store.Spec{Name: "rate", Units: 1000, Period: time.Second})
 				start := time.Now()
-				s.stocks.held[stockOf{"k", l.Hash()}] = &stock{
+				s.stocks.byKey[stockOf{"k", l.Hash()}] = &stock{
 					limit: l, left: 5, until: start.Add(50 * time.Millisecond),
 					charged: store.Result{OK: true, Receipt: store.Receipt{Instant: 1, Cost: 10}},
 				}
-				s.stocks.watch()
+				s.stocks.scheduleSweep()
 				time.Sleep(x.closes)
 				s.Close()
 				if took := time.Since(start); took != x.want {

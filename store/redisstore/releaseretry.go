@@ -1,0 +1,105 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// releaseRetries releases slots that no permit holds but the server may count until their
+// leases expire: a call that may have taken them had no answer, or their release failed.
+// This store has chosen their leases. So, unlike other charges, they can be released
+// without knowing whether they were taken, and more than once.
+type releaseRetries struct {
+	mu      sync.Mutex
+	pending []*pendingRelease
+	running bool
+}
+
+// pendingRelease is the release of one slot.
+type pendingRelease struct {
+	charge store.Charge
+	until  time.Time // the lease's expiry
+	made   int       // number of releases that the server has answered
+}
+
+const (
+	// mostPendingReleases bounds the memory that a long outage takes. Further leases expire.
+	mostPendingReleases = 10_000
+	// releasesPerSlot is how often each slot is released. A server that has been paused may
+	// execute the release before the call that takes the slot, which came by another
+	// connection.
+	releasesPerSlot = 2
+	// longestRetryPause is the longest pause between releases.
+	longestRetryPause = time.Second
+)
+
+// releaseUnanswered releases the slots of a batch's calls whose outcome isn't known.
+func (s *Store) releaseUnanswered(batch []*ticket[taking]) {
+	for _, t := range batch {
+		if t.failed == nil || !errors.Is(t.failed, ErrIndeterminate) {
+			continue
+		}
+		releases := slices.Clone(t.what.charges)
+		for i := range releases {
+			releases[i].Receipt = store.Receipt{Cost: releases[i].Cost, Lease: t.what.leases[i]}
+			releases[i].Cost = 0
+		}
+		s.retryReleases(releases)
+	}
+}
+
+// retryReleases repeats, in the background, the charges that release slots.
+func (s *Store) retryReleases(charges []store.Charge) {
+	r := &s.retries
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range charges {
+		c := &charges[i]
+		if c.Cost == 0 && c.Receipt.Lease != (store.LeaseID{}) && c.Limit != nil && len(r.pending) < mostPendingReleases {
+			r.pending = append(r.pending, &pendingRelease{charge: *c, until: time.Now().Add(s.lease)})
+		}
+	}
+	if len(r.pending) > 0 && !r.running {
+		r.running = true
+		go s.retryLoop()
+	}
+}
+
+// retryLoop releases the pending slots until none is left or the store is closed.
+func (s *Store) retryLoop() {
+	r := &s.retries
+	for pause := min(s.timeout, longestRetryPause); ; pause = min(2*pause, longestRetryPause) {
+		select {
+		case <-s.closed:
+			return
+		case <-time.After(pause):
+		}
+		r.mu.Lock()
+		pending := slices.Clone(r.pending)
+		r.mu.Unlock()
+		charges := make([]store.Charge, len(pending))
+		for i, p := range pending {
+			charges[i] = p.charge
+		}
+		err := s.settle(context.Background(), charges, make([]store.Result, len(charges)))
+		r.mu.Lock()
+		now := time.Now()
+		for _, p := range pending {
+			if err == nil {
+				p.made++
+			}
+		}
+		r.pending = slices.DeleteFunc(r.pending, func(p *pendingRelease) bool { return p.made == releasesPerSlot || now.After(p.until) })
+		if len(r.pending) == 0 {
+			r.running = false
+			r.mu.Unlock()
+			return
+		}
+		r.mu.Unlock()
+	}
+}
