@@ -206,7 +206,7 @@ type LimitChange struct {
 // decideLocally makes the call use the store that decides the limits of this process and
 // passes the rest on. Charges of the former come last.
 func (c *call) decideLocally() {
-	c.Store = c.lim.local
+	c.Store = c.version.local
 	c.policy = "" // the limits' numbers change
 	n := 0
 	for i, e := range c.entries {
@@ -288,9 +288,9 @@ func (p *Permit) Drop() { p.record((*adaptive.Outcome).Report, adaptive.Dropped)
 // Done or without such a limit.
 func (p *Permit) Ignore() { p.record((*adaptive.Outcome).Report, adaptive.Ignored) }
 
-// turnedAway records that an inner limiter has refused: the response then says nothing
+// recordInnerDenial records that an inner limiter has refused: the response then says nothing
 // about the work.
-func (p *Permit) turnedAway() { p.record((*adaptive.Outcome).Show, adaptive.Ignored) }
+func (p *Permit) recordInnerDenial() { p.record((*adaptive.Outcome).Show, adaptive.Ignored) }
 
 func (p *Permit) record(by func(*adaptive.Outcome, adaptive.Ending), e adaptive.Ending) {
 	for ; p != nil; p = p.outer {
@@ -330,7 +330,7 @@ func (p *Permit) endTiming() []adaptive.Change {
 	c := calls.Get().(*call)
 	defer c.end(context.Background())
 	c.recall(p.grants)
-	changes := p.lim.family.adaptive.End(c.Charges, c.Results, seen)
+	changes := p.version.family.adaptive.End(c.Charges, c.Results, seen)
 	for i := range c.Results {
 		p.grants[i].result.Receipt = c.Results[i].Receipt
 	}
@@ -338,9 +338,9 @@ func (p *Permit) endTiming() []adaptive.Change {
 	return changes
 }
 
-// changed tells the observers that a limit has changed.
-func (p *Permit) changed(c *adaptive.Change) {
-	p.lim.observeOf(&Event{Kind: EventLimitChanged, Route: p.plan.route(), Change: &LimitChange{
+// observeLimitChange notifies the observers that a limit has changed.
+func (p *Permit) observeLimitChange(c *adaptive.Change) {
+	p.version.observeOf(&Event{Kind: EventLimitChanged, Route: p.plan.route(), Change: &LimitChange{
 		Limit: c.Charge.Limit.Name(), From: c.From, To: c.To, Reason: AdaptiveReason(c.Reason),
 		InFlight: c.InFlight, Latency: c.Latency, Baseline: c.Baseline,
 	}}, []store.Charge{c.Charge})

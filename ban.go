@@ -56,7 +56,7 @@ func (*ban) binds() bool { return false } // how many refusals are left isn't ho
 
 func (*ban) refusal(*store.Charge) refusal { return abnormalUsage }
 
-func (*ban) unsettled() string { return "a ban, which charges nothing" }
+func (*ban) whyUnsettled() string { return "a ban, which charges nothing" }
 
 // lacks: a ban needs a limit whose refusals it counts. A limit in dry run counts too,
 // since it may be enforced later.

@@ -149,7 +149,7 @@ func (c *call) pace(decides bool) *response {
 		of lanes
 	})
 	s.of.all = slices.Clone(c.paced)
-	s.of.Begin(c.r, c.lim.payer(c.r, c.plan), entriesOf(s.of.all))
+	s.of.Begin(c.r, c.version.payer(c.r, c.plan), entriesOf(s.of.all))
 	s.watched, s.pacing, s.decides = &s.of, &s.of, decides
 	return &s.response
 }
@@ -210,7 +210,7 @@ func (p *Permit) observePacing(of *paced, got respond.Moved) {
 		Limit: limit.Name(), Bytes: got.Bytes, RequestBytes: got.RequestBytes,
 		Waited: got.Waited, DryRun: of.entry.dryRun, Err: got.Err,
 	}
-	p.lim.observe(&e)
+	p.version.observe(&e)
 }
 
 // paced returns the Bandwidths that pace the response.
@@ -224,7 +224,7 @@ func (p *Permit) paced() []paced {
 // observePaced tells the observers how the response was paced.
 func (p *Permit) observePaced() {
 	s := p.response
-	if s == nil || s.pacing == nil || p.lim.of.told.Load() == nil {
+	if s == nil || s.pacing == nil || p.version.limiter.audience.Load() == nil {
 		return
 	}
 	if _, ok := s.Outcome(); ok {

@@ -97,7 +97,7 @@ func (v *version) entries() iter.Seq[*entry] {
 func (v *version) compile(c *config, parent *version, names *naming) mistake.List {
 	errs := append(slices.Clip(c.errs), c.shared.errs...)
 	errs = append(errs, v.compileLimits(c, names)...)
-	errs = append(errs, v.unnamed(c, parent, names)...)
+	errs = append(errs, v.checkNames(c, parent, names)...)
 	if c.store != nil && c.memorySet {
 		errs.Bad("WithMemory", "given beside WithStore", "leave one out")
 	}
@@ -213,9 +213,9 @@ func (v *version) compileLimits(c *config, names *naming) (errs mistake.List) {
 	return errs
 }
 
-// unnamed reports the limits of a version that need a name: its own, and those it
+// checkNames reports the limits of a version that need a name: its own, and those it
 // inherits from a version whose store nobody else could use.
-func (v *version) unnamed(c *config, parent *version, names *naming) (errs mistake.List) {
+func (v *version) checkNames(c *config, parent *version, names *naming) (errs mistake.List) {
 	if !v.lent {
 		return nil
 	}

@@ -78,7 +78,7 @@ func (*held) refusal(c *store.Charge) refusal {
 	return quotaExceeded
 }
 
-func (*held) unsettled() string { return "a concurrency limit: its slots are released by Done" }
+func (*held) whyUnsettled() string { return "a concurrency limit: its slots are released by Done" }
 
 // hold counts the slots of a charge as held by a class if sign is 1, or as released if
 // it is -1.
@@ -93,7 +93,7 @@ func (e *entry) hold(ls *waiting.Lines, key string, cost int64, class uint8, sig
 func (v *version) giveBack(ctx context.Context, p *plan, charges []store.Charge) []store.Result {
 	results := make([]store.Result, len(charges))
 	if took, err := v.settle(context.WithoutCancel(ctx), v.store, charges, results); err != nil {
-		v.unsettled(p, charges, took, err)
+		v.observeSettleFailed(p, charges, took, err)
 		return nil
 	}
 	return results

@@ -125,18 +125,18 @@ func (c *answering) Value(key any) any {
 // handler may send the request through the limiter again, to another route: the limiter
 // lets it pass, or each refusal would call the handler again.
 func (v *version) answerBy(r *http.Request, denied *DeniedError, handler func(*http.Request) bool) bool {
-	told := r.WithContext(&answering{r.Context(), v.of, denied})
+	told := r.WithContext(&answering{r.Context(), v.limiter, denied})
 	defer func() { r.MultipartForm = told.MultipartForm }() // the server removes its files
 	return handler(told)
 }
 
 // answers reports whether a handler of the limiter is answering the request.
 func (v *version) answers(ctx context.Context) bool {
-	return (v.denyHandler != nil || v.errorHandler != nil) && ctx.Value(answeringKey{v.of}) != nil
+	return (v.denyHandler != nil || v.errorHandler != nil) && ctx.Value(answeringKey{v.limiter}) != nil
 }
 
-// decided sets d to the call's decision, from its results and its waits.
-func (c *call) decided(d *Decision, statuses []LimitStatus) {
+// setDecision sets d to the call's decision, from its results and its waits.
+func (c *call) setDecision(d *Decision, statuses []LimitStatus) {
 	d.decide(c.entries, c.Charges, c.Results, statuses)
 	d.add(c.Waited, c.Seen, statuses)
 }

@@ -77,8 +77,8 @@ type (
 	}
 )
 
-// denied returns the error of a refused call.
-func (c *call) denied() *DeniedError {
+// newDenied returns the error of a denied call.
+func (c *call) newDenied() *DeniedError {
 	var err *DeniedError
 	var limits []LimitStatus
 	switch n := len(c.Results); {
@@ -91,8 +91,8 @@ func (c *call) denied() *DeniedError {
 	default:
 		err, limits = new(DeniedError), make([]LimitStatus, n)
 	}
-	c.decided(&err.Decision, limits)
-	err.by, err.why = c.lim, c.why()
+	c.setDecision(&err.Decision, limits)
+	err.by, err.why = c.version, c.why()
 	return err
 }
 
@@ -125,11 +125,11 @@ func refusalIn(err error) *DeniedError {
 	return nil
 }
 
-// deniedBy returns the version that answers a refusal: the version of l that refused, or
+// versionOf returns the version that answers a refusal: the version of l that refused, or
 // l's present one for another limiter's refusal. stintecho hands errors to the
 // application, which may pass them to any limiter.
-func (l *Limiter) deniedBy(err *DeniedError) *version {
-	if err.by != nil && err.by.of == l {
+func (l *Limiter) versionOf(err *DeniedError) *version {
+	if err.by != nil && err.by.limiter == l {
 		return err.by
 	}
 	return l.now.Load()
@@ -258,13 +258,13 @@ func WithProblem() Option {
 	return limiterOption(func(c *config) { c.problem = true })
 }
 
-// refused sets the fields of a refusal by limits and returns its error. To make that
+// deny sets the fields of a refusal by limits and returns its error. To make that
 // error takes as long as to set all fields, so a refusal that no handler sees is answered
 // without one.
-func (c *call) refused(w http.ResponseWriter, answers bool) error {
-	c.outer.turnedAway()
-	if answers = answers || c.in != nil && c.lim.problem; !answers || c.lim.denyHandler != nil {
-		err := c.denied()
+func (c *call) deny(w http.ResponseWriter, answers bool) error {
+	c.outer.recordInnerDenial()
+	if answers = answers || c.in != nil && c.version.problem; !answers || c.version.denyHandler != nil {
+		err := c.newDenied()
 		c.setFields(w.Header(), err.fields[:])
 		c.observe(EventDenied, nil)
 		return err

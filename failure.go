@@ -54,20 +54,20 @@ func (c *call) failed(ctx context.Context, err error) error {
 	}
 	told := Event{Kind: EventStoreFailed, Route: c.plan.route(), Request: c.r, Err: err, Waited: c.Waited, StoreTook: c.Took, EndsWait: c.Begun, below: c.below}
 	if !slices.ContainsFunc(c.entries, func(e *entry) bool { return e.closed }) {
-		c.lim.observeOf(&told, c.Charges)
+		c.version.observeOf(&told, c.Charges)
 		return nil
 	}
 	err = &StoreError{err}
 	told.Err = err
-	c.lim.observeOf(&told, c.Charges)
+	c.version.observeOf(&told, c.Charges)
 	return err
 }
 
-// undecided finishes a request that could not be decided: it is refused with the error,
+// finishUndecided finishes a request that could not be decided: it is refused with the error,
 // or passes, with a permit if its bytes are paced.
-func (c *call) undecided(ctx context.Context, err error) (*Permit, error) {
+func (c *call) finishUndecided(ctx context.Context, err error) (*Permit, error) {
 	if err = c.failed(ctx, err); err != nil {
-		c.outer.turnedAway()
+		c.outer.recordInnerDenial()
 		return nil, err
 	}
 	if len(c.paced) == 0 {
@@ -96,7 +96,7 @@ func (c *call) goOn(ctx context.Context, err error) error {
 	if stored && (closed || !here) {
 		return err
 	}
-	c.lim.observeOf(&Event{Kind: EventStoreFailed, Route: c.plan.route(), Request: c.r, Err: err}, c.Charges)
+	c.version.observeOf(&Event{Kind: EventStoreFailed, Route: c.plan.route(), Request: c.r, Err: err}, c.Charges)
 	c.keep(func(e *entry) bool { return e.needs&local != 0 })
 	return c.decide(ctx)
 }

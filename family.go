@@ -96,7 +96,7 @@ func (l *Limiter) first(opts []Option) (notices, error) {
 	f.members = append(f.members, l)
 	f.meet(v.lines)
 	l.now.Store(v)
-	l.hear(v, c.store)
+	l.observeStore(v, c.store)
 	l.observers.give(c.observers)
 	l.logger, l.logKeys = c.logger, c.logKeys
 	f.enlist()

@@ -80,7 +80,7 @@ func (c *call) setFields(h http.Header, slots []string) {
 		}
 	}
 	c.fields.Items = items
-	c.fields.Write(h, c.lim.styles, c.policy, slots)
+	c.fields.Write(h, c.version.styles, c.policy, slots)
 }
 
 // saidOf is said for an adaptive limit while its number is units. Decisions follow one

@@ -347,13 +347,13 @@ func (c *call) keyless(e *entry, err error) error {
 	re := &failure.Error{Err: err, Status: failure.Status(err), Limit: e.limit.Name()}
 	kind := EventKeyFailed
 	switch {
-	case errors.Is(err, ErrEmptyKey) && c.lim.emptyKey == SkipEmptyKey:
+	case errors.Is(err, ErrEmptyKey) && c.version.emptyKey == SkipEmptyKey:
 		return nil
 	case errors.Is(err, ErrEmptyKey):
 		re.Status, kind = http.StatusForbidden, EventEmptyKey
 	case errors.Is(err, ErrKeyTooLong):
 		re.Status = http.StatusForbidden
 	}
-	c.lim.observe(&Event{Kind: kind, Route: c.plan.route(), Request: c.r, Err: re, Decision: Decision{Limit: re.Limit}})
+	c.version.observe(&Event{Kind: kind, Route: c.plan.route(), Request: c.r, Err: re, Decision: Decision{Limit: re.Limit}})
 	return re
 }

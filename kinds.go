@@ -41,8 +41,8 @@ type kind interface {
 	free(r *store.Result) bool
 	// refusal returns what the limit's refusal of a charge means.
 	refusal(c *store.Charge) refusal
-	// unsettled returns why Permit.Settle doesn't apply to the limit, or "" if it does.
-	unsettled() string
+	// whyUnsettled returns why Permit.Settle doesn't apply to the limit, or "" if it does.
+	whyUnsettled() string
 }
 
 // needs are what a limit's requests need beyond being admitted or refused at once.
@@ -90,7 +90,7 @@ func (*charged) binds() bool { return true }
 
 func (*charged) refusal(*store.Charge) refusal { return quotaExceeded }
 
-func (*charged) unsettled() string { return "" }
+func (*charged) whyUnsettled() string { return "" }
 
 func (*charged) stood(c *store.Charge, _ *store.Result) (int64, AdaptiveReason) {
 	return c.Limit.Spec().Units, NotAdaptive

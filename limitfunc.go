@@ -118,7 +118,7 @@ func (c *call) chargeAll(f *limitFunc) error {
 	}
 	for _, l := range limits {
 		e, err := f.entry(l)
-		if err == nil && c.lim.lent && !l.rule.named {
+		if err == nil && c.version.lent && !l.rule.named {
 			err = optionError(errUnnamed("", l.rule))
 		}
 		if err == nil && c.has(e.limit.Name()) {
@@ -140,7 +140,7 @@ func (c *call) chargeAll(f *limitFunc) error {
 // goes on without them if they would only report.
 func (c *call) limitsError(err error, dryRun bool) error {
 	err = &failure.Error{Err: fmt.Errorf("stint: WithLimitFunc: %w", err), Status: failure.Status(err)}
-	c.lim.observe(&Event{Kind: EventLimitsFailed, Route: c.plan.route(), Request: c.r, Err: err})
+	c.version.observe(&Event{Kind: EventLimitsFailed, Route: c.plan.route(), Request: c.r, Err: err})
 	if dryRun {
 		return nil
 	}

@@ -39,7 +39,7 @@ func (v *version) write(m logs.Message, e Event) {
 	if e.Warning != nil {
 		text = e.Warning.Text
 	}
-	v.of.log.Load().Say(contextOf(e.Request), m, text, func(keys bool) []slog.Attr {
+	v.limiter.log.Load().Say(contextOf(e.Request), m, text, func(keys bool) []slog.Attr {
 		attrs := e.LogValue().Group()
 		if e.Kind == EventStoreFailed {
 			became := "passed"
@@ -70,13 +70,13 @@ func contextOf(r *http.Request) context.Context {
 // If only a part of a store fails, some calls succeed all the time.
 const recovered = 10 * time.Second
 
-// answered records that a store that had failed has decided a request.
-func (v *version) answered() {
-	log := v.of.log.Load()
+// recordAnswer records that a store that had failed has decided a request.
+func (v *version) recordAnswer() {
+	log := v.limiter.log.Load()
 	if log.Quiet(logs.StoreFailed) < recovered {
 		return
 	}
-	address(&v.of.told, func(a *audience) { a.failing = false })
+	address(&v.limiter.audience, func(a *audience) { a.failing = false })
 	log.Write(context.Background(), logs.StoreAnswers, func(bool) (attrs []slog.Attr) {
 		if v.name != "" {
 			attrs = append(attrs, slog.String("limiter", v.name))

@@ -48,14 +48,14 @@ import (
 // Limiter decides requests by its limits. Make one with New. It is safe for concurrent
 // use; only Update changes it.
 type Limiter struct {
-	now    atomic.Pointer[version]
-	family *family
-	parent *Limiter                 // the limiter that With extended, or nil
-	told   atomic.Pointer[audience] // its observers, or nil if there are none
-	log    atomic.Pointer[logs.Log] // of failures, refusals and warnings
-	opts   []Option                 // of New, With or the last Update; guarded by family.mu
+	now      atomic.Pointer[version]
+	family   *family
+	parent   *Limiter                 // the limiter that With extended, or nil
+	audience atomic.Pointer[audience] // its observers, or nil if there are none
+	log      atomic.Pointer[logs.Log] // of failures, refusals and warnings
+	opts     []Option                 // of New, With or the last Update; guarded by family.mu
 
-	hears *store.Observer // hears from the store of WithStore, which holds it weakly; or nil
+	storeObserver *store.Observer // gets the notices of the store of WithStore, which holds it weakly; or nil
 
 	// Guarded by family.mu: see enlist.
 	observers observers
@@ -181,7 +181,7 @@ func (l *Limiter) AdmitOrDeny(w http.ResponseWriter, r *http.Request) (p *Permit
 // for applications to which an adapter passes its errors.
 func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	if denied := refusalIn(err); denied != nil {
-		l.deniedBy(denied).deny(w, r, denied)
+		l.versionOf(denied).deny(w, r, denied)
 		return
 	}
 	l.now.Load().fail(w, r, err)
@@ -193,7 +193,7 @@ func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 // own, which answers the rest.
 func (l *Limiter) Answers(err error) bool {
 	if denied := refusalIn(err); denied != nil {
-		v := l.deniedBy(denied)
+		v := l.versionOf(denied)
 		return v.denyHandler != nil || v.problem
 	}
 	v := l.now.Load()

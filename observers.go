@@ -153,9 +153,9 @@ func (a *audience) next() uint32 {
 	return next
 }
 
-// passed tells the brief observers below a number of a plain request that passes, and
+// notifyPassed notifies the brief observers below a number of a plain request that passes, and
 // reports whether there are others.
-func (a *audience) passed(below uint32, near uint8, route string, charges []store.Charge, results []store.Result, storeTook time.Duration) (others bool) {
+func (a *audience) notifyPassed(below uint32, near uint8, route string, charges []store.Charge, results []store.Result, storeTook time.Duration) (others bool) {
 	for i := range a.all {
 		if a.all[i].number >= below {
 			continue
@@ -169,9 +169,9 @@ func (a *audience) passed(below uint32, near uint8, route string, charges []stor
 	return others
 }
 
-// ended tells the brief observers below a number that a plain request has ended, and
+// notifyEnded notifies the brief observers below a number that a plain request has ended, and
 // reports whether there are others.
-func (a *audience) ended(below uint32, near uint8) (others bool) {
+func (a *audience) notifyEnded(below uint32, near uint8) (others bool) {
 	for i := range a.all {
 		if a.all[i].number >= below {
 			continue
@@ -210,13 +210,13 @@ func (f *family) enlist() {
 		var others []observer
 		if m.parent != nil {
 			log = m.parent.log.Load()
-			if to := m.parent.told.Load(); to != nil {
+			if to := m.parent.audience.Load(); to != nil {
 				others = to.all
 			}
 		}
 		m.log.Store(logs.Derive(log, m.log.Load(), m.logger, m.logKeys))
 		all := m.observers.after(others)
-		address(&m.told, func(a *audience) { a.all = all })
+		address(&m.audience, func(a *audience) { a.all = all })
 	}
 }
 
@@ -227,20 +227,20 @@ func (l *Limiter) Tell(e Event) {
 	background.Do("telling observers", func() { l.now.Load().observe(&e) })
 }
 
-// hear makes the limiter report the loss of leases that it takes (see call.add), and the
+// observeStore makes the limiter report the loss of leases that it takes (see call.add), and the
 // events of a store that it is given itself. The limiter keeps the observer alive and the
 // store doesn't, but for leases that are held, so that a store that outlives the limiter
 // doesn't retain it.
-func (l *Limiter) hear(v *version, given store.Store) {
+func (l *Limiter) observeStore(v *version, given store.Store) {
 	if v.lent {
-		l.hears = &store.Observer{Tell: l.heard}
+		l.storeObserver = &store.Observer{Tell: l.handleNotice}
 	}
 	if from, ok := given.(store.Observable); ok {
-		from.Observe(l.hears)
+		from.Observe(l.storeObserver)
 	}
 }
 
-func (l *Limiter) heard(n store.Notice) {
+func (l *Limiter) handleNotice(n store.Notice) {
 	switch n.Kind {
 	case store.Degraded, store.Restored:
 		l.Tell(Event{Kind: EventStoreDegraded, Err: n.Err})
@@ -256,10 +256,10 @@ func (v *version) observe(e *Event) {
 	if m := e.Kind.message(e.Err); m != 0 {
 		v.write(m, *e)
 	}
-	to := v.of.told.Load()
+	to := v.limiter.audience.Load()
 	// After the line: if answered comes in between, the store's next answer is told, too.
 	if e.Kind == EventStoreFailed && (to == nil || !to.failing) {
-		address(&v.of.told, func(a *audience) { a.failing = true })
+		address(&v.limiter.audience, func(a *audience) { a.failing = true })
 	}
 	if to != nil {
 		for i := range to.all {
@@ -276,24 +276,24 @@ func (v *version) observeOf(e *Event, charges []store.Charge) {
 	v.observe(e)
 }
 
-// unsettled tells the observers of charges that could not be settled.
-func (v *version) unsettled(p *plan, charges []store.Charge, took time.Duration, err error) {
+// observeSettleFailed notifies the observers of charges that could not be settled.
+func (v *version) observeSettleFailed(p *plan, charges []store.Charge, took time.Duration, err error) {
 	v.observeOf(&Event{Kind: EventSettleFailed, Route: p.route(), Err: err, StoreTook: took}, charges)
 }
 
 // observe tells the observers of a decision, and logs it if the log shows such decisions.
 func (c *call) observe(kind EventKind, err error) {
-	to, plain := c.lim.of.told.Load(), false
+	to, plain := c.version.limiter.audience.Load(), false
 	switch decided := kind == EventAdmitted || kind == EventDenied; {
 	case to != nil:
 		if to.failing && decided && slices.ContainsFunc(c.entries, func(e *entry) bool { return e.needs&local == 0 }) {
-			c.lim.answered()
+			c.version.recordAnswer()
 		}
-		if plain = kind == EventAdmitted && c.plain(); plain && !to.passed(c.below, c.near, c.plan.route(), c.Charges, c.Results, c.Took) {
+		if plain = kind == EventAdmitted && c.plain(); plain && !to.notifyPassed(c.below, c.near, c.plan.route(), c.Charges, c.Results, c.Took) {
 			return
 		}
 	case decided && c.bans():
-	case kind == EventDenied && c.lim.of.log.Load().Shows(contextOf(c.r), logs.Refused):
+	case kind == EventDenied && c.version.limiter.log.Load().Shows(contextOf(c.r), logs.Refused):
 	default:
 		return
 	}
@@ -322,17 +322,17 @@ func (c *call) plain() bool {
 	return true
 }
 
-// over tells brief observers that a granted request has ended, if they got it in brief,
+// notifyEnd notifies brief observers that a granted request has ended, if they got it in brief,
 // and reports whether there are no others to tell.
-func (v *version) over(told telling, below uint32) (all bool) {
-	to := v.of.told.Load()
-	return to == nil || told >= plainly && !to.ended(below, uint8(told-plainly))
+func (v *version) notifyEnd(told telling, below uint32) (all bool) {
+	to := v.limiter.audience.Load()
+	return to == nil || told >= plainly && !to.notifyEnded(below, uint8(told-plainly))
 }
 
 // tell sends an event about the call, with its decision and keys.
 func (c *call) tell(e *Event) {
-	v := c.lim
-	c.decided(&e.Decision, make([]LimitStatus, len(c.Results)))
+	v := c.version
+	c.setDecision(&e.Decision, make([]LimitStatus, len(c.Results)))
 	e.Route, e.StoreTook, e.keys = c.plan.route(), c.Took, keysOf(c.Charges)
 	e.below = c.below
 	if e.Kind == EventCanceled {

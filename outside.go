@@ -30,7 +30,7 @@ var ErrHolds = errors.New("stint: Allow: the limiter has a limit with slots: use
 // It allocates nothing if it returns nil from a store in memory and nothing waits or
 // observes.
 func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
-	if l.told.Load() == nil && l.now.Load().allows(ctx, key, cost) {
+	if l.audience.Load() == nil && l.now.Load().allows(ctx, key, cost) {
 		return nil
 	}
 	c := calls.Get().(*call)
@@ -45,7 +45,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 		return err
 	}
 	c.observe(EventAdmitted, nil)
-	if told := c.telling(); told != untold && !v.over(told, c.below) {
+	if told := c.telling(); told != untold && !v.notifyEnd(told, c.below) {
 		c.Took = 0 // that was for the decision
 		c.tell(&Event{Kind: EventEnded, Waited: c.Waited, plain: told >= plainly})
 	}
@@ -127,7 +127,7 @@ func (c *call) outside(v *version, ctx context.Context, key string, cost int64) 
 		return false, c.failed(ctx, err)
 	}
 	if !c.Granted {
-		err := c.denied()
+		err := c.newDenied()
 		c.observe(EventDenied, nil)
 		return false, err
 	}
@@ -136,7 +136,7 @@ func (c *call) outside(v *version, ctx context.Context, key string, cost int64) 
 
 // gatherKey adds the charges of one key, to all of the limiter's own limits.
 func (c *call) gatherKey(v *version, key string, cost int64) error {
-	c.lim, c.Store = v, v.store
+	c.version, c.Store = v, v.store
 	encoded, unfit := keytext.Encode(key)
 	for _, e := range v.base.entries {
 		if e.needs&paces != 0 {
@@ -184,7 +184,7 @@ func (l *Limiter) PeekAll(ctx context.Context, key string) (Decision, error) {
 
 // gatherAll adds a charge of cost 0 for each limit that applies to key.
 func (c *call) gatherAll(v *version, key string) error {
-	c.lim, c.Store = v, v.store
+	c.version, c.Store = v, v.store
 	encoded, unfit := keytext.Encode(key)
 	for e := range v.entries() {
 		if e.needs&paces != 0 {
@@ -211,7 +211,7 @@ func (c *call) gatherAll(v *version, key string) error {
 // peek decides the charges, all of cost 0.
 func (c *call) peek(ctx context.Context) (Decision, error) {
 	c.walked = true
-	if err := c.lim.lines.Peek(ctx, &c.Call, (*caller)(c)); err != nil {
+	if err := c.version.lines.Peek(ctx, &c.Call, (*caller)(c)); err != nil {
 		return Decision{}, &StoreError{err}
 	}
 	for i := range c.Results {

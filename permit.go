@@ -18,7 +18,7 @@ import (
 // limited: it allows everything and holds nothing.
 type Permit struct {
 	ctx      context.Context // the request's, without the permit
-	lim      *version
+	version  *version
 	outer    *Permit   // of the next outer limiter, or nil
 	holds    bool      // Done has something to release or settle
 	request  request   // 0 outside HTTP
@@ -106,7 +106,7 @@ func (g *grant) charge(cost int64) store.Charge {
 
 // costs returns what the limit has cost the request so far.
 func (g *grant) costs() int64 {
-	if g.result.OK && g.entry.kind.unsettled() == "" {
+	if g.result.OK && g.entry.kind.whyUnsettled() == "" {
 		if g.unknown() {
 			return ^g.result.Receipt.Cost
 		}
@@ -179,11 +179,11 @@ func (c *call) permit(ctx context.Context) *Permit {
 		g, ch := &p.grants[i], &c.Charges[i]
 		g.entry, g.key, g.cost, g.result = c.entries[i], ch.Key, ch.Cost, c.Results[i]
 	}
-	p.ctx, p.lim, p.outer = ctx, c.lim, c.outer
+	p.ctx, p.version, p.outer = ctx, c.version, c.outer
 	p.state = open | c.below<<stateBits
 	p.class, p.plan = c.class, c.plan
 	if c.r != nil {
-		if !c.lim.withoutPermit && c.r.Method != preface {
+		if !c.version.withoutPermit && c.r.Method != preface {
 			p.request = carries
 		}
 		if c.r.ProtoMajor == 1 {
@@ -195,7 +195,7 @@ func (c *call) permit(ctx context.Context) *Permit {
 		p.request &^= carries
 	}
 	if c.needs != 0 {
-		p.holds, p.response = c.needs&releases != 0, c.responded()
+		p.holds, p.response = c.needs&releases != 0, c.newResponse()
 	}
 	if tells || c.needs&local != 0 || c.Waited > 0 || len(c.Seen) > 0 {
 		if p.story == nil {
@@ -348,13 +348,13 @@ func (p *Permit) Done() {
 		return
 	}
 	if !p.holds {
-		p.over(0)
+		p.observeEnd(0)
 		return
 	}
 	if p.learns() || p.response != nil {
 		// Done is deferred, so it sees a handler's panic. It passes the panic on.
 		if v := recover(); v != nil {
-			p.panicked(v)
+			p.recordPanic(v)
 			defer panic(v)
 		}
 	}
@@ -377,25 +377,25 @@ func (p *Permit) release() {
 		defer c.end(context.Background())
 		var changes []adaptive.Change
 		if p.response == nil || !p.response.freed {
-			changes = p.letGo(c)
+			changes = p.releaseSlots(c)
 		}
 		if p.response != nil && p.response.pacing != nil {
 			c.Charges = append(c.Charges, p.response.pacing.End()...)
 		}
-		released := p.tellFreed(changes, p.finish(c, amends))
+		released := p.observeRelease(changes, p.finish(c, amends))
 		p.observePaced()
-		p.over(released)
+		p.observeEnd(released)
 	}()
 	amends = p.amends()
 	p.push(amends)
 }
 
-// letGo releases what the process holds for the permit, and returns what has changed by
+// releaseSlots releases what the process holds for the permit, and returns what has changed by
 // that. It adds the charges that release the permit's slots in the store to c.
-func (p *Permit) letGo(c *call) (changes []adaptive.Change) {
+func (p *Permit) releaseSlots(c *call) (changes []adaptive.Change) {
 	for i := range p.grants {
 		g := &p.grants[i]
-		g.entry.hold(p.lim.lines, g.key, g.cost, p.class, -1)
+		g.entry.hold(p.version.lines, g.key, g.cost, p.class, -1)
 		if p.told != untold && g.entry.needs&(slots|local) != 0 {
 			p.story.held = clock.Since(p.story.since)
 		}
@@ -406,36 +406,36 @@ func (p *Permit) letGo(c *call) (changes []adaptive.Change) {
 	if p.learns() {
 		changes = p.endTiming()
 	}
-	c.leases(p)
+	c.addReleases(p)
 	return changes
 }
 
-// tellFreed tells the observers what became of giving something back, and returns how
+// observeRelease tells the observers what became of giving something back, and returns how
 // long the store took if that only released slots.
-func (p *Permit) tellFreed(changes []adaptive.Change, end ending) (released time.Duration) {
+func (p *Permit) observeRelease(changes []adaptive.Change, end ending) (released time.Duration) {
 	for i := range changes {
-		p.changed(&changes[i])
+		p.observeLimitChange(&changes[i])
 	}
 	switch {
 	case end.err != nil:
-		p.lim.unsettled(p.plan, end.charges, end.took, end.err)
+		p.version.observeSettleFailed(p.plan, end.charges, end.took, end.err)
 	case end.settled:
-		p.resettled(end.took)
+		p.observeSettled(end.took)
 	default:
 		released = end.took
 	}
 	return released
 }
 
-// over tells the observers that the permit's request has ended.
-func (p *Permit) over(took time.Duration) {
-	if p.told != untold && !p.lim.over(p.told, p.below()) {
-		p.ended(took)
+// observeEnd notifies the observers that the permit's request has ended.
+func (p *Permit) observeEnd(took time.Duration) {
+	if p.told != untold && !p.version.notifyEnd(p.told, p.below()) {
+		p.sendEnd(took)
 	}
 }
 
-// ended sends the event of the request's end.
-func (p *Permit) ended(took time.Duration) {
+// sendEnd sends the event of the request's end.
+func (p *Permit) sendEnd(took time.Duration) {
 	e := &Event{Kind: EventEnded, StoreTook: took, plain: p.told >= plainly}
 	if p.story != nil {
 		e.Waited, e.Held = p.story.waited, p.story.held
@@ -452,7 +452,7 @@ func (p *Permit) ended(took time.Duration) {
 func (p *Permit) tell(e *Event) {
 	c := calls.Get().(*call)
 	defer c.end(context.Background())
-	c.lim, c.plan, c.below = p.lim, p.plan, p.below()
+	c.version, c.plan, c.below = p.version, p.plan, p.below()
 	p.mu.Lock()
 	c.recall(p.grants)
 	p.mu.Unlock()
@@ -482,19 +482,19 @@ func (p *Permit) Detach() (release func()) {
 		p.story.outcome.Show(adaptive.Ignored) // how long a connection lives says nothing
 	}
 	if p.response != nil {
-		return sync.OnceFunc(p.released)
+		return sync.OnceFunc(p.releaseDetached)
 	}
 	return sync.OnceFunc(p.release)
 }
 
-// released is the release of a detached permit with a response. While the handler runs,
+// releaseDetached releases a detached permit with a response. While the handler runs,
 // only the handler's goroutine may look at that.
-func (p *Permit) released() {
+func (p *Permit) releaseDetached() {
 	if !p.response.returned.Load() {
 		c := calls.Get().(*call)
 		defer c.end(context.Background())
-		changes := p.letGo(c)
-		p.tellFreed(changes, p.finish(c, nil))
+		changes := p.releaseSlots(c)
+		p.observeRelease(changes, p.finish(c, nil))
 	}
 	if p.response.ends.Add(1) == 2 {
 		p.release()

@@ -78,7 +78,7 @@ func (v *version) sift(r *http.Request) (exempt bool, err error) {
 		if block(r) {
 			err := &failure.Error{Err: ErrBlocked, Status: http.StatusForbidden}
 			told := Event{Kind: EventBlocked, Request: r, Err: err}
-			if v.of.told.Load() != nil { // the route is only for observers
+			if v.limiter.audience.Load() != nil { // the route is only for observers
 				told.Route = v.plan(r).route()
 			}
 			v.observe(&told)

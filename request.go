@@ -30,7 +30,7 @@ type call struct {
 
 // callState is the part of a call that is zeroed before the call is used again.
 type callState struct {
-	lim     *version
+	version *version
 	r       *http.Request      // nil outside HTTP
 	in      framework.Own      // context of the request, or nil
 	framed  *framework.Context // nil unless a KeyFunc has asked for it
@@ -73,7 +73,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own
 	if len(v.skip)+len(v.block) > 0 {
 		if exempt, err := v.sift(r); exempt || err != nil {
 			if err != nil {
-				outer.turnedAway()
+				outer.recordInnerDenial()
 			}
 			return nil, err
 		}
@@ -84,19 +84,19 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own
 	}
 	c := calls.Get().(*call)
 	defer c.end(ctx)
-	c.lim, c.Store, c.r, c.in, c.outer = v, v.store, r, in, outer
+	c.version, c.Store, c.r, c.in, c.outer = v, v.store, r, in, outer
 	if err := c.gather(p); err != nil {
-		outer.turnedAway()
+		outer.recordInnerDenial()
 		return nil, err
 	}
 	if len(c.Charges) == 0 && len(c.paced) == 0 {
 		return nil, nil
 	}
 	if err := c.decide(ctx); err != nil {
-		return c.undecided(ctx, err)
+		return c.finishUndecided(ctx, err)
 	}
 	if !c.Granted {
-		return nil, c.refused(w, answers)
+		return nil, c.deny(w, answers)
 	}
 	var permit *Permit
 	var slots []string
@@ -168,7 +168,7 @@ func (c *call) charge(e *entry) error {
 // that key already: a request is charged once, however many limiters it passes.
 func (c *call) charged(e *entry, key string) bool {
 	return c.outer != nil && !e.kind.repeated() && c.outer.has(func(p *Permit, o *entry, under string) bool {
-		return p.lim.family == c.lim.family && o.limit.Hash() == e.limit.Hash() && under == key
+		return p.version.family == c.version.family && o.limit.Hash() == e.limit.Hash() && under == key
 	})
 }
 
@@ -185,7 +185,7 @@ func (c *call) cost(e *entry) (int64, error) {
 		if e.dryRun {
 			told.Kind = EventDryRunDenied
 		}
-		c.lim.observe(&told)
+		c.version.observe(&told)
 		if e.dryRun {
 			return 0, nil
 		}
@@ -210,7 +210,7 @@ func (c *call) add(e *entry, key string, cost int64) {
 	if ch.Limit != e.limit {
 		ch.Limit = e.limit
 	}
-	if o := c.lim.of.hears; ch.Observer != o {
+	if o := c.version.limiter.storeObserver; ch.Observer != o {
 		ch.Observer = o
 	}
 }
@@ -222,7 +222,7 @@ func (c *call) decide(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return &failure.Canceled{Err: err} // a store may ignore ctx, and charge a client that has left
 	}
-	to := c.lim.of.told.Load()
+	to := c.version.limiter.audience.Load()
 	c.Timed, c.below = to != nil, to.next()
 	if len(c.Charges) == 0 { // only Bandwidths, which charge as bytes move
 		c.Granted = true
@@ -241,7 +241,7 @@ func (c *call) decide(ctx context.Context) error {
 		return c.goOn(ctx, err)
 	}
 	if c.Granted = store.Granted(c.Charges, c.Results); !c.Granted {
-		if c.lim.lines.Vacant() {
+		if c.version.lines.Vacant() {
 			// Waiters that left may have reserved the turns that are in its way.
 			return c.wait(ctx)
 		}
@@ -265,7 +265,7 @@ func (c *call) giveBack(ctx context.Context) {
 			made = append(made, ch)
 		}
 	}
-	c.lim.cancel(ctx, c.Store, c.plan, made)
+	c.version.cancel(ctx, c.Store, c.plan, made)
 }
 
 // end returns the call to the pool, and gives back what it still holds. Whoever begins a

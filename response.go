@@ -36,8 +36,8 @@ type watched interface {
 	PushBefore(to store.Store)
 }
 
-// responded makes the permit's response, or returns nil if no limit needs it.
-func (c *call) responded() *response {
+// newResponse makes the permit's response, or returns nil if no limit needs it.
+func (c *call) newResponse() *response {
 	if c.r == nil || c.needs&watches == 0 {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (c *call) responded() *response {
 // for unsent bytes, so that the client doesn't wait for the store.
 func (p *Permit) push(amends []amend) {
 	if s := p.response; s != nil && (len(amends) > 0 || s.pacing != nil) {
-		s.PushBefore(p.lim.store)
+		s.PushBefore(p.version.store)
 	}
 }
 
@@ -71,8 +71,8 @@ func (p *Permit) returns() bool {
 	return p.detached() && p.response != nil && !p.response.returned.Swap(true)
 }
 
-// panicked records a handler's panic for adaptive limits and for WithSettle.
-func (p *Permit) panicked(v any) {
+// recordPanic records a handler's panic for adaptive limits and for WithSettle.
+func (p *Permit) recordPanic(v any) {
 	aborted := v == http.ErrAbortHandler
 	if p.learns() {
 		outcome := adaptive.Failed

@@ -64,17 +64,17 @@ func (v *version) plan(r *http.Request) *plan {
 	}
 	first, others := v.router.Find(r)
 	if len(others) == 0 {
-		return v.selected(first)
+		return v.planFor(first)
 	}
-	plans := []*plan{v.selected(first)}
+	plans := []*plan{v.planFor(first)}
 	for _, pattern := range others {
-		plans = append(plans, v.selected(pattern))
+		plans = append(plans, v.planFor(pattern))
 	}
 	return union(plans)
 }
 
-// selected returns the plan of a pattern that the router has found.
-func (v *version) selected(pattern int) *plan {
+// planFor returns the plan of a pattern that the router has found.
+func (v *version) planFor(pattern int) *plan {
 	if pattern == len(v.routes) {
 		return v.base
 	}

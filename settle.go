@@ -109,17 +109,17 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 		return fmt.Errorf("stint: Settle: %w: %d: write 0 to 2^40", store.ErrCost, cost)
 	}
 	if len(limits) == 0 {
-		q, chosen := p.costed()
+		q, chosen := p.grantsWithCost()
 		return q.settle(ctx, chosen, cost)
 	}
 	named := map[*Permit][]int{}
 	for _, name := range limits {
-		q, all := p.named(name)
+		q, all := p.grantsNamed(name)
 		if q == nil {
 			return fmt.Errorf("stint: Settle: the permit has no limit %q", name)
 		}
 		for _, i := range all {
-			if why := q.grants[i].entry.kind.unsettled(); why != "" {
+			if why := q.grants[i].entry.kind.whyUnsettled(); why != "" {
 				return fmt.Errorf("stint: Settle: %q is %s", name, why)
 			}
 			if !slices.Contains(named[q], i) {
@@ -135,9 +135,9 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 	return nil
 }
 
-// named finds the limit of a name, from p outwards. A request that is held to several
+// grantsNamed finds the limit of a name, from p outwards. A request that is held to several
 // routes may be charged for it under several keys.
-func (p *Permit) named(name string) (*Permit, []int) {
+func (p *Permit) grantsNamed(name string) (*Permit, []int) {
 	for q := p; q != nil; q = q.outer {
 		if all := q.where(func(e *entry) bool { return e.limit.Name() == name }); len(all) > 0 {
 			return q, all
@@ -146,10 +146,10 @@ func (p *Permit) named(name string) (*Permit, []int) {
 	return nil, nil
 }
 
-// costed finds the limits that Settle applies to without a name. Enforced limits
+// grantsWithCost finds the limits that Settle applies to without a name. Enforced limits
 // determine which, if there are any.
-func (p *Permit) costed() (*Permit, []int) {
-	rates := func(e *entry) bool { return e.kind.unsettled() == "" }
+func (p *Permit) grantsWithCost() (*Permit, []int) {
+	rates := func(e *entry) bool { return e.kind.whyUnsettled() == "" }
 	costs := func(e *entry) bool { return rates(e) && e.cost != nil }
 	for _, dryRun := range [...]bool{false, true} {
 		for _, which := range [...]func(*entry) bool{costs, rates} {
@@ -181,9 +181,9 @@ func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
 		return &StoreError{err}
 	case err != nil:
 		err = &StoreError{err}
-		p.lim.unsettled(p.plan, charges, took, err)
+		p.version.observeSettleFailed(p.plan, charges, took, err)
 	case len(charges) > 0:
-		p.resettled(took)
+		p.observeSettled(took)
 	}
 	return err
 }
@@ -211,16 +211,16 @@ func (p *Permit) amend(ctx context.Context, chosen []int, cost int64) (charges [
 		return charges, 0, store.NotMade(ctx.Err())
 	}
 	p.doubt(chosen)
-	if took, err = p.lim.timed(ctx, p.lim.store, charges, results); err != nil {
+	if took, err = p.version.settleTimed(ctx, p.version.store, charges, results); err != nil {
 		if errors.Is(err, store.ErrNotMade) {
 			p.doubt(chosen)
 		}
 		return charges, took, err
 	}
 	for k, i := range chosen {
-		p.settled(i, results[k])
+		p.setResult(i, results[k])
 	}
-	p.settledByHand(chosen)
+	p.markByHand(chosen)
 	return charges, took, nil
 }
 
@@ -259,7 +259,7 @@ func (p *Permit) amends() (all []amend) {
 			if cost != AsCharged && (cost < 0 || cost > store.MaxCost) {
 				err := fmt.Errorf("stint: WithSettle: limit %s: %w: %d: return 0 to 2^40, or AsCharged", e.limit.Name(), store.ErrCost, cost)
 				about := store.Charge{Key: p.grants[i].key, Limit: e.limit, Cost: cost, DryRun: e.dryRun}
-				p.lim.unsettled(p.plan, []store.Charge{about}, 0, err)
+				p.version.observeSettleFailed(p.plan, []store.Charge{about}, 0, err)
 			}
 		}
 		if cost >= 0 && cost <= store.MaxCost {
@@ -281,9 +281,9 @@ func (p *Permit) due(amends []amend) []amend {
 
 func (p *Permit) byHand(i int) bool { return p.response.byHand != nil && p.response.byHand[i] }
 
-// settledByHand records that the handler has settled the chosen charges. The caller
+// markByHand records that the handler has settled the chosen charges. The caller
 // holds p.mu.
-func (p *Permit) settledByHand(chosen []int) {
+func (p *Permit) markByHand(chosen []int) {
 	if p.response == nil {
 		return
 	}
@@ -295,8 +295,8 @@ func (p *Permit) settledByHand(chosen []int) {
 	}
 }
 
-// settled records the result of settling charge i. The caller holds p.mu.
-func (p *Permit) settled(i int, r store.Result) {
+// setResult records the result of settling charge i. The caller holds p.mu.
+func (p *Permit) setResult(i int, r store.Result) {
 	was := &p.grants[i].result
 	r.OK, r.Delay = true, was.Delay
 	*was = r
@@ -310,8 +310,8 @@ type ending struct {
 	err     error // a *StoreError
 }
 
-// leases adds the charges that release the permit's slots.
-func (c *call) leases(p *Permit) {
+// addReleases adds the charges that release the permit's slots.
+func (c *call) addReleases(p *Permit) {
 	p.mu.Lock() // Settle may be changing the results
 	defer p.mu.Unlock()
 	for i := range p.grants {
@@ -337,7 +337,7 @@ func (p *Permit) finish(c *call, amends []amend) (end ending) {
 	}
 	c.Results = append(c.Results[:0], make([]store.Result, len(c.Charges))...)
 	end.charges = c.Charges
-	if end.took, end.err = p.lim.settle((*outliving)(p), p.lim.store, c.Charges, c.Results); end.err != nil {
+	if end.took, end.err = p.version.settle((*outliving)(p), p.version.store, c.Charges, c.Results); end.err != nil {
 		if errors.Is(end.err, store.ErrNotMade) {
 			for _, a := range amends {
 				p.grants[a.i].doubt()
@@ -346,7 +346,7 @@ func (p *Permit) finish(c *call, amends []amend) (end ending) {
 		return end
 	}
 	for k, a := range amends {
-		p.settled(a.i, c.Results[back+k])
+		p.setResult(a.i, c.Results[back+k])
 	}
 	end.settled = len(amends) > 0
 	return end
@@ -364,9 +364,9 @@ func (*outliving) Err() error { return nil }
 
 func (o *outliving) Value(key any) any { return o.ctx.Value(key) }
 
-// resettled tells the observers that the request's cost has changed.
-func (p *Permit) resettled(took time.Duration) {
-	if p.lim.of.told.Load() == nil {
+// observeSettled tells the observers that the request's cost has changed.
+func (p *Permit) observeSettled(took time.Duration) {
+	if p.version.limiter.audience.Load() == nil {
 		return
 	}
 	e := &Event{Kind: EventSettled, StoreTook: took}
@@ -381,13 +381,13 @@ func (p *Permit) resettled(took time.Duration) {
 func (v *version) cancel(ctx context.Context, s store.Store, p *plan, charges []store.Charge) {
 	took, err := v.settle(context.WithoutCancel(ctx), s, charges, make([]store.Result, len(charges)))
 	if err != nil {
-		v.unsettled(p, charges, took, err)
+		v.observeSettleFailed(p, charges, took, err)
 	}
 }
 
-// timed calls the store's Settle, and measures its time if somebody observes.
-func (v *version) timed(ctx context.Context, s store.Store, charges []store.Charge, results []store.Result) (took time.Duration, err error) {
-	if v.of.told.Load() == nil {
+// settleTimed calls the store's Settle, and measures its time if somebody observes.
+func (v *version) settleTimed(ctx context.Context, s store.Store, charges []store.Charge, results []store.Result) (took time.Duration, err error) {
+	if v.limiter.audience.Load() == nil {
 		return 0, s.Settle(ctx, charges, results)
 	}
 	start := time.Now()
@@ -407,7 +407,7 @@ func (v *version) settle(ctx context.Context, s store.Store, charges []store.Cha
 		ctx, stop = context.WithTimeout(ctx, background.GiveBack)
 		defer stop()
 	}
-	took, err = v.timed(ctx, s, charges, results)
+	took, err = v.settleTimed(ctx, s, charges, results)
 	for i := range charges {
 		if charges[i].Receipt.Lease != (store.LeaseID{}) {
 			v.lines.Wake(waiting.KeyOf(&charges[i]))

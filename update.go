@@ -113,7 +113,7 @@ func (l *Limiter) next(c *config, before *naming) (map[*Limiter]*version, *names
 		versions[m] = v
 		switch {
 		case m == l:
-			errs = optionErrors(slices.Concat(wrong, c.probe(), v.moved(c)), "stint: ")
+			errs = optionErrors(slices.Concat(wrong, c.probe(), v.checkStore(c)), "stint: ")
 		case len(errs) == 0: // otherwise these repeat l's errors
 			errs = optionErrors(wrong, "stint: in a limiter derived by With: ")
 		}
@@ -123,8 +123,8 @@ func (l *Limiter) next(c *config, before *naming) (map[*Limiter]*version, *names
 	return versions, n, errors.Join(errs...)
 }
 
-// moved returns errors for options that ask for another store than the limiter's.
-func (v *version) moved(c *config) (errs mistake.List) {
+// checkStore returns errors for options that ask for another store than the limiter's.
+func (v *version) checkStore(c *config) (errs mistake.List) {
 	if c.store != nil && !same(c.store, v.store) {
 		errs.Bad("WithStore", "not the limiter's store, which holds the counts", "leave it out, or make a new Limiter")
 	}

@@ -20,9 +20,9 @@ import (
 // and its permit keep the version they began with, so a request sees one configuration
 // from its plan to its fields, whatever is updated meanwhile.
 type version struct {
-	of     *Limiter
-	family *family
-	names  *names
+	limiter *Limiter
+	family  *family
+	names   *names
 
 	store   store.Store
 	lines   *waiting.Lines  // of those who wait for something in it
@@ -76,7 +76,7 @@ func (l *Limiter) build(c *config, parent *version, names *names, naming *naming
 	if parent != nil {
 		*v = *parent
 	}
-	v.of, v.family, v.names, v.conduct = l, l.family, names, c.conduct
+	v.limiter, v.family, v.names, v.conduct = l, l.family, names, c.conduct
 	v.settler = v.settleTurns
 
 	switch before := l.now.Load(); {

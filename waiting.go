@@ -151,15 +151,15 @@ var errPanicked = &failure.Canceled{Err: errors.New("a panic ended the wait")}
 
 // wait is decide for calls that may have to wait, or that others may wait for.
 func (c *call) wait(ctx context.Context) error {
-	c.walked, c.names = true, c.lim.names
-	c.Counting, c.Aging, c.Settle = c.needs&counts != 0, c.lim.aging, c.lim.settler
+	c.walked, c.names = true, c.version.names
+	c.Counting, c.Aging, c.Settle = c.needs&counts != 0, c.version.aging, c.version.settler
 	back := false
 	defer func() {
 		if !back && c.Begun { // a store or a function of the application panics
 			c.observe(EventCanceled, errPanicked)
 		}
 	}()
-	err := c.lim.lines.Take(ctx, &c.Call, (*caller)(c), c.Patient || c.needs&waits != 0, c.needs&slots != 0)
+	err := c.version.lines.Take(ctx, &c.Call, (*caller)(c), c.Patient || c.needs&waits != 0, c.needs&slots != 0)
 	back = true
 	if left, ok := err.(*waiting.LeftError); ok { // errors.As allocates
 		c.giveBack(ctx)
@@ -182,8 +182,8 @@ func (c *caller) Terms(i int) *waiting.Terms { return &c.entries[i].wait }
 func (c *caller) Class(ctx context.Context) uint8 {
 	if !c.classed {
 		n, _ := ctx.Value(priorityKey{}).(int)
-		if c.lim.priority != nil && c.r != nil {
-			n = c.lim.priority(c.r)
+		if c.version.priority != nil && c.r != nil {
+			n = c.version.priority(c.r)
 		}
 		c.class, c.classed = uint8(min(max(n, 0), waiting.Classes-1)), true
 	}
@@ -196,14 +196,14 @@ func (c *caller) Holds() { c.hold(1) }
 // hold counts what the call has been granted as held or as released.
 func (c *caller) hold(sign int64) {
 	for i := range c.Charges {
-		c.entries[i].hold(c.lim.lines, c.Charges[i].Key, c.Charges[i].Cost, c.class, sign)
+		c.entries[i].hold(c.version.lines, c.Charges[i].Key, c.Charges[i].Cost, c.class, sign)
 	}
 }
 
 // Shares implements waiting.Caller. The function returns the shares that the limit has
 // when it is called: an Update may change them.
 func (c *caller) Shares(i int) func() *waiting.Shares {
-	f, e := c.lim.family, c.entries[i]
+	f, e := c.version.family, c.entries[i]
 	return func() *waiting.Shares {
 		k := e.kind
 		if r := f.names.Load().now.Load().heir(e); r != nil {
@@ -219,7 +219,7 @@ func (c *caller) Shares(i int) func() *waiting.Shares {
 // Waits implements waiting.Caller.
 func (c *caller) Waits(i int, d time.Duration) {
 	if c.Timed {
-		c.lim.observeOf(&Event{Kind: EventWaiting, below: c.below, Route: c.plan.route(), Request: c.r, Decision: Decision{
+		c.version.observeOf(&Event{Kind: EventWaiting, below: c.below, Route: c.plan.route(), Request: c.r, Decision: Decision{
 			Limit: c.Charges[i].Limit.Name(), Queued: c.Seen[i].Queued, Delay: d,
 		}}, c.Charges)
 	}
@@ -229,7 +229,7 @@ func (c *caller) Waits(i int, d time.Duration) {
 // number of slots, while old and new waiters stand in one line. The call keeps its keys
 // and its costs; its limits are replaced by what they have become.
 func (c *caller) Renew() (others bool) {
-	now := c.lim.family.names.Load()
+	now := c.version.family.names.Load()
 	if now == c.names {
 		return false
 	}
