@@ -10,7 +10,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// response is what a permit knows of the response to its request. A permit has one only
+// response is a permit's observation of the response to its request. A permit has one only
 // if a limit needs it; other ResponseWriters aren't wrapped.
 type response struct {
 	watched
@@ -30,7 +30,7 @@ type watched interface {
 	Next(r *http.Request, own bool) *http.Request
 	Writer(w http.ResponseWriter) http.ResponseWriter
 	Request() *http.Request
-	Panicked(aborted bool)
+	RecordPanic(aborted bool)
 	Outcome() (o respond.Outcome, ok bool)
 	Seal()
 	PushBefore(to store.Store)
@@ -82,6 +82,6 @@ func (p *Permit) recordPanic(v any) {
 		p.story.outcome.Show(outcome)
 	}
 	if p.response != nil {
-		p.response.Panicked(aborted)
+		p.response.RecordPanic(aborted)
 	}
 }

@@ -45,7 +45,7 @@ type entry struct {
 	gone     bool          // its limit is gone: don't remember it when idle
 }
 
-// lease is what a charge holds.
+// lease is a charge's slots.
 type lease struct {
 	of       *entry
 	units    int64

@@ -77,7 +77,7 @@ type Config struct {
 // StartIn returns where a limit starts whose Config doesn't say so.
 func StartIn(least, most int64) int64 { return max(least, min(DefaultStart, most)) }
 
-// Sample is what was observed of a request that has ended.
+// Sample is the observation of a request that has ended.
 type Sample struct {
 	// RTT is how long it took.
 	RTT time.Duration

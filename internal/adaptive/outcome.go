@@ -10,7 +10,7 @@ import (
 // Outcome is how a request went. It is safe for concurrent use.
 type Outcome struct{ is atomic.Uint32 }
 
-// Ending is what is known of how a request went.
+// Ending is the known outcome of a request.
 type Ending uint32
 
 // The zero Ending is that of a request that nothing is said of.

@@ -8,7 +8,7 @@ import (
 )
 
 // A result's receipt says in its Mark where the limit stood, and why, also where
-// nothing was charged: nobody else reads it.
+// nothing was charged: no other caller reads it.
 const reasonBits = 3
 
 // standing adds to a result where its limit stood.

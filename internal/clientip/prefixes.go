@@ -12,7 +12,7 @@ import (
 // or below it.
 type Prefixes []netip.Prefix
 
-// Problem is what is wrong with an address or a source of addresses, and what to write
+// Problem describes a mistake in an address or a source of addresses, and what to write
 // instead. If it has names of Go's, both are formats of them.
 type Problem struct {
 	What, Write string

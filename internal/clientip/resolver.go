@@ -268,7 +268,7 @@ func (c *Resolver) trusts(r *http.Request, peer node) bool {
 	return local != nil && strings.HasPrefix(local.Network(), "unix")
 }
 
-// maxHops bounds the work that a header can cause. Nobody runs 32 proxies in a row.
+// maxHops bounds the work that a header can cause. No service runs 32 proxies in a row.
 const maxHops = 32
 
 // walk reads a list that proxies append to, from its end. While the last node is a

@@ -8,7 +8,7 @@ package clock
 
 import "time"
 
-// Unless somebody drives, driver is nil, and now and since are those of package time.
+// Without a driver, driver is nil, and now and since are those of package time.
 // They are plain variables, because a decision reads the clock more often than anything
 // else: driving begins before anything reads them.
 var (

@@ -26,7 +26,7 @@ const (
 	Legacy
 )
 
-// Limit is what is the same for a limit in every decision.
+// Limit is the part of a limit's fields that is the same in every decision.
 type Limit struct {
 	Name string
 	// Policy is its item of RateLimit-Policy, made by the function Policy. If it is
@@ -36,7 +36,7 @@ type Limit struct {
 	Units int64
 }
 
-// Item is what a limit says in one decision.
+// Item is a limit's part of the fields of one decision.
 type Item struct {
 	*Limit
 	// Remaining is how many units are left.
@@ -72,7 +72,7 @@ func Policy(name string, units int64, in time.Duration) string {
 // Writer writes the fields of one response after another. Its zero value is ready to
 // use. It isn't safe for concurrent use.
 type Writer struct {
-	// Items is what Write writes.
+	// Items are the items that Write writes.
 	Items []Item
 
 	// These are of the current response.
@@ -211,7 +211,7 @@ func (w *Writer) set(h http.Header, field uint8, value string, line bool) {
 	h[key], w.slots = w.slots[:1:1], w.slots[1:]
 }
 
-// pieceOfText is how much memory a value that somebody keeps holds on to.
+// pieceOfText is how much memory a value that is kept holds on to.
 const pieceOfText = 1 << 10
 
 // slot returns room for one value.

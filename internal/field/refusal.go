@@ -132,7 +132,7 @@ func (w *Writer) problem(to http.ResponseWriter, r *http.Request, p Problem, vio
 		b = append(b, `"]`...)
 	}
 	b = append(b, "}\n"...)
-	_, _ = to.Write(b) // if the client has gone, nobody needs to know
+	_, _ = to.Write(b) // if the client has left, the error doesn't matter
 	if w.text = b; cap(b) > keptText {
 		w.text = nil
 	}

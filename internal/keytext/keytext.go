@@ -17,7 +17,7 @@ var (
 
 const (
 	// MaxRaw bounds how many bytes a client can make us escape or hash. A header of a
-	// megabyte identifies nobody.
+	// megabyte identifies no caller.
 	MaxRaw = 4 << 10
 
 	// Global is the key that everybody shares. No header field can contain it, so it

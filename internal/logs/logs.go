@@ -42,7 +42,7 @@ const (
 	messages
 )
 
-// state is what some messages are about: each says how it is from then on.
+// state is the subject of some messages: each reports its value from then on.
 type state uint8
 
 // The zero state is none.
@@ -56,7 +56,7 @@ const (
 var said = [messages]struct {
 	level slog.Level
 	text  string
-	each  bool    // written whenever it comes: somebody asked for it, or it comes once
+	each  bool    // written whenever it comes: it was asked for, or it comes once
 	ends  Message // written once after each time that this one was
 	state state
 	// kept: nothing repeats it, so if it is suppressed and nothing newer is said of the
@@ -91,7 +91,7 @@ type Log struct {
 	lines   [messages]line
 	kept    [states]*pending // or nil
 	due     []*pending       // to be written, in this order
-	writing bool             // somebody writes what is due
+	writing bool             // a goroutine writes the lines due
 }
 
 // pending is a message that is to be written: at once, or later unless something newer is
@@ -104,7 +104,7 @@ type pending struct {
 	timer      *time.Timer // of one that is kept
 }
 
-// line is what has become of a message.
+// line is the record of a message.
 type line struct {
 	next       time.Time // when it may be written again
 	last       time.Time // when it came, written or not

@@ -16,7 +16,7 @@ import (
 	"weak"
 )
 
-// Meaning is what a name says in a store: everything its limit counts by, in words.
+// Meaning is the rule of a name in a store: everything its limit counts by, in words.
 type Meaning struct {
 	Store any
 	Name  string
@@ -36,7 +36,7 @@ type Family struct {
 
 // Mean records what the family means from now on. It returns what other families
 // understand differently: each name of a store once, however many families those are. A
-// store that can't be compared with others is taken to be nobody else's.
+// store that can't be compared with others is taken to be the family's alone.
 func (f *Family) Mean(all []Meaning) (conflicts []Conflict) {
 	var stores []*known
 	next := map[meaning]bool{}
@@ -84,7 +84,7 @@ func (ms *meanings) remove() {
 
 // stores finds what is known of the names in a store that is in use. The families that
 // use the store hold that, and this list doesn't: a store may refer back to its
-// limiters, and must be freed with them when nobody else needs it.
+// limiters, and must be freed with them when no other limiter needs it.
 var stores = struct {
 	mu   sync.Mutex
 	seed maphash.Seed
@@ -121,7 +121,7 @@ func forget(h uint64) {
 	}
 }
 
-// known is what families mean by the names in one store.
+// known holds the families' meanings of the names in one store.
 type known struct {
 	store any
 	mu    sync.Mutex

@@ -155,9 +155,9 @@ func (l *lane) ahead(want int64) int64 {
 	return n
 }
 
-// unlocked calls f without l.mu, which the caller holds, and locks it again even if f
+// withoutLock calls f without l.mu, which the caller holds, and locks it again even if f
 // panics.
-func (l *lane) unlocked(f func()) {
+func (l *lane) withoutLock(f func()) {
 	l.mu.Unlock()
 	defer l.mu.Lock()
 	f()
@@ -186,7 +186,7 @@ func (l *lane) stay() *stay {
 
 // ask asks the store for the charges.
 func (l *lane) ask() (err error) {
-	l.unlocked(func() {
+	l.withoutLock(func() {
 		ctx, end := l.outliving()
 		defer end()
 		err = l.Store.Take(ctx, l.charges, l.results)
@@ -196,7 +196,7 @@ func (l *lane) ask() (err error) {
 
 // outlives is how long to wait for the answer of a store that may have reserved a turn
 // for a client that has left since. Left alone with the answer, the store would give the
-// turn back by itself, to nobody.
+// turn back by itself, and no other stream would get it.
 const outlives = 2 * time.Second
 
 // outliving returns a context for a Take: it ends a while after the request's.
@@ -218,7 +218,7 @@ func (l *lane) take(n int64) error {
 	s := l.Queues.join(l)
 	leave := func() {
 		if s != nil {
-			l.unlocked(func() { l.Queues.leave(l.ctx, s) })
+			l.withoutLock(func() { l.Queues.leave(l.ctx, s) })
 			s = nil
 		}
 	}
@@ -232,7 +232,7 @@ func (l *lane) take(n int64) error {
 		return l.ctx.Err()
 	default:
 		leave()
-		return l.failed(err)
+		return l.fail(err)
 	}
 	pause, passes, err := l.answer(n)
 	if l.err != nil {
@@ -246,7 +246,7 @@ func (l *lane) take(n int64) error {
 		return l.pause(pause, nil)
 	case s != nil || pause > 0:
 		var met bool
-		if s, pause, met = l.Queues.reserved(l, s); err == nil && !met {
+		if s, pause, met = l.Queues.enter(l, s); err == nil && !met {
 			l.next = l.piece // streams that take turns have turns of equal size
 			err = l.pause(pause, s.met)
 		}
@@ -256,7 +256,7 @@ func (l *lane) take(n int64) error {
 		l.cancel()
 		return err
 	}
-	l.paid(n, s, 0)
+	l.recordPayment(n, s, 0)
 	s = nil
 	return nil
 }
@@ -280,9 +280,9 @@ func (l *lane) answer(n int64) (pause time.Duration, passes bool, err error) {
 	return pause, passes, nil
 }
 
-// paid records that each limit has been paid for n bytes, in the queues of s if that
+// recordPayment records that each limit has been paid for n bytes, in the queues of s if that
 // isn't nil. They took that long to move if they have moved.
-func (l *lane) paid(n int64, s *stay, took time.Duration) {
+func (l *lane) recordPayment(n int64, s *stay, took time.Duration) {
 	l.room = store.MaxCost
 	for i := range l.tolls {
 		t := &l.tolls[i]
@@ -306,7 +306,7 @@ func (l *lane) pause(d time.Duration, met <-chan struct{}) error {
 	flushes := l.flush != nil && l.moved > 0
 	start := time.Now()
 	var err error
-	l.unlocked(func() {
+	l.withoutLock(func() {
 		var over <-chan time.Time
 		if met == nil {
 			timer := time.NewTimer(d)
@@ -330,14 +330,14 @@ func (l *lane) pause(d time.Duration, met <-chan struct{}) error {
 	return err
 }
 
-// failed handles a failure of the store.
-func (l *lane) failed(err error) error {
+// fail handles a failure of the store.
+func (l *lane) fail(err error) error {
 	cut := slices.ContainsFunc(l.tolls, func(t toll) bool { return t.Closed })
 	if !cut {
 		l.forget()
 		l.open = time.Now().Add(reopen)
 	}
-	l.unlocked(func() { err = l.StoreFailed(err, cut) })
+	l.withoutLock(func() { err = l.StoreFailed(err, cut) })
 	if cut {
 		return err
 	}
@@ -362,7 +362,7 @@ func (l *lane) cancel() {
 		}
 	}
 	if len(back) > 0 {
-		l.unlocked(func() { l.GiveBack(l.ctx, back) })
+		l.withoutLock(func() { l.GiveBack(l.ctx, back) })
 	}
 }
 
@@ -381,7 +381,7 @@ func (l *lane) move(n int64) {
 		return
 	}
 	if back := l.change(); len(back) > 0 {
-		l.unlocked(func() { l.GiveBack(l.ctx, back) })
+		l.withoutLock(func() { l.GiveBack(l.ctx, back) })
 	}
 }
 
@@ -414,11 +414,11 @@ func (l *lane) report(n int64, took time.Duration) {
 	case err == nil && l.err != nil: // the lane has ended meanwhile
 		l.cancel()
 	case err == nil:
-		l.paid(ahead, nil, took)
+		l.recordPayment(ahead, nil, took)
 	case l.ctx.Err() != nil:
 		l.forget()
 	default:
-		_ = l.failed(err) // a dry run is never FailClosed
+		_ = l.fail(err) // a dry run is never FailClosed
 	}
 }
 

@@ -119,8 +119,8 @@ func (s *Paced) counts() bool {
 // paces reports whether what is written now may be delayed.
 func (s *Paced) paces() bool { return s.counts() && s.down.holds }
 
-// declared tells the lane how much is to come, once that is known.
-func (s *Paced) declared() {
+// declare sets the number of bytes to come in the lane, once that is known.
+func (s *Paced) declare() {
 	if s.down.total >= 0 || s.down.moved > 0 {
 		return
 	}
@@ -133,14 +133,14 @@ func (s *Paced) declared() {
 // needs it.
 func (s *Paced) begin() (start time.Time) {
 	if s.counts() {
-		s.declared()
+		s.declare()
 		start = time.Now()
 	}
 	return start
 }
 
-// passed records n bytes of the body that were not delayed.
-func (s *Paced) passed(n int64, start time.Time) {
+// recordUnpaced records n bytes of the body that were not delayed.
+func (s *Paced) recordUnpaced(n int64, start time.Time) {
 	s.wrote(n)
 	if !start.IsZero() {
 		s.down.report(n, time.Since(start))
@@ -152,10 +152,10 @@ func (s *Paced) write(w io.Writer, b []byte) (written int, err error) {
 	if !s.paces() || len(b) == 0 {
 		start := s.begin()
 		n, err := w.Write(b)
-		s.passed(int64(n), start)
+		s.recordUnpaced(int64(n), start)
 		return n, err
 	}
-	s.declared()
+	s.declare()
 	for len(b) > written && err == nil {
 		var n int
 		n, err = s.writePiece(w, b[written:])
@@ -184,7 +184,7 @@ func (s *Paced) writeString(w io.Writer, text string) (int, error) {
 	}
 	start := s.begin()
 	n, err := io.WriteString(w, text)
-	s.passed(int64(n), start)
+	s.recordUnpaced(int64(n), start)
 	return n, err
 }
 
@@ -199,11 +199,11 @@ func (s *Paced) readFrom(w io.ReaderFrom, src io.Reader, through io.Writer) (wri
 		start := s.begin()
 		n, err := w.ReadFrom(src)
 		if n > 0 {
-			s.passed(n, start)
+			s.recordUnpaced(n, start)
 		}
 		return n, err
 	}
-	if s.declared(); s.down.left() < 0 {
+	if s.declare(); s.down.left() < 0 {
 		return io.Copy(writeOnly{through}, src)
 	}
 	limited, _ := src.(*io.LimitedReader)

@@ -59,7 +59,7 @@ type turn struct {
 	receipt store.Receipt
 }
 
-// demand is what one stream needs of one limit.
+// demand is the number of blocks that one stream needs of one limit.
 type demand struct {
 	queue  *queue
 	blocks int64
@@ -76,8 +76,8 @@ type stay struct {
 
 func (t *toll) queue() queueKey { return queueKey{t.Limit.Spec(), t.Key} }
 
-// join has a lane stand in the queues that there are already, and takes what nobody
-// needs there off its charges. It returns nil if there are none.
+// join has a lane stand in the queues that there are already, and takes the blocks that no
+// stream needs there off its charges. It returns nil if there are none.
 func (qs *Queues) join(l *lane) *stay {
 	if qs.n.Load() == 0 {
 		return nil
@@ -99,10 +99,10 @@ func (qs *Queues) join(l *lane) *stay {
 	return s
 }
 
-// reserved enters what the store has answered a lane: its turns and, for limits that it
+// enter records what the store has answered a lane: its turns and, for limits that it
 // doesn't stand in the queue of, its demands. s may be nil. It returns how long until
 // the demands will be met, and whether they are.
-func (qs *Queues) reserved(l *lane, s *stay) (_ *stay, wait time.Duration, met bool) {
+func (qs *Queues) enter(l *lane, s *stay) (_ *stay, wait time.Duration, met bool) {
 	now := time.Now()
 	if s == nil {
 		s = l.stay()
@@ -366,7 +366,7 @@ func (r *round) run(ctx context.Context) {
 	}
 	var results []store.Result
 	defer func() {
-		if next := r.ended(results); next != nil {
+		if next := r.finish(results); next != nil {
 			go next.background()
 		}
 	}()
@@ -377,10 +377,10 @@ func (r *round) background() {
 	background.Do("giving back bytes", func() { r.run(context.Background()) })
 }
 
-// ended puts back the turns that the store hasn't taken, because others stand behind
+// finish puts back the turns that the store hasn't taken, because others stand behind
 // them: of this process, whose answer is on its way, or of another one. Without results
-// nobody knows what it has taken. Then all of it is written off: nothing is used twice.
-func (r *round) ended(results []store.Result) *round {
+// the outcome is unknown. Then all turns are written off: none is used twice.
+func (r *round) finish(results []store.Result) *round {
 	q := r.of
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()

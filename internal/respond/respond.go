@@ -1,5 +1,5 @@
-// Package respond is what a limit observes of a response and does to it: its status,
-// how much of it was written, and how fast it may be written.
+// Package respond observes and paces responses for limits: their status, how much of them
+// was written, and how fast they may be written.
 //
 // A [Watched] response returns a ResponseWriter that can do exactly what the one below
 // it can, and records what is written. A [Paced] one also has a lane for the response's
@@ -54,9 +54,9 @@ func (s *Watched) Next(r *http.Request, own bool) *http.Request {
 // Request returns the request that the next handler got.
 func (s *Watched) Request() *http.Request { return s.r }
 
-// Panicked records a panic of the handler. aborted says that it was
+// RecordPanic records a panic of the handler. aborted says that it was
 // http.ErrAbortHandler.
-func (s *Watched) Panicked(aborted bool) { s.panicked, s.aborted = true, aborted }
+func (s *Watched) RecordPanic(aborted bool) { s.panicked, s.aborted = true, aborted }
 
 // wrote records n bytes of the body. For HEAD a server sends none of them.
 func (s *Watched) wrote(n int64) {
@@ -72,7 +72,7 @@ func (s *Watched) wrote(n int64) {
 // connection taken over.
 func (s *Watched) Answered() bool { return s.status != 0 || s.hijacked }
 
-// Unanswered is the status of a response that was never begun and that nobody waits for,
+// Unanswered is the status of a response that was never begun and whose client has left,
 // as nginx logs it.
 const Unanswered = 499
 

@@ -18,7 +18,7 @@ type Entry struct {
 	Closed   bool  // bodies are cut off if the store fails
 }
 
-// toll is what one limit is paid for a lane's bytes, in blocks of its own: a fast limit
+// toll is one limit's account of a lane's bytes, in blocks of its own: a fast limit
 // counts in blocks too large for a slow one.
 type toll struct {
 	Entry

@@ -45,7 +45,7 @@ func (f *flusher) Flush() {
 	f.w.(http.Flusher).Flush()
 }
 
-// FlushError is what http.ResponseController looks for first.
+// FlushError is the method that http.ResponseController looks for first.
 func (f *flusher) FlushError() error {
 	f.s.wrote(0)
 	return http.NewResponseController(f.w).Flush()

@@ -11,7 +11,7 @@ import (
 // A request has readings: the paths and hosts that routers, and the middleware before
 // them, may read it as. The client chooses the spelling and the application chooses the
 // router. So each reading selects a pattern, and the request is held to all of them.
-// Charging too much for a spelling that nobody needs is cheap; leaving one out is a way
+// Charging too much for a spelling that no client needs is cheap; leaving one out is a way
 // past a limit.
 //
 // A reading is represented by an escaped path, which http.ServeMux matches segment by

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Problem is what is wrong with a pattern, and what to write instead.
+// Problem describes a mistake in a pattern, and what to write instead.
 type Problem struct{ Pattern, What, Write string }
 
 // Router finds patterns. It is immutable and safe for concurrent use.
@@ -24,7 +24,7 @@ type Router struct {
 	depth, longest int
 }
 
-// target is what the mux finds: a pattern.
+// target is the handler that the mux finds: a pattern.
 type target struct {
 	number int
 	// slashes is the number of slashes in the pattern's path if it ends in a slash,
@@ -32,7 +32,7 @@ type target struct {
 	slashes int
 }
 
-// ServeHTTP makes a target what a ServeMux finds for a request. Nobody calls it.
+// ServeHTTP makes a target what a ServeMux finds for a request. It is never called.
 func (*target) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
 // names reports whether the pattern ends where path does, in a slash: it is then the

@@ -55,7 +55,7 @@ func New(size int) *Sketch {
 }
 
 // seed is one for all sketches, so that a key has the same hash in each. It is made
-// anew by each process: nobody can choose keys that collide.
+// anew by each process: no caller can choose keys that collide.
 var seed = maphash.MakeSeed()
 
 // Add counts a key once. It allocates only for a key that is longer than those that its

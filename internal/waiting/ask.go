@@ -8,7 +8,7 @@ import (
 	"github.com/stint-go/stint/internal/clock"
 )
 
-// Want is what a caller waits for in a line of slots.
+// Want is the slots that a caller waits for in a line.
 type Want struct {
 	Key  Key
 	Cost int64 // in slots

@@ -6,7 +6,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// bucket is what a store counts together, one limit and key, whatever the cost and the
+// bucket is the unit in which a store counts, one limit and key, whatever the cost and the
 // other limits of a call. Lines of several kinds may reserve in it.
 type bucket struct {
 	key     bucketKey

@@ -41,7 +41,7 @@ type Call struct {
 	// Timed makes Took the time that the store has taken, in all calls together.
 	Timed bool
 	Took  time.Duration
-	// Seen is what the call has seen of the line of each charge, or empty.
+	// Seen has the call's observation of the line of each charge, or is empty.
 	Seen []Seen
 
 	by    Caller
@@ -76,7 +76,7 @@ func (c *Call) Ask(ctx context.Context) error {
 // where to ask for the time reads two.
 var epoch = time.Now()
 
-// Seen is what a call has seen of the line of one of its limits.
+// Seen is a call's observation of the line of one of its limits.
 type Seen struct {
 	Queued int64 // including it, when it came
 	Waited time.Duration
@@ -96,10 +96,10 @@ type Terms struct {
 	Slots func(*store.Charge) int64
 }
 
-// Closed reports whether nobody may wait for slots.
+// Closed reports whether no call may wait for slots.
 func (t *Terms) Closed() bool { return t.Room != nil && *t.Room == 0 }
 
-// Way is what a charge waits for.
+// Way is the kind of thing that a charge waits for.
 type Way uint8
 
 const (
@@ -107,7 +107,7 @@ const (
 	ForTurn Way = iota
 	// ForSlot: something that others hold.
 	ForSlot
-	// ForNothing: the limit lets nobody wait.
+	// ForNothing: the limit lets no call wait.
 	ForNothing
 )
 
@@ -133,8 +133,8 @@ type Caller interface {
 	Holds()
 }
 
-// LeftError is why nobody waits for the answer any more: the context's error. What the
-// call then has (Granted) must be given back.
+// LeftError wraps the error of the context whose end has ended the wait. If the call is
+// Granted, its charges must be given back.
 type LeftError struct{ Err error }
 
 // Error returns the context's error text.

@@ -33,7 +33,7 @@ func (w *waiter) takeSlots(ctx context.Context) error {
 }
 
 // behind returns the first charge whose slots others wait for, and how many wait: a
-// slot that is free now is theirs. A charge that takes no slot is behind nobody.
+// slot that is free now is theirs. A charge that takes no slot is behind none.
 func (w *waiter) behind() (i int, queued int64) {
 	for i := range w.Charges {
 		ch, t := &w.Charges[i], w.by.Terms(i)

@@ -76,9 +76,9 @@ func (w *waiter) mayReserve() bool {
 
 // outliving returns a context for a Take that may reserve a turn: it ends a while after
 // ctx. If the store were left alone with the answer, it would settle the turn back by
-// itself, out of order, and what this process gives back from its lines would be in
-// front of turns that nobody here knows of. So a caller that leaves waits for the
-// answer and leaves the line like everybody else.
+// itself, out of order, and reservations that this process gives back from its lines
+// would be in front of turns that its lines don't have. So a caller that leaves waits for
+// the answer and leaves the line like all others.
 func outliving(ctx context.Context) (longer context.Context, end func()) {
 	if ctx.Done() == nil {
 		return ctx, func() {}
@@ -95,9 +95,9 @@ func outliving(ctx context.Context) (longer context.Context, end func()) {
 // their way back to the store.
 const flushWait = 100 * time.Millisecond
 
-// askVacant is ask for when turns have been left that nobody has taken yet. A call of
+// askVacant is ask for when there are vacant turns. A call of
 // their kind takes them over, and the store decides the rest. Any other call waits
-// until they have gone back, or it would wait behind nobody.
+// until they have gone back, or it would wait behind vacant turns.
 func (w *waiter) askVacant(ctx context.Context) error {
 	parts := w.parts()
 	claim := w.lines.Claim(parts)

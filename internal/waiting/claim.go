@@ -74,7 +74,7 @@ func (ts *Turns) Drop(ctx context.Context, c *Claim) {
 			n++
 		}
 	}
-	r := ts.vacated(c.line, n, vacant)
+	r := ts.vacate(c.line, n, vacant)
 	ts.mu.Unlock()
 	if !r.empty() {
 		go ts.runAll(context.WithoutCancel(ctx), r)

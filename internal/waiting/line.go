@@ -73,7 +73,7 @@ func (ts *Turns) keep(l *line) *line {
 	return l
 }
 
-// forget drops a line that nobody is in.
+// forget drops an empty line.
 func (ts *Turns) forget(l *line) {
 	if l.waiters.n > 0 || ts.lines[l.kind] != l {
 		return
@@ -182,10 +182,10 @@ func (l *line) grant(ts *Turns, now time.Time) {
 	}
 }
 
-// spent moves to r the vacancies whose turn has passed, or never was one. What can be
+// moveSpent moves to r the vacancies whose turn has passed, or never was one. What can be
 // returned in order is; for the rest the store gives back what it can, whatever stands
 // behind.
-func (l *line) spent(now time.Time, r *round) {
+func (l *line) moveSpent(now time.Time, r *round) {
 	for i := range l.columns {
 		c := &l.columns[i]
 		if c.spent(now) == nil {
@@ -231,7 +231,7 @@ func (l *line) ripe(now time.Time) bool { return l.waiters.n == 0 || !l.linger.A
 func (ts *Turns) tend(l *line, now time.Time) *round {
 	r := &round{settle: l.settle}
 	l.grant(ts, now)
-	l.spent(now, r)
+	l.moveSpent(now, r)
 	if l.ripe(now) {
 		for i := range l.columns {
 			r.collect(l.columns[i].bucket, now, false)

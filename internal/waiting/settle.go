@@ -17,13 +17,13 @@ import (
 // A newcomer's Take may have landed in between, from this process (it was under way
 // when the others left) or from another. The receipts show it. What still stands is put
 // back into its column, the newcomer moves up into it, and what the newcomer has
-// reserved goes back instead. If a settlement fails, nobody knows its outcome, so what
-// it was to return is written off: returned twice, it would be handed out twice.
+// reserved goes back instead. If a settlement fails, its outcome is unknown, so its
+// reservations are written off: returned twice, they would be handed out twice.
 
 const (
 	// linger is how long a turn is kept for a newcomer while others wait in its line.
 	// In a crowd newcomers take over what the impatient leave, and the store need not
-	// hear of either.
+	// be called for either.
 	linger = 10 * time.Millisecond
 	// retry is how long after a failure nothing is settled in a bucket.
 	retry = time.Second
@@ -31,7 +31,7 @@ const (
 	most = 500
 )
 
-// round is what one call of the store gives back.
+// round is the reservations that one call of the store gives back.
 type round struct {
 	spent   []*part // in any order
 	turns   []*part // latest first in their buckets
@@ -105,12 +105,12 @@ func (ts *Turns) once(ctx context.Context, r, next *round) {
 		}
 	}
 	var results []store.Result
-	defer func() { *next = *ts.ended(r, results) }()
+	defer func() { *next = *ts.finish(r, results) }()
 	results = r.settle(ctx, charges)
 }
 
-// ended puts back what could not be returned, and begins the next round.
-func (ts *Turns) ended(r *round, results []store.Result) *round {
+// finish puts back what could not be returned, and begins the next round.
+func (ts *Turns) finish(r *round, results []store.Result) *round {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	now := clock.Now()

@@ -9,7 +9,7 @@ import (
 // none.
 type Shares [Classes]uint8
 
-// holdings is what is held of one key in this process.
+// holdings counts the slots held of one key in this process.
 type holdings struct {
 	total int64
 	class [Classes]int64

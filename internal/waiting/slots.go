@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Slots holds the waits whose end nobody knows: a concurrency limit is full. Those who
-// wait for slots of one limit and key stand in a line. Only its head asks, when it is
-// woken: by becoming the head, by somebody who has released a slot, or by its poll,
+// Slots holds the waits without a known end: a concurrency limit is full. Waiters for
+// slots of one limit and key stand in a line. Only its head asks, when it is
+// woken: by becoming the head, by a request that has released a slot, or by its poll,
 // since slots may be released elsewhere too. See [Slots.Wait].
 //
 // No wake-up is lost: a waiter that is woken without being the head passes it on, and a

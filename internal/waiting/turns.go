@@ -1,5 +1,5 @@
-// Package waiting implements the lines of waiters in one process: who is next, and what
-// goes back to the store when somebody leaves. There are lines for turns ([Turns]) and
+// Package waiting implements the lines of waiters in one process: who is next, and
+// which reservations go back to the store when a waiter leaves. There are lines for turns ([Turns]) and
 // for slots ([Slots]); in both, waiters have a [Rank].
 //
 // A turn is an instant that a rate has reserved in its future. Requests of one kind
@@ -25,7 +25,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Turns holds the lines of those who wait for turns. The zero value is ready to use. It
+// Turns holds the lines of waiters for turns. The zero value is ready to use. It
 // is safe for concurrent use.
 type Turns struct {
 	vacant  atomic.Int64 // vacancies, in lines and on their way back
@@ -47,11 +47,11 @@ type Part struct {
 	Index  int           // the caller's
 }
 
-// Vacant reports whether somebody has left a turn that nobody has taken yet. It is one
+// Vacant reports whether there is a turn that a waiter has left and none has taken. It is one
 // atomic load; if it is false, no call has to look at lines.
 func (ts *Turns) Vacant() bool { return ts.vacant.Load() > 0 }
 
-// Waiting reports whether anybody waits for a turn. It is one atomic load.
+// Waiting reports whether a call waits for a turn. It is one atomic load.
 func (ts *Turns) Waiting() bool { return ts.waiting.Load() > 0 }
 
 // Queued returns how many wait in the line of a kind.
@@ -154,8 +154,8 @@ func (t *Turn) Wait(ctx context.Context) error {
 // Receipt returns the receipt of the i-th part of a turn that has come.
 func (t *Turn) Receipt(i int) store.Receipt { return t.parts[i].receipt }
 
-// Leave leaves the line, unless the turn has been used. What nobody can use goes back
-// to the store.
+// Leave leaves the line, unless the turn has been used. Reservations that
+// no waiter can use go back to the store.
 func (t *Turn) Leave(ctx context.Context) {
 	if t.over {
 		return
@@ -175,15 +175,15 @@ func (t *Turn) Leave(ctx context.Context) {
 			p.column.bucket.insert(p)
 		}
 	}
-	r := ts.vacated(l, len(l.columns), vacant)
+	r := ts.vacate(l, len(l.columns), vacant)
 	ts.mu.Unlock()
 	ts.run(ctx, r)
 }
 
-// vacated handles n parts that have become vacant in a line; some says whether the line
-// had vacancies before. They go to the next waiters, or back: at once if nobody waits,
+// vacate handles n parts that have become vacant in a line; some says whether the line
+// had vacancies before. They go to the next waiters, or back: at once if there are none,
 // otherwise if newcomers don't take all of them soon. The caller holds the lock.
-func (ts *Turns) vacated(l *line, n int, some bool) *round {
+func (ts *Turns) vacate(l *line, n int, some bool) *round {
 	now := clock.Now()
 	ts.vacant.Add(int64(n))
 	if !some {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Signs are what a probe shows about a key function.
+// Signs are the findings of a probe of a key function.
 type Signs uint32
 
 const (

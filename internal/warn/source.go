@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Source is what is known of a key source: what a probe has shown, and what its first
+// Source is the record of a key source: what a probe has shown, and what its first
 // requests show. It is safe for concurrent use. Nothing is known of the zero Source.
 type Source struct {
 	// Lookout looks at the source's first requests. It is nil before and after those.
