@@ -162,7 +162,7 @@ func WithSampleWindow(d time.Duration) AdaptiveOption {
 		func(c *adaptive.Config) { c.Window = d })
 }
 
-// AdaptiveReason says why the limit of an AdaptiveConcurrency is what it is.
+// AdaptiveReason explains the present limit of an AdaptiveConcurrency.
 type AdaptiveReason uint8
 
 const (
@@ -263,7 +263,7 @@ func (*adapting) stood(c *store.Charge, r *store.Result) (int64, AdaptiveReason)
 	return limit, AdaptiveReason(why)
 }
 
-// story is what is observed of a request.
+// story is the observations of a request.
 type story struct {
 	waited  time.Duration
 	seen    []waiting.Seen

@@ -21,9 +21,9 @@ import (
 // n is from 1 to 1000, because the time of each refusal is kept. within is a whole
 // number of microseconds, at most two years; d likewise, at most one year. New refuses
 // other numbers, and a Ban without a limit beside it whose refusals count: a Rate, a
-// Quota, or a Concurrency that nobody waits for.
+// Quota, or a Concurrency without a queue.
 //
-// Refusals by any limit in the same decision with the same key count. So nobody is
+// Refusals by any limit in the same decision with the same key count. So no key is
 // banned because the whole service is full (Global, AdaptiveConcurrency), nor for
 // having waited for a slot in vain. Refusals by limits in dry run don't count. To count
 // what several routes refuse, give the same Limit to each.

@@ -35,7 +35,7 @@ import (
 //
 //   - What has been paid for is flushed before a pause. A pause ends early when the
 //     request's context does. The write then returns its error, and an incomplete
-//     response is cut off, so that nobody takes a part for the whole.
+//     response is cut off, so that no client takes a part for the whole.
 //   - http.Server's WriteTimeout and ReadTimeout include pauses. Leave them 0 where
 //     responses are long, or set deadlines by http.ResponseController. That works, as
 //     do Flush, Hijack, io.ReaderFrom and HTTP/2: a file is still sent by the kernel,
@@ -105,7 +105,7 @@ func (b *bandwidth) says(s store.Spec) string {
 	return fmt.Sprintf("Bandwidth: %d bytes per 1s, burst %d", s.Units*b.block*int64(time.Second/s.Period), s.Burst*b.block)
 }
 
-func (*bandwidth) counted(*entry) bool { return false } // it refuses nobody
+func (*bandwidth) counted(*entry) bool { return false } // it denies no request
 
 // paced is a Bandwidth and the key of one request.
 type paced struct {
@@ -113,7 +113,7 @@ type paced struct {
 	key   string
 }
 
-// Pacing is what a Bandwidth did to a request, as observers get it (EventPaced).
+// Pacing describes how a Bandwidth paced a request, for observers (EventPaced).
 type Pacing struct {
 	// Limit is the name of the Bandwidth.
 	Limit string
@@ -221,7 +221,7 @@ func (p *Permit) paced() []paced {
 	return p.response.pacing.bandwidths()
 }
 
-// observePaced tells the observers how the response was paced.
+// observePaced notifies the observers how the response was paced.
 func (p *Permit) observePaced() {
 	s := p.response
 	if s == nil || s.pacing == nil || p.version.limiter.audience.Load() == nil {

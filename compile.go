@@ -27,7 +27,7 @@ type entry struct {
 	dryRun bool
 	closed bool        // FailClosed
 	said   field.Limit // in fields; a dry run says nothing
-	// saidLast is what the fields of an adaptive limit said last; see saidOf.
+	// saidLast is the latest content of an adaptive limit's fields; see saidOf.
 	saidLast atomic.Pointer[field.Limit]
 }
 
@@ -214,7 +214,7 @@ func (v *version) compileLimits(c *config, names *naming) (errs mistake.List) {
 }
 
 // checkNames reports the limits of a version that need a name: its own, and those it
-// inherits from a version whose store nobody else could use.
+// inherits from a version whose store no other limiter could use.
 func (v *version) checkNames(c *config, parent *version, names *naming) (errs mistake.List) {
 	if !v.lent {
 		return nil

@@ -19,7 +19,7 @@ const slotWait = 5 * time.Second
 // New refuses other numbers. It combines with every other kind of limit.
 //
 // A request that finds no slot is refused, or waits if WithQueue or WithMaxWait says
-// so. Nobody knows when a slot comes free: a refusal has Decision.RetryAfter 0, and its
+// so. The time until a slot comes free is unknown: a denial has Decision.RetryAfter 0, and its
 // Retry-After field says 1 second. The slot is released when the handler returns or
 // panics. A handler that hands over its connection (a websocket) calls Permit.Detach. A
 // WithSettle of the limiter or the route doesn't apply.
@@ -89,7 +89,7 @@ func (e *entry) hold(ls *waiting.Lines, key string, cost int64, class uint8, sig
 }
 
 // giveBack settles charges, even if ctx has ended, and returns the results. If it fails,
-// it tells observers and returns nil.
+// it notifies observers and returns nil.
 func (v *version) giveBack(ctx context.Context, p *plan, charges []store.Charge) []store.Result {
 	results := make([]store.Result, len(charges))
 	if took, err := v.settle(context.WithoutCancel(ctx), v.store, charges, results); err != nil {

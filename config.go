@@ -15,7 +15,7 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// config is what the options of one New or With add up to.
+// config is the sum of the options of one New or With.
 type config struct {
 	conduct
 	shared settings
@@ -89,7 +89,7 @@ func (s settings) or(d settings) settings {
 	return s
 }
 
-// rule is what a Limit points to. Its address is the limit's identity.
+// rule is the contents of a Limit. Its address is the limit's identity.
 type rule struct {
 	spec     store.Spec
 	kind     kind

@@ -16,11 +16,11 @@ type Decision struct {
 	// Limit is the name of the limit that denied with the longest wait, or otherwise of
 	// the enforced one with the least left.
 	Limit string
-	// Remaining is what is left of that limit, in whole units.
+	// Remaining is the number of whole units left of that limit.
 	Remaining int64
 	// Delay is how long the request waits, or has waited, for its turn or a slot.
 	Delay time.Duration
-	// RetryAfter is the time after which the same cost would pass if nobody else came.
+	// RetryAfter is the time after which the same cost would pass if no other caller came.
 	// It is 0 if the request is allowed, or if the time is unknown (a concurrency limit
 	// is full), and Never if the cost can never pass.
 	RetryAfter time.Duration
@@ -28,7 +28,7 @@ type Decision struct {
 	ResetAfter time.Duration
 	// Queued is how many requests waited in this process for the same thing when this
 	// one began to wait, including itself, or when it was refused without waiting. It
-	// is 0 if nobody waited. Waiters for a slot are counted by limit and key; waiters
+	// is 0 if no request waited. Waiters for a slot are counted by limit and key; waiters
 	// for the turn of a rate by all their limits, keys and costs. If there were several
 	// waits, it is the longest line.
 	Queued int64
@@ -45,7 +45,7 @@ type LimitStatus struct {
 	Allowed bool
 	// DryRun reports that the limit only reports.
 	DryRun bool
-	// Reason says why an AdaptiveConcurrency's limit is what it is; NotAdaptive for any
+	// Reason explains the present limit of an AdaptiveConcurrency; NotAdaptive for any
 	// other limit.
 	Reason AdaptiveReason
 	// Quota is how many units pass per period, or how many slots there are: for an
@@ -55,10 +55,10 @@ type LimitStatus struct {
 	// request's. It may exceed Quota after an Update has lowered that. It is 0 for
 	// other limits.
 	InFlight int64
-	// Cost is what the request was charged, or would have been, in units; after a
-	// Settle, what it has cost.
+	// Cost is the request's charge in units, or, if it was denied, the charge it asked
+	// for; after a Settle, the settled cost.
 	Cost int64
-	// Remaining is what is left after the decision.
+	// Remaining is the number of units left after the decision.
 	Remaining int64
 	// Delay, RetryAfter and ResetAfter are those of Decision, for this limit alone.
 	Delay, RetryAfter, ResetAfter time.Duration

@@ -62,7 +62,7 @@ var problems = [...]field.Problem{
 	quotaExceeded: field.QuotaExceeded, reducedCapacity: field.ReducedCapacity, abnormalUsage: field.AbnormalUsage,
 }
 
-// problem returns what the client is told.
+// problem returns the problem that the client gets.
 func (r refusal) problem() field.Problem { return problems[r] }
 
 // denied1 and denied4 are refusals with room for their limits, which saves an allocation.
@@ -258,9 +258,8 @@ func WithProblem() Option {
 	return limiterOption(func(c *config) { c.problem = true })
 }
 
-// deny sets the fields of a refusal by limits and returns its error. To make that
-// error takes as long as to set all fields, so a refusal that no handler sees is answered
-// without one.
+// deny sets the fields of a denial and returns its error. Building that error costs as
+// much as setting all fields, so it is skipped when no handler will see it.
 func (c *call) deny(w http.ResponseWriter, answers bool) error {
 	c.outer.recordInnerDenial()
 	if answers = answers || c.in != nil && c.version.problem; !answers || c.version.denyHandler != nil {

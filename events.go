@@ -17,7 +17,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Event is what an observer gets. It may be kept, except for its Request, which belongs
+// Event is one observation of a limiter. It may be kept, except for its Request, which belongs
 // to the server once the request has ended.
 //
 // However an event is printed or logged, it shows no key. See Key.
@@ -54,7 +54,7 @@ type Event struct {
 	Held time.Duration
 	// Change is the change that EventLimitChanged reports.
 	Change *LimitChange
-	// Pacing is what a Bandwidth did to the request, for EventPaced.
+	// Pacing describes how a Bandwidth paced the request, for EventPaced.
 	Pacing *Pacing
 	// Path is the policy file, for EventPolicy.
 	Path string
@@ -179,8 +179,8 @@ const (
 	EventStoreFailed
 	// EventSettleFailed: a charge could not be settled, or a slot not released.
 	EventSettleFailed
-	// EventDryRunDenied: a limit that only reports would have refused. Decision is what
-	// it would have been then, and its Limit names that limit. It comes after the event
+	// EventDryRunDenied: a limit in dry run would have denied the request. Decision is
+	// the decision with that limit enforced, and its Limit names that limit. It comes after the event
 	// of the decision itself, once for each such limit.
 	EventDryRunDenied
 	// EventUpdated: Limiter.Update has put a new configuration in place.
@@ -190,7 +190,7 @@ const (
 	EventLimitChanged
 	// EventWaiting: the request begins to wait for a slot or for its turn. Of Decision
 	// these are set: Limit, which it waits for; Queued; and Delay, the time until its
-	// turn, or 0 for a slot, since nobody knows.
+	// turn, or 0 for a slot, since the time is unknown.
 	EventWaiting
 	// EventSettled: a WithSettle or a Permit.Settle has changed what a request has
 	// cost. Decision is where its limits stand afterwards.

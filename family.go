@@ -16,19 +16,19 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// family is what a limiter and all limiters derived from it share. They are updated
+// family is the state shared by a limiter and all limiters derived from it. They are updated
 // together: a derived limiter is With applied to the present state of its parent.
 type family struct {
 	mu      sync.Mutex // held by one New, With or Update at a time
 	members []*Limiter // each limiter before those derived from it
 	names   atomic.Pointer[names]
 
-	// The limits of this process, and the lines of those who wait for something of each
+	// The limits of this process, and the lines of waiters of each
 	// store, are the same across Updates.
 	adaptive *adaptive.Keys
 	lines    atomic.Pointer[[]*waiting.Lines] // replaced under mu
 
-	meanings namesakes.Family // what others are to know of it; guarded by mu
+	meanings namesakes.Family // for other families on the same store; guarded by mu
 
 	warnings warn.Book
 }
@@ -130,7 +130,7 @@ func (f *family) announce(l *Limiter, c *config) (n notices) {
 	return n
 }
 
-// lent is what the family's names mean in stores that others may use.
+// lent returns the meanings of the family's names in stores that others may use.
 func (f *family) lent() (all []namesakes.Meaning) {
 	for _, m := range f.members {
 		v := m.now.Load()

@@ -187,8 +187,8 @@ func addressed(option string, problems []clientip.Problem) (m mistake.List) {
 //
 // If there are several lines of the field, the first counts, which http.Header.Get also
 // returns to a handler. So a client that authenticates with a key is charged for that
-// key, whatever lines it adds. If the limiter runs before authentication, nobody has
-// checked the value: a client that makes up values gets a bucket for each, so put a
+// key, whatever lines it adds. If the limiter runs before authentication, the value
+// is unchecked: a client that makes up values gets a bucket for each, so put a
 // limit by address beside it.
 func Header(name string) KeyFunc {
 	canonical := http.CanonicalHeaderKey(name)

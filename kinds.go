@@ -7,7 +7,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// kind is what distinguishes limits of one kind. Each kind is a type in the file of its
+// kind is the behaviour that limits of one kind share. Each kind is a type in the file of its
 // limit's constructor, and the flow of a request names none of them. It asks the kind,
 // or, where a plain request would ask for nothing, looks at the needs that the kind has
 // set.
@@ -45,7 +45,7 @@ type kind interface {
 	whyUnsettled() string
 }
 
-// needs are what a limit's requests need beyond being admitted or refused at once.
+// needs is a set of things that a limit's requests need beyond an immediate decision.
 type needs uint8
 
 const (

@@ -21,8 +21,8 @@ import (
 //
 // Every limit needs a WithName that differs from the others'. A Limit is compiled once
 // however often it is returned, so return the same values where possible: package
-// variables, or what package plans caches. Limits with the same name in different plans
-// share what a key has consumed, so a tenant who changes plans keeps its count.
+// variables, or the cached values of package plans. Limits with the same name in different plans
+// share a key's consumption, so a tenant who changes plans keeps its count.
 func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 	return checkedOption(f != nil, "WithLimitFunc(nil)", "write a function, or leave it out",
 		func(c *config) {

@@ -100,8 +100,8 @@ func Must(l *Limiter, err error) *Limiter {
 // limiter is mounted inside l, it charges only what it adds, in a separate decision: if
 // it refuses, what l has charged stays charged. Mounted alone it decides all limits.
 //
-// The new limiter follows l: after an Update of l it is what With(opts...) would then
-// return. l keeps a reference to it for that, so derive limiters when a program starts,
+// The new limiter follows l: after an Update of l it equals the limiter that With(opts...)
+// would then return. l keeps a reference to it for that, so derive limiters when a program starts,
 // not for each request.
 func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 	d := &Limiter{family: l.family, parent: l}
@@ -177,7 +177,7 @@ func (l *Limiter) AdmitOrDeny(w http.ResponseWriter, r *http.Request) (p *Permit
 
 // Deny answers a request that Admit has refused with err, which may be wrapped. A
 // request whose context ended while it waited gets 503, since it may be the server that
-// ended it; if the client has left, nobody reads the answer. Deny is for adapters, and
+// ended it; if the client has left, the answer is discarded. Deny is for adapters, and
 // for applications to which an adapter passes its errors.
 func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	if denied := refusalIn(err); denied != nil {

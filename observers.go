@@ -53,7 +53,7 @@ type BriefObserver interface {
 	// Observe gets all events but EventAdmitted and EventEnded of plain requests.
 	Observe(Event)
 	// Passed is called instead of EventAdmitted for a plain request. route is the
-	// Route of that event, charges are what the limits were asked, results are their
+	// Route of that event, charges are those asked of the limits, results are their
 	// answers, and storeTook is how long the store took. The slices are valid until
 	// Passed returns and must not be changed. Charges have keys, which may be addresses
 	// or credentials.
@@ -257,7 +257,8 @@ func (v *version) observe(e *Event) {
 		v.write(m, *e)
 	}
 	to := v.limiter.audience.Load()
-	// After the line: if answered comes in between, the store's next answer is told, too.
+	// After the line: if recordAnswer comes in between, the store's next answer is
+	// reported, too.
 	if e.Kind == EventStoreFailed && (to == nil || !to.failing) {
 		address(&v.limiter.audience, func(a *audience) { a.failing = true })
 	}
@@ -270,7 +271,7 @@ func (v *version) observe(e *Event) {
 	}
 }
 
-// observeOf tells the observers of an event that charges are part of.
+// observeOf notifies the observers of an event that charges are part of.
 func (v *version) observeOf(e *Event, charges []store.Charge) {
 	e.about(charges)
 	v.observe(e)
@@ -281,7 +282,7 @@ func (v *version) observeSettleFailed(p *plan, charges []store.Charge, took time
 	v.observeOf(&Event{Kind: EventSettleFailed, Route: p.route(), Err: err, StoreTook: took}, charges)
 }
 
-// observe tells the observers of a decision, and logs it if the log shows such decisions.
+// observe notifies the observers of a decision, and logs it if the log shows such decisions.
 func (c *call) observe(kind EventKind, err error) {
 	to, plain := c.version.limiter.audience.Load(), false
 	switch decided := kind == EventAdmitted || kind == EventDenied; {
@@ -300,8 +301,8 @@ func (c *call) observe(kind EventKind, err error) {
 	c.report(kind, err, plain)
 }
 
-// report sends the event of a decision. It isn't inlined, so that a request that is told
-// only in brief touches no stack for an event.
+// report sends the event of a decision. It isn't inlined, so that a request that is
+// reported only in brief touches no stack for an event.
 //
 //go:noinline
 func (c *call) report(kind EventKind, err error, plain bool) {
@@ -323,7 +324,7 @@ func (c *call) plain() bool {
 }
 
 // notifyEnd notifies brief observers that a granted request has ended, if they got it in brief,
-// and reports whether there are no others to tell.
+// and reports whether there are no others to notify.
 func (v *version) notifyEnd(told telling, below uint32) (all bool) {
 	to := v.limiter.audience.Load()
 	return to == nil || told >= plainly && !to.notifyEnded(below, uint8(told-plainly))

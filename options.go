@@ -8,13 +8,13 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// Option is what New, With and Update take: a limit, an option that is a default for
+// Option is an argument of New, With and Update: a limit, an option that is a default for
 // limits, or an option of the limiter as a whole. nil is refused.
 type Option interface {
 	applyLimiter(*config)
 }
 
-// RouteOption is what WithRoute takes: a limit, or an option that is a default for the
+// RouteOption is an argument of WithRoute: a limit, or an option that is a default for the
 // limits of that route. A default applies to the kinds of limit that the option goes
 // with. A limit's own option wins over its route's, and that over the limiter's.
 type RouteOption interface {
@@ -219,8 +219,8 @@ func WithLimiterName(name string) Option {
 
 // WithoutPermit declares that handlers don't use their Permit: FromContext returns nil,
 // Settle can't be called, and a limiter that is mounted twice charges twice. It saves
-// the request's context value: both allocations of a plain request, or one if somebody
-// observes.
+// the request's context value: both allocations of a plain request, or one if the
+// limiter has observers.
 func WithoutPermit() Option {
 	return limiterOption(func(c *config) { c.withoutPermit = true })
 }

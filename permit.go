@@ -22,7 +22,7 @@ type Permit struct {
 	outer    *Permit   // of the next outer limiter, or nil
 	holds    bool      // Done has something to release or settle
 	request  request   // 0 outside HTTP
-	told     telling   // whether observers were told of it
+	told     telling   // whether observers were notified of it
 	class    uint8     // of priority, if some limit has slots
 	state    uint32    // one of the states below, for atomic access, and above its bits which observers get its events
 	plan     *plan     // nil outside HTTP
@@ -58,7 +58,7 @@ func (p *Permit) detached() bool { return atomic.LoadUint32(&p.state)&(1<<stateB
 // with the state, so that a permit of one limit fits into 256 bytes.
 func (p *Permit) below() uint32 { return atomic.LoadUint32(&p.state) >> stateBits }
 
-// request is what a permit keeps of its request, as flags: a field more would make every
+// request is a permit's record of its request, as flags: another field would make every
 // permit larger by a size class.
 type request uint8
 
@@ -67,8 +67,8 @@ const (
 	http1                       // the connection may be upgraded to HTTP/2
 )
 
-// telling is whether observers were told that a permit was granted. If so, they are told
-// when it ends.
+// telling is whether observers were notified that a permit was granted. If so, they are
+// notified when it ends.
 type telling uint8
 
 const (
@@ -80,7 +80,7 @@ const (
 // nears is how many values near has.
 const nears = 64
 
-// telling returns how observers are told of a granted call.
+// telling returns how observers are notified of a granted call.
 func (c *call) telling() telling {
 	switch {
 	case !c.Timed:
@@ -91,7 +91,7 @@ func (c *call) telling() telling {
 	return wholly
 }
 
-// grant is what one limit has granted.
+// grant is a charge that one limit has granted.
 type grant struct {
 	entry  *entry
 	key    string
@@ -115,9 +115,9 @@ func (g *grant) costs() int64 {
 	return g.cost
 }
 
-// doubt says that the grant is being settled, or, called again, that it hasn't been. If
-// neither that nor a result follows, nobody knows whether the store has the charge that
-// the receipt is of, and the receipt isn't used again. It then holds the complement of its
+// doubt records that the grant is being settled, or, called again, that it hasn't been. If
+// neither that nor a result follows, it is unknown whether the store still has the
+// receipt's charge, and the receipt isn't used again. It then holds the complement of its
 // cost: below 0, which no charge costs, so that a permit needs no room to say so.
 func (g *grant) doubt() { g.result.Receipt.Cost = ^g.result.Receipt.Cost }
 
@@ -390,8 +390,8 @@ func (p *Permit) release() {
 	p.push(amends)
 }
 
-// releaseSlots releases what the process holds for the permit, and returns what has changed by
-// that. It adds the charges that release the permit's slots in the store to c.
+// releaseSlots releases what the process holds for the permit, and returns the limits that have
+// changed by that. It adds the charges that release the permit's slots in the store to c.
 func (p *Permit) releaseSlots(c *call) (changes []adaptive.Change) {
 	for i := range p.grants {
 		g := &p.grants[i]
@@ -410,8 +410,8 @@ func (p *Permit) releaseSlots(c *call) (changes []adaptive.Change) {
 	return changes
 }
 
-// observeRelease tells the observers what became of giving something back, and returns how
-// long the store took if that only released slots.
+// observeRelease notifies the observers of the outcome of a release, and returns how long
+// the store took if it only released slots.
 func (p *Permit) observeRelease(changes []adaptive.Change, end ending) (released time.Duration) {
 	for i := range changes {
 		p.observeLimitChange(&changes[i])

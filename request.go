@@ -100,7 +100,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own
 	}
 	var permit *Permit
 	var slots []string
-	if !v.withoutPermit || c.needs&releases != 0 || c.Timed { // observers are told when it ends
+	if !v.withoutPermit || c.needs&releases != 0 || c.Timed { // observers are notified when it ends
 		permit = c.permit(ctx)
 		slots = permit.fields[:]
 	}

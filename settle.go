@@ -364,7 +364,7 @@ func (*outliving) Err() error { return nil }
 
 func (o *outliving) Value(key any) any { return o.ctx.Value(key) }
 
-// observeSettled tells the observers that the request's cost has changed.
+// observeSettled notifies the observers that the request's cost has changed.
 func (p *Permit) observeSettled(took time.Duration) {
 	if p.version.limiter.audience.Load() == nil {
 		return
@@ -376,8 +376,8 @@ func (p *Permit) observeSettled(took time.Duration) {
 	p.tell(e)
 }
 
-// cancel settles charges, even if ctx has ended, and wakes those who wait for the slots
-// among them. It tells observers if it fails.
+// cancel settles charges, even if ctx has ended, and wakes the waiters for the slots
+// among them. If it fails, it notifies observers.
 func (v *version) cancel(ctx context.Context, s store.Store, p *plan, charges []store.Charge) {
 	took, err := v.settle(context.WithoutCancel(ctx), s, charges, make([]store.Result, len(charges)))
 	if err != nil {
@@ -385,7 +385,7 @@ func (v *version) cancel(ctx context.Context, s store.Store, p *plan, charges []
 	}
 }
 
-// settleTimed calls the store's Settle, and measures its time if somebody observes.
+// settleTimed calls the store's Settle, and measures its time if there are observers.
 func (v *version) settleTimed(ctx context.Context, s store.Store, charges []store.Charge, results []store.Result) (took time.Duration, err error) {
 	if v.limiter.audience.Load() == nil {
 		return 0, s.Settle(ctx, charges, results)
@@ -395,7 +395,7 @@ func (v *version) settleTimed(ctx context.Context, s store.Store, charges []stor
 	return time.Since(start), err
 }
 
-// settle is cancel without telling observers, for callers that must finish other work
+// settle is cancel without notifying observers, for callers that must finish other work
 // before an observer may panic. ctx must not end with the request. The error is a
 // *StoreError.
 func (v *version) settle(ctx context.Context, s store.Store, charges []store.Charge, results []store.Result) (took time.Duration, err error) {

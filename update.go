@@ -29,9 +29,9 @@ import (
 //     names change with the limits before them.
 //   - A limit with another algorithm is a different limit and starts anew.
 //
-// A request that waits for a turn keeps the turn it was told; later ones wait by the
+// A request that waits for a turn keeps its turn; later ones wait by the
 // new numbers. A request that waits for a slot stays in line, for the limit of that
-// name as it now is: a larger one lets the line in at once, a smaller one lets nobody
+// name as it now is: a larger one lets the line in at once, a smaller one lets none
 // in until enough slots are free. If that limit is gone, or has become one of another
 // kind, the one that the request waits for decides.
 //

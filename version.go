@@ -16,7 +16,7 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// version is what a limiter does from one Update to the next. It is immutable. A call
+// version is a limiter's configuration from one Update to the next. It is immutable. A call
 // and its permit keep the version they began with, so a request sees one configuration
 // from its plan to its fields, whatever is updated meanwhile.
 type version struct {
@@ -25,8 +25,8 @@ type version struct {
 	names   *names
 
 	store   store.Store
-	lines   *waiting.Lines  // of those who wait for something in it
-	streams *respond.Queues // those that wait for bytes of it
+	lines   *waiting.Lines  // of its waiters
+	streams *respond.Queues // of the streams that wait for bytes from it
 	allower store.Allower   // the store, if it is one; or nil
 	lent    bool            // the store is of WithStore: others may use it
 	most    int             // how many keys it holds, where it is the limiter's own
@@ -42,8 +42,8 @@ type version struct {
 	local       *adaptive.Store // decides limits of this process, and has the store decide the rest
 }
 
-// conduct is what a limiter does beside its limits. A limiter derived from it does the
-// same, unless its options say otherwise.
+// conduct is a limiter's configuration beside its limits. A limiter derived from it has
+// the same, unless its options say otherwise.
 type conduct struct {
 	denyHandler   func(http.ResponseWriter, *http.Request, *DeniedError) (answered bool)
 	errorHandler  func(http.ResponseWriter, *http.Request, error) (answered bool)

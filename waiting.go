@@ -30,7 +30,7 @@ func WithMaxWait(d time.Duration) ChargeOption {
 }
 
 // WithQueue sets how many may wait. Whoever finds the queue full is refused at once. n
-// is 0 or more; 0 means that nobody waits.
+// is 0 or more; 0 means that no request waits.
 //
 // On a Rate it counts the units that wait for their turn, up to 2^40. The default is
 // the rate's n for LeakyBucket and 0 for TokenBucket; New refuses it on other
@@ -39,7 +39,7 @@ func WithMaxWait(d time.Duration) ChargeOption {
 //
 // On a Concurrency or AdaptiveConcurrency it counts the requests that wait for a slot,
 // for each key in this process. Each waits at most 5 seconds, or WithMaxWait. Without
-// WithQueue nobody waits, or, with a WithMaxWait, as many requests and Takes as the
+// WithQueue none waits, or, with a WithMaxWait, as many requests and Takes as the
 // limit has slots. Limiter.Wait always waits, however many do, unless WithQueue sets a
 // bound.
 func WithQueue(n int64) QueueOption {
@@ -63,7 +63,7 @@ const defaultAging = time.Second
 // a nil class. class is called concurrently, once for a request that takes a slot or
 // waits, and for no other.
 //
-// Nobody starves: a waiter rises by a class for each second it waits (see WithAging).
+// No waiter starves: it rises by a class for each second it waits (see WithAging).
 // So it is never overtaken by one that comes more than nine seconds later, and class 2
 // goes before those of class 0 that came less than two seconds before it.
 //
@@ -246,7 +246,7 @@ func (c *caller) Renew() (others bool) {
 	return others
 }
 
-// settleTurns gives back turns that were reserved and that nobody uses.
+// settleTurns gives back reserved turns that no waiter uses.
 func (v *version) settleTurns(ctx context.Context, charges []store.Charge) []store.Result {
 	return v.giveBack(ctx, nil, charges)
 }

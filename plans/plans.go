@@ -66,7 +66,7 @@ type pending struct {
 	err     error
 }
 
-// ErrNoPlan is what a load returns, wrapped or not, if its source answers that the key
+// ErrNoPlan is the error that a load returns, wrapped or not, if its source answers that the key
 // has no plan. Such a request is answered with 403.
 var ErrNoPlan error = noPlan{}
 

@@ -99,7 +99,7 @@ func Load(path string, opts ...Option) (*Policy, error) {
 // effect in Watch.
 type Option func(*config)
 
-// config is what the options add up to.
+// config is the sum of the options.
 type config struct {
 	keys       map[string]stint.KeyFunc
 	costs      map[string]func(*http.Request) int64

@@ -21,7 +21,7 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Updater is what Watch keeps up to date: a *stint.Limiter. Each change after the first
+// Updater is the limiter that Watch keeps up to date: a *stint.Limiter. Each change after the first
 // reading, in force or refused, is reported to it (stint.EventPolicy), and it logs the
 // change.
 type Updater interface {
@@ -81,7 +81,7 @@ type Watcher struct {
 	last outcome // of the latest look; only the watcher's goroutine sets it
 }
 
-// outcome is what a look at the file has found.
+// outcome is the result of one look at the file.
 type outcome struct {
 	content []byte // nil if it couldn't be read
 	err     error

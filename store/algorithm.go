@@ -56,7 +56,7 @@ const (
 // functions: arguments of an indirect call escape, and every charge would allocate its
 // state.
 
-// traits are what NewLimit has to know of an algorithm.
+// traits are the properties of an algorithm that NewLimit checks a Spec by.
 type traits struct {
 	name     string
 	burst    bool // Spec.Burst
@@ -214,7 +214,7 @@ func (l *Limit) hidden(s *State) time.Duration {
 }
 
 // more is the time after which more units are left than r says, of a limit that is no
-// bucket. known is false where nobody can tell.
+// bucket. known is false where that is undecidable.
 func (l *Limit) more(r *Result) (after time.Duration, known bool) {
 	switch l.spec.Algorithm {
 	case IntervalBucket:

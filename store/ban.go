@@ -60,7 +60,7 @@ func (l *Limit) rebaseBan(now *Now, s *State) {
 		*s = State{}
 		return
 	}
-	if s.D = 0; len(s.Log) == 0 { // nobody keeps anything
+	if s.D = 0; len(s.Log) == 0 { // no version keeps a refusal
 		s.Numbers, s.Rest = l.numbers, nil
 	} else if !l.alone(s) {
 		_, reset := l.struck(now, s)

@@ -29,7 +29,7 @@ func (l *Limit) stepConcurrency(now *Now, c *Charge, s *State, r *Result) {
 	case c.Cost > l.largest:
 		r.OK, r.RetryAfter = false, Never
 	case held+c.Cost > l.largest:
-		r.OK = false // until somebody releases: nobody knows when
+		r.OK = false // until a slot is released: the time is unknown
 	default:
 		held += c.Cost
 		s.Live, s.A = true, held

@@ -37,7 +37,7 @@ func Check(charges []Charge, results []Result) error {
 // KeyHash returns the identity of a key under a limit, for a store that keeps no keys.
 // It is never 0. Two of n keys share a hash with a probability of n²/2^65 (one in
 // thirty million for a million keys) and are then counted together. Without the seed
-// nobody can construct a collision.
+// no caller can construct a collision.
 func (l *Limit) KeyHash(seed maphash.Seed, key string) uint64 {
 	return max(maphash.String(seed, key)^l.hash, 1)
 }
@@ -125,8 +125,8 @@ func isRate(a Algorithm) bool { return a == TokenBucket || a == LeakyBucket }
 
 // MoreAfter returns the time after which more units are left than r says, or after
 // which the charge that r refuses passes, whichever comes first. Unlike the times in r
-// it isn't rounded up to a tick. known is false for Concurrency: nobody knows when a
-// slot is released.
+// it isn't rounded up to a tick. known is false for Concurrency: the time until a slot is
+// released is unknown.
 func (l *Limit) MoreAfter(r *Result) (after time.Duration, known bool) {
 	if isRate(l.spec.Algorithm) { // as most are
 		after = l.moreInBucket(r)

@@ -44,13 +44,13 @@ const (
 	Degraded NoticeKind = iota
 	// Restored: that part decides again.
 	Restored
-	// LeaseLost: the lease of a slot that is still held is gone, so somebody else may
+	// LeaseLost: the lease of a slot that is still held is gone, so another request may
 	// get the slot. Only the Observer of the Charge that took the lease is told, once.
 	LeaseLost
 )
 
 // Observers is a store's set of observers. It holds weak references: an Observer that
-// nobody else refers to is forgotten, and so is what it refers to, such as a limiter.
+// nothing else refers to is forgotten, and so is what it refers to, such as a limiter.
 // The zero value is empty. It is safe for concurrent use.
 type Observers struct {
 	mu  sync.Mutex

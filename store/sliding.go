@@ -9,7 +9,7 @@ import "slices"
 // State.A and State.B are the newest entry's instant and units, State.Log the entries
 // before it, and State.C the sum of all. Instants are in microseconds, so a state stays
 // readable when the limit changes its numbers. A charge that waits is entered at the
-// instant at which it runs and counts from now on, so nobody overtakes it; everything
+// instant at which it runs and counts from now on, so no later charge overtakes it; everything
 // later is entered there or after.
 //
 // State.E is how far ahead of the present the newest entry was when it was made: 0
@@ -21,7 +21,7 @@ import "slices"
 // An entry is kept for as long as it counts for one of the versions that have charged
 // the key: the one in State.Numbers or, if there are several, those in State.Rest. Each
 // version counts what lies in its own span. A version keeps entries until its own
-// charges have stopped counting for it, and is known until nobody keeps them any more.
+// charges have stopped counting for it, and is known until no version keeps them any more.
 // Then the others go on as if it had never been. A look or a refusal makes a version known
 // only if it keeps the entries for longer than all others (a period has been raised).
 //
@@ -92,7 +92,7 @@ func (l *Limit) rebaseSliding(now *Now, s *State) {
 	s.D = l.viewOf(at, s).more
 }
 
-// alone reports whether nobody but this version has charged a state that is Live.
+// alone reports whether only this version has charged a state that is Live.
 func (l *Limit) alone(s *State) bool { return s.Rest == nil && s.Numbers == l.numbers }
 
 func (l *Limit) stepSliding(now *Now, c *Charge, s *State, r *Result) {

@@ -19,8 +19,8 @@ import "math/bits"
 // has been reserved in the one after.
 //
 // A charge that waits for an instant of the present window counts in it from now on.
-// Nobody who comes later passes before it, since there would have been room for it too.
-// While something is reserved in the next window, nobody passes in this one: they would
+// No later charge passes before it, since there would have been room for it too.
+// While something is reserved in the next window, no charge passes in this one: they would
 // count in the window before it, and take room from those who were told their turn.
 // Nothing is reserved further ahead than the length of a window, because the turn would
 // depend on what is charged in between.
@@ -125,7 +125,7 @@ func (l *Limit) stepCounter(now *Now, c *Charge, s *State, r *Result) {
 }
 
 // freesCounter returns the first instant at which cost, at most the limit, passes if
-// nobody else comes, and the number of that instant's window counted from the present
+// no other charge comes, and the number of that instant's window counted from the present
 // one.
 func (l *Limit) freesCounter(s *State, at, cost int64) (window, free int64) {
 	counts, length := [...]int64{s.C, s.B, s.D, 0}, s.Numbers.Unit

@@ -2,7 +2,7 @@ package store
 
 import "cmp"
 
-// State is what a store keeps for one limit and one key. The algorithm defines what the
+// State is a store's record of one limit and one key. The algorithm defines what the
 // words mean; a store only copies and, if necessary, serializes them. The zero State
 // means "never seen". Every state becomes equal to it Limit.Lifetime after its last
 // change and may then be dropped without any effect.
@@ -22,11 +22,11 @@ type State struct {
 	// Log holds entries in ascending order of At. A step only reslices it and appends
 	// to it.
 	Log []Entry
-	// Rest is what few states have beside that; otherwise it is nil.
+	// Rest holds the parts that few states have; otherwise it is nil.
 	Rest *Rest
 }
 
-// Numbers are what a state keeps of the limit it was written under. They let a limit
+// Numbers are the numbers of the limit that a state was written under. They let a limit
 // whose numbers have changed read the state: it gives back exactly what the old numbers
 // have given back until now. They are 0 for algorithms that don't need them.
 type Numbers struct {

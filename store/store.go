@@ -127,7 +127,7 @@ type Charge struct {
 	//
 	// The most that counts is a year, or less for a limit with so many units that a
 	// year of its windows couldn't be counted: see Terms.Patience. Concurrency ignores
-	// MaxWait when it decides, since nobody knows when a slot comes free; CountsFor
+	// MaxWait when it decides, since the time until a slot comes free is unknown; CountsFor
 	// reads it.
 	MaxWait time.Duration
 	// DryRun makes the limit report only. The charge is decided, and is made if it fits
@@ -155,7 +155,7 @@ type Result struct {
 	// Delay is how long the caller must wait for the turn it has reserved.
 	Delay time.Duration
 	// RetryAfter is 0 if OK. Otherwise it is the time after which the same charge
-	// passes if nobody else comes, or Never.
+	// passes if no other caller comes, or Never.
 	RetryAfter time.Duration
 	// ResetAfter is the time until the limit is as if never used. For windows it is the
 	// time until the window ends.
@@ -174,7 +174,7 @@ type Receipt struct {
 	// Instant and Mark belong to the algorithm: the instant at which the charge was
 	// made, in the algorithm's own time, and where the state stood just after it.
 	Instant, Mark int64
-	// Cost is what was charged; 0 means nothing was.
+	// Cost is the number of units charged; 0 means none.
 	Cost int64
 	// Lease is the lease held by a charge on a concurrency limit.
 	Lease LeaseID

@@ -3,13 +3,13 @@ package store
 // Terms are a Limit's numbers as its steps use them, for a store that runs the steps
 // elsewhere, such as in a server's script.
 type Terms struct {
-	// Numbers are what the limit's states are written under.
+	// Numbers are the numbers that the limit's states are written under.
 	Numbers Numbers
 	// Scale is the unit of a rate's instants, or of a SlidingWindow's buckets.
 	Scale Scale
 	// Token is the units of one token of a rate, or of one bucket of a SlidingWindow.
 	Token int64
-	// Capacity is what passes at once; Queue is what may be reserved beyond it. They
+	// Capacity is the units that pass at once; Queue those that may be reserved beyond it. They
 	// are in units of Scale for a TokenBucket or LeakyBucket whose scale isn't wide,
 	// otherwise in tokens.
 	Capacity, Queue int64

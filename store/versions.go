@@ -5,7 +5,7 @@ import (
 	"sort"
 )
 
-// Rest is what a State holds beyond its words. It is never changed, so that copies of a
+// Rest is the part of a State beyond its words. It is never changed, so that copies of a
 // State may share it.
 type Rest struct {
 	// Versions are those that keep what a SlidingWindow or a SlidingLog has entered, or
@@ -141,7 +141,7 @@ func (k *keepers) together(now, a, b int64) bool {
 	return true
 }
 
-// view is what a version sees of a state that isn't its own alone.
+// view is a version's view of a state that other versions share.
 type view struct {
 	keepers
 	used  int64

@@ -267,7 +267,7 @@ func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 		receipt.Cost -= diff - debt
 		next = next.plus(product(debt, l.token))
 	case diff < 0 && c.Cost == 0 && c.Receipt.Instant >= 0 && next == made && at.less(next):
-		// Cancelled, and nobody came after it: the state returns to what it was before.
+		// Cancelled, and no charge came after it: the state returns to what it was before.
 		cold = l.was(c.Receipt, cold)
 		price, _ := l.price(c.Receipt.Cost, cold)
 		next = next.minus(price)

@@ -1,7 +1,7 @@
 // Command flashsale opens a shop at noon, when everybody comes at once to servers with
 // cold caches. A warm-up lets through a third of the full rate at first, and all of it
 // after ten seconds. A request that would wait longer than three seconds gets the
-// waiting room instead, and nobody buys twice in a hurry.
+// waiting room instead, and no client buys twice in a hurry.
 //
 //	go run ./examples/flashsale
 package main

@@ -18,7 +18,7 @@ type completion struct {
 	begun    bool   // the model has begun to answer
 }
 
-// usage is what the model reports at the end.
+// usage is the model's report at the end.
 type usage struct {
 	Prompt     int64 `json:"prompt_tokens"`
 	Completion int64 `json:"completion_tokens"`
@@ -36,7 +36,7 @@ func (c *completion) prompt() int64 { return int64(len(c.Prompt))/4 + 1 }
 // most is the most the request can cost.
 func (c *completion) most() int64 { return c.prompt() + c.MaxTokens }
 
-// used is what the request has cost. If it fails before the model answers, it costs
+// used is the request's cost so far. If it fails before the model answers, it costs
 // nothing.
 func (c *completion) used() int64 {
 	switch {

@@ -58,7 +58,7 @@ func (m *memory) reports(provider any) bool {
 	return len(all) > 0 && all[0] == m
 }
 
-// identity is what a provider is recognized by. The default one may change what it is,
+// identity is the value by which a provider is recognized. The default one may change what it is,
 // from OpenTelemetry's stand-in to the program's own.
 func identity(given, usual metric.MeterProvider) any {
 	switch {

@@ -5,7 +5,7 @@
 //
 // While the breaker is closed, calls go to the primary. If the primary fails a call,
 // the secondary decides it. After several failures in a row (5 by default) the breaker
-// opens: calls then go straight to the secondary, and nobody waits for a primary that
+// opens: calls then go straight to the secondary, and no call waits for a primary that
 // is down. The primary is probed in the background; when it answers, the breaker
 // closes.
 //
@@ -224,7 +224,7 @@ func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []st
 		return s.settle(ctx, primarySide, charges, results)
 	case secondaryOnly:
 		return s.settle(ctx, secondarySide, charges, results)
-	case nobody: // a charge that was never made may still add debt: whoever decides now records it
+	case nobody: // a charge that was never made may still add debt: the store that decides now records it
 		err := s.ask(ctx, charges, func() error { return s.primary.Settle(ctx, charges, results) })
 		if err == nil {
 			return issuedBy(primarySide, results)

@@ -75,7 +75,7 @@ func (s *Store) catchUp() (done bool) {
 	return true
 }
 
-// probeLimit is what probes are charged to. It is full again a microsecond after a
+// probeLimit is the limit that probes are charged to. It is full again a microsecond after a
 // probe, so a whole fleet may probe one key. It holds a single unit, so a store that
 // takes units ahead of their use has none left over to answer a probe by itself.
 var probeLimit, _ = store.NewLimit(store.Spec{Name: ProbeLimit, Units: 1_000_000, Period: time.Second, Burst: 1})

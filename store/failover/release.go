@@ -24,7 +24,7 @@ type kept struct {
 }
 
 // keepFor is how long a release is tried again that the primary fails. An outage may last
-// longer: a release is given up only when it fails, never while nobody is asked.
+// longer: a release is given up only when it fails, never while no store is asked.
 const keepFor = time.Minute
 
 // keep remembers the releases among charges that the open breaker has kept from the

@@ -120,7 +120,7 @@ func (p *spill) wait(now int64) time.Duration {
 }
 
 // refuse decides a call that is refused because there is no state for one of its charges.
-// The other results are what they would have been otherwise, and nothing is charged.
+// The other results are those without the denial, and nothing is charged.
 func refuse(now store.Now, visits []visit, charges []store.Charge, states []store.State, results []store.Result) {
 	asked, tried := slices.Clone(charges), slices.Clone(states)
 	for i := range visits {

@@ -26,7 +26,7 @@
 // # The cap
 //
 // A store holds a bounded number of keys; see [WithMaxKeys]. A full store drops expired
-// keys only: a flood of made-up keys resets nobody. New keys that find no room share
+// keys only: a flood of made-up keys resets no key in use. New keys that find no room share
 // states, one for each limit in each of the store's shards, and are decided by their
 // limit's own rules against those. So all keys of a flood together get as much as one key
 // for each shard, and keys that have room get what they always got. [Stats] counts the
@@ -203,6 +203,6 @@ func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) err
 func fail(err error) error { return store.NotMade(fmt.Errorf("memstore: %w", err)) }
 
 // shard returns the shard of a hash. It uses the hash's upper half, and the shard's table
-// the lower. The seed is random and never leaves the store, so nobody can choose keys
+// the lower. The seed is random and never leaves the store, so no caller can choose keys
 // that meet in one shard or slot.
 func (s *Store) shard(h uint64) *shard { return &s.shards[uint32(h>>32)&s.mask] }

@@ -223,8 +223,8 @@ func (s *Store) find(v *visit, c *store.Charge, st *store.State, now int64) {
 	case s.reserve():
 		v.where = reserved
 	case c.Limit.Algorithm() == store.Ban:
-		// A lack of room to count refusals refuses nobody, and refusals of other keys
-		// ban nobody.
+		// A lack of room to count refusals denies no request, and refusals of other keys
+		// ban no key.
 		v.where = absent
 	default:
 		v.share(c.Limit, st, now, true)
