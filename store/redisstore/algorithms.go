@@ -30,7 +30,7 @@ type algorithm struct {
 	// vary changes them to those of c or, if c is nil, to what the instant requires.
 	vary func(r *record, args []any, c *store.Charge, t *timeArgs)
 	// state decodes what the script has found, and reports whether a store has written it.
-	// What somebody else has written counts as never seen, there and here.
+	// A value in another format counts as never seen, there and here.
 	state func(found string, s *store.State) bool
 	// alone: each charge is asked by itself, because the server returns what one needs
 	// to know: of a list of entries, or of leases some of which turn out to have

@@ -17,7 +17,7 @@ import (
 // errTwins means that the script and the steps disagree: a fault of this module.
 var errTwins = errors.New("redisstore: the script and the steps disagree")
 
-// unanswered is what was not decided or settled because windows of the calendar were
+// unanswered lists the charges not decided or settled because windows of the calendar were
 // missing: those around the instants in asked.
 type unanswered[T any] struct {
 	what  []T

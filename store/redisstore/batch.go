@@ -30,7 +30,7 @@ type line[T any] struct {
 	direct bool
 	// send calls the server, and sets failed for each call without an answer.
 	send func(ctx context.Context, batch []*ticket[T])
-	// gone is called for an answered call that nobody waits for any more.
+	// gone is called for an answered call whose caller has left.
 	gone func(*ticket[T])
 
 	usual   atomic.Int64 // what a batch takes, in nanoseconds
@@ -55,7 +55,7 @@ type ticket[T any] struct {
 	err error
 	// late: the batch is still under way, and the ticket must not be reused.
 	late bool
-	// ended, if there is one, is told how the batch ended, be the caller still there or not.
+	// ended, if there is one, receives the batch's error, whether or not the caller has left.
 	ended chan error
 }
 
@@ -67,7 +67,7 @@ const (
 
 func newTicket[T any]() *ticket[T] { return &ticket[T]{ready: make(chan struct{}, 1)} }
 
-// answer tells the caller, and reports whether it was still there.
+// answer passes the result to the caller, and reports whether it was still there.
 func (t *ticket[T]) answer(err error, late bool) bool {
 	if !t.state.CompareAndSwap(waiting, answered) {
 		return false
@@ -169,7 +169,7 @@ func (l *line[T]) overdue() {
 	}
 }
 
-// do makes the call t. If somebody else sends it, it also ends with the context: a
+// do makes the call t. If another goroutine sends it, it also ends with the context: a
 // caller that sends it itself is in the client until the answer or the timeout. If
 // reusable is true, the ticket may be used again.
 func (l *line[T]) do(ctx context.Context, t *ticket[T]) (reusable bool, err error) {
@@ -300,7 +300,7 @@ func (l *line[T]) run(r *trip[T]) {
 	l.usual.Store(usual + (int64(time.Since(now))-usual)/8)
 	inTime := l.arrive(r)
 	for _, t := range r.batch {
-		// Once answered, a ticket may be reused by somebody else: expire must not be
+		// Once answered, a ticket may be reused by another call: expire must not be
 		// going through the batch then.
 		failed := t.failed
 		if !t.answer(failed, !inTime) && failed == nil {
@@ -317,9 +317,9 @@ func (l *line[T]) run(r *trip[T]) {
 	}
 }
 
-// expire tells a batch's callers that there is no answer. The way stays taken until the
+// expire ends a batch's calls without an answer. The way stays taken until the
 // client comes back: otherwise a client that ignores deadlines would be asked more and
-// more. While no way is left, nobody waits for one.
+// more. While no way is left, no call waits for one.
 func (l *line[T]) expire(r *trip[T]) {
 	l.mu.Lock()
 	var unsent []*ticket[T]

@@ -19,7 +19,7 @@ import (
 // second after room was made where this store can't see it: by a settlement, a Reset or
 // a raised limit in another process. A settlement or Reset by this store forgets the
 // key. Calls with other limits or costs, and calls with a concurrency limit, always
-// ask. Remaining is what the server said last.
+// ask. Remaining is that of the server's latest answer.
 //
 // It helps with limits that refuse for longer than a call takes. At 1000 per second the
 // next request may pass before the server's answer arrives.

@@ -43,7 +43,7 @@ var (
 // IsFailure reports whether err means that the server can't be used now:
 // ErrUnavailable, ErrIndeterminate or ErrServer. It is for failover.WithFailure.
 // ErrConfiguration isn't a failure: falling back would hide a mistake that stays until
-// somebody fixes it.
+// an operator fixes it.
 func IsFailure(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrIndeterminate) || errors.Is(err, ErrServer)
 }
@@ -119,7 +119,7 @@ var errUnsent = fmt.Errorf("redisstore: %w: earlier calls have not been answered
 // been sent.
 var errPanicked = fmt.Errorf("redisstore: %w: the client panicked", ErrIndeterminate)
 
-// left is the error of a call whose caller doesn't wait for the answer any more.
+// left returns the error of a call whose caller doesn't wait for the answer any more.
 func left(ctx context.Context) error {
 	return fmt.Errorf("redisstore: %w", ctx.Err())
 }

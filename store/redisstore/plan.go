@@ -29,7 +29,7 @@ type plan struct {
 	shared bool
 }
 
-// shape is what decisions have in common: everything but their keys.
+// shape is the part that decisions have in common: everything but their keys.
 type shape struct {
 	records []*record // of the charges' limits
 	leases  bool      // some charges are leases

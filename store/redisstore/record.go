@@ -17,10 +17,10 @@ type record struct {
 	spec  store.Spec
 	args  []any // of a charge of one
 
-	calendar atomic.Pointer[calendar] // what was told last
+	calendar atomic.Pointer[calendar] // sent last
 }
 
-// calendar is what the script is told of the windows around one of them.
+// calendar holds a script's arguments about the windows around one of them.
 type calendar struct {
 	start, end int64 // of the one
 	limit      any
@@ -62,7 +62,7 @@ func (r *record) zoned() bool {
 	return r.spec.Window != (store.Window{}) && !fixed
 }
 
-// window is what the script is told of a limit's windows that don't begin with a charge,
+// window returns a script's arguments about a limit's windows that don't begin with a charge,
 // and where the present one and the next two begin.
 func (r *record) window(t *timeArgs) (limit any, bounds *[3]any) {
 	near := r.around(t.wall)
@@ -76,7 +76,7 @@ func (r *record) window(t *timeArgs) (limit any, bounds *[3]any) {
 	return r.spans(spans), &near.bounds
 }
 
-// around returns what the script is told of the windows around wall. It is the same as
+// around returns a script's arguments about the windows around wall. It is the same as
 // long as one of them lasts, and is cached, because computing a time zone takes as long
 // as the rest of a call.
 func (r *record) around(wall int64) *calendar {
@@ -108,7 +108,7 @@ func (r *record) spans(spans []store.Span) string {
 		b = strconv.AppendInt(append(b, ','), s.Number, 10)
 		b = strconv.AppendInt(append(b, ','), s.Start, 10)
 		pairs++
-		if i == len(spans)-1 || spans[i+1].Start != s.End { // what comes then is not told
+		if i == len(spans)-1 || spans[i+1].Start != s.End { // the windows after it aren't sent
 			b = strconv.AppendInt(append(b, ",-,"...), s.End, 10)
 			pairs++
 		}
@@ -116,7 +116,7 @@ func (r *record) spans(spans []store.Span) string {
 	return strconv.FormatInt(r.spec.Window.Nominal(), 10) + ",2," + strconv.Itoa(pairs) + string(b)
 }
 
-// How many windows of the calendar a script is told of, before and after the present
+// The number of windows of the calendar that a script gets, before and after the present
 // one. It asks if it needs others.
 const (
 	spansBefore = 2

@@ -47,7 +47,7 @@
 // Errors have a class:
 // [ErrUnavailable], [ErrIndeterminate], [ErrServer] or [ErrConfiguration].
 //
-// If a decision is granted to a caller that has gone, or that was told of the timeout,
+// If a decision is granted to a caller that has gone, or whose call has timed out,
 // it is settled back when its answer arrives. That is retried for one to two minutes
 // while the server is known not to have done it. So the server has charged what callers
 // were granted, less what they settled back, plus what was lost on the way: grants whose
@@ -188,10 +188,10 @@ func WithLeaseTTL(d time.Duration) Option {
 
 // WithLost calls lost when a lease that is still held is gone: the server couldn't be
 // reached for longer than the lease's time, has lost the key, or was told to Reset it.
-// Its slot may have been given to somebody else. Calls are made one at a time and delay
+// Its slot may have been given to another request. Calls are made one at a time and delay
 // the renewal of other leases, so lost should return quickly. A panic in it is logged
-// to slog.Default at level Error. The limiter that took the slot is told, and logs it,
-// without this option.
+// to slog.Default at level Error. The limiter that took the slot is notified, and logs
+// it, without this option.
 func WithLost(lost func(key string, limit *store.Limit)) Option {
 	return func(s *Store) { s.lost = lost }
 }
@@ -275,7 +275,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// site is what must be in one call together, and with nothing else.
+// site identifies the keys that one call may have: all of its keys are of one site.
 type site struct {
 	slot uint16
 	tag  string

@@ -145,7 +145,7 @@ func (s *Store) process(ctx context.Context, calls []call) error {
 }
 
 // guardKey is the key that remembers, for a store with a clock of its own, the newest
-// instant that the scripts of a place have been told.
+// instant that the scripts of a place were called with.
 func (s *Store) guardKey(p site) string {
 	switch s.layout {
 	case bySlot:
@@ -175,7 +175,7 @@ func (s *Store) timeArgs(asked []int64) timeArgs {
 	return t
 }
 
-// learn takes the server's instant from an answer.
+// learn records the server's instant from an answer.
 func (s *Store) learn(now int64) { s.ahead.Store(now - s.here()) }
 
 // tries is how often a call is made until the script knows all windows of the calendar

@@ -10,8 +10,8 @@ import (
 // missing: A to E, the token and the unit, and what isn't part of the state.
 func words(order string) func(string, *store.State) bool { return wideWords(order, "") }
 
-// wideWords decodes words that have another order if the scale is wide. Then f is what
-// is beyond A, and d and e are what was added to D and E.
+// wideWords decodes words that have another order if the scale is wide. Then f is the
+// part beyond A, and d and e are added to D and E.
 func wideWords(order, wide string) func(string, *store.State) bool {
 	order, least := optional(order)
 	wide, leastWide := optional(wide)
