@@ -14,8 +14,9 @@
 -- Lifetimes are counted from the millisecond that the server's present is in, so they
 -- are a millisecond more than rounded up.
 --
--- A lifetime is given before what lives by it is written: a script that may not give it
--- has changed nothing then.
+-- A lifetime comes after what lives by it: a server that is out of memory refuses a script's
+-- first write only if that takes memory, and then none that follow. A key has one from its
+-- first SET on, so a script that may not give one leaves none without.
 --
 -- If the call names the key again, it is read again then: until that, 0 stands for it.
 --
@@ -34,16 +35,18 @@ end
 --:store
 local name = KEYS[i]
 if add or put then
+  if add then call('INCRBY', name, add) else call('SETRANGE', name, from, put) end
+  wrote = true
   if renew or i == probe and call('PTTL', name) == -1 then
     --EXPIRE--
   end
-  if add then call('INCRBY', name, add) else call('SETRANGE', name, from, put) end
 elseif new then
   if keep then
+    call('SET', name, new, 'KEEPTTL')
+    wrote = true
     if i == probe and call('PTTL', name) == -1 then
       --EXPIRE--
     end
-    call('SET', name, new, 'KEEPTTL')
   else
     call('SET', name, new, 'PX', px or format('%.0f', floor((max(fade - now, 0) + 999) / 1000) + 1))
   end
