@@ -1,6 +1,9 @@
 package store
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Two versions of a limit may be in use at once, while a program is being replaced or
 // plans disagree. What one of them lets pass counts for the other, but neither can count
@@ -256,14 +259,14 @@ func (b *bucket) write(now int64, s *State) {
 		return
 	}
 	s.C = v.burst
-	log := make([]Entry, 0, 16)
-	log = v.encode(append(log, Entry{now, b.mark}))
+	var few [16]Entry
+	log := v.encode(append(few[:0], Entry{now, b.mark}))
 	for i := 1; i < b.n; i++ {
 		w := &b.views[i]
 		log = append(log, Entry{w.numbers.Token, w.numbers.Unit}, w.scale.entry(w.tat), Entry{At: w.burst})
 		log = w.encode(log)
 	}
-	s.Log = log
+	s.Log = slices.Clone(log)
 }
 
 // version returns what receipts tell versions apart by.

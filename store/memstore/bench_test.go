@@ -267,3 +267,41 @@ func heapPerKey(tb testing.TB, keys []string, l *store.Limit) (last, most float6
 	runtime.KeepAlive(s)
 	return last, most
 }
+
+// BenchmarkUpdate reports what a key takes, and how long its next charge, when the limit has
+// new numbers: first while the old version's views last, then when they have ended.
+func BenchmarkUpdate(b *testing.B) {
+	keys := addresses(b, 200_000)
+	old := newLimit(b, store.Spec{Units: 1000, Period: time.Minute})
+	updated := newLimit(b, store.Spec{Units: 2000, Period: time.Minute})
+	heap := func() float64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc)
+	}
+	for b.Loop() {
+		before := heap()
+		s := memstore.New()
+		charge := func(l *store.Limit, cost int64) time.Duration {
+			charges, results := alone(store.Charge{Limit: l, Cost: cost})
+			began := time.Now()
+			for _, key := range keys {
+				charges[0].Key = key
+				s.Take(ctx, charges, results)
+			}
+			return time.Since(began)
+		}
+		perKey := func(name string, took time.Duration) {
+			b.ReportMetric((heap()-before)/float64(len(keys)), "B/key-"+name)
+			b.ReportMetric(float64(took)/float64(len(keys)), "ns-"+name)
+		}
+		perKey("old", charge(old, 900))
+		perKey("updated", charge(updated, 1))
+		time.Sleep(time.Minute) // the old version's views end
+		perKey("ended", charge(updated, 1))
+		runtime.KeepAlive(s)
+	}
+	b.ReportMetric(0, "ns/op")
+}
