@@ -21,14 +21,6 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// warningKinds are the constants, each.
-func warningKinds() (all []stint.WarningKind) {
-	for k := stint.WarningKind(1); !strings.Contains(k.String(), "("); k++ {
-		all = append(all, k)
-	}
-	return all
-}
-
 // from is a request from an address, with header fields as name, value, ….
 func from(addr string, fields ...string) *http.Request {
 	r := &http.Request{Method: "GET", URL: &url.URL{Path: "/"}, Header: http.Header{}, RemoteAddr: addr}
