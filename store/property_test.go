@@ -429,8 +429,8 @@ func filling(s store.Spec) *big.Rat {
 }
 
 // However versions of a limit that are in use at once alternate, they let no more pass
-// than the most generous of each of their numbers would, and what one of them may drop,
-// none of them misses.
+// than the most generous of each of their numbers would, and one more burst whenever a
+// version returns; and what one of them may drop, none of them misses.
 func TestVersionsTakeTurns(t *testing.T) {
 	t.Parallel()
 	for seedOf := range traces(t, 2000) {
@@ -448,6 +448,8 @@ func TestVersionsTakeTurns(t *testing.T) {
 			state     store.State
 			passed    int64
 			forgotten = int64(math.MaxInt64)
+			charged   = map[*store.Limit]int64{} // when it last did
+			returns   int64
 		)
 		for range 2 + d.roll(2) {
 			spec := store.Spec{Name: "x", Algorithm: a, Units: 1 + d.roll(20), Burst: 1 + d.roll(30),
@@ -496,8 +498,15 @@ func TestVersionsTakeTurns(t *testing.T) {
 			store.Decide(store.Now{Steady: now}, charges, states, results)
 			state = states[0]
 			passed += results[0].Receipt.Cost
+			if results[0].Receipt.Cost > 0 {
+				idle := min(ceil(filling(l.Spec())), time.Hour.Microseconds())
+				if last, has := charged[l]; has && a == store.TokenBucket && now >= last+idle {
+					returns++
+				}
+				charged[l] = now
+			}
 			forgotten = now + l.Lifetime(store.Now{Steady: now}, &state, &results[0]).Microseconds()
-			allowed := burst + ceil(times(rate, rat(now-start)))
+			allowed := burst*(1+returns) + ceil(times(rate, rat(now-start)))
 			if any {
 				allowed += ceil(times(rate, rat(tick)))
 			}
