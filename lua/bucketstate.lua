@@ -76,6 +76,22 @@ local function endViews(b, except)
   return at
 end
 
+-- Drops what says nothing more at this instant.
+local function tidy(b)
+  local latest = 1
+  for i, w in ipairs(b) do
+    if w.last >= b[latest].last then latest = i end
+  end
+  endViews(b, latest)
+  for _, w in ipairs(b) do
+    if w.floor <= w.at then w.floor = w.zero end
+  end
+  if not b[2] and b.mark <= now then
+    b[1].lows = {}
+    if b[1].tat <= b[1].at then b[1] = nil end
+  end
+end
+
 -- The views in v as of now. Nothing is one of somebody else's.
 local function bucketOf(v)
   local b = {mark = now, last = now, moved = false}
@@ -127,18 +143,7 @@ local function bucketOf(v)
       for j = 1, #w.lows, 2 do w.lows[j] = w.lows[j] - by end
     end
   end
-  local latest = 1
-  for i, w in ipairs(b) do
-    if w.last >= b[latest].last then latest = i end
-  end
-  endViews(b, latest)
-  for _, w in ipairs(b) do
-    if w.floor <= w.at then w.floor = w.zero end
-  end
-  if not b[2] and b.mark <= now then
-    b[1].lows = {}
-    if b[1].tat <= b[1].at then b[1] = nil end
-  end
+  tidy(b)
   return b
 end
 
@@ -249,7 +254,13 @@ function rare.fit(b, wait, cost, g)
 end
 
 function rare.pour(b, cost, g)
-  for _ = 1, g do enter(b, cost, b.from, b.to) end
+  for n = 1, g do
+    if n > 1 then -- as for a charge that comes by itself: the one before may have ended a view
+      tidy(b)
+      b.from, b.to = show(b, b.limit)
+    end
+    enter(b, cost, b.from, b.to)
+  end
   if b.from ~= b.to and g > 0 then
     local l = b.limit
     b.mark = max(b.mark, micros(l.at + product(cost, l.token, l.p), l.tick))
