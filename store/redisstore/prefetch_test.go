@@ -228,7 +228,9 @@ func TestCloseWaitsForGivingBack(t *testing.T) {
 					limit: l, left: 5, until: start.Add(50 * time.Millisecond),
 					charged: store.Result{OK: true, Receipt: store.Receipt{Instant: 1, Cost: 10}},
 				}
+				s.stocks.mu.Lock()
 				s.stocks.scheduleSweep()
+				s.stocks.mu.Unlock()
 				time.Sleep(x.closes)
 				s.Close()
 				if took := time.Since(start); took != x.want {
