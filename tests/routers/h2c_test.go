@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	//lint:ignore SA1019 it is deprecated and in use, which is what this test is about
 	"golang.org/x/net/http2/h2c"
 
 	"github.com/stint-go/stint"
@@ -27,9 +28,11 @@ func TestH2C(t *testing.T) {
 	})
 	for name, build := range map[string]func(limit func(http.Handler) http.Handler) http.Handler{
 		"h2c outside": func(limit func(http.Handler) http.Handler) http.Handler {
+			//lint:ignore SA1019 it is deprecated and in use, which is what this test is about
 			return h2c.NewHandler(limit(served), new(http2.Server))
 		},
 		"a limiter on both sides": func(limit func(http.Handler) http.Handler) http.Handler {
+			//lint:ignore SA1019 it is deprecated and in use, which is what this test is about
 			return limit(h2c.NewHandler(limit(served), new(http2.Server)))
 		},
 	} {
