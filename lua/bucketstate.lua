@@ -16,7 +16,7 @@ end
 
 local function newView(token, unit, burst)
   local p, tick, wide = scale(unit)
-  return {token = token, unit = unit, p = p, tick = tick, wide = wide, burst = burst, at = present(p, tick), zero = zero(p), floor = zero(p), last = now, lows = {}}
+  return {token = token, unit = unit, p = p, tick = tick, wide = wide, burst = burst, at = present(p, tick), zero = zero(p), floor = zero(p), turn = zero(p), last = now, lows = {}}
 end
 
 local function inTicks(w, us) return pair(floor(us / w.tick), 0, w.p) end
@@ -39,6 +39,25 @@ local function ofEntry(w, at, beyond)
   return paired(at, w.p)
 end
 
+local function tell(w)
+  local turn = w.tat - fullOf(w)
+  if w.at < turn and (w.turn == w.zero or w.turn < turn) then w.turn = turn end
+end
+
+local function beginLows(w)
+  if #w.lows == 0 then
+    w.lows = {now, usedOf(w)}
+    tell(w)
+  end
+end
+
+local function noteCharge(w, before)
+  if #w.lows > 0 then
+    chargeLevels(w.lows, now, before, usedOf(w))
+    tell(w)
+  end
+end
+
 local function fills(w) return w.last + min(micros(fullOf(w), w.tick), longestView) end
 local function ended(w)
   return w.tat <= w.at or now >= fills(w) and aheadOf(w) <= w.zero
@@ -47,8 +66,9 @@ end
 -- Reads a view's last charge, floor and levels from the i-th number on.
 local function decode(w, list, i)
   w.last, w.floor = list[i] or 0, ofEntry(w, list[i + 2] or 0, list[i + 3] or 0)
+  w.turn = ofEntry(w, list[i + 4] or 0, list[i + 5] or 0)
   local n = 2 * min(list[i + 1] or 0, maxLevels)
-  i = i + 4
+  i = i + 6
   while #w.lows < n do
     w.lows[#w.lows + 1] = list[i] or 0
     w.lows[#w.lows + 1] = ofEntry(w, list[i + 1] or 0, w.wide and list[i + 2] or 0)
@@ -87,7 +107,7 @@ local function tidy(b)
     if w.floor <= w.at then w.floor = w.zero end
   end
   if not b[2] and b.mark <= now then
-    b[1].lows = {}
+    b[1].lows, b[1].turn = {}, b[1].zero
     if b[1].tat <= b[1].at then b[1] = nil end
   end
 end
@@ -119,7 +139,7 @@ local function bucketOf(v)
       if top < first.tat then first.tat, b.moved = top, true end
     else
       local n, rest = tokensIn(usedOf(first), first.token)
-      first.burst = -(rest > 0 and n + 1 or n)
+      first.burst = -min(rest > 0 and n + 1 or n, 2 * maxCost)
     end
     if first.tat <= first.at then b[1] = nil end
     return b
@@ -140,6 +160,7 @@ local function bucketOf(v)
       local back = inTicks(w, by)
       w.tat, w.last = w.tat - back, w.last - by
       if w.floor ~= w.zero then w.floor = w.floor - back end
+      if w.turn ~= w.zero then w.turn = w.turn - back end
       for j = 1, #w.lows, 2 do w.lows[j] = w.lows[j] - by end
     end
   end
@@ -182,7 +203,7 @@ local function show(b, l)
   local own, clamped, most = #b, false, inTicks(w, 31536000000000)
   for i = 1, own - 1 do -- takeOver in store/views.go
     local other = b[i]
-    if #other.lows == 0 then other.lows = {now, usedOf(other)} end
+    beginLows(other)
     local ahead = aheadOf(other)
     local used = greater(other.tat - presently(other.p, other.tick), other.zero) - ahead
     local tat = presently(w.p, w.tick) + shared(used, l.token, other.token, l.p, fullOf(w) + most)
@@ -192,7 +213,7 @@ local function show(b, l)
     if w.tat < tat then w.tat, clamped = tat, over end
   end
   w.lows = {-eternity, w.zero}
-  if not clamped then chargeLevels(w.lows, now, w.zero, usedOf(w)) end
+  if not clamped then noteCharge(w, w.zero) end
   own = endViews(b, own)
   return own, own, true
 end
@@ -202,7 +223,7 @@ local function enter(b, cost, first, last)
     local w = b[i]
     local used = usedOf(w)
     w.tat = w.at + used + product(cost, w.token, w.p)
-    if #w.lows > 0 then chargeLevels(w.lows, now, used, usedOf(w)) end
+    noteCharge(w, used)
   end
   b.last = now
   if first ~= last then return end
@@ -215,10 +236,11 @@ local function enter(b, cost, first, last)
       local filled, highest = was + product(cost, w.token, w.p), top(w, own)
       if filled <= highest then
         w.tat = filled
-        chargeLevels(w.lows, now, used, usedOf(w))
+        noteCharge(w, used)
       else
         w.tat = greater(was, highest)
         sinkLevels(w.lows, w.zero)
+        tell(w)
       end
     end
   end
@@ -300,6 +322,7 @@ function rare.text(b)
   local function encode(w)
     add(w.last, #w.lows / 2)
     add(entryOf(w, w.floor))
+    add(entryOf(w, w.turn))
     for j = 1, #w.lows, 2 do
       local used, beyond = entryOf(w, w.lows[j + 1])
       add(w.lows[j], used)
@@ -376,10 +399,12 @@ local function refund(b, due, charged, instant, made, raised)
         stands = lesser(greater(made - w.at, w.zero), used)
       else
         local low, from = levelsSince(w.lows, instant)
-        stands = lesser(low, greater(made - inTicks(w, from or instant), w.zero))
+        local stood = inTicks(w, from or instant)
+        if w.turn ~= w.zero then stood = greater(stood, lesser(w.turn, w.at)) end
+        stands = lesser(low, greater(made - stood, w.zero))
       end
       back = giveBack(l, w, made, stands, due, charged, raised)
-    elseif #w.lows > 0 and w.tat <= w.at + fullOf(w) then
+    elseif #w.lows > 0 and w.turn <= inTicks(w, instant) then
       local low, from = levelsSince(w.lows, instant)
       if not from then
         back = lesser(low, w.tat - greater(w.floor, w.at))
@@ -392,7 +417,7 @@ local function refund(b, due, charged, instant, made, raised)
       changed, b.mark = true, max(b.mark, micros(w.tat, w.tick))
     end
     if back > w.zero then
-      if #w.lows == 0 then w.lows = {now, used} end
+      beginLows(w)
       refundLevels(w.lows, instant, back, w.zero)
       w.tat = w.tat - back
     end

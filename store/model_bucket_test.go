@@ -28,6 +28,7 @@ type bucketModel struct {
 	// when how little has been in use, in microseconds.
 	lows []low
 	high *big.Rat
+	turn *big.Rat // the latest that has been told meanwhile
 }
 
 type low struct {
@@ -71,7 +72,7 @@ func (m *bucketModel) flow(now store.Now) {
 		m.floor = nil
 	}
 	if m.high != nil && m.high.Cmp(rat(now.Steady)) <= 0 {
-		m.high, m.lows = nil, nil
+		m.high, m.lows, m.turn = nil, nil, nil
 	}
 	if m.tokens.Cmp(rat(m.capacity)) >= 0 { // full: nothing flows, and nothing remembers when
 		m.last = at
@@ -132,11 +133,19 @@ func (m *bucketModel) charge(now store.Now, cost int64, _ time.Duration) ticket 
 // used is how long it takes until the bucket is full.
 func (m *bucketModel) used() *big.Rat { return minus(m.full(), rat(m.last)) }
 
+// tell notes the latest turn.
+func (m *bucketModel) tell() {
+	if turn := minus(m.full(), over(rat(m.capacity), m.rate)); m.tokens.Sign() < 0 && (m.turn == nil || m.turn.Cmp(turn) < 0) {
+		m.turn = turn
+	}
+}
+
 // lowered notes how little has been in use when a charge is made.
 func (m *bucketModel) lowered(now store.Now, before *big.Rat) {
 	if m.lows == nil {
 		return
 	}
+	m.tell()
 	m.sunk(before)
 	if n := len(m.lows); m.lows[n-1].at >= now.Steady {
 		m.lows[n-1].used = m.used()
@@ -172,11 +181,15 @@ func (m *bucketModel) stood(t ticket) *big.Rat {
 			from, used = t.at, l.used
 		}
 	}
-	return least(used, most(rat(0), minus(t.mark, rat(floorTo(from, m.tick)))))
+	stood := rat(floorTo(from, m.tick))
+	if m.turn != nil {
+		stood = most(stood, least(m.turn, rat(m.last)))
+	}
+	return least(used, most(rat(0), minus(t.mark, stood)))
 }
 
 // gave notes a refund, by which the bucket is full earlier.
-func (m *bucketModel) gave(now store.Now, t ticket, high, back *big.Rat) {
+func (m *bucketModel) gave(now store.Now, t ticket, high, back *big.Rat, waiting bool) {
 	if m.high == nil || m.high.Cmp(high) < 0 {
 		m.high = rat(ceil(high))
 	}
@@ -185,6 +198,9 @@ func (m *bucketModel) gave(now store.Now, t ticket, high, back *big.Rat) {
 	}
 	if m.lows == nil {
 		m.lows = []low{{now.Steady, minus(high, rat(m.last))}}
+		if turn := minus(high, over(rat(m.capacity), m.rate)); waiting {
+			m.turn = turn
+		}
 	}
 	first := 0
 	for i, l := range m.lows {
@@ -283,7 +299,7 @@ func (m *bucketModel) settle(now store.Now, t ticket, cost int64) ticket {
 	if same && t.mark.Cmp(full) == 0 && m.lows == nil && m.high == nil && !t.raised {
 		// The last charge: no receipt knows of it.
 	} else if back.Sign() > 0 || m.floor != nil && (floored == nil || m.floor.Cmp(floored) != 0) {
-		m.gave(now, t, full, over(back, m.rate))
+		m.gave(now, t, full, over(back, m.rate), waiting)
 	}
 	told := t.mark
 	if back.Sign() > 0 {

@@ -110,7 +110,7 @@ func refundAll(d dice, r rule, m *meter, refunds *int) error {
 			if back := c.settle(m, cost, id, d.roll(2) == 0); back > 0 && isBucket(r) {
 				*refunds++
 				for _, later := range all {
-					later.stale = later.stale || later.op > c.op
+					later.stale = later.stale || later.op > c.op && r.limit.Algorithm() == store.IntervalBucket
 				}
 			}
 			trail += fmt.Sprintf(": tat %d, stands for %d", m.state.A/1e6, c.cost)

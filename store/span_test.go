@@ -181,7 +181,7 @@ func spendAll(d dice, r rule, debts bool, checked *int, draw func(dice, *bench, 
 			}
 			trail += fmt.Sprintf("\n  at %d settle #%d (%+v) to %d", m.now.Steady, op, receipts[op], cost)
 			all = settleSpent(all, op, cost, m.instant(r))
-			if cost < receipts[op].Cost && isBucket(r) {
+			if a := r.limit.Algorithm(); cost < receipts[op].Cost && (a == store.IntervalBucket || a == store.WarmUp) {
 				// The receipts of those behind it don't know that they are now
 				// given back by time sooner, and would give back too much.
 				open = slices.DeleteFunc(open, func(later int) bool { return later > op })

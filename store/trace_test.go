@@ -208,7 +208,7 @@ func (b *bench) do(o op) error {
 			m.follow(states[i])
 		}
 		b.states[c.limit] = states[i]
-		b.expires[c.limit] = b.now.Steady + int64(r.ResetAfter/time.Microsecond)
+		b.expires[c.limit] = b.now.Steady + b.rules[c.limit].limit.Lifetime(b.now, &b.states[c.limit], &r).Microseconds()
 		b.last[c.limit] = r
 	}
 	return nil
@@ -272,7 +272,7 @@ func (b *bench) doSettle(o op) error {
 	if err := b.compare(s.limit, w, r); err != nil {
 		return err
 	}
-	b.expires[s.limit] = b.now.Steady + int64(r.ResetAfter/time.Microsecond)
+	b.expires[s.limit] = b.now.Steady + b.rules[s.limit].limit.Lifetime(b.now, &b.states[s.limit], &r).Microseconds()
 	return nil
 }
 

@@ -40,6 +40,7 @@ type bucketView struct {
 	burst int64
 	tat   units
 	floor units // a tat in the future below which no refund may go (giveBack); 0: none
+	turn  units // the latest that has been told while there are lows; 0: none
 	last  int64 // when its version last charged, in microseconds
 	lows  levels
 }
@@ -82,6 +83,29 @@ func (v *bucketView) ahead(now int64) units {
 	return greater(v.tat.minus(v.full()).minus(v.scale.exactly(now)), units{})
 }
 
+// begin begins the lows, of a view that has none.
+func (v *bucketView) begin(now int64) {
+	if v.lows.n == 0 {
+		v.lows.begin(now, v.used(now))
+		v.tell(now)
+	}
+}
+
+// charged records that a charge has brought what is in use from before to the present use.
+func (v *bucketView) charged(now int64, before units) {
+	if v.lows.n > 0 {
+		v.lows.charged(now, before, v.used(now))
+		v.tell(now)
+	}
+}
+
+// tell notes the latest turn.
+func (v *bucketView) tell(now int64) {
+	if turn := v.tat.minus(v.full()); v.at(now).less(turn) && (v.turn == units{} || v.turn.less(turn)) {
+		v.turn = turn
+	}
+}
+
 // ended reports whether the view of a version beside another has ended.
 func (v *bucketView) ended(now int64) bool {
 	idle := now >= v.last+min(v.scale.micros(v.full()), longestView)
@@ -92,8 +116,10 @@ func (v *bucketView) ended(now int64) bool {
 func (v *bucketView) shift(by int64) {
 	back := v.scale.length(by / v.scale.tick())
 	v.tat = v.tat.minus(back)
-	if v.floor != (units{}) {
-		v.floor = v.floor.minus(back)
+	for _, at := range []*units{&v.floor, &v.turn} {
+		if *at != (units{}) {
+			*at = at.minus(back)
+		}
 	}
 	v.last -= by
 	for i := range v.lows.n {
@@ -118,7 +144,7 @@ func (s Scale) ofEntry(e Entry) units {
 }
 
 // The Log begins with the last write and the latest mark. For each view follow when it
-// was last charged and the number of its levels; its floor; and its levels. The second
+// was last charged and the number of its levels; its floor; its turn; and its levels. The second
 // view comes with its numbers, its tat, and its burst before that. What a level of a wide
 // scale has beyond its ticks is an Entry of its own.
 
@@ -131,8 +157,8 @@ func pop(log *[]Entry) (e Entry) {
 }
 
 func (v *bucketView) decode(log *[]Entry) {
-	last, floor := pop(log), pop(log)
-	v.last, v.floor = last.At, v.scale.ofEntry(floor)
+	last, floor, turn := pop(log), pop(log), pop(log)
+	v.last, v.floor, v.turn = last.At, v.scale.ofEntry(floor), v.scale.ofEntry(turn)
 	for int64(v.lows.n) < min(last.Units, maxLevels) {
 		e := pop(log)
 		used := Entry{At: e.Units}
@@ -145,7 +171,7 @@ func (v *bucketView) decode(log *[]Entry) {
 }
 
 func (v *bucketView) encode(log []Entry) []Entry {
-	log = append(log, Entry{v.last, int64(v.lows.n)}, v.scale.entry(v.floor))
+	log = append(log, Entry{v.last, int64(v.lows.n)}, v.scale.entry(v.floor), v.scale.entry(v.turn))
 	for _, l := range v.lows.pair[:v.lows.n] {
 		used := v.scale.entry(l.used)
 		if log = append(log, Entry{l.at, used.At}); v.scale.Wide {
@@ -173,7 +199,7 @@ func bucketOf(now int64, s *State) (b bucket) {
 			top := v.at(now).plus(v.full()).plus(ahead)
 			v.tat, b.moved = lesser(v.tat, top), top.less(v.tat)
 		} else {
-			v.burst = -v.used(now).upOver(s.Numbers.Token)
+			v.burst = -min(v.used(now).upOver(s.Numbers.Token), 2*MaxCost) // no burst is larger
 		}
 		if v.used(now) == (units{}) {
 			b.n = 0
@@ -214,7 +240,8 @@ func bucketOf(now int64, s *State) (b bucket) {
 		}
 	}
 	if b.n == 1 && b.mark <= now {
-		if b.views[0].lows = (levels{}); b.views[0].used(now) == (units{}) {
+		b.views[0].lows, b.views[0].turn = levels{}, units{}
+		if v := &b.views[0]; v.used(now) == (units{}) {
 			b.n = 0
 		}
 	}
@@ -324,7 +351,7 @@ func (l *Limit) show(now int64, b *bucket) (first, last int, changed bool) {
 	}
 	// To charges made before it, it gives back nothing.
 	if v.lows.begin(anEternity, units{}); !clamped {
-		v.lows.charged(now, units{}, v.used(now))
+		v.charged(now, units{})
 	}
 	own = b.endAll(now, own)
 	return own, own + 1, true
@@ -333,9 +360,7 @@ func (l *Limit) show(now int64, b *bucket) (first, last int, changed bool) {
 // takeOver returns the tat of a new view by what is consumed in another, and whether that is
 // more than it has room for.
 func (l *Limit) takeOver(now int64, v, other *bucketView) (tat units, clamped bool) {
-	if other.lows.n == 0 {
-		other.lows.begin(now, other.used(now))
-	}
+	other.begin(now)
 	// Turns and debts stay where they are in time.
 	ahead := other.ahead(now)
 	used := greater(other.tat.minus(other.scale.exactly(now)), units{}).minus(ahead)
@@ -363,9 +388,7 @@ func (b *bucket) enter(now, cost int64, first, last int) {
 		v := &b.views[i]
 		used := v.used(now)
 		v.tat = v.at(now).plus(used).plus(product(cost, v.numbers.Token))
-		if v.lows.n > 0 {
-			v.lows.charged(now, used, v.used(now))
-		}
+		v.charged(now, used)
 	}
 	b.last = now
 	if last-first > 1 {
@@ -384,10 +407,11 @@ func (b *bucket) enter(now, cost int64, first, last int) {
 		if top.less(filled) {
 			v.tat = greater(was, top)
 			v.lows.sink(units{})
+			v.tell(now)
 			continue
 		}
 		v.tat = filled
-		v.lows.charged(now, used, v.used(now))
+		v.charged(now, used)
 	}
 }
 
@@ -553,7 +577,7 @@ func (l *Limit) refund(now, tokens int64, c *Charge, b *bucket, r *Receipt) (cha
 		if v.lows.sink(used); i == own {
 			stands = v.standing(now, made, c.Receipt.Instant)
 			back = l.giveBack(now, made, stands, c, v)
-		} else if low, _, known := v.lows.since(c.Receipt.Instant); known && !v.at(now).plus(v.full()).less(v.tat) {
+		} else if low, _, known := v.lows.since(c.Receipt.Instant); known && !v.at(c.Receipt.Instant).less(v.turn) {
 			back = greater(lesser(lesser(product(tokens, v.numbers.Token), low), v.tat.minus(greater(v.floor, v.at(now)))), units{})
 		}
 		if i == own && back.positive() {
@@ -575,9 +599,7 @@ func (l *Limit) refund(now, tokens int64, c *Charge, b *bucket, r *Receipt) (cha
 		if !back.positive() {
 			continue
 		}
-		if v.lows.n == 0 {
-			v.lows.begin(now, used)
-		}
+		v.begin(now)
 		v.lows.refund(c.Receipt.Instant, back)
 		v.tat = v.tat.minus(back)
 		most = max(most, back.upOver(v.numbers.Token))
@@ -598,7 +620,12 @@ func (v *bucketView) standing(now int64, made units, instant int64) units {
 	if known {
 		from = instant
 	}
-	return lesser(low, greater(made.minus(v.at(from)), units{}))
+	// A turn was told behind this charge as it stood when the turn comes.
+	stood := greater(v.at(from), lesser(v.turn, v.at(now)))
+	if v.turn == (units{}) {
+		stood = v.at(from)
+	}
+	return lesser(low, greater(made.minus(stood), units{}))
 }
 
 // giveBack returns how much of a refund is given back to the view of the charge's own
