@@ -89,6 +89,23 @@ func TestPlainCall(t *testing.T) {
 	}
 }
 
+// A clock too coarse for what it measures leaves a gap in the report, not an infinity.
+func TestUnmeasured(t *testing.T) {
+	g := &group{subjects: []subject{{name: "a"}}, samples: map[string][]sample{
+		"a": {{cpu: 10}, {cpu: 0}, {cpu: 40}},
+		"b": {{cpu: 5}, {cpu: 0}, {cpu: 0}},
+	}}
+	if got, want := g.ratio("a", "b", cpuOf), (figures.Spread{Median: 2, Least: 2, Most: 2}); got != want {
+		t.Errorf("ratio %v, want %v", got, want)
+	}
+	if got, want := g.ratio("b", "a", cpuOf).Part(), "0.25 × (0.00–0.50)"; got != want {
+		t.Errorf("part %q, want %q", got, want)
+	}
+	if got := figures.Micros(0); got != "–" {
+		t.Errorf("no time at all is written %q", got)
+	}
+}
+
 func TestSpread(t *testing.T) {
 	g := &group{subjects: []subject{{name: "a"}}, samples: map[string][]sample{
 		"a": {{perSecond: 10}, {perSecond: 90}, {perSecond: 40}},

@@ -84,12 +84,8 @@ func (g *group) write(w io.Writer) {
 	fmt.Fprintf(w, "| %v | calls/s | p50 | p99 | server CPU a call | in scripts |\n| --- | --- | --- | --- | --- | --- |\n", g.load)
 	for _, s := range g.subjects {
 		m := middle(g.samples[s.name])
-		script := "–"
-		if m.script > 0 {
-			script = figures.Micros(m.script)
-		}
 		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", s.name, figures.Thousands(int64(m.perSecond)),
-			figures.Micros(m.p50), figures.Micros(m.p99), figures.Micros(m.cpu), script)
+			figures.Micros(m.p50), figures.Micros(m.p99), figures.Micros(m.cpu), figures.Micros(m.script))
 	}
 	fmt.Fprintln(w)
 }

@@ -12,8 +12,10 @@ import (
 // Spread is what came of the rounds: their median, and the least and the most.
 type Spread struct{ Median, Least, Most float64 }
 
-// Of sorts values and returns their spread.
+// Of sorts values and returns their spread. What isn't a number, such as a ratio to
+// something too short for the clock that measured it, is left out.
 func Of(values []float64) Spread {
+	values = slices.DeleteFunc(values, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 	slices.Sort(values)
 	n := len(values)
 	if n == 0 {
@@ -22,14 +24,17 @@ func Of(values []float64) Spread {
 	return Spread{(values[(n-1)/2] + values[n/2]) / 2, values[0], values[n-1]}
 }
 
-// Times writes a ratio.
+// Times writes a ratio, or a dash if no round had one.
 func (s Spread) Times() string {
+	if s == (Spread{}) {
+		return "–"
+	}
 	return fmt.Sprintf("%.2f × (%.2f–%.2f)", s.Median, s.Least, s.Most)
 }
 
 // Part writes a ratio below 1 as 1/x.
 func (s Spread) Part() string {
-	if s.Median >= 1 {
+	if s.Median >= 1 || s.Least <= 0 {
 		return s.Times()
 	}
 	return fmt.Sprintf("1/%.1f (1/%.1f–1/%.1f)", 1/s.Median, 1/s.Most, 1/s.Least)
@@ -40,8 +45,12 @@ func (s Spread) Percent() string {
 	return fmt.Sprintf("%.0f %% (%.0f to %.0f)", 100*s.Median, 100*s.Least, 100*s.Most)
 }
 
-// Micros writes a duration in microseconds.
+// Micros writes a duration in microseconds, or a dash for one too short for the clock
+// that measured it.
 func Micros(d time.Duration) string {
+	if d == 0 {
+		return "–"
+	}
 	us := float64(d) / float64(time.Microsecond)
 	if us < 10 {
 		return fmt.Sprintf("%.2f µs", us)
