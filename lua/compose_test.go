@@ -2,6 +2,10 @@ package lua_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stint-go/stint/lua"
@@ -25,4 +29,38 @@ func TestEveryScriptCompiles(t *testing.T) {
 		}
 	}
 	load(lua.Renew())
+}
+
+// TestFunctionNames: a script makes the functions of several files in one scope, where
+// the second of a name would be called in place of the first.
+func TestFunctionNames(t *testing.T) {
+	files, err := filepath.Glob("*.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := regexp.MustCompile(`^(?:local function (\w+)|function rare\.(\w+)|rare\.(\w+) =)`)
+	in := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			m := made.FindStringSubmatch(line)
+			if m == nil {
+				continue
+			}
+			name := m[1]
+			if name == "" {
+				name = "rare." + m[2] + m[3]
+			}
+			if in[name] != "" {
+				t.Errorf("%s: %s is in %s, too", file, name, in[name])
+			}
+			in[name] = file
+		}
+	}
+	if len(in) < 50 {
+		t.Errorf("%d functions found", len(in))
+	}
 }

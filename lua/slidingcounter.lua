@@ -29,7 +29,7 @@ if v then
       A, B, C, dirty, long, unit = begins, d + 0, b + 0, true, u + 0, u
     else
       if not rare then lacking = row break end
-      B, C, D, dirty = rare.counted(a + 0, b + 0, c + 0, d + 0, u + 0, start)
+      B, C, D, dirty = rare.counterBegun(a + 0, b + 0, c + 0, d + 0, u + 0, start)
     end
   end
 end
@@ -80,7 +80,7 @@ end
 function rare.weighed(count, covered, length) return share(count, covered, length, 9007199254740992) end
 
 -- What counts of a state of windows of another length, in the window from start.
-function rare.counted(A, B, C, D, was, start)
+function rare.counterBegun(A, B, C, D, was, start)
   local begins = now - (now + 1767225600000000) % was
   for _ = 1, min((begins - A) / was, 3) do B, C, D = D, B, 0 end
   if B + C + D > 0 then B = B + D + rare.weighed(C, begins + was - now, was) end

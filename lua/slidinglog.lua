@@ -155,7 +155,7 @@ local function parse(v)
 end
 
 -- Says in the newest entry what there is, and has it live as long as that counts.
-local function tell(name, A, B, C, back, numbers, E)
+local function rewrite(name, A, B, C, back, numbers, E)
   local v = format('%.0f:%.0f:%.0f:%.0f:%s', A, B, C, back, numbers)
   if E > 0 then v = v .. ':' .. text(E) end
   local period = fields(numbers)[1]
@@ -219,7 +219,7 @@ function rare.entries(name, newest, numbers)
 
   clamp()
   if not drop(fields(numbers)[1]) then return false end
-  return tell(name, A, B, C, A - oldest, numbers, E)
+  return rewrite(name, A, B, C, A - oldest, numbers, E)
 end
 
 -- The newest entry, of which several versions may tell.
@@ -319,7 +319,7 @@ function rare.oldest(name, from, units, newest)
 end
 
 -- the entry at at: its place, counted from the oldest, and units
-local function find(name, at)
+local function entryAt(name, at)
   local n, last = call('LLEN', name), 16
   local es = call('LRANGE', name, -last, -1)
   for i = #es, 1, -1 do
@@ -352,7 +352,7 @@ function rare.refund(name, A, B, C, back, numbers, E, instant, refund)
       E = max(A - now, 0)
     end
   else
-    local i, units = find(name, instant)
+    local i, units = entryAt(name, instant)
     if i then
       refund = min(refund, units)
       C = C - refund
@@ -360,5 +360,5 @@ function rare.refund(name, A, B, C, back, numbers, E, instant, refund)
       wrote = true
     end
   end
-  return (tell(name, A, B, C, A - oldest, numbers, E))
+  return (rewrite(name, A, B, C, A - oldest, numbers, E))
 end

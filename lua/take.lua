@@ -40,8 +40,9 @@ local out, o, key = {now}, 1, 0
 local probe = now % max(nkeys, 1) + 1
 local rare, lacking, asked
 -- Of a run of decisions of several charges: how often each is granted as far as is
--- known, what charging needs to know of the looks, and the numbers of those that refuse.
-local grants, kept, refusals
+-- known, what charging needs to know of the looks, where that of each column begins, and
+-- the numbers of those that refuse.
+local grants, kept, columns, refusals
 
 local a = 3
 for _ = 1, ARGV[2] + 0 do
@@ -84,7 +85,7 @@ for _ = 1, ARGV[2] + 0 do
     p = c
     if others then
       if not grants then
-        grants, kept = {1, 1, 1, 1}, {0, 0, 0, 0, 0, 0, 0, 0}
+        grants, kept, columns = {1, 1, 1, 1}, {0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0}
       end
       for row = done + 1, till do grants[row - done] = times and times[row] or 1 end
       refusals = nil
@@ -94,6 +95,7 @@ for _ = 1, ARGV[2] + 0 do
       local letter, before = letters[j], (j - 1) * count
       local dry = letter < 97
       if dry then letter = letter + 32 end
+      columns[j] = x
       --LOOKS--
       if lacking then break end
     end
@@ -103,9 +105,10 @@ for _ = 1, ARGV[2] + 0 do
       if dry then letter = letter + 32 end
       --LAST--
       local next = p
-      p, x = c, 0
+      p = c
       for j = 1, k - 1 do
         local letter, before = letters[j], (j - 1) * count
+        x = columns[j] -- the last column may have ended before the others did
         local dry = letter < 97
         if dry then letter = letter + 32 end
         --CHARGES--

@@ -66,6 +66,45 @@ func TestTwins(t *testing.T) {
 	}
 }
 
+// TestRunThatLacksFunctions: where the last column of a run meets a state that needs
+// functions, the decisions before it are charged with what was kept of their looks.
+func TestRunThatLacksFunctions(t *testing.T) {
+	server := redistest.Start(t)
+	w := newTwins(server.Client(), 1)
+	w.keys, w.now = []string{"a", "b", "c"}, 1e12
+	for i, a := range []store.Algorithm{store.SlidingWindow, store.SlidingCounter, store.IntervalBucket} {
+		var versions []*store.Limit
+		for _, period := range []time.Duration{time.Minute, time.Hour} {
+			l, err := store.NewLimit(store.Spec{Name: fmt.Sprintf("l%d", i), Algorithm: a, Units: 100 * int64(i+1), Period: period})
+			if err != nil {
+				t.Fatal(err)
+			}
+			versions = append(versions, l)
+		}
+		w.limits = append(w.limits, versions)
+	}
+	decide := func(key string, version int, cost int64, limits ...int) *decision {
+		d := &decision{results: make([]store.Result, len(limits)), leases: make([]store.LeaseID, len(limits))}
+		for _, i := range limits {
+			l := w.limits[i][version]
+			d.charges = append(d.charges, store.Charge{Key: key, Limit: l, Cost: cost})
+			d.keys = append(d.keys, key+":"+l.Name()+l.Algorithm().String())
+		}
+		return d
+	}
+	check := func(ds ...*decision) {
+		t.Helper()
+		if err := w.ask(ds); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(decide("b", 0, 3, 2)) // of another version: the script has to carry it over
+	for cost := range int64(3) {
+		check(decide("a", 1, 1+cost, 0, 1, 2), decide("b", 1, 1+cost, 0, 1, 2), decide("c", 1, 1+cost, 0, 1, 2))
+		check(decide("b", 0, 3, 2))
+	}
+}
+
 const (
 	mixed  = store.Algorithm(255)
 	banned = store.Algorithm(254)
@@ -351,6 +390,11 @@ func (w *twins) take() error {
 			ds = append(ds, &again)
 		}
 	}
+	return w.ask(ds)
+}
+
+// ask has both decide ds, in one call.
+func (w *twins) ask(ds []*decision) error {
 	for _, d := range ds {
 		for i, c := range d.charges {
 			w.note("take %s %v cost %d wait %v dry %v", d.keys[i], c.Limit.Spec(), c.Cost, c.MaxWait, c.DryRun)
