@@ -38,7 +38,7 @@ type line[T any] struct {
 	pending []*ticket[T]
 	busy    int         // ways taken
 	stuck   int         // of these, overdue
-	first   *trip[T]    // of those under way and not overdue, in no order
+	away    []*trip[T]  // those under way and not overdue, in no order
 	watch   *time.Timer // calls overdue
 	watched time.Time   // when it will; zero: it won't
 	trips   sync.Pool
@@ -80,9 +80,9 @@ func (t *ticket[T]) answer(err error, late bool) bool {
 // trip is a batch on its way.
 type trip[T any] struct {
 	deadline
-	batch      []*ticket[T]
-	prev, next *trip[T] // under line.mu: among those not overdue
-	late       bool     // under line.mu: it is overdue
+	batch []*ticket[T]
+	at    int  // under line.mu: its place in line.away
+	late  bool // under line.mu: it is overdue
 }
 
 func (l *line[T]) newTrip() *trip[T] {
@@ -97,10 +97,8 @@ func (l *line[T]) depart(r *trip[T]) {
 	r.until(r.batch[0].since.Add(l.timeout))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r.next = l.first; r.next != nil {
-		r.next.prev = r
-	}
-	l.first = r
+	r.at = len(l.away)
+	l.away = append(l.away, r)
 	if end := r.end(); l.watched.IsZero() || end.Before(l.watched) {
 		l.look(end)
 	}
@@ -130,15 +128,11 @@ func (l *line[T]) arrive(r *trip[T]) bool {
 
 // forget takes a trip off the list. The caller holds the lock.
 func (l *line[T]) forget(r *trip[T]) {
-	if r.prev == nil {
-		l.first = r.next
-	} else {
-		r.prev.next = r.next
-	}
-	if r.next != nil {
-		r.next.prev = r.prev
-	}
-	r.prev, r.next = nil, nil
+	end := len(l.away) - 1
+	last := l.away[end]
+	l.away[r.at], last.at = last, r.at
+	l.away[end] = nil
+	l.away = l.away[:end]
 }
 
 // overdue ends the trips whose time has come.
@@ -147,8 +141,8 @@ func (l *line[T]) overdue() {
 	var late []*trip[T]
 	var soonest time.Time
 	l.mu.Lock()
-	for r := l.first; r != nil; {
-		next := r.next
+	for i := len(l.away) - 1; i >= 0; i-- { // forget puts one that was seen in the place of r
+		r := l.away[i]
 		switch end := r.end(); {
 		case !end.After(now):
 			l.forget(r)
@@ -158,7 +152,6 @@ func (l *line[T]) overdue() {
 		case soonest.IsZero() || end.Before(soonest):
 			soonest = end
 		}
-		r = next
 	}
 	if l.watched = soonest; !soonest.IsZero() {
 		l.look(soonest)
