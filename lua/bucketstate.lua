@@ -179,14 +179,16 @@ end
 local function find(b, l)
   for i, w in ipairs(b) do
     if w.token == l.token and w.unit == l.unit then
-      if w.burst >= 0 and w.burst == l.burst or w.burst < 0 and l.burst >= -w.burst then
+      if w.burst >= 0 and w.burst == l.burst then return i end
+      if w.burst < 0 and l.burst >= -w.burst then
         local highest = w.at + product(l.burst, l.token, l.p)
-        if w.burst < 0 and highest < w.tat then
+        if highest < w.tat then
           w.tat, b.moved = highest, true
           sinkLevels(w.lows, w.zero)
         end
         w.burst = l.burst
-        return i
+        tidy(b) -- it may have ended
+        return find(b, l)
       end
     end
   end

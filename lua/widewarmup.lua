@@ -75,10 +75,10 @@ function rare.reheat(s, diff, due, charged, instant, mark)
     s.live = true
   elseif s.live and diff < 0 then
     if due == 0 and instant >= 0 and s.A == made and s.at < s.A then
-      local cold = pair(instant, 0, s.p)
-      if s.B > none then cold = s.B + product(charged, s.token, s.p) end
+      local cold, cost = pair(instant, 0, s.p), min(charged, s.largest)
+      if s.B > none then cold = s.B + product(cost, s.token, s.p) end
       s.B = lesser(cold, s.full)
-      s.A = s.A - price(s, charged, s.B)
+      s.A = s.A - price(s, cost, s.B)
       if s.A < s.at then s.A, s.B = s.at, s.B + s.at - s.A end
     elseif s.A <= made then
       s.A = s.A - worth(-diff, s.token, s.A - s.at)

@@ -167,3 +167,15 @@ func TestRefundBeforeATurnOfAnInterval(t *testing.T) {
 	m.sleep(time.Hour)
 	m.left(3)
 }
+
+// A charge of another version may have cost more than this one ever lets pass: cancelling
+// it leaves the key as never used, not in an overflow.
+func TestCancelAnotherVersionsCharge(t *testing.T) {
+	m := newMeter(t, store.Spec{Algorithm: store.WarmUp, Units: 5, Period: time.Minute, WarmUp: 328237385235 * time.Microsecond}) // wide
+	mine := m.must(100_000)
+	mine.Cost, mine.Instant = 28937507505, 60_000_000
+	m.settle(mine, 0)
+	if r := m.take(0, 0); r.ResetAfter != 0 || m.state.Live {
+		t.Errorf("after a cancelled charge: %s, %+v", show(r), m.state)
+	}
+}

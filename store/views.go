@@ -227,6 +227,12 @@ func bucketOf(now int64, s *State) (b bucket) {
 			b.views[i].shift(by)
 		}
 	}
+	b.tidy(now)
+	return b
+}
+
+// tidy drops what says nothing more at now.
+func (b *bucket) tidy(now int64) {
 	latest := 0
 	for i := range b.n {
 		if b.views[i].last >= b.views[latest].last {
@@ -245,7 +251,6 @@ func bucketOf(now int64, s *State) (b bucket) {
 			b.n = 0
 		}
 	}
-	return b
 }
 
 // endAll drops the views that have ended, except one, and returns where that is then.
@@ -314,13 +319,17 @@ func (l *Limit) find(now int64, b *bucket) int {
 		if v.numbers != l.numbers {
 			continue
 		}
-		if known := v.burst >= 0; known && v.burst == l.burst || !known && l.burst >= -v.burst {
+		if v.burst == l.burst && v.burst >= 0 {
+			return i
+		}
+		if v.burst < 0 && l.burst >= -v.burst {
 			v.burst = l.burst
-			if top := v.at(now).plus(l.full); !known && top.less(v.tat) {
+			if top := v.at(now).plus(l.full); top.less(v.tat) {
 				v.tat, b.moved = top, true
 				v.lows.sink(units{})
 			}
-			return i
+			b.tidy(now) // it may have ended
+			return l.find(now, b)
 		}
 	}
 	return -1

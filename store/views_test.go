@@ -3,6 +3,7 @@ package store_test
 import (
 	"fmt"
 	"math/big"
+	"reflect"
 	"testing"
 	"time"
 
@@ -182,4 +183,55 @@ func TestEachUpdateHoldsAtOnce(t *testing.T) {
 			t.Errorf("%d an hour: %d remain", n, r.Remaining)
 		}
 	}
+}
+
+// TestASecondRefusalChangesNothing: a store may answer equal charges of one instant as
+// one, whatever versions have left in the state and wherever the clock has been.
+func TestASecondRefusalChangesNothing(t *testing.T) {
+	t.Parallel()
+	refusals := 0
+	for s := range traces(t, 6000) {
+		d := seed(s)
+		a := oneOf(d, store.TokenBucket, store.TokenBucket, store.TokenBucket, store.LeakyBucket, store.IntervalBucket, store.FixedWindow,
+			store.SlidingWindow, store.SlidingCounter, store.SlidingLog, store.WarmUp)
+		var limits []*store.Limit
+		for len(limits) < 3 {
+			spec := store.Spec{Name: "limit", Algorithm: a, Units: oneOf[int64](d, 1, 3, 10, 999),
+				Period: oneOf(d, 100*time.Millisecond, time.Second, 7*time.Second, time.Minute, 10*time.Minute)}
+			switch a {
+			case store.TokenBucket:
+				spec.Burst, spec.Debt = oneOf[int64](d, 1, 2, 10, 100), d.roll(3) == 0
+			case store.LeakyBucket:
+				spec.Burst, spec.Queue = oneOf[int64](d, 0, 10), oneOf[int64](d, 1, 10, 100)
+			case store.IntervalBucket:
+				spec.Burst = oneOf[int64](d, 1, 2, 10, 100)
+			case store.WarmUp:
+				spec.WarmUp = oneOf(d, time.Second, time.Minute)
+			}
+			l, err := store.NewLimit(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			limits = append(limits, l)
+		}
+		m := &meter{t: t, now: store.Now{Steady: years, Wall: years}}
+		for range 30 {
+			m.limit = oneOf(d, limits...)
+			spec := m.limit.Spec()
+			m.sleep(time.Duration(d.roll(int64(spec.Period))))
+			if d.roll(5) == 0 {
+				m.sleep(-time.Duration(d.roll(int64(10 * spec.Period))))
+			}
+			cost, wait := oneOf(d, 1, 1, 2, 1+d.roll(spec.Units), 400), time.Duration(d.roll(2)*d.roll(int64(spec.Period)))
+			if m.take(cost, wait).OK {
+				continue
+			}
+			refusals++
+			first := m.state
+			if m.take(cost, wait); !reflect.DeepEqual(m.state, first) {
+				t.Fatalf("seed %d: %+v: a refusal leaves %+v, and a second %+v", s, spec, first, m.state)
+			}
+		}
+	}
+	enough(t, refusals)
 }

@@ -268,8 +268,11 @@ func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
 		next = next.plus(product(debt, l.token))
 	case diff < 0 && c.Cost == 0 && c.Receipt.Instant >= 0 && next == made && at.less(next):
 		// Cancelled, and no charge came after it: the state returns to what it was before.
-		cold = l.was(c.Receipt, cold)
-		price, _ := l.price(c.Receipt.Cost, cold)
+		// Of another version, it may have cost more than this one ever lets pass.
+		was := c.Receipt
+		was.Cost = min(was.Cost, l.largest)
+		cold = l.was(was, cold)
+		price, _ := l.price(was.Cost, cold)
 		next = next.minus(price)
 		mark = greater(at, next)
 	case diff < 0 && !made.less(next):
