@@ -439,7 +439,7 @@ func TestBanInAPlan(t *testing.T) {
 func TestBanFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.Rate(5, time.Hour, stint.WithDryRun()), stint.Quota(1, stint.Daily, stint.WithDryRun()),
-			stint.Concurrency(1), stint.Ban(1, time.Hour, 90*time.Second), stint.WithHeaders(stint.DraftHeaders, stint.LegacyHeaders))
+			stint.Concurrency(1), stint.Ban(1, time.Hour, 90*time.Second), stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders))
 		held := take(t, l, 1)
 		w := through(l, get("/"), nil)
 		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "90" {
@@ -458,7 +458,7 @@ func TestBanFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // nothing to tell of but the ban
 		rate := stint.Rate(1, time.Hour)
 		opts := func(rate stint.Limit) []stint.Option {
-			return []stint.Option{theKey, rate, stint.Ban(1, time.Hour, time.Minute), stint.WithHeaders(stint.DraftHeaders, stint.LegacyHeaders)}
+			return []stint.Option{theKey, rate, stint.Ban(1, time.Hour, time.Minute), stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders)}
 		}
 		l := limiter(t, opts(rate)...)
 		codes(l, "GET", "/", 2)

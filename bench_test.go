@@ -60,7 +60,7 @@ var paths = []struct {
 	}, true, 0},
 	{"AllowedNoHeaders", []stint.Option{ample(), stint.WithoutPermit(), stint.WithHeaders(stint.NoHeaders)}, true, 0},
 	{"AllowedTwoLimits", []stint.Option{ample(), stint.Quota(1<<30, stint.Daily)}, true, 2},
-	{"AllowedLegacy", []stint.Option{ample(), stint.WithHeaders(stint.LegacyHeaders), stint.WithoutPermit()}, true, 0},
+	{"AllowedLegacy", []stint.Option{ample(), stint.WithHeaders(stint.XRateLimitHeaders), stint.WithoutPermit()}, true, 0},
 	{"AllowedBan", []stint.Option{ample(), stint.Ban(10, time.Minute, time.Hour)}, true, 2},
 	{"AllowedConcurrency", []stint.Option{stint.Concurrency(4)}, true, 3}, // one is the store's, of the key's first slot
 	{"AllowedAdaptive", []stint.Option{stint.AdaptiveConcurrency(1, 100)}, true, 7},

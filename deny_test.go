@@ -43,7 +43,7 @@ func TestDenyHandlers(t *testing.T) {
 	for _, tt := range tests {
 		for _, method := range []string{"GET", "HEAD"} {
 			t.Run(tt.name+" "+method, func(t *testing.T) {
-				opts := []stint.Option{theKey, stint.Rate(1, time.Hour), stint.WithHeaders(stint.DraftHeaders, stint.LegacyHeaders)}
+				opts := []stint.Option{theKey, stint.Rate(1, time.Hour), stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders)}
 				if tt.handler != nil {
 					opts = append(opts, stint.WithDenyHandler(tt.handler))
 				}
@@ -333,7 +333,7 @@ func TestAdmitOrDeny(t *testing.T) {
 		{"rate", []stint.Option{theKey, stint.Rate(1, time.Hour)}},
 		{"two of three", two},
 		{"without permit", append(two, stint.WithoutPermit())},
-		{"all fields", append(two, stint.WithHeaders(stint.DraftHeaders, stint.LegacyHeaders))},
+		{"all fields", append(two, stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders))},
 		{"no fields", append(two, stint.WithHeaders(stint.NoHeaders))},
 		{"ban", []stint.Option{theKey, stint.Rate(1, time.Hour), stint.Ban(2, time.Minute, time.Hour)}},
 		{"slots of all", []stint.Option{everybody, stint.Concurrency(1)}},

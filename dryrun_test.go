@@ -102,7 +102,7 @@ func (d *diary) observe(e stint.Event) {
 // order. The store fails from down on, for half a second; 0 for never.
 func receive(t *testing.T, sc scene, down time.Duration, opts ...stint.Option) []string {
 	d, s := &diary{scene: sc, running: map[string]bool{}}, newSpy()
-	opts = append(opts, stint.WithStore(s), stint.WithObserver(d.observe), stint.WithHeaders(stint.DraftHeaders, stint.LegacyHeaders),
+	opts = append(opts, stint.WithStore(s), stint.WithObserver(d.observe), stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders),
 		stint.WithPriority(func(r *http.Request) int { n, _ := strconv.Atoi(r.Header.Get("X-Class")); return n }), theKey)
 	l := limiter(t, opts...)
 	d.start = time.Now().Truncate(time.Minute).Add(time.Minute) // windows are of the clock

@@ -13,7 +13,7 @@ import (
 type HeaderStyle uint8
 
 const (
-	// DraftHeaders sends RateLimit-Policy and RateLimit as in
+	// RateLimitHeaders sends RateLimit-Policy and RateLimit as in
 	// draft-ietf-httpapi-ratelimit-headers-11, one item for each limit.
 	// RateLimit-Policy has q units in w seconds. RateLimit has r, the units left, and
 	// t, the seconds until there are more. Nested limiters add their items; if two
@@ -22,39 +22,49 @@ const (
 	// r may exceed q if the limit has a burst. w of a calendar window is the longest
 	// that the window can be: 31 days for Monthly, 25 hours for Daily where clocks are
 	// set back by an hour.
-	DraftHeaders HeaderStyle = iota
-	// LegacyHeaders sends X-RateLimit-Limit, -Remaining and -Reset (in seconds) of the
-	// limit with the least left, among nested limiters too.
-	LegacyHeaders
-	// NoHeaders sends neither. It can't be combined with the others.
+	RateLimitHeaders HeaderStyle = iota
+	// XRateLimitHeaders sends X-RateLimit-Limit, -Remaining and -Reset of the limit with
+	// the least left, among nested limiters too. Reset is in seconds from now.
+	XRateLimitHeaders
+	// XRateLimitUnixHeaders sends the same, but Reset is the Unix time of it in seconds,
+	// by this process's clock, as GitHub, httprate and ulule/limiter send it. It can't be
+	// combined with XRateLimitHeaders.
+	XRateLimitUnixHeaders
+	// NoHeaders sends none of them. It can't be combined with the others.
 	NoHeaders
 )
 
+const headersToWrite = "write stint.RateLimitHeaders, XRateLimitHeaders, XRateLimitUnixHeaders or NoHeaders"
+
 // WithHeaders sets which header fields tell clients about their limits. The default is
-// DraftHeaders. Retry-After is part of every refusal, whatever the style, unless the
-// request can never pass. New refuses an empty list, unknown styles, and NoHeaders
-// beside another.
+// RateLimitHeaders. Retry-After is part of every refusal, whatever the style, unless the
+// request can never pass. New refuses an empty list, unknown styles, NoHeaders beside
+// another, and both kinds of X-RateLimit-Reset.
 func WithHeaders(styles ...HeaderStyle) Option {
 	return limiterOption(func(c *config) {
 		c.styles = 0
 		none := false
 		for _, s := range styles {
 			switch s {
-			case DraftHeaders:
-				c.styles |= field.Draft
-			case LegacyHeaders:
-				c.styles |= field.Legacy
+			case RateLimitHeaders:
+				c.styles |= field.RateLimit
+			case XRateLimitHeaders:
+				c.styles |= field.XRateLimit
+			case XRateLimitUnixHeaders:
+				c.styles |= field.XRateLimitUnix
 			case NoHeaders:
 				none = true
 			default:
-				c.errs.Bad("WithHeaders", fmt.Sprintf("unknown style %d", s), "write stint.DraftHeaders, LegacyHeaders or NoHeaders")
+				c.errs.Bad("WithHeaders", fmt.Sprintf("unknown style %d", s), headersToWrite)
 			}
 		}
 		switch {
 		case len(styles) == 0:
-			c.errs.Bad("WithHeaders()", "", "write stint.DraftHeaders, LegacyHeaders or NoHeaders")
+			c.errs.Bad("WithHeaders()", "", headersToWrite)
 		case none && c.styles != 0:
 			c.errs.Bad("WithHeaders", "NoHeaders beside another style", "leave one out")
+		case c.styles&field.XRateLimit != 0 && c.styles&field.XRateLimitUnix != 0:
+			c.errs.Bad("WithHeaders", "one X-RateLimit-Reset can't be both seconds and a Unix time", "leave XRateLimitHeaders or XRateLimitUnixHeaders out")
 		}
 	})
 }

@@ -148,7 +148,7 @@ func TestFieldsOfDryRun(t *testing.T) {
 }
 
 func TestNestedFields(t *testing.T) {
-	styles := stint.WithHeaders(stint.DraftHeaders, stint.LegacyHeaders)
+	styles := stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders)
 	for _, tt := range []struct {
 		inner  int64
 		legacy string
@@ -243,9 +243,10 @@ func TestHeaderStyles(t *testing.T) {
 		styles []stint.HeaderStyle
 		want   string
 	}{
-		{[]stint.HeaderStyle{stint.DraftHeaders}, "Ratelimit Ratelimit-Policy"},
-		{[]stint.HeaderStyle{stint.LegacyHeaders}, "X-Ratelimit-Limit X-Ratelimit-Remaining X-Ratelimit-Reset"},
-		{[]stint.HeaderStyle{stint.DraftHeaders, stint.LegacyHeaders}, "Ratelimit Ratelimit-Policy X-Ratelimit-Limit X-Ratelimit-Remaining X-Ratelimit-Reset"},
+		{[]stint.HeaderStyle{stint.RateLimitHeaders}, "Ratelimit Ratelimit-Policy"},
+		{[]stint.HeaderStyle{stint.XRateLimitHeaders}, "X-Ratelimit-Limit X-Ratelimit-Remaining X-Ratelimit-Reset"},
+		{[]stint.HeaderStyle{stint.RateLimitHeaders, stint.XRateLimitHeaders}, "Ratelimit Ratelimit-Policy X-Ratelimit-Limit X-Ratelimit-Remaining X-Ratelimit-Reset"},
+		{[]stint.HeaderStyle{stint.XRateLimitUnixHeaders, stint.RateLimitHeaders}, "Ratelimit Ratelimit-Policy X-Ratelimit-Limit X-Ratelimit-Remaining X-Ratelimit-Reset"},
 		{[]stint.HeaderStyle{stint.NoHeaders}, ""},
 	}
 	for _, tt := range tests {
@@ -267,6 +268,26 @@ func TestHeaderStyles(t *testing.T) {
 			}
 		}
 	}
+}
+
+// X-RateLimit-Reset is seconds from now or the second at which the units are back,
+// whichever style was chosen; a part of a second counts as one.
+func TestResetAsUnixTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, into := range []time.Duration{0, 400 * time.Millisecond} {
+			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second + into)))
+			const reset = 90*time.Second + 500*time.Millisecond
+			for style, want := range map[stint.HeaderStyle]int64{
+				stint.XRateLimitHeaders:     91,
+				stint.XRateLimitUnixHeaders: time.Now().Truncate(time.Second).Unix() + 91,
+			} {
+				l := limiter(t, everybody, stint.Rate(1, reset), stint.WithHeaders(style))
+				if got := through(l, get("/"), nil).Header().Get("X-RateLimit-Reset"); got != fmt.Sprint(want) {
+					t.Errorf("%v into a second, style %d: reset %s, want %d", into, style, got, want)
+				}
+			}
+		}
+	})
 }
 
 func TestFieldsOfSkippedKeys(t *testing.T) {

@@ -322,7 +322,7 @@ var behaviours = []behaviour{
 	{"a cost that never fits", front(stint.Rate(5, time.Minute), stint.WithCost(func(*http.Request) int64 { return 6 }), byAll), []step{
 		{do: "GET /", want: 429, body: problem("rate"), fields: []string{"Retry-After:", `RateLimit: "rate";r=5;t=12`}},
 	}},
-	{"legacy fields", front(stint.Rate(2, time.Minute), byAll, stint.WithHeaders(stint.LegacyHeaders)), []step{
+	{"X-RateLimit fields", front(stint.Rate(2, time.Minute), byAll, stint.WithHeaders(stint.XRateLimitHeaders)), []step{
 		{do: "GET /", want: 200, fields: []string{"X-RateLimit-Limit: 2", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 30", "RateLimit:"}},
 		{do: "GET /", want: 200},
 		{do: "GET /", want: 429, fields: []string{"X-RateLimit-Remaining: 0", "Retry-After: 30"}},
@@ -347,9 +347,9 @@ var behaviours = []behaviour{
 			`RateLimit: "outer";r=3;t=12, "inner";r=0;t=60`, "Retry-After: 60",
 		}},
 	}},
-	{"nested legacy limiters", func(t *testing.T) site {
-		outer := compiled(t, stint.Rate(2, time.Minute), byAll, stint.WithHeaders(stint.LegacyHeaders))
-		inner := compiled(t, stint.Rate(5, time.Minute), byAll, stint.WithHeaders(stint.LegacyHeaders))
+	{"nested limiters with X-RateLimit fields", func(t *testing.T) site {
+		outer := compiled(t, stint.Rate(2, time.Minute), byAll, stint.WithHeaders(stint.XRateLimitHeaders))
+		inner := compiled(t, stint.Rate(5, time.Minute), byAll, stint.WithHeaders(stint.XRateLimitHeaders))
 		return site{limits: []*stint.Limiter{outer}, routes: []siteRoute{{path: "/", limits: []*stint.Limiter{inner}}}}
 	}, []step{
 		{do: "GET /", want: 200, fields: []string{"X-RateLimit-Limit: 2", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 30"}},

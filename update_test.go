@@ -66,7 +66,7 @@ func TestUpdateReplacesEverything(t *testing.T) {
 			t.Errorf("got %d, want 403", w.Code)
 		}
 		update(t, l, stint.Rate(1, time.Hour, stint.WithName("hour")), everybody, text("new"), after.option(),
-			stint.WithHeaders(stint.LegacyHeaders), stint.WithRoute("/other", stint.Rate(7, time.Hour)))
+			stint.WithHeaders(stint.XRateLimitHeaders), stint.WithRoute("/other", stint.Rate(7, time.Hour)))
 		ask("/skip", 200, "", "1")
 		ask("/route", 429, "new", "1")
 		ask("/block", 429, "new", "1")
@@ -1034,7 +1034,7 @@ func TestUpdateUnderLoad(t *testing.T) {
 	ways := [][]stint.Option{ // one in ten hours, and 4 at a time, in three spellings
 		{theKey, stint.Rate(1, 10*time.Hour, rate), stint.Concurrency(slots)},
 		{theKey, stint.Concurrency(slots), stint.Rate(2, 20*time.Hour, rate)},
-		{theKey, stint.Rate(3, 30*time.Hour, rate), stint.Concurrency(slots, stint.WithMaxWait(time.Millisecond)), stint.WithHeaders(stint.LegacyHeaders)},
+		{theKey, stint.Rate(3, 30*time.Hour, rate), stint.Concurrency(slots, stint.WithMaxWait(time.Millisecond)), stint.WithHeaders(stint.XRateLimitHeaders)},
 	}
 	l := limiter(t, ways[0]...)
 	inner := derive(t, l, stint.Rate(1<<20, time.Hour, stint.WithName("inner")))

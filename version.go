@@ -58,7 +58,7 @@ type conduct struct {
 }
 
 // usual is the conduct of a limiter without options.
-var usual = conduct{styles: field.Draft, aging: defaultAging}
+var usual = conduct{styles: field.RateLimit, aging: defaultAging}
 
 // inherited returns what l's options begin with.
 func (l *Limiter) inherited() conduct {

@@ -211,12 +211,12 @@ cost: rows
 max-wait: 2s
 failure: closed
 empty-key: skip
-headers: [draft, legacy]
+headers: [ratelimit, x-ratelimit]
 skip: [preflight, internal]
 block: [{cidr: [203.0.113.0/24, "2001:db8::/32"]}]
 limits: [{name: rate, rate: 60/1m, burst: 4, failure: open}, {name: once, rate: 30/1m, cost: 1}]
 `, []stint.Option{stint.WithKey(tenant), stint.WithCost(rows), stint.WithMaxWait(2 * time.Second), stint.WithFailurePolicy(stint.FailClosed),
-		stint.WithEmptyKey(stint.SkipEmptyKey), stint.WithHeaders(stint.DraftHeaders, stint.LegacyHeaders),
+		stint.WithEmptyKey(stint.SkipEmptyKey), stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders),
 		stint.WithSkip(stint.Preflight), stint.WithSkip(internal),
 		stint.WithBlock(stint.FromCIDR(netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32"))),
 		stint.Rate(60, time.Minute, stint.WithBurst(4), stint.WithFailurePolicy(stint.FailOpen), stint.WithName("rate")),
@@ -232,8 +232,10 @@ routes:
 		stint.Rate(60, time.Minute, stint.WithName("bytes")), stint.Rate(90, time.Minute, stint.WithName("bytes-too")),
 		stint.Rate(20, time.Minute, stint.WithName("shown"), stint.WithSettle(stint.RefundOn(503, 401))),
 		stint.WithRoute("POST /login", stint.WithSettle(stint.FailedOnly), stint.Rate(2, time.Minute, stint.WithName("login")))}},
-	{"older fields", "version: 1\nkey: remote-ip\nheaders: legacy\nempty-key: deny\nlimits: [{name: rate, rate: 3/1m}]\n",
-		[]stint.Option{remote, stint.Rate(3, time.Minute, stint.WithName("rate")), stint.WithHeaders(stint.LegacyHeaders)}},
+	{"a Unix time", "version: 1\nkey: remote-ip\nheaders: [x-ratelimit-unix, ratelimit]\nempty-key: deny\nlimits: [{name: rate, rate: 3/1m}]\n",
+		[]stint.Option{remote, stint.Rate(3, time.Minute, stint.WithName("rate")), stint.WithHeaders(stint.XRateLimitUnixHeaders, stint.RateLimitHeaders)}},
+	{"X-RateLimit fields", "version: 1\nkey: remote-ip\nheaders: x-ratelimit\nempty-key: deny\nlimits: [{name: rate, rate: 3/1m}]\n",
+		[]stint.Option{remote, stint.Rate(3, time.Minute, stint.WithName("rate")), stint.WithHeaders(stint.XRateLimitHeaders)}},
 	{"no fields", "version: 1\nkey: {header: X-API-Key}\nheaders: [none]\nlimits: [{name: rate, rate: 3/1m}]\n",
 		[]stint.Option{stint.WithKey(stint.Header("X-API-Key")), stint.Rate(3, time.Minute, stint.WithName("rate")), stint.WithHeaders(stint.NoHeaders)}},
 	{"plans", `

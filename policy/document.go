@@ -136,19 +136,22 @@ func (d *decoder) headers(n *yaml.Node, doc *document) {
 	if n.Kind == yaml.SequenceNode {
 		items = n.Content
 	}
-	styles := map[string]stint.HeaderStyle{"draft": stint.DraftHeaders, "legacy": stint.LegacyHeaders, "none": stint.NoHeaders}
+	styles := map[string]stint.HeaderStyle{"ratelimit": stint.RateLimitHeaders, "x-ratelimit": stint.XRateLimitHeaders,
+		"x-ratelimit-unix": stint.XRateLimitUnixHeaders, "none": stint.NoHeaders}
 	var set []stint.HeaderStyle
 	for _, item := range items {
-		if word, ok := d.word(item, "header style", "draft", "legacy", "none"); ok {
+		if word, ok := d.word(item, "header style", "ratelimit", "x-ratelimit", "x-ratelimit-unix", "none"); ok {
 			set = append(set, styles[word])
 		}
 	}
 	switch {
 	case len(set) < len(items):
 	case len(items) == 0:
-		d.bad(n, "headers names no style: write draft, legacy or none")
+		d.bad(n, "headers names no style: write ratelimit, x-ratelimit, x-ratelimit-unix or none")
 	case len(set) > 1 && slices.Contains(set, stint.NoHeaders):
 		d.bad(n, "none beside another style: leave one out")
+	case slices.Contains(set, stint.XRateLimitHeaders) && slices.Contains(set, stint.XRateLimitUnixHeaders):
+		d.bad(n, "one X-RateLimit-Reset can't be both seconds and a Unix time: leave x-ratelimit or x-ratelimit-unix out")
 	default:
 		doc.options = append(doc.options, stint.WithHeaders(set...))
 	}

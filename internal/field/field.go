@@ -1,5 +1,5 @@
 // Package field writes what a response tells about its limits: RateLimit and
-// RateLimit-Policy, the older X-RateLimit fields, Retry-After, and problem bodies. It
+// RateLimit-Policy, the X-RateLimit fields, Retry-After, and problem bodies. It
 // writes what Items say, and knows neither stores nor algorithms.
 //
 // The RateLimit fields are those of draft-ietf-httpapi-ratelimit-headers-11. The draft
@@ -19,11 +19,13 @@ import (
 type Styles uint8
 
 const (
-	// Draft is RateLimit-Policy and RateLimit, an item for each limit.
-	Draft Styles = 1 << iota
-	// Legacy is X-RateLimit-Limit, -Remaining and -Reset, of the limit with the least
-	// left.
-	Legacy
+	// RateLimit is RateLimit-Policy and RateLimit, an item for each limit.
+	RateLimit Styles = 1 << iota
+	// XRateLimit is X-RateLimit-Limit, -Remaining and -Reset, of the limit with the least
+	// left. Reset is in seconds.
+	XRateLimit
+	// XRateLimitUnix is XRateLimit with the Unix time of the reset.
+	XRateLimitUnix
 )
 
 // Limit is the part of a limit's fields that is the same in every decision.
@@ -92,9 +94,9 @@ type Writer struct {
 const (
 	limitLine uint8 = iota
 	policyLine
-	legacyLimit
-	legacyRemaining
-	legacyReset
+	xLimit
+	xRemaining
+	xReset
 	retryAfter
 	cacheControl
 	fields // how many there are
@@ -125,11 +127,11 @@ func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []stri
 		it.Remaining = min(max(it.Remaining, 0), maxInteger)
 		w.refused = w.refused || it.Refused
 	}
-	if styles&Draft != 0 {
-		w.draft(h, policy)
+	if styles&RateLimit != 0 {
+		w.rateLimit(h, policy)
 	}
-	if styles&Legacy != 0 {
-		w.legacy(h)
+	if styles&(XRateLimit|XRateLimitUnix) != 0 {
+		w.xRateLimit(h, styles&XRateLimitUnix != 0)
 	}
 	if w.refused {
 		w.refusal(h)
@@ -140,8 +142,8 @@ func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []stri
 	}
 }
 
-// draft sets RateLimit and RateLimit-Policy.
-func (w *Writer) draft(h http.Header, policy string) {
+// rateLimit sets RateLimit and RateLimit-Policy.
+func (w *Writer) rateLimit(h http.Header, policy string) {
 	nested := !w.outermost && len(h[composed[limitLine]]) > 0
 	if (nested || policy == "") && w.outdo(h) {
 		policy = "" // it names limits that aren't shown

@@ -56,7 +56,7 @@ func lines(h http.Header) (all []string) {
 }
 
 func TestWrite(t *testing.T) {
-	const both = field.Draft | field.Legacy
+	const both = field.RateLimit | field.XRateLimit
 	unknown := item("slots", 2, 1)
 	unknown.Limit, unknown.More = &field.Limit{Name: "slots", Units: 2, Policy: field.Policy("slots", 2, 0)}, -1
 	beyond := item("beyond", math.MaxInt64, math.MaxInt64)
@@ -69,8 +69,8 @@ func TestWrite(t *testing.T) {
 		items  []field.Item
 		want   []string
 	}{
-		{"one", header(), field.Draft, "", []field.Item{item("a", 9, 4)}, []string{`Ratelimit-Policy: "a";q=9;w=3600`, `Ratelimit: "a";r=4;t=60`}},
-		{"a known policy", header(), field.Draft, "known", []field.Item{item("a", 9, 4)}, []string{`Ratelimit-Policy: known`, `Ratelimit: "a";r=4;t=60`}},
+		{"one", header(), field.RateLimit, "", []field.Item{item("a", 9, 4)}, []string{`Ratelimit-Policy: "a";q=9;w=3600`, `Ratelimit: "a";r=4;t=60`}},
+		{"a known policy", header(), field.RateLimit, "known", []field.Item{item("a", 9, 4)}, []string{`Ratelimit-Policy: known`, `Ratelimit: "a";r=4;t=60`}},
 		{"slots", header(), both, "", []field.Item{unknown}, []string{`Ratelimit-Policy: "slots";q=2;qu="concurrent-requests"`, `Ratelimit: "slots";r=1`,
 			"X-Ratelimit-Limit: 2", "X-Ratelimit-Remaining: 1", "X-Ratelimit-Reset: 90"}},
 		{"no larger integers than there are", header(), both, "", []field.Item{beyond}, []string{`Ratelimit-Policy: "beyond";q=999999999999999;w=3600`,
@@ -81,25 +81,25 @@ func TestWrite(t *testing.T) {
 			"X-Ratelimit-Limit: 7", "X-Ratelimit-Remaining: 3", "X-Ratelimit-Reset: 90"}},
 		{"nothing to show", header("X-Kept: 1"), both, "", []field.Item{hidden(item("a", 9, 4))}, []string{"X-Kept: 1"}},
 		{"no style", header("X-Kept: 1"), 0, "known", []field.Item{item("a", 9, 4)}, []string{"X-Kept: 1"}},
-		{"a name twice", header(), field.Draft, "", []field.Item{item("a", 9, 4), item("b", 5, 5), item("a", 8, 3), item("a", 7, 3), item("a", 6, 4)},
+		{"a name twice", header(), field.RateLimit, "", []field.Item{item("a", 9, 4), item("b", 5, 5), item("a", 8, 3), item("a", 7, 3), item("a", 6, 4)},
 			[]string{`Ratelimit-Policy: "b";q=5;w=3600, "a";q=8;w=3600`, `Ratelimit: "b";r=5;t=60, "a";r=3;t=60`}},
-		{"beside an outer limiter's", header(`RateLimit: "o";r=1`, `RateLimit-Policy: "o";q=1;w=1`), field.Draft, "known", []field.Item{item("a", 9, 4)},
+		{"beside an outer limiter's", header(`RateLimit: "o";r=1`, `RateLimit-Policy: "o";q=1;w=1`), field.RateLimit, "known", []field.Item{item("a", 9, 4)},
 			[]string{`Ratelimit-Policy: "o";q=1;w=1`, `Ratelimit-Policy: known`, `Ratelimit: "o";r=1`, `Ratelimit: "a";r=4;t=60`}},
-		{"beside a policy of somebody else", header(`RateLimit-Policy: "o";q=1;w=1`), field.Draft, "", []field.Item{item("a", 9, 4)},
+		{"beside a policy of somebody else", header(`RateLimit-Policy: "o";q=1;w=1`), field.RateLimit, "", []field.Item{item("a", 9, 4)},
 			[]string{`Ratelimit-Policy: "o";q=1;w=1`, `Ratelimit-Policy: "a";q=9;w=3600`, `Ratelimit: "a";r=4;t=60`}},
-		{"under an outer limiter's name, with less", header(`RateLimit: "o";r=1, "a";r=5;t=1`, `RateLimit-Policy: "o";q=1;w=1, "a";q=6;w=1`), field.Draft, "known",
+		{"under an outer limiter's name, with less", header(`RateLimit: "o";r=1, "a";r=5;t=1`, `RateLimit-Policy: "o";q=1;w=1, "a";q=6;w=1`), field.RateLimit, "known",
 			[]field.Item{item("a", 9, 4)}, []string{`Ratelimit-Policy: "o";q=1;w=1`, `Ratelimit-Policy: known`, `Ratelimit: "o";r=1`, `Ratelimit: "a";r=4;t=60`}},
-		{"under an outer limiter's name, with as much", header(`RateLimit: "a";r=4`, `RateLimit-Policy: "a";q=6;w=1`), field.Draft, "known",
+		{"under an outer limiter's name, with as much", header(`RateLimit: "a";r=4`, `RateLimit-Policy: "a";q=6;w=1`), field.RateLimit, "known",
 			[]field.Item{item("a", 9, 4), item("b", 2, 1)}, []string{`Ratelimit-Policy: "a";q=6;w=1`, `Ratelimit-Policy: "b";q=2;w=3600`, `Ratelimit: "a";r=4`, `Ratelimit: "b";r=1;t=60`}},
-		{"as all are outdone", header(`RateLimit: "a";r=4`, `RateLimit-Policy: "a";q=6;w=1`), field.Draft, "known", []field.Item{item("a", 9, 4)},
+		{"as all are outdone", header(`RateLimit: "a";r=4`, `RateLimit-Policy: "a";q=6;w=1`), field.RateLimit, "known", []field.Item{item("a", 9, 4)},
 			[]string{`Ratelimit-Policy: "a";q=6;w=1`, `Ratelimit: "a";r=4`}},
-		{"an outer limiter's lines that are all outdone", header(`RateLimit: "a";r=5`, `RateLimit-Policy: "a";q=6;w=1`), field.Draft, "known", []field.Item{item("a", 9, 4)},
+		{"an outer limiter's lines that are all outdone", header(`RateLimit: "a";r=5`, `RateLimit-Policy: "a";q=6;w=1`), field.RateLimit, "known", []field.Item{item("a", 9, 4)},
 			[]string{`Ratelimit-Policy: known`, `Ratelimit: "a";r=4;t=60`}},
-		{"an older field with less", header("X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 4", "X-RateLimit-Reset: 1"), field.Legacy, "", []field.Item{item("a", 9, 4)},
+		{"an X-RateLimit field with less", header("X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 4", "X-RateLimit-Reset: 1"), field.XRateLimit, "", []field.Item{item("a", 9, 4)},
 			[]string{"X-Ratelimit-Limit: 5", "X-Ratelimit-Remaining: 4", "X-Ratelimit-Reset: 1"}},
-		{"an older field with more", header("X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 5", "X-RateLimit-Reset: 1"), field.Legacy, "", []field.Item{item("a", 9, 4)},
+		{"an X-RateLimit field with more", header("X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 5", "X-RateLimit-Reset: 1"), field.XRateLimit, "", []field.Item{item("a", 9, 4)},
 			[]string{"X-Ratelimit-Limit: 9", "X-Ratelimit-Remaining: 4", "X-Ratelimit-Reset: 90"}},
-		{"an older field that is no number", header("X-RateLimit-Remaining: many"), field.Legacy, "", []field.Item{item("a", 9, 4)},
+		{"an X-RateLimit field that is no number", header("X-RateLimit-Remaining: many"), field.XRateLimit, "", []field.Item{item("a", 9, 4)},
 			[]string{"X-Ratelimit-Limit: 9", "X-Ratelimit-Remaining: 4", "X-Ratelimit-Reset: 90"}},
 
 		{"the latest of those that refuse", header(), 0, "", []field.Item{refusing("a", time.Second), hidden(refusing("b", 1500*time.Millisecond)), item("c", 1, 1)},
@@ -109,7 +109,7 @@ func TestWrite(t *testing.T) {
 		{"sooner than an outer limiter's", header("Retry-After: 2"), 0, "", []field.Item{refusing("a", time.Second)}, []string{"Cache-Control: no-store", "Retry-After: 2"}},
 		{"later than an outer limiter's", header("Retry-After: 2"), 0, "", []field.Item{refusing("a", 3*time.Second)}, []string{"Cache-Control: no-store", "Retry-After: 3"}},
 		{"no copy of the resource", header("Cache-Control: public", `ETag: "x"`, "Expires: 0", "Last-Modified: x", "Content-Length: 5", "Content-Encoding: gzip", "X-Kept: 1"),
-			field.Draft | field.Legacy, "known", []field.Item{refusing("a", time.Second)}, []string{
+			field.RateLimit | field.XRateLimit, "known", []field.Item{refusing("a", time.Second)}, []string{
 				"Cache-Control: no-store", "Retry-After: 1", `Ratelimit-Policy: known`, `Ratelimit: "a";r=0;t=60`,
 				"X-Kept: 1", "X-Ratelimit-Limit: 1", "X-Ratelimit-Remaining: 0", "X-Ratelimit-Reset: 90"}},
 	} {
@@ -136,7 +136,7 @@ func TestWriteAgain(t *testing.T) {
 	for i := range 100 {
 		w.Items = []field.Item{item("a", 9, int64(i))}
 		h := header()
-		if w.Write(h, field.Draft, "known", nil); i%2 == 0 {
+		if w.Write(h, field.RateLimit, "known", nil); i%2 == 0 {
 			h.Add("RateLimit", "more")
 			h.Add("RateLimit-Policy", "more")
 		}
@@ -166,7 +166,7 @@ func TestAllocations(t *testing.T) {
 		got := testing.AllocsPerRun(1000, func() {
 			clear(h)
 			w.Items = append(w.Items[:0], tt.items...)
-			w.Write(h, field.Draft, "", slots)
+			w.Write(h, field.RateLimit, "", slots)
 		})
 		if got > 1 { // the values' one string
 			t.Errorf("%s: %v allocations, want 1", tt.name, got)

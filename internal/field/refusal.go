@@ -52,7 +52,7 @@ func NotStored(h http.Header) {
 
 // LeaveOut removes the fields that say what is left and when to come back.
 func LeaveOut(h http.Header) {
-	for _, field := range [...]uint8{limitLine, legacyLimit, legacyRemaining, legacyReset, retryAfter} {
+	for _, field := range [...]uint8{limitLine, xLimit, xRemaining, xReset, retryAfter} {
 		delete(h, composed[field])
 	}
 }

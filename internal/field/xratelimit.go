@@ -3,11 +3,12 @@ package field
 import (
 	"net/http"
 	"strconv"
+	"time"
 )
 
-// legacy sets the fields of the limit with the least left, unless an outer limiter
+// xRateLimit sets the fields of the limit with the least left, unless an outer limiter
 // has written as little or less.
-func (w *Writer) legacy(h http.Header) {
+func (w *Writer) xRateLimit(h http.Header, unix bool) {
 	var least *Item
 	for i := range w.Items {
 		if it := &w.Items[i]; it.Policy != "" && (least == nil || it.Remaining < least.Remaining) {
@@ -17,12 +18,19 @@ func (w *Writer) legacy(h http.Header) {
 	if least == nil {
 		return
 	}
-	if n, there := outerNumber(h, legacyRemaining); there && n <= least.Remaining {
+	if n, there := outerNumber(h, xRemaining); there && n <= least.Remaining {
 		return
 	}
-	w.number(h, legacyLimit, least.Units)
-	w.number(h, legacyRemaining, least.Remaining)
-	w.number(h, legacyReset, seconds(least.Reset))
+	w.number(h, xLimit, least.Units)
+	w.number(h, xRemaining, least.Remaining)
+	reset := seconds(least.Reset)
+	if unix {
+		at := time.Now().Add(least.Reset)
+		if reset = at.Unix(); at.Nanosecond() > 0 {
+			reset++ // whoever waits for it finds the units there
+		}
+	}
+	w.number(h, xReset, reset)
 }
 
 // number sets a field of one number, replacing what outer limiters have set.
