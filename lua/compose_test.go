@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,5 +63,30 @@ func TestFunctionNames(t *testing.T) {
 	}
 	if len(in) < 50 {
 		t.Errorf("%d functions found", len(in))
+	}
+}
+
+// TestNamesOfTheLoops: no block has a local of a name that the blocks of store.lua, which
+// stand beside it, take for the loop's.
+func TestNamesOfTheLoops(t *testing.T) {
+	files, err := filepath.Glob("*.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := regexp.MustCompile(`^\s*local [^=]*\b(wrote|crammed|granted|probe|vals|again|now|call|KEYS|i)\b`)
+	for _, file := range files {
+		if slices.Contains([]string{"prelude.lua", "outcome.lua", "take.lua", "settle.lua"}, file) {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks, _, _ := strings.Cut(string(text), "--:functions")
+		for line := range strings.Lines(blocks) {
+			if local.MatchString(line) {
+				t.Errorf("%s: %s", file, line)
+			}
+		}
 	}
 }

@@ -90,18 +90,21 @@ cell = format('-%d%08d', (cell - low) / 1e8, low)
 --:charge
 local name, first = KEYS[i], offset + (row - 1) * each
 local id = sub(leases, first + 1, first + 16)
-if foreign then call('DEL', name) end
 -- It is given twice as long as a lease lasts: never sooner than it was, since others may
--- have longer ones. It is given so before the set is there, too: a script that may not
--- has taken nothing then. 2: this is the first since the instant of '#'.
+-- have longer ones. 2: this is the first since the instant of '#'.
 local px, fade = lifetime, nil
-if stands == 0 then
-  --EXPIRE--
+if foreign then
+  --REPLACE--
 end
 local changed = call('ZADD', name, 'GT', 'CH', lapses, id, cell, weighed and '###' or '#')
-wrote = true
-if changed == 2 and (stands == 0 or call('PTTL', name) < lasting) then
-  --EXPIRE--
+if stands == 0 then
+  --BEGIN--
+  wrote = true
+else
+  wrote = true
+  if changed == 2 and call('PTTL', name) < lasting then
+    --EXPIRE--
+  end
 end
 if n > 1 then rare.weigh(name, id, n - 1) end
 --:amend
@@ -155,6 +158,7 @@ end
 -- Drops leases that ran out so long ago, in us, some of which may hold several slots, and
 -- reports whether others do.
 function rare.purge(name, ago)
+  if outOfMemory(name) then return call('ZSCORE', name, '##') end
   local till = text(now + 1767225600000000 - ago)
   if not call('ZSCORE', name, '##') then
     call('ZREMRANGEBYSCORE', name, 0, till)
@@ -167,6 +171,7 @@ end
 
 -- Sets leases back by as much as the clock, which has been at the mark's instant.
 function rare.rewind(name, lasts, mark)
+  if outOfMemory(name) then return end
   local us = now + 1767225600000000
   local ahead = call('ZSCORE', name, mark) + 1e16 - us
   local late = call('ZRANGEBYSCORE', name, '(' .. text(us + lasts), '+inf', 'WITHSCORES')

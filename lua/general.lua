@@ -12,6 +12,12 @@ local function ask(at)
   asked[#asked + 1] = text(floor(at))
 end
 
+-- Whether the server has no memory for what isn't a charge (store.lua).
+local function outOfMemory(name)
+  --ROOM--
+  return crammed
+end
+
 -- The words of a state, or none if not all are numbers.
 local function words(v)
   local w, n = {}, 0

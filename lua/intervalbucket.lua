@@ -61,7 +61,12 @@ else
   new = format('%s:%s:%s:%.0f:%s', A, units, unit, B, burst)
   if D ~= 0 or E ~= 0 then new = new .. format(':%.0f:%.0f', D, E) end
   fade, keep = ends, g > 0 and live and not dirty and B + D <= n
-  if B + D > n then fade = rare.window(limit).latest(A + 0, math.ceil((B + D) / n)) end
+  if B + D > n and rare then
+    fade = rare.window(limit).latest(A + 0, math.ceil((B + D) / n))
+  elseif B > n then -- a lifetime that was lost: of windows of the calendar, enough
+    local length, kind = string.match(limit, '(%d+),(%d)')
+    fade = ends + math.ceil(B / n) * length * (kind == '2' and 2 or 1)
+  end
 end
 --:amend
 -- Where the charge stands today: less what the intervals since then gave.

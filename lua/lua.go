@@ -50,9 +50,9 @@
 //
 // A command may fail in the middle of a script: a right is missing, or the key isn't what
 // it should be. What has been written by then stays. So a block that has charged or
-// settled something sets wrote, and an error after that says so (outcome.lua). Whatever
-// can be asked for before is: a key gets its lifetime before what makes it, so that no key
-// is left without one by a script that may not give it.
+// settled something sets wrote, and an error after that says so (outcome.lua). No key is
+// left without a lifetime by a script that may not give one, and nothing is charged by a
+// server that was out of memory before: store.lua says how.
 //
 // An algorithm is a file, and a line in the table algorithms.
 package lua
@@ -62,6 +62,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -166,7 +167,8 @@ func compose(key id) string {
 		}
 		own = append(own, all)
 	}
-	in := blocks{"functions": "rare = {}\n" + functions, "expire": common["expire"]}
+	in := blocks{"functions": "rare = {}\n" + functions}
+	maps.Copy(in, common)
 	refuses := ""
 	if slices.ContainsFunc(own, func(b blocks) bool { return b["refused"] != "" }) {
 		refuses = loop["refuses"] // somebody wants to know who does
@@ -205,9 +207,10 @@ func (b blocks) complete(common blocks) {
 		b["kept"] += only + assign(more, places(more)) + "end\n"
 	}
 
-	b["expire"] = common["expire"]
-	if b["save"] != "" {
-		b["write"], b["store"], b["rest"] = common["write"], common["store"], common["rest"]
+	for name, text := range common {
+		if b["save"] != "" || name != "rest" {
+			b[name] = text
+		}
 	}
 }
 

@@ -24,11 +24,17 @@ else
     local seen, left = tonumber(call('GET', guard) or nil), call('PTTL', guard)
     local gone = day - left
     local on = seen and left >= 0 and seen + max(gone - 1, 0) * 1000
+    local says = false
     if not on or on < now then
-      call('SET', guard, format('%.0f', now), 'PX', day)
+      says = now
     else
       now = on
-      if left < day / 2 then call('SET', guard, format('%.0f', seen + gone * 1000), 'PX', day) end
+      if left < day / 2 then says = seen + gone * 1000 end
+    end
+    -- A server without memory for that charges nothing either: what needs none is answered.
+    local kept = says and redis.pcall('SET', guard, format('%.0f', says), 'PX', day)
+    if kept and kept.err and not string.find(kept.err, 'OOM', 1, true) then
+      call('SET', guard, format('%.0f', says), 'PX', day) -- fails again
     end
   end
 end

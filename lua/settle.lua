@@ -14,6 +14,7 @@
 local strings = nkeys
 --READS--
 local vals = strings > 0 and call('MGET', unpack(KEYS, 1, strings)) or {}
+crammed = false -- what is settled is written, or the call fails
 local out, count, settled, a = {now}, ARGV[2] + 0, 0, 3
 local rare, lacking, asked
 -- What take's blocks know: no decision of several goes on behind a settlement.

@@ -63,11 +63,11 @@ if newest then
     if foreign then
       rec = rare.several(name, newest)
       live, foreign, rec = rec and true or false, rec == nil, rec or false
-      if rec and rare.alone(rec, numbers) then
+      if rec and not crammed and rare.alone(rec, numbers) then
         A, B, C, back, E, raw = rare.logAlone(rec)
         rec = false
       elseif rec then
-        if rare.see(rec.vs, numbers, rec.es[#rec.es][1]) then rare.keepLog(name, rec) end
+        if rare.see(rec.vs, numbers, rec.es[#rec.es][1]) and not crammed then rare.keepLog(name, rec) end
         A, C, raw = rec.es[#rec.es][1], rare.counts(rec, numbers), rare.logText(rec, true)
       end
     end
@@ -94,7 +94,10 @@ if rec then
   rare.enter(rec, numbers, at, cost + 0)
   text = rare.keepLog(name, rec)
 else
-  if foreign then call('DEL', name) end
+  if foreign then
+    local px = '1000'
+    --REPLACE--
+  end
   if push then
     if live then back = back + at - A else back = 0 end
     A, B = at, 0
@@ -103,13 +106,15 @@ else
   if A > now then text = text .. format(':%.0f', A - now) end
   if push then
     local fade, px = A + period + slack, nil
-    if not live or floor(A / slack) > floor(was / slack) then -- it may live slack longer
-      --EXPIRE--
-    end
     call('RPUSH', name, text)
-    wrote = true
-    if not live then -- the list wasn't there
-      --EXPIRE--
+    if not live then
+      --BEGIN--
+      wrote = true
+    else
+      wrote = true
+      if floor(A / slack) > floor(was / slack) then -- it may live slack longer
+        --EXPIRE--
+      end
     end
   else
     call('LSET', name, -1, text)
@@ -119,8 +124,13 @@ end
 if dirty then call('LPOP', name) end
 --:rest
 if dirty and granted >= 0 then
-  call('LSET', KEYS[i], -1, format('%.0f:%.0f:%.0f:%.0f:%s', A, B, C, back, numbers))
-  call('LPOP', KEYS[i])
+  local name = KEYS[i]
+  --ROOM--
+  if not crammed then
+    call('LSET', name, -1, format('%.0f:%.0f:%.0f:%.0f:%s', A, B, C, back, numbers))
+    call('LPOP', name)
+    wrote = true
+  end
 end
 --:amend
 --REST--
@@ -172,7 +182,7 @@ function rare.entries(name, newest, numbers)
   if type(newest) == 'string' then
     A, B, C, back, was, E = string.match(newest, '^(-?%d+):(%d+):(%d+):(%d+):([%de]+:%d+):?(%d*)$')
   end
-  if was ~= numbers then return nil end
+  if was ~= numbers or outOfMemory(name) then return nil end -- rare.several writes only if it may
   A, B, C, E = A + 0, B + 0, C + 0, tonumber(E) or 0
   local oldest = A - back
 
@@ -247,7 +257,6 @@ function rare.keepLog(name, r)
   local es, v = r.es, rare.logText(r)
   local fade, px = now, nil
   for i = 1, #r.vs do fade = max(fade, r.vs[i].till + min(r.vs[i].d.token, 10000000)) end
-  --EXPIRE--
   if r.anew then
     local old = call('LLEN', name)
     for from = 1, #es - 1, 1000 do
@@ -264,6 +273,7 @@ function rare.keepLog(name, r)
     wrote = true
     if r.trim > 0 then call('LTRIM', name, r.trim, -1) end
   end
+  --EXPIRE--
   r.anew, r.pushed, r.trim = false, false, 0
   return v
 end
@@ -295,6 +305,7 @@ function rare.several(name, newest)
   for n, at in string.gmatch(rest, ':([%de]+:%d+):(-?%d+)') do r.vs[#r.vs + 1] = rare.keeper(n, at + 0) end
   if #r.vs == 0 then r.vs[1] = rare.keeper(numbers, A + 0) end
   local live, dirty = rare.present(r)
+  if outOfMemory(name) then return live and r end
   if not live then
     call('DEL', name)
     return false

@@ -14,9 +14,14 @@
 -- Lifetimes are counted from the millisecond that the server's present is in, so they
 -- are a millisecond more than rounded up.
 --
--- A lifetime comes after what lives by it: a server that is out of memory refuses a script's
--- first write only if that takes memory, and then none that follow. A key has one from its
--- first SET on, so a script that may not give one leaves none without.
+-- A server that is out of memory refuses a script's first write if that takes memory, and
+-- none that follow. So what is charged begins with a write that does: a lifetime comes
+-- after what lives by it. And what is no charge asks for room first, and isn't written if
+-- there is none: a look or a refusal is answered all the same, and no charge behind it
+-- passes.
+--
+-- A key that is a string has a lifetime from its first SET on. Any other that a script may
+-- not give one is dropped again (begin).
 --
 -- If the call names the key again, it is read again then: until that, 0 stands for it.
 --
@@ -24,13 +29,36 @@
 -- px or fade.
 --:expire
 call('PEXPIRE', name, px or format('%.0f', floor((max(fade - now, 0) + 999) / 1000) + 1))
+--:begin
+local lives = redis.pcall('PEXPIRE', name, px or format('%.0f', floor((max(fade - now, 0) + 999) / 1000) + 1))
+if type(lives) == 'table' then
+  local others = wrote
+  wrote = true
+  call('DEL', name)
+  wrote = others
+  call('PEXPIRE', name, '1') -- fails again
+end
+--:replace
+call('SET', name, '', 'PX', px)
+wrote = true
+call('DEL', name)
+--:room
+if crammed == nil then
+  -- Nothing, put into a string, changes nothing whatever stands there.
+  local tried = not wrote and redis.pcall('SETRANGE', name, '0', '')
+  crammed = type(tried) == 'table' and string.find(tried.err, 'OOM', 1, true) ~= nil
+end
 --:write
 local new, add, put, from, px, fade, keep, renew
 --SAVE--
 --STORE--
 --:rest
 if granted >= 0 and (dirty or v and i == probe and call('PTTL', KEYS[i]) == -1) then
-  --WRITE--
+  local name = KEYS[i]
+  --ROOM--
+  if not crammed then
+    --WRITE--
+  end
 end
 --:store
 local name = KEYS[i]

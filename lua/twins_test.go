@@ -30,7 +30,7 @@ local function set_(key, ms)
   call_('SET', key .. '!until', string.format('%.0f', told_ + ms * 1000))
   call_('SET', key .. '!told', ms)
 end
-local redis = {pcall = redis.pcall, call = function(...)
+local function noting(run) return function(...)
   local a = {...}
   if a[1] == 'PEXPIRE' then
     set_(a[2], a[3])
@@ -44,8 +44,9 @@ local redis = {pcall = redis.pcall, call = function(...)
   elseif a[1] == 'SET' then
     a[4] = nil
   end
-  return call_((unpack or table.unpack)(a))
-end}
+  return run((unpack or table.unpack)(a))
+end end
+local redis = {call = noting(redis.call), pcall = noting(redis.pcall)}
 `
 
 // sets are the algorithms as the scripts know them.

@@ -122,6 +122,7 @@ type twins struct {
 	untils  map[string]int64        // its lifetime's end when that was last looked at
 	taken   []taken
 	leases  uint64
+	bare    bool // scripts run as they are
 
 	decisions int
 	log       []string
@@ -285,16 +286,7 @@ func (w *twins) scale(l *store.Limit) int64 {
 func (w *twins) play() error {
 	w.rdb.FlushDB(context.Background())
 	for range 10 + w.roll(20) {
-		l := w.limits[0][0]
-		span := w.scale(l)
-		w.now += pick(w, 0, 0, 1, w.roll(1+span/max(1, l.Spec().Units)), w.roll(1+span), w.roll(1+2*span), w.roll(1+span/10))
-		switch w.roll(12) {
-		case 0: // the clock is set
-			w.now += pick[int64](w, -1, 1) * w.roll(1+pick(w, span/10, span, 3*span, 1_000_000))
-		case 1: // nobody comes for long
-			w.now += w.roll(1 + pick(w, span*w.roll(1000), 2*365*24*3600*1_000_000))
-		}
-		w.now = min(max(w.now, 0), 15*365*24*3600*1_000_000)
+		w.pass()
 		err := w.expire()
 		if w.roll(20) == 0 {
 			w.reset()
@@ -313,6 +305,20 @@ func (w *twins) play() error {
 	return nil
 }
 
+// pass has time go by.
+func (w *twins) pass() {
+	l := w.limits[0][0]
+	span := w.scale(l)
+	w.now += pick(w, 0, 0, 1, w.roll(1+span/max(1, l.Spec().Units)), w.roll(1+span), w.roll(1+2*span), w.roll(1+span/10))
+	switch w.roll(12) {
+	case 0: // the clock is set
+		w.now += pick[int64](w, -1, 1) * w.roll(1+pick(w, span/10, span, 3*span, 1_000_000))
+	case 1: // nobody comes for long
+		w.now += w.roll(1 + pick(w, span*w.roll(1000), 2*365*24*3600*1_000_000))
+	}
+	w.now = min(max(w.now, 0), 15*365*24*3600*1_000_000)
+}
+
 func (w *twins) note(format string, args ...any) {
 	w.log = append(w.log, fmt.Sprintf("%d: ", w.now)+fmt.Sprintf(format, args...))
 }
@@ -326,6 +332,9 @@ func (w *twins) timeArgs(asked []int64) timeArgs {
 
 // run runs a script, whose lifetimes are counted by the trace's clock.
 func (w *twins) run(s *lua.Script, keys []string, args []any) (any, error) {
+	if w.bare {
+		return redis.NewScript(s.Source).Run(context.Background(), w.rdb, keys, args...).Result()
+	}
 	expiring, ok := expirings.Load(s.SHA)
 	if !ok {
 		expiring, _ = expirings.LoadOrStore(s.SHA, redis.NewScript(Expiring+s.Source))

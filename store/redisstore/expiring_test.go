@@ -18,7 +18,7 @@ const Expiring = `
 local call_, pcall_ = redis.call, redis.pcall
 local told_ = (call_('GET', KEYS[#KEYS] .. '!server') or string.match(ARGV[1], '(-?%d+),')) + 0
 local function note(key) return key .. '!expiry' end
-local redis = {pcall = pcall_, call = function(...)
+local function noting(run) return function(...)
   local a = {...}
   local function set(ms) call_('SET', note(a[2]), string.format('%.0f', told_ + ms * 1000)) end
   if a[1] == 'PEXPIRE' then
@@ -40,8 +40,9 @@ local redis = {pcall = pcall_, call = function(...)
   elseif a[1] == 'DEL' then
     call_('DEL', note(a[2]))
   end
-  return call_((unpack or table.unpack)(a))
-end}
+  return run((unpack or table.unpack)(a))
+end end
+local redis = {call = noting(call_), pcall = noting(pcall_)}
 `
 
 // ServerClockOf is the key that says what the server's clock shows to scripts with this
