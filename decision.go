@@ -48,11 +48,11 @@ type LimitStatus struct {
 	// Reason explains the present limit of an AdaptiveConcurrency; NotAdaptive for any
 	// other limit.
 	Reason AdaptiveReason
-	// Quota is how many units pass per period, or how many slots there are: for an
+	// Units is how many units pass per period, or how many slots there are: for an
 	// AdaptiveConcurrency, at that moment.
-	Quota int64
+	Units int64
 	// InFlight is how many slots of a concurrency limit are held, including this
-	// request's. It may exceed Quota after an Update has lowered that. It is 0 for
+	// request's. It may exceed Units after an Update has lowered that. It is 0 for
 	// other limits.
 	InFlight int64
 	// Cost is the request's charge in units, or, if it was denied, the charge it asked
@@ -73,7 +73,7 @@ func (d *Decision) decide(entries []*entry, charges []store.Charge, results []st
 		ch, r, l, k := &charges[i], &results[i], &statuses[i], entries[i].kind
 		l.Name, l.Allowed, l.DryRun, l.InFlight, l.Cost = ch.Limit.Name(), r.OK, ch.DryRun, r.Held, ch.Cost
 		l.Remaining, l.Delay, l.RetryAfter, l.ResetAfter = r.Remaining, r.Delay, r.RetryAfter, r.ResetAfter
-		l.Quota, l.Reason = k.stood(ch, r)
+		l.Units, l.Reason = k.stood(ch, r)
 		if ch.DryRun || r.OK && (!d.Allowed || !k.binds()) {
 			continue
 		}

@@ -110,9 +110,9 @@ func (e *Event) about(charges []store.Charge) {
 // leaves out empty fields.
 func (e Event) LogValue() slog.Value {
 	d := &e.Decision
-	retry, limit, why := slog.Duration("retryAfter", d.RetryAfter), d.Limit, ""
+	retry, limit, why := inSeconds("retry_after", d.RetryAfter), d.Limit, ""
 	if d.RetryAfter == Never {
-		retry = slog.String("retryAfter", "never")
+		retry = slog.String("retry_after", "never")
 	}
 	if e.Err != nil {
 		why = e.Err.Error()
@@ -133,8 +133,8 @@ func (e Event) LogValue() slog.Value {
 	attrs := []slog.Attr{
 		slog.String("event", e.Kind.String()), slog.String("limiter", e.Limiter), slog.String("route", e.Route),
 		slog.String("limit", limit), slog.Int64("remaining", d.Remaining), retry,
-		slog.Duration("waited", e.Waited), slog.Duration("storeTook", e.StoreTook),
-		slog.Int("status", e.Status), slog.Duration("held", e.Held),
+		inSeconds("waited", e.Waited), inSeconds("store_took", e.StoreTook),
+		slog.Int("status", e.Status), inSeconds("held", e.Held),
 		slog.Int64("from", e.Change.From), slog.Int64("to", e.Change.To), slog.Int64("bytes", e.Pacing.Bytes),
 		slog.String("path", e.Path), slog.String("warning", warning), slog.String("see", e.Warning.Link),
 		slog.String("error", why),
@@ -149,8 +149,7 @@ func (e Event) LogValue() slog.Value {
 // Format implements fmt.Formatter: every verb prints what LogValue returns.
 func (e Event) Format(f fmt.State, _ rune) { format(f, e.LogValue().Group()) }
 
-// MarshalJSON implements json.Marshaler: an object of what LogValue returns, with
-// durations in seconds.
+// MarshalJSON implements json.Marshaler: an object of what LogValue returns.
 func (e Event) MarshalJSON() ([]byte, error) { return toJSON(e.LogValue().Group()) }
 
 // EventKind says what has happened. The zero EventKind is none.
@@ -284,6 +283,10 @@ func (k EventKind) message(err error) logs.Message {
 	return eventKinds[k].message
 }
 
+// inSeconds is a duration in one unit whatever writes it: slog's handlers disagree about
+// theirs.
+func inSeconds(key string, d time.Duration) slog.Attr { return slog.Float64(key, d.Seconds()) }
+
 // present leaves out attributes that are empty texts or zero, except the one named
 // anyway.
 func present(attrs []slog.Attr, anyway string) []slog.Attr {
@@ -291,8 +294,8 @@ func present(attrs []slog.Attr, anyway string) []slog.Attr {
 		switch a.Value.Kind() {
 		case slog.KindString:
 			return a.Value.String() == ""
-		case slog.KindDuration:
-			return a.Value.Duration() == 0
+		case slog.KindFloat64:
+			return a.Value.Float64() == 0
 		}
 		return a.Value.Int64() == 0 && a.Key != anyway
 	})
@@ -308,15 +311,11 @@ func format(w io.Writer, attrs []slog.Attr) {
 	}
 }
 
-// toJSON returns attributes as a JSON object, durations in seconds.
+// toJSON returns attributes as a JSON object.
 func toJSON(attrs []slog.Attr) ([]byte, error) {
 	all := map[string]any{}
 	for _, a := range attrs {
-		if v := a.Value; v.Kind() == slog.KindDuration {
-			all[a.Key] = v.Duration().Seconds()
-		} else {
-			all[a.Key] = v.Any()
-		}
+		all[a.Key] = a.Value.Any()
 	}
 	return json.Marshal(all)
 }

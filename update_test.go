@@ -217,8 +217,8 @@ func TestUpdateKeepsState(t *testing.T) {
 					}
 					if round == "updated" {
 						update(t, l, tt.from, theKey)
-						if d, _ := l.Peek(t.Context(), key); d.Remaining > d.Limits[0].Quota-tt.use {
-							t.Errorf("back: %d left of %d, %d of which were used", d.Remaining, d.Limits[0].Quota, tt.use)
+						if d, _ := l.Peek(t.Context(), key); d.Remaining > d.Limits[0].Units-tt.use {
+							t.Errorf("back: %d left of %d, %d of which were used", d.Remaining, d.Limits[0].Units, tt.use)
 						}
 					}
 				}
@@ -240,7 +240,7 @@ func TestUpdateUnderOpenPermits(t *testing.T) {
 		if d, _ := l.Peek(t.Context(), "k"); d.Limits[0].Remaining != 1 || d.Limits[1].Remaining != 1 {
 			t.Errorf("left %+v, want 1 and 1", d.Limits)
 		}
-		if got := p.Decision().Limits[0].Quota; got != 10 {
+		if got := p.Decision().Limits[0].Units; got != 10 {
 			t.Errorf("the open permit's limit says %d, want the 10 that it was charged under", got)
 		}
 		if err := p.Settle(t.Context(), 2); err != nil {
@@ -318,7 +318,7 @@ func limits(t testing.TB, l *stint.Limiter) string {
 	}
 	var all []string
 	for _, s := range d.Limits {
-		all = append(all, fmt.Sprintf("%s %d/%d", s.Name, s.Remaining, s.Quota))
+		all = append(all, fmt.Sprintf("%s %d/%d", s.Name, s.Remaining, s.Units))
 	}
 	return strings.Join(all, " ")
 }
@@ -645,8 +645,8 @@ func TestUpdateChangesWhatTheLineWaitsFor(t *testing.T) {
 				if s := d.Limits[0]; s.InFlight != 0 {
 					t.Errorf("%d slots are still held", s.InFlight)
 				}
-				if s := d.Limits[1]; s.Quota-s.Remaining != tt.charged {
-					t.Errorf("the other limit was charged %d, want %d", s.Quota-s.Remaining, tt.charged)
+				if s := d.Limits[1]; s.Units-s.Remaining != tt.charged {
+					t.Errorf("the other limit was charged %d, want %d", s.Units-s.Remaining, tt.charged)
 				}
 			})
 		})
@@ -969,8 +969,8 @@ func TestUpdateOfSlots(t *testing.T) {
 				if got := strings.Join(log, " "); got != tt.want {
 					t.Errorf("got %s, want %s", got, tt.want)
 				}
-				if d, _ := l.Peek(t.Context(), "k"); len(d.Limits) == 2 && d.Limits[0].Remaining != d.Limits[0].Quota {
-					t.Errorf("%d of %d slots free at the end", d.Limits[0].Remaining, d.Limits[0].Quota)
+				if d, _ := l.Peek(t.Context(), "k"); len(d.Limits) == 2 && d.Limits[0].Remaining != d.Limits[0].Units {
+					t.Errorf("%d of %d slots free at the end", d.Limits[0].Remaining, d.Limits[0].Units)
 				}
 			})
 		})

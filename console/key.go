@@ -184,9 +184,9 @@ func (b *board) missing(d stint.Decision, rules map[string]stint.Rule) (all []st
 // most returns what a key never seen has left.
 func most(s *stint.LimitStatus, spec store.Spec) int64 {
 	if spec.Algorithm == store.Concurrency {
-		return max(s.Quota, s.Remaining, 1) // an adaptive limit's number changes
+		return max(s.Units, s.Remaining, 1) // an adaptive limit's number changes
 	}
-	return max(s.Quota, spec.Burst, s.Remaining, 1)
+	return max(s.Units, spec.Burst, s.Remaining, 1)
 }
 
 // shown returns an event's key as the page shows it: as one types it to look it up. For a

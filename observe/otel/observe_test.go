@@ -328,7 +328,7 @@ var scenarios = []struct {
 		opts: []stint.Option{stint.AdaptiveConcurrency(1, 50, stint.WithName("backend"))},
 		do: func(t *testing.T, w *watched) {
 			p := w.admit(1, "a")
-			is(t, w.read(nil), fmt.Sprintf("adaptive.limit{limit=backend,limiter=api} %d", p[0].Decision().Limits[0].Quota))
+			is(t, w.read(nil), fmt.Sprintf("adaptive.limit{limit=backend,limiter=api} %d", p[0].Decision().Limits[0].Units))
 			p[0].Done()
 			w.Tell(stint.Event{Kind: stint.EventLimitChanged, Change: &stint.LimitChange{
 				Limit: "backend", From: 20, To: 31, Reason: stint.AdaptiveGrowing, Latency: 30 * time.Millisecond, Baseline: 20 * time.Millisecond,

@@ -177,11 +177,11 @@ func (o *observer) decided(ctx context.Context, e *stint.Event, l *limiter) {
 		} else {
 			o.limitDecisions.Add(ctx, 1, s.answer[refusal(at)].add...)
 		}
-		if at.Quota > 0 {
+		if at.Units > 0 {
 			o.utilization.Record(ctx, share(at), s.plain.record...)
 		}
 		if at.Reason != stint.NotAdaptive {
-			o.series.at(id{limiter: e.Limiter, limit: at.Name}).adaptive.limit.set(at.Quota)
+			o.series.at(id{limiter: e.Limiter, limit: at.Name}).adaptive.limit.set(at.Units)
 		}
 		if e.Kind != stint.EventAdmitted || !at.Allowed {
 			continue
@@ -205,7 +205,7 @@ func refusal(at *stint.LimitStatus) int {
 // share returns how much of the limit is used. A burst beyond the quota doesn't count
 // as part of it, nor does debt.
 func share(at *stint.LimitStatus) float64 {
-	return min(max(0, 1-float64(at.Remaining)/float64(at.Quota)), 1)
+	return min(max(0, 1-float64(at.Remaining)/float64(at.Units)), 1)
 }
 
 // ended takes back what decided has added.
