@@ -62,7 +62,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// cookie is what a browser gets for a secret.
+// cookie is the cookie that a browser gets for a secret.
 func cookie(t *testing.T, secret string) *http.Cookie {
 	t.Helper()
 	w := ask(page(t, oneLimit(t), console.WithToken(secret)), "GET", "/debug/stint/?token="+url.QueryEscape(secret), nil)
@@ -264,7 +264,7 @@ func forward(t *testing.T, to string) string {
 
 func behindNginx(t *testing.T, to string) string { return nginxtest.Start(t, to, "") }
 
-// Behind whatever makes every request come from this machine, nobody gets in without the
+// Behind whatever makes every request come from this machine, no request gets in without the
 // secret, and whoever has it sees the page live and acts.
 func TestBehind(t *testing.T) {
 	for _, front := range []struct {

@@ -18,7 +18,7 @@ const (
 	kept, perSecond = 50, 10
 )
 
-// board is what the page knows of one limiter. It sees every event.
+// board keeps one limiter's figures for the page. It sees every event.
 type board struct {
 	limiter *stint.Limiter
 	began   time.Time
@@ -60,7 +60,7 @@ type refusal struct {
 	retryAfter        time.Duration
 }
 
-// limit is what the page knows of one limit beside the figures of parts.
+// limit keeps one limit's figures, except those that parts keep.
 type limit struct {
 	name    string
 	dry     atomic.Uint64 // refusals that it has only reported

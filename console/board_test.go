@@ -104,7 +104,7 @@ func TestPeakInFlight(t *testing.T) {
 	}
 }
 
-// What is said of the key admitted last is what it was told, whoever ends since.
+// The page shows for the key admitted last what its response said, whichever request ends later.
 func TestSlotsOfTheKeyAdmittedLast(t *testing.T) {
 	p := newPage(t, stint.Must(stint.New(stint.Concurrency(5), stint.WithKey(stint.GivenKey()))))
 	b := p.boards[0]

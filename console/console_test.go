@@ -95,7 +95,7 @@ func traffic(l *stint.Limiter, path, key string, n int) {
 
 var tags = regexp.MustCompile(`<[^>]*>|\s+`)
 
-// text is what a reader sees of a page, a space between words.
+// text returns the visible text of a page, a space between words.
 func text(page string) string {
 	return html.UnescapeString(strings.Join(strings.Fields(tags.ReplaceAllString(page, " ")), " "))
 }

@@ -73,7 +73,7 @@ func serve() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// order is what sum reads and answers.
+// order is the JSON that sum reads and answers.
 type order struct {
 	ID    string `json:"id"`
 	Total int    `json:"total"`
@@ -177,7 +177,7 @@ func (s *server) get(b *testing.B, path string) string {
 	return strings.TrimSpace(string(got))
 }
 
-// cpu is what the server's process has used so far.
+// cpu is the CPU time that the server's process has used so far.
 func (s *server) cpu(b *testing.B) time.Duration {
 	ns, err := strconv.ParseInt(s.get(b, "/cpu"), 10, 64)
 	if err != nil {
@@ -229,7 +229,7 @@ func middle(all []float64) float64 {
 // limiters of one server, which differ in nothing else, are asked in turn, and what each
 // takes is compared with the bare one of the same turn. That is done with new processes
 // again and again, since no two lie in memory alike. The handler does nothing, or reads
-// 1 KB of JSON and writes it again, or writes HTML of it. Last, somebody looks at the
+// 1 KB of JSON and writes it again, or writes HTML of it. Last, a browser shows the
 // page: that is a share of one processor, however many look, and whatever the load.
 //
 //	go test -run '^$' -bench Cost -benchtime 20s ./console

@@ -50,7 +50,7 @@ const (
 	waiting
 )
 
-// batch is what was noted in one second and has not been counted.
+// batch holds the events of one second that have not been counted yet.
 type batch struct {
 	second             uint32
 	noted              bool  // something other than passed, since count

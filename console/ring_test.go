@@ -34,7 +34,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// A level is what it was, less what has changed since.
+// A past level is the present one less the changes since.
 func TestLevels(t *testing.T) {
 	var r ring
 	for _, c := range []struct {

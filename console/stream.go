@@ -26,7 +26,7 @@ type fragment struct {
 	HTML template.HTML `json:"html"`
 }
 
-// view is what the page's template sees.
+// view is the data of the page's template.
 type view struct {
 	*page
 	Parts []fragment

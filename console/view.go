@@ -18,7 +18,7 @@ import (
 // shown is how many of the most refused keys the page lists, and of the most admitted.
 const shown = 10
 
-// limiterView is what the templates see of a limiter.
+// limiterView is a limiter as the templates see it.
 type limiterView struct {
 	Title, Where                  string
 	Memory                        *memoryView
@@ -189,7 +189,7 @@ func (b *board) totals(v *limiterView) (now uint32) {
 	return now
 }
 
-// words are what the page calls kinds of events.
+// words are the page's names for kinds of events.
 var words = map[stint.EventKind]string{
 	stint.EventCanceled:      "canceled",
 	stint.EventBlocked:       "blocked",

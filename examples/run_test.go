@@ -22,12 +22,12 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// A visit is what a new user sees of an example.
+// A visit is an example as a new user sees it.
 type visit struct {
 	args  string // besides -addr
 	redis bool   // needs one
 	alone bool   // runs by itself: there is nothing to try, and it ends
-	// sees is what the commands' output has to look like, from its beginning to
+	// sees are patterns of the commands' output, from its beginning to
 	// its end, and says that of the program itself.
 	sees, says []string
 	// within is how fast the commands have to be, but for those that sleep, to show it:
@@ -164,7 +164,7 @@ func glob(t *testing.T, pattern string) []string {
 	return files
 }
 
-// freeAddr is an address that nobody listens on, and nobody on the next port.
+// freeAddr is an address that no process listens on, nor on the next port.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	for range 100 {

@@ -110,7 +110,7 @@ func (s *origin) load(ctx context.Context, key string) ([]stint.Limit, error) {
 	return plan, err
 }
 
-// crowd is what is done at once.
+// crowd is a set of concurrent calls.
 type crowd struct {
 	loads  []string
 	actors []string
@@ -196,7 +196,7 @@ func (a *asker) get(key string) {
 
 // Whatever callers ask of a cache at once, and whatever its source does: a key has one load
 // at a time, unless it is forgotten, and that goes on when who began it leaves; a caller
-// gets no plan older than it had before, or than Forget, and no error once it had one; nobody
+// gets no plan older than it had before, or than Forget, and no error once it had one; no caller
 // waits longer than a load may take; and no load is left.
 func TestEveryOrder(t *testing.T) {
 	if len(variants) == 0 {

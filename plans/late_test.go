@@ -29,7 +29,7 @@ func (s *stuck) load(context.Context, string) ([]stint.Limit, error) {
 	return []stint.Limit{*s.current.Load()}, nil
 }
 
-// A load that ignores its context delays nobody beyond the load timeout. Another is
+// A load that ignores its context delays no request beyond the load timeout. Another is
 // tried beside it, each time after twice as long.
 func TestLoadThatHangs(t *testing.T) {
 	const timeout = 5 * time.Second
@@ -48,7 +48,7 @@ func TestLoadThatHangs(t *testing.T) {
 		{"never loaded", false, []get{
 			{at: 0, took: timeout, loads: 1},
 			{at: timeout, took: timeout, loads: 2}, // the error isn't kept
-			{at: 2 * timeout, loads: 2},            // and nobody waits for what is overdue
+			{at: 2 * timeout, loads: 2},            // and no request waits for an overdue load
 			{at: 3 * timeout, took: timeout, loads: 3},
 			{at: 4 * timeout, loads: 3},
 			{at: 6 * timeout, loads: 3},

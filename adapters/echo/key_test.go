@@ -34,7 +34,7 @@ func asUser(h http.Handler, name string) *httptest.ResponseRecorder {
 }
 
 // echo reuses its contexts. Whoever keeps the request, or its context, must not find
-// somebody else's there, neither while the handler runs nor later.
+// another request's there, neither while the handler runs nor later.
 func TestKeyLetsGo(t *testing.T) {
 	var kept []context.Context
 	readable := func(ctx context.Context) error {

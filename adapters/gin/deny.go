@@ -50,7 +50,7 @@ func (h denier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuse ends the chain and answers a request that wasn't admitted. The request's
-// context leads to c only if l has a handler: nobody else needs it.
+// context leads to c only if l has a handler: nothing else needs it.
 func refuse(l *stint.Limiter, c *gin.Context, err error) {
 	c.Abort()
 	if err == stint.ErrAnswered {

@@ -24,7 +24,7 @@ var user = Key(func(c *gin.Context) (string, error) { return c.GetString("user")
 func authenticate(c *gin.Context) { c.Set("user", c.GetHeader("X-User")) }
 
 // gin reuses its contexts. Whoever keeps the request, or its context, must not find
-// somebody else's there, neither while the handler runs nor later.
+// another request's there, neither while the handler runs nor later.
 func TestKeyLetsGo(t *testing.T) {
 	var kept []context.Context
 	keep := func(r *http.Request) { kept = append(kept, r.Context()) }

@@ -56,7 +56,7 @@ func between(wrap wrapper, server http.ResponseWriter, above gin.ResponseWriter)
 	}{wrap(b).(limited), b}
 }
 
-// limited is what a permit's writer can do around a beneath.
+// limited has the methods of a permit's writer around a beneath.
 type limited interface {
 	http.ResponseWriter
 	http.Flusher

@@ -29,7 +29,7 @@ const (
 	answer      = "ok\n"
 )
 
-// servers are what is put under load: who sends fields, and who doesn't.
+// servers are put under load: some send fields, some don't.
 func servers() (map[string]http.Handler, []string, error) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, answer) })
 	all, order := map[string]http.Handler{bareServer: h}, []string{bareServer}

@@ -30,7 +30,7 @@ type aim struct {
 	most float64
 }
 
-// sample is what came of a subject in a round, for each call.
+// sample is a subject's result in a round, per call.
 type sample struct {
 	time          float64 // ns
 	allocs, bytes float64

@@ -33,7 +33,7 @@ func TestMigratingNamesCalls(t *testing.T) {
 	}
 }
 
-// declared is what the calls take for granted.
+// declared are the declarations that the calls need.
 const declared = `
 	var (
 		ctx        context.Context

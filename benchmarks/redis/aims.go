@@ -85,7 +85,7 @@ func (gs groups) addedAims() []aim {
 	return out
 }
 
-// batched is what the last limit of a decision may add to it in a batch, as a part of
+// batched is the cost that the last limit of a decision may add in a batch, as a part of
 // what the first takes.
 func batched(limits string) float64 {
 	for _, k := range []struct {

@@ -50,7 +50,7 @@ func (gs groups) measure(s *server, c config) error {
 	return nil
 }
 
-// sample is what came of a subject in one round.
+// sample is a subject's result in one round.
 type sample struct {
 	perSecond float64
 	p50, p99  time.Duration

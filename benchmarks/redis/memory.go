@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// keyMemory is what a key takes in the server.
+// keyMemory is the memory of a key in the server.
 type keyMemory struct {
 	usage float64 // what MEMORY USAGE says of it, the median of some keys
 	used  float64 // its part of what many of them add to used_memory

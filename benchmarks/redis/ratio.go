@@ -30,7 +30,7 @@ func (g *group) noise(figure func(sample) float64) float64 {
 	}).Median
 }
 
-// added is what each limit after the first costs, as a part of the first.
+// added is the cost of each limit after the first, as a part of the first.
 func (g *group) added(what *subject, figure func(sample) float64) figures.Spread {
 	return g.each(func(by func(string) sample) float64 {
 		first := figure(by(oneRate))

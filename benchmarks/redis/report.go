@@ -109,7 +109,7 @@ func (g *group) writeMixtures(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// apart is what a mixture takes beside what its parts take apart, of each alike.
+// apart is the time of a mixture as a multiple of the time of its parts, as many of each.
 func (g *group) apart(s *subject) figures.Spread {
 	return g.each(func(by func(string) sample) float64 {
 		sum := 0.0

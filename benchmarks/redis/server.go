@@ -59,12 +59,12 @@ func (s *server) stop() {
 }
 
 // client returns a client for a subject. All have the same options: a connection
-// for each caller, so that nobody waits for one.
+// for each caller, so that no caller waits for one.
 func (s *server) client() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: s.addr, ContextTimeoutEnabled: true, PoolSize: 128})
 }
 
-// info is what INFO says.
+// info holds figures of INFO.
 type info struct {
 	version string
 	cpu     time.Duration // computed by the main thread

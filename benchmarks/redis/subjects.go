@@ -128,7 +128,7 @@ func newSubjects(s *server) (subjects []subject, end func(), err error) {
 	}, nil
 }
 
-// plainCall is what redisstore sends to decide one charge of 1 on rate, sent by
+// plainCall sends the command by which redisstore decides one charge of 1 on rate, by
 // the client alone. It is overheard, not laid out here, so that it stays the very
 // same call whatever the script comes to be told.
 func plainCall(s *server, client *redis.Client, rate *store.Limit) (func(context.Context, string) error, error) {

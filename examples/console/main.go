@@ -37,7 +37,7 @@ func main() {
 }
 
 // server limits a small shop and has the page beside it. The page shows keys in clear,
-// because they belong to nobody. Whoever has the token may see it.
+// because they belong to no one. Whoever has the token may see it.
 func server(token string) (http.Handler, error) {
 	limiter, err := stint.New(
 		stint.WithLimiterName("shop"),

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestPage is what the printed lines show: a request, and what its key has left then.
+// TestPage checks what the printed lines show: a request, and what its key has left then.
 func TestPage(t *testing.T) {
 	const token = "a token of sixteen bytes"
 	h, err := server(token)

@@ -15,7 +15,7 @@ import (
 )
 
 // pipes is a network without sockets, so that the time of a test is its own:
-// it listens, and is what dials.
+// it listens, and dials.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -78,7 +78,7 @@ func drain(t *testing.T, resp *http.Response) string {
 	return string(text)
 }
 
-// left is what a field says of a limit.
+// left is a limit's remaining units in a field.
 func left(t *testing.T, resp *http.Response, limit string) (n int) {
 	t.Helper()
 	field := resp.Header.Get("RateLimit")

@@ -77,7 +77,7 @@ func TestEmptyAccountIsRefused(t *testing.T) {
 	}
 }
 
-// An address that doesn't stop is banned, and nobody else.
+// An address that doesn't stop is banned, and no other.
 func TestPersistenceIsBanned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := site(map[string]string{"ada": "lovelace"})

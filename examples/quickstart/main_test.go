@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestBurst is what the printed curl lines show: ten answers with fields, then
+// TestBurst checks what the printed curl lines show: ten answers with fields, then
 // a refusal that says when to come back, then one more after that time.
 func TestBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

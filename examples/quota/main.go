@@ -1,4 +1,4 @@
-// Command quota sells an API by the day. Each API key has a short rate, so that nobody
+// Command quota sells an API by the day. Each API key has a short rate, so that no client
 // spends the day in a second, and a quota that starts again at midnight in the
 // customers' time zone. Both are decided at once: a request refused by one isn't
 // charged by the other.

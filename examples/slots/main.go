@@ -54,7 +54,7 @@ func main() {
 }
 
 // limits allows two jobs at a time. Others wait for a slot, up to a minute. While the
-// Redis is down, no job starts, since nobody can say how many run.
+// Redis is down, no job starts, since the number that run isn't known.
 func limits(shared store.Store) (*stint.Limiter, error) {
 	return stint.New(
 		stint.Concurrency(2, stint.WithName("jobs"), stint.WithMaxWait(time.Minute)),

@@ -96,7 +96,7 @@ func (b *below) Settle(ctx context.Context, charges []store.Charge, results []st
 	return b.Store.Settle(ctx, charges, results)
 }
 
-// caller is what somebody does with a permit of his own.
+// caller is a sequence of actions with a permit of its own.
 type caller struct {
 	*world
 	charges []store.Charge

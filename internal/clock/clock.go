@@ -29,7 +29,7 @@ func Micros(t time.Time) int64 { return int64(since(t)) / 1000 }
 // Until is time.Until.
 func Until(t time.Time) time.Duration { return -Since(t) }
 
-// Timer is time.Timer. Its C has room for one instant that nobody receives.
+// Timer is time.Timer. Its C has a buffer for one instant.
 type Timer struct {
 	C      <-chan time.Time
 	timer  *time.Timer

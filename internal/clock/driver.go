@@ -16,7 +16,7 @@ type Driver struct {
 	alarms map[*alarm]struct{}
 }
 
-// alarm is what happens at an instant: c receives it, or f is called.
+// alarm is an action at an instant: c receives it, or f is called.
 type alarm struct {
 	by *Driver
 	at time.Duration // since start

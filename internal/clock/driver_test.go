@@ -45,7 +45,7 @@ func TestTimerChannel(t *testing.T) {
 	defer d.End()
 	timer := NewTimer(time.Second)
 	d.Advance(time.Minute)
-	timer.Reset(time.Second) // takes back what nobody has received
+	timer.Reset(time.Second) // takes back the instant that wasn't received
 	select {
 	case at := <-timer.C:
 		t.Errorf("received %v", at)
@@ -60,7 +60,7 @@ func TestTimerChannel(t *testing.T) {
 	}
 }
 
-// If nobody drives, the clock is that of package time.
+// Without a driver, the clock is that of package time.
 func TestUndriven(t *testing.T) {
 	d := Drive(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	d.End()

@@ -14,7 +14,7 @@ import (
 	"github.com/stint-go/stint/internal/field"
 )
 
-// item is what a limit of units an hour says with so much left.
+// item returns the item of a limit of units an hour with so much left.
 func item(name string, units, left int64) field.Item {
 	return field.Item{
 		Limit:     &field.Limit{Name: name, Units: units, Policy: field.Policy(name, units, time.Hour)},
@@ -129,7 +129,7 @@ func TestWrite(t *testing.T) {
 }
 
 // What one response was told stays when the Writer writes the next, and when
-// somebody adds to it.
+// an application adds to it.
 func TestWriteAgain(t *testing.T) {
 	var w field.Writer
 	var all []http.Header

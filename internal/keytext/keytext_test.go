@@ -35,7 +35,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// GlobalText is what Encode returns for Global.
+// GlobalText is Encode's result for Global.
 func TestGlobal(t *testing.T) {
 	if escaped := escape(Global); escaped != GlobalText {
 		t.Errorf("GlobalText is %q, but the key escapes to %q", GlobalText, escaped)

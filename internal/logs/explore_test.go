@@ -58,16 +58,16 @@ func (x Explored) Kept() (n int) {
 }
 `
 
-// about is what a message says how it is with.
+// about is the subject whose state a message reports.
 var about = map[string]string{
 	"fails": "store", "answers": "store",
 	"bad": "policy", "good": "policy",
 }
 
-// repeated is what goes on being said as long as it is so.
+// repeated are the messages that are repeated while their state lasts.
 var repeated = map[string]bool{"fails": true}
 
-// begins is what a message ends.
+// begins is the message whose state another message ends.
 var begins = map[string]string{"answers": "fails"}
 
 // journal is where lines come to, in their order.
@@ -106,7 +106,7 @@ func (j *journal) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// scene is what goroutines say at once.
+// scene holds the messages that goroutines log at once.
 type scene []string
 
 func (s scene) String() string { return strings.Join(s, " | ") }

@@ -41,7 +41,7 @@ func TestMean(t *testing.T) {
 		{&third, a, []string{"x:7"}, ""},                                        // has been told
 		{&first, a, nil, ""},
 		{&second, a, nil, ""},
-		{&third, a, nil, ""}, // nobody uses the names any more
+		{&third, a, nil, ""}, // no limiter uses the names any more
 		{&first, a, []string{"x:5"}, ""},
 		{&second, a, []string{"x:6"}, "x: 6, not 5"},
 		{&second, []int{}, []string{"x:7"}, ""}, // that can't be told from others

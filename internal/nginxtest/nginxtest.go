@@ -73,7 +73,7 @@ func free(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// answers waits until somebody listens at the address, or the process has ended.
+// answers waits until a process listens at the address, or the process has ended.
 func answers(at string, ended <-chan error) error {
 	for {
 		if c, err := net.Dial("tcp", at); err == nil {

@@ -82,7 +82,7 @@ func TestClusterMigration(t *testing.T) {
 	if n := seen(c, "ASK"); n != 2 {
 		t.Errorf("%d ASK after a key has moved", n)
 	}
-	// One here, one there: nobody can answer. Before Redis 7 the old node sends the
+	// One here, one there: no node can answer. Before Redis 7 the old node sends the
 	// client to the new one, to be told so there.
 	if _, err := m.From.p.do("MGET", "{u}a", "{u}b"); err == nil ||
 		!strings.Contains(err.Error(), "TRYAGAIN") && !strings.Contains(err.Error(), fmt.Sprintf("ASK %d %s", m.Slot, m.To.Addr())) {

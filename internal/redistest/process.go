@@ -38,7 +38,7 @@ type process struct {
 	paused  bool
 }
 
-// errPortTaken means that somebody took the port between our check and the server's
+// errPortTaken means that another process took the port between our check and the server's
 // bind.
 var errPortTaken = errors.New("the port was taken")
 

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// MasterName is what the sentinels of [StartSentinel] call their master.
+// MasterName is the master's name at the sentinels of [StartSentinel].
 const MasterName = "stint"
 
 // sentinels is enough for a majority with one of them gone.

@@ -29,7 +29,7 @@ type explored interface {
 	Bytes() (written, read int64)
 }
 
-// terms are what a response is paced by.
+// terms are the rates that pace a response.
 type terms struct {
 	fine, coarse   *store.Limit // coarse counts in blocks of two bytes, or is nil
 	closed, dryRun bool
@@ -152,11 +152,11 @@ func (s *till) settle(charges []store.Charge) []store.Result {
 // AnswersAtOnce spares lanes a context of their own for each call.
 func (s *till) AnswersAtOnce() bool { return true }
 
-// traffic is what is done at once to responses. Each does one thing after the other: those
+// traffic is a set of concurrent actions on responses. Each does one thing after the other: those
 // that begin with the same letter are to one response.
 type traffic struct {
 	closed, dryRun, coarse bool
-	prompt                 bool // the rate is used: nobody waits longer than for what moves
+	prompt                 bool // the rate is used: no stream waits longer than for the bytes that move
 	actors                 []string
 }
 
@@ -309,7 +309,7 @@ func (p *response) do(what string) {
 	}
 }
 
-// wire is what a response is written to, and a request read from.
+// wire is the connection: a response is written to it, a request is read from it.
 type wire struct{ *response }
 
 func (w *wire) Header() http.Header { return w.header }

@@ -79,7 +79,7 @@ func able(combination int) (http.ResponseWriter, *bare) {
 	}[combination], b
 }
 
-// used is what a handler finds that it can do, having done it.
+// used lists the features of a ResponseWriter that a handler has found and used.
 func used(w http.ResponseWriter) string {
 	var can []string
 	if _, err := io.WriteString(w, "text "); err == nil {

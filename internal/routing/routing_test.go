@@ -104,7 +104,7 @@ func TestFind(t *testing.T) {
 		{"POST /health/..%2flogin x", "base login"},
 		{"POST /login;x x", "base"},
 		{"POST /%5clogin x", "base"},
-		{"POST /%252flogin x", "base"}, // nobody decodes twice
+		{"POST /%252flogin x", "base"}, // no router decodes twice
 		{"GET /users/a%2Fb x", "base users"},
 		{"HEAD //health x", "base health"},
 		{"GET /files/../health x", "files health"},

@@ -83,7 +83,7 @@ func (v *visitor) giveBack(ctx context.Context) {
 }
 
 // Waiters for slots get them when they come free, in whatever order callers ask, leave,
-// change lines and release: nobody has to wait for the next poll, and nobody is left
+// change lines and release: no caller has to wait for the next poll, and none is left
 // behind in a line.
 func TestSlotsInEveryOrder(t *testing.T) {
 	tests := []struct {

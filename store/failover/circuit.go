@@ -8,7 +8,7 @@ import (
 )
 
 // circuit is the state of the breaker. Closed, callers ask the primary, and its failures
-// in a row are counted. Open, nobody but the probing goroutine asks it: its probe is what
+// in a row are counted. Open, only the probing goroutine asks it: its probe is what
 // is called half open elsewhere, so no caller ever tries out a primary that may be down.
 //
 //	          as many failures in a row as the threshold

@@ -25,7 +25,7 @@ type explored interface {
 	Left() (kept, events int, probing bool)
 }
 
-// one is what a failover.Store is made of.
+// one is a store of which a failover.Store is made.
 type one = store.Store
 
 type newStore func(primary, secondary one, threshold int, observe func(opens bool)) explored
@@ -135,7 +135,7 @@ func exploredLimit(spec store.Spec) *store.Limit {
 	return l
 }
 
-// outage is what is done at once while a primary may fail.
+// outage is a set of concurrent actions while a primary may fail.
 type outage struct {
 	threshold int
 	actors    []string
@@ -164,7 +164,7 @@ func (x outage) scenario(newStore newStore) func(*orders.Run) {
 	}
 }
 
-// pair is what one run is about.
+// pair are the two stores of one run.
 type pair struct {
 	*orders.Run
 	store              explored

@@ -151,7 +151,7 @@ func TestPanicOfACall(t *testing.T) {
 	})
 }
 
-// While the breaker is open nobody waits, however long the probes hang.
+// While the breaker is open no call waits, however long the probes hang.
 func TestOpenNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, q := &side{err: errDown, hang: 50 * time.Millisecond}, &side{}

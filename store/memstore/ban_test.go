@@ -11,7 +11,7 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// A flood of new keys is refused by what they share, but nobody is banned for the
+// A flood of new keys is refused by what they share, but no key is banned for the
 // refusals of others, and a ban that runs goes on.
 func TestBansAtTheCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

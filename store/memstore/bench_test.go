@@ -55,7 +55,7 @@ func addresses(tb testing.TB, n int) []string {
 	return keys
 }
 
-// BenchmarkClock is what reading the time costs, which every decision has to.
+// BenchmarkClock measures reading the time, which every decision has to.
 func BenchmarkClock(b *testing.B) {
 	base := time.Now()
 	var last time.Duration

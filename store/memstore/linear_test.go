@@ -53,7 +53,7 @@ type seen struct {
 	log           string
 }
 
-// sequential is what a store keeps that decides one call after the other.
+// sequential is the state of a store that decides one call after the other.
 type sequential struct {
 	states map[place]store.State
 	// since is the first instant at which a place was in a state. Nothing is decided on a

@@ -6,7 +6,7 @@ import (
 )
 
 // recount counts the keys in the tables, and holds each shard to what it says of
-// itself. Nobody may be using the store.
+// itself. The store must not be in use.
 func (s *Store) recount() (keys int, err error) {
 	for i := range s.shards {
 		sh := &s.shards[i]

@@ -11,14 +11,14 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// scene is what a few callers do at once, each one thing after the other: see world.do.
+// scene is a few callers' concurrent actions, each caller's in order: see world.do.
 type scene struct {
 	situation
 	callers []string
 	frozen  bool // the clock: all is decided in one microsecond
 }
 
-// situation is what the callers find.
+// situation is the state that the callers find.
 type situation struct {
 	name, before string
 	maxKeys      int

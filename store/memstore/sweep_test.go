@@ -82,7 +82,7 @@ func TestCatchUpIsBounded(t *testing.T) {
 	})
 }
 
-// Shared states that hold leases end with them, at nobody knows what time.
+// Shared states that hold leases end with them, at a time that can't be known.
 func TestWaitForLeases(t *testing.T) {
 	p := &spill{states: []spilled{{wide: wide{until: never}}}}
 	if got := p.wait(5); got != time.Second {

@@ -129,7 +129,7 @@ func follow(t *testing.T, session, addr string, start func(addr string) *exec.Cm
 	t.Logf("the machine is too slow for what the session shows\n%s\nand its commands print\n%s", session, got)
 }
 
-// shows reports whether a session is what was printed: a line of dots stands for any
+// shows reports whether a session matches what was printed: a line of dots stands for any
 // number of lines, and what is left (r) and the seconds until more is (t) may differ.
 func shows(session, printed string) bool {
 	number := regexp.MustCompile(`\b([rt])=[0-9]+`)

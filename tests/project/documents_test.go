@@ -17,7 +17,7 @@ import (
 	"github.com/stint-go/stint/internal/doctest"
 )
 
-// documents are what readers are sent to. Their links have to lead somewhere
+// documents are the pages that readers are sent to. Their links have to lead somewhere
 // and their whole programs have to build.
 func documents(t *testing.T) []string {
 	t.Helper()
@@ -57,7 +57,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// anchors are what links to the headings of a document end in, as GitHub makes them.
+// anchors are the fragments of a document's headings, as GitHub makes them.
 func anchors(text string) (all []string) {
 	left := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
@@ -162,7 +162,7 @@ func serves(t *testing.T, program, addr string) {
 	}
 }
 
-// Somebody who has to decide reads this far and no further.
+// A reader who has to decide reads this far and no further.
 func TestREADMEIsShort(t *testing.T) {
 	text := read(t, "README.md")
 	if n := len(strings.Fields(text)); n >= 900 {

@@ -83,7 +83,7 @@ var imports = map[string]rule{
 	},
 }
 
-// listed is what `go list -json` says of a package. Imports leaves the tests'
+// listed is a package in the output of `go list -json`. Imports leaves the tests'
 // own imports out: those may point the other way.
 type listed struct {
 	ImportPath string

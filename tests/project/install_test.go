@@ -10,7 +10,7 @@ import (
 	"github.com/stint-go/stint/internal/redistest"
 )
 
-// What a release tags is what users get from a proxy: without anything else of this
+// Users get from a proxy what a release tags, without anything else of this
 // repository, the README's program runs and the commands of every other module install.
 func TestInstall(t *testing.T) {
 	redistest.Suite(t, "install")
@@ -75,7 +75,7 @@ func elsewhere(t *testing.T, proxy string) {
 	env := func(name string) string { return strings.TrimSpace(run(t, ".", "go", "env", name)) }
 	downloaded := filepath.Join(env("GOMODCACHE"), "cache", "download")
 	t.Setenv("GOPROXY", strings.Join([]string{"file://" + proxy, "file://" + downloaded, env("GOPROXY")}, ","))
-	// go.sum has vouched for what is downloaded, and nobody but us for our own.
+	// go.sum has vouched for what is downloaded, and only we for our own.
 	t.Setenv("GOSUMDB", "off")
 	for _, name := range []string{"GOPRIVATE", "GONOPROXY"} {
 		t.Setenv(name, "")

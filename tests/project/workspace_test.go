@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// moduleFile is what go mod edit and go work edit print of a file.
+// moduleFile is the JSON that go mod edit and go work edit print of a file.
 type moduleFile struct {
 	Module  struct{ Path string }
 	Use     []struct{ DiskPath string }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Spread is what came of the rounds: their median, and the least and the most.
+// Spread is the result of the rounds: their median, the least and the most.
 type Spread struct{ Median, Least, Most float64 }
 
 // Of sorts values and returns their spread. What isn't a number, such as a ratio to

@@ -15,7 +15,7 @@ import (
 	twin "github.com/stint-go/stint/internal/explore/steps/time"
 )
 
-// piped is what random programs with channels are about.
+// piped are the objects that random programs with channels use.
 type piped struct {
 	*steps.Run
 	x    atomic.Int64

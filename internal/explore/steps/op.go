@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// touch is what a step does to an object. Objects are numbered in the order in which a run
+// touch is an action of a step on an object. Objects are numbered in the order in which a run
 // comes upon them.
 type touch struct {
 	kind Kind

@@ -31,7 +31,7 @@ const Shipped = "as shipped"
 // directories that only the go command's -overlay sees, one for each variant of the package
 // that the test stands beside, at a path.
 type Elsewhere struct {
-	// Path is what the package is imported by.
+	// Path is the import path of the package.
 	Path string
 	// Added are files that each variant has beside the shipped ones, by name.
 	Added map[string]string
@@ -39,7 +39,7 @@ type Elsewhere struct {
 	Edits []Edit
 	// Mutants are the variants with a mistake.
 	Mutants []Variant
-	// Entry is what a map of the test has for each variant, by its name: an expression of a
+	// Entry is the value of each variant in a map of the test, by the variant's name: an expression of a
 	// variant V.
 	Entry string
 	// Into is the name of that map, by default variants.
@@ -103,7 +103,7 @@ func (o *overlay) variant(dir string, v Variant, added map[string]string) {
 	o.addTwins(dir, text)
 }
 
-// shipped is what the files of the package say, by name.
+// shipped is the text of the package's files, by name.
 func (o *overlay) shipped() map[string]string {
 	o.t.Helper()
 	names, err := filepath.Glob("*.go")

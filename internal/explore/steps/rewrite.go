@@ -13,7 +13,7 @@ import (
 
 const here = "github.com/stint-go/stint/internal/explore/steps/"
 
-// twins are what stands for an import.
+// twins are the packages that replace imports.
 var twins = map[string]string{
 	"context":      here + "context",
 	"sync":         here + "sync",

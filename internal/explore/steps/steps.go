@@ -24,7 +24,7 @@ import (
 	"unsafe"
 )
 
-// Kind is what a step does to its object.
+// Kind is the kind of action of a step on its object.
 type Kind uint8
 
 const (

@@ -14,7 +14,7 @@ import (
 	"github.com/stint-go/stint/internal/explore/steps/sync"
 )
 
-// shared is what random programs are about.
+// shared are the objects that random programs use.
 type shared struct {
 	x, y  atomic.Int64
 	a, b  sync.Mutex

@@ -11,7 +11,7 @@ type Timer struct {
 	armed bool
 	at    int64
 	fills unsafe.Pointer // a channel that gets an element when it fires
-	drain func()         // takes that out again, if nobody has
+	drain func()         // takes that out again, unless it was received
 }
 
 // NewTimer makes a timer that does something after d, in a step.
@@ -34,7 +34,7 @@ func NewTimer(d time.Duration, fire func(), fills unsafe.Pointer, drain func()) 
 	return t
 }
 
-// touches is what the timer touches beside itself.
+// touches is the other object that the timer touches.
 func (t *Timer) touches(r *Run) []touch {
 	more := []touch{{Load, r.number(unsafe.Pointer(&r.micros))}}
 	if t.fills != nil {

@@ -81,7 +81,7 @@ func newGate(opens time.Time, pause time.Duration) gate {
 }
 
 // makeRoom drops the gates that are over. If there are none, it drops the one that
-// opens last: nobody waits that long, so it matters least.
+// opens last: no request waits that long, so it matters least.
 func (gs *gates) makeRoom(now time.Time) {
 	var last gateKey
 	var opens time.Time
@@ -101,7 +101,7 @@ func (gs *gates) makeRoom(now time.Time) {
 // never earlier, is when this caller may go. Both are zero if there is no gate.
 //
 // The turn includes jitter of up to a step, because other processes may have been told
-// the same pause. Jitter is only added: nobody goes early.
+// the same pause. Jitter is only added: no request goes early.
 func (gs *gates) place(key gateKey, now time.Time) (opens, turn time.Time) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()

@@ -26,7 +26,7 @@ func note[T any](p *T, what string, values ...T) {
 	steps.Note("%s "+what, said...)
 }
 
-// to is what a Pointer holds: a trace names what it points to.
+// to is a Pointer's value, by which a trace names its target.
 type to[T any] struct{ p *T }
 
 func (t *to[T]) object() unsafe.Pointer { return unsafe.Pointer(t.p) }

@@ -31,7 +31,7 @@ func limiter(shared, local store.Store) (*stint.Limiter, error) {
 	)
 }
 
-// work is what the limits protect.
+// work is the handler that the limits protect.
 func work(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/jobs":
