@@ -687,7 +687,7 @@ func TestAdaptiveNested(t *testing.T) {
 func TestAdaptiveIgnoresInnerRefusals(t *testing.T) {
 	late := func() { time.Sleep(time.Second) }
 	for name, opts := range map[string][]stint.Option{
-		"no key": {stint.WithKey(func(*http.Request) (string, error) { late(); return "", errors.New("no session") })},
+		"no key": {stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { late(); return "", errors.New("no session") }))},
 		"blocked": {theKey, stint.WithBlock(func(*http.Request) bool { late(); return true }),
 			stint.WithErrorHandler(func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) })},
 	} {

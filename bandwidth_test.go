@@ -1127,7 +1127,7 @@ func TestBandwidthBesideLeaversOnRedis(t *testing.T) {
 	const rate = 1_000_000
 	s := redisstore.New(redistest.Shared(t).Client(), patient, redisstore.WithPrefix(redistest.Prefix(t)))
 	l := limiter(t, stint.Bandwidth(rate, stint.WithName("bandwidth")), stint.WithStore(s),
-		stint.WithKey(func(r *http.Request) (string, error) { return r.URL.Path, nil }))
+		stint.WithKey(stint.KeyFunc(func(r *http.Request) (string, error) { return r.URL.Path, nil })))
 	srv := httptest.NewServer(mount(l, send(1000*rate, 10_000)))
 	defer srv.Close()
 	stop, end := context.WithCancel(t.Context())
@@ -1297,7 +1297,7 @@ func flowBandwidthLeft(t *testing.T, a routing) {
 		if e.Kind != stint.EventPaced || !errors.Is(e.Pacing.Err, context.Canceled) || time.Since(start) != 0 {
 			t.Fatalf("%v %+v", e.Kind, e.Pacing)
 		}
-		key, _ := stint.Global()(nil)
+		key, _ := stint.Global().Of(nil)
 		back := int64(time.Since(begun) / (100 * time.Microsecond)) // by time
 		if got, want := left(t, l, key), 10_000+back-e.Pacing.Bytes; got != want {
 			t.Errorf("%d free, want %d", got, want)

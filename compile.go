@@ -8,9 +8,10 @@ import (
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/field"
-	"github.com/stint-go/stint/internal/keyfunc"
+	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
 
@@ -21,7 +22,8 @@ type entry struct {
 	kind   kind
 	needs  needs
 	wait   waiting.Terms
-	key    *keyfunc.Source
+	key    *keys.Key
+	source *warn.Source              // of the key
 	cost   func(*http.Request) int64 // nil: 1
 	settle *settleSource             // nil: the charge stays
 	dryRun bool
@@ -32,10 +34,10 @@ type entry struct {
 }
 
 // newEntry makes the entry of a rule, with its compiled limit and its settings.
-func newEntry(r *rule, l *store.Limit, s settings) *entry {
+func newEntry(r *rule, l *store.Limit, s settings, source *warn.Source) *entry {
 	e := &entry{
 		limit: l, kind: r.kind, said: field.Limit{Name: l.Name()},
-		key: s.key, cost: s.cost, settle: s.settle, dryRun: s.dryRun,
+		key: s.key, source: source, cost: s.cost, settle: s.settle, dryRun: s.dryRun,
 		wait:   waiting.Terms{MaxWait: s.maxWait},
 		closed: s.policy == FailClosed && !s.dryRun,
 	}
@@ -117,7 +119,7 @@ func (v *version) compile(c *config, parent *version, names *naming) mistake.Lis
 						"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given"})
 			}
 			if compiled := names.limits[lim.rule]; compiled != nil { // or compileLimits has reported it
-				all = append(all, newEntry(lim.rule, compiled, settled))
+				all = append(all, newEntry(lim.rule, compiled, settled, names.source(settled.key)))
 			}
 		}
 		return all

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stint-go/stint/internal/keyfunc"
+	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -59,7 +59,7 @@ type routeConfig struct {
 
 // settings are the shared options. A nil or zero field isn't set.
 type settings struct {
-	key     *keyfunc.Source
+	key     *keys.Key
 	cost    func(*http.Request) int64
 	settle  *settleSource
 	maxWait time.Duration
@@ -188,26 +188,17 @@ type (
 	}
 )
 
-// probe calls each new KeyFunc and predicate once, for the mistakes that those of this
-// package report about how they were made, and asks the store for its own. Any other
-// error, or a panic, is about the probe: a function may rely on what comes before it in a
-// server.
-func (c *config) probe() (errs mistake.List) {
-	for _, s := range c.keySources() {
-		errs = append(errs, mistake.In("WithKey", s.Probe())...)
-	}
-	for _, p := range c.skip {
-		errs = append(errs, predicate("WithSkip", p)...)
-	}
-	for _, p := range c.block {
-		errs = append(errs, predicate("WithBlock", p)...)
+// wrong returns what is wrong with the arguments that keys and the store were made with.
+func (c *config) wrong() (errs mistake.List) {
+	for _, k := range c.keys() {
+		errs = append(errs, k.Wrong.Within("WithKey")...)
 	}
 	return append(errs, mistake.Of("WithStore", c.store)...)
 }
 
-// keySources returns the uses of WithKey among the options, each once.
-func (c *config) keySources() (all []*keyfunc.Source) {
-	add := func(k *keyfunc.Source) {
+// keys returns the keys of WithKey among the options, each once.
+func (c *config) keys() (all []*keys.Key) {
+	add := func(k *keys.Key) {
 		if k != nil && !slices.Contains(all, k) {
 			all = append(all, k)
 		}

@@ -102,9 +102,9 @@ func TestProblemBody(t *testing.T) {
 		{"concurrency of all", []stint.Option{everybody, stint.Concurrency(1)}, 503, types + "temporary-reduced-capacity", "concurrency", "1"},
 		{"blocked", []stint.Option{theKey, one(), stint.WithBlock(func(*http.Request) bool { return true })}, 403, "about:blank", "", ""},
 		{"empty key", []stint.Option{one(), stint.WithKey(stint.Header("X-None"))}, 403, "about:blank", "", ""},
-		{"key too long", []stint.Option{one(), stint.WithKey(func(*http.Request) (string, error) { return strings.Repeat("k", 1<<20), nil })},
+		{"key too long", []stint.Option{one(), stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return strings.Repeat("k", 1<<20), nil }))},
 			403, "about:blank", "", ""},
-		{"key fails", []stint.Option{one(), stint.WithKey(func(*http.Request) (string, error) { return "", fails })}, 500, "about:blank", "", ""},
+		{"key fails", []stint.Option{one(), stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "", fails }))}, 500, "about:blank", "", ""},
 		{"limits fail", []stint.Option{theKey, stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, fails })},
 			500, "about:blank", "", ""},
 		{"negative cost", []stint.Option{theKey, one(stint.WithCost(func(*http.Request) int64 { return -1 }))}, 500, "about:blank", "", ""},
@@ -265,9 +265,9 @@ func TestDenyWhenTheContextHasEnded(t *testing.T) {
 	cancel()
 	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
-	session := stint.WithKey(func(r *http.Request) (string, error) {
+	session := stint.WithKey(stint.KeyFunc(func(r *http.Request) (string, error) {
 		return "k", r.Context().Err() // as a lookup does
-	})
+	}))
 	for name, opts := range map[string][]stint.Option{
 		"wait": {theKey, stint.Rate(1, time.Hour, stint.WithMaxWait(time.Second), stint.WithName("rate")), stint.WithStore(&spy{fail: errDown})},
 		"key":  {session, stint.Rate(1, time.Hour)},
@@ -460,12 +460,12 @@ func TestDeniedFilesAreTheServers(t *testing.T) {
 	}
 	standard := stint.WithDenyHandler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { read(r) }))
 	own := stintgin.WithDeny(func(c *gin.Context) { read(c.Request) })
-	fails := func(stint.KeyFunc) stint.KeyFunc {
-		return func(*http.Request) (string, error) { return "", errors.New("no user") }
+	fails := func(stint.Key) stint.Key {
+		return stint.KeyFunc(func(*http.Request) (string, error) { return "", errors.New("no user") })
 	}
 	for _, tt := range []struct {
 		adapter string
-		key     stint.KeyFunc
+		key     stint.Key
 		opts    []stint.Option
 	}{
 		{"stinthttp", stint.Global(), []stint.Option{standard}},

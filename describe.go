@@ -27,9 +27,8 @@ type Rule struct {
 	// Spec has the numbers, with their defaults. An AdaptiveConcurrency is a
 	// Concurrency of its max, and a Bandwidth may count in blocks of bytes.
 	Spec store.Spec
-	// Key is "Global" if everybody shares one key, "GivenKey" if Take is given the key,
-	// and "" if the key depends on the request.
-	Key    string
+	// Key is the limit's key, of WithKey. Its String is for pages.
+	Key    Key
 	DryRun bool
 	// Local says that the limit is decided in this process, whatever the store.
 	Local bool
@@ -45,13 +44,7 @@ func (l *Limiter) Describe() Description {
 	add := func(pattern string, p *plan) {
 		for _, e := range p.entries {
 			r := Rule{Limit: e.limit.Name(), Route: pattern, Text: e.kind.says(e.limit.Spec()), Spec: e.limit.Spec(),
-				DryRun: e.dryRun, Local: e.needs&local != 0}
-			switch {
-			case e.key.Constant != "":
-				r.Key = "Global"
-			case e.key.Given:
-				r.Key = "GivenKey"
-			}
+				Key: key(e.key), DryRun: e.dryRun, Local: e.needs&local != 0}
 			d.Rules = append(d.Rules, r)
 		}
 	}

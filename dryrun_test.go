@@ -152,7 +152,7 @@ func TestDryRunsTakeNoPart(t *testing.T) {
 	const second, ms = time.Second, time.Millisecond
 	name, dry := stint.WithName, stint.WithDryRun()
 	closed := stint.WithFailurePolicy(stint.FailClosed)
-	own := stint.WithKey(func(r *http.Request) (string, error) { return r.Header.Get("X-Id"), nil })
+	own := stint.WithKey(stint.KeyFunc(func(r *http.Request) (string, error) { return r.Header.Get("X-Id"), nil }))
 	some := stint.WithCost(func(r *http.Request) int64 { n, _ := strconv.ParseInt(r.Header.Get("X-Id"), 10, 64); return 1 + n%3 })
 
 	one := func(l func() stint.Limit) func() []stint.Option {
@@ -353,7 +353,7 @@ func TestDryRunRefusesForItsKeyOnly(t *testing.T) {
 	from := func(err error, limits ...stint.Limit) stint.Option {
 		return stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return limits, err })
 	}
-	noKey := stint.WithKey(func(*http.Request) (string, error) { return "", errors.New("no session") })
+	noKey := stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "", errors.New("no session") }))
 	noClass := stint.WithPriority(func(*http.Request) int { panic("nobody waits") })
 	tests := []struct {
 		name   string

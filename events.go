@@ -168,7 +168,7 @@ const (
 	EventBlocked
 	// EventEmptyKey: a request was refused because its key is empty.
 	EventEmptyKey
-	// EventKeyFailed: a KeyFunc failed or returned a key that is too long.
+	// EventKeyFailed: a key can't be read, or is too long.
 	EventKeyFailed
 	// EventLimitsFailed: a WithLimitFunc failed or returned limits that can't be used, or
 	// a WithCost returned a negative cost.

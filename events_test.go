@@ -372,7 +372,7 @@ func TestEventsKnowWhatTheyAreAbout(t *testing.T) {
 	}{
 		{kind: stint.EventBlocked, limit: rate, more: []stint.Option{stint.WithBlock(func(*http.Request) bool { return true })}, want: ""},
 		{kind: stint.EventEmptyKey, limit: stint.Rate(9, time.Hour, name, stint.WithKey(stint.Header("X-None"))), want: "x"},
-		{kind: stint.EventKeyFailed, limit: stint.Rate(9, time.Hour, name, stint.WithKey(func(*http.Request) (string, error) { return "", errDown })), want: "x"},
+		{kind: stint.EventKeyFailed, limit: stint.Rate(9, time.Hour, name, stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "", errDown }))), want: "x"},
 		{kind: stint.EventStoreFailed, limit: rate, store: fails(), want: "x, x of k cost 1"},
 		{kind: stint.EventSettleFailed, limit: rate, store: settles(), do: func(_ http.ResponseWriter, r *http.Request) {
 			_ = stint.FromContext(r.Context()).Settle(r.Context(), 4)

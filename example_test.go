@@ -403,7 +403,7 @@ func ExampleWithKey() {
 		}
 		return user, nil
 	}
-	lim := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(session)))
+	lim := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.KeyFunc(session))))
 	h := limit(lim, hello)
 	visit(h, "GET", "/", "Authorization", "Basic YW5uOng=")
 	visit(h, "GET", "/", "Authorization", "Basic Ym9iOng=")
@@ -643,17 +643,17 @@ func ExampleKeyFunc() {
 	type session struct{ User string }
 	sessions := map[string]session{"s1": {User: "ada"}}
 
-	var key stint.KeyFunc = func(r *http.Request) (string, error) {
+	key := stint.KeyFunc(func(r *http.Request) (string, error) {
 		c, err := r.Cookie("session")
 		if err != nil {
 			return "", nil // nobody: answered as WithEmptyKey says
 		}
 		return sessions[c.Value].User, nil
-	}
+	})
 
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Header.Set("Cookie", "session=s1")
-	fmt.Println(key(r))
+	fmt.Println(key.Of(r))
 	// Output: ada <nil>
 }
 
@@ -668,7 +668,7 @@ func ExampleRemoteIP() {
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.RemoteAddr = peer
-		fmt.Println(key(r))
+		fmt.Println(key.Of(r))
 	}
 	// Output:
 	// 192.0.2.7 <nil>
@@ -686,11 +686,11 @@ func ExampleForwardedIP() {
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "10.0.0.2:49152"
 	r.Header.Set("X-Forwarded-For", "8.8.8.8, 203.0.113.9, 10.0.0.1")
-	fmt.Println(key(r))
+	fmt.Println(key.Of(r))
 
 	// Not from a proxy: what the header says doesn't matter.
 	r.RemoteAddr = "198.51.100.20:49152"
-	fmt.Println(key(r))
+	fmt.Println(key.Of(r))
 	// Output:
 	// 203.0.113.9 <nil>
 	// 198.51.100.20 <nil>
@@ -702,7 +702,7 @@ func ExampleForwardedHeaderIP() {
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "10.0.0.2:49152"
 	r.Header.Set("Forwarded", `for=8.8.8.8, for="[2001:db8:1:2::9]:4711";proto=https`)
-	fmt.Println(key(r))
+	fmt.Println(key.Of(r))
 	// Output: 2001:db8:1:2::/64 <nil>
 }
 
@@ -712,11 +712,11 @@ func ExampleSingleIPHeader() {
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "10.0.0.2:49152"
 	r.Header.Set("X-Real-IP", "203.0.113.9")
-	fmt.Println(key(r))
+	fmt.Println(key.Of(r))
 
 	// Two lines: somebody else has written one of them.
 	r.Header.Add("X-Real-IP", "8.8.8.8")
-	fmt.Println(key(r))
+	fmt.Println(key.Of(r))
 	// Output:
 	// 203.0.113.9 <nil>
 	// 10.0.0.2 <nil>
@@ -733,7 +733,7 @@ func ExampleIP() {
 
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "[2001:db8:1:2ff::9]:49152"
-	fmt.Println(key(r))
+	fmt.Println(key.Of(r))
 	// Output: 2001:db8:1:200::/56 <nil>
 }
 
@@ -742,7 +742,7 @@ func ExampleIP_Key() {
 
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "[2001:db8::9]:49152"
-	fmt.Println(key(r))
+	fmt.Println(key.Of(r))
 	// Output: 2001:db8::9/128 <nil>
 }
 
@@ -751,7 +751,7 @@ func ExampleHeader() {
 
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Header.Set("X-API-Key", "k-42")
-	fmt.Println(key(r))
+	fmt.Println(key.Of(r))
 	// Output: k-42 <nil>
 }
 
@@ -760,7 +760,7 @@ func ExampleCookie() {
 
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Header.Set("Cookie", "theme=dark; session=s1")
-	fmt.Println(key(r))
+	fmt.Println(key.Of(r))
 	// Output: s1 <nil>
 }
 
@@ -769,7 +769,7 @@ func ExamplePattern() {
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /users/{id}", func(_ http.ResponseWriter, r *http.Request) {
-		fmt.Println(key(r))
+		fmt.Println(key.Of(r))
 	})
 	mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/users/7", nil))
 	mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/users/8", nil))
@@ -783,9 +783,9 @@ func ExampleMuxPattern() {
 	mux.Handle("GET /users/{id}", http.NotFoundHandler())
 	key := stint.MuxPattern(mux)
 
-	fmt.Println(key(httptest.NewRequest("GET", "/users/7", nil)))
-	fmt.Println(key(httptest.NewRequest("GET", "/guess/1", nil)))
-	fmt.Println(key(httptest.NewRequest("GET", "/guess/2", nil)))
+	fmt.Println(key.Of(httptest.NewRequest("GET", "/users/7", nil)))
+	fmt.Println(key.Of(httptest.NewRequest("GET", "/guess/1", nil)))
+	fmt.Println(key.Of(httptest.NewRequest("GET", "/guess/2", nil)))
 	// Output:
 	// GET /users/{id} <nil>
 	// unmatched <nil>
@@ -794,8 +794,8 @@ func ExampleMuxPattern() {
 
 func ExampleMethod() {
 	key := stint.Method()
-	fmt.Println(key(httptest.NewRequest("POST", "/", nil)))
-	fmt.Println(key(httptest.NewRequest("MADEUP", "/", nil)))
+	fmt.Println(key.Of(httptest.NewRequest("POST", "/", nil)))
+	fmt.Println(key.Of(httptest.NewRequest("MADEUP", "/", nil)))
 	// Output:
 	// POST <nil>
 	// other <nil>
@@ -803,8 +803,8 @@ func ExampleMethod() {
 
 func ExampleGlobal() {
 	key := stint.Global()
-	a, _ := key(httptest.NewRequest("GET", "/a", nil))
-	b, _ := key(httptest.NewRequest("POST", "/b", nil))
+	a, _ := key.Of(httptest.NewRequest("GET", "/a", nil))
+	b, _ := key.Of(httptest.NewRequest("POST", "/b", nil))
 	fmt.Println(a == b)
 	// Output: true
 }
@@ -814,11 +814,11 @@ func ExampleJoin() {
 
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Header.Set("X-Tenant", "acme")
-	fmt.Println(key(r))
+	fmt.Println(key.Of(r))
 
 	// Half a key is none.
 	r.Header.Del("X-Tenant")
-	k, err := key(r)
+	k, err := key.Of(r)
 	fmt.Printf("%q %v\n", k, err)
 	// Output:
 	// 4:acme3:GET <nil>
@@ -831,7 +831,7 @@ func ExampleHash() {
 
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "192.0.2.7:49152"
-	k, err := key(r)
+	k, err := key.Of(r)
 	fmt.Println(len(k), err)
 	// Output: 22 <nil>
 }
@@ -841,11 +841,11 @@ func ExampleFromCIDR() {
 
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "10.1.2.3:49152"
-	fmt.Println(internal(r))
+	fmt.Println(internal.Match(r))
 
 	r.RemoteAddr = "192.0.2.7:49152"
 	r.Header.Set("X-Forwarded-For", "10.1.2.3") // not looked at
-	fmt.Println(internal(r))
+	fmt.Println(internal.Match(r))
 	// Output:
 	// true
 	// false
@@ -885,7 +885,7 @@ func ExampleWithPriority() {
 	waiting := make(chan struct{}, 1)
 	lim := stint.Must(stint.New(
 		stint.Concurrency(1, stint.WithQueue(10)),
-		stint.WithKey(func(*http.Request) (string, error) { return "shop", nil }),
+		stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "shop", nil })),
 		stint.WithPriority(func(r *http.Request) int {
 			if r.URL.Path == "/checkout" {
 				return 5

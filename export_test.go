@@ -47,7 +47,7 @@ func (l *Limiter) lines() *waiting.Lines { return l.now.Load().lines }
 // Watched reports whether requests are looked at for warnings.
 func (l *Limiter) Watched() bool {
 	for e := range l.now.Load().entries() {
-		if e.key.Lookout.Load() != nil {
+		if e.source.Lookout.Load() != nil {
 			return true
 		}
 	}

@@ -179,7 +179,7 @@ func TestKeyEvents(t *testing.T) {
 	} {
 		seen := &events{}
 		l := limiter(t, stint.Rate(1, time.Hour, stint.WithName("login")), seen.option(),
-			stint.WithKey(func(*http.Request) (string, error) { return tt.key, tt.err }))
+			stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return tt.key, tt.err })))
 		_, err := l.Admit(httptest.NewRecorder(), get("/"))
 		if !errors.Is(err, tt.is) || !strings.Contains(err.Error(), "limit login") || len(err.Error()) > 200 {
 			t.Errorf("error %.300v", err)
@@ -192,8 +192,8 @@ func TestKeyEvents(t *testing.T) {
 
 func TestKeysAreAskedOnce(t *testing.T) {
 	counts := map[string]int{}
-	count := func(name string) stint.KeyFunc {
-		return func(*http.Request) (string, error) { counts[name]++; return name, nil }
+	count := func(name string) stint.Key {
+		return stint.KeyFunc(func(*http.Request) (string, error) { counts[name]++; return name, nil })
 	}
 	shared := stint.WithKey(count("shared"))
 	l := limiter(t, stint.WithKey(count("default")),
@@ -305,12 +305,12 @@ func TestFunctionsAskForTheirStatus(t *testing.T) {
 		{asked(302), 500},
 		{errors.New("secret"), 500},
 	} {
-		key := stint.WithKey(func(r *http.Request) (string, error) {
+		key := stint.WithKey(stint.KeyFunc(func(r *http.Request) (string, error) {
 			if r.URL.Path == "/key" {
 				return "", tt.err
 			}
 			return "k", nil
-		})
+		}))
 		plan := stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) { return nil, tt.err })
 		l := limiter(t, stint.Rate(9, time.Second), key, plan)
 		for _, path := range []string{"/key", "/plan"} {

@@ -113,7 +113,7 @@ func (l *Limiter) try(c *config) (*version, *naming, error) {
 		parent = l.parent.now.Load()
 	}
 	v, errs := l.build(c, parent, n, next)
-	return v, next, joined(append(errs, c.probe()...))
+	return v, next, joined(append(errs, c.wrong()...))
 }
 
 // announce registers the family's present limits, in place of the previous ones, for
@@ -121,10 +121,14 @@ func (l *Limiter) try(c *config) (*version, *naming, error) {
 // l's options c. The caller holds f.mu. Requests never run it.
 func (f *family) announce(l *Limiter, c *config) (n notices) {
 	n.conflicts = f.meanings.Mean(f.lent())
-	for _, k := range c.keySources() {
-		n.warnings = append(n.warnings, f.warn(k, k.Shown())...)
+	for _, k := range c.keys() {
+		s := f.names.Load().now.Load().sources[k]
+		if s == nil {
+			continue // no limit has it
+		}
+		n.warnings = append(n.warnings, f.warn(s, s.Shown())...)
 		if l.now.Load().silent&warn.Traffic != warn.Traffic && k.Constant == "" && !k.Given {
-			k.Watch(func() { f.look(k) })
+			s.Watch(func() { f.look(s) })
 		}
 	}
 	return n

@@ -68,18 +68,9 @@ func TestFrameworkKeyIsRefusedElsewhere(t *testing.T) {
 		"inherited":       derive(t, limiter(t, user, rate), stint.Quota(1, stint.Daily, byAddress)),
 		"of a limit func": limiter(t, user, stint.Rate(1, time.Hour, byAddress), func1),
 		"joined":          limiter(t, stint.WithKey(stint.Join(stint.Header("X-Tenant"), ginUser)), rate),
-		"after a failure": limiter(t, stint.WithKey(stint.Join(failing, ginUser)), rate),
+		"after a failure": limiter(t, stint.WithKey(stint.Join(stint.KeyFunc(failing), ginUser)), rate),
 		"hashed":          limiter(t, stint.WithKey(stint.Hash(secret, ginUser)), rate),
-		"in a function": limiter(t, rate, stint.WithKey(func(r *http.Request) (string, error) {
-			if user, err := ginUser(r); err == nil && user != "" {
-				return user, nil
-			}
-			return r.RemoteAddr, nil
-		})),
-		"before a panic": limiter(t, rate, stint.WithKey(func(r *http.Request) (string, error) {
-			_, _ = ginUser(r)
-			panic("no session")
-		})),
+		"first of":        limiter(t, stint.WithKey(stint.FirstOf(ginUser, stint.RemoteIP())), rate),
 	} {
 		for adapter, mount := range mounts {
 			err := panicOf(func() { mount(l) })
@@ -89,7 +80,7 @@ func TestFrameworkKeyIsRefusedElsewhere(t *testing.T) {
 				}
 				continue
 			}
-			want := "stintgin.Key, which requests through " + adapter + " don't have: mount the limiter with stintgin, or write a KeyFunc of the request"
+			want := "stintgin.Key, which requests through " + adapter + " don't have: mount the limiter with stintgin, or write a stint.KeyFunc of the request"
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s, mounted by %s: %v", name, adapter, err)
 			}
@@ -102,8 +93,8 @@ func TestFrameworkKeyIsRefusedElsewhere(t *testing.T) {
 			t.Errorf("of two frameworks, mounted by %s: %v", adapter, err)
 		}
 	}
-	for _, k := range []stint.KeyFunc{stintgin.Key(nil), stintecho.Key(nil)} {
-		if _, err := stint.New(rate, stint.WithKey(k)); err == nil || !strings.Contains(err.Error(), "WithKey(nil)") {
+	for _, k := range []stint.Key{stintgin.Key(nil), stintecho.Key(nil)} {
+		if _, err := stint.New(rate, stint.WithKey(k)); err == nil || !strings.Contains(err.Error(), "WithKey(KeyFunc(nil)): write a function") {
 			t.Errorf("Key(nil): %v", err)
 		}
 	}
@@ -115,7 +106,7 @@ func failing(*http.Request) (string, error) { return "", errors.New("no session"
 // it, and the error says what to write. A key that it has takes effect at once.
 func TestFrameworkKeyByUpdate(t *testing.T) {
 	for adapter, mount := range mounts {
-		for key, k := range map[string]stint.KeyFunc{"stintgin": ginUser, "stintecho": echoUser} {
+		for key, k := range map[string]stint.Key{"stintgin": ginUser, "stintecho": echoUser} {
 			seen := &events{}
 			l := limiter(t, stint.Rate(1, time.Hour), stint.WithKey(stint.RemoteIP()))
 			h := mount(l)
@@ -136,36 +127,27 @@ func TestFrameworkKeyByUpdate(t *testing.T) {
 	}
 }
 
-// A function may ask for the framework's context where a probe can't see it, or for
-// limits that a limiter doesn't know beforehand. It still gets it, and once it is
-// known, each function is called once per request.
-func TestFrameworkKeyThatAProbeMisses(t *testing.T) {
+// Limits that a limiter doesn't know beforehand have such keys too, and so have functions of
+// the framework's context that read other keys.
+func TestFrameworkKeyOfALimitFunc(t *testing.T) {
 	calls := 0
-	sometimes := func() stint.SharedOption {
-		return stint.WithKey(func(r *http.Request) (string, error) {
-			calls++
-			if r.Header.Get("X-User") != "" {
-				return ginUser(r)
-			}
-			return "nobody", nil
-		})
-	}
-	unseen := stint.Rate(2, time.Hour, stint.WithName("unseen"), sometimes())
-	for name, opts := range map[string][]stint.Option{
-		"by a condition": {stint.Rate(2, time.Hour, sometimes())},
-		"of a limit func": {stint.WithKey(stint.Global()), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
-			return []stint.Limit{unseen}, nil
-		})},
-	} {
-		h := mounts["stintgin"](limiter(t, opts...))
-		for i, want := range []int{204, 204, 429} {
-			if got := asUser(h, "ada"); got != want {
-				t.Errorf("%s: request %d: %d, want %d", name, i+1, got, want)
-			}
+	or := stintgin.Key(func(c *gin.Context) (string, error) {
+		calls++
+		if user, err := ginUser.Of(c.Request); err != nil || user != "" {
+			return user, err
 		}
-		calls = 0
-		if got := asUser(h, "bob"); got != 204 || calls != 1 {
-			t.Errorf("%s: %d after %d calls", name, got, calls)
+		return stint.RemoteIP().Of(c.Request)
+	})
+	unseen := stint.Rate(2, time.Hour, stint.WithName("unseen"), stint.WithKey(or))
+	h := mounts["stintgin"](limiter(t, stint.WithKey(stint.Global()), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
+		return []stint.Limit{unseen}, nil
+	})))
+	for _, user := range []string{"ada", ""} {
+		for i, want := range []int{204, 204, 429} {
+			calls = 0
+			if got := asUser(h, user); got != want || calls != 1 {
+				t.Errorf("%q, request %d: %d after %d calls, want %d", user, i+1, got, calls, want)
+			}
 		}
 	}
 }
@@ -197,8 +179,8 @@ func TestFrameworkKeyAllocates(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	for adapter, own := range map[string]stint.KeyFunc{"stintgin": ginUser, "stintecho": echoUser} {
-		allocs := func(k stint.KeyFunc, opts ...stint.Option) float64 {
+	for adapter, own := range map[string]stint.Key{"stintgin": ginUser, "stintecho": echoUser} {
+		allocs := func(k stint.Key, opts ...stint.Option) float64 {
 			h := mounts[adapter](limiter(t, append(opts, ample(), stint.WithKey(k))...))
 			r, w := get("/"), &discard{h: http.Header{}}
 			r.Header.Set("X-User", "ada")

@@ -6,35 +6,73 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
-	"slices"
 
 	"github.com/stint-go/stint/internal/clientip"
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/framework"
-	"github.com/stint-go/stint/internal/keyfunc"
+	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/mistake"
 )
 
-// KeyFunc returns the key that a request is charged to: requests with the same key
-// share a limit. It is called at most once per request, before the next handler, and
-// must be safe for concurrent use. An empty key is handled by WithEmptyKey. An error
-// never lets a request pass: it goes to the error handler, and by default the answer is
-// 500, or the status of the error's StatusCode() int method.
+// Key says who a request is: requests with the same key share a limit. RemoteIP, Header and
+// the other functions of this package return Keys; KeyFunc makes one of a function, and
+// stintgin.Key and stintecho.Key of what their framework's own context holds.
 //
-// A key is any text of up to 4 KiB. It is escaped, and hashed if it is long, before a
-// store sees it. Write a KeyFunc inline for an identity that only the application
-// knows:
+// Keys are values: == compares them, and they may be keys of a map. Two made by the same
+// function with the same arguments are equal, except that each of KeyFunc, stintgin.Key and
+// stintecho.Key equals only its copies. Equal keys are read once per request, whichever
+// limits have them. New rejects the zero Key, and a Key made with arguments that can't work.
 //
-//	func(r *http.Request) (string, error) { return sessionOf(r).UserID, nil }
+// A key's text is up to 4 KiB long. It is escaped, and hashed if it is long, before a
+// store sees it. An empty one is handled by WithEmptyKey. An error never lets a request
+// pass: it goes to the error handler, and by default the answer is 500, or the status of
+// the error's StatusCode() int method.
+type Key keys.Handle
+
+// KeyFunc makes a Key of f, for an identity that only the application knows:
 //
-// For what gin's or echo's own context holds, use stintgin.Key or stintecho.Key.
+//	stint.KeyFunc(func(r *http.Request) (string, error) { return sessionOf(r).UserID, nil })
 //
-// New calls every key function once, with a request whose only header fields are
-// forwarding headers with a made-up value. It finds functions made with arguments that
-// can't work, and learns what the key consists of. The limiter also looks at the first
-// requests, for likely mistakes; see WithoutWarnings.
-type KeyFunc func(*http.Request) (string, error)
+// f is called at most once per request for each Key made of it, before the next handler,
+// and must be safe for concurrent use. New doesn't call it, and rejects a nil f. The
+// limiter looks at what f returns for the first requests, for likely mistakes; see
+// WithoutWarnings.
+func KeyFunc(f func(*http.Request) (string, error)) Key {
+	if f == nil {
+		return misconfigured(&mistake.Mistake{Option: "KeyFunc(nil)", Write: "write a function, or a Key such as stint.RemoteIP()"})
+	}
+	return key(keys.Made("KeyFunc", f))
+}
+
+// key returns what the package's users have of a key.
+func key(k *keys.Key) Key { return Key(keys.HandleOf(k)) }
+
+// the returns what is known of k, or nil if k is zero.
+func (k Key) the() *keys.Key { return keys.Handle(k).Key() }
+
+// Of returns the key of a request. The zero Key returns an error.
+func (k Key) Of(r *http.Request) (string, error) {
+	if k == (Key{}) {
+		return "", errZeroKey
+	}
+	return k.the().Of(r)
+}
+
+var errZeroKey = errors.New("stint: the zero Key has no key of a request: use one such as stint.RemoteIP()")
+
+// String returns the function that made the key, with its arguments, for pages and logs:
+// Header("X-API-Key"). It doesn't contain the secret of Hash.
+func (k Key) String() string {
+	if k == (Key{}) {
+		return "Key{}"
+	}
+	return k.the().Name
+}
+
+// Constant reports whether every request has the same key: that of Global, or a Join,
+// FirstOf or Hash of nothing else.
+func (k Key) Constant() bool { return k != Key{} && k.the().Constant != "" }
 
 var (
 	// ErrEmptyKey is the error of a request whose key is empty, unless WithEmptyKey
@@ -44,26 +82,25 @@ var (
 	ErrKeyTooLong = keytext.ErrTooLong
 )
 
-// misconfigured returns a KeyFunc for arguments that can't work. It never returns a key,
-// so a mistake that somehow gets past New doesn't limit anybody under a wrong key.
-func misconfigured(all ...*mistake.Mistake) KeyFunc {
-	err := &mistake.Error{Mistakes: all}
-	return func(*http.Request) (string, error) { return "", err }
-}
+// misconfigured returns a Key made with arguments that can't work, which New reports.
+func misconfigured(all ...*mistake.Mistake) Key { return key(keys.Wrong(all)) }
 
-// WithKey sets who is limited: requests for which k returns the same key share a limit.
-// It is required, on each limit or as a default, because no default would be safe:
-// behind a proxy every request has the proxy's address. New refuses a limit without a
-// key, and a nil k.
-func WithKey(k KeyFunc) SharedOption {
-	if k == nil {
-		return settingOption{setting: func(s *settings) {
-			s.errs.Bad("WithKey(nil)", "", "write a KeyFunc, such as stint.RemoteIP()")
-			s.key = keyfunc.NewSource(misconfigured()) // a wrong key is a key: that there is none would be no help
-		}}
-	}
-	src := keyfunc.NewSource(k)
-	return settingOption{setting: func(s *settings) { s.key = src }}
+// WithKey sets who is limited: requests with the same key share a limit. It is required, on
+// each limit or as a default, because no default would be safe: behind a proxy every
+// request has the proxy's address. New rejects a limit without a key, and the zero Key.
+//
+// Unlike other settings, a second WithKey at the same level (New, one route, one limit)
+// doesn't replace the first: New rejects it. FirstOf makes one key of an API key or else an
+// address; Join makes one of both together.
+func WithKey(k Key) SharedOption {
+	return settingOption{setting: func(s *settings) {
+		if s.key != nil {
+			s.errs.Bad("WithKey", "given twice", "write one: stint.FirstOf(a, b) for the first key that isn't empty, or stint.Join(a, b) for both together")
+		}
+		if s.key = k.the(); s.key == nil {
+			s.key = keys.Wrong(mistake.List{{Option: "Key{}", Write: "write a key, such as stint.RemoteIP()"}})
+		}
+	}}
 }
 
 // EmptyKeyPolicy says what happens to a request with an empty key.
@@ -121,18 +158,18 @@ type IP struct {
 
 // RemoteIP keys on the address that the request was sent from. Behind a proxy that is
 // the proxy's address for everybody: use ForwardedIP there.
-func RemoteIP() KeyFunc { return byAddress(clientip.Remote()) }
+func RemoteIP() Key { return key(keys.RemoteIP) }
 
 // ForwardedIP keys on the client's address in X-Forwarded-For, as far as proxies with
 // trusted addresses wrote it; see IP. Requests that don't come from such a proxy are
 // keyed like RemoteIP. New refuses it without trusted addresses.
-func ForwardedIP(trusted ...netip.Prefix) KeyFunc {
+func ForwardedIP(trusted ...netip.Prefix) Key {
 	return IP{Header: "X-Forwarded-For", Trusted: trusted}.key("ForwardedIP")
 }
 
 // ForwardedHeaderIP is ForwardedIP for proxies that write the standard field, Forwarded
 // (RFC 7239).
-func ForwardedHeaderIP(trusted ...netip.Prefix) KeyFunc {
+func ForwardedHeaderIP(trusted ...netip.Prefix) Key {
 	return IP{Header: "Forwarded", Trusted: trusted}.key("ForwardedHeaderIP")
 }
 
@@ -140,7 +177,7 @@ func ForwardedHeaderIP(trusted ...netip.Prefix) KeyFunc {
 // that holds nothing else, such as CF-Connecting-IP or X-Real-IP; see IP. A request in
 // which the field isn't exactly one line with one address is keyed like RemoteIP. New
 // refuses names that aren't a header field's, and a call without trusted addresses.
-func SingleIPHeader(name string, trusted ...netip.Prefix) KeyFunc {
+func SingleIPHeader(name string, trusted ...netip.Prefix) Key {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {
 	case !clientip.IsFieldName(name):
@@ -156,20 +193,16 @@ func SingleIPHeader(name string, trusted ...netip.Prefix) KeyFunc {
 	return IP{Header: name, Trusted: trusted}.key("SingleIPHeader")
 }
 
-// Key returns the KeyFunc. New reports what is wrong with the fields.
-func (ip IP) Key() KeyFunc { return ip.key("IP") }
+// Key returns the Key. New reports what is wrong with the fields.
+func (ip IP) Key() Key { return ip.key("IP") }
 
 // key is Key under the name of the function that the caller used.
-func (ip IP) key(name string) KeyFunc {
-	client, wrong := clientip.New(clientip.Source(ip))
+func (ip IP) key(name string) Key {
+	k, wrong := keys.Address(clientip.Source(ip))
 	if wrong != nil {
 		return misconfigured(addressed(name, wrong)...)
 	}
-	return byAddress(client)
-}
-
-func byAddress(client *clientip.Resolver) KeyFunc {
-	return func(r *http.Request) (string, error) { return client.Key(r), nil }
+	return key(k)
 }
 
 // addressed returns problems with addresses as mistakes in the arguments of option.
@@ -190,7 +223,7 @@ func addressed(option string, problems []clientip.Problem) (m mistake.List) {
 // key, whatever lines it adds. If the limiter runs before authentication, the value
 // is unchecked: a client that makes up values gets a bucket for each, so put a
 // limit by address beside it.
-func Header(name string) KeyFunc {
+func Header(name string) Key {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {
 	case !clientip.IsFieldName(name):
@@ -204,74 +237,111 @@ func Header(name string) KeyFunc {
 			Write: "write stint.ForwardedHeaderIP and the addresses of your proxies"})
 	case canonical == "Host":
 		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("Header(%q)", name), Problem: "net/http moves this field to r.Host",
-			Write: "write func(r *http.Request) (string, error) { return r.Host, nil }"})
+			Write: "write stint.KeyFunc(func(r *http.Request) (string, error) { return r.Host, nil })"})
 	}
-	return keyfunc.Header(canonical)
+	return key(keys.Header(canonical))
 }
 
 // Cookie keys on the value of a cookie. The key is empty if the request doesn't have
 // the cookie. If there are several of that name, the first counts, as in
 // http.Request.Cookie. New refuses names that aren't a cookie's. A session cookie is as
 // secret as a password: wrap the key in Hash so that a store never holds it.
-func Cookie(name string) KeyFunc {
+func Cookie(name string) Key {
 	if !clientip.IsFieldName(name) {
 		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("Cookie(%.80q)", name), Write: `write the name of a cookie, such as "session"`})
 	}
-	return keyfunc.Cookie(name)
+	return key(keys.Cookie(name))
 }
 
 // Pattern keys on the pattern that the http.ServeMux around the limiter has matched, so
 // every route gets its own count. Requests that match none, or that reach the limiter
 // before a ServeMux, share one key: with the path itself a client could make up as many
 // keys as it likes. For a limiter around a ServeMux, use MuxPattern.
-func Pattern() KeyFunc { return keyfunc.Pattern }
+func Pattern() Key { return key(keys.Pattern) }
 
 // MuxPattern keys on the pattern that mux will match, for a limiter that is wrapped
 // around it. Requests that match none share one key. New refuses a nil mux.
-func MuxPattern(mux *http.ServeMux) KeyFunc {
+func MuxPattern(mux *http.ServeMux) Key {
 	if mux == nil {
 		return misconfigured(&mistake.Mistake{Option: "MuxPattern(nil)", Write: "write the *http.ServeMux that the limiter is wrapped around"})
 	}
-	return keyfunc.MuxPattern(mux)
+	return key(keys.MuxPattern(mux))
 }
 
 // Method keys on the request's method. Methods that RFC 9110 and RFC 5789 don't define
 // share the key "other": a client may send any word as a method.
-func Method() KeyFunc { return keyfunc.Method }
+func Method() Key { return key(keys.Method) }
 
 // Global gives every request the same key: the limit applies to the service as a whole,
 // not to a client. Allow, Take, Wait and Peek charge it under that key too, whatever
 // key they are given, so requests and jobs share it.
-func Global() KeyFunc { return keyfunc.Constant(keytext.Global) }
+func Global() Key { return key(keys.Global) }
 
 // GivenKey is the key that Allow, Take, Wait and Peek are given. Use it for limiters of
 // jobs, queues and outgoing calls. Requests don't have such a key: adapters panic when
-// they mount such a limiter, and Admit refuses its requests. It can't be part of Join
-// or Hash, which New reports: give Take a key that is already joined or hashed.
-func GivenKey() KeyFunc { return keyfunc.Given }
+// they mount such a limiter, and Admit refuses its requests. It can't be part of Join,
+// FirstOf or Hash, which New reports: give Take a key that is already joined or hashed.
+func GivenKey() Key { return key(keys.Given) }
 
 // Join keys on several things at once, such as a tenant and a route. Each part is
 // joined with its length, so two different lists of parts never give the same key. If a
 // part is empty, the joined key is empty: half an identity is none. Every part is
-// computed, even after an empty one. New refuses it without parts, and nil and GivenKey
-// as a part.
-func Join(keys ...KeyFunc) KeyFunc {
-	if len(keys) == 0 {
-		return misconfigured(&mistake.Mistake{Option: "Join()", Write: `write the key functions to join, such as stint.Header("X-Tenant"), stint.Pattern()`})
+// computed, even after an empty one. New rejects it without parts, and the zero Key and
+// GivenKey as a part.
+func Join(parts ...Key) Key {
+	all, wrong := partsOf("Join", parts)
+	if len(parts) == 0 {
+		wrong.Bad("Join()", "", `write the keys to join, such as stint.Header("X-Tenant"), stint.Pattern()`)
 	}
-	if i := slices.IndexFunc(keys, func(k KeyFunc) bool { return k == nil }); i >= 0 {
-		return misconfigured(&mistake.Mistake{Option: "Join", Problem: fmt.Sprintf("key function %d is nil", i+1), Write: "write one, or leave it out"})
-	}
-	if slices.ContainsFunc(keys, func(k KeyFunc) bool { return keyfunc.IsGiven(k) }) {
-		var wrong mistake.List
-		wrong.Bad("Join", "%v can't be a part of a key", "give Take a key that is already joined", "GivenKey()")
+	if wrong != nil {
 		return misconfigured(wrong...)
 	}
-	parts := make([]keyfunc.Func, len(keys))
-	for i, k := range keys {
-		parts[i] = k
+	return key(keys.Join(all))
+}
+
+// FirstOf keys on the first key that isn't empty, such as an API key or else an address;
+// put it behind authentication, or put a limit by address beside it, because a client that
+// makes up API keys has a bucket for each.
+//
+// The parts never share a bucket: a client that sends somebody's address as its API key
+// isn't charged as that address. Parts after the first that isn't empty aren't computed. If
+// a part fails, so does the key: a request whose session can't be read isn't limited as
+// an anonymous one. If all parts are empty, so is the key.
+//
+// The text of a key of the first part is that of the part, and those of the others begin
+// with their number and "~". New rejects a FirstOf without parts, the zero Key and GivenKey
+// as a part, and a part that is never empty before others, such as RemoteIP.
+func FirstOf(parts ...Key) Key {
+	all, wrong := partsOf("FirstOf", parts)
+	if len(parts) == 0 {
+		wrong.Bad("FirstOf()", "", `write the keys to choose from, such as stint.Header("X-API-Key"), stint.RemoteIP()`)
 	}
-	return keyfunc.Join(parts)
+	for i, k := range all {
+		if k != nil && k.Never && i < len(all)-1 {
+			wrong.Bad("FirstOf", "%v is never empty, so no key after it counts", "write it last", k.Name)
+		}
+	}
+	if wrong != nil {
+		return misconfigured(wrong...)
+	}
+	return key(keys.FirstOf(all))
+}
+
+// partsOf returns the parts of a key, and what is wrong with them together.
+func partsOf(maker string, parts []Key) (all []*keys.Key, wrong mistake.List) {
+	for i, part := range parts {
+		k := part.the()
+		switch {
+		case k == nil:
+			wrong.Bad(maker, fmt.Sprintf("key %d is the zero Key", i+1), "write one, or leave it out")
+		case k.Given:
+			wrong.Bad(maker, "%v can't be a part of a key", "give Take a key that is already made of its parts", "GivenKey()")
+		default:
+			wrong = append(wrong, k.Wrong...)
+		}
+		all = append(all, k)
+	}
+	return all, wrong
 }
 
 // Hash keys on a keyed hash of another key, for identities that should not be readable
@@ -280,43 +350,42 @@ func Join(keys ...KeyFunc) KeyFunc {
 //
 // Instances that share a store must share the secret; a new secret starts all counts
 // anew. The secret needs at least 16 bytes, better 32 random ones: otherwise every IPv4
-// address could be hashed and compared. New refuses a shorter secret, and a nil k or
+// address could be hashed and compared. New rejects a shorter secret, the zero Key and
 // GivenKey.
-func Hash(secret []byte, k KeyFunc) KeyFunc {
+func Hash(secret []byte, k Key) Key {
 	var wrong mistake.List
 	if len(secret) < keytext.MinSecret {
 		wrong.Bad("Hash", fmt.Sprintf("a secret of %d bytes can be guessed", len(secret)),
 			fmt.Sprintf("write %d random ones or more, the same on every instance", keytext.MinSecret))
 	}
-	if k == nil {
-		wrong.Bad("Hash", "the key function is nil", "write the one to hash, such as stint.RemoteIP()")
-	}
-	if k != nil && keyfunc.IsGiven(k) {
+	switch hashed := k.the(); {
+	case hashed == nil:
+		wrong.Bad("Hash", "the key is the zero Key", "write the one to hash, such as stint.RemoteIP()")
+	case hashed.Given:
 		wrong.Bad("Hash", "%v can't be hashed", "give Take a key that is already hashed", "GivenKey()")
+	default:
+		wrong = append(wrong, hashed.Wrong...)
 	}
 	if wrong != nil {
 		return misconfigured(wrong...)
 	}
-	return keyfunc.Hash(secret, k)
+	return key(keys.Hash(secret, k.the()))
 }
 
 // key returns the entry's key, or "" if the limit is left out. The key is determined
-// once per request, however many limits share its source.
+// once per request, however many limits have it.
 func (c *call) key(e *entry) (string, error) {
 	for i := range c.keys {
-		if c.keys[i].source == e.key {
+		if c.keys[i].of == e.key {
 			return c.keys[i].key, nil
 		}
 	}
-	if c.in != nil && e.key.Asks.Known() {
+	if c.in != nil && e.key.Adapters != nil {
 		c.enter()
 	}
-	key, err := e.key.Fn(c.r)
-	if err != nil && e.key.Asks.Missed(err) && c.enter() {
-		key, err = e.key.Fn(c.r)
-	}
+	key, err := e.key.Of(c.r)
 	if err == nil {
-		if w := e.key.Lookout.Load(); w != nil && rand.Uint32()&1 == 0 {
+		if w := e.source.Lookout.Load(); w != nil && rand.Uint32()&1 == 0 {
 			w.Look(c.r, key)
 		}
 		key, err = keytext.Encode(key)
@@ -331,14 +400,11 @@ func (c *call) key(e *entry) (string, error) {
 	return key, nil
 }
 
-// enter makes the framework's context visible to the key functions called from now on,
-// and reports whether it wasn't before.
-func (c *call) enter() bool {
-	if c.in == nil || c.framed != nil {
-		return false
+// enter makes the framework's context visible to the keys read from now on.
+func (c *call) enter() {
+	if c.framed == nil {
+		c.r, c.framed = framework.Enter(c.r, c.in)
 	}
-	c.r, c.framed = framework.Enter(c.r, c.in)
-	return true
 }
 
 // keyless returns the refusal of a request whose key can't be determined, or nil if the

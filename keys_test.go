@@ -12,20 +12,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/mistake"
 )
 
-// fixedKey is a KeyFunc with a fixed answer.
-func fixedKey(key string, err error) KeyFunc {
-	return func(*http.Request) (string, error) { return key, err }
+// fixedKey is a Key with a fixed answer.
+func fixedKey(key string, err error) Key {
+	return KeyFunc(func(*http.Request) (string, error) { return key, err })
 }
 
 // keyCase is one request's key.
 type keyCase struct {
 	name string
-	k    KeyFunc
+	k    Key
 	r    *http.Request
 	want string
 }
@@ -34,7 +35,7 @@ func runKeyCases(t *testing.T, cases []keyCase) {
 	t.Helper()
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
-			if got, err := tc.k(tc.r); got != tc.want || err != nil {
+			if got, err := tc.k.Of(tc.r); got != tc.want || err != nil {
 				t.Errorf("%q, %v; want %q", got, err, tc.want)
 			}
 		})
@@ -70,7 +71,7 @@ func TestHeaderAndCookie(t *testing.T) {
 func TestPattern(t *testing.T) {
 	var got string
 	mux := http.NewServeMux()
-	handler := func(_ http.ResponseWriter, r *http.Request) { got, _ = Pattern()(r) }
+	handler := func(_ http.ResponseWriter, r *http.Request) { got, _ = Pattern().Of(r) }
 	mux.HandleFunc("GET /users/{id}", handler)
 	for _, path := range []string{"/users/1", "/users/2"} {
 		mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
@@ -79,7 +80,7 @@ func TestPattern(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/users/1", "/random", "/unmatched"} {
-		if got, _ := Pattern()(httptest.NewRequest("GET", path, nil)); got != "unmatched" {
+		if got, _ := Pattern().Of(httptest.NewRequest("GET", path, nil)); got != "unmatched" {
 			t.Errorf("%s outside of a mux: %q", path, got)
 		}
 	}
@@ -121,14 +122,14 @@ func TestMethod(t *testing.T) {
 		"CONNECT": "CONNECT", "OPTIONS": "OPTIONS", "TRACE": "TRACE",
 		"": "GET", "get": "other", "X1": "other", "PROPFIND": "other",
 	} {
-		if got, err := Method()(&http.Request{Method: method}); got != want || err != nil {
+		if got, err := Method().Of(&http.Request{Method: method}); got != want || err != nil {
 			t.Errorf("%q: %q, %v; want %q", method, got, err, want)
 		}
 	}
 }
 
 func TestGlobal(t *testing.T) {
-	raw, err := Global()(asked("Anything: x"))
+	raw, err := Global().Of(asked("Anything: x"))
 	if raw != keytext.Global || err != nil {
 		t.Fatalf("%q, %v", raw, err)
 	}
@@ -140,7 +141,7 @@ func TestJoin(t *testing.T) {
 	half := strings.Repeat("x", keytext.MaxRaw/2+1)
 	for _, tc := range []struct {
 		name string
-		k    KeyFunc
+		k    Key
 		want string
 		err  error
 	}{
@@ -155,19 +156,77 @@ func TestJoin(t *testing.T) {
 			"1:01:11:21:31:41:51:61:71:81:9", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got, err := tc.k(r); got != tc.want || !errors.Is(err, tc.err) {
+			if got, err := tc.k.Of(r); got != tc.want || !errors.Is(err, tc.err) {
 				t.Errorf("%q, %v; want %q, %v", got, err, tc.want, tc.err)
 			}
 		})
 	}
 }
 
+func TestFirstOf(t *testing.T) {
+	broken := errors.New("no session")
+	panics := KeyFunc(func(*http.Request) (string, error) { panic("a key after the first that isn't empty") })
+	k := FirstOf(Header("X-API-Key"), Cookie("session"), RemoteIP())
+	for _, tc := range []struct {
+		name string
+		k    Key
+		r    *http.Request
+		want string
+		err  error
+	}{
+		{"the first", k, from("192.0.2.7:1", "X-API-Key: k1", "Cookie: session=s1"), "k1", nil},
+		{"the second", k, from("192.0.2.7:1", "Cookie: session=s1"), "2~s1", nil},
+		{"the last", k, from("192.0.2.7:1", "X-API-Key:"), "3~192.0.2.7", nil},
+		{"an address as an API key", k, from("192.0.2.9:1", "X-API-Key: 192.0.2.7"), "192.0.2.7", nil},
+		{"another's key as an API key", k, from("192.0.2.9:1", "X-API-Key: 3~192.0.2.7"), "1~3~192.0.2.7", nil},
+		{"none", FirstOf(Header("X-API-Key"), Cookie("session")), asked(), "", nil},
+		{"the first fails", FirstOf(fixedKey("x", broken), RemoteIP()), asked(), "", broken},
+		{"the second fails", FirstOf(Header("X-API-Key"), fixedKey("", broken), RemoteIP()), asked(), "", broken},
+		{"one that isn't needed", FirstOf(Header("X-API-Key"), panics), asked("X-API-Key: k1"), "k1", nil},
+		{"in another", FirstOf(Cookie("session"), FirstOf(Header("X-API-Key"), Method())), asked(), "2~2~GET", nil},
+		{"one alone", FirstOf(Method()), asked(), "GET", nil},
+	} {
+		if got, err := tc.k.Of(tc.r); err == nil && got != tc.want || !errors.Is(err, tc.err) {
+			t.Errorf("%s: %q, %v; want %q, %v", tc.name, got, err, tc.want, tc.err)
+		}
+	}
+}
+
+// A client that sends somebody's address as its API key doesn't use up that address's limit.
+func TestFirstOfKeepsPartsApart(t *testing.T) {
+	l := Must(New(Rate(1, time.Hour), WithKey(FirstOf(Header("X-API-Key"), RemoteIP()))))
+	for _, r := range []*http.Request{
+		from("192.0.2.9:1", "X-API-Key: 192.0.2.7"), from("192.0.2.9:1", "X-API-Key: 2~192.0.2.7"), from("192.0.2.7:1"),
+	} {
+		if _, err := l.Admit(httptest.NewRecorder(), r); err != nil {
+			t.Errorf("%v from %s: %v", r.Header, r.RemoteAddr, err)
+		}
+	}
+}
+
+// Keys are values: programs may compare them.
+func TestKeysAreComparable(t *testing.T) {
+	seen := map[Key]int{RemoteIP(): 1, Header("x-api-key"): 2, FirstOf(Header("X-API-Key"), RemoteIP()): 3}
+	if seen[IP{}.Key()] != 1 || seen[Header("X-API-Key")] != 2 || seen[FirstOf(Header("X-Api-Key"), RemoteIP())] != 3 || seen[Key{}] != 0 {
+		t.Errorf("%v", seen)
+	}
+	if Global() != Global() || Global() == GivenKey() || RemoteIP() == (Key{}) {
+		t.Error("keys without arguments")
+	}
+	if _, err := (Key{}).Of(asked()); err == nil || (Key{}).String() != "Key{}" || (Key{}).Constant() {
+		t.Errorf("the zero Key: %v, %v", Key{}, err)
+	}
+	if !Join(Global(), Global()).Constant() || FirstOf(Header("A"), Global()).Constant() || Method().Constant() {
+		t.Error("Constant")
+	}
+}
+
 // Join copies its list, so a caller may reuse it.
 func TestJoinCopiesItsList(t *testing.T) {
-	keys := []KeyFunc{fixedKey("a", nil), fixedKey("b", nil)}
+	keys := []Key{fixedKey("a", nil), fixedKey("b", nil)}
 	k := Join(keys...)
-	keys[1] = nil
-	if got, err := k(asked()); got != "1:a1:b" || err != nil {
+	keys[1] = Key{}
+	if got, err := k.Of(asked()); got != "1:a1:b" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 }
@@ -177,17 +236,17 @@ func TestHash(t *testing.T) {
 	k := Hash(secret, Header("X-API-Key"))
 	want, _ := keytext.NewHash(secret).Of("k1")
 	clear(secret) // a caller may wipe its copy
-	if got, err := k(asked("X-API-Key: k1")); got != want || err != nil {
+	if got, err := k.Of(asked("X-API-Key: k1")); got != want || err != nil {
 		t.Fatalf("%q, %v; want %q", got, err, want)
 	}
-	if got, err := k(asked()); got != "" || err != nil {
+	if got, err := k.Of(asked()); got != "" || err != nil {
 		t.Errorf("empty key: %q, %v", got, err)
 	}
-	if got, err := k(asked("X-API-Key: " + strings.Repeat("x", keytext.MaxRaw+1))); got != "" || !errors.Is(err, ErrKeyTooLong) {
+	if got, err := k.Of(asked("X-API-Key: " + strings.Repeat("x", keytext.MaxRaw+1))); got != "" || !errors.Is(err, ErrKeyTooLong) {
 		t.Errorf("long key: %q, %v", got, err)
 	}
 	broken := errors.New("no session")
-	if got, err := Hash([]byte("0123456789abcdef"), fixedKey("x", broken))(asked()); got != "" || !errors.Is(err, broken) {
+	if got, err := Hash([]byte("0123456789abcdef"), fixedKey("x", broken)).Of(asked()); got != "" || !errors.Is(err, broken) {
 		t.Errorf("failing key: %q, %v", got, err)
 	}
 }
@@ -198,7 +257,7 @@ func TestConfigErrors(t *testing.T) {
 	secret := []byte("0123456789abcdef")
 	for _, tc := range []struct {
 		name string
-		k    KeyFunc
+		k    Key
 		want []string // all are part of the text
 	}{
 		{"no header", Header(""), []string{`Header("")`, "X-API-Key"}},
@@ -210,10 +269,16 @@ func TestConfigErrors(t *testing.T) {
 		{"not a cookie", Cookie("a=b"), []string{`"a=b"`}},
 		{"no mux", MuxPattern(nil), []string{"MuxPattern(nil)", "*http.ServeMux"}},
 		{"nothing to join", Join(), []string{"Join()"}},
-		{"nil in join", Join(Global(), nil), []string{"Join", "2 is nil"}},
+		{"nil in join", Join(Global(), Key{}), []string{"Join", "key 2 is the zero Key"}},
+		{"nothing to choose from", FirstOf(), []string{"FirstOf()", "X-API-Key"}},
+		{"nothing after an address", FirstOf(RemoteIP(), Header("X-API-Key")), []string{"FirstOf", "RemoteIP() is never empty", "write it last"}},
+		{"nothing after all", FirstOf(Cookie("a"), Global(), Header("X-API-Key")), []string{"Global() is never empty"}},
+		{"zero in a choice", FirstOf(Header(""), Key{}), []string{`Header("")`, "key 2 is the zero Key"}},
+		{"given", FirstOf(Header("A"), GivenKey()), []string{"GivenKey()"}},
+		{"nil function", KeyFunc(nil), []string{"KeyFunc(nil)", "RemoteIP"}},
 		{"short secret", Hash([]byte("hunter2"), RemoteIP()), []string{"Hash", "7 bytes", "16 random"}},
-		{"nil in hash", Hash(secret, nil), []string{"Hash", "nil"}},
-		{"all of hash", Hash(nil, nil), []string{"0 bytes", "is nil"}},
+		{"nil in hash", Hash(secret, Key{}), []string{"Hash", "zero Key"}},
+		{"all of hash", Hash(nil, Key{}), []string{"0 bytes", "is the zero Key"}},
 		{"inside hash", Hash(secret, Cookie("")), []string{`Cookie("")`}},
 		{"inside join, after an empty part", Join(Header("X-None"), Header(""), Cookie("")), []string{`Header("")`, `Cookie("")`}},
 		{"inside join, after a failure", Join(fixedKey("", errors.New("no session")), ForwardedIP()), []string{"ForwardedIP"}},
@@ -244,7 +309,7 @@ func TestConfigErrors(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			probe := httptest.NewRequest("GET", "/", nil)
 			probe.RemoteAddr = "192.0.2.1:1"
-			key, err := tc.k(probe)
+			key, err := tc.k.Of(probe)
 			var bad *mistake.Error
 			if key != "" || !errors.As(err, &bad) {
 				t.Fatalf("%q, %v; want a configuration error", key, err)
@@ -260,7 +325,7 @@ func TestConfigErrors(t *testing.T) {
 
 // What New must not report as a mistake.
 func TestNoConfigErrors(t *testing.T) {
-	for name, k := range map[string]KeyFunc{
+	for name, k := range map[string]Key{
 		"RemoteIP":          RemoteIP(),
 		"ForwardedIP":       ForwardedIP(netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("10.1.0.0/16")),
 		"ForwardedHeaderIP": ForwardedHeaderIP(netip.MustParsePrefix("fd00::/8")),
@@ -277,7 +342,7 @@ func TestNoConfigErrors(t *testing.T) {
 	} {
 		probe := httptest.NewRequest("GET", "/", nil)
 		probe.RemoteAddr = "192.0.2.1:1"
-		if _, err := k(probe); err != nil {
+		if _, err := k.Of(probe); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -290,7 +355,7 @@ func TestKeyAllocs(t *testing.T) {
 	r.Pattern = "/"
 	for _, tc := range []struct {
 		name string
-		k    KeyFunc
+		k    Key
 		most float64
 	}{
 		{"Header", Header("X-API-Key"), 0},
@@ -299,7 +364,7 @@ func TestKeyAllocs(t *testing.T) {
 		{"Global", Global(), 0},
 		{"Join", Join(Header("X-Tenant"), Header("X-API-Key")), 1},
 	} {
-		if n := testing.AllocsPerRun(100, func() { _, _ = tc.k(r) }); n > tc.most {
+		if n := testing.AllocsPerRun(100, func() { _, _ = tc.k.Of(r) }); n > tc.most {
 			t.Errorf("%s: %v allocations, want %v", tc.name, n, tc.most)
 		}
 	}
@@ -313,7 +378,7 @@ func BenchmarkKey(b *testing.B) {
 	r.Header.Set("Cookie", "session=s1")
 	for _, bench := range []struct {
 		name string
-		k    KeyFunc
+		k    Key
 	}{
 		{"Header", Header("X-API-Key")},
 		{"Cookie", Cookie("session")},
@@ -325,7 +390,7 @@ func BenchmarkKey(b *testing.B) {
 		b.Run(bench.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				_, _ = bench.k(r)
+				_, _ = bench.k.Of(r)
 			}
 		})
 	}
@@ -402,7 +467,7 @@ func TestRemoteIP(t *testing.T) {
 // All address keys are plain, so that encoding them costs nothing.
 func TestIPKeysArePlain(t *testing.T) {
 	for _, peer := range []string{"192.0.2.7:1", "[2001:db8::1%a]:1", "@"} {
-		raw, _ := RemoteIP()(from(peer))
+		raw, _ := RemoteIP().Of(from(peer))
 		if key, err := keytext.Encode(raw); key != raw || err != nil {
 			t.Errorf("%q became %q, %v", raw, key, err)
 		}
@@ -508,7 +573,7 @@ func TestTrustIsNormalised(t *testing.T) {
 		{"::/3", "10.0.0.1", false},
 	} {
 		k := ForwardedIP(netip.MustParsePrefix(tc.trusted))
-		got, err := k(from(net.JoinHostPort(tc.peer, "1"), "X-Forwarded-For: 203.0.113.9"))
+		got, err := k.Of(from(net.JoinHostPort(tc.peer, "1"), "X-Forwarded-For: 203.0.113.9"))
 		if (got == "203.0.113.9") != tc.want || err != nil {
 			t.Errorf("trusting %s, peer %s: %q, %v", tc.trusted, tc.peer, got, err)
 		}
@@ -520,7 +585,7 @@ func TestTrustIsCopied(t *testing.T) {
 	list := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	k := ForwardedIP(list...)
 	list[0] = netip.MustParsePrefix("198.51.100.0/24")
-	if got, _ := k(from("198.51.100.9:1", "X-Forwarded-For: 203.0.113.9")); got != "198.51.100.9" {
+	if got, _ := k.Of(from("198.51.100.9:1", "X-Forwarded-For: 203.0.113.9")); got != "198.51.100.9" {
 		t.Errorf("%q", got)
 	}
 }
@@ -583,8 +648,8 @@ func TestTrustUnixServed(t *testing.T) {
 	with := IP{Header: "X-Forwarded-For", TrustUnix: true}.Key()
 	without := ForwardedIP(proxies...)
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a, _ := with(r)
-		b, _ := without(r)
+		a, _ := with.Of(r)
+		b, _ := without.Of(r)
 		fmt.Fprint(w, a, " ", b)
 	}))
 	srv.Listener.Close()
@@ -613,7 +678,7 @@ func TestIPAllocs(t *testing.T) {
 	forwardedIP, standard := ForwardedIP(proxies...), ForwardedHeaderIP(proxies...)
 	for _, tc := range []struct {
 		name string
-		k    KeyFunc
+		k    Key
 		r    *http.Request
 		most float64
 	}{
@@ -626,7 +691,7 @@ func TestIPAllocs(t *testing.T) {
 		{"ForwardedIP, IPv6", forwardedIP, from("[fd00::1]:1", "X-Forwarded-For: 2001:db8::9"), 1},
 		{"ForwardedHeaderIP, IPv4", standard, from("10.0.0.1:1", "Forwarded: for=203.0.113.9;proto=https, for=10.1.1.1"), 0},
 	} {
-		if n := testing.AllocsPerRun(100, func() { _, _ = tc.k(tc.r) }); n > tc.most {
+		if n := testing.AllocsPerRun(100, func() { _, _ = tc.k.Of(tc.r) }); n > tc.most {
 			t.Errorf("%s: %v allocations, want %v", tc.name, n, tc.most)
 		}
 	}
@@ -636,7 +701,7 @@ func BenchmarkIP(b *testing.B) {
 	forwardedIP, standard := ForwardedIP(proxies...), ForwardedHeaderIP(proxies...)
 	for _, bench := range []struct {
 		name string
-		k    KeyFunc
+		k    Key
 		r    *http.Request
 	}{
 		{"remote IPv4", RemoteIP(), from("192.0.2.7:1234")},
@@ -652,7 +717,7 @@ func BenchmarkIP(b *testing.B) {
 		b.Run(bench.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				_, _ = bench.k(bench.r)
+				_, _ = bench.k.Of(bench.r)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
 
@@ -48,12 +49,13 @@ type limitFunc struct {
 	fn     limitSource
 	check  func(...Limit) error // its own; a method value for each request would allocate
 	shared settings
+	source *warn.Source // of the default key
 	family *family
 	names  *names
 }
 
-func newLimitFunc(fn limitSource, shared settings, family *family, names *names) *limitFunc {
-	f := &limitFunc{fn: fn, shared: shared, family: family, names: names}
+func newLimitFunc(fn limitSource, shared settings, source *warn.Source, family *family, names *names) *limitFunc {
+	f := &limitFunc{fn: fn, shared: shared, source: source, family: family, names: names}
 	f.check = func(limits ...Limit) error {
 		wrong, rules := wrongTogether(limits), names.now.Load().rules
 		for _, l := range limits {
@@ -105,7 +107,12 @@ func (f *limitFunc) entry(l Limit) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := newEntry(l.rule, compiled, l.rule.shared.or(f.shared))
+	settled := l.rule.shared.or(f.shared)
+	source := f.names.now.Load().sources[settled.key]
+	if source == nil {
+		source = new(warn.Source) // a key of its own is not watched
+	}
+	e := newEntry(l.rule, compiled, settled, source)
 	l.rule.resolved.Store(&dynamicEntry{f, e})
 	return e, nil
 }

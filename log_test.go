@@ -174,7 +174,7 @@ func TestLogs(t *testing.T) {
 		{"a store that fails", []stint.Option{stint.Rate(1, time.Hour, name), header, down()}, "ERROR the store failed to decide a request", true},
 		{"a store that fails, closed", []stint.Option{stint.Rate(1, time.Hour, name), header, down(), stint.WithFailurePolicy(stint.FailClosed)}, "ERROR the store failed to decide a request", true},
 		{"an empty key", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-None"))}, "WARN a request with an empty key was refused", false},
-		{"a key that fails", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(func(*http.Request) (string, error) { return "", broken })}, "WARN a key function failed, and the request was refused", false},
+		{"a key that fails", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "", broken }))}, "WARN a key function failed, and the request was refused", false},
 		{"a limit function that fails", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, broken }), header}, "ERROR the limits of a request, or its cost, could not be determined", false},
 		{"a tenant without a plan", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, plans.ErrNoPlan }), header}, "WARN a limit function refused a request", false},
 		{"a cost below 0", []stint.Option{stint.Rate(9, time.Hour), cost(-1), header}, "ERROR the limits of a request, or its cost, could not be determined", false},

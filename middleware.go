@@ -18,7 +18,7 @@
 // Every limit needs a key that says who is limited. There is no default: behind a proxy
 // all requests share an address, and without a proxy every forwarding header can be
 // forged. Write WithKey with RemoteIP, ForwardedIP and the addresses of your proxies,
-// Header, Cookie, Global, or a KeyFunc of your own. If the key can't be determined, the
+// Header, Cookie, Global, FirstOf, or a KeyFunc of your own. If the key can't be determined, the
 // request is refused.
 //
 // # Stores
@@ -40,7 +40,8 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"github.com/stint-go/stint/internal/keyfunc"
+	"github.com/stint-go/stint/internal/framework"
+	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/store"
 )
@@ -68,9 +69,7 @@ type Limiter struct {
 // says what to write instead. A limiter needs at least one limit, route or
 // WithLimitFunc, and a key for each limit.
 //
-// New calls every KeyFunc and predicate once, with a request from 192.0.2.1 for /, to
-// find those of this package that were made with wrong arguments. It ignores errors and
-// panics of others.
+// New calls none of the application's functions.
 func New(opts ...Option) (*Limiter, error) {
 	l := &Limiter{family: newFamily()}
 	return l.begin(opts)
@@ -113,8 +112,12 @@ func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 // adapters: their Middleware calls it and panics with the error.
 func (l *Limiter) ForRequests(adapter string) error {
 	var errs []error
-	check := func(limit string, k *keyfunc.Source) {
-		if err := k.Unfit(adapter); err != nil {
+	check := func(limit string, k *keys.Key) {
+		err := framework.Unfit(k, adapter)
+		if k.Given {
+			err = errors.New("GivenKey, which requests don't have: write another WithKey, or use the limiter with Take")
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("stint: %s: %w", limit, err))
 		}
 	}

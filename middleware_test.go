@@ -247,9 +247,9 @@ var behaviours = []behaviour{
 	{"a key too long", front(stint.Rate(1, time.Minute), byKey), []step{
 		{do: "GET /", with: []string{"X-Key: " + strings.Repeat("x", 1<<20)}, want: 403, never: "xxxx"},
 	}},
-	{"a key that can't be told", front(stint.Rate(1, time.Minute), stint.WithKey(func(*http.Request) (string, error) {
+	{"a key that can't be told", front(stint.Rate(1, time.Minute), stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) {
 		return "", errors.New("no session for mallory")
-	})), []step{
+	}))), []step{
 		{do: "GET /", want: 500, body: "{", never: "mallory"},
 	}},
 	{"redirected", front(stint.Rate(1, time.Minute), byAll, stint.WithDenyHandler(stint.Redirect("/queue"))), []step{
@@ -438,7 +438,7 @@ var behaviours = []behaviour{
 		{do: "GET /orders/1", want: 200},
 		{do: "GET /orders/2", want: 429},
 	}},
-	{"by whom the router has authenticated", forUsers(func(user stint.KeyFunc) []stint.Option {
+	{"by whom the router has authenticated", forUsers(func(user stint.Key) []stint.Option {
 		return []stint.Option{stint.Rate(2, time.Minute), stint.WithKey(user)}
 	}), []step{
 		{do: "GET /", with: []string{"X-User: ada"}, want: 200, body: "left 1", fields: []string{`RateLimit: "rate";r=1;t=30`}},
@@ -447,7 +447,7 @@ var behaviours = []behaviour{
 		{do: "GET /", with: []string{"X-User: ada"}, want: 429, body: problem("rate"), never: "ada"},
 		{do: "GET /", want: 403, body: "{"},
 	}},
-	{"by whom it has authenticated, among other keys", forUsers(func(user stint.KeyFunc) []stint.Option {
+	{"by whom it has authenticated, among other keys", forUsers(func(user stint.Key) []stint.Option {
 		return []stint.Option{
 			stint.Rate(9, time.Minute), stint.WithKey(stint.RemoteIP()),
 			stint.Rate(1, time.Minute, stint.WithName("user"), stint.WithKey(stint.Hash(secret, stint.Join(stint.Method(), user)))),
@@ -462,7 +462,7 @@ var behaviours = []behaviour{
 		{do: "GET /login", with: []string{"X-User: ada"}, want: 200, fields: []string{`RateLimit: "login";r=1;t=30`}},
 		{do: "GET /login", want: 200, fields: []string{"RateLimit:"}},
 	}},
-	{"limits by request, for whom it has authenticated", forUsers(func(user stint.KeyFunc) []stint.Option {
+	{"limits by request, for whom it has authenticated", forUsers(func(user stint.Key) []stint.Option {
 		own := stint.Rate(1, time.Minute, stint.WithName("own"), stint.WithKey(user))
 		return []stint.Option{stint.WithKey(user), stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
 			if r.Header.Get("X-Plan") == "paid" {
@@ -475,11 +475,11 @@ var behaviours = []behaviour{
 		{do: "GET /", with: []string{"X-User: bob"}, want: 200, body: "left 0"},
 		{do: "GET /", with: []string{"X-User: bob"}, want: 429, body: problem("own")},
 	}},
-	{"whom it has authenticated can't be told", forUsers(func(user stint.KeyFunc) []stint.Option {
-		return []stint.Option{stint.Rate(1, time.Minute), stint.WithKey(func(r *http.Request) (string, error) {
-			name, _ := user(r)
+	{"whom it has authenticated can't be told", forUsers(func(user stint.Key) []stint.Option {
+		return []stint.Option{stint.Rate(1, time.Minute), stint.WithKey(stint.KeyFunc(func(r *http.Request) (string, error) {
+			name, _ := user.Of(r)
 			return "", errors.New("no account of " + name)
-		})}
+		}))}
 	}), []step{
 		{do: "GET /", with: []string{"X-User: mallory"}, want: 500, body: "{", never: "mallory"},
 	}},
@@ -928,12 +928,12 @@ func flowHangsUp(t *testing.T, a routing) {
 	decided := make(chan string, 3)
 	canceled := make(chan struct{}, 1)
 	l := compiled(t, stint.Concurrency(1), stint.WithMaxWait(time.Minute),
-		stint.WithKey(func(r *http.Request) (string, error) {
+		stint.WithKey(stint.KeyFunc(func(r *http.Request) (string, error) {
 			if r.URL.RawQuery != "" { // New calls it too
 				decided <- r.URL.RawQuery
 			}
 			return "everybody", nil
-		}),
+		})),
 		stint.WithObserver(func(e stint.Event) {
 			if e.Kind == stint.EventCanceled {
 				canceled <- struct{}{}
@@ -1216,7 +1216,7 @@ type site struct {
 	limits []*stint.Limiter // in front of all routes, outermost first
 	// byUser are more of them, inside, by the key that the router's own
 	// authentication has: X-User, which it leaves where its handlers look for it.
-	byUser func(stint.KeyFunc) []*stint.Limiter
+	byUser func(stint.Key) []*stint.Limiter
 	routes []siteRoute
 	// refuse answers what the outermost limits refuse in the router's own way,
 	// where that isn't nil: by a handler of its own kind.
@@ -1224,7 +1224,7 @@ type site struct {
 }
 
 // keyed are the site's limits by the router's own key.
-func (s site) keyed(k stint.KeyFunc) []*stint.Limiter {
+func (s site) keyed(k stint.Key) []*stint.Limiter {
 	if s.byUser == nil {
 		return nil
 	}
@@ -1276,9 +1276,9 @@ var routings = []routing{
 		}
 		h := http.Handler(mux)
 		type user struct{}
-		for _, l := range slices.Backward(s.keyed(func(r *http.Request) (string, error) {
+		for _, l := range slices.Backward(s.keyed(stint.KeyFunc(func(r *http.Request) (string, error) {
 			return r.Context().Value(user{}).(string), nil
-		})) {
+		}))) {
 			h = stinthttp.Middleware(l)(h)
 		}
 		if next := h; s.byUser != nil {
@@ -1374,10 +1374,10 @@ func front(opts ...stint.Option) func(*testing.T) site {
 }
 
 // forUsers is a site with limits by the key of the router's own authentication.
-func forUsers(opts func(stint.KeyFunc) []stint.Option) func(*testing.T) site {
+func forUsers(opts func(stint.Key) []stint.Option) func(*testing.T) site {
 	return func(t *testing.T) site {
 		return site{
-			byUser: func(k stint.KeyFunc) []*stint.Limiter { return []*stint.Limiter{compiled(t, opts(k)...)} },
+			byUser: func(k stint.Key) []*stint.Limiter { return []*stint.Limiter{compiled(t, opts(k)...)} },
 			routes: []siteRoute{{path: "/", do: func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.WriteString(w, "left "+strconv.FormatInt(stint.FromContext(r.Context()).Decision().Remaining, 10))
 			}}, {path: "/login"}},
@@ -1772,7 +1772,7 @@ func TestAnswerToAClientThatHasLeft(t *testing.T) {
 
 func globalKey(t *testing.T) string {
 	t.Helper()
-	key, err := stint.Global()(httptest.NewRequest("GET", "/", nil))
+	key, err := stint.Global().Of(httptest.NewRequest("GET", "/", nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,9 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
 
@@ -21,22 +23,38 @@ type naming struct {
 	limits map[*rule]*store.Limit
 	// before are the limits before the Update that is being made, by name.
 	before map[string]*store.Limit
+	// sources are what the requests with each key in use have shown; earlier are those
+	// before the Update that is being made.
+	sources, earlier map[*keys.Key]*warn.Source
 }
 
 func newNaming() *naming {
-	return &naming{rules: map[string]*rule{}, limits: map[*rule]*store.Limit{}}
+	return &naming{rules: map[string]*rule{}, limits: map[*rule]*store.Limit{}, sources: map[*keys.Key]*warn.Source{}}
+}
+
+// source returns the source of a key in use, or nil for none.
+func (n *naming) source(k *keys.Key) *warn.Source {
+	s := n.sources[k]
+	if s != nil || k == nil {
+		return s
+	}
+	if s = n.earlier[k]; s == nil {
+		s = warn.NewSource(k.Signs)
+	}
+	n.sources[k] = s
+	return s
 }
 
 // clone returns a copy to work on: a New or With that fails leaves no names behind.
 func (n *naming) clone() *naming {
-	return &naming{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits)}
+	return &naming{rules: maps.Clone(n.rules), limits: maps.Clone(n.limits), sources: maps.Clone(n.sources)}
 }
 
 // next returns a copy with only the rules that are still used, and with all of n's limits
 // as before.
 func (n *naming) next(used map[*rule]bool) *naming {
 	next := newNaming()
-	next.before = make(map[string]*store.Limit, len(n.rules))
+	next.before, next.earlier = make(map[string]*store.Limit, len(n.rules)), n.sources
 	for name, r := range n.rules {
 		l := n.limits[r]
 		next.before[name] = l
@@ -120,7 +138,7 @@ func (n *naming) successor(e *entry) *entry {
 	if l == nil || l == e.limit {
 		return e
 	}
-	next := newEntry(r, l, settings{key: e.key, cost: e.cost, settle: e.settle, dryRun: e.dryRun})
+	next := newEntry(r, l, settings{key: e.key, cost: e.cost, settle: e.settle, dryRun: e.dryRun}, e.source)
 	next.closed, next.wait.MaxWait = e.closed, e.wait.MaxWait
 	if e.wait.Way == waiting.ForSlot {
 		next.wait.Room = e.wait.Room

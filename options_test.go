@@ -36,7 +36,7 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 			[]string{`limit "rate-2": no key`}},
 		{"wrong, and no key", []stint.Option{stint.Rate(0, time.Second), stint.Rate(1, time.Hour), stint.WithRoute("/a", stint.Concurrency(0))},
 			[]string{`"rate": 0 units`, `"concurrency": 0 units`, `"rate": no key`, `"rate-2": no key`, `"concurrency": no key`}},
-		{"a wrong key is no missing one", []stint.Option{rate, stint.WithKey(nil)}, []string{"WithKey(nil)"}},
+		{"a wrong key is no missing one", []stint.Option{rate, stint.WithKey(stint.Key{})}, []string{"WithKey(Key{}): write a key"}},
 		{"wrong, and what it stands beside", []stint.Option{stint.Rate(0, time.Second), stint.Ban(1, time.Hour, 0), stint.WithRoute("x", stint.Rate(1, time.Second))},
 			[]string{`"rate": 0 units`, `"ban": a ban of 0s`, `"rate": no key`, `"ban": no key`, `"rate-2": no key`, `WithRoute("x"): parsing`}},
 		{"wrong beside a ban", []stint.Option{everybody, stint.Rate(0, time.Second), stint.Ban(1, time.Hour, time.Hour)}, []string{"0 units"}},
@@ -50,10 +50,10 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 		{"nil option", []stint.Option{rate, nil, everybody}, []string{"option 2 is nil"}},
 		{"zero limit", []stint.Option{rate, stint.Limit{}, everybody}, []string{"zero Limit: write stint.Rate"}},
 		{"nil functions", []stint.Option{rate, everybody,
-			stint.WithKey(nil), stint.WithCost(nil), stint.WithSettle(nil), stint.WithStore(nil), stint.WithLimitFunc(nil), stint.WithSkip(nil),
-			stint.WithBlock(nil), stint.WithDenyHandler(nil), stint.WithErrorHandler(nil), stint.WithObserver(nil), stint.WithLogger(nil)},
+			stint.WithCost(nil), stint.WithSettle(nil), stint.WithStore(nil), stint.WithLimitFunc(nil), stint.WithSkip((func(*http.Request) bool)(nil)),
+			stint.WithBlock(stint.Predicate{}), stint.WithDenyHandler(nil), stint.WithErrorHandler(nil), stint.WithObserver(nil), stint.WithLogger(nil)},
 			[]string{"WithStore(nil)", "WithLimitFunc(nil)", "WithSkip(nil)", "WithBlock(nil)", "WithDenyHandler(nil)",
-				"WithErrorHandler(nil)", "WithObserver(nil)", "WithLogger(nil)", "WithKey(nil)", "WithCost(nil)", "WithSettle(nil)"}},
+				"WithErrorHandler(nil)", "WithObserver(nil)", "WithLogger(nil)", "WithCost(nil)", "WithSettle(nil)"}},
 		{"shared options", []stint.Option{rate, everybody, stint.WithMaxWait(-1), stint.WithFailurePolicy(7), stint.WithEmptyKey(9)},
 			[]string{"WithEmptyKey(9)", "WithMaxWait(-1ns)", "WithFailurePolicy(7)"}},
 		{"headers", []stint.Option{rate, everybody, stint.WithHeaders(), stint.WithHeaders(9), stint.WithHeaders(stint.NoHeaders, stint.XRateLimitHeaders), stint.WithHeaders(stint.XRateLimitHeaders, stint.XRateLimitUnixHeaders)},
@@ -65,7 +65,7 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 			stint.Rate(1, time.Second, stint.WithBurst(-1), stint.WithQueue(-2), stint.WithBuckets(0)),
 			stint.Rate(1, time.Second, stint.WithWarmUp(time.Second), stint.WithAlgorithm(stint.SlidingLog)),
 			stint.Rate(1, time.Second, stint.WithAlgorithm(store.Concurrency), stint.WithAlgorithm(store.Ban)),
-			stint.Rate(1, time.Second, stint.WithKey(nil)),
+			stint.Rate(1, time.Second, stint.WithKey(stint.KeyFunc(nil))),
 			stint.Rate(1, time.Second, stint.WithName("a b"))},
 			[]string{`limit "rate": option 1 is nil`, `"rate-2": WithBurst(-1)`, `"rate-2": WithQueue(-2)`, `"rate-2": WithBuckets(0)`,
 				`"rate-3": WithWarmUp: SlidingLog does not warm up`, `"rate-4": WithAlgorithm(Concurrency): write stint.Concurrency`, `"rate-4": WithAlgorithm(Ban): write stint.Ban`, `"rate-5": WithKey(nil)`, `name "a b"`}},
@@ -201,19 +201,28 @@ func TestWithNames(t *testing.T) {
 	}
 }
 
-func TestProbe(t *testing.T) {
+// New calls none of the application's functions, and asks no request that nobody has sent.
+func TestNewCallsNothing(t *testing.T) {
+	key := stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { panic("a key is read") }))
+	is := func(*http.Request) bool { panic("a predicate is asked") }
+	l := limiter(t, key, stint.Rate(1, time.Second), stint.Concurrency(1, stint.WithName("slots")), stint.WithSkip(is), stint.WithBlock(is),
+		stint.WithCost(func(*http.Request) int64 { panic("a cost is asked") }),
+		stint.WithPriority(func(*http.Request) int { panic("a priority is asked") }),
+		stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { panic("limits are asked") }))
+	update(t, l, key, stint.Rate(2, time.Second), stint.WithSkip(is))
+	derive(t, l, stint.Rate(3, time.Second))
+}
+
+// Equal keys are read once per request, wherever they were written.
+func TestEqualKeysAreReadOnce(t *testing.T) {
 	calls := 0
-	counting := stint.WithKey(func(r *http.Request) (string, error) {
-		calls++
-		if !strings.HasPrefix(r.RemoteAddr, "192.0.2.1:") || r.URL.Path != "/" || r.Method != "GET" {
-			t.Errorf("probed with %v %v from %v", r.Method, r.URL, r.RemoteAddr)
-		}
-		return "", errors.New("no session")
-	})
-	panicking := stint.WithKey(func(r *http.Request) (string, error) { return r.Context().Value("user").(string), nil })
-	limiter(t, counting, stint.Rate(1, time.Second), stint.Rate(1, time.Minute, counting), stint.Concurrency(1, panicking))
-	if calls != 1 {
-		t.Errorf("a key function was called %d times for one WithKey", calls)
+	counted := stint.KeyFunc(func(r *http.Request) (string, error) { calls++; return r.Header.Get("X-Tenant"), nil })
+	joined := func() stint.SharedOption { return stint.WithKey(stint.Join(counted, stint.Header("X-Key"))) }
+	dynamic := stint.Rate(9, time.Hour, stint.WithName("dynamic"), joined())
+	l := limiter(t, joined(), stint.Rate(9, time.Hour), stint.Rate(9, time.Minute, joined()),
+		stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return []stint.Limit{dynamic}, nil }))
+	if got := through(l, from("192.0.2.1:1", "X-Tenant", "a", "X-Key", "k"), nil); got.Code != 200 || calls != 1 {
+		t.Errorf("%v after %d calls, want 200 after 1", got, calls)
 	}
 }
 
@@ -271,11 +280,12 @@ func TestOptionErrors(t *testing.T) {
 			{Limit: "rate", Problem: "no key, and no default is safe"},
 			{Route: "/a", Limit: "daily", Problem: "no key, and no default is safe"},
 		}},
-		{"key functions and predicates", stint.Check(unnamed, stint.WithKey(stint.Join(stint.Header("a b"), stint.Hash(nil, stint.Cookie("")))),
+		{"keys and predicates", stint.Check(unnamed, stint.WithKey(stint.Join(stint.Header("a b"), stint.Hash(nil, stint.Cookie("")))),
 			stint.WithSkip(stint.FromCIDR())), []wrong{
+			{Option: "WithSkip(FromCIDR)", Problem: "no network"},
 			{Option: `WithKey(Header("a b"))`, Write: `write the name of a header field, such as "X-API-Key"`},
 			{Option: "WithKey(Hash)", Problem: "a secret of 0 bytes can be guessed"},
-			{Option: "WithSkip(FromCIDR)", Problem: "no network"},
+			{Option: `WithKey(Cookie(""))`, Write: `write the name of a cookie, such as "session"`},
 		}},
 		{"New", func() error { _, err := stint.New(); return err }(), []wrong{{Problem: "no limits"}}},
 		{"With", with(base, unnamed, stint.Rate(1, second, stint.WithName("base"))), []wrong{
@@ -381,7 +391,7 @@ var fits = []struct{ option, takes string }{
 	{"WithSampleWindow(1)", "AdaptiveConcurrency"},
 	{"WithRequestBytes()", "Bandwidth"},
 
-	{"WithKey(nil)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
+	{"WithKey(stint.RemoteIP())", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
 	{"WithDryRun()", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
 	{"WithFailurePolicy(stint.FailOpen)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
 	{"WithCost(nil)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency"},
@@ -393,8 +403,8 @@ var fits = []struct{ option, takes string }{
 	{"WithRoute(``)", "New"},
 	{"WithLimitFunc(nil)", "New"},
 	{"WithLimitSource(nil)", "New"},
-	{"WithSkip(nil)", "New"},
-	{"WithBlock(nil)", "New"},
+	{"WithSkip(stint.Preflight)", "New"},
+	{"WithBlock(stint.Predicate{})", "New"},
 	{"WithDenyHandler(nil)", "New"},
 	{"WithErrorHandler(nil)", "New"},
 	{"WithProblem()", "New"},

@@ -25,7 +25,7 @@ import (
 var (
 	secret    = []byte("0123456789abcdef")
 	byTenant  = stint.Header("X-Tenant")
-	constants = map[string]stint.KeyFunc{
+	constants = map[string]stint.Key{
 		"global":      stint.Global(),
 		"joined":      stint.Join(stint.Global(), stint.Global()),
 		"hashed":      stint.Hash(secret, stint.Global()),
@@ -230,7 +230,7 @@ func TestGivenKey(t *testing.T) {
 		}
 	}
 
-	for _, k := range []stint.KeyFunc{stint.Join(stint.Global(), stint.GivenKey()), stint.Hash(secret, stint.GivenKey())} {
+	for _, k := range []stint.Key{stint.Join(stint.Global(), stint.GivenKey()), stint.Hash(secret, stint.GivenKey())} {
 		if _, err := stint.New(stint.Rate(1, time.Hour), stint.WithKey(k)); err == nil || !strings.Contains(err.Error(), "GivenKey() can't be") {
 			t.Errorf("part of a key: %v", err)
 		}

@@ -41,7 +41,7 @@ func (f *fuse) burn(format string, args ...any) {
 // functions are options with every function that an application can give.
 func (f *fuse) functions() []stint.Option {
 	return []stint.Option{
-		stint.WithKey(func(*http.Request) (string, error) { f.burn("key"); return "k", nil }),
+		stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { f.burn("key"); return "k", nil })),
 		stint.WithSkip(func(*http.Request) bool { f.burn("skip"); return false }),
 		stint.WithBlock(func(*http.Request) bool { f.burn("block"); return false }),
 		stint.WithCost(func(*http.Request) int64 { f.burn("cost"); return 1 }),

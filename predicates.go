@@ -8,52 +8,83 @@ import (
 	"github.com/stint-go/stint/internal/clientip"
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/mistake"
-	"github.com/stint-go/stint/internal/probe"
 )
+
+// Predicate answers a question about a request and knows how it was made: FromCIDR
+// returns one. New rejects the zero Predicate, and one made with arguments that can't work.
+type Predicate struct{ is *predicate }
+
+// predicate is the contents of a Predicate.
+type predicate struct {
+	match func(*http.Request) bool
+	wrong mistake.List // in the arguments that it was made with
+}
+
+// Match returns the answer for a request. A Predicate that New rejects returns false.
+func (p Predicate) Match(r *http.Request) bool { return p.is != nil && p.is.match(r) }
 
 // WithSkip exempts requests for which skip returns true, before anything else is
 // checked. If given several times, any of them exempts. By default nothing is exempt.
-// New refuses nil. skip is called concurrently.
-func WithSkip(skip func(*http.Request) bool) Option {
-	return checkedOption(skip != nil, "WithSkip(nil)", "write a predicate, such as stint.Preflight",
-		func(c *config) { c.skip = append(c.skip, skip) })
+// skip is a function, such as Preflight, or a Predicate, such as FromCIDR returns. It is
+// called concurrently; New doesn't call it. New rejects nil and the zero Predicate.
+func WithSkip[P func(*http.Request) bool | Predicate](skip P) Option {
+	p := predicateOf(skip)
+	return checkedOption(p != nil, "WithSkip(nil)", "write a predicate, such as stint.Preflight",
+		func(c *config) {
+			c.errs = append(c.errs, p.wrong.Within("WithSkip")...)
+			c.skip = append(c.skip, p.match)
+		})
 }
 
 // WithBlock refuses requests for which block returns true with 403 (ErrBlocked),
 // without charging anything. If given several times, any of them refuses. By default
-// nothing is blocked. New refuses nil. block is called concurrently.
-func WithBlock(block func(*http.Request) bool) Option {
-	return checkedOption(block != nil, "WithBlock(nil)", "write a predicate, such as stint.FromCIDR(...)",
-		func(c *config) { c.block = append(c.block, block) })
+// nothing is blocked. block is a function, or a Predicate, such as FromCIDR returns. It is
+// called concurrently; New doesn't call it. New rejects nil and the zero Predicate.
+func WithBlock[P func(*http.Request) bool | Predicate](block P) Option {
+	p := predicateOf(block)
+	return checkedOption(p != nil, "WithBlock(nil)", "write a predicate, such as stint.FromCIDR(...)",
+		func(c *config) {
+			c.errs = append(c.errs, p.wrong.Within("WithBlock")...)
+			c.block = append(c.block, p.match)
+		})
+}
+
+// predicateOf returns the contents of a Predicate, or those that a function would have; nil
+// for a nil function and the zero Predicate.
+func predicateOf(p any) *predicate {
+	switch p := p.(type) {
+	case Predicate:
+		return p.is
+	case func(*http.Request) bool:
+		if p != nil {
+			return &predicate{match: p}
+		}
+	}
+	return nil
 }
 
 // ErrBlocked is the error of a request that a WithBlock predicate refuses. It is
 // answered with 403.
 var ErrBlocked = errors.New("stint: blocked by a WithBlock predicate")
 
-// FromCIDR returns a predicate that is true for requests whose peer has an address in
-// one of the networks: for WithSkip and internal callers, or for WithBlock. It looks at
-// the connection only, never at a header, so behind a proxy it sees the proxy. New
-// refuses invalid prefixes and an empty list.
+// FromCIDR returns a predicate that matches requests whose peer has an address in one of
+// the networks: for WithSkip and internal callers, or for WithBlock. It looks at the
+// connection only, never at a header, so behind a proxy it sees the proxy. New rejects
+// invalid prefixes and an empty list.
 //
 // An IPv4 network also contains its addresses in their IPv6 spellings, mapped
 // (::ffff:0:0/96) and NAT64 (64:ff9b::/96). A peer without an address is in no network.
 // The time of a call hardly grows with the number of networks.
-func FromCIDR(prefixes ...netip.Prefix) func(*http.Request) bool {
+func FromCIDR(prefixes ...netip.Prefix) Predicate {
 	set, problems := clientip.NewPrefixes(prefixes)
 	wrong := addressed("FromCIDR", problems)
 	if len(prefixes) == 0 {
 		wrong.Bad("FromCIDR", "no network", `write some, such as netip.MustParsePrefix("10.0.0.0/8"), or leave the predicate out`)
 	}
 	if wrong != nil {
-		return func(r *http.Request) bool {
-			if report, ok := probe.Report(r).(*mistake.Error); ok {
-				report.Mistakes = append(report.Mistakes, wrong...)
-			}
-			return false
-		}
+		return Predicate{&predicate{match: func(*http.Request) bool { return false }, wrong: wrong}}
 	}
-	return func(r *http.Request) bool { return set.HasPeer(r.RemoteAddr) }
+	return Predicate{&predicate{match: func(r *http.Request) bool { return set.HasPeer(r.RemoteAddr) }}}
 }
 
 // Preflight is a predicate that is true for the request that a browser sends by itself
@@ -86,11 +117,4 @@ func (v *version) sift(r *http.Request) (exempt bool, err error) {
 		}
 	}
 	return false, nil
-}
-
-// predicate returns the mistakes in the arguments that a predicate of option was made with.
-func predicate(option string, p func(*http.Request) bool) mistake.List {
-	report := new(mistake.Error)
-	probe.Predicate(p, probe.Request(), report)
-	return report.Mistakes.Within(option)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/framework"
-	"github.com/stint-go/stint/internal/keyfunc"
+	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
@@ -33,7 +33,7 @@ type callState struct {
 	version *version
 	r       *http.Request      // nil outside HTTP
 	in      framework.Own      // context of the request, or nil
-	framed  *framework.Context // nil unless a KeyFunc has asked for it
+	framed  *framework.Context // nil unless a key is read from it
 	outer   *Permit
 	plan    *plan  // nil outside HTTP
 	policy  string // RateLimit-Policy if the plan's applies as it is, or ""
@@ -45,10 +45,10 @@ type callState struct {
 	below   uint32 // which observers get its events: see Event.below
 }
 
-// knownKey is the answer of a KeyFunc.
+// knownKey is the key of a request.
 type knownKey struct {
-	source *keyfunc.Source
-	key    string // "": limits with this source are left out
+	of  *keys.Key
+	key string // "": limits with this key are left out
 }
 
 // The pool has calls for each processor.

@@ -30,12 +30,12 @@ func requested(t *testing.T, request string) *http.Request {
 func TestRouteDefaults(t *testing.T) {
 	var called []string
 	key := func(name string) stint.SharedOption {
-		return stint.WithKey(func(r *http.Request) (string, error) {
+		return stint.WithKey(stint.KeyFunc(func(r *http.Request) (string, error) {
 			if r.Method == "POST" {
 				called = append(called, name)
 			}
 			return name, nil
-		})
+		}))
 	}
 	l := limiter(t, key("limiter"), stint.Rate(1, time.Second),
 		stint.WithRoute("/a", key("route"), stint.Rate(1, time.Second), stint.Quota(9, stint.Daily), stint.Concurrency(1, key("limit"))),
@@ -116,7 +116,7 @@ func TestWithALimitOfARoute(t *testing.T) {
 func TestUnionOfRoutes(t *testing.T) {
 	rate := func(name string) stint.Limit { return stint.Rate(100, time.Minute, stint.WithName(name)) }
 	key := func(k string) stint.SharedOption {
-		return stint.WithKey(func(*http.Request) (string, error) { return k, nil })
+		return stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return k, nil }))
 	}
 	cost := func(n int64) stint.ChargeOption {
 		return stint.WithCost(func(*http.Request) int64 { return n })
@@ -173,7 +173,7 @@ func TestUnionOfRoutes(t *testing.T) {
 func TestUnionOfKeys(t *testing.T) {
 	shared := stint.Rate(9, time.Minute, stint.WithName("shared"))
 	key := func(k string) stint.SharedOption {
-		return stint.WithKey(func(*http.Request) (string, error) { return k, nil })
+		return stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return k, nil }))
 	}
 	l := limiter(t, shared, key("base"), stint.WithRoute("/a", shared, key("a")))
 	for _, step := range []struct{ request, left string }{
@@ -200,7 +200,7 @@ func TestUnionOfKeys(t *testing.T) {
 func TestUnionSettlesAllOfAName(t *testing.T) {
 	shared := stint.Rate(9, time.Minute, stint.WithName("shared"))
 	key := func(k string) stint.SharedOption {
-		return stint.WithKey(func(*http.Request) (string, error) { return k, nil })
+		return stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return k, nil }))
 	}
 	l := limiter(t, shared, key("base"), stint.WithRoute("/a", shared, key("a")))
 	through(l, requested(t, "GET //a x"), func(_ http.ResponseWriter, r *http.Request) {

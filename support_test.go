@@ -177,7 +177,7 @@ func denied(t testing.TB, err error) *stint.DeniedError {
 }
 
 // theKey gives every request the key that remaining and take use.
-var theKey = stint.WithKey(func(*http.Request) (string, error) { return "k", nil })
+var theKey = stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "k", nil }))
 
 func remaining(t testing.TB, l *stint.Limiter) int64 {
 	t.Helper()

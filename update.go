@@ -113,12 +113,12 @@ func (l *Limiter) next(c *config, before *naming) (map[*Limiter]*version, *names
 		versions[m] = v
 		switch {
 		case m == l:
-			errs = optionErrors(slices.Concat(wrong, c.probe(), v.checkStore(c)), "stint: ")
+			errs = optionErrors(slices.Concat(wrong, c.wrong(), v.checkStore(c)), "stint: ")
 		case len(errs) == 0: // otherwise these repeat l's errors
 			errs = optionErrors(wrong, "stint: in a limiter derived by With: ")
 		}
 	}
-	next.before = nil
+	next.before, next.earlier = nil, nil
 	n.now.Store(next)
 	return versions, n, errors.Join(errs...)
 }

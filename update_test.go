@@ -267,12 +267,12 @@ func TestUpdateUnderOpenPermits(t *testing.T) {
 func TestUpdateDuringARequest(t *testing.T) {
 	var l *stint.Limiter
 	texts := func(s string) stint.Option { return stint.WithDenyHandler(stint.PlainText(s)) }
-	l = limiter(t, stint.Rate(1, time.Hour), texts("old"), stint.WithKey(func(*http.Request) (string, error) {
+	l = limiter(t, stint.Rate(1, time.Hour), texts("old"), stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) {
 		if l != nil { // not when New tries it
 			update(t, l, stint.Rate(5, time.Hour), texts("new"), theKey, stint.WithHeaders(stint.NoHeaders))
 		}
 		return "k", nil
-	}))
+	})))
 	w := through(l, get("/"), nil)
 	if got := w.Header().Get("RateLimit-Policy"); w.Code != 200 || got != `"rate";q=1;w=3600` {
 		t.Errorf("updated within a request: %d %s", w.Code, got)
@@ -688,7 +688,7 @@ func TestUpdateOfALineOfTwoKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name, wait := stint.WithName("x"), stint.WithMaxWait(time.Minute)
 		key := func(k string) stint.SharedOption {
-			return stint.WithKey(func(*http.Request) (string, error) { return k, nil })
+			return stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return k, nil }))
 		}
 		both := func(x stint.Limit) []stint.Option {
 			return []stint.Option{x, key("base"), stint.WithRoute("/a", x, key("a"))}

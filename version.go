@@ -95,7 +95,7 @@ func (l *Limiter) build(c *config, parent *version, names *names, naming *naming
 	v.shared = c.shared.or(v.shared)
 	v.shared.errs = nil
 	for _, fn := range c.limitFuncs {
-		v.funcs = append(v.funcs[:len(v.funcs):len(v.funcs)], newLimitFunc(fn, v.shared, l.family, names))
+		v.funcs = append(v.funcs[:len(v.funcs):len(v.funcs)], newLimitFunc(fn, v.shared, naming.source(v.shared.key), l.family, names))
 	}
 	v.skip = append(v.skip[:len(v.skip):len(v.skip)], c.skip...)
 	v.block = append(v.block[:len(v.block):len(v.block)], c.block...)

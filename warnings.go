@@ -4,26 +4,24 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stint-go/stint/internal/keyfunc"
 	"github.com/stint-go/stint/internal/warn"
 )
 
-// look sends warnings about what a key source's requests have shown so far.
-func (f *family) look(k *keyfunc.Source) {
+// look sends warnings about what the requests with a key have shown so far.
+func (f *family) look(s *warn.Source) {
 	f.mu.Lock()
-	all, to := f.warn(k, k.Found()), f.members[0]
+	all, to := f.warn(s, s.Found()), f.members[0]
 	f.mu.Unlock()
 	to.notify(notices{warnings: all})
 }
 
-// warn returns notices of what was found about a key source and is new. The caller holds
-// f.mu.
-func (f *family) warn(k *keyfunc.Source, found warn.Set) []warn.Notice {
+// warn returns notices of what was found about a key and is new. The caller holds f.mu.
+func (f *family) warn(s *warn.Source, found warn.Set) []warn.Notice {
 	users := make([]warn.User, len(f.members))
 	for i, m := range f.members {
 		users[i] = m.now.Load()
 	}
-	return f.warnings.Find(users, &k.Source, found)
+	return f.warnings.Find(users, s, found)
 }
 
 // Silent implements warn.User.
@@ -32,11 +30,11 @@ func (v *version) Silent() warn.Set { return v.silent }
 // Uses implements warn.User.
 func (v *version) Uses(s *warn.Source) (limits []string, uses bool) {
 	for e := range v.entries() {
-		if &e.key.Source == s {
+		if e.source == s {
 			limits, uses = append(limits, e.limit.Name()), true
 		}
 	}
-	return limits, uses || slices.ContainsFunc(v.funcs, func(f *limitFunc) bool { return &f.shared.key.Source == s })
+	return limits, uses || slices.ContainsFunc(v.funcs, func(f *limitFunc) bool { return f.source == s })
 }
 
 // Warn implements warn.User.
@@ -51,14 +49,14 @@ type WarningKind uint8
 
 const (
 	// WarnForwardingHeader: the key is a forwarding header, which any client can
-	// write. New finds it.
+	// write. New finds a Header; that a KeyFunc returns one, the first requests show.
 	WarnForwardingHeader = WarningKind(warn.ForwardingHeader)
 	// WarnPortInKey: the key contains the caller's port.
 	WarnPortInKey = WarningKind(warn.PortInKey)
 	// WarnUntrustedProxy: requests come through a proxy, and their key is the proxy's
 	// address.
 	WarnUntrustedProxy = WarningKind(warn.UntrustedProxy)
-	// WarnNoPattern: the key contains the request's pattern, and no request has one.
+	// WarnNoPattern: the key contains Pattern, and no request has a pattern.
 	WarnNoPattern = WarningKind(warn.NoPattern)
 	// WarnKeysNeverRepeat: no key came twice in the first 10,000 requests.
 	WarnKeysNeverRepeat = WarningKind(warn.KeysNeverRepeat)

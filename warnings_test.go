@@ -61,35 +61,48 @@ func remoteAddr(r *http.Request) (string, error) { return r.RemoteAddr, nil }
 
 var warningCases = []struct {
 	name     string
-	key      stint.KeyFunc
+	key      stint.Key
 	request  func(i int) *http.Request // nil: New alone
 	most     int                       // requests; 0: until the key source is no longer looked at
 	warnings []stint.WarningKind
 }{
 	{"a forwarding header", stint.Header("X-Real-IP"), nil, 0, []stint.WarningKind{stint.WarnForwardingHeader}},
 	{"one joined", stint.Join(stint.Pattern(), stint.Header("cf-connecting-ip")), nil, 0, []stint.WarningKind{stint.WarnForwardingHeader}},
-	{"one by hand", func(r *http.Request) (string, error) {
+	{"one by hand", stint.KeyFunc(func(r *http.Request) (string, error) {
 		first, _, _ := strings.Cut(r.Header.Get("X-Forwarded-For"), ",")
 		return first, nil
-	}, nil, 0, []stint.WarningKind{stint.WarnForwardingHeader}},
+	}), behind, 300, []stint.WarningKind{stint.WarnForwardingHeader}},
+	{"one by hand, joined", stint.Join(stint.KeyFunc(func(r *http.Request) (string, error) { return r.Header.Get("X-Forwarded-For"), nil }), stint.Method()),
+		behind, 300, []stint.WarningKind{stint.WarnForwardingHeader}},
+	{"one by hand, where none is sent", stint.KeyFunc(func(r *http.Request) (string, error) {
+		if forwarded := r.Header.Get("X-Forwarded-For"); forwarded != "" {
+			return forwarded, nil
+		}
+		return stint.RemoteIP().Of(r)
+	}), client, 0, nil},
+	{"one hashed", stint.Hash(make([]byte, 32), stint.FirstOf(stint.Header("X-API-Key"), stint.Header("True-Client-IP"))), nil, 0, []stint.WarningKind{stint.WarnForwardingHeader}},
 	{"one that is checked", stint.SingleIPHeader("X-Real-IP", netip.MustParsePrefix("192.0.2.0/24")), nil, 0, nil},
-	{"one that is checked by hand", func(r *http.Request) (string, error) {
+	{"one that is checked by hand", stint.KeyFunc(func(r *http.Request) (string, error) {
 		if _, err := netip.ParseAddr(r.Header.Get("X-Real-IP")); err == nil && strings.HasPrefix(r.RemoteAddr, "192.0.2.") {
 			return r.Header.Get("X-Real-IP"), nil
 		}
 		return r.RemoteAddr, nil
-	}, nil, 0, nil},
+	}), nil, 0, nil},
 	{"a header of the application", stint.Header("X-API-Key"), nil, 0, nil},
 
-	{"the caller's port", remoteAddr, client, 300, []stint.WarningKind{stint.WarnPortInKey}},
-	{"the caller's port, joined", stint.Join(stint.Header("X-API-Key"), remoteAddr),
+	{"the caller's port", stint.KeyFunc(remoteAddr), client, 300, []stint.WarningKind{stint.WarnPortInKey}},
+	{"the caller's port, joined", stint.Join(stint.Header("X-API-Key"), stint.KeyFunc(remoteAddr)),
 		func(i int) *http.Request { return bearer(i, 3) }, 300, []stint.WarningKind{stint.WarnPortInKey}},
-	{"the caller's address by hand, where a middleware wrote it", remoteAddr,
+	{"the caller's address by hand, where a middleware wrote it", stint.KeyFunc(remoteAddr),
 		func(i int) *http.Request { return from("2001:db8::" + strconv.Itoa(i%9)) }, 0, nil},
 	{"the caller's address", stint.RemoteIP(), client, 0, nil},
 
 	{"a proxy, and RemoteIP", stint.RemoteIP(), behind, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
 	{"a proxy, and RemoteIP, to the end", stint.RemoteIP(), behind, 0, []stint.WarningKind{stint.WarnUntrustedProxy}},
+	{"a proxy, and RemoteIP without a credential", stint.FirstOf(stint.Header("X-API-Key"), stint.RemoteIP()), behind, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
+	{"a proxy, and a credential or else RemoteIP", stint.FirstOf(stint.Header("X-API-Key"), stint.RemoteIP()),
+		func(i int) *http.Request { r := behind(i); r.Header.Set("X-API-Key", strconv.Itoa(i%7)); return r }, 0, nil},
+	{"a proxy, and RemoteIP by hand", stint.KeyFunc(func(r *http.Request) (string, error) { return stint.RemoteIP().Of(r) }), behind, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
 	{"a proxy, and others trusted", stint.ForwardedIP(proxiesElse), behind, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
 	{"a proxy, and RemoteIP joined", stint.Join(stint.RemoteIP(), stint.Method()), behind, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
 	{"a proxy on a Unix socket", stint.RemoteIP(),
@@ -102,7 +115,7 @@ var warningCases = []struct {
 		func(i int) *http.Request {
 			return from("10.0.0.7:4711", "Forwarded", "for="+address(i)+";by=10.0.0.7")
 		}, 300, []stint.WarningKind{stint.WarnUntrustedProxy}},
-	{"a key joined of a text that begins with the proxy's address", stint.Join(func(r *http.Request) (string, error) { return "10.0.0.7-and-more!", nil }, stint.ForwardedIP(proxies)), behind, 300, nil},
+	{"a key joined of a text that begins with the proxy's address", stint.Join(stint.KeyFunc(func(r *http.Request) (string, error) { return "10.0.0.7-and-more!", nil }), stint.ForwardedIP(proxies)), behind, 300, nil},
 	{"a proxy that is trusted", stint.ForwardedIP(proxies), behind, 0, nil},
 	{"a proxy, and a credential", stint.Header("X-API-Key"),
 		func(i int) *http.Request { r := behind(i); r.Header.Set("X-API-Key", strconv.Itoa(i%7)); return r }, 0, nil},
@@ -141,12 +154,12 @@ var warningCases = []struct {
 
 	{"a new key each time", stint.Header("X-Request-ID"),
 		func(i int) *http.Request { return from("192.0.2.9:1", "X-Request-ID", strconv.Itoa(i)) }, 0, []stint.WarningKind{stint.WarnKeysNeverRepeat}},
-	{"a new key each time, by a function", func(r *http.Request) (string, error) {
+	{"a new key each time, by a function", stint.KeyFunc(func(r *http.Request) (string, error) {
 		if id := r.Header.Get("X-Request-ID"); id != "" {
 			return id, nil
 		}
 		return "", errors.New("no id")
-	}, func(i int) *http.Request { return from("192.0.2.9:1", "X-Request-ID", strconv.Itoa(i)) }, 0, []stint.WarningKind{stint.WarnKeysNeverRepeat}},
+	}), func(i int) *http.Request { return from("192.0.2.9:1", "X-Request-ID", strconv.Itoa(i)) }, 0, []stint.WarningKind{stint.WarnKeysNeverRepeat}},
 	{"many credentials", stint.Header("X-API-Key"), func(i int) *http.Request { return bearer(i, 4000) }, 0, nil},
 	{"credentials, each twice", stint.Header("X-API-Key"), func(i int) *http.Request { return bearer(i/2, 1_000_000) }, 0, nil},
 	{"new clients only", stint.RemoteIP(), func(i int) *http.Request { return from(address(i) + ":4711") }, 0, nil},
@@ -169,8 +182,12 @@ var warningCases = []struct {
 	{"one address, of whoever tries it out", stint.RemoteIP(), func(int) *http.Request { return from("127.0.0.1:4711") }, 0, nil},
 	{"one credential", stint.Header("X-API-Key"), func(i int) *http.Request { return bearer(i, 1) }, 0, []stint.WarningKind{stint.WarnOneKey}},
 	{"two credentials", stint.Header("X-API-Key"), func(i int) *http.Request { return bearer(i, 2) }, 0, nil},
+	{"one address by hand", stint.KeyFunc(func(r *http.Request) (string, error) {
+		host, _, _ := strings.Cut(r.RemoteAddr, ":")
+		return "ip " + host, nil
+	}), func(int) *http.Request { return client(1) }, 0, []stint.WarningKind{stint.WarnOneKey}},
 	{"one method", stint.Method(), client, 0, nil},
-	{"one user", func(r *http.Request) (string, error) { return r.Header.Get("X-API-Key"), nil }, func(i int) *http.Request { return bearer(i, 1) }, 0, nil},
+	{"one user", stint.KeyFunc(func(r *http.Request) (string, error) { return r.Header.Get("X-API-Key"), nil }), func(i int) *http.Request { return bearer(i, 1) }, 0, nil},
 	{"all", stint.Global(), client, 300, nil},
 	{"one address, not for long", stint.RemoteIP(), func(int) *http.Request { return client(1) }, 5000, nil},
 }
@@ -261,14 +278,14 @@ func TestWarnings(t *testing.T) {
 // isn't about the same limits.
 func TestWarningsFollowUpdate(t *testing.T) {
 	h := newLogged(0)
-	options := func(name string, key stint.KeyFunc) []stint.Option {
+	options := func(name string, key stint.Key) []stint.Option {
 		return []stint.Option{stint.Rate(1, time.Second, stint.WithName(name)), stint.WithKey(key), h.with()}
 	}
 	forged := stint.Header("X-Client-IP")
 	l := limiter(t, options("a", forged)...)
 	for _, step := range []struct {
 		what, name string
-		key        stint.KeyFunc
+		key        stint.Key
 		logged     int
 		described  int
 	}{
@@ -294,7 +311,8 @@ func TestWarningsAfterManyUpdates(t *testing.T) {
 		options := func() []stint.Option {
 			return []stint.Option{stint.Rate(1_000_000, time.Second), stint.WithKey(stint.Header("X-API-Key")), newLogged(0).with()}
 		}
-		never := func(i int) *http.Request { return bearer(i, 1_000_000) }
+		sent := 0
+		never := func(int) *http.Request { sent++; return bearer(sent, 1_000_000) }
 		l := limiter(t, options()...)
 		for range 40 {
 			watch(t, l, never, 200)
@@ -329,7 +347,7 @@ func TestWarningsAllocateNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("-race allocates")
 	}
-	for _, k := range []stint.KeyFunc{stint.RemoteIP(), stint.Header("X-API-Key")} {
+	for _, k := range []stint.Key{stint.RemoteIP(), stint.Header("X-API-Key"), stint.KeyFunc(remoteAddr)} {
 		r := behind(1)
 		r.Header.Set("X-API-Key", "ours")
 		w := httptest.NewRecorder()

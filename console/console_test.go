@@ -118,9 +118,9 @@ func TestPageTells(t *testing.T) {
 			"front Counts are in this process's memory",
 			"allowed 6 refused 3 share refused 33.3 % in flight 0 waiting 0",
 			"api TokenBucket: 3 per 1h0m0s, burst 3",
-			"requests that match no route from the request 5 2 28.6 % 2",
+			"requests that match no route from the request: Header(\"X-Api-Key\") 5 2 28.6 % 2",
 			"one for all requests 5 0 0.0 % 0 0 here key admitted last: 1 of 2",
-			"GET /login from the request 1 1 50.0 % 1",
+			"GET /login from the request: Header(\"X-Api-Key\") 1 1 50.0 % 1",
 			"api most refused " + hostile + " 2 most admitted " + hostile + " 3 somebody-else 2",
 			"slots most refused none most admitted Global 5",
 			"— api " + hostile + " 0 20m0s",
@@ -145,7 +145,7 @@ func TestPageTells(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
-	options := func(key stint.KeyFunc) []stint.Option {
+	options := func(key stint.Key) []stint.Option {
 		return []stint.Option{stint.Rate(1, time.Second, stint.WithName("api")), stint.WithKey(key), stint.WithLogger(slog.New(slog.DiscardHandler))}
 	}
 	l := limiter(t, options(stint.Header("X-Real-IP"))...)

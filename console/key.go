@@ -111,11 +111,11 @@ var actions = map[string]func(context.Context, *board, string) (string, error){
 	},
 }
 
-// bans returns the names of the bans by key: lifting one with the key Global would lift it
+// bans returns the names of the bans by key: lifting one with a constant key would lift it
 // for everybody.
 func (b *board) bans() (names []string) {
 	for _, r := range b.limiter.Describe().Rules {
-		if r.Spec.Algorithm == store.Ban && r.Key != "Global" && !slices.Contains(names, r.Limit) {
+		if r.Spec.Algorithm == store.Ban && !r.Key.Constant() && !slices.Contains(names, r.Limit) {
 			names = append(names, r.Limit)
 		}
 	}
@@ -156,7 +156,7 @@ func (p *page) look(r *http.Request, b *board, f *found) {
 			Left: max(s.Remaining, 0), Of: most(&s, rule.Spec), InFlight: s.InFlight,
 			Slots: rule.Spec.Algorithm == store.Concurrency, Ban: rule.Spec.Algorithm == store.Ban,
 			Free: s.Allowed, Full: until(s.ResetAfter), More: until(s.RetryAfter),
-			DryRun: s.DryRun, Local: rule.Local, Everybody: rule.Key == "Global",
+			DryRun: s.DryRun, Local: rule.Local, Everybody: rule.Key.Constant(),
 		}
 		at.Banned = at.Ban && !s.Allowed
 		f.Banned = f.Banned || at.Banned && !at.Everybody

@@ -267,6 +267,17 @@ func (a *adapted) view(name string, now uint32) *adaptedView {
 		Latent: newChart(name+", ms of latency", series{"latency", "d", latent}, series{"compared with", "a", base})}
 }
 
+// keyText says who is limited.
+func keyText(k stint.Key) string {
+	switch {
+	case k.Constant():
+		return "one for all requests"
+	case k == stint.GivenKey():
+		return "given to Take"
+	}
+	return "from the request: " + k.String()
+}
+
 // describe describes a limit by its rules.
 func (v *limitView) describe(d stint.Description) {
 	for _, r := range d.Rules {
@@ -275,7 +286,7 @@ func (v *limitView) describe(d stint.Description) {
 		}
 		if !v.Rule {
 			v.Rule, v.Text, v.DryRun, v.Local, v.Slots = true, r.Text, r.DryRun, r.Local, r.Spec.Algorithm == store.Concurrency
-			v.Key = map[string]string{"": "from the request", "Global": "one for all requests", "GivenKey": "given to Take"}[r.Key]
+			v.Key = keyText(r.Key)
 			if v.Kept = "the store, for all its processes"; r.Local || isMemory(d.Store) {
 				v.Kept = "this process"
 			}

@@ -40,7 +40,7 @@ func planOf(r *http.Request) (string, error) {
 
 // registered is what the documents of the tests may name.
 var registered = []policy.Option{
-	policy.WithKeyFunc("tenant", tenant),
+	policy.WithKey("tenant", stint.KeyFunc(tenant)),
 	policy.WithCostFunc("rows", rows),
 	policy.WithSettleFunc("tokens", tokens),
 	policy.WithPriorityFunc("class", class),
@@ -86,7 +86,7 @@ func plansOf(plans map[string][]stint.Limit, otherwise string) stint.Option {
 func limits(list string) string { return "version: 1\nkey: remote-ip\nlimits: " + list + "\n" }
 
 // perTenant is one limit of tenants, shared by two routes.
-var perTenant = stint.Rate(2, time.Minute, stint.WithName("t"), stint.WithKey(tenant))
+var perTenant = stint.Rate(2, time.Minute, stint.WithName("t"), stint.WithKey(stint.KeyFunc(tenant)))
 
 // unnamed is for a store that the limiter has for itself.
 var unnamed = document{"names by default",
@@ -169,12 +169,12 @@ limits:
 `, func() (all []stint.Option) {
 		client := stint.IP{Header: "X-Forwarded-For", TrustUnix: true, IPv6Bits: 56,
 			Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.1/32")}}.Key()
-		both := stint.Join(tenant, client, stint.Header("X-API-Key"))
+		both := stint.Join(stint.KeyFunc(tenant), client, stint.Header("X-API-Key"))
 		doc := netip.MustParsePrefix("192.0.2.0/24")
-		for i, k := range []stint.KeyFunc{
+		for i, k := range []stint.Key{
 			stint.Global(), stint.Method(), stint.Pattern(), stint.IP{IPv6Bits: 48}.Key(), client,
 			stint.ForwardedHeaderIP(doc), stint.SingleIPHeader("X-Real-IP", doc, netip.MustParsePrefix("2001:db8::1/128")),
-			stint.Header("X-API-Key"), stint.Cookie("session"), both, stint.Hash(secret, both), tenant,
+			stint.Header("X-API-Key"), stint.Cookie("session"), both, stint.Hash(secret, both), stint.KeyFunc(tenant),
 		} {
 			all = append(all, stint.Rate(3, time.Minute, stint.WithName(string(rune('a'+i))), stint.WithKey(k)))
 		}
@@ -200,7 +200,7 @@ routes:
 			stint.WithRoute("POST /login", client, login),
 			stint.WithRoute("POST /reset", login, perTenant, stint.WithMaxWait(time.Second)),
 			stint.WithRoute("GET /healthz"),
-			stint.WithRoute("/export", stint.WithKey(tenant), stint.WithCost(func(*http.Request) int64 { return 2 }),
+			stint.WithRoute("/export", stint.WithKey(stint.KeyFunc(tenant)), stint.WithCost(func(*http.Request) int64 { return 2 }),
 				stint.WithFailurePolicy(stint.FailClosed), client, perTenant, stint.Rate(5, time.Minute, stint.WithName("exports"))),
 		}
 	}()},
@@ -215,7 +215,7 @@ headers: [ratelimit, x-ratelimit]
 skip: [preflight, internal]
 block: [{cidr: [203.0.113.0/24, "2001:db8::/32"]}]
 limits: [{name: rate, rate: 60/1m, burst: 4, failure: open}, {name: once, rate: 30/1m, cost: 1}]
-`, []stint.Option{stint.WithKey(tenant), stint.WithCost(rows), stint.WithMaxWait(2 * time.Second), stint.WithFailurePolicy(stint.FailClosed),
+`, []stint.Option{stint.WithKey(stint.KeyFunc(tenant)), stint.WithCost(rows), stint.WithMaxWait(2 * time.Second), stint.WithFailurePolicy(stint.FailClosed),
 		stint.WithEmptyKey(stint.SkipEmptyKey), stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders),
 		stint.WithSkip(stint.Preflight), stint.WithSkip(internal),
 		stint.WithBlock(stint.FromCIDR(netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32"))),
@@ -247,13 +247,13 @@ plans:
   pro: {limits: [{name: requests, quota: 4/hourly}, {name: flow, rate: 2/1s}]}
 default-plan: free
 routes: {GET /healthz: {limits: []}}
-`, []stint.Option{stint.WithKey(tenant), stint.Rate(20, time.Minute, stint.WithName("tenant")), stint.WithRoute("GET /healthz"),
+`, []stint.Option{stint.WithKey(stint.KeyFunc(tenant)), stint.Rate(20, time.Minute, stint.WithName("tenant")), stint.WithRoute("GET /healthz"),
 		plansOf(map[string][]stint.Limit{
 			"free": {stint.Quota(2, stint.Hourly, stint.WithName("requests"))},
 			"pro":  {stint.Quota(4, stint.Hourly, stint.WithName("requests")), stint.Rate(2, time.Second, stint.WithName("flow"))},
 		}, "free")}},
 	{"plans without a default", "version: 1\nkey: tenant\nplans: {pro: {limits: [{name: rate, rate: 2/1m}]}, free: {limits: []}}\n",
-		[]stint.Option{stint.WithKey(tenant), plansOf(map[string][]stint.Limit{"pro": {stint.Rate(2, time.Minute, stint.WithName("rate"))}, "free": {}}, "")}},
+		[]stint.Option{stint.WithKey(stint.KeyFunc(tenant)), plansOf(map[string][]stint.Limit{"pro": {stint.Rate(2, time.Minute, stint.WithName("rate"))}, "free": {}}, "")}},
 	{"JSON, with tabs, and escapes that YAML has too", "{\n\t\"version\": 1,\n\t\"key\": \"remote-ip\",\n\t\"limits\": [\n\t\t{\"rate\": \"1_000\\/1h\", \"burst\": \"1_0\", \"name\": \"\\u0061\"},\r\n\t\t{\"concurrency\":8, \"name\": \"concurrency\"}\n\t]\n}",
 		[]stint.Option{remote, stint.Rate(1000, time.Hour, stint.WithBurst(10), stint.WithName("a")), stint.Concurrency(8, stint.WithName("concurrency"))}},
 	{"JSON in one line", `{"version":1,"key":{"header":"X-API-Key"},"limits":[{"name":"daily","quota":"5/daily"}],"routes":{"GET /{$}":{"limits":[]}}}`,

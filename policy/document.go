@@ -285,6 +285,9 @@ func (d *decoder) refer(list []entry, byName map[string]*limit) {
 
 // checkKeys reports limits without a key.
 func (d *decoder) checkKeys(doc *document) {
+	if doc.settings.keyed && d.with.keyed {
+		d.bad(doc.node, "a key at the top, and another in policy.WithOptions: leave one out; {first-of: [...]} makes one key of two")
+	}
 	if doc.settings.keyed || d.with.keyed {
 		return
 	}

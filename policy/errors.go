@@ -55,7 +55,6 @@ type decoder struct {
 	errs Errors
 
 	named   map[string]*namedKey
-	builtin map[string]*key
 	settles map[string]stint.SettleOption
 }
 

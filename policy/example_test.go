@@ -63,7 +63,7 @@ plans:
   pro: {limits: [{name: requests, quota: 10_000/daily}]}
 default-plan: free
 `),
-		policy.WithKeyFunc("tenant", func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil }),
+		policy.WithKey("tenant", stint.KeyFunc(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil })),
 		policy.WithPlanFunc(func(r *http.Request) (string, error) {
 			return map[string]string{"acme": "pro"}[r.Header.Get("X-Tenant")], nil
 		}))

@@ -12,26 +12,17 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// key is a key that has been read. Its option is made once, however often the key is
-// named: limits with the same option share one call of fn per request.
-type key struct {
-	fn     stint.KeyFunc
-	option stint.SharedOption
-}
-
-func newKey(fn stint.KeyFunc) *key { return &key{fn, stint.WithKey(fn)} }
-
 // namedKey is an entry of keys. It is read when first needed, because keys may refer to
 // each other.
 type namedKey struct {
 	value   *yaml.Node
 	reading bool
 	done    bool
-	key     *key
+	key     stint.Key
 }
 
 // keyWords are the keys that consist of a name only.
-var keyWords = map[string]func() stint.KeyFunc{
+var keyWords = map[string]func() stint.Key{
 	"given":     stint.GivenKey,
 	"global":    stint.Global,
 	"method":    stint.Method,
@@ -45,88 +36,103 @@ const keyExample = `remote-ip, {forwarded-ip: {trusted: [10.0.0.0/8]}} or {heade
 var lists = map[string]string{"x-forwarded-for": "forwarded-ip", "forwarded": "forwarded-header-ip"}
 
 // keyForms are the keys that take a value. It is a function because some contain keys.
-func keyForms() []field[stint.KeyFunc] {
-	return []field[stint.KeyFunc]{
+func keyForms() []field[stint.Key] {
+	return []field[stint.Key]{
 		{"remote-ip", address("", false)},
 		{"forwarded-ip", address("X-Forwarded-For", false)},
 		{"forwarded-header-ip", address("Forwarded", false)},
 		{"single-ip-header", address("", true)},
-		{"header", func(d *decoder, n *yaml.Node, to *stint.KeyFunc) {
+		{"header", func(d *decoder, n *yaml.Node, to *stint.Key) {
 			name, ok := d.text(n, "a header field", "its name, such as X-API-Key")
 			switch {
 			case !ok:
 			case strings.EqualFold(name, "Host"):
-				d.bad(n, "Host isn't among the header fields of Go's requests: register a key with policy.WithKeyFunc, and write its name")
+				d.bad(n, "Host isn't among the header fields of Go's requests: register a key with policy.WithKey, and write its name")
 			case lists[strings.ToLower(name)] != "":
 				d.bad(n, "a client can write anything into this field: write {%s: {trusted: [...]}} with the addresses of your proxies", lists[strings.ToLower(name)])
 			default:
 				*to = d.checkedKey(n, "header", stint.Header(name))
 			}
 		}},
-		{"cookie", func(d *decoder, n *yaml.Node, to *stint.KeyFunc) {
+		{"cookie", func(d *decoder, n *yaml.Node, to *stint.Key) {
 			if name, ok := d.text(n, "a cookie", "its name, such as session"); ok {
 				*to = d.checkedKey(n, "cookie", stint.Cookie(name))
 			}
 		}},
-		{"join", func(d *decoder, n *yaml.Node, to *stint.KeyFunc) {
+		{"join", func(d *decoder, n *yaml.Node, to *stint.Key) {
 			parts, ok := d.list(n, "join", "[{header: X-Tenant}, pattern]")
 			if ok && len(parts) == 0 {
 				d.bad(n, "join is empty: write keys, such as [{header: X-Tenant}, pattern]")
 				ok = false
 			}
-			var fns []stint.KeyFunc
-			for _, part := range parts {
-				k := d.key(part)
-				if k == nil {
-					ok = false
-					continue
-				}
-				fns = append(fns, k.fn)
-			}
-			if ok {
-				*to = d.checkedKey(n, "join", stint.Join(fns...))
+			if all, valid := d.parts(parts); ok && valid {
+				*to = d.checkedKey(n, "join", stint.Join(all...))
 			}
 		}},
-		{"hash", func(d *decoder, n *yaml.Node, to *stint.KeyFunc) {
+		{"first-of", func(d *decoder, n *yaml.Node, to *stint.Key) {
+			parts, ok := d.list(n, "first-of", "[{header: X-API-Key}, remote-ip]")
+			if ok && len(parts) == 0 {
+				d.bad(n, "first-of is empty: write keys, such as [{header: X-API-Key}, remote-ip]")
+				ok = false
+			}
+			if all, valid := d.parts(parts); ok && valid {
+				*to = d.checkedKey(n, "first-of", stint.FirstOf(all...))
+			}
+		}},
+		{"hash", func(d *decoder, n *yaml.Node, to *stint.Key) {
 			k := d.key(n)
 			switch {
 			case d.with.secret == nil:
 				d.bad(n, "hash needs a secret, which doesn't belong in a file: set it with policy.WithSecret")
-			case k != nil:
-				*to = d.checkedKey(n, "hash", stint.Hash(d.with.secret, k.fn))
+			case k != none:
+				*to = d.checkedKey(n, "hash", stint.Hash(d.with.secret, k))
 			}
 		}},
 	}
 }
 
-// key reads a key: a word, a name, or a mapping with a single form. It returns nil
-// after an error.
-func (d *decoder) key(n *yaml.Node) *key {
+// none is the zero Key, which stands for one that can't be read.
+var none stint.Key
+
+// parts reads the parts of a key. valid is false after an error.
+func (d *decoder) parts(nodes []*yaml.Node) (all []stint.Key, valid bool) {
+	valid = true
+	for _, n := range nodes {
+		k := d.key(n)
+		valid = valid && k != none
+		all = append(all, k)
+	}
+	return all, valid
+}
+
+// key reads a key: a word, a name, or a mapping with a single form. It returns none after
+// an error.
+func (d *decoder) key(n *yaml.Node) stint.Key {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
 		return d.keyCalled(n)
 	}
 	values, ok := d.mapping(n, "a key", keyExample)
 	if !ok {
-		return nil
+		return none
 	}
 	if len(values) != 1 {
 		d.bad(n, "a key has one form, and this has %d: write one, such as %s; to key on several things at once, {join: [...]}", len(values), keyExample)
-		return nil
+		return none
 	}
 	if word := values[0].key; d.isName(word.Value) && !slices.Contains(names(keyForms()), word.Value) {
 		d.bad(word, "the key %q takes no value: write it alone, as in key: %s", word.Value, word.Value)
-		return nil
+		return none
 	}
-	var fn stint.KeyFunc
-	if !object(d, n, "a key", keyExample, keyForms(), &fn) || fn == nil {
-		return nil
+	var k stint.Key
+	if !object(d, n, "a key", keyExample, keyForms(), &k) {
+		return none
 	}
-	return newKey(fn)
+	return k
 }
 
 // keyCalled returns the key with that name: one of keyWords, of the file's keys, or of
 // those registered in Go.
-func (d *decoder) keyCalled(n *yaml.Node) *key {
+func (d *decoder) keyCalled(n *yaml.Node) stint.Key {
 	name := n.Value
 	if named := d.named[name]; named != nil {
 		switch {
@@ -139,14 +145,11 @@ func (d *decoder) keyCalled(n *yaml.Node) *key {
 		}
 		return named.key
 	}
-	if k := d.builtin[name]; k != nil {
-		return k
-	}
-	fn := d.with.keys[name]
+	k := d.with.keys[name]
 	if word := keyWords[name]; word != nil {
-		fn = word()
+		k = word()
 	}
-	if fn == nil {
+	if k == none {
 		known := slices.Concat(slices.Collect(maps.Keys(keyWords)), slices.Collect(maps.Keys(d.named)), slices.Collect(maps.Keys(d.with.keys)))
 		slices.Sort(known)
 		what := choose(name, known)
@@ -156,17 +159,14 @@ func (d *decoder) keyCalled(n *yaml.Node) *key {
 		if forms := names(keyForms()); slices.Contains(forms, name) {
 			what = "it needs a value, write {" + name + ": ...}"
 		}
-		d.bad(n, "unknown key %q: %s; keys of the application are registered with policy.WithKeyFunc", name, what)
-		return nil
+		d.bad(n, "unknown key %q: %s; keys of the application are registered with policy.WithKey", name, what)
 	}
-	k := newKey(fn)
-	d.builtin[name] = k
 	return k
 }
 
 // isName reports whether a key has that name.
 func (d *decoder) isName(name string) bool {
-	return keyWords[name] != nil || d.named[name] != nil || d.with.keys[name] != nil
+	return keyWords[name] != nil || d.named[name] != nil || d.with.keys[name] != none
 }
 
 // keys reads the names that the file gives to keys.
@@ -179,8 +179,8 @@ func (d *decoder) keys(n *yaml.Node) {
 			d.bad(v.key, "a key without a name: write one, such as client")
 		case keyWords[name] != nil || slices.Contains(names(keyForms()), name):
 			d.bad(v.key, "%q is a key already: write another name", name)
-		case d.with.keys[name] != nil:
-			d.bad(v.key, "%q is registered with policy.WithKeyFunc: write another name", name)
+		case d.with.keys[name] != none:
+			d.bad(v.key, "%q is registered with policy.WithKey: write another name", name)
 		default:
 			d.named[name] = &namedKey{value: v.value}
 		}
@@ -193,12 +193,12 @@ func (d *decoder) keys(n *yaml.Node) {
 	}
 }
 
-// checkedKey returns fn, or nil if New would refuse it.
-func (d *decoder) checkedKey(n *yaml.Node, form string, fn stint.KeyFunc) stint.KeyFunc {
-	if d.reports(n, form, probe, stint.WithKey(fn)) {
-		return nil
+// checkedKey returns k, or none if New would reject it.
+func (d *decoder) checkedKey(n *yaml.Node, form string, k stint.Key) stint.Key {
+	if d.reports(n, form, probe, stint.WithKey(k)) {
+		return none
 	}
-	return fn
+	return k
 }
 
 // addressFields are the fields of the forms that identify a client by its address.
@@ -250,7 +250,7 @@ func addressFieldsOf(header string, single bool) []field[addressKey] {
 
 // address reads the value of a form that identifies a client by its address: from the
 // header field given, from the one that the file names, or from the connection.
-func address(header string, single bool) func(*decoder, *yaml.Node, *stint.KeyFunc) {
+func address(header string, single bool) func(*decoder, *yaml.Node, *stint.Key) {
 	example := "{trusted: [10.0.0.0/8]}"
 	switch {
 	case single:
@@ -258,7 +258,7 @@ func address(header string, single bool) func(*decoder, *yaml.Node, *stint.KeyFu
 	case header == "":
 		example = "{ipv6-bits: 56}"
 	}
-	return func(d *decoder, n *yaml.Node, to *stint.KeyFunc) {
+	return func(d *decoder, n *yaml.Node, to *stint.Key) {
 		k := addressKey{ip: stint.IP{Header: header}}
 		if !object(d, n, "a key by address", example, addressFieldsOf(header, single), &k) || k.failed {
 			return

@@ -66,8 +66,8 @@ func settingsFields[T any](of func(*T) *settings) []field[T] {
 			// A wrong key counts as a key: reporting a missing one as well would not
 			// help.
 			of(to).keyed = true
-			if k := d.key(n); k != nil {
-				set(of(to), "key", n, k.option)
+			if k := d.key(n); k != none {
+				set(of(to), "key", n, stint.WithKey(k))
 			}
 		}},
 		{"cost", func(d *decoder, n *yaml.Node, to *T) {

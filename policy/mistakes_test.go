@@ -257,10 +257,10 @@ var mistakes = []mistake{
 		`5:52: a limit without a key, and no default is safe: write a key here or at the top, such as remote-ip, behind a proxy {forwarded-ip: {trusted: [...]}}, or global for all requests together`,
 		`6:8: plans without a default key: write a key at the top`,
 	}},
-	keyed("remoteip", false, `2:6: unknown key "remoteip": write remote-ip; keys of the application are registered with policy.WithKeyFunc`),
-	keyed("session", false, `2:6: unknown key "session": write given, global, method, pattern, remote-ip or tenant, or a form such as {header: X-API-Key}; keys of the application are registered with policy.WithKeyFunc`),
+	keyed("remoteip", false, `2:6: unknown key "remoteip": write remote-ip; keys of the application are registered with policy.WithKey`),
+	keyed("session", false, `2:6: unknown key "session": write given, global, method, pattern, remote-ip or tenant, or a form such as {header: X-API-Key}; keys of the application are registered with policy.WithKey`),
 	keyed("{header: x-forwarded-for}", false, `2:15: a client can write anything into this field: write {forwarded-ip: {trusted: [...]}} with the addresses of your proxies`),
-	keyed("header", false, `2:6: unknown key "header": it needs a value, write {header: ...}; keys of the application are registered with policy.WithKeyFunc`),
+	keyed("header", false, `2:6: unknown key "header": it needs a value, write {header: ...}; keys of the application are registered with policy.WithKey`),
 	keyed("[remote-ip]", true, `2:6: a key is a mapping: write remote-ip, {forwarded-ip: {trusted: [10.0.0.0/8]}} or {header: X-API-Key}`),
 	keyed("{}", true, `2:6: a key has one form, and this has 0: write one, such as remote-ip, {forwarded-ip: {trusted: [10.0.0.0/8]}} or {header: X-API-Key}; to key on several things at once, {join: [...]}`),
 	keyed("{header: A, cookie: b}", true, `2:6: a key has one form, and this has 2: write one, such as remote-ip, {forwarded-ip: {trusted: [10.0.0.0/8]}} or {header: X-API-Key}; to key on several things at once, {join: [...]}`),
@@ -269,14 +269,16 @@ var mistakes = []mistake{
 	keyed("{join: [{tenant: 1}, {pattern: {}}]}", true,
 		`2:15: the key "tenant" takes no value: write it alone, as in key: tenant`,
 		`2:28: the key "pattern" takes no value: write it alone, as in key: pattern`),
-	keyed("{header: Host}", false, `2:15: Host isn't among the header fields of Go's requests: register a key with policy.WithKeyFunc, and write its name`),
+	keyed("{header: Host}", false, `2:15: Host isn't among the header fields of Go's requests: register a key with policy.WithKey, and write its name`),
 	keyed("{header: x y}", false, `2:15: header x y: write the name of a header field, such as "X-API-Key"`),
 	keyed("{cookie: 'a;'}", false, `2:15: cookie a;: write the name of a cookie, such as "session"`),
 	keyed("{join: []}", true, `2:13: join is empty: write keys, such as [{header: X-Tenant}, pattern]`),
 	keyed("{join: [patern, {header: ''}]}", true,
-		`2:14: unknown key "patern": write pattern; keys of the application are registered with policy.WithKeyFunc`,
+		`2:14: unknown key "patern": write pattern; keys of the application are registered with policy.WithKey`,
 		`2:31: a header field is text: write its name, such as X-API-Key`),
-	keyed("{join: [given, pattern]}", false, `2:13: given can't be a part of a key: give Take a key that is already joined`),
+	keyed("{first-of: []}", true, `2:17: first-of is empty: write keys, such as [{header: X-API-Key}, remote-ip]`),
+	keyed("{first-of: [remote-ip, {header: X-API-Key}]}", false, `2:17: remote-ip is never empty, so no key after it counts: write it last`),
+	keyed("{join: [given, pattern]}", false, `2:13: given can't be a part of a key: give Take a key that is already made of its parts`),
 	keyed("{hash: given}", false, `2:13: given can't be hashed: give Take a key that is already hashed`),
 	keyed("{forwarded-ip: [10.0.0.0/8]}", true, `2:21: a key by address is a mapping: write {trusted: [10.0.0.0/8]}`),
 	keyed("{forwarded-ip: {trusted: 10.0.0.0/8}}", true, `2:31: trusted is a list: write [10.0.0.0/8, 2001:db8::/32]`),
@@ -296,7 +298,7 @@ var mistakes = []mistake{
 	{"names of keys", "version: 1\nkey: b\nkeys:\n  a: {join: [b, remote-ip]}\n  b: a\n  global: remote-ip\n  tenant: remote-ip\n  unused: {header: 'a b'}\nlimits: [{rate: 1/s}]\n", true, []string{
 		`5:6: the key "a" refers to itself: write another`,
 		`6:3: "global" is a key already: write another name`,
-		`7:3: "tenant" is registered with policy.WithKeyFunc: write another name`,
+		`7:3: "tenant" is registered with policy.WithKey: write another name`,
 		`8:20: header a b: write the name of a header field, such as "X-API-Key"`,
 	}},
 
@@ -374,7 +376,7 @@ func TestMistakes(t *testing.T) {
 func TestNotGiven(t *testing.T) {
 	_, err := policy.Parse("p.yaml", []byte("version: 1\nkey: {hash: remote-ip}\nlimits: [{rate: 1/s, key: tenant}]\nplans: {free: {limits: []}}\n"))
 	want := `p.yaml:2:13: hash needs a secret, which doesn't belong in a file: set it with policy.WithSecret
-p.yaml:3:27: unknown key "tenant": write given, global, method, pattern or remote-ip, or a form such as {header: X-API-Key}; keys of the application are registered with policy.WithKeyFunc
+p.yaml:3:27: unknown key "tenant": write given, global, method, pattern or remote-ip, or a form such as {header: X-API-Key}; keys of the application are registered with policy.WithKey
 p.yaml:4:8: plans need a function that returns a request's plan: register one with policy.WithPlanFunc`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)

@@ -214,7 +214,7 @@ key: who
 settle: count
 limits: [{name: a, rate: 1/s}, {name: b, rate: 2/s, key: who}, {name: c, rate: 3/s, key: session, settle: count}, {name: d, rate: 4/s, key: session}]
 `),
-		policy.WithKeyFunc("session", func(*http.Request) (string, error) { keys++; return "s", nil }),
+		policy.WithKey("session", stint.KeyFunc(func(*http.Request) (string, error) { keys++; return "s", nil })),
 		policy.WithSettleFunc("count", func(*http.Request, int, int64) int64 { settles++; return 1 }))
 	if err != nil {
 		t.Fatal(err)
@@ -251,11 +251,12 @@ func TestOptionsOfGo(t *testing.T) {
 		{"policy: option 1 is nil: leave it out", []policy.Option{nil}},
 		{"policy: WithOptions: WithStore(nil): write a store, or leave it out for one in memory", []policy.Option{policy.WithOptions(stint.WithStore(nil))}},
 		{"policy: WithOptions: WithMaxWait(0s): write a positive duration, or leave it out if nobody waits", []policy.Option{key, policy.WithOptions(stint.WithMaxWait(0))}},
-		{`policy: WithKeyFunc("global"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithKeyFunc("global", f)}},
-		{`policy: WithKeyFunc("join"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithKeyFunc("join", f)}},
-		{`policy: WithKeyFunc("t") is given twice: leave one out`, []policy.Option{policy.WithKeyFunc("t", f), policy.WithKeyFunc("t", f)}},
-		{`policy: WithKeyFunc("t", nil): write a function`, []policy.Option{policy.WithKeyFunc("t", nil)}},
-		{`policy: WithKeyFunc(""): write a name that a file can call it by, such as "tenant"`, []policy.Option{policy.WithKeyFunc("", f)}},
+		{`policy: WithKey("global"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithKey("global", stint.KeyFunc(f))}},
+		{`policy: WithKey("join"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithKey("join", stint.KeyFunc(f))}},
+		{`policy: WithKey("t") is given twice: leave one out`, []policy.Option{policy.WithKey("t", stint.KeyFunc(f)), policy.WithKey("t", stint.KeyFunc(f))}},
+		{`policy: WithKey("t"): WithKey(KeyFunc(nil)): write a function, or a Key such as stint.RemoteIP()`, []policy.Option{policy.WithKey("t", stint.KeyFunc(nil))}},
+		{`policy: WithKey("t"): WithKey(Header("a b")): write the name of a header field, such as "X-API-Key"`, []policy.Option{policy.WithKey("t", stint.Header("a b"))}},
+		{`policy: WithKey(""): write a name that a file can call it by, such as "tenant"`, []policy.Option{policy.WithKey("", stint.KeyFunc(f))}},
 		{`policy: WithCostFunc("10"): write a name that a file can call it by, such as "tenant"`, []policy.Option{policy.WithCostFunc("10", rows)}},
 		{`policy: WithSettleFunc("failed-only"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithSettleFunc("failed-only", tokens)}},
 		{`policy: WithPredicate("preflight"): the name has a meaning in a file already: write another`, []policy.Option{policy.WithPredicate("preflight", internal)}},

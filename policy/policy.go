@@ -23,7 +23,7 @@
 // A file contains limits, keys, routes, plans and failure policies, in the words of
 // package stint. Schema describes every field, also for editors. What can only be
 // written in Go is passed as options: the store, handlers, secrets, and functions. A
-// file refers to functions by the names they are registered under (WithKeyFunc,
+// file refers to functions by the names they are registered under (WithKey,
 // WithCostFunc, WithSettleFunc, WithPriorityFunc, WithPredicate, WithPlanFunc).
 //
 // # Mistakes
@@ -58,8 +58,6 @@ func (p *Policy) Options() []stint.Option { return slices.Clone(p.options) }
 
 // Parse reads a policy from data. name is the file's name, for messages. The error is
 // Errors if the file has mistakes; other errors are about opts.
-//
-// Parse calls every KeyFunc and predicate once, as stint.New does.
 func Parse(name string, data []byte, opts ...Option) (*Policy, error) {
 	c, err := newConfig(opts)
 	if err != nil {
@@ -69,7 +67,7 @@ func Parse(name string, data []byte, opts ...Option) (*Policy, error) {
 }
 
 func parse(name string, data []byte, c *config) (*Policy, error) {
-	d := &decoder{file: name, with: c, named: map[string]*namedKey{}, builtin: map[string]*key{}, settles: map[string]stint.SettleOption{}}
+	d := &decoder{file: name, with: c, named: map[string]*namedKey{}, settles: map[string]stint.SettleOption{}}
 	var options []stint.Option
 	if root := d.load(data); root != nil {
 		options = d.document(root)
@@ -101,7 +99,7 @@ type Option func(*config)
 
 // config is the sum of the options.
 type config struct {
-	keys       map[string]stint.KeyFunc
+	keys       map[string]stint.Key
 	costs      map[string]func(*http.Request) int64
 	settles    map[string]func(*http.Request, int, int64) int64
 	priorities map[string]func(*http.Request) int
@@ -121,7 +119,7 @@ type config struct {
 
 func newConfig(opts []Option) (*config, error) {
 	c := &config{
-		keys:       map[string]stint.KeyFunc{},
+		keys:       map[string]stint.Key{},
 		costs:      map[string]func(*http.Request) int64{},
 		settles:    map[string]func(*http.Request, int, int64) int64{},
 		priorities: map[string]func(*http.Request) int{},
@@ -144,13 +142,13 @@ func newConfig(opts []Option) (*config, error) {
 func (c *config) check() error {
 	if c.options != nil {
 		with := func(opts ...stint.Option) []stint.OptionError { return wrong(slices.Concat(c.options, opts)...) }
-		named, unnamed := stint.Rate(1, time.Second, stint.WithName("policy-probe")), stint.Rate(1, time.Second)
-		key := stint.WithKey(stint.Global())
-		for _, e := range with(named, key) {
+		name, key := stint.WithName("policy-probe"), stint.WithKey(stint.Global())
+		own := with(stint.Rate(1, time.Second, name, key))
+		for _, e := range own {
 			c.bad("WithOptions: %w", &e)
 		}
-		c.keyed = with(named) == nil
-		c.lent = with(unnamed, key) != nil
+		c.keyed = len(with(stint.Rate(1, time.Second, name))) == len(own)
+		c.lent = len(with(stint.Rate(1, time.Second, key))) > len(own)
 	}
 	return errors.Join(c.errs...)
 }
@@ -177,15 +175,18 @@ func register[F any](c *config, all map[string]F, option, name string, f F, isNi
 	}
 }
 
-// WithKeyFunc lets a file use a key function of the application by name: key: tenant.
-// The name must not be taken by another key; f must not be nil.
-func WithKeyFunc(name string, f stint.KeyFunc) Option {
+// WithKey lets a file use a key of the application by name: key: tenant. The name must not
+// be taken by another key. k is a stint.KeyFunc, or any other Key that stint.New takes.
+func WithKey(name string, k stint.Key) Option {
 	return func(c *config) {
+		for _, e := range wrong(probe, stint.WithKey(k)) {
+			c.bad("WithKey(%q): %w", name, &e)
+		}
 		taken := names(keyForms())
 		for word := range keyWords {
 			taken = append(taken, word)
 		}
-		register(c, c.keys, "WithKeyFunc", name, f, f == nil, taken...)
+		register(c, c.keys, "WithKey", name, k, false, taken...)
 	}
 }
 

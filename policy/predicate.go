@@ -21,7 +21,7 @@ var predicateForms = []field[func(*http.Request) bool]{
 		}
 		in := stint.FromCIDR(networks...)
 		if !d.reports(n, "cidr", probe, stint.WithSkip(in)) {
-			*to = in
+			*to = in.Match
 		}
 	}},
 }

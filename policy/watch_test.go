@@ -665,7 +665,7 @@ func TestWatchSaysWhatIsWrong(t *testing.T) {
 		{good, lim, []policy.Option{nil}, "policy: option 1 is nil: leave it out"},
 		{good, lim, []policy.Option{policy.WithDebounce(0)}, "policy: WithDebounce(0s): write a positive duration, or leave it out"},
 		{good, lim, []policy.Option{policy.WithObserver(nil)}, "policy: WithObserver(nil): write a function, or leave it out"},
-		{good, lim, []policy.Option{policy.WithKeyFunc("global", tenant)}, `policy: WithKeyFunc("global")`},
+		{good, lim, []policy.Option{policy.WithKey("global", stint.KeyFunc(tenant))}, `policy: WithKey("global")`},
 	} {
 		w, err := policy.Watch(t.Context(), tt.path, tt.to, tt.opts...)
 		if w != nil || err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -38,7 +38,7 @@ func asUser(h http.Handler, name string) *httptest.ResponseRecorder {
 func TestKeyLetsGo(t *testing.T) {
 	var kept []context.Context
 	readable := func(ctx context.Context) error {
-		if got, err := user(httptest.NewRequest("GET", "/", nil).WithContext(ctx)); got != "ada" || err != nil {
+		if got, err := user.Of(httptest.NewRequest("GET", "/", nil).WithContext(ctx)); got != "ada" || err != nil {
 			return errors.New("got " + got)
 		}
 		return nil
@@ -50,10 +50,10 @@ func TestKeyLetsGo(t *testing.T) {
 				kept = append(kept, e.Request.Context())
 			}
 		}),
-		stint.WithKey(stint.Join(user, func(r *http.Request) (string, error) {
+		stint.WithKey(stint.Join(user, stint.KeyFunc(func(r *http.Request) (string, error) {
 			kept = append(kept, r.Context())
 			return "k", readable(r.Context()) // while Admit decides it is there
-		}))))
+		})))))
 	e.GET("/", func(c echo.Context) error {
 		kept = append(kept, c.Request().Context())
 		for _, ctx := range kept {
@@ -87,10 +87,10 @@ func TestKeyLetsGo(t *testing.T) {
 func TestKeyReadsTheBody(t *testing.T) {
 	form := Key(func(c echo.Context) (string, error) { return c.FormValue("name"), nil })
 	ofRequest := func(r *http.Request) (string, error) { return r.FormValue("name"), nil }
-	for name, k := range map[string]stint.KeyFunc{
+	for name, k := range map[string]stint.Key{
 		"echo's":               form,
-		"echo's, then another": stint.Join(form, ofRequest),
-		"another, then echo's": stint.Join(ofRequest, form),
+		"echo's, then another": stint.Join(form, stint.KeyFunc(ofRequest)),
+		"another, then echo's": stint.Join(stint.KeyFunc(ofRequest), form),
 	} {
 		e := echo.New()
 		e.Use(New(stint.Rate(9, time.Hour), stint.WithKey(k)))

@@ -74,7 +74,7 @@ func TestErrors(t *testing.T) {
 			func(err error) bool { return errors.Is(err, stint.ErrBlocked) }, `{"message":"Forbidden"}`},
 		{"store down", []stint.Option{stint.Rate(1, time.Hour, stint.WithName("rate")), byAll, stint.WithStore(down{}), closed}, 503,
 			func(err error) bool { return errors.As(err, new(*stint.StoreError)) }, `{"message":"Service Unavailable"}`},
-		{"key function fails", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(func(*http.Request) (string, error) { return "", errors.New("secret") })}, 500,
+		{"key function fails", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "", errors.New("secret") }))}, 500,
 			func(err error) bool { return strings.Contains(err.Error(), "secret") }, `{"message":"Internal Server Error"}`},
 	}
 	for _, test := range tests {
@@ -138,10 +138,10 @@ func TestClientHasLeft(t *testing.T) {
 // known few; without a route it is empty.
 func TestPattern(t *testing.T) {
 	var seen string
-	limit := New(stint.Rate(100, time.Hour), stint.WithKey(func(req *http.Request) (string, error) {
+	limit := New(stint.Rate(100, time.Hour), stint.WithKey(stint.KeyFunc(func(req *http.Request) (string, error) {
 		seen = req.Pattern
 		return "k", nil
-	}))
+	})))
 	e := echo.New()
 	e.Use(limit)
 	ok := func(echo.Context) error { return nil }

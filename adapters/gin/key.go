@@ -7,11 +7,12 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/framework"
+	"github.com/stint-go/stint/internal/keys"
 )
 
 const adapter = "stintgin"
 
-// Key makes a key function of what gin knows about a request: a user set by
+// Key makes a key of what gin knows about a request: a user set by
 // authentication before the limiter, or a parameter of the route.
 //
 //	r.Use(authenticate, stintgin.New(stint.Rate(10, time.Second),
@@ -19,23 +20,23 @@ const adapter = "stintgin"
 //			return c.GetString("user"), nil
 //		}))))
 //
-// The rules of stint.KeyFunc apply: k is called at most once per request; an empty key
+// The rules of stint.Key apply: k is called at most once per request; an empty key
 // is handled by stint.WithEmptyKey; after an error the request is refused. k may read
 // anything from c, including the body, which handlers then find parsed as after any
 // other reader. It must not answer the request, call c.Next, or keep c after it
 // returns. stint.New refuses a nil k.
 //
-// Key may be part of stint.Join and stint.Hash, and may be called by a KeyFunc of your
-// own. If that calls it for some requests only, k is called twice for the first of
-// these.
+// Key may be part of stint.Join, stint.FirstOf and stint.Hash. To combine it with another
+// key by rules of your own, call the other one in k, as in stint.RemoteIP().Of(c.Request). A
+// stint.KeyFunc can't read it, because a plain request doesn't lead to gin's context.
 //
 // Only this adapter can use such a limiter for requests: others panic when they mount
 // it. Limiter.Take and the like charge the key they are given.
-func Key(k func(*gin.Context) (string, error)) stint.KeyFunc {
+func Key(k func(*gin.Context) (string, error)) stint.Key {
 	if k == nil {
-		return nil // New reports it
+		return stint.KeyFunc(nil) // New reports it
 	}
-	return framework.Key(adapter, func(c *own) (string, error) { return k((*gin.Context)(c)) })
+	return stint.Key(keys.HandleOf(framework.Key(adapter, func(c *own) (string, error) { return k((*gin.Context)(c)) })))
 }
 
 // own is gin's context in the form that AdmitIn takes.

@@ -35,10 +35,10 @@ func TestKeyLetsGo(t *testing.T) {
 				keep(e.Request)
 			}
 		}),
-		stint.WithKey(stint.Join(user, func(r *http.Request) (string, error) {
+		stint.WithKey(stint.Join(user, stint.KeyFunc(func(r *http.Request) (string, error) {
 			keep(r)
 			return "", readable(r, "ada") // while Admit decides it is there
-		})), stint.WithEmptyKey(stint.SkipEmptyKey)))
+		}))), stint.WithEmptyKey(stint.SkipEmptyKey)))
 	limited := stint.Must(l.With(stint.Rate(1, time.Hour, stint.WithName("user"), stint.WithKey(user))))
 	e := gin.New()
 	e.Use(authenticate, Middleware(limited))
@@ -74,7 +74,7 @@ func TestKeyLetsGo(t *testing.T) {
 
 // readable is nil if the user can be told by the request.
 func readable(r *http.Request, want string) error {
-	if got, err := user(r); got != want || err != nil {
+	if got, err := user.Of(r); got != want || err != nil {
 		return errors.New("got " + got)
 	}
 	return nil
@@ -85,12 +85,12 @@ func readable(r *http.Request, want string) error {
 func TestKeyReadsTheBody(t *testing.T) {
 	form := func(c *gin.Context) (string, error) { return c.PostForm("name"), nil }
 	ofRequest := func(r *http.Request) (string, error) { return r.FormValue("name"), nil }
-	for name, keys := range map[string][]stint.KeyFunc{
+	for name, keys := range map[string][]stint.Key{
 		"gin's":                {Key(form)},
-		"gin's, then another":  {Key(form), ofRequest},
-		"another, then gin's":  {ofRequest, Key(form)},
-		"joined":               {stint.Join(ofRequest, Key(form))},
-		"of the request alone": {ofRequest},
+		"gin's, then another":  {Key(form), stint.KeyFunc(ofRequest)},
+		"another, then gin's":  {stint.KeyFunc(ofRequest), Key(form)},
+		"joined":               {stint.Join(stint.KeyFunc(ofRequest), Key(form))},
+		"of the request alone": {stint.KeyFunc(ofRequest)},
 	} {
 		for _, permit := range []stint.Option{stint.WithoutPermit(), stint.WithHeaders(stint.NoHeaders)} {
 			opts := []stint.Option{permit}

@@ -69,7 +69,7 @@ func TestHandleContext(t *testing.T) {
 
 func globalKey(t *testing.T) string {
 	t.Helper()
-	key, err := stint.Global()(httptest.NewRequest("GET", "/", nil))
+	key, err := stint.Global().Of(httptest.NewRequest("GET", "/", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,10 +109,10 @@ func TestAborts(t *testing.T) {
 func TestPattern(t *testing.T) {
 	var seen string
 	r := gin.New()
-	r.Use(New(stint.Rate(100, time.Hour), stint.WithKey(func(req *http.Request) (string, error) {
+	r.Use(New(stint.Rate(100, time.Hour), stint.WithKey(stint.KeyFunc(func(req *http.Request) (string, error) {
 		seen = req.Pattern
 		return "k", nil
-	})))
+	}))))
 	r.GET("/users/:id", func(*gin.Context) {})
 	r.Group("/files").GET("/*path", func(*gin.Context) {})
 	r.HandleMethodNotAllowed = true

@@ -19,10 +19,10 @@ type TransportOption func(*client.Transport)
 // lim is charged for the key that k returns. A pause that a server asks for is never
 // applied to other hosts, even if they share the key. If k returns an error, RoundTrip
 // returns it and sends nothing. The default key is the request's scheme and host, such
-// as "https://api.example.com". WithDestination panics if k is nil.
-func WithDestination(k stint.KeyFunc) TransportOption {
-	if k == nil {
-		panic("stinthttp: WithDestination(nil): write a key function, or leave it out for the scheme and host")
+// as "https://api.example.com". WithDestination panics if k is the zero Key.
+func WithDestination(k stint.Key) TransportOption {
+	if k == (stint.Key{}) {
+		panic("stinthttp: WithDestination(Key{}): write a key, or leave it out for the scheme and host")
 	}
 	return func(t *client.Transport) { t.Destination = k }
 }

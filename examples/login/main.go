@@ -52,7 +52,7 @@ func site(passwords map[string]string) http.Handler {
 			stint.Rate(20, time.Minute, stint.WithName("login-address")),
 			stint.Rate(5, 15*time.Minute, stint.WithName("login-account"),
 				// The store must not show which accounts are tried.
-				stint.WithKey(stint.Hash(secret, account))),
+				stint.WithKey(stint.Hash(secret, stint.KeyFunc(account)))),
 			// An address that goes on regardless is banned for an hour.
 			stint.Ban(50, 10*time.Minute, time.Hour, stint.WithName("login-ban")),
 		),

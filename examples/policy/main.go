@@ -59,7 +59,7 @@ Try, in another terminal: a change takes effect, and one with a mistake is refus
 
 // Functions that the file names.
 var registered = []policy.Option{
-	policy.WithKeyFunc("tenant", stint.Header("X-Tenant")),
+	policy.WithKey("tenant", stint.Header("X-Tenant")),
 	policy.WithPlanFunc(func(r *http.Request) (string, error) { return planOf[r.Header.Get("X-Tenant")], nil }),
 }
 

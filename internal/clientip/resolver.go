@@ -86,6 +86,37 @@ func New(s Source) (*Resolver, []Problem) {
 	return c, problems
 }
 
+// String returns the function of package stint that makes a key of the Resolver, with its
+// arguments. Resolvers with the same text return the same keys.
+func (c *Resolver) String() string {
+	var trusted []string
+	for _, p := range c.trusted {
+		trusted = append(trusted, p.String())
+	}
+	networks := strings.Join(trusted, ", ")
+	switch {
+	case c.unix || c.bits != defaultBits:
+		var fields []string
+		set := func(is bool, format string, value any) {
+			if is {
+				fields = append(fields, fmt.Sprintf(format, value))
+			}
+		}
+		set(c.header != "", "Header: %q", c.header)
+		set(networks != "", "Trusted: [%s]", networks)
+		set(c.unix, "TrustUnix: %t", true)
+		set(c.bits != defaultBits, "IPv6Bits: %d", c.bits)
+		return "IP{" + strings.Join(fields, ", ") + "}"
+	case c.header == "":
+		return "RemoteIP()"
+	case c.header == XForwardedFor:
+		return "ForwardedIP(" + networks + ")"
+	case c.header == Forwarded:
+		return "ForwardedHeaderIP(" + networks + ")"
+	}
+	return fmt.Sprintf("SingleIPHeader(%q, %s)", c.header, networks)
+}
+
 // unknownPeer is the key of all peers without an address. It is a key rather than an
 // error or an empty key, so that a client is limited whatever it does to its address.
 const unknownPeer = "unknown"

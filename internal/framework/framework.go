@@ -1,8 +1,8 @@
-// Package framework lets key functions see a request as a router's framework does. gin
+// Package framework lets keys be read from a request as a router's framework sees it. gin
 // and echo keep a context of their own for each request, where authentication stores
 // who is asking, and reuse it for later requests.
 //
-// An adapter makes such a key function ([Key]). It finds the framework's context
+// An adapter makes such a key ([Key]). It finds the framework's context
 // through the request's ([Context]), which leads there only while a limiter decides.
 package framework
 

@@ -2,11 +2,13 @@ package framework
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
+
+	"github.com/stint-go/stint/internal/keys"
 )
 
 // own is a framework's context.
@@ -31,10 +33,10 @@ func TestEnter(t *testing.T) {
 	if o.r != entered || entered == r {
 		t.Error("the framework's context and key functions have different requests")
 	}
-	if got, err := user(entered); got != "ada" || err != nil {
+	if got, err := user.Of(entered); got != "ada" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := user(r); got != "" || err == nil {
+	if got, err := user.Of(r); got != "" || err == nil {
 		t.Errorf("the request it was made of: %q, %v", got, err)
 	}
 	if got := ctx.Value(key{}); got != "parent's" {
@@ -46,7 +48,7 @@ func TestEnter(t *testing.T) {
 	}
 
 	ctx.End()
-	if got, err := user(entered); got != "" || err == nil {
+	if got, err := user.Of(entered); got != "" || err == nil {
 		t.Errorf("after End: %q, %v", got, err)
 	}
 	if ctx.own != nil {
@@ -62,13 +64,12 @@ func TestEnter(t *testing.T) {
 func TestEnterInside(t *testing.T) {
 	outer, octx := Enter(httptest.NewRequest("GET", "/", nil), &own{user: "ada"})
 	inner, ictx := Enter(outer, &other{own{user: "bob"}})
-	missing := (*MissingError)(nil)
-	if got, err := user(inner); got != "" || !errors.As(err, &missing) {
+	if got, err := user.Of(inner); got != "" || err == nil || !strings.Contains(err.Error(), "ours.Key: the request has not come through ours: mount the limiter with ours") {
 		t.Errorf("in another framework: %q, %v", got, err)
 	}
 	ictx.End()
 	octx.End()
-	if got, err := user(inner); got != "" || !errors.As(err, &missing) {
+	if got, err := user.Of(inner); got != "" || err == nil || !strings.Contains(err.Error(), "ours.Key: the request has not come through ours: mount the limiter with ours") {
 		t.Errorf("after both: %q, %v", got, err)
 	}
 }
@@ -80,7 +81,7 @@ func TestContextIsShared(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for range 100 {
-				if got, _ := user(r); got != "ada" && got != "" {
+				if got, _ := user.Of(r); got != "ada" && got != "" {
 					t.Errorf("got %q", got)
 				}
 			}
@@ -91,43 +92,25 @@ func TestContextIsShared(t *testing.T) {
 	all.Wait()
 }
 
-func TestAsks(t *testing.T) {
+func TestUnfit(t *testing.T) {
 	ofOther := Key("theirs", func(o *other) (string, error) { return o.user, nil })
 	for _, tt := range []struct {
 		name   string
-		keys   []func(*http.Request) (string, error)
-		known  bool
-		fitFor string
+		key    *keys.Key
+		fitFor string // "": for all
 	}{
-		{"none", nil, false, "any"},
-		{"one", []func(*http.Request) (string, error){user, user}, true, "ours"},
-		{"another", []func(*http.Request) (string, error){ofOther}, true, "theirs"},
-		{"two", []func(*http.Request) (string, error){user, ofOther}, true, ""},
+		{"none", keys.Global, ""},
+		{"a function", keys.Made("KeyFunc", user.Of), ""},
+		{"one", user, "ours"},
+		{"one, twice", keys.Join([]*keys.Key{user, user}), "ours"},
+		{"another", keys.Hash(make([]byte, 32), ofOther), "theirs"},
+		{"two", keys.FirstOf([]*keys.Key{user, ofOther}), "no adapter"},
 	} {
-		var a Asks
-		p := new(Probe)
-		r := httptest.NewRequest("GET", "/", nil).WithContext(Lead(t.Context(), p))
-		for _, k := range tt.keys {
-			_, _ = k(r)
-		}
-		a.Note(p)
-		if a.Known() != tt.known {
-			t.Errorf("%s: known %v", tt.name, a.Known())
-		}
 		for _, adapter := range []string{"ours", "theirs", "any"} {
-			err := a.Unfit(adapter)
-			if fits := !tt.known || adapter == tt.fitFor; (err == nil) != fits {
+			err := Unfit(tt.key, adapter)
+			if fits := tt.fitFor == "" || adapter == tt.fitFor; (err == nil) != fits {
 				t.Errorf("%s: through %s: %v", tt.name, adapter, err)
 			}
 		}
-	}
-
-	var a Asks
-	if a.Missed(errors.New("no session")) || a.Known() {
-		t.Error("another error is taken for a framework that is missing")
-	}
-	_, err := user(httptest.NewRequest("GET", "/", nil))
-	if !a.Missed(errors.Join(errors.New("no session"), err)) || !a.Known() || a.Unfit("theirs") == nil {
-		t.Errorf("%v is not known for what it is", err)
 	}
 }

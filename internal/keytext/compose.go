@@ -35,6 +35,49 @@ func Join(parts []string) (string, error) {
 	return b.String(), nil
 }
 
+// Cut returns the first part of a key that Join may have made, and the rest of the key.
+func Cut(key string) (part, rest string, ok bool) {
+	size := 0
+	for i := 0; i < len(key) && size <= MaxRaw; i++ {
+		switch c := key[i]; {
+		case c >= '0' && c <= '9':
+			size = 10*size + int(c-'0')
+		case c == ':' && size > 0 && size < len(key)-i:
+			i++
+			return key[i : i+size], key[i+size:], true
+		default:
+			return "", "", false
+		}
+	}
+	return "", "", false
+}
+
+// choiceMark follows the number of a choice.
+const choiceMark = '~'
+
+// Choice returns the key of a choice among several keys: that of choice i, from 0 on. What
+// one choice may return, another can't. The first choice is the usual one: its key stays as
+// it is, unless it looks like another's.
+func Choice(i int, raw string) string {
+	if raw == "" || i == 0 && Chosen(raw) == raw {
+		return raw
+	}
+	return strconv.Itoa(i+1) + string(choiceMark) + raw
+}
+
+// Chosen returns what Choice was given, as far as the key shows it.
+func Chosen(key string) string {
+	for i := 0; i < len(key); i++ {
+		switch c := key[i]; {
+		case c == choiceMark && i > 0:
+			return key[i+1:]
+		case c < '0' || c > '9':
+			return key
+		}
+	}
+	return key
+}
+
 // MinSecret is the length, in bytes, of the shortest secret that can't be found by
 // trying.
 const MinSecret = 16

@@ -48,6 +48,54 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// The parts of a joined key are found again, and of no other text.
+func TestCut(t *testing.T) {
+	key, _ := Join([]string{"t1", "GET /", "1:x"})
+	for _, want := range []string{"t1", "GET /", "1:x"} {
+		part, rest, ok := Cut(key)
+		if part != want || !ok {
+			t.Errorf("%q: %q, %v; want %q", key, part, ok, want)
+		}
+		key = rest
+	}
+	for _, other := range []string{"", ":", "0:", "2:a", "a", "1a", "99999999999999999999:a", "1", "-1:a"} {
+		if part, rest, ok := Cut(other); ok {
+			t.Errorf("%q: %q, %q", other, part, rest)
+		}
+	}
+}
+
+// No key of one choice is a key of another, whatever a client sends.
+func TestChoice(t *testing.T) {
+	raws := []string{"", "a", "1~a", "2~a", "1~1~a", "2~2~a", "~a", "12~a", "2", "2~", "192.0.2.7", "2~192.0.2.7"}
+	type choice struct {
+		i   int
+		raw string
+	}
+	seen := map[string]choice{}
+	for i := range 12 {
+		for _, raw := range raws {
+			got := Choice(i, raw)
+			if raw == "" {
+				if got != "" {
+					t.Errorf("an empty key of choice %d is %q", i, got)
+				}
+				continue
+			}
+			if other, taken := seen[got]; taken {
+				t.Errorf("%+v and %+v have one key, %q", choice{i, raw}, other, got)
+			}
+			seen[got] = choice{i, raw}
+		}
+	}
+	if got := Choice(0, "k1"); got != "k1" {
+		t.Errorf("the usual key became %q", got)
+	}
+	if got := Choice(1, "192.0.2.7"); got != "2~192.0.2.7" || Chosen(got) != "192.0.2.7" {
+		t.Errorf("the second key became %q", got)
+	}
+}
+
 func FuzzJoin(f *testing.F) {
 	f.Add("t1:u", "x", "t1", "u:x")
 	f.Add("1:a", "b", "1", "a1:b")

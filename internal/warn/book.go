@@ -97,8 +97,9 @@ func (b *Book) add(users []User, to User, w Warning) []Notice {
 // applies reports whether the warning is about something that one of the users has.
 func (w *Warning) applies(users []User) bool {
 	return w.of == nil || slices.ContainsFunc(users, func(u User) bool {
-		_, uses := u.Uses(w.of)
-		return uses
+		limits, uses := u.Uses(w.of)
+		has := func(limit string) bool { return slices.Contains(limits, limit) }
+		return uses && (len(w.Limits) == 0 || slices.ContainsFunc(w.Limits, has))
 	})
 }
 

@@ -5,23 +5,21 @@ import (
 	"sync/atomic"
 )
 
-// Source is the record of a key source: what a probe has shown, and what its first
-// requests show. It is safe for concurrent use. Nothing is known of the zero Source.
+// Source is the record of a key in use: what it consists of, and what its first requests
+// show. It is safe for concurrent use. Nothing is known of the zero Source.
 type Source struct {
 	// Lookout looks at the source's first requests. It is nil before and after those.
 	Lookout atomic.Pointer[Lookout]
 
-	signs atomic.Uint32 // Signs
-	begun atomic.Bool   // there is a Lookout, or was one
+	signs Signs
+	begun atomic.Bool // there is a Lookout, or was one
 }
 
-// Probed records the signs that a probe has shown.
-func (s *Source) Probed(signs Signs) { s.signs.Store(uint32(signs)) }
-
-func (s *Source) shown() Signs { return Signs(s.signs.Load()) }
+// NewSource returns the Source of a key with these signs.
+func NewSource(signs Signs) *Source { return &Source{signs: signs} }
 
 // Shown returns what the signs alone show.
-func (s *Source) Shown() Set { return s.shown().found() }
+func (s *Source) Shown() Set { return s.signs.found() }
 
 // Watch begins to look at the source's requests, unless that was begun before. ask is
 // called when Found may return something new, on a goroutine of its own.
@@ -38,7 +36,7 @@ func (s *Source) Found() Set {
 	if l == nil {
 		return 0
 	}
-	found, over := l.seen.found(s.shown())
+	found, over := l.seen.found(s.signs)
 	if over {
 		s.Lookout.Store(nil)
 	}
@@ -54,7 +52,7 @@ type Lookout struct {
 
 // Look looks at a request with a key.
 func (l *Lookout) Look(r *http.Request, key string) {
-	if key != "" && l.seen.look(r, key, l.of.shown()) {
+	if key != "" && l.seen.look(r, key, l.of.signs) {
 		go l.ask()
 	}
 }

@@ -1,6 +1,5 @@
 // Package warn finds likely mistakes in how a limiter is set up that can't be errors:
-// by a probe of its key functions, by its first requests, and by where limiters are
-// built.
+// by what its keys consist of, by its first requests, and by where limiters are built.
 package warn
 
 // Kind is a kind of likely mistake.
@@ -50,7 +49,7 @@ type Set uint16
 // All is every kind; Traffic is the kinds that requests show.
 const (
 	All     Set = 1<<Kinds - 1
-	Traffic Set = 1<<PortInKey | 1<<UntrustedProxy | 1<<NoPattern | 1<<KeysNeverRepeat | 1<<OneKey
+	Traffic Set = 1<<ForwardingHeader | 1<<PortInKey | 1<<UntrustedProxy | 1<<NoPattern | 1<<KeysNeverRepeat | 1<<OneKey
 )
 
 // Has reports whether k is in the set.

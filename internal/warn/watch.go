@@ -5,11 +5,11 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strconv"
 	"strings"
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/clientip"
+	"github.com/stint-go/stint/internal/keytext"
 )
 
 // looks is how many requests of a key source a watch looks at. They are a random half,
@@ -28,6 +28,9 @@ type watch struct {
 	// The number of keys that contain the caller's port, of requests without a pattern,
 	// and of requests through a proxy whose address is the key.
 	ported, bare, behind atomic.Uint32
+	// The number of keys that a function has made of the peer's address, and of a
+	// forwarding header.
+	peered, forwarded atomic.Uint32
 	// top is the hash of a key, and how many more requests had it than had others, by
 	// the algorithm of Boyer and Moore: at the end it is the key of the majority, if
 	// there is one.
@@ -56,15 +59,21 @@ func (w *watch) look(r *http.Request, key string, s Signs) (ask bool) {
 	if r.Pattern == "" {
 		w.bare.Add(1)
 	}
-	if s&OfPeer != 0 && proxied(r, key) {
+	if s&(OfPeer|OfFunction) != 0 && proxied(r, key) {
 		w.behind.Add(1)
+	}
+	peered := s&OfFunction != 0 && (host != "" && strings.Contains(key, host) || joins(key, peer.Key(r)))
+	if peered {
+		w.peered.Add(1)
+	} else if s&(OfPeer|OfFunction) == OfFunction && forwarded(r, key) {
+		w.forwarded.Add(1)
 	}
 	h := maphash.String(seed, key) | 1                        // none is 0, which is no key's
 	if from, _ := netip.ParseAddr(host); !from.IsLoopback() { // who tries a program out is one client
 		w.count(uint32(h >> 32))
 	}
 	n := w.looked.Add(1)
-	if s.byFields() && n > soon && !w.again.Load() && w.repeats(h) {
+	if s.byFields() && !peered && n > soon && !w.again.Load() && w.repeats(h) {
 		w.forget()
 	}
 	return n == soon || n == later || n == looks
@@ -85,20 +94,34 @@ func proxied(r *http.Request, key string) bool {
 	return through && joins(key, peer.Key(r))
 }
 
-// joins reports whether a key is a part, or stint.Join has made it of that part and others.
+// forwarded reports whether a key contains what a request's forwarding headers name first:
+// what a client has written, unless a proxy replaces the field.
+func forwarded(r *http.Request, key string) bool {
+	for _, name := range forwarding {
+		for _, line := range r.Header[name] {
+			first, _, _ := strings.Cut(line, ",")
+			if first = strings.TrimSpace(first); first != "" && strings.Contains(key, first) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// joins reports whether a key is a part, or stint.Join or stint.FirstOf has made it of that
+// part.
 func joins(key, part string) bool {
-	if key == part {
+	if key = keytext.Chosen(key); key == part {
 		return true
 	}
 	found := false
 	for key != "" {
-		length, rest, _ := strings.Cut(key, ":")
-		n, err := strconv.ParseUint(length, 10, 16)
-		if err != nil || n == 0 || n > uint64(len(rest)) {
+		first, rest, ok := keytext.Cut(key)
+		if !ok {
 			return false // no key of Join's
 		}
-		found = found || joins(rest[:n], part)
-		key = rest[n:]
+		found = found || joins(first, part)
+		key = rest
 	}
 	return found
 }
@@ -147,7 +170,11 @@ func (w *watch) found(s Signs) (found Set, over bool) {
 	n := w.looked.Load()
 	over = n >= looks
 	n = min(n, looks)
+	if w.peered.Load() >= n/10*9 && s&OfFunction != 0 {
+		s |= OfPeer
+	}
 	proxy := w.behind.Load() >= n/10*9
+	found.add(ForwardingHeader, w.forwarded.Load() >= n/10*9)
 	found.add(PortInKey, w.ported.Load() >= n)
 	found.add(NoPattern, s&OfPattern != 0 && w.bare.Load() >= n)
 	found.add(UntrustedProxy, proxy)

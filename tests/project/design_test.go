@@ -109,7 +109,7 @@ var (
 	_ func(int64, time.Duration, time.Duration, ...stint.BanOption) stint.Limit = stint.Ban
 )
 
-func designOptions(s store.Store, secret []byte, user stint.KeyFunc, tokens func(*http.Request) int64) []stint.Option {
+func designOptions(s store.Store, secret []byte, user stint.Key, tokens func(*http.Request) int64) []stint.Option {
 	return []stint.Option{
 		stint.Rate(10, time.Second, stint.WithName("a"), stint.WithKey(stint.RemoteIP()), stint.WithDryRun(),
 			stint.WithFailurePolicy(stint.FailClosed), stint.WithCost(tokens), stint.WithMaxWait(time.Second)),

@@ -18,10 +18,10 @@ var taken = map[string]string{
 			mux    *http.ServeMux
 			addr   string
 			n      int
-			key    stint.KeyFunc
+			key    stint.Key
 			berlin *time.Location
 
-			user, account, keyFunc stint.KeyFunc
+			user, account stint.Key
 			cloudflare             []netip.Prefix
 			admitted, wouldRefuse  atomic.Int64
 		)`,
@@ -47,9 +47,9 @@ var taken = map[string]string{
 			permit  *stint.Permit
 			rdb     *redis.Client
 			mux     *http.ServeMux
-			keyFunc stint.KeyFunc
 			trusted []netip.Prefix
 			cost    func(*http.Request) int64
+			who     stint.Key
 			skip    func(*http.Request) bool
 			observe func(stint.Event)
 

@@ -187,7 +187,7 @@ func TestProxies(t *testing.T) {
 	}{{"Go's", reverseProxy}, {"nginx", nginx}} {
 		for _, tt := range []struct {
 			name string
-			key  stint.KeyFunc
+			key  stint.Key
 			want string
 		}{
 			{"as it should be", stint.ForwardedIP(netip.MustParsePrefix("127.0.0.1/32")), seen(limit)},

@@ -33,7 +33,7 @@ func site(search http.HandlerFunc) http.Handler {
 	r.Get("/healthz", func(http.ResponseWriter, *http.Request) {})
 	r.With(stinthttp.Middleware(searches)).Get("/search", search)
 	r.Route("/tenants/{tenant}", func(r chi.Router) {
-		r.With(stinthttp.New(stint.Rate(3, time.Minute), stint.WithKey(tenant))).Get("/report", search)
+		r.With(stinthttp.New(stint.Rate(3, time.Minute), stint.WithKey(stint.KeyFunc(tenant)))).Get("/report", search)
 	})
 	return r
 }
@@ -111,7 +111,7 @@ func TestChiTenants(t *testing.T) {
 				t.Errorf("%d of tenant %s pass, want 3", got, tenant)
 			}
 		}
-		h = chi.Chain(stinthttp.New(stint.Rate(3, time.Minute), stint.WithKey(tenant))).Handler(h)
+		h = chi.Chain(stinthttp.New(stint.Rate(3, time.Minute), stint.WithKey(stint.KeyFunc(tenant)))).Handler(h)
 		if got := passing(h, 1, "GET", "/tenants/a/report"); got != 0 {
 			t.Error("a URL parameter is a key before the routing")
 		}

@@ -32,7 +32,7 @@ const (
 type Transport struct {
 	Limiter     *stint.Limiter // nil: only servers set the pace
 	Base        http.RoundTripper
-	Destination stint.KeyFunc // which requests share a turn, a limit and a pause
+	Destination stint.Key     // which requests share a turn, a limit and a pause
 	MaxWait     time.Duration // the longest pause to wait for, 0 for none
 	Retries     int
 
@@ -41,7 +41,7 @@ type Transport struct {
 
 // New returns a Transport with the defaults.
 func New(lim *stint.Limiter, base http.RoundTripper) *Transport {
-	return &Transport{Limiter: lim, Base: base, Destination: schemeAndHost, MaxWait: defaultMaxWait, Retries: defaultRetries}
+	return &Transport{Limiter: lim, Base: base, Destination: stint.KeyFunc(schemeAndHost), MaxWait: defaultMaxWait, Retries: defaultRetries}
 }
 
 // schemeAndHost returns the origin of a request's URL (RFC 6454), without the scheme's
@@ -59,7 +59,7 @@ func schemeAndHost(r *http.Request) (string, error) {
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	key, err := t.Destination(r)
+	key, err := t.Destination.Of(r)
 	if err != nil {
 		closeBody(r)
 		return nil, err

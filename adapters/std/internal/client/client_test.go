@@ -149,7 +149,7 @@ func TestTransportClosesBodyOnErrors(t *testing.T) {
 		ctx  func() (context.Context, context.CancelFunc)
 		want error
 	}{
-		{"no destination", []func(*Transport){destination(failing)}, nil, nil},
+		{"no destination", []func(*Transport){destination(stint.KeyFunc(failing))}, nil, nil},
 		{"canceled", nil, func() (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
@@ -403,7 +403,7 @@ func TestTransportDestination(t *testing.T) {
 		})
 		account := func(r *http.Request) (string, error) { return r.Header.Get("X-Account"), nil }
 		lim := limiter(t, stint.Rate(100, time.Second))
-		rt := transport(lim, srv, destination(account), retries(0))
+		rt := transport(lim, srv, destination(stint.KeyFunc(account)), retries(0))
 		call := func(url, account string) time.Duration {
 			start := time.Now()
 			r := get(url)

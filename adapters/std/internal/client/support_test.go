@@ -141,6 +141,6 @@ func transport(lim *stint.Limiter, base http.RoundTripper, set ...func(*Transpor
 	return t
 }
 
-func retries(n int) func(*Transport)               { return func(t *Transport) { t.Retries = n } }
-func maxWait(d time.Duration) func(*Transport)     { return func(t *Transport) { t.MaxWait = d } }
-func destination(k stint.KeyFunc) func(*Transport) { return func(t *Transport) { t.Destination = k } }
+func retries(n int) func(*Transport)           { return func(t *Transport) { t.Retries = n } }
+func maxWait(d time.Duration) func(*Transport) { return func(t *Transport) { t.MaxWait = d } }
+func destination(k stint.Key) func(*Transport) { return func(t *Transport) { t.Destination = k } }

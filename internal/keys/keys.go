@@ -1,0 +1,260 @@
+// Package keys has the keys of package stint: what each of them is, and how it is read
+// from a request.
+package keys
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/stint-go/stint/internal/clientip"
+	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/routing"
+	"github.com/stint-go/stint/internal/warn"
+)
+
+// Func reads a key from a request.
+type Func = func(*http.Request) (string, error)
+
+// Key is a key and what is known of it. There is one Key for each description, except for
+// those of an application's functions and those with mistakes. So keys are compared by
+// their addresses.
+type Key struct {
+	// Of reads the key.
+	Of Func
+	// Name is the key as Go code has it, without a package: Header("X-API-Key").
+	Name string
+	// Constant is the encoded key of one that every request has, or "".
+	Constant string
+	// Given: only Take is given such a key.
+	Given bool
+	// Never: a request's key is never empty.
+	Never bool
+	// Adapters are those whose framework's context the key is read from.
+	Adapters []string
+	// Signs are what the key consists of.
+	Signs warn.Signs
+	// Wrong is what is wrong with the arguments that it was made with. It has no key then.
+	Wrong mistake.List
+
+	id uint64 // of no other key, now or ever
+}
+
+// Handle is a stint.Key for packages that make some: the types convert to each other.
+type Handle struct{ key *Key }
+
+// HandleOf returns the Handle of k.
+func HandleOf(k *Key) Handle { return Handle{k} }
+
+// Key returns the Key, or nil for the zero Handle.
+func (h Handle) Key() *Key { return h.key }
+
+// Wrong returns a key made with arguments that can't work. It is never read, so a mistake
+// that somehow gets past New doesn't limit anybody under a wrong key.
+func Wrong(all mistake.List) *Key {
+	err := &mistake.Error{Mistakes: all}
+	return &Key{Name: all[0].Option, Wrong: all, Of: func(*http.Request) (string, error) { return "", err }, id: lastID.Add(1)}
+}
+
+// Made returns the key of an application's function, which equals no other.
+func Made(name string, of Func) *Key {
+	return &Key{Name: name, Of: of, Signs: warn.OfFunction, id: lastID.Add(1)}
+}
+
+// In returns the key of a function of an adapter's framework's context, which equals no
+// other.
+func In(adapter string, of Func) *Key {
+	k := Made(adapter+".Key", of)
+	k.Adapters = []string{adapter}
+	return k
+}
+
+// The keys without arguments.
+var (
+	Global   = &Key{Name: "Global()", Of: constant(keytext.Global), Constant: keytext.GlobalText, Never: true, id: lastID.Add(1)}
+	Given    = &Key{Name: "GivenKey()", Of: func(*http.Request) (string, error) { return "", errGiven }, Given: true, id: lastID.Add(1)}
+	Pattern  = &Key{Name: "Pattern()", Of: pattern, Never: true, Signs: warn.OfPattern, id: lastID.Add(1)}
+	Method   = &Key{Name: "Method()", Of: method, Never: true, Signs: warn.Other, id: lastID.Add(1)}
+	RemoteIP = address("RemoteIP()", clientip.Remote())
+)
+
+var errGiven = errors.New("stint: the limit's key is GivenKey, which a request doesn't have")
+
+func constant(raw string) Func { return func(*http.Request) (string, error) { return raw, nil } }
+
+func address(name string, client *clientip.Resolver) *Key {
+	return &Key{Name: name, Of: func(r *http.Request) (string, error) { return client.Key(r), nil },
+		Never: true, Signs: warn.OfPeer, id: lastID.Add(1)}
+}
+
+// Address returns the key of a client's address, or what is wrong with its source.
+func Address(s clientip.Source) (*Key, []clientip.Problem) {
+	client, wrong := clientip.New(s)
+	if wrong != nil {
+		return nil, wrong
+	}
+	name := client.String()
+	if name == RemoteIP.Name {
+		return RemoteIP, nil
+	}
+	return one(description{name: name}, func() *Key { return address(name, client) }), nil
+}
+
+// Header returns the key of the first line of a field. canonical is the field's name in
+// canonical form.
+func Header(canonical string) *Key {
+	name := fmt.Sprintf("Header(%q)", canonical)
+	return one(description{name: name}, func() *Key {
+		return &Key{Name: name, Signs: warn.SignsOfField(canonical), Of: func(r *http.Request) (string, error) {
+			if lines := r.Header[canonical]; len(lines) > 0 {
+				return lines[0], nil
+			}
+			return "", nil
+		}}
+	})
+}
+
+// Cookie returns the key of the value of the first cookie of a name.
+func Cookie(cookie string) *Key {
+	name := fmt.Sprintf("Cookie(%q)", cookie)
+	return one(description{name: name}, func() *Key {
+		return &Key{Name: name, Of: func(r *http.Request) (string, error) {
+			c, err := r.Cookie(cookie)
+			if err != nil {
+				return "", nil
+			}
+			return c.Value, nil
+		}}
+	})
+}
+
+// unmatched is the key of all requests that no pattern matches. Every pattern contains a
+// slash, so none can equal it.
+const unmatched = "unmatched"
+
+func pattern(r *http.Request) (string, error) {
+	if r.Pattern == "" {
+		return unmatched, nil
+	}
+	return r.Pattern, nil
+}
+
+// MuxPattern returns the key of the pattern that a mux will match.
+func MuxPattern(mux *http.ServeMux) *Key {
+	return one(description{name: "MuxPattern", mux: mux}, func() *Key {
+		return &Key{Name: "MuxPattern", Never: true, Signs: warn.Other, Of: func(r *http.Request) (string, error) {
+			if pattern := routing.Pattern(mux, r); pattern != "" {
+				return pattern, nil
+			}
+			return unmatched, nil
+		}}
+	})
+}
+
+// method returns the request's method, or "other" for one that no standard defines.
+func method(r *http.Request) (string, error) {
+	switch r.Method {
+	case "":
+		return http.MethodGet, nil
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return r.Method, nil
+	}
+	return "other", nil
+}
+
+// Join returns the key of several keys, joined.
+func Join(parts []*Key) *Key {
+	parts = slices.Clone(parts)
+	return composed("Join", "", parts, func() *Key {
+		never := !slices.ContainsFunc(parts, func(k *Key) bool { return !k.Never })
+		return &Key{Never: never, Of: func(r *http.Request) (string, error) {
+			var room [8]string
+			texts := room[:0]
+			var failed error
+			for _, k := range parts {
+				text, err := k.Of(r)
+				if err != nil && failed == nil {
+					failed = err
+				}
+				texts = append(texts, text)
+			}
+			if failed != nil {
+				return "", failed
+			}
+			return keytext.Join(texts)
+		}}
+	})
+}
+
+// FirstOf returns the key of the first of several keys that isn't empty.
+func FirstOf(parts []*Key) *Key {
+	parts = slices.Clone(parts)
+	return composed("FirstOf", "", parts, func() *Key {
+		return &Key{Never: parts[len(parts)-1].Never, Of: func(r *http.Request) (string, error) {
+			for i, k := range parts {
+				if text, err := k.Of(r); err != nil || text != "" {
+					return keytext.Choice(i, text), err
+				}
+			}
+			return "", nil
+		}}
+	})
+}
+
+// Hash returns the key of the keyed hash of a key.
+func Hash(secret []byte, k *Key) *Key {
+	sum := sha256.Sum256(secret)
+	return composed("Hash", string(sum[:]), []*Key{k}, func() *Key {
+		hash := keytext.NewHash(secret)
+		return &Key{Never: k.Never, Of: func(r *http.Request) (string, error) {
+			raw, err := k.Of(r)
+			if err != nil {
+				return "", err
+			}
+			return hash.Of(raw)
+		}}
+	})
+}
+
+// composed returns the key that build makes of parts. It has the signs of all of them. If
+// all are constant, so is the key; a constant key that is too long isn't one.
+func composed(maker, args string, parts []*Key, build func() *Key) *Key {
+	d, names, varies := description{name: maker, args: args}, make([]string, len(parts)), false
+	for i, k := range parts {
+		d.args += fmt.Sprint(",", k.id)
+		names[i] = k.Name
+		varies = varies || k.Constant == ""
+	}
+	return one(d, func() *Key {
+		c := build()
+		c.Name = maker + "(" + strings.Join(names, ", ") + ")"
+		for _, k := range parts {
+			c.Signs |= k.Signs
+			for _, a := range k.Adapters {
+				if !slices.Contains(c.Adapters, a) {
+					c.Adapters = append(c.Adapters, a)
+				}
+			}
+		}
+		if !varies {
+			if raw, err := c.Of(nil); err == nil && raw != "" {
+				c.Constant, _ = keytext.Encode(raw)
+			}
+		}
+		return c
+	})
+}
+
+// Under returns the key to charge if Take is given a key that encodes to encoded, or
+// that can't be encoded because of err. A constant key takes the place of either.
+func (k *Key) Under(encoded string, err error) (string, error) {
+	if k.Constant != "" {
+		return k.Constant, nil
+	}
+	return encoded, err
+}
