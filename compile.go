@@ -98,6 +98,7 @@ func (v *version) entries() iter.Seq[*entry] {
 // or nil.
 func (v *version) compile(c *config, parent *version, names *naming) mistake.List {
 	errs := append(slices.Clip(c.errs), c.shared.errs...)
+	errs = append(errs, mistake.Of("WithStore", c.store)...)
 	errs = append(errs, v.compileLimits(c, names)...)
 	errs = append(errs, v.checkNames(c, parent, names)...)
 	if c.store != nil && c.memorySet {

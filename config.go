@@ -188,14 +188,6 @@ type (
 	}
 )
 
-// wrong returns what is wrong with the arguments that keys and the store were made with.
-func (c *config) wrong() (errs mistake.List) {
-	for _, k := range c.keys() {
-		errs = append(errs, k.Wrong.Within("WithKey")...)
-	}
-	return append(errs, mistake.Of("WithStore", c.store)...)
-}
-
 // keys returns the keys of WithKey among the options, each once.
 func (c *config) keys() (all []*keys.Key) {
 	add := func(k *keys.Key) {

@@ -28,10 +28,10 @@ func TestDescribe(t *testing.T) {
 		return strings.Join(lines, "\n")
 	}
 	want := `front
-"" api (TokenBucket: 10 per 1s, burst 20) key "" dry false local false
-"" adaptive (AdaptiveConcurrency: 1 to 9) key "Global" dry false local true
-"POST /login" ban (Ban: 5 per 1m0s for 1h0m0s) key "" dry false local false
-"POST /login" login (TokenBucket: 1 per 1m0s, burst 1) key "" dry false local false`
+"" api (TokenBucket: 10 per 1s, burst 20) key "Header(\"X-Api-Key\")" dry false local false
+"" adaptive (AdaptiveConcurrency: 1 to 9) key "Global()" dry false local true
+"POST /login" ban (Ban: 5 per 1m0s for 1h0m0s) key "Header(\"X-Api-Key\")" dry false local false
+"POST /login" login (TokenBucket: 1 per 1m0s, burst 1) key "Header(\"X-Api-Key\")" dry false local false`
 	if got := told(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -39,7 +39,7 @@ func TestDescribe(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = `
-"" daily (FixedWindow: 7 daily) key "GivenKey" dry true local false`
+"" daily (FixedWindow: 7 daily) key "GivenKey()" dry true local false`
 	if got := told(); got != want {
 		t.Errorf("after Update got\n%s\nwant\n%s", got, want)
 	}

@@ -113,7 +113,7 @@ func (l *Limiter) try(c *config) (*version, *naming, error) {
 		parent = l.parent.now.Load()
 	}
 	v, errs := l.build(c, parent, n, next)
-	return v, next, joined(append(errs, c.wrong()...))
+	return v, next, joined(errs)
 }
 
 // announce registers the family's present limits, in place of the previous ones, for

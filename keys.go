@@ -100,6 +100,7 @@ func WithKey(k Key) SharedOption {
 		if s.key = k.the(); s.key == nil {
 			s.key = keys.Wrong(mistake.List{{Option: "Key{}", Write: "write a key, such as stint.RemoteIP()"}})
 		}
+		s.errs = append(s.errs, s.key.Wrong.Within("WithKey")...)
 	}}
 }
 

@@ -68,7 +68,7 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 			stint.Rate(1, time.Second, stint.WithKey(stint.KeyFunc(nil))),
 			stint.Rate(1, time.Second, stint.WithName("a b"))},
 			[]string{`limit "rate": option 1 is nil`, `"rate-2": WithBurst(-1)`, `"rate-2": WithQueue(-2)`, `"rate-2": WithBuckets(0)`,
-				`"rate-3": WithWarmUp: SlidingLog does not warm up`, `"rate-4": WithAlgorithm(Concurrency): write stint.Concurrency`, `"rate-4": WithAlgorithm(Ban): write stint.Ban`, `"rate-5": WithKey(nil)`, `name "a b"`}},
+				`"rate-3": WithWarmUp: SlidingLog does not warm up`, `"rate-4": WithAlgorithm(Concurrency): write stint.Concurrency`, `"rate-4": WithAlgorithm(Ban): write stint.Ban`, `"rate-5": WithKey(KeyFunc(nil))`, `name "a b"`}},
 		{"names", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")), stint.Quota(1, stint.Daily, stint.WithName("x"))},
 			[]string{`limit "x": another limit has that name`}},
 		{"names across routes", []stint.Option{everybody, stint.Rate(1, time.Second, stint.WithName("x")),
@@ -88,6 +88,9 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 			[]string{"WithStore: the Redis client is nil: ", `WithStore: prefix "{a}": write one without braces`}},
 		{"a header of proxies", []stint.Option{rate, stint.WithKey(stint.Header("X-Forwarded-For"))},
 			[]string{`WithKey(Header("X-Forwarded-For")): a client can write anything into this field: write stint.ForwardedIP`}},
+		{"two keys", []stint.Option{rate, stint.WithKey(stint.Header("X-API-Key")), everybody}, []string{"WithKey: given twice: write one: stint.FirstOf(a, b)"}},
+		{"two keys of a limit", []stint.Option{everybody, stint.Rate(1, time.Second, everybody, everybody)}, []string{`limit "rate": WithKey: given twice`}},
+		{"two keys of a route", []stint.Option{everybody, stint.WithRoute("/a", rate, everybody, everybody)}, []string{`WithRoute("/a"): WithKey: given twice`}},
 		{"pattern twice", []stint.Option{everybody, rate, stint.WithRoute("/a"), stint.WithRoute("/a")}, []string{`WithRoute("/a"): given twice`}},
 		{"patterns that conflict", []stint.Option{everybody, rate, stint.WithRoute("/a/{x}"), stint.WithRoute("/{y}/b")},
 			[]string{`WithRoute("/{y}/b"): pattern "/{y}/b" conflicts with pattern "/a/{x}": write one that is more specific or less`}},
@@ -96,7 +99,7 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 		{"limit func without a key", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })},
 			[]string{"WithLimitFunc: no default key"}},
 		{"made wrongly", []stint.Option{rate, stint.WithKey(stint.Header("")), stint.WithSkip(stint.FromCIDR()), stint.WithBlock(stint.FromCIDR())},
-			[]string{`WithKey(Header("")): `, "WithSkip(FromCIDR): no network", "WithBlock(FromCIDR)"}},
+			[]string{"WithSkip(FromCIDR): no network", "WithBlock(FromCIDR)", `WithKey(Header("")): `}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

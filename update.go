@@ -113,7 +113,7 @@ func (l *Limiter) next(c *config, before *naming) (map[*Limiter]*version, *names
 		versions[m] = v
 		switch {
 		case m == l:
-			errs = optionErrors(slices.Concat(wrong, c.wrong(), v.checkStore(c)), "stint: ")
+			errs = optionErrors(slices.Concat(wrong, v.checkStore(c)), "stint: ")
 		case len(errs) == 0: // otherwise these repeat l's errors
 			errs = optionErrors(wrong, "stint: in a limiter derived by With: ")
 		}
