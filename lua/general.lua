@@ -71,15 +71,6 @@ end
 local function lesser(a, b) if b < a then return b end return a end
 local function greater(a, b) if a < b then return b end return a end
 
-local function resize(used, hidden, was, is)
-  if was < is then
-    local back = lesser(hidden, is - was)
-    return used + back, hidden - back
-  end
-  if is < used then return is, hidden + used - is end
-  return used, hidden
-end
-
 -- The words of an argument that has several, as numbers where they are.
 local taken = {}
 local function fields(text)

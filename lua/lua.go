@@ -102,7 +102,7 @@ var algorithms = []struct {
 	files  []string
 }{
 	{TokenBucket, 'b', []string{"wide", "levels", "bucketstate", "tokenbucket"}},
-	{IntervalBucket, 'i', []string{"window", "intervalbucket"}},
+	{IntervalBucket, 'i', []string{"window", "levels", "intervalviews", "intervalbucket"}},
 	{FixedWindow, 'f', []string{"window", "fixedwindow"}},
 	{SlidingWindow, 's', []string{"versions", "slidingwindow"}},
 	{SlidingCounter, 'k', []string{"slidingcounter"}},

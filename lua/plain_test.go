@@ -15,14 +15,24 @@ var plain = map[store.Algorithm]struct {
 }{
 	store.IntervalBucket: {
 		func(s *store.State) string {
-			if s.D|s.E == 0 {
-				return fmt.Sprintf("%d:%d:%d:%d:%d", s.A, s.Numbers.Token, s.Numbers.Unit, s.B, s.C)
+			w := fmt.Sprintf("%d:%d:%d:%d:%d", s.A, s.Numbers.Token, s.Numbers.Unit, s.B, s.C)
+			if s.E != 0 || s.Log != nil {
+				w += fmt.Sprintf(":%d", s.E)
 			}
-			return fmt.Sprintf("%d:%d:%d:%d:%d:%d:%d", s.A, s.Numbers.Token, s.Numbers.Unit, s.B, s.C, s.D, s.E)
+			for _, e := range s.Log {
+				w += fmt.Sprintf(":%d:%d", e.At, e.Units)
+			}
+			return w
 		},
 		func(w []int64) store.State {
-			w = append(w, 0, 0)
-			return store.State{Live: true, A: w[0], Numbers: store.Numbers{Token: w[1], Unit: w[2]}, B: w[3], C: w[4], D: w[5], E: w[6]}
+			s := store.State{Live: true, A: w[0], Numbers: store.Numbers{Token: w[1], Unit: w[2]}, B: w[3], C: w[4]}
+			if len(w) > 5 {
+				s.E, w = w[5], w[6:]
+				for ; len(w) > 1; w = w[2:] {
+					s.Log = append(s.Log, store.Entry{At: w[0], Units: w[1]})
+				}
+			}
+			return s
 		},
 	},
 	store.FixedWindow: {
@@ -131,8 +141,8 @@ func (p *pair) tracePlain(a store.Algorithm, ran map[string]int) {
 				if a == store.WarmUp {
 					later.now += 100_000 // a tick at most
 				}
-				s, _ := later.oracle(l, call{op: "take"}, after)
-				return s.Live
+				s, r := later.oracle(l, call{op: "take"}, after)
+				return s.Live && l.Lifetime(store.Now{Steady: later.now, Wall: later.now}, &s, &r) > 0
 			}
 			tight := len(limits) == 1 && !zoned(l) && a != store.WarmUp
 			if lives(got.ttl) || tight && got.ttl > 2 && !lives(got.ttl-2) {

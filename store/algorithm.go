@@ -70,7 +70,7 @@ type traits struct {
 
 var algorithms = [...]traits{
 	TokenBucket:    {name: "TokenBucket", burst: true, queue: true, debt: true},
-	IntervalBucket: {name: "IntervalBucket", burst: true, calendar: true, counted: true},
+	IntervalBucket: {name: "IntervalBucket", burst: true, calendar: true, wall: true, counted: true},
 	LeakyBucket:    {name: "LeakyBucket", burst: true, queue: true},
 	FixedWindow:    {name: "FixedWindow", calendar: true, counted: true},
 	SlidingWindow:  {name: "SlidingWindow", counted: true},
@@ -161,8 +161,6 @@ func (l *Limit) rebase(now *Now, s *State) {
 		return
 	}
 	switch l.spec.Algorithm {
-	case IntervalBucket:
-		l.rebaseInterval(now, s)
 	case FixedWindow:
 		l.rebaseFixed(now, s)
 	case SlidingWindow, SlidingLog:
@@ -173,6 +171,16 @@ func (l *Limit) rebase(now *Now, s *State) {
 		l.rebaseWarmUp(now, s)
 	case Ban:
 		l.rebaseBan(now, s)
+	}
+}
+
+// begin is what a charge writes that isn't made: its version's first view of the state.
+func (l *Limit) begin(now *Now, s *State) {
+	switch l.spec.Algorithm {
+	case TokenBucket, LeakyBucket:
+		l.beginView(now, s)
+	case IntervalBucket:
+		l.beginInterval(now, s)
 	}
 }
 
@@ -204,8 +212,6 @@ func (l *Limit) amend(now *Now, c *Charge, s *State) Receipt {
 // has not fitted into a lowered limit.
 func (l *Limit) hidden(s *State) time.Duration {
 	switch l.spec.Algorithm {
-	case IntervalBucket:
-		return l.hiddenInInterval(s)
 	case SlidingWindow, SlidingLog, Ban:
 		return micros(s.D)
 	default:

@@ -73,12 +73,10 @@ func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 		return true
 	}
 	for i := range charges {
-		if l := charges[i].Limit; isRate(l.spec.Algorithm) {
-			if charges[i].Cost > 0 {
-				l.beginView(&now, &states[i])
-			}
-		} else {
-			l.rebase(&now, &states[i])
+		l := charges[i].Limit
+		l.rebase(&now, &states[i])
+		if charges[i].Cost > 0 {
+			l.begin(&now, &states[i])
 		}
 	}
 	strike(&now, charges, states, results)
@@ -114,6 +112,9 @@ func (l *Limit) Lifetime(now Now, s *State, r *Result) time.Duration {
 			return lifetimeOfBucket(now.Steady, s)
 		}
 		return r.ResetAfter
+	}
+	if l.spec.Algorithm == IntervalBucket && !l.plainInterval(s) {
+		return l.lifetimeOfIntervals(&now, s)
 	}
 	if s.D == 0 {
 		return r.ResetAfter
@@ -182,17 +183,4 @@ func refunded(refund, standing, behind, capacity units, waiting bool) units {
 		refund = lesser(refund, capacity).minus(behind)
 	}
 	return greater(refund, units{})
-}
-
-// resize moves used, at most was, into a larger or smaller capacity: what doesn't fit
-// becomes hidden, and what was hidden becomes visible as far as it fits.
-func resize(used, hidden, was, is units) (units, units) {
-	if was.less(is) {
-		back := lesser(hidden, is.minus(was))
-		return used.plus(back), hidden.minus(back)
-	}
-	if is.less(used) {
-		return is, hidden.plus(used).minus(is)
-	}
-	return used, hidden
 }

@@ -7,9 +7,10 @@ import (
 
 // IntervalBucket. State.A is the start of the current interval in microseconds. State.B
 // is the number of tokens used and not yet given back; reserved turns and debts may
-// take it beyond the capacity. State.C is the capacity the state was written under, and
-// State.D what was clamped when the capacity was lowered (see changeBucket). No refund
-// takes State.B below State.E, which intervals reduce as well (see refundBucket).
+// take it beyond the capacity. State.C is the capacity the state was written under. No
+// refund takes State.B below State.E, which intervals reduce as well (see giveBackInterval).
+// State.Log is what few states have beside that, and State.D how much longer it lasts
+// (see intervalviews.go).
 //
 // Counting what is used rather than what is left makes a full bucket the zero state:
 // the next interval then starts at the next charge, as it would for a key never seen.
@@ -79,52 +80,6 @@ func (l *Limit) opened(at int64) int64 {
 // steps returns the number of intervals that bring n tokens.
 func (l *Limit) steps(n int64) int64 { return (n + l.spec.Units - 1) / l.spec.Units }
 
-func (l *Limit) rebaseInterval(now *Now, s *State) {
-	at := l.instant(now)
-	if s.Numbers != l.numbers {
-		l.changeInterval(now, s)
-	}
-	s.A = l.begun(s.A, at)
-	if k := l.passed(s.A, at); k > 0 {
-		s.refill(k, l.spec.Units)
-		s.A = l.moved(s.A, k, at)
-	}
-	if s.B|s.D == 0 {
-		*s = State{}
-		return
-	}
-	if s.C != l.capacity {
-		ahead := max(s.B-s.C, 0)
-		used, hidden := resize(whole(s.B-ahead), whole(s.D), whole(s.C), whole(l.capacity))
-		s.B, s.C, s.D = used.int()+ahead, l.capacity, hidden.int()
-	}
-}
-
-// changeInterval carries over a state that was written under other numbers. What the
-// old intervals have brought until now stays, and the same fraction of the new interval
-// has elapsed as of the old. Calendar windows begin where the calendar says; of those
-// of another zone or kind only the present one is known.
-func (l *Limit) changeInterval(now *Now, s *State) {
-	was, units, at := s.Numbers.Unit, s.Numbers.Token, l.instant(now)
-	gone, length := max(l.instantOf(s, now)-s.A, 0), intervalLength(was)
-	s.Numbers = l.numbers
-	if was == l.numbers.Unit {
-		if k := l.passed(s.A, at); k > 0 {
-			s.refill(k, units)
-			s.A = l.moved(s.A, k, at)
-		}
-		return
-	}
-	if length > 0 {
-		s.refill(gone/length, units)
-	}
-	if was < 0 || l.calendar() {
-		s.A = l.opened(at)
-	} else {
-		s.A = at - l.period + share(whole(was-gone%was), l.period, was, whole(l.period)).int()
-	}
-}
-
 // intervalLength returns the length of intervals with this Numbers.Unit, or 0 if their
 // lengths vary.
 func intervalLength(unit int64) int64 {
@@ -134,24 +89,30 @@ func intervalLength(unit int64) int64 {
 	return unit
 }
 
-// refill gives back what k intervals have brought.
-func (s *State) refill(k, units int64) {
-	tokens := s.B + s.D
-	if k < ceilDiv(tokens, units) {
-		tokens = k * units
+func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
+	if !l.plainInterval(s) {
+		l.stepIntervals(now, c, s, r)
+		return
 	}
-	s.D -= max(tokens-s.B, 0)
-	s.B = max(s.B-tokens, 0)
-	s.E = max(s.E-tokens, 0)
+	at := l.instant(now)
+	start, used, floor := l.begun(s.A, at), s.B, s.E
+	if k := l.passed(start, at); s.Live && k > 0 {
+		tokens := tokensOf(k, l.spec.Units, used)
+		used, floor = used-tokens, max(floor-tokens, 0)
+		start = l.moved(start, k, at)
+	}
+	if used == 0 {
+		start, floor = l.opened(at), 0
+	}
+	moved := s.Live && s.A > at
+	if used = l.answerInterval(at, start, used, c, r); c.Cost > 0 && (r.OK || moved) {
+		s.Live, s.Numbers, s.A, s.B, s.C, s.E = true, l.numbers, start, used, l.capacity, floor
+	}
 }
 
-func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
-	l.rebase(now, s)
-	at, start := l.instant(now), s.A
-	if !s.Live {
-		start = l.opened(at)
-	}
-	used := s.B
+// answerInterval answers a charge by an interval that began at start, with used in use,
+// and returns what is in use then.
+func (l *Limit) answerInterval(at, start, used int64, c *Charge, r *Result) int64 {
 	*r = Result{OK: true}
 	switch {
 	case c.Cost == 0:
@@ -171,13 +132,13 @@ func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
 			used = max(used, k*l.spec.Units)
 		}
 		used += c.Cost
-		s.Live, s.Numbers, s.A, s.B, s.C = true, l.numbers, start, used, l.capacity
 		r.Receipt = Receipt{Instant: start, Mark: used, Cost: c.Cost}
 	}
 	r.Remaining = max(0, l.capacity-used)
 	if used > 0 {
 		r.ResetAfter = micros(l.boundary(start, l.steps(used)) - at)
 	}
+	return used
 }
 
 // moreInterval returns when the next interval that brings a spare token ends. Calendar
@@ -188,59 +149,19 @@ func (l *Limit) moreInterval(r *Result) time.Duration {
 }
 
 func (l *Limit) amendInterval(now *Now, c *Charge, s *State) Receipt {
-	if !s.Live {
-		*s = State{Live: c.Cost > c.Receipt.Cost, Numbers: l.numbers, A: l.opened(l.instant(now)), C: l.capacity}
-	}
-	// Where the charge stands now: its mark less what the intervals since have given
-	// back.
-	mark := c.Receipt.Mark
-	if k := l.passed(c.Receipt.Instant, s.A); k >= l.steps(mark) {
-		mark = 0
-	} else {
-		mark -= k * l.spec.Units
-	}
-	mark, cost := min(mark, s.B), c.Cost
-	waiting := s.B > l.capacity
-	switch diff := c.Cost - c.Receipt.Cost; {
+	b := l.intervalsOf(now, s)
+	receipt := Receipt{Instant: c.Receipt.Instant, Cost: c.Cost}
+	diff := c.Cost - c.Receipt.Cost
+	switch {
 	case diff > 0:
-		debt := max(0, min(diff, l.capacity+MaxCost-s.B))
-		if s.E > 0 && mark == s.E && mark == s.B {
-			s.E += debt
-		}
-		mark += debt
-		s.B += debt
-		cost -= diff - debt
-	case diff < 0:
-		behind := s.B - mark
-		back := refunded(whole(-diff), whole(mark), whole(behind), whole(l.capacity), waiting).int()
-		if waiting && behind > 0 {
-			// Those behind take what comes until their turns. If more were given back,
-			// it would find the bucket full then, and take their part along.
-			back = max(min(back, mark-l.steps(s.B-l.capacity)*l.spec.Units), 0)
-		}
-		own := mark == s.E && behind == 0 // see refundBucket
-		if own {
-			s.E -= back
-		} else {
-			back = max(min(back, s.B-s.E), 0)
-		}
-		if waiting && c.Cost > 0 {
-			s.E = max(s.E, mark-back)
-		}
-		if waiting && behind > 0 && back > 0 {
-			s.E = max(s.E, s.B-l.capacity+behind)
-		}
-		s.B -= back
-		mark -= back
+		receipt = l.oweInterval(now, &b, c, diff)
+	case b.n > 0:
+		receipt = l.giveBackInterval(&b, c, -diff)
 	}
-	if s.B|s.D == 0 {
-		*s = State{}
+	if diff != 0 {
+		b.write(now, s)
 	}
-	return Receipt{Instant: s.A, Mark: mark, Cost: cost}
-}
-
-func (l *Limit) hiddenInInterval(s *State) time.Duration {
-	return micros(l.boundary(s.A, l.steps(s.B+s.D)) - l.boundary(s.A, l.steps(s.B)))
+	return receipt
 }
 
 func (l *Limit) behindInInterval(a, b Receipt) bool {

@@ -33,7 +33,7 @@ func (s *Store) settle(charges []store.Charge, results []store.Result) {
 	var states [1]store.State
 	s.trace(visits[:], charges, &states[0], now.Steady)
 	store.Amend(now, c, &states[0], r)
-	s.writeBack(visits[:], charges, states[:], results, now.Steady)
+	s.writeBack(visits[:], charges, states[:], results, now)
 	if v.where == shared {
 		r.Receipt.Lease[len(r.Receipt.Lease)-1] = overflowed
 	}

@@ -202,7 +202,7 @@ func (s *Store) decide(now store.Now, visits []visit, charges []store.Charge, st
 	} else {
 		store.Decide(now, charges, states, results)
 	}
-	s.writeBack(visits, charges, states, results, now.Steady)
+	s.writeBack(visits, charges, states, results, now)
 	for i := range visits {
 		v := &visits[i]
 		s.count(v, &charges[v.i], &results[v.i], now.Steady)
@@ -234,7 +234,7 @@ func (s *Store) find(v *visit, c *store.Charge, st *store.State, now int64) {
 // writeBack puts the states back. New keys are inserted last, because an insertion drops
 // the expired keys of its shard. A key whose state this call has just revived still looks
 // expired until that state is back.
-func (s *Store) writeBack(visits []visit, charges []store.Charge, states []store.State, results []store.Result, now int64) {
+func (s *Store) writeBack(visits []visit, charges []store.Charge, states []store.State, results []store.Result, now store.Now) {
 	fresh := false
 	for i := range visits {
 		v := &visits[i]
@@ -266,29 +266,29 @@ func (s *Store) writeBack(visits []visit, charges []store.Charge, states []store
 
 // add puts a new key into the table, or gives up its reservation if there is no state to
 // keep.
-func (s *Store) add(v *visit, l *store.Limit, st *store.State, r *store.Result, now int64) {
+func (s *Store) add(v *visit, l *store.Limit, st *store.State, r *store.Result, now store.Now) {
 	until, alive := outlook(l, st, r, now)
 	if !alive {
 		s.keys.Add(-1)
 		return
 	}
-	sl, dropped := v.shard.insert(v.hash, now)
+	sl, dropped := v.shard.insert(v.hash, now.Steady)
 	v.shard.put(sl, vacant, l, st, until)
 	s.dropped(dropped)
 }
 
 // outlook returns when a state will have expired, and whether it is alive now. r is the
 // result of the step just made with it.
-func outlook(l *store.Limit, st *store.State, r *store.Result, now int64) (until int64, alive bool) {
+func outlook(l *store.Limit, st *store.State, r *store.Result, now store.Now) (until int64, alive bool) {
 	switch {
 	case !st.Live:
-		return now, false
+		return now.Steady, false
 	case l.Algorithm() == store.Concurrency:
 		return never, true
 	}
-	lifetime := l.Lifetime(store.Now{Steady: now}, st, r)
-	until = now + lifetime.Microseconds()
-	if l.FollowsCalendar() {
+	lifetime := l.Lifetime(now, st, r)
+	until = now.Steady + lifetime.Microseconds()
+	if l.FollowsCalendar() && (st.Numbers.Unit < 0 || l.Algorithm() != store.IntervalBucket) {
 		// The lifetime is by the wall clock, which may be set back a little.
 		until += setBack
 	}

@@ -49,7 +49,7 @@ type algorithm struct {
 var algorithms = [...]algorithm{
 	store.TokenBucket:    {set: lua.TokenBucket, letter: 'b', key: "/2", arguments: bucket, vary: varyBucket, state: bucketState, stocked: true, wide: &wideBucket},
 	store.LeakyBucket:    {set: lua.TokenBucket, letter: 'b', key: "/l2", arguments: bucket, vary: varyBucket, state: bucketState, wide: &wideBucket},
-	store.IntervalBucket: {set: lua.IntervalBucket, letter: 'i', key: "/i", arguments: interval, vary: varyWindow, state: words("AtuB.CDE"), aloneWaiting: true},
+	store.IntervalBucket: {set: lua.IntervalBucket, letter: 'i', key: "/i2", arguments: interval, vary: varyWindow, state: intervalState, aloneWaiting: true},
 	store.FixedWindow:    {set: lua.FixedWindow, letter: 'f', key: "/f2", arguments: fixed, vary: varyFixed, state: fixedState, aloneWaiting: true},
 	store.SlidingWindow:  {set: lua.SlidingWindow, letter: 's', key: "/s3", arguments: slidingWindow, vary: varySliding, state: slidingWindowState, aloneWaiting: true},
 	store.SlidingCounter: {set: lua.SlidingCounter, letter: 'k', key: "/k", arguments: counter, vary: varyCounter, state: counterState, aloneWaiting: true},
@@ -225,6 +225,36 @@ func unbrief(text string) (int64, error) {
 	}
 	return n, err
 }
+
+// intervalState decodes one view, and what some states have beside it, which is the Log.
+func intervalState(found string, s *store.State) bool {
+	head, more := found, ""
+	for at, n := 0, 0; at < len(found); at++ {
+		if found[at] == ':' {
+			if n++; n == 6 {
+				head, more = found[:at], found[at+1:]
+				break
+			}
+		}
+	}
+	if !intervalWords(head, s) {
+		return false
+	}
+	for more != "" {
+		var at, units string
+		at, more, _ = strings.Cut(more, ":")
+		units, more, _ = strings.Cut(more, ":")
+		a, err := strconv.ParseInt(at, 10, 64)
+		n, err2 := strconv.ParseInt(units, 10, 64)
+		if err != nil || err2 != nil {
+			return false
+		}
+		s.Log = append(s.Log, store.Entry{At: a, Units: n})
+	}
+	return true
+}
+
+var intervalWords = words("AtuB.CE")
 
 // versions decodes token:unit:at of each version, which are separated as well.
 func versions(found string) (*store.Rest, bool) {

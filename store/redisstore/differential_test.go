@@ -735,9 +735,16 @@ func (w *twins) compare() error {
 // mixed tells whether a state is in windows of a calendar that not all versions know:
 // the others know about where those end.
 func (w *twins) mixed(key string, limits []*store.Limit) bool {
-	unit := w.state(key).Numbers.Unit
-	another := func(l *store.Limit) bool { return l.Terms().Numbers.Unit != unit }
-	return unit < 0 && -unit%8 > 1 && slices.ContainsFunc(limits, another)
+	units := []int64{w.state(key).Numbers.Unit}
+	if l := limits[0]; l.Algorithm() == store.IntervalBucket { // it may keep a view for each version
+		for _, l := range limits {
+			units = append(units, l.Terms().Numbers.Unit)
+		}
+	}
+	return slices.ContainsFunc(units, func(unit int64) bool {
+		another := func(l *store.Limit) bool { return l.Terms().Numbers.Unit != unit }
+		return unit < 0 && -unit%8 > 1 && slices.ContainsFunc(limits, another)
+	})
 }
 
 // lives holds a key's lifetime, where it has just been set, to what is left of its
@@ -764,9 +771,12 @@ func (w *twins) lives(key, raw string, limits []*store.Limit) error {
 		return fmt.Errorf("%s: %q expires in %d us, and is %s then", key, raw, until-w.now, got)
 	}
 	full := left
-	for _, l := range limits { // in a call of several, another may have set it
+	for _, l := range limits { // another may have set it, and this one only looked
 		if t := l.Terms(); t.Scale.PerTick > 0 && t.Capacity > 0 {
 			full = max(full, t.Capacity/t.Scale.PerTick*tick(t.Scale))
+		}
+		if l.Algorithm() == store.IntervalBucket {
+			full = max(full, l.Lifetime(store.Now{Steady: w.now, Wall: w.now}, w.state(key), &store.Result{}).Microseconds())
 		}
 	}
 	if until != was && until-w.now > 2*full+10_002_000 {
