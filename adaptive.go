@@ -29,8 +29,8 @@ import (
 // Permit.Done, not including waits:
 //
 //   - A status of 500 or above is a drop, and so are a handler's panic and a request
-//     whose deadline passed. The status is known if an adapter wraps the response as
-//     Permit.Next says.
+//     whose deadline passed. The status is known if an adapter passes on the writer
+//     of Limiter.Admit.
 //   - A request whose client left counts only if it has already taken longer than
 //     others do.
 //   - These requests are ignored: those whose connection was hijacked or detached

@@ -282,7 +282,7 @@ func TestAdaptiveBesideOthers(t *testing.T) {
 		}
 		// The adaptive limit refuses: the rate keeps its two.
 		_, err := l.Take(t.Context(), "k", 1)
-		if d := denied(t, err).Decision; d.Limit != "adaptive" || d.Limits[1].Allowed || !d.Limits[0].Allowed || d.Limits[0].Remaining != 2 || d.RetryAfter != 0 {
+		if d := denied(t, err).Decision; d.Limit != "adaptive" || d.Limits[1].Allowed || !d.Limits[0].Allowed || d.Limits[0].Remaining != 2 || d.RetryAfter != time.Second {
 			t.Errorf("%+v", d)
 		}
 		// Both refuse, and both say so.

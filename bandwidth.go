@@ -150,7 +150,7 @@ func (c *call) pace(decides bool) *response {
 	})
 	s.of.all = slices.Clone(c.paced)
 	s.of.Begin(c.r, c.version.payer(c.r, c.plan), entriesOf(s.of.all))
-	s.watched, s.pacing, s.decides = &s.of, &s.of, decides
+	s.watched, s.pacing, s.of.Decides = &s.of, &s.of, decides
 	return &s.response
 }
 

@@ -31,13 +31,9 @@ func (d *discard) reset() {
 // request runs one request as an adapter does.
 func (d *discard) request(l *stint.Limiter, r *http.Request) bool {
 	d.reset()
-	p, admitted := l.AdmitOrDeny(d, r)
-	if !admitted {
-		return false
-	}
-	d.next, _ = p.Next(r)
-	p.Done()
-	return true
+	passed := false
+	l.Serve(d, r, func(_ http.ResponseWriter, r *http.Request) { d.next, passed = r, true })
+	return passed
 }
 
 // ample never refuses in a benchmark.

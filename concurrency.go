@@ -19,8 +19,8 @@ const slotWait = 5 * time.Second
 // New refuses other numbers. It combines with every other kind of limit.
 //
 // A request that finds no slot is refused, or waits if WithQueue or WithMaxWait says
-// so. The time until a slot comes free is unknown: a denial has Decision.RetryAfter 0, and its
-// Retry-After field says 1 second. The slot is released when the handler returns or
+// so. The time until a slot comes free is unknown: Decision.RetryAfter and the
+// Retry-After field of a denial say 1 second. The slot is released when the handler returns or
 // panics. A handler that hands over its connection (a websocket) calls Permit.Detach. A
 // WithSettle of the limiter or the route doesn't apply.
 func Concurrency(n int64, opts ...ConcurrencyOption) Limit {

@@ -71,7 +71,7 @@ func TestWaitForSlotEnds(t *testing.T) {
 		for range 3 {
 			wg.Go(func() {
 				_, err := l.Take(t.Context(), "k", 1)
-				if d := denied(t, err).Decision; d.Limit != "concurrency" || d.RetryAfter != 0 {
+				if d := denied(t, err).Decision; d.Limit != "concurrency" || d.RetryAfter != time.Second || d.Limits[0].RetryAfter != time.Second {
 					t.Errorf("%+v", d)
 				}
 				if got := time.Since(start); got != time.Second {

@@ -2,7 +2,6 @@ package stint
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/stint-go/stint/internal/waiting"
@@ -20,9 +19,10 @@ type Decision struct {
 	Remaining int64
 	// Delay is how long the request waits, or has waited, for its turn or a slot.
 	Delay time.Duration
-	// RetryAfter is the time after which the same cost would pass if no other caller came.
-	// It is 0 if the request is allowed, or if the time is unknown (a concurrency limit
-	// is full), and Never if the cost can never pass.
+	// RetryAfter is the time after which the same cost would pass if no other caller came;
+	// see Retry. It is 0 if the request is allowed, positive if it is denied, and Never if
+	// the cost can never pass. The time until a slot comes free is unknown: it is given as
+	// a second, as in the Retry-After field.
 	RetryAfter time.Duration
 	// ResetAfter is the time until that limit is full again.
 	ResetAfter time.Duration
@@ -74,6 +74,9 @@ func (d *Decision) decide(entries []*entry, charges []store.Charge, results []st
 		l.Name, l.Allowed, l.DryRun, l.InFlight, l.Cost = ch.Limit.Name(), r.OK, ch.DryRun, r.Held, ch.Cost
 		l.Remaining, l.Delay, l.RetryAfter, l.ResetAfter = r.Remaining, r.Delay, r.RetryAfter, r.ResetAfter
 		l.Units, l.Reason = k.stood(ch, r)
+		if !r.OK && r.RetryAfter <= 0 {
+			l.RetryAfter = retryUnknown
+		}
 		if ch.DryRun || r.OK && (!d.Allowed || !k.binds()) {
 			continue
 		}
@@ -83,9 +86,8 @@ func (d *Decision) decide(entries []*entry, charges []store.Charge, results []st
 				named = i
 			}
 		} else {
-			d.RetryAfter = max(d.RetryAfter, r.RetryAfter)
-			if named < 0 || r.RetryAfter > results[named].RetryAfter {
-				named = i
+			if named < 0 || l.RetryAfter > d.RetryAfter {
+				named, d.RetryAfter = i, l.RetryAfter
 			}
 		}
 	}
@@ -94,6 +96,18 @@ func (d *Decision) decide(entries []*entry, charges []store.Charge, results []st
 		d.Remaining = results[named].Remaining
 		d.ResetAfter = results[named].ResetAfter
 	}
+}
+
+// retryUnknown is the RetryAfter of a denial if the time isn't known, as for slots.
+const retryUnknown = time.Second
+
+// Retry returns the time after which the same cost would pass if no other caller came. ok
+// is false if there is nothing to retry: the request is allowed, or its cost can never pass.
+func (d Decision) Retry() (after time.Duration, ok bool) {
+	if d.Allowed || d.RetryAfter <= 0 || d.RetryAfter == Never {
+		return 0, false
+	}
+	return d.RetryAfter, true
 }
 
 // refusedBy returns what d would be if limit i, a dry run, had been enforced.
@@ -119,15 +133,6 @@ func (c *answering) Value(key any) any {
 		return c.denied
 	}
 	return c.Context.Value(key)
-}
-
-// answerBy has a handler answer a refused request, and reports whether it did. The
-// handler may send the request through the limiter again, to another route: the limiter
-// lets it pass, or each refusal would call the handler again.
-func (v *version) answerBy(r *http.Request, denied *DeniedError, handler func(*http.Request) bool) bool {
-	told := r.WithContext(&answering{r.Context(), v.limiter, denied})
-	defer func() { r.MultipartForm = told.MultipartForm }() // the server removes its files
-	return handler(told)
 }
 
 // answers reports whether a handler of the limiter is answering the request.

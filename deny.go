@@ -12,7 +12,7 @@ import (
 )
 
 // DeniedError is the refusal of a request by its limits. Nothing was charged. Find it
-// with errors.As.
+// with errors.As, or ask errors.Is(err, ErrDenied).
 type DeniedError struct {
 	Decision Decision
 
@@ -23,16 +23,23 @@ type DeniedError struct {
 	fields [4]string
 }
 
+// ErrDenied is what every *DeniedError is: errors.Is(err, ErrDenied) reports whether
+// limits have denied a request, without what they decided.
+var ErrDenied = errors.New("stint: denied")
+
+// Is reports whether target is ErrDenied.
+func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
+
 // Error returns the name of the limit that refused, never the key.
 func (e *DeniedError) Error() string {
 	s := "stint: denied by limit " + e.Decision.Limit
-	switch after := e.Decision.RetryAfter; {
-	case after == Never:
+	switch after, ok := e.Decision.Retry(); {
+	case e.Decision.RetryAfter == Never:
 		s += ": costs more than it can ever hold"
-	case after > 0:
-		s += ", retry after " + after.String()
 	case e.full():
 		s += ": its slots are taken"
+	case ok:
+		s += ", retry after " + after.String()
 	}
 	return s
 }
@@ -148,33 +155,55 @@ func DeniedFromContext(ctx context.Context) *DeniedError {
 	return err
 }
 
-// deny answers a request that a limit refused.
-func (v *version) deny(w http.ResponseWriter, r *http.Request, err *DeniedError) {
-	if v.denyHandler != nil {
-		if v.answerBy(r, err, func(r *http.Request) bool { return v.denyHandler(w, r, err) }) {
-			return
-		}
-		field.NotStored(w.Header()) // in case the handler has allowed caching
+// deny answers a request that a limit denied with denied, which err is or wraps.
+func (v *version) deny(w http.ResponseWriter, r *http.Request, denied *DeniedError, err error) {
+	h := v.denyHandler
+	if e := v.errorHandler; h == nil && e != nil {
+		h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e(w, r, err) })
+	}
+	if v.answerBy(h, w, r, denied, denied.StatusCode(), err) {
+		return
 	}
 	var few [4]string
 	violated := few[:0]
-	for i := range err.Decision.Limits {
-		if l := &err.Decision.Limits[i]; !l.Allowed && !l.DryRun {
+	for i := range denied.Decision.Limits {
+		if l := &denied.Decision.Limits[i]; !l.Allowed && !l.DryRun {
 			violated = append(violated, l.Name)
 		}
 	}
-	err.why.problem().Write(w, r, violated...)
+	denied.why.problem().Write(w, r, violated...)
 }
 
-// fail answers a request that was refused for a reason other than a limit.
+// fail answers a request that was denied for a reason other than a limit.
 func (v *version) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if v.errorHandler != nil {
-		if v.answerBy(r, nil, func(r *http.Request) bool { return v.errorHandler(w, r, err) }) {
-			return
-		}
-		field.NotStored(w.Header())
+	var h http.Handler
+	if e := v.errorHandler; e != nil {
+		h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e(w, r, err) })
 	}
-	field.Blank(failure.Status(err)).Write(w, r)
+	if status := failure.Status(err); !v.answerBy(h, w, r, nil, status, err) {
+		field.Blank(status).Write(w, r)
+	}
+}
+
+// answerBy has h answer a denied request, with status unless it writes another, and
+// reports whether it did. The handler may send the request through the limiter again, to
+// another route: the limiter lets it pass, or each denial would call the handler again.
+// Without a handler, and unless the limiter is WithProblem, an ErrorWriter takes the error.
+func (v *version) answerBy(h http.Handler, w http.ResponseWriter, r *http.Request, denied *DeniedError, status int, err error) bool {
+	if h == nil {
+		to, ok := w.(ErrorWriter)
+		if ok = ok && !v.problem; ok {
+			to.WriteError(err)
+		}
+		return ok
+	}
+	told := r.WithContext(&answering{r.Context(), v.limiter, denied})
+	defer func() { r.MultipartForm = told.MultipartForm }() // the server removes its files
+	if respond.Answers(w, told, status, func(w http.ResponseWriter) { h.ServeHTTP(w, told) }) {
+		return true
+	}
+	field.NotStored(w.Header()) // the handler may have allowed caching
+	return false
 }
 
 // Redirect returns a deny handler that sends the client to url with 302, for instance
@@ -206,32 +235,45 @@ func PlainText(body string) http.Handler {
 	})
 }
 
-// WithDenyHandler makes h answer requests that a limit refuses: Redirect, PlainText, or
-// any handler. The fields are set before it runs, and DeniedFromContext returns which
-// limit refused. New refuses a nil h. h may
-//
-//   - write a reduced answer, such as a page from a cache. As everywhere in net/http, a
-//     body without a status is sent with 200; write DeniedFromContext(ctx).StatusCode()
-//     first to refuse with another body.
-//   - write nothing, and only log or set fields. Then the request is answered as
-//     without h.
-//   - send the request to another route of the application. The limiter that refused it
-//     lets it pass there; others decide it.
-//
-// By default the answer is 429 (503 if the concurrency of the whole service is
-// exhausted), with an application/problem+json body (RFC 9457) that names the violated
-// policies.
-func WithDenyHandler(h http.Handler) Option {
-	return checkedOption(h != nil, "WithDenyHandler(nil)", "write a handler, or leave it out for a problem body", func(c *config) {
-		c.denyHandler = func(w http.ResponseWriter, r *http.Request, _ *DeniedError) bool {
-			return respond.Answers(w, r, func(w http.ResponseWriter) { h.ServeHTTP(w, r) })
+// Degrade returns a deny handler that serves h instead of refusing: a page from a cache, a
+// cheaper answer. h is served as anywhere else: a body without a status is sent with 200,
+// and so is nothing at all. There is no Retry-After, since the client has been served, and
+// Cache-Control is no-store unless h sets it. The RateLimit fields stay.
+func Degrade(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		field.Served(w.Header())
+		if !respond.Answers(w, r, http.StatusOK, func(w http.ResponseWriter) { h.ServeHTTP(w, r) }) {
+			w.WriteHeader(http.StatusOK)
 		}
 	})
 }
 
-// WithErrorHandler makes h answer requests that are refused for another reason than a
-// limit. The error is one of these:
+// WithDenyHandler makes h answer requests that a limit denies: [Redirect], [PlainText],
+// or any handler. The fields are set before it runs, and DeniedFromContext returns which
+// limit denied. New rejects a nil h. h may
 //
+//   - write a body. As long as h hasn't called WriteHeader, the first Write, ReadFrom or
+//     Flush sends the status of the denial: 429, or 503 if the concurrency of the whole
+//     service is exhausted. A status that h writes is kept, as by http.Redirect,
+//     http.ServeFile or a proxy; informational ones (1xx) don't count.
+//   - serve the request after all, with 200: wrap it in [Degrade].
+//   - write nothing, and only log or set fields. Then the limiter writes a problem body.
+//   - send the request to another route of the application, as a rule inside Degrade. The
+//     limiter that denied it lets it pass there; others decide it.
+//
+// By default the function of WithErrorHandler answers. Without that, the answer is the status of the
+// denial with an application/problem+json body (RFC 9457) that names the violated
+// policies.
+func WithDenyHandler(h http.Handler) Option {
+	return checkedOption(h != nil, "WithDenyHandler(nil)", "write a handler, or leave it out for a problem body", func(c *config) {
+		c.denyHandler = h
+	})
+}
+
+// WithErrorHandler makes h answer every request that is denied, unless a WithDenyHandler
+// answers it. New rejects a nil h. The error is one of these:
+//
+//   - A limit denies the request: a *DeniedError. errors.Is(err, ErrDenied) is true.
 //   - The key can't be determined: an error of a KeyFunc, ErrEmptyKey or ErrKeyTooLong.
 //   - A predicate blocks the request: ErrBlocked.
 //   - A WithLimitFunc fails: its error.
@@ -239,14 +281,13 @@ func WithDenyHandler(h http.Handler) Option {
 //   - The request's context ends during the decision or the wait: the error wraps
 //     context.Canceled or context.DeadlineExceeded.
 //
-// By default the answer has the error's StatusCode, 503 if a context has ended, or 500,
-// and a problem body that doesn't show the error's text. That is also the answer if h
-// writes nothing. New refuses a nil h.
+// The status is that of the error's StatusCode method, otherwise 503 if a context has
+// ended, or 500. As long as h hasn't called WriteHeader, the first Write, ReadFrom or
+// Flush sends that status; one that h writes is kept. If h writes nothing, or by
+// default, the limiter writes a problem body that doesn't show the error's text.
 func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option {
 	return checkedOption(h != nil, "WithErrorHandler(nil)", "write a function, or leave it out for a problem body", func(c *config) {
-		c.errorHandler = func(w http.ResponseWriter, r *http.Request, err error) bool {
-			return respond.Answers(w, r, func(w http.ResponseWriter) { h(w, r, err) })
-		}
+		c.errorHandler = h
 	})
 }
 
@@ -262,7 +303,7 @@ func WithProblem() Option {
 // much as setting all fields, so it is skipped when no handler will see it.
 func (c *call) deny(w http.ResponseWriter, answers bool) error {
 	c.outer.recordInnerDenial()
-	if answers = answers || c.in != nil && c.version.problem; !answers || c.version.denyHandler != nil {
+	if _, passesOn := w.(ErrorWriter); !answers || c.version.denyHandler != nil || c.version.errorHandler != nil || passesOn && !c.version.problem {
 		err := c.newDenied()
 		c.setFields(w.Header(), err.fields[:])
 		c.observe(EventDenied, nil)
@@ -271,5 +312,8 @@ func (c *call) deny(w http.ResponseWriter, answers bool) error {
 	c.setFields(w.Header(), nil)
 	c.observe(EventDenied, nil)
 	c.fields.Problem(w, c.r, c.why().problem())
-	return ErrAnswered
+	return errAnswered
 }
+
+// errAnswered is the error of a request that has been refused and answered.
+var errAnswered = errors.New("stint: refused and answered")

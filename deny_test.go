@@ -38,7 +38,9 @@ func TestDenyHandlers(t *testing.T) {
 		{"default", nil, 429, `"violated-policies":["rate"]`, all[:8]},
 		{"plain text", stint.PlainText("slow down\n"), 429, "slow down\n", all[:8]},
 		{"redirect", stint.Redirect("/queue"), 302, "/queue", []string{"Content-Type", "RateLimit-Policy", "Cache-Control", "Location"}},
-		{"degrade", degraded, 200, "cached, as rate is used up", all[:8]},
+		{"degrade", stint.Degrade(degraded), 200, "cached, as rate is used up", []string{"Content-Type", "RateLimit", "RateLimit-Policy", "Cache-Control",
+			"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}},
+		{"a body alone", degraded, 429, "cached, as rate is used up", all[:8]},
 	}
 	for _, tt := range tests {
 		for _, method := range []string{"GET", "HEAD"} {
@@ -184,8 +186,10 @@ func TestHandlersSendElsewhere(t *testing.T) {
 	}
 	blocks := stint.WithBlock(func(r *http.Request) bool { return true })
 	for name, opts := range map[string][]stint.Option{
-		"refused": {stint.WithDenyHandler(http.HandlerFunc(again))},
-		"blocked": {blocks, stint.WithErrorHandler(func(w http.ResponseWriter, r *http.Request, _ error) { again(w, r) })},
+		"refused": {stint.WithDenyHandler(stint.Degrade(http.HandlerFunc(again)))},
+		"blocked": {blocks, stint.WithErrorHandler(func(w http.ResponseWriter, r *http.Request, _ error) {
+			stint.Degrade(http.HandlerFunc(again)).ServeHTTP(w, r)
+		})},
 	} {
 		refused := &events{}
 		l := limiter(t, append(opts, stint.Rate(1, time.Hour), theKey, refused.option())...)
@@ -214,36 +218,55 @@ func TestErrorHandler(t *testing.T) {
 	if !errors.As(got, &status) || status.StatusCode() != 403 {
 		t.Errorf("%v has no status 403", got)
 	}
-	// Wrapped by an adapter or an application, refusals are still known.
+	// It writes the denials of limits too, wrapped or not.
 	w := httptest.NewRecorder()
 	l.Deny(w, get("/"), fmt.Errorf("wrapped: %w", &stint.DeniedError{}))
-	if w.Code != 429 {
-		t.Errorf("a wrapped refusal is answered %d", w.Code)
+	if w.Code != 418 || !errors.Is(got, stint.ErrDenied) || errors.As(got, &status) && status.StatusCode() != 429 {
+		t.Errorf("a wrapped denial is answered %d, as %v", w.Code, got)
 	}
 }
 
+// errorWriter is the writer of a router with an error handler.
+type errorWriter struct {
+	*httptest.ResponseRecorder
+	err error
+}
+
+func (w *errorWriter) WriteError(err error) { w.err = err }
+
 // A router with its own error handler answers what the limiter hasn't been configured
-// to answer.
-func TestAnswers(t *testing.T) {
-	refusal := fmt.Errorf("wrapped: %w", &stint.DeniedError{})
+// to answer, and gets the error that Deny was given.
+func TestErrorWriter(t *testing.T) {
+	type answers struct{ denials, others bool }
 	for _, tt := range []struct {
-		name             string
-		opt              stint.Option
-		refusals, others bool
+		name  string
+		opt   stint.Option
+		wants answers // of the limiter
 	}{
-		{"nothing", stint.WithHeaders(stint.NoHeaders), false, false},
-		{"a deny handler", stint.WithDenyHandler(stint.PlainText("no")), true, false},
-		{"an error handler", stint.WithErrorHandler(func(http.ResponseWriter, *http.Request, error) {}), false, true},
-		{"problems", stint.WithProblem(), true, true},
+		{"nothing", stint.WithHeaders(stint.NoHeaders), answers{false, false}},
+		{"a deny handler", stint.WithDenyHandler(stint.PlainText("no")), answers{true, false}},
+		{"a silent deny handler", stint.WithDenyHandler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), answers{true, false}},
+		{"an error handler", stint.WithErrorHandler(func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(418) }), answers{true, true}},
+		{"a silent error handler", stint.WithErrorHandler(func(http.ResponseWriter, *http.Request, error) {}), answers{true, true}},
+		{"problems", stint.WithProblem(), answers{true, true}},
 	} {
 		l := limiter(t, theKey, stint.Rate(1, time.Hour), tt.opt)
 		take(t, l, 1)
 		_, err := l.Take(t.Context(), "k", 1)
-		if l.Answers(err) != tt.refusals || l.Answers(refusal) != tt.refusals {
-			t.Errorf("%s: answers a refusal %v, wrapped %v, want %v", tt.name, l.Answers(err), l.Answers(refusal), tt.refusals)
+		for err, answers := range map[error]bool{
+			err: tt.wants.denials, fmt.Errorf("wrapped: %w", err): tt.wants.denials,
+			stint.ErrEmptyKey: tt.wants.others, &stint.StoreError{Err: errDown}: tt.wants.others,
+		} {
+			w := &errorWriter{httptest.NewRecorder(), nil}
+			l.Deny(w, get("/"), err)
+			if passed := w.err == err; passed == answers || (w.Body.Len() > 0 || w.Code != 200) != answers {
+				t.Errorf("%s: %v is passed on: %v, and answered with %d %s", tt.name, err, passed, w.Code, w.Body)
+			}
 		}
-		if l.Answers(stint.ErrEmptyKey) != tt.others || l.Answers(&stint.StoreError{Err: errDown}) != tt.others {
-			t.Errorf("%s: answers other errors %v, want %v", tt.name, l.Answers(stint.ErrEmptyKey), tt.others)
+		w := &errorWriter{httptest.NewRecorder(), nil}
+		l.Serve(w, get("/"), nil)
+		if passed := errors.Is(w.err, stint.ErrDenied); passed == tt.wants.denials || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%s: Serve passes the denial on: %v, with %v", tt.name, passed, w.Header())
 		}
 	}
 	// The refusal is answered by the configuration that refused, whatever came since.
@@ -253,8 +276,11 @@ func TestAnswers(t *testing.T) {
 	if err := l.Update(theKey, stint.Rate(1, time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if !l.Answers(err) || l.Answers(refusal) {
-		t.Error("Answers is about another configuration than Deny")
+	for err, passes := range map[error]bool{err: false, &stint.DeniedError{}: true} {
+		w := &errorWriter{httptest.NewRecorder(), nil}
+		if l.Deny(w, get("/"), err); (w.err != nil) != passes {
+			t.Errorf("%v is answered by another configuration than the one that denied it", err)
+		}
 	}
 }
 
@@ -303,10 +329,16 @@ func TestDeniedError(t *testing.T) {
 		defer p.Done()
 	}
 	_, err = slots.Take(t.Context(), "k", 1)
+	if after, ok := denied(t, err).Decision.Retry(); after != time.Second || !ok {
+		t.Errorf("slots: retry after %v, %v, want what the Retry-After field says", after, ok)
+	}
 	if got := denied(t, err).Error(); got != "stint: denied by limit concurrency: its slots are taken" {
 		t.Error(got)
 	}
 	d := de.Decision
+	if after, ok := d.Retry(); after != d.RetryAfter || !ok || !errors.Is(err, stint.ErrDenied) || !errors.Is(fmt.Errorf("x: %w", de), stint.ErrDenied) {
+		t.Errorf("retry after %v, %v", after, ok)
+	}
 	if d.Allowed || d.Limit != "rate" || d.Remaining != 0 || d.RetryAfter <= 0 || len(d.Limits) != 2 {
 		t.Errorf("%+v", d)
 	}
@@ -317,13 +349,23 @@ func TestDeniedError(t *testing.T) {
 	if de := denied(t, err); de.Decision.RetryAfter != stint.Never || !strings.Contains(de.Error(), "more than it can ever hold") {
 		t.Errorf("%v: %+v", de, de.Decision)
 	}
+	if after, ok := denied(t, err).Decision.Retry(); after != 0 || ok {
+		t.Errorf("what can never pass: retry after %v, %v", after, ok)
+	}
+	if p := take(t, limiter(t, theKey, stint.Rate(1, time.Hour)), 1); !p.Decision().Allowed {
+		t.Error("denied")
+	} else if d := p.Decision(); d.RetryAfter != 0 {
+		t.Errorf("allowed: %+v", d)
+	} else if after, ok := d.Retry(); after != 0 || ok {
+		t.Errorf("allowed: retry after %v, %v", after, ok)
+	}
 	if stint.DeniedFromContext(t.Context()) != nil {
 		t.Error("DeniedFromContext out of nowhere")
 	}
 }
 
 // A refusal is the same whether or not somebody sees its error.
-func TestAdmitOrDeny(t *testing.T) {
+func TestServe(t *testing.T) {
 	two := []stint.Option{theKey, stint.Rate(1, time.Hour), stint.Quota(1, stint.Every(1000*time.Hour), stint.WithDryRun()), stint.Rate(1, time.Minute, stint.WithName("short"))}
 	fails := errors.New("down")
 	tests := []struct {
@@ -345,37 +387,35 @@ func TestAdmitOrDeny(t *testing.T) {
 		{"empty key", []stint.Option{stint.WithKey(stint.Header("X-None")), stint.Rate(1, time.Hour)}},
 		{"store down", []stint.Option{theKey, stint.Rate(1, time.Hour, stint.WithName("rate")), stint.WithFailurePolicy(stint.FailClosed), stint.WithStore(&spy{fail: fails})}},
 	}
-	// The ways of an adapter; each returns whether the request passed.
-	inTwo := func(l *stint.Limiter, w http.ResponseWriter, r *http.Request) (*stint.Permit, bool) {
-		p, err := l.Admit(w, r)
-		if err != nil {
+	type serve func(*stint.Limiter, http.ResponseWriter, *http.Request, func(http.ResponseWriter, *http.Request))
+	inTwo := func(l *stint.Limiter, w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) {
+		if err := l.Admit(w, r, next); err != nil {
 			l.Deny(w, r, err)
 		}
-		return p, err == nil
 	}
-	inFramework := func(problem bool) func(*stint.Limiter, http.ResponseWriter, *http.Request) (*stint.Permit, bool) {
-		return func(l *stint.Limiter, w http.ResponseWriter, r *http.Request) (*stint.Permit, bool) {
-			p, err := l.AdmitIn(w, r, new(framed), problem)
-			if err != nil && err != stint.ErrAnswered {
-				l.Deny(w, r, err)
-			}
-			return p, err == nil
-		}
-	}
-	answers := func(t *testing.T, opts []stint.Option, method string, admit func(*stint.Limiter, http.ResponseWriter, *http.Request) (*stint.Permit, bool)) (all string) {
+	// Each request that is admitted stays open for those that follow, so that slots are held.
+	answers := func(t *testing.T, opts []stint.Option, method string, serve serve) (all string) {
 		l := limiter(t, opts...)
-		for range 4 {
+		var from func(i int)
+		from = func(i int) {
+			if i == 4 {
+				return
+			}
 			w, r := httptest.NewRecorder(), httptest.NewRequest(method, "/", nil)
 			w.Header().Set("Etag", "x")
-			p, admitted := admit(l, w, r)
-			if admitted {
+			admitted := false
+			serve(l, w, r, func(http.ResponseWriter, *http.Request) {
+				admitted = true
 				w.WriteHeader(http.StatusNoContent)
-				defer p.Done() // so that slots are held
-			} else if p != nil {
-				t.Error("refused with a permit")
+				all += fmt.Sprintln(w.Code, w.Header(), w.Body)
+				from(i + 1)
+			})
+			if !admitted {
+				all += fmt.Sprintln(w.Code, w.Header(), w.Body)
+				from(i + 1)
 			}
-			all += fmt.Sprintln(w.Code, w.Header(), w.Body)
 		}
+		from(0)
 		return all
 	}
 	for _, tt := range tests {
@@ -383,14 +423,8 @@ func TestAdmitOrDeny(t *testing.T) {
 			t.Run(tt.name+" "+method, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					want := answers(t, tt.opts, method, inTwo)
-					if got := answers(t, tt.opts, method, (*stint.Limiter).AdmitOrDeny); got != want {
+					if got := answers(t, tt.opts, method, (*stint.Limiter).Serve); got != want {
 						t.Errorf("at once:\n%s\nin two calls:\n%s", got, want)
-					}
-					if got := answers(t, tt.opts, method, inFramework(true)); got != want {
-						t.Errorf("in a framework:\n%s\nin two calls:\n%s", got, want)
-					}
-					if got := answers(t, append(tt.opts, stint.WithProblem()), method, inFramework(false)); got != want {
-						t.Errorf("in a framework, with a problem:\n%s\nin two calls:\n%s", got, want)
 					}
 					var seen []string
 					observed := append(tt.opts, stint.WithObserver(func(e stint.Event) {
@@ -398,12 +432,12 @@ func TestAdmitOrDeny(t *testing.T) {
 							seen = append(seen, e.Decision.Limit)
 						}
 					}))
-					if got := answers(t, observed, method, (*stint.Limiter).AdmitOrDeny); got != want {
+					if got := answers(t, observed, method, (*stint.Limiter).Serve); got != want {
 						t.Errorf("observed:\n%s\nin two calls:\n%s", got, want)
 					}
 					var log strings.Builder
 					logged := append(tt.opts, stint.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
-					if got := answers(t, logged, method, (*stint.Limiter).AdmitOrDeny); got != want {
+					if got := answers(t, logged, method, (*stint.Limiter).Serve); got != want {
 						t.Errorf("logged:\n%s\nin two calls:\n%s", got, want)
 					}
 					if (len(seen) > 0) != strings.Contains(log.String(), "event=Denied") {
@@ -414,11 +448,6 @@ func TestAdmitOrDeny(t *testing.T) {
 		}
 	}
 }
-
-// framed is a framework's context.
-type framed struct{ r *http.Request }
-
-func (f *framed) SetRequest(r *http.Request) { f.r = r }
 
 // A refusal that only the limiter answers takes no allocation, through any adapter.
 func TestRefusalAllocates(t *testing.T) {

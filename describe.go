@@ -1,6 +1,10 @@
 package stint
 
 import (
+	"errors"
+	"fmt"
+
+	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/store"
 )
 
@@ -17,6 +21,34 @@ type Description struct {
 	// Warnings are the likely mistakes found in the limiter's current options, oldest
 	// first.
 	Warnings []Warning
+
+	keys []keyOf
+}
+
+// keyOf is a key, and what has it.
+type keyOf struct {
+	what string
+	key  *keys.Key
+}
+
+// CheckAdapter returns an error if requests through an adapter can't have the key of some
+// limit: GivenKey, or the Key of another adapter. The name of an adapter is its package's,
+// such as "stintgin". Adapters call it when they mount a limiter, and panic with the error.
+// Each request that lacks its key is denied, so a mistake there would otherwise show
+// only when requests come.
+func (d Description) CheckAdapter(name string) error {
+	var errs []error
+	for _, k := range d.keys {
+		if k.key.Given {
+			errs = append(errs, fmt.Errorf("stint: %s: GivenKey, which requests don't have: write another WithKey, or use the limiter with Take", k.what))
+		}
+		for _, other := range k.key.Adapters {
+			if other != name {
+				errs = append(errs, fmt.Errorf("stint: %s: %s.Key, which requests through %s don't have: mount the limiter with %[2]s, or write a stint.KeyFunc of the request", k.what, other, name))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Rule is a limit in the place where it is used.
@@ -51,6 +83,12 @@ func (l *Limiter) Describe() Description {
 	add("", v.base)
 	for _, r := range v.routes {
 		add(r.pattern, r.plan)
+	}
+	for e := range v.entries() {
+		d.keys = append(d.keys, keyOf{fmt.Sprintf("limit %q", e.limit.Name()), e.key})
+	}
+	for _, f := range v.funcs {
+		d.keys = append(d.keys, keyOf{"limits of a WithLimitFunc", f.shared.key})
 	}
 	return d
 }

@@ -308,7 +308,7 @@ func TestDryRunDeniedNamesTheLimit(t *testing.T) {
 		{"all", []stint.Option{named(1, time.Hour, "a"), named(1, time.Minute, "b"), dry},
 			[]string{"", "a in 1h0m0s, b in 1m0s"}},
 		{"of this process", []stint.Option{stint.AdaptiveConcurrency(1, 1, dry), named(9, time.Hour, "b")},
-			[]string{"", "adaptive in 0s"}},
+			[]string{"", "adaptive in 1s"}},
 	}
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {

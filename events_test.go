@@ -268,18 +268,7 @@ func (d *discard) handle(l *stint.Limiter, r *http.Request, do http.HandlerFunc)
 		return
 	}
 	d.reset()
-	p, err := l.Admit(d, r)
-	if err != nil {
-		l.Deny(d, r, err)
-		return
-	}
-	next, wrap := p.Next(r)
-	if wrap == nil {
-		do(d, next)
-	} else {
-		do(wrap(d), next)
-	}
-	p.Done()
+	l.Serve(d, r, do)
 }
 
 // Observers learn how long the store took.

@@ -1,6 +1,7 @@
 package stint_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,17 +19,7 @@ import (
 // limit is what the adapters do; stinthttp.Middleware is the one for net/http.
 func limit(l *stint.Limiter, next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p, err := l.Admit(w, r)
-		if err != nil {
-			l.Deny(w, r, err)
-			return
-		}
-		defer p.Done()
-		req, wrap := p.Next(r)
-		if wrap != nil {
-			w = wrap(w)
-		}
-		next.ServeHTTP(w, req)
+		l.Serve(w, r, next)
 	})
 }
 
@@ -101,30 +92,57 @@ func ExampleNew_errors() {
 	// stint: limit "concurrency": no key, and no default is safe: write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given
 }
 
-func ExampleLimiter_AdmitOrDeny() {
+// Any router that knows net/http's types can mount a limiter in one line.
+func ExampleLimiter_Serve() {
 	lim := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.RemoteIP())))
-
-	// An adapter for a router is these lines.
-	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p, admitted := lim.AdmitOrDeny(w, r)
-		if !admitted {
-			return
-		}
-		defer p.Done()
-		next, wrap := p.Next(r)
-		if wrap != nil { // a limit looks at the response
-			w = wrap(w)
-		}
-		hello(w, next)
-	})
+	limited := func(next http.HandlerFunc) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) { lim.Serve(w, r, next) }
+	}
 
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	limited(hello)(w, httptest.NewRequest("GET", "/", nil))
 	fmt.Println(w.Header().Get("RateLimit-Policy"))
 	fmt.Println(w.Header().Get("RateLimit"))
 	// Output:
 	// "rate";q=1;w=3600
 	// "rate";r=0;t=3600
+}
+
+// A router whose handlers return errors has an error handler, which may answer some
+// denials itself and leave the others to the limiter.
+func ExampleLimiter_Admit() {
+	type handler func(http.ResponseWriter, *http.Request) error
+
+	lim := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-API-Key"))))
+	limited := func(next handler) handler {
+		return func(w http.ResponseWriter, r *http.Request) error {
+			var failed error
+			denied := lim.Admit(w, r, func(w http.ResponseWriter, r *http.Request) { failed = next(w, r) })
+			return cmp.Or(denied, failed)
+		}
+	}
+	answered := func(h handler) http.HandlerFunc { // the router's
+		return func(w http.ResponseWriter, r *http.Request) {
+			switch err := h(w, r); {
+			case errors.Is(err, stint.ErrEmptyKey):
+				http.Error(w, "send an API key", http.StatusUnauthorized)
+			case err != nil:
+				lim.Deny(w, r, err)
+			}
+		}
+	}
+
+	h := answered(limited(func(w http.ResponseWriter, _ *http.Request) error {
+		_, err := fmt.Fprintln(w, "hello")
+		return err
+	}))
+	visit(h, "GET", "/")
+	visit(h, "GET", "/", "X-API-Key", "a1")
+	visit(h, "GET", "/", "X-API-Key", "a1")
+	// Output:
+	// GET / → 401 send an API key
+	// GET / → 200 hello
+	// GET / → 429 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"violated-policies":["rate"]}
 }
 
 func ExampleLimiter_With() {
@@ -457,17 +475,56 @@ func ExampleWithBlock() {
 	// Output: GET / → 403 {"type":"about:blank","title":"Forbidden","status":403}
 }
 
+// A body of its own, with the status of the denial.
 func ExampleWithDenyHandler() {
-	cached := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintln(w, "an answer from the cache; fresh ones after", stint.DeniedFromContext(r.Context()).Decision.Limit)
+	slowDown := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"error":"slow down","limit":%q}`, stint.DeniedFromContext(r.Context()).Decision.Limit)
 	})
-	lim := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.RemoteIP()), stint.WithDenyHandler(cached)))
+	lim := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.RemoteIP()), stint.WithDenyHandler(slowDown)))
 	h := limit(lim, hello)
 	visit(h, "GET", "/")
 	visit(h, "GET", "/")
 	// Output:
 	// GET / → 200 hello
-	// GET / → 200 an answer from the cache; fresh ones after rate
+	// GET / → 429 {"error":"slow down","limit":"rate"}
+}
+
+// Instead of being denied, requests get a page from a cache.
+func ExampleDegrade() {
+	cached := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello, some time ago") })
+	lim := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.RemoteIP()), stint.WithDenyHandler(stint.Degrade(cached))))
+	h := limit(lim, hello)
+	visit(h, "GET", "/")
+	visit(h, "GET", "/")
+	// Output:
+	// GET / → 200 hello
+	// GET / → 200 hello, some time ago
+}
+
+// One function writes every denial.
+func ExampleWithErrorHandler() {
+	lim := stint.Must(stint.New(
+		stint.Rate(1, time.Hour),
+		stint.WithKey(stint.Header("X-API-Key")),
+		stint.WithErrorHandler(func(w http.ResponseWriter, r *http.Request, err error) {
+			switch {
+			case errors.Is(err, stint.ErrEmptyKey):
+				http.Error(w, "send an API key", http.StatusUnauthorized)
+			case errors.Is(err, stint.ErrDenied):
+				fmt.Fprintln(w, "slow down") // with 429
+			default:
+				fmt.Fprintln(w, "sorry") // with 503 if the store is down under FailClosed
+			}
+		})))
+	h := limit(lim, hello)
+	visit(h, "GET", "/")
+	visit(h, "GET", "/", "X-API-Key", "a1")
+	visit(h, "GET", "/", "X-API-Key", "a1")
+	// Output:
+	// GET / → 401 send an API key
+	// GET / → 200 hello
+	// GET / → 429 slow down
 }
 
 // A handler that writes nothing leaves the answer as it is.
@@ -547,15 +604,11 @@ func ExampleAdaptiveConcurrency() {
 		}),
 	))
 	w := httptest.NewRecorder()
-	p, err := lim.Admit(w, httptest.NewRequest("GET", "/", nil))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer p.Done()
-	fmt.Println(w.Header().Get("RateLimit-Policy"))
-	status := p.Decision().Limits[1]
-	fmt.Println(status.InFlight, "of", status.Units, "in flight:", status.Reason)
+	lim.Serve(w, httptest.NewRequest("GET", "/", nil), func(w http.ResponseWriter, r *http.Request) {
+		fmt.Println(w.Header().Get("RateLimit-Policy"))
+		status := stint.FromContext(r.Context()).Decision().Limits[1]
+		fmt.Println(status.InFlight, "of", status.Units, "in flight:", status.Reason)
+	})
 	// Output:
 	// "rate";q=100;w=60, "adaptive";q=20;qu="concurrent-requests"
 	// 1 of 20 in flight: start

@@ -2,6 +2,7 @@ package stint
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/waiting"
@@ -52,4 +53,13 @@ func (l *Limiter) Watched() bool {
 		}
 	}
 	return false
+}
+
+// Open is Admit for tests that hold a request open: p.Done ends it.
+func (l *Limiter) Open(w http.ResponseWriter, r *http.Request) (p *Permit, err error) {
+	p, _, err = l.now.Load().admit(w, r, false)
+	if err != nil {
+		setFailed(w.Header(), err)
+	}
+	return p, err
 }

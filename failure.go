@@ -65,19 +65,20 @@ func (c *call) failed(ctx context.Context, err error) error {
 
 // finishUndecided finishes a request that could not be decided: it is refused with the error,
 // or passes, with a permit if its bytes are paced.
-func (c *call) finishUndecided(ctx context.Context, err error) (*Permit, error) {
+func (c *call) finishUndecided(ctx context.Context, err error) (p *Permit, next *http.Request, _ error) {
 	if err = c.failed(ctx, err); err != nil {
 		c.outer.recordInnerDenial()
-		return nil, err
+		return nil, nil, err
 	}
 	if len(c.paced) == 0 {
-		return nil, nil
+		return nil, c.r, nil
 	}
 	// Bandwidths ask the store themselves, which may be back by then, and have a
 	// FailurePolicy of their own.
 	c.keep(func(*entry) bool { return false })
 	c.Waited = 0 // the permit has none of the limits that it waited for
-	return c.permit(ctx), nil
+	p, next = c.permit(ctx)
+	return p, next, nil
 }
 
 // goOn lets a call continue without its charges on the store, which has failed with

@@ -180,7 +180,7 @@ func TestKeyEvents(t *testing.T) {
 		seen := &events{}
 		l := limiter(t, stint.Rate(1, time.Hour, stint.WithName("login")), seen.option(),
 			stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return tt.key, tt.err })))
-		_, err := l.Admit(httptest.NewRecorder(), get("/"))
+		_, err := l.Open(httptest.NewRecorder(), get("/"))
 		if !errors.Is(err, tt.is) || !strings.Contains(err.Error(), "limit login") || len(err.Error()) > 200 {
 			t.Errorf("error %.300v", err)
 		}
@@ -663,7 +663,7 @@ func TestContextThatHasEnded(t *testing.T) {
 					"Take": func() error { _, err := l.Take(ctx, "k", 1); return err },
 					"Wait": func() error { _, err := l.Wait(ctx, "k", 1); return err },
 					"Admit": func() error {
-						_, err := l.Admit(httptest.NewRecorder(), get("/").WithContext(ctx))
+						_, err := l.Open(httptest.NewRecorder(), get("/").WithContext(ctx))
 						return err
 					},
 				}

@@ -104,7 +104,7 @@ func TestFields(t *testing.T) {
 				l := limiter(t, everybody, tt.limit)
 				for i, want := range tt.want {
 					w := httptest.NewRecorder()
-					_, err := l.Admit(w, get("/")) // never Done: slots stay held
+					_, err := l.Open(w, get("/")) // never Done: slots stay held
 					policy, got := fields(t, w.Header())
 					if policy != tt.policy {
 						t.Errorf("policy %s, want %s", policy, tt.policy)
@@ -224,7 +224,7 @@ func TestRetryAfterIsTheLatest(t *testing.T) {
 	codes(l, "GET", "/", 1)
 	w := httptest.NewRecorder()
 	w.Header().Set("Retry-After", "7")
-	_, err := l.Admit(w, get("/"))
+	_, err := l.Open(w, get("/"))
 	if got := w.Header().Get("Retry-After"); got != "3600" {
 		t.Errorf("Retry-After %s, want 3600", got)
 	}
@@ -232,7 +232,7 @@ func TestRetryAfterIsTheLatest(t *testing.T) {
 		t.Errorf("denied by %s for %v, want rate-2 for an hour", d.Limit, d.RetryAfter)
 	}
 	w.Header().Set("Retry-After", "7200")
-	_, _ = l.Admit(w, get("/"))
+	_, _ = l.Open(w, get("/"))
 	if got := w.Header().Get("Retry-After"); got != "7200" {
 		t.Errorf("Retry-After %s, want the later one of the outer limiter", got)
 	}
@@ -315,11 +315,11 @@ func TestEffectiveWindow(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := limiter(t, theKey, stint.Rate(n, per, stint.WithBurst(burst), stint.WithAlgorithm(alg)))
 			for range 1 + rnd.IntN(20) {
-				_, _ = l.Admit(httptest.NewRecorder(), get("/"))
+				_, _ = l.Open(httptest.NewRecorder(), get("/"))
 				time.Sleep(time.Duration(rnd.Int64N(int64(per))) / 4)
 			}
 			w := httptest.NewRecorder()
-			_, err := l.Admit(w, get("/"))
+			_, err := l.Open(w, get("/"))
 			var r, after int64
 			if _, err := fmt.Sscanf(w.Header().Get("RateLimit"), `"rate";r=%d;t=%d`, &r, &after); err != nil {
 				t.Fatal(err)

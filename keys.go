@@ -9,7 +9,6 @@ import (
 
 	"github.com/stint-go/stint/internal/clientip"
 	"github.com/stint-go/stint/internal/failure"
-	"github.com/stint-go/stint/internal/framework"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/mistake"
@@ -43,6 +42,18 @@ func KeyFunc(f func(*http.Request) (string, error)) Key {
 		return misconfigured(&mistake.Mistake{Option: "KeyFunc(nil)", Write: "write a function, or a Key such as stint.RemoteIP()"})
 	}
 	return key(keys.Made("KeyFunc", f))
+}
+
+// AdapterKey makes a Key of f for requests through one adapter, which has a framework with a
+// context of its own: f finds that through the request's context, and returns an error if
+// the request doesn't lead there. adapter is the name of the adapter's package. Others
+// reject the key when they mount a limiter; see Description.CheckAdapter. The rules of
+// KeyFunc apply to f.
+func AdapterKey(adapter string, f func(*http.Request) (string, error)) Key {
+	if f == nil {
+		return KeyFunc(nil)
+	}
+	return key(keys.In(adapter, f))
 }
 
 // key returns what the package's users have of a key.
@@ -381,9 +392,6 @@ func (c *call) key(e *entry) (string, error) {
 			return c.keys[i].key, nil
 		}
 	}
-	if c.in != nil && e.key.Adapters != nil {
-		c.enter()
-	}
 	key, err := e.key.Of(c.r)
 	if err == nil {
 		if w := e.source.Lookout.Load(); w != nil && rand.Uint32()&1 == 0 {
@@ -399,13 +407,6 @@ func (c *call) key(e *entry) (string, error) {
 	}
 	c.keys = append(c.keys, knownKey{e.key, key})
 	return key, nil
-}
-
-// enter makes the framework's context visible to the keys read from now on.
-func (c *call) enter() {
-	if c.framed == nil {
-		c.r, c.framed = framework.Enter(c.r, c.in)
-	}
 }
 
 // keyless returns the refusal of a request whose key can't be determined, or nil if the

@@ -198,7 +198,7 @@ func TestFirstOfKeepsPartsApart(t *testing.T) {
 	for _, r := range []*http.Request{
 		from("192.0.2.9:1", "X-API-Key: 192.0.2.7"), from("192.0.2.9:1", "X-API-Key: 2~192.0.2.7"), from("192.0.2.7:1"),
 	} {
-		if _, err := l.Admit(httptest.NewRecorder(), r); err != nil {
+		if _, err := l.Open(httptest.NewRecorder(), r); err != nil {
 			t.Errorf("%v from %s: %v", r.Header, r.RemoteAddr, err)
 		}
 	}

@@ -2,6 +2,7 @@ package stint_test
 
 import (
 	"context"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -105,17 +106,13 @@ func TestLateObservers(t *testing.T) {
 								})
 							}
 							hold := func(during func()) {
-								p, err := l.Admit(httptest.NewRecorder(), get("/"))
+								err := l.Admit(httptest.NewRecorder(), get("/"), func(w http.ResponseWriter, _ *http.Request) {
+									during()
+									w.WriteHeader(200)
+								})
 								if err != nil {
 									t.Error(err)
-									return
 								}
-								during()
-								if next, wrap := p.Next(get("/")); wrap != nil {
-									wrap(httptest.NewRecorder()).WriteHeader(200)
-									_ = next
-								}
-								p.Done()
 							}
 							// One request holds what the next waits for.
 							request := func(during func()) {
@@ -123,7 +120,7 @@ func TestLateObservers(t *testing.T) {
 								if waits {
 									was := s.during
 									s.during = func() {}
-									p, err := l.Admit(httptest.NewRecorder(), get("/"))
+									p, err := l.Open(httptest.NewRecorder(), get("/"))
 									if err != nil {
 										t.Fatal(err)
 									}

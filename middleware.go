@@ -6,11 +6,10 @@
 //		stint.WithKey(stint.RemoteIP()))
 //	http.ListenAndServe(addr, limit(mux))
 //
-// A [Limiter] holds limits and decides requests: [Limiter.Admit] charges all of the
-// limiter's limits for a request at once or none of them, and [Limiter.Deny] answers
-// refused requests. Limiters mounted one inside another decide separately. The adapters
-// (stinthttp, stintgin, stintecho) make these two calls for a router; the documentation
-// marks what only adapters need. Outside HTTP use [Limiter.Allow], [Limiter.Take] and
+// A [Limiter] holds limits and decides requests: it charges all of its limits for a
+// request at once or none of them. Limiters mounted one inside another decide separately.
+// The adapters (stinthttp, stintgin, stintecho) mount a limiter in a router; for another
+// router, [Limiter.Serve] is an adapter in one line. Outside HTTP use [Limiter.Allow], [Limiter.Take] and
 // [Limiter.Wait]. [Limiter.Update] changes the limits while requests run.
 //
 // # Keys
@@ -34,14 +33,10 @@
 package stint
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
 
-	"github.com/stint-go/stint/internal/framework"
-	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/store"
 )
@@ -107,102 +102,76 @@ func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 	return d.begin(opts)
 }
 
-// ForRequests returns an error if requests through an adapter, such as "stintgin",
-// can't have the key of some limit: GivenKey, or the Key of another adapter. It is for
-// adapters: their Middleware calls it and panics with the error.
-func (l *Limiter) ForRequests(adapter string) error {
-	var errs []error
-	check := func(limit string, k *keys.Key) {
-		err := framework.Unfit(k, adapter)
-		if k.Given {
-			err = errors.New("GivenKey, which requests don't have: write another WithKey, or use the limiter with Take")
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("stint: %s: %w", limit, err))
-		}
-	}
-	v := l.now.Load()
-	for e := range v.entries() {
-		check(fmt.Sprintf("limit %q", e.limit.Name()), e.key)
-	}
-	for _, f := range v.funcs {
-		check("limits of a WithLimitFunc", f.shared.key)
-	}
-	return errors.Join(errs...)
-}
-
-// Admit decides a request, and waits for its turn if it has to. It is for adapters.
+// Admit decides a request, waits for its turn if it has to, and runs next once if the
+// request is admitted. What the request holds is given back when next returns or panics.
+// next gets the request and the writer that it has to use: a request whose context
+// carries the Permit, and a writer that limits look at or pace, if any does.
 //
-// If it returns no error, the request may go on. The permit is nil if nothing was
-// limited or there is nothing to carry. The caller passes on the request returned by
-// p.Next(r), and calls p.Done when the next handler has returned or panicked.
+// If Admit returns an error, it hasn't run next, and nothing is charged or held. The
+// error is a *DeniedError, or the reason why the request couldn't be decided; Deny
+// answers it. Admit sets header fields on w and writes nothing. It returns nil once next
+// has run, whatever next has answered.
 //
-// If it returns an error, nothing is charged or held. The error is for Deny: a
-// *DeniedError, or the reason why nothing was decided. In both cases Admit sets the
-// header fields on w; it writes nothing.
+// Limits that a limiter further out has charged for this request aren't charged again.
 //
-// Limits that a permit in the request's context has already charged aren't charged
-// again.
-func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request) (*Permit, error) {
-	p, err := l.now.Load().admit(w, r, nil, false)
+// The writer is w itself unless a limit looks at the response or paces it (WithSettle,
+// AdaptiveConcurrency, Bandwidth). Then it is an http.Flusher, http.Hijacker or
+// io.ReaderFrom exactly if w is, and its Unwrap method returns w, so that
+// http.ResponseController finds everything else. Its method NeedsResponse() bool reports
+// whether a limit decides by the response; a router that turns errors into responses
+// after its handlers have returned does so before next returns then. It isn't an http.Pusher or
+// http.CloseNotifier, and http.MaxBytesReader can't make the server close the connection
+// through it, so mount http.MaxBytesHandler outside. When next has returned,
+// r.Pattern and r.MultipartForm are those of the request that next got: loggers look at
+// the one, and the server removes the files of the other.
+//
+// Admit and Deny are for adapters to routers that have errors or a context of their own.
+// [Limiter.Serve] is both.
+func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) error {
+	p, req, err := l.now.Load().admit(w, r, false)
 	if err != nil {
 		setFailed(w.Header(), err)
+		return err
 	}
-	return p, err
+	p.pass(w, r, req, next)
+	return nil
 }
 
-// AdmitIn is Admit for frameworks that have a context of their own for each request. It
-// is for adapters with a Key function, whose k is called with in. If a limit has such a
-// key, in is given a copy of r: pass that copy to Next or Deny.
-//
-// If problem is set or the limiter is WithProblem, AdmitIn answers refusals by limits
-// itself and returns ErrAnswered, unless there is a WithDenyHandler. That costs less than
-// a *DeniedError and Deny.
-func (l *Limiter) AdmitIn(w http.ResponseWriter, r *http.Request, in interface{ SetRequest(*http.Request) }, problem bool) (*Permit, error) {
-	p, err := l.now.Load().admit(w, r, in, problem)
-	if err != nil && err != ErrAnswered {
-		setFailed(w.Header(), err)
-	}
-	return p, err
-}
-
-// AdmitOrDeny is Admit, and Deny if that returns an error. It is for adapters that have
-// nothing to do in between. A refusal by limits costs less than with Admit and Deny: its
-// *DeniedError is made only for a WithDenyHandler.
-func (l *Limiter) AdmitOrDeny(w http.ResponseWriter, r *http.Request) (p *Permit, admitted bool) {
-	p, err := l.now.Load().admit(w, r, nil, true)
-	if err != nil && err != ErrAnswered {
+// Serve runs next as Admit does, or answers the request as Deny does. It is all that an
+// adapter needs, unless its router handles errors. If no handler of the limiter looks at a
+// refusal, it is answered without making a *DeniedError, which costs less than Admit and Deny.
+func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) {
+	p, req, err := l.now.Load().admit(w, r, true)
+	switch err {
+	case nil:
+		p.pass(w, r, req, next)
+	case errAnswered:
+	default:
 		setFailed(w.Header(), err)
 		l.Deny(w, r, err)
 	}
-	return p, err == nil
 }
 
-// Deny answers a request that Admit has refused with err, which may be wrapped. A
-// request whose context ended while it waited gets 503, since it may be the server that
-// ended it; if the client has left, the answer is discarded. Deny is for adapters, and
-// for applications to which an adapter passes its errors.
+// Deny answers a request that Admit has denied with err, which may be wrapped:
+// by WithDenyHandler or WithErrorHandler if the limiter has them, otherwise with a
+// problem body. A request whose context ended while it waited gets 503, since it may be
+// the server that ended it; if the client has left, the answer is discarded.
+//
+// If w is an [ErrorWriter] and the limiter isn't configured to answer, w gets the error
+// instead.
 func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	if denied := refusalIn(err); denied != nil {
-		l.versionOf(denied).deny(w, r, denied)
+		l.versionOf(denied).deny(w, r, denied, err)
 		return
 	}
 	l.now.Load().fail(w, r, err)
 }
 
-// Answers reports whether Deny answers err in a way that the limiter was configured
-// for: by WithDenyHandler for refusals by limits, by WithErrorHandler for other errors,
-// by WithProblem for both. It is for adapters to routers with an error handler of their
-// own, which answers the rest.
-func (l *Limiter) Answers(err error) bool {
-	if denied := refusalIn(err); denied != nil {
-		v := l.versionOf(denied)
-		return v.denyHandler != nil || v.problem
-	}
-	v := l.now.Load()
-	return v.errorHandler != nil || v.problem
+// ErrorWriter is a ResponseWriter of a router that has an error handler of its own. An
+// adapter passes one to Limiter.Deny to leave to that handler what the limiter isn't
+// configured to answer: by WithDenyHandler, WithErrorHandler or WithProblem. WriteError
+// gets the error that Deny was given. The header fields are already set.
+type ErrorWriter interface {
+	http.ResponseWriter
+	WriteError(err error)
 }
-
-// ErrAnswered is the error of AdmitIn for a request that it has refused and answered.
-// Nothing is left to do.
-var ErrAnswered = errors.New("stint: refused and answered")

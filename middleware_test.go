@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"net/http/httputil"
 	"net/netip"
 	"net/textproto"
 	"os"
@@ -23,6 +24,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 
@@ -256,11 +258,23 @@ var behaviours = []behaviour{
 		{do: "GET /", want: 200},
 		{do: "GET /", want: 302, fields: []string{"Location: /queue"}},
 	}},
-	{"degraded", front(stint.Rate(1, time.Minute), byAll, stint.WithDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	{"degraded", front(stint.Rate(1, time.Minute), byAll, stint.WithDenyHandler(stint.Degrade(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "from the cache, for "+stint.DeniedFromContext(r.Context()).Decision.Limit)
+	})))), []step{
+		{do: "GET /", want: 200, body: "served"},
+		{do: "GET /", want: 200, body: "from the cache, for rate", fields: []string{`RateLimit: "rate";r=0;t=60`, "Retry-After:", "Cache-Control: no-store"}},
+	}},
+	{"degraded, for caches too", front(stint.Rate(1, time.Minute), byAll, stint.WithDenyHandler(stint.Degrade(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=5")
+	})))), []step{
+		{do: "GET /", want: 200},
+		{do: "GET /", want: 200, body: "-", fields: []string{"Retry-After:", "Cache-Control: max-age=5"}},
+	}},
+	{"a body of its own", front(stint.Rate(1, time.Minute), byAll, stint.WithDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "not now")
 	}))), []step{
 		{do: "GET /", want: 200, body: "served"},
-		{do: "GET /", want: 200, body: "from the cache, for rate", fields: []string{`RateLimit: "rate";r=0;t=60`, "Retry-After: 60"}},
+		{do: "GET /", want: 429, body: "not now", always: true, fields: []string{`RateLimit: "rate";r=0;t=60`, "Retry-After: 60"}},
 	}},
 	{"plain text", front(stint.Rate(1, time.Minute), byAll, stint.WithDenyHandler(stint.PlainText("slow down\n"))), []step{
 		{do: "GET /", want: 200},
@@ -299,12 +313,21 @@ var behaviours = []behaviour{
 		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: "slow down\n", always: true},
 		{do: "GET /", want: 403, body: `{"type":"about:blank"`, always: true},
 	}},
-	{"an error handler", front(stint.Rate(1, time.Minute), byKey, stint.WithErrorHandler(func(w http.ResponseWriter, _ *http.Request, err error) {
-		w.WriteHeader(http.StatusTeapot)
+	{"one function writes every denial", front(stint.Rate(1, time.Minute), byKey, stint.WithErrorHandler(func(w http.ResponseWriter, _ *http.Request, err error) {
+		if errors.Is(err, stint.ErrEmptyKey) {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		_, _ = fmt.Fprintln(w, "sorry:", errors.Is(err, stint.ErrDenied))
 	})), []step{
-		{do: "GET /", want: 418, body: "-"},
+		{do: "GET /", want: 401, body: "sorry: false", always: true},
 		{do: "GET /", with: []string{"X-Key: a"}, want: 200},
-		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: problem("rate")},
+		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: "sorry: true", always: true, fields: []string{"Retry-After: 60"}},
+	}},
+	{"an error handler beside a deny handler", front(stint.Rate(1, time.Minute), byKey, stint.WithDenyHandler(stint.PlainText("slow down")),
+		stint.WithErrorHandler(func(w http.ResponseWriter, _ *http.Request, err error) { _, _ = io.WriteString(w, "who?") })), []step{
+		{do: "GET /", want: 403, body: "who?", always: true},
+		{do: "GET /", with: []string{"X-Key: a"}, want: 200},
+		{do: "GET /", with: []string{"X-Key: a"}, want: 429, body: "slow down", always: true},
 	}},
 	{"a dry run reports only", front(stint.Rate(1, time.Minute, stint.WithDryRun()), stint.Rate(3, time.Minute, stint.WithName("real")), byAll), []step{
 		{do: "GET /", want: 200, fields: []string{`RateLimit-Policy: "real";q=3;w=60`, `RateLimit: "real";r=2;t=20`}},
@@ -1810,25 +1833,32 @@ func TestAWaitThatEndsIsNoDrop(t *testing.T) {
 	}
 }
 
-// answers are what a handler may make of a refusal. They mean the same through
+// answers are what a handler may make of a denial. They mean the same through
 // every adapter, and to WithErrorHandler.
 var answers = []struct {
 	name   string
 	do     http.HandlerFunc
-	status int // 0: the handler has left the request to the limiter
+	status int // the denial's, byLimiter, or the handler's own
 	body   string
 }{
-	{"a body", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("cached")) }, 200, "cached"},
-	{"a string", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "cached") }, 200, "cached"},
-	{"a copy", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, strings.NewReader("cached")) }, 200, "cached"},
-	{"an empty body", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(nil) }, 200, ""},
-	{"a flush", func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }, 200, ""},
-	{"a flush by the controller", func(w http.ResponseWriter, _ *http.Request) { _ = http.NewResponseController(w).Flush() }, 200, ""},
+	{"a body", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("own")) }, denials, "own"},
+	{"a string", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "own") }, denials, "own"},
+	{"a copy", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, strings.NewReader("own")) }, denials, "own"},
+	{"a copy of what can't be written at once", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.Copy(w, io.LimitReader(strings.NewReader("own too much"), 3))
+	}, denials, "own"},
+	{"an empty body", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(nil) }, denials, ""},
+	{"a flush", func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }, denials, ""},
+	{"a flush by the controller", func(w http.ResponseWriter, _ *http.Request) { _ = http.NewResponseController(w).Flush() }, denials, ""},
+	{"a hint before a body", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		_, _ = io.WriteString(w, "own")
+	}, denials, "own"},
 	{"a status and a body", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(418); _, _ = io.WriteString(w, "tea") }, 418, "tea"},
 	{"a status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, 204, ""},
 	{"200", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200) }, 200, ""},
-	{"nothing", func(http.ResponseWriter, *http.Request) {}, 0, ""},
-	{"an empty copy", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, strings.NewReader("")) }, 0, ""},
+	{"nothing", func(http.ResponseWriter, *http.Request) {}, byLimiter, ""},
+	{"an empty copy", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, strings.NewReader("")) }, byLimiter, ""},
 	{"fields", func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
 		h.Set("X-Note", "kept")
@@ -1836,7 +1866,76 @@ var answers = []struct {
 		h.Set("Content-Length", "7")
 		h.Set("Content-Encoding", "gzip")
 		h.Set("Cache-Control", "public")
-	}, 0, ""},
+	}, byLimiter, ""},
+
+	{"http.Error", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "own", 420) }, 420, "own"},
+	{"http.NotFound", http.NotFound, 404, "404 page not found"},
+	{"http.Redirect", func(w http.ResponseWriter, _ *http.Request) {
+		http.Redirect(w, httptest.NewRequest("POST", "/", nil), "/queue", 303)
+	}, 303, ""},
+	{"http.ServeContent", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "own.txt", time.Time{}, strings.NewReader("own"))
+	}, 200, "own"},
+	{"http.ServeFileFS", func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, pages, "own.txt") }, 200, "own"},
+	{"http.FileServer", func(w http.ResponseWriter, r *http.Request) {
+		r.URL.Path = "/own.txt"
+		http.FileServerFS(pages).ServeHTTP(w, r)
+	}, 200, "own"},
+	{"http.FileServer without the file", func(w http.ResponseWriter, r *http.Request) {
+		r.URL.Path = "/none"
+		http.FileServerFS(pages).ServeHTTP(w, r)
+	}, 404, "404 page not found"},
+	{"http.TimeoutHandler", func(w http.ResponseWriter, r *http.Request) { // writes 200 itself
+		http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "own") }), time.Minute, "").ServeHTTP(w, r)
+	}, 200, "own"},
+	{"http.StripPrefix and a mux", func(w http.ResponseWriter, r *http.Request) {
+		mux := http.NewServeMux()
+		mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "own") })
+		http.StripPrefix("", mux).ServeHTTP(w, r)
+	}, denials, "own"},
+	{"httputil.ReverseProxy", func(w http.ResponseWriter, r *http.Request) {
+		proxy := &httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}, Transport: upstream{}, FlushInterval: -1}
+		proxy.ServeHTTP(w, r)
+	}, 203, "own"},
+
+	{"Degrade, a body", degrade(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("own")) }), 200, "own"},
+	{"Degrade, a copy", degrade(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.Copy(w, io.LimitReader(strings.NewReader("own"), 3))
+	}), 200, "own"},
+	{"Degrade, a flush", degrade(func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }), 200, ""},
+	{"Degrade, nothing", degrade(func(http.ResponseWriter, *http.Request) {}), 200, ""},
+	{"Degrade, a status", degrade(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(418) }), 418, ""},
+	{"Degrade, http.NotFound", degrade(http.NotFound), 404, "404 page not found"},
+}
+
+const (
+	denials   = -1 // the status of the denial
+	byLimiter = 0  // the handler has left the request to the limiter
+)
+
+func degrade(h http.HandlerFunc) http.HandlerFunc { return stint.Degrade(h).ServeHTTP }
+
+var pages = fstest.MapFS{"own.txt": {Data: []byte("own")}}
+
+// final records the status of the response; httptest's would that of a hint before it.
+type final struct{ *httptest.ResponseRecorder }
+
+func (w *final) WriteHeader(status int) {
+	if status >= 200 {
+		w.ResponseRecorder.WriteHeader(status)
+	}
+}
+
+// upstream is a server that a proxy asks.
+type upstream struct{}
+
+func (upstream) RoundTrip(r *http.Request) (*http.Response, error) {
+	if got := httptrace.ContextClientTrace(r.Context()); got != nil && got.Got1xxResponse != nil {
+		if err := got.Got1xxResponse(http.StatusEarlyHints, nil); err != nil {
+			return nil, err
+		}
+	}
+	return &http.Response{StatusCode: 203, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("own")), Request: r}, nil
 }
 
 func TestDenyHandlersAnswer(t *testing.T) {
@@ -1877,19 +1976,25 @@ func TestDenyHandlersAnswer(t *testing.T) {
 				for _, as := range answers {
 					for _, method := range []string{"GET", "HEAD"} {
 						h := a.build(one(compiled(t, append(r.opts(as.do), byAll)...), func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") }))
-						w := httptest.NewRecorder()
+						w := &final{httptest.NewRecorder()}
 						h.ServeHTTP(w, httptest.NewRequest(method, r.path, nil))
 						status, body := as.status, as.body
-						if status == 0 {
+						switch status {
+						case denials:
+							status = r.status
+						case byLimiter:
 							status, body = r.status, r.problem
 						}
 						if w.Code != status || method == "GET" && strings.TrimSpace(w.Body.String()) != body {
 							t.Errorf("%s, %s %s: got %d %q, want %d %q", r.name, method, as.name, w.Code, w.Body, status, body)
 						}
-						if as.status != 0 {
+						f := w.Header()
+						if degraded := strings.HasPrefix(as.name, "Degrade"); degraded && (f.Get("Retry-After") != "" || f.Get("Cache-Control") != "no-store") {
+							t.Errorf("%s, %s %s: got fields %v", r.name, method, as.name, f)
+						}
+						if as.status != byLimiter {
 							continue
 						}
-						f := w.Header()
 						if f.Get("Content-Type") != "application/problem+json" || f.Get("Cache-Control") != "no-store" ||
 							f.Get("Content-Length") != "" || f.Get("Content-Encoding") != "" || (f.Get("X-Note") != "") != (as.name == "fields") {
 							t.Errorf("%s, %s %s: got fields %v", r.name, method, as.name, f)

@@ -336,8 +336,11 @@ func (c *call) tell(e *Event) {
 	c.setDecision(&e.Decision, make([]LimitStatus, len(c.Results)))
 	e.Route, e.StoreTook, e.keys = c.plan.route(), c.Took, keysOf(c.Charges)
 	e.below = c.below
-	if e.Kind == EventCanceled {
-		e.Decision.Allowed = false
+	if e.Kind == EventCanceled { // no limit has denied it
+		e.Decision.Allowed, e.Decision.RetryAfter = false, 0
+		for i := range e.Decision.Limits {
+			e.Decision.Limits[i].RetryAfter = 0
+		}
 	}
 	v.observe(e)
 	if e.Kind != EventAdmitted && e.Kind != EventDenied {

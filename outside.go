@@ -108,7 +108,7 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 	case !decided:
 		return &Permit{}, nil
 	}
-	p := c.permit(ctx)
+	p, _ := c.permit(ctx)
 	c.observe(EventAdmitted, nil)
 	c.Granted = false // the permit gives it back
 	return p, nil

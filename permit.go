@@ -21,7 +21,7 @@ type Permit struct {
 	version  *version
 	outer    *Permit   // of the next outer limiter, or nil
 	holds    bool      // Done has something to release or settle
-	request  request   // 0 outside HTTP
+	http1    bool      // the request's connection may be upgraded to HTTP/2
 	told     telling   // whether observers were notified of it
 	class    uint8     // of priority, if some limit has slots
 	state    uint32    // one of the states below, for atomic access, and above its bits which observers get its events
@@ -57,15 +57,6 @@ func (p *Permit) detached() bool { return atomic.LoadUint32(&p.state)&(1<<stateB
 // below returns which observers get the permit's events: see Event.below. It shares a word
 // with the state, so that a permit of one limit fits into 256 bytes.
 func (p *Permit) below() uint32 { return atomic.LoadUint32(&p.state) >> stateBits }
-
-// request is a permit's record of its request, as flags: another field would make every
-// permit larger by a size class.
-type request uint8
-
-const (
-	carries request = 1 << iota // Next puts the permit into the request's context
-	http1                       // the connection may be upgraded to HTTP/2
-)
 
 // telling is whether observers were notified that a permit was granted. If so, they are
 // notified when it ends.
@@ -128,8 +119,8 @@ func (g *grant) unknown() bool { return g.result.Receipt.Cost < 0 }
 // charged then.
 func (g *grant) reported() bool { return g.entry.dryRun && !g.result.OK }
 
-// These are permits with room for their grants, so that the context value, the permit and
-// its receipts take one allocation.
+// These are permits with room for their grants, and for the request that carries the
+// permit, so that all of it takes one allocation.
 type (
 	permit1 struct {
 		Permit
@@ -147,34 +138,73 @@ type (
 		permit4
 		story story
 	}
+	carried1 struct {
+		permit1
+		request http.Request
+	}
+	carried2 struct {
+		permit2
+		request http.Request
+	}
+	carried4 struct {
+		permit4
+		request http.Request
+	}
+	carriedStoried struct {
+		storied
+		request http.Request
+	}
 )
 
-// permit makes the permit of a granted call.
-func (c *call) permit(ctx context.Context) *Permit {
-	var p *Permit
-	tells := c.needs&(local|slots) != 0 && c.Timed
-	switch n := len(c.Charges); {
+// room makes a permit of n charges, with room for the request that carries it and for its
+// story as far as these are asked for and part of the permit.
+func room(n int, carried, told bool) (p *Permit, request *http.Request, s *story) {
+	switch {
 	case n == 0:
-		p = new(Permit)
-	case tells && n <= 4:
+		return new(Permit), nil, nil
+	case told && n <= 4 && carried:
+		c := new(carriedStoried)
+		c.Permit.grants = c.grants[:n:n]
+		return &c.Permit, &c.request, &c.story
+	case told && n <= 4:
 		s := new(storied)
-		p, s.Permit.story = &s.Permit, &s.story
-		p.grants = s.grants[:n:n]
+		s.Permit.grants = s.grants[:n:n]
+		return &s.Permit, nil, &s.story
+	case n == 1 && carried:
+		c := new(carried1)
+		c.Permit.grants = c.grants[:]
+		return &c.Permit, &c.request, nil
 	case n == 1:
-		p1 := new(permit1)
-		p = &p1.Permit
-		p.grants = p1.grants[:]
+		p := new(permit1)
+		p.Permit.grants = p.grants[:]
+		return &p.Permit, nil, nil
+	case n == 2 && carried:
+		c := new(carried2)
+		c.Permit.grants = c.grants[:]
+		return &c.Permit, &c.request, nil
 	case n == 2:
-		p2 := new(permit2)
-		p = &p2.Permit
-		p.grants = p2.grants[:]
+		p := new(permit2)
+		p.Permit.grants = p.grants[:]
+		return &p.Permit, nil, nil
+	case n <= 4 && carried:
+		c := new(carried4)
+		c.Permit.grants = c.grants[:n:n]
+		return &c.Permit, &c.request, nil
 	case n <= 4:
-		p4 := new(permit4)
-		p = &p4.Permit
-		p.grants = p4.grants[:n:n]
-	default:
-		p = &Permit{grants: make([]grant, n)}
+		p := new(permit4)
+		p.Permit.grants = p.grants[:n:n]
+		return &p.Permit, nil, nil
 	}
+	return &Permit{grants: make([]grant, n)}, nil, nil
+}
+
+// permit makes the permit of a granted call. next is the request for the next handler:
+// a copy of the call's that carries the permit, or the call's own.
+func (c *call) permit(ctx context.Context) (p *Permit, next *http.Request) {
+	tells := c.needs&(local|slots) != 0 && c.Timed
+	carries := c.r != nil && !c.version.withoutPermit && c.r.Method != preface
+	p, next, s := room(len(c.Charges), carries, tells)
+	p.story = s
 	for i := range p.grants {
 		g, ch := &p.grants[i], &c.Charges[i]
 		g.entry, g.key, g.cost, g.result = c.entries[i], ch.Key, ch.Cost, c.Results[i]
@@ -182,18 +212,7 @@ func (c *call) permit(ctx context.Context) *Permit {
 	p.ctx, p.version, p.outer = ctx, c.version, c.outer
 	p.state = open | c.below<<stateBits
 	p.class, p.plan = c.class, c.plan
-	if c.r != nil {
-		if !c.version.withoutPermit && c.r.Method != preface {
-			p.request = carries
-		}
-		if c.r.ProtoMajor == 1 {
-			p.request |= http1
-		}
-	}
-	if c.framed != nil && p.request&carries != 0 {
-		c.framed.Carry((*permitContext)(p))
-		p.request &^= carries
-	}
+	p.http1 = c.r != nil && c.r.ProtoMajor == 1
 	if c.needs != 0 {
 		p.holds, p.response = c.needs&releases != 0, c.newResponse()
 	}
@@ -201,13 +220,20 @@ func (c *call) permit(ctx context.Context) *Permit {
 		if p.story == nil {
 			p.story = new(story)
 		}
-		s := p.story
+		s = p.story
 		s.waited, s.seen, s.since, s.learns = c.Waited, c.Seen, clock.Now(), c.needs&local != 0
 	}
 	if c.Timed && c.Granted {
 		p.told = c.telling()
 	}
-	return p
+	switch {
+	case !carries:
+		return p, c.r
+	case next != nil:
+		*next = *c.r.WithContext((*permitContext)(p)) // inlined, the copy in between is on the stack
+		return p, next
+	}
+	return p, c.r.WithContext((*permitContext)(p))
 }
 
 // preface is the method of the request that net/http takes the first line of an HTTP/2
@@ -218,7 +244,7 @@ const preface = "PRI"
 
 // opened reports whether r is a request of an HTTP/2 connection that the permit's request
 // has been upgraded to, and so another request than the permit's.
-func (p *Permit) opened(r *http.Request) bool { return p.request&http1 != 0 && r.ProtoMajor == 2 }
+func (p *Permit) opened(r *http.Request) bool { return p.http1 && r.ProtoMajor == 2 }
 
 // permitContext is a Permit as the context that carries it.
 type permitContext Permit
@@ -246,37 +272,24 @@ func FromContext(ctx context.Context) *Permit {
 	return p
 }
 
-// Next returns the request for the next handler: a copy of r with the permit in its
-// context, or r itself if there is nothing to carry. It is for adapters. Call it once,
-// with the request that Admit has decided.
-//
-// wrap is nil unless a limit looks at the response or paces it. Otherwise it returns
-// the writer for the next handler, around the one it is given. The new writer is an
-// http.Flusher, http.Hijacker or io.ReaderFrom exactly if the old one is, and Unwrap
-// returns the old one, so that http.ResponseController finds everything else. Call wrap
-// once, or the limits see an empty response.
-//
-// These don't get through: http.Pusher, which browsers have dropped, http.CloseNotifier,
-// which is deprecated, and what net/http does privately. http.MaxBytesReader can't make the server close the
-// connection, so mount http.MaxBytesHandler outside.
-func (p *Permit) Next(r *http.Request) (next *http.Request, wrap func(http.ResponseWriter) http.ResponseWriter) {
+// pass runs the next handler with req, which permit has returned for r. A nil Permit
+// passes r on.
+func (p *Permit) pass(w http.ResponseWriter, r, req *http.Request, next func(http.ResponseWriter, *http.Request)) {
 	if p == nil {
-		return r, nil
+		next(w, req)
+		return
 	}
-	if p.request&carries != 0 {
-		r = r.WithContext((*permitContext)(p))
+	defer p.Done()
+	if p.response != nil {
+		req = p.response.Next(req, req != r)
+		w = p.response.Writer(w)
 	}
-	if p.response == nil {
-		return r, nil
+	if req != r {
+		// Outer handlers look at the request they passed on: loggers at its Pattern, the
+		// server at the files it has to remove.
+		defer func() { r.Pattern, r.MultipartForm = req.Pattern, req.MultipartForm }()
 	}
-	return p.response.Next(r, p.request&carries != 0), p.response.Writer
-}
-
-// NeedsResponse reports whether a limit decides by the response (WithSettle,
-// AdaptiveConcurrency). An adapter whose framework answers errors after its middleware
-// then has it answer before Done. A Bandwidth only paces what is written.
-func (p *Permit) NeedsResponse() bool {
-	return p != nil && p.response != nil && p.response.decides
+	next(w, req)
 }
 
 // Decision returns the decision of all limiters that the request has passed, updated by

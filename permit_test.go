@@ -119,10 +119,6 @@ func TestSettleFails(t *testing.T) {
 
 func TestNilPermit(t *testing.T) {
 	var p *stint.Permit
-	r := get("/")
-	if next, wrap := p.Next(r); next != r || wrap != nil {
-		t.Error("a nil Permit changes what it passes on")
-	}
 	if p.Settle(t.Context(), 3) != nil || !p.Decision().Allowed || stint.FromContext(t.Context()) != nil {
 		t.Error("a nil Permit is not harmless")
 	}
@@ -130,8 +126,8 @@ func TestNilPermit(t *testing.T) {
 	p.Detach()()
 }
 
-// What an adapter passes on: a request with the permit, and another writer only if a
-// limit looks at the response. A plain request pays only for its copy.
+// What the next handler gets: a request with the permit, and another writer only if a
+// limit looks at the response.
 func TestNext(t *testing.T) {
 	refund := stint.WithSettle(stint.FailedOnly)
 	for _, tt := range []struct {
@@ -140,33 +136,41 @@ func TestNext(t *testing.T) {
 		copies, wraps bool
 	}{
 		{"a rate", []stint.Option{ample()}, true, false},
+		{"three limits", []stint.Option{ample(), stint.Quota(9, stint.Daily), stint.Concurrency(9)}, true, false},
+		{"five limits", []stint.Option{ample(), stint.Quota(9, stint.Daily), stint.Quota(9, stint.Weekly), stint.Quota(9, stint.Monthly), stint.Concurrency(9)}, true, false},
+		{"observed slots", []stint.Option{stint.Concurrency(2), stint.WithObserver(func(stint.Event) {})}, true, false},
 		{"without a permit", []stint.Option{ample(), stint.WithoutPermit()}, false, false},
 		{"slots, without a permit", []stint.Option{stint.Concurrency(2), stint.WithoutPermit()}, false, false},
 		{"settled by the response", []stint.Option{ample(), refund}, true, true},
 		{"settled, without a permit", []stint.Option{ample(), refund, stint.WithoutPermit()}, false, true},
 		{"bandwidth", []stint.Option{stint.Bandwidth(1 << 20)}, true, true},
+		{"exempt", []stint.Option{ample(), stint.WithSkip(func(*http.Request) bool { return true })}, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			type key struct{}
 			r, w := get("/"), httptest.NewRecorder()
-			p, err := limiter(t, append(tt.opts, theKey)...).Admit(w, r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer p.Done()
-			next, wrap := p.Next(r)
-			if (next != r) != tt.copies || (stint.FromContext(next.Context()) == p) != (tt.copies || p == nil) {
-				t.Errorf("another request: %v, with the permit %v", next != r, stint.FromContext(next.Context()))
-			}
-			if (wrap != nil) != tt.wraps {
-				t.Fatalf("a writer: %v, want %v", wrap != nil, tt.wraps)
-			}
-			if wrap != nil {
-				if got, ok := wrap(w).(interface{ Unwrap() http.ResponseWriter }); !ok || got.Unwrap() != w {
-					t.Error("the writer leads to another one")
+			r = r.WithContext(context.WithValue(r.Context(), key{}, "its own"))
+			runs := 0
+			err := limiter(t, append(tt.opts, theKey)...).Admit(w, r, func(nw http.ResponseWriter, next *http.Request) {
+				runs++
+				if (next != r) != tt.copies || (stint.FromContext(next.Context()) != nil) != tt.copies {
+					t.Errorf("another request: %v, with the permit %v", next != r, stint.FromContext(next.Context()))
 				}
-			}
-			if allocs := testing.AllocsPerRun(10, func() { next, wrap = p.Next(r) }); !tt.wraps && allocs > 1 {
-				t.Errorf("%v allocations", allocs)
+				if next.Context().Value(key{}) != "its own" || next.URL != r.URL {
+					t.Error("the request has lost something")
+				}
+				if (nw != http.ResponseWriter(w)) != tt.wraps {
+					t.Fatalf("a writer: %v, want %v", !tt.wraps, tt.wraps)
+				}
+				if tt.wraps {
+					if got, ok := nw.(interface{ Unwrap() http.ResponseWriter }); !ok || got.Unwrap() != w {
+						t.Error("the writer leads to another one")
+					}
+				}
+				next.Pattern = "GET /"
+			})
+			if err != nil || runs != 1 || r.Pattern != "GET /" {
+				t.Errorf("%v, %d runs, pattern %q", err, runs, r.Pattern)
 			}
 		})
 	}

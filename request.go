@@ -9,7 +9,6 @@ import (
 
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
-	"github.com/stint-go/stint/internal/framework"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
@@ -31,9 +30,7 @@ type call struct {
 // callState is the part of a call that is zeroed before the call is used again.
 type callState struct {
 	version *version
-	r       *http.Request      // nil outside HTTP
-	in      framework.Own      // context of the request, or nil
-	framed  *framework.Context // nil unless a key is read from it
+	r       *http.Request // nil outside HTTP
 	outer   *Permit
 	plan    *plan  // nil outside HTTP
 	policy  string // RateLimit-Policy if the plan's applies as it is, or ""
@@ -59,50 +56,50 @@ var callsMade atomic.Uint32
 // kept is the largest number of limits for which a call goes back to the pool.
 const kept = 64
 
-// admit decides a request. If answers is set, or in is and the limiter is WithProblem, it
-// answers refusals by limits that no handler sees, and returns ErrAnswered.
-func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own, answers bool) (*Permit, error) {
+// admit decides a request, and returns the one for the next handler. If answers is set, it
+// answers refusals by limits that no handler sees, and returns errAnswered.
+func (v *version) admit(w http.ResponseWriter, r *http.Request, answers bool) (p *Permit, next *http.Request, err error) {
 	ctx := r.Context()
 	outer := FromContext(ctx)
 	if outer != nil && outer.opened(r) {
 		outer = nil
 	}
 	if v.answers(ctx) {
-		return nil, nil
+		return nil, r, nil
 	}
 	if len(v.skip)+len(v.block) > 0 {
 		if exempt, err := v.sift(r); exempt || err != nil {
 			if err != nil {
 				outer.recordInnerDenial()
 			}
-			return nil, err
+			return nil, r, err
 		}
 	}
-	p := v.base
+	plan := v.base
 	if v.router != nil {
-		p = v.plan(r)
+		plan = v.plan(r)
 	}
 	c := calls.Get().(*call)
 	defer c.end(ctx)
-	c.version, c.Store, c.r, c.in, c.outer = v, v.store, r, in, outer
-	if err := c.gather(p); err != nil {
+	c.version, c.Store, c.r, c.outer = v, v.store, r, outer
+	if err := c.gather(plan); err != nil {
 		outer.recordInnerDenial()
-		return nil, err
+		return nil, nil, err
 	}
 	if len(c.Charges) == 0 && len(c.paced) == 0 {
-		return nil, nil
+		return nil, r, nil
 	}
 	if err := c.decide(ctx); err != nil {
 		return c.finishUndecided(ctx, err)
 	}
 	if !c.Granted {
-		return nil, c.deny(w, answers)
+		return nil, nil, c.deny(w, answers)
 	}
-	var permit *Permit
+	next = r
 	var slots []string
 	if !v.withoutPermit || c.needs&releases != 0 || c.Timed { // observers are notified when it ends
-		permit = c.permit(ctx)
-		slots = permit.fields[:]
+		p, next = c.permit(ctx)
+		slots = p.fields[:]
 	}
 	if v.styles != 0 {
 		c.setFields(w.Header(), slots)
@@ -111,7 +108,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, in framework.Own
 		c.observe(EventAdmitted, nil)
 	}
 	c.Granted = false // the permit gives it back
-	return permit, nil
+	return p, next, nil
 }
 
 // gather makes the charges of a request.
@@ -274,9 +271,6 @@ func (c *call) giveBack(ctx context.Context) {
 // functions, which may panic, are called at many points: with this defer none of those
 // points has to know what is held.
 func (c *call) end(ctx context.Context) {
-	if c.framed != nil {
-		c.framed.End()
-	}
 	if c.Granted {
 		c.giveBack(ctx)
 	}

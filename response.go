@@ -14,9 +14,8 @@ import (
 // if a limit needs it; other ResponseWriters aren't wrapped.
 type response struct {
 	watched
-	pacing  *lanes // nil if no Bandwidth paces the response
-	decides bool   // some limit decides by the response
-	byHand  []bool // for each charge, whether the handler has settled it; or nil
+	pacing *lanes // nil if no Bandwidth paces the response
+	byHand []bool // for each charge, whether the handler has settled it; or nil
 
 	// A permit that has been detached ends when its handler has returned and its release
 	// has been called, whichever comes last.
@@ -51,7 +50,7 @@ func (c *call) newResponse() *response {
 			of respond.Watched
 		})
 		s.of.Begin(c.r)
-		s.watched, s.decides = &s.of, true
+		s.watched, s.of.Decides = &s.of, true
 		return &s.response
 	}
 	return nil

@@ -35,7 +35,7 @@ const AsCharged int64 = -1
 // The charge made before the handler runs takes effect at once, so that concurrent
 // requests can't pass on credit; a WithCost beside it says how much to reserve. That
 // charge stands where cost isn't called: outside HTTP (Take, Wait), and in an adapter
-// that doesn't wrap the response as Permit.Next says. It applies to Rate and Quota;
+// that doesn't pass on the writer of Limiter.Admit. It applies to Rate and Quota;
 // slots of a concurrency limit are released instead. New refuses a nil cost. cost is
 // called concurrently.
 //

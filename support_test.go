@@ -53,18 +53,13 @@ func through(l *stint.Limiter, r *http.Request, next http.HandlerFunc) *httptest
 
 func mount(l *stint.Limiter, next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p, err := l.Admit(w, r)
+		err := l.Admit(w, r, func(w http.ResponseWriter, r *http.Request) {
+			if next != nil {
+				next(w, r)
+			}
+		})
 		if err != nil {
 			l.Deny(w, r, err)
-			return
-		}
-		defer p.Done()
-		if next != nil {
-			req, wrap := p.Next(r)
-			if wrap != nil {
-				w = wrap(w)
-			}
-			next(w, req)
 		}
 	})
 }

@@ -284,7 +284,7 @@ func TestUpdateDuringARequest(t *testing.T) {
 	l = limiter(t, stint.Rate(1, time.Hour), theKey, texts("old"))
 	take(t, l, 1)
 	w = httptest.NewRecorder()
-	_, err := l.Admit(w, get("/"))
+	_, err := l.Open(w, get("/"))
 	update(t, l, stint.Rate(5, time.Hour), theKey, texts("new"))
 	if l.Deny(w, get("/"), fmt.Errorf("wrapped: %w", err)); w.Body.String() != "old" {
 		t.Errorf("refused by the old, answered %q", w.Body)

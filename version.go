@@ -45,8 +45,8 @@ type version struct {
 // conduct is a limiter's configuration beside its limits. A limiter derived from it has
 // the same, unless its options say otherwise.
 type conduct struct {
-	denyHandler   func(http.ResponseWriter, *http.Request, *DeniedError) (answered bool)
-	errorHandler  func(http.ResponseWriter, *http.Request, error) (answered bool)
+	denyHandler   http.Handler
+	errorHandler  func(http.ResponseWriter, *http.Request, error)
 	problem       bool
 	styles        field.Styles
 	name          string // of WithLimiterName

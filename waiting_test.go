@@ -104,14 +104,14 @@ func TestDeadline(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := limiter(t, theKey, tt.limit)
-				_, err := l.Admit(httptest.NewRecorder(), get("/"))
+				_, err := l.Open(httptest.NewRecorder(), get("/"))
 				if err != nil {
 					t.Fatal(err)
 				}
 				start := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
 				defer cancel()
-				_, err = l.Admit(httptest.NewRecorder(), get("/").WithContext(ctx))
+				_, err = l.Open(httptest.NewRecorder(), get("/").WithContext(ctx))
 				waited := time.Since(start)
 				if tt.name == "slot" { // nobody knows when one is released
 					if denied(t, err); waited != 700*time.Millisecond {
@@ -125,11 +125,11 @@ func TestDeadline(t *testing.T) {
 				}
 				ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if _, err = l.Admit(httptest.NewRecorder(), get("/").WithContext(ctx)); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				if _, err = l.Open(httptest.NewRecorder(), get("/").WithContext(ctx)); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
 				}
 				cancel()
-				if _, err := l.Admit(httptest.NewRecorder(), get("/").WithContext(ctx)); err == nil {
+				if _, err := l.Open(httptest.NewRecorder(), get("/").WithContext(ctx)); err == nil {
 					t.Error("admitted after its deadline")
 				}
 			})
@@ -1097,7 +1097,7 @@ func TestPriorityOfContext(t *testing.T) {
 			enter("take 0", func() *stint.Permit { return must(l.Take(t.Context(), "k", 1)) })
 			enter("take 1", func() *stint.Permit { return must(l.Take(in(1), "k", 1)) })
 			enter("wait 3", func() *stint.Permit { return must(l.Wait(in(3), "k", 1)) })
-			enter("admit 2", func() *stint.Permit { return must(l.Admit(discardResponse(), get("/").WithContext(in(2)))) })
+			enter("admit 2", func() *stint.Permit { return must(l.Open(discardResponse(), get("/").WithContext(in(2)))) })
 			wg.Wait()
 			if got, want := strings.Join(order, ", "), "first, wait 3, admit 2, take 1, take 0"; got != want {
 				t.Errorf("%s, want %s", got, want)
@@ -1122,7 +1122,7 @@ func TestPriorityIsAskedLate(t *testing.T) {
 			want int
 		}{{"/", 0}, {"/", 0}, {"/", 1}, {"/slots", 1}, {"/slots", 1}} {
 			if asked = 0; i == 4 {
-				p, err := l.Admit(discardResponse(), get("/slots"))
+				p, err := l.Open(discardResponse(), get("/slots"))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -203,7 +203,7 @@ func watch(t *testing.T, l *stint.Limiter, request func(int) *http.Request, most
 		if i > 11_000 {
 			t.Fatal("requests are still looked at")
 		}
-		p, err := l.Admit(w, request(i))
+		p, err := l.Open(w, request(i))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -354,7 +354,7 @@ func TestWarningsAllocateNothing(t *testing.T) {
 		per := func(opts ...stint.Option) float64 {
 			l := limiter(t, append(opts, stint.Rate(1_000_000, time.Second), stint.WithKey(k), stint.WithoutPermit(), stint.WithHeaders(stint.NoHeaders), newLogged(-8).with())...)
 			return testing.AllocsPerRun(1000, func() {
-				p, _ := l.Admit(w, r)
+				p, _ := l.Open(w, r)
 				p.Done()
 			})
 		}

@@ -1,14 +1,34 @@
 package stintecho
 
 import (
+	"errors"
+	"net/http"
+
 	"github.com/labstack/echo/v4"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/framework"
-	"github.com/stint-go/stint/internal/keys"
+	"github.com/stint-go/stint/adapters/internal/lead"
 )
 
 const adapter = "stintecho"
+
+// Context returns the echo context of a request that Middleware has been given, for the
+// functions of a limiter that read what echo's authentication has set: those of
+// stint.WithLimitFunc, WithCost, WithSkip, WithBlock, WithPriority, WithSettle and the deny
+// and error handlers.
+//
+//	stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
+//		c, ok := stintecho.Context(r)
+//		if !ok {
+//			return nil, errors.New("not a request through stintecho")
+//		}
+//		plan, _ := c.Get("plan").(string)
+//		return limitsOf(plan)
+//	})
+//
+// ok is false if the request hasn't come through Middleware, or has ended: echo reuses its
+// contexts for other requests. Don't keep the context either.
+func Context(r *http.Request) (c echo.Context, ok bool) { return lead.Of[echo.Context](r) }
 
 // Key makes a key of what echo knows about a request: a user set by
 // authentication before the limiter, or a parameter of the route.
@@ -26,8 +46,7 @@ const adapter = "stintecho"
 // refuses a nil k.
 //
 // Key may be part of stint.Join, stint.FirstOf and stint.Hash. To combine it with another
-// key by rules of your own, call the other one in k, as in stint.RemoteIP().Of(c.Request()). A
-// stint.KeyFunc can't read it, because a plain request doesn't lead to echo's context.
+// key by rules of your own, call the other one in k, as in stint.RemoteIP().Of(c.Request()).
 //
 // Only this adapter can use such a limiter for requests: others panic when they mount
 // it. Limiter.Take and the like charge the key they are given.
@@ -35,5 +54,13 @@ func Key(k func(echo.Context) (string, error)) stint.Key {
 	if k == nil {
 		return stint.KeyFunc(nil) // New reports it
 	}
-	return stint.Key(keys.HandleOf(framework.Key(adapter, k)))
+	return stint.AdapterKey(adapter, func(r *http.Request) (string, error) {
+		c, ok := Context(r)
+		if !ok {
+			return "", errElsewhere
+		}
+		return k(c)
+	})
 }
+
+var errElsewhere = errors.New("stintecho.Key: the request has not come through stintecho: mount the limiter with stintecho, or write a stint.KeyFunc of the request")

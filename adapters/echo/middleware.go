@@ -16,6 +16,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/adapters/internal/lead"
 	"github.com/stint-go/stint/adapters/internal/pattern"
 )
 
@@ -61,56 +62,59 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 	if len(opts) > 0 {
 		l = stint.Must(l.With(opts...))
 	}
-	if err := l.ForRequests(adapter); err != nil {
+	if err := l.Describe().CheckAdapter(adapter); err != nil {
 		panic(err)
 	}
 	var known pattern.Cache
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			r := c.Request()
+			r, res := c.Request(), c.Response()
 			if path := c.Path(); path != "" {
 				r.Pattern = patternOf(&known, r.Method, path)
 			}
+			v := &visit{beneath: beneath{res: res, to: res}}
+			req := v.Begin(r, c)
+			c.SetRequest(req)
 			// The server removes the files of the request it knows. c's isn't restored:
 			// handlers may have put values for others into its context.
 			defer func() {
+				v.End()
 				if form := c.Request().MultipartForm; form != nil {
 					r.MultipartForm = form
 				}
 			}()
-			p, err := l.AdmitIn(c.Response(), r, c, false)
-			if err != nil {
-				return refuse(l, c, err)
-			}
-			defer p.Done()
-			req, wrap := p.Next(c.Request())
-			c.SetRequest(req)
-			if wrap == nil {
-				return next(c)
-			}
-			res := c.Response()
-			outer := res.Writer
-			res.Writer = wrap(outer)
-			defer func() { res.Writer = outer }()
-			err = next(c)
-			if err != nil && p.NeedsResponse() {
-				c.Error(err) // otherwise there would be no response to look at yet
+			var err error
+			l.Serve(&v.beneath, req, func(w http.ResponseWriter, r *http.Request) {
+				c.SetRequest(r)
+				if w == http.ResponseWriter(&v.beneath) {
+					err = next(c)
+					return
+				}
+				v.to = res.Writer
+				res.Writer = w
+				defer func() { res.Writer = v.to }()
+				err = next(c)
+				if needs, ok := w.(interface{ NeedsResponse() bool }); err != nil && ok && needs.NeedsResponse() {
+					c.Error(err) // otherwise there would be no response to look at yet
+				}
+			})
+			if v.denied != nil {
+				return failure(v.denied)
 			}
 			return err
 		}
 	}
 }
 
-// refuse answers a request that wasn't admitted, or leaves that to the application's
+// visit is what the adapter keeps of a request, in one allocation.
+type visit struct {
+	lead.Context[echo.Context]
+	beneath
+}
+
+// failure returns an error of the limiter as echo's, for the application's
 // HTTPErrorHandler.
-func refuse(l *stint.Limiter, c echo.Context, err error) error {
-	if err == stint.ErrAnswered {
-		return nil
-	}
-	if l.Answers(err) {
-		l.Deny(c.Response(), c.Request(), err)
-		return nil
-	}
+func failure(err error) error {
 	status, about := http.StatusInternalServerError, ""
 	switch err := err.(type) {
 	case *stint.DeniedError:

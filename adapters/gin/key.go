@@ -1,16 +1,33 @@
 package stintgin
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/framework"
-	"github.com/stint-go/stint/internal/keys"
+	"github.com/stint-go/stint/adapters/internal/lead"
 )
 
 const adapter = "stintgin"
+
+// Context returns the gin context of a request that Middleware has been given, for the
+// functions of a limiter that read what gin's authentication has set: those of
+// stint.WithLimitFunc, WithCost, WithSkip, WithBlock, WithPriority, WithSettle and the deny
+// and error handlers.
+//
+//	stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
+//		c, ok := stintgin.Context(r)
+//		if !ok {
+//			return nil, errors.New("not a request through stintgin")
+//		}
+//		return limitsOf(c.GetString("plan"))
+//	})
+//
+// ok is false if the request hasn't come through Middleware, or has ended: gin reuses its
+// contexts for other requests. Don't keep the context either.
+func Context(r *http.Request) (c *gin.Context, ok bool) { return lead.Of[*gin.Context](r) }
 
 // Key makes a key of what gin knows about a request: a user set by
 // authentication before the limiter, or a parameter of the route.
@@ -27,8 +44,7 @@ const adapter = "stintgin"
 // returns. stint.New refuses a nil k.
 //
 // Key may be part of stint.Join, stint.FirstOf and stint.Hash. To combine it with another
-// key by rules of your own, call the other one in k, as in stint.RemoteIP().Of(c.Request). A
-// stint.KeyFunc can't read it, because a plain request doesn't lead to gin's context.
+// key by rules of your own, call the other one in k, as in stint.RemoteIP().Of(c.Request).
 //
 // Only this adapter can use such a limiter for requests: others panic when they mount
 // it. Limiter.Take and the like charge the key they are given.
@@ -36,10 +52,13 @@ func Key(k func(*gin.Context) (string, error)) stint.Key {
 	if k == nil {
 		return stint.KeyFunc(nil) // New reports it
 	}
-	return stint.Key(keys.HandleOf(framework.Key(adapter, func(c *own) (string, error) { return k((*gin.Context)(c)) })))
+	return stint.AdapterKey(adapter, func(r *http.Request) (string, error) {
+		c, ok := Context(r)
+		if !ok {
+			return "", errElsewhere
+		}
+		return k(c)
+	})
 }
 
-// own is gin's context in the form that AdmitIn takes.
-type own gin.Context
-
-func (c *own) SetRequest(r *http.Request) { c.Request = r }
+var errElsewhere = errors.New("stintgin.Key: the request has not come through stintgin: mount the limiter with stintgin, or write a stint.KeyFunc of the request")

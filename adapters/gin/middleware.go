@@ -8,9 +8,12 @@
 package stintgin
 
 import (
+	"net/http"
+
 	"github.com/gin-gonic/gin"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/adapters/internal/lead"
 	"github.com/stint-go/stint/adapters/internal/pattern"
 )
 
@@ -22,8 +25,8 @@ func New(opts ...stint.Option) gin.HandlerFunc {
 }
 
 // Middleware admits requests through l. If l admits a request, the next handlers run,
-// with the stint.Permit in c.Request's context; otherwise l.Deny answers and the chain
-// is aborted. Slots of concurrency limits are released when the next handlers return or
+// with the stint.Permit in c.Request's context; otherwise l answers as by Deny and the
+// chain is aborted. Slots of concurrency limits are released when the next handlers return or
 // panic. c.Error isn't called: a middleware that turns errors into bodies would write a
 // second one.
 //
@@ -46,7 +49,7 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 	if len(opts) > 0 {
 		l = stint.Must(l.With(opts...))
 	}
-	if err := l.ForRequests(adapter); err != nil {
+	if err := l.Describe().CheckAdapter(adapter); err != nil {
 		panic(err)
 	}
 	var known pattern.Cache
@@ -58,24 +61,33 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 		if route := c.FullPath(); route != "" {
 			r.Pattern = known.Of(r.Method, route)
 		}
+		v := &visit{beneath: beneath{c.Writer, c.Writer}}
+		c.Request = v.Begin(r, c)
 		// The server removes the files of the request it knows. c.Request isn't restored:
 		// handlers may have put values for others into its context.
 		defer func() {
+			v.End()
 			if form := c.Request.MultipartForm; form != nil {
 				r.MultipartForm = form
 			}
 		}()
-		p, err := l.AdmitIn(c.Writer, r, (*own)(c), true)
-		if err != nil {
-			refuse(l, c, err)
-			return
+		admitted := false
+		l.Serve(&v.beneath, c.Request, func(w http.ResponseWriter, r *http.Request) {
+			admitted = true
+			c.Request = r
+			if w != http.ResponseWriter(&v.beneath) {
+				defer v.watch(c, w)()
+			}
+			c.Next()
+		})
+		if !admitted {
+			c.Abort()
 		}
-		defer p.Done()
-		req, wrap := p.Next(c.Request)
-		c.Request = req
-		if wrap != nil {
-			defer watch(c, wrap)()
-		}
-		c.Next()
 	}
+}
+
+// visit is what the adapter keeps of a request, in one allocation.
+type visit struct {
+	lead.Context[*gin.Context]
+	beneath
 }

@@ -10,25 +10,35 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// wrapper wraps the writer of a response that a permit looks at.
-type wrapper = func(http.ResponseWriter) http.ResponseWriter
+// beneath is the writer that the limiter gets. It writes to gin's writer, unless a limit
+// looks at the response: then to the server's, below gin's. It asks gin for the status,
+// which in gin may change until it is written.
+type beneath struct {
+	gin gin.ResponseWriter
+	to  http.ResponseWriter
+}
 
-// watch lets a permit see what is written to c until restore is called.
+// watch lets a limit see what is written to c, through w, until restore is called. w is
+// the limiter's writer around b.
 //
-// Engine.HandleContext puts gin's own writer back into the context. So the permit's
+// Engine.HandleContext puts gin's own writer back into the context. So the limiter's
 // writer takes the place of the server's writer below gin's, where everything passes.
 // If an outer middleware has replaced gin's writer, what is written there may not be
-// what is sent (it may be compressed). Then the permit's writer goes on top, and
+// what is sent (it may be compressed). Then the limiter's writer goes on top, and
 // HandleContext bypasses both.
-func watch(c *gin.Context, wrap wrapper) (restore func()) {
-	outer := c.Writer
-	if place := below(outer); place != nil {
+func (b *beneath) watch(c *gin.Context, w http.ResponseWriter) (restore func()) {
+	if place := below(b.gin); place != nil {
 		server := *place
-		*place = between(wrap, server, outer)
+		b.to = server
+		// gin expects CloseNotify of the server's writer, and no limit looks at it.
+		*place = struct {
+			limited
+			closeNotifier
+		}{w.(limited), b}
 		return func() { *place = server }
 	}
-	c.Writer = &writer{outer, wrap(outer)}
-	return func() { c.Writer = outer }
+	c.Writer = &writer{b.gin, w}
+	return func() { c.Writer = b.gin }
 }
 
 // below returns where gin's own writer keeps the writer it writes to, or nil for
@@ -46,17 +56,7 @@ func below(w gin.ResponseWriter) *http.ResponseWriter {
 	return place
 }
 
-// between returns the permit's writer with CloseNotify, which gin expects of the server's
-// and no limit looks at.
-func between(wrap wrapper, server http.ResponseWriter, above gin.ResponseWriter) http.ResponseWriter {
-	b := &beneath{server, above}
-	return struct {
-		limited
-		closeNotifier
-	}{wrap(b).(limited), b}
-}
-
-// limited has the methods of a permit's writer around a beneath.
+// limited has the methods of a limiter's writer around a beneath.
 type limited interface {
 	http.ResponseWriter
 	http.Flusher
@@ -68,31 +68,24 @@ type limited interface {
 // closeNotifier is http.CloseNotifier, which is deprecated.
 type closeNotifier interface{ CloseNotify() <-chan bool }
 
-// beneath is the server's writer below gin's. It asks gin for the status, which in gin
-// may change until it is written.
-type beneath struct {
-	http.ResponseWriter
-	gin gin.ResponseWriter
-}
-
-func (b *beneath) Status() int                 { return b.gin.Status() }
-func (b *beneath) Unwrap() http.ResponseWriter { return b.ResponseWriter }
-func (b *beneath) WriteString(s string) (n int, err error) {
-	return io.WriteString(b.ResponseWriter, s)
-}
-func (b *beneath) Flush() { _ = http.NewResponseController(b.ResponseWriter).Flush() }
+func (b *beneath) Status() int                             { return b.gin.Status() }
+func (b *beneath) Written() bool                           { return b.gin.Written() }
+func (b *beneath) Unwrap() http.ResponseWriter             { return b.to }
+func (b *beneath) Header() http.Header                     { return b.to.Header() }
+func (b *beneath) WriteHeader(status int)                  { b.to.WriteHeader(status) }
+func (b *beneath) Write(p []byte) (int, error)             { return b.to.Write(p) }
+func (b *beneath) WriteString(s string) (n int, err error) { return io.WriteString(b.to, s) }
+func (b *beneath) Flush()                                  { _ = http.NewResponseController(b.to).Flush() }
 func (b *beneath) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return http.NewResponseController(b.ResponseWriter).Hijack()
+	return http.NewResponseController(b.to).Hijack()
 }
 
 // CloseNotify panics, as gin does, if the server's writer doesn't have it.
-func (b *beneath) CloseNotify() <-chan bool {
-	return b.ResponseWriter.(closeNotifier).CloseNotify()
-}
+func (b *beneath) CloseNotify() <-chan bool { return b.to.(closeNotifier).CloseNotify() }
 
 // writer is a gin.ResponseWriter whose limits look at what is written. It asks the
 // writer below for what net/http doesn't know (Status, Size, Written), and writes
-// through the permit's, which ends in the same writer.
+// through the limiter's, which ends in the same writer.
 type writer struct {
 	gin.ResponseWriter
 	limited http.ResponseWriter

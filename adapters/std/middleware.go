@@ -30,30 +30,15 @@ func New(opts ...stint.Option) func(http.Handler) http.Handler {
 //
 // The next handler gets the ResponseWriter unchanged, unless a limit looks at the
 // response or paces it (stint.WithSettle, stint.AdaptiveConcurrency, stint.Bandwidth):
-// then it gets the one of stint.Permit.Next.
+// then it gets the one that [stint.Limiter.Admit] describes.
 //
 // Middleware panics if a limit of l uses stint.GivenKey or the Key of another adapter.
 func Middleware(l *stint.Limiter) func(http.Handler) http.Handler {
-	if err := l.ForRequests("stinthttp"); err != nil {
+	if err := l.Describe().CheckAdapter("stinthttp"); err != nil {
 		panic(err)
 	}
 	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			p, admitted := l.AdmitOrDeny(w, r)
-			if !admitted {
-				return
-			}
-			defer p.Done()
-			req, wrap := p.Next(r)
-			if req != r {
-				// Outer handlers look at the request they passed on: loggers at its
-				// Pattern, the server at the files it has to remove.
-				defer func() { r.Pattern, r.MultipartForm = req.Pattern, req.MultipartForm }()
-			}
-			if wrap != nil {
-				w = wrap(w)
-			}
-			next.ServeHTTP(w, req)
-		})
+		serve := next.ServeHTTP
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { l.Serve(w, r, serve) })
 	}
 }

@@ -43,7 +43,7 @@ func site() http.Handler {
 	mux.Handle("GET /{$}", stinthttp.New(
 		stint.Rate(5, 10*time.Second),
 		stint.WithKey(stint.RemoteIP()),
-		stint.WithDenyHandler(http.HandlerFunc(last.serveStale)),
+		stint.WithDenyHandler(stint.Degrade(http.HandlerFunc(last.serveStale))),
 	)(http.HandlerFunc(last.serveFresh)))
 
 	mux.Handle("GET /export", stinthttp.New(
@@ -70,13 +70,11 @@ func (p *page) serveFresh(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprint(w, text)
 }
 
-// serveStale is the deny handler. The fields are already set; DeniedFromContext returns
-// what was refused.
+// serveStale serves what a limit denies. DeniedFromContext returns which limit that was.
 func (p *page) serveStale(w http.ResponseWriter, r *http.Request) {
-	denied := stint.DeniedFromContext(r.Context())
 	text := p.current.Load()
 	if text == nil {
-		http.Error(w, "come back later", denied.StatusCode())
+		http.Error(w, "come back later", stint.DeniedFromContext(r.Context()).StatusCode())
 		return
 	}
 	fmt.Fprintf(w, "stale %s", *text)

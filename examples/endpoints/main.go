@@ -61,13 +61,12 @@ func planOf(_ context.Context, tenant string) ([]stint.Limit, error) {
 
 var errNoTenant = errors.New("no such tenant")
 
-// undecided answers requests whose limits could not be determined.
-func undecided(w http.ResponseWriter, _ *http.Request, err error) {
-	status := http.StatusInternalServerError
+// whichTenant answers requests without a tenant. It writes nothing for other denials, so
+// the limiter answers them.
+func whichTenant(w http.ResponseWriter, _ *http.Request, err error) {
 	if errors.Is(err, stint.ErrEmptyKey) || errors.Is(err, errNoTenant) {
-		status = http.StatusForbidden
+		http.Error(w, "which tenant?", http.StatusForbidden)
 	}
-	http.Error(w, http.StatusText(status), status)
 }
 
 func api(load func(ctx context.Context, tenant string) ([]stint.Limit, error)) http.Handler {
@@ -92,7 +91,7 @@ func api(load func(ctx context.Context, tenant string) ([]stint.Limit, error)) h
 			stint.Rate(3, time.Hour, stint.WithName("signup")), stint.WithKey(stint.RemoteIP())),
 		// A route without limits is exempt.
 		stint.WithRoute("GET /healthz"),
-		stint.WithErrorHandler(undecided),
+		stint.WithErrorHandler(whichTenant),
 	))
 
 	mux := http.NewServeMux()

@@ -57,6 +57,13 @@ func LeaveOut(h http.Header) {
 	}
 }
 
+// Served makes the header of a denial that of an answer: nobody has to come back, and
+// caches must not keep it unless its handler says otherwise.
+func Served(h http.Header) {
+	delete(h, composed[retryAfter])
+	NotStored(h)
+}
+
 // Failed sets the fields of a refusal that isn't a limit's. With status 503 it tells
 // the client to try again in a second.
 func Failed(h http.Header, status int) {

@@ -21,10 +21,15 @@ import (
 // Watched is the response to one request. Begin makes the zero Watched ready. Its
 // methods are for one goroutine at a time.
 type Watched struct {
+	// Decides says that limits decide by the response. Its writers have a method
+	// NeedsResponse that reports it.
+	Decides bool
+
 	r        *http.Request       // the request that the next handler got
 	w        http.ResponseWriter // the writer given to Writer; nil before
 	to       body                // takes what is written
 	status   int                 // as written; 0 before
+	implicit int                 // sent before the first byte if the handler writes no status; 0 leaves that to w
 	written  int64               // bytes of the body
 	hijacked bool
 	panicked bool
@@ -163,9 +168,10 @@ func (s *Watched) readFrom(w io.ReaderFrom, src io.Reader, _ io.Writer) (int64, 
 }
 
 // Answers runs a handler, and reports whether it has answered: by a status, a body, a
-// flush or a hijack. If not, w is ready for another answer.
-func Answers(w http.ResponseWriter, r *http.Request, handler func(http.ResponseWriter)) bool {
-	s := new(Watched)
+// flush or a hijack. If not, w is ready for another answer. A body or a flush without a
+// status is sent with the one given.
+func Answers(w http.ResponseWriter, r *http.Request, status int, handler func(http.ResponseWriter)) bool {
+	s := &Watched{implicit: status}
 	s.Begin(r)
 	handler(s.Writer(w))
 	if s.Answered() {

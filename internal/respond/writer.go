@@ -24,7 +24,19 @@ type body interface {
 
 func (w *writer) Header() http.Header         { return w.w.Header() }
 func (w *writer) Unwrap() http.ResponseWriter { return w.w }
-func (w *writer) Write(b []byte) (int, error) { return w.s.to.write(w.w, b) }
+func (w *writer) NeedsResponse() bool         { return w.s.Decides }
+
+func (w *writer) Write(b []byte) (int, error) {
+	w.begin()
+	return w.s.to.write(w.w, b)
+}
+
+// begin sends the implicit status before the first byte.
+func (w *writer) begin() {
+	if w.s.implicit != 0 && !w.s.Answered() {
+		w.WriteHeader(w.s.implicit)
+	}
+}
 
 func (w *writer) WriteHeader(status int) {
 	// Informational answers come before the one that counts.
@@ -36,17 +48,22 @@ func (w *writer) WriteHeader(status int) {
 
 // WriteString exists whether or not the writer below has it: for io.WriteString the
 // only difference is a copy of the text.
-func (w *writer) WriteString(text string) (int, error) { return w.s.to.writeString(w.w, text) }
+func (w *writer) WriteString(text string) (int, error) {
+	w.begin()
+	return w.s.to.writeString(w.w, text)
+}
 
 type flusher writer
 
 func (f *flusher) Flush() {
+	(*writer)(f).begin()
 	f.s.wrote(0)
 	f.w.(http.Flusher).Flush()
 }
 
 // FlushError is the method that http.ResponseController looks for first.
 func (f *flusher) FlushError() error {
+	(*writer)(f).begin()
 	f.s.wrote(0)
 	return http.NewResponseController(f.w).Flush()
 }
@@ -62,6 +79,7 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 type readerFrom writer
 
 func (r *readerFrom) ReadFrom(src io.Reader) (int64, error) {
+	(*writer)(r).begin()
 	return r.s.to.readFrom(r.w.(io.ReaderFrom), src, (*writer)(r))
 }
 

@@ -64,17 +64,26 @@ func request(key string) *http.Request {
 	return r
 }
 
-// admit asks n times for key, and returns the permits.
-func (w *watched) admit(n int, key string) (permits []*stint.Permit) {
-	for range n {
-		if p, err := w.Admit(httptest.NewRecorder(), request(key)); err == nil {
-			permits = append(permits, p)
-		}
-	}
-	return permits
+// open is a request that has been admitted and holds what it was given until Done.
+type open struct {
+	*stint.Permit
+	release func()
 }
 
-func done(permits []*stint.Permit) {
+func (o open) Done() { o.release() }
+
+// admit asks n times for key, and returns what was admitted.
+func (w *watched) admit(n int, key string) (admitted []open) {
+	for range n {
+		_ = w.Admit(httptest.NewRecorder(), request(key), func(_ http.ResponseWriter, r *http.Request) {
+			p := stint.FromContext(r.Context())
+			admitted = append(admitted, open{p, p.Detach()})
+		})
+	}
+	return admitted
+}
+
+func done(permits []open) {
 	for _, p := range permits {
 		p.Done()
 	}
@@ -314,9 +323,7 @@ var scenarios = []struct {
 		do: func(t *testing.T, w *watched) {
 			ctx, leave := context.WithTimeout(t.Context(), time.Hour)
 			time.AfterFunc(time.Microsecond, leave)
-			if _, err := w.Admit(httptest.NewRecorder(), request("a").WithContext(ctx)); err == nil {
-				t.Error("admitted")
-			}
+			_ = w.Admit(httptest.NewRecorder(), request("a").WithContext(ctx), func(http.ResponseWriter, *http.Request) { t.Error("admitted") })
 		},
 		want: []string{
 			"decisions{limit=x,limiter=api,outcome=canceled} 1",

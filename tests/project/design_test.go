@@ -44,9 +44,17 @@ func designLimiter(rdb redis.UniversalClient, cached http.Handler) (*stint.Limit
 		stint.WithKey(stint.ForwardedIP(netip.MustParsePrefix("10.0.0.0/8"))),
 		stint.WithRoute("POST /login", stint.Rate(5, time.Minute, stint.WithName("login"))), // replaces the limits for that pattern
 		stint.WithStore(failover.New(redisstore.New(rdb), memstore.New())),
-		stint.WithDenyHandler(cached), // any http.Handler: reject, redirect, degrade
+		stint.WithDenyHandler(stint.Degrade(cached)), // or any http.Handler: deny, redirect
 	)
 	return lim, err
+}
+
+func designAdapter(lim *stint.Limiter, w http.ResponseWriter, r *http.Request, next http.Handler) {
+	err := lim.Admit(w, r, func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(w, r) })
+	if err != nil {
+		lim.Deny(w, r, err)
+	}
+	lim.Serve(w, r, next.ServeHTTP)
 }
 
 func designRoute(r *gin.Engine, lim *stint.Limiter, search gin.HandlerFunc) {

@@ -62,7 +62,7 @@ func TestDocumentedMistakes(t *testing.T) {
 		func(t *testing.T) string {
 			l := limiter(t, stint.Rate(10, time.Minute, stint.WithBurst(5)), ours, stint.WithCost(func(*http.Request) int64 { return 8 }))
 			w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
-			_, err := l.Admit(w, r)
+			err := l.Admit(w, r, func(http.ResponseWriter, *http.Request) {})
 			var denied *stint.DeniedError
 			if !errors.As(err, &denied) || denied.Decision.RetryAfter != stint.Never {
 				t.Fatalf("error %v", err)
