@@ -31,12 +31,13 @@ type entry struct {
 	said   field.Limit // in fields; a dry run says nothing
 	// saidLast is the latest content of an adaptive limit's fields; see saidOf.
 	saidLast atomic.Pointer[field.Limit]
+	settled  settings // that it was made with
 }
 
 // newEntry makes the entry of a rule, with its compiled limit and its settings.
 func newEntry(r *rule, l *store.Limit, s settings, source *warn.Source) *entry {
 	e := &entry{
-		limit: l, kind: r.kind, said: field.Limit{Name: l.Name()},
+		limit: l, kind: r.kind, said: field.Limit{Name: l.Name()}, settled: s,
 		key: s.key, source: source, cost: s.cost, settle: s.settle, dryRun: s.dryRun,
 		wait:   waiting.Terms{MaxWait: s.maxWait},
 		closed: s.policy == FailClosed && !s.dryRun,
@@ -163,10 +164,26 @@ func (v *version) compile(c *config, parent *version, names *naming) mistake.Lis
 	alone("", v.base, c.limits)
 	for _, rc := range c.routes {
 		errs = append(errs, append(slices.Clip(rc.errs), rc.shared.errs...).At(rc.pattern, "")...)
-		p := newPlan(entries(rc.pattern, rc.limits, rc.shared.or(v.shared)), nil)
-		if len(rc.limits) > 0 {
-			p = newPlan(p.entries, funcs)
-			alone(rc.pattern, p, rc.limits)
+		all := entries(rc.pattern, rc.limits, rc.shared.or(v.shared))
+		if rc.inherit {
+			if len(base)+len(funcs)+len(c.limits) == 0 {
+				errs = append(errs, &mistake.Mistake{Route: rc.pattern, Option: "Inherit()", Problem: "the limiter has no limits", Write: "write some in New, or in the route"})
+			}
+			all = append(names.inherited(base, rc.shared), all...)
+			if i := slices.IndexFunc(rc.limits, func(l Limit) bool {
+				return slices.ContainsFunc(base, func(e *entry) bool { return names.limits[l.rule] == e.limit })
+			}); i >= 0 {
+				errs = append(errs, &mistake.Mistake{Route: rc.pattern, Limit: names.name(rc.limits[i].rule), Problem: "given twice, once by Inherit()", Write: "leave one out"})
+			}
+		}
+		p := newPlan(all, nil)
+		if len(rc.limits) > 0 || rc.inherit {
+			p = newPlan(all, funcs)
+			written := rc.limits
+			if rc.inherit {
+				written = slices.Concat(c.limits, written)
+			}
+			alone(rc.pattern, p, written)
 		}
 		p.pattern = rc.pattern
 		routes = append(routes, route{pattern: rc.pattern, plan: p})

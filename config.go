@@ -54,6 +54,7 @@ type routeConfig struct {
 	pattern string
 	shared  settings
 	limits  []Limit
+	inherit bool // by Inherit
 	errs    mistake.List
 }
 
@@ -119,19 +120,28 @@ func apply[O optionOf](r *rule, opts []O) {
 }
 
 func (l Limit) applyLimiter(c *config) {
-	if l.rule == nil {
-		c.errs.Bad("", "zero Limit", "write stint.Rate, Quota or Concurrency")
-		return
+	if l.written(&c.errs) {
+		c.limits = append(c.limits, l)
 	}
-	c.limits = append(c.limits, l)
 }
 
 func (l Limit) applyRoute(rc *routeConfig) {
-	if l.rule == nil {
-		rc.errs.Bad("", "zero Limit", "write stint.Rate, Quota or Concurrency")
-		return
+	if l.written(&rc.errs) {
+		rc.limits = append(rc.limits, l)
 	}
-	rc.limits = append(rc.limits, l)
+}
+
+// written reports whether l is a limit that an option may be, or adds to errs why it isn't.
+func (l Limit) written(errs *mistake.List) bool {
+	switch l.rule {
+	case nil:
+		errs.Bad("", "zero Limit", "write stint.Rate, Quota or Concurrency")
+	case exempt:
+		errs.Bad("Exempt()", "only a WithLimitFunc returns it", "write stint.WithRoute(pattern) without options to exempt a route")
+	default:
+		return true
+	}
+	return false
 }
 
 // orNone translates a number from the API to the store's, where 0 means the default.

@@ -389,28 +389,37 @@ func ExampleWithRoute() {
 	// GET /login → 200 hello
 }
 
+// A tenant whose plan isn't known gets an error, not a free pass.
 func ExampleWithLimitFunc() {
 	plans := map[string][]stint.Limit{
-		"free": {stint.Rate(1, time.Hour, stint.WithName("plan"))},
-		"pro":  {stint.Rate(100, time.Hour, stint.WithName("plan"))},
+		"free":     {stint.Rate(1, time.Hour, stint.WithName("plan"))},
+		"pro":      {stint.Rate(100, time.Hour, stint.WithName("plan"))},
+		"internal": {stint.Exempt()},
 	}
+	planOf := map[string]string{"a": "pro", "b": "free"} // in your database, by whom you have authenticated
 	lim := stint.Must(stint.New(
 		stint.WithKey(stint.Header("X-API-Key")),
 		stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
-			return plans[r.Header.Get("X-Plan")], nil // from the session, in earnest
+			limits, ok := plans[planOf[r.Header.Get("X-API-Key")]]
+			if !ok {
+				return nil, errors.New("no plan")
+			}
+			return limits, nil
 		})))
 	h := limit(lim, hello)
 	for range 2 {
-		visit(h, "GET", "/", "X-API-Key", "a", "X-Plan", "pro")
+		visit(h, "GET", "/", "X-API-Key", "a")
 	}
 	for range 2 {
-		visit(h, "GET", "/", "X-API-Key", "b", "X-Plan", "free")
+		visit(h, "GET", "/", "X-API-Key", "b")
 	}
+	visit(h, "GET", "/", "X-API-Key", "c")
 	// Output:
 	// GET / → 200 hello
 	// GET / → 200 hello
 	// GET / → 200 hello
 	// GET / → 429 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"violated-policies":["plan"]}
+	// GET / → 500 {"type":"about:blank","title":"Internal Server Error","status":500}
 }
 
 func ExampleWithKey() {

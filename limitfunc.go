@@ -18,7 +18,10 @@ import (
 // f is called concurrently.
 //
 // If f returns an error, the request is refused: the error goes to the error handler.
-// Its status is that of its StatusCode() int method if it has one, otherwise 500.
+// Its status is that of its StatusCode() int method if it has one, otherwise 500. If f
+// returns no limits and no error, and no other limit of the request holds, that is
+// ErrNoLimits: a plan that isn't found is no reason to let everything pass. Exempt()
+// exempts.
 //
 // Every limit needs a WithName that differs from the others'. A Limit is compiled once
 // however often it is returned, so return the same values where possible: package
@@ -30,6 +33,17 @@ func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 			c.limitFuncs = append(c.limitFuncs, func(r *http.Request, _ func(...Limit) error) ([]Limit, error) { return f(r) })
 		})
 }
+
+// ErrNoLimits is the error of a request for which a WithLimitFunc returns neither limits nor
+// an error, and which no other limit holds. It is answered with 500, and logged.
+var ErrNoLimits = errors.New("stint: no limits: return stint.Exempt() for a request without limits")
+
+// Exempt stands for no limits where a WithLimitFunc returns it, alone: for a tenant whose
+// plan has none. Other limits of the limiter still apply. New and WithRoute reject it: a
+// WithRoute without options exempts a route.
+func Exempt() Limit { return Limit{exempt} }
+
+var exempt = &rule{spec: store.Spec{Name: "exempt"}, kind: &charged{}}
 
 // WithLimitSource is WithLimitFunc for limits that are read from elsewhere and kept, as
 // package plans does. f also gets check, which returns what is wrong with limits returned
@@ -97,8 +111,11 @@ type dynamicEntry struct {
 
 // entry compiles a limit that the function returned, or finds what was compiled before.
 func (f *limitFunc) entry(l Limit) (*entry, error) {
-	if l.rule == nil {
+	switch l.rule {
+	case nil:
 		return nil, optionError(errZeroLimit)
+	case exempt:
+		return nil, optionError(errExemptBeside)
 	}
 	if d := l.rule.resolved.Load(); d != nil && d.from == f {
 		return d.entry, nil
@@ -123,6 +140,10 @@ func (c *call) chargeAll(f *limitFunc) error {
 	if err != nil {
 		return c.limitsError(err, f.shared.dryRun)
 	}
+	if len(limits) == 1 && limits[0].rule == exempt {
+		return nil
+	}
+	c.planless = c.planless || len(limits) == 0 && !f.shared.dryRun
 	for _, l := range limits {
 		e, err := f.entry(l)
 		if err == nil && c.version.lent && !l.rule.named {
@@ -170,8 +191,14 @@ func CheckLimits(limits ...Limit) error { return joined(wrongTogether(limits)) }
 func wrongTogether(limits []Limit) (all mistake.List) {
 	names := make(map[string]bool, len(limits))
 	for _, l := range limits {
-		if l.rule == nil {
+		switch {
+		case l.rule == nil:
 			all = append(all, errZeroLimit)
+			continue
+		case l.rule == exempt && len(limits) > 1:
+			all = append(all, errExemptBeside)
+			continue
+		case l.rule == exempt:
 			continue
 		}
 		name := l.rule.spec.Name
@@ -189,6 +216,8 @@ func wrongTogether(limits []Limit) (all mistake.List) {
 	}
 	return all
 }
+
+var errExemptBeside = &mistake.Mistake{Option: "Exempt()", Problem: "beside other limits", Write: "return it alone, or leave it out"}
 
 var errZeroLimit = &mistake.Mistake{Problem: "zero Limit", Write: "return stint.Rate, Quota or Concurrency"}
 

@@ -75,6 +75,16 @@ func (n *naming) name(r *rule) string {
 	return r.spec.Name
 }
 
+// inherited returns entries for a route with settings s that inherits their limits.
+func (n *naming) inherited(entries []*entry, s settings) (all []*entry) {
+	for _, e := range entries {
+		r := n.rules[e.limit.Name()]
+		settled := r.shared.or(s).or(e.settled)
+		all = append(all, newEntry(r, e.limit, settled, n.source(settled.key)))
+	}
+	return all
+}
+
 // gone returns the names of those limits for which which is true and that have none such
 // in next.
 func (n *naming) gone(next *naming, which func(*store.Limit) bool) map[string]bool {

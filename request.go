@@ -29,17 +29,19 @@ type call struct {
 
 // callState is the part of a call that is zeroed before the call is used again.
 type callState struct {
-	version *version
-	r       *http.Request // nil outside HTTP
-	outer   *Permit
-	plan    *plan  // nil outside HTTP
-	policy  string // RateLimit-Policy if the plan's applies as it is, or ""
-	needs   needs  // of all its limits
-	names   *names // by which a call that waits has looked its limits up
-	walked  bool   // waiting.Call has state to be cleared
-	classed bool   // class is known
-	class   uint8
-	below   uint32 // which observers get its events: see Event.below
+	version  *version
+	r        *http.Request // nil outside HTTP
+	outer    *Permit
+	plan     *plan  // nil outside HTTP
+	policy   string // RateLimit-Policy if the plan's applies as it is, or ""
+	needs    needs  // of all its limits
+	names    *names // by which a call that waits has looked its limits up
+	walked   bool   // waiting.Call has state to be cleared
+	classed  bool   // class is known
+	held     bool   // some limit is charged for the request, and isn't a dry run
+	planless bool   // a WithLimitFunc returned no limits
+	class    uint8
+	below    uint32 // which observers get its events: see Event.below
 }
 
 // knownKey is the key of a request.
@@ -130,6 +132,9 @@ func (c *call) gather(p *plan) error {
 			return err
 		}
 	}
+	if c.planless && !c.held {
+		return c.limitsError(ErrNoLimits, false)
+	}
 	if c.needs&local != 0 {
 		c.decideLocally()
 	}
@@ -142,6 +147,7 @@ func (c *call) charge(e *entry) error {
 	if err != nil {
 		return err
 	}
+	c.held = c.held || key != "" && !e.dryRun
 	if key == "" || c.charged(e, key) {
 		c.policy = "" // the plan's names limits that aren't charged here
 		return nil

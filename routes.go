@@ -11,9 +11,14 @@ import (
 )
 
 // WithRoute gives requests that match pattern their own limits, instead of the
-// limiter's. A route without limits is exempt. Patterns are those of http.ServeMux
-// ("POST /login", "/files/", "api.example.com/"). The most specific pattern wins; hosts
-// match in any case. New refuses invalid and conflicting patterns.
+// limiter's. Inherit stands for the limiter's own, under the route's settings. Without any
+// option, the route is exempt. Patterns are those of http.ServeMux ("POST /login",
+// "/files/", "api.example.com/"). The most specific pattern wins; hosts match in any case.
+// New rejects invalid and conflicting patterns, and a route with settings but no limit.
+//
+//	stint.WithRoute("POST /login", stint.Rate(5, time.Minute)), // instead of the limiter's limits
+//	stint.WithRoute("POST /export", stint.Inherit(), stint.WithCost(ten)), // the same limits, at another cost
+//	stint.WithRoute("/healthz"), // none
 //
 // A request that routers can read in several ways gets the limits of every reading,
 // each once, and is exempt only if every reading is. The readings are the path as sent,
@@ -33,8 +38,27 @@ func WithRoute(pattern string, opts ...RouteOption) Option {
 			}
 			o.applyRoute(&rc)
 		}
+		if len(opts) > 0 && len(rc.limits) == 0 && !rc.inherit && rc.errs == nil {
+			rc.errs.Bad("", "options, but no limit",
+				"write limits, stint.Inherit() for the limiter's own under these options, or no option at all to exempt the route")
+		}
 		c.routes = append(c.routes, rc)
 	})
+}
+
+// Inherit stands in a WithRoute for the limiter's own limits: the same limits, with the same
+// counts, under the route's key, cost and other settings, as far as a limit has none of its
+// own. Further limits may stand beside it. Limits of a WithLimitFunc apply too, under the
+// limiter's settings, as on every route. New rejects Inherit elsewhere, and if the limiter
+// has no limits.
+func Inherit() RouteOption { return inherit{} }
+
+type inherit struct{}
+
+func (inherit) applyRoute(rc *routeConfig) { rc.inherit = true }
+
+func (inherit) applyLimiter(c *config) {
+	c.errs.Bad("Inherit()", "only a WithRoute has limits to inherit", "leave it out, or write it in a stint.WithRoute")
 }
 
 // route is one WithRoute, compiled. Its plan's entries don't include those that a

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -280,4 +281,58 @@ func TestUnionPacesOnce(t *testing.T) {
 			t.Errorf("took %v, and %v by the usual spelling", once, usual)
 		}
 	})
+}
+
+// A route that inherits has the limiter's own limits, with their counts, at its own cost and
+// by its own key.
+func TestInherit(t *testing.T) {
+	ten := stint.WithCost(func(*http.Request) int64 { return 10 })
+	rate := stint.Rate(20, time.Hour, stint.WithName("rate"))
+	l := limiter(t, rate, stint.Quota(1000, stint.Daily, stint.WithName("daily"), stint.WithKey(stint.Global())), everybody,
+		stint.WithRoute("POST /export", stint.Inherit(), ten),
+		stint.WithRoute("POST /search", stint.Inherit(), stint.Rate(1, time.Hour, stint.WithName("search"))),
+		stint.WithRoute("POST /tenant", stint.Inherit(), stint.WithKey(stint.Header("X-Tenant"))))
+	ask := func(l *stint.Limiter, method, path string) int {
+		r := httptest.NewRequest(method, path, nil)
+		r.Header.Set("X-Tenant", "t")
+		return through(l, r, nil).Code
+	}
+	left := func(l *stint.Limiter, key string) (all []int64) {
+		d, err := l.PeekAll(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range d.Limits[:2] {
+			all = append(all, s.Remaining)
+		}
+		return all
+	}
+	for _, step := range []struct {
+		method, path string
+		want         int
+		left         []int64
+	}{
+		{"GET", "/", 200, []int64{19, 999}},
+		{"POST", "/export", 200, []int64{9, 989}},
+		{"POST", "/export", 429, []int64{9, 989}},
+		{"POST", "/search", 200, []int64{8, 988}},
+		{"POST", "/search", 429, []int64{8, 988}},
+		{"POST", "/tenant", 200, []int64{8, 987}},
+	} {
+		if got, now := ask(l, step.method, step.path), left(l, "global"); got != step.want || !slices.Equal(now, step.left) {
+			t.Errorf("%s %s: %d, %v left; want %d, %v", step.method, step.path, got, now, step.want, step.left)
+		}
+	}
+
+	// What a derived limiter inherits is all that it has, its parent's with its parent's key.
+	parent := limiter(t, stint.Rate(20, time.Hour, stint.WithName("rate")), stint.WithKey(stint.Header("X-Tenant")))
+	derived := derive(t, parent, everybody, stint.Rate(30, time.Hour, stint.WithName("own")), stint.WithRoute("/export", stint.Inherit(), ten))
+	for _, want := range []int{200, 200, 429} {
+		if got := ask(derived, "GET", "/export"); got != want {
+			t.Errorf("derived: %d, want %d", got, want)
+		}
+	}
+	if d, err := parent.Peek(t.Context(), "t"); err != nil || d.Remaining != 0 {
+		t.Errorf("the parent's limit: %+v, %v", d, err)
+	}
 }

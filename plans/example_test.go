@@ -20,7 +20,7 @@ func Example() {
 	tenants := plans.Must(plans.New(fromDatabase, plans.WithTTL(5*time.Minute)))
 	limit := stinthttp.New(
 		stint.WithKey(stint.Header("X-Tenant")),
-		tenants.Limits(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil }))
+		tenants.Limits(stint.Header("X-Tenant")))
 	h := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Println("hello", r.Header.Get("X-Tenant"))
 	}))

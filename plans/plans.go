@@ -4,7 +4,7 @@
 //	tenants := plans.Must(plans.New(load))
 //	limit := stinthttp.New(
 //		stint.WithKey(stint.Header("X-Tenant")),
-//		tenants.Limits(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil }))
+//		tenants.Limits(stint.Header("X-Tenant")))
 //
 // Mount the limiter behind the authentication: each request with a made-up key would
 // ask the source.
@@ -134,14 +134,18 @@ func Must(p *Cache, err error) *Cache {
 // limits has the name of one of the plan's, also counts as a failed load: the old plan stays
 // in force.
 //
+// A plan of no limits is stint.Exempt(). A load that returns nothing and no error leaves the
+// request to the limiter's other limits; without one that holds it is stint.ErrNoLimits.
+//
 // An empty key has no plan: the request is answered with 403, as for ErrNoPlan. An error of
-// key refuses the request, as one of a stint.WithLimitFunc does.
-func (p *Cache) Limits(key func(*http.Request) (string, error)) stint.Option {
-	if key == nil {
+// key refuses the request, as one of a stint.WithLimitFunc does. stint.New rejects the zero
+// Key.
+func (p *Cache) Limits(key stint.Key) stint.Option {
+	if key == (stint.Key{}) {
 		return stint.WithLimitSource(nil)
 	}
 	return stint.WithLimitSource(func(r *http.Request, check func(...stint.Limit) error) ([]stint.Limit, error) {
-		k, err := key(r)
+		k, err := key.Of(r)
 		if err == nil && k == "" {
 			err = fmt.Errorf("%w: an empty key", ErrNoPlan)
 		}

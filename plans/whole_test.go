@@ -74,7 +74,7 @@ func TestAPlanIsCheckedAgainstItsLimiter(t *testing.T) {
 				tenants := plans.Must(plans.New(source.load, plans.WithTTL(time.Minute)))
 				opts := []stint.Option{
 					stint.WithKey(stint.Header("X-Tenant")),
-					tenants.Limits(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil }),
+					tenants.Limits(stint.Header("X-Tenant")),
 					stint.Concurrency(8, stint.WithName("slots")),
 					stint.WithRoute("POST /login", requests(5, "login")),
 				}
@@ -115,7 +115,7 @@ func TestAPlanIsCheckedAgainstItsLimiter(t *testing.T) {
 
 func TestLimitsWithoutAKey(t *testing.T) {
 	tenants := plans.Must(plans.New((&edited{}).load))
-	if _, err := stint.New(stint.WithKey(stint.Global()), tenants.Limits(nil)); err == nil {
+	if _, err := stint.New(stint.WithKey(stint.Global()), tenants.Limits(stint.Key{})); err == nil {
 		t.Error("a nil function is accepted")
 	}
 }

@@ -98,7 +98,7 @@ func TestSchemaAndDecoderAgree(t *testing.T) {
 		same(what, slices.Collect(maps.Keys(n.at(t, "properties"))), decoder)
 		objects++
 	}
-	routeFields := append(settingsFields(func(r *route) *settings { return &r.settings }), routeLimits(nil))
+	routeFields := append(settingsFields(func(r *route) *settings { return &r.settings }), routeLimits(nil), routeInherit)
 	object("a policy", names(documentFields()))
 	object("a limit", names(limitFields()), "$defs", "limit", "anyOf", 1)
 	object("a route", names(routeFields), "$defs", "route")

@@ -38,6 +38,7 @@ type route struct {
 	settings settings
 	limits   []entry
 	given    bool
+	inherit  bool
 }
 
 type plan struct {
@@ -74,9 +75,16 @@ func documentFields() []field[document] {
 			values, _ := d.mapping(n, "routes", `{"POST /login": {limits: [...]}}`)
 			for _, v := range values {
 				r := &route{node: v.key, pattern: v.key.Value}
-				fields := append(settingsFields(func(r *route) *settings { return &r.settings }), routeLimits(doc))
-				if object(d, v.value, "a route", "{limits: [{name: login, rate: 5/1m}]}, or {limits: []} to exempt it", fields, r) && !r.given {
-					d.bad(v.key, "a route without limits: write them, or limits: [] to exempt it")
+				fields := append(settingsFields(func(r *route) *settings { return &r.settings }), routeLimits(doc), routeInherit)
+				if object(d, v.value, "a route", "{limits: [{name: login, rate: 5/1m}]}, or {limits: []} to exempt it", fields, r) {
+					set := len(r.settings.options) > 0 || r.settings.keyed
+					switch {
+					case r.inherit:
+					case !r.given:
+						d.bad(v.key, "a route without limits: write them, inherit: true for those at the top, or limits: [] to exempt it")
+					case set && len(r.limits) == 0:
+						d.bad(v.key, "settings, but no limit: write limits, inherit: true for those at the top under these settings, or limits: [] alone to exempt the route")
+					}
 				}
 				doc.routes = append(doc.routes, r)
 			}
@@ -118,6 +126,10 @@ func documentFields() []field[document] {
 		}},
 	}...)
 }
+
+var routeInherit = field[route]{"inherit", func(d *decoder, n *yaml.Node, r *route) {
+	r.inherit, _ = d.boolean(n, "inherit")
+}}
 
 func routeLimits(doc *document) field[route] {
 	return field[route]{"limits", func(d *decoder, n *yaml.Node, r *route) {
@@ -356,6 +368,9 @@ func (doc *document) assemble(with *config) []stint.Option {
 	}
 	for _, r := range doc.routes {
 		var opts []stint.RouteOption
+		if r.inherit {
+			opts = append(opts, stint.Inherit())
+		}
 		for _, s := range r.settings.options {
 			opts = append(opts, s.option)
 		}
@@ -377,6 +392,9 @@ func (doc *document) limitFunc(planOf func(*http.Request) (string, error)) func(
 		limits := make([]stint.Limit, len(p.limits))
 		for i, e := range p.limits {
 			limits[i] = e.limit.built
+		}
+		if len(limits) == 0 { // limits: []
+			limits = []stint.Limit{stint.Exempt()}
 		}
 		plans[p.name] = limits
 	}

@@ -303,10 +303,15 @@ var mistakes = []mistake{
 	}},
 
 	// Routes.
+	{"settings of a route without limits", "version: 1\nkey: global\nlimits: [{rate: 1/s}]\nroutes:\n  /a: {limits: [], cost: 2}\n  /b: {cost: 2}\n  /c: {limits: [], key: global}\n", true, []string{
+		`5:3: settings, but no limit: write limits, inherit: true for those at the top under these settings, or limits: [] alone to exempt the route`,
+		`6:3: a route without limits: write them, inherit: true for those at the top, or limits: [] to exempt it`,
+		`7:3: settings, but no limit: write limits, inherit: true for those at the top under these settings, or limits: [] alone to exempt the route`,
+	}},
 	{"patterns", "version: 1\nkey: global\nroutes:\n  POST login: {limits: []}\n  GET /{a}/x: {limits: []}\n  GET /x/{a}: {limits: []}\n  /a: {}\n  /b:\n  /a: {limits: []}\n  /c: []\n  /d: {limits: [], limit: 1}\n", false, []string{
 		`4:3: parsing "POST login": at offset 5: host/path missing /: write a pattern of http.ServeMux, such as "POST /login"`,
 		`6:3: pattern "GET /x/{a}" conflicts with pattern "GET /{a}/x": write one that is more specific or less`,
-		`7:3: a route without limits: write them, or limits: [] to exempt it`,
+		`7:3: a route without limits: write them, inherit: true for those at the top, or limits: [] to exempt it`,
 		`8:3: "/b" has no value: write one, or leave it out`,
 		`9:3: "/a" is set twice, first in line 7: leave one out`,
 		`10:7: a route is a mapping: write {limits: [{name: login, rate: 5/1m}]}, or {limits: []} to exempt it`,

@@ -99,7 +99,7 @@ func api(shared store.Store, load func(context.Context, string) ([]stint.Limit, 
 		// writes the field itself chooses whose limits it uses. Without the field
 		// there is no plan, and the answer is 403.
 		stint.WithKey(stint.Header("X-Tenant")),
-		tenants.Limits(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil }),
+		tenants.Limits(stint.Header("X-Tenant")),
 		stint.Concurrency(8, stint.WithName("in-flight")), // of any plan
 		stint.WithStore(shared),
 	)(http.HandlerFunc(left))

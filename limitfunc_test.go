@@ -1,0 +1,67 @@
+package stint_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// No plan is not no limit: a function that returns nothing lets nothing pass, unless another
+// limit of the request holds, or it says that the request is exempt.
+func TestNoLimits(t *testing.T) {
+	returns := func(limits ...stint.Limit) stint.Option {
+		return stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return limits, nil })
+	}
+	plan := stint.Rate(9, time.Hour, stint.WithName("plan"))
+	rate := stint.Rate(9, time.Hour, stint.WithName("rate"))
+	for _, tt := range []struct {
+		name string
+		opts []stint.Option
+		want int
+	}{
+		{"nothing", []stint.Option{returns()}, 500},
+		{"a plan", []stint.Option{returns(plan)}, 200},
+		{"exempt", []stint.Option{returns(stint.Exempt())}, 200},
+		{"exempt beside a limit", []stint.Option{returns(stint.Exempt(), plan)}, 500},
+		{"nothing, beside a limit", []stint.Option{returns(), rate}, 200},
+		{"nothing, beside a dry run", []stint.Option{returns(), stint.Rate(9, time.Hour, stint.WithName("dry"), stint.WithDryRun())}, 500},
+		{"nothing, beside a limit that is left out", []stint.Option{returns(), stint.WithEmptyKey(stint.SkipEmptyKey),
+			stint.Rate(9, time.Hour, stint.WithName("left"), stint.WithKey(stint.Header("X-None")))}, 500},
+		{"nothing, beside a Bandwidth", []stint.Option{returns(), stint.Bandwidth(1 << 20)}, 200},
+		{"nothing, in a dry run", []stint.Option{returns(), stint.WithDryRun()}, 200},
+		{"nothing, beside another's plan", []stint.Option{returns(), returns(plan)}, 200},
+		{"nothing, beside another's exemption", []stint.Option{returns(), returns(stint.Exempt())}, 500},
+		{"on a route that is exempt", []stint.Option{returns(), stint.WithRoute("/")}, 200},
+	} {
+		seen := &events{}
+		l := limiter(t, append(tt.opts, everybody, seen.option())...)
+		if got := through(l, get("/"), nil).Code; got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+		if tt.want == 500 && seen.last().Kind != stint.EventLimitsFailed {
+			t.Errorf("%s: told %v", tt.name, seen.kinds())
+		}
+	}
+	if err := limiter(t, everybody, returns()).Admit(httptest.NewRecorder(), get("/"), nil); !errors.Is(err, stint.ErrNoLimits) {
+		t.Errorf("error %v", err)
+	}
+
+	// Inside a limiter that has charged the request already, its limits hold.
+	outer := limiter(t, everybody, rate)
+	inner := derive(t, outer, returns())
+	w := through(outer, get("/"), func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(through(inner, r, nil).Code) })
+	if w.Code != 200 {
+		t.Errorf("inside the limiter that it extends: %d", w.Code)
+	}
+
+	if err := stint.CheckLimits(stint.Exempt()); err != nil {
+		t.Error(err)
+	}
+	if err := stint.CheckLimits(stint.Exempt(), plan); err == nil {
+		t.Error("Exempt beside a limit is no mistake")
+	}
+}
