@@ -231,8 +231,8 @@ type adapting struct {
 
 func configOf(r *rule) *adaptive.Config { return &r.kind.(*adapting).config }
 
-func (a *adapting) enter(e *entry) {
-	a.held.enter(e)
+func (a *adapting) enter(e *entry, r *rule) {
+	a.held.enter(e, r)
 	e.needs |= local | watches
 }
 

@@ -41,7 +41,7 @@ func Ban(n int64, within, d time.Duration, opts ...BanOption) Limit {
 // ban is the kind of Ban: it charges nothing and counts what other limits refuse.
 type ban struct{ charged }
 
-func (*ban) enter(e *entry) {
+func (*ban) enter(e *entry, _ *rule) {
 	e.cost, e.settle = nil, nil // the limiter's, which don't apply
 	e.wait = waiting.Terms{Way: waiting.ForNothing}
 	e.needs = counts

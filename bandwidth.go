@@ -96,7 +96,7 @@ type bandwidth struct {
 	requests     bool
 }
 
-func (*bandwidth) enter(e *entry) {
+func (*bandwidth) enter(e *entry, _ *rule) {
 	e.cost, e.settle, e.wait = nil, nil, waiting.Terms{} // the limiter's, which don't apply
 	e.needs = paces | watches | releases
 }

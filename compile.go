@@ -42,7 +42,7 @@ func newEntry(r *rule, l *store.Limit, s settings, source *warn.Source) *entry {
 		wait:   waiting.Terms{MaxWait: s.maxWait},
 		closed: s.policy == FailClosed && !s.dryRun,
 	}
-	r.kind.enter(e)
+	r.kind.enter(e, r)
 	return e
 }
 

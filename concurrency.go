@@ -14,9 +14,10 @@ import (
 // unread, so an unbounded wait might never end.
 const slotWait = 5 * time.Second
 
-// Concurrency limits a key to n requests in flight at once. A request takes one slot,
-// or as many as its WithCost. The default name is "concurrency". n is from 1 to 2^40;
-// New refuses other numbers. It combines with every other kind of limit.
+// Concurrency limits a key to n requests in flight at once. A request takes one slot, or
+// as many as the limit's own WithCost says; one of the limiter or the route doesn't apply.
+// The default name is "concurrency". n is from 1 to 2^40; New rejects other numbers. It
+// combines with every other kind of limit.
 //
 // A request that finds no slot is refused, or waits if WithQueue or WithMaxWait says
 // so. The time until a slot comes free is unknown: Decision.RetryAfter and the
@@ -50,8 +51,10 @@ type slotted interface{ line() *line }
 
 func (h *held) line() *line { return &h.of }
 
-func (h *held) enter(e *entry) {
-	e.settle = nil // the limiter's: slots are released, not settled
+func (h *held) enter(e *entry, r *rule) {
+	// The limiter's are about units of rates: a request that costs ten of those takes one slot,
+	// which is released, not settled.
+	e.settle, e.cost = nil, r.shared.cost
 	e.wait.Way, e.wait.Room, e.wait.Slots = waiting.ForSlot, h.of.room, h.of.slots
 	switch {
 	case e.wait.Closed():
@@ -59,7 +62,7 @@ func (h *held) enter(e *entry) {
 	case h.of.room != nil && e.wait.MaxWait == 0:
 		e.wait.MaxWait = slotWait
 	}
-	h.charged.enter(e)
+	h.charged.enter(e, r)
 	e.needs |= releases
 	if !e.dryRun {
 		e.needs |= slots

@@ -383,3 +383,31 @@ func TestLineOfSlotsInEveryOrder(t *testing.T) {
 		})
 	})
 }
+
+// A cost that is a default is in units of rates: requests take one slot, unless the limit of
+// slots has a cost of its own.
+func TestDefaultCostChargesNoSlots(t *testing.T) {
+	ten := stint.WithCost(func(*http.Request) int64 { return 10 })
+	two := stint.WithCost(func(*http.Request) int64 { return 2 })
+	for name, tt := range map[string]struct {
+		opts  []stint.Option
+		costs []int64
+	}{
+		"of the limiter": {[]stint.Option{ten, stint.Rate(100, time.Hour), stint.Concurrency(3), stint.AdaptiveConcurrency(3, 9)}, []int64{10, 1, 1}},
+		"of a route":     {[]stint.Option{stint.WithRoute("/", ten, stint.Rate(100, time.Hour), stint.Concurrency(3))}, []int64{10, 1}},
+		"its own":        {[]stint.Option{ten, stint.Rate(100, time.Hour), stint.Concurrency(3, two), stint.AdaptiveConcurrency(3, 9, two)}, []int64{10, 2, 2}},
+		"of a limit func": {[]stint.Option{ten, stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
+			return []stint.Limit{stint.Rate(100, time.Hour, stint.WithName("plan")), stint.Concurrency(3, stint.WithName("slots"))}, nil
+		})}, []int64{10, 1}},
+	} {
+		var costs []int64
+		w := through(limiter(t, append(tt.opts, theKey)...), get("/"), func(_ http.ResponseWriter, r *http.Request) {
+			for _, l := range stint.FromContext(r.Context()).Decision().Limits {
+				costs = append(costs, l.Cost)
+			}
+		})
+		if w.Code != 200 || !slices.Equal(costs, tt.costs) {
+			t.Errorf("%s: %d, costs %d, want %d", name, w.Code, costs, tt.costs)
+		}
+	}
+}

@@ -12,9 +12,9 @@ import (
 // or, where a plain request would ask for nothing, looks at the needs that the kind has
 // set.
 type kind interface {
-	// enter completes the entry of a limit of this kind: it removes settings that don't
+	// enter completes the entry of r, a limit of this kind: it removes settings that don't
 	// apply to the kind, and sets what its requests need.
-	enter(e *entry)
+	enter(e *entry, r *rule)
 	// decided marks the limit as one that something other than the limiter's store
 	// decides, or returns it unchanged.
 	decided(l *store.Limit, all *adaptive.Keys) *store.Limit
@@ -62,7 +62,7 @@ const (
 // Other kinds embed it and override what differs.
 type charged struct{}
 
-func (*charged) enter(e *entry) {
+func (*charged) enter(e *entry, _ *rule) {
 	if e.wait.Queues = e.limit.Spec().Queue > 0; e.wait.Queues || e.wait.MaxWait > 0 {
 		e.needs |= waits
 	}

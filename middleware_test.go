@@ -196,6 +196,11 @@ var behaviours = []behaviour{
 		{do: "GET /", want: 429},
 		{do: "GET /login", want: 200},
 	}},
+	{"a default cost, of the rate alone", front(
+		stint.Rate(20, time.Minute), stint.Concurrency(2), byAll, stint.WithCost(func(*http.Request) int64 { return 10 }),
+	), []step{
+		{do: "GET /", want: 200, fields: []string{`RateLimit: "rate";r=10;t=3, "concurrency";r=1`}},
+	}},
 	{"HEAD", front(stint.Rate(9, time.Minute), stint.WithRoute("GET /login", stint.Rate(1, time.Minute, stint.WithName("login"))), byAll), []step{
 		{do: "HEAD /login", want: 200, fields: []string{`RateLimit: "login";r=0;t=60`}},
 		{do: "HEAD /login", want: 429, body: "-", fields: []string{`RateLimit: "login";r=0;t=60`, "Retry-After: 60"}},
@@ -522,8 +527,7 @@ var behaviours = []behaviour{
 		{do: "GET /", want: 200},
 	}},
 	{"a cost above an adaptive limit's most", front(
-		stint.AdaptiveConcurrency(1, 50), stint.Rate(100, time.Minute, stint.WithCost(func(*http.Request) int64 { return 1 })), byAll,
-		stint.WithCost(func(*http.Request) int64 { return 51 }),
+		stint.AdaptiveConcurrency(1, 50, stint.WithCost(func(*http.Request) int64 { return 51 })), stint.Rate(100, time.Minute), byAll,
 	), []step{
 		{do: "GET /", want: 503, fields: []string{"Retry-After:", `RateLimit: "rate";r=100;t=1, "adaptive";r=20`}},
 	}},
@@ -829,7 +833,7 @@ func flowAdaptiveStatus(t *testing.T, a routing) {
 	// A refusal further in is not the service's failure.
 	synctest.Test(t, func(t *testing.T) {
 		outer := compiled(t, stint.AdaptiveConcurrency(1, 20), byAll)
-		inner := compiled(t, stint.Concurrency(5), byAll, stint.WithCost(func(*http.Request) int64 { return 6 }))
+		inner := compiled(t, stint.Concurrency(5, stint.WithCost(func(*http.Request) int64 { return 6 })), byAll)
 		h := a.build(site{limits: []*stint.Limiter{outer}, routes: []siteRoute{{path: "/", limits: []*stint.Limiter{inner}}}})
 		for range 20 {
 			w := httptest.NewRecorder()
@@ -1959,7 +1963,7 @@ func TestDenyHandlersAnswer(t *testing.T) {
 			return []stint.Option{stint.Rate(1, time.Minute), costly, stint.WithDenyHandler(h)}
 		}, "/nowhere", 429, problem("rate")},
 		{"slots of the service", func(h http.HandlerFunc) []stint.Option {
-			return []stint.Option{stint.Concurrency(1), costly, stint.WithDenyHandler(h)}
+			return []stint.Option{stint.Concurrency(1, costly), stint.WithDenyHandler(h)}
 		}, "/", 503, temporary},
 		{"blocked", func(h http.HandlerFunc) []stint.Option {
 			return []stint.Option{stint.Rate(1, time.Minute), errorHandler(h),

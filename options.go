@@ -128,8 +128,12 @@ type (
 
 // WithCost makes cost return how many units a request costs. A cost of 0 charges
 // nothing, is never refused and never waits. A negative cost is an error (500); costs
-// above 2^40 count as 2^40. The default is 1. New refuses a nil cost. cost is called
+// above 2^40 count as 2^40. The default is 1. New rejects a nil cost. cost is called
 // concurrently. A handler that learns the true cost later passes it to Permit.Settle.
+//
+// Given to New, With or WithRoute, it is the default for rates and quotas there. A
+// Concurrency or AdaptiveConcurrency takes one slot per request, unless it has a WithCost
+// of its own.
 func WithCost(cost func(*http.Request) int64) ChargeOption {
 	return checkedSetting(cost != nil, "WithCost(nil)", "write a function, or leave it out if every request costs 1",
 		func(s *settings) { s.cost = cost })

@@ -42,6 +42,20 @@ func WithRetries(n int) TransportOption {
 	return func(t *client.Transport) { t.Retries = max(n, 0) }
 }
 
+// WithRetryable sets which requests may be sent again after a 429 or 503, instead of
+// idempotent ones:
+//
+//	stinthttp.WithRetryable(func(r *http.Request) bool { return r.URL.Path == "/search" })
+//
+// A body that can't be sent twice never is, whatever may returns. may is called
+// concurrently. WithRetryable panics if it is nil.
+func WithRetryable(may func(*http.Request) bool) TransportOption {
+	if may == nil {
+		panic("stinthttp: WithRetryable(nil): write a function, or leave it out for idempotent requests")
+	}
+	return func(t *client.Transport) { t.Retryable = may }
+}
+
 // Transport sends requests through base at the pace that lim permits and that servers
 // ask for. If base is nil, it is http.DefaultTransport; if lim is nil, only the servers
 // set the pace. The RoundTripper is safe for concurrent use, keeps no goroutine,
@@ -67,8 +81,9 @@ func WithRetries(n int) TransportOption {
 // pause. Afterwards they go on one after another, at a growing rate, rather than all at
 // once.
 //
-// A request is sent again after a 429, whatever its method, and after a 503 if its
-// method is idempotent or it has an Idempotency-Key. It waits for the pause first, or
+// A request is sent again after a 429 or 503 if its method is idempotent (RFC 9110) or it
+// has an Idempotency-Key field, so that a POST is sent once unless it says otherwise; see
+// WithRetryable. It waits for the pause first, or
 // without one for 1 s, then 2 s, 4 s and so on. The answer is instead returned at once,
 // its body unread, if the request's body can't be sent twice (it needs GetBody),
 // WithRetries is used up, or the wait would exceed WithMaxWait or the context's

@@ -35,13 +35,14 @@ type Transport struct {
 	Destination stint.Key     // which requests share a turn, a limit and a pause
 	MaxWait     time.Duration // the longest pause to wait for, 0 for none
 	Retries     int
+	Retryable   func(*http.Request) bool // whether a request may be sent twice
 
 	gates gates
 }
 
 // New returns a Transport with the defaults.
 func New(lim *stint.Limiter, base http.RoundTripper) *Transport {
-	return &Transport{Limiter: lim, Base: base, Destination: stint.KeyFunc(schemeAndHost), MaxWait: defaultMaxWait, Retries: defaultRetries}
+	return &Transport{Limiter: lim, Base: base, Destination: stint.KeyFunc(schemeAndHost), MaxWait: defaultMaxWait, Retries: defaultRetries, Retryable: Idempotent}
 }
 
 // schemeAndHost returns the origin of a request's URL (RFC 6454), without the scheme's
@@ -82,7 +83,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if said {
 			t.gates.close(to, now, d)
 		}
-		if try >= t.Retries || !mayRetry(r, resp.StatusCode) {
+		if try >= t.Retries || !t.mayRetry(r, resp.StatusCode) {
 			return resp, nil
 		}
 		if !said {

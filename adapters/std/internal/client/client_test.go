@@ -29,6 +29,7 @@ func TestTransportRetries(t *testing.T) {
 			return r
 		}
 	}
+	again := []func(*Transport){func(t *Transport) { t.Retryable = func(*http.Request) bool { return true } }}
 	tests := []struct {
 		name   string
 		script []string
@@ -48,13 +49,17 @@ func TestTransportRetries(t *testing.T) {
 		{"negative is never", []string{"429 Retry-After: 1"}, nobody, []func(*Transport){retries(-1)}, 429, nil},
 		{"once, by option", []string{"429", "429"}, nobody, []func(*Transport){retries(1)}, 429, []time.Duration{s}},
 
-		{"POST without a body", []string{"429"}, with("POST", nil, nil), nil, 200, []time.Duration{s}},
-		{"POST with NoBody", []string{"429"}, with("POST", http.NoBody, nil), nil, 200, []time.Duration{s}},
-		{"POST with GetBody", []string{"429"}, with("POST", strings.NewReader("x"), nil), nil, 200, []time.Duration{s}},
-		{"POST that can't be sent twice", []string{"429"}, with("POST", io.MultiReader(strings.NewReader("x")), nil), nil, 429, nil},
+		{"POST without a body", []string{"429"}, with("POST", nil, nil), nil, 429, nil},
+		{"POST with GetBody", []string{"429"}, with("POST", strings.NewReader("x"), nil), nil, 429, nil},
+		{"POST that may be sent again, without a body", []string{"429"}, with("POST", nil, nil), again, 200, []time.Duration{s}},
+		{"POST that may be sent again, with NoBody", []string{"429"}, with("POST", http.NoBody, nil), again, 200, []time.Duration{s}},
+		{"POST that may be sent again, with GetBody", []string{"429"}, with("POST", strings.NewReader("x"), nil), again, 200, []time.Duration{s}},
+		{"POST that may be sent again, unavailable", []string{"503"}, with("POST", strings.NewReader("x"), nil), again, 200, []time.Duration{s}},
+		{"GET that may not", []string{"429"}, nobody, []func(*Transport){func(t *Transport) { t.Retryable = func(*http.Request) bool { return false } }}, 429, nil},
+		{"POST that can't be sent twice", []string{"429"}, with("POST", io.MultiReader(strings.NewReader("x")), nil), again, 429, nil},
 		{"GetBody fails", []string{"429"}, with("POST", strings.NewReader("x"), func(r *http.Request) {
 			r.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("gone") }
-		}), nil, 429, nil},
+		}), again, 429, nil},
 
 		{"unavailable", []string{"503 Retry-After: 2"}, nobody, nil, 200, []time.Duration{2 * s}},
 		{"unavailable, method unsaid", []string{"503 Retry-After: 2"}, with("GET", nil, func(r *http.Request) { r.Method = "" }), nil, 200, []time.Duration{2 * s}},
@@ -120,7 +125,7 @@ func TestTransportBodies(t *testing.T) {
 		}
 		r := get("http://a.test/")
 		r.Method = "POST"
-		r.Header.Set("X-Test", "1")
+		r.Header.Set("Idempotency-Key", "1")
 		r.Body, _ = open()
 		r.GetBody = open
 		before, was := r.Body, *r

@@ -10,20 +10,19 @@ import (
 
 // mayRetry reports whether an answer asks to try again, and the request may be sent
 // twice.
-func mayRetry(r *http.Request, status int) bool {
+func (t *Transport) mayRetry(r *http.Request, status int) bool {
 	switch {
+	case status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable:
+		return false
 	case r.Body != nil && r.Body != http.NoBody && r.GetBody == nil:
 		return false
-	case status == http.StatusTooManyRequests:
-		return true // refused before anything was done
-	case status == http.StatusServiceUnavailable:
-		return idempotent(r)
 	}
-	return false
+	return t.Retryable(r)
 }
 
-// idempotent follows RFC 9110 §9.2.2. Like net/http, it trusts an Idempotency-Key.
-func idempotent(r *http.Request) bool {
+// Idempotent follows RFC 9110 §9.2.2. Like net/http, it trusts an Idempotency-Key. A 429
+// makes no difference: a gateway may send it after the server behind it has begun.
+func Idempotent(r *http.Request) bool {
 	switch r.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
 		return true
