@@ -33,15 +33,15 @@ type line[T any] struct {
 	// gone is called for an answered call whose caller has left.
 	gone func(*ticket[T])
 
-	usual   atomic.Int64 // what a batch takes, in nanoseconds
-	mu      sync.Mutex
-	pending []*ticket[T]
-	busy    int         // ways taken
-	stuck   int         // of these, overdue
-	away    []*trip[T]  // those under way and not overdue, in no order
-	watch   *time.Timer // calls overdue
-	watched time.Time   // when it will; zero: it won't
-	trips   sync.Pool
+	usual    atomic.Int64 // what a batch takes, in nanoseconds
+	mu       sync.Mutex
+	pending  []*ticket[T]
+	busy     int         // ways taken
+	stuck    int         // of these, overdue
+	departed []*trip[T]  // those under way and not overdue, in no order
+	watch    *time.Timer // calls overdue
+	watched  time.Time   // when it will; zero: it won't
+	trips    sync.Pool
 }
 
 // ticket is one call.
@@ -81,7 +81,7 @@ func (t *ticket[T]) answer(err error, late bool) bool {
 type trip[T any] struct {
 	deadline
 	batch []*ticket[T]
-	at    int  // under line.mu: its place in line.away
+	at    int  // under line.mu: its place in line.departed
 	late  bool // under line.mu: it is overdue
 }
 
@@ -97,8 +97,8 @@ func (l *line[T]) depart(r *trip[T]) {
 	r.until(r.batch[0].since.Add(l.timeout))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r.at = len(l.away)
-	l.away = append(l.away, r)
+	r.at = len(l.departed)
+	l.departed = append(l.departed, r)
 	if end := r.end(); l.watched.IsZero() || end.Before(l.watched) {
 		l.look(end)
 	}
@@ -128,11 +128,11 @@ func (l *line[T]) arrive(r *trip[T]) bool {
 
 // forget takes a trip off the list. The caller holds the lock.
 func (l *line[T]) forget(r *trip[T]) {
-	end := len(l.away) - 1
-	last := l.away[end]
-	l.away[r.at], last.at = last, r.at
-	l.away[end] = nil
-	l.away = l.away[:end]
+	end := len(l.departed) - 1
+	last := l.departed[end]
+	l.departed[r.at], last.at = last, r.at
+	l.departed[end] = nil
+	l.departed = l.departed[:end]
 }
 
 // overdue ends the trips whose time has come.
@@ -141,8 +141,8 @@ func (l *line[T]) overdue() {
 	var late []*trip[T]
 	var soonest time.Time
 	l.mu.Lock()
-	for i := len(l.away) - 1; i >= 0; i-- { // forget puts one that was seen in the place of r
-		r := l.away[i]
+	for i := len(l.departed) - 1; i >= 0; i-- { // forget puts one that was seen in the place of r
+		r := l.departed[i]
 		switch end := r.end(); {
 		case !end.After(now):
 			l.forget(r)

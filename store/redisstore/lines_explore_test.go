@@ -111,10 +111,10 @@ func (x Lined) Says(err error) (notMade, perhaps bool) {
 func (x Lined) Left() string { return leftOf(&x.takes) + leftOf(&x.settles) }
 
 func leftOf[T any](l *line[T]) string {
-	if l.busy == 0 && l.stuck == 0 && len(l.pending) == 0 && len(l.away) == 0 {
+	if l.busy == 0 && l.stuck == 0 && len(l.pending) == 0 && len(l.departed) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d ways taken, %d stuck, %d calls pending, a trip: %t", l.busy, l.stuck, len(l.pending), len(l.away) > 0)
+	return fmt.Sprintf("%d ways taken, %d stuck, %d calls pending, a trip: %t", l.busy, l.stuck, len(l.pending), len(l.departed) > 0)
 }
 `
 
