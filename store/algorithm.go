@@ -165,8 +165,6 @@ func (l *Limit) rebase(now *Now, s *State) {
 		l.rebaseFixed(now, s)
 	case SlidingWindow, SlidingLog:
 		l.rebaseSliding(now, s)
-	case SlidingCounter:
-		l.rebaseCounter(now, s)
 	case WarmUp:
 		l.rebaseWarmUp(now, s)
 	case Ban:
@@ -181,6 +179,8 @@ func (l *Limit) begin(now *Now, s *State) {
 		l.beginView(now, s)
 	case IntervalBucket:
 		l.beginInterval(now, s)
+	case SlidingCounter:
+		l.beginCounter(now, s)
 	}
 }
 

@@ -116,6 +116,12 @@ func (l *Limit) Lifetime(now Now, s *State, r *Result) time.Duration {
 	if l.spec.Algorithm == IntervalBucket && !l.plainInterval(s) {
 		return l.lifetimeOfIntervals(&now, s)
 	}
+	if l.spec.Algorithm == SlidingCounter {
+		if !l.plainCounter(s) {
+			return l.lifetimeOfCounters(&now, s)
+		}
+		return r.ResetAfter
+	}
 	if s.D == 0 {
 		return r.ResetAfter
 	}

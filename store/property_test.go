@@ -386,7 +386,7 @@ func TestChangedNumbersKeepWhatWasConsumed(t *testing.T) {
 		if again != after {
 			return fmt.Errorf("now %v: %s, then %s", next, show(after), show(again))
 		}
-		if isBucket := a == store.TokenBucket || a == store.LeakyBucket || a == store.IntervalBucket; isBucket {
+		if views := a == store.TokenBucket || a == store.LeakyBucket || a == store.IntervalBucket || a == store.SlidingCounter; views {
 			// A look writes nothing, so it is the other version that goes on; a charge does.
 			if after = changed.take(1, 0); !after.OK {
 				return nil

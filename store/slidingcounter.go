@@ -1,6 +1,9 @@
 package store
 
-import "math/bits"
+import (
+	"math/bits"
+	"time"
+)
 
 // SlidingCounter estimates a sliding window from two fixed ones. It assumes that the
 // charges of the previous window were spread evenly, and counts the part of them that
@@ -36,39 +39,212 @@ func counterStart(at, length int64) int64 {
 	return at - floorMod(at+Epoch*1_000_000, length)
 }
 
-// rebaseCounter: a state that was written under other numbers keeps its windows until
-// the present one ends: charges until then count there, against the new numbers. What
-// counts after that continues to count in the present window of the new length, from its
-// beginning. Two versions that take turns carry a count over once a window, not at each
-// look: it would never get less.
+// Versions of a SlidingCounter with different periods keep a view each: windows of their own
+// length. A version goes by its own view alone, so it lets through no more than by itself.
+// Its charges fill the views of others and never overdraw them. A version's first charge,
+// whether it passes or not, begins its view with the most that counts in another.
 //
-// No reservation is carried into a shorter window, which would be over before its turn:
-// the state stays in the windows that it is in until the one with the turn is over.
-func (l *Limit) rebaseCounter(now *Now, s *State) {
-	was := s.Numbers.Unit
-	start := counterStart(now.Wall, was)
-	reserved := s.D > 0 && start == s.A+was && l.period < was
-	if was != l.period && s.A != start && !reserved {
-		if s.turn(now.Wall, was); !s.Live {
-			return
-		}
-		s.B += s.D + weighed(s.C, s.A+was-now.Wall, was)
-		s.A, s.C, s.D = counterStart(now.Wall, l.period), 0, 0
-		s.Numbers = l.numbers
-	}
-	s.turn(now.Wall, s.Numbers.Unit)
+// A turn is reserved in its version's view; in others it counts from when it is reserved. A
+// refund returns to its version's view only. A view ends when nothing in it counts any more,
+// or no charge of its own version, but that of the version that charged last, which comes
+// first. Of more than four, the last one ends.
+//
+// The first view is the State, whose E is the Units that it was charged under. The Log
+// begins with the window of its last charge. Of each other view it has period and units,
+// A and B, C and D, and the window of the last charge. State.E is 0 and there is no Log if
+// there is one view.
+type counterView struct {
+	length     int64
+	units      int64 // of the version when it last charged; 0: not known
+	a, b, c, d int64
+	last       int64 // where the window of its last charge begins
 }
 
-// turn moves a state on to the window that contains at. If the clock has been set back,
-// what was counted stays in that window.
-func (s *State) turn(at, length int64) {
-	start := counterStart(at, length)
-	for n := min((start-s.A)/length, 3); n > 0; n-- {
-		s.C, s.B, s.D = s.B, s.D, 0
+const maxCounterViews = 4
+
+type counterViews struct {
+	views [maxCounterViews]counterView
+	n     int
+	moved bool // the clock has been set back: that is written even if a charge is refused
+}
+
+// turn moves a view on to the window that contains at, and reports whether the clock has
+// been set back: then what was counted stays in that window.
+func (v *counterView) turn(at int64) (moved bool) {
+	start := counterStart(at, v.length)
+	for n := min((start-v.a)/v.length, 3); n > 0; n-- {
+		v.c, v.b, v.d = v.b, v.d, 0
 	}
-	if s.A = start; s.B|s.C|s.D == 0 {
-		*s = State{}
+	moved = start < v.a
+	v.a = start
+	v.last = min(v.last, start+v.length)
+	return moved
+}
+
+// counts returns how much counts of what a view has.
+func (v *counterView) counts(at int64) int64 {
+	return v.b + v.d + weighed(v.c, v.a+v.length-at, v.length)
+}
+
+// ends returns when nothing in the view counts any more.
+func (v *counterView) ends() int64 {
+	switch {
+	case v.d > 0:
+		return v.a + 3*v.length
+	case v.b > 0:
+		return v.a + 2*v.length
 	}
+	return v.a + v.length
+}
+
+// firstCounter returns the first view of a state, which need not be live, brought to at.
+func (l *Limit) firstCounter(at int64, s *State) (v counterView, moved bool) {
+	if !s.Live {
+		return counterView{length: l.period, a: counterStart(at, l.period)}, false
+	}
+	v = counterView{length: s.Numbers.Unit, units: s.E, a: s.A, b: s.B, c: s.C, d: s.D, last: s.A}
+	if len(s.Log) > 0 {
+		v.last = s.Log[0].At
+	} else if v.d > 0 {
+		v.last += v.length
+	}
+	moved = v.turn(at)
+	return v, moved
+}
+
+// countersOf takes a state apart and brings it to at: views that have ended are gone.
+func (l *Limit) countersOf(at int64, s *State) (b counterViews) {
+	if !s.Live {
+		return b
+	}
+	add := func(v counterView, moved bool) {
+		b.views[b.n] = v
+		b.moved = b.moved || moved
+		b.n++
+	}
+	add(l.firstCounter(at, s))
+	for log := s.Log[min(1, len(s.Log)):]; len(log) > 0 && b.n < maxCounterViews; {
+		numbers, present, others, last := pop(&log), pop(&log), pop(&log), pop(&log)
+		if numbers.At <= 0 {
+			break
+		}
+		v := counterView{numbers.At, numbers.Units, present.At, present.Units, others.At, others.Units, last.At}
+		moved := v.turn(at)
+		add(v, moved)
+	}
+	if b.drop(at); b.n == 1 && !b.views[0].alive(at) {
+		b.n = 0
+	}
+	return b
+}
+
+// alive reports whether anything counts in a view, and any charge of its own version.
+func (v *counterView) alive(at int64) bool {
+	return v.b|v.c|v.d != 0 && at < v.last+2*v.length
+}
+
+// drop drops the views that have ended, but for the first.
+func (b *counterViews) drop(at int64) {
+	n := 1
+	for _, v := range b.views[1:b.n] {
+		if v.alive(at) {
+			b.views[n] = v
+			n++
+		}
+	}
+	b.n = n
+}
+
+// write puts the views into a state.
+func (b *counterViews) write(s *State) {
+	*s = State{}
+	if b.n == 0 {
+		return
+	}
+	v := &b.views[0]
+	*s = State{Live: true, Numbers: Numbers{Unit: v.length}, A: v.a, B: v.b, C: v.c, D: v.d}
+	if b.n == 1 {
+		return
+	}
+	s.E, s.Log = v.units, make([]Entry, 1, 4*b.n-3)
+	s.Log[0].At = v.last
+	for _, w := range b.views[1:b.n] {
+		s.Log = append(s.Log, Entry{w.length, w.units}, Entry{w.a, w.b}, Entry{w.c, w.d}, Entry{At: w.last})
+	}
+}
+
+// find returns where the view of the limit's version is, or -1.
+func (b *counterViews) find(l *Limit) int {
+	for i := range b.n {
+		if b.views[i].length == l.period {
+			return i
+		}
+	}
+	return -1
+}
+
+// begin begins the view of the limit's version, in front.
+func (b *counterViews) begin(l *Limit, at int64) {
+	v := counterView{length: l.period, units: l.spec.Units, a: counterStart(at, l.period)}
+	v.last = v.a
+	for _, w := range b.views[:b.n] {
+		v.b = max(v.b, min(w.counts(at), l.spec.Units))
+	}
+	b.n = min(b.n+1, maxCounterViews)
+	b.views[b.n-1] = v
+	b.toFront(at, b.n-1)
+}
+
+func (b *counterViews) toFront(at int64, own int) {
+	v := b.views[own]
+	copy(b.views[1:own+1], b.views[:own])
+	b.views[0] = v
+	b.drop(at)
+}
+
+// fill enters a charge of the version whose view is in front into all others.
+func (b *counterViews) fill(at, cost int64) {
+	for i := 1; i < b.n; i++ {
+		if v := &b.views[i]; v.units == 0 {
+			v.b += cost
+		} else {
+			v.b += max(0, min(cost, v.units-v.counts(at)))
+		}
+	}
+}
+
+// plainCounter reports whether the state is that of the limit's version alone.
+func (l *Limit) plainCounter(s *State) bool {
+	return !s.Live || s.Log == nil && s.Numbers.Unit == l.period
+}
+
+// beginCounter is what a charge writes that isn't made.
+func (l *Limit) beginCounter(now *Now, s *State) {
+	if !s.Live {
+		return
+	}
+	b := l.countersOf(now.Wall, s)
+	if b.n == 0 {
+		return
+	}
+	begun := b.find(l) < 0
+	if begun {
+		b.begin(l, now.Wall)
+	}
+	if begun || b.moved {
+		b.write(s)
+	}
+}
+
+// lifetimeOfCounters is how long anything in a state counts.
+func (l *Limit) lifetimeOfCounters(now *Now, s *State) time.Duration {
+	b, left := l.countersOf(now.Wall, s), int64(0)
+	for _, v := range b.views[:b.n] {
+		if v.b|v.c|v.d != 0 {
+			left = max(left, v.ends()-now.Wall)
+		}
+	}
+	return micros(left)
 }
 
 // weighed returns how much of a window's count still counts if covered of its length is
@@ -83,55 +259,73 @@ func weighed(count, covered, length int64) int64 {
 }
 
 func (l *Limit) stepCounter(now *Now, c *Charge, s *State, r *Result) {
-	l.rebase(now, s)
-	if !s.Live {
-		s.A, s.Numbers = counterStart(now.Wall, l.period), l.numbers
+	if !l.plainCounter(s) {
+		b := l.countersOf(now.Wall, s)
+		own, begun := b.find(l), false
+		if own < 0 {
+			begun = b.n > 0
+			b.begin(l, now.Wall)
+			own = 0
+		}
+		if l.answerCounter(now.Wall, c, &b.views[own], r); r.Receipt.Cost > 0 {
+			b.toFront(now.Wall, own)
+			b.fill(now.Wall, c.Cost)
+			b.views[0].units, begun = l.spec.Units, true
+		}
+		if c.Cost > 0 && (begun || b.moved) {
+			b.write(s)
+		}
+		return
 	}
-	at, length, n := now.Wall, s.Numbers.Unit, l.spec.Units
+	v, moved := l.firstCounter(now.Wall, s)
+	if l.answerCounter(now.Wall, c, &v, r); r.Receipt.Cost > 0 || c.Cost > 0 && moved {
+		if s.Live = v.b|v.c|v.d != 0; !s.Live {
+			*s = State{}
+			return
+		}
+		s.Numbers, s.A, s.B, s.C, s.D = l.numbers, v.a, v.b, v.c, v.d
+	}
+}
+
+// answerCounter answers a charge by a view, and enters it there if it passes.
+func (l *Limit) answerCounter(at int64, c *Charge, v *counterView, r *Result) {
 	*r = Result{OK: true}
 	switch {
 	case c.Cost == 0:
 	case c.Cost > l.largest:
 		r.OK, r.RetryAfter = false, Never
 	default:
-		window, free := l.freesCounter(s, at, c.Cost)
-		wait, within := free-at, min(l.maxWait(c), length)
+		window, free := l.freesCounter(v, at, c.Cost)
+		wait, within := free-at, min(l.maxWait(c), v.length)
 		if wait > within {
 			r.OK, r.RetryAfter = false, micros(wait-within)
 			break
 		}
 		r.Delay = micros(wait)
-		r.Receipt = Receipt{Instant: s.A + window*length, Mark: c.Cost, Cost: c.Cost}
-		if s.Live = true; window == 0 {
-			s.B += c.Cost
+		v.last = v.a + window*v.length
+		r.Receipt = Receipt{Instant: v.last, Mark: c.Cost, Cost: c.Cost}
+		if window == 0 {
+			v.b += c.Cost
 		} else {
-			s.D += c.Cost
+			v.d += c.Cost
 		}
 	}
-	if s.D == 0 {
-		r.Remaining = max(0, n-s.B-weighed(s.C, s.A+length-at, length))
+	if v.d == 0 {
+		r.Remaining = max(0, l.spec.Units-v.counts(at))
 	}
-	switch {
-	case s.D > 0:
-		r.ResetAfter = micros(s.A + 3*length - at)
-	case s.B > 0:
-		r.ResetAfter = micros(s.A + 2*length - at)
-	case s.C > 0:
-		r.ResetAfter = micros(s.A + length - at)
-	}
-	if !s.Live {
-		*s = State{}
+	if v.b|v.c|v.d != 0 {
+		r.ResetAfter = micros(v.ends() - at)
 	}
 }
 
 // freesCounter returns the first instant at which cost, at most the limit, passes if
 // no other charge comes, and the number of that instant's window counted from the present
 // one.
-func (l *Limit) freesCounter(s *State, at, cost int64) (window, free int64) {
-	counts, length := [...]int64{s.C, s.B, s.D, 0}, s.Numbers.Unit
+func (l *Limit) freesCounter(v *counterView, at, cost int64) (window, free int64) {
+	counts, length := [...]int64{v.c, v.b, v.d, 0}, v.length
 	for ; window < 3; window++ {
 		prev, room := counts[window], l.spec.Units-cost-counts[window+1]
-		if room < 0 || window == 0 && s.D > 0 {
+		if room < 0 || window == 0 && v.d > 0 {
 			continue
 		}
 		gone := int64(0) // elapsed part of the window at which prev's share leaves enough room
@@ -141,57 +335,64 @@ func (l *Limit) freesCounter(s *State, at, cost int64) (window, free int64) {
 			gone = length - int64(covered)
 		}
 		if gone < length {
-			return window, max(at, s.A+window*length+gone)
+			return window, max(at, v.a+window*length+gone)
 		}
 	}
-	return window, s.A + window*length
+	return window, v.a + window*length
 }
 
 // The receipt says which window a charge is in, and its Mark how much of the charge
 // that window holds. The new cost counts there as if it had from the start. If that
 // window no longer counts, a debt counts in the present one.
 func (l *Limit) amendCounter(now *Now, c *Charge, s *State) Receipt {
-	receipt := c.Receipt
-	diff := c.Cost - c.Receipt.Cost
+	receipt, diff := c.Receipt, c.Cost-c.Receipt.Cost
 	receipt.Cost = c.Cost
-	length := l.period
-	if s.Live {
-		length = s.Numbers.Unit
+	b := l.countersOf(now.Wall, s)
+	own := b.find(l)
+	if own < 0 {
+		if diff <= 0 {
+			return receipt
+		}
+		b.begin(l, now.Wall)
+		own = 0
 	}
-	start := counterStart(now.Wall, length)
-	count := s.counted(receipt.Instant-start, length)
+	v := &b.views[own]
+	count := v.counted(receipt.Instant - v.a)
 	if diff <= 0 {
-		if count == nil || !s.Live {
+		if count == nil {
 			return receipt
 		}
 		refund := min(-diff, receipt.Mark, *count)
 		receipt.Mark -= refund
-		if *count -= refund; s.B|s.C|s.D == 0 {
-			*s = State{}
+		if *count -= refund; refund > 0 {
+			b.write(s)
 		}
 		return receipt
 	}
 	if count == nil || c.Receipt.Cost == 0 {
-		count, receipt.Instant, receipt.Mark = &s.B, start, 0
+		count, receipt.Instant, receipt.Mark = &v.b, v.a, 0
 	}
 	debt := min(diff, max(0, MaxCost-*count))
-	s.Live, s.Numbers.Unit, s.A = true, length, start
 	*count += debt
 	receipt.Mark += debt
 	receipt.Cost -= diff - debt
+	v.units, v.last = l.spec.Units, max(v.last, receipt.Instant)
+	b.toFront(now.Wall, own)
+	b.fill(now.Wall, debt)
+	b.write(s)
 	return receipt
 }
 
 // counted returns the count of the window that begins after the present one by after,
 // or nil if none is kept.
-func (s *State) counted(after, length int64) *int64 {
+func (v *counterView) counted(after int64) *int64 {
 	switch after {
-	case -length:
-		return &s.C
+	case -v.length:
+		return &v.c
 	case 0:
-		return &s.B
-	case length:
-		return &s.D
+		return &v.b
+	case v.length:
+		return &v.d
 	}
 	return nil
 }

@@ -264,9 +264,9 @@ func TestACounterKeepsReservedTurns(t *testing.T) {
 	if r := m.take(1000, 0); r.OK {
 		t.Errorf("1000 pass at 0 s, 500 at 90 s, and 1000 at 64 s, at 1000 a minute: %s", show(r))
 	}
-	m.sleep(time.Minute) // the turns have run, and nothing is reserved
+	m.sleep(3 * time.Minute) // the turns have run, and count no more
 	m.limit = short
-	if m.take(1, 0); m.state.Numbers != short.Terms().Numbers {
-		t.Errorf("still in windows of %+v", m.state.Numbers)
+	if m.take(1, 0); m.state.Numbers != short.Terms().Numbers || m.state.Log != nil {
+		t.Errorf("still in windows of %+v: %v", m.state.Numbers, m.state.Log)
 	}
 }

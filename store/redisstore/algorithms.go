@@ -52,7 +52,7 @@ var algorithms = [...]algorithm{
 	store.IntervalBucket: {set: lua.IntervalBucket, letter: 'i', key: "/i2", arguments: interval, vary: varyWindow, state: intervalState, aloneWaiting: true},
 	store.FixedWindow:    {set: lua.FixedWindow, letter: 'f', key: "/f2", arguments: fixed, vary: varyFixed, state: fixedState, aloneWaiting: true},
 	store.SlidingWindow:  {set: lua.SlidingWindow, letter: 's', key: "/s3", arguments: slidingWindow, vary: varySliding, state: slidingWindowState, aloneWaiting: true},
-	store.SlidingCounter: {set: lua.SlidingCounter, letter: 'k', key: "/k", arguments: counter, vary: varyCounter, state: counterState, aloneWaiting: true},
+	store.SlidingCounter: {set: lua.SlidingCounter, letter: 'k', key: "/k2", arguments: counter, vary: varyCounter, state: counterState, aloneWaiting: true},
 	store.SlidingLog:     {set: lua.SlidingLog, letter: 'g', key: "/g2", arguments: slidingLog, vary: varySliding, state: slidingLogState, alone: true, listed: true},
 	store.WarmUp:         {set: lua.WarmUp, letter: 'w', key: "/w2", arguments: warmUp, vary: varyWarmUp, state: wideWords("AtuB.C", "AtufBD.C"), alone: true, wide: &wideWarmUp},
 	store.Concurrency:    {set: lua.Concurrency, letter: 'c', key: "/c3", arguments: concurrency, vary: varyConcurrency, state: held, alone: true, listed: true, leases: true},
@@ -198,8 +198,40 @@ func varyCounter(r *record, args []any, c *store.Charge, _ *timeArgs) {
 
 var counterWords = words("ABCDu")
 
+// counterState decodes one view, and what those of several versions have besides: units and
+// last charge, and all words of the others.
 func counterState(found string, s *store.State) bool {
-	return counterWords(found, s) && s.B|s.C|s.D != 0
+	plain := found
+	for at, n := 0, 0; at < len(found); at++ {
+		if found[at] == ':' {
+			if n++; n == 5 {
+				plain = found[:at]
+				break
+			}
+		}
+	}
+	if !counterWords(plain, s) {
+		return false
+	}
+	if plain == found {
+		return s.B|s.C|s.D != 0
+	}
+	var numbers []int64
+	for word := range strings.SplitSeq(found[len(plain)+1:], ":") {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return false
+		}
+		numbers = append(numbers, n)
+	}
+	if len(numbers) < 2 {
+		return false
+	}
+	s.E, s.Log = numbers[0], []store.Entry{{At: numbers[1]}}
+	for w := numbers[2:]; len(w) >= 7; w = w[7:] {
+		s.Log = append(s.Log, store.Entry{At: w[0], Units: w[1]}, store.Entry{At: w[2], Units: w[3]}, store.Entry{At: w[4], Units: w[5]}, store.Entry{At: w[6]})
+	}
+	return true
 }
 
 // brief formats a number in as few characters as possible, for readers that understand

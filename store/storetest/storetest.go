@@ -71,6 +71,7 @@ func Run(t *testing.T, newStore func(*testing.T) store.Store, opts ...Option) {
 		{"Several", severalRows},
 		{"Settle", settleRows},
 		{"Change", changeRows},
+		{"Versions", versionRows},
 		{"Raise", raiseRows},
 		{"Expiry", expiryRows()},
 		{"Calendar", calendarRows},
