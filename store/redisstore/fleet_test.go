@@ -226,6 +226,92 @@ func TestServersFourProcessesAreOneLimit(t *testing.T) {
 	}
 }
 
+// TestServersRollingDeploy: for each algorithm, processes with one version of a limit are
+// replaced by processes with another, and both ask beside each other as often as they can.
+// Neither is granted more than by itself in all that time, nor both more than
+// docs/guarantees.md says.
+func TestServersRollingDeploy(t *testing.T) {
+	redistest.Suite(t, "servers")
+	server := redistest.Start(t)
+	const long, brief = 400 * time.Millisecond, 50 * time.Millisecond
+	of := func(a store.Algorithm, n int64, per time.Duration) store.Spec {
+		return store.Spec{Algorithm: a, Units: n, Period: per}
+	}
+	warm := func(n int64, per time.Duration) store.Spec {
+		return store.Spec{Algorithm: store.WarmUp, Units: n, Period: per, WarmUp: brief}
+	}
+	queue := func(n int64, per time.Duration) store.Spec {
+		return store.Spec{Algorithm: store.LeakyBucket, Units: n, Period: per, Burst: 20, Queue: 20}
+	}
+	for _, versions := range [][2]store.Spec{
+		{of(store.TokenBucket, 100, long), of(store.TokenBucket, 10, brief)},
+		{of(store.IntervalBucket, 100, long), of(store.IntervalBucket, 10, brief)},
+		{queue(100, long), queue(10, brief)},
+		{of(store.FixedWindow, 100, long), of(store.FixedWindow, 10, brief)},
+		{of(store.SlidingWindow, 100, long), of(store.SlidingWindow, 10, brief)},
+		{of(store.SlidingCounter, 100, long), of(store.SlidingCounter, 10, brief)},
+		{of(store.SlidingLog, 100, long), of(store.SlidingLog, 10, brief)},
+		{warm(100, long), warm(10, brief)},
+		{{Algorithm: store.Concurrency, Units: 10}, {Algorithm: store.Concurrency, Units: 3}},
+	} {
+		for name, pair := range map[string][2]store.Spec{"shorter": versions, "longer": {versions[1], versions[0]}} {
+			t.Run(pair[0].Algorithm.String()+"/"+name, func(t *testing.T) {
+				var outs [2]bytes.Buffer
+				var cmds [2]*exec.Cmd
+				began := time.Now()
+				for i, spec := range pair {
+					spec.Name = "deploy-" + name
+					w := worker{Addr: server.Addr(), Spec: spec, For: 450 * time.Millisecond}
+					cmds[i] = w.command(t)
+					cmds[i].Stdout = &outs[i]
+					if err := cmds[i].Start(); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(150 * time.Millisecond)
+				}
+				var granted [2]int64
+				for i := range cmds {
+					var instants []int64
+					if err := cmds[i].Wait(); err != nil {
+						t.Fatal(err)
+					}
+					if err := json.Unmarshal(outs[i].Bytes(), &instants); err != nil {
+						t.Fatal(err)
+					}
+					granted[i] = int64(len(instants))
+				}
+				took := time.Since(began)
+				var most [2]int64
+				for i, s := range pair {
+					flows := int64(0)
+					if s.Period > 0 {
+						flows = s.Units * int64(took/s.Period+1)
+					}
+					switch s.Algorithm {
+					case store.LeakyBucket:
+						most[i] = flows + s.Burst + 1 + s.Queue
+					case store.WarmUp:
+						most[i] = flows + 1
+					default: // a burst, or another window, of n
+						most[i] = flows + s.Units
+					}
+					if granted[i] > most[i] {
+						t.Errorf("version %d alone: %d granted in %v, by itself %d", i, granted[i], took, most[i])
+					}
+				}
+				all := most[0] + most[1]
+				if pair[0].Algorithm == store.Concurrency {
+					all = 10
+				}
+				if sum := granted[0] + granted[1]; sum > all || sum == 0 {
+					t.Errorf("%v granted in %v, at most %d", granted, took, all)
+				}
+				t.Logf("%v granted in %v, %v by themselves", granted, took, most)
+			})
+		}
+	}
+}
+
 // The slot of a process that is killed comes free within a lease's time.
 func TestKilledProcessFreesItsSlot(t *testing.T) {
 	server := redistest.Start(t)
