@@ -15,6 +15,8 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/plans"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 // logged is a handler that keeps what it is given, and counts what it is asked.
@@ -328,7 +330,7 @@ func TestLogsOfAPolicyFileThatFlips(t *testing.T) {
 					if i%2 == 0 {
 						err = fmt.Errorf("mistake %d", i)
 					}
-					l.Tell(stint.Event{Kind: stint.EventPolicy, Path: "limits.yaml", Err: err})
+					l.ReportPolicy("limits.yaml", err)
 					time.Sleep(100 * time.Millisecond)
 				}
 				time.Sleep(time.Minute)
@@ -400,15 +402,24 @@ func TestLogsOfAStoreThatRecoversAgainAndAgain(t *testing.T) {
 	}
 }
 
+// notifying is a store whose notices are the test's.
+type notifying struct {
+	store.Store
+	to *store.Observer
+}
+
+func (s *notifying) Observe(o *store.Observer) { s.to = o }
+
 // So does the primary store of a failover.
 func TestLogsOfAPrimaryThatRecoversAgainAndAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newLogged(slog.LevelInfo)
-		l := limiter(t, stint.Rate(1, time.Hour), theKey, h.with())
+		s := &notifying{Store: memstore.New()}
+		_ = limiter(t, stint.Rate(1, time.Hour, stint.WithName("rate")), theKey, stint.WithStore(s), h.with())
 		for i := range 100 {
-			l.Tell(stint.Event{Kind: stint.EventStoreDegraded, Err: errors.New("down")})
+			s.to.Tell(store.Notice{Kind: store.Degraded, Err: errors.New("down")})
 			time.Sleep(time.Duration(1+i%2*40) * time.Second)
-			l.Tell(stint.Event{Kind: stint.EventStoreDegraded})
+			s.to.Tell(store.Notice{Kind: store.Restored})
 			time.Sleep(20 * time.Second)
 		}
 		time.Sleep(time.Minute)

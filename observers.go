@@ -220,10 +220,16 @@ func (f *family) enlist() {
 	}
 }
 
-// Tell passes an event that happened elsewhere to the limiter's observers and its log.
-// It is for packages that manage a limiter, such as policy. A panic of an observer is
-// logged and goes no further.
-func (l *Limiter) Tell(e Event) {
+// ReportPolicy reports to the limiter's observers and its log that the policy in a file is
+// in force or, if err isn't nil, why it isn't and the one before stays: EventPolicy. It is
+// for packages that read options from files and give them to Update, such as policy. A
+// panic of an observer is logged and goes no further.
+func (l *Limiter) ReportPolicy(file string, err error) {
+	l.tell(Event{Kind: EventPolicy, Path: file, Err: err})
+}
+
+// tell passes an event that isn't a request's to the limiter's observers and its log.
+func (l *Limiter) tell(e Event) {
 	background.Do("telling observers", func() { l.now.Load().observe(&e) })
 }
 
@@ -243,11 +249,11 @@ func (l *Limiter) observeStore(v *version, given store.Store) {
 func (l *Limiter) handleNotice(n store.Notice) {
 	switch n.Kind {
 	case store.Degraded, store.Restored:
-		l.Tell(Event{Kind: EventStoreDegraded, Err: n.Err})
+		l.tell(Event{Kind: EventStoreDegraded, Err: n.Err})
 	case store.LeaseLost:
 		e := Event{Kind: EventLeaseLost}
 		e.about([]store.Charge{{Key: n.Key, Limit: n.Limit}})
-		l.Tell(e)
+		l.tell(e)
 	}
 }
 

@@ -53,7 +53,7 @@ func (l *Limiter) Update(opts ...Option) error {
 		return err
 	}
 	l.notify(n)
-	l.Tell(Event{Kind: EventUpdated})
+	l.tell(Event{Kind: EventUpdated})
 	return nil
 }
 

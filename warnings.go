@@ -40,7 +40,7 @@ func (v *version) Uses(s *warn.Source) (limits []string, uses bool) {
 // Warn implements warn.User.
 func (v *version) Warn(w *warn.Warning) {
 	told := warningOf(w)
-	v.limiter.Tell(Event{Kind: EventWarning, Warning: &told})
+	v.limiter.tell(Event{Kind: EventWarning, Warning: &told})
 }
 
 // WarningKind is a kind of likely mistake that a limiter warns about. docs/warnings.md

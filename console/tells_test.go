@@ -117,7 +117,7 @@ func TestPageTellsOfThePolicyFile(t *testing.T) {
 		if wrong != "" {
 			err = errors.New(file + wrong)
 		}
-		l.Tell(stint.Event{Kind: stint.EventPolicy, Path: file, Err: err})
+		l.ReportPolicy(file, err)
 	}
 	update(5)
 	// A page is drawn at most twice a second: each step has its own, that began before.

@@ -26,7 +26,7 @@ import (
 // change.
 type Updater interface {
 	Update(opts ...stint.Option) error
-	Tell(stint.Event)
+	ReportPolicy(file string, err error)
 }
 
 // Change is the argument of functions given to WithObserver.
@@ -219,7 +219,7 @@ func (w *Watcher) report(p *Policy, o outcome) {
 	if o.same(before) {
 		return
 	}
-	w.to.Tell(stint.Event{Kind: stint.EventPolicy, Path: w.path, Err: o.err})
+	w.to.ReportPolicy(w.path, o.err)
 	for _, observe := range w.with.observers {
 		recovered(func() { observe(Change{w.path, p, o.err}) })
 	}

@@ -15,8 +15,8 @@ import (
 // told is a limiter that only hears what it is told.
 type told chan error
 
-func (told) Update(...stint.Option) error { return nil }
-func (t told) Tell(e stint.Event)         { t <- e.Err }
+func (told) Update(...stint.Option) error       { return nil }
+func (t told) ReportPolicy(_ string, err error) { t <- err }
 
 // An error of the watch is reported, and then that the file is in force, as it has been all
 // along. All observers hear of it, even if the first of them panics.

@@ -387,7 +387,7 @@ func (b *busy) Update(...stint.Option) error {
 	return nil
 }
 
-func (b *busy) Tell(stint.Event) {}
+func (b *busy) ReportPolicy(string, error) {}
 
 // A policy that the limiter has refused is tried again when its file is next looked at, and
 // observers learn only that the outcome is another.
@@ -604,7 +604,7 @@ func (r *refusing) Update(...stint.Option) error {
 	return nil
 }
 
-func (r *refusing) Tell(stint.Event) {}
+func (r *refusing) ReportPolicy(string, error) {}
 
 func TestUpdateRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,6 +160,21 @@ func (s *broken) Settle(ctx context.Context, charges []store.Charge, results []s
 		return errors.New("gone")
 	}
 	return s.Store.Settle(ctx, charges, results)
+}
+
+// notifying is a store whose notices are the test's.
+type notifying struct {
+	store.Store
+	to *store.Observer
+}
+
+func (s *notifying) Observe(o *store.Observer) { s.to = o }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
 
 // What the limiter does, and what is to be read of it then: the lines of the metrics
@@ -337,29 +353,42 @@ var scenarios = []struct {
 			p := w.admit(1, "a")
 			is(t, w.read(nil), fmt.Sprintf("adaptive.limit{limit=backend,limiter=api} %d", p[0].Decision().Limits[0].Units))
 			p[0].Done()
-			w.Tell(stint.Event{Kind: stint.EventLimitChanged, Change: &stint.LimitChange{
-				Limit: "backend", From: 20, To: 31, Reason: stint.AdaptiveGrowing, Latency: 30 * time.Millisecond, Baseline: 20 * time.Millisecond,
-			}})
+			var changed atomic.Bool
+			defer w.Observe(func(e stint.Event) {
+				if e.Change != nil {
+					changed.Store(true)
+				}
+			})()
+			for !changed.Load() { // it is used to the full until it grows
+				var all sync.WaitGroup
+				for range 20 {
+					all.Go(func() {
+						w.Serve(httptest.NewRecorder(), request("a"), func(http.ResponseWriter, *http.Request) { time.Sleep(30 * time.Millisecond) })
+					})
+				}
+				all.Wait()
+			}
 		},
 		want: []string{
-			"adaptive.limit{limit=backend,limiter=api} 31",
+			"adaptive.limit{limit=backend,limiter=api} 21",
 			"adaptive.latency{limit=backend,limiter=api} 0.03",
-			"adaptive.baseline{limit=backend,limiter=api} 0.02",
+			"adaptive.baseline{limit=backend,limiter=api} 0.03",
 			"adaptive.changes{adaptive.reason=growing,limit=backend,limiter=api} 1",
 			"limit.held_slots{limit=backend,limiter=api} 0",
 		}},
 	{name: "the store's side of two, and a policy file",
-		opts: []stint.Option{stint.Rate(5, time.Hour, stint.WithName("x"))},
+		opts: []stint.Option{stint.Rate(5, time.Hour, stint.WithName("x")), stint.WithStore(&notifying{Store: memstore.New()})},
 		do: func(t *testing.T, w *watched) {
-			w.Tell(stint.Event{Kind: stint.EventPolicy})
-			w.Tell(stint.Event{Kind: stint.EventPolicy, Err: io.ErrUnexpectedEOF})
+			notify := w.Describe().Store.(*notifying).to.Tell
+			w.ReportPolicy("limits.yaml", nil)
+			w.ReportPolicy("limits.yaml", io.ErrUnexpectedEOF)
 			is(t, w.read(nil), "store.degraded{limiter=api} 0")
-			w.Tell(stint.Event{Kind: stint.EventStoreDegraded, Err: io.ErrUnexpectedEOF})
+			notify(store.Notice{Kind: store.Degraded, Err: io.ErrUnexpectedEOF})
 			is(t, w.read(nil), "store.degraded{limiter=api} 0")
-			w.Tell(stint.Event{Kind: stint.EventStoreDegraded, Err: failover.ErrOpen})
+			notify(store.Notice{Kind: store.Degraded, Err: failover.ErrOpen})
 			is(t, w.read(nil), "store.degraded{limiter=api} 1")
-			w.Tell(stint.Event{Kind: stint.EventLeaseLost, Decision: stint.Decision{Limit: "x"}})
-			w.Tell(stint.Event{Kind: stint.EventStoreDegraded})
+			notify(store.Notice{Kind: store.LeaseLost, Key: "a", Limit: must(store.NewLimit(store.Spec{Name: "x", Algorithm: store.Concurrency, Units: 1}))})
+			notify(store.Notice{Kind: store.Restored})
 		},
 		want: []string{
 			"store.degraded{limiter=api} 0",
