@@ -313,7 +313,7 @@ func TestBanCostsNoCall(t *testing.T) {
 func TestBanOverAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		primary := newSpy()
-		s := failover.New(resettable{primary}, memstore.New(), failover.WithProbe(time.Second, 0))
+		s := failover.New(resettable{primary}, memstore.New(), failover.WithProbe(time.Second, 250*time.Millisecond))
 		defer s.Close()
 		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, 2*time.Hour, stint.WithName("ban")))
 		ban := func() string {

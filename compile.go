@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 // entry is a limit as one limiter uses it: compiled, named, and with its settings
@@ -100,6 +101,9 @@ func (v *version) entries() iter.Seq[*entry] {
 func (v *version) compile(c *config, parent *version, names *naming) mistake.List {
 	errs := append(slices.Clip(c.errs), c.shared.errs...)
 	errs = append(errs, mistake.Of("WithStore", c.store)...)
+	if c.memorySet {
+		errs = append(errs, mistake.Of("WithMemory", memstore.New(c.memory...))...)
+	}
 	errs = append(errs, v.compileLimits(c, names)...)
 	errs = append(errs, v.checkNames(c, parent, names)...)
 	if c.store != nil && c.memorySet {

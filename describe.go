@@ -76,7 +76,7 @@ func (l *Limiter) Describe() Description {
 	add := func(pattern string, p *plan) {
 		for _, e := range p.entries {
 			r := Rule{Limit: e.limit.Name(), Route: pattern, Text: e.kind.says(e.limit.Spec()), Spec: e.limit.Spec(),
-				Key: key(e.key), DryRun: e.dryRun, Local: e.needs&local != 0}
+				Key: Key{e.key}, DryRun: e.dryRun, Local: e.needs&local != 0}
 			d.Rules = append(d.Rules, r)
 		}
 	}

@@ -27,7 +27,7 @@ import (
 // store sees it. An empty one is handled by WithEmptyKey. An error never lets a request
 // pass: it goes to the error handler, and by default the answer is 500, or the status of
 // the error's StatusCode() int method.
-type Key keys.Handle
+type Key struct{ is *keys.Key }
 
 // KeyFunc makes a Key of f, for an identity that only the application knows:
 //
@@ -41,7 +41,7 @@ func KeyFunc(f func(*http.Request) (string, error)) Key {
 	if f == nil {
 		return misconfigured(&mistake.Mistake{Option: "KeyFunc(nil)", Write: "write a function, or a Key such as stint.RemoteIP()"})
 	}
-	return key(keys.Made("KeyFunc", f))
+	return Key{keys.Made("KeyFunc", f)}
 }
 
 // AdapterKey makes a Key of f for requests through one adapter, which has a framework with a
@@ -53,21 +53,15 @@ func AdapterKey(adapter string, f func(*http.Request) (string, error)) Key {
 	if f == nil {
 		return KeyFunc(nil)
 	}
-	return key(keys.In(adapter, f))
+	return Key{keys.In(adapter, f)}
 }
-
-// key returns what the package's users have of a key.
-func key(k *keys.Key) Key { return Key(keys.HandleOf(k)) }
-
-// the returns what is known of k, or nil if k is zero.
-func (k Key) the() *keys.Key { return keys.Handle(k).Key() }
 
 // Of returns the key of a request. The zero Key returns an error.
 func (k Key) Of(r *http.Request) (string, error) {
 	if k == (Key{}) {
 		return "", errZeroKey
 	}
-	return k.the().Of(r)
+	return k.is.Of(r)
 }
 
 var errZeroKey = errors.New("stint: the zero Key has no key of a request: use one such as stint.RemoteIP()")
@@ -78,12 +72,12 @@ func (k Key) String() string {
 	if k == (Key{}) {
 		return "Key{}"
 	}
-	return k.the().Name
+	return k.is.Name
 }
 
 // Constant reports whether every request has the same key: that of Global, or a Join,
 // FirstOf or Hash of nothing else.
-func (k Key) Constant() bool { return k != Key{} && k.the().Constant != "" }
+func (k Key) Constant() bool { return k != Key{} && k.is.Constant != "" }
 
 var (
 	// ErrEmptyKey is the error of a request whose key is empty, unless WithEmptyKey
@@ -94,7 +88,7 @@ var (
 )
 
 // misconfigured returns a Key made with arguments that can't work, which New reports.
-func misconfigured(all ...*mistake.Mistake) Key { return key(keys.Wrong(all)) }
+func misconfigured(all ...*mistake.Mistake) Key { return Key{keys.Wrong(all)} }
 
 // WithKey sets who is limited: requests with the same key share a limit. It is required, on
 // each limit or as a default, because no default would be safe: behind a proxy every
@@ -108,7 +102,7 @@ func WithKey(k Key) SharedOption {
 		if s.key != nil {
 			s.errs.Bad("WithKey", "given twice", "write one: stint.FirstOf(a, b) for the first key that isn't empty, or stint.Join(a, b) for both together")
 		}
-		if s.key = k.the(); s.key == nil {
+		if s.key = k.is; s.key == nil {
 			s.key = keys.Wrong(mistake.List{{Option: "Key{}", Write: "write a key, such as stint.RemoteIP()"}})
 		}
 		s.errs = append(s.errs, s.key.Wrong.Within("WithKey")...)
@@ -170,7 +164,7 @@ type IP struct {
 
 // RemoteIP keys on the address that the request was sent from. Behind a proxy that is
 // the proxy's address for everybody: use ForwardedIP there.
-func RemoteIP() Key { return key(keys.RemoteIP) }
+func RemoteIP() Key { return Key{keys.RemoteIP} }
 
 // ForwardedIP keys on the client's address in X-Forwarded-For, as far as proxies with
 // trusted addresses wrote it; see IP. Requests that don't come from such a proxy are
@@ -214,7 +208,7 @@ func (ip IP) key(name string) Key {
 	if wrong != nil {
 		return misconfigured(addressed(name, wrong)...)
 	}
-	return key(k)
+	return Key{k}
 }
 
 // addressed returns problems with addresses as mistakes in the arguments of option.
@@ -251,7 +245,7 @@ func Header(name string) Key {
 		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("Header(%q)", name), Problem: "net/http moves this field to r.Host",
 			Write: "write stint.KeyFunc(func(r *http.Request) (string, error) { return r.Host, nil })"})
 	}
-	return key(keys.Header(canonical))
+	return Key{keys.Header(canonical)}
 }
 
 // Cookie keys on the value of a cookie. The key is empty if the request doesn't have
@@ -262,14 +256,14 @@ func Cookie(name string) Key {
 	if !clientip.IsFieldName(name) {
 		return misconfigured(&mistake.Mistake{Option: fmt.Sprintf("Cookie(%.80q)", name), Write: `write the name of a cookie, such as "session"`})
 	}
-	return key(keys.Cookie(name))
+	return Key{keys.Cookie(name)}
 }
 
 // Pattern keys on the pattern that the http.ServeMux around the limiter has matched, so
 // every route gets its own count. Requests that match none, or that reach the limiter
 // before a ServeMux, share one key: with the path itself a client could make up as many
 // keys as it likes. For a limiter around a ServeMux, use MuxPattern.
-func Pattern() Key { return key(keys.Pattern) }
+func Pattern() Key { return Key{keys.Pattern} }
 
 // MuxPattern keys on the pattern that mux will match, for a limiter that is wrapped
 // around it. Requests that match none share one key. New refuses a nil mux.
@@ -277,23 +271,23 @@ func MuxPattern(mux *http.ServeMux) Key {
 	if mux == nil {
 		return misconfigured(&mistake.Mistake{Option: "MuxPattern(nil)", Write: "write the *http.ServeMux that the limiter is wrapped around"})
 	}
-	return key(keys.MuxPattern(mux))
+	return Key{keys.MuxPattern(mux)}
 }
 
 // Method keys on the request's method. Methods that RFC 9110 and RFC 5789 don't define
 // share the key "other": a client may send any word as a method.
-func Method() Key { return key(keys.Method) }
+func Method() Key { return Key{keys.Method} }
 
 // Global gives every request the same key: the limit applies to the service as a whole,
 // not to a client. Allow, Take, Wait and Peek charge it under that key too, whatever
 // key they are given, so requests and jobs share it.
-func Global() Key { return key(keys.Global) }
+func Global() Key { return Key{keys.Global} }
 
 // GivenKey is the key that Allow, Take, Wait and Peek are given. Use it for limiters of
 // jobs, queues and outgoing calls. Requests don't have such a key: adapters panic when
 // they mount such a limiter, and Admit refuses its requests. It can't be part of Join,
 // FirstOf or Hash, which New reports: give Take a key that is already joined or hashed.
-func GivenKey() Key { return key(keys.Given) }
+func GivenKey() Key { return Key{keys.Given} }
 
 // Join keys on several things at once, such as a tenant and a route. Each part is
 // joined with its length, so two different lists of parts never give the same key. If a
@@ -308,7 +302,7 @@ func Join(parts ...Key) Key {
 	if wrong != nil {
 		return misconfigured(wrong...)
 	}
-	return key(keys.Join(all))
+	return Key{keys.Join(all)}
 }
 
 // FirstOf keys on the first key that isn't empty, such as an API key or else an address;
@@ -336,13 +330,13 @@ func FirstOf(parts ...Key) Key {
 	if wrong != nil {
 		return misconfigured(wrong...)
 	}
-	return key(keys.FirstOf(all))
+	return Key{keys.FirstOf(all)}
 }
 
 // partsOf returns the parts of a key, and what is wrong with them together.
 func partsOf(maker string, parts []Key) (all []*keys.Key, wrong mistake.List) {
 	for i, part := range parts {
-		k := part.the()
+		k := part.is
 		switch {
 		case k == nil:
 			wrong.Bad(maker, fmt.Sprintf("key %d is the zero Key", i+1), "write one, or leave it out")
@@ -370,7 +364,7 @@ func Hash(secret []byte, k Key) Key {
 		wrong.Bad("Hash", fmt.Sprintf("a secret of %d bytes can be guessed", len(secret)),
 			fmt.Sprintf("write %d random ones or more, the same on every instance", keytext.MinSecret))
 	}
-	switch hashed := k.the(); {
+	switch hashed := k.is; {
 	case hashed == nil:
 		wrong.Bad("Hash", "the key is the zero Key", "write the one to hash, such as stint.RemoteIP()")
 	case hashed.Given:
@@ -381,7 +375,7 @@ func Hash(secret []byte, k Key) Key {
 	if wrong != nil {
 		return misconfigured(wrong...)
 	}
-	return key(keys.Hash(secret, k.the()))
+	return Key{keys.Hash(secret, k.is)}
 }
 
 // key returns the entry's key, or "" if the limit is left out. The key is determined

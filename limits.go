@@ -2,6 +2,7 @@ package stint
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/stint-go/stint/store"
@@ -85,10 +86,9 @@ func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 // A key can use up a day's quota in its first second. Combine the quota with a Rate to
 // prevent that.
 func Quota(n int64, w Window, opts ...QuotaOption) Limit {
-	name := "quota"
-	switch w.In(nil) {
-	case Hourly, Daily, Weekly, Monthly:
-		name = w.In(nil).String()
+	name, _, _ := strings.Cut(w.String(), " ") // without a time zone
+	if name == "every" || w == (Window{}) {
+		name = "quota"
 	}
 	l := newLimit(&charged{}, store.Spec{Name: name, Algorithm: FixedWindow, Units: n, Window: w}, opts)
 	if w == (Window{}) {

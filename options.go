@@ -3,6 +3,7 @@ package stint
 import (
 	"fmt"
 	"net/http"
+	"reflect"
 
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
@@ -192,6 +193,10 @@ func checkedChange(valid bool, option, write string, set change) changeOption {
 // different numbers in s, that is logged, once for the name.
 func WithStore(s store.Store) Option {
 	return limiterOption(func(c *config) {
+		if v := reflect.ValueOf(s); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
+			c.errs.Bad("WithStore", fmt.Sprintf("a nil %T", s), "write a store that its package's New has made")
+			return
+		}
 		if s == nil {
 			c.errs.Bad("WithStore(nil)", "", "write a store, or leave it out for one in memory")
 		}

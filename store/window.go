@@ -36,6 +36,9 @@ type Window struct {
 	loc   *time.Location // nil: UTC
 }
 
+// nowhere is the location of a window in a nil one.
+var nowhere = time.FixedZone("a nil *time.Location", 0)
+
 // The calendar windows. They are in UTC unless In gives a location. A week starts on
 // Monday.
 var (
@@ -49,16 +52,20 @@ var (
 // microsecond, at most two years; otherwise NewLimit fails.
 func Every(d time.Duration) Window { return Window{kind: everyWindow, every: d} }
 
-// In returns the window in the time zone loc. NewLimit refuses it for a window made by
-// Every, which has no time zone.
+// In returns the window in the time zone loc. NewLimit rejects a nil loc, which a failed
+// time.LoadLocation returns, and any for a window made by Every, which has no time zone.
 func (w Window) In(loc *time.Location) Window {
-	w.loc = loc
+	if w.loc = loc; loc == nil {
+		w.loc = nowhere
+	}
 	return w
 }
 
 // check reports what is wrong with the window.
 func (w Window) check(bad wrong) {
 	switch {
+	case w.loc == nowhere:
+		bad("Window", "the time zone is nil", `check the error of time.LoadLocation; where the system has no zones, import _ "time/tzdata"`)
 	case w.kind != everyWindow:
 	case w.every <= 0 || w.every%time.Microsecond != 0:
 		bad("Window", "a window of "+w.every.String(), "write a positive multiple of a microsecond")

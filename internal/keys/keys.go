@@ -44,15 +44,6 @@ type Key struct {
 	id uint64 // of no other key, now or ever
 }
 
-// Handle is a stint.Key for packages that make some: the types convert to each other.
-type Handle struct{ key *Key }
-
-// HandleOf returns the Handle of k.
-func HandleOf(k *Key) Handle { return Handle{k} }
-
-// Key returns the Key, or nil for the zero Handle.
-func (h Handle) Key() *Key { return h.key }
-
 // Wrong returns a key made with arguments that can't work. It is never read, so a mistake
 // that somehow gets past New doesn't limit anybody under a wrong key.
 func Wrong(all mistake.List) *Key {

@@ -55,6 +55,8 @@ type Stats struct {
 // Store combines two stores. Make one with New. It is safe for concurrent use.
 type Store struct {
 	primary, secondary store.Store
+	bad                []*store.SpecError // what is wrong with New's arguments
+	wrong              error              // the same, for each call
 
 	threshold      int
 	every, timeout time.Duration

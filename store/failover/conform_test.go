@@ -29,7 +29,9 @@ func TestConformance(t *testing.T) {
 	}{
 		{"primary", func() *failover.Store { return failover.New(memstore.New(), down()) },
 			func(got failover.Stats) bool { return got == failover.Stats{} }},
-		{"open", func() *failover.Store { return failover.New(down(), memstore.New(), failover.WithProbe(never, 0)) },
+		{"open", func() *failover.Store {
+			return failover.New(down(), memstore.New(), failover.WithProbe(never, 250*time.Millisecond))
+		},
 			func(got failover.Stats) bool {
 				return got.Probes == 0 && (got.State == failover.Open || got.Failures < 5)
 			}},

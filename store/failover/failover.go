@@ -83,6 +83,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/stint-go/stint/store"
@@ -97,12 +98,11 @@ var ErrOpen = store.NotMade(errors.New("failover: the breaker is open: the prima
 type Option func(*Store)
 
 // WithThreshold opens the breaker after n failures in a row without a success in
-// between. The default is 5; values below 1 mean the default.
+// between. n is at least 1; see New for other values. The default is 5.
 func WithThreshold(n int) Option {
 	return func(s *Store) {
-		if n >= 1 {
-			s.threshold = n
-		}
+		s.require(n >= 1, fmt.Sprintf("WithThreshold(%d)", n), "write 1 or more, or leave it out for 5")
+		s.threshold = n
 	}
 }
 
@@ -113,28 +113,23 @@ const ProbeLimit = "failover-probe"
 // WithPatience sets how long the primary must have been asked for a caller's expired
 // deadline to count as the primary's failure. It delays nothing. Set it well above the
 // primary's normal response time and below the callers' deadlines: a caller whose
-// deadline is shorter never counts. The default is 100 ms; values of 0 or less mean the
-// default.
+// deadline is shorter never counts. d is positive; see New for other values. The default is
+// 100 ms.
 func WithPatience(d time.Duration) Option {
 	return func(s *Store) {
-		if d > 0 {
-			s.patience = d
-		}
+		s.require(d > 0, fmt.Sprintf("WithPatience(%v)", d), "write a positive duration, or leave it out for 100ms")
+		s.patience = d
 	}
 }
 
 // WithProbe sets the time before and between probes of a failing primary, and the
 // timeout of a probe. The probe's context ends at the timeout; a primary that ignores
-// it delays the next probe. The default is 250 ms for each; values of 0 or less mean
-// the default.
+// it delays the next probe. Both are positive; see New for other values. The default is 250
+// ms for each.
 func WithProbe(every, timeout time.Duration) Option {
 	return func(s *Store) {
-		if every > 0 {
-			s.every = every
-		}
-		if timeout > 0 {
-			s.timeout = timeout
-		}
+		s.require(every > 0 && timeout > 0, fmt.Sprintf("WithProbe(%v, %v)", every, timeout), "write positive durations, or leave it out for 250ms each")
+		s.every, s.timeout = every, timeout
 	}
 }
 
@@ -144,7 +139,10 @@ func WithProbe(every, timeout time.Duration) Option {
 // wrong configuration. By default every error is a failure, with the exceptions listed
 // in the package comment. isFailure is called concurrently.
 func WithFailure(isFailure func(error) bool) Option {
-	return func(s *Store) { s.isFailure = isFailure }
+	return func(s *Store) {
+		s.require(isFailure != nil, "WithFailure(nil)", "write a function, or leave it out if every error is a failure")
+		s.isFailure = isFailure
+	}
 }
 
 // WithObserver calls observe whenever the breaker opens or closes. Calls are made one
@@ -152,18 +150,21 @@ func WithFailure(isFailure func(error) bool) Option {
 // probe but never a caller of the store. A panic in it is logged to slog.Default at
 // level Error.
 func WithObserver(observe func(Event)) Option {
-	return func(s *Store) { s.observe = observe }
+	return func(s *Store) {
+		s.require(observe != nil, "WithObserver(nil)", "write a function, or leave it out")
+		s.observe = observe
+	}
 }
 
 // New combines two stores. The secondary may be nil: calls then fail while the primary
 // does, and fail at once while the breaker is open. Either may itself be made by New;
 // up to eight stores may be nested.
 //
-// New panics if primary is nil. No goroutine runs while the primary is up.
+// If primary is nil, an option is wrong, or one of the stores is misconfigured itself,
+// stint.New rejects the store, and each of its calls returns an error that says what to
+// write: the secondary doesn't stand in for a primary that was made wrongly. No goroutine
+// runs while the primary is up.
 func New(primary, secondary store.Store, opts ...Option) *Store {
-	if primary == nil {
-		panic("failover: the primary is nil: write a store that may fail, such as redisstore.New(client)")
-	}
 	s := &Store{
 		primary:   primary,
 		secondary: secondary,
@@ -175,10 +176,44 @@ func New(primary, secondary store.Store, opts ...Option) *Store {
 		probed:    []store.Charge{{Key: ProbeLimit, Limit: probeLimit, Cost: 1}},
 	}
 	s.life, s.end = context.WithCancel(context.Background())
-	for _, opt := range opts {
-		opt(s)
+	for i, opt := range opts {
+		if s.require(opt != nil, fmt.Sprintf("failover.New: option %d is nil", i+1), "leave it out"); opt != nil {
+			opt(s)
+		}
+	}
+	s.require(primary != nil, "the primary is nil", "write a store that may fail, such as redisstore.New(client)")
+	for i, side := range [...]store.Store{primary, secondary} {
+		if v := reflect.ValueOf(side); v.Kind() == reflect.Pointer && v.IsNil() {
+			s.require(false, fmt.Sprintf("the %s is a nil %T", [...]string{"primary", "secondary"}[i], side), "write a store that New has made")
+			continue
+		}
+		if c, ok := side.(store.Checked); ok {
+			s.bad = append(s.bad, c.Misconfigured()...)
+		}
+	}
+	if s.bad != nil {
+		s.wrong = s.unusable()
 	}
 	return s
+}
+
+// require remembers that an argument of New is wrong, unless it is valid.
+func (s *Store) require(valid bool, problem, write string) {
+	if !valid {
+		s.bad = append(s.bad, store.NewSpecError("", problem, write))
+	}
+}
+
+// unusable returns the error of all calls of a store that can't be used.
+func (s *Store) unusable() error {
+	if s.wrong != nil {
+		return s.wrong
+	}
+	var all []error
+	for _, e := range s.Misconfigured() {
+		all = append(all, e)
+	}
+	return store.NotMade(fmt.Errorf("failover: %w", errors.Join(all...)))
 }
 
 var (
@@ -194,6 +229,9 @@ var (
 // Take decides the charges on one side: on the primary if the breaker is closed and it
 // answers, otherwise on the secondary.
 func (s *Store) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if s.wrong != nil || s.life == nil {
+		return s.unusable()
+	}
 	if err := store.Check(charges, results); err != nil {
 		return err
 	}
@@ -216,6 +254,9 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 // breaker is open, the primary's charges aren't settled and stand: the error wraps
 // [ErrOpen]. Slots are released once the breaker has closed.
 func (s *Store) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if s.wrong != nil || s.life == nil {
+		return s.unusable()
+	}
 	if err := store.Check(charges, results); err != nil {
 		return err
 	}
@@ -292,17 +333,16 @@ func (s *Store) settle(ctx context.Context, side uint8, charges []store.Charge, 
 // AnswersAtOnce implements store.Immediate. It reports whether both sides answer at
 // once.
 func (s *Store) AnswersAtOnce() bool {
-	return store.AnswersAtOnce(s.primary) && (s.secondary == nil || store.AnswersAtOnce(s.secondary))
+	return s.wrong != nil || store.AnswersAtOnce(s.primary) && (s.secondary == nil || store.AnswersAtOnce(s.secondary))
 }
 
-// Misconfigured implements store.Checked. It returns what is wrong with either side.
-func (s *Store) Misconfigured() (all []*store.SpecError) {
-	for _, side := range [...]store.Store{s.primary, s.secondary} {
-		if c, ok := side.(store.Checked); ok {
-			all = append(all, c.Misconfigured()...)
-		}
+// Misconfigured implements store.Checked. It returns what is wrong with the arguments of New
+// and with either side, or that New hasn't made the store.
+func (s *Store) Misconfigured() []*store.SpecError {
+	if s.life == nil {
+		return []*store.SpecError{store.NewSpecError("", "the zero failover.Store", "write failover.New(primary, secondary)")}
 	}
-	return all
+	return s.bad
 }
 
 // Observe implements store.Observable. It reports three things to o:
@@ -326,6 +366,9 @@ func (s *Store) Observe(o *store.Observer) {
 // says which side failed and why: its own error, the open breaker ([ErrOpen]), or that
 // it doesn't implement store.Resetter (errors.ErrUnsupported).
 func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
+	if s.wrong != nil || s.life == nil {
+		return s.unusable()
+	}
 	var first, second error
 	if r, ok := s.primary.(store.Resetter); ok {
 		if first = s.ask(ctx, []store.Charge{{Key: key}}, func() error { return r.Reset(ctx, key, limits...) }); first != nil {

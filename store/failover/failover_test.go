@@ -177,21 +177,12 @@ func TestHealthyPathDoesNotAllocate(t *testing.T) {
 	}
 }
 
-func TestNewWithoutPrimary(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
-	}()
-	failover.New(nil, &side{})
-}
-
 // Callers, occasional outages, and everything that reads: for -race.
 func TestConcurrently(t *testing.T) {
 	p, q := &side{}, &side{}
 	var last failover.State
 	var events, opened atomic.Uint64
-	s := failover.New(p, q, failover.WithThreshold(3), failover.WithProbe(time.Microsecond, 0),
+	s := failover.New(p, q, failover.WithThreshold(3), failover.WithProbe(time.Microsecond, 250*time.Millisecond),
 		failover.WithObserver(func(e failover.Event) {
 			if e.From != last || e.To == last {
 				t.Errorf("%+v after %v", e, last)
@@ -256,7 +247,7 @@ func TestConcurrently(t *testing.T) {
 
 func BenchmarkTake(b *testing.B) {
 	p := &side{err: errDown}
-	open := failover.New(p, nothing{}, failover.WithThreshold(1), failover.WithProbe(time.Hour, 0))
+	open := failover.New(p, nothing{}, failover.WithThreshold(1), failover.WithProbe(time.Hour, 250*time.Millisecond))
 	defer open.Close()
 	take(open)
 	closed := failover.New(nothing{}, nothing{})

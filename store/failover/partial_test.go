@@ -126,7 +126,7 @@ func TestProbeHarmsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := memstore.New()
 		p := &gate{Store: m}
-		s := failover.New(p, nil, failover.WithThreshold(1), failover.WithProbe(time.Microsecond, 0))
+		s := failover.New(p, nil, failover.WithThreshold(1), failover.WithProbe(time.Microsecond, 250*time.Millisecond))
 		results := make([]store.Result, 1)
 		for range 1000 {
 			p.shut.Store(true)

@@ -61,7 +61,6 @@ func TestPatience(t *testing.T) {
 		{name: "long", ctx: timeout(time.Minute), counts: true},
 		{name: "WithPatience", opts: []failover.Option{failover.WithPatience(20 * ms)}, ctx: timeout(20 * ms), counts: true},
 		{name: "more patience", opts: []failover.Option{failover.WithPatience(time.Second)}, ctx: timeout(999 * ms)},
-		{name: "no patience is the default", opts: []failover.Option{failover.WithPatience(0), failover.WithPatience(-1)}, ctx: timeout(99 * ms)},
 		{name: "cancelled", ctx: cancelAfter(500*ms, time.Second), err: context.Canceled},
 		{name: "cancelled without a deadline", err: context.Canceled, ctx: func() (context.Context, func()) {
 			ctx, cancel := context.WithCancel(context.Background())

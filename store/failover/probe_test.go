@@ -272,36 +272,30 @@ func TestCloseEndsTheEvents(t *testing.T) {
 	})
 }
 
-// Invalid numbers keep the defaults: 5 failures, 250 ms, 250 ms.
+// The defaults: 5 failures, 250 ms, 250 ms.
 func TestDefaults(t *testing.T) {
-	for _, opts := range [][]failover.Option{
-		nil,
-		{failover.WithThreshold(0), failover.WithProbe(0, 0), failover.WithPatience(0)},
-		{failover.WithThreshold(-1), failover.WithProbe(-1, -1), failover.WithPatience(-1)},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			p := &side{err: errDown}
-			s := failover.New(p, nil, opts...)
-			defer s.Close()
-			for range 4 {
-				take(s)
-			}
-			if s.State() != failover.Closed {
-				t.Fatal("open after 4 failures")
-			}
-			trip(t, s, 1)
-			p.set(func(p *side) { p.err, p.hang = nil, 249*time.Millisecond })
-			time.Sleep(498 * time.Millisecond)
-			if _, probes := p.counted(); probes != 1 || s.State() != failover.Open {
-				t.Fatalf("%d probes, %v", probes, s.State())
-			}
-			time.Sleep(time.Millisecond)
-			synctest.Wait()
-			if s.State() != failover.Closed {
-				t.Error("a probe that took 249 ms was not waited for")
-			}
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := &side{err: errDown}
+		s := failover.New(p, nil)
+		defer s.Close()
+		for range 4 {
+			take(s)
+		}
+		if s.State() != failover.Closed {
+			t.Fatal("open after 4 failures")
+		}
+		trip(t, s, 1)
+		p.set(func(p *side) { p.err, p.hang = nil, 249*time.Millisecond })
+		time.Sleep(498 * time.Millisecond)
+		if _, probes := p.counted(); probes != 1 || s.State() != failover.Open {
+			t.Fatalf("%d probes, %v", probes, s.State())
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if s.State() != failover.Closed {
+			t.Error("a probe that took 249 ms was not waited for")
+		}
+	})
 }
 
 func TestEventsInOrder(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 func TestSettleGoesHome(t *testing.T) {
 	p, q := &side{}, &side{}
-	s := failover.New(p, q, failover.WithThreshold(1), failover.WithProbe(time.Hour, 0))
+	s := failover.New(p, q, failover.WithThreshold(1), failover.WithProbe(time.Hour, 250*time.Millisecond))
 	defer s.Close()
 	first, _ := take(s)
 	p.fail(errDown)

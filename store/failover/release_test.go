@@ -176,7 +176,7 @@ func TestNoSlotIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := memstore.New()
 		p := &gate{Store: m}
-		s := failover.New(p, memstore.New(), failover.WithThreshold(1), failover.WithProbe(time.Millisecond, 0))
+		s := failover.New(p, memstore.New(), failover.WithThreshold(1), failover.WithProbe(time.Millisecond, 250*time.Millisecond))
 		var wg sync.WaitGroup
 		var primary atomic.Int64
 		for g := range 10 {

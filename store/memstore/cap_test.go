@@ -1,7 +1,9 @@
 package memstore_test
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -220,10 +222,27 @@ func TestTwoKeysOfOneLimitInOverflow(t *testing.T) {
 	})
 }
 
-func TestMaxKeysIsClamped(t *testing.T) {
-	for _, n := range []int{-5, 0, 1} {
-		if got := memstore.New(nil, memstore.WithMaxKeys(n)).Stats().MaxKeys; got != 1 {
-			t.Errorf("WithMaxKeys(%d) holds %d", n, got)
+// A store remembers wrong options: none is clamped, and no call is decided.
+func TestMisconfigured(t *testing.T) {
+	ctx, l := context.Background(), newLimit(t, store.Spec{Name: "l", Units: 1, Period: time.Hour})
+	for want, s := range map[string]*memstore.Store{
+		"WithMaxKeys(0): write a number from 1 to 2147483647":  memstore.New(memstore.WithMaxKeys(0)),
+		"WithMaxKeys(-5): write a number from 1 to 2147483647": memstore.New(memstore.WithMaxKeys(9), memstore.WithMaxKeys(-5)),
+		"memstore.New: option 1 is nil: leave it out":          memstore.New(nil),
+		"the zero memstore.Store: write memstore.New()":        new(memstore.Store),
+		"": memstore.New(memstore.WithMaxKeys(1)),
+	} {
+		charges, results := []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)
+		errs := []error{s.Take(ctx, charges, results), s.Take(ctx, append(charges, store.Charge{Key: "j", Limit: l}), make([]store.Result, 2)),
+			s.Settle(ctx, charges, results), s.Reset(ctx, "k", l)}
+		_, err := s.Allow(ctx, "k", l, 1)
+		for i, err := range append(errs, err) {
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("call %d: %v, want %q", i, err, want)
+			}
+		}
+		if wrong := s.Misconfigured(); (want != "") != (len(wrong) == 1) || want != "" && wrong[0].Error() != want {
+			t.Errorf("%v, want %q", wrong, want)
 		}
 	}
 	if got := memstore.New().Stats().MaxKeys; got != memstore.DefaultMaxKeys {

@@ -10,6 +10,9 @@ import (
 // Settle replaces the cost of each earlier charge by charges[i].Cost; see store.Store. The
 // charges are settled one after the other.
 func (s *Store) Settle(_ context.Context, charges []store.Charge, results []store.Result) error {
+	if !s.usable {
+		return s.unusable()
+	}
 	if err := store.Check(charges, results); err != nil {
 		return fail(err)
 	}

@@ -47,6 +47,7 @@ package memstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -66,15 +67,28 @@ const DefaultMaxKeys = 1 << 20
 // Option configures a Store; see New.
 type Option interface{ apply(*config) }
 
-type config struct{ maxKeys int }
+type config struct {
+	maxKeys int
+	wrong   []*store.SpecError
+}
+
+func (c *config) bad(problem, write string) {
+	c.wrong = append(c.wrong, store.NewSpecError("", problem, write))
+}
 
 type maxKeys int
 
-func (n maxKeys) apply(c *config) { c.maxKeys = int(n) }
+func (n maxKeys) apply(c *config) {
+	if n < 1 || n > math.MaxInt32 {
+		c.bad(fmt.Sprintf("WithMaxKeys(%d)", n), "write a number from 1 to 2147483647")
+		return
+	}
+	c.maxKeys = int(n)
+}
 
 // WithMaxKeys sets how many keys the store holds at a time. Each pair of a limit and a
 // key counts as one. The package documentation says how much memory a key takes. n is
-// from 1 to 2^31-1; values outside are clamped. The default is DefaultMaxKeys.
+// from 1 to 2^31-1; see New for other values. The default is DefaultMaxKeys.
 func WithMaxKeys(n int) Option { return maxKeys(n) }
 
 // Store is a store.Store and a store.Resetter in memory. It is safe for concurrent use.
@@ -87,8 +101,10 @@ type Store struct {
 	seed   maphash.Seed
 	shards []shard
 	mask   uint32 // len(shards)-1
+	usable bool   // New has made it, of valid options
 	max    int64
 	every  int64 // microseconds between two visits of the sweep
+	wrong  []*store.SpecError
 
 	_ [64]byte // the fields below are written all the time
 
@@ -110,6 +126,7 @@ var (
 	_ store.Store     = (*Store)(nil)
 	_ store.Resetter  = (*Store)(nil)
 	_ store.Immediate = (*Store)(nil)
+	_ store.Checked   = (*Store)(nil)
 )
 
 const (
@@ -119,27 +136,49 @@ const (
 	mostShards = 1 << 20
 )
 
-// New makes an empty store. There is nothing to close.
+// New makes an empty store. There is nothing to close. If an option is wrong, stint.New
+// rejects the store, and each of its calls returns an error that says what to write.
 func New(opts ...Option) *Store {
 	c := config{maxKeys: DefaultMaxKeys}
-	for _, o := range opts {
-		if o != nil {
-			o.apply(&c)
+	for i, o := range opts {
+		if o == nil {
+			c.bad(fmt.Sprintf("memstore.New: option %d is nil", i+1), "leave it out")
+			continue
 		}
+		o.apply(&c)
 	}
-	c.maxKeys = min(max(c.maxKeys, 1), math.MaxInt32)
 	n := shards(c.maxKeys)
 	s := &Store{
 		base:   clock.Now(),
 		seed:   maphash.MakeSeed(),
 		shards: make([]shard, n),
 		mask:   uint32(n - 1),
+		usable: c.wrong == nil,
+		wrong:  c.wrong,
 		max:    int64(c.maxKeys),
 		every:  max(rotation/int64(n), shortest),
 	}
 	s.due.Store(math.MinInt64)
 	s.vain.Store(math.MinInt64)
 	return s
+}
+
+// Misconfigured implements store.Checked. It returns what is wrong with the options of New,
+// or that New hasn't made the store.
+func (s *Store) Misconfigured() []*store.SpecError {
+	if s.shards == nil {
+		return []*store.SpecError{store.NewSpecError("", "the zero memstore.Store", "write memstore.New()")}
+	}
+	return s.wrong
+}
+
+// unusable returns the error of all calls of a store that can't be used.
+func (s *Store) unusable() error {
+	var all []error
+	for _, e := range s.Misconfigured() {
+		all = append(all, e)
+	}
+	return fail(errors.Join(all...))
 }
 
 // shards returns the number of shards, a power of two. Small stores have fewer keys per
@@ -180,6 +219,9 @@ func (s *Store) AnswersAtOnce() bool { return true }
 // Reset makes the limits forget key. If the key was charged in a state that it shares
 // with others because the store was full, that charge stays.
 func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) error {
+	if !s.usable {
+		return s.unusable()
+	}
 	for _, l := range limits {
 		if l == nil || l.Hash() == 0 {
 			return fail(store.ErrLimit)

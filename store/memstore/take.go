@@ -14,6 +14,9 @@ import (
 // A single charge on a bucket takes no lock if the bucket is one word before and after
 // it; see shard. Most charges are of this kind, so they are decided right here.
 func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.Result) error {
+	if !s.usable {
+		return s.unusable()
+	}
 	if err := store.Check(charges, results); err != nil {
 		return fail(err)
 	}

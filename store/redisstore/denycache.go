@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -12,7 +13,7 @@ import (
 // WithDenyCache keeps up to so many refused keys in memory and answers repeated calls
 // from there until they may pass. A caller that hammers then costs the server next to
 // nothing. Each key takes 64 to 128 bytes plus its results. By default every call asks
-// the server. A number below 1 does nothing.
+// the server. keys is at least 1; see New for other values.
 //
 // Nothing passes that the server would refuse: what others are granted meanwhile only
 // delays the instant. In the other direction, a call may still be refused for up to a
@@ -25,7 +26,7 @@ import (
 // next request may pass before the server's answer arrives.
 func WithDenyCache(keys int) Option {
 	return func(s *Store) {
-		if keys > 0 {
+		if s.require(keys > 0, fmt.Sprintf("WithDenyCache(%d)", keys), "write 1 or more, or leave it out"); keys > 0 {
 			s.denies = newDenyCache(keys)
 		}
 	}

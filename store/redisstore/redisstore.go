@@ -70,6 +70,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -84,7 +85,8 @@ import (
 type Store struct {
 	client  redis.UniversalClient
 	layout  layout
-	wrong   error // what is wrong with New's arguments
+	bad     []*store.SpecError // options
+	wrong   error              // what is wrong with New's arguments, for each call
 	prefix  string
 	timeout time.Duration
 	lease   time.Duration
@@ -137,12 +139,11 @@ const (
 
 // WithTimeout sets how long a call may take in total: waiting for a connection,
 // sending, and the answer. Set it to at least three times what nearly all calls take.
-// The default is 100 ms; values of 0 or less mean the default.
+// It is positive; see New for other values. The default is 100 ms.
 func WithTimeout(d time.Duration) Option {
 	return func(s *Store) {
-		if d > 0 {
-			s.timeout = d
-		}
+		s.require(d > 0, fmt.Sprintf("WithTimeout(%v)", d), "write a positive duration, or leave it out for 100ms")
+		s.timeout = d
 	}
 }
 
@@ -166,7 +167,10 @@ func WithPrefix(prefix string) Option {
 // A lead lasts until no process has called for a day. To forget it, for instance after
 // a clock was wrong by hours, delete the keys that end in "%clock".
 func WithClock(now func() time.Time) Option {
-	return func(s *Store) { s.clock = now }
+	return func(s *Store) {
+		s.require(now != nil, "WithClock(nil)", "write a function, such as time.Now, or leave it out for the server's clock")
+		s.clock = now
+	}
 }
 
 // WithoutBatching sends each call by itself. Use it for servers that limit the length
@@ -176,13 +180,12 @@ func WithoutBatching() Option {
 }
 
 // WithLeaseTTL sets how long the slots of a process that has died stay taken. Leases
-// are renewed every third of it. Give all processes the same value. The default is 15
-// seconds; values of 0 or less mean the default, and others below 100 ms mean 100 ms.
+// are renewed every third of it. Give all processes the same value. It is at least 100 ms;
+// see New for other values. The default is 15 seconds.
 func WithLeaseTTL(d time.Duration) Option {
 	return func(s *Store) {
-		if d > 0 {
-			s.lease = max(d, shortestLease)
-		}
+		s.require(d >= shortestLease, fmt.Sprintf("WithLeaseTTL(%v)", d), "write 100ms or more, or leave it out for 15s")
+		s.lease = d
 	}
 }
 
@@ -193,7 +196,10 @@ func WithLeaseTTL(d time.Duration) Option {
 // to slog.Default at level Error. The limiter that took the slot is notified, and logs
 // it, without this option.
 func WithLost(lost func(key string, limit *store.Limit)) Option {
-	return func(s *Store) { s.lost = lost }
+	return func(s *Store) {
+		s.require(lost != nil, "WithLost(nil)", "write a function, or leave it out")
+		s.lost = lost
+	}
 }
 
 // New returns a store that uses client: a *redis.Client, with or without Sentinel, a
@@ -201,12 +207,14 @@ func WithLost(lost func(key string, limit *store.Limit)) Option {
 // the package comment. New makes no call to the server. The client remains the caller's
 // to close.
 //
-// If client is nil, or a prefix contains braces, stint.New refuses the store, and every
-// call fails with ErrConfiguration.
+// If client is nil, or an option is wrong, stint.New rejects the store, and every call fails
+// with ErrConfiguration and says what to write.
 func New(client redis.UniversalClient, opts ...Option) *Store {
 	s := &Store{client: client, prefix: "stint:", timeout: defaultTimeout, lease: defaultLease, closed: make(chan struct{})}
-	for _, opt := range opts {
-		opt(s)
+	for i, opt := range opts {
+		if s.require(opt != nil, fmt.Sprintf("redisstore.New: option %d is nil", i+1), "leave it out"); opt != nil {
+			opt(s)
+		}
 	}
 	if s.stocks != nil {
 		s.stocks.sweep = func() { s.giveBackPrefetched(false) }
@@ -229,12 +237,8 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	default:
 		s.layout, s.alone = bySlot, true
 	}
-	var wrong []error
-	for _, e := range s.Misconfigured() {
-		wrong = append(wrong, e)
-	}
-	if err := errors.Join(wrong...); err != nil {
-		s.wrong = fmt.Errorf("redisstore: %w: %w", ErrConfiguration, err)
+	if s.Misconfigured() != nil {
+		s.wrong = s.unusable()
 	}
 	ways, few, most := batchWays, batchFew, batchMost
 	if s.alone {
@@ -249,9 +253,32 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	return s
 }
 
-// Misconfigured implements store.Checked. It reports a nil client and a prefix with
-// braces.
+// require remembers that an option is wrong, unless it is valid.
+func (s *Store) require(valid bool, problem, write string) {
+	if !valid {
+		s.bad = append(s.bad, store.NewSpecError("", problem, write))
+	}
+}
+
+// unusable returns the error of all calls of a store that can't be used.
+func (s *Store) unusable() error {
+	if s.wrong != nil {
+		return s.wrong
+	}
+	var wrong []error
+	for _, e := range s.Misconfigured() {
+		wrong = append(wrong, e)
+	}
+	return fmt.Errorf("redisstore: %w: %w", ErrConfiguration, errors.Join(wrong...))
+}
+
+// Misconfigured implements store.Checked. It returns what is wrong with New's arguments, or
+// that New hasn't made the store.
 func (s *Store) Misconfigured() (all []*store.SpecError) {
+	if s.closed == nil {
+		return []*store.SpecError{store.NewSpecError("", "the zero redisstore.Store", "write redisstore.New(client)")}
+	}
+	all = slices.Clone(s.bad)
 	if v := reflect.ValueOf(s.client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		all = append(all, &store.SpecError{Problem: "the Redis client is nil", Write: "write one, such as redis.NewClient(…)"})
 	}

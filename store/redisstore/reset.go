@@ -15,8 +15,8 @@ import (
 // 1000 limits go in several calls. If Reset fails, some limits may have been reset, and
 // leases are renewed as before.
 func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) error {
-	if s.wrong != nil {
-		return s.wrong
+	if s.wrong != nil || s.closed == nil {
+		return s.unusable()
 	}
 	keys := make([]string, 0, len(limits)) // all in one slot: they share a tag
 	for _, l := range limits {

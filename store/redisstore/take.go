@@ -120,8 +120,8 @@ func splitLarge(groups [][]*ticket[taking]) [][]*ticket[taking] {
 
 // check is the beginning of all calls.
 func (s *Store) check(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	if s.wrong != nil {
-		return s.wrong
+	if s.wrong != nil || s.closed == nil {
+		return s.unusable()
 	}
 	if err := store.Check(charges, results); err != nil {
 		return store.NotMade(fmt.Errorf("redisstore: %w", err))

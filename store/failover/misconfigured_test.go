@@ -1,0 +1,47 @@
+package failover_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/failover"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// A store remembers wrong arguments: nothing panics, no default takes their place, and the
+// secondary doesn't stand in for a primary that was made wrongly.
+func TestMisconfigured(t *testing.T) {
+	p, ctx := memstore.New(), context.Background()
+	l, err := store.NewLimit(store.Spec{Name: "l", Units: 1, Period: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, s := range map[string]*failover.Store{
+		"the primary is nil: write a store that may fail":                         failover.New(nil, p),
+		"the primary is a nil *memstore.Store: write a store that New has made":   failover.New((*memstore.Store)(nil), p),
+		"the secondary is a nil *memstore.Store: write a store that New has made": failover.New(p, (*memstore.Store)(nil)),
+		"WithMaxKeys(0): write a number":                                          failover.New(memstore.New(memstore.WithMaxKeys(0)), p),
+		"the zero memstore.Store: write memstore.New()":                           failover.New(p, new(memstore.Store)),
+		"the zero failover.Store: write failover.New(primary, secondary)":         new(failover.Store),
+		"failover.New: option 1 is nil: leave it out":                             failover.New(p, nil, nil),
+		"WithThreshold(0): write 1 or more":                                       failover.New(p, nil, failover.WithThreshold(0)),
+		"WithPatience(0s): write a positive duration":                             failover.New(p, nil, failover.WithPatience(0)),
+		"WithProbe(1s, 0s): write positive durations":                             failover.New(p, nil, failover.WithProbe(time.Second, 0)),
+		"WithProbe(-1ns, 1s): write positive durations":                           failover.New(p, nil, failover.WithProbe(-1, time.Second)),
+		"WithFailure(nil): write a function":                                      failover.New(p, nil, failover.WithFailure(nil)),
+		"WithObserver(nil): write a function":                                     failover.New(p, nil, failover.WithObserver(nil)),
+	} {
+		charges, results := []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)
+		for i, err := range []error{s.Take(ctx, charges, results), s.Settle(ctx, charges, results), s.Reset(ctx, "k", l)} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("call %d: %v, want %q", i, err, want)
+			}
+		}
+		if wrong := s.Misconfigured(); len(wrong) != 1 || !strings.HasPrefix(wrong[0].Error(), want) {
+			t.Errorf("%v, want %q", wrong, want)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/redisstore"
+)
+
+// A store remembers wrong arguments: no default takes their place, and no call is sent.
+func TestMisconfiguredOptions(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	defer func() { _ = rdb.Close() }()
+	ctx := context.Background()
+	l, err := store.NewLimit(store.Spec{Name: "l", Units: 1, Period: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, s := range map[string]*redisstore.Store{
+		"the zero redisstore.Store: write redisstore.New(client)":    new(redisstore.Store),
+		"the Redis client is nil: write one":                         redisstore.New(nil),
+		`prefix "{a}": write one without braces`:                     redisstore.New(rdb, redisstore.WithPrefix("{a}")),
+		"redisstore.New: option 1 is nil: leave it out":              redisstore.New(rdb, nil),
+		"WithTimeout(0s): write a positive duration":                 redisstore.New(rdb, redisstore.WithTimeout(0)),
+		"WithLeaseTTL(99ms): write 100ms or more":                    redisstore.New(rdb, redisstore.WithLeaseTTL(99*time.Millisecond)),
+		"WithClock(nil): write a function":                           redisstore.New(rdb, redisstore.WithClock(nil)),
+		"WithLost(nil): write a function":                            redisstore.New(rdb, redisstore.WithLost(nil)),
+		"WithDenyCache(0): write 1 or more":                          redisstore.New(rdb, redisstore.WithDenyCache(0)),
+		"WithPrefetch(1, 1s): write 2 tokens or more":                redisstore.New(rdb, redisstore.WithPrefetch(1, time.Second)),
+		"WithPrefetch(9, 0s): write 2 tokens or more and a positive": redisstore.New(rdb, redisstore.WithPrefetch(9, 0)),
+	} {
+		charges, results := []store.Charge{{Key: "k", Limit: l, Cost: 1}}, make([]store.Result, 1)
+		for i, err := range []error{s.Take(ctx, charges, results), s.Settle(ctx, charges, results), s.Reset(ctx, "k", l)} {
+			if !errors.Is(err, redisstore.ErrConfiguration) || !strings.Contains(err.Error(), want) {
+				t.Errorf("call %d: %v, want %q", i, err, want)
+			}
+		}
+		if wrong := s.Misconfigured(); len(wrong) != 1 || !strings.HasPrefix(wrong[0].Error(), want) {
+			t.Errorf("%v, want %q", wrong, want)
+		}
+	}
+}
