@@ -246,6 +246,81 @@ func TestABanKeepsWhatOtherVersionsCount(t *testing.T) {
 	}
 }
 
+// TestVersionsOfABan draws versions of one Ban with very different periods. Each begins a ban
+// at the refusal that is the n-th in its own span, by whichever version they were counted:
+// never sooner, and not later while it is known.
+func TestVersionsOfABan(t *testing.T) {
+	t.Parallel()
+	begun := 0
+	for seedOf := range traces(t, 1500) {
+		d := seed(seedOf)
+		specs := make([]store.Spec, 2+d.roll(2))
+		limits := make([]*store.Limit, len(specs))
+		joined, last := make([]int, len(specs)), make([]int64, len(specs))
+		for i := range specs {
+			specs[i] = store.Spec{Name: "ban", Algorithm: store.Ban, Units: oneOf[int64](d, 1, 2, 3, 5, 10),
+				Period: oneOf(d, time.Second, 20*time.Second, time.Minute, 7*ms, time.Hour), Ban: oneOf(d, time.Second, time.Hour)}
+			last[i] = math.MinInt64 / 2
+			l, err := store.NewLimit(specs[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			limits[i] = l
+		}
+		rate := newMeter(t, store.Spec{Units: 1, Period: 24 * time.Hour}).limit
+		now := store.Now{Steady: d.roll(years)}
+		states := make([]store.State, 2)
+		var refusals []int64
+		banned, trail := int64(math.MinInt64), ""
+		for range 100 {
+			v := int(d.roll(int64(len(specs))))
+			p := specs[v].Period.Microseconds()
+			now.Steady += oneOf(d, 0, 1, d.roll(p), d.roll(p/4+1), p, d.roll(10_000_000))
+			cost := oneOf[int64](d, 0, 1, 1)
+			states[0] = store.State{}
+			used := []store.State{{}}
+			store.Decide(now, []store.Charge{{Limit: rate, Key: "k", Cost: 1}}, used, make([]store.Result, 1))
+			states[0] = used[0]
+			charges := []store.Charge{{Limit: rate, Key: "k", Cost: 1}, {Limit: limits[v], Key: "k", Cost: cost}}
+			results := make([]store.Result, 2)
+			store.Decide(now, charges, states, results)
+			at := now.Steady
+			trail += fmt.Sprintf("\n  at %d version %d cost %d: %s", at, v, cost, show(results[1]))
+			if cost == 0 || at < banned {
+				if results[1].OK != (cost == 0) && at < banned {
+					t.Fatalf("seed %d: %+v: banned until %d:%s", seedOf, specs, banned, trail)
+				}
+				continue
+			}
+			refusals = append(refusals, at)
+			all, known := int64(0), int64(0)
+			if at >= last[v]+p {
+				joined[v] = len(refusals) - 1
+			}
+			last[v] = at
+			for i, r := range refusals {
+				if r > at-p {
+					if all++; i >= joined[v] {
+						known++
+					}
+				}
+			}
+			began := !results[1].OK
+			if n := specs[v].Units; began && all < n || !began && known >= n {
+				t.Fatalf("seed %d: %+v: a ban began: %v, after %d refusals, %d of them while it was known:%s", seedOf, specs, began, all, known, trail)
+			}
+			if began {
+				begun++
+				refusals, banned = nil, at+specs[v].Ban.Microseconds()
+				for i := range last {
+					last[i] = math.MinInt64 / 2
+				}
+			}
+		}
+	}
+	enough(t, begun)
+}
+
 // TestACounterKeepsReservedTurns: turns that a version with a long window has reserved
 // count until that window is over, though one with a short window looks.
 func TestACounterKeepsReservedTurns(t *testing.T) {

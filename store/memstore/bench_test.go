@@ -271,7 +271,7 @@ func heapPerKey(tb testing.TB, keys []string, l *store.Limit) (last, most float6
 // BenchmarkUpdate reports what a key takes, and how long its next charge, when the limit has
 // new numbers: first while the old version's views last, then when they have ended.
 func BenchmarkUpdate(b *testing.B) {
-	keys := addresses(b, 200_000)
+	keys := addresses(b, 1_000_000)
 	old := newLimit(b, store.Spec{Units: 1000, Period: time.Minute})
 	updated := newLimit(b, store.Spec{Units: 2000, Period: time.Minute})
 	heap := func() float64 {

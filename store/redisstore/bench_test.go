@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -61,4 +62,53 @@ func spread(b *testing.B, callers int, do func(context.Context) error) {
 			}
 		}
 	})
+}
+
+// BenchmarkUpdate reports what 50,000 keys take by MEMORY USAGE, and how long the server
+// takes for a decision by commandstats, as two versions of a limit charge them: the first alone,
+// then the second for the first time and for the second time.
+func BenchmarkUpdate(b *testing.B) {
+	const keys = 50_000
+	server := redistest.Start(b)
+	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+	for _, a := range []store.Algorithm{
+		store.TokenBucket, store.IntervalBucket, store.FixedWindow, store.SlidingWindow, store.SlidingCounter, store.SlidingLog,
+	} {
+		b.Run(a.String(), func(b *testing.B) {
+			old := limit(b, store.Spec{Algorithm: a, Units: 1000, Period: time.Hour})
+			updated := limit(b, store.Spec{Algorithm: a, Units: 2000, Period: time.Minute})
+			for b.Loop() {
+				server.Do("FLUSHALL")
+				s := redisstore.New(rdb, patient, redisstore.WithoutBatching())
+				for _, step := range []struct {
+					name string
+					l    *store.Limit
+					cost int64
+				}{{"old", old, 100}, {"updated", updated, 1}, {"after", updated, 1}} {
+					server.Do("CONFIG", "RESETSTAT")
+					var wg sync.WaitGroup
+					for from := range 16 {
+						wg.Go(func() {
+							for i := from; i < keys; i += 16 {
+								if _, err := take(s, fmt.Sprintf("10.0.%d.%d", i>>8, i&255), step.l, step.cost); err != nil {
+									b.Error(err)
+									return
+								}
+							}
+						})
+					}
+					wg.Wait()
+					calls, usec := server.CommandStats("evalsha")
+					b.ReportMetric(usec/float64(max(calls, 1)), "us-"+step.name)
+					var sum int64
+					names := rdb.Keys(context.Background(), "stint:*").Val()
+					for i := 0; i < len(names); i += 50 {
+						sum += rdb.MemoryUsage(context.Background(), names[i]).Val()
+					}
+					b.ReportMetric(float64(sum)/float64((len(names)+49)/50), "B/key-"+step.name)
+				}
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
 }
