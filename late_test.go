@@ -35,10 +35,10 @@ func (o *told) Observe(e stint.Event) {
 	o.note(what)
 }
 
-func (o *told) Passed(uint8, string, []store.Charge, []store.Result, time.Duration) {
+func (o *told) Passed(string, []store.Charge, []store.Result, time.Duration) {
 	o.note("Admitted")
 }
-func (o *told) Ended(uint8) { o.note("Ended") }
+func (o *told) Ended() { o.note("Ended") }
 
 // interrupted is a store that calls a function in the midst of each Take.
 type interrupted struct {

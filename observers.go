@@ -57,14 +57,9 @@ type BriefObserver interface {
 	// answers, and storeTook is how long the store took. The slices are valid until
 	// Passed returns and must not be changed. Charges have keys, which may be addresses
 	// or credentials.
-	//
-	// near, from 0 to 63, is mostly the same for requests on one processor and another
-	// for those on others: to keep processors from waiting for each other, count each
-	// near, or each near%4, by itself.
-	Passed(near uint8, route string, charges []store.Charge, results []store.Result, storeTook time.Duration)
-	// Ended is called instead of EventEnded for a plain request, with the near that
-	// Passed was called with.
-	Ended(near uint8)
+	Passed(route string, charges []store.Charge, results []store.Result, storeTook time.Duration)
+	// Ended is called instead of EventEnded for a plain request.
+	Ended()
 }
 
 // ObserveBriefly passes what happens to the limiter, and to those derived from it by
@@ -155,13 +150,13 @@ func (a *audience) next() uint32 {
 
 // notifyPassed notifies the brief observers below a number of a plain request that passes, and
 // reports whether there are others.
-func (a *audience) notifyPassed(below uint32, near uint8, route string, charges []store.Charge, results []store.Result, storeTook time.Duration) (others bool) {
+func (a *audience) notifyPassed(below uint32, route string, charges []store.Charge, results []store.Result, storeTook time.Duration) (others bool) {
 	for i := range a.all {
 		if a.all[i].number >= below {
 			continue
 		}
 		if b := a.all[i].brief; b != nil {
-			b.Passed(near, route, charges, results, storeTook)
+			b.Passed(route, charges, results, storeTook)
 		} else {
 			others = true
 		}
@@ -171,13 +166,13 @@ func (a *audience) notifyPassed(below uint32, near uint8, route string, charges 
 
 // notifyEnded notifies the brief observers below a number that a plain request has ended, and
 // reports whether there are others.
-func (a *audience) notifyEnded(below uint32, near uint8) (others bool) {
+func (a *audience) notifyEnded(below uint32) (others bool) {
 	for i := range a.all {
 		if a.all[i].number >= below {
 			continue
 		}
 		if b := a.all[i].brief; b != nil {
-			b.Ended(near)
+			b.Ended()
 		} else {
 			others = true
 		}
@@ -296,7 +291,7 @@ func (c *call) observe(kind EventKind, err error) {
 		if to.failing && decided && slices.ContainsFunc(c.entries, func(e *entry) bool { return e.needs&local == 0 }) {
 			c.version.recordAnswer()
 		}
-		if plain = kind == EventAdmitted && c.plain(); plain && !to.notifyPassed(c.below, c.near, c.plan.route(), c.Charges, c.Results, c.Took) {
+		if plain = kind == EventAdmitted && c.plain(); plain && !to.notifyPassed(c.below, c.plan.route(), c.Charges, c.Results, c.Took) {
 			return
 		}
 	case decided && c.bans():
@@ -333,7 +328,7 @@ func (c *call) plain() bool {
 // and reports whether there are no others to notify.
 func (v *version) notifyEnd(told telling, below uint32) (all bool) {
 	to := v.limiter.audience.Load()
-	return to == nil || told >= plainly && !to.notifyEnded(below, uint8(told-plainly))
+	return to == nil || told == plainly && !to.notifyEnded(below)
 }
 
 // tell sends an event about the call, with its decision and keys.

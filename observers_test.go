@@ -25,27 +25,24 @@ import (
 
 // briefs writes down what a BriefObserver gets.
 type briefs struct {
-	got   []string
-	nears map[uint8]int // requests in flight
+	got    []string
+	flying int // requests that haven't ended
 }
 
 func (b *briefs) Observe(e stint.Event) { b.got = append(b.got, e.Kind.String()) }
 
-func (b *briefs) Passed(near uint8, route string, charges []store.Charge, results []store.Result, storeTook time.Duration) {
+func (b *briefs) Passed(route string, charges []store.Charge, results []store.Result, storeTook time.Duration) {
 	line := fmt.Sprint("passed ", route, " ", storeTook)
 	for i, c := range charges {
 		line += fmt.Sprintf(", %s of %s cost %d left %d", c.Limit.Name(), c.Key, c.Cost, results[i].Remaining)
 	}
 	b.got = append(b.got, line)
-	if b.nears == nil {
-		b.nears = map[uint8]int{}
-	}
-	b.nears[near]++
+	b.flying++
 }
 
-func (b *briefs) Ended(near uint8) {
+func (b *briefs) Ended() {
 	b.got = append(b.got, "ended")
-	b.nears[near]--
+	b.flying--
 }
 
 // Plain requests that pass are told in brief, everything else by events; and other
@@ -94,10 +91,8 @@ func TestBriefObserver(t *testing.T) {
 					if got := strings.Join(brief.got, "; "); got != tt.brief {
 						t.Errorf("told in brief\n%s\nwant\n%s", got, tt.brief)
 					}
-					for near, n := range brief.nears {
-						if n != 0 || near > 63 {
-							t.Errorf("%d requests of near %d haven't ended", n, near)
-						}
+					if brief.flying != 0 {
+						t.Errorf("%d requests haven't ended", brief.flying)
 					}
 					if got := strings.Join(whole, " "); beside && got != tt.whole {
 						t.Errorf("another observer got %s, want %s", got, tt.whole)
@@ -140,11 +135,11 @@ type nothing struct{ passed int }
 
 func (n *nothing) Observe(stint.Event) {}
 
-func (n *nothing) Passed(uint8, string, []store.Charge, []store.Result, time.Duration) {
+func (n *nothing) Passed(string, []store.Charge, []store.Result, time.Duration) {
 	n.passed++
 }
 
-func (n *nothing) Ended(uint8) {}
+func (n *nothing) Ended() {}
 
 func TestBriefObserversAllocateNothing(t *testing.T) {
 	if raceEnabled {

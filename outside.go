@@ -47,7 +47,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	c.observe(EventAdmitted, nil)
 	if told := c.telling(); told != untold && !v.notifyEnd(told, c.below) {
 		c.Took = 0 // that was for the decision
-		c.tell(&Event{Kind: EventEnded, Waited: c.Waited, plain: told >= plainly})
+		c.tell(&Event{Kind: EventEnded, Waited: c.Waited, plain: told == plainly})
 	}
 	c.Granted = false // nothing is given back
 	return nil

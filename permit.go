@@ -65,11 +65,8 @@ type telling uint8
 const (
 	untold telling = iota
 	wholly
-	plainly // to a BriefObserver in brief; plus the request's near
+	plainly // to a BriefObserver in brief
 )
-
-// nears is how many values near has.
-const nears = 64
 
 // telling returns how observers are notified of a granted call.
 func (c *call) telling() telling {
@@ -77,7 +74,7 @@ func (c *call) telling() telling {
 	case !c.Timed:
 		return untold
 	case c.plain():
-		return plainly + telling(c.near)
+		return plainly
 	}
 	return wholly
 }
@@ -449,7 +446,7 @@ func (p *Permit) observeEnd(took time.Duration) {
 
 // sendEnd sends the event of the request's end.
 func (p *Permit) sendEnd(took time.Duration) {
-	e := &Event{Kind: EventEnded, StoreTook: took, plain: p.told >= plainly}
+	e := &Event{Kind: EventEnded, StoreTook: took, plain: p.told == plainly}
 	if p.story != nil {
 		e.Waited, e.Held = p.story.waited, p.story.held
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
@@ -24,7 +23,6 @@ type call struct {
 	paced   []paced // the Bandwidths: they charge for bytes later, nothing here
 	keys    []knownKey
 	fields  field.Writer
-	near    uint8 // see BriefObserver
 }
 
 // callState is the part of a call that is zeroed before the call is used again.
@@ -50,10 +48,7 @@ type knownKey struct {
 	key string // "": limits with this key are left out
 }
 
-// The pool has calls for each processor.
-var calls = sync.Pool{New: func() any { return &call{near: uint8(callsMade.Add(1) % nears)} }}
-
-var callsMade atomic.Uint32
+var calls = sync.Pool{New: func() any { return new(call) }}
 
 // kept is the largest number of limits for which a call goes back to the pool.
 const kept = 64

@@ -95,16 +95,19 @@ func second(at time.Duration) uint32 { return uint32(at/time.Second) + 1 }
 func (b *board) Observe(e stint.Event) { b.observe(&e) }
 
 // Passed implements stint.BriefObserver.
-func (b *board) Passed(near uint8, _ string, charges []store.Charge, _ []store.Result, storeTook time.Duration) {
-	p := &b.parts[near%parts]
+func (b *board) Passed(_ string, charges []store.Charge, _ []store.Result, storeTook time.Duration) {
+	p := b.near.Get().(*part)
 	p.mu.Lock()
 	p.pass(b, charges, storeTook, b.now())
 	p.mu.Unlock()
+	b.near.Put(p)
 }
 
 // Ended implements stint.BriefObserver.
-func (b *board) Ended(near uint8) {
-	b.parts[near%parts].ended.Add(1)
+func (b *board) Ended() {
+	p := b.near.Get().(*part)
+	p.ended.Add(1)
+	b.near.Put(p)
 	b.now()
 }
 
