@@ -28,14 +28,14 @@ type OptionError struct {
 	named *store.SpecError // Problem and Write, if they contain names
 }
 
-// In returns Problem and Write for readers who don't write Go, such as those of a
-// configuration file. word returns their word for a name of Go's, such as "TokenBucket"
-// or "time.Second".
-func (e *OptionError) In(word func(name string) string) (problem, write string) {
+// Names returns the names of Go's in Problem and then in Write, in the order in which they
+// are there, such as "TokenBucket" or "time.Second": for tools whose readers write
+// something else, such as a configuration file.
+func (e *OptionError) Names() []string {
 	if e.named == nil {
-		return e.Problem, e.Write
+		return nil
 	}
-	return e.named.In(word)
+	return e.named.Names()
 }
 
 // Error returns the route, the limit, the option, the problem and what to write

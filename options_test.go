@@ -365,8 +365,15 @@ func TestOptionErrorIn(t *testing.T) {
 			t.Errorf("%v, want %s", err, tt.want)
 			continue
 		}
-		problem, write := e.In(func(name string) string { return "<" + name + ">" })
-		if got := problem + ": " + write; got != tt.want {
+		got, rest := "", e.Problem+": "+e.Write
+		for _, name := range e.Names() {
+			before, after, found := strings.Cut(rest, name)
+			if !found {
+				t.Errorf("%s isn't in %s", name, rest)
+			}
+			got, rest = got+before+"<"+name+">", after
+		}
+		if got += rest; got != tt.want {
 			t.Errorf("got  %s\nwant %s", got, tt.want)
 		}
 		if got, want := e.Problem+": "+e.Write, strings.NewReplacer("<", "", ">", "").Replace(tt.want); got != want {

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"errors"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -42,11 +43,27 @@ func (d *decoder) reports(n *yaml.Node, field string, opts ...stint.Option) bool
 // inFile describes a problem in the words of a file. written is what the file says
 // instead of the option.
 func inFile(written string, e stint.OptionError) string {
-	problem, write := e.In(func(name string) string { return cmp.Or(fileWords[name], name) })
+	problem, write := e.Problem, e.Write
+	if names := e.Names(); len(names) > 0 {
+		const between = "\x00"
+		problem, write, _ = strings.Cut(reworded(problem+between+write, names), between)
+	}
 	if problem = cmp.Or(problem, written); problem != "" {
 		problem += ": "
 	}
 	return problem + write
+}
+
+// reworded returns a text with a file's words for names, which are in the text in that order.
+func reworded(text string, names []string) string {
+	var b strings.Builder
+	for _, name := range names {
+		before, after, _ := strings.Cut(text, name)
+		b.WriteString(before)
+		b.WriteString(cmp.Or(fileWords[name], name))
+		text = after
+	}
+	return b.String() + text
 }
 
 // fileWords are a file's words for the names of Go's in problems.

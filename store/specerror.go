@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -20,8 +21,12 @@ type SpecError struct {
 func NewSpecError(field, problem, write string, names ...any) *SpecError {
 	e := &SpecError{Field: field, Problem: problem, Write: write}
 	if len(names) > 0 {
-		e.named = &named{problem, write, names}
-		e.Problem, e.Write = e.In(func(name string) string { return name })
+		const between = "\x00"
+		e.Problem, e.Write, _ = strings.Cut(fmt.Sprintf(problem+between+write, names...), between)
+		e.named = &named{}
+		for _, name := range names {
+			e.named.names = append(e.named.names, fmt.Sprint(name))
+		}
 	}
 	return e
 }
@@ -29,25 +34,15 @@ func NewSpecError(field, problem, write string, names ...any) *SpecError {
 // Error returns the problem and what to write instead.
 func (e *SpecError) Error() string { return e.Problem + ": " + e.Write }
 
-// In returns Problem and Write for readers who don't write Go, such as those of a
-// configuration file. word returns their word for a name of Go's.
-func (e *SpecError) In(word func(name string) string) (problem, write string) {
-	n := e.named
-	if n == nil {
-		return e.Problem, e.Write
+// Names returns the names of Go's in Problem and then in Write, in the order in which they
+// are there, such as "TokenBucket" or "time.Second": for tools whose readers write
+// something else, such as a configuration file.
+func (e *SpecError) Names() []string {
+	if e.named == nil {
+		return nil
 	}
-	words := make([]any, len(n.names))
-	for i, name := range n.names {
-		words[i] = word(fmt.Sprint(name))
-	}
-	const between = "\x00"
-	problem, write, _ = strings.Cut(fmt.Sprintf(n.problem+between+n.write, words...), between)
-	return problem, write
+	return slices.Clone(e.named.names)
 }
 
-// named are the formats of texts with names in them, and the names, those of problem
-// first.
-type named struct {
-	problem, write string
-	names          []any
-}
+// named are the names in a text. They are behind a pointer so that a SpecError can be compared.
+type named struct{ names []string }

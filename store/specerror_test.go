@@ -3,6 +3,7 @@ package store_test
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,24 +49,28 @@ func TestSpecErrorIn(t *testing.T) {
 			}
 			for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
 				e := err.(*store.SpecError)
-				problem, write := e.In(func(string) string { return "it" })
-				if name := goName.FindString(problem + ": " + write); name != "" && name != "Unix" { // whose epoch it is
-					t.Errorf("%q has the name %s, which isn't a value", problem+": "+write, name)
+				without, rest := "", e.Problem+": "+e.Write
+				for _, name := range e.Names() {
+					before, after, found := strings.Cut(rest, name)
+					if !found {
+						t.Errorf("%q doesn't have %s there", e, name)
+					}
+					without, rest = without+before+"it", after
 				}
-				if problem, write := e.In(func(name string) string { return name }); problem != e.Problem || write != e.Write {
-					t.Errorf("%q, %q in words, and %q, %q", problem, write, e.Problem, e.Write)
+				without += rest
+				if name := goName.FindString(without); name != "" && name != "Unix" { // whose epoch it is
+					t.Errorf("%q has the name %s, which isn't a value", without, name)
 				}
 			}
 		}
 	}
 }
 
-func ExampleSpecError_In() {
+func ExampleSpecError_Names() {
 	e := store.NewSpecError("Burst", "%v has no burst", "write %v", store.SlidingLog, store.TokenBucket)
-	words := map[string]string{"SlidingLog": "sliding-log", "TokenBucket": "token-bucket"}
 	fmt.Println(e)
-	fmt.Println(e.In(func(name string) string { return words[name] }))
+	fmt.Println(e.Names())
 	// Output:
 	// SlidingLog has no burst: write TokenBucket
-	// sliding-log has no burst write token-bucket
+	// [SlidingLog TokenBucket]
 }
