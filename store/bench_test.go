@@ -20,6 +20,7 @@ func BenchmarkDecide(b *testing.B) {
 		{"Daily", store.Spec{Algorithm: store.FixedWindow, Units: 1000, Window: store.Daily}},
 		{"SlidingWindow", store.Spec{Algorithm: store.SlidingWindow, Units: 1000, Period: time.Second}},
 		{"SlidingLog", store.Spec{Algorithm: store.SlidingLog, Units: 1000, Period: time.Second}},
+		{"SlidingCounter", store.Spec{Algorithm: store.SlidingCounter, Units: 1000, Period: time.Second}},
 		{"WarmUp", store.Spec{Algorithm: store.WarmUp, Units: 1000, Period: time.Second, WarmUp: time.Second}},
 	} {
 		b.Run(tc.name, func(b *testing.B) {

@@ -71,13 +71,13 @@ type counterViews struct {
 // turn moves a view on to the window that contains at, and reports whether the clock has
 // been set back: then what was counted stays in that window.
 func (v *counterView) turn(at int64) (moved bool) {
-	start := counterStart(at, v.length)
-	for n := min((start-v.a)/v.length, 3); n > 0; n-- {
-		v.c, v.b, v.d = v.b, v.d, 0
+	if start := counterStart(at, v.length); start != v.a {
+		for n := min((start-v.a)/v.length, 3); n > 0; n-- {
+			v.c, v.b, v.d = v.b, v.d, 0
+		}
+		moved = start < v.a
+		v.a, v.last = start, min(v.last, start+v.length)
 	}
-	moved = start < v.a
-	v.a = start
-	v.last = min(v.last, start+v.length)
 	return moved
 }
 
@@ -97,19 +97,15 @@ func (v *counterView) ends() int64 {
 	return v.a + v.length
 }
 
-// firstCounter returns the first view of a state, which need not be live, brought to at.
-func (l *Limit) firstCounter(at int64, s *State) (v counterView, moved bool) {
-	if !s.Live {
-		return counterView{length: l.period, a: counterStart(at, l.period)}, false
-	}
-	v = counterView{length: s.Numbers.Unit, units: s.E, a: s.A, b: s.B, c: s.C, d: s.D, last: s.A}
-	if len(s.Log) > 0 {
-		v.last = s.Log[0].At
+// read reads the first view of a state, brought to at.
+func (v *counterView) read(at int64, s *State) (moved bool) {
+	v.length, v.a, v.b, v.c, v.d = s.Numbers.Unit, s.A, s.B, s.C, s.D
+	if v.last = s.A; len(s.Log) > 0 {
+		v.units, v.last = s.E, s.Log[0].At
 	} else if v.d > 0 {
 		v.last += v.length
 	}
-	moved = v.turn(at)
-	return v, moved
+	return v.turn(at)
 }
 
 // countersOf takes a state apart and brings it to at: views that have ended are gone.
@@ -117,20 +113,16 @@ func (l *Limit) countersOf(at int64, s *State) (b counterViews) {
 	if !s.Live {
 		return b
 	}
-	add := func(v counterView, moved bool) {
-		b.views[b.n] = v
-		b.moved = b.moved || moved
-		b.n++
-	}
-	add(l.firstCounter(at, s))
+	b.moved, b.n = b.views[0].read(at, s), 1
 	for log := s.Log[min(1, len(s.Log)):]; len(log) > 0 && b.n < maxCounterViews; {
 		numbers, present, others, last := pop(&log), pop(&log), pop(&log), pop(&log)
 		if numbers.At <= 0 {
 			break
 		}
-		v := counterView{numbers.At, numbers.Units, present.At, present.Units, others.At, others.Units, last.At}
-		moved := v.turn(at)
-		add(v, moved)
+		v := &b.views[b.n]
+		*v = counterView{numbers.At, numbers.Units, present.At, present.Units, others.At, others.Units, last.At}
+		b.moved = v.turn(at) || b.moved
+		b.n++
 	}
 	if b.drop(at); b.n == 1 && !b.views[0].alive(at) {
 		b.n = 0
@@ -277,7 +269,13 @@ func (l *Limit) stepCounter(now *Now, c *Charge, s *State, r *Result) {
 		}
 		return
 	}
-	v, moved := l.firstCounter(now.Wall, s)
+	var v counterView
+	moved := false
+	if s.Live {
+		moved = v.read(now.Wall, s)
+	} else {
+		v.length, v.a = l.period, counterStart(now.Wall, l.period)
+	}
 	if l.answerCounter(now.Wall, c, &v, r); r.Receipt.Cost > 0 || c.Cost > 0 && moved {
 		if s.Live = v.b|v.c|v.d != 0; !s.Live {
 			*s = State{}
