@@ -128,10 +128,10 @@ func (l *Limit) workOut(bad wrong) {
 	}
 }
 
-// Step answers a charge that is decided alone; otherwise it is like Decide. It brings
-// the state to the present. Only a charge that passes changes the state beyond that. It
-// only reslices and appends to the Log, so a copy of the State made before remains
-// valid.
+// Step answers a charge that is decided alone; otherwise it is like Decide. It may bring
+// the state to the present, and a version's first charge begins its view. Only a charge
+// that passes changes the state beyond that. It only reslices and appends to the Log, so a
+// copy of the State made before remains valid.
 func (l *Limit) Step(now *Now, c *Charge, s *State, r *Result) {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
