@@ -10,7 +10,7 @@ import (
 
 // Decision is the answer of all limits of a limiter to a request.
 type Decision struct {
-	// Allowed reports that no enforced limit refused.
+	// Allowed reports that no enforced limit denied it.
 	Allowed bool
 	// Limit is the name of the limit that denied with the longest wait, or otherwise of
 	// the enforced one with the least left.
@@ -27,7 +27,7 @@ type Decision struct {
 	// ResetAfter is the time until that limit is full again.
 	ResetAfter time.Duration
 	// Queued is how many requests waited in this process for the same thing when this
-	// one began to wait, including itself, or when it was refused without waiting. It
+	// one began to wait, including itself, or when it was denied without waiting. It
 	// is 0 if no request waited. Waiters for a slot are counted by limit and key; waiters
 	// for the turn of a rate by all their limits, keys and costs. If there were several
 	// waits, it is the longest line.
@@ -40,7 +40,7 @@ type Decision struct {
 // LimitStatus is one limit's own answer.
 type LimitStatus struct {
 	Name string
-	// Allowed is this limit's own answer. A request that it allows may still be refused
+	// Allowed is this limit's own answer. A request that it allows may still be denied
 	// by another.
 	Allowed bool
 	// DryRun reports that the limit only reports.

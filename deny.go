@@ -11,12 +11,12 @@ import (
 	"github.com/stint-go/stint/internal/respond"
 )
 
-// DeniedError is the refusal of a request by its limits. Nothing was charged. Find it
+// DeniedError is the denial of a request by its limits. Nothing was charged. Find it
 // with errors.As, or ask errors.Is(err, ErrDenied).
 type DeniedError struct {
 	Decision Decision
 
-	by  *version // the one that refused
+	by  *version // the one that denied
 	why refusal
 	// fields are the values of the response's header fields, kept here to save an
 	// allocation each.
@@ -30,7 +30,7 @@ var ErrDenied = errors.New("stint: denied")
 // Is reports whether target is ErrDenied.
 func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
 
-// Error returns the name of the limit that refused, never the key.
+// Error returns the name of the limit that denied, never the key.
 func (e *DeniedError) Error() string {
 	s := "stint: denied by limit " + e.Decision.Limit
 	switch after, ok := e.Decision.Retry(); {
@@ -44,7 +44,7 @@ func (e *DeniedError) Error() string {
 	return s
 }
 
-// full reports whether the limit that refused is one of slots.
+// full reports whether the limit that denied is one of slots.
 func (e *DeniedError) full() bool {
 	return slices.ContainsFunc(e.Decision.Limits, func(l LimitStatus) bool {
 		return l.Name == e.Decision.Limit && l.InFlight > 0
@@ -52,7 +52,7 @@ func (e *DeniedError) full() bool {
 }
 
 // StatusCode returns 429, or 503 if the concurrency of the whole service (a limit with
-// the key Global) refused.
+// the key Global) denied.
 func (e *DeniedError) StatusCode() int { return e.why.problem().Status() }
 
 // refusal says what a refusal means. If several limits refuse, the last in this order
@@ -148,7 +148,7 @@ type (
 	answeringKey struct{ limiter *Limiter }
 )
 
-// DeniedFromContext returns the refusal that a handler given to WithDenyHandler
+// DeniedFromContext returns the denial that a handler given to WithDenyHandler
 // answers; elsewhere it returns nil.
 func DeniedFromContext(ctx context.Context) *DeniedError {
 	err, _ := ctx.Value(deniedKey{}).(*DeniedError)
@@ -218,7 +218,7 @@ func Redirect(url string) http.Handler {
 }
 
 // PlainText returns a deny handler that answers with a text/plain body and the status
-// of the refusal.
+// of the denial.
 func PlainText(body string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status := http.StatusTooManyRequests
@@ -235,7 +235,7 @@ func PlainText(body string) http.Handler {
 	})
 }
 
-// Degrade returns a deny handler that serves h instead of refusing: a page from a cache, a
+// Degrade returns a deny handler that serves h instead of denying: a page from a cache, a
 // cheaper answer. h is served as anywhere else: a body without a status is sent with 200,
 // and so is nothing at all. There is no Retry-After, since the client has been served, and
 // Cache-Control is no-store unless h sets it. The RateLimit fields stay.
@@ -291,9 +291,9 @@ func WithErrorHandler(h func(http.ResponseWriter, *http.Request, error)) Option 
 	})
 }
 
-// WithProblem makes the limiter answer refusals with its own problem body (RFC 9457),
+// WithProblem makes the limiter answer denials with its own problem body (RFC 9457),
 // through every adapter, unless a WithDenyHandler or WithErrorHandler answers. By
-// default stintecho leaves refusals to the application's HTTPErrorHandler; the other
+// default stintecho leaves denials to the application's HTTPErrorHandler; the other
 // adapters answer this way anyway.
 func WithProblem() Option {
 	return limiterOption(func(c *config) { c.problem = true })
@@ -315,5 +315,5 @@ func (c *call) deny(w http.ResponseWriter, answers bool) error {
 	return errAnswered
 }
 
-// errAnswered is the error of a request that has been refused and answered.
-var errAnswered = errors.New("stint: refused and answered")
+// errAnswered is the error of a request that has been denied and answered.
+var errAnswered = errors.New("stint: denied and answered")

@@ -170,7 +170,8 @@ func ExampleLimiter_Take() {
 		var denied *stint.DeniedError
 		switch {
 		case errors.As(err, &denied):
-			fmt.Println("denied by", denied.Decision.Limit, "for", denied.Decision.RetryAfter.Round(time.Minute))
+			after, _ := denied.Decision.Retry()
+			fmt.Println("denied by", denied.Decision.Limit, "for", after.Round(time.Minute))
 		case err != nil:
 			fmt.Println(err)
 		default:

@@ -18,7 +18,7 @@
 // all requests share an address, and without a proxy every forwarding header can be
 // forged. Write WithKey with RemoteIP, ForwardedIP and the addresses of your proxies,
 // Header, Cookie, Global, FirstOf, or a KeyFunc of your own. If the key can't be determined, the
-// request is refused.
+// request is denied.
 //
 // # Stores
 //
@@ -92,7 +92,7 @@ func Must(l *Limiter, err error) *Limiter {
 //
 // The inherited limits are l's own, including what has been consumed. If the new
 // limiter is mounted inside l, it charges only what it adds, in a separate decision: if
-// it refuses, what l has charged stays charged. Mounted alone it decides all limits.
+// it denies, what l has charged stays charged. Mounted alone it decides all limits.
 //
 // The new limiter follows l: after an Update of l it equals the limiter that With(opts...)
 // would then return. l keeps a reference to it for that, so derive limiters when a program starts,
@@ -139,7 +139,7 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.R
 
 // Serve runs next as Admit does, or answers the request as Deny does. It is all that an
 // adapter needs, unless its router handles errors. If no handler of the limiter looks at a
-// refusal, it is answered without making a *DeniedError, which costs less than Admit and Deny.
+// denial, it is answered without making a *DeniedError, which costs less than Admit and Deny.
 func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) {
 	p, req, err := l.now.Load().admit(w, r, true)
 	switch err {

@@ -38,10 +38,10 @@ func Context(r *http.Request) (c *gin.Context, ok bool) { return lead.Of[*gin.Co
 //		}))))
 //
 // The rules of stint.Key apply: k is called at most once per request; an empty key
-// is handled by stint.WithEmptyKey; after an error the request is refused. k may read
+// is handled by stint.WithEmptyKey; after an error the request is denied. k may read
 // anything from c, including the body, which handlers then find parsed as after any
 // other reader. It must not answer the request, call c.Next, or keep c after it
-// returns. stint.New refuses a nil k.
+// returns. stint.New rejects a nil k.
 //
 // Key may be part of stint.Join, stint.FirstOf and stint.Hash. To combine it with another
 // key by rules of your own, call the other one in k, as in stint.RemoteIP().Of(c.Request).

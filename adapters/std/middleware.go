@@ -5,7 +5,7 @@
 //	http.ListenAndServe(addr, limit(mux))
 //
 // Mount it inside http.TimeoutHandler, which abandons a request while its handler still
-// runs, and inside a CORS middleware, because browsers need its fields on refusals too.
+// runs, and inside a CORS middleware, because browsers need its fields on denials too.
 // Mount it inside golang.org/x/net's h2c.NewHandler too, as in h2c.NewHandler(limit(mux),
 // server): outside, it sees one request for each connection. http.Server's own HTTP/2
 // without TLS (Protocols.SetUnencryptedHTTP2) needs no such care.

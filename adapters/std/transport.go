@@ -65,7 +65,7 @@ func WithRetryable(may func(*http.Request) bool) TransportOption {
 // A request first waits until its destination has no pause in force, then for its turn
 // by lim (stint.Limiter.Wait, at cost 1). Limits with stint.GivenKey count each
 // destination separately; those with stint.Global count all together; other key
-// functions aren't called. If lim refuses a request, because its turn would come after
+// functions aren't called. If lim denies a request, because its turn would come after
 // the context's deadline, nothing is sent and the error is a *stint.DeniedError. A slot
 // of a concurrency limit is held until the response's body is read to its end or
 // closed; a request that waits to be sent again holds none.
