@@ -1,27 +1,28 @@
 package stint
 
 import (
-	"slices"
+	"fmt"
 	"time"
 
 	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
 
-// Ban refuses everything to a key for d, once other limits have refused it n times
-// within a period of within. It holds in every process that shares the store. The
-// default name is "ban".
+// Ban refuses everything to a key, for the time of WithBanFor, once other limits have
+// refused it n times within a period of within. It holds in every process that shares the
+// store. The default name is "ban".
 //
 //	stint.New(
 //		stint.Rate(5, time.Minute),
-//		stint.Ban(20, time.Minute, time.Hour),
+//		stint.Ban(20, time.Minute, stint.WithBanFor(time.Hour)),
 //		stint.WithKey(stint.RemoteIP()))
 //
 // n is from 1 to 1000, because the time of each refusal is kept. within is a whole
-// number of microseconds, at most two years; d likewise, at most one year. New refuses
-// other numbers, and a Ban without a limit beside it whose refusals count: a Rate, a
-// Quota, or a Concurrency without a queue.
+// number of microseconds, at most two years. New rejects other numbers, a Ban without
+// WithBanFor, and one without a limit beside it that has its key and whose refusals count: a
+// Rate, a Quota, or a Concurrency without a queue.
 //
 // Refusals by any limit in the same decision with the same key count. So no key is
 // banned because the whole service is full (Global, AdaptiveConcurrency), nor for
@@ -34,8 +35,19 @@ import (
 // cost and no RateLimit fields; other requests pay for looking it up beside their
 // limits, in the same call. If a store in memory is full, refusals of keys without a
 // place aren't counted.
-func Ban(n int64, within, d time.Duration, opts ...BanOption) Limit {
-	return newLimit(&ban{}, store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within, Ban: d}, opts)
+func Ban(n int64, within time.Duration, opts ...BanOption) Limit {
+	l := newLimit(&ban{}, store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within}, opts)
+	if l.rule.spec.Ban == 0 {
+		l.rule.errs.Bad("", "no time for which the ban lasts", "write stint.WithBanFor(time.Hour)")
+		l.rule.spec.Ban = time.Hour // or the store's limit would report it too
+	}
+	return l
+}
+
+// WithBanFor sets how long a Ban lasts. d is a positive whole number of microseconds, at most
+// one year; New rejects any other. Every Ban needs it.
+func WithBanFor(d time.Duration) BanOption {
+	return changeOption{change: func(r *rule) { r.spec.Ban = d }}
 }
 
 // ban is the kind of Ban: it charges nothing and counts what other limits refuse.
@@ -59,10 +71,20 @@ func (*ban) refusal(*store.Charge) refusal { return abnormalUsage }
 func (*ban) whyUnsettled() string { return "a ban, which charges nothing" }
 
 // lacks: a ban needs a limit whose refusals it counts. A limit in dry run counts too,
-// since it may be enforced later.
-func (*ban) lacks(_ *entry, beside []*entry) *mistake.Mistake {
-	if slices.ContainsFunc(beside, func(e *entry) bool { return e.kind.counted(e) }) {
-		return nil
+// since it may be enforced later. Keys that functions return may be equal at any time.
+func (*ban) lacks(b *entry, beside []*entry) *mistake.Mistake {
+	counted := false
+	for _, e := range beside {
+		if !e.kind.counted(e) {
+			continue
+		}
+		if counted = true; e.key == b.key || e.key == nil || b.key == nil || (e.key.Signs|b.key.Signs)&warn.OfFunction != 0 {
+			return nil
+		}
+	}
+	if counted {
+		return &mistake.Mistake{Problem: fmt.Sprintf("its key is %s, and no limit beside it whose refusals count has that key", b.key.Name),
+			Write: "give the ban the key of the limit whose refusals shall count"}
 	}
 	return &mistake.Mistake{Problem: "no limit beside it whose refusals count", Write: "write a rate, a quota or a concurrency that nobody waits for beside the ban"}
 }

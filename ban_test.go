@@ -22,13 +22,16 @@ import (
 func TestBanOptions(t *testing.T) {
 	rate := stint.Rate(1, time.Minute)
 	for want, opts := range map[string][]stint.Option{
-		": no limit beside it": {stint.Ban(1, time.Minute, time.Hour)},
-		`"b": no limit beside`: {rate, stint.WithRoute("/x", stint.Ban(1, time.Minute, time.Hour, stint.WithName("b")))},
-		"write at most 1000":   {rate, stint.Ban(1001, time.Minute, time.Hour)},
-		"0 units":              {rate, stint.Ban(0, time.Minute, time.Hour)},
-		"period 0s":            {rate, stint.Ban(1, 0, time.Hour)},
-		"a ban of -1s":         {rate, stint.Ban(1, time.Minute, -time.Second)},
-		`limit "ban": another limit has that name`: {rate, stint.Ban(1, time.Minute, time.Hour, stint.WithName("ban")), stint.Ban(2, time.Minute, time.Hour, stint.WithName("ban"))},
+		": no limit beside it": {stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour))},
+		`"b": no limit beside`: {rate, stint.WithRoute("/x", stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("b")))},
+		"write at most 1000":   {rate, stint.Ban(1001, time.Minute, stint.WithBanFor(time.Hour))},
+		"0 units":              {rate, stint.Ban(0, time.Minute, stint.WithBanFor(time.Hour))},
+		"period 0s":            {rate, stint.Ban(1, 0, stint.WithBanFor(time.Hour))},
+		`"ban": no time for which the ban lasts: write stint.WithBanFor(time.Hour)`: {rate, stint.Ban(1, time.Minute)},
+		`"ban": its key is RemoteIP(), and no limit beside it whose refusals count has that key: give the ban the key`: {stint.Rate(1, time.Minute, stint.WithKey(stint.Header("X-API-Key"))),
+			stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithKey(stint.RemoteIP()))},
+		"a ban of -1s": {rate, stint.Ban(1, time.Minute, stint.WithBanFor(-time.Second))},
+		`limit "ban": another limit has that name`: {rate, stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("ban")), stint.Ban(2, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("ban"))},
 	} {
 		if _, err := stint.New(append(opts, theKey)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -38,7 +41,7 @@ func TestBanOptions(t *testing.T) {
 
 // banner is a limiter of one request an hour, which bans after two refusals.
 func banner(t *testing.T, opts ...stint.Option) *stint.Limiter {
-	return limiter(t, append([]stint.Option{theKey, stint.Rate(1, time.Hour), stint.Ban(2, time.Hour, 10*time.Hour)}, opts...)...)
+	return limiter(t, append([]stint.Option{theKey, stint.Rate(1, time.Hour), stint.Ban(2, time.Hour, stint.WithBanFor(10*time.Hour))}, opts...)...)
 }
 
 func TestBanDecision(t *testing.T) {
@@ -91,7 +94,7 @@ func TestBanDecision(t *testing.T) {
 func TestBanReportsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := 0
-		l := limiter(t, theKey, stint.Rate(1, time.Minute), stint.Ban(1, time.Hour, time.Hour, stint.WithDryRun()),
+		l := limiter(t, theKey, stint.Rate(1, time.Minute), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), stint.WithDryRun()),
 			stint.WithObserver(func(e stint.Event) {
 				if e.Kind == stint.EventBanned {
 					began++
@@ -115,7 +118,7 @@ func TestBanReportsOnly(t *testing.T) {
 // not count.
 func TestBanAndWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, theKey, stint.Concurrency(1, stint.WithMaxWait(time.Minute)), stint.Rate(3, time.Hour), stint.Ban(2, time.Hour, time.Hour))
+		l := limiter(t, theKey, stint.Concurrency(1, stint.WithMaxWait(time.Minute)), stint.Rate(3, time.Hour), stint.Ban(2, time.Hour, stint.WithBanFor(time.Hour)))
 		first, err := l.Take(t.Context(), "k", 1)
 		if err != nil {
 			t.Fatal(err)
@@ -154,7 +157,7 @@ func TestBanAndWaiting(t *testing.T) {
 // Refusals by an inner limiter count for the outer limiter's ban.
 func TestBanNested(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		outer := limiter(t, theKey, stint.Rate(100, time.Hour), stint.Ban(2, time.Hour, time.Hour))
+		outer := limiter(t, theKey, stint.Rate(100, time.Hour), stint.Ban(2, time.Hour, stint.WithBanFor(time.Hour)))
 		inner, err := outer.With(stint.Rate(1, time.Hour, stint.WithName("inner")))
 		if err != nil {
 			t.Fatal(err)
@@ -180,7 +183,7 @@ func answerOf(h http.Handler) int {
 
 // A ban without a limit beside it whose refusals count is a mistake.
 func TestBanWithNothingToCount(t *testing.T) {
-	ban := func() stint.Limit { return stint.Ban(1, time.Minute, time.Hour) }
+	ban := func() stint.Limit { return stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour)) }
 	for _, tt := range []struct {
 		name string
 		opts []stint.Option
@@ -213,7 +216,7 @@ func TestBanBeginsOnce(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		var seen events
 		// Two processes would be no different: they share the store.
-		opts := []stint.Option{theKey, stint.WithStore(s), seen.option(), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(20, time.Hour, time.Hour, stint.WithName("ban"))}
+		opts := []stint.Option{theKey, stint.WithStore(s), seen.option(), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(20, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("ban"))}
 		limiters := []*stint.Limiter{limiter(t, opts...), limiter(t, opts...)}
 		var wg sync.WaitGroup
 		for i := range 200 {
@@ -243,7 +246,7 @@ func TestBanBeginsOnce(t *testing.T) {
 func TestBanBeginsOnceFromMemory(t *testing.T) {
 	s := redisstore.New(redistest.Shared(t).Client(), patient, redisstore.WithPrefix(redistest.Prefix(t)), redisstore.WithDenyCache(100))
 	var seen events
-	l := limiter(t, theKey, stint.WithStore(s), seen.option(), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, time.Hour, stint.WithName("ban")))
+	l := limiter(t, theKey, stint.WithStore(s), seen.option(), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("ban")))
 	take(t, l, 1).Done()
 	for range 4 {
 		if _, err := l.Take(context.Background(), "k", 1); err == nil {
@@ -264,7 +267,7 @@ func TestBanInAFleet(t *testing.T) {
 	server, prefix := redistest.Shared(t), redistest.Prefix(t)
 	process := func() *stint.Limiter {
 		s := redisstore.New(server.Client(), patient, redisstore.WithPrefix(prefix))
-		return limiter(t, theKey, stint.WithStore(s), stint.Rate(2, time.Hour, stint.WithName("rate")), stint.Ban(4, time.Hour, time.Hour, stint.WithName("ban")))
+		return limiter(t, theKey, stint.WithStore(s), stint.Rate(2, time.Hour, stint.WithName("rate")), stint.Ban(4, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("ban")))
 	}
 	a, b := process(), process()
 	for i, l := range []*stint.Limiter{a, b, a, b, a, b, a} {
@@ -299,7 +302,7 @@ func TestBanInAFleet(t *testing.T) {
 func TestBanCostsNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy()
-		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(2, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, time.Hour, stint.WithName("ban")))
+		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(2, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("ban")))
 		if got := codes(l, "GET", "/", 6); got != "200 200 429 429 429 429" {
 			t.Fatal(got)
 		}
@@ -315,7 +318,7 @@ func TestBanOverAnOutage(t *testing.T) {
 		primary := newSpy()
 		s := failover.New(resettable{primary}, memstore.New(), failover.WithProbe(time.Second, 250*time.Millisecond))
 		defer s.Close()
-		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, 2*time.Hour, stint.WithName("ban")))
+		l := limiter(t, theKey, stint.WithStore(s), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, stint.WithBanFor(2*time.Hour), stint.WithName("ban")))
 		ban := func() string {
 			_, err := l.Take(t.Context(), "k", 1)
 			if err == nil {
@@ -358,7 +361,7 @@ func TestBanUpdate(t *testing.T) {
 		with := func(limits ...stint.Option) []stint.Option {
 			return append(limits, theKey, stint.Rate(1, time.Hour, stint.WithName("rate")))
 		}
-		l := limiter(t, append(with(stint.Ban(5, time.Hour, 10*time.Hour, stint.WithName("ban"))), stint.WithStore(s))...)
+		l := limiter(t, append(with(stint.Ban(5, time.Hour, stint.WithBanFor(10*time.Hour), stint.WithName("ban"))), stint.WithStore(s))...)
 		refused := func(by string) stint.Decision {
 			t.Helper()
 			_, err := l.Take(context.Background(), "k", 1)
@@ -372,18 +375,18 @@ func TestBanUpdate(t *testing.T) {
 		for range 3 {
 			refused("rate")
 		}
-		update(t, l, with(stint.Ban(2, time.Hour, 2*time.Hour, stint.WithName("ban")))...)
+		update(t, l, with(stint.Ban(2, time.Hour, stint.WithBanFor(2*time.Hour), stint.WithName("ban")))...)
 		if d, err := l.Peek(context.Background(), "k"); err != nil || !d.Limits[0].Allowed || d.Limits[0].Remaining != 1 {
 			t.Fatalf("lowered below what it has counted: %+v, %v", d, err)
 		}
 		begun := refused("ban").RetryAfter
-		update(t, l, with(stint.Ban(100, time.Second, time.Second, stint.WithName("ban")))...)
+		update(t, l, with(stint.Ban(100, time.Second, stint.WithBanFor(time.Second), stint.WithName("ban")))...)
 		if d := refused("ban"); begun > 2*time.Hour || d.RetryAfter > begun || d.RetryAfter < begun-time.Minute {
 			t.Errorf("told %v, then %v", begun, d.RetryAfter)
 		}
 		update(t, l, with()...)
 		refused("rate")
-		update(t, l, with(stint.Ban(3, time.Hour, time.Hour, stint.WithName("ban")))...)
+		update(t, l, with(stint.Ban(3, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("ban")))...)
 		refused("ban")
 	})
 }
@@ -391,7 +394,7 @@ func TestBanUpdate(t *testing.T) {
 // One Ban given to several routes is one ban.
 func TestBanOverRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ban := stint.Ban(3, time.Hour, time.Hour)
+		ban := stint.Ban(3, time.Hour, stint.WithBanFor(time.Hour))
 		l := limiter(t, theKey, stint.Rate(100, time.Hour), ban,
 			stint.WithRoute("POST /login", stint.Rate(1, time.Hour), ban),
 			stint.WithRoute("/search", stint.Rate(1, time.Hour), ban),
@@ -420,8 +423,8 @@ func TestBanOverRoutes(t *testing.T) {
 func TestBanInAPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rate := stint.Rate(1, time.Hour)
-		free := []stint.Limit{rate, stint.Ban(2, time.Hour, time.Hour)}
-		paid := []stint.Limit{rate, stint.Ban(50, time.Hour, time.Minute)}
+		free := []stint.Limit{rate, stint.Ban(2, time.Hour, stint.WithBanFor(time.Hour))}
+		paid := []stint.Limit{rate, stint.Ban(50, time.Hour, stint.WithBanFor(time.Minute))}
 		limits := free
 		l := limiter(t, theKey, stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return limits, nil }))
 		if got := codes(l, "GET", "/", 3); got != "200 429 429" {
@@ -439,7 +442,7 @@ func TestBanInAPlan(t *testing.T) {
 func TestBanFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.Rate(5, time.Hour, stint.WithDryRun()), stint.Quota(1, stint.Daily, stint.WithDryRun()),
-			stint.Concurrency(1), stint.Ban(1, time.Hour, 90*time.Second), stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders))
+			stint.Concurrency(1), stint.Ban(1, time.Hour, stint.WithBanFor(90*time.Second)), stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders))
 		held := take(t, l, 1)
 		w := through(l, get("/"), nil)
 		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "90" {
@@ -458,7 +461,7 @@ func TestBanFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // nothing to tell of but the ban
 		rate := stint.Rate(1, time.Hour)
 		opts := func(rate stint.Limit) []stint.Option {
-			return []stint.Option{theKey, rate, stint.Ban(1, time.Hour, time.Minute), stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders)}
+			return []stint.Option{theKey, rate, stint.Ban(1, time.Hour, stint.WithBanFor(time.Minute)), stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders)}
 		}
 		l := limiter(t, opts(rate)...)
 		codes(l, "GET", "/", 2)
@@ -478,7 +481,7 @@ func TestBanFields(t *testing.T) {
 // A ban outranks a full service in the answer: 503 would ask the client to try again.
 func TestBanOutranksCapacity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, theKey, stint.Concurrency(1, stint.WithKey(stint.Global())), stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, time.Hour))
+		l := limiter(t, theKey, stint.Concurrency(1, stint.WithKey(stint.Global())), stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour)))
 		h := mount(l, nil)
 		answer := func() *httptest.ResponseRecorder {
 			w := httptest.NewRecorder()

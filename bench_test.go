@@ -57,10 +57,10 @@ var paths = []struct {
 	{"AllowedNoHeaders", []stint.Option{ample(), stint.WithoutPermit(), stint.WithHeaders(stint.NoHeaders)}, true, 0},
 	{"AllowedTwoLimits", []stint.Option{ample(), stint.Quota(1<<30, stint.Daily)}, true, 2},
 	{"AllowedLegacy", []stint.Option{ample(), stint.WithHeaders(stint.XRateLimitHeaders), stint.WithoutPermit()}, true, 0},
-	{"AllowedBan", []stint.Option{ample(), stint.Ban(10, time.Minute, time.Hour)}, true, 2},
+	{"AllowedBan", []stint.Option{ample(), stint.Ban(10, time.Minute, stint.WithBanFor(time.Hour))}, true, 2},
 	{"AllowedConcurrency", []stint.Option{stint.Concurrency(4)}, true, 3}, // one is the store's, of the key's first slot
 	{"AllowedAdaptive", []stint.Option{stint.AdaptiveConcurrency(1, 100)}, true, 7},
-	{"Banned", []stint.Option{stint.Rate(1, 700*24*time.Hour), stint.Ban(1, time.Hour, 365*24*time.Hour)}, false, 0},
+	{"Banned", []stint.Option{stint.Rate(1, 700*24*time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(365*24*time.Hour))}, false, 0},
 	{"Denied", []stint.Option{stint.Rate(1, 700*24*time.Hour)}, false, 0},
 	{"DeniedTwoLimits", []stint.Option{stint.Rate(1, 700*24*time.Hour), ample()}, false, 0},
 }

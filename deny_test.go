@@ -377,7 +377,7 @@ func TestServe(t *testing.T) {
 		{"without permit", append(two, stint.WithoutPermit())},
 		{"all fields", append(two, stint.WithHeaders(stint.RateLimitHeaders, stint.XRateLimitHeaders))},
 		{"no fields", append(two, stint.WithHeaders(stint.NoHeaders))},
-		{"ban", []stint.Option{theKey, stint.Rate(1, time.Hour), stint.Ban(2, time.Minute, time.Hour)}},
+		{"ban", []stint.Option{theKey, stint.Rate(1, time.Hour), stint.Ban(2, time.Minute, stint.WithBanFor(time.Hour))}},
 		{"slots of all", []stint.Option{everybody, stint.Concurrency(1)}},
 		{"adaptive", []stint.Option{theKey, stint.AdaptiveConcurrency(1, 1)}},
 		{"costs too much", []stint.Option{theKey, stint.Rate(1, time.Hour, stint.WithCost(func(*http.Request) int64 { return 2 }))}},

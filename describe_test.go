@@ -17,7 +17,7 @@ func TestDescribe(t *testing.T) {
 	l := limiter(t, byHeader, stint.WithLimiterName("front"),
 		stint.Rate(10, time.Second, stint.WithName("api"), stint.WithBurst(20)),
 		stint.AdaptiveConcurrency(1, 9, stint.WithKey(stint.Global())),
-		stint.WithRoute("POST /login", stint.Ban(5, time.Minute, time.Hour), stint.Rate(1, time.Minute, stint.WithName("login"))),
+		stint.WithRoute("POST /login", stint.Ban(5, time.Minute, stint.WithBanFor(time.Hour)), stint.Rate(1, time.Minute, stint.WithName("login"))),
 		stint.WithRoute("GET /healthz"))
 	told := func() string {
 		d := l.Describe()

@@ -177,7 +177,7 @@ func TestDryRunsTakeNoPart(t *testing.T) {
 		})},
 		{"a bandwidth", false, true, one(func() stint.Limit { return stint.Bandwidth(20_000, stint.WithBurst(4096), name("a")) })},
 		{"a ban", true, false, func() []stint.Option {
-			return []stint.Option{stint.Rate(3, second, name("a")), stint.Ban(3, second, 250*ms, name("b"))}
+			return []stint.Option{stint.Rate(3, second, name("a")), stint.Ban(3, second, stint.WithBanFor(250*ms), name("b"))}
 		}},
 		{"several", true, true, func() []stint.Option {
 			return []stint.Option{
@@ -228,7 +228,7 @@ func TestDryRunsTakeNoPart(t *testing.T) {
 			return stint.Bandwidth(1024, dry, closed, stint.WithRequestBytes(), stint.WithBurst(4096), name("dry"))
 		})},
 		{"a ban", func() []stint.Option {
-			return []stint.Option{stint.Ban(1, second, time.Hour, dry, closed, name("dry")), stint.Rate(1, second, dry, closed, name("dry2"))}
+			return []stint.Option{stint.Ban(1, second, stint.WithBanFor(time.Hour), dry, closed, name("dry")), stint.Rate(1, second, dry, closed, name("dry2"))}
 		}},
 		{"of a function", func() []stint.Option {
 			l := stint.Rate(1, second, dry, closed, own, name("dry"))

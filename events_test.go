@@ -163,7 +163,7 @@ func TestEventsShowNoKey(t *testing.T) {
 		shown.Write(b)
 	}
 	seen := 0
-	l := limiter(t, stint.Rate(1, time.Hour), stint.Rate(1, time.Hour, stint.WithDryRun()), stint.Ban(1, time.Hour, time.Hour),
+	l := limiter(t, stint.Rate(1, time.Hour), stint.Rate(1, time.Hour, stint.WithDryRun()), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour)),
 		stint.WithKey(stint.Header("X-Api-Key")), stint.WithObserver(func(e stint.Event) {
 			if e.Key(0) == credential {
 				seen++
@@ -328,7 +328,7 @@ func TestEventsTellWhichBan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var banned []string
 		l := limiter(t, theKey, stint.Rate(1, 100*time.Hour),
-			stint.Ban(1, time.Hour, time.Minute, stint.WithName("short")), stint.Ban(1, time.Hour, time.Hour, stint.WithName("trial"), stint.WithDryRun()),
+			stint.Ban(1, time.Hour, stint.WithBanFor(time.Minute), stint.WithName("short")), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("trial"), stint.WithDryRun()),
 			stint.WithObserver(func(e stint.Event) {
 				if e.Kind == stint.EventBanned {
 					banned = append(banned, fmt.Sprint(e.Decision.Limit, " ", e.Decision.RetryAfter))

@@ -39,7 +39,7 @@ func hello(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }
 func ExampleBan() {
 	limiter := stint.Must(stint.New(
 		stint.Rate(1, time.Minute),
-		stint.Ban(3, time.Minute, 24*time.Hour),
+		stint.Ban(3, time.Minute, stint.WithBanFor(24*time.Hour)),
 		stint.WithKey(stint.RemoteIP())))
 
 	for range 5 {

@@ -151,7 +151,7 @@ var behaviours = []behaviour{
 		{do: "GET /", after: time.Microsecond, want: 200},
 	}},
 	{"a key refused too often is banned", front(
-		stint.Rate(1, time.Minute), stint.Ban(2, time.Hour, 10*time.Minute), byAll,
+		stint.Rate(1, time.Minute), stint.Ban(2, time.Hour, stint.WithBanFor(10*time.Minute)), byAll,
 	), []step{
 		{do: "GET /", want: 200, body: "served", fields: []string{`RateLimit-Policy: "rate";q=1;w=60`, `RateLimit: "rate";r=0;t=60`}},
 		{do: "GET /", want: 429, body: problem("rate"), fields: []string{"Retry-After: 60"}},

@@ -35,7 +35,7 @@ func TestNamesInASharedStore(t *testing.T) {
 		{"named", []stint.Option{shared, named("a"), stint.WithRoute("/r", named("b"))}, []stint.Option{named("c")}, []stint.Option{named("d")}, nil},
 		{"New", []stint.Option{shared, rate}, nil, nil, []string{want}},
 		{"each is reported", []stint.Option{shared, rate, stint.Quota(1, stint.Daily), stint.Concurrency(1), stint.AdaptiveConcurrency(1, 2),
-			stint.Bandwidth(5000), stint.Ban(1, time.Hour, time.Hour)}, nil, nil,
+			stint.Bandwidth(5000), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour))}, nil, nil,
 			[]string{want, `limit "daily": a default name`, `limit "concurrency": a default name`, `limit "adaptive": a default name`, `limit "bandwidth": a default name`, `limit "ban": a default name`}},
 		{"a route", []stint.Option{shared, named("a"), stint.WithRoute("/r", rate)}, nil, nil, []string{`WithRoute("/r"): ` + want}},
 		{"wrong itself as well", []stint.Option{shared, stint.Rate(0, time.Second)}, nil, nil, []string{want, "0 units"}},
@@ -274,7 +274,7 @@ func TestNamesakes(t *testing.T) {
 		}, nil},
 		{"another algorithm, and numbers of every kind", func(t *testing.T, s store.Store) {
 			named := stint.WithName("calls")
-			make(t, s, stint.Ban(5, time.Minute, time.Hour, named), stint.Rate(1, time.Second, stint.WithName("own")))
+			make(t, s, stint.Ban(5, time.Minute, stint.WithBanFor(time.Hour), named), stint.Rate(1, time.Second, stint.WithName("own")))
 			make(t, s, stint.Bandwidth(1_000_000, stint.WithBurst(8192), named))
 		}, []string{`rule="Bandwidth: 1000000 bytes per 1s, burst 8192" other="Ban: 5 per 1m0s for 1h0m0s"`}},
 		{"an adaptive limit's, which is this process's", func(t *testing.T, s store.Store) {

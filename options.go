@@ -9,14 +9,20 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// Option is an argument of New, With and Update: a limit, an option that is a default for
-// limits, or an option of the limiter as a whole. nil is refused.
+// Option is an argument of [New], [Limiter.With] and [Limiter.Update]: a limit, an option that
+// is a default for limits ([WithKey], [WithCost], [WithSettle], [WithMaxWait], [WithDryRun],
+// [WithFailurePolicy]), or an option of the limiter as a whole: [WithRoute], [WithLimitFunc],
+// [WithStore], [WithMemory], [WithSkip], [WithBlock], [WithEmptyKey], [WithDenyHandler],
+// [WithErrorHandler], [WithProblem], [WithHeaders], [WithPriority], [WithAging],
+// [WithObserver], [WithLogger], [WithLogKeys], [WithoutWarnings], [WithLimiterName],
+// [WithoutPermit]. nil is rejected. Of the same setting given twice, the later replaces the
+// earlier, except for WithKey and for those that say that they add up.
 type Option interface {
 	applyLimiter(*config)
 }
 
-// RouteOption is an argument of WithRoute: a limit, or an option that is a default for the
-// limits of that route. A default applies to the kinds of limit that the option goes
+// RouteOption is an argument of [WithRoute]: a limit, [Inherit], or an option that is a default
+// for the limits of that route. A default applies to the kinds of limit that the option goes
 // with. A limit's own option wins over its route's, and that over the limiter's.
 type RouteOption interface {
 	Option
@@ -26,48 +32,49 @@ type RouteOption interface {
 // A limit takes the options of its kind: what would mean nothing to it doesn't
 // compile.
 type (
-	// RateOption is an option of Rate: WithName, WithKey, WithAlgorithm, WithBurst,
-	// WithCost, WithSettle, WithMaxWait, WithQueue, WithDebt, WithWarmUp, WithBuckets,
-	// WithDryRun or WithFailurePolicy.
+	// RateOption is an option of Rate: [WithName], [WithKey], [WithAlgorithm],
+	// [WithBurst], [WithCost], [WithSettle], [WithMaxWait], [WithQueue], [WithDebt],
+	// [WithWarmUp], [WithBuckets], [WithDryRun] or [WithFailurePolicy].
 	RateOption interface {
 		applyLimit(*rule)
 		ofRate()
 	}
-	// QuotaOption is an option of Quota: WithName, WithKey, WithAlgorithm, WithBurst,
-	// WithCost, WithSettle, WithMaxWait, WithDryRun or WithFailurePolicy.
+	// QuotaOption is an option of Quota: [WithName], [WithKey], [WithAlgorithm],
+	// [WithBurst], [WithCost], [WithSettle], [WithMaxWait], [WithDryRun] or
+	// [WithFailurePolicy].
 	QuotaOption interface {
 		applyLimit(*rule)
 		ofQuota()
 	}
-	// ConcurrencyOption is an option of Concurrency: WithName, WithKey, WithCost,
-	// WithQueue, WithMaxWait, WithShare, WithDryRun or WithFailurePolicy.
+	// ConcurrencyOption is an option of Concurrency: [WithName], [WithKey], [WithCost],
+	// [WithQueue], [WithMaxWait], [WithShare], [WithDryRun] or [WithFailurePolicy].
 	ConcurrencyOption interface {
 		applyLimit(*rule)
 		ofConcurrency()
 	}
-	// AdaptiveOption is an option of AdaptiveConcurrency: WithName, WithKey,
-	// WithAdaptation, WithInitialLimit, WithTolerance, WithLatencyTimeout,
-	// WithSampleWindow, WithCost, WithQueue, WithMaxWait, WithShare, WithDryRun or
-	// WithFailurePolicy.
+	// AdaptiveOption is an option of AdaptiveConcurrency: [WithName], [WithKey],
+	// [WithAdaptation], [WithInitialLimit], [WithTolerance], [WithLatencyTimeout],
+	// [WithSampleWindow], [WithCost], [WithQueue], [WithMaxWait], [WithShare],
+	// [WithDryRun] or [WithFailurePolicy].
 	AdaptiveOption interface {
 		applyLimit(*rule)
 		ofAdaptive()
 	}
-	// BandwidthOption is an option of Bandwidth: WithName, WithKey, WithBurst,
-	// WithRequestBytes, WithDryRun or WithFailurePolicy.
+	// BandwidthOption is an option of Bandwidth: [WithName], [WithKey], [WithBurst],
+	// [WithRequestBytes], [WithDryRun] or [WithFailurePolicy].
 	BandwidthOption interface {
 		applyLimit(*rule)
 		ofBandwidth()
 	}
-	// BanOption is an option of Ban: WithName, WithKey, WithDryRun or
-	// WithFailurePolicy.
+	// BanOption is an option of Ban: [WithBanFor], [WithName], [WithKey], [WithDryRun]
+	// or [WithFailurePolicy].
 	BanOption interface {
 		applyLimit(*rule)
 		ofBan()
 	}
 )
 
-// LimitOption is an option of every kind of limit.
+// LimitOption is an option of every kind of limit: [WithName], or a SharedOption.
 type LimitOption interface {
 	RateOption
 	QuotaOption
@@ -79,23 +86,23 @@ type LimitOption interface {
 
 // Options of several kinds of limit.
 type (
-	// AlgorithmOption is an option of Rate and Quota.
+	// AlgorithmOption is an option of Rate and Quota: [WithAlgorithm].
 	AlgorithmOption interface {
 		RateOption
 		QuotaOption
 	}
-	// BurstOption is an option of Rate, Quota and Bandwidth.
+	// BurstOption is an option of Rate, Quota and Bandwidth: [WithBurst].
 	BurstOption interface {
 		RateOption
 		QuotaOption
 		BandwidthOption
 	}
-	// SlotOption is an option of Concurrency and AdaptiveConcurrency.
+	// SlotOption is an option of Concurrency and AdaptiveConcurrency: [WithShare].
 	SlotOption interface {
 		ConcurrencyOption
 		AdaptiveOption
 	}
-	// QueueOption is an option of Rate, Concurrency and AdaptiveConcurrency.
+	// QueueOption is an option of Rate, Concurrency and AdaptiveConcurrency: [WithQueue].
 	QueueOption interface {
 		RateOption
 		SlotOption
@@ -104,22 +111,24 @@ type (
 
 // Options that are defaults, too.
 type (
-	// SharedOption is an option of every kind of limit. Given to New, With or
-	// WithRoute, it is the default for all limits there.
+	// SharedOption is an option of every kind of limit: [WithKey], [WithDryRun] or
+	// [WithFailurePolicy]. Given to [New], With or
+	// [WithRoute], it is the default for all limits there.
 	SharedOption interface {
 		RouteOption
 		LimitOption
 	}
-	// ChargeOption is an option of Rate, Quota, Concurrency and AdaptiveConcurrency.
-	// Given to New, With or WithRoute, it is the default for those there.
+	// ChargeOption is an option of Rate, Quota, Concurrency and AdaptiveConcurrency:
+	// [WithCost] or [WithMaxWait].
+	// Given to [New], With or [WithRoute], it is the default for those there.
 	ChargeOption interface {
 		RouteOption
 		RateOption
 		QuotaOption
 		SlotOption
 	}
-	// SettleOption is an option of Rate and Quota. Given to New, With or WithRoute, it
-	// is the default for those there.
+	// SettleOption is an option of Rate and Quota: [WithSettle]. Given to [New], With or [WithRoute],
+	// it is the default for those there.
 	SettleOption interface {
 		RouteOption
 		RateOption

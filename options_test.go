@@ -37,9 +37,9 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 		{"wrong, and no key", []stint.Option{stint.Rate(0, time.Second), stint.Rate(1, time.Hour), stint.WithRoute("/a", stint.Concurrency(0))},
 			[]string{`"rate": 0 units`, `"concurrency": 0 units`, `"rate": no key`, `"rate-2": no key`, `"concurrency": no key`}},
 		{"a wrong key is no missing one", []stint.Option{rate, stint.WithKey(stint.Key{})}, []string{"WithKey(Key{}): write a key"}},
-		{"wrong, and what it stands beside", []stint.Option{stint.Rate(0, time.Second), stint.Ban(1, time.Hour, 0), stint.WithRoute("x", stint.Rate(1, time.Second))},
-			[]string{`"rate": 0 units`, `"ban": a ban of 0s`, `"rate": no key`, `"ban": no key`, `"rate-2": no key`, `WithRoute("x"): parsing`}},
-		{"wrong beside a ban", []stint.Option{everybody, stint.Rate(0, time.Second), stint.Ban(1, time.Hour, time.Hour)}, []string{"0 units"}},
+		{"wrong, and what it stands beside", []stint.Option{stint.Rate(0, time.Second), stint.Ban(1, time.Hour, stint.WithBanFor(0)), stint.WithRoute("x", stint.Rate(1, time.Second))},
+			[]string{`"rate": 0 units`, `"ban": no time for which the ban lasts`, `"rate": no key`, `"ban": no key`, `"rate-2": no key`, `WithRoute("x"): parsing`}},
+		{"wrong beside a ban", []stint.Option{everybody, stint.Rate(0, time.Second), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour))}, []string{"0 units"}},
 		{"wrong in several ways", []stint.Option{everybody,
 			stint.Bandwidth(5, stint.WithBurst(6), stint.WithName("a b")),
 			stint.Rate(0, 0, stint.WithAlgorithm(99)),
@@ -422,6 +422,7 @@ var fits = []struct{ option, takes string }{
 	{"WithKey(stint.RemoteIP())", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
 	{"WithDryRun()", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
 	{"WithFailurePolicy(stint.FailOpen)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
+	{"WithBanFor(1)", "Ban"},
 	{"WithCost(nil)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency"},
 	{"WithMaxWait(1)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency"},
 	{"WithSettle(nil)", "New WithRoute Rate Quota"},
@@ -456,7 +457,7 @@ var takers = []struct{ name, call string }{
 	{"Concurrency", "stint.Concurrency(1, %s)"},
 	{"AdaptiveConcurrency", "stint.AdaptiveConcurrency(1, 2, %s)"},
 	{"Bandwidth", "stint.Bandwidth(1, %s)"},
-	{"Ban", "stint.Ban(1, time.Second, time.Second, %s)"},
+	{"Ban", "stint.Ban(1, time.Second, stint.WithBanFor(time.Second), %s)"},
 }
 
 // An option compiles on the kinds of limit that it applies to, and on no others.

@@ -504,7 +504,7 @@ func everywhere(t *testing.T, opts ...stint.Option) *stint.Limiter {
 	return limiter(t, append([]stint.Option{
 		stint.WithKey(byTenant),
 		stint.Rate(5, time.Hour, stint.WithName("rate")), shared,
-		stint.WithRoute("/login", shared, stint.Rate(1, time.Hour, stint.WithName("login")), stint.Ban(1, time.Hour, 2*time.Hour)),
+		stint.WithRoute("/login", shared, stint.Rate(1, time.Hour, stint.WithName("login")), stint.Ban(1, time.Hour, stint.WithBanFor(2*time.Hour))),
 		stint.WithRoute("/slots", stint.Concurrency(3, stint.WithName("slots"), stint.WithQueue(1)),
 			stint.AdaptiveConcurrency(1, 9, stint.WithName("adaptive"), stint.WithInitialLimit(4), stint.WithKey(stint.Global()))),
 		stint.WithRoute("/turns", stint.Rate(2, time.Minute, stint.WithName("turns"), stint.WithMaxWait(time.Hour))),

@@ -100,7 +100,7 @@ func TestPanicsLeaveNothingBehind(t *testing.T) {
 		}},
 		{name: "reports", limits: func(f *fuse) []stint.Option {
 			return []stint.Option{
-				stint.Concurrency(1), stint.Rate(1, time.Hour, stint.WithDryRun()), stint.Ban(1, time.Minute, time.Hour, stint.WithDryRun()),
+				stint.Concurrency(1), stint.Rate(1, time.Hour, stint.WithDryRun()), stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithDryRun()),
 				stint.Rate(100, second, f.settle(0)),
 			}
 		}},

@@ -92,7 +92,7 @@ var perTenant = stint.Rate(2, time.Minute, stint.WithName("t"), stint.WithKey(st
 var unnamed = document{"names by default",
 	limits("[{rate: 3/1m}, {quota: 5/daily}, {quota: 9/30m}, {concurrency: 8}, {adaptive-concurrency: 2-9}, {ban: 2/h, for: 90m}, {bandwidth: 1MB/s}]"),
 	[]stint.Option{remote, stint.Rate(3, time.Minute), stint.Quota(5, stint.Daily), stint.Quota(9, stint.Every(30*time.Minute)), stint.Concurrency(8),
-		stint.AdaptiveConcurrency(2, 9), stint.Ban(2, time.Hour, 90*time.Minute), stint.Bandwidth(1_000_000)}}
+		stint.AdaptiveConcurrency(2, 9), stint.Ban(2, time.Hour, stint.WithBanFor(90*time.Minute)), stint.Bandwidth(1_000_000)}}
 
 var documents = []document{
 	{"one rate", limits("[{name: rate, rate: 3/1m}]"), []stint.Option{remote, stint.Rate(3, time.Minute, stint.WithName("rate"))}},
@@ -136,7 +136,7 @@ var documents = []document{
 			stint.AdaptiveConcurrency(3, 20, stint.WithName("third"), stint.WithAdaptation(stint.AIMD), stint.WithLatencyTimeout(150*time.Millisecond))}},
 	{"a ban", "version: 1\nkey: remote-ip\ncost: 1\nlimits: [{name: rate, rate: 1/1m}, {name: ban, ban: 2/h, for: 90m}]\nroutes: {/login: {limits: [{name: probe, rate: 1/1m}, ban]}}\n",
 		func() []stint.Option {
-			ban := stint.Ban(2, time.Hour, 90*time.Minute, stint.WithName("ban"))
+			ban := stint.Ban(2, time.Hour, stint.WithBanFor(90*time.Minute), stint.WithName("ban"))
 			return []stint.Option{remote, stint.Rate(1, time.Minute, stint.WithName("rate")), ban, stint.WithRoute("/login", stint.Rate(1, time.Minute, stint.WithName("probe")), ban)}
 		}()},
 	{"bandwidths", "version: 1\nkey: remote-ip\ncost: 2\nmax-wait: 1s\nlimits: [{name: bandwidth, bandwidth: 1_0KiB/s, burst: 4KiB}, {name: both, bandwidth: 20kB/s, burst: 4096B, request-bytes: true, key: global}, {name: shown, bandwidth: 1GB/s, dry-run: true, request-bytes: false}]\n",

@@ -58,7 +58,7 @@ func readBan(d *decoder, n *yaml.Node, l *limit) {
 	l.defaultName("ban")
 	if refusals, within, ok := d.rate(n, "a ban", "20/1m"); ok {
 		l.make = func(opts []any) stint.Limit {
-			return stint.Ban(refusals, within, l.lasts, of[stint.BanOption](opts)...)
+			return stint.Ban(refusals, within, append(of[stint.BanOption](opts), stint.WithBanFor(l.lasts))...)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func newSite(t *testing.T) site {
 	l, err := stint.New(stint.WithLimiterName("shop"), stint.WithKey(stint.Header("X-Api-Key")),
 		stint.Rate(3, time.Hour, stint.WithName("caller")),
 		stint.AdaptiveConcurrency(1, 50, stint.WithName("workers"), stint.WithKey(stint.Global())),
-		stint.WithRoute("GET /login", stint.Rate(1, time.Hour, stint.WithName("login")), stint.Ban(3, time.Hour, time.Hour)))
+		stint.WithRoute("GET /login", stint.Rate(1, time.Hour, stint.WithName("login")), stint.Ban(3, time.Hour, stint.WithBanFor(time.Hour))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func site(passwords map[string]string) http.Handler {
 				// The store must not show which accounts are tried.
 				stint.WithKey(stint.Hash(secret, stint.KeyFunc(account)))),
 			// An address that goes on regardless is banned for an hour.
-			stint.Ban(50, 10*time.Minute, time.Hour, stint.WithName("login-ban")),
+			stint.Ban(50, 10*time.Minute, stint.WithBanFor(time.Hour), stint.WithName("login-ban")),
 		),
 	))
 

@@ -259,7 +259,7 @@ var scenarios = []struct {
 			"limit.held_slots{limit=slots,limiter=api} 0",
 		}},
 	{name: "bans",
-		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, 24*time.Hour, stint.WithName("jail"))},
+		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, stint.WithBanFor(24*time.Hour), stint.WithName("jail"))},
 		do:   func(_ *testing.T, w *watched) { w.admit(5, "a") },
 		want: []string{
 			"bans{limit=jail,limiter=api} 1",

@@ -64,7 +64,7 @@ func TestNothingOfTheRequest(t *testing.T) {
 		}
 		return "", fmt.Errorf("no such token: %s", r.Header.Get("Key"))
 	}
-	w := watch(t, nil, stint.WithRoute("/users/{id}", stint.Rate(1, time.Hour, stint.WithKey(stint.KeyFunc(secret))), stint.Ban(1, time.Hour, time.Hour, stint.WithKey(stint.KeyFunc(secret)))))
+	w := watch(t, nil, stint.WithRoute("/users/{id}", stint.Rate(1, time.Hour, stint.WithKey(stint.KeyFunc(secret))), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), stint.WithKey(stint.KeyFunc(secret)))))
 	var said []string
 	for _, key := range []string{"s3cret", "s3cret", "s3cret", "s3cret-bad"} {
 		said = append(said, spoken(t, w, request(key))...)

@@ -109,12 +109,12 @@ var (
 
 // A kind of limit takes options of its kind, and every LimitOption.
 var (
-	_ func(int64, time.Duration, ...stint.RateOption) stint.Limit               = stint.Rate
-	_ func(int64, stint.Window, ...stint.QuotaOption) stint.Limit               = stint.Quota
-	_ func(int64, ...stint.ConcurrencyOption) stint.Limit                       = stint.Concurrency
-	_ func(int64, int64, ...stint.AdaptiveOption) stint.Limit                   = stint.AdaptiveConcurrency
-	_ func(int64, ...stint.BandwidthOption) stint.Limit                         = stint.Bandwidth
-	_ func(int64, time.Duration, time.Duration, ...stint.BanOption) stint.Limit = stint.Ban
+	_ func(int64, time.Duration, ...stint.RateOption) stint.Limit = stint.Rate
+	_ func(int64, stint.Window, ...stint.QuotaOption) stint.Limit = stint.Quota
+	_ func(int64, ...stint.ConcurrencyOption) stint.Limit         = stint.Concurrency
+	_ func(int64, int64, ...stint.AdaptiveOption) stint.Limit     = stint.AdaptiveConcurrency
+	_ func(int64, ...stint.BandwidthOption) stint.Limit           = stint.Bandwidth
+	_ func(int64, time.Duration, ...stint.BanOption) stint.Limit  = stint.Ban
 )
 
 func designOptions(s store.Store, secret []byte, user stint.Key, tokens func(*http.Request) int64) []stint.Option {
@@ -128,9 +128,9 @@ func designOptions(s store.Store, secret []byte, user stint.Key, tokens func(*ht
 		stint.Concurrency(8, stint.WithShare(1, 50), stint.WithName("f")),
 		stint.AdaptiveConcurrency(1, 9, stint.WithName("g"), stint.WithKey(stint.Global())),
 		stint.Bandwidth(1<<20, stint.WithName("h"), stint.WithDryRun()),
-		stint.Ban(3, time.Minute, time.Hour, stint.WithName("i"), stint.WithKey(user)),
+		stint.Ban(3, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("i"), stint.WithKey(user)),
 		stint.WithCost(tokens), stint.WithMaxWait(time.Second), stint.WithFailurePolicy(stint.FailOpen),
-		stint.WithRoute("POST /login", stint.WithKey(stint.Join(stint.Cookie("c"), stint.Pattern(), stint.Method())),
+		stint.WithRoute("POST /login", stint.Inherit(), stint.WithKey(stint.Join(stint.Cookie("c"), stint.Pattern(), stint.Method())),
 			stint.WithCost(tokens), stint.WithMaxWait(time.Second), stint.WithDryRun(), stint.WithFailurePolicy(stint.FailOpen)),
 		stint.WithKey(stint.Hash(secret, stint.Header("X-API-Key"))),
 		stint.WithEmptyKey(stint.SkipEmptyKey),
