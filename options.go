@@ -237,8 +237,9 @@ func WithLimiterName(name string) Option {
 
 // WithoutPermit declares that handlers don't use their Permit: FromContext returns nil,
 // Settle can't be called, and a limiter that is mounted twice charges twice. It saves
-// the request's context value: both allocations of a plain request, or one if the
-// limiter has observers.
+// the request's context value, the only allocation of a plain request through stinthttp
+// without observers. stintgin and stintecho have one of their own, which leads to the
+// framework's context and stays.
 func WithoutPermit() Option {
 	return limiterOption(func(c *config) { c.withoutPermit = true })
 }
