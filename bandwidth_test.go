@@ -886,7 +886,7 @@ func TestBandwidthDryRunsLeaveWritesAlone(t *testing.T) {
 	})
 }
 
-// If bytes can never pass, the response ends; nobody waits.
+// If bytes can never pass, the response ends; no stream waits.
 func TestBandwidthThatNeverPasses(t *testing.T) {
 	for _, dry := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -364,7 +364,7 @@ func TestDeniedError(t *testing.T) {
 	}
 }
 
-// A refusal is the same whether or not somebody sees its error.
+// A refusal is the same whether or not a handler sees its error.
 func TestServe(t *testing.T) {
 	two := []stint.Option{theKey, stint.Rate(1, time.Hour), stint.Quota(1, stint.Every(1000*time.Hour), stint.WithDryRun()), stint.Rate(1, time.Minute, stint.WithName("short"))}
 	fails := errors.New("down")

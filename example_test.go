@@ -427,7 +427,7 @@ func ExampleWithKey() {
 	session := func(r *http.Request) (string, error) {
 		user, _, ok := r.BasicAuth()
 		if !ok {
-			return "", nil // refused with 403: an empty key is nobody's bucket
+			return "", nil // refused with 403: an empty key has no bucket
 		}
 		return user, nil
 	}
@@ -709,7 +709,7 @@ func ExampleKeyFunc() {
 	key := stint.KeyFunc(func(r *http.Request) (string, error) {
 		c, err := r.Cookie("session")
 		if err != nil {
-			return "", nil // nobody: answered as WithEmptyKey says
+			return "", nil // no key: answered as WithEmptyKey says
 		}
 		return sessions[c.Value].User, nil
 	})
@@ -777,7 +777,7 @@ func ExampleSingleIPHeader() {
 	r.Header.Set("X-Real-IP", "203.0.113.9")
 	fmt.Println(key.Of(r))
 
-	// Two lines: somebody else has written one of them.
+	// Two lines: another middleware has written one of them.
 	r.Header.Add("X-Real-IP", "8.8.8.8")
 	fmt.Println(key.Of(r))
 	// Output:

@@ -501,7 +501,7 @@ func TestPoliciesOnBrokenRedis(t *testing.T) {
 	}
 }
 
-// transitions is what the observer of a breaker is told.
+// transitions are the notices that the observer of a breaker gets.
 type transitions chan failover.Event
 
 func (c transitions) await(t *testing.T, to failover.State) failover.Event {
@@ -572,7 +572,7 @@ func TestMemoryBesideStoppedRedis(t *testing.T) {
 
 	server.Resume()
 	primary.hangs.Store(false)
-	// Nobody asks for anything meanwhile.
+	// No request comes meanwhile.
 	if e := changes.await(t, failover.Closed); e.Probes == 0 {
 		t.Errorf("closed without a probe: %+v", e)
 	}

@@ -51,7 +51,7 @@ func (h *logged) lines(t *testing.T) (all []map[string]any) {
 	return all
 }
 
-// brief is what lines say, without their numbers.
+// brief is the text of lines, without their numbers.
 func brief(lines []map[string]any) string {
 	var all []string
 	for _, l := range lines {

@@ -54,7 +54,7 @@ type step struct {
 	// fields the answer has to have, "Name: value", several lines joined by
 	// ", ". An empty value: it must not have the field.
 	fields []string
-	// body is what the body has to contain, through adapters that write it
+	// body is a text that the body has to contain, through adapters that write it
 	// themselves; "-" for an empty one, through all.
 	body string
 	// always: the body is the same through adapters that leave it to others.
@@ -633,7 +633,7 @@ func one(l *stint.Limiter, do http.HandlerFunc) site {
 	return site{limits: []*stint.Limiter{l}, routes: []siteRoute{{path: "/", do: do}}}
 }
 
-// free is what is left of the limiter's limit with the fewest left.
+// free is the least number of units left of any limit of the limiter.
 func free(t *testing.T, l *stint.Limiter) int64 {
 	t.Helper()
 	d, err := l.Peek(context.Background(), globalKey(t))
@@ -709,7 +709,7 @@ func flowSlots(t *testing.T, a routing) {
 			t.Errorf("got %v, want twice 2 of 5 served", codes)
 		}
 	})
-	// The slots of the whole service are nobody's fault.
+	// No client is to blame for the slots of the whole service.
 	synctest.Test(t, func(t *testing.T) {
 		l := compiled(t, stint.Concurrency(1), byAll)
 		var h http.Handler
@@ -1837,7 +1837,7 @@ func TestAWaitThatEndsIsNoDrop(t *testing.T) {
 	}
 }
 
-// answers are what a handler may make of a denial. They mean the same through
+// answers are the ways in which a handler may answer a refusal. They mean the same through
 // every adapter, and to WithErrorHandler.
 var answers = []struct {
 	name   string

@@ -121,7 +121,7 @@ func TestLimitersOnOneStoreAreApart(t *testing.T) {
 func TestWithMemory(t *testing.T) {
 	small := stint.WithMemory(memstore.WithMaxKeys(1))
 	l := limiter(t, stint.Rate(1, time.Hour), theKey, small)
-	// A store of one key has the others share a state: nobody beyond it is alone.
+	// A store of one key has the others share a state: no key beyond it is alone.
 	refused := 0
 	for _, key := range []string{"a", "b", "c"} {
 		if _, err := l.Take(t.Context(), key, 1); err != nil {

@@ -335,7 +335,7 @@ func quota(t *testing.T) *store.Limit {
 	return l
 }
 
-// A store doesn't keep alive a limiter that nobody else refers to.
+// A store doesn't keep alive a limiter to which nothing else refers.
 func TestStoresKeepNoLimiter(t *testing.T) {
 	s := failover.New(newSpy(), memstore.New())
 	gone := func() weak.Pointer[stint.Limiter] {

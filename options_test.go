@@ -181,7 +181,7 @@ func TestDefaultNames(t *testing.T) {
 		{[]stint.Option{stint.Quota(1, stint.Hourly), stint.Quota(1, stint.Daily), stint.Quota(1, stint.Weekly), stint.Quota(1, stint.Monthly),
 			stint.Quota(1, stint.Every(time.Minute))}, "hourly daily weekly monthly quota"},
 		{[]stint.Option{stint.Quota(1, stint.Daily.In(time.Local)), stint.Concurrency(1), stint.Concurrency(2)}, "daily concurrency concurrency-2"},
-		// What somebody wrote stays as it is, wherever it stands.
+		// The arguments stay as written, wherever they stand.
 		{[]stint.Option{stint.Rate(1, second), stint.Rate(2, second, stint.WithName("rate"))}, "rate-2 rate"},
 		{[]stint.Option{stint.Rate(1, second), stint.Rate(1, second), stint.Rate(2, second, stint.WithName("rate-2"))}, "rate rate-3 rate-2"},
 	}

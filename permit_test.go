@@ -534,7 +534,7 @@ func TestFieldsOfRequestsDontMix(t *testing.T) {
 	var all []http.Header
 	for range 200 {
 		w := through(l, get("/"), nil)
-		w.Header().Add("RateLimit", "x") // by somebody further in
+		w.Header().Add("RateLimit", "x") // by a handler further in
 		all = append(all, w.Header())
 	}
 	seen := map[string]bool{}

@@ -44,7 +44,7 @@ const AsCharged int64 = -1
 //   - A limit that the handler has settled itself, by Permit.Settle, stays as it is:
 //     the handler knows better.
 //   - A handler's panic counts as 500, whatever it has written before. After a panic
-//     with http.ErrAbortHandler the status is what was written, or 500 if nothing was.
+//     with http.ErrAbortHandler the status is the one written, or 500 if none was.
 //   - After a Hijack the status is 101, and written counts what was written before it.
 //     After Permit.Detach, cost is called when the release has been called, too.
 //   - For HEAD, written is 0, whatever the handler writes.

@@ -157,7 +157,7 @@ func waitAndLeave(t *testing.T, l *stint.Limiter, n int, cost func(int) int64) {
 	wg.Wait()
 }
 
-// When nobody waits nothing is owed, and the next caller waits as if the others had
+// When no caller waits nothing is owed, and the next caller waits as if the others had
 // never come.
 func TestAllLeave(t *testing.T) {
 	const second = time.Second
@@ -221,7 +221,7 @@ func TestAllLeave(t *testing.T) {
 	}
 }
 
-// As many leave as possible, of one kind or of many: the next caller waits for nobody.
+// As many leave as possible, of one kind or of many: the next caller waits for none of them.
 func TestManyLeave(t *testing.T) {
 	for name, cost := range map[string]func(int) int64{
 		"of one cost": func(int) int64 { return 1 },
@@ -245,7 +245,7 @@ func TestManyLeave(t *testing.T) {
 }
 
 // A caller that stays in another line keeps its turn: what was left before it goes to
-// the next of its own line, and what nobody takes passes.
+// the next of its own line, and a turn that no caller takes passes.
 func TestLeavingBeforeAnotherLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.Rate(10, time.Second, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(20)))
@@ -546,7 +546,7 @@ func leaky(opts ...stint.RateOption) stint.Limit {
 }
 
 // In every order of events, those who stay go at the rate without a gap and never
-// sooner, and when nobody waits nothing is owed.
+// sooner, and when no caller waits nothing is owed.
 func TestTurnsInEveryOrder(t *testing.T) {
 	only := []stint.Limit{leaky()}
 	both := []stint.Limit{leaky(), stint.Quota(100, stint.Daily, stint.WithName("q"))}

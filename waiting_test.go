@@ -113,7 +113,7 @@ func TestDeadline(t *testing.T) {
 				defer cancel()
 				_, err = l.Open(httptest.NewRecorder(), get("/").WithContext(ctx))
 				waited := time.Since(start)
-				if tt.name == "slot" { // nobody knows when one is released
+				if tt.name == "slot" { // it can't be known when one is released
 					if denied(t, err); waited != 700*time.Millisecond {
 						t.Errorf("refused after %v, want 700ms", waited)
 					}
@@ -887,7 +887,7 @@ func TestWaitEndsThoughNobodyNotices(t *testing.T) {
 }
 
 // A limiter made by With may have a store of its own. Who waits for something of one
-// store is in nobody's way in the other, and what they leave goes back where it is from.
+// store delays no caller in the other, and what they leave goes back where it is from.
 func TestLinesOfTwoStores(t *testing.T) {
 	soon := 10 * time.Millisecond
 	for name, limit := range map[string]stint.Limit{
@@ -1047,7 +1047,7 @@ func TestPriority(t *testing.T) {
 			[]arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"high", 200 * ms, 5, 0, 500 * ms}, {"low2", 300 * ms, 0, 0, 0}}, "a 0s, high refused 700ms, low 1s, low2 2s"},
 		{"whose turn is given up moves all up", []stint.Option{turn, byHeader},
 			[]arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"high", 200 * ms, 5, 0, 500 * ms}, {"low2", 300 * ms, 0, 0, 0}}, "a 0s, high refused 700ms, low 1s, low2 2s"},
-		// Nobody is told to wait for longer than it may.
+		// No caller is told to wait for longer than it may.
 		{"a turn that can't be later", []stint.Option{turn, byHeader},
 			[]arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"due", 200 * ms, 0, 2500 * ms, 0}, {"high", 300 * ms, 5, 0, 0}}, "a 0s, low 1s, due 2s, high 3s"},
 		{"a turn that can be later by one", []stint.Option{turn, byHeader},
@@ -1173,7 +1173,7 @@ func TestPriorityIsInherited(t *testing.T) {
 	})
 }
 
-// Whoever waits and leaves, and when: nobody is overtaken by a lower rank, no place is
+// Whoever waits and leaves, and when: no waiter is overtaken by a lower rank, no place is
 // lost, and no more pass than may.
 func TestPriorityUnderStress(t *testing.T) {
 	aging := 500 * time.Millisecond

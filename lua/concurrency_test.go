@@ -13,7 +13,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// leases is what a sorted set stands for.
+// leases are the leases that a sorted set stands for.
 type leases map[store.LeaseID]*lease
 
 type lease struct{ until, slots int64 }

@@ -75,7 +75,7 @@ func TestDeadSlotsWhenTheClockIsSetBack(t *testing.T) {
 	seed := uint64(0)
 	for _, weight := range []int64{1, 2} {
 		for _, step := range []int64{1, leaseTime / 2, leaseTime, 2 * leaseTime, 240 * leaseTime} {
-			for _, free := range []int64{0, 2} { // slots that nobody holds
+			for _, free := range []int64{0, 2} { // free slots
 				seed++
 				p.begin(seed)
 				l := limitOf(t, store.Spec{Name: "x", Algorithm: store.Concurrency, Units: 3*weight + free})

@@ -40,7 +40,7 @@ func texts(v any) (all []string) {
 	return all
 }
 
-// sayings are what each field of a limit says, but those that are a kind, and
+// sayings are example values of each field of a limit, but those that are a kind, and
 // dry-run, which goes with all.
 func sayings(t *testing.T) (all []placedOption) {
 	values := map[string]string{

@@ -38,7 +38,7 @@ func planOf(r *http.Request) (string, error) {
 	return "", errNoSession
 }
 
-// registered is what the documents of the tests may name.
+// registered are the functions that the documents of the tests may name.
 var registered = []policy.Option{
 	policy.WithKey("tenant", stint.KeyFunc(tenant)),
 	policy.WithCostFunc("rows", rows),

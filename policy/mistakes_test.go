@@ -351,7 +351,7 @@ var mistakes = []mistake{
 	top("block: [intrenal]", false, `4:9: unknown entry "intrenal" of block: write internal; predicates of the application are registered with policy.WithPredicate`),
 }
 
-// goWords are what somebody who writes a file shouldn't have to understand.
+// goWords are Go's words, which the author of a file shouldn't have to understand.
 var goWords = regexp.MustCompile(`\bstint\.|\bnetip\.|\btime\.[A-Z]|\bWith[A-Z]|[A-Z][a-z]+(Bucket|Window|Log|Up)\b|\(registered at`)
 
 func TestMistakes(t *testing.T) {

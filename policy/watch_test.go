@@ -243,7 +243,7 @@ func TestDirectoriesChange(t *testing.T) {
 		w := watch(t, root+"/current/etc/../etc/policy.yaml")
 		do(t, os.Symlink(root+"/releases/2", root+"/next"), os.Rename(root+"/next", root+"/current"))
 		w.becomes(2)
-		write(t, root+"/releases/1/etc/policy.yaml", "nonsense") // nobody's any more
+		write(t, root+"/releases/1/etc/policy.yaml", "nonsense") // no longer in use
 		write(t, root+"/releases/2/etc/policy.yaml", units(3))
 		w.becomes(3)
 	})
@@ -674,7 +674,7 @@ func TestWatchSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Observers run on the watcher's goroutine, where nobody else could recover a panic: it
+// Observers run on the watcher's goroutine, where no other code could recover a panic: it
 // is logged, and the next change comes into force.
 func TestWatchSurvivesPanics(t *testing.T) {
 	log := slog.Default()

@@ -146,7 +146,7 @@ func TestReserveTheLargest(t *testing.T) {
 
 // FuzzLargest reads a limit and what happens to it as numbers of any size, of
 // which the corpus has the largest. Nothing overflows, and settling up and down
-// again gives nobody anything.
+// again gives no one anything.
 func FuzzLargest(f *testing.F) {
 	everything := make([]byte, 0, 128)
 	for i := range byte(64) {

@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// A history is what has been charged when, as if every refund had been made from the
+// A history has the charges and their instants, as if every refund had been made from the
 // start. It drains by one unit each instant.
 type history []Entry
 
-// used is what is in use at at.
+// used is the number of units in use at at.
 func (h history) used(at int64) (used int64) {
 	last := int64(0)
 	for _, e := range h {

@@ -225,7 +225,7 @@ func (m *bucketModel) raise(mark *big.Rat) {
 	}
 }
 
-// full is the instant at which the bucket is full if nobody else comes.
+// full is the instant at which the bucket is full if no other call comes.
 func (m *bucketModel) full() *big.Rat {
 	return plus(rat(m.last), over(minus(rat(m.capacity), m.tokens), m.rate))
 }

@@ -57,7 +57,7 @@ func (m *counterModel) look(now store.Now, cost int64, maxWait time.Duration) ve
 		return verdict{retry: store.Never}
 	}
 	turn := m.turn(at, cost)
-	if wait = min(wait, m.length); turn-at > wait { // nobody waits for longer than a window
+	if wait = min(wait, m.length); turn-at > wait { // no call waits for longer than a window
 		return verdict{retry: micros(turn - at - wait)}
 	}
 	return verdict{ok: true, delay: micros(turn - at)}

@@ -53,7 +53,7 @@ type verdict struct {
 	near         bool // a step that may round may see it the other way
 }
 
-// ticket is what a model remembers of a charge, for settling it.
+// ticket is a model's record of a charge, for settling it.
 type ticket struct {
 	cost   int64
 	at     int64    // where it landed: an instant, a window, a bucket

@@ -8,7 +8,7 @@ import (
 )
 
 // warmUpModel is the curve of a rate that is a third of itself when cold:
-// permits are stored while nobody comes, and a stored permit takes the longer
+// permits are stored while no call comes, and a stored permit takes the longer
 // the more of them there are.
 type warmUpModel struct {
 	interval  *big.Rat // microseconds a permit takes at the full rate
@@ -45,7 +45,7 @@ func newWarmUpModel(s store.Spec) *warmUpModel {
 	return m
 }
 
-// cool stores permits for the time in which nobody came: a whole warm-up from
+// cool stores permits for the time in which no call came: a whole warm-up from
 // none to all.
 func (m *warmUpModel) cool(now store.Now) *big.Rat {
 	at := rat(floorTo(now.Steady, m.tick))

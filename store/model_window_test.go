@@ -213,7 +213,7 @@ func newSlidingModel(s store.Spec) *slidingModel {
 	}}
 }
 
-// counted is what is in the window at an instant, turns to come included.
+// counted is the number of units in the window at an instant, turns to come included.
 func (m *slidingModel) counted(at int64) (sum int64) {
 	for _, c := range m.charges {
 		if c.out > at {

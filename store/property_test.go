@@ -63,14 +63,14 @@ func TestRetryAfterIsExact(t *testing.T) {
 		case r.OK:
 			return nil
 		case r.RetryAfter == store.Never:
-			// Not however long one waits: not when nobody has ever come.
+			// Not however long one waits: not if no call has ever come.
 			fresh := &meter{limit: b.rules[0].limit, now: b.now}
 			if r := fresh.take(c.cost, c.maxWait); r.OK {
 				return fmt.Errorf("cost %d never passes, but does: %s", c.cost, show(r))
 			}
 			return nil
 		case b.rules[0].limit.Algorithm() == store.Concurrency:
-			return nil // nobody knows
+			return nil // it can't be known
 		}
 		seen++
 		after := r.RetryAfter.Microseconds()
@@ -339,7 +339,7 @@ func TestDryRunIsAlone(t *testing.T) {
 
 // Changing a limit's numbers keeps what has been consumed: a bucket stays
 // taken until the instant until which it was, or as a whole; a window keeps its
-// count. Nothing is given back, and nobody is refused for longer than it takes
+// count. Nothing is given back, and no call is refused for longer than it takes
 // to fill what there now is.
 func TestChangedNumbersKeepWhatWasConsumed(t *testing.T) {
 	t.Parallel()

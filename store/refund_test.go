@@ -9,7 +9,7 @@ import (
 )
 
 // A turn that has been told is kept, whatever becomes of those before and behind
-// it, and nobody is let in beside it. So what is refunded while others wait is
+// it, and no call is let in beside it. So what is refunded while others wait is
 // looked at here by what runs when: charges that wait are settled in any order, to
 // any cost and more than once, and so are those that have run.
 
@@ -132,7 +132,7 @@ func refundAll(d dice, r rule, m *meter, refunds *int) error {
 }
 
 // settle makes c cost something else. Of one that gives up its turn, and of which
-// a part stays reserved, that part may be used by somebody else at the same instant.
+// a part stays reserved, that part may be used by another call at the same instant.
 func (c *told) settle(m *meter, cost int64, op int, used bool) (back int64) {
 	now, was := m.now.Steady, c.receipt
 	c.receipt = m.settle(was, cost)

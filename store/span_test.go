@@ -120,7 +120,7 @@ func promised(all []spent, debt spent, to int64) bool {
 }
 
 // TestNoSpanAdmitsMore draws, charges, reserves and settles at random. Debts
-// (settling up) are drawn in traces in which nobody waits: a turn that has been
+// (settling up) are drawn in traces in which no call waits: a turn that has been
 // promised is kept, whatever the others turn out to cost.
 func TestNoSpanAdmitsMore(t *testing.T) {
 	t.Parallel()
@@ -298,7 +298,7 @@ func TestSlotsHeld(t *testing.T) {
 
 // If the wall clock is set back, a calendar limit continues with its count in the
 // window that is then: nothing is handed out again until a later window begins, and
-// nobody is refused for as long as the clock was set back.
+// no call is refused for as long as the clock was set back.
 func TestWallClockSetBack(t *testing.T) {
 	t.Parallel()
 	for s := range traces(t, 1000) {

@@ -171,7 +171,7 @@ func (l *Limit) StepInstant(now, a int64, c *Charge, r *Result) (next int64, ok 
 	}
 	switch {
 	case c.Cost == 0:
-	case c.Cost > l.largest, short > allowed && own-l.capacity > allowed: // it could not pass even with nobody before it
+	case c.Cost > l.largest, short > allowed && own-l.capacity > allowed: // it could not pass even if it were the first
 		r.OK, r.RetryAfter = false, Never
 	case short > allowed:
 		r.OK, r.RetryAfter = false, l.scale.waitOne(short-allowed)

@@ -31,7 +31,7 @@ import (
 // capacity than is consumed would otherwise be refused for as long as the other's traffic
 // takes to flow off, or a key for as long as a server's clock was set back.
 
-// A bucketView is what one version sees in a bucket.
+// A bucketView is a bucket as one version counts it.
 type bucketView struct {
 	numbers Numbers
 	scale   Scale
@@ -72,7 +72,7 @@ func (v *bucketView) full() units {
 
 func (v *bucketView) at(now int64) units { return v.scale.instant(now) }
 
-// used is what is in use at now.
+// used is the number of units in use at now.
 func (v *bucketView) used(now int64) units { return greater(v.tat.minus(v.at(now)), units{}) }
 
 // ahead is the instant, as a length of time from now, until which turns and debts reach.
@@ -148,7 +148,7 @@ func (s Scale) ofEntry(e Entry) units {
 // view comes with its numbers, its tat, and its burst before that. What a level of a wide
 // scale has beyond its ticks is an Entry of its own.
 
-// What is missing is 0: somebody else may have written a text at a server's key.
+// A missing number is 0: another program may have written a text at a server's key.
 func pop(log *[]Entry) (e Entry) {
 	if len(*log) > 0 {
 		e, *log = (*log)[0], (*log)[1:]
@@ -461,7 +461,7 @@ func (l *Limit) stepViews(now *Now, c *Charge, s *State, r *Result) {
 	}
 }
 
-// left is how long the view lasts if nobody charges it.
+// left is how long the view lasts if it isn't charged.
 func (v *bucketView) left(now int64) time.Duration {
 	idle := micros(max(v.last+min(v.scale.micros(v.full()), longestView)-now, 0))
 	return max(min(v.scale.wait(v.used(now)), max(idle, v.scale.wait(v.ahead(now)))), micros(1))
@@ -670,7 +670,7 @@ func (l *Limit) giveBack(now int64, made, stands units, c *Charge, v *bucketView
 	}
 	switch own := v.floor == mark && behind == zero; {
 	case v.floor == zero:
-	case own: // nobody else's turn comes after it
+	case own: // no other turn comes after it
 		v.floor = mark.minus(back)
 	default:
 		back = greater(lesser(back, tat.minus(v.floor)), zero)

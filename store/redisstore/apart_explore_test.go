@@ -185,7 +185,7 @@ func (w *cluster) see() {
 	}
 }
 
-// splitting is what is done at once in a cluster.
+// splitting is a set of concurrent calls to a cluster.
 type splitting struct {
 	lines
 	fates  string // such as "take a: refused, answered; settle b: cut"
@@ -351,7 +351,7 @@ func (c *splitter) check() {
 
 // Whatever calls do at once that are split over several slots, and whatever becomes of
 // their parts on the way: a call is charged in all slots or in none, its caller is told
-// in time, and what he is told is true; what was granted to nobody is given back, once.
+// in time, and what he is told is true; what was granted to no caller is given back, once.
 func TestEveryOrderApart(t *testing.T) {
 	t.Parallel() // with the other explorations: none goes by time
 	if len(apartVariants) == 0 {

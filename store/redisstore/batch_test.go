@@ -295,8 +295,8 @@ func TestLineCallersThatLeave(t *testing.T) {
 	})
 }
 
-// A client that ignores deadlines holds nobody longer than the timeout; while
-// all ways hang, nobody waits; and afterwards all is well.
+// A client that ignores deadlines holds no call longer than the timeout; while
+// all ways hang, no call waits; and afterwards all is well.
 func TestLineTimeout(t *testing.T) {
 	for _, heeds := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -313,7 +313,7 @@ func (w *twins) pass() {
 	switch w.roll(12) {
 	case 0: // the clock is set
 		w.now += pick[int64](w, -1, 1) * w.roll(1+pick(w, span/10, span, 3*span, 1_000_000))
-	case 1: // nobody comes for long
+	case 1: // no call comes for long
 		w.now += w.roll(1 + pick(w, span*w.roll(1000), 2*365*24*3600*1_000_000))
 	}
 	w.now = min(max(w.now, 0), 15*365*24*3600*1_000_000)
@@ -612,7 +612,7 @@ func (w *twins) kept() iter.Seq2[string, []*store.Limit] {
 	}
 }
 
-// stored is what the server keeps for a key.
+// stored is the server's value of a key.
 func (w *twins) stored(key string, l *store.Limit) (s store.State, raw string, err error) {
 	ctx := context.Background()
 	if l.Algorithm() == store.SlidingLog {

@@ -160,7 +160,7 @@ type did struct {
 	charge  store.Charge
 }
 
-// room is what one run is about: a limit that is used up but for some.
+// room is the limit of one run: used up but for some units.
 type room struct {
 	*orders.Run
 	server *server
@@ -259,7 +259,7 @@ func (w *room) counted(left, end int64) bool {
 	return end <= min(ofBurst-charged+back, ofBurst)
 }
 
-// scene is what callers do at once, of one key.
+// scene is a set of concurrent calls for one key.
 type scene struct {
 	leased  int64    // at a time, for a second
 	denied  int      // refusals that are kept
@@ -318,7 +318,7 @@ var slowLimit = func() *store.Limit {
 }()
 
 // Whatever callers of a store do at once, what it keeps of the server's answers lets
-// nothing more through, loses nothing, and refuses nobody who has come after there was room.
+// nothing more through, loses nothing, and refuses no call that has come after there was room.
 func TestEveryOrder(t *testing.T) {
 	t.Parallel() // with the other explorations: none goes by time
 	if len(variants) == 0 {

@@ -20,7 +20,7 @@ import (
 // tap goes wrong where it is told to, between the store and its client.
 type tap struct{ with atomic.Pointer[fault] }
 
-// fault is what becomes of commands that call one script for one tag.
+// fault is the fate of commands that call one script for one tag.
 type fault struct {
 	script *lua.Script
 	tag    string

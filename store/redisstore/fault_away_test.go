@@ -181,7 +181,7 @@ func TestFaultsRingServerDies(t *testing.T) {
 	f.end(t, someLost, away...)
 }
 
-// With memory beside it, nobody sees that the server is gone, nor waits for it
+// With memory beside it, no caller sees that the server is gone, nor waits for it
 // while the breaker is open, and the breaker closes by itself.
 func TestMemoryWhileTheServerIsGone(t *testing.T) {
 	server := redistest.Start(t)

@@ -36,7 +36,7 @@ func TestFaultsSlotMoves(t *testing.T) {
 		f.passes(t)
 		move := cluster.BeginMigration("{" + key + "}")
 		f.passes(t)
-		// Keys that nobody has seen yet are the new node's, also those of calls
+		// Keys that no call has seen yet are the new node's, also those of calls
 		// that travel with others; of two it thinks that the old node has some.
 		var new sync.WaitGroup
 		for i := range 8 {

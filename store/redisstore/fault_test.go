@@ -32,7 +32,7 @@ func TestFaultsOfServer(t *testing.T) {
 	for _, tt := range []struct {
 		name                 string
 		before, wrong, after func(s *redistest.Server)
-		class                error // nil: nobody notices
+		class                error // nil: no caller notices
 		words                string
 		besides              []error // classes seen on the way there and back
 		user                 string

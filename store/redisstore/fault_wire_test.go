@@ -14,7 +14,7 @@ import (
 	"github.com/stint-go/stint/store/redisstore"
 )
 
-// wire is what is between a client and its server.
+// wire is the connection between a client and its server.
 type wire struct {
 	addr  string
 	delay atomic.Int64 // of each answer, in nanoseconds
@@ -75,7 +75,7 @@ func TestFaultsWire(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		wrong, well func(*wire)
-		class       error // nil: nobody notices
+		class       error // nil: no caller notices
 	}{
 		{
 			"slow",

@@ -130,14 +130,14 @@ func TestServersFourProcessesAreOneLimit(t *testing.T) {
 				}
 				defer s.Close()
 				// A bucket is half empty when it begins: it takes ten seconds in which
-				// nobody asks until anything overflows.
+				// no call comes until anything overflows.
 				charged := max(1, spec.Burst/2)
 				r, err := take(s, "k", l, charged)
 				if err != nil {
 					t.Fatal(err)
 				}
 				granted := []int64{r.Receipt.Instant}
-				// And it goes on: while nobody brings a newer instant, the limit's
+				// And it goes on: while no call brings a newer instant, the limit's
 				// time stands still and its keys' lifetimes don't, which lets pass
 				// what the instants of those granted don't tell of.
 				ctx, stop := context.WithCancel(context.Background())
@@ -195,7 +195,7 @@ func TestServersFourProcessesAreOneLimit(t *testing.T) {
 					}
 				case store.IntervalBucket, store.FixedWindow:
 					// An instant is the start of an interval or a window: each has
-					// its share and no more, one in which somebody was refused all of
+					// its share and no more, one in which a caller was refused all of
 					// it, and the last what isn't left of it.
 					share := map[int64]int64{}
 					for _, at := range granted {

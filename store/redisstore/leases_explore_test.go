@@ -204,7 +204,7 @@ func (w *slotServer) Lost(string) {
 	orders.Note("told that a lease is lost")
 }
 
-// handling is what is done with leases at once.
+// handling is a set of concurrent actions on leases.
 type handling struct {
 	renewals []string
 	actors   []string
@@ -315,7 +315,7 @@ func (h *holder) look() {
 }
 
 // Whatever callers do with leases, and whatever becomes of renewals: a lease that is held
-// is kept while the server answers, its loss is told once and to nobody who has released
+// is kept while the server answers, its loss is told once, and to no holder that has released
 // it, and nothing is renewed in the end.
 func TestEveryOrderOfLeases(t *testing.T) {
 	t.Parallel() // with the other explorations: none goes by time

@@ -70,7 +70,7 @@ func TestLeases(t *testing.T) {
 	if n := lost.Load(); n != 0 {
 		t.Errorf("%d leases reported lost", n)
 	}
-	// Somebody else takes the key away.
+	// Another program takes the key away.
 	if err := dead.Reset(context.Background(), "k", l); err != nil {
 		t.Fatal(err)
 	}

@@ -20,9 +20,9 @@ import (
 type lined interface {
 	store.Store
 	Close() error
-	// Says is what an error says of a call: that it wasn't made, or that it may have been.
+	// Says is the outcome that an error reports: the call wasn't made, or may have been.
 	Says(err error) (notMade, perhaps bool)
-	// Left is what is left in the lines when all calls are over.
+	// Left describes the lines when all calls are over.
 	Left() string
 }
 
@@ -207,7 +207,7 @@ func (w *way) Settle(ctx context.Context, charges [][]store.Charge) (results [][
 	return results, slices.Repeat([]int{one}, len(charges))
 }
 
-// crossing is what is done at once.
+// crossing is a set of concurrent calls.
 type crossing struct {
 	lines
 	trips  []string
@@ -269,7 +269,7 @@ type caller struct {
 	back   chan struct{}
 }
 
-// taken is what a caller was told of a cost that no other call has.
+// taken is the answer to a cost that no other call has.
 type taken struct {
 	charges []store.Charge
 	results []store.Result
@@ -292,7 +292,7 @@ func newCaller(w *way, s lined, number int, does string) *caller {
 	return c
 }
 
-// scribble is what a caller writes into its slices when it is back.
+// scribble overwrites a caller's slices when its call is back.
 var scribble = store.Result{Remaining: -4711}
 
 func (c *caller) run() {
@@ -362,7 +362,7 @@ func (c *caller) mayFail(err error, ofServer bool) bool {
 
 // Whatever callers that share a way to the server do at once, and whatever becomes of
 // their call on the way: each is told what was decided for it, or an error, once, and
-// leaves nothing behind; what was granted to nobody is given back.
+// leaves nothing behind; what was granted to no caller is given back.
 func TestEveryOrderOfLines(t *testing.T) {
 	t.Parallel() // with the other explorations: none goes by time
 	if len(linedVariants) == 0 {

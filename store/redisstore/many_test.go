@@ -161,7 +161,7 @@ func TestParted(t *testing.T) {
 	}
 }
 
-// All leases are renewed, in calls that hold nobody up.
+// All leases are renewed, in calls that delay no other.
 func TestManyLeases(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })

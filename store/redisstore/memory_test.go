@@ -151,7 +151,7 @@ func (w *twins) dump() (map[string]string, error) {
 }
 
 // TestDeadSlotsOutOfMemory: a server that is out of memory doesn't drop leases that have
-// run out, counts without them, and lets nobody have their slots.
+// run out, counts without them, and gives no one their slots.
 func TestDeadSlotsOutOfMemory(t *testing.T) {
 	server := redistest.Start(t)
 	w := newTwins(server.Client(), 1)

@@ -13,7 +13,7 @@ import (
 )
 
 // A key that holds what no store has written counts as never seen, and is overwritten
-// by what is charged. Nobody in the same call notices.
+// by what is charged. No other charge of the call notices.
 func TestKeysOfOthers(t *testing.T) {
 	ctx, rdb := context.Background(), redistest.Start(t).Client()
 	contents := map[string]func(key string) error{

@@ -13,7 +13,7 @@ import (
 	"github.com/stint-go/stint/store/redisstore"
 )
 
-// A slot that was taken by a call without an answer is nobody's. It comes free when the
+// A slot that was taken by a call without an answer has no owner. It comes free when the
 // server answers again, not only when its lease runs out: here, after an hour.
 func TestSlotWithoutAnAnswer(t *testing.T) {
 	for _, heeds := range []bool{true, false} { // whether the client ends calls in time

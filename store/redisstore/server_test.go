@@ -54,7 +54,7 @@ func eventually(t *testing.T, what string, so func() bool) {
 // answers take their time.
 var patient = redisstore.WithTimeout(time.Minute)
 
-// What the server gives is what the limit has, whoever asks at once.
+// The server grants exactly what the limit has, however many ask at once.
 func TestHammer(t *testing.T) {
 	for _, heeds := range []bool{false, true} {
 		t.Run(fmt.Sprint("heeds deadlines ", heeds), func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestLeaversAreRefunded(t *testing.T) {
 	})
 }
 
-// Nobody is held beyond the timeout by a client that ignores deadlines and would wait
+// No call is held beyond the timeout by a client that ignores deadlines and would wait
 // for a minute, and service resumes by itself.
 func TestPausedServer(t *testing.T) {
 	server := redistest.Start(t)
