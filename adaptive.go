@@ -18,7 +18,7 @@ import (
 // at 20 (WithInitialLimit) and stays between min and max. The default name is
 // "adaptive".
 //
-// min is at least 1, and max from min to 1,000,000; New refuses other numbers. It
+// min is at least 1, and max from min to 1,000,000; New rejects other numbers. It
 // combines with every other kind of limit. Requests wait for its slots as for those of
 // a Concurrency (WithQueue, WithMaxWait). A request that costs more than the present
 // limit, but no more than max, passes alone.
@@ -34,7 +34,7 @@ import (
 //   - A request whose client left counts only if it has already taken longer than
 //     others do.
 //   - These requests are ignored: those whose connection was hijacked or detached
-//     (Permit.Detach), that an inner limiter refused, or that panic with
+//     (Permit.Detach), that an inner limiter denied, or that panic with
 //     http.ErrAbortHandler; and those under 100 µs, which have waited for nothing, even
 //     if they fail.
 //   - Outside HTTP (Take, Wait) the context is ignored: it may only have bounded the
@@ -44,7 +44,7 @@ import (
 //
 // The limit and its slots belong to this process, whatever the store, because each
 // process has its own capacity. A slot is taken before the store decides the other
-// limits, and given back if one refuses, so still either all limits are charged or
+// limits, and given back if one denies, so still either all limits are charged or
 // none. While the store is down, the limit continues to work. In Decision.Limits it
 // comes after the store's limits, with the present limit as Quota.
 //
@@ -102,7 +102,7 @@ const (
 	Gradient2 = Adaptation(adaptive.Gradient2)
 	// Vegas estimates the queue from the smallest latency seen, and keeps it to a few
 	// requests. If requests are many and alike, it stays close to what a service can do
-	// at once. If durations vary by chance, it takes that for a queue and refuses
+	// at once. If durations vary by chance, it takes that for a queue and denies
 	// requests that the service could handle.
 	Vegas = Adaptation(adaptive.Vegas)
 	// AIMD adds one to the limit while requests take no longer than WithLatencyTimeout,
@@ -114,14 +114,14 @@ const (
 )
 
 // WithAdaptation sets how an AdaptiveConcurrency follows the latency: Gradient2, Vegas
-// or AIMD. The default is Gradient2. New refuses any other value.
+// or AIMD. The default is Gradient2. New rejects any other value.
 func WithAdaptation(a Adaptation) AdaptiveOption {
 	return configures(a <= AIMD, fmt.Sprintf("WithAdaptation(%d)", a), "write stint.Gradient2, stint.Vegas or stint.AIMD",
 		func(c *adaptive.Config) { c.Algorithm = adaptive.Algorithm(a) })
 }
 
 // WithTolerance sets the factor by which latency may exceed its long-term average
-// before Gradient2 shrinks the limit, from 1 to 100. The default is 1.5. New refuses
+// before Gradient2 shrinks the limit, from 1 to 100. The default is 1.5. New rejects
 // other values, and the option beside Vegas and AIMD.
 //
 // With 1, if requests are many and alike, the limit stays within a few requests of what
@@ -135,7 +135,7 @@ func WithTolerance(factor float64) AdaptiveOption {
 
 // WithLatencyTimeout sets how long a request may take before AIMD counts it as slow and
 // shrinks the limit: 100 µs or more. No request is interrupted. The default is 5 s, as
-// in Netflix's library. New refuses shorter times, and the option beside Gradient2 (the
+// in Netflix's library. New rejects shorter times, and the option beside Gradient2 (the
 // default) and Vegas.
 //
 // Start with twice what the slowest requests take without a queue. If more than one in
@@ -146,7 +146,7 @@ func WithLatencyTimeout(d time.Duration) AdaptiveOption {
 }
 
 // WithInitialLimit sets where an AdaptiveConcurrency starts, between its min and max.
-// The default is 20, or the nearer of min and max if 20 is outside. New refuses other
+// The default is 20, or the nearer of min and max if 20 is outside. New rejects other
 // values.
 func WithInitialLimit(n int64) AdaptiveOption {
 	return configures(n >= 1, fmt.Sprintf("WithInitialLimit(%d)", n), "write 1 or more",
@@ -154,7 +154,7 @@ func WithInitialLimit(n int64) AdaptiveOption {
 }
 
 // WithSampleWindow sets the time over which an AdaptiveConcurrency averages latency
-// before it changes: 100 ms or more. The default is a second. New refuses shorter
+// before it changes: 100 ms or more. The default is a second. New rejects shorter
 // windows. A window continues until it has ten requests. Shorter windows react faster,
 // and mistake chance for change sooner.
 func WithSampleWindow(d time.Duration) AdaptiveOption {
@@ -288,7 +288,7 @@ func (p *Permit) Drop() { p.record((*adaptive.Outcome).Report, adaptive.Dropped)
 // Done or without such a limit.
 func (p *Permit) Ignore() { p.record((*adaptive.Outcome).Report, adaptive.Ignored) }
 
-// recordInnerDenial records that an inner limiter has refused: the response then says nothing
+// recordInnerDenial records that an inner limiter has denied: the response then says nothing
 // about the work.
 func (p *Permit) recordInnerDenial() { p.record((*adaptive.Outcome).Show, adaptive.Ignored) }
 

@@ -280,19 +280,19 @@ func TestAdaptiveBesideOthers(t *testing.T) {
 			"rate 2, adaptive 0 of 2, 2 in flight, start" {
 			t.Error(got)
 		}
-		// The adaptive limit refuses: the rate keeps its two.
+		// The adaptive limit denies: the rate keeps its two.
 		_, err := l.Take(t.Context(), "k", 1)
 		if d := denied(t, err).Decision; d.Limit != "adaptive" || d.Limits[1].Allowed || !d.Limits[0].Allowed || d.Limits[0].Remaining != 2 || d.RetryAfter != time.Second {
 			t.Errorf("%+v", d)
 		}
-		// Both refuse, and both say so.
+		// Both deny, and both say so.
 		_, err = l.Take(t.Context(), "k", 3)
 		if d := denied(t, err).Decision; d.Limits[0].Allowed || d.Limits[1].Allowed || d.Limit != "rate" || d.RetryAfter != 15*time.Minute {
 			t.Errorf("%+v", d)
 		}
 		a.Done()
 		b.Done()
-		// The rate refuses: no slot stays.
+		// The rate denies: no slot stays.
 		if _, err = l.Take(t.Context(), "k", 2); err != nil {
 			t.Fatal("more than the limit of the moment, but alone: ", err)
 		}
@@ -307,7 +307,7 @@ func TestAdaptiveBesideOthers(t *testing.T) {
 			}
 		}
 		if s := status(t, l); s.InFlight != 0 || s.Remaining != 2 {
-			t.Errorf("%+v: a request that was refused holds a slot", s)
+			t.Errorf("%+v: a request that was denied holds a slot", s)
 		}
 	})
 }
@@ -683,8 +683,8 @@ func TestAdaptiveNested(t *testing.T) {
 	})
 }
 
-// Whatever an inner limiter refuses for, its answer says nothing about the work.
-func TestAdaptiveIgnoresInnerRefusals(t *testing.T) {
+// Whatever an inner limiter denies for, its answer says nothing about the work.
+func TestAdaptiveIgnoresInnerDenials(t *testing.T) {
 	late := func() { time.Sleep(time.Second) }
 	for name, opts := range map[string][]stint.Option{
 		"no key": {stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { late(); return "", errors.New("no session") }))},

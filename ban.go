@@ -10,8 +10,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Ban refuses everything to a key, for the time of WithBanFor, once other limits have
-// refused it n times within a period of within. It holds in every process that shares the
+// Ban denies everything to a key, for the time of WithBanFor, once other limits have
+// denied it n times within a period of within. It holds in every process that shares the
 // store. The default name is "ban".
 //
 //	stint.New(
@@ -19,21 +19,21 @@ import (
 //		stint.Ban(20, time.Minute, stint.WithBanFor(time.Hour)),
 //		stint.WithKey(stint.RemoteIP()))
 //
-// n is from 1 to 1000, because the time of each refusal is kept. within is a whole
+// n is from 1 to 1000, because the time of each denial is kept. within is a whole
 // number of microseconds, at most two years. New rejects other numbers, a Ban without
-// WithBanFor, and one without a limit beside it that has its key and whose refusals count: a
+// WithBanFor, and one without a limit beside it that has its key and whose denials count: a
 // Rate, a Quota, or a Concurrency without a queue.
 //
-// Refusals by any limit in the same decision with the same key count. So no key is
+// Denials by any limit in the same decision with the same key count. So no key is
 // banned because the whole service is full (Global, AdaptiveConcurrency), nor for
-// having waited for a slot in vain. Refusals by limits in dry run don't count. To count
-// what several routes refuse, give the same Limit to each.
+// having waited for a slot in vain. Denials by limits in dry run don't count. To count
+// what several routes deny, give the same Limit to each.
 //
 // A banned request charges no other limit and doesn't prolong the ban. RetryAfter says
 // when the ban ends, Limiter.Reset ends it, and the problem body has the type
 // abnormal-usage-detected. With WithDryRun the ban itself only reports. The ban has no
 // cost and no RateLimit fields; other requests pay for looking it up beside their
-// limits, in the same call. If a store in memory is full, refusals of keys without a
+// limits, in the same call. If a store in memory is full, denials of keys without a
 // place aren't counted.
 func Ban(n int64, within time.Duration, opts ...BanOption) Limit {
 	l := newLimit(&ban{}, store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within}, opts)
@@ -50,7 +50,7 @@ func WithBanFor(d time.Duration) BanOption {
 	return changeOption{change: func(r *rule) { r.spec.Ban = d }}
 }
 
-// ban is the kind of Ban: it charges nothing and counts what other limits refuse.
+// ban is the kind of Ban: it charges nothing and counts what other limits deny.
 type ban struct{ charged }
 
 func (*ban) enter(e *entry, _ *rule) {
@@ -59,18 +59,18 @@ func (*ban) enter(e *entry, _ *rule) {
 	e.needs = counts
 }
 
-// repeated: a ban also counts refusals by inner limiters.
+// repeated: a ban also counts denials by inner limiters.
 func (*ban) repeated() bool { return true }
 
 func (*ban) counted(*entry) bool { return false }
 
-func (*ban) binds() bool { return false } // how many refusals are left isn't how many requests are
+func (*ban) binds() bool { return false } // how many denials are left isn't how many requests are
 
-func (*ban) refusal(*store.Charge) refusal { return abnormalUsage }
+func (*ban) denial(*store.Charge) denial { return abnormalUsage }
 
 func (*ban) whyUnsettled() string { return "a ban, which charges nothing" }
 
-// lacks: a ban needs a limit whose refusals it counts. A limit in dry run counts too,
+// lacks: a ban needs a limit whose denials it counts. A limit in dry run counts too,
 // since it may be enforced later. Keys that functions return may be equal at any time.
 func (*ban) lacks(b *entry, beside []*entry) *mistake.Mistake {
 	counted := false
@@ -83,8 +83,8 @@ func (*ban) lacks(b *entry, beside []*entry) *mistake.Mistake {
 		}
 	}
 	if counted {
-		return &mistake.Mistake{Problem: fmt.Sprintf("its key is %s, and no limit beside it whose refusals count has that key", b.key.Name),
-			Write: "give the ban the key of the limit whose refusals shall count"}
+		return &mistake.Mistake{Problem: fmt.Sprintf("its key is %s, and no limit beside it whose denials count has that key", b.key.Name),
+			Write: "give the ban the key of the limit whose denials shall count"}
 	}
-	return &mistake.Mistake{Problem: "no limit beside it whose refusals count", Write: "write a rate, a quota or a concurrency that nobody waits for beside the ban"}
+	return &mistake.Mistake{Problem: "no limit beside it whose denials count", Write: "write a rate, a quota or a concurrency that nobody waits for beside the ban"}
 }

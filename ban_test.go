@@ -28,7 +28,7 @@ func TestBanOptions(t *testing.T) {
 		"0 units":              {rate, stint.Ban(0, time.Minute, stint.WithBanFor(time.Hour))},
 		"period 0s":            {rate, stint.Ban(1, 0, stint.WithBanFor(time.Hour))},
 		`"ban": no time for which the ban lasts: write stint.WithBanFor(time.Hour)`: {rate, stint.Ban(1, time.Minute)},
-		`"ban": its key is RemoteIP(), and no limit beside it whose refusals count has that key: give the ban the key`: {stint.Rate(1, time.Minute, stint.WithKey(stint.Header("X-API-Key"))),
+		`"ban": its key is RemoteIP(), and no limit beside it whose denials count has that key: give the ban the key`: {stint.Rate(1, time.Minute, stint.WithKey(stint.Header("X-API-Key"))),
 			stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithKey(stint.RemoteIP()))},
 		"a ban of -1s": {rate, stint.Ban(1, time.Minute, stint.WithBanFor(-time.Second))},
 		`limit "ban": another limit has that name`: {rate, stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("ban")), stint.Ban(2, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("ban"))},
@@ -39,7 +39,7 @@ func TestBanOptions(t *testing.T) {
 	}
 }
 
-// banner is a limiter of one request an hour, which bans after two refusals.
+// banner is a limiter of one request an hour, which bans after two denials.
 func banner(t *testing.T, opts ...stint.Option) *stint.Limiter {
 	return limiter(t, append([]stint.Option{theKey, stint.Rate(1, time.Hour), stint.Ban(2, time.Hour, stint.WithBanFor(10*time.Hour))}, opts...)...)
 }
@@ -67,10 +67,10 @@ func TestBanDecision(t *testing.T) {
 			t.Errorf("granted: %+v", d)
 		}
 		if d := ask(); d.Limit != "rate" || d.RetryAfter != time.Hour || !d.Limits[1].Allowed || d.Limits[1].Remaining != 1 {
-			t.Errorf("refused once: %+v", d)
+			t.Errorf("denied once: %+v", d)
 		}
 		if d := ask(); d.Limit != "ban" || d.RetryAfter != 10*time.Hour || d.Limits[1].Allowed || d.Limits[1].Remaining != 0 {
-			t.Errorf("refused twice: %+v", d)
+			t.Errorf("denied twice: %+v", d)
 		}
 		time.Sleep(2 * time.Hour)
 		if d := ask(); d.Limit != "ban" || d.RetryAfter != 8*time.Hour || !d.Limits[0].Allowed {
@@ -106,7 +106,7 @@ func TestBanReportsOnly(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if err := take(); err != nil {
-			t.Errorf("a ban that reports only refuses: %v", err)
+			t.Errorf("a ban that reports only denies: %v", err)
 		}
 		if began != 1 {
 			t.Errorf("%d bans told of", began)
@@ -114,7 +114,7 @@ func TestBanReportsOnly(t *testing.T) {
 	})
 }
 
-// A request that waits for a slot is refused by the store again and again, which must
+// A request that waits for a slot is denied by the store again and again, which must
 // not count.
 func TestBanAndWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -149,12 +149,12 @@ func TestBanAndWaiting(t *testing.T) {
 			}
 		}
 		if d, _ := l.Peek(t.Context(), "k"); d.Limits[2].Remaining != 0 || d.RetryAfter != time.Hour {
-			t.Errorf("what the rate refuses isn't counted beside a limit that waits: %+v", d.Limits)
+			t.Errorf("what the rate denies isn't counted beside a limit that waits: %+v", d.Limits)
 		}
 	})
 }
 
-// Refusals by an inner limiter count for the outer limiter's ban.
+// Denials by an inner limiter count for the outer limiter's ban.
 func TestBanNested(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outer := limiter(t, theKey, stint.Rate(100, time.Hour), stint.Ban(2, time.Hour, stint.WithBanFor(time.Hour)))
@@ -181,7 +181,7 @@ func answerOf(h http.Handler) int {
 	return w.Code
 }
 
-// A ban without a limit beside it whose refusals count is a mistake.
+// A ban without a limit beside it whose denials count is a mistake.
 func TestBanWithNothingToCount(t *testing.T) {
 	ban := func() stint.Limit { return stint.Ban(1, time.Minute, stint.WithBanFor(time.Hour)) }
 	for _, tt := range []struct {
@@ -201,7 +201,7 @@ func TestBanWithNothingToCount(t *testing.T) {
 		{"limit func", []stint.Option{ban(), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })}, true},
 	} {
 		_, err := stint.New(append(tt.opts, theKey)...)
-		if tt.ok != (err == nil) || err != nil && !strings.Contains(err.Error(), "no limit beside it whose refusals count: write") {
+		if tt.ok != (err == nil) || err != nil && !strings.Contains(err.Error(), "no limit beside it whose denials count: write") {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
@@ -210,7 +210,7 @@ func TestBanWithNothingToCount(t *testing.T) {
 	}
 }
 
-// However many requests are refused at the instant at which a ban begins, it begins
+// However many requests are denied at the instant at which a ban begins, it begins
 // once.
 func TestBanBeginsOnce(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
@@ -235,14 +235,14 @@ func TestBanBeginsOnce(t *testing.T) {
 			}
 			count[by]++
 		}
-		// Of 199 refused the twentieth begins the ban.
+		// Of 199 denied the twentieth begins the ban.
 		if count["Admitted"] != 1 || count["Banned"] != 1 || count["by rate"] != 19 || count["by ban"] != 180 {
 			t.Errorf("%v", count)
 		}
 	})
 }
 
-// A refusal answered from memory doesn't begin the ban again.
+// A denial answered from memory doesn't begin the ban again.
 func TestBanBeginsOnceFromMemory(t *testing.T) {
 	s := redisstore.New(redistest.Shared(t).Client(), patient, redisstore.WithPrefix(redistest.Prefix(t)), redisstore.WithDenyCache(100))
 	var seen events
@@ -297,7 +297,7 @@ func TestBanInAFleet(t *testing.T) {
 	take(t, a, 1).Done()
 }
 
-// Granted, refused or banned, a request costs one call of the store and none at its
+// Granted, denied or banned, a request costs one call of the store and none at its
 // end: the ban is looked up in the call that charges.
 func TestBanCostsNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -355,39 +355,39 @@ func (r resettable) Reset(ctx context.Context, key string, limits ...*store.Limi
 	return r.Store.(store.Resetter).Reset(ctx, key, limits...)
 }
 
-// Refusals are kept when the numbers change, and a ban ends when it was announced to.
+// Denials are kept when the numbers change, and a ban ends when it was announced to.
 func TestBanUpdate(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		with := func(limits ...stint.Option) []stint.Option {
 			return append(limits, theKey, stint.Rate(1, time.Hour, stint.WithName("rate")))
 		}
 		l := limiter(t, append(with(stint.Ban(5, time.Hour, stint.WithBanFor(10*time.Hour), stint.WithName("ban"))), stint.WithStore(s))...)
-		refused := func(by string) stint.Decision {
+		denials := func(by string) stint.Decision {
 			t.Helper()
 			_, err := l.Take(context.Background(), "k", 1)
 			d := denied(t, err).Decision
 			if d.Limit != by {
-				t.Fatalf("refused by %s, want %s: %+v", d.Limit, by, d)
+				t.Fatalf("denied by %s, want %s: %+v", d.Limit, by, d)
 			}
 			return d
 		}
 		take(t, l, 1).Done()
 		for range 3 {
-			refused("rate")
+			denials("rate")
 		}
 		update(t, l, with(stint.Ban(2, time.Hour, stint.WithBanFor(2*time.Hour), stint.WithName("ban")))...)
 		if d, err := l.Peek(context.Background(), "k"); err != nil || !d.Limits[0].Allowed || d.Limits[0].Remaining != 1 {
 			t.Fatalf("lowered below what it has counted: %+v, %v", d, err)
 		}
-		begun := refused("ban").RetryAfter
+		begun := denials("ban").RetryAfter
 		update(t, l, with(stint.Ban(100, time.Second, stint.WithBanFor(time.Second), stint.WithName("ban")))...)
-		if d := refused("ban"); begun > 2*time.Hour || d.RetryAfter > begun || d.RetryAfter < begun-time.Minute {
+		if d := denials("ban"); begun > 2*time.Hour || d.RetryAfter > begun || d.RetryAfter < begun-time.Minute {
 			t.Errorf("told %v, then %v", begun, d.RetryAfter)
 		}
 		update(t, l, with()...)
-		refused("rate")
+		denials("rate")
 		update(t, l, with(stint.Ban(3, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("ban")))...)
-		refused("ban")
+		denials("ban")
 	})
 }
 
@@ -490,7 +490,7 @@ func TestBanOutranksCapacity(t *testing.T) {
 		}
 		var full *httptest.ResponseRecorder
 		w := through(l, get("/"), func(http.ResponseWriter, *http.Request) {
-			full = answer() // the rate refuses too, which begins the ban
+			full = answer() // the rate denies too, which begins the ban
 		})
 		if w.Code != 200 || full.Code != http.StatusTooManyRequests {
 			t.Errorf("%d, %d %s", w.Code, full.Code, full.Body)

@@ -18,7 +18,7 @@ import (
 //
 //	stint.Bandwidth(1_000_000, stint.WithKey(stint.Header("X-API-Key"))) // 8 Mbit/s for each customer
 //
-// bytesPerSecond is from 1024 to 2^36 (64 GiB). New refuses other numbers, and a
+// bytesPerSecond is from 1024 to 2^36 (64 GiB). New rejects other numbers, and a
 // WithBurst below 4096. It combines with every other kind of limit and with other
 // Bandwidths; a WithCost, WithMaxWait or WithSettle of the limiter or the route doesn't
 // apply to it.
@@ -30,7 +30,7 @@ import (
 // the burst). So a stream asks the store about 16 times a second, however small its
 // writes. Streams of one key take turns, one piece at a time.
 //
-// Bandwidth never refuses a request: it makes the handler's writes, and reads of the
+// Bandwidth never denies a request: it makes the handler's writes, and reads of the
 // body, take longer. That has these consequences:
 //
 //   - What has been paid for is flushed before a pause. A pause ends early when the

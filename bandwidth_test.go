@@ -453,7 +453,7 @@ func TestBandwidthBesideOthers(t *testing.T) {
 		}
 		through(outer, get("/"), nil)
 		if w := through(outer, get("/"), nil); w.Code != 429 {
-			t.Errorf("got %d, want the rate's refusal", w.Code)
+			t.Errorf("got %d, want the rate's denial", w.Code)
 		}
 		if _, err := outer.Take(t.Context(), "k", 1); err == nil {
 			t.Error("the rate has not been charged")

@@ -36,7 +36,7 @@ func (d *discard) request(l *stint.Limiter, r *http.Request) bool {
 	return passed
 }
 
-// ample never refuses in a benchmark.
+// ample never denies in a benchmark.
 func ample(opts ...stint.RateOption) stint.Limit {
 	return stint.Rate(1_000_000, time.Second, append(opts, stint.WithBurst(1_000_000_000))...)
 }

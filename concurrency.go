@@ -19,7 +19,7 @@ const slotWait = 5 * time.Second
 // The default name is "concurrency". n is from 1 to 2^40; New rejects other numbers. It
 // combines with every other kind of limit.
 //
-// A request that finds no slot is refused, or waits if WithQueue or WithMaxWait says
+// A request that finds no slot is denied, or waits if WithQueue or WithMaxWait says
 // so. The time until a slot comes free is unknown: Decision.RetryAfter and the
 // Retry-After field of a denial say 1 second. The slot is released when the handler returns or
 // panics. A handler that hands over its connection (a websocket) calls Permit.Detach. A
@@ -74,7 +74,7 @@ func (*held) counted(e *entry) bool { return e.wait.MaxWait == 0 }
 
 func (*held) free(r *store.Result) bool { return r.Remaining > 0 }
 
-func (*held) refusal(c *store.Charge) refusal {
+func (*held) denial(c *store.Charge) denial {
 	if c.Key == keytext.GlobalText {
 		return reducedCapacity
 	}

@@ -75,7 +75,7 @@ func TestWaitForSlotEnds(t *testing.T) {
 					t.Errorf("%+v", d)
 				}
 				if got := time.Since(start); got != time.Second {
-					t.Errorf("refused after %v, want 1s", got)
+					t.Errorf("denied after %v, want 1s", got)
 				}
 			})
 			synctest.Wait()
@@ -115,7 +115,7 @@ func TestNobodyOvertakesWhoWaitsForASlot(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 		if q, err := l.Take(t.Context(), "other", 1); err != nil {
-			t.Errorf("another key is refused: %v", err)
+			t.Errorf("another key is denied: %v", err)
 		} else {
 			q.Done()
 		}
@@ -126,7 +126,7 @@ func TestNobodyOvertakesWhoWaitsForASlot(t *testing.T) {
 	})
 }
 
-// A request waits for a slot only if nothing else refuses, and the other limits are
+// A request waits for a slot only if nothing else denies, and the other limits are
 // asked again once there is a slot.
 func TestSlotAndRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -134,11 +134,11 @@ func TestSlotAndRate(t *testing.T) {
 		p := take(t, l, 1)
 		time.AfterFunc(3*time.Second, p.Done)
 		start := time.Now()
-		at, refused := passed(l, 2)
-		if !slices.Equal(at, millis(3000)) || refused != 1 || time.Since(start) != 3*time.Second {
-			t.Errorf("passed at %v, %d refused after %v", at, refused, time.Since(start))
+		at, denials := passed(l, 2)
+		if !slices.Equal(at, millis(3000)) || denials != 1 || time.Since(start) != 3*time.Second {
+			t.Errorf("passed at %v, %d denied after %v", at, denials, time.Since(start))
 		}
-		p2, err := l.Take(t.Context(), "k", 1) // the rate refuses: no wait
+		p2, err := l.Take(t.Context(), "k", 1) // the rate denies: no wait
 		if denied(t, err).Decision.Limit != "rate" || p2 != nil || time.Since(start) != 3*time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
@@ -285,7 +285,7 @@ func TestInFlightOfALoweredLimit(t *testing.T) {
 		status("5 of 2", 5)
 		_, err := l.Take(t.Context(), "k", 1)
 		if got := denied(t, err).Decision.Limits[0].InFlight; got != 5 {
-			t.Errorf("a refusal says %d in flight, want 5", got)
+			t.Errorf("a denial says %d in flight, want 5", got)
 		}
 		for i, p := range held {
 			p.Done()
@@ -316,7 +316,7 @@ func (st *paused) Take(ctx context.Context, charges []store.Charge, results []st
 	st.step(ctx, "asks")
 	err := st.Store.Take(ctx, charges, results)
 	if !results[0].OK {
-		st.step(ctx, "is refused")
+		st.step(ctx, "is denied")
 	}
 	return err
 }

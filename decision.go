@@ -110,8 +110,8 @@ func (d Decision) Retry() (after time.Duration, ok bool) {
 	return d.RetryAfter, true
 }
 
-// refusedBy returns what d would be if limit i, a dry run, had been enforced.
-func (d Decision) refusedBy(i int) Decision {
+// deniedBy returns what d would be if limit i, a dry run, had been enforced.
+func (d Decision) deniedBy(i int) Decision {
 	l := &d.Limits[i]
 	d.Allowed, d.Limit = false, l.Name
 	d.Remaining, d.RetryAfter, d.ResetAfter = l.Remaining, l.RetryAfter, l.ResetAfter
@@ -122,7 +122,7 @@ func (d Decision) refusedBy(i int) Decision {
 type answering struct {
 	context.Context
 	limiter *Limiter
-	denied  *DeniedError // nil if the refusal isn't a limit's
+	denied  *DeniedError // nil if the denial isn't a limit's
 }
 
 func (c *answering) Value(key any) any {

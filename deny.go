@@ -17,7 +17,7 @@ type DeniedError struct {
 	Decision Decision
 
 	by  *version // the one that denied
-	why refusal
+	why denial
 	// fields are the values of the response's header fields, kept here to save an
 	// allocation each.
 	fields [4]string
@@ -55,13 +55,13 @@ func (e *DeniedError) full() bool {
 // the key Global) denied.
 func (e *DeniedError) StatusCode() int { return e.why.problem().Status() }
 
-// refusal says what a refusal means. If several limits refuse, the last in this order
+// denial says what a denial means. If several limits deny, the last in this order
 // counts.
-type refusal uint8
+type denial uint8
 
 const (
-	quotaExceeded   refusal = iota
-	reducedCapacity         // of the whole service
+	quotaExceeded   denial = iota
+	reducedCapacity        // of the whole service
 	abnormalUsage
 )
 
@@ -70,9 +70,9 @@ var problems = [...]field.Problem{
 }
 
 // problem returns the problem that the client gets.
-func (r refusal) problem() field.Problem { return problems[r] }
+func (r denial) problem() field.Problem { return problems[r] }
 
-// denied1 and denied4 are refusals with room for their limits, which saves an allocation.
+// denied1 and denied4 are denials with room for their limits, which saves an allocation.
 type (
 	denied1 struct {
 		DeniedError
@@ -103,17 +103,17 @@ func (c *call) newDenied() *DeniedError {
 	return err
 }
 
-// why returns what a refused call's refusal means.
-func (c *call) why() (why refusal) {
+// why returns what a denied call's denial means.
+func (c *call) why() (why denial) {
 	for i, e := range c.entries {
 		if !c.Results[i].OK && !e.dryRun {
-			why = max(why, e.kind.refusal(&c.Charges[i]))
+			why = max(why, e.kind.denial(&c.Charges[i]))
 		}
 	}
 	return why
 }
 
-// setFailed sets the header fields of an answer to err. A refusal by limits already has
+// setFailed sets the header fields of an answer to err. A denial by limits already has
 // its own.
 func setFailed(h http.Header, err error) {
 	if _, ok := err.(*DeniedError); !ok {
@@ -121,8 +121,8 @@ func setFailed(h http.Header, err error) {
 	}
 }
 
-// refusalIn finds the refusal by limits that err is or wraps, or nil.
-func refusalIn(err error) *DeniedError {
+// denialIn finds the denial by limits that err is or wraps, or nil.
+func denialIn(err error) *DeniedError {
 	if de, ok := err.(*DeniedError); ok { // errors.As allocates
 		return de
 	}
@@ -132,8 +132,8 @@ func refusalIn(err error) *DeniedError {
 	return nil
 }
 
-// versionOf returns the version that answers a refusal: the version of l that refused, or
-// l's present one for another limiter's refusal. stintecho hands errors to the
+// versionOf returns the version that answers a denial: the version of l that denied, or
+// l's present one for another limiter's denial. stintecho hands errors to the
 // application, which may pass them to any limiter.
 func (l *Limiter) versionOf(err *DeniedError) *version {
 	if err.by != nil && err.by.limiter == l {
@@ -144,7 +144,7 @@ func (l *Limiter) versionOf(err *DeniedError) *version {
 
 type (
 	deniedKey struct{}
-	// answeringKey leads to something while a handler of a limiter answers a refusal.
+	// answeringKey leads to something while a handler of a limiter answers a denial.
 	answeringKey struct{ limiter *Limiter }
 )
 

@@ -153,7 +153,7 @@ func TestProblemBody(t *testing.T) {
 	}
 }
 
-// A refusal isn't the resource: fields that describe the resource must not remain.
+// A denial isn't the resource: fields that describe the resource must not remain.
 func TestDenialDropsFields(t *testing.T) {
 	l := limiter(t, theKey, stint.Rate(1, time.Hour))
 	codes(l, "GET", "/", 1)
@@ -172,7 +172,7 @@ func TestDenialDropsFields(t *testing.T) {
 	}
 }
 
-// A handler may send a refused request through the limiter again. The limiter lets it
+// A handler may send a denied request through the limiter again. The limiter lets it
 // pass instead of calling the handler for ever, and tells its observers once.
 func TestHandlersSendElsewhere(t *testing.T) {
 	var site http.Handler
@@ -186,23 +186,23 @@ func TestHandlersSendElsewhere(t *testing.T) {
 	}
 	blocks := stint.WithBlock(func(r *http.Request) bool { return true })
 	for name, opts := range map[string][]stint.Option{
-		"refused": {stint.WithDenyHandler(stint.Degrade(http.HandlerFunc(again)))},
+		"denied": {stint.WithDenyHandler(stint.Degrade(http.HandlerFunc(again)))},
 		"blocked": {blocks, stint.WithErrorHandler(func(w http.ResponseWriter, r *http.Request, _ error) {
 			stint.Degrade(http.HandlerFunc(again)).ServeHTTP(w, r)
 		})},
 	} {
-		refused := &events{}
-		l := limiter(t, append(opts, stint.Rate(1, time.Hour), theKey, refused.option())...)
+		denials := &events{}
+		l := limiter(t, append(opts, stint.Rate(1, time.Hour), theKey, denials.option())...)
 		site = mount(l, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.Path) })
 		calls = 0
-		if name == "refused" {
+		if name == "denied" {
 			site.ServeHTTP(httptest.NewRecorder(), get("/"))
 		}
-		before := len(refused.all)
+		before := len(denials.all)
 		w := httptest.NewRecorder()
 		site.ServeHTTP(w, get("/"))
-		if w.Code != 200 || w.Body.String() != "/busy" || calls != 1 || len(refused.all) != before+1 {
-			t.Errorf("%s: got %d %q after %d calls, with %d events", name, w.Code, w.Body, calls, len(refused.all)-before)
+		if w.Code != 200 || w.Body.String() != "/busy" || calls != 1 || len(denials.all) != before+1 {
+			t.Errorf("%s: got %d %q after %d calls, with %d events", name, w.Code, w.Body, calls, len(denials.all)-before)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func TestErrorWriter(t *testing.T) {
 			t.Errorf("%s: Serve passes the denial on: %v, with %v", tt.name, passed, w.Header())
 		}
 	}
-	// The refusal is answered by the configuration that refused, whatever came since.
+	// The denial is answered by the configuration that denied, whatever came since.
 	l := limiter(t, theKey, stint.Rate(1, time.Hour), stint.WithProblem())
 	take(t, l, 1)
 	_, err := l.Take(t.Context(), "k", 1)
@@ -364,7 +364,7 @@ func TestDeniedError(t *testing.T) {
 	}
 }
 
-// A refusal is the same whether or not a handler sees its error.
+// A denial is the same whether or not a handler sees its error.
 func TestServe(t *testing.T) {
 	two := []stint.Option{theKey, stint.Rate(1, time.Hour), stint.Quota(1, stint.Every(1000*time.Hour), stint.WithDryRun()), stint.Rate(1, time.Minute, stint.WithName("short"))}
 	fails := errors.New("down")
@@ -449,8 +449,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A refusal that only the limiter answers takes no allocation, through any adapter.
-func TestRefusalAllocates(t *testing.T) {
+// A denial that only the limiter answers takes no allocation, through any adapter.
+func TestDenialAllocates(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
@@ -481,7 +481,7 @@ func TestRefusalAllocates(t *testing.T) {
 // The server removes the files of the request that it knows, also those of a form that a
 // deny handler has read.
 func TestDeniedFilesAreTheServers(t *testing.T) {
-	refuses := stint.Rate(1, time.Hour, stint.WithCost(func(*http.Request) int64 { return 2 }))
+	denies := stint.Rate(1, time.Hour, stint.WithCost(func(*http.Request) int64 { return 2 }))
 	read := func(r *http.Request) {
 		if err := r.ParseMultipartForm(1); err != nil {
 			t.Error(err)
@@ -514,7 +514,7 @@ func TestDeniedFilesAreTheServers(t *testing.T) {
 		r.Header.Set("Content-Type", form.FormDataContentType())
 		r.Header.Set("X-User", "ada")
 		w := httptest.NewRecorder()
-		mounts[tt.adapter](limiter(t, append(tt.opts, refuses, stint.WithKey(tt.key))...)).ServeHTTP(w, r)
+		mounts[tt.adapter](limiter(t, append(tt.opts, denies, stint.WithKey(tt.key))...)).ServeHTTP(w, r)
 		if w.Code != 429 && w.Code != 500 || r.MultipartForm == nil {
 			t.Errorf("%s: status %d, the server sees the form: %v", tt.adapter, w.Code, r.MultipartForm != nil)
 		}

@@ -288,7 +288,7 @@ func compare(t *testing.T, what string, got, want []string) {
 	}
 }
 
-// Each limit that would have refused gets its own event, with what it would have said.
+// Each limit that would have denied gets its own event, with what it would have said.
 func TestDryRunDeniedNamesTheLimit(t *testing.T) {
 	named := func(n int64, per time.Duration, name string, opts ...stint.RateOption) stint.Limit {
 		return stint.Rate(n, per, append(opts, stint.WithName(name))...)
@@ -303,7 +303,7 @@ func TestDryRunDeniedNamesTheLimit(t *testing.T) {
 			[]string{"", "b in 1h0m0s", "b in 1h0m0s"}},
 		{"two of three", []stint.Option{named(1, time.Hour, "a", dry), named(9, time.Hour, "b"), named(2, 2*time.Hour, "c", dry)},
 			[]string{"", "a in 1h0m0s", "a in 1h0m0s, c in 1h0m0s"}},
-		{"beside a refusal", []stint.Option{named(1, time.Minute, "a"), named(1, time.Hour, "b", dry), named(1, 2*time.Hour, "c", dry)},
+		{"beside a denial", []stint.Option{named(1, time.Minute, "a"), named(1, time.Hour, "b", dry), named(1, 2*time.Hour, "c", dry)},
 			[]string{"", "b in 1h0m0s, c in 2h0m0s"}},
 		{"all", []stint.Option{named(1, time.Hour, "a"), named(1, time.Minute, "b"), dry},
 			[]string{"", "a in 1h0m0s, b in 1m0s"}},
@@ -333,7 +333,7 @@ func TestDryRunDeniedNamesTheLimit(t *testing.T) {
 					}
 				}
 				if strings.Join(got, ", ") != want {
-					t.Errorf("%s, request %d (%v): would have been refused by %q, want %q", tt.name, i, err, got, want)
+					t.Errorf("%s, request %d (%v): would have been denied by %q, want %q", tt.name, i, err, got, want)
 				}
 			}
 			for _, p := range permits {
@@ -343,9 +343,9 @@ func TestDryRunDeniedNamesTheLimit(t *testing.T) {
 	}
 }
 
-// Of all problems with a dry run, only a key that can't be determined refuses the
+// Of all problems with a dry run, only a key that can't be determined denies the
 // request.
-func TestDryRunRefusesForItsKeyOnly(t *testing.T) {
+func TestDryRunDeniesForItsKeyOnly(t *testing.T) {
 	dry, closed := stint.WithDryRun(), stint.WithFailurePolicy(stint.FailClosed)
 	rate := func(opts ...stint.RateOption) stint.Limit {
 		return stint.Rate(9, time.Hour, append(opts, dry, closed, stint.WithName("dry"))...)

@@ -35,12 +35,12 @@ type Event struct {
 	Request *http.Request
 	// Decision is the decision, for EventAdmitted, EventDenied, EventCanceled,
 	// EventDryRunDenied, EventBanned, EventSettled and EventEnded. Its Limit is the one
-	// that bound: the one that refused with the longest wait, or that has least left.
+	// that bound: the one that denied with the longest wait, or that has least left.
 	// For other events only Limits is set, with the Name and Cost of those that the
 	// event is about, and Limit if only one of them is enforced.
 	Decision Decision
-	// Err is the reason of a failure, and of a refusal for another reason than a limit.
-	// What a limit refused is in Decision.
+	// Err is the reason of a failure, and of a denial for another reason than a limit.
+	// What a limit denied is in Decision.
 	Err error
 	// Waited is how long the request has waited for its turn or a slot.
 	Waited time.Duration
@@ -158,15 +158,15 @@ type EventKind uint8
 const (
 	// EventAdmitted: all enforced limits let the request pass.
 	EventAdmitted EventKind = iota + 1
-	// EventDenied: an enforced limit refused.
+	// EventDenied: an enforced limit denied.
 	EventDenied
 	// EventCanceled: the request's context ended during the decision or the wait,
 	// because the client left, the server shut down or a deadline passed, or a panic of the
 	// store went through a request that waited. What had been charged is given back.
 	EventCanceled
-	// EventBlocked: a predicate of WithBlock refused.
+	// EventBlocked: a predicate of WithBlock denied.
 	EventBlocked
-	// EventEmptyKey: a request was refused because its key is empty.
+	// EventEmptyKey: a request was denied because its key is empty.
 	EventEmptyKey
 	// EventKeyFailed: a key can't be read, or is too long.
 	EventKeyFailed
@@ -197,7 +197,7 @@ const (
 	// EventPaced: the response to a request that a Bandwidth paces has ended. It comes
 	// once for each Bandwidth.
 	EventPaced
-	// EventBanned: a refusal has started a Ban, or would have if the ban weren't a dry
+	// EventBanned: a denial has started a Ban, or would have if the ban weren't a dry
 	// run. It comes after the event of the decision itself, once for each ban.
 	// Decision.Limit names the ban, and RetryAfter is when it ends.
 	EventBanned
@@ -211,7 +211,7 @@ const (
 	// or its breaker has closed: then Err is nil. While the breaker is open, Err wraps
 	// failover.ErrOpen. The limiter that WithStore was given to gets it.
 	EventStoreDegraded
-	// EventPolicy: a policy file has been put in place, or refused: then Err says why,
+	// EventPolicy: a policy file has been put in place, or rejected: then Err says why,
 	// and the previous policy stays.
 	EventPolicy
 	// EventLeaseLost: the lease of a slot that this limiter still holds is gone, and another
@@ -231,12 +231,12 @@ var eventKinds = [...]struct {
 	blamed  logs.Message // instead: the error's status says that the caller is at fault
 }{
 	EventAdmitted:      {name: "Admitted", decided: true},
-	EventDenied:        {name: "Denied", decided: true, message: logs.Refused},
+	EventDenied:        {name: "Denied", decided: true, message: logs.Denied},
 	EventCanceled:      {name: "Canceled", decided: true},
-	EventBlocked:       {name: "Blocked", message: logs.Refused},
+	EventBlocked:       {name: "Blocked", message: logs.Denied},
 	EventEmptyKey:      {name: "EmptyKey", message: logs.EmptyKey},
 	EventKeyFailed:     {name: "KeyFailed", message: logs.KeyFailed},
-	EventLimitsFailed:  {name: "LimitsFailed", message: logs.LimitsFailed, blamed: logs.LimitsRefused},
+	EventLimitsFailed:  {name: "LimitsFailed", message: logs.LimitsFailed, blamed: logs.LimitsDenied},
 	EventStoreFailed:   {name: "StoreFailed", message: logs.StoreFailed},
 	EventSettleFailed:  {name: "SettleFailed", message: logs.SettleFailed},
 	EventDryRunDenied:  {name: "DryRunDenied", decided: true},
@@ -248,7 +248,7 @@ var eventKinds = [...]struct {
 	EventBanned:        {name: "Banned", decided: true, message: logs.Banned},
 	EventEnded:         {name: "Ended", decided: true},
 	EventStoreDegraded: {name: "StoreDegraded", message: logs.PrimaryFailed, over: logs.PrimaryAnswers},
-	EventPolicy:        {name: "Policy", message: logs.PolicyRefused, over: logs.PolicyInForce},
+	EventPolicy:        {name: "Policy", message: logs.PolicyRejected, over: logs.PolicyInForce},
 	EventLeaseLost:     {name: "LeaseLost", message: logs.LeaseLost},
 	EventWarning:       {name: "Warning", message: logs.Warning},
 }

@@ -323,7 +323,7 @@ func TestEventsTellTheEnd(t *testing.T) {
 	}
 }
 
-// The event names the ban that has begun, even if another limit refuses for longer.
+// The event names the ban that has begun, even if another limit denies for longer.
 func TestEventsTellWhichBan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var banned []string

@@ -35,7 +35,7 @@ func visit(h http.Handler, method, path string, fields ...string) {
 
 func hello(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }
 
-// An address that goes on when it is refused is banned for a day.
+// An address that goes on when it is denied is banned for a day.
 func ExampleBan() {
 	limiter := stint.Must(stint.New(
 		stint.Rate(1, time.Minute),
@@ -46,17 +46,17 @@ func ExampleBan() {
 		_, err := limiter.Take(context.Background(), "192.0.2.1", 1)
 		var denied *stint.DeniedError
 		if errors.As(err, &denied) {
-			fmt.Println("refused by", denied.Decision.Limit)
+			fmt.Println("denied by", denied.Decision.Limit)
 		} else {
 			fmt.Println("passes")
 		}
 	}
 	// Output:
 	// passes
-	// refused by rate
-	// refused by rate
-	// refused by ban
-	// refused by ban
+	// denied by rate
+	// denied by rate
+	// denied by ban
+	// denied by ban
 }
 
 func ExampleNew() {
@@ -189,7 +189,7 @@ func ExampleLimiter_Allow() {
 	lim := stint.Must(stint.New(stint.Rate(2, time.Hour), stint.WithKey(stint.GivenKey())))
 	for range 3 {
 		if err := lim.Allow(context.Background(), "tenant-7", 1); errors.As(err, new(*stint.DeniedError)) {
-			fmt.Println("refused")
+			fmt.Println("denied")
 			continue
 		}
 		fmt.Println("passes")
@@ -197,7 +197,7 @@ func ExampleLimiter_Allow() {
 	// Output:
 	// passes
 	// passes
-	// refused
+	// denied
 }
 
 func ExampleLimiter_Wait() {
@@ -214,7 +214,7 @@ func ExampleLimiter_Wait() {
 	}
 	fmt.Println("three in a tenth of a second:", time.Since(start) >= 100*time.Millisecond)
 
-	// A turn that comes after the deadline is refused at once.
+	// A turn that comes after the deadline is denied at once.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	hourly := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.GivenKey())))
@@ -427,7 +427,7 @@ func ExampleWithKey() {
 	session := func(r *http.Request) (string, error) {
 		user, _, ok := r.BasicAuth()
 		if !ok {
-			return "", nil // refused with 403: an empty key has no bucket
+			return "", nil // denied with 403: an empty key has no bucket
 		}
 		return user, nil
 	}
@@ -443,7 +443,7 @@ func ExampleWithKey() {
 }
 
 func ExampleWithMaxWait() {
-	// A request waits up to a second for its turn before it is refused.
+	// A request waits up to a second for its turn before it is denied.
 	lim := stint.Must(stint.New(
 		stint.Rate(4, time.Second, stint.WithBurst(1), stint.WithMaxWait(time.Second)),
 		stint.WithKey(stint.RemoteIP())))
@@ -463,7 +463,7 @@ func ExampleWithDryRun() {
 		stint.WithKey(stint.RemoteIP()),
 		stint.WithObserver(func(e stint.Event) {
 			if e.Kind == stint.EventDryRunDenied {
-				fmt.Println("would have been refused:", e.Request.URL)
+				fmt.Println("would have been denied:", e.Request.URL)
 			}
 		})))
 	h := limit(lim, hello)
@@ -471,7 +471,7 @@ func ExampleWithDryRun() {
 	visit(h, "GET", "/b")
 	// Output:
 	// GET /a → 200 hello
-	// would have been refused: /b
+	// would have been denied: /b
 	// GET /b → 200 hello
 }
 
@@ -540,7 +540,7 @@ func ExampleWithErrorHandler() {
 // A handler that writes nothing leaves the answer as it is.
 func ExampleWithDenyHandler_note() {
 	note := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Println("refused by", stint.DeniedFromContext(r.Context()).Decision.Limit)
+		fmt.Println("denied by", stint.DeniedFromContext(r.Context()).Decision.Limit)
 		w.Header().Set("Link", `</docs/limits>; rel="help"`)
 	})
 	lim := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.RemoteIP()), stint.WithDenyHandler(note)))
@@ -549,7 +549,7 @@ func ExampleWithDenyHandler_note() {
 	visit(h, "GET", "/")
 	// Output:
 	// GET / → 200 hello
-	// refused by rate
+	// denied by rate
 	// GET / → 429 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"violated-policies":["rate"]}
 }
 

@@ -21,7 +21,7 @@ const (
 )
 
 // WithFailurePolicy sets what happens to a request when the store fails. Of the limits
-// of one request the strictest policy counts. The default is FailOpen. New refuses
+// of one request the strictest policy counts. The default is FailOpen. New rejects
 // values other than FailOpen and FailClosed.
 func WithFailurePolicy(p FailurePolicy) SharedOption {
 	return checkedSetting(p == FailOpen || p == FailClosed, fmt.Sprintf("WithFailurePolicy(%d)", p), "write stint.FailOpen or stint.FailClosed",
@@ -63,7 +63,7 @@ func (c *call) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// finishUndecided finishes a request that could not be decided: it is refused with the error,
+// finishUndecided finishes a request that could not be decided: it is denied with the error,
 // or passes, with a permit if its bytes are paced.
 func (c *call) finishUndecided(ctx context.Context, err error) (p *Permit, next *http.Request, _ error) {
 	if err = c.failed(ctx, err); err != nil {

@@ -301,7 +301,7 @@ func TestFunctionsAskForTheirStatus(t *testing.T) {
 		{asked(401), 401},
 		{fmt.Errorf("no session: %w", asked(401)), 401},
 		{asked(503), 503},
-		{asked(200), 500}, // would not refuse
+		{asked(200), 500}, // would not deny
 		{asked(302), 500},
 		{errors.New("secret"), 500},
 	} {
@@ -528,7 +528,7 @@ func TestMemoryBesideStoppedRedis(t *testing.T) {
 	defer s.Close()
 	apps := onAll(limiter(t, stint.Rate(5, time.Hour, stint.WithName("rate")), byUser, stint.WithStore(s), seen.option()))
 	// passed says how many of n requests passed that came at once; the others
-	// were refused by the limit.
+	// were denied by the limit.
 	passed := func(user string, n int) (passed int, longest time.Duration) {
 		t.Helper()
 		for _, a := range p.atOnce(n, apps, user) {

@@ -131,9 +131,9 @@ func asUser(h http.Handler, user string) int {
 	return w.Code
 }
 
-// A limiter with another framework's key is refused when it is mounted, wherever the
+// A limiter with another framework's key is denied when it is mounted, wherever the
 // key is, and the error says what to write.
-func TestFrameworkKeyIsRefusedElsewhere(t *testing.T) {
+func TestFrameworkKeyIsDeniedElsewhere(t *testing.T) {
 	byAddress, user := stint.WithKey(stint.RemoteIP()), stint.WithKey(ginUser)
 	rate := stint.Rate(1, time.Hour)
 	func1 := stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })

@@ -37,8 +37,8 @@ const (
 const headersToWrite = "write stint.RateLimitHeaders, XRateLimitHeaders, XRateLimitUnixHeaders or NoHeaders"
 
 // WithHeaders sets which header fields tell clients about their limits. The default is
-// RateLimitHeaders. Retry-After is part of every refusal, whatever the style, unless the
-// request can never pass. New refuses an empty list, unknown styles, NoHeaders beside
+// RateLimitHeaders. Retry-After is part of every denial, whatever the style, unless the
+// request can never pass. New rejects an empty list, unknown styles, NoHeaders beside
 // another, and both kinds of X-RateLimit-Reset.
 func WithHeaders(styles ...HeaderStyle) Option {
 	return limiterOption(func(c *config) {
@@ -80,7 +80,7 @@ func (c *call) setFields(h http.Header, slots []string) {
 		}
 		items = append(items, field.Item{})
 		it := &items[len(items)-1]
-		it.Limit, it.Remaining, it.Reset, it.Refused, it.Retry, it.More = &e.said, r.Remaining, r.ResetAfter, !r.OK, r.RetryAfter, -1
+		it.Limit, it.Remaining, it.Reset, it.Denied, it.Retry, it.More = &e.said, r.Remaining, r.ResetAfter, !r.OK, r.RetryAfter, -1
 		if e.needs&local != 0 { // the limit's number changes
 			limit, _ := e.kind.stood(ch, r)
 			it.Limit = e.saidOf(limit)

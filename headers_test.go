@@ -191,7 +191,7 @@ func TestNestedNames(t *testing.T) {
 		{"three limiters", [][]stint.Option{{limit(9, "a")}, {limit(5, "a")}, {limit(7, "a"), limit(7, "b")}}, 200, `"a";r=4 "b";r=6`, `"a";q=5 "b";q=7`},
 		{"slots", [][]stint.Option{{stint.Concurrency(3, stint.WithName("a"))}, {limit(9, "a")}}, 200, `"a";r=2`, `"a";q=3`},
 		{"a dry run has no item", [][]stint.Option{{limit(5, "a")}, {limit(2, "a", stint.WithDryRun())}}, 200, `"a";r=4`, `"a";q=5`},
-		{"a refusal", [][]stint.Option{{limit(5, "a"), limit(2, "b")}, {limit(1, "a")}}, 429, `"b";r=0 "a";r=0`, `"b";q=2 "a";q=1`},
+		{"a denial", [][]stint.Option{{limit(5, "a"), limit(2, "b")}, {limit(1, "a")}}, 429, `"b";r=0 "a";r=0`, `"b";q=2 "a";q=1`},
 		{"default names", [][]stint.Option{{stint.Rate(5, time.Hour)}, {stint.Rate(9, time.Hour)}}, 200, `"rate";r=4`, `"rate";q=5`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -264,7 +264,7 @@ func TestHeaderStyles(t *testing.T) {
 				t.Errorf("%v, request %d: fields %q, want %q", tt.styles, i+1, g, tt.want)
 			}
 			if i == 1 && w.Header().Get("Retry-After") == "" {
-				t.Errorf("%v: no Retry-After in a refusal", tt.styles)
+				t.Errorf("%v: no Retry-After in a denial", tt.styles)
 			}
 		}
 	}
@@ -326,11 +326,11 @@ func TestEffectiveWindow(t *testing.T) {
 			}
 			time.Sleep(time.Duration(after)*time.Second - time.Second)
 			if got := remaining(t, l); got > r && after > 1 {
-				t.Errorf("%d per %v, burst %d (%v), refused: %v: r=%d;t=%d, and %d a second before", n, per, burst, alg, err != nil, r, after, got)
+				t.Errorf("%d per %v, burst %d (%v), denied: %v: r=%d;t=%d, and %d a second before", n, per, burst, alg, err != nil, r, after, got)
 			}
 			time.Sleep(time.Second)
 			if got := remaining(t, l); got <= r {
-				t.Errorf("%d per %v, burst %d (%v), refused: %v: r=%d;t=%d, and %d then", n, per, burst, alg, err != nil, r, after, got)
+				t.Errorf("%d per %v, burst %d (%v), denied: %v: r=%d;t=%d, and %d then", n, per, burst, alg, err != nil, r, after, got)
 			}
 		})
 	}

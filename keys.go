@@ -120,7 +120,7 @@ const (
 )
 
 // WithEmptyKey sets what happens to a request whose key is empty. The default is
-// DenyEmptyKey: an empty key never becomes a bucket that strangers share. New refuses
+// DenyEmptyKey: an empty key never becomes a bucket that strangers share. New rejects
 // values other than DenyEmptyKey and SkipEmptyKey.
 func WithEmptyKey(p EmptyKeyPolicy) Option {
 	return checkedOption(p <= SkipEmptyKey, fmt.Sprintf("WithEmptyKey(%d)", p), "write stint.DenyEmptyKey or stint.SkipEmptyKey",
@@ -149,7 +149,7 @@ type IP struct {
 	// one line. By default no header is read.
 	Header string
 	// Trusted are the addresses that proxies connect from: the proxy next to the server
-	// and, for the lists, those behind it. New refuses networks that add up to all
+	// and, for the lists, those behind it. New rejects networks that add up to all
 	// addresses (all of IPv4, or 2000::/3, where IPv6 clients are). The NAT64 form of
 	// an address is trusted only if written so.
 	Trusted []netip.Prefix
@@ -168,7 +168,7 @@ func RemoteIP() Key { return Key{keys.RemoteIP} }
 
 // ForwardedIP keys on the client's address in X-Forwarded-For, as far as proxies with
 // trusted addresses wrote it; see IP. Requests that don't come from such a proxy are
-// keyed like RemoteIP. New refuses it without trusted addresses.
+// keyed like RemoteIP. New rejects it without trusted addresses.
 func ForwardedIP(trusted ...netip.Prefix) Key {
 	return IP{Header: "X-Forwarded-For", Trusted: trusted}.key("ForwardedIP")
 }
@@ -182,7 +182,7 @@ func ForwardedHeaderIP(trusted ...netip.Prefix) Key {
 // SingleIPHeader keys on the client's address in a field that the proxy replaces and
 // that holds nothing else, such as CF-Connecting-IP or X-Real-IP; see IP. A request in
 // which the field isn't exactly one line with one address is keyed like RemoteIP. New
-// refuses names that aren't a header field's, and a call without trusted addresses.
+// rejects names that aren't a header field's, and a call without trusted addresses.
 func SingleIPHeader(name string, trusted ...netip.Prefix) Key {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {
@@ -220,7 +220,7 @@ func addressed(option string, problems []clientip.Problem) (m mistake.List) {
 }
 
 // Header keys on the value of a header field, such as an API key. The key is empty if
-// the request doesn't have the field. New refuses names that aren't a header field's,
+// the request doesn't have the field. New rejects names that aren't a header field's,
 // X-Forwarded-For and Forwarded (use ForwardedIP and ForwardedHeaderIP), and Host,
 // which net/http keeps in Request.Host.
 //
@@ -250,7 +250,7 @@ func Header(name string) Key {
 
 // Cookie keys on the value of a cookie. The key is empty if the request doesn't have
 // the cookie. If there are several of that name, the first counts, as in
-// http.Request.Cookie. New refuses names that aren't a cookie's. A session cookie is as
+// http.Request.Cookie. New rejects names that aren't a cookie's. A session cookie is as
 // secret as a password: wrap the key in Hash so that a store never holds it.
 func Cookie(name string) Key {
 	if !clientip.IsFieldName(name) {
@@ -266,7 +266,7 @@ func Cookie(name string) Key {
 func Pattern() Key { return Key{keys.Pattern} }
 
 // MuxPattern keys on the pattern that mux will match, for a limiter that is wrapped
-// around it. Requests that match none share one key. New refuses a nil mux.
+// around it. Requests that match none share one key. New rejects a nil mux.
 func MuxPattern(mux *http.ServeMux) Key {
 	if mux == nil {
 		return misconfigured(&mistake.Mistake{Option: "MuxPattern(nil)", Write: "write the *http.ServeMux that the limiter is wrapped around"})
@@ -285,7 +285,7 @@ func Global() Key { return Key{keys.Global} }
 
 // GivenKey is the key that Allow, Take, Wait and Peek are given. Use it for limiters of
 // jobs, queues and outgoing calls. Requests don't have such a key: adapters panic when
-// they mount such a limiter, and Admit refuses its requests. It can't be part of Join,
+// they mount such a limiter, and Admit denies its requests. It can't be part of Join,
 // FirstOf or Hash, which New reports: give Take a key that is already joined or hashed.
 func GivenKey() Key { return Key{keys.Given} }
 
@@ -403,7 +403,7 @@ func (c *call) key(e *entry) (string, error) {
 	return key, nil
 }
 
-// keyless returns the refusal of a request whose key can't be determined, or nil if the
+// keyless returns the denial of a request whose key can't be determined, or nil if the
 // limit is left out instead.
 func (c *call) keyless(e *entry, err error) error {
 	re := &failure.Error{Err: err, Status: failure.Status(err), Limit: e.limit.Name()}

@@ -210,7 +210,7 @@ func TestKeysAreComparable(t *testing.T) {
 	if seen[IP{}.Key()] != 1 || seen[Header("X-API-Key")] != 2 || seen[FirstOf(Header("X-Api-Key"), RemoteIP())] != 3 || seen[Key{}] != 0 {
 		t.Errorf("%v", seen)
 	}
-	if Global() != Global() || Global() == GivenKey() || RemoteIP() == (Key{}) {
+	if again := Global(); Global() != again || Global() == GivenKey() || RemoteIP() == (Key{}) {
 		t.Error("keys without arguments")
 	}
 	if _, err := (Key{}).Of(asked()); err == nil || (Key{}).String() != "Key{}" || (Key{}).Constant() {

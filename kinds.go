@@ -26,7 +26,7 @@ type kind interface {
 	// lacks returns what such a limit needs beside it and doesn't have, among all
 	// limits of a plan; nil if nothing is missing.
 	lacks(e *entry, beside []*entry) *mistake.Mistake
-	// counted reports whether refusals by the limit count for a ban.
+	// counted reports whether denials by the limit count for a ban.
 	counted(e *entry) bool
 
 	// repeated reports whether an inner limiter charges the limit again.
@@ -39,8 +39,8 @@ type kind interface {
 	// free reports whether a request would pass, according to the answer to a charge of
 	// cost 0.
 	free(r *store.Result) bool
-	// refusal returns what the limit's refusal of a charge means.
-	refusal(c *store.Charge) refusal
+	// denial returns what the limit's denial of a charge means.
+	denial(c *store.Charge) denial
 	// whyUnsettled returns why Permit.Settle doesn't apply to the limit, or "" if it does.
 	whyUnsettled() string
 }
@@ -52,7 +52,7 @@ const (
 	waits    needs = 1 << iota // may have to wait, for a turn or a slot
 	slots                      // take slots, which others may wait for
 	local                      // are decided in this process, whatever the store
-	counts                     // have their refusals counted
+	counts                     // have their denials counted
 	paces                      // are charged for bytes as they move, and for nothing before
 	watches                    // have their response observed
 	releases                   // leave something to do when they end
@@ -88,7 +88,7 @@ func (*charged) repeated() bool { return false }
 
 func (*charged) binds() bool { return true }
 
-func (*charged) refusal(*store.Charge) refusal { return quotaExceeded }
+func (*charged) denial(*store.Charge) denial { return quotaExceeded }
 
 func (*charged) whyUnsettled() string { return "" }
 

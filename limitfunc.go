@@ -14,10 +14,10 @@ import (
 
 // WithLimitFunc adds limits that depend on the request, such as those of a tenant's
 // plan. They are decided together with the limiter's other limits, or with its route's;
-// a route that is exempt stays exempt. It needs a default WithKey. New refuses a nil f.
+// a route that is exempt stays exempt. It needs a default WithKey. New rejects a nil f.
 // f is called concurrently.
 //
-// If f returns an error, the request is refused: the error goes to the error handler.
+// If f returns an error, the request is denied: the error goes to the error handler.
 // Its status is that of its StatusCode() int method if it has one, otherwise 500. If f
 // returns no limits and no error, and no other limit of the request holds, that is
 // ErrNoLimits: a plan that isn't found is no reason to let everything pass. Exempt()

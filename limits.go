@@ -11,7 +11,7 @@ import (
 // Limit is a rule: an algorithm, its numbers, and who it applies to. Make one with
 // Rate, Quota, Concurrency, AdaptiveConcurrency, Bandwidth or Ban. These report nothing
 // themselves: mistakes are reported by the New, With, Update or Limit.Check that gets
-// the Limit, or refuse the request if a WithLimitFunc returns it.
+// the Limit, or deny the request if a WithLimitFunc returns it.
 //
 // A Limit is immutable and safe for concurrent use, and several limiters and routes may
 // use it. Within one limiter and those derived from it, it is the same limit wherever
@@ -51,7 +51,7 @@ var (
 )
 
 // Every returns the window of length d, aligned to the Unix epoch. d is a multiple of a
-// microsecond, at most two years; New refuses any other.
+// microsecond, at most two years; New rejects any other.
 func Every(d time.Duration) Window { return store.Every(d) }
 
 // Rate limits a key to n units per period. A request costs 1 unit unless WithCost says
@@ -60,7 +60,7 @@ func Every(d time.Duration) Window { return store.Every(d) }
 // is "rate".
 //
 // n is from 1 to 2^40, and per is a whole number of microseconds, at most two years.
-// New refuses other numbers, and options that the algorithm doesn't use. A Rate
+// New rejects other numbers, and options that the algorithm doesn't use. A Rate
 // combines with every other kind of limit.
 //
 // Every such rate is counted exactly, in ticks of a microsecond, or of up to a
@@ -80,7 +80,7 @@ func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
 // default name is that of the window ("hourly", "daily", "weekly", "monthly"), or
 // "quota" for Every.
 //
-// n is from 1 to 2^40. New refuses other numbers, the zero Window, a time zone on a
+// n is from 1 to 2^40. New rejects other numbers, the zero Window, a time zone on a
 // window made by Every, and other algorithms.
 //
 // A key can use up a day's quota in its first second. Combine the quota with a Rate to
@@ -113,14 +113,14 @@ func newLimit[O optionOf](k kind, spec store.Spec, opts []O) Limit {
 //   - With WithDebt: what an idle key saves up. The default is one second's worth of
 //     the rate, as in Guava.
 //
-// n is from 0 to 2^40. New refuses other numbers, 0 on a bucket without debt (nothing
+// n is from 0 to 2^40. New rejects other numbers, 0 on a bucket without debt (nothing
 // would pass), and algorithms without a burst.
 func WithBurst(n int64) BurstOption {
 	return changeOption{change: func(r *rule) { r.spec.Burst = r.orNone(n, "WithBurst") }}
 }
 
 // WithAlgorithm sets how a limit counts. A Rate takes every algorithm; the default is
-// TokenBucket. A Quota takes FixedWindow, the default, and IntervalBucket. New refuses
+// TokenBucket. A Quota takes FixedWindow, the default, and IntervalBucket. New rejects
 // any other combination. store.Concurrency and store.Ban are limits of their own: write
 // stint.Concurrency or stint.Ban.
 func WithAlgorithm(a Algorithm) AlgorithmOption {
@@ -130,12 +130,12 @@ func WithAlgorithm(a Algorithm) AlgorithmOption {
 }
 
 // WithName names a limit in answers, header fields, problem bodies, logs and the store.
-// A name is a letter followed by up to 63 of A-Z a-z 0-9 _ . -; New refuses any other.
+// A name is a letter followed by up to 63 of A-Z a-z 0-9 _ . -; New rejects any other.
 // Names must be unique within a limiter and all limiters derived from it.
 //
 // The default is a name for the kind of limit, with a number if that is taken
 // ("rate-2"). The number changes when limits are added before it. So every limit needs
-// a WithName if the limiter has a WithStore (New refuses it otherwise), if a
+// a WithName if the limiter has a WithStore (New rejects it otherwise), if a
 // WithLimitFunc returns it, and if a Limiter.Update shall find it again.
 func WithName(name string) LimitOption {
 	return changeOption{change: func(r *rule) { r.spec.Name, r.named = name, true }}
@@ -144,10 +144,10 @@ func WithName(name string) LimitOption {
 // WithWarmUp makes a Rate start at a third of its rate and rise to n per period while
 // it is used for d. When idle it cools down again. It implies the WarmUp algorithm; the
 // curve is that of Guava's SmoothWarmingUp. d is a positive multiple of a microsecond,
-// at most two years. New refuses any other, and another algorithm beside it.
+// at most two years. New rejects any other, and another algorithm beside it.
 //
 // Requests are spaced out, not saved up: without a WithMaxWait (or Limiter.Wait), a
-// request that comes before its turn is refused.
+// request that comes before its turn is denied.
 func WithWarmUp(d time.Duration) RateOption {
 	return checkedChange(d > 0, fmt.Sprintf("WithWarmUp(%v)", d), "write how long the rate takes to rise, such as 4*time.Second",
 		func(r *rule) { r.spec.WarmUp = d })
@@ -160,17 +160,17 @@ func WithWarmUp(d time.Duration) RateOption {
 //
 // It spaces requests: an idle key saves up one second's worth of the rate, not n units.
 // At 1000 per minute that is 16 at once; at 5 per minute, none. Set WithBurst for more.
-// It is for a Rate in a TokenBucket; New refuses it on other algorithms.
+// It is for a Rate in a TokenBucket; New rejects it on other algorithms.
 //
 // While earlier requests aren't paid for, a request waits up to WithMaxWait, or is
-// refused. Remaining and the header fields count what has been saved up, without the
+// denied. Remaining and the header fields count what has been saved up, without the
 // one request that passes on credit: 11 pass at once where they say 10.
 func WithDebt() RateOption {
 	return changeOption{change: func(r *rule) { r.spec.Debt = true }}
 }
 
 // WithBuckets sets how many buckets a SlidingWindow is cut into, from 1 to 1000. More
-// buckets forget sooner and cost more memory. The default is 10. New refuses other
+// buckets forget sooner and cost more memory. The default is 10. New rejects other
 // numbers, more buckets than the period has microseconds, and other algorithms.
 func WithBuckets(k int64) RateOption {
 	return checkedChange(k >= 1, fmt.Sprintf("WithBuckets(%d)", k), "write 1 or more",

@@ -56,7 +56,7 @@ func TestNumbersOfTheSources(t *testing.T) {
 			[]round{{1, 1, 59 * second}, {10, 1, second}, {20, 1, 0}}, []int{1, 9, 1}},
 		{"nginx: 6r/m and 10r/s, nodelay", []stint.Option{stint.Rate(6, time.Minute, stint.WithBurst(6)), stint.Rate(10, second, stint.WithBurst(1))},
 			[]round{{2, 1, 100 * time.Millisecond}, {2, 10, 100 * time.Millisecond}, {1, 1, 0}}, []int{1, 5, 0}},
-		{"a second rate charges nothing the first refuses",
+		{"a second rate charges nothing the first denies",
 			[]stint.Option{stint.Rate(10, second), stint.Rate(100, time.Minute, stint.WithAlgorithm(stint.FixedWindow))},
 			[]round{{15, 60, second}}, []int{100}},
 	}

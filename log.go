@@ -14,19 +14,19 @@ import (
 // recovery, of key functions and limit functions, empty keys, charges and slots that
 // could not be settled or released, lost leases, bans, and reloaded policies. Each
 // message is logged at most once a minute, with the number suppressed since. The last line
-// about a store or a policy says how it is, if need be when the minute is over. Refusals
+// about a store or a policy says how it is, if need be when the minute is over. Denials
 // are logged at debug level, every one, if the handler is enabled for it.
 // docs/observing.md lists the messages.
 //
 // The default is slog.Default(), and for a limiter made by With the logger of the one
 // it extends. An Update without WithLogger and WithLogKeys keeps both. To log nothing,
-// write slog.New(slog.DiscardHandler); New refuses nil.
+// write slog.New(slog.DiscardHandler); New rejects nil.
 func WithLogger(logger *slog.Logger) Option {
 	return checkedOption(logger != nil, "WithLogger(nil)", "write slog.New(slog.DiscardHandler) for no log, or leave it out",
 		func(c *config) { c.logger = logger })
 }
 
-// WithLogKeys makes the log show the keys of refusals, bans, lost leases and failures of
+// WithLogKeys makes the log show the keys of denials, bans, lost leases and failures of
 // the store, in the form that stores see. They may be addresses or credentials. By default
 // no key is logged, but the text of an error of your own KeyFunc is logged as it is.
 func WithLogKeys() Option {
@@ -44,7 +44,7 @@ func (v *version) write(m logs.Message, e Event) {
 		if e.Kind == EventStoreFailed {
 			became := "passed"
 			if errors.As(e.Err, new(*StoreError)) {
-				became = "refused"
+				became = "denied"
 			}
 			attrs = append(attrs, slog.String("request", became))
 		}

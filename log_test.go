@@ -171,18 +171,18 @@ func TestLogs(t *testing.T) {
 		key  bool // with WithLogKeys
 	}{
 		{"a request that passes", []stint.Option{stint.Rate(9, time.Hour), header}, "", false},
-		{"a refusal", []stint.Option{stint.Rate(1, time.Hour), header}, "DEBUG a request was refused", true},
-		{"a block", []stint.Option{stint.Rate(9, time.Hour), header, stint.WithBlock(func(*http.Request) bool { return true })}, "DEBUG a request was refused\nDEBUG a request was refused", false},
+		{"a denial", []stint.Option{stint.Rate(1, time.Hour), header}, "DEBUG a request was denied", true},
+		{"a block", []stint.Option{stint.Rate(9, time.Hour), header, stint.WithBlock(func(*http.Request) bool { return true })}, "DEBUG a request was denied\nDEBUG a request was denied", false},
 		{"a store that fails", []stint.Option{stint.Rate(1, time.Hour, name), header, down()}, "ERROR the store failed to decide a request", true},
 		{"a store that fails, closed", []stint.Option{stint.Rate(1, time.Hour, name), header, down(), stint.WithFailurePolicy(stint.FailClosed)}, "ERROR the store failed to decide a request", true},
-		{"an empty key", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-None"))}, "WARN a request with an empty key was refused", false},
-		{"a key that fails", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "", broken }))}, "WARN a key function failed, and the request was refused", false},
+		{"an empty key", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-None"))}, "WARN a request with an empty key was denied", false},
+		{"a key that fails", []stint.Option{stint.Rate(1, time.Hour), stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "", broken }))}, "WARN a key function failed, and the request was denied", false},
 		{"a limit function that fails", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, broken }), header}, "ERROR the limits of a request, or its cost, could not be determined", false},
-		{"a tenant without a plan", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, plans.ErrNoPlan }), header}, "WARN a limit function refused a request", false},
+		{"a tenant without a plan", []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, plans.ErrNoPlan }), header}, "WARN a limit function denied a request", false},
 		{"a cost below 0", []stint.Option{stint.Rate(9, time.Hour), cost(-1), header}, "ERROR the limits of a request, or its cost, could not be determined", false},
 		{"a charge that can't be settled", []stint.Option{stint.Rate(9, time.Hour, name, stint.WithSettle(stint.FailedOnly)), header, stint.WithStore(&unsettled{spy: newSpy()})}, "WARN a charge could not be settled, or a slot not released", true},
-		{"a ban", []stint.Option{stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour)), header}, "DEBUG a request was refused\nINFO a key is banned", true},
-		{"a ban that only reports", []stint.Option{stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), stint.WithDryRun()), header}, "DEBUG a request was refused\nINFO a key is banned", true},
+		{"a ban", []stint.Option{stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour)), header}, "DEBUG a request was denied\nINFO a key is banned", true},
+		{"a ban that only reports", []stint.Option{stint.Rate(1, time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), stint.WithDryRun()), header}, "DEBUG a request was denied\nINFO a key is banned", true},
 	}
 	for _, tt := range tests {
 		for _, keys := range []bool{false, true} {
@@ -216,7 +216,7 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// Requests that pass don't call the logger, and refusals call it once unless they are
+// Requests that pass don't call the logger, and denials call it once unless they are
 // logged.
 func TestLogsCost(t *testing.T) {
 	h := newLogged(slog.LevelInfo)
@@ -231,7 +231,7 @@ func TestLogsCost(t *testing.T) {
 		through(l, get("/"), nil)
 	}
 	if h.asked != 7 || h.out.Len() != 0 {
-		t.Errorf("asked %d times in 7 refusals, and wrote %q", h.asked, h.out)
+		t.Errorf("asked %d times in 7 denials, and wrote %q", h.asked, h.out)
 	}
 }
 

@@ -48,7 +48,7 @@ type Limiter struct {
 	family   *family
 	parent   *Limiter                 // the limiter that With extended, or nil
 	audience atomic.Pointer[audience] // its observers, or nil if there are none
-	log      atomic.Pointer[logs.Log] // of failures, refusals and warnings
+	log      atomic.Pointer[logs.Log] // of failures, denials and warnings
 	opts     []Option                 // of New, With or the last Update; guarded by family.mu
 
 	storeObserver *store.Observer // gets the notices of the store of WithStore, which holds it weakly; or nil
@@ -160,7 +160,7 @@ func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.R
 // If w is an [ErrorWriter] and the limiter isn't configured to answer, w gets the error
 // instead.
 func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
-	if denied := refusalIn(err); denied != nil {
+	if denied := denialIn(err); denied != nil {
 		l.versionOf(denied).deny(w, r, denied, err)
 		return
 	}

@@ -139,7 +139,7 @@ func problem(violated ...string) string {
 }
 
 var behaviours = []behaviour{
-	{"granted, then refused, then granted", front(stint.Rate(2, time.Minute), byAll), []step{
+	{"granted, then denied, then granted", front(stint.Rate(2, time.Minute), byAll), []step{
 		{do: "GET /", want: 200, body: "served", fields: []string{
 			`RateLimit-Policy: "rate";q=2;w=60`, `RateLimit: "rate";r=1;t=30`, "Retry-After:", "Cache-Control:",
 		}},
@@ -150,7 +150,7 @@ var behaviours = []behaviour{
 		{do: "GET /", after: 30*time.Second - time.Microsecond, want: 429, fields: []string{"Retry-After: 1"}},
 		{do: "GET /", after: time.Microsecond, want: 200},
 	}},
-	{"a key refused too often is banned", front(
+	{"a key denied too often is banned", front(
 		stint.Rate(1, time.Minute), stint.Ban(2, time.Hour, stint.WithBanFor(10*time.Minute)), byAll,
 	), []step{
 		{do: "GET /", want: 200, body: "served", fields: []string{`RateLimit-Policy: "rate";q=1;w=60`, `RateLimit: "rate";r=0;t=60`}},
@@ -161,7 +161,7 @@ var behaviours = []behaviour{
 		{do: "GET /", after: 5*time.Minute - time.Microsecond, want: 429, fields: []string{"Retry-After: 1"}},
 		{do: "GET /", after: time.Microsecond, want: 200},
 	}},
-	{"the limit that refuses is named, and none is charged", front(
+	{"the limit that denies is named, and none is charged", front(
 		stint.Rate(3, time.Minute, stint.WithName("minute")), stint.Rate(2, time.Hour, stint.WithName("hour")), byAll,
 	), []step{
 		{do: "GET /", want: 200, fields: []string{
@@ -171,7 +171,7 @@ var behaviours = []behaviour{
 		{do: "GET /", want: 429, body: problem("hour"), fields: []string{`RateLimit: "minute";r=1;t=20, "hour";r=0;t=1800`, "Retry-After: 1800"}},
 		{do: "GET /", want: 429, body: problem("hour"), fields: []string{`RateLimit: "minute";r=1;t=20, "hour";r=0;t=1800`}},
 	}},
-	{"both refuse", front(
+	{"both deny", front(
 		stint.Rate(1, time.Minute, stint.WithName("minute")), stint.Rate(1, time.Hour, stint.WithName("hour")), byAll,
 	), []step{
 		{do: "GET /", want: 200},
@@ -290,7 +290,7 @@ var behaviours = []behaviour{
 		if strings.Contains(t.Name(), "echo") { // whose own way is for limiters without a handler
 			s = front(stint.Rate(1, time.Minute), byAll)(t)
 		}
-		s.refuse = func(w http.ResponseWriter, limit string) {
+		s.deny = func(w http.ResponseWriter, limit string) {
 			w.Header().Set("Content-Type", "text/x-own")
 			w.WriteHeader(http.StatusTeapot)
 			_, _ = io.WriteString(w, "own answer for "+limit)
@@ -830,7 +830,7 @@ func flowAdaptiveStatus(t *testing.T, a routing) {
 			}
 		})
 	}
-	// A refusal further in is not the service's failure.
+	// A denial further in is not the service's failure.
 	synctest.Test(t, func(t *testing.T) {
 		outer := compiled(t, stint.AdaptiveConcurrency(1, 20), byAll)
 		inner := compiled(t, stint.Concurrency(5, stint.WithCost(func(*http.Request) int64 { return 6 })), byAll)
@@ -1028,17 +1028,17 @@ func flowWaits(t *testing.T, a routing) {
 				codes <- w.Code
 			}()
 		}
-		refused := 0
+		denials := 0
 		for range 5 {
 			if <-codes == 429 {
-				refused++
+				denials++
 				if time.Since(start) != 0 {
-					t.Error("a refusal has waited")
+					t.Error("a denial has waited")
 				}
 			}
 		}
-		if refused != 2 || fmt.Sprint(served) != "[0s 1s 2s]" {
-			t.Errorf("%d refused, served at %v", refused, served)
+		if denials != 2 || fmt.Sprint(served) != "[0s 1s 2s]" {
+			t.Errorf("%d denied, served at %v", denials, served)
 		}
 	})
 }
@@ -1245,9 +1245,9 @@ type site struct {
 	// authentication has: X-User, which it leaves where its handlers look for it.
 	byUser func(stint.Key) []*stint.Limiter
 	routes []siteRoute
-	// refuse answers what the outermost limits refuse in the router's own way,
+	// deny answers what the outermost limits deny in the router's own way,
 	// where that isn't nil: by a handler of its own kind.
-	refuse func(w http.ResponseWriter, limit string)
+	deny func(w http.ResponseWriter, limit string)
 }
 
 // keyed are the site's limits by the router's own key.
@@ -1281,7 +1281,7 @@ func (r siteRoute) colons() string {
 type routing struct {
 	name  string
 	build func(site) http.Handler
-	// problems: refusals are application/problem+json; else they are what the
+	// problems: denials are application/problem+json; else they are what the
 	// router's own error handler writes.
 	problems bool
 }
@@ -1314,9 +1314,9 @@ var routings = []routing{
 			})
 		}
 		for _, l := range slices.Backward(s.limits) {
-			if s.refuse != nil {
+			if s.deny != nil {
 				l = stint.Must(l.With(stint.WithDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					s.refuse(w, stint.DeniedFromContext(r.Context()).Decision.Limit)
+					s.deny(w, stint.DeniedFromContext(r.Context()).Decision.Limit)
 				}))))
 			}
 			h = stinthttp.Middleware(l)(h)
@@ -1327,9 +1327,9 @@ var routings = []routing{
 		e := gin.New()
 		for _, l := range s.limits {
 			var opts []stint.Option
-			if s.refuse != nil {
+			if s.deny != nil {
 				opts = append(opts, stintgin.WithDeny(func(c *gin.Context) {
-					s.refuse(c.Writer, stint.DeniedFromContext(c.Request.Context()).Decision.Limit)
+					s.deny(c.Writer, stint.DeniedFromContext(c.Request.Context()).Decision.Limit)
 				}))
 			}
 			e.Use(stintgin.Middleware(l, opts...))
@@ -1352,11 +1352,11 @@ var routings = []routing{
 
 func onEcho(s site, opts ...stint.Option) http.Handler {
 	e := echo.New()
-	if s.refuse != nil {
-		opts = nil // or there is nothing left to refuse
+	if s.deny != nil {
+		opts = nil // or there is nothing left to deny
 		e.HTTPErrorHandler = func(err error, c echo.Context) {
 			if denied := (*stint.DeniedError)(nil); errors.As(err, &denied) {
-				s.refuse(c.Response(), denied.Decision.Limit)
+				s.deny(c.Response(), denied.Decision.Limit)
 				return
 			}
 			e.DefaultHTTPErrorHandler(err, c)
@@ -1415,7 +1415,7 @@ func forUsers(opts func(stint.Key) []stint.Option) func(*testing.T) site {
 // down is a store that answers nothing.
 type down struct{}
 
-var errDialing = errors.New("dial tcp 10.1.2.3: refused")
+var errDialing = errors.New("dial tcp 10.1.2.3: denied")
 
 func (down) Take(context.Context, []store.Charge, []store.Result) error { return errDialing }
 
@@ -1560,7 +1560,7 @@ func flowEarlyHints(t *testing.T, a routing) {
 // 64 connections ask for as much as they can get. Whatever the machine does
 // meanwhile, a bucket that never fills up again has let exactly
 // burst + floor(rate × elapsed) through: no more in the time of the whole run,
-// and no less in that from the answer of the first refusal to the start of the
+// and no less in that from the answer of the first denial to the start of the
 // last, between which it was empty, used and empty again.
 //
 // It runs for a second, and for five with STINT_SOAK set; on a slow machine until the
@@ -1588,13 +1588,13 @@ func TestMiddlewareLoad(t *testing.T) {
 			client.Transport.(*http.Transport).MaxIdleConnsPerHost = connections
 
 			start := time.Now()
-			var firstRefusal, lastRefusal, granted, refused atomic.Int64
+			var firstDenial, lastDenial, granted, denials atomic.Int64
 			var all sync.WaitGroup
 			for range connections {
 				all.Go(func() {
 					for {
 						began := time.Since(start)
-						if began > length && refused.Load() > connections {
+						if began > length && denials.Load() > connections {
 							return
 						}
 						resp, err := client.Get(srv.URL)
@@ -1608,11 +1608,11 @@ func TestMiddlewareLoad(t *testing.T) {
 						case 200:
 							granted.Add(1)
 						case 429:
-							refused.Add(1)
-							firstRefusal.CompareAndSwap(0, int64(time.Since(start)))
+							denials.Add(1)
+							firstDenial.CompareAndSwap(0, int64(time.Since(start)))
 							for {
-								last := lastRefusal.Load()
-								if int64(began) <= last || lastRefusal.CompareAndSwap(last, int64(began)) {
+								last := lastDenial.Load()
+								if int64(began) <= last || lastDenial.CompareAndSwap(last, int64(began)) {
 									break
 								}
 							}
@@ -1624,11 +1624,11 @@ func TestMiddlewareLoad(t *testing.T) {
 			}
 			all.Wait()
 			whole := time.Since(start)
-			inner := time.Duration(lastRefusal.Load() - firstRefusal.Load())
+			inner := time.Duration(lastDenial.Load() - firstDenial.Load())
 
 			due := func(d time.Duration) int64 { return burst + int64(d)*rate/int64(time.Second) }
 			got := admitted.Load()
-			t.Logf("%d of %d requests admitted in %v", got, granted.Load()+refused.Load(), whole)
+			t.Logf("%d of %d requests admitted in %v", got, granted.Load()+denials.Load(), whole)
 			if got != granted.Load() {
 				t.Errorf("the handler ran %d times, %d answers were 200", got, granted.Load())
 			}
@@ -1697,8 +1697,8 @@ func TestServerEndsAWait(t *testing.T) {
 	}{
 		{"slot", []stint.Option{stint.Concurrency(1), stint.WithMaxWait(time.Minute)}, 503},
 		{"turn", []stint.Option{stint.Rate(1, time.Hour), stint.WithMaxWait(2 * time.Hour)}, 503},
-		{"limits refuse otherwise", []stint.Option{stint.Concurrency(1), stint.WithMaxWait(time.Minute),
-			stint.WithDenyHandler(stint.PlainText("refused"))}, 503},
+		{"limits deny otherwise", []stint.Option{stint.Concurrency(1), stint.WithMaxWait(time.Minute),
+			stint.WithDenyHandler(stint.PlainText("denied"))}, 503},
 		{"errors answered otherwise", []stint.Option{stint.Concurrency(1), stint.WithMaxWait(time.Minute),
 			stint.WithErrorHandler(teapot)}, 418},
 	}
@@ -1706,7 +1706,7 @@ func TestServerEndsAWait(t *testing.T) {
 		for _, e := range endings {
 			for _, q := range queues {
 				if e.own && q.name != "slot" {
-					continue // a deadline refuses a turn that is further away at once
+					continue // a deadline denies a turn that is further away at once
 				}
 				t.Run(a.name+"/"+e.name+"/"+q.name, func(t *testing.T) {
 					endAWait(t, a, e, q.opts, q.status)
@@ -1837,7 +1837,7 @@ func TestAWaitThatEndsIsNoDrop(t *testing.T) {
 	}
 }
 
-// answers are the ways in which a handler may answer a refusal. They mean the same through
+// answers are the ways in which a handler may answer a denial. They mean the same through
 // every adapter, and to WithErrorHandler.
 var answers = []struct {
 	name   string
@@ -1875,7 +1875,7 @@ var answers = []struct {
 	{"http.Error", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "own", 420) }, 420, "own"},
 	{"http.NotFound", http.NotFound, 404, "404 page not found"},
 	{"http.Redirect", func(w http.ResponseWriter, _ *http.Request) {
-		http.Redirect(w, httptest.NewRequest("POST", "/", nil), "/queue", 303)
+		http.Redirect(w, httptest.NewRequest("POST", "/", nil), "/queue", http.StatusSeeOther)
 	}, 303, ""},
 	{"http.ServeContent", func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "own.txt", time.Time{}, strings.NewReader("own"))
@@ -1949,7 +1949,7 @@ func TestDenyHandlersAnswer(t *testing.T) {
 	costly := stint.WithCost(func(*http.Request) int64 { return 2 })
 	const temporary = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
 		`"title":"Capacity temporarily reduced","status":503,"violated-policies":["concurrency"]}`
-	refusals := []struct {
+	kinds := []struct {
 		name    string
 		opts    func(http.HandlerFunc) []stint.Option
 		path    string
@@ -1976,7 +1976,7 @@ func TestDenyHandlersAnswer(t *testing.T) {
 	}
 	for _, a := range routings {
 		t.Run(a.name, func(t *testing.T) {
-			for _, r := range refusals {
+			for _, r := range kinds {
 				for _, as := range answers {
 					for _, method := range []string{"GET", "HEAD"} {
 						h := a.build(one(compiled(t, append(r.opts(as.do), byAll)...), func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") }))

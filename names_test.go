@@ -18,7 +18,7 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// New, With and Update refuse a limit without a name in a store that others may use,
+// New, With and Update reject a limit without a name in a store that others may use,
 // wherever the limit is.
 func TestNamesInASharedStore(t *testing.T) {
 	shared := stint.WithStore(memstore.New())
@@ -76,7 +76,7 @@ func reports(t *testing.T, err error, want ...string) {
 	}
 }
 
-// If a WithLimitFunc returns a limit without a name, the request is refused.
+// If a WithLimitFunc returns a limit without a name, the request is denied.
 func TestNamesOfLimitFuncs(t *testing.T) {
 	fresh := stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
 		if r.URL.Path == "/named" {
@@ -122,14 +122,14 @@ func TestWithMemory(t *testing.T) {
 	small := stint.WithMemory(memstore.WithMaxKeys(1))
 	l := limiter(t, stint.Rate(1, time.Hour), theKey, small)
 	// A store of one key has the others share a state: no key beyond it is alone.
-	refused := 0
+	denials := 0
 	for _, key := range []string{"a", "b", "c"} {
 		if _, err := l.Take(t.Context(), key, 1); err != nil {
-			refused++
+			denials++
 		}
 	}
-	if refused != 1 {
-		t.Errorf("%d of 3 keys refused in a store of one, want the one that shares another's state", refused)
+	if denials != 1 {
+		t.Errorf("%d of 3 keys denied in a store of one, want the one that shares another's state", denials)
 	}
 
 	for _, tt := range []struct {

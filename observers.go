@@ -12,7 +12,7 @@ import (
 
 // WithObserver passes the limiter's events to f from the start, as Limiter.Observe
 // does. If given several times, all functions are called in order. An Update without it
-// keeps the existing ones; an Update with it replaces them. New refuses nil. f is
+// keeps the existing ones; an Update with it replaces them. New rejects nil. f is
 // called concurrently.
 func WithObserver(f func(Event)) Option {
 	return checkedOption(f != nil, "WithObserver(nil)", "write a function, or leave it out",
@@ -46,7 +46,7 @@ func (l *Limiter) Observe(f func(Event)) (stop func()) {
 // BriefObserver observes a limiter at a third of what a function costs that gets
 // everything as events, since no event is built for a plain request that passes. A
 // request is plain if only rates, quotas and bans apply to it, none of which lets it wait
-// or reports a refusal in a dry run, and if nothing is settled by its response.
+// or reports a denial in a dry run, and if nothing is settled by its response.
 //
 // Its methods are called as a function of Limiter.Observe is, but before those.
 type BriefObserver interface {
@@ -295,7 +295,7 @@ func (c *call) observe(kind EventKind, err error) {
 			return
 		}
 	case decided && c.bans():
-	case kind == EventDenied && c.version.limiter.log.Load().Shows(contextOf(c.r), logs.Refused):
+	case kind == EventDenied && c.version.limiter.log.Load().Shows(contextOf(c.r), logs.Denied):
 	default:
 		return
 	}
@@ -351,14 +351,14 @@ func (c *call) tell(e *Event) {
 	decided := e.Decision
 	for i := range c.Results {
 		if c.Results[i].Begun {
-			e.Decision = decided.refusedBy(i)
+			e.Decision = decided.deniedBy(i)
 			v.observe(e)
 		}
 	}
 	e.Kind, e.Err = EventDryRunDenied, nil
 	for i := range c.Results {
 		if c.Charges[i].DryRun && !c.Results[i].OK {
-			e.Decision = decided.refusedBy(i)
+			e.Decision = decided.deniedBy(i)
 			v.observe(e)
 		}
 	}

@@ -60,7 +60,7 @@ func TestBriefObserver(t *testing.T) {
 	}{
 		{"a rate", []stint.RouteOption{rate}, 1, passed, "Admitted Ended"},
 		{"two", []stint.RouteOption{rate, stint.Quota(9, stint.Daily, stint.WithName("daily"))}, 1, "passed GET /a/{id} 30ms, x of k cost 1 left 0, daily of k cost 1 left 8; ended", "Admitted Ended"},
-		{"a refusal", []stint.RouteOption{rate}, 2, passed + "; Denied", "Admitted Ended Denied"},
+		{"a denial", []stint.RouteOption{rate}, 2, passed + "; Denied", "Admitted Ended Denied"},
 		{"a ban", []stint.RouteOption{rate, stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("ban"))}, 2,
 			"passed GET /a/{id} 30ms, x of k cost 1 left 0, ban of k cost 1 left 1; ended; Denied; Banned", "Admitted Ended Denied Banned"},
 		{"a dry run", []stint.RouteOption{stint.Rate(1, time.Hour, name, stint.WithDryRun())}, 2,

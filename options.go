@@ -137,7 +137,7 @@ type (
 )
 
 // WithCost makes cost return how many units a request costs. A cost of 0 charges
-// nothing, is never refused and never waits. A negative cost is an error (500); costs
+// nothing, is never denied and never waits. A negative cost is an error (500); costs
 // above 2^40 count as 2^40. The default is 1. New rejects a nil cost. cost is called
 // concurrently. A handler that learns the true cost later passes it to Permit.Settle.
 //
@@ -151,11 +151,11 @@ func WithCost(cost func(*http.Request) int64) ChargeOption {
 
 // WithDryRun makes a limit report only. It is decided and counted as if it were
 // enforced, and shows in Decision.Limits. Observers get an EventDryRunDenied for each
-// request that it would have refused. By default limits are enforced.
+// request that it would have denied. By default limits are enforced.
 //
-// The limit refuses nothing, delays nothing, adds no header fields and ignores
+// The limit denies nothing, delays nothing, adds no header fields and ignores
 // FailClosed: enforced limits beside it answer as they would without it. If its key
-// can't be determined, the request is still refused.
+// can't be determined, the request is still denied.
 func WithDryRun() SharedOption {
 	return settingOption{setting: func(s *settings) { s.dryRun = true }}
 }
@@ -190,13 +190,13 @@ func checkedChange(valid bool, option, write string, set change) changeOption {
 
 // WithStore keeps the counts in s, such as a store of package redisstore. The default
 // is a store in memory that the limiter shares only with limiters derived from it; see
-// WithMemory. New refuses a nil s, a store that reports itself as misconfigured, and
+// WithMemory. New rejects a nil s, a store that reports itself as misconfigured, and
 // WithMemory beside it.
 //
 // Other limiters may use s too, in this process or, with Redis, in others. Limits with
 // the same name share what a key has consumed there. So every limit needs a WithName: a
-// default name such as "rate" would be shared by accident. New, With and Update refuse
-// limits without one; a limit without one from a WithLimitFunc refuses the request.
+// default name such as "rate" would be shared by accident. New, With and Update reject
+// limits without one; a limit without one from a WithLimitFunc denies the request.
 //
 // If limiters of this process that aren't derived from each other give one name
 // different numbers in s, that is logged, once for the name.
@@ -218,7 +218,7 @@ func WithStore(s store.Store) Option {
 //
 //	stint.WithMemory(memstore.WithMaxKeys(100_000))
 //
-// No other limiter uses that store, so names are optional. New refuses it beside
+// No other limiter uses that store, so names are optional. New rejects it beside
 // WithStore. Limiter.Update needs the same options as New, since the store stays.
 func WithMemory(opts ...memstore.Option) Option {
 	return limiterOption(func(c *config) {
@@ -228,7 +228,7 @@ func WithMemory(opts ...memstore.Option) Option {
 }
 
 // WithLimiterName names a limiter in events, logs and metrics. A name is a letter
-// followed by up to 63 of A-Z a-z 0-9 _ . -; New refuses any other. By default a
+// followed by up to 63 of A-Z a-z 0-9 _ . -; New rejects any other. By default a
 // limiter has no name, and a limiter derived by With has that of the one it extends.
 func WithLimiterName(name string) Option {
 	return checkedOption(store.ValidName(name), fmt.Sprintf("WithLimiterName(%.80q)", name), "write a letter, then up to 63 of A-Z a-z 0-9 _ . -",

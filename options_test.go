@@ -268,7 +268,7 @@ func optionErrors(t *testing.T, err error) (all []stint.OptionError) {
 	return all
 }
 
-// What New and the like refuse can be read from the fields of the error.
+// What New and the like reject can be read from the fields of the error.
 func TestOptionErrors(t *testing.T) {
 	second := time.Second
 	base := stint.Must(stint.New(theKey, stint.Rate(1, second, stint.WithName("base")), stint.WithStore(memstore.New())))
@@ -382,7 +382,7 @@ func TestOptionErrorIn(t *testing.T) {
 	}
 }
 
-// If a function returns a wrong limit, the request is refused with the same kind of
+// If a function returns a wrong limit, the request is denied with the same kind of
 // error.
 func TestOptionErrorOfALimitFunc(t *testing.T) {
 	for want, l := range map[string]stint.Limit{

@@ -18,7 +18,7 @@ var ErrHolds = errors.New("stint: Allow: the limiter has a limit with slots: use
 
 // Allow charges cost to all of the limiter's limits (not those of its routes) for one
 // key. It is Take for jobs, queues and RPCs that are charged once and hold nothing. It
-// returns nil if all limits let the charge pass, a *DeniedError if one refuses, and
+// returns nil if all limits let the charge pass, a *DeniedError if one denies, and
 // otherwise the errors of Take; unless it returns nil, nothing is charged. Keys and
 // costs are those of Take.
 //
@@ -73,7 +73,7 @@ func (v *version) allows(ctx context.Context, key string, cost int64) bool {
 // routes) for one key: jobs, queues, RPCs. Call Done on the permit when the work is
 // over. If no limit has slots and nothing is settled, Allow does the same for less.
 //
-// If a limit refuses, the error is a *DeniedError; if ctx has already ended, it wraps
+// If a limit denies, the error is a *DeniedError; if ctx has already ended, it wraps
 // ctx's error; if the cost is out of range, it wraps store.ErrCost. In each case
 // nothing is charged. If the store fails, the permit is an empty one, or the error a
 // *StoreError if a limit is FailClosed.
@@ -89,7 +89,7 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Permit, er
 
 // Wait is Take, but blocks until it is key's turn or ctx ends. If ctx ends, nothing is
 // charged and the error wraps ctx's error. A turn that comes after ctx's deadline, or
-// after an hour if ctx has none, is refused at once with a *DeniedError, and so is a
+// after an hour if ctx has none, is denied at once with a *DeniedError, and so is a
 // cost that can never pass. For slots of a concurrency limit it waits that long too, if
 // their WithQueue has room; if none comes free by the deadline, the error is also a
 // *DeniedError.

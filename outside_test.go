@@ -256,7 +256,7 @@ func TestAllow(t *testing.T) {
 	named := stint.WithName("other")
 	is := func(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
 	passes := is(nil)
-	refused := func(err error) bool { return errors.As(err, new(*stint.DeniedError)) }
+	denials := func(err error) bool { return errors.As(err, new(*stint.DeniedError)) }
 	failed := func(err error) bool { return errors.As(err, new(*stint.StoreError)) && errors.Is(err, errDown) }
 	for _, tt := range []struct {
 		name  string
@@ -269,7 +269,7 @@ func TestAllow(t *testing.T) {
 	}{
 		{"passes", []stint.Option{rate}, 1, false, passes, 1, 2},
 		{"is charged what it costs", []stint.Option{rate}, 3, false, passes, 1, 0},
-		{"costs more than there can be", []stint.Option{rate}, 4, false, refused, 1, 3},
+		{"costs more than there can be", []stint.Option{rate}, 4, false, denials, 1, 3},
 		{"costs nothing", []stint.Option{rate}, 0, false, is(store.ErrCost), 0, 3},
 		{"costs less than nothing", []stint.Option{rate}, -1, false, is(store.ErrCost), 0, 3},
 		{"slots", []stint.Option{rate, stint.Concurrency(2, named)}, 1, false, is(stint.ErrHolds), 0, 3},
@@ -316,7 +316,7 @@ func TestAllowWaits(t *testing.T) {
 		ctx, cancel := contextFor(t, 500*time.Millisecond)
 		defer cancel()
 		if err := l.Allow(ctx, "k", 1); !errors.As(err, new(*stint.DeniedError)) {
-			t.Errorf("a turn behind the deadline: %v, want a refusal", err)
+			t.Errorf("a turn behind the deadline: %v, want a denial", err)
 		}
 		ctx, leave := contextFor(t, time.Hour)
 		time.AfterFunc(time.Second/2, leave)
@@ -386,7 +386,7 @@ func TestWait(t *testing.T) {
 	})
 }
 
-func TestWaitRefusesAtOnce(t *testing.T) {
+func TestWaitDeniesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, theKey, stint.Rate(1, time.Minute, stint.WithBurst(2)))
 		start := time.Now()
@@ -522,7 +522,7 @@ func standing(t *testing.T, l *stint.Limiter, key string) string {
 	for _, s := range d.Limits {
 		all = append(all, fmt.Sprintf("%s %d", s.Name, s.Remaining))
 		if !s.Allowed {
-			all[len(all)-1] += " refuses"
+			all[len(all)-1] += " denies"
 		}
 	}
 	return strings.Join(all, ", ")
@@ -548,7 +548,7 @@ func TestPeekAll(t *testing.T) {
 			as("a", "/login", nil)
 		}
 		as("a", "/slots", func(http.ResponseWriter, *http.Request) {
-			if got, want := standing(t, l, "a"), "rate 4, shared 7, login 0 refuses, ban 0 refuses, slots 2, turns 2, downloads 7, adaptive 3"; got != want {
+			if got, want := standing(t, l, "a"), "rate 4, shared 7, login 0 denies, ban 0 denies, slots 2, turns 2, downloads 7, adaptive 3"; got != want {
 				t.Errorf("in a request it is %s, want %s", got, want)
 			}
 			if got, want := standing(t, l, "b"), "rate 5, shared 9, login 1, ban 1, slots 3, turns 2, downloads 7, adaptive 3"; got != want {
@@ -590,9 +590,9 @@ func TestResetSomeLimits(t *testing.T) {
 		limits    []string
 		err, want string
 	}{
-		{[]string{"elsewhere"}, `the limiter has no limit "elsewhere"`, "shared 8, login 0 refuses, ban 0 refuses"},
-		{[]string{"ban", "adaptive"}, `the key of "adaptive" is constant: write ResetLimit`, "shared 8, login 0 refuses, ban 0 refuses"},
-		{[]string{"ban"}, "", "shared 8, login 0 refuses, ban 1"},
+		{[]string{"elsewhere"}, `the limiter has no limit "elsewhere"`, "shared 8, login 0 denies, ban 0 denies"},
+		{[]string{"ban", "adaptive"}, `the key of "adaptive" is constant: write ResetLimit`, "shared 8, login 0 denies, ban 0 denies"},
+		{[]string{"ban"}, "", "shared 8, login 0 denies, ban 1"},
 		{[]string{"login", "shared"}, "", "shared 9, login 1, ban 1"},
 	} {
 		err := l.Reset(t.Context(), "a", step.limits...)
@@ -642,7 +642,7 @@ func TestPeekLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// A request of cost 0 is never refused and never waits: neither if a limit is used up,
+// A request of cost 0 is never denied and never waits: neither if a limit is used up,
 // nor behind those who wait.
 func TestCostsNothing(t *testing.T) {
 	const second = time.Second

@@ -112,7 +112,7 @@ func (g *grant) doubt() { g.result.Receipt.Cost = ^g.result.Receipt.Cost }
 // unknown reports whether a settlement of the grant may have been made or not.
 func (g *grant) unknown() bool { return g.result.Receipt.Cost < 0 }
 
-// reported reports whether the limit is a dry run that would have refused. Nothing was
+// reported reports whether the limit is a dry run that would have denied. Nothing was
 // charged then.
 func (g *grant) reported() bool { return g.entry.dryRun && !g.result.OK }
 

@@ -393,7 +393,7 @@ func TestDoneWithoutSlotsAsksNobody(t *testing.T) {
 	}
 }
 
-func TestRefusalChargesNothing(t *testing.T) {
+func TestDenialChargesNothing(t *testing.T) {
 	l := limiter(t, theKey, stint.Rate(10, time.Hour), stint.Concurrency(1), stint.Quota(2, stint.Monthly))
 	through(l, get("/"), func(http.ResponseWriter, *http.Request) {
 		if got := codes(l, "GET", "/", 3); got != "429 429 429" {
@@ -402,7 +402,7 @@ func TestRefusalChargesNothing(t *testing.T) {
 	})
 	d, _ := l.Peek(t.Context(), "k")
 	if d.Limits[0].Remaining != 9 || d.Limits[1].Remaining != 1 || d.Limits[2].Remaining != 1 {
-		t.Errorf("%+v: refusals were charged", d.Limits)
+		t.Errorf("%+v: denials were charged", d.Limits)
 	}
 }
 
@@ -547,7 +547,7 @@ func TestFieldsOfRequestsDontMix(t *testing.T) {
 	}
 }
 
-// More limits than permits and refusals have room for.
+// More limits than permits and denials have room for.
 func TestManyLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var limits []stint.Option

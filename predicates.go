@@ -36,8 +36,8 @@ func WithSkip[P func(*http.Request) bool | Predicate](skip P) Option {
 		})
 }
 
-// WithBlock refuses requests for which block returns true with 403 (ErrBlocked),
-// without charging anything. If given several times, any of them refuses. By default
+// WithBlock denies requests for which block returns true with 403 (ErrBlocked),
+// without charging anything. If given several times, any of them denies. By default
 // nothing is blocked. block is a function, or a Predicate, such as FromCIDR returns. It is
 // called concurrently; New doesn't call it. New rejects nil and the zero Predicate.
 func WithBlock[P func(*http.Request) bool | Predicate](block P) Option {
@@ -63,7 +63,7 @@ func predicateOf(p any) *predicate {
 	return nil
 }
 
-// ErrBlocked is the error of a request that a WithBlock predicate refuses. It is
+// ErrBlocked is the error of a request that a WithBlock predicate denies. It is
 // answered with 403.
 var ErrBlocked = errors.New("stint: blocked by a WithBlock predicate")
 
@@ -97,7 +97,7 @@ func Preflight(r *http.Request) bool {
 		r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// sift applies the predicates of WithSkip and WithBlock, which exempt or refuse a request
+// sift applies the predicates of WithSkip and WithBlock, which exempt or deny a request
 // before any limit decides it.
 func (v *version) sift(r *http.Request) (exempt bool, err error) {
 	for _, skip := range v.skip {

@@ -54,7 +54,7 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 const kept = 64
 
 // admit decides a request, and returns the one for the next handler. If answers is set, it
-// answers refusals by limits that no handler sees, and returns errAnswered.
+// answers denials by limits that no handler sees, and returns errAnswered.
 func (v *version) admit(w http.ResponseWriter, r *http.Request, answers bool) (p *Permit, next *http.Request, err error) {
 	ctx := r.Context()
 	outer := FromContext(ctx)
@@ -171,7 +171,7 @@ func (c *call) charged(e *entry, key string) bool {
 }
 
 // cost returns what the request costs a limit. A negative cost is an error; on a limit
-// in dry run, which must not refuse, it is reported and counts as 0.
+// in dry run, which must not deny, it is reported and counts as 0.
 func (c *call) cost(e *entry) (int64, error) {
 	if e.cost == nil {
 		return 1, nil
@@ -189,7 +189,7 @@ func (c *call) cost(e *entry) (int64, error) {
 		}
 		return 0, err
 	}
-	// A cost above MaxCost is lowered, so that the limit refuses it. As it is, the store
+	// A cost above MaxCost is lowered, so that the limit denies it. As it is, the store
 	// would return an error, and the request would pass as if the store had failed.
 	return min(cost, store.MaxCost), nil
 }
@@ -214,7 +214,7 @@ func (c *call) add(e *entry, key string, cost int64) {
 }
 
 // decide has the charges decided, and waits for the turn if there is one. If it returns
-// nil, either all charges are granted or the results say which limit refused. The error
+// nil, either all charges are granted or the results say which limit denied. The error
 // is a *failure.Canceled or the store's.
 func (c *call) decide(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
@@ -268,7 +268,7 @@ func (c *call) giveBack(ctx context.Context) {
 
 // end returns the call to the pool, and gives back what it still holds. Whoever begins a
 // call defers it. Only after a panic does a call still hold something; otherwise its
-// permit does, or it was refused, or it has given everything back. The application's
+// permit does, or it was denied, or it has given everything back. The application's
 // functions, which may panic, are called at many points: with this defer none of those
 // points has to know what is held.
 func (c *call) end(ctx context.Context) {

@@ -12,7 +12,7 @@ import (
 
 // Reset forgets what key has used of the limits named, and the slots it holds. If no
 // limit is named, it resets all of the limiter's limits, including those of its routes.
-// A Ban ends, and forgets its refusals. An AdaptiveConcurrency starts anew for key.
+// A Ban ends, and forgets its denials. An AdaptiveConcurrency starts anew for key.
 // Limits with a constant key are left alone, and naming one is an error; see ResetLimit.
 //
 // If requests admitted before the Reset are refunded after it, the key can use what they

@@ -36,7 +36,7 @@ const AsCharged int64 = -1
 // requests can't pass on credit; a WithCost beside it says how much to reserve. That
 // charge stands where cost isn't called: outside HTTP (Take, Wait), and in an adapter
 // that doesn't pass on the writer of Limiter.Admit. It applies to Rate and Quota;
-// slots of a concurrency limit are released instead. New refuses a nil cost. cost is
+// slots of a concurrency limit are released instead. New rejects a nil cost. cost is
 // called concurrently.
 //
 //   - cost is called once per request, for all limits that share the option, on the

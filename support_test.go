@@ -161,7 +161,7 @@ func (e *events) last() stint.Event {
 	return e.all[len(e.all)-1]
 }
 
-// denied is err as a refusal.
+// denied is err as a denial.
 func denied(t testing.TB, err error) *stint.DeniedError {
 	t.Helper()
 	var de *stint.DeniedError

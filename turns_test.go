@@ -197,7 +197,7 @@ func TestAllLeave(t *testing.T) {
 						l := limiter(t, theKey, tt.limit, stint.WithStore(st.make()))
 						start := time.Now()
 						for range 10 {
-							ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond) // or it is refused
+							ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond) // or it is denied
 							_, _ = l.Take(ctx, "k", 1)
 							cancel()
 						}

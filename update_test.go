@@ -287,11 +287,11 @@ func TestUpdateDuringARequest(t *testing.T) {
 	_, err := l.Open(w, get("/"))
 	update(t, l, stint.Rate(5, time.Hour), theKey, texts("new"))
 	if l.Deny(w, get("/"), fmt.Errorf("wrapped: %w", err)); w.Body.String() != "old" {
-		t.Errorf("refused by the old, answered %q", w.Body)
+		t.Errorf("denied by the old, answered %q", w.Body)
 	}
 	w = httptest.NewRecorder()
 	if l.Deny(w, get("/"), errors.Join(denied(t, err), nil)); w.Body.String() != "old" {
-		t.Errorf("refused by the old, answered %q", w.Body)
+		t.Errorf("denied by the old, answered %q", w.Body)
 	}
 	w = httptest.NewRecorder()
 	other := limiter(t, stint.Rate(1, time.Hour), theKey, texts("another"))
@@ -390,7 +390,7 @@ func exhaust(t testing.TB, l *stint.Limiter) *httptest.ResponseRecorder {
 			return w
 		}
 	}
-	t.Fatal("nothing is refused")
+	t.Fatal("nothing is denied")
 	return nil
 }
 
@@ -590,11 +590,11 @@ func TestUpdateChangesWhatTheLineWaitsFor(t *testing.T) {
 		{"adaptive ones that become slots", all(adaptive(1, 1, 1)), all(slots(4)), "1 at 0s, 1 at 1s, 1 at 10s, 1 at 20s, 1 at 30s, 1 at 40s, 1 at 50s, 1 at 1m0s, 1 at 1m10s", 0},
 		{"before another limit", all(slots(1), other), all(slots(3), other), "1 at 0s, 2 at 1s, 1 at 10s, 2 at 11s, 1 at 20s, 2 at 21s", 9},
 		{"behind another limit", all(other, adaptive(1, 1, 1)), all(other, adaptive(4, 4, 4)), "1 at 0s, 3 at 1s, 1 at 10s, 3 at 11s, 1 at 20s", 9},
-		{"a rate that refuses", all(slots(1), other), all(stint.Rate(3, time.Hour, name), other), "1 at 0s, 1 at 1s, 1 at 10s, 1 at 20s, 1 at 30s, 1 at 40s, 1 at 50s, 1 at 1m0s, 1 at 1m10s", 9},
+		{"a rate that denies", all(slots(1), other), all(stint.Rate(3, time.Hour, name), other), "1 at 0s, 1 at 1s, 1 at 10s, 1 at 20s, 1 at 30s, 1 at 40s, 1 at 50s, 1 at 1m0s, 1 at 1m10s", 9},
 		{"a rate that makes them wait", all(slots(1)), all(stint.Rate(1, second, name, wait)), "1 at 0s, 1 at 1s, 1 at 10s, 1 at 20s, 1 at 30s, 1 at 40s, 1 at 50s, 1 at 1m0s, 1 at 1m10s", 0},
 		{"a queue", all(adaptive(1, 1, 1)), all(stint.Rate(2, second, name, stint.WithAlgorithm(stint.LeakyBucket), stint.WithQueue(20))),
 			"1 at 0s, 1 at 1s, 1 at 10s, 1 at 20s, 1 at 30s, 1 at 40s, 1 at 50s, 1 at 1m0s, 1 at 1m10s", 0},
-		{"what refuses nobody by itself", all(slots(2)), all(stint.Bandwidth(1<<20, name)), "2 at 0s, 1 at 1s, 2 at 10s, 2 at 20s, 2 at 30s", 0},
+		{"what denies nobody by itself", all(slots(2)), all(stint.Bandwidth(1<<20, name)), "2 at 0s, 1 at 1s, 2 at 10s, 2 at 20s, 2 at 30s", 0},
 		{"nothing", all(slots(2)), all(other), "2 at 0s, 1 at 1s, 2 at 10s, 2 at 20s, 2 at 30s", 1},
 	}
 	for _, tt := range tests {
@@ -1038,7 +1038,7 @@ func TestUpdateUnderLoad(t *testing.T) {
 	}
 	l := limiter(t, ways[0]...)
 	inner := derive(t, l, stint.Rate(1<<20, time.Hour, stint.WithName("inner")))
-	var admitted, refused, inside atomic.Int64
+	var admitted, denials, inside atomic.Int64
 	stop := make(chan struct{})
 	var updates sync.WaitGroup
 	updates.Go(func() {
@@ -1093,7 +1093,7 @@ func TestUpdateUnderLoad(t *testing.T) {
 						t.Errorf("%d with the fields of no or of two configurations: %v", w.Code, w.Header())
 					}
 					if w.Code == 429 {
-						refused.Add(1)
+						denials.Add(1)
 					} else if w.Code != 200 {
 						t.Errorf("got %d", w.Code)
 					}
@@ -1107,8 +1107,8 @@ func TestUpdateUnderLoad(t *testing.T) {
 	if got := admitted.Load(); got != burst {
 		t.Errorf("%d admitted, want %d", got, burst)
 	}
-	if refused.Load() == 0 {
-		t.Error("nothing was refused: no load")
+	if denials.Load() == 0 {
+		t.Error("nothing was denied: no load")
 	}
 	d, err := l.Peek(t.Context(), "k")
 	if err != nil {

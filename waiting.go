@@ -12,11 +12,11 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// WithMaxWait makes a request wait for its turn rather than be refused, if its turn
+// WithMaxWait makes a request wait for its turn rather than be denied, if its turn
 // comes within d. The request's own deadline bounds the wait further. By default a
 // request waits only for limits that queue by themselves: a LeakyBucket, a Rate with
 // WithQueue, and for 5 seconds a Concurrency with WithQueue. d must be positive; New
-// refuses any other.
+// rejects any other.
 //
 // On a limit that queues by itself, d bounds the wait in the queue. On a Concurrency or
 // AdaptiveConcurrency, as many requests wait for each key as there are slots, unless
@@ -29,11 +29,11 @@ func WithMaxWait(d time.Duration) ChargeOption {
 		func(s *settings) { s.maxWait = d })
 }
 
-// WithQueue sets how many may wait. Whoever finds the queue full is refused at once. n
+// WithQueue sets how many may wait. Whoever finds the queue full is denied at once. n
 // is 0 or more; 0 means that no request waits.
 //
 // On a Rate it counts the units that wait for their turn, up to 2^40. The default is
-// the rate's n for LeakyBucket and 0 for TokenBucket; New refuses it on other
+// the rate's n for LeakyBucket and 0 for TokenBucket; New rejects it on other
 // algorithms. The last in a full queue waits until the rate has given all of it: a
 // WithMaxWait beside it bounds that.
 //
@@ -59,7 +59,7 @@ const defaultAging = time.Second
 // WithPriority sets which requests go first when some wait: class returns a class from
 // 0 to 9, and higher classes are woken first. Values outside 0–9 are clamped. By
 // default, and outside HTTP, a request has the class of its context
-// (ContextWithPriority), or 0. Within a class, first come is first served. New refuses
+// (ContextWithPriority), or 0. Within a class, first come is first served. New rejects
 // a nil class. class is called concurrently, once for a request that takes a slot or
 // waits, and for no other.
 //
@@ -78,7 +78,7 @@ func WithPriority(class func(*http.Request) int) Option {
 
 // WithAging sets how long a waiter takes to rise by a class of WithPriority. The
 // default is a second. With a time longer than anybody waits, classes are strict. d is
-// positive and at most an hour; New refuses any other.
+// positive and at most an hour; New rejects any other.
 func WithAging(d time.Duration) Option {
 	return checkedOption(d > 0 && d <= waiting.Longest, fmt.Sprintf("WithAging(%v)", d), fmt.Sprintf("write a duration of up to %v", waiting.Longest),
 		func(c *config) { c.aging = d })
@@ -88,7 +88,7 @@ func WithAging(d time.Duration) Option {
 // WithPriority. Unused share is lent to other classes and reclaimed as slots are
 // released, before all others and whatever their class; requests are never interrupted.
 // By default no class has a share. class is from 0 to 9 and percent from 1 to 100; give
-// the option once for each class. New refuses other values, a second share for a class,
+// the option once for each class. New rejects other values, a second share for a class,
 // and shares that add up to more than 100.
 //
 // Precisely: consider the slots that this process holds for a key, including the one

@@ -24,8 +24,8 @@ import (
 )
 
 // passed runs n requests at once and returns when those admitted went on, in
-// order, and how many were refused.
-func passed(l *stint.Limiter, n int) (at []time.Duration, refused int) {
+// order, and how many were denied.
+func passed(l *stint.Limiter, n int) (at []time.Duration, denials int) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	start := time.Now()
@@ -39,13 +39,13 @@ func passed(l *stint.Limiter, n int) (at []time.Duration, refused int) {
 			if w.Code == 429 {
 				mu.Lock()
 				defer mu.Unlock()
-				refused++
+				denials++
 			}
 		})
 	}
 	wg.Wait()
 	slices.Sort(at)
-	return at, refused
+	return at, denials
 }
 
 func millis(ms ...int) (d []time.Duration) {
@@ -62,7 +62,7 @@ func TestWaitingInAdmit(t *testing.T) {
 		opts    []stint.Option
 		n       int
 		at      []time.Duration
-		refused int
+		denials int
 	}{
 		{"no wait", []stint.Option{stint.Rate(2, second)}, 4, millis(0, 0), 2},
 		{"max wait", []stint.Option{stint.Rate(2, second, stint.WithMaxWait(second))}, 6, millis(0, 0, 500, 1000), 2},
@@ -76,15 +76,15 @@ func TestWaitingInAdmit(t *testing.T) {
 		{"warm-up", []stint.Option{stint.Rate(5, second, stint.WithWarmUp(4*second), stint.WithMaxWait(1700*time.Millisecond))}, 6, millis(0, 580, 1120, 1620), 2},
 		{"the longest of two", []stint.Option{stint.Rate(2, second, stint.WithMaxWait(9*second)), stint.Rate(1, second, stint.WithMaxWait(9*second))},
 			3, millis(0, 1000, 2000), 0},
-		{"one waits, one refuses", []stint.Option{stint.Rate(2, second, stint.WithMaxWait(9*second)), stint.Rate(3, time.Hour)}, 5, millis(0, 0, 500), 2},
+		{"one waits, one denies", []stint.Option{stint.Rate(2, second, stint.WithMaxWait(9*second)), stint.Rate(3, time.Hour)}, 5, millis(0, 0, 500), 2},
 		{"a dry run delays nobody", []stint.Option{stint.Rate(1, second, stint.WithMaxWait(9*second), stint.WithDryRun()), stint.Rate(9, second)}, 3, millis(0, 0, 0), 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				at, refused := passed(limiter(t, append(tt.opts, theKey)...), tt.n)
-				if !slices.Equal(at, tt.at) || refused != tt.refused {
-					t.Errorf("passed at %v, %d refused; want %v, %d", at, refused, tt.at, tt.refused)
+				at, denials := passed(limiter(t, append(tt.opts, theKey)...), tt.n)
+				if !slices.Equal(at, tt.at) || denials != tt.denials {
+					t.Errorf("passed at %v, %d denied; want %v, %d", at, denials, tt.at, tt.denials)
 				}
 			})
 		})
@@ -115,13 +115,13 @@ func TestDeadline(t *testing.T) {
 				waited := time.Since(start)
 				if tt.name == "slot" { // it can't be known when one is released
 					if denied(t, err); waited != 700*time.Millisecond {
-						t.Errorf("refused after %v, want 700ms", waited)
+						t.Errorf("denied after %v, want 700ms", waited)
 					}
 					return
 				}
 				denied(t, err)
 				if waited != 0 {
-					t.Errorf("refused after %v, want at once", waited)
+					t.Errorf("denied after %v, want at once", waited)
 				}
 				ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
@@ -295,7 +295,7 @@ func TestQueueOfSlots(t *testing.T) {
 		slots  int64           // what the holder has; 1 if 0
 		wait   bool            // by Limiter.Wait
 		within time.Duration   // the context's deadline, if any
-		want   []time.Duration // when each of four that come after the holder is refused
+		want   []time.Duration // when each of four that come after the holder is denied
 		queued []int64         // what their decisions say
 	}{
 		{name: "none by default", opts: []stint.Option{stint.Concurrency(1)},
@@ -351,12 +351,12 @@ func TestQueueOfSlots(t *testing.T) {
 						_, err := enter(ctx, "k", 1)
 						var de *stint.DeniedError
 						if !errors.As(err, &de) {
-							t.Errorf("%d: %v, want a refusal", i+1, err)
+							t.Errorf("%d: %v, want a denial", i+1, err)
 							return
 						}
 						d, after := de.Decision, time.Since(start)
 						if after != tt.want[i] || d.Delay != after || d.Limits[0].Delay != after || d.Allowed {
-							t.Errorf("%d: refused after %v and says %v, %v; want %v", i+1, after, d.Delay, d.Limits[0].Delay, tt.want[i])
+							t.Errorf("%d: denied after %v and says %v, %v; want %v", i+1, after, d.Delay, d.Limits[0].Delay, tt.want[i])
 						}
 						if d.Queued != tt.queued[i] {
 							t.Errorf("%d: says that %d waited, want %d", i+1, d.Queued, tt.queued[i])
@@ -417,7 +417,7 @@ func TestQueueOfTheSecondLimitIsFull(t *testing.T) {
 		wg.Go(func() {
 			_, err := both.Take(t.Context(), "k", 1) // in the line of a
 			if d := denied(t, err).Decision; d.Limit != "b" || time.Since(start) != time.Second {
-				t.Errorf("%+v after %v, want b's refusal after 1s", d, time.Since(start))
+				t.Errorf("%+v after %v, want b's denial after 1s", d, time.Since(start))
 			}
 		})
 		synctest.Wait()
@@ -470,7 +470,7 @@ func TestDeadlineThatCantBeMet(t *testing.T) {
 		defer cancel()
 		_, err = slow.Take(ctx, "k", 1)
 		if d := denied(t, err).Decision; d.Limit != "rate" || time.Since(start) > 3*time.Second {
-			t.Errorf("%+v after %v, want the rate's refusal by 3s", d, time.Since(start))
+			t.Errorf("%+v after %v, want the rate's denial by 3s", d, time.Since(start))
 		}
 	})
 }
@@ -775,7 +775,7 @@ func TestLineOverStores(t *testing.T) {
 		}
 		_, err := l.Take(context.Background(), "k", 1)
 		if d := denied(t, err).Decision; d.Queued != 4 || d.Delay > 10*time.Second {
-			t.Errorf("%+v, want to be refused at once", d)
+			t.Errorf("%+v, want to be denied at once", d)
 		}
 		// Who has asked before it was overtaken is not called back.
 		for end := time.Now().Add(time.Minute); asks.n.Load() > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -879,7 +879,7 @@ func TestWaitEndsThoughNobodyNotices(t *testing.T) {
 	<-begun
 	conn.Close()
 	if e := <-ended; noticed.Load() || e.Kind != stint.EventDenied || e.Waited < 300*time.Millisecond {
-		t.Errorf("%v after %v, noticed %v; want it to be refused", e.Kind, e.Waited, noticed.Load())
+		t.Errorf("%v after %v, noticed %v; want it to be denied", e.Kind, e.Waited, noticed.Load())
 	}
 	for waiting := 1; waiting > 0; waiting, _, _ = l.Lines() {
 		time.Sleep(time.Millisecond)
@@ -1001,7 +1001,7 @@ func visits(t *testing.T, l *stint.Limiter, work time.Duration, all []arrival) s
 				time.Sleep(work)
 			})
 			if w.Code != 200 {
-				note("%s refused %v", a.name, time.Since(start))
+				note("%s denied %v", a.name, time.Since(start))
 			}
 		})
 		synctest.Wait()
@@ -1044,9 +1044,9 @@ func TestPriority(t *testing.T) {
 			[]arrival{{"a", 0, 0, 0, 0}, {"nine", 100 * ms, 9, 0, 0}, {"more", 200 * ms, 99, 0, 0}, {"none", 300 * ms, -99, 0, 0}, {"zero", 400 * ms, 0, 0, 0}},
 			"a 0s, nine 1s, more 2s, none 3s, zero 4s"},
 		{"who leaves holds up nobody", []stint.Option{slot, byHeader},
-			[]arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"high", 200 * ms, 5, 0, 500 * ms}, {"low2", 300 * ms, 0, 0, 0}}, "a 0s, high refused 700ms, low 1s, low2 2s"},
+			[]arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"high", 200 * ms, 5, 0, 500 * ms}, {"low2", 300 * ms, 0, 0, 0}}, "a 0s, high denied 700ms, low 1s, low2 2s"},
 		{"whose turn is given up moves all up", []stint.Option{turn, byHeader},
-			[]arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"high", 200 * ms, 5, 0, 500 * ms}, {"low2", 300 * ms, 0, 0, 0}}, "a 0s, high refused 700ms, low 1s, low2 2s"},
+			[]arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"high", 200 * ms, 5, 0, 500 * ms}, {"low2", 300 * ms, 0, 0, 0}}, "a 0s, high denied 700ms, low 1s, low2 2s"},
 		// No caller is told to wait for longer than it may.
 		{"a turn that can't be later", []stint.Option{turn, byHeader},
 			[]arrival{{"a", 0, 0, 0, 0}, {"low", 100 * ms, 0, 0, 0}, {"due", 200 * ms, 0, 2500 * ms, 0}, {"high", 300 * ms, 5, 0, 0}}, "a 0s, low 1s, due 2s, high 3s"},

@@ -14,7 +14,7 @@ const (
 	// mostLimits is how many limits of a limiter have figures of their own: a
 	// WithLimitFunc may make names without end.
 	mostLimits = 100
-	// kept is how many refusals are shown, and perSecond how many of a second's.
+	// kept is how many denials are shown, and perSecond how many of a second's.
 	kept, perSecond = 50, 10
 )
 
@@ -33,10 +33,10 @@ type board struct {
 	// part has counted all that came before, and none has counted what comes after.
 	second atomic.Uint32
 	limits atomic.Pointer[map[string]*limit]
-	noted  atomic.Uint64 // second and number of the refusals noted in it
+	noted  atomic.Uint64 // second and number of the denials noted in it
 
 	mu       sync.Mutex // guards what comes seldom
-	refusals []refusal  // the newest last
+	denials  []denial   // the newest last
 	failure  failure
 	degraded failure
 	policy   failure   // or success
@@ -52,8 +52,8 @@ type failure struct {
 	path string
 }
 
-// refusal is one of those shown live.
-type refusal struct {
+// denial is one of those shown live.
+type denial struct {
 	at                time.Time
 	route, limit, key string
 	remaining         int64
@@ -63,7 +63,7 @@ type refusal struct {
 // limit keeps one limit's figures, except those that parts keep.
 type limit struct {
 	name    string
-	dry     atomic.Uint64 // refusals that it has only reported
+	dry     atomic.Uint64 // denials that it has only reported
 	bans    atomic.Uint64
 	held    atomic.Int64 // slots, of this process
 	last    atomic.Int64 // slots of the key admitted last, of all processes
@@ -132,7 +132,7 @@ func (b *board) observe(e *stint.Event) {
 		b.slots(e, 1)
 	case stint.EventWaiting, stint.EventCanceled, stint.EventSettled, stint.EventPaced, stint.EventBlocked, stint.EventEmptyKey:
 	case stint.EventDenied:
-		b.refusal(e, now)
+		b.denial(e, now)
 	case stint.EventLimitChanged:
 		b.adapt(e.Change, now)
 	case stint.EventDryRunDenied:
@@ -279,12 +279,12 @@ func (b *board) adapt(c *stint.LimitChange, now uint32) {
 	a.reason.Store(c.Reason.String())
 }
 
-// refusal keeps a refusal to show it, at most perSecond in a second.
-func (b *board) refusal(e *stint.Event, now uint32) {
+// denial keeps a denial to show it, at most perSecond in a second.
+func (b *board) denial(e *stint.Event, now uint32) {
 	if !b.mayNote(now) {
 		return
 	}
-	r := refusal{at: time.Now(), route: e.Route, limit: e.Decision.Limit, remaining: e.Decision.Remaining, retryAfter: e.Decision.RetryAfter}
+	r := denial{at: time.Now(), route: e.Route, limit: e.Decision.Limit, remaining: e.Decision.Remaining, retryAfter: e.Decision.RetryAfter}
 	for i := range e.Decision.Limits {
 		if e.Decision.Limits[i].Name == r.limit {
 			r.key = strings.Clone(e.Key(i))
@@ -292,14 +292,14 @@ func (b *board) refusal(e *stint.Event, now uint32) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.refusals) == kept {
-		copy(b.refusals, b.refusals[1:])
-		b.refusals = b.refusals[:kept-1]
+	if len(b.denials) == kept {
+		copy(b.denials, b.denials[1:])
+		b.denials = b.denials[:kept-1]
 	}
-	b.refusals = append(b.refusals, r)
+	b.denials = append(b.denials, r)
 }
 
-// mayNote reports whether a refusal is one of the first perSecond in its second.
+// mayNote reports whether a denial is one of the first perSecond in its second.
 func (b *board) mayNote(now uint32) bool {
 	for {
 		was := b.noted.Load()

@@ -144,18 +144,18 @@ func TestFiguresAreExact(t *testing.T) {
 	}
 	all.Wait()
 	v := p.limiter(b)
-	if v.Allowed != callers*pass || v.Refused != callers*(each-pass) || v.InFlight != 0 {
-		t.Errorf("%d allowed, %d refused, %d in flight", v.Allowed, v.Refused, v.InFlight)
+	if v.Allowed != callers*pass || v.Denied != callers*(each-pass) || v.InFlight != 0 {
+		t.Errorf("%d allowed, %d denied, %d in flight", v.Allowed, v.Denied, v.InFlight)
 	}
 	l := v.Limits[0]
-	if l.Allowed != callers*pass || l.Refused != callers*(each-pass) || l.Bound != l.Refused {
-		t.Errorf("the limit: %d allowed, %d refused, %d bound", l.Allowed, l.Refused, l.Bound)
+	if l.Allowed != callers*pass || l.Denied != callers*(each-pass) || l.Bound != l.Denied {
+		t.Errorf("the limit: %d allowed, %d denied, %d bound", l.Allowed, l.Denied, l.Bound)
 	}
 	for _, keys := range []struct {
 		what string
 		got  []keyView
 		want uint64
-	}{{"admitted", l.Admitted, pass}, {"refused", l.Stopped, each - pass}} {
+	}{{"admitted", l.Admitted, pass}, {"denied", l.Stopped, each - pass}} {
 		if len(keys.got) != callers {
 			t.Errorf("%s: %v", keys.what, keys.got)
 		}
@@ -165,8 +165,8 @@ func TestFiguresAreExact(t *testing.T) {
 			}
 		}
 	}
-	if n := len(v.Refusals); n < perSecond || n > kept {
-		t.Errorf("%d refusals are shown", n)
+	if n := len(v.Denials); n < perSecond || n > kept {
+		t.Errorf("%d denials are shown", n)
 	}
 }
 

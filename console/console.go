@@ -1,4 +1,4 @@
-// Package console serves a live page about limiters: what is limited, who is refused
+// Package console serves a live page about limiters: what is limited, who is denied
 // and why, and whether the store is well.
 //
 //	page, err := console.New(
@@ -19,7 +19,7 @@
 // # Memory
 //
 // For each limit the console keeps counts of the last five minutes, and the keys that
-// are admitted and refused most. A space-saving sketch finds these keys: after n
+// are admitted and denied most. A space-saving sketch finds these keys: after n
 // decisions it holds every key with more than n/64 of them. The page shows each count as
 // two bounds, at most n/64 apart, or as one number if it is exact. A limit with many
 // keys takes about 150 KB. Only the first 100 limits of a limiter have figures.
@@ -86,7 +86,7 @@ func Limiters(lims ...*stint.Limiter) Option {
 }
 
 // WithActions lets those who may see the page reset a key, or lift only its bans.
-// Actions are POST requests; cross-origin ones are refused with 403. Each action is
+// Actions are POST requests; cross-origin ones are denied with 403. Each action is
 // logged, with its remote address and who has called it if an authorizer says so.
 func WithActions() Option { return func(p *page) { p.Actions = true } }
 

@@ -116,13 +116,13 @@ func TestPageTells(t *testing.T) {
 		got := text(w.Body.String())
 		for _, want := range []string{
 			"front Counts are in this process's memory",
-			"allowed 6 refused 3 share refused 33.3 % in flight 0 waiting 0",
+			"allowed 6 denied 3 share denied 33.3 % in flight 0 waiting 0",
 			"api TokenBucket: 3 per 1h0m0s, burst 3",
 			"requests that match no route from the request: Header(\"X-Api-Key\") 5 2 28.6 % 2",
 			"one for all requests 5 0 0.0 % 0 0 here key admitted last: 1 of 2",
 			"GET /login from the request: Header(\"X-Api-Key\") 1 1 50.0 % 1",
-			"api most refused " + hostile + " 2 most admitted " + hostile + " 3 somebody-else 2",
-			"slots most refused none most admitted Global 5",
+			"api most denied " + hostile + " 2 most admitted " + hostile + " 3 somebody-else 2",
+			"slots most denied none most admitted Global 5",
 			"— api " + hostile + " 0 20m0s",
 		} {
 			if !strings.Contains(got, want) {
@@ -207,7 +207,7 @@ func TestStream(t *testing.T) {
 	}
 	traffic(l, "/", "k", 4)
 	second := next()
-	if got := text(second["traffic0"]); !strings.Contains(got, "allowed 3 refused 1") || second["head0"] != "" {
+	if got := text(second["traffic0"]); !strings.Contains(got, "allowed 3 denied 1") || second["head0"] != "" {
 		t.Errorf("then %q came", second)
 	}
 }

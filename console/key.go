@@ -51,7 +51,7 @@ type standing struct {
 // key looks up a key, after an action on it if the form asks for one.
 func (p *page) key(w http.ResponseWriter, r *http.Request, who string) {
 	if err := p.cross.Check(r); err != nil {
-		http.Error(w, "cross-origin requests are refused; a proxy without TLS must pass the Host field on", http.StatusForbidden)
+		http.Error(w, "cross-origin requests are denied; a proxy without TLS must pass the Host field on", http.StatusForbidden)
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
@@ -169,7 +169,7 @@ func (p *page) look(r *http.Request, b *board, f *found) {
 func (b *board) missing(d stint.Decision, rules map[string]stint.Rule) (all []string) {
 	for name, rule := range rules {
 		if !slices.ContainsFunc(d.Limits, func(s stint.LimitStatus) bool { return s.Name == name }) {
-			all = append(all, name+": "+rule.Text+", paces responses and refuses no request")
+			all = append(all, name+": "+rule.Text+", paces responses and denies no request")
 		}
 	}
 	for name := range b.seen() {

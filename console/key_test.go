@@ -43,12 +43,12 @@ func TestKeyIsLookedUpEverywhere(t *testing.T) {
 		got := text(w.Body.String())
 		for _, want := range []string{
 			"api TokenBucket: 5 per 1h0m0s, burst 5; for requests that match no route 4 of 5 left; full again in 12m0s",
-			"login TokenBucket: 2 per 1h0m0s, burst 2; for GET /login 0 of 2 left, would be refused for 30m0s ; full again in 1h0m0s",
-			"for GET /login not banned; refusals until it is: 8",
+			"login TokenBucket: 2 per 1h0m0s, burst 2; for GET /login 0 of 2 left, would be denied for 30m0s ; full again in 1h0m0s",
+			"for GET /login not banned; denials until it is: 8",
 			"reports Concurrency: 3; for GET /reports 3 of 3 left, 0 held",
 			"files TokenBucket: 7 per 1h0m0s, burst 7; for GET /files 7 of 7 left",
 			"workers one key for all requests",
-			"Not looked up: bytes: ", "paces responses and refuses no request",
+			"Not looked up: bytes: ", "paces responses and denies no request",
 			"inner: from a WithLimitFunc, a limiter derived by With, or before an Update",
 			"vip: from a WithLimitFunc, a limiter derived by With, or before an Update",
 		} {
@@ -81,11 +81,11 @@ func TestActions(t *testing.T) {
 		}
 		var all []string
 		for _, s := range d.Limits {
-			all = append(all, s.Name, map[bool]string{true: "passes", false: "refuses"}[s.Allowed])
+			all = append(all, s.Name, map[bool]string{true: "passes", false: "denies"}[s.Allowed])
 		}
 		return strings.Join(all, " ")
 	}
-	const before = "api passes all refuses ban refuses"
+	const before = "api passes all denies ban denies"
 	for _, tc := range []struct {
 		name         string
 		form         url.Values
@@ -95,7 +95,7 @@ func TestActions(t *testing.T) {
 		after        string
 	}{
 		{"reset", keyForm(hostile, "reset"), []string{"Sec-Fetch-Site", "same-origin"}, 200, "This key was reset", "action=reset", "api passes all passes ban passes"},
-		{"lift", keyForm(hostile, "lift"), nil, 200, "The bans of this key are lifted", "action=lift", "api passes all refuses ban passes"},
+		{"lift", keyForm(hostile, "lift"), nil, 200, "The bans of this key are lifted", "action=lift", "api passes all denies ban passes"},
 		{"reset from another site", keyForm(hostile, "reset"), []string{"Sec-Fetch-Site", "cross-site"}, 403, "cross-origin", "", before},
 		{"lift from another site", keyForm(hostile, "lift"), []string{"Sec-Fetch-Site", "same-site"}, 403, "cross-origin", "", before},
 		{"lift from another origin", keyForm(hostile, "lift"), []string{"Origin", "https://elsewhere.example"}, 403, "cross-origin", "", before},

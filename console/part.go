@@ -32,7 +32,7 @@ type part struct {
 	inFlight int64
 	waiting  int64
 
-	decisions ring // allowed, refused
+	decisions ring // allowed, denied
 	changes   ring // of requests in flight, and waiting
 	store     durations
 	figures   map[string]*figures // by limit
@@ -42,7 +42,7 @@ type part struct {
 // The columns of rings.
 const (
 	allowed = iota
-	refused
+	denied
 )
 
 const (
@@ -70,10 +70,10 @@ type answer struct {
 
 // figures are a part's figures of a limit.
 type figures struct {
-	limit                   *limit
-	allowed, refused, bound uint64
-	ring                    ring
-	admitted, stopped       *topkeys.Recent
+	limit                  *limit
+	allowed, denied, bound uint64
+	ring                   ring
+	admitted, stopped      *topkeys.Recent
 }
 
 // open returns the batch of a second, with room. The caller holds p.mu.
@@ -111,17 +111,17 @@ func (p *part) note(b *board, e *stint.Event, now uint32) {
 		t.changes[flying]++
 		t.decision(e)
 	case stint.EventDenied:
-		t.decisions[refused]++
+		t.decisions[denied]++
 		t.decision(e)
 	case stint.EventWaiting:
 		t.changes[waiting]++
 	case stint.EventBlocked, stint.EventEmptyKey:
-		t.decisions[refused]++
+		t.decisions[denied]++
 	}
 }
 
 // decision notes the limits that decided: all of them if the request passes, otherwise
-// those that refused.
+// those that denied.
 func (t *batch) decision(e *stint.Event) {
 	t.took = append(t.took, uint16(bucket(e.StoreTook)))
 	for i := range e.Decision.Limits {
@@ -180,11 +180,11 @@ func (p *part) count(b *board) {
 			f.admitted.Add(key, at)
 			continue
 		}
-		f.refused++
+		f.denied++
 		if a.bound {
 			f.bound++
 		}
-		f.ring.add(t.second, [2]int32{refused: 1})
+		f.ring.add(t.second, [2]int32{denied: 1})
 		f.stopped.Add(key, at)
 	}
 	clear(t.answers) // of a limit that is gone nothing stays

@@ -10,9 +10,9 @@ import (
 func TestRing(t *testing.T) {
 	var r ring
 	for _, second := range []uint32{1, 5, 5, 400, 699} {
-		r.add(second, [2]int32{refused: 1})
+		r.add(second, [2]int32{denied: 1})
 	}
-	r.add(99, [2]int32{refused: 1}) // too late: 400 has its slot
+	r.add(99, [2]int32{denied: 1}) // too late: 400 has its slot
 	for _, step := range []struct {
 		now  uint32
 		want map[int]float64 // by seconds ago
@@ -26,7 +26,7 @@ func TestRing(t *testing.T) {
 		var late [2]float64
 		r.addTo(&sums, &late, step.now)
 		for ago, n := range step.want {
-			want[refused][span-ago] = n
+			want[denied][span-ago] = n
 		}
 		if sums != want {
 			t.Errorf("in second %d: %v, want %v", step.now, sums, want)

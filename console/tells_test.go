@@ -89,7 +89,7 @@ func TestPageTellsTheLastError(t *testing.T) {
 		down.down.Store(true)
 		traffic(l, "/", "k", 3)
 		time.Sleep(time.Second)
-		says(t, h, "Last error, 2000-01-01 00:00:00: store failed: no route to the store", "store failed 3", "allowed 1 refused 0")
+		says(t, h, "Last error, 2000-01-01 00:00:00: store failed: no route to the store", "store failed 3", "allowed 1 denied 0")
 	})
 }
 
@@ -126,9 +126,9 @@ func TestPageTellsOfThePolicyFile(t *testing.T) {
 		want   string
 	}{
 		{func() {}, "api TokenBucket: 5 per 1m0s"},
-		{func() { read(":5:11: a rate is") }, ": refused; the policy from the start stays in force: .*limits.yaml:5:11: a rate is"},
+		{func() { read(":5:11: a rate is") }, ": rejected; the policy from the start stays in force: .*limits.yaml:5:11: a rate is"},
 		{func() { update(7); read("") }, ": in force Limits last changed at .*api TokenBucket: 7 per 1m0s"},
-		{func() { read(":2:6: no key") }, ": refused; the policy of [-0-9]{10} [:0-9]{8} stays in force: .*limits.yaml:2:6: .*api TokenBucket: 7 per 1m0s"},
+		{func() { read(":2:6: no key") }, ": rejected; the policy of [-0-9]{10} [:0-9]{8} stays in force: .*limits.yaml:2:6: .*api TokenBucket: 7 per 1m0s"},
 	}
 	var pages []http.Handler
 	for range steps {

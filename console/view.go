@@ -15,20 +15,20 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// shown is how many of the most refused keys the page lists, and of the most admitted.
+// shown is how many of the most denied keys the page lists, and of the most admitted.
 const shown = 10
 
 // limiterView is a limiter as the templates see it.
 type limiterView struct {
 	Title, Where                  string
 	Memory                        *memoryView
-	Allowed, Refused              uint64
+	Allowed, Denied               uint64
 	Share, P50, P99               string
 	Waiting, InFlight             int64
 	Other                         []countView
 	Traffic, Slots                chart
 	Limits                        []limitView
-	Refusals                      []refusalView
+	Denials                       []denialView
 	Failure, Degraded, Policy     *failureView
 	Updated                       string
 	Warnings                      []stint.Warning
@@ -37,8 +37,8 @@ type limiterView struct {
 }
 
 type memoryView struct {
-	Keys, Max         int
-	Overflow, Refused uint64
+	Keys, Max        int
+	Overflow, Denied uint64
 }
 
 type countView struct {
@@ -53,7 +53,7 @@ type limitView struct {
 	Routes                []string
 	DryRun, Slots, Rule   bool
 	Local                 bool
-	Allowed, Refused      uint64
+	Allowed, Denied       uint64
 	Bound, Dry, Bans      uint64
 	Share                 string
 	Held, Last, Of        int64
@@ -74,7 +74,7 @@ type keyView struct {
 	AtLeast, AtMost uint64
 }
 
-type refusalView struct {
+type denialView struct {
 	At, Route, Limit, Key string
 	Remaining             int64
 	RetryAfter            string
@@ -94,7 +94,7 @@ func (p *page) limiter(b *board) *limiterView {
 	}
 	if m, ok := d.Store.(interface{ Stats() memstore.Stats }); ok {
 		s := m.Stats()
-		v.Memory = &memoryView{Keys: s.Keys, Max: s.MaxKeys, Overflow: s.Overflow, Refused: s.Refused}
+		v.Memory = &memoryView{Keys: s.Keys, Max: s.MaxKeys, Overflow: s.Overflow, Denied: s.Denied}
 	}
 	now := b.totals(v)
 	for _, l := range b.known(d) {
@@ -103,8 +103,8 @@ func (p *page) limiter(b *board) *limiterView {
 	v.Unlisted = len(*b.limits.Load()) >= mostLimits
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, r := range slices.Backward(b.refusals) {
-		v.Refusals = append(v.Refusals, refusalView{
+	for _, r := range slices.Backward(b.denials) {
+		v.Denials = append(v.Denials, denialView{
 			At: r.at.Format("15:04:05"), Route: cmp.Or(r.route, "—"), Limit: r.limit, Key: p.shown(r.key),
 			Remaining: r.remaining, RetryAfter: until(r.retryAfter),
 		})
@@ -168,8 +168,8 @@ func (b *board) totals(v *limiterView) (now uint32) {
 	b.unlock()
 	v.InFlight, v.Waiting = max(0, v.InFlight), max(0, v.Waiting)
 	v.Allowed = outcomes[stint.EventAdmitted]
-	v.Refused = outcomes[stint.EventDenied] + outcomes[stint.EventBlocked] + outcomes[stint.EventEmptyKey]
-	v.Share = share(v.Refused, v.Allowed+v.Refused)
+	v.Denied = outcomes[stint.EventDenied] + outcomes[stint.EventBlocked] + outcomes[stint.EventEmptyKey]
+	v.Share = share(v.Denied, v.Allowed+v.Denied)
 	for k := range outcomes {
 		switch kind := stint.EventKind(k); kind {
 		case stint.EventAdmitted, stint.EventDenied, stint.EventSettled, stint.EventPaced, stint.EventUpdated, stint.EventPolicy,
@@ -182,7 +182,7 @@ func (b *board) totals(v *limiterView) (now uint32) {
 	}
 	v.Measured = quantile(&took, 1) > 0
 	v.P50, v.P99 = brief(quantile(&took, 0.5)), brief(quantile(&took, 0.99))
-	v.Traffic = newChart("requests a second", series{"allowed", "a", decided[allowed]}, series{"refused", "b", decided[refused]})
+	v.Traffic = newChart("requests a second", series{"allowed", "a", decided[allowed]}, series{"denied", "b", decided[denied]})
 	v.Slots = newChart("requests",
 		series{"in flight", "c", levels(float64(v.InFlight), &changed[flying], late[flying])},
 		series{"waiting", "d", levels(float64(v.Waiting), &changed[waiting], late[waiting])})
@@ -198,7 +198,7 @@ var words = map[stint.EventKind]string{
 	stint.EventLimitsFailed:  "limits or cost unknown",
 	stint.EventStoreFailed:   "store failed",
 	stint.EventSettleFailed:  "not settled",
-	stint.EventDryRunDenied:  "refused in dry run",
+	stint.EventDryRunDenied:  "denied in dry run",
 	stint.EventBanned:        "bans started",
 	stint.EventStoreDegraded: "changes of the primary store",
 	stint.EventLeaseLost:     "leases lost",
@@ -240,12 +240,12 @@ func (p *page) limit(b *board, l *limit, d stint.Description, now uint32) limitV
 		if f == nil {
 			continue
 		}
-		v.Allowed, v.Refused, v.Bound = v.Allowed+f.allowed, v.Refused+f.refused, v.Bound+f.bound
+		v.Allowed, v.Denied, v.Bound = v.Allowed+f.allowed, v.Denied+f.denied, v.Bound+f.bound
 		f.ring.addTo(&sums, &unfinished, now)
 		stopped, admitted = append(stopped, f.stopped.Sketches(at)...), append(admitted, f.admitted.Sketches(at)...)
 	}
-	v.Share = share(v.Refused, v.Allowed+v.Refused)
-	v.Line = newChart(l.name+", requests a second", series{"allowed", "a", sums[allowed]}, series{"refused", "b", sums[refused]})
+	v.Share = share(v.Denied, v.Allowed+v.Denied)
+	v.Line = newChart(l.name+", requests a second", series{"allowed", "a", sums[allowed]}, series{"denied", "b", sums[denied]})
 	v.Stopped, v.Admitted = p.keys(topkeys.Top(shown, stopped...)), p.keys(topkeys.Top(shown, admitted...))
 	if a := l.adapted.Load(); a != nil {
 		v.Adapted = a.view(l.name, now)

@@ -37,8 +37,8 @@ type visit struct {
 }
 
 const (
-	ok      = `(?m)^200\b`
-	refused = `(?m)^429\b`
+	ok     = `(?m)^200\b`
+	denied = `(?m)^429\b`
 )
 
 var visits = map[string]visit{
@@ -46,22 +46,22 @@ var visits = map[string]visit{
 	"bandwidth":   {args: "-rate 10000000", sees: []string{`(?m)^200 [1-9]`, `(?m)^200 [2-9]`, `(?m)^200 [2-9]`}, says: []string{`/zeros: 20000000 bytes, held up for`}},
 	"console":     {sees: []string{ok, "(39|40) of 40 left"}},
 	"degradation": {within: 2 * time.Second, sees: []string{"(?m)^page, version 1", "(?m)^page, version 5", "stale page, version 5", "HTTP/1.1 200", "HTTP/1.1 302", "Location: /export/queued"}},
-	"echo":        {within: 2 * time.Second, sees: []string{ok, ok, ok, ok, ok, refused + ` "api";r=0`, `"error":"slow down"`}},
+	"echo":        {within: 2 * time.Second, sees: []string{ok, ok, ok, ok, ok, denied + ` "api";r=0`, `"error":"slow down"`}},
 	"endpoints":   {sees: []string{"(?m)^/items 200", "(?m)^/items 429", "(?m)^/reports 200", "(?m)^/signup 200", "(?m)^/signup 429", "(?m)^/healthz 200"}},
 	"fallback":    {redis: true, args: "-timeout 1m", within: 2 * time.Second, sees: []string{"200 200 200 200 200 429"}, says: []string{"redis-cli .* shutdown"}},
 	"flashsale":   {within: 6 * time.Second, sees: []string{`200 429`, `\d+ 200`, `\d+ 503`}},
 	"fleet":       {redis: true, args: "-timeout 1m", within: time.Second, sees: []string{strings.Repeat("200 ", 10) + "429 429"}},
-	"gin":         {within: time.Second / 2, sees: []string{ok, ok, refused, `"search";r=0`}},
+	"gin":         {within: time.Second / 2, sees: []string{ok, ok, denied, `"search";r=0`}},
 	"llm":         {sees: []string{"HTTP/1.1 200", `"tokens";r=5996`, `data: .*"text"`, `429 .*"tokens";r=99\d\d`, `200 .*"tokens";r=99\d\d`}},
 	"login":       {sees: []string{"welcome\nwelcome\nwelcome\nwelcome\nwelcome\nwelcome\n", "(wrong.*\n){5}", `"login-account"`}},
 	"outgoing":    {alone: true, says: []string{`\d\.\ds  request 1: 200`, `(?m)^([6-9]|\d\d+)\.\ds  request 6: 200`}},
 	"policy":      {sees: []string{`"flow";q=10;w=1`, `"flow";q=5;w=1`, "earlier limits", "write burst"}},
 	"priority":    {sees: []string{"/reports: waited 0s", "/checkout: waited", "/reports: waited [1-9]"}},
 	"queueing":    {within: 5 * time.Second, sees: []string{"served after 0s", "served after [1-9]", `\d+ 200`, `\d+ 429`}},
-	"quickstart":  {within: time.Second, sees: []string{ok, `(?m)^200 "rate";r=0`, refused, refused, "Retry-After: "}},
-	"quota":       {within: 3 * time.Second / 2, sees: []string{"daily: 999 of 1000 left", "HTTP/1.1 403", ok, refused + ` "rate";r=0`}},
+	"quickstart":  {within: time.Second, sees: []string{ok, `(?m)^200 "rate";r=0`, denied, denied, "Retry-After: "}},
+	"quota":       {within: 3 * time.Second / 2, sees: []string{"daily: 999 of 1000 left", "HTTP/1.1 403", ok, denied + ` "rate";r=0`}},
 	"slots":       {redis: true, alone: true, says: []string{"job . waits for a slot", "job . runs", "job . has ended", "job . runs", "job . has ended"}},
-	"tenants":     {redis: true, args: "-timeout 1m", sees: []string{"403", "calls: 9 of 10 left", refused, "calls: .* of 600 left"}},
+	"tenants":     {redis: true, args: "-timeout 1m", sees: []string{"403", "calls: 9 of 10 left", denied, "calls: .* of 600 left"}},
 }
 
 func TestExamples(t *testing.T) {

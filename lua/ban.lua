@@ -1,18 +1,18 @@
 -- Twin of store/ban.go.
 --
--- State: A:B:period, and the instants of refusals, ascending, with colons before
+-- State: A:B:period, and the instants of denials, ascending, with colons before
 -- them. If several versions have counted some (versions.lua), ,at of the last and
 -- ,period,at of the others stand behind the period.
 --
 -- Arguments: limit (units, period and ban in us), cost, and the numbers of the charges
--- whose refusal it counts, comma separated.
+-- whose denial it counts, comma separated.
 --:arguments limit cost counts
 --:setup
 local peek = true -- who is let through isn't noted
 --:load
 local A, B, log, vs = 0, 0, '', false
 if v then
-  -- Most are as they were written: a ban that runs, or refusals that all count.
+  -- Most are as they were written: a ban that runs, or denials that all count.
   local a, b, period, rest = string.match(v, '^(%d+):(%d+):(%d+)(.*)$')
   local oldest, newest = string.match(rest or '', '^:(%d+)'), string.match(rest or '', '(%d+)$')
   if a and period == string.match(limit, ',(%d+)') and (a == '0' or a + 0 > now and a - b <= now)
@@ -26,10 +26,10 @@ end
 --:look
 if cost == '0' or A <= now then fits = g end
 --:keep A B log vs dirty
---:refused
+--:denied
 -- As strike in store/ban.go.
 if granted == 0 and fits > 0 and cost ~= '0' then
-  local strikes, who = false, refusals[row]
+  local strikes, who = false, denials[row]
   for x in string.gmatch(counts, '%d+') do
     if string.find(who, ',' .. x .. ',', 1, true) then strikes = true end
   end
@@ -58,7 +58,7 @@ else
 end
 --:amend
 --:functions
--- The state in v, brought to the present; the versions that keep its refusals, if that
+-- The state in v, brought to the present; the versions that keep its denials, if that
 -- isn't this one alone; and whether that has changed it.
 function rare.ban(limit, v)
   local a, b, who, rest = string.match(v, '^(%d+):(%d+):([%d,-]+)(.*)$')
@@ -85,7 +85,7 @@ function rare.ban(limit, v)
   return till, b + 0, table.concat(log), vs, dirty
 end
 
--- What counting the last of the refusals in log makes of the state.
+-- What counting the last of the denials in log makes of the state.
 function rare.strike(limit, log, vs)
   local f, n, size = fields(limit), 0, 0
   local own = text(f[2]) .. ':0'

@@ -8,7 +8,7 @@
 -- Arguments:
 --   limit: the window (window.lua)
 --   cost
---   how: empty for a charge that refuses at once, else how long it may wait in us
+--   how: empty for a charge that denies at once, else how long it may wait in us
 --   units
 --   unit: store.Numbers.Unit
 --   head: what integers of the window at start begin with, or its first digit if that

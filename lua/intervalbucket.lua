@@ -5,7 +5,7 @@
 -- Arguments:
 --   limit: the window (window.lua)
 --   cost
---   how: empty for a charge that refuses at once, else how long it may wait in us
+--   how: empty for a charge that denies at once, else how long it may wait in us
 --   units
 --   unit: store.Numbers.Unit
 --   burst

@@ -88,7 +88,7 @@ func TestDeadSlotsWhenTheClockIsSetBack(t *testing.T) {
 					p.held(l, 1, 100)
 				}
 				p.now += leaseTime / 2
-				p.held(l, 0, 0) // who looks, or is refused
+				p.held(l, 0, 0) // who looks, or is denied
 				p.now += 2*leaseTime + 1
 				if ok, held := p.held(l, 3*weight, 101); !ok || held != 0 {
 					t.Errorf("leases of %d slots, %d us back, %d free: %d held two leases after a look, and a charge is granted: %v", weight, step, free, held, ok)

@@ -22,7 +22,7 @@
 //	looks      the same, where take.lua looks and doesn't charge
 //	load       reads the state v of key i (text, or false if there is none or it isn't a
 //	           string) and brings it to the present, in locals. Sets dirty if the
-//	           state has to be written even if the decision is refused
+//	           state has to be written even if the decision is denied
 //	look       sets fits: how many of g equal charges fit; -1 if that isn't known
 //	           without more of the calendar. Sets raw: the state found, if it isn't v
 //	keep       not code: names of the locals of load and look that charge and save need.
@@ -30,7 +30,7 @@
 //	more       others that they need only if the last of keep isn't false; else nil
 //	charges    what is the same for all charges of a column that are made
 //	charge     makes g charges, in the locals, or in the server if there is no save
-//	refused    changes the locals because the decision was refused; sets dirty
+//	denied    changes the locals because the decision was denied; sets dirty
 //	save       says what to store at the key, and for how long (store.lua)
 //	rest       runs if nothing is charged and there is no save
 //	amend      after setup and load: makes an earlier charge cost due, which is
@@ -169,15 +169,15 @@ func compose(key id) string {
 	}
 	in := blocks{"functions": "rare = {}\n" + functions}
 	maps.Copy(in, common)
-	refuses := ""
-	if slices.ContainsFunc(own, func(b blocks) bool { return b["refused"] != "" }) {
-		refuses = loop["refuses"] // somebody wants to know who does
+	denies := ""
+	if slices.ContainsFunc(own, func(b blocks) bool { return b["denied"] != "" }) {
+		denies = loop["denies"] // somebody wants to know who does
 	}
 	for _, b := range own {
 		b.complete(common)
-		b["refuses"] = refuses
+		b["denies"] = denies
 		for name, template := range loop {
-			if name != "script" && name != "refuses" {
+			if name != "script" && name != "denies" {
 				in[name] += strings.ReplaceAll(fill(template, b), "LETTER", b["letter"])
 			}
 		}

@@ -204,7 +204,7 @@ func (p *pair) settled(l *store.Limit, c call, got answer) store.State {
 	return s
 }
 
-// TestWindowWithoutLifetime refuses a charge on a key that somebody has taken the lifetime
+// TestWindowWithoutLifetime denies a charge on a key that somebody has taken the lifetime
 // from, in a later bucket than the one it was charged in.
 func TestWindowWithoutLifetime(t *testing.T) {
 	ctx, p := context.Background(), newPair(t, store.SlidingWindow)
@@ -245,7 +245,7 @@ func TestSlidingLongLists(t *testing.T) {
 		got := p.send(l, c, nil)
 		_, last = p.oracle(l, c, got.answered(t, l.Algorithm()))
 		if !last.OK {
-			t.Fatal("refused")
+			t.Fatal("denied")
 		}
 		made = append(made, last.Receipt)
 	}

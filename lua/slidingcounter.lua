@@ -3,7 +3,7 @@
 -- State: A:B:C:D:unit. If several versions have views, units and the window of the last
 -- charge follow, and for each other view :unit:units:A:B:C:D:last.
 --
--- Arguments: cost; how: empty for a charge that refuses at once, else how long it may
+-- Arguments: cost; how: empty for a charge that denies at once, else how long it may
 -- wait in us; units; period in us.
 --:arguments cost how units period
 --:setup

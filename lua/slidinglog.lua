@@ -6,7 +6,7 @@
 -- newest one's total is the sum of all in the list, and back is by how much the oldest
 -- is older; what older ones say beside at:units means nothing, and to take it off would
 -- cost as much again as the charge. No call reads the whole list but to drop it or to
--- refuse a charge as large.
+-- deny a charge as large.
 --
 -- If several versions have charged it (versions.lua), :E and of each :token:unit:at follow,
 -- where at is the entry of its latest charge. The state found is then the newest entry

@@ -14,10 +14,10 @@
 -- Lifetimes are counted from the millisecond that the server's present is in, so they
 -- are a millisecond more than rounded up.
 --
--- A server that is out of memory refuses a script's first write if that takes memory, and
+-- A server that is out of memory denies a script's first write if that takes memory, and
 -- none that follow. So what is charged begins with a write that does: a lifetime comes
 -- after what lives by it. And what is no charge asks for room first, and isn't written if
--- there is none: a look or a refusal is answered all the same, and no charge behind it
+-- there is none: a look or a denial is answered all the same, and no charge behind it
 -- passes.
 --
 -- A key that is a string has a lifetime from its first SET on. Any other that a script may

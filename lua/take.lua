@@ -41,8 +41,8 @@ local probe = now % max(nkeys, 1) + 1
 local rare, lacking, asked
 -- Of a run of decisions of several charges: how often each is granted as far as is
 -- known, what charging needs to know of the looks, where that of each column begins, and
--- the numbers of those that refuse.
-local grants, kept, columns, refusals
+-- the numbers of those that deny.
+local grants, kept, columns, denials
 
 local a = 3
 for _ = 1, ARGV[2] + 0 do
@@ -88,7 +88,7 @@ for _ = 1, ARGV[2] + 0 do
         grants, kept, columns = {1, 1, 1, 1}, {0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0}
       end
       for row = done + 1, till do grants[row - done] = times and times[row] or 1 end
-      refusals = nil
+      denials = nil
     end
     local many = till - done > 3
     for j = 1, k - 1 do
@@ -139,7 +139,7 @@ if letter == LETTER then
     --LOOK--
     out[sum + before + row] = raw or v
     --KEEP--
-    --REFUSES--
+    --DENIES--
     if dry and fits >= 0 then fits = g end
     if fits < grants[row - done] then grants[row - done] = fits end
   end
@@ -161,7 +161,7 @@ if letter == LETTER then
     --LOAD--
     --LOOK--
     out[answers + row] = raw or v
-    --REFUSES--
+    --DENIES--
     local granted = fits
     if special then
       if dry and fits >= 0 then granted = g end
@@ -176,7 +176,7 @@ if letter == LETTER then
     else
       g = fits
     end
-    --REFUSED--
+    --DENIED--
     if g > 0 then
       total = total + g
       --CHARGE--
@@ -187,10 +187,10 @@ if letter == LETTER then
   end
   done = lacking and lacking - 1 or till
 end
---:refuses
+--:denies
 if fits == 0 and not dry then
-  refusals = refusals or {}
-  refusals[row] = (refusals[row] or ',') .. j .. ','
+  denials = denials or {}
+  denials[row] = (denials[row] or ',') .. j .. ','
 end
 --:charges
 if letter == LETTER then
@@ -202,7 +202,7 @@ if letter == LETTER then
     local v, granted = vals[i], g
     --KEPT--
     if peek and g > 0 then g = 0 elseif dry and fits < g then g = fits end
-    --REFUSED--
+    --DENIED--
     if g > 0 then
       --CHARGE--
       --WRITE--

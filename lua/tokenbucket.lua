@@ -14,7 +14,7 @@
 -- Arguments:
 --   limit: what only some charges need: queue, largest, debt (1 or 0), longest,
 --     :token:unit, perTick, tick, capacity, and in tokens capacity and queue
---   how: empty for a charge that is affordable, refuses at once and has no queue or
+--   how: empty for a charge that is affordable, denies at once and has no queue or
 --     debt; else how long it may wait in us, and its cost
 --   capacity
 --   form: the rate's tag, or :token:unit of a rate that has none

@@ -78,17 +78,17 @@ func (noPlan) StatusCode() int { return http.StatusForbidden }
 // Option changes a default of New.
 type Option func(*Cache)
 
-// WithTTL sets how long a plan counts as current. The default is a minute; New refuses
+// WithTTL sets how long a plan counts as current. The default is a minute; New rejects
 // 0 or less.
 func WithTTL(d time.Duration) Option { return func(p *Cache) { p.ttl = d } }
 
 // WithSize sets how many plans are kept. When there are more, the least recently used
-// one is dropped. The default is 10,000; New refuses numbers below 1.
+// one is dropped. The default is 10,000; New rejects numbers below 1.
 func WithSize(n int) Option { return func(p *Cache) { p.size = n } }
 
 // WithLoadTimeout sets how long a load may take. Its context ends then, and Get stops
 // waiting for it whether or not the load heeds its context. The default is 5 seconds;
-// New refuses 0 or less.
+// New rejects 0 or less.
 func WithLoadTimeout(d time.Duration) Option { return func(p *Cache) { p.timeout = d } }
 
 // retry is how long after a failed load a plan that is kept isn't loaded again: not
@@ -138,7 +138,7 @@ func Must(p *Cache, err error) *Cache {
 // request to the limiter's other limits; without one that holds it is stint.ErrNoLimits.
 //
 // An empty key has no plan: the request is answered with 403, as for ErrNoPlan. An error of
-// key refuses the request, as one of a stint.WithLimitFunc does. stint.New rejects the zero
+// key denies the request, as one of a stint.WithLimitFunc does. stint.New rejects the zero
 // Key.
 func (p *Cache) Limits(key stint.Key) stint.Option {
 	if key == (stint.Key{}) {

@@ -81,7 +81,7 @@ func notText(data []byte) (line, column int, found bool) {
 	return 0, 0, false
 }
 
-// plain refuses the parts of YAML that JSON doesn't have. A limit that is used twice is
+// plain rejects the parts of YAML that JSON doesn't have. A limit that is used twice is
 // written once and referred to by name, in both notations alike, and without aliases no
 // file is larger than it looks.
 func (d *decoder) plain(n *yaml.Node) {
@@ -205,7 +205,7 @@ func (d *decoder) word(n *yaml.Node, what string, words ...string) (string, bool
 	return "", false
 }
 
-// boolean reads true or false. It refuses YAML 1.1's other spellings.
+// boolean reads true or false. It rejects YAML 1.1's other spellings.
 func (d *decoder) boolean(n *yaml.Node, what string) (value, ok bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Value != "true" && n.Value != "false" {
 		d.bad(n, "%s is true or false: write one of them", what)
@@ -230,7 +230,7 @@ func (d *decoder) integer(n *yaml.Node, what string, least int64) (int64, bool) 
 	return 0, false
 }
 
-// parseInt reads digits, with single underscores allowed between them. It refuses a
+// parseInt reads digits, with single underscores allowed between them. It rejects a
 // leading zero, since YAML 1.1 reads 010 as eight.
 func parseInt(s string) (int64, error) {
 	digits := strings.ReplaceAll(s, "_", "")

@@ -39,7 +39,7 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	// And it is read, not skipped: the same with a slip is refused.
+	// And it is read, not skipped: the same with a slip is rejected.
 	if _, err := policy.Parse("docs/policy.md", []byte(strings.Replace(string(file), "sliding-log", "sliding", 1)), registered...); err == nil {
 		t.Error("a slip was taken")
 	}

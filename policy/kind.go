@@ -56,9 +56,9 @@ func readRate(d *decoder, n *yaml.Node, l *limit) {
 
 func readBan(d *decoder, n *yaml.Node, l *limit) {
 	l.defaultName("ban")
-	if refusals, within, ok := d.rate(n, "a ban", "20/1m"); ok {
+	if denials, within, ok := d.rate(n, "a ban", "20/1m"); ok {
 		l.make = func(opts []any) stint.Limit {
-			return stint.Ban(refusals, within, append(of[stint.BanOption](opts), stint.WithBanFor(l.lasts))...)
+			return stint.Ban(denials, within, append(of[stint.BanOption](opts), stint.WithBanFor(l.lasts))...)
 		}
 	}
 }

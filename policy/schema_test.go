@@ -65,13 +65,13 @@ func TestSchemaSeesMistakes(t *testing.T) {
 			continue
 		}
 		if err := s.Validate(v); (err != nil) != tt.schema && v != nil {
-			t.Errorf("%s: the schema says %v, want a refusal: %t", tt.name, err, tt.schema)
+			t.Errorf("%s: the schema says %v, want a rejection: %t", tt.name, err, tt.schema)
 		}
 	}
 }
 
 // Documents are changed at random: whatever Parse accepts, the schema accepts, so what
-// the schema refuses, Parse refuses.
+// the schema rejects, Parse rejects.
 func TestMutations(t *testing.T) {
 	s := compiled(t)
 	random := rand.New(rand.NewPCG(3, 4))
@@ -135,7 +135,7 @@ func TestMutations(t *testing.T) {
 		}
 		return v
 	}
-	taken, refused, both := 0, 0, 0
+	taken, rejected, both := 0, 0, 0
 	for i := range 1500 {
 		v, err := value(documents[i%len(documents)].text)
 		if err != nil {
@@ -156,16 +156,16 @@ func TestMutations(t *testing.T) {
 		wrong := s.Validate(again)
 		switch {
 		case bad == nil && wrong != nil:
-			t.Fatalf("Parse takes what the schema refuses:\n%s\n%v", text, wrong)
+			t.Fatalf("Parse takes what the schema rejects:\n%s\n%v", text, wrong)
 		case bad == nil:
 			taken++
 		case wrong == nil:
-			refused++
+			rejected++
 		default:
 			both++
 		}
 	}
-	t.Logf("%d taken, %d refused by Parse alone, %d by both", taken, refused, both)
+	t.Logf("%d taken, %d rejected by Parse alone, %d by both", taken, rejected, both)
 	if taken == 0 || both == 0 {
 		t.Error("too little was tried")
 	}

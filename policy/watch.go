@@ -22,7 +22,7 @@ import (
 )
 
 // Updater is the limiter that Watch keeps up to date: a *stint.Limiter. Each change after the first
-// reading, in force or refused, is reported to it (stint.EventPolicy), and it logs the
+// reading, in force or rejected, is reported to it (stint.EventPolicy), and it logs the
 // change.
 type Updater interface {
 	Update(opts ...stint.Option) error
@@ -86,7 +86,7 @@ type outcome struct {
 	content []byte // nil if it couldn't be read
 	err     error
 	// final says that the same content has the same outcome: it is in force, or it has a
-	// mistake. What the limiter has refused it may take later.
+	// mistake. What the limiter has rejected it may take later.
 	final bool
 }
 
@@ -109,7 +109,7 @@ func (o outcome) same(p outcome) bool {
 // swapped together with any directory above it, as deployments and Kubernetes do. It also
 // reads the file every 10 seconds, for changes that the file system doesn't report: those
 // made by other machines (NFS), to a single file mounted into a container, or in a
-// directory that the process may not read. What the limiter has refused is tried again
+// directory that the process may not read. What the limiter has rejected is tried again
 // then.
 //
 // Replace a file by renaming: if a file is written in parts with pauses in between, half

@@ -94,10 +94,10 @@ func (w *watched) becomes(n int) {
 	eventually(w.t, "no error", func() bool { return w.watcher.Err() == nil })
 }
 
-// refuses waits until the file is refused.
-func (w *watched) refuses() {
+// rejects waits until the file is rejected.
+func (w *watched) rejects() {
 	w.t.Helper()
-	eventually(w.t, "refused", func() bool { return w.watcher.Err() != nil })
+	eventually(w.t, "rejected", func() bool { return w.watcher.Err() != nil })
 }
 
 func write(t *testing.T, path, text string) {
@@ -141,7 +141,7 @@ func TestChanges(t *testing.T) {
 		}},
 		{"deleted, missed, and made again", nil, func(t *testing.T, dir string, w *watched) {
 			do(t, os.Remove(dir+"/policy.yaml"))
-			w.refuses()
+			w.rejects()
 			if !errors.Is(w.watcher.Err(), os.ErrNotExist) || w.inForce() != 1 {
 				t.Errorf("%v, %d in force", w.watcher.Err(), w.inForce())
 			}
@@ -158,7 +158,7 @@ func TestChanges(t *testing.T) {
 			text := units(2)
 			_, err = f.WriteString(text[:20])
 			do(t, err)
-			w.refuses() // the first half has been read
+			w.rejects() // the first half has been read
 			_, err = f.WriteString(text[20:])
 			do(t, err)
 		}},
@@ -195,7 +195,7 @@ func TestChanges(t *testing.T) {
 		}},
 		{"a link whose target comes back", linked, func(t *testing.T, dir string, w *watched) {
 			do(t, os.RemoveAll(dir+"/elsewhere"))
-			w.refuses()
+			w.rejects()
 			do(t, os.Mkdir(dir+"/elsewhere", 0o700))
 			write(t, dir+"/elsewhere/real.yaml", units(2))
 		}},
@@ -253,7 +253,7 @@ func TestDirectoriesChange(t *testing.T) {
 		write(t, root+"/a/b/policy.yaml", units(1))
 		w := watch(t, root+"/a/b/policy.yaml")
 		do(t, os.RemoveAll(root+"/a"))
-		w.refuses()
+		w.rejects()
 		do(t, os.MkdirAll(root+"/a/b", 0o700))
 		write(t, root+"/a/b/policy.yaml", units(2))
 		w.becomes(2)
@@ -279,7 +279,7 @@ func TestDirectoriesChange(t *testing.T) {
 		do(t, os.Rename(root+"/a", root+"/old"))
 		write(t, root+"/a", "no directory")
 		do(t, os.RemoveAll(root+"/old"))
-		w.refuses()
+		w.rejects()
 		do(t, os.Remove(root+"/a"), os.MkdirAll(root+"/a/b", 0o700))
 		write(t, root+"/a/b/policy.yaml", units(2))
 		w.becomes(2)
@@ -289,7 +289,7 @@ func TestDirectoriesChange(t *testing.T) {
 		write(t, path, units(1))
 		w := watch(t, path)
 		do(t, os.Symlink(path, path+".new"), os.Rename(path+".new", path))
-		w.refuses()
+		w.rejects()
 		replace(t, path, units(2))
 		w.becomes(2)
 	})
@@ -371,7 +371,7 @@ func TestEachBadFileIsObserved(t *testing.T) {
 	}
 }
 
-// busy refuses the updates from its second on until it is free.
+// busy rejects the updates from its second on until it is free.
 type busy struct {
 	mu      sync.Mutex
 	updates int
@@ -389,7 +389,7 @@ func (b *busy) Update(...stint.Option) error {
 
 func (b *busy) ReportPolicy(string, error) {}
 
-// A policy that the limiter has refused is tried again when its file is next looked at, and
+// A policy that the limiter has rejected is tried again when its file is next looked at, and
 // observers learn only that the outcome is another.
 func TestUpdateIsTriedAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
@@ -434,7 +434,7 @@ func TestBadFile(t *testing.T) {
 		t.Fatal(w.watcher.Err())
 	}
 	replace(t, path, "version: 1\nkey: global\nlimits: [{rate: 5/1h, brust: 5}]\n")
-	w.refuses()
+	w.rejects()
 	want := path + ":3:23: unknown field \"brust\" of a limit: write burst"
 	if err := w.watcher.Err(); err.Error() != want || !errors.As(err, new(policy.Errors)) {
 		t.Errorf("%v, want %s", err, want)
@@ -483,11 +483,11 @@ func TestPutBack(t *testing.T) {
 	write(t, path, units(1))
 	w := watch(t, path)
 	do(t, os.Rename(path, path+"~"))
-	w.refuses()
+	w.rejects()
 	do(t, os.Rename(path+"~", path))
 	w.becomes(1)
 	write(t, path, "")
-	w.refuses()
+	w.rejects()
 	write(t, path, units(1))
 	w.becomes(1)
 }
@@ -582,20 +582,20 @@ func TestObserversStay(t *testing.T) {
 		}
 	}
 	replace(t, path, "limits: nonsense")
-	eventually(t, "the refusal is told", so(4))
+	eventually(t, "the rejection is told", so(4))
 	want := "[Policy policy.yaml false Admitted calls %00global Admitted calls %00global Policy policy.yaml true]"
 	if got := fmt.Sprint(told); got != want {
 		t.Errorf("told %s, want %s", got, want)
 	}
 }
 
-// refusing takes no update after the first.
-type refusing struct {
+// rejecting takes no update after the first.
+type rejecting struct {
 	mu sync.Mutex
 	n  int
 }
 
-func (r *refusing) Update(...stint.Option) error {
+func (r *rejecting) Update(...stint.Option) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.n++; r.n > 1 {
@@ -604,14 +604,14 @@ func (r *refusing) Update(...stint.Option) error {
 	return nil
 }
 
-func (r *refusing) ReportPolicy(string, error) {}
+func (r *rejecting) ReportPolicy(string, error) {}
 
-func TestUpdateRefuses(t *testing.T) {
+func TestUpdateRejects(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	write(t, path, units(1))
 	changes := make(chan policy.Change, 10)
 	ctx, stop := context.WithCancel(t.Context())
-	w, err := policy.Watch(ctx, path, &refusing{},
+	w, err := policy.Watch(ctx, path, &rejecting{},
 		policy.WithDebounce(time.Millisecond), policy.WithObserver(func(c policy.Change) { changes <- c }))
 	if err != nil {
 		t.Fatal(err)
@@ -702,7 +702,7 @@ func TestWatchSaysWhatIsInForce(t *testing.T) {
 	write(t, path, units(1))
 	w := watch(t, path)
 	write(t, path, "version: 1\n")
-	w.refuses()
+	w.rejects()
 	w.lim.Observe(func(e stint.Event) {
 		if e.Kind == stint.EventUpdated {
 			panic("the limiter's observer")

@@ -18,7 +18,7 @@ const (
 	// Unused tokens are kept up to Burst.
 	IntervalBucket
 	// LeakyBucket is a queue that drains at Units per Period. A charge waits for its
-	// turn (Result.Delay) and is refused if the Queue is full. The first Burst units
+	// turn (Result.Delay) and is denied if the Queue is full. The first Burst units
 	// beyond the rate pass without delay: nginx's limit_req with burst=B delay=D is
 	// Burst D, Queue B-D.
 	LeakyBucket
@@ -44,9 +44,9 @@ const (
 	// Concurrency allows Units slots to be held at a time. A charge holds a lease until
 	// it is settled at cost 0.
 	Concurrency
-	// Ban refuses everything for the Ban period once a key has been refused Units times
+	// Ban denies everything for the Ban period once a key has been denied Units times
 	// within Period. A charge on a Ban costs nothing. It counts the decisions it is
-	// part of in which another limit refuses the same key: see Decide and
+	// part of in which another limit denies the same key: see Decide and
 	// Charge.CountsFor.
 	Ban
 )

@@ -6,10 +6,10 @@ import (
 )
 
 // Ban. State.A is the instant until which the key is banned, or 0; State.B is the whole
-// length of that ban. State.Log holds, in order, an entry for each refusal that hasn't
+// length of that ban. State.Log holds, in order, an entry for each denial that hasn't
 // started a ban. A running ban ends when it was announced to, whatever its version.
 //
-// Refusals are kept as the entries of a SlidingLog are: for as long as they count for one
+// Denials are kept as the entries of a SlidingLog are: for as long as they count for one
 // of the versions that have counted one (see sliding.go), and each version counts those
 // of its own period. A ban makes all of them be forgotten, whichever version starts it.
 // State.D is how much longer the state is kept than the ResetAfter of the version that
@@ -60,7 +60,7 @@ func (l *Limit) rebaseBan(now *Now, s *State) {
 		*s = State{}
 		return
 	}
-	if s.D = 0; len(s.Log) == 0 { // no version keeps a refusal
+	if s.D = 0; len(s.Log) == 0 { // no version keeps a denial
 		s.Numbers, s.Rest = l.numbers, nil
 	} else if !l.alone(s) {
 		_, reset := l.struck(now, s)
@@ -69,7 +69,7 @@ func (l *Limit) rebaseBan(now *Now, s *State) {
 	}
 }
 
-// strikers are the versions that keep the refusals.
+// strikers are the versions that keep the denials.
 func (s *State) strikers() (k keepers) {
 	last := s.Log[len(s.Log)-1].At
 	if s.Rest == nil {
@@ -82,7 +82,7 @@ func (s *State) strikers() (k keepers) {
 	return k
 }
 
-// struck returns how many refusals count, and ResetAfter in microseconds.
+// struck returns how many denials count, and ResetAfter in microseconds.
 func (l *Limit) struck(now *Now, s *State) (n, reset int64) {
 	at := now.Steady
 	if len(s.Log) > 0 && l.alone(s) {
@@ -103,7 +103,7 @@ func (l *Limit) stepBan(now *Now, c *Charge, s *State, r *Result) {
 	l.rebase(now, s)
 	at := now.Steady
 	n, reset := l.struck(now, s)
-	// Where the limit has been lowered since, one more refusal is still left.
+	// Where the limit has been lowered since, one more denial is still left.
 	*r = Result{OK: true, Remaining: max(1, l.spec.Units-n), ResetAfter: micros(reset)}
 	if s.A > at {
 		r.Remaining = 0
@@ -113,8 +113,8 @@ func (l *Limit) stepBan(now *Now, c *Charge, s *State, r *Result) {
 	}
 }
 
-// strike makes the bans of a refused decision count it. A ban doesn't count its own
-// refusals, nor those of a limit with another key: a user isn't banned because the
+// strike makes the bans of a denied decision count it. A ban doesn't count its own
+// denials, nor those of a limit with another key: a user isn't banned because the
 // service is full.
 func strike(now *Now, charges []Charge, states []State, results []Result) {
 	for i := range charges {
@@ -138,9 +138,9 @@ func strike(now *Now, charges []Charge, states []State, results []Result) {
 	}
 }
 
-// CountsFor reports whether a refusal of c counts for ban, a charge on a Ban in the
+// CountsFor reports whether a denial of c counts for ban, a charge on a Ban in the
 // same decision. It does if both have the same key and c isn't a charge on a Ban
-// itself. A refused slot doesn't count if the caller may wait for it (MaxWait), because
+// itself. A denied slot doesn't count if the caller may wait for it (MaxWait), because
 // a waiting caller asks repeatedly.
 func (c *Charge) CountsFor(ban *Charge) bool {
 	waits := c.Limit.spec.Algorithm == Concurrency && c.MaxWait > 0
@@ -149,7 +149,7 @@ func (c *Charge) CountsFor(ban *Charge) bool {
 
 func (c *Charge) bans() bool { return c.Limit.spec.Algorithm == Ban }
 
-// strike counts one refusal and reports whether it has started a ban.
+// strike counts one denial and reports whether it has started a ban.
 func (l *Limit) strike(now *Now, s *State) (begun bool) {
 	at := now.Steady
 	if n, _ := l.struck(now, s); n+1 >= l.spec.Units {

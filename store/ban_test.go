@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Bans agree with a model that keeps every refusal for ever and counts anew each time.
+// Bans agree with a model that keeps every denial for ever and counts anew each time.
 func TestBanModel(t *testing.T) {
-	begun, refused, granted := 0, 0, 0
+	begun, denied, granted := 0, 0, 0
 	for seed := range uint64(2000) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		n, within, d := 1+rnd.Int64N(6), 1+rnd.Int64N(50), 1+rnd.Int64N(80)
@@ -22,14 +22,14 @@ func TestBanModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var refusals []int64
+		var denials []int64
 		var since, until int64 // of the last ban
 		states, results := make([]State, 2), make([]Result, 2)
-		for now := rnd.Int64N(1000); len(refusals) < 40; now += rnd.Int64N(12) {
+		for now := rnd.Int64N(1000); len(denials) < 40; now += rnd.Int64N(12) {
 			charges := []Charge{{Key: "k", Limit: rate, Cost: rnd.Int64N(3)}, {Key: "k", Limit: ban, Cost: 1}}
 			passes := Decide(Now{Steady: now}, charges, states, results)
 			counted := func() (count int64) {
-				for i, at := range refusals {
+				for i, at := range denials {
 					if int64(i) >= since && at > now-within {
 						count++
 					}
@@ -40,10 +40,10 @@ func TestBanModel(t *testing.T) {
 			switch {
 			case now < until:
 				want.OK, want.RetryAfter = false, us(until-now)
-				refused++
+				denied++
 			case !passes:
-				if refusals = append(refusals, now); counted() >= n {
-					since, until = int64(len(refusals)), now+d
+				if denials = append(denials, now); counted() >= n {
+					since, until = int64(len(denials)), now+d
 					want.OK, want.RetryAfter, want.Begun = false, us(d), true
 					begun++
 				}
@@ -54,18 +54,18 @@ func TestBanModel(t *testing.T) {
 				want.Remaining = n - counted()
 			}
 			if r := results[1]; r.OK != want.OK || r.RetryAfter != want.RetryAfter || r.Begun != want.Begun || r.Remaining != want.Remaining || passes && now < until || r.Receipt != (Receipt{}) {
-				t.Fatalf("seed %d, %d refusals in %d, for %d: at %d, refused at %v: got %+v, want %+v", seed, n, within, d, now, refusals, r, want)
+				t.Fatalf("seed %d, %d denials in %d, for %d: at %d, denied at %v: got %+v, want %+v", seed, n, within, d, now, denials, r, want)
 			}
 			if s := &states[1]; int64(len(s.Log)) >= n && n > 1 || !s.Live && results[1].ResetAfter != 0 {
 				t.Fatalf("seed %d at %d: %+v", seed, now, s)
 			}
 			if now > 1_000_000 {
-				break // costs of 0 and 1 may never be refused
+				break // costs of 0 and 1 may never be denied
 			}
 		}
 	}
-	if begun < 1000 || refused < 1000 || granted < 1000 {
-		t.Errorf("%d bans, %d refused by them, %d granted", begun, refused, granted)
+	if begun < 1000 || denied < 1000 || granted < 1000 {
+		t.Errorf("%d bans, %d denied by them, %d granted", begun, denied, granted)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestBanAmend(t *testing.T) {
 	}
 }
 
-// If the clock is set back, no refusal is forgotten before its time, and no ban is
+// If the clock is set back, no denial is forgotten before its time, and no ban is
 // prolonged.
 func TestBanClockSetBack(t *testing.T) {
 	newLimit := func(s Spec) *Limit {

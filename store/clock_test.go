@@ -7,7 +7,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// If the clock is set back by hours, no request is refused for hours: what is used up comes
+// If the clock is set back by hours, no request is denied for hours: what is used up comes
 // back when the limit says, by the clock as it is now and not before, and no more
 // passes then than the limit allows.
 func TestClockSetBack(t *testing.T) {

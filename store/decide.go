@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Granted reports whether the decision is granted: no limit refuses, except dry runs.
+// Granted reports whether the decision is granted: no limit denies, except dry runs.
 func Granted(charges []Charge, results []Result) bool {
 	for i := range results {
 		if !results[i].OK && !charges[i].DryRun {
@@ -43,13 +43,13 @@ func (l *Limit) KeyHash(seed maphash.Seed, key string) uint64 {
 }
 
 // Decide answers charges[i] against states[i] at now, in two phases: it looks at every
-// limit first, and makes the charges only if none refuses. It writes the results in
+// limit first, and makes the charges only if none denies. It writes the results in
 // both cases and reports whether the decision is granted.
 //
 // The caller must hold the states exclusively, must have called Check, and must write
-// the states back in both cases. A refusal charges nothing, but it changes states:
+// the states back in both cases. A denial charges nothing, but it changes states:
 // those whose limit has new numbers are carried over to them, expired entries are
-// dropped, and bans count the refusal. A state that isn't Live need not be kept.
+// dropped, and bans count the denial. A state that isn't Live need not be kept.
 func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 	if len(charges) == 1 {
 		charges[0].Limit.Step(&now, &charges[0], &states[0], &results[0])
@@ -131,7 +131,7 @@ func (l *Limit) Lifetime(now Now, s *State, r *Result) time.Duration {
 func isRate(a Algorithm) bool { return a == TokenBucket || a == LeakyBucket }
 
 // MoreAfter returns the time after which more units are left than r says, or after
-// which the charge that r refuses passes, whichever comes first. Unlike the times in r
+// which the charge that r denies passes, whichever comes first. Unlike the times in r
 // it isn't rounded up to a tick. known is false for Concurrency: the time until a slot is
 // released is unknown.
 func (l *Limit) MoreAfter(r *Result) (after time.Duration, known bool) {

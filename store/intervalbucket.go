@@ -32,7 +32,7 @@ func (l *Limit) interval() int64 {
 
 // begun returns the start of an interval or window as of at. If the state says it
 // begins later, it was written before the clock was set back: the interval then begins
-// now, or a key would be refused for as long as the difference.
+// now, or a key would be denied for as long as the difference.
 func (l *Limit) begun(start, at int64) int64 {
 	if start > at {
 		return l.opened(at)

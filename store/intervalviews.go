@@ -14,7 +14,7 @@ import "time"
 // A view ends when its version hasn't charged for as long as it takes to fill: by then its
 // own charges are given back, and what others have charged it takes over when it returns.
 // The view of the version that charged last comes first and stays. There are at most four.
-// A version that finds no room is refused until one has ended.
+// A version that finds no room is denied until one has ended.
 //
 // Looks write nothing. A version's first charge begins its view, whether it passes or not:
 // its interval begins with it.
@@ -45,7 +45,7 @@ const mostAhead = 2 * MaxCost
 type intervalViews struct {
 	views [maxIntervalViews]intervalView
 	n     int
-	moved bool // the clock has been set back: that is written even if a charge is refused
+	moved bool // the clock has been set back: that is written even if a charge is denied
 }
 
 // tokensOf returns what k intervals bring, at most used.

@@ -55,7 +55,7 @@ func TestALateRefundOfAnInterval(t *testing.T) {
 }
 
 // TestAnotherPeriodStarvesNobody replaces 1000 a day, all used, by 10 a second: a request
-// every three seconds is refused once.
+// every three seconds is denied once.
 func TestAnotherPeriodStarvesNobody(t *testing.T) {
 	m := newMeter(t, store.Spec{Algorithm: store.IntervalBucket, Units: 1000, Period: 24 * time.Hour})
 	m.must(1000)

@@ -18,7 +18,7 @@ type Spec struct {
 	// Algorithm says how the limit counts. The default is TokenBucket.
 	Algorithm Algorithm
 	// Units is how many units pass per Period or Window, from 1 to MaxCost. For
-	// Concurrency it is the number of slots; for Ban the number of refusals that start
+	// Concurrency it is the number of slots; for Ban the number of denials that start
 	// a ban, at most 1000.
 	Units int64
 	// Period is the time that Units belong to: a multiple of a microsecond, at most two
@@ -42,7 +42,7 @@ type Spec struct {
 	// WarmUp is the time a WarmUp limit takes from cold to the full rate: a multiple of
 	// a microsecond, at most two years. WarmUp requires it.
 	WarmUp time.Duration
-	// Ban is how long a Ban refuses: a positive multiple of a microsecond, at most a
+	// Ban is how long a Ban denies: a positive multiple of a microsecond, at most a
 	// year. Ban requires it.
 	Ban time.Duration
 	// Buckets is the number of buckets that a SlidingWindow cuts its Period into, from
@@ -103,11 +103,11 @@ func (l *Limit) DecidedBy(decider any) *Limit {
 // decides.
 func (l *Limit) Decider() any { return l.decider }
 
-// Veto returns a charge that every store refuses, so that nothing in the same Take is
-// charged: a composite store whose own limits refuse adds it to the charges of the store
+// Veto returns a charge that every store denies, so that nothing in the same Take is
+// charged: a composite store whose own limits deny adds it to the charges of the store
 // below, which then answers what it would have answered. Charge the key of one of the
-// others, since stores may keep keys apart. A Ban doesn't count the refusal. The name of
-// the charge's limit is one that NewLimit refuses, so it never equals another limit's.
+// others, since stores may keep keys apart. A Ban doesn't count the denial. The name of
+// the charge's limit is one that NewLimit denies, so it never equals another limit's.
 func Veto(key string) Charge {
 	return Charge{Key: key, Limit: veto, Cost: 2, MaxWait: time.Second} // CountsFor says why it waits
 }
@@ -212,7 +212,7 @@ func (l *Limit) checkSpan(bad wrong) {
 	}
 }
 
-// checkExtras refuses numbers that the algorithm would ignore: an error is better than
+// checkExtras rejects numbers that the algorithm would ignore: an error is better than
 // a limit that doesn't do what it says.
 func (l *Limit) checkExtras(bad wrong) {
 	s := &l.spec
@@ -245,7 +245,7 @@ func (l *Limit) checkExtras(bad wrong) {
 		bad("Ban", fmt.Sprintf("a ban of %v", s.Ban), "write a positive multiple of a microsecond, at most a year")
 	}
 	if s.Algorithm == Ban && s.Units > mostStrikes {
-		bad("Units", fmt.Sprintf("a ban after %d refusals", s.Units), fmt.Sprintf("write at most %d, since the time of each refusal is kept", mostStrikes))
+		bad("Units", fmt.Sprintf("a ban after %d denials", s.Units), fmt.Sprintf("write at most %d, since the time of each denial is kept", mostStrikes))
 	}
 	switch {
 	case s.Algorithm == WarmUp && s.WarmUp <= 0:

@@ -30,7 +30,7 @@ func (z *zone) look(now int64) (excess int64, ok bool) {
 	return excess, excess <= z.burst*request
 }
 
-// answer decides a request in several zones: none is charged if one refuses, and
+// answer decides a request in several zones: none is charged if one denies, and
 // the longest delay counts.
 func answer(zs []*zone, now int64) (delay time.Duration, ok bool) {
 	for _, z := range zs {
@@ -111,7 +111,7 @@ func TestNginxByHand(t *testing.T) {
 			[]ask{{0, 0}, {0, no}, {100 * ms, no}, {9999 * ms, no}, {10 * sec, 0}, {10 * sec, no}},
 		},
 		{
-			"burst=5 nodelay and burst=2: what the second refuses the first isn't charged",
+			"burst=5 nodelay and burst=2: what the second denies the first isn't charged",
 			with(slow, 5, 5), with(fast, 2, 0),
 			[]ask{
 				{0, 0}, {0, 100 * ms}, {0, 200 * ms}, {0, no}, {0, no},

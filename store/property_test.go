@@ -75,7 +75,7 @@ func TestRetryAfterIsExact(t *testing.T) {
 		seen++
 		after := r.RetryAfter.Microseconds()
 		if after <= 0 {
-			return fmt.Errorf("cost %d: refused, %s", c.cost, show(r))
+			return fmt.Errorf("cost %d: denied, %s", c.cost, show(r))
 		}
 		if then := b.try(after, c.cost, c.maxWait); !then.OK {
 			return fmt.Errorf("cost %d, wait %v: %s; then: %s", c.cost, c.maxWait, show(r), show(then))
@@ -261,7 +261,7 @@ func TestForgettingIsLossless(t *testing.T) {
 	enough(t, seen)
 }
 
-// A refusal, a peek, and a late or empty settlement leave everything unchanged.
+// A denial, a peek, and a late or empty settlement leave everything unchanged.
 func TestNothingChangesWithoutACharge(t *testing.T) {
 	t.Parallel()
 	walk(t, 2000, func(d dice, b *bench) error {
@@ -295,7 +295,7 @@ func TestNothingChangesWithoutACharge(t *testing.T) {
 			}
 		}
 		if got := store.Decide(b.now, []store.Charge{{Limit: l}}, states, make([]store.Result, 1)); !got {
-			return fmt.Errorf("peek refused")
+			return fmt.Errorf("peek denied")
 		}
 		if got := (&meter{limit: l, now: b.now, state: states[0]}).take(0, 0); got != want {
 			return fmt.Errorf("%s; was %s", show(got), show(want))
@@ -339,7 +339,7 @@ func TestDryRunIsAlone(t *testing.T) {
 
 // Changing a limit's numbers keeps what has been consumed: a bucket stays
 // taken until the instant until which it was, or as a whole; a window keeps its
-// count. Nothing is given back, and no call is refused for longer than it takes
+// count. Nothing is given back, and no call is denied for longer than it takes
 // to fill what there now is.
 func TestChangedNumbersKeepWhatWasConsumed(t *testing.T) {
 	t.Parallel()
@@ -521,7 +521,7 @@ func TestVersionsTakeTurns(t *testing.T) {
 	}
 }
 
-// Reserving without end is refused at last: turns are in order, none is later than a
+// Reserving without end is denied at last: turns are in order, none is later than a
 // year, and no sum overflows on the way.
 func TestReservingWithoutEnd(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,7 @@ func (m *meter) must(cost int64) store.Receipt {
 	m.t.Helper()
 	r := m.take(cost, 0)
 	if !r.OK {
-		m.t.Fatalf("%v at %d: cost %d refused: %+v", m.limit.Algorithm(), m.now.Steady, cost, r)
+		m.t.Fatalf("%v at %d: cost %d denied: %+v", m.limit.Algorithm(), m.now.Steady, cost, r)
 	}
 	return r.Receipt
 }
@@ -140,7 +140,7 @@ func TestDebtOfSlowLimits(t *testing.T) {
 	newMeter(t, store.Spec{Algorithm: store.TokenBucket, Units: 1, Period: 2 * year, Burst: 3, Debt: true}).must(3)
 }
 
-// More than a time.Duration can hold is refused at construction.
+// More than a time.Duration can hold is rejected at construction.
 func TestCapacityOfCenturies(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for _, s := range []store.Spec{

@@ -22,7 +22,7 @@ import "slices"
 // the key: the one in State.Numbers or, if there are several, those in State.Rest. Each
 // version counts what lies in its own span. A version keeps entries until its own
 // charges have stopped counting for it, and is known until no version keeps them any more.
-// Then the others go on as if it had never been. A look or a refusal makes a version known
+// Then the others go on as if it had never been. A look or a denial makes a version known
 // only if it keeps the entries for longer than all others (a period has been raised).
 //
 // A charge is entered at the latest beginning of the buckets that the known versions
@@ -136,7 +136,7 @@ func (d slide) waits(now *Now, within, free int64, r *Result) bool {
 }
 
 // clamp moves what was entered before the clock was set back into one entry, now or at
-// the turn that was reserved. Otherwise a key would be refused for as long as the
+// the turn that was reserved. Otherwise a key would be denied for as long as the
 // difference.
 func (d slide) clamp(at int64, s *State) {
 	if s.A > at+s.E {

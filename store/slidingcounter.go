@@ -65,7 +65,7 @@ const maxCounterViews = 4
 type counterViews struct {
 	views [maxCounterViews]counterView
 	n     int
-	moved bool // the clock has been set back: that is written even if a charge is refused
+	moved bool // the clock has been set back: that is written even if a charge is denied
 }
 
 // turn moves a view on to the window that contains at, and reports whether the clock has
@@ -240,7 +240,7 @@ func (l *Limit) lifetimeOfCounters(now *Now, s *State) time.Duration {
 }
 
 // weighed returns how much of a window's count still counts if covered of its length is
-// covered. It rounds up, so that nothing passes that the rule refuses.
+// covered. It rounds up, so that nothing passes that the rule denies.
 func weighed(count, covered, length int64) int64 {
 	hi, lo := bits.Mul64(uint64(count), uint64(min(covered, length)))
 	part, left := bits.Div64(hi, lo, uint64(length))

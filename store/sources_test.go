@@ -68,9 +68,9 @@ type step struct {
 	at      time.Duration // since the start
 	cost    int64
 	maxWait time.Duration
-	// What is expected: refused, with the time after which it would pass, or
+	// What is expected: denied, with the time after which it would pass, or
 	// granted after a delay.
-	refused      bool
+	denied       bool
 	delay, retry time.Duration
 }
 
@@ -86,7 +86,7 @@ func TestScripts(t *testing.T) {
 	}
 	now := func(at time.Duration, cost int64) step { return step{at: at, cost: cost} }
 	no := func(at time.Duration, cost int64, retry time.Duration) step {
-		return step{at: at, cost: cost, refused: true, retry: retry}
+		return step{at: at, cost: cost, denied: true, retry: retry}
 	}
 	for _, tc := range []struct {
 		name  string
@@ -167,9 +167,9 @@ func TestScripts(t *testing.T) {
 			for i, s := range tc.steps {
 				d.now.Steady, d.now.Wall = s.at.Microseconds(), s.at.Microseconds()
 				ok, rs := d.take(s.cost, s.maxWait)
-				if r := rs[0]; ok == s.refused || r.Delay != s.delay || r.RetryAfter != s.retry {
-					t.Fatalf("step %d, cost %d at %v: %s; want refused %v, delay %v, retry %v",
-						i, s.cost, s.at, show(r), s.refused, s.delay, s.retry)
+				if r := rs[0]; ok == s.denied || r.Delay != s.delay || r.RetryAfter != s.retry {
+					t.Fatalf("step %d, cost %d at %v: %s; want denied %v, delay %v, retry %v",
+						i, s.cost, s.at, show(r), s.denied, s.delay, s.retry)
 				}
 			}
 		})
@@ -229,11 +229,11 @@ func TestRateBesideACount(t *testing.T) {
 	}
 	_, rs := d.take(1, 0)
 	if !rs[0].OK || rs[1].OK || rs[1].RetryAfter != 15*sec {
-		t.Errorf("the count should refuse, for 15 s: %+v", rs)
+		t.Errorf("the count should deny, for 15 s: %+v", rs)
 	}
 }
 
-// 10/s and 100 a minute under 15/s: the count isn't spent on what the rate refuses.
+// 10/s and 100 a minute under 15/s: the count isn't spent on what the rate denies.
 func TestUnionUnderLoad(t *testing.T) {
 	d := newDesk(t,
 		store.Spec{Units: 10, Period: sec},

@@ -298,7 +298,7 @@ func TestSlotsHeld(t *testing.T) {
 
 // If the wall clock is set back, a calendar limit continues with its count in the
 // window that is then: nothing is handed out again until a later window begins, and
-// no call is refused for as long as the clock was set back.
+// no call is denied for as long as the clock was set back.
 func TestWallClockSetBack(t *testing.T) {
 	t.Parallel()
 	for s := range traces(t, 1000) {

@@ -32,13 +32,13 @@ const MaxCost = 1 << 40
 type Store interface {
 	// Take decides all charges at one instant: it makes every charge or none. It writes
 	// the answer to charges[i] into results[i]. The decision is granted if every result
-	// that isn't a dry run is OK. In a refused decision nothing is charged, and a
+	// that isn't a dry run is OK. In a denied decision nothing is charged, and a
 	// result that is OK only says that its limit alone would have allowed the charge.
 	//
 	// A charge of cost 0 peeks: it is answered and changes nothing. A call may contain
 	// each pair of limit and key only once.
 	//
-	// An error is about the store or about a malformed call, never about a refusal.
+	// An error is about the store or about a malformed call, never about a denial.
 	// After an error the results are meaningless, and the charges may or may not have
 	// been made.
 	Take(ctx context.Context, charges []Charge, results []Result) error
@@ -102,7 +102,7 @@ type Allower interface {
 }
 
 // Checked is implemented by stores that can be built from arguments that can't work,
-// such as a nil client. New of package stint refuses such a store.
+// such as a nil client. New of package stint denies such a store.
 type Checked interface {
 	// Misconfigured returns what is wrong with the store's arguments, or nil. It makes
 	// no calls to a server.
@@ -120,7 +120,7 @@ type Charge struct {
 	// Cost is the number of units, from 0 to MaxCost; 0 peeks. In Settle it is the new
 	// cost of the earlier charge.
 	Cost int64
-	// MaxWait, if positive, lets the charge reserve a turn in the future: if a refusal
+	// MaxWait, if positive, lets the charge reserve a turn in the future: if a denial
 	// would be lifted within MaxWait, the charge is made now and Result.Delay says how
 	// long to wait. On a limit that queues by itself (LeakyBucket, or one with a Queue)
 	// it also bounds the wait in that queue. The default, 0, reserves nothing.
@@ -131,7 +131,7 @@ type Charge struct {
 	// reads it.
 	MaxWait time.Duration
 	// DryRun makes the limit report only. The charge is decided, and is made if it fits
-	// and the decision is granted, but it never causes a refusal.
+	// and the decision is granted, but it never causes a denial.
 	DryRun bool
 	// Receipt is the Receipt of the Result being settled. Take ignores it.
 	Receipt Receipt

@@ -17,7 +17,7 @@ import (
 // If the tat is ahead of the capacity, by turns reserved and debts, State.B is by how
 // much it was when it was last written, and State.C the capacity in tokens. A tat further
 // ahead was written before the clock was set back, and is clamped, or a key would be
-// refused for as long as the difference.
+// denied for as long as the difference.
 //
 // What only some states need is in the Log, and State.C is then the capacity too: the
 // views of two versions of a limit (views.go), and what bounds refunds (levels.go).

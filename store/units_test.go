@@ -76,7 +76,7 @@ func TestScaleKeepsInstants(t *testing.T) {
 func TestOneWordStepsAsUnits(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 3))
 	any := func(most int64) int64 { return 1 + rnd.Int64N(most)>>rnd.IntN(44) }
-	passed, refused, waited, alone := 0, 0, 0, 0
+	passed, denied, waited, alone := 0, 0, 0, 0
 	for range 3000 {
 		s := Spec{Name: "l", Algorithm: []Algorithm{TokenBucket, LeakyBucket, WarmUp}[rnd.IntN(3)], Units: any(100_000), Period: time.Duration(any(1e9)) * time.Microsecond}
 		inUnits := (*Limit).stepWarmUpUnits
@@ -111,7 +111,7 @@ func TestOneWordStepsAsUnits(t *testing.T) {
 			}
 			switch {
 			case !one.OK:
-				refused++
+				denied++
 			case one.Delay > 0:
 				waited++
 			default:
@@ -124,8 +124,8 @@ func TestOneWordStepsAsUnits(t *testing.T) {
 			}
 		}
 	}
-	if min(passed, refused, waited, alone) < 1000 {
-		t.Errorf("%d passed, %d refused, %d waited; %d of an instant alone", passed, refused, waited, alone)
+	if min(passed, denied, waited, alone) < 1000 {
+		t.Errorf("%d passed, %d denied, %d waited; %d of an instant alone", passed, denied, waited, alone)
 	}
 }
 

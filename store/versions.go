@@ -9,7 +9,7 @@ import (
 // State may share it.
 type Rest struct {
 	// Versions are those that keep what a SlidingWindow or a SlidingLog has entered, or
-	// the refusals of a Ban, if there are several.
+	// the denials of a Ban, if there are several.
 	Versions []Version
 }
 
@@ -225,7 +225,7 @@ func (k *keepers) forget(at int64) {
 
 // see makes a version known that looks at entries of which the newest is at at, if it
 // would keep them for longer than all others do. Otherwise they would be gone when it has
-// stopped refusing because of them. It reports whether it has.
+// stopped denying because of them. It reports whether it has.
 func (k *keepers) see(l *Limit, at, now int64) bool {
 	if k.index(l.numbers) >= 0 || l.slide.leaves(at) <= k.forgotten() {
 		return false

@@ -36,7 +36,7 @@ func kept(s store.Spec) (counts func(run, at int64) bool, known int64) {
 }
 
 // judged plays a trace of versions of a limit that is a record, and reports the first
-// pass that its version forbids, or a refusal that nothing explains.
+// pass that its version forbids, or a denial that nothing explains.
 func judged(d dice, specs []store.Spec, turns, refunds bool) error {
 	m := &meter{now: store.Now{Steady: d.roll(years), Wall: d.roll(years)}}
 	limits := make([]*store.Limit, len(specs))
@@ -103,7 +103,7 @@ func judged(d dice, specs []store.Spec, turns, refunds bool) error {
 			}
 			all = append(all, passed{by: v, made: at, run: run, cost: cost, receipt: r.Receipt})
 		case !turns && sum+cost <= s.Units:
-			return fmt.Errorf("refused where %d of %d are used:%s", sum, s.Units, trail)
+			return fmt.Errorf("denied where %d of %d are used:%s", sum, s.Units, trail)
 		}
 	}
 	return nil
@@ -204,7 +204,7 @@ func TestARecordBecomesShortAgain(t *testing.T) {
 }
 
 // TestABanKeepsWhatOtherVersionsCount: a version with a short period that looks, or counts
-// refusals of its own, drops none that a longer one counts.
+// denials of its own, drops none that a longer one counts.
 func TestABanKeepsWhatOtherVersionsCount(t *testing.T) {
 	rate := newMeter(t, store.Spec{Units: 1, Period: 24 * time.Hour}).limit
 	ban := func(name string, n int64, within time.Duration) *store.Limit {
@@ -217,19 +217,19 @@ func TestABanKeepsWhatOtherVersionsCount(t *testing.T) {
 	long, short, middle := ban("ban", 10, time.Hour), ban("ban", 3, time.Second), ban("ban", 5, time.Minute)
 	for _, counts := range []bool{false, true} {
 		var states [2]store.State
-		now, refused := store.Now{}, 0
+		now, denied := store.Now{}, 0
 		step := func(l *store.Limit, cost int64) {
 			charges := []store.Charge{{Limit: rate, Key: "k", Cost: cost}, {Limit: l, Key: "k", Cost: cost}}
 			var results [2]store.Result
 			store.Decide(now, charges, states[:], results[:])
 			if !results[0].OK {
-				refused++
+				denied++
 			}
 		}
 		step(long, 1)
-		for states[1].A == 0 && refused < 100 {
+		for states[1].A == 0 && denied < 100 {
 			now.Steady += 61_000_000
-			if counts && refused%2 == 1 {
+			if counts && denied%2 == 1 {
 				step(middle, 1)
 			} else {
 				step(long, 1)
@@ -240,14 +240,14 @@ func TestABanKeepsWhatOtherVersionsCount(t *testing.T) {
 		if counts {
 			want = 11 // the tenth is the other's
 		}
-		if refused != want {
-			t.Errorf("others count %v: banned after %d refusals, want %d", counts, refused, want)
+		if denied != want {
+			t.Errorf("others count %v: banned after %d denials, want %d", counts, denied, want)
 		}
 	}
 }
 
 // TestVersionsOfABan draws versions of one Ban with very different periods. Each begins a ban
-// at the refusal that is the n-th in its own span, by whichever version they were counted:
+// at the denial that is the n-th in its own span, by whichever version they were counted:
 // never sooner, and not later while it is known.
 func TestVersionsOfABan(t *testing.T) {
 	t.Parallel()
@@ -270,7 +270,7 @@ func TestVersionsOfABan(t *testing.T) {
 		rate := newMeter(t, store.Spec{Units: 1, Period: 24 * time.Hour}).limit
 		now := store.Now{Steady: d.roll(years)}
 		states := make([]store.State, 2)
-		var refusals []int64
+		var denials []int64
 		banned, trail := int64(math.MinInt64), ""
 		for range 100 {
 			v := int(d.roll(int64(len(specs))))
@@ -292,13 +292,13 @@ func TestVersionsOfABan(t *testing.T) {
 				}
 				continue
 			}
-			refusals = append(refusals, at)
+			denials = append(denials, at)
 			all, known := int64(0), int64(0)
 			if at >= last[v]+p {
-				joined[v] = len(refusals) - 1
+				joined[v] = len(denials) - 1
 			}
 			last[v] = at
-			for i, r := range refusals {
+			for i, r := range denials {
 				if r > at-p {
 					if all++; i >= joined[v] {
 						known++
@@ -307,11 +307,11 @@ func TestVersionsOfABan(t *testing.T) {
 			}
 			began := !results[1].OK
 			if n := specs[v].Units; began && all < n || !began && known >= n {
-				t.Fatalf("seed %d: %+v: a ban began: %v, after %d refusals, %d of them while it was known:%s", seedOf, specs, began, all, known, trail)
+				t.Fatalf("seed %d: %+v: a ban began: %v, after %d denials, %d of them while it was known:%s", seedOf, specs, began, all, known, trail)
 			}
 			if began {
 				begun++
-				refusals, banned = nil, at+specs[v].Ban.Microseconds()
+				denials, banned = nil, at+specs[v].Ban.Microseconds()
 				for i := range last {
 					last[i] = math.MinInt64 / 2
 				}

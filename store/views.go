@@ -28,7 +28,7 @@ import (
 //
 // Looks write nothing. A version's first charge begins its view, whether it passes or not:
 // what its answer says about when a charge passes must stay true, and a version with less
-// capacity than is consumed would otherwise be refused for as long as the other's traffic
+// capacity than is consumed would otherwise be denied for as long as the other's traffic
 // takes to flow off, or a key for as long as a server's clock was set back.
 
 // A bucketView is a bucket as one version counts it.
@@ -55,7 +55,7 @@ type bucket struct {
 	last  int64 // when the state was written, in microseconds
 	mark  int64 // the latest mark that a receipt may have which refunds don't know of
 	// moved: the clock has been set back, or a view was overdrawn while its burst wasn't
-	// known. That is written even if a charge is refused.
+	// known. That is written even if a charge is denied.
 	moved bool
 }
 
@@ -337,7 +337,7 @@ func (l *Limit) find(now int64, b *bucket) int {
 
 // show returns the views that a charge of the limit goes by, from the first up to but not
 // including the last: its own, or if there is no room for that, all. If it has none yet, its
-// view is made. changed reports that a charge that is refused writes the bucket too.
+// view is made. changed reports that a charge that is denied writes the bucket too.
 func (l *Limit) show(now int64, b *bucket) (first, last int, changed bool) {
 	if i := l.find(now, b); i >= 0 {
 		return i, i + 1, b.moved

@@ -80,7 +80,7 @@ func TestLooksOfOtherVersionsChangeNothing(t *testing.T) {
 	}
 }
 
-// A version that finds more consumed than it has room for is refused for a token's time,
+// A version that finds more consumed than it has room for is denied for a token's time,
 // not for as long as the other version's traffic takes to flow off.
 func TestALoweredLimitPassesSoon(t *testing.T) {
 	m := newMeter(t, store.Spec{Algorithm: store.TokenBucket, Units: 1, Period: time.Hour, Burst: 100})
@@ -185,11 +185,11 @@ func TestEachUpdateHoldsAtOnce(t *testing.T) {
 	}
 }
 
-// TestASecondRefusalChangesNothing: a store may answer equal charges of one instant as
+// TestASecondDenialChangesNothing: a store may answer equal charges of one instant as
 // one, whatever versions have left in the state and wherever the clock has been.
-func TestASecondRefusalChangesNothing(t *testing.T) {
+func TestASecondDenialChangesNothing(t *testing.T) {
 	t.Parallel()
-	refusals := 0
+	denials := 0
 	for s := range traces(t, 6000) {
 		d := seed(s)
 		a := oneOf(d, store.TokenBucket, store.TokenBucket, store.TokenBucket, store.LeakyBucket, store.IntervalBucket, store.FixedWindow,
@@ -226,12 +226,12 @@ func TestASecondRefusalChangesNothing(t *testing.T) {
 			if m.take(cost, wait).OK {
 				continue
 			}
-			refusals++
+			denials++
 			first := m.state
 			if m.take(cost, wait); !reflect.DeepEqual(m.state, first) {
-				t.Fatalf("seed %d: %+v: a refusal leaves %+v, and a second %+v", s, spec, first, m.state)
+				t.Fatalf("seed %d: %+v: a denial leaves %+v, and a second %+v", s, spec, first, m.state)
 			}
 		}
 	}
-	enough(t, refusals)
+	enough(t, denials)
 }

@@ -211,7 +211,7 @@ func (l *Limit) was(r Receipt, cold units) units {
 	return lesser(l.turnOf(r), l.full) // S has stopped at 0
 }
 
-// moreWarmUp returns when the next charge may go. After a refusal that is RetryAfter.
+// moreWarmUp returns when the next charge may go. After a denial that is RetryAfter.
 // After a charge it is ResetAfter less the time in which the limit then cools down.
 // After a peek that time isn't known; a unit takes at most three times the interval of
 // the full rate, and the limit cools down for at most the warm-up.

@@ -67,7 +67,7 @@ func ExampleKey() {
 	// ada 429 "rate";r=0;t=60
 }
 
-// An application that answers errors in its own way, but whose refusals are to be
+// An application that answers errors in its own way, but whose denials are to be
 // problem+json.
 func ExampleMiddleware_problem() {
 	lim := stint.Must(stint.New(stint.Rate(1, time.Minute), stint.WithKey(stint.RemoteIP())))
@@ -89,7 +89,7 @@ func ExampleMiddleware_problem() {
 	// 429 application/problem+json {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"violated-policies":["rate"]}
 }
 
-// An application's HTTPErrorHandler may hand refusals to the limiter.
+// An application's HTTPErrorHandler may hand denials to the limiter.
 func ExampleMiddleware() {
 	lim := stint.Must(stint.New(stint.Rate(1, time.Minute), stint.WithKey(stint.RemoteIP())))
 

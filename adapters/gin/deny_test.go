@@ -100,7 +100,7 @@ func TestWithDenyInTheChain(t *testing.T) {
 				c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), key{}, "user"))
 				c.Next()
 				if _, leads := Context(c.Request); leads || stint.DeniedFromContext(c.Request.Context()) != nil {
-					t.Error("the refusal is still in the request when it has been answered")
+					t.Error("the denial is still in the request when it has been answered")
 				}
 			})
 			r.GET("/a/:id", Middleware(l), func(c *gin.Context) {
@@ -118,7 +118,7 @@ func TestWithDenyInTheChain(t *testing.T) {
 	}
 }
 
-// A refused request may be sent to another route: the limiter that refused it lets it
+// A denied request may be sent to another route: the limiter that denied it lets it
 // pass, and others decide it.
 func TestWithDenySendsElsewhere(t *testing.T) {
 	r := gin.New()
@@ -151,7 +151,7 @@ func TestWithDenySendsElsewhere(t *testing.T) {
 	}
 }
 
-// gin takes a route that isn't there for 404: no reason to answer a refusal so.
+// gin takes a route that isn't there for 404: no reason to answer a denial so.
 func TestWithDenyWithoutARoute(t *testing.T) {
 	r := gin.New()
 	r.Use(Middleware(limiter(t, stint.Rate(1, time.Hour), WithDeny(func(c *gin.Context) {

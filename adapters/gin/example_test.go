@@ -75,7 +75,7 @@ func ExampleKey() {
 	// ada 429 "rate";r=0;t=60
 }
 
-// Refusals in the application's own words.
+// Denials in the application's own words.
 func ExampleWithDeny() {
 	slowDown := func(c *gin.Context) {
 		denied := stint.DeniedFromContext(c.Request.Context())

@@ -121,7 +121,7 @@ func TestKeyReadsTheBody(t *testing.T) {
 func TestKeyLeavesFilesToTheServer(t *testing.T) {
 	for name, after := range map[string]func() (string, error){
 		"admitted": func() (string, error) { return "k", nil },
-		"refused":  func() (string, error) { return "", errors.New("no") },
+		"denied":   func() (string, error) { return "", errors.New("no") },
 		"a panic":  func() (string, error) { panic("no") },
 	} {
 		e := gin.New()

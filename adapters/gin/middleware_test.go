@@ -76,7 +76,7 @@ func globalKey(t *testing.T) string {
 	return key
 }
 
-// A refusal ends the chain, and leaves no error for a middleware that would
+// A denial ends the chain, and leaves no error for a middleware that would
 // write a second body.
 func TestAborts(t *testing.T) {
 	l := limiter(t, stint.Rate(1, time.Hour))

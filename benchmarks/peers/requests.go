@@ -74,7 +74,7 @@ func (remoteHost) Key(r *http.Request) string {
 	return host
 }
 
-// withoutFields are those that only let pass, or refuse.
+// withoutFields are those that only let pass, or deny.
 func withoutFields(r rule) ([]site, error) {
 	lim, err := stint.New(stintRate(r), stint.WithKey(stint.RemoteIP()), stint.WithoutPermit(), stint.WithHeaders(stint.NoHeaders))
 	return []site{
@@ -132,8 +132,8 @@ func requests() ([]*group, error) {
 	}
 	allowed, err1 := add(&group{name: "a request allowed, with fields", aims: []aim{{withPermit, 0.85}, {withoutPermit, 0.35}}}, withFields, ample)
 	bare, err2 := add(&group{name: "a request allowed, without fields", aims: []aim{{withoutPermit, 1.2}}}, withoutFields, ample)
-	refused, err3 := add(&group{name: "a request refused", aims: []aim{{withPermit, 0.5}}}, withFields, tight)
-	return []*group{allowed, bare, refused}, errors.Join(err1, err2, err3)
+	denied, err3 := add(&group{name: "a request denied", aims: []aim{{withPermit, 0.5}}}, withFields, tight)
+	return []*group{allowed, bare, denied}, errors.Join(err1, err2, err3)
 }
 
 // sender sends a request to h, without a server.

@@ -104,7 +104,7 @@ func (t taking) decide(ctx context.Context, key string) ([]store.Charge, []store
 	}
 	for i := range results {
 		if !results[i].OK {
-			return charges, results, errRefused
+			return charges, results, errDenied
 		}
 	}
 	return charges, results, nil

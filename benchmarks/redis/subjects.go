@@ -40,7 +40,7 @@ type subject struct {
 }
 
 // The limit of all of them: 10 a second, and so large a burst that nothing is
-// refused and every call writes.
+// denied and every call writes.
 const (
 	perSecond = 10
 	burst     = 1_000_000_000
@@ -54,7 +54,7 @@ const (
 	againName   = "the same EVALSHA again"
 )
 
-var errRefused = errors.New("refused, though nothing here should be")
+var errDenied = errors.New("denied, though nothing here should be")
 
 func newSubjects(s *server) (subjects []subject, end func(), err error) {
 	plain := s.client()
@@ -75,7 +75,7 @@ func newSubjects(s *server) (subjects []subject, end func(), err error) {
 		var results [1]store.Result
 		err := mine.Take(ctx, charges[:], results[:])
 		if err == nil && !results[0].OK {
-			return errRefused
+			return errDenied
 		}
 		return err
 	}
@@ -95,7 +95,7 @@ func newSubjects(s *server) (subjects []subject, end func(), err error) {
 			return func(ctx context.Context, key string) error {
 				result, err := theirs.Allow(ctx, key, l)
 				if err == nil && result.Allowed == 0 {
-					return errRefused
+					return errDenied
 				}
 				return err
 			}
@@ -108,7 +108,7 @@ func newSubjects(s *server) (subjects []subject, end func(), err error) {
 		get := func(ctx context.Context, key string) error {
 			result, err := window.Get(ctx, key)
 			if err == nil && result.Reached {
-				return errRefused
+				return errDenied
 			}
 			return err
 		}

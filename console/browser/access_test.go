@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// busy is a page with everything on it: load, refusals, and a banned key looked up.
+// busy is a page with everything on it: load, denials, and a banned key looked up.
 func busy(t *testing.T) (site, context.Context) {
 	s, ctx := newSite(t), browse(t)
 	for range 5 {
@@ -33,8 +33,8 @@ func TestBanIsLifted(t *testing.T) {
 	_, ctx := busy(t)
 	run(t, ctx, chromedp.Click(chromedp.CSS(`button[value=lift]`)))
 	says(t, ctx, ".found", "The bans of this key are lifted")
-	says(t, ctx, ".found", "not banned; refusals until it is: 3")
-	says(t, ctx, ".found", "0 of 1 left, would be refused")
+	says(t, ctx, ".found", "not banned; denials until it is: 3")
+	says(t, ctx, ".found", "0 of 1 left, would be denied")
 	if lift := get(t, ctx, chromedp.Evaluate[bool](`!!document.querySelector("button[value=lift]")`)); lift {
 		t.Error("a ban can be lifted that isn't there")
 	}
@@ -60,7 +60,7 @@ func TestTabOrder(t *testing.T) {
 			t.Errorf("%s has the focus, and doesn't show it", at)
 		}
 	}
-	want := []string{"skip", "pause", "limiter 0", "key mallory", "do look", "act lift", "act reset", "scroll Limits of shop", "scroll Refusals of shop"}
+	want := []string{"skip", "pause", "limiter 0", "key mallory", "do look", "act lift", "act reset", "scroll Limits of shop", "scroll Denials of shop"}
 	if !slices.Equal(order, want) {
 		t.Errorf("the order is %q, want %q", order, want)
 	}
@@ -131,13 +131,13 @@ func TestScreenReader(t *testing.T) {
 	for role, want := range map[string][]string{
 		"RootWebArea":  {"stint: what is limited"},
 		"main":         {""},
-		"heading":      {"What is limited", "Look up a key", "shop", "Limits", "Keys", "Refusals"},
+		"heading":      {"What is limited", "Look up a key", "shop", "Limits", "Keys", "Denials"},
 		"combobox":     {"Limiter"},
 		"textbox":      {"Key"},
 		"button":       {"Pause", "Look up", "Lift the bans of this key", "Reset this key, and lift its bans"},
 		"link":         {"Skip to the figures"},
-		"region":       {"Look up a key", "Limits of shop", "Refusals of shop"},
-		"columnheader": {"limit", "rule", "route", "key", "allowed", "refused", "share refused", "decisive", "time", "retry after"},
+		"region":       {"Look up a key", "Limits of shop", "Denials of shop"},
+		"columnheader": {"limit", "rule", "route", "key", "allowed", "denied", "share denied", "decisive", "time", "retry after"},
 		"rowheader":    {"caller", "workers", "login", "ban"},
 		"meter":        {"caller: 3 of 3 left", "login: 0 of 1 left"},
 	} {

@@ -180,7 +180,7 @@ func TestLivePage(t *testing.T) {
 	}
 	s.ask(t, "/login", hostile)
 	s.ask(t, "/login", hostile)
-	says(t, ctx, "#traffic0", "allowed 4 refused 3")
+	says(t, ctx, "#traffic0", "allowed 4 denied 3")
 	says(t, ctx, "#limits0", "GET /login")
 	says(t, ctx, "#who0", hostile)
 	says(t, ctx, "#live0", "bob")
@@ -189,7 +189,7 @@ func TestLivePage(t *testing.T) {
 	}
 
 	run(t, ctx, chromedp.Focus(chromedp.CSS(`input[name=key]`)), chromedp.KeyEvent("bob"+kb.Enter))
-	says(t, ctx, ".found", "0 of 3 left, would be refused")
+	says(t, ctx, ".found", "0 of 3 left, would be denied")
 	run(t, ctx, chromedp.Focus(chromedp.CSS(`button[value=reset]`)), chromedp.KeyEvent(kb.Enter))
 	says(t, ctx, ".found", "This key was reset")
 	says(t, ctx, ".found", "3 of 3 left")
@@ -384,7 +384,7 @@ func TestExampleLives(t *testing.T) {
 	says(t, ctx, "#state", "Live")
 	for _, part := range []struct{ id, says string }{
 		{"#limits0", "workers follows latency"},
-		{"#who0", "most refused bob"},
+		{"#who0", "most denied bob"},
 		{"#who0", `<b onclick="alert(1)">eve</b>`},
 		{"#live0", "caller bob"},
 		{"#live0", "GET /login"},

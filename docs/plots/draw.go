@@ -30,13 +30,13 @@ text { font-family: sans-serif; font-size: 13px; fill: #1f2328 }
 .blue { stroke: #0072b2; stroke-width: 2.4 }
 .orange { stroke: #d55e00; stroke-width: 1.8 }
 .grey { stroke: #767676; stroke-width: 1.8; stroke-dasharray: 6 3 }
-.refused { stroke: #d55e00; stroke-width: 1.6; fill: none }
+.denied { stroke: #d55e00; stroke-width: 1.6; fill: none }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3 }
 .paper { fill: #0d1117 }
 .grid { stroke: #30363d }
 .blue { stroke: #56b4e9 }
-.orange, .refused { stroke: #e69f00 }
+.orange, .denied { stroke: #e69f00 }
 .grey { stroke: #a0a8b0 }
 }
 </style>
@@ -77,7 +77,7 @@ type picture struct {
 	title, x, y  string
 	xStep, yStep float64 // from one number on the axis to the next
 	lines        []line
-	refused      []time.Duration // marked below the field
+	denied       []time.Duration // marked below the field
 }
 
 // Sizes are in pixels. Titles and the legend stand above the field that data is drawn in.
@@ -87,7 +87,7 @@ const (
 	titleHeight             = 34
 	legendHeight            = 26
 	below                   = 62
-	strip                   = 12 // of refusals, below the field
+	strip                   = 12 // of denials, below the field
 	width                   = left + fieldWidth + right
 )
 
@@ -146,14 +146,14 @@ func (c *canvas) legend(x, y float64, p picture) {
 			name(l.name)
 		}
 	}
-	if len(p.refused) > 0 {
+	if len(p.denied) > 0 {
 		c.cross(x+13, y-4)
-		name("refused")
+		name("denied")
 	}
 }
 
 func (c *canvas) cross(x, y float64) {
-	c.path("refused", "M"+number(x-3)+" "+number(y-3)+"l6 6m0 -6l-6 6")
+	c.path("denied", "M"+number(x-3)+" "+number(y-3)+"l6 6m0 -6l-6 6")
 }
 
 // panel draws a picture with its axes, and its title if it has one.
@@ -164,7 +164,7 @@ func (c *canvas) panel(x, y float64, p picture) {
 		c.text(x, y-11, "title", "start", p.title)
 	}
 	ticks := y + fieldHeight + 17
-	if len(p.refused) > 0 {
+	if len(p.denied) > 0 {
 		ticks += strip
 	}
 	most := point{}
@@ -195,7 +195,7 @@ func (c *canvas) panel(x, y float64, p picture) {
 		}
 		c.path(string(l.ink), d.String())
 	}
-	for _, r := range p.refused {
+	for _, r := range p.denied {
 		c.cross(x+r.Seconds()/most.x*fieldWidth, y+fieldHeight+8)
 	}
 }

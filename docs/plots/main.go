@@ -109,20 +109,20 @@ func (r rate) picture() (picture, error) {
 		return picture{}, err
 	}
 	var asked, passed stairs
-	var refused []time.Duration
+	var denied []time.Duration
 	for _, at := range traffic() {
 		asked.step(at)
 		if res := k.take(at, 0); res.OK {
 			passed.step(at + res.Delay)
 		} else {
-			refused = append(refused, at)
+			denied = append(denied, at)
 		}
 	}
-	return counted(r.title, asked, passed, refused), nil
+	return counted(r.title, asked, passed, denied), nil
 }
 
 // counted shows what was asked and what was let through.
-func counted(title string, asked, passed stairs, refused []time.Duration) picture {
+func counted(title string, asked, passed stairs, denied []time.Duration) picture {
 	asked.until(40 * time.Second)
 	passed.until(40 * time.Second)
 	passed.points = slices.DeleteFunc(passed.points, func(p point) bool { return p.x > 40 }) // turns still to come
@@ -132,7 +132,7 @@ func counted(title string, asked, passed stairs, refused []time.Duration) pictur
 			{"requested", grey, asked.points},
 			{"admitted", blue, passed.points},
 		},
-		refused: refused,
+		denied: denied,
 	}
 }
 
@@ -166,7 +166,7 @@ func slotsPicture() (picture, error) {
 		return picture{}, err
 	}
 	var asked, passed stairs
-	var refused []time.Duration
+	var denied []time.Duration
 	type held struct {
 		until   time.Duration
 		receipt store.Receipt
@@ -182,10 +182,10 @@ func slotsPicture() (picture, error) {
 			passed.step(at)
 			holders = append(holders, held{at + 3*time.Second, res.Receipt})
 		} else {
-			refused = append(refused, at)
+			denied = append(denied, at)
 		}
 	}
-	return counted("Concurrency, 4 slots; requests take 3 s", asked, passed, refused), nil
+	return counted("Concurrency, 4 slots; requests take 3 s", asked, passed, denied), nil
 }
 
 // drawWarmUp shows the rate that one caller gets who asks again as soon as it
@@ -230,7 +230,7 @@ func drawConcurrency(dir string) error {
 	}
 	var holders []held
 	inFlight := stairs{points: []point{{0, 0}}}
-	var refused []time.Duration
+	var denied []time.Duration
 	for at := time.Duration(0); at < 20*time.Second; at += 50 * time.Millisecond {
 		for i := 0; i < len(holders); i++ {
 			if h := holders[i]; h.until <= at {
@@ -251,14 +251,14 @@ func drawConcurrency(dir string) error {
 			inFlight.by(at, 1)
 			holders = append(holders, held{at + length, res.Receipt})
 		} else {
-			refused = append(refused, at)
+			denied = append(denied, at)
 		}
 	}
 	inFlight.until(20 * time.Second)
 	return picture{
 		title: "Concurrency, 4 slots; 0.5 s each, 1.6 s from 6 s to 13 s",
 		x:     "seconds", y: "requests in flight", xStep: 1, yStep: 1,
-		lines:   []line{{"in flight", blue, inFlight.points}},
-		refused: refused,
+		lines:  []line{{"in flight", blue, inFlight.points}},
+		denied: denied,
 	}.save(dir, "concurrency")
 }

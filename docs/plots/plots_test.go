@@ -26,7 +26,7 @@ func TestPicturesAreUpToDate(t *testing.T) {
 }
 
 // Pictures can be read everywhere: text stands within the picture and apart from
-// other text and from the data, and so do the marks of refusals. The font is one that
+// other text and from the data, and so do the marks of denials. The font is one that
 // every machine has, and pages may be light or dark.
 func TestPicturesAreLegible(t *testing.T) {
 	for file, text := range drawn(t) {
@@ -49,7 +49,7 @@ func TestPicturesAreLegible(t *testing.T) {
 		for _, m := range s.marks {
 			for _, f := range s.fields {
 				if m.overlaps(f) {
-					t.Errorf("%s: a refusal is marked over the data", file)
+					t.Errorf("%s: a denial is marked over the data", file)
 				}
 			}
 		}
@@ -99,7 +99,7 @@ type picked struct {
 	width, height float64
 	texts         []box
 	fields        []box // of the data, as far as grids go
-	marks         []box // of refusals
+	marks         []box // of denials
 }
 
 // parse finds what is written, and where. Letters are taken to be as wide as those of a
@@ -136,7 +136,7 @@ func parse(t *testing.T, file, text string) (s picked) {
 			w := size * float64(len([]rune(content)))
 			left := num("x") - w*map[string]float64{"start": 0, "middle": 0.5, "end": 1}[at["text-anchor"]]
 			s.texts = append(s.texts, box{content, left, left + w, num("y") - 12, num("y") + 3})
-		case at["class"] == "refused":
+		case at["class"] == "denied":
 			var x, y float64
 			_, _ = fmt.Sscanf(at["d"], "M%g %g", &x, &y)
 			s.marks = append(s.marks, box{"", x, x + 6, y, y + 6})

@@ -14,15 +14,15 @@ import (
 
 // header names the columns. latency_ms is the average of the requests served in the
 // previous half second, as the client saw it.
-const header = "algorithm,seconds,workers,limit,in_flight,served_per_second,refused_per_second,latency_ms"
+const header = "algorithm,seconds,workers,limit,in_flight,served_per_second,denied_per_second,latency_ms"
 
 const every = 500 * time.Millisecond
 
 // tally counts answers between two rows.
 type tally struct {
-	mu              sync.Mutex
-	served, refused int
-	took            time.Duration
+	mu             sync.Mutex
+	served, denied int
+	took           time.Duration
 }
 
 func (t *tally) count(status int, took time.Duration) {
@@ -33,7 +33,7 @@ func (t *tally) count(status int, took time.Duration) {
 		t.served++
 		t.took += took
 	case http.StatusServiceUnavailable:
-		t.refused++
+		t.denied++
 	}
 }
 
@@ -79,7 +79,7 @@ func (t *tally) write(out io.Writer, name string, at time.Duration, workers int,
 	limit := d.Limits[0]
 	ms := t.took.Seconds() * 1000 / float64(max(t.served, 1))
 	_, err = fmt.Fprintf(out, "%s,%.1f,%d,%d,%d,%.0f,%.0f,%.1f\n", name, at.Seconds(), workers, limit.Units, limit.InFlight,
-		float64(t.served)/every.Seconds(), float64(t.refused)/every.Seconds(), ms)
-	t.served, t.refused, t.took = 0, 0, 0
+		float64(t.served)/every.Seconds(), float64(t.denied)/every.Seconds(), ms)
+	t.served, t.denied, t.took = 0, 0, 0
 	return err
 }

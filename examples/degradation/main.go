@@ -1,4 +1,4 @@
-// Command degradation answers refused requests as well as it can. Above the rate, a
+// Command degradation answers denied requests as well as it can. Above the rate, a
 // caller gets the last page from a cache, marked as stale. The expensive export
 // redirects its overflow.
 //
@@ -30,7 +30,7 @@ func main() {
 }
 
 const usage = `degradation listens on http://%[1]v: a page 5 times in 10 s, an export once a minute.
-Try, in another terminal: a refused page comes from a cache, a refused export is mailed.
+Try, in another terminal: a denied page comes from a cache, a denied export is mailed.
 
   for i in $(seq 7); do curl -s http://%[1]v/; done
   for i in 1 2; do curl -si http://%[1]v/export | grep -iE '^(HTTP|location)'; done

@@ -1,4 +1,4 @@
-// Command echo limits an echo application. A refusal is an error, so the application's
+// Command echo limits an echo application. A denial is an error, so the application's
 // own HTTPErrorHandler writes it like every other error of the API. The fields are
 // already set.
 //
@@ -32,7 +32,7 @@ func main() {
 }
 
 const usage = `echo listens on http://%[1]v and allows each address 5 requests in 10 s.
-Try, in another terminal: the last two are refused, and the HTTPErrorHandler says so.
+Try, in another terminal: the last two are denied, and the HTTPErrorHandler says so.
 
   for i in $(seq 7); do curl -s -o /dev/null -w '%%{http_code} %%header{ratelimit}\n' http://%[1]v/items; done
   curl -i http://%[1]v/items

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-func TestErrorHandlerWritesTheRefusal(t *testing.T) {
+func TestErrorHandlerWritesTheDenial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := app()
 		get := func(path string) *httptest.ResponseRecorder {

@@ -43,8 +43,8 @@ func main() {
 }
 
 const usage = `fallback listens on http://%[1]v and allows each address 5 requests in 10 s, counted in the Redis at %[2]s:%[3]s.
-Try, in another terminal: the sixth is refused. Stop the Redis while you ask again (redis-cli -h %[2]s -p %[3]s shutdown):
-memory starts with a count of its own, goes on refusing, and says here when it has taken over.
+Try, in another terminal: the sixth is denied. Stop the Redis while you ask again (redis-cli -h %[2]s -p %[3]s shutdown):
+memory starts with a count of its own, goes on denying, and says here when it has taken over.
 
   for i in $(seq 7); do curl -s -o /dev/null -w '%%{http_code} ' http://%[1]v/; done; echo
   for i in $(seq 20); do curl -s -o /dev/null -w '%%{http_code} ' http://%[1]v/; sleep 0.5; done; echo

@@ -30,7 +30,7 @@ func main() {
 }
 
 const usage = `flashsale listens on http://%[1]v and sells a third of 20 a second at first.
-Try, in another terminal: a second click is refused, and in a rush whoever would wait for more than 3 s.
+Try, in another terminal: a second click is denied, and in a rush whoever would wait for more than 3 s.
 
   for i in 1 2; do curl -s -o /dev/null -w '%%{http_code} ' -X POST -H 'X-User: ada' http://%[1]v/buy; done; echo
   (for i in $(seq 60); do curl -s -o /dev/null -w '%%{http_code}\n' -X POST -H "X-User: u$i" http://%[1]v/buy & done; wait) | sort | uniq -c
@@ -46,7 +46,7 @@ func shop() http.Handler {
 			stint.WithWarmUp(10*time.Second),
 			stint.WithMaxWait(3*time.Second)),
 		// One for each buyer, so that no script empties the shelf. It doesn't wait: a
-		// second click is refused, and takes no turn from the shop.
+		// second click is denied, and takes no turn from the shop.
 		stint.Rate(1, 10*time.Second,
 			stint.WithName("buyer"),
 			stint.WithKey(stint.Header("X-User"))),

@@ -25,7 +25,7 @@ func TestTwoProcessesAreOneLimit(t *testing.T) {
 	urls := []string{start(t, program, server.Addr()), start(t, program, server.Addr())}
 
 	began := time.Now()
-	var passed, refused atomic.Int64
+	var passed, denied atomic.Int64
 	var clients sync.WaitGroup
 	for i := range 40 {
 		clients.Go(func() {
@@ -39,17 +39,17 @@ func TestTwoProcessesAreOneLimit(t *testing.T) {
 			case http.StatusOK:
 				passed.Add(1)
 			case http.StatusTooManyRequests:
-				refused.Add(1)
+				denied.Add(1)
 			default:
 				t.Errorf("status %d", res.StatusCode)
 			}
 		})
 	}
 	clients.Wait()
-	// Slots may refuse some of the rush; the rate never lets more through.
+	// Slots may deny some of the rush; the rate never lets more through.
 	most := 10 + int64(time.Since(began)/time.Second)
-	if n := passed.Load(); n > most || n < 4 || n+refused.Load() != 40 {
-		t.Errorf("%d passed and %d were refused, want %d at the most", n, refused.Load(), most)
+	if n := passed.Load(); n > most || n < 4 || n+denied.Load() != 40 {
+		t.Errorf("%d passed and %d were denied, want %d at the most", n, denied.Load(), most)
 	}
 	left := 0
 	for i := range 40 { // one after the other: the rest of the burst

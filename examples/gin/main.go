@@ -31,7 +31,7 @@ func main() {
 }
 
 const usage = `gin listens on http://%[1]v: 100 requests a minute for each address, 2 searches a second.
-Try, in another terminal: the third search is refused, and the items go on.
+Try, in another terminal: the third search is denied, and the items go on.
 
   for i in 1 2 3; do curl -s -o /dev/null -w '%%{http_code} %%header{ratelimit}\n' -X POST http://%[1]v/search; done
   curl -i http://%[1]v/items
@@ -45,7 +45,7 @@ func app() http.Handler {
 		// trusts none.
 		stint.WithKey(stint.RemoteIP()),
 	))
-	// A search has everybody's limit and its own, decided together: if either refuses,
+	// A search has everybody's limit and its own, decided together: if either denies,
 	// neither is charged.
 	searching := stint.Must(everyone.With(
 		stint.Rate(2, time.Second, stint.WithName("search")),

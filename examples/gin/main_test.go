@@ -26,10 +26,10 @@ func TestSearchIsTighter(t *testing.T) {
 		}
 		w := do("POST", "/search")
 		if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), `"search"`) {
-			t.Fatalf("third search: %d %s, want a refusal that names its limit", w.Code, w.Body)
+			t.Fatalf("third search: %d %s, want a denial that names its limit", w.Code, w.Body)
 		}
 		// Of the 20 that everyone has, the two searches took two and the
-		// refused one none; this request takes the third.
+		// denied one none; this request takes the third.
 		w = do("GET", "/items")
 		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"requests left":17`) {
 			t.Fatalf("items: %d %s", w.Code, w.Body)

@@ -47,7 +47,7 @@ func main() {
 
 const toTry = `llm listens on http://%[1]v: 60 requests, 10,000 tokens and 2 streams at a time for each key.
 Try, in another terminal: 4000 tokens are reserved; after a second curl hangs up, and only what it
-was sent is charged. Of three streams at once the third is refused.
+was sent is charged. Of three streams at once the third is denied.
 
   curl -siN -m 1 -H 'X-API-Key: k1' -d '{"prompt":"tell me a story","max_tokens":4000}' http://%[1]v/v1/completions | grep -iE '^(HTTP|ratelimit:|data)'
   for i in 1 2 3; do curl -s -o /dev/null -w '%%{http_code} %%header{ratelimit}\n' -H 'X-API-Key: k1' -d '{"prompt":"hello","max_tokens":20}' http://%[1]v/v1/completions & done; wait

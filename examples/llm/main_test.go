@@ -89,7 +89,7 @@ func left(t *testing.T, resp *http.Response, limit string) (n int) {
 	return n
 }
 
-// unused asks something that the model refuses, which costs a token until it
+// unused asks something that the model denies, which costs a token until it
 // has, and is given back: the field says what is left but for that.
 func unused(t *testing.T, client *http.Client) int {
 	t.Helper()
@@ -126,7 +126,7 @@ func TestTokensAreSettled(t *testing.T) {
 		{"less than the most", `{"prompt":"tell me a story","max_tokens":1000}`, 200, 4 + 5*23},
 		{"the most", `{"prompt":"tell me a story","max_tokens":20}`, 200, 4 + 20},
 		{"a longer prompt than guessed", `{"prompt":"a b c d e f g h","max_tokens":1}`, 200, 8 + 1},
-		{"refused by the model", `{"prompt":"","max_tokens":1000}`, 422, 0},
+		{"denied by the model", `{"prompt":"","max_tokens":1000}`, 422, 0},
 	}
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestHangingUp(t *testing.T) {
 	})
 }
 
-func TestThirdStreamIsRefused(t *testing.T) {
+func TestThirdStreamIsDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := app(t)
 		first := ask(t, client, `{"prompt":"one"}`)

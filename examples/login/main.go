@@ -1,7 +1,7 @@
 // Command login protects a login form against guessing, from two sides. One address may
 // try 20 times a minute, whatever the accounts. One account may be tried 5 times in 15
 // minutes, whatever the addresses. A successful login refunds its try on the account,
-// so only failures count there. An address that is refused 50 times in ten minutes is
+// so only failures count there. An address that is denied 50 times in ten minutes is
 // banned for an hour.
 //
 //	go run ./examples/login
@@ -33,7 +33,7 @@ func main() {
 }
 
 const usage = `login listens on http://%[1]v; the password of ada is lovelace.
-Try, in another terminal: logins that succeed don't count, of guesses the sixth is refused.
+Try, in another terminal: logins that succeed don't count, of guesses the sixth is denied.
 
   for i in $(seq 6); do curl -s -d 'account=ada&password=lovelace' http://%[1]v/login; done
   for i in $(seq 6); do curl -s -d 'account=ada&password=guess' http://%[1]v/login; done

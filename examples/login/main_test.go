@@ -70,7 +70,7 @@ func TestAddressIsGuarded(t *testing.T) {
 	})
 }
 
-func TestEmptyAccountIsRefused(t *testing.T) {
+func TestEmptyAccountIsDenied(t *testing.T) {
 	server := site(nil)
 	if w := try(server, "/login", "192.0.2.1", " ", "x"); w.Code != http.StatusForbidden {
 		t.Fatalf("empty account: %d %s", w.Code, w.Body)
@@ -86,7 +86,7 @@ func TestPersistenceIsBanned(t *testing.T) {
 			w = try(server, "/login", "192.0.2.1", fmt.Sprint("account", i), "guess")
 		}
 		if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "abnormal-usage-detected") {
-			t.Fatalf("the fiftieth refusal: %d %s", w.Code, w.Body)
+			t.Fatalf("the fiftieth denial: %d %s", w.Code, w.Body)
 		}
 		time.Sleep(59 * time.Minute)
 		if w := try(server, "/login", "192.0.2.1", "grace", "x"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "60" {

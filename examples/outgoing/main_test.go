@@ -20,14 +20,14 @@ func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestKeepsToBothLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked, refused := 0, 0
+		asked, denied := 0, 0
 		server := strict()
 		upstream := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			asked++
 			rec := httptest.NewRecorder()
 			server.ServeHTTP(rec, r)
 			if rec.Code == http.StatusTooManyRequests {
-				refused++
+				denied++
 			}
 			for name, values := range rec.Header() {
 				w.Header()[name] = values
@@ -55,8 +55,8 @@ func TestKeepsToBothLimits(t *testing.T) {
 		if took := time.Since(start); took < 6*time.Second || took > 7*time.Second {
 			t.Errorf("six requests took %v, want 6 s and a little", took)
 		}
-		if asked != 6 || refused != 0 {
-			t.Errorf("asked %d times and was refused %d times, want 6 and 0", asked, refused)
+		if asked != 6 || denied != 0 {
+			t.Errorf("asked %d times and was denied %d times, want 6 and 0", asked, denied)
 		}
 	})
 }

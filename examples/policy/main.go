@@ -1,5 +1,5 @@
 // Command policy reads its limits from a file and follows it: change policy.yaml while
-// it runs. A change with a mistake is refused and the last good limits stay. The log
+// it runs. A change with a mistake is rejected and the last good limits stay. The log
 // and /healthz say what to write instead.
 //
 //	go run ./examples/policy
@@ -49,7 +49,7 @@ func main() {
 var shipped []byte
 
 const usage = `policy listens on http://%[1]v with the limits of %[2]s.
-Try, in another terminal: a change takes effect, and one with a mistake is refused.
+Try, in another terminal: a change takes effect, and one with a mistake is rejected.
 
   curl -si -H 'X-Tenant: small' http://%[1]v/items | grep -i ratelimit
   sed -i.old 's/10\/1s/5\/1s/' %[2]s; sleep 1; curl -si -H 'X-Tenant: small' http://%[1]v/items | grep -i ratelimit

@@ -92,7 +92,7 @@ func TestChangeUnderLoad(t *testing.T) {
 	server := httptest.NewServer(handler)
 	defer server.Close()
 
-	var served, refused atomic.Int64
+	var served, denied atomic.Int64
 	stop := make(chan struct{})
 	var clients sync.WaitGroup
 	defer clients.Wait()
@@ -120,20 +120,20 @@ func TestChangeUnderLoad(t *testing.T) {
 				case http.StatusOK:
 					served.Add(1)
 				case http.StatusTooManyRequests:
-					refused.Add(1)
+					denied.Add(1)
 				default:
 					t.Errorf("status %d", res.StatusCode)
 				}
 			}
 		})
 	}
-	// exhausted waits until the quota is used up and some have been refused.
+	// exhausted waits until the quota is used up and some have been denied.
 	exhausted := func(n int64) {
 		t.Helper()
-		before := refused.Load()
-		for end := time.Now().Add(20 * time.Second); served.Load() < n || refused.Load() < before+100; time.Sleep(time.Millisecond) {
+		before := denied.Load()
+		for end := time.Now().Add(20 * time.Second); served.Load() < n || denied.Load() < before+100; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) || t.Failed() {
-				t.Fatalf("%d served, %d refused, want %d served", served.Load(), refused.Load(), n)
+				t.Fatalf("%d served, %d denied, want %d served", served.Load(), denied.Load(), n)
 			}
 		}
 		if got := served.Load(); got != n {
@@ -166,5 +166,5 @@ func TestChangeUnderLoad(t *testing.T) {
 		}
 		exhausted(step.serve)
 	}
-	t.Logf("%d served, %d refused", served.Load(), refused.Load())
+	t.Logf("%d served, %d denied", served.Load(), denied.Load())
 }

@@ -60,7 +60,7 @@ func TestFull(t *testing.T) {
 		server := shop(900 * time.Millisecond)
 		start := time.Now()
 		var mu sync.Mutex
-		refused := map[time.Duration]int{}
+		denied := map[time.Duration]int{}
 		var clients sync.WaitGroup
 		for range 30 {
 			clients.Go(func() {
@@ -69,15 +69,15 @@ func TestFull(t *testing.T) {
 				if w.Code == 503 {
 					mu.Lock()
 					defer mu.Unlock()
-					refused[time.Since(start).Round(time.Second)]++
+					denied[time.Since(start).Round(time.Second)]++
 				}
 			})
 		}
 		clients.Wait()
 		// Six find the queue full, and for eight of the others there is no place
 		// within three seconds.
-		if want := map[time.Duration]int{0: 6, 3 * time.Second: 8}; !maps.Equal(refused, want) {
-			t.Errorf("refused %v, want %v", refused, want)
+		if want := map[time.Duration]int{0: 6, 3 * time.Second: 8}; !maps.Equal(denied, want) {
+			t.Errorf("denied %v, want %v", denied, want)
 		}
 	})
 }

@@ -1,6 +1,6 @@
-// Command queueing delays requests instead of refusing them: its backend gets one
+// Command queueing delays requests instead of denying them: its backend gets one
 // request every 200 ms, however they arrive. Ten may wait for their turn, for two
-// seconds at most; others are refused at once.
+// seconds at most; others are denied at once.
 //
 //	go run ./examples/queueing
 package main

@@ -11,7 +11,7 @@ import (
 )
 
 // TestTurns sends 15 requests at once: one is served now, ten wait for a turn
-// of 200 ms each, four find the queue full and are refused without waiting.
+// of 200 ms each, four find the queue full and are denied without waiting.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := paced()
@@ -19,7 +19,7 @@ func TestTurns(t *testing.T) {
 		var (
 			mu      sync.Mutex
 			served  []time.Duration
-			refused int
+			denied  int
 			clients sync.WaitGroup
 		)
 		for range 15 {
@@ -32,9 +32,9 @@ func TestTurns(t *testing.T) {
 				case w.Code == http.StatusOK:
 					served = append(served, waited)
 				case waited != 0:
-					t.Errorf("refused with %d after %v, want at once", w.Code, waited)
+					t.Errorf("denied with %d after %v, want at once", w.Code, waited)
 				default:
-					refused++
+					denied++
 				}
 			})
 		}
@@ -44,8 +44,8 @@ func TestTurns(t *testing.T) {
 		for i := range 11 {
 			want = append(want, time.Duration(i)*200*time.Millisecond)
 		}
-		if !slices.Equal(served, want) || refused != 4 {
-			t.Errorf("served after %v, %d refused; want %v and 4", served, refused, want)
+		if !slices.Equal(served, want) || denied != 4 {
+			t.Errorf("served after %v, %d denied; want %v and 4", served, denied, want)
 		}
 	})
 }

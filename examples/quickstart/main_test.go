@@ -12,7 +12,7 @@ import (
 )
 
 // TestBurst checks what the printed curl lines show: ten answers with fields, then
-// a refusal that says when to come back, then one more after that time.
+// a denial that says when to come back, then one more after that time.
 func TestBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := limited(http.HandlerFunc(hello))
@@ -59,7 +59,7 @@ func TestBurst(t *testing.T) {
 // TestLoad runs against a real server with a real clock: 64 connections ask as fast as
 // they can. Whatever the machine does meanwhile, the handler runs burst + floor(rate ×
 // elapsed) times: no more in the time of the whole run, and no less in that from the
-// first answer to the start of the last request that was refused.
+// first answer to the start of the last request that was denied.
 func TestLoad(t *testing.T) {
 	length := 5 * time.Second
 	if testing.Short() {
@@ -75,7 +75,7 @@ func TestLoad(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 
-	get := func() (refused bool) {
+	get := func() (denied bool) {
 		res, err := client.Get(server.URL)
 		if err != nil {
 			t.Error(err)
@@ -89,7 +89,7 @@ func TestLoad(t *testing.T) {
 	get() // opens the bucket
 	opened := time.Now()
 	var mu sync.Mutex
-	var last time.Duration // when a request was sent that was refused
+	var last time.Duration // when a request was sent that was denied
 	var clients sync.WaitGroup
 	for range 64 {
 		clients.Go(func() {

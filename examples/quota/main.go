@@ -1,6 +1,6 @@
 // Command quota sells an API by the day. Each API key has a short rate, so that no client
 // spends the day in a second, and a quota that starts again at midnight in the
-// customers' time zone. Both are decided at once: a request refused by one isn't
+// customers' time zone. Both are decided at once: a request denied by one isn't
 // charged by the other.
 //
 //	go run ./examples/quota
@@ -42,7 +42,7 @@ func main() {
 }
 
 const usage = `quota listens on http://%[1]v: %[2]d requests a day for each API key, 10 in a second.
-Try, in another terminal: without a key a request is refused, and a rush by the rate, at no cost to the quota.
+Try, in another terminal: without a key a request is denied, and a rush by the rate, at no cost to the quota.
 
   curl -si -H 'X-API-Key: k1' http://%[1]v/
   curl -si http://%[1]v/
@@ -54,7 +54,7 @@ func api(daily int64, loc *time.Location) (http.Handler, error) {
 	limits, err := stint.New(
 		stint.Rate(10, time.Second),
 		stint.Quota(daily, stint.Daily.In(loc)), // named "daily"
-		// A request without a key is refused with 403: anonymous callers never share
+		// A request without a key is denied with 403: anonymous callers never share
 		// a bucket.
 		stint.WithKey(stint.Header("X-API-Key")),
 	)

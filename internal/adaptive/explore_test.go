@@ -75,7 +75,7 @@ func (x *Explored) Counts() (slots int64, leases, keys, idle int) {
 `
 
 var mutants = []steps.Variant{
-	{Name: "a refusal below keeps the slot", Edits: []steps.Edit{{File: "store.go", Was: "if !granted { // also", Is: "if !granted && len(r.charges) == 0 { // also"}}},
+	{Name: "a denial below keeps the slot", Edits: []steps.Edit{{File: "store.go", Was: "if !granted { // also", Is: "if !granted && len(r.charges) == 0 { // also"}}},
 	{Name: "what is given back is told to nobody", Edits: []steps.Edit{{File: "store.go", Was: "			k.freed(c.Limit.Name(), c.Key)\n		}\n	}\n}\n\n// Settle", Is: "		}\n	}\n}\n\n// Settle"}}},
 	{Name: "it is told before it is", Edits: []steps.Edit{{File: "sample.go", Was: "		if c, changed := k.end(", Is: "		k.freed(charges[i].Limit.Name(), charges[i].Key)\n		if c, changed := k.end("},
 		{File: "sample.go", Was: "		k.freed(charges[i].Limit.Name(), charges[i].Key)\n	}\n", Is: "	}\n"}}},
@@ -147,7 +147,7 @@ func (c *caller) take(limits ...*store.Limit) {
 	case !c.results[0].OK:
 		c.Run.End(func() {
 			if c.freed == told {
-				c.Broken("nobody has told who was refused that a slot is free")
+				c.Broken("nobody has told who was denied that a slot is free")
 			}
 		})
 	}
@@ -216,7 +216,7 @@ func (c *caller) do(what string) {
 }
 
 // Whatever callers do at once: no more slots are in use than there are, each comes free
-// again, everybody refused for lack of a slot learns when one does, and at the end
+// again, everybody denied for lack of a slot learns when one does, and at the end
 // nothing is in use.
 func TestEveryOrder(t *testing.T) {
 	if len(variants) == 0 {

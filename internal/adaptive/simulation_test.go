@@ -22,8 +22,8 @@ type server struct {
 	queue    []request
 	busy     working // ends of what is being worked on
 
-	refused, served int
-	took            time.Duration // by those served, in all
+	denied, served int
+	took           time.Duration // by those served, in all
 }
 
 func newServer(seed uint64, limits ...*Limit) *server {
@@ -95,7 +95,7 @@ func (s *server) run(perSecond float64, d time.Duration) float64 {
 			s.queue = append(s.queue, request{by: by, start: s.now, inFlight: s.inFlight[by]})
 			s.work()
 		} else {
-			s.refused++
+			s.denied++
 		}
 		next += time.Duration(s.rand.ExpFloat64() / perSecond * float64(time.Second))
 	}
@@ -234,7 +234,7 @@ func TestProcessesShare(t *testing.T) {
 }
 
 // TestMixedWorkIsNotAQueue: without any bottleneck, durations that differ by
-// chance (exponentially, about half a second) are no reason to refuse, once the
+// chance (exponentially, about half a second) are no reason to deny, once the
 // limit has grown to what is asked for. That is what the tolerance is for: with
 // 1, or by Vegas, it is one.
 func TestMixedWorkIsNotAQueue(t *testing.T) {
@@ -244,7 +244,7 @@ func TestMixedWorkIsNotAQueue(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		var busy working
 		var inFlight int64
-		asked, refused := 0, 0
+		asked, denied := 0, 0
 		for now := time.Duration(0); now < time.Hour; now += time.Duration(random.ExpFloat64() / perSecond * float64(time.Second)) {
 			for len(busy) > 0 && busy[0].end <= now {
 				r := heap.Pop(&busy).(request)
@@ -252,19 +252,19 @@ func TestMixedWorkIsNotAQueue(t *testing.T) {
 				l.Add(r.end, Sample{RTT: r.end - r.start, InFlight: r.inFlight})
 			}
 			if now < 10*time.Minute {
-				asked, refused = 0, 0
+				asked, denied = 0, 0
 			}
 			asked++
 			if inFlight >= l.Current() {
-				refused++
+				denied++
 				continue
 			}
 			inFlight++
 			took := time.Duration(random.ExpFloat64() * float64(time.Second) / 2)
 			heap.Push(&busy, request{start: now, inFlight: inFlight, end: now + took})
 		}
-		if refused*1000 > asked {
-			t.Errorf("seed %d: %d of %d refused by a limit of %d", seed, refused, asked, l.Current())
+		if denied*1000 > asked {
+			t.Errorf("seed %d: %d of %d denied by a limit of %d", seed, denied, asked, l.Current())
 		}
 	}
 }
@@ -272,12 +272,12 @@ func TestMixedWorkIsNotAQueue(t *testing.T) {
 // The same seed gives the same limits.
 func TestDeterministic(t *testing.T) {
 	for _, a := range []Algorithm{Gradient2, Vegas, AIMD} {
-		run := func() (refused, served int, mean float64) {
+		run := func() (denied, served int, mean float64) {
 			cfg := Config{Algorithm: a, Min: 1, Max: 100, Start: 10, Tolerance: 1.1, Timeout: 2 * service, Window: 100 * time.Millisecond}
 			s := newServer(7, New(cfg, 7))
 			s.workers = 10
 			mean = s.run(150, 100*time.Second)
-			return s.refused, s.served, mean
+			return s.denied, s.served, mean
 		}
 		r1, s1, m1 := run()
 		r2, s2, m2 := run()

@@ -12,8 +12,8 @@ import (
 // Store decides charges on limits of this process (Keys.Limit) itself, and passes all
 // others to the store below. Make one with Keys.Over.
 //
-// It takes its own slots first, and gives them back if the store below refuses or
-// fails. If one of its own limits refuses, the store below is asked without being
+// It takes its own slots first, and gives them back if the store below denies or
+// fails. If one of its own limits denies, the store below is asked without being
 // charged, so that its limits still say what they would have said. It isn't asked at
 // all if it has no charge.
 type Store struct {
@@ -58,7 +58,7 @@ func restOf(charges []store.Charge) *rest {
 	return r
 }
 
-// veto adds a charge that never passes, in place of the refused ones of this process.
+// veto adds a charge that never passes, in place of the denied ones of this process.
 func (r *rest) veto() {
 	key := r.charges[0].Key // in the same slot of a cluster
 	r.charges, r.results = append(r.charges, store.Veto(key)), append(r.results, store.Result{})
@@ -71,8 +71,8 @@ func (r *rest) answer(results []store.Result) {
 	}
 }
 
-// refused reports whether an enforced charge is refused.
-func (r *rest) refused() bool {
+// denied reports whether an enforced charge is denied.
+func (r *rest) denied() bool {
 	for k := range r.charges {
 		if !r.results[k].OK && !r.charges[k].DryRun {
 			return true
@@ -100,19 +100,19 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 			s.keys.giveBack(charges, results)
 		}
 	}()
-	refused := s.keys.take(charges, results)
+	denied := s.keys.take(charges, results)
 	if len(r.charges) == 0 {
-		granted = !refused
+		granted = !denied
 		return nil
 	}
-	if refused {
+	if denied {
 		r.veto()
 	}
 	if err := s.below.Take(ctx, r.charges, r.results); err != nil {
 		return err
 	}
 	r.answer(results)
-	granted = !refused && !r.refused()
+	granted = !denied && !r.denied()
 	return nil
 }
 
@@ -132,17 +132,17 @@ func twice(charges []store.Charge) bool {
 	return false
 }
 
-// take decides the charges of this process, and reports whether one is refused.
-func (k *Keys) take(charges []store.Charge, results []store.Result) (refused bool) {
+// take decides the charges of this process, and reports whether one is denied.
+func (k *Keys) take(charges []store.Charge, results []store.Result) (denied bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i := range charges {
 		if r := RuleOf(charges[i].Limit); r != nil {
 			results[i] = k.decide(r, &charges[i])
-			refused = refused || !results[i].OK && !charges[i].DryRun
+			denied = denied || !results[i].OK && !charges[i].DryRun
 		}
 	}
-	return refused
+	return denied
 }
 
 // giveBack gives back the slots of a call that isn't granted. As with any store, the

@@ -165,12 +165,12 @@ func (b *between) Settle(ctx context.Context, charges []store.Charge, results []
 func TestConformanceBesideItsOwn(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store {
 		o := newOver(t)
-		o.limited(t, 1000, 1000) // as many as ever come together: it never refuses
+		o.limited(t, 1000, 1000) // as many as ever come together: it never denies
 		return &between{over: o}
 	})
 }
 
-// All charges are made or none, whoever refuses or fails.
+// All charges are made or none, whoever denies or fails.
 func TestTakeAllOrNone(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
@@ -180,13 +180,13 @@ func TestTakeAllOrNone(t *testing.T) {
 		want      string // own, rate, what is left of both, the store's call
 	}{
 		{"granted", 2, 3, nil, false, "true true 0 0, Take rate:k:3"},
-		{"its own refuses", 5, 3, nil, false, "false true 2 3, Take rate:k:3 -veto:k:2"},
-		{"below refuses", 2, 4, nil, false, "true false 2 3, Take rate:k:4"},
-		{"both refuse", 5, 4, nil, false, "false false 2 3, Take rate:k:4 -veto:k:2"},
+		{"its own denies", 5, 3, nil, false, "false true 2 3, Take rate:k:3 -veto:k:2"},
+		{"below denies", 2, 4, nil, false, "true false 2 3, Take rate:k:4"},
+		{"both deny", 5, 4, nil, false, "false false 2 3, Take rate:k:4 -veto:k:2"},
 		{"below fails", 2, 3, errDown, false, "down, Take rate:k:3"},
 		{"below panics", 2, 3, nil, true, "boom, Take rate:k:3"},
 		{"none below", 2, -1, errDown, false, "true 0, "},
-		{"none below, refused", 5, -1, errDown, false, "false 2, "},
+		{"none below, denied", 5, -1, errDown, false, "false 2, "},
 		{"none of its own", -1, 4, nil, false, "false 3, Take rate:k:4"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestTakeAllOrNone(t *testing.T) {
 	}
 }
 
-// A dry run that is refused refuses nothing, and holds nothing.
+// A dry run that is denied denies nothing, and holds nothing.
 func TestTakeDryRun(t *testing.T) {
 	o := newOver(t)
 	charges := []store.Charge{{Key: "k", Limit: o.own, Cost: 5, DryRun: true}, {Key: "k", Limit: o.rate, Cost: 1}}

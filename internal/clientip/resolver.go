@@ -281,7 +281,7 @@ func (c *Resolver) name(a netip.Addr) string {
 	if a.Is4() {
 		return string(a.AppendTo(room[:0]))
 	}
-	p, _ := a.Prefix(c.bits) // it fails only for bits that New refuses
+	p, _ := a.Prefix(c.bits) // it fails only for bits that New rejects
 	return string(p.AppendTo(room[:0]))
 }
 

@@ -1,4 +1,4 @@
-// Package failure is why a request is refused, other than by a limit, and with which
+// Package failure is why a request is denied, other than by a limit, and with which
 // status that is answered.
 package failure
 
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Error is such a refusal.
+// Error is such a denial.
 type Error struct {
 	Err    error
 	Status int

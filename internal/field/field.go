@@ -32,7 +32,7 @@ const (
 type Limit struct {
 	Name string
 	// Policy is its item of RateLimit-Policy, made by the function Policy. If it is
-	// empty, no field shows the limit; its refusals still count in Retry-After.
+	// empty, no field shows the limit; its denials still count in Retry-After.
 	Policy string
 	// Units is how many units pass in the limit's time.
 	Units int64
@@ -47,10 +47,10 @@ type Item struct {
 	More time.Duration
 	// Reset is the time until all units are there.
 	Reset time.Duration
-	// Refused says that the limit refused the request. Retry is the time after which it
+	// Denied says that the limit denied the request. Retry is the time after which it
 	// would let the request pass, or Never.
-	Refused bool
-	Retry   time.Duration
+	Denied bool
+	Retry  time.Duration
 
 	outdone bool // another item of the same name has less left
 }
@@ -79,7 +79,7 @@ type Writer struct {
 
 	// These are of the current response.
 	outermost bool     // no limiter before this one has set a field
-	refused   bool     // a limit has refused the request
+	denied    bool     // a limit has denied the request
 	slots     []string // left for values
 
 	text []byte
@@ -117,15 +117,15 @@ const keptText = 4 << 10
 // The header's values are kept in slots, which must live as long as the response. Write
 // allocates missing slots.
 //
-// If an item is refused, Write also marks the response as not being a copy of the
+// If an item is denied, Write also marks the response as not being a copy of the
 // resource, and sets Retry-After unless the request can never pass.
 func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []string) {
 	w.outermost, w.slots = len(h) == 0, slots
-	w.refused = false
+	w.denied = false
 	for i := range w.Items {
 		it := &w.Items[i]
 		it.Remaining = min(max(it.Remaining, 0), maxInteger)
-		w.refused = w.refused || it.Refused
+		w.denied = w.denied || it.Denied
 	}
 	if styles&RateLimit != 0 {
 		w.rateLimit(h, policy)
@@ -133,8 +133,8 @@ func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []stri
 	if styles&(XRateLimit|XRateLimitUnix) != 0 {
 		w.xRateLimit(h, styles&XRateLimitUnix != 0)
 	}
-	if w.refused {
-		w.refusal(h)
+	if w.denied {
+		w.denial(h)
 	}
 	w.slots = nil
 	if cap(w.text) > keptText {
@@ -189,7 +189,7 @@ func (w *Writer) rateLimit(h http.Header, policy string) {
 func (w *Writer) set(h http.Header, field uint8, value string, line bool) {
 	if value == "" {
 		// What is left is another text after each request that passes.
-		if value = w.last[field]; field == limitLine && !w.refused || value != string(w.text) {
+		if value = w.last[field]; field == limitLine && !w.denied || value != string(w.text) {
 			if w.texts.Cap()-w.texts.Len() < len(w.text) {
 				w.texts = strings.Builder{}
 				w.texts.Grow(max(pieceOfText, len(w.text)))

@@ -22,10 +22,10 @@ func item(name string, units, left int64) field.Item {
 	}
 }
 
-// refusing is the item of a limit that refuses for so long.
-func refusing(name string, retry time.Duration) field.Item {
+// denying is the item of a limit that denies for so long.
+func denying(name string, retry time.Duration) field.Item {
 	it := item(name, 1, 0)
-	it.Refused, it.Retry = true, retry
+	it.Denied, it.Retry = true, retry
 	return it
 }
 
@@ -102,14 +102,14 @@ func TestWrite(t *testing.T) {
 		{"an X-RateLimit field that is no number", header("X-RateLimit-Remaining: many"), field.XRateLimit, "", []field.Item{item("a", 9, 4)},
 			[]string{"X-Ratelimit-Limit: 9", "X-Ratelimit-Remaining: 4", "X-Ratelimit-Reset: 90"}},
 
-		{"the latest of those that refuse", header(), 0, "", []field.Item{refusing("a", time.Second), hidden(refusing("b", 1500*time.Millisecond)), item("c", 1, 1)},
+		{"the latest of those that deny", header(), 0, "", []field.Item{denying("a", time.Second), hidden(denying("b", 1500*time.Millisecond)), item("c", 1, 1)},
 			[]string{"Cache-Control: no-store", "Retry-After: 2"}},
-		{"at least a second", header(), 0, "", []field.Item{refusing("a", 0)}, []string{"Cache-Control: no-store", "Retry-After: 1"}},
-		{"never", header(), 0, "", []field.Item{refusing("a", time.Second), refusing("b", field.Never)}, []string{"Cache-Control: no-store"}},
-		{"sooner than an outer limiter's", header("Retry-After: 2"), 0, "", []field.Item{refusing("a", time.Second)}, []string{"Cache-Control: no-store", "Retry-After: 2"}},
-		{"later than an outer limiter's", header("Retry-After: 2"), 0, "", []field.Item{refusing("a", 3*time.Second)}, []string{"Cache-Control: no-store", "Retry-After: 3"}},
+		{"at least a second", header(), 0, "", []field.Item{denying("a", 0)}, []string{"Cache-Control: no-store", "Retry-After: 1"}},
+		{"never", header(), 0, "", []field.Item{denying("a", time.Second), denying("b", field.Never)}, []string{"Cache-Control: no-store"}},
+		{"sooner than an outer limiter's", header("Retry-After: 2"), 0, "", []field.Item{denying("a", time.Second)}, []string{"Cache-Control: no-store", "Retry-After: 2"}},
+		{"later than an outer limiter's", header("Retry-After: 2"), 0, "", []field.Item{denying("a", 3*time.Second)}, []string{"Cache-Control: no-store", "Retry-After: 3"}},
 		{"no copy of the resource", header("Cache-Control: public", `ETag: "x"`, "Expires: 0", "Last-Modified: x", "Content-Length: 5", "Content-Encoding: gzip", "X-Kept: 1"),
-			field.RateLimit | field.XRateLimit, "known", []field.Item{refusing("a", time.Second)}, []string{
+			field.RateLimit | field.XRateLimit, "known", []field.Item{denying("a", time.Second)}, []string{
 				"Cache-Control: no-store", "Retry-After: 1", `Ratelimit-Policy: known`, `Ratelimit: "a";r=0;t=60`,
 				"X-Kept: 1", "X-Ratelimit-Limit: 1", "X-Ratelimit-Remaining: 0", "X-Ratelimit-Reset: 90"}},
 	} {
@@ -160,7 +160,7 @@ func TestAllocations(t *testing.T) {
 	}{
 		{"slots", []field.Item{item("a", 9, 4), item("b", 9, 4)}, 2},
 		{"a block", []field.Item{item("a", 9, 4)}, 0},
-		{"a refusal", []field.Item{refusing("a", time.Hour)}, 4},
+		{"a denial", []field.Item{denying("a", time.Hour)}, 4},
 	} {
 		slots := make([]string, tt.slots)
 		got := testing.AllocsPerRun(1000, func() {

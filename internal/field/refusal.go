@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// refusal sets the fields that only a refusal has. Retry-After is the latest of all
-// refused items and of outer limiters.
-func (w *Writer) refusal(h http.Header) {
+// denial sets the fields that only a denial has. Retry-After is the latest of all
+// denied items and of outer limiters.
+func (w *Writer) denial(h http.Header) {
 	if !w.outermost {
 		forget(h)
 	}
 	w.set(h, cacheControl, noStore, false)
 	latest := time.Duration(0)
 	for i := range w.Items {
-		if it := &w.Items[i]; it.Refused {
+		if it := &w.Items[i]; it.Denied {
 			latest = max(latest, it.Retry, 1)
 		}
 	}
@@ -35,7 +35,7 @@ func (w *Writer) retryAfter(h http.Header, n int64) {
 // noStore is the Cache-Control of a response that caches must not keep.
 const noStore = "no-store"
 
-// forget drops the fields that describe a resource, because a refusal isn't a copy of
+// forget drops the fields that describe a resource, because a denial isn't a copy of
 // it.
 func forget(h http.Header) {
 	for _, key := range [...]string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified", "Expires"} {
@@ -64,7 +64,7 @@ func Served(h http.Header) {
 	NotStored(h)
 }
 
-// Failed sets the fields of a refusal that isn't a limit's. With status 503 it tells
+// Failed sets the fields of a denial that isn't a limit's. With status 503 it tells
 // the client to try again in a second.
 func Failed(h http.Header, status int) {
 	NotStored(h)
@@ -73,7 +73,7 @@ func Failed(h http.Header, status int) {
 	}
 }
 
-// Problem says why requests are refused (RFC 9457).
+// Problem says why requests are denied (RFC 9457).
 type Problem struct {
 	status int
 	head   string // the body up to the names of limits
@@ -101,7 +101,7 @@ func (p Problem) Status() int { return p.status }
 // bodies are Writers reused for their text and slots.
 var bodies = sync.Pool{New: func() any { return new(Writer) }}
 
-// Write answers r with the problem. violated are the names of the limits that refuse,
+// Write answers r with the problem. violated are the names of the limits that deny,
 // which need no escaping.
 func (p Problem) Write(w http.ResponseWriter, r *http.Request, violated ...string) {
 	body := bodies.Get().(*Writer)
@@ -109,12 +109,12 @@ func (p Problem) Write(w http.ResponseWriter, r *http.Request, violated ...strin
 	body.problem(w, r, p, violated)
 }
 
-// Problem is Problem.Write for the limits whose Items are refused.
+// Problem is Problem.Write for the limits whose Items are denied.
 func (w *Writer) Problem(to http.ResponseWriter, r *http.Request, p Problem) {
 	var few [4]string
 	violated := few[:0]
 	for i := range w.Items {
-		if it := &w.Items[i]; it.Refused {
+		if it := &w.Items[i]; it.Denied {
 			violated = append(violated, it.Name)
 		}
 	}

@@ -65,7 +65,7 @@ func TestEncodeHashes(t *testing.T) {
 	}
 }
 
-func TestEncodeRefuses(t *testing.T) {
+func TestEncodeDenies(t *testing.T) {
 	if key, err := Encode(""); key != "" || !errors.Is(err, ErrEmpty) {
 		t.Errorf("empty: %q, %v", key, err)
 	}
@@ -76,7 +76,7 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 	huge := strings.Repeat(" ", 1<<20)
 	if n := testing.AllocsPerRun(100, func() { _, _ = Encode(huge) }); n != 0 {
-		t.Errorf("a key of 1 MB costs %v allocations before it is refused", n)
+		t.Errorf("a key of 1 MB costs %v allocations before it is denied", n)
 	}
 }
 

@@ -40,7 +40,7 @@ func Explore(h slog.Handler) Explored { return Explored{New(slog.New(h), false)}
 
 var named = map[string]Message{
 	"fails": StoreFailed, "answers": StoreAnswers,
-	"bad": PolicyRefused, "good": PolicyInForce,
+	"bad": PolicyRejected, "good": PolicyInForce,
 	"banned": Banned,
 }
 

@@ -23,11 +23,11 @@ type Message uint8
 
 // The zero Message is none.
 const (
-	Refused Message = iota + 1
+	Denied Message = iota + 1
 	EmptyKey
 	KeyFailed
 	LimitsFailed
-	LimitsRefused
+	LimitsDenied
 	StoreFailed
 	StoreAnswers
 	SettleFailed
@@ -36,7 +36,7 @@ const (
 	PrimaryAnswers
 	LeaseLost
 	PolicyInForce
-	PolicyRefused
+	PolicyRejected
 	Namesakes
 	Warning
 	messages
@@ -63,11 +63,11 @@ var said = [messages]struct {
 	// state, it is written when the Interval is over.
 	kept bool
 }{
-	Refused:        {level: slog.LevelDebug, text: "a request was refused", each: true},
-	EmptyKey:       {level: slog.LevelWarn, text: "a request with an empty key was refused"},
-	KeyFailed:      {level: slog.LevelWarn, text: "a key function failed, and the request was refused"},
+	Denied:         {level: slog.LevelDebug, text: "a request was denied", each: true},
+	EmptyKey:       {level: slog.LevelWarn, text: "a request with an empty key was denied"},
+	KeyFailed:      {level: slog.LevelWarn, text: "a key function failed, and the request was denied"},
 	LimitsFailed:   {level: slog.LevelError, text: "the limits of a request, or its cost, could not be determined"},
-	LimitsRefused:  {level: slog.LevelWarn, text: "a limit function refused a request"},
+	LimitsDenied:   {level: slog.LevelWarn, text: "a limit function denied a request"},
 	StoreFailed:    {level: slog.LevelError, text: "the store failed to decide a request", state: ofStore},
 	StoreAnswers:   {level: slog.LevelInfo, text: "the store answers again", ends: StoreFailed, state: ofStore, kept: true},
 	SettleFailed:   {level: slog.LevelWarn, text: "a charge could not be settled, or a slot not released"},
@@ -76,7 +76,7 @@ var said = [messages]struct {
 	PrimaryAnswers: {level: slog.LevelInfo, text: "the primary store answers again", ends: PrimaryFailed, state: ofPrimary, kept: true},
 	LeaseLost:      {level: slog.LevelError, text: "the lease of a slot that is held was lost"},
 	PolicyInForce:  {level: slog.LevelInfo, text: "the policy is in force", state: ofPolicy, kept: true},
-	PolicyRefused:  {level: slog.LevelError, text: "the policy could not be reloaded, and the last good one stays in force", state: ofPolicy, kept: true},
+	PolicyRejected: {level: slog.LevelError, text: "the policy could not be reloaded, and the last good one stays in force", state: ofPolicy, kept: true},
 	Namesakes: {level: slog.LevelWarn, each: true, text: "limiters on one store give a limit's name different numbers: " +
 		"write another stint.WithName in one of them"},
 	Warning: {level: slog.LevelWarn, text: "a likely mistake", each: true},

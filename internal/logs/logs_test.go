@@ -15,7 +15,7 @@ func TestDocumentedMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for m := Refused; m < messages; m++ {
+	for m := Denied; m < messages; m++ {
 		what, _, _ := strings.Cut(said[m].text, ": ")
 		level := said[m].level.String()
 		if row := "\n| " + what + " | " + level[:1] + strings.ToLower(level[1:]) + " |"; !strings.Contains(string(text), row) {

@@ -3,7 +3,7 @@
 // In a store that limiters share, limits of the same name share what a key has
 // consumed. That is intended, unless two limiters mean different limits by a name: then
 // each clamps what the other has counted to its own numbers, and nothing fails, but the
-// answers are wrong. It can't be refused, because the numbers of a fleet change one
+// answers are wrong. It can't be denied, because the numbers of a fleet change one
 // process after another. So it is detected, to be logged.
 package namesakes
 

@@ -146,7 +146,7 @@ func (s *Sentinel) Switch() *Server {
 	s.t.Helper()
 	old := s.Master()
 	await(s.t, "a sentinel to start a failover", func() error {
-		// Refused while the last one isn't over, or no replica looks healthy.
+		// Denied while the last one isn't over, or no replica looks healthy.
 		_, err := s.running()[0].p.do("SENTINEL", "FAILOVER", MasterName)
 		return err
 	})

@@ -67,7 +67,7 @@ var Routes = []Route{
 }
 
 // Limits returns the limits of the site. Each has a name in Routes and is too large to
-// refuse. The tunnel's wildcard has three dots, because echo's :to, which nothing
+// deny. The tunnel's wildcard has three dots, because echo's :to, which nothing
 // follows, matches the whole rest of a path.
 func Limits() []stint.Option {
 	return []stint.Option{

@@ -26,7 +26,7 @@ type Call struct {
 
 	// Patient: every limit lets the call wait as long as the context allows.
 	Patient bool
-	// Counting: a refusal is counted by one of the limits.
+	// Counting: a denial is counted by one of the limits.
 	Counting bool
 	// Aging is how much waiting time a class is worth in a line.
 	Aging time.Duration

@@ -20,7 +20,7 @@ func (w *waiter) takeSlots(ctx context.Context) error {
 				return w.waitSlot(ctx, i, false)
 			}
 			w.note(i, n)
-			return w.refuse(ctx, i)
+			return w.deny(ctx, i)
 		}
 	}
 	if err := w.take(ctx); err != nil || w.Granted {
@@ -70,8 +70,8 @@ func (w *waiter) patience(ctx context.Context, i int) time.Duration {
 	return wait
 }
 
-// full returns the first charge that is refused for lack of a slot and may wait. It
-// returns -1 if there is none, or if something else refuses as well.
+// full returns the first charge that is denied for lack of a slot and may wait. It
+// returns -1 if there is none, or if something else denies as well.
 func (w *waiter) full(ctx context.Context) int {
 	first := -1
 	for i := range w.Charges {
@@ -86,8 +86,8 @@ func (w *waiter) full(ctx context.Context) int {
 	return first
 }
 
-// refuse answers a call that must not overtake those who wait for charge i's slots.
-func (w *waiter) refuse(ctx context.Context, i int) error {
+// deny answers a call that must not overtake those who wait for charge i's slots.
+func (w *waiter) deny(ctx context.Context, i int) error {
 	costs := make([]int64, len(w.Charges))
 	for j := range w.Charges {
 		costs[j], w.Charges[j].Cost = w.Charges[j].Cost, 0
@@ -100,8 +100,8 @@ func (w *waiter) refuse(ctx context.Context, i int) error {
 	return err
 }
 
-// waitSlot stands in line for charge i's slots until the call is granted, refused by
-// something else, or out of patience. asked says that the results hold the refusal that
+// waitSlot stands in line for charge i's slots until the call is granted, denied by
+// something else, or out of patience. asked says that the results hold the denial that
 // brought it here.
 func (w *waiter) waitSlot(ctx context.Context, i int, asked bool) error {
 	w.slot.asked = asked
@@ -114,7 +114,7 @@ func (w *waiter) waitSlot(ctx context.Context, i int, asked bool) error {
 		if w.slot.asked {
 			return nil
 		}
-		return w.refuse(ctx, w.slot.charge)
+		return w.deny(ctx, w.slot.charge)
 	}
 	return w.timedOut(ctx, err)
 }
@@ -183,5 +183,5 @@ func (w *waiter) timedOut(ctx context.Context, err error) error {
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), background.GiveBack)
 	defer stop()
-	return w.refuse(ctx, w.slot.charge)
+	return w.deny(ctx, w.slot.charge)
 }

@@ -189,7 +189,7 @@ func (w *waiter) slowest() int {
 	return slowest
 }
 
-// noteTurns records, for a refused call, how many wait for the turn that it doesn't
+// noteTurns records, for a denied call, how many wait for the turn that it doesn't
 // get.
 func (w *waiter) noteTurns() {
 	if !w.lines.Turns.Waiting() {

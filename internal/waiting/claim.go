@@ -64,7 +64,7 @@ func (c *Claim) has(i int) bool { return c != nil && c.parts[i] }
 // Wait returns how long the i-th part has to wait, and whether it is claimed.
 func (c *Claim) Wait(i int) (time.Duration, bool) { return c.wait[i], c.parts[i] }
 
-// Drop gives up the claim because something else has refused the call.
+// Drop gives up the claim because something else has denied the call.
 func (ts *Turns) Drop(ctx context.Context, c *Claim) {
 	ts.mu.Lock()
 	n, vacant := 0, c.line.vacant()

@@ -56,7 +56,7 @@ func (v *visitor) Ask(ctx context.Context) *waiting.Want {
 	v.Step(ctx, "asks")
 	for key := range strings.SplitSeq(v.keys, "") {
 		if v.taken[key] != "" {
-			v.Step(ctx, "is refused "+key)
+			v.Step(ctx, "is denied "+key)
 			return v.want(key)
 		}
 	}

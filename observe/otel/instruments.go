@@ -56,7 +56,7 @@ func (i *instruments) define(m metric.Meter) error {
 	i.storeFailures = made(&all, m.Int64Counter, "stint.store.failures", "{failure}", "Calls of the store that failed.")
 	i.adaptiveChanges = made(&all, m.Int64Counter, "stint.adaptive.changes", "{change}", "Changes of an AdaptiveConcurrency, by reason.")
 	i.paced = made(&all, m.Int64Counter, "stint.bandwidth.io", "By", "Bytes of bodies paced by a Bandwidth.")
-	i.reloads = made(&all, m.Int64Counter, "stint.policy.reloads", "{reload}", "Policy files accepted or refused.")
+	i.reloads = made(&all, m.Int64Counter, "stint.policy.reloads", "{reload}", "Policy files accepted or rejected.")
 
 	i.utilization = made(&all, within(m, shares), "stint.limit.utilization", "1", "Share of the limit used after a decision.")
 	i.waited = made(&all, within(m, waits), "stint.wait.duration", "s", "How long requests waited for a turn or a slot.")
@@ -142,9 +142,9 @@ func (o *observer) collect(_ context.Context, to metric.Observer) error {
 		to.ObserveInt64(o.keys, int64(now.Keys), as.observe...)
 		to.ObserveInt64(o.keysMost, int64(now.MaxKeys), as.observe...)
 		to.ObserveInt64(o.expired, int64(now.Expired), as.observe...)
-		// The two are read one after the other: more may be refused by then.
-		to.ObserveInt64(o.overflow, int64(now.Overflow-min(now.Refused, now.Overflow)), set(append(name, outcomeKey.String(answers[allowed]))...).observe...)
-		to.ObserveInt64(o.overflow, int64(now.Refused), set(append(name, outcomeKey.String(answers[refused]))...).observe...)
+		// The two are read one after the other: more may be denied by then.
+		to.ObserveInt64(o.overflow, int64(now.Overflow-min(now.Denied, now.Overflow)), set(append(name, outcomeKey.String(answers[allowed]))...).observe...)
+		to.ObserveInt64(o.overflow, int64(now.Denied), set(append(name, outcomeKey.String(answers[denied]))...).observe...)
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
 // Package stintotel reports what a limiter does to OpenTelemetry: metrics of its
-// decisions, and refusals and waits as events of the request's span.
+// decisions, and denials and waits as events of the request's span.
 //
 //	stop, err := stintotel.Observe(lim)
 //

@@ -183,9 +183,9 @@ var scenarios = []struct {
 	name   string
 	opts   []stint.Option
 	do     func(t *testing.T, w *watched)
-	memory *int // keys
-	fails  int  // the store does, after so many
-	settle int  // that it settles before it fails to
+	memory int // keys
+	fails  int // the store does, after so many
+	settle int // that it settles before it fails to
 	want   []string
 }{
 	{name: "admitted and denied, by route and limit",
@@ -196,7 +196,7 @@ var scenarios = []struct {
 			"decisions{limit=users,limiter=api,outcome=denied,route=GET /users/{id}} 1",
 			"limit.decisions{limit=all,limiter=api,outcome=allowed,route=GET /users/{id}} 3",
 			"limit.decisions{limit=users,limiter=api,outcome=allowed,route=GET /users/{id}} 2",
-			"limit.decisions{limit=users,limiter=api,outcome=refused,route=GET /users/{id}} 1",
+			"limit.decisions{limit=users,limiter=api,outcome=denied,route=GET /users/{id}} 1",
 			"limit.utilization{limit=all,limiter=api,route=GET /users/{id}} 3 of 0.5",
 			"limit.utilization{limit=users,limiter=api,route=GET /users/{id}} 3 of 2.5",
 			"limit.cost.charged{limit=all,limiter=api,route=GET /users/{id}} 2",
@@ -214,7 +214,7 @@ var scenarios = []struct {
 		want: []string{
 			"decisions{limiter=api,outcome=admitted} 2",
 			"limit.decisions{limit=trial,limiter=api,outcome=allowed} 1",
-			"limit.decisions{limit=trial,limiter=api,outcome=dry_run_refused} 1",
+			"limit.decisions{limit=trial,limiter=api,outcome=dry_run_denied} 1",
 			"limit.cost.charged{limit=trial,limiter=api} 1",
 			"limit.cost.settled{limit=trial,limiter=api} 1",
 		}},
@@ -246,7 +246,7 @@ var scenarios = []struct {
 			first[1].Done()
 		},
 		want: []string{"limit.held_slots{limit=slots,limiter=api} 0"}},
-	{name: "a wait that ends in a refusal",
+	{name: "a wait that ends in a denial",
 		opts: []stint.Option{stint.Concurrency(1, stint.WithName("slots"), stint.WithQueue(5), stint.WithMaxWait(time.Second))},
 		do: func(_ *testing.T, w *watched) {
 			first := w.admit(1, "a")
@@ -299,7 +299,7 @@ var scenarios = []struct {
 		opts: []stint.Option{stint.Concurrency(5, stint.WithName("x"), stint.WithFailurePolicy(stint.FailClosed))},
 		do:   func(_ *testing.T, w *watched) { done(w.admit(3, "a")) },
 		want: []string{
-			"store.failures{limiter=api,outcome=refused,store.operation=take} 2",
+			"store.failures{limiter=api,outcome=denied,store.operation=take} 2",
 			"store.failures{limiter=api,outcome=lost,store.operation=settle} 1",
 			"limit.held_slots{limit=x,limiter=api} 0",
 		}},
@@ -394,13 +394,13 @@ var scenarios = []struct {
 			"store.degraded{limiter=api} 0",
 			"store.lost_leases{limit=x,limiter=api} 1",
 			"policy.reloads{limiter=api,outcome=accepted} 1",
-			"policy.reloads{limiter=api,outcome=refused} 1",
+			"policy.reloads{limiter=api,outcome=denied} 1",
 		}},
 	{name: "its own store in memory",
 		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithMemory(memstore.WithMaxKeys(10))},
 		do:   func(_ *testing.T, w *watched) { w.admit(2, "a") },
 		want: []string{"memory.key.count{store.name=api} 1", "memory.key.limit{store.name=api} 10"}},
-	{name: "a full store in memory", memory: new(int),
+	{name: "a full store in memory", memory: 1,
 		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("x"))},
 		do: func(_ *testing.T, w *watched) {
 			for i := range 100 {
@@ -412,7 +412,7 @@ var scenarios = []struct {
 			"memory.key.limit{store.name=local} 1",
 			"memory.key.expired{store.name=local} 0",
 			"memory.overflow{outcome=allowed,store.name=local} 1",
-			"memory.overflow{outcome=refused,store.name=local} 98",
+			"memory.overflow{outcome=denied,store.name=local} 98",
 		}},
 }
 
@@ -438,8 +438,8 @@ func TestMetrics(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var memory *memstore.Store
-				if s.memory != nil {
-					memory = memstore.New(memstore.WithMaxKeys(*s.memory))
+				if s.memory > 0 {
+					memory = memstore.New(memstore.WithMaxKeys(s.memory))
 					s.opts = append(s.opts, stint.WithStore(memory))
 				}
 				if s.fails > 0 {
@@ -500,7 +500,7 @@ func TestStopLosesNothing(t *testing.T) {
 	w.stop()
 	is(t, w.read(nil), "decisions{limit=x,limiter=api,outcome=admitted} 2", "decisions{limit=x,limiter=api,outcome=denied} 1",
 		"limit.decisions{limit=x,limiter=api,outcome=allowed} 2", "limit.cost.charged{limit=x,limiter=api} 2",
-		"limit.cost.settled{limit=x,limiter=api} 2", "limit.decisions{limit=x,limiter=api,outcome=refused} 1")
+		"limit.cost.settled{limit=x,limiter=api} 2", "limit.decisions{limit=x,limiter=api,outcome=denied} 1")
 }
 
 // The release of a slot that was taken before Observe isn't counted.
@@ -631,7 +631,7 @@ func TestSharedMemory(t *testing.T) {
 	is(t, w.read(nil), "memory.key.count{store.name=api} 1")
 }
 
-func TestObserveRefuses(t *testing.T) {
+func TestObserveDenies(t *testing.T) {
 	lim, err := stint.New(stint.Rate(1, time.Second), stint.WithKey(stint.Global()))
 	if err != nil {
 		t.Fatal(err)

@@ -175,7 +175,7 @@ func (o *observer) decided(ctx context.Context, e *stint.Event, l *limiter) {
 		if at.Allowed {
 			s.passed.allowed.add(1)
 		} else {
-			o.limitDecisions.Add(ctx, 1, s.answer[refusal(at)].add...)
+			o.limitDecisions.Add(ctx, 1, s.answer[denial(at)].add...)
 		}
 		if at.Units > 0 {
 			o.utilization.Record(ctx, share(at), s.plain.record...)
@@ -194,12 +194,12 @@ func (o *observer) decided(ctx context.Context, e *stint.Event, l *limiter) {
 	}
 }
 
-// refusal returns the outcome of a limit that refuses.
-func refusal(at *stint.LimitStatus) int {
+// denial returns the outcome of a limit that denies.
+func denial(at *stint.LimitStatus) int {
 	if at.DryRun {
-		return dryRunRefused
+		return dryRunDenied
 	}
-	return refused
+	return denied
 }
 
 // share returns how much of the limit is used. A burst beyond the quota doesn't count
@@ -267,7 +267,7 @@ type limiter struct {
 	took                                   [3]attributes // by what became of a Take
 	settled                                [2]attributes // of a Settle
 	failedOpen, failedClosed, settleFailed attributes
-	reload                                 [2]attributes // accepted, refused
+	reload                                 [2]attributes // accepted, rejected
 	plain                                  attributes
 	degraded                               level
 }
@@ -287,9 +287,9 @@ func newLimiter(all []attribute.KeyValue) *limiter {
 	l := &limiter{
 		plain:        set(all...),
 		failedOpen:   with(take, outcomeKey.String("passed")),
-		failedClosed: with(take, outcomeKey.String("refused")),
+		failedClosed: with(take, outcomeKey.String("denied")),
 		settleFailed: with(settle, outcomeKey.String("lost")),
-		reload:       [2]attributes{with(outcomeKey.String("accepted")), with(outcomeKey.String("refused"))},
+		reload:       [2]attributes{with(outcomeKey.String("accepted")), with(outcomeKey.String("denied"))},
 	}
 	for i, outcome := range [...]string{done: "ok", failed: "error", canceled: "canceled"} {
 		l.took[i] = with(take, outcomeKey.String(outcome))

@@ -38,11 +38,11 @@ var outcomes = [...]string{
 // Outcomes of one limit.
 const (
 	allowed = iota
-	refused
-	dryRunRefused
+	denied
+	dryRunDenied
 )
 
-var answers = [...]string{allowed: "allowed", refused: "refused", dryRunRefused: "dry_run_refused"}
+var answers = [...]string{allowed: "allowed", denied: "denied", dryRunDenied: "dry_run_denied"}
 
 var reasons = [...]stint.AdaptiveReason{
 	stint.NotAdaptive, stint.AdaptiveStart, stint.AdaptiveGrowing, stint.AdaptiveQueueing,

@@ -12,10 +12,10 @@ import (
 
 // Names of span events.
 const (
-	spanRefused       = "stint.refused"
-	spanDryRunRefused = "stint.dry_run_refused"
-	spanWaiting       = "stint.waiting"
-	spanWaited        = "stint.waited"
+	spanDenied       = "stint.denied"
+	spanDryRunDenied = "stint.dry_run_denied"
+	spanWaiting      = "stint.waiting"
+	spanWaited       = "stint.waited"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 	queuedKey     = attribute.Key("stint.queued")
 )
 
-// annotate adds refusals and waits to the request's span. It leaves out an error's
+// annotate adds denials and waits to the request's span. It leaves out an error's
 // text, where a key function of the program may have put anything.
 func annotate(ctx context.Context, e *stint.Event) {
 	name := spanEvent(e)
@@ -58,13 +58,13 @@ func annotate(ctx context.Context, e *stint.Event) {
 func spanEvent(e *stint.Event) string {
 	switch e.Kind {
 	case stint.EventDenied, stint.EventBlocked, stint.EventEmptyKey, stint.EventKeyFailed, stint.EventLimitsFailed:
-		return spanRefused
+		return spanDenied
 	case stint.EventStoreFailed:
 		if closed := (*stint.StoreError)(nil); errors.As(e.Err, &closed) {
-			return spanRefused
+			return spanDenied
 		}
 	case stint.EventDryRunDenied:
-		return spanDryRunRefused
+		return spanDryRunDenied
 	case stint.EventWaiting:
 		return spanWaiting
 	}

@@ -38,11 +38,11 @@ func TestSpans(t *testing.T) {
 		want string
 	}{
 		{"admitted at once", []stint.Option{stint.Rate(5, time.Minute, name)}, "a", ""},
-		{"refused", []stint.Option{stint.Rate(1, time.Minute, name)}, "a", "stint.refused{limit=x,limiter=api,outcome=denied,retry_after=60}"},
+		{"denied", []stint.Option{stint.Rate(1, time.Minute, name)}, "a", "stint.denied{limit=x,limiter=api,outcome=denied,retry_after=60}"},
 		{"waited for its turn", []stint.Option{stint.Rate(1, time.Second, name, stint.WithMaxWait(time.Minute))}, "a",
 			"stint.waiting{limit=x,limiter=api,queued=1} stint.waited{limit=x,limiter=api,outcome=admitted,wait.duration=1}"},
-		{"a dry run", []stint.Option{stint.Rate(1, time.Minute, name, stint.WithDryRun())}, "a", "stint.dry_run_refused{limit=x,limiter=api,retry_after=60}"},
-		{"no key", []stint.Option{stint.Rate(1, time.Minute, name)}, "", "stint.refused{limit=x,limiter=api,outcome=empty_key}"},
+		{"a dry run", []stint.Option{stint.Rate(1, time.Minute, name, stint.WithDryRun())}, "a", "stint.dry_run_denied{limit=x,limiter=api,retry_after=60}"},
+		{"no key", []stint.Option{stint.Rate(1, time.Minute, name)}, "", "stint.denied{limit=x,limiter=api,outcome=empty_key}"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -47,7 +47,7 @@ type Stats struct {
 	State     State
 	Failures  uint64 // calls that counted as failures of the primary, not including probes
 	Fallbacks uint64 // calls that the secondary decided instead of the primary
-	Refusals  uint64 // calls that failed with ErrOpen
+	Denials   uint64 // calls that failed with ErrOpen
 	Opened    uint64 // times that the breaker opened
 	Probes    uint64 // probes made
 }
@@ -68,7 +68,7 @@ type Store struct {
 
 	circuit circuit
 
-	failures, fallbacks, refusals, opened, probes atomic.Uint64
+	failures, fallbacks, denials, opened, probes atomic.Uint64
 
 	mu      sync.Mutex
 	last    error          // the primary's last failure
@@ -135,7 +135,7 @@ func (s *Store) failure(err error) error {
 		return f.error
 	}
 	if err == errNotAsked {
-		s.refusals.Add(1)
+		s.denials.Add(1)
 		return s.openError()
 	}
 	return err
@@ -209,7 +209,7 @@ func (s *Store) Stats() Stats {
 		State:     s.State(),
 		Failures:  s.failures.Load(),
 		Fallbacks: s.fallbacks.Load(),
-		Refusals:  s.refusals.Load(),
+		Denials:   s.denials.Load(),
 		Opened:    s.opened.Load(),
 		Probes:    s.probes.Load(),
 	}

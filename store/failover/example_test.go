@@ -28,5 +28,5 @@ func Example() {
 	// true <nil> open
 	// true <nil> open
 	// true <nil> open
-	// {State:open Failures:3 Fallbacks:5 Refusals:0 Opened:1 Probes:0}
+	// {State:open Failures:3 Fallbacks:5 Denials:0 Opened:1 Probes:0}
 }

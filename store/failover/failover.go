@@ -34,7 +34,7 @@
 //
 // A probe charges 1 to the token bucket [ProbeLimit] for each key (at most 8) of the
 // last call that failed before the breaker opened. It charges rather than reads,
-// because a primary that can be read may still refuse writes: a replica, or a server
+// because a primary that can be read may still deny writes: a replica, or a server
 // out of memory. It touches no limit of yours and leaves a key that expires at once.
 //
 // The primary counts as down until every one of these charges is made. The probe goes

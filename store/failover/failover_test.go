@@ -81,7 +81,7 @@ func TestWithoutSecondary(t *testing.T) {
 			t.Fatalf("%v, want ErrOpen and the reason", err)
 		}
 	}
-	if got := s.Stats(); got.Refusals != 3 || got.Failures != 2 {
+	if got := s.Stats(); got.Denials != 3 || got.Failures != 2 {
 		t.Errorf("%+v", got)
 	}
 	if n, _ := p.counted(); n != 2 {
@@ -193,7 +193,7 @@ func TestConcurrently(t *testing.T) {
 			events.Add(1)
 		}))
 	var wg sync.WaitGroup
-	var primary, secondary, refused atomic.Uint64
+	var primary, secondary, denied atomic.Uint64
 	for g := range 8 {
 		wg.Go(func() {
 			for i := range 2000 {
@@ -212,7 +212,7 @@ func TestConcurrently(t *testing.T) {
 				}
 				switch _, err := settle(s, r); {
 				case errors.Is(err, failover.ErrOpen):
-					refused.Add(1)
+					denied.Add(1)
 					fallthrough
 				case err == errDown:
 					if r.Path != 0 {
@@ -237,8 +237,8 @@ func TestConcurrently(t *testing.T) {
 	if primary.Load() == 0 || secondary.Load() == 0 || primary.Load()+secondary.Load() != 8*2000 {
 		t.Errorf("primary decided %d, secondary %d", primary.Load(), secondary.Load())
 	}
-	if got.Fallbacks != secondary.Load() || got.Refusals != refused.Load() || got.Opened == 0 || got.Opened != opened.Load() {
-		t.Errorf("%+v; the secondary decided %d, %d were refused, opened %d times", got, secondary.Load(), refused.Load(), opened.Load())
+	if got.Fallbacks != secondary.Load() || got.Denials != denied.Load() || got.Opened == 0 || got.Opened != opened.Load() {
+		t.Errorf("%+v; the secondary decided %d, %d were denied, opened %d times", got, secondary.Load(), denied.Load(), opened.Load())
 	}
 	if p.most != 1 {
 		t.Errorf("%d probes at a time", p.most)

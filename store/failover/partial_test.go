@@ -39,19 +39,19 @@ func TestReadOnlyPrimary(t *testing.T) {
 	})
 }
 
-// An answer that refuses the probe's charge proves no write.
-func TestRefusedProbe(t *testing.T) {
+// An answer that denies the probe's charge proves no write.
+func TestDeniedProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &side{err: errDown}
 		s := failover.New(p, nil, failover.WithThreshold(1))
 		trip(t, s, 1)
-		p.set(func(p *side) { p.err, p.refuses = nil, true })
+		p.set(func(p *side) { p.err, p.denies = nil, true })
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if got := s.Stats(); got.State != failover.Open || got.Probes != 4 {
 			t.Errorf("%+v", got)
 		}
-		p.set(func(p *side) { p.refuses = false })
+		p.set(func(p *side) { p.denies = false })
 		time.Sleep(250 * time.Millisecond)
 		synctest.Wait()
 		if s.State() != failover.Closed {

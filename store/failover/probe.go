@@ -96,8 +96,8 @@ func probesFor(charges []store.Charge) []store.Charge {
 	return probes
 }
 
-// errRefused is the outcome of a probe that was answered but not charged.
-var errRefused = errors.New("failover: the probe was answered, but its charge was refused")
+// errDenied is the outcome of a probe that was answered but not charged.
+var errDenied = errors.New("failover: the probe was answered, but its charge was denied")
 
 // try makes one probe.
 func (s *Store) try() {
@@ -110,7 +110,7 @@ func (s *Store) try() {
 	results := make([]store.Result, len(probed))
 	err := caught(func() error { return s.primary.Take(ctx, probed, results) })
 	if err == nil && slices.ContainsFunc(results, func(r store.Result) bool { return !r.OK }) {
-		err = errRefused // nothing was written
+		err = errDenied // nothing was written
 	}
 	switch {
 	case err == nil:

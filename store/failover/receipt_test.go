@@ -139,9 +139,9 @@ func TestFailoverOfFailovers(t *testing.T) {
 }
 
 // What wasn't charged has no receipt, whichever side decided.
-func TestNoReceiptOfARefusal(t *testing.T) {
-	for _, p := range []*side{{refuses: true}, {err: errDown}} {
-		if r, err := take(failover.New(p, &side{refuses: true})); err != nil || r != (store.Receipt{}) {
+func TestNoReceiptOfADenial(t *testing.T) {
+	for _, p := range []*side{{denies: true}, {err: errDown}} {
+		if r, err := take(failover.New(p, &side{denies: true})); err != nil || r != (store.Receipt{}) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}

@@ -98,7 +98,7 @@ func TestReleaseAfterAnOutage(t *testing.T) {
 		if got := p.settled.Load(); got != 4 {
 			t.Errorf("%d settled, want each slot once", got)
 		}
-		if got, want := s.Stats(), (failover.Stats{Failures: 1, Fallbacks: 1, Refusals: 11, Opened: 1, Probes: 1}); got != want {
+		if got, want := s.Stats(), (failover.Stats{Failures: 1, Fallbacks: 1, Denials: 11, Opened: 1, Probes: 1}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	})
@@ -210,7 +210,7 @@ func TestNoSlotIsLost(t *testing.T) {
 		if stands[0].Remaining != units || p.settled.Load() != primary.Load() {
 			t.Errorf("%d slots left of %d; %d taken, %d released", stands[0].Remaining, units, primary.Load(), p.settled.Load())
 		}
-		if got := s.Stats(); got.Opened < 10 || got.Refusals < 10 || got.State != failover.Closed {
+		if got := s.Stats(); got.Opened < 10 || got.Denials < 10 || got.State != failover.Closed {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -32,7 +32,7 @@ type side struct {
 	hang    time.Duration
 	deaf    bool // hangs on when the context has ended
 	panics  bool
-	refuses bool
+	denies  bool
 
 	probing, most int // probes at a time
 }
@@ -90,8 +90,8 @@ func (s *side) Take(ctx context.Context, charges []store.Charge, results []store
 		return err
 	}
 	for i := range results {
-		results[i] = store.Result{OK: !s.refuses}
-		if charges[i].Cost > 0 && !s.refuses {
+		results[i] = store.Result{OK: !s.denies}
+		if charges[i].Cost > 0 && !s.denies {
 			results[i].Receipt = store.Receipt{Instant: 1, Cost: charges[i].Cost, Path: path}
 		}
 	}

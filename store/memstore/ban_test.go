@@ -11,8 +11,8 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// A flood of new keys is refused by what they share, but no key is banned for the
-// refusals of others, and a ban that runs goes on.
+// A flood of new keys is denied by what they share, but no key is banned for the
+// denials of others, and a ban that runs goes on.
 func TestBansAtTheCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.WithMaxKeys(64))
@@ -29,18 +29,18 @@ func TestBansAtTheCap(t *testing.T) {
 		for range 3 {
 			ask("banned")
 		}
-		refused := 0
+		denied := 0
 		for i := range 1000 {
 			r, granted := ask(fmt.Sprint("flood", i))
 			if !r.OK || r.Remaining < 1 {
 				t.Fatalf("key %d is banned, or nearly, for what others did: %+v", i, r)
 			}
 			if !granted {
-				refused++
+				denied++
 			}
 		}
-		if refused < 500 {
-			t.Errorf("%d of a flood refused", refused)
+		if denied < 500 {
+			t.Errorf("%d of a flood denied", denied)
 		}
 		if r, _ := ask("banned"); r.OK {
 			t.Error("the flood has lifted a ban")

@@ -86,7 +86,7 @@ func BenchmarkHotKey(b *testing.B) {
 		s.Take(ctx, charges, results)
 	}
 	if !results[0].OK {
-		b.Fatal("refused")
+		b.Fatal("denied")
 	}
 }
 
@@ -100,7 +100,7 @@ func BenchmarkHotKeyParallel(b *testing.B) {
 		for pb.Next() {
 			s.Take(ctx, charges, results)
 			if !results[0].OK {
-				b.Error("refused")
+				b.Error("denied")
 			}
 		}
 	})

@@ -41,7 +41,7 @@ func TestFloodAtTheCap(t *testing.T) {
 				if passed < 10 || passed > 10*shards {
 					t.Errorf("%d of the flood passed, not 10 in each of at most %d shards", passed, shards)
 				}
-				want := memstore.Stats{Keys: held, MaxKeys: held, Overflow: flood, Refused: uint64(flood - passed)}
+				want := memstore.Stats{Keys: held, MaxKeys: held, Overflow: flood, Denied: uint64(flood - passed)}
 				if got := s.Stats(); got != want {
 					t.Errorf("counted %+v, want %+v", got, want)
 				}
@@ -82,7 +82,7 @@ func TestRoomAtTheCap(t *testing.T) {
 	}
 }
 
-// Peeks and refusals take no place.
+// Peeks and denials take no place.
 func TestNothingKeptForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.WithMaxKeys(2))
@@ -98,7 +98,7 @@ func TestNothingKeptForNothing(t *testing.T) {
 			}
 			r := takeAll(t, s, store.Charge{Key: fmt.Sprint(i), Limit: l, Cost: 1}, store.Charge{Key: "k", Limit: closed, Cost: 1})
 			if !r[0].OK || r[0].Remaining != 5 || r[1].OK {
-				t.Errorf("refused by the other: %+v", r)
+				t.Errorf("denied by the other: %+v", r)
 			}
 		}
 		if st := s.Stats(); st.Keys != 1 || st.Overflow != 0 {
@@ -166,7 +166,7 @@ func TestSettleInOverflow(t *testing.T) {
 	})
 }
 
-// Shared states are bounded too. Charges beyond them are refused, and refuse
+// Shared states are bounded too. Charges beyond them are denied, and deny
 // those beside them unless they are dry runs.
 func TestTooManyLimitsInOverflow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestTooManyLimitsInOverflow(t *testing.T) {
 		last := limit(n)
 		r := takeAll(t, s, store.Charge{Key: "held", Limit: held, Cost: 1}, store.Charge{Key: "k", Limit: last, Cost: 1})
 		if !r[0].OK || r[0].Remaining != 8 || r[0].Receipt != (store.Receipt{}) {
-			t.Errorf("beside a refused charge: %+v", r[0])
+			t.Errorf("beside a denied charge: %+v", r[0])
 		}
 		if r[1].OK || r[1].Remaining != 0 || r[1].RetryAfter != time.Minute {
 			t.Errorf("without a state: %+v", r[1])
@@ -194,10 +194,10 @@ func TestTooManyLimitsInOverflow(t *testing.T) {
 		if !r[0].OK || r[0].Remaining != 7 || r[0].Receipt.Cost != 1 || r[1].OK || r[1].Receipt.Cost != 0 {
 			t.Errorf("beside a dry run: %+v", r)
 		}
-		// Refused by another charge as well: the states stay as they are.
+		// Denied by another charge as well: the states stay as they are.
 		r = takeAll(t, s, store.Charge{Key: "held", Limit: held, Cost: 8}, store.Charge{Key: "k", Limit: last, Cost: 1})
 		if r[0].OK || r[0].Remaining != 7 || r[1].OK {
-			t.Errorf("both refuse: %+v", r)
+			t.Errorf("both deny: %+v", r)
 		}
 		time.Sleep(time.Minute) // the first one's state has expired
 		if r := take(t, s, "k", last, 1); !r.OK {
@@ -217,7 +217,7 @@ func TestTwoKeysOfOneLimitInOverflow(t *testing.T) {
 			t.Errorf("both were charged: %+v", r)
 		}
 		if r := take(t, s, "c", l, 10); !r.OK {
-			t.Errorf("a refused call was charged: %+v", r)
+			t.Errorf("a denied call was charged: %+v", r)
 		}
 	})
 }

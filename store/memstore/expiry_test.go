@@ -112,7 +112,7 @@ func TestExpiryIsLossless(t *testing.T) {
 						}
 					}
 					if slices.ContainsFunc(charges, func(c store.Charge) bool { return c.Limit.Algorithm() == store.Ban }) {
-						for i := range charges { // of whose limits it counts refusals
+						for i := range charges { // of whose limits it counts denials
 							charges[i].Key = fmt.Sprint("key", call/10%5)
 						}
 					}

@@ -117,7 +117,7 @@ func (w *world) does(things string, last *done) *done {
 			d.charges, last = w.charges(of), d
 		case "settle":
 			if last == nil || last.results[0].Receipt.Cost == 0 {
-				continue // refused
+				continue // denied
 			}
 			d.verb, d.charges = settled, []store.Charge{last.charges[0]}
 			d.charges[0].Cost = number(of)

@@ -8,7 +8,7 @@ import (
 )
 
 // mostShared is how many shared states a shard has. Keys that find the store full share
-// one state for each limit and shard. Charges on limits without one are refused: two
+// one state for each limit and shard. Charges on limits without one are denied: two
 // limits can't count in one state, and neither may lose its count.
 const mostShared = 32
 
@@ -101,7 +101,7 @@ func (s *Store) count(v *visit, c *store.Charge, r *store.Result, now int64) {
 	if c.Cost > 0 {
 		s.overflow.Add(1)
 		if !r.OK {
-			s.refused.Add(1)
+			s.denied.Add(1)
 		}
 	}
 }
@@ -119,9 +119,9 @@ func (p *spill) wait(now int64) time.Duration {
 	return time.Duration(max(first-now, 1)) * time.Microsecond
 }
 
-// refuse decides a call that is refused because there is no state for one of its charges.
+// deny decides a call that is denied because there is no state for one of its charges.
 // The other results are those without the denial, and nothing is charged.
-func refuse(now store.Now, visits []visit, charges []store.Charge, states []store.State, results []store.Result) {
+func deny(now store.Now, visits []visit, charges []store.Charge, states []store.State, results []store.Result) {
 	asked, tried := slices.Clone(charges), slices.Clone(states)
 	for i := range visits {
 		if visits[i].where == nowhere {

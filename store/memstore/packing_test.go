@@ -65,7 +65,7 @@ func TestFullAgreesWithTheStep(t *testing.T) {
 			results := make([]store.Result, 1)
 			states := make([]store.State, 1)
 			if !store.Decide(store.Now{Steady: start}, charges, states, results) {
-				t.Fatalf("%+v refuses its first charge", spec)
+				t.Fatalf("%+v denies its first charge", spec)
 			}
 			word, fits := pack(&states[0], 0)
 			if !fits {

@@ -119,7 +119,7 @@ type Store struct {
 	leases   atomic.Uint64
 	expired  atomic.Uint64
 	overflow atomic.Uint64
-	refused  atomic.Uint64
+	denied   atomic.Uint64
 }
 
 var (
@@ -197,8 +197,8 @@ type Stats struct {
 	// Expired is the number of keys dropped since New because they had expired.
 	Expired uint64
 	// Overflow is the number of charges since New on keys that found the store full.
-	// Refused is how many of those were refused.
-	Overflow, Refused uint64
+	// Denied is how many of those were denied.
+	Overflow, Denied uint64
 }
 
 // Stats returns the store's counters. They are read one after the other, not at one
@@ -209,7 +209,7 @@ func (s *Store) Stats() Stats {
 		MaxKeys:  int(s.max),
 		Expired:  s.expired.Load(),
 		Overflow: s.overflow.Load(),
-		Refused:  s.refused.Load(),
+		Denied:   s.denied.Load(),
 	}
 }
 

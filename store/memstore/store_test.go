@@ -137,7 +137,7 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
-// More charges than fit the stack, and a refusal among them.
+// More charges than fit the stack, and a denial among them.
 func TestManyCharges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
@@ -149,7 +149,7 @@ func TestManyCharges(t *testing.T) {
 		for range 61 {
 			for i, r := range takeAll(t, s, charges...) {
 				if !r.OK {
-					t.Fatalf("limit %d refuses", i)
+					t.Fatalf("limit %d denies", i)
 				}
 			}
 		}
@@ -201,7 +201,7 @@ func TestMalformed(t *testing.T) {
 	window := newLimit(t, store.Spec{Name: "a", Algorithm: store.FixedWindow, Units: 1, Period: time.Hour})
 	for i, r := range takeAll(t, s, store.Charge{Key: "k", Limit: l, Cost: 1}, store.Charge{Key: "k", Limit: window, Cost: 1}) {
 		if !r.OK {
-			t.Errorf("charge %d refused", i)
+			t.Errorf("charge %d denied", i)
 		}
 	}
 }
@@ -222,7 +222,7 @@ func TestReset(t *testing.T) {
 		}
 		for _, l := range []*store.Limit{a, b} {
 			if !take(t, s, "k", l, 1).OK {
-				t.Errorf("%s still refuses", l.Name())
+				t.Errorf("%s still denies", l.Name())
 			}
 			if take(t, s, "other", l, 1).OK {
 				t.Errorf("%s has forgotten another key", l.Name())
@@ -306,7 +306,7 @@ func TestChangedNumbers(t *testing.T) {
 				t.Errorf("at %d per second: %+v, want %+v", units, r, want[0])
 			}
 		}
-		// Lowered, then refused: the refusal has to remember the clamp.
+		// Lowered, then denied: the denial has to remember the clamp.
 		high := newLimit(t, store.Spec{Name: "x", Units: 1, Period: time.Hour, Burst: 100})
 		low := newLimit(t, store.Spec{Name: "x", Units: 1, Period: time.Hour, Burst: 1})
 		take(t, s, "x", high, 100)
@@ -315,7 +315,7 @@ func TestChangedNumbers(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if r := take(t, s, "x", low, 1); !r.OK {
-			t.Errorf("an hour after the refusal: %+v", r)
+			t.Errorf("an hour after the denial: %+v", r)
 		}
 	})
 }

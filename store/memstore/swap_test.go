@@ -42,7 +42,7 @@ func TestSwapsBesideEverythingElse(t *testing.T) {
 		}
 		for i, r := range results {
 			if !r.OK {
-				t.Errorf("%s is refused: %+v", charges[i].Key, r)
+				t.Errorf("%s is denied: %+v", charges[i].Key, r)
 			}
 		}
 		return results[0]
@@ -105,7 +105,7 @@ func TestSwapsBesideEverythingElse(t *testing.T) {
 
 // What is decided later on a key is decided at a later instant, however callers get in
 // each other's way between reading the clock and charging: a bucket would be found less
-// full than it is, and refuse its last tokens.
+// full than it is, and deny its last tokens.
 func TestInstantsAscend(t *testing.T) {
 	const callers, calls = 4, 20_000
 	s, ctx := New(), context.Background()

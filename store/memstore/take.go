@@ -188,20 +188,20 @@ func (v *visit) before(w *visit) bool {
 // The visits are sorted and their shards locked.
 func (s *Store) decide(now store.Now, visits []visit, charges []store.Charge, states []store.State, results []store.Result) {
 	s.makeRoom(now.Steady, visits, charges)
-	refusing, lease := false, false
+	denying, lease := false, false
 	for i := range visits {
 		v := &visits[i]
 		c := &charges[v.i]
 		lease = lease || c.Limit.Algorithm() == store.Concurrency
 		s.find(v, c, &states[v.i], now.Steady)
-		refusing = refusing || v.where == nowhere && c.Cost > 0 && !c.DryRun
+		denying = denying || v.where == nowhere && c.Cost > 0 && !c.DryRun
 	}
 	if lease {
 		// Ids must ascend in each state. They do, because the locks are held.
 		now.Lease = store.Lease(s.leases.Add(1))
 	}
-	if refusing {
-		refuse(now, visits, charges, states, results)
+	if denying {
+		deny(now, visits, charges, states, results)
 	} else {
 		store.Decide(now, charges, states, results)
 	}
@@ -226,7 +226,7 @@ func (s *Store) find(v *visit, c *store.Charge, st *store.State, now int64) {
 	case s.reserve():
 		v.where = reserved
 	case c.Limit.Algorithm() == store.Ban:
-		// A lack of room to count refusals denies no request, and refusals of other keys
+		// A lack of room to count denials denies no request, and denials of other keys
 		// ban no key.
 		v.where = absent
 	default:

@@ -43,7 +43,7 @@ type algorithm struct {
 	wide    *algorithm
 	leases  bool // what is charged are leases
 	stocked bool // WithPrefetch may take some ahead
-	counts  bool // what is told is which charges' refusals count
+	counts  bool // what is told is which charges' denials count
 }
 
 var algorithms = [...]algorithm{

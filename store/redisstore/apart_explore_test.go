@@ -99,7 +99,7 @@ func (w *cluster) call(ctx context.Context, verb, key string, p piece, decide fu
 	case "answered":
 		decide()
 		return answered
-	case "refused":
+	case "denied":
 		return notMade
 	case "cut": // before it arrives
 		w.lost[p] = true
@@ -122,7 +122,7 @@ func (w *cluster) call(ctx context.Context, verb, key string, p piece, decide fu
 		orders.At(orders.Store, unsafe.Pointer(n))
 		decide()
 		return answered
-	case "refused late":
+	case "denied late":
 		lang.Receive(ctx.Done())
 		return notMade
 	}
@@ -188,7 +188,7 @@ func (w *cluster) see() {
 // splitting is a set of concurrent calls to a cluster.
 type splitting struct {
 	lines
-	fates  string // such as "take a: refused, answered; settle b: cut"
+	fates  string // such as "take a: denied, answered; settle b: cut"
 	full   string // a key without room
 	actors []string
 }
@@ -295,16 +295,16 @@ func (c *splitter) take() error {
 	err := c.store.Take(c.ctx, c.charges(), results)
 	c.see()
 	notMade, _ := c.store.Says(err)
-	refused := err == nil && (!results[0].OK || !results[1].OK)
-	c.granted = err == nil && !refused
+	denied := err == nil && (!results[0].OK || !results[1].OK)
+	c.granted = err == nil && !denied
 	for i, p := range c.pieces() {
 		switch r, decided := results[i], c.decided[p]; {
-		case (c.granted || refused && !r.OK) && r != decided:
+		case (c.granted || denied && !r.OK) && r != decided:
 			c.Broken("%v is told %+v instead of %+v", p, r, decided)
-		case refused && r.Receipt != store.Receipt{}:
+		case denied && r.Receipt != store.Receipt{}:
 			c.Broken("%v has a receipt, and isn't charged", p)
 		}
-		if refused || notMade {
+		if denied || notMade {
 			if c.finished[p] = true; c.stands[p] {
 				c.Broken("%v stands, and its caller has been told that it doesn't: %v", p, err)
 			}
@@ -372,25 +372,25 @@ func TestEveryOrderApart(t *testing.T) {
 	}
 	whole, away := lines{ways: 1, most: 2}, lines{}
 	split(away, "", "a", "take")
-	for _, fate := range []string{"refused", "cut", "lost", "slow", "answered late", "decided late", "refused late"} {
+	for _, fate := range []string{"denied", "cut", "lost", "slow", "answered late", "decided late", "denied late"} {
 		split(away, "take a: "+fate, "", "take")
 		split(away, "take b: "+fate, "", "take")
 		split(away, "take a: "+fate, "b", "take")
 		split(away, "settle a: "+fate+", answered", "b", "take")
 		split(away, "settle a: "+fate+", answered", "b", "take", "close")
-		split(away, "settle a: "+fate+", refused, answered", "b", "take")
+		split(away, "settle a: "+fate+", denied, answered", "b", "take")
 		split(away, "settle a: "+fate, "", "take; settle")
-		split(away, "take b: refused; settle a: "+fate+", answered", "", "take")
+		split(away, "take b: denied; settle a: "+fate+", answered", "", "take")
 		split(away, "take b: slow; settle a: "+fate+", answered", "b", "take")
 	}
-	for _, fate := range []string{"refused", "cut", "lost", "answered late", "decided late", "refused late"} {
+	for _, fate := range []string{"denied", "cut", "lost", "answered late", "decided late", "denied late"} {
 		split(away, "take a: "+fate, "", "take and leave")
 		split(away, "take b: "+fate, "", "take and leave")
 		split(away, "take a: "+fate, "b", "take and leave")
 		split(away, "settle a: "+fate+", answered", "b", "take and leave")
 		split(away, "settle a: "+fate+", answered", "", "take; settle and leave")
 	}
-	split(away, "settle a: refused, answered", "b", "take and leave", "close")
+	split(away, "settle a: denied, answered", "b", "take and leave", "close")
 	split(away, "", "", "take; settle", "take; settle")
 	for _, l := range []lines{whole, away} {
 		split(l, "", "", "take; settle")
@@ -405,7 +405,7 @@ func TestEveryOrderApart(t *testing.T) {
 }
 
 var apartMutants = []orders.Variant{
-	{Name: "parts are given back only if one is refused", Edits: []orders.Edit{{File: "take.go",
+	{Name: "parts are given back only if one is denied", Edits: []orders.Edit{{File: "take.go",
 		Was: "	if failed != nil || !granted {\n", Is: "	if !granted {\n"}}},
 	{Name: "parts are given back only if one fails", Edits: []orders.Edit{{File: "take.go",
 		Was: "	if failed != nil || !granted {\n", Is: "	if failed != nil {\n"}}},

@@ -18,7 +18,7 @@ import (
 
 // The same calls through clients of every kind: the answers are those of the steps,
 // also while two versions of each limit take turns, and where the keys of a call are
-// in several slots, of which some are settled back when another refuses.
+// in several slots, of which some are settled back when another denies.
 func TestEveryClient(t *testing.T) {
 	server := redistest.Start(t)
 	another := redistest.Start(t)
@@ -124,7 +124,7 @@ func everyCall(t *testing.T, rdb redis.UniversalClient) {
 			t.Fatalf("%s of %+v: got %+v, want %+v\n%s", c.Key, c.Limit.Spec(), got, want, strings.Join(log[max(0, len(log)-25):], "\n"))
 		}
 	}
-	refused, granted := 0, 0
+	denied, granted := 0, 0
 	for range 400 {
 		now = now.Add(time.Duration(rnd.Int64N(3)*rnd.Int64N(600_000_000)) * time.Microsecond)
 		if len(made) > 0 && rnd.IntN(4) == 0 {
@@ -163,12 +163,12 @@ func everyCall(t *testing.T, rdb redis.UniversalClient) {
 				theirs.Receipt, mine.Receipt = results[i].Receipt, want[i].Receipt
 				made = append(made, open{theirs, mine})
 			} else if !want[i].OK {
-				refused++
+				denied++
 			}
 			differ(c, results[i], want[i])
 		}
 	}
-	if refused < 20 || granted < 50 {
-		t.Errorf("%d granted, %d refused: the test is at fault", granted, refused)
+	if denied < 20 || granted < 50 {
+		t.Errorf("%d granted, %d denied: the test is at fault", granted, denied)
 	}
 }

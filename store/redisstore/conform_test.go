@@ -88,7 +88,7 @@ func TestServersConformanceRing(t *testing.T) {
 	conform(t, ring)
 }
 
-// Refusals from memory are those that the server would give, to the microsecond.
+// Denials from memory are those that the server would give, to the microsecond.
 func TestServersConformanceDenyCache(t *testing.T) {
 	redistest.Suite(t, "servers")
 	conform(t, redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true }), redisstore.WithDenyCache(10_000))
@@ -101,7 +101,7 @@ func TestServersConformancePrefetch(t *testing.T) {
 	rdb := redistest.Shared(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 	conformBut(t, rdb, func(name string) string {
 		if strings.HasSuffix(name, "/Concurrent/exactly_the_burst/TokenBucket_1000000_per_day") {
-			return "while the last tokens are on their way to one caller, all others may be refused: see WithPrefetch"
+			return "while the last tokens are on their way to one caller, all others may be denied: see WithPrefetch"
 		}
 		return ""
 	}, redisstore.WithPrefetch(100, time.Second))

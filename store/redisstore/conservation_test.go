@@ -159,7 +159,7 @@ func account(t *testing.T, heeds bool, seed uint64, all *misfortune) {
 				case errors.Is(err, context.Canceled):
 					left.Add(1)
 				case err == nil && !results[0].OK:
-					t.Error("refused")
+					t.Error("denied")
 				case err == nil:
 					granted.Add(1)
 					if rnd.IntN(3) > 0 {

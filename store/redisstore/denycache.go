@@ -10,19 +10,19 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// WithDenyCache keeps up to so many refused keys in memory and answers repeated calls
+// WithDenyCache keeps up to so many denied keys in memory and answers repeated calls
 // from there until they may pass. A caller that hammers then costs the server next to
 // nothing. Each key takes 64 to 128 bytes plus its results. By default every call asks
 // the server. keys is at least 1; see New for other values.
 //
-// Nothing passes that the server would refuse: what others are granted meanwhile only
-// delays the instant. In the other direction, a call may still be refused for up to a
+// Nothing passes that the server would deny: what others are granted meanwhile only
+// delays the instant. In the other direction, a call may still be denied for up to a
 // second after room was made where this store can't see it: by a settlement, a Reset or
 // a raised limit in another process. A settlement or Reset by this store forgets the
 // key. Calls with other limits or costs, and calls with a concurrency limit, always
 // ask. Remaining is that of the server's latest answer.
 //
-// It helps with limits that refuse for longer than a call takes. At 1000 per second the
+// It helps with limits that deny for longer than a call takes. At 1000 per second the
 // next request may pass before the server's answer arrives.
 func WithDenyCache(keys int) Option {
 	return func(s *Store) {
@@ -32,10 +32,10 @@ func WithDenyCache(keys int) Option {
 	}
 }
 
-// longestDenial bounds how long a refusal is answered from memory.
+// longestDenial bounds how long a denial is answered from memory.
 const longestDenial = time.Second
 
-// denyCache remembers refused calls whose charges all have the same key.
+// denyCache remembers denied calls whose charges all have the same key.
 type denyCache struct {
 	seed   maphash.Seed
 	shards [denyShards]denyShard
@@ -57,7 +57,7 @@ type denyShard struct {
 	forgot [denyMarks]time.Time
 }
 
-// denial is a refused call. since is before the call was sent: the server decided
+// denial is a denied call. since is before the call was sent: the server decided
 // later, so the times it gave end later than since plus them.
 type denial struct {
 	charges      []store.Charge
@@ -74,8 +74,8 @@ func (c *denyCache) shard(key string) (sh *denyShard, mark uint64) {
 	return &c.shards[h%denyShards], h / denyShards % denyMarks
 }
 
-// refuse answers a call that is known to be still refused.
-func (c *denyCache) refuse(charges []store.Charge, results []store.Result) bool {
+// deny answers a call that is known to be still denied.
+func (c *denyCache) deny(charges []store.Charge, results []store.Result) bool {
 	if c == nil {
 		return false
 	}
@@ -121,7 +121,7 @@ func (c *denyCache) instant() time.Time {
 	return c.now()
 }
 
-// remember keeps a refused call that was sent after since.
+// remember keeps a denied call that was sent after since.
 func (c *denyCache) remember(charges []store.Charge, results []store.Result, since time.Time) {
 	if c == nil || len(charges[0].Key) > longestKey {
 		return
@@ -132,7 +132,7 @@ func (c *denyCache) remember(charges []store.Charge, results []store.Result, sin
 			return
 		}
 		if algorithms[charges[i].Limit.Algorithm()].counts && (results[i].OK || charges[i].DryRun) {
-			return // a ban has to count the next refusal as well
+			return // a ban has to count the next denial as well
 		}
 		if !results[i].OK {
 			// The answers stay the same until the first limit would grant the charge,

@@ -67,7 +67,7 @@ func TestDenyCache(t *testing.T) {
 			[]store.Charge{one[0], {Key: "k", Limit: quota, Cost: 1}}, "[{true 7 0s 0s 0s} {false 0 0s 1ms 0s}]",
 		},
 		{
-			"a ban that counts the next refusal",
+			"a ban that counts the next denial",
 			[]store.Charge{one[0], {Key: "k", Limit: ban, Cost: 1}},
 			[]store.Result{{RetryAfter: 100 * ms}, {OK: true, Remaining: 4}}, 0,
 			[]store.Charge{one[0], {Key: "k", Limit: ban, Cost: 1}}, "",
@@ -103,7 +103,7 @@ func TestDenyCache(t *testing.T) {
 				time.Sleep(tt.after)
 				results := make([]store.Result, len(tt.ask))
 				got := ""
-				if c.refuse(tt.ask, results) {
+				if c.deny(tt.ask, results) {
 					var words []string
 					for _, r := range results {
 						words = append(words, fmt.Sprint("{", r.OK, " ", r.Remaining, " ", r.Delay, " ", r.RetryAfter, " ", r.ResetAfter, "}"))
@@ -118,7 +118,7 @@ func TestDenyCache(t *testing.T) {
 	}
 }
 
-// A refusal that was under way when its key got room is not remembered, whichever
+// A denial that was under way when its key got room is not remembered, whichever
 // comes in first.
 func TestDenyCacheForgetsWhatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -130,11 +130,11 @@ func TestDenyCacheForgetsWhatIsUnderWay(t *testing.T) {
 		c.forget("k")
 		time.Sleep(time.Millisecond)
 		c.remember(charges, results, sent)
-		if c.refuse(charges, make([]store.Result, 1)) {
-			t.Error("refused by an answer from before there was room")
+		if c.deny(charges, make([]store.Result, 1)) {
+			t.Error("denied by an answer from before there was room")
 		}
 		c.remember(charges, results, c.instant())
-		if !c.refuse(charges, make([]store.Result, 1)) {
+		if !c.deny(charges, make([]store.Result, 1)) {
 			t.Error("an answer from after it is not remembered")
 		}
 	})

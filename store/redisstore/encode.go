@@ -30,7 +30,7 @@ type timeArgs struct {
 	asked []int64
 	// lease is the duration of leases, in microseconds.
 	lease int64
-	// counted lists the charges whose refusal counts for the present one, by number.
+	// counted lists the charges whose denial counts for the present one, by number.
 	counted string
 }
 
@@ -90,7 +90,7 @@ func (q *request) shape(s *shape, shared bool) {
 	}
 }
 
-// countedBy returns the numbers of the charges whose refusal counts for the ban of
+// countedBy returns the numbers of the charges whose denial counts for the ban of
 // charge i.
 func countedBy(charges []store.Charge, i int) string {
 	var b []byte

@@ -21,7 +21,7 @@ import (
 // wrap store.ErrNotMade.
 var (
 	// ErrUnavailable: the call wasn't executed, and nothing was charged. The connection
-	// was refused, the pool is exhausted, or the server is loading, is a replica, or
+	// was denied, the pool is exhausted, or the server is loading, is a replica, or
 	// has no quorum.
 	ErrUnavailable = store.NotMade(errors.New("the server is not available"))
 	// ErrIndeterminate: the charges may stand. The call was sent but no answer came in

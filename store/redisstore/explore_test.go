@@ -98,7 +98,7 @@ var mutants = []orders.Variant{
 	{Name: "a call is timed when it is answered", Edits: []orders.Edit{
 		{File: "take.go", Was: "	since := s.denies.instant()\n", Is: ""},
 		{File: "take.go", Was: "s.denies.remember(charges, results, since)", Is: "s.denies.remember(charges, results, s.denies.instant())"}}},
-	{Name: "refusals are forgotten before the reset", Edits: []orders.Edit{{File: "reset.go",
+	{Name: "denials are forgotten before the reset", Edits: []orders.Edit{{File: "reset.go",
 		Was: "	defer s.denies.forget(key)\n", Is: "	s.denies.forget(key)\n"}}},
 	{Name: "tokens are dropped before the reset", Edits: []orders.Edit{{File: "reset.go",
 		Was: "	defer s.stocks.forget(key, limits)\n", Is: "	s.stocks.forget(key, limits)\n"}}},
@@ -262,7 +262,7 @@ func (w *room) counted(left, end int64) bool {
 // scene is a set of concurrent calls for one key.
 type scene struct {
 	leased  int64    // at a time, for a second
-	denied  int      // refusals that are kept
+	denied  int      // denials that are kept
 	left    int64    // of the limit
 	before  string   // what has been done
 	callers []string // what each does
@@ -318,7 +318,7 @@ var slowLimit = func() *store.Limit {
 }()
 
 // Whatever callers of a store do at once, what it keeps of the server's answers lets
-// nothing more through, loses nothing, and refuses no call that has come after there was room.
+// nothing more through, loses nothing, and denies no call that has come after there was room.
 func TestEveryOrder(t *testing.T) {
 	t.Parallel() // with the other explorations: none goes by time
 	if len(variants) == 0 {

@@ -100,7 +100,7 @@ func (redisError) RedisError()     {}
 
 const apartTimeout = 150 * time.Millisecond
 
-// A call whose keys are in several places, of which one refuses or fails: the
+// A call whose keys are in several places, of which one denies or fails: the
 // error says that nothing was charged only if all of what the others had granted
 // is known to have been given back. In the end it is, once the fault is over.
 func TestApartGivesBack(t *testing.T) {
@@ -144,41 +144,41 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 	l := denyLimit(t, store.Spec{Name: "l", Units: 5, Period: 24 * time.Hour})
 	ctx := t.Context()
 	for n, tt := range []struct {
-		name    string
-		refuses bool // the second key's limit
-		faults  func(granted, second string) *fault
-		late    bool // what is given back is sent when the caller has its answer
-		unsent  bool // or isn't, as is only known then
-		leave   bool // which it has because it leaves, and not because time is up
-		class   error
-		never   error
+		name   string
+		denies bool // the second key's limit
+		faults func(granted, second string) *fault
+		late   bool // what is given back is sent when the caller has its answer
+		unsent bool // or isn't, as is only known then
+		leave  bool // which it has because it leaves, and not because time is up
+		class  error
+		never  error
 	}{
-		{name: "refused", refuses: true},
+		{name: "denied", denies: true},
 		{
-			name: "refused, and the server of what is to be given back is gone", refuses: true,
+			name: "denied, and the server of what is to be given back is gone", denies: true,
 			faults: func(granted, _ string) *fault { return &fault{back, granted, notSent} },
 			class:  ErrIndeterminate, never: ErrUnavailable,
 		},
 		{
-			name: "refused, and it can't write", refuses: true,
+			name: "denied, and it can't write", denies: true,
 			faults: func(granted, _ string) *fault { return &fault{back, granted, outOfMemory} },
 			class:  ErrIndeterminate, never: ErrServer,
 		},
 		{
-			name: "refused, and the answer is lost", refuses: true,
+			name: "denied, and the answer is lost", denies: true,
 			faults: func(granted, _ string) *fault { return &fault{back, granted, answerLost} },
 			class:  ErrIndeterminate,
 		},
 		{
-			name: "refused, and it takes too long", refuses: true, late: true,
+			name: "denied, and it takes too long", denies: true, late: true,
 			class: ErrIndeterminate,
 		},
 		{
-			name: "refused, and it takes long until it is known that nothing was sent", refuses: true, late: true, unsent: true,
+			name: "denied, and it takes long until it is known that nothing was sent", denies: true, late: true, unsent: true,
 			class: ErrIndeterminate,
 		},
 		{
-			name: "refused, and the caller leaves", refuses: true, late: true, leave: true,
+			name: "denied, and the caller leaves", denies: true, late: true, leave: true,
 			class: context.Canceled,
 		},
 		{
@@ -203,7 +203,7 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 		t.Run(tt.name, func(t *testing.T) {
 			granted := fmt.Sprint("a", n)
 			second := elsewhere(fmt.Sprint("b", n), granted)
-			if tt.refuses {
+			if tt.denies {
 				if r := mustTake(t, other, second, l, 5); !r.OK {
 					t.Fatal(r)
 				}

@@ -63,7 +63,7 @@ func (w *worker) store() (*redisstore.Store, *store.Limit, error) {
 	return redisstore.New(redis.NewClient(&redis.Options{Addr: w.Addr, ContextTimeoutEnabled: true}), opts...), l, err
 }
 
-// work asks for as long as it is told, and until it was refused: then a slow machine
+// work asks for as long as it is told, and until it was denied: then a slow machine
 // too has used a limit up. It prints the instants of what was granted.
 func (w *worker) work() error {
 	s, l, err := w.store()
@@ -71,8 +71,8 @@ func (w *worker) work() error {
 		return err
 	}
 	instants := []int64{}
-	refused := false
-	for end := time.Now().Add(w.For); time.Now().Before(end) || !refused; {
+	denied := false
+	for end := time.Now().Add(w.For); time.Now().Before(end) || !denied; {
 		r, err := take(s, "k", l, 1)
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func (w *worker) work() error {
 		if r.OK {
 			instants = append(instants, r.Receipt.Instant)
 		}
-		refused = refused || !r.OK
+		denied = denied || !r.OK
 		if w.Hold {
 			fmt.Println("held", r.OK)
 			select {}
@@ -195,7 +195,7 @@ func TestServersFourProcessesAreOneLimit(t *testing.T) {
 					}
 				case store.IntervalBucket, store.FixedWindow:
 					// An instant is the start of an interval or a window: each has
-					// its share and no more, one in which a caller was refused all of
+					// its share and no more, one in which a caller was denied all of
 					// it, and the last what isn't left of it.
 					share := map[int64]int64{}
 					for _, at := range granted {

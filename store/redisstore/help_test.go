@@ -55,7 +55,7 @@ func admitsNoMore(t *testing.T, rdb redis.UniversalClient, help []redisstore.Opt
 	}
 	var admitted atomic.Int64 // less what has been refunded
 	admitted.Store(burst / 2)
-	var passed, refused atomic.Int64
+	var passed, denied atomic.Int64
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	for range 150 {
 		var wg sync.WaitGroup
@@ -74,7 +74,7 @@ func admitsNoMore(t *testing.T, rdb redis.UniversalClient, help []redisstore.Opt
 						return
 					}
 					if !r.OK {
-						refused.Add(1)
+						denied.Add(1)
 						continue
 					}
 					passed.Add(1)
@@ -107,7 +107,7 @@ func admitsNoMore(t *testing.T, rdb redis.UniversalClient, help []redisstore.Opt
 	if r, err := take(stores[0], "k", l, 0); err != nil || r.Remaining != due()-admitted.Load() {
 		t.Errorf("%d left, %v; want %d of %d", r.Remaining, err, due()-admitted.Load(), due())
 	}
-	if passed.Load() < 100 || refused.Load() < 100 {
-		t.Errorf("%d passed and %d were refused: the test is at fault", passed.Load(), refused.Load())
+	if passed.Load() < 100 || denied.Load() < 100 {
+		t.Errorf("%d passed and %d were denied: the test is at fault", passed.Load(), denied.Load())
 	}
 }

@@ -178,7 +178,7 @@ func (w *slotServer) Renew(ids []store.LeaseID) (gone []store.LeaseID, answered 
 	does := w.renewals[min(w.came, len(w.renewals)-1)]
 	w.came++
 	orders.Note("renewal %d of %d: %s", w.came, len(ids), does)
-	if does == "refused" {
+	if does == "denied" {
 		return nil, false
 	}
 	for _, id := range w.taken {
@@ -334,7 +334,7 @@ func TestEveryOrderOfLeases(t *testing.T) {
 	handle := func(renewals string, actors ...string) {
 		handlings = append(handlings, handling{strings.Split(renewals, "; "), actors})
 	}
-	for _, renewals := range []string{"answered", "refused; answered", "lost; answered"} {
+	for _, renewals := range []string{"answered", "denied; answered", "lost; answered"} {
 		handle(renewals, "take; hold; settle")
 		handle(renewals, "take; hold; settle", "take; wait; settle")
 		handle(renewals, "take; settle; wait; take; hold; settle")

@@ -156,7 +156,7 @@ func (w *way) trip(ctx context.Context, decide func()) (came int) {
 	case "given up": // by a client that doesn't
 		lang.Receive(ctx.Done())
 		return notMade
-	case "refused":
+	case "denied":
 		return notMade
 	case "lost":
 		decide()
@@ -384,12 +384,12 @@ func TestEveryOrderOfLines(t *testing.T) {
 		cross(l, "answered", "take", "take", "take")
 		cross(l, "answered", "take; settle", "take; settle")
 		cross(l, "answered", "take and leave", "take")
-		cross(l, "answered; refused; answered", "take and leave", "close")
-		for _, first := range []string{"answered late", "decided late", "given up", "refused", "lost"} {
+		cross(l, "answered; denied; answered", "take and leave", "close")
+		for _, first := range []string{"answered late", "decided late", "given up", "denied", "lost"} {
 			cross(l, first+"; answered", "take and leave", "take")
 			cross(l, first+"; answered", "take", "take; take")
 		}
-		cross(l, "answered late; refused; answered", "take")
+		cross(l, "answered late; denied; answered", "take")
 		if !l.direct {
 			cross(l, "hangs; answered", "take and leave", "take")
 			cross(l, "hangs; answered", "take", "take; take")

@@ -12,7 +12,7 @@ import (
 )
 
 // As many charges as a call has room for, on limits of every algorithm together and
-// on each alone: granted, refused by the last of them, settled and looked at, they
+// on each alone: granted, denied by the last of them, settled and looked at, they
 // are answered as memory answers them.
 func TestManyChargesOfEveryKind(t *testing.T) { manyCharges(t, manyKinds(t)...) }
 
@@ -62,7 +62,7 @@ func manyCharges(t *testing.T, specs ...store.Spec) {
 	p.both("granted", p.take)
 	p.both("settled", p.settle)
 	p.charges[mostCharges-1].Cost = 100
-	p.both("refused", p.take)
+	p.both("denied", p.take)
 	for i := range p.charges {
 		p.charges[i].Cost = 0
 	}

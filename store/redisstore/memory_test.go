@@ -15,8 +15,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// TestOutOfMemory: a server that is out of memory answers looks and refuses what it would
-// refuse anyway, and fails every call that would charge something. In neither case
+// TestOutOfMemory: a server that is out of memory answers looks and denies what it would
+// deny anyway, and fails every call that would charge something. In neither case
 // anything changes. Traces are those of TestTwins; what is asked while the server is out of
 // memory is asked in vain.
 func TestOutOfMemory(t *testing.T) {

@@ -248,7 +248,7 @@ func (s *stocks) forget(key string, limits []*store.Limit) {
 // cache: the server may have no tokens left because this store has them.
 func (s *Store) takePrefetched(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	c := &charges[0]
-	if s.stocks.take(c, &results[0]) || s.denies.refuse(charges, results) {
+	if s.stocks.take(c, &results[0]) || s.denies.deny(charges, results) {
 		return nil
 	}
 	k, n := s.stocks.beginFetch(c)

@@ -135,7 +135,7 @@ func TestResetElsewhereKeepsLeftoversOut(t *testing.T) {
 	}
 }
 
-// A refusal that was remembered while the last tokens were on their way here
+// A denial that was remembered while the last tokens were on their way here
 // doesn't hide them.
 func TestDenyCacheLetsHeldTokensOut(t *testing.T) {
 	rdb := redistest.Start(t).Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
@@ -146,12 +146,12 @@ func TestDenyCacheLetsHeldTokensOut(t *testing.T) {
 	l := denyLimit(t, leased)
 	mustTake(t, s, "k", denyLimit(t, leased), 89) // more than are leased at once
 	mustTake(t, s, "k", l, 1)
-	taken, refused := make(chan bool), make(chan bool)
+	taken, denied := make(chan bool), make(chan bool)
 	h.with.Store(&fault{lua.Take(lua.TokenBucket), "k", func(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
 		h.with.Store(nil)
 		err := next(ctx, once{cmd})
 		close(taken)
-		<-refused
+		<-denied
 		return err
 	}})
 	done := make(chan store.Result)
@@ -166,7 +166,7 @@ func TestDenyCacheLetsHeldTokensOut(t *testing.T) {
 	if r := mustTake(t, s, "k", l, 1); r.OK {
 		t.Fatal("the server had none left")
 	}
-	close(refused)
+	close(denied)
 	if r := <-done; !r.OK {
 		t.Fatal(r)
 	}

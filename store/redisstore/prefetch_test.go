@@ -63,7 +63,7 @@ func TestStocks(t *testing.T) {
 		ask(4, true, 0)   // all of it
 		ask(1, false, 10) // more
 		if fetched(store.Result{}) {
-			t.Error("gave out what the server refused")
+			t.Error("gave out what the server denied")
 		}
 		ask(1, false, 10)
 		fetched(taken)

@@ -21,9 +21,9 @@
 //
 // All limits of one key share a slot: the key, escaped, is the hash tag. A Take with
 // several keys may need several slots. Each slot then decides by itself, all at the
-// same time. If one refuses, what the others granted is settled back; if that fails, or
+// same time. If one denies, what the others granted is settled back; if that fails, or
 // its outcome isn't known in time, the error is [ErrIndeterminate]. Such a call never
-// lets more through, but until it is settled back another caller may be refused who
+// lets more through, but until it is settled back another caller may be denied who
 // would otherwise have passed.
 //
 // The same applies to the servers of a ring, and to clients this package doesn't know,
@@ -149,7 +149,7 @@ func WithTimeout(d time.Duration) Option {
 
 // WithPrefix sets the beginning of all keys in the server. Stores with different
 // prefixes share nothing. The default is "stint:". A prefix with braces, which would
-// choose a cluster's slot, is refused: see New.
+// choose a cluster's slot, is denied: see New.
 func WithPrefix(prefix string) Option {
 	return func(s *Store) { s.prefix = prefix }
 }

@@ -67,7 +67,7 @@ func TestReleaseWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// A Settle that is refused as malformed leaves nothing behind that is in the way of others.
+// A Settle that is denied as malformed leaves nothing behind that is in the way of others.
 func TestMalformedReleaseIsNotRepeated(t *testing.T) {
 	server := redistest.Start(t)
 	s := redisstore.New(server.Client(), patient, redisstore.WithLeaseTTL(time.Hour))

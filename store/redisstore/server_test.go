@@ -278,7 +278,7 @@ func TestLostLifetimeIsRepaired(t *testing.T) {
 	}
 	for name, next := range map[string]func(key string, r store.Receipt){
 		"granted": func(k string, _ store.Receipt) { ask(charges(1, k)) },
-		"refused": func(k string, _ store.Receipt) { ask(charges(1000, k)) },
+		"denied":  func(k string, _ store.Receipt) { ask(charges(1000, k)) },
 		"a look":  func(k string, _ store.Receipt) { ask(charges(0, k)) },
 		// Of several keys one is asked, as the clock has it.
 		"two limits": func(k string, _ store.Receipt) {

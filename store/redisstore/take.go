@@ -48,7 +48,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, results []stor
 	if s.stocks != nil && len(charges) == 1 {
 		return s.takePrefetched(ctx, charges, results)
 	}
-	if s.denies.refuse(charges, results) {
+	if s.denies.deny(charges, results) {
 		return nil
 	}
 	return s.ask(ctx, charges, results)
@@ -267,7 +267,7 @@ func (s *Store) readTake(p *plan, c *call, group []*ticket[taking]) (again []*ti
 }
 
 // takeApart takes the charges of a call that are in several places. All places are
-// asked at once, which takes no longer than one; if one refuses, the charges at the others
+// asked at once, which takes no longer than one; if one denies, the charges at the others
 // are given back.
 func (s *Store) takeApart(ctx context.Context, whole *decision, results []store.Result) error {
 	var parts []*ticket[taking]

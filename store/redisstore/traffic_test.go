@@ -57,12 +57,12 @@ func drive(t *testing.T, s *redisstore.Store, keys ...string) *traffic {
 				start := f.pulse.Elapsed()
 				err := s.Take(context.Background(), f.charges, results)
 				raise(&f.longest, f.pulse.Elapsed()-start)
-				refused := func(r store.Result) bool { return !r.OK }
+				denied := func(r store.Result) bool { return !r.OK }
 				switch {
 				case err != nil:
 					f.note(err)
-				case slices.ContainsFunc(results, refused):
-					t.Error("refused")
+				case slices.ContainsFunc(results, denied):
+					t.Error("denied")
 				default:
 					f.granted.Add(1)
 				}

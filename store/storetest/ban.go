@@ -6,9 +6,9 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// A ban counts the refusals of its key by other limits in the same decision.
+// A ban counts the denials of its key by other limits in the same decision.
 var banRows = []row{
-	{"begins with the n-th refusal", func(s *suite) {
+	{"begins with the n-th denial", func(s *suite) {
 		b := s.banned(store.Spec{Units: 3, Period: 10 * time.Second, Ban: time.Minute})
 		b.pass(3)
 		b.strike(2)
@@ -17,11 +17,11 @@ var banRows = []row{
 		s.sleep(400 * time.Millisecond)
 		b.begin(time.Minute)
 		s.sleep(time.Minute - time.Microsecond)
-		b.refuse(time.Microsecond)
+		b.deny(time.Microsecond)
 		s.sleep(time.Microsecond)
 		b.pass(3)
 	}},
-	{"a refusal as old as the span is out", func(s *suite) {
+	{"a denial as old as the span is out", func(s *suite) {
 		b := s.banned(store.Spec{Units: 3, Period: 900 * time.Millisecond, Ban: time.Minute})
 		b.pass(3)
 		b.strike(2)
@@ -36,7 +36,7 @@ var banRows = []row{
 		b.pass(1)
 		b.begin(time.Minute)
 	}},
-	{"any span, not only one that a refusal opened", func(s *suite) {
+	{"any span, not only one that a denial opened", func(s *suite) {
 		b := s.banned(store.Spec{Units: 3, Period: 500 * time.Millisecond, Ban: time.Second})
 		b.pass(3)
 		b.strike(2)
@@ -53,33 +53,33 @@ var banRows = []row{
 		b.begin(10 * time.Second)
 		s.sleep(3 * time.Second)
 		for range 5 {
-			b.refuse(7 * time.Second)
+			b.deny(7 * time.Second)
 		}
 		if r := s.peek("k", b.rate); r.Remaining != 1 || r.ResetAfter != 0 {
 			s.Errorf("the rate of a banned key was charged: %s", show(r))
 		}
 	}},
-	{"refuses without counting", func(s *suite) {
+	{"denies without counting", func(s *suite) {
 		b := s.banned(store.Spec{Units: 2, Period: time.Hour, Ban: 300 * time.Millisecond})
 		b.pass(2)
 		b.strike(1)
 		b.begin(300 * time.Millisecond)
 		for range 3 {
-			b.refuse(300 * time.Millisecond)
+			b.deny(300 * time.Millisecond)
 		}
 		s.sleep(300 * time.Millisecond)
 		b.left(2)
 		b.strike(1)
 		b.begin(300 * time.Millisecond)
 	}},
-	{"counts what is refused to its key", func(s *suite) {
+	{"counts denials by its own key", func(s *suite) {
 		b := s.banned(store.Spec{Units: 2, Period: time.Hour, Ban: time.Hour})
 		shared := s.limit(store.Spec{Name: "st-shared", Units: 1, Period: time.Hour})
 		charges := []store.Charge{{Key: "k", Limit: b.ban, Cost: 1}, {Key: "everybody", Limit: shared, Cost: 1}}
 		s.decide(charges...)
 		for range 3 {
 			if r, granted := s.decide(charges...); granted || !r[0].OK || r[0].Remaining != 2 {
-				s.Fatalf("the ban counts a refusal of another key: %s", show(r[0]))
+				s.Fatalf("the ban counts a denial of another key: %s", show(r[0]))
 			}
 		}
 		b.left(2)
@@ -91,18 +91,18 @@ var banRows = []row{
 		charges := []store.Charge{{Key: "k", Limit: short, Cost: 1}, {Key: "k", Limit: rate, Cost: 1}, {Key: "k", Limit: long, Cost: 1}}
 		s.decide(charges...)
 		r, _ := s.decide(charges...)
-		s.refused(r[0], time.Second)
+		s.denied(r[0], time.Second)
 		if !r[2].OK || r[2].Remaining != 1 {
-			s.Errorf("the long ban did not count the refusal: %s", show(r[2]))
+			s.Errorf("the long ban did not count the denial: %s", show(r[2]))
 		}
-		r, _ = s.decide(charges...) // refused by the short ban: not counted
+		r, _ = s.decide(charges...) // denied by the short ban: not counted
 		if !r[2].OK || r[2].Remaining != 1 {
-			s.Errorf("the long ban counts a refusal by the short one: %s", show(r[2]))
+			s.Errorf("the long ban counts a denial by the short one: %s", show(r[2]))
 		}
 		s.sleep(time.Second)
 		r, _ = s.decide(charges...)
-		s.refused(r[0], time.Second)
-		s.refused(r[2], time.Hour)
+		s.denied(r[0], time.Second)
+		s.denied(r[2], time.Hour)
 	}},
 	{"dry runs", func(s *suite) {
 		b := s.banned(store.Spec{Units: 2, Period: time.Hour, Ban: time.Hour})
@@ -115,7 +115,7 @@ var banRows = []row{
 		charges[0].DryRun, charges[1].DryRun = false, true
 		s.decide(charges...)
 		r, _ := s.decide(charges...)
-		s.refused(r[1], time.Hour)
+		s.denied(r[1], time.Hour)
 		s.sleep(time.Second)
 		if r, granted := s.decide(charges...); !granted || r[1].OK {
 			s.Errorf("a ban in dry run: granted %v, %s", granted, show(r[1]))
@@ -127,7 +127,7 @@ var banRows = []row{
 		charges := []store.Charge{{Key: "k", Limit: b.rate, Cost: 1}, {Key: "k", Limit: b.ban}}
 		for range 3 {
 			if r, granted := s.decide(charges...); granted || !r[1].OK || r[1].Remaining != 1 {
-				s.Fatalf("a refused peek was counted: %s", show(r[1]))
+				s.Fatalf("a denied peek was counted: %s", show(r[1]))
 			}
 		}
 		b.begin(time.Hour)
@@ -135,14 +135,14 @@ var banRows = []row{
 			s.Errorf("a peek at a ban: %s", show(r))
 		}
 	}},
-	{"a slot refused counts, and none is held", func(s *suite) {
+	{"a slot denied counts, and none is held", func(s *suite) {
 		b := s.banned(store.Spec{Units: 2, Period: time.Hour, Ban: time.Hour})
 		slots := s.limit(store.Spec{Name: "st-slots", Algorithm: store.Concurrency, Units: 1})
 		charges := []store.Charge{{Key: "k", Limit: slots, Cost: 1}, {Key: "k", Limit: b.ban, Cost: 1}}
 		held, _ := s.decide(charges...)
 		s.decide(charges...)
 		r, _ := s.decide(charges...)
-		s.refused(r[1], time.Hour)
+		s.denied(r[1], time.Hour)
 		s.settle("k", slots, held[0].Receipt, 0)
 		if _, granted := s.decide(charges...); granted {
 			s.Error("a banned key got a slot")
@@ -156,7 +156,7 @@ var banRows = []row{
 		s.decide(charges...)
 		for range 3 {
 			if r, granted := s.decide(charges...); granted || !r[1].OK || r[1].Remaining != 1 {
-				s.Fatalf("a refused slot of a caller that may wait was counted: %s", show(r[1]))
+				s.Fatalf("a denied slot of a caller that may wait was counted: %s", show(r[1]))
 			}
 		}
 		b.left(1)
@@ -180,12 +180,12 @@ var banRows = []row{
 			b.strike(left)
 		}
 		b.ban = s.limit(store.Spec{Name: "st-ban", Algorithm: store.Ban, Units: 2, Period: time.Hour, Ban: time.Minute})
-		b.left(1) // the next ban takes another refusal
+		b.left(1) // the next ban takes another denial
 		s.sleep(time.Second)
 		b.pass(0)
 		b.begin(time.Minute)
 		b.ban = s.limit(store.Spec{Name: "st-ban", Algorithm: store.Ban, Units: 100, Period: time.Second, Ban: time.Second})
-		b.refuse(time.Minute) // the ban that was announced
+		b.deny(time.Minute) // the ban that was announced
 	}},
 }
 
@@ -207,7 +207,7 @@ func (b *banned) decide() (ban store.Result, granted bool) {
 	return r[1], granted
 }
 
-// pass checks that a decision is granted, and that left refusals remain before a ban; a
+// pass checks that a decision is granted, and that left denials remain before a ban; a
 // left below 1 skips that check.
 func (b *banned) pass(left int64) {
 	b.Helper()
@@ -216,7 +216,7 @@ func (b *banned) pass(left int64) {
 	}
 }
 
-// strike checks that the rate refuses, and how many more refusals start a ban.
+// strike checks that the rate denies, and how many more denials start a ban.
 func (b *banned) strike(left int64) {
 	b.Helper()
 	if r, granted := b.decide(); granted || !r.OK || r.Remaining != left || r.Begun {
@@ -224,24 +224,24 @@ func (b *banned) strike(left int64) {
 	}
 }
 
-// begin checks that the rate's refusal starts a ban.
+// begin checks that the rate's denial starts a ban.
 func (b *banned) begin(d time.Duration) {
 	b.Helper()
 	r, granted := b.decide()
 	if granted || r.Remaining != 0 || r.ResetAfter != d || !r.Begun {
 		b.Fatalf("granted %v, begun %v: %s, want a ban for %v", granted, r.Begun, show(r), d)
 	}
-	b.refused(r, d)
+	b.denied(r, d)
 }
 
-// refuse checks that the ban refuses.
-func (b *banned) refuse(d time.Duration) {
+// deny checks that the ban denies.
+func (b *banned) deny(d time.Duration) {
 	b.Helper()
 	r, granted := b.decide()
 	if granted || r.Begun {
 		b.Fatalf("a banned key passed (%v), or another ban began (%v)", granted, r.Begun)
 	}
-	b.refused(r, d)
+	b.denied(r, d)
 }
 
 func (b *banned) left(n int64) {

@@ -54,7 +54,7 @@ var calendarRows = []row{
 				s.Fatalf("turn %d: %s, want a delay of %v", n, show(r), at.Sub(s.now()))
 			}
 		}
-		s.refused(s.take("k", window, 1), hour.Add(500*time.Hour).Sub(s.now()))
+		s.denied(s.take("k", window, 1), hour.Add(500*time.Hour).Sub(s.now()))
 		s.sleep(hour.Add(499*time.Hour + time.Minute).Sub(s.now()))
 		s.left("k", window, 0)
 		s.sleep(time.Hour)
@@ -74,7 +74,7 @@ var calendarRows = []row{
 	}},
 }
 
-// ends checks that a charged window refuses until end and is a new one from then on.
+// ends checks that a charged window denies until end and is a new one from then on.
 func (s *suite) ends(l *store.Limit, end time.Time) {
 	s.Helper()
 	left := end.Sub(s.now())
@@ -82,9 +82,9 @@ func (s *suite) ends(l *store.Limit, end time.Time) {
 	if r := s.peek("k", l); r.ResetAfter != left {
 		s.Fatalf("%v at %v: ends in %v, want %v", l.Spec().Window, s.now().UTC(), r.ResetAfter, left)
 	}
-	s.refused(s.take("k", l, 1), left)
+	s.denied(s.take("k", l, 1), left)
 	s.sleep(left - time.Microsecond)
-	s.refused(s.take("k", l, 1), time.Microsecond)
+	s.denied(s.take("k", l, 1), time.Microsecond)
 	s.sleep(time.Microsecond)
 	s.left("k", l, 2)
 	s.sleep(10 * time.Minute)

@@ -27,10 +27,10 @@ var callRows = append(each("Allow/", allowed), []row{
 			if spec := l.Spec(); spec.Debt || spec.Algorithm == store.WarmUp {
 				continue // any cost passes and is paid for afterwards
 			}
-			s.refused(s.take(k.name, l, store.MaxCost), store.Never)
-			s.refused(s.reserve(k.name, l, store.MaxCost, math.MaxInt64), store.Never)
+			s.denied(s.take(k.name, l, store.MaxCost), store.Never)
+			s.denied(s.reserve(k.name, l, store.MaxCost, math.MaxInt64), store.Never)
 			if r := s.peek(k.name, l); r.ResetAfter != 0 {
-				s.Errorf("%s: refused, but charged: %s", k.name, show(r))
+				s.Errorf("%s: denied, but charged: %s", k.name, show(r))
 			}
 		}
 	}},
@@ -43,12 +43,12 @@ var callRows = append(each("Allow/", allowed), []row{
 			spec.Name, spec.Algorithm, spec.Units, spec.Period = fmt.Sprintf("st-%d", i), store.LeakyBucket, 7, time.Minute
 			l := s.limit(spec)
 			most := 1 + max(l.Spec().Burst, 0) + max(l.Spec().Queue, 0)
-			s.refused(s.take("k", l, most+1), store.Never)
-			s.refused(s.reserve("k", l, most+1, 24*time.Hour), store.Never)
+			s.denied(s.take("k", l, most+1), store.Never)
+			s.denied(s.reserve("k", l, most+1, 24*time.Hour), store.Never)
 			if r := s.take("k", l, most); !r.OK {
 				s.Errorf("%+v, %d: %s", spec, most, show(r))
 			}
-			s.refused(s.take("k", l, most+1), store.Never)
+			s.denied(s.take("k", l, most+1), store.Never)
 		}
 	}},
 	{"a wait of any length", func(s *suite) {
@@ -58,8 +58,8 @@ var callRows = append(each("Allow/", allowed), []row{
 			s.Error(show(r))
 		}
 		// A negative MaxWait means none.
-		s.refused(s.reserve("k", l, 1, -time.Hour), 2*time.Hour)
-		s.refused(s.reserve("k", l, 1, math.MinInt64), 2*time.Hour)
+		s.denied(s.reserve("k", l, 1, -time.Hour), 2*time.Hour)
+		s.denied(s.reserve("k", l, 1, math.MinInt64), 2*time.Hour)
 	}},
 	{"receipts are of no use to Take", func(s *suite) {
 		l := s.limit(store.Spec{Units: 9, Period: time.Hour})

@@ -143,7 +143,7 @@ func windows(s *suite, a store.Algorithm) {
 	for i := range 24 * 60 {
 		s.must(s.take("k", l, 7))
 		r := s.take("k", l, 1)
-		s.refused(r, time.Minute)
+		s.denied(r, time.Minute)
 		if s.Failed() {
 			s.Fatalf("failed in minute %d", i)
 		}
@@ -155,10 +155,10 @@ func windows(s *suite, a store.Algorithm) {
 func longWait(s *suite) {
 	l := s.limit(store.Spec{Units: 1, Period: 24 * time.Hour, Burst: 300})
 	s.must(s.take("k", l, 300))
-	s.refused(s.take("k", l, 300), 300*24*time.Hour)
+	s.denied(s.take("k", l, 300), 300*24*time.Hour)
 	s.sleep(100*24*time.Hour - time.Microsecond)
 	s.left("k", l, 99)
 	s.sleep(time.Microsecond)
 	s.left("k", l, 100)
-	s.refused(s.take("k", l, 300), 200*24*time.Hour)
+	s.denied(s.take("k", l, 300), 200*24*time.Hour)
 }

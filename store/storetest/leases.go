@@ -36,7 +36,7 @@ var leaseRows = []row{
 					held = append(held, lease{r.Receipt, cost})
 					free -= cost
 				} else if r.RetryAfter != 0 {
-					s.Fatalf("refused, but with a RetryAfter, which nobody can know: %s", show(r))
+					s.Fatalf("denied, but with a RetryAfter, which nobody can know: %s", show(r))
 				}
 			case len(held) > 0 && rnd.IntN(2) == 0:
 				i := rnd.IntN(len(held))
@@ -102,7 +102,7 @@ var leaseRows = []row{
 		both := []store.Charge{{Key: "k", Limit: l, Cost: 1, DryRun: true}, {Key: "k", Limit: rate, Cost: 1}}
 		r, _ := s.decide(both...)
 		if _, granted := s.decide(both...); !granted {
-			s.Error("a dry run refused")
+			s.Error("a dry run denied")
 		}
 		s.settle("k", l, r[0].Receipt, 0)
 		s.left("k", l, 1)

@@ -201,7 +201,7 @@ var mutants = map[string]func() mutant{
 			return settle(p, charges[:1], results[:1])
 		}}
 	},
-	"a refusal writes nothing": func() mutant { // as was true before there were bans
+	"a denial writes nothing": func() mutant { // as was true before there were bans
 		return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
 			before := make([]store.State, len(charges))
 			p.mu.Lock()

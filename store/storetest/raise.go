@@ -20,7 +20,7 @@ var raiseRows = []row{
 		b.strike(2)
 		b.ban = s.limit(store.Spec{Name: "st-ban", Algorithm: store.Ban, Units: 4, Period: time.Minute, Ban: time.Hour})
 		b.left(2)
-		s.sleep(2 * time.Second) // as long as the refusals would have counted
+		s.sleep(2 * time.Second) // as long as the denials would have counted
 		b.left(2)
 		s.sleep(50 * time.Second)
 		b.pass(2)

@@ -72,7 +72,7 @@ func (k kind) pause(rnd *rand.Rand) time.Duration {
 }
 
 // retriedInTime: RetryAfter is the first instant at which the same cost passes, and
-// refusals before that change nothing.
+// denials before that change nothing.
 func retriedInTime(s *suite, k kind) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	l := s.limit(k.spec)
@@ -85,7 +85,7 @@ func retriedInTime(s *suite, k kind) {
 			continue
 		}
 		if again := s.take("k", l, cost); again != r {
-			s.Fatalf("refused twice at one instant: %s, then %s", show(r), show(again))
+			s.Fatalf("denied twice at one instant: %s, then %s", show(r), show(again))
 		}
 		if r.RetryAfter%k.tick != 0 {
 			s.Fatalf("retry %v is not a multiple of the tick %v", r.RetryAfter, k.tick)
@@ -101,12 +101,12 @@ func retriedInTime(s *suite, k kind) {
 		retried++
 	}
 	if retried < 10 {
-		s.Fatalf("only %d refusals: the suite is at fault", retried)
+		s.Fatalf("only %d denials: the suite is at fault", retried)
 	}
 }
 
 // reservedInTime: a charge that may wait waits exactly until it could have passed
-// without waiting. If that is longer than it may wait, it is refused, and RetryAfter
+// without waiting. If that is longer than it may wait, it is denied, and RetryAfter
 // says when it no longer would be.
 func reservedInTime(s *suite, k kind) {
 	rnd := rand.New(rand.NewPCG(2, 2))

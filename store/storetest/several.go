@@ -15,11 +15,11 @@ var severalRows = []row{
 		wide := s.limit(store.Spec{Name: "st-wide", Units: 9, Period: time.Hour})
 		charges := []store.Charge{{Key: "k", Limit: fast, Cost: 1}, {Key: "k", Limit: slow, Cost: 1}, {Key: "k", Limit: wide, Cost: 1}}
 		if _, granted := s.decide(charges...); !granted {
-			s.Fatal("refused with room everywhere")
+			s.Fatal("denied with room everywhere")
 		}
 		r, granted := s.decide(charges...)
-		s.refused(r[0], time.Second)
-		s.refused(r[1], time.Hour)
+		s.denied(r[0], time.Second)
+		s.denied(r[1], time.Hour)
 		if granted || !r[2].OK || r[2].Remaining != 8 {
 			s.Errorf("the limit that had room: %s", show(r[2]))
 		}
@@ -66,7 +66,7 @@ var severalRows = []row{
 				}
 			}
 			if !granted {
-				s.Fatalf("decision %d refused", n)
+				s.Fatalf("decision %d denied", n)
 			}
 		}
 		if _, granted := s.decide(charges...); granted {
@@ -74,7 +74,7 @@ var severalRows = []row{
 		}
 		s.left("k", charges[0].Limit, 19)
 	}},
-	{"a refusal holds no slot", func(s *suite) {
+	{"a denial holds no slot", func(s *suite) {
 		slots := s.limit(store.Spec{Name: "st-slots", Algorithm: store.Concurrency, Units: 2})
 		rate := s.limit(store.Spec{Name: "st-rate", Units: 1, Period: time.Hour})
 		both := []store.Charge{{Key: "k", Limit: slots, Cost: 1}, {Key: "k", Limit: rate, Cost: 1}}
@@ -108,12 +108,12 @@ var severalRows = []row{
 		}
 		// The first limit wasn't charged: its next turn is still two seconds away.
 		if r := s.reserve("k", a, 1, time.Hour); r.Delay != 2*time.Second {
-			s.Errorf("a refused call has reserved a turn: %s", show(r))
+			s.Errorf("a denied call has reserved a turn: %s", show(r))
 		}
 	}},
 }
 
-// allOrNone: a refusal leaves every limit unchanged, whatever the algorithms.
+// allOrNone: a denial leaves every limit unchanged, whatever the algorithms.
 func allOrNone(s *suite) {
 	rnd := rand.New(rand.NewPCG(4, 4))
 	specs := []store.Spec{
@@ -138,7 +138,7 @@ func allOrNone(s *suite) {
 		r, _ := s.decide(peeks...)
 		return r
 	}
-	granted, refused := 0, 0
+	granted, denied := 0, 0
 	var leases []store.Receipt
 	for range 400 {
 		var charges []store.Charge
@@ -159,11 +159,11 @@ func allOrNone(s *suite) {
 				}
 			}
 		} else {
-			refused++
+			denied++
 			after := snapshot()
 			for i := range after {
 				if after[i] != before[i] {
-					s.Fatalf("a refused call changed %s: %s, was %s", limits[i].Name(), show(after[i]), show(before[i]))
+					s.Fatalf("a denied call changed %s: %s, was %s", limits[i].Name(), show(after[i]), show(before[i]))
 				}
 			}
 		}
@@ -173,7 +173,7 @@ func allOrNone(s *suite) {
 			leases = leases[1:]
 		}
 	}
-	if granted < 20 || refused < 20 {
-		s.Fatalf("%d granted, %d refused: the suite is at fault", granted, refused)
+	if granted < 20 || denied < 20 {
+		s.Fatalf("%d granted, %d denied: the suite is at fault", granted, denied)
 	}
 }

@@ -221,13 +221,13 @@ func (s *suite) left(key string, l *store.Limit, want int64) {
 func (s *suite) must(r store.Result) store.Result {
 	s.Helper()
 	if !r.OK || r.Delay != 0 {
-		s.Fatalf("refused or delayed: %v", show(r))
+		s.Fatalf("denied or delayed: %v", show(r))
 	}
 	return r
 }
 
-// refused checks that a charge was refused, and its RetryAfter.
-func (s *suite) refused(r store.Result, retry time.Duration) {
+// denied checks that a charge was denied, and its RetryAfter.
+func (s *suite) denied(r store.Result, retry time.Duration) {
 	s.Helper()
 	if r.OK || r.RetryAfter != retry {
 		s.Errorf("%v, want no retry=%v", show(r), wait(retry))

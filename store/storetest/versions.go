@@ -10,7 +10,7 @@ import (
 // Versions of a limit with very different periods, in use at once.
 var versionRows = []row{
 	{"a look drops nothing", func(s *suite) {
-		// 10 per 20 s beside 3 per second, which looks and is refused.
+		// 10 per 20 s beside 3 per second, which looks and is denied.
 		for _, a := range sliding {
 			key := a.String()
 			long, short := s.version(a, 10, 20*time.Second), s.version(a, 3, time.Second)

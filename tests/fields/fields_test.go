@@ -15,7 +15,7 @@ import (
 	stinthttp "github.com/stint-go/stint/adapters/std"
 )
 
-// Every answer, admitted or refused, has fields of the draft's grammar: Strings with the
+// Every answer, admitted or denied, has fields of the draft's grammar: Strings with the
 // parameters that it has, as Integers in its ranges.
 func TestFieldsAreRFC9651(t *testing.T) {
 	for _, tt := range []struct {

@@ -70,7 +70,7 @@ func designHandler(ctx context.Context, r *http.Request, tokensUsed int64) (left
 
 func designJobs(ctx context.Context, lim *stint.Limiter) error {
 	{
-		p, err := lim.Take(ctx, "tenant-7", 1) // *stint.DeniedError when refused
+		p, err := lim.Take(ctx, "tenant-7", 1) // *stint.DeniedError when denied
 		if err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func designJobLimits() (*stint.Limiter, error) {
 	return stint.New(stint.Rate(1, time.Second), stint.WithKey(stint.GivenKey()), stint.WithMemory(memstore.WithMaxKeys(1000)))
 }
 
-var _ = []any{designServer, designClient, designDecision, designJobLimits}
+var _ = []any{designServer, designAdapter, designClient, designDecision, designJobLimits}
 
 // What a store is.
 type designStore interface {

@@ -23,7 +23,7 @@ var taken = map[string]string{
 
 			user, account stint.Key
 			cloudflare             []netip.Prefix
-			admitted, wouldRefuse  atomic.Int64
+			admitted, wouldDeny  atomic.Int64
 		)`,
 	"README.md": `
 		var (

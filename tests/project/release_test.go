@@ -131,7 +131,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-func TestReleaseRefuses(t *testing.T) {
+func TestReleaseDenies(t *testing.T) {
 	hello := func(text string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
 			name := filepath.Join(dir, "cmd/hello/go.mod")

@@ -62,7 +62,7 @@ func TestDocumentIsThisCode(t *testing.T) {
 	}
 }
 
-// passing is how many of n requests no limiter refuses.
+// passing is how many of n requests no limiter denies.
 func passing(h http.Handler, n int, method, target string, change ...func(*http.Request, int)) (passed int) {
 	for i := range n {
 		r := httptest.NewRequest(method, target, nil)
@@ -127,7 +127,7 @@ func TestChiPanic(t *testing.T) {
 		w := httptest.NewRecorder()
 		r.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 		if w.Code != http.StatusInternalServerError {
-			t.Fatalf("%d, want the panic's 500 and no refusal", w.Code)
+			t.Fatalf("%d, want the panic's 500 and no denial", w.Code)
 		}
 	}
 }

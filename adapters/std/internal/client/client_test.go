@@ -291,7 +291,7 @@ func TestTransportPaces(t *testing.T) {
 	})
 }
 
-// A turn that comes after the deadline is refused without waiting for it.
+// A turn that comes after the deadline is denied without waiting for it.
 func TestTransportDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := script()

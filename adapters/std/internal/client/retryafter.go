@@ -18,7 +18,7 @@ const farthest = 24 * time.Hour
 // The fields are read in order of reliability: Retry-After, then RateLimit (draft
 // revisions 08 to 11, then 07), the three RateLimit-* fields of draft 06 and earlier,
 // and X-RateLimit-*. The first that asks for a pause counts. Retry-After is about this
-// answer, so it is read only if the answer is a refusal (403, 429, 503). The others are
+// answer, so it is read only if the answer is a denial (403, 429, 503). The others are
 // read in all answers, since a granted one may have been the last for now. An answer
 // from a cache (Age) describes the limit in the past: only its Retry-After is read.
 func pause(resp *http.Response, now time.Time) (d time.Duration, said bool) {
@@ -27,7 +27,7 @@ func pause(resp *http.Response, now time.Time) (d time.Duration, said bool) {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		sent = date // instants in the answer are by the server's clock
 	}
-	if refused(resp.StatusCode) {
+	if denied(resp.StatusCode) {
 		if d, ok := parseRetryAfter(h["Retry-After"], sent); ok {
 			return d, true
 		}
@@ -49,9 +49,9 @@ func pause(resp *http.Response, now time.Time) (d time.Duration, said bool) {
 	})
 }
 
-// refused reports whether a status says that the server was called too often. Some APIs
+// denied reports whether a status says that the server was called too often. Some APIs
 // answer a secondary limit with 403.
-func refused(status int) bool {
+func denied(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || status == http.StatusForbidden
 }
 
@@ -70,7 +70,7 @@ func parseRetryAfter(lines []string, sent time.Time) (d time.Duration, said bool
 	return d, said
 }
 
-// longest returns how long the policies that are used up ask to wait. A refusal proves
+// longest returns how long the policies that are used up ask to wait. A denial proves
 // that one of them is, even if none says so: the request may have cost more than what
 // is left.
 func longest(items []policyLeft, limited bool) (d time.Duration, said bool) {

@@ -34,7 +34,7 @@ func TestPause(t *testing.T) {
 		{"zero", 429, []string{"Retry-After: 0"}, 0},
 		{"unavailable", 503, []string{"Retry-After: 7"}, 7 * time.Second},
 		{"forbidden", 403, []string{"Retry-After: 7"}, 7 * time.Second},
-		{"not a refusal", 200, []string{"Retry-After: 7"}, none},
+		{"not a denial", 200, []string{"Retry-After: 7"}, none},
 		{"a redirect", 301, []string{"Retry-After: 7"}, none},
 		{"spaces around", 429, []string{"Retry-After:  7 "}, 7 * time.Second},
 		{"nanoseconds would be negative", 429, []string{"Retry-After: 9223372037"}, farthest},
