@@ -647,6 +647,12 @@ func TestPeekLeavesNothingBehind(t *testing.T) {
 func TestCostsNothing(t *testing.T) {
 	const second = time.Second
 	wait := stint.WithMaxWait(time.Minute)
+	byHeader := stint.WithCost(func(r *http.Request) int64 {
+		if r.Header.Get("Free") != "" {
+			return 0
+		}
+		return 1
+	})
 	limits := map[string]stint.Limit{
 		"token bucket":   stint.Rate(1, second, wait),
 		"at once":        stint.Rate(1, second),
@@ -658,16 +664,11 @@ func TestCostsNothing(t *testing.T) {
 		"sliding log":    stint.Rate(1, second, stint.WithAlgorithm(stint.SlidingLog), wait),
 		"warm-up":        stint.Rate(1, second, stint.WithWarmUp(4*second), wait),
 		"quota":          stint.Quota(1, stint.Daily),
-		"slots":          stint.Concurrency(1, wait, stint.WithQueue(3)),
-		"slots at once":  stint.Concurrency(1),
-		"adaptive":       stint.AdaptiveConcurrency(1, 1, wait, stint.WithQueue(3)),
+		// A default cost takes no slots.
+		"slots":         stint.Concurrency(1, wait, stint.WithQueue(3), byHeader),
+		"slots at once": stint.Concurrency(1, byHeader),
+		"adaptive":      stint.AdaptiveConcurrency(1, 1, wait, stint.WithQueue(3), byHeader),
 	}
-	byHeader := stint.WithCost(func(r *http.Request) int64 {
-		if r.Header.Get("Free") != "" {
-			return 0
-		}
-		return 1
-	})
 	for name, limit := range limits {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
