@@ -21,7 +21,7 @@ TIME     ?= 1s
 # What the tests start; STINT_REDIS_SERVER in the environment names another.
 REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 
-.PHONY: test test-faults test-servers test-examples test-console picture-console chromium test-install test-newest test-observe redis prometheus run race test-32 lint tidy api build-all bench bench-redis bench-peers fuzz fuzz-list soak plots plots-check
+.PHONY: test test-mutants test-faults test-servers test-examples test-console picture-console chromium test-install test-newest test-observe redis prometheus run race test-32 lint tidy api build-all bench bench-redis bench-peers fuzz fuzz-list soak plots plots-check
 
 test: redis ## the tests, as a reader of the README runs them: 2 minutes on 2 cores
 	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 2 minutes on 2 cores"
@@ -42,6 +42,9 @@ test-servers: redis ## the store's suite on each kind of server and client, in 3
 test-examples: redis ## each example, and the commands that it prints, in a minute
 	@echo "running each example and what it tells its user to try: about a minute"
 	STINT_SUITE=examples $(GO) test -count=1 -parallel 8 -run '^TestExamples' ./examples
+
+test-mutants: ## each mistake planted in what runs concurrently is found by its exploration, in 3 minutes
+	STINT_MUTANTS=1 $(GO) test -count=1 -run '^TestEveryOrder' ./internal/... ./plans ./store/...
 
 test-console: chromium ## the live page in a real browser, in half a minute
 	cd console/browser && $(WORKSPACE) STINT_REQUIRE_CHROMIUM=1 $(GO) test -count=1 .

@@ -37,7 +37,9 @@ type Elsewhere struct {
 	Added map[string]string
 	// Edits are made in all variants, also the one without a mistake.
 	Edits []Edit
-	// Mutants are the variants with a mistake.
+	// Mutants are the variants with a mistake. They are compiled and explored if
+	// STINT_MUTANTS is set, as "make test-mutants" does: compiling a copy of the package for
+	// each takes most of the time. That their edits still fit is checked always.
 	Mutants []Variant
 	// Entry is the value of each variant in a map of the test, by the variant's name: an expression of a
 	// variant V.
@@ -46,15 +48,20 @@ type Elsewhere struct {
 	Into string
 }
 
+var withMutants = os.Getenv("STINT_MUTANTS") != ""
+
 // Run runs the test, and fails t as that fails.
 func (e *Elsewhere) Run(t *testing.T) {
 	t.Helper()
 	o := newOverlay(t)
-	all := append([]Variant{{Name: Shipped}}, e.Mutants...)
 	imports, entries := "", ""
-	for i, v := range all {
+	for i, v := range append([]Variant{{Name: Shipped}}, e.Mutants...) {
 		v.Edits = append(e.Edits[:len(e.Edits):len(e.Edits)], v.Edits...)
-		o.variant(fmt.Sprint("variant", i), v, e.Added)
+		text := o.edited(v, e.Added)
+		if v.Name != Shipped && !withMutants {
+			continue
+		}
+		o.addTwins(fmt.Sprint("variant", i), text)
 		imports += fmt.Sprintf("import v%d %q\n", i, fmt.Sprint(e.Path, "/variant", i))
 		entries += fmt.Sprintf("%s[%q] = %s\n", cmp.Or(e.Into, "variants"), v.Name, strings.ReplaceAll(e.Entry, "V.", fmt.Sprintf("v%d.", i)))
 	}
@@ -89,8 +96,8 @@ func newOverlay(t *testing.T) *overlay {
 	return &overlay{t: t, dir: dir, to: t.TempDir(), Replace: map[string]string{}}
 }
 
-// variant adds a package in a directory below.
-func (o *overlay) variant(dir string, v Variant, added map[string]string) {
+// edited returns the files of a variant, by name.
+func (o *overlay) edited(v Variant, added map[string]string) map[string]string {
 	o.t.Helper()
 	text := o.shipped()
 	maps.Copy(text, added)
@@ -100,7 +107,7 @@ func (o *overlay) variant(dir string, v Variant, added map[string]string) {
 		}
 		text[e.File] = strings.Replace(text[e.File], e.Was, e.Is, 1)
 	}
-	o.addTwins(dir, text)
+	return text
 }
 
 // shipped is the text of the package's files, by name.
@@ -165,7 +172,7 @@ func (o *overlay) read(name string) string {
 }
 
 // Explore explores scenes: none breaks a promise as the package is shipped, and one at
-// least with each mutant.
+// least with each mutant, if STINT_MUTANTS is set.
 func Explore[S any](t *testing.T, mutants []Variant, scenes []S, scenario func(variant string, scene S) func(*Run)) {
 	t.Run(Shipped, func(t *testing.T) {
 		all := 0
@@ -177,6 +184,9 @@ func Explore[S any](t *testing.T, mutants []Variant, scenes []S, scenario func(v
 		}
 		t.Logf("%d runs of %d scenes", all, len(scenes))
 	})
+	if !withMutants {
+		return
+	}
 	for _, m := range mutants {
 		t.Run(m.Name, func(t *testing.T) {
 			for _, s := range scenes {
