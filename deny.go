@@ -139,7 +139,7 @@ func (l *Limiter) versionOf(err *DeniedError) *version {
 	if err.by != nil && err.by.limiter == l {
 		return err.by
 	}
-	return l.now.Load()
+	return l.inForce()
 }
 
 type (

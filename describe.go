@@ -68,7 +68,7 @@ type Rule struct {
 
 // Describe returns what the limiter has now. It calls no store.
 func (l *Limiter) Describe() Description {
-	v := l.now.Load()
+	v := l.inForce()
 	d := Description{Name: v.name, Store: v.store}
 	for _, w := range v.family.warnings.About(v) {
 		d.Warnings = append(d.Warnings, warningOf(w))

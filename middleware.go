@@ -41,8 +41,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Limiter decides requests by its limits. Make one with New. It is safe for concurrent
-// use; only Update changes it.
+// Limiter decides requests by its limits. Make one with New: the methods of a nil or zero
+// Limiter panic, and say so. It is safe for concurrent use; only Update changes it.
 type Limiter struct {
 	now      atomic.Pointer[version]
 	family   *family
@@ -57,6 +57,17 @@ type Limiter struct {
 	observers observers
 	logger    *slog.Logger // by WithLogger
 	logKeys   bool         // by WithLogKeys
+}
+
+// inForce returns the version that decides now. Every entry goes through it, so that a nil
+// or zero Limiter says what it is.
+func (l *Limiter) inForce() *version {
+	if l != nil {
+		if v := l.now.Load(); v != nil {
+			return v
+		}
+	}
+	panic("stint: this Limiter is nil or zero and has no limits: make one with stint.New")
 }
 
 // New makes a limiter. The error reports everything that is wrong with the options at
@@ -98,6 +109,7 @@ func Must(l *Limiter, err error) *Limiter {
 // would then return. l keeps a reference to it for that, so derive limiters when a program starts,
 // not for each request.
 func (l *Limiter) With(opts ...Option) (*Limiter, error) {
+	l.inForce()
 	d := &Limiter{family: l.family, parent: l}
 	return d.begin(opts)
 }
@@ -128,7 +140,7 @@ func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 // Admit and Deny are for adapters to routers that have errors or a context of their own.
 // [Limiter.Serve] is both.
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) error {
-	p, req, err := l.now.Load().admit(w, r, false)
+	p, req, err := l.inForce().admit(w, r, false)
 	if err != nil {
 		setFailed(w.Header(), err)
 		return err
@@ -141,7 +153,7 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.R
 // adapter needs, unless its router handles errors. If no handler of the limiter looks at a
 // denial, it is answered without making a *DeniedError, which costs less than Admit and Deny.
 func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) {
-	p, req, err := l.now.Load().admit(w, r, true)
+	p, req, err := l.inForce().admit(w, r, true)
 	switch err {
 	case nil:
 		p.pass(w, r, req, next)
@@ -164,7 +176,7 @@ func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 		l.versionOf(denied).deny(w, r, denied, err)
 		return
 	}
-	l.now.Load().fail(w, r, err)
+	l.inForce().fail(w, r, err)
 }
 
 // ErrorWriter is a ResponseWriter of a router that has an error handler of its own. An

@@ -74,6 +74,7 @@ func (l *Limiter) ObserveBriefly(o BriefObserver) (stop func()) {
 
 // add adds an observer until stop is called.
 func (l *Limiter) add(o observer) (stop func()) {
+	l.inForce()
 	l.family.mu.Lock()
 	defer l.family.mu.Unlock()
 	remove := l.observers.add(o)

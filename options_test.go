@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"go/types"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +17,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stint-go/stint"
+	stintecho "github.com/stint-go/stint/adapters/echo"
+	stintgin "github.com/stint-go/stint/adapters/gin"
+	stinthttp "github.com/stint-go/stint/adapters/std"
 	"github.com/stint-go/stint/internal/doctest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
@@ -145,6 +149,43 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 				t.Errorf("%d errors, want %d:\n%v", len(got), len(tt.want), err)
 			}
 		})
+	}
+}
+
+// A Limiter that New hasn't made says what to write, whatever is asked of it, and never
+// lets a request pass.
+func TestLimiterThatNewHasNotMade(t *testing.T) {
+	next := func(http.ResponseWriter, *http.Request) { t.Error("a request passed") }
+	uses := map[string]func(l *stint.Limiter){
+		"Admit":      func(l *stint.Limiter) { _ = l.Admit(httptest.NewRecorder(), get("/"), next) },
+		"Serve":      func(l *stint.Limiter) { l.Serve(httptest.NewRecorder(), get("/"), next) },
+		"Deny":       func(l *stint.Limiter) { l.Deny(httptest.NewRecorder(), get("/"), stint.ErrDenied) },
+		"Allow":      func(l *stint.Limiter) { _ = l.Allow(t.Context(), "k", 1) },
+		"Take":       func(l *stint.Limiter) { _, _ = l.Take(t.Context(), "k", 1) },
+		"Wait":       func(l *stint.Limiter) { _, _ = l.Wait(t.Context(), "k", 1) },
+		"Peek":       func(l *stint.Limiter) { _, _ = l.Peek(t.Context(), "k") },
+		"PeekAll":    func(l *stint.Limiter) { _, _ = l.PeekAll(t.Context(), "k") },
+		"Reset":      func(l *stint.Limiter) { _ = l.Reset(t.Context(), "k") },
+		"ResetLimit": func(l *stint.Limiter) { _ = l.ResetLimit(t.Context(), "rate") },
+		"With":       func(l *stint.Limiter) { _, _ = l.With() },
+		"Update":     func(l *stint.Limiter) { _ = l.Update() },
+		"Observe":    func(l *stint.Limiter) { l.Observe(func(stint.Event) {}) },
+		"Describe":   func(l *stint.Limiter) { l.Describe() },
+		"stinthttp":  func(l *stint.Limiter) { stinthttp.Middleware(l) },
+		"stintgin":   func(l *stint.Limiter) { stintgin.Middleware(l) },
+		"stintecho":  func(l *stint.Limiter) { stintecho.Middleware(l) },
+	}
+	for name, use := range uses {
+		for _, l := range []*stint.Limiter{nil, {}} {
+			func() {
+				defer func() {
+					if got := fmt.Sprint(recover()); !strings.Contains(got, "make one with stint.New") {
+						t.Errorf("%s of %+v: %s", name, l, got)
+					}
+				}()
+				use(l)
+			}()
+		}
 	}
 }
 

@@ -30,12 +30,12 @@ var ErrHolds = errors.New("stint: Allow: the limiter has a limit with slots: use
 // It allocates nothing if it returns nil from a store in memory and nothing waits or
 // observes.
 func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
-	if l.audience.Load() == nil && l.now.Load().allows(ctx, key, cost) {
+	v := l.inForce()
+	if l.audience.Load() == nil && v.allows(ctx, key, cost) {
 		return nil
 	}
 	c := calls.Get().(*call)
 	defer c.end(ctx)
-	v := l.now.Load()
 	for _, e := range v.base.entries {
 		if e.wait.Way == waiting.ForSlot {
 			return ErrHolds
@@ -101,7 +101,7 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 	c := calls.Get().(*call)
 	defer c.end(ctx)
 	c.Patient, c.walked = patient, patient
-	decided, err := c.outside(l.now.Load(), ctx, key, cost)
+	decided, err := c.outside(l.inForce(), ctx, key, cost)
 	switch {
 	case err != nil:
 		return nil, err
@@ -163,7 +163,7 @@ func (c *call) gatherKey(v *version, key string, cost int64) error {
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	c := calls.Get().(*call)
 	defer c.end(ctx)
-	if err := c.gatherKey(l.now.Load(), key, 0); err != nil {
+	if err := c.gatherKey(l.inForce(), key, 0); err != nil {
 		return Decision{}, err
 	}
 	return c.peek(ctx)
@@ -176,7 +176,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 func (l *Limiter) PeekAll(ctx context.Context, key string) (Decision, error) {
 	c := calls.Get().(*call)
 	defer c.end(ctx)
-	if err := c.gatherAll(l.now.Load(), key); err != nil {
+	if err := c.gatherAll(l.inForce(), key); err != nil {
 		return Decision{}, err
 	}
 	return c.peek(ctx)

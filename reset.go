@@ -25,7 +25,7 @@ func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) error
 	if err != nil {
 		return err
 	}
-	v := l.now.Load()
+	v := l.inForce()
 	for _, name := range limits {
 		switch known, keyed, _ := v.keysOf(name); {
 		case !known:
@@ -56,7 +56,7 @@ func (v *version) keysOf(name string) (known, keyed, constant bool) {
 // ResetLimit resets one limit that has a constant key, such as Global: what everybody
 // together has used of it is forgotten. The name of any other limit is an error.
 func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
-	v := l.now.Load()
+	v := l.inForce()
 	switch known, _, constant := v.keysOf(name); {
 	case !known:
 		return fmt.Errorf("stint: ResetLimit: the limiter has no limit %q", name)

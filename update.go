@@ -48,6 +48,7 @@ import (
 // Observers of the new configuration get an EventUpdated. It is in force then, so a panic
 // of theirs is logged and goes no further.
 func (l *Limiter) Update(opts ...Option) error {
+	l.inForce()
 	n, err := l.update(opts)
 	if err != nil {
 		return err
