@@ -26,8 +26,9 @@ const (
 	// is a calendar Window. Up to twice Units can pass in a short time across the
 	// boundary of two windows.
 	FixedWindow
-	// SlidingWindow cuts the Period into Buckets and allows Units in the current bucket
-	// and the Buckets-1 before it.
+	// SlidingWindow can let up to twice Units pass within one Period, which a SlidingLog
+	// and a TokenBucket with a Burst of 1 don't. It cuts the Period into Buckets and allows
+	// Units in the current bucket and the Buckets-1 before it.
 	SlidingWindow
 	// SlidingCounter estimates a sliding window from the counts of two fixed windows
 	// aligned to 1970. It assumes that the charges of the previous window were spread
