@@ -283,8 +283,16 @@ func (p *Permit) pass(w http.ResponseWriter, r, req *http.Request, next func(htt
 	}
 	if req != r {
 		// Outer handlers look at the request they passed on: loggers at its Pattern, the
-		// server at the files it has to remove.
-		defer func() { r.Pattern, r.MultipartForm = req.Pattern, req.MultipartForm }()
+		// server at the files it has to remove. A handler may pass one request on to several
+		// at once, so nothing is written that is the same.
+		defer func() {
+			if r.Pattern != req.Pattern {
+				r.Pattern = req.Pattern
+			}
+			if r.MultipartForm != req.MultipartForm {
+				r.MultipartForm = req.MultipartForm
+			}
+		}()
 	}
 	next(w, req)
 }
