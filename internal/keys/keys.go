@@ -234,6 +234,8 @@ func composed(maker, args string, parts []*Key, build func() *Key) *Key {
 		}
 		if !varies {
 			if raw, err := c.Of(nil); err == nil && raw != "" {
+				// Worked out once: keys around it don't work it out again, level by level.
+				c.Of = constant(raw)
 				c.Constant, _ = keytext.Encode(raw)
 			}
 		}
