@@ -6,9 +6,13 @@ STATICCHECK  = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # The root module is built and tested without its neighbours in go.work, as its
 # users have it: what they require would raise what it requires.
 export GOWORK = off
+# make lint vets all. go test would do so again, and with all that is imported, each time
+# that it is compiled in another way: for -race, for 386, with other versions.
+export GOFLAGS := $(strip $(GOFLAGS) -vet=off)
 WORKSPACE = GOWORK='$(CURDIR)/go.work'
 # The modules beside it: they hold what must never reach a user's go.sum.
 MODULES   = $(patsubst $(CURDIR)/%,%,$(filter-out $(CURDIR),$(shell $(WORKSPACE) $(GO) list -m -f '{{.Dir}}')))
+EVERYTHING = ./... $(MODULES:%=./%/...)
 
 PKG      ?= ./...
 BENCH    ?= .
@@ -21,14 +25,16 @@ TIME     ?= 1s
 # What the tests start; STINT_REDIS_SERVER in the environment names another.
 REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 
-.PHONY: test test-mutants test-faults test-servers test-examples test-console picture-console chromium test-install test-newest test-observe redis prometheus run race test-32 lint tidy api build-all bench bench-redis bench-peers fuzz fuzz-list soak plots plots-check
+.PHONY: test test-mutants test-faults test-servers test-examples test-console picture-console chromium test-install test-newest test-observe redis prometheus run race test-32 lint tidy api test-modules bench bench-redis bench-peers fuzz fuzz-list soak plots plots-check
 
-test: redis ## the tests, as a reader of the README runs them: 2 minutes on 2 cores
-	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 2 minutes on 2 cores"
+# What takes longest begins first, so that a core isn't left without a package at the end.
+LONGEST = $(if $(filter ./...,$(PKG)),./store/redisstore . ./lua ./store/memstore)
+
+test: redis ## the tests, as a reader of the README runs them: 4 minutes on 2 cores, 5 with all to compile
+	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 4 minutes on 2 cores, 5 with all to compile"
 	@echo "(longer suites: make test-faults, make test-servers, make test-examples)"
-	$(GO) test -count=1 $(PKG)
-	$(if $(filter ./...,$(PKG)),cd policy && $(WORKSPACE) $(GO) test -count=1 ./...)
-	$(if $(filter ./...,$(PKG)),cd tests && $(WORKSPACE) $(GO) test -count=1 ./...)
+	$(GO) test -count=1 $(LONGEST) $(PKG)
+	$(if $(filter ./...,$(PKG)),$(WORKSPACE) $(GO) test -count=1 ./tests/... ./policy/...)
 
 # Longer suites. redistest.Suite says which tests are whose; their names begin with the suite's.
 test-faults: redis ## servers killed, paused and split under load, in 2 minutes: RACE=-race
@@ -70,7 +76,7 @@ NEWEST = github.com/gin-gonic/gin github.com/labstack/echo/v4 github.com/redis/g
 test-newest: redis ## the tests of what imports them, with the newest gin, echo and go-redis, in a copy
 	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && git ls-files -z | tar --null -cT - | tar -x -C "$$copy" && \
 	cd "$$copy" && $(GO) get $(addsuffix @latest,$(NEWEST)) && $(GO) mod tidy && grep -E '^	($(subst $(eval) ,|,$(NEWEST))) ' go.mod && \
-	$(GO) test -count=1 ./adapters/... && $(GO) test -count=1 -run 'Conformance|Client|Hook|Twins' ./store/redisstore && \
+	$(GO) test -count=1 ./adapters/... && $(GO) test -count=1 -run 'Conformance|Client|Hook|Twins|PausedServer' ./store/redisstore && \
 	$(GO) test -count=1 -run Middleware .
 
 test-observe: prometheus ## dashboard and alerts, on a real Prometheus that scrapes a server under load, in half a minute
@@ -100,25 +106,29 @@ redis: ## redis-server: found, installed where that may be, or one line on how
 run: ## the quickstart server of the README
 	$(GO) run ./examples/quickstart
 
-# Package lua has no goroutine: its tests run scripts, on one, and would take a sixth of the time.
+# Packages store and lua have no goroutine. An exploration runs one at a time, and hands over
+# in a way that the detector takes for synchronization: it would find nothing, slowly.
 race: redis ## every test of what runs concurrently, under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -count=1 -race $(if $(filter ./...,$(PKG)),$$($(GO) list ./... | grep -v '/lua$$'),$(PKG))
+	CGO_ENABLED=1 $(GO) test -count=1 -race -skip EveryOrder $(filter-out ./lua,$(LONGEST)) \
+		$(if $(filter ./...,$(PKG)),$$($(GO) list ./... | grep -vE '/(lua|store)$$'),$(PKG))
 	$(if $(filter ./...,$(PKG)),cd policy && $(WORKSPACE) CGO_ENABLED=1 $(GO) test -count=1 -race ./...)
 
-# Some hosts run 64-bit programs only. There the tests are compiled, and the last line says so.
+# What computes with int: adapters, examples and tools have no numbers of their own. Some
+# hosts run 64-bit programs only. There it is compiled, with the tests that don't need the
+# frameworks, and the last line says so.
 test-32: redis ## the tests of what counts, where int has 32 bits
-	GOARCH=386 CGO_ENABLED=0 $(GO) vet $(PKG)
+	GOARCH=386 CGO_ENABLED=0 $(GO) list -export . ./internal/... ./store/... >/dev/null
+	GOARCH=386 CGO_ENABLED=0 $(GO) list -test -export ./store ./store/memstore ./internal/decide ./internal/waiting ./internal/adaptive ./internal/field >/dev/null
 	@if GOARCH=386 CGO_ENABLED=0 $(GO) test -run '^$$' ./internal/mistake ./internal/field 2>&1 | grep -q 'exec format error'; \
 	then echo "NOT RUN: this machine runs no 32-bit programs; what make test-32 tests has only been compiled"; \
 	else set -x; GOARCH=386 CGO_ENABLED=0 $(GO) test -count=1 -short . ./store/...; fi
 
+# One call for all modules: each would look through all that they import again.
 lint: ## gofmt, go vet, staticcheck; rules and reasons in staticcheck.conf
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "gofmt -w these:"; echo "$$unformatted"; exit 1; }
 	$(WORKSPACE) scripts/tidy -diff
-	$(GO) vet ./...
-	$(STATICCHECK) ./...
-	@set -e; export $(WORKSPACE); for m in $(MODULES); do echo "lint $$m"; \
-		(cd $$m && $(GO) vet ./... && $(STATICCHECK) ./...); done
+	$(WORKSPACE) $(GO) vet $(EVERYTHING)
+	$(WORKSPACE) $(STATICCHECK) $(EVERYTHING)
 
 api: ## testdata/api.txt, the exported names, written anew
 	cd tests && $(WORKSPACE) $(GO) test -count=1 -run '^TestAPI$$' ./project -update
@@ -126,13 +136,9 @@ api: ## testdata/api.txt, the exported names, written anew
 tidy: ## go.mod and go.sum of every module: those beside the root follow it
 	$(WORKSPACE) scripts/tidy
 
-# The tests of policy and tests are part of make test.
-build-all: ## every package and every module compiles, tests and examples too
-	$(GO) build ./...
-	$(WORKSPACE) $(GO) build ./...
-	@set -e; export $(WORKSPACE); for m in $(MODULES); do echo "build $$m"; \
-		case $$m in policy|tests) only='^$$';; *) only=.;; esac; \
-		(cd $$m && $(GO) build -o /dev/null ./... && $(GO) test -run "$$only" ./...); done
+# make test has those of the root, policy and tests, and make test-console the browser's.
+test-modules: ## the tests of every other module
+	$(WORKSPACE) $(GO) test $(patsubst %,./%/...,$(filter-out policy tests console/browser,$(MODULES)))
 
 bench: ## benchmarks: make bench BENCH=HotKey PKG=./store/memstore COUNT=10
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
@@ -152,10 +158,17 @@ FUZZ = grep -HoE '^func Fuzz[A-Za-z0-9_]*' \
 fuzz-list: ## the fuzz targets: directory and name
 	@$(FUZZ)
 
+# go test -fuzz would compile the standard library and every dependency anew, with
+# counters, for minutes. These have them here: our code and what else reads a path.
+COUNTERS = $(patsubst %,-gcflags=%=-d=libfuzzer,github.com/stint-go/stint/... net/url net/http \
+	github.com/gin-gonic/gin github.com/labstack/echo/v4 github.com/go-chi/chi/v5)
 fuzz: ## every fuzz target for FUZZTIME each
-	@set -e; $(FUZZ) | while read -r dir name; do \
-		echo "fuzz $$dir $$name for $(FUZZTIME)"; \
-		(cd $$dir && $(WORKSPACE) $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
+	@set -e; export $(WORKSPACE); tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
+	found=$$($(GO) env GOCACHE)/fuzz/github.com/stint-go/stint; built=; \
+	$(FUZZ) | while read -r dir name; do \
+		echo "fuzz $$dir $$name for $(FUZZTIME)"; cd '$(CURDIR)'/$$dir; \
+		[ "$$dir" = "$$built" ] || $(GO) test -c $(COUNTERS) -o $$tmp/test . || exit 1; built=$$dir; \
+		$$tmp/test -test.run '^$$' -test.fuzz "^$$name\$$" -test.fuzztime $(FUZZTIME) -test.fuzzcachedir $$found/$$dir || exit 1; \
 	done
 
 soak: redis ## the long form of the random traces; STINT_SEED=n runs one of them

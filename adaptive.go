@@ -1,14 +1,12 @@
 package stint
 
 import (
-	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
-	"github.com/stint-go/stint/internal/clock"
-	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/store"
 )
 
@@ -52,21 +50,19 @@ import (
 // for all their adaptive limits together. Beyond that the least recently used keys
 // start anew, as do those of a limit that an Update has removed.
 func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
-	a := &adapting{config: adaptive.Config{Min: min, Max: max, Window: adaptive.DefaultWindow}}
-	a.of.slots = a.now
-	r := &rule{kind: a, spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
+	c := &adaptive.Config{Min: min, Max: max, Window: adaptive.DefaultWindow}
+	r := &compile.Rule{Kind: limit.Adaptive, Adaptive: c, Spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
 	if min < 1 || max < min || max > mostAdaptive {
-		r.errs.Bad(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "",
+		r.Errs.Bad(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "",
 			fmt.Sprintf("write a min of 1 or more, and a max of no less, up to %d", mostAdaptive))
-		r.spec.Units = 1 // or the store's limit would be reported too
+		r.Spec.Units = 1 // or the store's limit would be reported too
 	}
 	apply(r, opts)
-	c := &a.config
 	switch {
 	case c.Start == 0:
 		c.Start = adaptive.StartIn(min, max)
 	case c.Start < min || c.Start > max:
-		r.errs.Bad(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "", fmt.Sprintf("write %d to %d, the range of the limit", min, max))
+		r.Errs.Bad(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "", fmt.Sprintf("write %d to %d, the range of the limit", min, max))
 	}
 	ofOne(r, "WithTolerance", "tolerance", adaptive.Gradient2, &c.Tolerance, adaptive.DefaultTolerance)
 	ofOne(r, "WithLatencyTimeout", "latency timeout", adaptive.AIMD, &c.Timeout, adaptive.DefaultTimeout)
@@ -75,11 +71,11 @@ func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 
 // ofOne fills in the default of a number that only one adaptation uses. With another
 // adaptation the option would have no effect, so it is a mistake.
-func ofOne[N comparable](r *rule, option, what string, of adaptive.Algorithm, n *N, otherwise N) {
+func ofOne[N comparable](r *compile.Rule, option, what string, of adaptive.Algorithm, n *N, otherwise N) {
 	if *n == *new(N) {
 		*n = otherwise
-	} else if has := configOf(r).Algorithm; has != of {
-		r.errs.Bad(option, "%v has no "+what, "leave it out, or write %v", has, of)
+	} else if has := r.Adaptive.Algorithm; has != of {
+		r.Errs.Bad(option, "%v has no "+what, "leave it out, or write %v", has, of)
 	}
 }
 
@@ -89,7 +85,7 @@ const mostAdaptive = 1_000_000
 // configures returns an option that sets part of the configuration, unless its argument is
 // wrong.
 func configures(valid bool, option, write string, set func(*adaptive.Config)) AdaptiveOption {
-	return checkedChange(valid, option, write, func(r *rule) { set(configOf(r)) })
+	return checkedChange(valid, option, write, func(r *compile.Rule) { set(r.Adaptive) })
 }
 
 // Adaptation says how an AdaptiveConcurrency follows the latency.
@@ -160,188 +156,4 @@ func WithInitialLimit(n int64) AdaptiveOption {
 func WithSampleWindow(d time.Duration) AdaptiveOption {
 	return configures(d >= 100*time.Millisecond, fmt.Sprintf("WithSampleWindow(%v)", d), "write 100ms or more",
 		func(c *adaptive.Config) { c.Window = d })
-}
-
-// AdaptiveReason explains the present limit of an AdaptiveConcurrency.
-type AdaptiveReason uint8
-
-const (
-	// NotAdaptive: it is another kind of limit.
-	NotAdaptive = AdaptiveReason(adaptive.None)
-	// AdaptiveStart: too few requests have been seen to change it.
-	AdaptiveStart = AdaptiveReason(adaptive.Start)
-	// AdaptiveGrowing: it has risen, because requests take as long as usual.
-	AdaptiveGrowing = AdaptiveReason(adaptive.Growing)
-	// AdaptiveQueueing: it has fallen, because requests take longer than usual.
-	AdaptiveQueueing = AdaptiveReason(adaptive.Queueing)
-	// AdaptiveDrops: it has been halved, or cut by a tenth under AIMD, because requests
-	// failed.
-	AdaptiveDrops = AdaptiveReason(adaptive.Drops)
-	// AdaptiveSteady: no change is called for, or it is at min or max.
-	AdaptiveSteady = AdaptiveReason(adaptive.Steady)
-	// AdaptiveUnused: less than half of it is in use, so nothing shows whether more
-	// would be too much.
-	AdaptiveUnused = AdaptiveReason(adaptive.Unused)
-)
-
-// String returns the reason as one word.
-func (r AdaptiveReason) String() string { return adaptive.Reason(r).String() }
-
-// LimitChange is a change of the limit of an AdaptiveConcurrency, as observers get it
-// (EventLimitChanged).
-type LimitChange struct {
-	// Limit is its name. Each key of a limit changes by itself.
-	Limit string
-	// From and To are the limits before and after.
-	From, To int64
-	// Reason says why it changed.
-	Reason AdaptiveReason
-	// InFlight is the number of units in flight.
-	InFlight int64
-	// Latency is the average of the requests that led to the change, and Baseline what
-	// it was compared with (AIMD: its timeout). Both are 0 if there were none.
-	Latency, Baseline time.Duration
-}
-
-// decideLocally makes the call use the store that decides the limits of this process and
-// passes the rest on. Charges of the former come last.
-func (c *call) decideLocally() {
-	c.Store = c.version.local
-	c.policy = "" // the limits' numbers change
-	n := 0
-	for i, e := range c.entries {
-		if e.needs&local != 0 {
-			continue
-		}
-		if i > n {
-			ch := c.Charges[i]
-			copy(c.entries[n+1:], c.entries[n:i])
-			copy(c.Charges[n+1:], c.Charges[n:i])
-			c.entries[n], c.Charges[n] = e, ch
-		}
-		n++
-	}
-}
-
-// adapting is the kind of AdaptiveConcurrency.
-type adapting struct {
-	held
-	config adaptive.Config
-}
-
-func configOf(r *rule) *adaptive.Config { return &r.kind.(*adapting).config }
-
-func (a *adapting) enter(e *entry, r *rule) {
-	a.held.enter(e, r)
-	e.needs |= local | watches
-}
-
-func (a *adapting) says(s store.Spec) string {
-	return fmt.Sprintf("AdaptiveConcurrency: %d to %d", a.config.Min, s.Units)
-}
-
-func (a *adapting) decided(l *store.Limit, all *adaptive.Keys) *store.Limit {
-	if adaptive.RuleOf(l) != nil { // an Update kept the existing one
-		return l
-	}
-	return all.Limit(l, a.config)
-}
-
-func (a *adapting) same(l *store.Limit) bool {
-	was := adaptive.RuleOf(l)
-	return was != nil && was.Config() == a.config
-}
-
-// now returns how many slots there are.
-func (*adapting) now(c *store.Charge) int64 { return adaptive.RuleOf(c.Limit).Meet(c.Key) }
-
-// counted: the service's load must not get anybody banned.
-func (*adapting) counted(*entry) bool { return false }
-
-func (*adapting) stood(c *store.Charge, r *store.Result) (int64, AdaptiveReason) {
-	limit, why := adaptive.RuleOf(c.Limit).Stood(c, r)
-	return limit, AdaptiveReason(why)
-}
-
-// story is the observations of a request.
-type story struct {
-	waited  time.Duration
-	seen    []waiting.Seen
-	since   time.Time     // when it was admitted
-	held    time.Duration // how long it held slots, once they are released
-	learns  bool          // whether an AdaptiveConcurrency learns from it
-	outcome adaptive.Outcome
-}
-
-// learns reports whether an AdaptiveConcurrency learns from the request.
-func (p *Permit) learns() bool { return p.story != nil && p.story.learns }
-
-// Drop reports that the request failed for lack of capacity, for instance because a
-// backend was overloaded or timed out. An AdaptiveConcurrency cuts its limit if at
-// least one in twenty requests does. It applies to all limiters that the request has
-// passed, and does nothing after Done or without such a limit.
-func (p *Permit) Drop() { p.record((*adaptive.Outcome).Report, adaptive.Dropped) }
-
-// Ignore reports that the request's duration says nothing about the service's load, for
-// instance because it waited for an event. An AdaptiveConcurrency doesn't learn from
-// it. It applies to all limiters that the request has passed, and does nothing after
-// Done or without such a limit.
-func (p *Permit) Ignore() { p.record((*adaptive.Outcome).Report, adaptive.Ignored) }
-
-// recordInnerDenial records that an inner limiter has denied: the response then says nothing
-// about the work.
-func (p *Permit) recordInnerDenial() { p.record((*adaptive.Outcome).Show, adaptive.Ignored) }
-
-func (p *Permit) record(by func(*adaptive.Outcome, adaptive.Ending), e adaptive.Ending) {
-	for ; p != nil; p = p.outer {
-		if p.learns() {
-			by(&p.story.outcome, e)
-		}
-	}
-}
-
-// sample returns what was observed of the request, or nil. Outside HTTP its context
-// says nothing: it may have bounded the wait and ended before the work.
-func (p *Permit) sample() *adaptive.Sample {
-	took, err := clock.Since(p.story.since), p.ctx.Err()
-	switch {
-	case p.response == nil:
-		err = nil
-	case p.response.pacing != nil:
-		took -= p.response.pacing.HeldUp()
-	}
-	return p.story.outcome.Sample(took, err)
-}
-
-// endTiming releases the permit's slots of this process with what was observed of the
-// request, and returns what has changed by it.
-func (p *Permit) endTiming() []adaptive.Change {
-	if p.response != nil && p.story.outcome.Open() {
-		switch got, ok := p.response.Outcome(); {
-		case !ok:
-		case got.Hijacked:
-			p.story.outcome.Show(adaptive.Ignored) // the duration is that of a connection, not of a request
-		case got.Status >= http.StatusInternalServerError:
-			p.story.outcome.Show(adaptive.Failed)
-		}
-	}
-	seen := p.sample()
-	p.mu.Lock() // Decision may be reading the results
-	c := calls.Get().(*call)
-	defer c.end(context.Background())
-	c.recall(p.grants)
-	changes := p.version.family.adaptive.End(c.Charges, c.Results, seen)
-	for i := range c.Results {
-		p.grants[i].result.Receipt = c.Results[i].Receipt
-	}
-	p.mu.Unlock()
-	return changes
-}
-
-// observeLimitChange notifies the observers that a limit has changed.
-func (p *Permit) observeLimitChange(c *adaptive.Change) {
-	p.version.observeOf(&Event{Kind: EventLimitChanged, Route: p.plan.route(), Change: &LimitChange{
-		Limit: c.Charge.Limit.Name(), From: c.From, To: c.To, Reason: AdaptiveReason(c.Reason),
-		InFlight: c.InFlight, Latency: c.Latency, Baseline: c.Baseline,
-	}}, []store.Charge{c.Charge})
 }

@@ -1,12 +1,10 @@
 package stint
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/stint-go/stint/internal/mistake"
-	"github.com/stint-go/stint/internal/waiting"
-	"github.com/stint-go/stint/internal/warn"
+	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/store"
 )
 
@@ -36,10 +34,10 @@ import (
 // limits, in the same call. If a store in memory is full, denials of keys without a
 // place aren't counted.
 func Ban(n int64, within time.Duration, opts ...BanOption) Limit {
-	l := newLimit(&ban{}, store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within}, opts)
-	if l.rule.spec.Ban == 0 {
-		l.rule.errs.Bad("", "no time for which the ban lasts", "write stint.WithBanFor(time.Hour)")
-		l.rule.spec.Ban = time.Hour // or the store's limit would report it too
+	l := newLimit(limit.Banning, store.Spec{Name: "ban", Algorithm: store.Ban, Units: n, Period: within}, opts)
+	if l.rule.Spec.Ban == 0 {
+		l.rule.Errs.Bad("", "no time for which the ban lasts", "write stint.WithBanFor(time.Hour)")
+		l.rule.Spec.Ban = time.Hour // or the store's limit would report it too
 	}
 	return l
 }
@@ -47,44 +45,5 @@ func Ban(n int64, within time.Duration, opts ...BanOption) Limit {
 // WithBanFor sets how long a Ban lasts. d is a positive whole number of microseconds, at most
 // one year; New rejects any other. Every Ban needs it.
 func WithBanFor(d time.Duration) BanOption {
-	return changeOption{change: func(r *rule) { r.spec.Ban = d }}
-}
-
-// ban is the kind of Ban: it charges nothing and counts what other limits deny.
-type ban struct{ charged }
-
-func (*ban) enter(e *entry, _ *rule) {
-	e.cost, e.settle = nil, nil // the limiter's, which don't apply
-	e.wait = waiting.Terms{Way: waiting.ForNothing}
-	e.needs = counts
-}
-
-// repeated: a ban also counts denials by inner limiters.
-func (*ban) repeated() bool { return true }
-
-func (*ban) counted(*entry) bool { return false }
-
-func (*ban) binds() bool { return false } // how many denials are left isn't how many requests are
-
-func (*ban) denial(*store.Charge) denial { return abnormalUsage }
-
-func (*ban) whyUnsettled() string { return "a ban, which charges nothing" }
-
-// lacks: a ban needs a limit whose denials it counts. A limit in dry run counts too,
-// since it may be enforced later. Keys that functions return may be equal at any time.
-func (*ban) lacks(b *entry, beside []*entry) *mistake.Mistake {
-	counted := false
-	for _, e := range beside {
-		if !e.kind.counted(e) {
-			continue
-		}
-		if counted = true; e.key == b.key || e.key == nil || b.key == nil || (e.key.Signs|b.key.Signs)&warn.OfFunction != 0 {
-			return nil
-		}
-	}
-	if counted {
-		return &mistake.Mistake{Problem: fmt.Sprintf("its key is %s, and no limit beside it whose denials count has that key", b.key.Name),
-			Write: "give the ban the key of the limit whose denials shall count"}
-	}
-	return &mistake.Mistake{Problem: "no limit beside it whose denials count", Write: "write a rate, a quota or a concurrency that nobody waits for beside the ban"}
+	return changeOption{change: func(r *compile.Rule) { r.Spec.Ban = d }}
 }

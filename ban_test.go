@@ -500,3 +500,43 @@ func TestBanOutranksCapacity(t *testing.T) {
 		}
 	})
 }
+
+// A denial counts once, also while a turn that another caller has left is on its way back to
+// the store, and calls that it may be in the way of ask again.
+func TestBanCountsADenialOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{Store: memstore.New(), settle: time.Second}
+		var banned int
+		l := limiter(t, stint.Rate(1, time.Minute, stint.WithName("rate")), stint.Ban(2, time.Minute, stint.WithBanFor(time.Hour), stint.WithName("ban")),
+			stint.WithKey(stint.GivenKey()), stint.WithStore(s), stint.WithObserver(func(e stint.Event) {
+				if e.Kind == stint.EventBanned {
+					banned++
+				}
+			}))
+		if err := l.Allow(t.Context(), "other", 1); err != nil {
+			t.Fatal(err)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan error)
+		go func() {
+			_, err := l.Wait(ctx, "other", 1)
+			left <- err
+		}()
+		synctest.Wait()
+		leave()
+		if err := l.Allow(t.Context(), "key", 1); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []int{0, 1} {
+			if err := l.Allow(t.Context(), "key", 1); !errors.Is(err, stint.ErrDenied) {
+				t.Fatal(err)
+			}
+			if banned != want {
+				t.Errorf("%d bans after %d denials, want %d", banned, i+1, want)
+			}
+		}
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,14 +1,13 @@
 package stint
 
 import (
-	"context"
 	"fmt"
-	"net/http"
-	"slices"
 	"time"
 
+	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
-	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
 
@@ -61,24 +60,25 @@ import (
 // A Bandwidth adds no header fields and appears in no Decision; Allow, Take, Wait and
 // Peek ignore it. When a response has ended, observers get an EventPaced.
 func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
-	b := &bandwidth{}
-	r := newLimit(b, store.Spec{Name: "bandwidth", Units: 1, Period: time.Second}, opts).rule
-	s := &r.spec
+	b := new(read.Bytes)
+	r := &compile.Rule{Kind: limit.Bandwidth, Bytes: b, Spec: store.Spec{Name: "bandwidth", Units: 1, Period: time.Second}}
+	apply(r, opts)
+	s := &r.Spec
 	if bytesPerSecond < respond.Slowest || bytesPerSecond > respond.Fastest {
-		r.errs.Bad(fmt.Sprintf("Bandwidth(%d)", bytesPerSecond), "",
+		r.Errs.Bad(fmt.Sprintf("Bandwidth(%d)", bytesPerSecond), "",
 			fmt.Sprintf("write bytes per second, %d to %d", respond.Slowest, respond.Fastest))
 	}
 	burst := s.Burst
 	s.Burst = 0 // or the store's limit would report a wrong one too
 	if burst != 0 && (burst < respond.LeastPiece || burst > store.MaxCost) {
-		r.errs.Bad(fmt.Sprintf("WithBurst(%d)", max(burst, 0)),
+		r.Errs.Bad(fmt.Sprintf("WithBurst(%d)", max(burst, 0)),
 			"smaller pieces of a response would each cost a call to the store",
 			fmt.Sprintf("write %d or more, up to %d", respond.LeastPiece, int64(store.MaxCost)))
 	}
-	if len(r.errs) == 0 {
+	if len(r.Errs) == 0 {
 		rate := respond.NewRate(bytesPerSecond, burst)
 		s.Units, s.Period, s.Burst = rate.Units, rate.Period, rate.Burst
-		b.block, b.piece = rate.Block, rate.Piece
+		b.Block, b.Piece = rate.Block, rate.Piece
 	}
 	return Limit{r}
 }
@@ -86,148 +86,5 @@ func Bandwidth(bytesPerSecond int64, opts ...BandwidthOption) Limit {
 // WithRequestBytes makes a Bandwidth also count the bytes of request bodies, as the
 // handler reads them. By default only responses count.
 func WithRequestBytes() BandwidthOption {
-	return changeOption{change: func(r *rule) { r.kind.(*bandwidth).requests = true }}
-}
-
-// bandwidth is the kind of Bandwidth. Its requests are charged for bytes as they move.
-type bandwidth struct {
-	charged
-	block, piece int64 // of its respond.Rate
-	requests     bool
-}
-
-func (*bandwidth) enter(e *entry, _ *rule) {
-	e.cost, e.settle, e.wait = nil, nil, waiting.Terms{} // the limiter's, which don't apply
-	e.needs = paces | watches | releases
-}
-
-func (b *bandwidth) says(s store.Spec) string {
-	return fmt.Sprintf("Bandwidth: %d bytes per 1s, burst %d", s.Units*b.block*int64(time.Second/s.Period), s.Burst*b.block)
-}
-
-func (*bandwidth) counted(*entry) bool { return false } // it denies no request
-
-// paced is a Bandwidth and the key of one request.
-type paced struct {
-	entry *entry
-	key   string
-}
-
-// Pacing describes how a Bandwidth paced a request, for observers (EventPaced).
-type Pacing struct {
-	// Limit is the name of the Bandwidth.
-	Limit string
-	// Bytes is the number of bytes of the response's body that were written, and
-	// RequestBytes the number of those of the request's that were read: 0 without
-	// WithRequestBytes.
-	Bytes, RequestBytes int64
-	// Waited is how long writes and reads were delayed, by all limits together. For a
-	// dry run, which delays nothing, it is roughly how long that limit would have
-	// delayed them.
-	Waited time.Duration
-	// DryRun says that the limit only reports.
-	DryRun bool
-	// Err is why the response was cut off: the store's failure, the end of the
-	// request's context, or an answer of the store that a piece can never pass;
-	// nil if it wasn't.
-	Err error
-}
-
-// ofPaced returns the needs of a call's Bandwidths.
-func (c *call) ofPaced() (all needs) {
-	for i := range c.paced {
-		all |= c.paced[i].entry.needs
-	}
-	return all
-}
-
-// pace makes a response that is paced by the call's Bandwidths. decides says that other
-// limits decide by it.
-func (c *call) pace(decides bool) *response {
-	s := new(struct {
-		response
-		of lanes
-	})
-	s.of.all = slices.Clone(c.paced)
-	s.of.Begin(c.r, c.version.payer(c.r, c.plan), entriesOf(s.of.all))
-	s.watched, s.pacing, s.of.Decides = &s.of, &s.of, decides
-	return &s.response
-}
-
-// lanes are the Bandwidths that pace a response.
-type lanes struct {
-	respond.Paced
-	all []paced
-}
-
-// payer returns what a paced response charges its bytes with: the version's store.
-func (v *version) payer(r *http.Request, p *plan) respond.Payer {
-	return respond.Payer{
-		Store: v.store, Queues: v.streams,
-		GiveBack: func(ctx context.Context, charges []store.Charge) []store.Result {
-			return v.giveBack(ctx, p, charges)
-		},
-		StoreFailed: func(err error, cut bool) error {
-			if cut {
-				err = &StoreError{err}
-			}
-			v.observe(&Event{Kind: EventStoreFailed, Route: p.route(), Request: r, Err: err})
-			return err
-		},
-	}
-}
-
-func entriesOf(all []paced) []respond.Entry {
-	entries := make([]respond.Entry, len(all))
-	for i := range all {
-		entries[i] = all[i].respond()
-	}
-	return entries
-}
-
-// respond returns p as package respond takes it.
-func (p *paced) respond() respond.Entry {
-	e, b := p.entry, p.entry.kind.(*bandwidth)
-	return respond.Entry{
-		Limit: e.limit, Key: p.key, Block: b.block, Piece: b.piece,
-		Requests: b.requests, DryRun: e.dryRun, Closed: e.closed,
-	}
-}
-
-func (s *lanes) bandwidths() []paced { return s.all }
-
-func (s *lanes) observe(p *Permit) {
-	for i := range s.all {
-		p.observePacing(&s.all[i], s.Moved(s.all[i].respond()))
-	}
-}
-
-func (p *Permit) observePacing(of *paced, got respond.Moved) {
-	limit := of.entry.limit
-	e := Event{Kind: EventPaced, below: p.below(), Route: p.plan.route(), Request: p.response.Request()}
-	e.about([]store.Charge{{Key: of.key, Limit: limit, DryRun: of.entry.dryRun}})
-	e.Pacing = &Pacing{
-		Limit: limit.Name(), Bytes: got.Bytes, RequestBytes: got.RequestBytes,
-		Waited: got.Waited, DryRun: of.entry.dryRun, Err: got.Err,
-	}
-	p.version.observe(&e)
-}
-
-// paced returns the Bandwidths that pace the response.
-func (p *Permit) paced() []paced {
-	if p.response == nil || p.response.pacing == nil {
-		return nil
-	}
-	return p.response.pacing.bandwidths()
-}
-
-// observePaced notifies the observers how the response was paced.
-func (p *Permit) observePaced() {
-	s := p.response
-	if s == nil || s.pacing == nil || p.version.limiter.audience.Load() == nil {
-		return
-	}
-	if _, ok := s.Outcome(); ok {
-		s.pacing.observe(p)
-	}
+	return changeOption{change: func(r *compile.Rule) { r.Bytes.Requests = true }}
 }

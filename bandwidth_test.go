@@ -175,6 +175,7 @@ func TestBandwidthOfAFleet(t *testing.T) {
 
 // How many calls of the store a stream costs.
 func TestBandwidthCalls(t *testing.T) {
+	oneGoroutine(t)
 	tests := []struct {
 		name           string
 		do             http.HandlerFunc
@@ -798,6 +799,7 @@ func TestBandwidthBesideBandwidths(t *testing.T) {
 
 // A burst is never so small that the rate can't be reached.
 func TestBandwidthReachesItsRate(t *testing.T) {
+	oneGoroutine(t)
 	for _, rate := range []int64{100_000, 1_000_003, 10_000_000, 33_333_333, 1 << 28, 1_000_000_000, 10 << 30} {
 		synctest.Test(t, func(t *testing.T) {
 			n := min(rate, 1<<25)

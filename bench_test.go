@@ -49,17 +49,21 @@ var paths = []struct {
 	allowed bool
 	allocs  float64
 }{
-	{"Allowed", []stint.Option{ample()}, true, 2},
+	{"Allowed", []stint.Option{ample()}, true, 1},
 	{"AllowedWithoutPermit", []stint.Option{ample(), stint.WithoutPermit()}, true, 0},
 	{"AllowedRouted", []stint.Option{
 		ample(), stint.WithoutPermit(), stint.WithRoute("POST /login", ample()), stint.WithRoute("api.example.com/", ample()),
 	}, true, 0},
 	{"AllowedNoHeaders", []stint.Option{ample(), stint.WithoutPermit(), stint.WithHeaders(stint.NoHeaders)}, true, 0},
-	{"AllowedTwoLimits", []stint.Option{ample(), stint.Quota(1<<30, stint.Daily)}, true, 2},
+	{"AllowedTwoLimits", []stint.Option{ample(), stint.Quota(1<<30, stint.Daily)}, true, 1},
+	{"AllowedThreeLimits", []stint.Option{ample(), stint.Quota(1<<30, stint.Daily), stint.Rate(1<<30, time.Hour)}, true, 1},
+	{"AllowedRateAndSlot", []stint.Option{ample(), stint.Concurrency(4)}, true, 2},
+	{"AllowedThatMayWait", []stint.Option{ample(stint.WithMaxWait(time.Second))}, true, 1},
+	{"AllowedSlotThatMayWait", []stint.Option{stint.Concurrency(4, stint.WithQueue(10))}, true, 2},
 	{"AllowedLegacy", []stint.Option{ample(), stint.WithHeaders(stint.XRateLimitHeaders), stint.WithoutPermit()}, true, 0},
-	{"AllowedBan", []stint.Option{ample(), stint.Ban(10, time.Minute, stint.WithBanFor(time.Hour))}, true, 2},
-	{"AllowedConcurrency", []stint.Option{stint.Concurrency(4)}, true, 3}, // one is the store's, of the key's first slot
-	{"AllowedAdaptive", []stint.Option{stint.AdaptiveConcurrency(1, 100)}, true, 7},
+	{"AllowedBan", []stint.Option{ample(), stint.Ban(10, time.Minute, stint.WithBanFor(time.Hour))}, true, 1},
+	{"AllowedConcurrency", []stint.Option{stint.Concurrency(4)}, true, 2}, // one is the store's, of the key's first slot
+	{"AllowedAdaptive", []stint.Option{stint.AdaptiveConcurrency(1, 100)}, true, 6},
 	{"Banned", []stint.Option{stint.Rate(1, 700*24*time.Hour), stint.Ban(1, time.Hour, stint.WithBanFor(365*24*time.Hour))}, false, 0},
 	{"Denied", []stint.Option{stint.Rate(1, 700*24*time.Hour)}, false, 0},
 	{"DeniedTwoLimits", []stint.Option{stint.Rate(1, 700*24*time.Hour), ample()}, false, 0},

@@ -1,9 +1,11 @@
 package stint
 
 import (
-	"context"
 	"time"
 
+	"github.com/stint-go/stint/internal/adaptive"
+	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
@@ -66,18 +68,20 @@ type LimitStatus struct {
 
 // decide sets d to the decision that the results add up to. statuses, which has the same
 // length, becomes d.Limits.
-func (d *Decision) decide(entries []*entry, charges []store.Charge, results []store.Result, statuses []LimitStatus) {
+func (d *Decision) decide(c *decide.Call, statuses []LimitStatus) {
+	charges, results := c.Charges, c.Results
 	*d = Decision{Allowed: store.Granted(charges, results), Limits: statuses}
 	named := -1
 	for i := range results {
-		ch, r, l, k := &charges[i], &results[i], &statuses[i], entries[i].kind
+		ch, r, l := &charges[i], &results[i], &statuses[i]
 		l.Name, l.Allowed, l.DryRun, l.InFlight, l.Cost = ch.Limit.Name(), r.OK, ch.DryRun, r.Held, ch.Cost
 		l.Remaining, l.Delay, l.RetryAfter, l.ResetAfter = r.Remaining, r.Delay, r.RetryAfter, r.ResetAfter
-		l.Units, l.Reason = k.stood(ch, r)
+		units, why := limit.Stood(ch, r)
+		l.Units, l.Reason = units, AdaptiveReason(why)
 		if !r.OK && r.RetryAfter <= 0 {
 			l.RetryAfter = retryUnknown
 		}
-		if ch.DryRun || r.OK && (!d.Allowed || !k.binds()) {
+		if ch.DryRun || r.OK && (!d.Allowed || !c.Limits[i].Kind.Traits().Binds) {
 			continue
 		}
 		if d.Allowed {
@@ -118,34 +122,6 @@ func (d Decision) deniedBy(i int) Decision {
 	return d
 }
 
-// answering is the context of a request that a handler of a limiter answers.
-type answering struct {
-	context.Context
-	limiter *Limiter
-	denied  *DeniedError // nil if the denial isn't a limit's
-}
-
-func (c *answering) Value(key any) any {
-	if key == (answeringKey{c.limiter}) {
-		return c
-	}
-	if key == (deniedKey{}) && c.denied != nil {
-		return c.denied
-	}
-	return c.Context.Value(key)
-}
-
-// answers reports whether a handler of the limiter is answering the request.
-func (v *version) answers(ctx context.Context) bool {
-	return (v.denyHandler != nil || v.errorHandler != nil) && ctx.Value(answeringKey{v.limiter}) != nil
-}
-
-// setDecision sets d to the call's decision, from its results and its waits.
-func (c *call) setDecision(d *Decision, statuses []LimitStatus) {
-	d.decide(c.entries, c.Charges, c.Results, statuses)
-	d.add(c.Waited, c.Seen, statuses)
-}
-
 // add adds to a decision how its request has waited. seen has one element for each of
 // statuses, or none.
 func (d *Decision) add(waited time.Duration, seen []waiting.Seen, statuses []LimitStatus) {
@@ -155,3 +131,31 @@ func (d *Decision) add(waited time.Duration, seen []waiting.Seen, statuses []Lim
 		d.Queued = max(d.Queued, seen[i].Queued)
 	}
 }
+
+// Never is the RetryAfter of a cost that can't pass however long the caller waits.
+const Never = store.Never
+
+// AdaptiveReason explains the present limit of an AdaptiveConcurrency.
+type AdaptiveReason uint8
+
+const (
+	// NotAdaptive: it is another kind of limit.
+	NotAdaptive = AdaptiveReason(adaptive.None)
+	// AdaptiveStart: too few requests have been seen to change it.
+	AdaptiveStart = AdaptiveReason(adaptive.Start)
+	// AdaptiveGrowing: it has risen, because requests take as long as usual.
+	AdaptiveGrowing = AdaptiveReason(adaptive.Growing)
+	// AdaptiveQueueing: it has fallen, because requests take longer than usual.
+	AdaptiveQueueing = AdaptiveReason(adaptive.Queueing)
+	// AdaptiveDrops: it has been halved, or cut by a tenth under AIMD, because requests
+	// failed.
+	AdaptiveDrops = AdaptiveReason(adaptive.Drops)
+	// AdaptiveSteady: no change is called for, or it is at min or max.
+	AdaptiveSteady = AdaptiveReason(adaptive.Steady)
+	// AdaptiveUnused: less than half of it is in use, so nothing shows whether more
+	// would be too much.
+	AdaptiveUnused = AdaptiveReason(adaptive.Unused)
+)
+
+// String returns the reason as one word.
+func (r AdaptiveReason) String() string { return adaptive.Reason(r).String() }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/respond"
 )
 
@@ -17,7 +18,7 @@ type DeniedError struct {
 	Decision Decision
 
 	by  *version // the one that denied
-	why denial
+	why limit.Denial
 	// fields are the values of the response's header fields, kept here to save an
 	// allocation each.
 	fields [4]string
@@ -53,24 +54,12 @@ func (e *DeniedError) full() bool {
 
 // StatusCode returns 429, or 503 if the concurrency of the whole service (a limit with
 // the key Global) denied.
-func (e *DeniedError) StatusCode() int { return e.why.problem().Status() }
+func (e *DeniedError) StatusCode() int { return problems[e.why].Status() }
 
-// denial says what a denial means. If several limits deny, the last in this order
-// counts.
-type denial uint8
-
-const (
-	quotaExceeded   denial = iota
-	reducedCapacity        // of the whole service
-	abnormalUsage
-)
-
+// problems are what the client gets.
 var problems = [...]field.Problem{
-	quotaExceeded: field.QuotaExceeded, reducedCapacity: field.ReducedCapacity, abnormalUsage: field.AbnormalUsage,
+	limit.QuotaExceeded: field.QuotaExceeded, limit.ReducedCapacity: field.ReducedCapacity, limit.AbnormalUsage: field.AbnormalUsage,
 }
-
-// problem returns the problem that the client gets.
-func (r denial) problem() field.Problem { return problems[r] }
 
 // denied1 and denied4 are denials with room for their limits, which saves an allocation.
 type (
@@ -88,7 +77,7 @@ type (
 func (c *call) newDenied() *DeniedError {
 	var err *DeniedError
 	var limits []LimitStatus
-	switch n := len(c.Results); {
+	switch n := len(c.Call.Results); {
 	case n == 1:
 		d := new(denied1)
 		err, limits = &d.DeniedError, d.limits[:]
@@ -104,10 +93,10 @@ func (c *call) newDenied() *DeniedError {
 }
 
 // why returns what a denied call's denial means.
-func (c *call) why() (why denial) {
-	for i, e := range c.entries {
-		if !c.Results[i].OK && !e.dryRun {
-			why = max(why, e.kind.denial(&c.Charges[i]))
+func (c *call) why() (why limit.Denial) {
+	for i, l := range c.Call.Limits {
+		if !c.Call.Results[i].OK && !l.DryRun {
+			why = max(why, l.Denial(&c.Call.Charges[i]))
 		}
 	}
 	return why
@@ -132,20 +121,10 @@ func denialIn(err error) *DeniedError {
 	return nil
 }
 
-// versionOf returns the version that answers a denial: the version of l that denied, or
-// l's present one for another limiter's denial. stintecho hands errors to the
-// application, which may pass them to any limiter.
-func (l *Limiter) versionOf(err *DeniedError) *version {
-	if err.by != nil && err.by.limiter == l {
-		return err.by
-	}
-	return l.inForce()
-}
-
 type (
 	deniedKey struct{}
 	// answeringKey leads to something while a handler of a limiter answers a denial.
-	answeringKey struct{ limiter *Limiter }
+	answeringKey struct{ limiter *reporter }
 )
 
 // DeniedFromContext returns the denial that a handler given to WithDenyHandler
@@ -153,6 +132,15 @@ type (
 func DeniedFromContext(ctx context.Context) *DeniedError {
 	err, _ := ctx.Value(deniedKey{}).(*DeniedError)
 	return err
+}
+
+// answer answers a request that was not admitted.
+func (v *version) answer(w http.ResponseWriter, r *http.Request, err error) {
+	if denied := denialIn(err); denied != nil {
+		v.deny(w, r, denied, err)
+		return
+	}
+	v.fail(w, r, err)
 }
 
 // deny answers a request that a limit denied with denied, which err is or wraps.
@@ -171,7 +159,7 @@ func (v *version) deny(w http.ResponseWriter, r *http.Request, denied *DeniedErr
 			violated = append(violated, l.Name)
 		}
 	}
-	denied.why.problem().Write(w, r, violated...)
+	problems[denied.why].Write(w, r, violated...)
 }
 
 // fail answers a request that was denied for a reason other than a limit.
@@ -197,7 +185,7 @@ func (v *version) answerBy(h http.Handler, w http.ResponseWriter, r *http.Reques
 		}
 		return ok
 	}
-	told := r.WithContext(&answering{r.Context(), v.limiter, denied})
+	told := r.WithContext(&answering{r.Context(), v.reporter, denied})
 	defer func() { r.MultipartForm = told.MultipartForm }() // the server removes its files
 	if respond.Answers(w, told, status, func(w http.ResponseWriter) { h.ServeHTTP(w, told) }) {
 		return true
@@ -301,9 +289,9 @@ func WithProblem() Option {
 
 // deny sets the fields of a denial and returns its error. Building that error costs as
 // much as setting all fields, so it is skipped when no handler will see it.
-func (c *call) deny(w http.ResponseWriter, answers bool) error {
+func (c *call) deny(w http.ResponseWriter, mayAnswer bool) error {
 	c.outer.recordInnerDenial()
-	if _, passesOn := w.(ErrorWriter); !answers || c.version.denyHandler != nil || c.version.errorHandler != nil || passesOn && !c.version.problem {
+	if _, passesOn := w.(ErrorWriter); !mayAnswer || c.version.denyHandler != nil || c.version.errorHandler != nil || passesOn && !c.version.problem {
 		err := c.newDenied()
 		c.setFields(w.Header(), err.fields[:])
 		c.observe(EventDenied, nil)
@@ -311,9 +299,40 @@ func (c *call) deny(w http.ResponseWriter, answers bool) error {
 	}
 	c.setFields(w.Header(), nil)
 	c.observe(EventDenied, nil)
-	c.fields.Problem(w, c.r, c.why().problem())
+	c.fields.Problem(w, c.R, problems[c.why()])
 	return errAnswered
 }
 
 // errAnswered is the error of a request that has been denied and answered.
 var errAnswered = errors.New("stint: denied and answered")
+
+// answering is the context of a request that a handler of a limiter answers.
+type answering struct {
+	context.Context
+	limiter *reporter    // which is the limiter's only
+	denied  *DeniedError // nil if the denial isn't a limit's
+}
+
+func (c *answering) Value(key any) any {
+	if key == (answeringKey{c.limiter}) {
+		return c
+	}
+	if key == (deniedKey{}) && c.denied != nil {
+		return c.denied
+	}
+	return c.Context.Value(key)
+}
+
+// answering reports whether a handler of the limiter is answering the request.
+func (v *version) answering(ctx context.Context) bool {
+	return (v.denyHandler != nil || v.errorHandler != nil) && ctx.Value(answeringKey{v.reporter}) != nil
+}
+
+// ErrorWriter is a ResponseWriter of a router that has an error handler of its own. An
+// adapter passes one to Limiter.Deny to leave to that handler what the limiter isn't
+// configured to answer: by WithDenyHandler, WithErrorHandler or WithProblem. WriteError
+// gets the error that Deny was given. The header fields are already set.
+type ErrorWriter interface {
+	http.ResponseWriter
+	WriteError(err error)
+}

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/keys"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
 )
 
@@ -69,26 +72,29 @@ type Rule struct {
 // Describe returns what the limiter has now. It calls no store.
 func (l *Limiter) Describe() Description {
 	v := l.inForce()
-	d := Description{Name: v.name, Store: v.store}
-	for _, w := range v.family.warnings.About(v) {
+	d := Description{Name: v.name, Store: v.backend.Store}
+	for _, w := range l.family.warnings.About(v) {
 		d.Warnings = append(d.Warnings, warningOf(w))
 	}
-	add := func(pattern string, p *plan) {
-		for _, e := range p.entries {
-			r := Rule{Limit: e.limit.Name(), Route: pattern, Text: e.kind.says(e.limit.Spec()), Spec: e.limit.Spec(),
-				Key: Key{e.key}, DryRun: e.dryRun, Local: e.needs&local != 0}
+	add := func(p *read.Plan) {
+		for _, e := range p.Entries {
+			r := Rule{Limit: e.Name(), Route: p.Pattern, Text: compile.Text(e), Spec: e.Limit.Limit.Spec(),
+				Key: Key{e.Key}, DryRun: e.DryRun, Local: e.Needs&limit.Local != 0}
 			d.Rules = append(d.Rules, r)
 		}
 	}
-	add("", v.base)
-	for _, r := range v.routes {
-		add(r.pattern, r.plan)
+	add(v.plans.Base)
+	for _, p := range v.plans.Routes {
+		add(p)
 	}
-	for e := range v.entries() {
-		d.keys = append(d.keys, keyOf{fmt.Sprintf("limit %q", e.limit.Name()), e.key})
+	for e := range v.plans.Entries {
+		d.keys = append(d.keys, keyOf{fmt.Sprintf("limit %q", e.Name()), e.Key})
 	}
-	for _, f := range v.funcs {
-		d.keys = append(d.keys, keyOf{"limits of a WithLimitFunc", f.shared.key})
+	for _, f := range v.compiled.Funcs {
+		d.keys = append(d.keys, keyOf{"limits of a WithLimitFunc", f.Shared.Key})
+		if f.Source != nil {
+			d.keys = append(d.keys, keyOf{"WithLimitSource", f.Source})
+		}
 	}
 	return d
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/logs"
+	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
 
@@ -161,8 +162,8 @@ const (
 	// EventDenied: an enforced limit denied.
 	EventDenied
 	// EventCanceled: the request's context ended during the decision or the wait,
-	// because the client left, the server shut down or a deadline passed, or a panic of the
-	// store went through a request that waited. What had been charged is given back.
+	// because the client left, the server shut down or a deadline passed, or a panic
+	// went through a request that waited. What had been charged is given back.
 	EventCanceled
 	// EventBlocked: a predicate of WithBlock denied.
 	EventBlocked
@@ -318,4 +319,93 @@ func toJSON(attrs []slog.Attr) ([]byte, error) {
 		all[a.Key] = a.Value.Any()
 	}
 	return json.Marshal(all)
+}
+
+// LimitChange is a change of the limit of an AdaptiveConcurrency, as observers get it
+// (EventLimitChanged).
+type LimitChange struct {
+	// Limit is its name. Each key of a limit changes by itself.
+	Limit string
+	// From and To are the limits before and after.
+	From, To int64
+	// Reason says why it changed.
+	Reason AdaptiveReason
+	// InFlight is the number of units in flight.
+	InFlight int64
+	// Latency is the average of the requests that led to the change, and Baseline what
+	// it was compared with (AIMD: its timeout). Both are 0 if there were none.
+	Latency, Baseline time.Duration
+}
+
+// Pacing describes how a Bandwidth paced a request, for observers (EventPaced).
+type Pacing struct {
+	// Limit is the name of the Bandwidth.
+	Limit string
+	// Bytes is the number of bytes of the response's body that were written, and
+	// RequestBytes the number of those of the request's that were read: 0 without
+	// WithRequestBytes.
+	Bytes, RequestBytes int64
+	// Waited is how long writes and reads were delayed, by all limits together. For a
+	// dry run, which delays nothing, it is roughly how long that limit would have
+	// delayed them.
+	Waited time.Duration
+	// DryRun says that the limit only reports.
+	DryRun bool
+	// Err is why the response was cut off: the store's failure, the end of the
+	// request's context, or an answer of the store that a piece can never pass;
+	// nil if it wasn't.
+	Err error
+}
+
+// WarningKind is a kind of likely mistake that a limiter warns about. docs/warnings.md
+// says for each what it means, when it is found and how to fix it.
+type WarningKind uint8
+
+const (
+	// WarnForwardingHeader: the key is a forwarding header, which any client can
+	// write. New finds a Header; that a KeyFunc returns one, the first requests show.
+	WarnForwardingHeader = WarningKind(warn.ForwardingHeader)
+	// WarnPortInKey: the key contains the caller's port.
+	WarnPortInKey = WarningKind(warn.PortInKey)
+	// WarnUntrustedProxy: requests come through a proxy, and their key is the proxy's
+	// address.
+	WarnUntrustedProxy = WarningKind(warn.UntrustedProxy)
+	// WarnNoPattern: the key contains Pattern, and no request has a pattern.
+	WarnNoPattern = WarningKind(warn.NoPattern)
+	// WarnKeysNeverRepeat: no key came twice in the first 10,000 requests.
+	WarnKeysNeverRepeat = WarningKind(warn.KeysNeverRepeat)
+	// WarnOneKey: almost all of the first 10,000 requests have the same key.
+	WarnOneKey = WarningKind(warn.OneKey)
+	// WarnRebuilt: limiters are built again and again while requests are served.
+	WarnRebuilt = WarningKind(warn.Rebuilt)
+	// WarnCostTooHigh: a request costs more than a limit ever lets pass. The Text names
+	// both.
+	WarnCostTooHigh = WarningKind(warn.CostTooHigh)
+	// WarnNothingWaits: WithPriority, WithAging or WithShare is given, and no limit makes
+	// a request wait.
+	WarnNothingWaits = WarningKind(warn.NothingWaits)
+)
+
+// String returns the kind as logs and links have it: "one-key".
+func (k WarningKind) String() string {
+	if !warn.Kind(k).Known() {
+		return fmt.Sprintf("WarningKind(%d)", k)
+	}
+	return warn.Kind(k).Name()
+}
+
+// Warning is a likely mistake that a limiter has found.
+type Warning struct {
+	Kind WarningKind
+	// Limits are the names of the limits that the warning, or the key it is about,
+	// belongs to. It is empty for warnings about the limiter, and about the key of a
+	// WithLimitFunc.
+	Limits []string
+	// Text says what was found and what to write instead. Link leads to the section
+	// on it in docs/warnings.md.
+	Text, Link string
+}
+
+func warningOf(w *warn.Warning) Warning {
+	return Warning{WarningKind(w.Kind), w.Limits, w.Text(), w.Kind.Link()}
 }

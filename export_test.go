@@ -25,11 +25,11 @@ func (l *Limiter) Held() (n int) {
 func (l *Limiter) BandwidthLeft(ctx context.Context, key string) (int64, error) {
 	v := l.now.Load()
 	encoded, err := keytext.Encode(key)
-	for _, e := range v.base.entries {
-		if b, ok := e.kind.(*bandwidth); ok && err == nil {
+	for _, e := range v.plans.Base.Entries {
+		if e.Bytes != nil && err == nil {
 			results := make([]store.Result, 1)
-			err = v.store.Take(ctx, []store.Charge{{Key: encoded, Limit: e.limit}}, results)
-			return results[0].Remaining * b.block, err
+			err = v.backend.Store.Take(ctx, []store.Charge{{Key: encoded, Limit: e.Limit.Limit}}, results)
+			return results[0].Remaining * e.Bytes.Block, err
 		}
 	}
 	return 0, err
@@ -37,18 +37,18 @@ func (l *Limiter) BandwidthLeft(ctx context.Context, key string) (int64, error) 
 
 // Adaptive is how many keys of limits of this process are remembered.
 func (l *Limiter) Adaptive() int {
-	return l.family.adaptive.Len()
+	return l.family.registry.Adaptive.Len()
 }
 
 // Turns says what is in the lines for turns.
 func (l *Limiter) Turns() string { return l.lines().Turns.Trace() }
 
-func (l *Limiter) lines() *waiting.Lines { return l.now.Load().lines }
+func (l *Limiter) lines() *waiting.Lines { return l.now.Load().backend.Lines }
 
 // Watched reports whether requests are looked at for warnings.
 func (l *Limiter) Watched() bool {
-	for e := range l.now.Load().entries() {
-		if e.source.Lookout.Load() != nil {
+	for e := range l.now.Load().plans.Entries {
+		if e.Source.Lookout.Load() != nil {
 			return true
 		}
 	}

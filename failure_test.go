@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"

@@ -3,17 +3,23 @@ package stint
 import (
 	"context"
 	"log/slog"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/adaptive"
+	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/logs"
+	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/internal/namesakes"
 	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 // family is the state shared by a limiter and all limiters derived from it. They are updated
@@ -21,12 +27,11 @@ import (
 type family struct {
 	mu      sync.Mutex // held by one New, With or Update at a time
 	members []*Limiter // each limiter before those derived from it
-	names   atomic.Pointer[names]
+	// registry has the names of their limits, and the limits of this process.
+	registry *compile.Registry
 
-	// The limits of this process, and the lines of waiters of each
-	// store, are the same across Updates.
-	adaptive *adaptive.Keys
-	lines    atomic.Pointer[[]*waiting.Lines] // replaced under mu
+	// The lines of waiters of each store are the same across Updates.
+	lines atomic.Pointer[[]*waiting.Lines] // replaced under mu
 
 	meanings namesakes.Family // for other families on the same store; guarded by mu
 
@@ -35,11 +40,8 @@ type family struct {
 
 func newFamily() *family {
 	f := new(family)
-	f.adaptive = adaptive.NewKeys(f.wake)
+	f.registry = compile.NewRegistry(adaptive.NewKeys(f.wake))
 	f.lines.Store(new([]*waiting.Lines))
-	n := new(names)
-	n.now.Store(newNaming())
-	f.names.Store(n)
 	return f
 }
 
@@ -47,8 +49,8 @@ func newFamily() *family {
 // other limiters of the family may have too. The caller holds f.mu.
 func (f *family) linesOf(s store.Store) (*waiting.Lines, *respond.Queues) {
 	for _, m := range f.members {
-		if v := m.now.Load(); same(v.store, s) {
-			return v.lines, v.streams
+		if v := m.now.Load(); same(v.backend.Store, s) {
+			return v.backend.Lines, v.streams
 		}
 	}
 	return new(waiting.Lines), new(respond.Queues)
@@ -92,22 +94,22 @@ func (l *Limiter) first(opts []Option) (notices, error) {
 		return notices{}, err
 	}
 	l.opts = c.opts
-	v.names.now.Store(naming)
+	f.registry.Names().Put(naming)
 	f.members = append(f.members, l)
-	f.meet(v.lines)
-	l.now.Store(v)
-	l.observeStore(v, c.store)
+	f.meet(v.backend.Lines)
 	l.observers.give(c.observers)
 	l.logger, l.logKeys = c.logger, c.logKeys
 	f.enlist()
+	l.now.Store(v)
+	l.observeStore(c.Store) // which may tell something at once
 	return f.announce(l, c), nil
 }
 
 // try makes what would be the first version of a new limiter, and the naming that goes
 // with it. It changes nothing. The caller holds family.mu.
-func (l *Limiter) try(c *config) (*version, *naming, error) {
-	n := l.family.names.Load()
-	next := n.now.Load().clone()
+func (l *Limiter) try(c *config) (*version, *compile.Naming, error) {
+	n := l.family.registry.Names()
+	next := n.Now().Clone()
 	var parent *version
 	if l.parent != nil {
 		parent = l.parent.now.Load()
@@ -121,8 +123,11 @@ func (l *Limiter) try(c *config) (*version, *naming, error) {
 // l's options c. The caller holds f.mu. Requests never run it.
 func (f *family) announce(l *Limiter, c *config) (n notices) {
 	n.conflicts = f.meanings.Mean(f.lent())
-	for _, k := range c.keys() {
-		s := f.names.Load().now.Load().sources[k]
+	if v := l.now.Load(); v.idle() {
+		n.warnings = f.warnings.Note(v, warn.NothingWaits, nil, "", func(u warn.User) bool { return u.(*version).idle() })
+	}
+	for _, k := range c.Keys() {
+		s := f.registry.Names().Now().Source(k)
 		if s == nil {
 			continue // no limit has it
 		}
@@ -138,12 +143,12 @@ func (f *family) announce(l *Limiter, c *config) (n notices) {
 func (f *family) lent() (all []namesakes.Meaning) {
 	for _, m := range f.members {
 		v := m.now.Load()
-		if !v.lent {
+		if !v.compiled.Lent {
 			continue
 		}
-		for e := range v.entries() {
-			if e.needs&local == 0 { // a local limit is in no store
-				all = append(all, namesakes.Meaning{Store: v.store, Name: e.limit.Name(), Says: e.kind.says(e.limit.Spec())})
+		for e := range v.plans.Entries {
+			if e.Needs&limit.Local == 0 { // a local limit is in no store
+				all = append(all, namesakes.Meaning{Store: v.backend.Store, Name: e.Name(), Says: compile.Text(e)})
 			}
 		}
 	}
@@ -166,4 +171,123 @@ func (l *Limiter) notify(n notices) {
 	for _, w := range n.warnings {
 		w.Tell()
 	}
+}
+
+// inherited returns what l's options begin with.
+func (l *Limiter) inherited() conduct {
+	if l.parent == nil {
+		return usual
+	}
+	return l.parent.now.Load().conduct
+}
+
+// build makes the version of l from its options and the version of its parent, if it has
+// one. The limits are named in naming, which will become that of names. The caller holds
+// family.mu.
+func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming *compile.Naming) (*version, mistake.List) {
+	v := &version{conduct: c.conduct, reporter: &l.reporter, registry: l.family.registry, warnings: &l.family.warnings}
+	var extended *compile.Result
+	if parent != nil {
+		extended = parent.compiled
+	}
+	lent := l.family.house(v, c, l.now.Load(), parent)
+	if lent && l.storeObserver == nil {
+		l.storeObserver = &store.Observer{Tell: l.handleNotice}
+	}
+	v.leases = l.storeObserver
+	compiled, wrong := l.family.registry.Compile(&c.Config, extended, names, naming, lent)
+	compiled.Plans.SkipEmpty = v.skipEmpty
+	compiled.Plans.Priority = v.priority
+	v.compiled, v.plans = compiled, &compiled.Plans
+	return v, wrong
+}
+
+// house gives a version the store that it counts in, and what goes with that: those of
+// the limiter's version before, those of its options, or its parent's. It reports whether the
+// store is one of WithStore.
+func (f *family) house(v *version, c *config, before, parent *version) (lent bool) {
+	var in store.Store
+	var lines *waiting.Lines
+	switch from := before; {
+	case from == nil && c.Store != nil:
+		in, lent = c.Store, true
+		lines, v.streams = f.linesOf(in)
+	case from == nil && (c.MemorySet || parent == nil):
+		own := memstore.New(c.Memory...)
+		in, v.most = own, own.Stats().MaxKeys
+		lines, v.streams = new(waiting.Lines), new(respond.Queues)
+	default:
+		if from == nil {
+			from = parent
+		}
+		in, lent, v.most = from.backend.Store, from.compiled.Lent, from.most
+		lines, v.streams = from.backend.Lines, from.streams
+	}
+	v.allower, _ = in.(store.Allower)
+	all := f.registry.Adaptive
+	v.backend = &decide.Backend{
+		Store: in, Local: all.Over(in), Keys: all, Lines: lines, Aging: v.aging,
+		Newest: f.registry.Newest, Turns: v.settleTurns,
+	}
+	return lent
+}
+
+// same reports whether two stores are the same. Stores that can't be compared, such as
+// structs with a slice, are taken to be different.
+func same(a, b store.Store) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+}
+
+// look sends warnings about what the requests with a key have shown so far.
+func (f *family) look(s *warn.Source) {
+	f.mu.Lock()
+	all, to := f.warn(s, s.Found()), f.members[0]
+	f.mu.Unlock()
+	to.notify(notices{warnings: all})
+}
+
+// warn returns notices of what was found about a key and is new. The caller holds f.mu.
+func (f *family) warn(s *warn.Source, found warn.Set) []warn.Notice {
+	users := make([]warn.User, len(f.members))
+	for i, m := range f.members {
+		users[i] = m.now.Load()
+	}
+	return f.warnings.Find(users, s, found)
+}
+
+// idle reports whether the version orders requests that wait, although none waits. Those of
+// a key that Take is given wait in Limiter.Wait, those of a constant one may, with the class
+// of their context, and so may those of limits that a function returns.
+func (v *version) idle() bool {
+	if len(v.compiled.Funcs) > 0 {
+		return false
+	}
+	waits, shares := false, false
+	for e := range v.plans.Entries {
+		if e.Needs&limit.Waits != 0 || e.Key.Given || e.Key.Constant != "" && v.priority == nil {
+			waits = true
+		} else if e.Terms.Shares != nil && e.Terms.Shares() != nil {
+			shares = true
+		}
+	}
+	return shares || !waits && (v.priority != nil || v.aging != defaultAging)
+}
+
+// Silent implements warn.User.
+func (v *version) Silent() warn.Set { return v.silent }
+
+// Uses implements warn.User.
+func (v *version) Uses(s *warn.Source) (limits []string, uses bool) {
+	for e := range v.plans.Entries {
+		if e.Source == s {
+			limits, uses = append(limits, e.Name()), true
+		}
+	}
+	return limits, uses || slices.ContainsFunc(v.compiled.Funcs, func(f *compile.Func) bool { return f.Has(s) })
+}
+
+// Warn implements warn.User.
+func (v *version) Warn(w *warn.Warning) {
+	told := warningOf(w)
+	v.tell(Event{Kind: EventWarning, Warning: &told})
 }

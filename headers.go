@@ -3,7 +3,9 @@ package stint
 import (
 	"fmt"
 	"net/http"
-	"time"
+
+	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/limit"
 
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/store"
@@ -55,67 +57,52 @@ func WithHeaders(styles ...HeaderStyle) Option {
 			case NoHeaders:
 				none = true
 			default:
-				c.errs.Bad("WithHeaders", fmt.Sprintf("unknown style %d", s), headersToWrite)
+				c.Errs.Bad("WithHeaders", fmt.Sprintf("unknown style %d", s), headersToWrite)
 			}
 		}
 		switch {
 		case len(styles) == 0:
-			c.errs.Bad("WithHeaders()", "", headersToWrite)
+			c.Errs.Bad("WithHeaders()", "", headersToWrite)
 		case none && c.styles != 0:
-			c.errs.Bad("WithHeaders", "NoHeaders beside another style", "leave one out")
+			c.Errs.Bad("WithHeaders", "NoHeaders beside another style", "leave one out")
 		case c.styles&field.XRateLimit != 0 && c.styles&field.XRateLimitUnix != 0:
-			c.errs.Bad("WithHeaders", "one X-RateLimit-Reset can't be both seconds and a Unix time", "leave XRateLimitHeaders or XRateLimitUnixHeaders out")
+			c.Errs.Bad("WithHeaders", "one X-RateLimit-Reset can't be both seconds and a Unix time", "leave XRateLimitHeaders or XRateLimitUnixHeaders out")
 		}
 	})
 }
 
 // setFields sets the header fields of the call's decision in h. Dry runs have none.
-// slots holds the fields' values, so it must live as long as the response.
-func (c *call) setFields(h http.Header, slots []string) {
+// values is memory for the fields' values, which must live as long as the response.
+func (c *call) setFields(h http.Header, values []string) {
 	items := c.fields.Items[:0]
-	for i, e := range c.entries {
-		ch, r := &c.Charges[i], &c.Results[i]
+	for i, l := range c.Call.Limits {
+		ch, r := &c.Call.Charges[i], &c.Call.Results[i]
 		if ch.DryRun {
 			continue
 		}
 		items = append(items, field.Item{})
-		it := &items[len(items)-1]
-		it.Limit, it.Remaining, it.Reset, it.Denied, it.Retry, it.More = &e.said, r.Remaining, r.ResetAfter, !r.OK, r.RetryAfter, -1
-		if e.needs&local != 0 { // the limit's number changes
-			limit, _ := e.kind.stood(ch, r)
-			it.Limit = e.saidOf(limit)
+		it, said := &items[len(items)-1], l.Policy.Load()
+		if l.Needs&limit.Local != 0 {
+			said = policyNow(l, ch, r)
 		}
-		if after, known := ch.Limit.MoreAfter(r); known {
+		it.Name, it.Policy, it.Units = ch.Limit.Name(), said.Text, said.Units
+		it.Remaining, it.Reset, it.Denied, it.Retry, it.More = r.Remaining, r.ResetAfter, !r.OK, r.RetryAfter, -1
+		if after, known := ch.Limit.Engine(engine.Access{}).MoreAfter(r); known {
 			it.More = after
 		}
 	}
 	c.fields.Items = items
-	c.fields.Write(h, c.version.styles, c.policy, slots)
+	c.fields.Write(h, c.version.styles, c.Policy, values)
 }
 
-// saidOf is said for an adaptive limit while its number is units. Decisions follow one
-// another faster than the number changes, so the last one is kept.
-func (e *entry) saidOf(units int64) *field.Limit {
-	if last := e.saidLast.Load(); last != nil && last.Units == units {
+// policyNow returns what fields say of an adaptive limit. Decisions follow one another
+// faster than its number changes, so the last is kept.
+func policyNow(l *limit.Limit, c *store.Charge, r *store.Result) *limit.Policy {
+	units, _ := limit.Stood(c, r)
+	if last := l.Policy.Load(); last.Units == units {
 		return last
 	}
-	l := &field.Limit{Name: e.said.Name, Units: units, Policy: field.Policy(e.said.Name, units, 0)}
-	e.saidLast.Store(l)
-	return l
-}
-
-// said returns the part of a limit's fields that is the same in every decision.
-func said(l *store.Limit) field.Limit {
-	spec := l.Spec()
-	return field.Limit{Name: spec.Name, Units: spec.Units, Policy: field.Policy(spec.Name, spec.Units, span(spec))}
-}
-
-// span returns the time that a limit's units are for, or 0 for a concurrency limit. For a
-// calendar window it is the longest that the window can be: the field may promise less
-// than there is, never more.
-func span(s store.Spec) time.Duration {
-	if s.Window == (store.Window{}) {
-		return s.Period
-	}
-	return s.Window.Length(time.Now())
+	said := &limit.Policy{Units: units, Text: field.Policy(c.Limit.Name(), units, 0)}
+	l.Policy.Store(said)
+	return said
 }

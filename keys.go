@@ -3,12 +3,12 @@ package stint
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/netip"
 
+	"github.com/stint-go/stint/internal/compile"
+
 	"github.com/stint-go/stint/internal/clientip"
-	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/keytext"
 	"github.com/stint-go/stint/internal/mistake"
@@ -56,6 +56,19 @@ func AdapterKey(adapter string, f func(*http.Request) (string, error)) Key {
 	return Key{keys.In(adapter, f)}
 }
 
+// Check returns what is wrong with the arguments that k was made with, or that it is the zero
+// Key, or nil: for packages that take a Key themselves. New reports the same. The error is
+// made by errors.Join and holds an *OptionError for each problem.
+func (k Key) Check() error { return joined(k.described().Wrong) }
+
+// described returns what the key is, or for the zero Key that it is none.
+func (k Key) described() *keys.Key {
+	if k.is == nil {
+		return keys.Wrong(mistake.List{{Option: "Key{}", Write: "write a key, such as stint.RemoteIP()"}})
+	}
+	return k.is
+}
+
 // Of returns the key of a request. The zero Key returns an error.
 func (k Key) Of(r *http.Request) (string, error) {
 	if k == (Key{}) {
@@ -98,14 +111,12 @@ func misconfigured(all ...*mistake.Mistake) Key { return Key{keys.Wrong(all)} }
 // doesn't replace the first: New rejects it. FirstOf makes one key of an API key or else an
 // address; Join makes one of both together.
 func WithKey(k Key) SharedOption {
-	return settingOption{setting: func(s *settings) {
-		if s.key != nil {
-			s.errs.Bad("WithKey", "given twice", "write one: stint.FirstOf(a, b) for the first key that isn't empty, or stint.Join(a, b) for both together")
+	return settingOption{setting: func(s *compile.Settings) {
+		if s.Key != nil {
+			s.Errs.Bad("WithKey", "given twice", "write one: stint.FirstOf(a, b) for the first key that isn't empty, or stint.Join(a, b) for both together")
 		}
-		if s.key = k.is; s.key == nil {
-			s.key = keys.Wrong(mistake.List{{Option: "Key{}", Write: "write a key, such as stint.RemoteIP()"}})
-		}
-		s.errs = append(s.errs, s.key.Wrong.Within("WithKey")...)
+		s.Key = k.described()
+		s.Errs = append(s.Errs, s.Key.Wrong.Within("WithKey")...)
 	}}
 }
 
@@ -124,7 +135,7 @@ const (
 // values other than DenyEmptyKey and SkipEmptyKey.
 func WithEmptyKey(p EmptyKeyPolicy) Option {
 	return checkedOption(p <= SkipEmptyKey, fmt.Sprintf("WithEmptyKey(%d)", p), "write stint.DenyEmptyKey or stint.SkipEmptyKey",
-		func(c *config) { c.emptyKey = p })
+		func(c *config) { c.skipEmpty = p == SkipEmptyKey })
 }
 
 // IP says how a client is identified by its address. RemoteIP, ForwardedIP,
@@ -376,46 +387,4 @@ func Hash(secret []byte, k Key) Key {
 		return misconfigured(wrong...)
 	}
 	return Key{keys.Hash(secret, k.is)}
-}
-
-// key returns the entry's key, or "" if the limit is left out. The key is determined
-// once per request, however many limits have it.
-func (c *call) key(e *entry) (string, error) {
-	for i := range c.keys {
-		if c.keys[i].of == e.key {
-			return c.keys[i].key, nil
-		}
-	}
-	key, err := e.key.Of(c.r)
-	if err == nil {
-		if w := e.source.Lookout.Load(); w != nil && rand.Uint32()&1 == 0 {
-			w.Look(c.r, key)
-		}
-		key, err = keytext.Encode(key)
-	}
-	if err != nil {
-		if err = c.keyless(e, err); err != nil {
-			return "", err
-		}
-		key = ""
-	}
-	c.keys = append(c.keys, knownKey{e.key, key})
-	return key, nil
-}
-
-// keyless returns the denial of a request whose key can't be determined, or nil if the
-// limit is left out instead.
-func (c *call) keyless(e *entry, err error) error {
-	re := &failure.Error{Err: err, Status: failure.Status(err), Limit: e.limit.Name()}
-	kind := EventKeyFailed
-	switch {
-	case errors.Is(err, ErrEmptyKey) && c.version.emptyKey == SkipEmptyKey:
-		return nil
-	case errors.Is(err, ErrEmptyKey):
-		re.Status, kind = http.StatusForbidden, EventEmptyKey
-	case errors.Is(err, ErrKeyTooLong):
-		re.Status = http.StatusForbidden
-	}
-	c.version.observe(&Event{Kind: kind, Route: c.plan.route(), Request: c.r, Err: re, Decision: Decision{Limit: re.Limit}})
-	return re
 }

@@ -1,15 +1,13 @@
 package stint
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"slices"
 
-	"github.com/stint-go/stint/internal/failure"
+	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/mistake"
-	"github.com/stint-go/stint/internal/warn"
-	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/internal/read"
 )
 
 // WithLimitFunc adds limits that depend on the request, such as those of a tenant's
@@ -29,9 +27,7 @@ import (
 // share a key's consumption, so a tenant who changes plans keeps its count.
 func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
 	return checkedOption(f != nil, "WithLimitFunc(nil)", "write a function, or leave it out",
-		func(c *config) {
-			c.limitFuncs = append(c.limitFuncs, func(r *http.Request, _ func(...Limit) error) ([]Limit, error) { return f(r) })
-		})
+		withLimits(func(of *compile.Func) *limitFunc { return &limitFunc{fn: f, of: of} }))
 }
 
 // ErrNoLimits is the error of a request for which a WithLimitFunc returns neither limits nor
@@ -43,142 +39,109 @@ var ErrNoLimits = errors.New("stint: no limits: return stint.Exempt() for a requ
 // WithRoute without options exempts a route.
 func Exempt() Limit { return Limit{exempt} }
 
-var exempt = &rule{spec: store.Spec{Name: "exempt"}, kind: &charged{}}
-
-// WithLimitSource is WithLimitFunc for limits that are read from elsewhere and kept, as
-// package plans does. f also gets check, which returns what is wrong with limits returned
-// together: all that CheckLimits reports, and names that limits of this limiter have. Call
-// it for limits that have just been read, before they replace good ones. It may be kept and
-// called later, concurrently.
-func WithLimitSource(f func(r *http.Request, check func(...Limit) error) ([]Limit, error)) Option {
-	return checkedOption(f != nil, "WithLimitSource(nil)", "write a function, or leave it out",
-		func(c *config) { c.limitFuncs = append(c.limitFuncs, f) })
-}
-
-// limitSource returns the limits of a request; see WithLimitSource.
-type limitSource = func(r *http.Request, check func(...Limit) error) ([]Limit, error)
-
-// limitFunc is one WithLimitFunc and the settings that its limits don't set.
-type limitFunc struct {
-	fn     limitSource
-	check  func(...Limit) error // its own; a method value for each request would allocate
-	shared settings
-	source *warn.Source // of the default key
-	family *family
-	names  *names
-}
-
-func newLimitFunc(fn limitSource, shared settings, source *warn.Source, family *family, names *names) *limitFunc {
-	f := &limitFunc{fn: fn, shared: shared, source: source, family: family, names: names}
-	f.check = func(limits ...Limit) error {
-		wrong, rules := wrongTogether(limits), names.now.Load().rules
-		for _, l := range limits {
-			if l.rule != nil && rules[l.rule.spec.Name] != nil {
-				wrong = append(wrong, errNamesake("", l.rule.spec.Name))
+// WithLimitSource is WithLimitFunc for limits that are read from elsewhere by a key and kept,
+// as package plans does. f gets the request's context, its key by k, which may be empty, and
+// check, which returns what is wrong with limits returned together: all that CheckLimits
+// reports, and names that limits of this limiter have. Call it for limits that have just been
+// read, before they replace good ones. It may be kept and called later, concurrently.
+//
+// An error of k denies the request, as one of f does. New rejects a nil f, and what it
+// rejects in WithKey; a limiter isn't mounted in an adapter whose requests don't have k.
+func WithLimitSource(k Key, f func(ctx context.Context, key string, check func(...Limit) error) ([]Limit, error)) Option {
+	add := withLimits(func(of *compile.Func) *limitFunc {
+		l := &limitFunc{of: of}
+		of.Source = k.is
+		check := l.check // a method value for each request would allocate
+		l.fn = func(r *http.Request) ([]Limit, error) {
+			key, err := k.is.Of(r)
+			if err != nil {
+				return nil, err
 			}
+			return f(r.Context(), key, check)
 		}
-		return joined(wrong)
-	}
-	return f
+		return l
+	})
+	return limiterOption(func(c *config) {
+		wrong := k.described().Wrong.Within("WithLimitSource")
+		if f == nil {
+			wrong.Bad("WithLimitSource", "the function is nil", "write one, or leave the option out")
+		}
+		if c.Errs = append(c.Errs, wrong...); wrong == nil {
+			add(c)
+		}
+	})
 }
 
-// limit returns the store's limit for a rule that the function returned.
-func (f *limitFunc) limit(r *rule) (*store.Limit, error) {
-	n := f.names.now.Load()
-	if l := n.limits[r]; l != nil {
-		return l, nil
+func withLimits(made func(*compile.Func) *limitFunc) limiterOption {
+	return func(c *config) {
+		c.Funcs = append(c.Funcs, func(of *compile.Func) read.Func { return made(of) })
 	}
-	if n.rules[r.spec.Name] != nil {
-		return nil, optionError(errNamesake("", r.spec.Name))
+}
+
+// limitFunc is one WithLimitFunc or WithLimitSource.
+type limitFunc struct {
+	fn func(*http.Request) ([]Limit, error)
+	of *compile.Func
+}
+
+// check returns what is wrong with limits returned together, for the limiter's own.
+func (f *limitFunc) check(limits ...Limit) error {
+	wrong := wrongTogether(limits)
+	for _, l := range limits {
+		if l.rule != nil && f.of.Taken(l.rule) {
+			wrong = append(wrong, compile.Namesake("", l.rule.Spec.Name))
+		}
 	}
-	l, wrong := r.compileOnce()
-	if l != nil {
-		l = r.kind.decided(l, f.family.adaptive)
-	}
-	return l, errors.Join(optionErrors(wrong, "")...)
+	return joined(wrong)
 }
 
 // reports reports whether a limit that the function returned is a dry run.
 func (f *limitFunc) reports(l Limit) bool {
-	return f.shared.dryRun || l.rule != nil && l.rule.shared.dryRun
+	return f.of.Shared.DryRun || l.rule != nil && l.rule.Shared.DryRun
 }
 
-// dynamicEntry is an entry made for a limit that a limitFunc returned.
-type dynamicEntry struct {
-	from  *limitFunc
-	entry *entry
-}
-
-// entry compiles a limit that the function returned, or finds what was compiled before.
-func (f *limitFunc) entry(l Limit) (*entry, error) {
+// entry returns a limit that the function returned, as requests are read for it.
+func (f *limitFunc) entry(q *read.Reading, l Limit) (*read.Entry, error) {
 	switch l.rule {
 	case nil:
 		return nil, optionError(errZeroLimit)
 	case exempt:
 		return nil, optionError(errExemptBeside)
 	}
-	if d := l.rule.resolved.Load(); d != nil && d.from == f {
-		return d.entry, nil
+	e, wrong := f.of.Entry(l.rule)
+	switch {
+	case wrong != nil:
+		return nil, errors.Join(optionErrors(wrong, "")...)
+	case f.of.Lent() && !l.rule.Named:
+		return nil, optionError(compile.Unnamed("", l.rule))
+	case q.Has(e.Name()):
+		return nil, optionError(compile.Namesake("", e.Name()))
 	}
-	compiled, err := f.limit(l.rule)
-	if err != nil {
-		return nil, err
-	}
-	settled := l.rule.shared.or(f.shared)
-	source := f.names.now.Load().sources[settled.key]
-	if source == nil {
-		source = new(warn.Source) // a key of its own is not watched
-	}
-	e := newEntry(l.rule, compiled, settled, source)
-	l.rule.resolved.Store(&dynamicEntry{f, e})
 	return e, nil
 }
 
-// chargeAll makes the charges of a WithLimitFunc.
-func (c *call) chargeAll(f *limitFunc) error {
-	limits, err := f.fn(c.r, f.check)
+// Charge implements read.Func.
+func (f *limitFunc) Charge(q *read.Reading) error {
+	limits, err := f.fn(q.R)
 	if err != nil {
-		return c.limitsError(err, f.shared.dryRun)
+		return q.LimitsFailed(err, f.of.Shared.DryRun)
 	}
 	if len(limits) == 1 && limits[0].rule == exempt {
 		return nil
 	}
-	c.planless = c.planless || len(limits) == 0 && !f.shared.dryRun
+	q.Planless = q.Planless || len(limits) == 0 && !f.of.Shared.DryRun
 	for _, l := range limits {
-		e, err := f.entry(l)
-		if err == nil && c.version.lent && !l.rule.named {
-			err = optionError(errUnnamed("", l.rule))
-		}
-		if err == nil && c.has(e.limit.Name()) {
-			err = optionError(errNamesake("", e.limit.Name()))
-		}
+		e, err := f.entry(q, l)
 		if err != nil {
-			err = c.limitsError(err, f.reports(l))
+			err = q.LimitsFailed(err, f.reports(l))
 		} else {
-			err = c.charge(e)
+			err = q.Charge(e)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// limitsError handles a request whose limits a function fails to return. The request
-// goes on without them if they would only report.
-func (c *call) limitsError(err error, dryRun bool) error {
-	err = &failure.Error{Err: fmt.Errorf("stint: WithLimitFunc: %w", err), Status: failure.Status(err)}
-	c.version.observe(&Event{Kind: EventLimitsFailed, Route: c.plan.route(), Request: c.r, Err: err})
-	if dryRun {
-		return nil
-	}
-	return err
-}
-
-// has reports whether a limit of that name is among the call's.
-func (c *call) has(name string) bool {
-	return slices.ContainsFunc(c.entries, func(e *entry) bool { return e.limit.Name() == name }) ||
-		slices.ContainsFunc(c.paced, func(p paced) bool { return p.entry.limit.Name() == name })
 }
 
 // CheckLimits returns what is wrong with limits that a WithLimitFunc is going to return
@@ -201,15 +164,15 @@ func wrongTogether(limits []Limit) (all mistake.List) {
 		case l.rule == exempt:
 			continue
 		}
-		name := l.rule.spec.Name
-		_, wrong := l.rule.compileOnce()
+		name := l.rule.Spec.Name
+		_, wrong := l.rule.Compiled()
 		switch {
 		case wrong != nil:
-		case !l.rule.named:
+		case !l.rule.Named:
 			wrong = mistake.List{{Limit: name,
 				Problem: "a default name, and what a key has consumed goes by the name", Write: "write stint.WithName"}}
 		case names[name]:
-			wrong = mistake.List{errNamesake("", name)}
+			wrong = mistake.List{compile.Namesake("", name)}
 		}
 		names[name] = true
 		all = append(all, wrong...)
@@ -220,10 +183,3 @@ func wrongTogether(limits []Limit) (all mistake.List) {
 var errExemptBeside = &mistake.Mistake{Option: "Exempt()", Problem: "beside other limits", Write: "return it alone, or leave it out"}
 
 var errZeroLimit = &mistake.Mistake{Problem: "zero Limit", Write: "return stint.Rate, Quota or Concurrency"}
-
-// compileOnce is compile under the limit's own name, for limits that a WithLimitFunc
-// returns.
-func (r *rule) compileOnce() (*store.Limit, mistake.List) {
-	r.once.Do(func() { r.compiled, r.wrong = r.compile(r.spec.Name) })
-	return r.compiled, r.wrong
-}

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/mistake"
 	"github.com/stint-go/stint/store"
 )
 
@@ -16,7 +19,35 @@ import (
 // A Limit is immutable and safe for concurrent use, and several limiters and routes may
 // use it. Within one limiter and those derived from it, it is the same limit wherever
 // it is used.
-type Limit struct{ rule *rule }
+type Limit struct{ rule *compile.Rule }
+
+func (l Limit) applyLimiter(c *config) {
+	if l.written(&c.Errs) {
+		c.Limits = append(c.Limits, l.rule)
+	}
+}
+
+func (l Limit) applyRoute(rc *compile.Route) {
+	if l.written(&rc.Errs) {
+		rc.Limits = append(rc.Limits, l.rule)
+	}
+}
+
+// written reports whether l is a limit that an option may be, or adds to errs why it isn't.
+func (l Limit) written(errs *mistake.List) bool {
+	switch l.rule {
+	case nil:
+		errs.Bad("", "zero Limit", "write stint.Rate, Quota or Concurrency")
+	case exempt:
+		errs.Bad("Exempt()", "only a WithLimitFunc returns it", "write stint.WithRoute(pattern) without options to exempt a route")
+	default:
+		return true
+	}
+	return false
+}
+
+// exempt is the rule of Exempt.
+var exempt = &compile.Rule{Spec: store.Spec{Name: "exempt"}}
 
 // Algorithm says how a Rate or a Quota counts. See WithAlgorithm.
 type Algorithm = store.Algorithm
@@ -33,9 +64,6 @@ const (
 	SlidingLog     = store.SlidingLog
 	WarmUp         = store.WarmUp
 )
-
-// Never is the RetryAfter of a cost that can't pass however long the caller waits.
-const Never = store.Never
 
 // Window is a span of the calendar: Hourly, Daily, Weekly, Monthly, or one made by
 // Every.
@@ -67,9 +95,9 @@ func Every(d time.Duration) Window { return store.Every(d) }
 // millisecond where one integer can hold its state that way (store.Limit.Tick). A
 // request may pass up to a tick earlier or later than n per period says.
 func Rate(n int64, per time.Duration, opts ...RateOption) Limit {
-	l := newLimit(&charged{}, store.Spec{Name: "rate", Units: n, Period: per}, opts)
-	if l.rule.spec.WarmUp != 0 && !l.rule.algSet {
-		l.rule.spec.Algorithm = WarmUp
+	l := newLimit(limit.Charged, store.Spec{Name: "rate", Units: n, Period: per}, opts)
+	if l.rule.Spec.WarmUp != 0 && !l.rule.AlgSet {
+		l.rule.Spec.Algorithm = WarmUp
 	}
 	return l
 }
@@ -90,16 +118,16 @@ func Quota(n int64, w Window, opts ...QuotaOption) Limit {
 	if name == "every" || w == (Window{}) {
 		name = "quota"
 	}
-	l := newLimit(&charged{}, store.Spec{Name: name, Algorithm: FixedWindow, Units: n, Window: w}, opts)
+	l := newLimit(limit.Charged, store.Spec{Name: name, Algorithm: FixedWindow, Units: n, Window: w}, opts)
 	if w == (Window{}) {
-		l.rule.errs.Bad("", "no window", "write stint.Daily, another of the calendar, or stint.Every")
-		l.rule.spec.Window = Daily // or the store's limit would report a missing period
+		l.rule.Errs.Bad("", "no window", "write stint.Daily, another of the calendar, or stint.Every")
+		l.rule.Spec.Window = Daily // or the store's limit would report a missing period
 	}
 	return l
 }
 
-func newLimit[O optionOf](k kind, spec store.Spec, opts []O) Limit {
-	r := &rule{kind: k, spec: spec}
+func newLimit[O optionOf](k limit.Kind, spec store.Spec, opts []O) Limit {
+	r := &compile.Rule{Kind: k, Spec: spec}
 	apply(r, opts)
 	return Limit{r}
 }
@@ -116,7 +144,7 @@ func newLimit[O optionOf](k kind, spec store.Spec, opts []O) Limit {
 // n is from 0 to 2^40. New rejects other numbers, 0 on a bucket without debt (nothing
 // would pass), and algorithms without a burst.
 func WithBurst(n int64) BurstOption {
-	return changeOption{change: func(r *rule) { r.spec.Burst = r.orNone(n, "WithBurst") }}
+	return changeOption{change: func(r *compile.Rule) { r.Spec.Burst = orNone(r, n, "WithBurst") }}
 }
 
 // WithAlgorithm sets how a limit counts. A Rate takes every algorithm; the default is
@@ -126,7 +154,7 @@ func WithBurst(n int64) BurstOption {
 func WithAlgorithm(a Algorithm) AlgorithmOption {
 	return checkedChange(a != store.Concurrency && a != store.Ban,
 		fmt.Sprintf("WithAlgorithm(%v)", a), fmt.Sprintf("write stint.%v, which is a limit of its own", a),
-		func(r *rule) { r.spec.Algorithm, r.algSet = a, true })
+		func(r *compile.Rule) { r.Spec.Algorithm, r.AlgSet = a, true })
 }
 
 // WithName names a limit in answers, header fields, problem bodies, logs and the store.
@@ -138,7 +166,7 @@ func WithAlgorithm(a Algorithm) AlgorithmOption {
 // a WithName if the limiter has a WithStore (New rejects it otherwise), if a
 // WithLimitFunc returns it, and if a Limiter.Update shall find it again.
 func WithName(name string) LimitOption {
-	return changeOption{change: func(r *rule) { r.spec.Name, r.named = name, true }}
+	return changeOption{change: func(r *compile.Rule) { r.Spec.Name, r.Named = name, true }}
 }
 
 // WithWarmUp makes a Rate start at a third of its rate and rise to n per period while
@@ -150,7 +178,7 @@ func WithName(name string) LimitOption {
 // request that comes before its turn is denied.
 func WithWarmUp(d time.Duration) RateOption {
 	return checkedChange(d > 0, fmt.Sprintf("WithWarmUp(%v)", d), "write how long the rate takes to rise, such as 4*time.Second",
-		func(r *rule) { r.spec.WarmUp = d })
+		func(r *compile.Rule) { r.Spec.WarmUp = d })
 }
 
 // WithDebt lets a request pass as soon as earlier requests are paid for; the part of
@@ -166,7 +194,7 @@ func WithWarmUp(d time.Duration) RateOption {
 // denied. Remaining and the header fields count what has been saved up, without the
 // one request that passes on credit: 11 pass at once where they say 10.
 func WithDebt() RateOption {
-	return changeOption{change: func(r *rule) { r.spec.Debt = true }}
+	return changeOption{change: func(r *compile.Rule) { r.Spec.Debt = true }}
 }
 
 // WithBuckets sets how many buckets a SlidingWindow is cut into, from 1 to 1000. More
@@ -174,5 +202,5 @@ func WithDebt() RateOption {
 // numbers, more buckets than the period has microseconds, and other algorithms.
 func WithBuckets(k int64) RateOption {
 	return checkedChange(k >= 1, fmt.Sprintf("WithBuckets(%d)", k), "write 1 or more",
-		func(r *rule) { r.spec.Buckets = k })
+		func(r *compile.Rule) { r.Spec.Buckets = k })
 }

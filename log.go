@@ -39,7 +39,7 @@ func (v *version) write(m logs.Message, e Event) {
 	if e.Warning != nil {
 		text = e.Warning.Text
 	}
-	v.limiter.log.Load().Say(contextOf(e.Request), m, text, func(keys bool) []slog.Attr {
+	v.reporter.log.Load().Say(contextOf(e.Request), m, text, func(keys bool) []slog.Attr {
 		attrs := e.LogValue().Group()
 		if e.Kind == EventStoreFailed {
 			became := "passed"
@@ -72,11 +72,11 @@ const recovered = 10 * time.Second
 
 // recordAnswer records that a store that had failed has decided a request.
 func (v *version) recordAnswer() {
-	log := v.limiter.log.Load()
+	log := v.reporter.log.Load()
 	if log.Quiet(logs.StoreFailed) < recovered {
 		return
 	}
-	address(&v.limiter.audience, func(a *audience) { a.failing = false })
+	address(&v.reporter.audience, func(a *audience) { a.failing = false })
 	log.Write(context.Background(), logs.StoreAnswers, func(bool) (attrs []slog.Attr) {
 		if v.name != "" {
 			attrs = append(attrs, slog.String("limiter", v.name))

@@ -63,6 +63,7 @@ func brief(lines []map[string]any) string {
 // A million failures in five minutes make one line per minute, and the lines account
 // for all of them. When the store has been well for a while, a line says so.
 func TestLogsOfAMillionFailures(t *testing.T) {
+	oneGoroutine(t)
 	synctest.Test(t, func(t *testing.T) {
 		const failures, waves = 1_000_000, 1000
 		h := newLogged(slog.LevelInfo)
@@ -241,7 +242,7 @@ func TestWhoLogs(t *testing.T) {
 	a, b, c := newLogged(slog.LevelDebug), newLogged(slog.LevelDebug), newLogged(slog.LevelDebug)
 	all := []*logged{a, b, c}
 	none := stint.Rate(1, time.Hour, stint.WithCost(func(*http.Request) int64 { return 2 }))
-	l := limiter(t, none, theKey, a.with())
+	l := limiter(t, none, theKey, a.with(), stint.WithoutWarnings(stint.WarnCostTooHigh))
 	d := stint.Must(l.With(stint.WithLogKeys()))
 	steps := []struct {
 		what string

@@ -12,24 +12,29 @@
 // router, [Limiter.Serve] is an adapter in one line. Outside HTTP use [Limiter.Allow], [Limiter.Take] and
 // [Limiter.Wait]. [Limiter.Update] changes the limits while requests run.
 //
+// # Limits
+//
+// [Rate] and [Quota] count requests, [Concurrency] and [AdaptiveConcurrency] those in
+// flight, [Bandwidth] bytes, and [Ban] denials. Each takes the options of its kind.
+//
 // # Keys
 //
 // Every limit needs a key that says who is limited. There is no default: behind a proxy
 // all requests share an address, and without a proxy every forwarding header can be
-// forged. Write WithKey with RemoteIP, ForwardedIP and the addresses of your proxies,
-// Header, Cookie, Global, FirstOf, or a KeyFunc of your own. If the key can't be determined, the
-// request is denied.
+// forged. Write [WithKey] with [RemoteIP], [ForwardedIP] and the addresses of your proxies,
+// [Header], [Cookie], [Global], [FirstOf], or a [KeyFunc] of your own. If the key can't be
+// determined, the request is denied.
 //
 // # Stores
 //
 // Counts are kept in a [store.Store]. The default is a store in memory, exact under any
-// concurrency, for one process. WithStore sets one that processes share, such as a
+// concurrency, for one process. [WithStore] sets one that processes share, such as a
 // store of package redisstore.
 //
 // # Failure
 //
 // When the store fails, requests pass without RateLimit fields; that is logged, and
-// observers are told. WithFailurePolicy(FailClosed) answers 503 instead.
+// observers are told. [WithFailurePolicy] with [FailClosed] answers 503 instead.
 package stint
 
 import (
@@ -37,19 +42,17 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"github.com/stint-go/stint/internal/logs"
 	"github.com/stint-go/stint/store"
 )
 
 // Limiter decides requests by its limits. Make one with New: the methods of a nil or zero
 // Limiter panic, and say so. It is safe for concurrent use; only Update changes it.
 type Limiter struct {
-	now      atomic.Pointer[version]
-	family   *family
-	parent   *Limiter                 // the limiter that With extended, or nil
-	audience atomic.Pointer[audience] // its observers, or nil if there are none
-	log      atomic.Pointer[logs.Log] // of failures, denials and warnings
-	opts     []Option                 // of New, With or the last Update; guarded by family.mu
+	now    atomic.Pointer[version]
+	family *family
+	parent *Limiter // the limiter that With extended, or nil
+	reporter
+	opts []Option // of New, With or the last Update; guarded by family.mu
 
 	storeObserver *store.Observer // gets the notices of the store of WithStore, which holds it weakly; or nil
 
@@ -153,14 +156,15 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.R
 // adapter needs, unless its router handles errors. If no handler of the limiter looks at a
 // denial, it is answered without making a *DeniedError, which costs less than Admit and Deny.
 func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) {
-	p, req, err := l.inForce().admit(w, r, true)
+	v := l.inForce()
+	p, req, err := v.admit(w, r, true)
 	switch err {
 	case nil:
 		p.pass(w, r, req, next)
 	case errAnswered:
 	default:
 		setFailed(w.Header(), err)
-		l.Deny(w, r, err)
+		v.answer(w, r, err)
 	}
 }
 
@@ -172,18 +176,11 @@ func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.R
 // If w is an [ErrorWriter] and the limiter isn't configured to answer, w gets the error
 // instead.
 func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
-	if denied := denialIn(err); denied != nil {
-		l.versionOf(denied).deny(w, r, denied, err)
-		return
+	v := l.inForce()
+	// The version that denied answers, as far as the error tells: stintecho hands errors to the
+	// application, which may pass them to any limiter.
+	if denied := denialIn(err); denied != nil && denied.by != nil && denied.by.reporter == &l.reporter {
+		v = denied.by
 	}
-	l.inForce().fail(w, r, err)
-}
-
-// ErrorWriter is a ResponseWriter of a router that has an error handler of its own. An
-// adapter passes one to Limiter.Deny to leave to that handler what the limiter isn't
-// configured to answer: by WithDenyHandler, WithErrorHandler or WithProblem. WriteError
-// gets the error that Deny was given. The header fields are already set.
-type ErrorWriter interface {
-	http.ResponseWriter
-	WriteError(err error)
+	v.answer(w, r, err)
 }

@@ -15,6 +15,7 @@ import (
 	"weak"
 
 	"github.com/redis/go-redis/v9"
+
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"

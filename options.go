@@ -5,12 +5,15 @@ import (
 	"net/http"
 	"reflect"
 
+	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/engine"
+
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
 
 // Option is an argument of [New], [Limiter.With] and [Limiter.Update]: a limit, an option that
-// is a default for limits ([WithKey], [WithCost], [WithSettle], [WithMaxWait], [WithDryRun],
+// is a default for limits ([WithKey], [WithCost], [WithFixedCost], [WithSettle], [WithMaxWait], [WithDryRun],
 // [WithFailurePolicy]), or an option of the limiter as a whole: [WithRoute], [WithLimitFunc],
 // [WithStore], [WithMemory], [WithSkip], [WithBlock], [WithEmptyKey], [WithDenyHandler],
 // [WithErrorHandler], [WithProblem], [WithHeaders], [WithPriority], [WithAging],
@@ -26,50 +29,50 @@ type Option interface {
 // with. A limit's own option wins over its route's, and that over the limiter's.
 type RouteOption interface {
 	Option
-	applyRoute(*routeConfig)
+	applyRoute(*compile.Route)
 }
 
 // A limit takes the options of its kind: what would mean nothing to it doesn't
 // compile.
 type (
 	// RateOption is an option of Rate: [WithName], [WithKey], [WithAlgorithm],
-	// [WithBurst], [WithCost], [WithSettle], [WithMaxWait], [WithQueue], [WithDebt],
+	// [WithBurst], [WithCost], [WithFixedCost], [WithSettle], [WithMaxWait], [WithQueue], [WithDebt],
 	// [WithWarmUp], [WithBuckets], [WithDryRun] or [WithFailurePolicy].
 	RateOption interface {
-		applyLimit(*rule)
+		applyLimit(*compile.Rule)
 		ofRate()
 	}
 	// QuotaOption is an option of Quota: [WithName], [WithKey], [WithAlgorithm],
-	// [WithBurst], [WithCost], [WithSettle], [WithMaxWait], [WithDryRun] or
+	// [WithBurst], [WithCost], [WithFixedCost], [WithSettle], [WithMaxWait], [WithDryRun] or
 	// [WithFailurePolicy].
 	QuotaOption interface {
-		applyLimit(*rule)
+		applyLimit(*compile.Rule)
 		ofQuota()
 	}
-	// ConcurrencyOption is an option of Concurrency: [WithName], [WithKey], [WithCost],
+	// ConcurrencyOption is an option of Concurrency: [WithName], [WithKey], [WithCost], [WithFixedCost],
 	// [WithQueue], [WithMaxWait], [WithShare], [WithDryRun] or [WithFailurePolicy].
 	ConcurrencyOption interface {
-		applyLimit(*rule)
+		applyLimit(*compile.Rule)
 		ofConcurrency()
 	}
 	// AdaptiveOption is an option of AdaptiveConcurrency: [WithName], [WithKey],
 	// [WithAdaptation], [WithInitialLimit], [WithTolerance], [WithLatencyTimeout],
-	// [WithSampleWindow], [WithCost], [WithQueue], [WithMaxWait], [WithShare],
+	// [WithSampleWindow], [WithCost], [WithFixedCost], [WithQueue], [WithMaxWait], [WithShare],
 	// [WithDryRun] or [WithFailurePolicy].
 	AdaptiveOption interface {
-		applyLimit(*rule)
+		applyLimit(*compile.Rule)
 		ofAdaptive()
 	}
 	// BandwidthOption is an option of Bandwidth: [WithName], [WithKey], [WithBurst],
 	// [WithRequestBytes], [WithDryRun] or [WithFailurePolicy].
 	BandwidthOption interface {
-		applyLimit(*rule)
+		applyLimit(*compile.Rule)
 		ofBandwidth()
 	}
 	// BanOption is an option of Ban: [WithBanFor], [WithName], [WithKey], [WithDryRun]
 	// or [WithFailurePolicy].
 	BanOption interface {
-		applyLimit(*rule)
+		applyLimit(*compile.Rule)
 		ofBan()
 	}
 )
@@ -119,7 +122,7 @@ type (
 		LimitOption
 	}
 	// ChargeOption is an option of Rate, Quota, Concurrency and AdaptiveConcurrency:
-	// [WithCost] or [WithMaxWait].
+	// [WithCost], [WithFixedCost] or [WithMaxWait].
 	// Given to [New], With or [WithRoute], it is the default for those there.
 	ChargeOption interface {
 		RouteOption
@@ -143,10 +146,20 @@ type (
 //
 // Given to New, With or WithRoute, it is the default for rates and quotas there. A
 // Concurrency or AdaptiveConcurrency takes one slot per request, unless it has a WithCost
-// of its own.
+// of its own. A cost that a limit never lets pass is a warning (WarnCostTooHigh).
 func WithCost(cost func(*http.Request) int64) ChargeOption {
 	return checkedSetting(cost != nil, "WithCost(nil)", "write a function, or leave it out if every request costs 1",
-		func(s *settings) { s.cost = cost })
+		func(s *compile.Settings) { s.Cost, s.Fixed = cost, 0 })
+}
+
+// WithFixedCost is WithCost for requests that all cost the same, such as those of a route.
+// units is from 1 to 2^40. New rejects other values, and a cost that a limit never lets
+// pass.
+func WithFixedCost(units int64) ChargeOption {
+	return checkedSetting(units >= 1 && units <= store.MaxCost, fmt.Sprintf("WithFixedCost(%d)", units), "write 1 to 2^40",
+		func(s *compile.Settings) {
+			s.Cost, s.Fixed = func(*http.Request) int64 { return units }, units
+		})
 }
 
 // WithDryRun makes a limit report only. It is decided and counted as if it were
@@ -157,7 +170,7 @@ func WithCost(cost func(*http.Request) int64) ChargeOption {
 // FailClosed: enforced limits beside it answer as they would without it. If its key
 // can't be determined, the request is still denied.
 func WithDryRun() SharedOption {
-	return settingOption{setting: func(s *settings) { s.dryRun = true }}
+	return settingOption{setting: func(s *compile.Settings) { s.DryRun = true }}
 }
 
 // limiterOption is an option of the limiter as a whole.
@@ -171,21 +184,21 @@ func checkedOption(valid bool, option, write string, set limiterOption) Option {
 	if valid {
 		return set
 	}
-	return limiterOption(func(c *config) { c.errs.Bad(option, "", write) })
+	return limiterOption(func(c *config) { c.Errs.Bad(option, "", write) })
 }
 
 func checkedSetting(valid bool, option, write string, set setting) settingOption {
 	if valid {
 		return settingOption{setting: set}
 	}
-	return settingOption{setting: func(s *settings) { s.errs.Bad(option, "", write) }}
+	return settingOption{setting: func(s *compile.Settings) { s.Errs.Bad(option, "", write) }}
 }
 
 func checkedChange(valid bool, option, write string, set change) changeOption {
 	if valid {
 		return changeOption{change: set}
 	}
-	return changeOption{change: func(r *rule) { r.errs.Bad(option, "", write) }}
+	return changeOption{change: func(r *compile.Rule) { r.Errs.Bad(option, "", write) }}
 }
 
 // WithStore keeps the counts in s, such as a store of package redisstore. The default
@@ -203,13 +216,13 @@ func checkedChange(valid bool, option, write string, set change) changeOption {
 func WithStore(s store.Store) Option {
 	return limiterOption(func(c *config) {
 		if v := reflect.ValueOf(s); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
-			c.errs.Bad("WithStore", fmt.Sprintf("a nil %T", s), "write a store that its package's New has made")
+			c.Errs.Bad("WithStore", fmt.Sprintf("a nil %T", s), "write a store that its package's New has made")
 			return
 		}
 		if s == nil {
-			c.errs.Bad("WithStore(nil)", "", "write a store, or leave it out for one in memory")
+			c.Errs.Bad("WithStore(nil)", "", "write a store, or leave it out for one in memory")
 		}
-		c.store = s
+		c.Store = s
 	})
 }
 
@@ -222,8 +235,8 @@ func WithStore(s store.Store) Option {
 // WithStore. Limiter.Update needs the same options as New, since the store stays.
 func WithMemory(opts ...memstore.Option) Option {
 	return limiterOption(func(c *config) {
-		c.memory = append(c.memory, opts...)
-		c.memorySet = true
+		c.Memory = append(c.Memory, opts...)
+		c.MemorySet = true
 	})
 }
 
@@ -231,7 +244,7 @@ func WithMemory(opts ...memstore.Option) Option {
 // followed by up to 63 of A-Z a-z 0-9 _ . -; New rejects any other. By default a
 // limiter has no name, and a limiter derived by With has that of the one it extends.
 func WithLimiterName(name string) Option {
-	return checkedOption(store.ValidName(name), fmt.Sprintf("WithLimiterName(%.80q)", name), "write a letter, then up to 63 of A-Z a-z 0-9 _ . -",
+	return checkedOption(engine.ValidName(name), fmt.Sprintf("WithLimiterName(%.80q)", name), "write a letter, then up to 63 of A-Z a-z 0-9 _ . -",
 		func(c *config) { c.name = name })
 }
 

@@ -1,6 +1,7 @@
 package stint_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
 	"github.com/stint-go/stint"
 	stintecho "github.com/stint-go/stint/adapters/echo"
 	stintgin "github.com/stint-go/stint/adapters/gin"
@@ -26,6 +28,10 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 	"github.com/stint-go/stint/store/redisstore"
 )
+
+func noPlans(context.Context, string, func(...stint.Limit) error) ([]stint.Limit, error) {
+	return nil, nil
+}
 
 func TestNewSaysWhatToWrite(t *testing.T) {
 	rate := stint.Rate(1, time.Second)
@@ -58,6 +64,13 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 			stint.WithBlock(stint.Predicate{}), stint.WithDenyHandler(nil), stint.WithErrorHandler(nil), stint.WithObserver(nil), stint.WithLogger(nil)},
 			[]string{"WithStore(nil)", "WithLimitFunc(nil)", "WithSkip(nil)", "WithBlock(nil)", "WithDenyHandler(nil)",
 				"WithErrorHandler(nil)", "WithObserver(nil)", "WithLogger(nil)", "WithCost(nil)", "WithSettle(nil)"}},
+		{"fixed costs", []stint.Option{everybody, stint.WithFixedCost(20), stint.Rate(10, time.Second), stint.Rate(10, time.Second, stint.WithBurst(30)),
+			stint.Concurrency(5), stint.Concurrency(5, stint.WithName("own"), stint.WithFixedCost(6)),
+			stint.WithRoute("/a", stint.Inherit(), stint.WithFixedCost(31)), stint.Quota(1, stint.Daily, stint.WithFixedCost(0))},
+			[]string{`"daily": WithFixedCost(0): write 1 to 2^40`, `limit "rate": WithFixedCost(20): a request costs 20, and no more than 10 ever pass: write a lower cost, or raise the limit`, `"own": WithFixedCost(6)`,
+				`WithRoute("/a"): limit "rate": WithFixedCost(31)`, `WithRoute("/a"): limit "rate-2": WithFixedCost(31)`}},
+		{"a source by wrong keys", []stint.Option{rate, everybody, stint.WithLimitSource(stint.Key{}, nil), stint.WithLimitSource(stint.Header("a b"), noPlans)},
+			[]string{"WithLimitSource(Key{}): write a key", "WithLimitSource: the function is nil", `WithLimitSource(Header("a b")): write the name of a header field`}},
 		{"shared options", []stint.Option{rate, everybody, stint.WithMaxWait(-1), stint.WithFailurePolicy(7), stint.WithEmptyKey(9)},
 			[]string{"WithEmptyKey(9)", "WithMaxWait(-1ns)", "WithFailurePolicy(7)"}},
 		{"headers", []stint.Option{rate, everybody, stint.WithHeaders(), stint.WithHeaders(9), stint.WithHeaders(stint.NoHeaders, stint.XRateLimitHeaders), stint.WithHeaders(stint.XRateLimitHeaders, stint.XRateLimitUnixHeaders)},
@@ -465,6 +478,7 @@ var fits = []struct{ option, takes string }{
 	{"WithFailurePolicy(stint.FailOpen)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
 	{"WithBanFor(1)", "Ban"},
 	{"WithCost(nil)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency"},
+	{"WithFixedCost(1)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency"},
 	{"WithMaxWait(1)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency"},
 	{"WithSettle(nil)", "New WithRoute Rate Quota"},
 
@@ -472,7 +486,7 @@ var fits = []struct{ option, takes string }{
 	{"WithMemory()", "New"},
 	{"WithRoute(``)", "New"},
 	{"WithLimitFunc(nil)", "New"},
-	{"WithLimitSource(nil)", "New"},
+	{"WithLimitSource(stint.RemoteIP(), nil)", "New"},
 	{"WithSkip(stint.Preflight)", "New"},
 	{"WithBlock(stint.Predicate{})", "New"},
 	{"WithDenyHandler(nil)", "New"},
@@ -503,6 +517,7 @@ var takers = []struct{ name, call string }{
 
 // An option compiles on the kinds of limit that it applies to, and on no others.
 func TestOptionsFit(t *testing.T) {
+	oneGoroutine(t)
 	fset := token.NewFileSet()
 	packages := doctest.Exported(t, fset, "github.com/stint-go/stint", "time")
 	compiles := func(call string) error {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
@@ -34,22 +35,23 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	if l.audience.Load() == nil && v.allows(ctx, key, cost) {
 		return nil
 	}
-	c := calls.Get().(*call)
+	c := v.begin(nil, nil)
 	defer c.end(ctx)
-	for _, e := range v.base.entries {
-		if e.wait.Way == waiting.ForSlot {
+	for _, e := range v.plans.Base.Entries {
+		if e.Terms.Way == waiting.ForSlot {
 			return ErrHolds
 		}
 	}
-	if decided, err := c.outside(v, ctx, key, cost); err != nil || !decided {
+	if decided, err := c.outside(ctx, key, cost); err != nil || !decided {
 		return err
 	}
 	c.observe(EventAdmitted, nil)
-	if told := c.telling(); told != untold && !v.notifyEnd(told, c.below) {
-		c.Took = 0 // that was for the decision
-		c.tell(&Event{Kind: EventEnded, Waited: c.Waited, plain: told == plainly})
+	if told := c.telling(); v.notifyEnded(told, c.below) {
+		e := c.event(EventEnded, nil)
+		e.Waited, e.plain = c.Call.Waited, told == plainly
+		c.tell(&e)
 	}
-	c.Granted = false // nothing is given back
+	c.Call.Spend()
 	return nil
 }
 
@@ -57,15 +59,15 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 // more than half as long as the decision. If it returns false, nothing is charged, and
 // Allow asks again to find out why.
 func (v *version) allows(ctx context.Context, key string, cost int64) bool {
-	e := v.base.alone
+	e := v.plans.Base.Alone
 	if e == nil || v.allower == nil || cost < 1 || ctx.Err() != nil {
 		return false
 	}
-	under, err := e.key.Under(keytext.Encode(key))
+	under, err := e.Key.Under(keytext.Encode(key))
 	if err != nil {
 		return false
 	}
-	ok, err := v.allower.Allow(ctx, under, e.limit, cost)
+	ok, err := v.allower.Allow(ctx, under, e.Limit.Limit, cost)
 	return ok && err == nil
 }
 
@@ -98,35 +100,35 @@ func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, er
 }
 
 func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool) (*Permit, error) {
-	c := calls.Get().(*call)
+	c := l.inForce().begin(nil, nil)
 	defer c.end(ctx)
-	c.Patient, c.walked = patient, patient
-	decided, err := c.outside(l.inForce(), ctx, key, cost)
+	c.Call.Patient = patient
+	decided, err := c.outside(ctx, key, cost)
 	switch {
 	case err != nil:
 		return nil, err
 	case !decided:
 		return &Permit{}, nil
 	}
-	p, _ := c.permit(ctx)
+	p, _, room := c.permit(ctx, c.Call.Needs)
 	c.observe(EventAdmitted, nil)
-	c.Granted = false // the permit gives it back
+	c.Call.HandTo(&p.grants, room)
 	return p, nil
 }
 
 // outside decides a call outside HTTP. If decided is false and err is nil, the store has
 // failed and no limit is FailClosed.
-func (c *call) outside(v *version, ctx context.Context, key string, cost int64) (decided bool, err error) {
+func (c *call) outside(ctx context.Context, key string, cost int64) (decided bool, err error) {
 	if cost < 1 || cost > store.MaxCost {
 		return false, fmt.Errorf("stint: %w: %d: write 1 to 2^40, or use Peek", store.ErrCost, cost)
 	}
-	if err := c.gatherKey(v, key, cost); err != nil {
+	if err := c.given(key, cost, c.version.plans.Base.Entries); err != nil {
 		return false, err
 	}
 	if err := c.decide(ctx); err != nil {
 		return false, c.failed(ctx, err)
 	}
-	if !c.Granted {
+	if !c.Call.Allowed {
 		err := c.newDenied()
 		c.observe(EventDenied, nil)
 		return false, err
@@ -134,25 +136,13 @@ func (c *call) outside(v *version, ctx context.Context, key string, cost int64) 
 	return true, nil
 }
 
-// gatherKey adds the charges of one key, to all of the limiter's own limits.
-func (c *call) gatherKey(v *version, key string, cost int64) error {
-	c.version, c.Store = v, v.store
-	encoded, unfit := keytext.Encode(key)
-	for _, e := range v.base.entries {
-		if e.needs&paces != 0 {
-			continue
-		}
-		under, err := e.key.Under(encoded, unfit)
-		if err != nil {
-			return err
-		}
-		c.add(e, under, cost)
+// given makes the charges of a key, to entries.
+func (c *call) given(key string, cost int64, entries []*read.Entry) error {
+	if err := c.Given(key, cost, entries); err != nil {
+		return err
 	}
-	if len(c.Charges) == 0 {
+	if len(c.Call.Charges) == 0 {
 		return errUncharged
-	}
-	if c.needs&local != 0 {
-		c.decideLocally()
 	}
 	return nil
 }
@@ -161,12 +151,8 @@ func (c *call) gatherKey(v *version, key string, cost int64) error {
 // Decision.Allowed reports whether each enforced limit has a unit left; RetryAfter is
 // the time until every limit has one.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
-	c := calls.Get().(*call)
-	defer c.end(ctx)
-	if err := c.gatherKey(l.inForce(), key, 0); err != nil {
-		return Decision{}, err
-	}
-	return c.peek(ctx)
+	v := l.inForce()
+	return v.peek(ctx, key, v.plans.Base.Entries)
 }
 
 // PeekAll returns how key stands with all of the limiter's limits, including those of
@@ -174,54 +160,21 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 // Decision is of all of them together, which no request meets. Limits that a
 // WithLimitFunc returns are left out, and so is a Bandwidth.
 func (l *Limiter) PeekAll(ctx context.Context, key string) (Decision, error) {
-	c := calls.Get().(*call)
+	v := l.inForce()
+	return v.peek(ctx, key, slices.Collect(v.plans.Entries))
+}
+
+// peek returns how key stands with the limits of entries.
+func (v *version) peek(ctx context.Context, key string, entries []*read.Entry) (d Decision, err error) {
+	c := v.begin(nil, nil)
 	defer c.end(ctx)
-	if err := c.gatherAll(l.inForce(), key); err != nil {
+	if err := c.given(key, 0, entries); err != nil {
 		return Decision{}, err
 	}
-	return c.peek(ctx)
-}
-
-// gatherAll adds a charge of cost 0 for each limit that applies to key.
-func (c *call) gatherAll(v *version, key string) error {
-	c.version, c.Store = v, v.store
-	encoded, unfit := keytext.Encode(key)
-	for e := range v.entries() {
-		if e.needs&paces != 0 {
-			continue
-		}
-		under, err := e.key.Under(encoded, unfit)
-		if err != nil {
-			return err
-		}
-		known := func(ch store.Charge) bool { return ch.Limit == e.limit && ch.Key == under }
-		if !slices.ContainsFunc(c.Charges, known) {
-			c.add(e, under, 0)
-		}
-	}
-	if len(c.Charges) == 0 {
-		return errUncharged
-	}
-	if c.needs&local != 0 {
-		c.decideLocally()
-	}
-	return nil
-}
-
-// peek decides the charges, all of cost 0.
-func (c *call) peek(ctx context.Context) (Decision, error) {
-	c.walked = true
-	if err := c.version.lines.Peek(ctx, &c.Call, (*caller)(c)); err != nil {
+	if err := c.Call.Peek(ctx); err != nil {
 		return Decision{}, &StoreError{err}
 	}
-	for i := range c.Results {
-		r := &c.Results[i]
-		if r.OK = c.entries[i].kind.free(r); !r.OK {
-			r.RetryAfter, _ = c.Charges[i].Limit.MoreAfter(r)
-		}
-	}
-	var d Decision
-	d.decide(c.entries, c.Charges, c.Results, make([]LimitStatus, len(c.Results)))
+	d.decide(&c.Call, make([]LimitStatus, len(c.Call.Results)))
 	return d, nil
 }
 

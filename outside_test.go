@@ -14,6 +14,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/labstack/echo/v4"
+
 	"github.com/stint-go/stint"
 	stintecho "github.com/stint-go/stint/adapters/echo"
 	stintgin "github.com/stint-go/stint/adapters/gin"

@@ -274,3 +274,46 @@ func TestPanicEndsTheWait(t *testing.T) {
 		}
 	})
 }
+
+// headless is a writer whose Header panics.
+type headless struct{ http.ResponseWriter }
+
+func (headless) Header() http.Header { panic("no header") }
+
+// A panic after the wait, before the request's outcome is told, ends the wait for observers
+// too, and gives the slot back.
+func TestPanicAfterTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, stint.Concurrency(1, stint.WithQueue(1)), theKey)
+		var told []string
+		l.Observe(func(e stint.Event) {
+			if e.Kind == stint.EventWaiting || e.EndsWait {
+				told = append(told, e.Kind.String())
+			}
+		})
+		held, err := l.Take(t.Context(), "k", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			defer func() {
+				if got := recover(); got != "no header" {
+					t.Errorf("recovered %v", got)
+				}
+			}()
+			l.Serve(headless{httptest.NewRecorder()}, get("/"), func(http.ResponseWriter, *http.Request) { t.Error("admitted") })
+		})
+		synctest.Wait()
+		held.Done()
+		wg.Wait()
+		if want := []string{"Waiting", "Canceled"}; !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+		p, err := l.Take(t.Context(), "k", 1)
+		if err != nil {
+			t.Errorf("the slot isn't given back: %v", err)
+		}
+		p.Done()
+	})
+}

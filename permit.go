@@ -10,6 +10,11 @@ import (
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/clock"
+	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
 )
 
@@ -19,18 +24,17 @@ import (
 type Permit struct {
 	ctx      context.Context // the request's, without the permit
 	version  *version
-	outer    *Permit   // of the next outer limiter, or nil
-	holds    bool      // Done has something to release or settle
-	http1    bool      // the request's connection may be upgraded to HTTP/2
-	told     telling   // whether observers were notified of it
-	class    uint8     // of priority, if some limit has slots
-	state    uint32    // one of the states below, for atomic access, and above its bits which observers get its events
-	plan     *plan     // nil outside HTTP
-	story    *story    // nil if nothing needs it
-	response *response // nil unless a limit needs it
+	outer    *Permit    // of the next outer limiter, or nil
+	holds    bool       // Done has something to release or settle
+	http1    bool       // the request's connection may be upgraded to HTTP/2
+	told     telling    // whether observers were notified of it
+	class    uint8      // of priority, if some limit has slots
+	state    uint32     // one of the states below, for atomic access, and above its bits which observers get its events
+	plan     *read.Plan // nil outside HTTP
+	story    *story     // nil if nothing needs it
+	response *response  // nil unless a limit needs it
 
-	mu     sync.Mutex // guards the elements of grants
-	grants []grant
+	grants decide.Grants // what it owns until it is done
 
 	// fields are the values of the response's header fields, kept here to save an
 	// allocation each.
@@ -71,7 +75,7 @@ const (
 // telling returns how observers are notified of a granted call.
 func (c *call) telling() telling {
 	switch {
-	case !c.Timed:
+	case !c.Call.Timed:
 		return untold
 	case c.plain():
 		return plainly
@@ -79,57 +83,20 @@ func (c *call) telling() telling {
 	return wholly
 }
 
-// grant is a charge that one limit has granted.
-type grant struct {
-	entry  *entry
-	key    string
-	cost   int64 // that was charged
-	result store.Result
-}
-
-// charge returns the charge that settles the grant at a cost.
-func (g *grant) charge(cost int64) store.Charge {
-	return store.Charge{Key: g.key, Limit: g.entry.limit, Cost: cost, DryRun: g.entry.dryRun, Receipt: g.result.Receipt}
-}
-
-// costs returns what the limit has cost the request so far.
-func (g *grant) costs() int64 {
-	if g.result.OK && g.entry.kind.whyUnsettled() == "" {
-		if g.unknown() {
-			return ^g.result.Receipt.Cost
-		}
-		return g.result.Receipt.Cost
-	}
-	return g.cost
-}
-
-// doubt records that the grant is being settled, or, called again, that it hasn't been. If
-// neither that nor a result follows, it is unknown whether the store still has the
-// receipt's charge, and the receipt isn't used again. It then holds the complement of its
-// cost: below 0, which no charge costs, so that a permit needs no room to say so.
-func (g *grant) doubt() { g.result.Receipt.Cost = ^g.result.Receipt.Cost }
-
-// unknown reports whether a settlement of the grant may have been made or not.
-func (g *grant) unknown() bool { return g.result.Receipt.Cost < 0 }
-
-// reported reports whether the limit is a dry run that would have denied. Nothing was
-// charged then.
-func (g *grant) reported() bool { return g.entry.dryRun && !g.result.OK }
-
 // These are permits with room for their grants, and for the request that carries the
 // permit, so that all of it takes one allocation.
 type (
 	permit1 struct {
 		Permit
-		grants [1]grant
+		grants [1]decide.Grant
 	}
 	permit2 struct {
 		Permit
-		grants [2]grant
+		grants [2]decide.Grant
 	}
 	permit4 struct {
 		Permit
-		grants [4]grant
+		grants [4]decide.Grant
 	}
 	storied struct { // for observers, if the permit holds slots
 		permit4
@@ -153,84 +120,74 @@ type (
 	}
 )
 
-// room makes a permit of n charges, with room for the request that carries it and for its
-// story as far as these are asked for and part of the permit.
-func room(n int, carried, told bool) (p *Permit, request *http.Request, s *story) {
+// permitOf makes a permit of n charges, with room for its grants, and for the request that
+// carries it and for its story as far as these are asked for and part of the permit.
+func permitOf(n int, carried, told bool) (p *Permit, room []decide.Grant, request *http.Request, s *story) {
 	switch {
 	case n == 0:
-		return new(Permit), nil, nil
+		return new(Permit), nil, nil, nil
 	case told && n <= 4 && carried:
 		c := new(carriedStoried)
-		c.Permit.grants = c.grants[:n:n]
-		return &c.Permit, &c.request, &c.story
+		return &c.Permit, c.grants[:n:n], &c.request, &c.story
 	case told && n <= 4:
 		s := new(storied)
-		s.Permit.grants = s.grants[:n:n]
-		return &s.Permit, nil, &s.story
+		return &s.Permit, s.grants[:n:n], nil, &s.story
 	case n == 1 && carried:
 		c := new(carried1)
-		c.Permit.grants = c.grants[:]
-		return &c.Permit, &c.request, nil
+		return &c.Permit, c.grants[:], &c.request, nil
 	case n == 1:
 		p := new(permit1)
-		p.Permit.grants = p.grants[:]
-		return &p.Permit, nil, nil
+		return &p.Permit, p.grants[:], nil, nil
 	case n == 2 && carried:
 		c := new(carried2)
-		c.Permit.grants = c.grants[:]
-		return &c.Permit, &c.request, nil
+		return &c.Permit, c.grants[:], &c.request, nil
 	case n == 2:
 		p := new(permit2)
-		p.Permit.grants = p.grants[:]
-		return &p.Permit, nil, nil
+		return &p.Permit, p.grants[:], nil, nil
 	case n <= 4 && carried:
 		c := new(carried4)
-		c.Permit.grants = c.grants[:n:n]
-		return &c.Permit, &c.request, nil
+		return &c.Permit, c.grants[:n:n], &c.request, nil
 	case n <= 4:
 		p := new(permit4)
-		p.Permit.grants = p.grants[:n:n]
-		return &p.Permit, nil, nil
+		return &p.Permit, p.grants[:n:n], nil, nil
 	}
-	return &Permit{grants: make([]grant, n)}, nil, nil
+	return new(Permit), make([]decide.Grant, n), nil, nil
 }
 
-// permit makes the permit of a granted call. next is the request for the next handler:
-// a copy of the call's that carries the permit, or the call's own.
-func (c *call) permit(ctx context.Context) (p *Permit, next *http.Request) {
-	tells := c.needs&(local|slots) != 0 && c.Timed
-	carries := c.r != nil && !c.version.withoutPermit && c.r.Method != preface
-	p, next, s := room(len(c.Charges), carries, tells)
+// permit makes the permit of a call that has been granted its charges, with room for them. It
+// owns nothing until Call.HandTo. next is the request for the next handler: a copy of the
+// call's that carries the permit, or the call's own.
+func (c *call) permit(ctx context.Context, needs limit.Needs) (p *Permit, next *http.Request, room []decide.Grant) {
+	d := &c.Call
+	tells := needs&(limit.Local|limit.Slots) != 0 && d.Timed
+	carries := c.R != nil && !c.version.withoutPermit && c.R.Method != preface
+	p, room, next, s := permitOf(len(d.Charges), carries, tells)
 	p.story = s
-	for i := range p.grants {
-		g, ch := &p.grants[i], &c.Charges[i]
-		g.entry, g.key, g.cost, g.result = c.entries[i], ch.Key, ch.Cost, c.Results[i]
-	}
 	p.ctx, p.version, p.outer = ctx, c.version, c.outer
 	p.state = open | c.below<<stateBits
-	p.class, p.plan = c.class, c.plan
-	p.http1 = c.r != nil && c.r.ProtoMajor == 1
-	if c.needs != 0 {
-		p.holds, p.response = c.needs&releases != 0, c.newResponse()
+	p.class, p.plan = d.Rank, c.Plan
+	p.http1 = c.R != nil && c.R.ProtoMajor == 1
+	if needs != 0 {
+		p.holds, p.response = needs&limit.Releases != 0, c.newResponse(needs)
 	}
-	if tells || c.needs&local != 0 || c.Waited > 0 || len(c.Seen) > 0 {
+	if tells || needs&limit.Local != 0 || d.Waited > 0 || len(d.Seen) > 0 {
 		if p.story == nil {
 			p.story = new(story)
 		}
 		s = p.story
-		s.waited, s.seen, s.since, s.learns = c.Waited, c.Seen, clock.Now(), c.needs&local != 0
+		s.waited, s.seen, s.since, s.learns = d.Waited, d.Seen, clock.Now(), needs&limit.Local != 0
 	}
-	if c.Timed && c.Granted {
+	if d.Timed && d.Allowed {
 		p.told = c.telling()
 	}
 	switch {
 	case !carries:
-		return p, c.r
+		return p, c.R, room
 	case next != nil:
-		*next = *c.r.WithContext((*permitContext)(p)) // inlined, the copy in between is on the stack
-		return p, next
+		*next = *c.R.WithContext((*permitContext)(p)) // inlined, the copy in between is on the stack
+		return p, next, room
 	}
-	return p, c.r.WithContext((*permitContext)(p))
+	return p, c.R.WithContext((*permitContext)(p)), room
 }
 
 // preface is the method of the request that net/http takes the first line of an HTTP/2
@@ -300,6 +257,9 @@ func (p *Permit) pass(w http.ResponseWriter, r, req *http.Request, next func(htt
 // Decision returns the decision of all limiters that the request has passed, updated by
 // Settle. Limits has those of the outermost limiter first.
 func (p *Permit) Decision() Decision {
+	if p == nil {
+		return Decision{Allowed: true}
+	}
 	c := calls.Get().(*call)
 	defer c.end(context.Background())
 	var passed []*Permit // the outermost comes last
@@ -307,17 +267,15 @@ func (p *Permit) Decision() Decision {
 		passed = append(passed, q)
 	}
 	for _, q := range slices.Backward(passed) {
-		q.mu.Lock()
-		c.recall(q.grants)
-		q.mu.Unlock()
+		q.grants.Recall(&c.Call)
 	}
 	var d Decision
-	d.decide(c.entries, c.Charges, c.Results, make([]LimitStatus, len(c.Results)))
+	d.decide(&c.Call, make([]LimitStatus, len(c.Call.Results)))
 	d.Delay = 0
 	rest, waited := d.Limits, time.Duration(0)
 	for q := p; q != nil; q = q.outer {
-		own := rest[len(rest)-len(q.grants):]
-		rest = rest[:len(rest)-len(q.grants)]
+		own := rest[len(rest)-q.grants.Len():]
+		rest = rest[:len(rest)-q.grants.Len()]
 		if q.story != nil {
 			waited += q.story.waited
 			d.add(waited, q.story.seen, own)
@@ -326,31 +284,25 @@ func (p *Permit) Decision() Decision {
 	return d
 }
 
-// has reports whether is is true for a limit, and the key it has there, that p or a permit
-// further out has charged. Settle may be changing the results of grants, so a grant isn't
-// copied here.
-func (p *Permit) has(is func(p *Permit, e *entry, key string) bool) bool {
+// charged reports whether p or a permit further out, of the same family, has charged the
+// limit of an entry for a key. Settle may be changing the results of grants, so a grant
+// isn't copied here.
+func (p *Permit) charged(by *compile.Registry, e *read.Entry, key string) bool {
+	hash := e.Limit.Limit.Engine(engine.Access{}).Hash()
 	for ; p != nil; p = p.outer {
-		for i := range p.grants {
-			if g := &p.grants[i]; is(p, g.entry, g.key) {
-				return true
-			}
+		if p.version == nil || p.version.registry != by {
+			continue
+		}
+		if p.grants.Charged(hash, key) {
+			return true
 		}
 		for _, of := range p.paced() {
-			if is(p, of.entry, of.key) {
+			if of.Limit.Limit.Engine(engine.Access{}).Hash() == hash && of.Key == key {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-// recall adds grants to a call, as if it had just been granted them.
-func (c *call) recall(grants []grant) {
-	for i := range grants {
-		g := &grants[i]
-		c.entries, c.Charges, c.Results = append(c.entries, g.entry), append(c.Charges, g.charge(g.costs())), append(c.Results, g.result)
-	}
 }
 
 // Done ends the permit: it releases the slots of concurrency limits, even if the
@@ -361,9 +313,9 @@ func (p *Permit) Done() {
 	if p == nil || !p.holds && p.told == untold {
 		return
 	}
-	handed := !p.become(over)
-	if handed && !p.returns() {
-		return
+	elsewhere := !p.become(over) // ended already, or detached
+	if elsewhere && !p.returns() {
+		return // its release ends it
 	}
 	if !p.holds {
 		p.observeEnd(0)
@@ -376,10 +328,10 @@ func (p *Permit) Done() {
 			defer panic(v)
 		}
 	}
-	if handed {
+	if elsewhere {
 		p.response.Seal()
 		if p.response.ends.Add(1) < 2 {
-			return
+			return // its release ends it, and hasn't been called
 		}
 	}
 	p.release()
@@ -389,72 +341,71 @@ func (p *Permit) Done() {
 // before that or after it, never in between: WithSettle functions and writes to the client
 // before, observers after, when everything is done and no lock is held.
 func (p *Permit) release() {
-	var amends []amend
+	var amends []decide.Amend
 	defer func() {
-		c := calls.Get().(*call)
-		defer c.end(context.Background())
 		var changes []adaptive.Change
-		if p.response == nil || !p.response.freed {
-			changes = p.releaseSlots(c)
+		leases := p.response == nil || !p.response.freed
+		if leases {
+			changes = p.releaseHere()
 		}
+		var unmoved []store.Charge
 		if p.response != nil && p.response.pacing != nil {
-			c.Charges = append(c.Charges, p.response.pacing.End()...)
+			unmoved = p.response.pacing.End()
 		}
-		released := p.observeRelease(changes, p.finish(c, amends))
-		p.observePaced()
-		p.observeEnd(released)
+		p.grants.End((*outliving)(p), p.version.backend, unmoved, leases, amends, p.hand(), p.version.observed(), func(end decide.Settlement) {
+			released := p.observeRelease(changes, end)
+			p.observePaced()
+			p.observeEnd(released)
+		})
 	}()
 	amends = p.amends()
 	p.push(amends)
 }
 
-// releaseSlots releases what the process holds for the permit, and returns the limits that have
-// changed by that. It adds the charges that release the permit's slots in the store to c.
-func (p *Permit) releaseSlots(c *call) (changes []adaptive.Change) {
-	for i := range p.grants {
-		g := &p.grants[i]
-		g.entry.hold(p.version.lines, g.key, g.cost, p.class, -1)
-		if p.told != untold && g.entry.needs&(slots|local) != 0 {
-			p.story.held = clock.Since(p.story.since)
-		}
+// releaseHere releases what the process counts for the permit, and returns the limits that
+// have changed by that.
+func (p *Permit) releaseHere() []adaptive.Change {
+	if p.told != untold && p.story != nil {
+		p.story.held = clock.Since(p.story.since)
 	}
 	if p.response != nil {
 		p.response.freed = true
 	}
+	var learned *adaptive.Sample
 	if p.learns() {
-		changes = p.endTiming()
+		learned = p.learned()
 	}
-	c.addReleases(p)
-	return changes
+	return p.grants.Release(p.version.backend, p.class, p.learns(), learned)
 }
 
 // observeRelease notifies the observers of the outcome of a release, and returns how long
 // the store took if it only released slots.
-func (p *Permit) observeRelease(changes []adaptive.Change, end ending) (released time.Duration) {
+func (p *Permit) observeRelease(changes []adaptive.Change, end decide.Settlement) (released time.Duration) {
 	for i := range changes {
 		p.observeLimitChange(&changes[i])
 	}
 	switch {
-	case end.err != nil:
-		p.version.observeSettleFailed(p.plan, end.charges, end.took, end.err)
-	case end.settled:
-		p.observeSettled(end.took)
+	case end.Err != nil:
+		p.version.observeUnsettled(p.plan, end)
+	case end.Amended:
+		p.observeSettled(end.Took)
 	default:
-		released = end.took
+		released = end.Took
 	}
 	return released
 }
 
 // observeEnd notifies the observers that the permit's request has ended.
 func (p *Permit) observeEnd(took time.Duration) {
-	if p.told != untold && !p.version.notifyEnd(p.told, p.below()) {
+	if p.told != untold && p.version.notifyEnded(p.told, p.below()) {
 		p.sendEnd(took)
 	}
 }
 
 // sendEnd sends the event of the request's end.
 func (p *Permit) sendEnd(took time.Duration) {
-	e := &Event{Kind: EventEnded, StoreTook: took, plain: p.told == plainly}
+	e := p.event(EventEnded)
+	e.StoreTook, e.plain = took, p.told == plainly
 	if p.story != nil {
 		e.Waited, e.Held = p.story.waited, p.story.held
 	}
@@ -463,21 +414,18 @@ func (p *Permit) sendEnd(took time.Duration) {
 			e.Status = got.Status
 		}
 	}
-	p.tell(e)
+	p.tell(&e)
 }
 
 // tell sends an event about the permit's request, with its decision as it is now.
 func (p *Permit) tell(e *Event) {
-	c := calls.Get().(*call)
+	c := p.version.begin(nil, nil)
 	defer c.end(context.Background())
-	c.version, c.plan, c.below = p.version, p.plan, p.below()
-	p.mu.Lock()
-	c.recall(p.grants)
-	p.mu.Unlock()
+	c.Plan, c.below = p.plan, p.below()
+	p.grants.Recall(&c.Call)
 	if p.story != nil {
-		c.Waited, c.Seen, c.walked = p.story.waited, p.story.seen, true
+		c.Call.Waited, c.Call.Seen = p.story.waited, p.story.seen
 	}
-	c.Took = e.StoreTook
 	c.tell(e)
 }
 
@@ -508,13 +456,15 @@ func (p *Permit) Detach() (release func()) {
 // releaseDetached releases a detached permit with a response. While the handler runs,
 // only the handler's goroutine may look at that.
 func (p *Permit) releaseDetached() {
+	defer func() { // also if an observer panics
+		if p.response.ends.Add(1) == 2 {
+			p.release()
+		}
+	}()
 	if !p.response.returned.Load() {
-		c := calls.Get().(*call)
-		defer c.end(context.Background())
-		changes := p.releaseSlots(c)
-		p.observeRelease(changes, p.finish(c, nil))
-	}
-	if p.response.ends.Add(1) == 2 {
-		p.release()
+		changes := p.releaseHere()
+		p.grants.End((*outliving)(p), p.version.backend, nil, true, nil, nil, p.version.observed(), func(end decide.Settlement) {
+			p.observeRelease(changes, end)
+		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 
 	"github.com/stint-go/stint/internal/clientip"
-	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/mistake"
 )
 
@@ -31,8 +30,8 @@ func WithSkip[P func(*http.Request) bool | Predicate](skip P) Option {
 	p := predicateOf(skip)
 	return checkedOption(p != nil, "WithSkip(nil)", "write a predicate, such as stint.Preflight",
 		func(c *config) {
-			c.errs = append(c.errs, p.wrong.Within("WithSkip")...)
-			c.skip = append(c.skip, p.match)
+			c.Errs = append(c.Errs, p.wrong.Within("WithSkip")...)
+			c.Skip = append(c.Skip, p.match)
 		})
 }
 
@@ -44,8 +43,8 @@ func WithBlock[P func(*http.Request) bool | Predicate](block P) Option {
 	p := predicateOf(block)
 	return checkedOption(p != nil, "WithBlock(nil)", "write a predicate, such as stint.FromCIDR(...)",
 		func(c *config) {
-			c.errs = append(c.errs, p.wrong.Within("WithBlock")...)
-			c.block = append(c.block, p.match)
+			c.Errs = append(c.Errs, p.wrong.Within("WithBlock")...)
+			c.Block = append(c.Block, p.match)
 		})
 }
 
@@ -95,26 +94,4 @@ func Preflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions &&
 		r.Header.Get("Origin") != "" &&
 		r.Header.Get("Access-Control-Request-Method") != ""
-}
-
-// sift applies the predicates of WithSkip and WithBlock, which exempt or deny a request
-// before any limit decides it.
-func (v *version) sift(r *http.Request) (exempt bool, err error) {
-	for _, skip := range v.skip {
-		if skip(r) {
-			return true, nil
-		}
-	}
-	for _, block := range v.block {
-		if block(r) {
-			err := &failure.Error{Err: ErrBlocked, Status: http.StatusForbidden}
-			told := Event{Kind: EventBlocked, Request: r, Err: err}
-			if v.limiter.audience.Load() != nil { // the route is only for observers
-				told.Route = v.plan(r).route()
-			}
-			v.observe(&told)
-			return false, err
-		}
-	}
-	return false, nil
 }

@@ -2,69 +2,82 @@ package stint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
+	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
-	"github.com/stint-go/stint/internal/keys"
-	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/read"
+	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
 
-// call is the scratch memory of one decision. Calls are pooled; the outcome is copied
-// into a Permit or a DeniedError.
+// call is one request or job on its way through a limiter: its charges are read, decided,
+// and what has become of them is told. Calls are pooled; the outcome is copied into a Permit
+// or a DeniedError.
 type call struct {
-	callState
-	waiting.Call
-
-	entries []*entry
-	paced   []paced // the Bandwidths: they charge for bytes later, nothing here
-	keys    []knownKey
+	read.Reading
+	version *version
+	outer   *Permit
+	below   uint32 // which observers get its events: see Event.below
+	told    bool   // what has become of it
 	fields  field.Writer
 }
 
-// callState is the part of a call that is zeroed before the call is used again.
-type callState struct {
-	version  *version
-	r        *http.Request // nil outside HTTP
-	outer    *Permit
-	plan     *plan  // nil outside HTTP
-	policy   string // RateLimit-Policy if the plan's applies as it is, or ""
-	needs    needs  // of all its limits
-	names    *names // by which a call that waits has looked its limits up
-	walked   bool   // waiting.Call has state to be cleared
-	classed  bool   // class is known
-	held     bool   // some limit is charged for the request, and isn't a dry run
-	planless bool   // a WithLimitFunc returned no limits
-	class    uint8
-	below    uint32 // which observers get its events: see Event.below
+var calls = sync.Pool{New: func() any {
+	c := new(call)
+	c.Init(c.charged, c.waits)
+	return c
+}}
+
+// begin returns a call of a version, for a request or, if r is nil, for a job. Whoever
+// begins a call defers its end.
+func (v *version) begin(r *http.Request, outer *Permit) *call {
+	c := calls.Get().(*call)
+	c.version, c.outer = v, outer
+	c.Begin(r, outer != nil, v.plans, v.backend, v.leases)
+	return c
 }
 
-// knownKey is the key of a request.
-type knownKey struct {
-	of  *keys.Key
-	key string // "": limits with this key are left out
+// end returns the call to the pool, and gives back what it still owns. Only after a panic, or
+// if its wait was in vain, does a call still own something; otherwise its permit does, or it
+// was denied. The application's functions, which may panic, are called at many points: with
+// this defer none of those points has to know what is owned.
+func (c *call) end(ctx context.Context) {
+	if began := c.Call.Begun && !c.told; began || c.Call.Owns() {
+		undone := c.Call.GiveBack(ctx)
+		if began { // a store or a function of the application panics
+			c.observe(EventCanceled, errPanicked)
+		}
+		c.version.observeUnsettled(c.Plan, undone)
+	}
+	c.Reading.End()
+	c.version, c.outer, c.below, c.told = nil, nil, 0, false
+	calls.Put(c)
 }
 
-var calls = sync.Pool{New: func() any { return new(call) }}
+// errPanicked is why a wait ended that a panic went through.
+var errPanicked = &decide.Canceled{Err: errors.New("a panic ended the wait")}
 
-// kept is the largest number of limits for which a call goes back to the pool.
-const kept = 64
-
-// admit decides a request, and returns the one for the next handler. If answers is set, it
-// answers denials by limits that no handler sees, and returns errAnswered.
-func (v *version) admit(w http.ResponseWriter, r *http.Request, answers bool) (p *Permit, next *http.Request, err error) {
+// admit decides a request. Without an error, next is the request for the next handler, and p
+// its permit, or nil if there is nothing to end. If mayAnswer is set, it answers denials by
+// limits that no handler sees, and returns errAnswered.
+func (v *version) admit(w http.ResponseWriter, r *http.Request, mayAnswer bool) (p *Permit, next *http.Request, err error) {
 	ctx := r.Context()
 	outer := FromContext(ctx)
 	if outer != nil && outer.opened(r) {
 		outer = nil
 	}
-	if v.answers(ctx) {
+	if v.answering(ctx) {
 		return nil, r, nil
 	}
-	if len(v.skip)+len(v.block) > 0 {
+	if len(v.plans.Skip)+len(v.plans.Block) > 0 {
 		if exempt, err := v.sift(r); exempt || err != nil {
 			if err != nil {
 				outer.recordInnerDenial()
@@ -72,220 +85,189 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, answers bool) (p
 			return nil, r, err
 		}
 	}
-	plan := v.base
-	if v.router != nil {
-		plan = v.plan(r)
-	}
-	c := calls.Get().(*call)
+	c := v.begin(r, outer)
 	defer c.end(ctx)
-	c.version, c.Store, c.r, c.outer = v, v.store, r, outer
-	if err := c.gather(plan); err != nil {
+	if err := c.read(); err != nil {
 		outer.recordInnerDenial()
 		return nil, nil, err
 	}
-	if len(c.Charges) == 0 && len(c.paced) == 0 {
+	if len(c.Call.Charges) == 0 && len(c.Paced) == 0 {
 		return nil, r, nil
 	}
 	if err := c.decide(ctx); err != nil {
 		return c.finishUndecided(ctx, err)
 	}
-	if !c.Granted {
-		return nil, nil, c.deny(w, answers)
+	if !c.Call.Allowed {
+		return nil, nil, c.deny(w, mayAnswer)
 	}
 	next = r
-	var slots []string
-	if !v.withoutPermit || c.needs&releases != 0 || c.Timed { // observers are notified when it ends
-		p, next = c.permit(ctx)
-		slots = p.fields[:]
+	needs := c.Needs()
+	var values []string // of the header fields, kept in the permit
+	var room []decide.Grant
+	if !v.withoutPermit || needs&limit.Releases != 0 || c.Call.Timed { // observers are notified when it ends
+		p, next, room = c.permit(ctx, needs)
+		values = p.fields[:]
 	}
 	if v.styles != 0 {
-		c.setFields(w.Header(), slots)
+		c.setFields(w.Header(), values)
 	}
-	if c.Timed || c.needs&counts != 0 {
+	if c.Call.Timed || needs&limit.Counts != 0 {
 		c.observe(EventAdmitted, nil)
 	}
-	c.Granted = false // the permit gives it back
+	if p == nil {
+		c.Call.Spend()
+	} else {
+		c.Call.HandTo(&p.grants, room)
+	}
 	return p, next, nil
 }
 
-// gather makes the charges of a request.
-func (c *call) gather(p *plan) error {
-	c.plan, c.policy = p, p.policy
-	for _, e := range p.entries {
-		if err := c.charge(e); err != nil {
-			return err
-		}
+// read makes the charges of a request. The error denies it.
+func (c *call) read() error {
+	plan := c.version.plans.Base
+	if c.version.plans.Router != nil {
+		plan = c.version.plans.Find(c.R)
 	}
-	for _, e := range p.again {
-		if err := c.chargeAgain(e); err != nil {
-			return err
-		}
+	err := c.Request(plan)
+	if err == nil && c.Planless && !c.Held {
+		err = c.LimitsFailed(ErrNoLimits, false)
 	}
-	for _, f := range p.funcs {
-		c.policy = ""
-		if err := c.chargeAll(f); err != nil {
-			return err
-		}
+	for i := range c.Wrong {
+		w := &c.Wrong[i]
+		e := c.event(eventOf[w.What], w.Err)
+		e.Decision.Limit = w.Limit
+		c.version.observe(&e)
 	}
-	if c.planless && !c.held {
-		return c.limitsError(ErrNoLimits, false)
-	}
-	if c.needs&local != 0 {
-		c.decideLocally()
-	}
-	return nil
+	return err
 }
 
-// charge adds the charge of one limit.
-func (c *call) charge(e *entry) error {
-	key, err := c.key(e)
-	if err != nil {
-		return err
-	}
-	c.held = c.held || key != "" && !e.dryRun
-	if key == "" || c.charged(e, key) {
-		c.policy = "" // the plan's names limits that aren't charged here
-		return nil
-	}
-	if e.needs&paces != 0 {
-		c.paced = append(c.paced, paced{e, key})
-		c.needs |= e.needs
-		return nil
-	}
-	cost := int64(1)
-	if e.cost != nil {
-		if cost, err = c.cost(e); err != nil {
-			return err
-		}
-	}
-	c.add(e, key, cost)
-	return nil
+// eventOf has the event of each thing that keeps a request from being charged.
+var eventOf = [...]EventKind{
+	read.KeyFailed: EventKeyFailed, read.EmptyKey: EventEmptyKey,
+	read.LimitsFailed: EventLimitsFailed, read.DryRunDenied: EventDryRunDenied,
 }
 
 // charged reports whether a limiter of the family further out has charged the limit for
 // that key already: a request is charged once, however many limiters it passes.
-func (c *call) charged(e *entry, key string) bool {
-	return c.outer != nil && !e.kind.repeated() && c.outer.has(func(p *Permit, o *entry, under string) bool {
-		return p.version.family == c.version.family && o.limit.Hash() == e.limit.Hash() && under == key
-	})
+func (c *call) charged(e *read.Entry, key string) bool {
+	return !e.Kind.Traits().Nested && c.outer.charged(c.version.registry, e, key)
 }
 
-// cost returns what the request costs a limit. A negative cost is an error; on a limit
-// in dry run, which must not deny, it is reported and counts as 0.
-func (c *call) cost(e *entry) (int64, error) {
-	if e.cost == nil {
-		return 1, nil
-	}
-	cost := e.cost(c.r)
-	if cost < 0 {
-		err := &failure.Error{Err: fmt.Errorf("%w: WithCost returned %d", store.ErrCost, cost), Status: http.StatusInternalServerError, Limit: e.limit.Name()}
-		told := Event{Kind: EventLimitsFailed, Route: c.plan.route(), Request: c.r, Err: err, Decision: Decision{Limit: err.Limit}}
-		if e.dryRun {
-			told.Kind = EventDryRunDenied
-		}
-		c.version.observe(&told)
-		if e.dryRun {
-			return 0, nil
-		}
-		return 0, err
-	}
-	// A cost above MaxCost is lowered, so that the limit denies it. As it is, the store
-	// would return an error, and the request would pass as if the store had failed.
-	return min(cost, store.MaxCost), nil
-}
-
-func (c *call) add(e *entry, key string, cost int64) {
-	c.needs |= e.needs
-	c.entries = append(c.entries, e)
-	c.Results = append(c.Results, store.Result{})
-	n := len(c.Charges)
-	if n == cap(c.Charges) {
-		c.Charges = append(c.Charges, store.Charge{})
-	}
-	c.Charges = c.Charges[:n+1]
-	ch := &c.Charges[n] // a leftover of the previous call, usually of the same limit
-	ch.Key, ch.Cost, ch.MaxWait, ch.DryRun = key, cost, 0, e.dryRun
-	if ch.Limit != e.limit {
-		ch.Limit = e.limit
-	}
-	if o := c.version.limiter.storeObserver; ch.Observer != o {
-		ch.Observer = o
-	}
-}
-
-// decide has the charges decided, and waits for the turn if there is one. If it returns
-// nil, either all charges are granted or the results say which limit denied. The error
-// is a *failure.Canceled or the store's.
+// decide has the charges decided. If it returns nil, either all of them are granted
+// (Allowed), or the results say which limit denied.
 func (c *call) decide(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return &failure.Canceled{Err: err} // a store may ignore ctx, and charge a client that has left
+	to := c.version.reporter.audience.Load()
+	c.Call.Timed, c.below = to != nil, to.next()
+	err := c.Call.Decide(ctx)
+	if lost := c.Call.Lost; lost != nil { // limits of this process have decided without the store
+		e := c.event(EventStoreFailed, lost.Err)
+		c.version.observeOf(&e, lost.Charges)
 	}
-	to := c.version.limiter.audience.Load()
-	c.Timed, c.below = to != nil, to.next()
-	if len(c.Charges) == 0 { // only Bandwidths, which charge as bytes move
-		c.Granted = true
-		return nil
+	if c.Call.Renewed {
+		c.Policy = ""
 	}
-	if c.Patient || c.needs&(waits|slots) != 0 {
-		return c.wait(ctx)
+	if err == nil && !c.Call.Allowed {
+		c.excessive()
 	}
-	var err error
-	if c.Timed {
-		err = c.Ask(ctx)
-	} else {
-		err = c.Store.Take(ctx, c.Charges, c.Results)
-	}
-	if err != nil {
-		return c.goOn(ctx, err)
-	}
-	if c.Granted = store.Granted(c.Charges, c.Results); !c.Granted {
-		if c.version.lines.Vacant() {
-			// Waiters that left may have reserved the turns that are in its way.
-			return c.wait(ctx)
-		}
-	}
-	return nil
+	return err
 }
 
-// giveBack gives back what the call was granted, unless a permit has taken it over.
-func (c *call) giveBack(ctx context.Context) {
-	if !c.Granted {
-		return
-	}
-	c.Granted = false
-	if c.needs&slots != 0 {
-		(*caller)(c).hold(-1)
-	}
-	made := make([]store.Charge, 0, len(c.Charges))
-	for i := range c.Charges {
-		if ch, r := c.Charges[i], &c.Results[i].Receipt; r.Cost > 0 {
-			ch.Cost, ch.Receipt = 0, *r
-			made = append(made, ch)
+// excessive warns of a denied call whose cost a limit never lets pass. It costs a denial a
+// look at its results.
+func (c *call) excessive() {
+	for i := range c.Call.Results {
+		ch := &c.Call.Charges[i]
+		if c.Call.Results[i].RetryAfter != store.Never || ch.Cost <= 1 || ch.DryRun {
+			continue
+		}
+		name, cost, most := ch.Limit.Name(), ch.Cost, largest(ch.Limit)
+		if cost <= most || !c.version.warnings.First(name) {
+			continue
+		}
+		text := fmt.Sprintf("a request costs %d, and limit %q never lets more than %d pass: lower the cost, or raise the limit", cost, name, most)
+		if isBucket(ch.Limit) {
+			text += fmt.Sprintf(", such as by stint.WithBurst(%d)", cost)
+		}
+		still := func(u warn.User) bool {
+			for e := range u.(*version).plans.Entries {
+				if e.Name() == name {
+					return largest(e.Limit.Limit) < cost
+				}
+			}
+			return false
+		}
+		for _, n := range c.version.warnings.Note(c.version, warn.CostTooHigh, []string{name}, text, still) {
+			n.Tell()
 		}
 	}
-	c.version.cancel(ctx, c.Store, c.plan, made)
 }
 
-// end returns the call to the pool, and gives back what it still holds. Whoever begins a
-// call defers it. Only after a panic does a call still hold something; otherwise its
-// permit does, or it was denied, or it has given everything back. The application's
-// functions, which may panic, are called at many points: with this defer none of those
-// points has to know what is held.
-func (c *call) end(ctx context.Context) {
-	if c.Granted {
-		c.giveBack(ctx)
+// largest is the largest cost that a limit ever lets pass.
+func largest(l *store.Limit) int64 { return l.Engine(engine.Access{}).Terms().Largest }
+
+// isBucket reports whether WithBurst raises what a limit lets pass.
+func isBucket(l *store.Limit) bool {
+	a := l.Algorithm()
+	return a == store.TokenBucket || a == store.LeakyBucket || a == store.IntervalBucket
+}
+
+// waits notifies the observers that the call begins to wait.
+func (c *call) waits(i int, queued int64, d time.Duration) {
+	if c.Call.Timed {
+		e := c.event(EventWaiting, nil)
+		e.Decision = Decision{Limit: c.Call.Charges[i].Limit.Name(), Queued: queued, Delay: d}
+		c.version.observeOf(&e, c.Call.Charges)
 	}
-	if cap(c.Charges) > kept {
-		return
+}
+
+// sift applies the predicates of WithSkip and WithBlock.
+func (v *version) sift(r *http.Request) (exempt bool, err error) {
+	exempt, blocked := v.plans.Sift(r)
+	if !blocked {
+		return exempt, nil
 	}
-	// The slices' elements aren't cleared: that would cost a tenth of a decision. The
-	// next call overwrites them, and a pool doesn't retain calls for long.
-	if c.walked {
-		c.Call = waiting.Call{Charges: c.Charges, Results: c.Results}
+	err = &failure.Error{Err: ErrBlocked, Status: http.StatusForbidden}
+	told := Event{Kind: EventBlocked, Request: r, Err: err}
+	if v.reporter.audience.Load() != nil { // the route is only for observers
+		told.Route = v.plans.Find(r).Route()
 	}
-	c.callState = callState{}
-	c.Granted, c.Timed, c.Took = false, false, 0
-	c.Charges, c.Results = c.Charges[:0], c.Results[:0]
-	c.entries, c.keys, c.paced = c.entries[:0], c.keys[:0], c.paced[:0]
-	calls.Put(c)
+	v.observe(&told)
+	return false, err
+}
+
+// failed turns the error of a decision into that of Admit or Take: nil if the request
+// passes despite a store's failure.
+func (c *call) failed(ctx context.Context, err error) error {
+	c.version.observeUnsettled(c.Plan, c.Call.GiveBack(ctx))
+	failed, ok := err.(*decide.Failed)
+	if !ok {
+		c.observe(EventCanceled, err)
+		return err
+	}
+	told := c.outcome(EventStoreFailed, failed.Err)
+	err = nil
+	if failed.Closed {
+		err = &StoreError{failed.Err}
+		told.Err = err
+	}
+	c.version.observeOf(&told, c.Call.Charges)
+	return err
+}
+
+// finishUndecided finishes a request that could not be decided: it is denied with the error,
+// or passes, with a permit if its bytes are paced.
+func (c *call) finishUndecided(ctx context.Context, err error) (p *Permit, next *http.Request, _ error) {
+	if err = c.failed(ctx, err); err != nil {
+		c.outer.recordInnerDenial()
+		return nil, nil, err
+	}
+	if len(c.Paced) == 0 {
+		return nil, c.R, nil
+	}
+	// Bandwidths ask the store themselves, which may be back by then, and have a
+	// FailurePolicy of their own.
+	c.Call.Keep(func(*limit.Limit) bool { return false })
+	c.Call.Waited = 0 // the permit has none of the limits that it waited for
+	p, next, _ = c.permit(ctx, c.Needs())
+	return p, next, nil
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
@@ -34,8 +36,8 @@ func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) error
 			return fmt.Errorf("stint: Reset: the key of %q is constant: write ResetLimit", name)
 		}
 	}
-	return v.reset(ctx, func(e *entry) string {
-		if e.key.Constant != "" || len(limits) > 0 && !slices.Contains(limits, e.limit.Name()) {
+	return v.reset(ctx, func(e *read.Entry) string {
+		if e.Key.Constant != "" || len(limits) > 0 && !slices.Contains(limits, e.Name()) {
 			return ""
 		}
 		return encoded
@@ -45,9 +47,9 @@ func (l *Limiter) Reset(ctx context.Context, key string, limits ...string) error
 // keysOf reports whether there is a limit of a name, whether some request has a key of
 // its own there, and whether some have a constant one.
 func (v *version) keysOf(name string) (known, keyed, constant bool) {
-	for e := range v.entries() {
-		if e.limit.Name() == name {
-			known, keyed, constant = true, keyed || e.key.Constant == "", constant || e.key.Constant != ""
+	for e := range v.plans.Entries {
+		if e.Name() == name {
+			known, keyed, constant = true, keyed || e.Key.Constant == "", constant || e.Key.Constant != ""
 		}
 	}
 	return known, keyed, constant
@@ -63,33 +65,33 @@ func (l *Limiter) ResetLimit(ctx context.Context, name string) error {
 	case !constant:
 		return fmt.Errorf("stint: ResetLimit: the key of %q isn't constant: write Reset with the key to forget", name)
 	}
-	return v.reset(ctx, func(e *entry) string {
-		if e.limit.Name() != name {
+	return v.reset(ctx, func(e *read.Entry) string {
+		if e.Name() != name {
 			return ""
 		}
-		return e.key.Constant
+		return e.Key.Constant
 	})
 }
 
 // reset makes each of the version's limits forget the key that keyOf returns, unless
 // that is "".
-func (v *version) reset(ctx context.Context, keyOf func(*entry) string) error {
+func (v *version) reset(ctx context.Context, keyOf func(*read.Entry) string) error {
 	limits, stored := map[string][]*store.Limit{}, false
-	for e := range v.entries() {
-		if key := keyOf(e); key != "" && !slices.Contains(limits[key], e.limit) {
-			limits[key] = append(limits[key], e.limit)
-			stored = stored || e.needs&local == 0
+	for e := range v.plans.Entries {
+		if key := keyOf(e); key != "" && !slices.Contains(limits[key], e.Limit.Limit) {
+			limits[key] = append(limits[key], e.Limit.Limit)
+			stored = stored || e.Needs&limit.Local == 0
 		}
 	}
-	if _, can := v.store.(store.Resetter); stored && !can {
-		return fmt.Errorf("stint: Reset: %T doesn't implement store.Resetter: write a store that does, such as those of memstore and redisstore", v.store)
+	if _, can := v.backend.Store.(store.Resetter); stored && !can {
+		return fmt.Errorf("stint: Reset: %T doesn't implement store.Resetter: write a store that does, such as those of memstore and redisstore", v.backend.Store)
 	}
 	for key, limits := range limits {
-		if err := v.local.Reset(ctx, key, limits...); err != nil {
+		if err := v.backend.Local.Reset(ctx, key, limits...); err != nil {
 			return &StoreError{err}
 		}
 		for _, l := range limits { // slots of it may be free now
-			v.lines.Wake(waiting.KeyIn(l, key))
+			v.backend.Lines.Wake(waiting.KeyIn(l, key))
 		}
 	}
 	return nil

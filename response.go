@@ -2,10 +2,12 @@ package stint
 
 import (
 	"net/http"
-	"slices"
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/adaptive"
+	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
 	"github.com/stint-go/stint/store"
 )
@@ -15,7 +17,9 @@ import (
 type response struct {
 	watched
 	pacing *lanes // nil if no Bandwidth paces the response
-	byHand []bool // for each charge, whether the handler has settled it; or nil
+	byHand decide.Hand
+	// settlers make the charges cost what the response shows: an element for each, or none.
+	settlers []*read.Settler
 
 	// A permit that has been detached ends when its handler has returned and its release
 	// has been called, whichever comes last.
@@ -36,21 +40,21 @@ type watched interface {
 }
 
 // newResponse makes the permit's response, or returns nil if no limit needs it.
-func (c *call) newResponse() *response {
-	if c.r == nil || c.needs&watches == 0 {
+func (c *call) newResponse(needs limit.Needs) *response {
+	if c.R == nil || needs&limit.Watches == 0 {
 		return nil
 	}
-	decides := slices.ContainsFunc(c.entries, func(e *entry) bool { return e.needs&watches != 0 })
+	decides := c.Call.Needs&limit.Watches != 0
 	switch {
-	case len(c.paced) > 0:
+	case len(c.Paced) > 0:
 		return c.pace(decides)
 	case decides:
 		s := new(struct { // in one allocation
 			response
 			of respond.Watched
 		})
-		s.of.Begin(c.r)
-		s.watched, s.of.Decides = &s.of, true
+		s.of.Begin(c.R)
+		s.watched, s.of.Decides, s.settlers = &s.of, true, c.Settlers()
 		return &s.response
 	}
 	return nil
@@ -58,9 +62,9 @@ func (c *call) newResponse() *response {
 
 // push sends a complete response to the client before the store is called for amends or
 // for unsent bytes, so that the client doesn't wait for the store.
-func (p *Permit) push(amends []amend) {
+func (p *Permit) push(amends []decide.Amend) {
 	if s := p.response; s != nil && (len(amends) > 0 || s.pacing != nil) {
-		s.PushBefore(p.version.store)
+		s.PushBefore(p.version.backend.Store)
 	}
 }
 

@@ -2,22 +2,17 @@ package stint
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"time"
 
-	"github.com/stint-go/stint/internal/background"
-	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
 )
-
-// settleSource is one use of WithSettle. Limits that share it share one call of fn per
-// request.
-type settleSource struct {
-	fn func(r *http.Request, status int, written int64) int64
-}
 
 // AsCharged, returned by the function of a WithSettle, leaves the charge unchanged.
 const AsCharged int64 = -1
@@ -57,9 +52,9 @@ const AsCharged int64 = -1
 // of slots, for up to 2 seconds. The client waits for that only if the response doesn't
 // declare its Content-Length.
 func WithSettle(cost func(r *http.Request, status int, written int64) int64) SettleOption {
-	src := &settleSource{cost}
+	by := &read.Settler{Cost: cost}
 	return checkedSetting(cost != nil, "WithSettle(nil)", "write a function, such as stint.FailedOnly, or leave it out",
-		func(s *settings) { s.settle = src })
+		func(s *compile.Settings) { s.Settler = by })
 }
 
 // FailedOnly is a function for WithSettle: requests answered with a status below 400
@@ -102,7 +97,7 @@ func RefundOn(statuses ...int) func(r *http.Request, status int, written int64) 
 // returns an error then, nor by a WithSettle: the difference would be refunded twice.
 // Where the error is store.ErrNotMade (errors.Is), Settle may be called again.
 func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error {
-	if p == nil {
+	if p == nil || p.version == nil { // nothing was decided
 		return nil
 	}
 	if cost < 0 || cost > store.MaxCost {
@@ -119,7 +114,7 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 			return fmt.Errorf("stint: Settle: the permit has no limit %q", name)
 		}
 		for _, i := range all {
-			if why := q.grants[i].entry.kind.whyUnsettled(); why != "" {
+			if why := q.grants.At(i).Limit.Kind.Traits().Unsettled; why != "" {
 				return fmt.Errorf("stint: Settle: %q is %s", name, why)
 			}
 			if !slices.Contains(named[q], i) {
@@ -139,7 +134,7 @@ func (p *Permit) Settle(ctx context.Context, cost int64, limits ...string) error
 // routes may be charged for it under several keys.
 func (p *Permit) grantsNamed(name string) (*Permit, []int) {
 	for q := p; q != nil; q = q.outer {
-		if all := q.where(func(e *entry) bool { return e.limit.Name() == name }); len(all) > 0 {
+		if all := q.grants.Where(func(l *limit.Limit) bool { return l.Limit.Name() == name }); len(all) > 0 {
 			return q, all
 		}
 	}
@@ -149,13 +144,13 @@ func (p *Permit) grantsNamed(name string) (*Permit, []int) {
 // grantsWithCost finds the limits that Settle applies to without a name. Enforced limits
 // determine which, if there are any.
 func (p *Permit) grantsWithCost() (*Permit, []int) {
-	rates := func(e *entry) bool { return e.kind.whyUnsettled() == "" }
-	costs := func(e *entry) bool { return rates(e) && e.cost != nil }
+	rates := func(l *limit.Limit) bool { return l.Kind.Traits().Unsettled == "" }
+	costs := func(l *limit.Limit) bool { return rates(l) && l.Costs }
 	for _, dryRun := range [...]bool{false, true} {
-		for _, which := range [...]func(*entry) bool{costs, rates} {
+		for _, which := range [...]func(*limit.Limit) bool{costs, rates} {
 			for q := p; q != nil; q = q.outer {
-				if len(q.where(func(e *entry) bool { return which(e) && e.dryRun == dryRun })) > 0 {
-					return q, q.where(which)
+				if len(q.grants.Where(func(l *limit.Limit) bool { return which(l) && l.DryRun == dryRun })) > 0 {
+					return q, q.grants.Where(which)
 				}
 			}
 		}
@@ -163,81 +158,34 @@ func (p *Permit) grantsWithCost() (*Permit, []int) {
 	return p, nil
 }
 
-// where returns which of the permit's own grants are of such an entry.
-func (p *Permit) where(is func(*entry) bool) (chosen []int) {
-	for i := range p.grants {
-		if is(p.grants[i].entry) {
-			chosen = append(chosen, i)
-		}
-	}
-	return chosen
-}
-
 // settle replaces the cost of the chosen charges.
 func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
-	charges, took, err := p.amend(ctx, chosen, cost)
-	switch {
-	case err != nil && len(charges) == 0:
-		return &StoreError{err}
-	case err != nil:
-		err = &StoreError{err}
-		p.version.observeSettleFailed(p.plan, charges, took, err)
-	case len(charges) > 0:
-		p.observeSettled(took)
-	}
-	return err
-}
-
-// errUnknown is the error of settling a charge again of which an earlier settlement may
-// have been made.
-var errUnknown = errors.New("whether an earlier settlement was made isn't known, so the charge isn't settled again")
-
-func (p *Permit) amend(ctx context.Context, chosen []int, cost int64) (charges []store.Charge, took time.Duration, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	chosen = slices.DeleteFunc(chosen, func(i int) bool { return p.grants[i].reported() })
 	if len(chosen) == 0 {
-		return nil, 0, nil
+		return nil
 	}
-	if slices.ContainsFunc(chosen, func(i int) bool { return p.grants[i].unknown() }) {
-		return nil, 0, errUnknown
+	done := p.grants.Settle(ctx, p.version.backend, chosen, cost, p.version.observed(), p.hand())
+	switch {
+	case done.Err != nil && len(done.Charges) == 0:
+		return &StoreError{done.Err}
+	case done.Err != nil:
+		return p.version.observeUnsettled(p.plan, done)
+	case done.Amended:
+		p.observeSettled(done.Took)
 	}
-	charges = make([]store.Charge, len(chosen))
-	results := make([]store.Result, len(chosen))
-	for k, i := range chosen {
-		charges[k] = p.grants[i].charge(cost)
-	}
-	if ctx.Err() != nil {
-		return charges, 0, store.NotMade(ctx.Err())
-	}
-	p.doubt(chosen)
-	if took, err = p.version.settleTimed(ctx, p.version.store, charges, results); err != nil {
-		if errors.Is(err, store.ErrNotMade) {
-			p.doubt(chosen)
-		}
-		return charges, took, err
-	}
-	for k, i := range chosen {
-		p.setResult(i, results[k])
-	}
-	p.markByHand(chosen)
-	return charges, took, nil
+	return nil
 }
 
-func (p *Permit) doubt(chosen []int) {
-	for _, i := range chosen {
-		p.grants[i].doubt()
+// hand returns what remembers which charges the handler has settled itself, or nil if
+// nothing depends on that.
+func (p *Permit) hand() *decide.Hand {
+	if p.response == nil {
+		return nil
 	}
-}
-
-// amend is the new cost of one charge.
-type amend struct {
-	i    int // of the charge
-	cost int64
+	return &p.response.byHand
 }
 
 // amends calls the permit's WithSettle functions.
-func (p *Permit) amends() (all []amend) {
+func (p *Permit) amends() (all []decide.Amend) {
 	s := p.response
 	if s == nil {
 		return nil
@@ -246,110 +194,27 @@ func (p *Permit) amends() (all []amend) {
 	if !ok {
 		return nil
 	}
-	costs := map[*settleSource]int64{}
-	for i := range p.grants {
-		e := p.grants[i].entry
-		if e.settle == nil {
+	costs := map[*read.Settler]int64{}
+	for i, by := range s.settlers {
+		if by == nil {
 			continue
 		}
-		cost, asked := costs[e.settle]
+		cost, asked := costs[by]
 		if !asked {
-			cost = e.settle.fn(s.Request(), got.Status, got.Written)
-			costs[e.settle] = cost
+			cost = by.Cost(s.Request(), got.Status, got.Written)
+			costs[by] = cost
 			if cost != AsCharged && (cost < 0 || cost > store.MaxCost) {
-				err := fmt.Errorf("stint: WithSettle: limit %s: %w: %d: return 0 to 2^40, or AsCharged", e.limit.Name(), store.ErrCost, cost)
-				about := store.Charge{Key: p.grants[i].key, Limit: e.limit, Cost: cost, DryRun: e.dryRun}
+				g := p.grants.At(i)
+				err := fmt.Errorf("stint: WithSettle: limit %s: %w: %d: return 0 to 2^40, or AsCharged", g.Limit.Limit.Name(), store.ErrCost, cost)
+				about := store.Charge{Key: g.Key, Limit: g.Limit.Limit, Cost: cost, DryRun: g.Limit.DryRun}
 				p.version.observeSettleFailed(p.plan, []store.Charge{about}, 0, err)
 			}
 		}
 		if cost >= 0 && cost <= store.MaxCost {
-			all = append(all, amend{i, cost})
+			all = append(all, decide.Amend{Grant: i, Cost: cost})
 		}
 	}
 	return all
-}
-
-// due returns those of amends that still have to be made. The caller holds p.mu.
-func (p *Permit) due(amends []amend) []amend {
-	return slices.DeleteFunc(amends, func(a amend) bool {
-		return p.byHand(a.i) ||
-			p.grants[a.i].reported() ||
-			p.grants[a.i].unknown() ||
-			p.grants[a.i].result.Receipt.Cost == a.cost
-	})
-}
-
-func (p *Permit) byHand(i int) bool { return p.response.byHand != nil && p.response.byHand[i] }
-
-// markByHand records that the handler has settled the chosen charges. The caller
-// holds p.mu.
-func (p *Permit) markByHand(chosen []int) {
-	if p.response == nil {
-		return
-	}
-	if p.response.byHand == nil {
-		p.response.byHand = make([]bool, len(p.grants))
-	}
-	for _, i := range chosen {
-		p.response.byHand[i] = true
-	}
-}
-
-// setResult records the result of settling charge i. The caller holds p.mu.
-func (p *Permit) setResult(i int, r store.Result) {
-	was := &p.grants[i].result
-	r.OK, r.Delay = true, was.Delay
-	*was = r
-}
-
-// ending is the outcome of the store's call at the end of a request.
-type ending struct {
-	charges []store.Charge // in the call's memory
-	settled bool           // whether the call has amended costs
-	took    time.Duration
-	err     error // a *StoreError
-}
-
-// addReleases adds the charges that release the permit's slots.
-func (c *call) addReleases(p *Permit) {
-	p.mu.Lock() // Settle may be changing the results
-	defer p.mu.Unlock()
-	for i := range p.grants {
-		if g := &p.grants[i]; g.result.Receipt.Lease != (store.LeaseID{}) {
-			c.Charges = append(c.Charges, g.charge(0))
-		}
-	}
-}
-
-// finish makes the call's charges, which give something back, and the amends, at once.
-func (p *Permit) finish(c *call, amends []amend) (end ending) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(amends) > 0 {
-		amends = p.due(amends)
-	}
-	back := len(c.Charges)
-	for _, a := range amends {
-		c.Charges = append(c.Charges, p.grants[a.i].charge(a.cost))
-	}
-	for _, a := range amends {
-		p.grants[a.i].doubt()
-	}
-	c.Results = append(c.Results[:0], make([]store.Result, len(c.Charges))...)
-	end.charges = c.Charges
-	if end.took, end.err = p.version.settle((*outliving)(p), p.version.store, c.Charges, c.Results); end.err != nil {
-		if errors.Is(end.err, store.ErrNotMade) {
-			for _, a := range amends {
-				p.grants[a.i].doubt()
-			}
-		}
-		return end
-	}
-	for k, a := range amends {
-		p.setResult(a.i, c.Results[back+k])
-	}
-	end.settled = len(amends) > 0
-	return end
 }
 
 // outliving is the context of what is done when a permit's request is over: the request's
@@ -366,55 +231,26 @@ func (o *outliving) Value(key any) any { return o.ctx.Value(key) }
 
 // observeSettled notifies the observers that the request's cost has changed.
 func (p *Permit) observeSettled(took time.Duration) {
-	if p.version.limiter.audience.Load() == nil {
+	if p.version.reporter.audience.Load() == nil {
 		return
 	}
-	e := &Event{Kind: EventSettled, StoreTook: took}
+	e := p.event(EventSettled)
+	e.StoreTook = took
 	if p.response != nil {
 		e.Request = p.response.Request()
 	}
-	p.tell(e)
+	p.tell(&e)
 }
 
-// cancel settles charges, even if ctx has ended, and wakes the waiters for the slots
-// among them. If it fails, it notifies observers.
-func (v *version) cancel(ctx context.Context, s store.Store, p *plan, charges []store.Charge) {
-	took, err := v.settle(context.WithoutCancel(ctx), s, charges, make([]store.Result, len(charges)))
-	if err != nil {
-		v.observeSettleFailed(p, charges, took, err)
-	}
+// settleTurns gives back reserved turns that no waiter uses.
+func (v *version) settleTurns(ctx context.Context, charges []store.Charge) []store.Result {
+	return v.giveBack(ctx, nil, charges)
 }
 
-// settleTimed calls the store's Settle, and measures its time if there are observers.
-func (v *version) settleTimed(ctx context.Context, s store.Store, charges []store.Charge, results []store.Result) (took time.Duration, err error) {
-	if v.limiter.audience.Load() == nil {
-		return 0, s.Settle(ctx, charges, results)
-	}
-	start := time.Now()
-	err = s.Settle(ctx, charges, results)
-	return time.Since(start), err
-}
-
-// settle is cancel without notifying observers, for callers that must finish other work
-// before an observer may panic. ctx must not end with the request. The error is a
-// *StoreError.
-func (v *version) settle(ctx context.Context, s store.Store, charges []store.Charge, results []store.Result) (took time.Duration, err error) {
-	if len(charges) == 0 {
-		return 0, nil
-	}
-	if !store.AnswersAtOnce(s) { // for a store in memory a timer would cost more than the call
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, background.GiveBack)
-		defer stop()
-	}
-	took, err = v.settleTimed(ctx, s, charges, results)
-	for i := range charges {
-		if charges[i].Receipt.Lease != (store.LeaseID{}) {
-			v.lines.Wake(waiting.KeyOf(&charges[i]))
-		}
-	}
-	if err != nil {
-		return took, &StoreError{err}
-	}
-	return took, nil
+// giveBack settles charges of a request with a plan, even if ctx has ended, and returns the
+// results. If it fails, it notifies observers and returns nil.
+func (v *version) giveBack(ctx context.Context, p *read.Plan, charges []store.Charge) []store.Result {
+	done := v.backend.Settle(ctx, charges, v.observed())
+	v.observeUnsettled(p, done)
+	return done.Results
 }

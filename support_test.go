@@ -32,6 +32,15 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
+// oneGoroutine skips, under the race detector, a long test whose calls come one after
+// the other.
+func oneGoroutine(t *testing.T) {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("one goroutine: nothing can race")
+	}
+}
+
 var everybody = stint.WithKey(stint.Global())
 
 func limiter(t testing.TB, opts ...stint.Option) *stint.Limiter {

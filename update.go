@@ -4,8 +4,8 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/mistake"
-	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
 
@@ -64,7 +64,7 @@ func (l *Limiter) update(opts []Option) (notices, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	c, before := collect(opts, l.inherited()), f.names.Load().now.Load()
+	c, before := collect(opts, l.inherited()), f.registry.Names().Now()
 	versions, n, err := l.next(c, before)
 	if err != nil {
 		return notices{}, err
@@ -77,11 +77,11 @@ func (l *Limiter) update(opts []Option) (notices, error) {
 		l.logger, l.logKeys = c.logger, c.logKeys
 	}
 	f.enlist()
-	f.names.Store(n)
+	f.registry.Put(n)
 	for _, m := range f.members {
 		m.now.Store(versions[m])
 	}
-	f.adaptive.Retire(before.gone(n.now.Load(), func(l *store.Limit) bool { return l.Decider() != nil }))
+	f.registry.Adaptive.Retire(before.Gone(n.Now()))
 	for _, ls := range *f.lines.Load() {
 		ls.WakeAll()
 	}
@@ -90,10 +90,10 @@ func (l *Limiter) update(opts []Option) (notices, error) {
 
 // next makes the versions of all the family's limiters in which l has the options c, and
 // their names, which follow those before. The caller holds family.mu.
-func (l *Limiter) next(c *config, before *naming) (map[*Limiter]*version, *names, error) {
+func (l *Limiter) next(c *config, before *compile.Naming) (map[*Limiter]*version, *compile.Names, error) {
 	members := l.family.members
 	options := make(map[*Limiter]*config, len(members))
-	used := map[*rule]bool{}
+	all := make([]*compile.Config, 0, len(members))
 	for _, m := range members {
 		switch {
 		case m == l:
@@ -103,11 +103,9 @@ func (l *Limiter) next(c *config, before *naming) (map[*Limiter]*version, *names
 		default:
 			options[m] = collect(m.opts, options[m.parent].conduct)
 		}
-		for _, u := range options[m].uses() {
-			used[u.rule] = true
-		}
+		all = append(all, &options[m].Config)
 	}
-	versions, n, next := make(map[*Limiter]*version, len(members)), new(names), before.next(used)
+	versions, n, next := make(map[*Limiter]*version, len(members)), compile.NewNames(), before.Next(all)
 	var errs []error
 	for _, m := range members {
 		v, wrong := m.build(options[m], versions[m.parent], n, next)
@@ -119,17 +117,16 @@ func (l *Limiter) next(c *config, before *naming) (map[*Limiter]*version, *names
 			errs = optionErrors(wrong, "stint: in a limiter derived by With: ")
 		}
 	}
-	next.before, next.earlier = nil, nil
-	n.now.Store(next)
+	n.Put(next)
 	return versions, n, errors.Join(errs...)
 }
 
 // checkStore returns errors for options that ask for another store than the limiter's.
 func (v *version) checkStore(c *config) (errs mistake.List) {
-	if c.store != nil && !same(c.store, v.store) {
+	if c.Store != nil && !same(c.Store, v.backend.Store) {
 		errs.Bad("WithStore", "not the limiter's store, which holds the counts", "leave it out, or make a new Limiter")
 	}
-	if c.memorySet && memstore.New(c.memory...).Stats().MaxKeys != v.most {
+	if c.MemorySet && memstore.New(c.Memory...).Stats().MaxKeys != v.most {
 		errs.Bad("WithMemory", "not the limiter's store, which holds the counts", "write what New was given, or make a new Limiter")
 	}
 	return errs

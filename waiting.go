@@ -2,14 +2,13 @@ package stint
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
-	"github.com/stint-go/stint/internal/failure"
+	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/waiting"
-	"github.com/stint-go/stint/store"
 )
 
 // WithMaxWait makes a request wait for its turn rather than be denied, if its turn
@@ -26,7 +25,7 @@ import (
 // unread: keep d to a few seconds.
 func WithMaxWait(d time.Duration) ChargeOption {
 	return checkedSetting(d > 0, fmt.Sprintf("WithMaxWait(%v)", d), "write a positive duration, or leave it out if nobody waits",
-		func(s *settings) { s.maxWait = d })
+		func(s *compile.Settings) { s.MaxWait = d })
 }
 
 // WithQueue sets how many may wait. Whoever finds the queue full is denied at once. n
@@ -43,18 +42,15 @@ func WithMaxWait(d time.Duration) ChargeOption {
 // limit has slots. Limiter.Wait always waits, however many do, unless WithQueue sets a
 // bound.
 func WithQueue(n int64) QueueOption {
-	return changeOption{change: func(r *rule) {
-		if l, ok := r.kind.(slotted); ok {
-			r.orNone(n, "WithQueue")
-			l.line().room = &n
+	return changeOption{change: func(r *compile.Rule) {
+		queue := orNone(r, n, "WithQueue")
+		if r.Kind.Traits().Way == waiting.ForSlot {
+			r.Line.Room = &n
 			return
 		}
-		r.spec.Queue = r.orNone(n, "WithQueue")
+		r.Spec.Queue = queue
 	}}
 }
-
-// defaultAging is how much waiting time one class is worth.
-const defaultAging = time.Second
 
 // WithPriority sets which requests go first when some wait: class returns a class from
 // 0 to 9, and higher classes are woken first. Values outside 0–9 are clamped. By
@@ -106,9 +102,9 @@ func WithAging(d time.Duration) Option {
 // A class without a share gets what the shares leave. If they add up to 100 and are all
 // used, it gets nothing.
 func WithShare(class, percent int) SlotOption {
-	return changeOption{change: func(r *rule) {
+	return changeOption{change: func(r *compile.Rule) {
 		bad := func(problem, write string) {
-			r.errs.Bad(fmt.Sprintf("WithShare(%d, %d)", class, percent), problem, write)
+			r.Errs.Bad(fmt.Sprintf("WithShare(%d, %d)", class, percent), problem, write)
 		}
 		switch {
 		case class < 0 || class >= waiting.Classes:
@@ -118,135 +114,29 @@ func WithShare(class, percent int) SlotOption {
 			bad("", "write a share of 1 to 100 percent")
 			return
 		}
-		l := r.kind.(slotted).line()
-		if l.shares == nil {
-			l.shares = new(waiting.Shares)
+		shares := r.Line.Shares
+		if shares == nil {
+			shares = new(waiting.Shares)
+			r.Line.Shares = shares
 		}
 		sum := percent
-		for _, p := range l.shares {
+		for _, p := range shares {
 			sum += int(p)
 		}
 		switch {
-		case l.shares[class] != 0:
+		case shares[class] != 0:
 			bad("the class has a share already", "leave one out")
 		case sum > 100:
 			bad(fmt.Sprintf("the shares add up to %d percent", sum), "write at most 100 in total")
 		default:
-			l.shares[class] = uint8(percent)
+			shares[class] = uint8(percent)
 		}
 	}}
 }
-
-type priorityKey struct{}
 
 // ContextWithPriority returns a context whose requests, Takes and Waits have a class
 // from 0 to 9; other values are clamped. A WithPriority of the limiter takes precedence
 // for requests.
 func ContextWithPriority(ctx context.Context, class int) context.Context {
-	return context.WithValue(ctx, priorityKey{}, class)
-}
-
-// errPanicked is why a wait ended that a panic went through.
-var errPanicked = &failure.Canceled{Err: errors.New("a panic ended the wait")}
-
-// wait is decide for calls that may have to wait, or that others may wait for.
-func (c *call) wait(ctx context.Context) error {
-	c.walked, c.names = true, c.version.names
-	c.Counting, c.Aging, c.Settle = c.needs&counts != 0, c.version.aging, c.version.settler
-	back := false
-	defer func() {
-		if !back && c.Begun { // a store or a function of the application panics
-			c.observe(EventCanceled, errPanicked)
-		}
-	}()
-	err := c.version.lines.Take(ctx, &c.Call, (*caller)(c), c.Patient || c.needs&waits != 0, c.needs&slots != 0)
-	back = true
-	if left, ok := err.(*waiting.LeftError); ok { // errors.As allocates
-		c.giveBack(ctx)
-		return &failure.Canceled{Err: left.Err}
-	}
-	if err != nil {
-		return c.goOn(ctx, err)
-	}
-	return nil
-}
-
-// caller is a call as a waiting.Caller.
-type caller call
-
-// Terms implements waiting.Caller.
-func (c *caller) Terms(i int) *waiting.Terms { return &c.entries[i].wait }
-
-// Class implements waiting.Caller. It calls the WithPriority function at most once, and
-// only if the class matters.
-func (c *caller) Class(ctx context.Context) uint8 {
-	if !c.classed {
-		n, _ := ctx.Value(priorityKey{}).(int)
-		if c.version.priority != nil && c.r != nil {
-			n = c.version.priority(c.r)
-		}
-		c.class, c.classed = uint8(min(max(n, 0), waiting.Classes-1)), true
-	}
-	return c.class
-}
-
-// Holds implements waiting.Caller.
-func (c *caller) Holds() { c.hold(1) }
-
-// hold counts what the call has been granted as held or as released.
-func (c *caller) hold(sign int64) {
-	for i := range c.Charges {
-		c.entries[i].hold(c.version.lines, c.Charges[i].Key, c.Charges[i].Cost, c.class, sign)
-	}
-}
-
-// Shares implements waiting.Caller. The function returns the shares that the limit has
-// when it is called: an Update may change them.
-func (c *caller) Shares(i int) func() *waiting.Shares {
-	f, e := c.version.family, c.entries[i]
-	return func() *waiting.Shares {
-		k := e.kind
-		if r := f.names.Load().now.Load().heir(e); r != nil {
-			k = r.kind
-		}
-		if l, ok := k.(slotted); ok {
-			return l.line().shares
-		}
-		return nil
-	}
-}
-
-// Waits implements waiting.Caller.
-func (c *caller) Waits(i int, d time.Duration) {
-	if c.Timed {
-		c.version.observeOf(&Event{Kind: EventWaiting, below: c.below, Route: c.plan.route(), Request: c.r, Decision: Decision{
-			Limit: c.Charges[i].Limit.Name(), Queued: c.Seen[i].Queued, Delay: d,
-		}}, c.Charges)
-	}
-}
-
-// Renew implements waiting.Caller. Since the call came, an Update may have changed the
-// number of slots, while old and new waiters stand in one line. The call keeps its keys
-// and its costs; its limits are replaced by what they have become.
-func (c *caller) Renew() (others bool) {
-	now := c.version.family.names.Load()
-	if now == c.names {
-		return false
-	}
-	c.names = now
-	n := now.now.Load()
-	for i, e := range c.entries {
-		if next := n.successor(e); next != e {
-			c.entries[i], c.Charges[i].Limit, others = next, next.limit, true
-			c.needs |= next.needs
-			c.policy = ""
-		}
-	}
-	c.Counting = c.needs&counts != 0
-	return others
-}
-
-// settleTurns gives back reserved turns that no waiter uses.
-func (v *version) settleTurns(ctx context.Context, charges []store.Charge) []store.Result {
-	return v.giveBack(ctx, nil, charges)
+	return read.WithPriority(ctx, class)
 }

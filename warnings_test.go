@@ -145,7 +145,7 @@ var warningCases = []struct {
 	{"no pattern, joined", stint.Join(stint.RemoteIP(), stint.Pattern()), client, 300, []stint.WarningKind{stint.WarnNoPattern}},
 	{"one pattern", stint.Pattern(), func(int) *http.Request { return patterned("GET /") }, 0, nil},
 	{"no pattern now and then", stint.Pattern(), func(i int) *http.Request {
-		if i%20 == 0 {
+		if i%5 == 0 { // half of all are looked at: that none of these is among a hundred is not chance
 			return patterned("GET /")
 		}
 		return client(i)
@@ -218,6 +218,7 @@ func watch(t *testing.T, l *stint.Limiter, request func(int) *http.Request, most
 // Each warning is found, logged once, told and described; nothing like it is. A
 // limiter that doesn't warn of it says nothing.
 func TestWarnings(t *testing.T) {
+	oneGoroutine(t)
 	for _, tt := range warningCases {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -443,4 +444,100 @@ func TestRebuilding(t *testing.T) {
 		}
 	}
 	runtime.KeepAlive(kept)
+}
+
+// A cost that a limit never lets pass is found by the first request, and named with what the
+// limit lets pass. An Update that mends it ends the warning.
+func TestWarningOfACostTooHigh(t *testing.T) {
+	rate := func(burst int64) []stint.Option {
+		return []stint.Option{stint.WithKey(stint.RemoteIP()), stint.WithCost(func(*http.Request) int64 { return 20 }),
+			stint.Rate(100, time.Minute, stint.WithBurst(burst), stint.WithName("calls"))}
+	}
+	h := newLogged(-8)
+	l := limiter(t, append(rate(10), h.with())...)
+	for range 3 {
+		through(l, client(1), nil)
+	}
+	if err := l.Allow(t.Context(), "k", 30); err == nil {
+		t.Error("30 pass at once, with a burst of 10")
+	}
+	var found []string
+	for _, line := range h.lines(t) {
+		if line["warning"] != nil {
+			found = append(found, fmt.Sprint(line["msg"], line["limit"], line["warning"]))
+		}
+	}
+	want := `stint: a request costs 20, and limit "calls" never lets more than 10 pass: lower the cost, or raise the limit, such as by stint.WithBurst(20)calls` + "cost-too-high"
+	if len(found) != 1 || found[0] != want {
+		t.Errorf("logged %q, want %q", found, want)
+	}
+	if all := l.Describe().Warnings; len(all) != 1 || all[0].Kind != stint.WarnCostTooHigh || !strings.HasSuffix(all[0].Link, "#cost-too-high") {
+		t.Errorf("described %+v", all)
+	}
+	if err := l.Update(rate(20)...); err != nil {
+		t.Fatal(err)
+	}
+	if all := l.Describe().Warnings; len(all) != 0 {
+		t.Errorf("described after an Update: %+v", all)
+	}
+}
+
+// Costs that pass, and denials that pass later, warn of nothing.
+func TestNoWarningOfACost(t *testing.T) {
+	l := limiter(t, stint.WithKey(stint.RemoteIP()), stint.WithCost(func(*http.Request) int64 { return 10 }),
+		stint.Rate(10, time.Hour, stint.WithName("calls")), stint.Rate(5, time.Hour, stint.WithName("reports"), stint.WithDryRun()))
+	for range 3 {
+		through(l, client(1), nil)
+	}
+	quiet := limiter(t, stint.WithKey(stint.RemoteIP()), stint.WithCost(func(*http.Request) int64 { return 10 }),
+		stint.Rate(5, time.Hour), stint.WithoutWarnings(stint.WarnCostTooHigh))
+	through(quiet, client(1), nil)
+	for _, l := range []*stint.Limiter{l, quiet} {
+		if all := l.Describe().Warnings; len(all) != 0 {
+			t.Errorf("%+v", all)
+		}
+	}
+}
+
+// An order of requests that wait is warned of where none waits.
+func TestWarningThatNothingWaits(t *testing.T) {
+	class := stint.WithPriority(func(*http.Request) int { return 1 })
+	rate, slots := stint.Rate(9, time.Second), stint.Concurrency(9)
+	wait := stint.WithMaxWait(time.Second)
+	share := stint.Concurrency(9, stint.WithShare(1, 50))
+	byAddress, all, given := stint.WithKey(stint.RemoteIP()), stint.WithKey(stint.Global()), stint.WithKey(stint.GivenKey())
+	for _, tt := range []struct {
+		name string
+		opts []stint.Option
+		want bool
+	}{
+		{"priority of a rate", []stint.Option{rate, byAddress, class}, true},
+		{"priority of all", []stint.Option{slots, all, class}, true},
+		{"aging", []stint.Option{rate, byAddress, stint.WithAging(time.Minute)}, true},
+		{"share", []stint.Option{share, byAddress}, true},
+		{"share of all, by priority", []stint.Option{share, all, class}, true},
+		{"share beside a rate that waits", []stint.Option{share, stint.Rate(9, time.Second, wait), byAddress, class}, true},
+		{"waits", []stint.Option{rate, byAddress, class, wait}, false},
+		{"waits by a queue", []stint.Option{stint.Concurrency(9, stint.WithQueue(3), stint.WithShare(1, 50)), byAddress, class}, false},
+		{"a leaky bucket", []stint.Option{stint.Rate(9, time.Second, stint.WithAlgorithm(stint.LeakyBucket)), byAddress, class}, false},
+		{"waits on a route", []stint.Option{rate, byAddress, class, stint.WithRoute("/a", stint.Concurrency(1, wait))}, false},
+		{"jobs", []stint.Option{share, given, stint.WithAging(time.Minute)}, false},
+		{"jobs by one key", []stint.Option{share, all, stint.WithAging(time.Minute)}, false},
+		{"a function", []stint.Option{byAddress, class, stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })}, false},
+		{"turned off", []stint.Option{rate, byAddress, class, stint.WithoutWarnings(stint.WarnNothingWaits)}, false},
+		{"no order", []stint.Option{rate, slots, byAddress}, false},
+	} {
+		h := newLogged(-8)
+		l := limiter(t, append(tt.opts, h.with())...)
+		found := slices.ContainsFunc(l.Describe().Warnings, func(w stint.Warning) bool { return w.Kind == stint.WarnNothingWaits })
+		if found != tt.want || len(h.lines(t)) > 0 != tt.want {
+			t.Errorf("%s: warned %v, want %v: %v", tt.name, found, tt.want, h.lines(t))
+		}
+		if err := l.Update(rate, byAddress); err != nil {
+			t.Fatal(err)
+		}
+		if all := l.Describe().Warnings; len(all) != 0 {
+			t.Errorf("%s: after an Update: %+v", tt.name, all)
+		}
+	}
 }

@@ -44,6 +44,7 @@ const (
 var visits = map[string]visit{
 	"adaptive":    {alone: true, args: "-algorithm vegas -phase 600ms", says: []string{"40 workers", "(?m)^algorithm,seconds", "(?m)^vegas,0.5,40,"}},
 	"bandwidth":   {args: "-rate 10000000", sees: []string{`(?m)^200 [1-9]`, `(?m)^200 [2-9]`, `(?m)^200 [2-9]`}, says: []string{`/zeros: 20000000 bytes, held up for`}},
+	"bolt":        {sees: []string{"HTTP/1.1 200", `"daily";r=2`, "HTTP/1.1 200", "HTTP/1.1 200", `"daily";r=0`, "HTTP/1.1 429"}},
 	"console":     {sees: []string{ok, "(39|40) of 40 left"}},
 	"degradation": {within: 2 * time.Second, sees: []string{"(?m)^page, version 1", "(?m)^page, version 5", "stale page, version 5", "HTTP/1.1 200", "HTTP/1.1 302", "Location: /export/queued"}},
 	"echo":        {within: 2 * time.Second, sees: []string{ok, ok, ok, ok, ok, denied + ` "api";r=0`, `"error":"slow down"`}},

@@ -220,11 +220,12 @@ local function show(b, l)
   return own, own, true
 end
 
-local function enter(b, cost, first, last)
+local function enter(b, cost, needs, first, last)
   for i = first, last do
     local w = b[i]
     local used = usedOf(w)
     w.tat = w.at + used + product(cost, w.token, w.p)
+    if needs >= 0 then used = lesser(used, greater(fullOf(w) - product(needs, w.token, w.p), w.zero)) end
     noteCharge(w, used)
   end
   b.last = now
@@ -283,7 +284,7 @@ function rare.pour(b, cost, g)
       tidy(b)
       b.from, b.to = show(b, b.limit)
     end
-    enter(b, cost, b.from, b.to)
+    enter(b, cost, b.limit.debt and 0 or cost, b.from, b.to)
   end
   if b.from ~= b.to and g > 0 then
     local l = b.limit
@@ -353,7 +354,7 @@ local function owe(b, tokens, charged, mark)
   local tat = w.at + usedOf(w)
   local m = lesser(mark, tat)
   local kept = mark.ticks > -eternity and b.from == b.to and w.floor ~= w.zero and w.floor == m and m == tat
-  enter(b, tokens, b.from, b.to)
+  enter(b, tokens, -1, b.from, b.to)
   m = greater(m, l.at) + product(tokens, l.token, l.p)
   if kept then w.floor = m end
   if b.from ~= b.to then b.mark = max(b.mark, micros(m, l.tick)) end

@@ -8,8 +8,9 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/redistest"
-	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
 )
 
@@ -116,7 +117,7 @@ func (p *pair) leases(l *store.Limit, c call, held leases, made *[]store.Receipt
 	if want := strconv.FormatInt(held.held(p.now), 10); got.raw != want {
 		return fail("%s held, want %s", got.raw, want)
 	}
-	_, result := p.oracle(l, c, store.State{Live: held.held(p.now) > 0, A: held.held(p.now)})
+	_, result := p.oracle(l, c, engine.State{Live: held.held(p.now) > 0, A: held.held(p.now)})
 	if got.ok != result.OK {
 		return fail("got %v, want %v", got.ok, result.OK)
 	}
@@ -195,7 +196,7 @@ func TestRenew(t *testing.T) {
 	rdb.ZAdd(ctx, keys[0], redis.Z{Score: epoch + 9, Member: "not among them"})
 	rdb.PExpire(ctx, keys[1], 1e12)
 
-	reply, err := rdb.Eval(ctx, lua.Renew().Source, keys, args...).Slice()
+	reply, err := rdb.Eval(ctx, scripts.Renew().Source, keys, args...).Slice()
 	if err != nil {
 		t.Fatal(err)
 	}

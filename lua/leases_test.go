@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
 )
 
@@ -24,7 +24,7 @@ func limitOf(t *testing.T, s store.Spec) *store.Limit {
 func (p *pair) renew(id byte) {
 	p.t.Helper()
 	lease := store.LeaseID{0: id, 15: 'w'}
-	lost, err := p.rdb.Eval(context.Background(), lua.Renew().Source, []string{p.key}, fmt.Sprintf("%d,0", p.now), leaseTime, 1, string(lease[:])).Slice()
+	lost, err := p.rdb.Eval(context.Background(), scripts.Renew().Source, []string{p.key}, fmt.Sprintf("%d,0", p.now), leaseTime, 1, string(lease[:])).Slice()
 	if err != nil || len(lost) > 0 {
 		p.t.Fatal(lost, err)
 	}

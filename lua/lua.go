@@ -1,12 +1,28 @@
 // Package lua holds the scripts that decide inside Redis or Valkey: the twins of the
-// steps in package store, which they must agree with to the integer.
+// steps in package store, which they must agree with to the integer. Package redisstore
+// runs them.
 //
-// Scripts are composed. The loops of take.lua and settle.lua know no algorithm. Each
-// algorithm's file has blocks that are inlined into the loops, and a script contains
-// only the blocks of the algorithms that a call needs. Making a function costs a server
-// as much as a decision. So what most calls need is in blocks, and what few need is in
-// functions, which a script makes when it meets the first state or charge that needs
-// them.
+// # Files
+//
+//	the loops                        take.lua, settle.lua: decide charges, settle earlier ones;
+//	                                 renew.lua, reset.lua: prolong leases, forget keys
+//	an algorithm's blocks            tokenbucket.lua, fixedwindow.lua, …; widebucket.lua and
+//	                                 widewarmup.lua are for instants that need two numbers
+//	what several algorithms share    bucketstate.lua, levels.lua, warmupstate.lua, wide.lua,
+//	                                 versions.lua, window.lua, intervalviews.lua
+//	what all scripts share           prelude.lua, store.lua, outcome.lua, general.lua
+//
+// Begin with the heads of take.lua and tokenbucket.lua. The head of a loop describes its
+// arguments (ARGV) and its answer; the head of an algorithm's file what it adds to those, and
+// what it keeps at a key.
+//
+// Scripts are composed: package internal/scripts puts them together. The loops of take.lua
+// and settle.lua know no algorithm. Each algorithm's file has blocks that are inlined into
+// the loops, and a script contains only the blocks of the algorithms that a call needs.
+// Making a function costs a server as much as a decision. So what most calls need is in
+// blocks, and what few need is in functions, which a script makes when it meets the first
+// state or charge that needs them. So a server knows a script for each set of algorithms
+// that is charged together. Comments aren't sent.
 //
 // # Blocks
 //
@@ -54,214 +70,12 @@
 // left without a lifetime by a script that may not give one, and nothing is charged by a
 // server that was out of memory before: store.lua says how.
 //
-// An algorithm is a file, and a line in the table algorithms.
+// An algorithm is a file, and a line in the table of internal/scripts.
 package lua
 
-import (
-	"crypto/sha1"
-	"embed"
-	"encoding/hex"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
-	"sync"
-)
+import "embed"
 
+// Files are the files of this directory that end in .lua.
+//
 //go:embed *.lua
-var files embed.FS
-
-// Script is the text of a script, and the SHA-1 by which a server identifies it.
-type Script struct{ Source, SHA string }
-
-// Set is a set of algorithms.
-type Set uint16
-
-// The algorithms.
-const (
-	TokenBucket Set = 1 << iota // LeakyBucket too
-	IntervalBucket
-	FixedWindow
-	SlidingWindow
-	SlidingCounter
-	SlidingLog
-	WarmUp
-	Concurrency
-	Ban
-	WideBucket // of a wide scale
-	WideWarmUp
-
-	all = WideWarmUp<<1 - 1
-)
-
-// algorithms are the letters by which a script identifies algorithms, and the files of
-// their blocks. A block in several files is the concatenation of them.
-var algorithms = []struct {
-	set    Set
-	letter byte
-	files  []string
-}{
-	{TokenBucket, 'b', []string{"wide", "levels", "bucketstate", "tokenbucket"}},
-	{IntervalBucket, 'i', []string{"window", "levels", "intervalviews", "intervalbucket"}},
-	{FixedWindow, 'f', []string{"window", "fixedwindow"}},
-	{SlidingWindow, 's', []string{"versions", "slidingwindow"}},
-	{SlidingCounter, 'k', []string{"slidingcounter"}},
-	{SlidingLog, 'g', []string{"versions", "slidinglog"}},
-	{WarmUp, 'w', []string{"wide", "warmupstate", "warmup"}},
-	{Concurrency, 'c', []string{"concurrency"}},
-	{Ban, 'n', []string{"versions", "ban"}},
-	{WideBucket, 'd', []string{"wide", "levels", "bucketstate", "widebucket"}},
-	{WideWarmUp, 'v', []string{"wide", "warmupstate", "widewarmup"}},
-}
-
-// Take returns the script that decides charges on limits of these algorithms.
-func Take(set Set) *Script { return cached("take", set) }
-
-// Settle returns the script that settles charges on limits of these algorithms.
-func Settle(set Set) *Script { return cached("settle", set) }
-
-// Renew returns the script that prolongs leases.
-func Renew() *Script { return cached("renew", 0) }
-
-// Reset returns the script that forgets keys.
-func Reset() *Script { return cached("reset", 0) }
-
-var cache sync.Map // of name and set, to *Script
-
-type id struct {
-	name string
-	set  Set
-}
-
-func cached(name string, set Set) *Script {
-	key := id{name, set & all}
-	if s, ok := cache.Load(key); ok {
-		return s.(*Script)
-	}
-	source := compose(key)
-	sum := sha1.Sum([]byte(source))
-	s, _ := cache.LoadOrStore(key, &Script{Source: source, SHA: hex.EncodeToString(sum[:])})
-	return s.(*Script)
-}
-
-// compose inserts the blocks of the algorithms into the loop of a script.
-func compose(key id) string {
-	loop, common := read(key.name), read("store")
-	functions := read("general")["script"]
-	var own []blocks
-	written := map[string]bool{}
-	for _, a := range algorithms {
-		if key.set&a.set == 0 {
-			continue
-		}
-		all := blocks{"letter": fmt.Sprint(a.letter)}
-		for _, f := range a.files {
-			file := read(f)
-			for name, text := range file {
-				all[name] += text
-			}
-			if !written[f] {
-				written[f] = true
-				functions += file["functions"]
-			}
-		}
-		own = append(own, all)
-	}
-	in := blocks{"functions": "rare = {}\n" + functions}
-	maps.Copy(in, common)
-	denies := ""
-	if slices.ContainsFunc(own, func(b blocks) bool { return b["denied"] != "" }) {
-		denies = loop["denies"] // somebody wants to know who does
-	}
-	for _, b := range own {
-		b.complete(common)
-		b["denies"] = denies
-		for name, template := range loop {
-			if name != "script" && name != "denies" {
-				in[name] += strings.ReplaceAll(fill(template, b), "LETTER", b["letter"])
-			}
-		}
-	}
-	return fill(read("outcome")["script"], blocks{"script": read("prelude")["script"] + fill(loop["script"], in)})
-}
-
-// blocks are the blocks of a file or of an algorithm.
-type blocks map[string]string
-
-// complete adds what follows from an algorithm's own blocks: how its arguments are
-// read, what is kept of a look, and how its states are written.
-func (b blocks) complete(common blocks) {
-	names := strings.Fields(b["arguments"])
-	from := make([]string, len(names))
-	for i := range names {
-		from[i] = fmt.Sprintf("ARGV[p + %d]", i)
-	}
-	b["arguments"] = fmt.Sprintf("local %s = %s\np = p + %d\n", strings.Join(names, ", "), strings.Join(from, ", "), len(names))
-
-	keeps, more := append([]string{"fits"}, strings.Fields(b["keep"])...), strings.Fields(b["more"])
-	b["keep"] = assign(places(keeps), keeps)
-	b["kept"] = "local " + strings.Join(slices.Concat(keeps, more), ", ") + "\n" + assign(keeps, places(keeps))
-	if len(more) > 0 {
-		only := "if " + keeps[len(keeps)-1] + " then\n"
-		b["keep"] += only + assign(places(more), more) + "end\n"
-		b["kept"] += only + assign(more, places(more)) + "end\n"
-	}
-
-	for name, text := range common {
-		if b["save"] != "" || name != "rest" {
-			b[name] = text
-		}
-	}
-}
-
-// places returns the next places of the table kept, one for each name.
-func places(names []string) []string {
-	all := make([]string, len(names))
-	for i := range all {
-		all[i] = fmt.Sprintf("kept[x + %d]", i+1)
-	}
-	return all
-}
-
-// assign assigns to or from places of the table kept, and goes on behind them.
-func assign(to, from []string) string {
-	return fmt.Sprintf("%s = %s\nx = x + %d\n", strings.Join(to, ", "), strings.Join(from, ", "), len(to))
-}
-
-// fill inserts blocks into the places of a template, each a line of its own: --NAME--,
-// and into the places of those blocks. Places without a block are removed.
-func fill(template string, in blocks) string {
-	var b strings.Builder
-	for line := range strings.Lines(template) {
-		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "--"); ok {
-			line = fill(in[strings.ToLower(strings.TrimSuffix(name, "--"))], in)
-		}
-		b.WriteString(line)
-	}
-	return b.String()
-}
-
-// read returns a file's blocks, without comments, which servers need not store. The
-// part before the first block is the block script.
-func read(name string) blocks {
-	text, err := files.ReadFile(name + ".lua")
-	if err != nil {
-		panic("lua: " + err.Error()) // embedded: can't be missing
-	}
-	out, in := blocks{}, "script"
-	for line := range strings.Lines(string(text)) {
-		t := strings.TrimSpace(line)
-		if head, ok := strings.CutPrefix(t, "--:"); ok {
-			block, rest, _ := strings.Cut(head, " ")
-			if in = block; rest != "" {
-				out[in] += rest + "\n"
-			}
-			continue
-		}
-		place := strings.HasPrefix(t, "--") && strings.HasSuffix(t, "--")
-		if t != "" && (!strings.HasPrefix(t, "--") || place) {
-			out[in] += t + "\n"
-		}
-	}
-	return out
-}
+var Files embed.FS

@@ -5,16 +5,17 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
 // plain is the text of a state that is one value, and the state of a text.
 var plain = map[store.Algorithm]struct {
-	text  func(*store.State) string
-	state func(words []int64) store.State
+	text  func(*engine.State) string
+	state func(words []int64) engine.State
 }{
 	store.IntervalBucket: {
-		func(s *store.State) string {
+		func(s *engine.State) string {
 			w := fmt.Sprintf("%d:%d:%d:%d:%d", s.A, s.Numbers.Token, s.Numbers.Unit, s.B, s.C)
 			if s.E != 0 || s.Log != nil {
 				w += fmt.Sprintf(":%d", s.E)
@@ -24,19 +25,19 @@ var plain = map[store.Algorithm]struct {
 			}
 			return w
 		},
-		func(w []int64) store.State {
-			s := store.State{Live: true, A: w[0], Numbers: store.Numbers{Token: w[1], Unit: w[2]}, B: w[3], C: w[4]}
+		func(w []int64) engine.State {
+			s := engine.State{Live: true, A: w[0], Numbers: engine.Numbers{Token: w[1], Unit: w[2]}, B: w[3], C: w[4]}
 			if len(w) > 5 {
 				s.E, w = w[5], w[6:]
 				for ; len(w) > 1; w = w[2:] {
-					s.Log = append(s.Log, store.Entry{At: w[0], Units: w[1]})
+					s.Log = append(s.Log, engine.Entry{At: w[0], Units: w[1]})
 				}
 			}
 			return s
 		},
 	},
 	store.FixedWindow: {
-		func(s *store.State) string {
+		func(s *engine.State) string {
 			if sort := slices.Index(sorts, s.Numbers.Unit); sort > 0 && s.C == 0 && s.A >= 0 && s.B < 1e10 {
 				return fmt.Sprintf("%d%08d%010d", sort, s.A/60_000_000, s.B)
 			}
@@ -45,18 +46,18 @@ var plain = map[store.Algorithm]struct {
 			}
 			return fmt.Sprintf("%d:%d:%d:%d:%d", s.A, s.B, s.Numbers.Unit, s.C, s.Numbers.Token)
 		},
-		func(w []int64) store.State {
+		func(w []int64) engine.State {
 			if len(w) == 1 {
-				return store.State{Live: true, A: w[0] / 1e10 % 1e8 * 60_000_000, B: w[0] % 1e10, Numbers: store.Numbers{Unit: sorts[w[0]/1e18]}}
+				return engine.State{Live: true, A: w[0] / 1e10 % 1e8 * 60_000_000, B: w[0] % 1e10, Numbers: engine.Numbers{Unit: sorts[w[0]/1e18]}}
 			}
 			w = append(w, 0, 0)
-			return store.State{Live: true, A: w[0], B: w[1], C: w[3], Numbers: store.Numbers{Token: w[4], Unit: w[2]}}
+			return engine.State{Live: true, A: w[0], B: w[1], C: w[3], Numbers: engine.Numbers{Token: w[4], Unit: w[2]}}
 		},
 	},
 	store.WarmUp: {
-		func(s *store.State) string {
+		func(s *engine.State) string {
 			words := fmt.Sprintf("%d:%d:%d:%d", s.A, s.Numbers.Token, s.Numbers.Unit, s.B)
-			if scale := store.ScaleOf(s.Numbers.Unit); scale.Wide {
+			if scale := engine.ScaleOf(s.Numbers.Unit); scale.Wide {
 				ticks, beyond := scale.Split(s.A, s.Low)
 				words = fmt.Sprintf("%d:%d:%d:%d:%d:%d", ticks, s.Numbers.Token, s.Numbers.Unit, beyond, s.B, s.D)
 			}
@@ -65,14 +66,14 @@ var plain = map[store.Algorithm]struct {
 			}
 			return fmt.Sprintf("%s:%d", words, s.C)
 		},
-		func(w []int64) store.State {
+		func(w []int64) engine.State {
 			w = append(w, 0)
-			if scale := store.ScaleOf(w[2]); scale.Wide {
-				s := store.State{Live: true, Numbers: store.Numbers{Token: w[1], Unit: w[2]}, B: w[4], D: w[5], C: w[6]}
+			if scale := engine.ScaleOf(w[2]); scale.Wide {
+				s := engine.State{Live: true, Numbers: engine.Numbers{Token: w[1], Unit: w[2]}, B: w[4], D: w[5], C: w[6]}
 				s.A, s.Low = scale.Join(w[0], w[3])
 				return s
 			}
-			return store.State{Live: true, A: w[0], Numbers: store.Numbers{Token: w[1], Unit: w[2]}, B: w[3], C: w[4]}
+			return engine.State{Live: true, A: w[0], Numbers: engine.Numbers{Token: w[1], Unit: w[2]}, B: w[3], C: w[4]}
 		},
 	},
 }
@@ -109,7 +110,7 @@ func (p *pair) tracePlain(a store.Algorithm, ran map[string]int) {
 		p.step(l, last)
 		c := p.draw(l, last, made)
 
-		var before store.State
+		var before engine.State
 		stored := p.dump()
 		if stored != "" {
 			before = plain[a].state(numbers(t, stored))
@@ -120,8 +121,9 @@ func (p *pair) tracePlain(a store.Algorithm, ran map[string]int) {
 			want = plain[a].text(&after)
 		}
 		got := p.ask(l, c)
-		if stored := p.dump(); stored != "" && stored != want { // what has not been written is the same by now
-			present, _ := p.oracle(l, call{op: "take"}, plain[a].state(numbers(t, stored)))
+		written := got.after
+		if written != "" && written != want { // what has not been written is the same by now
+			present, _ := p.oracle(l, call{op: "take"}, plain[a].state(numbers(t, written)))
 			if got.after = ""; present.Live {
 				got.after = plain[a].text(&present)
 			}
@@ -131,8 +133,8 @@ func (p *pair) tracePlain(a store.Algorithm, ran map[string]int) {
 			return
 		}
 		ran[fmt.Sprintf("%s %v", c.op, result.OK)]++
-		if p.dump() != want && c.op == "take" && c.cost > 0 && result.OK {
-			t.Errorf("%v: stored %s, want %s", c, p.dump(), want)
+		if written != want && c.op == "take" && c.cost > 0 && result.OK {
+			t.Errorf("%v: stored %s, want %s", c, written, want)
 		}
 		if got.ttl >= 0 && want != "" && got.ttl < 100*365*24*3600*1000 {
 			lives := func(ms int64) bool {
@@ -142,7 +144,7 @@ func (p *pair) tracePlain(a store.Algorithm, ran map[string]int) {
 					later.now += 100_000 // a tick at most
 				}
 				s, r := later.oracle(l, call{op: "take"}, after)
-				return s.Live && l.Lifetime(store.Now{Steady: later.now, Wall: later.now}, &s, &r) > 0
+				return lifetime(l, later.now, s, &r) > 0
 			}
 			tight := len(limits) == 1 && !zoned(l) && a != store.WarmUp
 			if lives(got.ttl) || tight && got.ttl > 2 && !lives(got.ttl-2) {

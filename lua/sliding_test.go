@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
 // entries is the state in a list of entries, or in the text of a window.
-func (p *pair) entries(a store.Algorithm) (s store.State) {
+func (p *pair) entries(a store.Algorithm) (s engine.State) {
 	p.t.Helper()
 	if a == store.SlidingWindow {
 		return windowed(p.t, p.dump())
@@ -24,10 +25,10 @@ func (p *pair) entries(a store.Algorithm) (s store.State) {
 	for i, e := range p.rdb.LRange(context.Background(), p.key, 0, -1).Val() {
 		w := numbers(p.t, strings.TrimSuffix(e, ":")+":0:0:0:0:0")
 		if i > 0 {
-			s.Log = append(s.Log, store.Entry{At: s.A, Units: s.B})
+			s.Log = append(s.Log, engine.Entry{At: s.A, Units: s.B})
 		}
 		s.Live, s.A, s.B, total = true, w[0], w[1], w[2]
-		s.Numbers, s.E, s.Rest = store.Numbers{Token: w[4], Unit: w[5]}, w[6], nil
+		s.Numbers, s.E, s.Rest = engine.Numbers{Token: w[4], Unit: w[5]}, w[6], nil
 		if len(w) > 12 {
 			s.Rest = versions(w[7 : len(w)-5])
 		}
@@ -40,23 +41,23 @@ func (p *pair) entries(a store.Algorithm) (s store.State) {
 }
 
 // windowed is the state in the text of a window.
-func windowed(t *testing.T, text string) (s store.State) {
+func windowed(t *testing.T, text string) (s engine.State) {
 	if text == "" {
 		return s
 	}
-	var rest *store.Rest
+	var rest *engine.Rest
 	if several, own, ok := strings.Cut(strings.TrimPrefix(text, "+"), "+"); ok {
 		rest, text = versions(numbers(t, strings.ReplaceAll(several, ";", ":"))), own
 	}
 	head, older, _ := strings.Cut(text, ";")
 	w := numbers(t, head)
-	s = store.State{Live: true, Numbers: store.Numbers{Token: w[0], Unit: w[1]}, E: w[2], A: w[3], B: w[4] - w[5], C: w[4], Rest: rest}
+	s = engine.State{Live: true, Numbers: engine.Numbers{Token: w[0], Unit: w[1]}, E: w[2], A: w[3], B: w[4] - w[5], C: w[4], Rest: rest}
 	at := s.A - w[6]
 	for older != "" {
 		var entry string
 		entry, older, _ = strings.Cut(older, ";")
 		e := numbers(t, entry)
-		s.Log = append(s.Log, store.Entry{At: at, Units: e[0]})
+		s.Log = append(s.Log, engine.Entry{At: at, Units: e[0]})
 		at += e[1]
 		w[5] -= e[0]
 	}
@@ -67,36 +68,36 @@ func windowed(t *testing.T, text string) (s store.State) {
 }
 
 // answered is the state that an answer tells of.
-func (a answer) answered(t *testing.T, of store.Algorithm) (s store.State) {
+func (a answer) answered(t *testing.T, of store.Algorithm) (s engine.State) {
 	if of == store.SlidingWindow {
 		return windowed(t, a.raw)
 	}
 	head, older, all := strings.Cut(a.raw, ";")
 	if w := numbers(t, head); w != nil {
-		s = store.State{Live: true, A: w[0], B: w[1], C: w[2], Numbers: store.Numbers{Token: w[4], Unit: w[5]}}
+		s = engine.State{Live: true, A: w[0], B: w[1], C: w[2], Numbers: engine.Numbers{Token: w[4], Unit: w[5]}}
 		if len(w) > 6 {
 			s.E = w[6]
 		}
 		if len(w) > 8 {
 			s.Rest = versions(w[7:])
 		} else if len(w) > 7 {
-			s.Log = []store.Entry{{At: w[7], Units: math.MaxInt64 / 2}}
+			s.Log = []engine.Entry{{At: w[7], Units: math.MaxInt64 / 2}}
 		}
 	}
 	for all && older != "" {
 		var entry string
 		entry, older, _ = strings.Cut(older, ";")
 		e := numbers(t, entry)
-		s.Log = append(s.Log, store.Entry{At: e[0], Units: e[1]})
+		s.Log = append(s.Log, engine.Entry{At: e[0], Units: e[1]})
 	}
 	return s
 }
 
 // versions are those that have charged a key, of which each is three numbers.
-func versions(w []int64) *store.Rest {
-	r := &store.Rest{}
+func versions(w []int64) *engine.Rest {
+	r := &engine.Rest{}
 	for v := range slices.Chunk(w, 3) {
-		r.Versions = append(r.Versions, store.Version{Numbers: store.Numbers{Token: v[0], Unit: v[1]}, At: v[2]})
+		r.Versions = append(r.Versions, engine.Version{Numbers: engine.Numbers{Token: v[0], Unit: v[1]}, At: v[2]})
 	}
 	return r
 }
@@ -186,7 +187,7 @@ func (p *pair) sliding(l *store.Limit, c call, last *store.Result) bool {
 		if want.Rest != nil {
 			slack = 10_000_000
 		}
-		if lasts := l.Lifetime(store.Now{Steady: p.now, Wall: p.now}, &want, &peek).Microseconds(); until-p.now < lasts || until-p.now > lasts+slack+2000 {
+		if lasts := lifetime(l, p.now, want, &peek).Microseconds(); until-p.now < lasts || until-p.now > lasts+slack+2000 {
 			return fail("expires after %d us, lasts %d us", until-p.now, lasts)
 		}
 	}
@@ -196,7 +197,7 @@ func (p *pair) sliding(l *store.Limit, c call, last *store.Result) bool {
 
 // settled is the state after a settlement, as its answer tells: of a log what is left, of
 // a window what was found.
-func (p *pair) settled(l *store.Limit, c call, got answer) store.State {
+func (p *pair) settled(l *store.Limit, c call, got answer) engine.State {
 	s := got.answered(p.t, l.Algorithm())
 	if l.Algorithm() == store.SlidingWindow {
 		s, _ = p.oracle(l, c, s)

@@ -145,7 +145,7 @@ elseif live and min(-diff, mark) > 0 then
   if not rare then lacking = row break end
   if rec then
     left = ''
-    if rare.withdraw(rec, instant, min(-diff, mark)) then
+    if rare.withdraw(rec, numbers, instant, min(-diff, mark)) then
       rare.keepLog(KEYS[i], rec)
       left = rare.logText(rec, true)
     else

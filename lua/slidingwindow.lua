@@ -145,7 +145,7 @@ elseif live and min(-diff, mark) > 0 then
     r = rare.slidOne(numbers, A, C, P, back, older)
     r.E = E
   end
-  live = rare.withdraw(r, instant, min(-diff, mark))
+  live = rare.withdraw(r, numbers, instant, min(-diff, mark))
   if not live then
     C, rec = 0, false
   elseif not rec then

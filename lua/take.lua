@@ -26,7 +26,7 @@
 -- Decisions of a run have no key in common, so that a run is gone through by columns:
 -- all are looked at for their first charge, then for their second; then all are
 -- charged. What is the same for a whole column is read once. Nothing in a look changes
--- what another look finds: a run that lacks functions (lua.go) is looked at again.
+-- what another look finds: a run that lacks functions (internal/scripts) is looked at again.
 --:script
 -- MGET, also of one: it answers nil for what is no string, where GET fails.
 local strings = nkeys

@@ -14,8 +14,9 @@ import (
 	_ "time/tzdata"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/redistest"
-	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
 )
 
@@ -50,9 +51,9 @@ local redis = {call = noting(redis.call), pcall = noting(redis.pcall)}
 `
 
 // sets are the algorithms as the scripts know them.
-var sets = map[store.Algorithm]lua.Set{
-	store.IntervalBucket: lua.IntervalBucket, store.FixedWindow: lua.FixedWindow, store.SlidingWindow: lua.SlidingWindow,
-	store.SlidingCounter: lua.SlidingCounter, store.SlidingLog: lua.SlidingLog, store.WarmUp: lua.WarmUp | lua.WideWarmUp, store.Concurrency: lua.Concurrency,
+var sets = map[store.Algorithm]scripts.Set{
+	store.IntervalBucket: scripts.IntervalBucket, store.FixedWindow: scripts.FixedWindow, store.SlidingWindow: scripts.SlidingWindow,
+	store.SlidingCounter: scripts.SlidingCounter, store.SlidingLog: scripts.SlidingLog, store.WarmUp: scripts.WarmUp | scripts.WideWarmUp, store.Concurrency: scripts.Concurrency,
 }
 
 var letters = map[store.Algorithm]string{
@@ -62,22 +63,22 @@ var letters = map[store.Algorithm]string{
 
 // letter is that of the limit's algorithm.
 func letter(l *store.Limit) string {
-	if l.Algorithm() == store.WarmUp && l.Terms().Scale.Wide {
+	if l.Algorithm() == store.WarmUp && l.Engine(engine.Access{}).Terms().Scale.Wide {
 		return "v"
 	}
 	return letters[l.Algorithm()]
 }
 
 // arguments are those of a charge, as the algorithm's file says.
-func arguments(l *store.Limit, c call, spans []store.Span) []any {
-	t, s := l.Terms(), l.Spec()
+func arguments(l *store.Limit, c call, spans []engine.Span) []any {
+	t, s := l.Engine(engine.Access{}).Terms(), l.Spec()
 	wait := any("")
 	if c.maxWait > 0 {
 		wait = c.maxWait
 	}
 	windows := func(r ...any) []any {
-		if length, ok := s.Window.Fixed(); ok {
-			near := s.Window.Around(spans[0].Start, 0, 2)
+		if length, ok := s.Window.Engine(engine.Access{}).Fixed(); ok {
+			near := s.Window.Engine(engine.Access{}).Around(spans[0].Start, 0, 2)
 			return append(append([]any{fmt.Sprintf("%d,1", length)}, r...), near[0].Start, near[1].Start, near[2].Start)
 		} else if s.Period > 0 {
 			return append(append([]any{fmt.Sprintf("%d,0", t.Period)}, r...), t.Period, "", "")
@@ -91,8 +92,8 @@ func arguments(l *store.Limit, c call, spans []store.Span) []any {
 				pairs++
 			}
 		}
-		limit := fmt.Sprintf("%d,2,%d%s", s.Window.Nominal(), pairs, told)
-		near := s.Window.Around(spans[0].Start, 0, 2)
+		limit := fmt.Sprintf("%d,2,%d%s", s.Window.Engine(engine.Access{}).Nominal(), pairs, told)
+		near := s.Window.Engine(engine.Access{}).Around(spans[0].Start, 0, 2)
 		return append(append([]any{limit}, r...), near[0].Start, near[1].Start, near[2].Start)
 	}
 	tick := int64(1)
@@ -106,7 +107,7 @@ func arguments(l *store.Limit, c call, spans []store.Span) []any {
 		head, room := "", ""
 		if sort := slices.Index(sorts, t.Numbers.Unit); sort > 0 {
 			head = fmt.Sprint(sort)
-			if start := s.Window.Around(spans[0].Start, 0, 0)[0].Start; start >= 0 {
+			if start := s.Window.Engine(engine.Access{}).Around(spans[0].Start, 0, 0)[0].Start; start >= 0 {
 				head += fmt.Sprintf("%08d", start/60_000_000)
 			}
 		}
@@ -161,10 +162,8 @@ type answer struct {
 	ttl        int64 // -1: none was set
 }
 
-func (p *pair) send(l *store.Limit, c call, spans []store.Span) answer {
+func (p *pair) send(l *store.Limit, c call, spans []engine.Span) answer {
 	p.t.Helper()
-	ctx := context.Background()
-	p.rdb.Del(ctx, p.key+"!told")
 	script, args := p.take, []any{fmt.Sprintf("%d,0", p.now), 1}
 	if c.op == "take" {
 		args = append(args, "+"+letter(l), 1, "", "", "", string(c.lease[:]))
@@ -172,7 +171,7 @@ func (p *pair) send(l *store.Limit, c call, spans []store.Span) answer {
 	} else {
 		script = p.settle
 		mark := fmt.Sprint(c.receipt.Mark)
-		if scale := l.Terms().Scale; scale.Wide && l.Algorithm() == store.WarmUp {
+		if scale := l.Engine(engine.Access{}).Terms().Scale; scale.Wide && l.Algorithm() == store.WarmUp {
 			ticks, beyond := scale.Split(c.receipt.Mark, c.receipt.Low)
 			mark = fmt.Sprintf("%d:%d", ticks, beyond)
 		}
@@ -182,11 +181,16 @@ func (p *pair) send(l *store.Limit, c call, spans []store.Span) answer {
 	if l.Algorithm() == store.Concurrency || l.Algorithm() == store.SlidingLog {
 		args = append(args, 0)
 	}
-	reply, err := script.Run(ctx, p.rdb, []string{p.key}, args...).Slice()
+	ctx, pipe := context.Background(), p.rdb.Pipeline()
+	pipe.Del(ctx, p.key+"!told")
+	run := script.EvalSha(ctx, pipe, []string{p.key}, args...)
+	dump, told := pipe.Get(ctx, p.key), pipe.Get(ctx, p.key+"!told")
+	_, _ = pipe.Exec(ctx) // fails where a key isn't there, too
+	reply, err := run.Slice()
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	a := answer{ok: reply[1] == int64(1), ttl: -1, after: p.dump()}
+	a := answer{ok: reply[1] == int64(1), ttl: -1, after: dump.Val()}
 	if found := reply[len(reply)-1]; found != nil {
 		a.raw = fmt.Sprint(found)
 	}
@@ -198,7 +202,7 @@ func (p *pair) send(l *store.Limit, c call, spans []store.Span) answer {
 	if _, left, ok := strings.Cut(a.raw, "|"); ok {
 		a.raw = left
 	}
-	if ms, err := p.rdb.Get(ctx, p.key+"!told").Int64(); err == nil {
+	if ms, err := told.Int64(); err == nil {
 		a.ttl = ms
 	}
 	return a
@@ -228,21 +232,21 @@ func numbers(t testing.TB, s string) []int64 {
 // zoned tells windows that the script has to be told of.
 func zoned(l *store.Limit) bool {
 	w := l.Spec().Window
-	_, fixed := w.Fixed()
+	_, fixed := w.Engine(engine.Access{}).Fixed()
 	return w != (store.Window{}) && !fixed
 }
 
 // ask sends few windows of the calendar first, and those that the script asks for.
 func (p *pair) ask(l *store.Limit, c call) answer {
 	p.t.Helper()
-	var spans []store.Span
+	var spans []engine.Span
 	w := l.Spec().Window
 	if w != (store.Window{}) {
 		at := p.now
 		if p.rnd.IntN(4) == 0 {
 			at += p.rnd.Int64N(1e12) - 5e11
 		}
-		spans = w.Around(at, p.rnd.IntN(4), p.rnd.IntN(4))
+		spans = w.Engine(engine.Access{}).Around(at, p.rnd.IntN(4), p.rnd.IntN(4))
 	}
 	for range 8 {
 		a := p.send(l, c, spans)
@@ -250,9 +254,9 @@ func (p *pair) ask(l *store.Limit, c call) answer {
 			return a
 		}
 		for _, at := range a.asked {
-			spans = append(spans, w.Around(at, p.rnd.IntN(2), p.rnd.IntN(2))...)
+			spans = append(spans, w.Engine(engine.Access{}).Around(at, p.rnd.IntN(2), p.rnd.IntN(2))...)
 		}
-		slices.SortFunc(spans, func(a, b store.Span) int { return cmp.Compare(a.Start, b.Start) })
+		slices.SortFunc(spans, func(a, b engine.Span) int { return cmp.Compare(a.Start, b.Start) })
 		spans = slices.Compact(spans)
 	}
 	p.t.Fatal("the script asks for ever more of the calendar")
@@ -262,8 +266,14 @@ func (p *pair) ask(l *store.Limit, c call) answer {
 func (p *pair) dump() string { return p.rdb.Get(context.Background(), p.key).Val() }
 
 func newPair(t *testing.T, a store.Algorithm) *pair {
-	take, settle := redis.NewScript(shim+lua.Take(sets[a]).Source), redis.NewScript(shim+lua.Settle(sets[a]).Source)
-	return &pair{t: t, rdb: client(t), take: take, settle: settle}
+	take, settle := redis.NewScript(shim+scripts.Take(sets[a]).Source), redis.NewScript(shim+scripts.Settle(sets[a]).Source)
+	rdb := client(t)
+	for _, script := range []*redis.Script{take, settle} {
+		if err := script.Load(context.Background(), rdb).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &pair{t: t, rdb: rdb, take: take, settle: settle}
 }
 
 // begin begins a trace on a fresh key.
@@ -417,17 +427,28 @@ func (p *pair) draw(l *store.Limit, last store.Result, made []store.Receipt) cal
 }
 
 // oracle runs the step on s.
-func (p *pair) oracle(l *store.Limit, c call, s store.State) (store.State, store.Result) {
+func (p *pair) oracle(l *store.Limit, c call, s engine.State) (engine.State, store.Result) {
 	s.Log = slices.Clone(s.Log)
 	now := store.Now{Steady: p.now, Wall: p.now, Lease: c.lease}
-	states, results := []store.State{s}, make([]store.Result, 1)
+	states, results := []store.State{stateOf(s)}, make([]store.Result, 1)
 	charge := store.Charge{Limit: l, Cost: c.cost, MaxWait: micros(c.maxWait), Receipt: c.receipt}
 	if c.op == "take" {
 		store.Decide(now, []store.Charge{charge}, states, results)
 	} else {
 		store.Amend(now, &charge, &states[0], &results[0])
 	}
-	return states[0], results[0]
+	return *states[0].Engine(engine.Access{}), results[0]
+}
+
+// lifetime is how long the step says that s is kept.
+func lifetime(l *store.Limit, now int64, is engine.State, r *store.Result) time.Duration {
+	s := stateOf(is)
+	return l.Lifetime(store.Now{Steady: now, Wall: now}, &s, r)
+}
+
+func stateOf(is engine.State) (s store.State) {
+	*s.Engine(engine.Access{}) = is
+	return s
 }
 
 func (c call) String() string {

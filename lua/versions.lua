@@ -269,9 +269,11 @@ function rare.enter(r, numbers, at, units)
   if #vs > 4 then unite(vs) end
 end
 
--- Gives back of what was entered at an instant, and reports whether anything is left.
-function rare.withdraw(r, instant, refund)
+-- Gives back of what was entered at an instant and still counts for the limit with these
+-- numbers, and reports whether anything is left.
+function rare.withdraw(r, numbers, instant, refund)
   local es, i = r.es, #r.es
+  if rare.slide(numbers).leaves(instant) <= now then return true end
   while i > 0 and es[i][1] > instant do i = i - 1 end
   if i == 0 or es[i][1] ~= instant then return true end
   refund = min(refund, es[i][2])

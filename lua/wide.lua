@@ -1,5 +1,5 @@
 -- Lengths of time and instants that one number doesn't hold: whole ticks, and units
--- beyond them, of which p are a tick (store.Scale). They are values of the operators,
+-- beyond them, of which p are a tick (internal/engine, Scale). They are values of the operators,
 -- which keep them so; those of one calculation have one p. What is less often needed
 -- than the charge of a bucket that one number holds is written in them whatever the
 -- scale, so that it is written once.

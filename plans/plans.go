@@ -105,10 +105,14 @@ func New(load func(ctx context.Context, key string) ([]stint.Limit, error), opts
 		load: load, ttl: time.Minute, size: 10_000, timeout: 5 * time.Second,
 		plans: map[string]*list.Element{}, loads: map[string]*loads{},
 	}
-	for _, o := range opts {
+	var errs []error
+	for i, o := range opts {
+		if o == nil {
+			errs = append(errs, fmt.Errorf("plans: New: option %d is nil: leave it out", i+1))
+			continue
+		}
 		o(p)
 	}
-	var errs []error
 	if p.load == nil {
 		errs = append(errs, errors.New("plans: New(nil): write a function that loads the limits of a key"))
 	}
@@ -137,27 +141,21 @@ func Must(p *Cache, err error) *Cache {
 // A plan of no limits is stint.Exempt(). A load that returns nothing and no error leaves the
 // request to the limiter's other limits; without one that holds it is stint.ErrNoLimits.
 //
-// An empty key has no plan: the request is answered with 403, as for ErrNoPlan. An error of
-// key denies the request, as one of a stint.WithLimitFunc does. stint.New rejects the zero
-// Key.
+// An empty key has no plan: the request is answered with 403, as for ErrNoPlan. The option is
+// a stint.WithLimitSource: stint.New reports a wrong key, and an error of key denies the
+// request.
 func (p *Cache) Limits(key stint.Key) stint.Option {
-	if key == (stint.Key{}) {
-		return stint.WithLimitSource(nil)
-	}
-	return stint.WithLimitSource(func(r *http.Request, check func(...stint.Limit) error) ([]stint.Limit, error) {
-		k, err := key.Of(r)
-		if err == nil && k == "" {
-			err = fmt.Errorf("%w: an empty key", ErrNoPlan)
+	return stint.WithLimitSource(key, func(ctx context.Context, key string, check func(...stint.Limit) error) ([]stint.Limit, error) {
+		if key == "" {
+			return nil, fmt.Errorf("%w: an empty key", ErrNoPlan)
 		}
-		if err != nil {
-			return nil, err
-		}
-		return p.get(r.Context(), k, check)
+		return p.get(ctx, key, check)
 	})
 }
 
-// Get returns the plan of key, for a stint.WithLimitFunc that does more than Limits. However many callers ask, a key has one load at a time,
-// which continues when the caller that started it leaves.
+// Get returns the plan of key, for a stint.WithLimitFunc that does more than Limits. However
+// many callers ask, a key has one load at a time, which continues when the caller that
+// started it leaves.
 //
 //   - A current plan is returned at once.
 //   - For another TTL the old plan is also returned at once, and is loaded again in the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -189,9 +190,35 @@ func TestOptions(t *testing.T) {
 		{load, plans.WithTTL(0), "TTL 0s"},
 		{load, plans.WithSize(0), "size 0"},
 		{load, plans.WithLoadTimeout(-1), "timeout -1ns"},
+		{load, nil, "option 1 is nil"},
 	} {
 		if c, err := plans.New(tc.load, tc.opt); c != nil || err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v, %v, want an error with %q", c, err, tc.want)
+		}
+	}
+}
+
+// A key that can't work is reported when the limiter is made or mounted, not by its requests.
+func TestWrongKeys(t *testing.T) {
+	cache := plans.Must(plans.New((&source{}).load))
+	for key, want := range map[stint.Key]string{
+		{}:                            "Key{}): write a key",
+		stint.Header("a b"):           `Header("a b")): write the name of a header field`,
+		stint.Join(stint.Cookie(" ")): `Cookie(" ")`,
+	} {
+		_, err := stint.New(stint.WithKey(stint.Global()), cache.Limits(key))
+		var wrong *stint.OptionError
+		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want an *OptionError with %q", key, err, want)
+		}
+	}
+	for _, key := range []stint.Key{stint.GivenKey(), stint.AdapterKey("stintgin", func(*http.Request) (string, error) { return "", nil })} {
+		l, err := stint.New(stint.WithKey(stint.Global()), cache.Limits(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Describe().CheckAdapter("stinthttp"); err == nil || !strings.Contains(err.Error(), "WithLimitSource") {
+			t.Errorf("%v: mounted: %v", key, err)
 		}
 	}
 }

@@ -11,10 +11,10 @@ import (
 )
 
 // cost reads a number, or the name of a function registered in Go.
-func (d *decoder) cost(n *yaml.Node) func(*http.Request) int64 {
+func (d *decoder) cost(n *yaml.Node) stint.ChargeOption {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
 		if f := d.with.costs[n.Value]; f != nil {
-			return f
+			return stint.WithCost(f)
 		}
 		if _, err := parseInt(n.Value); err != nil {
 			d.bad(n, "unknown cost %q: %s; functions are registered with policy.WithCostFunc", n.Value, choose(n.Value, append(slices.Sorted(maps.Keys(d.with.costs)), "a number")))
@@ -25,7 +25,7 @@ func (d *decoder) cost(n *yaml.Node) func(*http.Request) int64 {
 	if !ok {
 		return nil
 	}
-	return func(*http.Request) int64 { return v }
+	return stint.WithFixedCost(v)
 }
 
 const settleExample = "failed-only or {refund-on: [304, 503]}"

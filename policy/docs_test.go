@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/doctest"
 	"github.com/stint-go/stint/policy"
 )
 
@@ -51,12 +50,12 @@ func TestProgramOfTheDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs := doctest.Programs(string(text), "policy")
+	programs := regexp.MustCompile("(?ms)^```go policy\n(package main\n.*?)^```").FindAllStringSubmatch(string(text), -1)
 	if len(programs) != 1 {
 		t.Fatalf("%d programs in the document, want one", len(programs))
 	}
 	file := filepath.Join(t.TempDir(), "main.go")
-	write(t, file, programs[0])
+	write(t, file, programs[0][1])
 	if out, err := exec.Command("go", "build", "-o", os.DevNull, file).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

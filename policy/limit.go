@@ -72,7 +72,7 @@ func settingsFields[T any](of func(*T) *settings) []field[T] {
 		}},
 		{"cost", func(d *decoder, n *yaml.Node, to *T) {
 			if cost := d.cost(n); cost != nil {
-				set(of(to), "cost", n, stint.WithCost(cost))
+				set(of(to), "cost", n, cost)
 			}
 		}},
 		{"settle", func(d *decoder, n *yaml.Node, to *T) {

@@ -47,8 +47,8 @@ const (
 	Concurrency
 	// Ban denies everything for the Ban period once a key has been denied Units times
 	// within Period. A charge on a Ban costs nothing. It counts the decisions it is
-	// part of in which another limit denies the same key: see Decide and
-	// Charge.CountsFor.
+	// part of in which another limit denies the same key, except a slot that the charge
+	// may wait for (Charge.MaxWait), since whoever waits asks repeatedly: see Decide.
 	Ban
 )
 
@@ -129,11 +129,11 @@ func (l *Limit) workOut(bad wrong) {
 	}
 }
 
-// Step answers a charge that is decided alone; otherwise it is like Decide. It may bring
+// step answers a charge that is decided alone; otherwise it is like Decide. It may bring
 // the state to the present, and a version's first charge begins its view. Only a charge
 // that passes changes the state beyond that. It only reslices and appends to the Log, so a
 // copy of the State made before remains valid.
-func (l *Limit) Step(now *Now, c *Charge, s *State, r *Result) {
+func (l *Limit) step(now *Now, c *Charge, s *state, r *Result) {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
 		l.stepBucket(now, c, s, r)
@@ -157,7 +157,7 @@ func (l *Limit) Step(now *Now, c *Charge, s *State, r *Result) {
 // rebase brings a state to the present without deciding anything: it carries the state
 // over to the limit's numbers if they have changed, and drops what no longer counts. It
 // is idempotent at one instant and never gives back what time hasn't.
-func (l *Limit) rebase(now *Now, s *State) {
+func (l *Limit) rebase(now *Now, s *state) {
 	if !s.Live {
 		return
 	}
@@ -174,7 +174,7 @@ func (l *Limit) rebase(now *Now, s *State) {
 }
 
 // begin is what a charge writes that isn't made: its version's first view of the state.
-func (l *Limit) begin(now *Now, s *State) {
+func (l *Limit) begin(now *Now, s *state) {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
 		l.beginView(now, s)
@@ -188,7 +188,7 @@ func (l *Limit) begin(now *Now, s *State) {
 // amend changes what a rebased state holds for a charge and returns the receipt of the
 // changed charge. The receipt's Cost is lower than the cost asked for if a debt exceeds
 // what the limit counts.
-func (l *Limit) amend(now *Now, c *Charge, s *State) Receipt {
+func (l *Limit) amend(now *Now, c *Charge, s *state) Receipt {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:
 		return l.amendBucket(now, c, s)
@@ -211,7 +211,7 @@ func (l *Limit) amend(now *Now, c *Charge, s *State) Receipt {
 
 // hidden is how much longer than ResetAfter a state lasts that holds, out of sight, what
 // has not fitted into a lowered limit.
-func (l *Limit) hidden(s *State) time.Duration {
+func (l *Limit) hidden(s *state) time.Duration {
 	switch l.spec.Algorithm {
 	case SlidingWindow, SlidingLog, Ban:
 		return micros(s.D)

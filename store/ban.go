@@ -3,10 +3,12 @@ package store
 import (
 	"slices"
 	"sort"
+
+	"github.com/stint-go/stint/internal/engine"
 )
 
-// Ban. State.A is the instant until which the key is banned, or 0; State.B is the whole
-// length of that ban. State.Log holds, in order, an entry for each denial that hasn't
+// Ban. State.B is the whole length of the ban under which the key is, or 0, and State.A the
+// instant until which it is banned. State.Log holds, in order, an entry for each denial that hasn't
 // started a ban. A running ban ends when it was announced to, whatever its version.
 //
 // Denials are kept as the entries of a SlidingLog are: for as long as they count for one
@@ -20,11 +22,11 @@ const mostStrikes = 1000
 
 func (l *Limit) workOutBan() {
 	l.largest = MaxCost
-	l.numbers = Numbers{Token: l.period}
+	l.numbers = engine.Numbers{Token: l.period}
 	l.slide = slide{token: l.period}
 }
 
-func (l *Limit) rebaseBan(now *Now, s *State) {
+func (l *Limit) rebaseBan(now *Now, s *state) {
 	at := now.Steady
 	// An entry later than the present was written before the clock was set back.
 	if last := len(s.Log) - 1; last >= 0 && s.Log[last].At > at {
@@ -33,7 +35,7 @@ func (l *Limit) rebaseBan(now *Now, s *State) {
 			s.Log[i].At = at
 		}
 	}
-	if s.A = min(s.A, at+s.B); s.A <= at {
+	if s.A = min(s.A, at+s.B); s.banned(at) == 0 {
 		s.A, s.B = 0, 0
 	}
 	if n := len(s.Log); n > 0 && l.alone(s) {
@@ -56,8 +58,8 @@ func (l *Limit) rebaseBan(now *Now, s *State) {
 			s.Log = nil
 		}
 	}
-	if s.A == 0 && len(s.Log) == 0 {
-		*s = State{}
+	if s.B == 0 && len(s.Log) == 0 {
+		*s = state{}
 		return
 	}
 	if s.D = 0; len(s.Log) == 0 { // no version keeps a denial
@@ -70,7 +72,7 @@ func (l *Limit) rebaseBan(now *Now, s *State) {
 }
 
 // strikers are the versions that keep the denials.
-func (s *State) strikers() (k keepers) {
+func (s *state) strikers() (k keepers) {
 	last := s.Log[len(s.Log)-1].At
 	if s.Rest == nil {
 		k.add(s.Numbers, last)
@@ -82,12 +84,20 @@ func (s *State) strikers() (k keepers) {
 	return k
 }
 
+// banned returns for how many microseconds the key is still banned.
+func (s *state) banned(at int64) int64 {
+	if s.B == 0 {
+		return 0 // and A says nothing: instants may be before the origin
+	}
+	return max(s.A-at, 0)
+}
+
 // struck returns how many denials count, and ResetAfter in microseconds.
-func (l *Limit) struck(now *Now, s *State) (n, reset int64) {
+func (l *Limit) struck(now *Now, s *state) (n, reset int64) {
 	at := now.Steady
 	if len(s.Log) > 0 && l.alone(s) {
 		n = int64(len(s.Log))
-		return n, max(s.Log[n-1].At+l.period-at, s.A-at)
+		return n, max(s.Log[n-1].At+l.period-at, s.banned(at))
 	}
 	if len(s.Log) > 0 {
 		k := s.strikers()
@@ -96,19 +106,19 @@ func (l *Limit) struck(now *Now, s *State) (n, reset int64) {
 			reset = l.ends(&k, s.Log[len(s.Log)-1].At) - at
 		}
 	}
-	return n, max(reset, s.A-at, 0)
+	return n, max(reset, s.banned(at))
 }
 
-func (l *Limit) stepBan(now *Now, c *Charge, s *State, r *Result) {
+func (l *Limit) stepBan(now *Now, c *Charge, s *state, r *Result) {
 	l.rebase(now, s)
 	at := now.Steady
 	n, reset := l.struck(now, s)
 	// Where the limit has been lowered since, one more denial is still left.
 	*r = Result{OK: true, Remaining: max(1, l.spec.Units-n), ResetAfter: micros(reset)}
-	if s.A > at {
+	if left := s.banned(at); left > 0 {
 		r.Remaining = 0
 		if c.Cost > 0 {
-			r.OK, r.RetryAfter = false, micros(s.A-at)
+			r.OK, r.RetryAfter = false, micros(left)
 		}
 	}
 }
@@ -128,9 +138,9 @@ func strike(now *Now, charges []Charge, states []State, results []Result) {
 			continue
 		}
 		for j := range charges {
-			if o := &charges[j]; !results[j].OK && !o.DryRun && o.CountsFor(c) {
-				begun := c.Limit.strike(now, &states[i])
-				c.Limit.Step(now, c, &states[i], &results[i])
+			if o := &charges[j]; !results[j].OK && !o.DryRun && o.countsFor(c) {
+				begun := c.Limit.strike(now, &states[i].is)
+				c.Limit.step(now, c, &states[i].is, &results[i])
 				results[i].Begun = begun
 				break
 			}
@@ -138,11 +148,11 @@ func strike(now *Now, charges []Charge, states []State, results []Result) {
 	}
 }
 
-// CountsFor reports whether a denial of c counts for ban, a charge on a Ban in the
+// countsFor reports whether a denial of c counts for ban, a charge on a Ban in the
 // same decision. It does if both have the same key and c isn't a charge on a Ban
 // itself. A denied slot doesn't count if the caller may wait for it (MaxWait), because
 // a waiting caller asks repeatedly.
-func (c *Charge) CountsFor(ban *Charge) bool {
+func (c *Charge) countsFor(ban *Charge) bool {
 	waits := c.Limit.spec.Algorithm == Concurrency && c.MaxWait > 0
 	return !c.bans() && !waits && c.Key == ban.Key
 }
@@ -150,10 +160,10 @@ func (c *Charge) CountsFor(ban *Charge) bool {
 func (c *Charge) bans() bool { return c.Limit.spec.Algorithm == Ban }
 
 // strike counts one denial and reports whether it has started a ban.
-func (l *Limit) strike(now *Now, s *State) (begun bool) {
+func (l *Limit) strike(now *Now, s *state) (begun bool) {
 	at := now.Steady
 	if n, _ := l.struck(now, s); n+1 >= l.spec.Units {
-		*s = State{Live: true, Numbers: l.numbers, A: at + l.spec.Ban.Microseconds(), B: l.spec.Ban.Microseconds()}
+		*s = state{Live: true, Numbers: l.numbers, A: at + l.spec.Ban.Microseconds(), B: l.spec.Ban.Microseconds()}
 		return true
 	}
 	if len(s.Log) == 0 {
@@ -171,7 +181,7 @@ func (l *Limit) strike(now *Now, s *State) (begun bool) {
 		}
 		s.put(&k)
 	}
-	s.Log = append(s.Log, Entry{At: at, Units: 1})
+	s.Log = append(s.Log, engine.Entry{At: at, Units: 1})
 	if len(s.Log) > mostStrikes { // no version counts more
 		s.Log = s.Log[1:]
 	}

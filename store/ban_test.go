@@ -1,10 +1,13 @@
 package store
 
 import (
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/engine"
 )
 
 // Bans agree with a model that keeps every denial for ever and counts anew each time.
@@ -23,9 +26,9 @@ func TestBanModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		var denials []int64
-		var since, until int64 // of the last ban
+		since, until := int64(0), int64(math.MinInt64) // of the last ban
 		states, results := make([]State, 2), make([]Result, 2)
-		for now := rnd.Int64N(1000); len(denials) < 40; now += rnd.Int64N(12) {
+		for now := rnd.Int64N(1000) - 500; len(denials) < 40; now += rnd.Int64N(12) {
 			charges := []Charge{{Key: "k", Limit: rate, Cost: rnd.Int64N(3)}, {Key: "k", Limit: ban, Cost: 1}}
 			passes := Decide(Now{Steady: now}, charges, states, results)
 			counted := func() (count int64) {
@@ -56,7 +59,7 @@ func TestBanModel(t *testing.T) {
 			if r := results[1]; r.OK != want.OK || r.RetryAfter != want.RetryAfter || r.Begun != want.Begun || r.Remaining != want.Remaining || passes && now < until || r.Receipt != (Receipt{}) {
 				t.Fatalf("seed %d, %d denials in %d, for %d: at %d, denied at %v: got %+v, want %+v", seed, n, within, d, now, denials, r, want)
 			}
-			if s := &states[1]; int64(len(s.Log)) >= n && n > 1 || !s.Live && results[1].ResetAfter != 0 {
+			if s := &states[1].is; int64(len(s.Log)) >= n && n > 1 || !s.Live && results[1].ResetAfter != 0 {
 				t.Fatalf("seed %d at %d: %+v", seed, now, s)
 			}
 			if now > 1_000_000 {
@@ -76,12 +79,12 @@ func TestBanAmend(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := Now{Steady: 1000}
-	for _, s := range []State{{}, {Live: true, Numbers: ban.numbers, Log: []Entry{{At: 900, Units: 1}}}, {Live: true, Numbers: ban.numbers, A: 2000, B: 1500}} {
+	for _, s := range []state{{}, {Live: true, Numbers: ban.numbers, Log: []engine.Entry{{At: 900, Units: 1}}}, {Live: true, Numbers: ban.numbers, A: 2000, B: 1500}} {
 		for _, cost := range []int64{0, 1, 5} {
-			after, r := s, Result{}
+			after, r := State{s}, Result{}
 			c := Charge{Key: "k", Limit: ban, Cost: cost, Receipt: Receipt{Cost: 1, Instant: 900, Mark: 1}}
 			Amend(now, &c, &after, &r)
-			if after.A != s.A || len(after.Log) != len(s.Log) || after.Live != s.Live {
+			if after.is.A != s.A || len(after.is.Log) != len(s.Log) || after.is.Live != s.Live {
 				t.Errorf("%+v settled to %d: %+v", s, cost, after)
 			}
 		}

@@ -3,6 +3,8 @@ package store
 import (
 	"encoding/binary"
 	"slices"
+
+	"github.com/stint-go/stint/internal/engine"
 )
 
 // Concurrency. State.A is the number of slots held. State.Log holds one entry per
@@ -21,7 +23,7 @@ func Lease(n uint64) (id LeaseID) {
 
 func (l *Limit) workOutConcurrency() { l.largest = l.spec.Units }
 
-func (l *Limit) stepConcurrency(now *Now, c *Charge, s *State, r *Result) {
+func (l *Limit) stepConcurrency(now *Now, c *Charge, s *state, r *Result) {
 	*r = Result{OK: true}
 	held := s.A
 	switch {
@@ -33,13 +35,13 @@ func (l *Limit) stepConcurrency(now *Now, c *Charge, s *State, r *Result) {
 	default:
 		held += c.Cost
 		s.Live, s.A = true, held
-		s.Log = append(s.Log, Entry{At: now.Lease.order(), Units: c.Cost})
+		s.Log = append(s.Log, engine.Entry{At: now.Lease.order(), Units: c.Cost})
 		r.Receipt = Receipt{Cost: c.Cost, Lease: now.Lease}
 	}
 	r.Remaining, r.Held = max(0, l.largest-held), held
 }
 
-func (l *Limit) amendConcurrency(c *Charge, s *State) Receipt {
+func (l *Limit) amendConcurrency(c *Charge, s *state) Receipt {
 	i, found := slices.BinarySearchFunc(s.Log, c.Receipt.Lease.order(), compareEntry)
 	if !found || s.Log[i].Units == 0 {
 		return Receipt{Cost: c.Cost}
@@ -49,18 +51,18 @@ func (l *Limit) amendConcurrency(c *Charge, s *State) Receipt {
 	s.Log[i].Units = holds
 	s.tidy()
 	if s.A == 0 {
-		*s = State{Log: s.Log[:0]}
+		*s = state{Log: s.Log[:0]}
 	}
 	return Receipt{Cost: c.Cost}
 }
 
 // tidy drops released leases once they are half of the log: otherwise one lease held
 // for long would keep all that came after it.
-func (s *State) tidy() {
+func (s *state) tidy() {
 	for len(s.Log) > 0 && s.Log[len(s.Log)-1].Units == 0 {
 		s.Log = s.Log[:len(s.Log)-1]
 	}
 	if int64(len(s.Log)) > 2*s.A+8 {
-		s.Log = slices.DeleteFunc(s.Log, func(e Entry) bool { return e.Units == 0 })
+		s.Log = slices.DeleteFunc(s.Log, func(e engine.Entry) bool { return e.Units == 0 })
 	}
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"hash/maphash"
 	"time"
 )
 
@@ -34,14 +33,6 @@ func Check(charges []Charge, results []Result) error {
 	return nil
 }
 
-// KeyHash returns the identity of a key under a limit, for a store that keeps no keys.
-// It is never 0. Two of n keys share a hash with a probability of n²/2^65 (one in
-// thirty million for a million keys) and are then counted together. Without the seed
-// no caller can construct a collision.
-func (l *Limit) KeyHash(seed maphash.Seed, key string) uint64 {
-	return max(maphash.String(seed, key)^l.hash, 1)
-}
-
 // Decide answers charges[i] against states[i] at now, in two phases: it looks at every
 // limit first, and makes the charges only if none denies. It writes the results in
 // both cases and reports whether the decision is granted.
@@ -49,10 +40,11 @@ func (l *Limit) KeyHash(seed maphash.Seed, key string) uint64 {
 // The caller must hold the states exclusively, must have called Check, and must write
 // the states back in both cases. A denial charges nothing, but it changes states:
 // those whose limit has new numbers are carried over to them, expired entries are
-// dropped, and bans count the denial. A state that isn't Live need not be kept.
+// dropped, and bans count the denial. [Limit.Lifetime] says how long each must be kept, if
+// at all.
 func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 	if len(charges) == 1 {
-		charges[0].Limit.Step(&now, &charges[0], &states[0], &results[0])
+		charges[0].Limit.step(&now, &charges[0], &states[0].is, &results[0])
 		return results[0].OK || charges[0].DryRun
 	}
 	var few [8]State
@@ -63,7 +55,7 @@ func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 	granted := true
 	for i := range charges {
 		next[i] = states[i]
-		charges[i].Limit.Step(&now, &charges[i], &next[i], &results[i])
+		charges[i].Limit.step(&now, &charges[i], &next[i].is, &results[i])
 		if !results[i].OK && !charges[i].DryRun {
 			granted = false
 		}
@@ -74,16 +66,16 @@ func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 	}
 	for i := range charges {
 		l := charges[i].Limit
-		l.rebase(&now, &states[i])
+		l.rebase(&now, &states[i].is)
 		if charges[i].Cost > 0 {
-			l.begin(&now, &states[i])
+			l.begin(&now, &states[i].is)
 		}
 	}
 	strike(&now, charges, states, results)
 	for i := range charges {
 		if results[i].OK { // it had room but wasn't charged: report how it stands
 			peek := Charge{Limit: charges[i].Limit}
-			peek.Limit.Step(&now, &peek, &states[i], &results[i])
+			peek.Limit.step(&now, &peek, &states[i].is, &results[i])
 		}
 	}
 	return false
@@ -94,31 +86,45 @@ func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 // back. The receipt in r replaces the one in c and is needed to settle again.
 func Amend(now Now, c *Charge, s *State, r *Result) {
 	l := c.Limit
-	l.rebase(&now, s)
-	receipt := l.amend(&now, c, s)
+	l.rebase(&now, &s.is)
+	receipt := l.amend(&now, c, &s.is)
 	peek := Charge{Limit: l}
-	l.Step(&now, &peek, s, r)
+	l.step(&now, &peek, &s.is, r)
 	receipt.Lease, receipt.Path = c.Receipt.Lease, c.Receipt.Path
 	r.Receipt = receipt
 }
 
-// Lifetime returns how long the state must be kept after the decision at now that answered
-// r. It is ResetAfter, or longer if another version of the limit is in use, or if a receipt
-// may say more than the state's refunds allow. A state that holds leases must be kept until
-// they are released.
+// Lifetime returns how long s must be kept after the Decide or Amend at now that answered r:
+// 0 if it need not be kept at all, and Never while it holds leases, which end when they are
+// released. Otherwise it is r.ResetAfter, or longer if another version of the limit is in
+// use, or if a receipt may say more than the state's refunds allow.
+//
+// The lifetime of a limit that follows the calendar is by the wall clock. A store that
+// counts it by another clock keeps the state for a little longer, in case the wall clock is
+// set back.
 func (l *Limit) Lifetime(now Now, s *State, r *Result) time.Duration {
+	switch {
+	case !s.is.Live:
+		return 0
+	case l.spec.Algorithm == Concurrency:
+		return Never
+	}
+	return l.lifetime(&now, &s.is, r)
+}
+
+func (l *Limit) lifetime(now *Now, s *state, r *Result) time.Duration {
 	if isRate(l.spec.Algorithm) {
-		if s.Live && (l.scale.Wide || s.Log != nil || s.Numbers != l.numbers || s.A > l.scale.at(now.Steady)+l.capacity) {
+		if l.scale.Wide || s.Log != nil || s.Numbers != l.numbers || s.A > l.scale.At(now.Steady)+l.capacity {
 			return lifetimeOfBucket(now.Steady, s)
 		}
 		return r.ResetAfter
 	}
 	if l.spec.Algorithm == IntervalBucket && !l.plainInterval(s) {
-		return l.lifetimeOfIntervals(&now, s)
+		return l.lifetimeOfIntervals(now, s)
 	}
 	if l.spec.Algorithm == SlidingCounter {
 		if !l.plainCounter(s) {
-			return l.lifetimeOfCounters(&now, s)
+			return l.lifetimeOfCounters(now, s)
 		}
 		return r.ResetAfter
 	}
@@ -129,22 +135,6 @@ func (l *Limit) Lifetime(now Now, s *State, r *Result) time.Duration {
 }
 
 func isRate(a Algorithm) bool { return a == TokenBucket || a == LeakyBucket }
-
-// MoreAfter returns the time after which more units are left than r says, or after
-// which the charge that r denies passes, whichever comes first. Unlike the times in r
-// it isn't rounded up to a tick. known is false for Concurrency: the time until a slot is
-// released is unknown.
-func (l *Limit) MoreAfter(r *Result) (after time.Duration, known bool) {
-	if isRate(l.spec.Algorithm) { // as most are
-		after = l.moreInBucket(r)
-	} else if after, known = l.more(r); !known {
-		return 0, false
-	}
-	if !r.OK && r.RetryAfter > 0 {
-		after = min(after, r.RetryAfter) // Never is the largest Duration
-	}
-	return max(after, 0), true
-}
 
 // longest is the furthest into the future that a turn is reserved or a debt reaches.
 const longest = 365 * 24 * time.Hour

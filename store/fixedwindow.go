@@ -1,6 +1,10 @@
 package store
 
-import "time"
+import (
+	"time"
+
+	"github.com/stint-go/stint/internal/engine"
+)
 
 // FixedWindow. State.A is the start of the current window in microseconds, State.B what
 // has been counted in it, and State.C what has been reserved in later windows. Those
@@ -10,14 +14,14 @@ import "time"
 
 func (l *Limit) workOutFixed() {
 	l.largest = l.spec.Units
-	l.numbers = Numbers{Token: l.spec.Units, Unit: l.interval()}
+	l.numbers = engine.Numbers{Token: l.spec.Units, Unit: l.interval()}
 }
 
 // rebaseFixed: a window that was opened under other numbers lasts as long as those say,
 // or as the limit's own window in which it began, whichever is longer. Charges until then
 // count there, against the new numbers. So versions that take turns agree on when a
 // count ends, and neither ends it nor prolongs it further.
-func (l *Limit) rebaseFixed(now *Now, s *State) {
+func (l *Limit) rebaseFixed(now *Now, s *state) {
 	if s.Numbers.Unit != l.numbers.Unit {
 		l.rebaseOther(now, s)
 		return
@@ -33,7 +37,7 @@ func (l *Limit) rebaseFixed(now *Now, s *State) {
 }
 
 // rebaseOther brings a state that isn't in the limit's own windows to the present.
-func (l *Limit) rebaseOther(now *Now, s *State) {
+func (l *Limit) rebaseOther(now *Now, s *state) {
 	at, length := l.instantOf(s, now), lengthOf(s.Numbers.Unit)
 	if k := (at - s.A) / length; k > 0 {
 		s.next(k, s.Numbers.Token, s.A+k*length)
@@ -51,13 +55,13 @@ func (l *Limit) rebaseOther(now *Now, s *State) {
 }
 
 // reads reports whether the clock of a state's windows is known.
-func (l *Limit) reads(s *State, now *Now) bool {
+func (l *Limit) reads(s *state, now *Now) bool {
 	return s.Numbers.Unit > 0 || l.calendar() || now.Wall != 0
 }
 
 // instantOf is the present by the clock of a state's windows, or their beginning if that
 // isn't known: see instant.
-func (l *Limit) instantOf(s *State, now *Now) int64 {
+func (l *Limit) instantOf(s *state, now *Now) int64 {
 	switch {
 	case s.Numbers.Unit > 0:
 		return now.Steady
@@ -79,8 +83,8 @@ func lengthOf(unit int64) int64 {
 
 // open returns a state with count in the window from start, and later in those after
 // it.
-func (l *Limit) open(start, count, later int64) State {
-	s := State{Live: true, Numbers: l.numbers, A: start, B: count, C: later}
+func (l *Limit) open(start, count, later int64) state {
+	s := state{Live: true, Numbers: l.numbers, A: start, B: count, C: later}
 	if later == 0 {
 		s.Numbers.Token = 0
 	}
@@ -88,9 +92,9 @@ func (l *Limit) open(start, count, later int64) State {
 }
 
 // next moves the state on by k windows of n units each, to the one from start.
-func (s *State) next(k, n, start int64) {
+func (s *state) next(k, n, start int64) {
 	if s.C == 0 || k-1 >= ceilDiv(s.C, n) { // no reservation reaches today's window
-		*s = State{}
+		*s = state{}
 		return
 	}
 	s.A = start
@@ -101,7 +105,7 @@ func (s *State) next(k, n, start int64) {
 	}
 }
 
-func (l *Limit) stepFixed(now *Now, c *Charge, s *State, r *Result) {
+func (l *Limit) stepFixed(now *Now, c *Charge, s *state, r *Result) {
 	l.rebase(now, s)
 	if s.Live && s.Numbers.Unit != l.numbers.Unit {
 		l.stepOther(now, c, s, r)
@@ -144,7 +148,7 @@ func (l *Limit) stepFixed(now *Now, c *Charge, s *State, r *Result) {
 
 // stepOther is stepFixed in windows that were opened under other numbers. Nothing is
 // reserved in those.
-func (l *Limit) stepOther(now *Now, c *Charge, s *State, r *Result) {
+func (l *Limit) stepOther(now *Now, c *Charge, s *state, r *Result) {
 	n, length := l.spec.Units, lengthOf(s.Numbers.Unit)
 	last, tail := s.reserved(s.Numbers.Token)
 	until := func(windows int64) time.Duration {
@@ -171,7 +175,7 @@ func (l *Limit) stepOther(now *Now, c *Charge, s *State, r *Result) {
 
 // reserved returns in how many later windows of n units something is reserved, and how
 // much in the last of them.
-func (s *State) reserved(n int64) (last, tail int64) {
+func (s *state) reserved(n int64) (last, tail int64) {
 	if s.C == 0 {
 		return 0, 0
 	}
@@ -181,7 +185,7 @@ func (s *State) reserved(n int64) (last, tail int64) {
 
 // The receipt says which window a charge is in. Its Mark is how much of the charge that
 // window holds, and so how much can be refunded there.
-func (l *Limit) amendFixed(now *Now, c *Charge, s *State) Receipt {
+func (l *Limit) amendFixed(now *Now, c *Charge, s *state) Receipt {
 	receipt := c.Receipt
 	diff := c.Cost - c.Receipt.Cost
 	receipt.Cost = c.Cost
@@ -228,7 +232,7 @@ func (l *Limit) amendFixed(now *Now, c *Charge, s *State) Receipt {
 	if s.B == 0 && s.C == 0 {
 		// Nothing counts any more, so no window is open: ResetAfter is 0, and a store
 		// may or may not have dropped the state.
-		*s = State{}
+		*s = state{}
 	}
 	return receipt
 }

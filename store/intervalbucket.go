@@ -3,6 +3,8 @@ package store
 import (
 	"cmp"
 	"time"
+
+	"github.com/stint-go/stint/internal/engine"
 )
 
 // IntervalBucket. State.A is the start of the current interval in microseconds. State.B
@@ -19,7 +21,7 @@ func (l *Limit) fillInterval() { l.spec.Burst = cmp.Or(l.spec.Burst, l.spec.Unit
 
 func (l *Limit) workOutInterval() {
 	l.capacity, l.largest = l.spec.Burst, l.spec.Burst
-	l.numbers = Numbers{Token: l.spec.Units, Unit: l.interval()}
+	l.numbers = engine.Numbers{Token: l.spec.Units, Unit: l.interval()}
 }
 
 // interval returns the Numbers.Unit of a limit that counts in windows.
@@ -89,7 +91,7 @@ func intervalLength(unit int64) int64 {
 	return unit
 }
 
-func (l *Limit) stepInterval(now *Now, c *Charge, s *State, r *Result) {
+func (l *Limit) stepInterval(now *Now, c *Charge, s *state, r *Result) {
 	if !l.plainInterval(s) {
 		l.stepIntervals(now, c, s, r)
 		return
@@ -148,7 +150,7 @@ func (l *Limit) moreInterval(r *Result) time.Duration {
 	return r.ResetAfter - time.Duration(max(later, 0))*l.spec.Period
 }
 
-func (l *Limit) amendInterval(now *Now, c *Charge, s *State) Receipt {
+func (l *Limit) amendInterval(now *Now, c *Charge, s *state) Receipt {
 	b := l.intervalsOf(now, s)
 	receipt := Receipt{Instant: c.Receipt.Instant, Cost: c.Cost}
 	diff := c.Cost - c.Receipt.Cost

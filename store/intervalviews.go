@@ -1,6 +1,10 @@
 package store
 
-import "time"
+import (
+	"time"
+
+	"github.com/stint-go/stint/internal/engine"
+)
 
 // Versions of an IntervalBucket keep a view each: what its own intervals have brought,
 // less what any version has charged. A version goes by its own view alone. A charge of
@@ -27,7 +31,7 @@ import "time"
 // (levels.go). Within an interval nothing is given back by time, so the charges of one
 // count as one, as of its start.
 type intervalView struct {
-	numbers  Numbers
+	numbers  engine.Numbers
 	capacity int64
 	start    int64
 	used     int64
@@ -121,7 +125,7 @@ func (v *intervalView) fill(by *intervalView, cost int64) {
 }
 
 // intervalsOf takes a state apart and brings it to the present, as far as l knows how.
-func (l *Limit) intervalsOf(now *Now, s *State) (b intervalViews) {
+func (l *Limit) intervalsOf(now *Now, s *state) (b intervalViews) {
 	if !s.Live {
 		return b
 	}
@@ -136,7 +140,7 @@ func (l *Limit) intervalsOf(now *Now, s *State) (b intervalViews) {
 			if numbers.At <= 0 || numbers.Units == 0 {
 				break
 			}
-			w.numbers, w.start, w.used = Numbers{numbers.At, numbers.Units}, state.At, state.Units
+			w.numbers, w.start, w.used = engine.Numbers{Token: numbers.At, Unit: numbers.Units}, state.At, state.Units
 			w.capacity, w.floor = bounds.At, bounds.Units
 			w.decode(&log)
 			b.n++
@@ -217,7 +221,7 @@ func (l *Limit) advance(now *Now, v *intervalView) (moved bool) {
 	return moved
 }
 
-func (v *intervalView) decode(log *[]Entry) {
+func (v *intervalView) decode(log *[]engine.Entry) {
 	ends, lows := pop(log), pop(log)
 	v.until, v.stand = ends.At, ends.Units
 	for int64(v.lows.n) < min(lows.At, maxLevels) {
@@ -227,29 +231,29 @@ func (v *intervalView) decode(log *[]Entry) {
 	}
 }
 
-func (v *intervalView) encode(log []Entry) []Entry {
-	log = append(log, Entry{v.until, v.stand}, Entry{At: int64(v.lows.n)})
+func (v *intervalView) encode(log []engine.Entry) []engine.Entry {
+	log = append(log, engine.Entry{At: v.until, Units: v.stand}, engine.Entry{At: int64(v.lows.n)})
 	for _, low := range v.lows.pair[:v.lows.n] {
-		log = append(log, Entry{low.at, low.used.int()})
+		log = append(log, engine.Entry{At: low.at, Units: low.used.int()})
 	}
 	return log
 }
 
 // write puts the views into a state.
-func (b *intervalViews) write(now *Now, s *State) {
-	*s = State{}
+func (b *intervalViews) write(now *Now, s *state) {
+	*s = state{}
 	if !b.inUse(now) {
 		return
 	}
 	v := &b.views[0]
-	*s = State{Live: true, Numbers: v.numbers, A: v.start, B: v.used, C: v.capacity, E: v.floor}
+	*s = state{Live: true, Numbers: v.numbers, A: v.start, B: v.used, C: v.capacity, E: v.floor}
 	if b.n == 1 && v.stand == 0 {
 		return
 	}
-	log := v.encode(make([]Entry, 0, 16))
+	log := v.encode(make([]engine.Entry, 0, 16))
 	for i := 1; i < b.n; i++ {
 		w := &b.views[i]
-		log = append(log, Entry{w.numbers.Token, w.numbers.Unit}, Entry{w.start, w.used}, Entry{w.capacity, w.floor})
+		log = append(log, engine.Entry{At: w.numbers.Token, Units: w.numbers.Unit}, engine.Entry{At: w.start, Units: w.used}, engine.Entry{At: w.capacity, Units: w.floor})
 		log = w.encode(log)
 	}
 	s.Log = log
@@ -260,12 +264,12 @@ func (v *intervalView) left(now *Now) int64 { return v.until - v.instantOf(now) 
 
 // plainInterval reports whether the state is that of the limit's version alone, without
 // levels.
-func (l *Limit) plainInterval(s *State) bool {
+func (l *Limit) plainInterval(s *state) bool {
 	return !s.Live || s.Log == nil && s.Numbers == l.numbers && s.C == l.capacity
 }
 
 // lifetimeOfIntervals is how long a state says more than that it is full.
-func (l *Limit) lifetimeOfIntervals(now *Now, s *State) time.Duration {
+func (l *Limit) lifetimeOfIntervals(now *Now, s *state) time.Duration {
 	b, left := l.intervalsOf(now, s), int64(0)
 	for i := range b.n {
 		if v := &b.views[i]; !v.of(l) {
@@ -331,7 +335,7 @@ func (l *Limit) beginIn(now *Now, b *intervalViews) int {
 }
 
 // beginInterval is what a charge writes that isn't made.
-func (l *Limit) beginInterval(now *Now, s *State) {
+func (l *Limit) beginInterval(now *Now, s *state) {
 	if !s.Live {
 		return
 	}
@@ -342,7 +346,7 @@ func (l *Limit) beginInterval(now *Now, s *State) {
 }
 
 // stepIntervals is stepInterval on a state that has several versions or levels.
-func (l *Limit) stepIntervals(now *Now, c *Charge, s *State, r *Result) {
+func (l *Limit) stepIntervals(now *Now, c *Charge, s *state, r *Result) {
 	b, at := l.intervalsOf(now, s), l.instant(now)
 	own, begun := b.view(l), false
 	if own < 0 {

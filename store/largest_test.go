@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -52,15 +53,15 @@ var largest = []store.Spec{
 // sound says what is wrong with an answer, or with the state behind it: every
 // word is exact in a double, and no time is below zero or longer than can be.
 func (m *meter) sound(r store.Result) error {
-	words := []int64{m.state.A, m.state.B, m.state.C, m.state.D, m.state.E,
+	words := []int64{m.state.Engine(engine.Access{}).A, m.state.Engine(engine.Access{}).B, m.state.Engine(engine.Access{}).C, m.state.Engine(engine.Access{}).D, m.state.Engine(engine.Access{}).E,
 		r.Remaining, r.Receipt.Instant, r.Receipt.Mark, r.Receipt.Cost}
-	if scale := m.limit.Terms().Scale; scale.Wide {
-		ticks, beyond := scale.Split(m.state.A, m.state.Low)
+	if scale := m.limit.Engine(engine.Access{}).Terms().Scale; scale.Wide {
+		ticks, beyond := scale.Split(m.state.Engine(engine.Access{}).A, m.state.Engine(engine.Access{}).Low)
 		marked, more := scale.Split(r.Receipt.Mark, r.Receipt.Low)
 		words[0], words[7] = ticks, marked
 		words = append(words, beyond, more)
 	}
-	for _, e := range m.state.Log {
+	for _, e := range m.state.Engine(engine.Access{}).Log {
 		words = append(words, e.At, e.Units)
 	}
 	for i, w := range words {
@@ -120,7 +121,7 @@ func TestReserveTheLargest(t *testing.T) {
 		m.sleep(time.Hour)
 		var turn time.Duration
 		for i := range 20_000 {
-			cost := max(m.limit.Terms().Largest, 1)
+			cost := max(m.limit.Engine(engine.Access{}).Terms().Largest, 1)
 			if i%100 == 99 {
 				if r := m.take(1, math.MaxInt64); r.OK {
 					m.settle(r.Receipt, store.MaxCost)
@@ -154,7 +155,7 @@ func FuzzLargest(f *testing.F) {
 	}
 	for _, s := range largest {
 		period := s.Period.Microseconds()
-		if length, ok := s.Window.Fixed(); ok {
+		if length, ok := s.Window.Engine(engine.Access{}).Fixed(); ok {
 			period = length
 		}
 		for _, cost := range []int64{1, 5, store.MaxCost} {
@@ -182,7 +183,7 @@ func FuzzLargest(f *testing.F) {
 func playLargest(m *meter, cost, dear int64, ops []byte) error {
 	m.now.Steady = time.Hour.Microseconds()
 	period := max(m.limit.Spec().Period, time.Microsecond)
-	amounts := []int64{0, 1, cost, min(m.limit.Terms().Largest, store.MaxCost), dear, store.MaxCost, store.MaxCost - 1}
+	amounts := []int64{0, 1, cost, min(m.limit.Engine(engine.Access{}).Terms().Largest, store.MaxCost), dear, store.MaxCost, store.MaxCost - 1}
 	waits := []time.Duration{0, 1, time.Microsecond, period, year, math.MaxInt64}
 	var made []store.Receipt
 	for ; len(ops) >= 2; ops = ops[2:] {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"hash/maphash"
 	"time"
+
+	"github.com/stint-go/stint/internal/engine"
 )
 
 // None, as a Burst or a Queue, means no burst or no queue; 0 means the default.
@@ -56,9 +58,9 @@ type Limit struct {
 	spec Spec
 	hash uint64 // of name and algorithm
 
-	numbers  Numbers
+	numbers  engine.Numbers
 	version  uint16  // bucket rates: see Receipt.Version
-	scale    Scale   // rates and SlidingWindow: the unit of instants
+	scale    scale   // rates and SlidingWindow: the unit of instants
 	token    int64   // rates: units of one token; SlidingWindow: of one bucket
 	tokens   divisor // buckets: units in tokens
 	capacity int64   // buckets: units that pass at once; IntervalBucket and wide scales: tokens
@@ -89,43 +91,7 @@ func (l *Limit) Algorithm() Algorithm { return l.spec.Algorithm }
 // millisecond if that lets one integer hold its state. An instant counts as the tick it
 // falls in. So a charge may pass up to a tick later than the rule says, and over any
 // span of time the units of one tick may pass on top of the rule.
-func (l *Limit) Tick() time.Duration { return time.Duration(l.scale.tick()) * time.Microsecond }
-
-// DecidedBy returns a copy of the limit that a composite store decides in its own way.
-// That store recognizes it by Decider. All other stores ignore the mark.
-func (l *Limit) DecidedBy(decider any) *Limit {
-	d := *l
-	d.decider = decider
-	return &d
-}
-
-// Decider returns the value given to DecidedBy, or nil for a limit that every store
-// decides.
-func (l *Limit) Decider() any { return l.decider }
-
-// Veto returns a charge that every store denies, so that nothing in the same Take is
-// charged: a composite store whose own limits deny adds it to the charges of the store
-// below, which then answers what it would have answered. Charge the key of one of the
-// others, since stores may keep keys apart. A Ban doesn't count the denial. The name of
-// the charge's limit is one that NewLimit denies, so it never equals another limit's.
-func Veto(key string) Charge {
-	return Charge{Key: key, Limit: veto, Cost: 2, MaxWait: time.Second} // CountsFor says why it waits
-}
-
-var veto = func() *Limit {
-	l, err := NewLimit(Spec{Name: "veto", Algorithm: Concurrency, Units: 1})
-	if err != nil {
-		panic(err)
-	}
-	l.spec.Name = "-veto"
-	l.workOutHash()
-	return l
-}()
-
-// Hash distinguishes limits of different name or algorithm within this process. It is a
-// hash of the two, seeded anew in every process, and never 0 for a Limit made by
-// NewLimit.
-func (l *Limit) Hash() uint64 { return l.hash }
+func (l *Limit) Tick() time.Duration { return time.Duration(l.scale.Tick()) * time.Microsecond }
 
 var hashSeed = maphash.MakeSeed()
 
@@ -134,18 +100,6 @@ func (l *Limit) workOutHash() {
 	if l.hash == 0 {
 		l.hash = 1
 	}
-}
-
-// ValidName reports whether s is a letter followed by up to 63 of A-Z a-z 0-9 _ . -
-func ValidName(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
-		if !letter && (i == 0 || (c < '0' || c > '9') && c != '_' && c != '.' && c != '-') {
-			return false
-		}
-	}
-	return 1 <= len(s) && len(s) <= 64
 }
 
 // wrong records one problem, with the arguments of NewSpecError.
@@ -161,7 +115,7 @@ func NewLimit(s Spec) (*Limit, error) {
 		errs = append(errs, NewSpecError(field, problem, write, names...))
 	}
 
-	if !ValidName(s.Name) {
+	if !engine.ValidName(s.Name) {
 		bad("Name", fmt.Sprintf("name %.80q", s.Name), "write a letter, then up to 63 of A-Z a-z 0-9 _ . -")
 	}
 	named := len(errs)

@@ -124,7 +124,12 @@ func (m *bucketModel) look(now store.Now, cost int64, maxWait time.Duration) ver
 
 func (m *bucketModel) charge(now store.Now, cost int64, _ time.Duration) ticket {
 	m.flow(now)
-	before := m.used()
+	needs := rat(cost)
+	if m.debt {
+		needs = rat(0)
+	}
+	// When it goes, no more is in use than there is room for beside it.
+	before := least(m.used(), most(over(minus(rat(m.capacity), needs), m.rate), rat(0)))
 	m.tokens = minus(m.tokens, rat(cost))
 	m.lowered(now, before)
 	return ticket{cost: cost, at: now.Steady, mark: m.full()}

@@ -4,6 +4,7 @@ import (
 	"math/big"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -85,13 +86,13 @@ func (m *warmUpModel) takes(cost int64) (us, stored *big.Rat) {
 // difference, so that without this the two would drift apart however close
 // they are in a series of charges.
 func (m *warmUpModel) follow(s store.State) {
-	if m.off > m.round && s.Live {
-		scale := store.ScaleOf(s.Numbers.Unit)
+	if m.off > m.round && s.Engine(engine.Access{}).Live {
+		scale := engine.ScaleOf(s.Engine(engine.Access{}).Numbers.Unit)
 		us := func(ticks, beyond int64) *big.Rat {
 			return times(rat(m.tick), plus(rat(ticks), big.NewRat(beyond, scale.PerTick)))
 		}
-		m.free = us(scale.Split(s.A, s.Low))
-		m.permits = over(pick(scale.Wide, us(s.B, s.D), us(0, s.B)), m.interval)
+		m.free = us(scale.Split(s.Engine(engine.Access{}).A, s.Engine(engine.Access{}).Low))
+		m.permits = over(pick(scale.Wide, us(s.Engine(engine.Access{}).B, s.Engine(engine.Access{}).D), us(0, s.Engine(engine.Access{}).B)), m.interval)
 		m.off = m.round
 	}
 }

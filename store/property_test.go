@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -99,7 +100,7 @@ func TestMoreAfter(t *testing.T) {
 		c := drawCharge(d, b, 0, 1_000_000, b.resolution())
 		m := b.attempts(0)
 		r := m.take(c.cost, c.maxWait)
-		after, known := l.MoreAfter(&r)
+		after, known := l.Engine(engine.Access{}).MoreAfter(&r)
 		switch a := l.Algorithm(); {
 		case a == store.Concurrency || !known:
 			if known || a != store.Concurrency {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -113,7 +114,7 @@ func refundAll(d dice, r rule, m *meter, refunds *int) error {
 					later.stale = later.stale || later.op > c.op && r.limit.Algorithm() == store.IntervalBucket
 				}
 			}
-			trail += fmt.Sprintf(": tat %d, stands for %d", m.state.A/1e6, c.cost)
+			trail += fmt.Sprintf(": tat %d, stands for %d", m.state.Engine(engine.Access{}).A/1e6, c.cost)
 			continue
 		}
 		cost := 1 + d.roll(8)
@@ -136,7 +137,7 @@ func refundAll(d dice, r rule, m *meter, refunds *int) error {
 func (c *told) settle(m *meter, cost int64, op int, used bool) (back int64) {
 	now, was := m.now.Steady, c.receipt
 	c.receipt = m.settle(was, cost)
-	if left := m.limit.Standing(was, c.receipt); used && cost == 0 && c.run > now && left.Cost > 0 {
+	if left := m.limit.Engine(engine.Access{}).Standing(was, c.receipt); used && cost == 0 && c.run > now && left.Cost > 0 {
 		c.receipt, cost = left, left.Cost
 	}
 	if cost > c.cost {

@@ -1,6 +1,10 @@
 package store
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/stint-go/stint/internal/engine"
+)
 
 // SlidingWindow and SlidingLog share one step: charges are entered at an instant and
 // leave one window later. The log enters them at their own instant; the window enters
@@ -32,17 +36,17 @@ import "slices"
 // slide is the span that a SlidingWindow or SlidingLog looks back on. For a log it is
 // Token microseconds; for a window it is a number of buckets of Token units each.
 type slide struct {
-	scale          Scale // windows only
+	scale          scale // windows only
 	token, buckets int64
 }
 
 // slideOf returns the slide for the Numbers of a state.
-func slideOf(n Numbers) slide {
-	return slide{scale: ScaleOf(n.Unit >> 10), token: n.Token, buckets: n.Unit & 1023}
+func slideOf(n engine.Numbers) slide {
+	return slide{scale: scaleOf(n.Unit >> 10), token: n.Token, buckets: n.Unit & 1023}
 }
 
-func (d slide) numbers() Numbers {
-	return Numbers{Token: d.token, Unit: d.scale.Code()<<10 | d.buckets}
+func (d slide) numbers() engine.Numbers {
+	return engine.Numbers{Token: d.token, Unit: d.scale.Code()<<10 | d.buckets}
 }
 
 // leaves returns the instant at which an entry made at at stops counting: exactly one
@@ -67,10 +71,10 @@ func (d slide) tick() int64 {
 	if d.buckets == 0 {
 		return 1
 	}
-	return d.scale.tick()
+	return d.scale.Tick()
 }
 
-func (l *Limit) rebaseSliding(now *Now, s *State) {
+func (l *Limit) rebaseSliding(now *Now, s *state) {
 	at := now.Steady
 	if s.Rest == nil {
 		of := l.slide
@@ -93,9 +97,9 @@ func (l *Limit) rebaseSliding(now *Now, s *State) {
 }
 
 // alone reports whether only this version has charged a state that is Live.
-func (l *Limit) alone(s *State) bool { return s.Rest == nil && s.Numbers == l.numbers }
+func (l *Limit) alone(s *state) bool { return s.Rest == nil && s.Numbers == l.numbers }
 
-func (l *Limit) stepSliding(now *Now, c *Charge, s *State, r *Result) {
+func (l *Limit) stepSliding(now *Now, c *Charge, s *state, r *Result) {
 	l.rebase(now, s)
 	if s.Live && !l.alone(s) {
 		l.stepBeside(now, c, s, r)
@@ -138,14 +142,14 @@ func (d slide) waits(now *Now, within, free int64, r *Result) bool {
 // clamp moves what was entered before the clock was set back into one entry, now or at
 // the turn that was reserved. Otherwise a key would be denied for as long as the
 // difference.
-func (d slide) clamp(at int64, s *State) {
+func (d slide) clamp(at int64, s *state) {
 	if s.A > at+s.E {
 		s.gather(d.entered(at + s.E))
 	}
 }
 
 // gather makes one entry at at of those from there on.
-func (s *State) gather(at int64) {
+func (s *state) gather(at int64) {
 	s.A = at
 	n := len(s.Log)
 	for n > 0 && s.Log[n-1].At >= s.A {
@@ -156,9 +160,9 @@ func (s *State) gather(at int64) {
 }
 
 // drop removes what no longer counts.
-func (d slide) drop(at int64, s *State) {
+func (d slide) drop(at int64, s *state) {
 	if d.leaves(s.A) <= at {
-		*s = State{}
+		*s = state{}
 		return
 	}
 	gone := 0
@@ -171,7 +175,7 @@ func (d slide) drop(at int64, s *State) {
 
 // enter adds a charge that runs at at. It is entered there, or at the newest entry's
 // instant if that is later.
-func (l *Limit) enter(now *Now, s *State, at, units int64) Receipt {
+func (l *Limit) enter(now *Now, s *state, at, units int64) Receipt {
 	switch entered := l.slide.entered(at); {
 	case !s.Live:
 		s.Live, s.Numbers, s.A = true, l.numbers, entered
@@ -187,14 +191,14 @@ func (l *Limit) enter(now *Now, s *State, at, units int64) Receipt {
 }
 
 // open begins a new entry.
-func (s *State) open(at int64) {
-	s.Log = append(s.Log, Entry{At: s.A, Units: s.B})
+func (s *state) open(at int64) {
+	s.Log = append(s.Log, engine.Entry{At: s.A, Units: s.B})
 	s.A, s.B = at, 0
 }
 
 // frees returns the instant at which the oldest entries, with units in total, have
 // left.
-func (l *Limit) frees(s *State, units int64) int64 {
+func (l *Limit) frees(s *state, units int64) int64 {
 	for _, e := range s.Log {
 		if units -= e.Units; units <= 0 {
 			return l.slide.leaves(e.At)
@@ -205,7 +209,7 @@ func (l *Limit) frees(s *State, units int64) int64 {
 
 // The receipt says where a charge is entered. Its Mark is how much may be taken out of
 // that entry.
-func (l *Limit) amendSliding(now *Now, c *Charge, s *State) Receipt {
+func (l *Limit) amendSliding(now *Now, c *Charge, s *state) Receipt {
 	receipt := c.Receipt
 	diff := c.Cost - c.Receipt.Cost
 	receipt.Cost = c.Cost
@@ -229,7 +233,9 @@ func (l *Limit) amendSliding(now *Now, c *Charge, s *State) Receipt {
 		receipt.Mark += debt.Cost
 		return receipt
 	}
-	if refund := min(-diff, receipt.Mark); refund > 0 && s.Live {
+	// Once the charge counts no more for its own version, others may have entered theirs at
+	// its instant: the state had gone meanwhile, and their buckets are longer.
+	if refund := min(-diff, receipt.Mark); refund > 0 && s.Live && l.slide.leaves(receipt.Instant) > now.Steady {
 		s.withdraw(now, receipt.Instant, refund)
 		receipt.Mark -= refund
 	}
@@ -237,7 +243,7 @@ func (l *Limit) amendSliding(now *Now, c *Charge, s *State) Receipt {
 }
 
 // withdraw takes units out of the entry at at, if it still counts.
-func (s *State) withdraw(now *Now, at, units int64) {
+func (s *state) withdraw(now *Now, at, units int64) {
 	if at == s.A {
 		units = min(units, s.B)
 		s.B -= units
@@ -253,7 +259,7 @@ func (s *State) withdraw(now *Now, at, units int64) {
 	for s.B == 0 { // the newest entry must hold something, since it dates the state
 		last := len(s.Log) - 1
 		if last < 0 {
-			*s = State{}
+			*s = state{}
 			return
 		}
 		s.A, s.B = s.Log[last].At, s.Log[last].Units

@@ -3,6 +3,8 @@ package store
 import (
 	"math/bits"
 	"time"
+
+	"github.com/stint-go/stint/internal/engine"
 )
 
 // SlidingCounter estimates a sliding window from two fixed ones. It assumes that the
@@ -30,7 +32,7 @@ import (
 
 func (l *Limit) workOutCounter() {
 	l.largest = l.spec.Units
-	l.numbers = Numbers{Unit: l.period}
+	l.numbers = engine.Numbers{Unit: l.period}
 	l.patience = min(l.patience, l.period)
 }
 
@@ -98,7 +100,7 @@ func (v *counterView) ends() int64 {
 }
 
 // read reads the first view of a state, brought to at.
-func (v *counterView) read(at int64, s *State) (moved bool) {
+func (v *counterView) read(at int64, s *state) (moved bool) {
 	v.length, v.a, v.b, v.c, v.d = s.Numbers.Unit, s.A, s.B, s.C, s.D
 	if v.last = s.A; len(s.Log) > 0 {
 		v.units, v.last = s.E, s.Log[0].At
@@ -109,7 +111,7 @@ func (v *counterView) read(at int64, s *State) (moved bool) {
 }
 
 // countersOf takes a state apart and brings it to at: views that have ended are gone.
-func (l *Limit) countersOf(at int64, s *State) (b counterViews) {
+func (l *Limit) countersOf(at int64, s *state) (b counterViews) {
 	if !s.Live {
 		return b
 	}
@@ -148,20 +150,20 @@ func (b *counterViews) drop(at int64) {
 }
 
 // write puts the views into a state.
-func (b *counterViews) write(s *State) {
-	*s = State{}
+func (b *counterViews) write(s *state) {
+	*s = state{}
 	if b.n == 0 {
 		return
 	}
 	v := &b.views[0]
-	*s = State{Live: true, Numbers: Numbers{Unit: v.length}, A: v.a, B: v.b, C: v.c, D: v.d}
+	*s = state{Live: true, Numbers: engine.Numbers{Unit: v.length}, A: v.a, B: v.b, C: v.c, D: v.d}
 	if b.n == 1 {
 		return
 	}
-	s.E, s.Log = v.units, make([]Entry, 1, 4*b.n-3)
+	s.E, s.Log = v.units, make([]engine.Entry, 1, 4*b.n-3)
 	s.Log[0].At = v.last
 	for _, w := range b.views[1:b.n] {
-		s.Log = append(s.Log, Entry{w.length, w.units}, Entry{w.a, w.b}, Entry{w.c, w.d}, Entry{At: w.last})
+		s.Log = append(s.Log, engine.Entry{At: w.length, Units: w.units}, engine.Entry{At: w.a, Units: w.b}, engine.Entry{At: w.c, Units: w.d}, engine.Entry{At: w.last})
 	}
 }
 
@@ -206,12 +208,12 @@ func (b *counterViews) fill(at, cost int64) {
 }
 
 // plainCounter reports whether the state is that of the limit's version alone.
-func (l *Limit) plainCounter(s *State) bool {
+func (l *Limit) plainCounter(s *state) bool {
 	return !s.Live || s.Log == nil && s.Numbers.Unit == l.period
 }
 
 // beginCounter is what a charge writes that isn't made.
-func (l *Limit) beginCounter(now *Now, s *State) {
+func (l *Limit) beginCounter(now *Now, s *state) {
 	if !s.Live {
 		return
 	}
@@ -229,7 +231,7 @@ func (l *Limit) beginCounter(now *Now, s *State) {
 }
 
 // lifetimeOfCounters is how long anything in a state counts.
-func (l *Limit) lifetimeOfCounters(now *Now, s *State) time.Duration {
+func (l *Limit) lifetimeOfCounters(now *Now, s *state) time.Duration {
 	b, left := l.countersOf(now.Wall, s), int64(0)
 	for _, v := range b.views[:b.n] {
 		if v.b|v.c|v.d != 0 {
@@ -250,7 +252,7 @@ func weighed(count, covered, length int64) int64 {
 	return int64(part)
 }
 
-func (l *Limit) stepCounter(now *Now, c *Charge, s *State, r *Result) {
+func (l *Limit) stepCounter(now *Now, c *Charge, s *state, r *Result) {
 	if !l.plainCounter(s) {
 		b := l.countersOf(now.Wall, s)
 		own, begun := b.find(l), false
@@ -278,7 +280,7 @@ func (l *Limit) stepCounter(now *Now, c *Charge, s *State, r *Result) {
 	}
 	if l.answerCounter(now.Wall, c, &v, r); r.Receipt.Cost > 0 || c.Cost > 0 && moved {
 		if s.Live = v.b|v.c|v.d != 0; !s.Live {
-			*s = State{}
+			*s = state{}
 			return
 		}
 		s.Numbers, s.A, s.B, s.C, s.D = l.numbers, v.a, v.b, v.c, v.d
@@ -342,7 +344,7 @@ func (l *Limit) freesCounter(v *counterView, at, cost int64) (window, free int64
 // The receipt says which window a charge is in, and its Mark how much of the charge
 // that window holds. The new cost counts there as if it had from the start. If that
 // window no longer counts, a debt counts in the present one.
-func (l *Limit) amendCounter(now *Now, c *Charge, s *State) Receipt {
+func (l *Limit) amendCounter(now *Now, c *Charge, s *state) Receipt {
 	receipt, diff := c.Receipt, c.Cost-c.Receipt.Cost
 	receipt.Cost = c.Cost
 	b := l.countersOf(now.Wall, s)

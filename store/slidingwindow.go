@@ -20,17 +20,17 @@ func (l *Limit) workOutSlidingWindow(bad wrong) {
 		return
 	}
 	l.largest = s.Units
-	l.scale, l.token = fit(l.period, s.Buckets, 2*s.Buckets, func(c Scale) bool {
-		return l.period/c.tick() >= s.Buckets // a bucket is at least a tick
+	l.scale, l.token = fit(l.period, s.Buckets, 2*s.Buckets, func(c scale) bool {
+		return l.period/c.Tick() >= s.Buckets // a bucket is at least a tick
 	})
 	l.slide = slide{l.scale, l.token, s.Buckets}
 	l.numbers = l.slide.numbers()
 }
 
 // bucket returns the number of the bucket that contains at.
-func (d slide) bucket(at int64) int64 { return floorDiv(d.scale.at(at), d.token) }
+func (d slide) bucket(at int64) int64 { return floorDiv(d.scale.At(at), d.token) }
 
 // bucketStart returns the first instant of the n-th bucket, a whole tick.
 func (d slide) bucketStart(n int64) int64 {
-	return -floorDiv(-n*d.token, d.scale.PerTick) * d.scale.tick()
+	return -floorDiv(-n*d.token, d.scale.PerTick) * d.scale.Tick()
 }

@@ -6,11 +6,19 @@
 // limiter does (allow, peek, reserve, wait, cancel, refund, go into debt, lease and
 // release) is one of the two.
 //
-// The algorithms are pure steps over a [State], and [Decide] runs them in two phases. A
-// store finds the states, calls Decide while it holds them exclusively, and writes back
-// what changed. Package memstore does this in memory. A store that runs the steps
-// elsewhere must give the same answers to the integer; package storetest checks that it
-// does.
+// # Writing a store
+//
+// A store keeps a [State] for each limit and key, and decides nothing itself. Take finds the
+// states of its charges, calls [Decide] while it holds them exclusively, and keeps each for
+// its [Limit.Lifetime]. Settle does the same with [Amend]. A store in a database does this in
+// a transaction and keeps states as bytes: [State.AppendBinary] and [State.UnmarshalBinary].
+//
+// https://github.com/stint-go/stint/tree/main/examples/bolt is a whole store, and
+// https://github.com/stint-go/stint/blob/main/docs/stores.md explains it. Package storetest
+// tests a store.
+//
+// What not every store can do, or says of itself, is an interface found by assertion:
+// [Resetter], [Immediate], [Allower], [Checked], [Observable] and [Degradable].
 package store
 
 import (
@@ -56,9 +64,8 @@ type Store interface {
 	// releasing a lease twice free nothing.
 	//
 	// Unlike in Take, a call may settle several charges of one key and limit. They are
-	// settled one after the other. Give up turns in the order of Limit.Behind, latest
-	// first: a turn with others reserved behind it gets little or nothing back, and the
-	// rest stays reserved (Limit.Standing).
+	// settled one after the other. A turn with others reserved behind it gets little or
+	// nothing back, and the rest stays reserved; so callers give up the latest turn first.
 	//
 	// After an error that wraps ErrNotMade nothing has been settled, and the call may be
 	// made again. After any other it may have been settled: made again, with the same
@@ -126,9 +133,8 @@ type Charge struct {
 	// it also bounds the wait in that queue. The default, 0, reserves nothing.
 	//
 	// The most that counts is a year, or less for a limit with so many units that a
-	// year of its windows couldn't be counted: see Terms.Patience. Concurrency ignores
-	// MaxWait when it decides, since the time until a slot comes free is unknown; CountsFor
-	// reads it.
+	// year of its windows couldn't be counted. Concurrency ignores MaxWait when it decides,
+	// since the time until a slot comes free is unknown; a Ban reads it.
 	MaxWait time.Duration
 	// DryRun makes the limit report only. The charge is decided, and is made if it fits
 	// and the decision is granted, but it never causes a denial.
@@ -184,7 +190,7 @@ type Receipt struct {
 	// for a charge depends on the numbers that it was made under. Its lowest bit says
 	// that settling has raised the cost.
 	Version uint16
-	// Low is the rest of a Mark that needs more than one word: see Scale.Join.
+	// Low is the rest of a Mark that needs more than one word.
 	Low uint32
 }
 

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/bits"
 	"time"
+
+	"github.com/stint-go/stint/internal/engine"
 )
 
 // TokenBucket and LeakyBucket share one step. State.A is the theoretical arrival time
@@ -46,8 +48,8 @@ func (l *Limit) workOutBucket(bad wrong) {
 		return
 	}
 	l.scale, l.token = fit(l.period, s.Units, room, nil)
-	l.numbers, l.tokens = Numbers{Token: l.token, Unit: l.scale.Code()}, divisorOf(l.token)
-	l.version = l.numbers.version(l.burst)
+	l.numbers, l.tokens = engine.Numbers{Token: l.token, Unit: l.scale.Code()}, divisorOf(l.token)
+	l.version = versionOf(l.numbers, l.burst)
 	l.most = l.scale.within(longest)
 	l.full = product(l.burst, l.token)
 	if l.capacity, l.queue = l.burst, queue; !l.scale.Wide {
@@ -116,8 +118,8 @@ func oneSecond(units int64, period time.Duration) int64 {
 	return None
 }
 
-func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
-	at := l.scale.at(now.Steady)
+func (l *Limit) stepBucket(now *Now, c *Charge, s *state, r *Result) {
+	at := l.scale.At(now.Steady)
 	if l.scale.Wide || s.Live && (s.Numbers != l.numbers || s.A > at+l.capacity+s.B || s.B != 0 && s.C != l.burst || s.Log != nil) {
 		l.stepViews(now, c, s, r)
 		return
@@ -126,7 +128,7 @@ func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
 	if s.Live {
 		tat = max(tat, s.A)
 	}
-	after, _ := l.StepInstant(now.Steady, tat, c, r)
+	after, _ := l.stepInstant(now.Steady, tat, c, r)
 	if after == tat {
 		return
 	}
@@ -140,17 +142,11 @@ func (l *Limit) stepBucket(now *Now, c *Charge, s *State, r *Result) {
 	}
 }
 
-// Writes reports whether the limit writes its states under these numbers.
-func (l *Limit) Writes(n Numbers) bool { return l.numbers == n }
-
-// StepInstant is Step for a TokenBucket or LeakyBucket whose State is Live, was written
-// under the limit's numbers, and consists of A alone. Most do, so a store may keep them in
-// one word. It returns the new A. If ok is false, the step needs or leaves more of a State
-// than that, and r is meaningless.
-//
-// It is the whole rule, and one function, because most programs decide little else.
-func (l *Limit) StepInstant(now, a int64, c *Charge, r *Result) (next int64, ok bool) {
-	at := l.scale.at(now)
+// stepInstant is stepBucket for a state that consists of A alone: see
+// limitEngine.StepInstant. It is the whole rule, and one function, because most programs
+// decide little else.
+func (l *Limit) stepInstant(now, a int64, c *Charge, r *Result) (next int64, ok bool) {
+	at := l.scale.At(now)
 	tat := max(at, a)
 	next = a
 	*r = Result{}
@@ -164,7 +160,7 @@ func (l *Limit) StepInstant(now, a int64, c *Charge, r *Result) (next int64, ok 
 	}
 	short, allowed := tat+own-at-l.capacity, l.queue
 	if short > 0 && c.MaxWait > 0 {
-		within := l.maxWait(c) / l.scale.tick() * l.scale.PerTick
+		within := l.maxWait(c) / l.scale.Tick() * l.scale.PerTick
 		if l.queue == 0 || within < allowed {
 			allowed = within
 		}

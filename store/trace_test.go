@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -123,15 +124,15 @@ func newBench(rules []rule, start, wall int64) *bench {
 func clone(s []store.State) []store.State {
 	s = slices.Clone(s)
 	for i := range s {
-		s[i].Log = slices.Clone(s[i].Log)
+		s[i].Engine(engine.Access{}).Log = slices.Clone(s[i].Engine(engine.Access{}).Log)
 	}
 	return s
 }
 
 // same tells whether two states are equal in all that counts.
 func same(a, b store.State) bool {
-	la, lb := a.Log, b.Log
-	a.Log, b.Log = nil, nil
+	la, lb := a.Engine(engine.Access{}).Log, b.Engine(engine.Access{}).Log
+	a.Engine(engine.Access{}).Log, b.Engine(engine.Access{}).Log = nil, nil
 	return reflect.DeepEqual(a, b) && slices.Equal(la, lb)
 }
 
@@ -151,7 +152,7 @@ func (b *bench) do(o op) error {
 	if o.forget {
 		for i := range b.states {
 			// A lease is not forgotten by time.
-			if b.now.Steady >= b.expires[i] && (b.rules[i].limit.Algorithm() != store.Concurrency || len(b.states[i].Log) == 0) {
+			if b.now.Steady >= b.expires[i] && (b.rules[i].limit.Algorithm() != store.Concurrency || len(b.states[i].Engine(engine.Access{}).Log) == 0) {
 				b.states[i] = store.State{}
 			}
 		}
@@ -207,7 +208,9 @@ func (b *bench) do(o op) error {
 		if m, ok := m.(*warmUpModel); ok {
 			m.follow(states[i])
 		}
-		b.states[c.limit] = states[i]
+		if err := reread(&b.states[c.limit], &states[i]); err != nil {
+			return err
+		}
 		b.expires[c.limit] = b.now.Steady + b.rules[c.limit].limit.Lifetime(b.now, &b.states[c.limit], &r).Microseconds()
 		b.last[c.limit] = r
 	}

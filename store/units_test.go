@@ -53,10 +53,10 @@ func TestScaleKeepsInstants(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(2, 2))
 	for range 20_000 {
 		s, _ := fit(1+rnd.Int64N(horizon/10)>>rnd.IntN(46), 1+rnd.Int64N(MaxCost)>>rnd.IntN(40), 1, nil)
-		if got := ScaleOf(s.Code()); got != s {
+		if got := scaleOf(s.Code()); got != s {
 			t.Fatalf("%+v is told as %+v", s, got)
 		}
-		ticks, beyond := int64(rnd.Uint64()>>14)/s.tick()-int64(rnd.Uint64()>>15)/s.tick(), rnd.Int64N(s.PerTick)
+		ticks, beyond := int64(rnd.Uint64()>>14)/s.Tick()-int64(rnd.Uint64()>>15)/s.Tick(), rnd.Int64N(s.PerTick)
 		word, low := s.Join(ticks, beyond)
 		if x, y := s.Split(word, low); x != ticks || y != beyond {
 			t.Fatalf("%+v: %d and %d come back as %d and %d", s, ticks, beyond, x, y)
@@ -91,15 +91,15 @@ func TestOneWordStepsAsUnits(t *testing.T) {
 		if err != nil || l.scale.Wide {
 			continue
 		}
-		var state State
+		var state state
 		now := Now{Steady: rnd.Int64N(1e12) - 1e11}
 		for range 30 {
 			now.Steady += rnd.Int64N(2*l.period/s.Units + 3)
 			c := Charge{Limit: l, Cost: []int64{0, 1, 1, any(2*l.room + 10)}[rnd.IntN(4)], MaxWait: time.Duration(rnd.Int64N(3)*rnd.Int64N(5*l.period)) * time.Microsecond / 2}
 			same, one, two := state, Result{}, Result{}
-			l.Step(&now, &c, &state, &one)
-			if l.scale.at(now.Steady)+l.capacity >= same.A && s.Algorithm != WarmUp && plain(l, same) {
-				a, ok := l.StepInstant(now.Steady, same.A, &c, &two)
+			l.step(&now, &c, &state, &one)
+			if l.scale.At(now.Steady)+l.capacity >= same.A && s.Algorithm != WarmUp && plain(l, same) {
+				a, ok := l.stepInstant(now.Steady, same.A, &c, &two)
 				if ok != plain(l, state) || ok && (one != two || a != state.A) {
 					t.Fatalf("%+v at %d, cost %d, wait %v:\n%+v %+v\n%+v %d %v", s, now.Steady, c.Cost, c.MaxWait, one, state, two, a, ok)
 				}
@@ -130,10 +130,10 @@ func TestOneWordStepsAsUnits(t *testing.T) {
 }
 
 // plain reports whether a bucket's state is an instant alone.
-func plain(l *Limit, s State) bool {
+func plain(l *Limit, s state) bool {
 	return s.Live && s.Numbers == l.numbers && s.B|s.C|s.D|s.E|int64(s.Low) == 0
 }
 
-func equal(a, b State) bool {
+func equal(a, b state) bool {
 	return a.Live == b.Live && a.Low == b.Low && a.Numbers == b.Numbers && [5]int64{a.A, a.B, a.C, a.D, a.E} == [5]int64{b.A, b.B, b.C, b.D, b.E} && slices.Equal(a.Log, b.Log)
 }

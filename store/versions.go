@@ -3,22 +3,9 @@ package store
 import (
 	"slices"
 	"sort"
+
+	"github.com/stint-go/stint/internal/engine"
 )
-
-// Rest is the part of a State beyond its words. It is never changed, so that copies of a
-// State may share it.
-type Rest struct {
-	// Versions are those that keep what a SlidingWindow or a SlidingLog has entered, or
-	// the denials of a Ban, if there are several.
-	Versions []Version
-}
-
-// Version is a version of a limit that has charged a key, and the entry of its latest
-// charge.
-type Version struct {
-	Numbers Numbers
-	At      int64
-}
 
 // mostVersions is how many versions a state tells apart. If there are more, the two with
 // the shortest spans count as one with the longer.
@@ -35,7 +22,7 @@ const manyEntries = 1024
 // keeper is a version as a state's entries need it.
 type keeper struct {
 	slide
-	Version
+	engine.Version
 	until int64 // when the latest of its charges stops counting for it
 }
 
@@ -47,17 +34,17 @@ type keepers struct {
 
 func (k *keepers) all() []keeper { return k.list[:k.n] }
 
-func (k *keepers) index(n Numbers) int {
+func (k *keepers) index(n engine.Numbers) int {
 	return slices.IndexFunc(k.all(), func(v keeper) bool { return v.Numbers == n })
 }
 
-func (k *keepers) add(n Numbers, at int64) {
+func (k *keepers) add(n engine.Numbers, at int64) {
 	d := slideOf(n)
-	k.list[k.n] = keeper{d, Version{n, at}, d.leaves(at)}
+	k.list[k.n] = keeper{d, engine.Version{Numbers: n, At: at}, d.leaves(at)}
 	k.n++
 }
 
-func (s *State) keepers() (k keepers) {
+func (s *state) keepers() (k keepers) {
 	if s.Rest == nil {
 		k.add(s.Numbers, s.A)
 		return k
@@ -69,10 +56,10 @@ func (s *State) keepers() (k keepers) {
 }
 
 // put makes the keepers those of s.
-func (s *State) put(k *keepers) {
+func (s *state) put(k *keepers) {
 	s.Numbers, s.Rest = k.list[0].Numbers, nil
 	if k.n > 1 {
-		s.Rest = &Rest{Versions: make([]Version, k.n)}
+		s.Rest = &engine.Rest{Versions: make([]engine.Version, k.n)}
 		for i, v := range k.all() {
 			s.Rest.Versions[i] = v.Version
 		}
@@ -150,7 +137,7 @@ type view struct {
 	more  int64 // how much longer the state is kept
 }
 
-func (l *Limit) viewOf(at int64, s *State) *view {
+func (l *Limit) viewOf(at int64, s *state) *view {
 	v := &view{keepers: s.keepers()}
 	v.first = sort.Search(len(s.Log)+1, func(i int) bool { return l.ends(&v.keepers, s.entry(i).At) > at })
 	if v.first <= len(s.Log) {
@@ -167,9 +154,9 @@ func (l *Limit) viewOf(at int64, s *State) *view {
 }
 
 // entry returns the i-th entry, of which the last is the newest.
-func (s *State) entry(i int) Entry {
+func (s *state) entry(i int) engine.Entry {
 	if i == len(s.Log) {
-		return Entry{At: s.A, Units: s.B}
+		return engine.Entry{At: s.A, Units: s.B}
 	}
 	return s.Log[i]
 }
@@ -181,7 +168,7 @@ func (l *Limit) ends(k *keepers, at int64) int64 {
 }
 
 // stepBeside is stepSliding on a state that other versions have charged.
-func (l *Limit) stepBeside(now *Now, c *Charge, s *State, r *Result) {
+func (l *Limit) stepBeside(now *Now, c *Charge, s *state, r *Result) {
 	v, n := l.viewOf(now.Steady, s), l.spec.Units
 	*r = Result{OK: true}
 	switch {
@@ -237,7 +224,7 @@ func (k *keepers) see(l *Limit, at, now int64) bool {
 }
 
 // rebaseVersions brings the entries of several versions to the present.
-func (s *State) rebaseVersions(at int64) {
+func (s *state) rebaseVersions(at int64) {
 	k := s.keepers()
 	was := k.n
 	if s.A > at+s.E { // see clamp
@@ -246,7 +233,7 @@ func (s *State) rebaseVersions(at int64) {
 		k = s.keepers()
 	}
 	if k.forget(at); k.n == 0 {
-		*s = State{}
+		*s = state{}
 		return
 	}
 	if k.n < was {
@@ -261,7 +248,7 @@ func (s *State) rebaseVersions(at int64) {
 }
 
 // shorten has no version's latest charge be later than the newest entry.
-func (s *State) shorten() {
+func (s *state) shorten() {
 	if s.Rest == nil {
 		return
 	}
@@ -274,7 +261,7 @@ func (s *State) shorten() {
 
 // join opens an entry for a charge that runs at at, if there is none yet, beside those
 // of other versions.
-func (l *Limit) join(now *Now, s *State, at int64) {
+func (l *Limit) join(now *Now, s *state, at int64) {
 	k := s.keepers()
 	own := k.index(l.numbers)
 	if own < 0 {
@@ -299,11 +286,11 @@ func (l *Limit) join(now *Now, s *State, at int64) {
 }
 
 // merge makes one of entries that no version tells apart.
-func (s *State) merge(now int64, k *keepers) {
-	log := make([]Entry, 0, len(s.Log))
+func (s *state) merge(now int64, k *keepers) {
+	log := make([]engine.Entry, 0, len(s.Log))
 	for _, e := range s.Log {
 		if last := len(log) - 1; last >= 0 && k.together(now, log[last].At, e.At) {
-			log[last] = Entry{At: e.At, Units: log[last].Units + e.Units}
+			log[last] = engine.Entry{At: e.At, Units: log[last].Units + e.Units}
 		} else {
 			log = append(log, e)
 		}

@@ -3,6 +3,8 @@ package store
 import (
 	"slices"
 	"time"
+
+	"github.com/stint-go/stint/internal/engine"
 )
 
 // Two versions of a limit may be in use at once, while a program is being replaced or
@@ -33,8 +35,8 @@ import (
 
 // A bucketView is a bucket as one version counts it.
 type bucketView struct {
-	numbers Numbers
-	scale   Scale
+	numbers engine.Numbers
+	scale   scale
 	// burst is the capacity in tokens. It is negative if the state doesn't say: the version
 	// that made the view has at least as much.
 	burst int64
@@ -114,7 +116,7 @@ func (v *bucketView) ended(now int64) bool {
 
 // shift moves everything by so many microseconds into the past.
 func (v *bucketView) shift(by int64) {
-	back := v.scale.length(by / v.scale.tick())
+	back := v.scale.length(by / v.scale.Tick())
 	v.tat = v.tat.minus(back)
 	for _, at := range []*units{&v.floor, &v.turn} {
 		if *at != (units{}) {
@@ -128,15 +130,15 @@ func (v *bucketView) shift(by int64) {
 }
 
 // Instants in a Log are exact: units, or whole ticks and the units beyond them.
-func (s Scale) entry(u units) Entry {
+func (s scale) entry(u units) engine.Entry {
 	if !s.Wide {
-		return Entry{At: u.int()}
+		return engine.Entry{At: u.int()}
 	}
 	ticks, beyond := u.over(s.PerTick)
-	return Entry{ticks.int(), beyond}
+	return engine.Entry{At: ticks.int(), Units: beyond}
 }
 
-func (s Scale) ofEntry(e Entry) units {
+func (s scale) ofEntry(e engine.Entry) units {
 	if !s.Wide {
 		return whole(e.At)
 	}
@@ -149,19 +151,19 @@ func (s Scale) ofEntry(e Entry) units {
 // scale has beyond its ticks is an Entry of its own.
 
 // A missing number is 0: another program may have written a text at a server's key.
-func pop(log *[]Entry) (e Entry) {
+func pop(log *[]engine.Entry) (e engine.Entry) {
 	if len(*log) > 0 {
 		e, *log = (*log)[0], (*log)[1:]
 	}
 	return e
 }
 
-func (v *bucketView) decode(log *[]Entry) {
+func (v *bucketView) decode(log *[]engine.Entry) {
 	last, floor, turn := pop(log), pop(log), pop(log)
 	v.last, v.floor, v.turn = last.At, v.scale.ofEntry(floor), v.scale.ofEntry(turn)
 	for int64(v.lows.n) < min(last.Units, maxLevels) {
 		e := pop(log)
-		used := Entry{At: e.Units}
+		used := engine.Entry{At: e.Units}
 		if v.scale.Wide {
 			used.Units = pop(log).At
 		}
@@ -170,25 +172,25 @@ func (v *bucketView) decode(log *[]Entry) {
 	}
 }
 
-func (v *bucketView) encode(log []Entry) []Entry {
-	log = append(log, Entry{v.last, int64(v.lows.n)}, v.scale.entry(v.floor), v.scale.entry(v.turn))
+func (v *bucketView) encode(log []engine.Entry) []engine.Entry {
+	log = append(log, engine.Entry{At: v.last, Units: int64(v.lows.n)}, v.scale.entry(v.floor), v.scale.entry(v.turn))
 	for _, l := range v.lows.pair[:v.lows.n] {
 		used := v.scale.entry(l.used)
-		if log = append(log, Entry{l.at, used.At}); v.scale.Wide {
-			log = append(log, Entry{At: used.Units})
+		if log = append(log, engine.Entry{At: l.at, Units: used.At}); v.scale.Wide {
+			log = append(log, engine.Entry{At: used.Units})
 		}
 	}
 	return log
 }
 
 // bucketOf takes a state apart and brings it to now: views that have ended are gone.
-func bucketOf(now int64, s *State) (b bucket) {
+func bucketOf(now int64, s *state) (b bucket) {
 	if b.last, b.mark = now, now; !s.Live {
 		return b
 	}
 	b.n = 1
 	v := &b.views[0]
-	v.numbers, v.scale, v.burst, v.last = s.Numbers, ScaleOf(s.Numbers.Unit), s.C, now
+	v.numbers, v.scale, v.burst, v.last = s.Numbers, scaleOf(s.Numbers.Unit), s.C, now
 	v.tat = v.scale.read(s.A, s.Low)
 	if len(s.Log) == 0 {
 		if s.B > 0 {
@@ -215,7 +217,7 @@ func bucketOf(now int64, s *State) (b bucket) {
 			break
 		}
 		w := &b.views[b.n]
-		w.numbers, w.scale, w.burst = Numbers{n.At, n.Units}, ScaleOf(n.Units), burst.At
+		w.numbers, w.scale, w.burst = engine.Numbers{Token: n.At, Unit: n.Units}, scaleOf(n.Units), burst.At
 		w.tat = w.scale.ofEntry(tat)
 		w.decode(&log)
 		b.n++
@@ -273,8 +275,8 @@ func (b *bucket) endAll(now int64, except int) (at int) {
 }
 
 // write puts a bucket into a state.
-func (b *bucket) write(now int64, s *State) {
-	*s = State{}
+func (b *bucket) write(now int64, s *state) {
+	*s = state{}
 	if b.n == 0 {
 		return
 	}
@@ -291,18 +293,18 @@ func (b *bucket) write(now int64, s *State) {
 		return
 	}
 	s.C = v.burst
-	var few [16]Entry
-	log := v.encode(append(few[:0], Entry{now, b.mark}))
+	var few [16]engine.Entry
+	log := v.encode(append(few[:0], engine.Entry{At: now, Units: b.mark}))
 	for i := 1; i < b.n; i++ {
 		w := &b.views[i]
-		log = append(log, Entry{w.numbers.Token, w.numbers.Unit}, w.scale.entry(w.tat), Entry{At: w.burst})
+		log = append(log, engine.Entry{At: w.numbers.Token, Units: w.numbers.Unit}, w.scale.entry(w.tat), engine.Entry{At: w.burst})
 		log = w.encode(log)
 	}
 	s.Log = slices.Clone(log)
 }
 
-// version returns what receipts tell versions apart by.
-func (n Numbers) version(burst int64) uint16 {
+// versionOf returns what receipts tell versions apart by.
+func versionOf(n engine.Numbers, burst int64) uint16 {
 	const odd = 0x9e3779b97f4a7c15
 	h := (uint64(n.Token)*odd ^ uint64(n.Unit)) * odd
 	h = (h ^ h>>29 ^ uint64(burst)) * odd
@@ -391,12 +393,17 @@ func (v *bucketView) top(now int64, other *bucketView) units {
 	return from.plus(v.full())
 }
 
-// enter makes a charge of the version whose views are those from first up to last.
-func (b *bucket) enter(now, cost int64, first, last int) {
+// enter makes a charge of the version whose views are those from first up to last. It goes
+// when there are needs tokens; a debt, whose needs are negative, is owed at once. Of what is
+// in use now, no more is when a charge that waits goes than there is room for beside it.
+func (b *bucket) enter(now, cost, needs int64, first, last int) {
 	for i := first; i < last; i++ {
 		v := &b.views[i]
 		used := v.used(now)
 		v.tat = v.at(now).plus(used).plus(product(cost, v.numbers.Token))
+		if needs >= 0 {
+			used = lesser(used, greater(v.full().minus(product(needs, v.numbers.Token)), units{}))
+		}
 		v.charged(now, used)
 	}
 	b.last = now
@@ -426,7 +433,7 @@ func (b *bucket) enter(now, cost int64, first, last int) {
 
 // stepViews is stepBucket in units of 128 bits, for any state. Wide scales need it; for
 // states without a Log of all others a test holds the two to the same answers.
-func (l *Limit) stepViews(now *Now, c *Charge, s *State, r *Result) {
+func (l *Limit) stepViews(now *Now, c *Charge, s *state, r *Result) {
 	b := bucketOf(now.Steady, s)
 	first, last, changed := l.show(now.Steady, &b)
 	*r = Result{OK: true}
@@ -439,7 +446,11 @@ func (l *Limit) stepViews(now *Now, c *Charge, s *State, r *Result) {
 		}
 	}
 	if c.Cost > 0 && r.OK {
-		b.enter(now.Steady, c.Cost, first, last)
+		needs := c.Cost
+		if l.spec.Debt {
+			needs = 0
+		}
+		b.enter(now.Steady, c.Cost, needs, first, last)
 		mark := b.views[first].tat
 		if last-first > 1 { // as if it had been alone
 			mark = l.scale.instant(now.Steady).plus(product(c.Cost, l.token))
@@ -477,7 +488,7 @@ func (l *Limit) ask(now int64, c *Charge, v *bucketView, r *Result) {
 	queue := product(l.room-l.burst, v.numbers.Token)
 	short, allowed := v.used(now).plus(own).minus(full), queue
 	if c.MaxWait > 0 {
-		within := v.scale.length(l.maxWait(c) / v.scale.tick())
+		within := v.scale.length(l.maxWait(c) / v.scale.Tick())
 		if queue == (units{}) || within.less(allowed) {
 			allowed = within
 		}
@@ -494,7 +505,7 @@ func (l *Limit) ask(now int64, c *Charge, v *bucketView, r *Result) {
 }
 
 // beginView is what a charge writes that isn't made.
-func (l *Limit) beginView(now *Now, s *State) {
+func (l *Limit) beginView(now *Now, s *state) {
 	if !s.Live {
 		return
 	}
@@ -505,7 +516,7 @@ func (l *Limit) beginView(now *Now, s *State) {
 }
 
 // lifetimeOfBucket is how long the state says more than that it is full.
-func lifetimeOfBucket(now int64, s *State) time.Duration {
+func lifetimeOfBucket(now int64, s *state) time.Duration {
 	b := bucketOf(now, s)
 	left := micros(max(b.mark-now, 0))
 	for i := range b.n {
@@ -514,7 +525,7 @@ func lifetimeOfBucket(now int64, s *State) time.Duration {
 	return left
 }
 
-func (l *Limit) amendBucket(now *Now, c *Charge, s *State) Receipt {
+func (l *Limit) amendBucket(now *Now, c *Charge, s *state) Receipt {
 	at, b := now.Steady, bucketOf(now.Steady, s)
 	r := Receipt{Instant: c.Receipt.Instant, Mark: c.Receipt.Mark, Low: c.Receipt.Low, Cost: c.Cost, Version: c.Receipt.Version}
 	changed := false
@@ -546,7 +557,7 @@ func (l *Limit) owe(now, tokens int64, was Receipt, b *bucket, r *Receipt) int64
 	made, own := l.made(was)
 	mark := lesser(made, tat)
 	kept := own && last-first == 1 && v.floor != (units{}) && v.floor == mark && mark == tat // see giveBack
-	b.enter(now, tokens, first, last)
+	b.enter(now, tokens, -1, first, last)
 	// The mark moves by the debt, not to the end of the queue: what time has given back
 	// of the charge must not become reserved again. So it is as a charge made now.
 	if mark = greater(mark, l.scale.instant(now)).plus(product(tokens, l.token)); kept {
@@ -565,11 +576,14 @@ func (l *Limit) owe(now, tokens int64, was Receipt, b *bucket, r *Receipt) int64
 // made returns the mark of a receipt, and whether this version has made the charge. The
 // mark of another version says nothing here.
 func (l *Limit) made(r Receipt) (mark units, own bool) {
-	if !l.Made(r) {
+	if !l.madeBy(r) {
 		return l.scale.length(anEternity), false
 	}
 	return l.scale.read(r.Mark, r.Low), true
 }
+
+// madeBy reports whether this version has made the charge.
+func (l *Limit) madeBy(r Receipt) bool { return r.Version&^raised == l.version }
 
 // refund gives back tokens of a charge to each view, and reports whether that has changed
 // any.

@@ -1,8 +1,6 @@
 package store_test
 
 import (
-	"fmt"
-	"math/big"
 	"reflect"
 	"testing"
 	"time"
@@ -91,85 +89,6 @@ func TestALoweredLimitPassesSoon(t *testing.T) {
 	}
 	m.sleep(100 * time.Millisecond)
 	m.must(1)
-}
-
-// versionsOf draws limits with very different numbers under one name.
-func versionsOf(d dice, n int) (limits []*store.Limit) {
-	for len(limits) < n {
-		s := store.Spec{Name: "limit", Algorithm: store.TokenBucket, Units: oneOf[int64](d, 1, 3, 10, 1000), Burst: oneOf[int64](d, 1, 2, 10, 300),
-			Period: oneOf(d, 100*time.Millisecond, time.Second, 7*time.Second, time.Minute, 10*time.Minute)}
-		if l, err := store.NewLimit(s); err == nil {
-			limits = append(limits, l)
-		}
-	}
-	return limits
-}
-
-// TestVersionsAdmitNoMoreThanTheLargest draws charges and looks of versions with very
-// different numbers, at irregular instants. In no span do they pass more than the largest
-// burst and the fastest rate, and one more burst for each return of a version that hadn't
-// charged for as long as it takes to fill.
-func TestVersionsAdmitNoMoreThanTheLargest(t *testing.T) {
-	t.Parallel()
-	passes := 0
-	for s := range traces(t, 1500) {
-		d := seed(s)
-		limits := versionsOf(d, int(2+d.roll(4)))
-		m := &meter{t: t, limit: limits[0]}
-		burst, rate := int64(0), new(big.Rat)
-		for _, l := range limits {
-			sp := l.Spec()
-			burst = max(burst, sp.Burst)
-			if r := big.NewRat(sp.Units, sp.Period.Microseconds()); r.Cmp(rate) > 0 {
-				rate = r
-			}
-		}
-		type pass struct{ at, cost, returns int64 }
-		var all []pass
-		returns := int64(0)
-		last := make([]int64, len(limits))
-		for i := range last {
-			last[i] = -1
-		}
-		trail := ""
-		for range 40 + d.roll(100) {
-			i := d.roll(int64(len(limits)))
-			sp := limits[i].Spec()
-			m.sleep(oneOf(d, 0, 0, time.Microsecond, time.Duration(d.roll(1e6)), time.Duration(d.roll(1e9)), time.Duration(d.roll(int64(sp.Period)))))
-			m.limit = limits[i]
-			cost := oneOf(d, 0, 1, 1, d.roll(sp.Burst)+1)
-			r := m.take(cost, 0)
-			if cost == 0 || !r.OK {
-				continue
-			}
-			passes++
-			now := m.now.Steady
-			fill := min(sp.Burst*sp.Period.Microseconds()/sp.Units, 3600_000_000)
-			if last[i] < 0 || now-last[i] >= fill {
-				returns++
-			}
-			last[i] = now
-			trail += fmt.Sprintf("\n  at %d version %d cost %d", now, i, cost)
-			all = append(all, pass{now, cost, returns})
-			sum := int64(0)
-			for j := len(all) - 1; j >= 0; j-- {
-				sum += all[j].cost
-				allowed := burst*(1+max(returns-all[j].returns, 0)) + floor(times(rate, rat(now-all[j].at)))
-				if sum > allowed {
-					t.Fatalf("seed %d: %d pass in [%d, %d], where %d may:%s\n%+v", s, sum, all[j].at, now, allowed, trail, specs(limits))
-				}
-			}
-		}
-	}
-	enough(t, passes)
-}
-
-func specs(limits []*store.Limit) (out []string) {
-	for _, l := range limits {
-		s := l.Spec()
-		out = append(out, fmt.Sprintf("%d per %v burst %d", s.Units, s.Period, s.Burst))
-	}
-	return out
 }
 
 // Limits that are updated one after the other hold at once: each has its own view, though

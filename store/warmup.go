@@ -3,6 +3,8 @@ package store
 import (
 	"fmt"
 	"time"
+
+	"github.com/stint-go/stint/internal/engine"
 )
 
 // WarmUp is Guava's SmoothWarmingUp (cold factor 3) in integers. Let T be the interval
@@ -33,15 +35,15 @@ func (l *Limit) workOutWarmUp(bad wrong) {
 		bad("WarmUp", fmt.Sprintf("warm-up %v", s.WarmUp), "write at most two years")
 		return
 	}
-	l.scale, l.token = fit(l.period, s.Units, 1, func(c Scale) bool {
+	l.scale, l.token = fit(l.period, s.Units, 1, func(c scale) bool {
 		// The curve squares W; the square has to be exact too.
-		return w%c.tick() == 0 && w/c.tick() <= (1<<26)/c.PerTick
+		return w%c.Tick() == 0 && w/c.Tick() <= (1<<26)/c.PerTick
 	})
 	l.full = l.scale.within(s.WarmUp)
 	if l.warm = w; !l.scale.Wide {
 		l.warm = l.full.int()
 	}
-	l.numbers = Numbers{Token: l.warm, Unit: l.scale.Code()}
+	l.numbers = engine.Numbers{Token: l.warm, Unit: l.scale.Code()}
 	l.most = l.scale.within(longest)
 	l.largest = l.affordable()
 }
@@ -77,8 +79,8 @@ func (l *Limit) price(cost int64, cold units) (price, warmer units) {
 }
 
 // warmth returns when the next charge may go, and how cold the limit is then.
-func warmth(s *State) (next, cold units) {
-	from := ScaleOf(s.Numbers.Unit)
+func warmth(s *state) (next, cold units) {
+	from := scaleOf(s.Numbers.Unit)
 	if next = from.read(s.A, s.Low); from.Wide {
 		return next, from.length(s.B).plus(whole(s.D))
 	}
@@ -86,9 +88,9 @@ func warmth(s *State) (next, cold units) {
 }
 
 // warms writes what warmth reads.
-func (l *Limit) warms(now *Now, s *State, next, cold units) {
+func (l *Limit) warms(now *Now, s *state, next, cold units) {
 	ahead := greater(next.minus(l.scale.instant(now.Steady)), units{})
-	*s = State{Live: true, Numbers: l.numbers, B: cold.int(), C: ahead.int()}
+	*s = state{Live: true, Numbers: l.numbers, B: cold.int(), C: ahead.int()}
 	s.A, s.Low = l.scale.write(next)
 	if l.scale.Wide {
 		ticks, beyond := cold.over(l.scale.PerTick)
@@ -96,8 +98,8 @@ func (l *Limit) warms(now *Now, s *State, next, cold units) {
 	}
 }
 
-func (l *Limit) rebaseWarmUp(now *Now, s *State) {
-	from, at := ScaleOf(s.Numbers.Unit), l.scale.instant(now.Steady)
+func (l *Limit) rebaseWarmUp(now *Now, s *state) {
+	from, at := scaleOf(s.Numbers.Unit), l.scale.instant(now.Steady)
 	was, cold := warmth(s)
 	ahead := whole(s.C)
 	if from.Wide {
@@ -112,7 +114,7 @@ func (l *Limit) rebaseWarmUp(now *Now, s *State) {
 	}
 	switch {
 	case !at.less(next) && !cold.less(l.full):
-		*s = State{}
+		*s = state{}
 	case next != was || s.Numbers != l.numbers:
 		l.warms(now, s, next, cold)
 	}
@@ -120,10 +122,10 @@ func (l *Limit) rebaseWarmUp(now *Now, s *State) {
 
 // changeWarmUp carries over a state that was written under other numbers. The wait
 // stays as long as it was announced, and the limit as cold.
-func (l *Limit) changeWarmUp(now *Now, s *State, next, cold units) (units, units) {
-	from, warm := ScaleOf(s.Numbers.Unit), s.Numbers.Token
+func (l *Limit) changeWarmUp(now *Now, s *state, next, cold units) (units, units) {
+	from, warm := scaleOf(s.Numbers.Unit), s.Numbers.Token
 	if !from.Wide {
-		warm = warm / from.PerTick * from.tick()
+		warm = warm / from.PerTick * from.Tick()
 	}
 	wait := next.minus(from.exactly(now.Steady))
 	if next = l.scale.exactly(now.Steady).plus(from.convert(wait, l.scale)); !wait.positive() {
@@ -134,23 +136,23 @@ func (l *Limit) changeWarmUp(now *Now, s *State, next, cold units) (units, units
 	return next, l.scale.ofMicros(part.int())
 }
 
-func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
+func (l *Limit) stepWarmUp(now *Now, c *Charge, s *state, r *Result) {
 	if l.scale.Wide || s.Live && s.Numbers != l.numbers {
 		l.stepWarmUpUnits(now, c, s, r)
 		return
 	}
-	at := l.scale.at(now.Steady)
+	at := l.scale.At(now.Steady)
 	next, cold := at, l.warm
 	if s.Live {
 		if s.A = min(s.A, at+s.C); s.A < at {
 			s.A, s.B, s.C = at, s.B+at-s.A, 0
 		}
 		if next, cold = s.A, s.B; next <= at && cold >= l.warm {
-			*s, cold = State{}, l.warm
+			*s, cold = state{}, l.warm
 		}
 	}
 	*r = Result{OK: true}
-	switch wait, within := next-at, l.maxWait(c)/l.scale.tick()*l.scale.PerTick; {
+	switch wait, within := next-at, l.maxWait(c)/l.scale.Tick()*l.scale.PerTick; {
 	case c.Cost == 0:
 	case c.Cost > l.largest:
 		r.OK, r.RetryAfter = false, Never
@@ -173,7 +175,7 @@ func (l *Limit) stepWarmUp(now *Now, c *Charge, s *State, r *Result) {
 
 // stepWarmUpUnits is stepWarmUp in units of 128 bits. Wide scales need it; for all
 // others a test holds the two to the same answers.
-func (l *Limit) stepWarmUpUnits(now *Now, c *Charge, s *State, r *Result) {
+func (l *Limit) stepWarmUpUnits(now *Now, c *Charge, s *state, r *Result) {
 	l.rebase(now, s)
 	at := l.scale.instant(now.Steady)
 	next, cold := at, l.full
@@ -222,7 +224,7 @@ func (l *Limit) moreWarmUp(r *Result) time.Duration {
 	case r.Receipt.Cost > 0 && r.Receipt.Instant >= 0:
 		cold := greater(l.turnOf(r.Receipt).minus(product(r.Receipt.Cost, l.token)), units{})
 		ticks, _ := l.full.minus(cold).over(l.scale.PerTick)
-		return r.ResetAfter - micros(ticks.int()*l.scale.tick())
+		return r.ResetAfter - micros(ticks.int()*l.scale.Tick())
 	default:
 		return max(r.ResetAfter-l.spec.WarmUp, 3*(l.spec.Period/time.Duration(l.spec.Units)))
 	}
@@ -245,7 +247,7 @@ func (l *Limit) turnOf(r Receipt) units {
 	return whole(r.Instant)
 }
 
-func (l *Limit) amendWarmUp(now *Now, c *Charge, s *State) Receipt {
+func (l *Limit) amendWarmUp(now *Now, c *Charge, s *state) Receipt {
 	at := l.scale.instant(now.Steady)
 	receipt := Receipt{Instant: -1, Mark: c.Receipt.Mark, Low: c.Receipt.Low, Cost: c.Cost}
 	diff := c.Cost - c.Receipt.Cost

@@ -95,7 +95,7 @@ func ExampleTransport() {
 // An API that limits each account: what one account is told to wait is not
 // waited for by the others.
 func ExampleWithDestination() {
-	secret := []byte("of this process")
+	secret := []byte("a secret of this process")
 	lim := stint.Must(stint.New(stint.Rate(10, time.Second), stint.WithKey(stint.GivenKey())))
 	client := &http.Client{Transport: stinthttp.Transport(lim, nil,
 		stinthttp.WithDestination(stint.Hash(secret, stint.Header("Authorization"))),

@@ -1,6 +1,8 @@
 package stinthttp
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -19,11 +21,9 @@ type TransportOption func(*client.Transport)
 // lim is charged for the key that k returns. A pause that a server asks for is never
 // applied to other hosts, even if they share the key. If k returns an error, RoundTrip
 // returns it and sends nothing. The default key is the request's scheme and host, such
-// as "https://api.example.com". WithDestination panics if k is the zero Key.
+// as "https://api.example.com". Transport rejects the zero Key, one made with wrong
+// arguments, and stint.GivenKey.
 func WithDestination(k stint.Key) TransportOption {
-	if k == (stint.Key{}) {
-		panic("stinthttp: WithDestination(Key{}): write a key, or leave it out for the scheme and host")
-	}
 	return func(t *client.Transport) { t.Destination = k }
 }
 
@@ -48,11 +48,8 @@ func WithRetries(n int) TransportOption {
 //	stinthttp.WithRetryable(func(r *http.Request) bool { return r.URL.Path == "/search" })
 //
 // A body that can't be sent twice never is, whatever may returns. may is called
-// concurrently. WithRetryable panics if it is nil.
+// concurrently. Transport rejects a nil one.
 func WithRetryable(may func(*http.Request) bool) TransportOption {
-	if may == nil {
-		panic("stinthttp: WithRetryable(nil): write a function, or leave it out for idempotent requests")
-	}
 	return func(t *client.Transport) { t.Retryable = may }
 }
 
@@ -88,13 +85,42 @@ func WithRetryable(may func(*http.Request) bool) TransportOption {
 // its body unread, if the request's body can't be sent twice (it needs GetBody),
 // WithRetries is used up, or the wait would exceed WithMaxWait or the context's
 // deadline. All waits end with the request's context.
+//
+// Like New, Transport panics on invalid options, with an error that holds a
+// *stint.OptionError for each.
 func Transport(lim *stint.Limiter, base http.RoundTripper, opts ...TransportOption) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
 	}
 	t := client.New(lim, base)
-	for _, opt := range opts {
+	var wrong []error
+	for i, opt := range opts {
+		if opt == nil {
+			wrong = append(wrong, &stint.OptionError{Problem: fmt.Sprintf("option %d is nil", i+1), Write: "leave it out"})
+			continue
+		}
 		opt(t)
 	}
+	if err := errors.Join(append(wrong, invalid(t)...)...); err != nil {
+		panic(fmt.Errorf("stinthttp: Transport: %w", err))
+	}
 	return t
+}
+
+// invalid returns what is wrong with the settings of t.
+func invalid(t *client.Transport) (wrong []error) {
+	if t.Retryable == nil {
+		wrong = append(wrong, &stint.OptionError{Option: "WithRetryable(nil)", Write: "write a function, or leave it out for idempotent requests"})
+	}
+	instead := "write another key, or leave it out for the scheme and host"
+	switch t.Destination {
+	case stint.Key{}:
+		return append(wrong, &stint.OptionError{Option: "WithDestination(Key{})", Write: instead})
+	case stint.GivenKey():
+		return append(wrong, &stint.OptionError{Option: "WithDestination(GivenKey())", Problem: "requests don't have it", Write: instead})
+	}
+	if err := t.Destination.Check(); err != nil {
+		wrong = append(wrong, fmt.Errorf("WithDestination: %w", err))
+	}
+	return wrong
 }

@@ -1,6 +1,7 @@
 package stinthttp
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -33,4 +34,33 @@ func TestTransportWithServer(t *testing.T) {
 		t.Errorf("connections %s and %s, want one", a, b)
 	}
 	client.CloseIdleConnections()
+}
+
+// Transport reports all wrong options at once, before any request.
+func TestTransportReportsOptions(t *testing.T) {
+	for _, tt := range []struct {
+		opts []TransportOption
+		want []string
+	}{
+		{[]TransportOption{WithDestination(stint.Key{})}, []string{"WithDestination(Key{}): write another key, or leave it out"}},
+		{[]TransportOption{WithDestination(stint.GivenKey())}, []string{"WithDestination(GivenKey()): requests don't have it"}},
+		{[]TransportOption{WithDestination(stint.Header("a b"))}, []string{`WithDestination: stint: Header("a b"): write the name of a header field`}},
+		{[]TransportOption{nil, WithRetryable(nil), WithDestination(stint.Key{})}, []string{"option 1 is nil: leave it out", "WithRetryable(nil): write a function", "WithDestination(Key{})"}},
+	} {
+		err := func() (err error) {
+			defer func() { err, _ = recover().(error) }()
+			Transport(nil, nil, tt.opts...)
+			return nil
+		}()
+		var wrong *stint.OptionError
+		if !errors.As(err, &wrong) {
+			t.Errorf("want %q, got %v", tt.want, err)
+			continue
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+	}
 }

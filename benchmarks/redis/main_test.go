@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore"
 
@@ -68,10 +68,10 @@ func TestPlainCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if known := client.ScriptExists(ctx, lua.Take(lua.TokenBucket).SHA).Val(); len(known) != 1 || !known[0] {
+	if known := client.ScriptExists(ctx, scripts.Take(scripts.TokenBucket).SHA).Val(); len(known) != 1 || !known[0] {
 		t.Errorf("the server doesn't know the script of a token bucket: %v", known)
 	}
-	mine := redisstore.New(client)
+	mine := redisstore.New(client, redisstore.WithTimeout(time.Minute))
 	defer mine.Close()
 	for calls, want := range []int64{9, 7, 5} { // a Take, then one of each
 		if calls > 0 {

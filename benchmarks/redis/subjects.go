@@ -137,7 +137,7 @@ func plainCall(s *server, client *redis.Client, rate *store.Limit) (func(context
 	defer overheard.Close()
 	var ear ear
 	overheard.AddHook(&ear)
-	teller := redisstore.New(overheard)
+	teller := redisstore.New(overheard, redisstore.WithTimeout(5*time.Second))
 	defer teller.Close()
 	// Twice: the server may have to be told the script, which is another command.
 	for range 2 {

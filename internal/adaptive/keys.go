@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/clock"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -73,12 +74,12 @@ func (k *Keys) Limit(l *store.Limit, cfg Config) *store.Limit {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.made++
-	return l.DecidedBy(&Rule{made: k.made, keys: k, name: l.Name(), cfg: cfg})
+	return l.Engine(engine.Access{}).DecidedBy(&Rule{made: k.made, keys: k, name: l.Name(), cfg: cfg})
 }
 
 // RuleOf returns the rule of a limit of this process, or nil for any other limit.
 func RuleOf(l *store.Limit) *Rule {
-	r, _ := l.Decider().(*Rule)
+	r, _ := l.Engine(engine.Access{}).Decider().(*Rule)
 	return r
 }
 

@@ -29,19 +29,6 @@ func (e *Error) Unwrap() error { return e.Err }
 // StatusCode returns the Status.
 func (e *Error) StatusCode() int { return e.Status }
 
-// Canceled is the error of a decision or a wait that ended because its context did: the
-// client left, or the server gave up the request. What was charged is given back.
-type Canceled struct{ Err error }
-
-func (e *Canceled) Error() string { return "stint: not admitted: " + e.Err.Error() }
-
-// Unwrap returns the context's error.
-func (e *Canceled) Unwrap() error { return e.Err }
-
-// StatusCode returns 503, whoever ended the context. A server that shuts down can't be
-// told from a client that left, and only in the first case does anybody read the answer.
-func (e *Canceled) StatusCode() int { return http.StatusServiceUnavailable }
-
 // Status returns the status that an error asks for, such as 401 from a KeyFunc that finds
 // no session. If it asks for none, or for one that isn't an error, the status is 503 if a
 // context has ended and 500 otherwise.

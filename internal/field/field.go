@@ -28,19 +28,14 @@ const (
 	XRateLimitUnix
 )
 
-// Limit is the part of a limit's fields that is the same in every decision.
-type Limit struct {
+// Item is a limit's part of the fields of one decision.
+type Item struct {
 	Name string
 	// Policy is its item of RateLimit-Policy, made by the function Policy. If it is
 	// empty, no field shows the limit; its denials still count in Retry-After.
 	Policy string
 	// Units is how many units pass in the limit's time.
 	Units int64
-}
-
-// Item is a limit's part of the fields of one decision.
-type Item struct {
-	*Limit
 	// Remaining is how many units are left.
 	Remaining int64
 	// More is the time until more units are left; negative if unknown.

@@ -54,6 +54,9 @@ func (l List) Within(option string) List {
 }
 
 func (l List) each(change func(*Mistake)) List {
+	if len(l) == 0 {
+		return nil
+	}
 	changed := make(List, len(l))
 	for i, m := range l {
 		c := *m

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/explore/steps"
 	ending "github.com/stint-go/stint/internal/explore/steps/context"
 	"github.com/stint-go/stint/internal/explore/steps/lang"
@@ -142,7 +143,7 @@ func (s *till) settle(charges []store.Charge) []store.Result {
 		state := s.states[c.Limit]
 		store.Amend(store.Now{Steady: now}, c, &state, &results[i])
 		s.states[c.Limit] = state
-		left := c.Limit.Standing(c.Receipt, results[i].Receipt).Cost
+		left := c.Limit.Engine(engine.Access{}).Standing(c.Receipt, results[i].Receipt).Cost
 		s.paid[c.Limit] -= c.Receipt.Cost - left
 		s.lost[c.Limit] += left
 	}

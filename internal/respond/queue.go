@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/background"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -217,7 +218,7 @@ func (q *queue) add(s *stay, i int, blocks int64) *demand {
 // reports whether the turn is the last.
 func (q *queue) insert(t turn) (last bool) {
 	i := len(q.turns)
-	for i > 0 && q.charge.Limit.Behind(q.turns[i-1].receipt, t.receipt) {
+	for i > 0 && q.charge.Limit.Engine(engine.Access{}).Behind(q.turns[i-1].receipt, t.receipt) {
 		i--
 	}
 	q.turns = slices.Insert(q.turns, i, t)
@@ -307,7 +308,7 @@ func (q *queue) meet() {
 		if got.Cost <= need {
 			q.turns = slices.Delete(q.turns, 0, 1)
 		} else {
-			got = q.charge.Limit.Without(got, got.Cost-need)
+			got = q.charge.Limit.Engine(engine.Access{}).Without(got, got.Cost-need)
 			t.receipt.Cost -= need
 		}
 		d.got = append(d.got, got)
@@ -342,7 +343,7 @@ func (q *queue) collect(now time.Time) *round {
 			q.turns = q.turns[:len(q.turns)-1]
 		} else {
 			back.receipt.Cost = free
-			last.receipt = q.charge.Limit.Without(last.receipt, free)
+			last.receipt = q.charge.Limit.Engine(engine.Access{}).Without(last.receipt, free)
 		}
 		r.turns = append(r.turns, back)
 		free -= back.receipt.Cost
@@ -388,7 +389,7 @@ func (r *round) finish(results []store.Result) *round {
 	q.settling, q.stuck = false, false
 	came := false
 	for i := range results {
-		left := q.charge.Limit.Standing(r.turns[i].receipt, results[i].Receipt)
+		left := q.charge.Limit.Engine(engine.Access{}).Standing(r.turns[i].receipt, results[i].Receipt)
 		came = came || left.Cost < r.turns[i].receipt.Cost
 		if left.Cost > 0 && (r.turns[i].at.After(now) || len(q.demands) > 0) {
 			q.stuck = q.insert(turn{r.turns[i].at, left}) || q.stuck

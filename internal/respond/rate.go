@@ -18,7 +18,7 @@ const (
 	// with less, every few bytes would cost a call to the store.
 	LeastPiece int64 = 4 << 10
 	// finestUnits is how many units a millisecond may have, so that a store's instants
-	// are one integer with room for the burst (store.Scale).
+	// are one integer with room for the burst (engine.Scale).
 	finestUnits int64 = 14_000
 )
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -27,7 +28,7 @@ func TestNewRate(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%d: %v", n, err)
 		}
-		if round && l.Terms().Scale.Wide {
+		if round && l.Engine(engine.Access{}).Terms().Scale.Wide {
 			t.Errorf("%d is counted in two integers", n)
 		}
 	}

@@ -3,6 +3,7 @@ package waiting
 import (
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -51,7 +52,7 @@ func (ts *Turns) forgetBucket(b *bucket) {
 func (b *bucket) insert(p *part) {
 	limit := p.column.charge.Limit
 	e := b.parts.back
-	for e != nil && says(e.value.column.charge.Limit, limit) && limit.Behind(e.value.receipt, p.receipt) {
+	for e != nil && says(e.value.column.charge.Limit, limit) && limit.Engine(engine.Access{}).Behind(e.value.receipt, p.receipt) {
 		e = e.prev
 	}
 	p.inBucket = b.parts.insertAfter(e, p)

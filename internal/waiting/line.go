@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/clock"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -98,7 +99,7 @@ func (c *column) vacancies() int { return max(c.parts.n-c.line.waiters.n-c.claim
 func (c *column) insert(p *part) (index int) {
 	p.column, index = c, c.parts.n
 	e := c.parts.back
-	for ; e != nil && c.charge.Limit.Behind(e.value.receipt, p.receipt); e = e.prev {
+	for ; e != nil && c.charge.Limit.Engine(engine.Access{}).Behind(e.value.receipt, p.receipt); e = e.prev {
 		index--
 	}
 	e = c.parts.insertAfter(e, p)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/clock"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -122,7 +123,7 @@ func (ts *Turns) finish(r *round, results []store.Result) *round {
 	for i, p := range r.turns {
 		again[p.column.line] = true
 		if results != nil {
-			left := p.column.charge.Limit.Standing(p.receipt, results[i].Receipt)
+			left := p.column.charge.Limit.Engine(engine.Access{}).Standing(p.receipt, results[i].Receipt)
 			if left != p.receipt { // something came back, so nothing stands behind the last
 				p.column.bucket.loosen()
 			}

@@ -21,9 +21,14 @@ type User interface {
 // Warning is a mistake that was found.
 type Warning struct {
 	Kind   Kind
-	Limits []string // whose key it is about
+	Limits []string // whose key it is about, or that it is about
 	of     *Source  // that it is about, or nil
+	text   string   // instead of the kind's
+	still  func(User) bool
 }
+
+// Text returns what was found and what to write instead.
+func (w *Warning) Text() string { return cmp.Or(w.text, w.Kind.Text()) }
 
 // Notice is a warning for a User who hasn't been told.
 type Notice struct {
@@ -34,6 +39,26 @@ type Notice struct {
 // Tell tells the User.
 func (n Notice) Tell() { n.to.Warn(n.Warning) }
 
+// Note adds a warning about u that isn't about a key, and returns a notice if it is new. text
+// is said instead of the kind's, unless it is empty. still reports whether the warning
+// applies to a limiter with its present options.
+func (b *Book) Note(u User, kind Kind, limits []string, text string, still func(User) bool) []Notice {
+	if u.Silent().Has(kind) {
+		return nil
+	}
+	return b.add([]User{u}, u, Warning{Kind: kind, Limits: limits, text: text, still: still})
+}
+
+// First reports whether a limit is seen for the first time, and not many were before: whoever
+// finds something about it notes it then. Requests call it, so it mostly takes no lock.
+func (b *Book) First(limit string) bool {
+	if _, seen := b.seen.Load(limit); seen || b.limits.Load() >= most {
+		return false
+	}
+	_, seen := b.seen.LoadOrStore(limit, nil)
+	return !seen && b.limits.Add(1) <= most
+}
+
 // most bounds the memory for warnings if limits get other names at each Update.
 const most = 100
 
@@ -42,6 +67,9 @@ const most = 100
 type Book struct {
 	mu  sync.Mutex
 	all []*Warning
+
+	seen   sync.Map // the limits of First
+	limits atomic.Int64
 
 	derived  atomic.Int64 // how many limiters were derived in requests
 	lifetime *lifetime    // nil unless the first was made in a request
@@ -69,7 +97,7 @@ func (b *Book) Find(users []User, of *Source, found Set) (news []Notice) {
 			}
 		}
 		if to != nil {
-			news = append(news, b.add(users, to, Warning{kind, limits, of})...)
+			news = append(news, b.add(users, to, Warning{Kind: kind, Limits: limits, of: of})...)
 		}
 	}
 	return news
@@ -82,7 +110,7 @@ func (b *Book) add(users []User, to User, w Warning) []Notice {
 	defer b.mu.Unlock()
 	for _, o := range b.all {
 		if o.Kind == w.Kind && slices.Equal(o.Limits, w.Limits) {
-			o.of = w.of // an Update may have made another source
+			o.of, o.text, o.still = w.of, w.text, w.still // an Update may have made another source
 			return nil
 		}
 	}
@@ -96,6 +124,9 @@ func (b *Book) add(users []User, to User, w Warning) []Notice {
 
 // applies reports whether the warning is about something that one of the users has.
 func (w *Warning) applies(users []User) bool {
+	if w.still != nil {
+		return slices.ContainsFunc(users, w.still)
+	}
 	return w.of == nil || slices.ContainsFunc(users, func(u User) bool {
 		limits, uses := u.Uses(w.of)
 		has := func(limit string) bool { return slices.Contains(limits, limit) }

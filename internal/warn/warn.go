@@ -14,6 +14,8 @@ const (
 	KeysNeverRepeat
 	OneKey
 	Rebuilt
+	CostTooHigh
+	NothingWaits
 	// Kinds are below this one.
 	Kinds
 )
@@ -26,6 +28,8 @@ var said = [Kinds]struct{ name, text string }{
 	KeysNeverRepeat:  {"keys-never-repeat", "no key came twice in the first 10,000 requests, so nobody is limited: use a key that stays the same for a caller"},
 	OneKey:           {"one-key", "almost all of the first 10,000 requests have the same key, and share its limits: check what the key is made of"},
 	Rebuilt:          {"rebuilt", "limiters are built again and again while requests are served: build them once, at start-up"},
+	CostTooHigh:      {"cost-too-high", "requests cost more than a limit ever lets pass: lower their cost, or raise the limit"},
+	NothingWaits:     {"nothing-waits", "WithPriority, WithAging and WithShare order requests that wait, and none waits: write stint.WithMaxWait or stint.WithQueue, or leave them out"},
 }
 
 // Known reports whether the kind exists.

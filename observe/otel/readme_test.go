@@ -2,22 +2,25 @@ package stintotel_test
 
 import (
 	"os"
+	"regexp"
+	"strings"
 	"testing"
-
-	"github.com/stint-go/stint/internal/doctest"
 )
 
-// Go code in README.md compiles.
+// Go code in README.md is that of an example, so it compiles.
 func TestREADMECompiles(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
+	read := func(name string) string {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
 	}
-	c := doctest.New(t, "github.com/stint-go/stint", "stintotel github.com/stint-go/stint/observe/otel")
-	blocks := doctest.Blocks(string(text), "")
-	for _, code := range blocks {
-		if err := c.Check("var lim *stint.Limiter", code); err != nil {
-			t.Errorf("%v\n%s", err, code)
+	examples := strings.ReplaceAll(read("example_test.go"), "\n\t", "\n")
+	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```").FindAllStringSubmatch(read("README.md"), -1)
+	for _, block := range blocks {
+		if !strings.Contains(examples, "\n"+block[1]) {
+			t.Errorf("no example has\n%s", block[1])
 		}
 	}
 	if len(blocks) == 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/clock"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -43,7 +44,7 @@ func TestNegativeInstants(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 				}
-				s.sweepShard(s.shard(l.KeyHash(s.seed, "k")), clock.Micros(s.base))
+				s.sweepShard(s.shard(l.Engine(engine.Access{}).KeyHash(s.seed, "k")), clock.Micros(s.base))
 				if n := s.Stats().Keys; n != 0 {
 					t.Errorf("%d/s, %v before the base: %d keys stay after they are full", units, ahead, n)
 				}

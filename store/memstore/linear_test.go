@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/explore/steps"
 	"github.com/stint-go/stint/store"
 )
@@ -47,7 +48,7 @@ type place struct {
 // seen is a state of a place.
 type seen struct {
 	place
-	numbers       store.Numbers
+	numbers       engine.Numbers
 	a, b, c, d, e int64
 	low           uint32
 	log           string
@@ -135,9 +136,9 @@ func (q sequential) over(p place, at int64) bool {
 	if !is {
 		return true
 	}
-	var r store.Result
-	p.limit.Step(&store.Now{Steady: at}, &store.Charge{Limit: p.limit}, &s, &r)
-	return p.limit.Algorithm() != store.Concurrency && p.limit.Lifetime(store.Now{Steady: at}, &s, &r) <= 0
+	states, r := []store.State{s}, make([]store.Result, 1)
+	store.Decide(store.Now{Steady: at}, []store.Charge{{Limit: p.limit}}, states, r)
+	return p.limit.Lifetime(store.Now{Steady: at}, &states[0], &r[0]) == 0
 }
 
 func overflowed(r *store.Receipt) bool { return r.Lease[len(r.Lease)-1] == 1 }
@@ -150,7 +151,7 @@ func (q sequential) apply(d *done, at int64, in []place) bool {
 	results := make([]store.Result, len(in))
 	for i := range in {
 		states[i] = q.states[in[i]]
-		states[i].Log = slices.Clone(states[i].Log)
+		states[i].Engine(engine.Access{}).Log = slices.Clone(states[i].Engine(engine.Access{}).Log)
 		if at < q.since[in[i].seen(&states[i])] {
 			return false
 		}
@@ -179,7 +180,7 @@ func (q sequential) apply(d *done, at int64, in []place) bool {
 }
 
 func (q sequential) keep(p place, s store.State, at int64) {
-	if !s.Live {
+	if !s.Engine(engine.Access{}).Live {
 		delete(q.states, p)
 		return
 	}
@@ -191,9 +192,10 @@ func (q sequential) keep(p place, s store.State, at int64) {
 }
 
 func (p place) seen(s *store.State) seen {
-	k := seen{place: p, numbers: s.Numbers, a: s.A, b: s.B, c: s.C, d: s.D, e: s.E, low: s.Low}
-	if len(s.Log) > 0 {
-		k.log = fmt.Sprint(s.Log)
+	is := s.Engine(engine.Access{})
+	k := seen{place: p, numbers: is.Numbers, a: is.A, b: is.B, c: is.C, d: is.D, e: is.E, low: is.Low}
+	if len(is.Log) > 0 {
+		k.log = fmt.Sprint(is.Log)
 	}
 	return k
 }

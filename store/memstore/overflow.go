@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -33,7 +34,7 @@ func (v *visit) share(l *store.Limit, st *store.State, now int64, create bool) {
 		sh.spill = new(spill)
 	}
 	p := sh.spill
-	i := slices.IndexFunc(p.states, func(e spilled) bool { return e.limit == l.Hash() })
+	i := slices.IndexFunc(p.states, func(e spilled) bool { return e.limit == l.Engine(engine.Access{}).Hash() })
 	switch {
 	case i >= 0:
 		if p.states[i].busy {
@@ -50,7 +51,7 @@ func (v *visit) share(l *store.Limit, st *store.State, now int64, create bool) {
 		if i < 0 {
 			return
 		}
-		p.states[i] = spilled{limit: l.Hash()}
+		p.states[i] = spilled{limit: l.Engine(engine.Access{}).Hash()}
 	}
 	v.where, v.spill = shared, i
 	p.states[i].busy = true

@@ -4,31 +4,32 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
 func TestPack(t *testing.T) {
 	const most = 1<<53 - 1
-	second := store.Numbers{Token: 1_000_000, Unit: store.Scale{PerTick: 1}.Code()}
-	bucket := func(a int64, n store.Numbers) store.State { return store.State{Live: true, Numbers: n, A: a} }
+	second := engine.Numbers{Token: 1_000_000, Unit: engine.Scale{PerTick: 1}.Code()}
+	bucket := func(a int64, n engine.Numbers) engine.State { return engine.State{Live: true, Numbers: n, A: a} }
 	for _, tc := range []struct {
 		name string
-		st   store.State
+		st   engine.State
 		fits bool
 	}{
 		{"zero instant", bucket(0, second), true},
 		{"latest", bucket(most, second), true},
 		{"earliest", bucket(-most-1, second), true},
-		{"negative", bucket(-1, store.Numbers{Token: 7, Unit: store.Scale{Exponent: 3, PerTick: 3}.Code()}), true},
-		{"fine scale", bucket(1, store.Numbers{Token: 7, Unit: store.Scale{Exponent: 2, PerTick: 997}.Code()}), true},
+		{"negative", bucket(-1, engine.Numbers{Token: 7, Unit: engine.Scale{Exponent: 3, PerTick: 3}.Code()}), true},
+		{"fine scale", bucket(1, engine.Numbers{Token: 7, Unit: engine.Scale{Exponent: 2, PerTick: 997}.Code()}), true},
 		{"too late", bucket(most+1, second), false},
 		{"too early", bucket(-most-2, second), false},
-		{"turns reserved", store.State{Live: true, Numbers: second, A: 1, B: 1}, false},
-		{"third word", store.State{Live: true, Numbers: second, A: 1, C: -1}, false},
-		{"fourth word", store.State{Live: true, Numbers: second, A: 1, D: 1}, false},
-		{"fifth word", store.State{Live: true, Numbers: second, A: 1, E: 1}, false},
-		{"log", store.State{Live: true, Numbers: second, A: 1, Log: make([]store.Entry, 1)}, false},
-		{"never seen", store.State{}, false},
+		{"turns reserved", engine.State{Live: true, Numbers: second, A: 1, B: 1}, false},
+		{"third word", engine.State{Live: true, Numbers: second, A: 1, C: -1}, false},
+		{"fourth word", engine.State{Live: true, Numbers: second, A: 1, D: 1}, false},
+		{"fifth word", engine.State{Live: true, Numbers: second, A: 1, E: 1}, false},
+		{"log", engine.State{Live: true, Numbers: second, A: 1, Log: make([]engine.Entry, 1)}, false},
+		{"never seen", engine.State{}, false},
 	} {
 		word, fits := pack(&tc.st, 0)
 		if fits != tc.fits {
@@ -38,7 +39,7 @@ func TestPack(t *testing.T) {
 		if !fits {
 			continue
 		}
-		var got store.State
+		var got engine.State
 		unpack(word, &got)
 		if !packed(word) || got.A != tc.st.A || got.Numbers != tc.st.Numbers || !got.Live {
 			t.Errorf("%s: came back as %+v", tc.name, got)
@@ -67,7 +68,7 @@ func TestFullAgreesWithTheStep(t *testing.T) {
 			if !store.Decide(store.Now{Steady: start}, charges, states, results) {
 				t.Fatalf("%+v denies its first charge", spec)
 			}
-			word, fits := pack(&states[0], 0)
+			word, fits := pack(states[0].Engine(engine.Access{}), 0)
 			if !fits {
 				t.Fatalf("%+v does not fit a word: %+v", spec, states[0])
 			}

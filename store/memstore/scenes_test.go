@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/explore/steps"
 	"github.com/stint-go/stint/internal/explore/steps/maphash"
 	"github.com/stint-go/stint/store"
@@ -155,7 +156,7 @@ func keyOf(name string) string {
 	}
 	for i := 0; ; i++ {
 		key := fmt.Sprint(name, i)
-		if h := limitOf(name).KeyHash(maphash.MakeSeed(), key); h&0xffff_ffff*8>>32 == home && h>>32&1 == shard {
+		if h := limitOf(name).Engine(engine.Access{}).KeyHash(maphash.MakeSeed(), key); h&0xffff_ffff*8>>32 == home && h>>32&1 == shard {
 			keys[name] = key
 			return key
 		}

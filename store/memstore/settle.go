@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -25,7 +26,7 @@ func (s *Store) Settle(_ context.Context, charges []store.Charge, results []stor
 // settle settles one charge.
 func (s *Store) settle(charges []store.Charge, results []store.Result) {
 	c, r := &charges[0], &results[0]
-	h := c.Limit.KeyHash(s.seed, c.Key)
+	h := c.Limit.Engine(engine.Access{}).KeyHash(s.seed, c.Key)
 	visits := [1]visit{{hash: h, shard: s.shard(h)}}
 	v := &visits[0]
 	v.shard.lock()

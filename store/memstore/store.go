@@ -56,6 +56,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/clock"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -223,12 +224,12 @@ func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) err
 		return s.unusable()
 	}
 	for _, l := range limits {
-		if l == nil || l.Hash() == 0 {
+		if l == nil || l.Engine(engine.Access{}).Hash() == 0 {
 			return fail(store.ErrLimit)
 		}
 	}
 	for _, l := range limits {
-		h := l.KeyHash(s.seed, key)
+		h := l.Engine(engine.Access{}).KeyHash(s.seed, key)
 		sh := s.shard(h)
 		sh.lock()
 		if sl, found := sh.table.Load().find(h); found {

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/clock"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
 // neighbours are n keys of the shard that the key hot is in.
 func neighbours(s *Store, l *store.Limit, n int) (keys []string) {
-	shard := func(key string) uint32 { return uint32(l.KeyHash(s.seed, key)>>32) & s.mask }
+	shard := func(key string) uint32 { return uint32(l.Engine(engine.Access{}).KeyHash(s.seed, key)>>32) & s.mask }
 	for i := 0; len(keys) < n; i++ {
 		if key := fmt.Sprint("beside", i); shard(key) == shard("hot") {
 			keys = append(keys, key)
@@ -73,7 +74,7 @@ func TestSwapsBesideEverythingElse(t *testing.T) {
 				t.Error(err)
 			}
 			if i%50 == 0 {
-				sh := s.shard(hot.KeyHash(s.seed, "hot"))
+				sh := s.shard(hot.Engine(engine.Access{}).KeyHash(s.seed, "hot"))
 				sh.mu.Lock()
 				s.sweepShard(sh, clock.Micros(s.base))
 				s.dropped(sh.rebuild(clock.Micros(s.base), 0))

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -95,7 +96,7 @@ func (sl *slot) hold() int64 {
 func (sh *shard) load(word int64, s *store.State) {
 	switch {
 	case packed(word):
-		unpack(word, s)
+		unpack(word, s.Engine(engine.Access{}))
 	case word != vacant:
 		*s = sh.slab.at(word).state
 	}
@@ -106,7 +107,7 @@ func (sh *shard) load(word int64, s *store.State) {
 func (sh *shard) put(sl *slot, was int64, l *store.Limit, s *store.State, until int64) {
 	slabbed := !packed(was) && was != vacant
 	if isBucket(l) {
-		if word, fits := pack(s, was&rateMask); fits {
+		if word, fits := pack(s.Engine(engine.Access{}), was&rateMask); fits {
 			if slabbed {
 				sh.slab.release(was)
 			}
@@ -246,7 +247,7 @@ const vacant = 0
 
 // pack makes a word of a bucket's state, if it fits one. rate is the place of the numbers
 // it was last written under, or 0.
-func pack(s *store.State, rate int64) (word int64, ok bool) {
+func pack(s *engine.State, rate int64) (word int64, ok bool) {
 	if rate == 0 || rates.list[rate&rateMask] != s.Numbers {
 		if rate = rates.place(s.Numbers); rate == 0 {
 			return 0, false
@@ -258,12 +259,12 @@ func pack(s *store.State, rate int64) (word int64, ok bool) {
 }
 
 // unpack makes the state that a packed word encodes.
-func unpack(word int64, s *store.State) {
+func unpack(word int64, s *engine.State) {
 	s.Live, s.Numbers, s.A = true, rateOf(word), word>>rateBits
 }
 
 // rateOf returns the numbers that a packed word was written under.
-func rateOf(word int64) store.Numbers { return rates.list[word&rateMask] }
+func rateOf(word int64) engine.Numbers { return rates.list[word&rateMask] }
 
 // packed reports whether the word encodes a state itself.
 func packed(word int64) bool { return word&rateMask != 0 }
@@ -291,15 +292,15 @@ var rates rateList
 type rateList struct {
 	// list is written once at each place, before any word refers to that place. The
 	// atomic store of the word publishes it.
-	list [1 << rateBits]store.Numbers
+	list [1 << rateBits]engine.Numbers
 	// known maps numbers to places. It is replaced, never changed.
-	known atomic.Pointer[map[store.Numbers]int64]
+	known atomic.Pointer[map[engine.Numbers]int64]
 	mu    sync.Mutex
 }
 
 // place returns the place of the numbers, and adds them if they are new. It returns 0 if
 // there is no room.
-func (r *rateList) place(n store.Numbers) int64 {
+func (r *rateList) place(n engine.Numbers) int64 {
 	if known := r.known.Load(); known != nil {
 		if place := (*known)[n]; place != 0 || len(*known) == rateMask {
 			return place
@@ -307,7 +308,7 @@ func (r *rateList) place(n store.Numbers) int64 {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var known map[store.Numbers]int64
+	var known map[engine.Numbers]int64
 	if p := r.known.Load(); p != nil {
 		known = *p
 	}
@@ -317,7 +318,7 @@ func (r *rateList) place(n store.Numbers) int64 {
 	place := int64(len(known) + 1)
 	more := maps.Clone(known)
 	if more == nil {
-		more = make(map[store.Numbers]int64)
+		more = make(map[engine.Numbers]int64)
 	}
 	more[n] = place
 	r.list[place] = n

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -43,12 +44,15 @@ func newModel(tb testing.TB) *model {
 
 // save keeps a state for ever: one that fits a word, or one that doesn't.
 func (m *model) save(h uint64, n int64, packed bool) {
-	st := store.State{Live: true, Numbers: store.Numbers{Token: 1_000_000, Unit: store.Scale{PerTick: 1}.Code()}, A: 1 << 50}
+	var st store.State
+	is := st.Engine(engine.Access{})
+	is.Live, is.A = true, 1<<50
+	is.Numbers = engine.Numbers{Token: 1_000_000, Unit: engine.Scale{PerTick: 1}.Code()}
 	l := m.bucket
 	if packed {
-		st.A += n
+		is.A += n
 	} else {
-		st.B = n
+		is.B = n
 		l = m.window
 	}
 	was := int64(vacant)
@@ -86,7 +90,7 @@ func (m *model) check() {
 		word := atomic.LoadInt64(&sl.word)
 		var got store.State
 		m.shard.load(word, &got)
-		if got.A != want.A || got.B != want.B || got.Numbers != want.Numbers || !got.Live {
+		if g, w := got.Engine(engine.Access{}), want.Engine(engine.Access{}); g.A != w.A || g.B != w.B || g.Numbers != w.Numbers || !g.Live {
 			m.tb.Fatalf("hash %x holds %+v, want %+v", h, got, want)
 		}
 		if !packed(word) {

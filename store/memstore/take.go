@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/clock"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -24,19 +25,19 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 		return s.takeAll(charges, results)
 	}
 	c, r := &charges[0], &results[0]
-	h := c.Limit.KeyHash(s.seed, c.Key)
+	h := c.Limit.Engine(engine.Access{}).KeyHash(s.seed, c.Key)
 	sl, found := s.shards[uint32(h>>32)&s.mask].table.Load().find(h)
 	if !found {
 		s.sweep(s.takeOne(h, charges, results))
 		return nil
 	}
 	seen := atomic.LoadInt64(&sl.word)
-	for spin := backoff; packed(seen) && c.Limit.Writes(rateOf(seen)); spin = min(2*spin, 4*backoff) {
+	for spin := backoff; packed(seen) && c.Limit.Engine(engine.Access{}).Writes(rateOf(seen)); spin = min(2*spin, 4*backoff) {
 		now := clock.Micros(s.base)
 		// If another call has charged the key since the clock was read, it may have done so
 		// at a later instant.
 		if atomic.LoadInt64(&sl.word) == seen {
-			a, ok := c.Limit.StepInstant(now, seen>>rateBits, c, r)
+			a, ok := c.Limit.Engine(engine.Access{}).StepInstant(now, seen>>rateBits, c, r)
 			next := a<<rateBits | seen&rateMask
 			if !ok || next>>rateBits != a {
 				break
@@ -143,7 +144,7 @@ func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.
 	for i := range charges {
 		c := &charges[i]
 		wall = wall || c.Limit.FollowsCalendar()
-		h := c.Limit.KeyHash(s.seed, c.Key)
+		h := c.Limit.Engine(engine.Access{}).KeyHash(s.seed, c.Key)
 		v := visit{hash: h, index: uint32(h>>32) & s.mask, i: int32(i)}
 		// Shards are locked in ascending order, so that two calls never wait for each
 		// other. A call has a handful of charges, so insertion sort does.
@@ -283,15 +284,12 @@ func (s *Store) add(v *visit, l *store.Limit, st *store.State, r *store.Result, 
 // outlook returns when a state will have expired, and whether it is alive now. r is the
 // result of the step just made with it.
 func outlook(l *store.Limit, st *store.State, r *store.Result, now store.Now) (until int64, alive bool) {
-	switch {
-	case !st.Live:
-		return now.Steady, false
-	case l.Algorithm() == store.Concurrency:
+	lifetime := l.Lifetime(now, st, r)
+	if lifetime == store.Never {
 		return never, true
 	}
-	lifetime := l.Lifetime(now, st, r)
 	until = now.Steady + lifetime.Microseconds()
-	if l.FollowsCalendar() && (st.Numbers.Unit < 0 || l.Algorithm() != store.IntervalBucket) {
+	if l.FollowsCalendar() && (st.Engine(engine.Access{}).Numbers.Unit < 0 || l.Algorithm() != store.IntervalBucket) {
 		// The lifetime is by the wall clock, which may be set back a little.
 		until += setBack
 	}

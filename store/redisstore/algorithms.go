@@ -8,14 +8,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
 )
 
 // algorithm is how the limits, charges and states of an algorithm are encoded for its
 // script and decoded. Its file in package lua documents the arguments.
 type algorithm struct {
-	set    lua.Set
+	set    scripts.Set
 	letter byte // by which the script knows it
 	// What its keys end in: a letter, which TokenBucket has none of, and the number of the
 	// format that is kept there, if that isn't the first. A release that keeps anything
@@ -31,7 +32,7 @@ type algorithm struct {
 	vary func(r *record, args []any, c *store.Charge, t *timeArgs)
 	// state decodes what the script has found, and reports whether a store has written it.
 	// A value in another format counts as never seen, there and here.
-	state func(found string, s *store.State) bool
+	state func(found string, s *engine.State) bool
 	// alone: each charge is asked by itself, because the server returns what one needs
 	// to know: of a list of entries, or of leases some of which turn out to have
 	// expired.
@@ -47,27 +48,27 @@ type algorithm struct {
 }
 
 var algorithms = [...]algorithm{
-	store.TokenBucket:    {set: lua.TokenBucket, letter: 'b', key: "/2", arguments: bucket, vary: varyBucket, state: bucketState, stocked: true, wide: &wideBucket},
-	store.LeakyBucket:    {set: lua.TokenBucket, letter: 'b', key: "/l2", arguments: bucket, vary: varyBucket, state: bucketState, wide: &wideBucket},
-	store.IntervalBucket: {set: lua.IntervalBucket, letter: 'i', key: "/i2", arguments: interval, vary: varyWindow, state: intervalState, aloneWaiting: true},
-	store.FixedWindow:    {set: lua.FixedWindow, letter: 'f', key: "/f2", arguments: fixed, vary: varyFixed, state: fixedState, aloneWaiting: true},
-	store.SlidingWindow:  {set: lua.SlidingWindow, letter: 's', key: "/s3", arguments: slidingWindow, vary: varySliding, state: slidingWindowState, aloneWaiting: true},
-	store.SlidingCounter: {set: lua.SlidingCounter, letter: 'k', key: "/k2", arguments: counter, vary: varyCounter, state: counterState, aloneWaiting: true},
-	store.SlidingLog:     {set: lua.SlidingLog, letter: 'g', key: "/g2", arguments: slidingLog, vary: varySliding, state: slidingLogState, alone: true, listed: true},
-	store.WarmUp:         {set: lua.WarmUp, letter: 'w', key: "/w2", arguments: warmUp, vary: varyWarmUp, state: wideWords("AtuB.C", "AtufBD.C"), alone: true, wide: &wideWarmUp},
-	store.Concurrency:    {set: lua.Concurrency, letter: 'c', key: "/c3", arguments: concurrency, vary: varyConcurrency, state: held, alone: true, listed: true, leases: true},
-	store.Ban:            {set: lua.Ban, letter: 'n', key: "/n", arguments: ban, vary: varyBan, state: banState, alone: true, counts: true},
+	store.TokenBucket:    {set: scripts.TokenBucket, letter: 'b', key: "/2", arguments: bucket, vary: varyBucket, state: bucketState, stocked: true, wide: &wideBucket},
+	store.LeakyBucket:    {set: scripts.TokenBucket, letter: 'b', key: "/l2", arguments: bucket, vary: varyBucket, state: bucketState, wide: &wideBucket},
+	store.IntervalBucket: {set: scripts.IntervalBucket, letter: 'i', key: "/i2", arguments: interval, vary: varyWindow, state: intervalState, aloneWaiting: true},
+	store.FixedWindow:    {set: scripts.FixedWindow, letter: 'f', key: "/f2", arguments: fixed, vary: varyFixed, state: fixedState, aloneWaiting: true},
+	store.SlidingWindow:  {set: scripts.SlidingWindow, letter: 's', key: "/s3", arguments: slidingWindow, vary: varySliding, state: slidingWindowState, aloneWaiting: true},
+	store.SlidingCounter: {set: scripts.SlidingCounter, letter: 'k', key: "/k2", arguments: counter, vary: varyCounter, state: counterState, aloneWaiting: true},
+	store.SlidingLog:     {set: scripts.SlidingLog, letter: 'g', key: "/g2", arguments: slidingLog, vary: varySliding, state: slidingLogState, alone: true, listed: true},
+	store.WarmUp:         {set: scripts.WarmUp, letter: 'w', key: "/w2", arguments: warmUp, vary: varyWarmUp, state: wideWords("AtuB.C", "AtufBD.C"), alone: true, wide: &wideWarmUp},
+	store.Concurrency:    {set: scripts.Concurrency, letter: 'c', key: "/c3", arguments: concurrency, vary: varyConcurrency, state: held, alone: true, listed: true, leases: true},
+	store.Ban:            {set: scripts.Ban, letter: 'n', key: "/n", arguments: ban, vary: varyBan, state: banState, alone: true, counts: true},
 }
 
 var (
-	wideBucket = algorithm{set: lua.WideBucket, letter: 'd', arguments: bucketInUnits, vary: varyBucketInUnits}
-	wideWarmUp = algorithm{set: lua.WideWarmUp, letter: 'v', arguments: warmUpInUnits, vary: varyWarmUp, alone: true}
+	wideBucket = algorithm{set: scripts.WideBucket, letter: 'd', arguments: bucketInUnits, vary: varyBucketInUnits}
+	wideWarmUp = algorithm{set: scripts.WideWarmUp, letter: 'v', arguments: warmUpInUnits, vary: varyWarmUp, alone: true}
 )
 
 // algorithmOf returns how l is encoded.
 func algorithmOf(l *store.Limit) *algorithm {
 	a := &algorithms[l.Algorithm()]
-	if a.wide != nil && l.Terms().Scale.Wide {
+	if a.wide != nil && l.Engine(engine.Access{}).Terms().Scale.Wide {
 		return a.wide
 	}
 	return a
@@ -89,7 +90,7 @@ var sorts = func() (units [10]int64) {
 		if err != nil {
 			panic(err) // these are right
 		}
-		units[i+1] = l.Terms().Numbers.Unit
+		units[i+1] = l.Engine(engine.Access{}).Terms().Numbers.Unit
 	}
 	return units
 }()
@@ -127,7 +128,7 @@ func varyFixed(r *record, args []any, c *store.Charge, t *timeArgs) {
 
 var fixedWords = words("ABu.Ct")
 
-func fixedState(found string, s *store.State) bool {
+func fixedState(found string, s *engine.State) bool {
 	if len(found) != 19 || strings.Contains(found, ":") {
 		return fixedWords(found, s)
 	}
@@ -161,7 +162,7 @@ func varyWindow(r *record, args []any, c *store.Charge, t *timeArgs) {
 
 func slidingWindow(r *record) []any {
 	n, scale := r.terms.Numbers, r.terms.Scale
-	return append(sliding(r), text(n.Token), text(scale.PerTick), text(tick(scale)), text(r.spec.Buckets))
+	return append(sliding(r), text(n.Token), text(scale.PerTick), text(scale.Tick()), text(r.spec.Buckets))
 }
 
 func slidingLog(r *record) []any { return append(sliding(r), text(r.terms.Numbers.Token)) }
@@ -200,7 +201,7 @@ var counterWords = words("ABCDu")
 
 // counterState decodes one view, and what those of several versions have besides: units and
 // last charge, and all words of the others.
-func counterState(found string, s *store.State) bool {
+func counterState(found string, s *engine.State) bool {
 	plain := found
 	for at, n := 0, 0; at < len(found); at++ {
 		if found[at] == ':' {
@@ -227,9 +228,9 @@ func counterState(found string, s *store.State) bool {
 	if len(numbers) < 2 {
 		return false
 	}
-	s.E, s.Log = numbers[0], []store.Entry{{At: numbers[1]}}
+	s.E, s.Log = numbers[0], []engine.Entry{{At: numbers[1]}}
 	for w := numbers[2:]; len(w) >= 7; w = w[7:] {
-		s.Log = append(s.Log, store.Entry{At: w[0], Units: w[1]}, store.Entry{At: w[2], Units: w[3]}, store.Entry{At: w[4], Units: w[5]}, store.Entry{At: w[6]})
+		s.Log = append(s.Log, engine.Entry{At: w[0], Units: w[1]}, engine.Entry{At: w[2], Units: w[3]}, engine.Entry{At: w[4], Units: w[5]}, engine.Entry{At: w[6]})
 	}
 	return true
 }
@@ -259,7 +260,7 @@ func unbrief(text string) (int64, error) {
 }
 
 // intervalState decodes one view, and what some states have beside it, which is the Log.
-func intervalState(found string, s *store.State) bool {
+func intervalState(found string, s *engine.State) bool {
 	head, more := found, ""
 	for at, n := 0, 0; at < len(found); at++ {
 		if found[at] == ':' {
@@ -281,7 +282,7 @@ func intervalState(found string, s *store.State) bool {
 		if err != nil || err2 != nil {
 			return false
 		}
-		s.Log = append(s.Log, store.Entry{At: a, Units: n})
+		s.Log = append(s.Log, engine.Entry{At: a, Units: n})
 	}
 	return true
 }
@@ -289,9 +290,9 @@ func intervalState(found string, s *store.State) bool {
 var intervalWords = words("AtuB.CE")
 
 // versions decodes token:unit:at of each version, which are separated as well.
-func versions(found string) (*store.Rest, bool) {
+func versions(found string) (*engine.Rest, bool) {
 	w := strings.FieldsFunc(found, func(c rune) bool { return c == ':' || c == ';' })
-	rest := &store.Rest{Versions: make([]store.Version, len(w)/3)}
+	rest := &engine.Rest{Versions: make([]engine.Version, len(w)/3)}
 	for i := range rest.Versions {
 		token, err := unbrief(w[3*i])
 		unit, err2 := strconv.ParseInt(w[3*i+1], 10, 64)
@@ -299,14 +300,14 @@ func versions(found string) (*store.Rest, bool) {
 		if err != nil || err2 != nil || err3 != nil || token <= 0 {
 			return nil, false
 		}
-		rest.Versions[i] = store.Version{Numbers: store.Numbers{Token: token, Unit: unit}, At: at}
+		rest.Versions[i] = engine.Version{Numbers: engine.Numbers{Token: token, Unit: unit}, At: at}
 	}
 	return rest, len(w)%3 == 0 && len(rest.Versions) > 1 && len(rest.Versions) <= 4
 }
 
 // slidingWindowState decodes the versions, if there are several, the numbers, the newest
 // entry, and the others, oldest first.
-func slidingWindowState(found string, s *store.State) bool {
+func slidingWindowState(found string, s *engine.State) bool {
 	if several, rest, ok := strings.Cut(strings.TrimPrefix(found, "+"), "+"); ok {
 		if s.Rest, ok = versions(several); !ok {
 			return false
@@ -314,12 +315,12 @@ func slidingWindowState(found string, s *store.State) bool {
 		found = rest
 	}
 	head, older, ok := strings.Cut(found, ";")
-	if !ok || !slidingWindowWords(head, s) || s.Numbers.Token <= 0 || store.ScaleOf(s.Numbers.Unit>>10).PerTick <= 0 {
+	if !ok || !slidingWindowWords(head, s) || s.Numbers.Token <= 0 || engine.ScaleOf(s.Numbers.Unit>>10).PerTick <= 0 {
 		return false
 	}
 	at := s.A - s.D
 	s.B, s.D = s.C-s.B, 0
-	s.Log = make([]store.Entry, 0, strings.Count(older, ";"))
+	s.Log = make([]engine.Entry, 0, strings.Count(older, ";"))
 	for older != "" {
 		var entry string
 		entry, older, _ = strings.Cut(older, ";")
@@ -329,7 +330,7 @@ func slidingWindowState(found string, s *store.State) bool {
 		if err != nil || err2 != nil {
 			return false
 		}
-		s.Log = append(s.Log, store.Entry{At: at, Units: n})
+		s.Log = append(s.Log, engine.Entry{At: at, Units: n})
 		at += after
 	}
 	return s.C > 0
@@ -339,7 +340,7 @@ var slidingWindowWords = words("tuEACBD") // B and D: what is older, and by how 
 
 // slidingLogState decodes the newest entry, the sum, and the entry whose leaving makes
 // room; or, where several versions count, those and all entries.
-func slidingLogState(found string, s *store.State) bool {
+func slidingLogState(found string, s *engine.State) bool {
 	head, older, all := strings.Cut(found, ";")
 	colons := strings.Count(head, ":")
 	switch {
@@ -359,7 +360,7 @@ func slidingLogState(found string, s *store.State) bool {
 		if err != nil {
 			return false
 		}
-		s.Log = []store.Entry{{At: n, Units: math.MaxInt64 / 2}}
+		s.Log = []engine.Entry{{At: n, Units: math.MaxInt64 / 2}}
 		head = head[:at]
 	}
 	if !slidingLogWords(head, s) {
@@ -374,7 +375,7 @@ func slidingLogState(found string, s *store.State) bool {
 		if err != nil || err2 != nil {
 			return false
 		}
-		s.Log = append(s.Log, store.Entry{At: t, Units: n})
+		s.Log = append(s.Log, engine.Entry{At: t, Units: n})
 	}
 	return s.C > 0
 }
@@ -393,7 +394,7 @@ func warmUp(r *record) []any {
 	t := &r.terms
 	return []any{
 		fmt.Sprintf("%d,%d", t.Largest, t.Longest), "1", "0",
-		text(t.Token), text(t.Scale.PerTick), text(tick(t.Scale)), text(t.Numbers.Unit), text(t.Warm),
+		text(t.Token), text(t.Scale.PerTick), text(t.Scale.Tick()), text(t.Numbers.Unit), text(t.Warm),
 	}
 }
 
@@ -415,7 +416,7 @@ func varyConcurrency(r *record, args []any, c *store.Charge, t *timeArgs) {
 	}
 }
 
-func held(found string, s *store.State) bool {
+func held(found string, s *engine.State) bool {
 	n, err := strconv.ParseInt(found, 10, 64)
 	s.A = n
 	return err == nil && n > 0
@@ -437,7 +438,7 @@ func varyBan(r *record, args []any, c *store.Charge, t *timeArgs) {
 	args[2] = t.counted
 }
 
-func banState(found string, s *store.State) bool {
+func banState(found string, s *engine.State) bool {
 	words := strings.Split(found, ":")
 	if len(words) < 3 {
 		return false
@@ -447,14 +448,14 @@ func banState(found string, s *store.State) bool {
 		if i == 2 {
 			period, _, several := strings.Cut(word, ",")
 			if several {
-				rest := &store.Rest{}
+				rest := &engine.Rest{}
 				for w := range slices.Chunk(strings.Split(word, ","), 2) {
 					p, err := strconv.ParseInt(w[0], 10, 64)
 					at, err2 := strconv.ParseInt(w[len(w)-1], 10, 64)
 					if err != nil || err2 != nil {
 						return false
 					}
-					rest.Versions = append(rest.Versions, store.Version{Numbers: store.Numbers{Token: p}, At: at})
+					rest.Versions = append(rest.Versions, engine.Version{Numbers: engine.Numbers{Token: p}, At: at})
 				}
 				s.Rest = rest
 			}
@@ -468,7 +469,7 @@ func banState(found string, s *store.State) bool {
 	}
 	s.A, s.B, s.Numbers.Token = numbers[0], numbers[1], numbers[2]
 	for _, at := range numbers[3:] {
-		s.Log = append(s.Log, store.Entry{At: at, Units: 1})
+		s.Log = append(s.Log, engine.Entry{At: at, Units: 1})
 	}
 	return s.Numbers.Token > 0
 }

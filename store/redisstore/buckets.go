@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -17,7 +18,7 @@ func bucket(r *record) []any {
 	if t.Queue > 0 || s.Debt {
 		how = "0,1"
 	}
-	args := []any{limit, how, text(t.Capacity), words, text(t.Token), fmt.Sprintf("%d,%d", t.Scale.PerTick, tick(t.Scale)), ""}
+	args := []any{limit, how, text(t.Capacity), words, text(t.Token), fmt.Sprintf("%d,%d", t.Scale.PerTick, t.Scale.Tick()), ""}
 	if tag := tagOf(t); tag != "" {
 		grid := gridOf(t)
 		args[3], args[5], args[6] = tag, text((t.Capacity+grid)/1000+2), text(grid)
@@ -33,7 +34,7 @@ func bucketLimit(r *record) (limit, words string) {
 	if !t.Scale.Wide {
 		burst, queue = burst/t.Token, queue/t.Token
 	}
-	return fmt.Sprintf("%d,%d,%d,%d,%s,%d,%d,%d,%d,%d", t.Queue, t.Largest, boolean(r.spec.Debt), t.Longest, words, t.Scale.PerTick, tick(t.Scale), t.Capacity, burst, queue), words
+	return fmt.Sprintf("%d,%d,%d,%d,%s,%d,%d,%d,%d,%d", t.Queue, t.Largest, boolean(r.spec.Debt), t.Longest, words, t.Scale.PerTick, t.Scale.Tick(), t.Capacity, burst, queue), words
 }
 
 func varyBucket(r *record, args []any, c *store.Charge, _ *timeArgs) {
@@ -52,7 +53,7 @@ func varyBucket(r *record, args []any, c *store.Charge, _ *timeArgs) {
 	}
 }
 
-func bucketState(found string, s *store.State) bool {
+func bucketState(found string, s *engine.State) bool {
 	if strings.Contains(found, ":") {
 		return bucketWords(found, s)
 	}
@@ -61,13 +62,13 @@ func bucketState(found string, s *store.State) bool {
 		return false
 	}
 	s.A = n % 1_000_000_000_000_000
-	s.Numbers = store.Numbers{Token: untag(found[:4]), Unit: store.Scale{PerTick: 1}.Code()}
+	s.Numbers = engine.Numbers{Token: untag(found[:4]), Unit: engine.Scale{PerTick: 1}.Code()}
 	return s.Numbers.Token > 0
 }
 
 // bucketWords decodes A:token:unit, of a wide scale what is beyond A, and then B:C, or 0:C
 // and the Log.
-func bucketWords(found string, s *store.State) bool {
+func bucketWords(found string, s *engine.State) bool {
 	w := make([]int64, 0, 16)
 	for word := range strings.SplitSeq(found, ":") {
 		n, err := strconv.ParseInt(word, 10, 64)
@@ -79,9 +80,9 @@ func bucketWords(found string, s *store.State) bool {
 	if len(w) < 3 || w[1] <= 0 || w[2] < 8 {
 		return false
 	}
-	s.A, s.Numbers = w[0], store.Numbers{Token: w[1], Unit: w[2]}
+	s.A, s.Numbers = w[0], engine.Numbers{Token: w[1], Unit: w[2]}
 	w = w[3:]
-	if scale := store.ScaleOf(s.Numbers.Unit); scale.Wide && len(w) > 0 {
+	if scale := engine.ScaleOf(s.Numbers.Unit); scale.Wide && len(w) > 0 {
 		s.A, s.Low = scale.Join(s.A, w[0])
 		w = w[1:]
 	} else if scale.Wide {
@@ -94,7 +95,7 @@ func bucketWords(found string, s *store.State) bool {
 		s.B, s.C = w[0], w[1]
 	}
 	for i := 2; i < len(w); i += 2 {
-		s.Log = append(s.Log, store.Entry{At: w[i], Units: w[i+1]})
+		s.Log = append(s.Log, engine.Entry{At: w[i], Units: w[i+1]})
 	}
 	return true
 }
@@ -112,9 +113,9 @@ func varyBucketInUnits(r *record, args []any, c *store.Charge, _ *timeArgs) {
 
 // tagOf returns the four digits that name a rate in front of the instant that is its
 // whole state, or "": see tokenbucket.lua. Both together have to stay below 2^63.
-func tagOf(t *store.Terms) string {
+func tagOf(t *engine.Terms) string {
 	const twoYears = 2 * 366 * 24 * 3600 * 1_000_000
-	if t.Scale != (store.Scale{PerTick: 1}) || t.Capacity > twoYears {
+	if t.Scale != (engine.Scale{PerTick: 1}) || t.Capacity > twoYears {
 		return ""
 	}
 	m, k := t.Token, 0
@@ -143,7 +144,7 @@ func untag(tag string) int64 {
 // gridOf returns the grid of plain states (tokenbucket.lua), in microseconds: about ten
 // tokens, so that one charge in ten renews a lifetime, but at most ten seconds, which
 // is how much longer than necessary a key may live.
-func gridOf(t *store.Terms) int64 {
+func gridOf(t *engine.Terms) int64 {
 	us := int64(10_000)
 	for us < 10*t.Token && us < 10_000_000 {
 		us *= 10

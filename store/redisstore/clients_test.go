@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/redisstore"
@@ -89,7 +90,7 @@ func (m *steps) take(now int64, charges []store.Charge) []store.Result {
 	states, results := make([]store.State, len(charges)), make([]store.Result, len(charges))
 	for i := range charges {
 		states[i] = *m.state(&charges[i])
-		states[i].Log = slices.Clone(states[i].Log)
+		states[i].Engine(engine.Access{}).Log = slices.Clone(states[i].Engine(engine.Access{}).Log)
 	}
 	m.leases++
 	store.Decide(store.Now{Steady: now, Wall: now, Lease: store.Lease(m.leases)}, charges, states, results)

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/internal/redistest"
-	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
 )
 
@@ -86,7 +86,7 @@ func read(cmd redis.Cmder) (takes bool, settles, backs int64) {
 	if len(args) < 4 {
 		return false, 0, 0
 	}
-	take, settle := lua.Take(lua.TokenBucket), lua.Settle(lua.TokenBucket)
+	take, settle := scripts.Take(scripts.TokenBucket), scripts.Settle(scripts.TokenBucket)
 	switch args[1] {
 	case take.SHA, take.Source:
 		return true, 0, 0

@@ -15,8 +15,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/redistest"
-	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
 )
 
@@ -265,7 +266,7 @@ func init() {
 
 func (w *twins) window() store.Window {
 	window := pick(w, store.Hourly, store.Daily, store.Weekly, store.Monthly, store.Every(7*time.Second), store.Every(time.Hour))
-	if _, fixed := window.Fixed(); !fixed && w.roll(2) == 0 {
+	if _, fixed := window.Engine(engine.Access{}).Fixed(); !fixed && w.roll(2) == 0 {
 		window = window.In(pick(w, zones...))
 	}
 	return window
@@ -331,7 +332,7 @@ func (w *twins) timeArgs(asked []int64) timeArgs {
 }
 
 // run runs a script, whose lifetimes are counted by the trace's clock.
-func (w *twins) run(s *lua.Script, keys []string, args []any) (any, error) {
+func (w *twins) run(s *scripts.Script, keys []string, args []any) (any, error) {
 	if w.bare {
 		return redis.NewScript(s.Source).Run(context.Background(), w.rdb, keys, args...).Result()
 	}
@@ -461,8 +462,8 @@ func (w *twins) needs(c *store.Charge, key string) []int64 {
 	if !recordOf(c.Limit).zoned() {
 		return nil
 	}
-	until := w.now + whole(maxWait(c, c.Limit.Terms().Patience))
-	return []int64{w.now, w.state(key).A, c.Receipt.Instant, until}
+	until := w.now + whole(maxWait(c, c.Limit.Engine(engine.Access{}).Terms().Patience))
+	return []int64{w.now, w.state(key).Engine(engine.Access{}).A, c.Receipt.Instant, until}
 }
 
 func (w *twins) state(key string) *store.State {
@@ -478,7 +479,7 @@ func (w *twins) decide(d *decision) error {
 	states := make([]store.State, len(d.charges))
 	for i, key := range d.keys {
 		states[i] = *w.state(key)
-		states[i].Log = slices.Clone(states[i].Log)
+		states[i].Engine(engine.Access{}).Log = slices.Clone(states[i].Engine(engine.Access{}).Log)
 	}
 	results := make([]store.Result, len(d.charges))
 	w.leases++
@@ -576,7 +577,7 @@ func (w *twins) amend(ss []*settlement, which []int, left []*settlement, reply a
 		var want store.Result
 		now := store.Now{Steady: w.now, Wall: w.now}
 		settled := *w.state(t.key)
-		settled.Log = slices.Clone(settled.Log)
+		settled.Engine(engine.Access{}).Log = slices.Clone(settled.Engine(engine.Access{}).Log)
 		store.Amend(now, &c, &settled, &want)
 		*w.state(t.key) = settled
 		w.touched[t.key] = c.Limit
@@ -620,26 +621,27 @@ func (w *twins) stored(key string, l *store.Limit) (s store.State, raw string, e
 		if err != nil || len(entries) == 0 {
 			return s, "", err
 		}
+		is := s.Engine(engine.Access{})
 		var sum int64
 		for i, e := range entries {
 			if i > 0 {
-				s.Log = append(s.Log, store.Entry{At: s.A, Units: s.B})
+				is.Log = append(is.Log, engine.Entry{At: is.A, Units: is.B})
 			}
 			w := strings.Split(e, ":")
-			s.Live, s.A, s.B, s.C, s.E = true, whole(w[0]), whole(w[1]), 0, 0
-			if sum += s.B; i < len(entries)-1 {
+			is.Live, is.A, is.B, is.C, is.E = true, whole(w[0]), whole(w[1]), 0, 0
+			if sum += is.B; i < len(entries)-1 {
 				continue
 			}
-			s.C, s.Numbers = whole(w[2]), store.Numbers{Token: whole(w[4]), Unit: whole(w[5])}
+			is.C, is.Numbers = whole(w[2]), engine.Numbers{Token: whole(w[4]), Unit: whole(w[5])}
 			if len(w) > 6 {
-				s.E = whole(w[6])
+				is.E = whole(w[6])
 			}
 			if len(w) > 7 {
-				s.Rest, _ = versions(strings.Join(w[7:], ":"))
+				is.Rest, _ = versions(strings.Join(w[7:], ":"))
 			}
 		}
-		if sum != s.C {
-			err = fmt.Errorf("%s: the newest entry says %d in all, they are %d", key, s.C, sum)
+		if sum != is.C {
+			err = fmt.Errorf("%s: the newest entry says %d in all, they are %d", key, is.C, sum)
 		}
 		return s, strings.Join(entries, " "), err
 	}
@@ -735,14 +737,14 @@ func (w *twins) compare() error {
 // mixed tells whether a state is in windows of a calendar that not all versions know:
 // the others know about where those end.
 func (w *twins) mixed(key string, limits []*store.Limit) bool {
-	units := []int64{w.state(key).Numbers.Unit}
+	units := []int64{w.state(key).Engine(engine.Access{}).Numbers.Unit}
 	if l := limits[0]; l.Algorithm() == store.IntervalBucket { // it may keep a view for each version
 		for _, l := range limits {
-			units = append(units, l.Terms().Numbers.Unit)
+			units = append(units, l.Engine(engine.Access{}).Terms().Numbers.Unit)
 		}
 	}
 	return slices.ContainsFunc(units, func(unit int64) bool {
-		another := func(l *store.Limit) bool { return l.Terms().Numbers.Unit != unit }
+		another := func(l *store.Limit) bool { return l.Engine(engine.Access{}).Terms().Numbers.Unit != unit }
 		return unit < 0 && -unit%8 > 1 && slices.ContainsFunc(limits, another)
 	})
 }
@@ -772,8 +774,8 @@ func (w *twins) lives(key, raw string, limits []*store.Limit) error {
 	}
 	full := left
 	for _, l := range limits { // another may have set it, and this one only looked
-		if t := l.Terms(); t.Scale.PerTick > 0 && t.Capacity > 0 {
-			full = max(full, t.Capacity/t.Scale.PerTick*tick(t.Scale))
+		if t := l.Engine(engine.Access{}).Terms(); t.Scale.PerTick > 0 && t.Capacity > 0 {
+			full = max(full, t.Capacity/t.Scale.PerTick*t.Scale.Tick())
 		}
 		if l.Algorithm() == store.IntervalBucket {
 			full = max(full, l.Lifetime(store.Now{Steady: w.now, Wall: w.now}, w.state(key), &store.Result{}).Microseconds())
@@ -789,15 +791,16 @@ func (w *twins) lives(key, raw string, limits []*store.Limit) error {
 func (w *twins) present(s store.State, l *store.Limit) string { return w.presentAt(w.now, s, l) }
 
 func (w *twins) presentAt(at int64, s store.State, l *store.Limit) string {
-	s.Log = slices.Clone(s.Log)
+	s.Engine(engine.Access{}).Log = slices.Clone(s.Engine(engine.Access{}).Log)
 	charges := []store.Charge{{Limit: l}}
 	states, results := []store.State{s}, make([]store.Result, 1)
 	store.Decide(store.Now{Steady: at, Wall: at}, charges, states, results)
 	s = states[0]
-	if l.Lifetime(store.Now{Steady: at, Wall: at}, &s, &results[0]) == 0 || !s.Live {
+	if l.Lifetime(store.Now{Steady: at, Wall: at}, &s, &results[0]) == 0 {
 		return "none"
 	}
-	rest := s.Rest
-	s.Rest = nil
+	is := s.Engine(engine.Access{})
+	rest := is.Rest
+	is.Rest = nil
 	return fmt.Sprintf("%+v %+v", s, rest)
 }

@@ -5,14 +5,15 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
 )
 
 // request is a script call being built; the scripts document its layout. Arguments are
 // text: the client would turn numbers into text anyway.
 type request struct {
-	set  lua.Set
+	set  scripts.Set
 	args []any
 	// listed: some keys hold no strings.
 	listed bool
@@ -48,7 +49,7 @@ func (q *request) charge(r *record, c *store.Charge) {
 
 // takeArgs returns the script that decides p and its arguments, preceded by room for
 // the beginning of the command.
-func takeArgs(p *plan, t timeArgs, room int) (*lua.Script, []any) {
+func takeArgs(p *plan, t timeArgs, room int) (*scripts.Script, []any) {
 	n := room + 3
 	for i := range p.shapes {
 		n += 6
@@ -63,7 +64,7 @@ func takeArgs(p *plan, t timeArgs, room int) (*lua.Script, []any) {
 		q.shape(&p.shapes[i], p.shared)
 	}
 	q.strings(p.strings)
-	return lua.Take(q.set), q.args
+	return scripts.Take(q.set), q.args
 }
 
 // strings says how many of the first keys may hold strings, if a script may be asked for
@@ -95,7 +96,7 @@ func (q *request) shape(s *shape, shared bool) {
 func countedBy(charges []store.Charge, i int) string {
 	var b []byte
 	for j := range charges {
-		if charges[j].CountsFor(&charges[i]) {
+		if charges[i].Limit.Engine(engine.Access{}).Counts(&charges[j], &charges[i]) {
 			b = append(strconv.AppendInt(b, int64(j+1), 10), ',')
 		}
 	}
@@ -174,10 +175,10 @@ func chargedAt(c *store.Charge) int64 { return c.Receipt.Instant }
 // markOf returns the mark of a receipt as the scripts read it: two numbers for a wide
 // scale.
 func markOf(c *store.Charge) any {
-	if isBucket(c.Limit) && !c.Limit.Made(c.Receipt) {
+	if isBucket(c.Limit) && !c.Limit.Engine(engine.Access{}).Made(c.Receipt) {
 		return "-4503599627370496:0"
 	}
-	s := c.Limit.Terms().Scale
+	s := c.Limit.Engine(engine.Access{}).Terms().Scale
 	if !s.Wide || c.Limit.Algorithm() == store.SlidingWindow {
 		return text(c.Receipt.Mark)
 	}
@@ -190,7 +191,7 @@ func isBucket(l *store.Limit) bool {
 }
 
 // settleArgs returns the script that settles, its keys and its arguments.
-func settleArgs(ss []*settlement, t timeArgs) (script *lua.Script, keys []string, args []any) {
+func settleArgs(ss []*settlement, t timeArgs) (script *scripts.Script, keys []string, args []any) {
 	q := request{args: make([]any, 0, 3+15*len(ss)), timeArgs: t}
 	strings := 0
 	q.add(t.clock)
@@ -226,7 +227,7 @@ func settleArgs(ss []*settlement, t timeArgs) (script *lua.Script, keys []string
 		}
 	}
 	q.strings(strings)
-	return lua.Settle(q.set), keys, q.args
+	return scripts.Settle(q.set), keys, q.args
 }
 
 // small holds the numbers that most calls contain, as text: converting a value to an

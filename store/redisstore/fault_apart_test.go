@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/internal/redistest"
-	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
 )
 
@@ -22,7 +22,7 @@ type tap struct{ with atomic.Pointer[fault] }
 
 // fault is the fate of commands that call one script for one tag.
 type fault struct {
-	script *lua.Script
+	script *scripts.Script
 	tag    string
 	become func(context.Context, *redis.Cmd, redis.ProcessHook) error
 }
@@ -140,7 +140,7 @@ func apartGivesBack(t *testing.T, rdb, well redis.UniversalClient, node func(key
 		return key
 	}
 
-	take, back := lua.Take(lua.TokenBucket), lua.Settle(lua.TokenBucket)
+	take, back := scripts.Take(scripts.TokenBucket), scripts.Settle(scripts.TokenBucket)
 	l := denyLimit(t, store.Spec{Name: "l", Units: 5, Period: 24 * time.Hour})
 	ctx := t.Context()
 	for n, tt := range []struct {

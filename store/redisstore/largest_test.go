@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 )
@@ -110,7 +111,7 @@ func (w *twins) playLargest() error {
 			w.leases++
 			d := &decision{keys: []string{key}, leases: []store.LeaseID{store.Lease(w.leases)}, results: make([]store.Result, 1)}
 			d.charges = []store.Charge{{Key: "k", Limit: l,
-				Cost:    pick(w, 1, 2, min(l.Terms().Largest, store.MaxCost), store.MaxCost),
+				Cost:    pick(w, 1, 2, min(l.Engine(engine.Access{}).Terms().Largest, store.MaxCost), store.MaxCost),
 				MaxWait: pick(w, 0, 1, span, math.MaxInt64)}}
 			err = w.takeOne(d)
 		}
@@ -155,7 +156,7 @@ func (w *twins) settleOne(t *taken, cost int64) error {
 	mine.Receipt.Lease = t.mine.Lease
 	var want store.Result
 	state := w.state(t.key)
-	state.Log = slices.Clone(state.Log)
+	state.Engine(engine.Access{}).Log = slices.Clone(state.Engine(engine.Access{}).Log)
 	store.Amend(store.Now{Steady: w.now, Wall: w.now}, &mine, state, &want)
 	w.touched[t.key] = c.Limit
 	t.mine = want.Receipt

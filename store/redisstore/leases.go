@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/background"
-	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
 )
 
@@ -156,7 +156,7 @@ const mostRenewed = 500
 
 func (s *Store) renewCall(times timeArgs, r *renewing) call {
 	args := append(make([]any, s.head(r.keys)), times.clock, times.lease)
-	return s.call(lua.Renew(), r.site, r.keys, append(args, r.args...))
+	return s.call(scripts.Renew(), r.site, r.keys, append(args, r.args...))
 }
 
 // renew renews at once every lease last renewed longer than age ago, and reports

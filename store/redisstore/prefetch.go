@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -116,7 +117,7 @@ func (s *stocks) take(c *store.Charge, r *store.Result) bool {
 	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.byKey[stockOf{c.Key, c.Limit.Hash()}]
+	k := s.byKey[stockOf{c.Key, c.Limit.Engine(engine.Access{}).Hash()}]
 	if k == nil || !k.of(c.Limit) || k.left < c.Cost || !now.Before(k.until) {
 		return false
 	}
@@ -140,7 +141,7 @@ func (s *stocks) beginFetch(c *store.Charge) (k *stock, n int64) {
 	if n = s.share(c); n == 0 {
 		return nil, 0
 	}
-	of := stockOf{c.Key, c.Limit.Hash()}
+	of := stockOf{c.Key, c.Limit.Engine(engine.Access{}).Hash()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k = s.byKey[of]
@@ -167,7 +168,7 @@ func (k *stock) answer(c *store.Charge, now time.Time) store.Result {
 	r := k.charged
 	r.Remaining += k.left
 	r.ResetAfter = upToMicrosecond(r.ResetAfter - now.Sub(k.at))
-	r.Receipt = k.limit.Without(r.Receipt, k.left)
+	r.Receipt = k.limit.Engine(engine.Access{}).Without(r.Receipt, k.left)
 	r.Receipt.Cost = c.Cost
 	return r
 }
@@ -177,7 +178,7 @@ func (k *stock) answer(c *store.Charge, now time.Time) store.Result {
 // key has been reset since, they are dropped: the server may have forgotten that they were
 // taken, and would subtract a refund from later charges of others.
 func (s *stocks) endFetch(c *store.Charge, k *stock, taken store.Result, n int64, r *store.Result) (ok bool, over int64) {
-	now, of := s.now(), stockOf{c.Key, c.Limit.Hash()}
+	now, of := s.now(), stockOf{c.Key, c.Limit.Engine(engine.Access{}).Hash()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k.fetching = false
@@ -240,7 +241,7 @@ func (s *stocks) forget(key string, limits []*store.Limit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range limits {
-		delete(s.byKey, stockOf{key, l.Hash()})
+		delete(s.byKey, stockOf{key, l.Engine(engine.Access{}).Hash()})
 	}
 }
 

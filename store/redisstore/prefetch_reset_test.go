@@ -8,8 +8,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/redistest"
-	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
 )
 
@@ -84,7 +85,7 @@ func TestPrefetchAcrossVersions(t *testing.T) {
 	}
 	changed := leased
 	changed.Units = 2
-	if mustTake(t, s, "k", denyLimit(t, changed), 1); s.stocks.byKey[stockOf{"k", l.Hash()}].left != 6 {
+	if mustTake(t, s, "k", denyLimit(t, changed), 1); s.stocks.byKey[stockOf{"k", l.Engine(engine.Access{}).Hash()}].left != 6 {
 		t.Error("another version was given what this one had taken")
 	}
 	sleep(time.Second)
@@ -147,7 +148,7 @@ func TestDenyCacheLetsHeldTokensOut(t *testing.T) {
 	mustTake(t, s, "k", denyLimit(t, leased), 89) // more than are leased at once
 	mustTake(t, s, "k", l, 1)
 	taken, denied := make(chan bool), make(chan bool)
-	h.with.Store(&fault{lua.Take(lua.TokenBucket), "k", func(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
+	h.with.Store(&fault{scripts.Take(scripts.TokenBucket), "k", func(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
 		h.with.Store(nil)
 		err := next(ctx, once{cmd})
 		close(taken)

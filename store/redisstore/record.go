@@ -7,13 +7,14 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
 // record is a limit as the scripts read it.
 type record struct {
 	*algorithm
-	terms store.Terms
+	terms engine.Terms
 	spec  store.Spec
 	args  []any // of a charge of one
 
@@ -50,7 +51,7 @@ var (
 )
 
 func newRecord(l *store.Limit) *record {
-	r := &record{algorithm: algorithmOf(l), terms: l.Terms(), spec: l.Spec()}
+	r := &record{algorithm: algorithmOf(l), terms: l.Engine(engine.Access{}).Terms(), spec: l.Spec()}
 	r.args = r.arguments(r)
 	return r
 }
@@ -58,7 +59,7 @@ func newRecord(l *store.Limit) *record {
 // zoned reports whether the limit's windows are those of a calendar that a script
 // doesn't know.
 func (r *record) zoned() bool {
-	_, fixed := r.spec.Window.Fixed()
+	_, fixed := r.spec.Window.Engine(engine.Access{}).Fixed()
 	return r.spec.Window != (store.Window{}) && !fixed
 }
 
@@ -69,9 +70,9 @@ func (r *record) window(t *timeArgs) (limit any, bounds *[3]any) {
 	if !r.zoned() || len(t.asked) == 0 {
 		return near.limit, &near.bounds
 	}
-	spans := r.spec.Window.Around(t.wall, spansBefore, spansAfter)
+	spans := r.spec.Window.Engine(engine.Access{}).Around(t.wall, spansBefore, spansAfter)
 	for _, at := range t.asked {
-		spans = append(spans, r.spec.Window.Around(at, 1, 1)...)
+		spans = append(spans, r.spec.Window.Engine(engine.Access{}).Around(at, 1, 1)...)
 	}
 	return r.spans(spans), &near.bounds
 }
@@ -83,13 +84,13 @@ func (r *record) around(wall int64) *calendar {
 	if c := r.calendar.Load(); c != nil && c.start <= wall && wall < c.end {
 		return c
 	}
-	spans := r.spec.Window.Around(wall, spansBefore, spansAfter)
+	spans := r.spec.Window.Engine(engine.Access{}).Around(wall, spansBefore, spansAfter)
 	near := spans[spansBefore:]
 	c := &calendar{start: near[0].Start, end: near[0].End, head: headOf(r.terms.Numbers.Unit, near[0].Start)}
 	for i := range c.bounds {
 		c.bounds[i] = strconv.FormatInt(near[i].Start, 10)
 	}
-	if length, fixed := r.spec.Window.Fixed(); fixed {
+	if length, fixed := r.spec.Window.Engine(engine.Access{}).Fixed(); fixed {
 		c.limit = strconv.FormatInt(length, 10) + ",1"
 	} else {
 		c.limit = r.spans(spans)
@@ -99,8 +100,8 @@ func (r *record) around(wall int64) *calendar {
 }
 
 // spans encodes windows of the calendar as window.lua reads them.
-func (r *record) spans(spans []store.Span) string {
-	slices.SortFunc(spans, func(a, b store.Span) int { return cmp.Compare(a.Start, b.Start) })
+func (r *record) spans(spans []engine.Span) string {
+	slices.SortFunc(spans, func(a, b engine.Span) int { return cmp.Compare(a.Start, b.Start) })
 	spans = slices.Compact(spans)
 	var b []byte
 	pairs := 0
@@ -113,7 +114,7 @@ func (r *record) spans(spans []store.Span) string {
 			pairs++
 		}
 	}
-	return strconv.FormatInt(r.spec.Window.Nominal(), 10) + ",2," + strconv.Itoa(pairs) + string(b)
+	return strconv.FormatInt(r.spec.Window.Engine(engine.Access{}).Nominal(), 10) + ",2," + strconv.Itoa(pairs) + string(b)
 }
 
 // The number of windows of the calendar that a script gets, before and after the present
@@ -122,14 +123,6 @@ const (
 	spansBefore = 2
 	spansAfter  = 4
 )
-
-func tick(s store.Scale) int64 {
-	us := int64(1)
-	for range s.Exponent {
-		us *= 10
-	}
-	return us
-}
 
 func boolean(b bool) int64 {
 	if b {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
 )
@@ -51,9 +52,9 @@ func newRelease1(t *testing.T, rdb *redis.Client, prefix string) *release1 {
 
 // limit is how that release told its scripts of a limit.
 func (o *release1) limit(l *store.Limit) string {
-	t, s := l.Terms(), l.Spec()
+	t, s := l.Engine(engine.Access{}).Terms(), l.Spec()
 	period, kind := t.Period, 0
-	if length, ok := s.Window.Fixed(); ok {
+	if length, ok := s.Window.Engine(engine.Access{}).Fixed(); ok {
 		period, kind = length, 1
 	}
 	switch s.Algorithm {
@@ -62,7 +63,7 @@ func (o *release1) limit(l *store.Limit) string {
 		if tag == "" {
 			tag = "-"
 		}
-		return fmt.Sprintf("b,%d,%d,%d,%d,%d,%d,%d,%d,%d,%s,%d", t.Token, t.Scale.PerTick, tick(t.Scale), t.Numbers.Unit,
+		return fmt.Sprintf("b,%d,%d,%d,%d,%d,%d,%d,%d,%d,%s,%d", t.Token, t.Scale.PerTick, t.Scale.Tick(), t.Numbers.Unit,
 			t.Capacity, t.Queue, t.Largest, boolean(s.Debt), t.Longest, tag, gridOf(&t))
 	case store.IntervalBucket:
 		return fmt.Sprintf("i,%d,%d,%d,%d,%d", s.Units, t.Numbers.Unit, s.Burst, period, kind)
@@ -73,7 +74,7 @@ func (o *release1) limit(l *store.Limit) string {
 	case store.SlidingLog:
 		return fmt.Sprintf("g,%d,%s,%d", s.Units, brief(t.Numbers.Token), t.Numbers.Unit)
 	case store.WarmUp:
-		return fmt.Sprintf("w,%d,%d,%d,%d,%d,%d,%d", t.Token, t.Scale.PerTick, tick(t.Scale), t.Numbers.Unit, t.Warm, t.Largest, t.Longest)
+		return fmt.Sprintf("w,%d,%d,%d,%d,%d,%d,%d", t.Token, t.Scale.PerTick, t.Scale.Tick(), t.Numbers.Unit, t.Warm, t.Largest, t.Longest)
 	case store.Ban:
 		return fmt.Sprintf("n,%d,%d,%d", s.Units, t.Period, s.Ban.Microseconds())
 	default:
@@ -161,8 +162,8 @@ func TestTwoReleasesOfNewNumbers(t *testing.T) {
 	} {
 		specs[0].Name, specs[1].Name = "l", "l"
 		before, now := denyLimit(t, specs[0]), denyLimit(t, specs[1])
-		if before.Terms().Scale.Wide || !now.Terms().Scale.Wide {
-			t.Fatal(specs, before.Terms().Scale, now.Terms().Scale)
+		if before.Engine(engine.Access{}).Terms().Scale.Wide || !now.Engine(engine.Access{}).Terms().Scale.Wide {
+			t.Fatal(specs, before.Engine(engine.Access{}).Terms().Scale, now.Engine(engine.Access{}).Terms().Scale)
 		}
 		t.Run(fmt.Sprint(specs[0].Algorithm, " ", specs[0].Units), func(t *testing.T) {
 			for seed := range uint64(6) {

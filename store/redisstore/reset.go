@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
 )
 
@@ -20,7 +21,7 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*store.Limit) e
 	}
 	keys := make([]string, 0, len(limits)) // all in one slot: they share a tag
 	for _, l := range limits {
-		if l == nil || l.Hash() == 0 {
+		if l == nil || l.Engine(engine.Access{}).Hash() == 0 {
 			return fmt.Errorf("redisstore: %w", store.ErrLimit)
 		}
 		keys = append(keys, storageKey(s.prefix, key, l))
@@ -74,5 +75,5 @@ func (s *Store) resetCall(keys []string, limits []*store.Limit) call {
 		}
 	}
 	args := append(make([]any, s.head(keys)), s.timeArgs(nil).clock, n)
-	return s.call(lua.Reset(), s.siteOf(keys[0]), keys, args)
+	return s.call(scripts.Reset(), s.siteOf(keys[0]), keys, args)
 }

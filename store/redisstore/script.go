@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint/internal/background"
-	"github.com/stint-go/stint/lua"
+	"github.com/stint-go/stint/internal/scripts"
 	"github.com/stint-go/stint/store"
 )
 
@@ -24,7 +24,7 @@ func (once) NoRetry() bool { return true }
 
 // call is one call of a script.
 type call struct {
-	script *lua.Script
+	script *scripts.Script
 	args   []any // of the command; its name and the script come at the beginning
 	cmd    *redis.Cmd
 }
@@ -39,7 +39,7 @@ func (s *Store) head(keys []string) int {
 }
 
 // call returns a call at a place. It fills in the first head(keys) of args.
-func (s *Store) call(script *lua.Script, p site, keys []string, args []any) call {
+func (s *Store) call(script *scripts.Script, p site, keys []string, args []any) call {
 	n := s.head(keys)
 	args[2] = n - 3
 	for i, key := range keys {

@@ -3,21 +3,21 @@ package redisstore
 import (
 	"strings"
 
-	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/internal/engine"
 )
 
 // words decodes decimal numbers separated by colons, of which those after the dot may be
 // missing: A to E, the token and the unit, and what isn't part of the state.
-func words(order string) func(string, *store.State) bool { return wideWords(order, "") }
+func words(order string) func(string, *engine.State) bool { return wideWords(order, "") }
 
 // wideWords decodes words that have another order if the scale is wide. Then f is the
 // part beyond A, and d and e are added to D and E.
-func wideWords(order, wide string) func(string, *store.State) bool {
+func wideWords(order, wide string) func(string, *engine.State) bool {
 	order, least := optional(order)
 	wide, leastWide := optional(wide)
-	return func(found string, s *store.State) bool {
+	return func(found string, s *engine.State) bool {
 		var beyond int64
-		var added store.Entry
+		var added engine.Entry
 		order, least := order, least
 		read := 0
 		for more := true; more; read++ {
@@ -41,7 +41,7 @@ func wideWords(order, wide string) func(string, *store.State) bool {
 			case 't':
 				s.Numbers.Token = n
 			case 'u':
-				if s.Numbers.Unit = n; wide != "" && store.ScaleOf(n).Wide {
+				if s.Numbers.Unit = n; wide != "" && engine.ScaleOf(n).Wide {
 					order, least = wide, leastWide
 				}
 			case 'f':
@@ -54,18 +54,18 @@ func wideWords(order, wide string) func(string, *store.State) bool {
 		}
 		numbers := s.Numbers
 		switch {
-		case read < least, numbers == store.Numbers{}:
+		case read < least, numbers == engine.Numbers{}:
 			return false
 		case order[1] == 't' && (numbers.Token <= 0 || numbers.Unit == 0):
 			return false
-		case wide != "" && store.ScaleOf(numbers.Unit).PerTick <= 0:
+		case wide != "" && engine.ScaleOf(numbers.Unit).PerTick <= 0:
 			return false
 		}
 		if order == wide {
-			s.A, s.Low = store.ScaleOf(s.Numbers.Unit).Join(s.A, beyond)
+			s.A, s.Low = engine.ScaleOf(s.Numbers.Unit).Join(s.A, beyond)
 		}
-		if added != (store.Entry{}) {
-			s.Log = []store.Entry{added}
+		if added != (engine.Entry{}) {
+			s.Log = []engine.Entry{added}
 		}
 		return true
 	}

@@ -167,23 +167,15 @@ func TestMutants(t *testing.T) {
 	for _, m := range slices.Sorted(maps.Keys(mutants)) {
 		t.Run(m, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.Command(os.Args[0], "-test.run=^TestMutants$", "-test.timeout=60s")
+			cmd := exec.Command(os.Args[0], "-test.run=^TestMutants$", "-test.timeout=60s", "-test.failfast")
 			cmd.Env = append(os.Environ(), variable+"="+m)
 			out, err := cmd.CombinedOutput()
-			failed := 0
-			first := ""
-			for line := range strings.Lines(string(out)) {
-				if rule, ok := strings.CutPrefix(strings.TrimSpace(line), "--- FAIL: TestMutants/"); ok {
-					failed++
-					if first == "" {
-						first = rule
-					}
-				}
-			}
-			if err == nil || failed == 0 {
+			_, rule, found := strings.Cut(string(out), "--- FAIL: TestMutants/")
+			if err == nil || !found {
 				t.Fatalf("passes the suite: %v\n%s", err, out)
 			}
-			t.Logf("found by %d rules, such as %s", failed, first)
+			rule, _, _ = strings.Cut(rule, " ")
+			t.Logf("found by %s", rule)
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -135,7 +136,7 @@ var mutants = map[string]func() mutant{
 		return mutant{take: func(p *plain, charges []store.Charge, results []store.Result) error {
 			err := take(p, charges, results)
 			for at, s := range p.states {
-				s.Low = 0
+				s.Engine(engine.Access{}).Low = 0
 				p.states[at] = s
 			}
 			return err
@@ -271,8 +272,8 @@ var mutants = map[string]func() mutant{
 				if c.Limit != nil && c.Limit.Algorithm() == store.Concurrency {
 					at = place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}
 				}
-				if s := p.states[at]; at != (place{}) && len(s.Log) > 0 && c.Receipt.Cost > 0 {
-					s.A = max(0, s.A-c.Receipt.Cost)
+				if s := p.states[at]; at != (place{}) && len(s.Engine(engine.Access{}).Log) > 0 && c.Receipt.Cost > 0 {
+					s.Engine(engine.Access{}).A = max(0, s.Engine(engine.Access{}).A-c.Receipt.Cost)
 					p.states[at] = s
 				}
 			}
@@ -316,7 +317,7 @@ var mutants = map[string]func() mutant{
 			states := make([]store.State, len(charges))
 			for i, c := range charges {
 				states[i] = p.states[place{c.Limit.Name(), c.Limit.Algorithm(), c.Key}]
-				states[i].Log = slices.Clone(states[i].Log)
+				states[i].Engine(engine.Access{}).Log = slices.Clone(states[i].Engine(engine.Access{}).Log)
 			}
 			p.mu.Unlock()
 			store.Decide(now, charges, states, results)

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -123,7 +124,7 @@ func reservedInTime(s *suite, k kind) {
 			continue
 		}
 		need := r.RetryAfter
-		if need > time.Duration(l.Terms().Patience)*time.Microsecond { // longer than the limit lets anybody wait
+		if need > time.Duration(l.Engine(engine.Access{}).Terms().Patience)*time.Microsecond { // longer than the limit lets anybody wait
 			s.sleep(k.pause(rnd))
 			continue
 		}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -77,6 +78,23 @@ var versionRows = []row{
 			if passed < 10 || passed > 31 {
 				s.Errorf("%v: %d pass at once or have a turn within a second, of 10 a second", a, passed)
 			}
+		}
+	}},
+	{"a refund is of its own charge", func(s *suite) {
+		// A charge that no version counts any more, of a second that began when the part of
+		// two seconds did in which another version has charged since.
+		short := s.limit(store.Spec{Algorithm: store.SlidingWindow, Units: 2, Period: time.Second, Buckets: 1})
+		long := s.limit(store.Spec{Algorithm: store.SlidingWindow, Units: 1, Period: 20 * time.Second, Buckets: 10})
+		for key := range 8 {
+			key := fmt.Sprint(key)
+			receipt := s.must(s.take(key, short, 1)).Receipt
+			s.sleep(time.Second)
+			s.must(s.take(key, long, 1))
+			s.settle(key, short, receipt, 0)
+			if s.take(key, long, 1).OK {
+				s.Errorf("2 pass in a second, at 1 in 20 s: a charge of another version has been refunded")
+			}
+			s.sleep(700 * time.Millisecond)
 		}
 	}},
 	{"a ban keeps what others count", func(s *suite) {

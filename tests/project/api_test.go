@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"go/token"
 	"go/types"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,28 +23,10 @@ const apiFile = "testdata/api.txt"
 // The exported API is in a file, so that a review sees every change of it: make api
 // writes the file.
 func TestAPI(t *testing.T) {
-	workspace, err := filepath.Abs("go.work")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("GOWORK", workspace) // policy is a module of its own
-	list, err := exec.Command("go", "list", "./...", "./policy").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	paths := slices.DeleteFunc(strings.Fields(string(list)), func(p string) bool {
-		return strings.Contains(p, "/internal/") || strings.Contains(p, "/examples") || strings.Contains(p, "/cmd/")
-	})
-	packages := doctest.Exported(t, token.NewFileSet(), paths...)
+	packages := public(t)
 	var got strings.Builder
-	for _, path := range paths {
-		p, err := packages.Import(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if p.Name() != "main" {
-			api(&got, p)
-		}
+	for _, p := range packages {
+		api(&got, p)
 	}
 	if *updateAPI {
 		if err := os.WriteFile(apiFile, []byte(got.String()), 0o644); err != nil {
@@ -67,6 +50,128 @@ func TestAPI(t *testing.T) {
 	} else if !slices.Equal(want, now) {
 		t.Errorf("%s isn't in order: go test -run TestAPI -update .", apiFile)
 	}
+}
+
+// public returns the packages that other modules may import.
+func public(t *testing.T) (all []*types.Package) {
+	t.Helper()
+	workspace, err := filepath.Abs("go.work")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOWORK", workspace) // policy is a module of its own
+	list, err := exec.Command("go", "list", "./...", "./policy").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := slices.DeleteFunc(strings.Fields(string(list)), func(p string) bool {
+		return strings.Contains(p, "/internal/") || strings.Contains(p, "/examples") || strings.Contains(p, "/cmd/")
+	})
+	packages := doctest.Exported(t, token.NewFileSet(), paths...)
+	for _, path := range paths {
+		p, err := packages.Import(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Name() != "main" {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// What other modules can name is all that the exported API consists of: no type of an
+// internal package is in it, except as the parameter of the methods Engine, which keeps
+// other modules from calling them. So what compiles against the API compiles elsewhere.
+func TestAPIIsPublic(t *testing.T) {
+	doors := map[string]bool{}
+	for _, p := range public(t) {
+		check := func(what types.Object, in types.Type) {
+			if internal := internalIn(in); internal != nil {
+				t.Errorf("%s.%s mentions %v, which no other module can name", p.Name(), what.Name(), internal)
+			}
+		}
+		for _, name := range p.Scope().Names() {
+			o := p.Scope().Lookup(name)
+			if !o.Exported() {
+				continue
+			}
+			if check(o, o.Type()); types.IsInterface(o.Type()) {
+				for m := range o.Type().Underlying().(*types.Interface).Methods() {
+					if m.Exported() {
+						check(m, m.Type())
+					}
+				}
+			}
+			if kind, isType := o.(*types.TypeName); !isType || kind.IsAlias() {
+				continue
+			}
+			if under, ok := o.Type().Underlying().(*types.Struct); ok {
+				for f := range under.Fields() {
+					if f.Exported() {
+						check(f, f.Type())
+					}
+				}
+			}
+			for m := range types.NewMethodSet(types.NewPointer(o.Type())).Methods() {
+				f := m.Obj().(*types.Func)
+				in := f.Signature().Params()
+				switch {
+				case f.Name() == "Engine" && in.Len() == 1 && internalIn(in.At(0).Type()) != nil:
+					doors[p.Name()+"."+name] = true
+					// Who can't name the type can't make a value of it by a literal either.
+					for _, literal := range []types.Type{types.Typ[types.UntypedNil], types.Typ[types.UntypedInt], types.Typ[types.UntypedString], types.NewStruct(nil, nil)} {
+						if types.AssignableTo(literal, in.At(0).Type()) {
+							t.Errorf("%s.%s.Engine can be called from elsewhere, with a %v", p.Name(), name, literal)
+						}
+					}
+				case f.Exported():
+					check(f, f.Type())
+				}
+			}
+		}
+	}
+	if want := map[string]bool{"store.Limit": true, "store.State": true, "store.Window": true}; !maps.Equal(doors, want) {
+		t.Errorf("methods Engine are those of %v, want %v", doors, want)
+	}
+}
+
+// internalIn returns a type of an internal package that t mentions, or nil.
+func internalIn(t types.Type) types.Type {
+	first := func(all ...types.Type) types.Type {
+		for _, t := range all {
+			if internal := internalIn(t); internal != nil {
+				return internal
+			}
+		}
+		return nil
+	}
+	switch t := t.(type) {
+	case *types.Alias:
+		return first(t.Rhs())
+	case *types.Named:
+		if p := t.Obj().Pkg(); p != nil && strings.Contains(p.Path()+"/", "/internal/") && strings.HasPrefix(p.Path(), module) {
+			return t
+		}
+		for arg := range t.TypeArgs().Types() {
+			if internal := internalIn(arg); internal != nil {
+				return internal
+			}
+		}
+	case *types.Signature:
+		return first(t.Params(), t.Results())
+	case *types.Tuple:
+		for v := range t.Variables() {
+			if internal := internalIn(v.Type()); internal != nil {
+				return internal
+			}
+		}
+	case *types.Map:
+		return first(t.Key(), t.Elem())
+	case interface{ Elem() types.Type }: // pointers, slices, arrays, channels
+		return first(t.Elem())
+	}
+	return nil
 }
 
 // api writes a line for each name that a package exports, and for each method and

@@ -3,6 +3,7 @@ package project
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stint-go/stint/internal/doctest"
@@ -55,6 +56,16 @@ var taken = map[string]string{
 
 			next, handler http.Handler
 		)`,
+	"docs/stores.md": `
+		type Store struct{}
+		func (*Store) update(func(*transaction) error) error
+
+		type transaction struct{ now store.Now }
+		func (*transaction) get(*store.Limit, string) []byte
+		func (*transaction) put(*store.Limit, string, []byte, time.Duration)
+		func (*transaction) remove(*store.Limit, string)
+
+		func newStore(*testing.T) store.Store`,
 	"docs/waiting.md": `
 		var (
 			ctx    context.Context
@@ -68,9 +79,9 @@ var taken = map[string]string{
 // parts of programs are compiled together with the declarations they assume.
 func TestDocumentsCompile(t *testing.T) {
 	c := doctest.New(t,
-		"context", "fmt", "log", "os", "net", "net/http", "net/netip", "sync/atomic", "time", "errors", "strings",
+		"context", "fmt", "log", "os", "net", "net/http", "net/netip", "sync/atomic", "time", "errors", "strings", "testing",
 		"github.com/gin-gonic/gin", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9",
-		module, module+"/store", module+"/store/memstore", module+"/store/redisstore", module+"/store/failover",
+		module, module+"/store", module+"/store/memstore", module+"/store/redisstore", module+"/store/failover", module+"/store/storetest",
 		module+"/console", module+"/plans",
 		"stinthttp "+module+"/adapters/std", "stintgin "+module+"/adapters/gin", "stintecho "+module+"/adapters/echo")
 	for _, doc := range documents(t) {
@@ -93,7 +104,9 @@ func TestDocumentsCompile(t *testing.T) {
 		}
 		for _, dir := range doctest.Modules(text) {
 			tests, _ := filepath.Glob(filepath.Join(dir, "*_test.go"))
-			if !slices.ContainsFunc(tests, func(file string) bool { return uses(t, file, "doctest") }) {
+			if !slices.ContainsFunc(tests, func(file string) bool {
+				return uses(t, file, "doctest") || strings.Contains(read(t, file), "```go "+dir)
+			}) {
 				t.Errorf("%s: code for %s, where no test compiles it", doc, dir)
 			}
 		}

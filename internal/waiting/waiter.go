@@ -3,8 +3,10 @@ package waiting
 import (
 	"context"
 	"math"
+	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -17,39 +19,70 @@ type Lines struct {
 // Longest is how long a patient call waits for a turn if its context has no deadline.
 const Longest = time.Hour
 
-// Call is a set of charges that are decided together and may have to wait for it. It is
-// for one goroutine at a time.
-type Call struct {
+// Waiter is a set of charges on its way through the lines, for a call that may have to
+// wait, or that others may wait for. It is for one goroutine at a time. Begin returns one,
+// and Free takes it back.
+type Waiter struct {
+	Asked
+	Outcome
+
+	lines *Lines
+	waits bool      // something may make it wait
+	came  time.Time // when it first began to wait
+	claim *Claim    // on turns that others have left
+	slot  slotWait
+}
+
+// Asked is what a call asks for, and how it may wait for it.
+type Asked struct {
 	Charges []store.Charge
-	Results []store.Result
-	Store   store.Store // decides the charges
+	Results []store.Result // of the charges
+	Terms   []Terms        // of the charges
+	Store   store.Store    // decides the charges
 
 	// Patient: every limit lets the call wait as long as the context allows.
 	Patient bool
 	// Counting: a denial is counted by one of the limits.
 	Counting bool
+	// Timed: Outcome.Took is asked for.
+	Timed bool
 	// Aging is how much waiting time a class is worth in a line.
 	Aging time.Duration
 	// Settle gives back what is left in the lines, even long after the call has gone.
 	Settle Settle
+
+	// These are called by the call's goroutine, with no lock held, and may panic.
+
+	// Class returns the call's class among those that wait. It is called only if
+	// something depends on it, and may be called more than once.
+	Class func(context.Context) uint8
+	// Newest returns what the limit of charge i has become, and its terms, if that is
+	// another than it was. It is called before a call that waits for slots asks again.
+	Newest func(i int) (l *store.Limit, t Terms, other bool)
+	// Waits is told once, when the call begins to wait for charge i: for d, if that is
+	// known, and as one of queued.
+	Waits func(i int, queued int64, d time.Duration)
+}
+
+// Outcome is what has become of a call. It is true at any time, also after a panic.
+type Outcome struct {
 	// Granted: the charges have been made, and must be given back unless they are used.
 	Granted bool
-	// Begun: Caller.Waits has been called.
+	// Begun: the call has begun to wait.
 	Begun bool
 	// Waited is the total time waited.
 	Waited time.Duration
-	// Timed makes Took the time that the store has taken, in all calls together.
-	Timed bool
-	Took  time.Duration
+	// Took is the time that the store has taken, in all calls together, if the call is
+	// Timed.
+	Took time.Duration
 	// Seen has the call's observation of the line of each charge, or is empty.
 	Seen []Seen
+}
 
-	by    Caller
-	lines *Lines    // that it goes through
-	waits bool      // something may make it wait
-	came  time.Time // when it first began to wait
-	claim *Claim    // on turns that others have left
-	slot  slotWait
+// Seen is a call's observation of the line of one of its limits.
+type Seen struct {
+	Queued int64 // including it, when it came
+	Waited time.Duration
 }
 
 // slotWait is the state of a call that waits for slots.
@@ -61,25 +94,23 @@ type slotWait struct {
 	err    error // the store's
 }
 
-// Ask asks the store to decide the charges, whoever waits for what.
-func (c *Call) Ask(ctx context.Context) error {
-	if !c.Timed {
-		return c.Store.Take(ctx, c.Charges, c.Results)
-	}
-	start := time.Since(epoch)
-	err := c.Store.Take(ctx, c.Charges, c.Results)
-	c.Took += time.Since(epoch) - start
-	return err
+var waiters = sync.Pool{New: func() any { return new(Waiter) }}
+
+// Begin returns a waiter, for which the caller sets what is Asked. Its Terms are empty, and
+// have room.
+func (ls *Lines) Begin() *Waiter {
+	w := waiters.Get().(*Waiter)
+	w.lines = ls
+	return w
 }
 
-// epoch is any instant: to ask for the time since one reads one clock of the system,
-// where to ask for the time reads two.
-var epoch = time.Now()
-
-// Seen is a call's observation of the line of one of its limits.
-type Seen struct {
-	Queued int64 // including it, when it came
-	Waited time.Duration
+// Free ends the use of a waiter.
+func (w *Waiter) Free() {
+	terms := w.Terms
+	*w = Waiter{}
+	clear(terms)
+	w.Terms = terms[:0]
+	waiters.Put(w)
 }
 
 // Terms are how a limit lets a charge wait.
@@ -94,6 +125,9 @@ type Terms struct {
 	Room *int64
 	// Slots returns how many slots there are, for a key that is waited for.
 	Slots func(*store.Charge) int64
+	// Shares returns the shares of the limit as it now is, or nil. It is called under the
+	// lock of the lines, and returns at once.
+	Shares func() *Shares
 }
 
 // Closed reports whether no call may wait for slots.
@@ -111,28 +145,6 @@ const (
 	ForNothing
 )
 
-// Caller is the owner of a Call. Its methods are called by the call's goroutine, with
-// no lock held.
-type Caller interface {
-	// Terms returns the terms of charge i.
-	Terms(i int) *Terms
-	// Class returns the call's class among those that wait. It is called only if
-	// something depends on it, and may be called more than once.
-	Class(ctx context.Context) uint8
-	// Shares returns the shares of charge i's limit as it now is. The returned function
-	// is called under the lock of the lines.
-	Shares(i int) func() *Shares
-	// Renew is called before a call that waits for slots asks again. The caller may
-	// replace the limits of the call's charges by what they have become. It reports
-	// whether it did.
-	Renew() (others bool)
-	// Waits reports that the call begins to wait for charge i: for d, if that is known.
-	// It is called once.
-	Waits(i int, d time.Duration)
-	// Holds reports that the call has been granted the slots that it asked for.
-	Holds()
-}
-
 // LeftError wraps the error of the context whose end has ended the wait. If the call is
 // Granted, its charges must be given back.
 type LeftError struct{ Err error }
@@ -147,27 +159,26 @@ func (e *LeftError) Unwrap() error { return e.Err }
 // and its turn has come, or the results say why not. Otherwise it is a *LeftError or
 // the store's error. waits says that something may make the call wait, slots that it
 // takes slots.
-func (ls *Lines) Take(ctx context.Context, c *Call, by Caller, waits, slots bool) error {
-	w := (*waiter)(c)
-	w.by, w.lines, w.waits = by, ls, waits
+func (w *Waiter) Take(ctx context.Context, waits, slots bool) error {
+	w.waits = waits
 	defer w.drop(ctx) // if a store or the caller panics
 	if waits {
 		if err := w.bound(ctx); err != nil {
 			return &LeftError{err}
 		}
 	}
-	take := (*waiter).take
+	take := (*Waiter).take
 	if slots {
-		take = (*waiter).takeSlots
+		take = (*Waiter).takeSlots
 	}
 	if err := take(w, ctx); err != nil {
 		return err
 	}
 	switch {
 	case !waits:
-	case !c.Granted:
+	case !w.Granted:
 		w.noteTurns()
-	case c.claim != nil || c.delay() > 0:
+	case w.claim != nil || w.delay() > 0:
 		return w.sleep(ctx)
 	case ctx.Err() != nil: // the caller has left while the store was asked
 		return &LeftError{ctx.Err()}
@@ -177,43 +188,57 @@ func (ls *Lines) Take(ctx context.Context, c *Call, by Caller, waits, slots bool
 
 // Peek gets an answer for the call as it stands, after what others have left has gone
 // back.
-func (ls *Lines) Peek(ctx context.Context, c *Call, by Caller) error {
-	w := (*waiter)(c)
-	w.by, w.lines, w.waits = by, ls, false
-	return w.ask(ctx)
-}
+func (w *Waiter) Peek(ctx context.Context) error { return w.ask(ctx) }
 
 // drop leaves the turns that the call has taken over from others and hasn't used.
-func (w *waiter) drop(ctx context.Context) {
+func (w *Waiter) drop(ctx context.Context) {
 	if w.claim != nil {
 		w.lines.Drop(ctx, w.claim)
 		w.claim = nil
 	}
 }
 
+// askOnce asks the store to decide the charges, whoever waits for what.
+func (w *Waiter) askOnce(ctx context.Context) error {
+	if !w.Timed {
+		return w.Store.Take(ctx, w.Charges, w.Results)
+	}
+	took, err := Timed(ctx, w.Store, w.Charges, w.Results)
+	w.Took += took
+	return err
+}
+
+// Timed asks a store to decide charges, and returns how long that took.
+func Timed(ctx context.Context, s store.Store, charges []store.Charge, results []store.Result) (time.Duration, error) {
+	start := time.Since(epoch)
+	err := s.Take(ctx, charges, results)
+	return time.Since(epoch) - start, err
+}
+
+// epoch is any instant: to ask for the time since one reads one clock of the system,
+// where to ask for the time reads two.
+var epoch = time.Now()
+
 // delay returns the largest delay of the enforced limits: how long the request sleeps.
-func (c *Call) delay() (d time.Duration) {
-	for i := range c.Results {
-		if c.Results[i].OK && !c.Charges[i].DryRun {
-			d = max(d, c.Results[i].Delay)
+func (w *Waiter) delay() (d time.Duration) {
+	for i := range w.Results {
+		if w.Results[i].OK && !w.Charges[i].DryRun {
+			d = max(d, w.Results[i].Delay)
 		}
 	}
 	return d
 }
 
 // note records that n wait for the limit of charge i.
-func (w *waiter) note(i int, n int64) {
+func (w *Waiter) note(i int, n int64) {
 	if len(w.Seen) == 0 {
 		w.Seen = make([]Seen, len(w.Charges))
 	}
 	w.Seen[i].Queued = n
 }
 
-// waiter is a call on its way through the lines.
-type waiter Call
-
 // bound sets how long each charge may wait.
-func (w *waiter) bound(ctx context.Context) error {
+func (w *Waiter) bound(ctx context.Context) error {
 	left := store.Never
 	if t, ok := ctx.Deadline(); ok {
 		if left = time.Until(t); left <= 0 {
@@ -221,7 +246,7 @@ func (w *waiter) bound(ctx context.Context) error {
 		}
 	}
 	for i := range w.Charges {
-		t := w.by.Terms(i)
+		t := &w.Terms[i]
 		wait := t.MaxWait
 		if w.Patient {
 			wait = Longest
@@ -247,31 +272,40 @@ func (w *waiter) bound(ctx context.Context) error {
 }
 
 // rank returns the call's rank, the same for as long as it waits, whatever for.
-func (w *waiter) rank(ctx context.Context, now time.Time) Rank {
+func (w *Waiter) rank(ctx context.Context, now time.Time) Rank {
 	if w.came.IsZero() {
 		w.came = now
 	}
-	return RankOf(w.by.Class(ctx), w.came, w.Aging)
+	return RankOf(w.Class(ctx), w.came, w.Aging)
 }
 
 // begin tells the caller that the call has begun to wait. A call that waits for several
 // things in turn begins once.
-func (w *waiter) begin(i int, d time.Duration) {
+func (w *Waiter) begin(i int, d time.Duration) {
 	if !w.Begun {
 		w.Begun = true
-		w.by.Waits(i, d)
+		w.Waits(i, w.Seen[i].Queued, d)
 	}
 }
 
 // take asks, and records what the call then has.
-func (w *waiter) take(ctx context.Context) error {
+func (w *Waiter) take(ctx context.Context) error {
 	if err := w.ask(ctx); err != nil {
 		return err
 	}
 	if w.Granted = store.Granted(w.Charges, w.Results); w.Granted {
-		w.by.Holds()
+		for i := range w.Charges {
+			if w.holds(i) {
+				w.lines.Hold(KeyOf(&w.Charges[i]), w.Class(ctx), w.Charges[i].Cost)
+			}
+		}
 	}
 	return nil
+}
+
+// holds reports whether charge i takes slots from others. A dry run takes none.
+func (w *Waiter) holds(i int) bool {
+	return w.Terms[i].Way == ForSlot && !w.Charges[i].DryRun && w.Charges[i].Cost > 0
 }
 
 // KeyOf returns which slots a charge is about.
@@ -279,14 +313,14 @@ func KeyOf(ch *store.Charge) Key { return KeyIn(ch.Limit, ch.Key) }
 
 // KeyIn returns which slots of a limit are a key's.
 func KeyIn(l *store.Limit, key string) Key {
-	return Key{Limit: l.Name(), Key: key, Decided: l.Decider() != nil}
+	return Key{Limit: l.Name(), Key: key, Decided: l.Engine(engine.Access{}).Decider() != nil}
 }
 
 // room returns how many may stand in line for charge i's slots. By default it is as
 // many as there are slots, so that a crowd finds a full line rather than an endless
 // one. Patient callers are the application's own, and it knows how many there are.
-func (w *waiter) room(i int) int64 {
-	t := w.by.Terms(i)
+func (w *Waiter) room(i int) int64 {
+	t := &w.Terms[i]
 	switch {
 	case t.Room != nil:
 		return *t.Room

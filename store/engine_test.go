@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
@@ -22,12 +23,12 @@ func TestAround(t *testing.T) {
 		}
 		return when.UnixMicro() - store.Epoch*1_000_000
 	}
-	got := store.Daily.In(berlin).Around(at("2026-03-29 12:00"), 1, 1)
+	got := store.Daily.In(berlin).Engine(engine.Access{}).Around(at("2026-03-29 12:00"), 1, 1)
 	n := got[0].Number
-	want := []store.Span{
-		{n, at("2026-03-28 00:00"), at("2026-03-29 00:00")},
-		{n + 1, at("2026-03-29 00:00"), at("2026-03-30 00:00")},
-		{n + 2, at("2026-03-30 00:00"), at("2026-03-31 00:00")},
+	want := []engine.Span{
+		{Number: n, Start: at("2026-03-28 00:00"), End: at("2026-03-29 00:00")},
+		{Number: n + 1, Start: at("2026-03-29 00:00"), End: at("2026-03-30 00:00")},
+		{Number: n + 2, Start: at("2026-03-30 00:00"), End: at("2026-03-31 00:00")},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("days around %v, want %v", got, want)
@@ -35,7 +36,7 @@ func TestAround(t *testing.T) {
 	if day := time.Duration(got[1].End-got[1].Start) * time.Microsecond; day != 23*time.Hour {
 		t.Errorf("the day on which summer time begins has %v", day)
 	}
-	got = store.Every(7*time.Second).Around(0, 2, 0)
+	got = store.Every(7*time.Second).Engine(engine.Access{}).Around(0, 2, 0)
 	if len(got) != 3 || got[2].Start > 0 || got[2].End <= 0 || got[2].End-got[2].Start != 7_000_000 {
 		t.Errorf("seven seconds around the epoch: %v", got)
 	}
@@ -46,15 +47,15 @@ func TestTerms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := store.Terms{
-		Numbers: store.Numbers{Token: 1_000_000, Unit: 24}, Scale: store.Scale{PerTick: 3}, Token: 1_000_000,
+	want := engine.Terms{
+		Numbers: engine.Numbers{Token: 1_000_000, Unit: 24}, Scale: engine.Scale{PerTick: 3}, Token: 1_000_000,
 		Capacity: 3_000_000, Queue: 4_000_000, Largest: 7, Period: 1_000_000, Longest: 3 * 365 * 24 * 3600 * 1_000_000,
 		Patience: 365 * 24 * 3600 * 1_000_000,
 	}
-	if got := l.Terms(); got != want {
+	if got := l.Engine(engine.Access{}).Terms(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if store.ScaleOf(want.Numbers.Unit) != want.Scale {
-		t.Errorf("unit %d is %+v", want.Numbers.Unit, store.ScaleOf(want.Numbers.Unit))
+	if engine.ScaleOf(want.Numbers.Unit) != want.Scale {
+		t.Errorf("unit %d is %+v", want.Numbers.Unit, engine.ScaleOf(want.Numbers.Unit))
 	}
 }

@@ -12,21 +12,21 @@ import (
 )
 
 // reserves reports whether charge i may reserve a turn. Dry runs may not.
-func (w *waiter) reserves(i int) bool {
+func (w *Waiter) reserves(i int) bool {
 	ch := &w.Charges[i]
-	return ch.Cost > 0 && !ch.DryRun && w.by.Terms(i).Way == ForTurn
+	return ch.Cost > 0 && !ch.DryRun && w.Terms[i].Way == ForTurn
 }
 
 // parts returns the charges that the call waits with if it waits for turns: those of
 // its rates and quotas, in an order that is the same for all calls of their kind.
-func (w *waiter) parts() []Part {
+func (w *Waiter) parts() []Part {
 	parts := make([]Part, 0, len(w.Charges))
 	for i := range w.Charges {
 		if !w.reserves(i) {
 			continue
 		}
 		most := w.Charges[i].MaxWait
-		if most == 0 && w.by.Terms(i).Queues {
+		if most == 0 && w.Terms[i].Queues {
 			most = store.Never
 		}
 		parts = append(parts, Part{Charge: w.Charges[i], Most: most, Index: i})
@@ -44,30 +44,30 @@ func stands(a, b store.Charge) bool {
 }
 
 // ask asks the store once to decide the charges.
-func (w *waiter) ask(ctx context.Context) error {
+func (w *Waiter) ask(ctx context.Context) error {
 	if w.lines.Vacant() {
 		return w.askVacant(ctx)
 	}
 	return w.askStore(ctx)
 }
 
-func (w *waiter) askStore(ctx context.Context) error {
+func (w *Waiter) askStore(ctx context.Context) error {
 	if w.mayReserve() {
 		var end func()
 		ctx, end = outliving(ctx)
 		defer end()
 	}
-	return (*Call)(w).Ask(ctx)
+	return w.askOnce(ctx)
 }
 
 // mayReserve reports whether the call may reserve a turn in a store that takes its
 // time.
-func (w *waiter) mayReserve() bool {
+func (w *Waiter) mayReserve() bool {
 	if !w.waits || store.AnswersAtOnce(w.Store) {
 		return false
 	}
 	for i := range w.Charges {
-		if w.reserves(i) && (w.Charges[i].MaxWait > 0 || w.by.Terms(i).Queues) {
+		if w.reserves(i) && (w.Charges[i].MaxWait > 0 || w.Terms[i].Queues) {
 			return true
 		}
 	}
@@ -98,7 +98,7 @@ const flushWait = 100 * time.Millisecond
 // askVacant is ask for when there are vacant turns. A call of
 // their kind takes them over, and the store decides the rest. Any other call waits
 // until they have gone back, or it would wait behind vacant turns.
-func (w *waiter) askVacant(ctx context.Context) error {
+func (w *Waiter) askVacant(ctx context.Context) error {
 	parts := w.parts()
 	claim := w.lines.Claim(parts)
 	if claim == nil {
@@ -132,7 +132,7 @@ func (w *waiter) askVacant(ctx context.Context) error {
 }
 
 // sleep waits for a granted call's turn.
-func (w *waiter) sleep(ctx context.Context) error {
+func (w *Waiter) sleep(ctx context.Context) error {
 	start := clock.Now()
 	rank := w.rank(ctx, start) // it may panic: nothing belongs to the line yet
 	parts := w.parts()
@@ -167,7 +167,7 @@ func (w *waiter) sleep(ctx context.Context) error {
 
 // latest returns the latest turn that the call may wait for, from what the store was
 // told for each limit. A queue without a MaxWait bounds the wait by its length.
-func (w *waiter) latest(start time.Time) (t time.Time) {
+func (w *Waiter) latest(start time.Time) (t time.Time) {
 	for i := range w.Charges {
 		if ch := &w.Charges[i]; ch.MaxWait > 0 && !ch.DryRun {
 			if u := start.Add(ch.MaxWait); t.IsZero() || u.Before(t) {
@@ -179,7 +179,7 @@ func (w *waiter) latest(start time.Time) (t time.Time) {
 }
 
 // slowest returns the charge whose limit makes the call wait longest.
-func (w *waiter) slowest() int {
+func (w *Waiter) slowest() int {
 	slowest := -1
 	for i := range w.Results {
 		if !w.Charges[i].DryRun && (slowest < 0 || w.Results[i].Delay > w.Results[slowest].Delay) {
@@ -191,12 +191,12 @@ func (w *waiter) slowest() int {
 
 // noteTurns records, for a denied call, how many wait for the turn that it doesn't
 // get.
-func (w *waiter) noteTurns() {
+func (w *Waiter) noteTurns() {
 	if !w.lines.Turns.Waiting() {
 		return
 	}
 	for i := range w.Charges {
-		t := w.by.Terms(i)
+		t := &w.Terms[i]
 		if w.Results[i].OK || w.Charges[i].DryRun || t.Way == ForSlot || t.MaxWait == 0 && !t.Queues && !w.Patient {
 			continue
 		}

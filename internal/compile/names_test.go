@@ -1,4 +1,4 @@
-package stint
+package compile
 
 import (
 	"maps"
@@ -6,17 +6,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/store"
 )
 
 // ruleNamed returns a rule with a name, which a WithName has given it or is a default.
-func ruleNamed(name string, named bool) *rule {
-	return &rule{spec: store.Spec{Name: name, Units: 1, Period: time.Second}, named: named, kind: &charged{}}
+func ruleNamed(name string, named bool) *Rule {
+	return &Rule{Spec: store.Spec{Name: name, Units: 1, Period: time.Second}, Named: named, Kind: limit.Charged}
 }
 
-func (r *rule) limit(t *testing.T) *store.Limit {
+func (r *Rule) limit(t *testing.T) *store.Limit {
 	t.Helper()
-	l, wrong := r.compile(r.spec.Name)
+	l, wrong := r.compile(r.Spec.Name)
 	if wrong != nil {
 		t.Fatal(wrong)
 	}
@@ -26,7 +28,7 @@ func (r *rule) limit(t *testing.T) *store.Limit {
 func TestAssignNames(t *testing.T) {
 	n := newNaming()
 	first, second, third := ruleNamed("rate", false), ruleNamed("rate", false), ruleNamed("quota", false)
-	names, taken := n.assign([]*rule{first, second, third, ruleNamed("rate", true), ruleNamed("rate", true)})
+	names, taken := n.assign([]*Rule{first, second, third, ruleNamed("rate", true), ruleNamed("rate", true)})
 	if want := []string{"rate-2", "rate-3", "quota", "rate", "rate"}; !slices.Equal(names, want) {
 		t.Errorf("named %q, want %q", names, want)
 	}
@@ -44,13 +46,14 @@ func TestAssignNames(t *testing.T) {
 // A clone may fail without consequences, and what follows remembers what was before.
 func TestNextNames(t *testing.T) {
 	n := newNaming()
-	stays, goes, wrong := ruleNamed("stays", true), ruleNamed("goes", true), ruleNamed("wrong", true)
-	n.assign([]*rule{stays, goes, wrong})
+	stays, goes, wrong, here := ruleNamed("stays", true), ruleNamed("goes", true), ruleNamed("wrong", true), ruleNamed("here", true)
+	n.assign([]*Rule{stays, goes, wrong, here})
 	n.limits[stays], n.limits[goes], n.limits[wrong] = stays.limit(t), goes.limit(t), nil
+	n.limits[here] = here.limit(t).Engine(engine.Access{}).DecidedBy("this process")
 
-	c := n.clone()
+	c := n.Clone()
 	added := ruleNamed("added", true)
-	c.assign([]*rule{added})
+	c.assign([]*Rule{added})
 	c.limits[added] = added.limit(t)
 	if n.limits[added] != nil || n.rules["added"] != nil {
 		t.Error("a clone's names are its origin's")
@@ -59,18 +62,17 @@ func TestNextNames(t *testing.T) {
 		t.Errorf("a wrong rule has limit %v, known %v", l, known)
 	}
 
-	next := n.next(map[*rule]bool{stays: true})
+	next := n.Next([]*Config{{Limits: []*Rule{stays}}})
 	if kept := n.limits[stays]; next.limits[stays] != kept || next.before["stays"] != kept || next.before["goes"] != n.limits[goes] {
 		t.Error("a limit isn't remembered")
 	}
 	if next.limits[goes] != nil || next.rules["goes"] != nil {
 		t.Error("a name that isn't used stays")
 	}
-	all := func(*store.Limit) bool { return true }
-	if got := slices.Collect(maps.Keys(n.gone(next, all))); !slices.Equal(got, []string{"goes"}) {
-		t.Errorf("gone are %q", got)
+	if got := slices.Collect(maps.Keys(n.Gone(next))); !slices.Equal(got, []string{"here"}) {
+		t.Errorf("gone from this process are %q", got)
 	}
-	if got := n.gone(next, func(*store.Limit) bool { return false }); len(got) != 0 {
+	if got := n.Gone(n); len(got) != 0 {
 		t.Errorf("gone are %v", got)
 	}
 }

@@ -12,8 +12,8 @@ import (
 
 // takeSlots is take for a call that takes slots, in its turn if it has to wait for
 // them.
-func (w *waiter) takeSlots(ctx context.Context) error {
-	w.by.Class(ctx) // slots are counted by class: ask for it before there is anything to lose
+func (w *Waiter) takeSlots(ctx context.Context) error {
+	w.Class(ctx) // slots are counted by class: ask for it before there is anything to lose
 	if w.lines.Slots.Waiting() {
 		if i, n := w.behind(); n > 0 {
 			if w.patience(ctx, i) > 0 {
@@ -34,9 +34,9 @@ func (w *waiter) takeSlots(ctx context.Context) error {
 
 // behind returns the first charge whose slots others wait for, and how many wait: a
 // slot that is free now is theirs. A charge that takes no slot is behind none.
-func (w *waiter) behind() (i int, queued int64) {
+func (w *Waiter) behind() (i int, queued int64) {
 	for i := range w.Charges {
-		ch, t := &w.Charges[i], w.by.Terms(i)
+		ch, t := &w.Charges[i], &w.Terms[i]
 		if t.Way != ForSlot || ch.DryRun || ch.Cost == 0 {
 			continue
 		}
@@ -51,8 +51,8 @@ func (w *waiter) behind() (i int, queued int64) {
 // patience returns how long a charge may go on waiting for a slot: as long as its own
 // limit allows, however long the call has stood in the lines of others. A patient call
 // has a single patience for all of them.
-func (w *waiter) patience(ctx context.Context, i int) time.Duration {
-	t := w.by.Terms(i)
+func (w *Waiter) patience(ctx context.Context, i int) time.Duration {
+	t := &w.Terms[i]
 	wait := t.MaxWait
 	switch {
 	case t.Closed():
@@ -72,12 +72,12 @@ func (w *waiter) patience(ctx context.Context, i int) time.Duration {
 
 // full returns the first charge that is denied for lack of a slot and may wait. It
 // returns -1 if there is none, or if something else denies as well.
-func (w *waiter) full(ctx context.Context) int {
+func (w *Waiter) full(ctx context.Context) int {
 	first := -1
 	for i := range w.Charges {
 		switch r := &w.Results[i]; {
 		case r.OK || w.Charges[i].DryRun:
-		case w.by.Terms(i).Way != ForSlot || r.RetryAfter == store.Never || w.patience(ctx, i) <= 0:
+		case w.Terms[i].Way != ForSlot || r.RetryAfter == store.Never || w.patience(ctx, i) <= 0:
 			return -1
 		case first < 0:
 			first = i
@@ -87,7 +87,7 @@ func (w *waiter) full(ctx context.Context) int {
 }
 
 // deny answers a call that must not overtake those who wait for charge i's slots.
-func (w *waiter) deny(ctx context.Context, i int) error {
+func (w *Waiter) deny(ctx context.Context, i int) error {
 	costs := make([]int64, len(w.Charges))
 	for j := range w.Charges {
 		costs[j], w.Charges[j].Cost = w.Charges[j].Cost, 0
@@ -103,7 +103,7 @@ func (w *waiter) deny(ctx context.Context, i int) error {
 // waitSlot stands in line for charge i's slots until the call is granted, denied by
 // something else, or out of patience. asked says that the results hold the denial that
 // brought it here.
-func (w *waiter) waitSlot(ctx context.Context, i int, asked bool) error {
+func (w *Waiter) waitSlot(ctx context.Context, i int, asked bool) error {
 	w.slot.asked = asked
 	err := w.lines.Wait(ctx, w.wants(ctx, i), w)
 	w.book()
@@ -120,19 +120,19 @@ func (w *waiter) waitSlot(ctx context.Context, i int, asked bool) error {
 }
 
 // wants makes the call want the slots of charge i.
-func (w *waiter) wants(ctx context.Context, i int) *Want {
+func (w *Waiter) wants(ctx context.Context, i int) *Want {
 	now := clock.Now()
 	ch := &w.Charges[i]
 	w.slot.charge, w.slot.booked = i, now
 	w.slot.want = &Want{
-		Key: KeyOf(ch), Cost: ch.Cost, Rank: w.rank(ctx, now), Shares: w.by.Shares(i),
+		Key: KeyOf(ch), Cost: ch.Cost, Rank: w.rank(ctx, now), Shares: w.Terms[i].Shares,
 		Room: w.room(i), Until: now.Add(w.patience(ctx, i)),
 	}
 	return w.slot.want
 }
 
 // Came implements Asker.
-func (w *waiter) Came(queued int64, joined bool) {
+func (w *Waiter) Came(queued int64, joined bool) {
 	w.note(w.slot.charge, queued)
 	if joined {
 		w.begin(w.slot.charge, 0)
@@ -140,10 +140,8 @@ func (w *waiter) Came(queued int64, joined bool) {
 }
 
 // Ask implements Asker.
-func (w *waiter) Ask(ctx context.Context) *Want {
-	if w.by.Renew() { // there is no answer by the new limits yet
-		w.slot.asked = false
-	}
+func (w *Waiter) Ask(ctx context.Context) *Want {
+	w.renew()
 	if err := w.bound(ctx); err != nil {
 		w.slot.err = w.timedOut(ctx, err)
 		return nil
@@ -162,8 +160,19 @@ func (w *waiter) Ask(ctx context.Context) *Want {
 	return w.slot.want
 }
 
+// renew replaces the limits of the call by what they have become: an Update may have
+// changed the number of slots, while old and new waiters stand in one line.
+func (w *Waiter) renew() {
+	for i := range w.Charges {
+		if l, t, other := w.Newest(i); other {
+			w.Charges[i].Limit, w.Terms[i] = l, t
+			w.slot.asked = false // there is no answer by the new limits yet
+		}
+	}
+}
+
 // book adds up how long the call has stood in its line.
-func (w *waiter) book() {
+func (w *Waiter) book() {
 	now := clock.Now()
 	d := now.Sub(w.slot.booked)
 	w.slot.booked = now
@@ -173,7 +182,7 @@ func (w *waiter) book() {
 
 // timedOut ends a wait whose context has ended with err. If that is the deadline, no
 // slot has come in time, which is the limit's answer.
-func (w *waiter) timedOut(ctx context.Context, err error) error {
+func (w *Waiter) timedOut(ctx context.Context, err error) error {
 	switch {
 	case !errors.Is(err, context.DeadlineExceeded):
 		clear(w.Results)

@@ -1,0 +1,75 @@
+package compile
+
+import (
+	"github.com/stint-go/stint/internal/keys"
+	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/read"
+	"github.com/stint-go/stint/internal/warn"
+	"github.com/stint-go/stint/store"
+)
+
+// Func is one WithLimitFunc: what the limits that it returns don't set themselves, and the
+// names that they must not have.
+type Func struct {
+	Shared Settings
+	// Source is the key by which the limits are read; nil if the function has the request.
+	Source *keys.Key
+
+	registry *Registry
+	lent     bool
+	names    *Names
+	source   *warn.Source // of the default key
+}
+
+// Has reports whether requests with a key are looked at for this function.
+func (f *Func) Has(s *warn.Source) bool { return f.source == s }
+
+// Lent reports whether others may use the limiter's store, so that limits need a name.
+func (f *Func) Lent() bool { return f.lent }
+
+// Taken reports whether a limit of the limiter has the rule's name.
+func (f *Func) Taken(r *Rule) bool { return f.names.Now().rules[r.Spec.Name] != nil }
+
+// resolved is an entry made for a limit that a Func returned.
+type resolved struct {
+	from  *Func
+	entry *read.Entry
+}
+
+// Entry compiles a limit that the function returned, or finds what was compiled before.
+func (f *Func) Entry(r *Rule) (*read.Entry, mistake.List) {
+	if d := r.resolved.Load(); d != nil && d.from == f {
+		return d.entry, nil
+	}
+	l, wrong := f.limit(r)
+	if wrong != nil {
+		return nil, wrong
+	}
+	settled := r.Shared.Or(f.Shared)
+	source := f.names.Now().sources[settled.Key]
+	if source == nil {
+		source = new(warn.Source) // a key of its own is not watched
+	}
+	e := f.registry.entry(r, l, settled, source)
+	if m := tooHigh("", e); m != nil {
+		return nil, mistake.List{m}
+	}
+	r.resolved.Store(&resolved{f, e})
+	return e, nil
+}
+
+// limit returns the store's limit for a rule that the function returned.
+func (f *Func) limit(r *Rule) (*store.Limit, mistake.List) {
+	n := f.names.Now()
+	if l := n.limits[r]; l != nil {
+		return l, nil
+	}
+	if n.rules[r.Spec.Name] != nil {
+		return nil, mistake.List{Namesake("", r.Spec.Name)}
+	}
+	l, wrong := r.Compiled()
+	if wrong != nil {
+		return nil, wrong
+	}
+	return r.decided(l, f.registry.Adaptive), nil
+}

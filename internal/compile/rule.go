@@ -1,0 +1,250 @@
+// Package compile turns what options say into plans: limits are named, given their
+// settings, and put together for each route.
+package compile
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint/internal/adaptive"
+	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/field"
+	"github.com/stint-go/stint/internal/keys"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/namesakes"
+	"github.com/stint-go/stint/internal/read"
+	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/warn"
+	"github.com/stint-go/stint/store"
+)
+
+// Rule is a limit as an application writes it. Its address is the limit's identity.
+type Rule struct {
+	Spec   store.Spec
+	Kind   limit.Kind
+	Named  bool // by WithName
+	AlgSet bool // by WithAlgorithm
+	Shared Settings
+	Errs   mistake.List
+
+	// These are of kinds that have them.
+	Line     Line             // of those whose requests take slots
+	Adaptive *adaptive.Config // of an AdaptiveConcurrency
+	Bytes    *read.Bytes      // of a Bandwidth
+
+	once     sync.Once
+	compiled *store.Limit // under Spec.Name, for WithLimitFunc
+	wrong    mistake.List // of compiled
+	// resolved is the entry that this rule had in the WithLimitFunc that used it last.
+	// Nearly always there is only one.
+	resolved atomic.Pointer[resolved]
+}
+
+// Line says how requests wait for a limit's slots, beyond what its Spec says.
+type Line struct {
+	Room   *int64 // by WithQueue, or nil
+	Shares *waiting.Shares
+}
+
+// Settings are the shared options. A nil or zero field isn't set.
+type Settings struct {
+	Key     *keys.Key
+	Cost    func(*http.Request) int64
+	Fixed   int64 // what Cost returns for every request; 0 if that isn't known
+	Settler *read.Settler
+	MaxWait time.Duration
+	DryRun  bool
+	Failure Failure
+	Errs    mistake.List
+}
+
+// Failure is what a failure of the store means to requests.
+type Failure uint8
+
+const (
+	Open   Failure = iota + 1 // they pass
+	Closed                    // they are denied
+)
+
+// Or fills in what s doesn't set from the defaults d.
+func (s Settings) Or(d Settings) Settings {
+	if s.Key == nil {
+		s.Key = d.Key
+	}
+	if s.Cost == nil {
+		s.Cost, s.Fixed = d.Cost, d.Fixed
+	}
+	if s.Settler == nil {
+		s.Settler = d.Settler
+	}
+	if s.MaxWait == 0 {
+		s.MaxWait = d.MaxWait
+	}
+	s.DryRun = s.DryRun || d.DryRun
+	if s.Failure == 0 {
+		s.Failure = d.Failure
+	}
+	return s
+}
+
+// compile makes the store's limit under a name, or returns everything that is wrong.
+func (r *Rule) compile(name string) (*store.Limit, mistake.List) {
+	spec := r.Spec
+	spec.Name = name
+	l, err := store.NewLimit(spec)
+	if errs := append(append(mistake.InSpec(err), r.Errs...), r.Shared.Errs...); errs != nil {
+		return nil, errs.At("", name)
+	}
+	return l, nil
+}
+
+// Compiled is the store's limit under the rule's own name, for limits that a WithLimitFunc
+// returns, or everything that is wrong with it.
+func (r *Rule) Compiled() (*store.Limit, mistake.List) {
+	r.once.Do(func() { r.compiled, r.wrong = r.compile(r.Spec.Name) })
+	return r.compiled, r.wrong
+}
+
+// decided marks the limit as one that this process decides, if the rule says so.
+func (r *Rule) decided(l *store.Limit, all *adaptive.Keys) *store.Limit {
+	if r.Adaptive == nil || adaptive.RuleOf(l) != nil { // an Update kept the existing one
+		return l
+	}
+	return all.Limit(l, *r.Adaptive)
+}
+
+// same reports whether l, a limit with the same numbers, also has the same rule beside
+// them.
+func (r *Rule) same(l *store.Limit) bool {
+	was := adaptive.RuleOf(l)
+	if r.Adaptive == nil || was == nil {
+		return r.Adaptive == nil && l.Engine(engine.Access{}).Decider() == nil
+	}
+	return was.Config() == *r.Adaptive
+}
+
+// slotWait bounds the wait for a slot if WithQueue is given without WithMaxWait: an
+// HTTP/1.1 server doesn't notice that a client has left while the request's body is
+// unread, so an unbounded wait might never end.
+const slotWait = 5 * time.Second
+
+// entry makes the entry of a rule, with its compiled limit and its settings.
+func (g *Registry) entry(r *Rule, l *store.Limit, s Settings, source *warn.Source) *read.Entry {
+	e := &read.Entry{Key: s.Key, Source: source, Bytes: r.Bytes}
+	t := r.Kind.Traits()
+	switch t.Costs {
+	case limit.AnyCost:
+		e.Cost, e.Fixed = s.Cost, s.Fixed
+	case limit.OwnCost:
+		// The limiter's are about units of rates: a request that costs ten of those takes one
+		// slot, which is released, not settled.
+		e.Cost, e.Fixed = r.Shared.Cost, r.Shared.Fixed
+	}
+	if t.Settled {
+		e.Settler = s.Settler
+	}
+	g.apply(&e.Limit, r, l, s)
+	e.Costs = e.Cost != nil
+	if e.Settler != nil {
+		e.Needs |= limit.Watches | limit.Releases
+	}
+	return e
+}
+
+// tooHigh returns what is wrong if a limit never lets a request of its fixed cost pass, or
+// nil.
+func tooHigh(route string, e *read.Entry) *mistake.Mistake {
+	most := e.Limit.Limit.Engine(engine.Access{}).Terms().Largest
+	if e.Fixed <= most {
+		return nil
+	}
+	return &mistake.Mistake{Route: route, Limit: e.Name(), Option: fmt.Sprintf("WithFixedCost(%d)", e.Fixed),
+		Problem: fmt.Sprintf("a request costs %d, and no more than %d ever pass", e.Fixed, most), Write: "write a lower cost, or raise the limit"}
+}
+
+// apply makes at the limit of a rule with its settings.
+func (g *Registry) apply(at *limit.Limit, r *Rule, l *store.Limit, s Settings) {
+	t := r.Kind.Traits()
+	at.Limit, at.Kind, at.DryRun, at.Closed = l, r.Kind, s.DryRun, s.Failure == Closed && !s.DryRun
+	at.Needs = t.Needs
+	if !s.DryRun {
+		at.Needs |= t.Enforced
+	}
+	at.Terms.Way = t.Way
+	spec := l.Spec()
+	switch wait := &at.Terms; t.Way {
+	case waiting.ForSlot:
+		wait.MaxWait, wait.Room, wait.Slots, wait.Shares = s.MaxWait, r.Line.Room, slotsOf, g.sharesOf(r, at)
+		switch {
+		case wait.Closed():
+			wait.MaxWait = 0
+		case wait.Room != nil && wait.MaxWait == 0:
+			wait.MaxWait = slotWait
+		}
+	case waiting.ForTurn:
+		wait.MaxWait = s.MaxWait
+		wait.Queues = spec.Queue > 0
+	}
+	if at.Terms.Queues || at.Terms.MaxWait > 0 {
+		at.Needs |= limit.Waits
+	}
+	said := &limit.Policy{Units: spec.Units}
+	if t.Shown && !s.DryRun {
+		said.Text = field.Policy(spec.Name, spec.Units, span(spec))
+	}
+	at.Policy.Store(said)
+}
+
+// slotsOf returns how many slots a charge's key has now.
+func slotsOf(c *store.Charge) int64 {
+	if r := adaptive.RuleOf(c.Limit); r != nil {
+		return r.Meet(c.Key)
+	}
+	return c.Limit.Spec().Units
+}
+
+// span returns the time that a limit's units are for, or 0 for a concurrency limit. For a
+// calendar window it is the longest that the window can be: the field may promise less
+// than there is, never more.
+func span(s store.Spec) time.Duration {
+	if s.Window == (store.Window{}) {
+		return s.Period
+	}
+	return s.Window.Length(time.Now())
+}
+
+// Text describes a limit by everything that its counting depends on.
+func Text(e *read.Entry) string {
+	s := e.Limit.Limit.Spec()
+	switch rule := adaptive.RuleOf(e.Limit.Limit); {
+	case rule != nil:
+		return fmt.Sprintf("AdaptiveConcurrency: %d to %d", rule.Config().Min, s.Units)
+	case e.Bytes != nil:
+		return fmt.Sprintf("Bandwidth: %d bytes per 1s, burst %d", s.Units*e.Bytes.Block*int64(time.Second/s.Period), s.Burst*e.Bytes.Block)
+	}
+	return namesakes.Says(s)
+}
+
+// lacksFeed returns what a ban lacks beside it: a limit whose denials it counts. A limit in
+// dry run counts too, since it may be enforced later. Keys that functions return may be
+// equal at any time.
+func lacksFeed(b *read.Entry, beside []*read.Entry) *mistake.Mistake {
+	counted := false
+	for _, e := range beside {
+		if !e.Counted() {
+			continue
+		}
+		if counted = true; e.Key == b.Key || e.Key == nil || b.Key == nil || (e.Key.Signs|b.Key.Signs)&warn.OfFunction != 0 {
+			return nil
+		}
+	}
+	if counted {
+		return &mistake.Mistake{Problem: fmt.Sprintf("its key is %s, and no limit beside it whose denials count has that key", b.Key.Name),
+			Write: "give the ban the key of the limit whose denials shall count"}
+	}
+	return &mistake.Mistake{Problem: "no limit beside it whose denials count", Write: "write a rate, a quota or a concurrency that nobody waits for beside the ban"}
+}

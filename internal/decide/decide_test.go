@@ -1,0 +1,333 @@
+package decide_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/internal/adaptive"
+	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+var (
+	errDown  = errors.New("down")
+	errPanic = errors.New("a panic")
+)
+
+// flaky is a store in memory that does what it is told before and after a call.
+type flaky struct {
+	*memstore.Store
+	before, after func() error // of a Take, or nil
+	settles       int
+	settleErr     error
+}
+
+func (f *flaky) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if f.before != nil {
+		if err := f.before(); err != nil {
+			return err
+		}
+	}
+	err := f.Store.Take(ctx, charges, results)
+	if f.after != nil && err == nil {
+		err = f.after()
+	}
+	return err
+}
+
+func (f *flaky) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	f.settles++
+	if f.settleErr != nil {
+		return f.settleErr
+	}
+	return f.Store.Settle(ctx, charges, results)
+}
+
+// bench is a backend over a flaky store, with a rate of ten and four slots.
+type bench struct {
+	*decide.Backend
+	store       *flaky
+	rate, slots *limit.Limit
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{store: &flaky{Store: memstore.New()}, Backend: new(decide.Backend)}
+	b.Store, b.Lines, b.Aging = b.store, new(waiting.Lines), time.Second
+	b.Keys = adaptive.NewKeys(func(string, string) {})
+	b.Local = b.Keys.Over(b.Store)
+	b.Newest = func(l *limit.Limit) *limit.Limit { return l }
+	b.Turns = func(ctx context.Context, charges []store.Charge) []store.Result {
+		return b.Settle(ctx, charges, false).Results
+	}
+	b.rate = &limit.Limit{Limit: newLimit(t, store.Spec{Name: "rate", Units: 10, Period: time.Hour})}
+	b.slots = &limit.Limit{
+		Limit: newLimit(t, store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 4}),
+		Kind:  limit.Concurrent, Needs: limit.Slots | limit.Releases,
+		Terms: waiting.Terms{Way: waiting.ForSlot, Slots: func(c *store.Charge) int64 { return c.Limit.Spec().Units }, Shares: func() *waiting.Shares { return nil }},
+	}
+	return b
+}
+
+func newLimit(t *testing.T, s store.Spec) *store.Limit {
+	t.Helper()
+	l, err := store.NewLimit(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// call returns a call of three units and a slot of a key.
+func (b *bench) call() *decide.Call {
+	c := new(decide.Call)
+	c.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) {})
+	c.Begin(b.Backend)
+	c.Add(b.rate, "key", 3, nil)
+	c.Add(b.slots, "key", 1, nil)
+	return c
+}
+
+// used returns what is used of the rate and of the slots, in the store and as counted in the
+// lines: "3 1 1".
+func (b *bench) used(t *testing.T) string {
+	t.Helper()
+	b.store.before, b.store.after = nil, nil
+	results := make([]store.Result, 2)
+	if err := b.store.Take(t.Context(), []store.Charge{{Key: "key", Limit: b.rate.Limit}, {Key: "key", Limit: b.slots.Limit}}, results); err != nil {
+		t.Fatal(err)
+	}
+	_, _, counted := b.Lines.Counts()
+	return fmt.Sprint(10-results[0].Remaining, results[1].Held, counted)
+}
+
+// Whatever becomes of a decision, what was granted has one owner, and goes back unless that is
+// told to leave it.
+func TestOneOwner(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		do   func(t *testing.T, b *bench, c *decide.Call)
+		used string
+	}{
+		{"granted, and nobody takes it", func(t *testing.T, b *bench, c *decide.Call) {}, "0 0 0"},
+		{"spent", func(t *testing.T, b *bench, c *decide.Call) { c.Spend() }, "3 1 1"},
+		{"handed over, and still in use", func(t *testing.T, b *bench, c *decide.Call) {
+			c.HandTo(new(decide.Grants), make([]decide.Grant, 2))
+		}, "3 1 1"},
+		{"handed over, and ended", func(t *testing.T, b *bench, c *decide.Call) {
+			gs := new(decide.Grants)
+			c.HandTo(gs, make([]decide.Grant, 2))
+			gs.Release(b.Backend, 0, false, nil)
+			gs.End(t.Context(), b.Backend, nil, true, nil, nil, false, func(decide.Settlement) {})
+		}, "3 0 0"},
+		{"handed over, and settled", func(t *testing.T, b *bench, c *decide.Call) {
+			gs, hand := new(decide.Grants), new(decide.Hand)
+			c.HandTo(gs, make([]decide.Grant, 2))
+			if s := gs.Settle(t.Context(), b.Backend, []int{0}, 1, false, hand); s.Err != nil || !s.Amended {
+				t.Errorf("settled: %+v", s)
+			}
+			// What the handler has settled itself stays.
+			gs.Release(b.Backend, 0, false, nil)
+			gs.End(t.Context(), b.Backend, nil, true, []decide.Amend{{Grant: 0, Cost: 9}}, hand, false, func(s decide.Settlement) {
+				if s.Amended {
+					t.Error("a charge that the handler has settled is settled again")
+				}
+			})
+		}, "1 0 0"},
+		{"handed over, and amended", func(t *testing.T, b *bench, c *decide.Call) {
+			gs := new(decide.Grants)
+			c.HandTo(gs, make([]decide.Grant, 2))
+			gs.Release(b.Backend, 0, false, nil)
+			gs.End(t.Context(), b.Backend, nil, true, []decide.Amend{{Grant: 0, Cost: 7}}, nil, false, func(s decide.Settlement) {
+				if !s.Amended || len(s.Charges) != 2 {
+					t.Errorf("amended: %+v", s)
+				}
+			})
+		}, "7 0 0"},
+		{"given back twice", func(t *testing.T, b *bench, c *decide.Call) {
+			if s := c.GiveBack(t.Context()); len(s.Charges) != 2 {
+				t.Errorf("%d charges given back, want 2", len(s.Charges))
+			}
+			if s := c.GiveBack(t.Context()); len(s.Charges) != 0 {
+				t.Error("given back again")
+			}
+		}, "0 0 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBench(t)
+			c := b.call()
+			if err := c.Decide(t.Context()); err != nil || !c.Allowed || !c.Owns() {
+				t.Fatalf("%v, allowed %v, owned %v", err, c.Allowed, c.Owns())
+			}
+			if got := b.used(t); got != "3 1 1" {
+				t.Fatalf("%s are used by a granted call", got)
+			}
+			test.do(t, b, c)
+			c.GiveBack(t.Context())
+			if c.Owns() {
+				t.Error("owned after it was given back")
+			}
+			if got := b.used(t); got != test.used {
+				t.Errorf("%s are used, want %s", got, test.used)
+			}
+		})
+	}
+}
+
+// A call that isn't granted owns nothing, and says why.
+func TestNotGranted(t *testing.T) {
+	fails := func() error { return errDown }
+	for _, test := range []struct {
+		name  string
+		begin func(b *bench, c *decide.Call) context.Context
+		err   string
+	}{
+		{"denied", func(b *bench, c *decide.Call) context.Context {
+			c.Charges[0].Cost = 11
+			return context.Background()
+		}, "<nil>"},
+		{"context ended", func(b *bench, c *decide.Call) context.Context {
+			ctx, stop := context.WithCancel(context.Background())
+			stop()
+			return ctx
+		}, "*decide.Canceled"},
+		{"store down, open", func(b *bench, c *decide.Call) context.Context {
+			b.store.before = fails
+			return context.Background()
+		}, "*decide.Failed false"},
+		{"store down, closed", func(b *bench, c *decide.Call) context.Context {
+			b.rate.Closed, b.store.before = true, fails
+			return context.Background()
+		}, "*decide.Failed true"},
+		{"store down as the client leaves", func(b *bench, c *decide.Call) context.Context {
+			ctx, stop := context.WithCancel(context.Background())
+			b.store.before = func() error { stop(); return errDown }
+			return ctx
+		}, "*decide.Canceled"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBench(t)
+			c := b.call()
+			err := c.Decide(test.begin(b, c))
+			got := fmt.Sprintf("%T", err)
+			if failed := (*decide.Failed)(nil); errors.As(err, &failed) {
+				got = fmt.Sprintf("%s %v", got, failed.Closed)
+			}
+			if got != test.err {
+				t.Errorf("the error is a %s, want %s", got, test.err)
+			}
+			if c.Allowed || c.Owns() {
+				t.Errorf("allowed %v, owned %v", c.Allowed, c.Owns())
+			}
+			if used := b.used(t); used != "0 0 0" {
+				t.Errorf("%s are used", used)
+			}
+		})
+	}
+}
+
+// A store that panics leaves a call that knows what it has: nothing, if the panic came instead
+// of the answer.
+func TestStorePanics(t *testing.T) {
+	b := newBench(t)
+	c := b.call()
+	b.store.before = func() error { panic(errPanic) }
+	func() {
+		defer func() {
+			if got := recover(); got != errPanic {
+				t.Errorf("recovered %v", got)
+			}
+		}()
+		_ = c.Decide(t.Context())
+	}()
+	if c.Allowed || c.Owns() {
+		t.Errorf("allowed %v, owned %v", c.Allowed, c.Owns())
+	}
+	if used := b.used(t); used != "0 0 0" {
+		t.Errorf("%s are used", used)
+	}
+}
+
+// Limits of this process decide alone while the store is down, and the call says what was
+// lost.
+func TestStoreDownBesideAdaptive(t *testing.T) {
+	b := newBench(t)
+	c := new(decide.Call)
+	c.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) {})
+	c.Begin(b.Backend)
+	here := b.Keys.Limit(newLimit(t, store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: 10}),
+		adaptive.Config{Min: 1, Max: 10, Start: 5, Window: adaptive.DefaultWindow, Tolerance: adaptive.DefaultTolerance, Timeout: adaptive.DefaultTimeout})
+	c.Add(b.rate, "key", 3, nil)
+	c.Add(&limit.Limit{Limit: here, Kind: limit.Adaptive, Needs: limit.Local | limit.Slots, Terms: b.slots.Terms}, "key", 1, nil)
+	c.Locally()
+	b.store.before = func() error { return errDown }
+	if err := c.Decide(t.Context()); err != nil || !c.Allowed {
+		t.Fatalf("%v, allowed %v", err, c.Allowed)
+	}
+	if c.Lost == nil || c.Lost.Err != errDown || len(c.Lost.Charges) != 2 {
+		t.Errorf("lost %+v", c.Lost)
+	}
+	if len(c.Limits) != 1 || c.Limits[0].Kind != limit.Adaptive || b.Keys.Len() != 1 {
+		t.Errorf("%d limits decided, %d keys in this process", len(c.Limits), b.Keys.Len())
+	}
+	if c.GiveBack(t.Context()); c.Owns() {
+		t.Error("owned after it was given back")
+	}
+	if used := b.used(t); !strings.HasPrefix(used, "0 ") {
+		t.Errorf("%s are used", used)
+	}
+}
+
+// A settlement whose outcome is unknown is made once: neither by hand nor at the end is the
+// charge settled again. One that is known not to have been made may be.
+func TestUnknownSettlement(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		err     error
+		again   bool // by hand
+		settles int
+		used    string
+	}{
+		{"unknown", errDown, false, 2, "3 0 0"},
+		{"not made", store.NotMade(errDown), true, 3, "1 0 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBench(t)
+			c := b.call()
+			if err := c.Decide(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			gs := new(decide.Grants)
+			c.HandTo(gs, make([]decide.Grant, 2))
+			b.store.settleErr = test.err
+			if s := gs.Settle(t.Context(), b.Backend, []int{0}, 1, false, nil); !errors.Is(s.Err, errDown) || len(s.Charges) != 1 {
+				t.Errorf("settled: %+v", s)
+			}
+			b.store.settleErr = nil
+			if s := gs.Settle(t.Context(), b.Backend, []int{0}, 1, false, nil); s.Amended != test.again {
+				t.Errorf("settled again: %+v", s)
+			}
+			gs.Release(b.Backend, 0, false, nil)
+			gs.End(t.Context(), b.Backend, nil, true, []decide.Amend{{Grant: 0, Cost: 1}}, nil, false, func(decide.Settlement) {})
+			if b.store.settles != test.settles {
+				t.Errorf("the store was asked %d times, want %d", b.store.settles, test.settles)
+			}
+			if used := b.used(t); used != test.used {
+				t.Errorf("%s are used, want %s", used, test.used)
+			}
+			again := new(decide.Call)
+			gs.Recall(again)
+			if costs := []int64{again.Charges[0].Cost, again.Charges[1].Cost}; !slices.Equal(costs, []int64{map[bool]int64{true: 1, false: 3}[test.again], 1}) {
+				t.Errorf("the grants say that they cost %v", costs)
+			}
+		})
+	}
+}

@@ -1,0 +1,252 @@
+package decide
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/stint-go/stint/internal/adaptive"
+	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/store"
+)
+
+// Grants are the owner of what a call was granted, until it is over. They are safe for
+// concurrent use, except that only one goroutine at a time may end them.
+type Grants struct {
+	mu   sync.Mutex // guards the results of the elements of list
+	list []Grant
+}
+
+// Grant is a charge that one limit has granted.
+type Grant struct {
+	Limit  *limit.Limit
+	Key    string
+	Cost   int64 // that was charged
+	result store.Result
+}
+
+// HandTo makes grants the owner of what the call has been granted. room has an element for
+// each charge. The call still says what it was, until it is reset.
+func (c *Call) HandTo(gs *Grants, room []Grant) {
+	for i := range room {
+		g, ch := &room[i], &c.Charges[i]
+		g.Limit, g.Key, g.Cost, g.result = c.Limits[i], ch.Key, ch.Cost, c.Results[i]
+	}
+	gs.list, c.owned = room, nil
+}
+
+// Len returns how many there are, At one of them. What At returns doesn't change.
+func (gs *Grants) Len() int { return len(gs.list) }
+
+func (gs *Grants) At(i int) *Grant { return &gs.list[i] }
+
+// Where returns which grants are of such a limit.
+func (gs *Grants) Where(is func(*limit.Limit) bool) (chosen []int) {
+	for i := range gs.list {
+		if is(gs.list[i].Limit) {
+			chosen = append(chosen, i)
+		}
+	}
+	return chosen
+}
+
+// charge returns the charge that settles the grant at a cost.
+func (g *Grant) charge(cost int64) store.Charge {
+	return store.Charge{Key: g.Key, Limit: g.Limit.Limit, Cost: cost, DryRun: g.Limit.DryRun, Receipt: g.result.Receipt}
+}
+
+// costs returns what the limit has cost the request so far.
+func (g *Grant) costs() int64 {
+	if g.result.OK && g.Limit.Kind.Traits().Unsettled == "" {
+		if g.unknown() {
+			return ^g.result.Receipt.Cost
+		}
+		return g.result.Receipt.Cost
+	}
+	return g.Cost
+}
+
+// doubt records that the grant is being settled. If neither settled nor notSettled follows,
+// it is unknown whether the store still has the receipt's charge, and the receipt isn't used
+// again. Meanwhile it holds the complement of its cost: below 0, which no charge costs, so
+// that a permit needs no room to say so.
+func (g *Grant) doubt() { g.result.Receipt.Cost = ^g.result.Receipt.Cost }
+
+// notSettled records that the grant that is in doubt stands as it was.
+func (g *Grant) notSettled() { g.result.Receipt.Cost = ^g.result.Receipt.Cost }
+
+// unknown reports whether a settlement of the grant may have been made or not.
+func (g *Grant) unknown() bool { return g.result.Receipt.Cost < 0 }
+
+// reported reports whether the limit is a dry run that would have denied. Nothing was
+// charged then.
+func (g *Grant) reported() bool { return g.Limit.DryRun && !g.result.OK }
+
+// settled records the result of settling the grant.
+func (g *Grant) settled(r store.Result) {
+	r.OK, r.Delay = true, g.result.Delay
+	g.result = r
+}
+
+// Recall adds the grants to a call, as if it had just been granted them, at what they
+// have cost by now.
+func (gs *Grants) Recall(c *Call) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	for i := range gs.list {
+		g := &gs.list[i]
+		c.Limits, c.Charges, c.Results = append(c.Limits, g.Limit), append(c.Charges, g.charge(g.costs())), append(c.Results, g.result)
+	}
+}
+
+// Hand remembers which charges the handler has settled itself. It is guarded by the lock
+// of its Grants.
+type Hand struct{ settled []bool }
+
+func (h *Hand) has(i int) bool { return h != nil && h.settled != nil && h.settled[i] }
+
+// Settle makes the chosen charges cost cost. by, if it isn't nil, remembers them. The
+// settlement is empty if there was nothing to settle; it has an error and no charges if
+// the store wasn't asked.
+func (gs *Grants) Settle(ctx context.Context, b *Backend, chosen []int, cost int64, timed bool, by *Hand) Settlement {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	chosen = slices.DeleteFunc(chosen, func(i int) bool { return gs.list[i].reported() })
+	if len(chosen) == 0 {
+		return Settlement{}
+	}
+	if slices.ContainsFunc(chosen, func(i int) bool { return gs.list[i].unknown() }) {
+		return Settlement{Err: errUnknown}
+	}
+	charges, results := make([]store.Charge, len(chosen)), make([]store.Result, len(chosen))
+	for k, i := range chosen {
+		charges[k] = gs.list[i].charge(cost)
+	}
+	if ctx.Err() != nil {
+		return Settlement{Charges: charges, Err: store.NotMade(ctx.Err())}
+	}
+	for _, i := range chosen {
+		gs.list[i].doubt()
+	}
+	took, err := settleTimed(ctx, b.Store, charges, results, timed)
+	if err != nil {
+		if errors.Is(err, store.ErrNotMade) {
+			for _, i := range chosen {
+				gs.list[i].notSettled()
+			}
+		}
+		return Settlement{Charges: charges, Took: took, Err: err}
+	}
+	for k, i := range chosen {
+		gs.list[i].settled(results[k])
+	}
+	if by != nil {
+		if by.settled == nil {
+			by.settled = make([]bool, len(gs.list))
+		}
+		for _, i := range chosen {
+			by.settled[i] = true
+		}
+	}
+	return Settlement{Charges: charges, Results: results, Amended: true, Took: took}
+}
+
+// Amend is the new cost of one charge.
+type Amend struct {
+	Grant int
+	Cost  int64
+}
+
+// Release releases what this process counts for the grants: from then on others may have
+// their slots here. It comes before End, which then finds no leases of this process left. sample is what a limit that follows latency learns, and learns says
+// that there is such a limit. It returns the limits that have changed by it.
+func (gs *Grants) Release(b *Backend, class uint8, learns bool, sample *adaptive.Sample) []adaptive.Change {
+	for i := range gs.list {
+		g := &gs.list[i]
+		g.Limit.Hold(b.Lines, g.Key, g.Cost, class, -1)
+	}
+	if !learns {
+		return nil
+	}
+	c := calls.Get().(*Call)
+	defer c.free()
+	gs.mu.Lock() // a Decision may be reading the results
+	defer gs.mu.Unlock()
+	for i := range gs.list {
+		g := &gs.list[i]
+		c.Charges, c.Results = append(c.Charges, g.charge(g.costs())), append(c.Results, g.result)
+	}
+	changes := b.Keys.End(c.Charges, c.Results, sample)
+	for i := range c.Results {
+		gs.list[i].result.Receipt = c.Results[i].Receipt
+	}
+	return changes
+}
+
+func (c *Call) free() {
+	c.Reset()
+	calls.Put(c)
+}
+
+// End settles, in one call of the store, what is left of the grants: further charges that
+// give something back, the leases if releases is set, and the amends that the handler
+// hasn't made itself. done gets the outcome, whose slices are valid until it returns. ctx
+// must not end with the request.
+func (gs *Grants) End(ctx context.Context, b *Backend, further []store.Charge, releases bool, amends []Amend, by *Hand, timed bool, done func(Settlement)) {
+	c := calls.Get().(*Call)
+	defer c.free()
+	done(gs.end(ctx, b, c, further, releases, amends, by, timed))
+}
+
+func (gs *Grants) end(ctx context.Context, b *Backend, c *Call, further []store.Charge, releases bool, amends []Amend, by *Hand, timed bool) Settlement {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	if releases {
+		for i := range gs.list {
+			if g := &gs.list[i]; g.result.Receipt.Lease != (store.LeaseID{}) {
+				c.Charges = append(c.Charges, g.charge(0))
+			}
+		}
+	}
+	c.Charges = append(c.Charges, further...)
+	if len(amends) > 0 {
+		amends = slices.DeleteFunc(amends, func(a Amend) bool { return by.has(a.Grant) || gs.list[a.Grant].stands(a.Cost) })
+	}
+	back := len(c.Charges)
+	for _, a := range amends {
+		c.Charges = append(c.Charges, gs.list[a.Grant].charge(a.Cost))
+		gs.list[a.Grant].doubt()
+	}
+	c.Results = append(c.Results[:0], make([]store.Result, len(c.Charges))...)
+	end := b.settle(ctx, b.Store, c.Charges, c.Results, timed)
+	switch {
+	case end.Err == nil:
+		for k, a := range amends {
+			gs.list[a.Grant].settled(c.Results[back+k])
+		}
+		end.Amended = len(amends) > 0
+	case errors.Is(end.Err, store.ErrNotMade):
+		for _, a := range amends {
+			gs.list[a.Grant].notSettled()
+		}
+	}
+	return end
+}
+
+// stands reports whether there is nothing to settle to make the grant cost cost.
+func (g *Grant) stands(cost int64) bool {
+	return g.reported() || g.unknown() || g.result.Receipt.Cost == cost
+}
+
+// Charged reports whether one of the grants is of a limit that says what hash says, for a
+// key.
+func (gs *Grants) Charged(hash uint64, key string) bool {
+	for i := range gs.list {
+		if g := &gs.list[i]; g.Limit.Limit.Engine(engine.Access{}).Hash() == hash && g.Key == key {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,120 @@
+package limit
+
+import (
+	"github.com/stint-go/stint/internal/adaptive"
+	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/store"
+)
+
+// Kind is a kind of limit. What distinguishes kinds is in the table kinds, and in what the
+// numbers of a limit are: the flow of a request names no kind.
+type Kind uint8
+
+const (
+	Charged    Kind = iota // a Rate or a Quota: a request is charged, and keeps the charge
+	Concurrent             // a Concurrency: a request takes slots until it ends
+	Adaptive               // an AdaptiveConcurrency: so it does, of this process
+	Bandwidth              // a request is charged for bytes as they move
+	Banning                // a Ban: it charges nothing, and counts what others deny
+)
+
+// kinds has a line for each kind.
+var kinds = [...]Traits{
+	Charged: {
+		Way: waiting.ForTurn, Costs: AnyCost, Settled: true, Shown: true, Binds: true, counted: always, denies: quota,
+	},
+	Concurrent: {
+		Way: waiting.ForSlot, Costs: OwnCost, Shown: true, Binds: true, counted: unlessWaiting, denies: capacity,
+		Needs: Releases, Enforced: Slots, Unsettled: slotsAreReleased,
+	},
+	Adaptive: {
+		Way: waiting.ForSlot, Costs: OwnCost, Shown: true, Binds: true, counted: never, denies: capacity,
+		Needs: Releases | Local | Watches, Enforced: Slots, Unsettled: slotsAreReleased,
+	},
+	Bandwidth: {
+		Way: waiting.ForNothing, Binds: true, counted: never, denies: quota,
+		Needs: Paces | Watches | Releases,
+	},
+	Banning: {
+		Way: waiting.ForNothing, Nested: true, counted: never, denies: abuse,
+		Needs: Counts, Unsettled: "a ban, which charges nothing",
+	},
+}
+
+const slotsAreReleased = "a concurrency limit: its slots are released by Done"
+
+// Traits are what a kind does.
+type Traits struct {
+	// Way is what its requests wait for.
+	Way waiting.Way
+	// Needs are those of all its requests, Enforced further ones that a dry run doesn't have.
+	Needs, Enforced Needs
+	// Costs says which WithCost applies to it.
+	Costs Costs
+	// Settled: a WithSettle applies to it. Unsettled is why Permit.Settle doesn't, or "".
+	Settled   bool
+	Unsettled string
+	// Shown: header fields show it.
+	Shown bool
+	// Binds: what is left of it says how many requests may still pass.
+	Binds bool
+	// Nested: an inner limiter charges it again.
+	Nested bool
+
+	counted func(*Limit) bool          // whether its denials count for a ban
+	denies  func(*store.Charge) Denial // what its denial of a charge means
+}
+
+// Costs says which functions of the application tell what a request costs.
+type Costs uint8
+
+const (
+	NoCost  Costs = iota
+	OwnCost       // the limit's own
+	AnyCost       // the limiter's and the route's, too
+)
+
+func always(*Limit) bool { return true }
+
+func never(*Limit) bool { return false }
+
+// A wait for a slot that times out must not get anybody banned.
+func unlessWaiting(l *Limit) bool { return l.Terms.MaxWait == 0 }
+
+// Denial says what a denial means. If several limits deny, the last in this order counts.
+type Denial uint8
+
+const (
+	QuotaExceeded   Denial = iota
+	ReducedCapacity        // of the whole service
+	AbnormalUsage
+)
+
+func quota(*store.Charge) Denial { return QuotaExceeded }
+
+func capacity(c *store.Charge) Denial {
+	if c.Key == keytext.GlobalText {
+		return ReducedCapacity
+	}
+	return QuotaExceeded
+}
+
+func abuse(*store.Charge) Denial { return AbnormalUsage }
+
+// Traits returns what the kind does.
+func (k Kind) Traits() *Traits { return &kinds[k] }
+
+// Counted reports whether denials by the limit count for a ban.
+func (l *Limit) Counted() bool { return kinds[l.Kind].counted(l) }
+
+// Denial returns what the limit's denial of a charge means.
+func (l *Limit) Denial(c *store.Charge) Denial { return kinds[l.Kind].denies(c) }
+
+// Stood returns how many units a charge's limit had in a decision, and why.
+func Stood(c *store.Charge, r *store.Result) (units int64, why adaptive.Reason) {
+	if rule := adaptive.RuleOf(c.Limit); rule != nil {
+		return rule.Stood(c, r)
+	}
+	return c.Limit.Spec().Units, adaptive.None
+}

@@ -1,0 +1,194 @@
+// Package read turns a request and the plan of its route into charges. It is where requests
+// are looked at: which spelling of a route they are, what exempts or blocks them, whose they
+// are, and what they cost.
+package read
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/stint-go/stint/internal/keys"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/routing"
+	"github.com/stint-go/stint/internal/warn"
+)
+
+// Entry is a limit and how its charges are read from requests.
+type Entry struct {
+	limit.Limit
+	Key     *keys.Key
+	Source  *warn.Source              // of the key
+	Cost    func(*http.Request) int64 // nil: 1
+	Fixed   int64                     // what Cost returns for every request; 0 if that isn't known
+	Settler *Settler                  // nil: the charge stays
+	Bytes   *Bytes                    // of a Bandwidth
+}
+
+// Name returns the limit's name.
+func (e *Entry) Name() string { return e.Limit.Limit.Name() }
+
+// Settler is one use of WithSettle. Limits that share it share one call of Cost per
+// request.
+type Settler struct {
+	Cost func(r *http.Request, status int, written int64) int64
+}
+
+// Bytes is how a Bandwidth counts.
+type Bytes struct {
+	Block, Piece int64 // of its respond.Rate
+	Requests     bool  // it counts the bodies of requests, too
+}
+
+// Plan is the limits of one route, or of the limiter where no route matches.
+type Plan struct {
+	Entries []*Entry
+	Funcs   []Func
+	Again   []*Entry // of limits that Entries have already, by another route's settings
+	Policy  string   // RateLimit-Policy of all entries
+	Pattern string   // of the WithRoute
+	Alone   *Entry   // the only one, where a decision is its charge and nothing else; or nil
+}
+
+// Func is a function of the application that returns limits of a request.
+type Func interface {
+	// Charge adds the charges of these limits.
+	Charge(*Reading) error
+}
+
+// NewPlan returns the plan of entries and functions.
+func NewPlan(pattern string, entries []*Entry, funcs []Func) *Plan {
+	p := &Plan{Entries: entries, Funcs: funcs, Pattern: pattern}
+	var items []string
+	for _, e := range entries {
+		if said := e.Policy.Load(); said != nil && said.Text != "" {
+			items = append(items, said.Text)
+		}
+	}
+	p.Policy = strings.Join(items, ", ")
+	if len(entries) == 1 && len(funcs) == 0 && entries[0].Needs == 0 && !entries[0].DryRun {
+		p.Alone = entries[0]
+	}
+	return p
+}
+
+// exempt reports whether the plan limits nothing at all.
+func (p *Plan) exempt() bool { return len(p.Entries) == 0 && len(p.Funcs) == 0 }
+
+// Route returns the plan's pattern, or "" outside HTTP.
+func (p *Plan) Route() string {
+	if p == nil {
+		return ""
+	}
+	return p.Pattern
+}
+
+// union returns the plan of a request that is held to several: the limits of all of
+// them, each once.
+func union(plans []*Plan) *Plan {
+	plans = slices.DeleteFunc(plans, (*Plan).exempt)
+	switch len(plans) {
+	case 0:
+		return &Plan{}
+	case 1:
+		return plans[0]
+	}
+	patterns := make([]string, len(plans))
+	for i, p := range plans {
+		patterns[i] = p.Pattern
+	}
+	return Merged(strings.Join(patterns, ", "), plans...)
+}
+
+// Merged returns a plan with the limits of several, each once.
+func Merged(pattern string, plans ...*Plan) *Plan {
+	var entries, again []*Entry
+	var funcs []Func
+	for _, p := range plans {
+		for _, e := range slices.Concat(p.Entries, p.Again) {
+			switch {
+			case slices.Contains(entries, e), slices.Contains(again, e):
+			case slices.ContainsFunc(entries, func(o *Entry) bool { return o.Limit.Limit == e.Limit.Limit }):
+				again = append(again, e)
+			default:
+				entries = append(entries, e)
+			}
+		}
+		for _, f := range p.Funcs {
+			if !slices.Contains(funcs, f) {
+				funcs = append(funcs, f)
+			}
+		}
+	}
+	m := NewPlan(pattern, entries, funcs)
+	m.Again = again
+	return m
+}
+
+// Plans are what a limiter reads requests by, from one Update to the next.
+type Plans struct {
+	Base   *Plan
+	Routes []*Plan         // Base is for requests that none of them matches
+	Router *routing.Router // of the routes' patterns; nil without
+
+	Skip, Block []func(*http.Request) bool
+	// SkipEmpty: a limit whose key is empty is left out; otherwise the request is denied.
+	SkipEmpty bool
+	// Priority returns a request's class, or is nil.
+	Priority func(*http.Request) int
+}
+
+// Find returns the plan of a request.
+func (p *Plans) Find(r *http.Request) *Plan {
+	if p.Router == nil {
+		return p.Base
+	}
+	first, others := p.Router.Find(r)
+	if len(others) == 0 {
+		return p.at(first)
+	}
+	plans := []*Plan{p.at(first)}
+	for _, pattern := range others {
+		plans = append(plans, p.at(pattern))
+	}
+	return union(plans)
+}
+
+// at returns the plan of a pattern that the router has found.
+func (p *Plans) at(pattern int) *Plan {
+	if pattern == len(p.Routes) {
+		return p.Base
+	}
+	return p.Routes[pattern]
+}
+
+// Sift applies the predicates of WithSkip and WithBlock, which exempt or block a request
+// before any limit decides it.
+func (p *Plans) Sift(r *http.Request) (exempt, blocked bool) {
+	for _, skip := range p.Skip {
+		if skip(r) {
+			return true, false
+		}
+	}
+	for _, block := range p.Block {
+		if block(r) {
+			return false, true
+		}
+	}
+	return false, false
+}
+
+// Entries returns the entries of all plans, each once.
+func (p *Plans) Entries(yield func(*Entry) bool) {
+	seen := map[*Entry]bool{} // With adds an entry to several plans
+	for _, plan := range append([]*Plan{p.Base}, p.Routes...) {
+		for _, e := range plan.Entries {
+			if seen[e] {
+				continue
+			}
+			if seen[e] = true; !yield(e) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,375 @@
+package read
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/failure"
+	"github.com/stint-go/stint/internal/keys"
+	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/store"
+)
+
+// Reading is the reading of one request, or of a key that a job is given: what it is
+// charged, and what went wrong on the way. It is for one goroutine at a time. Init makes it
+// ready for use; Begin and End enclose each.
+type Reading struct {
+	// Call has the charges.
+	Call decide.Call
+	// Paced are the Bandwidths: they charge for bytes later, and nothing in the Call.
+	Paced []Paced
+	state
+
+	entries []*Entry // of the charges
+	keys    []known
+	charged func(e *Entry, key string) bool
+}
+
+// state is the part of a reading that End zeroes.
+type state struct {
+	R *http.Request // nil outside HTTP
+	// Plan is the request's, nil outside HTTP.
+	Plan *Plan
+	// Policy is RateLimit-Policy if the plan's applies as it is, or "".
+	Policy string
+	// Wrong is what observers are told of, in this order. The error of the last is the
+	// request's, if there is one.
+	Wrong []Wrong
+	// Held: some limit is charged for the request, and isn't a dry run.
+	Held bool
+	// Planless: a WithLimitFunc has returned no limits.
+	Planless bool
+
+	plans    *Plans
+	nested   bool
+	observer *store.Observer
+}
+
+// Paced is a Bandwidth and the key of one request.
+type Paced struct {
+	*Entry
+	Key string
+}
+
+// known is the key of a request.
+type known struct {
+	of  *keys.Key
+	key string // "": limits with this key are left out
+}
+
+// Wrong is something that kept a request from being charged.
+type Wrong struct {
+	What  What
+	Limit string // that it is about, or ""
+	Err   error
+}
+
+// What is a kind of Wrong.
+type What uint8
+
+const (
+	KeyFailed What = iota
+	EmptyKey
+	LimitsFailed
+	DryRunDenied // a limit in dry run would have denied the request for that
+)
+
+// Init makes a reading ready for use, once. charged reports whether the limit has been charged for that
+// key by a limiter further out: a request is charged once, however many limiters it passes.
+// waits is told that a request begins to wait; see decide.Call.Init.
+func (q *Reading) Init(charged func(e *Entry, key string) bool, waits func(i int, queued int64, d time.Duration)) {
+	q.charged = charged
+	q.Call.Init(q.class, waits)
+}
+
+// Begin begins to read a request by plans or, if r is nil, what a job is given. nested says
+// that the request has passed a limiter further out. o is told of leases that are lost.
+func (q *Reading) Begin(r *http.Request, nested bool, plans *Plans, by *decide.Backend, o *store.Observer) {
+	q.R, q.nested, q.plans, q.observer = r, nested, plans, o
+	q.Call.Begin(by)
+}
+
+// End drops what the reading refers to.
+func (q *Reading) End() {
+	q.Call.Reset()
+	q.entries, q.keys, q.Paced = q.entries[:0], q.keys[:0], q.Paced[:0]
+	q.state = state{}
+}
+
+// Request makes the charges of a request.
+func (q *Reading) Request(p *Plan) error {
+	q.Plan, q.Policy = p, p.Policy
+	for _, e := range p.Entries {
+		if err := q.Charge(e); err != nil {
+			return err
+		}
+	}
+	for _, e := range p.Again {
+		if err := q.chargeAgain(e); err != nil {
+			return err
+		}
+	}
+	for _, f := range p.Funcs {
+		q.Policy = ""
+		if err := f.Charge(q); err != nil {
+			return err
+		}
+	}
+	if q.Call.Needs&limit.Local != 0 {
+		q.arrange()
+	}
+	return nil
+}
+
+// arrange puts the charges of limits of this process last.
+func (q *Reading) arrange() {
+	c := &q.Call
+	c.Locally()
+	q.Policy = "" // the limits' numbers change
+	n := 0
+	for i, e := range q.entries {
+		if e.Needs&limit.Local != 0 {
+			continue
+		}
+		if i > n {
+			ch := c.Charges[i]
+			copy(q.entries[n+1:], q.entries[n:i])
+			copy(c.Limits[n+1:], c.Limits[n:i])
+			copy(c.Charges[n+1:], c.Charges[n:i])
+			q.entries[n], c.Limits[n], c.Charges[n] = e, &e.Limit, ch
+		}
+		n++
+	}
+}
+
+// Charge adds the charge of one limit.
+func (q *Reading) Charge(e *Entry) error {
+	key, err := q.key(e)
+	if err != nil {
+		return err
+	}
+	q.Held = q.Held || key != "" && !e.DryRun
+	if key == "" || q.nested && q.charged(e, key) {
+		q.Policy = "" // the plan's names limits that aren't charged here
+		return nil
+	}
+	if e.Needs&limit.Paces != 0 {
+		q.Paced = append(q.Paced, Paced{e, key})
+		return nil
+	}
+	cost := int64(1)
+	if e.Cost != nil {
+		if cost, err = q.cost(e); err != nil {
+			return err
+		}
+	}
+	q.add(e, key, cost)
+	return nil
+}
+
+func (q *Reading) add(e *Entry, key string, cost int64) {
+	q.entries = append(q.entries, e)
+	q.Call.Add(&e.Limit, key, cost, q.observer)
+}
+
+// chargeAgain adds the charge of an entry whose limit is already in the plan, with
+// another route's settings. For another key that is another charge.
+func (q *Reading) chargeAgain(e *Entry) error {
+	key, err := q.key(e)
+	same := func(o *Entry, under string) bool { return o.Limit.Limit == e.Limit.Limit && under == key }
+	if err != nil || key == "" {
+		return err
+	}
+	q.Held = q.Held || !e.DryRun
+	if q.nested && q.charged(e, key) {
+		return nil
+	}
+	for i := range q.Paced {
+		if p := &q.Paced[i]; same(p.Entry, p.Key) {
+			if p.DryRun {
+				p.Entry = e
+			}
+			return nil
+		}
+	}
+	q.Policy = ""
+	for i, o := range q.entries {
+		if same(o, q.Call.Charges[i].Key) {
+			return q.merge(i, e)
+		}
+	}
+	return q.Charge(e)
+}
+
+// merge makes one charge of charge i and that of e, for the same limit and key: at the
+// higher cost, except that a dry run doesn't affect an enforced charge.
+func (q *Reading) merge(i int, e *Entry) error {
+	o := q.entries[i]
+	if e.DryRun && !o.DryRun {
+		return nil
+	}
+	cost, err := q.cost(e)
+	if err != nil {
+		return err
+	}
+	if o.DryRun == e.DryRun {
+		cost = max(cost, q.Call.Charges[i].Cost)
+	}
+	if o.DryRun == e.DryRun && !e.Closed {
+		e, o = o, e
+	}
+	q.entries[i] = e
+	q.Call.Replace(i, &e.Limit, cost)
+	q.Call.Needs |= o.Needs
+	return nil
+}
+
+// Has reports whether a limit of that name is among the charged.
+func (q *Reading) Has(name string) bool {
+	return slices.ContainsFunc(q.entries, func(e *Entry) bool { return e.Name() == name }) ||
+		slices.ContainsFunc(q.Paced, func(p Paced) bool { return p.Name() == name })
+}
+
+// key returns the request's key for a limit, or "" if the limit is left out.
+func (q *Reading) key(e *Entry) (string, error) {
+	for i := range q.keys {
+		if q.keys[i].of == e.Key {
+			return q.keys[i].key, nil
+		}
+	}
+	key, err := e.Key.Of(q.R)
+	if err == nil {
+		if w := e.Source.Lookout.Load(); w != nil && rand.Uint32()&1 == 0 {
+			w.Look(q.R, key)
+		}
+		key, err = keytext.Encode(key)
+	}
+	if err != nil {
+		if err = q.keyless(e, err); err != nil {
+			return "", err
+		}
+		key = ""
+	}
+	q.keys = append(q.keys, known{e.Key, key})
+	return key, nil
+}
+
+// keyless returns the denial of a request whose key can't be determined, or nil if the
+// limit is left out instead.
+func (q *Reading) keyless(e *Entry, err error) error {
+	re := &failure.Error{Err: err, Status: failure.Status(err), Limit: e.Name()}
+	what := KeyFailed
+	switch {
+	case errors.Is(err, keytext.ErrEmpty) && q.plans.SkipEmpty:
+		return nil
+	case errors.Is(err, keytext.ErrEmpty):
+		re.Status, what = http.StatusForbidden, EmptyKey
+	case errors.Is(err, keytext.ErrTooLong):
+		re.Status = http.StatusForbidden
+	}
+	q.Wrong = append(q.Wrong, Wrong{what, re.Limit, re})
+	return re
+}
+
+// cost returns what the request costs a limit. A negative cost is an error; on a limit
+// in dry run, which must not deny, it is reported and counts as 0.
+func (q *Reading) cost(e *Entry) (int64, error) {
+	if e.Cost == nil {
+		return 1, nil
+	}
+	cost := e.Cost(q.R)
+	if cost < 0 {
+		err := &failure.Error{Err: fmt.Errorf("%w: WithCost returned %d", store.ErrCost, cost), Status: http.StatusInternalServerError, Limit: e.Name()}
+		if e.DryRun {
+			q.Wrong = append(q.Wrong, Wrong{DryRunDenied, err.Limit, err})
+			return 0, nil
+		}
+		q.Wrong = append(q.Wrong, Wrong{LimitsFailed, err.Limit, err})
+		return 0, err
+	}
+	// A cost above MaxCost is lowered, so that the limit denies it. As it is, the store
+	// would return an error, and the request would pass as if the store had failed.
+	return min(cost, store.MaxCost), nil
+}
+
+// LimitsFailed returns the denial of a request whose limits a function fails to return, or
+// nil if they would only report: then it goes on without them.
+func (q *Reading) LimitsFailed(err error, dryRun bool) error {
+	err = &failure.Error{Err: fmt.Errorf("stint: WithLimitFunc: %w", err), Status: failure.Status(err)}
+	q.Wrong = append(q.Wrong, Wrong{LimitsFailed, "", err})
+	if dryRun {
+		return nil
+	}
+	return err
+}
+
+// Given makes the charges of a key that Take and the like are given, to entries.
+func (q *Reading) Given(key string, cost int64, entries []*Entry) error {
+	encoded, unfit := keytext.Encode(key)
+	for _, e := range entries {
+		if e.Needs&limit.Paces != 0 {
+			continue
+		}
+		under, err := e.Key.Under(encoded, unfit)
+		if err != nil {
+			return err
+		}
+		known := func(ch store.Charge) bool { return ch.Limit == e.Limit.Limit && ch.Key == under }
+		if !slices.ContainsFunc(q.Call.Charges, known) {
+			q.add(e, under, cost)
+		}
+	}
+	if q.Call.Needs&limit.Local != 0 {
+		q.arrange()
+	}
+	return nil
+}
+
+// Settlers returns what makes the charges cost something else in the end, or nil for none:
+// an element for each charge, which may be nil.
+func (q *Reading) Settlers() (all []*Settler) {
+	// Those of the store, which come first, are left out if it has failed.
+	left := q.entries[len(q.entries)-len(q.Call.Limits):]
+	for i, e := range left {
+		if e.Settler == nil {
+			continue
+		}
+		if all == nil {
+			all = make([]*Settler, len(left))
+		}
+		all[i] = e.Settler
+	}
+	return all
+}
+
+// Needs returns those of the charges and of the Bandwidths.
+func (q *Reading) Needs() limit.Needs {
+	all := q.Call.Needs
+	for i := range q.Paced {
+		all |= q.Paced[i].Needs
+	}
+	return all
+}
+
+type priorityKey struct{}
+
+// WithPriority returns a context whose requests have a class.
+func WithPriority(ctx context.Context, class int) context.Context {
+	return context.WithValue(ctx, priorityKey{}, class)
+}
+
+// class returns the request's class among those that wait.
+func (q *Reading) class(ctx context.Context) int {
+	if q.plans.Priority != nil && q.R != nil {
+		return q.plans.Priority(q.R)
+	}
+	n, _ := ctx.Value(priorityKey{}).(int)
+	return n
+}

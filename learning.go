@@ -1,0 +1,86 @@
+package stint
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/stint-go/stint/internal/adaptive"
+	"github.com/stint-go/stint/internal/clock"
+	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/store"
+)
+
+// story is the observations of a request.
+type story struct {
+	waited  time.Duration
+	seen    []waiting.Seen
+	since   time.Time     // when it was admitted
+	held    time.Duration // how long it held slots, once they are released
+	learns  bool          // whether an AdaptiveConcurrency learns from it
+	outcome adaptive.Outcome
+}
+
+// learns reports whether an AdaptiveConcurrency learns from the request.
+func (p *Permit) learns() bool { return p.story != nil && p.story.learns }
+
+// Drop reports that the request failed for lack of capacity, for instance because a
+// backend was overloaded or timed out. An AdaptiveConcurrency cuts its limit if at
+// least one in twenty requests does. It applies to all limiters that the request has
+// passed, and does nothing after Done or without such a limit.
+func (p *Permit) Drop() { p.record((*adaptive.Outcome).Report, adaptive.Dropped) }
+
+// Ignore reports that the request's duration says nothing about the service's load, for
+// instance because it waited for an event. An AdaptiveConcurrency doesn't learn from
+// it. It applies to all limiters that the request has passed, and does nothing after
+// Done or without such a limit.
+func (p *Permit) Ignore() { p.record((*adaptive.Outcome).Report, adaptive.Ignored) }
+
+// recordInnerDenial records that an inner limiter has denied: the response then says nothing
+// about the work.
+func (p *Permit) recordInnerDenial() { p.record((*adaptive.Outcome).Show, adaptive.Ignored) }
+
+func (p *Permit) record(by func(*adaptive.Outcome, adaptive.Ending), e adaptive.Ending) {
+	for ; p != nil; p = p.outer {
+		if p.learns() {
+			by(&p.story.outcome, e)
+		}
+	}
+}
+
+// sample returns what was observed of the request, or nil. Outside HTTP its context
+// says nothing: it may have bounded the wait and ended before the work.
+func (p *Permit) sample() *adaptive.Sample {
+	took, err := clock.Since(p.story.since), p.ctx.Err()
+	switch {
+	case p.response == nil:
+		err = nil
+	case p.response.pacing != nil:
+		took -= p.response.pacing.HeldUp()
+	}
+	return p.story.outcome.Sample(took, err)
+}
+
+// learned ends the observation of the request, and returns what was observed.
+func (p *Permit) learned() *adaptive.Sample {
+	if p.response != nil && p.story.outcome.Open() {
+		switch got, ok := p.response.Outcome(); {
+		case !ok:
+		case got.Hijacked:
+			p.story.outcome.Show(adaptive.Ignored) // the duration is that of a connection, not of a request
+		case got.Status >= http.StatusInternalServerError:
+			p.story.outcome.Show(adaptive.Failed)
+		}
+	}
+	return p.sample()
+}
+
+// observeLimitChange notifies the observers that a limit has changed.
+func (p *Permit) observeLimitChange(c *adaptive.Change) {
+	e := p.event(EventLimitChanged)
+	e.below = 0 // it is about a key, not about the request
+	e.Change = &LimitChange{
+		Limit: c.Charge.Limit.Name(), From: c.From, To: c.To, Reason: AdaptiveReason(c.Reason),
+		InFlight: c.InFlight, Latency: c.Latency, Baseline: c.Baseline,
+	}
+	p.version.observeOf(&e, []store.Charge{c.Charge})
+}

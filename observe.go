@@ -1,0 +1,112 @@
+package stint
+
+import (
+	"github.com/stint-go/stint/internal/logs"
+	"github.com/stint-go/stint/store"
+)
+
+// WithObserver passes the limiter's events to f from the start, as Limiter.Observe
+// does. If given several times, all functions are called in order. An Update without it
+// keeps the existing ones; an Update with it replaces them. New rejects nil. f is
+// called concurrently.
+func WithObserver(f func(Event)) Option {
+	return checkedOption(f != nil, "WithObserver(nil)", "write a function, or leave it out",
+		func(c *config) { c.observers = append(c.observers, f) })
+}
+
+// Observe passes every event of the limiter, and of those derived from it by With, to f
+// until stop is called. f runs on the request's own goroutine, so it should be quick,
+// and it must be safe for concurrent use. No lock is held while it runs, so it may call
+// the limiter. Several observers are called in the order in which they were
+// added, those of the limiter that was extended first.
+//
+// Observers belong to the limiter, not to one configuration: they stay across Updates.
+// Some events come on a goroutine of the limiter (an EventSettleFailed of turns that
+// others have left, EventStoreDegraded): a panic of f there is logged, as it is for an
+// EventUpdated.
+//
+// Of a request whose decision had begun when f was added, f gets neither the decision nor
+// the wait nor the end. So what f counts up and down, such as requests in flight, never
+// falls below zero.
+//
+// Observe and stop are safe for concurrent use. An event that is under way may still
+// reach f after stop.
+func (l *Limiter) Observe(f func(Event)) (stop func()) {
+	if f == nil {
+		return func() {}
+	}
+	return l.add(observer{tell: f})
+}
+
+// ObserveBriefly passes what happens to the limiter, and to those derived from it by
+// With, to o until stop is called. It is Observe for figures to which every request adds.
+// ObserveBriefly and stop are safe for concurrent use.
+func (l *Limiter) ObserveBriefly(o BriefObserver) (stop func()) {
+	if o == nil {
+		return func() {}
+	}
+	return l.add(observer{tell: o.Observe, brief: o})
+}
+
+// add adds an observer until stop is called.
+func (l *Limiter) add(o observer) (stop func()) {
+	l.inForce()
+	l.family.mu.Lock()
+	defer l.family.mu.Unlock()
+	remove := l.observers.add(o)
+	l.family.enlist()
+	return func() {
+		l.family.mu.Lock()
+		defer l.family.mu.Unlock()
+		remove()
+		l.family.enlist()
+	}
+}
+
+// enlist works out which observers and which log each limiter has. The caller holds f.mu.
+func (f *family) enlist() {
+	for _, m := range f.members {
+		var log *logs.Log // the parent's
+		var others []observer
+		if m.parent != nil {
+			log = m.parent.log.Load()
+			if to := m.parent.audience.Load(); to != nil {
+				others = to.all
+			}
+		}
+		m.log.Store(logs.Derive(log, m.log.Load(), m.logger, m.logKeys))
+		all := m.observers.after(others)
+		address(&m.audience, func(a *audience) { a.all = all })
+	}
+}
+
+// ReportPolicy reports to the limiter's observers and its log that the policy in a file is
+// in force or, if err isn't nil, why it isn't and the one before stays: EventPolicy. It is
+// for packages that read options from files and give them to Update, such as policy. A
+// panic of an observer is logged and goes no further.
+func (l *Limiter) ReportPolicy(file string, err error) {
+	l.tell(Event{Kind: EventPolicy, Path: file, Err: err})
+}
+
+// observeStore makes the limiter report the events of a store that it is given itself. The
+// limiter keeps the observer alive and the store doesn't, but for leases that are held, so
+// that a store that outlives the limiter doesn't retain it.
+func (l *Limiter) observeStore(given store.Store) {
+	if from, ok := given.(store.Observable); ok {
+		from.Observe(l.storeObserver)
+	}
+}
+
+func (l *Limiter) handleNotice(n store.Notice) {
+	switch n.Kind {
+	case store.Degraded, store.Restored:
+		l.tell(Event{Kind: EventStoreDegraded, Err: n.Err})
+	case store.LeaseLost:
+		e := Event{Kind: EventLeaseLost}
+		e.about([]store.Charge{{Key: n.Key, Limit: n.Limit}})
+		l.tell(e)
+	}
+}
+
+// tell passes an event that isn't a request's to the limiter's observers and its log.
+func (l *Limiter) tell(e Event) { l.inForce().tell(e) }

@@ -1,0 +1,99 @@
+package stint
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/stint-go/stint/internal/read"
+	"github.com/stint-go/stint/internal/respond"
+	"github.com/stint-go/stint/store"
+)
+
+// pace makes a response that is paced by the call's Bandwidths. decides says that other
+// limits decide by it.
+func (c *call) pace(decides bool) *response {
+	s := new(struct {
+		response
+		of lanes
+	})
+	s.of.all = slices.Clone(c.Paced)
+	s.of.Begin(c.R, c.version.payer(c.R, c.Plan), entriesOf(s.of.all))
+	s.watched, s.pacing, s.of.Decides, s.settlers = &s.of, &s.of, decides, c.Settlers()
+	return &s.response
+}
+
+// lanes are the Bandwidths that pace a response.
+type lanes struct {
+	respond.Paced
+	all []read.Paced
+}
+
+// payer returns what a paced response charges its bytes with: the version's store.
+func (v *version) payer(r *http.Request, p *read.Plan) respond.Payer {
+	return respond.Payer{
+		Store: v.backend.Store, Queues: v.streams,
+		GiveBack: func(ctx context.Context, charges []store.Charge) []store.Result {
+			return v.giveBack(ctx, p, charges)
+		},
+		StoreFailed: func(err error, cut bool) error {
+			if cut {
+				err = &StoreError{err}
+			}
+			v.observe(&Event{Kind: EventStoreFailed, Route: p.Route(), Request: r, Err: err})
+			return err
+		},
+	}
+}
+
+func entriesOf(all []read.Paced) []respond.Entry {
+	entries := make([]respond.Entry, len(all))
+	for i := range all {
+		entries[i] = entryOf(&all[i])
+	}
+	return entries
+}
+
+// entryOf returns p as package respond takes it.
+func entryOf(p *read.Paced) respond.Entry {
+	return respond.Entry{
+		Limit: p.Limit.Limit, Key: p.Key, Block: p.Bytes.Block, Piece: p.Bytes.Piece,
+		Requests: p.Bytes.Requests, DryRun: p.DryRun, Closed: p.Closed,
+	}
+}
+
+func (s *lanes) observe(p *Permit) {
+	for i := range s.all {
+		p.observePacing(&s.all[i], s.Moved(entryOf(&s.all[i])))
+	}
+}
+
+func (p *Permit) observePacing(of *read.Paced, got respond.Moved) {
+	e := p.event(EventPaced)
+	e.Request = p.response.Request()
+	e.about([]store.Charge{{Key: of.Key, Limit: of.Limit.Limit, DryRun: of.DryRun}})
+	e.Pacing = &Pacing{
+		Limit: of.Name(), Bytes: got.Bytes, RequestBytes: got.RequestBytes,
+		Waited: got.Waited, DryRun: of.DryRun, Err: got.Err,
+	}
+	p.version.observe(&e)
+}
+
+// paced returns the Bandwidths that pace the response.
+func (p *Permit) paced() []read.Paced {
+	if p.response == nil || p.response.pacing == nil {
+		return nil
+	}
+	return p.response.pacing.all
+}
+
+// observePaced notifies the observers how the response was paced.
+func (p *Permit) observePaced() {
+	s := p.response
+	if s == nil || s.pacing == nil || p.version.reporter.audience.Load() == nil {
+		return
+	}
+	if _, ok := s.Outcome(); ok {
+		s.pacing.observe(p)
+	}
+}

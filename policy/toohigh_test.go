@@ -1,0 +1,27 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint/policy"
+)
+
+// A cost that a limit never lets pass is reported where it stands in the limit, or at the limit
+// if its route or the top says it.
+func TestCostTooHigh(t *testing.T) {
+	for text, at := range map[string]string{
+		"version: 1\nkey: remote-ip\nlimits:\n- rate: 10/s\n  name: calls\n  cost: 20\n":                                         "6:9",
+		"version: 1\nkey: remote-ip\nlimits:\n- rate: 10/s\n  name: calls\ncost: 20\n":                                           "4:3",
+		"version: 1\nkey: remote-ip\nlimits:\n- rate: 10/s\n  name: calls\nroutes:\n  POST /report: {inherit: true, cost: 20}\n": "4:3",
+		"version: 1\nkey: remote-ip\nlimits:\n- concurrency: 10\n  name: calls\n  cost: 20\n":                                    "6:9",
+	} {
+		_, err := policy.Parse("limits.yaml", []byte(text))
+		if err == nil || !strings.HasPrefix(err.Error(), "limits.yaml:"+at+": a request costs 20, and no more than 10 ever pass: write a lower cost, or raise the limit") {
+			t.Errorf("%s%v", text, err)
+		}
+	}
+	if _, err := policy.Parse("limits.yaml", []byte("version: 1\nkey: remote-ip\ncost: 20\nlimits:\n- rate: 10/s\n  burst: 20\n- concurrency: 2\n")); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,24 @@
+package memstore_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint/internal/versionstest"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+func TestVersions(t *testing.T) {
+	traces := uint64(100)
+	if memstore.RaceDetector {
+		traces = 20
+	}
+	versionstest.Run(t, traces, func(t *testing.T, trace func(*testing.T, versionstest.Bench)) {
+		synctest.Test(t, func(t *testing.T) {
+			s, start := memstore.New(), time.Now()
+			now := func() int64 { return time.Since(start).Microseconds() }
+			trace(t, versionstest.Bench{Store: s, Now: now, Sleep: time.Sleep})
+		})
+	})
+}
