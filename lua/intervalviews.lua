@@ -4,7 +4,7 @@
 --
 -- The text is A:token:unit:B:C of one view, with :E behind it if that isn't 0; and of
 -- several, or of one with levels, with :E, and for each view when it ends, stand, the
--- number of its levels, 0, and those, and the second with token:unit:A:B:C:E before that.
+-- number of its levels, when it began, and those, and the second with token:unit:A:B:C:E before that.
 --:functions
 local mostAhead = 2 * maxCost
 
@@ -19,9 +19,16 @@ local function longestInterval(unit)
   return (({[2] = 2, [3] = 50, [4] = 216})[-unit % 8] or 792) * 3600000000
 end
 
+local function counts(v) return max(v.used, v.stand) end
+
+local function dated(v)
+  if v.began == 0 then return v.start end
+  return max(v.start, v.began)
+end
+
 local function filled(v)
   local length = longestInterval(v.unit)
-  return v.start + min(ceilDiv(v.used, v.token) + 1, floor(4503599627370496 / length)) * length
+  return v.start + min(ceilDiv(counts(v), v.token) + 1, floor(4503599627370496 / length)) * length
 end
 
 -- What the intervals of other bring it until the last turn in v.
@@ -40,7 +47,7 @@ local function fill(v, by, cost)
   local ahead = ahead(by, v)
   local used = max(v.used, ahead) + cost
   if used <= v.capacity + ahead then
-    chargeLevels(v.lows, v.start, v.used, used)
+    chargeLevels(v.lows, dated(v), v.used, used)
     v.used = used
     return
   end
@@ -56,6 +63,7 @@ local function advance(b, v)
   if v.start > now and own then
     v.start = b.window.opened(now)
     v.till = min(v.till, filled(v))
+    v.began = 0
     if #v.lows > 0 then v.lows = {-4503599627370496, 0} end
     b.moved = true
   end
@@ -67,7 +75,7 @@ local function advance(b, v)
     k = floor(max(now - v.start, 0) / length)
   end
   if k > 0 then
-    local tokens = tokensOf(k, v.token, max(v.used, v.stand))
+    local tokens = tokensOf(k, v.token, counts(v))
     v.used, v.floor, v.stand = max(v.used - tokens, 0), max(v.floor - tokens, 0), max(v.stand - tokens, 0)
     if own then v.start = b.window.moved(v.start, k) else v.start = v.start + k * length end
   end
@@ -83,7 +91,7 @@ end
 
 local function begin(b)
   if #b == 4 then return end
-  local v = {token = b.token, unit = b.unit, capacity = b.capacity, start = b.window.opened(now), used = 0, floor = 0, stand = 0, lows = {}}
+  local v = {token = b.token, unit = b.unit, capacity = b.capacity, start = b.window.opened(now), used = 0, floor = 0, stand = 0, began = 0, lows = {}}
   for i = 1, #b do
     if b[i].unit == v.unit then v.start = b[i].start end
     if #b[i].lows == 0 then b[i].lows = {b[i].start, b[i].used} end
@@ -100,8 +108,8 @@ local function begin(b)
   v.till = filled(v)
   table.insert(b, 1, v)
   if #b > 1 then
-    v.lows, b.begun = {-4503599627370496, 0}, true
-    if clamped then v.floor = v.used else chargeLevels(v.lows, v.start, 0, v.used) end
+    v.lows, v.began, b.begun = {-4503599627370496, 0}, now, true
+    if clamped then v.floor = v.used else chargeLevels(v.lows, now, 0, v.used) end
   end
   b.own = v
   drop(b)
@@ -109,7 +117,21 @@ end
 
 local function inUse(b)
   for i = 1, #b do
-    if b[i].used > 0 and b[i].till > now then return true end
+    if counts(b[i]) > 0 and b[i].till > now then return true end
+  end
+end
+
+-- Begins the intervals of views that are all full with the next charge.
+local function restart(b)
+  for i = 1, #b do
+    if b[i].used > 0 then return end
+  end
+  for i = 1, #b do
+    if b[i].unit == b.unit then
+      b[i].start = b.window.opened(now)
+    elseif b[i].unit > 0 then
+      b[i].start = now
+    end
   end
 end
 
@@ -119,15 +141,16 @@ function rare.intervals(limit, v, token, unit, capacity)
   if b.window.lost then return ask(now) end
   local w, all = words(v or ''), {}
   if w[4] and w[2] > 0 and w[3] ~= 0 then -- else somebody else's
-    all[1] = {start = w[1], token = w[2], unit = w[3], used = w[4], capacity = w[5] or 0, floor = w[6] or 0, till = 0, stand = 0, lows = {}}
+    all[1] = {start = w[1], token = w[2], unit = w[3], used = w[4], capacity = w[5] or 0, floor = w[6] or 0, till = 0, stand = 0, began = 0, lows = {}}
     local i, view = 7, all[1]
     while w[i] do
       view.till, view.stand = w[i], w[i + 1] or 0
+      view.began = w[i + 3] or 0
       local n = 2 * min(w[i + 2] or 0, maxLevels)
       for j = 1, n do view.lows[j] = w[i + 3 + j] or 0 end
       i = i + 4 + n
       if not w[i + 5] or #all == 4 then break end
-      view = {token = w[i], unit = w[i + 1], start = w[i + 2], used = w[i + 3], capacity = w[i + 4], floor = w[i + 5], till = 0, stand = 0, lows = {}}
+      view = {token = w[i], unit = w[i + 1], start = w[i + 2], used = w[i + 3], capacity = w[i + 4], floor = w[i + 5], till = 0, stand = 0, began = 0, lows = {}}
       all[#all + 1] = view
       i = i + 6
     end
@@ -138,6 +161,7 @@ function rare.intervals(limit, v, token, unit, capacity)
     b[i] = all[i]
   end
   drop(b)
+  restart(b)
   if not inUse(b) then
     for i = #b, 1, -1 do b[i] = nil end
   end
@@ -157,7 +181,7 @@ end
 -- Makes a charge, after which used are in use in the limit's own view.
 function rare.enterInterval(b, cost, used)
   local v = b.own
-  if #v.lows > 0 then chargeLevels(v.lows, v.start, v.used, used) end
+  if #v.lows > 0 then chargeLevels(v.lows, dated(v), v.used, used) end
   v.used = used
   v.till = filled(v)
   local i = 1
@@ -174,8 +198,8 @@ function rare.intervalText(b)
   for i = 1, #b do
     if b[i] ~= b.own then
       fade = max(fade, b[i].till)
-    elseif b.own.used > 0 then
-      fade = max(fade, b.window.latest(b.own.start, ceilDiv(b.own.used, b.token)))
+    elseif counts(b.own) > 0 then
+      fade = max(fade, b.window.latest(b.own.start, ceilDiv(counts(b.own), b.token)))
     end
   end
   local v = b[1]
@@ -190,7 +214,7 @@ function rare.intervalText(b)
     if i > 1 then
       out[#out + 1] = format('%.0f:%.0f:%.0f:%.0f:%.0f:%.0f', v.token, v.unit, v.start, v.used, v.capacity, v.floor)
     end
-    out[#out + 1] = format('%.0f:%.0f:%.0f:0', v.till, v.stand, #v.lows / 2)
+    out[#out + 1] = format('%.0f:%.0f:%.0f:%.0f', v.till, v.stand, #v.lows / 2, v.began)
     for j = 1, #v.lows do out[#out + 1] = text(v.lows[j]) end
   end
   return table.concat(out, ':'), fade
@@ -198,7 +222,12 @@ end
 
 -- Where a charge stands in the interval from start; nil if that is asked.
 local function stands(b, instant, mark, start)
-  local k = b.window.passed(instant, start)
+  local k
+  if b.unit > 0 then
+    k = ceilDiv(max(start - instant, 0), b.unit)
+  else
+    k = b.window.passed(instant, start)
+  end
   return k and mark - tokensOf(k, b.token, mark)
 end
 

@@ -152,7 +152,8 @@ func (l *Limit) moreInterval(r *Result) time.Duration {
 
 func (l *Limit) amendInterval(now *Now, c *Charge, s *state) Receipt {
 	b := l.intervalsOf(now, s)
-	receipt := Receipt{Instant: c.Receipt.Instant, Cost: c.Cost}
+	receipt := c.Receipt
+	receipt.Cost = c.Cost
 	diff := c.Cost - c.Receipt.Cost
 	switch {
 	case diff > 0:

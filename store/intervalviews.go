@@ -38,6 +38,7 @@ type intervalView struct {
 	floor    int64 // no refund of others takes used below it
 	until    int64 // when the view ends if its version doesn't charge
 	stand    int64 // the most that charges from before the latest refund may stand for
+	began    int64 // when the view began; 0 if it was the only one
 	lows     levels
 }
 
@@ -86,10 +87,23 @@ func (v *intervalView) instantOf(now *Now) int64 {
 	return now.Steady
 }
 
-// filled returns when the view is full if nobody charges it, or later.
+// counts is for how many tokens the view says something: also where it is full, of charges
+// from before a refund its levels must be known for as long as their receipts say that they
+// stand.
+func (v *intervalView) counts() int64 { return max(v.used, v.stand) }
+
+// dated is the instant of charges made in the present interval.
+func (v *intervalView) dated() int64 {
+	if v.began == 0 {
+		return v.start
+	}
+	return max(v.start, v.began)
+}
+
+// filled returns when the view says nothing more if nobody charges it, or later.
 func (v *intervalView) filled() int64 {
 	length := longestInterval(v.numbers.Unit)
-	return v.start + min(ceilDiv(v.used, v.numbers.Token)+1, exact/2/length)*length
+	return v.start + min(ceilDiv(v.counts(), v.numbers.Token)+1, exact/2/length)*length
 }
 
 // shares reports whether both views have the same intervals.
@@ -115,7 +129,7 @@ func (v *intervalView) ahead(other *intervalView) int64 {
 func (v *intervalView) fill(by *intervalView, cost int64) {
 	ahead := by.ahead(v)
 	if filled := max(v.used, ahead) + cost; filled <= v.capacity+ahead {
-		v.lows.charged(v.start, whole(v.used), whole(filled))
+		v.lows.charged(v.dated(), whole(v.used), whole(filled))
 		v.used = filled
 		return
 	}
@@ -153,6 +167,9 @@ func (l *Limit) intervalsOf(now *Now, s *state) (b intervalViews) {
 		}
 	}
 	b.drop(now)
+	if b.n > 0 && !b.anyUsed() {
+		l.restart(now, &b)
+	}
 	if !b.inUse(now) {
 		b.n = 0
 	} else if b.n == 1 && b.views[0].stand == 0 {
@@ -174,14 +191,36 @@ func (b *intervalViews) drop(now *Now) {
 	b.n = n
 }
 
-// inUse reports whether any view says more than that it is full, or would be by now.
+// inUse reports whether any view says more than that it is full, or would by now.
 func (b *intervalViews) inUse(now *Now) bool {
 	for i := range b.n {
-		if v := &b.views[i]; v.used > 0 && v.left(now) > 0 {
+		if v := &b.views[i]; v.counts() > 0 && v.left(now) > 0 {
 			return true
 		}
 	}
 	return false
+}
+
+func (b *intervalViews) anyUsed() bool {
+	for i := range b.n {
+		if b.views[i].used > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// restart begins the intervals of views that are all full with the next charge, as for a
+// key never seen.
+func (l *Limit) restart(now *Now, b *intervalViews) {
+	for i := range b.n {
+		switch v := &b.views[i]; {
+		case v.numbers.Unit == l.numbers.Unit:
+			v.start = l.opened(l.instant(now))
+		case v.numbers.Unit > 0:
+			v.start = now.Steady
+		}
+	}
 }
 
 // toFront makes the view at own the one that charged last.
@@ -198,7 +237,7 @@ func (l *Limit) advance(now *Now, v *intervalView) (moved bool) {
 	if moved = v.start > at && own; moved {
 		v.start = l.opened(at)
 		v.until = min(v.until, v.filled())
-		if v.lows.n > 0 {
+		if v.began = 0; v.lows.n > 0 {
 			v.lows.begin(anEternity, units{})
 		}
 	}
@@ -211,7 +250,7 @@ func (l *Limit) advance(now *Now, v *intervalView) (moved bool) {
 	if k == 0 {
 		return moved
 	}
-	tokens := tokensOf(k, v.numbers.Token, max(v.used, v.stand))
+	tokens := tokensOf(k, v.numbers.Token, v.counts())
 	v.used, v.floor, v.stand = max(v.used-tokens, 0), max(v.floor-tokens, 0), max(v.stand-tokens, 0)
 	if own {
 		v.start = l.moved(v.start, k, at)
@@ -223,7 +262,7 @@ func (l *Limit) advance(now *Now, v *intervalView) (moved bool) {
 
 func (v *intervalView) decode(log *[]engine.Entry) {
 	ends, lows := pop(log), pop(log)
-	v.until, v.stand = ends.At, ends.Units
+	v.until, v.stand, v.began = ends.At, ends.Units, lows.Units
 	for int64(v.lows.n) < min(lows.At, maxLevels) {
 		e := pop(log)
 		v.lows.pair[v.lows.n] = low{e.At, whole(e.Units)}
@@ -232,7 +271,7 @@ func (v *intervalView) decode(log *[]engine.Entry) {
 }
 
 func (v *intervalView) encode(log []engine.Entry) []engine.Entry {
-	log = append(log, engine.Entry{At: v.until, Units: v.stand}, engine.Entry{At: int64(v.lows.n)})
+	log = append(log, engine.Entry{At: v.until, Units: v.stand}, engine.Entry{At: int64(v.lows.n), Units: v.began})
 	for _, low := range v.lows.pair[:v.lows.n] {
 		log = append(log, engine.Entry{At: low.at, Units: low.used.int()})
 	}
@@ -274,8 +313,8 @@ func (l *Limit) lifetimeOfIntervals(now *Now, s *state) time.Duration {
 	for i := range b.n {
 		if v := &b.views[i]; !v.of(l) {
 			left = max(left, v.left(now))
-		} else if v.used > 0 {
-			left = max(left, l.boundary(v.start, l.steps(v.used))-v.instantOf(now))
+		} else if v.counts() > 0 {
+			left = max(left, l.boundary(v.start, l.steps(v.counts()))-v.instantOf(now))
 		}
 	}
 	return micros(left)
@@ -324,11 +363,13 @@ func (l *Limit) beginIn(now *Now, b *intervalViews) int {
 	if b.n++; b.n == 1 {
 		return 0
 	}
-	// To charges made before it, it gives back nothing.
+	// To charges made before it, it gives back nothing. They may be of an interval that it
+	// shares.
+	v.began = l.instant(now)
 	if v.lows.begin(anEternity, units{}); clamped {
 		v.floor = v.used
 	} else {
-		v.lows.charged(v.start, units{}, whole(v.used))
+		v.lows.charged(v.dated(), units{}, whole(v.used))
 	}
 	b.toFront(now, b.n-1)
 	return 0
@@ -369,6 +410,7 @@ func (l *Limit) stepIntervals(now *Now, c *Charge, s *state, r *Result) {
 		v := &b.views[own]
 		used := l.answerInterval(at, v.start, v.used, c, r)
 		if r.OK && c.Cost > 0 {
+			r.Receipt.Instant = v.dated()
 			b.enter(now, own, c.Cost, used)
 			begun = true
 		}
@@ -382,7 +424,7 @@ func (l *Limit) stepIntervals(now *Now, c *Charge, s *state, r *Result) {
 func (b *intervalViews) enter(now *Now, own int, cost, used int64) {
 	v := &b.views[own]
 	if v.lows.n > 0 {
-		v.lows.charged(v.start, whole(v.used), whole(used))
+		v.lows.charged(v.dated(), whole(v.used), whole(used))
 	}
 	v.used = used
 	v.until = v.filled()
@@ -395,7 +437,11 @@ func (b *intervalViews) enter(now *Now, own int, cost, used int64) {
 // stands returns what is in use for a charge with this mark when its interval is the one
 // from start.
 func (l *Limit) stands(r Receipt, start int64) int64 {
-	return r.Mark - tokensOf(l.passed(r.Instant, start), l.spec.Units, r.Mark)
+	k := l.passed(r.Instant, start)
+	if !l.calendar() { // its instant may be within an interval
+		k = ceilDiv(max(start-r.Instant, 0), l.period)
+	}
+	return r.Mark - tokensOf(k, l.spec.Units, r.Mark)
 }
 
 // oweInterval raises the cost of a charge by diff.
@@ -413,14 +459,21 @@ func (l *Limit) oweInterval(now *Now, b *intervalViews, c *Charge, diff int64) R
 	if v.floor > 0 && mark == v.floor && mark == v.used {
 		v.floor += debt
 	}
-	start := v.start
+	at := v.dated()
+	if v.lows.n > 0 { // it is as a charge made now
+		low, from, all := v.lows.since(c.Receipt.Instant)
+		if mark = min(mark, low.int()); !all {
+			mark = min(mark, l.stands(c.Receipt, from))
+		}
+	}
 	b.enter(now, own, debt, v.used+debt)
-	return Receipt{Instant: start, Mark: mark + debt, Cost: c.Cost - diff + debt}
+	return Receipt{Instant: at, Mark: mark + debt, Cost: c.Cost - diff + debt}
 }
 
 // giveBackInterval lowers the cost of a charge by refund.
 func (l *Limit) giveBackInterval(b *intervalViews, c *Charge, refund int64) Receipt {
-	receipt := Receipt{Instant: c.Receipt.Instant, Cost: c.Cost}
+	receipt := c.Receipt
+	receipt.Cost = c.Cost
 	for i := range b.n {
 		v := &b.views[i]
 		if v.of(l) {
@@ -479,5 +532,7 @@ func (l *Limit) giveBackOwn(v *intervalView, c *Charge, refund int64) Receipt {
 		v.used -= back
 		mark -= back
 	}
-	return Receipt{Instant: v.start, Mark: mark, Cost: c.Cost}
+	// It is still a charge of then: what was in use at its lowest since goes on to bound it.
+	gone := c.Receipt.Mark - l.stands(c.Receipt, v.start)
+	return Receipt{Instant: c.Receipt.Instant, Mark: mark + gone, Cost: c.Cost}
 }

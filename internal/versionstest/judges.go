@@ -150,11 +150,21 @@ func (b *buckets) answered(q request, r store.Result) error {
 }
 
 // Intervals: of one version no more passes in any span than by itself, and of those of one
-// period no more than the largest burst and the most tokens of them let pass. After refunds
-// an interval may begin at another instant than it would have: one more of them counts.
-type intervals struct{ refunding }
+// period no more than the largest burst and the most tokens of them let pass; and one more
+// burst for each return of a version that hadn't charged for as long as it takes to fill.
+// Charges of one interval are refunded as one: one more interval counts.
+type intervals struct {
+	refunding
+	last []int64 // when a version last charged
+}
 
-func newIntervals(p *trace) judge { return intervals{refunding{p}} }
+func newIntervals(p *trace) judge {
+	j := intervals{refunding{p}, make([]int64, len(p.specs))}
+	for v := range j.last {
+		j.last[v] = math.MinInt64 / 2
+	}
+	return j
+}
 
 func (j intervals) answered(q request, r store.Result) error {
 	if q.cost == 0 || !r.OK {
@@ -167,6 +177,8 @@ func (j intervals) answered(q request, r store.Result) error {
 			burst, units = max(burst, s.Burst), max(units, s.Units)
 		}
 	}
+	j.latest().came = q.at-j.last[q.by] >= j.period(q.by) // or longer: then it counts too often
+	j.last[q.by] = q.at
 	return j.spans(func(in span) error {
 		ends := in.length()/j.period(q.by) + 1
 		if j.refunds {
@@ -175,13 +187,14 @@ func (j intervals) answered(q request, r store.Result) error {
 		if most := own.Burst + ends*own.Units; in.passed[q.by] > most {
 			return in.tooMany(most, "version %d", q.by)
 		}
-		together := int64(0)
+		together, returns := int64(0), int64(0)
 		for v, n := range in.passed {
 			if j.specs[v].Period == own.Period {
 				together += n
+				returns += in.came[v]
 			}
 		}
-		if most := burst + ends*units; !j.turns && together > most {
+		if most := burst*(1+returns) + ends*units; !j.turns && together > most {
 			return in.tooMany(most, "versions of %v", own.Period)
 		}
 		return nil

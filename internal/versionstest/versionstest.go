@@ -27,17 +27,26 @@ type Bench struct {
 	Sleep func(time.Duration) // advances it by exactly that, which may be years
 }
 
-// Run plays so many traces of each algorithm, others in every run. STINT_LONG=1 makes it 50
-// times as many, STINT_SEED=n plays one again. play makes a Bench and passes it to trace.
-func Run(t *testing.T, traces uint64, play func(t *testing.T, trace func(*testing.T, Bench))) {
-	first := rand.Uint64() >> 1
+// Seeds returns the first of so many seeds. They are the same in every run, so that a change
+// fails by what it does and not by what is drawn, and fewer with -short. STINT_LONG=1 draws
+// others, 50 times as many; STINT_SEED=n is one of them.
+func Seeds(many uint64) (first, traces uint64) {
 	if s, err := strconv.ParseUint(os.Getenv("STINT_SEED"), 10, 64); err == nil {
-		first, traces = s, 1
-	} else if os.Getenv("STINT_LONG") != "" {
-		traces *= 50
-	} else if testing.Short() {
-		traces = max(traces/8, 1)
+		return s, 1
 	}
+	if os.Getenv("STINT_LONG") != "" {
+		return rand.Uint64() >> 1, many * 50
+	}
+	if testing.Short() {
+		many = max(many/8, 1)
+	}
+	return 1, many
+}
+
+// Run plays so many traces of each algorithm, from Seeds. play makes a Bench and passes it
+// to trace.
+func Run(t *testing.T, traces uint64, play func(t *testing.T, trace func(*testing.T, Bench))) {
+	first, traces := Seeds(traces)
 	for _, k := range kinds {
 		t.Run(k.of.String(), func(t *testing.T) {
 			t.Parallel()

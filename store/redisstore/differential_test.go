@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,28 +17,22 @@ import (
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/internal/scripts"
+	"github.com/stint-go/stint/internal/versionstest"
 	"github.com/stint-go/stint/store"
 )
 
-// Random traces through the scripts on a real server and through the steps, others
-// in every run: every field of every answer is the same, and so are the states that
+// Random traces, those of versionstest.Seeds, through the scripts on a real server and through
+// the steps: every field of every answer is the same, and so are the states that
 // are kept. Limits have several versions, which take turns; clocks are set; keys are
-// left alone for years, and expire when the scripts have said. STINT_LONG=1 makes it
-// 50 times as many, STINT_SEED=n plays one trace again.
+// left alone for years, and expire when the scripts have said.
 func TestTwins(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()
-	perAlgorithm := 100
-	if os.Getenv("STINT_LONG") != "" {
-		perAlgorithm *= 50
-	}
-	if testing.Short() || underRace {
+	perAlgorithm := uint64(100)
+	if underRace {
 		perAlgorithm /= 10
 	}
-	first := rand.Uint64() >> 1
-	if s, err := strconv.ParseUint(os.Getenv("STINT_SEED"), 10, 64); err == nil {
-		first, perAlgorithm = s, 1
-	}
+	first, perAlgorithm := versionstest.Seeds(perAlgorithm)
 	for _, a := range []store.Algorithm{
 		store.TokenBucket, store.LeakyBucket, store.IntervalBucket, store.FixedWindow,
 		store.SlidingWindow, store.SlidingCounter, store.SlidingLog, store.WarmUp, store.Concurrency, mixed, banned,
@@ -52,7 +45,7 @@ func TestTwins(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			decisions := 0
-			for seed := first; seed < first+uint64(perAlgorithm); seed++ {
+			for seed := first; seed < first+perAlgorithm; seed++ {
 				w := drawTwins(rdb, seed, a)
 				if err := w.play(); err != nil {
 					t.Fatalf("STINT_SEED=%d: %v\n%s", seed, err, strings.Join(w.log, "\n"))
@@ -60,7 +53,7 @@ func TestTwins(t *testing.T) {
 				decisions += w.decisions
 			}
 			t.Logf("%d decisions", decisions)
-			if decisions < 8*perAlgorithm {
+			if decisions < 8*int(perAlgorithm) {
 				t.Errorf("%d decisions in %d traces", decisions, perAlgorithm)
 			}
 		})
