@@ -437,11 +437,15 @@ func (b *intervalViews) enter(now *Now, own int, cost, used int64) {
 // stands returns what is in use for a charge with this mark when its interval is the one
 // from start.
 func (l *Limit) stands(r Receipt, start int64) int64 {
-	k := l.passed(r.Instant, start)
-	if !l.calendar() { // its instant may be within an interval
-		k = ceilDiv(max(start-r.Instant, 0), l.period)
+	return r.Mark - tokensOf(l.between(r.Instant, start), l.spec.Units, r.Mark)
+}
+
+// between is how many intervals end in (at, start], given that start is where one does.
+func (l *Limit) between(at, start int64) int64 {
+	if l.calendar() {
+		return l.passed(at, start)
 	}
-	return r.Mark - tokensOf(k, l.spec.Units, r.Mark)
+	return ceilDiv(max(start-at, 0), l.period)
 }
 
 // oweInterval raises the cost of a charge by diff.
@@ -466,8 +470,13 @@ func (l *Limit) oweInterval(now *Now, b *intervalViews, c *Charge, diff int64) R
 			mark = min(mark, l.stands(c.Receipt, from))
 		}
 	}
+	receipt := Receipt{Instant: at, Mark: mark + debt, Cost: c.Cost - diff + debt}
+	if b.n > 1 { // other views know the debt as of now, and what it cost before as of then
+		receipt.Instant = c.Receipt.Instant
+		receipt.Mark += tokensOf(l.between(receipt.Instant, v.start), l.spec.Units, mostAhead)
+	}
 	b.enter(now, own, debt, v.used+debt)
-	return Receipt{Instant: at, Mark: mark + debt, Cost: c.Cost - diff + debt}
+	return receipt
 }
 
 // giveBackInterval lowers the cost of a charge by refund.

@@ -557,6 +557,11 @@ func (l *Limit) owe(now, tokens int64, was Receipt, b *bucket, r *Receipt) int64
 	made, own := l.made(was)
 	mark := lesser(made, tat)
 	kept := own && last-first == 1 && v.floor != (units{}) && v.floor == mark && mark == tat // see giveBack
+	if last-first == 1 && v.lows.n > 0 {
+		// From now on it is as a charge made now: of what it cost until now, a refund can
+		// give back what stands.
+		mark = lesser(mark, v.at(now).plus(v.standing(now, made, was.Instant)))
+	}
 	b.enter(now, tokens, -1, first, last)
 	// The mark moves by the debt, not to the end of the queue: what time has given back
 	// of the charge must not become reserved again. So it is as a charge made now.
@@ -566,8 +571,12 @@ func (l *Limit) owe(now, tokens int64, was Receipt, b *bucket, r *Receipt) int64
 	if last-first > 1 {
 		b.mark = max(b.mark, l.scale.micros(mark))
 	}
-	if r.Instant, r.Version = now, l.version; was.Cost <= l.burst || was.Version&raised != 0 {
+	if r.Version = l.version; was.Cost <= l.burst || was.Version&raised != 0 {
 		r.Version |= raised
+	}
+	// Other views know the debt as of now, and what the charge cost before as of then.
+	if b.n == 1 {
+		r.Instant = now
 	}
 	r.Mark, r.Low = l.scale.write(mark)
 	return tokens

@@ -111,7 +111,7 @@ func atOnce(s store.Spec) int64 {
 
 func (b *buckets) answered(q request, r store.Result) error {
 	s, viewed := b.specs[q.by], len(b.specs) < 5
-	if q.cost > 0 && q.cost <= atOnce(s) && !r.OK && !b.turns && viewed {
+	if q.cost > 0 && q.cost <= atOnce(s) && !r.OK && !b.turns && !b.raises && viewed {
 		// Others overdraw no view: what is missing comes as fast as by itself.
 		if most := micros(q.cost*s.Period.Microseconds()/s.Units) + time.Millisecond; r.RetryAfter > most {
 			return fmt.Errorf("version %d is to wait %v for %d units, which come in %v", q.by, r.RetryAfter, q.cost, most)

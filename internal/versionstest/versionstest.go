@@ -122,6 +122,7 @@ type trace struct {
 	shortest int64
 	turns    bool
 	refunds  bool
+	raises   bool // some charges turn out to cost more
 	looks    bool // versions but the first only look
 	passed   []passed
 	counted  int // passes, or what the judge counts instead
@@ -137,6 +138,7 @@ func draw(t *testing.T, k kind, d dice, b Bench) *trace {
 	if k.oneOrOther {
 		p.refunds = !p.turns
 	}
+	p.raises = p.refunds && isBucket(k.of) && d.roll(3) == 0
 	p.common = oneOf(d, time.Second, time.Minute)
 	for range 2 + d.roll(k.most-1) {
 		s := k.spec(p)
@@ -246,7 +248,9 @@ func (p *trace) settle() (a *passed, cost int64) {
 		of = min(of, 4)
 	}
 	a = &p.passed[int64(len(p.passed))-1-p.roll(of)]
-	cost = oneOf(p.dice, 0, p.roll(a.receipt.Cost+1))
+	if cost = oneOf(p.dice, 0, p.roll(a.receipt.Cost+1)); p.raises && p.roll(2) == 0 {
+		cost = a.receipt.Cost + 1 + p.roll(5)
+	}
 	results := make([]store.Result, 1)
 	charge := store.Charge{Key: "k", Limit: p.limits[a.by], Cost: cost, Receipt: a.receipt}
 	if err := p.Store.Settle(context.Background(), []store.Charge{charge}, results); err != nil {
@@ -257,10 +261,11 @@ func (p *trace) settle() (a *passed, cost int64) {
 	return a, cost
 }
 
-// refunding is a judge to whom a charge has had the cost that it is settled to.
+// refunding is a judge to whom a charge has had the cost that it is settled to, or before
+// if that was less: what is owed afterwards passes in no span.
 type refunding struct{ *trace }
 
-func (refunding) settled(a *passed, cost int64) { a.cost = cost }
+func (refunding) settled(a *passed, cost int64) { a.cost = min(a.cost, cost) }
 
 func (p *trace) latest() *passed { return &p.passed[len(p.passed)-1] }
 
@@ -292,6 +297,8 @@ func (p *trace) spans(over func(span) error) error {
 	for _, a := range p.passed {
 		if a.run <= s.to {
 			byTurn = append(byTurn, a)
+		} else if a.came { // and what it waited for may have been refunded
+			s.came[a.by]++
 		}
 	}
 	slices.SortStableFunc(byTurn, func(a, b passed) int { return cmp.Compare(a.run, b.run) })
