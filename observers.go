@@ -90,36 +90,46 @@ func (a *audience) next() uint32 {
 	return next
 }
 
-// notifyPassed notifies the brief observers below a number of a plain request that passes, and
-// reports whether there are others.
-func (a *audience) notifyPassed(below uint32, route string, charges []store.Charge, results []store.Result, storeTook time.Duration) (others bool) {
-	for i := range a.all {
-		if a.all[i].number >= below {
-			continue
+// each calls f for the observers below a number, or for all if that is 0. If f panics for one,
+// it is called for the others all the same: who counts requests in flight must get both the
+// beginning and the end of each.
+func (a *audience) each(below uint32, f func(*observer)) { a.eachFrom(0, below, f) }
+
+func (a *audience) eachFrom(i int, below uint32, f func(*observer)) {
+	defer func() {
+		if i < len(a.all) { // f panics
+			a.eachFrom(i+1, below, f)
 		}
-		if b := a.all[i].brief; b != nil {
-			b.Passed(route, charges, results, storeTook)
-		} else {
-			others = true
+	}()
+	for ; i < len(a.all); i++ {
+		if o := &a.all[i]; below == 0 || o.number < below {
+			f(o)
 		}
 	}
-	return others
 }
 
-// notifyEnded notifies the brief observers below a number that a plain request has ended, and
-// reports whether there are others.
-func (a *audience) notifyEnded(below uint32) (others bool) {
-	for i := range a.all {
-		if a.all[i].number >= below {
-			continue
+// whole reports whether there are observers below a number that get plain requests as events,
+// too.
+func (a *audience) whole(below uint32) bool {
+	return slices.ContainsFunc(a.all, func(o observer) bool { return o.number < below && o.brief == nil })
+}
+
+// notifyPassed notifies the brief observers below a number of a plain request that passes.
+func (a *audience) notifyPassed(below uint32, route string, charges []store.Charge, results []store.Result, storeTook time.Duration) {
+	a.each(below, func(o *observer) {
+		if o.brief != nil {
+			o.brief.Passed(route, charges, results, storeTook)
 		}
-		if b := a.all[i].brief; b != nil {
-			b.Ended()
-		} else {
-			others = true
+	})
+}
+
+// notifyEnded notifies the brief observers below a number that a plain request has ended.
+func (a *audience) notifyEnded(below uint32) {
+	a.each(below, func(o *observer) {
+		if o.brief != nil {
+			o.brief.Ended()
 		}
-	}
-	return others
+	})
 }
 
 // address replaces an audience with what change makes of it.

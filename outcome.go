@@ -43,11 +43,17 @@ func (c *call) observe(kind EventKind, err error) {
 	if to.failing && decided && slices.ContainsFunc(c.Call.Limits, func(l *limit.Limit) bool { return l.Needs&limit.Local == 0 }) {
 		c.version.recordAnswer()
 	}
-	plain := kind == EventAdmitted && c.plain()
-	if plain && !to.notifyPassed(c.below, c.Plan.Route(), c.Call.Charges, c.Call.Results, c.Call.Took) {
-		return // all have got it in brief
+	if kind == EventAdmitted {
+		c.endDue = c.telling()
+		if c.plain() {
+			if to.whole(c.below) {
+				defer c.report(kind, err, true) // also if a brief observer panics
+			}
+			to.notifyPassed(c.below, c.Plan.Route(), c.Call.Charges, c.Call.Results, c.Call.Took)
+			return
+		}
 	}
-	c.report(kind, err, plain)
+	c.report(kind, err, false)
 }
 
 // report sends the event of a decision. It isn't inlined, so that a request that is
@@ -74,11 +80,32 @@ func (c *call) plain() bool {
 	return true
 }
 
-// notifyEnded notifies brief observers that a granted request has ended, if they got it in
-// brief, and reports whether there are others to notify.
-func (v *version) notifyEnded(told telling, below uint32) (others bool) {
+// observeEnd notifies the observers that a granted request has ended: brief ones in brief, if
+// they were told so that it was admitted, and all others by an event, which send sends.
+func (v *version) observeEnd(told telling, below uint32, send func(plain bool)) {
 	to := v.reporter.audience.Load()
-	return to != nil && told != untold && (told != plainly || to.notifyEnded(below))
+	switch {
+	case to == nil || told == untold:
+	case told == wholly:
+		send(false)
+	default:
+		if to.whole(below) {
+			defer send(true) // also if a brief observer panics
+		}
+		to.notifyEnded(below)
+	}
+}
+
+// observeEnd notifies the observers that the call has ended, if they were told that it was
+// admitted, and no permit tells them.
+func (c *call) observeEnd() {
+	told := c.endDue
+	c.endDue = untold
+	c.version.observeEnd(told, c.below, func(plain bool) {
+		e := c.event(EventEnded, nil)
+		e.Waited, e.plain = c.Call.Waited, plain
+		c.tell(&e)
+	})
 }
 
 // tell sends an event about the call, with its decision and keys.

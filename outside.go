@@ -46,11 +46,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 		return err
 	}
 	c.observe(EventAdmitted, nil)
-	if told := c.telling(); v.notifyEnded(told, c.below) {
-		e := c.event(EventEnded, nil)
-		e.Waited, e.plain = c.Call.Waited, told == plainly
-		c.tell(&e)
-	}
+	c.observeEnd()
 	c.Call.Spend()
 	return nil
 }
@@ -112,7 +108,7 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool
 	}
 	p, _, room := c.permit(ctx, c.Call.Needs)
 	c.observe(EventAdmitted, nil)
-	c.Call.HandTo(&p.grants, room)
+	c.handTo(p, room)
 	return p, nil
 }
 

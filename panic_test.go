@@ -241,38 +241,52 @@ func (b *bursting) Take(ctx context.Context, charges []store.Charge, results []s
 	return b.Store.Take(ctx, charges, results)
 }
 
-// A store that panics while a request waits ends the wait for its observers, too.
+// A panic that goes through a request that waits ends the wait for its observers, and gives
+// back what it has got: of a store that is asked again, or after the wait, before the
+// request's outcome is told.
 func TestPanicEndsTheWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &bursting{Store: memstore.New()}
-		l := limiter(t, stint.Concurrency(1, stint.WithName("slots"), stint.WithQueue(1)), theKey, stint.WithStore(b))
-		var told []string
-		l.Observe(func(e stint.Event) {
-			if e.Kind == stint.EventWaiting || e.EndsWait {
-				told = append(told, e.Kind.String())
-			}
-		})
-		held, err := l.Take(t.Context(), "k", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
-			}()
+	for _, test := range []struct {
+		name, panics string
+		wait         func(t *testing.T, l *stint.Limiter, b *bursting)
+	}{
+		{"in the wait", "the store", func(t *testing.T, l *stint.Limiter, b *bursting) {
+			b.n = 2
 			_, _ = l.Wait(t.Context(), "k", 1)
+		}},
+		{"after it", "no header", func(t *testing.T, l *stint.Limiter, b *bursting) {
+			l.Serve(headless{httptest.NewRecorder()}, get("/"), func(http.ResponseWriter, *http.Request) { t.Error("admitted") })
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &bursting{Store: memstore.New()}
+				l := limiter(t, stint.Concurrency(1, stint.WithName("slots"), stint.WithQueue(1)), theKey, stint.WithStore(b))
+				var told []string
+				l.Observe(func(e stint.Event) {
+					if e.Kind == stint.EventWaiting || e.EndsWait {
+						told = append(told, e.Kind.String())
+					}
+				})
+				held := take(t, l, 1)
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					defer func() {
+						if got := recover(); got != test.panics {
+							t.Errorf("recovered %v, want %s", got, test.panics)
+						}
+					}()
+					test.wait(t, l, b)
+				})
+				synctest.Wait()
+				held.Done()
+				wg.Wait()
+				if want := []string{"Waiting", "Canceled"}; !slices.Equal(told, want) {
+					t.Errorf("told %q, want %q", told, want)
+				}
+				take(t, l, 1).Done() // or the slot isn't given back
+			})
 		})
-		synctest.Wait()
-		b.n = 1
-		held.Done()
-		wg.Wait()
-		if want := []string{"Waiting", "Canceled"}; !slices.Equal(told, want) {
-			t.Errorf("told %q, want %q", told, want)
-		}
-	})
+	}
 }
 
 // headless is a writer whose Header panics.
@@ -280,40 +294,119 @@ type headless struct{ http.ResponseWriter }
 
 func (headless) Header() http.Header { panic("no header") }
 
-// A panic after the wait, before the request's outcome is told, ends the wait for observers
-// too, and gives the slot back.
-func TestPanicAfterTheWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, stint.Concurrency(1, stint.WithQueue(1)), theKey)
-		var told []string
-		l.Observe(func(e stint.Event) {
-			if e.Kind == stint.EventWaiting || e.EndsWait {
-				told = append(told, e.Kind.String())
+// gauge counts requests in flight.
+type gauge struct{ begun, flying int }
+
+func (g *gauge) Observe(e stint.Event) {
+	switch e.Kind {
+	case stint.EventAdmitted:
+		g.Passed("", nil, nil, 0)
+	case stint.EventEnded:
+		g.Ended()
+	}
+}
+
+func (g *gauge) Passed(string, []store.Charge, []store.Result, time.Duration) {
+	g.begun++
+	g.flying++
+}
+
+func (g *gauge) Ended() { g.flying-- }
+
+// tripping is an observer that panics when it is told for the nth time.
+type tripping struct{ n int }
+
+func (o *tripping) trip() {
+	if o.n--; o.n == 0 {
+		panic("an observer")
+	}
+}
+
+func (o *tripping) Observe(stint.Event) { o.trip() }
+
+func (o *tripping) Passed(string, []store.Charge, []store.Result, time.Duration) { o.trip() }
+
+func (o *tripping) Ended() { o.trip() }
+
+// An observer, or the store as it settles, may panic: those who count the requests in flight,
+// as events or in brief, are told of the end of each whose beginning they were told of.
+func TestPanicLeavesNoneInFlight(t *testing.T) {
+	kinds := []struct {
+		name string
+		opts []stint.Option
+	}{
+		{"plain", []stint.Option{ample(stint.WithName("rate"))}},
+		{"with a dry run", []stint.Option{ample(stint.WithName("rate")), stint.Rate(1, time.Hour, stint.WithName("dry"), stint.WithDryRun())}},
+		{"slots", []stint.Option{stint.Concurrency(10, stint.WithName("slots"))}},
+		{"an adaptive limit", []stint.Option{stint.AdaptiveConcurrency(1, 10, stint.WithName("adaptive"))}},
+		{"bytes", []stint.Option{stint.Bandwidth(2048, stint.WithName("bytes"))}},
+		{"settled by the response", []stint.Option{ample(stint.WithName("rate")), stint.WithSettle(stint.FailedOnly)}},
+	}
+	ways := []struct {
+		name string
+		run  func(l *stint.Limiter)
+	}{
+		{"Serve", func(l *stint.Limiter) {
+			l.Serve(httptest.NewRecorder(), get("/"), func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
+		}},
+		{"Take", func(l *stint.Limiter) {
+			if p, err := l.Take(context.Background(), "k", 1); err == nil {
+				p.Done()
 			}
-		})
-		held, err := l.Take(t.Context(), "k", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			defer func() {
-				if got := recover(); got != "no header" {
-					t.Errorf("recovered %v", got)
+		}},
+		{"Allow", func(l *stint.Limiter) { _ = l.Allow(context.Background(), "k", 1) }},
+	}
+	for _, kind := range kinds {
+		for _, way := range ways {
+			t.Run(kind.name+" by "+way.name, func(t *testing.T) {
+				for _, brief := range []bool{false, true} {
+					for told := 1; told <= 4; told++ {
+						s := &settlePanics{Store: memstore.New()}
+						l := limiter(t, append([]stint.Option{theKey, stint.WithStore(s)}, kind.opts...)...)
+						gauges := [4]gauge{}
+						l.Observe(gauges[0].Observe)
+						l.ObserveBriefly(&gauges[1])
+						trip := &tripping{n: told}
+						if s.panics = told == 4; s.panics { // instead of an observer
+							trip.n = 0
+						}
+						if brief {
+							l.ObserveBriefly(trip)
+						} else {
+							l.Observe(trip.Observe)
+						}
+						l.Observe(gauges[2].Observe)
+						l.ObserveBriefly(&gauges[3])
+						func() {
+							defer func() { _ = recover() }()
+							way.run(l)
+						}()
+						s.panics = false
+						for i, g := range gauges {
+							if g.flying != 0 || g.begun != gauges[0].begun {
+								t.Errorf("trips at %d, in brief %v: observer %d has counted %d, and has %d in flight", told, brief, i, g.begun, g.flying)
+							}
+						}
+						noLines(t, l)
+						if n := l.Held(); n != 0 {
+							t.Errorf("trips at %d: shares of %d keys are still counted", told, n)
+						}
+					}
 				}
-			}()
-			l.Serve(headless{httptest.NewRecorder()}, get("/"), func(http.ResponseWriter, *http.Request) { t.Error("admitted") })
-		})
-		synctest.Wait()
-		held.Done()
-		wg.Wait()
-		if want := []string{"Waiting", "Canceled"}; !slices.Equal(told, want) {
-			t.Errorf("told %q, want %q", told, want)
+			})
 		}
-		p, err := l.Take(t.Context(), "k", 1)
-		if err != nil {
-			t.Errorf("the slot isn't given back: %v", err)
-		}
-		p.Done()
-	})
+	}
+}
+
+// settlePanics is a store whose Settle panics.
+type settlePanics struct {
+	store.Store
+	panics bool
+}
+
+func (s *settlePanics) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if s.panics {
+		panic("the store")
+	}
+	return s.Store.Settle(ctx, charges, results)
 }

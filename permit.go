@@ -83,6 +83,12 @@ func (c *call) telling() telling {
 	return wholly
 }
 
+// handTo makes p the owner of what the call was granted, which tells the observers of the end.
+func (c *call) handTo(p *Permit, room []decide.Grant) {
+	c.Call.HandTo(&p.grants, room)
+	c.endDue = untold
+}
+
 // These are permits with room for their grants, and for the request that carries the
 // permit, so that all of it takes one allocation.
 type (
@@ -353,9 +359,10 @@ func (p *Permit) release() {
 			unmoved = p.response.pacing.End()
 		}
 		p.grants.End((*outliving)(p), p.version.backend, unmoved, leases, amends, p.hand(), p.version.observed(), func(end decide.Settlement) {
-			released := p.observeRelease(changes, end)
-			p.observePaced()
-			p.observeEnd(released)
+			released := time.Duration(0)
+			defer func() { p.observeEnd(released) }() // if an observer panics, too
+			defer p.observePaced()
+			released = p.observeRelease(changes, end)
 		})
 	}()
 	amends = p.amends()
@@ -397,15 +404,13 @@ func (p *Permit) observeRelease(changes []adaptive.Change, end decide.Settlement
 
 // observeEnd notifies the observers that the permit's request has ended.
 func (p *Permit) observeEnd(took time.Duration) {
-	if p.told != untold && p.version.notifyEnded(p.told, p.below()) {
-		p.sendEnd(took)
-	}
+	p.version.observeEnd(p.told, p.below(), func(plain bool) { p.sendEnd(took, plain) })
 }
 
 // sendEnd sends the event of the request's end.
-func (p *Permit) sendEnd(took time.Duration) {
+func (p *Permit) sendEnd(took time.Duration, plain bool) {
 	e := p.event(EventEnded)
-	e.StoreTook, e.plain = took, p.told == plainly
+	e.StoreTook, e.plain = took, plain
 	if p.story != nil {
 		e.Waited, e.Held = p.story.waited, p.story.held
 	}

@@ -25,8 +25,9 @@ type call struct {
 	read.Reading
 	version *version
 	outer   *Permit
-	below   uint32 // which observers get its events: see Event.below
-	told    bool   // what has become of it
+	below   uint32  // which observers get its events: see Event.below
+	told    bool    // what has become of it
+	endDue  telling // observers were told so that it is admitted, and not yet of its end
 	fields  field.Writer
 }
 
@@ -45,21 +46,37 @@ func (v *version) begin(r *http.Request, outer *Permit) *call {
 	return c
 }
 
-// end returns the call to the pool, and gives back what it still owns. Only after a panic, or
-// if its wait was in vain, does a call still own something; otherwise its permit does, or it
-// was denied. The application's functions, which may panic, are called at many points: with
-// this defer none of those points has to know what is owned.
+// end returns the call to the pool. If a panic goes through the call, end gives back what it
+// still owns, and tells observers that its wait is over or that it has ended; otherwise the
+// permit owns it, or it was denied. The application's functions, which may panic, are called at
+// many points: with this defer none of those points has to know what is owned.
 func (c *call) end(ctx context.Context) {
-	if began := c.Call.Begun && !c.told; began || c.Call.Owns() {
-		undone := c.Call.GiveBack(ctx)
-		if began { // a store or a function of the application panics
-			c.observe(EventCanceled, errPanicked)
-		}
-		c.version.observeUnsettled(c.Plan, undone)
+	if c.Call.Owns() || c.waiting() || c.endDue != untold {
+		c.abandon(ctx)
 	}
 	c.Reading.End()
 	c.version, c.outer, c.below, c.told = nil, nil, 0, false
 	calls.Put(c)
+}
+
+// waiting reports whether the observers take the call for one that waits.
+func (c *call) waiting() bool { return c.Call.Begun && !c.told }
+
+// abandon ends a call that a panic goes through.
+func (c *call) abandon(ctx context.Context) {
+	defer func() { // also if the store panics
+		if c.waiting() {
+			c.observe(EventCanceled, errPanicked)
+		}
+		c.observeEnd()
+	}()
+	undone := c.Call.GiveBack(ctx)
+	if undone.Err == nil && c.endDue != untold {
+		for i := range c.Call.Charges { // what it has cost in the end
+			c.Call.Charges[i].Cost = 0
+		}
+	}
+	c.version.observeUnsettled(c.Plan, undone)
 }
 
 // errPanicked is why a wait ended that a panic went through.
@@ -117,7 +134,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, mayAnswer bool) 
 	if p == nil {
 		c.Call.Spend()
 	} else {
-		c.Call.HandTo(&p.grants, room)
+		c.handTo(p, room)
 	}
 	return p, next, nil
 }

@@ -13,12 +13,17 @@ import (
 // theirs is logged, and goes no further.
 func (v *version) tell(e Event) { background.Do("telling observers", func() { v.observe(&e) }) }
 
-// observe passes an event to the observers, and logs it.
+// observe logs an event, and passes it to the observers.
 func (v *version) observe(e *Event) {
 	e.Limiter = v.name
+	defer v.notify(e) // also if the log panics
 	if m := e.Kind.message(e.Err); m != 0 {
 		v.write(m, *e)
 	}
+}
+
+// notify passes an event to the observers.
+func (v *version) notify(e *Event) {
 	to := v.reporter.audience.Load()
 	// After the line: if recordAnswer comes in between, the store's next answer is
 	// reported, too.
@@ -26,11 +31,11 @@ func (v *version) observe(e *Event) {
 		address(&v.reporter.audience, func(a *audience) { a.failing = true })
 	}
 	if to != nil {
-		for i := range to.all {
-			if o := &to.all[i]; (e.below == 0 || o.number < e.below) && (!e.plain || o.brief == nil) {
+		to.each(e.below, func(o *observer) {
+			if !e.plain || o.brief == nil {
 				o.tell(*e)
 			}
-		}
+		})
 	}
 }
 

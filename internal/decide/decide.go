@@ -80,6 +80,7 @@ type state struct {
 	by    *Backend
 	asks  store.Store // by's, or its Local
 	ranks bool        // Rank is known
+	came  time.Time   // when it first took a place in a line
 	// owned are the charges that have been made for the call, as long as it is their owner.
 	// They stand where Limits and Results say more of them.
 	owned []store.Charge
@@ -271,9 +272,9 @@ func (c *Call) take(ctx context.Context) error {
 	}
 	w.Patient, w.Counting, w.Timed, w.Aging = c.Patient, c.Needs&limit.Counts != 0, c.Timed, c.by.Aging
 	w.Class, w.Newest, w.Waits = c.ranked, c.renews, c.waits
-	w.Begun, w.Waited, w.Took, w.Seen = c.Begun, c.Waited, c.Took, c.Seen // as far as it has come
+	w.Begun, w.Arrived, w.Waited, w.Took, w.Seen = c.Begun, c.came, c.Waited, c.Took, c.Seen // as far as it has come
 	defer func() {
-		c.Begun, c.Waited, c.Took, c.Seen = w.Begun, w.Waited, w.Took, w.Seen
+		c.Begun, c.came, c.Waited, c.Took, c.Seen = w.Begun, w.Arrived, w.Waited, w.Took, w.Seen
 		if w.Granted {
 			c.own()
 		}

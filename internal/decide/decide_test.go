@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
@@ -28,6 +31,7 @@ type flaky struct {
 	before, after func() error // of a Take, or nil
 	settles       int
 	settleErr     error
+	settlePanic   any
 }
 
 func (f *flaky) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
@@ -45,6 +49,9 @@ func (f *flaky) Take(ctx context.Context, charges []store.Charge, results []stor
 
 func (f *flaky) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	f.settles++
+	if f.settlePanic != nil {
+		panic(f.settlePanic)
+	}
 	if f.settleErr != nil {
 		return f.settleErr
 	}
@@ -330,4 +337,120 @@ func TestUnknownSettlement(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A call that goes on without the store, which has failed while it waited, keeps its place
+// among those that wait: it goes before who came after it.
+func TestRankOutlivesTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.Keys = adaptive.NewKeys(func(name, key string) { b.Lines.Wake(waiting.Key{Limit: name, Key: key, Decided: true}) })
+		b.Local = b.Keys.Over(b.Store)
+		here := b.Keys.Limit(newLimit(t, store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: 1}),
+			adaptive.Config{Min: 1, Max: 1, Start: 1, Window: adaptive.DefaultWindow, Tolerance: adaptive.DefaultTolerance, Timeout: adaptive.DefaultTimeout})
+		local := &limit.Limit{Limit: here, Kind: limit.Adaptive, Needs: limit.Local | limit.Slots, Terms: b.slots.Terms}
+		var mu sync.Mutex
+		var order []string
+		note := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, what)
+		}
+		begin := func(name string, stored int64) *decide.Call {
+			c := new(decide.Call)
+			c.Init(func(context.Context) int { return 0 }, func(int, int64, time.Duration) { note(name + " waits") })
+			c.Begin(b.Backend)
+			if stored > 0 {
+				c.Add(b.slots, "key", stored, nil)
+			}
+			c.Add(local, "key", 1, nil)
+			c.Locally()
+			c.Patient = true
+			return c
+		}
+		var down atomic.Bool
+		b.store.before = func() error {
+			if down.Load() {
+				return errDown
+			}
+			return nil
+		}
+		holder := begin("holder", 4)
+		if err := holder.Decide(t.Context()); err != nil || !holder.Allowed {
+			t.Fatalf("%v, allowed %v", err, holder.Allowed)
+		}
+		var wg sync.WaitGroup
+		wait := func(name string, stored int64) {
+			wg.Go(func() {
+				c := begin(name, stored)
+				if err := c.Decide(t.Context()); err != nil || !c.Allowed {
+					t.Errorf("%s: %v, allowed %v", name, err, c.Allowed)
+				}
+				note(name)
+				c.GiveBack(t.Context())
+			})
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		wait("first", 1)
+		wait("second", 0)
+		down.Store(true) // the first learns of it when it asks again
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		holder.GiveBack(t.Context())
+		wg.Wait()
+		if want := []string{"first waits", "second waits", "first", "second"}; !slices.Equal(order, want) {
+			t.Errorf("%q, want %q", order, want)
+		}
+	})
+}
+
+// A store that panics as it settles keeps nobody from learning that the grants have ended, or
+// from asking for the slots.
+func TestStorePanicsInSettle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.slots.Limit = newLimit(t, store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 1})
+		holder := b.call()
+		if err := holder.Decide(t.Context()); err != nil || !holder.Allowed {
+			t.Fatalf("%v, allowed %v", err, holder.Allowed)
+		}
+		gs := new(decide.Grants)
+		holder.HandTo(gs, make([]decide.Grant, 2))
+
+		var asked atomic.Int32
+		b.store.before = func() error { asked.Add(1); return nil }
+		ctx, leave := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			c := b.call()
+			c.Patient = true
+			_ = c.Decide(ctx)
+		})
+		synctest.Wait()
+		asked.Store(0)
+		b.store.settlePanic = errPanic
+		var end decide.Settlement
+		func() {
+			defer func() {
+				if got := recover(); got != errPanic {
+					t.Errorf("recovered %v", got)
+				}
+			}()
+			gs.Release(b.Backend, 0, false, nil)
+			gs.End(t.Context(), b.Backend, nil, true, []decide.Amend{{Grant: 0, Cost: 1}}, nil, false, func(s decide.Settlement) {
+				end = s
+				end.Charges = slices.Clone(s.Charges)
+			})
+		}()
+		synctest.Wait()
+		if end.Err == nil || len(end.Charges) != 2 || end.Amended {
+			t.Errorf("ended by %+v", end)
+		}
+		if n := asked.Load(); n != 1 {
+			t.Errorf("who waits for the slot has asked %d times, want 1", n)
+		}
+		leave()
+		wg.Wait()
+	})
 }

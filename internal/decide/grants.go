@@ -192,12 +192,20 @@ func (c *Call) free() {
 
 // End settles, in one call of the store, what is left of the grants: further charges that
 // give something back, the leases if releases is set, and the amends that the handler
-// hasn't made itself. done gets the outcome, whose slices are valid until it returns. ctx
-// must not end with the request.
+// hasn't made itself. done gets the outcome, whose slices are valid until it returns, even
+// if the store panics. ctx must not end with the request.
 func (gs *Grants) End(ctx context.Context, b *Backend, further []store.Charge, releases bool, amends []Amend, by *Hand, timed bool, done func(Settlement)) {
 	c := calls.Get().(*Call)
 	defer c.free()
-	done(gs.end(ctx, b, c, further, releases, amends, by, timed))
+	answered, outcome := false, Settlement{}
+	defer func() {
+		if !answered {
+			outcome = Settlement{Charges: c.Charges, Err: errPanicked}
+		}
+		done(outcome)
+	}()
+	outcome = gs.end(ctx, b, c, further, releases, amends, by, timed)
+	answered = true
 }
 
 func (gs *Grants) end(ctx context.Context, b *Backend, c *Call, further []store.Charge, releases bool, amends []Amend, by *Hand, timed bool) Settlement {

@@ -36,16 +36,21 @@ func (b *Backend) settle(ctx context.Context, s store.Store, charges []store.Cha
 		ctx, stop = context.WithTimeout(ctx, background.GiveBack)
 		defer stop()
 	}
+	defer b.wake(charges) // also if the store panics: the slots may be free
 	took, err := settleTimed(ctx, s, charges, results, timed)
+	if err != nil {
+		return Settlement{Charges: charges, Took: took, Err: err}
+	}
+	return Settlement{Charges: charges, Results: results, Took: took}
+}
+
+// wake wakes those who wait for slots among the charges.
+func (b *Backend) wake(charges []store.Charge) {
 	for i := range charges {
 		if charges[i].Receipt.Lease != (store.LeaseID{}) {
 			b.Lines.Wake(waiting.KeyOf(&charges[i]))
 		}
 	}
-	if err != nil {
-		return Settlement{Charges: charges, Took: took, Err: err}
-	}
-	return Settlement{Charges: charges, Results: results, Took: took}
 }
 
 // settleTimed calls the store's Settle, and measures its time if that is asked for.
@@ -57,6 +62,9 @@ func settleTimed(ctx context.Context, s store.Store, charges []store.Charge, res
 	err := s.Settle(ctx, charges, results)
 	return time.Since(start), err
 }
+
+// errPanicked is the error of a settlement in which the store has panicked.
+var errPanicked = errors.New("the store panicked, so whether anything was settled isn't known")
 
 // errUnknown is the error of settling a charge again of which an earlier settlement may
 // have been made.

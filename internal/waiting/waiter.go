@@ -27,9 +27,8 @@ type Waiter struct {
 	Outcome
 
 	lines *Lines
-	waits bool      // something may make it wait
-	came  time.Time // when it first began to wait
-	claim *Claim    // on turns that others have left
+	waits bool   // something may make it wait
+	claim *Claim // on turns that others have left
 	slot  slotWait
 }
 
@@ -70,6 +69,8 @@ type Outcome struct {
 	Granted bool
 	// Begun: the call has begun to wait.
 	Begun bool
+	// Arrived is when the call first took a place in a line, for whatever it was.
+	Arrived time.Time
 	// Waited is the total time waited.
 	Waited time.Duration
 	// Took is the time that the store has taken, in all calls together, if the call is
@@ -273,10 +274,10 @@ func (w *Waiter) bound(ctx context.Context) error {
 
 // rank returns the call's rank, the same for as long as it waits, whatever for.
 func (w *Waiter) rank(ctx context.Context, now time.Time) Rank {
-	if w.came.IsZero() {
-		w.came = now
+	if w.Arrived.IsZero() {
+		w.Arrived = now
 	}
-	return RankOf(w.Class(ctx), w.came, w.Aging)
+	return RankOf(w.Class(ctx), w.Arrived, w.Aging)
 }
 
 // begin tells the caller that the call has begun to wait. A call that waits for several
