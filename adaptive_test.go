@@ -776,3 +776,34 @@ func TestAdaptiveBesideAnyName(t *testing.T) {
 		}
 	})
 }
+
+// If a wait in an inner limiter ends, an outer AdaptiveConcurrency learns nothing from
+// it, whatever the status of the answer.
+func TestAWaitThatEndsIsNoDrop(t *testing.T) {
+	for name, opts := range map[string][]stint.Option{
+		"queue": {stint.Rate(1, time.Hour), stint.WithMaxWait(2 * time.Hour)},
+		"store": {stint.Rate(1, time.Hour, stint.WithName("rate")), stint.WithStore(down{}), stint.WithFailurePolicy(stint.FailClosed)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				outer := limiter(t, stint.AdaptiveConcurrency(1, 20), everybody)
+				inner := limiter(t, append(opts, everybody)...)
+				_, _ = inner.Take(t.Context(), globalKey(t), 1)
+				for range 20 {
+					w := through(outer, get("/"), func(w http.ResponseWriter, r *http.Request) {
+						ctx, cancel := context.WithCancel(r.Context())
+						time.AfterFunc(100*time.Millisecond, cancel)
+						mount(inner, nil).ServeHTTP(w, r.WithContext(ctx))
+					})
+					if w.Code != 503 {
+						t.Fatalf("got %d, want 503", w.Code)
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				if n := free(t, outer); n != 20 {
+					t.Errorf("the limit further out is %d, want 20", n)
+				}
+			})
+		})
+	}
+}

@@ -1,14 +1,12 @@
 package stint_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,10 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gin-gonic/gin"
-
 	"github.com/stint-go/stint"
-	stintgin "github.com/stint-go/stint/adapters/gin"
 )
 
 func TestDenyHandlers(t *testing.T) {
@@ -445,78 +440,6 @@ func TestServe(t *testing.T) {
 					}
 				})
 			})
-		}
-	}
-}
-
-// A denial that only the limiter answers takes no allocation, through any adapter.
-func TestDenialAllocates(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
-	for adapter, mount := range mounts {
-		allocs := func(want int, opts ...stint.Option) float64 {
-			h := mount(limiter(t, append(opts, theKey)...))
-			r, w := get("/"), &discard{h: http.Header{}}
-			serve := func() {
-				w.reset()
-				r.Pattern = ""
-				h.ServeHTTP(w, r)
-			}
-			for range 100 { // fill pools and maps
-				serve()
-			}
-			if w.status != want {
-				t.Fatalf("%s: got %d, want %d", adapter, w.status, want)
-			}
-			return testing.AllocsPerRun(1000, serve)
-		}
-		router := allocs(204, ample(), stint.WithoutPermit())
-		if got := allocs(429, stint.Rate(1, 700*24*time.Hour), stint.WithProblem()); got > router {
-			t.Errorf("%s: %v allocations, of them %v the router's", adapter, got, router)
-		}
-	}
-}
-
-// The server removes the files of the request that it knows, also those of a form that a
-// deny handler has read.
-func TestDeniedFilesAreTheServers(t *testing.T) {
-	denies := stint.Rate(1, time.Hour, stint.WithCost(func(*http.Request) int64 { return 2 }))
-	read := func(r *http.Request) {
-		if err := r.ParseMultipartForm(1); err != nil {
-			t.Error(err)
-		}
-	}
-	standard := stint.WithDenyHandler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { read(r) }))
-	own := stintgin.WithDeny(func(c *gin.Context) { read(c.Request) })
-	fails := func(stint.Key) stint.Key {
-		return stint.KeyFunc(func(*http.Request) (string, error) { return "", errors.New("no user") })
-	}
-	for _, tt := range []struct {
-		adapter string
-		key     stint.Key
-		opts    []stint.Option
-	}{
-		{"stinthttp", stint.Global(), []stint.Option{standard}},
-		{"stintgin", stint.Global(), []stint.Option{standard}},
-		{"stintgin", stint.Global(), []stint.Option{own}},
-		{"stintgin", ginUser, []stint.Option{standard}},
-		{"stintgin", ginUser, []stint.Option{own}},
-		{"stintecho", stint.Global(), []stint.Option{standard}},
-		{"stintecho", echoUser, []stint.Option{standard}},
-		{"stintgin", fails(ginUser), []stint.Option{stint.WithErrorHandler(func(_ http.ResponseWriter, r *http.Request, _ error) { read(r) })}},
-	} {
-		var body bytes.Buffer
-		form := multipart.NewWriter(&body)
-		_, _ = form.CreateFormFile("file", "empty")
-		_ = form.Close()
-		r := httptest.NewRequest("GET", "/", &body)
-		r.Header.Set("Content-Type", form.FormDataContentType())
-		r.Header.Set("X-User", "ada")
-		w := httptest.NewRecorder()
-		mounts[tt.adapter](limiter(t, append(tt.opts, denies, stint.WithKey(tt.key))...)).ServeHTTP(w, r)
-		if w.Code != 429 && w.Code != 500 || r.MultipartForm == nil {
-			t.Errorf("%s: status %d, the server sees the form: %v", tt.adapter, w.Code, r.MultipartForm != nil)
 		}
 	}
 }

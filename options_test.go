@@ -19,9 +19,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint"
-	stintecho "github.com/stint-go/stint/adapters/echo"
-	stintgin "github.com/stint-go/stint/adapters/gin"
-	stinthttp "github.com/stint-go/stint/adapters/std"
 	"github.com/stint-go/stint/internal/doctest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
@@ -184,9 +181,6 @@ func TestLimiterThatNewHasNotMade(t *testing.T) {
 		"Update":     func(l *stint.Limiter) { _ = l.Update() },
 		"Observe":    func(l *stint.Limiter) { l.Observe(func(stint.Event) {}) },
 		"Describe":   func(l *stint.Limiter) { l.Describe() },
-		"stinthttp":  func(l *stint.Limiter) { stinthttp.Middleware(l) },
-		"stintgin":   func(l *stint.Limiter) { stintgin.Middleware(l) },
-		"stintecho":  func(l *stint.Limiter) { stintecho.Middleware(l) },
 	}
 	for name, use := range uses {
 		for _, l := range []*stint.Limiter{nil, {}} {

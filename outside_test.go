@@ -6,19 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/gin-gonic/gin"
-	"github.com/labstack/echo/v4"
-
 	"github.com/stint-go/stint"
-	stintecho "github.com/stint-go/stint/adapters/echo"
-	stintgin "github.com/stint-go/stint/adapters/gin"
-	stinthttp "github.com/stint-go/stint/adapters/std"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/memstore"
 )
@@ -185,8 +178,8 @@ func TestResetLimit(t *testing.T) {
 	}
 }
 
-// A limit with GivenKey is for Take: requests have no such key, and adapters say so
-// when they mount the limiter.
+// A limit with GivenKey is for Take: requests have no such key. Adapters say so when they
+// mount the limiter (internal/adaptertest).
 func TestGivenKey(t *testing.T) {
 	given := stint.WithKey(stint.GivenKey())
 	l := limiter(t, given, stint.Rate(1, time.Hour), stint.Concurrency(2, stint.WithKey(stint.Global())))
@@ -204,31 +197,6 @@ func TestGivenKey(t *testing.T) {
 	update(t, l, given, stint.Rate(1, time.Hour), seen.option())
 	if w := through(l, get("/"), nil); w.Code != 500 || seen.kinds() != "Updated KeyFailed" {
 		t.Errorf("a request all the same: %d, %s", w.Code, seen.kinds())
-	}
-
-	byAddress := stint.WithKey(stint.RemoteIP())
-	for name, l := range map[string]*stint.Limiter{
-		"by default":      limiter(t, given, stint.Rate(1, time.Hour)),
-		"of one":          limiter(t, byAddress, stint.Rate(1, time.Hour), stint.Quota(1, stint.Daily, given)),
-		"on a route":      limiter(t, byAddress, stint.Rate(1, time.Hour), stint.WithRoute("/a", given, stint.Quota(1, stint.Daily))),
-		"with a route":    derive(t, limiter(t, byAddress, stint.WithRoute("/a", stint.Rate(1, time.Hour))), stint.Quota(1, stint.Daily, given)),
-		"inherited":       derive(t, limiter(t, given, stint.Rate(1, time.Hour)), stint.Quota(1, stint.Daily, byAddress)),
-		"of a limit func": limiter(t, given, stint.Rate(1, time.Hour, byAddress), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })),
-	} {
-		for adapter, mount := range map[string]func(){
-			"std":  func() { stinthttp.Middleware(l) },
-			"gin":  func() { gin.New().Use(stintgin.Middleware(l)) },
-			"echo": func() { echo.New().Use(stintecho.Middleware(l)) },
-		} {
-			err := panicOf(mount)
-			if !strings.Contains(err.Error(), "GivenKey, which requests don't have") {
-				t.Errorf("%s, mounted by %s: %v", name, adapter, err)
-			}
-			lines := strings.Split(err.Error(), "\n")
-			if slices.Sort(lines); len(slices.Compact(slices.Clone(lines))) < len(lines) {
-				t.Errorf("%s, mounted by %s, a line comes twice: %v", name, adapter, err)
-			}
-		}
 	}
 
 	for _, k := range []stint.Key{stint.Join(stint.Global(), stint.GivenKey()), stint.Hash(secret, stint.GivenKey())} {

@@ -21,7 +21,7 @@ import (
 )
 
 // The tests here drive a Limiter directly; what the adapters make of it is in
-// middleware_test.go.
+// internal/adaptertest.
 
 func TestMain(m *testing.M) {
 	// Stores fail by the thousand here, and what is logged is another test's subject.
@@ -41,7 +41,10 @@ func oneGoroutine(t *testing.T) {
 	}
 }
 
-var everybody = stint.WithKey(stint.Global())
+var (
+	everybody = stint.WithKey(stint.Global())
+	byKey     = stint.WithKey(stint.Header("X-Key"))
+)
 
 func limiter(t testing.TB, opts ...stint.Option) *stint.Limiter {
 	t.Helper()
@@ -210,4 +213,50 @@ var patient = redisstore.WithTimeout(time.Minute)
 // contextFor is a context that ends after d.
 func contextFor(t testing.TB, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), d)
+}
+
+// free is the least number of units left of any limit of the limiter.
+func free(t *testing.T, l *stint.Limiter) int64 {
+	t.Helper()
+	d, err := l.Peek(context.Background(), globalKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Remaining
+}
+
+// down is a store that answers nothing.
+type down struct{}
+
+var errDialing = errors.New("dial tcp 10.1.2.3: denied")
+
+func (down) Take(context.Context, []store.Charge, []store.Result) error { return errDialing }
+
+func (down) Settle(context.Context, []store.Charge, []store.Result) error { return errDialing }
+
+// eventually waits for what a server does after its client has its answer.
+func eventually(t *testing.T, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !done(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it did not happen")
+		}
+	}
+}
+
+func globalKey(t *testing.T) string {
+	t.Helper()
+	key, err := stint.Global().Of(httptest.NewRequest("GET", "/", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// serve runs a handler on a real server.
+func serve(t *testing.T, h http.Handler) *httptest.Server {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	return srv
 }

@@ -111,3 +111,25 @@ func TestKeyReadsTheBody(t *testing.T) {
 		}
 	}
 }
+
+func TestKeyNil(t *testing.T) {
+	if _, err := stint.New(stint.Rate(1, time.Hour), stint.WithKey(Key(nil))); err == nil || !strings.Contains(err.Error(), "WithKey(KeyFunc(nil)): write a function") {
+		t.Error(err)
+	}
+}
+
+// A request that has come another way has no such key, and the error says what to write.
+func TestKeyElsewhere(t *testing.T) {
+	var failed error
+	l := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(user), stint.WithObserver(func(e stint.Event) {
+		if e.Kind == stint.EventKeyFailed {
+			failed = e.Err
+		}
+	})))
+	w := httptest.NewRecorder()
+	l.Serve(w, httptest.NewRequest("GET", "/", nil), func(http.ResponseWriter, *http.Request) { t.Error("it was admitted") })
+	want := "stint: limit rate: stintecho.Key: the request has not come through stintecho: mount the limiter with stintecho"
+	if w.Code != 500 || failed == nil || !strings.HasPrefix(failed.Error(), want) {
+		t.Errorf("got %d, %v", w.Code, failed)
+	}
+}

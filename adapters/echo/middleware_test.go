@@ -13,12 +13,67 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/adaptertest"
 	"github.com/stint-go/stint/store"
 )
 
-// What requests and answers look like through this adapter is in the table of
-// the root's middleware_test.go, which runs through all adapters. Here is what
-// only echo has: errors that travel outwards.
+// What requests and answers look like through all adapters, with the problem bodies of
+// echo's own error handler or of stint. The rest of the tests is about what only echo has:
+// errors that travel outwards.
+func TestMiddleware(t *testing.T) {
+	for name, problems := range map[string]bool{"echo": false, "echo that writes problems": true} {
+		t.Run(name, func(t *testing.T) {
+			var opts []stint.Option
+			if problems {
+				opts = append(opts, stint.WithProblem())
+			}
+			adaptertest.Test(t, adaptertest.Adapter{
+				Name:     name,
+				Build:    func(s adaptertest.Site) http.Handler { return build(s, opts...) },
+				Problems: problems,
+				User: func(r *http.Request) (string, bool) {
+					c, ok := Context(r)
+					if !ok {
+						return "", false
+					}
+					return c.(*session).user, true
+				},
+			})
+		})
+	}
+}
+
+// build is a site on echo.
+func build(s adaptertest.Site, opts ...stint.Option) http.Handler {
+	e := echo.New()
+	if s.Deny != nil {
+		opts = nil // or there is nothing left to deny
+		e.HTTPErrorHandler = func(err error, c echo.Context) {
+			if denied := (*stint.DeniedError)(nil); errors.As(err, &denied) {
+				s.Deny(c.Response(), denied.Decision.Limit)
+				return
+			}
+			e.DefaultHTTPErrorHandler(err, c)
+		}
+	}
+	for _, l := range s.Limits {
+		e.Use(Middleware(l, opts...))
+	}
+	for _, l := range s.Keyed(user) {
+		e.Use(authenticate, Middleware(l, opts...))
+	}
+	for _, r := range s.Routes {
+		var chain []echo.MiddlewareFunc
+		for _, l := range r.Limits {
+			chain = append(chain, Middleware(l, opts...))
+		}
+		e.Any(r.Colons(), func(c echo.Context) error {
+			r.Handler()(c.Response(), c.Request())
+			return nil
+		}, chain...)
+	}
+	return e
+}
 
 var byAll = stint.WithKey(stint.Global())
 

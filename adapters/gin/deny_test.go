@@ -1,9 +1,11 @@
 package stintgin
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -188,4 +190,28 @@ func TestWithDenyNil(t *testing.T) {
 		}
 	}()
 	Middleware(limiter(t, stint.Rate(1, time.Hour)), WithDeny(nil))
+}
+
+// The server removes the files of a form that the deny handler has read.
+func TestWithDenyLeavesFilesToTheServer(t *testing.T) {
+	for name, k := range map[string]stint.Key{"a constant key": stint.Global(), "gin's key": user} {
+		e := gin.New()
+		e.Use(authenticate, New(stint.Rate(1, time.Hour, stint.WithCost(func(*http.Request) int64 { return 2 })), stint.WithKey(k),
+			WithDeny(func(c *gin.Context) {
+				if err := c.Request.ParseMultipartForm(1); err != nil {
+					t.Error(err)
+				}
+			})))
+		var body bytes.Buffer
+		form := multipart.NewWriter(&body)
+		_, _ = form.CreateFormFile("file", "empty")
+		_ = form.Close()
+		r := httptest.NewRequest("POST", "/", &body)
+		r.Header.Set("Content-Type", form.FormDataContentType())
+		r.Header.Set("X-User", "ada")
+		w := httptest.NewRecorder()
+		if e.ServeHTTP(w, r); w.Code != 429 || r.MultipartForm == nil {
+			t.Errorf("%s: status %d, the server sees the form: %v", name, w.Code, r.MultipartForm != nil)
+		}
+	}
 }

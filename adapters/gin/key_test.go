@@ -182,3 +182,54 @@ func TestKeyOfNestedLimiters(t *testing.T) {
 		t.Errorf("left %d, %v, want 7", d.Remaining, err)
 	}
 }
+
+func TestKeyNil(t *testing.T) {
+	if _, err := stint.New(stint.Rate(1, time.Hour), stint.WithKey(Key(nil))); err == nil || !strings.Contains(err.Error(), "WithKey(KeyFunc(nil)): write a function") {
+		t.Error(err)
+	}
+}
+
+// A request that has come another way has no such key, and the error says what to write.
+func TestKeyElsewhere(t *testing.T) {
+	var failed error
+	l := stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(user), stint.WithObserver(func(e stint.Event) {
+		if e.Kind == stint.EventKeyFailed {
+			failed = e.Err
+		}
+	})))
+	w := httptest.NewRecorder()
+	l.Serve(w, httptest.NewRequest("GET", "/", nil), func(http.ResponseWriter, *http.Request) { t.Error("it was admitted") })
+	want := "stint: limit rate: stintgin.Key: the request has not come through stintgin: mount the limiter with stintgin"
+	if w.Code != 500 || failed == nil || !strings.HasPrefix(failed.Error(), want) {
+		t.Errorf("got %d, %v", w.Code, failed)
+	}
+}
+
+// Limits that a limiter doesn't know beforehand have such keys too, and so have functions of
+// gin's context that read other keys.
+func TestKeyOfALimitFunc(t *testing.T) {
+	calls := 0
+	or := Key(func(c *gin.Context) (string, error) {
+		calls++
+		if name, err := user.Of(c.Request); err != nil || name != "" {
+			return name, err
+		}
+		return stint.RemoteIP().Of(c.Request)
+	})
+	unseen := stint.Rate(2, time.Hour, stint.WithName("unseen"), stint.WithKey(or))
+	e := gin.New()
+	e.Use(authenticate, New(stint.WithKey(stint.Global()), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) {
+		return []stint.Limit{unseen}, nil
+	})))
+	e.GET("/", func(*gin.Context) {})
+	for _, name := range []string{"ada", ""} {
+		for i, want := range []int{200, 200, 429} {
+			calls = 0
+			w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("X-User", name)
+			if e.ServeHTTP(w, r); w.Code != want || calls != 1 {
+				t.Errorf("%q, request %d: %d after %d calls, want %d", name, i+1, w.Code, calls, want)
+			}
+		}
+	}
+}

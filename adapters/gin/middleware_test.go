@@ -11,13 +11,47 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/adaptertest"
 )
 
-// What requests and answers look like through this adapter is in the table of
-// the root's middleware_test.go, which runs through all adapters. Here is what
-// only gin has.
-
 func init() { gin.SetMode(gin.ReleaseMode) }
+
+// What requests and answers look like through all adapters. The rest of the tests is
+// about what only gin has.
+func TestMiddleware(t *testing.T) {
+	adaptertest.Test(t, adaptertest.Adapter{Name: "gin", Build: build, Problems: true, User: func(r *http.Request) (string, bool) {
+		c, ok := Context(r)
+		if !ok {
+			return "", false
+		}
+		return c.GetString("user"), true
+	}})
+}
+
+// build is a site on gin.
+func build(s adaptertest.Site) http.Handler {
+	e := gin.New()
+	for _, l := range s.Limits {
+		var opts []stint.Option
+		if s.Deny != nil {
+			opts = append(opts, WithDeny(func(c *gin.Context) {
+				s.Deny(c.Writer, stint.DeniedFromContext(c.Request.Context()).Decision.Limit)
+			}))
+		}
+		e.Use(Middleware(l, opts...))
+	}
+	for _, l := range s.Keyed(user) {
+		e.Use(authenticate, Middleware(l))
+	}
+	for _, r := range s.Routes {
+		var chain []gin.HandlerFunc
+		for _, l := range r.Limits {
+			chain = append(chain, Middleware(l))
+		}
+		e.Any(r.Colons(), append(chain, func(c *gin.Context) { r.Handler()(c.Writer, c.Request) })...)
+	}
+	return e
+}
 
 func limiter(t testing.TB, opts ...stint.Option) *stint.Limiter {
 	t.Helper()

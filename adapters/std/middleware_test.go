@@ -10,8 +10,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// What requests and answers look like through this adapter is in the table of
-// the root's middleware_test.go, which runs through all adapters.
+// What requests and answers look like through this adapter is in the table that the
+// root's middleware_test.go runs.
 
 func TestNewPanics(t *testing.T) {
 	defer func() {

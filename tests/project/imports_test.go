@@ -38,6 +38,7 @@ var imports = map[string]rule{
 	"store/memstore":            {own: []string{"internal/clock", "internal/engine", "store"}, notEven: []string{"net/http"}},
 	"store/storetest":           {own: []string{"internal/engine", "store"}, notEven: []string{"net/http"}},
 	"store/failover":            {own: []string{"internal/background", "store"}},
+	"internal/adaptertest":      {tests: true, own: []string{".", "store", "store/memstore"}},
 	"internal/redistest":        {tests: true, external: []string{"github.com/redis/go-redis/v9"}},
 	"internal/routetest":        {tests: true, own: []string{"."}},
 	"internal/versionstest":     {tests: true, own: []string{"store"}},

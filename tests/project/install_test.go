@@ -37,6 +37,7 @@ func TestInstall(t *testing.T) {
 				program := filepath.Join(t.TempDir(), "program")
 				run(t, user, "go", "build", "-o", program)
 				serves(t, program, addr)
+				weighs(t, user)
 				return
 			}
 			run(t, user, "go", "get", name+"/...@"+released)
@@ -46,6 +47,23 @@ func TestInstall(t *testing.T) {
 				run(t, t.TempDir(), "go", "install", program+"@"+released)
 			}
 		})
+	}
+}
+
+// weighs holds what a module that uses net/http alone gets along with its go.mod. go mod
+// tidy takes what the tests of imported packages import, too.
+func weighs(t *testing.T, user string) {
+	t.Helper()
+	run(t, user, "go", "mod", "tidy")
+	if n := len(strings.Fields(run(t, user, "go", "list", "-m", "-f", "{{.Path}}", "all"))); n > 40 {
+		t.Errorf("a user of net/http gets %d modules, want at most 40", n)
+	}
+	sums, err := os.ReadFile(filepath.Join(user, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(sums), "\n"); n > 40 {
+		t.Errorf("a user of net/http gets %d lines of go.sum, want at most 40:\n%s", n, sums)
 	}
 }
 

@@ -1,0 +1,323 @@
+// Package adaptertest tests what a request gets from a limiter, which is the same
+// through every adapter: a table of requests and answers, and flows that are more than
+// that. Each adapter runs it on its router.
+//
+// It is a package because a test that imports gin or echo brings them to the go.sum of
+// everybody who imports the tested package. So no test of the root does.
+package adaptertest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// An Adapter is a router, limited through its adapter.
+type Adapter struct {
+	Name  string
+	Build func(Site) http.Handler
+	// Problems: denials are application/problem+json; else they are what the
+	// router's own error handler writes.
+	Problems bool
+	// User is the user that the router's own authentication has set, as the adapter's
+	// Context finds it in a request; nil if the router has no context of its own.
+	User func(*http.Request) (user string, ok bool)
+}
+
+// Site is an application with limits, to be built on each of the routers.
+type Site struct {
+	Limits []*stint.Limiter // in front of all routes, outermost first
+	// ByUser are more of them, inside, by the key that the router's own
+	// authentication has: X-User, which it leaves where its handlers look for it.
+	ByUser func(stint.Key) []*stint.Limiter
+	Routes []Route
+	// Deny answers what the outermost limits deny in the router's own way,
+	// where that isn't nil: by a handler of its own kind.
+	Deny func(w http.ResponseWriter, limit string)
+}
+
+// Keyed are the site's limits by the router's own key.
+func (s Site) Keyed(k stint.Key) []*stint.Limiter {
+	if s.ByUser == nil {
+		return nil
+	}
+	return s.ByUser(k)
+}
+
+// Route answers every method on a path. Parameters are written {name}.
+type Route struct {
+	Path   string
+	Limits []*stint.Limiter // in front of this route alone
+	Do     http.HandlerFunc // nil: 200 and "served"
+}
+
+// Handler answers the requests of the route.
+func (r Route) Handler() http.HandlerFunc {
+	if r.Do != nil {
+		return r.Do
+	}
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") }
+}
+
+// Colons is the path with its parameters written :name.
+func (r Route) Colons() string {
+	return strings.NewReplacer("{", ":", "}", "").Replace(r.Path)
+}
+
+// Test runs the table and all flows through an adapter.
+func Test(t *testing.T, a Adapter) {
+	for _, b := range behaviours {
+		t.Run(b.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := a.Build(b.site(t))
+				for i, s := range b.steps {
+					s.run(t, i, h, a.Problems)
+				}
+			})
+		})
+	}
+	for _, f := range flows {
+		t.Run(f.name, func(t *testing.T) { f.run(t, a) })
+	}
+}
+
+// flows are the behaviours that are more than a request and its answer.
+var flows = []struct {
+	name string
+	run  func(*testing.T, Adapter)
+}{
+	{"panics let go of the slot", flowPanics},
+	{"slots are held while a handler runs", flowSlots},
+	{"adaptive slots", flowAdaptive},
+	{"what an adaptive limit makes of responses", flowAdaptiveStatus},
+	{"the pattern and the form come back", flowComesBack},
+	{"the ResponseWriter is not wrapped", flowNotWrapped},
+	{"hijacking", flowHijack},
+	{"server-sent events", flowEvents},
+	{"early hints", flowEarlyHints},
+	{"leaving the queue", flowLeavesQueue},
+	{"hanging up in the queue", flowHangsUp},
+	{"the server ends a wait", flowServerEndsAWait},
+	{"an answer to a client that has left", flowHasLeft},
+	{"a context that has ended", flowContextHasEnded},
+	{"waiting for the turn", flowWaits},
+	{"settling by the response", flowSettles},
+	{"settling a stream", flowSettlesStream},
+	{"settling after a hijack", flowSettlesHijack},
+	{"looking at the response hides nothing", flowHidesNothing},
+	{"bandwidth", flowBandwidth},
+	{"bandwidth of an upload", flowUpload},
+	{"bandwidth, hung up on", flowBandwidthLeft},
+	{"bandwidth, cut off", flowBandwidthCut},
+	{"bandwidth of a hijacked connection", flowBandwidthHijack},
+	{"bandwidth of two clients", flowBandwidthShared},
+	{"bandwidth over HTTP/2", flowBandwidthHTTP2},
+	{"deny handlers answer", flowDenyHandlers},
+	{"deny handlers hijack", flowDenyHandlerHijacks},
+	{"the writer of deny handlers", flowDenyHandlerWriter},
+	{"denials allocate nothing", flowDenialAllocates},
+	{"denied files are the server's", flowDeniedFiles},
+	{"the framework's context", flowContext},
+	{"the framework's key", flowOwnKey},
+	{"another framework's key", flowForeignKey},
+	{"another framework's key by Update", flowKeyByUpdate},
+	{"what can't be mounted", flowNotMounted},
+	{"full load", flowLoad},
+}
+
+// one is a site of one route behind a limiter.
+func one(l *stint.Limiter, do http.HandlerFunc) Site {
+	return Site{Limits: []*stint.Limiter{l}, Routes: []Route{{Path: "/", Do: do}}}
+}
+
+// compiled is stint.New for limits that are known to be right. It logs nothing: what is
+// logged is another test's subject.
+func compiled(t testing.TB, opts ...stint.Option) *stint.Limiter {
+	t.Helper()
+	l, err := stint.New(append([]stint.Option{stint.WithLogger(slog.New(slog.DiscardHandler))}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// down is a store that answers nothing.
+type down struct{}
+
+var errDialing = errors.New("dial tcp 10.1.2.3: denied")
+
+func (down) Take(context.Context, []store.Charge, []store.Result) error { return errDialing }
+
+func (down) Settle(context.Context, []store.Charge, []store.Result) error { return errDialing }
+
+var (
+	byAll = stint.WithKey(stint.Global())
+	byKey = stint.WithKey(stint.Header("X-Key"))
+	byK   = stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "k", nil }))
+)
+
+// spy is a store that fails on demand, and remembers the last charge.
+type spy struct {
+	store.Store
+	mu   sync.Mutex
+	fail error
+	last store.Charge
+}
+
+var errDown = errors.New("store is down")
+
+func newSpy() *spy { return &spy{Store: memstore.New()} }
+
+func (s *spy) failWith(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = err
+}
+
+func (s *spy) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	s.mu.Lock()
+	err := s.fail
+	s.last = charges[len(charges)-1]
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return s.Store.Take(ctx, charges, results)
+}
+
+// left is how many of the bytes of a Bandwidth's burst may pass now.
+func (s *spy) left(t *testing.T, burst int64) int64 {
+	t.Helper()
+	s.mu.Lock()
+	c := store.Charge{Key: s.last.Key, Limit: s.last.Limit}
+	s.mu.Unlock()
+	results := make([]store.Result, 1)
+	if err := s.Store.Take(context.Background(), []store.Charge{c}, results); err != nil {
+		t.Fatal(err)
+	}
+	return results[0].Remaining * (burst / c.Limit.Spec().Burst)
+}
+
+// free is the least number of units left of any limit of the limiter.
+func free(t *testing.T, l *stint.Limiter) int64 {
+	t.Helper()
+	d, err := l.Peek(context.Background(), globalKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Remaining
+}
+
+func globalKey(t *testing.T) string {
+	t.Helper()
+	key, err := stint.Global().Of(httptest.NewRequest("GET", "/", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// serve runs a site on a real server.
+func serve(t *testing.T, h http.Handler) *httptest.Server {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+// eventually waits for what a server does after its client has its answer.
+func eventually(t *testing.T, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !done(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it did not happen")
+		}
+	}
+}
+
+func get(path string) *http.Request { return httptest.NewRequest("GET", path, nil) }
+
+// events collects what an observer is told, but for the end of each request.
+type events struct {
+	mu  sync.Mutex
+	all []stint.Event
+}
+
+func (e *events) option() stint.Option {
+	return stint.WithObserver(func(ev stint.Event) {
+		if ev.Kind == stint.EventEnded {
+			return
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.all = append(e.all, ev)
+	})
+}
+
+func (e *events) kinds() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var names []string
+	for _, ev := range e.all {
+		names = append(names, ev.Kind.String())
+	}
+	return strings.Join(names, " ")
+}
+
+func (e *events) last() stint.Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.all) == 0 {
+		return stint.Event{}
+	}
+	return e.all[len(e.all)-1]
+}
+
+// discard is a ResponseWriter that costs nothing, with a header that is kept
+// between requests as a server's is allocated anew: what is measured is the adapter's.
+type discard struct {
+	h      http.Header
+	status int
+}
+
+func (d *discard) Header() http.Header         { return d.h }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discard) WriteHeader(status int)      { d.status = status }
+
+func (d *discard) reset() {
+	for k := range d.h {
+		delete(d.h, k)
+	}
+}
+
+// allocations is how many a request takes, and the status of its answer.
+func allocations(h http.Handler) (count float64, status int) {
+	r, w := get("/"), &discard{h: http.Header{}}
+	r.Header.Set("X-User", "ada")
+	serve := func() {
+		w.reset()
+		r.Pattern = ""
+		h.ServeHTTP(w, r)
+	}
+	for range 100 { // fill pools and maps
+		serve()
+	}
+	return testing.AllocsPerRun(1000, serve), w.status
+}
+
+// ample never denies.
+func ample() stint.Limit {
+	return stint.Rate(1_000_000, time.Second, stint.WithBurst(1_000_000_000))
+}
