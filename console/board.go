@@ -32,10 +32,11 @@ type board struct {
 	// happens. It changes from one to the next while all parts are locked, so that each
 	// part has counted all that came before, and none has counted what comes after.
 	second atomic.Uint32
-	limits atomic.Pointer[map[string]*limit]
+	limits sync.Map      // name to *limit
 	noted  atomic.Uint64 // second and number of the denials noted in it
 
 	mu       sync.Mutex // guards what comes seldom
+	met      int        // how many limits there are
 	denials  []denial   // the newest last
 	failure  failure
 	degraded failure
@@ -80,7 +81,6 @@ type adapted struct {
 
 func newBoard(l *stint.Limiter) *board {
 	b := &board{limiter: l, began: time.Now()}
-	b.limits.Store(&map[string]*limit{})
 	for i := range b.parts {
 		b.parts[i].figures = map[string]*figures{}
 	}
@@ -220,21 +220,21 @@ func (b *board) slots(e *stint.Event, sign int64) {
 	}
 }
 
-// seen returns the limits that events have named.
-func (b *board) seen() map[string]*limit {
+// seen calls yield for each limit that events have named.
+func (b *board) seen(yield func(*limit) bool) {
 	for i := range b.parts {
 		p := &b.parts[i]
 		p.mu.Lock()
 		p.count(b)
 		p.mu.Unlock()
 	}
-	return *b.limits.Load()
+	b.limits.Range(func(_, l any) bool { return yield(l.(*limit)) })
 }
 
 // limit returns what is known of a limit, or nil if there are too many limits.
 func (b *board) limit(name string) *limit {
-	if l := (*b.limits.Load())[name]; l != nil {
-		return l
+	if l, ok := b.limits.Load(name); ok {
+		return l.(*limit)
 	}
 	return b.meet(name)
 }
@@ -243,17 +243,15 @@ func (b *board) limit(name string) *limit {
 func (b *board) meet(name string) *limit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	before := *b.limits.Load()
-	if l := before[name]; l != nil || len(before) >= mostLimits || name == "" {
-		return l
+	if l, ok := b.limits.Load(name); ok {
+		return l.(*limit)
 	}
-	after := make(map[string]*limit, len(before)+1)
-	for n, o := range before {
-		after[n] = o
+	if b.met >= mostLimits || name == "" {
+		return nil
 	}
 	l := &limit{name: name}
-	after[name] = l
-	b.limits.Store(&after)
+	b.limits.Store(name, l)
+	b.met++
 	return l
 }
 

@@ -137,7 +137,7 @@ func TestFiguresAreExact(t *testing.T) {
 					permit.Done()
 				}
 				if c == 0 {
-					b.seen() // as the page does meanwhile
+					b.seen(func(*limit) bool { return true }) // as the page does meanwhile
 				}
 			}
 		})

@@ -172,9 +172,9 @@ func (b *board) missing(d stint.Decision, rules map[string]stint.Rule) (all []st
 			all = append(all, name+": "+rule.Text+", paces responses and denies no request")
 		}
 	}
-	for name := range b.seen() {
-		if _, known := rules[name]; !known {
-			all = append(all, name+": "+elsewhere)
+	for l := range b.seen {
+		if _, known := rules[l.name]; !known {
+			all = append(all, l.name+": "+elsewhere)
 		}
 	}
 	slices.Sort(all)

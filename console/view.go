@@ -100,9 +100,9 @@ func (p *page) limiter(b *board) *limiterView {
 	for _, l := range b.known(d) {
 		v.Limits = append(v.Limits, p.limit(b, l, d, now))
 	}
-	v.Unlisted = len(*b.limits.Load()) >= mostLimits
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	v.Unlisted = b.met >= mostLimits
 	for _, r := range slices.Backward(b.denials) {
 		v.Denials = append(v.Denials, denialView{
 			At: r.at.Format("15:04:05"), Route: cmp.Or(r.route, "—"), Limit: r.limit, Key: p.shown(r.key),
@@ -214,7 +214,7 @@ func (b *board) known(d stint.Description) (all []*limit) {
 		}
 	}
 	var others []*limit
-	for _, l := range b.seen() {
+	for l := range b.seen {
 		if !slices.Contains(all, l) {
 			others = append(others, l)
 		}

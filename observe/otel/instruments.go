@@ -121,11 +121,11 @@ func (o *observer) collect(_ context.Context, to metric.Observer) error {
 		seconds(o.adaptiveLatency, &s.adaptive.latency, s.plain)
 		seconds(o.adaptiveNormal, &s.adaptive.baseline, s.plain)
 	}
-	for _, s := range o.series.all() {
+	for s := range o.series.all {
 		report(s)
 	}
 	report(o.series.rest)
-	for _, l := range o.limiters.all() {
+	for l := range o.limiters.all {
 		tell(o.degraded, &l.degraded, l.plain)
 	}
 	tell(o.degraded, &o.limiters.rest.degraded, o.limiters.rest.plain)

@@ -131,7 +131,7 @@ func (o *observer) handOver() {
 		add(o.charged, &s.passed.charged, s.plain)
 		add(o.settled, &s.passed.settled, s.plain)
 	}
-	for _, s := range o.series.all() {
+	for s := range o.series.all {
 		of(s)
 	}
 	of(o.series.rest)

@@ -1,7 +1,6 @@
 package stintotel
 
 import (
-	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -140,38 +139,33 @@ func (l *level) mark() {
 // most bounds the number of series.
 const most = 1000
 
-// table finds the value of a key without a lock or an allocation. Adding copies the
-// map; that ends when the configuration has been seen, or at most.
+// table finds the value of a key without a lock or an allocation.
 type table[K comparable, V any] struct {
-	made atomic.Pointer[map[K]*V]
-	mu   sync.Mutex // held to add
-	rest *V         // of keys beyond most
+	made sync.Map   // K to *V
+	mu   sync.Mutex // held to add, and guards n
+	n    int
+	rest *V // of keys beyond most
 	make func(K) *V
 }
 
 func (t *table[K, V]) at(k K) *V {
-	if v := t.all()[k]; v != nil {
-		return v
+	if v, ok := t.made.Load(k); ok {
+		return v.(*V)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before := t.all()
-	if v := before[k]; v != nil {
-		return v
+	if v, ok := t.made.Load(k); ok {
+		return v.(*V)
 	}
-	if len(before) >= most {
+	if t.n == most {
 		return t.rest
 	}
-	after := make(map[K]*V, len(before)+1)
-	maps.Copy(after, before)
-	after[k] = t.make(k)
-	t.made.Store(&after)
-	return after[k]
+	v := t.make(k)
+	t.made.Store(k, v)
+	t.n++
+	return v
 }
 
-func (t *table[K, V]) all() map[K]*V {
-	if m := t.made.Load(); m != nil {
-		return *m
-	}
-	return nil
+func (t *table[K, V]) all(yield func(*V) bool) {
+	t.made.Range(func(_, v any) bool { return yield(v.(*V)) })
 }

@@ -3,16 +3,15 @@
 package pattern
 
 import (
-	"maps"
+	"sync"
 	"sync/atomic"
 )
 
 // Cache remembers the pattern of each route, which would otherwise be put together, and
-// allocated, for every request. Each change copies it, which happens once per route. A
-// change lost to a concurrent one is made again by a later request. The zero Cache is
-// empty. It is safe for concurrent use.
+// allocated, for every request. The zero Cache is empty. It is safe for concurrent use.
 type Cache struct {
-	known atomic.Pointer[map[route]string]
+	known sync.Map // route to string
+	n     atomic.Int64
 }
 
 type route struct{ method, path string }
@@ -23,19 +22,12 @@ const most = 1024
 // Of returns the pattern of a route. Neither argument may be chosen by a client.
 func (c *Cache) Of(method, path string) string {
 	key := route{method, path}
-	var known map[route]string
-	if m := c.known.Load(); m != nil {
-		known = *m
+	if pattern, ok := c.known.Load(key); ok {
+		return pattern.(string)
 	}
-	pattern, ok := known[key]
-	if !ok {
-		pattern = method + " " + path
-		if len(known) < most {
-			more := make(map[route]string, len(known)+1)
-			maps.Copy(more, known)
-			more[key] = pattern
-			c.known.Store(&more)
-		}
+	pattern := method + " " + path
+	if c.n.Add(1) <= most { // counted again if a concurrent request adds it, too
+		c.known.Store(key, pattern)
 	}
 	return pattern
 }
