@@ -4,8 +4,9 @@
 //
 // # Files
 //
-//	the loops                        take.lua, settle.lua: decide charges, settle earlier ones;
-//	                                 renew.lua, reset.lua: prolong leases, forget keys
+//	the loops                        take.lua, several.lua, settle.lua: decide charges, several
+//	                                 together, settle earlier ones; renew.lua, reset.lua:
+//	                                 prolong leases, forget keys
 //	an algorithm's blocks            tokenbucket.lua, fixedwindow.lua, …; widebucket.lua and
 //	                                 widewarmup.lua are for instants that need two numbers
 //	what several algorithms share    bucketstate.lua, levels.lua, warmupstate.lua, wide.lua,
@@ -18,7 +19,9 @@
 //
 // Scripts are composed: package internal/scripts puts them together. The loops of take.lua
 // and settle.lua know no algorithm. Each algorithm's file has blocks that are inlined into
-// the loops, and a script contains only the blocks of the algorithms that a call needs.
+// the loops, and a script contains only the blocks of the algorithms that a call needs. That
+// of a call whose decisions have a charge each has one loop, which looks at a key and charges
+// it; only that of others contains several.lua.
 // Making a function costs a server as much as a decision. So what most calls need is in
 // blocks, and what few need is in functions, which a script makes when it meets the first
 // state or charge that needs them. So a server knows a script for each set of algorithms
@@ -35,7 +38,7 @@
 //	           how many of the first keys may hold some
 //	setup      what is the same for all charges of a column. Sets peek: the charge
 //	           costs nothing
-//	looks      the same, where take.lua looks and doesn't charge
+//	looks      the same, where take.lua and several.lua look
 //	load       reads the state v of key i (text, or false if there is none or it isn't a
 //	           string) and brings it to the present, in locals. Sets dirty if the
 //	           state has to be written even if the decision is denied
@@ -46,7 +49,8 @@
 //	more       others that they need only if the last of keep isn't false; else nil
 //	charges    what is the same for all charges of a column that are made
 //	charge     makes g charges, in the locals, or in the server if there is no save
-//	denied    changes the locals because the decision was denied; sets dirty
+//	denied     changes the locals because the decision was denied by another charge; sets
+//	           dirty
 //	save       says what to store at the key, and for how long (store.lua)
 //	rest       runs if nothing is charged and there is no save
 //	amend      after setup and load: makes an earlier charge cost due, which is

@@ -12,7 +12,7 @@
 -- and the state left), or, as in take, what is asked.
 --:script
 local strings = nkeys
---READS--
+--STRINGS--
 local vals = strings > 0 and call('MGET', unpack(KEYS, 1, strings)) or {}
 crammed = false -- what is settled is written, or the call fails
 local out, count, settled, a = {now}, ARGV[2] + 0, 0, 3
@@ -42,8 +42,6 @@ while settled < count do
   until true
 end
 return out
---:reads
---STRINGS--
 --:settles
 if letter == LETTER then
   --ARGUMENTS--
@@ -52,6 +50,10 @@ if letter == LETTER then
   if fits >= 0 then
     --AMEND--
     granted = fits
+    local write = false
     --REST--
+    if write then
+      --WRITE--
+    end
   end
 end

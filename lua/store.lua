@@ -56,9 +56,7 @@ local new, add, put, from, px, fade, keep, renew
 if granted >= 0 and (dirty or v and i == probe and call('PTTL', KEYS[i]) == -1) then
   local name = KEYS[i]
   --ROOM--
-  if not crammed then
-    --WRITE--
-  end
+  write = not crammed
 end
 --:store
 local name = KEYS[i]

@@ -34,7 +34,10 @@ const (
 	WideBucket // of a wide scale
 	WideWarmUp
 
-	all = WideWarmUp<<1 - 1
+	// Several says that decisions have several charges.
+	Several
+
+	all = Several<<1 - 1
 )
 
 // algorithms are the letters by which a script identifies algorithms, and the files of
@@ -90,6 +93,9 @@ func cached(name string, set Set) *Script {
 // compose inserts the blocks of the algorithms into the loop of a script.
 func compose(key id) string {
 	loop, common := read(key.name), read("store")
+	if key.set&Several != 0 {
+		maps.Copy(loop, read("several"))
+	}
 	functions := read("general")["script"]
 	var own []blocks
 	written := map[string]bool{}
@@ -119,10 +125,17 @@ func compose(key id) string {
 	for _, b := range own {
 		b.complete(common)
 		b["denies"] = denies
-		for name, template := range loop {
-			if name != "script" && name != "denies" {
-				in[name] += strings.ReplaceAll(fill(template, b), "LETTER", b["letter"])
-			}
+		if b["strings"] != "" {
+			in["strings"] = b["strings"] // the same wherever there is one
+		}
+	}
+	for name, template := range loop {
+		if !strings.Contains(template, "LETTER") {
+			in[name] = template
+			continue
+		}
+		for _, b := range own {
+			in[name] += strings.ReplaceAll(fill(template, b), "LETTER", b["letter"])
 		}
 	}
 	return fill(read("outcome")["script"], blocks{"script": read("prelude")["script"] + fill(loop["script"], in)})
@@ -201,7 +214,7 @@ func read(name string) blocks {
 			}
 			continue
 		}
-		place := strings.HasPrefix(t, "--") && strings.HasSuffix(t, "--")
+		place := len(t) > 4 && strings.HasPrefix(t, "--") && strings.HasSuffix(t, "--")
 		if t != "" && (!strings.HasPrefix(t, "--") || place) {
 			out[in] += t + "\n"
 		}

@@ -78,6 +78,9 @@ func (q *request) strings(n int) {
 func (q *request) shape(s *shape, shared bool) {
 	more := shared || s.times || s.leases
 	charges := s.model().charges
+	if len(charges) > 1 {
+		q.set |= scripts.Several
+	}
 	q.add(s.kind(more))
 	q.number(int64(len(s.entries)))
 	if more {
