@@ -66,9 +66,9 @@ type LimitStatus struct {
 	Delay, RetryAfter, ResetAfter time.Duration
 }
 
-// decide sets d to the decision that the results add up to. statuses, which has the same
+// addUp sets d to the decision that the results add up to. statuses, which has the same
 // length, becomes d.Limits.
-func (d *Decision) decide(c *decide.Call, statuses []LimitStatus) {
+func (d *Decision) addUp(c *decide.Call, statuses []LimitStatus) {
 	charges, results := c.Charges, c.Results
 	*d = Decision{Allowed: store.Granted(charges, results), Limits: statuses}
 	named := -1
@@ -122,9 +122,9 @@ func (d Decision) deniedBy(i int) Decision {
 	return d
 }
 
-// add adds to a decision how its request has waited. seen has one element for each of
+// addWaits adds to a decision how its request has waited. seen has one element for each of
 // statuses, or none.
-func (d *Decision) add(waited time.Duration, seen []waiting.Seen, statuses []LimitStatus) {
+func (d *Decision) addWaits(waited time.Duration, seen []waiting.Seen, statuses []LimitStatus) {
 	d.Delay = max(d.Delay, waited)
 	for i := range seen {
 		statuses[i].Delay = max(statuses[i].Delay, seen[i].Waited)

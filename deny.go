@@ -74,10 +74,10 @@ type (
 )
 
 // newDenied returns the error of a denied call.
-func (c *call) newDenied() *DeniedError {
+func (a *admission) newDenied() *DeniedError {
 	var err *DeniedError
 	var limits []LimitStatus
-	switch n := len(c.Call.Results); {
+	switch n := len(a.call.Results); {
 	case n == 1:
 		d := new(denied1)
 		err, limits = &d.DeniedError, d.limits[:]
@@ -87,16 +87,16 @@ func (c *call) newDenied() *DeniedError {
 	default:
 		err, limits = new(DeniedError), make([]LimitStatus, n)
 	}
-	c.setDecision(&err.Decision, limits)
-	err.by, err.why = c.version, c.why()
+	a.setDecision(&err.Decision, limits)
+	err.by, err.why = a.version, a.why()
 	return err
 }
 
 // why returns what a denied call's denial means.
-func (c *call) why() (why limit.Denial) {
-	for i, l := range c.Call.Limits {
-		if !c.Call.Results[i].OK && !l.DryRun {
-			why = max(why, l.Denial(&c.Call.Charges[i]))
+func (a *admission) why() (why limit.Denial) {
+	for i, l := range a.call.Limits {
+		if !a.call.Results[i].OK && !l.DryRun {
+			why = max(why, l.Denial(&a.call.Charges[i]))
 		}
 	}
 	return why
@@ -289,17 +289,17 @@ func WithProblem() Option {
 
 // deny sets the fields of a denial and returns its error. Building that error costs as
 // much as setting all fields, so it is skipped when no handler will see it.
-func (c *call) deny(w http.ResponseWriter, mayAnswer bool) error {
-	c.outer.recordInnerDenial()
-	if _, passesOn := w.(ErrorWriter); !mayAnswer || c.version.denyHandler != nil || c.version.errorHandler != nil || passesOn && !c.version.problem {
-		err := c.newDenied()
-		c.setFields(w.Header(), err.fields[:])
-		c.observe(EventDenied, nil)
+func (a *admission) deny(w http.ResponseWriter, mayAnswer bool) error {
+	a.outer.recordInnerDenial()
+	if _, passesOn := w.(ErrorWriter); !mayAnswer || a.version.denyHandler != nil || a.version.errorHandler != nil || passesOn && !a.version.problem {
+		err := a.newDenied()
+		a.setFields(w.Header(), err.fields[:])
+		a.observe(EventDenied, nil)
 		return err
 	}
-	c.setFields(w.Header(), nil)
-	c.observe(EventDenied, nil)
-	c.fields.Problem(w, c.R, problems[c.why()])
+	a.setFields(w.Header(), nil)
+	a.observe(EventDenied, nil)
+	a.fields.Problem(w, a.reading.R, problems[a.why()])
 	return errAnswered
 }
 

@@ -66,9 +66,32 @@ type Event struct {
 	// is the outcome. Each EventWaiting is followed by exactly one such event.
 	EndsWait bool
 
-	below uint32   // the numbers of the observers that get it; 0: all do
-	plain bool     // brief observers got it in brief
-	keys  []string // of Decision.Limits
+	observersBefore uint32   // only observers with a lower number get it; 0: all do
+	briefed         bool     // brief observers got it as a call of Passed or Ended
+	keys            []string // of Decision.Limits
+}
+
+// subject is the request that an event is about. Its method event makes every event of a
+// request, and sets what all of them have. Where one knows more, it sets more: what has become
+// of the request (admission.outcome), the decision (admission.observeDecision), the charges
+// that it is about without a decision (Event.about), and the end (Permit.sendEnd). Events
+// about the limiter are made where they occur.
+type subject struct {
+	route   string
+	request *http.Request // nil outside HTTP, and when it may belong to the server again
+	// observersBefore is that of Event.
+	observersBefore uint32
+}
+
+// event returns an event about a request.
+func (s subject) event(kind EventKind, err error) Event {
+	return Event{Kind: kind, Route: s.route, Request: s.request, Err: err, observersBefore: s.observersBefore}
+}
+
+// later returns the subject of events that come when the request may be over.
+func (s subject) later() subject {
+	s.request = nil
+	return s
 }
 
 // Key returns the key that Decision.Limits[i] was decided for, as stores see it:

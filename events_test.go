@@ -363,6 +363,7 @@ func TestEventsKnowWhatTheyAreAbout(t *testing.T) {
 		{kind: stint.EventEmptyKey, limit: stint.Rate(9, time.Hour, name, stint.WithKey(stint.Header("X-None"))), want: "x"},
 		{kind: stint.EventKeyFailed, limit: stint.Rate(9, time.Hour, name, stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "", errDown }))), want: "x"},
 		{kind: stint.EventStoreFailed, limit: rate, store: fails(), want: "x, x of k cost 1"},
+		{kind: stint.EventStoreFailed, limit: stint.Bandwidth(4096, name), store: fails(), do: write, want: "x, x of k cost 100"},
 		{kind: stint.EventSettleFailed, limit: rate, store: settles(), do: func(_ http.ResponseWriter, r *http.Request) {
 			_ = stint.FromContext(r.Context()).Settle(r.Context(), 4)
 		}, want: "x, x of k cost 4"},

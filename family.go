@@ -289,5 +289,5 @@ func (v *version) Uses(s *warn.Source) (limits []string, uses bool) {
 // Warn implements warn.User.
 func (v *version) Warn(w *warn.Warning) {
 	told := warningOf(w)
-	v.tell(Event{Kind: EventWarning, Warning: &told})
+	v.observeSafely(Event{Kind: EventWarning, Warning: &told})
 }

@@ -73,10 +73,10 @@ func WithHeaders(styles ...HeaderStyle) Option {
 
 // setFields sets the header fields of the call's decision in h. Dry runs have none.
 // values is memory for the fields' values, which must live as long as the response.
-func (c *call) setFields(h http.Header, values []string) {
-	items := c.fields.Items[:0]
-	for i, l := range c.Call.Limits {
-		ch, r := &c.Call.Charges[i], &c.Call.Results[i]
+func (a *admission) setFields(h http.Header, values []string) {
+	items := a.fields.Items[:0]
+	for i, l := range a.call.Limits {
+		ch, r := &a.call.Charges[i], &a.call.Results[i]
 		if ch.DryRun {
 			continue
 		}
@@ -91,8 +91,8 @@ func (c *call) setFields(h http.Header, values []string) {
 			it.More = after
 		}
 	}
-	c.fields.Items = items
-	c.fields.Write(h, c.version.styles, c.Policy, values)
+	a.fields.Items = items
+	a.fields.Write(h, a.version.styles, a.reading.Policy, values)
 }
 
 // policyNow returns what fields say of an adaptive limit. Decisions follow one another

@@ -77,7 +77,7 @@ func (p *Permit) learned() *adaptive.Sample {
 // observeLimitChange notifies the observers that a limit has changed.
 func (p *Permit) observeLimitChange(c *adaptive.Change) {
 	e := p.event(EventLimitChanged)
-	e.below = 0 // it is about a key, not about the request
+	e.observersBefore = 0 // it is about a key, not about the request
 	e.Change = &LimitChange{
 		Limit: c.Charge.Limit.Name(), From: c.From, To: c.To, Reason: AdaptiveReason(c.Reason),
 		InFlight: c.InFlight, Latency: c.Latency, Baseline: c.Baseline,

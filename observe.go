@@ -35,7 +35,7 @@ func (l *Limiter) Observe(f func(Event)) (stop func()) {
 	if f == nil {
 		return func() {}
 	}
-	return l.add(observer{tell: f})
+	return l.add(observer{notify: f})
 }
 
 // ObserveBriefly passes what happens to the limiter, and to those derived from it by
@@ -45,7 +45,7 @@ func (l *Limiter) ObserveBriefly(o BriefObserver) (stop func()) {
 	if o == nil {
 		return func() {}
 	}
-	return l.add(observer{tell: o.Observe, brief: o})
+	return l.add(observer{notify: o.Observe, brief: o})
 }
 
 // add adds an observer until stop is called.
@@ -85,7 +85,7 @@ func (f *family) enlist() {
 // for packages that read options from files and give them to Update, such as policy. A
 // panic of an observer is logged and goes no further.
 func (l *Limiter) ReportPolicy(file string, err error) {
-	l.tell(Event{Kind: EventPolicy, Path: file, Err: err})
+	l.observeSafely(Event{Kind: EventPolicy, Path: file, Err: err})
 }
 
 // observeStore makes the limiter report the events of a store that it is given itself. The
@@ -100,13 +100,13 @@ func (l *Limiter) observeStore(given store.Store) {
 func (l *Limiter) handleNotice(n store.Notice) {
 	switch n.Kind {
 	case store.Degraded, store.Restored:
-		l.tell(Event{Kind: EventStoreDegraded, Err: n.Err})
+		l.observeSafely(Event{Kind: EventStoreDegraded, Err: n.Err})
 	case store.LeaseLost:
 		e := Event{Kind: EventLeaseLost}
 		e.about([]store.Charge{{Key: n.Key, Limit: n.Limit}})
-		l.tell(e)
+		l.observeSafely(e)
 	}
 }
 
-// tell passes an event that isn't a request's to the limiter's observers and its log.
-func (l *Limiter) tell(e Event) { l.inForce().tell(e) }
+// observeSafely passes an event that isn't a request's to the limiter's observers and its log.
+func (l *Limiter) observeSafely(e Event) { l.inForce().observeSafely(e) }

@@ -31,8 +31,8 @@ type BriefObserver interface {
 // observer is one observer.
 type observer struct {
 	number uint32 // from 1; an observer of a family has a higher one than those before
-	tell   func(Event)
-	brief  BriefObserver // gets plain requests in brief; nil if tell gets them too
+	notify func(Event)
+	brief  BriefObserver // gets plain requests in brief; nil if notify gets them too
 }
 
 var observersMade atomic.Uint32
@@ -48,7 +48,7 @@ type observers struct {
 func (o *observers) give(all []func(Event)) {
 	o.given = nil
 	for _, f := range all {
-		o.given = append(o.given, observer{number: observersMade.Add(1), tell: f})
+		o.given = append(o.given, observer{number: observersMade.Add(1), notify: f})
 	}
 }
 
@@ -90,42 +90,42 @@ func (a *audience) next() uint32 {
 	return next
 }
 
-// each calls f for the observers below a number, or for all if that is 0. If f panics for one,
+// each calls f for the observers before a number, or for all if that is 0. If f panics for one,
 // it is called for the others all the same: who counts requests in flight must get both the
 // beginning and the end of each.
-func (a *audience) each(below uint32, f func(*observer)) { a.eachFrom(0, below, f) }
+func (a *audience) each(before uint32, f func(*observer)) { a.eachFrom(0, before, f) }
 
-func (a *audience) eachFrom(i int, below uint32, f func(*observer)) {
+func (a *audience) eachFrom(i int, before uint32, f func(*observer)) {
 	defer func() {
 		if i < len(a.all) { // f panics
-			a.eachFrom(i+1, below, f)
+			a.eachFrom(i+1, before, f)
 		}
 	}()
 	for ; i < len(a.all); i++ {
-		if o := &a.all[i]; below == 0 || o.number < below {
+		if o := &a.all[i]; before == 0 || o.number < before {
 			f(o)
 		}
 	}
 }
 
-// whole reports whether there are observers below a number that get plain requests as events,
+// whole reports whether there are observers before a number that get plain requests as events,
 // too.
-func (a *audience) whole(below uint32) bool {
-	return slices.ContainsFunc(a.all, func(o observer) bool { return o.number < below && o.brief == nil })
+func (a *audience) whole(before uint32) bool {
+	return slices.ContainsFunc(a.all, func(o observer) bool { return o.number < before && o.brief == nil })
 }
 
-// notifyPassed notifies the brief observers below a number of a plain request that passes.
-func (a *audience) notifyPassed(below uint32, route string, charges []store.Charge, results []store.Result, storeTook time.Duration) {
-	a.each(below, func(o *observer) {
+// notifyPassed notifies the brief observers before a number of a plain request that passes.
+func (a *audience) notifyPassed(before uint32, route string, charges []store.Charge, results []store.Result, storeTook time.Duration) {
+	a.each(before, func(o *observer) {
 		if o.brief != nil {
 			o.brief.Passed(route, charges, results, storeTook)
 		}
 	})
 }
 
-// notifyEnded notifies the brief observers below a number that a plain request has ended.
-func (a *audience) notifyEnded(below uint32) {
-	a.each(below, func(o *observer) {
+// notifyEnded notifies the brief observers before a number that a plain request has ended.
+func (a *audience) notifyEnded(before uint32) {
+	a.each(before, func(o *observer) {
 		if o.brief != nil {
 			o.brief.Ended()
 		}
@@ -150,7 +150,7 @@ func address(to *atomic.Pointer[audience], change func(*audience)) {
 	}
 }
 
-// reporter is where what a limiter tells goes. Its versions share it.
+// reporter is where events and log lines of a limiter go. Its versions share it.
 type reporter struct {
 	audience atomic.Pointer[audience] // its observers, or nil if there are none
 	log      atomic.Pointer[logs.Log] // of failures, denials and warnings

@@ -8,111 +8,134 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// The events of a request begin here, but for three that have no call: of a request that is
-// blocked before it is read, of bytes that the store didn't decide, and of what is settled
-// after the call.
-
-// event returns an event about the call's request.
-func (c *call) event(kind EventKind, err error) Event {
-	return Event{Kind: kind, Route: c.Plan.Route(), Request: c.R, Err: err, below: c.below}
+func (a *admission) subject() subject {
+	return subject{a.reading.Plan.Route(), a.reading.R, a.observersBefore}
 }
 
+func (p *Permit) subject() subject { return subject{p.plan.Route(), nil, p.observersBefore()} }
+
+// event returns an event about the request.
+func (a *admission) event(kind EventKind, err error) Event { return a.subject().event(kind, err) }
+
+// event returns an event about the permit's request, which belongs to the server by then.
+func (p *Permit) event(kind EventKind) Event { return p.subject().event(kind, nil) }
+
 // outcome returns the event of what has become of the call: it ends a wait that has begun.
-func (c *call) outcome(kind EventKind, err error) Event {
-	c.told = true
-	e := c.event(kind, err)
-	e.Waited, e.StoreTook, e.EndsWait = c.Call.Waited, c.Call.Took, c.Call.Begun
+func (a *admission) outcome(kind EventKind, err error) Event {
+	a.concluded = true
+	e := a.event(kind, err)
+	e.Waited, e.StoreTook, e.EndsWait = a.call.Waited, a.call.Took, a.call.Begun
 	return e
 }
 
-// event returns an event about the permit's request, which belongs to the server by then.
-func (p *Permit) event(kind EventKind) Event {
-	return Event{Kind: kind, Route: p.plan.Route(), below: p.below()}
-}
+// observed reports whether there were observers when the decision began. Only then is the time
+// measured that the store takes.
+func (a *admission) observed() bool { return a.call.Timed }
 
 // observe notifies the observers of a decision, and logs it if the log shows such decisions.
-func (c *call) observe(kind EventKind, err error) {
-	to := c.version.reporter.audience.Load()
+func (a *admission) observe(kind EventKind, err error) {
+	to := a.version.reporter.audience.Load()
 	decided := kind == EventAdmitted || kind == EventDenied
 	if to == nil { // only the log may say something
-		if decided && c.bans() || kind == EventDenied && c.version.reporter.log.Load().Shows(contextOf(c.R), logs.Denied) {
-			c.report(kind, err, false)
+		if decided && a.bans() || kind == EventDenied && a.version.reporter.log.Load().Shows(contextOf(a.reading.R), logs.Denied) {
+			a.report(kind, err, false)
 		}
 		return
 	}
-	if to.failing && decided && slices.ContainsFunc(c.Call.Limits, func(l *limit.Limit) bool { return l.Needs&limit.Local == 0 }) {
-		c.version.recordAnswer()
+	if to.failing && decided && slices.ContainsFunc(a.call.Limits, func(l *limit.Limit) bool { return l.Needs&limit.Local == 0 }) {
+		a.version.recordAnswer()
 	}
 	if kind == EventAdmitted {
-		c.endDue = c.telling()
-		if c.plain() {
-			if to.whole(c.below) {
-				defer c.report(kind, err, true) // also if a brief observer panics
+		a.endDue = a.notification()
+		if a.endDue == inBrief {
+			if to.whole(a.observersBefore) {
+				defer a.report(kind, err, true) // also if a brief observer panics
 			}
-			to.notifyPassed(c.below, c.Plan.Route(), c.Call.Charges, c.Call.Results, c.Call.Took)
+			to.notifyPassed(a.observersBefore, a.reading.Plan.Route(), a.call.Charges, a.call.Results, a.call.Took)
 			return
 		}
 	}
-	c.report(kind, err, false)
+	a.report(kind, err, false)
 }
 
 // report sends the event of a decision. It isn't inlined, so that a request that is
 // reported only in brief touches no stack for an event.
 //
 //go:noinline
-func (c *call) report(kind EventKind, err error, plain bool) {
-	e := c.outcome(kind, err)
-	e.plain = plain
-	c.tell(&e)
+func (a *admission) report(kind EventKind, err error, briefed bool) {
+	e := a.outcome(kind, err)
+	e.briefed = briefed
+	a.observeDecision(&e)
 }
 
 // plain reports whether a granted request has nothing to say that its charges and results
 // don't, now or when it ends: see BriefObserver.
-func (c *call) plain() bool {
-	if c.Needs()&^limit.Counts != 0 || c.Call.Begun {
+func (a *admission) plain() bool {
+	if a.reading.Needs()&^limit.Counts != 0 || a.call.Begun {
 		return false
 	}
-	for i := range c.Call.Results {
-		if !c.Call.Results[i].OK {
+	for i := range a.call.Results {
+		if !a.call.Results[i].OK {
 			return false
 		}
 	}
 	return true
 }
 
-// observeEnd notifies the observers that a granted request has ended: brief ones in brief, if
-// they were told so that it was admitted, and all others by an event, which send sends.
-func (v *version) observeEnd(told telling, below uint32, send func(plain bool)) {
+// notification is how observers were notified that a request is admitted. They are notified of
+// its end likewise.
+type notification uint8
+
+const (
+	notNotified notification = iota
+	byEvent
+	inBrief // brief ones by Passed, all others by an event
+)
+
+// notification returns how observers are notified that the call is granted.
+func (a *admission) notification() notification {
+	switch {
+	case !a.observed():
+		return notNotified
+	case a.plain():
+		return inBrief
+	}
+	return byEvent
+}
+
+// observeEnd notifies the observers that an admitted request has ended. send sends the event,
+// which brief observers don't get if they are notified in brief.
+func (v *version) observeEnd(by notification, before uint32, send func(briefed bool)) {
 	to := v.reporter.audience.Load()
 	switch {
-	case to == nil || told == untold:
-	case told == wholly:
+	case to == nil || by == notNotified:
+	case by == byEvent:
 		send(false)
 	default:
-		if to.whole(below) {
+		if to.whole(before) {
 			defer send(true) // also if a brief observer panics
 		}
-		to.notifyEnded(below)
+		to.notifyEnded(before)
 	}
 }
 
-// observeEnd notifies the observers that the call has ended, if they were told that it was
-// admitted, and no permit tells them.
-func (c *call) observeEnd() {
-	told := c.endDue
-	c.endDue = untold
-	c.version.observeEnd(told, c.below, func(plain bool) {
-		e := c.event(EventEnded, nil)
-		e.Waited, e.plain = c.Call.Waited, plain
-		c.tell(&e)
+// observeEnd notifies the observers that the call has ended, if they were notified that it is
+// admitted, and no permit notifies them.
+func (a *admission) observeEnd() {
+	by := a.endDue
+	a.endDue = notNotified
+	a.version.observeEnd(by, a.observersBefore, func(briefed bool) {
+		e := a.event(EventEnded, nil)
+		e.Waited, e.briefed = a.call.Waited, briefed
+		a.observeDecision(&e)
 	})
 }
 
-// tell sends an event about the call, with its decision and keys.
-func (c *call) tell(e *Event) {
-	v := c.version
-	c.setDecision(&e.Decision, make([]LimitStatus, len(c.Call.Results)))
-	e.keys = keysOf(c.Call.Charges)
+// observeDecision notifies the observers of an event with the call's decision and keys.
+func (a *admission) observeDecision(e *Event) {
+	v := a.version
+	a.setDecision(&e.Decision, make([]LimitStatus, len(a.call.Results)))
+	e.keys = keysOf(a.call.Charges)
 	if e.Kind == EventCanceled { // no limit has denied it
 		e.Decision.Allowed, e.Decision.RetryAfter = false, 0
 		for i := range e.Decision.Limits {
@@ -125,14 +148,14 @@ func (c *call) tell(e *Event) {
 	}
 	also := *e // what the same decision has led to
 	also.EndsWait = false
-	for i := range c.Call.Results {
-		if c.Call.Results[i].Begun {
+	for i := range a.call.Results {
+		if a.call.Results[i].Begun {
 			also.Kind, also.Decision = EventBanned, e.Decision.deniedBy(i)
 			v.observe(&also)
 		}
 	}
-	for i := range c.Call.Results {
-		if c.Call.Charges[i].DryRun && !c.Call.Results[i].OK {
+	for i := range a.call.Results {
+		if a.call.Charges[i].DryRun && !a.call.Results[i].OK {
 			also.Kind, also.Err, also.Decision = EventDryRunDenied, nil, e.Decision.deniedBy(i)
 			v.observe(&also)
 		}
@@ -140,12 +163,12 @@ func (c *call) tell(e *Event) {
 }
 
 // bans reports whether the decision has started a ban.
-func (c *call) bans() bool {
-	return c.Call.Needs&limit.Counts != 0 && slices.ContainsFunc(c.Call.Results, func(r store.Result) bool { return r.Begun })
+func (a *admission) bans() bool {
+	return a.call.Needs&limit.Counts != 0 && slices.ContainsFunc(a.call.Results, func(r store.Result) bool { return r.Begun })
 }
 
 // setDecision sets d to the call's decision, from its results and its waits.
-func (c *call) setDecision(d *Decision, statuses []LimitStatus) {
-	d.decide(&c.Call, statuses)
-	d.add(c.Call.Waited, c.Call.Seen, statuses)
+func (a *admission) setDecision(d *Decision, statuses []LimitStatus) {
+	d.addUp(&a.call, statuses)
+	d.addWaits(a.call.Waited, a.call.Seen, statuses)
 }

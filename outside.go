@@ -35,23 +35,23 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	if l.audience.Load() == nil && v.allows(ctx, key, cost) {
 		return nil
 	}
-	c := v.begin(nil, nil)
-	defer c.end(ctx)
+	a := v.begin(nil, nil)
+	defer a.end(ctx)
 	for _, e := range v.plans.Base.Entries {
 		if e.Terms.Way == waiting.ForSlot {
 			return ErrHolds
 		}
 	}
-	if decided, err := c.outside(ctx, key, cost); err != nil || !decided {
+	if decided, err := a.outside(ctx, key, cost); err != nil || !decided {
 		return err
 	}
-	c.observe(EventAdmitted, nil)
-	c.observeEnd()
-	c.Call.Spend()
+	a.observe(EventAdmitted, nil)
+	a.observeEnd()
+	a.call.Spend()
 	return nil
 }
 
-// allows is Allow for one limit in memory. It uses no call: getting and filling one takes
+// allows is Allow for one limit in memory. It uses no admission: getting and filling one takes
 // more than half as long as the decision. If it returns false, nothing is charged, and
 // Allow asks again to find out why.
 func (v *version) allows(ctx context.Context, key string, cost int64) bool {
@@ -96,48 +96,48 @@ func (l *Limiter) Wait(ctx context.Context, key string, cost int64) (*Permit, er
 }
 
 func (l *Limiter) take(ctx context.Context, key string, cost int64, patient bool) (*Permit, error) {
-	c := l.inForce().begin(nil, nil)
-	defer c.end(ctx)
-	c.Call.Patient = patient
-	decided, err := c.outside(ctx, key, cost)
+	a := l.inForce().begin(nil, nil)
+	defer a.end(ctx)
+	a.call.Patient = patient
+	decided, err := a.outside(ctx, key, cost)
 	switch {
 	case err != nil:
 		return nil, err
 	case !decided:
 		return &Permit{}, nil
 	}
-	p, _, room := c.permit(ctx, c.Call.Needs)
-	c.observe(EventAdmitted, nil)
-	c.handTo(p, room)
+	p, _, room := a.permit(ctx, a.call.Needs)
+	a.observe(EventAdmitted, nil)
+	a.handTo(p, room)
 	return p, nil
 }
 
-// outside decides a call outside HTTP. If decided is false and err is nil, the store has
+// outside decides an admission outside HTTP. If decided is false and err is nil, the store has
 // failed and no limit is FailClosed.
-func (c *call) outside(ctx context.Context, key string, cost int64) (decided bool, err error) {
+func (a *admission) outside(ctx context.Context, key string, cost int64) (decided bool, err error) {
 	if cost < 1 || cost > store.MaxCost {
 		return false, fmt.Errorf("stint: %w: %d: write 1 to 2^40, or use Peek", store.ErrCost, cost)
 	}
-	if err := c.given(key, cost, c.version.plans.Base.Entries); err != nil {
+	if err := a.given(key, cost, a.version.plans.Base.Entries); err != nil {
 		return false, err
 	}
-	if err := c.decide(ctx); err != nil {
-		return false, c.failed(ctx, err)
+	if err := a.decide(ctx); err != nil {
+		return false, a.failed(ctx, err)
 	}
-	if !c.Call.Allowed {
-		err := c.newDenied()
-		c.observe(EventDenied, nil)
+	if !a.call.Allowed {
+		err := a.newDenied()
+		a.observe(EventDenied, nil)
 		return false, err
 	}
 	return true, nil
 }
 
 // given makes the charges of a key, to entries.
-func (c *call) given(key string, cost int64, entries []*read.Entry) error {
-	if err := c.Given(key, cost, entries); err != nil {
+func (a *admission) given(key string, cost int64, entries []*read.Entry) error {
+	if err := a.reading.Given(key, cost, entries); err != nil {
 		return err
 	}
-	if len(c.Call.Charges) == 0 {
+	if len(a.call.Charges) == 0 {
 		return errUncharged
 	}
 	return nil
@@ -162,15 +162,15 @@ func (l *Limiter) PeekAll(ctx context.Context, key string) (Decision, error) {
 
 // peek returns how key stands with the limits of entries.
 func (v *version) peek(ctx context.Context, key string, entries []*read.Entry) (d Decision, err error) {
-	c := v.begin(nil, nil)
-	defer c.end(ctx)
-	if err := c.given(key, 0, entries); err != nil {
+	a := v.begin(nil, nil)
+	defer a.end(ctx)
+	if err := a.given(key, 0, entries); err != nil {
 		return Decision{}, err
 	}
-	if err := c.Call.Peek(ctx); err != nil {
+	if err := a.call.Peek(ctx); err != nil {
 		return Decision{}, &StoreError{err}
 	}
-	d.decide(&c.Call, make([]LimitStatus, len(c.Call.Results)))
+	d.addUp(&a.call, make([]LimitStatus, len(a.call.Results)))
 	return d, nil
 }
 

@@ -2,7 +2,6 @@ package stint
 
 import (
 	"context"
-	"net/http"
 	"slices"
 
 	"github.com/stint-go/stint/internal/read"
@@ -12,14 +11,14 @@ import (
 
 // pace makes a response that is paced by the call's Bandwidths. decides says that other
 // limits decide by it.
-func (c *call) pace(decides bool) *response {
+func (a *admission) pace(decides bool) *response {
 	s := new(struct {
 		response
 		of lanes
 	})
-	s.of.all = slices.Clone(c.Paced)
-	s.of.Begin(c.R, c.version.payer(c.R, c.Plan), entriesOf(s.of.all))
-	s.watched, s.pacing, s.of.Decides, s.settlers = &s.of, &s.of, decides, c.Settlers()
+	s.of.all = slices.Clone(a.reading.Paced)
+	s.of.Begin(a.reading.R, a.version.payer(a.subject()), entriesOf(s.of.all))
+	s.watched, s.pacing, s.of.Decides, s.settlers = &s.of, &s.of, decides, a.reading.Settlers()
 	return &s.response
 }
 
@@ -30,17 +29,18 @@ type lanes struct {
 }
 
 // payer returns what a paced response charges its bytes with: the version's store.
-func (v *version) payer(r *http.Request, p *read.Plan) respond.Payer {
+func (v *version) payer(of subject) respond.Payer {
 	return respond.Payer{
 		Store: v.backend.Store, Queues: v.streams,
 		GiveBack: func(ctx context.Context, charges []store.Charge) []store.Result {
-			return v.giveBack(ctx, p, charges)
+			return v.giveBack(ctx, of, charges)
 		},
-		StoreFailed: func(err error, cut bool) error {
+		StoreFailed: func(charges []store.Charge, err error, cut bool) error {
 			if cut {
 				err = &StoreError{err}
 			}
-			v.observe(&Event{Kind: EventStoreFailed, Route: p.Route(), Request: r, Err: err})
+			e := of.event(EventStoreFailed, err)
+			v.observeOf(&e, charges)
 			return err
 		},
 	}

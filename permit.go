@@ -24,15 +24,15 @@ import (
 type Permit struct {
 	ctx      context.Context // the request's, without the permit
 	version  *version
-	outer    *Permit    // of the next outer limiter, or nil
-	holds    bool       // Done has something to release or settle
-	http1    bool       // the request's connection may be upgraded to HTTP/2
-	told     telling    // whether observers were notified of it
-	class    uint8      // of priority, if some limit has slots
-	state    uint32     // one of the states below, for atomic access, and above its bits which observers get its events
-	plan     *read.Plan // nil outside HTTP
-	story    *story     // nil if nothing needs it
-	response *response  // nil unless a limit needs it
+	outer    *Permit      // of the next outer limiter, or nil
+	releases bool         // Done has something to release or settle
+	http1    bool         // the request's connection may be upgraded to HTTP/2
+	notified notification // how observers were notified of it, and will be of its end
+	class    uint8        // of priority, if some limit has slots
+	state    uint32       // one of the states below, for atomic access, and above its bits observersBefore
+	plan     *read.Plan   // nil outside HTTP
+	story    *story       // nil if nothing needs it
+	response *response    // nil unless a limit needs it
 
 	grants decide.Grants // what it owns until it is done
 
@@ -58,35 +58,14 @@ func (p *Permit) become(next uint32) bool {
 
 func (p *Permit) detached() bool { return atomic.LoadUint32(&p.state)&(1<<stateBits-1) == detached }
 
-// below returns which observers get the permit's events: see Event.below. It shares a word
-// with the state, so that a permit of one limit fits into 256 bytes.
-func (p *Permit) below() uint32 { return atomic.LoadUint32(&p.state) >> stateBits }
-
-// telling is whether observers were notified that a permit was granted. If so, they are
-// notified when it ends.
-type telling uint8
-
-const (
-	untold telling = iota
-	wholly
-	plainly // to a BriefObserver in brief
-)
-
-// telling returns how observers are notified of a granted call.
-func (c *call) telling() telling {
-	switch {
-	case !c.Call.Timed:
-		return untold
-	case c.plain():
-		return plainly
-	}
-	return wholly
-}
+// observersBefore says which observers get the permit's events: see Event.observersBefore. It
+// shares a word with the state, so that a permit of one limit fits into 256 bytes.
+func (p *Permit) observersBefore() uint32 { return atomic.LoadUint32(&p.state) >> stateBits }
 
 // handTo makes p the owner of what the call was granted, which tells the observers of the end.
-func (c *call) handTo(p *Permit, room []decide.Grant) {
-	c.Call.HandTo(&p.grants, room)
-	c.endDue = untold
+func (a *admission) handTo(p *Permit, room []decide.Grant) {
+	a.call.HandTo(&p.grants, room)
+	a.endDue = notNotified
 }
 
 // These are permits with room for their grants, and for the request that carries the
@@ -160,21 +139,21 @@ func permitOf(n int, carried, told bool) (p *Permit, room []decide.Grant, reques
 	return new(Permit), make([]decide.Grant, n), nil, nil
 }
 
-// permit makes the permit of a call that has been granted its charges, with room for them. It
-// owns nothing until Call.HandTo. next is the request for the next handler: a copy of the
-// call's that carries the permit, or the call's own.
-func (c *call) permit(ctx context.Context, needs limit.Needs) (p *Permit, next *http.Request, room []decide.Grant) {
-	d := &c.Call
+// permit makes the permit of an admission whose call has been granted its charges, with room
+// for them. It owns nothing until handTo. next is the request for the next handler: a copy
+// that carries the permit, or the request itself.
+func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, next *http.Request, room []decide.Grant) {
+	d := &a.call
 	tells := needs&(limit.Local|limit.Slots) != 0 && d.Timed
-	carries := c.R != nil && !c.version.withoutPermit && c.R.Method != preface
+	carries := a.reading.R != nil && !a.version.withoutPermit && a.reading.R.Method != preface
 	p, room, next, s := permitOf(len(d.Charges), carries, tells)
 	p.story = s
-	p.ctx, p.version, p.outer = ctx, c.version, c.outer
-	p.state = open | c.below<<stateBits
-	p.class, p.plan = d.Rank, c.Plan
-	p.http1 = c.R != nil && c.R.ProtoMajor == 1
+	p.ctx, p.version, p.outer = ctx, a.version, a.outer
+	p.state = open | a.observersBefore<<stateBits
+	p.class, p.plan = d.Rank, a.reading.Plan
+	p.http1 = a.reading.R != nil && a.reading.R.ProtoMajor == 1
 	if needs != 0 {
-		p.holds, p.response = needs&limit.Releases != 0, c.newResponse(needs)
+		p.releases, p.response = needs&limit.Releases != 0, a.newResponse(needs)
 	}
 	if tells || needs&limit.Local != 0 || d.Waited > 0 || len(d.Seen) > 0 {
 		if p.story == nil {
@@ -184,16 +163,16 @@ func (c *call) permit(ctx context.Context, needs limit.Needs) (p *Permit, next *
 		s.waited, s.seen, s.since, s.learns = d.Waited, d.Seen, clock.Now(), needs&limit.Local != 0
 	}
 	if d.Timed && d.Allowed {
-		p.told = c.telling()
+		p.notified = a.notification()
 	}
 	switch {
 	case !carries:
-		return p, c.R, room
+		return p, a.reading.R, room
 	case next != nil:
-		*next = *c.R.WithContext((*permitContext)(p)) // inlined, the copy in between is on the stack
+		*next = *a.reading.R.WithContext((*permitContext)(p)) // inlined, the copy in between is on the stack
 		return p, next, room
 	}
-	return p, c.R.WithContext((*permitContext)(p)), room
+	return p, a.reading.R.WithContext((*permitContext)(p)), room
 }
 
 // preface is the method of the request that net/http takes the first line of an HTTP/2
@@ -266,17 +245,17 @@ func (p *Permit) Decision() Decision {
 	if p == nil {
 		return Decision{Allowed: true}
 	}
-	c := calls.Get().(*call)
-	defer c.end(context.Background())
+	a := admissions.Get().(*admission)
+	defer a.end(context.Background())
 	var passed []*Permit // the outermost comes last
 	for q := p; q != nil; q = q.outer {
 		passed = append(passed, q)
 	}
 	for _, q := range slices.Backward(passed) {
-		q.grants.Recall(&c.Call)
+		q.grants.Recall(&a.call)
 	}
 	var d Decision
-	d.decide(&c.Call, make([]LimitStatus, len(c.Call.Results)))
+	d.addUp(&a.call, make([]LimitStatus, len(a.call.Results)))
 	d.Delay = 0
 	rest, waited := d.Limits, time.Duration(0)
 	for q := p; q != nil; q = q.outer {
@@ -284,7 +263,7 @@ func (p *Permit) Decision() Decision {
 		rest = rest[:len(rest)-q.grants.Len()]
 		if q.story != nil {
 			waited += q.story.waited
-			d.add(waited, q.story.seen, own)
+			d.addWaits(waited, q.story.seen, own)
 		}
 	}
 	return d
@@ -316,14 +295,14 @@ func (p *Permit) charged(by *compile.Registry, e *read.Entry, key string) bool {
 // a WithSettle says otherwise. Defer it, so that it runs when a handler panics. Calling
 // it again does nothing.
 func (p *Permit) Done() {
-	if p == nil || !p.holds && p.told == untold {
+	if p == nil || !p.releases && p.notified == notNotified {
 		return
 	}
 	elsewhere := !p.become(over) // ended already, or detached
 	if elsewhere && !p.returns() {
 		return // its release ends it
 	}
-	if !p.holds {
+	if !p.releases {
 		p.observeEnd(0)
 		return
 	}
@@ -358,7 +337,8 @@ func (p *Permit) release() {
 		if p.response != nil && p.response.pacing != nil {
 			unmoved = p.response.pacing.End()
 		}
-		p.grants.End((*outliving)(p), p.version.backend, unmoved, leases, amends, p.hand(), p.version.observed(), func(end decide.Settlement) {
+		e := decide.Ending{Leases: leases, Unmoved: unmoved, Amends: amends, ByHand: p.hand(), Timed: p.version.observed()}
+		p.grants.End((*outliving)(p), p.version.backend, e, func(end decide.Settlement) {
 			released := time.Duration(0)
 			defer func() { p.observeEnd(released) }() // if an observer panics, too
 			defer p.observePaced()
@@ -372,7 +352,7 @@ func (p *Permit) release() {
 // releaseHere releases what the process counts for the permit, and returns the limits that
 // have changed by that.
 func (p *Permit) releaseHere() []adaptive.Change {
-	if p.told != untold && p.story != nil {
+	if p.notified != notNotified && p.story != nil {
 		p.story.held = clock.Since(p.story.since)
 	}
 	if p.response != nil {
@@ -393,7 +373,7 @@ func (p *Permit) observeRelease(changes []adaptive.Change, end decide.Settlement
 	}
 	switch {
 	case end.Err != nil:
-		p.version.observeUnsettled(p.plan, end)
+		p.version.observeUnsettled(p.subject(), end)
 	case end.Amended:
 		p.observeSettled(end.Took)
 	default:
@@ -404,13 +384,13 @@ func (p *Permit) observeRelease(changes []adaptive.Change, end decide.Settlement
 
 // observeEnd notifies the observers that the permit's request has ended.
 func (p *Permit) observeEnd(took time.Duration) {
-	p.version.observeEnd(p.told, p.below(), func(plain bool) { p.sendEnd(took, plain) })
+	p.version.observeEnd(p.notified, p.observersBefore(), func(briefed bool) { p.sendEnd(took, briefed) })
 }
 
 // sendEnd sends the event of the request's end.
-func (p *Permit) sendEnd(took time.Duration, plain bool) {
+func (p *Permit) sendEnd(took time.Duration, briefed bool) {
 	e := p.event(EventEnded)
-	e.StoreTook, e.plain = took, plain
+	e.StoreTook, e.briefed = took, briefed
 	if p.story != nil {
 		e.Waited, e.Held = p.story.waited, p.story.held
 	}
@@ -419,19 +399,19 @@ func (p *Permit) sendEnd(took time.Duration, plain bool) {
 			e.Status = got.Status
 		}
 	}
-	p.tell(&e)
+	p.observeDecision(&e)
 }
 
-// tell sends an event about the permit's request, with its decision as it is now.
-func (p *Permit) tell(e *Event) {
-	c := p.version.begin(nil, nil)
-	defer c.end(context.Background())
-	c.Plan, c.below = p.plan, p.below()
-	p.grants.Recall(&c.Call)
+// observeDecision notifies the observers of an event about the permit's request, with its decision as it is now.
+func (p *Permit) observeDecision(e *Event) {
+	a := p.version.begin(nil, nil)
+	defer a.end(context.Background())
+	a.reading.Plan, a.observersBefore = p.plan, p.observersBefore()
+	p.grants.Recall(&a.call)
 	if p.story != nil {
-		c.Call.Waited, c.Call.Seen = p.story.waited, p.story.seen
+		a.call.Waited, a.call.Seen = p.story.waited, p.story.seen
 	}
-	c.tell(e)
+	a.observeDecision(e)
 }
 
 // Detach transfers the release of the permit's slots to the caller: Done doesn't release
@@ -446,7 +426,7 @@ func (p *Permit) tell(e *Event) {
 // returned and release has been called. After Done, Detach returns a function that does
 // nothing.
 func (p *Permit) Detach() (release func()) {
-	if p == nil || !p.holds && p.told == untold || !p.become(detached) {
+	if p == nil || !p.releases && p.notified == notNotified || !p.become(detached) {
 		return func() {}
 	}
 	if p.learns() {
@@ -468,7 +448,8 @@ func (p *Permit) releaseDetached() {
 	}()
 	if !p.response.returned.Load() {
 		changes := p.releaseHere()
-		p.grants.End((*outliving)(p), p.version.backend, nil, true, nil, nil, p.version.observed(), func(end decide.Settlement) {
+		e := decide.Ending{Leases: true, Timed: p.version.observed()}
+		p.grants.End((*outliving)(p), p.version.backend, e, func(end decide.Settlement) {
 			p.observeRelease(changes, end)
 		})
 	}

@@ -18,65 +18,74 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// call is one request or job on its way through a limiter: its charges are read, decided,
-// and what has become of them is told. Calls are pooled; the outcome is copied into a Permit
-// or a DeniedError.
-type call struct {
-	read.Reading
+// admission is one request or job on its way through a limiter. Its charges are read, the
+// call with them is decided, and observers are notified of the outcome. Admissions are pooled:
+// what outlives one is copied into a Permit or a DeniedError.
+type admission struct {
+	reading read.Reading // of the request, or of the key that is given
+	call    decide.Call  // the charges that were read, and what was decided
 	version *version
-	outer   *Permit
-	below   uint32  // which observers get its events: see Event.below
-	told    bool    // what has become of it
-	endDue  telling // observers were told so that it is admitted, and not yet of its end
+	outer   *Permit // of the next limiter further out that the request has passed
 	fields  field.Writer
+
+	// observersBefore says which observers get its events: see Event.observersBefore.
+	observersBefore uint32
+	// concluded: the observers were notified of its outcome, which ends a wait.
+	concluded bool
+	// endDue: so were the observers notified that it is admitted, and not yet that it has
+	// ended. A permit takes that over, with what was granted.
+	endDue notification
 }
 
-var calls = sync.Pool{New: func() any {
-	c := new(call)
-	c.Init(c.charged, c.waits)
-	return c
+var admissions = sync.Pool{New: func() any {
+	a := new(admission)
+	a.reading.Init(&a.call, a.charged)
+	a.call.Init(a.reading.Class, a.observeWaiting)
+	return a
 }}
 
-// begin returns a call of a version, for a request or, if r is nil, for a job. Whoever
-// begins a call defers its end.
-func (v *version) begin(r *http.Request, outer *Permit) *call {
-	c := calls.Get().(*call)
-	c.version, c.outer = v, outer
-	c.Begin(r, outer != nil, v.plans, v.backend, v.leases)
-	return c
+// begin returns an admission by a version, of a request or, if r is nil, of a job. Its caller
+// defers end.
+func (v *version) begin(r *http.Request, outer *Permit) *admission {
+	a := admissions.Get().(*admission)
+	a.version, a.outer = v, outer
+	a.reading.Begin(r, outer != nil, v.plans, v.leases)
+	a.call.Begin(v.backend)
+	return a
 }
 
-// end returns the call to the pool. If a panic goes through the call, end gives back what it
-// still owns, and tells observers that its wait is over or that it has ended; otherwise the
-// permit owns it, or it was denied. The application's functions, which may panic, are called at
-// many points: with this defer none of those points has to know what is owned.
-func (c *call) end(ctx context.Context) {
-	if c.Call.Owns() || c.waiting() || c.endDue != untold {
-		c.abandon(ctx)
+// end returns the admission to the pool. The application's functions, which may panic, are
+// called at many points: with this defer none of those points has to know what the call owns,
+// or what observers wait for.
+func (a *admission) end(ctx context.Context) {
+	if a.call.Owns() || a.waitIsOpen() || a.endDue != notNotified {
+		a.abandon(ctx)
 	}
-	c.Reading.End()
-	c.version, c.outer, c.below, c.told = nil, nil, 0, false
-	calls.Put(c)
+	a.reading.End()
+	a.call.Reset()
+	a.version, a.outer, a.observersBefore, a.concluded = nil, nil, 0, false
+	admissions.Put(a)
 }
 
-// waiting reports whether the observers take the call for one that waits.
-func (c *call) waiting() bool { return c.Call.Begun && !c.told }
+// waitIsOpen reports whether the observers were notified that the call waits, and not yet of
+// what became of it.
+func (a *admission) waitIsOpen() bool { return a.call.Begun && !a.concluded }
 
-// abandon ends a call that a panic goes through.
-func (c *call) abandon(ctx context.Context) {
+// abandon ends an admission that a panic goes through: what was granted is given back.
+func (a *admission) abandon(ctx context.Context) {
 	defer func() { // also if the store panics
-		if c.waiting() {
-			c.observe(EventCanceled, errPanicked)
+		if a.waitIsOpen() {
+			a.observe(EventCanceled, errPanicked)
 		}
-		c.observeEnd()
+		a.observeEnd()
 	}()
-	undone := c.Call.GiveBack(ctx)
-	if undone.Err == nil && c.endDue != untold {
-		for i := range c.Call.Charges { // what it has cost in the end
-			c.Call.Charges[i].Cost = 0
+	undone := a.call.GiveBack(ctx)
+	if undone.Err == nil && a.endDue != notNotified {
+		for i := range a.call.Charges { // what it has cost in the end
+			a.call.Charges[i].Cost = 0
 		}
 	}
-	c.version.observeUnsettled(c.Plan, undone)
+	a.version.observeUnsettled(a.subject(), undone)
 }
 
 // errPanicked is why a wait ended that a panic went through.
@@ -102,58 +111,58 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, mayAnswer bool) 
 			return nil, r, err
 		}
 	}
-	c := v.begin(r, outer)
-	defer c.end(ctx)
-	if err := c.read(); err != nil {
+	a := v.begin(r, outer)
+	defer a.end(ctx)
+	if err := a.read(); err != nil {
 		outer.recordInnerDenial()
 		return nil, nil, err
 	}
-	if len(c.Call.Charges) == 0 && len(c.Paced) == 0 {
+	if len(a.call.Charges) == 0 && len(a.reading.Paced) == 0 {
 		return nil, r, nil
 	}
-	if err := c.decide(ctx); err != nil {
-		return c.finishUndecided(ctx, err)
+	if err := a.decide(ctx); err != nil {
+		return a.finishUndecided(ctx, err)
 	}
-	if !c.Call.Allowed {
-		return nil, nil, c.deny(w, mayAnswer)
+	if !a.call.Allowed {
+		return nil, nil, a.deny(w, mayAnswer)
 	}
 	next = r
-	needs := c.Needs()
+	needs := a.reading.Needs()
 	var values []string // of the header fields, kept in the permit
 	var room []decide.Grant
-	if !v.withoutPermit || needs&limit.Releases != 0 || c.Call.Timed { // observers are notified when it ends
-		p, next, room = c.permit(ctx, needs)
+	if !v.withoutPermit || needs&limit.Releases != 0 || a.observed() { // observers are notified when it ends
+		p, next, room = a.permit(ctx, needs)
 		values = p.fields[:]
 	}
 	if v.styles != 0 {
-		c.setFields(w.Header(), values)
+		a.setFields(w.Header(), values)
 	}
-	if c.Call.Timed || needs&limit.Counts != 0 {
-		c.observe(EventAdmitted, nil)
+	if a.observed() || needs&limit.Counts != 0 {
+		a.observe(EventAdmitted, nil)
 	}
 	if p == nil {
-		c.Call.Spend()
+		a.call.Spend()
 	} else {
-		c.handTo(p, room)
+		a.handTo(p, room)
 	}
 	return p, next, nil
 }
 
 // read makes the charges of a request. The error denies it.
-func (c *call) read() error {
-	plan := c.version.plans.Base
-	if c.version.plans.Router != nil {
-		plan = c.version.plans.Find(c.R)
+func (a *admission) read() error {
+	plan := a.version.plans.Base
+	if a.version.plans.Router != nil {
+		plan = a.version.plans.Find(a.reading.R)
 	}
-	err := c.Request(plan)
-	if err == nil && c.Planless && !c.Held {
-		err = c.LimitsFailed(ErrNoLimits, false)
+	err := a.reading.Request(plan)
+	if err == nil && a.reading.Planless && !a.reading.Enforced {
+		err = a.reading.LimitsFailed(ErrNoLimits, false)
 	}
-	for i := range c.Wrong {
-		w := &c.Wrong[i]
-		e := c.event(eventOf[w.What], w.Err)
+	for i := range a.reading.Wrong {
+		w := &a.reading.Wrong[i]
+		e := a.event(eventOf[w.What], w.Err)
 		e.Decision.Limit = w.Limit
-		c.version.observe(&e)
+		a.version.observe(&e)
 	}
 	return err
 }
@@ -166,39 +175,39 @@ var eventOf = [...]EventKind{
 
 // charged reports whether a limiter of the family further out has charged the limit for
 // that key already: a request is charged once, however many limiters it passes.
-func (c *call) charged(e *read.Entry, key string) bool {
-	return !e.Kind.Traits().Nested && c.outer.charged(c.version.registry, e, key)
+func (a *admission) charged(e *read.Entry, key string) bool {
+	return !e.Kind.Traits().Nested && a.outer.charged(a.version.registry, e, key)
 }
 
 // decide has the charges decided. If it returns nil, either all of them are granted
 // (Allowed), or the results say which limit denied.
-func (c *call) decide(ctx context.Context) error {
-	to := c.version.reporter.audience.Load()
-	c.Call.Timed, c.below = to != nil, to.next()
-	err := c.Call.Decide(ctx)
-	if lost := c.Call.Lost; lost != nil { // limits of this process have decided without the store
-		e := c.event(EventStoreFailed, lost.Err)
-		c.version.observeOf(&e, lost.Charges)
+func (a *admission) decide(ctx context.Context) error {
+	to := a.version.reporter.audience.Load()
+	a.call.Timed, a.observersBefore = to != nil, to.next()
+	err := a.call.Decide(ctx)
+	if lost := a.call.Lost; lost != nil { // limits of this process have decided without the store
+		e := a.event(EventStoreFailed, lost.Err)
+		a.version.observeOf(&e, lost.Charges)
 	}
-	if c.Call.Renewed {
-		c.Policy = ""
+	if a.call.Renewed {
+		a.reading.Policy = ""
 	}
-	if err == nil && !c.Call.Allowed {
-		c.excessive()
+	if err == nil && !a.call.Allowed {
+		a.excessive()
 	}
 	return err
 }
 
 // excessive warns of a denied call whose cost a limit never lets pass. It costs a denial a
 // look at its results.
-func (c *call) excessive() {
-	for i := range c.Call.Results {
-		ch := &c.Call.Charges[i]
-		if c.Call.Results[i].RetryAfter != store.Never || ch.Cost <= 1 || ch.DryRun {
+func (a *admission) excessive() {
+	for i := range a.call.Results {
+		ch := &a.call.Charges[i]
+		if a.call.Results[i].RetryAfter != store.Never || ch.Cost <= 1 || ch.DryRun {
 			continue
 		}
 		name, cost, most := ch.Limit.Name(), ch.Cost, largest(ch.Limit)
-		if cost <= most || !c.version.warnings.First(name) {
+		if cost <= most || !a.version.warnings.First(name) {
 			continue
 		}
 		text := fmt.Sprintf("a request costs %d, and limit %q never lets more than %d pass: lower the cost, or raise the limit", cost, name, most)
@@ -213,7 +222,7 @@ func (c *call) excessive() {
 			}
 			return false
 		}
-		for _, n := range c.version.warnings.Note(c.version, warn.CostTooHigh, []string{name}, text, still) {
+		for _, n := range a.version.warnings.Note(a.version, warn.CostTooHigh, []string{name}, text, still) {
 			n.Tell()
 		}
 	}
@@ -228,12 +237,12 @@ func isBucket(l *store.Limit) bool {
 	return a == store.TokenBucket || a == store.LeakyBucket || a == store.IntervalBucket
 }
 
-// waits notifies the observers that the call begins to wait.
-func (c *call) waits(i int, queued int64, d time.Duration) {
-	if c.Call.Timed {
-		e := c.event(EventWaiting, nil)
-		e.Decision = Decision{Limit: c.Call.Charges[i].Limit.Name(), Queued: queued, Delay: d}
-		c.version.observeOf(&e, c.Call.Charges)
+// observeWaiting notifies the observers that the call begins to wait.
+func (a *admission) observeWaiting(i int, queued int64, d time.Duration) {
+	if a.observed() {
+		e := a.event(EventWaiting, nil)
+		e.Decision = Decision{Limit: a.call.Charges[i].Limit.Name(), Queued: queued, Delay: d}
+		a.version.observeOf(&e, a.call.Charges)
 	}
 }
 
@@ -244,47 +253,48 @@ func (v *version) sift(r *http.Request) (exempt bool, err error) {
 		return exempt, nil
 	}
 	err = &failure.Error{Err: ErrBlocked, Status: http.StatusForbidden}
-	told := Event{Kind: EventBlocked, Request: r, Err: err}
-	if v.reporter.audience.Load() != nil { // the route is only for observers
-		told.Route = v.plans.Find(r).Route()
+	of := subject{request: r}
+	if v.observed() { // the route is only for observers
+		of.route = v.plans.Find(r).Route()
 	}
-	v.observe(&told)
+	e := of.event(EventBlocked, err)
+	v.observe(&e)
 	return false, err
 }
 
 // failed turns the error of a decision into that of Admit or Take: nil if the request
 // passes despite a store's failure.
-func (c *call) failed(ctx context.Context, err error) error {
-	c.version.observeUnsettled(c.Plan, c.Call.GiveBack(ctx))
+func (a *admission) failed(ctx context.Context, err error) error {
+	a.version.observeUnsettled(a.subject(), a.call.GiveBack(ctx))
 	failed, ok := err.(*decide.Failed)
 	if !ok {
-		c.observe(EventCanceled, err)
+		a.observe(EventCanceled, err)
 		return err
 	}
-	told := c.outcome(EventStoreFailed, failed.Err)
+	e := a.outcome(EventStoreFailed, failed.Err)
 	err = nil
 	if failed.Closed {
 		err = &StoreError{failed.Err}
-		told.Err = err
+		e.Err = err
 	}
-	c.version.observeOf(&told, c.Call.Charges)
+	a.version.observeOf(&e, a.call.Charges)
 	return err
 }
 
 // finishUndecided finishes a request that could not be decided: it is denied with the error,
 // or passes, with a permit if its bytes are paced.
-func (c *call) finishUndecided(ctx context.Context, err error) (p *Permit, next *http.Request, _ error) {
-	if err = c.failed(ctx, err); err != nil {
-		c.outer.recordInnerDenial()
+func (a *admission) finishUndecided(ctx context.Context, err error) (p *Permit, next *http.Request, _ error) {
+	if err = a.failed(ctx, err); err != nil {
+		a.outer.recordInnerDenial()
 		return nil, nil, err
 	}
-	if len(c.Paced) == 0 {
-		return nil, c.R, nil
+	if len(a.reading.Paced) == 0 {
+		return nil, a.reading.R, nil
 	}
 	// Bandwidths ask the store themselves, which may be back by then, and have a
 	// FailurePolicy of their own.
-	c.Call.Keep(func(*limit.Limit) bool { return false })
-	c.Call.Waited = 0 // the permit has none of the limits that it waited for
-	p, next, _ = c.permit(ctx, c.Needs())
+	a.call.Keep(func(*limit.Limit) bool { return false })
+	a.call.Waited = 0 // the permit has none of the limits that it waited for
+	p, next, _ = a.permit(ctx, a.reading.Needs())
 	return p, next, nil
 }

@@ -40,21 +40,21 @@ type watched interface {
 }
 
 // newResponse makes the permit's response, or returns nil if no limit needs it.
-func (c *call) newResponse(needs limit.Needs) *response {
-	if c.R == nil || needs&limit.Watches == 0 {
+func (a *admission) newResponse(needs limit.Needs) *response {
+	if a.reading.R == nil || needs&limit.Watches == 0 {
 		return nil
 	}
-	decides := c.Call.Needs&limit.Watches != 0
+	decides := a.call.Needs&limit.Watches != 0
 	switch {
-	case len(c.Paced) > 0:
-		return c.pace(decides)
+	case len(a.reading.Paced) > 0:
+		return a.pace(decides)
 	case decides:
 		s := new(struct { // in one allocation
 			response
 			of respond.Watched
 		})
-		s.of.Begin(c.R)
-		s.watched, s.of.Decides, s.settlers = &s.of, true, c.Settlers()
+		s.of.Begin(a.reading.R)
+		s.watched, s.of.Decides, s.settlers = &s.of, true, a.reading.Settlers()
 		return &s.response
 	}
 	return nil

@@ -168,7 +168,7 @@ func (p *Permit) settle(ctx context.Context, chosen []int, cost int64) error {
 	case done.Err != nil && len(done.Charges) == 0:
 		return &StoreError{done.Err}
 	case done.Err != nil:
-		return p.version.observeUnsettled(p.plan, done)
+		return p.version.observeUnsettled(p.subject(), done)
 	case done.Amended:
 		p.observeSettled(done.Took)
 	}
@@ -207,7 +207,7 @@ func (p *Permit) amends() (all []decide.Amend) {
 				g := p.grants.At(i)
 				err := fmt.Errorf("stint: WithSettle: limit %s: %w: %d: return 0 to 2^40, or AsCharged", g.Limit.Limit.Name(), store.ErrCost, cost)
 				about := store.Charge{Key: g.Key, Limit: g.Limit.Limit, Cost: cost, DryRun: g.Limit.DryRun}
-				p.version.observeSettleFailed(p.plan, []store.Charge{about}, 0, err)
+				p.version.observeSettleFailed(p.subject(), []store.Charge{about}, 0, err)
 			}
 		}
 		if cost >= 0 && cost <= store.MaxCost {
@@ -239,18 +239,18 @@ func (p *Permit) observeSettled(took time.Duration) {
 	if p.response != nil {
 		e.Request = p.response.Request()
 	}
-	p.tell(&e)
+	p.observeDecision(&e)
 }
 
 // settleTurns gives back reserved turns that no waiter uses.
 func (v *version) settleTurns(ctx context.Context, charges []store.Charge) []store.Result {
-	return v.giveBack(ctx, nil, charges)
+	return v.giveBack(ctx, subject{}, charges)
 }
 
-// giveBack settles charges of a request with a plan, even if ctx has ended, and returns the
-// results. If it fails, it notifies observers and returns nil.
-func (v *version) giveBack(ctx context.Context, p *read.Plan, charges []store.Charge) []store.Result {
+// giveBack settles charges of a request, even if ctx has ended, and returns the results. If it
+// fails, it notifies observers and returns nil.
+func (v *version) giveBack(ctx context.Context, of subject, charges []store.Charge) []store.Result {
 	done := v.backend.Settle(ctx, charges, v.observed())
-	v.observeUnsettled(p, done)
+	v.observeUnsettled(of, done)
 	return done.Results
 }

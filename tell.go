@@ -5,13 +5,14 @@ import (
 
 	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/internal/decide"
-	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/store"
 )
 
-// tell passes an event that isn't a request's to the observers and the log. A panic of
-// theirs is logged, and goes no further.
-func (v *version) tell(e Event) { background.Do("telling observers", func() { v.observe(&e) }) }
+// observeSafely is observe for an event that isn't a request's: a panic is logged, and goes no
+// further.
+func (v *version) observeSafely(e Event) {
+	background.Do("notifying observers", func() { v.observe(&e) })
+}
 
 // observe logs an event, and passes it to the observers.
 func (v *version) observe(e *Event) {
@@ -31,9 +32,9 @@ func (v *version) notify(e *Event) {
 		address(&v.reporter.audience, func(a *audience) { a.failing = true })
 	}
 	if to != nil {
-		to.each(e.below, func(o *observer) {
-			if !e.plain || o.brief == nil {
-				o.tell(*e)
+		to.each(e.observersBefore, func(o *observer) {
+			if !e.briefed || o.brief == nil {
+				o.notify(*e)
 			}
 		})
 	}
@@ -50,16 +51,18 @@ func (v *version) observed() bool { return v.reporter.audience.Load() != nil }
 
 // observeUnsettled notifies the observers of a settlement that the store could not make, and
 // returns its error.
-func (v *version) observeUnsettled(p *read.Plan, of decide.Settlement) error {
-	if of.Err == nil {
+func (v *version) observeUnsettled(of subject, done decide.Settlement) error {
+	if done.Err == nil {
 		return nil
 	}
-	err := &StoreError{of.Err}
-	v.observeSettleFailed(p, of.Charges, of.Took, err)
+	err := &StoreError{done.Err}
+	v.observeSettleFailed(of, done.Charges, done.Took, err)
 	return err
 }
 
 // observeSettleFailed notifies the observers of charges that could not be settled.
-func (v *version) observeSettleFailed(p *read.Plan, charges []store.Charge, took time.Duration, err error) {
-	v.observeOf(&Event{Kind: EventSettleFailed, Route: p.Route(), Err: err, StoreTook: took}, charges)
+func (v *version) observeSettleFailed(of subject, charges []store.Charge, took time.Duration, err error) {
+	e := of.later().event(EventSettleFailed, err)
+	e.StoreTook = took
+	v.observeOf(&e, charges)
 }

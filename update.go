@@ -54,7 +54,7 @@ func (l *Limiter) Update(opts ...Option) error {
 		return err
 	}
 	l.notify(n)
-	l.tell(Event{Kind: EventUpdated})
+	l.observeSafely(Event{Kind: EventUpdated})
 	return nil
 }
 

@@ -173,9 +173,11 @@ func (n *Naming) heir(of *limit.Limit) *Rule {
 	return r
 }
 
-// Newest returns what a limit has become: its heir's, as the call that asks for it applies
-// it. It returns the limit itself if it has no heir, or if the store counts by the same
-// numbers.
+// Newest returns what a limit has become, for a call that was decided by it and asks again. It
+// returns the limit itself if it has no heir, or if the store counts by the same numbers. What
+// the store and the line count by is the heir's: numbers, slots, shares. What was said to the
+// call stays: whether it is a dry run, its failure policy, how long it waits, and in how long a
+// line.
 func (g *Registry) Newest(of *limit.Limit) *limit.Limit {
 	n := g.Names().Now()
 	r := n.heir(of)

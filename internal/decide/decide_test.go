@@ -133,7 +133,7 @@ func TestOneOwner(t *testing.T) {
 			gs := new(decide.Grants)
 			c.HandTo(gs, make([]decide.Grant, 2))
 			gs.Release(b.Backend, 0, false, nil)
-			gs.End(t.Context(), b.Backend, nil, true, nil, nil, false, func(decide.Settlement) {})
+			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true}, func(decide.Settlement) {})
 		}, "3 0 0"},
 		{"handed over, and settled", func(t *testing.T, b *bench, c *decide.Call) {
 			gs, hand := new(decide.Grants), new(decide.Hand)
@@ -143,7 +143,7 @@ func TestOneOwner(t *testing.T) {
 			}
 			// What the handler has settled itself stays.
 			gs.Release(b.Backend, 0, false, nil)
-			gs.End(t.Context(), b.Backend, nil, true, []decide.Amend{{Grant: 0, Cost: 9}}, hand, false, func(s decide.Settlement) {
+			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true, Amends: []decide.Amend{{Grant: 0, Cost: 9}}, ByHand: hand}, func(s decide.Settlement) {
 				if s.Amended {
 					t.Error("a charge that the handler has settled is settled again")
 				}
@@ -153,7 +153,7 @@ func TestOneOwner(t *testing.T) {
 			gs := new(decide.Grants)
 			c.HandTo(gs, make([]decide.Grant, 2))
 			gs.Release(b.Backend, 0, false, nil)
-			gs.End(t.Context(), b.Backend, nil, true, []decide.Amend{{Grant: 0, Cost: 7}}, nil, false, func(s decide.Settlement) {
+			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true, Amends: []decide.Amend{{Grant: 0, Cost: 7}}}, func(s decide.Settlement) {
 				if !s.Amended || len(s.Charges) != 2 {
 					t.Errorf("amended: %+v", s)
 				}
@@ -323,7 +323,7 @@ func TestUnknownSettlement(t *testing.T) {
 				t.Errorf("settled again: %+v", s)
 			}
 			gs.Release(b.Backend, 0, false, nil)
-			gs.End(t.Context(), b.Backend, nil, true, []decide.Amend{{Grant: 0, Cost: 1}}, nil, false, func(decide.Settlement) {})
+			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true, Amends: []decide.Amend{{Grant: 0, Cost: 1}}}, func(decide.Settlement) {})
 			if b.store.settles != test.settles {
 				t.Errorf("the store was asked %d times, want %d", b.store.settles, test.settles)
 			}
@@ -438,7 +438,7 @@ func TestStorePanicsInSettle(t *testing.T) {
 				}
 			}()
 			gs.Release(b.Backend, 0, false, nil)
-			gs.End(t.Context(), b.Backend, nil, true, []decide.Amend{{Grant: 0, Cost: 1}}, nil, false, func(s decide.Settlement) {
+			gs.End(t.Context(), b.Backend, decide.Ending{Leases: true, Amends: []decide.Amend{{Grant: 0, Cost: 1}}}, func(s decide.Settlement) {
 				end = s
 				end.Charges = slices.Clone(s.Charges)
 			})

@@ -12,8 +12,9 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Grants are the owner of what a call was granted, until it is over. They are safe for
-// concurrent use, except that only one goroutine at a time may end them.
+// Grants are the owner of what a call was granted, from Call.HandTo until Release and End,
+// which their permit's Done calls, deferred, so that they run when a handler panics. They are
+// safe for concurrent use, except that only one goroutine at a time may end them.
 type Grants struct {
 	mu   sync.Mutex // guards the results of the elements of list
 	list []Grant
@@ -68,14 +69,15 @@ func (g *Grant) costs() int64 {
 	return g.Cost
 }
 
-// doubt records that the grant is being settled. If neither settled nor notSettled follows,
-// it is unknown whether the store still has the receipt's charge, and the receipt isn't used
-// again. Meanwhile it holds the complement of its cost: below 0, which no charge costs, so
-// that a permit needs no room to say so.
-func (g *Grant) doubt() { g.result.Receipt.Cost = ^g.result.Receipt.Cost }
-
-// notSettled records that the grant that is in doubt stands as it was.
-func (g *Grant) notSettled() { g.result.Receipt.Cost = ^g.result.Receipt.Cost }
+// setUnknown records whether it is unknown what the grant costs: from when the store is asked
+// to settle it until the store says what became of that. If it never does, the receipt isn't
+// used again. The receipt holds the complement of its cost meanwhile: below 0, which no charge
+// costs, so that a permit of one limit needs no room to say so and fits into 256 bytes.
+func (g *Grant) setUnknown(unknown bool) {
+	if g.unknown() != unknown {
+		g.result.Receipt.Cost = ^g.result.Receipt.Cost
+	}
+}
 
 // unknown reports whether a settlement of the grant may have been made or not.
 func (g *Grant) unknown() bool { return g.result.Receipt.Cost < 0 }
@@ -84,8 +86,8 @@ func (g *Grant) unknown() bool { return g.result.Receipt.Cost < 0 }
 // charged then.
 func (g *Grant) reported() bool { return g.Limit.DryRun && !g.result.OK }
 
-// settled records the result of settling the grant.
-func (g *Grant) settled(r store.Result) {
+// recordSettled records the result of settling the grant, whose cost is known by that.
+func (g *Grant) recordSettled(r store.Result) {
 	r.OK, r.Delay = true, g.result.Delay
 	g.result = r
 }
@@ -128,19 +130,19 @@ func (gs *Grants) Settle(ctx context.Context, b *Backend, chosen []int, cost int
 		return Settlement{Charges: charges, Err: store.NotMade(ctx.Err())}
 	}
 	for _, i := range chosen {
-		gs.list[i].doubt()
+		gs.list[i].setUnknown(true)
 	}
 	took, err := settleTimed(ctx, b.Store, charges, results, timed)
 	if err != nil {
 		if errors.Is(err, store.ErrNotMade) {
 			for _, i := range chosen {
-				gs.list[i].notSettled()
+				gs.list[i].setUnknown(false)
 			}
 		}
 		return Settlement{Charges: charges, Took: took, Err: err}
 	}
 	for k, i := range chosen {
-		gs.list[i].settled(results[k])
+		gs.list[i].recordSettled(results[k])
 	}
 	if by != nil {
 		if by.settled == nil {
@@ -160,8 +162,9 @@ type Amend struct {
 }
 
 // Release releases what this process counts for the grants: from then on others may have
-// their slots here. It comes before End, which then finds no leases of this process left. sample is what a limit that follows latency learns, and learns says
-// that there is such a limit. It returns the limits that have changed by it.
+// their slots here. It comes before End, which then finds no leases of this process left.
+// learns says that there is a limit that follows latency, and sample is what it learns.
+// Release returns the limits that have changed by it.
 func (gs *Grants) Release(b *Backend, class uint8, learns bool, sample *adaptive.Sample) []adaptive.Change {
 	for i := range gs.list {
 		g := &gs.list[i]
@@ -190,11 +193,23 @@ func (c *Call) free() {
 	calls.Put(c)
 }
 
-// End settles, in one call of the store, what is left of the grants: further charges that
-// give something back, the leases if releases is set, and the amends that the handler
-// hasn't made itself. done gets the outcome, whose slices are valid until it returns, even
-// if the store panics. ctx must not end with the request.
-func (gs *Grants) End(ctx context.Context, b *Backend, further []store.Charge, releases bool, amends []Amend, by *Hand, timed bool, done func(Settlement)) {
+// Ending is what is settled when grants end, in one call of the store.
+type Ending struct {
+	// Leases: the slots are released.
+	Leases bool
+	// Unmoved are further charges, which give back bytes that were paid for and not moved.
+	Unmoved []store.Charge
+	// Amends are the costs that the response has shown. ByHand has the charges that the
+	// handler has settled itself, which stay as they are; nil for none.
+	Amends []Amend
+	ByHand *Hand
+	// Timed: Settlement.Took is asked for.
+	Timed bool
+}
+
+// End settles what is left of the grants. done gets the outcome, whose slices are valid until
+// it returns, even if the store panics. ctx must not end with the request.
+func (gs *Grants) End(ctx context.Context, b *Backend, e Ending, done func(Settlement)) {
 	c := calls.Get().(*Call)
 	defer c.free()
 	answered, outcome := false, Settlement{}
@@ -204,40 +219,42 @@ func (gs *Grants) End(ctx context.Context, b *Backend, further []store.Charge, r
 		}
 		done(outcome)
 	}()
-	outcome = gs.end(ctx, b, c, further, releases, amends, by, timed)
+	outcome = gs.end(ctx, b, c, e)
 	answered = true
 }
 
-func (gs *Grants) end(ctx context.Context, b *Backend, c *Call, further []store.Charge, releases bool, amends []Amend, by *Hand, timed bool) Settlement {
+// end is End, with the charges in c.
+func (gs *Grants) end(ctx context.Context, b *Backend, c *Call, e Ending) Settlement {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	if releases {
+	if e.Leases {
 		for i := range gs.list {
 			if g := &gs.list[i]; g.result.Receipt.Lease != (store.LeaseID{}) {
 				c.Charges = append(c.Charges, g.charge(0))
 			}
 		}
 	}
-	c.Charges = append(c.Charges, further...)
+	c.Charges = append(c.Charges, e.Unmoved...)
+	amends := e.Amends
 	if len(amends) > 0 {
-		amends = slices.DeleteFunc(amends, func(a Amend) bool { return by.has(a.Grant) || gs.list[a.Grant].stands(a.Cost) })
+		amends = slices.DeleteFunc(amends, func(a Amend) bool { return e.ByHand.has(a.Grant) || gs.list[a.Grant].stands(a.Cost) })
 	}
-	back := len(c.Charges)
+	first := len(c.Charges) // of the amends
 	for _, a := range amends {
 		c.Charges = append(c.Charges, gs.list[a.Grant].charge(a.Cost))
-		gs.list[a.Grant].doubt()
+		gs.list[a.Grant].setUnknown(true)
 	}
 	c.Results = append(c.Results[:0], make([]store.Result, len(c.Charges))...)
-	end := b.settle(ctx, b.Store, c.Charges, c.Results, timed)
+	end := b.settle(ctx, b.Store, c.Charges, c.Results, e.Timed)
 	switch {
 	case end.Err == nil:
 		for k, a := range amends {
-			gs.list[a.Grant].settled(c.Results[back+k])
+			gs.list[a.Grant].recordSettled(c.Results[first+k])
 		}
 		end.Amended = len(amends) > 0
 	case errors.Is(end.Err, store.ErrNotMade):
 		for _, a := range amends {
-			gs.list[a.Grant].notSettled()
+			gs.list[a.Grant].setUnknown(false)
 		}
 	}
 	return end

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/failure"
@@ -21,13 +20,12 @@ import (
 // charged, and what went wrong on the way. It is for one goroutine at a time. Init makes it
 // ready for use; Begin and End enclose each.
 type Reading struct {
-	// Call has the charges.
-	Call decide.Call
-	// Paced are the Bandwidths: they charge for bytes later, and nothing in the Call.
+	// Paced are the Bandwidths: they charge for bytes later, and nothing in the call.
 	Paced []Paced
 	state
 
-	entries []*Entry // of the charges
+	call    *decide.Call // gets the charges
+	entries []*Entry     // of the charges
 	keys    []known
 	charged func(e *Entry, key string) bool
 }
@@ -42,8 +40,8 @@ type state struct {
 	// Wrong is what observers are told of, in this order. The error of the last is the
 	// request's, if there is one.
 	Wrong []Wrong
-	// Held: some limit is charged for the request, and isn't a dry run.
-	Held bool
+	// Enforced: some limit is charged for the request, and isn't a dry run.
+	Enforced bool
 	// Planless: a WithLimitFunc has returned no limits.
 	Planless bool
 
@@ -81,24 +79,21 @@ const (
 	DryRunDenied // a limit in dry run would have denied the request for that
 )
 
-// Init makes a reading ready for use, once. charged reports whether the limit has been charged for that
-// key by a limiter further out: a request is charged once, however many limiters it passes.
-// waits is told that a request begins to wait; see decide.Call.Init.
-func (q *Reading) Init(charged func(e *Entry, key string) bool, waits func(i int, queued int64, d time.Duration)) {
-	q.charged = charged
-	q.Call.Init(q.class, waits)
+// Init makes a reading ready for use, once. call gets the charges. charged reports whether a
+// limiter further out has charged the limit for that key: a request is charged once, however
+// many limiters it passes.
+func (q *Reading) Init(call *decide.Call, charged func(e *Entry, key string) bool) {
+	q.call, q.charged = call, charged
 }
 
 // Begin begins to read a request by plans or, if r is nil, what a job is given. nested says
 // that the request has passed a limiter further out. o is told of leases that are lost.
-func (q *Reading) Begin(r *http.Request, nested bool, plans *Plans, by *decide.Backend, o *store.Observer) {
+func (q *Reading) Begin(r *http.Request, nested bool, plans *Plans, o *store.Observer) {
 	q.R, q.nested, q.plans, q.observer = r, nested, plans, o
-	q.Call.Begin(by)
 }
 
 // End drops what the reading refers to.
 func (q *Reading) End() {
-	q.Call.Reset()
 	q.entries, q.keys, q.Paced = q.entries[:0], q.keys[:0], q.Paced[:0]
 	q.state = state{}
 }
@@ -122,7 +117,7 @@ func (q *Reading) Request(p *Plan) error {
 			return err
 		}
 	}
-	if q.Call.Needs&limit.Local != 0 {
+	if q.call.Needs&limit.Local != 0 {
 		q.arrange()
 	}
 	return nil
@@ -130,7 +125,7 @@ func (q *Reading) Request(p *Plan) error {
 
 // arrange puts the charges of limits of this process last.
 func (q *Reading) arrange() {
-	c := &q.Call
+	c := q.call
 	c.Locally()
 	q.Policy = "" // the limits' numbers change
 	n := 0
@@ -155,7 +150,7 @@ func (q *Reading) Charge(e *Entry) error {
 	if err != nil {
 		return err
 	}
-	q.Held = q.Held || key != "" && !e.DryRun
+	q.Enforced = q.Enforced || key != "" && !e.DryRun
 	if key == "" || q.nested && q.charged(e, key) {
 		q.Policy = "" // the plan's names limits that aren't charged here
 		return nil
@@ -176,7 +171,7 @@ func (q *Reading) Charge(e *Entry) error {
 
 func (q *Reading) add(e *Entry, key string, cost int64) {
 	q.entries = append(q.entries, e)
-	q.Call.Add(&e.Limit, key, cost, q.observer)
+	q.call.Add(&e.Limit, key, cost, q.observer)
 }
 
 // chargeAgain adds the charge of an entry whose limit is already in the plan, with
@@ -187,7 +182,7 @@ func (q *Reading) chargeAgain(e *Entry) error {
 	if err != nil || key == "" {
 		return err
 	}
-	q.Held = q.Held || !e.DryRun
+	q.Enforced = q.Enforced || !e.DryRun
 	if q.nested && q.charged(e, key) {
 		return nil
 	}
@@ -201,7 +196,7 @@ func (q *Reading) chargeAgain(e *Entry) error {
 	}
 	q.Policy = ""
 	for i, o := range q.entries {
-		if same(o, q.Call.Charges[i].Key) {
+		if same(o, q.call.Charges[i].Key) {
 			return q.merge(i, e)
 		}
 	}
@@ -220,14 +215,14 @@ func (q *Reading) merge(i int, e *Entry) error {
 		return err
 	}
 	if o.DryRun == e.DryRun {
-		cost = max(cost, q.Call.Charges[i].Cost)
+		cost = max(cost, q.call.Charges[i].Cost)
 	}
 	if o.DryRun == e.DryRun && !e.Closed {
 		e, o = o, e
 	}
 	q.entries[i] = e
-	q.Call.Replace(i, &e.Limit, cost)
-	q.Call.Needs |= o.Needs
+	q.call.Replace(i, &e.Limit, cost)
+	q.call.Needs |= o.Needs
 	return nil
 }
 
@@ -322,11 +317,11 @@ func (q *Reading) Given(key string, cost int64, entries []*Entry) error {
 			return err
 		}
 		known := func(ch store.Charge) bool { return ch.Limit == e.Limit.Limit && ch.Key == under }
-		if !slices.ContainsFunc(q.Call.Charges, known) {
+		if !slices.ContainsFunc(q.call.Charges, known) {
 			q.add(e, under, cost)
 		}
 	}
-	if q.Call.Needs&limit.Local != 0 {
+	if q.call.Needs&limit.Local != 0 {
 		q.arrange()
 	}
 	return nil
@@ -336,7 +331,7 @@ func (q *Reading) Given(key string, cost int64, entries []*Entry) error {
 // an element for each charge, which may be nil.
 func (q *Reading) Settlers() (all []*Settler) {
 	// Those of the store, which come first, are left out if it has failed.
-	left := q.entries[len(q.entries)-len(q.Call.Limits):]
+	left := q.entries[len(q.entries)-len(q.call.Limits):]
 	for i, e := range left {
 		if e.Settler == nil {
 			continue
@@ -351,7 +346,7 @@ func (q *Reading) Settlers() (all []*Settler) {
 
 // Needs returns those of the charges and of the Bandwidths.
 func (q *Reading) Needs() limit.Needs {
-	all := q.Call.Needs
+	all := q.call.Needs
 	for i := range q.Paced {
 		all |= q.Paced[i].Needs
 	}
@@ -365,8 +360,8 @@ func WithPriority(ctx context.Context, class int) context.Context {
 	return context.WithValue(ctx, priorityKey{}, class)
 }
 
-// class returns the request's class among those that wait.
-func (q *Reading) class(ctx context.Context) int {
+// Class returns the request's class among those that wait.
+func (q *Reading) Class(ctx context.Context) int {
 	if q.plans.Priority != nil && q.R != nil {
 		return q.plans.Priority(q.R)
 	}

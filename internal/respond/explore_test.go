@@ -74,7 +74,7 @@ func Explore(r *http.Request, s store.Store, fine, coarse *store.Limit, piece in
 		Store:       s,
 		Queues:      (*queues).(*Queues),
 		GiveBack:    func(_ context.Context, charges []store.Charge) []store.Result { return giveBack(charges) },
-		StoreFailed: func(err error, cut bool) error { return err },
+		StoreFailed: func(_ []store.Charge, err error, _ bool) error { return err },
 	}, entries)
 	x.body = x.Next(r, true).Body
 	return x

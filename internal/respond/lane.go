@@ -18,9 +18,10 @@ type Payer struct {
 	// Queues are those of the store.
 	Queues   *Queues
 	GiveBack GiveBack
-	// StoreFailed reports an error of the store, and whether a body is cut off because
-	// of it: the write or read that is cut off then returns what StoreFailed returns.
-	StoreFailed func(err error, cut bool) error
+	// StoreFailed reports an error of the store on charges, and whether a body is cut off
+	// because of it: the write or read that is cut off then returns what StoreFailed
+	// returns. The charges are valid until it returns.
+	StoreFailed func(charges []store.Charge, err error, cut bool) error
 }
 
 // GiveBack settles charges, even if ctx has ended. It returns the results, or nil if it
@@ -337,7 +338,7 @@ func (l *lane) fail(err error) error {
 		l.forget()
 		l.open = time.Now().Add(reopen)
 	}
-	l.withoutLock(func() { err = l.StoreFailed(err, cut) })
+	l.withoutLock(func() { err = l.StoreFailed(l.charges, err, cut) })
 	if cut {
 		return err
 	}

@@ -41,7 +41,7 @@ func begin(t *testing.T, ctx context.Context, s store.Store, closed bool) (r *Pa
 		Store:       s,
 		Queues:      new(Queues),
 		GiveBack:    func(context.Context, []store.Charge) []store.Result { return nil },
-		StoreFailed: func(err error, _ bool) error { return err },
+		StoreFailed: func(_ []store.Charge, err error, _ bool) error { return err },
 	}, []Entry{{Limit: l, Key: "k", Block: rate.Block, Piece: rate.Piece, Closed: closed}})
 	return r, &r.down.Payer
 }
@@ -60,10 +60,10 @@ func TestLaneCallsWithoutItsLock(t *testing.T) {
 			p.Store.(*asked).then = func(int) error { end(); return nil }
 		}},
 		{"a store that has failed", false, failing, func(p *Payer, end func()) {
-			p.StoreFailed = func(err error, _ bool) error { end(); return err }
+			p.StoreFailed = func(_ []store.Charge, err error, _ bool) error { end(); return err }
 		}},
 		{"a store that has failed, closed", true, failing, func(p *Payer, end func()) {
-			p.StoreFailed = func(err error, _ bool) error { end(); return err }
+			p.StoreFailed = func(_ []store.Charge, err error, _ bool) error { end(); return err }
 		}},
 		{"a turn given back", false, nil, func(p *Payer, end func()) {
 			p.GiveBack = func(context.Context, []store.Charge) []store.Result { end(); return nil }

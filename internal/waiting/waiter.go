@@ -55,8 +55,12 @@ type Asked struct {
 	// Class returns the call's class among those that wait. It is called only if
 	// something depends on it, and may be called more than once.
 	Class func(context.Context) uint8
-	// Newest returns what the limit of charge i has become, and its terms, if that is
-	// another than it was. It is called before a call that waits for slots asks again.
+	// Newest returns what the limit of charge i has become by an Update, and its terms, if
+	// that is another limit than it was; see compile.Registry.Newest for what it takes over.
+	// A call that waits for slots asks before it asks the store again. So it stays in line, at
+	// its rank, with its key, its cost and its own patience, for the slots and shares that
+	// there are now. A call that waits for a turn doesn't ask: its turn was computed by the
+	// old numbers, and stays as it is.
 	Newest func(i int) (l *store.Limit, t Terms, other bool)
 	// Waits is told once, when the call begins to wait for charge i: for d, if that is
 	// known, and as one of queued.

@@ -111,7 +111,7 @@ func TestContributingNamesAllOfAKind(t *testing.T) {
 // each once.
 func TestArchitectureNamesFiles(t *testing.T) {
 	_, text, _ := strings.Cut(read(t, "docs/architecture.md"), "The root by file.")
-	text, _, _ = strings.Cut(text, "\n\nA `call`")
+	text, _, _ = strings.Cut(text, "\n\nAn `admission`")
 	var named []string
 	for line := range strings.Lines(text) {
 		for _, m := range regexp.MustCompile("`([a-z]+\\.go)`").FindAllStringSubmatch(strings.Split(line+"|", "|")[1], -1) {

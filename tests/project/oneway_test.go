@@ -18,7 +18,7 @@ import (
 func TestRootRunsOneWay(t *testing.T) {
 	row := map[string]int{}
 	_, text, _ := strings.Cut(read(t, "docs/architecture.md"), "The root by file.")
-	text, _, _ = strings.Cut(text, "\n\nA `call`")
+	text, _, _ = strings.Cut(text, "\n\nAn `admission`")
 	n := 0
 	for line := range strings.Lines(text) {
 		for _, m := range regexp.MustCompile("`([a-z]+\\.go)`").FindAllStringSubmatch(strings.Split(line+"|", "|")[1], -1) {
