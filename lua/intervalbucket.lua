@@ -67,7 +67,7 @@ if fits > 0 and not rare and (waits or B + fits * cost) > n then lacking = row b
 --:keep A B ends live waits views dirty
 --:charge
 if views then
-  for _ = 1, g do rare.enterInterval(views, cost + 0, waits or views.own.used + cost) end
+  for _ = 1, g do rare.enterInterval(views, cost + 0, waits or views.own.used + cost, waits) end
 else
   B = waits or B + g * cost
 end

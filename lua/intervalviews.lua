@@ -94,7 +94,7 @@ local function begin(b)
   local v = {token = b.token, unit = b.unit, capacity = b.capacity, start = b.window.opened(now), used = 0, floor = 0, stand = 0, began = 0, lows = {}}
   for i = 1, #b do
     if b[i].unit == v.unit then v.start = b[i].start end
-    if #b[i].lows == 0 then b[i].lows = {b[i].start, b[i].used} end
+    if #b[i].lows == 0 then b[i].lows = {dated(b[i]) - 1, b[i].used} end
   end
   local clamped = false
   for i = 1, #b do
@@ -178,10 +178,12 @@ function rare.showInterval(b)
   if not b.own then begin(b) end
 end
 
--- Makes a charge, after which used are in use in the limit's own view.
-function rare.enterInterval(b, cost, used)
+-- Makes a charge, after which used are in use in the limit's own view. waits: when it goes,
+-- no more is in use than there is room for beside it.
+function rare.enterInterval(b, cost, used, waits)
   local v = b.own
-  if #v.lows > 0 then chargeLevels(v.lows, dated(v), v.used, used) end
+  local before = waits and min(v.used, v.capacity - cost) or v.used
+  if #v.lows > 0 then chargeLevels(v.lows, dated(v), before, used) end
   v.used = used
   v.till = filled(v)
   local i = 1
@@ -243,7 +245,7 @@ local function giveBackOwn(b, v, due, refund, instant, mark)
   if #v.lows > 0 then
     local low, from = levelsSince(v.lows, instant)
     if from then
-      stood = stands(b, instant, mark, from)
+      stood = stands(b, instant, mark, from + 1)
       if not stood then return end
       low = min(low, stood)
     end
@@ -257,7 +259,7 @@ local function giveBackOwn(b, v, due, refund, instant, mark)
   if waiting and due > 0 then v.floor = max(v.floor, m - back) end
   if waiting and behind > 0 and back > 0 then v.floor = max(v.floor, v.used - capacity + behind) end
   if back > 0 and (#v.lows > 0 or behind > 0) then
-    if #v.lows == 0 then v.lows = {v.start, v.used} end
+    if #v.lows == 0 then v.lows = {dated(v) - 1, v.used} end
     v.stand = max(v.stand, v.used)
     refundLevels(v.lows, instant, back, 0)
   end

@@ -100,6 +100,10 @@ func (v *intervalView) dated() int64 {
 	return max(v.start, v.began)
 }
 
+// begin begins the lows, of a view that has none: as of before the present interval, or
+// charges to come in it would take the place of what is in use now.
+func (v *intervalView) begin() { v.lows.begin(v.dated()-1, whole(v.used)) }
+
 // filled returns when the view says nothing more if nobody charges it, or later.
 func (v *intervalView) filled() int64 {
 	length := longestInterval(v.numbers.Unit)
@@ -348,7 +352,7 @@ func (l *Limit) beginIn(now *Now, b *intervalViews) int {
 			v.start = w.start
 		}
 		if w.lows.n == 0 {
-			w.lows.begin(w.start, whole(w.used))
+			w.begin()
 		}
 	}
 	for i := range b.n {
@@ -411,7 +415,11 @@ func (l *Limit) stepIntervals(now *Now, c *Charge, s *state, r *Result) {
 		used := l.answerInterval(at, v.start, v.used, c, r)
 		if r.OK && c.Cost > 0 {
 			r.Receipt.Instant = v.dated()
-			b.enter(now, own, c.Cost, used)
+			before := v.used
+			if used > v.capacity { // when it goes, no more is in use than there is room for beside it
+				before = min(before, v.capacity-c.Cost)
+			}
+			b.enter(now, own, c.Cost, before, used)
 			begun = true
 		}
 	}
@@ -420,11 +428,12 @@ func (l *Limit) stepIntervals(now *Now, c *Charge, s *state, r *Result) {
 	}
 }
 
-// enter makes a charge in the view at own, which has used in use then, and in all others.
-func (b *intervalViews) enter(now *Now, own int, cost, used int64) {
+// enter makes a charge in the view at own and in all others. It brings what is in use in its
+// own from before, or from what is left of that when its turn comes, to used.
+func (b *intervalViews) enter(now *Now, own int, cost, before, used int64) {
 	v := &b.views[own]
 	if v.lows.n > 0 {
-		v.lows.charged(v.dated(), whole(v.used), whole(used))
+		v.lows.charged(v.dated(), whole(before), whole(used))
 	}
 	v.used = used
 	v.until = v.filled()
@@ -467,7 +476,7 @@ func (l *Limit) oweInterval(now *Now, b *intervalViews, c *Charge, diff int64) R
 	if v.lows.n > 0 { // it is as a charge made now
 		low, from, all := v.lows.since(c.Receipt.Instant)
 		if mark = min(mark, low.int()); !all {
-			mark = min(mark, l.stands(c.Receipt, from))
+			mark = min(mark, l.stands(c.Receipt, from+1))
 		}
 	}
 	receipt := Receipt{Instant: at, Mark: mark + debt, Cost: c.Cost - diff + debt}
@@ -475,7 +484,7 @@ func (l *Limit) oweInterval(now *Now, b *intervalViews, c *Charge, diff int64) R
 		receipt.Instant = c.Receipt.Instant
 		receipt.Mark += tokensOf(l.between(receipt.Instant, v.start), l.spec.Units, mostAhead)
 	}
-	b.enter(now, own, debt, v.used+debt)
+	b.enter(now, own, debt, v.used, v.used+debt)
 	return receipt
 }
 
@@ -516,7 +525,7 @@ func (l *Limit) giveBackOwn(v *intervalView, c *Charge, refund int64) Receipt {
 		if v.lows.n > 0 {
 			used, from, all := v.lows.since(c.Receipt.Instant)
 			if back = min(back, used.int()); !all { // no refund was made until then
-				back = min(back, l.stands(c.Receipt, from))
+				back = min(back, l.stands(c.Receipt, from+1))
 			}
 		}
 		own := mark == v.floor && behind == 0
@@ -533,7 +542,7 @@ func (l *Limit) giveBackOwn(v *intervalView, c *Charge, refund int64) Receipt {
 		}
 		if back > 0 && (v.lows.n > 0 || behind > 0) {
 			if v.lows.n == 0 {
-				v.lows.begin(v.start, whole(v.used))
+				v.begin()
 			}
 			v.stand = max(v.stand, v.used)
 			v.lows.refund(c.Receipt.Instant, whole(back))

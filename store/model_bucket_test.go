@@ -330,14 +330,100 @@ type intervalModel struct {
 	tokens int64
 	since  int64 // start of the period under way, unless full
 	floor  int64 // what no refund of others takes the tokens used below
+
+	// From the first refund until no ticket from before it can stand for anything: since
+	// when how few tokens have been in use.
+	lows  []intervalLow
+	stand int64 // the most that such a ticket stands for
 }
 
+type intervalLow struct{ at, used int64 }
+
 func (m *intervalModel) flow(now store.Now) {
-	for m.tokens < m.capacity && m.end(m.since) <= m.at(now) {
+	for (m.tokens < m.capacity || m.stand > 0) && m.end(m.since) <= m.at(now) {
 		m.since = m.end(m.since)
 		m.tokens = min(m.capacity, m.tokens+m.n)
-		m.floor = max(0, m.floor-m.n)
+		m.floor, m.stand = max(0, m.floor-m.n), max(0, m.stand-m.n)
 	}
+	if m.stand == 0 {
+		m.lows = nil
+	}
+}
+
+// restart begins an interval with the next charge if all is there.
+func (m *intervalModel) restart(now store.Now) {
+	if m.tokens == m.capacity {
+		m.since = m.start(m.at(now))
+	}
+}
+
+func (m *intervalModel) used() int64 { return m.capacity - m.tokens }
+
+// lowered notes that so few were in use when a charge of the present interval was made.
+func (m *intervalModel) lowered(before int64) {
+	if m.lows == nil {
+		return
+	}
+	m.sunk(before)
+	if n := len(m.lows); m.lows[n-1].at >= m.since {
+		m.lows[n-1].used = m.used()
+		return
+	}
+	m.lows = append(m.lows, intervalLow{m.since, m.used()})
+	if len(m.lows) > 8 { // the two that differ least become one
+		drop := 8
+		for i := 7; i > 0; i-- {
+			if m.lows[i].used-m.lows[i-1].used < m.lows[drop].used-m.lows[drop-1].used {
+				drop = i
+			}
+		}
+		m.lows = append(m.lows[:drop:drop], m.lows[drop+1:]...)
+	}
+}
+
+func (m *intervalModel) sunk(used int64) {
+	for i := range m.lows {
+		m.lows[i].used = min(m.lows[i].used, used)
+	}
+	m.lows = slices.CompactFunc(m.lows, func(a, b intervalLow) bool { return a.used == b.used })
+}
+
+// least is how few tokens have been in use since the charge, at their fewest.
+func (m *intervalModel) least(t ticket) int64 {
+	if m.lows == nil {
+		return math.MaxInt64
+	}
+	used, known := m.lows[0].used, false
+	for _, l := range m.lows {
+		if l.at <= t.at {
+			used, known = l.used, true
+		}
+	}
+	if !known { // of what was before the first refund, the ticket knows it
+		used = min(used, floor(m.standing(t, m.lows[0].at+1)))
+	}
+	return used
+}
+
+// gave notes a refund, before which so many were in use.
+func (m *intervalModel) gave(t ticket, used, back int64) {
+	if m.lows == nil {
+		m.lows = []intervalLow{{m.since - 1, used}}
+	}
+	m.stand = max(m.stand, used)
+	first := 0
+	for i, l := range m.lows {
+		if l.at <= t.at {
+			first = i
+		}
+	}
+	for i := first; i < len(m.lows); i++ {
+		m.lows[i].used = max(0, m.lows[i].used-back)
+	}
+	for i := len(m.lows) - 2; i >= 0; i-- {
+		m.lows[i].used = min(m.lows[i].used, m.lows[i+1].used)
+	}
+	m.sunk(m.lows[len(m.lows)-1].used)
 }
 
 // until is the time at whose end there are tokens.
@@ -369,8 +455,10 @@ func (m *intervalModel) look(now store.Now, cost int64, maxWait time.Duration) v
 
 func (m *intervalModel) charge(now store.Now, cost int64, delay time.Duration) ticket {
 	m.flow(now)
-	if m.tokens == m.capacity {
-		m.since = m.start(m.at(now))
+	m.restart(now)
+	before := m.used()
+	if delay > 0 { // when it goes, no more is in use than there is room for beside it
+		before = min(before, m.capacity-cost)
 	}
 	// What it finds when its turn comes, and leaves behind, up to the capacity;
 	// from there back to the present.
@@ -379,29 +467,43 @@ func (m *intervalModel) charge(now store.Now, cost int64, delay time.Duration) t
 		arrive += m.n
 	}
 	m.tokens = min(m.capacity, m.tokens+arrive) - cost - arrive
+	m.lowered(before)
 	return ticket{cost: cost, at: m.since, mark: rat(m.capacity - m.tokens)}
 }
 
 // stands is what is left of a charge, less what the intervals since then have
 // brought.
 func (m *intervalModel) stands(t ticket) *big.Rat {
+	return least(m.standing(t, m.since), rat(m.capacity-m.tokens))
+}
+
+// standing is stands, as of the end of an interval, if nothing has been given back.
+func (m *intervalModel) standing(t ticket, at int64) *big.Rat {
 	stands := t.mark
-	for at := m.end(t.at); at <= m.since && stands.Sign() > 0; at = m.end(at) {
+	if m.calendar {
+		for end := m.end(t.at); end <= at && stands.Sign() > 0; end = m.end(end) {
+			stands = minus(stands, rat(m.n))
+		}
+		return most(rat(0), stands)
+	}
+	for period := m.end(0); at > t.at && stands.Sign() > 0; at -= period {
 		stands = minus(stands, rat(m.n))
 	}
-	return most(rat(0), least(stands, rat(m.capacity-m.tokens)))
+	return most(rat(0), stands)
 }
 
 func (m *intervalModel) settle(now store.Now, t ticket, cost int64) ticket {
 	m.flow(now)
+	if m.stand > 0 {
+		m.restart(now)
+	}
 	used := m.capacity - m.tokens
 	stands := m.stands(t)
 	own := m.floor > 0 && stands.Cmp(rat(m.floor)) == 0 && stands.Cmp(rat(used)) == 0
 	if cost >= t.cost {
-		if m.tokens == m.capacity {
-			m.since = m.start(m.at(now))
-		}
+		m.restart(now)
 		m.tokens = min(m.tokens, max(m.tokens-(cost-t.cost), -store.MaxCost))
+		m.lowered(used)
 		if own {
 			m.floor = m.capacity - m.tokens
 		}
@@ -414,11 +516,15 @@ func (m *intervalModel) settle(now store.Now, t ticket, cost int64) ticket {
 		coming := (-m.tokens + m.n - 1) / m.n * m.n // until the last of those turns
 		back = least(back, minus(stands, rat(coming)))
 	}
+	back = least(back, rat(m.least(t)))
 	if !own {
 		back = least(back, rat(used-m.floor))
 	}
 	back = most(rat(0), back)
 	m.tokens += floor(back)
+	if back.Sign() > 0 && (m.lows != nil || behind.Sign() > 0) {
+		m.gave(t, used, floor(back))
+	}
 	stands = minus(stands, back)
 	if own {
 		m.floor = floor(stands)
@@ -429,7 +535,8 @@ func (m *intervalModel) settle(now store.Now, t ticket, cost int64) ticket {
 	if waiting && behind.Sign() > 0 && back.Sign() > 0 {
 		m.floor = max(m.floor, used-m.capacity+floor(behind))
 	}
-	return ticket{cost: cost, at: m.since, mark: stands}
+	// It is still a charge of then.
+	return ticket{cost: cost, at: t.at, mark: plus(stands, minus(t.mark, m.standing(t, m.since)))}
 }
 
 func (m *intervalModel) left(now store.Now) (int64, time.Duration) {

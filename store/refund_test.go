@@ -72,7 +72,6 @@ type told struct {
 	cost, base int64 // all of it; without its debts
 	debts      []spent
 	late       bool
-	stale      bool // one before it has been refunded since: see refunded
 	receipt    store.Receipt
 }
 
@@ -104,15 +103,9 @@ func refundAll(d dice, r rule, m *meter, refunds *int) error {
 			if debts && d.roll(3) == 0 {
 				cost = c.cost + 1 + d.roll(4)
 			}
-			if c.stale && c.run <= now && cost < c.cost {
-				continue
-			}
 			trail += fmt.Sprintf("\n  at %ds settle #%d to %d", now/1e6, c.op, cost)
 			if back := c.settle(m, cost, id, d.roll(2) == 0); back > 0 && isBucket(r) {
 				*refunds++
-				for _, later := range all {
-					later.stale = later.stale || later.op > c.op && r.limit.Algorithm() == store.IntervalBucket
-				}
 			}
 			trail += fmt.Sprintf(": tat %d, stands for %d", m.state.Engine(engine.Access{}).A/1e6, c.cost)
 			continue

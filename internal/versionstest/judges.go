@@ -152,7 +152,6 @@ func (b *buckets) answered(q request, r store.Result) error {
 // Intervals: of one version no more passes in any span than by itself, and of those of one
 // period no more than the largest burst and the most tokens of them let pass; and one more
 // burst for each return of a version that hadn't charged for as long as it takes to fill.
-// Charges of one interval are refunded as one: one more interval counts.
 type intervals struct {
 	refunding
 	last []int64 // when a version last charged
@@ -181,9 +180,6 @@ func (j intervals) answered(q request, r store.Result) error {
 	j.last[q.by] = q.at
 	return j.spans(func(in span) error {
 		ends := in.length()/j.period(q.by) + 1
-		if j.refunds {
-			ends++
-		}
 		if most := own.Burst + ends*own.Units; in.passed[q.by] > most {
 			return in.tooMany(most, "version %d", q.by)
 		}
