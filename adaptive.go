@@ -91,6 +91,9 @@ func configures(valid bool, option, write string, set func(*adaptive.Config)) Ad
 // Adaptation says how an AdaptiveConcurrency follows the latency.
 type Adaptation uint8
 
+// The values are those of internal/adaptive, which goes by them; see AdaptiveReason for why
+// they have a type here.
+
 const (
 	// Gradient2 compares latency with its long-term average. It is lenient with work of
 	// mixed durations: latency may grow by the tolerance before the limit shrinks.

@@ -138,6 +138,9 @@ const Never = store.Never
 // AdaptiveReason explains the present limit of an AdaptiveConcurrency.
 type AdaptiveReason uint8
 
+// The values are those of internal/adaptive, which sets them and can't import this package. An
+// alias of its type would document an internal name.
+
 const (
 	// NotAdaptive: it is another kind of limit.
 	NotAdaptive = AdaptiveReason(adaptive.None)

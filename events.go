@@ -71,6 +71,25 @@ type Event struct {
 	keys            []string // of Decision.Limits
 }
 
+// own returns the event with what it points to copied, for one observer among several: what one
+// of them writes there, no other reads.
+func (e Event) own() Event {
+	if e.Change != nil {
+		c := *e.Change
+		e.Change = &c
+	}
+	if e.Pacing != nil {
+		p := *e.Pacing
+		e.Pacing = &p
+	}
+	if e.Warning != nil {
+		w := *e.Warning
+		w.Limits = slices.Clone(w.Limits)
+		e.Warning = &w
+	}
+	return e
+}
+
 // subject is the request that an event is about. Its method event makes every event of a
 // request, and sets what all of them have. Where one knows more, it sets more: what has become
 // of the request (admission.outcome), the decision (admission.observeDecision), the charges
@@ -383,6 +402,9 @@ type Pacing struct {
 // WarningKind is a kind of likely mistake that a limiter warns about. docs/warnings.md
 // says for each what it means, when it is found and how to fix it.
 type WarningKind uint8
+
+// The values are those of internal/warn, which finds the mistakes; see AdaptiveReason for why
+// they have a type here.
 
 const (
 	// WarnForwardingHeader: the key is a forwarding header, which any client can

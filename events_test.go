@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -144,6 +146,32 @@ func TestKeptEventsStayAsTheyAre(t *testing.T) {
 	callers.Wait()
 	close(kept)
 	all.Wait()
+}
+
+// What an observer writes through an event's pointers, no other observer reads.
+func TestObserversHaveEventsOfTheirOwn(t *testing.T) {
+	told := map[stint.EventKind]string{}
+	limiter(t, stint.Bandwidth(4096), theKey, stint.WithPriority(func(*http.Request) int { return 0 }),
+		stint.WithObserver(func(e stint.Event) {
+			if e.Pacing != nil {
+				*e.Pacing = stint.Pacing{}
+			}
+			if e.Warning != nil {
+				*e.Warning = stint.Warning{}
+			}
+		}),
+		stint.WithObserver(func(e stint.Event) {
+			if e.Pacing != nil {
+				told[e.Kind] = e.Pacing.Limit
+			}
+			if e.Warning != nil {
+				told[e.Kind] = e.Warning.Kind.String()
+			}
+		}),
+	).Serve(httptest.NewRecorder(), get("/"), func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
+	if want := map[stint.EventKind]string{stint.EventPaced: "bandwidth", stint.EventWarning: "nothing-waits"}; !maps.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
+	}
 }
 
 // However an event is printed, and whenever, it shows no key.

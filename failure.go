@@ -12,9 +12,9 @@ type FailurePolicy uint8
 
 const (
 	// FailOpen lets the request pass without RateLimit fields.
-	FailOpen = FailurePolicy(compile.Open)
+	FailOpen FailurePolicy = iota + 1
 	// FailClosed answers 503 with a Retry-After.
-	FailClosed = FailurePolicy(compile.Closed)
+	FailClosed
 )
 
 // WithFailurePolicy sets what happens to a request when the store fails. Of the limits
@@ -22,7 +22,7 @@ const (
 // values other than FailOpen and FailClosed.
 func WithFailurePolicy(p FailurePolicy) SharedOption {
 	return checkedSetting(p == FailOpen || p == FailClosed, fmt.Sprintf("WithFailurePolicy(%d)", p), "write stint.FailOpen or stint.FailClosed",
-		func(s *compile.Settings) { s.Failure = compile.Failure(p) })
+		func(s *compile.Settings) { s.FailureSet, s.Closed = true, p == FailClosed })
 }
 
 // StoreError is a failure of the store: under FailClosed, or of a Permit.Settle.

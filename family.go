@@ -123,8 +123,8 @@ func (l *Limiter) try(c *config) (*version, *compile.Naming, error) {
 // l's options c. The caller holds f.mu. Requests never run it.
 func (f *family) announce(l *Limiter, c *config) (n notices) {
 	n.conflicts = f.meanings.Mean(f.lent())
-	if v := l.now.Load(); v.idle() {
-		n.warnings = f.warnings.Note(v, warn.NothingWaits, nil, "", func(u warn.User) bool { return u.(*version).idle() })
+	if v := l.now.Load(); v.Idle() {
+		n.warnings = f.warnings.Note(v, warn.NothingWaits, nil, "", warn.User.Idle)
 	}
 	for _, k := range c.Keys() {
 		s := f.registry.Names().Now().Source(k)
@@ -255,10 +255,10 @@ func (f *family) warn(s *warn.Source, found warn.Set) []warn.Notice {
 	return f.warnings.Find(users, s, found)
 }
 
-// idle reports whether the version orders requests that wait, although none waits. Those of
-// a key that Take is given wait in Limiter.Wait, those of a constant one may, with the class
+// Idle implements warn.User: it reports whether the version orders requests that wait, although
+// none waits. Those of a key that Take is given wait in Limiter.Wait, those of a constant one may, with the class
 // of their context, and so may those of limits that a function returns.
-func (v *version) idle() bool {
+func (v *version) Idle() bool {
 	if len(v.compiled.Funcs) > 0 {
 		return false
 	}
@@ -284,6 +284,16 @@ func (v *version) Uses(s *warn.Source) (limits []string, uses bool) {
 		}
 	}
 	return limits, uses || slices.ContainsFunc(v.compiled.Funcs, func(f *compile.Func) bool { return f.Has(s) })
+}
+
+// Denies implements warn.User.
+func (v *version) Denies(limit string, cost int64) bool {
+	for e := range v.plans.Entries {
+		if e.Name() == limit {
+			return largest(e.Limit.Limit) < cost
+		}
+	}
+	return false
 }
 
 // Warn implements warn.User.

@@ -74,7 +74,7 @@ func WithLimitSource(k Key, f func(ctx context.Context, key string, check func(.
 
 func withLimits(made func(*compile.Func) *limitFunc) limiterOption {
 	return func(c *config) {
-		c.Funcs = append(c.Funcs, func(of *compile.Func) read.Func { return made(of) })
+		c.Funcs = append(c.Funcs, func(of *compile.Func) *read.Func { return &read.Func{Charge: made(of).charge} })
 	}
 }
 
@@ -120,8 +120,8 @@ func (f *limitFunc) entry(q *read.Reading, l Limit) (*read.Entry, error) {
 	return e, nil
 }
 
-// Charge implements read.Func.
-func (f *limitFunc) Charge(q *read.Reading) error {
+// charge adds the charges of the limits that the function returns for a request.
+func (f *limitFunc) charge(q *read.Reading) error {
 	limits, err := f.fn(q.R)
 	if err != nil {
 		return q.LimitsFailed(err, f.of.Shared.DryRun)

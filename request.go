@@ -214,14 +214,7 @@ func (a *admission) excessive() {
 		if isBucket(ch.Limit) {
 			text += fmt.Sprintf(", such as by stint.WithBurst(%d)", cost)
 		}
-		still := func(u warn.User) bool {
-			for e := range u.(*version).plans.Entries {
-				if e.Name() == name {
-					return largest(e.Limit.Limit) < cost
-				}
-			}
-			return false
-		}
+		still := func(u warn.User) bool { return u.Denies(name, cost) }
 		for _, n := range a.version.warnings.Note(a.version, warn.CostTooHigh, []string{name}, text, still) {
 			n.Tell()
 		}

@@ -34,7 +34,7 @@ func (v *version) notify(e *Event) {
 	if to != nil {
 		to.each(e.observersBefore, func(o *observer) {
 			if !e.briefed || o.brief == nil {
-				o.notify(*e)
+				o.notify(e.own())
 			}
 		})
 	}

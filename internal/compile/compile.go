@@ -19,7 +19,7 @@ type Config struct {
 	Shared      Settings // defaults
 	Limits      []*Rule
 	Routes      []Route
-	Funcs       []func(*Func) read.Func
+	Funcs       []func(*Func) *read.Func
 	Skip, Block []func(*http.Request) bool
 
 	Store     store.Store
@@ -47,7 +47,7 @@ type Result struct {
 	// Lent: the store is of WithStore, and others may use it.
 	Lent bool
 
-	charges []read.Func // of Funcs
+	charges []*read.Func // of Funcs
 	settled map[*read.Entry]Settings
 }
 

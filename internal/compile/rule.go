@@ -58,17 +58,11 @@ type Settings struct {
 	Settler *read.Settler
 	MaxWait time.Duration
 	DryRun  bool
-	Failure Failure
-	Errs    mistake.List
+	// Closed: if the store fails, requests are denied. FailureSet: a WithFailurePolicy says so,
+	// or that they pass.
+	Closed, FailureSet bool
+	Errs               mistake.List
 }
-
-// Failure is what a failure of the store means to requests.
-type Failure uint8
-
-const (
-	Open   Failure = iota + 1 // they pass
-	Closed                    // they are denied
-)
 
 // Or fills in what s doesn't set from the defaults d.
 func (s Settings) Or(d Settings) Settings {
@@ -85,8 +79,8 @@ func (s Settings) Or(d Settings) Settings {
 		s.MaxWait = d.MaxWait
 	}
 	s.DryRun = s.DryRun || d.DryRun
-	if s.Failure == 0 {
-		s.Failure = d.Failure
+	if !s.FailureSet {
+		s.Closed, s.FailureSet = d.Closed, d.FailureSet
 	}
 	return s
 }
@@ -169,7 +163,7 @@ func tooHigh(route string, e *read.Entry) *mistake.Mistake {
 // apply makes at the limit of a rule with its settings.
 func (g *Registry) apply(at *limit.Limit, r *Rule, l *store.Limit, s Settings) {
 	t := r.Kind.Traits()
-	at.Limit, at.Kind, at.DryRun, at.Closed = l, r.Kind, s.DryRun, s.Failure == Closed && !s.DryRun
+	at.Limit, at.Kind, at.DryRun, at.Closed = l, r.Kind, s.DryRun, s.Closed && !s.DryRun
 	at.Needs = t.Needs
 	if !s.DryRun {
 		at.Needs |= t.Enforced

@@ -43,21 +43,22 @@ type Bytes struct {
 // Plan is the limits of one route, or of the limiter where no route matches.
 type Plan struct {
 	Entries []*Entry
-	Funcs   []Func
+	Funcs   []*Func
 	Again   []*Entry // of limits that Entries have already, by another route's settings
 	Policy  string   // RateLimit-Policy of all entries
 	Pattern string   // of the WithRoute
 	Alone   *Entry   // the only one, where a decision is its charge and nothing else; or nil
 }
 
-// Func is a function of the application that returns limits of a request.
-type Func interface {
+// Func is a function of the application that returns limits of a request. Its address is its
+// identity.
+type Func struct {
 	// Charge adds the charges of these limits.
-	Charge(*Reading) error
+	Charge func(*Reading) error
 }
 
 // NewPlan returns the plan of entries and functions.
-func NewPlan(pattern string, entries []*Entry, funcs []Func) *Plan {
+func NewPlan(pattern string, entries []*Entry, funcs []*Func) *Plan {
 	p := &Plan{Entries: entries, Funcs: funcs, Pattern: pattern}
 	var items []string
 	for _, e := range entries {
@@ -103,7 +104,7 @@ func union(plans []*Plan) *Plan {
 // Merged returns a plan with the limits of several, each once.
 func Merged(pattern string, plans ...*Plan) *Plan {
 	var entries, again []*Entry
-	var funcs []Func
+	var funcs []*Func
 	for _, p := range plans {
 		for _, e := range slices.Concat(p.Entries, p.Again) {
 			switch {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-go/stint/internal/background"
 	"github.com/stint-go/stint/store"
 )
 
@@ -195,18 +196,15 @@ func (l *lane) ask() (err error) {
 	return err
 }
 
-// outlives is how long to wait for the answer of a store that may have reserved a turn
-// for a client that has left since. Left alone with the answer, the store would give the
-// turn back by itself, and no other stream would get it.
-const outlives = 2 * time.Second
-
-// outliving returns a context for a Take: it ends a while after the request's.
+// outliving returns a context for a Take: it ends a while after the request's. Left alone with
+// the answer, the store would give a turn back by itself, and no other stream would get it.
+// Package waiting has the same for its turns: shared, neither would be explored as it is shipped.
 func (l *lane) outliving() (longer context.Context, end func()) {
 	if l.ctx.Done() == nil || store.AnswersAtOnce(l.Store) {
 		return l.ctx, func() {}
 	}
 	longer, cancel := context.WithCancel(context.WithoutCancel(l.ctx))
-	stop := context.AfterFunc(l.ctx, func() { time.AfterFunc(outlives, cancel) })
+	stop := context.AfterFunc(l.ctx, func() { time.AfterFunc(background.GiveBack, cancel) })
 	return longer, func() {
 		stop()
 		cancel()

@@ -7,14 +7,19 @@ import (
 	"sync/atomic"
 )
 
-// User is a limiter, with its present options.
+// User is a limiter, with its present options. It is an interface because requests are looked
+// at below the package of limiters, which therefore can't be imported here.
 type User interface {
 	// Silent returns the kinds that it doesn't warn of.
 	Silent() Set
 	// Uses reports whether limits of its have their key from a source, and returns their
 	// names: those that a function makes have none yet.
 	Uses(*Source) (limits []string, uses bool)
-	// Warn tells whoever should know of the warning.
+	// Idle reports whether it orders requests that wait, although none waits.
+	Idle() bool
+	// Denies reports whether a limit of its never lets a request of that cost pass.
+	Denies(limit string, cost int64) bool
+	// Warn reports the warning to whoever should get it.
 	Warn(*Warning)
 }
 

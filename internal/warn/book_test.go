@@ -14,7 +14,11 @@ type user struct {
 
 func (u *user) Silent() Set                                 { return 0 }
 func (u *user) Uses(s *Source) (limits []string, uses bool) { return []string{u.name}, s == u.of }
-func (u *user) Warn(*Warning)                               {}
+func (u *user) Idle() bool                                  { return false }
+
+func (u *user) Denies(string, int64) bool { return false }
+
+func (u *user) Warn(*Warning) {}
 
 // A book has room for what is wrong now, however much was wrong before. What still is
 // wrong stays in it.
