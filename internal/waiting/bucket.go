@@ -1,6 +1,7 @@
 package waiting
 
 import (
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint/internal/engine"
@@ -12,7 +13,7 @@ import (
 type bucket struct {
 	key     bucketKey
 	lines   int           // that have a column in it
-	parts   list[*part]   // of all lines, in the order in which the store has made them
+	parts   []*part       // of all lines, in the order in which the store has made them
 	settled chan struct{} // closed when the settlement under way has ended; nil without one
 	retry   time.Time     // after a failure, when the next settlement may begin
 }
@@ -51,11 +52,11 @@ func (ts *Turns) forgetBucket(b *bucket) {
 // before an update, can't be compared: the later one goes behind.
 func (b *bucket) insert(p *part) {
 	limit := p.column.charge.Limit
-	e := b.parts.back
-	for e != nil && says(e.value.column.charge.Limit, limit) && limit.Engine(engine.Access{}).Behind(e.value.receipt, p.receipt) {
-		e = e.prev
+	i := len(b.parts)
+	for i > 0 && says(b.parts[i-1].column.charge.Limit, limit) && limit.Engine(engine.Access{}).Behind(b.parts[i-1].receipt, p.receipt) {
+		i--
 	}
-	p.inBucket = b.parts.insertAfter(e, p)
+	b.parts = slices.Insert(b.parts, i, p)
 }
 
 func says(a, b *store.Limit) bool { return a == b || a.Spec() == b.Spec() }
@@ -63,12 +64,12 @@ func says(a, b *store.Limit) bool { return a == b || a.Spec() == b.Spec() }
 // last returns the part that nothing stands behind, if it is vacant and may go back to
 // the store, or else nil. If forced, it need not be ripe.
 func (b *bucket) last(now time.Time, forced bool) *part {
-	if b.parts.n == 0 {
+	if len(b.parts) == 0 {
 		return nil
 	}
-	p := b.parts.back.value
+	p := b.parts[len(b.parts)-1]
 	c := p.column
-	if p.stuck || c.vacancies() == 0 || c.parts.back.value != p || !forced && !c.line.ripe(now) {
+	if p.stuck || c.vacancies() == 0 || c.parts[len(c.parts)-1] != p || !forced && !c.line.ripe(now) {
 		return nil
 	}
 	return p
@@ -77,7 +78,7 @@ func (b *bucket) last(now time.Time, forced bool) *part {
 // loosen marks everything stuck at the end to be tried again, all of it at once: one by
 // one it would cost as many calls of the store.
 func (b *bucket) loosen() {
-	for e := b.parts.back; e != nil && e.value.stuck; e = e.prev {
-		e.value.stuck = false
+	for i := len(b.parts); i > 0 && b.parts[i-1].stuck; i-- {
+		b.parts[i-1].stuck = false
 	}
 }

@@ -38,7 +38,7 @@ func (ts *Turns) Claim(parts []Part) *Claim {
 		if col.vacancies() == 0 {
 			continue
 		}
-		wait := col.parts.at(l.waiters.n + col.claimed).value.at.Sub(now)
+		wait := col.parts[len(l.waiters)+col.claimed].at.Sub(now)
 		switch {
 		case wait > parts[i].Most:
 			return nil

@@ -2,6 +2,7 @@ package waiting
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint/internal/clock"
@@ -15,7 +16,7 @@ import (
 type line struct {
 	kind    string
 	columns []column
-	waiters list[*Turn]
+	waiters []*Turn
 	settle  Settle // that of the last to come
 	timer   *clock.Timer
 	linger  time.Time // until when vacancies are kept for newcomers while others wait
@@ -30,18 +31,16 @@ type column struct {
 	index   int
 	charge  store.Charge // what all of them are
 	bucket  *bucket
-	parts   list[*part]
+	parts   []*part
 	claimed int // vacancies kept for calls under way
 }
 
 // part is one reservation: what a call's charge has got.
 type part struct {
-	column   *column
-	receipt  store.Receipt
-	at       time.Time
-	stuck    bool         // the store has given nothing back for it, because something stands behind it
-	inColumn *node[*part] // nil once it has been taken out
-	inBucket *node[*part]
+	column  *column
+	receipt store.Receipt
+	at      time.Time
+	stuck   bool // the store has given nothing back for it, because something stands behind it
 }
 
 func (ts *Turns) line(kind string, parts []Part) *line {
@@ -76,11 +75,11 @@ func (ts *Turns) keep(l *line) *line {
 
 // forget drops an empty line.
 func (ts *Turns) forget(l *line) {
-	if l.waiters.n > 0 || ts.lines[l.kind] != l {
+	if len(l.waiters) > 0 || ts.lines[l.kind] != l {
 		return
 	}
 	for i := range l.columns {
-		if c := &l.columns[i]; c.parts.n > 0 || c.claimed > 0 {
+		if c := &l.columns[i]; len(c.parts) > 0 || c.claimed > 0 {
 			return
 		}
 	}
@@ -92,54 +91,51 @@ func (ts *Turns) forget(l *line) {
 }
 
 // vacancies returns how many of the parts no waiter needs.
-func (c *column) vacancies() int { return max(c.parts.n-c.line.waiters.n-c.claimed, 0) }
+func (c *column) vacancies() int { return max(len(c.parts)-len(c.line.waiters)-c.claimed, 0) }
 
 // insert puts a part where the store has made it, and its instant where that belongs,
 // and returns the place of the instant.
 func (c *column) insert(p *part) (index int) {
-	p.column, index = c, c.parts.n
-	e := c.parts.back
-	for ; e != nil && c.charge.Limit.Engine(engine.Access{}).Behind(e.value.receipt, p.receipt); e = e.prev {
+	p.column, index = c, len(c.parts)
+	for index > 0 && c.charge.Limit.Engine(engine.Access{}).Behind(c.parts[index-1].receipt, p.receipt) {
 		index--
 	}
-	e = c.parts.insertAfter(e, p)
-	p.inColumn = e
+	c.parts = slices.Insert(c.parts, index, p)
 	c.bucket.insert(p)
-	for ; e.next != nil && e.next.value.at.Before(e.value.at); e, index = e.next, index+1 {
-		e.value.at, e.next.value.at = e.next.value.at, e.value.at
+	for ; index+1 < len(c.parts) && c.parts[index+1].at.Before(c.parts[index].at); index++ {
+		c.parts[index].at, c.parts[index+1].at = c.parts[index+1].at, c.parts[index].at
 	}
-	for ; e.prev != nil && e.prev.value.at.After(e.value.at); e, index = e.prev, index-1 {
-		e.value.at, e.prev.value.at = e.prev.value.at, e.value.at
+	for ; index > 0 && c.parts[index-1].at.After(c.parts[index].at); index-- {
+		c.parts[index].at, c.parts[index-1].at = c.parts[index-1].at, c.parts[index].at
 	}
 	return index
 }
 
+// remove takes a part out of its column and its bucket.
 func (c *column) remove(p *part) {
-	c.parts.remove(p.inColumn)
-	c.bucket.parts.remove(p.inBucket)
-	p.inColumn, p.inBucket = nil, nil
+	c.parts = without(c.parts, p)
+	c.bucket.parts = without(c.bucket.parts, p)
+}
+
+// without removes one of the elements: mostly the first, whose turn has come, or the last,
+// which goes back.
+func without[T comparable](all []T, one T) []T {
+	i := len(all) - 1
+	if all[i] != one {
+		i = slices.Index(all, one)
+	}
+	return slices.Delete(all, i, i+1)
 }
 
 // enter puts a waiter into the line at index or, if its class is higher, further in
 // front, and returns its instant.
 func (l *line) enter(t *Turn, index int) time.Time {
-	before := l.waiters.back
-	for n := l.waiters.n; n > index; n-- {
-		before = before.prev
+	index = min(index, len(l.waiters))
+	for index > 0 && l.waiters[index-1].yields(t, l.at(index)) {
+		index--
 	}
-	index = min(index, l.waiters.n)
-	behind := make([]*node[*part], len(l.columns)) // the reservations at index
-	for i := range l.columns {
-		behind[i] = l.columns[i].parts.at(index)
-	}
-	for before != nil && before.value.yields(t, latest(behind)) {
-		before = before.prev
-		for i := range behind {
-			behind[i] = behind[i].prev
-		}
-	}
-	t.at = l.waiters.insertAfter(before, t)
-	return latest(behind)
+	l.waiters = slices.Insert(l.waiters, index, t)
+	return l.at(index)
 }
 
 // yields reports whether t lets o go first and then has to wait until at.
@@ -147,20 +143,10 @@ func (t *Turn) yields(o *Turn, at time.Time) bool {
 	return o.Class > t.Class && o.Before(t.Rank) && (t.until.IsZero() || !at.After(t.until))
 }
 
-// latest returns when all of the parts have come.
-func latest(parts []*node[*part]) (at time.Time) {
-	for _, e := range parts {
-		if e.value.at.After(at) {
-			at = e.value.at
-		}
-	}
-	return at
-}
-
-// first returns when the first waiter's turn comes.
-func (l *line) first() (at time.Time) {
+// at returns when the turn of the waiter at index comes.
+func (l *line) at(index int) (at time.Time) {
 	for i := range l.columns {
-		if a := l.columns[i].parts.front.value.at; a.After(at) {
+		if a := l.columns[i].parts[index].at; a.After(at) {
 			at = a
 		}
 	}
@@ -169,14 +155,14 @@ func (l *line) first() (at time.Time) {
 
 // grant lets those go whose turn has come.
 func (l *line) grant(ts *Turns, now time.Time) {
-	for l.waiters.n > 0 && !l.first().After(now) {
-		t := l.waiters.front.value
-		l.waiters.remove(l.waiters.front)
+	for len(l.waiters) > 0 && !l.at(0).After(now) {
+		t := l.waiters[0]
+		l.waiters = slices.Delete(l.waiters, 0, 1)
 		ts.waiting.Add(-1)
-		t.at, t.parts = nil, make([]*part, len(l.columns))
+		t.parts = make([]*part, len(l.columns))
 		for i := range l.columns {
 			c := &l.columns[i]
-			t.parts[i] = c.parts.front.value
+			t.parts[i] = c.parts[0]
 			c.remove(t.parts[i])
 		}
 		close(t.granted)
@@ -205,10 +191,10 @@ func (c *column) spent(now time.Time) *part {
 	if n == 0 {
 		return nil
 	}
-	if p := c.parts.back.value; !p.at.After(now) {
+	if p := c.parts[len(c.parts)-1]; !p.at.After(now) {
 		return p
 	}
-	if p := c.parts.front.value; n == c.parts.n && !p.at.After(now) {
+	if p := c.parts[0]; n == len(c.parts) && !p.at.After(now) {
 		return p
 	}
 	return nil
@@ -225,7 +211,7 @@ func (l *line) vacant() bool {
 }
 
 // ripe reports whether vacancies may go back.
-func (l *line) ripe(now time.Time) bool { return l.waiters.n == 0 || !l.linger.After(now) }
+func (l *line) ripe(now time.Time) bool { return len(l.waiters) == 0 || !l.linger.After(now) }
 
 // tend does what is due in a line, begins to give back what should go back, and sets
 // the timer. It drops a line that has nothing left.
@@ -245,8 +231,8 @@ func (ts *Turns) tend(l *line, now time.Time) *round {
 // arm sets the timer to when something is due.
 func (l *line) arm(ts *Turns, now time.Time) {
 	var next time.Time
-	if l.waiters.n > 0 {
-		next = l.first()
+	if len(l.waiters) > 0 {
+		next = l.at(0)
 	}
 	sooner := func(at time.Time) {
 		if at.After(now) && (next.IsZero() || at.Before(next)) {
@@ -263,8 +249,8 @@ func (l *line) arm(ts *Turns, now time.Time) {
 		if c.spent(now) != nil { // when the settlement under way has ended
 			sooner(now.Add(linger))
 		}
-		if c.vacancies() == c.parts.n {
-			sooner(c.parts.front.value.at)
+		if c.vacancies() == len(c.parts) {
+			sooner(c.parts[0].at)
 		}
 	}
 	if next.IsZero() {

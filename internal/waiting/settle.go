@@ -140,8 +140,8 @@ func (ts *Turns) finish(r *round, results []store.Result) *round {
 		if results == nil {
 			b.retry = now.Add(retry)
 		}
-		if b.parts.n > 0 {
-			again[b.parts.back.value.column.line] = true
+		if n := len(b.parts); n > 0 {
+			again[b.parts[n-1].column.line] = true
 		}
 	}
 	next := &round{settle: r.settle}
@@ -212,7 +212,7 @@ func (ts *Turns) flush(ctx context.Context, charges []store.Charge) (under []cha
 		if b == nil {
 			continue
 		}
-		rounds = max(rounds, 2+b.parts.n/most)
+		rounds = max(rounds, 2+len(b.parts)/most)
 		r.collect(b, now, true)
 		if b.settled != nil {
 			under = append(under, b.settled)

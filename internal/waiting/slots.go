@@ -2,6 +2,7 @@ package waiting
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,15 +34,15 @@ type Key struct {
 // slotLine is the waiters for the slots of one key: a queue for each class, so that
 // finding the head looks at one place of each.
 type slotLine struct {
-	classes [Classes]list[*place] // in the order in which they came
+	classes [Classes][]*place // in the order in which they came
 	n       int64
 }
 
 // place is where a waiter stands.
 type place struct {
 	*Want
-	woken chan struct{}
-	at    *node[*place] // nil: in no line
+	woken  chan struct{}
+	stands bool // in a line
 }
 
 // poll bounds the cost of asking without being woken: the heads of all lines together
@@ -119,11 +120,12 @@ func (s *Slots) join(p *place) (joined bool, waiting int64) {
 // have come before some that wait here.
 func (l *slotLine) insert(p *place) {
 	q := &l.classes[p.Rank.Class]
-	e := q.back
-	for e != nil && e.value.Rank.Came.After(p.Rank.Came) {
-		e = e.prev
+	i := len(*q)
+	for i > 0 && (*q)[i-1].Rank.Came.After(p.Rank.Came) {
+		i--
 	}
-	p.at = q.insertAfter(e, p)
+	*q = slices.Insert(*q, i, p)
+	p.stands = true
 }
 
 // head returns the place that asks next: the first by rank among those whose class is
@@ -131,13 +133,13 @@ func (l *slotLine) insert(p *place) {
 func (s *Slots) head(l *slotLine) (head *place) {
 	owed := false
 	for i := range l.classes {
-		e := l.classes[i].front
-		if e == nil {
+		if len(l.classes[i]) == 0 {
 			continue
 		}
-		owes := s.owes(e.value.Want)
-		if head == nil || owes && !owed || owes == owed && e.value.Rank.Before(head.Rank) {
-			head, owed = e.value, owes
+		first := l.classes[i][0]
+		owes := s.owes(first.Want)
+		if head == nil || owes && !owed || owes == owed && first.Rank.Before(head.Rank) {
+			head, owed = first, owes
 		}
 	}
 	return head
@@ -146,15 +148,15 @@ func (s *Slots) head(l *slotLine) (head *place) {
 // leave removes a place from its line, if it is in one, and wakes the head: there may
 // be another slot, and the leaving waiter may have used up the head's wake-up.
 func (s *Slots) leave(p *place) {
-	if p.at == nil {
+	if !p.stands {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting.Add(-1)
 	l := s.lines[p.Key]
-	l.classes[p.Rank.Class].remove(p.at)
-	p.at = nil
+	q := &l.classes[p.Rank.Class]
+	*q, p.stands = without(*q, p), false
 	if l.n--; l.n == 0 {
 		delete(s.lines, p.Key)
 		return

@@ -12,12 +12,11 @@ func (ts *Turns) Trace() string {
 	defer ts.mu.Unlock()
 	var all []string
 	for _, l := range ts.lines {
-		s := fmt.Sprintf("%q: %d wait, kept until %v", l.kind, l.waiters.n, l.linger.UnixMicro())
+		s := fmt.Sprintf("%q: %d wait, kept until %v", l.kind, len(l.waiters), l.linger.UnixMicro())
 		for i := range l.columns {
 			c := &l.columns[i]
 			s += fmt.Sprintf("; %d claimed of", c.claimed)
-			for e := c.parts.front; e != nil; e = e.next {
-				p := e.value
+			for _, p := range c.parts {
 				s += fmt.Sprintf(" %d at %v stuck %v", p.receipt.Mark, p.at.UnixMicro(), p.stuck)
 			}
 			s += fmt.Sprintf(", settling %v, not before %v", c.bucket.settled != nil, c.bucket.retry.UnixMicro())
@@ -37,8 +36,8 @@ func (s *Slots) Trace() string {
 	for key, l := range s.lines {
 		line := fmt.Sprintf("%v:", key)
 		for i := range l.classes {
-			for e := l.classes[i].front; e != nil; e = e.next {
-				line += fmt.Sprintf(" %d %v woken %d", i, e.value.Until.UnixNano(), len(e.value.woken))
+			for _, p := range l.classes[i] {
+				line += fmt.Sprintf(" %d %v woken %d", i, p.Until.UnixNano(), len(p.woken))
 			}
 		}
 		all = append(all, line)

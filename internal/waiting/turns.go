@@ -16,6 +16,7 @@ package waiting
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -60,7 +61,7 @@ func (ts *Turns) Queued(parts []Part) int {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if l := ts.lines[kind]; l != nil {
-		return l.waiters.n
+		return len(l.waiters)
 	}
 	return 0
 }
@@ -101,7 +102,6 @@ type Turn struct {
 	turns   *Turns
 	until   time.Time // the latest that it may become; zero for any
 	line    *line
-	at      *node[*Turn]  // nil once the turn has come
 	parts   []*part       // what it has got, once the turn has come
 	granted chan struct{} // closed when the turn has come
 	over    bool          // used or left; accessed by the waiter only
@@ -124,7 +124,7 @@ func (ts *Turns) Join(ctx context.Context, parts []Part, claim *Claim, r Rank, u
 		c := &l.columns[i]
 		if claim.has(i) {
 			c.claimed--
-			index = l.waiters.n
+			index = len(l.waiters)
 			continue
 		}
 		p := &part{column: c, receipt: parts[i].Charge.Receipt, at: now.Add(parts[i].Wait)}
@@ -133,7 +133,7 @@ func (ts *Turns) Join(ctx context.Context, parts []Part, claim *Claim, r Rank, u
 	t = &Turn{Rank: r, turns: ts, until: until, line: l, granted: make(chan struct{})}
 	ts.waiting.Add(1)
 	at := l.enter(t, index)
-	waiting = l.waiters.n
+	waiting = len(l.waiters)
 	if back := ts.tend(l, now); !back.empty() {
 		go ts.runAll(context.WithoutCancel(ctx), back)
 	}
@@ -165,13 +165,13 @@ func (t *Turn) Leave(ctx context.Context) {
 	ts.mu.Lock()
 	l := ts.keep(t.line)
 	vacant := l.vacant()
-	if t.at != nil {
-		l.waiters.remove(t.at)
+	if t.parts == nil {
+		l.waiters = without(l.waiters, t)
 		ts.waiting.Add(-1)
 	} else { // the turn came at the same moment: the next waiter may have it
 		for i, p := range t.parts {
 			p.column = &l.columns[i]
-			p.inColumn = p.column.parts.insertAfter(nil, p)
+			p.column.parts = slices.Insert(p.column.parts, 0, p)
 			p.column.bucket.insert(p)
 		}
 	}
