@@ -60,7 +60,7 @@ end
 
 local function fills(w) return w.last + min(micros(fullOf(w), w.tick), longestView) end
 local function ended(w)
-  return w.tat <= w.at or now >= fills(w) and aheadOf(w) <= w.zero
+  return w.tat <= w.at or now >= fills(w) and aheadOf(w) <= w.zero and (w.turn == w.zero or w.turn <= w.at)
 end
 
 -- Reads a view's last charge, floor and levels from the i-th number on.

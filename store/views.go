@@ -108,10 +108,20 @@ func (v *bucketView) tell(now int64) {
 	}
 }
 
+// told is how long it is until the last turn comes. A refund may have left less in use than
+// shows it.
+func (v *bucketView) told(now int64) units {
+	ahead := v.ahead(now)
+	if v.turn == (units{}) {
+		return ahead
+	}
+	return greater(ahead, v.turn.minus(v.at(now)))
+}
+
 // ended reports whether the view of a version beside another has ended.
 func (v *bucketView) ended(now int64) bool {
 	idle := now >= v.last+min(v.scale.micros(v.full()), longestView)
-	return v.tat.less(v.at(now).plus(units{lo: 1})) || idle && !v.ahead(now).positive()
+	return v.tat.less(v.at(now).plus(units{lo: 1})) || idle && !v.told(now).positive()
 }
 
 // shift moves everything by so many microseconds into the past.
@@ -475,7 +485,7 @@ func (l *Limit) stepViews(now *Now, c *Charge, s *state, r *Result) {
 // left is how long the view lasts if it isn't charged.
 func (v *bucketView) left(now int64) time.Duration {
 	idle := micros(max(v.last+min(v.scale.micros(v.full()), longestView)-now, 0))
-	return max(min(v.scale.wait(v.used(now)), max(idle, v.scale.wait(v.ahead(now)))), micros(1))
+	return max(min(v.scale.wait(v.used(now)), max(idle, v.scale.wait(v.told(now)))), micros(1))
 }
 
 // ask answers a charge of the limit by one view, in addition to what another has
