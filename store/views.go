@@ -567,17 +567,19 @@ func (l *Limit) owe(now, tokens int64, was Receipt, b *bucket, r *Receipt) int64
 	made, own := l.made(was)
 	mark := lesser(made, tat)
 	kept := own && last-first == 1 && v.floor != (units{}) && v.floor == mark && mark == tat // see giveBack
+	stands := mark
 	if last-first == 1 && v.lows.n > 0 {
-		// From now on it is as a charge made now: of what it cost until now, a refund can
-		// give back what stands.
-		mark = lesser(mark, v.at(now).plus(v.standing(now, made, was.Instant)))
+		stands = lesser(mark, v.at(now).plus(v.standing(now, made, was.Instant)))
 	}
 	b.enter(now, tokens, -1, first, last)
 	// The mark moves by the debt, not to the end of the queue: what time has given back
-	// of the charge must not become reserved again. So it is as a charge made now.
-	if mark = greater(mark, l.scale.instant(now)).plus(product(tokens, l.token)); kept {
-		v.floor = mark
+	// of the charge must not become reserved again. So it is as a charge made now, of the
+	// debt and what stands of its cost until now.
+	debt := product(tokens, l.token)
+	if kept {
+		v.floor = greater(mark, l.scale.instant(now)).plus(debt)
 	}
+	mark = greater(stands, l.scale.instant(now)).plus(debt)
 	if last-first > 1 {
 		b.mark = max(b.mark, l.scale.micros(mark))
 	}
