@@ -18,27 +18,18 @@
 --     debt; else how long it may wait in us, and its cost
 --   capacity
 --   form: the rate's tag, or :token:unit of a rate that has none
---   inc: the units that the charge costs
+--   by: the units that the charge costs
 --   lifetime, grid: of a rate with a tag, in ms and us; without, perTick,tick and nothing
---:arguments limit how capacity form inc lifetime grid
+--:arguments limit how capacity form by lifetime grid
 --:setup
-local tagged, peek, more, at, perTick, tick = grid ~= '', inc == '0', inc + 0, now, 1, 1
-if not tagged then
-  perTick, tick = string.match(lifetime, '(%d+),(%d+)')
-  at = floor(now / tick) * perTick
-end
+local every, peek, inc = tonumber(grid), by == '0', by + 0 -- every: the grid, if there is a tag
+local perTick, tick = 1, 1
+if not every then perTick, tick = string.match(lifetime, '(%d+),(%d+)') end
+local at = floor(now / tick) * perTick
 local top = at + capacity
--- Digits of one length are in order as texts as they are as numbers, and to make
--- numbers of so many values would be half of what a batch takes: the present, and the
--- latest instants that one more fits upon, and that are no further than the capacity.
-local low, high, full
--- Of a key that is full and is charged one: the tat that it gets, and its text.
-local soonest, text
--- Whether a charge passes a multiple of the grid, which is a power of ten, is seen
--- from the first two digits of what is less than that.
-local digit, passes
---:looks
-local last = top - more -- the latest tat that one more fits upon
+local longest = every and min(top, 1e15 - 1) or -1 -- the latest tat that is kept in digits
+-- The latest tat that a charge fits upon.
+local last = top - inc
 if how ~= '' then
   local queue, largest, debt = string.match(limit, '(%d+),(%d+),(%d)')
   local wait, cost = string.match(how, '(.+),(.+)')
@@ -47,85 +38,89 @@ if how ~= '' then
     local within = floor(wait / tick) * perTick
     if allowed == 0 or within < allowed then allowed = within end
   end
-  -- With debt a charge waits only for what stands before it.
-  last = top + allowed - (debt == '1' and 0 or more)
+  -- With debt, a charge waits only for those before it; without, its own cost has to be
+  -- there as well.
+  last = top + allowed - (debt == '1' and 0 or inc)
   if peek then last = math.huge elseif cost + 0 > largest + 0 then last = -math.huge end
 end
-if many and tagged and now >= 0 and top < 1e15 then
-  low, high = form .. format('%015.0f', now), form .. format('%015.0f', min(last, top - more))
+-- The tat last written, and its text: keys that were full get the same. To write the text
+-- for each of them would be a fifth of a batch's time.
+local written, digits
+-- In a batch, digits are compared as texts, which are in the order of their numbers: from
+-- low, a tat of now, to high, the latest that a charge fits upon, one is charged, and up to
+-- full it is denied. To make numbers of them would be a sixth of the batch's time, and a
+-- quarter of one that is denied. A charge passes a multiple of the grid, a power of ten, if
+-- the two digits below that are at least late.
+local low, high, full, digit, late
+if many and now >= 0 and top == longest then
+  low, high = form .. format('%015.0f', at), form .. format('%015.0f', min(last, top - inc))
   full = how == '' and form .. format('%015.0f', top) or high
+  digit, late = 21 - #grid, format('%02d', max(floor((every - inc) * 100 / every), 0))
 end
 --:load
--- A: the tat; false if v says it in digits that are enough. odd: true if v is that and no
--- more, false if it is to be written anew, else the views, which say it instead.
-local A, odd = false, true
-if low and v and g == 1 and v >= low and v <= high and #v == 19 then
-  fits = 1
-elseif low and v and g == 1 and v > high and v <= full and #v == 19 then
-  fits = 0
-else
-  A, odd = at, false
-  if v then
-    local tat
-    if not tagged then
-      if sub(v, -#form) == form then tat = tonumber(sub(v, 1, -#form - 1)) end
-    elseif #v == 19 and sub(v, 1, 4) == form then
-      tat = tonumber(sub(v, 5))
-    end
-    if not tat or tat > top then
-      if not rare then lacking = row break end
-      odd = rare.state(limit, v)
-      dirty = odd.changed and not peek
-    elseif tat >= at then
-      A, odd = tat, true
-    end
+-- tat: false if v's digits are enough. stands: v is the tat's digits. views: what v says if
+-- that is more than a tat of this limit (bucketstate.lua).
+local tat, stands, views = at, false, false
+if low and v and g == 1 and v >= low and v <= full and #v == 19 then
+  tat = false
+elseif v then
+  local found
+  if every then
+    if #v == 19 and sub(v, 1, 4) == form then found = tonumber(sub(v, 5)) end
+  elseif sub(v, -#form) == form then
+    found = tonumber(sub(v, 1, -#form - 1))
+  end
+  if not found or found > top then
+    if not rare then lacking = row break end
+    views = rare.state(limit, v)
+    dirty = views.changed and not peek
+  elseif found >= at then
+    tat, stands = found, every ~= nil
   end
 end
 --:look
-if odd and odd ~= true then
+if views then
   local wait, cost = string.match(how, '(.+),(.+)')
-  fits = rare.fit(odd, (wait or 0) + 0, cost and cost + 0 or more / odd.limit.token, g)
-elseif A and A <= last then
-  fits = (g > 1 and not peek) and min(g, floor((last - A) / more) + 1) or g
+  fits = rare.fit(views, (wait or 0) + 0, cost and cost + 0 or inc / views.limit.token, g)
+elseif not tat then
+  fits = v <= high and 1 or 0
+elseif tat <= last then
+  fits = g
+  if g > 1 and not peek then fits = min(g, floor((last - tat) / inc) + 1) end
 end
---:keep A odd dirty
---:charges
-if many and tagged and now >= 0 and top < 1e15 then
-  soonest, digit, passes = at + more, 21 - #grid, 528 + floor((grid - more) * 100 / grid)
-  text = form .. format('%015.0f', soonest)
-end
+--:keep tat stands views dirty
 --:charge
-if odd and odd ~= true then rare.pour(odd, more / odd.limit.token, g) elseif A then A = A + g * more end
+if views then
+  rare.pour(views, inc / views.limit.token, g)
+elseif tat then
+  tat = tat + g * inc
+end
 --:save
-if not A then
-  px = lifetime
-  if g > 0 then
-    local x, y = byte(v, digit, digit + 1)
-    add, renew = inc, x * 10 + y >= passes
-  else
-    new = v
-  end
-elseif odd == true and tagged and g > 0 and A <= top and A < 1e15 then
-  add, px, renew = g == 1 and inc or format('%.0f', g * more), lifetime, A % grid < g * more
-elseif odd and odd ~= true then
+if views then
   local alone
-  new, fade, alone = rare.text(odd)
+  new, fade, alone = rare.text(views)
   if g == 0 and not dirty and new then
     new = v
-  elseif alone and tagged and alone >= 0 and alone <= top and alone < 1e15 then
+  elseif alone and alone >= 0 and alone <= longest then
     new, px = form .. format('%015.0f', alone), lifetime
   end
-elseif A <= at then
+elseif g > 0 and not tat then
+  add, px, renew = by, lifetime, sub(v, digit, digit + 1) >= late
+elseif g > 0 and stands and tat <= longest then
+  add, px, renew = g == 1 and by or format('%.0f', g * inc), lifetime, tat % every < g * inc
+elseif not tat then
+  new, px = v, lifetime
+elseif tat <= at then
   new = false
-elseif tagged and A <= top and A >= 0 and A < 1e15 then
-  new, px = A == soonest and text or form .. format('%015.0f', A), lifetime
+elseif tat >= 0 and tat <= longest then
+  if tat ~= written then written, digits = tat, form .. format('%015.0f', tat) end
+  new, px = digits, lifetime
 else
-  new = format('%.0f', A) .. string.match(limit, ':%d+:%d+')
-  if A > top then new = new .. format(':%.0f:', A - top) .. string.match(limit, '(%d+),%d+$') end
-  fade = now + math.ceil((A - at) / perTick) * tick
+  new = format('%.0f', tat) .. string.match(limit, ':%d+:%d+')
+  if tat > top then new = new .. format(':%.0f:', tat - top) .. string.match(limit, '(%d+),%d+$') end
+  fade = now + math.ceil((tat - at) / perTick) * tick
 end
 --:amend
 if not rare then lacking = row break end
-local views = rare.amend(limit, v, due, charged, instant, mark, lease)
+views = rare.amend(limit, v, due, charged, instant, mark, lease) or false
 dirty = views and true
-if views then A, odd = at, views end
