@@ -25,7 +25,7 @@ TIME     ?= 1s
 # What the tests start; STINT_REDIS_SERVER in the environment names another.
 REDIS     = $(or $(STINT_REDIS_SERVER),redis-server)
 
-.PHONY: test test-mutants test-faults test-servers test-examples test-console picture-console chromium test-install test-newest test-observe redis prometheus run race test-32 lint tidy api test-modules bench bench-redis bench-peers fuzz fuzz-list soak plots plots-check
+.PHONY: test test-mutants test-faults test-servers test-examples test-console picture-console chromium test-install test-newest test-observe redis prometheus run race test-32 lint tidy api test-modules bench bench-redis bench-script bench-peers fuzz fuzz-list soak plots plots-check
 
 # What takes longest begins first, so that a core isn't left without a package at the end.
 LONGEST = $(if $(filter ./...,$(PKG)),./store/redisstore . ./lua ./store/memstore)
@@ -144,6 +144,10 @@ bench: ## benchmarks: make bench BENCH=HotKey PKG=./store/memstore COUNT=10
 
 bench-redis: redis ## redisstore beside its peers: make bench-redis ROUNDS=15 TIME=300ms; LIMITS=true: only several limits
 	cd benchmarks && $(WORKSPACE) $(GO) run ./redis -rounds $(ROUNDS) -time $(TIME) -redis-server $(REDIS) -limits=$(or $(LIMITS),false)
+
+# What each trick of a script buys: SCRIPTS are texts that go run ./lua/print has printed before.
+bench-script: redis ## the token bucket's script beside others: make bench-script SCRIPTS=/tmp/before.lua ROUNDS=60
+	STINT_SCRIPTS='$(SCRIPTS)' $(GO) test -run '^$$' -bench '^BenchmarkScript$$' -benchtime $(ROUNDS)x ./store/redisstore
 
 bench-peers: ## stint beside its peers in memory: make bench-peers ROUNDS=9 TIME=50ms
 	cd benchmarks && $(WORKSPACE) $(GO) run ./peers -rounds $(ROUNDS) -time $(TIME)

@@ -13,7 +13,11 @@
 //	                                 versions.lua, window.lua, intervalviews.lua
 //	what all scripts share           prelude.lua, store.lua, outcome.lua, general.lua
 //
-// Begin with the heads of take.lua and tokenbucket.lua. The head of a loop describes its
+// docs/scripts.md goes through the script of one token bucket, which
+//
+//	go run github.com/stint-go/stint/lua/print@latest
+//
+// prints. Then read the heads of take.lua and tokenbucket.lua. The head of a loop describes its
 // arguments (ARGV) and its answer; the head of an algorithm's file what it adds to those, and
 // what it keeps at a key.
 //

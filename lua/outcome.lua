@@ -3,7 +3,7 @@
 -- crammed: whether the server is out of memory, once that is known (store.lua).
 local wrote, crammed = false, nil
 local ok, answer = pcall(function()
---SCRIPT--
+  --SCRIPT--
 end)
 if ok then return answer end
 return {err = wrote and 'PARTIAL the script failed after its first write: ' .. answer or answer}

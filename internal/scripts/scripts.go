@@ -60,6 +60,23 @@ var algorithms = []struct {
 	{WideWarmUp, 'v', []string{"wide", "warmupstate", "widewarmup"}},
 }
 
+// Names are the algorithms' names, which are those of their files.
+func Names() []string {
+	names := make([]string, len(algorithms))
+	for i, a := range algorithms {
+		names[i] = a.files[len(a.files)-1]
+	}
+	return names
+}
+
+// Named returns the algorithm of a name, or none.
+func Named(name string) Set {
+	if i := slices.Index(Names(), name); i >= 0 {
+		return algorithms[i].set
+	}
+	return 0
+}
+
 // Take returns the script that decides charges on limits of these algorithms.
 func Take(set Set) *Script { return cached("take", set) }
 
@@ -185,14 +202,21 @@ func assign(to, from []string) string {
 }
 
 // fill inserts blocks into the places of a template, each a line of its own: --NAME--,
-// and into the places of those blocks. Places without a block are removed.
+// and into the places of those blocks. They are indented as their place is. Places without a
+// block are removed.
 func fill(template string, in blocks) string {
 	var b strings.Builder
 	for line := range strings.Lines(template) {
-		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "--"); ok {
-			line = fill(in[strings.ToLower(strings.TrimSuffix(name, "--"))], in)
+		place := strings.TrimLeft(line, " ")
+		name, ok := strings.CutPrefix(strings.TrimSpace(place), "--")
+		if !ok {
+			b.WriteString(line)
+			continue
 		}
-		b.WriteString(line)
+		indent := line[:len(line)-len(place)]
+		for line := range strings.Lines(fill(in[strings.ToLower(strings.TrimSuffix(name, "--"))], in)) {
+			b.WriteString(indent + line)
+		}
 	}
 	return b.String()
 }
@@ -216,7 +240,7 @@ func read(name string) blocks {
 		}
 		place := len(t) > 4 && strings.HasPrefix(t, "--") && strings.HasSuffix(t, "--")
 		if t != "" && (!strings.HasPrefix(t, "--") || place) {
-			out[in] += t + "\n"
+			out[in] += strings.TrimRight(line, " \n") + "\n"
 		}
 	}
 	return out

@@ -43,6 +43,7 @@ var imports = map[string]rule{
 	"internal/routetest":        {tests: true, own: []string{"."}},
 	"internal/versionstest":     {tests: true, own: []string{"store"}},
 	"lua":                       {},
+	"lua/print":                 {own: []string{"internal/scripts"}},
 	"internal/scripts":          {own: []string{"lua"}, notEven: []string{"net/http", "net"}},
 	"store/redisstore":          {own: []string{"internal/background", "internal/engine", "internal/scripts", "store"}, external: []string{"github.com/redis/go-redis/v9", "github.com/google/uuid"}},
 	"internal/adaptive":         {own: []string{"internal/clock", "internal/engine", "store"}, notEven: []string{"net/http", "net"}},

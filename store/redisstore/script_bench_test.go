@@ -1,0 +1,169 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/redistest"
+	"github.com/stint-go/stint/store"
+)
+
+// BenchmarkScript compares texts of the script that decides on token buckets: that of this
+// tree, and those in the files that STINT_SCRIPTS names. They take turns on one server, each
+// with keys of its own. An iteration is a turn of each. It reports the medians, of each text, of
+//
+//	cpu-us       CPU time of the server's main thread per decision
+//	cpu-x        the same, as a multiple of this tree's in the same turn
+//	script-us    time in the script per decision, by commandstats
+//	decisions/s  of one caller
+//
+// To see what a change costs, print the script before it (go run ./lua/print), and compare it
+// with the tree after it: make bench-script. To see the noise, compare a text with itself and
+// a space.
+func BenchmarkScript(b *testing.B) {
+	type variant struct{ name, sha string }
+	server := redistest.Start(b)
+	rdb := server.Client(func(o *redis.Options) { o.PoolSize = 1 })
+	ctx := context.Background()
+	all := []variant{{"tree", ""}}
+	for _, file := range strings.Fields(os.Getenv("STINT_SCRIPTS")) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sha, err := rdb.ScriptLoad(ctx, string(text)).Result()
+		if err != nil {
+			b.Fatalf("%s: %v", file, err)
+		}
+		name := file[strings.LastIndexByte(file, '/')+1:]
+		all = append(all, variant{strings.TrimSuffix(name, ".lua"), sha})
+	}
+	spec := func(units int64, period time.Duration) store.Spec { return store.Spec{Units: units, Period: period} }
+	// A charge of plenty isn't over before the next round; one of exhausted never is.
+	plenty, exhausted := store.Spec{Units: 1, Period: time.Second, Burst: 1_000_000}, spec(1, 24*time.Hour)
+	for _, situation := range []struct {
+		name   string
+		specs  []store.Spec
+		batch  int
+		keys   int
+		forget bool // the keys before each round
+	}{
+		{"alone/used", []store.Spec{plenty}, 1, 500, false},
+		{"alone/full", []store.Spec{spec(1000, time.Millisecond)}, 1, 500, false},
+		{"alone/new", []store.Spec{plenty}, 1, 500, true},
+		{"alone/denied", []store.Spec{exhausted}, 1, 500, false},
+		{"alone/two", []store.Spec{plenty, plenty}, 1, 500, false},
+		{"batch/used", []store.Spec{plenty}, 128, 10_000, false},
+		{"batch/full", []store.Spec{spec(1000, time.Millisecond)}, 128, 10_000, false},
+		{"batch/new", []store.Spec{plenty}, 128, 10_000, true},
+		{"batch/denied", []store.Spec{exhausted}, 128, 10_000, false},
+		{"batch/hot", []store.Spec{plenty}, 128, 1, false},
+		{"batch/two", []store.Spec{plenty, plenty}, 128, 10_000, false},
+	} {
+		b.Run(situation.name, func(b *testing.B) {
+			server.Do("FLUSHALL") // the limits of other situations have other numbers
+			var limits []*store.Limit
+			for i, s := range situation.specs {
+				s.Name = fmt.Sprintf("limit%d", i)
+				l, err := store.NewLimit(s)
+				if err != nil {
+					b.Fatal(err)
+				}
+				limits = append(limits, l)
+			}
+			calls := make([][][]any, len(all))
+			for v := range all {
+				for from := 0; from < max(situation.keys, situation.batch); from += situation.batch {
+					var ds []*decision
+					for i := from; i < from+situation.batch; i++ {
+						d := &decision{}
+						for _, l := range limits {
+							c := store.Charge{Key: fmt.Sprintf("%d.10.0.%d", v, i%situation.keys), Limit: l, Cost: 1}
+							d.charges = append(d.charges, c)
+							d.keys = append(d.keys, storageKey("stint:", c.Key, l))
+							d.leases = append(d.leases, store.LeaseID{})
+						}
+						ds = append(ds, d)
+					}
+					p := newPlan(ds)
+					script, args := takeArgs(&p, timeArgs{}, 3+len(p.keys))
+					args[0], args[1], args[2] = "evalsha", cmp.Or(all[v].sha, rdb.ScriptLoad(ctx, script.Source).Val()), len(p.keys)
+					for i, key := range p.keys {
+						args[3+i] = key
+					}
+					calls[v] = append(calls[v], args)
+				}
+			}
+			round := func(v int) (cpu, script, seconds float64) {
+				if situation.forget {
+					server.Do("FLUSHALL")
+				}
+				decisions := 0
+				server.Do("CONFIG", "RESETSTAT")
+				cpu = -server.CPU()
+				began := time.Now()
+				for decisions < 500*min(situation.batch, 20) {
+					for _, args := range calls[v] {
+						if err := rdb.Do(ctx, args...).Err(); err != nil {
+							b.Fatal(err)
+						}
+						if decisions += situation.batch; !situation.forget && decisions >= 500*min(situation.batch, 20) {
+							break
+						}
+					}
+					if situation.forget {
+						break
+					}
+				}
+				n := float64(decisions)
+				seconds = time.Since(began).Seconds() / n
+				cpu = (cpu + server.CPU()) / n * 1e6
+				_, usec := server.CommandStats("evalsha")
+				return cpu, usec / n, seconds
+			}
+			measured := make([][4][]float64, len(all))
+			for v := range all {
+				round(v)
+			}
+			turn := 0
+			for b.Loop() {
+				cpus := make([]float64, len(all))
+				for i := range all {
+					v := (i + turn) % len(all)
+					cpu, script, seconds := round(v)
+					cpus[v] = cpu
+					measured[v][0] = append(measured[v][0], cpu)
+					measured[v][1] = append(measured[v][1], script)
+					measured[v][2] = append(measured[v][2], seconds)
+				}
+				for v := range all {
+					measured[v][3] = append(measured[v][3], cpus[v]/cpus[0])
+				}
+				turn++
+			}
+			b.ReportMetric(0, "ns/op")
+			for v, of := range all {
+				m := &measured[v]
+				b.ReportMetric(median(m[0]), of.name+":cpu-us")
+				b.ReportMetric(median(m[1]), of.name+":script-us")
+				b.ReportMetric(1/median(m[2]), of.name+":decisions/s")
+				if v > 0 {
+					b.ReportMetric(median(m[3]), of.name+":cpu-x")
+				}
+			}
+		})
+	}
+}
+
+func median[T cmp.Ordered](of []T) T {
+	slices.Sort(of)
+	return of[len(of)/2]
+}
