@@ -26,8 +26,12 @@ import (
 // variables, or the cached values of package plans. Limits with the same name in different plans
 // share a key's consumption, so a tenant who changes plans keeps its count.
 func WithLimitFunc(f func(*http.Request) ([]Limit, error)) Option {
-	return checkedOption(f != nil, "WithLimitFunc(nil)", "write a function, or leave it out",
-		withLimits(func(of *compile.Func) *limitFunc { return &limitFunc{fn: f, of: of} }))
+	add := withLimits(func(of *compile.Func) *limitFunc { return &limitFunc{fn: f, of: of} })
+	return limiterOption(func(c *config) {
+		if add(c); f == nil {
+			c.Errs.Bad("WithLimitFunc(nil)", "", "write a function, or leave it out")
+		}
+	})
 }
 
 // ErrNoLimits is the error of a request for which a WithLimitFunc returns neither limits nor
@@ -66,9 +70,8 @@ func WithLimitSource(k Key, f func(ctx context.Context, key string, check func(.
 		if f == nil {
 			wrong.Bad("WithLimitSource", "the function is nil", "write one, or leave the option out")
 		}
-		if c.Errs = append(c.Errs, wrong...); wrong == nil {
-			add(c)
-		}
+		c.Errs = append(c.Errs, wrong...)
+		add(c) // also with something wrong, or New would say that there are no limits, too
 	})
 }
 

@@ -68,6 +68,8 @@ func TestNewSaysWhatToWrite(t *testing.T) {
 				`WithRoute("/a"): limit "rate": WithFixedCost(31)`, `WithRoute("/a"): limit "rate-2": WithFixedCost(31)`}},
 		{"a source by wrong keys", []stint.Option{rate, everybody, stint.WithLimitSource(stint.Key{}, nil), stint.WithLimitSource(stint.Header("a b"), noPlans)},
 			[]string{"WithLimitSource(Key{}): write a key", "WithLimitSource: the function is nil", `WithLimitSource(Header("a b")): write the name of a header field`}},
+		{"no source by a right key", []stint.Option{everybody, stint.WithLimitSource(stint.ForwardedIP(), noPlans)}, []string{"WithLimitSource(ForwardedIP): no proxy is trusted"}},
+		{"no function", []stint.Option{everybody, stint.WithLimitFunc(nil)}, []string{"WithLimitFunc(nil): write a function"}},
 		{"shared options", []stint.Option{rate, everybody, stint.WithMaxWait(-1), stint.WithFailurePolicy(7), stint.WithEmptyKey(9)},
 			[]string{"WithEmptyKey(9)", "WithMaxWait(-1ns)", "WithFailurePolicy(7)"}},
 		{"headers", []stint.Option{rate, everybody, stint.WithHeaders(), stint.WithHeaders(9), stint.WithHeaders(stint.NoHeaders, stint.XRateLimitHeaders), stint.WithHeaders(stint.XRateLimitHeaders, stint.XRateLimitUnixHeaders)},

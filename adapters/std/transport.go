@@ -86,11 +86,15 @@ func WithRetryable(may func(*http.Request) bool) TransportOption {
 // WithRetries is used up, or the wait would exceed WithMaxWait or the context's
 // deadline. All waits end with the request's context.
 //
-// Like New, Transport panics on invalid options, with an error that holds a
+// Like New, Transport panics on invalid options and on a Limiter that stint.New has not made,
+// on the former with an error that holds a
 // *stint.OptionError for each.
 func Transport(lim *stint.Limiter, base http.RoundTripper, opts ...TransportOption) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
+	}
+	if lim != nil {
+		lim.Describe() // panics if New hasn't made it
 	}
 	t := client.New(lim, base)
 	var wrong []error

@@ -36,6 +36,16 @@ func TestTransportWithServer(t *testing.T) {
 	client.CloseIdleConnections()
 }
 
+// A Limiter that New hasn't made is reported before any request, too.
+func TestTransportOfAZeroLimiter(t *testing.T) {
+	defer func() {
+		if got, _ := recover().(string); !strings.Contains(got, "make one with stint.New") {
+			t.Errorf("recovered %q", got)
+		}
+	}()
+	Transport(new(stint.Limiter), nil)
+}
+
 // Transport reports all wrong options at once, before any request.
 func TestTransportReportsOptions(t *testing.T) {
 	for _, tt := range []struct {

@@ -19,18 +19,18 @@ import (
 // and no less in that from the answer of the first denial to the start of the
 // last, between which it was empty, used and empty again.
 //
-// It runs for a second, and for five with STINT_SOAK set; on a slow machine until the
-// bucket is empty.
+// It runs for 300 ms, in which the bucket is emptied and 15 more become due, and for five
+// seconds with STINT_SOAK set; on a slow machine until the bucket is empty.
 func flowLoad(t *testing.T, a Adapter) {
 	if testing.Short() {
-		t.Skip("a second of full load for each adapter")
+		t.Skip("full load for each adapter")
 	}
 	const (
 		connections = 64
 		rate        = 50  // a second
 		burst       = 250 // what a machine that stands still for five seconds gathers
 	)
-	length := time.Second
+	length := 300 * time.Millisecond
 	if os.Getenv("STINT_SOAK") != "" {
 		length = 5 * time.Second
 	}

@@ -101,6 +101,15 @@ func (p *process) addr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port.number))
 }
 
+// socketName is the file in a server's directory at which it listens too, if told so.
+const socketName = "socket"
+
+// dialSocket connects to the server at that file, whatever the address.
+func (p *process) dialSocket(ctx context.Context, _, _ string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", filepath.Join(p.dir, socketName))
+}
+
 func (p *process) logPath() string { return filepath.Join(p.dir, "log") }
 
 // launch starts the process, which must not be running.
