@@ -320,7 +320,7 @@ func Join(parts ...Key) Key {
 // put it behind authentication, or put a limit by address beside it, because a client that
 // makes up API keys has a bucket for each.
 //
-// The parts never share a bucket: a client that sends somebody's address as its API key
+// The parts never share a bucket: a client that sends another client's address as its API key
 // isn't charged as that address. Parts after the first that isn't empty aren't computed. If
 // a part fails, so does the key: a request whose session can't be read isn't limited as
 // an anonymous one. If all parts are empty, so is the key.

@@ -17,7 +17,7 @@ func (a *admission) pace(decides bool) *response {
 		of lanes
 	})
 	s.of.all = slices.Clone(a.reading.Paced)
-	s.of.Begin(a.reading.R, a.version.payer(a.subject()), entriesOf(s.of.all))
+	s.of.Begin(a.reading.R, a.version.payer(a.subject()), byteLimitsOf(s.of.all))
 	s.watched, s.pacing, s.of.Decides, s.settlers = &s.of, &s.of, decides, a.reading.Settlers()
 	return &s.response
 }
@@ -46,17 +46,17 @@ func (v *version) payer(of subject) respond.Payer {
 	}
 }
 
-func entriesOf(all []read.Paced) []respond.Entry {
-	entries := make([]respond.Entry, len(all))
+func byteLimitsOf(all []read.Paced) []respond.ByteLimit {
+	limits := make([]respond.ByteLimit, len(all))
 	for i := range all {
-		entries[i] = entryOf(&all[i])
+		limits[i] = byteLimitOf(&all[i])
 	}
-	return entries
+	return limits
 }
 
-// entryOf returns p as package respond takes it.
-func entryOf(p *read.Paced) respond.Entry {
-	return respond.Entry{
+// byteLimitOf returns p as package respond takes it.
+func byteLimitOf(p *read.Paced) respond.ByteLimit {
+	return respond.ByteLimit{
 		Limit: p.Limit.Limit, Key: p.Key, Block: p.Bytes.Block, Piece: p.Bytes.Piece,
 		Requests: p.Bytes.Requests, DryRun: p.DryRun, Closed: p.Closed,
 	}
@@ -64,7 +64,7 @@ func entryOf(p *read.Paced) respond.Entry {
 
 func (s *lanes) observe(p *Permit) {
 	for i := range s.all {
-		p.observePacing(&s.all[i], s.Moved(entryOf(&s.all[i])))
+		p.observePacing(&s.all[i], s.Moved(byteLimitOf(&s.all[i])))
 	}
 }
 

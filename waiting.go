@@ -73,7 +73,7 @@ func WithPriority(class func(*http.Request) int) Option {
 }
 
 // WithAging sets how long a waiter takes to rise by a class of WithPriority. The
-// default is a second. With a time longer than anybody waits, classes are strict. d is
+// default is a second. With a time longer than any wait, classes are strict. d is
 // positive and at most an hour; New rejects any other.
 func WithAging(d time.Duration) Option {
 	return checkedOption(d > 0 && d <= waiting.Longest, fmt.Sprintf("WithAging(%v)", d), fmt.Sprintf("write a duration of up to %v", waiting.Longest),

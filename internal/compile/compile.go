@@ -14,7 +14,7 @@ import (
 	"github.com/stint-go/stint/store/memstore"
 )
 
-// Config is what the options of one New or With say about limits.
+// Config is the part of the options of one New or With that is about limits.
 type Config struct {
 	Shared      Settings // defaults
 	Limits      []*Rule
@@ -38,7 +38,7 @@ type Route struct {
 	Errs    mistake.List
 }
 
-// Result is what a limiter's options are compiled to.
+// Result is a limiter's compiled options.
 type Result struct {
 	Plans read.Plans
 	Funcs []*Func
@@ -47,8 +47,8 @@ type Result struct {
 	// Lent: the store is of WithStore, and others may use it.
 	Lent bool
 
-	charges []*read.Func // of Funcs
-	settled map[*read.Entry]Settings
+	charges  []*read.Func // of Funcs
+	settings map[*read.Entry]Settings
 }
 
 // Keys returns the keys of WithKey among the options, each once.
@@ -112,9 +112,9 @@ func (g *Registry) Compile(c *Config, parent *Result, names *Names, naming *Nami
 		*to = *parent
 	}
 	k := &compiler{Registry: g, Config: c, names: names, naming: naming, parent: parent, to: to}
-	to.Lent, to.settled = lent, maps.Clone(to.settled)
-	if to.settled == nil {
-		to.settled = map[*read.Entry]Settings{}
+	to.Lent, to.settings = lent, maps.Clone(to.settings)
+	if to.settings == nil {
+		to.settings = map[*read.Entry]Settings{}
 	}
 	to.Shared = c.Shared.Or(to.Shared)
 	to.Shared.Errs = nil
@@ -173,18 +173,18 @@ func (k *compiler) entries(route string, rules []*Rule, s Settings) (all []*read
 			continue
 		}
 		seen[r] = true
-		settled := r.Shared.Or(s)
-		if settled.Key == nil {
+		settings := r.Shared.Or(s)
+		if settings.Key == nil {
 			k.bad(mistake.Mistake{Route: route, Limit: k.naming.name(r), Problem: "no key, and no default is safe",
 				Write: "write stint.WithKey(stint.RemoteIP()), behind a proxy stint.ForwardedIP(trusted...), " +
 					"stint.Global() for all requests together, or stint.GivenKey() for keys that Take is given"})
 		}
 		if compiled := k.naming.limits[r]; compiled != nil { // or limits has reported it
-			e := k.entry(r, compiled, settled, k.naming.source(settled.Key))
+			e := k.entry(r, compiled, settings, k.naming.source(settings.Key))
 			if m := tooHigh(route, e); m != nil {
 				k.bad(*m)
 			}
-			k.to.settled[e] = settled
+			k.to.settings[e] = settings
 			all = append(all, e)
 		}
 	}
@@ -223,7 +223,7 @@ func (k *compiler) route(rc Route, base []*read.Entry) *read.Plan {
 		if len(base)+len(k.to.Funcs)+len(k.Limits) == 0 {
 			k.bad(mistake.Mistake{Route: rc.Pattern, Option: "Inherit()", Problem: "the limiter has no limits", Write: "write some in New, or in the route"})
 		}
-		inherited := k.inherited(k.naming, base, k.to.settled, rc.Shared)
+		inherited := k.inherited(k.naming, base, k.to.settings, rc.Shared)
 		for _, e := range inherited {
 			if m := tooHigh(rc.Pattern, e); m != nil && e.Fixed == rc.Shared.Fixed { // others are reported where they stand
 				k.bad(*m)

@@ -45,12 +45,12 @@ func (f *Func) Entry(r *Rule) (*read.Entry, mistake.List) {
 	if wrong != nil {
 		return nil, wrong
 	}
-	settled := r.Shared.Or(f.Shared)
-	source := f.names.Now().sources[settled.Key]
+	settings := r.Shared.Or(f.Shared)
+	source := f.names.Now().sources[settings.Key]
 	if source == nil {
 		source = new(warn.Source) // a key of its own is not watched
 	}
-	e := f.registry.entry(r, l, settled, source)
+	e := f.registry.entry(r, l, settings, source)
 	if m := tooHigh("", e); m != nil {
 		return nil, mistake.List{m}
 	}

@@ -212,8 +212,8 @@ func (g *Registry) sharesOf(own *Rule, of *limit.Limit) func() *waiting.Shares {
 func (g *Registry) inherited(n *Naming, entries []*read.Entry, was map[*read.Entry]Settings, s Settings) (all []*read.Entry) {
 	for _, e := range entries {
 		r := n.rules[e.Name()]
-		settled := r.Shared.Or(s).Or(was[e])
-		all = append(all, g.entry(r, e.Limit.Limit, settled, n.source(settled.Key)))
+		settings := r.Shared.Or(s).Or(was[e])
+		all = append(all, g.entry(r, e.Limit.Limit, settings, n.source(settings.Key)))
 	}
 	return all
 }

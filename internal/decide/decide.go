@@ -6,7 +6,7 @@
 // [Call.Spend]. So whatever panics in between, nothing is lost. [Grants] are the owner from
 // then on, until they end.
 //
-// The package knows no requests, and tells nobody: an outcome is a value.
+// The package knows neither requests nor observers: an outcome is a value.
 package decide
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Backend is what a limiter's charges are decided by, from one Update to the next.
+// Backend decides a limiter's charges, from one Update to the next.
 type Backend struct {
 	Store store.Store
 	Local *adaptive.Store // decides the limits of this process, and has Store decide the rest
@@ -32,7 +32,7 @@ type Backend struct {
 	Aging time.Duration // how much waiting time a class is worth in a line
 	// Newest returns what a limit has become by an Update, or the limit itself.
 	Newest func(*limit.Limit) *limit.Limit
-	// Turns gives back turns that nobody uses, perhaps long after their calls have gone.
+	// Turns gives back turns that no waiter uses, perhaps long after their calls have gone.
 	Turns waiting.Settle
 }
 
@@ -73,8 +73,8 @@ type state struct {
 	Waited, Took time.Duration
 	// Seen has what the call has seen of the line of each charge, or is empty.
 	Seen []waiting.Seen
-	// Lost is what the store failed to decide while limits of this process, which need no
-	// store, go on; or nil.
+	// Lost has the charges that the store failed to decide, while limits of this process,
+	// which need no store, go on; or nil.
 	Lost *Lost
 
 	by    *Backend
@@ -157,7 +157,7 @@ func (e *Canceled) Error() string { return "stint: not admitted: " + e.Err.Error
 func (e *Canceled) Unwrap() error { return e.Err }
 
 // StatusCode returns 503, whoever ended the context. A server that shuts down can't be
-// told from a client that left, and only in the first case does anybody read the answer.
+// told from a client that left, and only in the first case is the answer read.
 func (e *Canceled) StatusCode() int { return 503 }
 
 // Failed is the error of a decision that the store couldn't make.
@@ -242,7 +242,7 @@ func (c *Call) GiveBack(ctx context.Context) Settlement {
 	c.owned = nil
 	made := make([]store.Charge, 0, len(owned))
 	for i, ch := range owned {
-		c.Limits[i].Hold(c.by.Lines, ch.Key, ch.Cost, c.Rank, -1)
+		c.Limits[i].ReleaseHere(c.by.Lines, ch.Key, ch.Cost, c.Rank)
 		if r := c.Results[i].Receipt; r.Cost > 0 {
 			ch.Cost, ch.Receipt = 0, r
 			made = append(made, ch)

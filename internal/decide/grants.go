@@ -168,7 +168,7 @@ type Amend struct {
 func (gs *Grants) Release(b *Backend, class uint8, learns bool, sample *adaptive.Sample) []adaptive.Change {
 	for i := range gs.list {
 		g := &gs.list[i]
-		g.Limit.Hold(b.Lines, g.Key, g.Cost, class, -1)
+		g.Limit.ReleaseHere(b.Lines, g.Key, g.Cost, class)
 	}
 	if !learns {
 		return nil
@@ -193,7 +193,7 @@ func (c *Call) free() {
 	calls.Put(c)
 }
 
-// Ending is what is settled when grants end, in one call of the store.
+// Ending says what to settle when grants end, in one call of the store.
 type Ending struct {
 	// Leases: the slots are released.
 	Leases bool
@@ -207,7 +207,7 @@ type Ending struct {
 	Timed bool
 }
 
-// End settles what is left of the grants. done gets the outcome, whose slices are valid until
+// End settles an Ending. done gets the outcome, whose slices are valid until
 // it returns, even if the store panics. ctx must not end with the request.
 func (gs *Grants) End(ctx context.Context, b *Backend, e Ending, done func(Settlement)) {
 	c := calls.Get().(*Call)

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Settlement is what has become of charges that were settled: those that were made cost
+// Settlement is the outcome of settling charges: those that were made cost
 // what they say now.
 type Settlement struct {
 	Charges []store.Charge

@@ -19,7 +19,7 @@ const (
 	Banning                // a Ban: it charges nothing, and counts what others deny
 )
 
-// kinds has a line for each kind.
+// kinds has a row for each kind.
 var kinds = [...]Traits{
 	Charged: {
 		Way: waiting.ForTurn, Costs: AnyCost, Settled: true, Shown: true, Binds: true, counted: always, denies: quota,
@@ -46,7 +46,7 @@ const slotsAreReleased = "a concurrency limit: its slots are released by Done"
 
 // Traits are what a kind does.
 type Traits struct {
-	// Way is what its requests wait for.
+	// Way says what its requests wait for.
 	Way waiting.Way
 	// Needs are those of all its requests, Enforced further ones that a dry run doesn't have.
 	Needs, Enforced Needs
@@ -57,7 +57,7 @@ type Traits struct {
 	Unsettled string
 	// Shown: header fields show it.
 	Shown bool
-	// Binds: what is left of it says how many requests may still pass.
+	// Binds: the units left of it say how many requests may still pass.
 	Binds bool
 	// Nested: an inner limiter charges it again.
 	Nested bool
@@ -79,7 +79,7 @@ func always(*Limit) bool { return true }
 
 func never(*Limit) bool { return false }
 
-// A wait for a slot that times out must not get anybody banned.
+// A wait for a slot that times out must not count towards a ban.
 func unlessWaiting(l *Limit) bool { return l.Terms.MaxWait == 0 }
 
 // Denial says what a denial means. If several limits deny, the last in this order counts.

@@ -21,12 +21,12 @@ type Limit struct {
 	Closed bool
 	// Costs: a function of the application says what a request costs.
 	Costs bool
-	// Policy is what header fields say of it, or nil for nothing. That of an adaptive
-	// limit is replaced when its number changes.
+	// Policy is its part of header fields, or nil. That of an adaptive limit is replaced
+	// when its number changes.
 	Policy atomic.Pointer[Policy]
 }
 
-// Policy is what header fields say of a limit in every decision.
+// Policy is a limit's part of the header fields of every decision.
 type Policy struct {
 	Units int64
 	Text  string // its item of RateLimit-Policy; "" if no field shows the limit
@@ -45,10 +45,9 @@ const (
 	Releases                   // leave something to do when they end
 )
 
-// Hold counts the slots of a charge as held by a class if sign is 1, or as released if it
-// is -1.
-func (l *Limit) Hold(lines *waiting.Lines, key string, cost int64, class uint8, sign int64) {
+// ReleaseHere counts the slots of a charge as no longer held by a class, in this process.
+func (l *Limit) ReleaseHere(lines *waiting.Lines, key string, cost int64, class uint8) {
 	if l.Needs&Slots != 0 && cost > 0 {
-		lines.Hold(waiting.KeyIn(l.Limit, key), class, sign*cost)
+		lines.AddHeld(waiting.KeyIn(l.Limit, key), class, -cost)
 	}
 }

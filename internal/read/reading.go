@@ -37,7 +37,7 @@ type state struct {
 	Plan *Plan
 	// Policy is RateLimit-Policy if the plan's applies as it is, or "".
 	Policy string
-	// Wrong is what observers are told of, in this order. The error of the last is the
+	// Wrong is reported to observers, in this order. The error of the last is the
 	// request's, if there is one.
 	Wrong []Wrong
 	// Enforced: some limit is charged for the request, and isn't a dry run.

@@ -58,24 +58,24 @@ import (
 type Explored struct {
 	Paced
 	body io.ReadCloser
-	of   Entry
+	of ByteLimit
 }
 
 func Explore(r *http.Request, s store.Store, fine, coarse *store.Limit, piece int64, closed, dryRun bool, giveBack func([]store.Charge) []store.Result, queues *any) *Explored {
 	if *queues == nil {
 		*queues = new(Queues)
 	}
-	x := &Explored{of: Entry{Limit: fine, Key: "k", Block: 1, Piece: piece, Requests: true, Closed: closed, DryRun: dryRun}}
-	entries := []Entry{x.of}
+	x := &Explored{of: ByteLimit{Limit: fine, Key: "k", Block: 1, Piece: piece, Requests: true, Closed: closed, DryRun: dryRun}}
+	limits := []ByteLimit{x.of}
 	if coarse != nil {
-		entries = append(entries, Entry{Limit: coarse, Key: "k", Block: 2, Piece: 4, Requests: true, Closed: closed, DryRun: dryRun})
+		limits = append(limits, ByteLimit{Limit: coarse, Key: "k", Block: 2, Piece: 4, Requests: true, Closed: closed, DryRun: dryRun})
 	}
 	x.Begin(r, Payer{
 		Store:       s,
 		Queues:      (*queues).(*Queues),
 		GiveBack:    func(_ context.Context, charges []store.Charge) []store.Result { return giveBack(charges) },
 		StoreFailed: func(_ []store.Charge, err error, _ bool) error { return err },
-	}, entries)
+	}, limits)
 	x.body = x.Next(r, true).Body
 	return x
 }

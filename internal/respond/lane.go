@@ -38,9 +38,9 @@ type GiveBack func(ctx context.Context, charges []store.Charge) []store.Result
 // bytes are charged after they have moved.
 type lane struct {
 	Payer
-	ctx   context.Context
-	holds bool  // some limit is enforced
-	piece int64 // the most bytes paid for at once
+	ctx      context.Context
+	enforced bool  // some limit is
+	piece    int64 // the most bytes paid for at once
 	// arrives: a client decides when more of it comes, so what hasn't come is hardly
 	// paid for. A client that stalls must not hold what others wait for.
 	arrives bool
@@ -69,13 +69,13 @@ const reopen = time.Second
 
 var errEnded = errors.New("stint: the request has ended")
 
-func newLane(p Payer, ctx context.Context, entries []Entry) *lane {
+func newLane(p Payer, ctx context.Context, limits []ByteLimit) *lane {
 	l := &lane{Payer: p, ctx: ctx, total: -1}
-	l.holds = slices.ContainsFunc(entries, func(e Entry) bool { return !e.DryRun })
-	l.tolls = make([]toll, len(entries))
-	l.charges, l.results = make([]store.Charge, len(entries)), make([]store.Result, len(entries))
-	for i, e := range entries {
-		l.tolls[i].Entry = e
+	l.enforced = slices.ContainsFunc(limits, func(e ByteLimit) bool { return !e.DryRun })
+	l.tolls = make([]toll, len(limits))
+	l.charges, l.results = make([]store.Charge, len(limits)), make([]store.Result, len(limits))
+	for i, e := range limits {
+		l.tolls[i].ByteLimit = e
 		l.charges[i] = store.Charge{Key: e.Key, Limit: e.Limit, DryRun: e.DryRun}
 		if !e.DryRun {
 			l.charges[i].MaxWait = maxPause
@@ -88,7 +88,7 @@ func newLane(p Payer, ctx context.Context, entries []Entry) *lane {
 }
 
 // heeds reports whether a limit influences what is paid for, and when.
-func (l *lane) heeds(t *toll) bool { return t.DryRun != l.holds }
+func (l *lane) heeds(t *toll) bool { return t.DryRun != l.enforced }
 
 // pay returns how many of want bytes may move now, at least one. It returns when they
 // have been paid for and their turn has come. If it returns no error, move must be called
@@ -466,12 +466,12 @@ func (l *lane) change() (back []store.Charge) {
 
 // outcome returns the effect of e on the lane: how much has moved, how long that was
 // delayed, or would have been by a dry run, and why it was cut off.
-func (l *lane) outcome(e Entry) (moved int64, waited time.Duration, err error) {
+func (l *lane) outcome(e ByteLimit) (moved int64, waited time.Duration, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	waited = l.waited
 	if e.DryRun {
-		i := slices.IndexFunc(l.tolls, func(t toll) bool { return t.Entry == e })
+		i := slices.IndexFunc(l.tolls, func(t toll) bool { return t.ByteLimit == e })
 		waited = l.tolls[i].would
 	}
 	if l.err != errEnded {

@@ -28,7 +28,7 @@ func (a *asked) Take(ctx context.Context, charges []store.Charge, results []stor
 	return a.Store.Take(ctx, charges, results)
 }
 
-// begin is a response with one Entry of 4096 bytes per second and as many at once.
+// begin is a response with one ByteLimit of 4096 bytes per second and as many at once.
 func begin(t *testing.T, ctx context.Context, s store.Store, closed bool) (r *Paced, p *Payer) {
 	t.Helper()
 	rate := NewRate(4096, 4096)
@@ -42,7 +42,7 @@ func begin(t *testing.T, ctx context.Context, s store.Store, closed bool) (r *Pa
 		Queues:      new(Queues),
 		GiveBack:    func(context.Context, []store.Charge) []store.Result { return nil },
 		StoreFailed: func(_ []store.Charge, err error, _ bool) error { return err },
-	}, []Entry{{Limit: l, Key: "k", Block: rate.Block, Piece: rate.Piece, Closed: closed}})
+	}, []ByteLimit{{Limit: l, Key: "k", Block: rate.Block, Piece: rate.Piece, Closed: closed}})
 	return r, &r.down.Payer
 }
 
@@ -135,7 +135,7 @@ func (bursting) Read([]byte) (int, error)              { panic("read") }
 func (bursting) Close() error                          { return nil }
 
 // left returns how many blocks of an entry are left.
-func left(t *testing.T, s store.Store, e Entry) int64 {
+func left(t *testing.T, s store.Store, e ByteLimit) int64 {
 	t.Helper()
 	results := make([]store.Result, 1)
 	if err := s.Take(t.Context(), []store.Charge{{Key: e.Key, Limit: e.Limit}}, results); err != nil {
@@ -156,12 +156,12 @@ func TestLaneGivesBackAfterPanic(t *testing.T) {
 		"read": func(s *Paced, w http.ResponseWriter) { _, _ = s.Next(s.r, true).Body.Read(make([]byte, 4096)) },
 	} {
 		s, p := begin(t, t.Context(), memstore.New(), false)
-		entry := s.down.tolls[0].Entry
-		entry.Requests = true
+		b := s.down.tolls[0].ByteLimit
+		b.Requests = true
 		r := httptest.NewRequest("POST", "/", nil)
 		r.Body, r.ContentLength = bursting{}, 4096
 		s = new(Paced)
-		s.Begin(r, *p, []Entry{entry})
+		s.Begin(r, *p, []ByteLimit{b})
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -172,7 +172,7 @@ func TestLaneGivesBackAfterPanic(t *testing.T) {
 		}()
 		back := s.End()
 		if name == "read" {
-			if taken := left(t, p.Store, entry); len(back) > 0 || taken != 4096 {
+			if taken := left(t, p.Store, b); len(back) > 0 || taken != 4096 {
 				t.Errorf("%d left before %+v is given back, want nothing paid", taken, back)
 			}
 		} else if len(back) != 1 || back[0].Cost != 0 || back[0].Receipt.Cost == 0 {

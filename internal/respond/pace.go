@@ -18,14 +18,14 @@ type Paced struct {
 	down, up *lane
 }
 
-// Begin makes s the response to r. The entries, at least one, pace its body and, if
+// Begin makes s the response to r. The limits, at least one, pace its body and, if
 // they say so, the request's.
-func (s *Paced) Begin(r *http.Request, p Payer, entries []Entry) {
+func (s *Paced) Begin(r *http.Request, p Payer, limits []ByteLimit) {
 	s.Watched.Begin(r)
-	s.down = newLane(p, r.Context(), entries)
+	s.down = newLane(p, r.Context(), limits)
 	s.down.flush = func() { _ = http.NewResponseController(s.w).Flush() }
-	var up []Entry
-	for _, e := range entries {
+	var up []ByteLimit
+	for _, e := range limits {
 		if e.Requests {
 			up = append(up, e)
 		}
@@ -60,15 +60,15 @@ func (s *Paced) End() []store.Charge { return append(s.down.end(), s.up.end()...
 // speed of a handler.
 func (s *Paced) HeldUp() time.Duration { return s.down.heldUp() }
 
-// Moved is the effect of an Entry on a response.
+// Moved is the effect of a ByteLimit on a response.
 type Moved struct {
 	Bytes, RequestBytes int64         // bytes that have moved
 	Waited              time.Duration // how long they were delayed, or would have been
 	Err                 error         // why the response was cut off, or nil
 }
 
-// Moved returns the effect of the Entry on the response.
-func (s *Paced) Moved(e Entry) Moved {
+// Moved returns the effect of the ByteLimit on the response.
+func (s *Paced) Moved(e ByteLimit) Moved {
 	m := Moved{}
 	m.Bytes, m.Waited, m.Err = s.down.outcome(e)
 	if s.up != nil && e.Requests {
@@ -89,7 +89,7 @@ type pacedBody struct {
 
 // Read reads what has come, at most a piece, and then waits until that has been paid for.
 func (b *pacedBody) Read(p []byte) (n int, err error) {
-	if !b.lane.holds {
+	if !b.lane.enforced {
 		start := time.Now()
 		n, err = b.ReadCloser.Read(p)
 		b.lane.report(int64(n), time.Since(start))
@@ -117,7 +117,7 @@ func (s *Paced) counts() bool {
 }
 
 // paces reports whether what is written now may be delayed.
-func (s *Paced) paces() bool { return s.counts() && s.down.holds }
+func (s *Paced) paces() bool { return s.counts() && s.down.enforced }
 
 // declare sets the number of bytes to come in the lane, once that is known.
 func (s *Paced) declare() {

@@ -7,7 +7,7 @@ import "time"
 type Rate struct {
 	Units, Burst int64
 	Period       time.Duration
-	Block, Piece int64 // for an Entry
+	Block, Piece int64 // for a ByteLimit
 }
 
 const (

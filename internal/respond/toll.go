@@ -7,8 +7,8 @@ import (
 	"github.com/stint-go/stint/store"
 )
 
-// Entry is a limit on bytes, with the key that pays.
-type Entry struct {
+// ByteLimit is a limit on bytes, with the key that pays.
+type ByteLimit struct {
 	Limit    *store.Limit // a bucket of blocks
 	Key      string
 	Block    int64 // bytes of one of its units: a power of two
@@ -21,7 +21,7 @@ type Entry struct {
 // toll is one limit's account of a lane's bytes, in blocks of its own: a fast limit
 // counts in blocks too large for a slow one.
 type toll struct {
-	Entry
+	ByteLimit
 	credit   int64           // bytes paid for that haven't moved
 	receipts []store.Receipt // of the last payment
 	would    time.Duration   // how long a dry run would have delayed the bytes

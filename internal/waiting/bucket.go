@@ -11,11 +11,11 @@ import (
 // bucket is the unit in which a store counts, one limit and key, whatever the cost and the
 // other limits of a call. Lines of several kinds may reserve in it.
 type bucket struct {
-	key     bucketKey
-	lines   int           // that have a column in it
-	parts   []*part       // of all lines, in the order in which the store has made them
-	settled chan struct{} // closed when the settlement under way has ended; nil without one
-	retry   time.Time     // after a failure, when the next settlement may begin
+	key      bucketKey
+	lines    int           // that have a column in it
+	parts    []*part       // of all lines, in the order in which the store has made them
+	settling chan struct{} // closed when the settlement under way has ended; nil without one
+	retry    time.Time     // after a failure, when the next settlement may begin
 }
 
 type bucketKey struct {
@@ -43,7 +43,7 @@ func (ts *Turns) bucket(c *store.Charge) *bucket {
 
 // forgetBucket drops a bucket that no line uses.
 func (ts *Turns) forgetBucket(b *bucket) {
-	if b.lines--; b.lines == 0 && b.settled == nil {
+	if b.lines--; b.lines == 0 && b.settling == nil {
 		delete(ts.buckets, b.key)
 	}
 }

@@ -179,7 +179,7 @@ func (l *line) moveSpent(now time.Time, r *round) {
 			continue
 		}
 		r.collect(c.bucket, now, true)
-		for p := c.spent(now); p != nil && c.bucket.settled == nil; p = c.spent(now) {
+		for p := c.spent(now); p != nil && c.bucket.settling == nil; p = c.spent(now) {
 			r.take(p)
 		}
 	}

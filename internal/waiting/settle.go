@@ -49,7 +49,7 @@ func (r *round) take(p *part) {
 
 // collect begins a settlement in a bucket that has none, if something can go back.
 func (r *round) collect(b *bucket, now time.Time, forced bool) {
-	if b.settled != nil || b.retry.After(now) || len(r.turns) >= most {
+	if b.settling != nil || b.retry.After(now) || len(r.turns) >= most {
 		return
 	}
 	first := len(r.turns)
@@ -58,7 +58,7 @@ func (r *round) collect(b *bucket, now time.Time, forced bool) {
 		r.turns = append(r.turns, p)
 	}
 	if len(r.turns) > first {
-		b.settled = make(chan struct{})
+		b.settling = make(chan struct{})
 		r.buckets = append(r.buckets, b)
 	}
 }
@@ -135,8 +135,8 @@ func (ts *Turns) finish(r *round, results []store.Result) *round {
 		ts.vacant.Add(-1)
 	}
 	for _, b := range r.buckets {
-		close(b.settled)
-		b.settled = nil
+		close(b.settling)
+		b.settling = nil
 		if results == nil {
 			b.retry = now.Add(retry)
 		}
@@ -149,7 +149,7 @@ func (ts *Turns) finish(r *round, results []store.Result) *round {
 		next.add(ts.tend(l, now))
 	}
 	for _, b := range r.buckets {
-		if b.lines == 0 && b.settled == nil {
+		if b.lines == 0 && b.settling == nil {
 			delete(ts.buckets, b.key)
 		}
 	}
@@ -214,8 +214,8 @@ func (ts *Turns) flush(ctx context.Context, charges []store.Charge) (under []cha
 		}
 		rounds = max(rounds, 2+len(b.parts)/most)
 		r.collect(b, now, true)
-		if b.settled != nil {
-			under = append(under, b.settled)
+		if b.settling != nil {
+			under = append(under, b.settling)
 		}
 	}
 	if !r.empty() {

@@ -29,8 +29,8 @@ const heldParts = 16
 
 var heldSeed = maphash.MakeSeed()
 
-// Hold counts n slots of key as held by a class, or as released if n is negative.
-func (s *Slots) Hold(key Key, class uint8, n int64) {
+// AddHeld counts n slots of key as held by a class, or as released if n is negative.
+func (s *Slots) AddHeld(key Key, class uint8, n int64) {
 	p := &s.held[maphash.String(heldSeed, key.Key)%heldParts]
 	p.mu.Lock()
 	defer p.mu.Unlock()

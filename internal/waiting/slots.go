@@ -53,7 +53,7 @@ const (
 	pollShare = 10 * time.Millisecond // for each line
 )
 
-// Waiting reports whether anybody waits for a slot. It is one atomic load.
+// Waiting reports whether a call waits for a slot. It is one atomic load.
 func (s *Slots) Waiting() bool { return s.waiting.Load() > 0 }
 
 // Queued returns how many wait in key's line.

@@ -68,14 +68,14 @@ func (v *visitor) take() {
 	v.granted, v.stands = true, false
 	for key := range strings.SplitSeq(v.keys, "") {
 		v.taken[key] = v.name
-		v.lines.Hold(v.want(key).Key, v.rank.Class, 1)
+		v.lines.AddHeld(v.want(key).Key, v.rank.Class, 1)
 	}
 }
 
 func (v *visitor) giveBack(ctx context.Context) {
 	for key := range strings.SplitSeq(v.keys, "") {
 		v.Step(ctx, "gives back "+key)
-		v.lines.Hold(v.want(key).Key, v.rank.Class, -1)
+		v.lines.AddHeld(v.want(key).Key, v.rank.Class, -1)
 		delete(v.taken, key)
 		v.Step(ctx, "has given back "+key)
 		v.lines.Wake(v.want(key).Key)

@@ -19,7 +19,7 @@ func (ts *Turns) Trace() string {
 			for _, p := range c.parts {
 				s += fmt.Sprintf(" %d at %v stuck %v", p.receipt.Mark, p.at.UnixMicro(), p.stuck)
 			}
-			s += fmt.Sprintf(", settling %v, not before %v", c.bucket.settled != nil, c.bucket.retry.UnixMicro())
+			s += fmt.Sprintf(", settling %v, not before %v", c.bucket.settling != nil, c.bucket.retry.UnixMicro())
 		}
 		all = append(all, s)
 	}

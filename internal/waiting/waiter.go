@@ -32,7 +32,7 @@ type Waiter struct {
 	slot  slotWait
 }
 
-// Asked is what a call asks for, and how it may wait for it.
+// Asked is the charges of a call, and how it may wait for them.
 type Asked struct {
 	Charges []store.Charge
 	Results []store.Result // of the charges
@@ -62,12 +62,12 @@ type Asked struct {
 	// there are now. A call that waits for a turn doesn't ask: its turn was computed by the
 	// old numbers, and stays as it is.
 	Newest func(i int) (l *store.Limit, t Terms, other bool)
-	// Waits is told once, when the call begins to wait for charge i: for d, if that is
+	// Waits is called once, when the call begins to wait for charge i: for d, if that is
 	// known, and as one of queued.
 	Waits func(i int, queued int64, d time.Duration)
 }
 
-// Outcome is what has become of a call. It is true at any time, also after a panic.
+// Outcome says what has become of a call. It is true at any time, also after a panic.
 type Outcome struct {
 	// Granted: the charges have been made, and must be given back unless they are used.
 	Granted bool
@@ -300,16 +300,16 @@ func (w *Waiter) take(ctx context.Context) error {
 	}
 	if w.Granted = store.Granted(w.Charges, w.Results); w.Granted {
 		for i := range w.Charges {
-			if w.holds(i) {
-				w.lines.Hold(KeyOf(&w.Charges[i]), w.Class(ctx), w.Charges[i].Cost)
+			if w.takesSlots(i) {
+				w.lines.AddHeld(KeyOf(&w.Charges[i]), w.Class(ctx), w.Charges[i].Cost)
 			}
 		}
 	}
 	return nil
 }
 
-// holds reports whether charge i takes slots from others. A dry run takes none.
-func (w *Waiter) holds(i int) bool {
+// takesSlots reports whether charge i takes slots from others. A dry run takes none.
+func (w *Waiter) takesSlots(i int) bool {
 	return w.Terms[i].Way == ForSlot && !w.Charges[i].DryRun && w.Charges[i].Cost > 0
 }
 

@@ -8,20 +8,20 @@ import (
 
 // table holds hashes of keys until it is taken away. It leads to nothing else, so that the
 // list of tables keeps no limiter alive.
-type table struct{ slots atomic.Pointer[slots] }
+type table struct{ cells atomic.Pointer[cells] }
 
-type slots [8192]atomic.Uint64
+type cells [8192]atomic.Uint64
 
 func newTable() *table {
 	t := new(table)
-	t.slots.Store(new(slots))
+	t.cells.Store(new(cells))
 	return t
 }
 
 // repeats records a hash, which isn't 0. It reports whether it has come before, or can't be
 // recorded.
 func (t *table) repeats(h uint64) bool {
-	s := t.slots.Load()
+	s := t.cells.Load()
 	if s == nil {
 		return true
 	}
@@ -53,7 +53,7 @@ func (l *list) add(t *table) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.all) == mostTables {
-		l.all[0].slots.Store(nil)
+		l.all[0].cells.Store(nil)
 		l.all = slices.Delete(l.all, 0, 1)
 	}
 	l.all = append(l.all, t)
