@@ -228,10 +228,18 @@ func attempt(site http.Handler, r *http.Request) {
 	site.ServeHTTP(httptest.NewRecorder(), r)
 }
 
-// bursting is a store that panics when it is asked for the nth time.
+// bursting is a store that panics when it is asked for the nth time, or when it settles.
 type bursting struct {
 	store.Store
-	n int
+	n       int
+	settles bool
+}
+
+func (b *bursting) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
+	if b.settles {
+		panic("the store")
+	}
+	return b.Store.Settle(ctx, charges, results)
 }
 
 func (b *bursting) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
@@ -361,13 +369,13 @@ func TestPanicLeavesNoneInFlight(t *testing.T) {
 			t.Run(kind.name+" by "+way.name, func(t *testing.T) {
 				for _, brief := range []bool{false, true} {
 					for told := 1; told <= 4; told++ {
-						s := &settlePanics{Store: memstore.New()}
+						s := &bursting{Store: memstore.New()}
 						l := limiter(t, append([]stint.Option{theKey, stint.WithStore(s)}, kind.opts...)...)
 						gauges := [4]gauge{}
 						l.Observe(gauges[0].Observe)
 						l.ObserveBriefly(&gauges[1])
 						trip := &tripping{n: told}
-						if s.panics = told == 4; s.panics { // instead of an observer
+						if s.settles = told == 4; s.settles { // instead of an observer
 							trip.n = 0
 						}
 						if brief {
@@ -381,7 +389,7 @@ func TestPanicLeavesNoneInFlight(t *testing.T) {
 							defer func() { _ = recover() }()
 							way.run(l)
 						}()
-						s.panics = false
+						s.settles = false
 						for i, g := range gauges {
 							if g.flying != 0 || g.begun != gauges[0].begun {
 								t.Errorf("trips at %d, in brief %v: observer %d has counted %d, and has %d in flight", told, brief, i, g.begun, g.flying)
@@ -396,17 +404,4 @@ func TestPanicLeavesNoneInFlight(t *testing.T) {
 			})
 		}
 	}
-}
-
-// settlePanics is a store whose Settle panics.
-type settlePanics struct {
-	store.Store
-	panics bool
-}
-
-func (s *settlePanics) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	if s.panics {
-		panic("the store")
-	}
-	return s.Store.Settle(ctx, charges, results)
 }
