@@ -79,7 +79,7 @@ func (l *Limiter) begin(opts []Option) (*Limiter, error) {
 		return nil, err
 	}
 	l.notify(n)
-	l.notify(notices{warnings: l.family.warnings.Built(l.now.Load(), l.parent != nil)})
+	l.notify(notices{warnings: l.family.warnings.NoteBuilt(l.now.Load(), l.parent != nil)})
 	return l, nil
 }
 

@@ -60,8 +60,8 @@ func (p *Permit) sample() *adaptive.Sample {
 	return p.story.outcome.Sample(took, err)
 }
 
-// learned ends the observation of the request, and returns what was observed.
-func (p *Permit) learned() *adaptive.Sample {
+// endLearning ends the observation of the request, and returns what was observed.
+func (p *Permit) endLearning() *adaptive.Sample {
 	if p.response != nil && p.story.outcome.Open() {
 		switch got, ok := p.response.Outcome(); {
 		case !ok:

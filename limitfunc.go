@@ -127,7 +127,7 @@ func (f *limitFunc) entry(q *read.Reading, l Limit) (*read.Entry, error) {
 func (f *limitFunc) charge(q *read.Reading) error {
 	limits, err := f.fn(q.R)
 	if err != nil {
-		return q.LimitsFailed(err, f.of.Shared.DryRun)
+		return q.DenyLimits(err, f.of.Shared.DryRun)
 	}
 	if len(limits) == 1 && limits[0].rule == exempt {
 		return nil
@@ -136,7 +136,7 @@ func (f *limitFunc) charge(q *read.Reading) error {
 	for _, l := range limits {
 		e, err := f.entry(q, l)
 		if err != nil {
-			err = q.LimitsFailed(err, f.reports(l))
+			err = q.DenyLimits(err, f.reports(l))
 		} else {
 			err = q.Charge(e)
 		}

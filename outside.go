@@ -118,11 +118,11 @@ func (a *admission) outside(ctx context.Context, key string, cost int64) (decide
 	if cost < 1 || cost > store.MaxCost {
 		return false, fmt.Errorf("stint: %w: %d: write 1 to 2^40, or use Peek", store.ErrCost, cost)
 	}
-	if err := a.given(key, cost, a.version.plans.Base.Entries); err != nil {
+	if err := a.chargeGiven(key, cost, a.version.plans.Base.Entries); err != nil {
 		return false, err
 	}
 	if err := a.decide(ctx); err != nil {
-		return false, a.failed(ctx, err)
+		return false, a.finishFailed(ctx, err)
 	}
 	if !a.call.Allowed {
 		err := a.newDenied()
@@ -132,9 +132,9 @@ func (a *admission) outside(ctx context.Context, key string, cost int64) (decide
 	return true, nil
 }
 
-// given makes the charges of a key, to entries.
-func (a *admission) given(key string, cost int64, entries []*read.Entry) error {
-	if err := a.reading.Given(key, cost, entries); err != nil {
+// chargeGiven makes the charges of a key, to entries.
+func (a *admission) chargeGiven(key string, cost int64, entries []*read.Entry) error {
+	if err := a.reading.ChargeGiven(key, cost, entries); err != nil {
 		return err
 	}
 	if len(a.call.Charges) == 0 {
@@ -164,7 +164,7 @@ func (l *Limiter) PeekAll(ctx context.Context, key string) (Decision, error) {
 func (v *version) peek(ctx context.Context, key string, entries []*read.Entry) (d Decision, err error) {
 	a := v.begin(nil, nil)
 	defer a.end(ctx)
-	if err := a.given(key, 0, entries); err != nil {
+	if err := a.chargeGiven(key, 0, entries); err != nil {
 		return Decision{}, err
 	}
 	if err := a.call.Peek(ctx); err != nil {

@@ -360,7 +360,7 @@ func (p *Permit) releaseHere() []adaptive.Change {
 	}
 	var learned *adaptive.Sample
 	if p.learns() {
-		learned = p.learned()
+		learned = p.endLearning()
 	}
 	return p.grants.Release(p.version.backend, p.class, p.learns(), learned)
 }

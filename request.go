@@ -156,7 +156,7 @@ func (a *admission) read() error {
 	}
 	err := a.reading.Request(plan)
 	if err == nil && a.reading.Planless && !a.reading.Enforced {
-		err = a.reading.LimitsFailed(ErrNoLimits, false)
+		err = a.reading.DenyLimits(ErrNoLimits, false)
 	}
 	for i := range a.reading.Wrong {
 		w := &a.reading.Wrong[i]
@@ -255,9 +255,9 @@ func (v *version) sift(r *http.Request) (exempt bool, err error) {
 	return false, err
 }
 
-// failed turns the error of a decision into that of Admit or Take: nil if the request
-// passes despite a store's failure.
-func (a *admission) failed(ctx context.Context, err error) error {
+// finishFailed gives back what the call has got, and turns the error of its decision into that
+// of Admit or Take: nil if the request passes despite a store's failure.
+func (a *admission) finishFailed(ctx context.Context, err error) error {
 	a.version.observeUnsettled(a.subject(), a.call.GiveBack(ctx))
 	failed, ok := err.(*decide.Failed)
 	if !ok {
@@ -277,7 +277,7 @@ func (a *admission) failed(ctx context.Context, err error) error {
 // finishUndecided finishes a request that could not be decided: it is denied with the error,
 // or passes, with a permit if its bytes are paced.
 func (a *admission) finishUndecided(ctx context.Context, err error) (p *Permit, next *http.Request, _ error) {
-	if err = a.failed(ctx, err); err != nil {
+	if err = a.finishFailed(ctx, err); err != nil {
 		a.outer.recordInnerDenial()
 		return nil, nil, err
 	}

@@ -223,7 +223,7 @@ func (k *compiler) route(rc Route, base []*read.Entry) *read.Plan {
 		if len(base)+len(k.to.Funcs)+len(k.Limits) == 0 {
 			k.bad(mistake.Mistake{Route: rc.Pattern, Option: "Inherit()", Problem: "the limiter has no limits", Write: "write some in New, or in the route"})
 		}
-		inherited := k.inherited(k.naming, base, k.to.settings, rc.Shared)
+		inherited := k.inheritEntries(k.naming, base, k.to.settings, rc.Shared)
 		for _, e := range inherited {
 			if m := tooHigh(rc.Pattern, e); m != nil && e.Fixed == rc.Shared.Fixed { // others are reported where they stand
 				k.bad(*m)
@@ -297,7 +297,7 @@ func (k *compiler) limits() {
 			if b := k.naming.before[final[i]]; b != nil && u.rule.same(b) && b.Spec() == l.Spec() {
 				l = b
 			}
-			l = u.rule.decided(l, k.Adaptive)
+			l = u.rule.decideHere(l, k.Adaptive)
 		}
 		k.naming.limits[u.rule] = l
 	}

@@ -71,5 +71,5 @@ func (f *Func) limit(r *Rule) (*store.Limit, mistake.List) {
 	if wrong != nil {
 		return nil, wrong
 	}
-	return r.decided(l, f.registry.Adaptive), nil
+	return r.decideHere(l, f.registry.Adaptive), nil
 }

@@ -207,9 +207,9 @@ func (g *Registry) sharesOf(own *Rule, of *limit.Limit) func() *waiting.Shares {
 	}
 }
 
-// inherited returns entries for a route with settings s that inherits their limits. was
+// inheritEntries returns entries for a route with settings s that inherits their limits. was
 // has the settings that they were made with.
-func (g *Registry) inherited(n *Naming, entries []*read.Entry, was map[*read.Entry]Settings, s Settings) (all []*read.Entry) {
+func (g *Registry) inheritEntries(n *Naming, entries []*read.Entry, was map[*read.Entry]Settings, s Settings) (all []*read.Entry) {
 	for _, e := range entries {
 		r := n.rules[e.Name()]
 		settings := r.Shared.Or(s).Or(was[e])

@@ -103,8 +103,8 @@ func (r *Rule) Compiled() (*store.Limit, mistake.List) {
 	return r.compiled, r.wrong
 }
 
-// decided marks the limit as one that this process decides, if the rule says so.
-func (r *Rule) decided(l *store.Limit, all *adaptive.Keys) *store.Limit {
+// decideHere marks the limit as one that this process decides, if the rule says so.
+func (r *Rule) decideHere(l *store.Limit, all *adaptive.Keys) *store.Limit {
 	if r.Adaptive == nil || adaptive.RuleOf(l) != nil { // an Update kept the existing one
 		return l
 	}

@@ -206,7 +206,7 @@ func (c *Call) decide(ctx context.Context) error {
 	var err error
 	if c.Timed {
 		var took time.Duration
-		took, err = waiting.Timed(ctx, c.asks, c.Charges, c.Results)
+		took, err = waiting.TakeTimed(ctx, c.asks, c.Charges, c.Results)
 		c.Took += took
 	} else {
 		err = c.asks.Take(ctx, c.Charges, c.Results)

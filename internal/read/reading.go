@@ -294,9 +294,9 @@ func (q *Reading) cost(e *Entry) (int64, error) {
 	return min(cost, store.MaxCost), nil
 }
 
-// LimitsFailed returns the denial of a request whose limits a function fails to return, or
-// nil if they would only report: then it goes on without them.
-func (q *Reading) LimitsFailed(err error, dryRun bool) error {
+// DenyLimits records why a function returned no limits, and returns the denial of its request,
+// or nil if they would only report: then it goes on without them.
+func (q *Reading) DenyLimits(err error, dryRun bool) error {
 	err = &failure.Error{Err: fmt.Errorf("stint: WithLimitFunc: %w", err), Status: failure.Status(err)}
 	q.Wrong = append(q.Wrong, Wrong{LimitsFailed, "", err})
 	if dryRun {
@@ -305,8 +305,8 @@ func (q *Reading) LimitsFailed(err error, dryRun bool) error {
 	return err
 }
 
-// Given makes the charges of a key that Take and the like are given, to entries.
-func (q *Reading) Given(key string, cost int64, entries []*Entry) error {
+// ChargeGiven makes the charges of a key that Take and the like are given, to entries.
+func (q *Reading) ChargeGiven(key string, cost int64, entries []*Entry) error {
 	encoded, unfit := keytext.Encode(key)
 	for _, e := range entries {
 		if e.Needs&limit.Paces != 0 {

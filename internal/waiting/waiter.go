@@ -208,13 +208,13 @@ func (w *Waiter) askOnce(ctx context.Context) error {
 	if !w.Timed {
 		return w.Store.Take(ctx, w.Charges, w.Results)
 	}
-	took, err := Timed(ctx, w.Store, w.Charges, w.Results)
+	took, err := TakeTimed(ctx, w.Store, w.Charges, w.Results)
 	w.Took += took
 	return err
 }
 
-// Timed asks a store to decide charges, and returns how long that took.
-func Timed(ctx context.Context, s store.Store, charges []store.Charge, results []store.Result) (time.Duration, error) {
+// TakeTimed asks a store to decide charges, and returns how long that took.
+func TakeTimed(ctx context.Context, s store.Store, charges []store.Charge, results []store.Result) (time.Duration, error) {
 	start := time.Since(epoch)
 	err := s.Take(ctx, charges, results)
 	return time.Since(epoch) - start, err

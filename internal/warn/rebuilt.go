@@ -18,9 +18,9 @@ const (
 
 var dropped atomic.Int64
 
-// Built returns a notice, once, if limiters are built again and again while requests are
+// NoteBuilt returns a notice, once, if limiters are built again and again while requests are
 // served. u was built now: derived from another of the book's, or as the first of them.
-func (b *Book) Built(u User, derived bool) []Notice {
+func (b *Book) NoteBuilt(u User, derived bool) []Notice {
 	if u.Silent().Has(Rebuilt) || !serving() {
 		return nil
 	}
