@@ -22,12 +22,14 @@
 --   lifetime, grid: of a rate with a tag, in ms and us; without, perTick,tick and nothing
 --:arguments limit how capacity form by lifetime grid
 --:setup
-local every, peek, inc = tonumber(grid), by == '0', by + 0 -- every: the grid, if there is a tag
-local perTick, tick = 1, 1
-if not every then perTick, tick = string.match(lifetime, '(%d+),(%d+)') end
-local at = floor(now / tick) * perTick
-local top = at + capacity
-local longest = every and min(top, 1e15 - 1) or -1 -- the latest tat that is kept in digits
+local tagged, peek, inc = grid ~= '', by == '0', by + 0
+local at, perTick, tick = now, 1, 1
+if not tagged then
+  perTick, tick = string.match(lifetime, '(%d+),(%d+)')
+  at = floor(now / tick) * perTick
+end
+local top, longest = at + capacity, -1 -- longest: the latest tat that is kept in digits
+if tagged then longest = top < 1e15 and top or 1e15 - 1 end
 -- The latest tat that a charge fits upon.
 local last = top - inc
 if how ~= '' then
@@ -55,7 +57,7 @@ local low, high, full, digit, late
 if many and now >= 0 and top == longest then
   low, high = form .. format('%015.0f', at), form .. format('%015.0f', min(last, top - inc))
   full = how == '' and form .. format('%015.0f', top) or high
-  digit, late = 21 - #grid, format('%02d', max(floor((every - inc) * 100 / every), 0))
+  digit, late = 21 - #grid, format('%02d', max(floor((grid - inc) * 100 / grid), 0))
 end
 --:load
 -- tat: false if v's digits are enough. stands: v is the tat's digits. views: what v says if
@@ -65,7 +67,7 @@ if low and v and g == 1 and v >= low and v <= full and #v == 19 then
   tat = false
 elseif v then
   local found
-  if every then
+  if tagged then
     if #v == 19 and sub(v, 1, 4) == form then found = tonumber(sub(v, 5)) end
   elseif sub(v, -#form) == form then
     found = tonumber(sub(v, 1, -#form - 1))
@@ -75,7 +77,7 @@ elseif v then
     views = rare.state(limit, v)
     dirty = views.changed and not peek
   elseif found >= at then
-    tat, stands = found, every ~= nil
+    tat, stands = found, tagged
   end
 end
 --:look
@@ -88,7 +90,8 @@ elseif tat <= last then
   fits = g
   if g > 1 and not peek then fits = min(g, floor((last - tat) / inc) + 1) end
 end
---:keep tat stands views dirty
+--:keep tat stands views
+--:more dirty
 --:charge
 if views then
   rare.pour(views, inc / views.limit.token, g)
@@ -107,7 +110,7 @@ if views then
 elseif g > 0 and not tat then
   add, px, renew = by, lifetime, sub(v, digit, digit + 1) >= late
 elseif g > 0 and stands and tat <= longest then
-  add, px, renew = g == 1 and by or format('%.0f', g * inc), lifetime, tat % every < g * inc
+  add, px, renew = g == 1 and by or format('%.0f', g * inc), lifetime, tat % grid < g * inc
 elseif not tat then
   new, px = v, lifetime
 elseif tat <= at then

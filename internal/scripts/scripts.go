@@ -176,8 +176,8 @@ func (b blocks) complete(common blocks) {
 	b["kept"] = "local " + strings.Join(slices.Concat(keeps, more), ", ") + "\n" + assign(keeps, places(keeps))
 	if len(more) > 0 {
 		only := "if " + keeps[len(keeps)-1] + " then\n"
-		b["keep"] += only + assign(places(more), more) + "end\n"
-		b["kept"] += only + assign(more, places(more)) + "end\n"
+		b["keep"] += only + indent(assign(places(more), more)) + "end\n"
+		b["kept"] += only + indent(assign(more, places(more))) + "end\n"
 	}
 
 	for name, text := range common {
@@ -199,6 +199,11 @@ func places(names []string) []string {
 // assign assigns to or from places of the table kept, and goes on behind them.
 func assign(to, from []string) string {
 	return fmt.Sprintf("%s = %s\nx = x + %d\n", strings.Join(to, ", "), strings.Join(from, ", "), len(to))
+}
+
+// indent indents lines.
+func indent(lines string) string {
+	return "  " + strings.ReplaceAll(strings.TrimSuffix(lines, "\n"), "\n", "\n  ") + "\n"
 }
 
 // fill inserts blocks into the places of a template, each a line of its own: --NAME--,
