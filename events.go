@@ -63,7 +63,8 @@ type Event struct {
 	Warning *Warning
 	// EndsWait says that the request's wait is over: an EventWaiting came before, and
 	// this event's Kind (EventAdmitted, EventDenied, EventCanceled or EventStoreFailed)
-	// is the outcome. Each EventWaiting is followed by exactly one such event.
+	// is the outcome. Each EventWaiting is followed by exactly one such event, for observers
+	// that no Update replaces in between.
 	EndsWait bool
 
 	observersBefore uint32   // only observers with a lower number get it; 0: all do

@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -481,5 +482,143 @@ func TestEventsTellWhatSettlingTook(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Which of its fields each kind of event of a request has, where there is all to say that may
+// be. A field that no kind has fails the test, and so does a kind that was forgotten.
+func TestEachKindHasItsFields(t *testing.T) {
+	const everyOne, decided = "Kind Limiter Route", " Request Decision StoreTook"
+	name := stint.WithName("x")
+	slowly := func() store.Store {
+		return &slow{Store: memstore.New(), take: 2 * time.Millisecond, settle: 2 * time.Millisecond}
+	}
+	fails := func() store.Store { return hangs{memstore.New()} }
+	waits := []stint.RouteOption{stint.Concurrency(1, name, stint.WithQueue(5), stint.WithMaxWait(time.Minute))}
+	two := stint.WithSettle(func(*http.Request, int, int64) int64 { return 2 })
+	second := func(http.ResponseWriter, *http.Request) { time.Sleep(time.Second) }
+	write := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 4096)) }
+	impatient := []stint.RouteOption{stint.Concurrency(1, name, stint.WithQueue(5), stint.WithMaxWait(time.Millisecond))}
+	tests := []struct {
+		kind   stint.EventKind
+		limits []stint.RouteOption
+		more   []stint.Option
+		store  store.Store
+		do     http.HandlerFunc
+		leaves bool // the clients leave after half a second
+		inTurn bool // one comes after the other
+		want   string
+	}{
+		{kind: stint.EventAdmitted, limits: waits, do: second, want: everyOne + decided + " Waited EndsWait"},
+		{kind: stint.EventDenied, limits: impatient, do: second, want: everyOne + decided + " Waited EndsWait"},
+		{kind: stint.EventCanceled, limits: waits, do: second, leaves: true, want: everyOne + decided + " Err Waited EndsWait"},
+		{kind: stint.EventBlocked, limits: waits, more: []stint.Option{stint.WithBlock(func(*http.Request) bool { return true })}, want: everyOne + " Request Err"},
+		{kind: stint.EventEmptyKey, limits: []stint.RouteOption{stint.Rate(9, time.Hour, name, stint.WithKey(stint.Header("X-None")))}, want: everyOne + " Request Decision Err"},
+		{kind: stint.EventKeyFailed, limits: []stint.RouteOption{stint.Rate(9, time.Hour, name,
+			stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "", errDown })))}, want: everyOne + " Request Decision Err"},
+		{kind: stint.EventLimitsFailed, more: []stint.Option{stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, errDown })}, want: "Kind Limiter Request Err"},
+		{kind: stint.EventStoreFailed, limits: waits, store: fails(), want: everyOne + decided + " Err"},
+		{kind: stint.EventStoreFailed, limits: []stint.RouteOption{stint.Bandwidth(4096, name)}, store: fails(), do: write, want: everyOne + " Request Decision Err"},
+		{kind: stint.EventSettleFailed, limits: []stint.RouteOption{stint.Concurrency(9, name)},
+			store: &slow{Store: memstore.New(), settle: 2 * time.Millisecond, fails: 1}, want: everyOne + " Decision Err StoreTook"},
+		{kind: stint.EventDryRunDenied, limits: []stint.RouteOption{stint.Rate(1, time.Hour, name, stint.WithDryRun())}, want: everyOne + decided},
+		{kind: stint.EventLimitChanged, limits: []stint.RouteOption{stint.AdaptiveConcurrency(1, 30, stint.WithSampleWindow(100*time.Millisecond), name)},
+			do: func(_ http.ResponseWriter, r *http.Request) {
+				stint.FromContext(r.Context()).Drop()
+				time.Sleep(11 * time.Millisecond)
+			}, inTurn: true, want: everyOne + " Decision Change"},
+		{kind: stint.EventWaiting, limits: waits, do: second, want: everyOne + " Request Decision"},
+		{kind: stint.EventSettled, limits: []stint.RouteOption{stint.Rate(9, time.Hour, name, two)}, want: everyOne + " Decision StoreTook Request"},
+		{kind: stint.EventPaced, limits: []stint.RouteOption{stint.Bandwidth(1024, name)}, do: write, want: everyOne + " Request Decision Pacing"},
+		{kind: stint.EventBanned, limits: []stint.RouteOption{stint.Rate(1, time.Hour, name), stint.Ban(1, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("ban"))}, want: everyOne + decided},
+		{kind: stint.EventEnded, limits: waits, do: second, want: everyOne + " Decision Waited StoreTook Held"},
+		{kind: stint.EventEnded, limits: []stint.RouteOption{stint.Rate(9, time.Hour, name, two)}, want: everyOne + " Decision Status"},
+	}
+	seen := map[string]bool{"Path": true, "Warning": true} // those of events that aren't a request's
+	for _, tt := range tests {
+		for field := range strings.FieldsSeq(tt.want) {
+			seen[field] = true
+		}
+		t.Run(fmt.Sprint(tt.kind), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var got []string
+				st := tt.store
+				if st == nil {
+					st = slowly()
+				}
+				if tt.limits != nil {
+					tt.more = append(tt.more, stint.WithRoute("GET /users/{id}", tt.limits...))
+				}
+				l := limiter(t, append(tt.more, theKey, stint.WithLimiterName("front"), stint.WithStore(st),
+					stint.WithObserver(func(e stint.Event) {
+						mu.Lock()
+						defer mu.Unlock()
+						v := reflect.ValueOf(e)
+						for i := range v.NumField() {
+							if f := v.Type().Field(i); e.Kind == tt.kind && f.IsExported() && !v.Field(i).IsZero() && !slices.Contains(got, f.Name) {
+								got = append(got, f.Name)
+							}
+						}
+					}))...)
+				var all sync.WaitGroup
+				for range 12 {
+					ctx, leave := context.WithCancel(t.Context())
+					defer leave()
+					if tt.leaves {
+						time.AfterFunc(time.Second/2, leave)
+					}
+					all.Go(func() {
+						through(l, get("/users/42").WithContext(ctx), func(w http.ResponseWriter, r *http.Request) {
+							if tt.do != nil {
+								tt.do(w, r)
+							}
+						})
+					})
+					if time.Sleep(time.Microsecond); tt.inTurn {
+						all.Wait()
+					}
+				}
+				all.Wait()
+				want := strings.Fields(tt.want)
+				slices.Sort(got)
+				slices.Sort(want)
+				if !slices.Equal(got, want) {
+					t.Errorf("has %v,\nwant %v", got, want)
+				}
+			})
+		})
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[stint.Event]()) {
+		if field.IsExported() && !seen[field.Name] {
+			t.Errorf("no kind has the field %s: say above which do", field.Name)
+		}
+	}
+}
+
+// An event shows each of its fields but the request, and that it ends the wait before.
+func TestEventsShowEachField(t *testing.T) {
+	full := map[string]any{
+		"Limiter": "front", "Route": "/", "Decision": stint.Decision{Limit: "x"}, "Err": errDown, "Waited": time.Second,
+		"StoreTook": time.Second, "Status": 200, "Held": time.Second, "Change": &stint.LimitChange{Limit: "x", From: 1, To: 2},
+		"Pacing": &stint.Pacing{Bytes: 7}, "Path": "limits.yaml", "Warning": &stint.Warning{Link: "https://a.test"},
+	}
+	base := stint.Event{Kind: stint.EventAdmitted}
+	typ := reflect.TypeFor[stint.Event]()
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		if !f.IsExported() || f.Name == "Kind" || f.Name == "Request" || f.Name == "EndsWait" {
+			continue
+		}
+		value, ok := full[f.Name]
+		if !ok {
+			t.Errorf("field %s: say above what to show", f.Name)
+			continue
+		}
+		e := base
+		reflect.ValueOf(&e).Elem().Field(i).Set(reflect.ValueOf(value))
+		if fmt.Sprint(e) == fmt.Sprint(base) {
+			t.Errorf("field %s isn't shown: %v", f.Name, e)
+		}
 	}
 }
