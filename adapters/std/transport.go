@@ -30,20 +30,21 @@ func WithDestination(k stint.Key) TransportOption {
 // WithMaxWait bounds each wait that a server asks for; jitter comes on top. If a server
 // asks for a longer pause, the answer is returned at once, and requests made meanwhile
 // are sent. It doesn't bound the waits for lim, which end with the request's context.
-// The default is 60 seconds. With 0 or less, requests never wait for servers.
+// The default is 60 seconds. With 0, requests never wait for servers. Transport
+// rejects less.
 func WithMaxWait(d time.Duration) TransportOption {
-	return func(t *client.Transport) { t.MaxWait = max(d, 0) }
+	return func(t *client.Transport) { t.MaxWait = d }
 }
 
 // WithRetries sets how often a request is sent again after a 429 or 503. The default is
-// 3. With 0 or less every answer is returned as it is, but later requests still wait
-// for the pauses that it asks for.
+// 3. With 0 every answer is returned as it is, but later requests still wait for the
+// pauses that it asks for. Transport rejects less.
 func WithRetries(n int) TransportOption {
-	return func(t *client.Transport) { t.Retries = max(n, 0) }
+	return func(t *client.Transport) { t.Retries = n }
 }
 
 // WithRetryable sets which requests may be sent again after a 429 or 503, instead of
-// idempotent ones:
+// those that net/http itself would send again (see Transport):
 //
 //	stinthttp.WithRetryable(func(r *http.Request) bool { return r.URL.Path == "/search" })
 //
@@ -78,9 +79,9 @@ func WithRetryable(may func(*http.Request) bool) TransportOption {
 // pause. Afterwards they go on one after another, at a growing rate, rather than all at
 // once.
 //
-// A request is sent again after a 429 or 503 if its method is idempotent (RFC 9110) or it
-// has an Idempotency-Key field, so that a POST is sent once unless it says otherwise; see
-// WithRetryable. It waits for the pause first, or
+// A request is sent again after a 429 or 503 if net/http itself would send it again: a GET,
+// HEAD, OPTIONS or TRACE, or one that has an Idempotency-Key field. All others are sent once;
+// see WithRetryable. It waits for the pause first, or
 // without one for 1 s, then 2 s, 4 s and so on. The answer is instead returned at once,
 // its body unread, if the request's body can't be sent twice (it needs GetBody),
 // WithRetries is used up, or the wait would exceed WithMaxWait or the context's
@@ -114,7 +115,13 @@ func Transport(lim *stint.Limiter, base http.RoundTripper, opts ...TransportOpti
 // invalid returns what is wrong with the settings of t.
 func invalid(t *client.Transport) (wrong []error) {
 	if t.Retryable == nil {
-		wrong = append(wrong, &stint.OptionError{Option: "WithRetryable(nil)", Write: "write a function, or leave it out for idempotent requests"})
+		wrong = append(wrong, &stint.OptionError{Option: "WithRetryable(nil)", Write: "write a function, or leave it out for GET, HEAD, OPTIONS, TRACE and requests with an Idempotency-Key"})
+	}
+	if t.MaxWait < 0 {
+		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithMaxWait(%v)", t.MaxWait), Write: "write 0 or more"})
+	}
+	if t.Retries < 0 {
+		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithRetries(%d)", t.Retries), Write: "write 0 or more"})
 	}
 	instead := "write another key, or leave it out for the scheme and host"
 	switch t.Destination {

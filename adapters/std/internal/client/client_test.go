@@ -63,7 +63,11 @@ func TestTransportRetries(t *testing.T) {
 
 		{"unavailable", []string{"503 Retry-After: 2"}, nobody, nil, 200, []time.Duration{2 * s}},
 		{"unavailable, method unsaid", []string{"503 Retry-After: 2"}, with("GET", nil, func(r *http.Request) { r.Method = "" }), nil, 200, []time.Duration{2 * s}},
-		{"unavailable PUT", []string{"503 Retry-After: 2"}, with("PUT", strings.NewReader("x"), nil), nil, 200, []time.Duration{2 * s}},
+		{"unavailable PUT", []string{"503 Retry-After: 2"}, with("PUT", strings.NewReader("x"), nil), nil, 503, nil},
+		{"unavailable DELETE", []string{"503 Retry-After: 2"}, with("DELETE", nil, nil), nil, 503, nil},
+		{"unavailable PUT with a key", []string{"503 Retry-After: 2"}, with("PUT", strings.NewReader("x"), func(r *http.Request) {
+			r.Header.Set("Idempotency-Key", "1")
+		}), nil, 200, []time.Duration{2 * s}},
 		{"unavailable POST", []string{"503 Retry-After: 2"}, with("POST", nil, nil), nil, 503, nil},
 		{"unavailable PATCH", []string{"503 Retry-After: 2"}, with("PATCH", nil, nil), nil, 503, nil},
 		{"unavailable POST with a key", []string{"503 Retry-After: 2"}, with("POST", nil, func(r *http.Request) {

@@ -20,11 +20,13 @@ func (t *Transport) mayRetry(r *http.Request, status int) bool {
 	return t.Retryable(r)
 }
 
-// Idempotent follows RFC 9110 §9.2.2. Like net/http, it trusts an Idempotency-Key. A 429
-// makes no difference: a gateway may send it after the server behind it has begun.
-func Idempotent(r *http.Request) bool {
+// Replayable reports whether net/http itself would send the request again on a connection that
+// broke: of a safe method, or with an Idempotency-Key. A PUT or DELETE that is sent twice may
+// undo what another client did in between. A 429 makes no difference: a gateway may send it
+// after the server behind it has begun.
+func Replayable(r *http.Request) bool {
 	switch r.Method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
 		return true
 	}
 	return len(r.Header["Idempotency-Key"]) > 0 || len(r.Header["X-Idempotency-Key"]) > 0
