@@ -206,18 +206,6 @@ func TestGivenKey(t *testing.T) {
 	}
 }
 
-func panicOf(f func()) (err error) {
-	defer func() {
-		if e, ok := recover().(error); ok {
-			err = e
-		} else {
-			err = errors.New("no panic with an error")
-		}
-	}()
-	f()
-	return nil
-}
-
 // What Allow returns, how often it calls the store, and what it leaves behind.
 func TestAllow(t *testing.T) {
 	rate := stint.Rate(3, time.Hour, stint.WithName("rate"))
