@@ -14,7 +14,8 @@ import (
 //
 // go-redis clones no hooks (up to v9.23). So the commands go to the user's client, through
 // its hooks, the last of which hands them to the clone. It is added at the first call: hooks
-// that are added later aren't asked. Nothing else of the user's client changes.
+// that are added later aren't asked. Nothing else of the user's client changes. From v9.22 on
+// a hook may be added while others use the client: so go.mod requires that.
 
 // bounded has the client's commands of this store made by a clone that keeps to deadlines.
 func (s *Store) bounded() {
