@@ -24,7 +24,8 @@ func TestRun(t *testing.T) {
 	}
 	t.Log(out.String())
 	for _, want := range []string{
-		"| a decision, one key, 8 goroutines | ns |", "| a request denied | ns |", "| outside HTTP, one key | ns |",
+		"| a decision, one key, 8 goroutines | ns |", "| a request denied | ns |", "| a rate and a daily quota | ns |",
+		"| go-limiter in httprate in a semaphore a key |", "| slots alone: stint, slots against a rate of stint's |", "| outside HTTP, one key | ns |",
 		"| stint, WithoutPermit |", "| failsafe-go behind a map |", "| httprate |", "| echo's, with echo, no fields |",
 		"| a request allowed, with fields: stint, WithoutPermit against ", "| a server's CPU a request: stint against ",
 	} {

@@ -31,9 +31,10 @@ Each round measures every limiter in turn. A ratio compares two measurements of 
 round; shown are its median and, in brackets, the least and the most.
 Peers: %s.
 
-Every limiter decides one limit by one key: a token bucket, or the nearest it has. The
-middleware is called without a server. All read the key from the connection's address.
-They send RateLimit fields where the table says so.
+Every limiter decides one limit by one key: a token bucket, or the nearest it has. Where the
+table says that there are several limits, stint decides them together, and peers are stacked:
+one middleware in another. The middleware is called without a server. All read the key from
+the connection's address. They send RateLimit fields where the table says so.
 
 `, c.rounds, c.each, runtime.Version(), runtime.NumCPU(), time.Now().Format(time.DateOnly), figures.Many(c.rounds, "round"), versions())
 	for _, g := range groups {

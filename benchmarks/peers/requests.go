@@ -133,7 +133,10 @@ func requests() ([]*group, error) {
 	allowed, err1 := add(&group{name: "a request allowed, with fields", aims: []aim{{withPermit, 0.85}, {withoutPermit, 0.35}}}, withFields, ample)
 	bare, err2 := add(&group{name: "a request allowed, without fields", aims: []aim{{withoutPermit, 1.2}}}, withoutFields, ample)
 	denied, err3 := add(&group{name: "a request denied", aims: []aim{{withPermit, 0.5}}}, withFields, tight)
-	return []*group{allowed, bare, denied}, errors.Join(err1, err2, err3)
+	two, err4 := add(&group{name: "a rate and a daily quota", aims: []aim{{withPermit, 0.45}}}, rateAndQuota, ample)
+	three, err5 := add(&group{name: "a rate, a daily quota and slots", aims: []aim{{withPermit, 0.5}}}, rateQuotaAndSlots, ample)
+	slots, err6 := add(&group{name: "slots alone", aims: []aim{{stintSlots, 1.5}}}, slotsAlone, ample)
+	return []*group{two, three, slots, allowed, bare, denied}, errors.Join(err1, err2, err3, err4, err5, err6)
 }
 
 // sender sends a request to h, without a server.
