@@ -145,8 +145,8 @@ test-modules: ## the tests of every other module
 bench: ## benchmarks: make bench BENCH=HotKey PKG=./store/memstore COUNT=10
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
 
-bench-redis: redis ## redisstore beside its peers: make bench-redis ROUNDS=15 TIME=300ms; LIMITS=true: only several limits
-	cd benchmarks && $(WORKSPACE) $(GO) run ./redis -rounds $(ROUNDS) -time $(TIME) -redis-server $(REDIS) -limits=$(or $(LIMITS),false)
+bench-redis: redis ## redisstore beside its peers: make bench-redis ROUNDS=15 TIME=300ms; ONLY=stacks or ONLY=limits: only several limits, beside what users write or beside one
+	cd benchmarks && $(WORKSPACE) $(GO) run ./redis -rounds $(ROUNDS) -time $(TIME) -redis-server $(REDIS) -only "$(ONLY)"
 
 # What each trick of a script buys: SCRIPTS are texts that go run ./lua/print has printed before.
 bench-script: redis ## the token bucket's script beside others: make bench-script SCRIPTS=/tmp/before.lua ROUNDS=60

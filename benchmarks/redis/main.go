@@ -22,9 +22,9 @@ type config struct {
 	rounds  int
 	each    time.Duration
 	program string
-	keys    int  // "many keys"
-	stored  int  // keys in the server when its memory is measured
-	limits  bool // only decisions of several limits
+	keys    int    // "many keys"
+	stored  int    // keys in the server when its memory is measured
+	only    string // which tables: stacks, limits, or all if empty
 }
 
 func main() {
@@ -32,10 +32,13 @@ func main() {
 	flag.IntVar(&c.rounds, "rounds", 5, "how often each is measured; medians are shown")
 	flag.DurationVar(&c.each, "time", time.Second, "how long each takes in a round")
 	flag.StringVar(&c.program, "redis-server", "redis-server", "the server to start")
-	flag.BoolVar(&c.limits, "limits", false, "measure only decisions of several limits, and print their tables")
+	flag.StringVar(&c.only, "only", "", "measure only the tables of stacks, or of limits: decisions of several limits")
 	flag.Parse()
 	if c.rounds < 1 {
 		log.Fatal("benchmarks: -rounds must be 1 or more")
+	}
+	if c.only != "" && c.only != "stacks" && c.only != "limits" {
+		log.Fatal("benchmarks: -only must be stacks or limits")
 	}
 	if err := run(os.Stdout, c); err != nil {
 		log.Fatal(err)
@@ -55,9 +58,22 @@ func run(w io.Writer, c config) error {
 	defer end()
 	mixtures, endMixtures := newMixtures(server)
 	defer endMixtures()
+	stacks, endStacks, err := newStacks(server)
+	if err != nil {
+		return err
+	}
+	defer endStacks()
 
-	all := plan(c, subjects, mixtures)
-	if c.limits {
+	all := plan(c, stacks, subjects, mixtures)
+	switch c.only {
+	case "stacks":
+		all = all.stacked()
+		if err := all.measure(server, c); err != nil {
+			return err
+		}
+		all.writeStacks(w)
+		return nil
+	case "limits":
 		all = all.mixed()
 		if err := all.measure(server, c); err != nil {
 			return err

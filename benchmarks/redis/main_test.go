@@ -33,6 +33,7 @@ func TestRun(t *testing.T) {
 	}
 	t.Log(out.String())
 	for _, want := range []string{
+		"| 64 callers: a rate, a daily quota and slots of the fleet ÷ redis_rate twice, a sorted set |", "| 1 caller, one address |",
 		"| 16 callers, 1 key |", "| 128 callers, 100 keys |", "| stint, 128 callers, 100 keys |",
 		"| stint |", "| " + evalshaName + " |", "| redis_rate, AutoPipeline |", "| ulule/limiter |",
 		"| five rates |", "| a rate, a daily quota and a slot |", "of its parts |",

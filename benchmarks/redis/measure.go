@@ -59,6 +59,7 @@ type sample struct {
 	// the wall, also while the machine does something else, so this is the median
 	// of the stretches.
 	script time.Duration
+	allocs float64 // a call
 }
 
 // harness calls subjects. It keeps what it measures with: on a machine that the
@@ -99,6 +100,7 @@ func (h *harness) measure(what *subject, g *group, d time.Duration) (sample, err
 	runtime.GC()
 
 	var elapsed, cpu time.Duration
+	var mallocs uint64
 	var scripts []float64
 	for elapsed < d {
 		length := d - elapsed
@@ -111,6 +113,7 @@ func (h *harness) measure(what *subject, g *group, d time.Duration) (sample, err
 		}
 		elapsed += one.elapsed
 		cpu += one.cpu
+		mallocs += one.mallocs
 		if one.calls > 0 {
 			scripts = append(scripts, float64(one.script)/float64(one.calls))
 		}
@@ -126,6 +129,7 @@ func (h *harness) measure(what *subject, g *group, d time.Duration) (sample, err
 		p99:       h.all[n*99/100],
 		cpu:       cpu / time.Duration(n),
 		script:    time.Duration(figures.Of(scripts).Median),
+		allocs:    float64(mallocs) / float64(n),
 	}, nil
 }
 
@@ -151,6 +155,7 @@ func (h *harness) touch(ctx context.Context, what *subject, l load) error {
 type stretch struct {
 	elapsed, cpu, script time.Duration
 	calls                int
+	mallocs              uint64
 }
 
 // stretch calls what for d and appends what each call took to h.all. A caller
@@ -162,6 +167,9 @@ func (h *harness) stretch(ctx context.Context, what *subject, l load, d time.Dur
 	if err != nil {
 		return stretch{}, err
 	}
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	mallocs := memory.Mallocs
 	var callers sync.WaitGroup
 	began := time.Now()
 	for c := range l.callers {
@@ -183,11 +191,12 @@ func (h *harness) stretch(ctx context.Context, what *subject, l load, d time.Dur
 	}
 	callers.Wait()
 	elapsed := time.Since(began)
+	runtime.ReadMemStats(&memory)
 	after, err := h.server.info()
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return stretch{}, err
 	}
-	one := stretch{elapsed: elapsed, cpu: after.cpu - before.cpu, script: after.scripts - before.scripts}
+	one := stretch{elapsed: elapsed, cpu: after.cpu - before.cpu, script: after.scripts - before.scripts, mallocs: memory.Mallocs - mallocs}
 	for c := range l.callers {
 		h.all = append(h.all, h.took[c]...)
 		one.calls += len(h.took[c])

@@ -2,10 +2,13 @@ package main
 
 import "time"
 
-// plan is everything that is measured, a load at a time. The first groups are of
-// the subjects, the last two of the mixtures: alone, and in batches.
-func plan(c config, subjects, mixtures []subject) groups {
+// plan is everything that is measured, a load at a time. The first two groups are of the
+// stacks, the last two of the mixtures: alone, and in batches.
+func plan(c config, stacks, subjects, mixtures []subject) groups {
 	var all groups
+	for _, callers := range []int{64, 1} {
+		all = append(all, &group{load: load{callers, 1}, subjects: stacks, samples: map[string][]sample{}})
+	}
 	for _, callers := range []int{1, 16, 128} {
 		for _, keys := range []int{1, c.keys} {
 			g := &group{load: load{callers, keys}, samples: map[string][]sample{}}
@@ -29,7 +32,8 @@ func plan(c config, subjects, mixtures []subject) groups {
 	return all
 }
 
-func (gs groups) compared() groups { return gs[:len(gs)-2] }
+func (gs groups) stacked() groups  { return gs[:2] }
+func (gs groups) compared() groups { return gs[2 : len(gs)-2] }
 func (gs groups) mixed() groups    { return gs[len(gs)-2:] }
 
 func (gs groups) at(callers int, hot bool) *group {

@@ -39,6 +39,8 @@ func (g *group) added(what *subject, figure func(sample) float64) figures.Spread
 }
 
 func callsOf(s sample) float64  { return s.perSecond }
+func timeOf(s sample) float64   { return 1 / s.perSecond }
+func allocsOf(s sample) float64 { return s.allocs }
 func p50Of(s sample) float64    { return float64(s.p50) }
 func p99Of(s sample) float64    { return float64(s.p99) }
 func cpuOf(s sample) float64    { return float64(s.cpu) }
@@ -59,5 +61,6 @@ func middle(all []sample) sample {
 		p99:       time.Duration(median(p99Of)),
 		cpu:       time.Duration(median(cpuOf)),
 		script:    time.Duration(median(scriptOf)),
+		allocs:    median(allocsOf),
 	}
 }

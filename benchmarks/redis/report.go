@@ -33,6 +33,7 @@ one round; shown are its median and, in brackets, the least and the most.
 `, c.rounds, c.each, "Redis "+now.version, runtime.NumCPU(), runtime.Version(),
 		module("github.com/redis/go-redis/v9"), time.Now().Format(time.DateOnly), figures.Many(c.rounds, "round"), evalshaName)
 
+	all.stacked().writeStacks(&b)
 	for _, g := range all.compared() {
 		g.write(&b)
 	}
@@ -49,7 +50,7 @@ Bytes per key, for keys of one length: what the server reports for one key, and 
 | | MEMORY USAGE | used_memory |
 | --- | --- | --- |
 `, figures.Thousands(int64(c.stored)))
-	for _, s := range all[0].subjects {
+	for _, s := range all.compared()[0].subjects {
 		if m, ok := memory[s.name]; ok {
 			fmt.Fprintf(&b, "| %s | %.0f | %.0f |\n", s.name, m.usage, m.used)
 		}
