@@ -37,7 +37,7 @@ test: redis ## the tests, as a reader of the README runs them: 2½ minutes on 2 
 	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 2½ minutes on 2 cores, 4 with all to compile"
 	@echo "(longer suites: make test-faults, make test-servers, make test-examples)"
 	$(GO) test -count=1 $(LONGEST) $(PKG)
-	$(if $(filter ./...,$(PKG)),$(WORKSPACE) $(GO) test -count=1 ./tests/... ./policy/...)
+	$(if $(filter ./...,$(PKG)),$(WORKSPACE) $(GO) test -count=1 ./tests/... ./tests/routers/... ./policy/...)
 
 # Longer suites. redistest.Suite says which tests are whose; their names begin with the suite's.
 test-faults: redis ## servers killed, paused and split under load, in 2 minutes: RACE=-race
@@ -79,7 +79,8 @@ NEWEST = github.com/gin-gonic/gin github.com/labstack/echo/v4 github.com/redis/g
 test-newest: redis ## the tests of what imports them, with the newest gin, echo and go-redis, in a copy
 	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && git ls-files -z | tar --null -cT - | tar -x -C "$$copy" && \
 	cd "$$copy" && $(GO) get $(addsuffix @latest,$(NEWEST)) && $(GO) mod tidy && grep -E '^	($(subst $(eval) ,|,$(NEWEST))) ' go.mod && \
-	$(GO) test -count=1 ./adapters/... && $(GO) test -count=1 -run 'Conformance|Client|Hook|Twins|PausedServer' ./store/redisstore
+	$(GO) test -count=1 ./adapters/... && $(GO) test -count=1 -run 'Conformance|Client|Hook|Twins|PausedServer' ./store/redisstore && \
+	GOWORK="$$copy/go.work" $(GO) test -count=1 ./tests/routers
 
 test-observe: prometheus ## dashboard and alerts, on a real Prometheus that scrapes a server under load, in half a minute
 	@echo "asking a Prometheus for each panel and each alert: about half a minute"
@@ -138,9 +139,12 @@ api: ## testdata/api.txt, the exported names, written anew
 tidy: ## go.mod and go.sum of every module: those beside the root follow it
 	$(WORKSPACE) scripts/tidy
 
-# make test has those of the root, policy and tests, and make test-console the browser's.
-test-modules: ## the tests of every other module
-	$(WORKSPACE) $(GO) test $(patsubst %,./%/...,$(filter-out policy tests console/browser,$(MODULES)))
+# The tests of policy, tests and its routers are make test's too, in the workspace; those of
+# tests ask it, and make test-console runs the browser's.
+ALONE = $(filter-out tests console/browser,$(MODULES))
+test-modules: ## every module beside the root as its own go.mod has it, without go.work: vetted, and tested
+	@set -e; for m in $(MODULES); do scripts/alone $$m vet ./...; done
+	@set -e; for m in $(ALONE); do scripts/alone $$m test ./...; done
 
 bench: ## benchmarks: make bench BENCH=HotKey PKG=./store/memstore COUNT=10
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)

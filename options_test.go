@@ -4,13 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"go/types"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/doctest"
 	"github.com/stint-go/stint/store"
 	"github.com/stint-go/stint/store/failover"
 	"github.com/stint-go/stint/store/memstore"
@@ -448,146 +442,5 @@ func TestOptionErrorOfALimitFunc(t *testing.T) {
 		if err := seen.last().Err; !errors.As(err, &e) || e.Problem != want {
 			t.Errorf("%v, want an OptionError with %q", err, want)
 		}
-	}
-}
-
-// fits are the options there are, and what takes each.
-var fits = []struct{ option, takes string }{
-	{"Rate(1, time.Second)", "New WithRoute"},
-	{"WithName(`a`)", "Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
-	{"WithAlgorithm(stint.TokenBucket)", "Rate Quota"},
-	{"WithBurst(1)", "Rate Quota Bandwidth"},
-	{"WithQueue(1)", "Rate Concurrency AdaptiveConcurrency"},
-	{"WithWarmUp(1)", "Rate"},
-	{"WithDebt()", "Rate"},
-	{"WithBuckets(1)", "Rate"},
-	{"WithShare(1, 1)", "Concurrency AdaptiveConcurrency"},
-	{"WithAdaptation(stint.Vegas)", "AdaptiveConcurrency"},
-	{"WithTolerance(1)", "AdaptiveConcurrency"},
-	{"WithLatencyTimeout(1)", "AdaptiveConcurrency"},
-	{"WithInitialLimit(1)", "AdaptiveConcurrency"},
-	{"WithSampleWindow(1)", "AdaptiveConcurrency"},
-	{"WithRequestBytes()", "Bandwidth"},
-
-	{"WithKey(stint.RemoteIP())", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
-	{"WithDryRun()", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
-	{"WithFailurePolicy(stint.FailOpen)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency Bandwidth Ban"},
-	{"WithBanFor(1)", "Ban"},
-	{"WithCost(nil)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency"},
-	{"WithFixedCost(1)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency"},
-	{"WithMaxWait(1)", "New WithRoute Rate Quota Concurrency AdaptiveConcurrency"},
-	{"WithSettle(nil)", "New WithRoute Rate Quota"},
-
-	{"WithStore(nil)", "New"},
-	{"WithMemory()", "New"},
-	{"WithRoute(``)", "New"},
-	{"WithLimitFunc(nil)", "New"},
-	{"WithLimitSource(stint.RemoteIP(), nil)", "New"},
-	{"WithSkip(stint.Preflight)", "New"},
-	{"WithBlock(stint.Predicate{})", "New"},
-	{"WithDenyHandler(nil)", "New"},
-	{"WithErrorHandler(nil)", "New"},
-	{"WithProblem()", "New"},
-	{"WithHeaders()", "New"},
-	{"WithObserver(nil)", "New"},
-	{"WithLimiterName(`api`)", "New"},
-	{"WithoutWarnings()", "New"},
-	{"WithLogger(nil)", "New"},
-	{"WithLogKeys()", "New"},
-	{"WithEmptyKey(stint.DenyEmptyKey)", "New"},
-	{"WithPriority(nil)", "New"},
-	{"WithAging(1)", "New"},
-	{"WithoutPermit()", "New"},
-}
-
-var takers = []struct{ name, call string }{
-	{"New", "stint.Check(%s)"},
-	{"WithRoute", "stint.WithRoute(``, %s)"},
-	{"Rate", "stint.Rate(1, time.Second, %s)"},
-	{"Quota", "stint.Quota(1, stint.Daily, %s)"},
-	{"Concurrency", "stint.Concurrency(1, %s)"},
-	{"AdaptiveConcurrency", "stint.AdaptiveConcurrency(1, 2, %s)"},
-	{"Bandwidth", "stint.Bandwidth(1, %s)"},
-	{"Ban", "stint.Ban(1, time.Second, stint.WithBanFor(time.Second), %s)"},
-}
-
-// An option compiles on the kinds of limit that it applies to, and on no others.
-func TestOptionsFit(t *testing.T) {
-	oneGoroutine(t)
-	fset := token.NewFileSet()
-	packages := doctest.Exported(t, fset, "github.com/stint-go/stint", "time")
-	compiles := func(call string) error {
-		text := "package p; import (\"time\"; \"github.com/stint-go/stint\"); var _ time.Duration; func _() { _, _ = " + call + ", stint.Never }"
-		f, err := parser.ParseFile(fset, "p.go", text, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var wrong error
-		config := types.Config{Importer: packages, Error: func(err error) { wrong = err }}
-		_, _ = config.Check("p", fset, []*ast.File{f}, nil)
-		return wrong
-	}
-
-	known := map[string]bool{}
-	for _, f := range fits {
-		name, _, _ := strings.Cut(f.option, "(")
-		known[name] = true
-		for _, taker := range takers {
-			err := compiles(fmt.Sprintf(taker.call, "stint."+f.option))
-			fits := slices.Contains(strings.Fields(f.takes), taker.name)
-			if fits != (err == nil) {
-				t.Errorf("%s in %s: %v, want it to compile: %v", f.option, taker.name, err, fits)
-			}
-			if err != nil && !strings.Contains(err.Error(), "cannot use stint."+name) {
-				t.Errorf("%s in %s: %v", f.option, taker.name, err)
-			}
-		}
-	}
-	stint, err := packages.Import("github.com/stint-go/stint")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range stint.Scope().Names() {
-		if strings.HasPrefix(name, "With") && !known[name] {
-			t.Errorf("%s isn't in the table", name)
-		}
-	}
-}
-
-// The document of a kind's options names them all: go doc lists only those that go with
-// no other kind.
-func TestOptionsAreListed(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "options.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
-	option := regexp.MustCompile(`\bWith\w+`)
-	kinds := 0
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.TypeSpec)
-		if !ok {
-			return true
-		}
-		kind, _, found := strings.Cut(strings.TrimPrefix(spec.Doc.Text(), spec.Name.Name+" is an option of "), ":")
-		if !found || strings.Contains(kind, " ") {
-			return true
-		}
-		kinds++
-		var want []string
-		for _, f := range fits {
-			if slices.Contains(strings.Fields(f.takes), kind) {
-				want = append(want, option.FindString(f.option))
-			}
-		}
-		got := option.FindAllString(spec.Doc.Text(), -1)
-		slices.Sort(got)
-		slices.Sort(want)
-		if !slices.Equal(got, want) {
-			t.Errorf("%s names %v, want %v", spec.Name.Name, got, want)
-		}
-		return true
-	})
-	if kinds != 6 {
-		t.Errorf("%d kinds have lists, want 6", kinds)
 	}
 }

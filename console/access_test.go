@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"regexp"
@@ -19,7 +20,6 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/console"
-	"github.com/stint-go/stint/internal/nginxtest"
 )
 
 const secret = "sixteen bytes at least"
@@ -262,7 +262,17 @@ func forward(t *testing.T, to string) string {
 	return "http://" + l.Addr().String()
 }
 
-func behindNginx(t *testing.T, to string) string { return nginxtest.Start(t, to, "") }
+// proxied is a reverse proxy on this machine; make test-console has a real one.
+func proxied(t *testing.T, to string) string {
+	t.Helper()
+	target, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, FlushInterval: -1})
+	t.Cleanup(proxy.Close)
+	return proxy.URL
+}
 
 // Behind whatever makes every request come from this machine, no request gets in without the
 // secret, and whoever has it sees the page live and acts.
@@ -272,9 +282,9 @@ func TestBehind(t *testing.T) {
 		start func(t *testing.T, to string) string
 	}{
 		{"nothing", func(_ *testing.T, to string) string { return to }},
-		{"nginx with one line", behindNginx},
+		{"a proxy", proxied},
 		{"a forwarded port", forward},
-		{"a forwarded port of nginx", func(t *testing.T, to string) string { return forward(t, behindNginx(t, to)) }},
+		{"a forwarded port of a proxy", func(t *testing.T, to string) string { return forward(t, proxied(t, to)) }},
 	} {
 		t.Run(front.name, func(t *testing.T) {
 			l := limiter(t, stint.Rate(1, time.Hour), stint.WithKey(stint.Header("X-Api-Key")))

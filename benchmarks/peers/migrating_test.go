@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/stint-go/stint/internal/doctest"
+	"github.com/stint-go/stint/tests/doctest"
 )
 
 // The calls of other libraries that docs/migrating.md names are calls of these.

@@ -28,7 +28,7 @@ import (
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
 	"github.com/stint-go/stint/console"
-	"github.com/stint-go/stint/internal/nginxtest"
+	"github.com/stint-go/stint/tests/nginxtest"
 )
 
 var picture = flag.String("picture", "", "a file to draw the page into")

@@ -8,4 +8,7 @@ require (
 	github.com/stint-go/stint v0.0.0
 )
 
-require github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
+require (
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
+	github.com/stint-go/stint/tests v0.0.0
+)

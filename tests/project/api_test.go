@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stint-go/stint/internal/doctest"
+	"github.com/stint-go/stint/tests/doctest"
 )
 
 var updateAPI = flag.Bool("update", false, "write testdata/api.txt anew")

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stint-go/stint/internal/doctest"
+	"github.com/stint-go/stint/tests/doctest"
 )
 
 // taken are the names that the code of a document takes for granted: the reader's own.

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/nginxtest"
+	"github.com/stint-go/stint/tests/nginxtest"
 )
 
 // tested says which test has a block of a document that is no Go of the root module.

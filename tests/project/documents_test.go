@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/doctest"
+	"github.com/stint-go/stint/tests/doctest"
 )
 
 // documents are the pages that readers are sent to. Their links have to lead somewhere

@@ -6,14 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/stint-go/stint/internal/redistest"
 )
 
 // Users get from a proxy what a release tags, without anything else of this
 // repository, the README's program runs and the commands of every other module install.
 func TestInstall(t *testing.T) {
-	redistest.Suite(t, "install")
+	if os.Getenv("STINT_SUITE") != "install" {
+		t.Skip("make test-install runs it")
+	}
 	repository := ready(t)
 	run(t, repository, "scripts/release", "--tag", released)
 	proxy := t.TempDir()

@@ -2,17 +2,20 @@ package project
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store/memstore"
 	"github.com/stint-go/stint/store/redisstore"
 )
@@ -29,18 +32,29 @@ func TestDocumentedMistakes(t *testing.T) {
 			return "`New` fails: `" + strings.TrimPrefix(err.Error(), "stint: ") + "`"
 		}
 	}
-	warning := func(k stint.WarningKind) func(*testing.T) string { // each is found in TestWarnings
-		return func(*testing.T) string { return ": `" + warn.Kind(k).Text() + "`" }
+	warning := func(key stint.Key) func(*testing.T) string {
+		return func(t *testing.T) string {
+			logged := new(strings.Builder)
+			synctest.Test(t, func(t *testing.T) {
+				h := mount(limiter(t, stint.Rate(1000, time.Second), stint.WithKey(key), logger(logged)))
+				for i := range 300 {
+					r := httptest.NewRequest("GET", "/", nil)
+					r.RemoteAddr = fmt.Sprintf("10.0.0.7:%d", 1025+i)
+					r.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", i%250))
+					h.ServeHTTP(httptest.NewRecorder(), r)
+				}
+				synctest.Wait() // warnings are logged beside requests
+			})
+			return said(logged)
+		}
 	}
 	logging := func(l *stint.Limiter, logged *strings.Builder) string {
 		through(l)
-		_, text, _ := strings.Cut(logged.String(), `msg="stint: `)
-		text, _, _ = strings.Cut(text, `"`)
-		return ": `" + text + "`"
+		return said(logged)
 	}
 	mistakes := []func(t *testing.T) string{
 		failing(rate, stint.WithKey(stint.Header("X-Forwarded-For"))),
-		warning(stint.WarnUntrustedProxy),
+		warning(stint.RemoteIP()),
 		failing(rate),
 		func(t *testing.T) string {
 			logged := new(strings.Builder)
@@ -50,8 +64,8 @@ func TestDocumentedMistakes(t *testing.T) {
 			}
 			return logging(l, logged)
 		},
-		warning(stint.WarnPortInKey),
-		warning(stint.WarnRebuilt),
+		warning(stint.KeyFunc(func(r *http.Request) (string, error) { return r.RemoteAddr, nil })),
+		func(*testing.T) string { return rebuilt() },
 		failing(rate, ours, stint.WithStore(memstore.New())),
 		func(t *testing.T) string {
 			logged, s := new(strings.Builder), stint.WithStore(memstore.New())
@@ -87,3 +101,36 @@ func TestDocumentedMistakes(t *testing.T) {
 		t.Error("there are more mistakes than are tried")
 	}
 }
+
+// said is the first line that a logger has written.
+func said(logged *strings.Builder) string {
+	_, text, _ := strings.Cut(logged.String(), `msg="stint: `)
+	text, _, _ = strings.Cut(text, `"`)
+	return ": `" + text + "`"
+}
+
+// rebuilt is what a process, once, says of handlers that build limiters.
+var rebuilt = sync.OnceValue(func() string {
+	warned := make(chan string, 1)
+	tell := stint.WithObserver(func(e stint.Event) {
+		if e.Kind == stint.EventWarning {
+			warned <- e.Warning.Text
+		}
+	})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		stint.Must(stint.New(stint.Rate(10, time.Second), stint.WithKey(stint.RemoteIP()), tell))
+	}))
+	defer server.Close()
+	for range 1000 {
+		if resp, err := http.Get(server.URL); err == nil {
+			_ = resp.Body.Close()
+		}
+		runtime.GC() // it counts the limiters that are no longer used
+		select {
+		case text := <-warned:
+			return ": `" + text + "`"
+		default:
+		}
+	}
+	return ""
+})

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stint-go/stint"
 	stinthttp "github.com/stint-go/stint/adapters/std"
-	"github.com/stint-go/stint/internal/doctest"
+	"github.com/stint-go/stint/tests/doctest"
 )
 
 func site(search http.HandlerFunc) http.Handler {

@@ -1,21 +1,21 @@
-package routetest
+package routers
 
 import (
 	"fmt"
 	"strings"
 )
 
-// Spelling is a request as a client may write it.
-type Spelling struct{ Method, Target, Host string }
+// spelling is a request as a client may write it.
+type spelling struct{ Method, Target, Host string }
 
-func (s Spelling) String() string { return fmt.Sprintf("%s %.60s (%s)", s.Method, s.Target, s.Host) }
+func (s spelling) String() string { return fmt.Sprintf("%s %.60s (%s)", s.Method, s.Target, s.Host) }
 
-func (s Spelling) text() string {
+func (s spelling) text() string {
 	return s.Method + " " + s.Target + " HTTP/1.1\r\nHost: " + s.Host + "\r\nConnection: close\r\n\r\n"
 }
 
-// Spellings are requests that routers read in different ways.
-var Spellings = spellings(`
+// allSpellings are requests that routers read in different ways.
+var allSpellings = spellings(`
 	POST /api
 	POST /api/
 	POST /api/auth/login
@@ -166,7 +166,7 @@ var Spellings = spellings(`
 	POST /LOGIN
 `)
 
-func spellings(lines string) (all []Spelling) {
+func spellings(lines string) (all []spelling) {
 	for line := range strings.Lines(lines) {
 		method, target, ok := strings.Cut(strings.TrimSpace(line), " ")
 		if !ok {
@@ -175,7 +175,7 @@ func spellings(lines string) (all []Spelling) {
 		if target[0] == '%' {
 			target = "/" + target
 		}
-		all = append(all, Spelling{method, target, "example.com"})
+		all = append(all, spelling{method, target, "example.com"})
 	}
 	for _, path := range []string{
 		"/" + strings.Repeat("x/../", 1000) + "login",
@@ -183,7 +183,7 @@ func spellings(lines string) (all []Spelling) {
 		"/" + strings.Repeat("%2e%2f", 1000) + "login",
 		"/login" + strings.Repeat("/", 2000),
 	} {
-		all = append(all, Spelling{"POST", path, "example.com"})
+		all = append(all, spelling{"POST", path, "example.com"})
 	}
 	for _, host := range []string{
 		"api.example.com", "API.example.com", "api.Example.COM", "api.example.com.", "api.example.com..", "API.EXAMPLE.COM.",
@@ -191,7 +191,7 @@ func spellings(lines string) (all []Spelling) {
 		"api.example.com:80:80", "api.example.com::", "API.example.com.::80", "[api.example.com]", "[api.example.com]:80", "[api.example.com",
 	} {
 		for _, path := range []string{"/login", "/login/", "//login", "/%6cogin", "http://" + host + "/login", "http://" + host + "//login"} {
-			all = append(all, Spelling{"POST", path, host})
+			all = append(all, spelling{"POST", path, host})
 		}
 	}
 	return all

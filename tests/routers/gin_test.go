@@ -1,13 +1,12 @@
-package stintgin
+package routers
 
 import (
 	"net/http"
 	"reflect"
-	"testing"
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/stint-go/stint/internal/routetest"
+	stintgin "github.com/stint-go/stint/adapters/gin"
 )
 
 // useEscapedPath sets what the oldest gin that is supported doesn't have.
@@ -17,8 +16,8 @@ func useEscapedPath(e *gin.Engine) {
 	}
 }
 
-// sites are the test site as gin routes it, by what is set on its Engine.
-func sites() map[string]http.Handler {
+// ginSites are the site as gin routes it, by what is set on its Engine.
+func ginSites() map[string]http.Handler {
 	all := map[string]http.Handler{}
 	for name, set := range map[string]func(*gin.Engine){
 		"default":          func(*gin.Engine) {},
@@ -31,21 +30,13 @@ func sites() map[string]http.Handler {
 	} {
 		e := gin.New()
 		set(e)
-		e.Use(New(routetest.Limits()...))
-		for _, r := range routetest.Routes {
-			if r.Path != routetest.BelowAPI {
-				e.Handle(r.Method, r.Syntax(":%s", "*%s"), gin.WrapF(r.Handler()))
+		e.Use(stintgin.New(limits()...))
+		for _, r := range routes {
+			if r.Path != belowAPI {
+				e.Handle(r.Method, r.syntax(":%s", "*%s"), gin.WrapF(r.handler()))
 			}
 		}
-		all[name] = e
+		all["gin "+name] = e
 	}
 	return all
 }
-
-func TestNoSpellingSlipsPast(t *testing.T) {
-	for name, site := range sites() {
-		t.Run(name, func(t *testing.T) { routetest.Run(t, site) })
-	}
-}
-
-func FuzzSpellings(f *testing.F) { routetest.Fuzz(f, sites()) }

@@ -1,20 +1,19 @@
-package stinthttp
+package routers
 
 import (
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"testing"
 
-	"github.com/stint-go/stint/internal/routetest"
+	stinthttp "github.com/stint-go/stint/adapters/std"
 )
 
 // byHost routes as proxies and routers of hosts do, for whom a host has no case and may
 // end in a dot. They differ in how they cut off a port.
 func byHost(without func(host string) string, others http.Handler) http.Handler {
 	api := http.NewServeMux()
-	api.Handle("POST /login", routetest.OnHost.Handler())
+	api.Handle("POST /login", onHost.handler())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := strings.TrimRight(strings.Trim(without(r.Host), "[]"), ".")
 		if strings.EqualFold(host, "api.example.com") {
@@ -46,25 +45,18 @@ func lastColon(host string) string {
 
 func hostname(host string) string { return (&url.URL{Host: host}).Hostname() }
 
-func sites() map[string]http.Handler {
-	onHosts := routetest.Mux()
-	onHosts.Handle(routetest.OnHost.Method+" "+routetest.OnHost.Path, routetest.OnHost.Handler())
+// muxSites are the site as http.ServeMux routes it, alone and behind what routes by host.
+func muxSites() map[string]http.Handler {
+	onHosts := mux()
+	onHosts.Handle(onHost.Method+" "+onHost.Path, onHost.handler())
 	all := map[string]http.Handler{
-		"ServeMux":            New(routetest.Limits()...)(routetest.Mux()),
-		"ServeMux with hosts": New(routetest.HostLimits()...)(onHosts),
+		"ServeMux":            stinthttp.New(limits()...)(mux()),
+		"ServeMux with hosts": stinthttp.New(hostLimits()...)(onHosts),
 	}
 	for name, without := range map[string]func(string) string{
 		"net.SplitHostPort": split, "first colon": firstColon, "last colon": lastColon, "url.Hostname": hostname,
 	} {
-		all["by host, "+name] = New(routetest.HostLimits()...)(byHost(without, routetest.Mux()))
+		all["by host, "+name] = stinthttp.New(hostLimits()...)(byHost(without, mux()))
 	}
 	return all
 }
-
-func TestNoSpellingSlipsPast(t *testing.T) {
-	for name, site := range sites() {
-		t.Run(name, func(t *testing.T) { routetest.Run(t, site) })
-	}
-}
-
-func FuzzSpellings(f *testing.F) { routetest.Fuzz(f, sites()) }

@@ -1,7 +1,4 @@
-// Package routetest tests that no spelling of a request slips past a route's limit,
-// whatever the router: it has a site and a table of spellings, and sends the spellings
-// to the site.
-package routetest
+package routers
 
 import (
 	"bufio"
@@ -19,27 +16,27 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// Route is a handler of the site, and the limit that must be charged when it runs.
-// Patterns are those of http.ServeMux, as in the limits; Syntax translates them to
+// route is a handler of the site, and the limit that must be charged when it runs.
+// Patterns are those of http.ServeMux, as in the limits; syntax translates them to
 // another router's.
-type Route struct{ Method, Path, Limit string }
+type route struct{ Method, Path, Limit string }
 
-// OnHost is the login of another site, for routers that distinguish hosts.
-var OnHost = Route{"POST", "api.example.com/login", "host"}
+// onHost is the login of another site, for routers that distinguish hosts.
+var onHost = route{"POST", "api.example.com/login", "host"}
 
-// Exempt is the Limit of a handler without limits.
-const Exempt = ""
+// exempt is the Limit of a handler without limits.
+const exempt = ""
 
 // Two patterns conflict with others in one of the routers. They are needed in routers
 // whose wildcards match more than those of the limits' patterns, because a handler of
 // everything must not get what belongs to a route.
 const (
-	BelowAPI     = "/api/{rest...}"
-	TwoWildcards = "/{a}/{b}"
+	belowAPI     = "/api/{rest...}"
+	twoWildcards = "/{a}/{b}"
 )
 
-// Routes are the routes of the site.
-var Routes = []Route{
+// routes are the routes of the site.
+var routes = []route{
 	{"POST", "/api/auth/login", "auth"},
 	{"GET", "/api", "api"},
 	{"POST", "/api", "api"},
@@ -47,29 +44,29 @@ var Routes = []Route{
 	{"POST", "/api/{a}", "api"},
 	{"GET", "/api/{a}/{b}", "api"},
 	{"POST", "/api/{a}/{b}", "api"},
-	{"GET", BelowAPI, "api"},
-	{"POST", BelowAPI, "api"},
+	{"GET", belowAPI, "api"},
+	{"POST", belowAPI, "api"},
 	{"POST", "/login", "login"},
-	{"GET", "/users/me", Exempt},
+	{"GET", "/users/me", exempt},
 	{"GET", "/users/{id}", "user"},
 	{"GET", "/users/{id}/posts", "posts"},
 	{"GET", "/files", "files"},
 	{"GET", "/files/{path...}", "files"},
-	{"GET", "/health", Exempt},
-	{"POST", "/health", Exempt},
-	{"GET", "/health/{check...}", Exempt},
-	{"POST", "/health/{check...}", Exempt},
+	{"GET", "/health", exempt},
+	{"POST", "/health", exempt},
+	{"GET", "/health/{check...}", exempt},
+	{"POST", "/health/{check...}", exempt},
 	{"CONNECT", "/tunnel/{to}", "tunnel"},
 	{"GET", "/{a}", "base"},
 	{"POST", "/{a}", "base"},
-	{"GET", TwoWildcards, "base"},
-	{"POST", TwoWildcards, "base"},
+	{"GET", twoWildcards, "base"},
+	{"POST", twoWildcards, "base"},
 }
 
-// Limits returns the limits of the site. Each has a name in Routes and is too large to
+// limits returns the limits of the site. Each has a name in routes and is too large to
 // deny. The tunnel's wildcard has three dots, because echo's :to, which nothing
 // follows, matches the whole rest of a path.
-func Limits() []stint.Option {
+func limits() []stint.Option {
 	return []stint.Option{
 		stint.WithKey(stint.Global()),
 		limit("base"),
@@ -87,16 +84,16 @@ func Limits() []stint.Option {
 
 var wildcard = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
 
-// HostLimits returns Limits and the limit of OnHost.
-func HostLimits() []stint.Option {
-	return append(Limits(), stint.WithRoute("POST api.example.com/login", limit("host")))
+// hostLimits returns limits and the limit of onHost.
+func hostLimits() []stint.Option {
+	return append(limits(), stint.WithRoute("POST api.example.com/login", limit("host")))
 }
 
 func limit(name string) stint.Limit { return stint.Rate(1e6, time.Second, stint.WithName(name)) }
 
-// Syntax returns r's path with other wildcards: one is the format of a segment's
+// syntax returns r's path with other wildcards: one is the format of a segment's
 // wildcard, rest that of the rest of a path, as ":%s" and "*%s".
-func (r Route) Syntax(one, rest string) string {
+func (r route) syntax(one, rest string) string {
 	return wildcard.ReplaceAllStringFunc(r.Path, func(w string) string {
 		m := wildcard.FindStringSubmatch(w)
 		format := one
@@ -113,18 +110,18 @@ func (r Route) Syntax(one, rest string) string {
 // ran is the header field in which a handler of the site says which one it is.
 const ran = "X-Ran"
 
-// Handler returns the handler of a route.
-func (r Route) Handler() http.HandlerFunc {
+// handler returns the handler of a route.
+func (r route) handler() http.HandlerFunc {
 	name := r.Method + " " + r.Path
 	return func(w http.ResponseWriter, _ *http.Request) { w.Header().Set(ran, name) }
 }
 
-// Mux returns the site as an http.ServeMux.
-func Mux() *http.ServeMux {
+// mux returns the site as an http.ServeMux.
+func mux() *http.ServeMux {
 	mux := http.NewServeMux()
-	for _, r := range Routes {
-		if r.Path != TwoWildcards {
-			mux.Handle(r.Method+" "+r.Path, r.Handler())
+	for _, r := range routes {
+		if r.Path != twoWildcards {
+			mux.Handle(r.Method+" "+r.Path, r.handler())
 		}
 	}
 	return mux
@@ -139,8 +136,8 @@ func slipped(h http.Header) string {
 	if name == "" {
 		return ""
 	}
-	all := append(Routes[:len(Routes):len(Routes)], OnHost)
-	i := slices.IndexFunc(all, func(r Route) bool { return r.Method+" "+r.Path == name })
+	all := append(routes[:len(routes):len(routes)], onHost)
+	i := slices.IndexFunc(all, func(r route) bool { return r.Method+" "+r.Path == name })
 	if i < 0 {
 		return "an unknown handler ran: " + name
 	}
@@ -148,20 +145,20 @@ func slipped(h http.Header) string {
 	for _, m := range item.FindAllStringSubmatch(strings.Join(h.Values("RateLimit"), ", "), -1) {
 		charged = append(charged, m[1])
 	}
-	if want := all[i].Limit; want != Exempt && !slices.Contains(charged, want) {
+	if want := all[i].Limit; want != exempt && !slices.Contains(charged, want) {
 		return fmt.Sprintf("%s ran, charged %q, want %q among them", name, charged, want)
 	}
 	return ""
 }
 
-// Run sends every spelling to the site over a connection of its own, and fails if a
+// nothingSlipsPast sends every spelling to the site over a connection of its own, and fails if a
 // handler ran without its limit.
-func Run(t *testing.T, site http.Handler) {
+func nothingSlipsPast(t *testing.T, site http.Handler) {
 	t.Helper()
 	server := httptest.NewServer(site)
 	defer server.Close()
 	seen := map[string]int{}
-	for _, s := range Spellings {
+	for _, s := range allSpellings {
 		h, err := send(server.Listener.Addr().String(), s)
 		if err != nil {
 			t.Errorf("%s: %v", s, err)
@@ -178,7 +175,7 @@ func Run(t *testing.T, site http.Handler) {
 }
 
 // send writes a request line unchanged; an http.Client would clean it.
-func send(addr string, s Spelling) (http.Header, error) {
+func send(addr string, s spelling) (http.Header, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		return nil, err
@@ -214,13 +211,13 @@ func expand(target string) string {
 	return b.String()
 }
 
-// Fuzz sends spellings to the sites without a connection.
-func Fuzz(f *testing.F, sites map[string]http.Handler) {
-	for _, s := range Spellings {
+// fuzz sends spellings to the sites without a connection.
+func fuzz(f *testing.F, sites map[string]http.Handler) {
+	for _, s := range allSpellings {
 		f.Add(s.Method, s.Target, s.Host)
 	}
 	f.Fuzz(func(t *testing.T, method, target, host string) {
-		s := Spelling{method, expand(target), host}
+		s := spelling{method, expand(target), host}
 		for name, site := range sites {
 			r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(s.text())))
 			if err != nil {
