@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
-	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store"
 )
@@ -50,7 +49,7 @@ func (p *Permit) record(by func(*adaptive.Outcome, adaptive.Ending), e adaptive.
 // sample returns what was observed of the request, or nil. Outside HTTP its context
 // says nothing: it may have bounded the wait and ended before the work.
 func (p *Permit) sample() *adaptive.Sample {
-	took, err := clock.Since(p.story.since), p.ctx.Err()
+	took, err := time.Since(p.story.since), p.ctx.Err()
 	switch {
 	case p.response == nil:
 		err = nil

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
-	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/engine"
@@ -160,7 +159,7 @@ func (a *admission) permit(ctx context.Context, needs limit.Needs) (p *Permit, n
 			p.story = new(story)
 		}
 		s = p.story
-		s.waited, s.seen, s.since, s.learns = d.Waited, d.Seen, clock.Now(), needs&limit.Local != 0
+		s.waited, s.seen, s.since, s.learns = d.Waited, d.Seen, time.Now(), needs&limit.Local != 0
 	}
 	if d.Timed && d.Allowed {
 		p.notified = a.notification()
@@ -353,7 +352,7 @@ func (p *Permit) release() {
 // have changed by that.
 func (p *Permit) releaseHere() []adaptive.Change {
 	if p.notified != notNotified && p.story != nil {
-		p.story.held = clock.Since(p.story.since)
+		p.story.held = time.Since(p.story.since)
 	}
 	if p.response != nil {
 		p.response.freed = true

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/clock"
 )
 
 // Cache remembers the limits that a source has returned for each key. Make one with
@@ -182,7 +181,7 @@ func (p *Cache) Get(ctx context.Context, key string) ([]stint.Limit, error) {
 // get is Get for a limiter that has its own check.
 func (p *Cache) get(ctx context.Context, key string, check func(...stint.Limit) error) ([]stint.Limit, error) {
 	p.mu.Lock()
-	now := clock.Now()
+	now := time.Now()
 	var old *kept
 	if e := p.plans[key]; e != nil {
 		old = e.Value.(*kept)
@@ -302,7 +301,7 @@ func (p *Cache) finish(key string, l *pending) {
 	if l.number <= of.void {
 		return
 	}
-	now := clock.Now()
+	now := time.Now()
 	switch e := p.plans[key]; {
 	case l.err == nil:
 		of.void = l.number

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
@@ -66,7 +65,7 @@ type Rule struct {
 // NewKeys returns an empty table. It calls freed, holding no lock, when slots of a
 // limit and key have come free or may have.
 func NewKeys(freed func(limit, key string)) *Keys {
-	return &Keys{freed: freed, keys: map[place]*entry{}, leases: map[store.LeaseID]lease{}, born: clock.Now()}
+	return &Keys{freed: freed, keys: map[place]*entry{}, leases: map[store.LeaseID]lease{}, born: time.Now()}
 }
 
 // Limit returns a copy of l that a Store over k decides, following cfg.

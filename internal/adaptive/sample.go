@@ -3,7 +3,6 @@ package adaptive
 import (
 	"time"
 
-	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
@@ -77,7 +76,7 @@ func (k *Keys) end(id store.LeaseID, seen *Sample) (c Change, changed bool) {
 		s := *seen
 		s.InFlight = l.inFlight
 		before := e.limit.Current()
-		if changed = e.limit.Add(clock.Since(k.born), s); changed {
+		if changed = e.limit.Add(time.Since(k.born), s); changed {
 			c = Change{
 				From: before, To: e.limit.Current(), Reason: e.limit.Reason(),
 				InFlight: e.inFlight, Latency: e.limit.Latency(), Baseline: e.limit.Baseline(),

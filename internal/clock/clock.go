@@ -1,71 +1,45 @@
-// Package clock is the clock of limits in memory, lines of waiters, adaptive limits and
-// plans. It is the process's clock, as package time reads it, unless a tool of this
-// module drives it: then a day's requests are decided in seconds.
-//
-// Everything else stays with package time: deadlines of contexts, which a tool must
-// leave out, and how long a store or a load may take.
+// Package clock has the clock of a store in memory. It is that of package time, unless a
+// package of this module sets another: then a day's requests are decided in seconds,
+// beside limiters of the same process that go by the real time.
 package clock
 
-import "time"
-
-// Without a driver, driver is nil, and now and since are those of package time.
-// They are plain variables, because a decision reads the clock more often than anything
-// else: driving begins before anything reads them.
-var (
-	driver *Driver
-	now    = time.Now
-	since  = time.Since
+import (
+	"sync/atomic"
+	"time"
 )
 
+// Clock is a clock that its owner sets. A nil Clock is that of package time. It is safe for
+// concurrent use.
+type Clock struct {
+	start time.Time
+	gone  atomic.Int64 // nanoseconds since start
+}
+
+// New returns a clock that shows start until it is set.
+func New(start time.Time) *Clock { return &Clock{start: start.Round(0)} }
+
+// Set sets the clock to t, which must be within 292 years of its start. A time before the
+// one it shows sets it back.
+func (c *Clock) Set(t time.Time) { c.gone.Store(int64(t.Sub(c.start))) }
+
 // Now is time.Now.
-func Now() time.Time { return now() }
-
-// Since is time.Since. It reads one clock of the system; Now reads two.
-func Since(t time.Time) time.Duration { return since(t) }
-
-// Micros returns the time since t in microseconds.
-func Micros(t time.Time) int64 { return int64(since(t)) / 1000 }
-
-// Until is time.Until.
-func Until(t time.Time) time.Duration { return -Since(t) }
-
-// Timer is time.Timer. Its C has a buffer for one instant.
-type Timer struct {
-	C      <-chan time.Time
-	timer  *time.Timer
-	driven *alarm
-}
-
-// NewTimer is time.NewTimer.
-func NewTimer(d time.Duration) *Timer {
-	if by := driver; by != nil {
-		c := make(chan time.Time, 1)
-		return &Timer{C: c, driven: by.alarm(d, c, nil)}
+func (c *Clock) Now() time.Time {
+	if c == nil {
+		return time.Now()
 	}
-	t := time.NewTimer(d)
-	return &Timer{C: t.C, timer: t}
+	return c.start.Add(time.Duration(c.gone.Load()))
 }
 
-// AfterFunc is time.AfterFunc.
-func AfterFunc(d time.Duration, f func()) *Timer {
-	if by := driver; by != nil {
-		return &Timer{driven: by.alarm(d, nil, f)}
+// Micros returns the time since t in microseconds. A nil Clock reads one clock of the system
+// for that, where Now reads two.
+func (c *Clock) Micros(t time.Time) int64 {
+	if c != nil {
+		return c.micros(t)
 	}
-	return &Timer{timer: time.AfterFunc(d, f)}
+	return int64(time.Since(t)) / 1000
 }
 
-// Stop is as that of time.Timer.
-func (t *Timer) Stop() bool {
-	if t.driven != nil {
-		return t.driven.set(-1)
-	}
-	return t.timer.Stop()
-}
-
-// Reset is as that of time.Timer.
-func (t *Timer) Reset(d time.Duration) bool {
-	if t.driven != nil {
-		return t.driven.set(max(d, 0))
-	}
-	return t.timer.Reset(d)
-}
+// micros isn't inlined, so that Micros is.
+//
+//go:noinline
+func (c *Clock) micros(t time.Time) int64 { return int64(c.Now().Sub(t)) / 1000 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/stint-go/stint/internal/clock"
 )
 
 // Want is the slots that a caller waits for in a line.
@@ -50,7 +48,7 @@ func (s *Slots) Wait(ctx context.Context, w *Want, a Asker) error {
 	if !s.come(p, w, a) {
 		return ErrFull
 	}
-	timer := clock.NewTimer(clock.Until(p.Until))
+	timer := time.NewTimer(time.Until(p.Until))
 	defer timer.Stop()
 	for {
 		select {
@@ -74,7 +72,7 @@ func (s *Slots) Wait(ctx context.Context, w *Want, a Asker) error {
 				}
 			}
 		}
-		left := clock.Until(p.Until)
+		left := time.Until(p.Until)
 		if left <= 0 {
 			return ErrLate
 		}

@@ -3,8 +3,6 @@ package waiting
 import (
 	"context"
 	"time"
-
-	"github.com/stint-go/stint/internal/clock"
 )
 
 // Claim is a vacancy that is kept for a call while the store decides the rest of the
@@ -30,7 +28,7 @@ func (ts *Turns) Claim(parts []Part) *Claim {
 	if l == nil {
 		return nil
 	}
-	now := clock.Now()
+	now := time.Now()
 	c := &Claim{line: l, parts: make([]bool, len(parts)), wait: make([]time.Duration, len(parts))}
 	n := 0
 	for i := range parts {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
@@ -18,7 +17,7 @@ type line struct {
 	columns []column
 	waiters []*Turn
 	settle  Settle // that of the last to come
-	timer   *clock.Timer
+	timer   *time.Timer
 	linger  time.Time // until when vacancies are kept for newcomers while others wait
 }
 
@@ -53,7 +52,7 @@ func (ts *Turns) line(kind string, parts []Part) *line {
 		charge.Cost, charge.MaxWait = 0, 0 // what it is settled to
 		l.columns[i] = column{line: l, index: i, charge: charge}
 	}
-	l.timer = clock.AfterFunc(time.Hour, func() { ts.due(l) })
+	l.timer = time.AfterFunc(time.Hour, func() { ts.due(l) })
 	return ts.keep(l)
 }
 
@@ -264,7 +263,7 @@ func (l *line) arm(ts *Turns, now time.Time) {
 // due is called by the line's timer.
 func (ts *Turns) due(l *line) {
 	ts.mu.Lock()
-	r := ts.tend(l, clock.Now())
+	r := ts.tend(l, time.Now())
 	ts.mu.Unlock()
 	ts.runAll(context.Background(), r)
 }

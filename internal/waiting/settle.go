@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/background"
-	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
@@ -114,7 +113,7 @@ func (ts *Turns) once(ctx context.Context, r, next *round) {
 func (ts *Turns) finish(r *round, results []store.Result) *round {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	now := clock.Now()
+	now := time.Now()
 	ts.vacant.Add(int64(-len(r.spent)))
 	again := map[*line]bool{}
 	for _, p := range r.spent {
@@ -205,7 +204,7 @@ func (ts *Turns) Flush(ctx context.Context, charges []store.Charge, bound time.D
 func (ts *Turns) flush(ctx context.Context, charges []store.Charge) (under []chan struct{}, rounds int) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	now := clock.Now()
+	now := time.Now()
 	r := new(round)
 	for i := range charges {
 		b := ts.buckets[keyOf(&charges[i])]

@@ -22,7 +22,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
@@ -114,7 +113,7 @@ type Turn struct {
 // waiter has to.
 func (ts *Turns) Join(ctx context.Context, parts []Part, claim *Claim, r Rank, until time.Time, settle Settle) (t *Turn, waiting int, d time.Duration) {
 	kind := kindOf(parts)
-	now := clock.Now()
+	now := time.Now()
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	l := ts.line(kind, parts)
@@ -184,7 +183,7 @@ func (t *Turn) Leave(ctx context.Context) {
 // had vacancies before. They go to the next waiters, or back: at once if there are none,
 // otherwise if newcomers don't take all of them soon. The caller holds the lock.
 func (ts *Turns) vacate(l *line, n int, some bool) *round {
-	now := clock.Now()
+	now := time.Now()
 	ts.vacant.Add(int64(n))
 	if !some {
 		l.linger = now.Add(linger)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/background"
-	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
@@ -121,7 +120,7 @@ func (w *Waiter) waitSlot(ctx context.Context, i int, asked bool) error {
 
 // wants makes the call want the slots of charge i.
 func (w *Waiter) wants(ctx context.Context, i int) *Want {
-	now := clock.Now()
+	now := time.Now()
 	ch := &w.Charges[i]
 	w.slot.charge, w.slot.booked = i, now
 	w.slot.want = &Want{
@@ -173,7 +172,7 @@ func (w *Waiter) renew() {
 
 // book adds up how long the call has stood in its line.
 func (w *Waiter) book() {
-	now := clock.Now()
+	now := time.Now()
 	d := now.Sub(w.slot.booked)
 	w.slot.booked = now
 	w.Waited += d

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/background"
-	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
@@ -133,7 +132,7 @@ func (w *Waiter) askVacant(ctx context.Context) error {
 
 // sleep waits for a granted call's turn.
 func (w *Waiter) sleep(ctx context.Context) error {
-	start := clock.Now()
+	start := time.Now()
 	rank := w.rank(ctx, start) // it may panic: nothing belongs to the line yet
 	parts := w.parts()
 	slowest := w.slowest()
@@ -148,7 +147,7 @@ func (w *Waiter) sleep(ctx context.Context) error {
 	w.note(slowest, int64(queued))
 	w.begin(slowest, d)
 	err := turn.Wait(ctx)
-	waited := clock.Since(start)
+	waited := time.Since(start)
 	w.Waited += waited
 	for i := range w.Results { // they were relative to the instant of the decision
 		w.Results[i].ResetAfter = max(0, w.Results[i].ResetAfter-waited)

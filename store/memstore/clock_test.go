@@ -44,11 +44,47 @@ func TestNegativeInstants(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 				}
-				s.sweepShard(s.shard(l.Engine(engine.Access{}).KeyHash(s.seed, "k")), clock.Micros(s.base))
+				s.sweepShard(s.shard(l.Engine(engine.Access{}).KeyHash(s.seed, "k")), s.clock.Micros(s.base))
 				if n := s.Stats().Keys; n != 0 {
 					t.Errorf("%d/s, %v before the base: %d keys stay after they are full", units, ahead, n)
 				}
 			})
 		}
+	}
+}
+
+// A store goes by the clock that it is given, and no other store does: a day of requests, one
+// every second, is decided in a moment, by a rate and by a quota that follows the calendar.
+func TestAClockOfItsOwn(t *testing.T) {
+	noon := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+	c, driven, other := clock.New(noon), New(), New()
+	driven.Engine(engine.Access{}).SetClock(c)
+	charges := []store.Charge{
+		{Key: "k", Limit: mustLimit(t, store.Spec{Units: 10, Period: time.Minute, Burst: 10}), Cost: 1},
+		{Key: "k", Limit: mustLimit(t, store.Spec{Name: "quota", Algorithm: store.FixedWindow, Units: 6000, Window: store.Daily}), Cost: 1},
+	}
+	results := make([]store.Result, 2)
+	passed, elsewhere := map[int]int{}, 0 // by the day of the month
+	for second := range 24 * 60 * 60 {
+		if second == 3600 && passed[10] != 10+3599/6 {
+			t.Errorf("%d passed in the first hour, not the burst and one every 6 s", passed[10])
+		}
+		c.Set(noon.Add(time.Duration(second) * time.Second))
+		for _, s := range []*Store{driven, other} {
+			if err := s.Take(t.Context(), charges, results); err != nil {
+				t.Fatal(err)
+			}
+			if ok := store.Granted(charges, results); ok && s == driven {
+				passed[c.Now().Day()]++
+			} else if ok {
+				elsewhere++
+			}
+		}
+	}
+	if passed[10] != 6000 || passed[11] != 6000 {
+		t.Errorf("%v passed, not the quota on each of the two days", passed)
+	}
+	if elsewhere > 6000 {
+		t.Errorf("%d passed in a store that goes by the system's clock", elsewhere)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/store"
 )
 
@@ -112,7 +111,7 @@ func countKeys(t *testing.T, maxKeys int, seed uint64) {
 	}
 	time.Sleep(10 * time.Minute)
 	for range 2 * len(s.shards) {
-		s.sweep(clock.Micros(s.base))
+		s.sweep(s.clock.Micros(s.base))
 		time.Sleep(time.Second)
 	}
 	if st := s.Stats(); st.Keys != 0 {

@@ -99,6 +99,7 @@ func WithMaxKeys(n int) Option { return maxKeys(n) }
 type Store struct {
 	// Every call reads these fields; only New writes them.
 	base   time.Time
+	clock  *clock.Clock
 	seed   maphash.Seed
 	shards []shard
 	mask   uint32 // len(shards)-1
@@ -150,7 +151,7 @@ func New(opts ...Option) *Store {
 	}
 	n := shards(c.maxKeys)
 	s := &Store{
-		base:   clock.Now(),
+		base:   time.Now(),
 		seed:   maphash.MakeSeed(),
 		shards: make([]shard, n),
 		mask:   uint32(n - 1),

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/clock"
 	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
@@ -76,8 +75,8 @@ func TestSwapsBesideEverythingElse(t *testing.T) {
 			if i%50 == 0 {
 				sh := s.shard(hot.Engine(engine.Access{}).KeyHash(s.seed, "hot"))
 				sh.mu.Lock()
-				s.sweepShard(sh, clock.Micros(s.base))
-				s.dropped(sh.rebuild(clock.Micros(s.base), 0))
+				s.sweepShard(sh, s.clock.Micros(s.base))
+				s.dropped(sh.rebuild(s.clock.Micros(s.base), 0))
 				sh.mu.Unlock()
 			}
 		},

@@ -18,6 +18,7 @@ import (
 type shared struct {
 	x, y  atomic.Int64
 	a, b  sync.Mutex
+	clock *clock.Clock
 	since time.Time
 	free  bool // b is never locked with a held
 }
@@ -68,7 +69,7 @@ func program(rnd *rand.Rand, n int) func(*shared) string {
 				defer s.a.Unlock()
 				return fmt.Sprint(s.x.Add(1))
 			},
-			func(s *shared) string { return fmt.Sprint(clock.Micros(s.since)) },
+			func(s *shared) string { return fmt.Sprint(s.clock.Micros(s.since)) },
 		}[rnd.IntN(11)])
 	}
 	return func(s *shared) string {
@@ -95,7 +96,8 @@ func TestNothingIsLeftOut(t *testing.T) {
 		explore := func(find func(func(*steps.Run)) (int, string)) (outcomes map[string]bool, runs int, stuck bool) {
 			outcomes = map[string]bool{}
 			runs, trace := find(func(r *steps.Run) {
-				s := &shared{free: free, since: clock.Now()}
+				s := &shared{free: free}
+				s.since = s.clock.Now()
 				s.x.Store(start)
 				if frozen {
 					r.Freeze()

@@ -5,26 +5,13 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/explore/steps"
-	twin "github.com/stint-go/stint/internal/explore/steps/time"
 )
 
-// Now is a step that reads the clock.
-func Now() time.Time { return steps.Now() }
+// Clock is clock.Clock, which nothing that is explored sets: it is the run's.
+type Clock struct{ _ struct{} }
 
-// Since is a step that reads the clock.
-func Since(t time.Time) time.Duration { return Now().Sub(t) }
+// Now is a step that reads the clock.
+func (*Clock) Now() time.Time { return steps.Now() }
 
 // Micros is a step that reads the clock.
-func Micros(t time.Time) int64 { return Since(t).Microseconds() }
-
-// Until is a step that reads the clock.
-func Until(t time.Time) time.Duration { return t.Sub(Now()) }
-
-// Timer is clock.Timer.
-type Timer = twin.Timer
-
-// NewTimer is clock.NewTimer.
-func NewTimer(d time.Duration) *Timer { return twin.NewTimer(d) }
-
-// AfterFunc is clock.AfterFunc.
-func AfterFunc(d time.Duration, f func()) *Timer { return twin.AfterFunc(d, f) }
+func (c *Clock) Micros(t time.Time) int64 { return c.Now().Sub(t).Microseconds() }
