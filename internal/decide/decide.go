@@ -198,10 +198,14 @@ func (c *Call) decide(ctx context.Context) error {
 		return nil
 	}
 	// Waiters that have left may have reserved turns that are in the call's way. Whose denial
-	// is counted waits for these before it asks, since it may ask only once.
-	counts := c.Needs&limit.Counts != 0
-	if c.Patient || c.Needs&(limit.Waits|limit.Slots) != 0 || counts && c.by.Lines.Vacant() {
+	// is counted waits for these before it asks, since it may ask only once. So does who takes
+	// a slot, which must not overtake those who wait for one.
+	counts, slots := c.Needs&limit.Counts != 0, c.Needs&limit.Slots != 0
+	if c.Patient || c.Needs&limit.Waits != 0 || (counts || slots) && c.by.Lines.Vacant() || slots && c.by.Lines.Slots.Waiting() {
 		return c.wait(ctx)
+	}
+	if slots {
+		c.rank(ctx) // slots are counted by class: it may panic, and there is nothing to lose yet
 	}
 	var err error
 	if c.Timed {
@@ -216,6 +220,11 @@ func (c *Call) decide(ctx context.Context) error {
 		return c.goOn(ctx, err)
 	case store.Granted(c.Charges, c.Results):
 		c.own()
+		if slots {
+			for i, l := range c.Limits {
+				l.HoldHere(c.by.Lines, c.Charges[i].Key, c.Charges[i].Cost, c.Rank)
+			}
+		}
 	case !counts && c.by.Lines.Vacant():
 		return c.wait(ctx)
 	}

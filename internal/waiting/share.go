@@ -2,6 +2,7 @@ package waiting
 
 import (
 	"hash/maphash"
+	"maps"
 	"sync"
 )
 
@@ -17,15 +18,21 @@ type holdings struct {
 
 // held counts the slots held in this process, of all limits: a share that an update
 // adds counts those held before. Every request adds what it has been granted and takes
-// it away again, so keys are spread over parts with a lock each, and the maps hold no
-// pointers.
+// it away again, so keys are spread over parts with a lock each, and a key that holds
+// nothing any more keeps its place for a while: to insert and delete it for each request
+// would take twice as long as to count.
 type held [heldParts]struct {
-	mu   sync.Mutex
-	keys map[Key]holdings
-	_    [48]byte // each lock on a cache line of its own
+	mu    sync.Mutex
+	keys  map[Key]*holdings
+	empty int      // how many of the keys hold nothing
+	_     [40]byte // each lock on a cache line of its own
 }
 
 const heldParts = 16
+
+// keptEmpty is how many keys that hold nothing a part keeps beside as many as hold
+// something.
+const keptEmpty = 64
 
 var heldSeed = maphash.MakeSeed()
 
@@ -35,15 +42,26 @@ func (s *Slots) AddHeld(key Key, class uint8, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.keys[key]
+	if now == nil {
+		if p.keys == nil {
+			p.keys = map[Key]*holdings{}
+		}
+		now = new(holdings)
+		p.keys[key] = now
+		p.empty++
+	}
+	was := now.total
 	now.class[class] += n
-	if now.total += n; now.total == 0 {
-		delete(p.keys, key)
-		return
+	now.total += n
+	switch {
+	case was == 0 && now.total != 0:
+		p.empty--
+	case was != 0 && now.total == 0:
+		if p.empty++; p.empty > len(p.keys)/2+keptEmpty {
+			maps.DeleteFunc(p.keys, func(_ Key, h *holdings) bool { return h.total == 0 })
+			p.empty = 0
+		}
 	}
-	if p.keys == nil {
-		p.keys = map[Key]holdings{}
-	}
-	p.keys[key] = now
 }
 
 // of returns what is held of a key, by a class and in total.
@@ -51,8 +69,10 @@ func (h *held) of(key Key, class uint8) (own, total int64) {
 	p := &h[maphash.String(heldSeed, key.Key)%heldParts]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := p.keys[key]
-	return now.class[class], now.total
+	if now := p.keys[key]; now != nil {
+		return now.class[class], now.total
+	}
+	return 0, 0
 }
 
 // owes reports whether w's class must be served before those that hold their share: it

@@ -55,7 +55,7 @@ func (s *Slots) Counts() (waiting, lines, held int) {
 	for i := range s.held {
 		p := &s.held[i]
 		p.mu.Lock()
-		held += len(p.keys)
+		held += len(p.keys) - p.empty
 		p.mu.Unlock()
 	}
 	return waiting, lines, held
