@@ -64,14 +64,13 @@ if held > 0 and call('ZCOUNT', name, '(' .. lapses, '+inf') > 0
   if not rare then lacking = row break end
   rare.rewind(name, lasts, weighed and '###' or '#')
 end
-if stands > held and stands + max(n, 1) > most then
+-- A group of decisions needs the slots of all.
+if stands > held and stands + max(n, 1) * g > most then
   weighed = rare.purge(name, 0)
   stands = held
 end
-if peek or held + n <= most then
-  fits = 1
-  if n > 1 and not rare then lacking = row break end
-end
+fits = peek and g or max(min(g, floor((most - held) / n)), 0)
+if fits > 0 and n > 1 and not rare then lacking = row break end
 --:keep stands weighed foreign
 --:charges
 -- Where this column's id is among a decision's.
@@ -88,39 +87,52 @@ local cell = 1e16 - us + us % lasts
 low = cell % 1e8
 cell = format('-%d%08d', (cell - low) / 1e8, low)
 --:charge
-local name, first = KEYS[i], offset + (row - 1) * each
-local id = sub(leases, first + 1, first + 16)
--- It is given twice as long as a lease lasts: never sooner than it was, since others may
--- have longer ones. 2: this is the first since the instant of '#'.
+local name, first, members = KEYS[i], offset + (starts and starts[row] or row - 1) * each, {}
+for x = 1, 2 * g, 2 do
+  members[x], members[x + 1] = lapses, sub(leases, first + 1, first + 16)
+  first = first + each
+end
+-- The set lives twice as long as a lease lasts: never shorter than it would have, since others
+-- may have longer leases. One more changed than leases: they are the first since the instant of '#'.
 local px, fade = lifetime, nil
 if foreign then
   --REPLACE--
 end
-local changed = call('ZADD', name, 'GT', 'CH', lapses, id, cell, weighed and '###' or '#')
+local changed = call('ZADD', name, 'GT', 'CH', cell, weighed and '###' or '#', unpack(members))
 if stands == 0 then
   --BEGIN--
   wrote = true
 else
   wrote = true
-  if changed == 2 and call('PTTL', name) < lasting then
+  if changed == g + 1 and call('PTTL', name) < lasting then
     --EXPIRE--
   end
 end
-if n > 1 then rare.weigh(name, id, n - 1) end
+if n > 1 then
+  for x = 2, 2 * g, 2 do rare.weigh(name, members[x], n - 1) end
+end
 --:amend
-if stands > 0 then
-  if due == 0 and not weighed then
-    if call('ZREM', name, lease) == 1 then
+-- Several leases are released one after the other, and left says how many slots are held after
+-- each. A ZREM of all would say how many were there, not which; a ZMSCORE before it takes
+-- as long as ZREMs one by one.
+if stands > 0 and (due > 0 or weighed) and not rare then lacking = row break end
+for first = 1, #lease, 16 do
+  local id = sub(lease, first, first + 15)
+  if stands > 0 then
+    if due > 0 or weighed then
+      held = rare.hold(name, id, due, held, lasts)
+    elseif call('ZREM', name, id) == 1 then
       wrote = true
       if stands == 1 then call('DEL', name) end
-      if stands == held then held = held - 1 else held = rare.counted(name, lasts) end
+      if stands == held then
+        held, stands = held - 1, stands - 1
+      else
+        held, stands = rare.counted(name, lasts)
+      end
     end
-  else
-    if not rare then lacking = row break end
-    held = rare.hold(name, lease, due, held, lasts)
   end
+  left = left and left .. '|' .. held or held
 end
-left = held
 --:functions
 local function standing(name)
   local n, more = call('ZCARD', name), call('ZSCORE', name, '##')

@@ -9,7 +9,8 @@
 --     in the call names
 --   kind +: where runs of decisions end in which no key is twice; empty: all are one
 --   kind +: how many times each is asked; empty: once
---   kind +: ids of leases, 16 bytes each, for charges on Concurrency
+--   kind +: ids of leases, 16 bytes each, for charges on Concurrency: those of the first
+--     decision's first time, then of its second
 --   per charge: the arguments of its algorithm (its file says which)
 --
 -- and last, where some algorithm keeps no strings, how many of the first keys may be some.
@@ -58,7 +59,17 @@ for _ = 1, ARGV[2] + 0 do
     end
     index, runs, times, leases, c = numbers(ARGV[c]), numbers(ARGV[c + 1]), numbers(ARGV[c + 2]), ARGV[c + 3], c + 4
   end
-  local again, each = index ~= nil, leases and #leases / count
+  -- Ids take each bytes every time, and starts is how many times come before a decision.
+  local again, each, starts = index ~= nil, leases and #leases / count, nil
+  if times and leases ~= '' then
+    starts = {}
+    local n = 0
+    for row = 1, count do
+      starts[row] = n
+      n = n + times[row]
+    end
+    each = #leases / n
+  end
   local sum, total, done, run, p = o + 1, 0, 0, 1, c
   out[sum] = 0 -- tables grow by what comes next, or badly
   while done < count do

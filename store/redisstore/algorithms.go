@@ -34,8 +34,7 @@ type algorithm struct {
 	// A value in another format counts as never seen, there and here.
 	state func(found string, s *engine.State) bool
 	// alone: each charge is asked by itself, because the server returns what one needs
-	// to know: of a list of entries, or of leases some of which turn out to have
-	// expired.
+	// to know, of a list of entries.
 	alone bool
 	// The same for charges that may wait, which look into the calendar.
 	aloneWaiting bool
@@ -56,7 +55,7 @@ var algorithms = [...]algorithm{
 	store.SlidingCounter: {set: scripts.SlidingCounter, letter: 'k', key: "/k2", arguments: counter, vary: varyCounter, state: counterState, aloneWaiting: true},
 	store.SlidingLog:     {set: scripts.SlidingLog, letter: 'g', key: "/g2", arguments: slidingLog, vary: varySliding, state: slidingLogState, alone: true, listed: true},
 	store.WarmUp:         {set: scripts.WarmUp, letter: 'w', key: "/w2", arguments: warmUp, vary: varyWarmUp, state: wideWords("AtuB.C", "AtufBD.C"), alone: true, wide: &wideWarmUp},
-	store.Concurrency:    {set: scripts.Concurrency, letter: 'c', key: "/c3", arguments: concurrency, vary: varyConcurrency, state: held, alone: true, listed: true, leases: true},
+	store.Concurrency:    {set: scripts.Concurrency, letter: 'c', key: "/c3", arguments: concurrency, vary: varyConcurrency, state: held, listed: true, leases: true},
 	store.Ban:            {set: scripts.Ban, letter: 'n', key: "/n", arguments: ban, vary: varyBan, state: banState, alone: true, counts: true},
 }
 

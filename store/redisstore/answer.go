@@ -131,19 +131,19 @@ func (d *decision) leased(now store.Now, states []store.State) {
 	}
 }
 
-// settleAnswer turns a script's answer into results.
-func settleAnswer(ss []*settlement, reply any) (now int64, left unanswered[*settlement], err error) {
+// settleAnswer turns a script's answer to groups of settlements into results.
+func settleAnswer(groups [][]*settlement, reply any) (now int64, left unanswered[*settlement], err error) {
 	words, now, err := open(reply)
 	if err != nil {
 		return 0, left, err
 	}
-	if len(words) != len(ss) {
-		return now, left, fmt.Errorf("redisstore: the script answered %d of %d settlements", len(words), len(ss))
+	if len(words) != len(groups) {
+		return now, left, fmt.Errorf("redisstore: the script answered %d of %d settlements", len(words), len(groups))
 	}
-	for i, s := range ss {
-		wants, err := left.wants(words[i], s)
+	for i, group := range groups {
+		wants, err := left.wants(words[i], group...)
 		if err == nil && !wants {
-			err = s.answer(now, words[i])
+			err = settledAnswer(group, now, words[i])
 		}
 		if err != nil {
 			return now, left, err
@@ -152,26 +152,46 @@ func settleAnswer(ss []*settlement, reply any) (now int64, left unanswered[*sett
 	return now, left, nil
 }
 
-func (s *settlement) answer(now int64, found any) error {
-	instant := store.Now{Steady: now, Wall: now}
+// settledAnswer turns the answer to a group into results: the state found, and of what is no
+// string the one left by each settlement.
+func settledAnswer(group []*settlement, now int64, found any) error {
 	text, _ := found.(string)
-	before, after, both := strings.Cut(text, "|")
-	if both {
-		found = before
+	before, left, listed := strings.Cut(text, "|")
+	if !listed {
+		return group[0].answer(now, found)
 	}
+	if n := strings.Count(text, "|"); n != len(group) {
+		return fmt.Errorf("redisstore: the script answered %d of %d releases", n, len(group))
+	}
+	for _, s := range group {
+		var after string
+		after, left, _ = strings.Cut(left, "|")
+		if err := s.answerListed(now, before, after); err != nil {
+			return err
+		}
+		before = after
+	}
+	return nil
+}
+
+func (s *settlement) answer(now int64, found any) error {
 	state, err := decode(s.charge, found)
-	if err != nil {
+	if err == nil {
+		store.Amend(store.Now{Steady: now, Wall: now}, s.charge, &state, s.result)
+	}
+	return err
+}
+
+// answerListed is answer for what is no string. Entries of a log exist in the server only: the
+// receipt doesn't depend on them, and the script's answer says what is left.
+func (s *settlement) answerListed(now int64, before, after string) error {
+	if err := s.answer(now, before); err != nil {
 		return err
 	}
-	if !both {
-		store.Amend(instant, s.charge, &state, s.result)
-		return nil
-	}
-	// Entries of a log exist in the server only: the receipt doesn't depend on them,
-	// and the script's answer says what is left.
-	store.Amend(instant, s.charge, &state, s.result)
+	instant := store.Now{Steady: now, Wall: now}
 	receipt := s.result.Receipt
-	if state, err = decode(s.charge, after); err != nil {
+	state, err := decode(s.charge, after)
+	if err != nil {
 		return err
 	}
 	charges := [1]store.Charge{{Key: s.charge.Key, Limit: s.charge.Limit}}

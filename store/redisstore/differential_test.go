@@ -522,12 +522,12 @@ func (w *twins) settle() error {
 		}
 	}
 	for range tries {
-		script, keys, args := settleArgs(ss, w.timeArgs(asked))
+		script, keys, args := settleArgs(together(ss), w.timeArgs(asked))
 		reply, err := w.run(script, keys, args)
 		if err != nil {
 			return err
 		}
-		_, left, err := settleAnswer(ss, reply)
+		_, left, err := settleAnswer(together(ss), reply)
 		if err != nil {
 			return fmt.Errorf("settling: %w", err)
 		}

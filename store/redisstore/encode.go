@@ -193,13 +193,37 @@ func isBucket(l *store.Limit) bool {
 	return l.Algorithm() == store.TokenBucket || l.Algorithm() == store.LeakyBucket
 }
 
-// settleArgs returns the script that settles, its keys and its arguments.
-func settleArgs(ss []*settlement, t timeArgs) (script *scripts.Script, keys []string, args []any) {
-	q := request{args: make([]any, 0, 3+15*len(ss)), timeArgs: t}
+// together groups settlements that the script makes as one: releases of slots of one key,
+// unless something else is settled there in between. Those of a group, and the groups of a
+// key, keep their order.
+func together(ss []*settlement) (groups [][]*settlement) {
+	last := make(map[string]int, len(ss)) // the group of a key
+	for i, s := range ss {
+		at, known := last[s.key]
+		if known && s.releases() && groups[at][0].releases() && s.charge.Limit == groups[at][0].charge.Limit {
+			groups[at] = append(groups[at], s)
+			continue
+		}
+		last[s.key] = len(groups)
+		groups = append(groups, ss[i:i+1:i+1])
+	}
+	return groups
+}
+
+// releases reports whether s releases a slot.
+func (s *settlement) releases() bool {
+	return s.charge.Cost == 0 && !s.unlessReset && recordOf(s.charge.Limit).leases
+}
+
+// settleArgs returns the script that settles groups made by together, its keys and its
+// arguments.
+func settleArgs(groups [][]*settlement, t timeArgs) (script *scripts.Script, keys []string, args []any) {
+	q := request{args: make([]any, 0, 3+15*len(groups)), timeArgs: t}
 	strings := 0
 	q.add(t.clock)
-	q.number(int64(len(ss)))
-	for _, s := range ss {
+	q.number(int64(len(groups)))
+	for _, group := range groups {
+		s := group[0]
 		i := slices.Index(keys, s.key)
 		if i < 0 {
 			i = len(keys)
@@ -216,7 +240,11 @@ func settleArgs(ss []*settlement, t timeArgs) (script *scripts.Script, keys []st
 		if isBucket(c.Limit) {
 			q.number(int64(c.Receipt.Version & 1))
 		} else {
-			q.add(c.Receipt.Lease[:])
+			ids := make([]byte, 0, len(group)*len(c.Receipt.Lease))
+			for _, s := range group {
+				ids = append(ids, s.charge.Receipt.Lease[:]...)
+			}
+			q.add(ids)
 		}
 		if s.unlessReset {
 			keys = append(keys, resetKey(s.key))

@@ -144,6 +144,7 @@ func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked []int64) (again []*ticket[settling], more []int64, progress bool) {
 	groups := groupBySite(batch, siteOfSettling)
 	pieces := make([][]*settlement, len(groups))
+	made := make([][][]*settlement, len(groups))
 	calls := make([]call, len(groups))
 	times := s.timeArgs(asked)
 	for i, group := range groups {
@@ -153,7 +154,8 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked
 				piece = append(piece, &t.what.made[j])
 			}
 		}
-		script, keys, args := settleArgs(piece, times)
+		made[i] = together(piece)
+		script, keys, args := settleArgs(made[i], times)
 		args = append(make([]any, s.head(keys)), args...)
 		pieces[i], calls[i] = piece, s.call(script, group[0].what.site, keys, args)
 	}
@@ -166,7 +168,7 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked
 		if err == nil {
 			var now int64
 			var left unanswered[*settlement]
-			if now, left, err = settleAnswer(piece, reply); err != nil {
+			if now, left, err = settleAnswer(made[i], reply); err != nil {
 				err = unread(err)
 			} else {
 				s.learn(now)
