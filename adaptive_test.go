@@ -146,14 +146,14 @@ func TestAdaptiveSamples(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				seen := &events{}
-				l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 100, tt.opts...), seen.option())
+				l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 100, tt.opts...), seen.Option())
 				tt.do(l, t)
 				s := status(t, l)
 				if s.Units != tt.want || s.Reason != tt.why || s.InFlight != 0 || s.Remaining != s.Units {
 					t.Errorf("%+v, want %d for %v", s, tt.want, tt.why)
 				}
 				last := int64(20)
-				for _, e := range seen.all {
+				for _, e := range seen.All() {
 					if e.Kind != stint.EventLimitChanged {
 						continue
 					}
@@ -230,7 +230,7 @@ func TestAdaptiveContexts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				seen := &events{}
-				l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 100), seen.option())
+				l := limiter(t, theKey, stint.AdaptiveConcurrency(1, 100), seen.Option())
 				window(t, l, 20, lasts(100*time.Millisecond))
 				for range 60 {
 					ctx, cancel := tt.ctx()
@@ -252,7 +252,7 @@ func TestAdaptiveContexts(t *testing.T) {
 					cancel()
 				}
 				dropped := false
-				for _, e := range seen.all {
+				for _, e := range seen.All() {
 					if e.Kind == stint.EventLimitChanged {
 						dropped = dropped || e.Change.Reason == stint.AdaptiveDrops
 						if c := e.Change; c.Reason == stint.AdaptiveGrowing && c.Latency != 100*time.Millisecond {
@@ -261,7 +261,7 @@ func TestAdaptiveContexts(t *testing.T) {
 					}
 				}
 				if dropped != tt.dropped {
-					t.Errorf("dropped %v: %v", dropped, seen.kinds())
+					t.Errorf("dropped %v: %v", dropped, seen.Kinds())
 				}
 			})
 		})
@@ -314,7 +314,7 @@ func TestAdaptiveBesideOthers(t *testing.T) {
 
 func TestAdaptiveAloneAsksNoStore(t *testing.T) {
 	sp := newSpy()
-	sp.failWith(errDown)
+	sp.FailWith(errDown)
 	l := limiter(t, theKey, stint.WithStore(sp), stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1), stint.WithName("adaptive")))
 	p := take(t, l, 1)
 	_, err := l.Take(t.Context(), "k", 1)
@@ -331,7 +331,7 @@ func TestAdaptiveAloneAsksNoStore(t *testing.T) {
 	if s := status(t, l); s.Remaining != 1 {
 		t.Errorf("%+v", s)
 	}
-	if takes, settles := sp.counts(); takes+settles != 0 {
+	if takes, settles := sp.Counts(); takes+settles != 0 {
 		t.Errorf("the store was asked %d times, settled %d times", takes, settles)
 	}
 }
@@ -339,9 +339,9 @@ func TestAdaptiveAloneAsksNoStore(t *testing.T) {
 // While the store is down, the limits of this process continue to decide.
 func TestAdaptiveWithoutItsStore(t *testing.T) {
 	sp := newSpy()
-	sp.failWith(errDown)
+	sp.FailWith(errDown)
 	seen := &events{}
-	l := limiter(t, theKey, stint.WithStore(sp), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1), stint.WithName("adaptive")), seen.option())
+	l := limiter(t, theKey, stint.WithStore(sp), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1), stint.WithName("adaptive")), seen.Option())
 	p := take(t, l, 1)
 	if d := p.Decision(); len(d.Limits) != 1 || d.Limits[0].InFlight != 1 {
 		t.Errorf("%+v", d)
@@ -354,14 +354,14 @@ func TestAdaptiveWithoutItsStore(t *testing.T) {
 	if got := codes(l, "GET", "/", 2); got != "200 200" {
 		t.Error(got)
 	}
-	if got := seen.kinds(); got != "StoreFailed Admitted StoreFailed Denied StoreFailed Admitted StoreFailed Admitted" {
+	if got := seen.Kinds(); got != "StoreFailed Admitted StoreFailed Denied StoreFailed Admitted StoreFailed Admitted" {
 		t.Error(got)
 	}
 	closed := limiter(t, theKey, stint.WithStore(sp), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.AdaptiveConcurrency(1, 10, stint.WithInitialLimit(1), stint.WithName("adaptive")), stint.WithFailurePolicy(stint.FailClosed))
 	if got := codes(closed, "GET", "/", 2); got != "503 503" {
 		t.Error(got)
 	}
-	sp.failWith(nil)
+	sp.FailWith(nil)
 	if got := codes(closed, "GET", "/", 1); got != "200" {
 		t.Errorf("%s: the store's failure has kept the slot", got)
 	}
@@ -451,10 +451,10 @@ func TestAdaptiveWaitsWhileTheStoreGoesDown(t *testing.T) {
 		})
 		synctest.Wait()
 		time.Sleep(time.Second)
-		sp.failWith(errDown)
+		sp.FailWith(errDown)
 		p.Done()
 		wg.Wait()
-		sp.failWith(nil)
+		sp.FailWith(nil)
 		if s := status(t, l); s.InFlight != 0 {
 			t.Errorf("%+v", s)
 		}
@@ -481,13 +481,13 @@ func TestAdaptiveGivesUpItsTurn(t *testing.T) {
 func TestAdaptiveLatencyIsTheHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &events{}
-		l := limiter(t, theKey, seen.option(),
+		l := limiter(t, theKey, seen.Option(),
 			stint.Rate(10, time.Second, stint.WithBurst(1), stint.WithMaxWait(time.Hour)), stint.AdaptiveConcurrency(1, 100))
 		window(t, l, 20, lasts(time.Millisecond))
-		if !strings.Contains(seen.kinds(), "LimitChanged") {
-			t.Error(seen.kinds())
+		if !strings.Contains(seen.Kinds(), "LimitChanged") {
+			t.Error(seen.Kinds())
 		}
-		for _, e := range seen.all {
+		for _, e := range seen.All() {
 			if e.Kind == stint.EventLimitChanged && e.Change.Latency != time.Millisecond {
 				t.Errorf("%+v", e.Change)
 			}

@@ -216,7 +216,7 @@ func TestBanBeginsOnce(t *testing.T) {
 	overStores(t, func(t *testing.T, s store.Store) {
 		var seen events
 		// Two processes would be no different: they share the store.
-		opts := []stint.Option{theKey, stint.WithStore(s), seen.option(), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(20, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("ban"))}
+		opts := []stint.Option{theKey, stint.WithStore(s), seen.Option(), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(20, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("ban"))}
 		limiters := []*stint.Limiter{limiter(t, opts...), limiter(t, opts...)}
 		var wg sync.WaitGroup
 		for i := range 200 {
@@ -228,7 +228,7 @@ func TestBanBeginsOnce(t *testing.T) {
 		}
 		wg.Wait()
 		count := map[string]int{}
-		for _, e := range seen.all {
+		for _, e := range seen.All() {
 			by := e.Kind.String()
 			if e.Kind == stint.EventDenied {
 				by = "by " + e.Decision.Limit
@@ -246,14 +246,14 @@ func TestBanBeginsOnce(t *testing.T) {
 func TestBanBeginsOnceFromMemory(t *testing.T) {
 	s := redisstore.New(redistest.Shared(t).Client(), patient, redisstore.WithPrefix(redistest.Prefix(t)), redisstore.WithDenyCache(100))
 	var seen events
-	l := limiter(t, theKey, stint.WithStore(s), seen.option(), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("ban")))
+	l := limiter(t, theKey, stint.WithStore(s), seen.Option(), stint.Rate(1, time.Hour, stint.WithName("rate")), stint.Ban(2, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("ban")))
 	take(t, l, 1).Done()
 	for range 4 {
 		if _, err := l.Take(context.Background(), "k", 1); err == nil {
 			t.Fatal("passes")
 		}
 	}
-	if got := seen.kinds(); got != "Admitted Denied Denied Banned Denied Denied" {
+	if got := seen.Kinds(); got != "Admitted Denied Denied Banned Denied Denied" {
 		t.Error(got)
 	}
 	if err := l.Reset(context.Background(), "k"); err != nil {
@@ -306,7 +306,7 @@ func TestBanCostsNoCall(t *testing.T) {
 		if got := codes(l, "GET", "/", 6); got != "200 200 429 429 429 429" {
 			t.Fatal(got)
 		}
-		if takes, settles := s.counts(); takes != 6 || settles != 0 {
+		if takes, settles := s.Counts(); takes != 6 || settles != 0 {
 			t.Errorf("6 requests made %d calls to decide and %d to settle", takes, settles)
 		}
 	})
@@ -335,16 +335,16 @@ func TestBanOverAnOutage(t *testing.T) {
 			}
 		}
 		expect("primary", "passes", "rate", "ban", "ban")
-		primary.failWith(errDown)
+		primary.FailWith(errDown)
 		expect("secondary", "passes", "rate", "ban", "ban")
-		primary.failWith(nil)
+		primary.FailWith(nil)
 		time.Sleep(time.Minute)
 		expect("primary again", "ban")
 		if err := l.Reset(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
 		expect("lifted", "passes")
-		primary.failWith(errDown)
+		primary.FailWith(errDown)
 		expect("lifted there too", "passes")
 	})
 }

@@ -193,7 +193,7 @@ func TestBandwidthCalls(t *testing.T) {
 			s := newSpy()
 			l := limiter(t, theKey, stint.Bandwidth(megabyte, stint.WithName("bandwidth")), stint.WithStore(s))
 			through(l, get("/"), tt.do)
-			if takes, settles := s.counts(); takes > tt.takes || settles != tt.settles {
+			if takes, settles := s.Counts(); takes > tt.takes || settles != tt.settles {
 				t.Errorf("%s: %d takes and %d settlements, want %d and %d", tt.name, takes, settles, tt.takes, tt.settles)
 			}
 		})
@@ -296,7 +296,7 @@ func TestBandwidthOfRequests(t *testing.T) {
 					opts = append(opts, stint.WithoutPermit())
 				}
 				seen := &events{}
-				l := limiter(t, append(opts, seen.option())...)
+				l := limiter(t, append(opts, seen.Option())...)
 				body := make([]byte, megabyte)
 				r := httptest.NewRequest("POST", "/", bytes.NewReader(body))
 				if r.ContentLength = tt.size; tt.size == 0 {
@@ -312,7 +312,7 @@ func TestBandwidthOfRequests(t *testing.T) {
 				if got := time.Since(start); got < tt.want || got > tt.want+63*time.Millisecond {
 					t.Errorf("%s: took %v, want %v", tt.name, got, tt.want)
 				}
-				e := seen.last()
+				e := seen.Last()
 				if e.Kind != stint.EventPaced || e.Pacing.RequestBytes != megabyte && tt.want > 0 || e.Pacing.Waited < tt.want {
 					t.Errorf("%s: %v %+v", tt.name, e.Kind, e.Pacing)
 				}
@@ -325,11 +325,11 @@ func TestBandwidthWithoutItsStore(t *testing.T) {
 	for _, policy := range []stint.FailurePolicy{stint.FailOpen, stint.FailClosed} {
 		synctest.Test(t, func(t *testing.T) {
 			s, seen := newSpy(), &events{}
-			l := limiter(t, theKey, stint.Bandwidth(megabyte, stint.WithFailurePolicy(policy), stint.WithName("bandwidth")), stint.WithStore(s), seen.option())
+			l := limiter(t, theKey, stint.Bandwidth(megabyte, stint.WithFailurePolicy(policy), stint.WithName("bandwidth")), stint.WithStore(s), seen.Option())
 			start := time.Now()
 			through(l, get("/"), func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = w.Write(make([]byte, 500_000))
-				s.failWith(errDown)
+				s.FailWith(errDown)
 				n, err := w.Write(make([]byte, 20*megabyte))
 				if policy == stint.FailClosed {
 					if se := (*stint.StoreError)(nil); n >= 62_500 || !errors.As(err, &se) || !errors.Is(err, errDown) {
@@ -337,24 +337,24 @@ func TestBandwidthWithoutItsStore(t *testing.T) {
 					}
 					return
 				}
-				before, _ := s.counts()
+				before, _ := s.Counts()
 				if n != 20*megabyte || err != nil || time.Since(start) > 300*time.Millisecond {
 					t.Errorf("wrote %d, %v", n, err)
 				}
-				s.failWith(nil)
+				s.FailWith(nil)
 				time.Sleep(time.Second) // it is asked again
 				_, _ = w.Write(make([]byte, megabyte))
-				if after, _ := s.counts(); after <= before {
+				if after, _ := s.Counts(); after <= before {
 					t.Error("the store isn't asked any more")
 				}
 				if took := time.Since(start); took < 1900*time.Millisecond {
 					t.Errorf("took %v, unpaced to its end", took)
 				}
 			})
-			if kinds := seen.kinds(); !strings.HasPrefix(kinds, "Admitted StoreFailed") || !strings.HasSuffix(kinds, "Paced") {
+			if kinds := seen.Kinds(); !strings.HasPrefix(kinds, "Admitted StoreFailed") || !strings.HasSuffix(kinds, "Paced") {
 				t.Errorf("observed %s", kinds)
 			}
-			if e := seen.last(); (e.Pacing.Err != nil) != (policy == stint.FailClosed) {
+			if e := seen.Last(); (e.Pacing.Err != nil) != (policy == stint.FailClosed) {
 				t.Errorf("cut off for %v", e.Pacing.Err)
 			}
 		})
@@ -368,13 +368,13 @@ func TestBandwidthOfAnUndecidedRequest(t *testing.T) {
 		for _, back := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSpy()
-				s.failWith(errDown)
+				s.FailWith(errDown)
 				l := limiter(t, theKey, stint.WithStore(s), stint.Rate(9, time.Minute, stint.WithName("rate")), stint.Bandwidth(megabyte, stint.WithFailurePolicy(policy), stint.WithName("bandwidth")))
 				start, reached := time.Now(), false
 				w := through(l, get("/"), func(w http.ResponseWriter, _ *http.Request) {
 					reached = true
 					if back {
-						s.failWith(nil)
+						s.FailWith(nil)
 					}
 					n, err := w.Write(make([]byte, megabyte))
 					if cut := !back && policy == stint.FailClosed; cut != (err != nil) || cut && n > 0 {
@@ -396,10 +396,10 @@ func TestBandwidthOfAnUndecidedRequest(t *testing.T) {
 func TestBandwidthDryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &events{}
-		l := limiter(t, theKey, stint.Bandwidth(megabyte, stint.WithDryRun()), seen.option())
+		l := limiter(t, theKey, stint.Bandwidth(megabyte, stint.WithDryRun()), seen.Option())
 		start := time.Now()
 		through(l, get("/"), send(10*megabyte, 32<<10))
-		e := seen.last()
+		e := seen.Last()
 		if took := time.Since(start); took != 0 || e.Kind != stint.EventPaced || !e.Pacing.DryRun || e.Pacing.Bytes != 10*megabyte ||
 			e.Pacing.Waited < 8*time.Second || e.Pacing.Waited > 11*time.Second {
 			t.Errorf("took %v; %v %+v", took, e.Kind, e.Pacing)
@@ -430,7 +430,7 @@ func TestBandwidthUpdate(t *testing.T) {
 func TestBandwidthBesideOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &events{}
-		outer := limiter(t, theKey, stint.Bandwidth(megabyte), stint.Rate(2, time.Hour), stint.Concurrency(1), seen.option())
+		outer := limiter(t, theKey, stint.Bandwidth(megabyte), stint.Rate(2, time.Hour), stint.Concurrency(1), seen.Option())
 		inner, err := outer.With(stint.Bandwidth(megabyte/2, stint.WithName("inner")))
 		if err != nil {
 			t.Fatal(err)
@@ -444,7 +444,7 @@ func TestBandwidthBesideOthers(t *testing.T) {
 		if got := w.Header().Get("RateLimit-Policy"); got != `"rate";q=2;w=3600, "concurrency";q=1;qu="concurrent-requests"` {
 			t.Errorf("fields of %s", got)
 		}
-		if got := seen.kinds(); got != "Admitted Admitted Paced Paced" {
+		if got := seen.Kinds(); got != "Admitted Admitted Paced Paced" {
 			t.Errorf("observed %s", got)
 		}
 		if got := left(t, outer, "k"); got != 250_000 {
@@ -615,7 +615,7 @@ func TestBandwidthBothWaysGiveBack(t *testing.T) {
 		if got := remaining(t, l); got != 1 {
 			t.Errorf("%d slots free", got)
 		}
-		if _, settles := calls.counts(); settles != 1 {
+		if _, settles := calls.Counts(); settles != 1 {
 			t.Errorf("%d calls to settle, want 1", settles)
 		}
 	})
@@ -845,16 +845,16 @@ func TestBandwidthDryRunsReport(t *testing.T) {
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
 			seen := &events{}
-			opts := []stint.Option{theKey, tt.dry.limit(0, stint.WithRequestBytes()), seen.option()}
+			opts := []stint.Option{theKey, tt.dry.limit(0, stint.WithRequestBytes()), seen.Option()}
 			for i, b := range tt.beside {
 				opts = append(opts, b.limit(i+1))
 			}
 			through(limiter(t, opts...), httptest.NewRequest("POST", "/", io.LimitReader(zeros{}, megabyte)), tt.do)
-			i := slices.IndexFunc(seen.all, func(e stint.Event) bool { return e.Kind == stint.EventPaced && e.Pacing.DryRun })
+			i := slices.IndexFunc(seen.All(), func(e stint.Event) bool { return e.Kind == stint.EventPaced && e.Pacing.DryRun })
 			if i < 0 {
-				t.Fatalf("%s: observed %s", tt.name, seen.kinds())
+				t.Fatalf("%s: observed %s", tt.name, seen.Kinds())
 			}
-			if got, slack := seen.all[i].Pacing.Waited, 300*time.Millisecond; got < tt.want-slack || got > tt.want+slack {
+			if got, slack := seen.All()[i].Pacing.Waited, 300*time.Millisecond; got < tt.want-slack || got > tt.want+slack {
 				t.Errorf("%s: would have waited for %v, want %v", tt.name, got, tt.want)
 			}
 		})
@@ -892,7 +892,7 @@ func TestBandwidthThatNeverPasses(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			k, seen := newTollkeeper(), &events{}
 			k.never = "band1"
-			l := limiter(t, theKey, stint.WithStore(k), seen.option(), band{100_000, 25_000, false}.limit(0), band{1 << 20, 1 << 20, dry}.limit(1))
+			l := limiter(t, theKey, stint.WithStore(k), seen.Option(), band{100_000, 25_000, false}.limit(0), band{1 << 20, 1 << 20, dry}.limit(1))
 			ctx, stop := context.WithTimeout(t.Context(), 24*time.Hour)
 			defer stop()
 			start := time.Now()
@@ -905,7 +905,7 @@ func TestBandwidthThatNeverPasses(t *testing.T) {
 			if took := time.Since(start); took != 0 || k.takes != 1 {
 				t.Errorf("dry run %v: took %v and %d calls", dry, took, k.takes)
 			}
-			if e := seen.last(); e.Kind != stint.EventPaced || (e.Pacing.Err == nil) != dry {
+			if e := seen.Last(); e.Kind != stint.EventPaced || (e.Pacing.Err == nil) != dry {
 				t.Errorf("dry run %v: %v %+v", dry, e.Kind, e.Pacing)
 			}
 		})
@@ -925,19 +925,19 @@ func TestBandwidthDryRunWithoutItsStore(t *testing.T) {
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
 			s, seen := newSpy(), &events{}
-			l := limiter(t, append(tt.limits, theKey, stint.WithStore(s), seen.option())...)
+			l := limiter(t, append(tt.limits, theKey, stint.WithStore(s), seen.Option())...)
 			start := time.Now()
 			through(l, get("/"), func(w http.ResponseWriter, _ *http.Request) {
-				s.failWith(errDown)
+				s.FailWith(errDown)
 				if n, err := w.Write(make([]byte, 10*megabyte)); n != 10*megabyte || err != nil {
 					t.Errorf("%s: wrote %d, %v", tt.name, n, err)
 				}
 			})
-			if takes, _ := s.counts(); time.Since(start) != 0 || takes != 1 {
+			if takes, _ := s.Counts(); time.Since(start) != 0 || takes != 1 {
 				t.Errorf("%s: took %v and %d calls", tt.name, time.Since(start), takes)
 			}
-			if e := seen.last(); e.Pacing.Err != nil || !strings.HasPrefix(seen.kinds(), "Admitted StoreFailed Paced") {
-				t.Errorf("%s: %s, cut off by %v", tt.name, seen.kinds(), e.Pacing.Err)
+			if e := seen.Last(); e.Pacing.Err != nil || !strings.HasPrefix(seen.Kinds(), "Admitted StoreFailed Paced") {
+				t.Errorf("%s: %s, cut off by %v", tt.name, seen.Kinds(), e.Pacing.Err)
 			}
 		})
 	}

@@ -64,7 +64,7 @@ func TestSlotsFirstComeFirstServed(t *testing.T) {
 func TestWaitForSlotEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &events{}
-		l := limiter(t, theKey, stint.Concurrency(1, stint.WithQueue(1000), stint.WithMaxWait(time.Second)), seen.option())
+		l := limiter(t, theKey, stint.Concurrency(1, stint.WithQueue(1000), stint.WithMaxWait(time.Second)), seen.Option())
 		p := take(t, l, 1)
 		start := time.Now()
 		var wg sync.WaitGroup
@@ -81,7 +81,7 @@ func TestWaitForSlotEnds(t *testing.T) {
 			synctest.Wait()
 		}
 		wg.Wait()
-		if got := seen.last(); got.Kind != stint.EventDenied || got.Waited != time.Second {
+		if got := seen.Last(); got.Kind != stint.EventDenied || got.Waited != time.Second {
 			t.Errorf("%v after %v", got.Kind, got.Waited)
 		}
 		// Who waited in vain left nothing behind.

@@ -105,7 +105,7 @@ func TestProblemBody(t *testing.T) {
 		{"limits fail", []stint.Option{theKey, stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, fails })},
 			500, "about:blank", "", ""},
 		{"negative cost", []stint.Option{theKey, one(stint.WithCost(func(*http.Request) int64 { return -1 }))}, 500, "about:blank", "", ""},
-		{"store down", []stint.Option{theKey, one(), stint.WithFailurePolicy(stint.FailClosed), stint.WithStore(&spy{fail: fails})},
+		{"store down", []stint.Option{theKey, one(), stint.WithFailurePolicy(stint.FailClosed), stint.WithStore(failing(fails))},
 			503, "about:blank", "", "1"},
 	}
 	for _, tt := range tests {
@@ -187,17 +187,17 @@ func TestHandlersSendElsewhere(t *testing.T) {
 		})},
 	} {
 		denials := &events{}
-		l := limiter(t, append(opts, stint.Rate(1, time.Hour), theKey, denials.option())...)
+		l := limiter(t, append(opts, stint.Rate(1, time.Hour), theKey, denials.Option())...)
 		site = mount(l, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.Path) })
 		calls = 0
 		if name == "denied" {
 			site.ServeHTTP(httptest.NewRecorder(), get("/"))
 		}
-		before := len(denials.all)
+		before := len(denials.All())
 		w := httptest.NewRecorder()
 		site.ServeHTTP(w, get("/"))
-		if w.Code != 200 || w.Body.String() != "/busy" || calls != 1 || len(denials.all) != before+1 {
-			t.Errorf("%s: got %d %q after %d calls, with %d events", name, w.Code, w.Body, calls, len(denials.all)-before)
+		if w.Code != 200 || w.Body.String() != "/busy" || calls != 1 || len(denials.All()) != before+1 {
+			t.Errorf("%s: got %d %q after %d calls, with %d events", name, w.Code, w.Body, calls, len(denials.All())-before)
 		}
 	}
 }
@@ -290,7 +290,7 @@ func TestDenyWhenTheContextHasEnded(t *testing.T) {
 		return "k", r.Context().Err() // as a lookup does
 	}))
 	for name, opts := range map[string][]stint.Option{
-		"wait": {theKey, stint.Rate(1, time.Hour, stint.WithMaxWait(time.Second), stint.WithName("rate")), stint.WithStore(&spy{fail: errDown})},
+		"wait": {theKey, stint.Rate(1, time.Hour, stint.WithMaxWait(time.Second), stint.WithName("rate")), stint.WithStore(failing(errDown))},
 		"key":  {session, stint.Rate(1, time.Hour)},
 		"limits": {theKey, stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
 			return nil, r.Context().Err()
@@ -380,7 +380,7 @@ func TestServe(t *testing.T) {
 		{"silent deny handler", append(two, stint.WithDenyHandler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))},
 		{"blocked", append(two, stint.WithBlock(func(*http.Request) bool { return true }))},
 		{"empty key", []stint.Option{stint.WithKey(stint.Header("X-None")), stint.Rate(1, time.Hour)}},
-		{"store down", []stint.Option{theKey, stint.Rate(1, time.Hour, stint.WithName("rate")), stint.WithFailurePolicy(stint.FailClosed), stint.WithStore(&spy{fail: fails})}},
+		{"store down", []stint.Option{theKey, stint.Rate(1, time.Hour, stint.WithName("rate")), stint.WithFailurePolicy(stint.FailClosed), stint.WithStore(failing(fails))}},
 	}
 	type serve func(*stint.Limiter, http.ResponseWriter, *http.Request, func(http.ResponseWriter, *http.Request))
 	inTwo := func(l *stint.Limiter, w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) {

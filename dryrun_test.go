@@ -109,8 +109,8 @@ func receive(t *testing.T, sc scene, down time.Duration, opts ...stint.Option) [
 	d.start = time.Now().Truncate(time.Minute).Add(time.Minute) // windows are of the clock
 	time.Sleep(time.Until(d.start))
 	if down > 0 {
-		time.AfterFunc(down, func() { s.failWith(errDown) })
-		time.AfterFunc(down+500*time.Millisecond, func() { s.failWith(nil) })
+		time.AfterFunc(down, func() { s.FailWith(errDown) })
+		time.AfterFunc(down+500*time.Millisecond, func() { s.FailWith(nil) })
 	}
 	var all sync.WaitGroup
 	for i, g := range guests() {
@@ -314,16 +314,16 @@ func TestDryRunDeniedNamesTheLimit(t *testing.T) {
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
 			seen := &events{}
-			l := limiter(t, append(tt.limits, theKey, seen.option())...)
+			l := limiter(t, append(tt.limits, theKey, seen.Option())...)
 			var permits []*stint.Permit
 			for i, want := range tt.want {
-				seen.all = nil
+				seen.Clear()
 				p, err := l.Take(context.Background(), "k", 1)
 				permits = append(permits, p)
 				var got []string
-				for _, e := range seen.all[1:] {
+				for _, e := range seen.All()[1:] {
 					d := e.Decision
-					if e.Kind != stint.EventDryRunDenied || d.Allowed || e.Err != nil || e.EndsWait || len(d.Limits) != len(seen.all[0].Decision.Limits) {
+					if e.Kind != stint.EventDryRunDenied || d.Allowed || e.Err != nil || e.EndsWait || len(d.Limits) != len(seen.All()[0].Decision.Limits) {
 						t.Errorf("%s, request %d: %+v", tt.name, i, e)
 					}
 					got = append(got, fmt.Sprint(d.Limit, " in ", d.RetryAfter))
@@ -375,10 +375,10 @@ func TestDryRunDeniesForItsKeyOnly(t *testing.T) {
 	}
 	for _, tt := range tests {
 		s, seen := newSpy(), &events{}
-		s.failWith(errDown)
-		l := limiter(t, append(tt.opts, theKey, stint.WithStore(s), seen.option(), stint.WithoutWarnings(stint.WarnNothingWaits))...)
-		if w := through(l, get("/"), nil); w.Code != tt.status || seen.kinds() != tt.events {
-			t.Errorf("%s: %d and %s, want %d and %s", tt.name, w.Code, seen.kinds(), tt.status, tt.events)
+		s.FailWith(errDown)
+		l := limiter(t, append(tt.opts, theKey, stint.WithStore(s), seen.Option(), stint.WithoutWarnings(stint.WarnNothingWaits))...)
+		if w := through(l, get("/"), nil); w.Code != tt.status || seen.Kinds() != tt.events {
+			t.Errorf("%s: %d and %s, want %d and %s", tt.name, w.Code, seen.Kinds(), tt.status, tt.events)
 		}
 	}
 }
@@ -399,10 +399,10 @@ func TestDryRunOfAnotherReading(t *testing.T) {
 	} {
 		limit := stint.Rate(10, time.Hour)
 		seen := &events{}
-		l := limiter(t, theKey, seen.option(), limit,
+		l := limiter(t, theKey, seen.Option(), limit,
 			stint.WithRoute("/api/", append(tt.files, limit)...), stint.WithRoute("POST /api/auth/login", append(tt.login, limit)...))
 		through(l, httptest.NewRequest("POST", "/api/auth%2flogin", nil), nil)
-		if s := seen.last().Decision.Limits; len(s) != 1 || s[0].DryRun != (tt.name == "both dry runs") || remaining(t, l) != tt.left {
+		if s := seen.Last().Decision.Limits; len(s) != 1 || s[0].DryRun != (tt.name == "both dry runs") || remaining(t, l) != tt.left {
 			t.Errorf("%s: %+v, %d left, want %d", tt.name, s, remaining(t, l), tt.left)
 		}
 	}

@@ -229,7 +229,7 @@ func TestEventsAllocateWhatTheyHold(t *testing.T) {
 		t.Skip("the race detector allocates, and pools lose things on purpose")
 	}
 	name := stint.WithName("x")
-	down := func() stint.Option { s := newSpy(); s.failWith(errDown); return stint.WithStore(s) }
+	down := func() stint.Option { return stint.WithStore(failing(errDown)) }
 	none := func(http.ResponseWriter, *http.Request) {}
 	tests := []struct {
 		kind stint.EventKind
@@ -375,7 +375,7 @@ func TestEventsTellWhichBan(t *testing.T) {
 // each limit with its key.
 func TestEventsKnowWhatTheyAreAbout(t *testing.T) {
 	name := stint.WithName("x")
-	fails := func() store.Store { s := newSpy(); s.failWith(errDown); return s }
+	fails := func() store.Store { return failing(errDown) }
 	settles := func() store.Store { return &unsettled{spy: newSpy()} }
 	write := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 100)) }
 	rate := stint.Rate(9, time.Hour, name)

@@ -50,7 +50,7 @@ func TestStoreFailure(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			seen := &events{}
-			l := limiter(t, append(tt.opts, theKey, stint.WithStore(&spy{fail: errDown}), seen.option())...)
+			l := limiter(t, append(tt.opts, theKey, stint.WithStore(failing(errDown)), seen.Option())...)
 			w := through(l, get(tt.path), nil)
 			if w.Code != tt.want {
 				t.Errorf("status %d, want %d", w.Code, tt.want)
@@ -61,7 +61,7 @@ func TestStoreFailure(t *testing.T) {
 			if tt.want == 503 && (w.Header().Get("Retry-After") != "1" || strings.Contains(w.Body.String(), errDown.Error())) {
 				t.Errorf("%v %s", w.Header(), w.Body)
 			}
-			e := seen.last()
+			e := seen.Last()
 			var se *stint.StoreError
 			if e.Kind != stint.EventStoreFailed || !errors.Is(e.Err, errDown) || errors.As(e.Err, &se) != (tt.want == 503) || e.Request == nil {
 				t.Errorf("event %v %v", e.Kind, e.Err)
@@ -99,13 +99,13 @@ func TestBadCallsFailBeforeTheStore(t *testing.T) {
 
 func TestCanceledStoreCall(t *testing.T) {
 	seen := &events{}
-	l := limiter(t, theKey, stint.Rate(9, time.Second, stint.WithName("rate")), stint.WithStore(&spy{fail: context.Canceled}), seen.option())
+	l := limiter(t, theKey, stint.Rate(9, time.Second, stint.WithName("rate")), stint.WithStore(failing(context.Canceled)), seen.Option())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	reached := false
 	w := through(l, get("/").WithContext(ctx), func(http.ResponseWriter, *http.Request) { reached = true })
-	if reached || w.Code != 503 || seen.kinds() != "Canceled" {
-		t.Errorf("reached %v, got %d %q, events %s", reached, w.Code, w.Body, seen.kinds())
+	if reached || w.Code != 503 || seen.Kinds() != "Canceled" {
+		t.Errorf("reached %v, got %d %q, events %s", reached, w.Code, w.Body, seen.Kinds())
 	}
 }
 
@@ -114,7 +114,7 @@ func TestSkipAndBlock(t *testing.T) {
 	header := func(name string) func(*http.Request) bool {
 		return func(r *http.Request) bool { return r.Header.Get(name) != "" }
 	}
-	l := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithName("rate")), stint.WithStore(s), seen.option(),
+	l := limiter(t, theKey, stint.Rate(1, time.Hour, stint.WithName("rate")), stint.WithStore(s), seen.Option(),
 		stint.WithSkip(header("S1")), stint.WithSkip(header("S2")), stint.WithBlock(header("B1")), stint.WithBlock(header("B2")))
 	for _, tt := range []struct {
 		headers string
@@ -123,19 +123,19 @@ func TestSkipAndBlock(t *testing.T) {
 	}{
 		{"S1", 200, ""}, {"S2", 200, ""}, {"B1", 403, "Blocked"}, {"B2", 403, "Blocked"}, {"S1 B1", 200, ""},
 	} {
-		seen.all = nil
+		seen.Clear()
 		r := get("/")
 		for h := range strings.FieldsSeq(tt.headers) {
 			r.Header.Set(h, "1")
 		}
-		if w := through(l, r, nil); w.Code != tt.want || seen.kinds() != tt.events {
-			t.Errorf("%s: %d, events %q", tt.headers, w.Code, seen.kinds())
+		if w := through(l, r, nil); w.Code != tt.want || seen.Kinds() != tt.events {
+			t.Errorf("%s: %d, events %q", tt.headers, w.Code, seen.Kinds())
 		}
 	}
-	if e := seen.last(); e.Kind == stint.EventBlocked && !errors.Is(e.Err, stint.ErrBlocked) {
+	if e := seen.Last(); e.Kind == stint.EventBlocked && !errors.Is(e.Err, stint.ErrBlocked) {
 		t.Error(e.Err)
 	}
-	if takes, _ := s.counts(); takes != 0 {
+	if takes, _ := s.Counts(); takes != 0 {
 		t.Errorf("%d decisions for requests that are not decided", takes)
 	}
 }
@@ -144,22 +144,22 @@ func TestObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen, second := &events{}, &events{}
 		l := limiter(t, theKey, stint.Rate(1, time.Minute, stint.WithMaxWait(time.Minute)), stint.Quota(2, stint.Monthly),
-			stint.Rate(1, time.Hour, stint.WithDryRun()), seen.option(), second.option())
+			stint.Rate(1, time.Hour, stint.WithDryRun()), seen.Option(), second.Option())
 		codes(l, "GET", "/", 3)
-		if got, want := seen.kinds(), "Admitted Waiting Admitted DryRunDenied Denied DryRunDenied"; got != want {
+		if got, want := seen.Kinds(), "Admitted Waiting Admitted DryRunDenied Denied DryRunDenied"; got != want {
 			t.Fatalf("events %s, want %s", got, want)
 		}
-		if second.kinds() != seen.kinds() {
+		if second.Kinds() != seen.Kinds() {
 			t.Error("the second observer sees something else")
 		}
-		e := seen.all[2]
+		e := seen.All()[2]
 		if e.Waited != time.Minute || e.Request == nil || !e.Decision.Allowed || e.Decision.Delay != time.Minute || len(e.Decision.Limits) != 3 {
 			t.Errorf("%+v", e)
 		}
-		if e := seen.all[3]; e.EndsWait {
+		if e := seen.All()[3]; e.EndsWait {
 			t.Error("a dry run's event ends the wait once more")
 		}
-		if e := seen.all[4]; e.Decision.Allowed || e.Decision.Limit != "monthly" || e.Err != nil {
+		if e := seen.All()[4]; e.Decision.Allowed || e.Decision.Limit != "monthly" || e.Err != nil {
 			t.Errorf("%+v", e)
 		}
 		if got, want := stint.EventDryRunDenied.String()+stint.EventKind(99).String(), "DryRunDeniedEventKind(99)"; got != want {
@@ -181,14 +181,14 @@ func TestKeyEvents(t *testing.T) {
 		{"", fails, "KeyFailed", fails},
 	} {
 		seen := &events{}
-		l := limiter(t, stint.Rate(1, time.Hour, stint.WithName("login")), seen.option(),
+		l := limiter(t, stint.Rate(1, time.Hour, stint.WithName("login")), seen.Option(),
 			stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return tt.key, tt.err })))
 		_, err := l.Open(httptest.NewRecorder(), get("/"))
 		if !errors.Is(err, tt.is) || !strings.Contains(err.Error(), "limit login") || len(err.Error()) > 200 {
 			t.Errorf("error %.300v", err)
 		}
-		if e := seen.last(); seen.kinds() != tt.want || !errors.Is(e.Err, tt.is) {
-			t.Errorf("events %s: %.300v, want %s", seen.kinds(), e.Err, tt.want)
+		if e := seen.Last(); seen.Kinds() != tt.want || !errors.Is(e.Err, tt.is) {
+			t.Errorf("events %s: %.300v, want %s", seen.Kinds(), e.Err, tt.want)
 		}
 	}
 }
@@ -221,7 +221,7 @@ func TestLimitFunc(t *testing.T) {
 		"keyed":  {stint.Rate(1, time.Hour, stint.WithName("keyed"), stint.WithKey(stint.Header("X-None")))},
 	}
 	seen := &events{}
-	l := limiter(t, stint.WithKey(stint.Header("X-Tenant")), stint.Rate(100, time.Hour), seen.option(),
+	l := limiter(t, stint.WithKey(stint.Header("X-Tenant")), stint.Rate(100, time.Hour), seen.Option(),
 		stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) { return plans[r.Header.Get("X-Plan")], nil }),
 		stint.WithRoute("/free"), stint.WithRoute("/login", stint.Rate(50, time.Hour, stint.WithName("login"))))
 	ask := func(path, tenant, plan string) *httptest.ResponseRecorder {
@@ -257,8 +257,8 @@ func TestLimitFunc(t *testing.T) {
 		if w.Code != tt.want || strip(limits) != tt.limits || strip(policy) != tt.limits {
 			t.Errorf("%s %s %s: %d, %s, %s; want %d, %s", tt.path, tt.tenant, tt.plan, w.Code, limits, policy, tt.want, tt.limits)
 		}
-		if tt.want == 500 && (seen.last().Kind != stint.EventLimitsFailed || seen.last().Err == nil) {
-			t.Errorf("event %v", seen.last().Kind)
+		if tt.want == 500 && (seen.Last().Kind != stint.EventLimitsFailed || seen.Last().Err == nil) {
+			t.Errorf("event %v", seen.Last().Kind)
 		}
 	}
 	// Nested, and with Limits made anew each time, they are charged once.
@@ -437,7 +437,7 @@ func TestPoliciesOnBrokenRedis(t *testing.T) {
 			for i := range policies {
 				of := &policies[i]
 				of.seen = &events{}
-				of.apps = onAll(limiter(t, append(of.opts, byUser, stint.WithStore(s), of.seen.option())...))
+				of.apps = onAll(limiter(t, append(of.opts, byUser, stint.WithStore(s), of.seen.Option())...))
 			}
 			decides := func(t *testing.T) {
 				t.Helper()
@@ -455,9 +455,7 @@ func TestPoliciesOnBrokenRedis(t *testing.T) {
 			}
 			decides(t)
 			for _, of := range policies {
-				of.seen.mu.Lock()
-				of.seen.all = nil
-				of.seen.mu.Unlock()
+				of.seen.Clear()
 			}
 			fault.do()
 			answers := make([][]answer, len(policies))
@@ -485,10 +483,10 @@ func TestPoliciesOnBrokenRedis(t *testing.T) {
 						t.Errorf("%s: the client reads what is inside: %s", of.name, a.Body)
 					}
 				}
-				if len(of.seen.all) != len(answers[i]) {
-					t.Errorf("%s: %d events of %d requests", of.name, len(of.seen.all), len(answers[i]))
+				if len(of.seen.All()) != len(answers[i]) {
+					t.Errorf("%s: %d events of %d requests", of.name, len(of.seen.All()), len(answers[i]))
 				}
-				for _, e := range of.seen.all {
+				for _, e := range of.seen.All() {
 					known := slices.ContainsFunc(fault.classes, func(class error) bool { return errors.Is(e.Err, class) })
 					var failed *stint.StoreError
 					if e.Kind != stint.EventStoreFailed || !known || errors.As(e.Err, &failed) != (of.want == 503) {
@@ -526,7 +524,7 @@ func TestMemoryBesideStoppedRedis(t *testing.T) {
 	s := failover.New(primary, memstore.New(), failover.WithFailure(redisstore.IsFailure),
 		failover.WithObserver(func(e failover.Event) { changes <- e }))
 	defer s.Close()
-	apps := onAll(limiter(t, stint.Rate(5, time.Hour, stint.WithName("rate")), byUser, stint.WithStore(s), seen.option()))
+	apps := onAll(limiter(t, stint.Rate(5, time.Hour, stint.WithName("rate")), byUser, stint.WithStore(s), seen.Option()))
 	// passed says how many of n requests passed that came at once; the others
 	// were denied by the limit.
 	passed := func(user string, n int) (passed int, longest time.Duration) {
@@ -585,7 +583,7 @@ func TestMemoryBesideStoppedRedis(t *testing.T) {
 	if stats := s.Stats(); stats.Opened != 1 || stats.State != failover.Closed || len(changes) > 0 {
 		t.Errorf("%+v, and %d more changes", stats, len(changes))
 	}
-	if kinds := seen.kinds(); strings.Contains(kinds, "StoreFailed") {
+	if kinds := seen.Kinds(); strings.Contains(kinds, "StoreFailed") {
 		t.Errorf("requests were not decided: %s", kinds)
 	}
 }
@@ -599,7 +597,7 @@ func TestBreakerWithoutMemory(t *testing.T) {
 	s := failover.New(primary, nobody, failover.WithFailure(redisstore.IsFailure),
 		failover.WithObserver(func(e failover.Event) { changes <- e }))
 	defer s.Close()
-	apps := onAll(limiter(t, stint.Rate(5, time.Hour, stint.WithName("rate")), byUser, stint.WithStore(s), seen.option(), stint.WithFailurePolicy(stint.FailClosed)))
+	apps := onAll(limiter(t, stint.Rate(5, time.Hour, stint.WithName("rate")), byUser, stint.WithStore(s), seen.Option(), stint.WithFailurePolicy(stint.FailClosed)))
 	primary.hangs.Store(true)
 	server.Pause()
 	p.atOnce(20, apps, "u")
@@ -610,7 +608,7 @@ func TestBreakerWithoutMemory(t *testing.T) {
 			t.Errorf("%d after %v, %v", a.Code, a.held, a.Header())
 		}
 	}
-	if e := seen.last(); e.Kind != stint.EventStoreFailed || !errors.Is(e.Err, failover.ErrOpen) {
+	if e := seen.Last(); e.Kind != stint.EventStoreFailed || !errors.Is(e.Err, failover.ErrOpen) {
 		t.Errorf("%v %v", e.Kind, e.Err)
 	}
 	server.Resume()
@@ -658,7 +656,7 @@ func TestContextThatHasEnded(t *testing.T) {
 		for which, ctx := range endedContexts(t) {
 			for kind, limit := range limits {
 				spy, seen := &counted{Store: s}, &events{}
-				l := limiter(t, theKey, limit, stint.WithStore(spy), seen.option())
+				l := limiter(t, theKey, limit, stint.WithStore(spy), seen.Option())
 				ways := map[string]func() error{
 					"Take": func() error { _, err := l.Take(ctx, "k", 1); return err },
 					"Wait": func() error { _, err := l.Wait(ctx, "k", 1); return err },
@@ -668,10 +666,10 @@ func TestContextThatHasEnded(t *testing.T) {
 					},
 				}
 				for way, try := range ways {
-					seen.all = nil
+					seen.Clear()
 					err := try()
-					if !errors.Is(err, ctx.Err()) || errors.As(err, new(*stint.DeniedError)) || seen.kinds() != "Canceled" || spy.takes != 0 {
-						t.Errorf("%s, %s, %s: error %v, events %q, the store asked %d times", which, kind, way, err, seen.kinds(), spy.takes)
+					if !errors.Is(err, ctx.Err()) || errors.As(err, new(*stint.DeniedError)) || seen.Kinds() != "Canceled" || spy.takes != 0 {
+						t.Errorf("%s, %s, %s: error %v, events %q, the store asked %d times", which, kind, way, err, seen.Kinds(), spy.takes)
 					}
 					spy.takes = 0
 				}

@@ -38,12 +38,12 @@ func TestNoLimits(t *testing.T) {
 		{"on a route that is exempt", []stint.Option{returns(), stint.WithRoute("/")}, 200},
 	} {
 		seen := &events{}
-		l := limiter(t, append(tt.opts, everybody, seen.option())...)
+		l := limiter(t, append(tt.opts, everybody, seen.Option())...)
 		if got := through(l, get("/"), nil).Code; got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
-		if tt.want == 500 && seen.last().Kind != stint.EventLimitsFailed {
-			t.Errorf("%s: told %v", tt.name, seen.kinds())
+		if tt.want == 500 && seen.Last().Kind != stint.EventLimitsFailed {
+			t.Errorf("%s: told %v", tt.name, seen.Kinds())
 		}
 	}
 	if err := limiter(t, everybody, returns()).Admit(httptest.NewRecorder(), get("/"), nil); !errors.Is(err, stint.ErrNoLimits) {

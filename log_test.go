@@ -68,7 +68,7 @@ func TestLogsOfAMillionFailures(t *testing.T) {
 		const failures, waves = 1_000_000, 1000
 		h := newLogged(slog.LevelInfo)
 		down := newSpy()
-		down.failWith(errDown)
+		down.FailWith(errDown)
 		l := limiter(t, stint.Rate(1, time.Hour, stint.WithName("x")), theKey, stint.WithStore(down), h.with(), stint.WithLimiterName("front"))
 		for range waves {
 			for range failures / waves {
@@ -94,7 +94,7 @@ func TestLogsOfAMillionFailures(t *testing.T) {
 			t.Errorf("%d lines for %d failures, want 6 for %d", len(lines), sum, failures+1)
 		}
 
-		down.failWith(nil)
+		down.FailWith(nil)
 		for range 11 {
 			_ = l.Allow(t.Context(), "k", 1)
 			time.Sleep(time.Second)
@@ -116,11 +116,11 @@ func TestLogsOfShortTrouble(t *testing.T) {
 		h, s := newLogged(slog.LevelInfo), newSpy()
 		l := limiter(t, stint.Rate(999, time.Hour, stint.WithName("x")), theKey, stint.WithStore(s), h.with())
 		for range 2 {
-			s.failWith(errDown)
+			s.FailWith(errDown)
 			for range 50 {
 				through(l, get("/"), nil)
 			}
-			s.failWith(nil)
+			s.FailWith(nil)
 			time.Sleep(11 * time.Second)
 			through(l, get("/"), nil)
 			lines := h.lines(t)
@@ -141,9 +141,9 @@ func TestLogsOfAStoreThatFailsInPart(t *testing.T) {
 		h, s := newLogged(slog.LevelInfo), newSpy()
 		l := limiter(t, stint.Rate(999, time.Hour, stint.WithName("x")), theKey, stint.WithStore(s), h.with())
 		for range 59 {
-			s.failWith(errDown)
+			s.FailWith(errDown)
 			through(l, get("/"), nil)
-			s.failWith(nil)
+			s.FailWith(nil)
 			through(l, get("/"), nil)
 			time.Sleep(time.Second)
 		}
@@ -162,7 +162,7 @@ func TestLogsOfAStoreThatFailsInPart(t *testing.T) {
 // asks for it.
 func TestLogs(t *testing.T) {
 	name := stint.WithName("x")
-	down := func() stint.Option { s := newSpy(); s.failWith(errDown); return stint.WithStore(s) }
+	down := func() stint.Option { return stint.WithStore(failing(errDown)) }
 	header := stint.WithKey(stint.Header("X-Api-Key"))
 	broken := errors.New("no such session")
 	tests := []struct {
@@ -280,7 +280,7 @@ func TestWhoLogs(t *testing.T) {
 // Without WithLogger, the logger is slog.Default at the time of the message.
 func TestLogsByDefault(t *testing.T) {
 	s := newSpy()
-	s.failWith(errDown)
+	s.FailWith(errDown)
 	l := limiter(t, stint.Rate(1, time.Hour, stint.WithName("x")), theKey, stint.WithStore(s))
 	var out bytes.Buffer
 	logTo(t, &out)
@@ -373,7 +373,7 @@ func TestLogsOfAStoreThatRecoversAgainAndAgain(t *testing.T) {
 				h, s := newLogged(slog.LevelInfo), newSpy()
 				l := limiter(t, stint.Rate(1<<20, time.Hour, stint.WithName("x")), theKey, stint.WithStore(s), h.with())
 				run := func(err error, d time.Duration) {
-					s.failWith(err)
+					s.FailWith(err)
 					for range d / time.Second {
 						through(l, get("/"), nil)
 						time.Sleep(time.Second)

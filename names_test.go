@@ -94,11 +94,11 @@ func TestNamesOfLimitFuncs(t *testing.T) {
 		{"a store of its own", "/", []stint.Option{fresh}, 200},
 	} {
 		seen := &events{}
-		l := limiter(t, append(tt.opts, theKey, seen.option())...)
+		l := limiter(t, append(tt.opts, theKey, seen.Option())...)
 		if w := through(l, get(tt.path), nil); w.Code != tt.want {
-			t.Errorf("%s: status %d, want %d: %v", tt.name, w.Code, tt.want, seen.last().Err)
+			t.Errorf("%s: status %d, want %d: %v", tt.name, w.Code, tt.want, seen.Last().Err)
 		}
-		if err := seen.last().Err; tt.want == 500 && !strings.Contains(err.Error(), "write stint.WithName") {
+		if err := seen.Last().Err; tt.want == 500 && !strings.Contains(err.Error(), "write stint.WithName") {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}

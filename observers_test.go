@@ -221,9 +221,9 @@ func TestObserversUseThePermit(t *testing.T) {
 			}, 1, stint.EventSettleFailed},
 		{"paced", []stint.Option{stint.Bandwidth(1<<20, name)}, nil, write(10), 1, stint.EventPaced},
 		{"a store that fails under a response", []stint.Option{stint.Bandwidth(1<<20, name)},
-			func(func()) store.Store { s := newSpy(); s.failWith(errDown); return s }, write(10), 1, stint.EventStoreFailed},
+			func(func()) store.Store { s := newSpy(); s.FailWith(errDown); return s }, write(10), 1, stint.EventStoreFailed},
 		{"a store that fails under a response, closed", []stint.Option{stint.Bandwidth(1<<20, name, stint.WithFailurePolicy(stint.FailClosed))},
-			func(func()) store.Store { s := newSpy(); s.failWith(errDown); return s }, write(10), 1, stint.EventStoreFailed},
+			func(func()) store.Store { s := newSpy(); s.FailWith(errDown); return s }, write(10), 1, stint.EventStoreFailed},
 		{"bytes not given back", []stint.Option{stint.Bandwidth(4096, name, stint.WithBurst(4096))},
 			func(cancel func()) store.Store { return &unsettled{spy: newSpy(), cut: cancel} }, write(20_000), 1, stint.EventSettleFailed},
 		{"a limit that changes", []stint.Option{stint.AdaptiveConcurrency(1, 30, stint.WithSampleWindow(100*time.Millisecond), name)}, nil,
@@ -305,11 +305,11 @@ func TestEventsOfAFailover(t *testing.T) {
 					}
 				}
 				ask()
-				primary.failWith(errDown)
+				primary.FailWith(errDown)
 				ask()
 				ask()
 				time.Sleep(2500 * time.Millisecond)
-				primary.failWith(nil)
+				primary.FailWith(nil)
 				time.Sleep(time.Second)
 				synctest.Wait()
 				mu.Lock()

@@ -435,11 +435,11 @@ func TestOptionErrorOfALimitFunc(t *testing.T) {
 		"another limit has that name": stint.Rate(1, time.Second, stint.WithName("taken")),
 	} {
 		seen := &events{}
-		lim := limiter(t, theKey, seen.option(), stint.Rate(9, time.Second, stint.WithName("taken")),
+		lim := limiter(t, theKey, seen.Option(), stint.Rate(9, time.Second, stint.WithName("taken")),
 			stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return []stint.Limit{l}, nil }))
 		through(lim, get("/"), nil)
 		var e *stint.OptionError
-		if err := seen.last().Err; !errors.As(err, &e) || e.Problem != want {
+		if err := seen.Last().Err; !errors.As(err, &e) || e.Problem != want {
 			t.Errorf("%v, want an OptionError with %q", err, want)
 		}
 	}

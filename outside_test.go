@@ -194,9 +194,9 @@ func TestGivenKey(t *testing.T) {
 		t.Error(err)
 	}
 	seen := &events{}
-	update(t, l, given, stint.Rate(1, time.Hour), seen.option())
-	if w := through(l, get("/"), nil); w.Code != 500 || seen.kinds() != "Updated KeyFailed" {
-		t.Errorf("a request all the same: %d, %s", w.Code, seen.kinds())
+	update(t, l, given, stint.Rate(1, time.Hour), seen.Option())
+	if w := through(l, get("/"), nil); w.Code != 500 || seen.Kinds() != "Updated KeyFailed" {
+		t.Errorf("a request all the same: %d, %s", w.Code, seen.Kinds())
 	}
 
 	for _, k := range []stint.Key{stint.Join(stint.Global(), stint.GivenKey()), stint.Hash(secret, stint.GivenKey())} {
@@ -242,13 +242,13 @@ func TestAllow(t *testing.T) {
 			s := newSpy()
 			l := limiter(t, append(tt.opts, theKey, stint.WithStore(s))...)
 			if tt.fails {
-				s.failWith(errDown)
+				s.FailWith(errDown)
 			}
 			if err := l.Allow(t.Context(), "k", tt.cost); !tt.want(err) {
 				t.Errorf("got %v", err)
 			}
-			s.failWith(nil)
-			if takes, settles := s.counts(); takes != tt.takes || settles != 0 {
+			s.FailWith(nil)
+			if takes, settles := s.Counts(); takes != tt.takes || settles != 0 {
 				t.Errorf("%d Takes and %d Settles, want %d and none", takes, settles, tt.takes)
 			}
 			d, err := l.Peek(t.Context(), "k")
@@ -290,10 +290,10 @@ func TestAllowWaits(t *testing.T) {
 // Observers get an Allow like a Take; a panic of theirs costs nothing.
 func TestAllowObserved(t *testing.T) {
 	var e events
-	l := limiter(t, theKey, stint.Rate(1, time.Hour), e.option())
+	l := limiter(t, theKey, stint.Rate(1, time.Hour), e.Option())
 	_ = l.Allow(t.Context(), "k", 1)
 	_ = l.Allow(t.Context(), "k", 1)
-	if got := e.kinds(); got != "Admitted Denied" {
+	if got := e.Kinds(); got != "Admitted Denied" {
 		t.Errorf("events %q", got)
 	}
 	l = limiter(t, theKey, stint.Rate(2, time.Hour), stint.WithObserver(func(stint.Event) { panic("observer") }))
@@ -524,7 +524,7 @@ func TestPeekAll(t *testing.T) {
 
 func TestPeekAllFails(t *testing.T) {
 	sp := newSpy()
-	sp.failWith(errDown)
+	sp.FailWith(errDown)
 	broken := limiter(t, stint.WithKey(byTenant), stint.WithStore(sp), stint.Rate(1, time.Hour, stint.WithName("r")))
 	if _, err := broken.PeekAll(t.Context(), "k"); !errors.As(err, new(*stint.StoreError)) {
 		t.Error(err)

@@ -130,7 +130,7 @@ func TestPanicsLeaveNothingBehind(t *testing.T) {
 				opts := append(sc.limits(f), f.functions()...)
 				if sc.down {
 					s := newSpy()
-					s.failWith(errDown)
+					s.FailWith(errDown)
 					opts = append(opts, stint.WithStore(s))
 				}
 				l := limiter(t, opts...)

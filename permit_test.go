@@ -104,15 +104,15 @@ func TestSettleAgainAndLate(t *testing.T) {
 
 func TestSettleFails(t *testing.T) {
 	s, seen := newSpy(), &events{}
-	l := limiter(t, theKey, stint.Rate(10, time.Hour, stint.WithName("rate")), stint.WithStore(s), seen.option())
+	l := limiter(t, theKey, stint.Rate(10, time.Hour, stint.WithName("rate")), stint.WithStore(s), seen.Option())
 	p := take(t, l, 1)
-	s.failWith(errDown)
+	s.FailWith(errDown)
 	err := p.Settle(t.Context(), 3)
 	var se *stint.StoreError
 	if !errors.As(err, &se) || !errors.Is(err, errDown) {
 		t.Errorf("error %v", err)
 	}
-	if got := seen.last(); got.Kind != stint.EventSettleFailed || !errors.Is(got.Err, errDown) {
+	if got := seen.Last(); got.Kind != stint.EventSettleFailed || !errors.Is(got.Err, errDown) {
 		t.Errorf("event %v %v", got.Kind, got.Err)
 	}
 }
@@ -212,7 +212,7 @@ func TestSlotsComeBack(t *testing.T) {
 			if got := remaining(t, l); got != 2 {
 				t.Errorf("%d slots free, want 2", got)
 			}
-			if _, settles := s.counts(); settles != 1 {
+			if _, settles := s.Counts(); settles != 1 {
 				t.Errorf("released in %d calls, want 1", settles)
 			}
 		})
@@ -355,7 +355,7 @@ func TestDoneFromManyGoroutines(t *testing.T) {
 		wg.Go(func() { p.Decision() })
 	}
 	wg.Wait()
-	if _, settles := s.counts(); settles != 1 || remaining(t, l) != 5 {
+	if _, settles := s.Counts(); settles != 1 || remaining(t, l) != 5 {
 		t.Errorf("%d releases, %d free", settles, remaining(t, l))
 	}
 }
@@ -388,7 +388,7 @@ func TestDoneWithoutSlotsAsksNobody(t *testing.T) {
 	s := newSpy()
 	l := limiter(t, theKey, stint.Rate(5, time.Second, stint.WithName("rate")), stint.Quota(5, stint.Daily, stint.WithName("daily")), stint.WithStore(s))
 	codes(l, "GET", "/", 2)
-	if takes, settles := s.counts(); takes != 2 || settles != 0 {
+	if takes, settles := s.Counts(); takes != 2 || settles != 0 {
 		t.Errorf("%d takes and %d settles for 2 requests", takes, settles)
 	}
 }
@@ -578,11 +578,11 @@ func TestManyLimits(t *testing.T) {
 
 func TestReleaseFails(t *testing.T) {
 	s, seen := newSpy(), &events{}
-	l := limiter(t, theKey, stint.Concurrency(1, stint.WithMaxWait(time.Minute), stint.WithName("concurrency")), stint.WithStore(s), seen.option())
+	l := limiter(t, theKey, stint.Concurrency(1, stint.WithMaxWait(time.Minute), stint.WithName("concurrency")), stint.WithStore(s), seen.Option())
 	p := take(t, l, 1)
-	s.failWith(errDown)
+	s.FailWith(errDown)
 	p.Done()
-	e := seen.last()
+	e := seen.Last()
 	if e.Kind != stint.EventSettleFailed || !errors.Is(e.Err, errDown) || !strings.Contains(e.Err.Error(), errDown.Error()) {
 		t.Errorf("event %v %v", e.Kind, e.Err)
 	}

@@ -89,14 +89,14 @@ func strip(field string) string {
 func TestWithKeepsRoutesNames(t *testing.T) {
 	base := limiter(t, everybody, stint.Rate(9, time.Minute), stint.WithRoute("/a", stint.Rate(9, time.Minute)))
 	seen := &events{}
-	l := stint.Must(base.With(stint.Rate(9, time.Minute, stint.WithName("more")), seen.option()))
+	l := stint.Must(base.With(stint.Rate(9, time.Minute, stint.WithName("more")), seen.Option()))
 	codes(l, "GET", "/a", 1)
-	for _, e := range seen.all {
+	for _, e := range seen.All() {
 		if e.Route != "/a" {
 			t.Errorf("%v of route %q, want /a", e.Kind, e.Route)
 		}
 	}
-	if len(seen.all) == 0 {
+	if len(seen.All()) == 0 {
 		t.Error("no events")
 	}
 }

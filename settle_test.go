@@ -248,7 +248,7 @@ func TestSettleAfterExpiry(t *testing.T) {
 func TestSettleIsOneCall(t *testing.T) {
 	s, seen := newSpy(), &events{} // its Settle fails under a context that has ended
 	asked := 0
-	l := limiter(t, theKey, stint.Concurrency(1, stint.WithName("concurrency")), stint.Rate(10, time.Hour, stint.WithName("rate")), stint.Quota(100, stint.Monthly, stint.WithName("monthly")), stint.WithStore(s), seen.option(),
+	l := limiter(t, theKey, stint.Concurrency(1, stint.WithName("concurrency")), stint.Rate(10, time.Hour, stint.WithName("rate")), stint.Quota(100, stint.Monthly, stint.WithName("monthly")), stint.WithStore(s), seen.Option(),
 		stint.WithSettle(func(r *http.Request, status int, written int64) int64 {
 			if asked++; r.Context().Err() == nil || stint.FromContext(r.Context()) == nil || status != 202 || written != 4 {
 				t.Errorf("asked of %v: %d, %d bytes", r.Context().Err(), status, written)
@@ -260,10 +260,10 @@ func TestSettleIsOneCall(t *testing.T) {
 		cancel()
 		answering(202, "part")(w, r)
 	})
-	if _, settles := s.counts(); settles != 1 || asked != 1 {
+	if _, settles := s.Counts(); settles != 1 || asked != 1 {
 		t.Errorf("%d calls to settle, asked %d times, want one of each", settles, asked)
 	}
-	e := seen.last()
+	e := seen.Last()
 	if e.Kind != stint.EventSettled || e.Request == nil || len(e.Decision.Limits) != 3 ||
 		e.Decision.Limits[1].Remaining != 6 || e.Decision.Limits[2].Remaining != 96 {
 		t.Errorf("got event %v with %+v", e.Kind, e.Decision)
@@ -285,13 +285,13 @@ func TestSettleFailsAtTheEnd(t *testing.T) {
 	}
 	for _, tt := range tests {
 		s, seen := newSpy(), &events{}
-		l := limiter(t, theKey, stint.Rate(10, time.Hour, stint.WithName("rate")), stint.WithStore(s), seen.option(), settleTo(tt.cost))
+		l := limiter(t, theKey, stint.Rate(10, time.Hour, stint.WithName("rate")), stint.WithStore(s), seen.Option(), settleTo(tt.cost))
 		w := through(l, get("/"), func(w http.ResponseWriter, r *http.Request) {
-			s.failWith(tt.fail)
+			s.FailWith(tt.fail)
 			answering(200, "served")(w, r)
 		})
-		s.failWith(nil)
-		if e := seen.last(); e.Kind != stint.EventSettleFailed || !errors.Is(e.Err, tt.want) || w.Body.String() != "served" || remaining(t, l) != 9 {
+		s.FailWith(nil)
+		if e := seen.Last(); e.Kind != stint.EventSettleFailed || !errors.Is(e.Err, tt.want) || w.Body.String() != "served" || remaining(t, l) != 9 {
 			t.Errorf("%s: event %v %v, %d left", tt.name, e.Kind, e.Err, remaining(t, l))
 		}
 	}

@@ -9,14 +9,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/limitertest"
 	"github.com/stint-go/stint/internal/redistest"
-	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 	"github.com/stint-go/stint/store/redisstore"
 )
 
@@ -88,89 +86,27 @@ func codes(l *stint.Limiter, method, path string, n int) string {
 	return strings.Join(all, " ")
 }
 
-// spy is a store that counts calls, and fails on demand.
-type spy struct {
-	store.Store
-	mu             sync.Mutex
-	takes, settles int
-	fail           error
-}
+// What these tests share with those of the adapters.
+type (
+	events = limitertest.Events
+	spy    = limitertest.Spy
+	down   = limitertest.Down
+)
 
-func newSpy() *spy { return &spy{Store: memstore.New()} }
+var (
+	newSpy     = limitertest.NewSpy
+	free       = limitertest.Free
+	globalKey  = limitertest.GlobalKey
+	serve      = limitertest.Serve
+	eventually = limitertest.Eventually
+	errDown    = limitertest.ErrDown
+)
 
-func (s *spy) failWith(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail = err
-}
-
-func (s *spy) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	s.mu.Lock()
-	s.takes++
-	err := s.fail
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return s.Store.Take(ctx, charges, results)
-}
-
-func (s *spy) Settle(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	s.mu.Lock()
-	s.settles++
-	err := s.fail
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return s.Store.Settle(ctx, charges, results)
-}
-
-func (s *spy) counts() (takes, settles int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.takes, s.settles
-}
-
-var errDown = errors.New("store is down")
-
-// events collects what an observer is told.
-type events struct {
-	mu  sync.Mutex
-	all []stint.Event
-}
-
-func (e *events) option() stint.Option {
-	return stint.WithObserver(func(ev stint.Event) {
-		if ev.Kind == stint.EventEnded {
-			return // it follows every request, and has tests of its own
-		}
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.all = append(e.all, ev)
-	})
-}
-
-func (e *events) kinds() string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var names []string
-	for _, ev := range e.all {
-		names = append(names, ev.Kind.String())
-	}
-	return strings.Join(names, " ")
-}
-
-func (e *events) last() stint.Event {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.all) == 0 {
-		return stint.Event{}
-	}
-	return e.all[len(e.all)-1]
+// failing is a store whose every call fails.
+func failing(err error) *spy {
+	s := newSpy()
+	s.FailWith(err)
+	return s
 }
 
 // denied is err as a denial.
@@ -213,50 +149,4 @@ var patient = redisstore.WithTimeout(time.Minute)
 // contextFor is a context that ends after d.
 func contextFor(t testing.TB, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), d)
-}
-
-// free is the least number of units left of any limit of the limiter.
-func free(t *testing.T, l *stint.Limiter) int64 {
-	t.Helper()
-	d, err := l.Peek(context.Background(), globalKey(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d.Remaining
-}
-
-// down is a store that answers nothing.
-type down struct{}
-
-var errDialing = errors.New("dial tcp 10.1.2.3: denied")
-
-func (down) Take(context.Context, []store.Charge, []store.Result) error { return errDialing }
-
-func (down) Settle(context.Context, []store.Charge, []store.Result) error { return errDialing }
-
-// eventually waits for what a server does after its client has its answer.
-func eventually(t *testing.T, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); <-time.After(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it did not happen")
-		}
-	}
-}
-
-func globalKey(t *testing.T) string {
-	t.Helper()
-	key, err := stint.Global().Of(httptest.NewRequest("GET", "/", nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-// serve runs a handler on a real server.
-func serve(t *testing.T, h http.Handler) *httptest.Server {
-	t.Helper()
-	srv := httptest.NewServer(h)
-	t.Cleanup(srv.Close)
-	return srv
 }

@@ -46,7 +46,7 @@ func TestUpdateReplacesEverything(t *testing.T) {
 		on := func(path string) func(*http.Request) bool {
 			return func(r *http.Request) bool { return r.URL.Path == path }
 		}
-		l := limiter(t, stint.Rate(2, time.Minute), everybody, text("old"), before.option(),
+		l := limiter(t, stint.Rate(2, time.Minute), everybody, text("old"), before.Option(),
 			stint.WithSkip(on("/skip")), stint.WithBlock(on("/block")), stint.WithRoute("/route"))
 		h := mount(l, nil)
 		ask := func(path string, want int, body string, policy string) {
@@ -65,21 +65,21 @@ func TestUpdateReplacesEverything(t *testing.T) {
 		if w := through(l, get("/block"), nil); w.Code != 403 {
 			t.Errorf("got %d, want 403", w.Code)
 		}
-		update(t, l, stint.Rate(1, time.Hour, stint.WithName("hour")), everybody, text("new"), after.option(),
+		update(t, l, stint.Rate(1, time.Hour, stint.WithName("hour")), everybody, text("new"), after.Option(),
 			stint.WithHeaders(stint.XRateLimitHeaders), stint.WithRoute("/other", stint.Rate(7, time.Hour)))
 		ask("/skip", 200, "", "1")
 		ask("/route", 429, "new", "1")
 		ask("/block", 429, "new", "1")
 		ask("/other", 200, "", "7")
 		want := "Admitted Admitted Denied Blocked"
-		if got := before.kinds(); got != want {
+		if got := before.Kinds(); got != want {
 			t.Errorf("the old observer was told %s, want %s", got, want)
 		}
 		want = "Updated Admitted Denied Denied Admitted"
-		if got := after.kinds(); got != want {
+		if got := after.Kinds(); got != want {
 			t.Errorf("the new observer was told %s, want %s", got, want)
 		}
-		if ev := after.all[0]; ev.Request != nil || ev.Err != nil || ev.Decision.Limits != nil {
+		if ev := after.All()[0]; ev.Request != nil || ev.Err != nil || ev.Decision.Limits != nil {
 			t.Errorf("the event of an update holds a decision: %+v", ev)
 		}
 	})
@@ -108,11 +108,11 @@ func TestUpdateThatIsWrong(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			seen := &events{}
-			l := limiter(t, append(base, seen.option())...)
+			l := limiter(t, append(base, seen.Option())...)
 			if _, err := l.With(stint.Rate(3, time.Hour, stint.WithName("derived"))); err != nil {
 				t.Fatal(err)
 			}
-			err := l.Update(append(tt.opts, seen.option())...)
+			err := l.Update(append(tt.opts, seen.Option())...)
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -129,7 +129,7 @@ func TestUpdateThatIsWrong(t *testing.T) {
 			if w := through(l, get("/"), nil); w.Code != 200 || w.Header().Get("RateLimit-Policy") != `"rate";q=5;w=3600` {
 				t.Errorf("after it: %d %v", w.Code, w.Header())
 			}
-			if got := seen.kinds(); got != "Admitted" {
+			if got := seen.Kinds(); got != "Admitted" {
 				t.Errorf("observed %s, want Admitted alone", got)
 			}
 			// Nor are names left behind that a later one would find taken.

@@ -157,7 +157,7 @@ func TestWhoLeavesLetsTheNextIn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				seen := &events{}
-				l := limiter(t, append(opts(), theKey, seen.option())...)
+				l := limiter(t, append(opts(), theKey, seen.Option())...)
 				start := time.Now()
 				var mu sync.Mutex
 				at := map[int]time.Duration{}
@@ -194,7 +194,7 @@ func TestWhoLeavesLetsTheNextIn(t *testing.T) {
 				if fmt.Sprint(at) != fmt.Sprint(want) {
 					t.Errorf("passed at %v, want %v", at, want)
 				}
-				if got := strings.Count(seen.kinds(), "Canceled"); got != 2 {
+				if got := strings.Count(seen.Kinds(), "Canceled"); got != 2 {
 					t.Errorf("%d cancellations observed, want 2", got)
 				}
 			})
@@ -441,7 +441,7 @@ func TestQueueOfTheSecondLimitIsFull(t *testing.T) {
 func TestDeadlineThatCantBeMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &events{}
-		l := limiter(t, theKey, stint.Concurrency(1, stint.WithQueue(5)), seen.option())
+		l := limiter(t, theKey, stint.Concurrency(1, stint.WithQueue(5)), seen.Option())
 		defer take(t, l, 1).Done()
 		ctx, cancel := context.WithDeadline(t.Context(), time.Now())
 		defer cancel()
@@ -450,8 +450,8 @@ func TestDeadlineThatCantBeMet(t *testing.T) {
 		if w.Code != http.StatusServiceUnavailable || time.Since(start) != 0 {
 			t.Errorf("%d after %v", w.Code, time.Since(start))
 		}
-		if strings.Contains(seen.kinds(), "Waiting") {
-			t.Error(seen.kinds())
+		if strings.Contains(seen.Kinds(), "Waiting") {
+			t.Error(seen.Kinds())
 		}
 		noLines(t, l)
 	})
@@ -553,7 +553,7 @@ func TestStoreFailsUnderAWait(t *testing.T) {
 	for _, policy := range []stint.FailurePolicy{stint.FailOpen, stint.FailClosed} {
 		synctest.Test(t, func(t *testing.T) {
 			s, seen := newSpy(), &events{}
-			l := limiter(t, theKey, stint.WithStore(s), stint.WithFailurePolicy(policy), seen.option(), stint.Concurrency(1, stint.WithQueue(3), stint.WithName("concurrency")))
+			l := limiter(t, theKey, stint.WithStore(s), stint.WithFailurePolicy(policy), seen.Option(), stint.Concurrency(1, stint.WithQueue(3), stint.WithName("concurrency")))
 			p := take(t, l, 1)
 			var wg sync.WaitGroup
 			for range 3 {
@@ -566,15 +566,15 @@ func TestStoreFailsUnderAWait(t *testing.T) {
 				})
 			}
 			synctest.Wait()
-			s.failWith(errDown)
+			s.FailWith(errDown)
 			wg.Wait()
-			if got, want := seen.kinds(), "Admitted Waiting Waiting Waiting StoreFailed StoreFailed StoreFailed"; got != want {
+			if got, want := seen.Kinds(), "Admitted Waiting Waiting Waiting StoreFailed StoreFailed StoreFailed"; got != want {
 				t.Errorf("%s, want %s", got, want)
 			}
-			if e := seen.last(); !e.EndsWait || e.Waited == 0 {
+			if e := seen.Last(); !e.EndsWait || e.Waited == 0 {
 				t.Errorf("%+v", e)
 			}
-			s.failWith(nil)
+			s.FailWith(nil)
 			p.Done()
 			noLines(t, l)
 		})
@@ -602,10 +602,10 @@ func TestPollsAreBounded(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(5 * time.Second)
 			synctest.Wait()
-			before, _ := s.counts()
+			before, _ := s.Counts()
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
-			after, _ := s.counts()
+			after, _ := s.Counts()
 			if n := (after - before) / 10; n > most || n < min(lines*9, 80) {
 				t.Errorf("%d lines ask %d times a second, want %d at the most", lines, n, most)
 			}
@@ -698,7 +698,7 @@ func TestPatienceIsTheLinesOwn(t *testing.T) {
 					synctest.Wait()
 				}
 				p, err := both.Take(t.Context(), "k", 1)
-				takes, _ := s.counts()
+				takes, _ := s.Counts()
 				near := func(d time.Duration) time.Duration { return d.Round(20 * time.Millisecond) }
 				if after := near(time.Since(start)); (err == nil) != tt.admitted || after != tt.after {
 					t.Errorf("%v after %v, want admitted: %v after %v", err, after, tt.admitted, tt.after)

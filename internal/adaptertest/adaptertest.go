@@ -8,20 +8,18 @@ package adaptertest
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/limitertest"
 	"github.com/stint-go/stint/store"
-	"github.com/stint-go/stint/store/memstore"
 )
 
 // An Adapter is a router, limited through its adapter.
@@ -153,56 +151,16 @@ func compiled(t testing.TB, opts ...stint.Option) *stint.Limiter {
 	return l
 }
 
-// down is a store that answers nothing.
-type down struct{}
-
-var errDialing = errors.New("dial tcp 10.1.2.3: denied")
-
-func (down) Take(context.Context, []store.Charge, []store.Result) error { return errDialing }
-
-func (down) Settle(context.Context, []store.Charge, []store.Result) error { return errDialing }
-
 var (
 	byAll = stint.WithKey(stint.Global())
 	byKey = stint.WithKey(stint.Header("X-Key"))
 	byK   = stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { return "k", nil }))
 )
 
-// spy is a store that fails on demand, and remembers the last charge.
-type spy struct {
-	store.Store
-	mu   sync.Mutex
-	fail error
-	last store.Charge
-}
-
-var errDown = errors.New("store is down")
-
-func newSpy() *spy { return &spy{Store: memstore.New()} }
-
-func (s *spy) failWith(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail = err
-}
-
-func (s *spy) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
-	s.mu.Lock()
-	err := s.fail
-	s.last = charges[len(charges)-1]
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return s.Store.Take(ctx, charges, results)
-}
-
 // left is how many of the bytes of a Bandwidth's burst may pass now.
-func (s *spy) left(t *testing.T, burst int64) int64 {
+func left(t *testing.T, s *limitertest.Spy, burst int64) int64 {
 	t.Helper()
-	s.mu.Lock()
-	c := store.Charge{Key: s.last.Key, Limit: s.last.Limit}
-	s.mu.Unlock()
+	c := s.Last()
 	results := make([]store.Result, 1)
 	if err := s.Store.Take(context.Background(), []store.Charge{c}, results); err != nil {
 		t.Fatal(err)
@@ -210,80 +168,7 @@ func (s *spy) left(t *testing.T, burst int64) int64 {
 	return results[0].Remaining * (burst / c.Limit.Spec().Burst)
 }
 
-// free is the least number of units left of any limit of the limiter.
-func free(t *testing.T, l *stint.Limiter) int64 {
-	t.Helper()
-	d, err := l.Peek(context.Background(), globalKey(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d.Remaining
-}
-
-func globalKey(t *testing.T) string {
-	t.Helper()
-	key, err := stint.Global().Of(httptest.NewRequest("GET", "/", nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-// serve runs a site on a real server.
-func serve(t *testing.T, h http.Handler) *httptest.Server {
-	t.Helper()
-	srv := httptest.NewServer(h)
-	t.Cleanup(srv.Close)
-	return srv
-}
-
-// eventually waits for what a server does after its client has its answer.
-func eventually(t *testing.T, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); <-time.After(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it did not happen")
-		}
-	}
-}
-
 func get(path string) *http.Request { return httptest.NewRequest("GET", path, nil) }
-
-// events collects what an observer is told, but for the end of each request.
-type events struct {
-	mu  sync.Mutex
-	all []stint.Event
-}
-
-func (e *events) option() stint.Option {
-	return stint.WithObserver(func(ev stint.Event) {
-		if ev.Kind == stint.EventEnded {
-			return
-		}
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.all = append(e.all, ev)
-	})
-}
-
-func (e *events) kinds() string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var names []string
-	for _, ev := range e.all {
-		names = append(names, ev.Kind.String())
-	}
-	return strings.Join(names, " ")
-}
-
-func (e *events) last() stint.Event {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.all) == 0 {
-		return stint.Event{}
-	}
-	return e.all[len(e.all)-1]
-}
 
 // discard is a ResponseWriter that costs nothing, with a header that is kept
 // between requests as a server's is allocated anew: what is measured is the adapter's.

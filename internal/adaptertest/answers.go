@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/limitertest"
 )
 
 // answers are the ways in which a handler may answer a denial. They mean the same through
@@ -151,7 +152,7 @@ func flowDenyHandlers(t *testing.T, a Adapter) {
 		}, "/", 403, `{"type":"about:blank","title":"Forbidden","status":403}`},
 		{"store down", func(h http.HandlerFunc) []stint.Option {
 			return []stint.Option{stint.Rate(1, time.Minute, stint.WithName("rate")), errorHandler(h),
-				stint.WithStore(down{}), stint.WithFailurePolicy(stint.FailClosed)}
+				stint.WithStore(limitertest.Down{}), stint.WithFailurePolicy(stint.FailClosed)}
 		}, "/", 503, `{"type":"about:blank","title":"Service Unavailable","status":503}`},
 	}
 	for _, r := range kinds {
@@ -198,7 +199,7 @@ func flowDenyHandlerHijacks(t *testing.T, a Adapter) {
 			defer conn.Close()
 			_, _ = io.WriteString(conn, "HTTP/1.0 420 Raw\r\n\r\nraw")
 		})))
-	srv := serve(t, a.Build(one(l, nil)))
+	srv := limitertest.Serve(t, a.Build(one(l, nil)))
 	resp, err := srv.Client().Get(srv.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +235,7 @@ func flowDenyHandlerWriter(t *testing.T, a Adapter) {
 			}
 			can(w)
 		}))
-	srv := serve(t, a.Build(one(l, nil)))
+	srv := limitertest.Serve(t, a.Build(one(l, nil)))
 	for _, key := range []string{"", "a"} {
 		r, _ := http.NewRequest("GET", srv.URL, nil)
 		r.Header.Set("X-Key", key)

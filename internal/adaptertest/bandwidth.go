@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/limitertest"
 )
 
 const megabyte = 1_000_000
@@ -70,8 +71,8 @@ const siteURL = "http://site.test/"
 // paid for isn't kept in a buffer while the next is waited for.
 func flowBandwidth(t *testing.T, a Adapter) {
 	synctest.Test(t, func(t *testing.T) {
-		seen := &events{}
-		l := compiled(t, stint.Bandwidth(100_000, stint.WithBurst(10_000)), byAll, seen.option())
+		seen := &limitertest.Events{}
+		l := compiled(t, stint.Bandwidth(100_000, stint.WithBurst(10_000)), byAll, seen.Option())
 		client := inMemory(t, a.Build(one(l, send(60_000, 60_000))))
 		start := time.Now()
 		resp, err := client.Get(siteURL)
@@ -98,7 +99,7 @@ func flowBandwidth(t *testing.T, a Adapter) {
 			}
 		}
 		synctest.Wait()
-		e := seen.last()
+		e := seen.Last()
 		if got != 60_000 || e.Kind != stint.EventPaced || e.Pacing.Bytes != 60_000 || e.Pacing.Waited != time.Since(start) || e.Pacing.Err != nil {
 			t.Errorf("%d bytes; %v %+v after %v", got, e.Kind, e.Pacing, time.Since(start))
 		}
@@ -130,9 +131,9 @@ func flowUpload(t *testing.T, a Adapter) {
 // A client that leaves in a pause ends it, and the next has what it had paid for.
 func flowBandwidthLeft(t *testing.T, a Adapter) {
 	synctest.Test(t, func(t *testing.T) {
-		seen := &events{}
-		s := newSpy()
-		l := compiled(t, stint.Bandwidth(10_000, stint.WithBurst(10_000), stint.WithName("bandwidth")), byAll, seen.option(), stint.WithStore(s))
+		seen := &limitertest.Events{}
+		s := limitertest.NewSpy()
+		l := compiled(t, stint.Bandwidth(10_000, stint.WithBurst(10_000), stint.WithName("bandwidth")), byAll, seen.Option(), stint.WithStore(s))
 		client := inMemory(t, a.Build(one(l, send(1_000_000, 1_000_000))))
 		begun := time.Now()
 		resp, err := client.Get(siteURL)
@@ -145,12 +146,12 @@ func flowBandwidthLeft(t *testing.T, a Adapter) {
 		start := time.Now()
 		_ = resp.Body.Close()
 		synctest.Wait()
-		e := seen.last()
+		e := seen.Last()
 		if e.Kind != stint.EventPaced || !errors.Is(e.Pacing.Err, context.Canceled) || time.Since(start) != 0 {
 			t.Fatalf("%v %+v", e.Kind, e.Pacing)
 		}
 		back := int64(time.Since(begun) / (100 * time.Microsecond)) // by time
-		if got, want := s.left(t, 10_000), 10_000+back-e.Pacing.Bytes; got != want {
+		if got, want := left(t, s, 10_000), 10_000+back-e.Pacing.Bytes; got != want {
 			t.Errorf("%d free, want %d", got, want)
 		}
 	})
@@ -159,11 +160,11 @@ func flowBandwidthLeft(t *testing.T, a Adapter) {
 // A response that can't be paid for, under FailClosed, doesn't look complete.
 func flowBandwidthCut(t *testing.T, a Adapter) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSpy()
+		s := limitertest.NewSpy()
 		l := compiled(t, stint.Bandwidth(10_000, stint.WithBurst(10_000), stint.WithFailurePolicy(stint.FailClosed), stint.WithName("bandwidth")), byAll, stint.WithStore(s))
 		client := inMemory(t, a.Build(one(l, func(w http.ResponseWriter, r *http.Request) {
 			send(9_000, 9_000)(w, r)
-			s.failWith(errDown)
+			s.FailWith(limitertest.ErrDown)
 			send(9_000, 9_000)(w, r)
 		})))
 		resp, err := client.Get(siteURL)
@@ -179,13 +180,13 @@ func flowBandwidthCut(t *testing.T, a Adapter) {
 
 // The same over real connections and HTTP/2, whose streams end in other ways.
 func flowBandwidthHTTP2(t *testing.T, a Adapter) {
-	s := newSpy()
+	s := limitertest.NewSpy()
 	l := compiled(t, stint.Bandwidth(500_000, stint.WithBurst(20_000), stint.WithFailurePolicy(stint.FailClosed), stint.WithName("bandwidth")), byAll, stint.WithStore(s))
 	cut := false
 	srv := httptest.NewUnstartedServer(a.Build(one(l, func(w http.ResponseWriter, r *http.Request) {
 		send(70_000, 70_000)(w, r)
 		if cut {
-			s.failWith(errDown)
+			s.FailWith(limitertest.ErrDown)
 			send(70_000, 70_000)(w, r)
 		}
 	})))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/limitertest"
 )
 
 // ending is a way for a server to end the context of a request that waits. It
@@ -34,7 +35,7 @@ var endings = []ending{
 	}, false},
 	{"watchdog", func(t *testing.T, h http.Handler) (*httptest.Server, func()) {
 		bites := make(chan struct{})
-		srv := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		srv := limitertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithCancel(r.Context())
 			defer cancel()
 			go func() {
@@ -49,7 +50,7 @@ var endings = []ending{
 		return srv, func() { close(bites) }
 	}, false},
 	{"http.TimeoutHandler", func(t *testing.T, h http.Handler) (*httptest.Server, func()) {
-		return serve(t, http.TimeoutHandler(h, 50*time.Millisecond, "timed out")), func() {}
+		return limitertest.Serve(t, http.TimeoutHandler(h, 50*time.Millisecond, "timed out")), func() {}
 	}, true},
 }
 
@@ -98,7 +99,7 @@ func endAWait(t *testing.T, a Adapter, e ending, opts []stint.Option, status int
 		}
 	}))...)
 	// What waits finds everything taken.
-	p, err := l.Take(t.Context(), globalKey(t), 1)
+	p, err := l.Take(t.Context(), limitertest.GlobalKey(t), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func (g *gone) Write([]byte) (int, error) { return 0, net.ErrClosed }
 // The answer to a client that has left goes nowhere and does no harm.
 func flowHasLeft(t *testing.T, a Adapter) {
 	l := compiled(t, stint.Rate(1, time.Hour), stint.WithMaxWait(2*time.Hour), byAll)
-	if _, err := l.Take(t.Context(), globalKey(t), 1); err != nil {
+	if _, err := l.Take(t.Context(), limitertest.GlobalKey(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	h := a.Build(one(l, func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") }))
@@ -180,13 +181,13 @@ func flowContextHasEnded(t *testing.T, a Adapter) {
 		for kind, limit := range map[string]stint.Limit{
 			"rate": stint.Rate(5, time.Hour), "slots": stint.Concurrency(5, stint.WithQueue(1)), "bytes": stint.Bandwidth(4096),
 		} {
-			seen := &events{}
-			l := compiled(t, limit, byAll, seen.option())
+			seen := &limitertest.Events{}
+			l := compiled(t, limit, byAll, seen.Option())
 			h := a.Build(one(l, func(http.ResponseWriter, *http.Request) { t.Errorf("%s, %s, %s: the handler ran", a.Name, which, kind) }))
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, get("/").WithContext(ctx))
-			if w.Code != http.StatusServiceUnavailable || seen.kinds() != "Canceled" {
-				t.Errorf("%s, %s, %s: %d, events %q", a.Name, which, kind, w.Code, seen.kinds())
+			if w.Code != http.StatusServiceUnavailable || seen.Kinds() != "Canceled" {
+				t.Errorf("%s, %s, %s: %d, events %q", a.Name, which, kind, w.Code, seen.Kinds())
 			}
 		}
 	}

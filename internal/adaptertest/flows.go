@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/limitertest"
 )
 
 func flowPanics(t *testing.T, a Adapter) {
@@ -26,7 +27,7 @@ func flowPanics(t *testing.T, a Adapter) {
 				l = compiled(t, stint.AdaptiveConcurrency(1, 1), byAll)
 			}
 			h := a.Build(one(l, func(http.ResponseWriter, *http.Request) {
-				if free(t, l) != 0 {
+				if limitertest.Free(t, l) != 0 {
 					t.Error("the handler runs without a slot")
 				}
 				panic(value)
@@ -41,7 +42,7 @@ func flowPanics(t *testing.T, a Adapter) {
 					h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 				}()
 			}
-			if n := free(t, l); n != 1 {
+			if n := limitertest.Free(t, l); n != 1 {
 				t.Errorf("%d slots free, want 1", n)
 			}
 		})
@@ -149,7 +150,7 @@ func flowAdaptive(t *testing.T, a Adapter) {
 		}
 		burst("yes")
 		burst("yes")
-		if n := free(t, l); n >= 20 {
+		if n := limitertest.Free(t, l); n >= 20 {
 			t.Errorf("%d slots free after handlers have panicked", n)
 		}
 		want := stint.LimitChange{Limit: "adaptive", From: 20, To: 21, Reason: stint.AdaptiveGrowing, InFlight: 19,
@@ -199,7 +200,7 @@ func flowAdaptiveStatus(t *testing.T, a Adapter) {
 				}()
 				time.Sleep(100 * time.Millisecond)
 			}
-			if n := free(t, l); n != tt.want {
+			if n := limitertest.Free(t, l); n != tt.want {
 				t.Errorf("%s: the limit is %d, want %d", tt.name, n, tt.want)
 			}
 		})
@@ -216,7 +217,7 @@ func flowAdaptiveStatus(t *testing.T, a Adapter) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := free(t, outer); n != 20 {
+		if n := limitertest.Free(t, outer); n != 20 {
 			t.Errorf("the limit further out is %d, want 20", n)
 		}
 	})
@@ -252,7 +253,7 @@ func flowComesBack(t *testing.T, a Adapter) {
 		}
 	}}}})
 	logged := make(chan struct{})
-	srv := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := limitertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(logged)
 		h.ServeHTTP(w, r)
 		seen = r.Pattern
@@ -342,7 +343,7 @@ func flowHangsUp(t *testing.T, a Adapter) {
 		}))
 	inside, leave := make(chan struct{}), make(chan struct{})
 	var served sync.Map
-	srv := serve(t, a.Build(one(l, func(w http.ResponseWriter, r *http.Request) {
+	srv := limitertest.Serve(t, a.Build(one(l, func(w http.ResponseWriter, r *http.Request) {
 		served.Store(r.URL.RawQuery, true)
 		if r.URL.RawQuery == "first" {
 			close(inside)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/limitertest"
 )
 
 // users are a site of one route behind a limiter that is mounted after the router's own
@@ -243,15 +244,15 @@ func flowKeyByUpdate(t *testing.T, a Adapter) {
 		{own, 200, 429, "Updated Admitted Denied"},
 		{foreign, 500, 500, "Updated KeyFailed KeyFailed"},
 	} {
-		seen := &events{}
-		if err := l.Update(stint.Rate(1, time.Hour), stint.WithKey(tt.key), seen.option()); err != nil {
+		seen := &limitertest.Events{}
+		if err := l.Update(stint.Rate(1, time.Hour), stint.WithKey(tt.key), seen.Option()); err != nil {
 			t.Fatal(err)
 		}
 		first, second := asUser(h, "ada"), asUser(h, "ada")
-		if first != tt.first || second != tt.second || seen.kinds() != tt.kinds {
-			t.Errorf("%v: got %d, %d, %s", tt.key, first, second, seen.kinds())
+		if first != tt.first || second != tt.second || seen.Kinds() != tt.kinds {
+			t.Errorf("%v: got %d, %d, %s", tt.key, first, second, seen.Kinds())
 		}
-		if err := seen.last().Err; tt.first == 500 && !errors.Is(err, errForeign) {
+		if err := seen.Last().Err; tt.first == 500 && !errors.Is(err, errForeign) {
 			t.Errorf("%v: %v", tt.key, err)
 		}
 	}

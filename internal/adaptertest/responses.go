@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/limitertest"
 )
 
 // seen is what a WithSettle has been asked with.
@@ -107,7 +108,7 @@ func flowSettles(t *testing.T, a Adapter) {
 		default:
 			t.Errorf("%s: not settled", tt.name)
 		}
-		if got := free(t, l); got != 100 {
+		if got := limitertest.Free(t, l); got != 100 {
 			t.Errorf("%s: %d left, want 100", tt.name, got)
 		}
 	}
@@ -116,7 +117,7 @@ func flowSettles(t *testing.T, a Adapter) {
 func flowSettlesStream(t *testing.T, a Adapter) {
 	l, ends := watched(t)
 	next := make(chan bool)
-	srv := serve(t, a.Build(one(l, func(w http.ResponseWriter, _ *http.Request) {
+	srv := limitertest.Serve(t, a.Build(one(l, func(w http.ResponseWriter, _ *http.Request) {
 		for range 2 {
 			_, _ = io.WriteString(w, "data: 1\n\n")
 			if err := http.NewResponseController(w).Flush(); err != nil {
@@ -145,7 +146,7 @@ func flowSettlesStream(t *testing.T, a Adapter) {
 
 func flowSettlesHijack(t *testing.T, a Adapter) {
 	l, ends := watched(t)
-	srv := serve(t, a.Build(one(l, func(w http.ResponseWriter, _ *http.Request) {
+	srv := limitertest.Serve(t, a.Build(one(l, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -239,7 +240,7 @@ func flowNotWrapped(t *testing.T, a Adapter) {
 	}
 	l := compiled(t, stint.Rate(100, time.Minute), stint.Concurrency(5), byAll)
 	for _, s := range []Site{one(l, tell(&with)), {Routes: []Route{{Path: "/", Do: tell(&without)}}}} {
-		srv := serve(t, a.Build(s))
+		srv := limitertest.Serve(t, a.Build(s))
 		resp, err := srv.Client().Get(srv.URL)
 		if err != nil {
 			t.Fatal(err)
@@ -259,7 +260,7 @@ func flowHijack(t *testing.T, a Adapter) {
 
 func hijack(t *testing.T, a Adapter, limit stint.Limit) {
 	l := compiled(t, limit, byAll)
-	srv := serve(t, a.Build(one(l, func(w http.ResponseWriter, _ *http.Request) {
+	srv := limitertest.Serve(t, a.Build(one(l, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -279,14 +280,14 @@ func hijack(t *testing.T, a Adapter, limit stint.Limit) {
 		if !strings.HasPrefix(string(answer), "HTTP/1.1 101 ") || !strings.HasSuffix(string(answer), "raw") {
 			t.Fatalf("got %q", answer)
 		}
-		eventually(t, func() bool { return free(t, l) == 1 })
+		limitertest.Eventually(t, func() bool { return limitertest.Free(t, l) == 1 })
 	}
 }
 
 func flowEvents(t *testing.T, a Adapter) {
 	seen := make(chan bool)
 	l := compiled(t, stint.Rate(100, time.Minute), byAll)
-	srv := serve(t, a.Build(one(l, func(w http.ResponseWriter, _ *http.Request) {
+	srv := limitertest.Serve(t, a.Build(one(l, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, "data: 1\n\n")
 		w.(http.Flusher).Flush()
@@ -317,7 +318,7 @@ func flowEvents(t *testing.T, a Adapter) {
 
 func flowEarlyHints(t *testing.T, a Adapter) {
 	l := compiled(t, stint.Rate(100, time.Minute), byAll)
-	srv := serve(t, a.Build(one(l, func(w http.ResponseWriter, _ *http.Request) {
+	srv := limitertest.Serve(t, a.Build(one(l, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", "</a.css>; rel=preload")
 		w.WriteHeader(http.StatusEarlyHints)
 		_, _ = io.WriteString(w, "served")
