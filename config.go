@@ -9,7 +9,6 @@ import (
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/field"
-	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
 
@@ -118,7 +117,7 @@ type conduct struct {
 	withoutPermit bool
 	priority      func(*http.Request) int // or nil
 	aging         time.Duration
-	silent        warn.Set // what it doesn't warn of
+	silent        silence // by WithoutWarnings
 }
 
 // usual is the conduct of a limiter without options.
@@ -126,3 +125,8 @@ var usual = conduct{styles: field.RateLimit, aging: defaultAging}
 
 // defaultAging is how much waiting time one class is worth.
 const defaultAging = time.Second
+
+// silence is a set of kinds of warning that a limiter doesn't give.
+type silence uint16
+
+func (s silence) has(k WarningKind) bool { return s>>k&1 != 0 }

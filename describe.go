@@ -72,10 +72,7 @@ type Rule struct {
 // Describe returns what the limiter has now. It calls no store.
 func (l *Limiter) Describe() Description {
 	v := l.inForce()
-	d := Description{Name: v.name, Store: v.backend.Store}
-	for _, w := range l.family.warnings.About(v) {
-		d.Warnings = append(d.Warnings, warningOf(w))
-	}
+	d := Description{Name: v.name, Store: v.backend.Store, Warnings: l.family.warnings.about(v)}
 	add := func(p *read.Plan) {
 		for _, e := range p.Entries {
 			r := Rule{Limit: e.Name(), Route: p.Pattern, Text: compile.Text(e), Spec: e.Limit.Limit.Spec(),

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/logs"
-	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
 
@@ -404,40 +403,56 @@ type Pacing struct {
 // says for each what it means, when it is found and how to fix it.
 type WarningKind uint8
 
-// The values are those of internal/warn, which finds the mistakes; see AdaptiveReason for why
-// they have a type here.
-
 const (
 	// WarnForwardingHeader: the key is a forwarding header, which any client can
 	// write. New finds a Header; that a KeyFunc returns one, the first requests show.
-	WarnForwardingHeader = WarningKind(warn.ForwardingHeader)
+	WarnForwardingHeader WarningKind = iota + 1
 	// WarnPortInKey: the key contains the caller's port.
-	WarnPortInKey = WarningKind(warn.PortInKey)
+	WarnPortInKey
 	// WarnUntrustedProxy: requests come through a proxy, and their key is the proxy's
 	// address.
-	WarnUntrustedProxy = WarningKind(warn.UntrustedProxy)
+	WarnUntrustedProxy
 	// WarnNoPattern: the key contains Pattern, and no request has a pattern.
-	WarnNoPattern = WarningKind(warn.NoPattern)
+	WarnNoPattern
 	// WarnKeysNeverRepeat: no key came twice in the first 10,000 requests.
-	WarnKeysNeverRepeat = WarningKind(warn.KeysNeverRepeat)
+	WarnKeysNeverRepeat
 	// WarnOneKey: almost all of the first 10,000 requests have the same key.
-	WarnOneKey = WarningKind(warn.OneKey)
+	WarnOneKey
 	// WarnRebuilt: limiters are built again and again while requests are served.
-	WarnRebuilt = WarningKind(warn.Rebuilt)
+	WarnRebuilt
 	// WarnCostTooHigh: a request costs more than a limit ever lets pass. The Text names
 	// both.
-	WarnCostTooHigh = WarningKind(warn.CostTooHigh)
+	WarnCostTooHigh
 	// WarnNothingWaits: WithPriority, WithAging or WithShare is given, and no limit makes
 	// a request wait.
-	WarnNothingWaits = WarningKind(warn.NothingWaits)
+	WarnNothingWaits
 )
+
+var warningKinds = [...]struct{ name, text string }{
+	WarnForwardingHeader: {"forwarding-header", "the key is a forwarding header, which any client can write: use stint.ForwardedIP or stint.SingleIPHeader, with the addresses of your proxies"},
+	WarnPortInKey:        {"port-in-key", "the key contains the caller's port, so each connection has limits of its own: use stint.RemoteIP"},
+	WarnUntrustedProxy:   {"untrusted-proxy", "requests come through a proxy that the key doesn't trust, so its clients share limits: use stint.ForwardedIP, with the proxy's address"},
+	WarnNoPattern:        {"no-pattern", "the key contains the request's pattern, and no request has one, so all routes share limits: mount the limiter inside the mux, or use stint.MuxPattern"},
+	WarnKeysNeverRepeat:  {"keys-never-repeat", "no key came twice in the first 10,000 requests, so nobody is limited: use a key that stays the same for a caller"},
+	WarnOneKey:           {"one-key", "almost all of the first 10,000 requests have the same key, and share its limits: check what the key is made of"},
+	WarnRebuilt:          {"rebuilt", "limiters are built again and again while requests are served: build them once, at start-up"},
+	WarnCostTooHigh:      {"cost-too-high", "requests cost more than a limit ever lets pass: lower their cost, or raise the limit"},
+	WarnNothingWaits:     {"nothing-waits", "WithPriority, WithAging and WithShare order requests that wait, and none waits: write stint.WithMaxWait or stint.WithQueue, or leave them out"},
+}
+
+func (k WarningKind) known() bool { return k > 0 && int(k) < len(warningKinds) }
 
 // String returns the kind as logs and links have it: "one-key".
 func (k WarningKind) String() string {
-	if !warn.Kind(k).Known() {
+	if !k.known() {
 		return fmt.Sprintf("WarningKind(%d)", k)
 	}
-	return warn.Kind(k).Name()
+	return warningKinds[k].name
+}
+
+// link returns a link to the kind's section in docs/warnings.md.
+func (k WarningKind) link() string {
+	return "https://github.com/stint-go/stint/blob/main/docs/warnings.md#" + warningKinds[k].name
 }
 
 // Warning is a likely mistake that a limiter has found.
@@ -450,8 +465,4 @@ type Warning struct {
 	// Text says what was found and what to write instead. Link leads to the section
 	// on it in docs/warnings.md.
 	Text, Link string
-}
-
-func warningOf(w *warn.Warning) Warning {
-	return Warning{WarningKind(w.Kind), w.Limits, w.Text(), w.Kind.Link()}
 }

@@ -55,6 +55,9 @@ func (l *Limiter) Watched() bool {
 	return false
 }
 
+// Warnings is how many warnings are kept, also of those that no longer apply.
+func (l *Limiter) Warnings() int { return len(l.family.warnings.all) }
+
 // Open is Admit for tests that hold a request open: p.Done ends it.
 func (l *Limiter) Open(w http.ResponseWriter, r *http.Request) (p *Permit, err error) {
 	p, _, err = l.now.Load().admit(w, r, false)

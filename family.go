@@ -35,7 +35,7 @@ type family struct {
 
 	meanings namesakes.Family // for other families on the same store; guarded by mu
 
-	warnings warn.Book
+	warnings book
 }
 
 func newFamily() *family {
@@ -79,7 +79,7 @@ func (l *Limiter) begin(opts []Option) (*Limiter, error) {
 		return nil, err
 	}
 	l.notify(n)
-	l.notify(notices{warnings: l.family.warnings.NoteBuilt(l.now.Load(), l.parent != nil)})
+	l.notify(notices{warnings: l.family.warnings.noteBuilt(l.now.Load(), l.parent != nil)})
 	return l, nil
 }
 
@@ -123,8 +123,8 @@ func (l *Limiter) try(c *config) (*version, *compile.Naming, error) {
 // l's options c. The caller holds f.mu. Requests never run it.
 func (f *family) announce(l *Limiter, c *config) (n notices) {
 	n.conflicts = f.meanings.Mean(f.lent())
-	if v := l.now.Load(); v.Idle() {
-		n.warnings = f.warnings.Note(v, warn.NothingWaits, nil, "", warn.User.Idle)
+	if v := l.now.Load(); v.idle() {
+		n.warnings = f.warnings.note(v, finding{kind: WarnNothingWaits, still: (*version).idle})
 	}
 	for _, k := range c.Keys() {
 		s := f.registry.Names().Now().Source(k)
@@ -132,7 +132,7 @@ func (f *family) announce(l *Limiter, c *config) (n notices) {
 			continue // no limit has it
 		}
 		n.warnings = append(n.warnings, f.warn(s, s.Shown())...)
-		if l.now.Load().silent&warn.Traffic != warn.Traffic && k.Constant == "" && !k.Given {
+		if l.now.Load().warnsOfKeys() && k.Constant == "" && !k.Given {
 			s.Watch(func() { f.look(s) })
 		}
 	}
@@ -159,7 +159,7 @@ func (f *family) lent() (all []namesakes.Meaning) {
 // loggers and observers are the application's code.
 type notices struct {
 	conflicts []namesakes.Conflict
-	warnings  []warn.Notice
+	warnings  []notice
 }
 
 func (l *Limiter) notify(n notices) {
@@ -169,7 +169,7 @@ func (l *Limiter) notify(n notices) {
 		})
 	}
 	for _, w := range n.warnings {
-		w.Tell()
+		w.give()
 	}
 }
 
@@ -247,57 +247,10 @@ func (f *family) look(s *warn.Source) {
 }
 
 // warn returns notices of what was found about a key and is new. The caller holds f.mu.
-func (f *family) warn(s *warn.Source, found warn.Set) []warn.Notice {
-	users := make([]warn.User, len(f.members))
+func (f *family) warn(s *warn.Source, found warn.Found) []notice {
+	all := make([]*version, len(f.members))
 	for i, m := range f.members {
-		users[i] = m.now.Load()
+		all[i] = m.now.Load()
 	}
-	return f.warnings.Find(users, s, found)
-}
-
-// Idle implements warn.User: it reports whether the version orders requests that wait, although
-// none waits. Those of a key that Take is given wait in Limiter.Wait, those of a constant one may, with the class
-// of their context, and so may those of limits that a function returns.
-func (v *version) Idle() bool {
-	if len(v.compiled.Funcs) > 0 {
-		return false
-	}
-	waits, shares := false, false
-	for e := range v.plans.Entries {
-		if e.Needs&limit.Waits != 0 || e.Key.Given || e.Key.Constant != "" && v.priority == nil {
-			waits = true
-		} else if e.Terms.Shares != nil && e.Terms.Shares() != nil {
-			shares = true
-		}
-	}
-	return shares || !waits && (v.priority != nil || v.aging != defaultAging)
-}
-
-// Silent implements warn.User.
-func (v *version) Silent() warn.Set { return v.silent }
-
-// Uses implements warn.User.
-func (v *version) Uses(s *warn.Source) (limits []string, uses bool) {
-	for e := range v.plans.Entries {
-		if e.Source == s {
-			limits, uses = append(limits, e.Name()), true
-		}
-	}
-	return limits, uses || slices.ContainsFunc(v.compiled.Funcs, func(f *compile.Func) bool { return f.Has(s) })
-}
-
-// Denies implements warn.User.
-func (v *version) Denies(limit string, cost int64) bool {
-	for e := range v.plans.Entries {
-		if e.Name() == limit {
-			return largest(e.Limit.Limit) < cost
-		}
-	}
-	return false
-}
-
-// Warn implements warn.User.
-func (v *version) Warn(w *warn.Warning) {
-	told := warningOf(w)
-	v.observeSafely(Event{Kind: EventWarning, Warning: &told})
+	return f.warnings.find(all, s, found)
 }

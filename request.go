@@ -9,12 +9,10 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/decide"
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/failure"
 	"github.com/stint-go/stint/internal/field"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/read"
-	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
 
@@ -207,22 +205,19 @@ func (a *admission) excessive() {
 			continue
 		}
 		name, cost, most := ch.Limit.Name(), ch.Cost, largest(ch.Limit)
-		if cost <= most || !a.version.warnings.First(name) {
+		if cost <= most || !a.version.warnings.first(name) {
 			continue
 		}
 		text := fmt.Sprintf("a request costs %d, and limit %q never lets more than %d pass: lower the cost, or raise the limit", cost, name, most)
 		if isBucket(ch.Limit) {
 			text += fmt.Sprintf(", such as by stint.WithBurst(%d)", cost)
 		}
-		still := func(u warn.User) bool { return u.Denies(name, cost) }
-		for _, n := range a.version.warnings.Note(a.version, warn.CostTooHigh, []string{name}, text, still) {
-			n.Tell()
+		still := func(v *version) bool { return v.denies(name, cost) }
+		for _, n := range a.version.warnings.note(a.version, finding{WarnCostTooHigh, []string{name}, nil, text, still}) {
+			n.give()
 		}
 	}
 }
-
-// largest is the largest cost that a limit ever lets pass.
-func largest(l *store.Limit) int64 { return l.Engine(engine.Access{}).Terms().Largest }
 
 // isBucket reports whether WithBurst raises what a limit lets pass.
 func isBucket(l *store.Limit) bool {

@@ -5,7 +5,6 @@ import (
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/read"
 	"github.com/stint-go/stint/internal/respond"
-	"github.com/stint-go/stint/internal/warn"
 	"github.com/stint-go/stint/store"
 )
 
@@ -16,7 +15,7 @@ type version struct {
 	conduct
 	reporter *reporter         // of its limiter
 	registry *compile.Registry // of the limiter's family
-	warnings *warn.Book        // of the limiter's family
+	warnings *book             // of the limiter's family
 	leases   *store.Observer   // is told of leases that are lost; or nil
 	compiled *compile.Result
 	plans    *read.Plans     // compiled

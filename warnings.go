@@ -1,10 +1,6 @@
 package stint
 
-import (
-	"fmt"
-
-	"github.com/stint-go/stint/internal/warn"
-)
+import "fmt"
 
 // WithoutWarnings turns off warnings of these kinds, for the limiter and those derived
 // from it. Without arguments it turns off all.
@@ -16,10 +12,10 @@ import (
 func WithoutWarnings(kinds ...WarningKind) Option {
 	return limiterOption(func(c *config) {
 		if len(kinds) == 0 {
-			c.silent = warn.All
+			c.silent = ^silence(0)
 		}
 		for _, k := range kinds {
-			if !warn.Kind(k).Known() {
+			if !k.known() {
 				c.Errs.Bad(fmt.Sprintf("WithoutWarnings(%d)", k), "", "write constants such as stint.WarnOneKey")
 				continue
 			}

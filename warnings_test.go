@@ -305,6 +305,41 @@ func TestWarningsFollowUpdate(t *testing.T) {
 	}
 }
 
+// There is room for warnings about what is wrong now, however much was wrong before. What
+// stays wrong is still described.
+func TestWarningsHaveRoom(t *testing.T) {
+	const updates = 200
+	given := 0
+	observed := stint.WithObserver(func(e stint.Event) {
+		if e.Kind == stint.EventWarning {
+			given++
+		}
+	})
+	var all, described []string
+	l := limiter(t, everybody, stint.Rate(1, time.Second))
+	for i := range updates {
+		all = []string{"stays", "limit" + strconv.Itoa(i)}
+		err := l.Update(observed, stint.WithKey(stint.RemoteIP()),
+			stint.Rate(1, time.Second, stint.WithName(all[0]), stint.WithKey(stint.Header("X-Client-IP"))),
+			stint.WithRoute("/", stint.Rate(1, time.Second, stint.WithName(all[1]), stint.WithKey(stint.Header("X-Real-IP")))))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, w := range l.Describe().Warnings {
+		described = append(described, w.Limits...)
+	}
+	if !slices.Equal(described, all) {
+		t.Errorf("described %q, want %q", described, all)
+	}
+	if given != updates+1 {
+		t.Errorf("%d warnings given, want each of %d once", given, updates+1)
+	}
+	if n := l.Warnings(); n > 100 {
+		t.Errorf("%d warnings are kept, want at most 100", n)
+	}
+}
+
 // The options in force are looked at, however many were replaced before they had seen
 // enough.
 func TestWarningsAfterManyUpdates(t *testing.T) {

@@ -41,7 +41,4 @@ func SignsOfField(canonical string) Signs {
 func (s Signs) byFields() bool { return s&^(OfField|OfFunction) == 0 }
 
 // found returns what the signs alone show.
-func (s Signs) found() (found Set) {
-	found.add(ForwardingHeader, s&OfForwarded != 0)
-	return found
-}
+func (s Signs) found() Found { return Found{Forwarding: s&OfForwarded != 0} }

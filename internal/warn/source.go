@@ -19,7 +19,7 @@ type Source struct {
 func NewSource(signs Signs) *Source { return &Source{signs: signs} }
 
 // Shown returns what the signs alone show.
-func (s *Source) Shown() Set { return s.signs.found() }
+func (s *Source) Shown() Found { return s.signs.found() }
 
 // Watch begins to look at the source's requests, unless that was begun before. ask is
 // called when Found may return something new, on a goroutine of its own.
@@ -31,10 +31,10 @@ func (s *Source) Watch(ask func()) {
 
 // Found returns what the requests so far have shown. When they can show nothing more,
 // it ends the Lookout.
-func (s *Source) Found() Set {
+func (s *Source) Found() Found {
 	l := s.Lookout.Load()
 	if l == nil {
-		return 0
+		return Found{}
 	}
 	found, over := l.seen.found(s.signs)
 	if over {

@@ -166,7 +166,7 @@ func (w *watch) forget() {
 }
 
 // found returns what the looks so far have shown, and whether the watch is over.
-func (w *watch) found(s Signs) (found Set, over bool) {
+func (w *watch) found(s Signs) (found Found, over bool) {
 	n := w.looked.Load()
 	over = n >= looks
 	n = min(n, looks)
@@ -174,12 +174,14 @@ func (w *watch) found(s Signs) (found Set, over bool) {
 		s |= OfPeer
 	}
 	proxy := w.behind.Load() >= n/10*9
-	found.add(ForwardingHeader, w.forwarded.Load() >= n/10*9)
-	found.add(PortInKey, w.ported.Load() >= n)
-	found.add(NoPattern, s&OfPattern != 0 && w.bare.Load() >= n)
-	found.add(UntrustedProxy, proxy)
-	found.add(OneKey, over && s&(OfPeer|OfField) != 0 && !proxy && uint32(w.top.Load()) >= n/100*98)
-	found.add(KeysNeverRepeat, over && s.byFields() && !w.again.Load())
+	found = Found{
+		Forwarding: w.forwarded.Load() >= n/10*9,
+		Port:       w.ported.Load() >= n,
+		Proxy:      proxy,
+		Bare:       s&OfPattern != 0 && w.bare.Load() >= n,
+		Unique:     over && s.byFields() && !w.again.Load(),
+		Single:     over && s&(OfPeer|OfField) != 0 && !proxy && uint32(w.top.Load()) >= n/100*98,
+	}
 	if over {
 		w.forget()
 	}

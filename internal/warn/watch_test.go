@@ -37,8 +37,8 @@ func TestTablesAreBounded(t *testing.T) {
 			continue
 		}
 		w.looks(2*soon, looks)
-		if found, over := w.found(0); !over || found.Has(KeysNeverRepeat) != (i >= mostTables) {
-			t.Errorf("watch %d found %b, over %v", i, found, over)
+		if found, over := w.found(0); !over || found.Unique != (i >= mostTables) {
+			t.Errorf("watch %d found %+v, over %v", i, found, over)
 		}
 	}
 	if n := len(tables.all); n != 0 {
@@ -66,7 +66,7 @@ func TestLookConcurrently(t *testing.T) {
 		n += a
 	}
 	found, over := w.found(0)
-	if n != 3 || !over || found != 1<<KeysNeverRepeat {
-		t.Errorf("asked %d times, found %b, over %v", n, found, over)
+	if n != 3 || !over || found != (Found{Unique: true}) {
+		t.Errorf("asked %d times, found %+v, over %v", n, found, over)
 	}
 }

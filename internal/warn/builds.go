@@ -18,20 +18,24 @@ const (
 
 var dropped atomic.Int64
 
-// NoteBuilt returns a notice, once, if limiters are built again and again while requests are
-// served. u was built now: derived from another of the book's, or as the first of them.
-func (b *Book) NoteBuilt(u User, derived bool) []Notice {
-	if u.Silent().Has(Rebuilt) || !serving() {
-		return nil
+// Builds counts the limiters of a family that are built while requests are served. It is
+// safe for concurrent use. The zero Builds has counted none.
+type Builds struct {
+	derived  atomic.Int64 // how many were derived from others
+	lifetime *lifetime    // nil unless the first was built in a request
+}
+
+// Add counts a limiter if a request's handler builds it now: derived from another of the
+// family, or as the first of it. It reports, once, that this happens again and again.
+func (b *Builds) Add(derived bool) (often bool) {
+	switch {
+	case !serving():
+		return false
+	case derived:
+		return b.derived.Add(1) == mostDerived
 	}
-	if derived {
-		if b.derived.Add(1) != mostDerived {
-			return nil
-		}
-	} else if b.lifetime = new(lifetime); !b.lifetime.begin() {
-		return nil
-	}
-	return b.add([]User{u}, u, Warning{Kind: Rebuilt})
+	b.lifetime = new(lifetime)
+	return b.lifetime.begin()
 }
 
 // serving reports whether the caller's callers serve a net/http request.
