@@ -103,9 +103,9 @@ func (a *admission) notification() notification {
 	return byEvent
 }
 
-// observeEnd notifies the observers that an admitted request has ended. send sends the event,
+// notifyEnd notifies the observers that an admitted request has ended. send sends the event,
 // which brief observers don't get if they are notified in brief.
-func (v *version) observeEnd(by notification, before uint32, send func(briefed bool)) {
+func (v *version) notifyEnd(by notification, before uint32, send func(briefed bool)) {
 	to := v.reporter.audience.Load()
 	switch {
 	case to == nil || by == notNotified:
@@ -124,7 +124,7 @@ func (v *version) observeEnd(by notification, before uint32, send func(briefed b
 func (a *admission) observeEnd() {
 	by := a.endDue
 	a.endDue = notNotified
-	a.version.observeEnd(by, a.observersBefore, func(briefed bool) {
+	a.version.notifyEnd(by, a.observersBefore, func(briefed bool) {
 		e := a.event(EventEnded, nil)
 		e.Waited, e.briefed = a.call.Waited, briefed
 		a.observeDecision(&e)

@@ -337,7 +337,7 @@ func (p *Permit) release() {
 			unmoved = p.response.pacing.End()
 		}
 		e := decide.Ending{Leases: leases, Unmoved: unmoved, Amends: amends, ByHand: p.hand(), Timed: p.version.observed()}
-		p.grants.End((*outliving)(p), p.version.backend, e, func(end decide.Settlement) {
+		p.grants.End((*withoutCancel)(p), p.version.backend, e, func(end decide.Settlement) {
 			released := time.Duration(0)
 			defer func() { p.observeEnd(released) }() // if an observer panics, too
 			defer p.observePaced()
@@ -383,7 +383,7 @@ func (p *Permit) observeRelease(changes []adaptive.Change, end decide.Settlement
 
 // observeEnd notifies the observers that the permit's request has ended.
 func (p *Permit) observeEnd(took time.Duration) {
-	p.version.observeEnd(p.notified, p.observersBefore(), func(briefed bool) { p.sendEnd(took, briefed) })
+	p.version.notifyEnd(p.notified, p.observersBefore(), func(briefed bool) { p.sendEnd(took, briefed) })
 }
 
 // sendEnd sends the event of the request's end.
@@ -448,7 +448,7 @@ func (p *Permit) releaseDetached() {
 	if !p.response.returned.Load() {
 		changes := p.releaseHere()
 		e := decide.Ending{Leases: true, Timed: p.version.observed()}
-		p.grants.End((*outliving)(p), p.version.backend, e, func(end decide.Settlement) {
+		p.grants.End((*withoutCancel)(p), p.version.backend, e, func(end decide.Settlement) {
 			p.observeRelease(changes, end)
 		})
 	}

@@ -73,7 +73,7 @@ func (a *admission) waitIsOpen() bool { return a.call.Begun && !a.concluded }
 func (a *admission) abandon(ctx context.Context) {
 	defer func() { // also if the store panics
 		if a.waitIsOpen() {
-			a.observe(EventCanceled, errPanicked)
+			a.observe(EventCanceled, errWaitPanicked)
 		}
 		a.observeEnd()
 	}()
@@ -86,8 +86,8 @@ func (a *admission) abandon(ctx context.Context) {
 	a.version.observeUnsettled(a.subject(), undone)
 }
 
-// errPanicked is why a wait ended that a panic went through.
-var errPanicked = &decide.Canceled{Err: errors.New("a panic ended the wait")}
+// errWaitPanicked is why a wait ended that a panic went through.
+var errWaitPanicked = &decide.Canceled{Err: errors.New("a panic ended the wait")}
 
 // admit decides a request. Without an error, next is the request for the next handler, and p
 // its permit, or nil if there is nothing to end. If mayAnswer is set, it answers denials by

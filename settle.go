@@ -217,17 +217,17 @@ func (p *Permit) amends() (all []decide.Amend) {
 	return all
 }
 
-// outliving is the context of what is done when a permit's request is over: the request's
+// withoutCancel is the context of what is done when a permit's request is over: the request's
 // own, as context.WithoutCancel would make it, without its allocation.
-type outliving Permit
+type withoutCancel Permit
 
-func (*outliving) Deadline() (none time.Time, ok bool) { return none, false }
+func (*withoutCancel) Deadline() (none time.Time, ok bool) { return none, false }
 
-func (*outliving) Done() <-chan struct{} { return nil }
+func (*withoutCancel) Done() <-chan struct{} { return nil }
 
-func (*outliving) Err() error { return nil }
+func (*withoutCancel) Err() error { return nil }
 
-func (o *outliving) Value(key any) any { return o.ctx.Value(key) }
+func (o *withoutCancel) Value(key any) any { return o.ctx.Value(key) }
 
 // observeSettled notifies the observers that the request's cost has changed.
 func (p *Permit) observeSettled(took time.Duration) {

@@ -215,7 +215,7 @@ func (gs *Grants) End(ctx context.Context, b *Backend, e Ending, done func(Settl
 	answered, outcome := false, Settlement{}
 	defer func() {
 		if !answered {
-			outcome = Settlement{Charges: c.Charges, Err: errPanicked}
+			outcome = Settlement{Charges: c.Charges, Err: errStorePanicked}
 		}
 		done(outcome)
 	}()

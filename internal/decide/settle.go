@@ -63,8 +63,8 @@ func settleTimed(ctx context.Context, s store.Store, charges []store.Charge, res
 	return time.Since(start), err
 }
 
-// errPanicked is the error of a settlement in which the store has panicked.
-var errPanicked = errors.New("the store panicked, so whether anything was settled isn't known")
+// errStorePanicked is the error of a settlement in which the store has panicked.
+var errStorePanicked = errors.New("the store panicked, so whether anything was settled isn't known")
 
 // errUnknown is the error of settling a charge again of which an earlier settlement may
 // have been made.
