@@ -50,7 +50,7 @@ import (
 // for all their adaptive limits together. Beyond that the least recently used keys
 // start anew, as do those of a limit that an Update has removed.
 func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
-	c := &adaptive.Config{Min: min, Max: max, Window: adaptive.DefaultWindow}
+	c := &adaptive.Config{Algorithm: adaptations[Gradient2], Min: min, Max: max, Window: adaptive.DefaultWindow}
 	r := &compile.Rule{Kind: limit.Adaptive, Adaptive: c, Spec: store.Spec{Name: "adaptive", Algorithm: store.Concurrency, Units: max}}
 	if min < 1 || max < min || max > mostAdaptive {
 		r.Errs.Bad(fmt.Sprintf("AdaptiveConcurrency(%d, %d)", min, max), "",
@@ -64,18 +64,18 @@ func AdaptiveConcurrency(min, max int64, opts ...AdaptiveOption) Limit {
 	case c.Start < min || c.Start > max:
 		r.Errs.Bad(fmt.Sprintf("WithInitialLimit(%d)", c.Start), "", fmt.Sprintf("write %d to %d, the range of the limit", min, max))
 	}
-	ofOne(r, "WithTolerance", "tolerance", adaptive.Gradient2, &c.Tolerance, adaptive.DefaultTolerance)
-	ofOne(r, "WithLatencyTimeout", "latency timeout", adaptive.AIMD, &c.Timeout, adaptive.DefaultTimeout)
+	ofOne(r, "WithTolerance", "tolerance", Gradient2, &c.Tolerance, adaptive.DefaultTolerance)
+	ofOne(r, "WithLatencyTimeout", "latency timeout", AIMD, &c.Timeout, adaptive.DefaultTimeout)
 	return Limit{r}
 }
 
 // ofOne fills in the default of a number that only one adaptation uses. With another
 // adaptation the option would have no effect, so it is a mistake.
-func ofOne[N comparable](r *compile.Rule, option, what string, of adaptive.Algorithm, n *N, otherwise N) {
+func ofOne[N comparable](r *compile.Rule, option, what string, of Adaptation, n *N, otherwise N) {
 	if *n == *new(N) {
 		*n = otherwise
-	} else if has := r.Adaptive.Algorithm; has != of {
-		r.Errs.Bad(option, "%v has no "+what, "leave it out, or write %v", has, of)
+	} else if has := r.Adaptive.Algorithm; has != adaptations[of] {
+		r.Errs.Bad(option, "%v has no "+what, "leave it out, or write %v", has, adaptations[of])
 	}
 }
 
@@ -91,32 +91,31 @@ func configures(valid bool, option, write string, set func(*adaptive.Config)) Ad
 // Adaptation says how an AdaptiveConcurrency follows the latency.
 type Adaptation uint8
 
-// The values are those of internal/adaptive, which goes by them; see AdaptiveReason for why
-// they have a type here.
-
 const (
 	// Gradient2 compares latency with its long-term average. It is lenient with work of
 	// mixed durations: latency may grow by the tolerance before the limit shrinks.
 	// Latency alone doesn't take the limit below 8.
-	Gradient2 = Adaptation(adaptive.Gradient2)
+	Gradient2 Adaptation = iota
 	// Vegas estimates the queue from the smallest latency seen, and keeps it to a few
 	// requests. If requests are many and alike, it stays close to what a service can do
 	// at once. If durations vary by chance, it takes that for a queue and denies
 	// requests that the service could handle.
-	Vegas = Adaptation(adaptive.Vegas)
+	Vegas
 	// AIMD adds one to the limit while requests take no longer than WithLatencyTimeout,
 	// and takes off a tenth when one in twenty takes longer or fails. It needs no usual
 	// latency, so an overload never becomes usual to it, and processes in front of one
 	// service end up with equal limits. The queue grows as long as the timeout allows:
 	// choose the timeout for your service.
-	AIMD = Adaptation(adaptive.AIMD)
+	AIMD
 )
+
+var adaptations = [...]*adaptive.Algorithm{Gradient2: adaptive.Gradient2, Vegas: adaptive.Vegas, AIMD: adaptive.AIMD}
 
 // WithAdaptation sets how an AdaptiveConcurrency follows the latency: Gradient2, Vegas
 // or AIMD. The default is Gradient2. New rejects any other value.
 func WithAdaptation(a Adaptation) AdaptiveOption {
 	return configures(a <= AIMD, fmt.Sprintf("WithAdaptation(%d)", a), "write stint.Gradient2, stint.Vegas or stint.AIMD",
-		func(c *adaptive.Config) { c.Algorithm = adaptive.Algorithm(a) })
+		func(c *adaptive.Config) { c.Algorithm = adaptations[a] })
 }
 
 // WithTolerance sets the factor by which latency may exceed its long-term average

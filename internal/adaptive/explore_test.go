@@ -57,7 +57,7 @@ func (x *Explored) Limit(slots int64) *store.Limit {
 	if err != nil {
 		panic(err)
 	}
-	return x.keys.Limit(l, Config{Min: slots, Max: slots, Start: slots, Tolerance: 2, Window: time.Second})
+	return x.keys.Limit(l, Config{Algorithm: Gradient2, Min: slots, Max: slots, Start: slots, Tolerance: 2, Window: time.Second})
 }
 
 func (x *Explored) Retire() { x.keys.Retire(map[string]bool{"own": true}) }

@@ -30,20 +30,24 @@ import (
 	"time"
 )
 
-// Algorithm says how a limit follows the latency.
-type Algorithm uint8
+// Algorithm is a way to follow the latency.
+type Algorithm struct {
+	name  string
+	begin func(cfg Config, seed uint64) estimator
+}
 
-const (
+// The algorithms.
+var (
 	// Gradient2 compares a window's latency with a long-term average.
-	Gradient2 Algorithm = iota
+	Gradient2 = &Algorithm{"Gradient2", func(cfg Config, _ uint64) estimator { return &gradient2{tolerance: cfg.Tolerance} }}
 	// Vegas estimates the queue from the smallest latency seen.
-	Vegas
+	Vegas = &Algorithm{"Vegas", func(_ Config, seed uint64) estimator { return newVegas(seed) }}
 	// AIMD searches for the limit at which requests become slower than a timeout.
-	AIMD
+	AIMD = &Algorithm{"AIMD", func(cfg Config, _ uint64) estimator { return aimd{cfg.Timeout} }}
 )
 
 // String returns the name.
-func (a Algorithm) String() string { return [...]string{"Gradient2", "Vegas", "AIMD"}[a] }
+func (a *Algorithm) String() string { return a.name }
 
 // The published defaults.
 const (
@@ -67,7 +71,7 @@ const (
 
 // Config is the configuration of a Limit. Every field must be set.
 type Config struct {
-	Algorithm       Algorithm
+	Algorithm       *Algorithm
 	Min, Max, Start int64
 	Tolerance       float64       // Gradient2: latency may grow by this factor
 	Timeout         time.Duration // AIMD: a request that takes longer is slow
@@ -116,8 +120,9 @@ func (r Reason) String() string {
 	return fmt.Sprintf("AdaptiveReason(%d)", uint8(r))
 }
 
-// algorithm computes the next estimate from a window.
-type algorithm interface {
+// estimator is an Algorithm at work on one limit. It computes the next estimate from a
+// window.
+type estimator interface {
 	// update handles a window of requests that were served.
 	update(estimate float64, w mean) (float64, Reason)
 	// backOff handles a window of drops.
@@ -136,7 +141,7 @@ type mean struct {
 // Limit is one key's limit. It is not safe for concurrent use.
 type Limit struct {
 	cfg       Config
-	algorithm algorithm
+	estimator estimator
 	estimate  float64
 	reason    Reason
 	latency   time.Duration // of the last window
@@ -158,16 +163,7 @@ type window struct {
 // New returns a limit that stands at cfg.Start. seed is for Vegas, which looks for a
 // new smallest latency at irregular intervals.
 func New(cfg Config, seed uint64) *Limit {
-	l := &Limit{cfg: cfg, estimate: float64(cfg.Start), reason: Start}
-	switch cfg.Algorithm {
-	case Vegas:
-		l.algorithm = newVegas(seed)
-	case AIMD:
-		l.algorithm = aimd{cfg.Timeout}
-	default:
-		l.algorithm = &gradient2{tolerance: cfg.Tolerance}
-	}
-	return l
+	return &Limit{cfg: cfg, estimator: cfg.Algorithm.begin(cfg, seed), estimate: float64(cfg.Start), reason: Start}
 }
 
 // Current returns the limit, in whole requests.
@@ -180,7 +176,7 @@ func (l *Limit) Reason() Reason { return l.reason }
 // algorithm compares it with. Both are 0 before that, except AIMD's Baseline, which is
 // its timeout.
 func (l *Limit) Latency() time.Duration  { return l.latency }
-func (l *Limit) Baseline() time.Duration { return l.algorithm.baseline() }
+func (l *Limit) Baseline() time.Duration { return l.estimator.baseline() }
 
 // Add takes a sample at an instant of the caller's clock, which never runs back. It
 // reports whether Current has changed.
@@ -221,10 +217,10 @@ func (l *Limit) close() {
 	w := &l.window
 	next := l.estimate
 	if w.drops*dropShare >= w.count {
-		next, l.reason = l.algorithm.backOff(next), Drops
+		next, l.reason = l.estimator.backOff(next), Drops
 	} else {
 		l.latency = w.sum / time.Duration(w.timed)
-		next, l.reason = l.algorithm.update(next, mean{l.latency, w.inFlight, (w.slow+w.drops)*dropShare >= w.count})
+		next, l.reason = l.estimator.update(next, mean{l.latency, w.inFlight, (w.slow+w.drops)*dropShare >= w.count})
 	}
 	before := l.estimate
 	l.set(next)

@@ -30,6 +30,9 @@ func (w *windows) window(rtt time.Duration, inFlight int64) {
 }
 
 func limitOf(cfg Config) *windows {
+	if cfg.Algorithm == nil {
+		cfg.Algorithm = Gradient2
+	}
 	if cfg.Max == 0 {
 		cfg.Min, cfg.Max, cfg.Start = 1, 200, DefaultStart
 	}
@@ -215,7 +218,7 @@ func TestBackingOff(t *testing.T) {
 	drop := Sample{Dropped: true, InFlight: 100}
 	for _, tt := range []struct {
 		name        string
-		algorithm   Algorithm
+		algorithm   *Algorithm
 		late, drops int // of 40
 		want        int64
 		why         Reason
@@ -236,7 +239,7 @@ func TestBackingOff(t *testing.T) {
 		l.pass()
 		l.add(1, served)
 		if l.Current() != tt.want || l.Reason() != tt.why {
-			t.Errorf("%d: %s: %d for reason %d, want %d for %d", tt.algorithm, tt.name, l.Current(), l.Reason(), tt.want, tt.why)
+			t.Errorf("%v: %s: %d for reason %d, want %d for %d", tt.algorithm, tt.name, l.Current(), l.Reason(), tt.want, tt.why)
 		}
 	}
 }
@@ -282,9 +285,9 @@ func TestFollow(t *testing.T) {
 		cfg  Config
 		want int64
 	}{
-		{Config{Min: 1, Max: 100, Start: 10, Window: time.Second}, 50},
-		{Config{Min: 1, Max: 30, Start: 10, Window: time.Second}, 30},
-		{Config{Min: 80, Max: 90, Start: 85, Window: time.Second}, 80},
+		{Config{Algorithm: Gradient2, Min: 1, Max: 100, Start: 10, Window: time.Second}, 50},
+		{Config{Algorithm: Gradient2, Min: 1, Max: 30, Start: 10, Window: time.Second}, 30},
+		{Config{Algorithm: Gradient2, Min: 80, Max: 90, Start: 85, Window: time.Second}, 80},
 	} {
 		if got := l.Follow(tt.cfg, 1).Current(); got != tt.want {
 			t.Errorf("%+v: %d, want %d", tt.cfg, got, tt.want)

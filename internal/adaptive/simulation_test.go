@@ -147,7 +147,7 @@ func TestSettlesAtTheKnee(t *testing.T) {
 // top. It says so when it gets there, before a load that never lets up has
 // become usual.
 func TestToleranceIsRoom(t *testing.T) {
-	cfg := Config{Tolerance: DefaultTolerance, Min: 5, Max: 500, Start: 100, Window: DefaultWindow}
+	cfg := Config{Algorithm: Gradient2, Tolerance: DefaultTolerance, Min: 5, Max: 500, Start: 100, Window: DefaultWindow}
 	s := newServer(1, New(cfg, 1))
 	s.workers = 100
 	s.run(0.2*1000, 300*time.Second) // so that usual is the work itself
@@ -240,7 +240,7 @@ func TestProcessesShare(t *testing.T) {
 func TestMixedWorkIsNotAQueue(t *testing.T) {
 	const perSecond = 100
 	for seed := range uint64(2) {
-		l := New(Config{Tolerance: DefaultTolerance, Min: 5, Max: 5000, Start: DefaultStart, Window: DefaultWindow}, seed)
+		l := New(Config{Algorithm: Gradient2, Tolerance: DefaultTolerance, Min: 5, Max: 5000, Start: DefaultStart, Window: DefaultWindow}, seed)
 		random := rand.New(rand.NewPCG(seed, 2))
 		var busy working
 		var inFlight int64
@@ -271,7 +271,7 @@ func TestMixedWorkIsNotAQueue(t *testing.T) {
 
 // The same seed gives the same limits.
 func TestDeterministic(t *testing.T) {
-	for _, a := range []Algorithm{Gradient2, Vegas, AIMD} {
+	for _, a := range []*Algorithm{Gradient2, Vegas, AIMD} {
 		run := func() (denied, served int, mean float64) {
 			cfg := Config{Algorithm: a, Min: 1, Max: 100, Start: 10, Tolerance: 1.1, Timeout: 2 * service, Window: 100 * time.Millisecond}
 			s := newServer(7, New(cfg, 7))
@@ -282,7 +282,7 @@ func TestDeterministic(t *testing.T) {
 		r1, s1, m1 := run()
 		r2, s2, m2 := run()
 		if r1 != r2 || s1 != s2 || m1 != m2 || r1 == 0 {
-			t.Errorf("%d: %d %d %v, then %d %d %v", a, r1, s1, m1, r2, s2, m2)
+			t.Errorf("%v: %d %d %v, then %d %d %v", a, r1, s1, m1, r2, s2, m2)
 		}
 	}
 }

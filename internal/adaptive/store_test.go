@@ -81,7 +81,7 @@ func newOver(t testing.TB) *over {
 func (o *over) limited(t testing.TB, start, most int64) {
 	t.Helper()
 	o.own = o.keys.Limit(mustLimit(t, store.Spec{Name: "own", Algorithm: store.Concurrency, Units: most}),
-		Config{Min: 1, Max: most, Start: start, Tolerance: DefaultTolerance, Window: DefaultWindow})
+		Config{Algorithm: Gradient2, Min: 1, Max: most, Start: start, Tolerance: DefaultTolerance, Window: DefaultWindow})
 }
 
 func mustLimit(t testing.TB, s store.Spec) *store.Limit {
