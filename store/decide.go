@@ -47,23 +47,32 @@ func Decide(now Now, charges []Charge, states []State, results []Result) bool {
 		charges[0].Limit.step(&now, &charges[0], &states[0].is, &results[0])
 		return results[0].OK || charges[0].DryRun
 	}
-	var few [8]State
-	next := few[:]
-	if len(charges) > len(few) {
-		next = make([]State, len(charges))
+	switch n := len(charges); { // clearing room for 8 states takes as long as a step
+	case n <= 3:
+		var room [3]State
+		return decide(now, charges, states, room[:], results)
+	case n <= 8:
+		var room [8]State
+		return decide(now, charges, states, room[:], results)
+	default:
+		return decide(now, charges, states, make([]State, n), results)
 	}
+}
+
+// decide is Decide for several charges, with room for the states as they were.
+func decide(now Now, charges []Charge, states, were []State, results []Result) bool {
 	granted := true
 	for i := range charges {
-		next[i] = states[i]
-		charges[i].Limit.step(&now, &charges[i], &next[i].is, &results[i])
+		were[i] = states[i]
+		charges[i].Limit.step(&now, &charges[i], &states[i].is, &results[i])
 		if !results[i].OK && !charges[i].DryRun {
 			granted = false
 		}
 	}
 	if granted {
-		copy(states, next)
 		return true
 	}
+	copy(states, were)
 	for i := range charges {
 		l := charges[i].Limit
 		l.rebase(&now, &states[i].is)

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"hash/maphash"
 	"time"
 
 	"github.com/stint-go/stint/internal/engine"
@@ -28,13 +27,11 @@ func (e *limitEngine) limit() *Limit { return (*Limit)(e) }
 // NewLimit.
 func (e *limitEngine) Hash() uint64 { return e.hash }
 
-// KeyHash returns the identity of a key under a limit, for a store that keeps no keys.
-// It is never 0. Two of n keys share a hash with a probability of n²/2^65 (one in
-// thirty million for a million keys) and are then counted together. Without the seed
-// no caller can construct a collision.
-func (e *limitEngine) KeyHash(seed maphash.Seed, key string) uint64 {
-	return max(maphash.String(seed, key)^e.hash, 1)
-}
+// Identity returns the identity of a key under a limit, for a store that keeps no keys,
+// from a seeded hash of the key. It is never 0. Two of n keys share an identity with a
+// probability of n²/2^65 (one in thirty million for a million keys) and are then counted
+// together. Without the seed no caller can construct a collision.
+func (e *limitEngine) Identity(hash uint64) uint64 { return max(hash^e.hash, 1) }
 
 // Writes reports whether the limit writes its states under these numbers.
 func (e *limitEngine) Writes(n engine.Numbers) bool { return e.numbers == n }

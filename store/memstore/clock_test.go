@@ -44,7 +44,7 @@ func TestNegativeInstants(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 				}
-				s.sweepShard(s.shard(l.Engine(engine.Access{}).KeyHash(s.seed, "k")), s.clock.Micros(s.base))
+				s.sweepShard(s.shard(s.hash("k")), s.clock.Micros(s.base))
 				if n := s.Stats().Keys; n != 0 {
 					t.Errorf("%d/s, %v before the base: %d keys stay after they are full", units, ahead, n)
 				}

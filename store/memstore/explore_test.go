@@ -37,9 +37,9 @@ func TestEveryOrder(t *testing.T) {
 		exploreElsewhere(t)
 		return
 	}
-	scenes := slices.Concat(pairs("", "w."), threes(aKey))
+	scenes := slices.Concat(pairs("", "w."), threes(aKey), released(), twins())
 	if os.Getenv("STINT_LONG") != "" {
-		scenes = slices.Concat(pairs("", "q.", "w.", "c.", "s."), threes(situations...))
+		scenes = slices.Concat(pairs("", "q.", "w.", "c.", "s."), threes(situations...), released(), twins())
 		scenes = append(scenes, frozen(scenes)...)
 	}
 	steps.Explore(t, mutants, scenes, func(variant string, sc scene) func(*steps.Run) {

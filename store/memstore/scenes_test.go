@@ -100,6 +100,30 @@ func threes(in ...situation) (all []scene) {
 	return all
 }
 
+// released are two callers of a key whose last slot may be released between them.
+func released() (all []scene) {
+	more := []string{"take Pa", "take Pa:0", "settle 0", "take Pa; settle 0", "reset Pa", "take Pb", "pass 2s"}
+	for i, one := range more {
+		for _, other := range more[i:] {
+			all = append(all, aKey.scene("c.", one, other))
+			all = append(all, situation{"a released key", "take Pa; settle 0", 8}.scene("c.", one, other))
+		}
+	}
+	return all
+}
+
+// twins are two callers of one key under two limits.
+func twins() (all []scene) {
+	more := []string{"take a", "take a t.a", "take t.a a", "take t.a", "take a t.a; settle 0", "reset a", "pass 2s"}
+	for i, one := range more {
+		for _, other := range more[i:] {
+			all = append(all, aKey.scene("", one, other))
+			all = append(all, situation{"a key of two limits", "take a t.a", 8}.scene("", one, other))
+		}
+	}
+	return all
+}
+
 func (is situation) scene(letter string, callers ...string) scene {
 	for i := range callers {
 		callers[i] = strings.ReplaceAll(callers[i], "P", letter)
@@ -118,13 +142,14 @@ func frozen(scenes []scene) (all []scene) {
 }
 
 // limits are by the letter before a key's: their states are words, words or in a slab, in
-// a slab, in a slab until they are released, and words that don't expire meanwhile.
+// a slab, in a slab, words that don't expire meanwhile, and words of the first one's keys.
 var limits = map[string]*store.Limit{
 	"":   must(store.Spec{Name: "bucket", Units: 100_000, Period: time.Second, Burst: 3}),
 	"q.": must(store.Spec{Name: "queue", Units: 100_000, Period: time.Second, Burst: 1, Queue: 3}),
 	"w.": must(store.Spec{Name: "window", Algorithm: store.FixedWindow, Units: 3, Period: time.Second}),
 	"c.": must(store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: 1}),
 	"s.": must(store.Spec{Name: "slow", Units: 3, Period: time.Hour}),
+	"t.": must(store.Spec{Name: "twin", Units: 100_000, Period: time.Second, Burst: 2}),
 }
 
 func must(spec store.Spec) *store.Limit {
@@ -143,6 +168,7 @@ var keys = map[string]string{}
 // keyOf finds a key for a name: in a table of eight slots those of a and b begin at one
 // home, those of x and y are in another shard, if there are two, and the others lie apart.
 func keyOf(name string) string {
+	name = strings.TrimPrefix(name, "t.")
 	if key := keys[name]; key != "" {
 		return key
 	}
@@ -156,7 +182,8 @@ func keyOf(name string) string {
 	}
 	for i := 0; ; i++ {
 		key := fmt.Sprint(name, i)
-		if h := limitOf(name).Engine(engine.Access{}).KeyHash(maphash.MakeSeed(), key); h&0xffff_ffff*8>>32 == home && h>>32&1 == shard {
+		hash := maphash.String(maphash.MakeSeed(), key)
+		if limitOf(name).Engine(engine.Access{}).Identity(hash)&0xffff_ffff*8>>32 == home && hash>>32&1 == shard {
 			keys[name] = key
 			return key
 		}
@@ -186,7 +213,7 @@ var mutants = []steps.Variant{
 		{File: "take.go", Was: "	now := s.instant(wall)\n	s.decide(", Is: "	s.decide("}}},
 	{Name: "a settle leaves the word", Edits: []steps.Edit{{File: "settle.go",
 		Was: "	v.hold()\n",
-		Is:  "	if sl, found := v.shard.table.Load().find(v.hash); found {\n		v.slot, v.word = sl, atomic.LoadInt64(&sl.word)\n	}\n"}}},
+		Is:  "	if sl, found := v.shard.table.Load().find(v.key); found {\n		v.slot, v.word = sl, atomic.LoadInt64(&sl.word)\n	}\n"}}},
 	{Name: "a table is replaced with the words in it", Edits: []steps.Edit{{File: "table.go",
 		Was: "		w := old[i].hold() // for good: a call that found the slot here looks again\n",
 		Is:  "		w := atomic.LoadInt64(&old[i].word)\n"}}},
@@ -206,8 +233,8 @@ var mutants = []steps.Variant{
 		{File: "sweep.go", Was: "sh.mu.TryLock() {", Is: "sh != nil {"},
 		{File: "sweep.go", Was: "			sh.mu.Unlock()\n", Is: ""}}},
 	{Name: "shards are locked as they come", Edits: []steps.Edit{{File: "take.go",
-		Was: "for ; j > 0 && v.before(&visits[j-1]); j-- {",
-		Is:  "for ; j > 9 && v.before(&visits[j-1]); j-- {"}}},
+		Was: "for ; j > 0 && visits[j].index < visits[j-1].index; j-- {",
+		Is:  "for ; j > 9 && visits[j].index < visits[j-1].index; j-- {"}}},
 	{Name: "the words are back after the lock", Edits: []steps.Edit{{File: "take.go",
 		Was: "	defer sh.mu.Unlock()\n	visits[0].hold()\n",
 		Is:  "	visits[0].hold()\n	sh.mu.Unlock()\n"}}},

@@ -26,8 +26,8 @@ func (s *Store) Settle(_ context.Context, charges []store.Charge, results []stor
 // settle settles one charge.
 func (s *Store) settle(charges []store.Charge, results []store.Result) {
 	c, r := &charges[0], &results[0]
-	h := c.Limit.Engine(engine.Access{}).KeyHash(s.seed, c.Key)
-	visits := [1]visit{{hash: h, shard: s.shard(h)}}
+	hash := s.hash(c.Key)
+	visits := [1]visit{{key: c.Limit.Engine(engine.Access{}).Identity(hash), shard: s.shard(hash)}}
 	v := &visits[0]
 	v.shard.lock()
 	defer v.shard.mu.Unlock()

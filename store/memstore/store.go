@@ -229,11 +229,11 @@ func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) err
 			return fail(store.ErrLimit)
 		}
 	}
+	hash := s.hash(key)
+	sh := s.shard(hash)
 	for _, l := range limits {
-		h := l.Engine(engine.Access{}).KeyHash(s.seed, key)
-		sh := s.shard(h)
 		sh.lock()
-		if sl, found := sh.table.Load().find(h); found {
+		if sl, found := sh.table.Load().find(l.Engine(engine.Access{}).Identity(hash)); found {
 			if w := sl.hold(); w != vacant {
 				sh.drop(sl, w)
 				s.keys.Add(-1)
@@ -246,7 +246,12 @@ func (s *Store) Reset(_ context.Context, key string, limits ...*store.Limit) err
 
 func fail(err error) error { return store.NotMade(fmt.Errorf("memstore: %w", err)) }
 
-// shard returns the shard of a hash. It uses the hash's upper half, and the shard's table
-// the lower. The seed is random and never leaves the store, so no caller can choose keys
-// that meet in one shard or slot.
-func (s *Store) shard(h uint64) *shard { return &s.shards[uint32(h>>32)&s.mask] }
+// hash returns the hash of a key, from which the key's identity under each limit is made.
+// The seed is random and never leaves the store, so no caller can choose keys that meet in
+// one shard or slot.
+func (s *Store) hash(key string) uint64 { return maphash.String(s.seed, key) }
+
+// shard returns the shard of a key with this hash, the same under all limits: a request
+// that has one key takes one lock. It uses the hash's upper half, and the shard's table
+// the lower half of identities.
+func (s *Store) shard(hash uint64) *shard { return &s.shards[uint32(hash>>32)&s.mask] }

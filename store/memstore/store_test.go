@@ -243,7 +243,7 @@ func TestReset(t *testing.T) {
 
 func TestSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New()
+		s := memstore.New(memstore.WithMaxKeys(15)) // one shard, which a call sweeps
 		for _, spec := range []store.Spec{
 			{Name: "bucket", Units: 10, Period: time.Second},
 			{Name: "odd", Units: 997, Period: 99700 * time.Millisecond, Burst: 10},
@@ -264,8 +264,13 @@ func TestSettle(t *testing.T) {
 				t.Errorf("%s: cancelled leaves %d", spec.Name, r.Remaining)
 			}
 		}
+		if n := s.Stats().Keys; n != 1 {
+			t.Errorf("%d keys are kept that are as if never seen, want that of the slots", n)
+		}
+		time.Sleep(time.Second)
+		take(t, s, "other", newLimit(t, store.Spec{Units: 1, Period: time.Second}), 0)
 		if n := s.Stats().Keys; n != 0 {
-			t.Errorf("%d keys are kept that are as if never seen", n)
+			t.Errorf("%d keys are kept after a sweep", n)
 		}
 	})
 }

@@ -10,15 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/store"
 )
 
 // neighbours are n keys of the shard that the key hot is in.
-func neighbours(s *Store, l *store.Limit, n int) (keys []string) {
-	shard := func(key string) uint32 { return uint32(l.Engine(engine.Access{}).KeyHash(s.seed, key)>>32) & s.mask }
+func neighbours(s *Store, n int) (keys []string) {
 	for i := 0; len(keys) < n; i++ {
-		if key := fmt.Sprint("beside", i); shard(key) == shard("hot") {
+		if key := fmt.Sprint("beside", i); s.shard(s.hash(key)) == s.shard(s.hash("hot")) {
 			keys = append(keys, key)
 		}
 	}
@@ -33,7 +31,7 @@ func TestSwapsBesideEverythingElse(t *testing.T) {
 	s, ctx := New(), context.Background()
 	hot := mustLimit(t, store.Spec{Name: "hot", Units: 4 * each * lines, Period: 24 * time.Hour})
 	other := mustLimit(t, store.Spec{Name: "other", Units: 1_000_000, Period: time.Hour})
-	keys := neighbours(s, hot, 300)
+	keys := neighbours(s, 300)
 	var charged atomic.Int64
 	take := func(charges ...store.Charge) store.Result {
 		results := make([]store.Result, len(charges))
@@ -73,7 +71,7 @@ func TestSwapsBesideEverythingElse(t *testing.T) {
 				t.Error(err)
 			}
 			if i%50 == 0 {
-				sh := s.shard(hot.Engine(engine.Access{}).KeyHash(s.seed, "hot"))
+				sh := s.shard(s.hash("hot"))
 				sh.mu.Lock()
 				s.sweepShard(sh, s.clock.Micros(s.base))
 				s.dropped(sh.rebuild(s.clock.Micros(s.base), 0))

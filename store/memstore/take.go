@@ -24,10 +24,11 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 		return s.takeAll(charges, results)
 	}
 	c, r := &charges[0], &results[0]
-	h := c.Limit.Engine(engine.Access{}).KeyHash(s.seed, c.Key)
-	sl, found := s.shards[uint32(h>>32)&s.mask].table.Load().find(h)
+	hash := s.hash(c.Key)
+	key := c.Limit.Engine(engine.Access{}).Identity(hash)
+	sl, found := s.shard(hash).table.Load().find(key)
 	if !found {
-		s.sweep(s.takeOne(h, charges, results))
+		s.sweep(s.takeOne(hash, key, charges, results))
 		return nil
 	}
 	seen := atomic.LoadInt64(&sl.word)
@@ -52,7 +53,7 @@ func (s *Store) Take(_ context.Context, charges []store.Charge, results []store.
 		}
 		seen = atomic.LoadInt64(&sl.word)
 	}
-	s.sweep(s.takeOne(h, charges, results))
+	s.sweep(s.takeOne(hash, key, charges, results))
 	return nil
 }
 
@@ -72,7 +73,7 @@ const backoff = 8192
 
 // visit says where the state of one charge is.
 type visit struct {
-	hash  uint64
+	key   uint64 // its identity under the limit
 	shard *shard
 	index uint32 // of the shard
 	i     int32  // index of the charge
@@ -102,9 +103,9 @@ const (
 const few = 8
 
 // takeOne decides a charge with its shard's lock held.
-func (s *Store) takeOne(h uint64, charges []store.Charge, results []store.Result) (steady int64) {
-	sh := s.shard(h)
-	visits := [1]visit{{hash: h, shard: sh}}
+func (s *Store) takeOne(hash, key uint64, charges []store.Charge, results []store.Result) (steady int64) {
+	sh := s.shard(hash)
+	visits := [1]visit{{key: key, shard: sh}}
 	var states [1]store.State
 	sh.lock()
 	defer sh.mu.Unlock()
@@ -139,23 +140,25 @@ func (s *Store) takeAll(charges []store.Charge, results []store.Result) error {
 }
 
 func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.State, results []store.Result) (steady int64, err error) {
-	wall := false
+	wall, hash := false, uint64(0)
 	for i := range charges {
 		c := &charges[i]
 		wall = wall || c.Limit.FollowsCalendar()
-		h := c.Limit.Engine(engine.Access{}).KeyHash(s.seed, c.Key)
-		v := visit{hash: h, index: uint32(h>>32) & s.mask, i: int32(i)}
+		if i == 0 || c.Key != charges[i-1].Key { // the limits of a request mostly share a key
+			hash = s.hash(c.Key)
+		}
+		v := &visits[i]
+		v.key, v.index, v.i = c.Limit.Engine(engine.Access{}).Identity(hash), uint32(hash>>32)&s.mask, int32(i)
 		// Shards are locked in ascending order, so that two calls never wait for each
 		// other. A call has a handful of charges, so insertion sort does.
 		j := i
-		for ; j > 0 && v.before(&visits[j-1]); j-- {
-			visits[j] = visits[j-1]
+		for ; j > 0 && visits[j].index < visits[j-1].index; j-- {
+			visits[j], visits[j-1] = visits[j-1], visits[j]
 		}
-		visits[j] = v
-	}
-	for i := 1; i < len(visits); i++ {
-		if visits[i].hash == visits[i-1].hash {
-			return 0, fail(store.ErrDuplicate)
+		for k := j - 1; k >= 0 && visits[k].index == visits[j].index; k-- {
+			if visits[k].key == visits[j].key {
+				return 0, fail(store.ErrDuplicate)
+			}
 		}
 	}
 
@@ -175,13 +178,9 @@ func (s *Store) takeWith(visits []visit, charges []store.Charge, states []store.
 // hold finds the visit's slot and takes its word out. The caller reads the clock after
 // that, so its decision is not earlier than any made on the state before.
 func (v *visit) hold() {
-	if sl, found := v.shard.table.Load().find(v.hash); found {
+	if sl, found := v.shard.table.Load().find(v.key); found {
 		v.slot, v.word = sl, sl.hold()
 	}
-}
-
-func (v *visit) before(w *visit) bool {
-	return v.index < w.index || v.index == w.index && v.hash < w.hash
 }
 
 // decide finds the states, decides the charges against them, and puts the states back.
@@ -244,9 +243,15 @@ func (s *Store) writeBack(visits []visit, charges []store.Charge, states []store
 		l, st, r := charges[v.i].Limit, &states[v.i], &results[v.i]
 		switch v.where {
 		case held:
-			if until, alive := outlook(l, st, r, now); alive {
+			until, alive := outlook(l, st, r, now)
+			switch {
+			case alive:
 				v.shard.put(v.slot, v.word, l, st, until)
-			} else {
+			case l.Algorithm() == store.Concurrency && s.keys.Load() < s.max:
+				// The key's last slot has been released. Its next request finds the state, and the
+				// log's memory in it; the sweep drops it if none comes. A full store drops it now.
+				v.shard.put(v.slot, v.word, l, st, now.Steady)
+			default:
 				v.shard.drop(v.slot, v.word)
 				s.dropped(1)
 			}
@@ -275,7 +280,7 @@ func (s *Store) add(v *visit, l *store.Limit, st *store.State, r *store.Result, 
 		s.keys.Add(-1)
 		return
 	}
-	sl, dropped := v.shard.insert(v.hash, now.Steady)
+	sl, dropped := v.shard.insert(v.key, now.Steady)
 	v.shard.put(sl, vacant, l, st, until)
 	s.dropped(dropped)
 }
