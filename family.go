@@ -199,6 +199,7 @@ func (l *Limiter) build(c *config, parent *version, names *compile.Names, naming
 	compiled.Plans.SkipEmpty = v.skipEmpty
 	compiled.Plans.Priority = v.priority
 	v.compiled, v.plans = compiled, &compiled.Plans
+	v.shows = v.denyHandler != nil || v.errorHandler != nil || v.plans.Shows()
 	return v, wrong
 }
 

@@ -129,6 +129,12 @@ func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 //
 // Limits that a limiter further out has charged for this request aren't charged again.
 //
+// A router that keeps a context of its own may pass a w with a method
+// Lead(*http.Request) *http.Request, which returns a copy of the request that leads to that
+// context. Admit, Serve and Deny call it only if a function of the application will see the
+// request, and give it what Lead returns: most limiters have no such function, and the copy
+// is then never made.
+//
 // The writer is w itself unless a limit looks at the response or paces it (WithSettle,
 // AdaptiveConcurrency, Bandwidth). Then it is an http.Flusher, http.Hijacker or
 // io.ReaderFrom exactly if w is, and its Unwrap method returns w, so that
@@ -143,7 +149,9 @@ func (l *Limiter) With(opts ...Option) (*Limiter, error) {
 // Admit and Deny are for adapters to routers that have errors or a context of their own.
 // [Limiter.Serve] is both.
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) error {
-	p, req, err := l.inForce().admit(w, r, false)
+	v := l.inForce()
+	r = v.shown(w, r)
+	p, req, err := v.admit(w, r, false)
 	if err != nil {
 		setFailed(w.Header(), err)
 		return err
@@ -157,6 +165,7 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, next func(http.R
 // denial, it is answered without making a *DeniedError, which costs less than Admit and Deny.
 func (l *Limiter) Serve(w http.ResponseWriter, r *http.Request, next func(http.ResponseWriter, *http.Request)) {
 	v := l.inForce()
+	r = v.shown(w, r)
 	p, req, err := v.admit(w, r, true)
 	switch err {
 	case nil:
@@ -182,5 +191,5 @@ func (l *Limiter) Deny(w http.ResponseWriter, r *http.Request, err error) {
 	if denied := denialIn(err); denied != nil && denied.by != nil && denied.by.reporter == &l.reporter {
 		v = denied.by
 	}
-	v.answer(w, r, err)
+	v.answer(w, v.shown(w, r), err)
 }

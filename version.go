@@ -1,6 +1,8 @@
 package stint
 
 import (
+	"net/http"
+
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/read"
@@ -23,4 +25,20 @@ type version struct {
 	allower  store.Allower   // the backend's store, if it is one; or nil
 	streams  *respond.Queues // of the streams that wait for bytes from the store
 	most     int             // how many keys the store holds, where it is the limiter's own
+	shows    bool            // some function of the application sees requests; observers aside
+}
+
+// leader is a writer of a router that keeps a context of its own: see Admit.
+type leader interface {
+	Lead(r *http.Request) *http.Request
+}
+
+// shown returns the request as the application's functions see it.
+func (v *version) shown(w http.ResponseWriter, r *http.Request) *http.Request {
+	if v.shows || v.reporter.audience.Load() != nil {
+		if w, ok := w.(leader); ok {
+			return w.Lead(r)
+		}
+	}
+	return r
 }

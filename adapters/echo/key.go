@@ -12,10 +12,9 @@ import (
 
 const adapter = "stintecho"
 
-// Context returns the echo context of a request that Middleware has been given, for the
-// functions of a limiter that read what echo's authentication has set: those of
-// stint.WithLimitFunc, WithCost, WithSkip, WithBlock, WithPriority, WithSettle and the deny
-// and error handlers.
+// Context returns the echo context of a request, for the functions of a limiter that read
+// what echo's authentication has set: those of stint.KeyFunc, WithLimitFunc, WithCost, WithSkip,
+// WithBlock, WithPriority and WithSettle, the deny and error handlers, and observers.
 //
 //	stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
 //		c, ok := stintecho.Context(r)
@@ -27,7 +26,8 @@ const adapter = "stintecho"
 //	})
 //
 // ok is false if the request hasn't come through Middleware, or has ended: echo reuses its
-// contexts for other requests. Don't keep the context either.
+// contexts for other requests. Don't keep the context either. Handlers have c itself: if no
+// such function sees a request, theirs doesn't lead to it.
 func Context(r *http.Request) (c echo.Context, ok bool) { return lead.Of[echo.Context](r) }
 
 // Key makes a key of what echo knows about a request: a user set by

@@ -12,11 +12,12 @@ package stintecho
 
 import (
 	"net/http"
+	"sync"
+	"sync/atomic"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/adapters/internal/lead"
 	"github.com/stint-go/stint/adapters/internal/pattern"
 )
 
@@ -72,55 +73,78 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) echo.MiddlewareFunc {
 			if path := c.Path(); path != "" {
 				r.Pattern = patternOf(&known, r.Method, path)
 			}
-			v := &visit{beneath: beneath{res: res, to: res}}
-			req := v.Begin(r, c)
-			c.SetRequest(req)
+			b := writers.Get().(*beneath)
+			b.res, b.to, b.c = res, res, c
 			// The server removes the files of the request it knows. c's isn't restored:
 			// handlers may have put values for others into its context.
 			defer func() {
-				v.End()
+				if b.led != nil {
+					b.led.End()
+				}
 				if form := c.Request().MultipartForm; form != nil {
 					r.MultipartForm = form
 				}
+				b.put()
 			}()
-			var err error
-			l.Serve(&v.beneath, req, func(w http.ResponseWriter, r *http.Request) {
+			l.Serve(b, r, func(w http.ResponseWriter, r *http.Request) {
 				c.SetRequest(r)
-				if w == http.ResponseWriter(&v.beneath) {
-					err = next(c)
+				if w == http.ResponseWriter(b) {
+					b.err = next(c)
 					return
 				}
-				v.to = res.Writer
+				b.watched, b.to = true, res.Writer
 				res.Writer = w
-				defer func() { res.Writer = v.to }()
-				err = next(c)
+				defer func() { res.Writer = b.to }()
+				err := next(c)
+				b.err = err
 				if needs, ok := w.(interface{ NeedsResponse() bool }); err != nil && ok && needs.NeedsResponse() {
 					c.Error(err) // otherwise there would be no response to look at yet
 				}
 			})
-			if v.denied != nil {
-				return failure(v.denied)
-			}
-			return err
+			b.over = true
+			return b.err
 		}
 	}
-}
-
-// visit is what the adapter keeps of a request, in one allocation.
-type visit struct {
-	lead.Context[echo.Context]
-	beneath
 }
 
 // failure returns an error of the limiter as echo's, for the application's
 // HTTPErrorHandler.
 func failure(err error) error {
-	status, about := http.StatusInternalServerError, ""
+	status := http.StatusInternalServerError
 	switch err := err.(type) {
 	case *stint.DeniedError:
-		status, about = err.StatusCode(), ": limit "+err.Decision.Limit
+		status = err.StatusCode()
+		return &echo.HTTPError{Code: status, Message: messages.of(status, err.Decision.Limit), Internal: err}
 	case interface{ StatusCode() int }:
 		status = err.StatusCode()
 	}
-	return &echo.HTTPError{Code: status, Message: http.StatusText(status) + about, Internal: err}
+	return &echo.HTTPError{Code: status, Message: http.StatusText(status), Internal: err}
+}
+
+// messages has the message of each limit's denials, a string, which would otherwise be
+// allocated twice for each: its text, and as the any that an echo.HTTPError has.
+var messages cache
+
+type cache struct {
+	known sync.Map // denial to any
+	n     atomic.Int64
+}
+
+type denial struct {
+	status int
+	limit  string
+}
+
+// most bounds what is remembered, in case limits are made without end.
+const most = 1024
+
+func (c *cache) of(status int, limit string) any {
+	if text, ok := c.known.Load(denial{status, limit}); ok {
+		return text
+	}
+	text := any(http.StatusText(status) + ": limit " + limit)
+	if c.n.Add(1) <= most {
+		c.known.Store(denial{status, limit}, text)
+	}
+	return text
 }

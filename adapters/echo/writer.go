@@ -5,21 +5,50 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/stint-go/stint/adapters/internal/lead"
 )
 
 // beneath is the writer that the limiter gets. It writes to echo's response, unless a
 // limit looks at what is written: then the limiter's writer takes the place of the one
 // below echo's response, and beneath writes to that.
 type beneath struct {
-	res    *echo.Response
-	to     http.ResponseWriter
-	denied error // left to the application's HTTPErrorHandler
+	res *echo.Response
+	to  http.ResponseWriter
+	err error // of the next handler, or of the limiter for the application's HTTPErrorHandler
+
+	c       echo.Context
+	led     *lead.Context[echo.Context] // to c; or nil
+	watched bool
+	over    bool // the request has ended, and without a panic
+}
+
+// writers has those of requests that have ended.
+var writers = sync.Pool{New: func() any { return new(beneath) }}
+
+// put puts b back into the pool, unless a limit's writer around it may have been kept.
+func (b *beneath) put() {
+	if b.over && !b.watched {
+		*b = beneath{}
+		writers.Put(b)
+	}
+}
+
+// Lead makes a copy of r that leads to the echo context the request of that context, and
+// returns it: see stint.Limiter.Admit.
+func (b *beneath) Lead(r *http.Request) *http.Request {
+	if b.led == nil {
+		b.led = lead.To(r, b.c)
+		b.c.SetRequest(b.led.Request())
+	}
+	return b.led.Request()
 }
 
 // WriteError makes a beneath a stint.ErrorWriter.
-func (b *beneath) WriteError(err error) { b.denied = err }
+func (b *beneath) WriteError(err error) { b.err = failure(err) }
 
 func (b *beneath) Written() bool                           { return b.res.Committed }
 func (b *beneath) Unwrap() http.ResponseWriter             { return b.to }

@@ -12,10 +12,9 @@ import (
 
 const adapter = "stintgin"
 
-// Context returns the gin context of a request that Middleware has been given, for the
-// functions of a limiter that read what gin's authentication has set: those of
-// stint.WithLimitFunc, WithCost, WithSkip, WithBlock, WithPriority, WithSettle and the deny
-// and error handlers.
+// Context returns the gin context of a request, for the functions of a limiter that read
+// what gin's authentication has set: those of stint.KeyFunc, WithLimitFunc, WithCost, WithSkip,
+// WithBlock, WithPriority and WithSettle, the deny and error handlers, and observers.
 //
 //	stint.WithLimitFunc(func(r *http.Request) ([]stint.Limit, error) {
 //		c, ok := stintgin.Context(r)
@@ -26,7 +25,8 @@ const adapter = "stintgin"
 //	})
 //
 // ok is false if the request hasn't come through Middleware, or has ended: gin reuses its
-// contexts for other requests. Don't keep the context either.
+// contexts for other requests. Don't keep the context either. Handlers have c itself: if no
+// such function sees a request, theirs doesn't lead to it.
 func Context(r *http.Request) (c *gin.Context, ok bool) { return lead.Of[*gin.Context](r) }
 
 // Key makes a key of what gin knows about a request: a user set by

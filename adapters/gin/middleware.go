@@ -13,7 +13,6 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/adapters/internal/lead"
 	"github.com/stint-go/stint/adapters/internal/pattern"
 )
 
@@ -61,33 +60,31 @@ func Middleware(l *stint.Limiter, opts ...stint.Option) gin.HandlerFunc {
 		if route := c.FullPath(); route != "" {
 			r.Pattern = known.Of(r.Method, route)
 		}
-		v := &visit{beneath: beneath{c.Writer, c.Writer}}
-		c.Request = v.Begin(r, c)
+		b := writers.Get().(*beneath)
+		b.gin, b.to, b.c = c.Writer, c.Writer, c
 		// The server removes the files of the request it knows. c.Request isn't restored:
 		// handlers may have put values for others into its context.
 		defer func() {
-			v.End()
+			if b.led != nil {
+				b.led.End()
+			}
 			if form := c.Request.MultipartForm; form != nil {
 				r.MultipartForm = form
 			}
+			b.put()
 		}()
 		admitted := false
-		l.Serve(&v.beneath, c.Request, func(w http.ResponseWriter, r *http.Request) {
+		l.Serve(b, r, func(w http.ResponseWriter, r *http.Request) {
 			admitted = true
 			c.Request = r
-			if w != http.ResponseWriter(&v.beneath) {
-				defer v.watch(c, w)()
+			if w != http.ResponseWriter(b) {
+				defer b.watch(c, w)()
 			}
 			c.Next()
 		})
 		if !admitted {
 			c.Abort()
 		}
+		b.over = true
 	}
-}
-
-// visit is what the adapter keeps of a request, in one allocation.
-type visit struct {
-	lead.Context[*gin.Context]
-	beneath
 }

@@ -6,8 +6,11 @@ import (
 	"net"
 	"net/http"
 	"reflect"
+	"sync"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/stint-go/stint/adapters/internal/lead"
 )
 
 // beneath is the writer that the limiter gets. It writes to gin's writer, unless a limit
@@ -16,6 +19,32 @@ import (
 type beneath struct {
 	gin gin.ResponseWriter
 	to  http.ResponseWriter
+
+	c       *gin.Context
+	led     *lead.Context[*gin.Context] // to c; or nil
+	watched bool
+	over    bool // the request has ended, and without a panic
+}
+
+// writers has those of requests that have ended.
+var writers = sync.Pool{New: func() any { return new(beneath) }}
+
+// put puts b back into the pool, unless a limit's writer around it may have been kept.
+func (b *beneath) put() {
+	if b.over && !b.watched {
+		*b = beneath{}
+		writers.Put(b)
+	}
+}
+
+// Lead makes a copy of r that leads to the gin context the request of that context, and
+// returns it: see stint.Limiter.Admit.
+func (b *beneath) Lead(r *http.Request) *http.Request {
+	if b.led == nil {
+		b.led = lead.To(r, b.c)
+		b.c.Request = b.led.Request()
+	}
+	return b.led.Request()
 }
 
 // watch lets a limit see what is written to c, through w, until restore is called. w is
@@ -27,6 +56,7 @@ type beneath struct {
 // what is sent (it may be compressed). Then the limiter's writer goes on top, and
 // HandleContext bypasses both.
 func (b *beneath) watch(c *gin.Context, w http.ResponseWriter) (restore func()) {
+	b.watched = true
 	if place := below(b.gin); place != nil {
 		server := *place
 		b.to = server

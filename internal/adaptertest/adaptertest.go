@@ -32,6 +32,9 @@ type Adapter struct {
 	// User is the user that the router's own authentication has set, as the adapter's
 	// Context finds it in a request; nil if the router has no context of its own.
 	User func(*http.Request) (user string, ok bool)
+	// Mounting is how many allocations the router itself needs for each request through a
+	// middleware.
+	Mounting float64
 }
 
 // Site is an application with limits, to be built on each of the routers.
@@ -125,7 +128,7 @@ var flows = []struct {
 	{"deny handlers answer", flowDenyHandlers},
 	{"deny handlers hijack", flowDenyHandlerHijacks},
 	{"the writer of deny handlers", flowDenyHandlerWriter},
-	{"denials allocate nothing", flowDenialAllocates},
+	{"denials, and requests without a permit, allocate nothing", flowAllocates},
 	{"denied files are the server's", flowDeniedFiles},
 	{"the framework's context", flowContext},
 	{"the framework's key", flowOwnKey},

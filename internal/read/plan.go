@@ -179,6 +179,26 @@ func (p *Plans) Sift(r *http.Request) (exempt, blocked bool) {
 	return false, false
 }
 
+// Shows reports whether a function of the application sees a request that is read by the
+// plans.
+func (p *Plans) Shows() bool {
+	if len(p.Skip)+len(p.Block) > 0 || p.Priority != nil {
+		return true
+	}
+	for _, plan := range append([]*Plan{p.Base}, p.Routes...) {
+		if len(plan.Funcs) > 0 || slices.ContainsFunc(plan.Entries, (*Entry).shows) || slices.ContainsFunc(plan.Again, (*Entry).shows) {
+			return true
+		}
+	}
+	return false
+}
+
+// shows reports whether a function of the application sees a request that the limit is
+// charged for.
+func (e *Entry) shows() bool {
+	return e.Key != nil && e.Key.Signs&warn.OfFunction != 0 || e.Cost != nil && e.Fixed == 0 || e.Settler != nil
+}
+
 // Entries returns the entries of all plans, each once.
 func (p *Plans) Entries(yield func(*Entry) bool) {
 	seen := map[*Entry]bool{} // With adds an entry to several plans

@@ -19,13 +19,16 @@ type Context[C any] struct {
 	request http.Request
 }
 
-// Begin makes c the context of a copy of r, and returns the copy. It is part of c, so
-// that both take one allocation.
-func (c *Context[C]) Begin(r *http.Request, own C) *http.Request {
-	c.parent, c.own = r.Context(), own
+// To returns the context of a copy of r, its Request, which leads to own. Both take one
+// allocation.
+func To[C any](r *http.Request, own C) *Context[C] {
+	c := &Context[C]{parent: r.Context(), own: own}
 	c.request = *r.WithContext(c) // inlined, the copy in between is on the stack
-	return &c.request
+	return c
 }
+
+// Request returns the request that leads to the framework's context.
+func (c *Context[C]) Request() *http.Request { return &c.request }
 
 // End says that the framework's context is about to serve another request.
 func (c *Context[C]) End() { c.over.Store(true) }

@@ -16,8 +16,8 @@ type (
 func TestContext(t *testing.T) {
 	r := httptest.NewRequest("GET", "/", nil)
 	r = r.WithContext(context.WithValue(r.Context(), value{}, "parent's"))
-	var c Context[*own]
-	led := c.Begin(r, &own{"ada"})
+	c := To(r, &own{"ada"})
+	led := c.Request()
 	if got, ok := Of[*own](led); !ok || got.user != "ada" {
 		t.Errorf("%v, %v", got, ok)
 	}
@@ -44,14 +44,13 @@ func TestContext(t *testing.T) {
 // A request may go through one framework inside another: each has its own context, and
 // none finds one that has ended.
 func TestContextInside(t *testing.T) {
-	var outer, inner Context[*own]
-	var between Context[*other]
-	r := outer.Begin(httptest.NewRequest("GET", "/", nil), &own{"ada"})
-	r = between.Begin(r, &other{"bob"})
+	outer := To(httptest.NewRequest("GET", "/", nil), &own{"ada"})
+	r := To(outer.Request(), &other{"bob"}).Request()
 	if got, ok := Of[*own](r); !ok || got.user != "ada" {
 		t.Errorf("below another framework: %v, %v", got, ok)
 	}
-	r = inner.Begin(r, &own{"eve"})
+	inner := To(r, &own{"eve"})
+	r = inner.Request()
 	if got, ok := Of[*own](r); !ok || got.user != "eve" {
 		t.Errorf("the inner one: %v, %v", got, ok)
 	}
@@ -63,8 +62,8 @@ func TestContextInside(t *testing.T) {
 
 // What a function has started may outlive its request.
 func TestContextIsShared(t *testing.T) {
-	var c Context[*own]
-	r := c.Begin(httptest.NewRequest("GET", "/", nil), &own{"ada"})
+	c := To(httptest.NewRequest("GET", "/", nil), &own{"ada"})
+	r := c.Request()
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
@@ -81,7 +80,7 @@ func TestContextIsShared(t *testing.T) {
 
 func TestContextTakesOneAllocation(t *testing.T) {
 	r, o := httptest.NewRequest("GET", "/", nil), new(own)
-	if n := testing.AllocsPerRun(100, func() { new(Context[*own]).Begin(r, o) }); n != 1 {
+	if n := testing.AllocsPerRun(100, func() { To(r, o) }); n != 1 {
 		t.Errorf("%v allocations", n)
 	}
 }
