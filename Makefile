@@ -149,7 +149,7 @@ test-modules: ## every module beside the root as its own go.mod has it, without 
 bench: ## benchmarks: make bench BENCH=HotKey PKG=./store/memstore COUNT=10
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
 
-bench-redis: redis ## redisstore beside its peers: make bench-redis ROUNDS=15 TIME=300ms; ONLY=stacks or ONLY=limits: only several limits, beside what users write or beside one
+bench-redis: redis ## redisstore beside its peers: make bench-redis ROUNDS=15 TIME=300ms; ONLY=stacks or limits: several limits, beside what users write or beside one; ONLY=sizing: what servers carry
 	cd benchmarks && $(WORKSPACE) $(GO) run ./redis -rounds $(ROUNDS) -time $(TIME) -redis-server $(REDIS) -only "$(ONLY)"
 
 # What each trick of a script buys: SCRIPTS are texts that go run ./lua/print has printed before.

@@ -14,6 +14,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -24,7 +25,7 @@ type config struct {
 	program string
 	keys    int    // "many keys"
 	stored  int    // keys in the server when its memory is measured
-	only    string // which tables: stacks, limits, or all if empty
+	only    string // which tables: stacks, limits, sizing, or all if empty
 }
 
 func main() {
@@ -32,13 +33,13 @@ func main() {
 	flag.IntVar(&c.rounds, "rounds", 5, "how often each is measured; medians are shown")
 	flag.DurationVar(&c.each, "time", time.Second, "how long each takes in a round")
 	flag.StringVar(&c.program, "redis-server", "redis-server", "the server to start")
-	flag.StringVar(&c.only, "only", "", "measure only the tables of stacks, or of limits: decisions of several limits")
+	flag.StringVar(&c.only, "only", "", "measure only the tables of stacks, of limits (decisions of several limits), or of sizing (what servers and clusters carry)")
 	flag.Parse()
 	if c.rounds < 1 {
 		log.Fatal("benchmarks: -rounds must be 1 or more")
 	}
-	if c.only != "" && c.only != "stacks" && c.only != "limits" {
-		log.Fatal("benchmarks: -only must be stacks or limits")
+	if !slices.Contains([]string{"", "stacks", "limits", "sizing"}, c.only) {
+		log.Fatal("benchmarks: -only must be stacks, limits or sizing")
 	}
 	if err := run(os.Stdout, c); err != nil {
 		log.Fatal(err)
@@ -46,6 +47,9 @@ func main() {
 }
 
 func run(w io.Writer, c config) error {
+	if c.only == "sizing" {
+		return measureSizing(w, c)
+	}
 	server, err := startServer(c.program)
 	if err != nil {
 		return err

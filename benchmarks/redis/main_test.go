@@ -52,6 +52,45 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// Each kind of decision is measured on a server and on clusters, and each table has it.
+func TestSizing(t *testing.T) {
+	needServer(t)
+	var out strings.Builder
+	if err := run(&out, config{rounds: 1, each: 10 * time.Millisecond, program: program, keys: 100, only: "sizing"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Log(out.String())
+	measured := len(works()) * 3 * 2 * 2 // on three sites, with many keys and one, a call each and in batches
+	if n := strings.Count(out.String(), " % |\n"); n != measured {
+		t.Errorf("%d rows of measurements, want %d", n, measured)
+	}
+	for _, w := range works() {
+		for _, want := range []string{"a cluster of 3 masters", "1,000,000"} {
+			if !strings.Contains(out.String(), "| "+w.name+" | "+want+" |") {
+				t.Errorf("no row has %q and %q", w.name, want)
+			}
+		}
+	}
+	for _, no := range []string{"NaN", "Inf"} {
+		if strings.Contains(out.String(), no) {
+			t.Errorf("the report has a %q", no)
+		}
+	}
+}
+
+// A master is busy for half of the time at most.
+func TestMasters(t *testing.T) {
+	for _, tt := range []struct {
+		perSecond float64
+		each      time.Duration
+		want      int
+	}{{1_000, 10 * time.Microsecond, 1}, {50_000, 10 * time.Microsecond, 1}, {51_000, 10 * time.Microsecond, 2}, {1_000_000, 2 * time.Microsecond, 4}} {
+		if got := masters(tt.perSecond, tt.each); got != tt.want {
+			t.Errorf("%v a second at %v take %d masters, want %d", tt.perSecond, tt.each, got, tt.want)
+		}
+	}
+}
+
 // The plain EVALSHA is the script of package lua that stint uses, and charges the
 // very bucket that stint does.
 func TestPlainCall(t *testing.T) {

@@ -21,7 +21,7 @@ type server struct {
 	admin *redis.Client
 }
 
-func startServer(program string) (*server, error) {
+func startServer(program string, args ...string) (*server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func startServer(program string) (*server, error) {
 	}
 	_, port, _ := net.SplitHostPort(addr)
 	s := &server{addr: addr, dir: dir}
-	s.cmd = exec.Command(program, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", dir)
+	s.cmd = exec.Command(program, append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", dir}, args...)...)
 	if err := s.cmd.Start(); err != nil {
 		os.RemoveAll(dir)
 		return nil, err
@@ -69,6 +69,7 @@ type info struct {
 	version string
 	cpu     time.Duration // computed by the main thread
 	scripts time.Duration // spent in scripts, by commandstats
+	calls   int64         // of scripts
 	memory  float64       // used_memory, in bytes
 }
 
@@ -93,6 +94,7 @@ func (s *server) info() (info, error) {
 			var calls, usec int64
 			_, err = fmt.Sscanf(value, "calls=%d,usec=%d", &calls, &usec)
 			i.scripts += time.Duration(usec) * time.Microsecond
+			i.calls += calls
 		}
 		if err != nil {
 			return info{}, fmt.Errorf("INFO: %q: %w", line, err)
