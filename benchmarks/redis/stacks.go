@@ -77,7 +77,9 @@ type middleware = func(http.Handler) http.Handler
 // server and its connection.
 func newStacks(s *server) (subjects []subject, end func(), err error) {
 	client := s.client()
-	mine := redisstore.New(client, redisstore.WithTimeout(5*time.Second))
+	// Longer than a busy machine takes, and shorter than a request's release may take, with
+	// which a caller would have another goroutine call the server.
+	mine := redisstore.New(client, redisstore.WithTimeout(time.Second))
 	theirs := redis_rate.NewLimiter(client)
 	rate := stint.Rate(perSecond, time.Second, stint.WithBurst(10_000_000), stint.WithName("rate"))
 	quota := stint.Quota(burst, stint.Daily, stint.WithName("daily"))

@@ -15,7 +15,11 @@ import (
 )
 
 // Script is the text of a script, and the SHA-1 by which a server identifies it.
-type Script struct{ Source, SHA string }
+type Script struct {
+	Source, SHA string
+	// Arg is SHA, as an argument of a command: converting a string to one allocates.
+	Arg any
+}
 
 // Set is a set of algorithms.
 type Set uint16
@@ -103,7 +107,8 @@ func cached(name string, set Set) *Script {
 	}
 	source := compose(key)
 	sum := sha1.Sum([]byte(source))
-	s, _ := cache.LoadOrStore(key, &Script{Source: source, SHA: hex.EncodeToString(sum[:])})
+	sha := hex.EncodeToString(sum[:])
+	s, _ := cache.LoadOrStore(key, &Script{Source: source, SHA: sha, Arg: sha})
 	return s.(*Script)
 }
 

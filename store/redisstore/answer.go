@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/stint-go/stint/store"
 )
@@ -63,7 +64,8 @@ func takeAnswer(p *plan, reply any) (now int64, left unanswered[*decision], err 
 	if err != nil {
 		return 0, left, err
 	}
-	var few [8]store.State
+	few := someStates.Get().(*[8]store.State)
+	defer someStates.Put(few)
 	for i := range p.shapes {
 		s := &p.shapes[i]
 		k := len(s.records)
@@ -90,7 +92,7 @@ func takeAnswer(p *plan, reply any) (now int64, left unanswered[*decision], err 
 				continue
 			}
 			for c := range states {
-				if states[c], err = decode(&e.decisions[0].charges[c], columns[c*n+j]); err != nil {
+				if err = decode(&e.decisions[0].charges[c], columns[c*n+j], &states[c]); err != nil {
 					return now, left, err
 				}
 			}
@@ -106,6 +108,9 @@ func takeAnswer(p *plan, reply any) (now int64, left unanswered[*decision], err 
 	}
 	return now, left, nil
 }
+
+// someStates are those of one decision at a time, to be reused.
+var someStates = sync.Pool{New: func() any { return new([8]store.State) }}
 
 // answer decides d against the states, and leaves them as they are afterwards.
 func (d *decision) answer(now int64, states []store.State) {
@@ -175,9 +180,9 @@ func settledAnswer(group []*settlement, now int64, found any) error {
 }
 
 func (s *settlement) answer(now int64, found any) error {
-	state, err := decode(s.charge, found)
+	err := decode(s.charge, found, &s.found[0])
 	if err == nil {
-		store.Amend(store.Now{Steady: now, Wall: now}, s.charge, &state, s.result)
+		store.Amend(store.Now{Steady: now, Wall: now}, s.charge, &s.found[0], s.result)
 	}
 	return err
 }
@@ -188,16 +193,13 @@ func (s *settlement) answerListed(now int64, before, after string) error {
 	if err := s.answer(now, before); err != nil {
 		return err
 	}
-	instant := store.Now{Steady: now, Wall: now}
 	receipt := s.result.Receipt
-	state, err := decode(s.charge, after)
-	if err != nil {
+	if err := decode(s.charge, after, &s.found[0]); err != nil {
 		return err
 	}
-	charges := [1]store.Charge{{Key: s.charge.Key, Limit: s.charge.Limit}}
-	var results [1]store.Result
-	store.Decide(instant, charges[:], []store.State{state}, results[:])
-	*s.result = results[0]
+	s.look[0] = store.Charge{Key: s.charge.Key, Limit: s.charge.Limit}
+	store.Decide(store.Now{Steady: now, Wall: now}, s.look[:], s.found[:], s.seen[:])
+	*s.result = s.seen[0]
 	s.result.Receipt = receipt
 	return nil
 }

@@ -522,7 +522,7 @@ func (w *twins) settle() error {
 		}
 	}
 	for range tries {
-		script, keys, args := settleArgs(together(ss), w.timeArgs(asked))
+		script, keys, args := settleArgs(together(ss), w.timeArgs(asked), 0)
 		reply, err := w.run(script, keys, args)
 		if err != nil {
 			return err
@@ -642,7 +642,7 @@ func (w *twins) stored(key string, l *store.Limit) (s store.State, raw string, e
 	if err != nil && err != redis.Nil {
 		return s, raw, err
 	}
-	s, err = decode(&store.Charge{Limit: l}, raw)
+	err = decode(&store.Charge{Limit: l}, raw, &s)
 	return s, raw, err
 }
 

@@ -29,8 +29,10 @@ type timeArgs struct {
 	// calendar.
 	wall  int64
 	asked []int64
-	// lease is the duration of leases, in microseconds.
-	lease int64
+	// lease is the duration of leases, in microseconds. leaseArgs are leaseArgsOf it, if they are
+	// known.
+	lease     int64
+	leaseArgs *[2]any
 	// counted lists the charges whose denial counts for the present one, by number.
 	counted string
 }
@@ -170,6 +172,10 @@ type settlement struct {
 	key    string
 	// unlessReset: settle only if the key hasn't been reset since it was charged.
 	unlessReset bool
+	// To work out the result.
+	found [1]store.State
+	look  [1]store.Charge
+	seen  [1]store.Result
 }
 
 // chargedAt returns the server's instant of a charge on a rate, in microseconds.
@@ -197,6 +203,9 @@ func isBucket(l *store.Limit) bool {
 // unless something else is settled there in between. Those of a group, and the groups of a
 // key, keep their order.
 func together(ss []*settlement) (groups [][]*settlement) {
+	if len(ss) == 1 {
+		return [][]*settlement{ss}
+	}
 	last := make(map[string]int, len(ss)) // the group of a key
 	for i, s := range ss {
 		at, known := last[s.key]
@@ -216,10 +225,11 @@ func (s *settlement) releases() bool {
 }
 
 // settleArgs returns the script that settles groups made by together, its keys and its
-// arguments.
-func settleArgs(groups [][]*settlement, t timeArgs) (script *scripts.Script, keys []string, args []any) {
-	q := request{args: make([]any, 0, 3+15*len(groups)), timeArgs: t}
+// arguments, preceded by room for the beginning of the command.
+func settleArgs(groups [][]*settlement, t timeArgs, room int) (script *scripts.Script, keys []string, args []any) {
+	q := request{args: make([]any, room, room+3+15*len(groups)), timeArgs: t}
 	strings := 0
+	keys = make([]string, 0, len(groups))
 	q.add(t.clock)
 	q.number(int64(len(groups)))
 	for _, group := range groups {
@@ -231,7 +241,7 @@ func settleArgs(groups [][]*settlement, t timeArgs) (script *scripts.Script, key
 		}
 		c := s.charge
 		r := recordOf(c.Limit)
-		q.add(string(r.letter))
+		q.add(letters[r.letter])
 		q.number(int64(i + 1))
 		q.number(c.Cost)
 		q.number(c.Receipt.Cost)
@@ -240,8 +250,8 @@ func settleArgs(groups [][]*settlement, t timeArgs) (script *scripts.Script, key
 		if isBucket(c.Limit) {
 			q.number(int64(c.Receipt.Version & 1))
 		} else {
-			ids := make([]byte, 0, len(group)*len(c.Receipt.Lease))
-			for _, s := range group {
+			ids := c.Receipt.Lease[:]
+			for _, s := range group[1:] {
 				ids = append(ids, s.charge.Receipt.Lease[:]...)
 			}
 			q.add(ids)
@@ -260,6 +270,14 @@ func settleArgs(groups [][]*settlement, t timeArgs) (script *scripts.Script, key
 	q.strings(strings)
 	return scripts.Settle(q.set), keys, q.args
 }
+
+// letters holds the letters of algorithms, as arguments.
+var letters = func() (a ['z' + 1]any) {
+	for i := range a {
+		a[i] = string(rune(i))
+	}
+	return a
+}()
 
 // small holds the numbers that most calls contain, as text: converting a value to an
 // argument allocates.

@@ -84,7 +84,7 @@ func (s *Store) giveBack(t *ticket[settling]) (ended <-chan error) {
 // reset doesn't time out, and nothing is given back by a timer: a caller does it.
 var unwired = []orders.Edit{
 	{File: "take.go", Was: "s.takes.do(ctx, t)", Is: "s.decided(t)"},
-	{File: "settle.go", Was: "if _, err := s.settles.do(ctx, tickets[0]); err != nil {", Is: "if err := s.settled(tickets[0]); err != nil {"},
+	{File: "settle.go", Was: "reusable, err := s.settles.do(ctx, t)", Is: "reusable, err := true, s.settled(t)"},
 	{File: "giveback.go", Was: "func (s *Store) giveBack(", Is: "func (s *Store) giveBackThere("},
 	{File: "reset.go", Was: "	go func() { done <- s.execAll(due, calls) }()\n", Is: "	there.Reset(key, limits)\n	done <- nil\n	_ = calls\n"},
 	{File: "reset.go", Was: "context.WithTimeout(ctx, s.timeout)", Is: "ctx, func() {}"},

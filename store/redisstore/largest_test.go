@@ -144,7 +144,7 @@ func (w *twins) settleOne(t *taken, cost int64) error {
 	c.Cost = cost
 	w.note("settle %+v to %d", c.Receipt, cost)
 	s := &settlement{charge: &c, result: new(store.Result), key: t.key}
-	script, keys, args := settleArgs([][]*settlement{{s}}, w.timeArgs(nil))
+	script, keys, args := settleArgs([][]*settlement{{s}}, w.timeArgs(nil), 0)
 	reply, err := w.run(script, keys, args)
 	if err == nil {
 		_, _, err = settleAnswer([][]*settlement{{s}}, reply)

@@ -20,7 +20,8 @@ type leases struct {
 	closed bool
 }
 
-// holding is the leases on one key.
+// holding is the leases on one key. One without leases stays until the renewal next runs: the
+// next request on the key would make another.
 type holding struct {
 	key      string // in the server
 	identity string
@@ -70,10 +71,15 @@ func (l *leases) stopRenewal(key string, id store.LeaseID) (of lease, held bool)
 func (l *leases) remove(h *holding, id store.LeaseID) (of lease, held bool) {
 	of, held = h.renewed[id]
 	delete(h.renewed, id)
-	if len(h.renewed) == 0 && l.byKey[h.key] == h {
+	if len(h.renewed) == 0 && l.stop == nil && l.byKey[h.key] == h { // nobody sweeps
 		delete(l.byKey, h.key)
 	}
 	return of, held
+}
+
+// sweep removes holdings without leases. The caller holds the lock.
+func (l *leases) sweep() {
+	maps.DeleteFunc(l.byKey, func(_ string, h *holding) bool { return len(h.renewed) == 0 })
 }
 
 // beginReset prepares for the reset of keys. Until end is called, their leases aren't
@@ -111,6 +117,7 @@ func (l *leases) close() {
 		close(l.stop)
 		l.stop = nil
 	}
+	l.sweep()
 }
 
 // renewLoop renews leases until none is held. It runs every third of a lease's time and
@@ -201,6 +208,7 @@ func (s *Store) renew(age time.Duration) bool {
 func (l *leases) due(now time.Time, age time.Duration, siteOf func(string) site) (rs []*renewing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.sweep()
 	last := make(map[site]*renewing) // call of a place
 	for key, h := range l.byKey {
 		var ids []store.LeaseID

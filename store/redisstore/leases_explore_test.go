@@ -120,7 +120,7 @@ func (x Leased) Held() (leases int, renewing bool) {
 // renewedThere has what asks the server ask the one of the test.
 var renewedThere = []orders.Edit{
 	{File: "leases.go", Was: "	s.exec(ctx, calls)\n	rs, calls = s.separate(ctx, times, rs, calls)\n", Is: "	s.renewThere(ctx, rs, calls)\n"},
-	{File: "settle.go", Was: "if _, err := s.settles.do(ctx, tickets[0]); err != nil {", Is: "if err := s.released(tickets[0]); err != nil {"},
+	{File: "settle.go", Was: "reusable, err := s.settles.do(ctx, t)", Is: "reusable, err := true, s.released(t)"},
 	{File: "take.go", Was: "s.takes.do(ctx, t)", Is: "s.decided(t)"},
 	{File: "reset.go", Was: "context.WithTimeout(ctx, s.timeout)", Is: "ctx, func() {}"},
 	{File: "reset.go", Was: "	go func() { done <- s.execAll(due, calls) }()\n", Is: "	if there.Reset() {\n		done <- nil\n	} else {\n		done <- ErrUnavailable\n	}\n	_ = calls\n"},
@@ -363,7 +363,7 @@ var leasesMutants = []orders.Variant{
 	{Name: "what has been released meanwhile is held again", Edits: []orders.Edit{{File: "leases.go",
 		Was: "if of, held := h.renewed[id]; held {", Is: "if of, held := h.renewed[id]; held || true {"}}},
 	{Name: "a release goes on being renewed", Edits: []orders.Edit{{File: "settle.go",
-		Was: "		return err\n	}\n	s.stopRenewals(charges)\n", Is: "		return err\n	}\n"}}},
+		Was: "	if c.Cost == 0 && c.Receipt.Lease", Is: "	if c.Cost < 0 && c.Receipt.Lease"}}},
 	{Name: "a reset goes on being renewed", Edits: []orders.Edit{{File: "reset.go",
 		Was: "	endReset(err == nil)\n", Is: "	endReset(false)\n"}}},
 	{Name: "a reset that fails ends the renewal", Edits: []orders.Edit{{File: "reset.go",

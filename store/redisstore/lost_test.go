@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/store"
@@ -31,7 +32,7 @@ func TestLostPanics(t *testing.T) {
 	if text := logged.String(); strings.Count(text, "level=ERROR") != 2 || !strings.Contains(text, `"oops a"`) || !strings.Contains(text, `"oops b"`) {
 		t.Errorf("in the log: %s", text)
 	}
-	if len(s.leases.byKey) != 0 {
-		t.Errorf("still held: %v", s.leases.byKey)
+	if held := s.leases.due(time.Now(), 0, s.siteOf); len(held) != 0 {
+		t.Errorf("still held: %v", held)
 	}
 }

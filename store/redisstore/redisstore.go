@@ -83,25 +83,27 @@ import (
 
 // Store keeps its states in Redis. Make one with New. It is safe for concurrent use.
 type Store struct {
-	client  redis.UniversalClient
-	layout  layout
-	bad     []*store.SpecError // options
-	wrong   error              // what is wrong with New's arguments, for each call
-	prefix  string
-	timeout time.Duration
-	lease   time.Duration
-	clock   func() time.Time
-	lost    func(key string, limit *store.Limit)
-	alone   bool // no batches
-	denies  *denyCache
-	stocks  *stocks
+	client    redis.UniversalClient
+	layout    layout
+	bad       []*store.SpecError // options
+	wrong     error              // what is wrong with New's arguments, for each call
+	prefix    string
+	timeout   time.Duration
+	lease     time.Duration
+	leaseArgs *[2]any
+	clock     func() time.Time
+	lost      func(key string, limit *store.Limit)
+	alone     bool // no batches
+	denies    *denyCache
+	stocks    *stocks
 
-	ahead   atomic.Int64 // of the server's clock, in microseconds
-	takes   line[taking]
-	settles line[settling]
-	tickets sync.Pool // of *ticket[taking]
-	leases  leases
-	retries releaseRetries
+	ahead         atomic.Int64 // of the server's clock, in microseconds
+	takes         line[taking]
+	settles       line[settling]
+	tickets       sync.Pool // of *ticket[taking]
+	settleTickets sync.Pool // of *ticket[settling]
+	leases        leases
+	retries       releaseRetries
 
 	first   sync.Once // call
 	closing sync.Once
@@ -216,6 +218,7 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 			opt(s)
 		}
 	}
+	s.leaseArgs = leaseArgsOf(s.lease.Microseconds())
 	if s.stocks != nil {
 		s.stocks.sweep = func() { s.giveBackPrefetched(false) }
 	}

@@ -53,7 +53,7 @@ func (s *Store) call(script *scripts.Script, p site, keys []string, args []any) 
 
 // command makes the call's command, a new one each time the call is made: a command
 // holds its answer.
-func (c *call) command(ctx context.Context, name, script string) {
+func (c *call) command(ctx context.Context, name, script any) {
 	args := c.args
 	if c.cmd != nil {
 		args = slices.Clone(args)
@@ -61,6 +61,9 @@ func (c *call) command(ctx context.Context, name, script string) {
 	args[0], args[1] = name, script
 	c.cmd = redis.NewCmd(ctx, args...)
 }
+
+// evalsha is the name of a command, as its argument.
+var evalsha any = "evalsha"
 
 // exec makes the calls. Their errors are in their commands.
 func (s *Store) exec(ctx context.Context, calls []call) {
@@ -111,7 +114,7 @@ func (s *Store) try(ctx context.Context, calls []call, name string) {
 		if name == "eval" {
 			c.command(ctx, name, c.script.Source)
 		} else {
-			c.command(ctx, name, c.script.SHA)
+			c.command(ctx, evalsha, c.script.Arg)
 		}
 	}
 	err := errPanicked
@@ -168,7 +171,7 @@ func (s *Store) here() int64 {
 // timeArgs returns the arguments of a script about the time and leases.
 func (s *Store) timeArgs(asked []int64) timeArgs {
 	now := s.here()
-	t := timeArgs{wall: now + s.ahead.Load(), asked: asked, lease: s.lease.Microseconds()}
+	t := timeArgs{wall: now + s.ahead.Load(), asked: asked, lease: s.lease.Microseconds(), leaseArgs: s.leaseArgs}
 	if s.clock != nil {
 		t.clock = strconv.FormatInt(now, 10) + ",1"
 	}

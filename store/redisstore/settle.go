@@ -15,9 +15,10 @@ type settling struct {
 	charges []store.Charge
 	results []store.Result
 	keys    []string
-	indexes []int // in the caller's slices
-	made    []settlement
-	settled bool // part of it has been
+	indexes []int        // in the caller's slices
+	room    []settlement // of which made is a part
+	made    []settlement // those still to be made
+	settled bool         // part of it has been
 	// unlessReset: settle only if the keys haven't been reset since they were charged.
 	unlessReset bool
 }
@@ -46,32 +47,37 @@ func (s *Store) settle(ctx context.Context, charges []store.Charge, results []st
 		s.stopRenewals(charges)
 		return err
 	}
-	s.stopRenewals(charges)
-	var tickets []*ticket[settling]
-	var at map[site]int // of tickets, if there may be many
-	if s.layout != oneServer && len(charges) > 1 {
-		at = make(map[site]int)
+	if s.layout == oneServer || len(charges) == 1 {
+		t := s.settlingTicket()
+		for i := range charges {
+			key := storageKey(s.prefix, charges[i].Key, charges[i].Limit)
+			s.stopRenewal(key, &charges[i])
+			t.what.add(charges[i], key, i)
+		}
+		t.what.site = s.siteOf(t.what.keys[0])
+		reusable, err := s.settles.do(ctx, t)
+		if err == nil {
+			copy(results, t.what.results)
+		}
+		if reusable {
+			s.settleTickets.Put(t)
+		}
+		return err
 	}
+	var tickets []*ticket[settling]
+	at := make(map[site]int) // of tickets
 	for i := range charges {
 		key := storageKey(s.prefix, charges[i].Key, charges[i].Limit)
+		s.stopRenewal(key, &charges[i])
 		p := s.siteOf(key)
 		n, known := at[p]
-		if !known && (at != nil || len(tickets) == 0) {
+		if !known {
 			n = len(tickets)
+			at[p] = n
 			tickets = append(tickets, newTicket[settling]())
 			tickets[n].what.site = p
-			if at != nil {
-				at[p] = n
-			}
 		}
 		tickets[n].what.add(charges[i], key, i)
-	}
-	if len(tickets) == 1 {
-		if _, err := s.settles.do(ctx, tickets[0]); err != nil {
-			return err
-		}
-		copy(results, tickets[0].what.results)
-		return nil
 	}
 	for _, t := range tickets {
 		s.settles.submit(t, false)
@@ -98,11 +104,29 @@ func (s *Store) settle(ctx context.Context, charges []store.Charge, results []st
 // outcome of the call: a release that fails is retried until its lease expires.
 func (s *Store) stopRenewals(charges []store.Charge) {
 	for i := range charges {
-		c := &charges[i]
-		if c.Cost == 0 && c.Receipt.Lease != (store.LeaseID{}) && c.Limit != nil {
-			s.leases.stopRenewal(storageKey(s.prefix, c.Key, c.Limit), c.Receipt.Lease)
+		if c := &charges[i]; c.Limit != nil {
+			s.stopRenewal(storageKey(s.prefix, c.Key, c.Limit), c)
 		}
 	}
+}
+
+func (s *Store) stopRenewal(key string, c *store.Charge) {
+	if c.Cost == 0 && c.Receipt.Lease != (store.LeaseID{}) {
+		s.leases.stopRenewal(key, c.Receipt.Lease)
+	}
+}
+
+// settlingTicket returns a ticket without charges.
+func (s *Store) settlingTicket() *ticket[settling] {
+	t, ok := s.settleTickets.Get().(*ticket[settling])
+	if !ok {
+		return newTicket[settling]()
+	}
+	t.state.Store(waiting)
+	t.failed, t.err = nil, nil
+	w := &t.what
+	w.charges, w.results, w.keys, w.indexes = w.charges[:0], w.results[:0], w.keys[:0], w.indexes[:0]
+	return t
 }
 
 // sendSettles calls the server for a batch. Each round sends up to mostKeys settlements to
@@ -113,9 +137,11 @@ func (s *Store) sendSettles(ctx context.Context, batch []*ticket[settling]) {
 	for _, t := range batch {
 		w := &t.what
 		t.failed, w.settled = nil, false // also if it is sent again
-		w.made = make([]settlement, len(w.charges))
+		w.room = slices.Grow(w.room[:0], len(w.charges))[:len(w.charges)]
+		w.made = w.room
 		for i := range w.made {
-			w.made[i] = settlement{charge: &w.charges[i], result: &w.results[i], key: w.keys[i], unlessReset: w.unlessReset}
+			m := &w.made[i]
+			m.charge, m.result, m.key, m.unlessReset = &w.charges[i], &w.results[i], w.keys[i], w.unlessReset
 		}
 	}
 	left := batch
@@ -155,9 +181,9 @@ func (s *Store) settleOnce(ctx context.Context, batch []*ticket[settling], asked
 			}
 		}
 		made[i] = together(piece)
-		script, keys, args := settleArgs(made[i], times)
-		args = append(make([]any, s.head(keys)), args...)
-		pieces[i], calls[i] = piece, s.call(script, group[0].what.site, keys, args)
+		room := 4 + 2*len(made[i]) // for as many keys as there may be
+		script, keys, args := settleArgs(made[i], times, room)
+		pieces[i], calls[i] = piece, s.call(script, group[0].what.site, keys, args[room-s.head(keys):])
 	}
 	s.exec(ctx, calls)
 	for i, group := range groups {

@@ -52,7 +52,7 @@ func (w *slotsServer) take(ds ...*decision) {
 func (w *slotsServer) settle(ss ...*settlement) {
 	w.t.Helper()
 	groups := together(ss)
-	script, keys, args := settleArgs(groups, w.timeArgs())
+	script, keys, args := settleArgs(groups, w.timeArgs(), 0)
 	if _, left, err := settleAnswer(groups, w.run(script, keys, args)); err != nil || len(left.what) > 0 {
 		w.t.Fatal(err, left)
 	}
