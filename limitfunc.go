@@ -46,11 +46,12 @@ func Exempt() Limit { return Limit{exempt} }
 // WithLimitSource is WithLimitFunc for limits that are read from elsewhere by a key and kept,
 // as package plans does. f gets the request's context, its key by k, which may be empty, and
 // check, which returns what is wrong with limits returned together: all that CheckLimits
-// reports, and names that limits of this limiter have. Call it for limits that have just been
+// reports, names that limits of this limiter have, and what its defaults make wrong, such as a
+// cost that never passes. Call it for limits that have just been
 // read, before they replace good ones. It may be kept and called later, concurrently.
 //
-// An error of k denies the request, as one of f does. New rejects a nil f, and what it
-// rejects in WithKey; a limiter isn't mounted in an adapter whose requests don't have k.
+// An error of k denies the request, as one of f does. New rejects a nil f, what it rejects
+// in WithKey, and GivenKey; a limiter isn't mounted in an adapter whose requests don't have k.
 func WithLimitSource(k Key, f func(ctx context.Context, key string, check func(...Limit) error) ([]Limit, error)) Option {
 	add := withLimits(func(of *compile.Func) *limitFunc {
 		l := &limitFunc{of: of}
@@ -67,6 +68,9 @@ func WithLimitSource(k Key, f func(ctx context.Context, key string, check func(.
 	})
 	return limiterOption(func(c *config) {
 		wrong := k.described().Wrong.Within("WithLimitSource")
+		if k.described().Given {
+			wrong.Bad("WithLimitSource(GivenKey())", "requests don't have it", "write another key, such as stint.Header")
+		}
 		if f == nil {
 			wrong.Bad("WithLimitSource", "the function is nil", "write one, or leave the option out")
 		}
@@ -91,8 +95,15 @@ type limitFunc struct {
 func (f *limitFunc) check(limits ...Limit) error {
 	wrong := wrongTogether(limits)
 	for _, l := range limits {
-		if l.rule != nil && f.of.Taken(l.rule) {
+		switch {
+		case l.rule == nil || l.rule == exempt:
+		case f.of.Taken(l.rule):
 			wrong = append(wrong, compile.Namesake("", l.rule.Spec.Name))
+		default:
+			if _, m := l.rule.Compiled(); m == nil { // or it is reported already
+				_, m = f.of.Entry(l.rule)
+				wrong = append(wrong, m...)
+			}
 		}
 	}
 	return joined(wrong)

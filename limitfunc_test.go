@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,5 +64,27 @@ func TestNoLimits(t *testing.T) {
 	}
 	if err := stint.CheckLimits(stint.Exempt(), plan); err == nil {
 		t.Error("Exempt beside a limit is no mistake")
+	}
+}
+
+// A limit that a function returns and that can't hold any request is an error, and names what
+// to write.
+func TestLimitsThatNoRequestHas(t *testing.T) {
+	for _, tt := range []struct {
+		limit stint.Limit
+		want  string
+	}{
+		{stint.Rate(9, time.Hour, stint.WithKey(stint.GivenKey())), `limit "rate": WithKey(GivenKey()): requests don't have it: write another key`},
+		{stint.Concurrency(9, stint.WithShare(1, 50)), `limit "concurrency": WithShare: no request waits for a slot, and shares order those that wait: write stint.WithQueue or stint.WithMaxWait`},
+	} {
+		seen := &events{}
+		l := limiter(t, everybody, seen.Option(), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return []stint.Limit{tt.limit}, nil }))
+		if got := through(l, get("/"), nil).Code; got != 500 || !strings.Contains(seen.Last().Err.Error(), tt.want) {
+			t.Errorf("%d %v, want %s", got, seen.Last().Err, tt.want)
+		}
+	}
+	_, err := stint.New(stint.WithKey(stint.GivenKey()), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil }))
+	if want := "WithLimitFunc: the default key is GivenKey(), which requests don't have: write another stint.WithKey"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -1603,6 +1603,8 @@ func TestShareOptions(t *testing.T) {
 		{"too much in all", stint.Concurrency(1, stint.WithShare(1, 60), stint.WithShare(2, 41)), "add up to 101 percent"},
 		{"twice", stint.Concurrency(1, stint.WithShare(1, 10), stint.WithShare(1, 10)), "has a share already"},
 		{"a queue of less than nothing", stint.Concurrency(1, stint.WithQueue(-1)), "WithQueue(-1): write 0 or more"},
+		{"nobody waits", stint.Concurrency(1, stint.WithShare(1, 10), stint.WithQueue(0)), `limit "concurrency": WithShare: WithQueue(0) lets nobody wait, and shares order those who wait: raise it, or leave the shares out`},
+		{"nobody waits on a route", stint.WithRoute("/a", stint.Concurrency(1, stint.WithShare(1, 10))), `WithRoute("/a"): limit "concurrency": WithShare: no request waits for a slot, and shares order those that wait: write stint.WithQueue or stint.WithMaxWait, or leave the shares out`},
 		{"no function", stint.WithPriority(nil), "WithPriority(nil)"},
 		{"no aging", stint.WithAging(0), "WithAging(0s)"},
 		{"aging for ever", stint.WithAging(2 * time.Hour), "WithAging(2h0m0s)"},
@@ -1611,6 +1613,17 @@ func TestShareOptions(t *testing.T) {
 		_, err := stint.New(theKey, stint.Rate(9, time.Second, stint.WithName("other")), tt.opt)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
+		}
+	}
+	shared := stint.Concurrency(1, stint.WithShare(1, 10))
+	for name, opts := range map[string][]stint.Option{
+		"Limiter.Wait waits":           {shared},
+		"a route's requests wait":      {stint.WithRoute("/a", shared, stint.WithMaxWait(time.Second))},
+		"those of another route do":    {stint.WithRoute("/a", shared), stint.WithRoute("/b", shared, stint.WithMaxWait(time.Second))},
+		"it is the limiter's, as well": {shared, stint.WithRoute("/a", shared)},
+	} {
+		if err := stint.Check(append(opts, theKey)...); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -205,6 +206,7 @@ func TestWrongKeys(t *testing.T) {
 		{}:                            "Key{}): write a key",
 		stint.Header("a b"):           `Header("a b")): write the name of a header field`,
 		stint.Join(stint.Cookie(" ")): `Cookie(" ")`,
+		stint.GivenKey():              "WithLimitSource(GivenKey()): requests don't have it",
 	} {
 		_, err := stint.New(stint.WithKey(stint.Global()), cache.Limits(key))
 		var wrong *stint.OptionError
@@ -212,13 +214,43 @@ func TestWrongKeys(t *testing.T) {
 			t.Errorf("%v: %v, want an *OptionError with %q", key, err, want)
 		}
 	}
-	for _, key := range []stint.Key{stint.GivenKey(), stint.AdapterKey("stintgin", func(*http.Request) (string, error) { return "", nil })} {
-		l, err := stint.New(stint.WithKey(stint.Global()), cache.Limits(key))
-		if err != nil {
-			t.Fatal(err)
+	key := stint.AdapterKey("stintgin", func(*http.Request) (string, error) { return "", nil })
+	l, err := stint.New(stint.WithKey(stint.Global()), cache.Limits(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Describe().CheckAdapter("stinthttp"); err == nil || !strings.Contains(err.Error(), "WithLimitSource") {
+		t.Errorf("%v: mounted: %v", key, err)
+	}
+}
+
+// A plan that the limiter's own settings make impossible counts as a failed load.
+func TestPlanThatTheLimiterMakesWrong(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opt  stint.RateOption
+		want string
+	}{
+		"its cost":     {nil, "a request costs 20, and no more than 10 ever pass"},
+		"nobody's key": {stint.WithKey(stint.GivenKey()), "WithKey(GivenKey()): requests don't have it"},
+	} {
+		var opts []stint.RateOption
+		if tt.opt != nil {
+			opts = append(opts, tt.opt)
 		}
-		if err := l.Describe().CheckAdapter("stinthttp"); err == nil || !strings.Contains(err.Error(), "WithLimitSource") {
-			t.Errorf("%v: mounted: %v", key, err)
+		loads := 0
+		cache := plans.Must(plans.New(func(context.Context, string) ([]stint.Limit, error) {
+			loads++
+			return []stint.Limit{stint.Rate(10, time.Second, append(opts, stint.WithName("plan"))...)}, nil
+		}))
+		var failed error
+		l := stint.Must(stint.New(stint.WithKey(stint.Global()), cache.Limits(stint.Global()), stint.WithFixedCost(20),
+			stint.WithObserver(func(e stint.Event) { failed = e.Err })))
+		for i := range 2 { // the second loads again: what has failed isn't kept
+			w := httptest.NewRecorder()
+			l.Serve(w, httptest.NewRequest("GET", "/", nil), func(http.ResponseWriter, *http.Request) { t.Error("it passed") })
+			if w.Code != 500 || failed == nil || !strings.Contains(failed.Error(), tt.want) || loads != i+1 {
+				t.Errorf("%s: %d, %v after %d loads", name, w.Code, failed, loads)
+			}
 		}
 	}
 }

@@ -22,7 +22,7 @@ type TransportOption func(*client.Transport)
 // applied to other hosts, even if they share the key. If k returns an error, RoundTrip
 // returns it and sends nothing. The default key is the request's scheme and host, such
 // as "https://api.example.com". Transport rejects the zero Key, one made with wrong
-// arguments, and stint.GivenKey.
+// arguments, stint.GivenKey, and the Key of an adapter.
 func WithDestination(k stint.Key) TransportOption {
 	return func(t *client.Transport) { t.Destination = k }
 }
@@ -124,14 +124,16 @@ func invalid(t *client.Transport) (wrong []error) {
 		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithRetries(%d)", t.Retries), Write: "write 0 or more"})
 	}
 	instead := "write another key, or leave it out for the scheme and host"
-	switch t.Destination {
-	case stint.Key{}:
+	if t.Destination == (stint.Key{}) {
 		return append(wrong, &stint.OptionError{Option: "WithDestination(Key{})", Write: instead})
-	case stint.GivenKey():
-		return append(wrong, &stint.OptionError{Option: "WithDestination(GivenKey())", Problem: "requests don't have it", Write: instead})
 	}
 	if err := t.Destination.Check(); err != nil {
-		wrong = append(wrong, fmt.Errorf("WithDestination: %w", err))
+		return append(wrong, fmt.Errorf("WithDestination: %w", err))
+	}
+	// A limiter with the key finds out which requests have it.
+	l := stint.Must(stint.New(stint.Rate(1, time.Second), stint.WithKey(t.Destination), stint.WithoutWarnings()))
+	if l.Describe().CheckAdapter("stinthttp.Transport") != nil {
+		wrong = append(wrong, &stint.OptionError{Option: fmt.Sprintf("WithDestination(%v)", t.Destination), Problem: "requests don't have it", Write: instead})
 	}
 	return wrong
 }

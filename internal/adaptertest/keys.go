@@ -155,14 +155,17 @@ func places(t *testing.T, k stint.Key) map[string]*stint.Limiter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string]*stint.Limiter{
-		"by default":      compiled(t, by, rate),
-		"of one":          compiled(t, byAddress, rate, stint.Quota(1, stint.Daily, by)),
-		"on a route":      compiled(t, byAddress, rate, stint.WithRoute("/a", by, stint.Quota(1, stint.Daily))),
-		"with a route":    routed,
-		"inherited":       inherited,
-		"of a limit func": compiled(t, by, stint.Rate(1, time.Hour, byAddress), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil })),
+	all := map[string]*stint.Limiter{
+		"by default":   compiled(t, by, rate),
+		"of one":       compiled(t, byAddress, rate, stint.Quota(1, stint.Daily, by)),
+		"on a route":   compiled(t, byAddress, rate, stint.WithRoute("/a", by, stint.Quota(1, stint.Daily))),
+		"with a route": routed,
+		"inherited":    inherited,
 	}
+	if k != stint.GivenKey() { // which New rejects there
+		all["of a limit func"] = compiled(t, by, stint.Rate(1, time.Hour, byAddress), stint.WithLimitFunc(func(*http.Request) ([]stint.Limit, error) { return nil, nil }))
+	}
+	return all
 }
 
 // parts are the keys that k may be part of.

@@ -101,6 +101,13 @@ type compiler struct {
 	parent *Result // that the limiter extends, or nil
 	to     *Result
 	errs   mistake.List
+	idle   []idle
+}
+
+// idle is a limit in a place where its shares order nobody, which is then wrong.
+type idle struct {
+	limit *store.Limit
+	wrong mistake.List
 }
 
 // Compile turns the options of a limiter into plans. parent is that of the limiter which it
@@ -156,8 +163,13 @@ func (k *compiler) compile() {
 	if len(routes) > 0 {
 		k.to.Plans.Router = k.router(routes)
 	}
-	if len(k.Funcs) > 0 && k.to.Shared.Key == nil {
+	k.checkShares()
+	switch key := k.to.Shared.Key; {
+	case len(k.Funcs) == 0:
+	case key == nil:
 		k.errs.Bad("WithLimitFunc", "no default key", "write stint.WithKey beside it")
+	case key.Given:
+		k.errs.Bad("WithLimitFunc", "the default key is GivenKey(), which requests don't have", "write another stint.WithKey beside it")
 	}
 	if k.parent == nil && len(k.Limits)+len(k.Funcs)+len(k.Routes) == 0 {
 		k.errs.Bad("", "no limits", "write at least one, such as stint.Rate(10, time.Second)")
@@ -183,6 +195,9 @@ func (k *compiler) entries(route string, rules []*Rule, s Settings) (all []*read
 			e := k.entry(r, compiled, settings, k.naming.source(settings.Key))
 			if m := tooHigh(route, e); m != nil {
 				k.bad(*m)
+			}
+			if wrong := idleShares(r, e); wrong != nil {
+				k.idle = append(k.idle, idle{compiled, wrong.At(route, e.Name())})
 			}
 			k.to.settings[e] = settings
 			all = append(all, e)
@@ -257,6 +272,25 @@ func (k *compiler) checkBans(route string, p *read.Plan, written []*Rule) {
 		if wrong := lacksFeed(e, p.Entries); wrong != nil {
 			wrong.Route, wrong.Limit = route, e.Name()
 			k.bad(*wrong)
+		}
+	}
+}
+
+// checkShares reports shares that order nobody in any place. The limiter's own limits are also
+// those of Limiter.Wait, which lets callers wait for slots whatever their options say.
+func (k *compiler) checkShares() {
+	orders := map[*store.Limit]bool{}
+	for _, e := range k.to.Plans.Base.Entries {
+		orders[e.Limit.Limit] = true
+	}
+	for e := range k.to.Plans.Entries {
+		if e.Needs&limit.Waits != 0 {
+			orders[e.Limit.Limit] = true
+		}
+	}
+	for _, i := range k.idle {
+		if !orders[i.limit] {
+			k.errs = append(k.errs, i.wrong...)
 		}
 	}
 }

@@ -46,6 +46,9 @@ func (f *Func) Entry(r *Rule) (*read.Entry, mistake.List) {
 		return nil, wrong
 	}
 	settings := r.Shared.Or(f.Shared)
+	if settings.Key.Given {
+		return nil, mistake.List{{Limit: r.Spec.Name, Option: "WithKey(GivenKey())", Problem: "requests don't have it", Write: "write another key, or leave it out"}}
+	}
 	source := f.names.Now().sources[settings.Key]
 	if source == nil {
 		source = new(warn.Source) // a key of its own is not watched
@@ -53,6 +56,9 @@ func (f *Func) Entry(r *Rule) (*read.Entry, mistake.List) {
 	e := f.registry.entry(r, l, settings, source)
 	if m := tooHigh("", e); m != nil {
 		return nil, mistake.List{m}
+	}
+	if wrong := idleShares(r, e); wrong != nil {
+		return nil, wrong.At("", e.Name())
 	}
 	r.resolved.Store(&resolved{f, e})
 	return e, nil

@@ -90,7 +90,11 @@ func (r *Rule) compile(name string) (*store.Limit, mistake.List) {
 	spec := r.Spec
 	spec.Name = name
 	l, err := store.NewLimit(spec)
-	if errs := append(append(mistake.InSpec(err), r.Errs...), r.Shared.Errs...); errs != nil {
+	errs := append(append(mistake.InSpec(err), r.Errs...), r.Shared.Errs...)
+	if r.Line.Shares != nil && r.Line.Room != nil && *r.Line.Room == 0 {
+		errs.Bad("WithShare", "%s lets nobody wait, and shares order those who wait", "raise it, or leave the shares out", "WithQueue(0)")
+	}
+	if errs != nil {
 		return nil, errs.At("", name)
 	}
 	return l, nil
@@ -158,6 +162,16 @@ func tooHigh(route string, e *read.Entry) *mistake.Mistake {
 	}
 	return &mistake.Mistake{Route: route, Limit: e.Name(), Option: fmt.Sprintf("WithFixedCost(%d)", e.Fixed),
 		Problem: fmt.Sprintf("a request costs %d, and no more than %d ever pass", e.Fixed, most), Write: "write a lower cost, or raise the limit"}
+}
+
+// idleShares returns what is wrong with the shares of a limit that only requests take slots
+// of, if none of them waits.
+func idleShares(r *Rule, e *read.Entry) (l mistake.List) {
+	if r.Line.Shares != nil && e.Needs&limit.Waits == 0 {
+		l.Bad("WithShare", "no request waits for a slot, and shares order those that wait", "write %s or %s, or leave the shares out",
+			"stint.WithQueue", "stint.WithMaxWait")
+	}
+	return l
 }
 
 // apply makes at the limit of a rule with its settings.
