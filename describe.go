@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/engine"
 	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/limit"
 	"github.com/stint-go/stint/internal/read"
@@ -53,6 +54,10 @@ func (d Description) CheckAdapter(name string) error {
 	}
 	return errors.Join(errs...)
 }
+
+// Engine is for the packages of this module that read requests without deciding them. The type
+// of its parameter is internal, so no other module can call it.
+func (l *Limiter) Engine(engine.Access) *read.Plans { return l.inForce().plans }
 
 // Rule is a limit in the place where it is used.
 type Rule struct {

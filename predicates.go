@@ -4,9 +4,12 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"reflect"
 
 	"github.com/stint-go/stint/internal/clientip"
+	"github.com/stint-go/stint/internal/keys"
 	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/read"
 )
 
 // Predicate answers a question about a request and knows how it was made: FromCIDR
@@ -15,12 +18,12 @@ type Predicate struct{ is *predicate }
 
 // predicate is the contents of a Predicate.
 type predicate struct {
-	match func(*http.Request) bool
+	read.Predicate
 	wrong mistake.List // in the arguments that it was made with
 }
 
 // Match returns the answer for a request. A Predicate that New rejects returns false.
-func (p Predicate) Match(r *http.Request) bool { return p.is != nil && p.is.match(r) }
+func (p Predicate) Match(r *http.Request) bool { return p.is != nil && p.is.Predicate.Match(r) }
 
 // WithSkip exempts requests for which skip returns true, before anything else is
 // checked. If given several times, any of them exempts. By default nothing is exempt.
@@ -31,7 +34,7 @@ func WithSkip[P func(*http.Request) bool | Predicate](skip P) Option {
 	return checkedOption(p != nil, "WithSkip(nil)", "write a predicate, such as stint.Preflight",
 		func(c *config) {
 			c.Errs = append(c.Errs, p.wrong.Within("WithSkip")...)
-			c.Skip = append(c.Skip, p.match)
+			c.Skip = append(c.Skip, p.Predicate)
 		})
 }
 
@@ -44,7 +47,7 @@ func WithBlock[P func(*http.Request) bool | Predicate](block P) Option {
 	return checkedOption(p != nil, "WithBlock(nil)", "write a predicate, such as stint.FromCIDR(...)",
 		func(c *config) {
 			c.Errs = append(c.Errs, p.wrong.Within("WithBlock")...)
-			c.Block = append(c.Block, p.match)
+			c.Block = append(c.Block, p.Predicate)
 		})
 }
 
@@ -56,10 +59,18 @@ func predicateOf(p any) *predicate {
 		return p.is
 	case func(*http.Request) bool:
 		if p != nil {
-			return &predicate{match: p}
+			return &predicate{Predicate: read.Predicate{Match: p, Reads: readsOf(p)}}
 		}
 	}
 	return nil
+}
+
+// readsOf returns what a function that is a predicate looks at.
+func readsOf(p func(*http.Request) bool) keys.Reads {
+	if reflect.ValueOf(p).Pointer() == reflect.ValueOf(Preflight).Pointer() {
+		return keys.Reads{Method: http.MethodOptions, Fields: []string{"Origin", "Access-Control-Request-Method"}}
+	}
+	return keys.Reads{Function: true}
 }
 
 // ErrBlocked is the error of a request that a WithBlock predicate denies. It is
@@ -81,9 +92,11 @@ func FromCIDR(prefixes ...netip.Prefix) Predicate {
 		wrong.Bad("FromCIDR", "no network", `write some, such as netip.MustParsePrefix("10.0.0.0/8"), or leave the predicate out`)
 	}
 	if wrong != nil {
-		return Predicate{&predicate{match: func(*http.Request) bool { return false }, wrong: wrong}}
+		return Predicate{&predicate{Predicate: read.Predicate{Match: func(*http.Request) bool { return false }}, wrong: wrong}}
 	}
-	return Predicate{&predicate{match: func(r *http.Request) bool { return set.HasPeer(r.RemoteAddr) }}}
+	return Predicate{&predicate{Predicate: read.Predicate{
+		Match: func(r *http.Request) bool { return set.HasPeer(r.RemoteAddr) }, Reads: keys.Reads{Peer: true},
+	}}}
 }
 
 // Preflight is a predicate that is true for the request that a browser sends by itself

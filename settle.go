@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"time"
 
@@ -52,9 +53,16 @@ const AsCharged int64 = -1
 // of slots, for up to 2 seconds. The client waits for that only if the response doesn't
 // declare its Content-Length.
 func WithSettle(cost func(r *http.Request, status int, written int64) int64) SettleOption {
-	by := &read.Settler{Cost: cost}
+	by := &read.Settler{Cost: cost, ByStatus: byStatus(cost)}
 	return checkedSetting(cost != nil, "WithSettle(nil)", "write a function, such as stint.FailedOnly, or leave it out",
 		func(s *compile.Settings) { s.Settler = by })
+}
+
+// byStatus reports whether a function of WithSettle is one of this package, which look at
+// nothing but the status.
+func byStatus(cost func(*http.Request, int, int64) int64) bool {
+	at := reflect.ValueOf(cost).Pointer()
+	return at == reflect.ValueOf(FailedOnly).Pointer() || at == reflect.ValueOf(RefundOn()).Pointer()
 }
 
 // FailedOnly is a function for WithSettle: requests answered with a status below 400
@@ -69,6 +77,8 @@ func FailedOnly(_ *http.Request, status int, _ int64) int64 {
 
 // RefundOn returns a function for WithSettle: requests answered with one of these
 // statuses cost nothing, such as 304 and 503.
+//
+//go:noinline
 func RefundOn(statuses ...int) func(r *http.Request, status int, written int64) int64 {
 	statuses = slices.Clone(statuses)
 	return func(_ *http.Request, status int, _ int64) int64 {

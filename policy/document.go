@@ -116,12 +116,12 @@ func documentFields() []field[document] {
 		}},
 		{"skip", func(d *decoder, n *yaml.Node, doc *document) {
 			for _, p := range d.predicates(n, "skip") {
-				doc.options = append(doc.options, stint.WithSkip(p))
+				doc.options = append(doc.options, p.skip)
 			}
 		}},
 		{"block", func(d *decoder, n *yaml.Node, doc *document) {
 			for _, p := range d.predicates(n, "block") {
-				doc.options = append(doc.options, stint.WithBlock(p))
+				doc.options = append(doc.options, p.block)
 			}
 		}},
 	}...)

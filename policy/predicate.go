@@ -12,43 +12,52 @@ import (
 
 const predicateExample = "[preflight, {cidr: [10.0.0.0/8]}]"
 
+// predicate is what an entry of skip or block stands for: the option of either.
+type predicate struct{ skip, block stint.Option }
+
+func predicateOf[P func(*http.Request) bool | stint.Predicate](p P) predicate {
+	return predicate{stint.WithSkip(p), stint.WithBlock(p)}
+}
+
 // predicateForms are the predicates that take a value.
-var predicateForms = []field[func(*http.Request) bool]{
-	{"cidr", func(d *decoder, n *yaml.Node, to *func(*http.Request) bool) {
+var predicateForms = []field[predicate]{
+	{"cidr", func(d *decoder, n *yaml.Node, to *predicate) {
 		networks := d.networks(n, "cidr")
 		if networks == nil {
 			return
 		}
 		in := stint.FromCIDR(networks...)
 		if !d.reports(n, "cidr", probe, stint.WithSkip(in)) {
-			*to = in.Match
+			*to = predicateOf(in)
 		}
 	}},
 }
 
 // predicates reads which requests skip or block applies to.
-func (d *decoder) predicates(n *yaml.Node, what string) (all []func(*http.Request) bool) {
+func (d *decoder) predicates(n *yaml.Node, what string) (all []predicate) {
 	items, _ := d.list(n, what, predicateExample)
 	for _, item := range items {
-		if p := d.predicate(item, what); p != nil {
+		if p := d.predicate(item, what); p.skip != nil {
 			all = append(all, p)
 		}
 	}
 	return all
 }
 
-func (d *decoder) predicate(n *yaml.Node, what string) (p func(*http.Request) bool) {
+func (d *decoder) predicate(n *yaml.Node, what string) (p predicate) {
 	if n.Kind != yaml.ScalarNode {
 		object(d, n, "an entry of "+what, predicateExample, predicateForms, &p)
-		if p == nil && len(n.Content) == 0 {
+		if p.skip == nil && len(n.Content) == 0 {
 			d.bad(n, "an empty entry of %s: write some of %s", what, predicateExample)
 		}
 		return p
 	}
 	if n.Value == "preflight" {
-		return stint.Preflight
+		return predicateOf(stint.Preflight)
 	}
-	if p = d.with.predicates[n.Value]; p == nil {
+	if f := d.with.predicates[n.Value]; f != nil {
+		p = predicateOf(f)
+	} else {
 		known := append(slices.Sorted(maps.Keys(d.with.predicates)), "preflight", "{cidr: [...]}")
 		d.bad(n, "unknown entry %q of %s: %s; predicates of the application are registered with policy.WithPredicate", n.Value, what, choose(n.Value, known))
 	}

@@ -117,6 +117,10 @@ func (c *Resolver) String() string {
 	return fmt.Sprintf("SingleIPHeader(%q, %s)", c.header, networks)
 }
 
+// Header returns the header field that the client's address is read from, in canonical form,
+// or "".
+func (c *Resolver) Header() string { return c.header }
+
 // unknownPeer is the key of all peers without an address. It is a key rather than an
 // error or an empty key, so that a client is limited whatever it does to its address.
 const unknownPeer = "unknown"

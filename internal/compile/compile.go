@@ -2,7 +2,6 @@ package compile
 
 import (
 	"maps"
-	"net/http"
 	"slices"
 
 	"github.com/stint-go/stint/internal/keys"
@@ -20,7 +19,7 @@ type Config struct {
 	Limits      []*Rule
 	Routes      []Route
 	Funcs       []func(*Func) *read.Func
-	Skip, Block []func(*http.Request) bool
+	Skip, Block []read.Predicate
 
 	Store     store.Store
 	Memory    []memstore.Option

@@ -38,6 +38,8 @@ type Key struct {
 	Adapters []string
 	// Signs are what the key consists of.
 	Signs warn.Signs
+	// Reads is what the key is read from.
+	Reads Reads
 	// Wrong is what is wrong with the arguments that it was made with. It has no key then.
 	Wrong mistake.List
 
@@ -53,7 +55,7 @@ func Wrong(all mistake.List) *Key {
 
 // Made returns the key of an application's function, which equals no other.
 func Made(name string, of Func) *Key {
-	return &Key{Name: name, Of: of, Signs: warn.OfFunction, id: lastID.Add(1)}
+	return &Key{Name: name, Of: of, Signs: warn.OfFunction, Reads: Reads{Function: true}, id: lastID.Add(1)}
 }
 
 // In returns the key of a function of an adapter's framework's context, which equals no
@@ -67,8 +69,8 @@ func In(adapter string, of Func) *Key {
 // The keys without arguments.
 var (
 	Global   = &Key{Name: "Global()", Of: constant(keytext.Global), Constant: keytext.GlobalText, Never: true, id: lastID.Add(1)}
-	Given    = &Key{Name: "GivenKey()", Of: func(*http.Request) (string, error) { return "", errGiven }, Given: true, id: lastID.Add(1)}
-	Pattern  = &Key{Name: "Pattern()", Of: pattern, Never: true, Signs: warn.OfPattern, id: lastID.Add(1)}
+	Given    = &Key{Name: "GivenKey()", Of: func(*http.Request) (string, error) { return "", errGiven }, Given: true, Reads: Reads{Given: true}, id: lastID.Add(1)}
+	Pattern  = &Key{Name: "Pattern()", Of: pattern, Never: true, Signs: warn.OfPattern, Reads: Reads{Router: true}, id: lastID.Add(1)}
 	Method   = &Key{Name: "Method()", Of: method, Never: true, Signs: warn.Other, id: lastID.Add(1)}
 	RemoteIP = address("RemoteIP()", clientip.Remote())
 )
@@ -78,7 +80,11 @@ var errGiven = errors.New("stint: the limit's key is GivenKey, which a request d
 func constant(raw string) Func { return func(*http.Request) (string, error) { return raw, nil } }
 
 func address(name string, client *clientip.Resolver) *Key {
-	return &Key{Name: name, Of: func(r *http.Request) (string, error) { return client.Key(r), nil },
+	reads := Reads{Peer: true}
+	if field := client.Header(); field != "" {
+		reads.Fields = []string{field}
+	}
+	return &Key{Name: name, Of: func(r *http.Request) (string, error) { return client.Key(r), nil }, Reads: reads,
 		Never: true, Signs: warn.OfPeer, id: lastID.Add(1)}
 }
 
@@ -100,7 +106,7 @@ func Address(s clientip.Source) (*Key, []clientip.Problem) {
 func Header(canonical string) *Key {
 	name := fmt.Sprintf("Header(%q)", canonical)
 	return one(description{name: name}, func() *Key {
-		return &Key{Name: name, Signs: warn.SignsOfField(canonical), Of: func(r *http.Request) (string, error) {
+		return &Key{Name: name, Signs: warn.SignsOfField(canonical), Reads: Reads{Fields: []string{canonical}}, Of: func(r *http.Request) (string, error) {
 			if lines := r.Header[canonical]; len(lines) > 0 {
 				return lines[0], nil
 			}
@@ -113,7 +119,7 @@ func Header(canonical string) *Key {
 func Cookie(cookie string) *Key {
 	name := fmt.Sprintf("Cookie(%q)", cookie)
 	return one(description{name: name}, func() *Key {
-		return &Key{Name: name, Of: func(r *http.Request) (string, error) {
+		return &Key{Name: name, Reads: Reads{Fields: []string{"Cookie"}}, Of: func(r *http.Request) (string, error) {
 			c, err := r.Cookie(cookie)
 			if err != nil {
 				return "", nil
@@ -137,7 +143,7 @@ func pattern(r *http.Request) (string, error) {
 // MuxPattern returns the key of the pattern that a mux will match.
 func MuxPattern(mux *http.ServeMux) *Key {
 	return one(description{name: "MuxPattern", mux: mux}, func() *Key {
-		return &Key{Name: "MuxPattern", Never: true, Signs: warn.Other, Of: func(r *http.Request) (string, error) {
+		return &Key{Name: "MuxPattern", Never: true, Signs: warn.Other, Reads: Reads{Host: true}, Of: func(r *http.Request) (string, error) {
 			if pattern := routing.Pattern(mux, r); pattern != "" {
 				return pattern, nil
 			}
@@ -226,6 +232,7 @@ func composed(maker, args string, parts []*Key, build func() *Key) *Key {
 		c.Name = maker + "(" + strings.Join(names, ", ") + ")"
 		for _, k := range parts {
 			c.Signs |= k.Signs
+			c.Reads.add(k.Reads)
 			for _, a := range k.Adapters {
 				if !slices.Contains(c.Adapters, a) {
 					c.Adapters = append(c.Adapters, a)

@@ -3,6 +3,7 @@ package keys
 import (
 	"net/http"
 	"net/netip"
+	"reflect"
 	"runtime"
 	"testing"
 	"time"
@@ -98,6 +99,31 @@ func TestNames(t *testing.T) {
 	} {
 		if tt.k.Name != tt.want {
 			t.Errorf("%s, want %s", tt.k.Name, tt.want)
+		}
+	}
+}
+
+// A key says what of a request it is read from.
+func TestReads(t *testing.T) {
+	secret, f := make([]byte, 32), func(*http.Request) (string, error) { return "k", nil }
+	for _, tt := range []struct {
+		k    *Key
+		want Reads
+	}{
+		{Global, Reads{}},
+		{Method, Reads{}},
+		{Given, Reads{Given: true}},
+		{Pattern, Reads{Router: true}},
+		{RemoteIP, Reads{Peer: true}},
+		{forwarded(t, "10.0.0.0/8"), Reads{Peer: true, Fields: []string{"X-Forwarded-For"}}},
+		{Header("X-Key"), Reads{Fields: []string{"X-Key"}}},
+		{Cookie("session"), Reads{Fields: []string{"Cookie"}}},
+		{MuxPattern(http.NewServeMux()), Reads{Host: true}},
+		{Made("KeyFunc", f), Reads{Function: true}},
+		{Hash(secret, Join([]*Key{FirstOf([]*Key{Header("X-Key"), RemoteIP}), Header("X-Key"), Cookie("a")})), Reads{Peer: true, Fields: []string{"X-Key", "Cookie"}}},
+	} {
+		if !reflect.DeepEqual(tt.k.Reads, tt.want) {
+			t.Errorf("%s reads %+v, want %+v", tt.k.Name, tt.k.Reads, tt.want)
 		}
 	}
 }

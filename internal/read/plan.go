@@ -32,6 +32,8 @@ func (e *Entry) Name() string { return e.Limit.Limit.Name() }
 // request.
 type Settler struct {
 	Cost func(r *http.Request, status int, written int64) int64
+	// ByStatus: Cost looks at nothing but the status.
+	ByStatus bool
 }
 
 // Bytes is how a Bandwidth counts.
@@ -132,7 +134,7 @@ type Plans struct {
 	Routes []*Plan         // Base is for requests that none of them matches
 	Router *routing.Router // of the routes' patterns; nil without
 
-	Skip, Block []func(*http.Request) bool
+	Skip, Block []Predicate
 	// SkipEmpty: a limit whose key is empty is left out; otherwise the request is denied.
 	SkipEmpty bool
 	// Priority returns a request's class, or is nil.
@@ -163,16 +165,22 @@ func (p *Plans) at(pattern int) *Plan {
 	return p.Routes[pattern]
 }
 
+// Predicate is a predicate of WithSkip or WithBlock.
+type Predicate struct {
+	Match func(*http.Request) bool
+	Reads keys.Reads // what it looks at
+}
+
 // Sift applies the predicates of WithSkip and WithBlock, which exempt or block a request
 // before any limit decides it.
 func (p *Plans) Sift(r *http.Request) (exempt, blocked bool) {
 	for _, skip := range p.Skip {
-		if skip(r) {
+		if skip.Match(r) {
 			return true, false
 		}
 	}
 	for _, block := range p.Block {
-		if block(r) {
+		if block.Match(r) {
 			return false, true
 		}
 	}
