@@ -131,7 +131,7 @@ func TestAPIIsPublic(t *testing.T) {
 			}
 		}
 	}
-	if want := map[string]bool{"store.Limit": true, "store.State": true, "store.Window": true, "memstore.Store": true}; !maps.Equal(doors, want) {
+	if want := map[string]bool{"store.Limit": true, "store.State": true, "store.Window": true, "memstore.Store": true, "stint.Limiter": true}; !maps.Equal(doors, want) {
 		t.Errorf("methods Engine are those of %v, want %v", doors, want)
 	}
 }

@@ -1,0 +1,410 @@
+package plan
+
+import (
+	"container/heap"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/clock"
+	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/keys"
+	"github.com/stint-go/stint/internal/limit"
+	"github.com/stint-go/stint/internal/read"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// judge decides requests of the past by the plans of a limiter, on a store of its own whose
+// time it sets. What the log doesn't say enough for is left out of the plans.
+type judge struct {
+	says  Says
+	trust bool
+
+	plans  read.Plans
+	hosts  []string // of routes, if the log doesn't say which host is asked
+	fields []string // header fields that the plans read
+	never  string   // why no request is judged, or ""
+	blind  map[string]string
+	notes  []NotJudged
+
+	reading read.Reading
+	call    decide.Call
+	backend decide.Backend
+	store   *memstore.Store
+	clock   *clock.Clock
+	ends    ends
+}
+
+func newJudge(l *stint.Limiter, says Says, c *config, start time.Time) *judge {
+	j := &judge{says: says, trust: c.trust, blind: map[string]string{}}
+	j.clock = clock.New(start)
+	j.store = memstore.New(memstore.WithMaxKeys(c.keys))
+	j.store.Engine(engine.Access{}).SetClock(j.clock)
+	j.backend = decide.Backend{Store: j.store}
+	j.reading.Init(&j.call, func(*read.Entry, string) bool { return false })
+	of := l.Engine(engine.Access{})
+	j.plans = *of
+	j.plans.Base = j.judged(of.Base)
+	j.plans.Routes = nil
+	for _, p := range of.Routes {
+		j.plans.Routes = append(j.plans.Routes, j.judged(p))
+		if host := hostOf(p.Pattern); host != "" && !says.Host && !slices.Contains(j.hosts, host) {
+			j.hosts = append(j.hosts, host)
+		}
+	}
+	for _, p := range slices.Concat(of.Skip, of.Block) {
+		switch why := j.lacks(p.Reads); {
+		case why == "":
+		case p.Reads.Method != "":
+			j.blind[p.Reads.Method] = "whether it is skipped or blocked: " + why
+		default:
+			j.never = "whether it is skipped or blocked: " + why
+		}
+	}
+	return j
+}
+
+// hostOf returns the host of a route's pattern.
+func hostOf(pattern string) string {
+	if _, rest, ok := strings.Cut(pattern, " "); ok {
+		pattern = strings.TrimLeft(rest, " \t")
+	}
+	host, _, _ := strings.Cut(pattern, "/")
+	return host
+}
+
+// judged returns a plan with the entries that the log says enough for.
+func (j *judge) judged(p *read.Plan) *read.Plan {
+	var entries []*read.Entry
+	unsure := ""
+	for _, e := range p.Entries {
+		if why := j.unknown(e); why != "" {
+			j.note(e.Name(), p.Pattern, why)
+			if e.Counted() {
+				unsure = e.Name()
+			}
+			continue
+		}
+		entries = append(entries, e)
+	}
+	if unsure != "" { // a ban counts what others deny
+		entries = slices.DeleteFunc(entries, func(e *read.Entry) bool {
+			bans := e.Kind == limit.Banning
+			if bans {
+				j.note(e.Name(), p.Pattern, "it counts denials by limit "+unsure+", which isn't judged")
+			}
+			return bans
+		})
+	}
+	funcs := p.Funcs
+	if len(funcs) > 0 && !j.trust {
+		j.note("", p.Pattern, "the limits of a WithLimitFunc depend on a function of the application")
+		funcs = nil
+	}
+	for _, e := range entries {
+		j.fields = append(j.fields, e.Key.Reads.Fields...)
+	}
+	return read.NewPlan(p.Pattern, entries, funcs)
+}
+
+func (j *judge) note(name, route, why string) {
+	j.notes = append(j.notes, NotJudged{Limit: name, Route: route, Why: why})
+}
+
+// unknown returns why a limit isn't judged, or "".
+func (j *judge) unknown(e *read.Entry) string {
+	switch why := j.lacks(e.Key.Reads); {
+	case why != "":
+		return "its key: " + why
+	case e.Cost != nil && e.Fixed == 0 && !j.trust:
+		return "its cost is a function of the application"
+	case e.Settler != nil && !e.Settler.ByStatus && !j.trust:
+		return "what it settles is a function of the application"
+	case e.Settler != nil && !j.says.Status:
+		return "it settles by the status, which the log doesn't have"
+	}
+	return j.undecidable(&e.Limit)
+}
+
+// undecidable returns why a limit isn't judged, whatever its requests are, or "".
+func (j *judge) undecidable(l *limit.Limit) string {
+	switch {
+	case l.Kind == limit.Adaptive:
+		return "an adaptive limit depends on how the server would have behaved"
+	case l.Kind == limit.Bandwidth:
+		return "a bandwidth denies nothing, and a log doesn't say when its bytes moved"
+	case l.Kind == limit.Concurrent && l.Terms.MaxWait > 0:
+		return "it waits for slots, and how long depends on how the server would have behaved"
+	case l.Kind == limit.Concurrent && !j.says.Took:
+		return "slots are held until a request ends, and the log doesn't say how long requests took"
+	}
+	return ""
+}
+
+// lacks returns what the log doesn't say of what is read of a request, or "".
+func (j *judge) lacks(r keys.Reads) string {
+	for _, name := range r.Fields {
+		if !slices.Contains(j.says.Fields, name) {
+			return "the log doesn't have the header field " + name
+		}
+	}
+	switch {
+	case r.Given:
+		return "requests don't have a GivenKey"
+	case r.Router:
+		return "the log doesn't say which pattern a router around the limiter has matched"
+	case r.Function && !j.trust:
+		return "a function of the application returns it"
+	case r.Peer && !j.says.Peer:
+		return "the log doesn't have the address that a request was sent from"
+	case r.Host && !j.says.Host:
+		return "the log doesn't have the host that is asked"
+	}
+	return ""
+}
+
+// verdict is what a judge says of a request. The charges and results are the judge's call.
+type verdict struct {
+	unjudged string // why not, or ""
+	limited  bool   // something applies to it
+	denied   bool
+	by       int    // the charge that has denied it with the longest wait, or -1
+	reason   string // of a denial that is not by a limit
+	wait     time.Duration
+	route    string
+}
+
+// decide decides a request that arrived at an instant.
+func (j *judge) decide(at time.Time, is *Request, r *http.Request) (v verdict) {
+	j.settle(at)
+	j.clock.Set(at)
+	v.by = -1
+	if v.unjudged = j.never; v.unjudged == "" && len(j.blind) > 0 {
+		v.unjudged = j.blind[is.Method]
+	}
+	if v.unjudged != "" {
+		return v
+	}
+	if len(j.plans.Skip)+len(j.plans.Block) > 0 {
+		exempt, blocked := j.plans.Sift(r)
+		if exempt {
+			return v
+		}
+		if blocked {
+			v.limited, v.denied, v.reason = true, true, "blocked"
+			return v
+		}
+	}
+	p := j.plans.Base
+	if j.plans.Router != nil {
+		p = j.plans.Find(r)
+		if !j.sure(p, r) {
+			v.unjudged = "which route it has depends on the host, which the log doesn't have"
+			return v
+		}
+	}
+	j.reading.End()
+	j.call.Reset()
+	j.reading.Begin(r, false, &j.plans, nil)
+	v.route = p.Pattern
+	if err := j.reading.Request(p); err != nil {
+		v.limited, v.denied, v.reason = true, true, "no limits"
+		if n := len(j.reading.Wrong); n > 0 {
+			v.reason = reasons[j.reading.Wrong[n-1].What]
+		}
+		j.call.Reset() // nothing was charged
+		return v
+	}
+	if j.reading.Planless && !j.reading.Enforced {
+		v.limited, v.denied, v.reason = true, true, "no limits"
+		return v
+	}
+	for _, l := range j.call.Limits { // those of a WithLimitFunc are known only now
+		if v.unjudged = j.undecidable(l); v.unjudged != "" {
+			return v
+		}
+	}
+	if len(j.call.Charges) == 0 {
+		return v
+	}
+	v.limited = true
+	j.take(at, is, r, &v)
+	return v
+}
+
+// reasons are the reasons of denials that are not by a limit.
+var reasons = [...]string{
+	read.KeyFailed: "key can't be determined", read.EmptyKey: "empty key",
+	read.LimitsFailed: "limits can't be determined", read.DryRunDenied: "dry run",
+}
+
+// sure reports whether a request has the plan whatever host it asks.
+func (j *judge) sure(p *read.Plan, r *http.Request) bool {
+	defer func(host string) { r.Host = host }(r.Host)
+	for _, host := range j.hosts {
+		if r.Host = host; j.plans.Find(r).Pattern != p.Pattern {
+			return false
+		}
+	}
+	return true
+}
+
+// take has the charges decided, and plans what is settled in the end.
+func (j *judge) take(at time.Time, is *Request, r *http.Request, v *verdict) {
+	c := &j.call
+	for i := range c.Charges {
+		if c.Limits[i].Kind == limit.Charged { // others wait for nothing here
+			c.Charges[i].MaxWait = c.Limits[i].Terms.MaxWait
+		}
+	}
+	if err := j.store.Take(context.Background(), c.Charges, c.Results); err != nil {
+		panic(err) // a limiter makes no malformed call, and this store never fails
+	}
+	granted := store.Granted(c.Charges, c.Results)
+	retry := time.Duration(-1)
+	for i := range c.Results {
+		switch r := &c.Results[i]; {
+		case c.Charges[i].DryRun:
+		case granted:
+			v.wait = max(v.wait, r.Delay)
+		case !r.OK && r.RetryAfter > retry:
+			v.by, retry = i, r.RetryAfter
+		}
+	}
+	if v.denied = !granted; v.denied {
+		return
+	}
+	if c.Needs&limit.Releases == 0 {
+		return
+	}
+	settlers := j.reading.Settlers()
+	var later []store.Charge
+	for i := range c.Charges {
+		ch := store.Charge{Key: c.Charges[i].Key, Limit: c.Charges[i].Limit, DryRun: c.Charges[i].DryRun, Receipt: c.Results[i].Receipt}
+		if ch.Receipt.Cost <= 0 {
+			continue
+		}
+		switch {
+		case c.Limits[i].Kind == limit.Concurrent:
+		case settlers != nil && settlers[i] != nil:
+			cost := settlers[i].Cost(r, is.Status, is.Written)
+			if cost < 0 || cost > store.MaxCost || cost == c.Charges[i].Cost {
+				continue
+			}
+			ch.Cost = cost
+		default:
+			continue
+		}
+		later = append(later, ch)
+	}
+	if later != nil {
+		heap.Push(&j.ends, ending{at.Add(v.wait + max(is.Took, 0)), later})
+	}
+}
+
+// settle settles what has ended by an instant. At the same instant, slots that come free are
+// free for who arrives.
+func (j *judge) settle(at time.Time) {
+	for len(j.ends) > 0 && !j.ends[0].at.After(at) {
+		e := heap.Pop(&j.ends).(ending)
+		j.clock.Set(e.at)
+		if err := j.store.Settle(context.Background(), e.charges, make([]store.Result, len(e.charges))); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// ending is the end of a request, and what its charges cost in the end.
+type ending struct {
+	at      time.Time
+	charges []store.Charge
+}
+
+// ends is a heap of them, the next first.
+type ends []ending
+
+func (e ends) Len() int           { return len(e) }
+func (e ends) Less(i, j int) bool { return e[i].at.Before(e[j].at) }
+func (e ends) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *ends) Push(x any)        { *e = append(*e, x.(ending)) }
+func (e *ends) Pop() any {
+	last := len(*e) - 1
+	x := (*e)[last]
+	(*e)[last] = ending{}
+	*e = (*e)[:last]
+	return x
+}
+
+// maker makes the request that limits look at of what a log says.
+type maker struct {
+	says   Says
+	fields []int // of says.Fields, those that are looked at
+	fresh  bool  // a request each: functions of the application may keep it
+
+	request http.Request
+	url     url.URL
+	header  http.Header
+	values  []string
+}
+
+func newMaker(says Says, trust bool, judges ...*judge) *maker {
+	m := &maker{says: says, fresh: trust, values: make([]string, len(says.Fields)), header: http.Header{}}
+	for i, name := range says.Fields {
+		read := trust
+		for _, j := range judges {
+			read = read || slices.Contains(j.fields, name) || len(j.plans.Skip)+len(j.plans.Block) > 0
+		}
+		if read {
+			m.fields = append(m.fields, i)
+		}
+	}
+	return m
+}
+
+// of returns the request, or nil for one that no server would have passed on.
+func (m *maker) of(is *Request) *http.Request {
+	if m.fresh {
+		m.values, m.header = make([]string, len(m.says.Fields)), http.Header{}
+	}
+	u, host := &m.url, is.Host
+	if m.fresh {
+		u = new(url.URL)
+	}
+	switch t := is.Target; {
+	case t[0] == '/' && strings.IndexByte(t, '%') < 0:
+		*u = url.URL{}
+		u.Path, u.RawQuery, _ = strings.Cut(t, "?")
+	case is.Method == http.MethodConnect && t[0] != '/':
+		*u = url.URL{Host: t}
+		host = t
+	default:
+		parsed, err := url.ParseRequestURI(t)
+		if err != nil {
+			return nil
+		}
+		if u = parsed; u.Host != "" {
+			host = u.Host
+		}
+	}
+	for _, i := range m.fields {
+		name := m.says.Fields[i]
+		if m.values[i] = is.Fields[i]; m.values[i] == "" {
+			delete(m.header, name)
+		} else {
+			m.header[name] = m.values[i : i+1 : i+1]
+		}
+	}
+	to := &m.request
+	if m.fresh {
+		to = new(http.Request)
+	}
+	*to = http.Request{Method: is.Method, URL: u, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: m.header, Host: host, RemoteAddr: is.Peer, RequestURI: is.Target, Body: http.NoBody}
+	return to
+}

@@ -1,0 +1,314 @@
+package plan
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Log is requests that were served, in the order in which they ended, except for some
+// seconds: see WithWindow. Text and JSON read one from a file; an application may have its
+// own. It is for one goroutine.
+type Log interface {
+	// Says returns what the log says of every request.
+	Says() Says
+	// Next sets r to the next request. At the end, the error is io.EOF.
+	Next(r *Request) error
+}
+
+// Says is what a log says of its requests. A limit that needs anything else isn't judged.
+type Says struct {
+	// Resolution is that of Request.End, and a microsecond if it is 0. A log with whole seconds
+	// is replayed twice: see Report.
+	Resolution time.Duration
+	// Took, Peer, Host and Status say whether it has what these fields of a Request hold.
+	Took, Peer, Host, Status bool
+	// Fields are the header fields whose values it has, such as "X-Api-Key".
+	Fields []string
+}
+
+// Request is a request as a log describes it.
+type Request struct {
+	// End is when it had been answered. It arrived at End less Took.
+	End time.Time
+	// Took is how long that took.
+	Took time.Duration
+	// Peer is the address that it was sent from, with or without a port.
+	Peer string
+	// Method is its method.
+	Method string
+	// Target is what its first line asks for: a path, and perhaps a query.
+	Target string
+	// Host is the host that it asks.
+	Host string
+	// Status is that of its response, and Written the length of the response's body.
+	Status  int
+	Written int64
+	// Fields are the values of Says.Fields, in that order; "" if the request had no such field.
+	Fields []string
+}
+
+// Broken is the lines that no request could be read from.
+type Broken struct {
+	Lines int64 `json:"lines"`
+	// First has up to five of them, each cut to 200 bytes, with its file, its number and
+	// what is wrong.
+	First []string `json:"first,omitempty"`
+}
+
+const (
+	mostBroken = 5
+	longest    = 1 << 20 // bytes of a line
+)
+
+// lines reads the lines of a file.
+type lines struct {
+	name   string
+	from   *bufio.Reader
+	number int64
+	long   []byte
+	broken Broken
+}
+
+func newLines(name string, r io.Reader) lines {
+	return lines{name: name, from: bufio.NewReaderSize(r, 1<<16)}
+}
+
+// next returns the next line that isn't empty, without its end. It is valid until the next
+// call.
+func (l *lines) next() ([]byte, error) {
+	for {
+		line, err := l.from.ReadSlice('\n')
+		if err == bufio.ErrBufferFull {
+			l.long = append(l.long[:0], line...)
+			for err == bufio.ErrBufferFull && len(l.long) < longest {
+				line, err = l.from.ReadSlice('\n')
+				l.long = append(l.long, line...)
+			}
+			if err == bufio.ErrBufferFull {
+				return nil, fmt.Errorf("plan: %s:%d: the line is longer than %d bytes: is this a log?", l.name, l.number+1, longest)
+			}
+			line = l.long
+		}
+		if len(line) == 0 && err != nil {
+			if err == io.EOF {
+				return nil, err
+			}
+			return nil, fmt.Errorf("plan: %s:%d: %w", l.name, l.number+1, err)
+		}
+		l.number++
+		if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 {
+			return line, nil
+		}
+	}
+}
+
+// spoil counts a line that no request can be read from.
+func (l *lines) spoil(line []byte, why string) {
+	l.broken.Lines++
+	if len(l.broken.First) < mostBroken {
+		l.broken.First = append(l.broken.First, fmt.Sprintf("%s:%d: %s: %s", l.name, l.number, why, line[:min(len(line), 200)]))
+	}
+}
+
+// resolution is the finest resolution that times have shown.
+type resolution struct{ finest time.Duration }
+
+func (r *resolution) see(t time.Time) {
+	switch n := t.Nanosecond(); {
+	case n == 0:
+		if r.finest == 0 {
+			r.finest = time.Second
+		}
+	case n%int(time.Millisecond) == 0:
+		if r.finest != time.Microsecond {
+			r.finest = time.Millisecond
+		}
+	default:
+		r.finest = time.Microsecond
+	}
+}
+
+// ahead is a log some of whose requests have been read to see its resolution.
+type ahead struct {
+	parse func(*Request) error
+	says  Says
+	seen  []Request
+	err   error
+}
+
+// look is how many requests are read to see the resolution of their times.
+const look = 1000
+
+func (a *ahead) begin() error {
+	var finest resolution
+	for len(a.seen) < look {
+		var r Request
+		if a.err = a.parse(&r); a.err != nil {
+			break
+		}
+		finest.see(r.End.Add(-r.Took)) // a log may have when a request began
+		finest.see(r.End)
+		a.seen = append(a.seen, r)
+	}
+	if a.err != nil && a.err != io.EOF {
+		return a.err
+	}
+	a.says.Resolution = finest.finest
+	return nil
+}
+
+// Says implements Log.
+func (a *ahead) Says() Says { return a.says }
+
+// Next implements Log.
+func (a *ahead) Next(r *Request) error {
+	if len(a.seen) > 0 {
+		*r = a.seen[0]
+		a.seen = a.seen[1:]
+		return nil
+	}
+	if a.err != nil {
+		return a.err
+	}
+	return a.parse(r)
+}
+
+// Merge returns a log of the requests of several, by the time of their end. It says what all
+// of them say, at the coarsest resolution. So logs of several servers, or the parts of a
+// rotated one, are replayed together.
+func Merge(logs ...Log) (Log, error) {
+	switch len(logs) {
+	case 0:
+		return nil, errors.New("plan: no log: give one")
+	case 1:
+		return logs[0], nil
+	}
+	m := &merged{says: logs[0].Says()}
+	m.says.Fields = slices.Clone(m.says.Fields)
+	for _, l := range logs {
+		says := l.Says()
+		m.says.Resolution = max(m.says.Resolution, says.Resolution)
+		m.says.Took = m.says.Took && says.Took
+		m.says.Peer = m.says.Peer && says.Peer
+		m.says.Host = m.says.Host && says.Host
+		m.says.Status = m.says.Status && says.Status
+		m.says.Fields = slices.DeleteFunc(m.says.Fields, func(name string) bool { return !slices.Contains(says.Fields, name) })
+	}
+	for _, l := range logs {
+		p := &part{log: l}
+		says := l.Says()
+		for _, name := range m.says.Fields {
+			p.fields = append(p.fields, slices.Index(says.Fields, name))
+		}
+		if err := p.advance(); err != nil {
+			return nil, err
+		}
+		m.parts = append(m.parts, p)
+	}
+	return m, nil
+}
+
+// merged is the log of Merge.
+type merged struct {
+	says  Says
+	parts []*part
+}
+
+// part is a log that is merged, and its next request.
+type part struct {
+	log    Log
+	fields []int // of the log, for each of the merged one
+	next   Request
+	over   bool
+}
+
+func (p *part) advance() error {
+	err := p.log.Next(&p.next)
+	if p.over = err == io.EOF; p.over {
+		return nil
+	}
+	return err
+}
+
+// Says implements Log.
+func (m *merged) Says() Says { return m.says }
+
+// Next implements Log.
+func (m *merged) Next(r *Request) error {
+	var first *part
+	for _, p := range m.parts {
+		if !p.over && (first == nil || p.next.End.Before(first.next.End)) {
+			first = p
+		}
+	}
+	if first == nil {
+		return io.EOF
+	}
+	*r = first.next
+	fields := make([]string, len(first.fields))
+	for i, at := range first.fields {
+		fields[i] = first.next.Fields[at]
+	}
+	r.Fields = fields
+	if !m.says.Took {
+		r.Took = 0
+	}
+	return first.advance()
+}
+
+// broken returns the broken lines of all parts.
+func (m *merged) brokenLines() (b Broken) {
+	for _, p := range m.parts {
+		b.add(brokenOf(p.log))
+	}
+	return b
+}
+
+func (b *Broken) add(o Broken) {
+	b.Lines += o.Lines
+	b.First = append(b.First, o.First[:min(len(o.First), mostBroken-len(b.First))]...)
+}
+
+// brokenOf returns the broken lines of a log, as far as it says.
+func brokenOf(l Log) Broken {
+	if b, ok := l.(interface{ brokenLines() Broken }); ok {
+		return b.brokenLines()
+	}
+	return Broken{}
+}
+
+// requestLine splits "GET /path HTTP/1.1".
+func requestLine(line string) (method, target string, ok bool) {
+	method, rest, ok := strings.Cut(line, " ")
+	if !ok || method == "" {
+		return "", "", false
+	}
+	target, proto := rest, ""
+	if i := strings.LastIndexByte(rest, ' '); i >= 0 {
+		target, proto = rest[:i], rest[i+1:]
+	}
+	if !strings.HasPrefix(proto, "HTTP/") {
+		return "", "", false
+	}
+	return method, target, isTarget(target)
+}
+
+// isTarget reports whether a text may be the target of a request: anything else never reached
+// a handler.
+func isTarget(s string) bool {
+	if s == "" {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if s[i] <= ' ' || s[i] == 0x7f {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,232 @@
+package plan_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/plan"
+)
+
+// read returns the requests of a log.
+func read(t *testing.T, l plan.Log) (all []plan.Request) {
+	t.Helper()
+	for {
+		var r plan.Request
+		switch err := l.Next(&r); err {
+		case nil:
+			all = append(all, r)
+		case io.EOF:
+			return all
+		default:
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	end := time.Date(2026, 3, 10, 13, 55, 36, 0, time.FixedZone("", -7*3600))
+	for _, tt := range []struct {
+		name, format, line string
+		says               plan.Says
+		want               plan.Request
+	}{
+		{
+			"combined", plan.Combined,
+			`192.0.2.7 - ann [10/Mar/2026:13:55:36 -0700] "GET /a?b=c HTTP/1.1" 200 2326 "https://example.com/" "curl/8"`,
+			plan.Says{Resolution: time.Second, Peer: true, Status: true, Fields: []string{"Referer", "User-Agent"}},
+			plan.Request{End: end, Peer: "192.0.2.7", Method: "GET", Target: "/a?b=c", Status: 200, Written: 2326, Fields: []string{"https://example.com/", "curl/8"}},
+		},
+		{
+			"common, with more behind it", plan.Common,
+			`2001:db8::1 - - [10/Mar/2026:13:55:36 -0700] "POST /login HTTP/2.0" 403 - 0.1 more`,
+			plan.Says{Resolution: time.Second, Peer: true, Status: true},
+			plan.Request{End: end, Peer: "2001:db8::1", Method: "POST", Target: "/login", Status: 403},
+		},
+		{
+			"nginx with times and fields", `$remote_addr [$msec] ${request_time}s $upstream_response_time "$request" $status "$http_x_api_key" "$http_user_agent" $host`,
+			`192.0.2.7 [1773176136.250] 0.250s 0.100, 0.140 "GET / HTTP/1.1" 502 "a\x22b" "-" api.test`,
+			plan.Says{Resolution: time.Millisecond, Took: true, Peer: true, Host: true, Status: true, Fields: []string{"X-Api-Key", "User-Agent"}},
+			plan.Request{End: end.Add(250 * time.Millisecond), Took: 250 * time.Millisecond, Peer: "192.0.2.7", Host: "api.test", Method: "GET", Target: "/", Status: 502, Fields: []string{`a"b`, ""}},
+		},
+		{
+			"nginx with the upstream's time", `$time_iso8601 $request_method $request_uri $upstream_response_time`,
+			`2026-03-10T13:55:36-07:00 GET /x 0.100`,
+			plan.Says{Resolution: time.Millisecond, Took: true},
+			plan.Request{End: end, Took: 100 * time.Millisecond, Method: "GET", Target: "/x"},
+		},
+		{
+			"Apache", `%h %l %u %t \"%r\" %>s %b \"%{User-Agent}i\" %D`,
+			`192.0.2.7 - - [10/Mar/2026:13:55:36 -0700] "GET /a HTTP/1.1" 200 12 "say \"hi\"" 1500`,
+			plan.Says{Resolution: time.Microsecond, Took: true, Peer: true, Status: true, Fields: []string{"User-Agent"}},
+			plan.Request{End: end, Took: 1500 * time.Microsecond, Peer: "192.0.2.7", Method: "GET", Target: "/a", Status: 200, Written: 12, Fields: []string{`say "hi"`}},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l, err := plan.Text("access.log", strings.NewReader(tt.line+"\n"), tt.format)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := read(t, l)
+			if len(all) != 1 {
+				t.Fatalf("%d requests", len(all))
+			}
+			if !all[0].End.Equal(tt.want.End) {
+				t.Errorf("it ended at %v, want %v", all[0].End, tt.want.End)
+			}
+			all[0].End = tt.want.End
+			if !reflect.DeepEqual(all[0], tt.want) {
+				t.Errorf("%+v, want %+v", all[0], tt.want)
+			}
+			if got := l.Says(); !reflect.DeepEqual(got, tt.says) {
+				t.Errorf("it says %+v, want %+v", got, tt.says)
+			}
+		})
+	}
+}
+
+func TestFormatMistakes(t *testing.T) {
+	for format, want := range map[string]string{
+		`$remote_addr "$request"`:                       "no time",
+		`$remote_addr [$time_local]`:                    "no request",
+		`$remote_addr$time_local "$request"`:            "nothing between two variables, before time_local",
+		`$remote_addr [$time_local] "$request" $`:       "without a name",
+		`[$time_local] "$request" ${status`:             "without a }",
+		`%t \"%r\" %{X-Key`:                             "without a }",
+		`[$time_local] "$request" "$cookie_session" $x`: "$http_cookie",
+	} {
+		if _, err := plan.Text("a", strings.NewReader(""), format); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", format, err, want)
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	end := time.Date(2026, 3, 10, 13, 55, 36, 250_000_000, time.UTC)
+	caddy := map[string]string{"header.X-Api-Key": "request.headers.X-Api-Key.0"}
+	for k, v := range plan.Presets["caddy"] {
+		caddy[k] = v
+	}
+	for _, tt := range []struct {
+		name   string
+		fields map[string]string
+		line   string
+		want   plan.Request
+	}{
+		{
+			"caddy", caddy,
+			`{"level":"info","ts":1773150936.25,"request":{"remote_ip":"192.0.2.7","method":"GET","host":"api.test","uri":"/a?b","headers":{"X-Api-Key":["k1"]}},"duration":0.0015,"size":12,"status":200}`,
+			plan.Request{End: end, Took: 1500 * time.Microsecond, Peer: "192.0.2.7", Host: "api.test", Method: "GET", Target: "/a?b", Status: 200, Written: 12, Fields: []string{"k1"}},
+		},
+		{
+			"traefik", plan.Presets["traefik"],
+			`{"ClientHost":"192.0.2.7","DownstreamContentSize":12,"DownstreamStatus":200,"Duration":1500000,"RequestHost":"api.test","RequestMethod":"GET","RequestPath":"/a?b","StartUTC":"2026-03-10T13:55:36.2485Z"}`,
+			plan.Request{End: end, Took: 1500 * time.Microsecond, Peer: "192.0.2.7", Host: "api.test", Method: "GET", Target: "/a?b", Status: 200, Written: 12},
+		},
+		{
+			"envoy", plan.Presets["envoy"],
+			`{"start_time":"2026-03-10T13:55:36.240Z","duration":10,"method":"GET","path":"/a","authority":"api.test","response_code":200,"bytes_sent":12}`,
+			plan.Request{End: end, Took: 10 * time.Millisecond, Host: "api.test", Method: "GET", Target: "/a", Status: 200, Written: 12},
+		},
+		{
+			"nginx", plan.Presets["nginx"],
+			`{"msec":"1773150936.250","request_time":"0.010","remote_addr":"192.0.2.7","request_method":"GET","request_uri":"/a","host":"api.test","status":"200","body_bytes_sent":"12"}`,
+			plan.Request{End: end, Took: 10 * time.Millisecond, Peer: "192.0.2.7", Host: "api.test", Method: "GET", Target: "/a", Status: 200, Written: 12},
+		},
+	} {
+		l, err := plan.JSON("access.json", strings.NewReader(tt.line), tt.fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := read(t, l)
+		if len(all) != 1 {
+			t.Errorf("%s: %d requests", tt.name, len(all))
+			continue
+		}
+		if !all[0].End.Equal(tt.want.End) {
+			t.Errorf("%s: it ended at %v, want %v", tt.name, all[0].End, tt.want.End)
+		}
+		if all[0].End = tt.want.End; !reflect.DeepEqual(all[0], tt.want) {
+			t.Errorf("%s: %+v, want %+v", tt.name, all[0], tt.want)
+		}
+	}
+	for _, tt := range []struct {
+		fields map[string]string
+		want   string
+	}{
+		{map[string]string{"method": "m", "target": "t"}, "no time"},
+		{map[string]string{"method": "m", "target": "t", "start": "s"}, "start without took"},
+		{map[string]string{"end": "t"}, "no request"},
+		{map[string]string{"end": "t", "method": "m", "target": "t", "user": "u"}, `"user" is no part of a request`},
+		{map[string]string{"end": "t", "method": "m", "target": "t", "took": "d h"}, `the unit "h"`},
+		{map[string]string{"end": "t", "method": "m", "target": "t", "status": "s ms"}, `the unit "ms"`},
+	} {
+		if _, err := plan.JSON("a", strings.NewReader(""), tt.fields); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v: %v, want %q", tt.fields, err, tt.want)
+		}
+	}
+}
+
+// Lines that no request can be read from are counted, and the first are shown.
+func TestBrokenLines(t *testing.T) {
+	good := `192.0.2.7 - - [10/Mar/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 1` + "\n"
+	bad := []string{
+		`192.0.2.7 - - [10/Mar/2026:13:55:36 +0000] "\x16\x03\x01" 400 1`,
+		`192.0.2.7 - - [10/Mar/2026:13:55:36 +0000] "-" 408 0`,
+		`192.0.2.7 - - [32/Mar/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 1`,
+		`192.0.2.7 - - [10/Mar/2026:13:55:36 +0000] "GET / HTTP/1.1" x 1`,
+		`192.0.2.7 - - [10/Mar/2026:13:55:36 +0000] "GET /`,
+		"\x00\x01",
+	}
+	l, err := plan.Text("access.log", strings.NewReader(good+strings.Join(bad, "\n")+"\n\n"+good), plan.Common)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := plan.Run(byAddress(1), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := r.Log.Broken; r.Log.Requests != 2 || b.Lines != int64(len(bad)) || len(b.First) != 5 || !strings.HasPrefix(b.First[0], "access.log:2: ") {
+		t.Errorf("%d requests, broken: %+v", r.Log.Requests, r.Log.Broken)
+	}
+	for _, content := range []string{"", "\n\n", "no log\n"} {
+		l, err := plan.Text("access.log", strings.NewReader(content), plan.Common)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := plan.Run(byAddress(1), l); !errors.Is(err, plan.ErrEmpty) || strings.Contains(content, "no log") && !strings.Contains(err.Error(), "no log") {
+			t.Errorf("%q: %v", content, err)
+		}
+	}
+}
+
+// Several logs are merged by time, and say what all of them say.
+func TestMerge(t *testing.T) {
+	at := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
+	request := func(second int, key string) plan.Request {
+		return plan.Request{End: at.Add(time.Duration(second) * time.Second), Method: "GET", Target: "/", Peer: "192.0.2.1", Took: time.Second, Fields: []string{"-", key}}
+	}
+	a := &sliceLog{plan.Says{Resolution: time.Second, Took: true, Peer: true, Fields: []string{"User-Agent", "X-Api-Key"}}, []plan.Request{request(1, "a"), request(3, "a")}}
+	b := &sliceLog{plan.Says{Resolution: time.Millisecond, Peer: true, Fields: []string{"X-Other", "X-Api-Key"}}, []plan.Request{request(2, "b"), request(4, "b")}}
+	l, err := plan.Merge(a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (plan.Says{Resolution: time.Second, Peer: true, Fields: []string{"X-Api-Key"}}); !reflect.DeepEqual(l.Says(), want) {
+		t.Errorf("%+v, want %+v", l.Says(), want)
+	}
+	var got []string
+	for _, r := range read(t, l) {
+		got = append(got, fmt.Sprint(r.End.Second(), r.Fields, r.Took))
+	}
+	if want := "[1 [a] 0s 2 [b] 0s 3 [a] 0s 4 [b] 0s]"; fmt.Sprint(got) != want {
+		t.Errorf("%v", got)
+	}
+	if _, err := plan.Merge(); err == nil {
+		t.Error("no logs are a log")
+	}
+}

@@ -1,0 +1,253 @@
+// Package plan says what a limiter would have done with requests that were served: whom it
+// would have denied, when, and by which limit. It replays a log through the decisions that
+// decide requests, in the log's time, without sleeping.
+//
+//	log, err := plan.Text("access.log", file, plan.Combined)
+//	report, err := plan.Run(newLimiter, log)
+//	fmt.Println(report.Strictest().Denied)
+//
+// Command stint prints such reports, of policy files.
+//
+// # What is judged
+//
+// Rates, quotas and bans are judged by their decisions. A request that would have waited for its
+// turn counts as waiting, and ends that much later. Slots of a Concurrency are held until the
+// logged end. WithSettle by a status uses the logged one.
+//
+// What a log doesn't say is never guessed. A limit isn't judged, and Report.NotJudged says
+// why, if its key, its cost or what it settles needs something that the log doesn't have. The
+// others are decided as if it were not there. That is also so for a limit that waits for
+// slots, an AdaptiveConcurrency and a Bandwidth, which depend on how the server would have
+// behaved.
+//
+// A client that is denied may go away, or try again at once. A log doesn't know which, so
+// its requests come as they came.
+//
+// # Time
+//
+// A log's time belongs to the replay: it may run in a program that serves requests, and
+// touches neither the limiters there nor their stores. A log whose times are whole seconds is
+// replayed in two scenarios: the requests of a second come all at once, or evenly spread over
+// it. They are no bounds; a log with milliseconds makes them unnecessary.
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store/memstore"
+)
+
+// Option is an option of Run.
+type Option func(*config)
+
+type config struct {
+	against func() (*stint.Limiter, error)
+	trust   bool
+	window  time.Duration
+	every   int64
+	tell    func(Progress)
+	hash    []byte
+	top     int
+	keys    int
+	errs    []error
+}
+
+// WithAgainst also replays the log through the limiter that is in force, and reports whose
+// requests change from allowed to denied, and back.
+func WithAgainst(newLimiter func() (*stint.Limiter, error)) Option {
+	return func(c *config) { c.against = newLimiter }
+}
+
+// WithFunctions says that the application's functions (KeyFunc, WithCost, WithSkip,
+// WithLimitFunc and others) look at nothing but what the log says, so that limits which depend
+// on them are judged. They are called with requests made from the log. By default such limits
+// are not judged.
+func WithFunctions() Option { return func(c *config) { c.trust = true } }
+
+// WithWindow sets how far apart the lines of requests that arrived one after the other may
+// be: by how much a log may be out of order, and how long a request may take. Requests that
+// took longer count as arriving as early as still possible, and Report.Log.Moved counts them.
+// A log that goes back by more is an error. The requests of a window are held in memory. The
+// default is 30 seconds.
+func WithWindow(d time.Duration) Option {
+	return func(c *config) {
+		if c.window = d; d <= 0 {
+			c.errs = append(c.errs, fmt.Errorf("plan: WithWindow(%v): write a positive duration", d))
+		}
+	}
+}
+
+// WithProgress calls f now and then: about every 100,000 requests.
+func WithProgress(f func(Progress)) Option { return func(c *config) { c.tell = f } }
+
+// Progress is how far a run has come.
+type Progress struct {
+	Requests int64
+	// At is the log's time.
+	At time.Time
+}
+
+// WithHashedKeys replaces keys in the report by a hash under a secret, for reports that others
+// see. Who has the secret can tell whether a key is in a report.
+func WithHashedKeys(secret []byte) Option { return func(c *config) { c.hash = secret } }
+
+// WithTop sets how many keys a report lists. The default is 20.
+func WithTop(n int) Option {
+	return func(c *config) {
+		if c.top = n; n < 0 {
+			c.errs = append(c.errs, fmt.Errorf("plan: WithTop(%d): write 0 or more", n))
+		}
+	}
+}
+
+// WithMaxKeys sets for how many keys in use at once a run has room, each pair of a limit and
+// a key counting as one. Beyond that, new keys share counts, and Report.Log.Overflow is
+// above 0. The default is memstore.DefaultMaxKeys.
+func WithMaxKeys(n int) Option {
+	return func(c *config) {
+		if c.keys = n; n < 1 || n > math.MaxInt32 {
+			c.errs = append(c.errs, fmt.Errorf("plan: WithMaxKeys(%d): write a number from 1 to 2147483647", n))
+		}
+	}
+}
+
+// ErrEmpty is the error of a log without requests.
+var ErrEmpty = errors.New("plan: the log has no requests")
+
+// Run replays a log through a limiter that newLimiter makes. The limiter's observers, handlers
+// and store are not used: requests are only decided, in memory. The error is newLimiter's, the
+// log's, or about an option; a log without requests is ErrEmpty. Nothing else of a process is
+// touched, so Run may be called while limiters serve.
+func Run(newLimiter func() (*stint.Limiter, error), log Log, opts ...Option) (*Report, error) {
+	c := config{window: 30 * time.Second, every: 100_000, top: 20, keys: memstore.DefaultMaxKeys}
+	for _, o := range opts {
+		o(&c)
+	}
+	if err := errors.Join(c.errs...); err != nil {
+		return nil, err
+	}
+	if newLimiter == nil || log == nil {
+		return nil, errors.New("plan: Run without a limiter or a log")
+	}
+	lim, err := newLimiter()
+	if err != nil {
+		return nil, err
+	}
+	var against *stint.Limiter
+	if c.against != nil {
+		if against, err = c.against(); err != nil {
+			return nil, err
+		}
+	}
+	says := log.Says()
+	o := &order{log: log, window: c.window, took: says.Took}
+	r := &replay{config: &c, says: says, order: o}
+	first, err := o.next()
+	if err == io.EOF {
+		return nil, broken(log)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range scenarios(says) {
+		r.scenarios = append(r.scenarios, newScenario(name, lim, against, &c, says, first.at))
+	}
+	judges := []*judge{r.scenarios[0].judge}
+	if against != nil {
+		judges = append(judges, r.scenarios[0].old)
+	}
+	r.maker = newMaker(says, c.trust, judges...)
+	if err := r.run(first); err != nil {
+		return nil, err
+	}
+	return r.report(log), nil
+}
+
+// broken returns the error of a log without requests.
+func broken(log Log) error {
+	b := brokenOf(log)
+	if b.Lines == 0 {
+		return ErrEmpty
+	}
+	return fmt.Errorf("%w: none of its %d lines could be read, such as %s", ErrEmpty, b.Lines, b.First[0])
+}
+
+// The names of scenarios.
+const (
+	AsLogged = "as logged"
+	AtOnce   = "all at once"
+	Evenly   = "evenly spread"
+)
+
+// scenarios returns the scenarios of a log.
+func scenarios(says Says) []string {
+	if says.Resolution >= time.Second {
+		return []string{AtOnce, Evenly}
+	}
+	return []string{AsLogged}
+}
+
+// replay is one run.
+type replay struct {
+	*config
+	says      Says
+	order     *order
+	scenarios []*scenario
+	maker     *maker
+}
+
+func (r *replay) run(a *arrival) error {
+	if len(r.scenarios) == 2 {
+		return r.runSeconds(a)
+	}
+	for n := int64(1); ; n++ {
+		r.scenarios[0].decide(a.at, &a.Request, r.maker.of(&a.Request))
+		r.progress(n, a.at)
+		r.order.free = append(r.order.free, a)
+		var err error
+		if a, err = r.order.next(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// runSeconds replays a log with whole seconds, a second after the other.
+func (r *replay) runSeconds(a *arrival) error {
+	var batch []*arrival
+	n := int64(0)
+	for a != nil {
+		second := a.at.Truncate(time.Second)
+		batch = batch[:0]
+		var err error
+		for a != nil && a.at.Sub(second) < time.Second {
+			batch = append(batch, a)
+			if a, err = r.order.next(); err == io.EOF {
+				a = nil
+			} else if err != nil {
+				return err
+			}
+		}
+		for i, b := range batch {
+			made := r.maker.of(&b.Request)
+			r.scenarios[0].decide(second, &b.Request, made)
+			r.scenarios[1].decide(second.Add(time.Second*time.Duration(i)/time.Duration(len(batch))), &b.Request, made)
+			n++
+			r.progress(n, b.at)
+		}
+		r.order.free = append(r.order.free, batch...)
+	}
+	return nil
+}
+
+func (r *replay) progress(n int64, at time.Time) {
+	if r.tell != nil && n%r.every == 0 {
+		r.tell(Progress{n, at})
+	}
+}

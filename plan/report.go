@@ -1,0 +1,313 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stint-go/stint/store"
+)
+
+// Report is what Run returns. What clients wrote (keys, targets of broken lines) is in it as
+// they wrote it, keys as stores see them: who shows it must escape it.
+type Report struct {
+	Log LogReport `json:"log"`
+	// NotJudged has the limits that the log doesn't say enough for, and Against those of the
+	// limiter of WithAgainst.
+	NotJudged []NotJudged `json:"not_judged,omitempty"`
+	Against   []NotJudged `json:"against_not_judged,omitempty"`
+	// Scenarios has what would have happened: once, or for a log with whole seconds twice.
+	Scenarios []Scenario `json:"scenarios"`
+}
+
+// Strictest returns the scenario with the most denials, which a gate goes by.
+func (r *Report) Strictest() *Scenario {
+	strictest := &r.Scenarios[0]
+	for i := range r.Scenarios {
+		if s := &r.Scenarios[i]; s.Denied > strictest.Denied {
+			strictest = s
+		}
+	}
+	return strictest
+}
+
+// LogReport describes the log.
+type LogReport struct {
+	Requests int64 `json:"requests"`
+	// From is when the first request arrived, To when the last ended.
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// Resolution is that of its times, in seconds.
+	Resolution float64 `json:"resolution"`
+	// Durations: it says how long requests took.
+	Durations bool   `json:"durations"`
+	Broken    Broken `json:"broken"`
+	// Sorted is how many requests were logged after one that ended later, and Moved how many
+	// took longer than the window.
+	Sorted int64 `json:"sorted,omitempty"`
+	Moved  int64 `json:"moved,omitempty"`
+	// Overflow is how many charges found no room for their key, and were decided by counts
+	// that keys share: see WithMaxKeys.
+	Overflow uint64 `json:"overflow,omitempty"`
+}
+
+// NotJudged is a limit that isn't judged, or a limit function with Limit "".
+type NotJudged struct {
+	Limit string `json:"limit"`
+	Route string `json:"route,omitempty"`
+	Why   string `json:"why"`
+}
+
+// Count counts requests.
+type Count struct {
+	Requests int64 `json:"requests"`
+	Denied   int64 `json:"denied"`
+	Waited   int64 `json:"waited,omitempty"`
+}
+
+// Scenario is what would have happened under one reading of the log's times.
+type Scenario struct {
+	// Name is AsLogged, AtOnce or Evenly.
+	Name string `json:"name"`
+	// Requests is how many were judged.
+	Count
+	// Exempt is how many of them no limit applies to.
+	Exempt int64 `json:"exempt,omitempty"`
+	// Unjudged is how many more were not judged, by reason.
+	Unjudged map[string]int64 `json:"unjudged,omitempty"`
+	// LongestWait is the longest wait for a turn, in seconds.
+	LongestWait float64 `json:"longest_wait,omitempty"`
+	// FailedAnyway is how many of the denied had answered with a 5xx.
+	FailedAnyway int64 `json:"failed_anyway,omitempty"`
+	// Limits has each limit that some request was charged for, in the order in which they
+	// were first charged. Reasons counts denials that were not by a limit.
+	Limits  []LimitReport    `json:"limits"`
+	Reasons map[string]int64 `json:"reasons,omitempty"`
+	// Routes counts by the pattern of the route, "" for the limiter's own limits.
+	Routes map[string]*Count `json:"routes"`
+	// Statuses counts by the class of the logged status: "2xx"; "" without one.
+	Statuses map[string]*Count `json:"statuses"`
+	// Top has the keys with the most denials.
+	Top []KeyReport `json:"top,omitempty"`
+	// Timeline has the requests and denials over time.
+	Timeline Timeline `json:"timeline"`
+	// Flips compares with the limiter of WithAgainst; or nil.
+	Flips *Flips `json:"flips,omitempty"`
+}
+
+// DeniedShare returns the share of the judged requests that are denied, from 0 to 1.
+func (s *Scenario) DeniedShare() float64 {
+	if s.Requests == 0 {
+		return 0
+	}
+	return float64(s.Denied) / float64(s.Requests)
+}
+
+// LimitReport is what one limit would have done.
+type LimitReport struct {
+	Limit string `json:"limit"`
+	// Count has what it was charged for, and what it denied or let wait, alone or with others.
+	Count
+	// DryRun: it only reports. Its denials deny nothing.
+	DryRun bool `json:"dry_run,omitempty"`
+	// Keys is how many keys it had. One that comes back after its counts were over counts
+	// again, if there are too many to keep.
+	Keys int64 `json:"keys"`
+	// KeysDenied is how many keys had a request denied by it.
+	KeysDenied int64 `json:"keys_denied"`
+	// PeakUse is how much of it was in use at the most, in percent: 100 if nothing was left.
+	PeakUse int `json:"peak_use"`
+	// Use is how many keys had a peak use of less than 10 %, of 10 to 19 %, and so on to 90
+	// to 99 %; then how many had nothing left, and how many were denied.
+	Use [12]int64 `json:"use"`
+}
+
+// KeyReport is a key that a limit would have denied.
+type KeyReport struct {
+	Limit string `json:"limit"`
+	Key   string `json:"key"`
+	Count
+	// First and Last are the times of the first and the last denial. Held is for how long in
+	// all, in seconds, the key would have been held up: from each denial until the
+	// limit would have let it pass.
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
+	Held  float64   `json:"held"`
+}
+
+// Timeline is requests and denials over time.
+type Timeline struct {
+	// Start is where the first slot begins, and Step how long each is, in seconds.
+	Start time.Time `json:"start"`
+	Step  float64   `json:"step"`
+	// Limits names the limits of Slot.Denied, in that order. The last is "" for other
+	// reasons.
+	Limits []string `json:"limits"`
+	Slots  []Slot   `json:"slots"`
+}
+
+// Slot is a part of a Timeline.
+type Slot struct {
+	Requests int64 `json:"requests"`
+	// Denied counts denials by the limit that denied with the longest wait.
+	Denied []int64 `json:"denied"`
+}
+
+// Flips is what changes for whom, compared with the limiter that is in force.
+type Flips struct {
+	// ToDenied and ToAllowed are how many requests change from allowed to denied, and back.
+	ToDenied  int64 `json:"to_denied"`
+	ToAllowed int64 `json:"to_allowed"`
+	// Keys has the keys with such requests, those with the most first; Others is how many
+	// more there are: beyond 100,000 keys, their requests.
+	Keys   []Flip `json:"keys,omitempty"`
+	Others int64  `json:"others,omitempty"`
+	// Unjudged is how many requests one of the limiters can't be asked about.
+	Unjudged int64 `json:"unjudged,omitempty"`
+}
+
+// Flip is a key some of whose requests change.
+type Flip struct {
+	// Limit denies them, now or before.
+	Limit     string `json:"limit"`
+	Key       string `json:"key"`
+	ToDenied  int64  `json:"to_denied"`
+	ToAllowed int64  `json:"to_allowed"`
+}
+
+// report returns the report of a run that is over.
+func (r *replay) report(log Log) *Report {
+	o := r.order
+	out := &Report{Log: LogReport{
+		Requests: o.read, From: o.begin, To: o.end, Resolution: max(r.says.Resolution, time.Microsecond).Seconds(),
+		Durations: r.says.Took, Broken: brokenOf(log), Sorted: o.sorted, Moved: o.moved,
+	}}
+	for _, s := range r.scenarios {
+		out.Scenarios = append(out.Scenarios, s.report(r.config))
+		out.Log.Overflow = max(out.Log.Overflow, s.judge.store.Stats().Overflow)
+	}
+	out.NotJudged = r.scenarios[0].judge.notes
+	if old := r.scenarios[0].old; old != nil {
+		out.Against = old.notes
+		out.Log.Overflow = max(out.Log.Overflow, old.store.Stats().Overflow)
+	}
+	return out
+}
+
+// report returns what a scenario has counted.
+func (s *scenario) report(c *config) Scenario {
+	show := func(key string) string { return shown(key, c.hash) }
+	out := Scenario{
+		Name: s.name, Count: s.count, Exempt: s.exempt, Unjudged: s.unjudged, LongestWait: s.longest.Seconds(),
+		FailedAnyway: s.failed, Reasons: s.reasons, Routes: map[string]*Count{}, Statuses: s.statuses(),
+		Timeline: s.timeline.report(len(s.limits)),
+	}
+	maps.Copy(out.Routes, s.routes)
+	for _, l := range s.limits {
+		l.fold(func(*keyUse) bool { return true })
+		out.Limits = append(out.Limits, LimitReport{
+			Limit: l.name, Count: l.count, DryRun: l.dryRun, Keys: l.keys, KeysDenied: int64(len(l.denied)) + l.dropped,
+			PeakUse: min(int(l.peak), 100), Use: l.use,
+		})
+		out.Timeline.Limits = append(out.Timeline.Limits, l.name)
+		for key, k := range l.denied {
+			out.Top = append(out.Top, KeyReport{Limit: l.name, Key: key, Count: k.count,
+				First: instant(k.first), Last: instant(k.last), Held: k.held.Seconds()})
+		}
+	}
+	out.Timeline.Limits = append(out.Timeline.Limits, "")
+	slices.SortFunc(out.Top, func(a, b KeyReport) int {
+		return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Key, b.Key))
+	})
+	out.Top = out.Top[:min(len(out.Top), c.top)]
+	for i := range out.Top {
+		out.Top[i].Key = show(out.Top[i].Key)
+	}
+	if s.old != nil {
+		out.Flips = s.flips.report(c.top, show)
+	}
+	return out
+}
+
+// shown returns a key as a report has it.
+func shown(key string, secret []byte) string {
+	if secret == nil || key == "" {
+		return key
+	}
+	h := hmac.New(sha256.New, secret)
+	h.Write([]byte(key))
+	return "#" + hex.EncodeToString(h.Sum(nil)[:6])
+}
+
+func instant(nanos int64) time.Time { return time.Unix(0, nanos).UTC() }
+
+// flipped is a key of a limit.
+type flipped struct{ limit, key string }
+
+// flips counts what changes.
+type flips struct {
+	toDenied, toAllowed, unjudged, others int64
+	keys                                  map[flipped]*Flip
+}
+
+// mostFlips is how many keys are kept whose requests change.
+const mostFlips = 100_000
+
+func (f *flips) add(toDenied bool, limit, key string) {
+	k := f.keys[flipped{limit, key}]
+	if k == nil {
+		if len(f.keys) >= mostFlips {
+			f.others++
+			k = new(Flip) // of no report
+		} else {
+			k = &Flip{Limit: limit, Key: key}
+			f.keys[flipped{limit, key}] = k
+		}
+	}
+	if toDenied {
+		f.toDenied++
+		k.ToDenied++
+	} else {
+		f.toAllowed++
+		k.ToAllowed++
+	}
+}
+
+func (f *flips) report(top int, show func(string) string) *Flips {
+	out := &Flips{ToDenied: f.toDenied, ToAllowed: f.toAllowed, Unjudged: f.unjudged}
+	for _, k := range f.keys {
+		out.Keys = append(out.Keys, *k)
+	}
+	slices.SortFunc(out.Keys, func(a, b Flip) int {
+		return cmp.Or(cmp.Compare(b.ToDenied+b.ToAllowed, a.ToDenied+a.ToAllowed), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Key, b.Key))
+	})
+	out.Others = int64(max(len(out.Keys)-top, 0)) + f.others
+	out.Keys = out.Keys[:min(len(out.Keys), top)]
+	for i := range out.Keys {
+		out.Keys[i].Key = show(out.Keys[i].Key)
+	}
+	return out
+}
+
+// blame returns the limit and the key that deny a request, for flips.
+func (j *judge) blame(v *verdict) (name, key string) {
+	if v.by < 0 {
+		return "(" + v.reason + ")", ""
+	}
+	ch := &j.call.Charges[v.by]
+	return ch.Limit.Name(), ch.Key
+}
+
+// full returns what is left of a limit that nobody has used.
+func (j *judge) full(l *store.Limit) int64 {
+	charges, results := []store.Charge{{Key: "\x00", Limit: l}}, make([]store.Result, 1) // no key has such a text
+	if err := j.store.Take(context.Background(), charges, results); err != nil {
+		panic(err)
+	}
+	return results[0].Remaining
+}

@@ -1,0 +1,319 @@
+package plan
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
+)
+
+// scenario is one reading of the log's times: what would have happened then, as counted so
+// far.
+type scenario struct {
+	name  string
+	judge *judge
+	old   *judge // of the limiter that is in force, or nil
+
+	count    Count
+	exempt   int64
+	unjudged map[string]int64
+	reasons  map[string]int64
+	longest  time.Duration
+	failed   int64
+	routes   map[string]*Count
+	classes  [10]Count
+	limits   []*limitUse
+	byLimit  map[*store.Limit]*limitUse
+	timeline timeline
+	flips    flips
+}
+
+func newScenario(name string, l, against *stint.Limiter, c *config, says Says, start time.Time) *scenario {
+	start = start.Truncate(time.Second)
+	s := &scenario{name: name, judge: newJudge(l, says, c, start),
+		unjudged: map[string]int64{}, reasons: map[string]int64{}, routes: map[string]*Count{},
+		byLimit: map[*store.Limit]*limitUse{}, timeline: timeline{start: start.UnixNano(), step: int64(time.Second)},
+		flips: flips{keys: map[flipped]*Flip{}}}
+	if against != nil {
+		s.old = newJudge(against, says, c, start)
+	}
+	return s
+}
+
+// unreadable is why a request isn't judged whose target isn't one.
+const unreadable = "its target can't be read, so no handler has seen it"
+
+// decide decides a request, and counts what becomes of it. r is nil for one that no server would
+// have passed on.
+func (s *scenario) decide(at time.Time, is *Request, r *http.Request) {
+	if r == nil {
+		s.unjudged[unreadable]++
+		return
+	}
+	v := s.judge.decide(at, is, r)
+	if s.old != nil {
+		was := s.old.decide(at, is, r)
+		switch {
+		case v.unjudged != "" || was.unjudged != "":
+			s.flips.unjudged++
+		case v.denied && !was.denied:
+			name, key := s.judge.blame(&v)
+			s.flips.add(true, name, key)
+		case !v.denied && was.denied:
+			name, key := s.old.blame(&was)
+			s.flips.add(false, name, key)
+		}
+	}
+	if v.unjudged != "" {
+		s.unjudged[v.unjudged]++
+		return
+	}
+	nanos := at.UnixNano()
+	waited := v.wait > 0
+	s.count.add(v.denied, waited)
+	s.longest = max(s.longest, v.wait)
+	s.classes[min(max(is.Status/100, 0), 9)].add(v.denied, waited)
+	if v.denied && is.Status/100 == 5 {
+		s.failed++
+	}
+	route := s.routes[v.route]
+	if route == nil {
+		route = new(Count)
+		s.routes[v.route] = route
+	}
+	route.add(v.denied, waited)
+	if !v.limited {
+		s.exempt++
+	}
+	by := -1
+	if v.reason != "" {
+		s.reasons[v.reason]++
+	} else if v.limited {
+		by = s.charged(nanos, &v)
+	}
+	s.timeline.add(nanos, v.denied, by)
+}
+
+// charged counts the charges of a request, and returns the number of the limit that has denied
+// it, or -1.
+func (s *scenario) charged(nanos int64, v *verdict) (by int) {
+	by = -1
+	c := &s.judge.call
+	for i := range c.Charges {
+		ch, r := &c.Charges[i], &c.Results[i]
+		l := s.byLimit[ch.Limit]
+		if l == nil {
+			l = &limitUse{number: len(s.limits), name: ch.Limit.Name(), dryRun: ch.DryRun, full: s.judge.full(ch.Limit),
+				live: map[string]*keyUse{}, denied: map[string]*keyUse{}, room: firstSweep}
+			s.byLimit[ch.Limit] = l
+			s.limits = append(s.limits, l)
+		}
+		l.add(nanos, ch.Key, r, v.denied && !ch.DryRun)
+		if i == v.by {
+			by = l.number
+		}
+	}
+	return by
+}
+
+func (c *Count) add(denied, waited bool) {
+	c.Requests++
+	if denied {
+		c.Denied++
+	}
+	if waited {
+		c.Waited++
+	}
+}
+
+// statuses returns the counts by class of status.
+func (s *scenario) statuses() map[string]*Count {
+	all := map[string]*Count{}
+	for i := range s.classes {
+		if c := s.classes[i]; c.Requests > 0 {
+			name := ""
+			if i > 0 {
+				name = strconv.Itoa(i) + "xx"
+			}
+			all[name] = &c
+		}
+	}
+	return all
+}
+
+// limitUse is the use of a limit.
+type limitUse struct {
+	number  int
+	name    string
+	dryRun  bool
+	full    int64 // what is left of it if nobody uses it
+	count   Count
+	keys    int64
+	peak    uint8
+	use     [12]int64
+	live    map[string]*keyUse
+	denied  map[string]*keyUse // of keys that are no longer live, those that were denied
+	dropped int64              // of them, for which there was no room
+	room    int                // how many live keys there may be before some are folded
+}
+
+// keyUse is the use of a limit by a key.
+type keyUse struct {
+	count       Count
+	peak        uint8 // percent; beyond for a denial
+	until       int64 // when it will be as if never used
+	first, last int64 // denials
+	heldTo      int64
+	held        time.Duration
+}
+
+const (
+	firstSweep = 1 << 16
+	// mostDenied is how many keys are kept that are no longer in use, because they were
+	// denied.
+	mostDenied = 1 << 17
+	wasDenied  = 101
+)
+
+// add counts a charge. elsewhere says that the request is denied, perhaps by another limit.
+func (l *limitUse) add(now int64, key string, r *store.Result, elsewhere bool) {
+	k := l.live[key]
+	if k == nil {
+		if len(l.live) >= l.room {
+			l.fold(func(k *keyUse) bool { return k.until < now })
+			l.room = max(firstSweep, 2*len(l.live))
+		}
+		k = new(keyUse)
+		l.live[key] = k
+		l.keys++
+	}
+	l.count.Requests++
+	k.count.Requests++
+	k.until = max(k.until, now+int64(min(max(r.ResetAfter, 0), 1<<61)))
+	use := uint8(100)
+	if !r.OK {
+		use = wasDenied
+		l.count.Denied++
+		if k.count.Denied++; k.first == 0 {
+			k.first = now
+		}
+		k.last = now
+		retry := r.RetryAfter
+		if retry == store.Never {
+			retry = 0 // that cost never passes; others may
+		}
+		end := now + int64(max(retry, 0))
+		k.held += time.Duration(max(0, end-max(now, k.heldTo)))
+		k.heldTo = max(k.heldTo, end)
+		k.until = max(k.until, end)
+	} else {
+		if r.Delay > 0 && !elsewhere {
+			l.count.Waited++
+			k.count.Waited++
+		}
+		if l.full > 0 {
+			use = uint8(min(max((l.full-r.Remaining)*100/l.full, 0), 100))
+		}
+	}
+	k.peak = max(k.peak, use)
+	l.peak = max(l.peak, use)
+}
+
+// fold counts the keys for which over returns true, and forgets them, but for those that were
+// denied.
+func (l *limitUse) fold(over func(*keyUse) bool) {
+	for key, k := range l.live {
+		if !over(k) {
+			continue
+		}
+		delete(l.live, key)
+		l.use[bin(k.peak)]++
+		if k.count.Denied == 0 {
+			continue
+		}
+		switch before := l.denied[key]; {
+		case before != nil:
+			before.merge(k)
+		case len(l.denied) < mostDenied:
+			l.denied[key] = k
+		default:
+			l.dropped++
+		}
+	}
+}
+
+func bin(peak uint8) int {
+	if peak >= wasDenied {
+		return 11
+	}
+	return int(peak / 10)
+}
+
+func (k *keyUse) merge(o *keyUse) {
+	k.count.Requests += o.count.Requests
+	k.count.Denied += o.count.Denied
+	k.count.Waited += o.count.Waited
+	k.last, k.held = o.last, k.held+o.held
+}
+
+// timeline counts over time, in slots that become longer when there are too many of them.
+type timeline struct {
+	start, step int64
+	slots       []Slot
+}
+
+const mostSlots = 400
+
+func (t *timeline) add(now int64, denied bool, by int) {
+	i := max(int((now-t.start)/t.step), 0)
+	for i >= mostSlots {
+		t.halve()
+		i = max(int((now-t.start)/t.step), 0)
+	}
+	for i >= len(t.slots) {
+		t.slots = append(t.slots, Slot{Denied: []int64{0}}) // the first is for other reasons
+	}
+	s := &t.slots[i]
+	s.Requests++
+	if !denied {
+		return
+	}
+	for by+1 >= len(s.Denied) {
+		s.Denied = append(s.Denied, 0)
+	}
+	s.Denied[by+1]++
+}
+
+// halve makes one slot of two.
+func (t *timeline) halve() {
+	t.step *= 2
+	for i := range t.slots {
+		if i%2 == 0 {
+			t.slots[i/2] = t.slots[i]
+			continue
+		}
+		to := &t.slots[i/2]
+		to.Requests += t.slots[i].Requests
+		for n, denied := range t.slots[i].Denied {
+			for n >= len(to.Denied) {
+				to.Denied = append(to.Denied, 0)
+			}
+			to.Denied[n] += denied
+		}
+	}
+	t.slots = t.slots[:(len(t.slots)+1)/2]
+}
+
+// report returns the timeline, with the counts of other reasons last, as many as there are limits.
+func (t *timeline) report(limits int) Timeline {
+	out := Timeline{Start: instant(t.start), Step: time.Duration(t.step).Seconds()}
+	for _, s := range t.slots {
+		denied := make([]int64, limits+1)
+		copy(denied, s.Denied[1:])
+		denied[limits] = s.Denied[0]
+		out.Slots = append(out.Slots, Slot{s.Requests, denied})
+	}
+	return out
+}
