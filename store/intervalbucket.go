@@ -45,6 +45,9 @@ func (l *Limit) begun(start, at int64) int64 {
 // boundary returns the start of the n-th interval after the one starting at start.
 func (l *Limit) boundary(start, n int64) int64 {
 	if l.calendar() {
+		if last := l.last.Load(); n == 1 && last != nil && start == last.start {
+			return last.end
+		}
 		return l.spec.Window.ahead(start, n)
 	}
 	return start + min(n, exact/2/l.period)*l.period
@@ -56,6 +59,9 @@ func (l *Limit) passed(start, at int64) int64 {
 		return 0
 	}
 	if l.calendar() {
+		if last := l.last.Load(); last != nil && start == last.start && at < last.end {
+			return 0
+		}
 		return l.spec.Window.between(start, at)
 	}
 	return (at - start) / l.period
@@ -72,12 +78,22 @@ func (l *Limit) moved(start, k, at int64) int64 {
 
 // opened returns the start of the interval or window for a key never seen.
 func (l *Limit) opened(at int64) int64 {
-	if l.calendar() {
-		start, _ := l.spec.Window.bounds(at)
-		return start
+	if !l.calendar() {
+		return at
 	}
-	return at
+	last := l.last.Load()
+	if last == nil || at < last.start || at >= last.end {
+		last = new(bounds)
+		last.start, last.end = l.spec.Window.bounds(at)
+		l.last.Store(last)
+	}
+	return last.start
 }
+
+// bounds are those of the calendar window that a limit has opened last. Nearly all that it
+// decides is in that window, and the calendar takes as long to work them out as the
+// decision: longer where clocks change.
+type bounds struct{ start, end int64 }
 
 // steps returns the number of intervals that bring n tokens.
 func (l *Limit) steps(n int64) int64 { return (n + l.spec.Units - 1) / l.spec.Units }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint/internal/engine"
@@ -59,21 +60,22 @@ type Limit struct {
 	hash uint64 // of name and algorithm
 
 	numbers  engine.Numbers
-	version  uint16  // bucket rates: see Receipt.Version
-	scale    scale   // rates and SlidingWindow: the unit of instants
-	token    int64   // rates: units of one token; SlidingWindow: of one bucket
-	tokens   divisor // buckets: units in tokens
-	capacity int64   // buckets: units that pass at once; IntervalBucket and wide scales: tokens
-	queue    int64   // buckets: how much may be reserved beyond capacity
-	room     int64   // buckets: whole tokens left when nothing is used
-	burst    int64   // bucket rates: whole tokens that pass at once
-	full     units   // bucket rates: the capacity; WarmUp: the whole warm-up
-	most     units   // rates: the furthest that a turn is reserved or a debt reaches
-	largest  int64   // the largest cost that can ever pass
-	period   int64   // microseconds
-	warm     int64   // WarmUp: units, or ticks of a wide scale, of the whole warm-up
-	patience int64   // the longest MaxWait that counts, in microseconds
-	slide    slide   // SlidingWindow, SlidingLog
+	version  uint16                  // bucket rates: see Receipt.Version
+	scale    scale                   // rates and SlidingWindow: the unit of instants
+	token    int64                   // rates: units of one token; SlidingWindow: of one bucket
+	tokens   divisor                 // buckets: units in tokens
+	capacity int64                   // buckets: units that pass at once; IntervalBucket and wide scales: tokens
+	queue    int64                   // buckets: how much may be reserved beyond capacity
+	room     int64                   // buckets: whole tokens left when nothing is used
+	burst    int64                   // bucket rates: whole tokens that pass at once
+	full     units                   // bucket rates: the capacity; WarmUp: the whole warm-up
+	most     units                   // rates: the furthest that a turn is reserved or a debt reaches
+	largest  int64                   // the largest cost that can ever pass
+	period   int64                   // microseconds
+	warm     int64                   // WarmUp: units, or ticks of a wide scale, of the whole warm-up
+	patience int64                   // the longest MaxWait that counts, in microseconds
+	slide    slide                   // SlidingWindow, SlidingLog
+	last     *atomic.Pointer[bounds] // of a calendar Window
 
 	decider any // see DecidedBy
 }
@@ -127,6 +129,9 @@ func NewLimit(s Spec) (*Limit, error) {
 	} else {
 		l.checkSpan(bad)
 		l.checkExtras(bad)
+	}
+	if l.calendar() {
+		l.last = new(atomic.Pointer[bounds])
 	}
 	if len(errs) == named { // all but the name is valid
 		l.fillDefaults()

@@ -18,9 +18,8 @@ const (
 )
 
 // Window is a span of the calendar: Hourly, Daily, Weekly, Monthly, or one made by
-// Every. The zero Window means no window. The bounds are computed at each decision,
-// never cached: a day has 23 or 25 hours when the clocks change, and months have their
-// real lengths.
+// Every. The zero Window means no window. The bounds are those of the calendar: a day has
+// 23 or 25 hours when the clocks change, and months have their real lengths.
 //
 // A window begins at the first instant at which the clocks of its location show its
 // beginning or something later:

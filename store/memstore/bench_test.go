@@ -224,6 +224,33 @@ func BenchmarkLimits(b *testing.B) {
 	}
 }
 
+// BenchmarkQuota is a quota of the calendar, alone and beside a rate.
+func BenchmarkQuota(b *testing.B) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name   string
+		window store.Window
+	}{{"Daily", store.Daily}, {"Monthly", store.Monthly}, {"DailyInBerlin", store.Daily.In(berlin)}} {
+		quota := store.Charge{Key: "203.0.113.7", Cost: 1, Limit: newLimit(b, store.Spec{
+			Name: "quota", Algorithm: store.FixedWindow, Units: store.MaxCost, Window: tc.window,
+		})}
+		for name, charges := range map[string][]store.Charge{
+			"": {quota}, "AndRate": {{Key: "203.0.113.7", Limit: rate(b, "rate"), Cost: 1}, quota},
+		} {
+			b.Run(tc.name+name, func(b *testing.B) {
+				s, results := memstore.New(), make([]store.Result, len(charges))
+				b.ReportAllocs()
+				for b.Loop() {
+					s.Take(ctx, charges, results)
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkHeap reports the bytes of heap for each of a million keys, and the
 // most there were on the way, from 100,000 on.
 func BenchmarkHeap(b *testing.B) {
