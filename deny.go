@@ -19,9 +19,6 @@ type DeniedError struct {
 
 	by  *version // the one that denied
 	why limit.Denial
-	// fields are the values of the response's header fields, kept here to save an
-	// allocation each.
-	fields [4]string
 }
 
 // ErrDenied is what every *DeniedError is: errors.Is(err, ErrDenied) reports whether
@@ -293,11 +290,11 @@ func (a *admission) deny(w http.ResponseWriter, mayAnswer bool) error {
 	a.outer.recordInnerDenial()
 	if _, passesOn := w.(ErrorWriter); !mayAnswer || a.version.denyHandler != nil || a.version.errorHandler != nil || passesOn && !a.version.problem {
 		err := a.newDenied()
-		a.setFields(w.Header(), err.fields[:])
+		a.setFields(w.Header())
 		a.observe(EventDenied, nil)
 		return err
 	}
-	a.setFields(w.Header(), nil)
+	a.setFields(w.Header())
 	a.observe(EventDenied, nil)
 	a.fields.Problem(w, a.reading.R, problems[a.why()])
 	return errAnswered

@@ -72,8 +72,7 @@ func WithHeaders(styles ...HeaderStyle) Option {
 }
 
 // setFields sets the header fields of the call's decision in h. Dry runs have none.
-// values is memory for the fields' values, which must live as long as the response.
-func (a *admission) setFields(h http.Header, values []string) {
+func (a *admission) setFields(h http.Header) {
 	items := a.fields.Items[:0]
 	for i, l := range a.call.Limits {
 		ch, r := &a.call.Charges[i], &a.call.Results[i]
@@ -92,7 +91,7 @@ func (a *admission) setFields(h http.Header, values []string) {
 		}
 	}
 	a.fields.Items = items
-	a.fields.Write(h, a.version.styles, a.reading.Policy, values)
+	a.fields.Write(h, a.version.styles, a.reading.Policy)
 }
 
 // policyNow returns what fields say of an adaptive limit. Decisions follow one another

@@ -34,10 +34,6 @@ type Permit struct {
 	response *response    // nil unless a limit needs it
 
 	grants decide.Grants // what it owns until it is done
-
-	// fields are the values of the response's header fields, kept here to save an
-	// allocation each.
-	fields [2]string
 }
 
 // The states of a permit.
@@ -58,7 +54,7 @@ func (p *Permit) become(next uint32) bool {
 func (p *Permit) detached() bool { return atomic.LoadUint32(&p.state)&(1<<stateBits-1) == detached }
 
 // observersBefore says which observers get the permit's events: see Event.observersBefore. It
-// shares a word with the state, so that a permit of one limit fits into 256 bytes.
+// shares a word with the state, so that a permit of one limit and its request fit into 512 bytes.
 func (p *Permit) observersBefore() uint32 { return atomic.LoadUint32(&p.state) >> stateBits }
 
 // handTo makes p the owner of what the call was granted, which tells the observers of the end.
@@ -78,6 +74,10 @@ type (
 		Permit
 		grants [2]decide.Grant
 	}
+	permit3 struct {
+		Permit
+		grants [3]decide.Grant
+	}
 	permit4 struct {
 		Permit
 		grants [4]decide.Grant
@@ -92,6 +92,10 @@ type (
 	}
 	carried2 struct {
 		permit2
+		request http.Request
+	}
+	carried3 struct {
+		permit3
 		request http.Request
 	}
 	carried4 struct {
@@ -127,6 +131,12 @@ func permitOf(n int, carried, told bool) (p *Permit, room []decide.Grant, reques
 		return &c.Permit, c.grants[:], &c.request, nil
 	case n == 2:
 		p := new(permit2)
+		return &p.Permit, p.grants[:], nil, nil
+	case n == 3 && carried:
+		c := new(carried3)
+		return &c.Permit, c.grants[:], &c.request, nil
+	case n == 3:
+		p := new(permit3)
 		return &p.Permit, p.grants[:], nil, nil
 	case n <= 4 && carried:
 		c := new(carried4)

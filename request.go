@@ -126,14 +126,12 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, mayAnswer bool) 
 	}
 	next = r
 	needs := a.reading.Needs()
-	var values []string // of the header fields, kept in the permit
 	var room []decide.Grant
 	if !v.withoutPermit || needs&limit.Releases != 0 || a.observed() { // observers are notified when it ends
 		p, next, room = a.permit(ctx, needs)
-		values = p.fields[:]
 	}
 	if v.styles != 0 {
-		a.setFields(w.Header(), values)
+		a.setFields(w.Header())
 	}
 	if a.observed() || needs&limit.Counts != 0 {
 		a.observe(EventAdmitted, nil)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/engine"
@@ -20,12 +21,59 @@ type Grants struct {
 	list []Grant
 }
 
-// Grant is a charge that one limit has granted.
+// Grant is a charge that one limit has granted. A permit is as large as its grants, and
+// allocating it takes a fifth of a request, so results are kept in less room.
 type Grant struct {
-	Limit  *limit.Limit
-	Key    string
-	Cost   int64 // that was charged
-	result store.Result
+	Limit *limit.Limit
+	Key   string
+	Cost  int64 // that was charged
+
+	// The result, without Begun, of which observers have been notified. Of Delay and
+	// RetryAfter it has one: if ok, that is Delay.
+	remaining, held  int64
+	resetAfter, wait time.Duration
+	ok               bool
+
+	// The receipt. Its fields stand here so that the small ones share a word with ok.
+	path                uint8
+	version             uint16
+	low                 uint32
+	lease               store.LeaseID
+	instant, mark, owed int64 // owed is its Cost: see setUnknown
+}
+
+// receipt returns the receipt of the charge.
+func (g *Grant) receipt() store.Receipt {
+	return store.Receipt{
+		Instant: g.instant, Mark: g.mark, Cost: g.owed, Lease: g.lease,
+		Path: g.path, Version: g.version, Low: g.low,
+	}
+}
+
+// keepReceipt keeps the receipt of the charge.
+func (g *Grant) keepReceipt(r *store.Receipt) {
+	g.instant, g.mark, g.owed, g.lease = r.Instant, r.Mark, r.Cost, r.Lease
+	g.path, g.version, g.low = r.Path, r.Version, r.Low
+}
+
+// result returns the result of the charge.
+func (g *Grant) result() store.Result {
+	r := store.Result{OK: g.ok, Held: g.held, Remaining: g.remaining, ResetAfter: g.resetAfter, Receipt: g.receipt()}
+	if g.ok {
+		r.Delay = g.wait
+	} else {
+		r.RetryAfter = g.wait
+	}
+	return r
+}
+
+// keepResult keeps the result of the charge.
+func (g *Grant) keepResult(r *store.Result) {
+	g.ok, g.held, g.remaining, g.resetAfter = r.OK, r.Held, r.Remaining, r.ResetAfter
+	if g.wait = r.RetryAfter; g.ok {
+		g.wait = r.Delay
+	}
+	g.keepReceipt(&r.Receipt)
 }
 
 // HandTo makes grants the owner of what the call has been granted. room has an element for
@@ -33,7 +81,8 @@ type Grant struct {
 func (c *Call) HandTo(gs *Grants, room []Grant) {
 	for i := range room {
 		g, ch := &room[i], &c.Charges[i]
-		g.Limit, g.Key, g.Cost, g.result = c.Limits[i], ch.Key, ch.Cost, c.Results[i]
+		g.Limit, g.Key, g.Cost = c.Limits[i], ch.Key, ch.Cost
+		g.keepResult(&c.Results[i])
 	}
 	gs.list, c.owned = room, nil
 }
@@ -55,16 +104,16 @@ func (gs *Grants) Where(is func(*limit.Limit) bool) (chosen []int) {
 
 // charge returns the charge that settles the grant at a cost.
 func (g *Grant) charge(cost int64) store.Charge {
-	return store.Charge{Key: g.Key, Limit: g.Limit.Limit, Cost: cost, DryRun: g.Limit.DryRun, Receipt: g.result.Receipt}
+	return store.Charge{Key: g.Key, Limit: g.Limit.Limit, Cost: cost, DryRun: g.Limit.DryRun, Receipt: g.receipt()}
 }
 
 // costs returns what the limit has cost the request so far.
 func (g *Grant) costs() int64 {
-	if g.result.OK && g.Limit.Kind.Traits().Unsettled == "" {
+	if g.ok && g.Limit.Kind.Traits().Unsettled == "" {
 		if g.unknown() {
-			return ^g.result.Receipt.Cost
+			return ^g.owed
 		}
-		return g.result.Receipt.Cost
+		return g.owed
 	}
 	return g.Cost
 }
@@ -72,24 +121,24 @@ func (g *Grant) costs() int64 {
 // setUnknown records whether it is unknown what the grant costs: from when the store is asked
 // to settle it until the store says what became of that. If it never does, the receipt isn't
 // used again. The receipt holds the complement of its cost meanwhile: below 0, which no charge
-// costs, so that a permit of one limit needs no room to say so and fits into 256 bytes.
+// costs, so that this takes no room.
 func (g *Grant) setUnknown(unknown bool) {
 	if g.unknown() != unknown {
-		g.result.Receipt.Cost = ^g.result.Receipt.Cost
+		g.owed = ^g.owed
 	}
 }
 
 // unknown reports whether a settlement of the grant may have been made or not.
-func (g *Grant) unknown() bool { return g.result.Receipt.Cost < 0 }
+func (g *Grant) unknown() bool { return g.owed < 0 }
 
 // reported reports whether the limit is a dry run that would have denied. Nothing was
 // charged then.
-func (g *Grant) reported() bool { return g.Limit.DryRun && !g.result.OK }
+func (g *Grant) reported() bool { return g.Limit.DryRun && !g.ok }
 
 // recordSettled records the result of settling the grant, whose cost is known by that.
 func (g *Grant) recordSettled(r store.Result) {
-	r.OK, r.Delay = true, g.result.Delay
-	g.result = r
+	r.OK, r.Delay = true, g.result().Delay
+	g.keepResult(&r)
 }
 
 // Recall adds the grants to a call, as if it had just been granted them, at what they
@@ -99,7 +148,7 @@ func (gs *Grants) Recall(c *Call) {
 	defer gs.mu.Unlock()
 	for i := range gs.list {
 		g := &gs.list[i]
-		c.Limits, c.Charges, c.Results = append(c.Limits, g.Limit), append(c.Charges, g.charge(g.costs())), append(c.Results, g.result)
+		c.Limits, c.Charges, c.Results = append(c.Limits, g.Limit), append(c.Charges, g.charge(g.costs())), append(c.Results, g.result())
 	}
 }
 
@@ -179,11 +228,11 @@ func (gs *Grants) Release(b *Backend, class uint8, learns bool, sample *adaptive
 	defer gs.mu.Unlock()
 	for i := range gs.list {
 		g := &gs.list[i]
-		c.Charges, c.Results = append(c.Charges, g.charge(g.costs())), append(c.Results, g.result)
+		c.Charges, c.Results = append(c.Charges, g.charge(g.costs())), append(c.Results, g.result())
 	}
 	changes := b.Keys.End(c.Charges, c.Results, sample)
 	for i := range c.Results {
-		gs.list[i].result.Receipt = c.Results[i].Receipt
+		gs.list[i].keepReceipt(&c.Results[i].Receipt)
 	}
 	return changes
 }
@@ -229,7 +278,7 @@ func (gs *Grants) end(ctx context.Context, b *Backend, c *Call, e Ending) Settle
 	defer gs.mu.Unlock()
 	if e.Leases {
 		for i := range gs.list {
-			if g := &gs.list[i]; g.result.Receipt.Lease != (store.LeaseID{}) {
+			if g := &gs.list[i]; g.lease != (store.LeaseID{}) {
 				c.Charges = append(c.Charges, g.charge(0))
 			}
 		}
@@ -262,7 +311,7 @@ func (gs *Grants) end(ctx context.Context, b *Backend, c *Call, e Ending) Settle
 
 // stands reports whether there is nothing to settle to make the grant cost cost.
 func (g *Grant) stands(cost int64) bool {
-	return g.reported() || g.unknown() || g.result.Receipt.Cost == cost
+	return g.reported() || g.unknown() || g.owed == cost
 }
 
 // Charged reports whether one of the grants is of a limit that says what hash says, for a

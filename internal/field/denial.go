@@ -124,7 +124,7 @@ func (w *Writer) Problem(to http.ResponseWriter, r *http.Request, p Problem) {
 func (w *Writer) problem(to http.ResponseWriter, r *http.Request, p Problem, violated []string) {
 	slot := w.slot()
 	slot[0] = "application/problem+json"
-	to.Header()["Content-Type"] = slot[:1:1]
+	to.Header()["Content-Type"] = slot
 	to.WriteHeader(p.status)
 	if r.Method == http.MethodHead {
 		return

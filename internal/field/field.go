@@ -73,9 +73,8 @@ type Writer struct {
 	Items []Item
 
 	// These are of the current response.
-	outermost bool     // no limiter before this one has set a field
-	denied    bool     // a limit has denied the request
-	slots     []string // left for values
+	outermost bool // no limiter before this one has set a field
+	denied    bool // a limit has denied the request
 
 	text []byte
 	last [fields]string // the texts made last; many of the next are the same
@@ -109,13 +108,10 @@ const keptText = 4 << 10
 // RateLimit-Policy of all items, or "" if it isn't known or two items may have the same
 // name.
 //
-// The header's values are kept in slots, which must live as long as the response. Write
-// allocates missing slots.
-//
 // If an item is denied, Write also marks the response as not being a copy of the
 // resource, and sets Retry-After unless the request can never pass.
-func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []string) {
-	w.outermost, w.slots = len(h) == 0, slots
+func (w *Writer) Write(h http.Header, styles Styles, policy string) {
+	w.outermost = len(h) == 0
 	w.denied = false
 	for i := range w.Items {
 		it := &w.Items[i]
@@ -131,7 +127,6 @@ func (w *Writer) Write(h http.Header, styles Styles, policy string, slots []stri
 	if w.denied {
 		w.denial(h)
 	}
-	w.slots = nil
 	if cap(w.text) > keptText {
 		w.text = nil
 	}
@@ -201,11 +196,9 @@ func (w *Writer) set(h http.Header, field uint8, value string, line bool) {
 			return
 		}
 	}
-	if len(w.slots) == 0 {
-		w.slots = w.slot()
-	}
-	w.slots[0] = value
-	h[key], w.slots = w.slots[:1:1], w.slots[1:]
+	slot := w.slot()
+	slot[0] = value
+	h[key] = slot
 }
 
 // pieceOfText is how much memory a value that is kept holds on to.
@@ -216,7 +209,7 @@ func (w *Writer) slot() []string {
 	if len(w.block) == 0 {
 		w.block = make([]string, 64)
 	}
-	one := w.block[:1]
+	one := w.block[:1:1]
 	w.block = w.block[1:]
 	return one
 }
