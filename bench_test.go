@@ -147,6 +147,18 @@ func BenchmarkAllow(b *testing.B) {
 	}
 }
 
+func BenchmarkAllowDenied(b *testing.B) {
+	l := limiter(b, theKey, stint.Rate(1, 700*24*time.Hour))
+	ctx := context.Background()
+	_ = l.Allow(ctx, "tenant-7", 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := l.Allow(ctx, "tenant-7", 1); err == nil {
+			b.Fatal("allowed")
+		}
+	}
+}
+
 func BenchmarkTake(b *testing.B) {
 	l := limiter(b, theKey, ample())
 	ctx := context.Background()

@@ -56,7 +56,7 @@ func run(w io.Writer, c config) error {
 	if err != nil {
 		return err
 	}
-	groups = append(groups, web...)
+	groups = append(web, groups...) // several limits first: that is what users mount
 	if c.only != nil {
 		groups = slices.DeleteFunc(groups, func(g *group) bool { return !c.only.MatchString(g.name) })
 	}
