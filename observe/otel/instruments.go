@@ -35,6 +35,7 @@ type instruments struct {
 	paced           metric.Int64Counter
 	pacedWaited     metric.Float64Histogram
 	reloads         metric.Int64Counter
+	warnings        metric.Int64Counter
 }
 
 // Bounds of histograms. A store in memory answers in a microsecond; a wait takes up to
@@ -57,6 +58,7 @@ func (i *instruments) define(m metric.Meter) error {
 	i.adaptiveChanges = made(&all, m.Int64Counter, "stint.adaptive.changes", "{change}", "Changes of an AdaptiveConcurrency, by reason.")
 	i.paced = made(&all, m.Int64Counter, "stint.bandwidth.io", "By", "Bytes of bodies paced by a Bandwidth.")
 	i.reloads = made(&all, m.Int64Counter, "stint.policy.reloads", "{reload}", "Policy files accepted or rejected.")
+	i.warnings = made(&all, m.Int64Counter, "stint.warnings", "{warning}", "Likely mistakes found in how a limiter is used.")
 
 	i.utilization = made(&all, within(m, shares), "stint.limit.utilization", "1", "Share of the limit used after a decision.")
 	i.waited = made(&all, within(m, waits), "stint.wait.duration", "s", "How long requests waited for a turn or a slot.")
@@ -66,7 +68,7 @@ func (i *instruments) define(m metric.Meter) error {
 	i.slots = made(&all, m.Int64ObservableUpDownCounter, "stint.limit.held_slots", "{slot}", "Slots that requests of this process hold.")
 	i.waiting = made(&all, m.Int64ObservableUpDownCounter, "stint.waiting_requests", "{request}", "Requests that wait for a turn or a slot.")
 	i.degraded = made(&all, m.Int64ObservableUpDownCounter, "stint.store.degraded", "{store}", "1 while the breaker of a failover store is open.")
-	i.keys = made(&all, m.Int64ObservableUpDownCounter, "stint.memory.key.count", "{key}", "Keys in the store.")
+	i.keys = made(&all, m.Int64ObservableUpDownCounter, "stint.memory.key.usage", "{key}", "Keys in the store.")
 	i.keysMost = made(&all, m.Int64ObservableUpDownCounter, "stint.memory.key.limit", "{key}", "The most keys that the store can hold.")
 	i.expired = made(&all, m.Int64ObservableCounter, "stint.memory.key.expired", "{key}", "Expired keys that were dropped.")
 	i.overflow = made(&all, m.Int64ObservableCounter, "stint.memory.overflow", "{charge}", "Charges on keys for which the store had no place.")

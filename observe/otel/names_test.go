@@ -61,7 +61,7 @@ func TestNames(t *testing.T) {
 		if !form.MatchString(name) {
 			t.Errorf("%s: no name of a metric", name)
 		}
-		if regexp.MustCompile(`(_|\.)(total|seconds|bytes|ratio)\b`).MatchString(name) {
+		if regexp.MustCompile(`(_|\.)(total|seconds|bytes|ratio)\b|(_|\.)(count|sum|bucket)$`).MatchString(name) {
 			t.Errorf("%s: what the unit or the exporter says", name)
 		}
 		if !regexp.MustCompile(`^(s|By|1|\{[a-z]+\})$`).MatchString(unit) {
@@ -79,7 +79,7 @@ func TestNames(t *testing.T) {
 			}
 		}
 	}
-	keys := []attribute.Key{limiterKey, routeKey, limitKey, outcomeKey, operationKey, storeKey, reasonKey, retryAfterKey, waitKey, queuedKey}
+	keys := []attribute.Key{limiterKey, routeKey, limitKey, outcomeKey, operationKey, storeKey, reasonKey, retryAfterKey, waitKey, queuedKey, warningKey}
 	for _, key := range keys {
 		if !form.MatchString(string(key)) {
 			t.Errorf("%s: no name of an attribute", key)

@@ -16,7 +16,7 @@
 // # Cost
 //
 // Attribute sets are made once for each combination. After that an event allocates
-// nothing here, unless the request's span is recorded. What requests that pass add to
+// nothing here, unless the request's span is recorded or the store failed. What requests that pass add to
 // counters is handed to the SDK when it collects, and so has no exemplars.
 package stintotel
 
@@ -94,10 +94,12 @@ func Observe(lim *stint.Limiter, opts ...Option) (stop func(), err error) {
 		}
 	}
 	o := newObserver(identity(c.provider, usual), c.memory)
-	if err := o.start(c.provider.Meter(Scope)); err != nil {
+	if err := o.start(c.provider.Meter(Scope, metric.WithInstrumentationVersion(version()))); err != nil {
 		return nil, err
 	}
+	o.describe = lim.Describe
 	end := lim.Observe(o.observe)
+	o.begin(lim.Describe())
 	return func() {
 		end()
 		o.stop()

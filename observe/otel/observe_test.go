@@ -104,7 +104,7 @@ func (w *watched) read(kinds map[string]string) (lines []string) {
 		w.t.Fatal(err)
 	}
 	for _, scope := range all.ScopeMetrics {
-		if scope.Scope.Name != stintotel.Scope {
+		if scope.Scope.Name != stintotel.Scope || scope.Scope.Version != "" { // tests have no released version
 			w.t.Errorf("scope %q", scope.Scope.Name)
 		}
 		for _, m := range scope.Metrics {
@@ -273,7 +273,7 @@ var scenarios = []struct {
 		want: []string{
 			"decisions{limit=x,limiter=api,outcome=admitted} 1",
 			"store.failures{limiter=api,outcome=passed,store.operation=take} 2",
-			"store.duration{limiter=api,outcome=error,store.operation=take} 2 of 0.002",
+			"store.duration{error.type=_OTHER,limiter=api,outcome=error,store.operation=take} 2 of 0.002",
 			"store.duration{limiter=api,outcome=ok,store.operation=take} 1 of 0.001",
 		}},
 	{name: "a store that settles for a while", fails: 9, settle: 3,
@@ -292,7 +292,7 @@ var scenarios = []struct {
 		want: []string{
 			"store.duration{limiter=api,outcome=ok,store.operation=take} 4 of 0.004",
 			"store.duration{limiter=api,outcome=ok,store.operation=settle} 3 of 0.003",
-			"store.duration{limiter=api,outcome=error,store.operation=settle} 1 of 0.001",
+			"store.duration{error.type=_OTHER,limiter=api,outcome=error,store.operation=settle} 1 of 0.001",
 			"store.failures{limiter=api,outcome=lost,store.operation=settle} 1",
 		}},
 	{name: "a store that fails closed, and keeps slots", fails: 1,
@@ -344,7 +344,7 @@ var scenarios = []struct {
 		want: []string{
 			"decisions{limit=x,limiter=api,outcome=canceled} 1",
 			"store.duration{limiter=api,outcome=canceled,store.operation=take} 1 of 0.001",
-			"store.duration{limiter=api,outcome=error,store.operation=settle} 1 of 0.001",
+			"store.duration{error.type=_OTHER,limiter=api,outcome=error,store.operation=settle} 1 of 0.001",
 			"store.failures{limiter=api,outcome=lost,store.operation=settle} 1",
 		}},
 	{name: "an adaptive limit",
@@ -394,12 +394,28 @@ var scenarios = []struct {
 			"store.degraded{limiter=api} 0",
 			"store.lost_leases{limit=x,limiter=api} 1",
 			"policy.reloads{limiter=api,outcome=accepted} 1",
-			"policy.reloads{limiter=api,outcome=denied} 1",
+			"policy.reloads{limiter=api,outcome=rejected} 1",
+		}},
+	{name: "likely mistakes, found by New and later",
+		opts: []stint.Option{
+			stint.Rate(5, time.Hour, stint.WithName("x"), stint.WithKey(stint.Header("X-Real-IP"))),
+			stint.Quota(5, stint.Daily, stint.WithName("y"), stint.WithCost(func(*http.Request) int64 { return 6 }), stint.WithKey(stint.Global())),
+		},
+		do: func(_ *testing.T, w *watched) {
+			for range 2 {
+				r := request("a")
+				r.Header.Set("X-Real-IP", "192.0.2.1")
+				w.Serve(httptest.NewRecorder(), r, func(http.ResponseWriter, *http.Request) {})
+			}
+		},
+		want: []string{
+			"warnings{limiter=api,warning=forwarding-header} 1",
+			"warnings{limiter=api,warning=cost-too-high} 1",
 		}},
 	{name: "its own store in memory",
 		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("x")), stint.WithMemory(memstore.WithMaxKeys(10))},
 		do:   func(_ *testing.T, w *watched) { w.admit(2, "a") },
-		want: []string{"memory.key.count{store.name=api} 1", "memory.key.limit{store.name=api} 10"}},
+		want: []string{"memory.key.usage{store.name=api} 1", "memory.key.limit{store.name=api} 10"}},
 	{name: "a full store in memory", memory: 1,
 		opts: []stint.Option{stint.Rate(1, time.Hour, stint.WithName("x"))},
 		do: func(_ *testing.T, w *watched) {
@@ -408,7 +424,7 @@ var scenarios = []struct {
 			}
 		},
 		want: []string{
-			"memory.key.count{store.name=local} 1",
+			"memory.key.usage{store.name=local} 1",
 			"memory.key.limit{store.name=local} 1",
 			"memory.key.expired{store.name=local} 0",
 			"memory.overflow{outcome=allowed,store.name=local} 1",
@@ -416,7 +432,8 @@ var scenarios = []struct {
 		}},
 }
 
-// is checks the lines of the metrics that want names.
+// is checks the lines of the metrics that want names. Of those that are 0 only the wanted ones
+// matter: TestCountersBeginAtZero checks them.
 func is(t *testing.T, got []string, want ...string) {
 	t.Helper()
 	name := func(line string) string { return line[:strings.Index(line, "{")] }
@@ -424,7 +441,9 @@ func is(t *testing.T, got []string, want ...string) {
 	for _, line := range want {
 		named[name(line)] = true
 	}
-	got = slices.DeleteFunc(got, func(line string) bool { return !named[name(line)] })
+	got = slices.DeleteFunc(got, func(line string) bool {
+		return !named[name(line)] || strings.HasSuffix(line, "} 0") && !slices.Contains(want, line)
+	})
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -471,6 +490,53 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("README.md lists %s, which is never reported", name)
 		}
 	}
+}
+
+// Counters are there before anything happens, for what the limiter has, also after an Update: a
+// rate or an increase would miss the first event of one that begins with it.
+func TestCountersBeginAtZero(t *testing.T) {
+	w := watch(t, nil,
+		stint.Rate(5, time.Hour, stint.WithName("x")), stint.Ban(9, time.Hour, stint.WithBanFor(time.Hour), stint.WithName("jail")),
+		stint.WithRoute("GET /trial", stint.Rate(5, time.Hour, stint.WithName("trial"), stint.WithDryRun())),
+		stint.WithRoute("GET /file", stint.Bandwidth(1<<20, stint.WithName("bytes"))))
+	begun := []string{
+		"bans{limit=jail,limiter=api} 0",
+		"decisions{limit=jail,limiter=api,outcome=admitted} 0",
+		"decisions{limit=jail,limiter=api,outcome=denied} 0",
+		"decisions{limit=x,limiter=api,outcome=admitted} 0",
+		"decisions{limit=x,limiter=api,outcome=denied} 0",
+		"limit.decisions{limit=jail,limiter=api,outcome=allowed} 0",
+		"limit.decisions{limit=jail,limiter=api,outcome=denied} 0",
+		"limit.decisions{limit=trial,limiter=api,outcome=allowed,route=GET /trial} 0",
+		"limit.decisions{limit=trial,limiter=api,outcome=dry_run_denied,route=GET /trial} 0",
+		"limit.decisions{limit=x,limiter=api,outcome=allowed} 0",
+		"limit.decisions{limit=x,limiter=api,outcome=denied} 0",
+		"policy.reloads{limiter=api,outcome=accepted} 0",
+		"policy.reloads{limiter=api,outcome=rejected} 0",
+		"store.failures{limiter=api,outcome=denied,store.operation=take} 0",
+		"store.failures{limiter=api,outcome=lost,store.operation=settle} 0",
+		"store.failures{limiter=api,outcome=passed,store.operation=take} 0",
+	}
+	other := regexp.MustCompile(`^(memory|store\.degraded|warnings)`)
+	counters := func() []string {
+		return slices.DeleteFunc(w.read(nil), func(line string) bool { return other.MatchString(line) })
+	}
+	if got := counters(); !slices.Equal(got, begun) {
+		t.Errorf("\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(begun, "\n"))
+	}
+	warnings := 0
+	for _, line := range w.read(nil) {
+		if strings.HasPrefix(line, "warnings{limiter=api,warning=") && strings.HasSuffix(line, "} 0") {
+			warnings++
+		}
+	}
+	if warnings < 9 {
+		t.Errorf("%d kinds of warnings begin at 0", warnings)
+	}
+	if err := w.Update(stint.Concurrency(5, stint.WithName("slots")), stint.WithKey(stint.Header("Key")), stint.WithLimiterName("api")); err != nil {
+		t.Fatal(err)
+	}
+	is(t, w.read(nil), "store.lost_leases{limit=slots,limiter=api} 0")
 }
 
 // Updates don't change who observes. stop ends it, and removes the gauges.
@@ -584,7 +650,7 @@ func TestSharedMemory(t *testing.T) {
 	w := watch(t, local, stint.Rate(5, time.Hour, stint.WithName("x")), stint.WithStore(local))
 	keys := func() (lines []string) {
 		for _, line := range w.read(nil) {
-			if strings.HasPrefix(line, "memory.key.count") {
+			if strings.HasPrefix(line, "memory.key.usage") {
 				lines = append(lines, line)
 			}
 		}
@@ -607,9 +673,9 @@ func TestSharedMemory(t *testing.T) {
 		stop func()
 		want []string
 	}{
-		{func() {}, []string{"memory.key.count{store.name=local} 1"}},
-		{w.stop, []string{"memory.key.count{store.name=other} 1"}},
-		{stops[0], []string{"memory.key.count{store.name=other} 1"}},
+		{func() {}, []string{"memory.key.usage{store.name=local} 1"}},
+		{w.stop, []string{"memory.key.usage{store.name=other} 1"}},
+		{stops[0], []string{"memory.key.usage{store.name=other} 1"}},
 		{stops[1], nil},
 	} {
 		step.stop()
@@ -627,8 +693,8 @@ func TestSharedMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	is(t, elsewhere.read(nil), "memory.key.count{store.name=api} 1")
-	is(t, w.read(nil), "memory.key.count{store.name=api} 1")
+	is(t, elsewhere.read(nil), "memory.key.usage{store.name=api} 1")
+	is(t, w.read(nil), "memory.key.usage{store.name=api} 1")
 }
 
 func TestObserveDenies(t *testing.T) {

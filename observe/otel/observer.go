@@ -3,6 +3,7 @@ package stintotel
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -21,10 +22,14 @@ type observer struct {
 	memory   []*memory
 	series   table[id, series]
 	limiters table[string, limiter]
+	faults   faults
+	given    sync.Map // of the type given: warnings that have been counted
+	describe func() stint.Description
 }
 
 func newObserver(provider any, stores []*memory) *observer {
 	overflow := []attribute.KeyValue{overflowKey.Bool(true)}
+	rest := set(overflow...)
 	return &observer{
 		provider: provider, memory: stores,
 		series: table[id, series]{
@@ -38,6 +43,10 @@ func newObserver(provider any, stores []*memory) *observer {
 				return l
 			},
 			rest: newLimiter(overflow),
+		},
+		faults: faults{
+			make: func(f fault) *attributes { as := set(f.attributes()...); return &as },
+			rest: &rest,
 		},
 	}
 }
@@ -84,14 +93,14 @@ func (o *observer) observe(e stint.Event) {
 	case stint.EventStoreFailed:
 		o.failed(ctx, &e, l)
 	case stint.EventSettleFailed:
-		o.asked(ctx, &e, l.settled[failed])
+		o.asked(ctx, &e, o.fault(&e, settle))
 		o.storeFailures.Add(ctx, 1, l.settleFailed.add...)
 	case stint.EventSettled:
-		o.asked(ctx, &e, l.settled[done])
+		o.asked(ctx, &e, l.settled)
 	case stint.EventWaiting:
 		o.series.at(id{limiter: e.Limiter, route: e.Route}).waiting.add(1)
 	case stint.EventEnded:
-		o.asked(ctx, &e, l.settled[done])
+		o.asked(ctx, &e, l.settled)
 		o.ended(&e)
 	case stint.EventBanned:
 		o.bans.Add(ctx, 1, o.of(&e, e.Decision.Limit).plain.add...)
@@ -106,6 +115,12 @@ func (o *observer) observe(e stint.Event) {
 		}
 	case stint.EventLeaseLost:
 		o.leasesLost.Add(ctx, 1, o.of(&e, e.Decision.Limit).plain.add...)
+	case stint.EventUpdated:
+		if o.describe != nil {
+			o.begin(o.describe())
+		}
+	case stint.EventWarning:
+		o.warned(ctx, e.Limiter, e.Warning)
 	case stint.EventPolicy:
 		o.reloads.Add(ctx, 1, l.reload[one(e.Err != nil)].add...)
 	}
@@ -228,10 +243,15 @@ func (o *observer) endWait(ctx context.Context, e *stint.Event) {
 	s.waiting.add(-1)
 }
 
+// fault returns the attributes of a call of the store that failed.
+func (o *observer) fault(e *stint.Event, operation string) attributes {
+	return *o.faults.at(fault{e.Limiter, operation, errorType(e.Err)})
+}
+
 // failed counts a failure of the store. The request may have gone on, so this isn't a
 // decision.
 func (o *observer) failed(ctx context.Context, e *stint.Event, l *limiter) {
-	o.asked(ctx, e, l.took[failed])
+	o.asked(ctx, e, o.fault(e, take))
 	as := l.failedOpen
 	if closed := (*stint.StoreError)(nil); errors.As(e.Err, &closed) {
 		as = l.failedClosed
@@ -264,38 +284,45 @@ func (o *observer) changed(ctx context.Context, e *stint.Event) {
 
 // limiter holds the attribute sets of what is reported about a limiter as a whole.
 type limiter struct {
-	took                                   [3]attributes // by what became of a Take
-	settled                                [2]attributes // of a Settle
+	took                                   [2]attributes // by what became of a Take, unless it failed
+	settled                                attributes    // of a Settle that hasn't failed
 	failedOpen, failedClosed, settleFailed attributes
 	reload                                 [2]attributes // accepted, rejected
+	warning                                []attributes  // by kind
 	plain                                  attributes
 	degraded                               level
 }
 
-// Outcomes of a call of the store.
+// Outcomes of a call of the store that hasn't failed.
 const (
 	done = iota
-	failed
 	canceled
 )
+
+const outcomeError = "error"
+
+// Operations of a store.
+const take, settle = "take", "settle"
 
 func newLimiter(all []attribute.KeyValue) *limiter {
 	with := func(kvs ...attribute.KeyValue) attributes {
 		return set(append(all[:len(all):len(all)], kvs...)...)
 	}
-	take, settle := operationKey.String("take"), operationKey.String("settle")
+	take, settle := operationKey.String(take), operationKey.String(settle)
 	l := &limiter{
 		plain:        set(all...),
 		failedOpen:   with(take, outcomeKey.String("passed")),
 		failedClosed: with(take, outcomeKey.String("denied")),
 		settleFailed: with(settle, outcomeKey.String("lost")),
-		reload:       [2]attributes{with(outcomeKey.String("accepted")), with(outcomeKey.String("denied"))},
+		reload:       [2]attributes{with(outcomeKey.String("accepted")), with(outcomeKey.String("rejected"))},
+		warning:      make([]attributes, 1),
 	}
-	for i, outcome := range [...]string{done: "ok", failed: "error", canceled: "canceled"} {
+	for i, outcome := range [...]string{done: "ok", canceled: "canceled"} {
 		l.took[i] = with(take, outcomeKey.String(outcome))
-		if i < len(l.settled) {
-			l.settled[i] = with(settle, outcomeKey.String(outcome))
-		}
+	}
+	l.settled = with(settle, outcomeKey.String("ok"))
+	for _, kind := range warningKinds() {
+		l.warning = append(l.warning, with(warningKey.String(kind)))
 	}
 	return l
 }

@@ -20,6 +20,8 @@ const (
 	reasonKey    = attribute.Key("stint.adaptive.reason")
 	directionKey = attribute.Key("network.io.direction")
 	overflowKey  = attribute.Key("otel.metric.overflow")
+	errorKey     = attribute.Key("error.type")
+	warningKey   = attribute.Key("stint.warning")
 )
 
 // outcomes are the outcomes of a request, by the event that reports them.

@@ -48,6 +48,9 @@ func annotate(ctx context.Context, e *stint.Event) {
 	if after := e.Decision.RetryAfter; after > 0 && after < stint.Never {
 		where = append(where, retryAfterKey.Float64(after.Seconds()))
 	}
+	if e.Kind == stint.EventStoreFailed {
+		where = append(where, errorKey.String(errorType(e.Err)))
+	}
 	if e.Decision.Queued > 0 {
 		where = append(where, queuedKey.Int64(e.Decision.Queued))
 	}

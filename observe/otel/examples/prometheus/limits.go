@@ -31,6 +31,11 @@ func limiter(shared, local store.Store) (*stint.Limiter, error) {
 	)
 }
 
+// mistaken is a limiter with a likely mistake: clients write its key themselves.
+func mistaken() *stint.Limiter {
+	return stint.Must(stint.New(stint.WithLimiterName("mistaken"), stint.Rate(5, time.Second), stint.WithKey(stint.Header("X-Real-IP"))))
+}
+
 // work is the handler that the limits protect.
 func work(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/store"
 )
 
@@ -64,9 +65,20 @@ func ask(ctx context.Context, method, url, client string) {
 	_, _ = io.Copy(io.Discard, resp.Body)
 }
 
+// misread reports a policy file with a mistake every few seconds, as package policy does.
+func misread(lim *stint.Limiter, load time.Duration) {
+	for end := time.Now().Add(load); time.Now().Before(end); time.Sleep(5 * time.Second) {
+		lim.ReportPolicy("limits.yaml", errors.New("limits.yaml:3:7: a rate is a number and a time"))
+	}
+}
+
 // troubled is a store as it is on a bad day: of every 10 seconds it is slow in one,
-// and gone for three.
-type troubled struct{ store.Store }
+// and gone for three. Then it loses a lease.
+type troubled struct {
+	store.Store
+	store.Observers
+	lost atomic.Int64 // the second that it was last lost in
+}
 
 var errGone = errors.New("the store is gone")
 
@@ -82,6 +94,9 @@ func trouble() error {
 
 func (s *troubled) Take(ctx context.Context, charges []store.Charge, results []store.Result) error {
 	if err := trouble(); err != nil {
+		if now := time.Now().Unix(); s.lost.Swap(now) != now {
+			s.Tell(store.Notice{Kind: store.LeaseLost, Limit: charges[0].Limit, Key: charges[0].Key})
+		}
 		return err
 	}
 	return s.Store.Take(ctx, charges, results)

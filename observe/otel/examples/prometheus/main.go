@@ -58,6 +58,14 @@ func run(addr string, load time.Duration) error {
 		return err
 	}
 	defer stop()
+	if load > 0 {
+		stop, err := stintotel.Observe(mistaken(), stintotel.WithMeterProvider(provider))
+		if err != nil {
+			return err
+		}
+		defer stop()
+		go misread(lim, load)
+	}
 
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.Handler())

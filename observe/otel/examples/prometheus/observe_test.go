@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -38,10 +40,14 @@ func TestObserve(t *testing.T) {
 	if out, err := exec.Command("promtool", "check", "rules", rulesFile).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	if out, err := exec.Command("promtool", "test", "rules", strings.Replace(rulesFile, ".yml", "_test.yml", 1)).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 	queries := dashboard(t)
-	asked := scrape(t, serve(t))
+	served := serve(t)
+	asked := scrape(t, served)
 	alerts := asked.alerts(t)
-	if len(queries) < 20 || len(alerts) < 8 {
+	if len(queries) < 24 || len(alerts) < 12 {
 		t.Fatalf("%d queries of panels, %d alerts", len(queries), len(alerts))
 	}
 	for name, expr := range alerts {
@@ -59,6 +65,32 @@ func TestObserve(t *testing.T) {
 	}
 	for name, expr := range queries {
 		t.Errorf("no data for %s: %s", name, expr)
+	}
+	lint(t, served)
+}
+
+// lint has promtool look at the names of all metrics, once all have been seen.
+func lint(t *testing.T, served string) {
+	t.Helper()
+	resp, err := http.Get("http://" + served + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ours bytes.Buffer // and not the Go runtime's
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(strings.TrimPrefix(strings.TrimPrefix(line, "# HELP "), "# TYPE "), "stint_") {
+			ours.WriteString(line)
+		}
+	}
+	cmd := exec.Command("promtool", "check", "metrics")
+	cmd.Stdin = &ours
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("promtool: %v\n%s", err, out)
 	}
 }
 

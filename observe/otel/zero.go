@@ -1,0 +1,82 @@
+package stintotel
+
+import (
+	"context"
+	"strings"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
+)
+
+// begin reports the counters of what a limiter has at zero: a rate that is asked over a counter's
+// first value misses what the counter began with. What only requests show, such as the limits of
+// a WithLimitFunc, begins with its first event. begin also counts the warnings that were given
+// before anything was observed, as most of New's are.
+func (o *observer) begin(d stint.Description) {
+	zero := func(c metric.Int64Counter, all ...attributes) {
+		for _, as := range all {
+			c.Add(context.Background(), 0, as.add...)
+		}
+	}
+	l := o.limiters.at(d.Name)
+	zero(o.storeFailures, l.failedOpen, l.failedClosed, l.settleFailed)
+	zero(o.reloads, l.reload[:]...)
+	zero(o.warnings, l.warning[1:]...)
+	for _, w := range d.Warnings {
+		o.warned(context.Background(), d.Name, &w)
+	}
+	for _, r := range d.Rules {
+		// A Bandwidth decides nothing, and only its Text says that it is one.
+		if strings.HasPrefix(r.Text, "Bandwidth:") {
+			continue
+		}
+		s := o.series.at(id{d.Name, r.Route, r.Limit})
+		s.passed.allowed.mark()
+		if r.DryRun {
+			zero(o.limitDecisions, s.answer[dryRunDenied])
+		} else {
+			s.passed.admitted.mark()
+			zero(o.limitDecisions, s.answer[denied])
+			zero(o.decisions, s.outcome[stint.EventDenied])
+		}
+		switch r.Spec.Algorithm {
+		case store.Ban:
+			zero(o.bans, s.plain)
+		case store.Concurrency:
+			if !r.Local {
+				zero(o.leasesLost, o.series.at(id{limiter: d.Name, limit: r.Limit}).plain)
+			}
+		}
+	}
+}
+
+// warned counts a warning, once: begin may find one that an event has just reported.
+func (o *observer) warned(ctx context.Context, limiter string, w *stint.Warning) {
+	all := o.limiters.at(limiter).warning
+	if int(w.Kind) >= len(all) {
+		return
+	}
+	if _, known := o.given.LoadOrStore(given{limiter, w.Kind, strings.Join(w.Limits, "\x00")}, nil); !known {
+		o.warnings.Add(ctx, 1, all[w.Kind].add...)
+	}
+}
+
+// given identifies a warning.
+type given struct {
+	limiter string
+	kind    stint.WarningKind
+	limits  string
+}
+
+// warningKinds returns the kinds of warnings, as attributes have them, by their numbers from 1.
+func warningKinds() (names []string) {
+	for k := stint.WarningKind(1); ; k++ {
+		name := k.String()
+		if strings.HasPrefix(name, "WarningKind(") {
+			return names
+		}
+		names = append(names, name)
+	}
+}
