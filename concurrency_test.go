@@ -329,7 +329,7 @@ func (st *paused) Settle(ctx context.Context, charges []store.Charge, results []
 // A waiter gets a slot when it is released, in whatever order callers ask, leave and
 // release: no caller has to wait for the next poll, no slot is held twice, and none is
 // lost.
-func TestLineOfSlotsInEveryOrder(t *testing.T) {
+func TestEveryOrderOfALine(t *testing.T) {
 	explore.Run(t, func(s *explore.Scheduler) {
 		start := time.Now()
 		st := &paused{Store: memstore.New()}

@@ -551,7 +551,7 @@ func leaky(opts ...stint.RateOption) stint.Limit {
 
 // In every order of events, those who stay go at the rate without a gap and never
 // sooner, and when no caller waits nothing is owed.
-func TestTurnsInEveryOrder(t *testing.T) {
+func TestEveryOrderOfTurns(t *testing.T) {
 	only := []stint.Limit{leaky()}
 	both := []stint.Limit{leaky(), stint.Quota(100, stint.Daily, stint.WithName("q"))}
 	bucket := []stint.Limit{stint.Rate(10, time.Second, stint.WithName("r"), stint.WithBurst(1), stint.WithMaxWait(time.Second))}

@@ -7,158 +7,352 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
-	"github.com/stint-go/stint/internal/explore"
-	"github.com/stint-go/stint/internal/waiting"
+	"github.com/stint-go/stint/internal/explore/steps"
+	ending "github.com/stint-go/stint/internal/explore/steps/context"
+	"github.com/stint-go/stint/internal/explore/steps/lang"
+	twin "github.com/stint-go/stint/internal/explore/steps/time"
 )
 
-var noShares = func() *waiting.Shares { return nil }
+// wish is a Want that is explored.
+type wish = struct {
+	Key         string
+	Class       uint8
+	Came, Until time.Time
+	Room        int64
+	Share       uint8 // of class 0
+}
 
-// pool is a slot of each key, as a store counts them, whose answers take a while.
-type pool struct {
-	*explore.Scheduler
-	lines    waiting.Slots
+// slotLines are Slots that are explored.
+type slotLines interface {
+	// Stand is Wait, with the methods of an Asker.
+	Stand(ctx context.Context, w wish, came func(n int64, joined bool), ask func() (next wish, over bool)) error
+	Full(error) bool
+	Hold(key string, class uint8, n int64)
+	Release(key string)
+	Counts() (waiting, lines, held int)
+}
+
+var slotVariants = map[string]slotLines{}
+
+const exploredSlots = `package waiting
+
+import (
+	"context"
+	"time"
+)
+
+type ExploredSlots struct{ *Slots }
+
+func (x ExploredSlots) New() any { return ExploredSlots{new(Slots)} }
+
+type wish = struct {
+	Key         string
+	Class       uint8
+	Came, Until time.Time
+	Room        int64
+	Share       uint8
+}
+
+func keyOfWish(key string) Key { return Key{Limit: key, Key: "k"} }
+
+func wanted(w wish) *Want {
+	return &Want{
+		Key: keyOfWish(w.Key), Cost: 1, Rank: RankOf(w.Class, w.Came, time.Second), Until: w.Until, Room: w.Room,
+		Shares: func() *Shares { return &Shares{0: w.Share} },
+	}
+}
+
+type exploredAsker struct {
+	came func(int64, bool)
+	ask  func() (wish, bool)
+}
+
+func (a exploredAsker) Came(n int64, joined bool) { a.came(n, joined) }
+
+func (a exploredAsker) Ask(context.Context) *Want {
+	if next, over := a.ask(); !over {
+		return wanted(next)
+	}
+	return nil
+}
+
+func (x ExploredSlots) Stand(ctx context.Context, w wish, came func(int64, bool), ask func() (wish, bool)) error {
+	return x.Wait(ctx, wanted(w), exploredAsker{came, ask})
+}
+
+func (x ExploredSlots) Full(err error) bool { return err == ErrFull }
+
+func (x ExploredSlots) Hold(key string, class uint8, n int64) { x.AddHeld(keyOfWish(key), class, n) }
+
+func (x ExploredSlots) Release(key string) { x.Wake(keyOfWish(key)) }
+`
+
+// crowd is callers that want slots, of which there is one of each key: "name:keys". They
+// rank by their names. Visitors come while it is explored.
+type crowd struct {
+	holders, visitors []string
+	leaves            string // whose client leaves at some moment
+	room              int64  // in a line
+	ranked            bool   // those that come later have a higher class
+	share             uint8  // of class 0; callers of class 1 have names in upper case
+	counts            bool   // who holds what is counted
+	// inTurn: the second comes when the first has been denied, and what is held is given back
+	// when both stand in one line.
+	inTurn bool
+}
+
+func (c crowd) String() string {
+	return fmt.Sprintf("%q hold, %q come, %q leave, room for %d, ranked %t, share %d, in turn %t", c.holders, c.visitors, c.leaves, c.room, c.ranked, c.share, c.inTurn)
+}
+
+// hall is one run: slots that a store counts, which decides each call in a step, and their
+// lines.
+type hall struct {
+	*steps.Run
+	crowd
+	lines    slotLines
 	taken    map[string]string // by whom
 	visitors []*visitor
+	turns    int // that visitors have had
+	// If all come in turn, these are closed: when the first has been denied, and when both
+	// stand in one line.
+	denied, come chan struct{}
+}
+
+// next lets those go on who await c.
+func (h *hall) next(c *chan struct{}) {
+	if h.inTurn && *c != nil {
+		lang.Close(*c)
+		*c = nil
+	}
+}
+
+// await waits for c, if all come in turn.
+func (h *hall) await(c chan struct{}) {
+	if h.inTurn {
+		lang.Receive(c)
+	}
 }
 
 // visitor waits for the slots of all of its keys at once.
 type visitor struct {
-	*pool
+	*hall
 	name, keys string
-	rank       waiting.Rank
-	until      time.Time // tells visitors apart in a trace
-	fits       int64     // in a line
+	class      uint8
+	came       time.Time
 	granted    bool
-	stands     bool // in a line
+	left       bool   // or is about to
+	wanted     string // the key whose slots it waits for
+	stands     string // in whose line it is, or ""
+	since      int    // its turn when it came to where it stands
+	last       int    // its last turn
 }
 
-func (v *visitor) want(key string) *waiting.Want {
-	return &waiting.Want{
-		Key: waiting.Key{Limit: key, Key: "k"}, Cost: 1, Rank: v.rank,
-		Shares: noShares, Room: v.fits, Until: v.until,
+func (v *visitor) turn() int {
+	v.hall.turns++
+	v.last = v.hall.turns
+	return v.last
+}
+
+func (v *visitor) wants(key string) wish {
+	v.wanted = key
+	return wish{Key: key, Class: v.class, Came: v.came, Until: v.came.Add(time.Minute), Room: v.room, Share: v.share}
+}
+
+// before reports whether v ranks before o.
+func (v *visitor) before(o *visitor) bool {
+	if v.share > 0 && v.class != o.class { // it holds nothing, so it is owed its share
+		return v.class < o.class
+	}
+	head := time.Duration(v.class) - time.Duration(o.class)
+	return v.came.Add(-head * time.Second).Before(o.came)
+}
+
+// hears is Asker.Came.
+func (v *visitor) hears(n int64, joined bool) {
+	if joined {
+		v.stands = v.wanted
+	}
+	if v.since = v.turn(); joined && n > v.room {
+		v.Broken("%s is one of %d in a line, want %d at the most", v.name, n, v.room)
+	}
+	if n == 2 {
+		v.next(&v.come)
 	}
 }
 
-func (v *visitor) Came(n int64, joined bool) {
-	v.stands = joined
-	if joined && n > v.fits {
-		v.Broken("%s is one of %d in a line, want %d at the most", v.name, n, v.fits)
-	}
-}
-
-func (v *visitor) Ask(ctx context.Context) *waiting.Want {
+// asks is Asker.Ask.
+func (v *visitor) asks() (next wish, over bool) {
 	for _, o := range v.visitors {
-		if o.stands && o.rank.Before(v.rank) {
+		if o.stands == v.stands && !o.left && o.since < v.last && o.before(v) {
 			v.Broken("%s asks before %s", v.name, o.name)
 		}
 	}
-	v.Step(ctx, "asks")
+	steps.At(steps.Store, unsafe.Pointer(v.hall))
 	for key := range strings.SplitSeq(v.keys, "") {
-		if v.taken[key] != "" {
-			v.Step(ctx, "is denied "+key)
-			return v.want(key)
+		if by := v.taken[key]; by != "" {
+			steps.Note("%s is denied %s, which %s has", v.name, key, by)
+			if v.turn(); v.stands != key {
+				v.stands = "" // it leaves for another line
+			}
+			if v == v.visitors[len(v.holders)] {
+				v.next(&v.denied)
+			}
+			return v.wants(key), false
 		}
 	}
 	v.take()
-	return nil
+	return wish{}, true
 }
 
 func (v *visitor) take() {
-	v.granted, v.stands = true, false
+	steps.Note("%s is granted %s", v.name, v.keys)
+	v.granted, v.stands = true, ""
 	for key := range strings.SplitSeq(v.keys, "") {
 		v.taken[key] = v.name
-		v.lines.AddHeld(v.want(key).Key, v.rank.Class, 1)
+	}
+	v.count(1)
+}
+
+// count counts what the visitor holds, where that matters.
+func (v *visitor) count(n int64) {
+	if v.counts {
+		v.lines.Hold(v.keys, v.class, n)
 	}
 }
 
-func (v *visitor) giveBack(ctx context.Context) {
+func (v *visitor) giveBack() {
+	v.count(-1)
 	for key := range strings.SplitSeq(v.keys, "") {
-		v.Step(ctx, "gives back "+key)
-		v.lines.AddHeld(v.want(key).Key, v.rank.Class, -1)
+		steps.At(steps.Store, unsafe.Pointer(v.hall))
+		steps.Note("%s gives back %s", v.name, key)
 		delete(v.taken, key)
-		v.Step(ctx, "has given back "+key)
-		v.lines.Wake(v.want(key).Key)
+		v.lines.Release(key)
+	}
+}
+
+func (v *visitor) visit(ctx context.Context) {
+	err := v.lines.Stand(ctx, v.wants(v.keys[:1]), v.hears, v.asks)
+	v.stands = ""
+	full := v.lines.Full(err)
+	switch {
+	case v.granted && err == nil:
+		v.giveBack()
+	case v.granted, !full && !errors.Is(err, context.Canceled), full && v.room > 1, errors.Is(err, context.Canceled) && !v.left:
+		v.Broken("%s: %v, granted: %v", v.name, err, v.granted)
+	}
+}
+
+func (c crowd) scenario(lines slotLines) func(*steps.Run) {
+	return func(r *steps.Run) {
+		r.Freeze()
+		start := twin.Now()
+		h := &hall{Run: r, crowd: c, taken: map[string]string{}, denied: make(chan struct{}), come: make(chan struct{}), lines: lines.(interface{ New() any }).New().(slotLines)}
+		person := func(who string) *visitor {
+			name, keys, _ := strings.Cut(who, ":")
+			n := len(h.visitors)
+			v := &visitor{hall: h, name: name, keys: keys, came: start.Add(time.Duration(strings.ToLower(name)[0]) * time.Microsecond)}
+			switch {
+			case c.ranked:
+				v.class = uint8(n)
+			case name == strings.ToUpper(name):
+				v.class = 1
+			}
+			h.visitors = append(h.visitors, v)
+			return v
+		}
+		for _, who := range c.holders {
+			v := person(who)
+			v.take()
+			come := h.come
+			r.Go(v.name, func() {
+				h.await(come)
+				v.giveBack()
+			})
+		}
+		for _, who := range c.visitors {
+			v := person(who)
+			denied := h.denied
+			ctx, leave := ending.WithCancel(context.Background())
+			r.Go(v.name, func() {
+				if v != h.visitors[len(c.holders)] {
+					h.await(denied)
+				}
+				v.visit(ctx)
+			})
+			if strings.Contains(c.leaves, v.name) {
+				r.Go(v.name+"'s client", func() {
+					v.left = true
+					leave()
+				})
+			}
+		}
+		r.End(func() {
+			if waiting, lines, held := h.lines.Counts(); waiting+lines+held > 0 {
+				r.Broken("%d wait in %d lines, slots of %d keys are held", waiting, lines, held)
+			}
+			if d := twin.Since(start); d > 0 {
+				r.Broken("a caller has waited for a poll: over after %v", d)
+			}
+		})
 	}
 }
 
 // Waiters for slots get them when they come free, in whatever order callers ask, leave,
-// change lines and release: no caller has to wait for the next poll, and none is left
-// behind in a line.
-func TestSlotsInEveryOrder(t *testing.T) {
-	tests := []struct {
-		name     string
-		holders  []string // "name:keys", who have slots at the beginning
-		visitors []string
-		leaves   string // whose client leaves at some moment
-		fits     int64
-		ranked   bool // those named later have a higher class
-	}{
-		{"one leaves", []string{"a:x"}, []string{"b:x", "c:x"}, "c", 9, false},
-		{"all leave", []string{"a:x"}, []string{"b:x", "c:x"}, "bc", 9, false},
-		{"from one line to another", []string{"a:x", "b:y"}, []string{"c:xy"}, "", 9, false},
-		{"another waits there", []string{"a:xy"}, []string{"b:xy", "c:y"}, "", 9, false},
-		{"and leaves", []string{"a:xy"}, []string{"b:xy", "c:y"}, "c", 9, false},
-		{"in opposite orders", []string{"a:x"}, []string{"b:xy", "c:yx"}, "", 9, false},
-		{"room for one", []string{"a:x"}, []string{"b:x", "c:x"}, "", 1, false},
-		{"the higher class first", []string{"a:x"}, []string{"b:x", "c:x"}, "", 9, true},
+// change lines and release: no caller has to wait for the next poll, none asks before one
+// that ranks higher, and none is left behind in a line.
+func TestEveryOrderOfSlots(t *testing.T) {
+	if len(slotVariants) == 0 {
+		(&steps.Elsewhere{
+			Path:  "github.com/stint-go/stint/internal/waiting",
+			Added: map[string]string{"exploredslots.go": exploredSlots},
+			Edits: []steps.Edit{{File: "slots.go", // each run polls at the same times
+				Was: "rand.N(d/5)", Is: "rand.N(d/d)"}},
+			Mutants: slotMutants,
+			Entry:   "V.ExploredSlots{}",
+			Into:    "slotVariants",
+		}).Run(t)
+		return
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			explore.Run(t, func(s *explore.Scheduler) {
-				p := &pool{Scheduler: s, taken: map[string]string{}}
-				start := time.Now()
-				visit := func(ctx context.Context, v *visitor) {
-					leave, cancel := context.WithCancel(ctx)
-					defer cancel()
-					if strings.Contains(tt.leaves, v.name) {
-						s.Go(v.name+"'s client", func(ctx context.Context) {
-							s.Step(ctx, "leaves")
-							cancel()
-						})
-					}
-					s.Step(ctx, "comes")
-					err := p.lines.Wait(leave, v.want(v.keys[:1]), v)
-					switch {
-					case v.granted && err == nil:
-						v.giveBack(ctx)
-					case v.granted,
-						err != waiting.ErrFull && !errors.Is(err, context.Canceled),
-						err == waiting.ErrFull && tt.fits > 1,
-						errors.Is(err, context.Canceled) && leave.Err() == nil:
-						s.Broken("%s: %v, granted: %v", v.name, err, v.granted)
-					}
-				}
-				person := func(who string) *visitor {
-					name, keys, _ := strings.Cut(who, ":")
-					class := uint8(0)
-					if tt.ranked {
-						class = name[0] - 'a'
-					}
-					v := &visitor{pool: p, name: name, keys: keys, rank: waiting.RankOf(class, start, time.Second), fits: tt.fits}
-					v.until = start.Add(time.Minute + time.Duration(name[0]))
-					p.visitors = append(p.visitors, v)
-					return v
-				}
-				for _, who := range tt.holders {
-					v := person(who)
-					v.take()
-					s.Go(v.name, v.giveBack)
-				}
-				for _, who := range tt.visitors {
-					v := person(who)
-					s.Go(v.name, func(ctx context.Context) { visit(ctx, v) })
-				}
-				s.State(func() string { return fmt.Sprint(p.lines.Trace(), p.taken) })
-				s.End(func() {
-					if waiting, lines, held := p.lines.Counts(); waiting+lines+held > 0 {
-						s.Broken("%d wait in %d lines, slots of %d keys are held", waiting, lines, held)
-					}
-					if d := time.Since(start); d > 0 {
-						s.Broken("somebody has waited for a poll: over after %v", d)
-					}
-				})
-			})
-		})
-	}
+	x, b, bc := []string{"a:x"}, []string{"b:x"}, []string{"b:x", "c:x"}
+	steps.Explore(t, slotMutants, []crowd{
+		{holders: x, visitors: b, room: 9, counts: true},
+		{holders: x, visitors: b, leaves: "b", room: 9},
+		{holders: []string{"a:x", "b:y"}, visitors: []string{"c:xy"}, room: 9},
+		{holders: x, visitors: bc, room: 1},
+		{holders: x, visitors: []string{"d:xy", "c:yx"}, room: 9, inTurn: true},
+		{holders: x, visitors: bc, room: 9, ranked: true},
+		{holders: x, visitors: bc, leaves: "c", room: 9},
+		{holders: x, visitors: []string{"B:x", "c:x"}, room: 9, share: 50},
+		{holders: x, visitors: bc, leaves: "b", room: 9},
+	}, func(variant string, c crowd) func(*steps.Run) { return c.scenario(slotVariants[variant]) })
+}
+
+var slotMutants = []steps.Variant{
+	{Name: "who comes first doesn't ask again", Edits: []steps.Edit{{File: "slots.go",
+		Was: "	if s.head(l) == p {\n		p.wake()\n	}\n", Is: ""}}},
+	{Name: "a release wakes no caller", Edits: []steps.Edit{{File: "slots.go",
+		Was: "	if l := s.lines[key]; l != nil {\n		s.head(l).wake()\n	}\n", Is: ""}}},
+	{Name: "who leaves wakes no caller", Edits: []steps.Edit{{File: "slots.go",
+		Was: "		return\n	}\n	s.head(l).wake()\n", Is: "	}\n"}}},
+	{Name: "a wake-up is for those who sleep", Edits: []steps.Edit{{File: "slots.go",
+		Was: "make(chan struct{}, 1)", Is: "make(chan struct{})"}}},
+	{Name: "who changes lines stays in the first", Edits: []steps.Edit{{File: "ask.go",
+		Was: "				s.leave(p)\n", Is: ""}}},
+	{Name: "room is looked for in a step of its own", Edits: []steps.Edit{{File: "slots.go",
+		Was: "	s.waiting.Add(1)\n	l.n++\n", Is: "	s.mu.Unlock()\n	s.mu.Lock()\n	s.waiting.Add(1)\n	l.n++\n"}}},
+	{Name: "there is room for one more", Edits: []steps.Edit{{File: "slots.go",
+		Was: "case l.n >= p.Room:", Is: "case l.n > p.Room:"}}},
+	{Name: "who comes from another line stands behind", Edits: []steps.Edit{{File: "slots.go",
+		Was: "(*q)[i-1].Rank.Came.After(p.Rank.Came)", Is: "false"}}},
+	{Name: "no class has a head start", Edits: []steps.Edit{{File: "slots.go",
+		Was: "first.Rank.Before(head.Rank)", Is: "first.Rank.Came.Before(head.Rank.Came)"}}},
+	{Name: "a share is owed nothing", Edits: []steps.Edit{{File: "share.go",
+		Was: "return own == 0 || ", Is: "return false && "}}},
+	{Name: "no line is counted as waiting", Edits: []steps.Edit{{File: "slots.go",
+		Was: "s.waiting.Load() > 0", Is: "s.waiting.Load() > 1"}}},
+	{Name: "slots that are given back stay counted", Edits: []steps.Edit{{File: "share.go",
+		Was: "	now.total += n\n", Is: "	now.total += max(n, 0)\n"}}},
 }

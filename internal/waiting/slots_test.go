@@ -9,6 +9,8 @@ import (
 	"github.com/stint-go/stint/internal/waiting"
 )
 
+var noShares = func() *waiting.Shares { return nil }
+
 // asker is one that never gets anything.
 type asker struct {
 	want  *waiting.Want
