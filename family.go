@@ -4,9 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"reflect"
-	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/adaptive"
 	"github.com/stint-go/stint/internal/compile"
@@ -30,8 +28,7 @@ type family struct {
 	// registry has the names of their limits, and the limits of this process.
 	registry *compile.Registry
 
-	// The lines of waiters of each store are the same across Updates.
-	lines atomic.Pointer[[]*waiting.Lines] // replaced under mu
+	lines sync.Map // of *waiting.Lines: those of each store are the same across Updates
 
 	meanings namesakes.Family // for other families on the same store; guarded by mu
 
@@ -41,7 +38,6 @@ type family struct {
 func newFamily() *family {
 	f := new(family)
 	f.registry = compile.NewRegistry(adaptive.NewKeys(f.wake))
-	f.lines.Store(new([]*waiting.Lines))
 	return f
 }
 
@@ -56,19 +52,10 @@ func (f *family) linesOf(s store.Store) (*waiting.Lines, *respond.Queues) {
 	return new(waiting.Lines), new(respond.Queues)
 }
 
-// meet adds the lines of a store, if the family doesn't have them yet. The caller holds
-// f.mu.
-func (f *family) meet(ls *waiting.Lines) {
-	if all := *f.lines.Load(); !slices.Contains(all, ls) {
-		all = append(slices.Clip(all), ls)
-		f.lines.Store(&all)
-	}
-}
-
 // wake wakes those who wait for slots of a limit of this process, whatever their store.
 func (f *family) wake(limit, key string) {
-	for _, ls := range *f.lines.Load() {
-		ls.Wake(waiting.Key{Limit: limit, Key: key, Decided: true})
+	for ls := range f.lines.Range {
+		ls.(*waiting.Lines).Wake(waiting.Key{Limit: limit, Key: key, Decided: true})
 	}
 }
 
@@ -96,7 +83,7 @@ func (l *Limiter) first(opts []Option) (notices, error) {
 	l.opts = c.opts
 	f.registry.Names().Put(naming)
 	f.members = append(f.members, l)
-	f.meet(v.backend.Lines)
+	f.lines.Store(v.backend.Lines, nil)
 	l.observers.give(c.observers)
 	l.logger, l.logKeys = c.logger, c.logKeys
 	f.enlist()

@@ -76,7 +76,9 @@ func (v *version) recordAnswer() {
 	if log.Quiet(logs.StoreFailed) < recovered {
 		return
 	}
-	address(&v.reporter.audience, func(a *audience) { a.failing = false })
+	if !v.reporter.failing.CompareAndSwap(true, false) {
+		return
+	}
 	log.Write(context.Background(), logs.StoreAnswers, func(bool) (attrs []slog.Attr) {
 		if v.name != "" {
 			attrs = append(attrs, slog.String("limiter", v.name))

@@ -75,8 +75,11 @@ func (f *family) enlist() {
 			}
 		}
 		m.log.Store(logs.Derive(log, m.log.Load(), m.logger, m.logKeys))
-		all := m.observers.after(others)
-		address(&m.audience, func(a *audience) { a.all = all })
+		if all := m.observers.after(others); len(all) > 0 {
+			m.audience.Store(&audience{all})
+		} else {
+			m.audience.Store(nil)
+		}
 	}
 }
 

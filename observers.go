@@ -71,11 +71,7 @@ func (o *observers) after(others []observer) []observer {
 
 // audience is all that observe a limiter. It is immutable and replaced as a whole; a nil
 // audience has no observers.
-type audience struct {
-	all []observer
-	// failing: the store has failed, so its next answers are checked.
-	failing bool
-}
+type audience struct{ all []observer }
 
 // next returns a number above those of all observers in the audience. A request keeps it
 // from its beginning: only observers with lower numbers get its events, so that each gets
@@ -132,26 +128,9 @@ func (a *audience) notifyEnded(before uint32) {
 	})
 }
 
-// address replaces an audience with what change makes of it.
-func address(to *atomic.Pointer[audience], change func(*audience)) {
-	for {
-		was := to.Load()
-		next := new(audience)
-		if was != nil {
-			*next = *was
-		}
-		change(next)
-		if len(next.all) == 0 && !next.failing {
-			next = nil
-		}
-		if to.CompareAndSwap(was, next) {
-			return
-		}
-	}
-}
-
 // reporter is where events and log lines of a limiter go. Its versions share it.
 type reporter struct {
-	audience atomic.Pointer[audience] // its observers, or nil if there are none
+	audience atomic.Pointer[audience] // its observers, or nil if there are none; set under family.mu
+	failing  atomic.Bool              // the store has failed, so its next answers are checked
 	log      atomic.Pointer[logs.Log] // of failures, denials and warnings
 }

@@ -36,14 +36,14 @@ func (a *admission) observed() bool { return a.call.Timed }
 func (a *admission) observe(kind EventKind, err error) {
 	to := a.version.reporter.audience.Load()
 	decided := kind == EventAdmitted || kind == EventDenied
+	if decided && a.version.reporter.failing.Load() && slices.ContainsFunc(a.call.Limits, func(l *limit.Limit) bool { return l.Needs&limit.Local == 0 }) {
+		a.version.recordAnswer()
+	}
 	if to == nil { // only the log may say something
 		if decided && a.bans() || kind == EventDenied && a.version.reporter.log.Load().Shows(contextOf(a.reading.R), logs.Denied) {
 			a.report(kind, err, false)
 		}
 		return
-	}
-	if to.failing && decided && slices.ContainsFunc(a.call.Limits, func(l *limit.Limit) bool { return l.Needs&limit.Local == 0 }) {
-		a.version.recordAnswer()
 	}
 	if kind == EventAdmitted {
 		a.endDue = a.notification()

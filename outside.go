@@ -32,7 +32,7 @@ var ErrHolds = errors.New("stint: Allow: the limiter has a limit with slots: use
 // observes.
 func (l *Limiter) Allow(ctx context.Context, key string, cost int64) error {
 	v := l.inForce()
-	if l.audience.Load() == nil && v.allows(ctx, key, cost) {
+	if l.audience.Load() == nil && !l.failing.Load() && v.allows(ctx, key, cost) {
 		return nil
 	}
 	a := v.begin(nil, nil)

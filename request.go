@@ -133,7 +133,7 @@ func (v *version) admit(w http.ResponseWriter, r *http.Request, mayAnswer bool) 
 	if v.styles != 0 {
 		a.setFields(w.Header())
 	}
-	if a.observed() || needs&limit.Counts != 0 {
+	if a.observed() || needs&limit.Counts != 0 || v.reporter.failing.Load() {
 		a.observe(EventAdmitted, nil)
 	}
 	if p == nil {

@@ -25,13 +25,12 @@ func (v *version) observe(e *Event) {
 
 // notify passes an event to the observers.
 func (v *version) notify(e *Event) {
-	to := v.reporter.audience.Load()
 	// After the line: if recordAnswer comes in between, the store's next answer is
 	// reported, too.
-	if e.Kind == EventStoreFailed && (to == nil || !to.failing) {
-		address(&v.reporter.audience, func(a *audience) { a.failing = true })
+	if e.Kind == EventStoreFailed && !v.reporter.failing.Load() {
+		v.reporter.failing.Store(true)
 	}
-	if to != nil {
+	if to := v.reporter.audience.Load(); to != nil {
 		to.each(e.observersBefore, func(o *observer) {
 			if !e.briefed || o.brief == nil {
 				o.notify(e.own())

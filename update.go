@@ -6,6 +6,7 @@ import (
 
 	"github.com/stint-go/stint/internal/compile"
 	"github.com/stint-go/stint/internal/mistake"
+	"github.com/stint-go/stint/internal/waiting"
 	"github.com/stint-go/stint/store/memstore"
 )
 
@@ -82,8 +83,8 @@ func (l *Limiter) update(opts []Option) (notices, error) {
 		m.now.Store(versions[m])
 	}
 	f.registry.Adaptive.Retire(before.Gone(n.Now()))
-	for _, ls := range *f.lines.Load() {
-		ls.WakeAll()
+	for ls := range f.lines.Range {
+		ls.(*waiting.Lines).WakeAll()
 	}
 	return f.announce(l, c), nil
 }
