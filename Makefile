@@ -37,7 +37,7 @@ test: redis ## the tests, as a reader of the README runs them: 2½ minutes on 2 
 	@echo "testing every package, on $$($(REDIS) --version 2>/dev/null | cut -d' ' -f1-3 || echo no Redis): about 2½ minutes on 2 cores, 4 with all to compile"
 	@echo "(longer suites: make test-faults, make test-servers, make test-examples)"
 	$(GO) test -count=1 $(LONGEST) $(PKG)
-	$(if $(filter ./...,$(PKG)),$(WORKSPACE) $(GO) test -count=1 ./tests/... ./tests/routers/... ./policy/...)
+	$(if $(filter ./...,$(PKG)),$(WORKSPACE) $(GO) test -count=1 ./tests/... ./tests/routers/... ./policy/... ./cmd/stint/...)
 
 # Longer suites. redistest.Suite says which tests are whose; their names begin with the suite's.
 test-faults: redis ## servers killed, paused and split under load, in 2 minutes: RACE=-race
@@ -139,7 +139,7 @@ api: ## testdata/api.txt, the exported names, written anew
 tidy: ## go.mod and go.sum of every module: those beside the root follow it
 	$(WORKSPACE) scripts/tidy
 
-# The tests of policy, tests and its routers are make test's too, in the workspace; those of
+# The tests of policy, cmd/stint, tests and its routers are make test's too, in the workspace; those of
 # tests ask it, and make test-console runs the browser's.
 ALONE = $(filter-out tests console/browser,$(MODULES))
 test-modules: ## every module beside the root as its own go.mod has it, without go.work: vetted, and tested

@@ -38,14 +38,14 @@ func TestText(t *testing.T) {
 		{
 			"combined", plan.Combined,
 			`192.0.2.7 - ann [10/Mar/2026:13:55:36 -0700] "GET /a?b=c HTTP/1.1" 200 2326 "https://example.com/" "curl/8"`,
-			plan.Says{Resolution: time.Second, Peer: true, Status: true, Fields: []string{"Referer", "User-Agent"}},
-			plan.Request{End: end, Peer: "192.0.2.7", Method: "GET", Target: "/a?b=c", Status: 200, Written: 2326, Fields: []string{"https://example.com/", "curl/8"}},
+			plan.Says{Resolution: time.Second, Peer: true, Status: true, Fields: []string{"Remote-User", "Referer", "User-Agent"}},
+			plan.Request{End: end, Peer: "192.0.2.7", Method: "GET", Target: "/a?b=c", Status: 200, Written: 2326, Fields: []string{"ann", "https://example.com/", "curl/8"}},
 		},
 		{
 			"common, with more behind it", plan.Common,
 			`2001:db8::1 - - [10/Mar/2026:13:55:36 -0700] "POST /login HTTP/2.0" 403 - 0.1 more`,
-			plan.Says{Resolution: time.Second, Peer: true, Status: true},
-			plan.Request{End: end, Peer: "2001:db8::1", Method: "POST", Target: "/login", Status: 403},
+			plan.Says{Resolution: time.Second, Peer: true, Status: true, Fields: []string{"Remote-User"}},
+			plan.Request{End: end, Peer: "2001:db8::1", Method: "POST", Target: "/login", Status: 403, Fields: []string{""}},
 		},
 		{
 			"nginx with times and fields", `$remote_addr [$msec] ${request_time}s $upstream_response_time "$request" $status "$http_x_api_key" "$http_user_agent" $host`,
@@ -62,8 +62,8 @@ func TestText(t *testing.T) {
 		{
 			"Apache", `%h %l %u %t \"%r\" %>s %b \"%{User-Agent}i\" %D`,
 			`192.0.2.7 - - [10/Mar/2026:13:55:36 -0700] "GET /a HTTP/1.1" 200 12 "say \"hi\"" 1500`,
-			plan.Says{Resolution: time.Microsecond, Took: true, Peer: true, Status: true, Fields: []string{"User-Agent"}},
-			plan.Request{End: end, Took: 1500 * time.Microsecond, Peer: "192.0.2.7", Method: "GET", Target: "/a", Status: 200, Written: 12, Fields: []string{`say "hi"`}},
+			plan.Says{Resolution: time.Microsecond, Took: true, Peer: true, Status: true, Fields: []string{"Remote-User", "User-Agent"}},
+			plan.Request{End: end, Took: 1500 * time.Microsecond, Peer: "192.0.2.7", Method: "GET", Target: "/a", Status: 200, Written: 12, Fields: []string{"", `say "hi"`}},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

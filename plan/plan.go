@@ -92,8 +92,8 @@ type Progress struct {
 	At time.Time
 }
 
-// WithHashedKeys replaces keys in the report by a hash under a secret, for reports that others
-// see. Who has the secret can tell whether a key is in a report.
+// WithHashedKeys replaces keys in the report by a hash under a secret, and leaves broken lines
+// out, for reports that others see. Who has the secret can tell whether a key is in a report.
 func WithHashedKeys(secret []byte) Option { return func(c *config) { c.hash = secret } }
 
 // WithTop sets how many keys a report lists. The default is 20.

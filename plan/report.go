@@ -187,6 +187,9 @@ func (r *replay) report(log Log) *Report {
 		Requests: o.read, From: o.begin, To: o.end, Resolution: max(r.says.Resolution, time.Microsecond).Seconds(),
 		Durations: r.says.Took, Broken: brokenOf(log), Sorted: o.sorted, Moved: o.moved,
 	}}
+	if r.hash != nil {
+		out.Log.Broken.First = nil // their addresses are keys
+	}
 	for _, s := range r.scenarios {
 		out.Scenarios = append(out.Scenarios, s.report(r.config))
 		out.Log.Overflow = max(out.Log.Overflow, s.judge.store.Stats().Overflow)

@@ -19,6 +19,11 @@ const (
 	Common = `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent`
 )
 
+// UserField is the header field that stands for the user whom a server has logged
+// ($remote_user, %u). No request has it: it is for keys of an application that return the
+// user, such as stint.Header(plan.UserField) in place of a KeyFunc.
+const UserField = "Remote-User"
+
 // Text reads a log of nginx or Apache. format is what the server was configured with: nginx's
 // log_format, Apache's LogFormat, Combined or Common. What the format doesn't name isn't known,
 // so write the times that are logged ($request_time, or else $upstream_response_time; %D or %T).
@@ -196,6 +201,8 @@ func (t *text) variable(name string) (func(*text, *Request, string) bool, error)
 	case "remote_addr":
 		t.says.Peer = true
 		return func(_ *text, r *Request, v string) bool { r.Peer = v; return v != "-" && v != "" }, nil
+	case "remote_user":
+		return t.field(UserField), nil
 	case "time_local":
 		return func(t *text, r *Request, v string) bool { return t.local(r, v) }, nil
 	case "time_iso8601":
@@ -262,7 +269,7 @@ func (t *text) variable(name string) (func(*text, *Request, string) bool, error)
 		}, nil
 	}
 	if field, ok := strings.CutPrefix(name, "http_"); ok {
-		return t.field(http.CanonicalHeaderKey(strings.ReplaceAll(field, "_", "-")), ""), nil
+		return t.field(http.CanonicalHeaderKey(strings.ReplaceAll(field, "_", "-"))), nil
 	}
 	if cookie, ok := strings.CutPrefix(name, "cookie_"); ok {
 		return nil, fmt.Errorf("plan: log format: $cookie_%s is one cookie of a field: log $http_cookie for limits by cookies", cookie)
@@ -271,7 +278,7 @@ func (t *text) variable(name string) (func(*text, *Request, string) bool, error)
 }
 
 // field returns what sets a header field.
-func (t *text) field(canonical, prefix string) func(*text, *Request, string) bool {
+func (t *text) field(canonical string) func(*text, *Request, string) bool {
 	i := slices.Index(t.says.Fields, canonical)
 	if i < 0 {
 		i = len(t.says.Fields)
@@ -284,7 +291,7 @@ func (t *text) field(canonical, prefix string) func(*text, *Request, string) boo
 		if r.Fields == nil {
 			r.Fields = make([]string, len(t.says.Fields))
 		}
-		r.Fields[i] = prefix + v
+		r.Fields[i] = v
 		return true
 	}
 }

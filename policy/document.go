@@ -223,6 +223,9 @@ func (d *decoder) document(root *yaml.Node) []stint.Option {
 	}
 	options := doc.assemble(d.with)
 	d.attribute(doc, wrong(options...))
+	for _, l := range doc.static() {
+		d.places[l.name] = place{l.node.Line, l.node.Column}
+	}
 	return options
 }
 

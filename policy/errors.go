@@ -56,6 +56,7 @@ type decoder struct {
 
 	named   map[string]*namedKey
 	settles map[string]stint.SettleOption
+	places  map[string]place // of limits
 }
 
 func (d *decoder) bad(n *yaml.Node, format string, args ...any) {

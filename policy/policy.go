@@ -49,12 +49,23 @@ import (
 // Policy is a file without mistakes. It is immutable and safe for concurrent use.
 type Policy struct {
 	options []stint.Option
+	places  map[string]place
 }
+
+// place is where something is in the file.
+type place struct{ line, column int }
 
 // Options returns the options that the file stands for, preceded by those given to
 // WithOptions. Pass them to stint.New, Limiter.With or Limiter.Update; more options may
 // follow.
 func (p *Policy) Options() []stint.Option { return slices.Clone(p.options) }
+
+// Where returns the line and the column of a limit in the file, by its name, for tools that say
+// something about it. They are 0 if the file has no limit of that name.
+func (p *Policy) Where(limit string) (line, column int) {
+	at := p.places[limit]
+	return at.line, at.column
+}
 
 // Parse reads a policy from data. name is the file's name, for messages. The error is
 // Errors if the file has mistakes; other errors are about opts.
@@ -67,7 +78,7 @@ func Parse(name string, data []byte, opts ...Option) (*Policy, error) {
 }
 
 func parse(name string, data []byte, c *config) (*Policy, error) {
-	d := &decoder{file: name, with: c, named: map[string]*namedKey{}, settles: map[string]stint.SettleOption{}}
+	d := &decoder{file: name, with: c, places: map[string]place{}, named: map[string]*namedKey{}, settles: map[string]stint.SettleOption{}}
 	var options []stint.Option
 	if root := d.load(data); root != nil {
 		options = d.document(root)
@@ -75,7 +86,7 @@ func parse(name string, data []byte, c *config) (*Policy, error) {
 	if err := d.failed(); err != nil {
 		return nil, err
 	}
-	return &Policy{options}, nil
+	return &Policy{options, d.places}, nil
 }
 
 // Load reads a policy from a file. Its errors are those of reading the file and those

@@ -71,7 +71,7 @@ var imports = map[string]rule{
 	"internal/topkeys":          {notEven: []string{"net/http", "net"}},
 	"console":                   {own: []string{".", "internal/topkeys", "store", "store/memstore"}},
 	"plans":                     {own: []string{"."}},
-	"plan":                      {own: []string{".", "internal/clock", "internal/decide", "internal/engine", "internal/keys", "internal/limit", "internal/read", "store", "store/memstore"}},
+	"plan":                      {own: []string{".", "internal/clock", "internal/compile", "internal/decide", "internal/engine", "internal/keys", "internal/keytext", "internal/limit", "internal/read", "store", "store/memstore"}},
 	"adapters/internal/pattern": {},
 	"adapters/internal/lead":    {},
 	"adapters/std":              {own: []string{".", "adapters/std/internal/client"}},

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-go/stint/plan"
+	"github.com/stint-go/stint/policy"
+)
+
+// mistake is one line of what check says.
+type mistake struct {
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+	Text   string `json:"text"`
+}
+
+func checkCommand() *cobra.Command {
+	var format string
+	var named functions
+	c := &cobra.Command{
+		Use:   "check FILE...",
+		Short: "Report every mistake in policy files, with what to write instead",
+		Long: `Check reads policy files and reports every mistake with its line and column, and what to write
+instead. It also reports limits that can never deny first, because another one beside them always
+does: a quota that a rate can't reach, or a rate with a larger burst and a faster rate.
+
+It exits with 1 if there is a mistake, and with 2 if a file can't be read.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, files []string) error {
+			if format != "text" && format != "json" && format != "github" {
+				return fmt.Errorf("--format %s: write text, json or github", format)
+			}
+			all := []mistake{}
+			for _, file := range files {
+				found, err := check(file, named)
+				if err != nil {
+					return err
+				}
+				all = append(all, found...)
+			}
+			return say(c, format, all, len(files))
+		},
+	}
+	c.Flags().StringVar(&format, "format", "text", "`text`, json, or github for annotations of a workflow")
+	named.flag(c)
+	return c
+}
+
+// check returns the mistakes in a file. The error is about reading it.
+func check(file string, named functions) (all []mistake, err error) {
+	p, l, err := named.load(file)
+	if err != nil {
+		found := policy.Errors(nil)
+		if !errors.As(err, &found) {
+			return nil, err
+		}
+		for _, e := range found {
+			all = append(all, mistake{e.File, e.Line, e.Column, e.Text})
+		}
+		return all, nil
+	}
+	for _, f := range plan.Idle(l) {
+		line, column := p.Where(f.Limit)
+		text := fmt.Sprintf("limit %q: %s", f.Limit, f.Text)
+		if f.Route != "" {
+			text = fmt.Sprintf("limit %q in route %q: %s", f.Limit, f.Route, f.Text)
+		}
+		all = append(all, mistake{file, max(line, 1), max(column, 1), text})
+	}
+	return all, nil
+}
+
+// say writes the mistakes.
+func say(c *cobra.Command, format string, all []mistake, files int) error {
+	out := c.OutOrStdout()
+	switch format {
+	case "json":
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		if err := e.Encode(all); err != nil {
+			return err
+		}
+	case "github":
+		for _, m := range all {
+			fmt.Fprintf(out, "::error file=%s,line=%d,col=%d::%s\n", property.Replace(m.File), m.Line, m.Column, data.Replace(m.Text))
+		}
+	default:
+		for _, m := range all {
+			fmt.Fprintf(out, "%s:%d:%d: %s\n", plain(m.File), m.Line, m.Column, plain(m.Text))
+		}
+		if len(all) == 0 {
+			fmt.Fprintf(out, "%d without a mistake\n", files)
+		}
+	}
+	if len(all) > 0 {
+		return errFailed
+	}
+	return nil
+}
+
+// What a workflow command escapes in its text and in its properties.
+var (
+	data     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	property = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+)
+
+func schemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Write the JSON Schema of policy files, for editors",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := c.OutOrStdout().Write(policy.Schema())
+			return err
+		},
+	}
+}
+
+func explainCommand() *cobra.Command {
+	var headers []string
+	var peer string
+	var named functions
+	c := &cobra.Command{
+		Use:   "explain FILE METHOD URL",
+		Short: "Say which limits, keys and costs a request would have, and why",
+		Example: `  stint explain policy.yaml POST /login
+  stint explain policy.yaml GET https://api.example.com/items -H 'X-API-Key: k1' --peer 192.0.2.7`,
+		Args: cobra.ExactArgs(3),
+		RunE: func(c *cobra.Command, args []string) error {
+			_, l, err := named.load(args[0])
+			if err != nil {
+				return err
+			}
+			r, err := request(args[1], args[2], headers, peer)
+			if err != nil {
+				return err
+			}
+			out := c.OutOrStdout()
+			x := plan.Explain(l, r)
+			for _, what := range x.Unknown {
+				fmt.Fprintf(out, "unknown: %s\n", what)
+			}
+			switch {
+			case x.Exempt:
+				fmt.Fprintln(out, "exempt: an entry of skip matches it")
+				return nil
+			case x.Blocked:
+				fmt.Fprintln(out, "denied with 403: an entry of block matches it")
+				return nil
+			case x.Route == "":
+				fmt.Fprintln(out, "route: none, so the limits at the top apply")
+			default:
+				fmt.Fprintf(out, "route: %s\n", plain(x.Route))
+			}
+			for _, e := range x.Limits {
+				fmt.Fprintf(out, "limit %s: %s\n", e.Limit, e.Rule)
+				if e.DryRun {
+					fmt.Fprintln(out, "  dry run: it only reports")
+				}
+				if e.Key != "" {
+					fmt.Fprintf(out, "  key:  %s, of %s\n", plain(e.Key), plain(e.KeyFrom))
+				} else {
+					fmt.Fprintf(out, "  key:  of %s\n", plain(e.KeyFrom))
+				}
+				if e.Cost > 0 {
+					fmt.Fprintf(out, "  cost: %d\n", e.Cost)
+				}
+				if e.Left != "" {
+					fmt.Fprintf(out, "  but %s\n", plain(e.Left))
+				}
+			}
+			if len(x.Limits) == 0 && len(x.Unknown) == 0 {
+				fmt.Fprintln(out, "no limit: it passes")
+			}
+			return nil
+		},
+	}
+	c.Flags().StringArrayVarP(&headers, "header", "H", nil, "`NAME: VALUE` of a header field")
+	c.Flags().StringVar(&peer, "peer", "192.0.2.1", "`ADDRESS` that the request is sent from")
+	named.flag(c)
+	return c
+}
+
+// request makes the request that a command line describes.
+func request(method, target string, headers []string, peer string) (*http.Request, error) {
+	r, err := http.NewRequest(method, target, nil)
+	if err != nil {
+		return nil, err
+	}
+	if r.URL.Host == "" && !strings.HasPrefix(target, "/") {
+		return nil, fmt.Errorf("%s: write a URL such as https://api.example.com/items, or a path such as /items", target)
+	}
+	for _, h := range headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok {
+			return nil, fmt.Errorf("-H %q: write NAME: VALUE", h)
+		}
+		if name, value = strings.TrimSpace(name), strings.TrimSpace(value); strings.EqualFold(name, "Host") {
+			r.Host = value
+			continue
+		}
+		r.Header.Add(name, value)
+	}
+	r.RemoteAddr = peer
+	r.RequestURI = r.URL.RequestURI()
+	return r, nil
+}

@@ -1,0 +1,67 @@
+// Command stint checks policy files, explains them, and plans limits: it replays an access log
+// and says whom they would have denied.
+//
+//	go run github.com/stint-go/stint/cmd/stint@latest check policy.yaml
+//	go run github.com/stint-go/stint/cmd/stint@latest plan --policy policy.yaml access.log
+//
+// It exits with 0; with 1 if a file has a mistake or a gate isn't passed; and with 2 if it could
+// not do what it was asked.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+// errFailed is the error of a command that has said what is wrong: the exit code is 1.
+var errFailed = errors.New("failed")
+
+// run runs a command, and returns the exit code.
+func run(args []string, in io.Reader, out, errs io.Writer) int {
+	root := &cobra.Command{
+		Use:           "stint",
+		Short:         "Check policy files of stint, and plan limits on access logs",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errs)
+	root.AddCommand(checkCommand(), schemaCommand(), explainCommand(), planCommand())
+	switch err := root.Execute(); {
+	case err == nil:
+		return 0
+	case errors.Is(err, errFailed):
+		return 1
+	default:
+		fmt.Fprintln(errs, "stint:", plain(err.Error()))
+		return 2
+	}
+}
+
+// plain returns a text whose control characters are escaped, since log lines and files may
+// contain what a terminal obeys. New lines stay.
+func plain(s string) string {
+	var b []rune
+	for _, r := range s {
+		if r == '\n' || r >= ' ' && r != 0x7f && !(r >= 0x80 && r < 0xa0) && r != 0xfffd && !bidi(r) {
+			b = append(b, r)
+			continue
+		}
+		b = append(b, []rune(fmt.Sprintf("\\u%04x", r))...)
+	}
+	return string(b)
+}
+
+// bidi reports whether a character changes the direction of text.
+func bidi(r rune) bool {
+	return r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x200e || r == 0x200f || r == 0x061c
+}

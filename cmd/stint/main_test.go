@@ -1,0 +1,369 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/stint-go/stint/policy"
+)
+
+// command runs stint in a directory of the test's, and returns its exit code and what it
+// writes.
+func command(t *testing.T, stdin string, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = run(args, strings.NewReader(stdin), &o, &e)
+	return code, o.String(), e.String()
+}
+
+// files writes files into a directory that becomes the working directory.
+func files(t *testing.T, contents map[string]string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for name, text := range contents {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const tight = `version: 1
+key: remote-ip
+limits:
+  - {name: per-client, rate: 1/10s, burst: 2}
+`
+
+const loose = `version: 1
+key: remote-ip
+limits:
+  - {name: per-client, rate: 1/10s, burst: 3}
+`
+
+// access returns a combined log of one request a second of each of some addresses.
+func access(seconds int, addresses ...string) string {
+	var b strings.Builder
+	at := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+	for i := range seconds {
+		for _, a := range addresses {
+			fmt.Fprintf(&b, "%s - - [%s] \"GET /items/%d HTTP/1.1\" 200 12 \"-\" \"curl/8\"\n", a, at.Add(time.Duration(i)*time.Second).Format("02/Jan/2006:15:04:05 -0700"), i)
+		}
+	}
+	return b.String()
+}
+
+func TestCheck(t *testing.T) {
+	files(t, map[string]string{
+		"good.yaml":  tight,
+		"bad.yaml":   "version: 1\nkey: remote-ip\nlimits:\n  - {name: a, rate: 10/1s, brst: 2}\n  - {name: b, rate: x}\n",
+		"idle.yaml":  "version: 1\nkey: remote-ip\nlimits:\n  - {name: rate, rate: 1/1s}\n  - {name: daily, quota: 1000000/daily}\n",
+		"named.yaml": "version: 1\nlimits:\n  - {name: a, rate: 10/1s, key: tenant, cost: rows, settle: tokens}\nskip: [internal]\npriority: class\nkey: {hash: remote-ip}\n",
+		"plans.yaml": "version: 1\nkey: remote-ip\nplans:\n  free: {limits: [{name: a, rate: 10/1s}]}\n",
+	})
+	for _, tt := range []struct {
+		args  []string
+		code  int
+		wants []string
+	}{
+		{[]string{"good.yaml", "plans.yaml"}, 0, []string{"2 without a mistake\n"}},
+		{[]string{"bad.yaml"}, 1, []string{"bad.yaml:4:", "brst", "write burst", "bad.yaml:5:"}},
+		{[]string{"idle.yaml", "good.yaml"}, 1, []string{"idle.yaml:5:5: limit \"daily\": it never denies first", "90001"}},
+		{[]string{"bad.yaml", "--format", "github"}, 1, []string{"::error file=bad.yaml,line=4,col="}},
+		{[]string{"good.yaml", "--format", "json"}, 0, []string{"[]\n"}},
+		{[]string{"named.yaml"}, 1, []string{"tenant", "rows", "tokens", "internal", "class"}},
+		{[]string{"named.yaml", "--func", "tenant", "--func", "rows", "--func", "tokens", "--func", "internal", "--func", "class"}, 0, nil},
+		{[]string{"named.yaml", "--func", "tenant=header.X-Tenant", "--func", "rows", "--func", "tokens", "--func", "internal", "--func", "class"}, 0, nil},
+		{[]string{"missing.yaml"}, 2, []string{"missing.yaml"}},
+		{[]string{"good.yaml", "--format", "xml"}, 2, []string{"write text, json or github"}},
+		{[]string{"good.yaml", "--func", "a=b"}, 2, []string{"header.FIELD"}},
+		{nil, 2, nil},
+	} {
+		code, out, errs := command(t, "", append([]string{"check"}, tt.args...)...)
+		if code != tt.code {
+			t.Errorf("check %v: exit code %d, want %d: %s%s", tt.args, code, tt.code, out, errs)
+		}
+		for _, want := range tt.wants {
+			if !strings.Contains(out+errs, want) {
+				t.Errorf("check %v: %q isn't in %s%s", tt.args, want, out, errs)
+			}
+		}
+	}
+	_, out, _ := command(t, "", "check", "bad.yaml", "--format", "json")
+	var all []mistake
+	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) < 2 || all[0].File != "bad.yaml" || all[0].Line != 4 || all[0].Column == 0 || all[0].Text == "" {
+		t.Errorf("%v: %s", err, out)
+	}
+	if got := data.Replace("50%\nof"); got != "50%25%0Aof" {
+		t.Error(got)
+	}
+}
+
+func TestSchema(t *testing.T) {
+	if code, out, _ := command(t, "", "schema"); code != 0 || out != string(policy.Schema()) {
+		t.Errorf("exit code %d, %d bytes", code, len(out))
+	}
+}
+
+func TestExplain(t *testing.T) {
+	files(t, map[string]string{"p.yaml": `version: 1
+key: remote-ip
+limits:
+  - {name: per-client, rate: 2/1s, burst: 8}
+  - {name: by-key, rate: 100/1s, key: {header: X-API-Key}}
+routes:
+  POST api.test/login: {limits: [{name: login, rate: 5/1m, cost: 2}]}
+  GET /healthz: {limits: []}
+skip: [{cidr: [10.0.0.0/8]}]
+`})
+	for _, tt := range []struct {
+		args  []string
+		wants []string
+	}{
+		{[]string{"GET", "/x", "-H", "X-API-Key: k1", "--peer", "192.0.2.7"}, []string{"route: none", "limit per-client: TokenBucket: 2 per 1s, burst 8", "key:  192.0.2.7, of RemoteIP()", `key:  k1, of Header("X-Api-Key")`}},
+		{[]string{"GET", "/x"}, []string{"denied with 403"}},
+		{[]string{"POST", "https://api.test/login"}, []string{"route: POST api.test/login", "limit login", "cost: 2"}},
+		{[]string{"POST", "/login", "-H", "Host: api.test"}, []string{"route: POST api.test/login"}},
+		{[]string{"GET", "/healthz"}, []string{"route: GET /healthz", "no limit"}},
+		{[]string{"GET", "/x", "--peer", "10.1.2.3"}, []string{"exempt"}},
+	} {
+		code, out, errs := command(t, "", append([]string{"explain", "p.yaml"}, tt.args...)...)
+		for _, want := range tt.wants {
+			if code != 0 || !strings.Contains(out, want) {
+				t.Errorf("explain %v: exit code %d, and %q isn't in %s%s", tt.args, code, want, out, errs)
+			}
+		}
+	}
+	for _, args := range [][]string{{"p.yaml", "GET", "x"}, {"p.yaml", "G T", "/"}, {"p.yaml", "GET", "/", "-H", "x"}, {"missing", "GET", "/"}} {
+		if code, out, _ := command(t, "", append([]string{"explain"}, args...)...); code != 2 || out != "" {
+			t.Errorf("explain %v: exit code %d: %s", args, code, out)
+		}
+	}
+}
+
+func compress(t *testing.T, text string) (gz, zst string) {
+	t.Helper()
+	var g, z bytes.Buffer
+	gw := gzip.NewWriter(&g)
+	zw, err := zstd.NewWriter(&z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []interface {
+		Write([]byte) (int, error)
+		Close() error
+	}{gw, zw} {
+		if _, err := w.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return g.String(), z.String()
+}
+
+// The same log gives the same report however it comes.
+func TestInputs(t *testing.T) {
+	log := access(10, "192.0.2.1", "192.0.2.2")
+	gz, zst := compress(t, log)
+	common := regexp.MustCompile(` "-" "curl/8"`).ReplaceAllString(log, "")
+	lines := strings.SplitAfter(log, "\n")
+	caddy := ""
+	for i := range 10 {
+		for _, a := range []string{"192.0.2.1", "192.0.2.2"} {
+			caddy += fmt.Sprintf(`{"ts":%d,"request":{"remote_ip":%q,"method":"GET","host":"a","uri":"/"},"duration":0,"size":1,"status":200}`+"\n", 1773144000+i, a)
+		}
+	}
+	files(t, map[string]string{
+		"p.yaml": tight, "log": log, "log.gz": gz, "log.zst": zst, "common": common, "caddy": caddy,
+		"first": strings.Join(lines[:9], ""), "second": strings.Join(lines[9:], ""),
+		"one": access(10, "192.0.2.1"), "two": access(10, "192.0.2.2"),
+		"apache": strings.ReplaceAll(common, " 12\n", " 12 0\n"),
+	})
+	for _, args := range [][]string{
+		{"log"}, {"log.gz"}, {"log.zst"}, {"common"}, {"caddy"}, {"-"}, {}, {"first", "second"}, {"second", "first"}, {"one", "two"},
+		{"--format", "combined", "log"}, {"--format", `%h %l %u %t "%r" %>s %b %D`, "apache"}, {"--format", "json:caddy", "caddy"},
+		{"--format", "json", "--field", "end=ts", "--field", "method=request.method", "--field", "target=request.uri", "--field", "peer=request.remote_ip", "caddy"},
+	} {
+		code, out, errs := command(t, log, append([]string{"plan", "--policy", "p.yaml"}, args...)...)
+		if code != 0 || !strings.Contains(out, "20 judged, 16 denied (80.0%)") {
+			t.Errorf("plan %v: exit code %d: %s%s", args, code, out, errs)
+		}
+	}
+}
+
+// Bad input gets a clear error, and nothing is written.
+func TestBadInput(t *testing.T) {
+	backwards := access(1, "192.0.2.1")
+	gz, _ := compress(t, access(10, "192.0.2.1"))
+	files(t, map[string]string{
+		"p.yaml": tight, "bad.yaml": "version: 1\nkey: remote-ip\nlimits:\n  - {name: a, rate: 10/1s, brst: 2}\n",
+		"log": access(10, "192.0.2.1"), "empty": "", "blank": "\n\n", "words": "some words\n", "cut.gz": gz[:len(gz)-20],
+		"backwards": strings.Join(strings.SplitAfter(access(120, "192.0.2.1"), "\n")[100:], "") + backwards,
+		"other":     `{"a":1}` + "\n",
+	})
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--policy", "bad.yaml", "log"}, "bad.yaml:4:"},
+		{[]string{"--policy", "missing.yaml", "log"}, "missing.yaml"},
+		{[]string{"--policy", "p.yaml", "--against", "bad.yaml", "log"}, "bad.yaml:4:"},
+		{[]string{"--policy", "p.yaml", "missing.log"}, "missing.log"},
+		{[]string{"--policy", "p.yaml", "."}, "is a directory"},
+		{[]string{"--policy", "p.yaml", "empty"}, "no requests"},
+		{[]string{"--policy", "p.yaml", "blank"}, "no requests"},
+		{[]string{"--policy", "p.yaml", "words"}, "the format isn't known"},
+		{[]string{"--policy", "p.yaml", "--format", "combined", "words"}, "none of its 1 lines could be read"},
+		{[]string{"--policy", "p.yaml", "cut.gz"}, "unexpected EOF"},
+		{[]string{"--policy", "p.yaml", "backwards"}, "run backwards"},
+		{[]string{"--policy", "p.yaml", "other"}, "--field"},
+		{[]string{"--policy", "p.yaml", "--format", "xml", "log"}, "--format xml: write"},
+		{[]string{"--policy", "p.yaml", "--format", "json:iis", "log"}, "caddy, envoy, nginx, traefik"},
+		{[]string{"--policy", "p.yaml", "--field", "a=b", "log"}, "--field is for logs of JSON"},
+		{[]string{"--policy", "p.yaml", "--max-denied", "many", "log"}, "write a share"},
+		{[]string{"--policy", "p.yaml", "--max-denied", "101%", "log"}, "from 0% to 100%"},
+		{[]string{"--policy", "p.yaml", "--max-flips", "0", "log"}, "--max-flips needs --against"},
+		{[]string{"log"}, "policy"},
+	} {
+		code, out, errs := command(t, "", append([]string{"plan", "--html", "report.html"}, tt.args...)...)
+		if code != 2 || out != "" || !strings.Contains(errs, tt.want) {
+			t.Errorf("plan %v: exit code %d: %s%s; want %q", tt.args, code, out, errs, tt.want)
+		}
+	}
+	if left, _ := filepath.Glob("*.html"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if left, _ := filepath.Glob(".stint-*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestGates(t *testing.T) {
+	files(t, map[string]string{
+		"tight.yaml": tight, "loose.yaml": loose, "log": access(10, "192.0.2.1"),
+		"keyed.yaml": strings.Replace(loose, "remote-ip", "{header: X-Key}", 1),
+		"tenth.yaml": strings.Replace(tight, "burst: 2", "burst: 9", 1),
+	})
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--policy", "tight.yaml", "--max-denied", "80%"}, 0, "passed: max-denied 80%: 8 of 10"},
+		{[]string{"--policy", "tight.yaml", "--max-denied", "79.99%"}, 1, "FAILED: max-denied 79.99%: 8 of 10"},
+		{[]string{"--policy", "tenth.yaml", "--max-denied", "0.1"}, 0, "passed: max-denied 0.1: 1 of 10"},
+		{[]string{"--policy", "tight.yaml", "--against", "tight.yaml", "--max-flips", "0"}, 0, "passed: max-flips 0: 0 requests"},
+		{[]string{"--policy", "tight.yaml", "--against", "loose.yaml", "--max-flips", "0"}, 1, "FAILED: max-flips 0: 1 requests"},
+		{[]string{"--policy", "tight.yaml", "--against", "loose.yaml", "--max-flips", "1"}, 0, "passed: max-flips 1"},
+		{[]string{"--policy", "keyed.yaml", "--max-denied", "1%"}, 1, "1 limits could not be judged"},
+	} {
+		code, out, errs := command(t, "", append(append([]string{"plan"}, tt.args...), "log")...)
+		if code != tt.code || !strings.Contains(out, tt.want) {
+			t.Errorf("plan %v: exit code %d, want %d with %q: %s%s", tt.args, code, tt.code, tt.want, out, errs)
+		}
+	}
+}
+
+// What clients write is escaped in each form of the report, and a hashed report shows no key.
+func TestHostileLog(t *testing.T) {
+	log := access(10, "192.0.2.1") +
+		"192.0.2.1 - - [10/Mar/2026:12:00:10 +0000] \"\x1b]0;title\x07 <script>alert(1)</script>\u202e\" 400 1 \"-\" \"-\"\n" +
+		"192.0.2.1 - - [10/Mar/2026:12:00:10 +0000] \"GET /<script>alert(1)</script> HTTP/1.1\" 200 1 \"-\" \"\x1b[31m\"\n"
+	format := `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_x_api_key"`
+	for range 4 {
+		log += "192.0.2.1 - - [10/Mar/2026:12:00:11 +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"\x1b[31m<script>alert(1)</script>\"\n"
+	}
+	files(t, map[string]string{"log": log, "p.yaml": strings.Replace(tight, "key: remote-ip", "key: {header: X-API-Key}\nempty-key: skip", 1)})
+	for _, hashed := range []bool{false, true} {
+		args := []string{"plan", "--policy", "p.yaml", "--format", format, "--html", "r.html"}
+		if hashed {
+			args = append(args, "--hash-keys")
+		}
+		code, text, errs := command(t, "", append(args, "log")...)
+		_, asJSON, _ := command(t, "", append(args, "--json", "log")...)
+		page, err := os.ReadFile("r.html")
+		if code != 0 || err != nil {
+			t.Fatalf("exit code %d, %v: %s", code, err, errs)
+		}
+		if !json.Valid([]byte(asJSON)) {
+			t.Error("the report isn't JSON")
+		}
+		if !strings.Contains(text, "per-client") || !strings.Contains(text, "15 judged, 10 denied") {
+			t.Error(text)
+		}
+		for name, s := range map[string]string{"text": text, "JSON": asJSON, "page": string(page)} {
+			if strings.Contains(s, "\x1b") || strings.Contains(s, "\x07") || strings.Contains(s, "\u202e") && name != "JSON" {
+				t.Errorf("%s: control characters of clients", name)
+			}
+			if strings.Contains(s, "<script") && name != "text" {
+				t.Errorf("%s: a script of a client", name)
+			}
+			if hashed && strings.Contains(s, "192.0.2.1") {
+				t.Errorf("%s: an address is shown", name)
+			}
+			if keys := strings.Contains(s, "%5B31m%3Cscript"); keys == hashed {
+				t.Errorf("%s: keys are shown: %v, though hashed: %v", name, keys, hashed)
+			}
+		}
+		for line := range strings.Lines(text) {
+			if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > width {
+				t.Errorf("wider than %d columns: %s", width, line)
+			}
+		}
+	}
+}
+
+// The page loads nothing, and has each part of the report.
+func TestPage(t *testing.T) {
+	files(t, map[string]string{"tight.yaml": tight, "loose.yaml": loose, "log": access(100, "192.0.2.1", "192.0.2.2")})
+	code, _, errs := command(t, "", "plan", "--policy", "tight.yaml", "--against", "loose.yaml", "--max-denied", "1%", "--html", "r.html", "log")
+	if code != 1 {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	b, err := os.ReadFile("r.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(b)
+	for _, want := range []string{
+		"<title>stint plan: tight.yaml against loose.yaml</title>", "come all at once", "come evenly spread", "200 requests", "Failed: max-denied",
+		"denied by per-client", "keys were denied", "192.0.2.1", "Against the limits in force", "prefers-color-scheme: dark",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q isn't in the page", want)
+		}
+	}
+	if found := regexp.MustCompile(`(?i)<script|<link|src=|url\(|@import|https?://`).FindString(page); found != "" {
+		t.Errorf("the page has %q", found)
+	}
+	if info, err := os.Stat("r.html"); err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+}
+
+func TestPercent(t *testing.T) {
+	for _, tt := range []struct {
+		part, all int64
+		want      string
+	}{{0, 0, "0%"}, {0, 5, "0%"}, {5, 5, "100%"}, {1, 1_000_000, "<0.01%"}, {1, 1000, "0.10%"}, {1, 3, "33.3%"}, {9999, 10000, ">99.9%"}} {
+		if got := percent(tt.part, tt.all); got != tt.want {
+			t.Errorf("%d of %d: %s, want %s", tt.part, tt.all, got, tt.want)
+		}
+	}
+	for seconds, want := range map[float64]string{0.0015: "2ms", 1.25: "1.3s", 90: "1m30s", 7200: "2h0m"} {
+		if got := span(seconds); got != want {
+			t.Errorf("%v s: %s, want %s", seconds, got, want)
+		}
+	}
+}

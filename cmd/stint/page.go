@@ -1,0 +1,170 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stint-go/stint/plan"
+)
+
+//go:embed page.html
+var pageText string
+
+var page = template.Must(template.New("page").Funcs(template.FuncMap{
+	"percent": percent, "span": span, "stamp": stamp, "resolution": resolution, "notJudged": notJudged, "plain": plain,
+	"timeline": drawTimeline, "uses": drawUses, "sorted": sorted, "reasons": sortedReasons,
+	"utc": func(t time.Time) string { return t.UTC().Format(time.DateTime + " MST") },
+	"or":  func(s, none string) string { return map[bool]string{true: none, false: s}[s == ""] },
+}).Parse(pageText))
+
+// writePage writes the report as one page of HTML that loads nothing else.
+func writePage(w io.Writer, r *plan.Report, gates []gate, title string) error {
+	return page.Execute(w, struct {
+		*plan.Report
+		Gates []gate
+		Title string
+	}{r, gates, title})
+}
+
+// counted is a name and what is counted under it.
+type counted struct {
+	Name string
+	*plan.Count
+}
+
+func sorted(all map[string]*plan.Count) (rows []counted) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		rows = append(rows, counted{name, all[name]})
+	}
+	return rows
+}
+
+func sortedReasons(all map[string]int64) (rows []string) {
+	for _, why := range slices.Sorted(maps.Keys(all)) {
+		rows = append(rows, fmt.Sprintf("%d: %s", all[why], why))
+	}
+	return rows
+}
+
+// bar is a rectangle of a picture.
+type bar struct {
+	X, Y, W, H float64
+	Class      string
+	Title      string
+}
+
+// picture is bars with labels.
+type picture struct {
+	Width, Height float64
+	Bars          []bar
+	Labels        []label
+	Legend        []legend
+}
+
+type label struct {
+	X, Y   float64
+	Anchor string
+	Text   string
+}
+
+type legend struct{ Class, Text string }
+
+// colors is how many colors limits have. Limits beyond share the last.
+const colors = 6
+
+func color(i int) string { return fmt.Sprintf("c%d", min(i, colors-1)) }
+
+// drawTimeline draws traffic over time, with what would have been denied stacked by limit.
+func drawTimeline(t plan.Timeline) picture {
+	const width, height, left, top, bottom = 960, 220, 60, 12, 24
+	p := picture{Width: width, Height: height}
+	most := int64(1)
+	for _, s := range t.Slots {
+		most = max(most, s.Requests)
+	}
+	step := (width - left) / float64(max(len(t.Slots), 1))
+	scale := (height - top - bottom) / float64(most)
+	used := make([]bool, len(t.Limits))
+	for i, s := range t.Slots {
+		x, y := left+float64(i)*step, float64(height-bottom)
+		at := t.Start.Add(time.Duration(float64(i) * t.Step * float64(time.Second))).UTC().Format("01-02 15:04:05")
+		put := func(n int64, class, what string) {
+			if n == 0 {
+				return
+			}
+			h := float64(n) * scale
+			y -= h
+			p.Bars = append(p.Bars, bar{x, y, step * 0.92, h, class, fmt.Sprintf("%s: %d %s", at, n, what)})
+		}
+		passed := s.Requests
+		for n, denied := range s.Denied {
+			passed -= denied
+			used[n] = used[n] || denied > 0
+			what := "denied by " + t.Limits[n]
+			if t.Limits[n] == "" {
+				what = "denied for another reason"
+			}
+			put(denied, color(n), what)
+		}
+		put(passed, "passed", "allowed")
+	}
+	p.Labels = append(p.Labels, label{left - 6, top + 8, "end", fmt.Sprint(most)}, label{left - 6, height - bottom, "end", "0"})
+	if n := len(t.Slots); n > 0 {
+		for _, i := range []int{0, n / 2, n - 1} {
+			at := t.Start.Add(time.Duration(float64(i) * t.Step * float64(time.Second)))
+			anchor := map[int]string{0: "start", n - 1: "end"}[i]
+			if anchor == "" {
+				anchor = "middle"
+			}
+			if i > 0 && n < 3 {
+				continue
+			}
+			p.Labels = append(p.Labels, label{left + (float64(i)+0.5)*step, height - 6, anchor, at.UTC().Format("01-02 15:04")})
+		}
+	}
+	p.Legend = append(p.Legend, legend{"passed", "allowed"})
+	for n, name := range t.Limits {
+		switch {
+		case !used[n]:
+		case name == "":
+			p.Legend = append(p.Legend, legend{color(n), "denied for another reason"})
+		default:
+			p.Legend = append(p.Legend, legend{color(n), "denied by " + name})
+		}
+	}
+	return p
+}
+
+// drawUses draws how many keys came how near to a limit.
+func drawUses(l plan.LimitReport) picture {
+	const width, height, top, bottom = 470, 130, 18, 22
+	p := picture{Width: width, Height: height}
+	most := int64(1)
+	for _, n := range l.Use {
+		most = max(most, n)
+	}
+	step := float64(width) / float64(len(l.Use))
+	for i, n := range l.Use {
+		name := fmt.Sprintf("%d%%", i*10)
+		class, what := "passed", fmt.Sprintf("keys used at most %d to %d%%", i*10, i*10+9)
+		switch i {
+		case 10:
+			name, class, what = "all", "full", "keys had nothing left, and weren't denied"
+		case 11:
+			name, class, what = "denied", "c0", "keys were denied"
+		}
+		x, h := float64(i)*step, float64(n)/float64(most)*(height-top-bottom)
+		if n > 0 {
+			h = max(h, 1)
+			p.Labels = append(p.Labels, label{x + step/2, height - bottom - h - 4, "middle", fmt.Sprint(n)})
+		}
+		p.Bars = append(p.Bars, bar{x + step*0.08, height - bottom - h, step * 0.84, h, class, fmt.Sprintf("%d %s", n, what)})
+		p.Labels = append(p.Labels, label{x + step/2, height - 6, "middle", name})
+	}
+	return p
+}

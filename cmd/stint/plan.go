@@ -1,0 +1,247 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/plan"
+)
+
+// planning is the flags of plan.
+type planning struct {
+	input
+	functions
+	policy, against string
+	asJSON          bool
+	html            string
+	hashKeys        bool
+	maxDenied       string
+	maxFlips        int64
+	top, maxKeys    int
+	window          time.Duration
+	quiet           bool
+}
+
+func planCommand() *cobra.Command {
+	var p planning
+	c := &cobra.Command{
+		Use:   "plan --policy FILE [--against FILE] [LOG...]",
+		Short: "Replay access logs through a policy, and say whom it would have denied",
+		Long: `Plan decides the requests of access logs by the limits of a policy file, as a server would have
+decided them, in the logs' own time. Logs may be compressed with gzip or zstd; several are merged by
+time; without one, or for -, standard input is read.
+
+What a log doesn't say is never guessed: a limit whose key, cost or slots need it is reported as not
+judged. A log with whole seconds is replayed twice, with the requests of a second all at once and
+evenly spread; gates go by the stricter.
+
+It exits with 1 if a gate (--max-denied, --max-flips) isn't passed.`,
+		Example: `  stint plan --policy new.yaml --against old.yaml access.log.1.gz access.log
+  stint plan --policy new.yaml --format '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" $request_time' access.log
+  stint plan --policy new.yaml --format json:caddy --field header.X-API-Key=request.headers.X-Api-Key.0 access.json
+  stint plan --policy new.yaml --max-denied 0.1% --quiet access.log`,
+		RunE: func(c *cobra.Command, logs []string) error { return p.run(c, logs) },
+	}
+	f := c.Flags()
+	f.StringVar(&p.policy, "policy", "", "`FILE` with the limits to plan")
+	f.StringVar(&p.against, "against", "", "`FILE` with the limits in force: report whose requests change")
+	p.input.flags(c)
+	p.functions.flag(c)
+	f.BoolVar(&p.asJSON, "json", false, "write the report as JSON")
+	f.StringVar(&p.html, "html", "", "also write the report to `FILE`, as one page with pictures")
+	f.BoolVar(&p.hashKeys, "hash-keys", false, "show keys as hashes, for reports that others see")
+	f.StringVar(&p.maxDenied, "max-denied", "", "fail if more than this `SHARE` of requests would be denied, such as 0.1%")
+	f.Int64Var(&p.maxFlips, "max-flips", -1, "fail if more than `N` requests change, with --against")
+	f.IntVar(&p.top, "top", 20, "how many keys are listed")
+	f.DurationVar(&p.window, "window", 30*time.Second, "how far lines may be out of order, and how long requests may take")
+	f.IntVar(&p.maxKeys, "max-keys", 1<<20, "room for this many keys in use at once")
+	f.BoolVar(&p.quiet, "quiet", false, "show no progress")
+	cobra.CheckErr(c.MarkFlagRequired("policy"))
+	return c
+}
+
+// flags adds the flags that say how logs are read.
+func (in *input) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&in.format, "format", auto, "`FORMAT` of the logs: auto, combined, common, json:PRESET ("+presets()+"), json, or the server's own log format")
+	f.StringArrayVar(&in.fields, "field", nil, "`PART=NAME` says where a part of a request is in JSON: end, start, took, peer, method, target, host, status, bytes, header.NAME")
+	f.StringVar(&in.proxy, "proxy", "", "the logs are of a proxy at this `ADDRESS`, in front of the server that has the limits")
+}
+
+// run plans.
+func (p *planning) run(c *cobra.Command, logs []string) error {
+	share, err := shareOf(p.maxDenied)
+	if err != nil {
+		return err
+	}
+	if p.maxFlips >= 0 && p.against == "" {
+		return errors.New("--max-flips needs --against: flips are changes against the limits in force")
+	}
+	if _, _, err := p.load(p.policy); err != nil { // before a log is read
+		return err
+	}
+	options := []plan.Option{plan.WithWindow(p.window), plan.WithTop(p.top), plan.WithMaxKeys(p.maxKeys)}
+	if p.against != "" {
+		if _, _, err := p.load(p.against); err != nil {
+			return err
+		}
+		options = append(options, plan.WithAgainst(p.maker(p.against)))
+	}
+	if p.hashKeys {
+		secret := make([]byte, 32)
+		_, _ = rand.Read(secret)
+		options = append(options, plan.WithHashedKeys(secret))
+	}
+	over := func() {}
+	if show := c.ErrOrStderr(); !p.quiet && isTerminal(show) {
+		options = append(options, plan.WithProgress(func(at plan.Progress) {
+			fmt.Fprintf(show, "\r%d requests, up to %s ", at.Requests, at.At.Format(time.DateTime))
+		}))
+		over = func() { fmt.Fprint(show, "\r\x1b[K") }
+	}
+	log, done, err := p.open(logs, c.InOrStdin())
+	defer done()
+	if err != nil {
+		return err
+	}
+	report, err := plan.Run(p.maker(p.policy), log, options...)
+	over()
+	if err != nil {
+		return err
+	}
+	gates := p.gates(report, share)
+	if err := p.write(c.OutOrStdout(), report, gates); err != nil {
+		return err
+	}
+	for _, g := range gates {
+		if !g.Passed {
+			return errFailed
+		}
+	}
+	return nil
+}
+
+// maker returns what makes the limiter of a policy file.
+func (p *planning) maker(path string) func() (*stint.Limiter, error) {
+	return func() (*stint.Limiter, error) {
+		_, l, err := p.load(path)
+		return l, err
+	}
+}
+
+// write writes the report. The page is written first, and whole or not at all.
+func (p *planning) write(out io.Writer, report *plan.Report, gates []gate) error {
+	if p.html != "" {
+		if err := replace(p.html, func(w io.Writer) error { return writePage(w, report, gates, p.title()) }); err != nil {
+			return err
+		}
+	}
+	if p.asJSON {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		return e.Encode(struct {
+			*plan.Report
+			Gates []gate `json:"gates,omitempty"`
+		}{report, gates})
+	}
+	return writeText(out, report, gates)
+}
+
+func (p *planning) title() string {
+	title := filepath.Base(p.policy)
+	if p.against != "" {
+		title += " against " + filepath.Base(p.against)
+	}
+	return title
+}
+
+// replace writes a file beside it, and puts it in its place when it is whole.
+func replace(path string, write func(io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".stint-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // after the renaming there is none
+	if err := errors.Join(f.Chmod(0o644), write(f), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// gate is a condition that a plan has to meet.
+type gate struct {
+	Passed bool   `json:"passed"`
+	Text   string `json:"text"`
+}
+
+// gates returns the gates that were asked for, by the stricter scenario.
+func (p *planning) gates(r *plan.Report, share *big.Rat) (all []gate) {
+	at := ""
+	if len(r.Scenarios) > 1 {
+		at = "; the stricter of two scenarios counts, as the log has whole seconds"
+	}
+	if share != nil {
+		s := r.Strictest()
+		denied := new(big.Rat)
+		if s.Requests > 0 {
+			denied.SetFrac64(s.Denied, s.Requests)
+		}
+		passed := denied.Cmp(share) <= 0
+		all = append(all, gate{passed, fmt.Sprintf("max-denied %s: %d of %d would be denied, %s%s", p.maxDenied, s.Denied, s.Requests, percent(s.Denied, s.Requests), at)})
+	}
+	if p.maxFlips >= 0 {
+		most := int64(0)
+		for _, s := range r.Scenarios {
+			most = max(most, s.Flips.ToDenied+s.Flips.ToAllowed)
+		}
+		all = append(all, gate{most <= p.maxFlips, fmt.Sprintf("max-flips %d: %d requests would change%s", p.maxFlips, most, at)})
+	}
+	// A gate that judges nothing is no gate.
+	if s := r.Strictest(); len(all) > 0 && s.Requests == 0 {
+		all = append(all, gate{false, "no request of the log could be judged"})
+	}
+	if len(all) > 0 && len(r.NotJudged) > 0 {
+		all = append(all, gate{false, fmt.Sprintf("%d limits could not be judged: their requests count as passing", len(r.NotJudged))})
+	}
+	return all
+}
+
+// shareOf parses a share such as 0.1% or 0.001; "" is nil.
+func shareOf(s string) (*big.Rat, error) {
+	if s == "" {
+		return nil, nil
+	}
+	number, isPercent := strings.CutSuffix(s, "%")
+	share, ok := new(big.Rat).SetString(number)
+	if !ok || strings.ContainsAny(number, "/eEpPxX_") {
+		return nil, fmt.Errorf("--max-denied %s: write a share, such as 0.1%%", s)
+	}
+	if isPercent {
+		share.Quo(share, big.NewRat(100, 1))
+	}
+	if share.Sign() < 0 || share.Cmp(big.NewRat(1, 1)) > 0 {
+		return nil, fmt.Errorf("--max-denied %s: write a share from 0%% to 100%%", s)
+	}
+	return share, nil
+}
+
+// isTerminal reports whether somebody looks at what is written.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/policy"
+)
+
+// functions are the names that a file uses for functions of the application.
+type functions []string
+
+func (f *functions) flag(c *cobra.Command) {
+	c.Flags().StringArrayVar((*[]string)(f), "func", nil,
+		"`NAME` that a file uses for a function of the application, such as a key or a cost; what depends on it isn't judged. "+
+			"NAME=header.FIELD takes a key's value from a header field")
+}
+
+// errFunction is what a function of the application would have to say.
+var errFunction = errors.New("a function of the application, which this command doesn't have")
+
+// options returns the options under which a file is read: the names stand for functions that
+// nobody calls.
+func (f functions) options() ([]policy.Option, error) {
+	options := []policy.Option{
+		policy.WithOptions(stint.WithLogger(slog.New(slog.DiscardHandler)), stint.WithoutWarnings()),
+		policy.WithPlanFunc(func(*http.Request) (string, error) { return "", errFunction }),
+		policy.WithSecret([]byte("stands in for the application's secret")),
+	}
+	for _, name := range f {
+		name, from, mapped := strings.Cut(name, "=")
+		if mapped {
+			field, ok := strings.CutPrefix(from, "header.")
+			if !ok || field == "" {
+				return nil, fmt.Errorf("--func %s=%s: write %[1]s=header.FIELD", name, from)
+			}
+			options = append(options, policy.WithKey(name, stint.Header(field)))
+			continue
+		}
+		options = append(options,
+			policy.WithKey(name, stint.KeyFunc(func(*http.Request) (string, error) { return "", errFunction })),
+			policy.WithCostFunc(name, func(*http.Request) int64 { return 1 }),
+			policy.WithSettleFunc(name, func(*http.Request, int, int64) int64 { return stint.AsCharged }),
+			policy.WithPriorityFunc(name, func(*http.Request) int { return 0 }),
+			policy.WithPredicate(name, func(*http.Request) bool { return false }))
+	}
+	return options, nil
+}
+
+// load reads a policy and makes a limiter of it.
+func (f functions) load(path string) (*policy.Policy, *stint.Limiter, error) {
+	options, err := f.options()
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := policy.Load(path, options...)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := stint.New(p.Options()...)
+	return p, l, err
+}

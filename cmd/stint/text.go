@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stint-go/stint/plan"
+)
+
+// width is how many columns a report takes at most.
+const width = 100
+
+// percent returns a share with as many digits as it takes to tell it from 0 and from all.
+func percent(part, all int64) string {
+	if all == 0 || part == 0 {
+		return "0%"
+	}
+	share := 100 * float64(part) / float64(all)
+	switch {
+	case part == all:
+		return "100%"
+	case share < 0.01:
+		return "<0.01%"
+	case share < 10:
+		return strconv.FormatFloat(share, 'f', 2, 64) + "%"
+	case share > 99.9:
+		return ">99.9%"
+	}
+	return strconv.FormatFloat(share, 'f', 1, 64) + "%"
+}
+
+// span returns a number of seconds in words.
+func span(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	switch {
+	case d >= time.Hour:
+		return d.Round(time.Minute).String()[:len(d.Round(time.Minute).String())-len("0s")]
+	case d >= time.Second:
+		return d.Round(time.Second / 10).String()
+	}
+	return d.Round(time.Millisecond).String()
+}
+
+// short cuts a text to n columns.
+func short(s string, n int) string {
+	s = strings.ReplaceAll(plain(s), "\n", `\n`)
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n-1]) + "…"
+}
+
+// table writes rows in columns; the first and the second row's numbers are put right.
+func table(w io.Writer, rows [][]string, left int) {
+	if len(rows) < 2 {
+		return
+	}
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, row := range rows {
+		var b strings.Builder
+		b.WriteString("  ")
+		for i, cell := range row {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if i < left {
+				b.WriteString(cell + pad + "  ")
+			} else {
+				b.WriteString(pad + cell + "  ")
+			}
+		}
+		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
+	}
+	fmt.Fprintln(w)
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+// writeText writes the report for a terminal.
+func writeText(out io.Writer, r *plan.Report, gates []gate) error {
+	var b bytes.Buffer
+	l := &r.Log
+	fmt.Fprintf(&b, "%d requests from %s to %s,\nin %s\n", l.Requests, l.From.UTC().Format(time.DateTime), l.To.UTC().Format(time.DateTime+" MST"), resolution(l))
+	if l.Broken.Lines > 0 {
+		fmt.Fprintf(&b, "%d lines could not be read%s\n", l.Broken.Lines, map[bool]string{true: ", such as"}[len(l.Broken.First) > 0])
+		for _, line := range l.Broken.First {
+			fmt.Fprintf(&b, "  %s\n", short(line, width-2))
+		}
+	}
+	if l.Moved > 0 {
+		fmt.Fprintf(&b, "%d requests took longer than the window: they count as arriving as early as it allows\n", l.Moved)
+	}
+	if l.Overflow > 0 {
+		fmt.Fprintf(&b, "%d charges found no room for their key, and share counts: raise --max-keys\n", l.Overflow)
+	}
+	for _, n := range r.NotJudged {
+		wrap(&b, "not judged: "+notJudged(n))
+	}
+	for _, n := range r.Against {
+		wrap(&b, "not judged of the limits in force: "+notJudged(n))
+	}
+	fmt.Fprintln(&b)
+	for i := range r.Scenarios {
+		scenarioText(&b, &r.Scenarios[i], len(r.Scenarios) > 1)
+	}
+	for _, g := range gates {
+		wrap(&b, map[bool]string{true: "passed: ", false: "FAILED: "}[g.Passed]+g.Text)
+	}
+	_, err := out.Write(b.Bytes())
+	return err
+}
+
+// wrap writes a text in lines of no more than width, as far as its words are not longer.
+func wrap(b *bytes.Buffer, text string) {
+	at := 0
+	for word := range strings.FieldsSeq(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case at == 0:
+		case at+1+n > width:
+			b.WriteString("\n  ")
+			at = 2
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	b.WriteByte('\n')
+}
+
+// resolution says what a log shows of times.
+func resolution(l *plan.LogReport) string {
+	s := "microseconds"
+	switch {
+	case l.Resolution >= 1:
+		s = "whole seconds"
+	case l.Resolution >= 0.001:
+		s = "milliseconds"
+	}
+	if !l.Durations {
+		s += ", without how long requests took"
+	}
+	return s
+}
+
+func notJudged(n plan.NotJudged) string {
+	s := plain(n.Why)
+	if n.Limit != "" {
+		s = "limit " + n.Limit + ": " + s
+	}
+	if n.Route != "" {
+		s = "route " + plain(n.Route) + ": " + s
+	}
+	return s
+}
+
+func scenarioText(b *bytes.Buffer, s *plan.Scenario, named bool) {
+	if named {
+		fmt.Fprintf(b, "If the requests of a second come %s\n\n", s.Name)
+	}
+	fmt.Fprintf(b, "  %d judged, %d denied (%s)", s.Requests, s.Denied, percent(s.Denied, s.Requests))
+	if s.Waited > 0 {
+		fmt.Fprintf(b, ", %d waited up to %s", s.Waited, span(s.LongestWait))
+	}
+	if s.Exempt > 0 {
+		fmt.Fprintf(b, ", %d have no limit", s.Exempt)
+	}
+	fmt.Fprintln(b)
+	if s.FailedAnyway > 0 {
+		fmt.Fprintf(b, "  %d of the denied had answered with a 5xx anyway\n", s.FailedAnyway)
+	}
+	for _, why := range slices.Sorted(maps.Keys(s.Unjudged)) {
+		fmt.Fprintf(b, "  %d not judged: %s\n", s.Unjudged[why], why)
+	}
+	for _, why := range slices.Sorted(maps.Keys(s.Reasons)) {
+		fmt.Fprintf(b, "  %d denied for another reason: %s\n", s.Reasons[why], why)
+	}
+	fmt.Fprintln(b)
+	rows := [][]string{{"limit", "requests", "denied", "", "waited", "keys", "keys denied", "peak use"}}
+	for _, l := range s.Limits {
+		name := l.Limit
+		if l.DryRun {
+			name += " (dry run)"
+		}
+		rows = append(rows, []string{short(name, 30), number(l.Requests), number(l.Denied), percent(l.Denied, l.Requests), number(l.Waited), number(l.Keys), number(l.KeysDenied), number(int64(l.PeakUse)) + "%"})
+	}
+	table(b, rows, 1)
+	counts(b, "route", s.Routes, "(none)")
+	counts(b, "status", s.Statuses, "(none)")
+	rows = [][]string{{"key", "limit", "denied", "of", "first", "last", "held up"}}
+	for _, k := range s.Top {
+		rows = append(rows, []string{short(k.Key, 30), short(k.Limit, 14), number(k.Denied), number(k.Requests), stamp(k.First), stamp(k.Last), span(k.Held)})
+	}
+	table(b, rows, 2)
+	if s.Flips == nil {
+		return
+	}
+	f := s.Flips
+	fmt.Fprintf(b, "  against the limits in force: %d change to denied, %d to allowed", f.ToDenied, f.ToAllowed)
+	if f.Unjudged > 0 {
+		fmt.Fprintf(b, ", %d can't be compared", f.Unjudged)
+	}
+	fmt.Fprint(b, "\n\n")
+	rows = [][]string{{"key", "limit", "to denied", "to allowed"}}
+	for _, k := range f.Keys {
+		rows = append(rows, []string{short(cmp.Or(k.Key, "(none)"), 44), short(k.Limit, 24), number(k.ToDenied), number(k.ToAllowed)})
+	}
+	table(b, rows, 2)
+	if f.Others > 0 {
+		fmt.Fprintf(b, "  and %d more\n\n", f.Others)
+	}
+}
+
+// stamp is a time of a report's table.
+func stamp(t time.Time) string { return t.UTC().Format("01-02 15:04:05") }
+
+func counts(b *bytes.Buffer, what string, all map[string]*plan.Count, none string) {
+	rows := [][]string{{what, "requests", "denied", "", "waited"}}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		c := all[name]
+		rows = append(rows, []string{short(cmp.Or(name, none), 50), number(c.Requests), number(c.Denied), percent(c.Denied, c.Requests), number(c.Waited)})
+	}
+	table(b, rows, 1)
+}

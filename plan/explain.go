@@ -1,0 +1,113 @@
+package plan
+
+import (
+	"net/http"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/compile"
+	"github.com/stint-go/stint/internal/engine"
+	"github.com/stint-go/stint/internal/keys"
+	"github.com/stint-go/stint/internal/keytext"
+	"github.com/stint-go/stint/internal/read"
+)
+
+// Explanation says what a limiter makes of a request before it decides it.
+type Explanation struct {
+	// Exempt: a WithSkip exempts it. Blocked: a WithBlock denies it.
+	Exempt, Blocked bool
+	// Route is the pattern of the WithRoute that it has, or several, separated by commas, if it can
+	// be read in several ways; "" for the limiter's own limits.
+	Route string
+	// Limits are those that it would be charged for, in order.
+	Limits []Explained
+	// Unknown has what depends on something that isn't in the request, such as functions of
+	// the application, which Explain doesn't call.
+	Unknown []string
+}
+
+// Explained is one limit of a request.
+type Explained struct {
+	Limit string
+	// Rule is what it counts by: "TokenBucket: 10 per 1s, burst 20".
+	Rule string
+	// KeyFrom is what the key is read from: RemoteIP().
+	KeyFrom string
+	// Key is the key as a store sees it, and Cost what is charged.
+	Key  string
+	Cost int64
+	// DryRun: it only reports.
+	DryRun bool
+	// Left says why it isn't charged after all, or which part isn't known; or "".
+	Left string
+}
+
+// Explain says which limits, keys and costs a request would have, and charges nothing. It
+// calls no function of the application: what depends on one is reported as unknown.
+func Explain(l *stint.Limiter, r *http.Request) (x Explanation) {
+	plans := l.Engine(engine.Access{})
+	for i, p := range append(plans.Skip[:len(plans.Skip):len(plans.Skip)], plans.Block...) {
+		if p.Reads.Function {
+			x.Unknown = append(x.Unknown, "whether a function of the application skips or blocks it")
+			continue
+		}
+		if p.Match(r) {
+			if i < len(plans.Skip) {
+				x.Exempt = true
+			} else {
+				x.Blocked = true
+			}
+			return x
+		}
+	}
+	p := plans.Find(r)
+	x.Route = p.Pattern
+	for _, e := range append(p.Entries[:len(p.Entries):len(p.Entries)], p.Again...) {
+		x.Limits = append(x.Limits, explained(e, plans.SkipEmpty, r))
+	}
+	if len(p.Funcs) > 0 {
+		x.Unknown = append(x.Unknown, "which limits a function of the application adds")
+	}
+	return x
+}
+
+func explained(e *read.Entry, skipEmpty bool, r *http.Request) Explained {
+	x := Explained{Limit: e.Name(), Rule: compile.Text(e), KeyFrom: e.Key.Name, Cost: 1, DryRun: e.DryRun}
+	switch {
+	case e.Fixed > 0:
+		x.Cost = e.Fixed
+	case e.Cost != nil:
+		x.Cost, x.Left = 0, "its cost is what a function of the application returns"
+	}
+	if why := missing(e.Key.Reads); why != "" {
+		x.Left = why
+		return x
+	}
+	key, err := e.Key.Of(r)
+	if err == nil {
+		key, err = keytext.Encode(key)
+	}
+	switch {
+	case err == nil:
+		x.Key = key
+	case err == keytext.ErrEmpty && skipEmpty:
+		x.Left = "its key is empty, so it is left out"
+	case err == keytext.ErrEmpty:
+		x.Left = "its key is empty, so the request is denied with 403"
+	default:
+		x.Left = "its key can't be determined: " + err.Error()
+	}
+	return x
+}
+
+// missing returns what of a key no request shows.
+func missing(r keys.Reads) string {
+	switch {
+	case r.Function:
+		return "its key is what a function of the application returns"
+	case r.Router:
+		return "its key is the pattern that a router around the limiter has matched"
+	case r.Given:
+		return "requests don't have a GivenKey"
+	}
+	return ""
+}

@@ -1,0 +1,57 @@
+package plan
+
+import (
+	"net/http"
+	"slices"
+)
+
+// BehindProxy returns the log of a proxy as the server behind it sees the requests: they are
+// sent from addr, and the address that the proxy has logged is the last of X-Forwarded-For,
+// which ForwardedIP reads. What a client has written there itself comes before, as far as it
+// is logged.
+func BehindProxy(l Log, addr string) Log {
+	const name = "X-Forwarded-For"
+	says := l.Says()
+	says.Fields = slices.Clone(says.Fields)
+	at := slices.Index(says.Fields, http.CanonicalHeaderKey(name))
+	if at < 0 {
+		at = len(says.Fields)
+		says.Fields = append(says.Fields, name)
+	}
+	if !says.Peer { // who the client is, is not known: the field is as the log has it
+		says.Fields = l.Says().Fields
+		says.Peer = true
+		at = -1
+	}
+	return &proxied{l, says, addr, at}
+}
+
+type proxied struct {
+	log  Log
+	says Says
+	addr string
+	at   int // of the field, or -1
+}
+
+// Says implements Log.
+func (p *proxied) Says() Says { return p.says }
+
+// Next implements Log.
+func (p *proxied) Next(r *Request) error {
+	if err := p.log.Next(r); err != nil {
+		return err
+	}
+	if p.at >= 0 {
+		fields := make([]string, len(p.says.Fields))
+		copy(fields, r.Fields)
+		if fields[p.at] != "" {
+			fields[p.at] += ", "
+		}
+		fields[p.at] += r.Peer
+		r.Fields = fields
+	}
+	r.Peer = p.addr
+	return nil
+}
+
+func (p *proxied) brokenLines() Broken { return brokenOf(p.log) }
