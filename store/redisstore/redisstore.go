@@ -14,6 +14,10 @@
 // on a single server, or in one pipeline to a cluster or a ring. No call waits for
 // others to arrive. [WithoutBatching] sends each call by itself.
 //
+// Equal decisions that travel together are made as one, in the order in which they came,
+// and so are releases of slots of one key. Settle returns when the server has released a
+// slot: a client whose answer waits for that finds its slot free, whichever process it calls next.
+//
 // A Take may have up to 7000 charges per server, or per slot of a cluster; larger ones
 // fail with [ErrConfiguration]. A Settle may have any number.
 //

@@ -1,0 +1,339 @@
+package redisstore_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"unsafe"
+
+	orders "github.com/stint-go/stint/internal/explore/steps"
+	ending "github.com/stint-go/stint/internal/explore/steps/context"
+	"github.com/stint-go/stint/store"
+)
+
+// slotted is a store that is explored with the calls of the scripts in which decisions on slots,
+// and releases, come together.
+type slotted interface {
+	store.Store
+	Left() string
+}
+
+// thereScripts is the server of a slotted store: it answers the arguments of a script.
+type thereScripts interface {
+	Answer(args []any) (reply any)
+}
+
+var slottedVariants = map[string]func(thereScripts, lines) slotted{}
+
+const slottedEntry = "func(there thereScripts, l lines) slotted { return V.ExploreSlots(there, l.direct, l.ways, l.few, l.most) }"
+
+const slottedFile = `package redisstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+type Scripts interface {
+	Answer(args []any) (reply any)
+}
+
+type Slotted struct{ *Store }
+
+var there Scripts
+
+func ExploreSlots(w Scripts, direct bool, ways, few, most int) Slotted {
+	there = w
+	s := New(nil)
+	s.wrong = nil
+	s.takes.direct, s.takes.ways, s.takes.few, s.takes.most = direct, ways, few, most
+	s.settles.direct, s.settles.ways, s.settles.few, s.settles.most = direct, ways, few, most
+	return Slotted{s}
+}
+
+func (s *Store) execThere(ctx context.Context, calls []call) {
+	for i := range calls {
+		c := &calls[i]
+		c.cmd = redis.NewCmd(ctx)
+		c.cmd.SetVal(there.Answer(c.args[3+c.args[2].(int):]))
+	}
+}
+
+func (x Slotted) Left() string { return leftOf(&x.takes) + leftOf(&x.settles) }
+
+func leftOf[T any](l *line[T]) string {
+	if l.busy == 0 && l.stuck == 0 && len(l.pending) == 0 && len(l.departed) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d ways taken, %d stuck, %d calls pending, a trip: %t", l.busy, l.stuck, len(l.pending), len(l.departed) > 0)
+}
+`
+
+// scriptsThere has the scripts run in the test, and leases not be renewed. What a process keeps
+// for all stores is made anew: each run has to be like the others.
+var scriptsThere = []orders.Edit{
+	{File: "record.go", Was: "	if r, ok := records.Load(l); ok {\n		return r.(*record)\n	}\n", Is: "	if l != nil {\n		return newRecord(l)\n	}\n"},
+	{File: "plan.go", Was: "places.Get().(map[string][2]int)", Is: "make(map[string][2]int)"},
+	{File: "plan.go", Was: "		places.Put(seen)\n", Is: ""},
+	{File: "answer.go", Was: "	few := someStates.Get().(*[8]store.State)\n	defer someStates.Put(few)\n", Is: "	few := new([8]store.State)\n"},
+	{File: "take.go", Was: "	s.exec(ctx, calls)\n	for i, group", Is: "	s.execThere(ctx, calls)\n	for i, group"},
+	{File: "take.go", Was: "		s.exec(ctx, calls)\n		again", Is: "		s.execThere(ctx, calls)\n		again"},
+	{File: "settle.go", Was: "	s.exec(ctx, calls)\n", Is: "	s.execThere(ctx, calls)\n"},
+	{File: "take.go", Was: "		if t.what.granted {\n			s.startRenewals(t)\n", Is: "		if t.what.granted {\n			_ = t\n"},
+}
+
+// slotKeeper is the server: what the scripts do, as their heads say, for one key.
+type slotKeeper struct {
+	*orders.Run
+	units int
+	slots map[store.LeaseID]bool
+	held  map[store.LeaseID]int64 // after each was given, or released
+	freed map[store.LeaseID]int64
+}
+
+// scriptArgs are the arguments of a script, from the next on.
+type scriptArgs []any
+
+func (a *scriptArgs) text() string {
+	v := (*a)[0]
+	*a = (*a)[1:]
+	if b, ok := v.([]byte); ok {
+		return string(b)
+	}
+	return v.(string)
+}
+
+func (a *scriptArgs) number() int {
+	n, err := strconv.Atoi(a.text())
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func (w *slotKeeper) Answer(args []any) any {
+	orders.At(orders.Store, unsafe.Pointer(w))
+	a := scriptArgs(args)
+	a.text() // the clock
+	reply := []any{int64(1)}
+	for range a.number() {
+		kind := a.text()
+		if strings.HasPrefix(kind, "+") {
+			reply = append(reply, w.take(&a)...)
+		} else {
+			reply = append(reply, w.settle(&a))
+		}
+	}
+	return reply
+}
+
+func (w *slotKeeper) take(a *scriptArgs) []any {
+	entries := a.number()
+	a.text() // keys: there is one
+	a.text() // runs: decisions are made one after the other
+	times, leases := a.text(), a.text()
+	for range 4 { // of the limit
+		a.text()
+	}
+	total, found := int64(0), []any{}
+	for i := range entries {
+		n := 1
+		if times != "" {
+			n = int(binary.BigEndian.Uint16([]byte(times[2*i:])))
+		}
+		found = append(found, strconv.Itoa(len(w.slots)))
+		for range n {
+			id := store.LeaseID([]byte(leases[:16]))
+			leases = leases[16:]
+			if len(w.slots) < w.units {
+				w.slots[id] = true
+				w.held[id] = int64(len(w.slots))
+				total++
+			}
+		}
+	}
+	if leases != "" {
+		w.Broken("%d leases too many", len(leases)/16)
+	}
+	orders.Note("the server: %d decisions in %d, %d granted", len(found), entries, total)
+	return append([]any{total}, found...)
+}
+
+func (w *slotKeeper) settle(a *scriptArgs) any {
+	a.number() // the key
+	if cost := a.number(); cost != 0 {
+		w.Broken("a release has a cost of %d", cost)
+	}
+	for range 3 { // of the receipt
+		a.text()
+	}
+	leases := a.text()
+	for range 5 { // no reset, and of the limit
+		a.text()
+	}
+	answer := strconv.Itoa(len(w.slots))
+	for ; leases != ""; leases = leases[16:] {
+		id := store.LeaseID([]byte(leases[:16]))
+		delete(w.slots, id)
+		w.freed[id] = int64(len(w.slots))
+		answer += "|" + strconv.Itoa(len(w.slots))
+	}
+	orders.Note("the server: releases, %s", answer)
+	return answer
+}
+
+// sharing is a set of callers that take slots of one key.
+type sharing struct {
+	lines
+	units  int
+	actors []string // what each does
+}
+
+func (x sharing) String() string {
+	return fmt.Sprintf("%+v, %d slots: %s", x.lines, x.units, strings.Join(x.actors, " | "))
+}
+
+func (x sharing) scenario(newStore func(thereScripts, lines) slotted) func(*orders.Run) {
+	l, err := store.NewLimit(store.Spec{Name: "slots", Algorithm: store.Concurrency, Units: int64(x.units)})
+	if err != nil {
+		panic(err)
+	}
+	return func(r *orders.Run) {
+		r.Freeze()
+		w := &slotKeeper{Run: r, units: x.units, slots: map[store.LeaseID]bool{}, held: map[store.LeaseID]int64{}, freed: map[store.LeaseID]int64{}}
+		s := newStore(w, x.lines)
+		owned := map[store.LeaseID]bool{} // by a caller that has been told so
+		for i, does := range x.actors {
+			does, leaves := strings.CutSuffix(does, " and leave")
+			name, ctx := string(rune('A'+i)), context.Background()
+			if leaves {
+				some, end := ending.WithCancel(ctx)
+				ctx = some
+				r.Go("end "+name, end)
+			}
+			u := &slotUser{slotKeeper: w, store: s, limit: l, ctx: ctx, owned: owned}
+			if rest, holds := strings.CutPrefix(does, "hold; "); holds {
+				does = rest
+				u.lease = store.Lease(uint64(i + 1))
+				w.slots[u.lease], owned[u.lease] = true, true
+			}
+			r.Go(name, func() {
+				for what := range strings.SplitSeq(does, "; ") {
+					u.do(what)
+				}
+			})
+		}
+		r.End(func() {
+			if left := s.Left(); left != "" {
+				w.Broken("in the end: %s", left)
+			}
+			if len(w.slots) != len(owned) {
+				w.Broken("%d slots are taken in the end, and callers have %d", len(w.slots), len(owned))
+			}
+		})
+	}
+}
+
+// slotUser does one thing after the other. Who holds has a slot from the beginning.
+type slotUser struct {
+	*slotKeeper
+	store slotted
+	limit *store.Limit
+	ctx   context.Context
+	owned map[store.LeaseID]bool
+	lease store.LeaseID // of the last slot that it has taken
+}
+
+func (u *slotUser) do(what string) {
+	charges, results := []store.Charge{{Key: "k", Limit: u.limit, Cost: 1}}, make([]store.Result, 1)
+	switch what {
+	case "take":
+		err := u.store.Take(u.ctx, charges, results)
+		r, id := results[0], results[0].Receipt.Lease
+		switch {
+		case err != nil:
+			if u.ctx == context.Background() {
+				u.Broken("a Take fails: %v", err)
+			}
+		case !r.OK:
+			if r.Held != int64(u.units) {
+				u.Broken("a slot is denied while %d are held", r.Held)
+			}
+		case u.owned[id] || !u.slots[id]:
+			u.Broken("a lease is given to two callers, or not in the server")
+		case r.Held != u.held[id]:
+			u.Broken("%d slots are held, and the caller is told %d", u.held[id], r.Held)
+		default:
+			u.owned[id], u.lease = true, id
+		}
+	case "release":
+		if u.lease == (store.LeaseID{}) {
+			return
+		}
+		delete(u.owned, u.lease)
+		charges[0].Cost, charges[0].Receipt = 0, store.Receipt{Cost: 1, Lease: u.lease}
+		if err := u.store.Settle(u.ctx, charges, results); err != nil {
+			u.Broken("a release fails: %v", err)
+		}
+		if u.slots[u.lease] {
+			u.Broken("a caller has its answer, and its slot isn't free")
+		}
+		if results[0].Held != u.freed[u.lease] {
+			u.Broken("%d slots are held after a release, and the caller is told %d", u.freed[u.lease], results[0].Held)
+		}
+	default:
+		panic(what)
+	}
+}
+
+// Whatever decisions on slots of one key, and releases, come together: each caller is told what
+// was decided for it, its lease is its own, and its slot is free when its release is answered.
+func TestEveryOrderOfSlots(t *testing.T) {
+	t.Parallel() // with the other explorations: none goes by time
+	if len(slottedVariants) == 0 {
+		(&orders.Elsewhere{
+			Path:    "github.com/stint-go/stint/store/redisstore",
+			Added:   map[string]string{"slotted.go": slottedFile},
+			Edits:   scriptsThere,
+			Mutants: slotsMutants,
+			Into:    "slottedVariants",
+			Entry:   slottedEntry,
+		}).Run(t)
+		return
+	}
+	var sharings []sharing
+	for _, l := range []lines{{direct: true, ways: 1, most: 4}, {ways: 1, most: 4}} {
+		sharings = append(sharings,
+			sharing{l, 1, []string{"take", "take", "take"}},
+			sharing{l, 2, []string{"take", "take", "take"}},
+			sharing{l, 3, []string{"take", "take", "take"}},
+			sharing{l, 3, []string{"hold; release", "hold; release", "hold; release"}},
+			sharing{l, 2, []string{"hold; release; release", "hold; release"}},
+			sharing{l, 1, []string{"hold; release; take", "take"}},
+			sharing{l, 1, []string{"take and leave", "take"}},
+		)
+	}
+	orders.Explore(t, slotsMutants, sharings, func(variant string, x sharing) func(*orders.Run) {
+		return x.scenario(slottedVariants[variant])
+	})
+}
+
+var slotsMutants = []orders.Variant{
+	{Name: "the leases of a group are in another order", Edits: []orders.Edit{{File: "encode.go",
+		Was: "			for _, d := range e.decisions {\n				for j := range d.charges {", Is: "			for k := range e.decisions {\n				d := e.decisions[len(e.decisions)-1-k]\n				for j := range d.charges {"}}},
+	{Name: "a group has the lease of its first decision", Edits: []orders.Edit{{File: "encode.go",
+		Was: "leases = append(leases, d.leases[j][:]...)", Is: "leases = append(leases, e.decisions[0].leases[j][:]...)"}}},
+	{Name: "all of a group are told what the first is", Edits: []orders.Edit{{File: "answer.go",
+		Was: "				if d.answer(now, states); d.granted {\n", Is: "				as := slices.Clone(states)\n				if d.answer(now, as); d.granted {\n"}}},
+	{Name: "of releases only the first is made", Edits: []orders.Edit{{File: "encode.go",
+		Was: "			for _, s := range group[1:] {\n", Is: "			for _, s := range group[:0] {\n"}}},
+	{Name: "releases are told what the last of them is", Edits: []orders.Edit{{File: "answer.go",
+		Was: "		after, left, _ = strings.Cut(left, \"|\")\n", Is: "		after = left[strings.LastIndex(left, \"|\")+1:]\n"}}},
+	{Name: "a release is answered before it is made", Edits: []orders.Edit{{File: "settle.go",
+		Was: "reusable, err := s.settles.do(ctx, t)", Is: "go func() { s.settles.do(ctx, t) }()\n		reusable, err := false, error(nil)"}}},
+}
