@@ -46,7 +46,7 @@ test-faults: redis ## servers killed, paused and split under load, in 2 minutes:
 
 test-servers: redis ## the store's suite on each kind of server and client, in 3 minutes
 	@echo "the store's suite on a cluster, a sentinel, a ring, and with every option: about 3 minutes"
-	STINT_SUITE=servers $(GO) test -count=1 $(RACE) -run '^TestServers' ./store/redisstore
+	STINT_SUITE=servers $(GO) test -count=1 $(RACE) -run '^TestServers' ./store/redisstore ./lua
 
 test-examples: redis ## each example, and the commands that it prints, in a minute
 	@echo "running each example and what it tells its user to try: about a minute"

@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"context"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,11 +10,28 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stint-go/stint/internal/redistest"
 	"github.com/stint-go/stint/internal/scripts"
 )
 
-// TestEveryScriptCompiles loads each script that can be composed.
-func TestEveryScriptCompiles(t *testing.T) {
+// TestScriptsCompile loads the scripts of up to two algorithms, where what one lacks shows, and
+// of nearly all, where what two have in common does. make test-servers loads all that can be
+// composed.
+func TestScriptsCompile(t *testing.T) {
+	n := bits.OnesCount(uint(scripts.WideWarmUp<<1 - 1))
+	compile(t, func(set scripts.Set) bool {
+		has := bits.OnesCount(uint(set))
+		return has <= 2 || has >= n-3
+	})
+}
+
+func TestServersCompileEveryScript(t *testing.T) {
+	redistest.Suite(t, "servers")
+	compile(t, func(scripts.Set) bool { return true })
+}
+
+// compile loads the scripts of those sets that are chosen.
+func compile(t *testing.T, chosen func(scripts.Set) bool) {
 	ctx, rdb := context.Background(), client(t)
 	load := func(s *scripts.Script) {
 		t.Helper()
@@ -24,7 +42,9 @@ func TestEveryScriptCompiles(t *testing.T) {
 	wide := scripts.WideBucket | scripts.WideWarmUp
 	for set := range scripts.WideWarmUp << 1 {
 		// What is wide goes with all others, or with none.
-		if others := set &^ wide; set == others || others == 0 || others == scripts.Ban<<1-1 {
+		if others := set &^ wide; !chosen(set) {
+			continue
+		} else if set == others || others == 0 || others == scripts.Ban<<1-1 {
 			load(scripts.Take(set))
 			load(scripts.Take(set | scripts.Several))
 			load(scripts.Settle(set))

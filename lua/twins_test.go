@@ -295,7 +295,7 @@ func traces(n int) int {
 	if testing.Short() {
 		return n / 8
 	}
-	return n
+	return n / 2
 }
 
 func oneOf[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }

@@ -43,7 +43,8 @@ var algorithms = []store.Algorithm{
 
 // traces yields the seeds to run.
 func traces(t *testing.T, n uint64) func(func(uint64) bool) {
-	from := uint64(0)
+	from, long := uint64(0), n*50
+	n /= 2
 	if s := os.Getenv("STINT_SEED"); s != "" {
 		var err error
 		if from, err = strconv.ParseUint(s, 10, 64); err != nil {
@@ -51,9 +52,9 @@ func traces(t *testing.T, n uint64) func(func(uint64) bool) {
 		}
 		n = 1
 	} else if os.Getenv("STINT_LONG") != "" {
-		n *= 50
+		n = long
 	} else if testing.Short() || underRace {
-		n /= 8
+		n /= 4
 	}
 	return func(yield func(uint64) bool) {
 		for i := range n {

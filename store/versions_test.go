@@ -41,7 +41,7 @@ func (s *steps) Settle(_ context.Context, charges []store.Charge, results []stor
 
 func TestVersions(t *testing.T) {
 	t.Parallel()
-	traces := uint64(500)
+	traces := uint64(250)
 	if underRace {
 		traces = 100
 	}

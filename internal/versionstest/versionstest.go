@@ -29,13 +29,13 @@ type Bench struct {
 
 // Seeds returns the first of so many seeds. They are the same in every run, so that a change
 // fails by what it does and not by what is drawn, and fewer with -short. STINT_LONG=1 draws
-// others, 50 times as many; STINT_SEED=n is one of them.
+// others, 100 times as many; STINT_SEED=n is one of them.
 func Seeds(many uint64) (first, traces uint64) {
 	if s, err := strconv.ParseUint(os.Getenv("STINT_SEED"), 10, 64); err == nil {
 		return s, 1
 	}
 	if os.Getenv("STINT_LONG") != "" {
-		return rand.Uint64() >> 1, many * 50
+		return rand.Uint64() >> 1, many * 100
 	}
 	if testing.Short() {
 		many = max(many/8, 1)

@@ -10,7 +10,7 @@ import (
 )
 
 func TestVersions(t *testing.T) {
-	traces := uint64(100)
+	traces := uint64(50)
 	if memstore.RaceDetector {
 		traces = 20
 	}

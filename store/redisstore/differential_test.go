@@ -28,9 +28,9 @@ import (
 func TestTwins(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()
-	perAlgorithm := uint64(100)
+	perAlgorithm := uint64(50)
 	if underRace {
-		perAlgorithm /= 10
+		perAlgorithm = 10
 	}
 	first, perAlgorithm := versionstest.Seeds(perAlgorithm)
 	for _, a := range []store.Algorithm{

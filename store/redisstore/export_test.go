@@ -22,6 +22,3 @@ func (s *Store) Sweep() { s.giveBackPrefetched(false) }
 
 // Renew renews all leases now, and reports whether the server has answered.
 func (s *Store) Renew() bool { return s.renew(0) }
-
-// UnderRace says that the race detector is at work.
-const UnderRace = underRace

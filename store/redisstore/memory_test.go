@@ -21,7 +21,7 @@ import (
 // memory is asked in vain.
 func TestOutOfMemory(t *testing.T) {
 	server := redistest.Start(t)
-	traces := uint64(15)
+	traces := uint64(8)
 	if underRace {
 		traces = 5
 	}

@@ -42,12 +42,12 @@ func tree(t *testing.T, patterns ...string) []string {
 	})
 }
 
-// throwAway is a repository of its own with the files of this one as they are,
-// committed on main: what is under test is the tree, not the last commit.
-func throwAway(t *testing.T) string {
+// throwAway is a repository of its own with the files of this one as they are, or those of
+// patterns, committed on main: what is under test is the tree, not the last commit.
+func throwAway(t *testing.T, patterns ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range tree(t) {
+	for _, name := range tree(t, patterns...) {
 		info, err := os.Stat(name)
 		if err != nil {
 			t.Fatal(err)
@@ -88,9 +88,9 @@ var own = regexp.MustCompile(`(?m)^((?:\t|require )` + regexp.QuoteMeta(module) 
 
 // ready makes a throw-away repository that can be released: one more module, which
 // users fetch, and all of these at the version.
-func ready(t *testing.T) string {
+func ready(t *testing.T, patterns ...string) string {
 	t.Helper()
-	dir := throwAway(t)
+	dir := throwAway(t, patterns...)
 	write(t, filepath.Join(dir, "cmd/hello/go.mod"), "module "+module+"/cmd/hello\n\ngo 1.25.0\n\nrequire "+module+" "+released+"\n", 0o666)
 	write(t, filepath.Join(dir, "cmd/hello/main.go"), "package main\n\nimport \""+module+"\"\n\nfunc main() { println(stint.TokenBucket.String()) }\n", 0o666)
 	for _, name := range strings.Fields(run(t, dir, "git", "ls-files", "*/go.mod")) {
@@ -139,7 +139,8 @@ func TestReleaseDenies(t *testing.T) {
 			commit(t, dir)
 		}
 	}
-	origin := ready(t)
+	// It reads no other files, and each case has a clone.
+	origin := ready(t, "go.mod", "*/go.mod", "CHANGELOG.md", "README.md", "scripts/release")
 	for _, c := range []struct {
 		name    string
 		version string
