@@ -127,6 +127,6 @@ var usual = conduct{styles: field.RateLimit, aging: defaultAging}
 const defaultAging = time.Second
 
 // silence is a set of kinds of warning that a limiter doesn't give.
-type silence uint16
+type silence uint32
 
 func (s silence) has(k WarningKind) bool { return s>>k&1 != 0 }

@@ -426,6 +426,9 @@ const (
 	// WarnNothingWaits: WithPriority, WithAging or WithShare is given, and no limit makes
 	// a request wait.
 	WarnNothingWaits
+	// WarnStoreForgets: the server of the store evicts keys, and with them what callers have
+	// used. The Text names the server and what to set.
+	WarnStoreForgets
 )
 
 var warningKinds = [...]struct{ name, text string }{
@@ -438,6 +441,7 @@ var warningKinds = [...]struct{ name, text string }{
 	WarnRebuilt:          {"rebuilt", "limiters are built again and again while requests are served: build them once, at start-up"},
 	WarnCostTooHigh:      {"cost-too-high", "requests cost more than a limit ever lets pass: lower their cost, or raise the limit"},
 	WarnNothingWaits:     {"nothing-waits", "WithPriority, WithAging and WithShare order requests that wait, and none waits: write stint.WithMaxWait or stint.WithQueue, or leave them out"},
+	WarnStoreForgets:     {"store-forgets", "the store's server evicts keys, so callers get limits anew that they have used up: write maxmemory-policy volatile-ttl in its configuration"},
 }
 
 func (k WarningKind) known() bool { return k > 0 && int(k) < len(warningKinds) }

@@ -55,6 +55,7 @@ type Limiter struct {
 	opts []Option // of New, With or the last Update; guarded by family.mu
 
 	storeObserver *store.Observer // gets the notices of the store of WithStore, which holds it weakly; or nil
+	storeForgets  atomic.Bool     // its server evicts keys
 
 	// Guarded by family.mu: see enlist.
 	observers observers

@@ -108,6 +108,21 @@ func (l *Limiter) handleNotice(n store.Notice) {
 		e := Event{Kind: EventLeaseLost}
 		e.about([]store.Charge{{Key: n.Key, Limit: n.Limit}})
 		l.observeSafely(e)
+	case store.MayForget:
+		l.noteForgetting(n.Err)
+	}
+}
+
+// noteForgetting warns of a store whose server evicts keys, as why says.
+func (l *Limiter) noteForgetting(why error) {
+	l.storeForgets.Store(why != nil)
+	if why == nil {
+		return
+	}
+	v := l.inForce()
+	still := func(o *version) bool { return l.storeForgets.Load() && same(o.backend.Store, v.backend.Store) }
+	for _, n := range l.family.warnings.note(v, finding{kind: WarnStoreForgets, text: why.Error(), still: still}) {
+		n.give()
 	}
 }
 

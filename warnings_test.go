@@ -19,6 +19,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/store"
+	"github.com/stint-go/stint/store/failover"
+	"github.com/stint-go/stint/store/memstore"
 )
 
 // from is a request from an address, with header fields as name, value, ….
@@ -574,5 +577,49 @@ func TestWarningThatNothingWaits(t *testing.T) {
 		if all := l.Describe().Warnings; len(all) != 0 {
 			t.Errorf("%s: after an Update: %+v", tt.name, all)
 		}
+	}
+}
+
+// forgetful is a store whose server may evict keys.
+type forgetful struct {
+	store.Store
+	observers store.Observers
+}
+
+func (s *forgetful) Observe(o *store.Observer) { s.observers.Observe(o) }
+
+// A store that may forget is warned about once, whatever it tells later. What is put right is
+// no longer described.
+func TestStoreForgets(t *testing.T) {
+	h := newLogged(0)
+	s := &forgetful{Store: memstore.New()}
+	named := stint.Rate(1, time.Second, stint.WithName("calls"))
+	l := limiter(t, named, everybody, h.with(), stint.WithStore(failover.New(s, memstore.New())))
+	silent := limiter(t, named, everybody, h.with(), stint.WithStore(s), stint.WithoutWarnings(stint.WarnStoreForgets))
+	more := derive(t, l, stint.Rate(2, time.Second, stint.WithName("more")))
+	elsewhere := derive(t, l, stint.WithStore(memstore.New()), stint.Rate(2, time.Second, stint.WithName("else")))
+	described := func(l *stint.Limiter) (all []string) {
+		for _, w := range l.Describe().Warnings {
+			all = append(all, w.Kind.String()+": "+w.Text)
+		}
+		return all
+	}
+	for _, why := range []string{"evicts", "has evicted 5"} {
+		s.observers.Tell(store.Notice{Kind: store.MayForget, Err: errors.New(why)})
+		for _, l := range []*stint.Limiter{l, more} {
+			if got := described(l); !slices.Equal(got, []string{"store-forgets: " + why}) {
+				t.Errorf("described %q", got)
+			}
+		}
+		if got := slices.Concat(described(silent), described(elsewhere)); got != nil {
+			t.Errorf("described %q of another store, or in silence", got)
+		}
+	}
+	if lines := h.lines(t); len(lines) != 1 || lines[0]["msg"] != "stint: evicts" || lines[0]["warning"] != "store-forgets" {
+		t.Errorf("logged %v", lines)
+	}
+	s.observers.Tell(store.Notice{Kind: store.MayForget})
+	if got := described(l); got != nil {
+		t.Errorf("described %q when it was put right", got)
 	}
 }

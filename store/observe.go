@@ -28,7 +28,7 @@ type Observer struct{ Tell func(Notice) }
 // Notice is one event of a store.
 type Notice struct {
 	Kind NoticeKind
-	// Err is the cause of Degraded.
+	// Err is the cause of Degraded, and of MayForget what to set on the server.
 	Err error
 	// Key and Limit identify the slot of LeaseLost.
 	Key   string
@@ -47,6 +47,9 @@ const (
 	// LeaseLost: the lease of a slot that is still held is gone, so another request may
 	// get the slot. Only the Observer of the Charge that took the lease is told, once.
 	LeaseLost
+	// MayForget: the store's server may drop counts before they have run out, so that who
+	// has used up a limit has all of it again. If Err is nil, that was so and is no longer.
+	MayForget
 )
 
 // Observers is a store's set of observers. It holds weak references: an Observer that
@@ -63,6 +66,13 @@ func (s *Observers) Observe(o *Observer) {
 	defer s.mu.Unlock()
 	s.all = slices.DeleteFunc(s.all, func(w weak.Pointer[Observer]) bool { return w.Value() == nil || w.Value() == o })
 	s.all = append(s.all, weak.Make(o))
+}
+
+// Any reports whether there are any observers.
+func (s *Observers) Any() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.all, func(w weak.Pointer[Observer]) bool { return w.Value() != nil })
 }
 
 // Tell passes n to every observer, holding no lock, and reports whether there are any.

@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"time"
+
+	"github.com/stint-go/stint/store"
 )
 
 // WithHelpClock has the deny cache and prefetching count time by now. It stands after
@@ -19,6 +21,12 @@ func WithHelpClock(now func() time.Time) Option {
 
 // Sweep gives back the tokens that WithPrefetch has kept too long, and waits for that.
 func (s *Store) Sweep() { s.giveBackPrefetched(false) }
+
+// LookForEvictions asks the servers now, and reports whether they will be asked again.
+func (s *Store) LookForEvictions() bool { return s.lookForEvictions() }
+
+// ObserveEvictions has o told of what LookForEvictions finds, and asks no server.
+func (s *Store) ObserveEvictions(o *store.Observer) { s.evictions.observers.Observe(o) }
 
 // Renew renews all leases now, and reports whether the server has answered.
 func (s *Store) Renew() bool { return s.renew(0) }

@@ -62,6 +62,13 @@
 // late answers, and they are settled back. Slots that a call without an answer may have
 // taken, and those whose release failed, are released when the server answers again.
 //
+// # Evictions
+//
+// A server that evicts keys forgets what they have used. From when a limiter has the store,
+// INFO is asked of each master, and again every five minutes, and the limiter warns of a
+// maxmemory-policy other than noeviction and volatile-ttl, and of keys that were evicted. A
+// server that refuses INFO isn't asked again.
+//
 // # Leases
 //
 // Concurrency slots are leased, by default for 15 seconds, and renewed in the
@@ -108,6 +115,7 @@ type Store struct {
 	settleTickets sync.Pool // of *ticket[settling]
 	leases        leases
 	retries       releaseRetries
+	evictions     evictions
 
 	first   sync.Once // call
 	closing sync.Once
@@ -119,6 +127,8 @@ var (
 	_ store.Resetter = (*Store)(nil)
 
 	_ store.Checked = (*Store)(nil)
+
+	_ store.Observable = (*Store)(nil)
 )
 
 // layout says what must not be put into one call.
