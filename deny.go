@@ -21,8 +21,8 @@ type DeniedError struct {
 	why limit.Denial
 }
 
-// ErrDenied is what every *DeniedError is: errors.Is(err, ErrDenied) reports whether
-// limits have denied a request, without what they decided.
+// ErrDenied matches every *DeniedError: errors.Is(err, ErrDenied) reports whether
+// limits have denied a request.
 var ErrDenied = errors.New("stint: denied")
 
 // Is reports whether target is ErrDenied.

@@ -16,7 +16,7 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// limit is what the adapters do; stinthttp.Middleware is the one for net/http.
+// limit does what an adapter does; stinthttp.Middleware is the one for net/http.
 func limit(l *stint.Limiter, next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l.Serve(w, r, next)

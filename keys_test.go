@@ -192,7 +192,7 @@ func TestFirstOf(t *testing.T) {
 	}
 }
 
-// A client that sends somebody's address as its API key doesn't use up that address's limit.
+// A client that sends another's address as its API key doesn't use up that address's limit.
 func TestFirstOfKeepsPartsApart(t *testing.T) {
 	l := Must(New(Rate(1, time.Hour), WithKey(FirstOf(Header("X-API-Key"), RemoteIP()))))
 	for _, r := range []*http.Request{

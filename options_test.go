@@ -266,7 +266,7 @@ func TestWithNames(t *testing.T) {
 	}
 }
 
-// New calls none of the application's functions, and asks no request that nobody has sent.
+// New calls none of the application's functions, and looks at no invented request.
 func TestNewCallsNothing(t *testing.T) {
 	key := stint.WithKey(stint.KeyFunc(func(*http.Request) (string, error) { panic("a key is read") }))
 	is := func(*http.Request) bool { panic("a predicate is asked") }

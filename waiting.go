@@ -85,7 +85,7 @@ func WithAging(d time.Duration) Option {
 // released, before all others and whatever their class; requests are never interrupted.
 // By default no class has a share. class is from 0 to 9 and percent from 1 to 100; give
 // the option once for each class. New rejects other values, a second share for a class,
-// shares that add up to more than 100, and shares where nobody waits for a slot: beside
+// shares that add up to more than 100, and shares where no request waits for a slot: beside
 // WithQueue(0), and on a route without WithQueue and WithMaxWait.
 //
 // Precisely: consider the slots that this process holds for a key, including the one

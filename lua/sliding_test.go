@@ -205,8 +205,8 @@ func (p *pair) settled(l *store.Limit, c call, got answer) engine.State {
 	return s
 }
 
-// TestWindowWithoutLifetime denies a charge on a key that somebody has taken the lifetime
-// from, in a later bucket than the one it was charged in.
+// TestWindowWithoutLifetime denies a charge on a key whose lifetime was removed,
+// in a later bucket than the one it was charged in.
 func TestWindowWithoutLifetime(t *testing.T) {
 	ctx, p := context.Background(), newPair(t, store.SlidingWindow)
 	p.begin(1)

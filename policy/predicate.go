@@ -12,7 +12,7 @@ import (
 
 const predicateExample = "[preflight, {cidr: [10.0.0.0/8]}]"
 
-// predicate is what an entry of skip or block stands for: the option of either.
+// predicate is the option that an entry makes in skip, and the one that it makes in block.
 type predicate struct{ skip, block stint.Option }
 
 func predicateOf[P func(*http.Request) bool | stint.Predicate](p P) predicate {

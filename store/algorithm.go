@@ -173,7 +173,7 @@ func (l *Limit) rebase(now *Now, s *state) {
 	}
 }
 
-// begin is what a charge writes that isn't made: its version's first view of the state.
+// begin writes what a charge of a denied call leaves: its version's first view of the state.
 func (l *Limit) begin(now *Now, s *state) {
 	switch l.spec.Algorithm {
 	case TokenBucket, LeakyBucket:

@@ -11,8 +11,8 @@ import (
 // is the number of tokens used and not yet given back; reserved turns and debts may
 // take it beyond the capacity. State.C is the capacity the state was written under. No
 // refund takes State.B below State.E, which intervals reduce as well (see giveBackInterval).
-// State.Log is what few states have beside that, and State.D how much longer it lasts
-// (see intervalviews.go).
+// Few states have a State.Log beside that, which lasts State.D longer (see
+// intervalviews.go).
 //
 // Counting what is used rather than what is left makes a full bucket the zero state:
 // the next interval then starts at the next charge, as it would for a key never seen.

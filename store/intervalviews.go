@@ -24,7 +24,7 @@ import (
 // its interval begins with it.
 //
 // A view of a calendar that isn't the limit's own is brought to the present only by
-// versions of that calendar; nobody else knows its windows. Until then it is filled as it
+// versions of that calendar; no other version has its windows. Until then it is filled as it
 // stands.
 //
 // No refund gives back more than the view has had in use, at its lowest, since the charge
@@ -104,7 +104,7 @@ func (v *intervalView) dated() int64 {
 // charges to come in it would take the place of what is in use now.
 func (v *intervalView) begin() { v.lows.begin(v.dated()-1, whole(v.used)) }
 
-// filled returns when the view says nothing more if nobody charges it, or later.
+// filled returns when the view says nothing more if it is not charged, or later.
 func (v *intervalView) filled() int64 {
 	length := longestInterval(v.numbers.Unit)
 	return v.start + min(ceilDiv(v.counts(), v.numbers.Token)+1, exact/2/length)*length
@@ -379,7 +379,7 @@ func (l *Limit) beginIn(now *Now, b *intervalViews) int {
 	return 0
 }
 
-// beginInterval is what a charge writes that isn't made.
+// beginInterval is begin for an IntervalBucket.
 func (l *Limit) beginInterval(now *Now, s *state) {
 	if !s.Live {
 		return

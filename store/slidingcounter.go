@@ -212,7 +212,7 @@ func (l *Limit) plainCounter(s *state) bool {
 	return !s.Live || s.Log == nil && s.Numbers.Unit == l.period
 }
 
-// beginCounter is what a charge writes that isn't made.
+// beginCounter is begin for a SlidingCounter.
 func (l *Limit) beginCounter(now *Now, s *state) {
 	if !s.Live {
 		return

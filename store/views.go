@@ -514,7 +514,7 @@ func (l *Limit) ask(now int64, c *Charge, v *bucketView, r *Result) {
 	}
 }
 
-// beginView is what a charge writes that isn't made.
+// beginView is begin for a TokenBucket or LeakyBucket.
 func (l *Limit) beginView(now *Now, s *state) {
 	if !s.Live {
 		return

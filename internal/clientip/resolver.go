@@ -307,7 +307,7 @@ func (c *Resolver) trusts(r *http.Request, peer node) bool {
 const maxHops = 32
 
 // walk reads a list that proxies append to, from its end. While the last node is a
-// trusted proxy, the one before it is what that proxy was connected from. walk returns
+// trusted proxy, the one before it is that proxy's peer. walk returns
 // the first node that isn't trusted, or else the last one that could be parsed.
 func (c *Resolver) walk(lines []string, last node, cut func(string) (rest, element string), parse func(string) node) node {
 	hops := 0

@@ -103,7 +103,7 @@ type compiler struct {
 	idle   []idle
 }
 
-// idle is a limit in a place where its shares order nobody, which is then wrong.
+// idle is a limit in a place where its shares order no waiters, which is then wrong.
 type idle struct {
 	limit *store.Limit
 	wrong mistake.List
@@ -275,7 +275,7 @@ func (k *compiler) checkBans(route string, p *read.Plan, written []*Rule) {
 	}
 }
 
-// checkShares reports shares that order nobody in any place. The limiter's own limits are also
+// checkShares reports shares that order no waiters in any place. The limiter's own limits are also
 // those of Limiter.Wait, which lets callers wait for slots whatever their options say.
 func (k *compiler) checkShares() {
 	orders := map[*store.Limit]bool{}

@@ -405,8 +405,8 @@ func TestRankOutlivesTheStore(t *testing.T) {
 	})
 }
 
-// A store that panics as it settles keeps nobody from learning that the grants have ended, or
-// from asking for the slots.
+// If a store panics as it settles, the grants still end, and those that wait for the slots are
+// woken.
 func TestStorePanicsInSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

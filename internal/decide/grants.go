@@ -212,7 +212,7 @@ type Amend struct {
 
 // Release releases what this process counts for the grants: from then on others may have
 // their slots here. It comes before End, which then finds no leases of this process left.
-// learns says that there is a limit that follows latency, and sample is what it learns.
+// learns says that there is a limit that follows latency, which gets the sample.
 // Release returns the limits that have changed by it.
 func (gs *Grants) Release(b *Backend, class uint8, learns bool, sample *adaptive.Sample) []adaptive.Change {
 	for i := range gs.list {

@@ -57,7 +57,7 @@ func LeaveOut(h http.Header) {
 	}
 }
 
-// Served makes the header of a denial that of an answer: nobody has to come back, and
+// Served makes the header of a denial that of an answer: the client has nothing to retry, and
 // caches must not keep it unless its handler says otherwise.
 func Served(h http.Header) {
 	delete(h, composed[retryAfter])

@@ -38,9 +38,9 @@ type Key struct {
 	Adapters []string
 	// Signs are what the key consists of.
 	Signs warn.Signs
-	// Reads is what the key is read from.
+	// Reads lists the parts of a request that the key is read from.
 	Reads Reads
-	// Wrong is what is wrong with the arguments that it was made with. It has no key then.
+	// Wrong lists mistakes in the arguments that it was made with. It has no key then.
 	Wrong mistake.List
 
 	id uint64 // of no other key, now or ever

@@ -128,7 +128,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// A key that nobody has any more leaves nothing behind.
+// A key that is no longer in use leaves nothing behind.
 func TestTableForgets(t *testing.T) {
 	d := description{name: `Header("X-Forgotten")`}
 	k := Header("X-Forgotten")

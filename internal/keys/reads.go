@@ -2,8 +2,8 @@ package keys
 
 import "slices"
 
-// Reads is what of a request something is read from, such as a key. What replays requests
-// from a log compares it with what the log says.
+// Reads lists the parts of a request that something is read from, such as a key. A replay
+// compares it with the parts that a log has.
 type Reads struct {
 	// Fields are header fields, in canonical form, each once.
 	Fields []string

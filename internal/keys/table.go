@@ -8,7 +8,7 @@ import (
 	"weak"
 )
 
-// description is what makes a key equal to another. Parts are described by their ids: an
+// description describes a key: two keys are equal if their descriptions are. Parts are described by their ids: an
 // address may be another key's when its own has been freed.
 type description struct {
 	name, args string

@@ -142,7 +142,7 @@ func compose(key id) string {
 	maps.Copy(in, common)
 	denies := ""
 	if slices.ContainsFunc(own, func(b blocks) bool { return b["denied"] != "" }) {
-		denies = loop["denies"] // somebody wants to know who does
+		denies = loop["denies"] // the caller asks which limit denies
 	}
 	for _, b := range own {
 		b.complete(common)

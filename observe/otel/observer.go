@@ -84,30 +84,30 @@ func (o *observer) observe(e stint.Event) {
 	l := o.limiters.at(e.Limiter)
 	switch e.Kind {
 	case stint.EventAdmitted, stint.EventDenied:
-		o.decided(ctx, &e, l)
+		o.recordDecision(ctx, &e, l)
 	case stint.EventCanceled:
-		o.asked(ctx, &e, l.took[canceled])
+		o.recordStoreTime(ctx, &e, l.took[canceled])
 		o.became(ctx, &e)
 	case stint.EventBlocked, stint.EventEmptyKey, stint.EventKeyFailed, stint.EventLimitsFailed:
 		o.became(ctx, &e)
 	case stint.EventStoreFailed:
-		o.failed(ctx, &e, l)
+		o.countFailure(ctx, &e, l)
 	case stint.EventSettleFailed:
-		o.asked(ctx, &e, o.fault(&e, settle))
+		o.recordStoreTime(ctx, &e, o.fault(&e, settle))
 		o.storeFailures.Add(ctx, 1, l.settleFailed.add...)
 	case stint.EventSettled:
-		o.asked(ctx, &e, l.settled)
+		o.recordStoreTime(ctx, &e, l.settled)
 	case stint.EventWaiting:
 		o.series.at(id{limiter: e.Limiter, route: e.Route}).waiting.add(1)
 	case stint.EventEnded:
-		o.asked(ctx, &e, l.settled)
-		o.ended(&e)
+		o.recordStoreTime(ctx, &e, l.settled)
+		o.recordEnd(&e)
 	case stint.EventBanned:
 		o.bans.Add(ctx, 1, o.of(&e, e.Decision.Limit).plain.add...)
 	case stint.EventPaced:
-		o.passed(ctx, &e)
+		o.recordPacing(ctx, &e)
 	case stint.EventLimitChanged:
-		o.changed(ctx, &e)
+		o.recordLimitChange(ctx, &e)
 	case stint.EventStoreDegraded:
 		// A failed call doesn't mean that the breaker is open.
 		if open := errors.Is(e.Err, failover.ErrOpen); open || e.Err == nil {
@@ -120,7 +120,7 @@ func (o *observer) observe(e stint.Event) {
 			o.begin(o.describe())
 		}
 	case stint.EventWarning:
-		o.warned(ctx, e.Limiter, e.Warning)
+		o.countWarning(ctx, e.Limiter, e.Warning)
 	case stint.EventPolicy:
 		o.reloads.Add(ctx, 1, l.reload[one(e.Err != nil)].add...)
 	}
@@ -174,15 +174,15 @@ func (o *observer) became(ctx context.Context, e *stint.Event) {
 	o.decisions.Add(ctx, 1, s.outcome[e.Kind].add...)
 }
 
-// asked records how long the store took, if it was asked.
-func (o *observer) asked(ctx context.Context, e *stint.Event, as attributes) {
+// recordStoreTime records how long the store took, if it was asked.
+func (o *observer) recordStoreTime(ctx context.Context, e *stint.Event, as attributes) {
 	if e.StoreTook > 0 {
 		o.storeTook.Record(ctx, e.StoreTook.Seconds(), as.record...)
 	}
 }
 
-func (o *observer) decided(ctx context.Context, e *stint.Event, l *limiter) {
-	o.asked(ctx, e, l.took[done])
+func (o *observer) recordDecision(ctx context.Context, e *stint.Event, l *limiter) {
+	o.recordStoreTime(ctx, e, l.took[done])
 	o.became(ctx, e)
 	for i := range e.Decision.Limits {
 		at := &e.Decision.Limits[i]
@@ -223,8 +223,8 @@ func share(at *stint.LimitStatus) float64 {
 	return min(max(0, 1-float64(at.Remaining)/float64(at.Units)), 1)
 }
 
-// ended takes back what decided has added.
-func (o *observer) ended(e *stint.Event) {
+// recordEnd takes back what recordDecision has added.
+func (o *observer) recordEnd(e *stint.Event) {
 	for i := range e.Decision.Limits {
 		at := &e.Decision.Limits[i]
 		switch s := o.of(e, at.Name); {
@@ -248,10 +248,10 @@ func (o *observer) fault(e *stint.Event, operation string) attributes {
 	return *o.faults.at(fault{e.Limiter, operation, errorType(e.Err)})
 }
 
-// failed counts a failure of the store. The request may have gone on, so this isn't a
+// countFailure counts a failure of the store. The request may have gone on, so this isn't a
 // decision.
-func (o *observer) failed(ctx context.Context, e *stint.Event, l *limiter) {
-	o.asked(ctx, e, o.fault(e, take))
+func (o *observer) countFailure(ctx context.Context, e *stint.Event, l *limiter) {
+	o.recordStoreTime(ctx, e, o.fault(e, take))
 	as := l.failedOpen
 	if closed := (*stint.StoreError)(nil); errors.As(e.Err, &closed) {
 		as = l.failedClosed
@@ -259,7 +259,7 @@ func (o *observer) failed(ctx context.Context, e *stint.Event, l *limiter) {
 	o.storeFailures.Add(ctx, 1, as.add...)
 }
 
-func (o *observer) passed(ctx context.Context, e *stint.Event) {
+func (o *observer) recordPacing(ctx context.Context, e *stint.Event) {
 	p := e.Pacing
 	s := o.of(e, p.Limit)
 	o.paced.Add(ctx, p.Bytes, s.sent.add...)
@@ -271,7 +271,7 @@ func (o *observer) passed(ctx context.Context, e *stint.Event) {
 	}
 }
 
-func (o *observer) changed(ctx context.Context, e *stint.Event) {
+func (o *observer) recordLimitChange(ctx context.Context, e *stint.Event) {
 	c := e.Change
 	s := o.series.at(id{limiter: e.Limiter, limit: c.Limit})
 	s.adaptive.limit.set(c.To)

@@ -25,7 +25,7 @@ func (o *observer) begin(d stint.Description) {
 	zero(o.reloads, l.reload[:]...)
 	zero(o.warnings, l.warning[1:]...)
 	for _, w := range d.Warnings {
-		o.warned(context.Background(), d.Name, &w)
+		o.countWarning(context.Background(), d.Name, &w)
 	}
 	for _, r := range d.Rules {
 		// A Bandwidth decides nothing, and only its Text says that it is one.
@@ -52,8 +52,8 @@ func (o *observer) begin(d stint.Description) {
 	}
 }
 
-// warned counts a warning, once: begin may find one that an event has just reported.
-func (o *observer) warned(ctx context.Context, limiter string, w *stint.Warning) {
+// countWarning counts a warning, once: begin may find one that an event has just reported.
+func (o *observer) countWarning(ctx context.Context, limiter string, w *stint.Warning) {
 	all := o.limiters.at(limiter).warning
 	if int(w.Kind) >= len(all) {
 		return

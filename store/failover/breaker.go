@@ -96,7 +96,7 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, call func() err
 	if open {
 		return errNotAsked
 	}
-	defer s.panicked(now, charges)
+	defer s.failOnPanic(now, charges)
 	// The length of a call matters only if the caller's deadline ends it: without a
 	// deadline the clock isn't read.
 	var began time.Duration
@@ -116,8 +116,8 @@ func (s *Store) ask(ctx context.Context, charges []store.Charge, call func() err
 	return returned
 }
 
-// panicked counts a panic of the primary as a failure, and lets it go on to the caller.
-func (s *Store) panicked(since period, charges []store.Charge) {
+// failOnPanic counts a panic of the primary as a failure, and lets it go on to the caller.
+func (s *Store) failOnPanic(since period, charges []store.Charge) {
 	p := recover()
 	if p == nil {
 		return

@@ -8,8 +8,8 @@ import (
 )
 
 // circuit is the state of the breaker. Closed, callers ask the primary, and its failures
-// in a row are counted. Open, only the probing goroutine asks it: its probe is what
-// is called half open elsewhere, so no caller ever tries out a primary that may be down.
+// in a row are counted. Open, only the probing goroutine asks it, which other
+// breakers call half open, so no caller ever tries out a primary that may be down.
 //
 //	          as many failures in a row as the threshold
 //	closed ────────────────────────────────────────────────▶ open
@@ -66,8 +66,8 @@ func (s *Store) fail(since period, cause error, charges []store.Charge) {
 	}
 }
 
-// answered closes the breaker, because a probe was answered.
-func (s *Store) answered() {
+// closeBreaker closes the breaker, because a probe was answered.
+func (s *Store) closeBreaker() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.change(Event{From: Open, To: Closed, Probes: s.probes.Load() - s.before})

@@ -68,7 +68,7 @@ func TestOutcomesOfAnEarlierPeriod(t *testing.T) {
 		if got := s.Stats(); got.State != Open || got.Opened != 1 {
 			t.Fatalf("%+v", got)
 		}
-		s.answered()
+		s.closeBreaker()
 		after, _ := s.circuit.state()
 		s.fail(before, down, nil)
 		s.fail(after, down, nil)

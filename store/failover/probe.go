@@ -55,7 +55,7 @@ func (s *Store) catchUp() (done bool) {
 				background.Do("telling that the breaker has changed", func() { s.observe(e) })
 			}
 			if e.To == Open {
-				s.degraded(e.Err)
+				s.reportDegraded(e.Err)
 			} else {
 				s.observers.Tell(store.Notice{Kind: store.Restored})
 			}
@@ -114,17 +114,17 @@ func (s *Store) try() {
 	}
 	switch {
 	case err == nil:
-		s.answered()
+		s.closeBreaker()
 	case s.life.Err() == nil:
 		s.mu.Lock()
 		s.last, s.cause = err, nil
 		s.mu.Unlock()
-		s.degraded(err)
+		s.reportDegraded(err)
 	}
 }
 
-// degraded reports that the breaker is open, or stays open, because of err.
-func (s *Store) degraded(err error) {
+// reportDegraded reports that the breaker is open, or stays open, because of err.
+func (s *Store) reportDegraded(err error) {
 	s.observers.Tell(store.Notice{Kind: store.Degraded, Err: fmt.Errorf("%w: %w", ErrOpen, err)})
 }
 

@@ -17,8 +17,8 @@ import (
 // that are added later aren't asked. Nothing else of the user's client changes. From v9.22 on
 // a hook may be added while others use the client: so go.mod requires that.
 
-// bounded has the client's commands of this store made by a clone that keeps to deadlines.
-func (s *Store) bounded() {
+// keepToDeadlines has the client's commands of this store made by a clone that keeps to deadlines.
+func (s *Store) keepToDeadlines() {
 	c, single := s.client.(*redis.Client)
 	if !single || c.Options().ContextTimeoutEnabled {
 		return

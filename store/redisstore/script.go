@@ -132,7 +132,7 @@ func (s *Store) try(ctx context.Context, calls []call, name string) {
 // process returns the error of commands that were never given to a server; the others
 // have their own.
 func (s *Store) process(ctx context.Context, calls []call) error {
-	s.first.Do(s.bounded)
+	s.first.Do(s.keepToDeadlines)
 	if len(calls) == 1 || s.alone {
 		for i := range calls {
 			_ = s.client.Process(ctx, once{calls[i].cmd})

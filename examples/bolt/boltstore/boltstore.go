@@ -68,7 +68,7 @@ func New(db *bolt.DB) (*Store, error) {
 	return s, nil
 }
 
-// AnswersAtOnce implements store.Immediate: a call waits for the disk, but for nobody else, and
+// AnswersAtOnce implements store.Immediate: a call waits for the disk, but for no other call, and
 // can't be canceled, so a deadline is of no use to it.
 func (s *Store) AnswersAtOnce() bool { return true }
 
@@ -234,7 +234,7 @@ const (
 func expiry(record []byte) int64 { return int64(binary.BigEndian.Uint64(record)) }
 
 // sweep deletes a few records that have expired. Until then a record says the same as none,
-// so it matters to nobody when.
+// so no decision depends on when.
 func (s *Store) sweep(t *transaction) error {
 	const few = 8 // a call adds fewer records than it looks at
 	cursor := t.states.Cursor()
