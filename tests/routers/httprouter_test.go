@@ -1,0 +1,46 @@
+package routers
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/stint-go/stint"
+)
+
+// limited is an adapter of httprouter.
+func limited(lim *stint.Limiter, next httprouter.Handle) httprouter.Handle {
+	if err := lim.Describe().CheckAdapter("httprouter"); err != nil {
+		panic(err) // a key that requests through this router don't have
+	}
+	return func(w http.ResponseWriter, r *http.Request, params httprouter.Params) {
+		lim.Serve(w, r, func(w http.ResponseWriter, r *http.Request) { next(w, r, params) })
+	}
+}
+
+// The handler gets the parameters and the permit's request, and the slot comes back when it
+// panics.
+func TestAdapterOfARouterOutside(t *testing.T) {
+	lim := stint.Must(stint.New(stint.Rate(3, time.Hour), stint.Concurrency(1), stint.WithKey(stint.Global())))
+	r := httprouter.New()
+	r.PanicHandler = func(w http.ResponseWriter, _ *http.Request, _ any) { w.WriteHeader(http.StatusInternalServerError) }
+	users := ""
+	r.GET("/users/:id", limited(lim, func(_ http.ResponseWriter, r *http.Request, params httprouter.Params) {
+		if stint.FromContext(r.Context()) == nil {
+			t.Error("no permit")
+		}
+		users += params.ByName("id")
+		panic("a bug")
+	}))
+	if n := passing(r, 5, "GET", "/users/a"); n != 3 || users != "aaa" {
+		t.Errorf("%d passed: %q, want 3", n, users)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a limiter was mounted with a key that requests don't have")
+		}
+	}()
+	limited(stint.Must(stint.New(stint.Rate(1, time.Hour), stint.WithKey(stint.GivenKey()))), nil)
+}
