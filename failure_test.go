@@ -448,7 +448,7 @@ func TestPoliciesOnBrokenRedis(t *testing.T) {
 							if time.Now().After(end) {
 								t.Fatalf("%s: still not decided", of.name)
 							}
-							time.Sleep(5 * time.Millisecond)
+							time.Sleep(5 * time.Millisecond) // a real server, which may have just come back
 						}
 					}
 				}

@@ -229,7 +229,7 @@ func TestObserversUseThePermit(t *testing.T) {
 		{"a limit that changes", []stint.Option{stint.AdaptiveConcurrency(1, 30, stint.WithSampleWindow(100*time.Millisecond), name)}, nil,
 			func(_ http.ResponseWriter, r *http.Request) {
 				stint.FromContext(r.Context()).Drop()
-				time.Sleep(11 * time.Millisecond)
+				time.Sleep(11 * time.Millisecond) // in real time, like the rest: a bubble doesn't see a lock that is waited for
 			}, 12, stint.EventLimitChanged},
 	}
 	for _, tt := range tests {

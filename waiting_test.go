@@ -777,7 +777,7 @@ func TestLineOverStores(t *testing.T) {
 		if d := denied(t, err).Decision; d.Queued != 4 || d.Delay > 10*time.Second {
 			t.Errorf("%+v, want to be denied at once", d)
 		}
-		// Who has asked before it was overtaken is not called back.
+		// Who has asked before it was overtaken is not called back, and a server takes its time.
 		for end := time.Now().Add(time.Minute); asks.n.Load() > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		}
 		held[0].Done()
@@ -828,7 +828,7 @@ func TestLinesOfTwoProcesses(t *testing.T) {
 				served++
 				most = max(most, inside)
 				mu.Unlock()
-				time.Sleep(work)
+				time.Sleep(work) // in real time: one of the stores is a server
 				mu.Lock()
 				inside--
 				mu.Unlock()
@@ -882,7 +882,7 @@ func TestWaitEndsThoughNobodyNotices(t *testing.T) {
 		t.Errorf("%v after %v, noticed %v; want it to be denied", e.Kind, e.Waited, noticed.Load())
 	}
 	for waiting := 1; waiting > 0; waiting, _, _ = l.Lines() {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // the server's goroutine, after a real connection
 	}
 }
 

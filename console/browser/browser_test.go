@@ -127,7 +127,7 @@ func again(t *testing.T, ctx context.Context, ask func(context.Context) error) {
 			t.Fatal(err)
 		}
 		t.Logf("asked again: %v", err)
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // a real browser, which is busy
 	}
 }
 

@@ -57,7 +57,7 @@ func (w *wire) carry(to, from net.Conn, answers bool) {
 			return
 		}
 		if answers {
-			time.Sleep(time.Duration(w.delay.Load()))
+			time.Sleep(time.Duration(w.delay.Load())) // a slow network, before a real server
 			if w.cut.Load() {
 				return
 			}

@@ -150,7 +150,7 @@ func TestServersFourProcessesAreOneLimit(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						time.Sleep(time.Millisecond)
+						time.Sleep(time.Millisecond) // the processes need the server, too
 					}
 				})
 
