@@ -92,9 +92,10 @@ func (e Event) own() Event {
 
 // subject is the request that an event is about. Its method event makes every event of a
 // request, and sets what all of them have. Where one knows more, it sets more: what has become
-// of the request (admission.outcome), the decision (admission.observeDecision), the charges
-// that it is about without a decision (Event.about), and the end (Permit.sendEnd). Events
-// about the limiter are made where they occur.
+// of the request (admission.outcome), the decision (admission.observeDecision,
+// admission.observeWaiting), the charges that it is about without a decision (Event.about, for
+// what a settlement or a pace is about), and the end (Permit.sendEnd). Events about the limiter
+// are made where they occur.
 type subject struct {
 	route   string
 	request *http.Request // nil outside HTTP, and when it may belong to the server again

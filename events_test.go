@@ -486,7 +486,7 @@ func TestEventsTellWhatSettlingTook(t *testing.T) {
 }
 
 // Which of its fields each kind of event of a request has, where there is all to say that may
-// be. A field that no kind has fails the test, and so does a kind that was forgotten.
+// be. A field that no kind has fails the test, and so does a kind without a row.
 func TestEachKindHasItsFields(t *testing.T) {
 	const everyOne, decided = "Kind Limiter Route", " Request Decision StoreTook"
 	name := stint.WithName("x")
@@ -535,7 +535,12 @@ func TestEachKindHasItsFields(t *testing.T) {
 		{kind: stint.EventEnded, limits: []stint.RouteOption{stint.Rate(9, time.Hour, name, two)}, want: everyOne + " Decision Status"},
 	}
 	seen := map[string]bool{"Path": true, "Warning": true} // those of events that aren't a request's
+	kinds := map[stint.EventKind]bool{                     // these aren't
+		stint.EventUpdated: true, stint.EventStoreDegraded: true,
+		stint.EventPolicy: true, stint.EventLeaseLost: true, stint.EventWarning: true,
+	}
 	for _, tt := range tests {
+		kinds[tt.kind] = true
 		for field := range strings.FieldsSeq(tt.want) {
 			seen[field] = true
 		}
@@ -588,6 +593,11 @@ func TestEachKindHasItsFields(t *testing.T) {
 				}
 			})
 		})
+	}
+	for kind := stint.EventKind(1); !strings.HasPrefix(kind.String(), "EventKind("); kind++ {
+		if !kinds[kind] {
+			t.Errorf("no row has %v: say above which fields it has", kind)
+		}
 	}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[stint.Event]()) {
 		if field.IsExported() && !seen[field.Name] {

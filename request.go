@@ -69,7 +69,9 @@ func (a *admission) end(ctx context.Context) {
 // what became of it.
 func (a *admission) waitIsOpen() bool { return a.call.Begun && !a.concluded }
 
-// abandon ends an admission that a panic goes through: what was granted is given back.
+// abandon gives back what was granted, and tells observers of the end that they wait for. That
+// is to do when a panic goes through the admission; of a wait that nobody observed there is
+// nothing to do.
 func (a *admission) abandon(ctx context.Context) {
 	defer func() { // also if the store panics
 		if a.waitIsOpen() {

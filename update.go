@@ -84,7 +84,7 @@ func (l *Limiter) update(opts []Option) (notices, error) {
 	}
 	f.registry.Adaptive.Retire(before.Gone(n.Now()))
 	for ls := range f.lines.Range {
-		ls.(*waiting.Lines).WakeAll()
+		ls.(*waiting.Lines).Slots.WakeAll()
 	}
 	return f.announce(l, c), nil
 }

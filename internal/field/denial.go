@@ -8,7 +8,8 @@ import (
 )
 
 // denial sets the fields that only a denial has. Retry-After is the latest of all
-// denied items and of outer limiters.
+// denied items and of outer limiters, and at least a second, as for slots, whose time
+// isn't known.
 func (w *Writer) denial(h http.Header) {
 	if !w.outermost {
 		forget(h)
@@ -17,7 +18,7 @@ func (w *Writer) denial(h http.Header) {
 	latest := time.Duration(0)
 	for i := range w.Items {
 		if it := &w.Items[i]; it.Denied {
-			latest = max(latest, it.Retry, 1)
+			latest = max(latest, it.Retry, time.Second)
 		}
 	}
 	if latest < Never {
