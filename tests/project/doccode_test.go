@@ -56,6 +56,14 @@ var taken = map[string]string{
 
 			next, handler http.Handler
 		)`,
+	"docs/rollout.md": `
+		var (
+			file *os.File
+			lim  *stint.Limiter
+			user stint.Key
+
+			admitted, wouldDeny atomic.Int64
+		)`,
 	"docs/stores.md": `
 		type Store struct{}
 		func (*Store) update(func(*transaction) error) error
@@ -82,7 +90,7 @@ func TestDocumentsCompile(t *testing.T) {
 		"context", "fmt", "log", "os", "net", "net/http", "net/netip", "sync/atomic", "time", "errors", "strings", "testing",
 		"github.com/gin-gonic/gin", "github.com/labstack/echo/v4", "github.com/redis/go-redis/v9",
 		module, module+"/store", module+"/store/memstore", module+"/store/redisstore", module+"/store/failover", module+"/store/storetest",
-		module+"/console", module+"/plans",
+		module+"/console", module+"/plan", module+"/plans",
 		"stinthttp "+module+"/adapters/std", "stintgin "+module+"/adapters/gin", "stintecho "+module+"/adapters/echo")
 	for _, doc := range documents(t) {
 		text := read(t, doc)

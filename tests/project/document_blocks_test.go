@@ -31,6 +31,8 @@ var tested = map[string]string{
 	"docs/proxies.md sh":               "TestProxies, TestProxyCommands",
 	"docs/proxies.md yaml":             "TestProxyCommands",
 	"docs/scripts.md lua":              "TestScriptOfTheDocument",
+	"docs/rollout.md yaml":             "cmd/stint TestWalkThroughADay",
+	"docs/rollout.md console":          "cmd/stint TestWalkThroughADay",
 	"docs/routers.md go tests/routers": "tests/routers TestDocumentIsThisCode",
 	"observe/otel/README.md go":        "observe/otel TestREADMECompiles",
 }
