@@ -1,4 +1,4 @@
-// Package browser drives the console in a real Chromium.
+// Package browser drives the console, and the page of a plan, in a real Chromium.
 package browser
 
 import (
