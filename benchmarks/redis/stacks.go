@@ -229,10 +229,11 @@ return 1`)
 
 // writeStacks writes the tables of requests with several limits.
 func (gs groups) writeStacks(w io.Writer) {
-	fmt.Fprint(w, `Several limits on a request: stint decides them in one call, and one more releases its
-slots. Users' stacks are middlewares, one inside another, that call redis_rate and a sorted
-set in the server. All requests are of one address, go through net/http's
-interfaces, and get the fields that each middleware sends. Each of the callers is answered before it sends the next.
+	fmt.Fprint(w, `Several limits on a request. stint decides them in one call, and releases slots in another.
+A stack is middlewares, one inside another, which call redis_rate, and a sorted set in the
+server by two scripts. Local slots are a channel in the process. All requests are of one
+address and go through net/http's interfaces, without a connection. A caller sends the next
+request when the last one has ended.
 
 | stint ÷ stack | time per request | aim | server CPU |
 | --- | --- | --- | --- |
