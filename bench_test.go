@@ -56,7 +56,7 @@ var paths = []struct {
 	}, true, 0},
 	{"AllowedNoHeaders", []stint.Option{ample(), stint.WithoutPermit(), stint.WithHeaders(stint.NoHeaders)}, true, 0},
 	{"AllowedTwoLimits", []stint.Option{ample(), stint.Quota(1<<30, stint.Daily)}, true, 1},
-	{"AllowedThreeLimits", []stint.Option{ample(), stint.Quota(1<<30, stint.Daily), stint.Rate(1<<30, time.Hour)}, true, 1},
+	{"AllowedThreeLimits", []stint.Option{ample(), stint.Quota(1<<30, stint.Daily), stint.Rate(1_000_000, time.Minute, stint.WithBurst(1_000_000_000))}, true, 1},
 	{"AllowedRateAndSlot", []stint.Option{ample(), stint.Concurrency(4)}, true, 1},
 	{"AllowedRateQuotaAndSlot", []stint.Option{ample(), stint.Quota(1<<30, stint.Daily), stint.Concurrency(4)}, true, 1},
 	{"AllowedThatMayWait", []stint.Option{ample(stint.WithMaxWait(time.Second))}, true, 1},
